@@ -1,0 +1,132 @@
+package sash
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Clock tells the time that a limiter decides by: nanoseconds since a fixed,
+// arbitrary origin. It must be safe for concurrent use. It should not run
+// backwards; where it does, or where a reading is used late, a key stays at
+// the newest time it has seen, so nothing is admitted twice.
+type Clock interface{ Now() int64 }
+
+// SystemClock returns the monotonic clock of the operating system, which no
+// change of the wall time moves. It is the default. A reading costs about half
+// of a decision.
+func SystemClock() Clock { return systemClock{} }
+
+type systemClock struct{}
+
+var processStart = time.Now()
+
+func (systemClock) Now() int64 { return int64(time.Since(processStart)) }
+
+// CoarseClock returns a clock that reads the time once per resolution and
+// answers from memory in between, in about a nanosecond.
+//
+// Its readings are late, never early, and never run backwards: late by up to
+// resolution plus however long the scheduler keeps its one goroutine waiting,
+// which on a machine with every core busy has been seen to reach 0.4 s. Use it
+// where a window is much longer than that. A limiter on a late clock gives
+// units back late.
+//
+// All callers of one resolution share one clock and one goroutine, which ends
+// by itself once nobody has read the clock for 16 ticks, and starts again with
+// the next reading. A millisecond is a usual resolution. It panics if
+// resolution is not positive.
+func CoarseClock(resolution time.Duration) Clock {
+	if resolution <= 0 {
+		panic(fmt.Sprintf("sash: CoarseClock: resolution must be > 0, got %v", resolution))
+	}
+	c, _ := coarseClocks.LoadOrStore(resolution, newCoarseClock(resolution))
+	return c.(*coarseClock)
+}
+
+var coarseClocks sync.Map // time.Duration -> *coarseClock, one per resolution
+
+// coarseClock is the cached time. Its invariant: while reading is asleep no
+// goroutine keeps it, and the next reader starts one; else exactly one does.
+type coarseClock struct {
+	reading atomic.Int64 // the time of the latest tick, or asleep
+	read    atomic.Bool  // whether anyone has looked since that tick
+	wake    sync.Mutex   // held to pass from asleep to awake
+
+	resolution time.Duration
+}
+
+const (
+	// asleep is a reading that SystemClock does not give: 292 years ago.
+	asleep = math.MinInt64
+	// idleTicks is how many ticks without a reader end the goroutine.
+	idleTicks = 16
+)
+
+func newCoarseClock(resolution time.Duration) *coarseClock {
+	c := &coarseClock{resolution: resolution}
+	c.reading.Store(asleep)
+	return c
+}
+
+func (c *coarseClock) Now() int64 {
+	t := c.reading.Load()
+	if t == asleep {
+		return c.rouse()
+	}
+	// Written once a tick, not once a reading: readers on several cores
+	// otherwise only share the cache line.
+	if !c.read.Load() {
+		c.read.Store(true)
+	}
+	return t
+}
+
+// rouse starts the goroutine, unless another reader just has.
+func (c *coarseClock) rouse() int64 {
+	c.wake.Lock()
+	defer c.wake.Unlock()
+	if t := c.reading.Load(); t != asleep {
+		return t
+	}
+	t := systemClock{}.Now()
+	c.reading.Store(t)
+	go c.tick()
+	return t
+}
+
+func (c *coarseClock) tick() {
+	ticker := time.NewTicker(c.resolution)
+	defer ticker.Stop()
+	for idle := 0; idle < idleTicks; idle++ {
+		<-ticker.C
+		c.reading.Store(systemClock{}.Now())
+		if c.read.Swap(false) {
+			idle = -1
+		}
+	}
+	c.reading.Store(asleep)
+}
+
+// A ManualClock stands still until it is told otherwise: for tests, and for
+// replays of recorded traffic. It is safe for concurrent use.
+type ManualClock struct{ now atomic.Int64 }
+
+// NewManualClock returns a clock that reads start nanoseconds. Any start is
+// allowed, negative ones included.
+func NewManualClock(start int64) *ManualClock {
+	c := &ManualClock{}
+	c.now.Store(start)
+	return c
+}
+
+// Now returns the reading set last.
+func (c *ManualClock) Now() int64 { return c.now.Load() }
+
+// Advance moves the clock on by d, or back if d is negative.
+func (c *ManualClock) Advance(d time.Duration) { c.now.Add(int64(d)) }
+
+// Set sets the clock to ns nanoseconds; it may go back.
+func (c *ManualClock) Set(ns int64) { c.now.Store(ns) }

@@ -1,0 +1,121 @@
+package sash
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrInvalidOption is wrapped by every error about an option's value.
+var ErrInvalidOption = errors.New("invalid option")
+
+// ErrNoLimit is wrapped by the error of [New] without a [Limit].
+var ErrNoLimit = errors.New("no limit")
+
+// An Option configures a [Limiter] in [New]. A [Limit] is one; the others are
+// made by the functions that begin with With. Where one is given twice, the
+// last holds.
+type Option interface{ apply(*config) }
+
+// config is what the options of one New have said.
+type config struct {
+	limits        []Limit
+	clock         Clock
+	sizeHint      int
+	sweepInterval time.Duration
+	chargeDenied  bool
+	observer      func(key string, n int64, d Decision)
+	faults        []error
+}
+
+func (c *config) fault(format string, args ...any) {
+	c.faults = append(c.faults, fmt.Errorf("sash: "+format, args...))
+}
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
+
+// WithClock sets the clock that decides; the default is [SystemClock]. Tests
+// and replays give a [ManualClock]; [CoarseClock] is cheaper and late.
+func WithClock(clock Clock) Option {
+	return optionFunc(func(c *config) {
+		if clock == nil {
+			c.fault("WithClock: clock must not be nil: %w", ErrInvalidOption)
+			return
+		}
+		c.clock = clock
+	})
+}
+
+// WithSizeHint makes room for so many keys from the start, which spares the
+// table its growth (see the package documentation for the memory); it never
+// shrinks below that. 0, the default, starts empty and grows. It is no bound.
+func WithSizeHint(keys int) Option {
+	return optionFunc(func(c *config) {
+		if keys < 0 {
+			c.fault("WithSizeHint: keys must be >= 0, got %d: %w", keys, ErrInvalidOption)
+			return
+		}
+		c.sizeHint = keys
+	})
+}
+
+// WithSweepInterval sets how often the janitor evicts idle keys, in real time
+// whatever the limiter's clock. 0, the default, chooses from the window: half
+// of it, at least a second and at most ten minutes. A negative d starts no
+// janitor: the caller calls [Limiter.Sweep].
+func WithSweepInterval(d time.Duration) Option {
+	return optionFunc(func(c *config) { c.sweepInterval = d })
+}
+
+// WithChargeDenied charges denied attempts too, saturating at Count, so that a
+// key that keeps hammering stays denied. RetryAfter then says how long it must
+// be silent. Peeks and negative costs are never charged.
+func WithChargeDenied() Option {
+	return optionFunc(func(c *config) { c.chargeDenied = true })
+}
+
+// WithObserver calls f after each decision of Allow, AllowN, AllowBytes, Take
+// and TakeBytes, in the goroutine of that call and before it returns, with the
+// key, the cost and the decision. [Limiter.Peek], and so a cost of 0, is not
+// observed. f must be safe for concurrent use, and its time is the call's; the
+// calls that take a []byte copy the key for it, which allocates.
+func WithObserver(f func(key string, n int64, d Decision)) Option {
+	return optionFunc(func(c *config) {
+		if f == nil {
+			c.fault("WithObserver: f must not be nil: %w", ErrInvalidOption)
+			return
+		}
+		c.observer = f
+	})
+}
+
+// configure gathers options and returns every fault of theirs in one error.
+func configure(options []Option) (config, error) {
+	c := config{clock: SystemClock()}
+	for i, o := range options {
+		if o == nil {
+			c.fault("option %d: must not be nil: %w", i+1, ErrInvalidOption)
+			continue
+		}
+		o.apply(&c)
+	}
+	for i, l := range c.limits {
+		if err := l.validate(fmt.Sprintf("sash: limit %d: ", i+1)); err != nil {
+			c.faults = append(c.faults, err)
+		} else if l.Algorithm == SlidingBuckets {
+			c.fault("limit %d: SlidingBuckets is not available yet, got %v: %w", i+1, l, ErrInvalidLimit)
+		}
+	}
+	switch len(c.limits) {
+	case 0:
+		c.fault("New needs a Limit, such as PerSecond(10): %w", ErrNoLimit)
+	case 1:
+	default:
+		c.fault("several limits on one limiter are not available yet, got %d: %w", len(c.limits), ErrInvalidOption)
+	}
+	return c, errors.Join(c.faults...)
+}

@@ -1,0 +1,94 @@
+package sash
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/puzpuzpuz/xsync/v3"
+)
+
+const (
+	shardBits = 8
+	shards    = 1 << shardBits
+)
+
+// A key is a caller's key with its hash, so that it is hashed once: the top
+// bits choose the shard, the shard takes the hash as it is, and equality still
+// compares the whole name.
+type key struct {
+	hash uint64
+	name string
+}
+
+type shard = xsync.MapOf[key, *cell]
+
+// A sharded is a concurrent map from keys to their cells. It is cut into shards
+// because a map stalls its writers while it grows, and 1/256 of a map stalls
+// them for 1/256 as long.
+//
+// Only insert and remove write to the shards; all that happens to a key's state
+// happens in its cell. A cell is removed only once it is dead, and found by its
+// pointer, so one that took its place is never removed for it.
+type sharded struct {
+	hasher   hasher
+	sizeHint int // keys in one shard
+	shards   [shards]atomic.Pointer[shard]
+}
+
+// noKeys stands for every shard that no key has fallen into yet, so that a
+// limiter with few keys is small. Nothing is ever inserted into it.
+var noKeys = newShard(0)
+
+func newShard(sizeHint int) *shard {
+	return xsync.NewMapOfWithHasher[key, *cell](
+		func(k key, _ uint64) uint64 { return k.hash },
+		xsync.WithPresize(sizeHint),
+	)
+}
+
+func (s *sharded) init(sizeHint int) {
+	s.hasher, s.sizeHint = newHasher(), (sizeHint+shards-1)/shards
+	for i := range s.shards {
+		s.shards[i].Store(noKeys)
+	}
+}
+
+func (s *sharded) key(name string) key { return key{s.hasher.hash(name), name} }
+
+func (s *sharded) shard(k key) *atomic.Pointer[shard] {
+	return &s.shards[k.hash>>(64-shardBits)]
+}
+
+// find returns the cell of k, if it has one. It takes no lock.
+func (s *sharded) find(k key) (c *cell, ok bool) {
+	return s.shards[k.hash>>(64-shardBits)].Load().Load(k)
+}
+
+// insert makes c the cell of k, unless it has one, and returns the one it has.
+// It locks one bucket of one shard. The name is copied: the caller may reuse its
+// bytes, and a small part of a large string does not keep the rest alive.
+func (s *sharded) insert(k key, c *cell) *cell {
+	m := s.shard(k)
+	if m.Load() == noKeys {
+		m.CompareAndSwap(noKeys, newShard(s.sizeHint))
+	}
+	k.name = strings.Clone(k.name)
+	found, _ := m.Load().LoadOrStore(k, c)
+	return found
+}
+
+// remove removes c, which must be dead, from k, unless that already is done.
+func (s *sharded) remove(k key, c *cell) {
+	s.shard(k).Load().Compute(k, func(found *cell, loaded bool) (*cell, bool) {
+		return found, !loaded || found == c
+	})
+}
+
+// size returns how many keys have a cell.
+func (s *sharded) size() int {
+	n := 0
+	for i := range s.shards {
+		n += s.shards[i].Load().Size()
+	}
+	return n
+}

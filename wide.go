@@ -1,0 +1,97 @@
+package sash
+
+import "sync/atomic"
+
+// A wideCounter is a window of a limit too large for one word, just as exact.
+//
+// Bits of its word (high to low): dead 1 | locked 1 | generation 40 | low 22.
+//
+// Invariant: index, prev and base are written only by whoever has locked the
+// word, and unlocking begins a generation; so within one they stand still, and
+// the window is (index, prev, base+low). An admission is one compare-and-swap
+// that adds to low and proves the generation; only the first in a window, and
+// the one at which low overflows, take the lock, for four stores. A denial
+// writes nothing, and needs only the generation to be the same after it has
+// read the window as before. What is read before either proof may be torn: it
+// must not be trusted, only survived.
+//
+// A generation comes again after 2^40 lockings of one key, which take hours; it
+// would have to be after precisely so many that a caller goes on.
+type wideCounter struct {
+	cell
+	index, prev, base atomic.Int64
+}
+
+const (
+	lowBits = 22
+	lowMask = 1<<lowBits - 1
+)
+
+// askWide answers q from a wideCounter.
+func (r *rule) askWide(c *wideCounter, q query, d *Decision) (allowed, alive bool) {
+	for {
+		word, alive := c.current()
+		if !alive {
+			return false, false
+		}
+		before := c.window(word)
+		m, allowed, charged := r.judge(before, q)
+		if charged && !c.store(word, before, m.window) || !charged && !c.sameGeneration(word) {
+			continue
+		}
+		if d != nil {
+			r.counted(d, m, q, allowed)
+		}
+		return allowed, true
+	}
+}
+
+// quickWide is quick for a wideCounter, of n units after elapsed of the window
+// of the given index.
+func (r *rule) quickWide(c *wideCounter, index, elapsed, n int64) (allowed, sure bool) {
+	word := c.word.Load()
+	w := c.window(word)
+	if word&(dead|locked) != 0 || w.index != index || w.curr == 0 || uint64(n) > lowMask-word&lowMask {
+		return false, false
+	}
+	if !r.admits(w, elapsed, n) {
+		return false, !r.chargeDenied && c.sameGeneration(word)
+	}
+	return true, c.word.CompareAndSwap(word, word+uint64(n))
+}
+
+// window returns the window as word has it.
+func (c *wideCounter) window(word uint64) window {
+	return window{c.index.Load(), c.prev.Load(), c.base.Load() + int64(word&lowMask)}
+}
+
+// sameGeneration reports whether what was read since word is one state.
+func (c *wideCounter) sameGeneration(word uint64) bool {
+	return (c.word.Load()^word)>>lowBits == 0
+}
+
+// store makes after of before, which was read since word, unless the cell has
+// changed since.
+func (c *wideCounter) store(word uint64, before, after window) bool {
+	more := uint64(after.curr) - uint64(before.curr)
+	if after.index == before.index && more <= lowMask-word&lowMask {
+		return c.word.CompareAndSwap(word, word+more)
+	}
+	if !c.word.CompareAndSwap(word, word|locked) {
+		return false
+	}
+	c.index.Store(after.index)
+	c.prev.Store(after.prev)
+	c.base.Store(after.curr)
+	c.word.Store((word>>lowBits + 1) << lowBits &^ (dead | locked))
+	return true
+}
+
+func (r *rule) idleWide(c *wideCounter, now int64) (word uint64, since int64, ok bool) {
+	word, alive := c.current()
+	if !alive {
+		return word, 0, false
+	}
+	since, ok = r.faint(c.window(word), now)
+	return word, since, ok
+}

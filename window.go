@@ -1,0 +1,304 @@
+package sash
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// SlidingCounter, after the approximation in Cloudflare's "How we built rate
+// limiting capable of scaling to millions of domains" (2017), in exact integers.
+// Time is cut into windows of W, aligned to instant 0. With e the time since
+// the current window began, n more units are admitted iff
+//
+//	prev*(W-e) + (curr+n)*W <= Count*W
+
+// A window is the state of a key: the units charged in window number index, and
+// in the one before. Only charges move it on, so it stays at the newest time a
+// charge has seen. One with no units at all remembers nothing.
+//
+// Invariant: 0 <= prev <= Count and 0 <= curr <= Count.
+type window struct {
+	index      int64 // floor(t/W)
+	prev, curr int64
+}
+
+// A moment is an instant as a key sees it: in its window, advanced to it. It is
+// as small as the compiler keeps in registers.
+type moment struct {
+	window
+	// offset is the time since the window began, in [0, W); or, negative, by how
+	// much the reading is older than that, and the instant then is its beginning.
+	offset int64
+}
+
+func (m moment) elapsed() int64 { return max(m.offset, 0) }
+
+// late returns by how much the reading was older than what the key had seen.
+func (m moment) late() uint64 { return uint64(-min(m.offset, 0)) }
+
+// judge answers q on w. It returns the moment of q.at, with what q is charged,
+// and whether that has to be stored.
+func (r *rule) judge(w window, q query) (m moment, allowed, charged bool) {
+	m = r.advance(w, q.at)
+	allowed = q.n >= 0 && r.admits(m.window, m.elapsed(), q.n)
+	switch {
+	case !q.charge:
+	case allowed:
+		m.curr += q.n
+		charged = true
+	case r.chargeDenied:
+		units := min(q.n, r.Count-m.curr)
+		m.curr += units
+		charged = units > 0
+	}
+	return m, allowed, charged
+}
+
+// advance moves w on to t. A t older than w is taken for w's beginning.
+func (r *rule) advance(w window, t int64) moment {
+	if w.prev|w.curr == 0 {
+		start := r.start(t)
+		index, elapsed := r.locate(start)
+		if start > t {
+			return moment{window{index: index}, behind(t, start)}
+		}
+		return moment{window{index: index}, elapsed}
+	}
+	index, elapsed := r.locate(t)
+	switch {
+	case index == w.index:
+		return moment{w, elapsed}
+	case index < w.index:
+		return moment{w, behind(t, w.index*int64(r.Window))}
+	case index-1 == w.index:
+		return moment{window{index, w.curr, 0}, elapsed}
+	default:
+		return moment{window{index, 0, 0}, elapsed}
+	}
+}
+
+// behind returns t-start for a t before start, at least -Never.
+func behind(t, start int64) int64 {
+	return -int64(min(uint64(start)-uint64(t), uint64(Never)))
+}
+
+// locate returns in which window t lies, and how far. It divides only for the
+// first call in a window: index remembers which that was.
+func (r *rule) locate(t int64) (index, elapsed int64) {
+	index = r.index.Load()
+	if elapsed, ok := r.within(index, t); ok {
+		return index, elapsed
+	}
+	index, elapsed = divide(t, int64(r.Window))
+	r.index.Store(index)
+	return index, elapsed
+}
+
+// within returns how far into the window of the given index t lies, if it does.
+// The product wraps only in the first window of all, of which int64 holds just
+// the end; then the comparison fails.
+func (r *rule) within(index, t int64) (elapsed int64, ok bool) {
+	begin := index * int64(r.Window)
+	elapsed = t - begin
+	return elapsed, t >= begin && uint64(elapsed) < uint64(r.Window)
+}
+
+// divide returns floor(t/d) and what is left, for d > 0.
+func divide(t, d int64) (quotient, rest int64) {
+	quotient = t / d
+	if rest = t - quotient*d; rest < 0 {
+		quotient, rest = quotient-1, rest+d
+	}
+	return quotient, rest
+}
+
+// admits reports whether n more units, at least 0, fit into w after elapsed of it.
+func (r *rule) admits(w window, elapsed, n int64) bool {
+	room := r.Count - w.curr - n
+	if room < 0 || w.prev == 0 {
+		return room >= 0
+	}
+	hi, lo := bits.Mul64(uint64(w.prev), uint64(r.Window)-uint64(elapsed))
+	roomHi, roomLo := bits.Mul64(uint64(room), uint64(r.Window))
+	return hi < roomHi || hi == roomHi && lo <= roomLo
+}
+
+// counted makes d the decision on q that was judged at m.
+func (r *rule) counted(d *Decision, m moment, q query, allowed bool) {
+	*d = Decision{Allowed: allowed, Limit: r.Limit, Remaining: r.remaining(m), ResetAfter: r.reset(m)}
+	switch {
+	case allowed:
+	case !r.possible(q.n):
+		d.RetryAfter = Never
+	default:
+		d.RetryAfter = r.wait(m, q.n)
+	}
+}
+
+// remaining returns the greatest n that m admits.
+func (r *rule) remaining(m moment) int64 {
+	if m.prev == 0 {
+		return r.Count - m.curr
+	}
+	hi, lo := bits.Mul64(uint64(m.prev), uint64(r.Window)-uint64(m.elapsed()))
+	weighted, rest := bits.Div64(hi, lo, uint64(r.Window)) // prev < 2^63: no overflow
+	if rest > 0 {
+		weighted++
+	}
+	return max(0, r.Count-m.curr-int64(weighted))
+}
+
+// wait returns how long after m the denied n, 0 <= n <= Count, are admitted: in
+// this window, as prev fades; or in the next, where curr has become prev; or at
+// the latest when that one ends.
+func (r *rule) wait(m moment, n int64) time.Duration {
+	size, elapsed := uint64(r.Window), uint64(m.elapsed())
+	if from := r.faded(m.prev, r.Count-m.curr-n); from < size {
+		return saturate(m.late(), from-elapsed)
+	}
+	return saturate(m.late(), size-elapsed, r.faded(m.curr, r.Count-n))
+}
+
+// faded returns how far into a window its prev weighs no more than room units;
+// the whole window if only its end will do.
+func (r *rule) faded(prev, room int64) uint64 {
+	switch {
+	case room < 0:
+		return uint64(r.Window)
+	case room >= prev:
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(room), uint64(r.Window))
+	left, _ := bits.Div64(hi, lo, uint64(prev)) // room < prev: no overflow
+	return uint64(r.Window) - left
+}
+
+// reset returns how long after m nothing is left of it.
+func (r *rule) reset(m moment) time.Duration {
+	size, elapsed := uint64(r.Window), uint64(m.elapsed())
+	switch {
+	case m.curr > 0:
+		return saturate(m.late(), size-elapsed, size)
+	case m.prev > 0:
+		return saturate(m.late(), size-elapsed)
+	}
+	return 0
+}
+
+// saturate returns the sum of parts in nanoseconds, at most Never.
+func saturate(parts ...uint64) time.Duration {
+	var sum uint64
+	for _, p := range parts {
+		if p > uint64(Never)-sum {
+			return Never
+		}
+		sum += p
+	}
+	return time.Duration(sum)
+}
+
+// faint reports whether nothing of w is left at now, and since when.
+func (r *rule) faint(w window, now int64) (since int64, ok bool) {
+	if w.prev|w.curr == 0 {
+		return math.MinInt64, true
+	}
+	if index, _ := divide(now, int64(r.Window)); index <= w.index || index-1 == w.index {
+		return 0, false
+	}
+	return (w.index + 2) * int64(r.Window), true // no later than now, so it fits
+}
+
+// A layout says where a window's parts stand in a counter's word.
+//
+// Bits (high to low): dead 1 | locked 1, never set here | epoch | prev | curr.
+//
+// prev and curr have as many bits as Count, since they never exceed it, and the
+// epoch has the rest. It is the window's index, counted from the earliest
+// instant an int64 holds, which is epoch 2: so no epoch ever comes again, at
+// any clock reading, and the word 0 is a key never used. A limit whose epochs
+// do not fit takes a wideCounter.
+//
+// Legal transitions: to a word of the same epoch with a greater curr; to one of
+// a later epoch; to dead; and from dead nowhere. So a word never comes back, and
+// a compare-and-swap from it proves that nothing has happened since.
+type layout struct {
+	count uint8 // bits of prev and of curr
+	first int64 // index of the earliest window, less 2
+}
+
+// layoutOf returns the layout of l, and whether l fits one word.
+func layoutOf(l Limit) (layout, bool) {
+	first, _ := divide(math.MinInt64, int64(l.Window))
+	last, _ := divide(math.MaxInt64, int64(l.Window))
+	windows := uint64(last) - uint64(first)
+	count := bits.Len64(uint64(l.Count))
+	fits := windows < locked && bits.Len64(windows+2)+2*count <= bits.Len64(locked-1)
+	return layout{uint8(count), first - 2}, fits
+}
+
+func (l layout) pack(w window) uint64 {
+	epoch := uint64(w.index - l.first)
+	return (epoch<<(l.count&63)|uint64(w.prev))<<(l.count&63) | uint64(w.curr)
+}
+
+func (l layout) unpack(word uint64) window {
+	mask := uint64(1)<<(l.count&63) - 1
+	rest := word >> (l.count & 63)
+	return window{
+		index: int64(rest>>(l.count&63)) + l.first,
+		prev:  int64(rest & mask),
+		curr:  int64(word & mask),
+	}
+}
+
+// askCounter answers q from a window in one word: rotation and admission are
+// one compare-and-swap, and a denial writes nothing. It is lock-free.
+func (r *rule) askCounter(c *cell, q query, d *Decision) (allowed, alive bool) {
+	for {
+		word := c.word.Load()
+		if word&dead != 0 {
+			return false, false
+		}
+		m, allowed, charged := r.judge(r.layout.unpack(word), q)
+		if charged && !c.word.CompareAndSwap(word, r.layout.pack(m.window)) {
+			continue
+		}
+		if d != nil {
+			r.counted(d, m, q, allowed)
+		}
+		return allowed, true
+	}
+}
+
+func (r *rule) idleCounter(c *cell, now int64) (word uint64, since int64, ok bool) {
+	word = c.word.Load()
+	if word&dead != 0 {
+		return word, 0, false
+	}
+	since, ok = r.faint(r.layout.unpack(word), now)
+	return word, since, ok
+}
+
+// quick is ask for the commonest call to a counter: of n units, in the window
+// that both the limiter and the key were last seen in. It does not divide, and
+// knows early all that depends on the word. It is sure unless the call is
+// another, or the word changes meanwhile; then nothing has happened.
+func (r *rule) quick(c *cell, at, n int64) (allowed, sure bool) {
+	index := r.index.Load()
+	elapsed, ok := r.within(index, at)
+	if !ok {
+		return false, false
+	}
+	if r.kind == wideCell {
+		return r.quickWide(c.wide(), index, elapsed, n)
+	}
+	word := c.word.Load()
+	if word>>(2*r.layout.count&63) != uint64(index-r.layout.first) { // or dead
+		return false, false
+	}
+	if !r.admits(r.layout.unpack(word), elapsed, n) {
+		return false, !r.chargeDenied
+	}
+	return true, c.word.CompareAndSwap(word, word+uint64(n))
+}
