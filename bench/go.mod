@@ -1,0 +1,7 @@
+module github.com/seed-30da4c49/sash/bench
+
+go 1.25.0
+
+require github.com/seed-30da4c49/sash v0.0.0
+
+replace github.com/seed-30da4c49/sash => ../
