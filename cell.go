@@ -76,10 +76,11 @@ type rule struct {
 	_     [64]byte
 }
 
-// A query is one question to a cell: may n units go on at instant at?
+// A query is one question to a cell: may n units go on at instant at? It is
+// answered as if they were charged, which happens only if charge is set.
 type query struct {
 	at, n  int64
-	charge bool // charge n if admitted, or if the rule charges the denied too
+	charge bool
 }
 
 func (r *rule) init(l Limit, chargeDenied bool) {
@@ -107,7 +108,7 @@ func (r *rule) newCell() *cell {
 	return new(cell)
 }
 
-// ask answers q, charges it, and, unless d is nil, makes d the whole decision.
+// ask answers q, charges what q is to be, and, unless d is nil, makes d the whole decision.
 // It reports whether the cell was alive; if not, nothing has happened. Its
 // linearization point is the compare-and-swap that charges, else the load that
 // it answers from.

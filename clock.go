@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/puzpuzpuz/xsync/v3"
 )
 
 // A Clock tells the time that a limiter decides by: nanoseconds since a fixed,
@@ -42,11 +44,13 @@ func CoarseClock(resolution time.Duration) Clock {
 	if resolution <= 0 {
 		panic(fmt.Sprintf("sash: CoarseClock: resolution must be > 0, got %v", resolution))
 	}
-	c, _ := coarseClocks.LoadOrStore(resolution, newCoarseClock(resolution))
-	return c.(*coarseClock)
+	c, _ := coarseClocks.LoadOrCompute(resolution, func() *coarseClock {
+		return newCoarseClock(resolution)
+	})
+	return c
 }
 
-var coarseClocks sync.Map // time.Duration -> *coarseClock, one per resolution
+var coarseClocks = xsync.NewMapOf[time.Duration, *coarseClock]()
 
 // coarseClock is the cached time. Its invariant: while reading is asleep no
 // goroutine keeps it, and the next reader starts one; else exactly one does.

@@ -6,8 +6,8 @@ import (
 	"weak"
 )
 
-// sweep evicts every key whose state equals a fresh one's, a shard at a time,
-// until stop is closed. No caller waits for it: it locks one bucket of a shard
+// sweep evicts every key whose state equals a fresh one's and shrinks the logs
+// of the others, a shard at a time, until stop is closed. No caller waits for it: it locks one bucket of a shard
 // at a time, for no longer than an insert does.
 func (l *Limiter) sweep(stop <-chan struct{}) int {
 	now, evicted := l.clock.Now(), 0
@@ -20,6 +20,8 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 		l.keys.shards[i].Load().Range(func(k key, c *cell) bool {
 			if l.evict(k, c, now) {
 				evicted++
+			} else if l.rule.kind == logCell {
+				c.log().shrink(&l.rule)
 			}
 			return true
 		})

@@ -15,8 +15,8 @@ type hasher struct {
 
 func newHasher() hasher { return hasher{rand.Uint64(), maphash.MakeSeed()} }
 
-// hash returns what hash/maphash would, in half the time: most of maphash is
-// the way through three functions to this one.
+// hash is hash/maphash, which spends half its time on the way through three
+// functions to memhash, less that way.
 func (h *hasher) hash(s string) uint64 {
 	if unsafe.Sizeof(uintptr(0)) == 8 {
 		return uint64(memhash(unsafe.Pointer(unsafe.StringData(s)), uintptr(h.runtime), uintptr(len(s))))

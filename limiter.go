@@ -153,8 +153,9 @@ func (l *Limiter) askUnseen(q query, d *Decision) bool {
 // the call it is made for; what is kept of it is cloned.
 func asString(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
 
-// Peek returns what [Limiter.Take] would. It charges nothing, stores nothing
-// and never allocates.
+// Peek returns what [Limiter.Take] would: the same Decision, as after the charge.
+// It charges nothing, stores nothing and never allocates. Peek(key, 0) is the
+// state of the key as it is.
 func (l *Limiter) Peek(key string, n int64) (d Decision) {
 	q := query{at: l.clock.Now(), n: n}
 	if c, ok := l.keys.find(l.keys.key(key)); ok {

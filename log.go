@@ -44,7 +44,7 @@ type ring struct {
 	runs  []run  // never resized: a fuller ring is another ring
 }
 
-const firstRuns = 2 // runs in a key's first ring: 32 bytes
+const firstRuns = 2 // room in a key's first ring: 32 bytes
 
 // A view is a ring as one load of its span saw it.
 type view struct {
@@ -135,7 +135,8 @@ func (r *rule) askLog(c *log, q query, d *Decision) (allowed, alive bool) {
 		if d != nil {
 			r.logged(d, &v, &a, q)
 		}
-		if a.units == 0 && c.unchanged(word) || a.units > 0 && c.charge(word, r, &v, &a) {
+		store := q.charge && a.units > 0
+		if store && c.charge(word, r, &v, &a) || !store && c.unchanged(word) {
 			return a.allowed, true
 		}
 	}
@@ -156,7 +157,7 @@ type account struct {
 	live    int   // index of the oldest run that still counts
 	used    int64 // units that count, at most Count
 	allowed bool
-	units   int64 // to be charged
+	units   int64 // that it costs
 	merge   bool  // into the newest run
 }
 
@@ -171,15 +172,14 @@ func (r *rule) consult(v *view, q query) account {
 	a.live = v.live(a.at, r.Window)
 	a.used = int64(min(v.since(a.live), uint64(r.Count)))
 	a.allowed = 0 <= q.n && q.n <= r.Count-a.used
-	switch {
-	case !q.charge:
-	case a.allowed:
+	if a.allowed {
 		a.units = q.n
-	case r.chargeDenied:
-		a.units = min(q.n, r.Count)
+	} else if r.chargeDenied {
+		var already uint64 // at this very instant
 		if a.merge {
-			a.units = min(q.n, r.Count-int64(min(v.since(v.count-1), uint64(r.Count))))
+			already = min(v.since(v.count-1), uint64(r.Count))
 		}
+		a.units = min(max(q.n, 0), r.Count-int64(already))
 	}
 	return a
 }
@@ -199,18 +199,11 @@ func (c *log) charge(word uint64, r *rule, v *view, a *account) bool {
 	if !a.merge {
 		count++
 	}
-	if size := capacity(len(v.runs), count, r.Count); size != len(v.runs) {
-		next := v.resized(drop, size)
-		if !a.merge {
-			next.runs[count-1] = run{a.at, v.total}
-		}
+	if count > len(v.runs) {
+		next := v.resized(drop, capacity(count, r.Count))
+		next.runs[count-1] = run{a.at, v.total}
 		next.total, next.span = total, uint64(count)
-		if !c.lock(word) {
-			return false
-		}
-		c.ring.Store(next)
-		c.unlock(word)
-		return true
+		return c.replace(word, next)
 	}
 	if !c.lock(word) {
 		return false
@@ -226,28 +219,45 @@ func (c *log) charge(word uint64, r *rule, v *view, a *account) bool {
 	return true
 }
 
-// capacity returns how many runs a ring of size should have room for, to hold
-// count of at most most: twice as many when it is full, and few when most of a
-// large one stands empty. Either way as many charges as it copies runs come
-// before the next change.
-func capacity(size, count int, most int64) int {
-	switch {
-	case count > size:
-		return max(count, int(min(int64(max(firstRuns, 2*size)), most)))
-	case size > 8*firstRuns && count <= size/8:
-		return 2 * count
+// replace puts next in the place of the ring, unless anything was charged since
+// word.
+func (c *log) replace(word uint64, next *ring) bool {
+	if !c.lock(word) {
+		return false
 	}
-	return size
+	c.ring.Store(next)
+	c.unlock(word)
+	return true
+}
+
+// capacity returns the room to make for count runs of which there are never
+// more than most: twice as much, so that as many charges come before the next
+// ring as there are runs to copy into this one.
+func capacity(count int, most int64) int {
+	return max(count, int(min(max(2*int64(count), firstRuns), most)))
 }
 
 // resized returns a ring with room for size runs that holds those of v but the
 // oldest drop.
 func (v *view) resized(drop, size int) *ring {
-	g := &ring{runs: make([]run, size)}
+	g := &ring{runs: make([]run, size), total: v.total, span: uint64(v.count - drop)}
 	for i := drop; i < v.count; i++ {
 		g.runs[i-drop] = run{v.at(i), v.before(i)}
 	}
 	return g
+}
+
+// shrink gives back the memory of a ring most of which no call will ever need,
+// not even one whose reading is as old as the newest run: so that a burst does
+// not cost a busy key its memory for ever.
+func (c *log) shrink(r *rule) {
+	word, alive := c.current()
+	v := c.ring.Load().view()
+	newest, _ := v.newest()
+	live := v.live(newest, r.Window)
+	if size := capacity(v.count-live, r.Count); alive && len(v.runs) > 4*size {
+		c.replace(word, v.resized(live, size))
+	}
 }
 
 // logged makes d the decision on q that a accounts for.
@@ -255,7 +265,7 @@ func (r *rule) logged(d *Decision, v *view, a *account, q query) {
 	*d = Decision{
 		Allowed:   a.allowed,
 		Limit:     r.Limit,
-		Remaining: r.Count - min(r.Count, a.used+a.units),
+		Remaining: max(0, r.Count-a.used-a.units),
 	}
 	switch {
 	case a.allowed:

@@ -35,8 +35,9 @@ type sharded struct {
 	shards   [shards]atomic.Pointer[shard]
 }
 
-// noKeys stands for every shard that no key has fallen into yet, so that a
-// limiter with few keys is small. Nothing is ever inserted into it.
+// noKeys stands for every shard that no key has fallen into yet, unless a size
+// was given, so that a limiter with few keys is small. Nothing is ever inserted
+// into it.
 var noKeys = newShard(0)
 
 func newShard(sizeHint int) *shard {
@@ -49,7 +50,11 @@ func newShard(sizeHint int) *shard {
 func (s *sharded) init(sizeHint int) {
 	s.hasher, s.sizeHint = newHasher(), (sizeHint+shards-1)/shards
 	for i := range s.shards {
-		s.shards[i].Store(noKeys)
+		if sizeHint > 0 {
+			s.shards[i].Store(newShard(s.sizeHint))
+		} else {
+			s.shards[i].Store(noKeys)
+		}
 	}
 }
 

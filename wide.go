@@ -35,8 +35,8 @@ func (r *rule) askWide(c *wideCounter, q query, d *Decision) (allowed, alive boo
 			return false, false
 		}
 		before := c.window(word)
-		m, allowed, charged := r.judge(before, q)
-		if charged && !c.store(word, before, m.window) || !charged && !c.sameGeneration(word) {
+		m, allowed, store := r.judge(before, q)
+		if store && !c.store(word, before, m.window) || !store && !c.sameGeneration(word) {
 			continue
 		}
 		if d != nil {

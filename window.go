@@ -37,22 +37,19 @@ func (m moment) elapsed() int64 { return max(m.offset, 0) }
 // late returns by how much the reading was older than what the key had seen.
 func (m moment) late() uint64 { return uint64(-min(m.offset, 0)) }
 
-// judge answers q on w. It returns the moment of q.at, with what q is charged,
-// and whether that has to be stored.
-func (r *rule) judge(w window, q query) (m moment, allowed, charged bool) {
+// judge answers q on w. It returns the moment of q.at with what q costs booked,
+// and whether that is to be stored.
+func (r *rule) judge(w window, q query) (m moment, allowed, store bool) {
 	m = r.advance(w, q.at)
 	allowed = q.n >= 0 && r.admits(m.window, m.elapsed(), q.n)
-	switch {
-	case !q.charge:
-	case allowed:
-		m.curr += q.n
-		charged = true
-	case r.chargeDenied:
-		units := min(q.n, r.Count-m.curr)
-		m.curr += units
-		charged = units > 0
+	var units int64
+	if allowed {
+		units = q.n
+	} else if r.chargeDenied {
+		units = min(max(q.n, 0), r.Count-m.curr)
 	}
-	return m, allowed, charged
+	m.curr += units
+	return m, allowed, q.charge && units > 0
 }
 
 // advance moves w on to t. A t older than w is taken for w's beginning.
@@ -60,8 +57,8 @@ func (r *rule) advance(w window, t int64) moment {
 	if w.prev|w.curr == 0 {
 		start := r.start(t)
 		index, elapsed := r.locate(start)
-		if start > t {
-			return moment{window{index: index}, behind(t, start)}
+		if start > t { // start is when a window was forgotten: the beginning of one
+			elapsed = behind(t, start)
 		}
 		return moment{window{index: index}, elapsed}
 	}
@@ -91,13 +88,14 @@ func (r *rule) locate(t int64) (index, elapsed int64) {
 		return index, elapsed
 	}
 	index, elapsed = divide(t, int64(r.Window))
-	r.index.Store(index)
+	if index*int64(r.Window) <= t { // not the first window, of which int64 holds only the end
+		r.index.Store(index)
+	}
 	return index, elapsed
 }
 
 // within returns how far into the window of the given index t lies, if it does.
-// The product wraps only in the first window of all, of which int64 holds just
-// the end; then the comparison fails.
+// The window must begin at an instant that int64 holds.
 func (r *rule) within(index, t int64) (elapsed int64, ok bool) {
 	begin := index * int64(r.Window)
 	elapsed = t - begin
@@ -260,8 +258,8 @@ func (r *rule) askCounter(c *cell, q query, d *Decision) (allowed, alive bool) {
 		if word&dead != 0 {
 			return false, false
 		}
-		m, allowed, charged := r.judge(r.layout.unpack(word), q)
-		if charged && !c.word.CompareAndSwap(word, r.layout.pack(m.window)) {
+		m, allowed, store := r.judge(r.layout.unpack(word), q)
+		if store && !c.word.CompareAndSwap(word, r.layout.pack(m.window)) {
 			continue
 		}
 		if d != nil {

@@ -1,0 +1,114 @@
+package sash
+
+import (
+	"encoding/json"
+	"flag"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLimit_TextRoundTrips(t *testing.T) {
+	for _, c := range []struct {
+		limit Limit
+		text  string
+	}{
+		{PerMinute(100), "100/1m0s"},
+		{PerSecond(10).Log(), "10/1s log"},
+		{PerHour(240).Buckets(time.Minute), "240/1h0m0s buckets 1m0s"},
+		{PerDay(math.MaxInt64), "9223372036854775807/24h0m0s"},
+		{Per(1, time.Nanosecond), "1/1ns"},
+		{Per(7, math.MaxInt64).Log(), "7/2562047h47m16.854775807s log"},
+		{PerSecond(3).Log().Buckets(time.Second), "3/1s buckets 1s"},
+		{PerSecond(3).Buckets(time.Second).Log(), "3/1s log"},
+	} {
+		require.Equal(t, c.text, c.limit.String())
+		parsed, err := ParseLimit(c.text)
+		require.NoError(t, err)
+		require.Equal(t, c.limit, parsed)
+	}
+}
+
+func TestParseLimit_ReadsShortForms(t *testing.T) {
+	for text, want := range map[string]Limit{
+		"100/s":                PerSecond(100),
+		"100/m":                PerMinute(100),
+		"100/h":                PerHour(100),
+		"100/d":                PerDay(100),
+		"5/250ms log":          Per(5, 250*time.Millisecond).Log(),
+		"240/h buckets 1m":     PerHour(240).Buckets(time.Minute),
+		"240/h buckets m":      PerHour(240).Buckets(time.Minute),
+		"60/60s log":           PerMinute(60).Log(),
+		" 60/1h30m \t log\n":   Per(60, 90*time.Minute).Log(),
+		"1/0.5s":               Per(1, 500*time.Millisecond),
+		"10/1s buckets 1000ms": PerSecond(10).Buckets(time.Second),
+	} {
+		got, err := ParseLimit(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+}
+
+func TestParseLimit_NamesEveryFault(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                         {`sash: limit ""`, "empty"},
+		"100":                      {`"100"`, "no slash"},
+		"/s":                       {`count ""`},
+		"1e3/s":                    {`count "1e3"`},
+		"99999999999999999999/s":   {`count "99999999999999999999"`},
+		"10/":                      {`window ""`},
+		"10/fortnight":             {`window "fortnight"`},
+		"10/5":                     {`window "5"`},
+		"10/s blog":                {`"blog" after the window`},
+		"10/s log log":             {`"log log"`},
+		"10/s buckets":             {`"buckets"`},
+		"10/s buckets x":           {`precision "x"`},
+		"0/s":                      {"Count must be >= 1, got 0"},
+		"-3/-1s":                   {"Count must be >= 1, got -3", "Window must be > 0, got -1s"},
+		"10/0s log":                {"Window must be > 0, got 0s"},
+		"10/s buckets 2s":          {"Precision must be <= Window, got 2s and 1s"},
+		"0/s buckets -1s":          {"Count must be >= 1, got 0", "Precision must be > 0, got -1s"},
+		strings.Repeat("x", 1<<20): {`x"...: no slash`},
+	} {
+		l, err := ParseLimit(text)
+		require.ErrorIs(t, err, ErrInvalidLimit)
+		require.Zero(t, l)
+		require.Less(t, len(err.Error()), 400)
+		for _, w := range want {
+			require.ErrorContains(t, err, w)
+		}
+	}
+}
+
+func TestLimit_MarshalsInJSONAndFlags(t *testing.T) {
+	type config struct{ Login Limit }
+	text, err := json.Marshal(config{PerMinute(5).Log()})
+	require.NoError(t, err)
+	require.Equal(t, `{"Login":"5/1m0s log"}`, string(text))
+
+	var c config
+	require.NoError(t, json.Unmarshal([]byte(`{"Login":"5/m log"}`), &c))
+	require.Equal(t, PerMinute(5).Log(), c.Login)
+	require.ErrorIs(t, json.Unmarshal([]byte(`{"Login":"5/m frog"}`), &c), ErrInvalidLimit)
+	require.Equal(t, PerMinute(5).Log(), c.Login, "unchanged by an error")
+
+	_, err = json.Marshal(config{Per(0, -time.Second)})
+	require.ErrorIs(t, err, ErrInvalidLimit)
+
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.TextVar(&c.Login, "limit", PerSecond(1), "")
+	require.NoError(t, flags.Parse([]string{"-limit", "9/h"}))
+	require.Equal(t, PerHour(9), c.Login)
+	require.Error(t, flags.Parse([]string{"-limit", "9"}))
+}
+
+func TestAlgorithm_String(t *testing.T) {
+	require.Equal(t, "SlidingCounter SlidingLog SlidingBuckets Algorithm(9)",
+		SlidingCounter.String()+" "+SlidingLog.String()+" "+SlidingBuckets.String()+" "+Algorithm(9).String())
+	require.Equal(t, "1/1s Algorithm(9)", Limit{1, time.Second, 9, 0}.String())
+}

@@ -1,0 +1,168 @@
+package sash
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// newTest returns a limiter without a janitor, for a test to sweep.
+func newTest(t testing.TB, options ...Option) *Limiter {
+	t.Helper()
+	l, err := New(append([]Option{WithSweepInterval(-1)}, options...)...)
+	require.NoError(t, err)
+	return l
+}
+
+// widen makes l keep its counters in wide cells, whatever its limit.
+func widen(l *Limiter) *Limiter {
+	l.rule.kind = wideCell
+	l.unseen = l.rule.newCell()
+	return l
+}
+
+// everyKind runs test for each kind of cell that can keep limit.
+func everyKind(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, clock *ManualClock), options ...Option) {
+	t.Helper()
+	for name, limiter := range map[string]func(clock Clock) *Limiter{
+		"counter": func(c Clock) *Limiter { return newTest(t, append(options, limit, WithClock(c))...) },
+		"wide":    func(c Clock) *Limiter { return widen(newTest(t, append(options, limit, WithClock(c))...)) },
+		"log":     func(c Clock) *Limiter { return newTest(t, append(options, limit.Log(), WithClock(c))...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := NewManualClock(0)
+			test(t, limiter(clock), clock)
+		})
+	}
+}
+
+func TestLimiter_KeysAreAnythingAndKeptApart(t *testing.T) {
+	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		keys := []string{"", "a", "A", "\xff\xfe", "a\x00", "日本", strings.Repeat("x", 1<<20), strings.Repeat("x", 1<<20) + "y"}
+		for _, k := range keys {
+			require.True(t, l.Allow(k))
+			require.True(t, l.AllowBytes([]byte(k)), "the same key")
+			require.False(t, l.Allow(k))
+			require.False(t, l.AllowBytes([]byte(k)))
+		}
+		require.False(t, l.AllowBytes(nil), "nil is the empty key")
+		require.Equal(t, len(keys), l.Len())
+	})
+}
+
+func TestLimiter_DoesNotKeepTheCallersBytes(t *testing.T) {
+	everyKind(t, PerMinute(1), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		key := []byte("one")
+		require.True(t, l.AllowBytes(key))
+		copy(key, "two")
+		require.True(t, l.TakeBytes(key, 1).Allowed)
+		require.False(t, l.Allow("one"))
+		require.False(t, l.Allow("two"))
+	})
+}
+
+func TestLimiter_CostsAreAnything(t *testing.T) {
+	for _, denied := range []bool{false, true} {
+		var options []Option
+		if denied {
+			options = append(options, WithChargeDenied())
+		}
+		t.Run(fmt.Sprintf("chargeDenied=%v", denied), func(t *testing.T) {
+			everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+				for _, n := range []int64{-1, math.MinInt64} {
+					d := l.Take("k", n)
+					require.Equal(t, Decision{Limit: d.Limit, Remaining: 10, RetryAfter: Never}, d)
+					require.False(t, l.AllowN("k", n))
+				}
+				d := l.Take("k", 0)
+				require.Equal(t, Decision{Allowed: true, Limit: d.Limit, Remaining: 10}, d)
+				require.True(t, l.AllowN("k", 0))
+				require.Equal(t, 0, l.Len(), "nothing was charged")
+
+				require.Equal(t, Never, l.Peek("k", 11).RetryAfter)
+				require.Equal(t, Never, l.Take("k", 11).RetryAfter)
+				require.False(t, l.AllowN("k", math.MaxInt64))
+				if denied {
+					require.EqualValues(t, 0, l.Peek("k", 0).Remaining, "saturated")
+					return
+				}
+				require.Equal(t, 0, l.Len())
+				require.True(t, l.AllowN("k", 10))
+				require.Equal(t, Never, l.Take("k", -5).RetryAfter)
+				require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
+			}, options...)
+		})
+	}
+}
+
+func TestPeek_AnswersWhatTakeWouldAndStoresNothing(t *testing.T) {
+	for _, option := range []Option{WithSweepInterval(-1), WithChargeDenied()} {
+		everyKind(t, PerMinute(5), func(t *testing.T, l *Limiter, clock *ManualClock) {
+			for step := range 60 {
+				clock.Advance(time.Duration(step) * 700 * time.Millisecond)
+				n := int64(step % 8)
+				before := l.Peek("k", 0)
+				peeked := l.Peek("k", n)
+				require.Equal(t, before, l.Peek("k", 0), "unchanged by a peek")
+				require.Equal(t, peeked, l.Take("k", n))
+			}
+			l.Peek("other", 1)
+			require.Equal(t, 1, l.Len())
+		}, option)
+	}
+}
+
+func TestReset_ForgetsOneKey(t *testing.T) {
+	everyKind(t, PerMinute(1), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		require.False(t, l.Reset("a"))
+		require.True(t, l.Allow("a"))
+		require.True(t, l.Allow("b"))
+		require.True(t, l.Reset("a"))
+		require.False(t, l.Reset("a"))
+		require.True(t, l.Allow("a"))
+		require.False(t, l.Allow("b"))
+		require.Equal(t, 2, l.Len())
+	})
+}
+
+func TestTake_ADenialOfAnUnseenKeyTracksNothing(t *testing.T) {
+	everyKind(t, PerMinute(1), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		for i := range 100 {
+			require.False(t, l.AllowN(fmt.Sprint(i), 2))
+		}
+		require.Equal(t, 0, l.Len())
+	})
+}
+
+// The one clock reading of a decision, and the second of a call that finds its
+// key gone.
+func TestTake_ReadsTheClockOnce(t *testing.T) {
+	everyKind(t, PerMinute(5), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		clock := &countingClock{}
+		l.clock = clock
+		for _, c := range []struct {
+			call func()
+			want int
+		}{
+			{func() { l.Allow("k") }, 2},
+			{func() { l.Allow("k") }, 1},
+			{func() { l.Take("k", 1) }, 1},
+			{func() { l.Take("k", 9) }, 1},
+			{func() { l.Take("other", 9) }, 1},
+			{func() { l.Peek("k", 1) }, 1},
+			{func() { l.Peek("other", 1) }, 1},
+		} {
+			clock.readings = 0
+			c.call()
+			require.Equal(t, c.want, clock.readings)
+		}
+	})
+}
+
+type countingClock struct{ readings int }
+
+func (c *countingClock) Now() int64 { c.readings++; return 0 }

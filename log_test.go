@@ -1,0 +1,163 @@
+package sash
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLog_Steps(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit   Limit
+		options []Option
+		steps   []step
+	}{
+		"denied attempts are logged too": {PerMinute(2), []Option{WithChargeDenied()}, []step{
+			{1 * sec, 1, true, 1, 0, min1},
+			{30 * sec, 1, true, 0, 0, min1},
+			// Charged, so the unit of :30 has to pass before one more fits.
+			{50 * sec, 1, false, 0, 40 * sec, min1},
+			{100 * sec, 1, true, 0, 0, min1},
+		}},
+		"first client": {PerMinute(3), nil, []step{
+			{15733 * time.Millisecond, 1, true, 2, 0, min1},
+			{21848 * time.Millisecond, 1, true, 1, 0, min1},
+			{23044 * time.Millisecond, 1, true, 0, 0, min1},
+			{25920 * time.Millisecond, 1, false, 0, (15733 + 60000 - 25920) * time.Millisecond, (23044 + 60000 - 25920) * time.Millisecond},
+			{28761 * time.Millisecond, 1, false, 0, (15733 + 60000 - 28761) * time.Millisecond, (23044 + 60000 - 28761) * time.Millisecond},
+		}},
+		"second client": {PerMinute(3), nil, []step{
+			{72207 * time.Millisecond, 1, true, 2, 0, min1},
+			{79100 * time.Millisecond, 1, true, 1, 0, min1},
+			{80117 * time.Millisecond, 1, true, 0, 0, min1},
+			{81146 * time.Millisecond, 1, false, 0, (72207 + 60000 - 81146) * time.Millisecond, (80117 + 60000 - 81146) * time.Millisecond},
+			{86779 * time.Millisecond, 1, false, 0, (72207 + 60000 - 86779) * time.Millisecond, (80117 + 60000 - 86779) * time.Millisecond},
+			{89344 * time.Millisecond, 1, false, 0, (72207 + 60000 - 89344) * time.Millisecond, (80117 + 60000 - 89344) * time.Millisecond},
+		}},
+		"20 units taken at 6:05 pm are back at 7:05 pm": {PerHour(240), nil, []step{
+			{18*time.Hour + 5*min1, 20, true, 220, 0, time.Hour},
+			{18*time.Hour + 30*min1, 220, true, 0, 0, time.Hour},
+			{19 * time.Hour, 20, false, 0, 5 * min1, 30 * min1},
+			{19*time.Hour + 5*min1 - 1, 20, false, 0, 1, 25*min1 + 1},
+			{19*time.Hour + 5*min1, 20, true, 0, 0, time.Hour},
+		}},
+		"costs wait for as many runs as they need": {PerSecond(10), nil, []step{
+			{0, 1, true, 9, 0, sec},
+			{100, 2, true, 7, 0, sec},
+			{100, 3, true, 4, 0, sec}, // the same instant
+			{200, 4, true, 0, 0, sec},
+			{300, 1, false, 0, sec - 300, sec - 100},
+			{300, 2, false, 0, sec - 200, sec - 100},
+			{300, 6, false, 0, sec - 200, sec - 100},
+			{300, 7, false, 0, sec - 100, sec - 100},
+			{300, 10, false, 0, sec - 100, sec - 100},
+			{300, 11, false, 0, Never, sec - 100},
+			{sec, 1, true, 0, 0, sec},
+		}},
+		"a late reading is the time of the newest unit": {PerMinute(2), nil, []step{
+			{5 * min1, 1, true, 1, 0, min1},
+			{0, 1, true, 0, 0, 6 * min1}, // taken at 5:00
+			{4 * min1, 1, false, 0, 2 * min1, 2 * min1},
+			{6*min1 - 1, 1, false, 0, 1, 1},
+			{6 * min1, 2, true, 0, 0, min1},
+		}},
+		"before the origin": {PerMinute(1), nil, []step{
+			{-30 * sec, 1, true, 0, 0, min1},
+			{30*sec - 1, 1, false, 0, 1, 1},
+			{30 * sec, 1, true, 0, 0, min1},
+		}},
+		"the ends of time": {Per(1, math.MaxInt64), nil, []step{
+			{math.MinInt64, 1, true, 0, 0, math.MaxInt64},
+			{-2, 1, false, 0, 1, 1},
+			{-1, 1, true, 0, 0, math.MaxInt64},
+			{math.MaxInt64, 1, true, 0, 0, math.MaxInt64},
+			{math.MinInt64, 1, false, 0, Never, Never},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := NewManualClock(0)
+			runSteps(t, newTest(t, append(c.options, c.limit.Log(), WithClock(clock))...), clock, c.steps)
+		})
+	}
+}
+
+// Of denied attempts that are charged, the newest Count units count, in as
+// little room, whatever they cost and however many they are.
+func TestLog_ChargesDeniedInBoundedRoom(t *testing.T) {
+	for _, count := range []int64{1, 2, 10, math.MaxInt64} {
+		clock := NewManualClock(0)
+		l := newTest(t, Per(count, time.Second).Log(), WithChargeDenied(), WithClock(clock))
+		for i := range 1000 {
+			clock.Advance(time.Duration(i % 3))
+			l.Take("k", []int64{1, count, math.MaxInt64, 2}[i%4])
+			require.EqualValues(t, 0, min(l.Peek("k", 0).Remaining, int64(i)))
+		}
+		require.Equal(t, sec, l.Take("k", count).RetryAfter)
+		g := ringOf(l, "k")
+		require.LessOrEqual(t, int64(len(g.runs)), count)
+		require.LessOrEqual(t, len(g.runs), 1000)
+		clock.Advance(sec)
+		require.True(t, l.AllowN("k", count))
+	}
+}
+
+func ringOf(l *Limiter, name string) *ring {
+	c, _ := l.keys.find(l.keys.key(name))
+	return c.log().ring.Load()
+}
+
+func TestLog_GrowsWithUseAndIsBoundedByCount(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(10_000, time.Hour).Log(), WithClock(clock))
+	for used := 1; used <= 10_000; used++ {
+		clock.Advance(1)
+		require.True(t, l.Allow("k"))
+		require.LessOrEqual(t, len(ringOf(l, "k").runs), 2*used)
+	}
+	require.Equal(t, 10_000, len(ringOf(l, "k").runs))
+	require.False(t, l.Allow("k"))
+
+	clock.Advance(time.Hour / 2)
+	require.Equal(t, 0, l.Sweep())
+	require.Equal(t, 10_000, len(ringOf(l, "k").runs), "all of it is live")
+	clock.Advance(time.Hour)
+	require.True(t, l.Allow("k"))
+	require.Equal(t, 0, l.Sweep())
+	require.Equal(t, firstRuns, len(ringOf(l, "k").runs), "a burst is not kept for ever")
+	require.EqualValues(t, 9_999, l.Peek("k", 0).Remaining)
+}
+
+func TestLog_OneUnitAndManyRunsKeepTheirOrder(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(7, 100).Log(), WithClock(clock))
+	for range 1000 { // round and round the ring
+		clock.Advance(13)
+		d := l.Take("k", 1)
+		require.Equal(t, d.Allowed, d.RetryAfter == 0)
+		if !d.Allowed {
+			clock.Advance(d.RetryAfter - 1)
+			require.False(t, l.Peek("k", 1).Allowed)
+			clock.Advance(1)
+			require.True(t, l.Allow("k"))
+		}
+	}
+}
+
+func TestLog_AdmitsAtMostCountInAnyWindow(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(50, 1000).Log(), WithClock(clock))
+	var admitted [20000]int
+	trailing := 0
+	for at := range admitted {
+		clock.Set(int64(at))
+		for l.Allow("k") {
+			admitted[at]++
+		}
+		if trailing += admitted[at]; at >= 1000 {
+			trailing -= admitted[at-1000]
+		}
+		require.LessOrEqual(t, trailing, 50)
+	}
+}

@@ -1,0 +1,106 @@
+package sash
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNew_NamesEveryWrongOption(t *testing.T) {
+	l, err := New(
+		Per(0, -time.Second),
+		Limit{1, time.Second, 9, 0},
+		PerSecond(1).Buckets(time.Minute),
+		Limit{1, time.Second, SlidingLog, 1},
+		WithClock(nil),
+		WithSizeHint(-4),
+		WithObserver(nil),
+		nil,
+	)
+	require.Nil(t, l)
+	require.ErrorIs(t, err, ErrInvalidLimit)
+	require.ErrorIs(t, err, ErrInvalidOption)
+	for _, want := range []string{
+		"sash: limit 1: Count must be >= 1, got 0: invalid limit",
+		"sash: limit 1: Window must be > 0, got -1s: invalid limit",
+		"sash: limit 2: Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got Algorithm(9): invalid limit",
+		"sash: limit 3: Precision must be <= Window, got 1m0s and 1s: invalid limit",
+		"sash: limit 4: Precision is for SlidingBuckets, must be 0 for SlidingLog, got 1ns: invalid limit",
+		"sash: WithClock: clock must not be nil: invalid option",
+		"sash: WithSizeHint: keys must be >= 0, got -4: invalid option",
+		"sash: WithObserver: f must not be nil: invalid option",
+		"sash: option 8: must not be nil: invalid option",
+		"sash: several limits on one limiter are not available yet, got 4: invalid option",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestNew_NeedsALimit(t *testing.T) {
+	_, err := New(WithSizeHint(10))
+	require.ErrorIs(t, err, ErrNoLimit)
+	require.NotErrorIs(t, err, ErrInvalidLimit)
+}
+
+func TestNew_RefusesWhatIsNotAvailableYet(t *testing.T) {
+	_, err := New(PerSecond(1), PerMinute(10))
+	require.EqualError(t, err, "sash: several limits on one limiter are not available yet, got 2: invalid option")
+	_, err = New(PerHour(1).Buckets(time.Minute))
+	require.EqualError(t, err, "sash: limit 1: SlidingBuckets is not available yet, got 1/1h0m0s buckets 1m0s: invalid limit")
+}
+
+func TestMust_PanicsWithTheError(t *testing.T) {
+	_, err := New()
+	require.PanicsWithError(t, err.Error(), func() { Must(New()) })
+}
+
+func TestOptions_LastOfAKindHolds(t *testing.T) {
+	first, last := NewManualClock(0), NewManualClock(7)
+	l := newTest(t, PerSecond(1), WithClock(first), WithClock(last))
+	require.Same(t, last, l.clock)
+}
+
+func TestWithObserver_SeesDecisionsAndNotPeeks(t *testing.T) {
+	type seen struct {
+		key string
+		n   int64
+		d   Decision
+	}
+	var calls []seen
+	l := newTest(t, PerMinute(3), WithClock(NewManualClock(0)),
+		WithObserver(func(key string, n int64, d Decision) { calls = append(calls, seen{key, n, d}) }))
+
+	key := []byte("bytes")
+	l.Allow("a")
+	l.AllowN("a", 2)
+	d := l.Take("a", 1)
+	l.AllowBytes(key)
+	l.TakeBytes(key, 2)
+	l.Take("a", -1)
+	key[0] = 'X' // what was observed is a copy
+	l.Peek("a", 1)
+	l.Take("a", 0)
+	l.AllowN("a", 0)
+
+	require.Len(t, calls, 6)
+	require.Equal(t, seen{"a", 1, d}, calls[2])
+	require.False(t, d.Allowed)
+	for i, want := range []struct {
+		key     string
+		n       int64
+		allowed bool
+	}{{"a", 1, true}, {"a", 2, true}, {"a", 1, false}, {"bytes", 1, true}, {"bytes", 2, true}, {"a", -1, false}} {
+		require.Equal(t, want.key, calls[i].key)
+		require.Equal(t, want.n, calls[i].n)
+		require.Equal(t, want.allowed, calls[i].d.Allowed)
+		require.Equal(t, PerMinute(3), calls[i].d.Limit)
+	}
+}
+
+func TestWithSizeHint_MakesRoomAtOnce(t *testing.T) {
+	l := newTest(t, PerSecond(1), WithSizeHint(1_000_000))
+	require.GreaterOrEqual(t, l.keys.shards[0].Load().Stats().Capacity, 1_000_000/shards)
+	require.Equal(t, 0, l.Len())
+	require.Same(t, noKeys, newTest(t, PerSecond(1)).keys.shards[0].Load())
+}

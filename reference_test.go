@@ -1,0 +1,201 @@
+package sash
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/reference"
+)
+
+// A trial holds a limiter against the reference: the same calls at the same
+// readings must have the same answers, to the unit and the nanosecond.
+type trial struct {
+	*testing.T
+	rng   *rand.Rand
+	limit Limit
+	clock *ManualClock
+	l     *Limiter
+	keys  map[string]*reference.Key
+	model reference.Limit
+}
+
+func newTrial(t *testing.T, seed uint64, limit Limit, chargeDenied bool) *trial {
+	options := []Option{limit}
+	if chargeDenied {
+		options = append(options, WithChargeDenied())
+	}
+	tr := &trial{
+		T: t, limit: limit, clock: NewManualClock(0),
+		rng:   rand.New(rand.NewPCG(seed, 0)),
+		keys:  map[string]*reference.Key{},
+		model: reference.Limit{Log: limit.Algorithm == SlidingLog, Count: limit.Count, Window: int64(limit.Window), ChargeDenied: chargeDenied},
+	}
+	tr.l = newTest(t, append(options, WithClock(tr.clock))...)
+	return tr
+}
+
+func (tr *trial) key(name string) *reference.Key {
+	if tr.keys[name] == nil {
+		tr.keys[name] = reference.New(tr.model)
+	}
+	return tr.keys[name]
+}
+
+// cost draws a cost: mostly small, now and then on an edge.
+func (tr *trial) cost() int64 {
+	count := tr.limit.Count
+	switch tr.rng.IntN(10) {
+	case 0:
+		return []int64{0, -1, count, max(count, count+1), math.MaxInt64, math.MinInt64, count - count/2}[tr.rng.IntN(7)]
+	case 1, 2:
+		return tr.rng.Int64N(count) + 1
+	case 3:
+		return min(tr.rng.Int64N(1+count/3)+1, count)
+	default:
+		return min(count/8+1, 1+tr.rng.Int64N(3))
+	}
+}
+
+// move moves the clock: a little, to an edge, far, or back.
+func (tr *trial) move(back bool) {
+	now, size := tr.clock.Now(), min(int64(tr.limit.Window), 1<<60)
+	_, elapsed := divide(now, size)
+	switch tr.rng.IntN(12) {
+	case 0: // to the end of the window, or a nanosecond off
+		tr.forward(size - elapsed + tr.rng.Int64N(3) - 1)
+	case 1: // by a window or two, or a nanosecond off
+		tr.forward(size + tr.rng.Int64N(3) - 1)
+	case 2:
+		tr.forward(size/2*tr.rng.Int64N(7) + 1)
+	case 3:
+		if back {
+			tr.clock.Set(now - tr.rng.Int64N(3*size/2+1))
+		}
+	case 4:
+	default:
+		tr.forward(tr.rng.Int64N(size/4 + 2))
+	}
+}
+
+func (tr *trial) forward(d int64) {
+	if now := tr.clock.Now(); now <= math.MaxInt64-max(d, 0) {
+		tr.clock.Set(now + max(d, 0))
+	}
+}
+
+// call makes one call and compares its answer.
+func (tr *trial) call(name string, n int64) {
+	now := tr.clock.Now()
+	switch tr.rng.IntN(6) {
+	case 0:
+		want := tr.key(name).Peek(now, n)
+		tr.same(tr.l.Peek(name, n), want, "Peek(%s, %d) at %d", name, n, now)
+	case 1:
+		require.Equal(tr, tr.key(name).Take(now, n).Allowed, tr.l.AllowN(name, n), "AllowN(%s, %d) at %d", name, n, now)
+	case 2:
+		require.Equal(tr, tr.key(name).Take(now, 1).Allowed, tr.l.AllowBytes([]byte(name)), "AllowBytes(%s) at %d", name, now)
+	case 3:
+		tr.same(tr.l.TakeBytes([]byte(name), n), tr.key(name).Take(now, n), "TakeBytes(%s, %d) at %d", name, n, now)
+	default:
+		d := tr.l.Take(name, n)
+		tr.same(d, tr.key(name).Take(now, n), "Take(%s, %d) at %d", name, n, now)
+		tr.retry(name, n, d)
+	}
+}
+
+func (tr *trial) same(got Decision, want reference.Answer, format string, args ...any) {
+	tr.Helper()
+	require.Equal(tr, Decision{
+		Allowed: want.Allowed, Limit: tr.limit, Remaining: want.Remaining,
+		RetryAfter: time.Duration(want.RetryAfter), ResetAfter: time.Duration(want.ResetAfter),
+	}, got, fmt.Sprintf(format, args...))
+}
+
+// retry checks that a denied call is denied until a nanosecond before its
+// RetryAfter, and admitted then; and that a key is as good as new at its
+// ResetAfter, and not before.
+func (tr *trial) retry(name string, n int64, d Decision) {
+	now := tr.clock.Now()
+	if wait := int64(d.RetryAfter); !d.Allowed && now <= math.MaxInt64-wait && d.RetryAfter != Never {
+		tr.clock.Set(now + wait - 1)
+		require.False(tr, tr.l.Peek(name, n).Allowed, "a nanosecond before RetryAfter %v", d.RetryAfter)
+		tr.clock.Set(now + wait)
+		require.True(tr, tr.l.Peek(name, n).Allowed, "at RetryAfter %v", d.RetryAfter)
+	}
+	if wait := int64(d.ResetAfter); wait > 0 && now <= math.MaxInt64-wait && d.ResetAfter != Never {
+		tr.clock.Set(now + wait - 1)
+		require.NotZero(tr, tr.l.Peek(name, 0).ResetAfter)
+		tr.clock.Set(now + wait)
+		require.Equal(tr, Decision{Allowed: true, Limit: tr.limit, Remaining: tr.limit.Count}, tr.l.Peek(name, 0))
+	}
+	tr.clock.Set(now)
+}
+
+var trialLimits = []Limit{
+	Per(1, 1), Per(3, 2), Per(1, 17), Per(10, 1000), Per(7, time.Microsecond), Per(8, time.Microsecond),
+	PerSecond(10), PerSecond(8191), PerSecond(8192), PerMinute(500), PerDay(1<<22 - 1), PerDay(1 << 22),
+	Per(1e15, time.Microsecond), Per(1e15, 365*24*time.Hour), Per(3, 365*24*time.Hour),
+	Per(math.MaxInt64, math.MaxInt64), Per(1<<29-1, math.MaxInt64), Per(math.MaxInt64, 1),
+}
+
+func eachTrial(t *testing.T, run func(tr *trial)) {
+	for _, limit := range trialLimits {
+		for _, chargeDenied := range []bool{false, true} {
+			for kind, make := range map[string]func(seed uint64) *trial{
+				"counter": func(seed uint64) *trial { return newTrial(t, seed, limit, chargeDenied) },
+				"wide": func(seed uint64) *trial {
+					tr := newTrial(t, seed, limit, chargeDenied)
+					widen(tr.l)
+					return tr
+				},
+				"log": func(seed uint64) *trial { return newTrial(t, seed, limit.Log(), chargeDenied) },
+			} {
+				t.Run(fmt.Sprintf("%v %s chargeDenied=%v", limit, kind, chargeDenied), func(t *testing.T) {
+					for seed := range uint64(4) {
+						tr := make(seed)
+						tr.T = t
+						run(tr)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestAnswers_EqualTheReferences(t *testing.T) {
+	eachTrial(t, func(tr *trial) {
+		tr.clock.Set([]int64{0, -1e10, math.MinInt64, math.MaxInt64 - 3*min(int64(tr.limit.Window), math.MaxInt64/3), 1_700_000_000e9}[tr.rng.IntN(5)])
+		for range 150 {
+			tr.move(true)
+			name := string(rune('a' + tr.rng.IntN(2)))
+			if tr.rng.IntN(50) == 0 {
+				before := tr.l.Len()
+				require.Equal(tr, tr.l.Reset(name), tr.l.Len() < before)
+				delete(tr.keys, name)
+				continue
+			}
+			tr.call(name, tr.cost())
+		}
+	})
+}
+
+// With sweeps the answers are the same, on a clock that does not run back past
+// what was evicted.
+func TestAnswers_AreTheSameWhateverIsSwept(t *testing.T) {
+	evicted := 0
+	eachTrial(t, func(tr *trial) {
+		for range 150 {
+			tr.move(false)
+			if tr.rng.IntN(3) == 0 {
+				evicted += tr.l.Sweep()
+			}
+			tr.call(string(rune('a'+tr.rng.IntN(3))), tr.cost())
+		}
+	})
+	require.Greater(t, evicted, 1000, "keys were evicted meanwhile")
+}
