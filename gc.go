@@ -17,15 +17,17 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 			return evicted
 		default:
 		}
-		l.keys.shards[i].Load().Range(func(k key, c *cell) bool {
-			if l.evict(k, c, now) {
-				evicted++
-			} else if l.rule.kind == logCell {
-				c.log().shrink(&l.rule)
-			}
-			return true
-		})
-		runtime.Gosched()
+		if m := l.keys.shards[i].Load(); m != noKeys {
+			m.Range(func(k key, c *cell) bool {
+				if l.evict(k, c, now) {
+					evicted++
+				} else if l.rule.kind == logCell {
+					c.log().shrink(&l.rule)
+				}
+				return true
+			})
+			runtime.Gosched()
+		}
 	}
 	l.sweeps.Add(1)
 	return evicted

@@ -1,0 +1,221 @@
+package sash
+
+import (
+	"bytes"
+	"math"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSweep_EvictsExactlyWhatIsAsGoodAsNew(t *testing.T) {
+	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		for i := range 100 {
+			l.Allow(strconv.Itoa(i))
+		}
+		clock.Advance(10 * sec)
+		l.Allow("later")
+		reset := l.Peek("0", 0).ResetAfter
+		clock.Advance(reset - 1)
+		require.Equal(t, 0, l.Sweep())
+		require.Equal(t, 101, l.Len())
+		clock.Advance(1)
+		later := l.Peek("later", 0).ResetAfter
+		if later == 0 { // a counter forgets by the window
+			require.Equal(t, 101, l.Sweep())
+		} else {
+			require.Equal(t, 100, l.Sweep())
+			require.Equal(t, 1, l.Len())
+			clock.Advance(later)
+			require.Equal(t, 1, l.Sweep())
+		}
+		require.Equal(t, Stats{Keys: 0, Evicted: 101, Sweeps: l.Stats().Sweeps}, l.Stats())
+		require.GreaterOrEqual(t, l.Stats().Sweeps, uint64(2))
+	})
+}
+
+// A call that read the clock, lost its core, and finds its key evicted: its
+// units count from the time it goes on, not from its reading.
+func TestEvict_UnderACallChargesNothingToTheForgottenPast(t *testing.T) {
+	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		require.True(t, l.AllowN("k", 2))
+		first := true
+		l.clock = clockFunc(func() int64 {
+			now := clock.Now()
+			if first { // while the caller sleeps on its reading
+				first = false
+				clock.Advance(5 * min1)
+				require.Equal(t, 1, l.sweep(nil))
+			}
+			return now
+		})
+		require.True(t, l.AllowN("k", 2), "that key is long free again")
+		require.False(t, l.Allow("k"), "and now is not")
+		clock.Advance(29 * sec)
+		require.False(t, l.Allow("k"))
+	})
+}
+
+type clockFunc func() int64
+
+func (f clockFunc) Now() int64 { return f() }
+
+// Nor does one whose clock runs back, nor one that finds the empty cell another
+// caller is about to charge.
+func TestEvict_LeavesNoWayBackBeforeIt(t *testing.T) {
+	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		require.True(t, l.AllowN("k", 2))
+		fresh := int64(l.Peek("k", 0).ResetAfter)
+		clock.Set(fresh + int64(time.Hour))
+		require.Equal(t, 1, l.Sweep())
+
+		clock.Set(0)
+		k := l.keys.key("k")
+		l.keys.insert(k, l.rule.newCell())
+		require.True(t, l.AllowN("k", 2))
+		require.False(t, l.Allow("k"))
+		clock.Set(fresh)
+		require.EqualValues(t, 0, l.Peek("k", 0).Remaining, "they count from when the key was fresh")
+		clock.Set(fresh + int64(30*sec))
+		require.False(t, l.Allow("k"))
+	})
+}
+
+func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
+	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		require.True(t, l.Allow("k"))
+		k := l.keys.key("k")
+		c, _ := l.keys.find(k)
+		clock.Advance(time.Hour)
+
+		word, _, idle := l.rule.idle(c, clock.Now())
+		require.True(t, idle)
+		require.True(t, l.Allow("k")) // between the judgement and the kill
+		require.False(t, c.kill(word))
+		require.False(t, l.evict(k, c, clock.Now()))
+
+		clock.Advance(time.Hour)
+		word, _, idle = l.rule.idle(c, clock.Now())
+		require.True(t, idle)
+		require.True(t, c.kill(word)) // dead, and still in the table
+		require.Equal(t, 1, l.Len())
+		require.False(t, l.evict(k, c, clock.Now()))
+		require.Equal(t, Decision{Allowed: true, Limit: l.rule.Limit, Remaining: 2}, l.Peek("k", 0), "as one never seen")
+		require.False(t, l.Reset("k"))
+		require.True(t, l.AllowN("k", 2))
+		again, _ := l.keys.find(k)
+		require.NotSame(t, c, again)
+		require.False(t, l.Allow("k"))
+		require.Equal(t, 1, l.Len())
+	})
+}
+
+func TestRule_ForgottenOnlyMovesOn(t *testing.T) {
+	var r rule
+	r.init(PerSecond(1), false)
+	require.EqualValues(t, math.MinInt64, r.start(math.MinInt64))
+	r.forget(5)
+	r.forget(3)
+	require.EqualValues(t, 5, r.start(4))
+	require.EqualValues(t, 6, r.start(6))
+}
+
+func TestJanitor_EvictsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Must(New(PerSecond(1)))
+		defer l.Close()
+		l.Allow("k")
+		<-time.After(time.Second)
+		require.Equal(t, 1, l.Len(), "it still counts")
+		<-time.After(2500 * time.Millisecond)
+		require.Equal(t, 0, l.Len())
+		require.EqualValues(t, 1, l.Stats().Evicted)
+		require.EqualValues(t, 3, l.Stats().Sweeps, "each second, by default")
+	})
+}
+
+func TestJanitor_KeepsTheIntervalItIsGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Must(New(PerSecond(1), WithSweepInterval(time.Minute)))
+		never := Must(New(PerSecond(1), WithSweepInterval(-1)))
+		<-time.After(10*time.Minute + time.Second)
+		require.EqualValues(t, 10, l.Stats().Sweeps)
+		require.EqualValues(t, 0, never.Stats().Sweeps)
+		require.NoError(t, l.Close())
+		require.NoError(t, l.Close(), "again")
+		<-time.After(time.Hour)
+		require.EqualValues(t, 10, l.Stats().Sweeps)
+		require.NoError(t, never.Close())
+		require.True(t, l.Allow("k"), "every other method still works")
+		require.Equal(t, 0, l.Sweep())
+	})
+}
+
+func TestSweepInterval_IsChosenFromTheWindow(t *testing.T) {
+	for window, want := range map[time.Duration]time.Duration{
+		time.Microsecond: time.Second,
+		10 * time.Second: 5 * time.Second,
+		24 * time.Hour:   10 * time.Minute,
+	} {
+		require.Equal(t, want, sweepInterval(Per(1, window)))
+	}
+}
+
+// The bubble is a leak detector: it panics if a goroutine outlives it.
+func TestJanitor_EndsWithClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 10 {
+			l := Must(New(PerSecond(1)))
+			l.Allow("k")
+			require.NoError(t, l.Close())
+		}
+		synctest.Wait()
+		require.Zero(t, janitors())
+	})
+}
+
+// janitors counts the goroutines of janitors in the whole process.
+func janitors() int {
+	var stacks bytes.Buffer
+	pprof.Lookup("goroutine").WriteTo(&stacks, 2)
+	return bytes.Count(stacks.Bytes(), []byte("sash.(*janitor).run("))
+}
+
+func TestJanitor_EndsOnceItsLimiterIsGarbage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dropped := func() weak.Pointer[Limiter] {
+			l := Must(New(PerSecond(1)))
+			l.Allow("k")
+			return weak.Make(l)
+		}()
+		require.Equal(t, 1, janitors())
+		for range 100 { // a collection may be under way that began before
+			if runtime.GC(); dropped.Value() == nil {
+				break
+			}
+		}
+		require.Nil(t, dropped.Value(), "its janitor holds it")
+		<-time.After(time.Second)
+		synctest.Wait()
+		require.Zero(t, janitors())
+	})
+}
+
+func TestSweep_StopsHalfWayWhenTold(t *testing.T) {
+	l := newTest(t, PerSecond(1), WithClock(NewManualClock(0)))
+	for i := range 1000 {
+		l.Allow(strconv.Itoa(i))
+	}
+	l.clock.(*ManualClock).Advance(time.Hour)
+	stop := make(chan struct{})
+	close(stop)
+	require.Equal(t, 0, l.sweep(stop))
+	require.EqualValues(t, 0, l.Stats().Sweeps)
+	require.Equal(t, 1000, l.Sweep())
+}

@@ -1,0 +1,94 @@
+package sash
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newShards() *sharded {
+	var s sharded
+	s.init(0)
+	return &s
+}
+
+func TestSharded_HoldsOneCellPerKey(t *testing.T) {
+	s := newShards()
+	want := map[string]*cell{}
+	for i := range 5000 {
+		k := s.key(strconv.Itoa(i))
+		_, ok := s.find(k)
+		require.False(t, ok)
+		c := new(cell)
+		require.Same(t, c, s.insert(k, c))
+		require.Same(t, c, s.insert(k, new(cell)), "the one it has stays")
+		want[k.name] = c
+	}
+	require.Equal(t, len(want), s.size())
+	for name, c := range want {
+		got, ok := s.find(s.key(name))
+		require.True(t, ok)
+		require.Same(t, c, got)
+	}
+}
+
+func TestSharded_RemovesOnlyTheCellItIsGiven(t *testing.T) {
+	s := newShards()
+	k := s.key("k")
+	s.remove(k, new(cell)) // not there, nor any shard
+	require.Same(t, noKeys, s.shard(k).Load())
+	old, c := s.insert(k, new(cell)), new(cell)
+	s.remove(k, c)
+	require.Equal(t, 1, s.size(), "another cell")
+	s.remove(k, old)
+	require.Equal(t, 0, s.size())
+	s.insert(k, c)
+	s.remove(k, old)
+	require.Equal(t, 1, s.size(), "another cell took its place")
+	require.Equal(t, 0, noKeys.Size())
+}
+
+// Keys with one hash share a bucket and nothing else.
+func TestSharded_ComparesWholeKeysWhateverTheHash(t *testing.T) {
+	for _, hash := range []uint64{0, ^uint64(0)} {
+		s := newShards()
+		for i := range 300 {
+			k := key{hash, strconv.Itoa(i)}
+			_, ok := s.find(k)
+			require.False(t, ok)
+			s.insert(k, new(cell)).word.Store(uint64(i))
+		}
+		for i := range 300 {
+			c, ok := s.find(key{hash, strconv.Itoa(i)})
+			require.True(t, ok)
+			require.EqualValues(t, i, c.word.Load())
+		}
+		_, ok := s.find(key{hash ^ 1<<20, "7"})
+		require.False(t, ok)
+	}
+}
+
+func TestSharded_UsesEveryShardEvenly(t *testing.T) {
+	s := newShards()
+	const each = 100
+	for i := range each * shards {
+		s.insert(s.key(fmt.Sprintf("198.51.100.%d", i)), new(cell))
+	}
+	for i := range s.shards {
+		require.InDelta(t, each, s.shards[i].Load().Size(), 6*10, "shard %d", i) // six deviations
+	}
+}
+
+func TestSharded_CopiesTheName(t *testing.T) {
+	s := newShards()
+	name := "a small part of a large header"[2:7]
+	s.insert(s.key(name), new(cell))
+	s.shard(s.key(name)).Load().Range(func(k key, _ *cell) bool {
+		require.Equal(t, name, k.name)
+		require.NotSame(t, unsafe.StringData(name), unsafe.StringData(k.name))
+		return true
+	})
+}

@@ -1,0 +1,95 @@
+package sash
+
+import (
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAllocs_NoneOnATrackedKey(t *testing.T) {
+	everyKind(t, PerSecond(3), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		key, bytes := "203.0.113.7", []byte("203.0.113.7")
+		fill := func() { // so that a log's ring is as large as it gets
+			for range 3 {
+				clock.Advance(1)
+				l.Allow(key)
+			}
+		}
+		fill()
+		for name, call := range map[string]func(){
+			"Allow":                func() { l.Allow(key) },
+			"AllowN":               func() { l.AllowN(key, 2) },
+			"AllowBytes":           func() { l.AllowBytes(bytes) },
+			"Take":                 func() { l.Take(key, 1) },
+			"TakeBytes":            func() { l.TakeBytes(bytes, 1) },
+			"Peek":                 func() { l.Peek(key, 1) },
+			"Peek of an untracked": func() { l.Peek("nobody", 1) },
+			"Take of too much":     func() { l.Take("nobody", 4) },
+		} {
+			require.Zero(t, testing.AllocsPerRun(100, call), "%s, denied", name)
+			require.Zero(t, testing.AllocsPerRun(100, func() { clock.Advance(700 * time.Millisecond); call() }), "%s, admitted and denied", name)
+			require.Zero(t, testing.AllocsPerRun(100, func() { clock.Advance(time.Hour); call() }), "%s, after a pause", name)
+			fill()
+		}
+	})
+}
+
+func TestSizes_ArePinned(t *testing.T) {
+	require.EqualValues(t, 8, unsafe.Sizeof(cell{}))
+	require.EqualValues(t, 32, unsafe.Sizeof(wideCounter{}))
+	require.EqualValues(t, 16, unsafe.Sizeof(run{}))
+	if unsafe.Sizeof(uintptr(0)) == 8 {
+		require.EqualValues(t, 16, unsafe.Sizeof(log{}))
+		require.EqualValues(t, 24, unsafe.Sizeof(key{}))
+	}
+}
+
+// heapOf returns by how many bytes build made the heap grow, and what build
+// returned, which is still held.
+func heapOf[T any](build func() T) (bytes int64, built T) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	built = build()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc), built
+}
+
+func TestMemory_PerKey(t *testing.T) {
+	const nameBytes = 16
+	for name, c := range map[string]struct {
+		limit Limit
+		keys  int
+		most  float64 // bytes beside the key's own
+	}{
+		"counter":      {PerMinute(100), 1_000_000, 80},
+		"wide counter": {PerMinute(1e9), 100_000, 112},
+		"log":          {PerMinute(100).Log(), 100_000, 176},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bytes, l := heapOf(func() *Limiter {
+				l := newTest(t, c.limit, WithClock(NewManualClock(0)))
+				name := make([]byte, 0, nameBytes)
+				for i := range int64(c.keys) { // key:100000000000 and on
+					l.AllowBytes(strconv.AppendInt(append(name, "key:"...), 100_000_000_000+i, 10))
+				}
+				return l
+			})
+			require.Equal(t, c.keys, l.Len())
+			per := float64(bytes) / float64(c.keys)
+			t.Logf("%.1f bytes per key, %d of them its own", per, nameBytes)
+			require.Less(t, per-nameBytes, c.most)
+		})
+	}
+}
+
+func TestMemory_OfALimiterWithoutKeys(t *testing.T) {
+	bytes, l := heapOf(func() *Limiter { return newTest(t, PerMinute(100)) })
+	require.Less(t, bytes, int64(4096))
+	require.True(t, l.Allow("k"))
+}
