@@ -3,6 +3,7 @@ module github.com/seed-30da4c49/sash
 go 1.25.0
 
 require (
+	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/puzpuzpuz/xsync/v3 v3.5.1
 	github.com/stretchr/testify v1.11.1
 	golang.org/x/sync v0.20.0
