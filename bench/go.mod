@@ -2,6 +2,24 @@ module github.com/seed-30da4c49/sash/bench
 
 go 1.25.0
 
-require github.com/seed-30da4c49/sash v0.0.0
+require (
+	github.com/dustin/go-humanize v1.1.0
+	github.com/puzpuzpuz/xsync/v3 v3.5.1
+	github.com/schollz/progressbar/v3 v3.19.1
+	github.com/seed-30da4c49/sash v0.0.0
+	github.com/sethvargo/go-limiter v0.7.1
+	github.com/stretchr/testify v1.11.1
+	golang.org/x/term v0.44.0
+	golang.org/x/time v0.14.0
+)
+
+require (
+	github.com/davecgh/go-spew v1.1.1 // indirect
+	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
+	github.com/pmezard/go-difflib v1.0.0 // indirect
+	github.com/rivo/uniseg v0.4.7 // indirect
+	golang.org/x/sys v0.46.0 // indirect
+	gopkg.in/yaml.v3 v3.0.1 // indirect
+)
 
 replace github.com/seed-30da4c49/sash => ../

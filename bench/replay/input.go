@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// standardInput is the FILE that stands for it.
+const standardInput = "-"
+
+// maxLine is the longest line that is read, in bytes: more than twice what a
+// server accepts of a request and its headers with every byte escaped.
+const maxLine = 256 << 10
+
+// inputs opens the files of a replay.
+type inputs struct {
+	stdin io.Reader
+	bar   bar
+}
+
+// checkFiles names every file that is missing or no file, before any is read. It
+// returns the size of all, or -1 if one does not tell.
+func checkFiles(names []string) (size int64, err error) {
+	var faults []error
+	for _, name := range names {
+		if name == standardInput {
+			size = -1
+			continue
+		}
+		switch info, err := os.Stat(name); {
+		case err != nil:
+			faults = append(faults, err)
+		case info.IsDir():
+			faults = append(faults, fmt.Errorf("%s is a directory", name))
+		case !info.Mode().IsRegular():
+			size = -1
+		case size >= 0:
+			size += info.Size()
+		}
+	}
+	return size, errors.Join(faults...)
+}
+
+// read adds what a file holds to t. A file that breaks off is noted there.
+func (in *inputs) read(ctx context.Context, t *traffic, name string) error {
+	raw := io.NopCloser(in.stdin)
+	if name != standardInput {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		raw = f
+	}
+	defer raw.Close()
+	piped := interruptible(ctx, io.TeeReader(raw, in.bar))
+	defer piped.Close()
+	s := t.source(name)
+	r, err := plainText(piped)
+	if err != nil {
+		s.breakOff(err)
+		return ctx.Err()
+	}
+	return errors.Join(s.readLines(r), ctx.Err())
+}
+
+// interruptible returns what r holds until ctx is done. A goroutine of its own
+// waits for r, so that an interrupt is heeded while r has nothing to say.
+func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
+	pr, pw := io.Pipe()
+	stop := context.AfterFunc(ctx, func() { pw.CloseWithError(ctx.Err()) })
+	go func() {
+		defer stop()
+		_, err := io.Copy(pw, r)
+		pw.CloseWithError(err)
+	}()
+	return pr
+}
+
+// plainText returns what r holds, decompressed if it begins as gzip does.
+func plainText(r io.Reader) (*bufio.Reader, error) {
+	buffered := bufio.NewReaderSize(r, maxLine)
+	if magic, _ := buffered.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return buffered, nil
+	}
+	z, err := gzip.NewReader(buffered)
+	if err != nil {
+		return nil, err
+	}
+	return bufio.NewReaderSize(z, maxLine), nil
+}
+
+// readLines takes every line of r, whose buffer holds maxLine bytes.
+func (s *source) readLines(r *bufio.Reader) error {
+	for {
+		line, err := r.ReadSlice('\n')
+		switch {
+		case err == nil || err == io.EOF && len(line) > 0:
+			if err := s.take(string(bytes.TrimRight(line, "\r\n"))); err != nil {
+				return err
+			}
+		case err == bufio.ErrBufferFull:
+			s.takeUnread(fmt.Sprintf("longer than %d bytes", maxLine), string(line[:1024]))
+			err = skipLine(r)
+		case err != io.EOF && len(line) > 0:
+			// It may be cut anywhere, in a client's name too: it is no event.
+			s.takeUnread("the file breaks off in it", string(line))
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			s.breakOff(err)
+			return nil
+		}
+	}
+}
+
+// skipLine reads to the end of a line.
+func skipLine(r *bufio.Reader) error {
+	for {
+		if _, err := r.ReadSlice('\n'); err != bufio.ErrBufferFull {
+			return err
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A clientKey is the fields that tell clients apart.
+type clientKey []field
+
+// parseKey reads fields joined by commas. Its error names every wrong one.
+func parseKey(s string) (clientKey, error) {
+	var k clientKey
+	var faults []error
+	for name := range strings.SplitSeq(s, ",") {
+		i := slices.Index(fieldNames[:], strings.TrimSpace(name))
+		switch {
+		case i < 0:
+			faults = append(faults, fmt.Errorf("-key: no field %s, want some of %s", clip(name), strings.Join(fieldNames[:], " ")))
+		case slices.Contains(k, field(i)):
+			faults = append(faults, fmt.Errorf("-key: %s is named twice", fieldNames[i]))
+		default:
+			k = append(k, field(i))
+		}
+	}
+	return k, errors.Join(faults...)
+}
+
+func (k clientKey) String() string {
+	names := make([]string, len(k))
+	for i, f := range k {
+		names[i] = f.String()
+	}
+	return strings.Join(names, ",")
+}
+
+// missing returns a field of k that a format does not have.
+func (k clientKey) missing(g format) (f field, some bool) {
+	i := slices.IndexFunc(k, func(f field) bool { return !f.in(g) })
+	if i < 0 {
+		return 0, false
+	}
+	return k[i], true
+}
+
+// appendName appends the name of the client of r: the key's fields with a space
+// between them. A value with a space, a quote or anything else that could be
+// taken for more than it is stands in quotes, so no two clients share a name, and
+// every name can be shown on a terminal.
+func (k clientKey) appendName(name []byte, r *record) []byte {
+	for i, f := range k {
+		if i > 0 {
+			name = append(name, ' ')
+		}
+		if v := r.fields[f]; plain(v) {
+			name = append(name, v...)
+		} else {
+			name = strconv.AppendQuote(name, v)
+		}
+	}
+	return name
+}
+
+// plain reports whether v is of visible ASCII without quotes and backslashes.
+func plain(v string) bool {
+	for i := range len(v) {
+		if c := v[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The parser of this file is our own because no maintained one could be had as a
+// module: what there is splits at spaces or by one regular expression, so that a
+// quote escaped inside a request, a user name with a space, or a line cut short
+// makes it fail or, worse, read another client.
+
+// A format is what a line was written in. Those from common on are access logs.
+type format uint8
+
+const (
+	tsv format = iota
+	common
+	combined
+)
+
+func (f format) String() string {
+	return [...]string{"a .tsv of time and client", "Common Log Format", "Combined Log Format"}[f]
+}
+
+// A field is a part of a line that may identify a client.
+type field uint8
+
+const (
+	addr field = iota
+	ident
+	user
+	method
+	path
+	status
+	referer
+	agent
+	numFields
+)
+
+var fieldNames = [numFields]string{"addr", "ident", "user", "method", "path", "status", "referer", "agent"}
+
+func (f field) String() string { return fieldNames[f] }
+
+// in reports whether lines of a format have the field.
+func (f field) in(g format) bool {
+	switch g {
+	case tsv:
+		return f == addr
+	case common:
+		return f < referer
+	}
+	return true
+}
+
+// A record is a line that could be read. A field that is empty or not in the
+// format is "-", as servers write it. Escapes in fields stay as they are: they
+// tell values apart as well as what they stand for.
+type record struct {
+	at     int64 // Unix nanoseconds
+	format format
+	cut    bool // ends inside its last field
+	fields [numFields]string
+}
+
+// parseLine reads a line of any format. Its error says what is wrong with it.
+func parseLine(line string) (record, error) {
+	if i := strings.IndexAny(line, "\t \""); i >= 0 && line[i] == '\t' {
+		return parseTSV(line)
+	}
+	return parseLog(line)
+}
+
+func parseTSV(line string) (record, error) {
+	column := strings.Split(line, "\t")
+	if len(column) != 2 {
+		return record{}, fmt.Errorf("%d columns, want time and client", len(column))
+	}
+	micros, err := strconv.ParseInt(column[0], 10, 64)
+	if err != nil {
+		return record{}, fmt.Errorf("time %s is not in whole Unix microseconds", clip(column[0]))
+	}
+	if micros > math.MaxInt64/1000 || micros < math.MinInt64/1000 {
+		return record{}, outOfRange(column[0])
+	}
+	r := record{at: micros * 1000, format: tsv}
+	return r, r.setAddr(column[1])
+}
+
+// parseLog reads
+//
+//	addr ident user [time] "request" status size
+//	addr ident user [time] "request" status size "referer" "agent"
+//
+// and passes over what servers are set to append to the latter.
+func parseLog(line string) (r record, err error) {
+	r.format = common
+	s := scanner{rest: line}
+	host := s.word("address")
+	r.fields[ident] = s.word("ident")
+	r.fields[user] = s.until(" [", "time in brackets")
+	when := s.until("] ", "time in brackets")
+	request := s.quoted("request")
+	s.space("request")
+	r.fields[status] = s.number("status")
+	if s.number("size"); s.rest != "" {
+		r.format = combined
+		r.fields[referer] = s.quoted("referer")
+		s.space("referer")
+		r.fields[agent] = s.lastQuoted("agent")
+		r.cut = s.cut
+	}
+	if s.err != nil {
+		return record{}, s.err
+	}
+	if r.at, err = parseTime(when); err != nil {
+		return record{}, err
+	}
+	r.fields[method], r.fields[path] = splitRequest(request)
+	for f := range r.fields {
+		if r.fields[f] == "" {
+			r.fields[f] = "-"
+		}
+	}
+	return r, r.setAddr(host)
+}
+
+// setAddr refuses an address with control characters. A server writes none; the
+// zeros that a crash leaves in a file would make another client of this one.
+func (r *record) setAddr(host string) error {
+	if strings.ContainsFunc(host, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		return fmt.Errorf("address %s has control characters", clip(host))
+	}
+	if host == "" {
+		host = "-"
+	}
+	r.fields[addr] = host
+	return nil
+}
+
+// parseTime reads a time such as 17/May/2015:10:05:03 +0000.
+func parseTime(s string) (int64, error) {
+	t, err := time.Parse("02/Jan/2006:15:04:05 -0700", s)
+	if err != nil {
+		return 0, fmt.Errorf("time %s is not like 02/Jan/2006:15:04:05 -0700", clip(s))
+	}
+	if t.Before(time.Unix(0, math.MinInt64)) || t.After(time.Unix(0, math.MaxInt64)) {
+		return 0, outOfRange(s)
+	}
+	return t.UnixNano(), nil
+}
+
+func outOfRange(s string) error {
+	return fmt.Errorf("time %s is outside the years 1678 to 2262 that nanoseconds reach", clip(s))
+}
+
+// splitRequest returns method and path, without its query, of a request line.
+// One that is no such line, as probes send, has neither.
+func splitRequest(request string) (method, path string) {
+	method, target, ok := strings.Cut(request, " ")
+	if !ok {
+		return "", ""
+	}
+	if i := strings.LastIndex(target, " HTTP/"); i >= 0 {
+		target = target[:i]
+	}
+	path, _, _ = strings.Cut(target, "?")
+	return method, path
+}
+
+// A scanner takes a line apart from the left. After the first fault, which it
+// keeps, it finds nothing more.
+type scanner struct {
+	rest string
+	err  error
+	cut  bool
+}
+
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf(format, args...)
+	}
+	s.rest = ""
+}
+
+// word takes what is before the next space, and the space.
+func (s *scanner) word(what string) string {
+	word, rest, found := strings.Cut(s.rest, " ")
+	if !found || word == "" {
+		s.fail("no %s", what)
+		return ""
+	}
+	s.rest = rest
+	return word
+}
+
+// until takes what is before mark, and the mark.
+func (s *scanner) until(mark, what string) string {
+	value, rest, found := strings.Cut(s.rest, mark)
+	if !found {
+		s.fail("no %s", what)
+		return ""
+	}
+	s.rest = rest
+	return value
+}
+
+// number takes a number or "-", and the space after it unless the line ends.
+func (s *scanner) number(what string) string {
+	number, rest, _ := strings.Cut(s.rest, " ")
+	if number != "-" && (number == "" || strings.Trim(number, "0123456789") != "") {
+		s.fail("no %s", what)
+		return ""
+	}
+	s.rest = rest
+	return number
+}
+
+func (s *scanner) space(after string) {
+	rest, found := strings.CutPrefix(s.rest, " ")
+	if !found {
+		s.fail("no space after the %s", after)
+		return
+	}
+	s.rest = rest
+}
+
+// quoted takes what is between quotes, in which a backslash takes the next byte
+// with it.
+func (s *scanner) quoted(what string) string {
+	value, found := s.open(what)
+	if !found {
+		return ""
+	}
+	end := closing(value)
+	if end < 0 {
+		s.fail("no closing quote of the %s", what)
+		return ""
+	}
+	s.rest = value[end+1:]
+	return value[:end]
+}
+
+// lastQuoted is quoted, for a field that the end of the line may close.
+func (s *scanner) lastQuoted(what string) string {
+	if value, found := s.open(what); found && closing(value) < 0 {
+		s.rest, s.cut = "", true
+		return value
+	}
+	return s.quoted(what)
+}
+
+func (s *scanner) open(what string) (rest string, found bool) {
+	rest, found = strings.CutPrefix(s.rest, `"`)
+	if !found {
+		s.fail("no %s in quotes", what)
+	}
+	return rest, found
+}
+
+// closing returns the index of the first quote that no backslash escapes, or -1.
+func closing(s string) int {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return -1
+}
+
+// clip quotes s for a message, cut to a length that a terminal can bear.
+func clip(s string) string {
+	const most = 100
+	if len(s) > most {
+		return strconv.Quote(s[:most]) + "..."
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,118 @@
+// Command replay sends recorded traffic through the limiter, on a clock driven
+// by the log's own times, and answers what an operator asks before switching a
+// limit on: how many requests would be denied, to whom, when, and how far a
+// limit's answers are from the exact log's.
+//
+//	go run ./bench/replay [flags] [FILE...]
+//	go run ./bench/replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
+//	zcat access.log.*.gz | go run ./bench/replay -limit 10/s -key addr,path
+//
+// A FILE is an access log in Common or Combined Log Format, or a .tsv of two
+// columns, Unix microseconds and the client; plain or gzip, told apart by
+// content. Without a FILE, or where one is "-", it reads standard input.
+// Further fields after the user agent of a Combined line are passed over.
+//
+// Several FILEs are one stream, merged by time; with -each every FILE is a
+// replay of its own. Events are sorted by time before they are replayed, those
+// of one instant staying in the order they were read in. So a log that is out
+// of order, as those of servers that log at the end of a request are, is
+// replayed as it happened. The report says how many lines were out of order:
+// older than a line before them in the same FILE.
+//
+// That keeps all events in memory: 16 bytes for each, up to twice that while
+// reading, and each client's name once.
+//
+// Each -limit is replayed alone, on a clock of Unix time, so that the windows of
+// a counter and the buckets of a limit are aligned to UTC. Beside every limit
+// that is not exact itself runs the exact log of the same count and window, on
+// the same events, each with its own history: an answer is wrongly admitted if
+// the exact log denies that event, and wrongly denied if it admits it.
+//
+// A line that cannot be read is counted, shown by number with the reason, and
+// skipped; so is a line of more than 256 KiB. Blank lines are counted apart. A
+// line that ends inside its user agent lacks nothing that a replay needs: it is
+// an event, and counted as cut short.
+//
+// With -json the report is one object on one line, one for each FILE with -each.
+// Its fields are those of the types report, faultyLine, verdict and denials.
+//
+// The exit status is 0; 1 if a file could not be read, or not to its end, or
+// held nothing readable; 2 if the command line was wrong; 130 if interrupted,
+// and then no report is written.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+)
+
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the command: its arguments and streams in, its exit status out.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	o, err := parseArgs(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		o.usage(stdout)
+		return exitOK
+	case err != nil:
+		say(stderr, err)
+		fmt.Fprintln(stderr, "replay: -h explains the flags")
+		return exitUsage
+	}
+	reports, err := o.replay(ctx, stdin, newProgress(stderr))
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "replay: interrupted, no report")
+		return exitInterrupted
+	case err != nil:
+		say(stderr, err)
+		return exitFailed
+	}
+	if err := write(stdout, reports, o.json); err != nil {
+		say(stderr, fmt.Errorf("writing the report: %w", err))
+		return exitFailed
+	}
+	return complain(stderr, reports)
+}
+
+// say writes every line of an error.
+func say(stderr io.Writer, err error) {
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintf(stderr, "replay: %s\n", strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// complain says on stderr what a report does not cover, and returns the exit
+// status that follows.
+func complain(stderr io.Writer, reports []report) int {
+	status := exitOK
+	for _, r := range reports {
+		for _, b := range r.BrokenOff {
+			fmt.Fprintf(stderr, "replay: %s could be read to line %d only: %s\n", b.File, b.Line, b.Why)
+			status = exitFailed
+		}
+		if r.Events == 0 {
+			fmt.Fprintf(stderr, "replay: nothing readable in %s\n", r.source())
+			status = exitFailed
+		}
+	}
+	return status
+}

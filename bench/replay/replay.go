@@ -1,0 +1,255 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// replay reads what o names and runs its limits over it.
+func (o *options) replay(ctx context.Context, stdin io.Reader, p progress) ([]report, error) {
+	if _, err := checkFiles(o.files); err != nil {
+		return nil, err
+	}
+	var reports []report
+	for _, files := range o.streams() {
+		t, err := o.read(ctx, files, stdin, p)
+		if err != nil {
+			return nil, err
+		}
+		verdicts, err := o.judge(ctx, t, p)
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, newReport(files, t, verdicts))
+	}
+	return reports, nil
+}
+
+// streams returns the files of each replay.
+func (o *options) streams() [][]string {
+	if !o.each {
+		return [][]string{o.files}
+	}
+	return slices.Collect(slices.Chunk(o.files, 1))
+}
+
+func (o *options) read(ctx context.Context, files []string, stdin io.Reader, p progress) (*traffic, error) {
+	size, err := checkFiles(files)
+	if err != nil {
+		return nil, err
+	}
+	in := inputs{stdin, p.bytes(size, "reading")}
+	defer in.bar.end()
+	t := newTraffic(o.key)
+	for _, name := range files {
+		if err := in.read(ctx, t, name); err != nil {
+			return nil, err
+		}
+	}
+	t.sort()
+	return t, nil
+}
+
+// judge replays t under each limit.
+func (o *options) judge(ctx context.Context, t *traffic, p progress) ([]verdict, error) {
+	verdicts := []verdict{}
+	if len(t.events) == 0 {
+		return verdicts, nil
+	}
+	bar := p.events(int64(len(t.events)*len(o.limits)), "replaying")
+	defer bar.end()
+	for _, l := range o.limits {
+		r, err := newTrial(l)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.run(ctx, t, bar); err != nil {
+			return nil, err
+		}
+		verdicts = append(verdicts, r.verdict(t, o.top))
+	}
+	return verdicts, nil
+}
+
+// A trial replays traffic under one limit, and beside it under the exact log of
+// the same count and window. Each limiter has its own history.
+type trial struct {
+	limit   sash.Limit
+	clock   *sash.ManualClock
+	chosen  *sash.Limiter
+	exact   *sash.Limiter // nil: chosen is exact itself
+	sweepIn int           // events until the next sweep
+
+	denied, exactDenied, wronglyAdmitted, wronglyDenied int64
+
+	tallies map[uint32]*tally // of clients denied at least once
+}
+
+// newTrial returns the error of the library for a limit that it does not run.
+func newTrial(l sash.Limit) (*trial, error) {
+	t := &trial{limit: l, clock: sash.NewManualClock(0), tallies: make(map[uint32]*tally)}
+	var err error
+	if t.chosen, err = t.limiter(l); err != nil {
+		return nil, err
+	}
+	if l.Algorithm != sash.SlidingLog {
+		t.exact, err = t.limiter(l.Log())
+	}
+	return t, err
+}
+
+func (t *trial) limiter(l sash.Limit) (*sash.Limiter, error) {
+	return sash.New(l, sash.WithClock(t.clock), sash.WithSweepInterval(-1))
+}
+
+// batch is how many events are replayed between looks at anything else.
+const batch = 1 << 14
+
+func (t *trial) run(ctx context.Context, on *traffic, b bar) error {
+	for events := range slices.Chunk(on.events, batch) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for _, e := range events {
+			t.take(e, on.clients[e.client])
+		}
+		t.sweep(len(events))
+		b.Add(len(events))
+	}
+	return nil
+}
+
+func (t *trial) take(e event, name string) {
+	t.clock.Set(e.at)
+	allowed := t.chosen.Allow(name)
+	right := allowed
+	if t.exact != nil {
+		right = t.exact.Allow(name)
+	}
+	if !allowed {
+		t.denied++
+		t.tally(e)
+	}
+	switch {
+	case !right && allowed:
+		t.wronglyAdmitted++
+	case right && !allowed:
+		t.wronglyDenied++
+	}
+	if !right {
+		t.exactDenied++
+	}
+}
+
+// sweep evicts idle clients now and then, so that a long replay needs memory
+// for the live ones only. No answer changes by it. As many events pass between
+// two sweeps as the latter has clients to look at.
+func (t *trial) sweep(events int) {
+	if t.sweepIn -= events; t.sweepIn > 0 {
+		return
+	}
+	t.chosen.Sweep()
+	t.sweepIn = t.chosen.Len()
+	if t.exact != nil {
+		t.exact.Sweep()
+		t.sweepIn = max(t.sweepIn, t.exact.Len())
+	}
+}
+
+// A tally is what one client was denied under one limit.
+type tally struct {
+	denied      int64
+	first, last int64 // times of the first and last denial
+
+	minute, inMinute   int64 // the minute of the last denial, and denials in it
+	busiest, inBusiest int64 // the minute of the most denials so far
+}
+
+func (t *trial) tally(e event) {
+	c := t.tallies[e.client]
+	if c == nil {
+		c = &tally{first: e.at}
+		t.tallies[e.client] = c
+	}
+	c.denied++
+	c.last = e.at
+	minute := instant(e.at).Truncate(time.Minute).Unix()
+	if minute != c.minute {
+		c.minute, c.inMinute = minute, 0
+	}
+	if c.inMinute++; c.inMinute > c.inBusiest {
+		c.busiest, c.inBusiest = minute, c.inMinute
+	}
+}
+
+// verdict sums a trial up, with the top clients denied most. Of equals, the one
+// denied first comes first.
+func (t *trial) verdict(on *traffic, top int) verdict {
+	v := verdict{
+		Limit:           t.limit,
+		Denied:          t.denied,
+		DeniedShare:     share(t.denied, len(on.events)),
+		DeniedClients:   len(t.tallies),
+		Exact:           t.exact == nil,
+		ExactDenied:     t.exactDenied,
+		WronglyAdmitted: t.wronglyAdmitted,
+		WronglyDenied:   t.wronglyDenied,
+		Top:             []denials{},
+	}
+	v.ErrorShare = share(v.WronglyAdmitted+v.WronglyDenied, len(on.events))
+	clients := make([]uint32, 0, len(t.tallies))
+	for c := range t.tallies {
+		clients = append(clients, c)
+	}
+	slices.SortFunc(clients, func(a, b uint32) int {
+		x, y := t.tallies[a], t.tallies[b]
+		return cmp.Or(cmp.Compare(y.denied, x.denied), cmp.Compare(x.first, y.first), cmp.Compare(a, b))
+	})
+	clients = clients[:min(top, len(clients))]
+	events := on.eventsOf(clients)
+	for _, c := range clients {
+		v.Top = append(v.Top, t.tallies[c].denials(on.clients[c], events[c]))
+	}
+	return v
+}
+
+// eventsOf counts the events of some clients.
+func (t *traffic) eventsOf(clients []uint32) map[uint32]int64 {
+	counts := make(map[uint32]int64, len(clients))
+	for _, c := range clients {
+		counts[c] = 0
+	}
+	if len(clients) == 0 {
+		return counts
+	}
+	for _, e := range t.events {
+		if n, wanted := counts[e.client]; wanted {
+			counts[e.client] = n + 1
+		}
+	}
+	return counts
+}
+
+func (c *tally) denials(name string, events int64) denials {
+	return denials{
+		Client:        name,
+		Events:        events,
+		Denied:        c.denied,
+		First:         instant(c.first),
+		Last:          instant(c.last),
+		BusiestMinute: time.Unix(c.busiest, 0).UTC(),
+		InBusiest:     c.inBusiest,
+	}
+}
+
+func share(part int64, of int) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(part) / float64(of)
+}

@@ -1,0 +1,317 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// recorded is where recorded traffic lies. The project has none of it.
+const recorded = "../../../shared/data"
+
+func recordedFile(t *testing.T, name string) string {
+	t.Helper()
+	name = filepath.Join(recorded, name)
+	if _, err := os.Stat(name); err != nil {
+		t.Skipf("no recorded traffic: %v", err)
+	}
+	return name
+}
+
+// The figures come from an independent implementation of the exact log.
+func TestReplay_DeniesWhatTheExactLogDenies(t *testing.T) {
+	t.Parallel()
+	limits := []string{"10/1s", "60/60s", "240/3600s"}
+	tests := []struct {
+		file            string
+		events, clients int
+		denied          [3]int64 // under each of limits
+	}{
+		{"zeek_ssl.tsv.gz", 49_474, 115, [3]int64{34_554, 36_926, 39_544}},
+		{"honeypot_http.tsv.gz", 260_505, 379, [3]int64{1_921, 1_825, 1_488}},
+		{"wikipedia_edits.tsv.gz", 39_244, 10_531, [3]int64{0, 0, 1_885}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.file, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"-json"}
+			for _, l := range limits {
+				args = append(args, "-limit", l+" log", "-limit", l)
+			}
+			r := command("", append(args, recordedFile(t, tt.file))...).report(t)
+			assert.Equal(t, tt.events, r.Events)
+			assert.Equal(t, tt.clients, r.Clients)
+			assert.EqualValues(t, tt.events, r.Lines)
+			assert.Zero(t, r.OutOfOrder)
+			require.Len(t, r.Limits, 2*len(limits))
+			for i, denied := range tt.denied {
+				log, counter := r.Limits[2*i], r.Limits[2*i+1]
+				assert.True(t, log.Exact)
+				assert.Equal(t, denied, log.Denied, limits[i])
+				assert.Zero(t, log.WronglyAdmitted+log.WronglyDenied)
+				assert.False(t, counter.Exact)
+				assert.Equal(t, denied, counter.ExactDenied, limits[i])
+				assert.Equal(t, counter.Denied-counter.ExactDenied, counter.WronglyDenied-counter.WronglyAdmitted)
+			}
+		})
+	}
+}
+
+func TestReplay_ReadsTheOthersToTheLastLine(t *testing.T) {
+	tests := []struct {
+		file                                           string
+		events, clients                                int
+		cutShort, outOfOrder, outOfOrderAtMost, status int64
+	}{
+		// One of its lines lost its end; all of it is shuffled within the minute.
+		{file: "apache_combined_10k.log.gz", events: 10_000, clients: 1_753, cutShort: 1, outOfOrder: 1, outOfOrderAtMost: 10_000},
+		{file: "nasa_http.tsv.gz", events: 30_969, clients: 2_365},
+	}
+	for _, tt := range tests {
+		t.Run(tt.file, func(t *testing.T) {
+			got := command("", "-json", "-limit", "10/s", recordedFile(t, tt.file))
+			assert.Equal(t, exitOK, got.status)
+			r := got.report(t)
+			assert.Equal(t, tt.events, r.Events)
+			assert.Equal(t, tt.clients, r.Clients)
+			assert.Zero(t, r.Unreadable+r.Blank)
+			assert.Equal(t, tt.cutShort, r.CutShort)
+			assert.GreaterOrEqual(t, r.OutOfOrder, tt.outOfOrder)
+			assert.LessOrEqual(t, r.OutOfOrder, tt.outOfOrderAtMost)
+		})
+	}
+}
+
+func TestReplay_OfAnotherFormatIsUnreadableThroughout(t *testing.T) {
+	got := command("", "-json", "-limit", "10/s", recordedFile(t, "azure_llm_conv.csv.gz"))
+	assert.Equal(t, exitFailed, got.status)
+	r := got.report(t)
+	assert.Zero(t, r.Events)
+	assert.EqualValues(t, 1+19_366, r.Unreadable) // its heading too
+	assert.Empty(t, r.Limits)
+}
+
+// A plainLog is the exact log as one would write it down: all admissions of a
+// client in a slice, counted anew for every event.
+type plainLog struct {
+	limit    sash.Limit
+	admitted map[string][]int64
+}
+
+func (p *plainLog) allow(client string, at int64) bool {
+	live := int64(0)
+	for _, s := range p.admitted[client] {
+		if s > at-int64(p.limit.Window) {
+			live++
+		}
+	}
+	if live >= p.limit.Count {
+		return false
+	}
+	p.admitted[client] = append(p.admitted[client], at)
+	return true
+}
+
+// A plainCounter is the two-counter estimate likewise.
+type plainCounter struct {
+	limit    sash.Limit
+	admitted map[string][]int64
+}
+
+func (p *plainCounter) allow(client string, at int64) bool {
+	w := int64(p.limit.Window)
+	begin := at - (at%w+w)%w
+	var prev, curr int64
+	for _, s := range p.admitted[client] {
+		switch {
+		case s >= begin:
+			curr++
+		case s >= begin-w:
+			prev++
+		}
+	}
+	if prev*(w-(at-begin))+(curr+1)*w > p.limit.Count*w {
+		return false
+	}
+	p.admitted[client] = append(p.admitted[client], at)
+	return true
+}
+
+func TestReplay_AgainstPlainReferences(t *testing.T) {
+	t.Parallel()
+	const seeds = 60
+	wrong, denied := int64(0), int64(0)
+	for seed := range uint64(seeds) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		limit := sash.Per(1+random.Int64N(5), time.Duration(1+random.IntN(2000))*time.Millisecond)
+		micros := make([]int64, 1500)
+		for i := range micros {
+			micros[i] = random.Int64N(60_000_000) - 30_000_000 // both sides of 1970
+			if i > 0 && random.IntN(2) == 0 {
+				micros[i] = micros[i-1] + random.Int64N(100_000) // bursts
+			}
+		}
+		slices.Sort(micros)
+		var tsv strings.Builder
+		want := verdict{Limit: limit}
+		counter := plainCounter{limit, map[string][]int64{}}
+		log := plainLog{limit, map[string][]int64{}}
+		deniedOf := map[string]int64{}
+		for _, m := range micros {
+			client := fmt.Sprintf("client%d", random.IntN(8))
+			fmt.Fprintf(&tsv, "%d\t%s\n", m, client)
+			chosen, exact := counter.allow(client, m*1000), log.allow(client, m*1000)
+			if !chosen {
+				want.Denied++
+				deniedOf[client]++
+			}
+			if !exact {
+				want.ExactDenied++
+			}
+			if chosen && !exact {
+				want.WronglyAdmitted++
+			}
+			if !chosen && exact {
+				want.WronglyDenied++
+			}
+		}
+		r := command(tsv.String(), "-json", "-top", "100", "-limit", limit.String(), "-limit", limit.Log().String()).report(t)
+		got, exact := r.Limits[0], r.Limits[1]
+		assert.Equal(t, want.ExactDenied, exact.Denied, limit)
+		assert.Equal(t,
+			[]int64{want.Denied, want.ExactDenied, want.WronglyAdmitted, want.WronglyDenied},
+			[]int64{got.Denied, got.ExactDenied, got.WronglyAdmitted, got.WronglyDenied}, limit)
+		gotOf := map[string]int64{}
+		for _, d := range got.Top {
+			gotOf[d.Client] = d.Denied
+		}
+		assert.Equal(t, deniedOf, gotOf)
+		assert.Equal(t, len(deniedOf), got.DeniedClients)
+		wrong += got.WronglyAdmitted + got.WronglyDenied
+		denied += got.Denied
+	}
+	assert.Greater(t, wrong, int64(seeds), "this traffic does not tell the algorithms apart")
+	assert.Greater(t, denied, int64(10*seeds), "this traffic is hardly denied")
+}
+
+func TestReplay_SweepsForgetNothing(t *testing.T) {
+	t.Parallel()
+	// Many clients once, so that there is something to evict, and one that is
+	// held all along.
+	var tsv strings.Builder
+	for i := range 5 * batch {
+		fmt.Fprintf(&tsv, "%d\tclient%d\n", i*1000, i)
+		if i%100 == 0 {
+			fmt.Fprintf(&tsv, "%d\theld\n", i*1000)
+		}
+	}
+	tr := read(t, clientKey{addr}, tsv.String(), "-")
+	trial, err := newTrial(sash.Per(3, time.Second))
+	require.NoError(t, err)
+	require.NoError(t, trial.run(t.Context(), tr, newProgress(nil).events(1, "")))
+	assert.Greater(t, trial.chosen.Stats().Evicted, uint64(batch))
+	assert.Greater(t, trial.exact.Stats().Evicted, uint64(batch))
+	assert.Less(t, trial.chosen.Len(), 3*batch)
+
+	alone := &plainLog{sash.Per(3, time.Second), map[string][]int64{}}
+	var denied int64
+	for i := 0; i < 5*batch; i += 100 {
+		if !alone.allow("held", int64(i)*1_000_000) {
+			denied++
+		}
+	}
+	assert.Equal(t, denied, trial.exactDenied)
+}
+
+func TestReplay_WhoIsDeniedMostAndWhen(t *testing.T) {
+	const second = 1_000_000
+	var tsv strings.Builder
+	add := func(client string, seconds ...int64) {
+		for _, s := range seconds {
+			fmt.Fprintf(&tsv, "%d\t%s\n", s*second, client)
+		}
+	}
+	add("once", 0, 30)
+	add("late", -1, 100, 130, 131)      // denied at 130, 131
+	add("early", 0, 10, 20, 200)        // denied at 10, 20
+	add("most", 5, 6, 3605, 3606, 3607) // denied at 6, 3606, 3607
+	add("never", 0, 1000)
+	r := command(tsv.String(), "-json", "-top", "3", "-limit", "1/m log").report(t)
+	utc := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
+	assert.Equal(t, []denials{
+		{"most", 5, 3, utc(6), utc(3607), utc(3600), 2},
+		{"early", 4, 2, utc(10), utc(20), utc(0), 2},
+		{"late", 4, 2, utc(130), utc(131), utc(120), 2},
+	}, r.Limits[0].Top)
+	assert.Equal(t, 4, r.Limits[0].DeniedClients)
+	assert.Equal(t, utc(-1), *r.First)
+	assert.Equal(t, utc(3607), *r.Last)
+
+	r = command(tsv.String(), "-json", "-top", "0", "-limit", "1/m log").report(t)
+	assert.Empty(t, r.Limits[0].Top)
+	assert.EqualValues(t, 8, r.Limits[0].Denied)
+}
+
+func TestReplay_KeysOfSeveralFields(t *testing.T) {
+	// The worked example of a key of address and path: three a minute.
+	var lines []string
+	for _, s := range []string{"15", "21", "23", "25", "28"} {
+		lines = append(lines, `192.0.2.1 - - [17/May/2015:10:05:`+s+` +0000] "GET /a b HTTP/1.1" 200 1`)
+		lines = append(lines, `192.0.2.1 - - [17/May/2015:10:05:`+s+` +0000] "GET /c HTTP/1.1" 200 1`)
+	}
+	lines = lines[:len(lines)-1]
+	r := command(strings.Join(lines, "\n"), "-json", "-key", "addr,path", "-limit", "3/m log").report(t)
+	assert.Equal(t, "addr,path", r.Key)
+	assert.Equal(t, 2, r.Clients)
+	require.Len(t, r.Limits[0].Top, 2)
+	assert.Equal(t, `192.0.2.1 "/a b"`, r.Limits[0].Top[0].Client)
+	assert.EqualValues(t, 2, r.Limits[0].Top[0].Denied)
+	assert.Equal(t, "192.0.2.1 /c", r.Limits[0].Top[1].Client)
+	assert.EqualValues(t, 1, r.Limits[0].Top[1].Denied)
+}
+
+func TestReplay_EachFileOnItsOwn(t *testing.T) {
+	one := file(t, "one", []byte("0\ta\n"))
+	two := file(t, "two", []byte("1\ta\n2\tb\n"))
+	bad := file(t, "bad", []byte("x\n"))
+
+	got := command("", "-json", "-limit", "1/s log", one, two)
+	assert.EqualValues(t, 1, got.report(t).Limits[0].Denied)
+
+	got = command("", "-json", "-each", "-limit", "1/s log", one, bad, two)
+	assert.Equal(t, exitFailed, got.status)
+	assert.Equal(t, "replay: nothing readable in "+bad+"\n", got.stderr)
+	reports := got.decode(t)
+	require.Len(t, reports, 3)
+	assert.Equal(t, []string{two}, reports[2].Files)
+	assert.Zero(t, reports[0].Limits[0].Denied)
+	assert.Zero(t, reports[2].Limits[0].Denied)
+}
+
+func TestReplay_JSONNamesFieldsAsDocumented(t *testing.T) {
+	got := command("0\ta\n0\ta\n", "-json", "-limit", "1/s")
+	assert.JSONEq(t, `{
+		"files": ["-"], "key": "addr", "lines": 2, "events": 2, "clients": 1,
+		"first": "1970-01-01T00:00:00Z", "last": "1970-01-01T00:00:00Z",
+		"blank": 0, "cut_short": 0, "out_of_order": 0, "unreadable": 0,
+		"unreadable_lines": [], "unreadable_lines_cap": 1000, "broken_off": [],
+		"limits": [{
+			"limit": "1/1s", "denied": 1, "denied_share": 0.5, "denied_clients": 1,
+			"exact": false, "exact_denied": 1, "wrongly_admitted": 0, "wrongly_denied": 0, "error_share": 0,
+			"top": [{"client": "a", "events": 2, "denied": 1,
+				"first": "1970-01-01T00:00:00Z", "last": "1970-01-01T00:00:00Z",
+				"busiest_minute": "1970-01-01T00:00:00Z", "denied_in_busiest_minute": 1}]
+		}]
+	}`, got.stdout)
+	assert.Equal(t, 1, strings.Count(got.stdout, "\n"), "one object, one line")
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/seed-30da4c49/sash"
+)
+
+// A report is one replay. Lines = Events + Blank + Unreadable.
+type report struct {
+	Files   []string   `json:"files"` // "-" is standard input
+	Key     string     `json:"key"`   // fields that identify a client
+	Lines   int64      `json:"lines"`
+	Events  int        `json:"events"`
+	Clients int        `json:"clients"`
+	First   *time.Time `json:"first,omitempty"` // times of the first and last event
+	Last    *time.Time `json:"last,omitempty"`
+
+	Blank      int64 `json:"blank"`
+	CutShort   int64 `json:"cut_short"`    // events whose line ended inside the user agent
+	OutOfOrder int64 `json:"out_of_order"` // events older than one before them in their file
+	Unreadable int64 `json:"unreadable"`
+
+	UnreadableLines    []faultyLine `json:"unreadable_lines"`     // the first of them
+	UnreadableLinesCap int          `json:"unreadable_lines_cap"` // how many are listed at most
+	BrokenOff          []faultyLine `json:"broken_off"`           // files not read beyond that line
+
+	Limits []verdict `json:"limits"` // in the order given; none if there were no events
+}
+
+// A verdict is what one limit does to the traffic.
+type verdict struct {
+	Limit         sash.Limit `json:"limit"`
+	Denied        int64      `json:"denied"`
+	DeniedShare   float64    `json:"denied_share"`   // of all events
+	DeniedClients int        `json:"denied_clients"` // denied at least once
+
+	Exact           bool    `json:"exact"`        // the limit is an exact log itself
+	ExactDenied     int64   `json:"exact_denied"` // by the exact log of this count and window
+	WronglyAdmitted int64   `json:"wrongly_admitted"`
+	WronglyDenied   int64   `json:"wrongly_denied"`
+	ErrorShare      float64 `json:"error_share"` // wrong answers of all events
+
+	Top []denials `json:"top"` // the clients denied most
+}
+
+// denials is what one client was denied.
+type denials struct {
+	Client        string    `json:"client"`
+	Events        int64     `json:"events"`
+	Denied        int64     `json:"denied"`
+	First         time.Time `json:"first"` // times of the first and last denial
+	Last          time.Time `json:"last"`
+	BusiestMinute time.Time `json:"busiest_minute"` // that of the most denials
+	InBusiest     int64     `json:"denied_in_busiest_minute"`
+}
+
+func newReport(files []string, t *traffic, verdicts []verdict) report {
+	r := report{
+		Files: files, Key: t.key.String(),
+		Lines: t.lines, Events: len(t.events), Clients: len(t.clients),
+		Blank: t.blank, CutShort: t.cutShort, OutOfOrder: t.outOfOrder, Unreadable: t.unreadable,
+		UnreadableLines: append([]faultyLine{}, t.faults...), UnreadableLinesCap: maxFaults,
+		BrokenOff: append([]faultyLine{}, t.brokenOff...),
+		Limits:    verdicts,
+	}
+	if r.Events > 0 {
+		first, last := t.span()
+		r.First, r.Last = &first, &last
+	}
+	return r
+}
+
+func (r *report) source() string { return strings.Join(r.Files, ", ") }
+
+// write writes all reports, or as many as w takes.
+func write(w io.Writer, reports []report, asJSON bool) error {
+	var out bytes.Buffer
+	for i := range reports {
+		if asJSON {
+			if err := json.NewEncoder(&out).Encode(&reports[i]); err != nil {
+				return err
+			}
+			continue
+		}
+		if i > 0 {
+			out.WriteString("\n\n")
+		}
+		reports[i].text(&out)
+	}
+	_, err := out.WriteTo(w)
+	return err
+}
+
+// text writes the report for people.
+func (r *report) text(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s by %s, told apart by %s\n",
+		r.source(), count(int64(r.Events), "event"), count(int64(r.Clients), "client"), r.Key)
+	if r.First != nil {
+		fmt.Fprintf(w, "from %s to %s UTC, %v\n", r.First.Format(toTheSecond), r.Last.Format(toTheSecond), r.Last.Sub(*r.First).Round(time.Second))
+	}
+	r.oddities(w)
+	if len(r.Limits) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	r.comparison(w)
+	for i := range r.Limits {
+		r.Limits[i].text(w)
+	}
+}
+
+const (
+	toTheSecond = "2006-01-02 15:04:05"
+	toTheMinute = "2006-01-02 15:04"
+	// shownFaults is how many unreadable lines the text gives a line each; the
+	// others that are kept it gives by number.
+	shownFaults = 10
+)
+
+// oddities says what about the lines was not as it should be.
+func (r *report) oddities(w io.Writer) {
+	if r.OutOfOrder > 0 {
+		fmt.Fprintf(w, "%s out of order, older than one before in the same file: replayed sorted by time\n", count(r.OutOfOrder, "line"))
+	}
+	if r.CutShort > 0 {
+		fmt.Fprintf(w, "%s cut short inside the user agent, replayed all the same\n", count(r.CutShort, "line"))
+	}
+	if r.Blank > 0 {
+		fmt.Fprintf(w, "%s skipped\n", count(r.Blank, "blank line"))
+	}
+	for _, b := range r.BrokenOff {
+		fmt.Fprintf(w, "NOT COMPLETE: %s could be read to line %d only: %s\n", b.File, b.Line, b.Why)
+	}
+	if r.Unreadable > 0 {
+		r.unreadable(w)
+	}
+}
+
+func (r *report) unreadable(w io.Writer) {
+	fmt.Fprintf(w, "%s of %s unreadable, skipped:\n", humanize.Comma(r.Unreadable), count(r.Lines, "line"))
+	shown := min(shownFaults, len(r.UnreadableLines))
+	for _, f := range r.UnreadableLines[:shown] {
+		fmt.Fprintf(w, "  %s:%d: %s: %s\n", f.File, f.Line, f.Why, f.Text)
+	}
+	for _, s := range stretches(r.UnreadableLines[shown:]) {
+		fmt.Fprintf(w, "  %s\n", s)
+	}
+	if more := r.Unreadable - int64(len(r.UnreadableLines)); more > 0 {
+		fmt.Fprintf(w, "  and %s after these, not listed\n", humanize.Comma(more))
+	}
+}
+
+// stretches names lines by number, a file at a time, those in a row as a range.
+func stretches(lines []faultyLine) (names []string) {
+	for i := 0; i < len(lines); {
+		file, ranges := lines[i].File, []string(nil)
+		for i < len(lines) && lines[i].File == file {
+			first := i
+			for i++; i < len(lines) && lines[i].File == file && lines[i].Line == lines[i-1].Line+1; {
+				i++
+			}
+			ranges = append(ranges, lineRange(lines[first].Line, lines[i-1].Line))
+		}
+		names = append(names, fmt.Sprintf("%s also: %s", file, strings.Join(ranges, ", ")))
+	}
+	return names
+}
+
+func lineRange(first, last int64) string {
+	if first == last {
+		return fmt.Sprint(first)
+	}
+	return fmt.Sprintf("%d-%d", first, last)
+}
+
+// comparison writes the limits side by side.
+func (r *report) comparison(w io.Writer) {
+	table := newTable(w)
+	fmt.Fprintln(table, "denied\tof events\tclients denied\texact log denies\twrongly admitted\twrongly denied\twrong of events\t  limit")
+	for _, v := range r.Limits {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %v\n",
+			humanize.Comma(v.Denied), percent(v.DeniedShare), humanize.Comma(int64(v.DeniedClients)),
+			humanize.Comma(v.ExactDenied), humanize.Comma(v.WronglyAdmitted), humanize.Comma(v.WronglyDenied),
+			percent(v.ErrorShare), v.Limit)
+	}
+	table.Flush()
+}
+
+// text writes whom the limit denies most.
+func (v *verdict) text(w io.Writer) {
+	if len(v.Top) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\ndenied most under %v, times in UTC\n", v.Limit)
+	table := newTable(w)
+	fmt.Fprintln(table, "denied\tof its events\tfirst denied\tlast denied\tbusiest minute\tdenied in it\t  client")
+	for _, d := range v.Top {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n",
+			humanize.Comma(d.Denied), humanize.Comma(d.Events),
+			d.First.Format(toTheSecond), d.Last.Format(toTheSecond),
+			d.BusiestMinute.Format(toTheMinute), humanize.Comma(d.InBusiest), d.Client)
+	}
+	table.Flush()
+}
+
+// newTable aligns columns to the right; what comes last is on the left, and may
+// be long.
+func newTable(w io.Writer) *tabwriter.Writer {
+	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
+
+func count(n int64, of string) string {
+	if n != 1 {
+		of += "s"
+	}
+	return humanize.Comma(n) + " " + of
+}

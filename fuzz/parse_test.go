@@ -1,0 +1,135 @@
+package fuzz
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// longestError is what a log can bear of one refused text: three quotations of
+// at most 64 bytes, each of which strconv.Quote may write as four, and prose.
+const longestError = 3*64*4 + 512
+
+func FuzzParseLimit(f *testing.F) {
+	for _, s := range limitTexts {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		l, err := sash.ParseLimit(s)
+		if want, ok := meaning(s); ok != (err == nil) || l != want {
+			t.Errorf("ParseLimit(%q) is %v, %v; want %v, accepted: %v", s, l, err, want, ok)
+		}
+		if err != nil {
+			refused(t, s, l, err)
+			return
+		}
+		usable(t, l)
+		roundTrips(t, l)
+	})
+}
+
+var limitTexts = []string{
+	"100/s", "100/m", "100/h", "100/d", "5/250ms log", "240/h buckets 1m",
+	"100/1m0s", "10/1s log", "240/1h0m0s buckets 1m0s",
+	"1/1ns", "9223372036854775807/9223372036854775807ns", "9223372036854775808/s",
+	"1/2562047h47m16.854775807s log", "1/2562047h47m16.854775808s",
+	"+7/+1h", "-1/s", "0/s", "1/0s", "1/-1s", "007/1µs", "7/0.5h", "7/.5ns",
+	"", " ", "/", "10", "10/", "/s", "10/s/s", "10 /s", "10/ s", "\t10/s\nlog ",
+	strings.Repeat("9", 500) + "/" + strings.Repeat("\x00", 500) + " buckets " + strings.Repeat("\xff", 500),
+	"1/" + strings.Repeat("\xff", 500), "1/s " + strings.Repeat("log ", 500), "1/s buckets " + strings.Repeat("\xff", 500),
+	"1000/48h buckets 90m", "10/s log log", "10/s log 1s", "10/s buckets", "10/s buckets 0", "10/s buckets 2s",
+	"10/s buckets 1s 1s", "10/s Log", "10/1x", "1e3/s", "10/s\u00a0log", "10/s\xff", "\x00/\x00",
+}
+
+var (
+	written   = regexp.MustCompile(`^(\S*?)/(\S*)(| log| buckets (\S*))$`)
+	bareUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+)
+
+// meaning reads s the short way, and reports whether it is a limit.
+func meaning(s string) (l sash.Limit, ok bool) {
+	parts := written.FindStringSubmatch(strings.Join(strings.Fields(s), " "))
+	if parts == nil {
+		return l, false
+	}
+	count, err := strconv.ParseInt(parts[1], 10, 64)
+	window, precision := length(parts[2]), length(parts[4])
+	switch {
+	case err != nil || count < 1 || window < 1:
+		return l, false
+	case parts[3] == "":
+		return sash.Per(count, window), true
+	case parts[3] == " log":
+		return sash.Per(count, window).Log(), true
+	case 0 < precision && precision <= window:
+		return sash.Per(count, window).Buckets(precision), true
+	}
+	return l, false
+}
+
+// length reads a duration, and is 0 if s is none.
+func length(s string) time.Duration {
+	if d, ok := bareUnits[s]; ok {
+		return d
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0
+	}
+	return d
+}
+
+// refused checks an error of ParseLimit, and that UnmarshalText agrees.
+func refused(t *testing.T, s string, l sash.Limit, err error) {
+	if !errors.Is(err, sash.ErrInvalidLimit) {
+		t.Errorf("%q: error does not wrap ErrInvalidLimit: %v", s, err)
+	}
+	if n := len(err.Error()); n > longestError {
+		t.Errorf("%q: error of %d bytes: %v", s, n, err)
+	}
+	if l != (sash.Limit{}) {
+		t.Errorf("%q: refused, and yet returned %v", s, l)
+	}
+	before := sash.PerHour(240).Buckets(time.Minute)
+	if after := before; after.UnmarshalText([]byte(s)) == nil || after != before {
+		t.Errorf("%q: UnmarshalText left %v of %v, or took what ParseLimit refuses", s, after, before)
+	}
+}
+
+// usable checks that New takes what ParseLimit does. It takes no buckets yet,
+// and must say so.
+func usable(t *testing.T, l sash.Limit) {
+	limiter, err := sash.New(l, sash.WithSweepInterval(-1))
+	if l.Algorithm == sash.SlidingBuckets && err != nil {
+		if !errors.Is(err, sash.ErrInvalidLimit) {
+			t.Errorf("New(%v): error does not wrap ErrInvalidLimit: %v", l, err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("New refuses %v: %v", l, err)
+	}
+	if d := limiter.Take("key", l.Count); !d.Allowed || d.Limit != l || d.Remaining != 0 {
+		t.Errorf("%v: Take of Count units by a new key: %+v", l, d)
+	}
+}
+
+// roundTrips checks that l survives being written and read.
+func roundTrips(t *testing.T, l sash.Limit) {
+	if again, err := sash.ParseLimit(l.String()); err != nil || again != l {
+		t.Errorf("ParseLimit(%q) is %v, %v", l.String(), again, err)
+	}
+	text, err := l.MarshalText()
+	if err != nil || string(text) != l.String() {
+		t.Errorf("MarshalText of %v is %q, %v", l, text, err)
+	}
+	var again sash.Limit
+	if err := again.UnmarshalText(text); err != nil || again != l {
+		t.Errorf("UnmarshalText(%q) is %v, %v", text, again, err)
+	}
+}

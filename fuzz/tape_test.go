@@ -1,0 +1,109 @@
+package fuzz
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/reference"
+)
+
+// A tape is a fuzzer's bytes, read from the left. Past its end it reads zeros.
+type tape struct{ rest []byte }
+
+func (t *tape) ended() bool { return len(t.rest) == 0 }
+
+func (t *tape) byte() byte {
+	if t.ended() {
+		return 0
+	}
+	b := t.rest[0]
+	t.rest = t.rest[1:]
+	return b
+}
+
+func (t *tape) int64() int64 {
+	var b [8]byte
+	t.rest = t.rest[copy(b[:], t.rest):]
+	return int64(binary.BigEndian.Uint64(b[:]))
+}
+
+// raw is the least byte that stands for a number as it is.
+const raw = 240
+
+// pick reads a byte and returns the value it stands for: one of those given, or
+// the next eight bytes.
+func (t *tape) pick(values ...int64) int64 {
+	i := int(t.byte())
+	if i >= raw {
+		return t.int64()
+	}
+	return values[i%len(values)]
+}
+
+const year = int64(365 * 24 * time.Hour)
+
+// What the first byte of a limit says.
+const (
+	inLog  = 1 << iota // SlidingLog, not SlidingCounter
+	denied             // WithChargeDenied
+)
+
+// limit reads a limit that sash accepts, and whether denied calls are charged.
+// Together the counts and windows make counters of one word and wide ones.
+func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
+	flags := t.byte()
+	l = sash.Per(
+		positive(t.pick(1, 2, 3, 4, 10, 100, 240, 500, 1<<21, 1<<22+1, 1e9, 1e15, math.MaxInt64)),
+		time.Duration(positive(t.pick(1, 2, 3, 10, 1e3, 1e6, 1e9, 6e10, 36e11, year, 150*year, math.MaxInt64))))
+	if flags&inLog != 0 {
+		l = l.Log()
+	}
+	return l, flags&denied != 0
+}
+
+// positive makes n one of [1, MaxInt64].
+func positive(n int64) int64 { return max(1, n&math.MaxInt64) }
+
+// model returns what l means.
+func model(l sash.Limit, chargeDenied bool) reference.Limit {
+	return reference.Limit{
+		Log:          l.Algorithm == sash.SlidingLog,
+		Count:        l.Count,
+		Window:       int64(l.Window),
+		ChargeDenied: chargeDenied,
+	}
+}
+
+// limiter returns a limiter without a janitor.
+func limiter(l sash.Limit, chargeDenied bool, c sash.Clock) *sash.Limiter {
+	options := []sash.Option{l, sash.WithClock(c), sash.WithSweepInterval(-1)}
+	if chargeDenied {
+		options = append(options, sash.WithChargeDenied())
+	}
+	return sash.Must(sash.New(options...))
+}
+
+// decision returns the sash.Decision that a is.
+func decision(l sash.Limit, a reference.Answer) sash.Decision {
+	return sash.Decision{
+		Allowed:    a.Allowed,
+		Limit:      l,
+		Remaining:  a.Remaining,
+		RetryAfter: time.Duration(a.RetryAfter),
+		ResetAfter: time.Duration(a.ResetAfter),
+	}
+}
+
+// plus returns a+b, saturating at the ends of int64.
+func plus(a, b int64) int64 {
+	switch sum := a + b; {
+	case b > 0 && sum < a:
+		return math.MaxInt64
+	case b < 0 && sum > a:
+		return math.MinInt64
+	default:
+		return sum
+	}
+}
