@@ -18,7 +18,7 @@ func TestManualClock_MovesOnlyWhenTold(t *testing.T) {
 	c.Advance(-3)
 	require.EqualValues(t, -1, c.Now())
 	c.Set(math.MinInt64)
-	require.EqualValues(t, math.MinInt64, c.Now())
+	require.Equal(t, int64(math.MinInt64), c.Now())
 }
 
 func TestSystemClock_RunsForward(t *testing.T) {
@@ -68,9 +68,9 @@ func TestCoarseClock_EndsWhenNobodyReadsAndStartsAgain(t *testing.T) {
 		c, exact := newCoarseClock(time.Millisecond), SystemClock()
 		for range 3 {
 			require.Equal(t, exact.Now(), c.Now(), "the first reading is fresh")
-			require.NotEqualValues(t, asleep, c.reading.Load())
+			require.NotEqual(t, int64(asleep), c.reading.Load())
 			<-time.After(10 * idleTicks * time.Millisecond)
-			require.EqualValues(t, asleep, c.reading.Load(), "nobody reads")
+			require.Equal(t, int64(asleep), c.reading.Load(), "nobody reads")
 		}
 	})
 }

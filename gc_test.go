@@ -119,7 +119,7 @@ func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
 func TestRule_ForgottenOnlyMovesOn(t *testing.T) {
 	var r rule
 	r.init(PerSecond(1), false)
-	require.EqualValues(t, math.MinInt64, r.start(math.MinInt64))
+	require.Equal(t, int64(math.MinInt64), r.start(math.MinInt64))
 	r.forget(5)
 	r.forget(3)
 	require.EqualValues(t, 5, r.start(4))
