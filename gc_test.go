@@ -91,7 +91,7 @@ func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		require.True(t, l.Allow("k"))
 		k := l.keys.key("k")
-		c, _ := l.keys.find(k)
+		c, _ := l.keys.shard(k).Load(k)
 		clock.Advance(time.Hour)
 
 		word, _, idle := l.rule.idle(c, clock.Now())
@@ -109,7 +109,7 @@ func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
 		require.Equal(t, Decision{Allowed: true, Limit: l.rule.Limit, Remaining: 2}, l.Peek("k", 0), "as one never seen")
 		require.False(t, l.Reset("k"))
 		require.True(t, l.AllowN("k", 2))
-		again, _ := l.keys.find(k)
+		again, _ := l.keys.shard(k).Load(k)
 		require.NotSame(t, c, again)
 		require.False(t, l.Allow("k"))
 		require.Equal(t, 1, l.Len())

@@ -72,14 +72,21 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	if l.observer != nil {
 		return l.Take(key, n).Allowed
 	}
-	k, q := l.keys.key(key), query{l.clock.Now(), n, n > 0}
-	c, ok := l.keys.find(k)
-	if ok && q.charge && l.rule.kind != logCell {
-		if allowed, sure := l.rule.quick(c, q.at, n); sure {
+	k, at := l.keys.key(key), l.clock.Now()
+	c, ok := l.keys.shard(k).Load(k)
+	if ok && n > 0 {
+		var allowed, sure bool
+		switch l.rule.kind {
+		case counterCell:
+			allowed, sure = l.rule.quick(c, at, n)
+		case wideCell:
+			allowed, sure = l.rule.quickWide(c.wide(), at, n)
+		}
+		if sure {
 			return allowed
 		}
 	}
-	return l.ask(k, c, q, nil)
+	return l.ask(k, c, query{at, n, n > 0}, nil)
 }
 
 // AllowBytes is [Limiter.Allow] for a key in a byte slice. The slice is not
@@ -118,7 +125,7 @@ func (l *Limiter) TakeBytes(key []byte, n int64) (d Decision) {
 
 func (l *Limiter) take(name string, n int64, d *Decision) {
 	k, q := l.keys.key(name), query{l.clock.Now(), n, n > 0}
-	c, _ := l.keys.find(k)
+	c, _ := l.keys.shard(k).Load(k)
 	l.ask(k, c, q, d)
 }
 
@@ -138,7 +145,7 @@ func (l *Limiter) ask(k key, c *cell, q query, d *Decision) bool {
 			return allowed
 		}
 		l.keys.remove(k, c)
-		c, _ = l.keys.find(k)
+		c, _ = l.keys.shard(k).Load(k)
 	}
 }
 
@@ -157,8 +164,8 @@ func asString(key []byte) string { return unsafe.String(unsafe.SliceData(key), l
 // It charges nothing, stores nothing and never allocates. Peek(key, 0) is the
 // state of the key as it is.
 func (l *Limiter) Peek(key string, n int64) (d Decision) {
-	q := query{at: l.clock.Now(), n: n}
-	if c, ok := l.keys.find(l.keys.key(key)); ok {
+	k, q := l.keys.key(key), query{at: l.clock.Now(), n: n}
+	if c, ok := l.keys.shard(k).Load(k); ok {
 		if _, alive := l.rule.ask(c, q, &d); alive {
 			return d
 		}
@@ -171,7 +178,7 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 // tracked. A call that runs at the same time counts either before or after.
 func (l *Limiter) Reset(key string) bool {
 	k := l.keys.key(key)
-	c, ok := l.keys.find(k)
+	c, ok := l.keys.shard(k).Load(k)
 	if !ok {
 		return false
 	}

@@ -104,7 +104,8 @@ func TestLog_ChargesDeniedInBoundedRoom(t *testing.T) {
 }
 
 func ringOf(l *Limiter, name string) *ring {
-	c, _ := l.keys.find(l.keys.key(name))
+	k := l.keys.key(name)
+	c, _ := l.keys.shard(k).Load(k)
 	return c.log().ring.Load()
 }
 

@@ -60,31 +60,27 @@ func (s *sharded) init(sizeHint int) {
 
 func (s *sharded) key(name string) key { return key{s.hasher.hash(name), name} }
 
-func (s *sharded) shard(k key) *atomic.Pointer[shard] {
-	return &s.shards[k.hash>>(64-shardBits)]
-}
+func (k key) shard() int { return int(k.hash >> (64 - shardBits)) }
 
-// find returns the cell of k, if it has one. It takes no lock.
-func (s *sharded) find(k key) (c *cell, ok bool) {
-	return s.shards[k.hash>>(64-shardBits)].Load().Load(k)
-}
+// shard returns the shard that holds the cell of k, if k has one. Its Load takes
+// no lock. (There is no method that loads: it would be too large to inline.)
+func (s *sharded) shard(k key) *shard { return s.shards[k.shard()].Load() }
 
 // insert makes c the cell of k, unless it has one, and returns the one it has.
 // It locks one bucket of one shard. The name is copied: the caller may reuse its
 // bytes, and a small part of a large string does not keep the rest alive.
 func (s *sharded) insert(k key, c *cell) *cell {
-	m := s.shard(k)
-	if m.Load() == noKeys {
-		m.CompareAndSwap(noKeys, newShard(s.sizeHint))
+	if s.shard(k) == noKeys {
+		s.shards[k.shard()].CompareAndSwap(noKeys, newShard(s.sizeHint))
 	}
 	k.name = strings.Clone(k.name)
-	found, _ := m.Load().LoadOrStore(k, c)
+	found, _ := s.shard(k).LoadOrStore(k, c)
 	return found
 }
 
 // remove removes c, which must be dead, from k, unless that already is done.
 func (s *sharded) remove(k key, c *cell) {
-	s.shard(k).Load().Compute(k, func(found *cell, loaded bool) (*cell, bool) {
+	s.shard(k).Compute(k, func(found *cell, loaded bool) (*cell, bool) {
 		return found, !loaded || found == c
 	})
 }

@@ -46,12 +46,13 @@ func (r *rule) askWide(c *wideCounter, q query, d *Decision) (allowed, alive boo
 	}
 }
 
-// quickWide is quick for a wideCounter, of n units after elapsed of the window
-// of the given index.
-func (r *rule) quickWide(c *wideCounter, index, elapsed, n int64) (allowed, sure bool) {
+// quickWide is askWide for the commonest call, as quick is askCounter.
+func (r *rule) quickWide(c *wideCounter, at, n int64) (allowed, sure bool) {
+	index := r.index.Load()
+	elapsed, ok := r.within(index, at)
 	word := c.word.Load()
 	w := c.window(word)
-	if word&(dead|locked) != 0 || w.index != index || w.curr == 0 || uint64(n) > lowMask-word&lowMask {
+	if !ok || word&(dead|locked) != 0 || w.index != index || w.curr == 0 || uint64(n) > lowMask-word&lowMask {
 		return false, false
 	}
 	if !r.admits(w, elapsed, n) {

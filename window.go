@@ -278,21 +278,15 @@ func (r *rule) idleCounter(c *cell, now int64) (word uint64, since int64, ok boo
 	return word, since, ok
 }
 
-// quick is ask for the commonest call to a counter: of n units, in the window
-// that both the limiter and the key were last seen in. It does not divide, and
-// knows early all that depends on the word. It is sure unless the call is
-// another, or the word changes meanwhile; then nothing has happened.
+// quick is askCounter for the commonest call: of n units, in the window that
+// both the limiter and the key were last seen in. It does not divide, and knows
+// early all that depends on the word. It is sure unless the call is another, or
+// the word changes meanwhile; then nothing has happened.
 func (r *rule) quick(c *cell, at, n int64) (allowed, sure bool) {
 	index := r.index.Load()
 	elapsed, ok := r.within(index, at)
-	if !ok {
-		return false, false
-	}
-	if r.kind == wideCell {
-		return r.quickWide(c.wide(), index, elapsed, n)
-	}
 	word := c.word.Load()
-	if word>>(2*r.layout.count&63) != uint64(index-r.layout.first) { // or dead
+	if !ok || word>>(2*r.layout.count&63) != uint64(index-r.layout.first) { // as that of a dead word never is
 		return false, false
 	}
 	if !r.admits(r.layout.unpack(word), elapsed, n) {
