@@ -100,7 +100,7 @@ func ExampleNew_errors() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, sash.ErrInvalidLimit), errors.Is(err, sash.ErrInvalidOption))
 	// Output:
-	// sash: WithSizeHint: keys must be >= 0, got -1: invalid option
+	// sash: WithSizeHint: keys must be from 0 to 2147483647, got -1: invalid option
 	// sash: limit 1: Count must be >= 1, got 0: invalid limit
 	// sash: limit 1: Window must be > 0, got -1s: invalid limit
 	// true true

@@ -3,6 +3,7 @@ package sash
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -50,13 +51,13 @@ func WithClock(clock Clock) Option {
 	})
 }
 
-// WithSizeHint makes room for so many keys from the start, which spares the
-// table its growth (see the package documentation for the memory); it never
-// shrinks below that. 0, the default, starts empty and grows. It is no bound.
+// WithSizeHint makes room for so many keys, at most 1<<31-1, from the start: 17
+// to 34 bytes for each. It spares the table its growth; it never shrinks below
+// that. 0, the default, starts empty and grows. It is no bound.
 func WithSizeHint(keys int) Option {
 	return optionFunc(func(c *config) {
-		if keys < 0 {
-			c.fault("WithSizeHint: keys must be >= 0, got %d: %w", keys, ErrInvalidOption)
+		if keys < 0 || keys > math.MaxInt32 {
+			c.fault("WithSizeHint: keys must be from 0 to %d, got %d: %w", math.MaxInt32, keys, ErrInvalidOption)
 			return
 		}
 		c.sizeHint = keys

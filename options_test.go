@@ -28,7 +28,7 @@ func TestNew_NamesEveryWrongOption(t *testing.T) {
 		"sash: limit 3: Precision must be <= Window, got 1m0s and 1s: invalid limit",
 		"sash: limit 4: Precision is for SlidingBuckets, must be 0 for SlidingLog, got 1ns: invalid limit",
 		"sash: WithClock: clock must not be nil: invalid option",
-		"sash: WithSizeHint: keys must be >= 0, got -4: invalid option",
+		"sash: WithSizeHint: keys must be from 0 to 2147483647, got -4: invalid option",
 		"sash: WithObserver: f must not be nil: invalid option",
 		"sash: option 8: must not be nil: invalid option",
 		"sash: several limits on one limiter are not available yet, got 4: invalid option",
