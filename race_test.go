@@ -195,7 +195,7 @@ func TestRace_LateReadingsAdmitNothingTwice(t *testing.T) {
 }
 
 func TestRace_ResetsAndPeeksBetween(t *testing.T) {
-	const count = 50
+	const count = 40 // fewer than the calls of caller 0 after its last reset
 	everyCrowd(t, PerMinute(count), func(t *testing.T, l *Limiter, c *crowd) {
 		var admitted, resets atomic.Int64
 		c.run(func(caller int) {
@@ -217,7 +217,7 @@ func TestRace_ResetsAndPeeksBetween(t *testing.T) {
 				})
 			}
 		})
-		// Each quota that a reset ended may have been used up or not; the last is.
+		// Each quota that a reset ended may have been used up or not; the last one is.
 		require.LessOrEqual(t, admitted.Load(), count*(resets.Load()+1))
 		require.GreaterOrEqual(t, admitted.Load(), int64(count))
 		require.Greater(t, resets.Load(), int64(1))
