@@ -31,7 +31,8 @@ func (c *cell) kill(word uint64) bool { return c.word.CompareAndSwap(word, dead)
 
 // current returns the word once no writer holds the cell, and whether the cell
 // is alive. A writer holds it for a few stores, and never while it allocates or
-// waits; but it may lose its core meanwhile, and then gets this caller's.
+// waits; but it may lose its core meanwhile, and then gets this caller's. A word
+// that is to be killed is better asked of settled.
 func (c *cell) current() (word uint64, alive bool) {
 	const spins = 64
 	for i := 0; ; i++ {
@@ -64,7 +65,7 @@ type rule struct {
 	layout       layout // of a counterCell
 	chargeDenied bool
 
-	// forgotten is the latest instant at which an evicted key had become fresh.
+	// forgotten is the latest instant at which a key judged idle had become fresh.
 	// A cell that holds nothing yet starts no earlier, so that a late reading
 	// books nothing into a past of which the table has lost its record.
 	forgotten atomic.Int64
@@ -108,10 +109,10 @@ func (r *rule) newCell() *cell {
 	return new(cell)
 }
 
-// ask answers q, charges what q is to be, and, unless d is nil, makes d the whole decision.
-// It reports whether the cell was alive; if not, nothing has happened. Its
-// linearization point is the compare-and-swap that charges, else the load that
-// it answers from.
+// ask answers q, charges what q is to be, and, unless d is nil, makes d the whole
+// decision. It reports whether the cell was alive; if not, nothing has happened.
+// Its linearization point is the compare-and-swap that charges, else the load
+// that it answers from.
 func (r *rule) ask(c *cell, q query, d *Decision) (allowed, alive bool) {
 	switch r.kind {
 	case wideCell:
@@ -132,6 +133,29 @@ func (r *rule) idle(c *cell, now int64) (word uint64, since int64, ok bool) {
 		return r.idleLog(c.log(), now)
 	}
 	return r.idleCounter(c, now)
+}
+
+// settled returns the word of c once no writer is at work on it at all, and
+// whether c is alive.
+func (r *rule) settled(c *cell) (word uint64, alive bool) {
+	for {
+		word, alive = c.current()
+		if r.kind != logCell || word&growing == 0 {
+			return word, alive
+		}
+		runtime.Gosched()
+	}
+}
+
+// condemn reports whether c is idle at now, by which word, and forgets the past
+// before it is fresh. That comes before the kill: whoever then finds c dead finds
+// the past forgotten.
+func (r *rule) condemn(c *cell, now int64) (word uint64, ok bool) {
+	word, since, ok := r.idle(c, now)
+	if ok {
+		r.forget(since)
+	}
+	return word, ok
 }
 
 // possible reports whether n units could ever be admitted.

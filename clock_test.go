@@ -93,6 +93,23 @@ func TestCoarseClock_StartsOneGoroutineForManyReaders(t *testing.T) {
 	})
 }
 
+func TestCoarseClock_StaysAwakeWhileItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCoarseClock(time.Millisecond)
+		for range 10 * idleTicks {
+			c.Now()
+			<-time.After(time.Millisecond)
+			synctest.Wait()
+			require.NotEqual(t, int64(asleep), c.reading.Load())
+		}
+		require.Equal(t, 1, goroutines("sash.(*coarseClock).tick("))
+		<-time.After((idleTicks + 1) * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, int64(asleep), c.reading.Load())
+		require.Zero(t, goroutines("sash.(*coarseClock).tick("))
+	})
+}
+
 func TestCoarseClock_IsSharedPerResolution(t *testing.T) {
 	require.Same(t, CoarseClock(time.Hour), CoarseClock(time.Hour))
 	require.NotSame(t, CoarseClock(time.Hour), CoarseClock(2*time.Hour))

@@ -7,8 +7,8 @@ import (
 )
 
 // sweep evicts every key whose state equals a fresh one's and shrinks the logs
-// of the others, a shard at a time, until stop is closed. No caller waits for it: it locks one bucket of a shard
-// at a time, for no longer than an insert does.
+// of the others, a shard at a time, until stop is closed. No caller waits for
+// it: it locks one bucket of a shard at a time, for no longer than an insert does.
 func (l *Limiter) sweep(stop <-chan struct{}) int {
 	now, evicted := l.clock.Now(), 0
 	for i := range l.keys.shards {
@@ -36,12 +36,8 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 // evict removes c from k if it is idle at now. A caller that comes between
 // finds it dead and starts anew, no earlier than what is forgotten.
 func (l *Limiter) evict(k key, c *cell, now int64) bool {
-	word, since, idle := l.rule.idle(c, now)
-	if !idle {
-		return false
-	}
-	l.rule.forget(since)
-	if !c.kill(word) {
+	word, ok := l.rule.condemn(c, now)
+	if !ok || !c.kill(word) {
 		return false
 	}
 	l.keys.remove(k, c)

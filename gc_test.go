@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +117,69 @@ func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
 	})
 }
 
+// The past is forgotten before the kill: whoever finds the cell dead, and books
+// on a late reading, finds that too.
+func TestEvict_ForgetsBeforeItKills(t *testing.T) {
+	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		require.True(t, l.AllowN("k", 2))
+		fresh := int64(l.Peek("k", 0).ResetAfter)
+		k := l.keys.key("k")
+		c, _ := l.keys.shard(k).Load(k)
+		clock.Set(fresh + int64(time.Hour))
+
+		word, ok := l.rule.condemn(c, clock.Now())
+		require.True(t, ok)
+		require.Equal(t, fresh, l.rule.forgotten.Load(), "since when it was fresh, not since the sweep")
+		require.True(t, c.kill(word))
+	})
+}
+
+// What starts at the forgotten instant is exact from there on.
+func TestEvict_LeavesExactAnswersBehind(t *testing.T) {
+	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		l.AllowN("k", 2)
+		fresh := l.Peek("k", 0).ResetAfter
+		clock.Set(int64(fresh + time.Hour))
+		require.Equal(t, 1, l.Sweep())
+		clock.Set(0)
+		l.keys.insert(l.keys.key("k"), l.rule.newCell())
+
+		life := 2 * min1
+		if l.rule.kind == logCell {
+			life = min1
+		}
+		require.Equal(t, fresh+life, l.Take("k", 2).ResetAfter)
+		d := l.Take("k", 1)
+		clock.Advance(d.RetryAfter - 1)
+		require.False(t, l.Allow("k"))
+		clock.Advance(1)
+		require.True(t, l.Allow("k"))
+	})
+}
+
+func TestSweep_OnAClockSetBackEvictsNothing(t *testing.T) {
+	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		clock.Set(int64(time.Hour))
+		require.True(t, l.AllowN("k", 2))
+		clock.Set(0)
+		require.Equal(t, 0, l.Sweep())
+		require.False(t, l.Allow("k"))
+	})
+}
+
+// A cell that a caller has inserted and not charged yet holds nothing: it may go,
+// and the caller makes another.
+func TestSweep_EvictsACellThatHoldsNothing(t *testing.T) {
+	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		k := l.keys.key("k")
+		c := l.keys.insert(k, l.rule.newCell())
+		require.Equal(t, 1, l.Sweep())
+		require.Equal(t, int64(math.MinInt64), l.rule.forgotten.Load(), "nothing was forgotten")
+		_, alive := l.rule.settled(c)
+		require.False(t, alive)
+	})
+}
+
 func TestRule_ForgottenOnlyMovesOn(t *testing.T) {
 	var r rule
 	r.init(PerSecond(1), false)
@@ -180,11 +244,13 @@ func TestJanitor_EndsWithClose(t *testing.T) {
 	})
 }
 
-// janitors counts the goroutines of janitors in the whole process.
-func janitors() int {
+func janitors() int { return goroutines("sash.(*janitor).run(") }
+
+// goroutines counts those in the whole process that are in a function.
+func goroutines(function string) int {
 	var stacks bytes.Buffer
 	pprof.Lookup("goroutine").WriteTo(&stacks, 2)
-	return bytes.Count(stacks.Bytes(), []byte("sash.(*janitor).run("))
+	return bytes.Count(stacks.Bytes(), []byte(function))
 }
 
 func TestJanitor_EndsOnceItsLimiterIsGarbage(t *testing.T) {
@@ -194,6 +260,7 @@ func TestJanitor_EndsOnceItsLimiterIsGarbage(t *testing.T) {
 			l.Allow("k")
 			return weak.Make(l)
 		}()
+		synctest.Wait()
 		require.Equal(t, 1, janitors())
 		for range 100 { // a collection may be under way that began before
 			if runtime.GC(); dropped.Value() == nil {
@@ -205,6 +272,34 @@ func TestJanitor_EndsOnceItsLimiterIsGarbage(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, janitors())
 	})
+}
+
+func TestClose_WaitsForTheJanitorWhoeverCalls(t *testing.T) {
+	l := Must(New(PerSecond(1)))
+	var closers sync.WaitGroup
+	for range 4 {
+		closers.Go(func() {
+			l.Close()
+			select {
+			case <-l.janitor.done:
+			default:
+				t.Error("closed, and the janitor goes on")
+			}
+		})
+	}
+	closers.Wait()
+}
+
+// Close does not wait for the rest of a sweep: here the clock, which a sweep
+// reads first, closes the janitor's channel as Close does.
+func TestJanitor_StopsInTheMiddleOfASweep(t *testing.T) {
+	l := newTest(t, PerSecond(1), WithClock(NewManualClock(0)))
+	l.Allow("k")
+	j := &janitor{make(chan struct{}), make(chan struct{})}
+	l.clock = clockFunc(func() int64 { close(j.stop); return int64(time.Hour) })
+	require.True(t, j.sweep(l))
+	require.Equal(t, 1, l.Len())
+	require.EqualValues(t, 0, l.Stats().Sweeps)
 }
 
 func TestSweep_StopsHalfWayWhenTold(t *testing.T) {

@@ -20,7 +20,7 @@ type Limiter struct {
 	observer func(key string, n int64, d Decision)
 
 	janitor         *janitor // nil: none
-	close           sync.Once
+	closing         sync.Once
 	evicted, sweeps atomic.Uint64
 }
 
@@ -156,8 +156,8 @@ func (l *Limiter) askUnseen(q query, d *Decision) bool {
 	return allowed
 }
 
-// asString returns the bytes as a string without copying them. It must not outlive
-// the call it is made for; what is kept of it is cloned.
+// asString returns the bytes as a string without copying them. It must not
+// outlive the call it is made for; what is kept of it is cloned.
 func asString(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
 
 // Peek returns what [Limiter.Take] would: the same Decision, as after the charge.
@@ -183,7 +183,7 @@ func (l *Limiter) Reset(key string) bool {
 		return false
 	}
 	for {
-		word, alive := c.current()
+		word, alive := l.rule.settled(c)
 		if !alive {
 			return false
 		}
@@ -199,9 +199,12 @@ func (l *Limiter) Reset(key string) bool {
 func (l *Limiter) Len() int { return l.keys.size() }
 
 // Sweep evicts the keys that are idle now, those whose state equals that of a
-// key never seen, and returns how many it evicted. No answer changes by it. The
-// janitor does the same; Sweep is for those who run none, or want the memory
-// now. It looks at every key, and no other call waits for it.
+// key never seen, and returns how many it evicted. No answer changes by it, as
+// long as the clock does not run back past the time at which an evicted key had
+// become as good as new: if it does, keys without a record, new ones too, are
+// taken to be at that time. The janitor does the same; Sweep is for those who run
+// none, or want the memory now. It looks at every key, and no other call waits
+// for it.
 func (l *Limiter) Sweep() int { return l.sweep(nil) }
 
 // Stats describes a limiter at one moment. For counts of what was admitted and
@@ -223,7 +226,7 @@ func (l *Limiter) Stats() Stats {
 // works afterwards, without a janitor. Closing again does nothing. The error is
 // always nil; it is there to make a Limiter an io.Closer.
 func (l *Limiter) Close() error {
-	l.close.Do(func() {
+	l.closing.Do(func() {
 		if l.janitor != nil {
 			close(l.janitor.stop)
 			<-l.janitor.done

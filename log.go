@@ -2,6 +2,7 @@ package sash
 
 import (
 	"math"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -11,14 +12,19 @@ import (
 
 // A log is the log of one key: a ring of runs, oldest first.
 //
-// Bits of its word (high to low): dead 1 | locked 1 | version 62.
+// Bits of its word (high to low): dead 1 | locked 1 | growing 1 | version 61.
 //
 // A caller reads the word, reads the ring, and decides. If it charges nothing,
 // its answer counts once it sees the word unchanged. If it does, it locks by a
 // compare-and-swap from the word it has read, which proves the same, writes,
-// and unlocks under a new version. So denials take no lock, and the lock is held
-// for a few stores, never for an allocation. What is read before either proof
-// may be torn: it must not be trusted, only survived.
+// and unlocks under a new version. So denials take no lock, and it is held for a
+// few stores. What is read before either proof may be torn: it must not be
+// trusted, only survived.
+//
+// Who needs another ring sets growing, in the same way, and then has all the
+// time it takes: nobody else charges meanwhile, or makes a ring too, and whoever
+// only reads goes on with the old ring until one store of a pointer makes the
+// new one the state.
 //
 // Invariant: the runs are in order of time, one per instant, none of more than
 // Count units. They hold every unit that is live, or the newest Count of them
@@ -40,9 +46,11 @@ type run struct {
 // a binary search. Its fields are accessed atomically.
 type ring struct {
 	total uint64 // units ever charged, modulo 2^64
-	span  uint64 // index of the oldest run << 32 | number of runs
+	span  uint64 // index of the oldest run << 32 | number of runs: 64 GB of them
 	runs  []run  // never resized: a fuller ring is another ring
 }
+
+const growing = locked >> 1
 
 const firstRuns = 2 // room in a key's first ring: 32 bytes
 
@@ -135,8 +143,14 @@ func (r *rule) askLog(c *log, q query, d *Decision) (allowed, alive bool) {
 		if d != nil {
 			r.logged(d, &v, &a, q)
 		}
-		store := q.charge && a.units > 0
-		if store && c.charge(word, r, &v, &a) || !store && c.unchanged(word) {
+		switch store := q.charge && a.units > 0; {
+		case !store:
+			if c.unchanged(word) {
+				return a.allowed, true
+			}
+		case word&growing != 0:
+			runtime.Gosched()
+		case c.charge(word, r, &v, &a):
 			return a.allowed, true
 		}
 	}
@@ -148,8 +162,20 @@ func (c *log) unchanged(word uint64) bool { return c.word.Load() == word }
 // lock locks the cell if nothing has been charged since word.
 func (c *log) lock(word uint64) bool { return c.word.CompareAndSwap(word, word|locked) }
 
-// unlock ends what lock(word) began.
-func (c *log) unlock(word uint64) { c.word.Store((word + 1) &^ (dead | locked)) }
+// unlock ends what lock(word) or reserve(word) began.
+func (c *log) unlock(word uint64) { c.word.Store((word + 1) &^ (dead | locked | growing)) }
+
+// reserve makes the caller the one to make another ring, if nothing has been
+// charged since word and nobody else is at it.
+func (c *log) reserve(word uint64) bool {
+	return word&growing == 0 && c.word.CompareAndSwap(word, word|growing)
+}
+
+// replace puts next in the place of the ring and ends what reserve(word) began.
+func (c *log) replace(word uint64, next *ring) {
+	c.ring.Store(next)
+	c.unlock(word)
+}
 
 // An account is what a log says to a query.
 type account struct {
@@ -187,12 +213,8 @@ func (r *rule) consult(v *view, q query) account {
 // charge books a, which v says, unless anything was charged since word.
 func (c *log) charge(word uint64, r *rule, v *view, a *account) bool {
 	total := v.total + uint64(a.units)
-	ends := v.count // of the runs that may be dropped
-	if a.merge {
-		ends--
-	}
 	drop := a.live
-	for drop < ends && total-v.before(drop+1) >= uint64(r.Count) {
+	for drop < v.count && total-v.before(drop+1) >= uint64(r.Count) {
 		drop++
 	}
 	count := v.count - drop
@@ -200,10 +222,14 @@ func (c *log) charge(word uint64, r *rule, v *view, a *account) bool {
 		count++
 	}
 	if count > len(v.runs) {
+		if !c.reserve(word) {
+			return false
+		}
 		next := v.resized(drop, capacity(count, r.Count))
 		next.runs[count-1] = run{a.at, v.total}
 		next.total, next.span = total, uint64(count)
-		return c.replace(word, next)
+		c.replace(word, next)
+		return true
 	}
 	if !c.lock(word) {
 		return false
@@ -215,17 +241,6 @@ func (c *log) charge(word uint64, r *rule, v *view, a *account) bool {
 	}
 	atomic.StoreUint64(&v.ring.total, total)
 	atomic.StoreUint64(&v.ring.span, uint64((v.head+drop)%len(v.runs))<<32|uint64(count))
-	c.unlock(word)
-	return true
-}
-
-// replace puts next in the place of the ring, unless anything was charged since
-// word.
-func (c *log) replace(word uint64, next *ring) bool {
-	if !c.lock(word) {
-		return false
-	}
-	c.ring.Store(next)
 	c.unlock(word)
 	return true
 }
@@ -255,7 +270,7 @@ func (c *log) shrink(r *rule) {
 	v := c.ring.Load().view()
 	newest, _ := v.newest()
 	live := v.live(newest, r.Window)
-	if size := capacity(v.count-live, r.Count); alive && len(v.runs) > 4*size {
+	if size := capacity(v.count-live, r.Count); alive && len(v.runs) > 4*size && c.reserve(word) {
 		c.replace(word, v.resized(live, size))
 	}
 }
@@ -305,7 +320,7 @@ func (r *rule) idleLog(c *log, now int64) (word uint64, since int64, ok bool) {
 	v := c.ring.Load().view()
 	newest, some := v.newest()
 	switch {
-	case !alive:
+	case !alive || word&growing != 0:
 		return word, 0, false
 	case !some:
 		return word, math.MinInt64, true

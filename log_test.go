@@ -130,6 +130,89 @@ func TestLog_GrowsWithUseAndIsBoundedByCount(t *testing.T) {
 	require.EqualValues(t, 9_999, l.Peek("k", 0).Remaining)
 }
 
+// Shrinking keeps what any reading may need, one as old as the newest run too.
+func TestLog_ShrinksToWhatIsLive(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(10_000, time.Hour).Log(), WithClock(clock))
+	for range 100 {
+		clock.Advance(1)
+		require.True(t, l.Allow("k"))
+	}
+	clock.Advance(time.Hour - 3)
+	require.True(t, l.Allow("k"))
+	require.EqualValues(t, 10_000-4, l.Peek("k", 0).Remaining)
+	full, before, each := ringOf(l, "k"), l.Peek("k", 10_000), l.Peek("k", 9_998)
+	require.Equal(t, 0, l.Sweep())
+	require.Less(t, len(ringOf(l, "k").runs), len(full.runs))
+	require.Equal(t, before, l.Peek("k", 10_000))
+	require.Equal(t, each, l.Peek("k", 9_998))
+
+	same := ringOf(l, "k")
+	require.Equal(t, 0, l.Sweep())
+	require.Same(t, same, ringOf(l, "k"), "not again")
+}
+
+func TestLog_DoesNotShrinkADeadCellBackToLife(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(10_000, time.Hour).Log(), WithClock(clock))
+	for range 100 {
+		clock.Advance(1)
+		l.Allow("k")
+	}
+	clock.Advance(2 * time.Hour)
+	l.Allow("k")
+	k := l.keys.key("k")
+	c, _ := l.keys.shard(k).Load(k)
+	word, _ := c.current()
+	require.True(t, c.kill(word))
+	c.log().shrink(&l.rule)
+	_, alive := c.current()
+	require.False(t, alive)
+}
+
+// While one caller makes room, the others read on, charge nothing, make no room
+// too, and do not take the cell away.
+func TestLog_WhileItGrows(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(100, time.Hour).Log(), WithClock(clock))
+	l.Allow("k")
+	k := l.keys.key("k")
+	c, _ := l.keys.shard(k).Load(k)
+	word, _ := c.current()
+	require.True(t, c.log().reserve(word))
+	grown, _ := c.current()
+
+	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
+	require.False(t, l.AllowN("k", 100))
+	require.False(t, c.log().reserve(grown))
+	clock.Advance(time.Hour)
+	require.Equal(t, 0, l.Sweep(), "in use")
+
+	v := c.log().ring.Load().view()
+	c.log().replace(word, v.resized(0, 8))
+	require.True(t, l.Allow("k"))
+	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
+	require.True(t, l.Reset("k"))
+}
+
+// Each new ring has room for as many charges as it copied: few rings are made.
+func TestLog_MakesFewRings(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(10_000, time.Hour).Log(), WithClock(clock))
+	rings := map[*ring]bool{}
+	for range 10_000 {
+		clock.Advance(1)
+		l.Allow("k")
+		rings[ringOf(l, "k")] = true
+	}
+	require.LessOrEqual(t, len(rings), 14)
+
+	for range 1000 { // at one instant: one run
+		require.True(t, l.Allow("one"))
+	}
+	require.Len(t, ringOf(l, "one").runs, firstRuns)
+}
+
 func TestLog_OneUnitAndManyRunsKeepTheirOrder(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(7, 100).Log(), WithClock(clock))

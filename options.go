@@ -98,7 +98,7 @@ func WithObserver(f func(key string, n int64, d Decision)) Option {
 func configure(options []Option) (config, error) {
 	c := config{clock: SystemClock()}
 	for i, o := range options {
-		if o == nil {
+		if limit, ok := o.(*Limit); o == nil || ok && limit == nil {
 			c.fault("option %d: must not be nil: %w", i+1, ErrInvalidOption)
 			continue
 		}

@@ -17,6 +17,7 @@ func TestNew_NamesEveryWrongOption(t *testing.T) {
 		WithSizeHint(-4),
 		WithObserver(nil),
 		nil,
+		(*Limit)(nil),
 	)
 	require.Nil(t, l)
 	require.ErrorIs(t, err, ErrInvalidLimit)
@@ -31,6 +32,7 @@ func TestNew_NamesEveryWrongOption(t *testing.T) {
 		"sash: WithSizeHint: keys must be from 0 to 2147483647, got -4: invalid option",
 		"sash: WithObserver: f must not be nil: invalid option",
 		"sash: option 8: must not be nil: invalid option",
+		"sash: option 9: must not be nil: invalid option",
 		"sash: several limits on one limiter are not available yet, got 4: invalid option",
 	} {
 		require.ErrorContains(t, err, want)
@@ -103,4 +105,5 @@ func TestWithSizeHint_MakesRoomAtOnce(t *testing.T) {
 	require.GreaterOrEqual(t, l.keys.shards[0].Load().Stats().Capacity, 1_000_000/shards)
 	require.Equal(t, 0, l.Len())
 	require.Same(t, noKeys, newTest(t, PerSecond(1)).keys.shards[0].Load())
+	require.Equal(t, 1, newTest(t, PerSecond(1), WithSizeHint(1)).keys.sizeHint)
 }

@@ -1,7 +1,6 @@
 package sash
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -246,23 +245,178 @@ func TestRace_ChargeDeniedSaturates(t *testing.T) {
 	}, WithChargeDenied())
 }
 
-// The first calls of all to a fresh limiter meet while its shards are made.
-func TestRace_FirstKeys(t *testing.T) {
-	c := &crowd{ManualClock: NewManualClock(0)}
-	for i := range 100 {
-		l := newTest(t, PerMinute(1), WithClock(c))
-		var admitted atomic.Int64
-		c.run(func(int) {
-			for j := range 5 {
-				c.call(func() {
-					if l.Allow(fmt.Sprint(i, j)) {
-						admitted.Add(1)
+// Loops with nothing between the calls, so that some of them meet on the word
+// itself: a compare-and-swap that is lost is an admission that is not charged.
+func TestRace_TightLoopsLoseNoAdmission(t *testing.T) {
+	const count, calls = 400_000, 150_000
+	everyKind(t, Per(count, 365*24*time.Hour), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		var c crowd
+		var admitted, last, turns atomic.Int64
+		c.run(func(caller int) {
+			n := int64(0)
+			for i := range calls {
+				if l.Allow("k") {
+					n++
+				}
+				if i%64 == 0 && last.Swap(int64(caller)) != int64(caller) {
+					turns.Add(1)
+				}
+			}
+			admitted.Add(n)
+		})
+		require.EqualValues(t, count, admitted.Load())
+		require.Greater(t, turns.Load(), int64(100), "no contention: this test has shown nothing")
+	})
+}
+
+// One writer, whose every step a twin has taken before it, and readers: each of
+// their answers is that before the step or that after it, never one between.
+func TestRace_PeeksSeeOneState(t *testing.T) {
+	costs := [...]int64{0, 1, 5, 20, 39, 40}
+	type step struct {
+		at            int64
+		before, after [len(costs)]Decision
+	}
+	peeks := func(l *Limiter) (all [len(costs)]Decision) {
+		for i, n := range costs {
+			all[i] = l.Peek("k", n)
+		}
+		return all
+	}
+	everyKind(t, Per(40, 1000), func(t *testing.T, twin *Limiter, clock *ManualClock) {
+		var now atomic.Pointer[step]
+		now.Store(&step{before: peeks(twin), after: peeks(twin)})
+		l := newTest(t, twin.rule.Limit, WithClock(clockFunc(func() int64 { return now.Load().at })))
+		l.rule.kind = twin.rule.kind
+		l.unseen = l.rule.newCell()
+
+		var done atomic.Bool
+		var seen atomic.Int64 // during a step
+		var c crowd
+		c.run(func(caller int) {
+			if caller == 0 {
+				defer done.Store(true)
+				for i := 0; i < 1_000_000 && seen.Load() < 10_000 && !t.Failed(); i++ {
+					clock.Advance(time.Duration(rand.Int64N(2500) * rand.Int64N(2)))
+					s := &step{at: clock.Now(), before: peeks(twin)}
+					n := 1 + rand.Int64N(40)
+					want := twin.Take("k", n)
+					s.after = peeks(twin)
+					now.Store(s)
+					if got := l.Take("k", n); got != want {
+						t.Errorf("Take(%d) at %d: got %+v, want %+v", n, s.at, got, want)
 					}
-				})
+				}
+				return
+			}
+			for !done.Load() {
+				for i, n := range costs {
+					s := now.Load()
+					d := l.Peek("k", n)
+					if now.Load() != s {
+						continue
+					}
+					if d != s.before[i] && d != s.after[i] {
+						t.Errorf("Peek(%d) at %d: got %+v, want %+v or %+v", n, s.at, d, s.before[i], s.after[i])
+						return
+					}
+					if s.before[i] != s.after[i] {
+						seen.Add(1)
+					}
+				}
 			}
 		})
-		require.EqualValues(t, 5, admitted.Load())
-		require.Equal(t, 5, l.Len())
+		require.GreaterOrEqual(t, seen.Load(), int64(10_000), "no contention: this test has shown too little")
+	})
+}
+
+// Callers that start each new window together: all of what they ask for fits.
+func TestRace_WindowsStartTogether(t *testing.T) {
+	const rounds, each = 3000, 10
+	everyKind(t, Per(callers*each, 1000), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		var c crowd
+		var arrived atomic.Int64
+		c.run(func(int) {
+			for round := range int64(rounds) {
+				// The last to arrive moves the clock on, and lets the others go.
+				if arrived.Add(1) == (round+1)*callers {
+					clock.Set((round + 1) * 2000)
+				}
+				for clock.Now() < (round+1)*2000 {
+					runtime.Gosched()
+				}
+				for range each {
+					if !l.Allow("k") {
+						t.Errorf("denied in round %d", round)
+					}
+				}
+				if round%100 == 0 && l.Peek("k", 0).Remaining < 0 {
+					t.Error("charged twice")
+				}
+			}
+		})
+		require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
+	})
+}
+
+// The first two keys of one shard, at the same moment: neither is lost with a
+// shard that another one took the place of.
+func TestRace_ShardsAreMadeOnce(t *testing.T) {
+	for range 2000 {
+		l := newTest(t, PerMinute(1), WithClock(NewManualClock(0)))
+		names := []string{"0"}
+		for i := 1; len(names) < 2; i++ {
+			if name := strconv.Itoa(i); l.keys.key(name).shard() == l.keys.key("0").shard() {
+				names = append(names, name)
+			}
+		}
+		var ready atomic.Int64
+		var g errgroup.Group
+		for _, name := range names {
+			g.Go(func() error {
+				for ready.Add(1); ready.Load() < 2; {
+					runtime.Gosched()
+				}
+				l.Allow(name)
+				return nil
+			})
+		}
+		g.Wait()
+		require.Equal(t, 2, l.Len())
 	}
-	c.contended(t)
+}
+
+// Sweeps that give back the room of a burst, beside charges.
+func TestRace_LogsShrinkBesideCharges(t *testing.T) {
+	const count, burst = int64(1000), 100
+	clock := NewManualClock(0)
+	l := newTest(t, Per(count, 1000).Log(), WithClock(clock))
+	var done atomic.Bool
+	var shrunk int
+	var g errgroup.Group
+	g.Go(func() error {
+		for !done.Load() {
+			l.Sweep()
+		}
+		return nil
+	})
+	for range 3000 {
+		for range burst {
+			clock.Advance(1)
+			l.Allow("k")
+		}
+		full := len(ringOf(l, "k").runs)
+		clock.Advance(1000)
+		for i := range int64(40) {
+			clock.Advance(1)
+			require.True(t, l.Allow("k"))
+			require.Equal(t, count-i-1, l.Peek("k", 0).Remaining)
+		}
+		if len(ringOf(l, "k").runs) < full {
+			shrunk++
+		}
+	}
+	done.Store(true)
+	g.Wait()
+	require.Greater(t, shrunk, 20, "no ring shrank: this test has shown nothing")
 }

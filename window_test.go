@@ -237,3 +237,33 @@ func TestWideCounter_CountsPastItsLowBits(t *testing.T) {
 		require.Equal(t, left >= lowMask/3, l.AllowN("k", lowMask/3))
 	}
 }
+
+func TestWideCounter_CarriesOutOfItsLowBits(t *testing.T) {
+	const count = 10 * lowMask
+	for low := range int64(8) {
+		l := newTest(t, Per(count, time.Hour), WithClock(NewManualClock(0)))
+		require.True(t, l.Allow("k"))
+		require.True(t, l.AllowN("k", low))
+		require.True(t, l.AllowN("k", lowMask+1-5))
+		require.EqualValues(t, count-1-low-(lowMask+1-5), l.Peek("k", 0).Remaining)
+	}
+}
+
+// The quick way is only for a cell that is alive, and in nobody's hands.
+func TestQuick_LeavesACellThatIsDeadOrHeld(t *testing.T) {
+	counters(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		require.True(t, l.Allow("k"))
+		k := l.keys.key("k")
+		c, _ := l.keys.shard(k).Load(k)
+		word := c.word.Load()
+		if l.rule.kind == wideCell {
+			c.word.Store(word | locked)
+			_, sure := l.rule.quickWide(c.wide(), 0, 1)
+			require.False(t, sure)
+			c.word.Store(word)
+		}
+		require.True(t, c.kill(word)) // and left in the table
+		require.True(t, l.AllowN("k", 2))
+		require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
+	})
+}
