@@ -33,7 +33,11 @@ func TestLimitClients(t *testing.T) {
 		{0, "203.0.113.7:1", 200, ""},
 		{0, "203.0.113.7:2", 200, ""},
 		{0, "203.0.113.7:3", 429, "10"},
+		{0, "[::ffff:203.0.113.7]:3", 429, "10"}, // the same client
 		{0, "[2001:db8::1]:3", 200, ""},
+		{0, "[2001:db8::2]:3", 200, ""},
+		{0, "[2001:db8::ffff:0:0:3%eth0]:3", 429, "10"}, // of the same /64
+		{0, "[2001:db8:0:1::1]:3", 200, ""},
 		{1, "203.0.113.7:4", 429, "10"}, // 9.999999999 s rounds up
 		{9 * time.Second, "203.0.113.7:5", 429, "1"},
 		{10*time.Second - 1, "203.0.113.7:5", 429, "1"},
@@ -52,7 +56,7 @@ func TestLimitClients(t *testing.T) {
 			require.Equal(t, "too many requests: 2 in 10s are allowed\n", w.Body.String())
 		}
 	}
-	require.Equal(t, 4, strings.Count(log.String(), "denied client "))
+	require.Equal(t, 6, strings.Count(log.String(), "denied client "))
 	require.NotContains(t, log.String(), "203.0.113.7")
 }
 
