@@ -4,11 +4,6 @@ go 1.25.0
 
 require github.com/seed-30da4c49/sash v0.0.0
 
-require (
-	github.com/davecgh/go-spew v1.1.1 // indirect
-	github.com/pmezard/go-difflib v1.0.0 // indirect
-	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
-	gopkg.in/yaml.v3 v3.0.1 // indirect
-)
+require github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
 
 replace github.com/seed-30da4c49/sash => ../
