@@ -45,8 +45,9 @@
 // changes by it (see [Limiter.Sweep] for clocks that are set back). The number of keys is not bounded: keys must not be a
 // caller's free choice unless something else bounds them.
 //
-// Every method is safe for concurrent use. A decision on a tracked key does not
-// allocate and takes no lock in the table. Under a counter that fits one word it
+// Every method is safe for concurrent use. A decision on a tracked key takes no
+// lock in the table and does not allocate, but for a log that outgrows its room.
+// Under a counter that fits one word it
 // is lock-free: admitting is one compare-and-swap, and a denial writes nothing.
 // Under a log, and under counters of very large limits, denials take no lock
 // either, and admissions on one key hold each other up for a few stores, or

@@ -8,7 +8,8 @@ import (
 
 // A Limiter decides, per key, whether a call may go on. Make one with [New].
 // All its methods are safe for concurrent use, and none of them panics on a key
-// or a cost. A decision on a tracked key allocates nothing.
+// or a cost. A decision on a tracked key allocates nothing, but for one that is
+// admitted by a log which outgrows its room.
 //
 // Keys are any strings, the empty one included; each is kept whole, and two
 // keys never share a quota.
