@@ -42,14 +42,15 @@
 //
 // A key under a counter costs about 70 bytes beside its own, and is evicted by
 // the janitor once its state equals that of a key never seen, so that no answer
-// changes by it (see [Limiter.Sweep] for clocks that are set back). The number of keys is not bounded: keys must not be a
-// caller's free choice unless something else bounds them.
+// changes by it (see [Limiter.Sweep] for clocks that are set back). The number
+// of keys is not bounded: keys must not be a caller's free choice unless
+// something else bounds them.
 //
 // Every method is safe for concurrent use. A decision on a tracked key takes no
 // lock in the table and does not allocate, but for a log that outgrows its room.
-// Under a counter that fits one word it
-// is lock-free: admitting is one compare-and-swap, and a denial writes nothing.
-// Under a log, and under counters of very large limits, denials take no lock
-// either, and admissions on one key hold each other up for a few stores, or
-// while one of them makes more room in the log.
+// Under a counter that fits one word it is lock-free: admitting is one
+// compare-and-swap, and a denial writes nothing. Under a log, and under counters
+// of very large limits, denials take no lock either, and admissions on one key
+// hold each other up for a few stores, or while one of them makes more room in
+// the log.
 package sash
