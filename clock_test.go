@@ -110,6 +110,17 @@ func TestCoarseClock_StaysAwakeWhileItIsRead(t *testing.T) {
 	})
 }
 
+// A reader that saw the clock asleep, and comes when another has woken it.
+func TestCoarseClock_IsNotWokenTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCoarseClock(time.Millisecond)
+		require.Equal(t, c.rouse(), c.rouse())
+		synctest.Wait()
+		require.Equal(t, 1, goroutines("sash.(*coarseClock).tick("))
+		<-time.After(2 * idleTicks * time.Millisecond)
+	})
+}
+
 func TestCoarseClock_IsSharedPerResolution(t *testing.T) {
 	require.Same(t, CoarseClock(time.Hour), CoarseClock(time.Hour))
 	require.NotSame(t, CoarseClock(time.Hour), CoarseClock(2*time.Hour))

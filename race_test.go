@@ -343,8 +343,8 @@ func TestRace_WindowsStartTogether(t *testing.T) {
 	const rounds, each = 3000, 10
 	everyKind(t, Per(callers*each, 1000), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		var c crowd
-		var arrived atomic.Int64
-		c.run(func(int) {
+		var arrived, last, turns atomic.Int64
+		c.run(func(caller int) {
 			for round := range int64(rounds) {
 				// The last to arrive moves the clock on, and lets the others go.
 				if arrived.Add(1) == (round+1)*callers {
@@ -353,16 +353,21 @@ func TestRace_WindowsStartTogether(t *testing.T) {
 				for clock.Now() < (round+1)*2000 {
 					runtime.Gosched()
 				}
-				for range each {
+				for i := range each {
 					if !l.Allow("k") {
 						t.Errorf("denied in round %d", round)
 					}
-				}
-				if round%100 == 0 && l.Peek("k", 0).Remaining < 0 {
-					t.Error("charged twice")
+					if last.Swap(int64(caller)) != int64(caller) {
+						turns.Add(1)
+					}
+					if i == each/2 {
+						runtime.Gosched() // to the others, if there is one core
+					}
 				}
 			}
 		})
+		// One after the other they would take callers turns a round.
+		require.Greater(t, turns.Load(), int64(callers*rounds+100), "no contention: this test has shown nothing")
 		require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
 	})
 }
@@ -370,8 +375,9 @@ func TestRace_WindowsStartTogether(t *testing.T) {
 // The first two keys of one shard, at the same moment: neither is lost with a
 // shard that another one took the place of.
 func TestRace_ShardsAreMadeOnce(t *testing.T) {
+	c := &crowd{ManualClock: NewManualClock(0)}
 	for range 2000 {
-		l := newTest(t, PerMinute(1), WithClock(NewManualClock(0)))
+		l := newTest(t, PerMinute(1), WithClock(c))
 		names := []string{"0"}
 		for i := 1; len(names) < 2; i++ {
 			if name := strconv.Itoa(i); l.keys.key(name).shard() == l.keys.key("0").shard() {
@@ -385,13 +391,14 @@ func TestRace_ShardsAreMadeOnce(t *testing.T) {
 				for ready.Add(1); ready.Load() < 2; {
 					runtime.Gosched()
 				}
-				l.Allow(name)
+				c.call(func() { l.Allow(name) })
 				return nil
 			})
 		}
 		g.Wait()
 		require.Equal(t, 2, l.Len())
 	}
+	c.contended(t)
 }
 
 // Sweeps that give back the room of a burst, beside charges.
