@@ -3,6 +3,7 @@ package sash
 import (
 	"math"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 )
@@ -98,15 +99,28 @@ func (r *rule) init(l Limit, chargeDenied bool) {
 	}
 }
 
-// newCell returns a cell that holds nothing: its word is 0 in every kind.
-func (r *rule) newCell() *cell {
+// newCell returns a cell that holds nothing, its word being 0 in every kind, and
+// a copy of name for the table to keep.
+func (r *rule) newCell(name string) (c *cell, kept string) {
 	switch r.kind {
 	case wideCell:
-		return &new(wideCounter).cell
+		return &new(wideCounter).cell, strings.Clone(name)
 	case logCell:
-		return &new(log).cell
+		return &new(log).cell, strings.Clone(name)
 	}
-	return new(cell)
+	return newNamedCell(name)
+}
+
+// newNamedCell returns a cell with the copy of name right behind its word: one
+// object for the heap and, for most names, one cache line for a look-up.
+func newNamedCell(name string) (c *cell, kept string) {
+	const word = int(unsafe.Sizeof(cell{}))
+	words := make([]uint64, 1+(len(name)+word-1)/word)
+	if len(name) > 0 {
+		behind := unsafe.Slice((*byte)(unsafe.Pointer(&words[1])), len(name))
+		kept = unsafe.String(&behind[0], copy(behind, name))
+	}
+	return (*cell)(unsafe.Pointer(&words[0])), kept
 }
 
 // ask answers q, charges what q is to be, and, unless d is nil, makes d the whole

@@ -78,7 +78,7 @@ func TestEvict_LeavesNoWayBackBeforeIt(t *testing.T) {
 
 		clock.Set(0)
 		k := l.keys.key("k")
-		l.keys.insert(k, l.rule.newCell())
+		l.insert(k)
 		require.True(t, l.AllowN("k", 2))
 		require.False(t, l.Allow("k"))
 		clock.Set(fresh)
@@ -142,7 +142,7 @@ func TestEvict_LeavesExactAnswersBehind(t *testing.T) {
 		clock.Set(int64(fresh + time.Hour))
 		require.Equal(t, 1, l.Sweep())
 		clock.Set(0)
-		l.keys.insert(l.keys.key("k"), l.rule.newCell())
+		l.insert(l.keys.key("k"))
 
 		life := 2 * min1
 		if l.rule.kind == logCell {
@@ -172,7 +172,7 @@ func TestSweep_OnAClockSetBackEvictsNothing(t *testing.T) {
 func TestSweep_EvictsACellThatHoldsNothing(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		k := l.keys.key("k")
-		c := l.keys.insert(k, l.rule.newCell())
+		c := l.insert(k)
 		require.Equal(t, 1, l.Sweep())
 		require.Equal(t, int64(math.MinInt64), l.rule.forgotten.Load(), "nothing was forgotten")
 		_, alive := l.rule.settled(c)

@@ -45,7 +45,7 @@ func New(options ...Option) (*Limiter, error) {
 	l := &Limiter{clock: c.clock, observer: c.observer}
 	l.keys.init(c.sizeHint)
 	l.rule.init(limit, c.chargeDenied)
-	l.unseen = l.rule.newCell()
+	l.unseen, _ = l.rule.newCell("")
 	if c.sweepInterval == 0 {
 		c.sweepInterval = sweepInterval(limit)
 	}
@@ -137,7 +137,7 @@ func (l *Limiter) ask(k key, c *cell, q query, d *Decision) bool {
 			if !q.charge || q.n > l.rule.Count && !l.rule.chargeDenied {
 				return l.askUnseen(q, d)
 			}
-			c = l.keys.insert(k, l.rule.newCell())
+			c = l.insert(k)
 			// What the key had may have been evicted since the first reading:
 			// charge it now, not then.
 			q.at = l.clock.Now()
@@ -148,6 +148,14 @@ func (l *Limiter) ask(k key, c *cell, q query, d *Decision) bool {
 		l.keys.remove(k, c)
 		c, _ = l.keys.shard(k).Load(k)
 	}
+}
+
+// insert makes a new cell that of k, unless it has one, and returns the one it
+// has. The name is copied: the caller may reuse its bytes, and a small part of a
+// large string does not keep the rest alive.
+func (l *Limiter) insert(k key) *cell {
+	c, kept := l.rule.newCell(k.name)
+	return l.keys.insert(key{k.hash, kept}, c)
 }
 
 // askUnseen answers q for a key that has no cell, and gets none.

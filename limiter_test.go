@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +22,7 @@ func newTest(t testing.TB, options ...Option) *Limiter {
 // widen makes l keep its counters in wide cells, whatever its limit.
 func widen(l *Limiter) *Limiter {
 	l.rule.kind = wideCell
-	l.unseen = l.rule.newCell()
+	l.unseen, _ = l.rule.newCell("")
 	return l
 }
 
@@ -166,3 +167,22 @@ func TestTake_ReadsTheClockOnce(t *testing.T) {
 type countingClock struct{ readings int }
 
 func (c *countingClock) Now() int64 { c.readings++; return 0 }
+
+func TestLimiter_KeepsACopyOfTheName(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		for _, name := range []string{"", "k", "sevenby", "eightbyt", "nine byte", "2001:db8::a:b:c:d"} {
+			large := []byte("a large header: " + name + "; and on")
+			part := large[16 : 16+len(name)]
+			l.AllowBytes(part)
+			clear(large)
+			require.EqualValues(t, 9, l.Peek(name, 0).Remaining, "%q", name)
+			l.keys.shard(l.keys.key(name)).Range(func(k key, _ *cell) bool {
+				if k.name == name && name != "" {
+					require.NotSame(t, &part[0], unsafe.StringData(k.name))
+				}
+				return true
+			})
+		}
+		require.Equal(t, 6, l.Len())
+	})
+}

@@ -296,7 +296,7 @@ func TestRace_PeeksSeeOneState(t *testing.T) {
 		now.Store(&step{before: peeks(twin), after: peeks(twin)})
 		l := newTest(t, twin.rule.Limit, WithClock(clockFunc(func() int64 { return now.Load().at })))
 		l.rule.kind = twin.rule.kind
-		l.unseen = l.rule.newCell()
+		l.unseen, _ = l.rule.newCell("")
 
 		var done atomic.Bool
 		var seen atomic.Int64 // during a step

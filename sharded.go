@@ -1,7 +1,6 @@
 package sash
 
 import (
-	"strings"
 	"sync/atomic"
 
 	"github.com/puzpuzpuz/xsync/v3"
@@ -67,13 +66,11 @@ func (k key) shard() int { return int(k.hash >> (64 - shardBits)) }
 func (s *sharded) shard(k key) *shard { return s.shards[k.shard()].Load() }
 
 // insert makes c the cell of k, unless it has one, and returns the one it has.
-// It locks one bucket of one shard. The name is copied: the caller may reuse its
-// bytes, and a small part of a large string does not keep the rest alive.
+// It locks one bucket of one shard. The name of k must be the table's to keep.
 func (s *sharded) insert(k key, c *cell) *cell {
 	if s.shard(k) == noKeys {
 		s.shards[k.shard()].CompareAndSwap(noKeys, newShard(s.sizeHint))
 	}
-	k.name = strings.Clone(k.name)
 	found, _ := s.shard(k).LoadOrStore(k, c)
 	return found
 }

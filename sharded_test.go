@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -83,15 +82,4 @@ func TestSharded_UsesEveryShardEvenly(t *testing.T) {
 	for i := range s.shards {
 		require.InDelta(t, each, s.shards[i].Load().Size(), 6*10, "shard %d", i) // six deviations
 	}
-}
-
-func TestSharded_CopiesTheName(t *testing.T) {
-	s := newShards()
-	name := "a small part of a large header"[2:7]
-	s.insert(s.key(name), new(cell))
-	s.shard(s.key(name)).Range(func(k key, _ *cell) bool {
-		require.Equal(t, name, k.name)
-		require.NotSame(t, unsafe.StringData(name), unsafe.StringData(k.name))
-		return true
-	})
 }
