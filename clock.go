@@ -115,9 +115,28 @@ func (c *coarseClock) tick() {
 	c.reading.Store(asleep)
 }
 
+// alarm returns a channel that is ready once clock shows at, and what stops that.
+// Only a ManualClock tells when it is moved; the others are taken to run in real
+// time, so that it may be early by as much as they do not.
+func alarm(clock Clock, at int64) (due <-chan struct{}, stop func()) {
+	if manual, ok := clock.(interface {
+		alarm(at int64) (<-chan struct{}, func())
+	}); ok {
+		return manual.alarm(at)
+	}
+	rung := make(chan struct{})
+	timer := time.AfterFunc(time.Duration(at-clock.Now()), func() { close(rung) })
+	return rung, func() { timer.Stop() }
+}
+
 // A ManualClock stands still until it is told otherwise: for tests, and for
 // replays of recorded traffic. It is safe for concurrent use.
-type ManualClock struct{ now atomic.Int64 }
+type ManualClock struct {
+	now     atomic.Int64
+	pending atomic.Int64 // number of alarms, so that a clock without any need not lock
+	mu      sync.Mutex
+	alarms  map[chan struct{}]int64 // and when they are due
+}
 
 // NewManualClock returns a clock that reads start nanoseconds. Any start is
 // allowed, negative ones included.
@@ -130,8 +149,52 @@ func NewManualClock(start int64) *ManualClock {
 // Now returns the reading set last.
 func (c *ManualClock) Now() int64 { return c.now.Load() }
 
-// Advance moves the clock on by d, or back if d is negative.
-func (c *ManualClock) Advance(d time.Duration) { c.now.Add(int64(d)) }
+// Advance moves the clock on by d, or back if d is negative, and wakes the calls
+// of [Limiter.Wait] whose time has come.
+func (c *ManualClock) Advance(d time.Duration) {
+	c.now.Add(int64(d))
+	c.ring()
+}
 
-// Set sets the clock to ns nanoseconds; it may go back.
-func (c *ManualClock) Set(ns int64) { c.now.Store(ns) }
+// Set sets the clock to ns nanoseconds, and wakes like Advance; it may go back.
+func (c *ManualClock) Set(ns int64) {
+	c.now.Store(ns)
+	c.ring()
+}
+
+// ring rings the alarms that are due. One that is set at the same time either is
+// seen here or sees the clock as it is now.
+func (c *ManualClock) ring() {
+	if c.pending.Load() == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for due, at := range c.alarms {
+		if at <= c.now.Load() {
+			close(due)
+			delete(c.alarms, due)
+			c.pending.Add(-1)
+		}
+	}
+}
+
+func (c *ManualClock) alarm(at int64) (<-chan struct{}, func()) {
+	due := make(chan struct{})
+	c.mu.Lock()
+	if c.alarms == nil {
+		c.alarms = map[chan struct{}]int64{}
+	}
+	c.alarms[due] = at
+	c.pending.Add(1)
+	c.mu.Unlock()
+	c.ring()
+	return due, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if _, set := c.alarms[due]; set {
+			delete(c.alarms, due)
+			c.pending.Add(-1)
+		}
+	}
+}

@@ -11,18 +11,19 @@ import (
 // it: it locks one bucket of a shard at a time, for no longer than an insert does.
 func (l *Limiter) sweep(stop <-chan struct{}) int {
 	now, evicted := l.clock.Now(), 0
-	for i := range l.keys.shards {
+	g := l.now.Load()
+	for i := range g.keys.shards {
 		select {
 		case <-stop:
 			return evicted
 		default:
 		}
-		if m := l.keys.shards[i].Load(); m != noKeys {
+		if m := g.keys.shards[i].Load(); m != noKeys {
 			m.Range(func(k key, c *cell) bool {
-				if l.evict(k, c, now) {
+				if l.evict(g, k, c, now) {
 					evicted++
-				} else if l.rule.kind == logCell {
-					c.log().shrink(&l.rule)
+				} else {
+					g.policy.shrink(c)
 				}
 				return true
 			})
@@ -33,14 +34,15 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 	return evicted
 }
 
-// evict removes c from k if it is idle at now. A caller that comes between
-// finds it dead and starts anew, no earlier than what is forgotten.
-func (l *Limiter) evict(k key, c *cell, now int64) bool {
-	word, ok := l.rule.condemn(c, now)
-	if !ok || !c.kill(word) {
+// evict removes c from k if it is idle at now and nobody waits for it. A caller
+// that comes between finds it dead and starts anew, no earlier than what is
+// forgotten.
+func (l *Limiter) evict(g *regime, k key, c *cell, now int64) bool {
+	word, ok := g.policy.condemn(c, now)
+	if !ok || l.queues.waiting(k.name) || !c.kill(word) {
 		return false
 	}
-	l.keys.remove(k, c)
+	g.keys.remove(k, c)
 	l.evicted.Add(1)
 	return true
 }
@@ -51,39 +53,50 @@ type janitor struct {
 	done chan struct{} // closed when it has ended
 }
 
-func (l *Limiter) startJanitor(interval time.Duration) {
+func (l *Limiter) startJanitor() {
 	l.janitor = &janitor{make(chan struct{}), make(chan struct{})}
-	go l.janitor.run(weak.Make(l), interval)
+	go l.janitor.run(weak.Make(l), l.sweepInterval())
 }
 
 // run holds the limiter only while it sweeps, so that one dropped without
-// Close is collected; the janitor then ends at its next tick.
+// Close is collected; the janitor then ends at its next turn.
 func (j *janitor) run(l weak.Pointer[Limiter], interval time.Duration) {
 	defer close(j.done)
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
 	for {
 		select {
 		case <-j.stop:
 			return
-		case <-ticker.C:
-			if !j.sweep(l.Value()) {
+		case <-timer.C:
+			interval, ok := j.sweep(l.Value())
+			if !ok {
 				return
 			}
+			timer.Reset(interval)
 		}
 	}
 }
 
-func (j *janitor) sweep(l *Limiter) bool {
+// sweep sweeps l and returns how long to wait before it does so again.
+func (j *janitor) sweep(l *Limiter) (interval time.Duration, ok bool) {
 	if l == nil {
-		return false
+		return 0, false
 	}
 	l.sweep(j.stop)
-	return true
+	return l.sweepInterval(), true
 }
 
-// sweepInterval returns how often to sweep keys under l: often enough that
-// idle keys are few beside live ones, seldom enough to cost nothing.
-func sweepInterval(l Limit) time.Duration {
-	return min(max(l.Window/2, time.Second), 10*time.Minute)
+// sweepInterval returns how often to sweep: often enough that idle keys are few
+// beside live ones, seldom enough to cost nothing. A key is live for as long as
+// under its longest window.
+func (l *Limiter) sweepInterval() time.Duration {
+	if l.interval > 0 {
+		return l.interval
+	}
+	var longest time.Duration
+	for i := range l.now.Load().policy.rules {
+		longest = max(longest, l.now.Load().policy.rules[i].Window)
+	}
+	return min(max(longest/2, time.Second), 10*time.Minute)
 }

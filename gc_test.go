@@ -77,8 +77,8 @@ func TestEvict_LeavesNoWayBackBeforeIt(t *testing.T) {
 		require.Equal(t, 1, l.Sweep())
 
 		clock.Set(0)
-		k := l.keys.key("k")
-		l.insert(k)
+		k := l.key("k")
+		l.put(k)
 		require.True(t, l.AllowN("k", 2))
 		require.False(t, l.Allow("k"))
 		clock.Set(fresh)
@@ -91,26 +91,26 @@ func TestEvict_LeavesNoWayBackBeforeIt(t *testing.T) {
 func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		require.True(t, l.Allow("k"))
-		k := l.keys.key("k")
-		c, _ := l.keys.shard(k).Load(k)
+		k := l.key("k")
+		c, _ := l.table().shard(k).Load(k)
 		clock.Advance(time.Hour)
 
-		word, _, idle := l.rule.idle(c, clock.Now())
+		word, _, idle := l.own().idle(c, clock.Now())
 		require.True(t, idle)
 		require.True(t, l.Allow("k")) // between the judgement and the kill
 		require.False(t, c.kill(word))
-		require.False(t, l.evict(k, c, clock.Now()))
+		require.False(t, l.evict(l.now.Load(), k, c, clock.Now()))
 
 		clock.Advance(time.Hour)
-		word, _, idle = l.rule.idle(c, clock.Now())
+		word, _, idle = l.own().idle(c, clock.Now())
 		require.True(t, idle)
 		require.True(t, c.kill(word)) // dead, and still in the table
 		require.Equal(t, 1, l.Len())
-		require.False(t, l.evict(k, c, clock.Now()))
-		require.Equal(t, Decision{Allowed: true, Limit: l.rule.Limit, Remaining: 2}, l.Peek("k", 0), "as one never seen")
+		require.False(t, l.evict(l.now.Load(), k, c, clock.Now()))
+		require.Equal(t, Decision{Allowed: true, Limit: l.rule().Limit, Remaining: 2}, l.Peek("k", 0), "as one never seen")
 		require.False(t, l.Reset("k"))
 		require.True(t, l.AllowN("k", 2))
-		again, _ := l.keys.shard(k).Load(k)
+		again, _ := l.table().shard(k).Load(k)
 		require.NotSame(t, c, again)
 		require.False(t, l.Allow("k"))
 		require.Equal(t, 1, l.Len())
@@ -123,13 +123,13 @@ func TestEvict_ForgetsBeforeItKills(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		require.True(t, l.AllowN("k", 2))
 		fresh := int64(l.Peek("k", 0).ResetAfter)
-		k := l.keys.key("k")
-		c, _ := l.keys.shard(k).Load(k)
+		k := l.key("k")
+		c, _ := l.table().shard(k).Load(k)
 		clock.Set(fresh + int64(time.Hour))
 
-		word, ok := l.rule.condemn(c, clock.Now())
+		word, ok := l.own().condemn(c, clock.Now())
 		require.True(t, ok)
-		require.Equal(t, fresh, l.rule.forgotten.Load(), "since when it was fresh, not since the sweep")
+		require.Equal(t, fresh, l.forgotten.Load(), "since when it was fresh, not since the sweep")
 		require.True(t, c.kill(word))
 	})
 }
@@ -142,10 +142,10 @@ func TestEvict_LeavesExactAnswersBehind(t *testing.T) {
 		clock.Set(int64(fresh + time.Hour))
 		require.Equal(t, 1, l.Sweep())
 		clock.Set(0)
-		l.insert(l.keys.key("k"))
+		l.put(l.key("k"))
 
 		life := 2 * min1
-		if l.rule.kind == logCell {
+		if l.rule().Algorithm == SlidingLog {
 			life = min1
 		}
 		require.Equal(t, fresh+life, l.Take("k", 2).ResetAfter)
@@ -171,18 +171,18 @@ func TestSweep_OnAClockSetBackEvictsNothing(t *testing.T) {
 // and the caller makes another.
 func TestSweep_EvictsACellThatHoldsNothing(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
-		k := l.keys.key("k")
-		c := l.insert(k)
+		k := l.key("k")
+		c := l.put(k)
 		require.Equal(t, 1, l.Sweep())
-		require.Equal(t, int64(math.MinInt64), l.rule.forgotten.Load(), "nothing was forgotten")
-		_, alive := l.rule.settled(c)
+		require.Equal(t, int64(math.MinInt64), l.forgotten.Load(), "nothing was forgotten")
+		_, alive := l.own().settled(c)
 		require.False(t, alive)
 	})
 }
 
 func TestRule_ForgottenOnlyMovesOn(t *testing.T) {
-	var r rule
-	r.init(PerSecond(1), false)
+	l := newTest(t, PerSecond(1))
+	r := l.rule()
 	require.Equal(t, int64(math.MinInt64), r.start(math.MinInt64))
 	r.forget(5)
 	r.forget(3)
@@ -227,7 +227,9 @@ func TestSweepInterval_IsChosenFromTheWindow(t *testing.T) {
 		10 * time.Second: 5 * time.Second,
 		24 * time.Hour:   10 * time.Minute,
 	} {
-		require.Equal(t, want, sweepInterval(Per(1, window)))
+		l := newTest(t, Per(1, window), Per(1, window/2))
+		l.interval = 0
+		require.Equal(t, want, l.sweepInterval())
 	}
 }
 
@@ -297,7 +299,8 @@ func TestJanitor_StopsInTheMiddleOfASweep(t *testing.T) {
 	l.Allow("k")
 	j := &janitor{make(chan struct{}), make(chan struct{})}
 	l.clock = clockFunc(func() int64 { close(j.stop); return int64(time.Hour) })
-	require.True(t, j.sweep(l))
+	_, goesOn := j.sweep(l)
+	require.True(t, goesOn)
 	require.Equal(t, 1, l.Len())
 	require.EqualValues(t, 0, l.Stats().Sweeps)
 }

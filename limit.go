@@ -22,8 +22,11 @@ const (
 	// Count in any window, and each unit is back exactly Window after it was
 	// taken. Memory grows with the admissions inside the window.
 	SlidingLog
-	// SlidingBuckets counts per bucket of Precision. Not available yet: [New]
-	// says so.
+	// SlidingBuckets counts per bucket of Precision, aligned to instant 0 of the
+	// clock. The buckets that the window touches count, the current one included;
+	// all of a bucket is back at once. Never more than Count in ceil(Window /
+	// Precision) buckets; in any window, up to twice Count if Precision is Window,
+	// which is a fixed window. 16 bytes for each bucket in use.
 	SlidingBuckets
 )
 
@@ -46,7 +49,7 @@ var ErrInvalidLimit = errors.New("invalid limit")
 // A Limit admits Count units per Window. It is an [Option]: give it to [New].
 //
 // Most callers should write [Per], [PerSecond] and the like, and pick another
-// algorithm with [Limit.Log]. A Limit is read and written as text by
+// algorithm with [Limit.Log] or [Limit.Buckets]. A Limit is read and written as text by
 // [ParseLimit] and [Limit.String], so it can stand in JSON, in YAML and on a
 // command line (flag.TextVar).
 type Limit struct {
@@ -209,6 +212,15 @@ func (l Limit) validate(prefix string) error {
 		}
 	default:
 		fault("Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got %v", l.Algorithm)
+	}
+	return errors.Join(faults...)
+}
+
+// validate returns every fault of limits, which are numbered from 1, or nil.
+func validate(limits []Limit) error {
+	var faults []error
+	for i, l := range limits {
+		faults = append(faults, l.validate(fmt.Sprintf("sash: limit %d: ", i+1)))
 	}
 	return errors.Join(faults...)
 }

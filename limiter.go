@@ -3,7 +3,10 @@ package sash
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
+
+	"github.com/puzpuzpuz/xsync/v3"
 )
 
 // A Limiter decides, per key, whether a call may go on. Make one with [New].
@@ -14,24 +17,36 @@ import (
 // Keys are any strings, the empty one included; each is kept whole, and two
 // keys never share a quota.
 type Limiter struct {
-	keys     sharded
-	rule     rule
-	unseen   *cell // holds nothing, ever: it answers for keys that have no cell
-	clock    Clock
+	now    atomic.Pointer[regime]
+	hasher hasher
+	clock  Clock
+	terms
 	observer func(key string, n int64, d Decision)
 
-	janitor         *janitor // nil: none
+	limitsFor func(key string) []Limit
+	overrides *xsync.MapOf[string, *policy] // by SetLimits
+	plans     *xsync.MapOf[string, *policy] // the policies of keys' own limits, by planName
+	changes   sync.Mutex                    // held by who changes limits
+	version   atomic.Uint64                 // of the overrides
+
+	queues   queues
+	sizeHint int
+
+	interval        time.Duration // of the janitor; 0: chosen from the windows
+	janitor         *janitor      // nil: none
 	closing         sync.Once
 	evicted, sweeps atomic.Uint64
 }
 
-// New returns a limiter for the one [Limit] among options, such as
+// New returns a limiter for the [Limit]s among options, such as
 //
-//	sash.New(sash.PerSecond(10), sash.WithClock(clock))
+//	sash.New(sash.PerSecond(10), sash.PerHour(240).Log(), sash.WithClock(clock))
 //
-// Several limits on one limiter are not available yet. The error names every
-// wrong option with its value; it wraps [ErrInvalidLimit], [ErrInvalidOption]
-// or [ErrNoLimit].
+// Where there are several, of whatever algorithms, each key has all of them: a
+// call is admitted if every limit admits it, and then charged to every one, else
+// to none, at one instant. Their order changes no answer but which of two equal
+// ones a [Decision] names. The error names every wrong option with its value; it
+// wraps [ErrInvalidLimit], [ErrInvalidOption] or [ErrNoLimit].
 //
 // New starts a goroutine that evicts idle keys, unless [WithSweepInterval] says
 // otherwise. [Limiter.Close] ends it; it also ends by itself, within its
@@ -41,16 +56,20 @@ func New(options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := c.limits[0]
-	l := &Limiter{clock: c.clock, observer: c.observer}
-	l.keys.init(c.sizeHint)
-	l.rule.init(limit, c.chargeDenied)
-	l.unseen, _ = l.rule.newCell("")
-	if c.sweepInterval == 0 {
-		c.sweepInterval = sweepInterval(limit)
+	l := &Limiter{
+		hasher:    newHasher(),
+		clock:     c.clock,
+		observer:  c.observer,
+		limitsFor: c.limitsFor,
+		overrides: xsync.NewMapOf[string, *policy](),
+		plans:     xsync.NewMapOf[string, *policy](),
+		sizeHint:  c.sizeHint,
+		interval:  c.sweepInterval,
 	}
-	if c.sweepInterval > 0 {
-		l.startJanitor(c.sweepInterval)
+	l.terms.init(c.chargeDenied)
+	l.now.Store(l.newRegime(c.limits, c.sizeHint))
+	if l.interval >= 0 {
+		l.startJanitor()
 	}
 	return l, nil
 }
@@ -73,21 +92,22 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	if l.observer != nil {
 		return l.Take(key, n).Allowed
 	}
-	k, at := l.keys.key(key), l.clock.Now()
-	c, ok := l.keys.shard(k).Load(k)
+	g, k, at := l.now.Load(), l.key(key), l.clock.Now()
+	c, ok := g.keys.shard(k).Load(k)
 	if ok && n > 0 {
 		var allowed, sure bool
-		switch l.rule.kind {
+		switch p := g.policy; p.kind {
 		case counterCell:
-			allowed, sure = l.rule.quick(c, at, n)
+			allowed, sure = p.rules[0].quick(c, at, n)
 		case wideCell:
-			allowed, sure = l.rule.quickWide(c.wide(), at, n)
+			allowed, sure = p.rules[0].quickWide(c.wide(), at, n)
 		}
 		if sure {
 			return allowed
 		}
 	}
-	return l.ask(k, c, query{at, n, n > 0}, nil)
+	q := query{at, n, n > 0, l.chargeDenied}
+	return l.ask(g, k, c, &q, nil)
 }
 
 // AllowBytes is [Limiter.Allow] for a key in a byte slice. The slice is not
@@ -99,7 +119,7 @@ func (l *Limiter) AllowBytes(key []byte) bool {
 	return l.AllowN(asString(key), 1)
 }
 
-// Take charges n units to key if its limit admits them, else nothing, and says
+// Take charges n units to key if all its limits admit them, else nothing, and says
 // what that leaves. An n of 0 is a [Limiter.Peek]; an n below 0 is denied with
 // [Never], as is an n above Count.
 //
@@ -125,44 +145,43 @@ func (l *Limiter) TakeBytes(key []byte, n int64) (d Decision) {
 }
 
 func (l *Limiter) take(name string, n int64, d *Decision) {
-	k, q := l.keys.key(name), query{l.clock.Now(), n, n > 0}
-	c, _ := l.keys.shard(k).Load(k)
-	l.ask(k, c, q, d)
+	q := query{l.clock.Now(), n, n > 0, l.chargeDenied}
+	l.answer(name, &q, d)
 }
 
-// ask answers q for k, whose cell, as found, is c; nil for none.
-func (l *Limiter) ask(k key, c *cell, q query, d *Decision) bool {
+// answer answers q for the key of that name. The q.at that it leaves is the
+// instant that it is answered for.
+func (l *Limiter) answer(name string, q *query, d *Decision) bool {
+	g, k := l.now.Load(), l.key(name)
+	c, _ := g.keys.shard(k).Load(k)
+	return l.ask(g, k, c, q, d)
+}
+
+// ask answers q for k, whose cell in g, as found, is c; nil for none.
+func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 	for {
 		if c == nil {
-			if !q.charge || q.n > l.rule.Count && !l.rule.chargeDenied {
-				return l.askUnseen(q, d)
+			version := l.version.Load()
+			if c = l.find(g, k); c == nil {
+				p := l.policyFor(g, k.name)
+				if !q.stores(p.possible(q.n)) {
+					return p.askUnseen(*q, d)
+				}
+				c = l.insert(g, version, k, p)
+				// What the key had may have been evicted since the first reading:
+				// charge it now, not then.
+				q.at = l.clock.Now()
 			}
-			c = l.insert(k)
-			// What the key had may have been evicted since the first reading:
-			// charge it now, not then.
-			q.at = l.clock.Now()
 		}
-		if allowed, alive := l.rule.ask(c, q, d); alive {
-			return allowed
+		if c != nil {
+			if allowed, alive := g.policy.ask(c, *q, d); alive {
+				return allowed
+			}
+			g.keys.remove(k, c)
 		}
-		l.keys.remove(k, c)
-		c, _ = l.keys.shard(k).Load(k)
+		g = l.now.Load()
+		c = l.find(g, k)
 	}
-}
-
-// insert makes a new cell that of k, unless it has one, and returns the one it
-// has. The name is copied: the caller may reuse its bytes, and a small part of a
-// large string does not keep the rest alive.
-func (l *Limiter) insert(k key) *cell {
-	c, kept := l.rule.newCell(k.name)
-	return l.keys.insert(key{k.hash, kept}, c)
-}
-
-// askUnseen answers q for a key that has no cell, and gets none.
-func (l *Limiter) askUnseen(q query, d *Decision) bool {
-	q.charge = false
-	allowed, _ := l.rule.ask(l.unseen, q, d)
-	return allowed
 }
 
 // asString returns the bytes as a string without copying them. It must not
@@ -170,34 +189,33 @@ func (l *Limiter) askUnseen(q query, d *Decision) bool {
 func asString(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
 
 // Peek returns what [Limiter.Take] would: the same Decision, as after the charge.
-// It charges nothing, stores nothing and never allocates. Peek(key, 0) is the
-// state of the key as it is.
+// It charges nothing, stores nothing and never allocates, but for a key that is
+// not tracked under [WithLimitsFor]. Peek(key, 0) is the state of the key as it is.
 func (l *Limiter) Peek(key string, n int64) (d Decision) {
-	k, q := l.keys.key(key), query{at: l.clock.Now(), n: n}
-	if c, ok := l.keys.shard(k).Load(k); ok {
-		if _, alive := l.rule.ask(c, q, &d); alive {
-			return d
-		}
-	}
-	l.askUnseen(q, &d)
+	q := query{at: l.clock.Now(), n: n, denied: l.chargeDenied}
+	l.answer(key, &q, &d)
 	return d
 }
 
 // Reset forgets key, as if it had never been seen, and reports whether it was
-// tracked. A call that runs at the same time counts either before or after.
+// tracked. A call that runs at the same time counts either before or after. What
+// was reserved before has nothing to give back any more. Limits of its own, by
+// [Limiter.SetLimits], stay.
 func (l *Limiter) Reset(key string) bool {
-	k := l.keys.key(key)
-	c, ok := l.keys.shard(k).Load(k)
-	if !ok {
-		return false
-	}
+	k := l.key(key)
 	for {
-		word, alive := l.rule.settled(c)
-		if !alive {
+		g := l.now.Load()
+		c := l.find(g, k)
+		if c == nil {
 			return false
 		}
-		if c.kill(word) {
-			l.keys.remove(k, c)
+		word, alive := g.policy.settled(c)
+		switch {
+		case !alive:
+			g.keys.remove(k, c)
+		case c.kill(word):
+			g.keys.remove(k, c)
+			l.queues.nudge(key)
 			return true
 		}
 	}
@@ -205,7 +223,14 @@ func (l *Limiter) Reset(key string) bool {
 
 // Len returns the number of keys tracked: those charged since they were last
 // evicted or reset. It costs a look at each shard.
-func (l *Limiter) Len() int { return l.keys.size() }
+func (l *Limiter) Len() int {
+	g := l.now.Load()
+	n := g.keys.size()
+	if prior := g.prior.Load(); prior != nil {
+		n += prior.keys.size()
+	}
+	return n
+}
 
 // Sweep evicts the keys that are idle now, those whose state equals that of a
 // key never seen, and returns how many it evicted. No answer changes by it, as
@@ -228,7 +253,7 @@ type Stats struct {
 // Stats returns the limiter's figures. It costs a look at each shard; they are
 // read one after the other while calls may run.
 func (l *Limiter) Stats() Stats {
-	return Stats{Keys: l.keys.size(), Evicted: l.evicted.Load(), Sweeps: l.sweeps.Load()}
+	return Stats{Keys: l.Len(), Evicted: l.evicted.Load(), Sweeps: l.sweeps.Load()}
 }
 
 // Close ends the janitor and waits until it has ended. Every other method still

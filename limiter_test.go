@@ -11,6 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// What the tests look into: the table, the limiter's own policy, and its rule.
+func (l *Limiter) table() *sharded { return &l.now.Load().keys }
+func (l *Limiter) own() *policy    { return l.now.Load().policy }
+func (l *Limiter) rule() *rule     { return &l.own().rules[0] }
+
+// put gives k an empty cell.
+func (l *Limiter) put(k key) *cell { return l.insert(l.now.Load(), l.version.Load(), k, l.own()) }
+
 // newTest returns a limiter without a janitor, for a test to sweep.
 func newTest(t testing.TB, options ...Option) *Limiter {
 	t.Helper()
@@ -21,8 +29,15 @@ func newTest(t testing.TB, options ...Option) *Limiter {
 
 // widen makes l keep its counters in wide cells, whatever its limit.
 func widen(l *Limiter) *Limiter {
-	l.rule.kind = wideCell
-	l.unseen, _ = l.rule.newCell("")
+	l.own().kind = wideCell
+	l.own().unseen, _ = l.own().newCell("")
+	return l
+}
+
+// compounding makes l keep its keys in compounds, whatever its limit.
+func compounding(l *Limiter) *Limiter {
+	l.own().kind = compoundCell
+	l.own().unseen, _ = l.own().newCell("")
 	return l
 }
 
@@ -33,6 +48,12 @@ func everyKind(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, cl
 		"counter": func(c Clock) *Limiter { return newTest(t, append(options, limit, WithClock(c))...) },
 		"wide":    func(c Clock) *Limiter { return widen(newTest(t, append(options, limit, WithClock(c))...)) },
 		"log":     func(c Clock) *Limiter { return newTest(t, append(options, limit.Log(), WithClock(c))...) },
+		"compound counter": func(c Clock) *Limiter {
+			return compounding(newTest(t, append(options, limit, WithClock(c))...))
+		},
+		"compound log": func(c Clock) *Limiter {
+			return compounding(newTest(t, append(options, limit.Log(), WithClock(c))...))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := NewManualClock(0)
@@ -176,7 +197,7 @@ func TestLimiter_KeepsACopyOfTheName(t *testing.T) {
 			l.AllowBytes(part)
 			clear(large)
 			require.EqualValues(t, 9, l.Peek(name, 0).Remaining, "%q", name)
-			l.keys.shard(l.keys.key(name)).Range(func(k key, _ *cell) bool {
+			l.table().shard(l.key(name)).Range(func(k key, _ *cell) bool {
 				if k.name == name && name != "" {
 					require.NotSame(t, &part[0], unsafe.StringData(k.name))
 				}

@@ -8,11 +8,13 @@ import (
 )
 
 // SlidingLog: n more units are admitted at t iff those charged in (t-W, t] and
-// n are at most Count together.
+// n are at most Count together. Its instants are ticks of a nanosecond; longer
+// ticks make it SlidingBuckets (see buckets.go).
 
 // A log is the log of one key: a ring of runs, oldest first.
 //
-// Bits of its word (high to low): dead 1 | locked 1 | growing 1 | version 61.
+// Bits of its word (high to low): dead 1 | several 1, never set here | locked 1 |
+// growing 1 | version 60.
 //
 // A caller reads the word, reads the ring, and decides. If it charges nothing,
 // its answer counts once it sees the word unchanged. If it does, it locks by a
@@ -26,10 +28,11 @@ import (
 // only reads goes on with the old ring until one store of a pointer makes the
 // new one the state.
 //
-// Invariant: the runs are in order of time, one per instant, none of more than
-// Count units. They hold every unit that is live, or the newest Count of them
-// where denied attempts were charged past it. So there are never more than
-// Count runs, and their units together stay below 2*Count.
+// Invariant: the runs are in order of time, one per instant. They hold every unit
+// that is live, or, where denied attempts are charged, the newest Count of them.
+// So in a log there are never more than Count runs, and their units together stay
+// below 2*Count; a compound's may hold more, spent past Count, and runs that have
+// given their units back.
 type log struct {
 	cell
 	ring atomic.Pointer[ring] // nil: never used
@@ -37,7 +40,7 @@ type log struct {
 
 // A run is the units charged at one instant.
 type run struct {
-	at     int64
+	at     int64  // in ticks
 	before uint64 // ring.total as it was before this run
 }
 
@@ -49,8 +52,6 @@ type ring struct {
 	span  uint64 // index of the oldest run << 32 | number of runs: 64 GB of them
 	runs  []run  // never resized: a fuller ring is another ring
 }
-
-const growing = locked >> 1
 
 const firstRuns = 2 // room in a key's first ring: 32 bytes
 
@@ -93,18 +94,19 @@ func (v *view) before(i int) uint64 {
 // since returns how many units the i-th run and the newer ones hold.
 func (v *view) since(i int) uint64 { return v.total - v.before(i) }
 
-// newest returns the instant of the newest run, if there is one.
+// newest returns the instant of the newest run, unless there are no units at
+// all: then nothing is remembered.
 func (v *view) newest() (at int64, ok bool) {
-	if v.count == 0 {
+	if v.count == 0 || v.since(0) == 0 {
 		return 0, false
 	}
 	return v.at(v.count - 1), true
 }
 
-// live returns the index of the oldest run in (t-window, t], count if none is.
+// live returns the index of the oldest run in (t-span, t], count if none is.
 // No run may be newer than t.
-func (v *view) live(t int64, window time.Duration) int {
-	return v.search(func(i int) bool { return uint64(t)-uint64(v.at(i)) < uint64(window) })
+func (v *view) live(t, span int64) int {
+	return v.search(func(i int) bool { return uint64(t)-uint64(v.at(i)) < uint64(span) })
 }
 
 // holding returns the index of the oldest run since which there are at most
@@ -114,13 +116,17 @@ func (v *view) holding(units uint64) int {
 }
 
 // search returns the least i in [0, count] for which ok holds, given that it
-// holds from there on. The oldest run is looked at first: on a busy key it is
-// the answer.
+// holds from there on. It looks at the newest run, then at the oldest and on from
+// there in steps that double: on a busy key and on one long idle the answer is
+// found at once, and elsewhere in about as many steps as the answer has bits.
 func (v *view) search(ok func(i int) bool) int {
-	if v.count == 0 || ok(0) {
-		return 0
+	if v.count == 0 || !ok(v.count-1) {
+		return v.count
 	}
-	low, high := 1, v.count
+	low, high := 0, 0
+	for high < v.count-1 && !ok(high) {
+		low, high = high+1, min(2*high+1, v.count-1)
+	}
 	for low < high {
 		if mid := int(uint(low+high) / 2); ok(mid) {
 			high = mid
@@ -139,110 +145,153 @@ func (r *rule) askLog(c *log, q query, d *Decision) (allowed, alive bool) {
 			return false, false
 		}
 		v := c.ring.Load().view()
-		a := r.consult(&v, q)
+		a, allowed := r.consult(&v, q)
+		a.units = r.cost(q, allowed, a.booked)
 		if d != nil {
-			r.logged(d, &v, &a, q)
+			r.logged(d, &v, &a, q, allowed)
 		}
 		switch store := q.charge && a.units > 0; {
 		case !store:
 			if c.unchanged(word) {
-				return a.allowed, true
+				return allowed, true
 			}
 		case word&growing != 0:
 			runtime.Gosched()
 		case c.charge(word, r, &v, &a):
-			return a.allowed, true
+			return allowed, true
 		}
 	}
-}
-
-// unchanged reports whether what was read since word is one state.
-func (c *log) unchanged(word uint64) bool { return c.word.Load() == word }
-
-// lock locks the cell if nothing has been charged since word.
-func (c *log) lock(word uint64) bool { return c.word.CompareAndSwap(word, word|locked) }
-
-// unlock ends what lock(word) or reserve(word) began.
-func (c *log) unlock(word uint64) { c.word.Store((word + 1) &^ (dead | locked | growing)) }
-
-// reserve makes the caller the one to make another ring, if nothing has been
-// charged since word and nobody else is at it.
-func (c *log) reserve(word uint64) bool {
-	return word&growing == 0 && c.word.CompareAndSwap(word, word|growing)
-}
-
-// replace puts next in the place of the ring and ends what reserve(word) began.
-func (c *log) replace(word uint64, next *ring) {
-	c.ring.Store(next)
-	c.unlock(word)
 }
 
 // An account is what a log says to a query.
 type account struct {
-	at      int64 // the instant it is answered at, no older than the newest run
-	live    int   // index of the oldest run that still counts
-	used    int64 // units that count, at most Count
-	allowed bool
-	units   int64 // that it costs
-	merge   bool  // into the newest run
+	at     int64 // the instant it is answered at, no older than the newest run
+	live   int   // index of the oldest run that still counts
+	used   int64 // units that count
+	merge  bool  // whether the newest run is of that instant,
+	booked int64 // and the units it holds
+	units  int64 // that the query costs
 }
 
-// consult answers q from v.
-func (r *rule) consult(v *view, q query) account {
-	newest, some := v.newest()
-	a := account{at: max(q.at, newest)}
-	if !some {
-		a.at = r.start(q.at)
-	}
-	a.merge = some && a.at == newest
-	a.live = v.live(a.at, r.Window)
-	a.used = int64(min(v.since(a.live), uint64(r.Count)))
-	a.allowed = 0 <= q.n && q.n <= r.Count-a.used
-	if a.allowed {
-		a.units = q.n
-	} else if r.chargeDenied {
-		var already uint64 // at this very instant
-		if a.merge {
-			already = min(v.since(v.count-1), uint64(r.Count))
+// consult returns what v says to q, and whether it is admitted.
+func (r *rule) consult(v *view, q query) (a account, allowed bool) {
+	if newest, some := v.newest(); some {
+		a.at = max(r.tickOf(q.at), newest)
+		a.live = v.live(a.at, r.span)
+		a.used = r.sum(v, a.live)
+		if a.merge = a.at == newest; a.merge {
+			a.booked = r.sum(v, v.count-1)
 		}
-		a.units = min(max(q.n, 0), r.Count-int64(already))
+	} else {
+		a.at = r.tickOf(r.start(q.at))
+		a.live = v.count
 	}
-	return a
+	return a, r.possible(q.n) && q.n <= r.Count-a.used
+}
+
+// sum returns how many units count of the i-th run and the newer ones.
+func (r *rule) sum(v *view, i int) int64 {
+	units := min(v.since(i), math.MaxInt64)
+	if r.chargeDenied {
+		units = min(units, uint64(r.Count))
+	}
+	return int64(units)
+}
+
+// plan returns how many of the oldest runs are dropped as a is booked, and how
+// many there are then.
+func (r *rule) plan(v *view, a *account) (drop, count int) {
+	drop = a.live
+	if r.chargeDenied { // more than Count may be live: keep the newest
+		last := v.count
+		if a.merge {
+			last--
+		}
+		for total := v.total + uint64(a.units); drop < last && total-v.before(drop+1) >= uint64(r.Count); {
+			drop++
+		}
+	}
+	count = v.count - drop
+	if !a.merge {
+		count++
+	}
+	return drop, count
 }
 
 // charge books a, which v says, unless anything was charged since word.
 func (c *log) charge(word uint64, r *rule, v *view, a *account) bool {
-	total := v.total + uint64(a.units)
-	drop := a.live
-	for drop < v.count && total-v.before(drop+1) >= uint64(r.Count) {
-		drop++
-	}
-	count := v.count - drop
-	if !a.merge {
-		count++
-	}
+	drop, count := r.plan(v, a)
 	if count > len(v.runs) {
-		if !c.reserve(word) {
-			return false
-		}
-		next := v.resized(drop, capacity(count, r.Count))
-		next.runs[count-1] = run{a.at, v.total}
-		next.total, next.span = total, uint64(count)
-		c.replace(word, next)
-		return true
+		c.grow(word, r, v)
+		return false
 	}
 	if !c.lock(word) {
 		return false
 	}
+	v.book(a, drop, count)
+	c.unlock(word)
+	return true
+}
+
+// grow puts a ring with more room in the place of v, unless anything was charged
+// since word or somebody else is at it.
+func (c *log) grow(word uint64, r *rule, v *view) {
+	if c.reserve(word) {
+		c.ring.Store(r.grown(v))
+		c.unlock(word)
+	}
+}
+
+// roomy reports whether there is room for what q charges. If not, it sees to that,
+// and the caller has to look again.
+func (r *rule) roomy(c *log, word uint64, q query) bool {
+	if word&growing != 0 {
+		runtime.Gosched()
+		return false
+	}
+	v := c.ring.Load().view()
+	if r.full(&v, q) {
+		c.grow(word, r, &v)
+		return false
+	}
+	return true
+}
+
+// full reports whether v has no room for what q charges.
+func (r *rule) full(v *view, q query) bool {
+	a, _ := r.consult(v, q)
+	_, count := r.plan(v, &a)
+	return count > len(v.runs)
+}
+
+// answerRing makes d, unless it is nil, the decision on q, given whether all
+// limits admit it, and books what it costs if store is set; the ring's cell must
+// be locked then.
+func (r *rule) answerRing(g *ring, q query, admitted, store bool, d *Decision) {
+	v := g.view()
+	a, _ := r.consult(&v, q)
+	a.units = min(r.cost(q, admitted, a.booked), math.MaxInt64-a.used)
+	if d != nil {
+		r.logged(d, &v, &a, q, admitted)
+	}
+	if store && a.units > 0 {
+		drop, count := r.plan(&v, &a)
+		v.book(&a, drop, count)
+	}
+}
+
+// grown returns v, all of whose runs are wanted, with room for more.
+func (r *rule) grown(v *view) *ring { return v.resized(0, capacity(v.count+1, r.Count)) }
+
+// book writes a into the ring, which must have room for count runs, and be v.
+func (v *view) book(a *account, drop, count int) {
 	if !a.merge {
 		slot := v.slot(v.count)
 		atomic.StoreInt64(&slot.at, a.at)
 		atomic.StoreUint64(&slot.before, v.total)
 	}
-	atomic.StoreUint64(&v.ring.total, total)
+	atomic.StoreUint64(&v.ring.total, v.total+uint64(a.units))
 	atomic.StoreUint64(&v.ring.span, uint64((v.head+drop)%len(v.runs))<<32|uint64(count))
-	c.unlock(word)
-	return true
 }
 
 // capacity returns the room to make for count runs of which there are never
@@ -262,38 +311,47 @@ func (v *view) resized(drop, size int) *ring {
 	return g
 }
 
-// shrink gives back the memory of a ring most of which no call will ever need,
-// not even one whose reading is as old as the newest run: so that a burst does
-// not cost a busy key its memory for ever.
+// shrunk returns a smaller ring, if no call will ever need most of v, not even
+// one whose reading is as old as the newest run; else nil.
+func (r *rule) shrunk(v *view) *ring {
+	live := v.count
+	if newest, some := v.newest(); some {
+		live = v.live(newest, r.span)
+	}
+	size := capacity(v.count-live, r.Count)
+	if len(v.runs) <= 4*size {
+		return nil
+	}
+	return v.resized(live, size)
+}
+
+// shrink gives back the memory of a ring that is far too large by now, so that a
+// burst does not cost a busy key its memory for ever.
 func (c *log) shrink(r *rule) {
 	word, alive := c.current()
 	v := c.ring.Load().view()
-	newest, _ := v.newest()
-	live := v.live(newest, r.Window)
-	if size := capacity(v.count-live, r.Count); alive && len(v.runs) > 4*size && c.reserve(word) {
-		c.replace(word, v.resized(live, size))
+	if next := r.shrunk(&v); next != nil && alive && c.reserve(word) {
+		c.ring.Store(next)
+		c.unlock(word)
 	}
 }
 
-// logged makes d the decision on q that a accounts for.
-func (r *rule) logged(d *Decision, v *view, a *account, q query) {
+// logged makes d the decision on q that a accounts for, given whether all limits
+// admit it.
+func (r *rule) logged(d *Decision, v *view, a *account, q query, admitted bool) {
+	left := r.Count - a.used - a.units // below 0 only by what is not live, or past Count
 	*d = Decision{
-		Allowed:   a.allowed,
-		Limit:     r.Limit,
-		Remaining: max(0, r.Count-a.used-a.units),
+		Allowed:    admitted,
+		Limit:      r.Limit,
+		Remaining:  max(0, left),
+		ResetAfter: r.emptied(v, a, q.at),
 	}
 	switch {
-	case a.allowed:
+	case admitted:
 	case !r.possible(q.n):
 		d.RetryAfter = Never
-	default:
-		d.RetryAfter = until(r.frees(v, a, r.Count-q.n-a.units), r.Window, q.at)
-	}
-	if a.units > 0 {
-		d.ResetAfter = until(a.at, r.Window, q.at)
-	} else if a.live < v.count {
-		newest, _ := v.newest()
-		d.ResetAfter = until(newest, r.Window, q.at)
+	case q.n > left: // else another limit denies it
+		d.RetryAfter = r.until(r.frees(v, a, r.Count-q.n-a.units), q.at)
 	}
 }
 
@@ -306,25 +364,26 @@ func (r *rule) frees(v *view, a *account, units int64) int64 {
 	return v.at(max(0, v.holding(uint64(units))-1))
 }
 
-// until returns how long after now a unit taken at the instant at is back, for
-// one that is not back yet.
-func until(at int64, window time.Duration, now int64) time.Duration {
-	if at <= now {
-		return window - time.Duration(now-at)
+// emptied returns how long after now v holds no unit that counts, a's included.
+func (r *rule) emptied(v *view, a *account, now int64) time.Duration {
+	if a.units > 0 {
+		return r.until(a.at, now)
 	}
-	return saturate(uint64(at)-uint64(now), uint64(window))
+	if last := v.holding(0) - 1; last >= a.live {
+		return r.until(v.at(last), now)
+	}
+	return 0
 }
 
-func (r *rule) idleLog(c *log, now int64) (word uint64, since int64, ok bool) {
-	word, alive := c.current()
-	v := c.ring.Load().view()
-	newest, some := v.newest()
-	switch {
-	case !alive || word&growing != 0:
-		return word, 0, false
-	case !some:
-		return word, math.MinInt64, true
+// expired reports whether nothing of v is left at now, and since when.
+func (r *rule) expired(v *view, now int64) (since int64, ok bool) {
+	last := v.holding(0) - 1
+	if last < 0 {
+		return math.MinInt64, true
 	}
-	old := newest <= now && uint64(now)-uint64(newest) >= uint64(r.Window)
-	return word, newest + int64(r.Window), old
+	tick, newest, units := r.tickOf(now), v.at(v.count-1), v.at(last)
+	if tick < newest || uint64(tick)-uint64(units) < uint64(r.span) {
+		return 0, false
+	}
+	return max(newest, units+r.span) * r.tick, true // no later than now, so it fits
 }

@@ -104,8 +104,8 @@ func TestLog_ChargesDeniedInBoundedRoom(t *testing.T) {
 }
 
 func ringOf(l *Limiter, name string) *ring {
-	k := l.keys.key(name)
-	c, _ := l.keys.shard(k).Load(k)
+	k := l.key(name)
+	c, _ := l.table().shard(k).Load(k)
 	return c.log().ring.Load()
 }
 
@@ -161,11 +161,11 @@ func TestLog_DoesNotShrinkADeadCellBackToLife(t *testing.T) {
 	}
 	clock.Advance(2 * time.Hour)
 	l.Allow("k")
-	k := l.keys.key("k")
-	c, _ := l.keys.shard(k).Load(k)
+	k := l.key("k")
+	c, _ := l.table().shard(k).Load(k)
 	word, _ := c.current()
 	require.True(t, c.kill(word))
-	c.log().shrink(&l.rule)
+	c.log().shrink(l.rule())
 	_, alive := c.current()
 	require.False(t, alive)
 }
@@ -176,8 +176,8 @@ func TestLog_WhileItGrows(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(100, time.Hour).Log(), WithClock(clock))
 	l.Allow("k")
-	k := l.keys.key("k")
-	c, _ := l.keys.shard(k).Load(k)
+	k := l.key("k")
+	c, _ := l.table().shard(k).Load(k)
 	word, _ := c.current()
 	require.True(t, c.log().reserve(word))
 	grown, _ := c.current()
@@ -189,7 +189,8 @@ func TestLog_WhileItGrows(t *testing.T) {
 	require.Equal(t, 0, l.Sweep(), "in use")
 
 	v := c.log().ring.Load().view()
-	c.log().replace(word, v.resized(0, 8))
+	c.log().ring.Store(v.resized(0, 8))
+	c.unlock(word)
 	require.True(t, l.Allow("k"))
 	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
 	require.True(t, l.Reset("k"))

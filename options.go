@@ -25,6 +25,7 @@ type config struct {
 	sizeHint      int
 	sweepInterval time.Duration
 	chargeDenied  bool
+	limitsFor     func(key string) []Limit
 	observer      func(key string, n int64, d Decision)
 	faults        []error
 }
@@ -65,25 +66,47 @@ func WithSizeHint(keys int) Option {
 }
 
 // WithSweepInterval sets how often the janitor evicts idle keys, in real time
-// whatever the limiter's clock. 0, the default, chooses from the window: half
-// of it, at least a second and at most ten minutes. A negative d starts no
-// janitor: the caller calls [Limiter.Sweep].
+// whatever the limiter's clock. 0, the default, chooses from the limiter's own
+// limits: half the longest window, at least a second and at most ten minutes. A
+// negative d starts no janitor: the caller calls [Limiter.Sweep].
 func WithSweepInterval(d time.Duration) Option {
 	return optionFunc(func(c *config) { c.sweepInterval = d })
 }
 
-// WithChargeDenied charges denied attempts too, saturating at Count, so that a
-// key that keeps hammering stays denied. RetryAfter then says how long it must
-// be silent. Peeks and negative costs are never charged.
+// WithLimitsFor gives keys limits of their own, such as by the plan of a customer:
+// f is asked when a key is first seen, and again when it is seen after it was
+// evicted or reset, and while nothing is charged to it. Nil, or none, means the
+// limiter's own limits, and so does a wrong limit: there is nobody to report it
+// to, so check what you load. [Limiter.SetLimits] goes before f.
+//
+// f runs in the goroutine of the call that sees the key; it must be safe for
+// concurrent use, and may keep the key. A key with limits of its own costs more
+// memory than the smallest, and about what a limiter of several limits costs.
+func WithLimitsFor(f func(key string) []Limit) Option {
+	return optionFunc(func(c *config) {
+		if f == nil {
+			c.fault("WithLimitsFor: f must not be nil: %w", ErrInvalidOption)
+			return
+		}
+		c.limitsFor = f
+	})
+}
+
+// WithChargeDenied charges denied attempts too, to every limit that they were
+// asked of, saturating at Count, so that a key that keeps hammering stays denied.
+// RetryAfter then says how long it must be silent. Peeks, negative costs and a
+// [Limiter.Wait] that goes on are never charged.
 func WithChargeDenied() Option {
 	return optionFunc(func(c *config) { c.chargeDenied = true })
 }
 
-// WithObserver calls f after each decision of Allow, AllowN, AllowBytes, Take
-// and TakeBytes, in the goroutine of that call and before it returns, with the
-// key, the cost and the decision. [Limiter.Peek], and so a cost of 0, is not
-// observed. f must be safe for concurrent use, and its time is the call's; the
-// calls that take a []byte copy the key for it, which allocates.
+// WithObserver calls f after each decision of Allow, AllowN, AllowBytes, Take,
+// TakeBytes, TakeAll and Reserve, in the goroutine of that call and before it
+// returns, with the key, the cost and the decision; once for each key of a
+// TakeAll, and for a Wait when it is admitted. [Limiter.Peek], and so a cost of
+// 0, is not observed, nor is the settling of a [Reservation]. f must be safe for
+// concurrent use, and its time is the call's; the calls that take a []byte copy
+// the key for it, which allocates.
 func WithObserver(f func(key string, n int64, d Decision)) Option {
 	return optionFunc(func(c *config) {
 		if f == nil {
@@ -104,19 +127,11 @@ func configure(options []Option) (config, error) {
 		}
 		o.apply(&c)
 	}
-	for i, l := range c.limits {
-		if err := l.validate(fmt.Sprintf("sash: limit %d: ", i+1)); err != nil {
-			c.faults = append(c.faults, err)
-		} else if l.Algorithm == SlidingBuckets {
-			c.fault("limit %d: SlidingBuckets is not available yet, got %v: %w", i+1, l, ErrInvalidLimit)
-		}
+	if err := validate(c.limits); err != nil {
+		c.faults = append(c.faults, err)
 	}
-	switch len(c.limits) {
-	case 0:
+	if len(c.limits) == 0 {
 		c.fault("New needs a Limit, such as PerSecond(10): %w", ErrNoLimit)
-	case 1:
-	default:
-		c.fault("several limits on one limiter are not available yet, got %d: %w", len(c.limits), ErrInvalidOption)
 	}
 	return c, errors.Join(c.faults...)
 }

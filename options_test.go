@@ -16,6 +16,7 @@ func TestNew_NamesEveryWrongOption(t *testing.T) {
 		WithClock(nil),
 		WithSizeHint(-4),
 		WithObserver(nil),
+		WithLimitsFor(nil),
 		nil,
 		(*Limit)(nil),
 	)
@@ -31,9 +32,9 @@ func TestNew_NamesEveryWrongOption(t *testing.T) {
 		"sash: WithClock: clock must not be nil: invalid option",
 		"sash: WithSizeHint: keys must be from 0 to 2147483647, got -4: invalid option",
 		"sash: WithObserver: f must not be nil: invalid option",
-		"sash: option 8: must not be nil: invalid option",
+		"sash: WithLimitsFor: f must not be nil: invalid option",
 		"sash: option 9: must not be nil: invalid option",
-		"sash: several limits on one limiter are not available yet, got 4: invalid option",
+		"sash: option 10: must not be nil: invalid option",
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -43,13 +44,6 @@ func TestNew_NeedsALimit(t *testing.T) {
 	_, err := New(WithSizeHint(10))
 	require.ErrorIs(t, err, ErrNoLimit)
 	require.NotErrorIs(t, err, ErrInvalidLimit)
-}
-
-func TestNew_RefusesWhatIsNotAvailableYet(t *testing.T) {
-	_, err := New(PerSecond(1), PerMinute(10))
-	require.EqualError(t, err, "sash: several limits on one limiter are not available yet, got 2: invalid option")
-	_, err = New(PerHour(1).Buckets(time.Minute))
-	require.EqualError(t, err, "sash: limit 1: SlidingBuckets is not available yet, got 1/1h0m0s buckets 1m0s: invalid limit")
 }
 
 func TestMust_PanicsWithTheError(t *testing.T) {
@@ -102,8 +96,8 @@ func TestWithObserver_SeesDecisionsAndNotPeeks(t *testing.T) {
 
 func TestWithSizeHint_MakesRoomAtOnce(t *testing.T) {
 	l := newTest(t, PerSecond(1), WithSizeHint(1_000_000))
-	require.GreaterOrEqual(t, l.keys.shards[0].Load().Stats().Capacity, 1_000_000/shards)
+	require.GreaterOrEqual(t, l.table().shards[0].Load().Stats().Capacity, 1_000_000/shards)
 	require.Equal(t, 0, l.Len())
-	require.Same(t, noKeys, newTest(t, PerSecond(1)).keys.shards[0].Load())
-	require.Equal(t, 1, newTest(t, PerSecond(1), WithSizeHint(1)).keys.sizeHint)
+	require.Same(t, noKeys, newTest(t, PerSecond(1)).table().shards[0].Load())
+	require.Equal(t, 1, newTest(t, PerSecond(1), WithSizeHint(1)).table().sizeHint)
 }

@@ -143,7 +143,7 @@ func TestRace_SweepsLoseNothing(t *testing.T) {
 			everyCrowd(t, Per(count, size), func(t *testing.T, l *Limiter, c *crowd) {
 				model := make([]*reference.Key, keys)
 				for i := range model {
-					model[i] = reference.New(reference.Limit{Log: l.rule.kind == logCell, Count: count, Window: int64(size)})
+					model[i] = reference.New(reference.Limit{Log: l.rule().Algorithm == SlidingLog, Count: count, Window: int64(size)})
 				}
 				for round := range 200 {
 					c.Advance(time.Duration(rand.Int64N(int64(size)*4) + 1))
@@ -294,9 +294,9 @@ func TestRace_PeeksSeeOneState(t *testing.T) {
 	everyKind(t, Per(40, 1000), func(t *testing.T, twin *Limiter, clock *ManualClock) {
 		var now atomic.Pointer[step]
 		now.Store(&step{before: peeks(twin), after: peeks(twin)})
-		l := newTest(t, twin.rule.Limit, WithClock(clockFunc(func() int64 { return now.Load().at })))
-		l.rule.kind = twin.rule.kind
-		l.unseen, _ = l.rule.newCell("")
+		l := newTest(t, twin.rule().Limit, WithClock(clockFunc(func() int64 { return now.Load().at })))
+		l.own().kind = twin.own().kind
+		l.own().unseen, _ = l.own().newCell("")
 
 		var done atomic.Bool
 		var seen atomic.Int64 // during a step
@@ -380,7 +380,7 @@ func TestRace_ShardsAreMadeOnce(t *testing.T) {
 		l := newTest(t, PerMinute(1), WithClock(c))
 		names := []string{"0"}
 		for i := 1; len(names) < 2; i++ {
-			if name := strconv.Itoa(i); l.keys.key(name).shard() == l.keys.key("0").shard() {
+			if name := strconv.Itoa(i); l.key(name).shard() == l.key("0").shard() {
 				names = append(names, name)
 			}
 		}

@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"strings"
 	"sync/atomic"
 
 	"github.com/puzpuzpuz/xsync/v3"
@@ -25,11 +26,10 @@ type shard = xsync.MapOf[key, *cell]
 // because a map stalls its writers while it grows, and 1/256 of a map stalls
 // them for 1/256 as long.
 //
-// Only insert and remove write to the shards; all that happens to a key's state
+// Only insert, replace and remove write to the shards; all that happens to a key's state
 // happens in its cell. A cell is removed only once it is dead, and found by its
 // pointer, so one that took its place is never removed for it.
 type sharded struct {
-	hasher   hasher
 	sizeHint int // keys in one shard
 	shards   [shards]atomic.Pointer[shard]
 }
@@ -47,7 +47,7 @@ func newShard(sizeHint int) *shard {
 }
 
 func (s *sharded) init(sizeHint int) {
-	s.hasher, s.sizeHint = newHasher(), (sizeHint+shards-1)/shards
+	s.sizeHint = (sizeHint + shards - 1) / shards
 	for i := range s.shards {
 		if sizeHint > 0 {
 			s.shards[i].Store(newShard(s.sizeHint))
@@ -57,27 +57,56 @@ func (s *sharded) init(sizeHint int) {
 	}
 }
 
-func (s *sharded) key(name string) key { return key{s.hasher.hash(name), name} }
-
 func (k key) shard() int { return int(k.hash >> (64 - shardBits)) }
 
 // shard returns the shard that holds the cell of k, if k has one. Its Load takes
 // no lock. (There is no method that loads: it would be too large to inline.)
 func (s *sharded) shard(k key) *shard { return s.shards[k.shard()].Load() }
 
-// insert makes c the cell of k, unless it has one, and returns the one it has.
-// It locks one bucket of one shard. The name of k must be the table's to keep.
-func (s *sharded) insert(k key, c *cell) *cell {
+// The map's Compute stores the key that it is called with, even where it finds
+// that key: so none of these may be given a name that the caller will reuse.
+
+// kept returns k with a name of its own.
+func (k key) kept() key { return key{k.hash, strings.Clone(k.name)} }
+
+// insert makes c the cell of k, unless it has one or may no longer have one, and
+// returns the one it has, or nil. It locks one bucket of one shard, and asks
+// whether it still may under that lock. The name of k must be the table's to keep.
+func (s *sharded) insert(k key, c *cell, still func() bool) *cell {
 	if s.shard(k) == noKeys {
 		s.shards[k.shard()].CompareAndSwap(noKeys, newShard(s.sizeHint))
 	}
-	found, _ := s.shard(k).LoadOrStore(k, c)
+	found, _ := s.shard(k).Compute(k, func(found *cell, loaded bool) (*cell, bool) {
+		if loaded {
+			return found, false
+		}
+		return c, !still()
+	})
 	return found
+}
+
+// seek returns the cell of k, nil for none. Unlike a Load it takes the lock of an
+// insert: what it does not find, no insert whose still came before will put there.
+func (s *sharded) seek(k key) *cell {
+	found, _ := s.shard(k).Compute(k.kept(), func(found *cell, loaded bool) (*cell, bool) {
+		return found, !loaded
+	})
+	return found
+}
+
+// replace puts next in the place of c, which must be the cell of k and locked.
+func (s *sharded) replace(k key, c, next *cell) {
+	s.shard(k).Compute(k.kept(), func(found *cell, loaded bool) (*cell, bool) {
+		if found == c {
+			found = next
+		}
+		return found, !loaded
+	})
 }
 
 // remove removes c, which must be dead, from k, unless that already is done.
 func (s *sharded) remove(k key, c *cell) {
-	s.shard(k).Compute(k, func(found *cell, loaded bool) (*cell, bool) {
+	s.shard(k).Compute(k.kept(), func(found *cell, loaded bool) (*cell, bool) {
 		return found, !loaded || found == c
 	})
 }

@@ -14,21 +14,28 @@ func newShards() *sharded {
 	return &s
 }
 
+// hashed returns name as a key; all tests share a seed.
+func hashed(name string) key { return key{testHasher.hash(name), name} }
+
+var testHasher = newHasher()
+
+func always() bool { return true }
+
 func TestSharded_HoldsOneCellPerKey(t *testing.T) {
 	s := newShards()
 	want := map[string]*cell{}
 	for i := range 5000 {
-		k := s.key(strconv.Itoa(i))
+		k := hashed(strconv.Itoa(i))
 		_, ok := s.shard(k).Load(k)
 		require.False(t, ok)
 		c := new(cell)
-		require.Same(t, c, s.insert(k, c))
-		require.Same(t, c, s.insert(k, new(cell)), "the one it has stays")
+		require.Same(t, c, s.insert(k, c, always))
+		require.Same(t, c, s.insert(k, new(cell), always), "the one it has stays")
 		want[k.name] = c
 	}
 	require.Equal(t, len(want), s.size())
 	for name, c := range want {
-		k := s.key(name)
+		k := hashed(name)
 		got, ok := s.shard(k).Load(k)
 		require.True(t, ok)
 		require.Same(t, c, got)
@@ -37,15 +44,15 @@ func TestSharded_HoldsOneCellPerKey(t *testing.T) {
 
 func TestSharded_RemovesOnlyTheCellItIsGiven(t *testing.T) {
 	s := newShards()
-	k := s.key("k")
+	k := hashed("k")
 	s.remove(k, new(cell)) // not there, nor any shard
 	require.Same(t, noKeys, s.shard(k))
-	old, c := s.insert(k, new(cell)), new(cell)
+	old, c := s.insert(k, new(cell), always), new(cell)
 	s.remove(k, c)
 	require.Equal(t, 1, s.size(), "another cell")
 	s.remove(k, old)
 	require.Equal(t, 0, s.size())
-	s.insert(k, c)
+	s.insert(k, c, always)
 	s.remove(k, old)
 	require.Equal(t, 1, s.size(), "another cell took its place")
 	require.Equal(t, 0, noKeys.Size())
@@ -59,7 +66,7 @@ func TestSharded_ComparesWholeKeysWhateverTheHash(t *testing.T) {
 			k := key{hash, strconv.Itoa(i)}
 			_, ok := s.shard(k).Load(k)
 			require.False(t, ok)
-			s.insert(k, new(cell)).word.Store(uint64(i))
+			s.insert(k, new(cell), always).word.Store(uint64(i))
 		}
 		for i := range 300 {
 			k := key{hash, strconv.Itoa(i)}
@@ -77,7 +84,7 @@ func TestSharded_UsesEveryShardEvenly(t *testing.T) {
 	s := newShards()
 	const each = 100
 	for i := range each * shards {
-		s.insert(s.key(fmt.Sprintf("198.51.100.%d", i)), new(cell))
+		s.insert(hashed(fmt.Sprintf("198.51.100.%d", i)), new(cell), always)
 	}
 	for i := range s.shards {
 		require.InDelta(t, each, s.shards[i].Load().Size(), 6*10, "shard %d", i) // six deviations

@@ -4,7 +4,8 @@ import "sync/atomic"
 
 // A wideCounter is a window of a limit too large for one word, just as exact.
 //
-// Bits of its word (high to low): dead 1 | locked 1 | generation 40 | low 22.
+// Bits of its word (high to low): dead 1 | several 1, never set here | locked 1 |
+// generation 39 | low 22.
 //
 // Invariant: index, prev and base are written only by whoever has locked the
 // word, and unlocking begins a generation; so within one they stand still, and
@@ -15,7 +16,7 @@ import "sync/atomic"
 // read the window as before. What is read before either proof may be torn: it
 // must not be trusted, only survived.
 //
-// A generation comes again after 2^40 lockings of one key, which take hours; it
+// A generation comes again after 2^39 lockings of one key, which take hours; it
 // would have to be after precisely so many that a caller goes on.
 type wideCounter struct {
 	cell
@@ -35,7 +36,10 @@ func (r *rule) askWide(c *wideCounter, q query, d *Decision) (allowed, alive boo
 			return false, false
 		}
 		before := c.window(word)
-		m, allowed, store := r.judge(before, q)
+		m, allowed := r.judge(before, q)
+		units := r.cost(q, allowed, m.curr)
+		m.curr += units
+		store := q.charge && units > 0
 		if store && !c.store(word, before, m.window) || !store && !c.sameGeneration(word) {
 			continue
 		}
@@ -51,8 +55,11 @@ func (r *rule) quickWide(c *wideCounter, at, n int64) (allowed, sure bool) {
 	index := r.index.Load()
 	elapsed, ok := r.within(index, at)
 	word := c.word.Load()
+	if !ok || word&(dead|several|locked) != 0 {
+		return false, false
+	}
 	w := c.window(word)
-	if !ok || word&(dead|locked) != 0 || w.index != index || w.curr == 0 || uint64(n) > lowMask-word&lowMask {
+	if w.index != index || w.curr == 0 || uint64(n) > lowMask-word&lowMask {
 		return false, false
 	}
 	if !r.admits(w, elapsed, n) {
@@ -78,21 +85,18 @@ func (c *wideCounter) store(word uint64, before, after window) bool {
 	if after.index == before.index && more <= lowMask-word&lowMask {
 		return c.word.CompareAndSwap(word, word+more)
 	}
-	if !c.word.CompareAndSwap(word, word|locked) {
+	if !c.lock(word) {
 		return false
 	}
-	c.index.Store(after.index)
-	c.prev.Store(after.prev)
-	c.base.Store(after.curr)
-	c.word.Store((word>>lowBits + 1) << lowBits &^ (dead | locked))
+	c.word.Store(c.put(word, after))
 	return true
 }
 
-func (r *rule) idleWide(c *wideCounter, now int64) (word uint64, since int64, ok bool) {
-	word, alive := c.current()
-	if !alive {
-		return word, 0, false
-	}
-	since, ok = r.faint(c.window(word), now)
-	return word, since, ok
+// put makes after the window of c, which is locked since word, and returns the
+// word that unlocks it: the first of a generation.
+func (c *wideCounter) put(word uint64, after window) (next uint64) {
+	c.index.Store(after.index)
+	c.prev.Store(after.prev)
+	c.base.Store(after.curr)
+	return (word>>lowBits + 1) << lowBits &^ (dead | several | locked)
 }

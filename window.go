@@ -17,7 +17,8 @@ import (
 // in the one before. Only charges move it on, so it stays at the newest time a
 // charge has seen. One with no units at all remembers nothing.
 //
-// Invariant: 0 <= prev <= Count and 0 <= curr <= Count.
+// Invariant: prev and curr are at least 0, and at most Count but in a compound,
+// where they may hold what was spent past it.
 type window struct {
 	index      int64 // floor(t/W)
 	prev, curr int64
@@ -37,19 +38,10 @@ func (m moment) elapsed() int64 { return max(m.offset, 0) }
 // late returns by how much the reading was older than what the key had seen.
 func (m moment) late() uint64 { return uint64(-min(m.offset, 0)) }
 
-// judge answers q on w. It returns the moment of q.at with what q costs booked,
-// and whether that is to be stored.
-func (r *rule) judge(w window, q query) (m moment, allowed, store bool) {
+// judge returns the moment at which q finds w, and whether it is admitted.
+func (r *rule) judge(w window, q query) (m moment, allowed bool) {
 	m = r.advance(w, q.at)
-	allowed = q.n >= 0 && r.admits(m.window, m.elapsed(), q.n)
-	var units int64
-	if allowed {
-		units = q.n
-	} else if r.chargeDenied {
-		units = min(max(q.n, 0), r.Count-m.curr)
-	}
-	m.curr += units
-	return m, allowed, q.charge && units > 0
+	return m, r.possible(q.n) && r.admits(m.window, m.elapsed(), q.n)
 }
 
 // advance moves w on to t. A t older than w is taken for w's beginning.
@@ -68,11 +60,17 @@ func (r *rule) advance(w window, t int64) moment {
 		return moment{w, elapsed}
 	case index < w.index:
 		return moment{w, behind(t, w.index*int64(r.Window))}
-	case index-1 == w.index:
-		return moment{window{index, w.curr, 0}, elapsed}
 	default:
-		return moment{window{index, 0, 0}, elapsed}
+		return moment{w.moved(index), elapsed}
 	}
+}
+
+// moved returns w as it is in the later window of that index.
+func (w window) moved(index int64) window {
+	if index-1 == w.index {
+		return window{index, w.curr, 0}
+	}
+	return window{index: index}
 }
 
 // behind returns t-start for a t before start, at least -Never.
@@ -111,7 +109,8 @@ func divide(t, d int64) (quotient, rest int64) {
 	return quotient, rest
 }
 
-// admits reports whether n more units, at least 0, fit into w after elapsed of it.
+// admits reports whether n more units fit into w after elapsed of it. n must be
+// at least 0, and at most Count if w may hold more than that.
 func (r *rule) admits(w window, elapsed, n int64) bool {
 	room := r.Count - w.curr - n
 	if room < 0 || w.prev == 0 {
@@ -122,29 +121,31 @@ func (r *rule) admits(w window, elapsed, n int64) bool {
 	return hi < roomHi || hi == roomHi && lo <= roomLo
 }
 
-// counted makes d the decision on q that was judged at m.
-func (r *rule) counted(d *Decision, m moment, q query, allowed bool) {
-	*d = Decision{Allowed: allowed, Limit: r.Limit, Remaining: r.remaining(m), ResetAfter: r.reset(m)}
+// counted makes d the decision on q, which found m and has been charged there,
+// given whether all limits admit it.
+func (r *rule) counted(d *Decision, m moment, q query, admitted bool) {
+	*d = Decision{Allowed: admitted, Limit: r.Limit, Remaining: r.remaining(m), ResetAfter: r.reset(m)}
 	switch {
-	case allowed:
+	case admitted:
 	case !r.possible(q.n):
 		d.RetryAfter = Never
-	default:
+	case !r.admits(m.window, m.elapsed(), q.n): // else another limit denies it
 		d.RetryAfter = r.wait(m, q.n)
 	}
 }
 
 // remaining returns the greatest n that m admits.
 func (r *rule) remaining(m moment) int64 {
-	if m.prev == 0 {
-		return r.Count - m.curr
+	room := r.Count - m.curr
+	if m.prev == 0 || room <= 0 {
+		return max(0, room)
 	}
 	hi, lo := bits.Mul64(uint64(m.prev), uint64(r.Window)-uint64(m.elapsed()))
 	weighted, rest := bits.Div64(hi, lo, uint64(r.Window)) // prev < 2^63: no overflow
 	if rest > 0 {
 		weighted++
 	}
-	return max(0, r.Count-m.curr-int64(weighted))
+	return max(0, room-int64(weighted))
 }
 
 // wait returns how long after m the denied n, 0 <= n <= Count, are admitted: in
@@ -209,7 +210,8 @@ func (r *rule) faint(w window, now int64) (since int64, ok bool) {
 
 // A layout says where a window's parts stand in a counter's word.
 //
-// Bits (high to low): dead 1 | locked 1, never set here | epoch | prev | curr.
+// Bits (high to low): dead 1 | several 1, never set here | locked 1 | epoch |
+// prev | curr.
 //
 // prev and curr have as many bits as Count, since they never exceed it, and the
 // epoch has the rest. It is the window's index, counted from the earliest
@@ -218,8 +220,9 @@ func (r *rule) faint(w window, now int64) (since int64, ok bool) {
 // do not fit takes a wideCounter.
 //
 // Legal transitions: to a word of the same epoch with a greater curr; to one of
-// a later epoch; to dead; and from dead nowhere. So a word never comes back, and
-// a compare-and-swap from it proves that nothing has happened since.
+// a later epoch; to itself locked, and from there to any of these or back; to
+// dead; and from dead nowhere. So a word that is not locked comes back only if
+// nothing has happened in between, and a compare-and-swap from it proves that.
 type layout struct {
 	count uint8 // bits of prev and of curr
 	first int64 // index of the earliest window, less 2
@@ -251,15 +254,21 @@ func (l layout) unpack(word uint64) window {
 }
 
 // askCounter answers q from a window in one word: rotation and admission are
-// one compare-and-swap, and a denial writes nothing. It is lock-free.
+// one compare-and-swap, and a denial writes nothing. It is lock-free, but for
+// calls that take several cells at once.
 func (r *rule) askCounter(c *cell, q query, d *Decision) (allowed, alive bool) {
 	for {
 		word := c.word.Load()
+		if word&locked != 0 {
+			word, _ = c.current()
+		}
 		if word&dead != 0 {
 			return false, false
 		}
-		m, allowed, store := r.judge(r.layout.unpack(word), q)
-		if store && !c.word.CompareAndSwap(word, r.layout.pack(m.window)) {
+		m, allowed := r.judge(r.layout.unpack(word), q)
+		units := r.cost(q, allowed, m.curr)
+		m.curr += units
+		if q.charge && units > 0 && !c.word.CompareAndSwap(word, r.layout.pack(m.window)) {
 			continue
 		}
 		if d != nil {
@@ -267,15 +276,6 @@ func (r *rule) askCounter(c *cell, q query, d *Decision) (allowed, alive bool) {
 		}
 		return allowed, true
 	}
-}
-
-func (r *rule) idleCounter(c *cell, now int64) (word uint64, since int64, ok bool) {
-	word = c.word.Load()
-	if word&dead != 0 {
-		return word, 0, false
-	}
-	since, ok = r.faint(r.layout.unpack(word), now)
-	return word, since, ok
 }
 
 // quick is askCounter for the commonest call: of n units, in the window that
@@ -286,7 +286,7 @@ func (r *rule) quick(c *cell, at, n int64) (allowed, sure bool) {
 	index := r.index.Load()
 	elapsed, ok := r.within(index, at)
 	word := c.word.Load()
-	if !ok || word>>(2*r.layout.count&63) != uint64(index-r.layout.first) { // as that of a dead word never is
+	if !ok || word>>(2*r.layout.count&63) != uint64(index-r.layout.first) { // as that of no word with one of the top bits is
 		return false, false
 	}
 	if !r.admits(r.layout.unpack(word), elapsed, n) {

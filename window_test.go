@@ -24,7 +24,7 @@ func runSteps(t *testing.T, l *Limiter, clock *ManualClock, steps []step) {
 	for i, s := range steps {
 		clock.Set(int64(s.at))
 		d := l.Take("k", s.n)
-		require.Equal(t, Decision{s.allowed, l.rule.Limit, s.remaining, s.retry, s.reset}, d, "step %d: %+v", i, s)
+		require.Equal(t, Decision{s.allowed, l.rule().Limit, s.remaining, s.retry, s.reset}, d, "step %d: %+v", i, s)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestCounter_AdmitsLessThanTwiceCountInAnyWindow(t *testing.T) {
 }
 
 func TestLayout_PacksAndUnpacks(t *testing.T) {
-	for _, l := range []Limit{PerSecond(1), PerMinute(10), PerDay(1 << 20), Per(1, time.Hour*24*365), Per(3, time.Microsecond), Per(1<<26-1, 365*24*time.Hour)} {
+	for _, l := range []Limit{PerSecond(1), PerMinute(10), PerDay(1 << 20), Per(1, time.Hour*24*365), Per(3, time.Microsecond), Per(1<<25-1, 365*24*time.Hour)} {
 		layout, fits := layoutOf(l)
 		require.True(t, fits, l)
 		first, _ := divide(math.MinInt64, int64(l.Window))
@@ -187,14 +187,14 @@ func TestLayout_TakesTheWideCellWhereEpochsWouldNotFit(t *testing.T) {
 		{PerSecond(8192), false},
 		{PerMinute(65535), true},
 		{PerMinute(65536), false},
-		{PerDay(1<<22 - 1), true},
-		{PerDay(1 << 22), false},
+		{PerDay(1<<21 - 1), true},
+		{PerDay(1 << 21), false},
 		{Per(7, time.Microsecond), true},
 		{Per(8, time.Microsecond), false},
 		{Per(1, 1), false},
 		{Per(1, 2), false},
-		{Per(1, 16), false},
-		{Per(1, 17), true},
+		{Per(1, 32), false},
+		{Per(1, 33), true},
 		{Per(1e15, time.Microsecond), false},
 		{Per(1e15, 365*24*time.Hour), false},
 		{Per(math.MaxInt64, math.MaxInt64), false},
@@ -205,7 +205,7 @@ func TestLayout_TakesTheWideCellWhereEpochsWouldNotFit(t *testing.T) {
 		// The same by counting: every window of int64 has an epoch of its own.
 		first, _ := divide(math.MinInt64, int64(c.limit.Window))
 		last, _ := divide(math.MaxInt64, int64(c.limit.Window))
-		room := 62 - 2*bits.Len64(uint64(c.limit.Count))
+		room := 61 - 2*bits.Len64(uint64(c.limit.Count))
 		require.Equal(t, room > 0 && float64(last)-float64(first)+2 < math.Pow(2, float64(room)), fits, c.limit)
 	}
 }
@@ -227,7 +227,7 @@ func TestWideCounter_CountsPastItsLowBits(t *testing.T) {
 	const count = 10 * lowMask
 	clock := NewManualClock(0)
 	l := newTest(t, Per(count, time.Hour), WithClock(clock))
-	require.Equal(t, wideCell, l.rule.kind)
+	require.Equal(t, wideCell, l.own().kind)
 	left := int64(count)
 	for _, n := range []int64{1, lowMask - 1, 1, 1, lowMask, lowMask + 1, 3 * lowMask, 5, lowMask} {
 		left -= n
@@ -253,12 +253,12 @@ func TestWideCounter_CarriesOutOfItsLowBits(t *testing.T) {
 func TestQuick_LeavesACellThatIsDeadOrHeld(t *testing.T) {
 	counters(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		require.True(t, l.Allow("k"))
-		k := l.keys.key("k")
-		c, _ := l.keys.shard(k).Load(k)
+		k := l.key("k")
+		c, _ := l.table().shard(k).Load(k)
 		word := c.word.Load()
-		if l.rule.kind == wideCell {
+		if l.own().kind == wideCell {
 			c.word.Store(word | locked)
-			_, sure := l.rule.quickWide(c.wide(), 0, 1)
+			_, sure := l.rule().quickWide(c.wide(), 0, 1)
 			require.False(t, sure)
 			c.word.Store(word)
 		}

@@ -12,57 +12,52 @@ import (
 // Never is a wait that does not end, or that would pass MaxInt64 nanoseconds.
 const Never int64 = math.MaxInt64
 
-// A Limit admits Count units per Window nanoseconds.
+// A Limit admits Count units per Window nanoseconds. With neither Log nor
+// Precision it is two counters, the previous one weighted.
 type Limit struct {
-	Log           bool // false: two counters, the previous one weighted
+	Log           bool  // every unit counts for exactly Window
+	Precision     int64 // if > 0, and without Log: buckets so wide, at most Window
 	Count, Window int64
 	ChargeDenied  bool
 }
 
-// An Answer is the state of the key after the call, as seen at its reading.
-type Answer struct {
-	Allowed                           bool
-	Remaining, RetryAfter, ResetAfter int64
-}
-
-// A Key is the state of one key: what it was charged, oldest first. Make one
-// with [New].
+// A Key is the state of one key under one limit: what it was charged, oldest
+// first. Make one with [New].
 type Key struct {
 	limit                 Limit
 	count, window, budget *big.Int // budget is Count*Window: see used
+	width                 *big.Int // of a slot, but for the log
+	weighted              bool     // whether the slot that is a Window old counts in part
 	charges               []charge
 }
 
-// A charge is what was charged in one slot, at most Count. Slots increase
-// strictly along Key.charges.
+// A charge is what was charged in one slot. Slots increase strictly along
+// Key.charges. The newest is the key's place in time, even if its units have
+// all been given back.
 type charge struct{ slot, units *big.Int }
 
 // New returns a key never seen.
 func New(l Limit) *Key {
 	k := &Key{limit: l, count: big.NewInt(l.Count), window: big.NewInt(l.Window)}
 	k.budget = mul(k.count, k.window)
+	k.width, k.weighted = k.window, !l.Log && l.Precision == 0
+	if l.Precision > 0 {
+		k.width = big.NewInt(l.Precision)
+	}
 	return k
 }
 
 // Take charges n units at the clock reading now if the limit admits them, and
 // if it charges denied calls, then too.
-func (k *Key) Take(now, n int64) Answer {
-	allowed := n >= 0 && k.admits(k.instant(now, 0), n)
-	if n > 0 && (allowed || k.limit.ChargeDenied) {
-		k.charge(k.instant(now, 0), n)
-	}
-	a := Answer{Allowed: allowed, Remaining: k.remaining(now), ResetAfter: k.resetAfter(now)}
-	if !allowed {
-		a.RetryAfter = k.retryAfter(now, n)
-	}
-	return a
-}
+func (k *Key) Take(now, n int64) Answer { return take([]member{{Key: k}}, now, n) }
 
 // Peek answers what Take would, and charges nothing.
-func (k *Key) Peek(now, n int64) Answer {
+func (k *Key) Peek(now, n int64) Answer { return k.clone().Take(now, n) }
+
+func (k *Key) clone() *Key {
 	aside := *k
 	aside.charges = append([]charge(nil), k.charges...)
-	return aside.Take(now, n)
+	return &aside
 }
 
 // instant returns the time d after the reading now, or the slot of the newest
@@ -76,13 +71,13 @@ func (k *Key) instant(now, d int64) *big.Int {
 }
 
 // slot returns the time under which a charge made at t is kept: for the log t
-// itself, for the counter the start of the aligned window around t.
+// itself, else the start of the aligned bucket or window around t.
 func (k *Key) slot(t *big.Int) *big.Int {
 	if k.limit.Log {
 		return t
 	}
-	index := new(big.Int).Div(t, k.window) // rounds down, as Window > 0
-	return mul(index, k.window)
+	index := new(big.Int).Div(t, k.width) // rounds down, as width > 0
+	return mul(index, k.width)
 }
 
 // used returns how much of the limit is used at t, in units times Window, so
@@ -92,53 +87,87 @@ func (k *Key) used(t *big.Int) *big.Int {
 	for _, c := range k.charges {
 		sum = add(sum, mul(c.units, k.weight(c.slot, t)))
 	}
-	if k.limit.Log && sum.Cmp(k.budget) > 0 {
+	if k.limit.ChargeDenied && !k.weighted && sum.Cmp(k.budget) > 0 {
 		return k.budget // only the newest Count units count
 	}
 	return sum
 }
 
-// weight returns for how much of Window the units in slot count at t.
+// weight returns for how much of Window the units in slot count at t. Slots
+// less than a Window older than the current one count in full: of buckets
+// these are Window/Precision, rounded up.
 func (k *Key) weight(slot, t *big.Int) *big.Int {
-	if k.limit.Log {
-		if slot.Cmp(sub(t, k.window)) > 0 {
-			return k.window
-		}
-		return new(big.Int)
-	}
 	current := k.slot(t)
-	switch {
-	case slot.Cmp(current) == 0:
+	switch order := slot.Cmp(sub(current, k.window)); {
+	case order > 0:
 		return k.window
-	case slot.Cmp(sub(current, k.window)) == 0:
+	case order == 0 && k.weighted:
 		return sub(k.window, sub(t, current))
 	}
 	return new(big.Int)
 }
 
 // admits reports whether n more units fit at t.
-func (k *Key) admits(t *big.Int, n int64) bool { return k.fits(k.used(t), n) }
+func (k *Key) admits(t *big.Int, n int64) bool { return n >= 0 && k.fits(k.used(t), n) }
 
 func (k *Key) fits(used *big.Int, n int64) bool {
 	return add(used, mul(big.NewInt(n), k.window)).Cmp(k.budget) <= 0
 }
 
-// charge books n units at t, which is an instant of k, or as many as the slot
-// still takes: a slot saturates at Count.
-func (k *Key) charge(t *big.Int, n int64) {
-	slot, units := k.slot(t), big.NewInt(n)
+// book charges what a call for n units costs, be it allowed or denied.
+func (k *Key) book(now, n int64, allowed bool) {
+	t, units := k.instant(now, 0), big.NewInt(n)
+	switch {
+	case n <= 0:
+	case allowed:
+		k.charge(t, units)
+	case k.limit.ChargeDenied:
+		k.charge(t, least(units, k.room(k.slot(t))))
+	}
+}
+
+// room returns how many units denied calls can still be charged in slot: they
+// fill it up to Count, and add nothing to what is owed beyond that.
+func (k *Key) room(slot *big.Int) *big.Int {
+	room := k.count
+	for _, c := range k.charges {
+		if c.slot.Cmp(slot) == 0 {
+			room = sub(room, least(room, c.units))
+		}
+	}
+	return room
+}
+
+// charge adds units to the slot of t, which is an instant of k.
+func (k *Key) charge(t, units *big.Int) {
+	slot := k.slot(t)
 	if i := len(k.charges); i > 0 && k.charges[i-1].slot.Cmp(slot) == 0 {
 		units = add(units, k.charges[i-1].units)
 		k.charges = k.charges[:i-1]
 	}
-	if units.Cmp(k.count) > 0 {
-		units = k.count
-	}
 	k.charges = append(k.charges, charge{slot, units})
 	// No instant of k is before slot from now on, so what is two windows older
-	// than that counts no more under either algorithm.
+	// than that counts no more, whatever the limit: Precision <= Window.
 	for old := sub(slot, add(k.window, k.window)); k.charges[0].slot.Cmp(old) <= 0; {
 		k.charges = k.charges[1:]
+	}
+}
+
+// giveBack takes units out of slot again, or what it still holds of them,
+// unless it counts for nothing any more at the reading now.
+func (k *Key) giveBack(now int64, slot, units *big.Int) {
+	if k.weight(slot, k.instant(now, 0)).Sign() == 0 {
+		return
+	}
+	for i, c := range k.charges {
+		if c.slot.Cmp(slot) == 0 {
+			k.charges[i].units = sub(c.units, least(c.units, units))
+		}
+	}
+	// Seen from its own place in time, a key without units has nothing to
+	// remember, not even that place.
+	if i := len(k.charges); i > 0 && k.used(k.charges[i-1].slot).Sign() == 0 {
+		k.charges = nil
 	}
 }
 
@@ -157,20 +186,21 @@ func (k *Key) remaining(now int64) int64 {
 	return low
 }
 
-// retryAfter returns the least wait that admits n units, which are denied now.
+// retryAfter returns the least wait that admits n units: 0 if they are now.
 func (k *Key) retryAfter(now, n int64) int64 {
 	if n < 0 || n > k.limit.Count {
 		return Never
 	}
-	return least(func(d int64) bool { return k.admits(k.instant(now, d), n) })
+	return soonest(func(d int64) bool { return k.admits(k.instant(now, d), n) })
 }
 
 // resetAfter returns the least wait until no charge counts for anything.
 func (k *Key) resetAfter(now int64) int64 {
-	return least(func(d int64) bool {
+	return soonest(func(d int64) bool {
 		t := k.instant(now, d)
 		for i := len(k.charges) - 1; i >= 0; i-- {
-			if k.weight(k.charges[i].slot, t).Sign() != 0 {
+			c := k.charges[i]
+			if c.units.Sign() != 0 && k.weight(c.slot, t).Sign() != 0 {
 				return false
 			}
 		}
@@ -178,9 +208,9 @@ func (k *Key) resetAfter(now int64) int64 {
 	})
 }
 
-// least returns the least d >= 0 for which holds is true, or Never. Once true,
-// holds must stay so.
-func least(holds func(d int64) bool) int64 {
+// soonest returns the least d >= 0 for which holds is true, or Never. Once
+// true, holds must stay so.
+func soonest(holds func(d int64) bool) int64 {
 	low, high := int64(0), Never
 	for low < high {
 		middle := low + (high-low)/2
@@ -191,6 +221,13 @@ func least(holds func(d int64) bool) int64 {
 		}
 	}
 	return low
+}
+
+func least(a, b *big.Int) *big.Int {
+	if a.Cmp(b) <= 0 {
+		return a
+	}
+	return b
 }
 
 func add(a, b *big.Int) *big.Int { return new(big.Int).Add(a, b) }

@@ -129,14 +129,67 @@ func TestLog_StaysAtItsNewestCharge(t *testing.T) {
 	})
 }
 
+func TestBuckets_GiveABucketBackAtOnce(t *testing.T) {
+	const sixPM = 18 * hour
+	run(t, New(Limit{Precision: minute, Count: 240, Window: hour}), []step{
+		{sixPM + 5*minute + 30*second, 20, Answer{Allowed: true, Remaining: 220, ResetAfter: hour - 30*second}},
+		{sixPM + 30*minute, 220, Answer{Allowed: true, ResetAfter: hour}},
+		{sixPM + hour, 20, Answer{RetryAfter: 5 * minute, ResetAfter: 30 * minute}},
+		{sixPM + hour + 5*minute - 1, 20, Answer{RetryAfter: 1, ResetAfter: 25*minute + 1}},
+		{sixPM + hour + 5*minute, 20, Answer{Allowed: true, ResetAfter: hour}},
+	})
+}
+
+func TestBuckets_AsWideAsTheWindowAreAFixedWindow(t *testing.T) {
+	run(t, New(Limit{Precision: 10, Count: 2, Window: 10}), []step{
+		{-1, 1, Answer{Allowed: true, Remaining: 1, ResetAfter: 1}},
+		{9, 2, Answer{Allowed: true, ResetAfter: 1}},
+		{9, 1, Answer{RetryAfter: 1, ResetAfter: 1}},
+		{10, 2, Answer{Allowed: true, ResetAfter: 10}},
+	})
+}
+
+func TestBuckets_RoundTheWindowUp(t *testing.T) {
+	// Four buckets of two count: 8 ns, not 7.
+	run(t, New(Limit{Precision: 2, Count: 5, Window: 7}), []step{
+		{1, 3, Answer{Allowed: true, Remaining: 2, ResetAfter: 7}},
+		{7, 3, Answer{Remaining: 2, RetryAfter: 1, ResetAfter: 1}},
+		{8, 3, Answer{Allowed: true, Remaining: 2, ResetAfter: 8}},
+	})
+}
+
+func TestBuckets_StayAtTheirNewest(t *testing.T) {
+	run(t, New(Limit{Precision: 4, Count: 3, Window: 8}), []step{
+		{9, 2, Answer{Allowed: true, Remaining: 1, ResetAfter: 7}}, // in 8, back at 16
+		{5, 1, Answer{Allowed: true, ResetAfter: 11}},              // in 8 as well
+		{3, 1, Answer{RetryAfter: 13, ResetAfter: 13}},
+		{15, 3, Answer{RetryAfter: 1, ResetAfter: 1}},
+		{16, 3, Answer{Allowed: true, ResetAfter: 8}},
+	})
+}
+
+func TestBuckets_ChargeDenied(t *testing.T) {
+	run(t, New(Limit{Precision: 2, Count: 2, Window: 6, ChargeDenied: true}), []step{
+		{0, 1, Answer{Allowed: true, Remaining: 1, ResetAfter: 6}},
+		{3, 1, Answer{Allowed: true, ResetAfter: 5}},
+		// The newest two are now those in 2 and in 4.
+		{5, 1, Answer{RetryAfter: 3, ResetAfter: 5}},
+		{5, 0, Answer{Allowed: true, ResetAfter: 5}},
+		{5, 9, Answer{RetryAfter: Never, ResetAfter: 5}}, // two in 4, not ten
+		{8, 1, Answer{RetryAfter: 2, ResetAfter: 6}},     // one in 8, so one fits at 10
+	})
+}
+
 func TestKey_EndsOfTime(t *testing.T) {
-	for _, log := range []bool{false, true} {
-		k := New(Limit{Log: log, Count: 1, Window: math.MaxInt64})
+	for _, l := range []Limit{{}, {Log: true}, {Precision: 1}, {Precision: 3}} {
+		l.Count, l.Window = 1, math.MaxInt64
+		k := New(l)
 		assert.True(t, k.Take(math.MinInt64, 1).Allowed)
 		assert.False(t, k.Take(-2, 1).Allowed)
 		assert.Equal(t, Never, k.Peek(math.MinInt64, 1).RetryAfter)
 
-		k = New(Limit{Log: log, Count: math.MaxInt64, Window: 3})
+		l.Count, l.Window = math.MaxInt64, 3
+		k = New(l)
 		assert.Equal(t, int64(math.MaxInt64-1), k.Take(math.MaxInt64, 1).Remaining)
 		// A reading behind by all of time: the wait saturates.
 		assert.Equal(t, Never, k.Peek(math.MinInt64, math.MaxInt64).RetryAfter)

@@ -1,0 +1,231 @@
+package sash
+
+import "math"
+
+// When the limits of a key change, its cell gives way to another, which begins
+// with what the old one knows: each new rule is charged again what was charged
+// before, oldest first. Of the old rules it hears the one of the same algorithm,
+// window and precision, and then its counts and their places in time are the same;
+// else the one that remembers most finely at least as far back as the new window
+// goes; else the one that remembers furthest. Where the old rule knows only in
+// which window or bucket it charged a unit, the unit is taken for the latest it
+// can be: it counts for longer, never for less.
+
+// A charge is what is known of units charged.
+type charge struct{ at, units int64 }
+
+// carry puts a cell for k into g in the place of old, which k has in prior.
+func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
+	word, alive := prior.policy.settled(old)
+	if alive {
+		if !old.lock(word) {
+			return
+		}
+		p := g.policy
+		if old.compounded() && old.compound().policy != prior.policy {
+			p = old.compound().policy
+		}
+		next := l.carried(prior.policy, old, word, p, p.kind)
+		g.keys.insert(k.kept(), next, func() bool { return true })
+		old.word.Store(dead)
+	}
+	prior.keys.remove(k, old)
+}
+
+// become puts a cell of kind under p in the place of c, which k has in g. It
+// reports whether it did; if not, c may be dead.
+func (l *Limiter) become(g *regime, k key, c *cell, p *policy, kind kind) bool {
+	word, alive := g.policy.settled(c)
+	switch {
+	case !alive:
+		g.keys.remove(k, c)
+		return false
+	case !c.lock(word):
+		return false
+	}
+	g.keys.replace(k, c, l.carried(g.policy, c, word, p, kind))
+	c.word.Store(dead)
+	return true
+}
+
+// carried returns a cell under p that begins with what c holds, which is under
+// policy from, in a table of its, and locked since word. The cell is of kind, or a
+// compound, which what was one remains, and what nothing smaller can hold becomes.
+func (l *Limiter) carried(from *policy, c *cell, word uint64, p *policy, kind kind) *cell {
+	now, next := l.clock.Now(), newCompound(p)
+	rules := from.rules
+	if word&several != 0 {
+		rules = c.compound().policy.rules
+		next.serial, kind = c.compound().serial, compoundCell
+	}
+	for i := range p.rules {
+		source := p.rules[i].source(rules)
+		p.rules[i].recharge(&next.parts[i], rules[source].charges(from.holding(c, word, source), now))
+	}
+	return next.reduced(kind)
+}
+
+// source returns the index of the rule that r, which is to come after rules, had
+// best hear.
+func (r *rule) source(rules []rule) (best int) {
+	for i := range rules {
+		if rules[i].alike(r.Limit) {
+			return i
+		}
+		if r.tells(&rules[i], &rules[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// alike reports whether l and o differ in nothing but Count.
+func (l Limit) alike(o Limit) bool {
+	o.Count = l.Count
+	return l == o
+}
+
+// tells reports whether a has more to tell r than b.
+func (r *rule) tells(a, b *rule) bool {
+	far, asFar := a.Window >= r.Window, b.Window >= r.Window
+	if far && asFar {
+		return a.grain() < b.grain()
+	}
+	return far || !asFar && a.Window > b.Window
+}
+
+// grain returns how finely r remembers time.
+func (r *rule) grain() int64 {
+	if r.Algorithm == SlidingCounter {
+		return int64(r.Window)
+	}
+	return r.tick
+}
+
+// A holding is the state of a key under one rule.
+type holding struct {
+	window
+	view
+}
+
+// holding returns what c, a cell in a table of p read since word, holds under
+// rule i.
+func (p *policy) holding(c *cell, word uint64, i int) (h holding) {
+	switch {
+	case word&several != 0:
+		part := &c.compound().parts[i]
+		return holding{part.window(), part.ring.Load().view()}
+	case p.kind == counterCell:
+		h.window = p.rules[0].layout.unpack(word)
+	case p.kind == wideCell:
+		h.window = c.wide().window(word)
+	case p.kind == logCell:
+		h.view = c.log().ring.Load().view()
+	}
+	return h
+}
+
+// charges returns what h tells of under r, oldest first.
+func (r *rule) charges(h holding, now int64) (past []charge) {
+	tell := func(tick, units int64) {
+		if units > 0 {
+			past = append(past, charge{r.latest(tick, now), units})
+		}
+	}
+	if r.Algorithm == SlidingCounter {
+		tell(h.index-1, h.prev)
+		tell(h.index, h.curr)
+		return past
+	}
+	for i := range h.view.count {
+		tell(h.at(i), int64(min(h.before(i+1)-h.before(i), math.MaxInt64)))
+	}
+	return past
+}
+
+// latest returns the latest instant, no later than now, that r takes for the one
+// of the given number; its beginning if now is before it.
+func (r *rule) latest(number, now int64) int64 {
+	grain := r.grain()
+	begin := number * grain
+	switch current, _ := divide(now, grain); {
+	case current == number:
+		return now
+	case current < number:
+		return begin
+	}
+	return begin + grain - 1 // before now, so it fits, though begin may not
+}
+
+// recharge makes p, which holds nothing, what it is after past.
+func (r *rule) recharge(p *part, past []charge) {
+	if r.Algorithm != SlidingCounter {
+		p.ring.Store(r.ringOf(past))
+		return
+	}
+	var w window
+	for i, c := range past {
+		switch index, _ := divide(c.at, int64(r.Window)); {
+		case i == 0:
+			w.index = index
+		case index != w.index:
+			w = w.moved(index)
+		}
+		w.curr = plus(w.curr, c.units)
+	}
+	p.index.Store(w.index)
+	p.prev.Store(w.prev)
+	p.curr.Store(w.curr)
+}
+
+// ringOf returns the ring of what is live of past at its end; nil for nothing.
+func (r *rule) ringOf(past []charge) *ring {
+	if len(past) == 0 {
+		return nil
+	}
+	newest := r.tickOf(past[len(past)-1].at)
+	var g ring
+	for _, c := range past {
+		tick := r.tickOf(c.at)
+		if uint64(newest)-uint64(tick) >= uint64(r.span) {
+			continue
+		}
+		if last := len(g.runs) - 1; last < 0 || g.runs[last].at != tick {
+			g.runs = append(g.runs, run{tick, g.total})
+		}
+		g.total += uint64(c.units)
+	}
+	g.span = uint64(len(g.runs))
+	return &g
+}
+
+// reduced returns c, which nobody else has seen yet, as a cell of kind, if that
+// can hold it.
+func (c *compound) reduced(kind kind) *cell {
+	r, p := &c.policy.rules[0], &c.parts[0]
+	w := p.window()
+	switch kind {
+	case counterCell:
+		if max(w.prev, w.curr) <= r.Count {
+			small := new(cell)
+			if w.prev|w.curr != 0 {
+				small.word.Store(r.layout.pack(w))
+			}
+			return small
+		}
+	case wideCell:
+		if max(w.prev, w.curr) <= r.Count {
+			wide := new(wideCounter)
+			wide.word.Store(wide.put(0, w))
+			return &wide.cell
+		}
+	case logCell:
+		log := new(log)
+		log.ring.Store(p.ring.Load())
+		return &log.cell
+	}
+	return &c.cell
+}
+
+// plus returns a+b, at most MaxInt64.
+func plus(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }

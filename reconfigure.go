@@ -1,0 +1,82 @@
+package sash
+
+import (
+	"fmt"
+	"strings"
+)
+
+// SetLimits gives key limits of its own, instead of the limiter's and of those of
+// [WithLimitsFor]; without limits it takes them away again. They stay until then,
+// even while the key is evicted or reset, and cost about 100 bytes and the key.
+//
+// What the key was charged before still counts, as in [Limiter.Reconfigure]. Once
+// SetLimits has returned, no call is decided by the old limits; a call under way
+// is decided by the old ones or the new, never by some of each. The error names
+// every wrong limit, wraps [ErrInvalidLimit], and means that nothing has changed.
+func (l *Limiter) SetLimits(key string, limits ...Limit) error {
+	if err := validate(limits); err != nil {
+		return err
+	}
+	var own *policy
+	if len(limits) == 0 {
+		own = l.planFor(key) // not under the lock: it runs the caller's code
+	}
+	l.changes.Lock()
+	defer l.changes.Unlock()
+	if len(limits) > 0 {
+		own = l.plan(limits)
+		l.overrides.Store(strings.Clone(key), own)
+	} else {
+		l.overrides.Delete(key)
+	}
+	l.version.Add(1)
+	g, k := l.now.Load(), l.key(key)
+	if own == nil {
+		own = g.policy
+	}
+	for c := g.keys.seek(k); c != nil && !l.become(g, k, c, own, own.kind); {
+		c = g.keys.seek(k)
+	}
+	l.queues.nudge(key)
+	return nil
+}
+
+// Reconfigure replaces the limiter's own limits while it runs. Keys with limits of
+// their own keep those.
+//
+// Counts carry over: what a key was charged before still counts. Where a new limit
+// has the algorithm, window and precision of an old one, exactly: a unit that was
+// to be back at some instant still is, whatever the Count. Else as exactly as the
+// old limits remember, and never for less: see the start of carry.go. What goes
+// further back than the old limits remember is not known any more.
+//
+// Once Reconfigure has returned, no call is decided by the old limits; a call
+// under way is decided by the old ones or the new, never by some of each. It takes
+// a moment per tracked key, and during it twice their memory; other calls go on,
+// and carry their key over themselves. The error names every wrong limit, wraps
+// [ErrInvalidLimit] or [ErrNoLimit], and means that nothing has changed.
+func (l *Limiter) Reconfigure(limits ...Limit) error {
+	if len(limits) == 0 {
+		return fmt.Errorf("sash: Reconfigure needs a Limit, such as PerSecond(10): %w", ErrNoLimit)
+	}
+	if err := validate(limits); err != nil {
+		return err
+	}
+	l.changes.Lock()
+	defer l.changes.Unlock()
+	prior := l.now.Load()
+	g := l.newRegime(limits, max(l.sizeHint, prior.keys.size()))
+	g.prior.Store(prior)
+	l.now.Store(g)
+	for i := range prior.keys.shards {
+		prior.keys.shards[i].Load().Range(func(k key, _ *cell) bool {
+			for c := prior.keys.seek(k); c != nil; c = prior.keys.seek(k) {
+				l.carry(prior, g, k, c)
+			}
+			return true
+		})
+	}
+	g.prior.Store(nil)
+	l.queues.nudgeAll()
+	return nil
+}

@@ -1,0 +1,221 @@
+package sash
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// TakeAll takes from several keys at once: it charges n units to each of keys if
+// all limits of all of them admit that, else to none, at one instant. A key named
+// twice counts once, and the order of the keys changes no answer but which of two
+// equal limits the Decision names. An n of 0 asks and charges nothing; an n below 0
+// is denied with [Never], and so is an empty list: no key has no quota.
+//
+// It costs what the calls of Take would, and a second compare-and-swap for each
+// key; up to 8 tracked keys, it allocates nothing. A denied call takes no lock. An
+// admitted one locks the keys, in one order for all callers and never waiting
+// while it holds one, for the few nanoseconds in which it charges them.
+func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
+	var few [8]target
+	targets := l.targets(few[:0], keys)
+	if len(targets) == 0 {
+		return Decision{Limit: l.now.Load().policy.rules[0].Limit, RetryAfter: Never}
+	}
+	l.takeAll(targets, query{l.clock.Now(), n, n > 0, l.chargeDenied}, &d)
+	if l.observer != nil && n != 0 {
+		for i := range targets {
+			l.observer(targets[i].name, n, d)
+		}
+	}
+	return d
+}
+
+// A target is one of the keys of a TakeAll.
+type target struct {
+	key
+	order  int // in which it was given
+	cell   *cell
+	word   uint64  // since which the cell was read
+	policy *policy // of the table that the cell is in; of the key, if it has none
+}
+
+// targets appends the keys to all, each once, in the order to lock them in.
+func (l *Limiter) targets(all []target, keys []string) []target {
+	for i, name := range keys {
+		all = append(all, target{key: l.key(name), order: i})
+	}
+	slices.SortFunc(all, func(a, b target) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), strings.Compare(a.name, b.name), a.order-b.order)
+	})
+	return slices.CompactFunc(all, func(a, b target) bool { return a.key == b.key })
+}
+
+// takeAll answers q for all targets. What it reads of them is proven to have been
+// so at one instant: that at which it holds the locks of all, taken from the words
+// it has read; or, if it charges nothing, that at which it has read all and none
+// has changed yet.
+func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
+	for {
+		g, version := l.now.Load(), l.version.Load()
+		allowed, alive := l.consult(g, targets, q)
+		switch {
+		case !alive:
+		case !q.stores(allowed):
+			answerAll(targets, q, allowed, false, d)
+			if unchanged(targets) {
+				return
+			}
+		case l.insertMissing(g, version, targets):
+			q.at = l.clock.Now() // as in ask
+		case roomy(targets, q) && lockAll(targets):
+			answerAll(targets, q, allowed, true, d)
+			return
+		}
+	}
+}
+
+// consult reads the targets' cells and reports whether all admit q; and whether
+// all were alive, else they have to be read again.
+func (l *Limiter) consult(g *regime, targets []target, q query) (allowed, alive bool) {
+	allowed = true
+	for i := range targets {
+		t := &targets[i]
+		t.policy, t.cell = g.policy, l.find(g, t.key)
+		if t.cell == nil {
+			t.policy = l.policyFor(g, t.name)
+			allowed = t.policy.admits(t.policy.unseen, t.policy.unseen.word.Load(), q) && allowed
+			continue
+		}
+		if t.word, alive = t.cell.current(); !alive {
+			g.keys.remove(t.key, t.cell)
+			return false, false
+		}
+		allowed = t.policy.admits(t.cell, t.word, q) && allowed
+	}
+	return allowed, true
+}
+
+// insertMissing gives a cell to each target that has none, and reports whether
+// there was one.
+func (l *Limiter) insertMissing(g *regime, version uint64, targets []target) (missing bool) {
+	for i := range targets {
+		if t := &targets[i]; t.cell == nil {
+			l.insert(g, version, t.key, t.policy)
+			missing = true
+		}
+	}
+	return missing
+}
+
+func unchanged(targets []target) bool {
+	for i := range targets {
+		if t := &targets[i]; t.cell != nil && !t.cell.unchanged(t.word) {
+			return false
+		}
+	}
+	return true
+}
+
+// roomy reports whether all targets have room for what q charges. If not, it sees
+// to that, and the caller has to look again.
+func roomy(targets []target, q query) bool {
+	for i := range targets {
+		if t := &targets[i]; !t.policy.roomy(t.cell, t.word, q) {
+			return false
+		}
+	}
+	return true
+}
+
+// lockAll locks all targets, unless anything has happened to one of them.
+func lockAll(targets []target) bool {
+	for i := range targets {
+		if t := &targets[i]; !t.cell.lock(t.word) {
+			for _, held := range targets[:i] {
+				held.cell.word.Store(held.word)
+			}
+			runtime.Gosched()
+			return false
+		}
+	}
+	return true
+}
+
+// answerAll makes d the decision on q, given whether all limits admit it. If store
+// is set, it books what q costs and unlocks the targets, which must be locked.
+func answerAll(targets []target, q query, admitted, store bool, d *Decision) {
+	first := 0
+	for i := range targets {
+		t, c := &targets[i], targets[i].cell
+		if c == nil {
+			c = t.policy.unseen
+			t.word = c.word.Load()
+		}
+		var one Decision
+		next := t.policy.answer(c, t.word, q, admitted, store, &one)
+		if store {
+			c.word.Store(next)
+		}
+		if i == 0 {
+			*d, first = one, t.order
+		} else if d.join(&one, t.order < first) {
+			first = t.order
+		}
+	}
+}
+
+// admits reports whether c, read since word, admits q.
+func (p *policy) admits(c *cell, word uint64, q query) (ok bool) {
+	if word&several != 0 {
+		return c.compound().admits(q)
+	}
+	switch r := &p.rules[0]; p.kind {
+	case counterCell:
+		_, ok = r.judge(r.layout.unpack(word), q)
+	case wideCell:
+		_, ok = r.judge(c.wide().window(word), q)
+	case logCell:
+		v := c.log().ring.Load().view()
+		_, ok = r.consult(&v, q)
+	}
+	return ok
+}
+
+// answer makes d the decision on q of c, read or locked since word, given whether
+// all limits of all keys admit it. If store is set, it books what q costs, and
+// returns the word that unlocks c.
+func (p *policy) answer(c *cell, word uint64, q query, admitted, store bool, d *Decision) (next uint64) {
+	if word&several != 0 {
+		c.compound().answer(q, admitted, store, d)
+		return newer(word)
+	}
+	r := &p.rules[0]
+	if p.kind == logCell {
+		r.answerRing(c.log().ring.Load(), q, admitted, store, d)
+		return newer(word)
+	}
+	w := r.layout.unpack(word)
+	if p.kind == wideCell {
+		w = c.wide().window(word)
+	}
+	m, _ := r.judge(w, q)
+	m.curr += r.cost(q, admitted, m.curr)
+	r.counted(d, m, q, admitted)
+	switch {
+	case !store:
+		return word
+	case p.kind == wideCell:
+		return c.wide().put(word, m.window)
+	}
+	return r.layout.pack(m.window)
+}
+
+// roomy is roomy of a compound, or of a log.
+func (p *policy) roomy(c *cell, word uint64, q query) bool {
+	if word&several != 0 {
+		return c.compound().roomy(word, q)
+	}
+	return p.kind != logCell || p.rules[0].roomy(c.log(), word, q)
+}

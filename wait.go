@@ -1,0 +1,262 @@
+package sash
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrExceedsLimit is wrapped by the error of a [Limiter.Wait] for a cost that no
+// wait would admit.
+var ErrExceedsLimit = errors.New("exceeds the limit")
+
+// Wait blocks until n units are admitted for key, and charges them. Calls that
+// wait for one key are admitted in the order in which they came; a Take does not
+// queue, and may be admitted before them.
+//
+// It returns nil once n is charged. Else nothing is, and the error is that of ctx
+// as soon as ctx ends; [ErrExceedsLimit] at once if n is negative or more than the
+// Count of a limit; [context.DeadlineExceeded] at once if ctx has a deadline and
+// the wait is sure to last longer, by the key's state and by what the calls before
+// it wait for. An n of 0 charges nothing; it waits only while the key is over its
+// limits.
+//
+// On a [ManualClock] it waits for that clock to be moved; on a clock of your own
+// it waits in real time. A call that waits costs about 300 bytes and no goroutine
+// but its own, and a key that is waited for is not evicted.
+func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
+	d, err := l.wait(ctx, key, n)
+	if err == nil && l.observer != nil && n != 0 {
+		l.observer(key, n, d)
+	}
+	return err
+}
+
+func (l *Limiter) wait(ctx context.Context, key string, n int64) (Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return Decision{}, err
+	}
+	alone := !l.queues.waiting(key)
+	d, _ := l.attempt(key, n, alone)
+	if alone && d.Allowed {
+		return d, nil
+	}
+	if err := l.hopeless(ctx, n, d); err != nil {
+		return Decision{}, err
+	}
+	w := l.queues.join(key, n)
+	defer l.queues.leave(key, w)
+	if err := l.hopeless(ctx, n, l.queueing(key, w)); err != nil {
+		return Decision{}, err
+	}
+	for {
+		first := l.queues.first(key, w)
+		d, at := l.attempt(key, n, first)
+		if first && d.Allowed {
+			return d, nil
+		}
+		if err := l.hopeless(ctx, n, d); err != nil {
+			return Decision{}, err
+		}
+		if err := l.sleep(ctx, w, first, at, d.RetryAfter); err != nil {
+			return Decision{}, err
+		}
+	}
+}
+
+// attempt answers for n units, charging them if it is the caller's turn. That they
+// are denied costs nothing, whatever the options say. It returns the instant that
+// the decision is for.
+func (l *Limiter) attempt(key string, n int64, turn bool) (d Decision, at int64) {
+	q := query{at: l.clock.Now(), n: n, charge: turn && n > 0}
+	l.answer(key, &q, &d)
+	return d, q.at
+}
+
+// hopeless returns the error of a wait for what d denies, if it is sure not to end
+// in time.
+func (l *Limiter) hopeless(ctx context.Context, n int64, d Decision) error {
+	if n < 0 {
+		return fmt.Errorf("sash: Wait: n must be >= 0, got %d: %w", n, ErrExceedsLimit)
+	}
+	if d.RetryAfter == Never && n > d.Limit.Count {
+		return fmt.Errorf("sash: Wait: %d is more than %v ever admits: %w", n, d.Limit, ErrExceedsLimit)
+	}
+	if deadline, ok := ctx.Deadline(); ok && d.RetryAfter > time.Until(deadline) {
+		return fmt.Errorf("sash: Wait: admitted in %v at the earliest, the context ends in %v: %w",
+			d.RetryAfter, time.Until(deadline), context.DeadlineExceeded)
+	}
+	return nil
+}
+
+// sleep returns once there may be something new for w: it is first in its queue
+// and the clock shows at+wait, or something has happened to the queue or the key;
+// or with the error of ctx, when that ends.
+func (l *Limiter) sleep(ctx context.Context, w *waiter, first bool, at int64, wait time.Duration) error {
+	var due <-chan struct{}
+	if first {
+		var stop func()
+		due, stop = alarm(l.clock, plus(at, int64(wait)))
+		defer stop()
+	}
+	select {
+	case <-due:
+	case <-w.news:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// queueing returns a decision on w that reckons with the calls before it: as if
+// they waited for one cost together with it. Its RetryAfter is no more than the
+// wait, if none of them gives up.
+func (l *Limiter) queueing(key string, w *waiter) Decision {
+	d, _ := l.attempt(key, w.n, false)
+	if w.ahead == 0 || d.RetryAfter == Never {
+		return d
+	}
+	for _, limit := range l.limitsOf(key) {
+		// Of the units in the order of their admission, the first `some` fit once
+		// they would by themselves, and the last of each Count more takes a window
+		// more, where it cannot share a window with those before.
+		windows := (plus(w.ahead, w.n) - 1) / limit.Count
+		some := plus(w.ahead, w.n) - windows*limit.Count
+		if limit.Algorithm != SlidingLog {
+			windows = max(0, windows-1)
+		}
+		alone, _ := l.attempt(key, some, false)
+		longest := time.Duration(min(windows, int64(Never/limit.Window))) * limit.Window
+		if alone.RetryAfter != Never {
+			longest = time.Duration(plus(int64(longest), int64(alone.RetryAfter)))
+		}
+		d.RetryAfter = max(d.RetryAfter, min(longest, Never-1))
+	}
+	return d
+}
+
+// limitsOf returns the limits of the key of that name.
+func (l *Limiter) limitsOf(name string) (limits []Limit) {
+	g, k := l.now.Load(), l.key(name)
+	p := g.policy
+	if c := l.find(g, k); c == nil {
+		p = l.policyFor(g, name)
+	} else if c.compounded() {
+		p = c.compound().policy
+	}
+	for i := range p.rules {
+		limits = append(limits, p.rules[i].Limit)
+	}
+	return limits
+}
+
+// queues are the calls that wait, by key.
+//
+// Invariant: a queue is there only while somebody is in it, in the order in which
+// they came; only the first charges. Whoever leaves first place tells the next.
+type queues struct {
+	total atomic.Int64 // of waiters, so that whoever does not wait need not lock
+	mu    sync.Mutex
+	byKey map[string]*queue
+}
+
+type queue struct {
+	waiters list.List // of *waiter
+	units   uint64    // that all of them wait for
+}
+
+type waiter struct {
+	n, ahead int64         // the units it waits for, and those before it did when it came
+	news     chan struct{} // of capacity 1
+	place    *list.Element
+}
+
+func (w *waiter) tell() {
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+}
+
+// waiting reports whether anybody waits for key.
+func (q *queues) waiting(key string) bool {
+	if q.total.Load() == 0 {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.byKey[key] != nil
+}
+
+// join appends a waiter for n units to the queue of key.
+func (q *queues) join(key string, n int64) *waiter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.byKey == nil {
+		q.byKey = map[string]*queue{}
+	}
+	one := q.byKey[key]
+	if one == nil {
+		one = new(queue)
+		q.byKey[key] = one
+	}
+	w := &waiter{n: n, ahead: int64(min(one.units, math.MaxInt64)), news: make(chan struct{}, 1)}
+	w.place = one.waiters.PushBack(w)
+	one.units += uint64(n)
+	q.total.Add(1)
+	return w
+}
+
+// leave takes w out of the queue of key.
+func (q *queues) leave(key string, w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	one := q.byKey[key]
+	one.waiters.Remove(w.place)
+	one.units -= uint64(w.n)
+	q.total.Add(-1)
+	if next := one.waiters.Front(); next != nil {
+		next.Value.(*waiter).tell()
+	} else {
+		delete(q.byKey, key)
+	}
+}
+
+// first reports whether it is w's turn in the queue of key.
+func (q *queues) first(key string, w *waiter) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.byKey[key].waiters.Front() == w.place
+}
+
+// nudge tells all who wait for key that it may have changed, other than by time.
+func (q *queues) nudge(key string) {
+	if q.total.Load() == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.byKey[key].nudge()
+}
+
+// nudgeAll is nudge for every key.
+func (q *queues) nudgeAll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, one := range q.byKey {
+		one.nudge()
+	}
+}
+
+func (q *queue) nudge() {
+	if q == nil {
+		return
+	}
+	for e := q.waiters.Front(); e != nil; e = e.Next() {
+		e.Value.(*waiter).tell()
+	}
+}
