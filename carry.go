@@ -146,15 +146,23 @@ func (r *rule) charges(h holding, now int64) (past []charge) {
 // latest returns the latest instant, no later than now, that r takes for the one
 // of the given number; its beginning if now is before it.
 func (r *rule) latest(number, now int64) int64 {
-	grain := r.grain()
-	begin := number * grain
+	grain, begin := r.grain(), r.begin(number)
 	switch current, _ := divide(now, grain); {
 	case current == number:
 		return now
 	case current < number:
 		return begin
 	}
-	return begin + grain - 1 // before now, so it fits, though begin may not
+	return number*grain + (grain - 1) // before now, so it fits, though the beginning may not
+}
+
+// begin returns the first instant of the tick, or window, of that number.
+func (r *rule) begin(number int64) int64 {
+	begin := number * r.grain()
+	if number < 0 && begin > 0 { // before the first instant there is
+		return math.MinInt64
+	}
+	return begin
 }
 
 // recharge makes p, which holds nothing, what it is after past.
@@ -227,5 +235,10 @@ func (c *compound) reduced(kind kind) *cell {
 	return &c.cell
 }
 
-// plus returns a+b, at most MaxInt64.
-func plus(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
+// plus returns a+b, at most MaxInt64, for b >= 0.
+func plus(a, b int64) int64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxInt64
+}

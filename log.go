@@ -270,7 +270,10 @@ func (r *rule) full(v *view, q query) bool {
 func (r *rule) answerRing(g *ring, q query, admitted, store bool, d *Decision) {
 	v := g.view()
 	a, _ := r.consult(&v, q)
-	a.units = min(r.cost(q, admitted, a.booked), math.MaxInt64-a.used)
+	a.units = r.cost(q, admitted, a.booked)
+	if admitted { // spent, maybe, past Count: the sum stays an int64
+		a.units = int64(min(uint64(a.units), math.MaxInt64-min(v.since(a.live), math.MaxInt64)))
+	}
 	if d != nil {
 		r.logged(d, &v, &a, q, admitted)
 	}

@@ -33,10 +33,18 @@ func newTrial(t *testing.T, seed uint64, limit Limit, chargeDenied bool) *trial 
 		T: t, limit: limit, clock: NewManualClock(0),
 		rng:   rand.New(rand.NewPCG(seed, 0)),
 		keys:  map[string]*reference.Key{},
-		model: reference.Limit{Log: limit.Algorithm == SlidingLog, Count: limit.Count, Window: int64(limit.Window), ChargeDenied: chargeDenied},
+		model: modelOf(limit, chargeDenied),
 	}
 	tr.l = newTest(t, append(options, WithClock(tr.clock))...)
 	return tr
+}
+
+// modelOf returns limit as the reference has it.
+func modelOf(l Limit, chargeDenied bool) reference.Limit {
+	return reference.Limit{
+		Log: l.Algorithm == SlidingLog, Precision: int64(l.Precision),
+		Count: l.Count, Window: int64(l.Window), ChargeDenied: chargeDenied,
+	}
 }
 
 func (tr *trial) key(name string) *reference.Key {
@@ -153,7 +161,22 @@ func eachTrial(t *testing.T, run func(tr *trial)) {
 					widen(tr.l)
 					return tr
 				},
-				"log": func(seed uint64) *trial { return newTrial(t, seed, limit.Log(), chargeDenied) },
+				"log":   func(seed uint64) *trial { return newTrial(t, seed, limit.Log(), chargeDenied) },
+				"fixed": func(seed uint64) *trial { return newTrial(t, seed, limit.Buckets(limit.Window), chargeDenied) },
+				"buckets": func(seed uint64) *trial {
+					precision := limit.Window/time.Duration(1+5*seed) - time.Duration(seed%2)
+					return newTrial(t, seed, limit.Buckets(max(1, min(precision, limit.Window))), chargeDenied)
+				},
+				"compound counter": func(seed uint64) *trial {
+					tr := newTrial(t, seed, limit, chargeDenied)
+					compounding(tr.l)
+					return tr
+				},
+				"compound log": func(seed uint64) *trial {
+					tr := newTrial(t, seed, limit.Log(), chargeDenied)
+					compounding(tr.l)
+					return tr
+				},
 			} {
 				t.Run(fmt.Sprintf("%v %s chargeDenied=%v", limit, kind, chargeDenied), func(t *testing.T) {
 					for seed := range uint64(4) {

@@ -169,16 +169,21 @@ func (r *rule) newest(p *part) int64 {
 
 // giveBack gives units of the reservation back under every rule: where it was
 // booked under that rule; or, if there was none like it, from the oldest that may
-// be part of it.
+// be part of it. A part that then holds nothing remembers nothing, so the past
+// before it is forgotten, as it is when a key is evicted.
 func (c *compound) giveBack(r *reservation, units int64) {
 	for i := range c.parts {
 		rule, part := &c.policy.rules[i], &c.parts[i]
 		tick, exact := r.tick(rule)
+		var emptied bool
 		if rule.Algorithm == SlidingCounter {
-			part.giveBack(tick, units, exact)
+			emptied = part.giveBack(tick, units, exact)
 		} else {
 			v := part.ring.Load().view()
-			v.giveBack(tick, units, exact)
+			emptied = v.giveBack(tick, units, exact)
+		}
+		if emptied {
+			rule.forget(rule.begin(rule.newest(part)))
 		}
 	}
 }
@@ -196,8 +201,11 @@ func (r *reservation) tick(rule *rule) (tick int64, exact bool) {
 }
 
 // giveBack takes units out of the window of that number, or, unless it is exact,
-// out of that and the later ones.
-func (p *part) giveBack(number, units int64, exact bool) {
+// out of that and the later ones. It reports whether that has left nothing.
+func (p *part) giveBack(number, units int64, exact bool) (emptied bool) {
+	if p.prev.Load()|p.curr.Load() == 0 {
+		return false
+	}
 	index := p.index.Load()
 	if number == index-1 || !exact && number < index {
 		back := min(units, p.prev.Load())
@@ -207,12 +215,16 @@ func (p *part) giveBack(number, units int64, exact bool) {
 	if number == index || !exact && number < index {
 		p.curr.Add(-min(units, p.curr.Load()))
 	}
+	return p.prev.Load()|p.curr.Load() == 0
 }
 
 // giveBack takes units out of the run of that tick, or, unless it is exact, out of
 // that and the later ones. The totals of the runs before are raised, or those
-// after lowered, whichever are fewer.
-func (v *view) giveBack(tick, units int64, exact bool) {
+// after lowered, whichever are fewer. It reports whether that has left nothing.
+func (v *view) giveBack(tick, units int64, exact bool) (emptied bool) {
+	if v.since(0) == 0 {
+		return false
+	}
 	i := v.search(func(i int) bool { return v.at(i) >= tick })
 	for ; i < v.count && units > 0 && (v.at(i) == tick || !exact); i++ {
 		back := min(uint64(units), v.before(i+1)-v.before(i))
@@ -229,4 +241,5 @@ func (v *view) giveBack(tick, units int64, exact bool) {
 		v.total -= back
 		atomic.StoreUint64(&v.ring.total, v.total)
 	}
+	return v.since(0) == 0
 }

@@ -120,38 +120,49 @@ func (l *Limiter) queueing(key string, w *waiter) Decision {
 	if w.ahead == 0 || d.RetryAfter == Never {
 		return d
 	}
-	for _, limit := range l.limitsOf(key) {
-		// Of the units in the order of their admission, the first `some` fit once
-		// they would by themselves, and the last of each Count more takes a window
-		// more, where it cannot share a window with those before.
-		windows := (plus(w.ahead, w.n) - 1) / limit.Count
-		some := plus(w.ahead, w.n) - windows*limit.Count
-		if limit.Algorithm != SlidingLog {
-			windows = max(0, windows-1)
+	p := l.policyOf(key)
+	for i := range p.rules {
+		// Of all units in the order of their admission, the first `some` are admitted
+		// when they would be by themselves, at the earliest; and of each Count more,
+		// none before what was admitted with those has come back.
+		r := &p.rules[i]
+		times := (plus(w.ahead, w.n) - 1) / r.Count
+		some := plus(w.ahead, w.n) - times*r.Count
+		alone, now := l.attempt(key, some, false)
+		if alone.RetryAfter != Never && times < int64(Never)/r.life() {
+			last := r.back(plus(now, int64(alone.RetryAfter)), times)
+			d.RetryAfter = max(d.RetryAfter, saturate(uint64(max(last, now))-uint64(now)))
 		}
-		alone, _ := l.attempt(key, some, false)
-		longest := time.Duration(min(windows, int64(Never/limit.Window))) * limit.Window
-		if alone.RetryAfter != Never {
-			longest = time.Duration(plus(int64(longest), int64(alone.RetryAfter)))
-		}
-		d.RetryAfter = max(d.RetryAfter, min(longest, Never-1))
 	}
 	return d
 }
 
-// limitsOf returns the limits of the key of that name.
-func (l *Limiter) limitsOf(name string) (limits []Limit) {
+// life returns for how long a unit counts, at least.
+func (r *rule) life() int64 {
+	if r.Algorithm == SlidingCounter {
+		return int64(r.Window)
+	}
+	return int64(saturate(uint64(r.span) * uint64(r.tick)))
+}
+
+// back returns the earliest instant at which units are admitted that do not fit
+// together with those admitted at the given instant, and so times over.
+func (r *rule) back(at, times int64) int64 {
+	number, _ := divide(at, r.grain())
+	return max(at, plus(r.begin(number), times*r.life()))
+}
+
+// policyOf returns the policy of the key of that name.
+func (l *Limiter) policyOf(name string) *policy {
 	g, k := l.now.Load(), l.key(name)
-	p := g.policy
-	if c := l.find(g, k); c == nil {
-		p = l.policyFor(g, name)
-	} else if c.compounded() {
-		p = c.compound().policy
+	c := l.find(g, k)
+	switch {
+	case c == nil:
+		return l.policyFor(g, name)
+	case c.compounded():
+		return c.compound().policy
 	}
-	for i := range p.rules {
-		limits = append(limits, p.rules[i].Limit)
-	}
-	return limits
+	return g.policy
 }
 
 // queues are the calls that wait, by key.

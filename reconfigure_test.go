@@ -1,0 +1,291 @@
+package sash
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A limit of the same algorithm, window and precision carries over exactly: with
+// another Count all answers are those of a limiter that has had it from the start,
+// as far as the old one admitted the same.
+func TestReconfigure_OfTheCountAloneIsExact(t *testing.T) {
+	for _, limit := range []Limit{
+		Per(5, 100), Per(5, 100).Log(), Per(5, 100).Buckets(7), Per(5, 100).Buckets(100), Per(1e15, time.Microsecond),
+	} {
+		for seed := range uint64(20) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			clock := NewManualClock(rng.Int64N(1000) - 500)
+			old, always := newTest(t, limit, WithClock(clock)), newTest(t, Per(2*limit.Count, limit.Window), WithClock(clock))
+			wider := limit
+			wider.Count *= 2
+			require.NoError(t, always.Reconfigure(wider))
+			for range 10 {
+				clock.Advance(time.Duration(rng.Int64N(40)))
+				n := 1 + rng.Int64N(limit.Count)
+				if old.Allow("k") {
+					always.Allow("k")
+				}
+				if old.AllowN("other", n) {
+					always.AllowN("other", n)
+				}
+			}
+			require.NoError(t, old.Reconfigure(wider))
+			for range 30 {
+				clock.Advance(time.Duration(rng.Int64N(40)))
+				for _, key := range []string{"k", "other", "new"} {
+					n := 1 + rng.Int64N(3)
+					require.Equal(t, always.Take(key, n), old.Take(key, n), "%v, seed %d", limit, seed)
+				}
+			}
+		}
+	}
+}
+
+// A smaller Count makes a debt of what was admitted before, and a larger one pays
+// for it; nothing of it is lost on the way there and back.
+func TestReconfigure_ToLessAndBack(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		limit := l.rule().Limit
+		clock.Set(int64(10 * time.Second))
+		require.True(t, l.AllowN("k", 8))
+		less := limit
+		less.Count = 3
+		require.NoError(t, l.Reconfigure(less))
+		d := l.Peek("k", 1)
+		require.False(t, d.Allowed)
+		require.Equal(t, less, d.Limit)
+		clock.Advance(d.RetryAfter - 1)
+		require.False(t, l.Peek("k", 1).Allowed)
+		clock.Advance(1)
+		require.True(t, l.Peek("k", 1).Allowed)
+		clock.Set(int64(10 * time.Second))
+		require.NoError(t, l.Reconfigure(limit))
+		require.EqualValues(t, 2, l.Peek("k", 0).Remaining)
+		require.Equal(t, 1, l.Len())
+		require.Equal(t, l.Reset("k"), true)
+	})
+}
+
+// Where algorithm or window change, what was admitted counts for at least as long
+// as it would under the new limit from the start, and never for more than was
+// admitted.
+func TestReconfigure_ForgetsNothingThatCounts(t *testing.T) {
+	limits := []Limit{Per(10, 100), Per(10, 100).Log(), Per(10, 100).Buckets(9), Per(10, 60).Log(), Per(10, 130), Per(10, 40).Buckets(40)}
+	for _, from := range limits[:5] { // a fixed window may have forgotten what was just now
+		for _, to := range limits {
+			for seed := range uint64(20) {
+				rng := rand.New(rand.NewPCG(seed, 4))
+				clock := NewManualClock(1000 + rng.Int64N(300))
+				changed, always := newTest(t, from, WithClock(clock)), newTest(t, to, WithClock(clock))
+				// No unit older than `from` remembers, so that it does know all of them.
+				for range 1 + rng.IntN(6) {
+					clock.Advance(time.Duration(rng.Int64N(int64(min(from.Window, to.Window)) / 7)))
+					n := 1 + rng.Int64N(2)
+					require.Equal(t, changed.AllowN("k", n), always.AllowN("k", n), "few enough")
+				}
+				require.NoError(t, changed.Reconfigure(to))
+				for range 40 {
+					got, want := changed.Peek("k", 0), always.Peek("k", 0)
+					require.LessOrEqual(t, got.Remaining, want.Remaining, "%v to %v, seed %d", from, to, seed)
+					require.GreaterOrEqual(t, got.ResetAfter, want.ResetAfter, "%v to %v, seed %d", from, to, seed)
+					clock.Advance(time.Duration(rng.Int64N(20)))
+				}
+				clock.Advance(3 * 130)
+				require.Equal(t, Decision{Allowed: true, Limit: to, Remaining: 10}, changed.Peek("k", 0))
+			}
+		}
+	}
+}
+
+// The rule that knows most is heard.
+func TestReconfigure_HearsTheRuleThatKnowsMost(t *testing.T) {
+	hour, log := PerHour(100), PerMinute(10).Log()
+	buckets := PerHour(50).Buckets(time.Minute)
+	for _, c := range []struct {
+		to   Limit
+		want int
+	}{
+		{PerMinute(7).Log(), 1},            // the same but for Count
+		{PerHour(7), 0},                    // the same
+		{Per(1, 30*time.Second), 1},        // finest that reaches
+		{Per(1, 2*time.Minute).Log(), 2},   // finest of those that reach
+		{Per(1, 24*time.Hour).Log(), 0},    // none reaches: the first that reaches furthest
+		{PerHour(7).Buckets(time.Hour), 2}, // finest of those that reach
+	} {
+		p := newTest(t, hour, log, buckets).own()
+		r := newTest(t, c.to).rule()
+		require.Equal(t, c.want, r.source(p.rules), c.to)
+	}
+}
+
+func TestReconfigure_BetweenOneLimitAndSeveral(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerMinute(10), WithClock(clock))
+	require.True(t, l.AllowN("k", 4))
+	require.NoError(t, l.Reconfigure(PerMinute(20), PerSecond(5).Log()))
+	d := l.Take("k", 1)
+	require.Equal(t, PerSecond(5).Log(), d.Limit, "its 4 may have been just now")
+	require.EqualValues(t, 0, d.Remaining)
+	clock.Advance(time.Second)
+	require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
+	require.NoError(t, l.Reconfigure(PerMinute(10)))
+	require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
+	require.EqualValues(t, 10, l.Peek("new", 0).Remaining)
+	require.Equal(t, counterCell, l.own().kind)
+	require.True(t, l.Allow("new"))
+	require.Equal(t, 2, l.Len())
+	clock.Advance(time.Hour)
+	require.Equal(t, 2, l.Sweep())
+}
+
+func TestReconfigure_KeepsLimitsOfKeysAndReservations(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerMinute(10).Log(), WithClock(clock), WithLimitsFor(func(key string) []Limit {
+		if key == "gold" {
+			return []Limit{PerMinute(1000).Log()}
+		}
+		return nil
+	}))
+	require.NoError(t, l.SetLimits("set", PerMinute(3).Log()))
+	for _, key := range []string{"gold", "set", "plain"} {
+		require.True(t, l.AllowN(key, 2))
+	}
+	r, _ := l.Reserve("plain", 5)
+	clock.Advance(time.Second)
+	require.NoError(t, l.Reconfigure(PerMinute(20).Log()))
+	require.EqualValues(t, 998, l.Peek("gold", 0).Remaining)
+	require.EqualValues(t, 1, l.Peek("set", 0).Remaining)
+	require.EqualValues(t, 13, l.Peek("plain", 0).Remaining)
+	r.Commit(1)
+	require.EqualValues(t, 17, l.Peek("plain", 0).Remaining)
+
+	r, _ = l.Reserve("plain", 5)
+	require.NoError(t, l.Reconfigure(PerMinute(20))) // another algorithm
+	require.EqualValues(t, 12, l.Peek("plain", 0).Remaining)
+	r.Cancel()
+	require.EqualValues(t, 17, l.Peek("plain", 0).Remaining)
+}
+
+func TestReconfigure_OfBadInputChangesNothing(t *testing.T) {
+	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
+	l.Allow("k")
+	before := l.Peek("k", 0)
+	require.ErrorIs(t, l.Reconfigure(), ErrNoLimit)
+	err := l.Reconfigure(PerSecond(0), Per(1, -1))
+	require.ErrorIs(t, err, ErrInvalidLimit)
+	require.ErrorContains(t, err, "limit 1: Count must be >= 1, got 0")
+	require.ErrorContains(t, err, "limit 2: Window must be > 0, got -1ns")
+	err = l.SetLimits("k", PerSecond(1), Per(2, 0))
+	require.ErrorIs(t, err, ErrInvalidLimit)
+	require.ErrorContains(t, err, "limit 2: Window must be > 0, got 0s")
+	require.Equal(t, before, l.Peek("k", 0))
+}
+
+func TestReconfigure_ChoosesTheSweepIntervalAnew(t *testing.T) {
+	l := newTest(t, PerSecond(10))
+	l.interval = 0
+	require.Equal(t, time.Second, l.sweepInterval())
+	require.NoError(t, l.Reconfigure(PerMinute(10), PerSecond(1)))
+	require.Equal(t, 30*time.Second, l.sweepInterval())
+}
+
+// At the ends of time, where a window is cut off.
+func TestReconfigure_AtTheEndsOfTime(t *testing.T) {
+	for _, at := range []int64{math.MinInt64, math.MinInt64 + 59, math.MaxInt64 - 70, math.MaxInt64} {
+		for _, from := range []Limit{Per(10, 60), Per(10, 60).Log(), Per(10, 60).Buckets(7)} {
+			for _, to := range []Limit{Per(20, 60), Per(20, 100).Log(), Per(20, 100).Buckets(9), Per(20, 61)} {
+				clock := NewManualClock(at)
+				l := newTest(t, from, WithClock(clock))
+				require.True(t, l.AllowN("k", 4))
+				require.NoError(t, l.Reconfigure(to))
+				require.EqualValues(t, 16, l.Peek("k", 0).Remaining, "%v to %v at %d", from, to, at)
+			}
+		}
+	}
+}
+
+func TestSetLimits_SurvivesEvictionAndReset(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		require.True(t, l.AllowN("k", 2))
+		require.NoError(t, l.SetLimits("k", PerMinute(5).Log(), PerHour(100)))
+		require.EqualValues(t, 3, l.Peek("k", 0).Remaining)
+		require.EqualValues(t, 10, l.Peek("other", 0).Remaining)
+		require.True(t, l.Reset("k"))
+		require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
+		require.False(t, l.Take("k", 6).Allowed)
+		require.Equal(t, 0, l.Len())
+		require.True(t, l.Allow("k"))
+		clock.Advance(24 * time.Hour)
+		require.Equal(t, 1, l.Sweep())
+		require.EqualValues(t, 4, l.Take("k", 1).Remaining)
+
+		require.NoError(t, l.SetLimits("k"))
+		require.EqualValues(t, 9, l.Peek("k", 0).Remaining, "as the limiter's own again")
+		require.NoError(t, l.SetLimits("k"))
+		require.NoError(t, l.SetLimits("nobody"))
+	})
+}
+
+func TestWithLimitsFor_IsAskedWhenAKeyIsFirstSeen(t *testing.T) {
+	asked := map[string]int{}
+	clock := NewManualClock(0)
+	l := newTest(t, PerMinute(10), WithClock(clock), WithLimitsFor(func(key string) []Limit {
+		asked[key]++
+		switch key {
+		case "gold":
+			return []Limit{PerSecond(100), PerMinute(1000).Buckets(time.Second)}
+		case "wrong":
+			return []Limit{PerSecond(-1)}
+		}
+		return nil
+	}))
+	name := []byte("gold")
+	for range 3 {
+		require.True(t, l.AllowBytes(name))
+	}
+	copy(name, "XXXX")
+	require.EqualValues(t, 97, l.Peek("gold", 0).Remaining)
+	require.Equal(t, PerSecond(100), l.Peek("gold", 0).Limit)
+	require.EqualValues(t, 9, l.Take("plain", 1).Remaining)
+	require.EqualValues(t, 9, l.Take("wrong", 1).Remaining, "a wrong limit is none")
+	require.EqualValues(t, 8, l.TakeAll([]string{"plain", "gold"}, 1).Remaining)
+	require.Equal(t, map[string]int{"gold": 1, "plain": 1, "wrong": 1}, asked)
+
+	require.NoError(t, l.SetLimits("gold", PerSecond(5)))
+	require.EqualValues(t, 1, l.Peek("gold", 0).Remaining, "4 of this second")
+	require.NoError(t, l.SetLimits("gold"))
+	require.EqualValues(t, 96, l.Peek("gold", 0).Remaining)
+	clock.Advance(time.Hour)
+	require.Equal(t, 3, l.Sweep())
+	require.True(t, l.Allow("gold"))
+	require.Equal(t, 3, asked["gold"], "again after it was evicted")
+}
+
+// Keys of one plan share its policy; who makes up a plan for each key does not
+// fill the memory for ever.
+func TestWithLimitsFor_KeysOfOnePlanShareIt(t *testing.T) {
+	l := newTest(t, PerMinute(10), WithLimitsFor(func(key string) []Limit {
+		if key[0] == 'g' {
+			return []Limit{PerSecond(100)}
+		}
+		var n int64
+		fmt.Sscanf(key, "own %d", &n)
+		return []Limit{Per(1+n, time.Minute)}
+	}))
+	policyOf := func(key string) *policy {
+		l.Allow(key)
+		k := l.key(key)
+		c, _ := l.table().shard(k).Load(k)
+		return c.compound().policy
+	}
+	require.Same(t, policyOf("gold 1"), policyOf("gold 2"))
+	for i := range 5000 {
+		require.EqualValues(t, i, l.Take(fmt.Sprint("own ", i), 1).Remaining)
+	}
+	require.LessOrEqual(t, l.plans.Size(), 4096)
+}

@@ -1,0 +1,241 @@
+package sash
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/reference"
+)
+
+// Reservations settled to less, more or nothing, soon, windows later, or never,
+// among all other calls. The clock does not run back: see the next test for that.
+func TestReserve_EqualsTheReference(t *testing.T) {
+	type pending struct {
+		ours   Reservation
+		theirs reference.Reservation
+	}
+	settled := 0
+	for seed := range uint64(100) {
+		tr := newPolicyTrial(t, seed, false)
+		var open []pending
+		for range 150 {
+			tr.move(false)
+			now := tr.clock.Now()
+			switch tr.rng.IntN(5) {
+			case 0, 1:
+				key, n := tr.keys()[0], tr.cost()
+				r, d := tr.l.Reserve(key, n)
+				want, answer := tr.table.Reserve(now, n, key)
+				tr.same(d, answer, "Reserve(%s, %d)", key, n)
+				open = append(open, pending{r, want})
+			case 2, 3:
+				if len(open) == 0 {
+					continue
+				}
+				p, actual := open[tr.rng.IntN(len(open))], tr.rng.Int64N(8)-1 // some of them again
+				p.ours.Commit(actual)
+				tr.table.Settle(now, p.theirs, actual)
+				settled++
+				for _, key := range []string{"a", "b", "c", "d"} {
+					tr.same(tr.l.Peek(key, 1), tr.table.Peek(now, 1, key), "Peek(%s) after a settlement", key)
+				}
+			default:
+				if tr.rng.IntN(20) == 0 {
+					tr.l.Reset("a")
+					tr.table.Reset("a")
+				}
+				tr.call()
+			}
+		}
+	}
+	require.Greater(t, settled, 1000)
+}
+
+// Whatever is reserved, settled, evicted and late: in any window of a log, what was
+// admitted and kept is at most Count.
+func TestReserve_OnAnyClockAdmitsNoMoreThanTheLimit(t *testing.T) {
+	const count, window = 10, 100
+	given, full := int64(0), false
+	for seed := range uint64(100) {
+		tr := newPolicyTrial(t, seed, false)
+		l := newTest(t, Per(count, window).Log(), Per(2*count, 3*window), WithClock(tr.clock))
+		kept := map[int64]int64{} // units, by when they were booked
+		for range 300 {
+			tr.move(true)
+			if tr.rng.IntN(4) == 0 {
+				l.Sweep()
+			}
+			r, d := l.Reserve("k", 1+tr.rng.Int64N(4))
+			if !d.Allowed {
+				full = true
+				continue
+			}
+			at, keep := r.of.ticks[0], r.of.n
+			if tr.rng.IntN(2) == 0 {
+				keep = tr.rng.Int64N(keep + 1)
+				given += r.of.n - keep
+				r.Commit(keep)
+			}
+			kept[at] += keep
+			for end := range kept {
+				sum := int64(0)
+				for at, n := range kept {
+					if at <= end && end-at < window {
+						sum += n
+					}
+				}
+				require.LessOrEqual(t, sum, int64(count), "in the window that ends at %d", end)
+			}
+		}
+	}
+	require.Greater(t, given, int64(100))
+	require.True(t, full)
+}
+
+func TestReserve_SettlesOnce(t *testing.T) {
+	l := newTest(t, PerMinute(10).Log(), WithClock(NewManualClock(0)))
+	r, d := l.Reserve("k", 6)
+	require.True(t, d.Allowed)
+	require.EqualValues(t, 4, d.Remaining)
+	again := r
+	r.Commit(2)
+	require.EqualValues(t, 8, l.Peek("k", 0).Remaining)
+	again.Commit(9)
+	r.Cancel()
+	again.Cancel()
+	require.EqualValues(t, 8, l.Peek("k", 0).Remaining)
+}
+
+func TestReserve_OfBadInput(t *testing.T) {
+	l := newTest(t, PerMinute(10).Log(), WithClock(NewManualClock(0)))
+	var zero Reservation
+	zero.Commit(5)
+	zero.Cancel()
+
+	r, d := l.Reserve("k", -1)
+	require.Equal(t, Decision{Limit: PerMinute(10).Log(), Remaining: 10, RetryAfter: Never}, d)
+	r.Commit(5)
+	r, d = l.Reserve("k", 11)
+	require.False(t, d.Allowed)
+	r.Commit(5)
+	require.Equal(t, 0, l.Len(), "a denied reservation settles nothing")
+
+	r, _ = l.Reserve("k", 4)
+	r.Commit(-3)
+	require.EqualValues(t, 10, l.Peek("k", 0).Remaining, "less than nothing is nothing")
+
+	r, d = l.Reserve("free", 0)
+	require.True(t, d.Allowed)
+	require.EqualValues(t, 10, d.Remaining)
+	r.Commit(3)
+	require.EqualValues(t, 7, l.Peek("free", 0).Remaining, "an estimate of nothing, and a true cost")
+}
+
+// What has been spent past the limit is paid for by later calls, for as long as it
+// counts.
+func TestCommit_PastTheLimitIsADebt(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit  Limit
+		denied time.Duration // for how long 1 is, at first
+	}{
+		"log":     {PerMinute(10).Log(), time.Minute},
+		"buckets": {PerMinute(10).Buckets(20 * time.Second), time.Minute},
+		"counter": {PerMinute(10), 2*time.Minute - 18*time.Second}, // 30 weigh 9 with 3/10 of the window left
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := NewManualClock(0)
+			l := newTest(t, c.limit, WithClock(clock))
+			r, _ := l.Reserve("k", 5)
+			r.Commit(30)
+			d := l.Take("k", 1)
+			require.False(t, d.Allowed)
+			require.EqualValues(t, 0, d.Remaining)
+			require.Equal(t, c.denied, d.RetryAfter)
+			require.False(t, l.Peek("k", 0).Allowed, "not even nothing fits")
+			clock.Advance(c.denied - 1)
+			require.False(t, l.Allow("k"))
+			clock.Advance(1)
+			require.True(t, l.Allow("k"))
+		})
+	}
+}
+
+func TestCommit_OfAsMuchAsCanBe(t *testing.T) {
+	for _, limit := range []Limit{PerMinute(10).Log(), PerMinute(10), PerMinute(10).Buckets(time.Second), Per(math.MaxInt64, time.Minute), Per(math.MaxInt64, time.Minute).Log()} {
+		clock := NewManualClock(0)
+		l := newTest(t, limit, WithClock(clock))
+		for range 5 {
+			r, _ := l.Reserve("k", 0)
+			r.Commit(math.MaxInt64)
+			s, _ := l.Reserve("k", 0)
+			s.Commit(math.MaxInt64)
+			clock.Advance(1)
+		}
+		require.False(t, l.Allow("k"))
+		require.Zero(t, l.Peek("k", 1).Remaining)
+		clock.Advance(l.Peek("k", 1).ResetAfter)
+		require.Equal(t, Decision{Allowed: true, Limit: limit, Remaining: limit.Count}, l.Peek("k", 0))
+	}
+}
+
+// Nothing comes back of a charge that no longer counts, nor into a window or a
+// bucket that is not its own.
+func TestCancel_GivesBackWhereItWasBooked(t *testing.T) {
+	clock := NewManualClock(0)
+	counter := newTest(t, PerMinute(10), WithClock(clock))
+	buckets := newTest(t, PerMinute(10).Buckets(20*time.Second), WithClock(clock))
+	log := newTest(t, PerMinute(10).Log(), WithClock(clock))
+	reserve := func(l *Limiter) Reservation { r, _ := l.Reserve("k", 4); return r }
+	a, b, c := reserve(counter), reserve(buckets), reserve(log)
+	late := []Reservation{reserve(counter), reserve(buckets), reserve(log)}
+
+	clock.Set(int64(59 * time.Second))
+	for _, l := range []*Limiter{counter, buckets, log} {
+		require.EqualValues(t, 0, l.Take("k", 2).Remaining)
+	}
+	clock.Set(int64(75 * time.Second)) // a quarter into the next window
+	require.EqualValues(t, 2, counter.Peek("k", 0).Remaining, "10 weigh 7.5")
+	a.Cancel()
+	require.EqualValues(t, 5, counter.Peek("k", 0).Remaining, "6 weigh 4.5")
+	require.EqualValues(t, 8, buckets.Peek("k", 0).Remaining)
+	b.Cancel()
+	require.EqualValues(t, 8, buckets.Peek("k", 0).Remaining, "its bucket is past")
+	require.EqualValues(t, 8, log.Peek("k", 0).Remaining)
+	c.Cancel()
+	require.EqualValues(t, 8, log.Peek("k", 0).Remaining)
+
+	clock.Set(int64(time.Hour))
+	for i, l := range []*Limiter{counter, buckets, log} {
+		l.Sweep()
+		require.True(t, l.AllowN("k", 8))
+		late[i].Cancel()
+		require.EqualValues(t, 2, l.Peek("k", 0).Remaining, "the key has another life")
+	}
+}
+
+func TestCancel_AfterAResetGivesNothingBack(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		r, _ := l.Reserve("k", 6)
+		require.True(t, l.Reset("k"))
+		require.True(t, l.AllowN("k", 7))
+		r.Cancel()
+		require.EqualValues(t, 3, l.Peek("k", 0).Remaining)
+	})
+}
+
+// A key that was only ever taken from keeps what it had when it is first reserved.
+func TestReserve_CarriesWhatWasTaken(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		l.AllowN("k", 3)
+		clock.Advance(10 * time.Second)
+		r, d := l.Reserve("k", 5)
+		require.EqualValues(t, 2, d.Remaining)
+		require.True(t, l.AllowN("k", 2))
+		r.Cancel()
+		require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
+		require.Equal(t, 1, l.Len())
+	})
+}

@@ -1,0 +1,262 @@
+package sash
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/reference"
+)
+
+// A policyTrial holds a limiter of several limits against the reference: the same
+// calls, of one key and of several, must have the same answers.
+type policyTrial struct {
+	*testing.T
+	rng    *rand.Rand
+	limits []Limit
+	clock  *ManualClock
+	l      *Limiter
+	table  *reference.Table
+}
+
+// windows and precisions that divide each other, that do not, and that are equal.
+func randomLimit(rng *rand.Rand) Limit {
+	l := Per(1+rng.Int64N(12), []time.Duration{1, 7, 60, 60, 100, 1000}[rng.IntN(6)])
+	switch rng.IntN(4) {
+	case 0:
+		return l.Log()
+	case 1:
+		return l.Buckets(1 + time.Duration(rng.Int64N(int64(l.Window))))
+	case 2:
+		return l.Buckets(l.Window)
+	}
+	return l
+}
+
+func newPolicyTrial(t *testing.T, seed uint64, chargeDenied bool) *policyTrial {
+	tr := &policyTrial{T: t, rng: rand.New(rand.NewPCG(seed, 7)), clock: NewManualClock(0)}
+	options := []Option{WithClock(tr.clock)}
+	if chargeDenied {
+		options = append(options, WithChargeDenied())
+	}
+	var models []reference.Limit
+	for range 1 + tr.rng.IntN(4) {
+		limit := randomLimit(tr.rng)
+		tr.limits = append(tr.limits, limit)
+		models = append(models, modelOf(limit, chargeDenied))
+		options = append(options, limit)
+	}
+	tr.l, tr.table = newTest(t, options...), reference.NewTable(models)
+	return tr
+}
+
+func (tr *policyTrial) move(back bool) {
+	switch tr.rng.IntN(8) {
+	case 0:
+		tr.clock.Advance(time.Duration(tr.rng.Int64N(1200)))
+	case 1:
+		if back {
+			tr.clock.Advance(-time.Duration(tr.rng.Int64N(90)))
+		}
+	case 2, 3:
+	default:
+		tr.clock.Advance(time.Duration(tr.rng.Int64N(8)))
+	}
+}
+
+// cost draws a cost, small and possible in most cases.
+func (tr *policyTrial) cost() int64 {
+	if tr.rng.IntN(12) == 0 {
+		return []int64{0, -1, 13, math.MaxInt64, math.MinInt64}[tr.rng.IntN(5)]
+	}
+	return 1 + tr.rng.Int64N(3)
+}
+
+// keys draws some keys, now and then one twice.
+func (tr *policyTrial) keys() []string {
+	keys := make([]string, 1+tr.rng.IntN(4))
+	for i := range keys {
+		keys[i] = string(rune('a' + tr.rng.IntN(4)))
+	}
+	return keys
+}
+
+func (tr *policyTrial) same(got Decision, want reference.Answer, format string, args ...any) {
+	tr.Helper()
+	require.Equal(tr, Decision{
+		Allowed: want.Allowed, Limit: tr.limits[want.Deciding], Remaining: want.Remaining,
+		RetryAfter: time.Duration(want.RetryAfter), ResetAfter: time.Duration(want.ResetAfter),
+	}, got, "%v at %d: %s", tr.limits, tr.clock.Now(), fmt.Sprintf(format, args...))
+}
+
+// call makes one call of whatever kind, and returns whether it was denied, and the
+// keys that it was for.
+func (tr *policyTrial) call() {
+	now, n, keys := tr.clock.Now(), tr.cost(), tr.keys()
+	switch key := keys[0]; tr.rng.IntN(6) {
+	case 0:
+		tr.same(tr.l.Peek(key, n), tr.table.Peek(now, n, key), "Peek(%s, %d)", key, n)
+	case 1:
+		require.Equal(tr, tr.table.Take(now, n, key).Allowed, tr.l.AllowN(key, n), "%v at %d: AllowN(%s, %d)", tr.limits, now, key, n)
+	case 2:
+		d := tr.l.Take(key, n)
+		tr.same(d, tr.table.Take(now, n, key), "Take(%s, %d)", key, n)
+		tr.retry([]string{key}, n, d)
+	default:
+		d := tr.l.TakeAll(keys, n)
+		tr.same(d, tr.table.Take(now, n, keys...), "TakeAll(%v, %d)", keys, n)
+		tr.retry(keys, n, d)
+	}
+}
+
+// retry checks that a denied call is denied until a nanosecond before RetryAfter,
+// and admitted then. The reference peeks where sash has no Peek, of several keys.
+func (tr *policyTrial) retry(keys []string, n int64, d Decision) {
+	now := tr.clock.Now()
+	if d.Allowed || d.RetryAfter == Never {
+		return
+	}
+	require.False(tr, tr.table.Peek(now+int64(d.RetryAfter)-1, n, keys...).Allowed)
+	require.True(tr, tr.table.Peek(now+int64(d.RetryAfter), n, keys...).Allowed)
+}
+
+func eachPolicyTrial(t *testing.T, run func(tr *policyTrial)) {
+	for _, chargeDenied := range []bool{false, true} {
+		t.Run(fmt.Sprintf("chargeDenied=%v", chargeDenied), func(t *testing.T) {
+			for seed := range uint64(50) {
+				run(newPolicyTrial(t, seed, chargeDenied))
+			}
+		})
+	}
+}
+
+func TestPolicies_EqualTheReference(t *testing.T) {
+	eachPolicyTrial(t, func(tr *policyTrial) {
+		for range 150 {
+			tr.move(true)
+			if tr.rng.IntN(60) == 0 {
+				key := tr.keys()[0]
+				tr.l.Reset(key)
+				tr.table.Reset(key)
+			}
+			tr.call()
+		}
+	})
+}
+
+// On a clock that does not run back past what was evicted, sweeps change nothing.
+func TestPolicies_AreTheSameWhateverIsSwept(t *testing.T) {
+	evicted := 0
+	eachPolicyTrial(t, func(tr *policyTrial) {
+		for range 150 {
+			tr.move(false)
+			if tr.rng.IntN(3) == 0 {
+				evicted += tr.l.Sweep()
+			}
+			tr.call()
+		}
+	})
+	require.Greater(t, evicted, 1000, "keys were evicted meanwhile")
+}
+
+// The policy of the article: 10 a second, 120 a minute, 240 an hour, for a user and
+// an address at once.
+func TestTakeAll_ChargesAllOrNone(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(10).Buckets(time.Second), PerMinute(120).Log(), PerHour(240).Buckets(time.Minute), WithClock(clock))
+	both := []string{"user:7", "203.0.113.7"}
+	require.True(t, l.TakeAll(both, 5).Allowed)
+	require.True(t, l.Take("203.0.113.7", 3).Allowed)
+
+	d := l.TakeAll(both, 3)
+	require.Equal(t, Decision{
+		Limit: PerSecond(10).Buckets(time.Second), Remaining: 2, RetryAfter: time.Second, ResetAfter: time.Hour,
+	}, d)
+	require.EqualValues(t, 5, l.Peek("user:7", 0).Remaining, "nothing was charged to the one that had room")
+	require.EqualValues(t, 2, l.Peek("203.0.113.7", 0).Remaining)
+	require.True(t, l.TakeAll([]string{both[1], both[0], both[1]}, 2).Allowed, "a key named twice counts once")
+	require.EqualValues(t, 3, l.Peek("user:7", 0).Remaining)
+}
+
+func TestTakeAll_OfBadInput(t *testing.T) {
+	l := newTest(t, PerSecond(3), PerMinute(5).Log(), WithClock(NewManualClock(0)))
+	for name, d := range map[string]Decision{
+		"no keys":           l.TakeAll(nil, 1),
+		"no keys, no units": l.TakeAll([]string{}, 0),
+		"negative":          l.TakeAll([]string{"a", "b"}, -1),
+		"too much":          l.TakeAll([]string{"a", "b"}, 4),
+		"far too much":      l.TakeAll([]string{"a", "b"}, math.MaxInt64),
+	} {
+		require.False(t, d.Allowed, name)
+		require.Equal(t, Never, d.RetryAfter, name)
+		require.Equal(t, PerSecond(3), d.Limit, name)
+	}
+	require.True(t, l.TakeAll([]string{"a", "b"}, 0).Allowed)
+	require.Equal(t, 0, l.Len(), "nothing was stored")
+}
+
+func TestTakeAll_OfManyKeys(t *testing.T) {
+	l := newTest(t, PerSecond(3), WithClock(NewManualClock(0)))
+	var keys []string
+	for i := range 100 {
+		keys = append(keys, fmt.Sprint("key ", i%60))
+	}
+	require.EqualValues(t, 2, l.TakeAll(keys, 1).Remaining)
+	require.Equal(t, 60, l.Len())
+	require.True(t, l.Take("key 59", 2).Allowed)
+	require.False(t, l.TakeAll(keys, 1).Allowed)
+	require.EqualValues(t, 2, l.Peek("key 0", 0).Remaining)
+}
+
+func TestTakeAll_EveryKindOfCell(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		for i := range 3 { // so that logs grow
+			clock.Advance(1)
+			require.EqualValues(t, 8-2*i, l.TakeAll([]string{"a", "b"}, 2).Remaining)
+		}
+		require.True(t, l.AllowN("a", 4))
+		d := l.TakeAll([]string{"b", "a"}, 1)
+		require.False(t, d.Allowed)
+		require.EqualValues(t, 0, d.Remaining)
+		require.EqualValues(t, 4, l.Peek("b", 0).Remaining)
+		clock.Advance(d.RetryAfter - 1)
+		require.False(t, l.TakeAll([]string{"b", "a"}, 1).Allowed)
+		clock.Advance(1)
+		require.True(t, l.TakeAll([]string{"b", "a"}, 1).Allowed)
+	})
+}
+
+func TestTakeAll_IsObservedOncePerKey(t *testing.T) {
+	var seen []string
+	l := newTest(t, PerSecond(3), WithClock(NewManualClock(0)), WithObserver(func(key string, n int64, d Decision) {
+		seen = append(seen, fmt.Sprint(key, " ", n, " ", d.Allowed))
+	}))
+	l.TakeAll([]string{"a", "b", "a"}, 2)
+	l.TakeAll([]string{"a", "b"}, 0)
+	require.ElementsMatch(t, []string{"a 2 true", "b 2 true"}, seen)
+}
+
+func TestSeveralLimits_NameTheOneThatDecides(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(10), PerMinute(10).Log(), PerHour(20).Buckets(time.Minute), WithClock(clock))
+	require.Equal(t, PerSecond(10), l.Take("k", 9).Limit, "the first of equals")
+	clock.Advance(2 * time.Second)
+	require.Equal(t, PerMinute(10).Log(), l.Take("k", 1).Limit, "the least remaining")
+	d := l.Take("k", 1)
+	require.Equal(t, PerMinute(10).Log(), d.Limit, "the longest wait")
+	require.Equal(t, 58*time.Second, d.RetryAfter)
+	require.Equal(t, Never, l.Take("k", 15).RetryAfter)
+}
+
+func TestSeveralLimits_ReportEveryFault(t *testing.T) {
+	_, err := New(PerSecond(0), PerMinute(5), Per(3, time.Minute).Buckets(time.Hour))
+	require.ErrorIs(t, err, ErrInvalidLimit)
+	require.Equal(t, 2, strings.Count(err.Error(), "invalid limit"), err)
+	require.ErrorContains(t, err, "limit 1: Count must be >= 1, got 0")
+	require.ErrorContains(t, err, "limit 3: Precision must be <= Window, got 1h0m0s and 1m0s")
+}

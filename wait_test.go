@@ -1,0 +1,259 @@
+package sash
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWait_AdmitsAtOnceWhatFits(t *testing.T) {
+	l := newTest(t, PerMinute(3).Log(), WithClock(NewManualClock(0)))
+	require.NoError(t, l.Wait(t.Context(), "k", 2))
+	require.NoError(t, l.Wait(t.Context(), "k", 0))
+	require.EqualValues(t, 1, l.Peek("k", 0).Remaining)
+}
+
+// A thousand waiters on one key are admitted in the order in which they came, and
+// at the limit's rate, to the nanosecond of the bubble's clock.
+func TestWait_FirstComeFirstServed(t *testing.T) {
+	const waiters = 1000
+	for name, limit := range map[string]Limit{"log": PerSecond(10).Log(), "buckets": PerSecond(10).Buckets(100 * time.Millisecond), "counter": PerSecond(10)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newTest(t, limit)
+				var order []int
+				var at []time.Time
+				var mu sync.Mutex
+				for i := range waiters {
+					go func() {
+						require.NoError(t, l.Wait(t.Context(), "k", 1))
+						mu.Lock()
+						defer mu.Unlock()
+						order, at = append(order, i), append(at, time.Now())
+					}()
+					synctest.Wait() // so that this one has come before the next does
+				}
+				<-time.After(waiters * time.Second)
+				require.Len(t, order, waiters)
+				for i, who := range order {
+					require.Equal(t, i, who)
+					if limit.Algorithm == SlidingLog && i >= 10 {
+						require.Equal(t, time.Second, at[i].Sub(at[i-10]), "waiter %d", i)
+					}
+				}
+				took := at[waiters-1].Sub(at[0])
+				require.Greater(t, took, (waiters/10-2)*time.Second)
+				require.Less(t, took, waiters/10*1150*time.Millisecond, "a counter rounds up what weighs on it")
+				require.Empty(t, l.queues.byKey)
+				require.Zero(t, l.queues.total.Load())
+			})
+		})
+	}
+}
+
+func TestWait_EndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, PerMinute(1).Log())
+		l.Allow("k")
+		start := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended [3]error
+		for i := range ended {
+			go func() {
+				ended[i] = l.Wait(ctx, "k", 1)
+				if time.Since(start) != 10*time.Second {
+					ended[i] = nil
+				}
+			}()
+		}
+		patient := make(chan error)
+		synctest.Wait()
+		go func() { patient <- l.Wait(t.Context(), "k", 1) }()
+		<-time.After(10 * time.Second)
+		cancel()
+		synctest.Wait()
+		for _, err := range ended {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		require.NoError(t, <-patient)
+		require.Equal(t, time.Minute, time.Since(start), "those who left have charged nothing")
+		require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
+
+		require.ErrorIs(t, l.Wait(ctx, "free", 1), context.Canceled, "an ended context, though there is room")
+		require.EqualValues(t, 1, l.Peek("free", 0).Remaining)
+	})
+}
+
+func TestWait_FailsAtOnceWhereItIsHopeless(t *testing.T) {
+	l := newTest(t, PerSecond(2).Log(), PerMinute(3).Log(), WithClock(NewManualClock(0)))
+	require.ErrorIs(t, l.Wait(t.Context(), "k", 3), ErrExceedsLimit)
+	require.EqualError(t, l.Wait(t.Context(), "k", 3), "sash: Wait: 3 is more than 2/1s log ever admits: exceeds the limit")
+	require.EqualError(t, l.Wait(t.Context(), "k", -1), "sash: Wait: n must be >= 0, got -1: exceeds the limit")
+	require.Equal(t, 0, l.Len(), "nothing was charged")
+
+	l.AllowN("k", 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+	defer cancel()
+	err := l.Wait(ctx, "k", 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, ctx.Err(), "before the deadline")
+	require.ErrorContains(t, err, "sash: Wait: admitted in 1s at the earliest")
+	require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
+}
+
+// Who waits behind others fails at once if their turns alone take too long.
+func TestWait_ReckonsWithThoseBefore(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit Limit
+		wait  time.Duration // of the fifth
+	}{
+		"log":     {PerSecond(2).Log(), 3 * time.Second},
+		"buckets": {PerSecond(2).Buckets(time.Second), 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newTest(t, c.limit)
+				l.AllowN("k", 2)
+				for range 4 {
+					go func() { require.NoError(t, l.Wait(t.Context(), "k", 1)) }()
+					synctest.Wait()
+				}
+				short, cancel := context.WithTimeout(t.Context(), c.wait-time.Millisecond)
+				defer cancel()
+				start := time.Now()
+				require.ErrorIs(t, l.Wait(short, "k", 1), context.DeadlineExceeded)
+				require.Zero(t, time.Since(start))
+				long, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				defer cancel()
+				require.NoError(t, l.Wait(long, "k", 1))
+			})
+		})
+	}
+}
+
+func TestWait_OnAManualClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := NewManualClock(0)
+		l := newTest(t, PerMinute(2).Log(), WithClock(clock))
+		l.AllowN("k", 2)
+		var admitted atomic.Int64
+		for range 3 {
+			go func() {
+				require.NoError(t, l.Wait(t.Context(), "k", 1))
+				admitted.Add(1)
+			}()
+		}
+		for _, step := range []struct {
+			advance time.Duration
+			want    int64
+		}{{0, 0}, {time.Minute - 1, 0}, {-time.Hour, 0}, {time.Hour, 0}, {1, 2}, {time.Minute - 1, 2}, {1, 3}} {
+			clock.Advance(step.advance)
+			synctest.Wait()
+			require.Equal(t, step.want, admitted.Load(), "%+v", step)
+		}
+		require.Zero(t, clock.pending.Load(), "no alarm is left")
+		require.Empty(t, clock.alarms)
+	})
+}
+
+// What happens to a key, other than by time, is told to those who wait for it.
+func TestWait_NoticesWhatHappensToItsKey(t *testing.T) {
+	for name, happen := range map[string]func(l *Limiter, r Reservation){
+		"reset":       func(l *Limiter, _ Reservation) { l.Reset("k") },
+		"cancel":      func(_ *Limiter, r Reservation) { r.Cancel() },
+		"set limits":  func(l *Limiter, _ Reservation) { l.SetLimits("k", PerMinute(9).Log()) },
+		"reconfigure": func(l *Limiter, _ Reservation) { l.Reconfigure(PerMinute(9).Log()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newTest(t, PerMinute(5).Log(), WithClock(NewManualClock(0)))
+				r, _ := l.Reserve("k", 5)
+				var admitted atomic.Int64
+				for range 2 {
+					go func() {
+						require.NoError(t, l.Wait(t.Context(), "k", 2))
+						admitted.Add(1)
+					}()
+				}
+				synctest.Wait()
+				require.Zero(t, admitted.Load())
+				happen(l, r)
+				synctest.Wait()
+				require.EqualValues(t, 2, admitted.Load())
+			})
+		})
+	}
+}
+
+func TestWait_FailsWhenItBecomesHopeless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, PerMinute(5).Log(), WithClock(NewManualClock(0)))
+		l.AllowN("k", 5)
+		var errs [2]error
+		for i := range errs {
+			go func() { errs[i] = l.Wait(t.Context(), "k", 3) }()
+		}
+		synctest.Wait()
+		require.NoError(t, l.SetLimits("k", PerMinute(2).Log()))
+		synctest.Wait()
+		require.ErrorIs(t, errs[0], ErrExceedsLimit)
+		require.ErrorIs(t, errs[1], ErrExceedsLimit)
+	})
+}
+
+// A key that is waited for is not evicted, though its state is as good as new.
+func TestWait_KeepsItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// A clock of one's own, which tells nobody that it has moved.
+		manual := NewManualClock(0)
+		l := newTest(t, PerMinute(1).Log(), WithClock(clockFunc(manual.Now)))
+		l.Allow("k")
+		ended := make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { ended <- l.Wait(ctx, "k", 1) }()
+		synctest.Wait()
+		manual.Advance(time.Hour)
+		require.Equal(t, 0, l.Sweep())
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.Equal(t, 1, l.Sweep())
+	})
+}
+
+// The attempts of a call that waits are no denied attempts: they are not charged.
+func TestWait_IsNotChargedForWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, PerMinute(2), PerMinute(2).Log(), WithChargeDenied())
+		l.AllowN("k", 2)
+		start := time.Now()
+		require.NoError(t, l.Wait(t.Context(), "k", 1))
+		require.LessOrEqual(t, time.Since(start), 2*time.Minute)
+	})
+}
+
+func TestWait_IsObservedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen []Decision
+		l := newTest(t, PerMinute(1).Log(), WithObserver(func(_ string, _ int64, d Decision) { seen = append(seen, d) }))
+		require.NoError(t, l.Wait(t.Context(), "k", 1))
+		require.NoError(t, l.Wait(t.Context(), "k", 1))
+		require.Error(t, l.Wait(t.Context(), "k", 2))
+		require.Len(t, seen, 2)
+		require.True(t, seen[1].Allowed)
+	})
+}
+
+func TestManualClock_ZeroValueHasAlarms(t *testing.T) {
+	var clock ManualClock
+	due, stop := clock.alarm(5)
+	defer stop()
+	clock.Set(5)
+	<-due
+	past, _ := clock.alarm(4)
+	<-past
+}
