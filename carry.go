@@ -27,7 +27,7 @@ func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
 		}
 		next := l.carried(prior.policy, old, word, p, p.kind)
 		g.keys.insert(k.kept(), next, func() bool { return true })
-		old.word.Store(dead)
+		old.die(word)
 	}
 	prior.keys.remove(k, old)
 }
@@ -44,7 +44,7 @@ func (l *Limiter) become(g *regime, k key, c *cell, p *policy, kind kind) bool {
 		return false
 	}
 	g.keys.replace(k, c, l.carried(g.policy, c, word, p, kind))
-	c.word.Store(dead)
+	c.die(word)
 	return true
 }
 

@@ -13,8 +13,8 @@ import (
 //
 // Bits that mean the same in every kind (high to low): dead 1 | several 1 |
 // locked 1. A dead cell has left, or is about to leave, the table, and nothing is
-// ever charged to it again: its word is dead for good. A cell with several set is
-// a compound. Who has set locked is at work on the cell, for a few stores, or,
+// ever charged to it again. several says that it is a compound, for all its life
+// and after. Who has set locked is at work on the cell, for a few stores, or,
 // seldom, for as long as it takes to put another cell in its place.
 //
 // Invariant: a cell dies by one compare-and-swap from the word that it was
@@ -43,7 +43,7 @@ func (c *cell) wide() *wideCounter  { return (*wideCounter)(unsafe.Pointer(c)) }
 func (c *cell) log() *log           { return (*log)(unsafe.Pointer(c)) }
 func (c *cell) compound() *compound { return (*compound)(unsafe.Pointer(c)) }
 
-// compounded reports whether c is a compound that is alive.
+// compounded reports whether c is a compound.
 func (c *cell) compounded() bool { return c.word.Load()&several != 0 }
 
 // current returns the word once nobody has locked the cell, and whether the cell
@@ -69,7 +69,10 @@ func (c *cell) unchanged(word uint64) bool { return c.word.Load() == word }
 func (c *cell) lock(word uint64) bool { return c.word.CompareAndSwap(word, word|locked) }
 
 // kill makes c dead if its word still is word.
-func (c *cell) kill(word uint64) bool { return c.word.CompareAndSwap(word, dead) }
+func (c *cell) kill(word uint64) bool { return c.word.CompareAndSwap(word, dead|word&several) }
+
+// die makes c dead, which the caller has locked since word.
+func (c *cell) die(word uint64) { c.word.Store(dead | word&several) }
 
 // A cell whose state is more than a word, a log or a compound, counts its states
 // in the low bits of the word: each has its version.

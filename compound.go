@@ -9,8 +9,7 @@ import (
 // that has had a reservation. It points to its policy, and has a part for each of
 // the policy's rules.
 //
-// Bits of its word (high to low): dead 1 | several 1, always set until it dies |
-// locked 1 | growing 1 | version 60. The protocol is that of a log: a caller reads
+// Bits of its word (high to low): dead 1 | several 1, always set | locked 1 | growing 1 | version 60. The protocol is that of a log: a caller reads
 // the word, then all parts; if it charges nothing, its answer counts once it sees
 // the word unchanged; if it does, it locks by a compare-and-swap from the word it
 // has read, writes, and unlocks under a new version. So all limits are checked and

@@ -138,7 +138,7 @@ func (p *policy) ask(c *cell, q query, d *Decision) (allowed, alive bool) {
 	case logCell:
 		return r.askLog(c.log(), q, d)
 	}
-	return false, false // a compound that has died
+	return false, false // there is no cell of another kind
 }
 
 // askUnseen answers q for a key that has no cell, and gets none.

@@ -3,6 +3,7 @@ package sash
 import (
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -437,4 +438,203 @@ func TestRace_LogsShrinkBesideCharges(t *testing.T) {
 	done.Store(true)
 	g.Wait()
 	require.Greater(t, shrunk, 20, "no ring shrank: this test has shown nothing")
+}
+
+// Random policies, sets of keys and costs, reservations settled to more and to less,
+// from eight sides: at the end every limit of every key holds exactly the sum of
+// what was admitted and not given back.
+func TestRace_EveryLimitHoldsTheSumOfWhatWasAdmitted(t *testing.T) {
+	const keys = 5
+	for seed := range uint64(10) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		c := &crowd{ManualClock: NewManualClock(500)}
+		options := []Option{WithClock(c)}
+		limits := 1 + rng.IntN(4)
+		for range limits {
+			limit := randomLimit(rng)
+			limit.Count = 500 + rng.Int64N(3000)
+			options = append(options, limit)
+		}
+		l := newTest(t, options...)
+		var admitted [keys]atomic.Int64
+		var denied atomic.Int64
+		c.run(func(caller int) {
+			rng := rand.New(rand.NewPCG(seed, uint64(100+caller)))
+			for range 400 {
+				key, n := rng.IntN(keys), 1+rng.Int64N(5)
+				c.call(func() {
+					switch rng.IntN(4) {
+					case 0:
+						if l.AllowN(strconv.Itoa(key), n) {
+							admitted[key].Add(n)
+						}
+					case 1:
+						r, d := l.Reserve(strconv.Itoa(key), n)
+						actual := rng.Int64N(8)
+						if r.Commit(actual); d.Allowed {
+							admitted[key].Add(actual)
+						}
+					default:
+						set := rng.Perm(keys)[:1+rng.IntN(keys)]
+						names := make([]string, len(set))
+						for i, key := range set {
+							names[i] = strconv.Itoa(key)
+						}
+						if !l.TakeAll(names, n).Allowed {
+							denied.Add(1)
+							return
+						}
+						for _, key := range set {
+							admitted[key].Add(n)
+						}
+					}
+				})
+				if rng.IntN(50) == 0 {
+					l.Sweep()
+				}
+			}
+		})
+		for key := range admitted {
+			k := l.key(strconv.Itoa(key))
+			c := l.find(l.now.Load(), k)
+			for i := range l.own().rules {
+				h := l.own().holding(c, c.word.Load(), i)
+				held := h.curr
+				if h.view.ring != nil && h.view.count > 0 {
+					held = int64(h.since(0))
+				}
+				require.Equal(t, admitted[key].Load(), held, "seed %d, key %d, limit %v", seed, key, l.own().rules[i].Limit)
+			}
+		}
+		c.contended(t)
+	}
+}
+
+// Opposite orders of the same keys, and many of them: every call ends, and the sums
+// are right. A deadlock would be the test's timeout.
+func TestRace_TakeAllInAnyOrder(t *testing.T) {
+	everyCrowd(t, PerMinute(4000), func(t *testing.T, l *Limiter, c *crowd) {
+		names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
+		var admitted atomic.Int64
+		c.run(func(caller int) {
+			rng := rand.New(rand.NewPCG(uint64(caller), 6))
+			for range 700 {
+				mine := slices.Clone(names)
+				rng.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+				c.call(func() {
+					if l.TakeAll(mine, 1).Allowed {
+						admitted.Add(1)
+					}
+				})
+			}
+		})
+		require.EqualValues(t, 4000, admitted.Load(), "all that fitted")
+		for _, name := range names {
+			require.EqualValues(t, 0, l.Peek(name, 0).Remaining)
+		}
+	})
+}
+
+// Limits change while calls run, keys are forgotten, and the table is swept: what
+// is admitted is charged, in whatever regime.
+func TestRace_ChangingLimitsLosesNothing(t *testing.T) {
+	const keys, plenty = 20, 1_000_000
+	everyCrowd(t, PerMinute(plenty), func(t *testing.T, l *Limiter, c *crowd) {
+		limit := l.rule().Limit
+		var admitted [keys]atomic.Int64
+		changes := 0
+		c.run(func(caller int) {
+			rng := rand.New(rand.NewPCG(uint64(caller), 8))
+			for i := range 600 {
+				if caller == 0 {
+					changes++
+					next := limit
+					next.Count += rng.Int64N(1000)
+					if i%2 == 0 {
+						limits := []Limit{next, PerHour(plenty)}
+						require.NoError(t, l.Reconfigure(limits[:1+rng.IntN(2)]...))
+					} else {
+						require.NoError(t, l.SetLimits(strconv.Itoa(rng.IntN(keys)), []Limit{next, next}[:rng.IntN(3)]...))
+					}
+					continue
+				}
+				key, n := rng.IntN(keys), 1+rng.Int64N(3)
+				c.call(func() {
+					switch rng.IntN(3) {
+					case 0:
+						r, _ := l.Reserve(strconv.Itoa(key), n)
+						kept := rng.Int64N(n + 1)
+						r.Commit(kept)
+						admitted[key].Add(kept)
+					case 1:
+						other := (key + 1) % keys
+						l.TakeAll([]string{strconv.Itoa(key), strconv.Itoa(other)}, n)
+						admitted[key].Add(n)
+						admitted[other].Add(n)
+					default:
+						l.AllowN(strconv.Itoa(key), n)
+						admitted[key].Add(n)
+					}
+				})
+				if rng.IntN(40) == 0 {
+					l.Sweep()
+				}
+			}
+		})
+		require.NoError(t, l.Reconfigure(limit))
+		for key := range admitted {
+			require.NoError(t, l.SetLimits(strconv.Itoa(key)))
+			require.EqualValues(t, plenty-admitted[key].Load(), l.Peek(strconv.Itoa(key), 0).Remaining, "key %d", key)
+		}
+		require.Equal(t, keys, l.Len())
+		require.Equal(t, 600, changes)
+	})
+}
+
+// Once a change of limits has returned, no call is decided by those before: the
+// Count of the limit tells how new it is.
+func TestRace_NoCallIsDecidedByOldLimits(t *testing.T) {
+	const plenty = 1_000_000
+	for name, change := range map[string]func(l *Limiter, limit Limit) error{
+		"Reconfigure": func(l *Limiter, limit Limit) error { return l.Reconfigure(limit) },
+		"SetLimits":   func(l *Limiter, limit Limit) error { return l.SetLimits("k", limit) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyCrowd(t, PerMinute(plenty), func(t *testing.T, l *Limiter, c *crowd) {
+				limit := l.rule().Limit
+				var newest atomic.Int64 // of those whose change has returned
+				newest.Store(plenty)
+				c.run(func(caller int) {
+					rng := rand.New(rand.NewPCG(uint64(caller), 8))
+					for i := range 500 {
+						if caller == 0 {
+							next := limit
+							next.Count = plenty + int64(i) + 1
+							require.NoError(t, change(l, next))
+							newest.Store(next.Count)
+							continue
+						}
+						c.call(func() {
+							least := newest.Load()
+							var d Decision
+							switch rng.IntN(5) {
+							case 0:
+								l.Reset("k") // so that it is seen for the first time again
+							case 1:
+								_, d = l.Reserve("k", 1)
+							case 2:
+								d = l.Peek("k", 1)
+							case 3:
+								d = l.TakeAll([]string{"k"}, 1)
+							}
+							if d.Limit.Count == 0 {
+								d = l.Take("k", 1)
+							}
+							require.GreaterOrEqual(t, d.Limit.Count, least)
+						})
+					}
+				})
+			})
+		})
+	}
 }

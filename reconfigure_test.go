@@ -78,7 +78,7 @@ func TestReconfigure_ForgetsNothingThatCounts(t *testing.T) {
 	limits := []Limit{Per(10, 100), Per(10, 100).Log(), Per(10, 100).Buckets(9), Per(10, 60).Log(), Per(10, 130), Per(10, 40).Buckets(40)}
 	for _, from := range limits[:5] { // a fixed window may have forgotten what was just now
 		for _, to := range limits {
-			for seed := range uint64(20) {
+			for seed := range uint64(10) {
 				rng := rand.New(rand.NewPCG(seed, 4))
 				clock := NewManualClock(1000 + rng.Int64N(300))
 				changed, always := newTest(t, from, WithClock(clock)), newTest(t, to, WithClock(clock))

@@ -18,7 +18,7 @@ func TestReserve_EqualsTheReference(t *testing.T) {
 		theirs reference.Reservation
 	}
 	settled := 0
-	for seed := range uint64(100) {
+	for seed := range uint64(30) {
 		tr := newPolicyTrial(t, seed, false)
 		var open []pending
 		for range 150 {
@@ -59,7 +59,7 @@ func TestReserve_EqualsTheReference(t *testing.T) {
 func TestReserve_OnAnyClockAdmitsNoMoreThanTheLimit(t *testing.T) {
 	const count, window = 10, 100
 	given, full := int64(0), false
-	for seed := range uint64(100) {
+	for seed := range uint64(40) {
 		tr := newPolicyTrial(t, seed, false)
 		l := newTest(t, Per(count, window).Log(), Per(2*count, 3*window), WithClock(tr.clock))
 		kept := map[int64]int64{} // units, by when they were booked

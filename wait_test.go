@@ -39,6 +39,7 @@ func TestWait_FirstComeFirstServed(t *testing.T) {
 					synctest.Wait() // so that this one has come before the next does
 				}
 				<-time.After(waiters * time.Second)
+				synctest.Wait()
 				require.Len(t, order, waiters)
 				for i, who := range order {
 					require.Equal(t, i, who)
