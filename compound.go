@@ -93,9 +93,21 @@ func (c *compound) admits(q query) bool {
 	return true
 }
 
+// moment is advance, and shorter where the limiter and the key were last seen in
+// one window.
+func (r *rule) moment(p *part, t int64) moment {
+	index := r.index.Load()
+	w := p.window()
+	if elapsed, ok := r.within(index, t); ok && w.index == index && w.curr > 0 {
+		return moment{w, elapsed}
+	}
+	return r.advance(w, t)
+}
+
 func (r *rule) admitted(p *part, q query) (ok bool) {
 	if r.Algorithm == SlidingCounter {
-		_, ok = r.judge(p.window(), q)
+		m := r.moment(p, q.at)
+		ok = r.possible(q.n) && r.admits(m.window, m.elapsed(), q.n)
 	} else {
 		v := p.ring.Load().view()
 		_, ok = r.consult(&v, q)
@@ -124,7 +136,7 @@ func (c *compound) answer(q query, admitted, store bool, d *Decision) {
 
 func (r *rule) answer(p *part, q query, admitted, store bool, d *Decision) {
 	if r.Algorithm == SlidingCounter {
-		m, _ := r.judge(p.window(), q)
+		m := r.moment(p, q.at)
 		m.curr = plus(m.curr, r.cost(q, admitted, m.curr))
 		if store {
 			p.put(m.window)

@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
-
-	"github.com/puzpuzpuz/xsync/v3"
 )
 
 // A Limiter decides, per key, whether a call may go on. Make one with [New].
@@ -24,10 +22,10 @@ type Limiter struct {
 	observer func(key string, n int64, d Decision)
 
 	limitsFor func(key string) []Limit
-	overrides *xsync.MapOf[string, *policy] // by SetLimits
-	plans     *xsync.MapOf[string, *policy] // the policies of keys' own limits, by planName
-	changes   sync.Mutex                    // held by who changes limits
-	version   atomic.Uint64                 // of the overrides
+	overrides policies      // by SetLimits, by key
+	plans     policies      // of keys' own limits, by planName
+	changes   sync.Mutex    // held by who changes limits
+	version   atomic.Uint64 // of the overrides
 
 	queues   queues
 	sizeHint int
@@ -61,8 +59,6 @@ func New(options ...Option) (*Limiter, error) {
 		clock:     c.clock,
 		observer:  c.observer,
 		limitsFor: c.limitsFor,
-		overrides: xsync.NewMapOf[string, *policy](),
-		plans:     xsync.NewMapOf[string, *policy](),
 		sizeHint:  c.sizeHint,
 		interval:  c.sweepInterval,
 	}

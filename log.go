@@ -106,8 +106,13 @@ func (v *view) newest() (at int64, ok bool) {
 // live returns the index of the oldest run in (t-span, t], count if none is.
 // No run may be newer than t.
 func (v *view) live(t, span int64) int {
-	return v.search(func(i int) bool { return uint64(t)-uint64(v.at(i)) < uint64(span) })
+	if v.count == 0 || v.counts(0, t, span) { // as of most logs that are not full
+		return 0
+	}
+	return v.search(func(i int) bool { return v.counts(i, t, span) })
 }
+
+func (v *view) counts(i int, t, span int64) bool { return uint64(t)-uint64(v.at(i)) < uint64(span) }
 
 // holding returns the index of the oldest run since which there are at most
 // units; count if only none at all will do.
@@ -259,6 +264,9 @@ func (r *rule) roomy(c *log, word uint64, q query) bool {
 
 // full reports whether v has no room for what q charges.
 func (r *rule) full(v *view, q query) bool {
+	if v.count < len(v.runs) {
+		return false
+	}
 	a, _ := r.consult(v, q)
 	_, count := r.plan(v, &a)
 	return count > len(v.runs)
@@ -294,7 +302,9 @@ func (v *view) book(a *account, drop, count int) {
 		atomic.StoreUint64(&slot.before, v.total)
 	}
 	atomic.StoreUint64(&v.ring.total, v.total+uint64(a.units))
-	atomic.StoreUint64(&v.ring.span, uint64((v.head+drop)%len(v.runs))<<32|uint64(count))
+	if drop > 0 || count != v.count { // else the store would cost as much as it is worth
+		atomic.StoreUint64(&v.ring.span, uint64((v.head+drop)%len(v.runs))<<32|uint64(count))
+	}
 }
 
 // capacity returns the room to make for count runs of which there are never

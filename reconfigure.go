@@ -25,9 +25,9 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	defer l.changes.Unlock()
 	if len(limits) > 0 {
 		own = l.plan(limits)
-		l.overrides.Store(strings.Clone(key), own)
+		l.overrides.all().Store(strings.Clone(key), own)
 	} else {
-		l.overrides.Delete(key)
+		l.overrides.all().Delete(key)
 	}
 	l.version.Add(1)
 	g, k := l.now.Load(), l.key(key)

@@ -287,5 +287,5 @@ func TestWithLimitsFor_KeysOfOnePlanShareIt(t *testing.T) {
 	for i := range 5000 {
 		require.EqualValues(t, i, l.Take(fmt.Sprint("own ", i), 1).Remaining)
 	}
-	require.LessOrEqual(t, l.plans.Size(), 4096)
+	require.LessOrEqual(t, l.plans.all().Size(), 4096)
 }

@@ -68,7 +68,7 @@ func (l *Limiter) insertCell(g *regime, version uint64, k key, c *cell) *cell {
 
 // policyFor returns the policy of a key that has no cell in g.
 func (l *Limiter) policyFor(g *regime, name string) *policy {
-	if p, ok := l.overrides.Load(name); ok {
+	if p, ok := l.overrides.get(name); ok {
 		return p
 	}
 	if p := l.planFor(name); p != nil {
@@ -87,28 +87,4 @@ func (l *Limiter) planFor(name string) *policy {
 		return nil
 	}
 	return l.plan(limits)
-}
-
-// plan returns the policy of keys that have limits of their own: the same for
-// the same limits, so that a million keys under one plan do not cost as many.
-func (l *Limiter) plan(limits []Limit) *policy {
-	const most = 4096 // who makes up limits for each key pays for each
-	name := planName(limits)
-	if p, ok := l.plans.Load(name); ok {
-		return p
-	}
-	p := l.newPolicy(limits, false)
-	if l.plans.Size() < most {
-		p, _ = l.plans.LoadOrStore(name, p)
-	}
-	return p
-}
-
-func planName(limits []Limit) string {
-	var b strings.Builder
-	for _, limit := range limits {
-		b.WriteString(limit.String())
-		b.WriteByte(',')
-	}
-	return b.String()
 }

@@ -93,3 +93,37 @@ func TestMemory_OfALimiterWithoutKeys(t *testing.T) {
 	require.Less(t, bytes, int64(4096))
 	require.True(t, l.Allow("k"))
 }
+
+func TestAllocs_NoneUnderSeveralLimits(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(10), PerMinute(120).Log(), PerHour(240).Buckets(time.Minute), WithClock(clock))
+	keys := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	for range 120 { // so that rings are as large as they get
+		clock.Advance(150 * time.Millisecond)
+		l.TakeAll(keys, 1)
+	}
+	for name, call := range map[string]func(){
+		"Take":               func() { l.Take("a", 1) },
+		"AllowN":             func() { l.AllowN("a", 2) },
+		"Peek":               func() { l.Peek("a", 1) },
+		"TakeAll of two":     func() { l.TakeAll(keys[:2], 1) },
+		"TakeAll of eight":   func() { l.TakeAll(keys, 1) },
+		"TakeAll of too few": func() { l.TakeAll(keys[:3], 11) },
+	} {
+		require.Zero(t, testing.AllocsPerRun(100, call), "%s, denied", name)
+		require.Zero(t, testing.AllocsPerRun(100, func() { clock.Advance(time.Second); call() }), "%s, admitted and denied", name)
+		require.Zero(t, testing.AllocsPerRun(100, func() { clock.Advance(time.Minute); call() }), "%s, after a pause", name)
+	}
+}
+
+// TakeAll on the smallest cells, too.
+func TestAllocs_NoneForTakeAllOfTrackedKeys(t *testing.T) {
+	everyKind(t, PerSecond(3), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		keys := []string{"a", "b"}
+		for range 3 {
+			clock.Advance(1)
+			l.TakeAll(keys, 1)
+		}
+		require.Zero(t, testing.AllocsPerRun(100, func() { clock.Advance(700 * time.Millisecond); l.TakeAll(keys, 1) }))
+	})
+}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-30da4c49/sash"
 )
 
 // BenchmarkRounds lets all contenders take turns, a few milliseconds each, and
@@ -28,21 +30,84 @@ func BenchmarkRounds(b *testing.B) {
 		{"denied", 1000, 1},
 	} {
 		b.Run(fmt.Sprintf("answer=%s/keys=%d", row.answer, row.keys), func(b *testing.B) {
-			names := make([]string, len(contenders))
-			turns := make([]func() float64, len(contenders))
-			for i, c := range contenders {
-				names[i] = c.impl + "-" + c.clock
-				turns[i] = turn(c.allow(b, row.count), row.keys, row.count)
-			}
-			times := make([][]float64, len(contenders)) // of each contender, by round
-			for range b.N {
-				for i, t := range turns {
-					times[i] = append(times[i], t())
-				}
-			}
-			report(b, names, times)
+			rounds(b, contenders, row.keys, row.count, "sash-system", "sash-coarse")
 		})
 	}
+}
+
+// BenchmarkPolicies is of what several limits cost beside one, and several keys
+// beside as many calls, in rounds like those of BenchmarkRounds.
+func BenchmarkPolicies(b *testing.B) {
+	one := []sash.Limit{sash.PerHour(plenty)}
+	counters := []sash.Limit{sash.PerSecond(plenty), sash.PerMinute(plenty), sash.PerHour(plenty)}
+	mixed := []sash.Limit{sash.Per(plenty, 10*time.Microsecond).Log(), sash.PerMinute(plenty).Buckets(time.Second), sash.PerHour(plenty)}
+	policies := []contender{
+		{"one-limit", "system", allowing(one)},
+		{"three-counters", "system", allowing(counters)},
+		{"three-mixed", "system", allowing(mixed)},
+		{"one-limit-take", "system", taking(one)},
+		{"three-counters-take", "system", taking(counters)},
+		{"three-mixed-take", "system", taking(mixed)},
+		{"one-limit-two-keys", "system", takingTwo(one)},
+		{"three-counters-two-keys", "system", takingTwo(counters)},
+	}
+	for _, row := range []struct {
+		answer string
+		count  int64
+	}{{"admitted", plenty}, {"denied", 1}} {
+		b.Run("answer="+row.answer, func(b *testing.B) {
+			rounds(b, policies, 1000, row.count, "one-limit-system", "one-limit-take-system")
+		})
+	}
+}
+
+// under returns a limiter of limits, or of one unit each.
+func under(b testing.TB, limits []sash.Limit, count int64) *sash.Limiter {
+	var options []sash.Option
+	for _, limit := range limits {
+		if count != plenty {
+			limit.Count, limit.Window = count, max(limit.Window, time.Hour)
+		}
+		options = append(options, limit)
+	}
+	l := sash.Must(sash.New(options...))
+	b.Cleanup(func() { l.Close() })
+	return l
+}
+
+func allowing(limits []sash.Limit) func(b testing.TB, count int64) func(key string) bool {
+	return func(b testing.TB, count int64) func(key string) bool { return under(b, limits, count).Allow }
+}
+
+func taking(limits []sash.Limit) func(b testing.TB, count int64) func(key string) bool {
+	return func(b testing.TB, count int64) func(key string) bool {
+		l := under(b, limits, count)
+		return func(key string) bool { return l.Take(key, 1).Allowed }
+	}
+}
+
+func takingTwo(limits []sash.Limit) func(b testing.TB, count int64) func(key string) bool {
+	return func(b testing.TB, count int64) func(key string) bool {
+		l := under(b, limits, count)
+		return func(key string) bool { return l.TakeAll([]string{key, "user:7"}, 1).Allowed }
+	}
+}
+
+// rounds lets contenders take turns over n keys, and reports on them.
+func rounds(b *testing.B, contenders []contender, n int, count int64, bases ...string) {
+	names := make([]string, len(contenders))
+	turns := make([]func() float64, len(contenders))
+	for i, c := range contenders {
+		names[i] = c.impl + "-" + c.clock
+		turns[i] = turn(c.allow(b, count), n, count)
+	}
+	times := make([][]float64, len(contenders)) // of each contender, by round
+	for range b.N {
+		for i, t := range turns {
+			times[i] = append(times[i], t())
+		}
+	}
+	report(b, names, times, bases)
 }
 
 // turn returns a function that makes many decisions on tracked keys in each of
@@ -73,14 +138,13 @@ func turn(allow func(key string) bool, n int, count int64) func() float64 {
 	}
 }
 
-// report writes the median times, and those of the others over sash's on the
-// same clock.
-func report(b *testing.B, names []string, times [][]float64) {
+// report writes the median times, and those of all others over those of bases.
+func report(b *testing.B, names []string, times [][]float64, bases []string) {
 	b.ReportMetric(0, "ns/op") // of a whole round: says nothing
 	for i, name := range names {
 		b.ReportMetric(median(times[i]), name+"-ns")
 		for j, other := range names {
-			if other == "sash-system" || other == "sash-coarse" {
+			if slices.Contains(bases, other) {
 				ratios := make([]float64, len(times[i]))
 				for round := range ratios {
 					ratios[round] = times[i][round] / times[j][round]
