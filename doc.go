@@ -20,6 +20,16 @@
 //     aligned window and less than twice Count in any.
 //   - [SlidingLog] remembers when each admission was made. It admits at most
 //     Count in any window, and takes 16 bytes or so per admission it remembers.
+//   - [SlidingBuckets] counts per bucket of Precision, all of which is back at
+//     once. It admits at most Count in as many buckets as the window touches, and
+//     takes 16 bytes for each bucket in use.
+//
+// A limiter may have several limits, which all must admit what a key takes:
+//
+//	sash.New(sash.PerSecond(10), sash.PerMinute(120), sash.PerHour(240).Log())
+//
+// and keys may have limits of their own: [WithLimitsFor], [Limiter.SetLimits].
+// [Limiter.Reconfigure] changes the limits while calls run.
 //
 // All arithmetic that decides is in integers, and exact to the nanosecond and
 // the unit, for any Count and any Window.
@@ -29,7 +39,11 @@
 // [Limiter.Allow] answers yes or no. [Limiter.Take] answers with a [Decision]:
 // how many units are left, and how long to wait, which is exact: the same call
 // is denied a nanosecond earlier and admitted then, if nothing else is charged.
-// A call that is denied is charged nothing, unless [WithChargeDenied] says so.
+// A call that is denied is charged nothing, unless [WithChargeDenied] says so: not
+// to any of several limits, and with [Limiter.TakeAll] not to any of several keys.
+//
+// [Limiter.Wait] blocks until a call is admitted. [Limiter.Reserve] charges an
+// estimate, for what costs as much as it turns out to.
 //
 // # Time
 //
@@ -40,7 +54,7 @@
 //
 // # Memory and concurrency
 //
-// A key under a counter costs about 70 bytes beside its own, and is evicted by
+// A key under one counter costs about 70 bytes beside its own, and is evicted by
 // the janitor once its state equals that of a key never seen, so that no answer
 // changes by it (see [Limiter.Sweep] for clocks that are set back). The number
 // of keys is not bounded: keys must not be a caller's free choice unless
@@ -48,9 +62,10 @@
 //
 // Every method is safe for concurrent use. A decision on a tracked key takes no
 // lock in the table and does not allocate, but for a log that outgrows its room.
-// Under a counter that fits one word it is lock-free: admitting is one
-// compare-and-swap, and a denial writes nothing. Under a log, and under counters
-// of very large limits, denials take no lock either, and admissions on one key
-// hold each other up for a few stores, or while one of them makes more room in
-// the log.
+// Under one counter that fits one word it is lock-free: admitting is one
+// compare-and-swap, and a denial writes nothing. Everywhere else denials take no
+// lock either, and admissions on one key hold each other up for a few stores, or
+// while one of them makes more room in a log. While [Limiter.TakeAll] charges a
+// key, other calls on it wait, for about a hundred nanoseconds; and while limits
+// change or a key is first reserved from, for as long as its cell is replaced.
 package sash

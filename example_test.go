@@ -1,6 +1,7 @@
 package sash_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,6 +57,159 @@ func ExampleLimiter_Peek() {
 	// Output:
 	// false
 	// 3
+}
+
+// Several limits on each key: all of them must admit, and then all are charged.
+func ExampleNew_severalLimits() {
+	clock := sash.NewManualClock(0)
+	limiter := sash.Must(sash.New(
+		sash.PerSecond(10),
+		sash.PerMinute(120).Log(),
+		sash.PerHour(240).Buckets(time.Minute),
+		sash.WithClock(clock)))
+	defer limiter.Close()
+
+	fmt.Println(limiter.Take("alice", 10).Allowed)
+	d := limiter.Take("alice", 5)
+	fmt.Println(d.Allowed, d.Limit, d.RetryAfter)
+
+	clock.Advance(d.RetryAfter)
+	fmt.Println(limiter.Take("alice", 5).Allowed)
+	// Output:
+	// true
+	// false 10/1s 1.5s
+	// true
+}
+
+// A user and an address at once: all or nothing, so that a call that one of them
+// denies costs the other nothing.
+func ExampleLimiter_TakeAll() {
+	limiter := sash.Must(sash.New(sash.PerMinute(100), sash.WithClock(sash.NewManualClock(0))))
+	defer limiter.Close()
+
+	limiter.Take("203.0.113.7", 98) // by others behind that address
+	for range 3 {
+		fmt.Println(limiter.TakeAll([]string{"user:alice", "203.0.113.7"}, 1).Allowed)
+	}
+	fmt.Println(limiter.Peek("user:alice", 0).Remaining)
+	// Output:
+	// true
+	// true
+	// false
+	// 98
+}
+
+// A unit is back when its bucket leaves the window: here those taken at 6:05 pm at
+// 7:05, not at the full hour.
+func ExampleLimit_Buckets() {
+	clock := sash.NewManualClock(0)
+	limiter := sash.Must(sash.New(sash.PerHour(240).Buckets(time.Minute), sash.WithClock(clock)))
+	defer limiter.Close()
+
+	clock.Set(int64(18*time.Hour + 5*time.Minute))
+	limiter.Take("alice", 20)
+	clock.Set(int64(19 * time.Hour))
+	fmt.Println(limiter.Peek("alice", 0).Remaining)
+	clock.Set(int64(19*time.Hour + 5*time.Minute))
+	fmt.Println(limiter.Peek("alice", 0).Remaining)
+	// Output:
+	// 220
+	// 240
+}
+
+// Wait blocks until its turn has come, first come, first served.
+func ExampleLimiter_Wait() {
+	limiter := sash.Must(sash.New(sash.Per(1, 10*time.Millisecond).Log()))
+	defer limiter.Close()
+
+	start := time.Now()
+	for range 3 {
+		if err := limiter.Wait(context.Background(), "api.example.com", 1); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(time.Since(start) >= 20*time.Millisecond)
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Microsecond)
+	defer cancel()
+	err := limiter.Wait(ctx, "api.example.com", 1)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	fmt.Println(limiter.Wait(context.Background(), "api.example.com", 2))
+	// Output:
+	// true
+	// true
+	// sash: Wait: 2 is more than 1/10ms log ever admits: exceeds the limit
+}
+
+// An LLM call costs as many tokens as it turns out to: reserve an estimate, and
+// settle once the answer is there.
+func ExampleLimiter_Reserve() {
+	clock := sash.NewManualClock(0)
+	tokens := sash.Must(sash.New(sash.PerMinute(10_000).Log(), sash.WithClock(clock)))
+	defer tokens.Close()
+
+	first, d := tokens.Reserve("team-7", 4_000)
+	fmt.Println(d.Allowed, d.Remaining)
+	second, _ := tokens.Reserve("team-7", 4_000)
+	third, d := tokens.Reserve("team-7", 4_000)
+	fmt.Println(d.Allowed, d.RetryAfter)
+
+	first.Commit(1_000) // it needed less: the rest is given back
+	second.Cancel()     // it failed: all of it
+	third.Commit(5_000) // it was denied: nothing to settle
+	fmt.Println(tokens.Peek("team-7", 0).Remaining)
+
+	fourth, _ := tokens.Reserve("team-7", 4_000)
+	fourth.Commit(12_000) // it needed more, and has spent it: later calls wait
+	fmt.Println(tokens.Take("team-7", 1).RetryAfter)
+	// Output:
+	// true 6000
+	// false 1m0s
+	// 9000
+	// 1m0s
+}
+
+// Plans: each key is limited by what its customer pays for.
+func ExampleWithLimitsFor() {
+	plans := map[string][]sash.Limit{
+		"acme": {sash.PerSecond(100), sash.PerDay(1_000_000)},
+	}
+	limiter := sash.Must(sash.New(sash.PerSecond(5),
+		sash.WithLimitsFor(func(key string) []sash.Limit { return plans[key] })))
+	defer limiter.Close()
+
+	fmt.Println(limiter.Take("acme", 1).Limit, limiter.Take("somebody", 1).Limit)
+	// Output: 100/1s 5/1s
+}
+
+func ExampleLimiter_SetLimits() {
+	limiter := sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(sash.NewManualClock(0))))
+	defer limiter.Close()
+
+	limiter.Take("alice", 8)
+	limiter.SetLimits("alice", sash.PerMinute(100)) // she has paid
+	fmt.Println(limiter.Peek("alice", 0).Remaining, limiter.Peek("bob", 0).Remaining)
+	limiter.SetLimits("alice") // and no longer does
+	fmt.Println(limiter.Peek("alice", 0).Remaining)
+	fmt.Println(limiter.SetLimits("alice", sash.Per(0, time.Minute)))
+	// Output:
+	// 92 10
+	// 2
+	// sash: limit 1: Count must be >= 1, got 0: invalid limit
+}
+
+// The limits of a running service change with its configuration; what was admitted
+// before still counts.
+func ExampleLimiter_Reconfigure() {
+	limiter := sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(sash.NewManualClock(0))))
+	defer limiter.Close()
+
+	limiter.Take("alice", 8)
+	fmt.Println(limiter.Reconfigure(sash.PerMinute(20), sash.PerHour(100)))
+	fmt.Println(limiter.Peek("alice", 0).Remaining)
+	// Output:
+	// <nil>
+	// 12
 }
 
 func ExampleLimiter_AllowBytes() {

@@ -45,6 +45,8 @@ func TestSizes_ArePinned(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) == 8 {
 		require.EqualValues(t, 16, unsafe.Sizeof(log{}))
 		require.EqualValues(t, 24, unsafe.Sizeof(key{}))
+		require.EqualValues(t, 48, unsafe.Sizeof(compound{}))
+		require.EqualValues(t, 32, unsafe.Sizeof(part{}))
 	}
 }
 
@@ -63,17 +65,20 @@ func heapOf[T any](build func() T) (bytes int64, built T) {
 func TestMemory_PerKey(t *testing.T) {
 	const nameBytes = 16
 	for name, c := range map[string]struct {
-		limit Limit
-		keys  int
-		most  float64 // bytes beside the key's own
+		limits []Option
+		keys   int
+		most   float64 // bytes beside the key's own
 	}{
-		"counter":      {PerMinute(100), 1_000_000, 80},
-		"wide counter": {PerMinute(1e9), 100_000, 112},
-		"log":          {PerMinute(100).Log(), 100_000, 176},
+		"counter":        {[]Option{PerMinute(100)}, 1_000_000, 80},
+		"wide counter":   {[]Option{PerMinute(1e9)}, 100_000, 112},
+		"log":            {[]Option{PerMinute(100).Log()}, 100_000, 176},
+		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 176},
+		"two counters":   {[]Option{PerSecond(10), PerMinute(100)}, 100_000, 192},
+		"three counters": {[]Option{PerSecond(10), PerMinute(100), PerHour(200)}, 100_000, 224},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bytes, l := heapOf(func() *Limiter {
-				l := newTest(t, c.limit, WithClock(NewManualClock(0)))
+				l := newTest(t, append(c.limits, WithClock(NewManualClock(0)))...)
 				name := make([]byte, 0, nameBytes)
 				for i := range int64(c.keys) { // key:100000000000 and on
 					l.AllowBytes(strconv.AppendInt(append(name, "key:"...), 100_000_000_000+i, 10))
