@@ -4,11 +4,11 @@ import "math"
 
 // When the limits of a key change, its cell gives way to another, which begins
 // with what the old one knows: each new rule is charged again what was charged
-// before, oldest first. Of the old rules it hears the one of the same algorithm,
-// window and precision, and then its counts and their places in time are the same;
-// else the one that remembers most finely at least as far back as the new window
-// goes; else the one that remembers furthest. Where the old rule knows only in
-// which window or bucket it charged a unit, the unit is taken for the latest it
+// before, oldest first. Of the old rules it hears the one that differs least, in
+// nothing or in Count alone, and then its counts and their places in time are the
+// same; else the one that remembers most finely at least as far back as the new
+// one can look; else the one that remembers furthest. Where the old rule knows only
+// in which window or bucket it charged a unit, the unit is taken for the latest it
 // can be: it counts for longer, never for less.
 
 // A charge is what is known of units charged.
@@ -16,6 +16,7 @@ type charge struct{ at, units int64 }
 
 // carry puts a cell for k into g in the place of old, which k has in prior.
 func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
+	now := l.clock.Now() // not while it is locked: a clock is the caller's code
 	word, alive := prior.policy.settled(old)
 	if alive {
 		if !old.lock(word) {
@@ -25,7 +26,7 @@ func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
 		if old.compounded() && old.compound().policy != prior.policy {
 			p = old.compound().policy
 		}
-		next := l.carried(prior.policy, old, word, p, p.kind)
+		next := prior.policy.carried(old, word, p, p.kind, now)
 		g.keys.insert(k.kept(), next, func() bool { return true })
 		old.die(word)
 	}
@@ -35,6 +36,7 @@ func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
 // become puts a cell of kind under p in the place of c, which k has in g. It
 // reports whether it did; if not, c may be dead.
 func (l *Limiter) become(g *regime, k key, c *cell, p *policy, kind kind) bool {
+	now := l.clock.Now()
 	word, alive := g.policy.settled(c)
 	switch {
 	case !alive:
@@ -43,33 +45,35 @@ func (l *Limiter) become(g *regime, k key, c *cell, p *policy, kind kind) bool {
 	case !c.lock(word):
 		return false
 	}
-	g.keys.replace(k, c, l.carried(g.policy, c, word, p, kind))
+	g.keys.replace(k, c, g.policy.carried(c, word, p, kind, now))
 	c.die(word)
 	return true
 }
 
-// carried returns a cell under p that begins with what c holds, which is under
-// policy from, in a table of its, and locked since word. The cell is of kind, or a
-// compound, which what was one remains, and what nothing smaller can hold becomes.
-func (l *Limiter) carried(from *policy, c *cell, word uint64, p *policy, kind kind) *cell {
-	now, next := l.clock.Now(), newCompound(p)
-	rules := from.rules
+// carried returns a cell under p that begins with what c holds, which is in a
+// table of policy from, and locked since word. The cell is of kind, or a compound,
+// which what was one remains, and what nothing smaller can hold becomes.
+func (from *policy) carried(c *cell, word uint64, p *policy, kind kind, now int64) *cell {
+	next, rules := newCompound(p), from.rules
 	if word&several != 0 {
-		rules = c.compound().policy.rules
-		next.serial, kind = c.compound().serial, compoundCell
+		rules, kind = c.compound().policy.rules, compoundCell
 	}
 	for i := range p.rules {
 		source := p.rules[i].source(rules)
 		p.rules[i].recharge(&next.parts[i], rules[source].charges(from.holding(c, word, source), now))
+		if word&several != 0 && rules[source].alike(p.rules[i].Limit) {
+			next.parts[i].line = c.compound().parts[source].line
+		}
 	}
 	return next.reduced(kind)
 }
 
 // source returns the index of the rule that r, which is to come after rules, had
-// best hear.
+// best hear. Of those alike it is the one with the greatest Count, unless one is
+// equal: where denied attempts are charged, the others know only of fewer.
 func (r *rule) source(rules []rule) (best int) {
 	for i := range rules {
-		if rules[i].alike(r.Limit) {
+		if rules[i].Limit == r.Limit {
 			return i
 		}
 		if r.tells(&rules[i], &rules[best]) {
@@ -87,11 +91,29 @@ func (l Limit) alike(o Limit) bool {
 
 // tells reports whether a has more to tell r than b.
 func (r *rule) tells(a, b *rule) bool {
-	far, asFar := a.Window >= r.Window, b.Window >= r.Window
+	if like := a.alike(r.Limit); like || b.alike(r.Limit) {
+		return like && (!b.alike(r.Limit) || a.Count > b.Count)
+	}
+	far, asFar := a.memory() >= r.reach(), b.memory() >= r.reach()
 	if far && asFar {
 		return a.grain() < b.grain()
 	}
-	return far || !asFar && a.Window > b.Window
+	return far || !asFar && a.memory() > b.memory()
+}
+
+// memory returns how far back r remembers at least, and reach how far it can look.
+func (r *rule) memory() int64 {
+	if r.Algorithm == SlidingBuckets {
+		return (r.span - 1) * r.tick
+	}
+	return int64(r.Window)
+}
+
+func (r *rule) reach() int64 {
+	if r.Algorithm == SlidingCounter {
+		return plus(int64(r.Window), int64(r.Window))
+	}
+	return r.life()
 }
 
 // grain returns how finely r remembers time.

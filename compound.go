@@ -16,12 +16,10 @@ import (
 // charged at one instant, and a denial takes no lock and writes nothing.
 //
 // Invariant: parts are written only by who has locked the word, rings are replaced
-// only by who has set growing or locked, and policy, serial and the slice of parts
-// never change.
+// only by who has set growing or locked, and all that is no atomic never changes.
 type compound struct {
 	cell
 	policy *policy
-	serial uint64 // of the key's life: see reservation
 	parts  []part
 }
 
@@ -30,12 +28,18 @@ type compound struct {
 type part struct {
 	index, prev, curr atomic.Int64
 	ring              atomic.Pointer[ring]
+	line              uint64 // see booking
 }
 
-var serials atomic.Uint64
+// lines is the last line that any part has begun.
+var lines atomic.Uint64
 
 func newCompound(p *policy) *compound {
-	c := &compound{policy: p, serial: serials.Add(1), parts: make([]part, len(p.rules))}
+	c := &compound{policy: p, parts: make([]part, len(p.rules))}
+	line := lines.Add(uint64(len(c.parts)))
+	for i := range c.parts {
+		c.parts[i].line = line - uint64(i)
+	}
 	c.word.Store(several)
 	return c
 }

@@ -95,8 +95,9 @@ func (l *Limiter) sweepInterval() time.Duration {
 		return l.interval
 	}
 	var longest time.Duration
-	for i := range l.now.Load().policy.rules {
-		longest = max(longest, l.now.Load().policy.rules[i].Window)
+	rules := l.now.Load().policy.rules
+	for i := range rules {
+		longest = max(longest, rules[i].Window)
 	}
 	return min(max(longest/2, time.Second), 10*time.Minute)
 }

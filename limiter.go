@@ -22,10 +22,9 @@ type Limiter struct {
 	observer func(key string, n int64, d Decision)
 
 	limitsFor func(key string) []Limit
-	overrides policies      // by SetLimits, by key
-	plans     policies      // of keys' own limits, by planName
-	changes   sync.Mutex    // held by who changes limits
-	version   atomic.Uint64 // of the overrides
+	overrides policies   // by SetLimits, by key
+	plans     policies   // of keys' own limits, by planName
+	changes   sync.Mutex // held by who changes limits
 
 	queues   queues
 	sizeHint int
@@ -157,13 +156,12 @@ func (l *Limiter) answer(name string, q *query, d *Decision) bool {
 func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 	for {
 		if c == nil {
-			version := l.version.Load()
-			if c = l.find(g, k); c == nil {
-				p := l.policyFor(g, k.name)
-				if !q.stores(p.possible(q.n)) {
-					return p.askUnseen(*q, d)
+			if g, c = l.lookup(k); c == nil {
+				s := l.standing(g, k.name)
+				if !q.stores(s.policy.possible(q.n)) {
+					return s.policy.askUnseen(*q, d)
 				}
-				c = l.insert(g, version, k, p)
+				c = l.insert(s, k)
 				// What the key had may have been evicted since the first reading:
 				// charge it now, not then.
 				q.at = l.clock.Now()
@@ -174,9 +172,8 @@ func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 				return allowed
 			}
 			g.keys.remove(k, c)
+			c = nil
 		}
-		g = l.now.Load()
-		c = l.find(g, k)
 	}
 }
 
@@ -200,8 +197,7 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 func (l *Limiter) Reset(key string) bool {
 	k := l.key(key)
 	for {
-		g := l.now.Load()
-		c := l.find(g, k)
+		g, c := l.lookup(k)
 		if c == nil {
 			return false
 		}
@@ -218,7 +214,8 @@ func (l *Limiter) Reset(key string) bool {
 }
 
 // Len returns the number of keys tracked: those charged since they were last
-// evicted or reset. It costs a look at each shard.
+// evicted or reset, and, until the next sweep, those of calls that were denied by
+// what others took while they made room for the key. It costs a look at each shard.
 func (l *Limiter) Len() int {
 	g := l.now.Load()
 	n := g.keys.size()

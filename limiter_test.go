@@ -17,7 +17,7 @@ func (l *Limiter) own() *policy    { return l.now.Load().policy }
 func (l *Limiter) rule() *rule     { return &l.own().rules[0] }
 
 // put gives k an empty cell.
-func (l *Limiter) put(k key) *cell { return l.insert(l.now.Load(), l.version.Load(), k, l.own()) }
+func (l *Limiter) put(k key) *cell { return l.insert(l.standing(l.now.Load(), k.name), k) }
 
 // newTest returns a limiter without a janitor, for a test to sweep.
 func newTest(t testing.TB, options ...Option) *Limiter {

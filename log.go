@@ -291,8 +291,16 @@ func (r *rule) answerRing(g *ring, q query, admitted, store bool, d *Decision) {
 	}
 }
 
-// grown returns v, all of whose runs are wanted, with room for more.
-func (r *rule) grown(v *view) *ring { return v.resized(0, capacity(v.count+1, r.Count)) }
+// grown returns v with room for more.
+func (r *rule) grown(v *view) *ring {
+	kept := 1
+	for i := range v.count {
+		if v.wanted(i) {
+			kept++
+		}
+	}
+	return v.without(0, capacity(kept, r.Count))
+}
 
 // book writes a into the ring, which must have room for count runs, and be v.
 func (v *view) book(a *account, drop, count int) {
@@ -307,22 +315,33 @@ func (v *view) book(a *account, drop, count int) {
 	}
 }
 
-// capacity returns the room to make for count runs of which there are never
-// more than most: twice as much, so that as many charges come before the next
-// ring as there are runs to copy into this one.
+// capacity returns the room to make for count runs, of which most is the usual
+// maximum: twice as much, so that as many charges come before the next ring as
+// there are runs to copy into this one.
 func capacity(count int, most int64) int {
-	return max(count, int(min(max(2*int64(count), firstRuns), most)))
+	room := max(2*count, firstRuns)
+	if int64(count) <= most {
+		room = int(min(int64(room), most))
+	}
+	return room
 }
 
-// resized returns a ring with room for size runs that holds those of v but the
+// without returns a ring with room for size runs that holds those of v but for the
 // oldest drop.
-func (v *view) resized(drop, size int) *ring {
-	g := &ring{runs: make([]run, size), total: v.total, span: uint64(v.count - drop)}
+func (v *view) without(drop, size int) *ring {
+	g := &ring{runs: make([]run, 0, size), total: v.total}
 	for i := drop; i < v.count; i++ {
-		g.runs[i-drop] = run{v.at(i), v.before(i)}
+		if v.wanted(i) && len(g.runs) < size { // more only if v is torn
+			g.runs = append(g.runs, run{v.at(i), v.before(i)})
+		}
 	}
+	g.span, g.runs = uint64(len(g.runs)), g.runs[:size]
 	return g
 }
+
+// wanted reports whether the i-th run is worth room in another ring: not if it has
+// given all back, unless it is the newest, which is the time that the key has seen.
+func (v *view) wanted(i int) bool { return i == v.count-1 || v.before(i) != v.before(i+1) }
 
 // shrunk returns a smaller ring, if no call will ever need most of v, not even
 // one whose reading is as old as the newest run; else nil.
@@ -335,7 +354,7 @@ func (r *rule) shrunk(v *view) *ring {
 	if len(v.runs) <= 4*size {
 		return nil
 	}
-	return v.resized(live, size)
+	return v.without(live, size)
 }
 
 // shrink gives back the memory of a ring that is far too large by now, so that a

@@ -189,7 +189,7 @@ func TestLog_WhileItGrows(t *testing.T) {
 	require.Equal(t, 0, l.Sweep(), "in use")
 
 	v := c.log().ring.Load().view()
-	c.log().ring.Store(v.resized(0, 8))
+	c.log().ring.Store(v.without(0, 8))
 	c.unlock(word)
 	require.True(t, l.Allow("k"))
 	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)

@@ -77,13 +77,16 @@ func (r *rule) kind() kind {
 // possible reports whether n units could ever be admitted.
 func (r *rule) possible(n int64) bool { return 0 <= n && n <= r.Count }
 
-func (p *policy) possible(n int64) bool {
+func (p *policy) possible(n int64) bool { return p.forbids(n) == nil }
+
+// forbids returns a rule that will never admit n units, nil if there is none.
+func (p *policy) forbids(n int64) *rule {
 	for i := range p.rules {
 		if !p.rules[i].possible(n) {
-			return false
+			return &p.rules[i]
 		}
 	}
-	return true
+	return nil
 }
 
 // start returns the instant at which what holds nothing decides.

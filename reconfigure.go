@@ -29,7 +29,6 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	} else {
 		l.overrides.all().Delete(key)
 	}
-	l.version.Add(1)
 	g, k := l.now.Load(), l.key(key)
 	if own == nil {
 		own = g.policy

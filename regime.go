@@ -32,13 +32,25 @@ func (l *Limiter) newRegime(limits []Limit, sizeHint int) *regime {
 // key returns name as a key of every regime.
 func (l *Limiter) key(name string) key { return key{l.hasher.hash(name), name} }
 
-// find returns the cell of k in g, nil for none.
+// lookup returns the limiter's regime, and the cell of k in it; nil for none, at
+// an instant at which that was the regime.
+func (l *Limiter) lookup(k key) (g *regime, c *cell) {
+	for {
+		g = l.now.Load()
+		if c = l.find(g, k); c != nil || l.now.Load() == g {
+			return g, c
+		}
+	}
+}
+
+// find returns the cell of k in g; nil if it has none there, which says nothing
+// once g no longer is the limiter's regime.
 func (l *Limiter) find(g *regime, k key) *cell {
 	for {
+		prior := g.prior.Load() // first: once it is nil, all keys are in g
 		if c, ok := g.keys.shard(k).Load(k); ok {
 			return c
 		}
-		prior := g.prior.Load()
 		if prior == nil {
 			return nil
 		}
@@ -51,30 +63,42 @@ func (l *Limiter) find(g *regime, k key) *cell {
 	}
 }
 
-// insert makes a new cell under p that of k, unless it has one, and returns the
-// one it has; or nil if since version, and since g was the limiter's regime, the
-// limits of any key may have changed: then p may not be what k is to have.
+// A standing is what a key that has no cell is entitled to.
+type standing struct {
+	regime   *regime
+	override *policy // by SetLimits, nil for none
+	policy   *policy // what follows from these, and WithLimitsFor
+}
+
+// standing returns that of a key that has no cell in g.
+func (l *Limiter) standing(g *regime, name string) standing {
+	s := standing{regime: g, policy: g.policy}
+	if s.override, _ = l.overrides.get(name); s.override != nil {
+		s.policy = s.override
+	} else if plan := l.planFor(name); plan != nil {
+		s.policy = plan
+	}
+	return s
+}
+
+// holds reports whether nothing has changed that s followed from.
+func (l *Limiter) holds(s standing, name string) bool {
+	override, _ := l.overrides.get(name)
+	return l.now.Load() == s.regime && override == s.override
+}
+
+// insert makes a new cell that of k, unless it has one, and returns the one it
+// has; or nil if s no longer holds.
 //
 // The name is copied: the caller may reuse its bytes, and a small part of a large
 // string does not keep the rest alive.
-func (l *Limiter) insert(g *regime, version uint64, k key, p *policy) *cell {
-	c, kept := p.newCell(k.name)
-	return l.insertCell(g, version, key{k.hash, kept}, c)
+func (l *Limiter) insert(s standing, k key) *cell {
+	c, kept := s.policy.newCell(k.name)
+	return l.insertCell(s, key{k.hash, kept}, c)
 }
 
-func (l *Limiter) insertCell(g *regime, version uint64, k key, c *cell) *cell {
-	return g.keys.insert(k, c, func() bool { return l.now.Load() == g && l.version.Load() == version })
-}
-
-// policyFor returns the policy of a key that has no cell in g.
-func (l *Limiter) policyFor(g *regime, name string) *policy {
-	if p, ok := l.overrides.get(name); ok {
-		return p
-	}
-	if p := l.planFor(name); p != nil {
-		return p
-	}
-	return g.policy
+func (l *Limiter) insertCell(s standing, k key, c *cell) *cell {
+	return s.regime.keys.insert(k, c, func() bool { return l.holds(s, k.name) })
 }
 
 // planFor returns the policy that WithLimitsFor gives a key, nil for none.

@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"slices"
 	"sync/atomic"
 )
 
@@ -12,15 +13,17 @@ type Reservation struct{ of *reservation }
 type reservation struct {
 	limiter *Limiter
 	key     key
-	n, at   int64
+	n       int64
+	booked  []booking
 	settled atomic.Bool
+}
 
-	// Where the charge was booked: serial says in which life of the key, since a
-	// compound hands its own on only to one that takes its place; ticks in which
-	// tick, or window, of each of policy's rules.
-	serial uint64
-	policy *policy
-	ticks  []int64
+// A booking is where the charge was booked under one rule: in which tick, or
+// window, of which part's line. A part hands its line on only to one that takes
+// its place and knows as well where everything was booked.
+type booking struct {
+	line uint64
+	tick int64
 }
 
 // Reserve takes n units from key, an estimate, as [Limiter.Take] does, and returns
@@ -29,7 +32,9 @@ type reservation struct {
 //
 // Giving back undoes the charge where it was booked: in the window, the bucket or
 // the instant of the Reserve, so that nothing is gained by it, and nothing at all
-// comes back of what no longer counts. The limits may change in between.
+// comes back of what no longer counts. If the limits change in between, it is
+// given back under those that differ in nothing but Count from one before, and not
+// under others, which do not know where it was booked.
 //
 // It costs what Take does under several limits, and about 150 bytes until it is
 // settled; the first one turns the cell of a key into a larger one.
@@ -65,58 +70,60 @@ func (r Reservation) Cancel() { r.Commit(0) }
 func (l *Limiter) reserve(name string, q query, d *Decision) Reservation {
 	k := l.key(name)
 	for {
-		g, c := l.compounded(k, &q)
-		if c == nil {
-			if !l.ask(g, k, nil, &q, d) {
+		c := l.compounded(k, &q)
+		if c == nil { // nothing to charge, or too much
+			ask := q
+			ask.charge = false
+			allowed := l.ask(nil, k, nil, &ask, d)
+			if allowed && q.charge {
+				continue // not too much any more
+			}
+			if !allowed {
 				return Reservation{}
 			}
-			return Reservation{&reservation{limiter: l, key: k.kept(), at: q.at}}
+			return Reservation{&reservation{limiter: l, key: k.kept()}}
 		}
-		ticks := make([]int64, len(c.policy.rules))
-		allowed, alive := c.book(q, d, ticks)
-		if !alive {
-			continue
-		}
-		if !allowed {
+		booked := make([]booking, len(c.parts))
+		switch allowed, alive := c.book(q, d, booked); {
+		case !alive:
+		case !allowed:
 			return Reservation{}
+		default:
+			return Reservation{&reservation{limiter: l, key: k.kept(), n: q.n, booked: booked}}
 		}
-		return Reservation{&reservation{
-			limiter: l, key: k.kept(), n: q.n, at: q.at,
-			serial: c.serial, policy: c.policy, ticks: ticks,
-		}}
 	}
 }
 
 // compounded returns the cell of k, made a compound if it is none; nil if there is
 // none and q stores nothing.
-func (l *Limiter) compounded(k key, q *query) (*regime, *compound) {
+func (l *Limiter) compounded(k key, q *query) *compound {
 	for {
-		g, version := l.now.Load(), l.version.Load()
-		c := l.find(g, k)
+		g, c := l.lookup(k)
 		if c == nil {
-			p := l.policyFor(g, k.name)
-			if !q.stores(p.possible(q.n)) {
-				return g, nil
+			s := l.standing(g, k.name)
+			if !q.stores(s.policy.possible(q.n)) {
+				return nil
 			}
-			c = l.insertCell(g, version, k.kept(), &newCompound(p).cell)
+			l.insertCell(s, k.kept(), &newCompound(s.policy).cell)
 			q.at = l.clock.Now() // as in ask
+			continue
 		}
-		switch {
-		case c == nil:
-		case c.compounded():
-			return g, c.compound()
+		switch word := c.word.Load(); {
+		case word&dead != 0:
+			g.keys.remove(k, c)
+		case word&several != 0:
+			return c.compound()
 		default:
 			l.become(g, k, c, g.policy, compoundCell)
 		}
 	}
 }
 
-// giveBack gives units of the charge back.
+// giveBack gives units of the charge back, in the parts that are of its lines.
 func (r *reservation) giveBack(units int64) {
 	l := r.limiter
 	for {
-		g := l.now.Load()
-		c := l.find(g, r.key)
+		g, c := l.lookup(r.key)
 		if c == nil {
 			return
 		}
@@ -124,10 +131,10 @@ func (r *reservation) giveBack(units int64) {
 		switch {
 		case !alive:
 			g.keys.remove(r.key, c)
-		case word&several == 0 || c.compound().serial != r.serial:
+		case word&several == 0:
 			return // another life of the key
 		case c.lock(word):
-			c.compound().giveBack(r, units)
+			c.compound().giveBack(r.booked, units)
 			c.unlock(word)
 			l.queues.nudge(r.key.name)
 			return
@@ -139,7 +146,7 @@ func (r *reservation) giveBack(units int64) {
 func (l *Limiter) spend(k key, units int64) {
 	q := query{l.clock.Now(), units, true, true}
 	for {
-		_, c := l.compounded(k, &q)
+		c := l.compounded(k, &q)
 		word, alive := c.current()
 		if alive && c.roomy(word, q) && c.lock(word) {
 			c.answer(q, true, true, nil)
@@ -149,11 +156,12 @@ func (l *Limiter) spend(k key, units int64) {
 	}
 }
 
-// book is ask, and fills in the ticks in which each part has booked it.
-func (c *compound) book(q query, d *Decision, ticks []int64) (allowed, alive bool) {
+// book is ask, and fills in where each part has booked what it charged.
+func (c *compound) book(q query, d *Decision, booked []booking) (allowed, alive bool) {
 	return c.decide(q, d, func() {
 		for i := range c.parts {
-			ticks[i] = c.policy.rules[i].newest(&c.parts[i])
+			p := &c.parts[i]
+			booked[i] = booking{p.line, c.policy.rules[i].newest(p)}
 		}
 	})
 }
@@ -167,74 +175,56 @@ func (r *rule) newest(p *part) int64 {
 	return v.at(v.count - 1)
 }
 
-// giveBack gives units of the reservation back under every rule: where it was
-// booked under that rule; or, if there was none like it, from the oldest that may
-// be part of it. A part that then holds nothing remembers nothing, so the past
-// before it is forgotten, as it is when a key is evicted.
-func (c *compound) giveBack(r *reservation, units int64) {
+// giveBack gives units of what was booked back. A part that then holds nothing
+// remembers nothing, so the past before it is forgotten, as it is when a key is
+// evicted.
+func (c *compound) giveBack(booked []booking, units int64) {
 	for i := range c.parts {
-		rule, part := &c.policy.rules[i], &c.parts[i]
-		tick, exact := r.tick(rule)
-		var emptied bool
-		if rule.Algorithm == SlidingCounter {
-			emptied = part.giveBack(tick, units, exact)
-		} else {
-			v := part.ring.Load().view()
-			emptied = v.giveBack(tick, units, exact)
-		}
-		if emptied {
-			rule.forget(rule.begin(rule.newest(part)))
+		r, p := &c.policy.rules[i], &c.parts[i]
+		// Once: parts that have followed one and the same share its line.
+		at := slices.IndexFunc(booked, func(b booking) bool { return b.line == p.line })
+		if at >= 0 && r.giveBack(p, booked[at].tick, units) {
+			r.forget(r.begin(r.newest(p)))
 		}
 	}
 }
 
-// tick returns in which of rule's ticks, or windows, the charge was booked, and
-// whether that is certain.
-func (r *reservation) tick(rule *rule) (tick int64, exact bool) {
-	for i := range r.policy.rules {
-		if r.policy.rules[i].alike(rule.Limit) {
-			return r.ticks[i], true
-		}
+// giveBack takes units out of p where they were booked, as far as they are still
+// there, and reports whether that has left nothing.
+func (r *rule) giveBack(p *part, tick, units int64) (emptied bool) {
+	if r.Algorithm != SlidingCounter {
+		v := p.ring.Load().view()
+		return v.giveBack(tick, units)
 	}
-	tick, _ = divide(r.at, rule.grain())
-	return tick, false
-}
-
-// giveBack takes units out of the window of that number, or, unless it is exact,
-// out of that and the later ones. It reports whether that has left nothing.
-func (p *part) giveBack(number, units int64, exact bool) (emptied bool) {
-	if p.prev.Load()|p.curr.Load() == 0 {
+	w := p.window()
+	if w.prev|w.curr == 0 {
 		return false
 	}
-	index := p.index.Load()
-	if number == index-1 || !exact && number < index {
-		back := min(units, p.prev.Load())
-		p.prev.Add(-back)
-		units -= back
+	switch tick {
+	case w.index:
+		w.curr -= min(units, w.curr)
+		p.curr.Store(w.curr)
+	case w.index - 1:
+		w.prev -= min(units, w.prev)
+		p.prev.Store(w.prev)
 	}
-	if number == index || !exact && number < index {
-		p.curr.Add(-min(units, p.curr.Load()))
-	}
-	return p.prev.Load()|p.curr.Load() == 0
+	return w.prev|w.curr == 0
 }
 
-// giveBack takes units out of the run of that tick, or, unless it is exact, out of
-// that and the later ones. The totals of the runs before are raised, or those
-// after lowered, whichever are fewer. It reports whether that has left nothing.
-func (v *view) giveBack(tick, units int64, exact bool) (emptied bool) {
-	if v.since(0) == 0 {
-		return false
-	}
+// giveBack takes units out of the run of that tick, and reports whether that has
+// left nothing. The totals of the runs up to it are raised, or those after it
+// lowered, whichever are fewer.
+func (v *view) giveBack(tick, units int64) (emptied bool) {
 	i := v.search(func(i int) bool { return v.at(i) >= tick })
-	for ; i < v.count && units > 0 && (v.at(i) == tick || !exact); i++ {
-		back := min(uint64(units), v.before(i+1)-v.before(i))
-		units -= int64(back)
-		if i < v.count/2 {
-			for j := range i + 1 {
-				atomic.AddUint64(&v.slot(j).before, back)
-			}
-			continue
+	if v.since(0) == 0 || i == v.count || v.at(i) != tick {
+		return false
+	}
+	back := min(uint64(units), v.before(i+1)-v.before(i))
+	if i < v.count/2 {
+		for j := range i + 1 {
+			atomic.AddUint64(&v.slot(j).before, back)
 		}
+	} else {
 		for j := i + 1; j < v.count; j++ {
 			atomic.AddUint64(&v.slot(j).before, -back)
 		}

@@ -73,7 +73,7 @@ func TestReserve_OnAnyClockAdmitsNoMoreThanTheLimit(t *testing.T) {
 				full = true
 				continue
 			}
-			at, keep := r.of.ticks[0], r.of.n
+			at, keep := r.of.booked[0].tick, r.of.n
 			if tr.rng.IntN(2) == 0 {
 				keep = tr.rng.Int64N(keep + 1)
 				given += r.of.n - keep

@@ -45,8 +45,8 @@ func TestSizes_ArePinned(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) == 8 {
 		require.EqualValues(t, 16, unsafe.Sizeof(log{}))
 		require.EqualValues(t, 24, unsafe.Sizeof(key{}))
-		require.EqualValues(t, 48, unsafe.Sizeof(compound{}))
-		require.EqualValues(t, 32, unsafe.Sizeof(part{}))
+		require.EqualValues(t, 40, unsafe.Sizeof(compound{}))
+		require.EqualValues(t, 40, unsafe.Sizeof(part{}))
 	}
 }
 
@@ -73,8 +73,8 @@ func TestMemory_PerKey(t *testing.T) {
 		"wide counter":   {[]Option{PerMinute(1e9)}, 100_000, 112},
 		"log":            {[]Option{PerMinute(100).Log()}, 100_000, 176},
 		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 176},
-		"two counters":   {[]Option{PerSecond(10), PerMinute(100)}, 100_000, 192},
-		"three counters": {[]Option{PerSecond(10), PerMinute(100), PerHour(200)}, 100_000, 224},
+		"two counters":   {[]Option{PerSecond(10), PerMinute(100)}, 100_000, 208},
+		"three counters": {[]Option{PerSecond(10), PerMinute(100), PerHour(200)}, 100_000, 256},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bytes, l := heapOf(func() *Limiter {

@@ -35,10 +35,11 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 // A target is one of the keys of a TakeAll.
 type target struct {
 	key
-	order  int // in which it was given
-	cell   *cell
-	word   uint64  // since which the cell was read
-	policy *policy // of the table that the cell is in; of the key, if it has none
+	order    int // in which it was given
+	cell     *cell
+	word     uint64   // since which the cell was read
+	policy   *policy  // of the table that the cell is in; of the key, if it has none
+	standing standing // of the key, if it has no cell
 }
 
 // targets appends the keys to all, each once, in the order to lock them in.
@@ -58,16 +59,16 @@ func (l *Limiter) targets(all []target, keys []string) []target {
 // has changed yet.
 func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 	for {
-		g, version := l.now.Load(), l.version.Load()
+		g := l.now.Load()
 		allowed, alive := l.consult(g, targets, q)
 		switch {
 		case !alive:
 		case !q.stores(allowed):
 			answerAll(targets, q, allowed, false, d)
-			if unchanged(targets) {
+			if l.unchanged(g, targets) {
 				return
 			}
-		case l.insertMissing(g, version, targets):
+		case l.insertMissing(targets):
 			q.at = l.clock.Now() // as in ask
 		case roomy(targets, q) && lockAll(targets):
 			answerAll(targets, q, allowed, true, d)
@@ -76,15 +77,16 @@ func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 	}
 }
 
-// consult reads the targets' cells and reports whether all admit q; and whether
-// all were alive, else they have to be read again.
+// consult reads the targets' cells in g and reports whether all admit q; and
+// whether all were alive, else they have to be read again.
 func (l *Limiter) consult(g *regime, targets []target, q query) (allowed, alive bool) {
 	allowed = true
 	for i := range targets {
 		t := &targets[i]
 		t.policy, t.cell = g.policy, l.find(g, t.key)
 		if t.cell == nil {
-			t.policy = l.policyFor(g, t.name)
+			t.standing = l.standing(g, t.name)
+			t.policy = t.standing.policy
 			allowed = t.policy.admits(t.policy.unseen, t.policy.unseen.word.Load(), q) && allowed
 			continue
 		}
@@ -99,19 +101,23 @@ func (l *Limiter) consult(g *regime, targets []target, q query) (allowed, alive 
 
 // insertMissing gives a cell to each target that has none, and reports whether
 // there was one.
-func (l *Limiter) insertMissing(g *regime, version uint64, targets []target) (missing bool) {
+func (l *Limiter) insertMissing(targets []target) (missing bool) {
 	for i := range targets {
 		if t := &targets[i]; t.cell == nil {
-			l.insert(g, version, t.key, t.policy)
+			l.insert(t.standing, t.key)
 			missing = true
 		}
 	}
 	return missing
 }
 
-func unchanged(targets []target) bool {
+// unchanged reports whether what was read of all targets in g still is so.
+func (l *Limiter) unchanged(g *regime, targets []target) bool {
 	for i := range targets {
-		if t := &targets[i]; t.cell != nil && !t.cell.unchanged(t.word) {
+		switch t := &targets[i]; {
+		case t.cell != nil && !t.cell.unchanged(t.word):
+			return false
+		case t.cell == nil && !(l.find(g, t.key) == nil && l.holds(t.standing, t.name)):
 			return false
 		}
 	}

@@ -22,9 +22,9 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 // It returns nil once n is charged. Else nothing is, and the error is that of ctx
 // as soon as ctx ends; [ErrExceedsLimit] at once if n is negative or more than the
 // Count of a limit; [context.DeadlineExceeded] at once if ctx has a deadline and
-// the wait is sure to last longer, by the key's state and by what the calls before
-// it wait for. An n of 0 charges nothing; it waits only while the key is over its
-// limits.
+// the wait is sure to last longer, by the key's state and, unless they give up, by
+// what the calls before it wait for. An n of 0 charges nothing and queues for
+// nothing; it waits only while the key is over its limits.
 //
 // On a [ManualClock] it waits for that clock to be moved; on a clock of your own
 // it waits in real time. A call that waits costs about 300 bytes and no goroutine
@@ -41,26 +41,26 @@ func (l *Limiter) wait(ctx context.Context, key string, n int64) (Decision, erro
 	if err := ctx.Err(); err != nil {
 		return Decision{}, err
 	}
-	alone := !l.queues.waiting(key)
+	alone := n == 0 || !l.queues.waiting(key)
 	d, _ := l.attempt(key, n, alone)
 	if alone && d.Allowed {
 		return d, nil
 	}
-	if err := l.hopeless(ctx, n, d); err != nil {
+	if err := l.hopeless(ctx, key, n, d); err != nil {
 		return Decision{}, err
 	}
 	w := l.queues.join(key, n)
 	defer l.queues.leave(key, w)
-	if err := l.hopeless(ctx, n, l.queueing(key, w)); err != nil {
+	if err := l.hopeless(ctx, key, n, l.queueing(key, w)); err != nil {
 		return Decision{}, err
 	}
 	for {
-		first := l.queues.first(key, w)
+		first := n == 0 || l.queues.first(key, w)
 		d, at := l.attempt(key, n, first)
 		if first && d.Allowed {
 			return d, nil
 		}
-		if err := l.hopeless(ctx, n, d); err != nil {
+		if err := l.hopeless(ctx, key, n, d); err != nil {
 			return Decision{}, err
 		}
 		if err := l.sleep(ctx, w, first, at, d.RetryAfter); err != nil {
@@ -78,14 +78,16 @@ func (l *Limiter) attempt(key string, n int64, turn bool) (d Decision, at int64)
 	return d, q.at
 }
 
-// hopeless returns the error of a wait for what d denies, if it is sure not to end
-// in time.
-func (l *Limiter) hopeless(ctx context.Context, n int64, d Decision) error {
+// hopeless returns the error of a wait for n units of key, which d denies, if it is
+// sure not to end in time.
+func (l *Limiter) hopeless(ctx context.Context, key string, n int64, d Decision) error {
 	if n < 0 {
 		return fmt.Errorf("sash: Wait: n must be >= 0, got %d: %w", n, ErrExceedsLimit)
 	}
-	if d.RetryAfter == Never && n > d.Limit.Count {
-		return fmt.Errorf("sash: Wait: %d is more than %v ever admits: %w", n, d.Limit, ErrExceedsLimit)
+	if d.RetryAfter == Never { // of this cost, or just too long for a Duration
+		if r := l.policyOf(key).forbids(n); r != nil {
+			return fmt.Errorf("sash: Wait: %d is more than %v ever admits: %w", n, r.Limit, ErrExceedsLimit)
+		}
 	}
 	if deadline, ok := ctx.Deadline(); ok && d.RetryAfter > time.Until(deadline) {
 		return fmt.Errorf("sash: Wait: admitted in %v at the earliest, the context ends in %v: %w",
@@ -112,32 +114,48 @@ func (l *Limiter) sleep(ctx context.Context, w *waiter, first bool, at int64, wa
 	return ctx.Err()
 }
 
-// queueing returns a decision on w that reckons with the calls before it: as if
-// they waited for one cost together with it. Its RetryAfter is no more than the
-// wait, if none of them gives up.
+// queueing returns a decision on w that reckons with the calls before it: its
+// RetryAfter is no more than the wait, if none of them gives up.
 func (l *Limiter) queueing(key string, w *waiter) Decision {
-	d, _ := l.attempt(key, w.n, false)
+	d, now := l.attempt(key, w.n, false)
 	if w.ahead == 0 || d.RetryAfter == Never {
 		return d
 	}
 	p := l.policyOf(key)
 	for i := range p.rules {
-		// Of all units in the order of their admission, the first `some` are admitted
-		// when they would be by themselves, at the earliest; and of each Count more,
-		// none before what was admitted with those has come back.
+		// Of all units in the order of their admission, the last of each Count more is
+		// not admitted before what was admitted with those has come back. The first
+		// some are admitted when they would be as one charge, at the earliest, or now:
+		// counters admit them sooner if they come one by one.
 		r := &p.rules[i]
 		times := (plus(w.ahead, w.n) - 1) / r.Count
-		some := plus(w.ahead, w.n) - times*r.Count
-		alone, now := l.attempt(key, some, false)
-		if alone.RetryAfter != Never && times < int64(Never)/r.life() {
-			last := r.back(plus(now, int64(alone.RetryAfter)), times)
-			d.RetryAfter = max(d.RetryAfter, saturate(uint64(max(last, now))-uint64(now)))
+		some := now
+		if !p.counts() {
+			first, at := l.attempt(key, plus(w.ahead, w.n)-times*r.Count, false)
+			if first.RetryAfter != Never {
+				some = plus(at, int64(first.RetryAfter))
+			}
+		}
+		if times < int64(Never)/r.life() {
+			last := max(r.back(some, times), now)
+			d.RetryAfter = max(d.RetryAfter, saturate(uint64(last)-uint64(now)))
 		}
 	}
 	return d
 }
 
-// life returns for how long a unit counts, at least.
+// counts reports whether p has a SlidingCounter.
+func (p *policy) counts() bool {
+	for i := range p.rules {
+		if p.rules[i].Algorithm == SlidingCounter {
+			return true
+		}
+	}
+	return false
+}
+
+// life returns for how long a unit counts: a counter's at least until its window
+// ends, and that long after a whole one.
 func (r *rule) life() int64 {
 	if r.Algorithm == SlidingCounter {
 		return int64(r.Window)
@@ -154,11 +172,10 @@ func (r *rule) back(at, times int64) int64 {
 
 // policyOf returns the policy of the key of that name.
 func (l *Limiter) policyOf(name string) *policy {
-	g, k := l.now.Load(), l.key(name)
-	c := l.find(g, k)
+	g, c := l.lookup(l.key(name))
 	switch {
 	case c == nil:
-		return l.policyFor(g, name)
+		return l.standing(g, name).policy
 	case c.compounded():
 		return c.compound().policy
 	}
