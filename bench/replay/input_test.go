@@ -14,10 +14,14 @@ import (
 // read reads files and standard input, and checks that no line was lost.
 func read(t *testing.T, key clientKey, stdin string, files ...string) *traffic {
 	t.Helper()
-	o := options{key: key}
+	return readWith(t, &options{key: key}, stdin, files...)
+}
+
+func readWith(t *testing.T, o *options, stdin string, files ...string) *traffic {
+	t.Helper()
 	tr, err := o.read(t.Context(), files, strings.NewReader(stdin), newProgress(nil))
 	require.NoError(t, err)
-	assert.Equal(t, tr.lines, int64(len(tr.events))+tr.blank+tr.unreadable, "lines lost")
+	assert.Equal(t, tr.lines, int64(len(tr.events))+tr.blank+tr.unreadable+tr.headings, "lines lost")
 	return tr
 }
 

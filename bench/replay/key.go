@@ -52,16 +52,20 @@ func (k clientKey) missing(g format) (f field, some bool) {
 // every name can be shown on a terminal.
 func (k clientKey) appendName(name []byte, r *record) []byte {
 	for i, f := range k {
-		if i > 0 {
-			name = append(name, ' ')
-		}
-		if v := r.fields[f]; plain(v) {
-			name = append(name, v...)
-		} else {
-			name = strconv.AppendQuote(name, v)
-		}
+		name = appendValue(name, i, r.fields[f])
 	}
 	return name
+}
+
+// appendValue appends the i-th value of a name.
+func appendValue(name []byte, i int, v string) []byte {
+	if i > 0 {
+		name = append(name, ' ')
+	}
+	if plain(v) {
+		return append(name, v...)
+	}
+	return strconv.AppendQuote(name, v)
 }
 
 // plain reports whether v is of visible ASCII without quotes and backslashes.

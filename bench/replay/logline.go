@@ -147,6 +147,11 @@ func parseTime(s string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("time %s is not like 02/Jan/2006:15:04:05 -0700", clip(s))
 	}
+	return nanoseconds(t, s)
+}
+
+// nanoseconds returns t, which is written as s, in Unix nanoseconds.
+func nanoseconds(t time.Time, s string) (int64, error) {
 	if t.Before(time.Unix(0, math.MinInt64)) || t.After(time.Unix(0, math.MaxInt64)) {
 		return 0, outOfRange(s)
 	}

@@ -94,6 +94,14 @@ func TestRun_ExitStatus(t *testing.T) {
 		{"bad limits", good, []string{"-limit", "x", "-limit", "1/s", "-limit", "0/s"}, 2, []string{`limit "x": no slash`, `limit "0/s": Count must be >= 1`}},
 		{"bad limit and flag", good, []string{"-limit", "x", "-nonsense"}, 2, []string{`limit "x"`, "-nonsense"}},
 		{"bad key and top", good, []string{"-limit", "1/s", "-key", "x", "-top", "-1"}, 2, []string{`-key: no field "x"`, "-top must be >= 0"}},
+		{"cost of a log", good, []string{"-limit", "1/s", "-cost", "tokens"}, 2, []string{"-cost needs -time"}},
+		{"estimate of no cost", good, []string{"-limit", "1/s", "-time", "when", "-estimate", "tokens"}, 2, []string{"-estimate needs -cost"}},
+		{"settling no estimate", good, []string{"-limit", "1/s", "-time", "when", "-cost", "tokens", "-settle", "1s"}, 2, []string{"-settle needs -estimate"}},
+		{"settling before", good, []string{"-limit", "1/s", "-time", "when", "-cost", "a", "-estimate", "a", "-settle", "-1s"}, 2, []string{"-settle must be >= 0, got -1s"}},
+		{"columns without a name", good, []string{"-limit", "1/s", "-time", "when", "-cost", "a++b", "-estimate", "", "-key", "a,,a"}, 2,
+			[]string{`-cost: "a++b" has a summand without a name`, `-estimate: "" has a summand`, `-key: "a,,a" has a column without a name`, "a is named twice"}},
+		{"time without a name", good, []string{"-limit", "1/s", "-time", " "}, 2, []string{`-time: " " names no column`}},
+		{"a number too large", good, []string{"-limit", "1/s", "-time", "when", "-cost", "9223372036854775807+1"}, 2, []string{`-cost: "9223372036854775807+1" is more than 64 bits hold`}},
 		{"flag after a file", good, []string{"x.log", "-limit", "1/s"}, 2, []string{"no -limit", "-limit comes after a FILE"}},
 		{"standard input twice", good, []string{"-limit", "1/s", "-", "-"}, 2, []string{"named 2 times"}},
 		{"missing files", good, []string{"-limit", "1/s", missing, missing + "2", "-"}, 1, []string{missing + ":", missing + "2:"}},
@@ -121,22 +129,11 @@ func TestRun_ExitStatus(t *testing.T) {
 	}
 }
 
-func TestRun_ReportsWhatTheLibraryDoesNotRun(t *testing.T) {
-	// Whatever New comes to accept, a limit is refused before anything is read
-	// or it is replayed.
-	got := command("0\ta\n", "-limit", "60/m buckets 1s")
-	if got.status != exitOK {
-		assert.Equal(t, exitUsage, got.status)
-		assert.Contains(t, got.stderr, "-limit: sash: ")
-		assert.Empty(t, got.stdout)
-	}
-}
-
 func TestRun_Help(t *testing.T) {
 	got := command("", "-h")
 	assert.Equal(t, exitOK, got.status)
 	assert.Empty(t, got.stderr)
-	for _, want := range []string{"Usage: ", "-limit", "-key", "-json", "-top", "-each", "addr ident user method path status referer agent"} {
+	for _, want := range []string{"Usage: ", "-limit", "-together", "-key", "-time", "-cost", "-estimate", "-settle", "-json", "-top", "-each", "addr ident user method path status referer agent"} {
 		assert.Contains(t, got.stdout, want)
 	}
 }
@@ -158,7 +155,7 @@ func TestRun_InterruptedBeforeReplaying(t *testing.T) {
 	cancel()
 	o, err := parseArgs([]string{"-limit", "1/s"})
 	require.NoError(t, err)
-	tr := newTraffic(o.key)
+	tr := newTraffic(o.key, o.columns)
 	require.NoError(t, tr.source("x").take("0\ta"))
 	_, err = o.judge(ctx, tr, newProgress(io.Discard))
 	assert.ErrorIs(t, err, context.Canceled)

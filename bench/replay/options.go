@@ -6,18 +6,22 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/seed-30da4c49/sash"
 )
 
 // options is what the command line says.
 type options struct {
-	limits []sash.Limit
-	key    clientKey
-	top    int
-	json   bool
-	each   bool
-	files  []string
+	limits   policy
+	together bool
+	key      clientKey // of a log
+	columns  columns   // of a CSV
+	settle   time.Duration
+	top      int
+	json     bool
+	each     bool
+	files    []string
 
 	flags *flag.FlagSet
 }
@@ -28,20 +32,21 @@ func parseArgs(args []string) (*options, error) {
 	o := &options{key: clientKey{addr}, flags: flag.NewFlagSet("replay", flag.ContinueOnError)}
 	o.flags.SetOutput(io.Discard) // run prints errors and usage
 	var faults []error
+	var key *string // its names are of fields or of columns: other flags say which
 	// The functions report no error: flag would stop at the first.
-	o.flags.Func("limit", "replay this `LIMIT`, such as 100/m, \"60/60s log\" or 5/250ms; repeat it to compare several", func(s string) error {
-		faults = append(faults, o.addLimit(s))
+	read := func(name, usage string, set func(string) error) {
+		o.flags.Func(name, usage, func(s string) error {
+			faults = append(faults, set(s))
+			return nil
+		})
+	}
+	o.limitFlags(read)
+	o.csvFlags(read)
+	read("key", keyUsage, func(s string) error {
+		key = &s
 		return nil
 	})
-	o.flags.Func("key", "the `FIELDS` that identify a client, joined by commas, of "+strings.Join(fieldNames[:], " ")+"; addr is the client column in a .tsv, path has no query (default addr)", func(s string) error {
-		var err error
-		o.key, err = parseKey(s)
-		faults = append(faults, err)
-		return nil
-	})
-	o.flags.IntVar(&o.top, "top", 5, "show the `N` clients denied most under each limit")
-	o.flags.BoolVar(&o.json, "json", false, "report as JSON, one object a line")
-	o.flags.BoolVar(&o.each, "each", false, "replay each FILE on its own instead of all as one stream")
+	o.reportFlags()
 	if err := o.flags.Parse(args); err != nil {
 		return o, errors.Join(append(faults, err)...)
 	}
@@ -49,15 +54,42 @@ func parseArgs(args []string) (*options, error) {
 	if len(o.files) == 0 {
 		o.files = []string{standardInput}
 	}
+	if key != nil {
+		faults = append(faults, o.setKey(*key))
+	}
 	return o, errors.Join(append(faults, o.check())...)
 }
 
-// addLimit adds a limit that the library reads and would run.
+// reader defines a flag whose value is read by set.
+type reader func(name, usage string, set func(string) error)
+
+func (o *options) limitFlags(read reader) {
+	read("limit", "replay this `LIMIT`, such as 100/m, \"60/60s log\", \"240/h buckets 1m\" or 5/250ms; repeat it to compare several", o.addLimit)
+	o.flags.BoolVar(&o.together, "together", false, "make all limits one policy, each of which must admit an event, instead of comparing them: -together -limit 10/s -limit 240/h")
+}
+
+func (o *options) csvFlags(read reader) {
+	read("time", "read CSV with a header, in which this `COLUMN` has the time, such as 2023-11-16 18:15:46.68 (UTC) or 2023-11-16T18:15:46Z: -time TIMESTAMP", o.setTime)
+	read("cost", "the `SUM` of columns that an event costs, instead of 1: -cost ContextTokens+GeneratedTokens", func(s string) error {
+		return setSum(&o.columns.cost, "cost", s)
+	})
+	read("estimate", "the `SUM` of columns and numbers that an event reserves, to be settled to its cost if it is admitted: -estimate ContextTokens+500", func(s string) error {
+		return setSum(&o.columns.estimate, "estimate", s)
+	})
+	o.flags.DurationVar(&o.settle, "settle", 0, "settle a reservation this `DURATION` after its event, by the log's clock, instead of at once: -settle 5s")
+}
+
+var keyUsage = "the `FIELDS` that identify a client, joined by commas, such as addr,path, of " + strings.Join(fieldNames[:], " ") +
+	"; addr is the client column in a .tsv, path has no query (default addr); with -time any columns, such as model,user (default none: all events are one client's)"
+
+func (o *options) reportFlags() {
+	o.flags.IntVar(&o.top, "top", 5, "show the `N` clients denied most under each limit: -top 20")
+	o.flags.BoolVar(&o.json, "json", false, "report as JSON, one object a line: -json")
+	o.flags.BoolVar(&o.each, "each", false, "replay each FILE on its own instead of all as one stream: -each monday.log tuesday.log")
+}
+
 func (o *options) addLimit(s string) error {
 	l, err := sash.ParseLimit(s)
-	if err == nil {
-		_, err = newTrial(l)
-	}
 	o.limits = append(o.limits, l)
 	if err != nil {
 		return fmt.Errorf("-limit: %w", err)
@@ -65,8 +97,51 @@ func (o *options) addLimit(s string) error {
 	return nil
 }
 
-func (o *options) check() error {
+func (o *options) setTime(s string) error {
+	if o.columns.time = strings.TrimSpace(s); o.columns.time == "" {
+		return fmt.Errorf("-time: %s names no column", clip(s))
+	}
+	return nil
+}
+
+func setSum(to **sum, flag, s string) (err error) {
+	if *to, err = parseSum(s); err != nil {
+		return fmt.Errorf("-%s: %w", flag, err)
+	}
+	return nil
+}
+
+// setKey reads fields, or columns if there are such.
+func (o *options) setKey(s string) (err error) {
+	if o.columns.isCSV() {
+		o.columns.key, err = parseColumns(s)
+	} else {
+		o.key, err = parseKey(s)
+	}
+	return err
+}
+
+// checkCosts refuses flags that mean nothing without another.
+func (o *options) checkCosts() error {
 	var faults []error
+	given := map[string]bool{} // even with a value that is refused
+	o.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	needs := func(name, other, why string) {
+		if given[name] && !given[other] {
+			faults = append(faults, fmt.Errorf("-%s needs -%s, %s", name, other, why))
+		}
+	}
+	needs("cost", "time", "the column of the time: only a CSV has costs")
+	needs("estimate", "cost", "what a reservation is settled to")
+	needs("settle", "estimate", "what is reserved until then")
+	if o.settle < 0 {
+		faults = append(faults, fmt.Errorf("-settle must be >= 0, got %v", o.settle))
+	}
+	return errors.Join(faults...)
+}
+
+func (o *options) check() error {
+	faults := []error{o.checkCosts()}
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if len(o.limits) == 0 {
 		fault("no -limit, want one or more such as -limit \"60/60s log\"")
@@ -96,11 +171,15 @@ times, and reports what each limit would have denied, to whom, when, and how
 far its answers are from the exact log's.
 
 A FILE is an access log in Common or Combined Log Format, or a .tsv of Unix
-microseconds and client, plain or gzip; none or "-" is standard input. Several
-are one stream, merged by time.
+microseconds and client; with -time it is CSV, in which an event may have a cost
+and an estimate of it. It is plain or gzip; none or "-" is standard input.
+Several are one stream, merged by time.
 
   go run ./bench/replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
   zcat access.log.*.gz | go run ./bench/replay -limit 10/s -key addr,path -json
+  go run ./bench/replay -together -limit 10/s -limit "240/h buckets 1m" access.log
+  go run ./bench/replay -limit 600000/m -time TIMESTAMP -estimate ContextTokens \
+    -cost ContextTokens+GeneratedTokens -settle 5s calls.csv.gz
 
 Flags:
 `
@@ -109,5 +188,5 @@ func (o *options) usage(w io.Writer) {
 	io.WriteString(w, usageText)
 	o.flags.SetOutput(w)
 	o.flags.PrintDefaults()
-	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable; 2 for a wrong command line; 130 if interrupted.\n")
+	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable or not the columns that flags name; 2 for a wrong command\nline; 130 if interrupted.\n")
 }

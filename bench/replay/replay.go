@@ -25,7 +25,7 @@ func (o *options) replay(ctx context.Context, stdin io.Reader, p progress) ([]re
 		if err != nil {
 			return nil, err
 		}
-		reports = append(reports, newReport(files, t, verdicts))
+		reports = append(reports, o.report(files, t, verdicts))
 	}
 	return reports, nil
 }
@@ -45,7 +45,7 @@ func (o *options) read(ctx context.Context, files []string, stdin io.Reader, p p
 	}
 	in := inputs{stdin, p.bytes(size, "reading")}
 	defer in.bar.end()
-	t := newTraffic(o.key)
+	t := newTraffic(o.key, o.columns)
 	for _, name := range files {
 		if err := in.read(ctx, t, name); err != nil {
 			return nil, err
@@ -55,56 +55,62 @@ func (o *options) read(ctx context.Context, files []string, stdin io.Reader, p p
 	return t, nil
 }
 
-// judge replays t under each limit.
+// judge replays t under each policy.
 func (o *options) judge(ctx context.Context, t *traffic, p progress) ([]verdict, error) {
 	verdicts := []verdict{}
 	if len(t.events) == 0 {
 		return verdicts, nil
 	}
-	bar := p.events(int64(len(t.events)*len(o.limits)), "replaying")
+	policies := o.policies()
+	bar := p.events(int64(len(t.events)*len(policies)), "replaying")
 	defer bar.end()
-	for _, l := range o.limits {
-		r, err := newTrial(l)
+	for _, one := range policies {
+		r, err := o.newTrial(one)
 		if err != nil {
 			return nil, err
 		}
 		if err := r.run(ctx, t, bar); err != nil {
 			return nil, err
 		}
-		verdicts = append(verdicts, r.verdict(t, o.top))
+		verdicts = append(verdicts, r.verdict(t, o))
 	}
 	return verdicts, nil
 }
 
-// A trial replays traffic under one limit, and beside it under the exact log of
-// the same count and window. Each limiter has its own history.
+// A trial replays traffic under one policy, and beside it under the exact logs of
+// the same counts and windows. Each limiter has its own history.
 type trial struct {
-	limit   sash.Limit
+	policy  policy
 	clock   *sash.ManualClock
 	chosen  *sash.Limiter
 	exact   *sash.Limiter // nil: chosen is exact itself
 	sweepIn int           // events until the next sweep
 
+	pending *pending // nil: events cost what they ask for
+	ledger  *ledger  // nil: events have no costs
+
 	denied, exactDenied, wronglyAdmitted, wronglyDenied int64
 
+	decided []int64           // denials, by the limit that decided
 	tallies map[uint32]*tally // of clients denied at least once
 }
 
-// newTrial returns the error of the library for a limit that it does not run.
-func newTrial(l sash.Limit) (*trial, error) {
-	t := &trial{limit: l, clock: sash.NewManualClock(0), tallies: make(map[uint32]*tally)}
+func (o *options) newTrial(p policy) (*trial, error) {
+	t := &trial{policy: p, clock: sash.NewManualClock(0), decided: make([]int64, len(p)), tallies: make(map[uint32]*tally)}
+	if o.columns.estimate != nil {
+		t.pending = &pending{wait: o.settle}
+	}
+	if o.columns.cost != nil {
+		t.ledger = newLedger(p)
+	}
 	var err error
-	if t.chosen, err = t.limiter(l); err != nil {
+	if t.chosen, err = p.limiter(t.clock); err != nil {
 		return nil, err
 	}
-	if l.Algorithm != sash.SlidingLog {
-		t.exact, err = t.limiter(l.Log())
+	if !p.exact() {
+		t.exact, err = p.log().limiter(t.clock)
 	}
 	return t, err
-}
-
-func (t *trial) limiter(l sash.Limit) (*sash.Limiter, error) {
-	return sash.New(l, sash.WithClock(t.clock), sash.WithSweepInterval(-1))
 }
 
 // batch is how many events are replayed between looks at anything else.
@@ -116,7 +122,7 @@ func (t *trial) run(ctx context.Context, on *traffic, b bar) error {
 			return err
 		}
 		for _, e := range events {
-			t.take(e, on.clients[e.client])
+			t.take(e, on.clients[e.client], on.charge(e))
 		}
 		t.sweep(len(events))
 		b.Add(len(events))
@@ -124,26 +130,45 @@ func (t *trial) run(ctx context.Context, on *traffic, b bar) error {
 	return nil
 }
 
-func (t *trial) take(e event, name string) {
-	t.clock.Set(e.at)
-	allowed := t.chosen.Allow(name)
-	right := allowed
-	if t.exact != nil {
-		right = t.exact.Allow(name)
+func (t *trial) take(e event, name string, c charge) {
+	if t.pending != nil {
+		t.pending.settle(e.at, t.clock)
 	}
-	if !allowed {
+	t.clock.Set(e.at)
+	d := t.ask(t.chosen, e, name, c)
+	right := d.Allowed
+	if t.exact != nil {
+		right = t.ask(t.exact, e, name, c).Allowed
+	}
+	if t.ledger != nil {
+		t.ledger.book(e, c, d.Allowed)
+	}
+	if !d.Allowed {
 		t.denied++
+		t.decided[slices.Index(t.policy, d.Limit)]++
 		t.tally(e)
 	}
 	switch {
-	case !right && allowed:
+	case !right && d.Allowed:
 		t.wronglyAdmitted++
-	case right && !allowed:
+	case right && !d.Allowed:
 		t.wronglyDenied++
 	}
 	if !right {
 		t.exactDenied++
 	}
+}
+
+// ask takes what e asks for from l, or reserves it if it may cost another sum.
+func (t *trial) ask(l *sash.Limiter, e event, name string, c charge) sash.Decision {
+	if t.pending == nil {
+		return l.Take(name, c.asked)
+	}
+	r, d := l.Reserve(name, c.asked)
+	if d.Allowed {
+		t.pending.add(e.at, r, c.cost)
+	}
+	return d
 }
 
 // sweep evicts idle clients now and then, so that a long replay needs memory
@@ -161,7 +186,7 @@ func (t *trial) sweep(events int) {
 	}
 }
 
-// A tally is what one client was denied under one limit.
+// A tally is what one client was denied under one policy.
 type tally struct {
 	denied      int64
 	first, last int64 // times of the first and last denial
@@ -187,21 +212,42 @@ func (t *trial) tally(e event) {
 	}
 }
 
-// verdict sums a trial up, with the top clients denied most. Of equals, the one
-// denied first comes first.
-func (t *trial) verdict(on *traffic, top int) verdict {
+// verdict sums a trial up, with the clients denied most. Of equals, the one denied
+// first comes first.
+func (t *trial) verdict(on *traffic, o *options) verdict {
+	events := int64(len(on.events))
 	v := verdict{
-		Limit:           t.limit,
 		Denied:          t.denied,
-		DeniedShare:     share(t.denied, len(on.events)),
+		DeniedShare:     share(t.denied, events),
 		DeniedClients:   len(t.tallies),
 		Exact:           t.exact == nil,
 		ExactDenied:     t.exactDenied,
 		WronglyAdmitted: t.wronglyAdmitted,
 		WronglyDenied:   t.wronglyDenied,
-		Top:             []denials{},
+		ErrorShare:      share(t.wronglyAdmitted+t.wronglyDenied, events),
+		Top:             t.top(on, o.top),
 	}
-	v.ErrorShare = share(v.WronglyAdmitted+v.WronglyDenied, len(on.events))
+	if o.together {
+		v.Together = t.decisions()
+	} else {
+		v.Limit = t.policy[0]
+	}
+	if t.ledger != nil {
+		v.Units = t.ledger.account(on)
+	}
+	return v
+}
+
+// decisions says how many denials each limit decided.
+func (t *trial) decisions() (all []decision) {
+	for i, l := range t.policy {
+		all = append(all, decision{l, t.decided[i], share(t.decided[i], t.denied)})
+	}
+	return all
+}
+
+// top returns the clients denied most.
+func (t *trial) top(on *traffic, most int) []denials {
 	clients := make([]uint32, 0, len(t.tallies))
 	for c := range t.tallies {
 		clients = append(clients, c)
@@ -210,12 +256,13 @@ func (t *trial) verdict(on *traffic, top int) verdict {
 		x, y := t.tallies[a], t.tallies[b]
 		return cmp.Or(cmp.Compare(y.denied, x.denied), cmp.Compare(x.first, y.first), cmp.Compare(a, b))
 	})
-	clients = clients[:min(top, len(clients))]
+	clients = clients[:min(most, len(clients))]
 	events := on.eventsOf(clients)
+	top := []denials{}
 	for _, c := range clients {
-		v.Top = append(v.Top, t.tallies[c].denials(on.clients[c], events[c]))
+		top = append(top, t.tallies[c].denials(on.clients[c], events[c]))
 	}
-	return v
+	return top
 }
 
 // eventsOf counts the events of some clients.
@@ -247,7 +294,7 @@ func (c *tally) denials(name string, events int64) denials {
 	}
 }
 
-func share(part int64, of int) float64 {
+func share(part, of int64) float64 {
 	if of == 0 {
 		return 0
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// A report is one replay. Lines = Events + Blank + Unreadable.
+// A report is one replay. Lines = Events + Blank + Unreadable + Headings.
 type report struct {
 	Files   []string   `json:"files"` // "-" is standard input
-	Key     string     `json:"key"`   // fields that identify a client
+	Key     string     `json:"key"`   // fields or columns that identify a client; empty: there is one, "all"
 	Lines   int64      `json:"lines"`
 	Events  int        `json:"events"`
 	Clients int        `json:"clients"`
@@ -27,28 +27,54 @@ type report struct {
 	CutShort   int64 `json:"cut_short"`    // events whose line ended inside the user agent
 	OutOfOrder int64 `json:"out_of_order"` // events older than one before them in their file
 	Unreadable int64 `json:"unreadable"`
+	Headings   int64 `json:"headings,omitempty"` // lines that name the columns of a CSV
 
 	UnreadableLines    []faultyLine `json:"unreadable_lines"`     // the first of them
 	UnreadableLinesCap int          `json:"unreadable_lines_cap"` // how many are listed at most
 	BrokenOff          []faultyLine `json:"broken_off"`           // files not read beyond that line
 
-	Limits []verdict `json:"limits"` // in the order given; none if there were no events
+	Cost     string `json:"cost,omitempty"`     // sum of columns, if events have costs
+	Estimate string `json:"estimate,omitempty"` // the same, if calls reserve
+	Settle   string `json:"settle,omitempty"`   // how long a reservation waits, if it does
+
+	Limits []verdict `json:"limits"` // in the order given, or one for all together; none if there were no events
 }
 
-// A verdict is what one limit does to the traffic.
+// A verdict is what one limit, or one policy of several, does to the traffic.
 type verdict struct {
-	Limit         sash.Limit `json:"limit"`
+	Limit         sash.Limit `json:"limit,omitzero"`     // of a limit replayed alone
+	Together      []decision `json:"together,omitempty"` // of a policy, in the order given
 	Denied        int64      `json:"denied"`
 	DeniedShare   float64    `json:"denied_share"`   // of all events
 	DeniedClients int        `json:"denied_clients"` // denied at least once
 
-	Exact           bool    `json:"exact"`        // the limit is an exact log itself
-	ExactDenied     int64   `json:"exact_denied"` // by the exact log of this count and window
+	Exact           bool    `json:"exact"`        // the limit is an exact log itself, or every limit
+	ExactDenied     int64   `json:"exact_denied"` // by the exact log of the same count and window, or all such logs
 	WronglyAdmitted int64   `json:"wrongly_admitted"`
 	WronglyDenied   int64   `json:"wrongly_denied"`
 	ErrorShare      float64 `json:"error_share"` // wrong answers of all events
 
-	Top []denials `json:"top"` // the clients denied most
+	Units *account  `json:"units,omitempty"` // if events have costs
+	Top   []denials `json:"top"`             // the clients denied most
+}
+
+// A decision is how often one limit of a policy decided.
+type decision struct {
+	Limit  sash.Limit `json:"limit"`
+	Denied int64      `json:"denied"`       // where this limit had the longest wait; of equals, the first given
+	Share  float64    `json:"denied_share"` // of all denials
+}
+
+// name returns what the verdict is on.
+func (v *verdict) name() string {
+	if len(v.Together) == 0 {
+		return v.Limit.String()
+	}
+	var p policy
+	for _, d := range v.Together {
+		p = append(p, d.Limit)
+	}
+	return p.String()
 }
 
 // denials is what one client was denied.
@@ -62,14 +88,18 @@ type denials struct {
 	InBusiest     int64     `json:"denied_in_busiest_minute"`
 }
 
-func newReport(files []string, t *traffic, verdicts []verdict) report {
+func (o *options) report(files []string, t *traffic, verdicts []verdict) report {
 	r := report{
-		Files: files, Key: t.key.String(),
+		Files: files, Key: t.keyNames(),
 		Lines: t.lines, Events: len(t.events), Clients: len(t.clients),
-		Blank: t.blank, CutShort: t.cutShort, OutOfOrder: t.outOfOrder, Unreadable: t.unreadable,
+		Blank: t.blank, CutShort: t.cutShort, OutOfOrder: t.outOfOrder, Unreadable: t.unreadable, Headings: t.headings,
 		UnreadableLines: append([]faultyLine{}, t.faults...), UnreadableLinesCap: maxFaults,
 		BrokenOff: append([]faultyLine{}, t.brokenOff...),
-		Limits:    verdicts,
+		Cost:      t.columns.cost.String(), Estimate: t.columns.estimate.String(),
+		Limits: verdicts,
+	}
+	if o.settle > 0 {
+		r.Settle = o.settle.String()
 	}
 	if r.Events > 0 {
 		first, last := t.span()
@@ -101,8 +131,7 @@ func write(w io.Writer, reports []report, asJSON bool) error {
 
 // text writes the report for people.
 func (r *report) text(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s by %s, told apart by %s\n",
-		r.source(), count(int64(r.Events), "event"), count(int64(r.Clients), "client"), r.Key)
+	fmt.Fprintf(w, "%s: %s %s\n", r.source(), count(int64(r.Events), "event"), r.clients())
 	if r.First != nil {
 		fmt.Fprintf(w, "from %s to %s UTC, %v\n", r.First.Format(toTheSecond), r.Last.Format(toTheSecond), r.Last.Sub(*r.First).Round(time.Second))
 	}
@@ -112,9 +141,18 @@ func (r *report) text(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	r.comparison(w)
+	r.decisions(w)
+	r.units(w)
 	for i := range r.Limits {
 		r.Limits[i].text(w)
 	}
+}
+
+func (r *report) clients() string {
+	if r.Key == "" {
+		return "by one client, as no -key tells any apart"
+	}
+	return fmt.Sprintf("by %s, told apart by %s", count(int64(r.Clients), "client"), r.Key)
 }
 
 const (
@@ -181,7 +219,7 @@ func lineRange(first, last int64) string {
 	return fmt.Sprintf("%d-%d", first, last)
 }
 
-// comparison writes the limits side by side.
+// comparison writes the limits side by side, or all together in one line.
 func (r *report) comparison(w io.Writer) {
 	table := newTable(w)
 	fmt.Fprintln(table, "denied\tof events\tclients denied\texact log denies\twrongly admitted\twrongly denied\twrong of events\t  limit")
@@ -189,17 +227,33 @@ func (r *report) comparison(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %v\n",
 			humanize.Comma(v.Denied), percent(v.DeniedShare), humanize.Comma(int64(v.DeniedClients)),
 			humanize.Comma(v.ExactDenied), humanize.Comma(v.WronglyAdmitted), humanize.Comma(v.WronglyDenied),
-			percent(v.ErrorShare), v.Limit)
+			percent(v.ErrorShare), v.name())
 	}
 	table.Flush()
 }
 
-// text writes whom the limit denies most.
+// decisions writes which limits of a policy decided.
+func (r *report) decisions(w io.Writer) {
+	for _, v := range r.Limits {
+		if len(v.Together) == 0 {
+			continue
+		}
+		fmt.Fprintln(w, "\ndenials by the limit that decided, the one with the longest wait")
+		table := newTable(w)
+		fmt.Fprintln(table, "denied\tof denials\t  limit")
+		for _, d := range v.Together {
+			fmt.Fprintf(table, "%s\t%s\t  %v\n", humanize.Comma(d.Denied), percent(d.Share), d.Limit)
+		}
+		table.Flush()
+	}
+}
+
+// text writes whom the limits deny most.
 func (v *verdict) text(w io.Writer) {
 	if len(v.Top) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\ndenied most under %v, times in UTC\n", v.Limit)
+	fmt.Fprintf(w, "\ndenied most under %s, times in UTC\n", v.name())
 	table := newTable(w)
 	fmt.Fprintln(table, "denied\tof its events\tfirst denied\tlast denied\tbusiest minute\tdenied in it\t  client")
 	for _, d := range v.Top {

@@ -5,26 +5,31 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
 // An event is one request: 16 bytes, of which there may be very many.
 type event struct {
-	at     int64 // Unix nanoseconds
-	client uint32
+	at             int64 // Unix nanoseconds
+	client, charge uint32
 }
 
 // traffic is what could be read of some files.
 //
-// Every line is counted once: lines = events + blank + unreadable.
+// Every line is counted once: lines = events + blank + unreadable + headings.
 type traffic struct {
-	key     clientKey
+	key     clientKey // of a log
+	columns columns   // of a CSV, if that is what is read
 	events  []event
 	clients []string // names, by the number in event
 	number  map[string]uint32
 	name    []byte // reused
 
-	lines, blank, unreadable, cutShort, outOfOrder int64
+	charges []charge // by the number in event, if the columns have a cost
+	billed  int64    // all of them, estimates and costs
+
+	lines, blank, unreadable, headings, cutShort, outOfOrder int64
 
 	faults    []faultyLine // the first maxFaults of those unreadable
 	brokenOff []faultyLine // files that could not be read to the end, with the last line begun
@@ -41,8 +46,16 @@ type faultyLine struct {
 	Text string `json:"text,omitempty"` // quoted, its beginning
 }
 
-func newTraffic(key clientKey) *traffic {
-	return &traffic{key: key, number: make(map[string]uint32)}
+func newTraffic(key clientKey, c columns) *traffic {
+	return &traffic{key: key, columns: c, number: make(map[string]uint32)}
+}
+
+// keyNames returns what tells clients apart; nothing, if nothing does.
+func (t *traffic) keyNames() string {
+	if t.columns.isCSV() {
+		return strings.Join(t.columns.key, ",")
+	}
+	return t.key.String()
 }
 
 // A source is one file of traffic while it is read.
@@ -50,24 +63,37 @@ type source struct {
 	*traffic
 	file   string
 	line   int64
-	known  bool // whether a line has said what the format is
+	sheet  *sheet // nil: a log
+	known  bool   // whether a line has said what the format is
 	format format
 	newest int64 // latest time of any line so far
 }
 
 func (t *traffic) source(file string) *source {
-	return &source{traffic: t, file: file, newest: math.MinInt64}
+	s := &source{traffic: t, file: file, newest: math.MinInt64}
+	if t.columns.isCSV() {
+		s.sheet = newSheet()
+	}
+	return s
 }
 
 // take counts a line and, if it can be read, makes it an event. The error is
-// not about the line: the file has no such fields as the key is made of.
+// not about the line: the file has no such fields as the flags name.
 func (s *source) take(line string) error {
 	s.lines++
 	s.line++
-	if isBlank(line) {
+	switch {
+	case isBlank(line):
 		s.blank++
 		return nil
+	case s.sheet != nil:
+		return s.takeRow(line)
 	}
+	return s.takeLogLine(line)
+}
+
+// takeLogLine is take for a log.
+func (s *source) takeLogLine(line string) error {
 	r, err := s.parse(line)
 	if err != nil {
 		s.fault(err.Error(), line)
@@ -80,7 +106,10 @@ func (s *source) take(line string) error {
 		return fmt.Errorf("-key %v: %s has no %s, line %d is %v", s.key, s.file, f, s.line, r.format)
 	}
 	s.known, s.format = true, r.format
-	s.add(&r)
+	if r.cut {
+		s.cutShort++
+	}
+	s.add(event{at: r.at}, s.key.appendName(s.name[:0], &r))
 	return nil
 }
 
@@ -97,20 +126,19 @@ func (s *source) parse(line string) (record, error) {
 	return r, err
 }
 
-func (s *source) add(r *record) {
-	if r.at < s.newest {
+// add adds e, of the client of that name.
+func (s *source) add(e event, name []byte) {
+	if e.at < s.newest {
 		s.outOfOrder++
 	}
-	s.newest = max(s.newest, r.at)
-	if r.cut {
-		s.cutShort++
-	}
-	s.events = append(s.events, event{r.at, s.client(r)})
+	s.newest = max(s.newest, e.at)
+	e.client = s.client(name)
+	s.events = append(s.events, e)
 }
 
-// client returns the number of the client of r.
-func (t *traffic) client(r *record) uint32 {
-	t.name = t.key.appendName(t.name[:0], r)
+// client returns the number of the client of that name, which is reused.
+func (t *traffic) client(name []byte) uint32 {
+	t.name = name
 	n, seen := t.number[string(t.name)]
 	if !seen {
 		n = uint32(len(t.clients))

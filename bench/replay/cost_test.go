@@ -1,0 +1,277 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+func TestCost_AgainstPlainReferences(t *testing.T) {
+	t.Parallel()
+	const seeds = 36
+	var above, givenBack, wrong, denied int64
+	for seed := range uint64(seeds) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		limits := policy{randomLimit(random, sash.Algorithm(seed%3)), randomLimit(random, sash.Algorithm(random.IntN(3)))}
+		for i := range limits {
+			limits[i].Count *= 10
+		}
+		lines := randomLines(random)
+		for i := range lines {
+			lines[i].charge = charge{random.Int64N(12), random.Int64N(12)}
+		}
+		wait := time.Duration(random.Int64N(3)) * time.Duration(random.Int64N(int64(time.Second)))
+		want := plainReplay(lines, wait, limits...)
+		r := command(csvOf(lines), "-json", "-together", "-limit", limits[0].String(), "-limit", limits[1].String(),
+			"-time", "when", "-key", "who", "-estimate", "estimate", "-cost", "cost", "-settle", wait.String()).report(t)
+		got := r.Limits[0]
+		assert.Equal(t, want.counts(), got.counts(), "%v, settled after %v", limits, wait)
+		u := got.Units
+		assert.Equal(t,
+			[]int64{want.asked, want.admitted, want.asked - want.admitted, want.above, want.givenBack, want.sum},
+			[]int64{u.Asked, u.Admitted, u.Denied, u.ChargedAbove, u.GivenBack, u.Spent})
+		above, givenBack = above+u.ChargedAbove, givenBack+u.GivenBack
+		wrong, denied = wrong+got.WronglyAdmitted+got.WronglyDenied, denied+got.Denied
+	}
+	for _, n := range []int64{above, givenBack, wrong, denied} {
+		assert.Greater(t, n, int64(10*seeds), "this traffic tells nothing")
+	}
+}
+
+func TestCost_SettledWhenItIsDue(t *testing.T) {
+	// Calls under 10/m log. That at 0 reserves 6; what it turns out to cost is
+	// known when it is settled, and then the next may or may not be admitted.
+	tests := []struct {
+		name    string
+		cost    int64
+		settle  string
+		ask     int64 // of a call at 5
+		denied  int64
+		atAsked bool // whether it asks at 0 too, and not at 5
+	}{
+		{"what is left", 6, "0s", 4, 0, false},
+		{"more than is left", 6, "0s", 5, 1, false},
+		{"given back", 2, "0s", 8, 0, false},
+		{"given back at once, within the instant", 2, "0s", 8, 0, true},
+		{"charged at once, within the instant", 9, "0s", 2, 1, true},
+		{"given back in time", 2, "5s", 8, 0, false},
+		{"given back too late", 2, "5000000001ns", 8, 1, false},
+		{"charged by then", 9, "5s", 2, 1, false},
+		{"charged later", 9, "5000000001ns", 2, 0, false},
+		{"charged past the limit", 60, "5s", 0, 1, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			lines := []line{{0, "a", charge{6, tt.cost}}, {5_000_000, "a", charge{tt.ask, tt.ask}}}
+			if tt.atAsked {
+				lines[1].micros = 0
+			}
+			r := command(csvOf(lines), "-json", "-limit", "10/m log", "-time", "when", "-key", "who",
+				"-estimate", "estimate", "-cost", "cost", "-settle", tt.settle).report(t)
+			assert.Equal(t, tt.denied, r.Limits[0].Denied)
+		})
+	}
+}
+
+func TestCost_DueAfterTheLastInstantIsNeverSettled(t *testing.T) {
+	const content = "when,estimate,cost\n2262-04-11 23:47:16,6,1\n2262-04-11 23:47:16,5,5\n"
+	r := command(content, "-json", "-limit", "10/m log", "-time", "when", "-estimate", "estimate", "-cost", "cost", "-settle", "1s").report(t)
+	assert.EqualValues(t, 1, r.Limits[0].Denied)
+}
+
+// A reservation is booked twice: where it was made, and, for what it costs above
+// that, where it is settled. A window that has left the first still counts the
+// second.
+func TestCost_ChargedAboveCountsFromItsSettling(t *testing.T) {
+	lines := []line{{0, "a", charge{6, 10}}, {61_000_000, "a", charge{7, 7}}, {61_000_000, "a", charge{6, 6}}}
+	r := command(csvOf(lines), "-json", "-limit", "10/m log", "-time", "when", "-key", "who",
+		"-estimate", "estimate", "-cost", "cost", "-settle", "30s").report(t)
+	assert.EqualValues(t, 1, r.Limits[0].Denied)
+	assert.EqualValues(t, 7, r.Limits[0].Units.Denied)
+}
+
+func TestCost_WithoutAnEstimateIsTaken(t *testing.T) {
+	lines := []line{{0, "a", charge{1, 6}}, {1, "a", charge{1, 5}}, {2, "a", charge{1, 4}}, {3, "b", charge{1, 11}}, {4, "b", charge{1, 0}}}
+	r := command(csvOf(lines), "-json", "-limit", "10/m", "-time", "when", "-key", "who", "-cost", "cost").report(t)
+	assert.EqualValues(t, 2, r.Limits[0].Denied)
+	assert.Equal(t, &account{
+		Asked: 26, Admitted: 10, Denied: 16, DeniedShare: 16. / 26, Spent: 10,
+		MostAtOnce: 10, TooLarge: 1,
+		Peaks: []peak{{sash.PerMinute(10), 10, 1, "a", time.UnixMicro(2).UTC()}},
+	}, r.Limits[0].Units)
+	assert.Empty(t, r.Estimate)
+}
+
+func TestCost_WhatNoWaitAdmits(t *testing.T) {
+	lines := []line{{0, "a", charge{11, 1}}, {0, "a", charge{10, 10}}, {0, "a", charge{5, 99}}, {0, "b", charge{5, 99}}}
+	args := []string{"-limit", "20/m", "-limit", "10/s", "-time", "when", "-key", "who", "-estimate", "estimate", "-cost", "cost"}
+	r := command(csvOf(lines), append(args, "-json")...).report(t)
+	assert.Zero(t, r.Limits[0].Units.TooLarge)
+	assert.EqualValues(t, 1, r.Limits[1].Units.TooLarge, "by what it asks, not by its cost")
+	assert.EqualValues(t, 10, r.Limits[1].Units.MostAtOnce)
+
+	r = command(csvOf(lines), append(args, "-json", "-together")...).report(t)
+	assert.EqualValues(t, 1, r.Limits[0].Units.TooLarge)
+	assert.EqualValues(t, 10, r.Limits[0].Units.MostAtOnce, "the least Count of all")
+
+	assert.Contains(t, command(csvOf(lines), args...).stdout,
+		"\n1 event denied for asking more than 10 at once, which 10/1s never admits\n")
+}
+
+func TestTrailing_AgainstACountOfEveryWindow(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		limit := randomLimit(random, sash.SlidingCounter)
+		w := newTrailing(limit)
+		type use struct {
+			event event
+			units int64
+		}
+		var uses []use
+		var want trailing
+		for i, l := range randomLines(random) {
+			u := use{event{at: l.micros * 1000, client: uint32(i * 7 % 5)}, random.Int64N(20)}
+			uses = append(uses, u)
+			w.add(u.event, u.units)
+			var sum int64
+			for _, v := range uses {
+				if v.event.client == u.event.client && v.event.at > u.event.at-int64(limit.Window) {
+					sum += v.units
+				}
+			}
+			if sum > want.most {
+				want.most, want.client, want.end = sum, u.event.client, u.event.at
+			}
+		}
+		assert.Equal(t, [3]int64{want.most, int64(want.client), want.end}, [3]int64{w.most, int64(w.client), w.end})
+	}
+}
+
+func TestTrailing_AUnitIsGoneAfterExactlyAWindow(t *testing.T) {
+	for apart, want := range map[time.Duration]int64{time.Second - 1: 5, time.Second: 3} {
+		w := newTrailing(sash.PerSecond(1))
+		w.add(event{at: -1}, 3)
+		w.add(event{at: -1 + int64(apart)}, 2)
+		assert.Equal(t, want, w.most)
+	}
+}
+
+func TestTrailing_OverAllOfTime(t *testing.T) {
+	w := newTrailing(sash.PerSecond(1))
+	w.add(event{at: -1 << 63}, 1)
+	w.add(event{at: 1<<63 - 1}, 2)
+	assert.EqualValues(t, 2, w.most)
+}
+
+func TestCost_TextReport(t *testing.T) {
+	lines := []line{{0, "a", charge{600, 900}}, {1_000_000, "a", charge{300, 500}}, {2_000_000, "b", charge{800, 100}}, {2_000_000, "a", charge{2000, 1}}, {3_000_000, "b", charge{900, 1000}}}
+	args := []string{"-limit", "1000/m", "-time", "when", "-key", "who", "-estimate", "estimate", "-cost", "cost"}
+	got := command(csvOf(lines), append(args, "-settle", "1s", "-top", "0")...)
+	assert.Equal(t, exitOK, got.status, got.stderr)
+	assert.Equal(t, `-: 5 events by 2 clients, told apart by who
+from 1970-01-01 00:00:00 to 1970-01-01 00:00:03 UTC, 3s
+
+  denied  of events  clients denied  exact log denies  wrongly admitted  wrongly denied  wrong of events  limit
+       2    40.000%               1                 2                 0               0           0.000%  1000/1m0s
+
+in units of cost
+asked, admitted and denied as estimated by estimate, settled 1s later
+  asked  admitted  denied  of units  charged above  given back  spent  limit
+  4,600     2,300   2,300   50.000%            400         700  2,000  1000/1m0s
+1 event denied for asking more than 1,000 at once, which 1000/1m0s never admits
+
+most units that a client spent in one window, times in UTC
+  spent  of the limit                until      limit  client
+  1,100      110.000%  1970-01-01 00:00:03  1000/1m0s  b
+`, got.stdout)
+	assert.Contains(t, command(csvOf(lines), args...).stdout, "\nasked, admitted and denied as estimated by estimate, settled at once\n")
+	assert.NotContains(t, command(csvOf(lines), args[:6]...).stdout, "units")
+}
+
+func TestCost_JSONNamesFieldsAsDocumented(t *testing.T) {
+	lines := []line{{0, "a", charge{6, 7}}, {0, "a", charge{11, 1}}}
+	got := command(csvOf(lines), "-json", "-together", "-top", "0", "-limit", "10/s log", "-limit", "40/m log",
+		"-time", "when", "-estimate", "estimate", "-cost", "cost", "-settle", "1m")
+	assert.JSONEq(t, `{
+		"files": ["-"], "key": "", "lines": 3, "events": 2, "clients": 1,
+		"first": "1970-01-01T00:00:00Z", "last": "1970-01-01T00:00:00Z",
+		"blank": 0, "cut_short": 0, "out_of_order": 0, "unreadable": 0, "headings": 1,
+		"unreadable_lines": [], "unreadable_lines_cap": 1000, "broken_off": [],
+		"cost": "cost", "estimate": "estimate", "settle": "1m0s",
+		"limits": [{
+			"together": [
+				{"limit": "10/1s log", "denied": 1, "denied_share": 1},
+				{"limit": "40/1m0s log", "denied": 0, "denied_share": 0}
+			],
+			"denied": 1, "denied_share": 0.5, "denied_clients": 1,
+			"exact": true, "exact_denied": 1, "wrongly_admitted": 0, "wrongly_denied": 0, "error_share": 0,
+			"units": {
+				"asked": 17, "admitted": 6, "denied": 11, "denied_share": 0.6470588235294118,
+				"charged_above_estimate": 1, "given_back": 0, "spent": 7,
+				"most_at_once": 10, "too_large": 1,
+				"most_in_window": [
+					{"limit": "10/1s log", "units": 7, "of_count": 0.7, "client": "all", "end": "1970-01-01T00:00:00Z"},
+					{"limit": "40/1m0s log", "units": 7, "of_count": 0.175, "client": "all", "end": "1970-01-01T00:00:00Z"}
+				]
+			},
+			"top": []
+		}]
+	}`, got.stdout)
+}
+
+func TestCost_NothingSpent(t *testing.T) {
+	lines := []line{{0, "a", charge{11, 11}}, {0, "a", charge{0, 0}}}
+	args := []string{"-limit", "10/s", "-time", "when", "-cost", "cost"}
+	assert.Empty(t, command(csvOf(lines), append(args, "-json")...).report(t).Limits[0].Units.Peaks)
+	assert.NotContains(t, command(csvOf(lines), args...).stdout, "most units")
+}
+
+// The figures come from an independent implementation of all three algorithms.
+func TestCost_OfRecordedCalls(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		estimate, settle string
+		limits           []string
+		denied           []int64
+		above, givenBack []int64
+		spent, most      []int64
+	}{
+		{"ContextTokens", "0s", []string{"600000/1m", "600000/1m log", "600000/1m buckets 1s"}, []int64{302, 440, 494},
+			[]int64{4_062_084, 4_033_550, 4_023_034}, []int64{0, 0, 0},
+			[]int64{25_359_878, 25_318_821, 25_339_406}, []int64{626_124, 600_403, 613_792}},
+		{"ContextTokens", "5s", []string{"600000/1m", "600000/1m log", "600000/1m buckets 1s"}, []int64{293, 392, 460},
+			[]int64{4_064_850, 4_040_677, 4_031_785}, []int64{0, 0, 0},
+			[]int64{25_364_507, 25_319_922, 25_340_889}, []int64{629_563, 603_746, 614_769}},
+		{"ContextTokens+300", "5s", []string{"600000/1m", "600000/1m log", "600000/1m buckets 1s"}, []int64{325, 437, 474},
+			[]int64{816_719, 810_559, 807_580}, []int64{2_468_927, 2_456_155, 2_451_941},
+			[]int64{25_293_889, 25_261_231, 25_279_158}, []int64{623_037, 596_525, 606_945}},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.estimate, " ", tt.settle), func(t *testing.T) {
+			args := []string{"-json", "-time", "TIMESTAMP", "-estimate", tt.estimate, "-cost", "ContextTokens+GeneratedTokens", "-settle", tt.settle}
+			for _, l := range tt.limits {
+				args = append(args, "-limit", l)
+			}
+			r := command("", append(args, recordedFile(t, "azure_llm_conv.csv.gz"))...).report(t)
+			assert.Equal(t, 19_366, r.Events)
+			assert.Zero(t, r.Unreadable+r.OutOfOrder+r.Blank)
+			require.Len(t, r.Limits, len(tt.limits))
+			for i, v := range r.Limits {
+				u := v.Units
+				assert.EqualValues(t, 22_361_870+strings.Count(tt.estimate, "300")*300*19_366, u.Asked)
+				require.Len(t, u.Peaks, 1)
+				assert.Equal(t,
+					[]int64{tt.denied[i], tt.denied[1], tt.above[i], tt.givenBack[i], tt.spent[i], tt.most[i]},
+					[]int64{v.Denied, v.ExactDenied, u.ChargedAbove, u.GivenBack, u.Spent, u.Peaks[0].Units}, tt.limits[i])
+			}
+		})
+	}
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// calls are the columns of most CSV here.
+func calls() columns {
+	return columns{
+		time:     "when",
+		key:      []string{"who"},
+		estimate: &sum{text: "in", columns: []string{"in"}},
+		cost:     &sum{text: "in+out", columns: []string{"in", "out"}},
+	}
+}
+
+func TestCSV_SameRowsHoweverTheyArrive(t *testing.T) {
+	const second = "1970-01-01 00:00:01"
+	tests := []struct{ name, content string }{
+		{"plain", "when,who,in,out\n" + second + ",a,2,3\n" + second + ".5,b,4,0\n"},
+		{"no newline at the end", "when,who,in,out\n" + second + ",a,2,3\n" + second + ".5,b,4,0"},
+		{"lines of a PC", "when,who,in,out\r\n" + second + ",a,2,3\r\n" + second + ".5,b,4,0\r\n"},
+		{"as a spreadsheet writes it", "\ufeffwhen,who,in,out\r\n" + second + ",a,2,3\r\n" + second + ".5,b,4,0\r\n"},
+		{"quoted", `"when","who","in","out"` + "\n" + `"` + second + `","a","2","3"` + "\n" + `"` + second + `,5",b,4,0`},
+		{"spaces after commas", "when, who, in, out\n" + second + ", a, 2, 3\n" + second + `.5, "b", 4, 0`},
+		{"blank lines", "\nwhen,who,in,out\n\n" + second + ",a,2,3\n \n" + second + ".5,b,4,0\n\n"},
+		{"other columns and another order", "out,x,in,when,who\n3,,2," + second + ",a\n0,,4," + second + ".5,b\n"},
+		{"out of order", "when,who,in,out\n" + second + ".5,b,4,0\n" + second + ",a,2,3\n"},
+		{"gzip", string(zipped(t, "when,who,in,out\n"+second+",a,2,3\n"+second+".5,b,4,0\n"))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tr := readWith(t, &options{columns: calls()}, tt.content, "-")
+			assert.Empty(t, tr.faults)
+			assert.Equal(t, []string{"1000000 a", "1500000 b"}, happened(tr))
+			require.Len(t, tr.events, 2)
+			assert.Equal(t, charge{2, 5}, tr.charge(tr.events[0]))
+			assert.Equal(t, charge{4, 4}, tr.charge(tr.events[1]))
+			assert.EqualValues(t, 1, tr.headings)
+		})
+	}
+}
+
+func TestCSV_EveryFileHasItsHeader(t *testing.T) {
+	one := file(t, "one.csv", []byte("when,who,in,out\n1970-01-01 00:00:01,a,1,0\n1970-01-01 00:00:03,b,3,0\n"))
+	two := file(t, "two.csv", []byte("who,when,out,in\nc,1970-01-01 00:00:02,0,2\n"))
+	tr := readWith(t, &options{columns: calls()}, "", one, two)
+	assert.Equal(t, []string{"1000000 a", "2000000 c", "3000000 b"}, happened(tr))
+	for i, e := range tr.events {
+		assert.EqualValues(t, i+1, tr.charge(e).cost, "the charge of another event")
+	}
+	assert.EqualValues(t, 2, tr.headings)
+	reports := command("", "-json", "-each", "-limit", "2/s", "-time", "when", "-cost", "in", one, two).decode(t)
+	require.Len(t, reports, 2)
+	assert.EqualValues(t, 4, reports[0].Limits[0].Units.Asked)
+	assert.EqualValues(t, 2, reports[1].Limits[0].Units.Asked)
+}
+
+func TestCSV_UnreadableLines(t *testing.T) {
+	const when = "1970-01-01 00:00:01"
+	tests := []struct{ name, line, why string }{
+		{"no number", when + ",a,x,1", `in "x" is not a whole number of 64 bits`},
+		{"nothing for a number", when + ",a,,1", `in "" is not a whole number of 64 bits`},
+		{"half a token", when + ",a,1.5,1", `in "1.5" is not a whole number of 64 bits`},
+		{"past 64 bits", when + ",a,1,9223372036854775808", `out "9223372036854775808" is not a whole number of 64 bits`},
+		{"negative", when + ",a,1,-1", "out -1 is negative"},
+		{"a sum past 64 bits", when + ",a,9223372036854775807,1", "in+out is more than 64 bits hold"},
+		{"all of them past 64 bits", when + ",a,1,4611686018427387910", "with this line all costs add up to more than 64 bits hold"},
+		{"with its estimate past 64 bits", when + ",a,9223372036854775807,0", "with this line all costs"},
+		{"no time", ",a,1,1", `time "" is not like 2006-01-02 15:04:05.999`},
+		{"a time of a log", "17/May/2015:10:05:03 +0000,a,1,1", `time "17/May/2015:10:05:03 +0000" is not like`},
+		{"a time out of reach", "2263-01-01 00:00:00,a,1,1", `time "2263-01-01 00:00:00" is outside the years`},
+		{"too few columns", when + ",a,1", "3 columns, the header has 4"},
+		{"too many columns", when + ",a,1,1,1", "5 columns, the header has 4"},
+		{"a quote never closed", when + `,"a,1,1`, `extraneous or missing " in quoted-field`},
+		{"a quote inside", when + `,a"b,1,1`, `bare " in non-quoted-field`},
+		{"the header again", "when,who,in,out", `time "when" is not like`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			// What comes after it is read as if it had not been.
+			content := "when,who,in,out\n" + when + ",a,1,4611686018427387900\n" + tt.line + "\n" + when + ",b,2,3\n"
+			tr := readWith(t, &options{columns: calls()}, content, "-")
+			require.Len(t, tr.faults, 1)
+			assert.EqualValues(t, 3, tr.faults[0].Line)
+			assert.True(t, strings.HasPrefix(tr.faults[0].Why, tt.why), tr.faults[0].Why)
+			require.Len(t, tr.events, 2)
+			assert.Equal(t, charge{2, 5}, tr.charge(tr.events[1]))
+		})
+	}
+}
+
+func TestCSV_ColumnsThatFlagsNameAndTheHeaderHasNot(t *testing.T) {
+	args := []string{"-limit", "1/s", "-time", "when", "-key", "who,where", "-estimate", "in", "-cost", "in+out"}
+	tests := []struct {
+		name, header string
+		stderr       []string // all lines of it, but for the advice
+	}{
+		{"several", "When,who,in", []string{
+			`-time: - has no column "when", its header is "When,who,in"`,
+			`-key: - has no column "where", its header is "When,who,in"`,
+			`-cost: - has no column "out", its header is "When,who,in"`,
+		}},
+		{"of the estimate", "when,who,where,out", []string{
+			`-cost: - has no column "in", its header is "when,who,where,out"`,
+			`-estimate: - has no column "in", its header is "when,who,where,out"`,
+		}},
+		{"twice", "when,who,where,in,out,who", []string{`-key: - has two columns "who", its header is "when,who,where,in,out,who"`}},
+		{"a log", clf, []string{`-time when: - is no CSV, its line 1 is "192.0.2.1 - frank`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := command(tt.header+"\n1970-01-01 00:00:01,a,b,1,2\n", args...)
+			assert.Equal(t, exitFailed, got.status)
+			assert.Empty(t, got.stdout)
+			said := strings.Split(strings.TrimSpace(got.stderr), "\n")
+			require.Len(t, said, len(tt.stderr), got.stderr)
+			for i, want := range tt.stderr {
+				assert.Contains(t, said[i], want)
+			}
+		})
+	}
+	// A line that is not read may lack them.
+	got := command("when,in\n1970-01-01 00:00:01,1\n", "-limit", "1/s", "-time", "when", "-cost", "in")
+	assert.Equal(t, exitOK, got.status, got.stderr)
+}
+
+func TestCSV_Keys(t *testing.T) {
+	const content = "when,model,user\n" +
+		"1970-01-01 00:00:01,big,Jane Doe\n" +
+		"1970-01-01 00:00:02,big,joe\n" +
+		"1970-01-01 00:00:03,small,joe\n" +
+		"1970-01-01 00:00:04,small,\n"
+	tests := []struct {
+		args    []string
+		key     string
+		clients []string // of each event
+	}{
+		{nil, "", []string{"all", "all", "all", "all"}},
+		{[]string{"-key", "model"}, "model", []string{"big", "big", "small", "small"}},
+		{[]string{"-key", "user, model"}, "user,model", []string{`"Jane Doe" big`, "joe big", "joe small", "- small"}},
+	}
+	for _, tt := range tests {
+		// The key may be named before it is known that it is one of columns.
+		o, err := parseArgs(append(tt.args, "-limit", "1/s", "-time", "when"))
+		require.NoError(t, err)
+		tr := readWith(t, o, content, "-")
+		var clients []string
+		for _, e := range tr.events {
+			clients = append(clients, tr.clients[e.client])
+			assert.Equal(t, charge{1, 1}, tr.charge(e), "it has no cost")
+		}
+		assert.Equal(t, tt.clients, clients)
+		assert.Equal(t, tt.key, tr.keyNames())
+	}
+	assert.Contains(t, command(content, "-limit", "1/s", "-time", "when").stdout, "-: 4 events by one client, as no -key tells any apart\n")
+}
+
+func TestParseDateTime(t *testing.T) {
+	tests := []struct{ s, want string }{
+		{"2023-11-16 18:15:46.6805900", "2023-11-16T18:15:46.68059Z"},
+		{"2023-11-16 18:15:46", "2023-11-16T18:15:46Z"},
+		{"2023-11-16 18:15:46,25", "2023-11-16T18:15:46.25Z"},
+		{"2023-11-16T18:15:46.123456789", "2023-11-16T18:15:46.123456789Z"},
+		{"2023-11-16T18:15:46Z", "2023-11-16T18:15:46Z"},
+		{"2023-11-16T18:15:46.5+05:30", "2023-11-16T12:45:46.5Z"},
+		{"2023-11-16 18:15:46.5-08:00", "2023-11-17T02:15:46.5Z"},
+		{"1677-09-21T00:12:43.145224192Z", "1677-09-21T00:12:43.145224192Z"},
+	}
+	for _, tt := range tests {
+		got, err := parseDateTime(tt.s)
+		require.NoError(t, err)
+		assert.Equal(t, at(t, tt.want), got, tt.s)
+	}
+	for _, s := range []string{"", "1700158546", "2023-11-16", "16.11.2023 18:15:46", "2023-11-16 18:15:46 CET", "1677-09-21T00:12:43Z"} {
+		_, err := parseDateTime(s)
+		assert.Error(t, err, s)
+	}
+}
+
+func TestParseSum(t *testing.T) {
+	value := func(column string) string { return map[string]string{"in": "7", "out": "30"}[column] }
+	tests := []struct {
+		s, text string
+		want    int64
+	}{
+		{"in", "in", 7},
+		{"in+out", "in+out", 37},
+		{" in + out ", "in+out", 37},
+		{"in+500", "in+500", 507},
+		{"1+2", "1+2", 3},
+		{"out+out", "out+out", 60},
+		{"9223372036854775807", "9223372036854775807", 9223372036854775807},
+	}
+	for _, tt := range tests {
+		s, err := parseSum(tt.s)
+		require.NoError(t, err)
+		got, err := s.of(value)
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, got)
+		assert.Equal(t, tt.text, s.String())
+	}
+}

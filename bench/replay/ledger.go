@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/seed-30da4c49/sash"
+)
+
+// A ledger is the units of a trial whose events have costs.
+type ledger struct {
+	most                              int64 // that an event can ask for and be admitted
+	asked, admitted, above, givenBack int64
+	tooLarge                          int64 // events that ask for more than most
+	windows                           []*trailing
+}
+
+func newLedger(p policy) *ledger {
+	b := &ledger{most: p.most()}
+	for _, l := range p {
+		b.windows = append(b.windows, newTrailing(l))
+	}
+	return b
+}
+
+// book enters an event.
+func (b *ledger) book(e event, c charge, allowed bool) {
+	b.asked += c.asked
+	if c.asked > b.most {
+		b.tooLarge++
+	}
+	if !allowed {
+		return
+	}
+	b.admitted += c.asked
+	b.above += max(0, c.cost-c.asked)
+	b.givenBack += max(0, c.asked-c.cost)
+	for _, w := range b.windows {
+		w.add(e, c.cost)
+	}
+}
+
+// account is what a verdict says in units. Asked = Admitted + Denied, and
+// Spent = Admitted + ChargedAbove - GivenBack.
+type account struct {
+	Asked        int64   `json:"asked"` // the estimates; the costs if there are none
+	Admitted     int64   `json:"admitted"`
+	Denied       int64   `json:"denied"`
+	DeniedShare  float64 `json:"denied_share"`           // of units asked
+	ChargedAbove int64   `json:"charged_above_estimate"` // once all is settled
+	GivenBack    int64   `json:"given_back"`
+	Spent        int64   `json:"spent"`        // the costs of what was admitted
+	MostAtOnce   int64   `json:"most_at_once"` // that an event can ask for: the least Count
+	TooLarge     int64   `json:"too_large"`    // events denied that ask for more
+
+	Peaks []peak `json:"most_in_window"` // one for each limit; none if nothing was spent
+}
+
+// A peak is the most that one client spent in one window of a limit, with all of
+// a cost at the time of its event.
+type peak struct {
+	Limit   sash.Limit `json:"limit"`
+	Units   int64      `json:"units"`
+	OfCount float64    `json:"of_count"`
+	Client  string     `json:"client"`
+	End     time.Time  `json:"end"` // of the window: the first at which it held them
+}
+
+// account sums the ledger up.
+func (b *ledger) account(on *traffic) *account {
+	a := &account{
+		Asked:        b.asked,
+		Admitted:     b.admitted,
+		Denied:       b.asked - b.admitted,
+		DeniedShare:  share(b.asked-b.admitted, b.asked),
+		ChargedAbove: b.above,
+		GivenBack:    b.givenBack,
+		Spent:        b.admitted + b.above - b.givenBack,
+		MostAtOnce:   b.most,
+		TooLarge:     b.tooLarge,
+		Peaks:        []peak{},
+	}
+	for _, w := range b.windows {
+		if w.most > 0 {
+			a.Peaks = append(a.Peaks, peak{w.limit, w.most, share(w.most, w.limit.Count), on.clients[w.client], instant(w.end)})
+		}
+	}
+	return a
+}
+
+// units writes what the limits do in units, side by side.
+func (r *report) units(w io.Writer) {
+	if r.Cost == "" {
+		return
+	}
+	fmt.Fprintf(w, "\nin units of %s\n", r.Cost)
+	if r.Estimate != "" {
+		fmt.Fprintf(w, "asked, admitted and denied as estimated by %s, settled %s\n", r.Estimate, r.settled())
+	}
+	r.accounts(w)
+	for _, v := range r.Limits {
+		if n := v.Units.TooLarge; n > 0 {
+			fmt.Fprintf(w, "%s denied for asking more than %s at once, which %s never admits\n",
+				count(n, "event"), humanize.Comma(v.Units.MostAtOnce), v.name())
+		}
+	}
+	r.peaks(w)
+}
+
+func (r *report) settled() string {
+	if r.Settle == "" {
+		return "at once"
+	}
+	return r.Settle + " later"
+}
+
+func (r *report) accounts(w io.Writer) {
+	table := newTable(w)
+	fmt.Fprintln(table, "asked\tadmitted\tdenied\tof units\tcharged above\tgiven back\tspent\t  limit")
+	for _, v := range r.Limits {
+		a := v.Units
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n",
+			humanize.Comma(a.Asked), humanize.Comma(a.Admitted), humanize.Comma(a.Denied), percent(a.DeniedShare),
+			humanize.Comma(a.ChargedAbove), humanize.Comma(a.GivenBack), humanize.Comma(a.Spent), v.name())
+	}
+	table.Flush()
+}
+
+func (r *report) peaks(w io.Writer) {
+	if !slices.ContainsFunc(r.Limits, func(v verdict) bool { return len(v.Units.Peaks) > 0 }) {
+		return
+	}
+	fmt.Fprintln(w, "\nmost units that a client spent in one window, times in UTC")
+	table := newTable(w)
+	fmt.Fprintln(table, "spent\tof the limit\tuntil\tlimit\t  client")
+	for _, v := range r.Limits {
+		for _, p := range v.Units.Peaks {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%v\t  %s\n",
+				humanize.Comma(p.Units), percent(p.OfCount), p.End.Format(toTheSecond), p.Limit, p.Client)
+		}
+	}
+	table.Flush()
+}

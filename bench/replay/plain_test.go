@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// A line is one of made-up traffic.
+type line struct {
+	micros int64
+	client string
+	charge
+}
+
+// randomLines returns lines in order of time, in bursts and on both sides of
+// 1970, of a few clients. Each costs one unit.
+func randomLines(random *rand.Rand) []line {
+	lines := make([]line, 1500)
+	for i := range lines {
+		lines[i].micros = random.Int64N(60_000_000) - 30_000_000
+		if i > 0 && random.IntN(2) == 0 {
+			lines[i].micros = lines[i-1].micros + random.Int64N(100_000)
+		}
+		lines[i].client = fmt.Sprintf("client%d", random.IntN(8))
+		lines[i].charge = charge{1, 1}
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return int(a.micros - b.micros) })
+	return lines
+}
+
+// randomLimit returns a limit that some of randomLines do not fit.
+func randomLimit(random *rand.Rand, a sash.Algorithm) sash.Limit {
+	l := sash.Per(1+random.Int64N(5), time.Duration(1+random.IntN(2000))*time.Millisecond)
+	switch a {
+	case sash.SlidingLog:
+		return l.Log()
+	case sash.SlidingBuckets:
+		return l.Buckets(1 + time.Duration(random.Int64N(int64(l.Window))))
+	}
+	return l
+}
+
+func tsvOf(lines []line) string {
+	var b strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&b, "%d\t%s\n", l.micros, l.client)
+	}
+	return b.String()
+}
+
+func csvOf(lines []line) string {
+	var b strings.Builder
+	b.WriteString("when,who,estimate,cost\n")
+	for _, l := range lines {
+		fmt.Fprintf(&b, "%s,%s,%d,%d\n", time.UnixMicro(l.micros).UTC().Format(time.RFC3339Nano), l.client, l.asked, l.cost)
+	}
+	return b.String()
+}
+
+// A plainPolicy is limits as one would write them down: all that a client was
+// charged in a list, counted anew for every event.
+type plainPolicy struct {
+	limits  policy
+	charged map[string][]*plainCharge
+	pending []*plainCharge
+}
+
+type plainCharge struct {
+	client           string
+	at, units        int64
+	due, outstanding int64
+}
+
+func newPlain(limits policy) *plainPolicy {
+	return &plainPolicy{limits: limits, charged: map[string][]*plainCharge{}}
+}
+
+// allow settles what is due, and charges the client what it asks for if all
+// limits admit that. The rest of its cost comes or goes after wait.
+func (p *plainPolicy) allow(client string, at int64, c charge, wait int64) bool {
+	for len(p.pending) > 0 && p.pending[0].due <= at {
+		p.settle(p.pending[0])
+		p.pending = p.pending[1:]
+	}
+	for _, l := range p.limits {
+		if !p.admits(l, client, at, c.asked) {
+			return false
+		}
+	}
+	booked := &plainCharge{client, at, c.asked, at + wait, c.cost - c.asked}
+	p.charged[client] = append(p.charged[client], booked)
+	p.pending = append(p.pending, booked)
+	return true
+}
+
+func (p *plainPolicy) settle(c *plainCharge) {
+	if c.outstanding < 0 {
+		c.units += c.outstanding
+		return
+	}
+	p.charged[c.client] = append(p.charged[c.client], &plainCharge{client: c.client, at: c.due, units: c.outstanding})
+}
+
+func (p *plainPolicy) admits(l sash.Limit, client string, at, n int64) bool {
+	w := int64(l.Window)
+	switch l.Algorithm {
+	case sash.SlidingLog:
+		return p.since(client, at-w+1)+n <= l.Count
+	case sash.SlidingBuckets:
+		b := int64(l.Precision)
+		return p.since(client, floor(at, b)-((w-1)/b)*b)+n <= l.Count
+	}
+	begin := floor(at, w)
+	curr := p.since(client, begin)
+	prev := p.since(client, begin-w) - curr
+	return prev*(w-(at-begin))+(curr+n)*w <= l.Count*w
+}
+
+// since returns what the client was charged at from and after it.
+func (p *plainPolicy) since(client string, from int64) (units int64) {
+	for _, c := range p.charged[client] {
+		if c.at >= from {
+			units += c.units
+		}
+	}
+	return units
+}
+
+// floor returns the greatest multiple of unit that is not after t.
+func floor(t, unit int64) int64 { return t - (t%unit+unit)%unit }
+
+// plainVerdict is what a replay should find.
+type plainVerdict struct {
+	verdict
+	deniedOf                               map[string]int64
+	asked, admitted, above, givenBack, sum int64
+}
+
+func plainReplay(lines []line, wait time.Duration, limits ...sash.Limit) plainVerdict {
+	v := plainVerdict{deniedOf: map[string]int64{}}
+	chosen, exact := newPlain(limits), newPlain(policy(limits).log())
+	for _, l := range lines {
+		allowed := chosen.allow(l.client, l.micros*1000, l.charge, int64(wait))
+		right := exact.allow(l.client, l.micros*1000, l.charge, int64(wait))
+		v.asked += l.asked
+		if allowed {
+			v.admitted += l.asked
+			v.sum += l.cost
+			v.above += max(l.cost-l.asked, 0)
+			v.givenBack += max(l.asked-l.cost, 0)
+		} else {
+			v.Denied++
+			v.deniedOf[l.client]++
+		}
+		if !right {
+			v.ExactDenied++
+		}
+		if allowed && !right {
+			v.WronglyAdmitted++
+		}
+		if !allowed && right {
+			v.WronglyDenied++
+		}
+	}
+	return v
+}
+
+// counts returns the figures of a verdict that are compared.
+func (v *verdict) counts() []int64 {
+	return []int64{v.Denied, v.ExactDenied, v.WronglyAdmitted, v.WronglyDenied}
+}
