@@ -638,3 +638,53 @@ func TestRace_NoCallIsDecidedByOldLimits(t *testing.T) {
 		})
 	}
 }
+
+// A full key stays full, and what is cancelled comes back, while its table gives
+// way to another over and over.
+func TestRace_ReconfigureHidesNoKey(t *testing.T) {
+	everyCrowd(t, PerMinute(5), func(t *testing.T, l *Limiter, c *crowd) {
+		limit := l.rule().Limit
+		require.True(t, l.AllowN("full", 5))
+		var over atomic.Bool
+		c.run(func(caller int) {
+			if caller == 0 {
+				for range 2000 {
+					require.NoError(t, l.Reconfigure(limit))
+				}
+				over.Store(true)
+				return
+			}
+			for !over.Load() {
+				c.call(func() {
+					require.EqualValues(t, 0, l.Peek("full", 0).Remaining)
+					require.False(t, l.TakeAll([]string{"full", "other"}, 1).Allowed)
+					r, _ := l.Reserve("reserved", 1)
+					r.Cancel()
+				})
+			}
+		})
+		require.EqualValues(t, 5, l.Peek("reserved", 0).Remaining, "all was given back")
+		require.EqualValues(t, 5, l.Peek("other", 0).Remaining)
+	})
+}
+
+func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
+	l := newTest(t, PerSecond(1))
+	l.interval = 0
+	var c crowd
+	var over atomic.Bool
+	c.run(func(caller int) {
+		switch caller {
+		case 0:
+			for range 2000 {
+				require.NoError(t, l.Reconfigure(PerSecond(1), PerMinute(10), PerHour(100)))
+				require.NoError(t, l.Reconfigure(PerSecond(1)))
+			}
+			over.Store(true)
+		case 1, 2:
+			for !over.Load() {
+				c.call(func() { l.sweepInterval() })
+			}
+		}
+	})
+}

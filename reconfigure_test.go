@@ -289,3 +289,30 @@ func TestWithLimitsFor_KeysOfOnePlanShareIt(t *testing.T) {
 	}
 	require.LessOrEqual(t, l.plans.all().Size(), 4096)
 }
+
+// Where denied attempts are charged, limits alike may know of different numbers.
+func TestReconfigure_HearsTheLargestOfThoseAlike(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerMinute(5).Log(), PerMinute(100).Log(), WithChargeDenied(), WithClock(clock))
+	for range 50 {
+		l.Allow("k")
+		clock.Advance(1)
+	}
+	require.NoError(t, l.Reconfigure(PerMinute(100).Log()))
+	require.EqualValues(t, 50, l.Peek("k", 0).Remaining)
+	require.NoError(t, l.Reconfigure(PerMinute(200).Log(), PerMinute(100).Log()))
+	require.EqualValues(t, 50, l.Peek("k", 0).Remaining)
+}
+
+// Changing the limits of some keys does not keep others from being seen.
+func TestSetLimits_OfOthersWhileAKeyIsFirstSeen(t *testing.T) {
+	var l *Limiter
+	asked := 0
+	l = newTest(t, PerMinute(5), WithLimitsFor(func(string) []Limit {
+		asked++
+		l.SetLimits("other", PerSecond(int64(asked)))
+		return nil
+	}))
+	require.True(t, l.Allow("k"))
+	require.Equal(t, 1, asked)
+}

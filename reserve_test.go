@@ -2,6 +2,7 @@ package sash
 
 import (
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -238,4 +239,85 @@ func TestReserve_CarriesWhatWasTaken(t *testing.T) {
 		require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
 		require.Equal(t, 1, l.Len())
 	})
+}
+
+// Reserve helps a dead cell out of the table, as Take does.
+func TestReserve_FindsTheCellDead(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		for range 2 { // first as it was, then as a compound
+			l.Reserve("k", 1)
+			c := l.find(l.now.Load(), l.key("k"))
+			require.True(t, c.kill(c.word.Load()))
+			_, d := l.Reserve("k", 1)
+			require.EqualValues(t, 9, d.Remaining)
+			require.Equal(t, 1, l.Len())
+		}
+	})
+}
+
+// Runs that have given all back take no room for long.
+func TestCancel_LeavesNoRunsBehind(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerHour(2).Log(), WithClock(clock))
+	l.Allow("k")
+	for range 5000 {
+		clock.Advance(1)
+		r, d := l.Reserve("k", 1)
+		require.True(t, d.Allowed)
+		r.Cancel()
+	}
+	c := l.find(l.now.Load(), l.key("k")).compound()
+	require.LessOrEqual(t, len(c.parts[0].ring.Load().runs), 8)
+	require.EqualValues(t, 1, l.Peek("k", 0).Remaining)
+}
+
+// Nothing is gained by a change of limits: not a charge that had expired before, or
+// has since, nor one of which the new limit does not know where it was booked.
+func TestCancel_AfterOtherLimitsGivesNothingOfOthersBack(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(10).Log(), WithClock(clock))
+	r, _ := l.Reserve("k", 10)
+	clock.Set(int64(5 * time.Second))
+	require.True(t, l.AllowN("k", 10))
+	require.NoError(t, l.Reconfigure(PerMinute(10).Log()))
+	r.Cancel()
+	require.False(t, l.Allow("k"))
+
+	s, _ := l.Reserve("other", 10)
+	require.NoError(t, l.Reconfigure(PerMinute(10)))
+	clock.Advance(3 * time.Minute)
+	require.True(t, l.AllowN("other", 10))
+	s.Cancel()
+	require.False(t, l.Allow("other"))
+	require.NoError(t, l.Reconfigure(PerMinute(10).Log()))
+	s.Cancel()
+	require.False(t, l.Allow("other"))
+}
+
+// One reservation under two limits alike, which both follow one, is given back once.
+func TestCancel_UnderLimitsThatFollowOne(t *testing.T) {
+	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
+	r, _ := l.Reserve("k", 3)
+	require.NoError(t, l.Reconfigure(PerMinute(20), PerMinute(30)))
+	s, _ := l.Reserve("k", 4)
+	require.True(t, l.AllowN("k", 5))
+	r.Cancel()
+	require.EqualValues(t, 11, l.Peek("k", 0).Remaining)
+	s.Cancel()
+	require.EqualValues(t, 15, l.Peek("k", 0).Remaining)
+}
+
+// Limits that rise while a reservation is asked for: here, by the function that is
+// asked for a key's limits, between the look and the answer.
+func TestReserve_WhileItsLimitsRise(t *testing.T) {
+	var l *Limiter
+	var once sync.Once
+	l = newTest(t, PerMinute(10), WithClock(NewManualClock(0)), WithLimitsFor(func(string) []Limit {
+		once.Do(func() { l.SetLimits("k", PerMinute(100)) })
+		return nil
+	}))
+	r, d := l.Reserve("k", 20)
+	require.True(t, d.Allowed)
+	r.Commit(15)
+	require.EqualValues(t, 85, l.Peek("k", 0).Remaining)
 }

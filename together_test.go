@@ -260,3 +260,38 @@ func TestSeveralLimits_ReportEveryFault(t *testing.T) {
 	require.ErrorContains(t, err, "limit 1: Count must be >= 1, got 0")
 	require.ErrorContains(t, err, "limit 3: Precision must be <= Window, got 1h0m0s and 1m0s")
 }
+
+// inOrder returns two names of which l locks the first one first.
+func inOrder(l *Limiter) (first, second string) {
+	if l.key("x").hash < l.key("y").hash {
+		return "x", "y"
+	}
+	return "y", "x"
+}
+
+// A denial is of one instant, too: of keys that are there and of those that are
+// not. Here the other key is taken from, or the limits change, after the first was
+// not found.
+func TestTakeAll_ReadsAllKeysAtOneInstant(t *testing.T) {
+	var l *Limiter
+	var first, second string
+	var meanwhile func()
+	limitsFor := func(key string) []Limit {
+		if key != first {
+			return nil
+		}
+		if now := meanwhile; now != nil {
+			meanwhile = nil
+			now()
+		}
+		return []Limit{PerHour(1).Log()}
+	}
+	l = newTest(t, PerMinute(1).Log(), WithClock(NewManualClock(0)), WithLimitsFor(limitsFor))
+	first, second = inOrder(l)
+	meanwhile = func() { l.Allow(first); l.Allow(second) }
+	require.Equal(t, time.Hour, l.TakeAll([]string{first, second}, 1).RetryAfter, "the second never was full alone")
+
+	require.True(t, l.Reset(first))
+	meanwhile = func() { require.NoError(t, l.Reconfigure(PerMinute(1).Log())) }
+	require.EqualValues(t, 0, l.TakeAll([]string{first, second}, 0).Remaining, "the second is full before and after")
+}

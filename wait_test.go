@@ -2,6 +2,7 @@ package sash
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -257,4 +258,67 @@ func TestManualClock_ZeroValueHasAlarms(t *testing.T) {
 	<-due
 	past, _ := clock.alarm(4)
 	<-past
+}
+
+// Nobody is refused who could be admitted in time: under a counter those before
+// are admitted sooner one by one than as one charge.
+func TestWait_RefusesNobodyTooSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		manual := NewManualClock(0)
+		l := newTest(t, PerHour(10), WithClock(manual))
+		require.True(t, l.AllowN("k", 5))
+		manual.Set(int64(time.Hour))
+		require.True(t, l.AllowN("k", 5))
+		ctx, cancel := context.WithTimeout(t.Context(), 102*time.Minute)
+		defer cancel()
+		var admitted atomic.Int64
+		for range 10 {
+			go func() {
+				require.NoError(t, l.Wait(ctx, "k", 1))
+				admitted.Add(1)
+			}()
+			synctest.Wait()
+		}
+		for range 102 {
+			manual.Advance(time.Minute)
+			synctest.Wait()
+		}
+		require.EqualValues(t, 10, admitted.Load())
+	})
+}
+
+// A cost of nothing waits for nobody.
+func TestWait_ForNothingDoesNotQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, PerHour(10).Log(), WithClock(NewManualClock(0)))
+		l.AllowN("k", 5)
+		ctx, cancel := context.WithCancel(t.Context())
+		go l.Wait(ctx, "k", 10)
+		synctest.Wait()
+		require.NoError(t, l.Wait(t.Context(), "k", 0))
+		cancel()
+	})
+}
+
+// A cost too large for one limit is, however long the others make it wait.
+func TestWait_ExceedsAnyLimit(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(5, math.MaxInt64), PerSecond(2), WithClock(clock))
+	l.AllowN("k", 2)
+	clock.Advance(time.Minute)
+	l.AllowN("k", 2)
+	require.ErrorIs(t, l.Wait(t.Context(), "k", 3), ErrExceedsLimit)
+}
+
+func TestWait_OnAClockBelowZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := NewManualClock(-int64(time.Hour))
+		l := newTest(t, PerSecond(1).Log(), WithClock(clock))
+		l.Allow("k")
+		ended := make(chan error)
+		go func() { ended <- l.Wait(t.Context(), "k", 1) }()
+		synctest.Wait()
+		clock.Advance(time.Second)
+		require.NoError(t, <-ended)
+	})
 }
