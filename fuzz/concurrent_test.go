@@ -20,7 +20,8 @@ const (
 	rounds      = 8   // of one batch: each runs in an order of its own
 )
 
-// FuzzConcurrent deals a batch of calls to a few workers that start together.
+// FuzzConcurrent deals a batch of calls, of one key and of several, to a few
+// workers that start together.
 //
 // Where the clock stands still, the totals are determined: what a key has left
 // is given out as far as it goes, whoever comes first. Where one worker moves
@@ -38,65 +39,80 @@ func FuzzConcurrent(f *testing.F) {
 }
 
 func round(t *testing.T, tape *tape) {
-	b := newBatch(tape)
+	b := newBatch(t, tape)
 	b.preload(tape)
 	b.deal(tape)
 	b.run()
 	if b.moving {
-		b.checkBounds(t)
+		b.checkBounds()
 	} else {
-		b.checkTotals(t)
+		b.checkTotals()
 	}
-	b.checkForgets(t)
+	b.checkForgets()
 }
 
 // A batch is what the workers do, and what came of it.
 type batch struct {
-	limit   sash.Limit
-	model   reference.Limit
-	moving  bool // whether the first worker moves the clock
-	clock   *sash.ManualClock
-	limiter *sash.Limiter
-	keys    [len(names)]*reference.Key // as the workers find them
-	workers [][]call
+	t            *testing.T
+	limits       []sash.Limit
+	chargeDenied bool
+	moving       bool // whether the first worker moves the clock
+	clock        *sash.ManualClock
+	limiter      *sash.Limiter
+	table        *reference.Table // of the keys as the workers find them
+	workers      [][]call
 }
 
 // A call is one of a worker's, and its outcome. The limiter read the clock no
 // earlier than from and no later than to.
 type call struct {
-	key      int
+	kind     callKind
+	keys     []string // several of a TakeAll, in which one may come twice
 	cost     int64
-	advance  int64 // not 0: move the clock on instead
-	sweep    bool  // or sweep
-	take     bool  // by Take, not AllowN
+	actual   int64 // that a reservation is settled to; of other calls their cost
+	advance  int64 // of the clock
 	allowed  bool
 	from, to int64
 }
 
+type callKind uint8
+
+const (
+	callAllow callKind = iota // AllowN
+	callTake
+	callTakeAll
+	callReserve // and Commit
+	callSweep
+	callAdvance
+)
+
 // What the first byte of a batch says.
 const (
-	moving      = 1 // the first worker moves the clock
-	moreWorkers = 2 // times how many there are beyond two
+	moving      = 1  // the first worker moves the clock
+	moreWorkers = 2  // times how many there are beyond two
+	moreLimits  = 64 // times how many there are beyond one
 )
 
 // latest bounds where a batch starts, so that no clock in it passes MaxInt64.
 const latest = math.MaxInt64 / 4
 
-func newBatch(tape *tape) *batch {
+func newBatch(t *testing.T, tape *tape) *batch {
 	flags := tape.byte()
-	l, chargeDenied := tape.limit()
-	l.Window = min(l.Window, time.Duration(latest/1024))
-	w := int64(l.Window)
-	start := tape.pick(0, -1, w-1, -w, w/2, math.MinInt64) % latest
 	b := &batch{
-		limit: l, model: model(l, chargeDenied), moving: flags&moving != 0,
-		clock:   sash.NewManualClock(start),
-		workers: make([][]call, 2+flags/moreWorkers%(mostWorkers-1)),
+		t: t, moving: flags&moving != 0,
+		workers: make([][]call, 2+flags%moreLimits/moreWorkers%(mostWorkers-1)),
 	}
-	b.limiter = limiter(l, chargeDenied, b.clock)
-	for i := range b.keys {
-		b.keys[i] = reference.New(b.model)
+	for range 1 + flags/moreLimits {
+		l, chargeDenied := tape.limit()
+		l.Window = min(l.Window, time.Duration(latest/1024))
+		l.Precision = min(l.Precision, l.Window)
+		b.limits = append(b.limits, l)
+		b.chargeDenied = b.chargeDenied || chargeDenied
 	}
+	w := int64(b.limits[0].Window)
+	b.clock = sash.NewManualClock(tape.pick(0, -1, w-1, -w, w/2, math.MinInt64) % latest)
+	b.limiter = limiter(b.limits, b.chargeDenied, b.clock)
+	b.table = table(b.limits, b.chargeDenied)
 	return b
 }
 
@@ -104,9 +120,9 @@ func newBatch(tape *tape) *batch {
 // window before theirs; or, where the clock then goes back, one after it.
 func (b *batch) preload(tape *tape) {
 	for calls := tape.byte() % 8; calls > 0; calls-- {
-		key, n := int(tape.byte())%len(names), b.cost(tape)
-		b.limiter.Take(names[key], n)
-		b.keys[key].Take(b.clock.Now(), n)
+		name, n := names[int(tape.byte())%len(names)], b.cost(tape)
+		b.limiter.Take(name, n)
+		b.table.Take(b.clock.Now(), n, name)
 		b.clock.Advance(time.Duration(b.advance(tape)))
 	}
 	if tape.byte()%4 == goBack && !b.moving {
@@ -118,13 +134,36 @@ func (b *batch) preload(tape *tape) {
 const goBack = 3
 
 func (b *batch) cost(tape *tape) int64 {
-	l := b.limit.Count
-	return tape.pick(1, 1, 1, 1, 2, 3, l/2, l/3, l/7, l, 0, -1, plus(l, 1), math.MaxInt64, int64(tape.byte()))
+	units := tape.byte()
+	l := b.limits[int(units)%len(b.limits)].Count
+	return tape.pick(1, 1, 1, 1, 2, 3, l/2, l/3, l/7, l, 0, -1, plus(l, 1), math.MaxInt64, int64(units))
 }
 
 func (b *batch) advance(tape *tape) int64 {
-	w := int64(b.limit.Window)
-	return max(0, tape.pick(0, 1, w/7, w/2, w-1, w, w+1, 2*w)%(2*w+1))
+	distances, most := []int64{0, 1}, int64(0)
+	for _, l := range b.limits {
+		w, p := int64(l.Window), grain(l)
+		distances = append(distances, w/7, w/2, w-1, w, w+1, 2*w, p-1, p)
+		most = max(most, 2*w)
+	}
+	return max(0, tape.pick(distances...)%(most+1))
+}
+
+// actual reads what a reservation is settled to. Past Count, what is spent is not
+// bounded by it: that must not pass MaxInt64, where it would saturate. Where
+// denied calls are charged, nothing is given back.
+func (b *batch) actual(tape *tape, cost int64) int64 {
+	more := int64(tape.byte())
+	actual := max(0, tape.pick(cost, 0, cost/2, cost-1, 1, cost, plus(cost, 1), plus(cost, more)))
+	for _, l := range b.limits {
+		if l.Count > math.MaxInt64/2 {
+			actual = min(actual, cost)
+		}
+	}
+	if b.chargeDenied {
+		return cost
+	}
+	return min(actual, plus(cost, math.MaxUint8))
 }
 
 // What the byte of a call says, besides the key.
@@ -132,6 +171,8 @@ const (
 	sweepCall   = 15   // its remainder by 16: no call of a key
 	advanceCall = 12   // and up to sweepCall, if the clock moves
 	viaTake     = 0x10 // Take, not AllowN
+	viaTakeAll  = 0x40
+	viaReserve  = 0x80 // and Commit, unless it is a TakeAll
 )
 
 // deal reads some calls, and gives them to every worker over and over, but each
@@ -144,22 +185,35 @@ func (b *batch) deal(tape *tape) {
 	for i := 0; len(calls) > 0 && i < len(b.workers)*workerCalls; i++ {
 		worker := i % len(b.workers)
 		c := calls[(i/len(b.workers)+worker)%len(calls)]
-		if c.advance == 0 || worker == 0 {
+		if c.kind != callAdvance || worker == 0 {
 			b.workers[worker] = append(b.workers[worker], c)
 		}
 	}
 }
 
 func (b *batch) call(tape *tape, ones bool) call {
-	key := int(tape.byte())
-	c := call{key: key % len(names), cost: 1, take: key&viaTake != 0}
+	op := tape.byte()
 	switch {
-	case key%16 == sweepCall:
-		c.cost, c.sweep = 0, true
-	case b.moving && key%16 >= advanceCall:
-		c.cost, c.advance = 0, b.advance(tape)
-	case !ones:
+	case op%16 == sweepCall:
+		return call{kind: callSweep}
+	case b.moving && op%16 >= advanceCall:
+		return call{kind: callAdvance, advance: b.advance(tape)}
+	}
+	c := call{keys: []string{names[int(op)%len(names)]}, cost: 1}
+	switch {
+	case op&viaTakeAll != 0:
+		c.kind, c.keys = callTakeAll, tape.more(c.keys[0])
+	case op&viaReserve != 0:
+		c.kind = callReserve
+	case op&viaTake != 0:
+		c.kind = callTake
+	}
+	if !ones {
 		c.cost = b.cost(tape)
+	}
+	c.actual = c.cost
+	if c.kind == callReserve {
+		c.actual = b.actual(tape, c.cost)
 	}
 	return c
 }
@@ -183,24 +237,31 @@ func (b *batch) run() {
 
 func (b *batch) do(c *call) {
 	c.from = b.clock.Now()
-	switch {
-	case c.sweep:
+	switch c.kind {
+	case callSweep:
 		b.limiter.Sweep()
-	case c.advance != 0:
+	case callAdvance:
 		b.clock.Advance(time.Duration(c.advance))
-	case c.take:
-		c.allowed = b.limiter.Take(names[c.key], c.cost).Allowed
+	case callTake:
+		c.allowed = b.limiter.Take(c.keys[0], c.cost).Allowed
+	case callTakeAll:
+		c.allowed = b.limiter.TakeAll(c.keys, c.cost).Allowed
+	case callReserve:
+		r, d := b.limiter.Reserve(c.keys[0], c.cost)
+		c.allowed, c.to = d.Allowed, b.clock.Now()
+		r.Commit(c.actual)
+		return
 	default:
-		c.allowed = b.limiter.AllowN(names[c.key], c.cost)
+		c.allowed = b.limiter.AllowN(c.keys[0], c.cost)
 	}
 	c.to = b.clock.Now()
 }
 
 // asks returns the calls that asked for some units of a key.
-func (b *batch) asks(key int) (calls []call) {
+func (b *batch) asks(name string) (calls []call) {
 	for _, w := range b.workers {
 		for _, c := range w {
-			if c.key == key && c.cost > 0 {
+			if c.cost > 0 && slices.Contains(c.keys, name) {
 				calls = append(calls, c)
 			}
 		}
@@ -208,78 +269,98 @@ func (b *batch) asks(key int) (calls []call) {
 	return calls
 }
 
+// A total is what became of a key on a clock that stands still, where all its
+// limits are charged alike: the units that were left, less those of the calls
+// that were admitted. That is exact at the end. Before, reservations may still
+// have been at their estimates: so there never were fewer than low, and no more
+// than high when the last call was admitted.
+type total struct{ low, left, high int64 }
+
+func (b *batch) total(name string) total {
+	left := b.table.Peek(b.clock.Now(), 0, name).Remaining
+	sum := total{left, left, left}
+	for _, c := range b.asks(name) {
+		if c.allowed {
+			sum.low = plus(sum.low, -max(c.cost, c.actual))
+			sum.left = plus(sum.left, -c.actual)
+			sum.high = plus(sum.high, -min(c.cost, c.actual))
+		}
+	}
+	return sum
+}
+
 // checkTotals checks that of each key no more was admitted than was left, and
-// that nothing was denied that would still fit: then what was admitted is what
+// that nothing was denied that would have fitted: then what was admitted is what
 // some order of the calls would have admitted.
-func (b *batch) checkTotals(t *testing.T) {
-	for key, name := range names {
-		left := b.keys[key].Peek(b.clock.Now(), 0).Remaining
-		var denials []int64
-		for _, c := range b.asks(key) {
-			switch {
-			case !c.allowed:
-				denials = append(denials, c.cost)
-			case c.cost > left:
-				t.Fatalf("%v, %q: admitted %d where %d were left", b.limit, name, c.cost, left)
-			default:
-				left -= c.cost
+func (b *batch) checkTotals() {
+	totals := map[string]total{}
+	for _, name := range names {
+		sum := b.total(name)
+		if sum.high < 0 {
+			b.t.Errorf("%v, %q: admitted %d more than were left", b.limits, name, -sum.high)
+		}
+		got := b.limiter.Peek(name, 0).Remaining
+		if b.chargeDenied { // and nothing ever comes back
+			sum.low = got
+		} else if got != max(0, sum.left) {
+			b.t.Errorf("%v, %q: %d remaining, want %d", b.limits, name, got, max(0, sum.left))
+		}
+		totals[name] = sum
+	}
+	for _, name := range names {
+		b.checkDenials(name, totals)
+	}
+}
+
+// checkDenials checks that each call of a key that was denied asked for more than
+// was left, at some time, of it or of another of its keys. Where denied calls are
+// charged, the first asked for more than the admitted ones left at the end; if it
+// is one of several keys, maybe of another.
+func (b *batch) checkDenials(name string, totals map[string]total) {
+	denials := slices.DeleteFunc(b.asks(name), func(c call) bool { return c.allowed })
+	for _, c := range denials {
+		if !slices.ContainsFunc(c.keys, func(name string) bool { return c.cost > totals[name].low }) {
+			b.t.Errorf("%v, %q: %d were denied, with %+v left", b.limits, c.keys, c.cost, totals)
+		}
+	}
+	first := func(c call) bool { return len(c.keys) > 1 || c.cost > totals[name].left }
+	if b.chargeDenied && len(denials) > 0 && !slices.ContainsFunc(denials, first) {
+		b.t.Errorf("%v, %q: no call can have been the first to be denied, with %+v left", b.limits, name, totals[name])
+	}
+}
+
+// checkBounds checks the proven bounds of each key under each limit: at most
+// Count in any window that is aligned to the grain of the limit, which for a log
+// is any at all; and by a counter less than twice that in any whatsoever. Of a
+// call only an interval of time is known, so each window is given the calls that
+// surely fall into it.
+func (b *batch) checkBounds() {
+	for _, name := range names {
+		calls := b.asks(name)
+		for _, l := range b.limits {
+			w, g := int64(l.Window), grain(l)
+			span := ((w-1)/g + 1) * g
+			for _, first := range calls {
+				begin := first.from - since(first.from, g)
+				if aligned := admitted(calls, begin, begin+span-1); above(aligned, l.Count, 1) {
+					b.t.Errorf("%v, %q: admitted %d in the aligned window from %d", l, name, aligned, begin)
+				}
+				trailing := admitted(calls, first.from, first.from+w-1)
+				if l.Algorithm == sash.SlidingCounter && above(trailing+1, l.Count, 2) {
+					b.t.Errorf("%v, %q: admitted %d in the window from %d", l, name, trailing, first.from)
+				}
 			}
-		}
-		if got := b.limiter.Peek(name, 0).Remaining; got != left && !b.model.ChargeDenied {
-			t.Errorf("%v, %q: %d remaining, want %d", b.limit, name, got, left)
-		}
-		if len(denials) > 0 {
-			b.checkDenials(t, name, left, denials)
 		}
 	}
 }
 
-// checkDenials checks that none of the costs that were denied fits into what is
-// left. Where they were charged, that is known of the first, and so of the
-// largest.
-func (b *batch) checkDenials(t *testing.T, name string, left int64, denials []int64) {
-	least := slices.Min(denials)
-	if b.limiter.Peek(name, least).Allowed {
-		t.Errorf("%v, %q: %d were denied, and are admitted at the end", b.limit, name, least)
-	}
-	if b.model.ChargeDenied {
-		least = slices.Max(denials)
-	}
-	if least <= left {
-		t.Errorf("%v, %q: %d were denied, with %d left", b.limit, name, least, left)
-	}
-}
-
-// checkBounds checks the proven bounds of each key: a log admits at most Count
-// in any trailing window; a counter in any aligned one, and less than twice
-// that in a trailing one. Of a call only an interval of time is known, so each
-// window is given the calls that surely fall into it.
-func (b *batch) checkBounds(t *testing.T) {
-	w := int64(b.limit.Window)
-	for key, name := range names {
-		calls := b.asks(key)
-		for _, first := range calls {
-			trailing := admitted(calls, first.from, plus(first.from, w-1))
-			if b.limit.Algorithm == sash.SlidingLog && above(trailing, b.limit.Count, 1) {
-				t.Errorf("%v, %q: admitted %d in the window from %d", b.limit, name, trailing, first.from)
-			}
-			if above(trailing+1, b.limit.Count, 2) {
-				t.Errorf("%v, %q: admitted %d in the window from %d", b.limit, name, trailing, first.from)
-			}
-			begin := first.from - (first.from%w+w)%w
-			if aligned := admitted(calls, begin, begin+w-1); above(aligned, b.limit.Count, 1) {
-				t.Errorf("%v, %q: admitted %d in the aligned window from %d", b.limit, name, aligned, begin)
-			}
-		}
-	}
-}
-
-// admitted returns the units admitted by calls that lie in [from, to]. It is
-// unsigned, and saturates, for the sake of limits near MaxInt64.
+// admitted returns the units admitted, and not given back, by calls that lie in
+// [from, to]. It is unsigned, and saturates, for the sake of limits near MaxInt64.
 func admitted(calls []call, from, to int64) (units uint64) {
 	for _, c := range calls {
 		if c.allowed && from <= c.from && c.to <= to {
-			units = min(units, math.MaxUint64-1-uint64(c.cost)) + uint64(c.cost)
+			kept := uint64(min(c.cost, c.actual))
+			units = min(units, math.MaxUint64-1-kept) + kept
 		}
 	}
 	return units
@@ -288,20 +369,19 @@ func admitted(calls []call, from, to int64) (units uint64) {
 // above reports whether units are more than so many times the count.
 func above(units uint64, count int64, times uint64) bool { return units > times*uint64(count) }
 
-// checkForgets checks that two windows later nothing of the batch is left.
-func (b *batch) checkForgets(t *testing.T) {
+// checkForgets checks that in the end nothing of the batch is left.
+func (b *batch) checkForgets() {
 	now := b.clock.Now()
 	for _, name := range names {
 		b.clock.Set(now)
 		b.clock.Set(plus(now, int64(b.limiter.Peek(name, 0).ResetAfter)))
-		fresh := sash.Decision{Allowed: true, Limit: b.limit, Remaining: b.limit.Count}
-		if d := b.limiter.Peek(name, 0); d != fresh {
-			t.Errorf("%v, %q: at its ResetAfter it is %+v", b.limit, name, d)
+		if d := b.limiter.Peek(name, 0); d != fresh(b.limits) {
+			b.t.Errorf("%v, %q: at its ResetAfter it is %+v", b.limits, name, d)
 		}
 	}
 	b.clock.Set(latest + latest/2)
 	b.limiter.Sweep()
 	if n := b.limiter.Len(); n != 0 {
-		t.Errorf("%v: %d keys are left after everything has come back", b.limit, n)
+		b.t.Errorf("%v: %d keys are left after everything has come back", b.limits, n)
 	}
 }

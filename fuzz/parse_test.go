@@ -101,16 +101,9 @@ func refused(t *testing.T, s string, l sash.Limit, err error) {
 	}
 }
 
-// usable checks that New takes what ParseLimit does. It takes no buckets yet,
-// and must say so.
+// usable checks that New takes what ParseLimit does.
 func usable(t *testing.T, l sash.Limit) {
 	limiter, err := sash.New(l, sash.WithSweepInterval(-1))
-	if l.Algorithm == sash.SlidingBuckets && err != nil {
-		if !errors.Is(err, sash.ErrInvalidLimit) {
-			t.Errorf("New(%v): error does not wrap ErrInvalidLimit: %v", l, err)
-		}
-		return
-	}
 	if err != nil {
 		t.Fatalf("New refuses %v: %v", l, err)
 	}

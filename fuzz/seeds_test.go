@@ -24,7 +24,9 @@ type seed struct {
 
 // TestSeeds checks that the files of the named seeds are those of the tables.
 func TestSeeds(t *testing.T) {
-	for target, seeds := range map[string][]seed{"FuzzSequence": sequenceSeeds, "FuzzConcurrent": concurrentSeeds} {
+	for target, seeds := range map[string][]seed{
+		"FuzzSequence": sequenceSeeds, "FuzzPolicy": policySeeds, "FuzzConcurrent": concurrentSeeds,
+	} {
 		for _, s := range seeds {
 			file(t, target, s.name, fmt.Sprintf("[]byte(%q)", s.program))
 		}
@@ -57,26 +59,31 @@ func number(n int64) []byte {
 }
 
 func limitOf(l sash.Limit, flags byte) []byte {
-	if l.Algorithm == sash.SlidingLog {
+	numbers := slices.Concat(number(l.Count), number(int64(l.Window)))
+	switch l.Algorithm {
+	case sash.SlidingLog:
 		flags |= inLog
+	case sash.SlidingBuckets:
+		flags |= inBuckets
+		numbers = append(numbers, number(int64(l.Precision))...)
 	}
-	return slices.Concat([]byte{flags}, number(l.Count), number(int64(l.Window)))
+	return append([]byte{flags}, numbers...)
 }
 
 func sequence(l sash.Limit, flags byte, start int64, steps ...[]byte) []byte {
 	return slices.Concat(limitOf(l, flags), number(start), slices.Concat(steps...))
 }
 
-// on is an instruction with the number that it takes.
+// on is an instruction of a sequence with the number that it takes.
 func on(key, instruction byte, n int64) []byte {
-	return append([]byte{instruction + instructions*key, 0}, number(n)...)
+	return append([]byte{instruction + sequenceInstructions*key, 0}, number(n)...)
 }
 
 // wait moves the clock, back if d is negative.
 func wait(d time.Duration) []byte { return on(0, advance, int64(d)) }
 
 // plain is an instruction without a number; allowBytes reads a byte as well.
-func plain(key, instruction byte) []byte { return []byte{instruction + instructions*key} }
+func plain(key, instruction byte) []byte { return []byte{instruction + sequenceInstructions*key} }
 
 func times(n int, steps ...[]byte) []byte {
 	return slices.Repeat(slices.Concat(steps...), n)
@@ -131,6 +138,20 @@ var sequenceSeeds = []seed{
 		on(0, take, 2), wait(1), on(0, take, 1), wait(math.MinInt64), wait(math.MinInt64), on(0, take, 1), on(1, take, 1))},
 	{"ends-of-time-log", sequence(sash.PerSecond(2).Log(), 0, math.MinInt64,
 		on(0, take, 2), wait(huge), on(0, take, 2), wait(huge), on(0, take, 2), wait(math.MinInt64), wait(math.MinInt64), on(0, take, 1))},
+	{"two-hundred-and-forty-an-hour", sequence(sash.PerHour(240).Buckets(minute), 0, int64(5*time.Minute),
+		on(0, take, 20), wait(time.Hour-1), on(0, take, 221), wait(1), on(0, take, 240), on(0, take, 1))},
+	{"fixed-windows", sequence(sash.Per(4, 10).Buckets(10), 0, -11,
+		on(0, take, 4), on(0, take, 1), wait(1), on(0, take, 4), wait(9), on(0, take, 1), wait(1), on(0, take, 4), wait(9), plain(0, sweep), wait(1), plain(0, sweep))},
+	{"buckets-of-a-broken-window", sequence(sash.Per(4, 10).Buckets(3), 0, 2,
+		on(0, take, 1), wait(1), on(0, take, 3), wait(7), on(0, take, 1), wait(1), on(0, take, 1), on(0, take, 2), wait(2), on(0, take, 2), wait(1), on(0, take, 3))},
+	{"buckets-charge-denied", sequence(sash.Per(5, 100).Buckets(7), denied, 0,
+		times(20, on(0, take, 2), wait(3), on(0, take, 9), wait(3)), wait(100), on(0, take, 5))},
+	{"late-clock-buckets", sequence(sash.Per(4, 10).Buckets(4), 0, 19,
+		on(0, take, 2), wait(5), on(0, take, 1), wait(-1), on(0, take, 1), wait(-100), on(0, take, 1), wait(105), on(0, take, 2), wait(5), on(0, take, 2))},
+	{"ends-of-time-buckets", sequence(sash.Per(2, 1000).Buckets(7), 0, math.MinInt64,
+		on(0, take, 2), wait(huge), on(0, take, 2), wait(huge), on(0, take, 2), on(0, take, 1), wait(math.MinInt64), wait(math.MinInt64), on(0, take, 1))},
+	{"huge-buckets", sequence(sash.Per(huge, huge).Buckets(huge-1), 0, math.MinInt64,
+		on(0, take, huge), on(0, take, 1), wait(huge), on(0, take, 1), wait(huge), on(0, take, huge))},
 	{"odd-costs", sequence(sash.PerSecond(7), 0, 0,
 		on(0, take, 0), on(0, take, -1), on(0, take, math.MinInt64), on(0, take, 8), on(0, take, huge), plain(0, forget),
 		on(0, takeBytes, 3), plain(0, allowBytes), []byte{1}, on(0, allow, 4), on(0, allow, 3), plain(0, forget), on(0, allow, 7))},
@@ -140,13 +161,129 @@ var sequenceSeeds = []seed{
 		on(0, take, 4), wait(9), plain(0, sweep), on(0, take, 1), wait(1), plain(0, sweep), on(0, take, 4), wait(-9), on(0, take, 1))},
 }
 
+// limits assembles several limits, and what else is to be said where their
+// number is.
+func limits(flags byte, limits ...sash.Limit) []byte {
+	tape := []byte{flags + furtherLimits*byte(len(limits)-1)}
+	for _, l := range limits {
+		tape = append(tape, limitOf(l, 0)...)
+	}
+	return tape
+}
+
+func program(limits []byte, start int64, steps ...[]byte) []byte {
+	return slices.Concat(limits, number(start), slices.Concat(steps...))
+}
+
+// by is an instruction of a policy's program with the number that it takes.
+func by(key, instruction byte, n int64) []byte {
+	return append([]byte{instruction + policyInstructions*key, 0}, number(n)...)
+}
+
+// all takes n units from all the keys.
+func all(n int64, key byte, others ...byte) []byte {
+	return slices.Concat([]byte{takeAll + policyInstructions*key, among(others...), 0}, number(n))
+}
+
+// among is the byte that stands for so many other keys.
+func among(others ...byte) (b byte) {
+	for i, key := range others {
+		b |= key << (2 * (i + 1))
+	}
+	return b | byte(len(others))
+}
+
+// commits settles the i-th reservation, and cancels gives all of it back.
+func commits(i byte, actual int64) []byte { return slices.Concat([]byte{commit, i, 0}, number(actual)) }
+func cancels(i byte) []byte               { return []byte{cancel, i} }
+
+var (
+	article  = []sash.Limit{sash.PerSecond(10).Buckets(time.Second), sash.PerMinute(120).Log(), sash.PerHour(240).Buckets(minute)}
+	mixed    = []sash.Limit{sash.Per(5, 10), sash.Per(8, 30).Log(), sash.Per(9, 40).Buckets(7), sash.Per(12, 100).Buckets(100)}
+	counters = []sash.Limit{sash.Per(5, 10), sash.Per(8, 100)}
+)
+
+var policySeeds = []seed{
+	{"user-and-address", program(limits(0, article...), int64(time.Hour),
+		all(5, 0, 1), by(1, take, 3), all(3, 0, 1), all(2, 1, 0), wait(time.Second), times(30, all(10, 0, 1), wait(time.Second)), wait(time.Hour), all(10, 0, 1))},
+	{"charges-every-limit", program(limits(0, counters...), 0,
+		by(0, take, 5), by(0, take, 1), wait(20), by(0, take, 3), by(0, take, 1), wait(200), by(0, take, 5))},
+	{"charges-none-if-one-denies", program(limits(0, counters...), 0,
+		by(0, take, 3), by(0, take, 3), by(0, take, 2), wait(20), by(0, take, 4), by(0, take, 3))},
+	{"waits-for-the-longest", program(limits(0, sash.Per(2, 10).Log(), sash.Per(2, 100).Log(), sash.Per(2, 50).Log()), 0,
+		by(0, take, 2), by(0, take, 1), wait(60), by(0, take, 1), wait(40), by(0, take, 1))},
+	{"a-key-twice-counts-once", program(limits(0, counters...), 0,
+		all(2, 0, 0), all(1, 0, 1, 0, 1), all(3, 1, 0, 1), all(2, 1, 0, 1), by(0, peek, 0), by(1, peek, 0))},
+	{"all-or-none", program(limits(0, mixed...), 5,
+		by(1, take, 4), all(2, 0, 1, 2), by(0, peek, 5), by(2, peek, 5), all(1, 2, 1, 0), by(0, take, 4), by(2, take, 5))},
+	{"all-of-one-limit", program(limits(0, sash.PerMinute(4)), 0,
+		by(1, take, 3), all(2, 0, 1), all(1, 0, 1), by(0, take, 3), wait(90*time.Second), all(3, 1, 0), all(1, 0, 2))},
+	{"all-of-one-log", program(limits(0, sash.PerMinute(4).Log()), 0,
+		by(1, take, 3), wait(1), all(2, 0, 1), times(3, all(1, 0, 1, 2), wait(1)), wait(minute-3), all(3, 1, 0))},
+	{"all-of-wide-counters", program(limits(0, sash.Per(1e15, 10)), 0,
+		by(1, take, 1e15-1), all(2, 0, 1), all(1, 0, 1), wait(10), all(1, 0, 1), wait(5), all(4e14, 0, 1))},
+	{"equal-limits", program(limits(0, sash.Per(4, 10).Log(), sash.Per(4, 10), sash.Per(4, 10).Buckets(10), sash.Per(4, 10).Log()), 3,
+		by(0, take, 3), all(2, 1, 0), all(1, 1, 0), by(0, take, 1), wait(7), by(0, take, 1), wait(3), by(0, take, 4))},
+	{"broken-buckets", program(limits(0, sash.Per(4, 10).Buckets(3), sash.Per(6, 20).Buckets(9)), 0,
+		by(0, take, 4), wait(9), by(0, take, 1), wait(2), by(0, take, 1), wait(1), by(0, take, 4), wait(15), by(0, take, 1))},
+	{"charges-denied", program(limits(deniedCharged, mixed...), 0,
+		by(0, take, 4), by(0, take, 4), all(6, 1, 0), wait(12), all(1, 0, 1), all(20, 0, 2), by(2, take, 1), wait(200), all(5, 0, 1, 2), plain(0, sweep))},
+	{"late", program(limits(0, mixed...), 95,
+		by(0, take, 3), wait(10), all(2, 0, 1), wait(-30), all(1, 2, 0), all(1, 1, 2), wait(-200), by(0, take, 1), wait(250), all(5, 0, 1))},
+	{"late-charges-denied", program(limits(deniedCharged, mixed...), 95,
+		by(0, take, 3), wait(10), all(4, 0, 1), wait(-30), all(5, 2, 0), wait(-200), by(0, take, 1), wait(250), all(5, 0, 1))},
+	{"late-reservations", program(limits(0, mixed...), 95,
+		by(0, reserve, 3), wait(10), by(0, reserve, 1), wait(-30), commits(0, 0), by(0, reserve, 1), cancels(1), wait(-200), by(0, take, 1))},
+	{"sweeps-policies", program(limits(0, counters...), 0,
+		all(4, 0, 1), wait(25), by(1, take, 1), plain(0, sweep), wait(175), plain(0, sweep), wait(1), plain(0, sweep), by(0, take, 5), wait(100), plain(0, sweep))},
+	{"gives-back-where-booked", program(limits(settling, sash.Per(10, 60), sash.Per(20, 60).Log(), sash.Per(30, 60).Buckets(20)), 0,
+		by(0, reserve, 4), wait(15), by(0, reserve, 3), wait(35), by(0, take, 2), wait(12), by(0, take, 1), cancels(0), wait(10), commits(1, 1), wait(30), by(0, take, 9), wait(20), by(0, take, 9))},
+	{"gives-back-nothing-that-is-past", program(limits(settling, sash.Per(5, 10), sash.Per(50, 100).Log()), 0,
+		by(0, reserve, 5), wait(25), by(0, take, 5), cancels(0), by(0, take, 1), wait(100), by(0, take, 5), by(0, peek, 5))},
+	{"gives-all-back", program(limits(settling, mixed...), 0,
+		by(0, reserve, 5), cancels(0), by(0, reserve, 5), wait(3), commits(1, -1), plain(0, sweep), by(0, take, 5), by(1, reserve, 2), cancels(0), cancels(2), all(5, 1, 2))},
+	{"settles-once", program(limits(settling, sash.Per(10, 60).Log()), 0,
+		by(0, reserve, 6), commits(0, 2), commits(0, 9), cancels(0), by(0, reserve, 8), by(0, reserve, 1), cancels(2), by(0, reserve, 0), commits(3, 3), by(0, take, 1))},
+	{"debt", program(limits(settling, sash.Per(10, 60), sash.Per(10, 60).Log(), sash.Per(10, 60).Buckets(20)), 0,
+		by(0, reserve, 5), commits(0, 30), by(0, take, 1), by(0, reserve, 0), wait(60), by(0, take, 1), wait(42), by(0, take, 1), by(0, reserve, 1), commits(2, 10))},
+	{"debt-of-a-key-never-charged", program(limits(settling, mixed...), 0,
+		by(1, reserve, 0), commits(0, 7), all(1, 0, 1), all(1, 0, 2), wait(10), all(1, 1, 0), plain(0, sweep), wait(200), plain(0, sweep))},
+	{"another-life", program(limits(settling, counters...), 0,
+		by(0, reserve, 4), []byte{forget}, by(0, take, 3), cancels(0), by(0, take, 3), by(0, reserve, 2), wait(300), plain(0, sweep), by(0, take, 4), cancels(1), by(0, take, 2))},
+	{"reserves-what-was-taken-from", program(limits(settling, sash.PerMinute(10)), 0,
+		by(0, take, 3), all(2, 1, 0), wait(10*time.Second), by(0, reserve, 4), by(0, take, 2), cancels(0), all(5, 0, 1), wait(65*time.Second), all(6, 1, 0))},
+	{"reserves-from-a-log", program(limits(settling, sash.PerMinute(10).Log()), 0,
+		times(3, by(0, take, 1), wait(1)), times(4, by(0, reserve, 1), wait(1)), cancels(1), commits(2, 4), wait(minute-6), times(4, by(0, take, 1), wait(1)))},
+	{"limits-of-its-own", program(slices.Concat(limits(ownLimits, sash.PerMinute(10)), limits(0, sash.Per(3, 10).Log(), sash.Per(6, 60))), 0,
+		all(3, 0, 2), all(1, 2, 1), wait(10), all(3, 1, 2), all(1, 1, 2), by(1, take, 7), wait(20), all(1, 1, 2), plain(0, sweep), wait(200), plain(0, sweep), all(4, 2, 0), all(3, 2, 0))},
+	{"limits-of-its-own-reserved", program(slices.Concat(limits(ownLimits+settling, counters...), limits(0, sash.Per(3, 10).Buckets(4))), 0,
+		by(2, reserve, 3), all(1, 0, 2), wait(12), cancels(0), all(3, 0, 2), by(2, reserve, 0), commits(1, 9), all(1, 2, 0), wait(9), all(1, 2, 0))},
+	{"ends-of-time-for-all", program(limits(0, sash.Per(2, 1000).Buckets(7), sash.PerSecond(3), sash.PerSecond(3).Log()), math.MinInt64,
+		all(2, 0, 1), wait(huge), all(2, 0, 1), wait(huge), all(2, 0, 1), all(1, 1, 2), wait(math.MinInt64), wait(math.MinInt64), all(1, 0, 1))},
+	{"odd-costs-for-all", program(limits(0, mixed...), 0,
+		all(0, 0, 1), all(-1, 0, 1), all(math.MinInt64, 0, 1), all(6, 0, 1), all(huge, 0, 1), by(0, reserve, huge), by(0, reserve, -1), all(5, 0, 1), all(0, 0, 1))},
+}
+
 // concurrently assembles a batch; calls are as deal reads them.
 func concurrently(flags byte, l sash.Limit, limitFlags byte, start int64, preload []byte, ones bool, calls []byte) []byte {
+	return slices.Concat([]byte{flags}, limitOf(l, limitFlags), dealt(start, preload, ones, calls))
+}
+
+// underAll is concurrently under several limits.
+func underAll(flags byte, limits []sash.Limit, preload []byte, ones bool, calls ...[]byte) []byte {
+	tape := []byte{flags + moreLimits*byte(len(limits)-1)}
+	for _, l := range limits {
+		tape = append(tape, limitOf(l, 0)...)
+	}
+	return append(tape, dealt(0, preload, ones, slices.Concat(calls...))...)
+}
+
+func dealt(start int64, preload []byte, ones bool, calls []byte) []byte {
 	costs := byte(1)
 	if ones {
 		costs = 0
 	}
-	return slices.Concat([]byte{flags}, limitOf(l, limitFlags), number(start), preload, []byte{costs}, calls)
+	return slices.Concat(number(start), preload, []byte{costs}, calls)
 }
 
 var nothing = []byte{0, 0} // preloaded, and the clock stays
@@ -161,6 +298,25 @@ var bothWays = []byte{0, 48, 0, 0, 48}
 
 // ask is a call of mixed costs.
 func ask(key byte, n int64) []byte { return append([]byte{key, 0}, number(n)...) }
+
+// mostly is limits of which one of count units a minute is the strictest.
+func mostly(count int64) []sash.Limit {
+	return []sash.Limit{sash.PerHour(2 * count), sash.PerMinute(count).Log(), sash.PerSecond(3 * count).Buckets(time.Second / 4), sash.PerMinute(count)}
+}
+
+// together is the byte of a call with the remainder key by the number of keys,
+// and not as high by 16 as one of no key.
+func together(key byte) byte { return viaTakeAll + (key+2)%3 }
+
+// askAll is a TakeAll of mixed costs.
+func askAll(n int64, key byte, others ...byte) []byte {
+	return slices.Concat([]byte{together(key), among(others...), 0}, number(n))
+}
+
+// settled is a Reserve and a Commit of mixed costs.
+func settled(key byte, n, actual int64) []byte {
+	return slices.Concat([]byte{viaReserve + (key+1)%3, 0}, number(n), []byte{0}, number(actual))
+}
 
 var concurrentSeeds = []seed{
 	{"ones", concurrently(0, sash.PerSecond(10), 0, 0, nothing, true, []byte{0, 0, 1, 2})},
@@ -181,4 +337,39 @@ var concurrentSeeds = []seed{
 		slices.Concat([]byte{advanceCall}, number(3), bothWays, []byte{sweepCall}))},
 	{"moving-wide", concurrently(moving+moreWorkers, sash.Per(5, 1), 0, -9, nothing, true,
 		slices.Concat([]byte{advanceCall}, number(1), bothWays, []byte{sweepCall}))},
+	{"ones-of-buckets", concurrently(2*moreWorkers, sash.PerSecond(100).Buckets(time.Second/3), 0, 0, nothing, true, bothWays)},
+	{"ones-of-several-limits", underAll(2*moreWorkers, mostly(100), nothing, true, bothWays)},
+	{"previous-window-of-several-limits", underAll(moreWorkers, mostly(90), charged(50, int64(75*time.Second)), true, bothWays)},
+	{"together", concurrently(2*moreWorkers, sash.PerSecond(100), 0, 0, nothing, true,
+		[]byte{together(0), among(1), together(1), among(0), 0, 1})},
+	{"together-in-logs", concurrently(2*moreWorkers, sash.PerSecond(100).Log(), 0, 0, charged(3, 1), true,
+		[]byte{together(0), among(1), together(1), among(0), 48, together(2), among(1, 2, 0)})},
+	{"together-wide", concurrently(moreWorkers, sash.PerMinute(1<<24), 0, 0, nothing, false,
+		slices.Concat(askAll(1<<20, 0, 1), askAll(1<<22-1, 1, 0), ask(0, 1<<21), ask(1, 3)))},
+	{"together-under-several-limits", underAll(2*moreWorkers, mostly(200), nothing, false,
+		askAll(3, 0, 1), askAll(2, 1, 0), askAll(5, 2, 0, 2), ask(0, 1), ask(1, 4))},
+	{"together-charges-denied", concurrently(moreWorkers, sash.PerMinute(400).Log(), denied, 0, charged(20, 5), false,
+		slices.Concat(askAll(3, 0, 1), askAll(5, 1, 2), ask(2, 4), ask(0, 1)))},
+	{"denied-together-unseen", concurrently(2*moreWorkers, sash.PerMinute(10_000), 0, 0, charged(1, 0), false,
+		slices.Concat(askAll(10_000, 1, 0), ask(1, 1), askAll(10_000, 0, 1), ask(1, 1)))},
+	{"denied-together-unseen-in-compounds", underAll(2*moreWorkers, mostly(10_000), charged(1, 0), false,
+		askAll(10_000, 1, 0), ask(1, 1), askAll(10_000, 0, 1), ask(1, 1))},
+	{"together-while-swept", underAll(2*moreWorkers, mostly(50), charged(3, int64(time.Hour)), true,
+		[]byte{together(0), among(1), sweepCall, together(1), among(2, 0), 0, sweepCall, 2})},
+	{"settled", underAll(2*moreWorkers, mostly(300), nothing, false,
+		settled(0, 3, 1), settled(0, 2, 2), settled(1, 5, 4), ask(0, 1), ask(1, 2))},
+	{"settled-under-one-limit", concurrently(2*moreWorkers, sash.PerMinute(100), 0, 0, nothing, false,
+		slices.Concat(ask(0, 1), settled(0, 3, 1), ask(1, 1), settled(1, 1, 1), settled(2, 2, 0)))},
+	{"settled-in-a-log", concurrently(2*moreWorkers, sash.PerMinute(100).Log(), 0, 0, charged(7, 1), false,
+		slices.Concat(ask(0, 1), settled(0, 3, 1), settled(0, 2, 0), askAll(1, 0, 1)))},
+	{"given-back-while-swept", underAll(2*moreWorkers, mostly(9), nothing, false,
+		settled(0, 4, 0), settled(1, 2, 0), []byte{sweepCall}, settled(0, 1, 0), askAll(9, 2, 2), []byte{sweepCall})},
+	{"spent-past-the-limit", underAll(2*moreWorkers, mostly(1000), nothing, false,
+		settled(0, 1, 6), settled(1, 1, 1), settled(1, 2, 5), ask(0, 1), askAll(1, 1, 0))},
+	{"settled-charges-denied", concurrently(moreWorkers, sash.PerMinute(200).Buckets(time.Second), denied, 0, nothing, false,
+		slices.Concat(settled(0, 3, 1), ask(0, 2), settled(1, 1, 1)))},
+	{"moving-buckets", concurrently(moving+2*moreWorkers, sash.Per(5, 10).Buckets(3), 0, 0, nothing, true,
+		slices.Concat([]byte{advanceCall}, number(2), bothWays, []byte{sweepCall}))},
+	{"moving-under-several-limits", underAll(moving+2*moreWorkers, mixed, nothing, false,
+		[]byte{advanceCall}, number(3), askAll(1, 0, 1), ask(0, 1), settled(1, 3, 1), []byte{sweepCall}, settled(0, 2, 0), askAll(2, 1, 2, 0))},
 }

@@ -1,8 +1,10 @@
 package fuzz
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -46,19 +48,25 @@ const year = int64(365 * 24 * time.Hour)
 
 // What the first byte of a limit says.
 const (
-	inLog  = 1 << iota // SlidingLog, not SlidingCounter
-	denied             // WithChargeDenied
+	inLog     = 1 << iota // SlidingLog, not SlidingCounter
+	denied                // WithChargeDenied
+	inBuckets             // SlidingBuckets, unless it is a log
 )
 
 // limit reads a limit that sash accepts, and whether denied calls are charged.
-// Together the counts and windows make counters of one word and wide ones.
+// Together the counts and windows make counters of one word and wide ones, and
+// the precisions windows of a whole number of buckets and of a broken one.
 func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
 	flags := t.byte()
 	l = sash.Per(
 		positive(t.pick(1, 2, 3, 4, 10, 100, 240, 500, 1<<21, 1<<22+1, 1e9, 1e15, math.MaxInt64)),
 		time.Duration(positive(t.pick(1, 2, 3, 10, 1e3, 1e6, 1e9, 6e10, 36e11, year, 150*year, math.MaxInt64))))
-	if flags&inLog != 0 {
+	switch w := int64(l.Window); {
+	case flags&inLog != 0:
 		l = l.Log()
+	case flags&inBuckets != 0:
+		precision := positive(t.pick(w, 1, w/2, w/2+1, w/3, w/3+1, w/60, w-1))
+		l = l.Buckets(time.Duration(min(precision, w)))
 	}
 	return l, flags&denied != 0
 }
@@ -66,34 +74,41 @@ func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
 // positive makes n one of [1, MaxInt64].
 func positive(n int64) int64 { return max(1, n&math.MaxInt64) }
 
-// model returns what l means.
-func model(l sash.Limit, chargeDenied bool) reference.Limit {
-	return reference.Limit{
-		Log:          l.Algorithm == sash.SlidingLog,
-		Count:        l.Count,
-		Window:       int64(l.Window),
-		ChargeDenied: chargeDenied,
+// table returns the reference's limiter.
+func table(limits []sash.Limit, chargeDenied bool) *reference.Table {
+	return reference.NewTable(models(limits, chargeDenied))
+}
+
+// models returns what the limits mean.
+func models(limits []sash.Limit, chargeDenied bool) (models []reference.Limit) {
+	for _, l := range limits {
+		models = append(models, reference.Limit{
+			Log:          l.Algorithm == sash.SlidingLog,
+			Precision:    int64(l.Precision),
+			Count:        l.Count,
+			Window:       int64(l.Window),
+			ChargeDenied: chargeDenied,
+		})
 	}
+	return models
 }
 
 // limiter returns a limiter without a janitor.
-func limiter(l sash.Limit, chargeDenied bool, c sash.Clock) *sash.Limiter {
-	options := []sash.Option{l, sash.WithClock(c), sash.WithSweepInterval(-1)}
+func limiter(limits []sash.Limit, chargeDenied bool, c sash.Clock) *sash.Limiter {
+	options := []sash.Option{sash.WithClock(c), sash.WithSweepInterval(-1)}
+	for _, l := range limits {
+		options = append(options, l)
+	}
 	if chargeDenied {
 		options = append(options, sash.WithChargeDenied())
 	}
 	return sash.Must(sash.New(options...))
 }
 
-// decision returns the sash.Decision that a is.
-func decision(l sash.Limit, a reference.Answer) sash.Decision {
-	return sash.Decision{
-		Allowed:    a.Allowed,
-		Limit:      l,
-		Remaining:  a.Remaining,
-		RetryAfter: time.Duration(a.RetryAfter),
-		ResetAfter: time.Duration(a.ResetAfter),
-	}
+// fresh returns the state of a key never seen.
+func fresh(limits []sash.Limit) sash.Decision {
+	least := slices.MinFunc(limits, func(a, b sash.Limit) int { return cmp.Compare(a.Count, b.Count) })
+	return sash.Decision{Allowed: true, Limit: least, Remaining: least.Count}
 }
 
 // plus returns a+b, saturating at the ends of int64.
@@ -106,4 +121,24 @@ func plus(a, b int64) int64 {
 	default:
 		return sum
 	}
+}
+
+// grain returns how finely l tells times apart: what is charged in one such span,
+// aligned to 0, is one charge.
+func grain(l sash.Limit) int64 {
+	switch l.Algorithm {
+	case sash.SlidingLog:
+		return 1
+	case sash.SlidingBuckets:
+		return int64(l.Precision)
+	}
+	return int64(l.Window)
+}
+
+// since returns how far into an aligned span of size d the time t lies.
+func since(t, d int64) int64 {
+	if in := t % d; in < 0 {
+		return in + d
+	}
+	return t % d
 }
