@@ -57,11 +57,7 @@ func (p *part) put(w window) {
 }
 
 // ask answers q from a compound.
-func (c *compound) ask(q query, d *Decision) (allowed, alive bool) { return c.decide(q, d, nil) }
-
-// decide answers q, and calls booked, if there is one, before it unlocks what it
-// has charged.
-func (c *compound) decide(q query, d *Decision, booked func()) (allowed, alive bool) {
+func (c *compound) ask(q query, d *Decision) (allowed, alive bool) {
 	for {
 		word, alive := c.current()
 		if !alive {
@@ -78,9 +74,6 @@ func (c *compound) decide(q query, d *Decision, booked func()) (allowed, alive b
 			}
 		case c.roomy(word, q) && c.lock(word):
 			c.answer(q, allowed, true, d)
-			if booked != nil {
-				booked()
-			}
 			c.unlock(word)
 			return allowed, true
 		}

@@ -169,6 +169,29 @@ func ExampleLimiter_Reserve() {
 	// 1m0s
 }
 
+// A login is limited by failures, for the account and for the address: reserve from
+// both, and give back what was not a failure.
+func ExampleLimiter_ReserveAll() {
+	failures := sash.Must(sash.New(sash.PerHour(3).Log(), sash.WithClock(sash.NewManualClock(0))))
+	defer failures.Close()
+
+	for _, password := range []string{"wrong", "right", "wrong", "wrong", "right"} {
+		reserved, d := failures.ReserveAll([]string{"account:alice", "203.0.113.7"}, 1)
+		if d.Allowed && password == "right" {
+			for _, r := range reserved {
+				r.Cancel()
+			}
+		}
+		fmt.Println(password, d.Allowed, failures.Peek("account:alice", 0).Remaining)
+	}
+	// Output:
+	// wrong true 2
+	// right true 2
+	// wrong true 1
+	// wrong true 0
+	// right false 0
+}
+
 // Plans: each key is limited by what its customer pays for.
 func ExampleWithLimitsFor() {
 	plans := map[string][]sash.Limit{

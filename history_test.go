@@ -50,6 +50,8 @@ func (h *history) do(l *Limiter, o *op) {
 		o.d = l.Peek(o.keys[0], o.n)
 	case "Reserve":
 		o.r, o.d = l.Reserve(o.keys[0], o.n)
+	case "ReserveAll":
+		_, o.d = l.ReserveAll(o.keys, o.n)
 	case "Commit":
 		o.reservation.r.Commit(o.n)
 	case "Reset":
@@ -62,7 +64,7 @@ func (h *history) do(l *Limiter, o *op) {
 func (h *history) apply(table *reference.Table, reserved map[*op]reference.Reservation, o *op) bool {
 	var want reference.Answer
 	switch o.what {
-	case "Take", "TakeAll":
+	case "Take", "TakeAll", "ReserveAll":
 		want = table.Take(0, o.n, o.keys...)
 	case "Peek":
 		want = table.Peek(0, o.n, o.keys[0])
@@ -144,6 +146,9 @@ func (h *history) plan(rng *rand.Rand) (ops []*op) {
 			o.what = "Take"
 		case 2, 3, 4:
 			o.what, o.keys = "TakeAll", [][]string{{"a", "b"}, {"b", "a"}, {"a", "c"}, {"b", "a", "b"}}[rng.IntN(4)]
+			if rng.IntN(4) == 0 {
+				o.what = "ReserveAll"
+			}
 		case 5:
 			o.what, o.n = "Peek", rng.Int64N(3)
 		case 6:

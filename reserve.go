@@ -39,12 +39,48 @@ type booking struct {
 // It costs what Take does under several limits, and about 150 bytes until it is
 // settled; the first one turns the cell of a key into a larger one.
 func (l *Limiter) Reserve(key string, n int64) (Reservation, Decision) {
-	var d Decision
-	r := l.reserve(key, query{l.clock.Now(), n, n > 0, l.chargeDenied}, &d)
-	if l.observer != nil && n != 0 {
-		l.observer(key, n, d)
+	targets := []target{{key: l.key(key)}}
+	d := l.reserve(targets, n)
+	return l.reservation(&targets[0], n, d), d
+}
+
+// ReserveAll reserves n units from several keys at once, all or nothing as
+// [Limiter.TakeAll] does, and returns a reservation for each of keys, in their
+// order, to be settled each for itself; the same one for a key named twice. If it
+// is denied, all are zero.
+func (l *Limiter) ReserveAll(keys []string, n int64) ([]Reservation, Decision) {
+	targets := l.targets(nil, keys)
+	if len(targets) == 0 {
+		return nil, l.noKeys()
 	}
-	return r, d
+	d := l.reserve(targets, n)
+	made := make([]Reservation, len(targets))
+	for i := range targets {
+		made[i] = l.reservation(&targets[i], n, d)
+	}
+	all := make([]Reservation, len(keys))
+	for i, name := range keys {
+		at, _ := slices.BinarySearchFunc(targets, l.key(name), func(t target, k key) int { return t.key.compare(k) })
+		all[i] = made[at]
+	}
+	return all, d
+}
+
+func (l *Limiter) reserve(targets []target, n int64) (d Decision) {
+	for i := range targets {
+		targets[i].reserve = true
+	}
+	l.takeAll(targets, query{l.clock.Now(), n, n > 0, l.chargeDenied}, &d)
+	l.observe(targets, n, d)
+	return d
+}
+
+// reservation returns that of what was reserved from t.
+func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
+	if !d.Allowed {
+		return Reservation{}
+	}
+	return Reservation{&reservation{limiter: l, key: t.key.kept(), n: n, booked: t.booked}}
 }
 
 // Commit settles the reservation to actual units: the difference is given back, or
@@ -65,59 +101,6 @@ func (r Reservation) Commit(actual int64) {
 
 // Cancel settles the reservation to nothing: the whole charge is given back.
 func (r Reservation) Cancel() { r.Commit(0) }
-
-// reserve answers q for the key of that name.
-func (l *Limiter) reserve(name string, q query, d *Decision) Reservation {
-	k := l.key(name)
-	for {
-		c := l.compounded(k, &q)
-		if c == nil { // nothing to charge, or too much
-			ask := q
-			ask.charge = false
-			allowed := l.ask(nil, k, nil, &ask, d)
-			if allowed && q.charge {
-				continue // not too much any more
-			}
-			if !allowed {
-				return Reservation{}
-			}
-			return Reservation{&reservation{limiter: l, key: k.kept()}}
-		}
-		booked := make([]booking, len(c.parts))
-		switch allowed, alive := c.book(q, d, booked); {
-		case !alive:
-		case !allowed:
-			return Reservation{}
-		default:
-			return Reservation{&reservation{limiter: l, key: k.kept(), n: q.n, booked: booked}}
-		}
-	}
-}
-
-// compounded returns the cell of k, made a compound if it is none; nil if there is
-// none and q stores nothing.
-func (l *Limiter) compounded(k key, q *query) *compound {
-	for {
-		g, c := l.lookup(k)
-		if c == nil {
-			s := l.standing(g, k.name)
-			if !q.stores(s.policy.possible(q.n)) {
-				return nil
-			}
-			l.insertCell(s, k.kept(), &newCompound(s.policy).cell)
-			q.at = l.clock.Now() // as in ask
-			continue
-		}
-		switch word := c.word.Load(); {
-		case word&dead != 0:
-			g.keys.remove(k, c)
-		case word&several != 0:
-			return c.compound()
-		default:
-			l.become(g, k, c, g.policy, compoundCell)
-		}
-	}
-}
 
 // giveBack gives units of the charge back, in the parts that are of its lines.
 func (r *reservation) giveBack(units int64) {
@@ -146,24 +129,33 @@ func (r *reservation) giveBack(units int64) {
 func (l *Limiter) spend(k key, units int64) {
 	q := query{l.clock.Now(), units, true, true}
 	for {
-		c := l.compounded(k, &q)
+		g, c := l.lookup(k)
+		if c == nil {
+			s := l.standing(g, k.name)
+			l.insertCell(s, k, &newCompound(s.policy).cell)
+			q.at = l.clock.Now() // as in ask
+			continue
+		}
 		word, alive := c.current()
-		if alive && c.roomy(word, q) && c.lock(word) {
-			c.answer(q, true, true, nil)
+		switch {
+		case !alive:
+			g.keys.remove(k, c)
+		case word&several == 0:
+			l.become(g, k, c, g.policy, compoundCell)
+		case c.compound().roomy(word, q) && c.lock(word):
+			c.compound().answer(q, true, true, nil)
 			c.unlock(word)
 			return
 		}
 	}
 }
 
-// book is ask, and fills in where each part has booked what it charged.
-func (c *compound) book(q query, d *Decision, booked []booking) (allowed, alive bool) {
-	return c.decide(q, d, func() {
-		for i := range c.parts {
-			p := &c.parts[i]
-			booked[i] = booking{p.line, c.policy.rules[i].newest(p)}
-		}
-	})
+// bookings fills in where each part has booked what it was charged last.
+func (c *compound) bookings(booked []booking) {
+	for i := range c.parts {
+		p := &c.parts[i]
+		booked[i] = booking{p.line, c.policy.rules[i].newest(p)}
+	}
 }
 
 // newest returns the number of the tick, or window, that p was last charged in.

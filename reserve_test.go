@@ -321,3 +321,27 @@ func TestReserve_WhileItsLimitsRise(t *testing.T) {
 	r.Commit(15)
 	require.EqualValues(t, 85, l.Peek("k", 0).Remaining)
 }
+
+func TestReserveAll_SettlesEachKeyForItself(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		require.True(t, l.AllowN("b", 3))
+		all, d := l.ReserveAll([]string{"b", "a", "b"}, 4)
+		require.True(t, d.Allowed)
+		require.EqualValues(t, 3, d.Remaining)
+		require.Equal(t, all[0], all[2], "the same key, the same reservation")
+		all[1].Cancel()
+		require.EqualValues(t, 10, l.Peek("a", 0).Remaining)
+		require.EqualValues(t, 3, l.Peek("b", 0).Remaining)
+		all[0].Commit(1)
+		all[2].Cancel()
+		require.EqualValues(t, 6, l.Peek("b", 0).Remaining)
+
+		all, d = l.ReserveAll([]string{"a", "b"}, 7)
+		require.False(t, d.Allowed)
+		require.Equal(t, []Reservation{{}, {}}, all)
+		require.EqualValues(t, 10, l.Peek("a", 0).Remaining, "nothing was charged")
+		all, d = l.ReserveAll(nil, 1)
+		require.Empty(t, all)
+		require.Equal(t, Never, d.RetryAfter)
+	})
+}

@@ -21,21 +21,34 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	var few [8]target
 	targets := l.targets(few[:0], keys)
 	if len(targets) == 0 {
-		return Decision{Limit: l.now.Load().policy.rules[0].Limit, RetryAfter: Never}
+		return l.noKeys()
 	}
 	l.takeAll(targets, query{l.clock.Now(), n, n > 0, l.chargeDenied}, &d)
-	if l.observer != nil && n != 0 {
-		for i := range targets {
-			l.observer(targets[i].name, n, d)
-		}
-	}
+	l.observe(targets, n, d)
 	return d
 }
 
-// A target is one of the keys of a TakeAll.
+// noKeys returns the decision on a call that names no key.
+func (l *Limiter) noKeys() Decision {
+	return Decision{Limit: l.now.Load().policy.rules[0].Limit, RetryAfter: Never}
+}
+
+// observe tells the observer of d, once for each target.
+func (l *Limiter) observe(targets []target, n int64, d Decision) {
+	if l.observer == nil || n == 0 {
+		return
+	}
+	for i := range targets {
+		l.observer(targets[i].name, n, d)
+	}
+}
+
+// A target is one of the keys of a TakeAll or a ReserveAll.
 type target struct {
 	key
-	order    int // in which it was given
+	reserve  bool      // whether its charge may be given back, which takes a compound,
+	booked   []booking // and where it then was booked
+	order    int       // in which it was given
 	cell     *cell
 	word     uint64   // since which the cell was read
 	policy   *policy  // of the table that the cell is in; of the key, if it has none
@@ -48,9 +61,13 @@ func (l *Limiter) targets(all []target, keys []string) []target {
 		all = append(all, target{key: l.key(name), order: i})
 	}
 	slices.SortFunc(all, func(a, b target) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), strings.Compare(a.name, b.name), a.order-b.order)
+		return cmp.Or(a.compare(b.key), a.order-b.order)
 	})
 	return slices.CompactFunc(all, func(a, b target) bool { return a.key == b.key })
+}
+
+func (k key) compare(o key) int {
+	return cmp.Or(cmp.Compare(k.hash, o.hash), strings.Compare(k.name, o.name))
 }
 
 // takeAll answers q for all targets. What it reads of them is proven to have been
@@ -70,6 +87,7 @@ func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 			}
 		case l.insertMissing(targets):
 			q.at = l.clock.Now() // as in ask
+		case !l.reservable(g, targets):
 		case roomy(targets, q) && lockAll(targets):
 			answerAll(targets, q, allowed, true, d)
 			return
@@ -109,6 +127,23 @@ func (l *Limiter) insertMissing(targets []target) (missing bool) {
 		}
 	}
 	return missing
+}
+
+// reservable reports whether the cells that are reserved from are compounds. If
+// not, it sees to that, and the caller has to look again.
+func (l *Limiter) reservable(g *regime, targets []target) bool {
+	ready := true
+	for i := range targets {
+		switch t := &targets[i]; {
+		case !t.reserve:
+		case t.word&several == 0:
+			l.become(g, t.key, t.cell, g.policy, compoundCell)
+			ready = false
+		default: // now, not under the lock
+			t.booked = make([]booking, len(t.cell.compound().parts))
+		}
+	}
+	return ready
 }
 
 // unchanged reports whether what was read of all targets in g still is so.
@@ -162,6 +197,9 @@ func answerAll(targets []target, q query, admitted, store bool, d *Decision) {
 		var one Decision
 		next := t.policy.answer(c, t.word, q, admitted, store, &one)
 		if store {
+			if t.reserve {
+				c.compound().bookings(t.booked)
+			}
 			c.word.Store(next)
 		}
 		if i == 0 {
