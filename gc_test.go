@@ -317,3 +317,17 @@ func TestSweep_StopsHalfWayWhenTold(t *testing.T) {
 	require.EqualValues(t, 0, l.Stats().Sweeps)
 	require.Equal(t, 1000, l.Sweep())
 }
+
+// Of several limits, the past is forgotten up to where the last of them was fresh.
+func TestEvict_ForgetsUntilTheLastLimitIsFresh(t *testing.T) {
+	for _, limits := range [][]Option{{PerMinute(2).Log(), PerHour(2).Log()}, {PerHour(2).Log(), PerMinute(2).Log()}} {
+		clock := NewManualClock(0)
+		l := newTest(t, append(limits, WithClock(clock))...)
+		require.True(t, l.Allow("k"))
+		clock.Set(int64(time.Hour) - 1)
+		require.Equal(t, 0, l.Sweep())
+		clock.Set(int64(3 * time.Hour))
+		require.Equal(t, 1, l.Sweep())
+		require.Equal(t, int64(time.Hour), l.forgotten.Load())
+	}
+}

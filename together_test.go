@@ -295,3 +295,18 @@ func TestTakeAll_ReadsAllKeysAtOneInstant(t *testing.T) {
 	meanwhile = func() { require.NoError(t, l.Reconfigure(PerMinute(1).Log())) }
 	require.EqualValues(t, 0, l.TakeAll([]string{first, second}, 0).Remaining, "the second is full before and after")
 }
+
+// A cell that has changed since it was read is not locked, nor do the others stay
+// locked.
+func TestTakeAll_UnlocksWhatItCannotLockTogether(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		l.TakeAll([]string{"a", "b", "c"}, 1)
+		targets := l.targets(nil, []string{"a", "b", "c"})
+		allowed, alive := l.consult(l.now.Load(), targets, query{n: 1, charge: true})
+		require.True(t, allowed && alive)
+		require.True(t, l.Allow(targets[2].name))
+		require.False(t, lockAll(targets))
+		require.EqualValues(t, 8, l.TakeAll([]string{targets[0].name, targets[1].name}, 1).Remaining)
+		require.EqualValues(t, 7, l.Take(targets[2].name, 1).Remaining)
+	})
+}
