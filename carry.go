@@ -148,19 +148,22 @@ func (p *policy) holding(c *cell, word uint64, i int) (h holding) {
 }
 
 // charges returns what h tells of under r, oldest first.
+// The newest is told even if it has all been given back: it is the time that the
+// key has seen.
 func (r *rule) charges(h holding, now int64) (past []charge) {
-	tell := func(tick, units int64) {
-		if units > 0 {
+	tell := func(tick, units int64, newest bool) {
+		if units > 0 || newest {
 			past = append(past, charge{r.latest(tick, now), units})
 		}
 	}
-	if r.Algorithm == SlidingCounter {
-		tell(h.index-1, h.prev)
-		tell(h.index, h.curr)
-		return past
-	}
-	for i := range h.view.count {
-		tell(h.at(i), int64(min(h.before(i+1)-h.before(i), math.MaxInt64)))
+	switch {
+	case r.Algorithm == SlidingCounter && h.prev|h.curr != 0:
+		tell(h.index-1, h.prev, false)
+		tell(h.index, h.curr, true)
+	case r.Algorithm != SlidingCounter && h.view.since(0) != 0:
+		for i := range h.view.count {
+			tell(h.at(i), int64(min(h.before(i+1)-h.before(i), math.MaxInt64)), i == h.view.count-1)
+		}
 	}
 	return past
 }

@@ -21,8 +21,8 @@
 //   - [SlidingLog] remembers when each admission was made. It admits at most
 //     Count in any window, and takes 16 bytes or so per admission it remembers.
 //   - [SlidingBuckets] counts per bucket of Precision, all of which is back at
-//     once. It admits at most Count in as many buckets as the window touches, and
-//     takes 16 bytes for each bucket in use.
+//     once. It admits at most Count in the aligned buckets that make up a window,
+//     and takes 16 bytes for each bucket in use.
 //
 // A limiter may have several limits, which all must admit what a key takes:
 //
@@ -61,7 +61,8 @@
 // something else bounds them.
 //
 // Every method is safe for concurrent use. A decision on a tracked key takes no
-// lock in the table and does not allocate, but for a log that outgrows its room.
+// lock in the table and does not allocate, but for a log that outgrows its room,
+// and for a key that is carried over while limits change.
 // Under one counter that fits one word it is lock-free: admitting is one
 // compare-and-swap, and a denial writes nothing. Everywhere else denials take no
 // lock either, and admissions on one key hold each other up for a few stores, or

@@ -23,10 +23,10 @@ const (
 	// taken. Memory grows with the admissions inside the window.
 	SlidingLog
 	// SlidingBuckets counts per bucket of Precision, aligned to instant 0 of the
-	// clock. The buckets that the window touches count, the current one included;
-	// all of a bucket is back at once. Never more than Count in ceil(Window /
-	// Precision) buckets; in any window, up to twice Count if Precision is Window,
-	// which is a fixed window. 16 bytes for each bucket in use.
+	// clock. The last ceil(Window / Precision) of them count, the current one
+	// included; all of a bucket is back at once. Never more than Count in so many
+	// aligned buckets; up to twice Count in a window that is not aligned to them.
+	// Precision == Window is a fixed window. 16 bytes for each bucket in use.
 	SlidingBuckets
 )
 

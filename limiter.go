@@ -10,7 +10,8 @@ import (
 // A Limiter decides, per key, whether a call may go on. Make one with [New].
 // All its methods are safe for concurrent use, and none of them panics on a key
 // or a cost. A decision on a tracked key allocates nothing, but for one that is
-// admitted by a log which outgrows its room.
+// admitted by a log which outgrows its room, and one that comes upon its key while
+// the limits change.
 //
 // Keys are any strings, the empty one included; each is kept whole, and two
 // keys never share a quota.
@@ -120,7 +121,7 @@ func (l *Limiter) AllowBytes(key []byte) bool {
 //
 // It costs one reading of the clock, one look-up and, if it charges, one
 // compare-and-swap. A key seen for the first time, or for the first time since
-// it was evicted, costs an insert besides: a copy of the key and about 70 bytes.
+// it was evicted, costs an insert besides: a copy of the key, and from 70 bytes up (see the README).
 func (l *Limiter) Take(key string, n int64) (d Decision) {
 	l.take(key, n, &d)
 	if l.observer != nil && n != 0 {
@@ -182,8 +183,9 @@ func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 func asString(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
 
 // Peek returns what [Limiter.Take] would: the same Decision, as after the charge.
-// It charges nothing, stores nothing and never allocates, but for a key that is
-// not tracked under [WithLimitsFor]. Peek(key, 0) is the state of the key as it is.
+// It charges nothing and stores nothing. It allocates only for a key that is not
+// tracked under [WithLimitsFor], and for one that it comes upon while the limits
+// change. Peek(key, 0) is the state of the key as it is.
 func (l *Limiter) Peek(key string, n int64) (d Decision) {
 	q := query{at: l.clock.Now(), n: n, denied: l.chargeDenied}
 	l.answer(key, &q, &d)

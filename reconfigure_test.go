@@ -316,3 +316,29 @@ func TestSetLimits_OfOthersWhileAKeyIsFirstSeen(t *testing.T) {
 	require.True(t, l.Allow("k"))
 	require.Equal(t, 1, asked)
 }
+
+// The time that a key has seen carries over, even where all that was charged then
+// was given back: a late reading counts as before.
+func TestReconfigure_CarriesTheTimeSeen(t *testing.T) {
+	for _, limit := range []Limit{Per(10, 10).Log(), Per(10, 10).Buckets(1), Per(10, 10)} {
+		var answers [2][]Decision
+		for i := range answers {
+			clock := NewManualClock(90)
+			l := newTest(t, limit, WithClock(clock))
+			l.AllowN("k", 5)
+			clock.Set(96)
+			l.Allow("k")
+			clock.Set(100)
+			r, _ := l.Reserve("k", 1)
+			r.Cancel()
+			if i == 1 {
+				require.NoError(t, l.Reconfigure(limit))
+			}
+			clock.Set(97) // a late reading
+			answers[i] = append(answers[i], l.Take("k", 4), l.Take("k", 5))
+			clock.Set(107)
+			answers[i] = append(answers[i], l.Peek("k", 10), l.Peek("k", 0))
+		}
+		require.Equal(t, answers[0], answers[1], limit)
+	}
+}

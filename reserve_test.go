@@ -345,3 +345,15 @@ func TestReserveAll_SettlesEachKeyForItself(t *testing.T) {
 		require.Equal(t, Never, d.RetryAfter)
 	})
 }
+
+// The fifth minute is not the fifth hundred seconds.
+func TestCancel_MistakesNoWindowForAnother(t *testing.T) {
+	clock := NewManualClock(int64(330 * time.Second))
+	l := newTest(t, PerMinute(10), WithClock(clock))
+	r, _ := l.Reserve("k", 4)
+	require.NoError(t, l.Reconfigure(Per(10, 100*time.Second)))
+	clock.Set(int64(550 * time.Second))
+	require.True(t, l.AllowN("k", 10))
+	r.Cancel()
+	require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
+}

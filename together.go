@@ -146,7 +146,8 @@ func (l *Limiter) reservable(g *regime, targets []target) bool {
 	return ready
 }
 
-// unchanged reports whether what was read of all targets in g still is so.
+// unchanged reports whether what was read of all targets in g still is so. (It
+// would miss two keys without a cell that were taken from and reset in turn.)
 func (l *Limiter) unchanged(g *regime, targets []target) bool {
 	for i := range targets {
 		switch t := &targets[i]; {

@@ -27,7 +27,8 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 // nothing; it waits only while the key is over its limits.
 //
 // On a [ManualClock] it waits for that clock to be moved; on a clock of your own
-// it waits in real time. A call that waits costs about 300 bytes and no goroutine
+// it waits in real time. The deadline of ctx is compared with the time by the
+// limiter's clock as if both ran alike. A call that waits costs about 300 bytes and no goroutine
 // but its own, and a key that is waited for is not evicted.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	d, err := l.wait(ctx, key, n)
@@ -60,6 +61,7 @@ func (l *Limiter) wait(ctx context.Context, key string, n int64) (Decision, erro
 		if first && d.Allowed {
 			return d, nil
 		}
+		l.queues.denied(key, w)
 		if err := l.hopeless(ctx, key, n, d); err != nil {
 			return Decision{}, err
 		}
@@ -121,7 +123,7 @@ func (l *Limiter) queueing(key string, w *waiter) Decision {
 	if w.ahead == 0 || d.RetryAfter == Never {
 		return d
 	}
-	p := l.policyOf(key)
+	own, p := d, l.policyOf(key)
 	for i := range p.rules {
 		// Of all units in the order of their admission, the last of each Count more is
 		// not admitted before what was admitted with those has come back. The first
@@ -140,6 +142,9 @@ func (l *Limiter) queueing(key string, w *waiter) Decision {
 			last := max(r.back(some, times), now)
 			d.RetryAfter = max(d.RetryAfter, saturate(uint64(last)-uint64(now)))
 		}
+	}
+	if l.queues.moved(key, w) { // what was before it may be in the key's state by now
+		return own
 	}
 	return d
 }
@@ -166,8 +171,13 @@ func (r *rule) life() int64 {
 // back returns the earliest instant at which units are admitted that do not fit
 // together with those admitted at the given instant, and so times over.
 func (r *rule) back(at, times int64) int64 {
-	number, _ := divide(at, r.grain())
-	return max(at, plus(r.begin(number), times*r.life()))
+	grain := r.grain()
+	number, _ := divide(at, grain)
+	number = plus(number, times*(r.life()/grain))
+	if number > math.MaxInt64/grain {
+		return math.MaxInt64
+	}
+	return max(at, r.begin(number))
 }
 
 // policyOf returns the policy of the key of that name.
@@ -185,7 +195,9 @@ func (l *Limiter) policyOf(name string) *policy {
 // queues are the calls that wait, by key.
 //
 // Invariant: a queue is there only while somebody is in it, in the order in which
-// they came; only the first charges. Whoever leaves first place tells the next.
+// they came; only the first charges, and while it tries to, its units are not among
+// those waited for, so that nobody finds them there and in the key's state. Whoever
+// leaves first place tells the next.
 type queues struct {
 	total atomic.Int64 // of waiters, so that whoever does not wait need not lock
 	mu    sync.Mutex
@@ -194,11 +206,14 @@ type queues struct {
 
 type queue struct {
 	waiters list.List // of *waiter
-	units   uint64    // that all of them wait for
+	units   uint64    // that those who do not try to charge wait for
+	moves   int       // how often units were taken out or put back
 }
 
 type waiter struct {
 	n, ahead int64         // the units it waits for, and those before it did when it came
+	moves    int           // of the queue, then
+	trying   bool          // to charge
 	news     chan struct{} // of capacity 1
 	place    *list.Element
 }
@@ -232,7 +247,7 @@ func (q *queues) join(key string, n int64) *waiter {
 		one = new(queue)
 		q.byKey[key] = one
 	}
-	w := &waiter{n: n, ahead: int64(min(one.units, math.MaxInt64)), news: make(chan struct{}, 1)}
+	w := &waiter{n: n, ahead: int64(min(one.units, math.MaxInt64)), moves: one.moves, news: make(chan struct{}, 1)}
 	w.place = one.waiters.PushBack(w)
 	one.units += uint64(n)
 	q.total.Add(1)
@@ -245,7 +260,7 @@ func (q *queues) leave(key string, w *waiter) {
 	defer q.mu.Unlock()
 	one := q.byKey[key]
 	one.waiters.Remove(w.place)
-	one.units -= uint64(w.n)
+	one.try(w, true)
 	q.total.Add(-1)
 	if next := one.waiters.Front(); next != nil {
 		next.Value.(*waiter).tell()
@@ -254,11 +269,43 @@ func (q *queues) leave(key string, w *waiter) {
 	}
 }
 
-// first reports whether it is w's turn in the queue of key.
+// first reports whether it is w's turn in the queue of key. If so, it is to try to
+// charge, and to say if it was denied.
 func (q *queues) first(key string, w *waiter) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.byKey[key].waiters.Front() == w.place
+	one := q.byKey[key]
+	turn := one.waiters.Front() == w.place
+	if turn {
+		one.try(w, true)
+	}
+	return turn
+}
+
+func (q *queues) denied(key string, w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.byKey[key].try(w, false)
+}
+
+// moved reports whether anybody in the queue of key may have charged since w came.
+func (q *queues) moved(key string, w *waiter) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.byKey[key].moves != w.moves
+}
+
+// try takes the units of w out of those that are waited for, or puts them back.
+func (q *queue) try(w *waiter, trying bool) {
+	if w.trying == trying {
+		return
+	}
+	if w.trying = trying; trying {
+		q.units -= uint64(w.n)
+	} else {
+		q.units += uint64(w.n)
+	}
+	q.moves++
 }
 
 // nudge tells all who wait for key that it may have changed, other than by time.

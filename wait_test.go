@@ -322,3 +322,24 @@ func TestWait_OnAClockBelowZero(t *testing.T) {
 		require.NoError(t, <-ended)
 	})
 }
+
+// A waiter that has just charged, and has not left yet, is not counted twice: in
+// the state of the key and among those before.
+func TestWait_CountsNobodyTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := NewManualClock(0)
+		l := newTest(t, PerSecond(2).Log(), WithClock(clock))
+		w := l.queues.join("k", 2)
+		require.True(t, l.queues.first("k", w))
+		d, _ := l.attempt("k", 2, true)
+		require.True(t, d.Allowed)
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		second := make(chan error)
+		go func() { second <- l.Wait(ctx, "k", 2) }()
+		synctest.Wait()
+		l.queues.leave("k", w)
+		clock.Advance(time.Second)
+		require.NoError(t, <-second)
+	})
+}
