@@ -331,3 +331,20 @@ func TestEvict_ForgetsUntilTheLastLimitIsFresh(t *testing.T) {
 		require.Equal(t, int64(time.Hour), l.forgotten.Load())
 	}
 }
+
+// A counter whose newest window has given all back is as good as new when the one
+// before no longer weighs.
+func TestSweep_EvictsWhatWasGivenBack(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(5, 10), WithClock(clock))
+	require.True(t, l.Allow("k"))
+	clock.Set(10)
+	r, _ := l.Reserve("k", 1)
+	r.Cancel()
+	require.EqualValues(t, 10, l.Peek("k", 0).ResetAfter)
+	clock.Set(19)
+	require.Equal(t, 0, l.Sweep())
+	clock.Set(20)
+	require.Zero(t, l.Peek("k", 0).ResetAfter)
+	require.Equal(t, 1, l.Sweep())
+}

@@ -202,10 +202,14 @@ func (r *rule) faint(w window, now int64) (since int64, ok bool) {
 	if w.prev|w.curr == 0 {
 		return math.MinInt64, true
 	}
-	if index, _ := divide(now, int64(r.Window)); index <= w.index || index-1 == w.index {
+	last := w.index + 1 // the last window in which anything counts
+	if w.curr == 0 {    // all of it was given back
+		last = w.index
+	}
+	if index, _ := divide(now, int64(r.Window)); index <= last {
 		return 0, false
 	}
-	return (w.index + 2) * int64(r.Window), true // no later than now, so it fits
+	return (last + 1) * int64(r.Window), true // no later than now, so it fits
 }
 
 // A layout says where a window's parts stand in a counter's word.
