@@ -67,7 +67,7 @@ type batch struct {
 // earlier than from and no later than to.
 type call struct {
 	kind     callKind
-	keys     []string // several of a TakeAll, in which one may come twice
+	keys     []string // maybe several, and one of them twice
 	cost     int64
 	actual   int64 // that a reservation is settled to; of other calls their cost
 	advance  int64 // of the clock
@@ -81,7 +81,8 @@ const (
 	callAllow callKind = iota // AllowN
 	callTake
 	callTakeAll
-	callReserve // and Commit
+	callReserve    // and Commit
+	callReserveAll // and Commit of each
 	callSweep
 	callAdvance
 )
@@ -172,7 +173,7 @@ const (
 	advanceCall = 12   // and up to sweepCall, if the clock moves
 	viaTake     = 0x10 // Take, not AllowN
 	viaTakeAll  = 0x40
-	viaReserve  = 0x80 // and Commit, unless it is a TakeAll
+	viaReserve  = 0x80 // and Commit; with viaTakeAll a ReserveAll
 )
 
 // deal reads some calls, and gives them to every worker over and over, but each
@@ -200,9 +201,14 @@ func (b *batch) call(tape *tape, ones bool) call {
 		return call{kind: callAdvance, advance: b.advance(tape)}
 	}
 	c := call{keys: []string{names[int(op)%len(names)]}, cost: 1}
+	if op&viaTakeAll != 0 {
+		c.keys = tape.more(c.keys[0])
+	}
 	switch {
+	case op&(viaTakeAll|viaReserve) == viaTakeAll|viaReserve:
+		c.kind = callReserveAll
 	case op&viaTakeAll != 0:
-		c.kind, c.keys = callTakeAll, tape.more(c.keys[0])
+		c.kind = callTakeAll
 	case op&viaReserve != 0:
 		c.kind = callReserve
 	case op&viaTake != 0:
@@ -212,7 +218,7 @@ func (b *batch) call(tape *tape, ones bool) call {
 		c.cost = b.cost(tape)
 	}
 	c.actual = c.cost
-	if c.kind == callReserve {
+	if op&viaReserve != 0 {
 		c.actual = b.actual(tape, c.cost)
 	}
 	return c
@@ -248,8 +254,11 @@ func (b *batch) do(c *call) {
 		c.allowed = b.limiter.TakeAll(c.keys, c.cost).Allowed
 	case callReserve:
 		r, d := b.limiter.Reserve(c.keys[0], c.cost)
-		c.allowed, c.to = d.Allowed, b.clock.Now()
-		r.Commit(c.actual)
+		b.settle(c, d, r)
+		return
+	case callReserveAll:
+		all, d := b.limiter.ReserveAll(c.keys, c.cost)
+		b.settle(c, d, all...)
 		return
 	default:
 		c.allowed = b.limiter.AllowN(c.keys[0], c.cost)
@@ -257,36 +266,46 @@ func (b *batch) do(c *call) {
 	c.to = b.clock.Now()
 }
 
-// asks returns the calls that asked for some units of a key.
-func (b *batch) asks(name string) (calls []call) {
-	for _, w := range b.workers {
-		for _, c := range w {
-			if c.cost > 0 && slices.Contains(c.keys, name) {
-				calls = append(calls, c)
-			}
+// settle notes when c was charged, at the latest, and settles what it reserved.
+func (b *batch) settle(c *call, d sash.Decision, reserved ...sash.Reservation) {
+	c.allowed, c.to = d.Allowed, b.clock.Now()
+	for _, r := range reserved {
+		r.Commit(c.actual)
+	}
+}
+
+// asks returns those of the calls that asked for units of a key: for no fewer than
+// none, which a reservation may be settled beyond.
+func asks(calls []call, name string) (asked []call) {
+	for _, c := range calls {
+		if c.cost >= 0 && slices.Contains(c.keys, name) {
+			asked = append(asked, c)
 		}
 	}
-	return calls
+	return asked
 }
 
 // A total is what became of a key on a clock that stands still, where all its
 // limits are charged alike: the units that were left, less those of the calls
-// that were admitted. That is exact at the end. Before, reservations may still
-// have been at their estimates: so there never were fewer than low, and no more
-// than high when the last call was admitted.
+// that were admitted. That is exact at the end. Before, each worker may have had
+// one reservation open, at its estimate: so there never were fewer than low, and
+// no more than high when the last call was admitted.
 type total struct{ low, left, high int64 }
 
 func (b *batch) total(name string) total {
 	left := b.table.Peek(b.clock.Now(), 0, name).Remaining
-	sum := total{left, left, left}
-	for _, c := range b.asks(name) {
-		if c.allowed {
-			sum.low = plus(sum.low, -max(c.cost, c.actual))
-			sum.left = plus(sum.left, -c.actual)
-			sum.high = plus(sum.high, -min(c.cost, c.actual))
+	var back, more int64 // that was still to be given, and charged
+	for _, calls := range b.workers {
+		var less, beyond int64
+		for _, c := range asks(calls, name) {
+			if c.allowed {
+				left = plus(left, -c.actual)
+				less, beyond = max(less, c.cost-c.actual), max(beyond, c.actual-c.cost)
+			}
 		}
+		back, more = plus(back, less), plus(more, beyond)
 	}
-	return sum
+	return total{plus(left, -back), left, plus(left, more)}
 }
 
 // checkTotals checks that of each key no more was admitted than was left, and
@@ -315,9 +334,11 @@ func (b *batch) checkTotals() {
 // checkDenials checks that each call of a key that was denied asked for more than
 // was left, at some time, of it or of another of its keys. Where denied calls are
 // charged, the first asked for more than the admitted ones left at the end; if it
-// is one of several keys, maybe of another.
+// is one of several keys, maybe of another. A call for no units may be denied with
+// none left: then more than Count is used, as it can be by denied calls and at a
+// late reading.
 func (b *batch) checkDenials(name string, totals map[string]total) {
-	denials := slices.DeleteFunc(b.asks(name), func(c call) bool { return c.allowed })
+	denials := slices.DeleteFunc(asks(slices.Concat(b.workers...), name), func(c call) bool { return c.allowed || c.cost == 0 })
 	for _, c := range denials {
 		if !slices.ContainsFunc(c.keys, func(name string) bool { return c.cost > totals[name].low }) {
 			b.t.Errorf("%v, %q: %d were denied, with %+v left", b.limits, c.keys, c.cost, totals)
@@ -336,7 +357,7 @@ func (b *batch) checkDenials(name string, totals map[string]total) {
 // surely fall into it.
 func (b *batch) checkBounds() {
 	for _, name := range names {
-		calls := b.asks(name)
+		calls := asks(slices.Concat(b.workers...), name)
 		for _, l := range b.limits {
 			w, g := int64(l.Window), grain(l)
 			span := ((w-1)/g + 1) * g

@@ -3,6 +3,7 @@
 //
 //	go test -run xxx -fuzz FuzzParseLimit -fuzztime 30s
 //	go test -run xxx -fuzz FuzzSequence -fuzztime 30s -fuzzminimizetime 20x
+//	go test -run xxx -fuzz FuzzPolicy -fuzztime 30s -fuzzminimizetime 20x
 //	go test -run xxx -fuzz FuzzConcurrent -fuzztime 30s -fuzzminimizetime 20x
 //
 // The short minimization matters: which lines an input covers depends on the

@@ -180,9 +180,13 @@ func by(key, instruction byte, n int64) []byte {
 	return append([]byte{instruction + policyInstructions*key, 0}, number(n)...)
 }
 
-// all takes n units from all the keys.
+// all takes n units from all the keys, and reserved reserves them.
 func all(n int64, key byte, others ...byte) []byte {
 	return slices.Concat([]byte{takeAll + policyInstructions*key, among(others...), 0}, number(n))
+}
+
+func reserved(n int64, key byte, others ...byte) []byte {
+	return slices.Concat([]byte{reserveAll + policyInstructions*key, among(others...), 0}, number(n))
 }
 
 // among is the byte that stands for so many other keys.
@@ -236,27 +240,39 @@ var policySeeds = []seed{
 		by(0, reserve, 3), wait(10), by(0, reserve, 1), wait(-30), commits(0, 0), by(0, reserve, 1), cancels(1), wait(-200), by(0, take, 1))},
 	{"sweeps-policies", program(limits(0, counters...), 0,
 		all(4, 0, 1), wait(25), by(1, take, 1), plain(0, sweep), wait(175), plain(0, sweep), wait(1), plain(0, sweep), by(0, take, 5), wait(100), plain(0, sweep))},
-	{"gives-back-where-booked", program(limits(settling, sash.Per(10, 60), sash.Per(20, 60).Log(), sash.Per(30, 60).Buckets(20)), 0,
+	{"gives-back-where-booked", program(limits(givingBack, sash.Per(10, 60), sash.Per(20, 60).Log(), sash.Per(30, 60).Buckets(20)), 0,
 		by(0, reserve, 4), wait(15), by(0, reserve, 3), wait(35), by(0, take, 2), wait(12), by(0, take, 1), cancels(0), wait(10), commits(1, 1), wait(30), by(0, take, 9), wait(20), by(0, take, 9))},
-	{"gives-back-nothing-that-is-past", program(limits(settling, sash.Per(5, 10), sash.Per(50, 100).Log()), 0,
+	{"gives-back-nothing-that-is-past", program(limits(givingBack, sash.Per(5, 10), sash.Per(50, 100).Log()), 0,
 		by(0, reserve, 5), wait(25), by(0, take, 5), cancels(0), by(0, take, 1), wait(100), by(0, take, 5), by(0, peek, 5))},
-	{"gives-all-back", program(limits(settling, mixed...), 0,
+	{"gives-all-back", program(limits(givingBack, mixed...), 0,
 		by(0, reserve, 5), cancels(0), by(0, reserve, 5), wait(3), commits(1, -1), plain(0, sweep), by(0, take, 5), by(1, reserve, 2), cancels(0), cancels(2), all(5, 1, 2))},
-	{"settles-once", program(limits(settling, sash.Per(10, 60).Log()), 0,
+	{"idle-once-given-back", program(limits(givingBack, sash.Per(5, 10), sash.Per(5, 20).Log()), 0,
+		by(0, take, 1), wait(10), by(0, reserve, 1), cancels(0), wait(10), plain(0, sweep))},
+	{"settles-once", program(limits(givingBack, sash.Per(10, 60).Log()), 0,
 		by(0, reserve, 6), commits(0, 2), commits(0, 9), cancels(0), by(0, reserve, 8), by(0, reserve, 1), cancels(2), by(0, reserve, 0), commits(3, 3), by(0, take, 1))},
-	{"debt", program(limits(settling, sash.Per(10, 60), sash.Per(10, 60).Log(), sash.Per(10, 60).Buckets(20)), 0,
+	{"debt", program(limits(givingBack, sash.Per(10, 60), sash.Per(10, 60).Log(), sash.Per(10, 60).Buckets(20)), 0,
 		by(0, reserve, 5), commits(0, 30), by(0, take, 1), by(0, reserve, 0), wait(60), by(0, take, 1), wait(42), by(0, take, 1), by(0, reserve, 1), commits(2, 10))},
-	{"debt-of-a-key-never-charged", program(limits(settling, mixed...), 0,
+	{"debt-of-a-key-never-charged", program(limits(givingBack, mixed...), 0,
 		by(1, reserve, 0), commits(0, 7), all(1, 0, 1), all(1, 0, 2), wait(10), all(1, 1, 0), plain(0, sweep), wait(200), plain(0, sweep))},
-	{"another-life", program(limits(settling, counters...), 0,
+	{"debt-late", program(limits(settling, mixed...), 50,
+		by(0, reserve, 2), wait(13), commits(0, 9), wait(-20), by(0, take, 1), all(1, 0, 1), by(1, reserve, 1), commits(1, 20), wait(30), all(1, 0, 1))},
+	{"debt-charges-denied", program(limits(settling+deniedCharged, mixed...), 50,
+		by(0, reserve, 2), commits(0, 9), by(0, take, 3), by(0, reserve, 4), commits(1, 5), wait(30), by(0, reserve, 0), commits(2, 40), all(2, 0, 1), wait(100), all(5, 1, 0))},
+	{"reserves-from-all", program(limits(givingBack, mixed...), 3,
+		by(1, take, 2), reserved(4, 0, 1), reserved(3, 1, 0, 1), commits(0, 1), wait(9), cancels(1), reserved(2, 0, 2), commits(2, 6), all(1, 1, 0), wait(30), commits(3, 0), all(4, 2, 0))},
+	{"reserves-from-all-of-one-limit", program(limits(givingBack, sash.PerMinute(10)), 0,
+		by(0, take, 3), reserved(5, 1, 0), wait(75*time.Second), by(0, take, 2), cancels(0), commits(1, 2), reserved(9, 2, 1), all(1, 2, 0))},
+	{"reserves-from-all-charges-denied", program(limits(deniedCharged, sash.PerMinute(10).Log(), sash.PerHour(20)), 0,
+		by(0, take, 3), reserved(8, 1, 0), reserved(2, 1, 0), wait(minute), reserved(5, 0, 1), commits(0, 5))},
+	{"another-life", program(limits(givingBack, counters...), 0,
 		by(0, reserve, 4), []byte{forget}, by(0, take, 3), cancels(0), by(0, take, 3), by(0, reserve, 2), wait(300), plain(0, sweep), by(0, take, 4), cancels(1), by(0, take, 2))},
-	{"reserves-what-was-taken-from", program(limits(settling, sash.PerMinute(10)), 0,
+	{"reserves-what-was-taken-from", program(limits(givingBack, sash.PerMinute(10)), 0,
 		by(0, take, 3), all(2, 1, 0), wait(10*time.Second), by(0, reserve, 4), by(0, take, 2), cancels(0), all(5, 0, 1), wait(65*time.Second), all(6, 1, 0))},
-	{"reserves-from-a-log", program(limits(settling, sash.PerMinute(10).Log()), 0,
+	{"reserves-from-a-log", program(limits(givingBack, sash.PerMinute(10).Log()), 0,
 		times(3, by(0, take, 1), wait(1)), times(4, by(0, reserve, 1), wait(1)), cancels(1), commits(2, 4), wait(minute-6), times(4, by(0, take, 1), wait(1)))},
 	{"limits-of-its-own", program(slices.Concat(limits(ownLimits, sash.PerMinute(10)), limits(0, sash.Per(3, 10).Log(), sash.Per(6, 60))), 0,
 		all(3, 0, 2), all(1, 2, 1), wait(10), all(3, 1, 2), all(1, 1, 2), by(1, take, 7), wait(20), all(1, 1, 2), plain(0, sweep), wait(200), plain(0, sweep), all(4, 2, 0), all(3, 2, 0))},
-	{"limits-of-its-own-reserved", program(slices.Concat(limits(ownLimits+settling, counters...), limits(0, sash.Per(3, 10).Buckets(4))), 0,
+	{"limits-of-its-own-reserved", program(slices.Concat(limits(ownLimits+givingBack, counters...), limits(0, sash.Per(3, 10).Buckets(4))), 0,
 		by(2, reserve, 3), all(1, 0, 2), wait(12), cancels(0), all(3, 0, 2), by(2, reserve, 0), commits(1, 9), all(1, 2, 0), wait(9), all(1, 2, 0))},
 	{"ends-of-time-for-all", program(limits(0, sash.Per(2, 1000).Buckets(7), sash.PerSecond(3), sash.PerSecond(3).Log()), math.MinInt64,
 		all(2, 0, 1), wait(huge), all(2, 0, 1), wait(huge), all(2, 0, 1), all(1, 1, 2), wait(math.MinInt64), wait(math.MinInt64), all(1, 0, 1))},
@@ -313,6 +329,11 @@ func askAll(n int64, key byte, others ...byte) []byte {
 	return slices.Concat([]byte{together(key), among(others...), 0}, number(n))
 }
 
+// settledAll is a ReserveAll and a Commit of each, of mixed costs.
+func settledAll(n, actual int64, key byte, others ...byte) []byte {
+	return slices.Concat([]byte{viaTakeAll + viaReserve + key, among(others...), 0}, number(n), []byte{0}, number(actual))
+}
+
 // settled is a Reserve and a Commit of mixed costs.
 func settled(key byte, n, actual int64) []byte {
 	return slices.Concat([]byte{viaReserve + (key+1)%3, 0}, number(n), []byte{0}, number(actual))
@@ -350,10 +371,10 @@ var concurrentSeeds = []seed{
 		askAll(3, 0, 1), askAll(2, 1, 0), askAll(5, 2, 0, 2), ask(0, 1), ask(1, 4))},
 	{"together-charges-denied", concurrently(moreWorkers, sash.PerMinute(400).Log(), denied, 0, charged(20, 5), false,
 		slices.Concat(askAll(3, 0, 1), askAll(5, 1, 2), ask(2, 4), ask(0, 1)))},
-	{"denied-together-unseen", concurrently(2*moreWorkers, sash.PerMinute(10_000), 0, 0, charged(1, 0), false,
-		slices.Concat(askAll(10_000, 1, 0), ask(1, 1), askAll(10_000, 0, 1), ask(1, 1)))},
-	{"denied-together-unseen-in-compounds", underAll(2*moreWorkers, mostly(10_000), charged(1, 0), false,
-		askAll(10_000, 1, 0), ask(1, 1), askAll(10_000, 0, 1), ask(1, 1))},
+	{"denied-together-unseen", concurrently(0, sash.PerMinute(10_000), 0, 0, charged(5000, 0), false,
+		slices.Concat(askAll(7500, 1, 0), settled(1, 3000, 0), askAll(7500, 0, 1), settled(1, 3000, 0)))},
+	{"denied-together-unseen-by-several-limits", underAll(0, mostly(10_000), charged(5000, 0), false,
+		askAll(7500, 1, 0), settled(1, 3000, 0), askAll(7500, 0, 1), settled(1, 3000, 0))},
 	{"together-while-swept", underAll(2*moreWorkers, mostly(50), charged(3, int64(time.Hour)), true,
 		[]byte{together(0), among(1), sweepCall, together(1), among(2, 0), 0, sweepCall, 2})},
 	{"settled", underAll(2*moreWorkers, mostly(300), nothing, false,
@@ -365,7 +386,11 @@ var concurrentSeeds = []seed{
 	{"given-back-while-swept", underAll(2*moreWorkers, mostly(9), nothing, false,
 		settled(0, 4, 0), settled(1, 2, 0), []byte{sweepCall}, settled(0, 1, 0), askAll(9, 2, 2), []byte{sweepCall})},
 	{"spent-past-the-limit", underAll(2*moreWorkers, mostly(1000), nothing, false,
-		settled(0, 1, 6), settled(1, 1, 1), settled(1, 2, 5), ask(0, 1), askAll(1, 1, 0))},
+		settled(0, 1, 6), settled(2, 0, 3), settled(1, 1, 1), settled(1, 2, 5), ask(0, 1), askAll(1, 1, 0))},
+	{"settled-together", underAll(2*moreWorkers, mostly(300), nothing, false,
+		settledAll(3, 1, 0, 1), settledAll(2, 2, 1, 0, 1), ask(0, 1), settled(1, 5, 6), askAll(2, 2, 0))},
+	{"settled-together-under-one-limit", concurrently(2*moreWorkers, sash.PerMinute(100), 0, 0, nothing, false,
+		slices.Concat(ask(0, 1), settledAll(3, 0, 1, 0), ask(1, 1), settledAll(1, 1, 0, 2)))},
 	{"settled-charges-denied", concurrently(moreWorkers, sash.PerMinute(200).Buckets(time.Second), denied, 0, nothing, false,
 		slices.Concat(settled(0, 3, 1), ask(0, 2), settled(1, 1, 1)))},
 	{"moving-buckets", concurrently(moving+2*moreWorkers, sash.Per(5, 10).Buckets(3), 0, 0, nothing, true,
