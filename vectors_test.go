@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"compress/gzip"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -101,7 +100,7 @@ func TestVectors_AreAnsweredAlike(t *testing.T) {
 			answered++
 			denied += v.Over
 		}
-		t.Log(fmt.Sprintf("%s: %d calls answered alike, %d of them denied", order, answered, denied))
+		t.Logf("%s: %d calls answered alike, %d of them denied", order, answered, denied)
 		require.Equal(t, 7490, answered)
 	}
 }
