@@ -202,14 +202,15 @@ func (r *rule) faint(w window, now int64) (since int64, ok bool) {
 	if w.prev|w.curr == 0 {
 		return math.MinInt64, true
 	}
-	last := w.index + 1 // the last window in which anything counts
-	if w.curr == 0 {    // all of it was given back
-		last = w.index
+	counting := int64(2) // windows, from that of index on
+	if w.curr == 0 {     // all of it was given back
+		counting = 1
 	}
-	if index, _ := divide(now, int64(r.Window)); index <= last {
+	// Subtracted as they are: at the ends of time both sums would overflow.
+	if index, _ := divide(now, int64(r.Window)); index <= w.index || uint64(index)-uint64(w.index) < uint64(counting) {
 		return 0, false
 	}
-	return (last + 1) * int64(r.Window), true // no later than now, so it fits
+	return (w.index + counting) * int64(r.Window), true // no later than now, so it fits
 }
 
 // A layout says where a window's parts stand in a counter's word.

@@ -157,6 +157,10 @@ var sequenceSeeds = []seed{
 		on(0, takeBytes, 3), plain(0, allowBytes), []byte{1}, on(0, allow, 4), on(0, allow, 3), plain(0, forget), on(0, allow, 7))},
 	{"sweeps", sequence(sash.Per(4, 10), 0, 5,
 		on(0, take, 4), on(1, take, 1), plain(0, sweep), wait(9), on(1, take, 1), plain(0, sweep), wait(11), plain(0, sweep), wait(-50), on(0, take, 4), wait(50), plain(0, sweep))},
+	{"sweeps-at-the-end-of-time", sequence(sash.Per(2, 1), 0, huge,
+		on(0, take, 2), plain(0, sweep), on(0, take, 1))},
+	{"sweeps-at-the-beginning-of-time", sequence(sash.Per(2, 1), 0, math.MinInt64,
+		on(0, take, 2), wait(1), plain(0, sweep), on(0, take, 2), wait(1), plain(0, sweep), wait(1), plain(0, sweep))},
 	{"sweeps-log", sequence(sash.Per(4, 10).Log(), 0, 5,
 		on(0, take, 4), wait(9), plain(0, sweep), on(0, take, 1), wait(1), plain(0, sweep), on(0, take, 4), wait(-9), on(0, take, 1))},
 }
