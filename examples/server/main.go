@@ -1,9 +1,9 @@
-// Command server is a net/http server that limits each client, by address, and
-// answers 429 with Retry-After to those who ask too often. Run it, and the line
-// it prints:
+// Command server is a small service with three routes under different policies, and
+// one page, at /, on which you fire requests and watch the windows slide. Run it,
+// open the page that it names, or run the lines that it prints:
 //
 //	go run ./examples/server
-//	go run ./examples/server -limit "3/s log" -listen 127.0.0.1:9090
+//	go run ./examples/server -addr 127.0.0.1:9090 -hello "3/s log"
 package main
 
 import (
@@ -18,8 +18,6 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/seed-30da4c49/sash"
 )
 
 func main() {
@@ -39,30 +37,35 @@ var errUsage = errors.New("usage")
 
 // run serves until ctx is done, and ends the requests under way.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	limit := sash.Per(5, 10*time.Second)
+	limits := defaultLimits()
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.TextVar(&limit, "limit", limit, "requests per `COUNT/WINDOW` of each client, such as 5/10s or \"3/s log\"")
-	listen := flags.String("listen", "127.0.0.1:8080", "`address` to listen on")
+	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	flags.TextVar(&limits.Hello, "hello", limits.Hello, "`limit` of /hello for each address, such as 20/10s or \"3/s log\"")
+	flags.TextVar(&limits.Quote, "quote", limits.Quote, "`limit` of /quote for each API key")
+	flags.TextVar(&limits.Login, "login", limits.Login, "`limit` of failed /login for each account")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	limiter, err := sash.New(limit)
+	service, err := newService(limits, withLog(stderr)...)
 	if err != nil {
 		return err
 	}
-	defer limiter.Close()
-	listener, err := net.Listen("tcp", *listen)
+	defer service.Close()
+	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return err
 	}
 
 	server := &http.Server{
-		Handler:           limitClients(limiter, stderr, http.HandlerFunc(hello)),
+		Handler:           service,
 		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // the form of a login is read before it is admitted
+		WriteTimeout:      10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
 	}
-	fmt.Fprintf(stdout, "Each client may make %d requests in %v. Try more:\n\n", limit.Count, limit.Window)
-	fmt.Fprintf(stdout, "  for i in $(seq %d); do curl -i http://%s/; done\n\n", limit.Count+2, listener.Addr())
+	fmt.Fprintf(stdout, welcome, "http://"+listener.Addr().String(), limits.Hello.Count+2, limits.Login.Count+2)
 	ended := make(chan error, 1)
 	context.AfterFunc(ctx, func() {
 		patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -75,4 +78,25 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return <-ended
 }
 
-func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
+const welcome = `Watch the windows slide:
+
+  %[1]s/
+
+Or try it from another shell. /hello is limited by address:
+
+  for i in $(seq %[2]d); do curl -s -o /dev/null -w '%%{http_code} ' %[1]s/hello; done; curl -i %[1]s/hello
+
+/quote by API key, demo-alice or demo-bob:
+
+  curl -i -H 'X-API-Key: demo-alice' %[1]s/quote
+
+/login by failures; alice's password is "sash":
+
+  for i in $(seq %[3]d); do curl -s -o /dev/null -w '%%{http_code} ' -d account=alice -d password=wrong %[1]s/login; done
+  curl -i -d account=alice -d password=sash %[1]s/login
+
+To ask what is left, and be charged nothing:
+
+  curl -I %[1]s/hello
+
+`

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,14 +16,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-func TestLimitClients(t *testing.T) {
-	clock := sash.NewManualClock(0)
-	limiter := sash.Must(sash.New(sash.Per(2, 10*time.Second).Log(), sash.WithClock(clock)))
-	defer limiter.Close()
+func newTestService(t *testing.T, l limits, options ...httplimit.Option) *service {
+	s, err := newService(l, options...)
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestHello_IsLimitedByAddress(t *testing.T) {
+	clock, limits := sash.NewManualClock(0), defaultLimits()
+	limits.Hello = sash.Per(2, 10*time.Second).Log()
 	var log bytes.Buffer
-	handler := limitClients(limiter, &log, http.HandlerFunc(hello))
+	service := newTestService(t, limits, append(withLog(&log), httplimit.WithClock(clock))...)
 
 	for i, c := range []struct {
 		at     time.Duration
@@ -45,19 +53,120 @@ func TestLimitClients(t *testing.T) {
 		{10 * time.Second, "nonsense", 400, ""},
 	} {
 		clock.Set(int64(c.at))
-		r := httptest.NewRequest("GET", "/", nil)
+		r := httptest.NewRequest("GET", "/hello", nil)
 		r.RemoteAddr = c.remote
+		r.Header.Set("X-Forwarded-For", "198.51.100.1") // nobody has said to trust it
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, r)
+		service.ServeHTTP(w, r)
 		require.Equal(t, c.status, w.Code, "request %d", i)
 		require.Equal(t, c.retry, w.Header().Get("Retry-After"), "request %d", i)
 		if c.status == 429 {
 			require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
-			require.Equal(t, "too many requests: 2 in 10s are allowed\n", w.Body.String())
+			require.Equal(t, `"hello";q=2;w=10`, w.Header().Get("RateLimit-Policy"))
+			require.Contains(t, w.Body.String(), `"violated-policies":["hello"]`)
 		}
 	}
-	require.Equal(t, 6, strings.Count(log.String(), "denied client "))
+	require.Equal(t, 6, strings.Count(log.String(), "hello: denied client "))
 	require.NotContains(t, log.String(), "203.0.113.7")
+}
+
+// ask answers a request as the service would, and returns the answer and what it
+// says is left.
+func ask(s http.Handler, method, target, apiKey, form string) (status int, left string) {
+	r := httptest.NewRequest(method, target, strings.NewReader(form))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("X-API-Key", apiKey)
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	if found := regexp.MustCompile(`;r=(\d+)`).FindStringSubmatch(w.Header().Get("RateLimit")); found != nil {
+		left = found[1]
+	}
+	return w.Code, left
+}
+
+// A step is a request, and what it is to be answered.
+type step struct {
+	method, target, key, form string
+	status                    int
+	left                      string
+}
+
+func (s step) check(t *testing.T, service http.Handler) {
+	t.Helper()
+	status, left := ask(service, s.method, s.target, s.key, s.form)
+	require.Equal(t, s.status, status, "%+v", s)
+	require.Equal(t, s.left, left, "%+v", s)
+}
+
+func TestQuote_IsLimitedByAPIKey(t *testing.T) {
+	limits := defaultLimits()
+	limits.Quote = sash.Per(2, 10*time.Second).Log()
+	service := newTestService(t, limits, httplimit.WithClock(sash.NewManualClock(0)))
+	for _, s := range []step{
+		{"GET", "/quote", "demo-alice", "", 200, "1"},
+		{"HEAD", "/quote", "demo-alice", "", 200, "1"},
+		{"GET", "/quote", "demo-alice", "", 200, "0"},
+		{"HEAD", "/quote", "demo-alice", "", 200, "0"},
+		{"GET", "/quote", "demo-alice", "", 429, "0"},
+		{"GET", "/quote", "demo-bob", "", 200, "1"},
+		{"GET", "/quote", "", "", 400, ""},
+		{"GET", "/quote", "made up", "", 400, ""},
+		{"GET", "/limits", "", "", 200, ""},
+		{"GET", "/", "", "", 200, ""},
+	} {
+		s.check(t, service)
+	}
+}
+
+func TestLogin_IsLimitedByFailures(t *testing.T) {
+	const right, wrong, nobody = "account=alice&password=sash", "account=alice&password=x", "account=bob&password=sash"
+	limits, clock := defaultLimits(), sash.NewManualClock(0)
+	limits.Login = sash.Per(2, 10*time.Second).Log()
+	service := newTestService(t, limits, httplimit.WithClock(clock))
+	for _, s := range []step{
+		{"POST", "/login", "", right, 200, "1"},
+		{"HEAD", "/login?account=alice", "", "", 200, "2"}, // it was given back
+		{"POST", "/login", "", wrong, 401, "1"},
+		{"POST", "/login", "", right, 200, "0"},
+		{"POST", "/login", "", wrong, 401, "0"},
+		{"HEAD", "/login?account=alice", "", "", 200, "0"},
+		{"POST", "/login", "", right, 429, "0"}, // even so: it may be a guess
+		{"POST", "/login", "", nobody, 401, "1"},
+		{"POST", "/login", "", "account=another", 401, "0"},
+		{"POST", "/login", "", "", 429, "0"},
+		{"PUT", "/login", "", nobody, 429, "0"},
+	} {
+		s.check(t, service)
+	}
+	clock.Advance(10 * time.Second)
+	for _, s := range []step{
+		{"POST", "/login", "", right, 200, "1"},
+		{"PUT", "/login", "", right, 405, "1"}, // no attempt
+		{"HEAD", "/login?account=alice", "", "", 200, "2"},
+		{"POST", "/login", "", right + "&x=" + strings.Repeat("x", 5000), 401, "1"}, // is not read to its end
+	} {
+		s.check(t, service)
+	}
+}
+
+func TestPage_LoadsNothingFromElsewhere(t *testing.T) {
+	server := httptest.NewServer(newTestService(t, defaultLimits()))
+	defer server.Close()
+	for path, kind := range map[string]string{
+		"/": "text/html", "/style.css": "text/css", "/script.js": "text/javascript", "/icon.svg": "image/svg+xml",
+	} {
+		response, err := http.Get(server.URL + path)
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		response.Body.Close()
+		require.Equal(t, 200, response.StatusCode, path)
+		require.Contains(t, response.Header.Get("Content-Type"), kind)
+		require.Contains(t, response.Header.Get("Content-Security-Policy"), "default-src 'self'")
+		for _, found := range regexp.MustCompile(`https?://\S+`).FindAllString(string(body), -1) {
+			require.Contains(t, found, "http://www.w3.org/2000/svg", "in %s; a name, which nobody loads", path)
+		}
+	}
 }
 
 // The server as a person runs it: on a free port, until it is interrupted.
@@ -66,18 +175,18 @@ func TestRun(t *testing.T) {
 	printed, stdout := io.Pipe()
 	done := make(chan error)
 	go func() {
-		done <- run(ctx, []string{"-listen", "127.0.0.1:0", "-limit", "3/h log"}, stdout, io.Discard)
+		done <- run(ctx, []string{"-addr", "127.0.0.1:0", "-hello", "3/h log"}, stdout, io.Discard)
 		stdout.Close()
 	}()
 
-	var url string
-	for lines := bufio.NewScanner(printed); url == "" && lines.Scan(); {
-		url = regexp.MustCompile(`http://\S+/`).FindString(lines.Text())
+	var address string
+	for lines := bufio.NewScanner(printed); address == "" && lines.Scan(); {
+		address = regexp.MustCompile(`http://\S+/`).FindString(lines.Text())
 	}
 	go io.Copy(io.Discard, printed)
-	require.NotEmpty(t, url)
+	require.NotEmpty(t, address)
 	for i := range 5 {
-		response, err := http.Get(url)
+		response, err := http.Get(address + "hello")
 		require.NoError(t, err)
 		response.Body.Close()
 		if i < 3 {
@@ -87,16 +196,20 @@ func TestRun(t *testing.T) {
 			require.NotEmpty(t, response.Header.Get("Retry-After"))
 		}
 	}
+	response, err := http.PostForm(address+"login", url.Values{"account": {"alice"}, "password": {"sash"}})
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, http.StatusOK, response.StatusCode)
 	interrupt()
 	require.NoError(t, <-done)
 }
 
 func TestRun_NamesWrongInput(t *testing.T) {
 	for _, c := range []struct{ flag, value, want string }{
-		{"-limit", "5/fortnight", `window "fortnight" is not a duration`},
-		{"-limit", "0/s", "Count must be >= 1, got 0"},
-		{"-limit", "5/h buckets 1m", "SlidingBuckets is not available yet"},
-		{"-listen", "127.0.0.1:99999", "invalid port"},
+		{"-hello", "5/fortnight", `window "fortnight" is not a duration`},
+		{"-quote", "0/s", "Count must be >= 1, got 0"},
+		{"-login", "5/h buckets 2h", "Precision must be"},
+		{"-addr", "127.0.0.1:99999", "invalid port"},
 	} {
 		err := run(t.Context(), []string{c.flag, c.value}, io.Discard, io.Discard)
 		require.ErrorContains(t, err, c.want)

@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/go-chi/httprate"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// BenchmarkMiddleware answers requests of 1,000 clients, none of them denied, each
+// with all headers that the middleware can say. net/http's own part in a request is
+// left out: what is measured is a handler that sets a header and writes two bytes,
+// and how much more it takes with a middleware around it. All take turns, as in
+// BenchmarkRounds:
+//
+//	go test -run '^$' -bench Middleware -cpu 1 -benchtime 301x .
+func BenchmarkMiddleware(b *testing.B) {
+	b.Run("answer=admitted", func(b *testing.B) { middlewareRounds(b, middlewares(b, plentyHere), 1000) })
+	b.Run("answer=denied", func(b *testing.B) { middlewareRounds(b, middlewares(b, 1), 1) })
+}
+
+func middlewareRounds(b *testing.B, all []middleware, clients int) {
+	const requests = 10_000 // of a turn
+	times := make([][]float64, len(all))
+	handlers := make([]http.Handler, len(all))
+	from, w := requestsOf(clients), newWriter()
+	for i, m := range all {
+		handlers[i] = m.wrap(http.HandlerFunc(answer))
+		w.serve(handlers[i], from[0])
+	}
+	for range b.N {
+		for i, h := range handlers {
+			start := time.Now()
+			for j := range requests {
+				w.serve(h, from[j%clients])
+			}
+			times[i] = append(times[i], float64(time.Since(start))/requests)
+		}
+	}
+	reportOver(b, all, times)
+}
+
+// reportOver writes how much longer each takes than the first, and how many times
+// what the second takes longer.
+func reportOver(b *testing.B, all []middleware, times [][]float64) {
+	b.ReportMetric(0, "ns/op") // of a whole round: says nothing
+	over := make([][]float64, len(all))
+	for i := range all {
+		for round, t := range times[i] {
+			over[i] = append(over[i], t-times[0][round])
+		}
+		if i == 0 {
+			b.ReportMetric(median(times[0]), all[0].name+"-ns")
+			continue
+		}
+		b.ReportMetric(median(over[i]), "over-"+all[i].name+"-ns")
+		if i > 1 {
+			ratios := make([]float64, len(over[i]))
+			for round := range ratios {
+				ratios[round] = over[i][round] / over[1][round]
+			}
+			b.ReportMetric(median(ratios), all[i].name+"/"+all[1].name)
+		}
+	}
+}
+
+// TestMiddleware_CostsAtMostThreeAllocations holds it to that, with all headers on.
+func TestMiddleware_CostsAtMostThreeAllocations(t *testing.T) {
+	var bare float64
+	for i, m := range middlewares(t, plentyHere) {
+		handler, r, w := m.wrap(http.HandlerFunc(answer)), requestsOf(1)[0], newWriter()
+		allocations := testing.AllocsPerRun(1000, func() { w.serve(handler, r) })
+		t.Logf("%s: %v", m.name, allocations)
+		if i == 0 {
+			bare = allocations
+		}
+		if m.name != "httprate" && allocations > bare+3 {
+			t.Errorf("%s: %v allocations, and %v without", m.name, allocations, bare)
+		}
+	}
+}
+
+type middleware struct {
+	name string
+	wrap func(http.Handler) http.Handler
+}
+
+const plentyHere = 60_000 // a minute: more than a client gets to ask
+
+// All key by the address of the connection. httprate says X-RateLimit-Limit,
+// -Remaining and -Reset; httplimit says RateLimit-Policy and RateLimit, and those
+// as well if its name says so.
+func middlewares(tb testing.TB, count int64) []middleware {
+	every := httplimit.Policy{Name: "all", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count)}}
+	route := httplimit.Policy{Name: "api", Pattern: "GET /v1/", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count)}}
+	return []middleware{
+		{"bare", func(next http.Handler) http.Handler { return next }},
+		{"httplimit", limited(tb, every)},
+		{"httplimit+X", limited(tb, every, httplimit.WithXRateLimit())},
+		{"httplimit-route+X", limited(tb, route, httplimit.WithXRateLimit())},
+		{"httplimit-two+X", limited(tb, every, route, httplimit.WithXRateLimit())},
+		{"httprate", httprate.LimitBy(int(count), time.Minute, byAddress)},
+	}
+}
+
+// byAddress is what httprate had as KeyByIP.
+func byAddress(r *http.Request) (string, error) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	return httprate.CanonicalizeIP(host), err
+}
+
+func limited(tb testing.TB, options ...httplimit.Option) func(http.Handler) http.Handler {
+	l, err := httplimit.New(options...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	return l.Middleware
+}
+
+func answer(w http.ResponseWriter, _ *http.Request) {
+	w.Header()["Content-Type"] = plain
+	w.Write(ok)
+}
+
+var plain, ok = []string{"text/plain"}, []byte("ok")
+
+func requestsOf(clients int) (requests []*http.Request) {
+	for i := range clients {
+		r := httptest.NewRequest(http.MethodGet, "/v1/things", nil)
+		r.RemoteAddr = fmt.Sprintf("192.0.%d.%d:12345", i/256, i%256)
+		requests = append(requests, r)
+	}
+	return requests
+}
+
+// A writer is a ResponseWriter that keeps nothing but the header, which it makes
+// anew for each request, as a server does.
+type writer struct{ header http.Header }
+
+func newWriter() *writer { return &writer{} }
+
+func (w *writer) serve(h http.Handler, r *http.Request) {
+	w.header = http.Header{}
+	h.ServeHTTP(w, r)
+}
+
+func (w *writer) Header() http.Header         { return w.header }
+func (w *writer) Write(b []byte) (int, error) { return len(b), nil }
+func (w *writer) WriteHeader(int)             {}

@@ -1,0 +1,439 @@
+// The page of the example: it sends requests, reads the headers of the answers, and
+// draws what they say. What it knows of a quota it knows from those headers alone.
+
+const hue = matchMedia("(prefers-color-scheme: dark)");
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+const pollEvery = 250; // ms; asking by HEAD is charged nothing
+const mostUnderWay = 20; // requests; a browser queues what it cannot send
+const shown = 1.3; // of a window: what has left it stays in sight for a while
+
+// How each route is asked. Who asks is whose quota it is: each has a history.
+const asks = {
+  hello: () => ({ path: "/hello", who: "you", curl: "" }),
+  quote: () => {
+    const key = chosen("key");
+    return {
+      path: "/quote", who: key, headers: key ? { "X-API-Key": key } : {},
+      curl: key ? `-H 'X-API-Key: ${key}' ` : "",
+    };
+  },
+  login: () => {
+    const form = `account=alice&password=${chosen("password")}`;
+    return {
+      path: "/login", who: "alice", method: "POST", query: "?account=alice", body: form,
+      headers: { "Content-Type": "application/x-www-form-urlencoded" },
+      curl: `-d '${form}' `,
+    };
+  },
+};
+
+const chosen = (name) => document.querySelector(`input[name=${name}]:checked`).value;
+
+// parameters reads the first member of a list such as "hello";q=20;w=10 into {q: 20, w: 10}.
+function parameters(header) {
+  const [member] = (header ?? "").match(/^"[^"]*"[^,]*/) ?? [""];
+  return Object.fromEntries([...member.matchAll(/;([a-z]+)=(\d+)/g)].map(([, name, value]) => [name, Number(value)]));
+}
+
+// A History is what one client has seen of one quota. Times are in ms.
+class History {
+  events = []; // {at, kind, height}: requests
+  levels = []; // {at, left}: what was left, as of the answer at that time
+  quota = NaN;
+  window = 10_000;
+  left = NaN;
+  moreAt = 0; // when more is left than now
+  retry = { at: 0, until: 0 };
+  newest = 0; // number of the newest request that was heeded
+  admitted = 0;
+  denied = 0;
+
+  // heed takes in what an answer says of the quota. Answers to requests that were sent
+  // before others heeded come late, and say nothing new.
+  heed(number, response, now) {
+    const policy = parameters(response.headers.get("RateLimit-Policy"));
+    const state = parameters(response.headers.get("RateLimit"));
+    if (state.r === undefined || number < this.newest) return state;
+    this.newest = number;
+    this.quota = policy.q;
+    this.window = (policy.w ?? 1) * 1000;
+    this.left = state.r;
+    if (state.r > 0) this.retry = { at: 0, until: 0 }; // which was in whole seconds, rounded up
+    this.moreAt = state.t === undefined ? 0 : now + state.t * 1000;
+    if (this.levels.at(-1)?.left !== state.r) this.levels.push({ at: now, left: state.r });
+    return state;
+  }
+
+  record(kind, state, response, now) {
+    this.events.push({ at: now, kind, height: state.r ?? 0 });
+    if (kind === "denied") {
+      this.denied++;
+      this.retry = { at: now, until: now + Number(response.headers.get("Retry-After")) * 1000 };
+    } else if (kind !== "refused") {
+      this.admitted++;
+      this.retry = { at: 0, until: 0 };
+    }
+  }
+
+  forget(now) {
+    const from = now - shown * this.window;
+    while (this.events.length && this.events[0].at < from) this.events.shift();
+    while (this.levels.length > 1 && this.levels[1].at < from) this.levels.shift();
+  }
+
+  // idle: nothing changes any more unless something is sent. So it is where nothing
+  // is known of a quota.
+  idle() {
+    return !(this.left < this.quota);
+  }
+}
+
+// A Route is one of the rows.
+class Route {
+  histories = new Map();
+  number = 0;
+  underWay = 0;
+  owed = 0; // of a request, by the rate
+  asking = false;
+  again = false;
+  spokenAt = 0;
+
+  constructor(section) {
+    this.section = section;
+    this.name = section.dataset.route;
+    this.ask = asks[this.name];
+    const add = (template, to) => to.append(document.getElementById(template).content.cloneNode(true));
+    add("controls", section.querySelector(".ask"));
+    add("panels", section);
+    this.find = (selector) => section.querySelector(selector);
+    this.rate = this.find("input[type=range]");
+    this.chart = new Chart(this.find("canvas"));
+    section.addEventListener("click", (e) => this.send(Number(e.target.dataset?.send ?? 0)));
+    section.addEventListener("input", () => this.changed());
+    this.changed();
+  }
+
+  get history() {
+    const { who } = this.ask();
+    if (!this.histories.has(who)) this.histories.set(who, new History());
+    return this.histories.get(who);
+  }
+
+  changed() {
+    const { path, curl } = this.ask();
+    this.find(".rate output").value = this.rate.value;
+    this.find(".curl code").textContent = `curl -i ${curl}${location.origin}${path}`;
+    this.poll();
+  }
+
+  send(times) {
+    for (let i = 0; i < times; i++) this.sendOne();
+  }
+
+  async sendOne() {
+    const { path, method, headers, body } = this.ask();
+    const { history } = this;
+    const number = ++this.number;
+    this.underWay++;
+    try {
+      const response = await fetch(path, { method, headers, body, cache: "no-store" });
+      const now = performance.now();
+      const state = history.heed(number, response, now);
+      const kind = kindOf(this.name, response.status);
+      history.record(kind, state, response, now);
+      this.answered(response, kind);
+    } catch {
+      this.unanswered();
+    }
+    this.underWay--;
+  }
+
+  // poll asks what is left, which charges nothing; if it is asking, once more: there
+  // may be another to ask for.
+  async poll() {
+    this.again = this.asking;
+    if (this.asking) return;
+    this.asking = true;
+    const { path, query = "", headers } = this.ask();
+    const { history } = this;
+    const number = ++this.number;
+    try {
+      const response = await fetch(path + query, { method: "HEAD", headers, cache: "no-store" });
+      history.heed(number, response, performance.now());
+    } catch {
+      this.unanswered();
+    }
+    this.asking = false;
+    if (this.again) this.poll();
+  }
+
+  answered(response, kind) {
+    const says = ["RateLimit-Policy", "RateLimit", "Retry-After"]
+      .filter((name) => response.headers.has(name))
+      .map((name) => `${name}: ${response.headers.get(name)}`);
+    this.say(kind, `${response.status} ${response.statusText}`, says.join(" · "));
+  }
+
+  unanswered() {
+    this.rate.value = 0;
+    this.find(".rate output").value = 0;
+    this.say("refused", "No answer.", "Is the server running?");
+  }
+
+  say(kind, first, rest) {
+    const answer = this.find(".answer");
+    answer.className = `answer ${kind}`;
+    answer.children[0].textContent = first;
+    answer.children[1].textContent = rest;
+  }
+
+  // tick sends what the rate asks for, and asks what is left while that changes.
+  tick(elapsed) {
+    this.owed = Math.min(this.owed + (Number(this.rate.value) * elapsed) / 1000, mostUnderWay);
+    for (; this.owed >= 1 && this.underWay < mostUnderWay; this.owed--) this.sendOne();
+    const now = performance.now();
+    if (!document.hidden && !this.underWay && !this.history.idle() && now - (this.polledAt ?? 0) >= pollEvery) {
+      this.polledAt = now;
+      this.poll();
+    }
+  }
+
+  draw(now) {
+    const { history } = this;
+    history.forget(now);
+    this.chart.draw(history, now);
+    const known = Number.isFinite(history.quota);
+    const wait = Math.max(0, history.retry.until - now);
+    const more = history.moreAt - now;
+    this.text(".remaining b", known ? history.left : "–");
+    this.text(".quota", known ? history.quota : "–");
+    this.fill(".meter", known ? history.left / history.quota : 0);
+    this.text(".more", known && history.idle() ? "as good as new" : more > 0 ? `more within ${Math.ceil(more / 1000)} s` : "\u00a0");
+    this.text(".retry b", wait > 0 ? `${(wait / 1000).toFixed(1)} s` : "–");
+    this.find(".retry").classList.toggle("waiting", wait > 0);
+    this.fill(".retry-meter", wait / (history.retry.until - history.retry.at || 1));
+    this.text("dd.admitted", history.admitted);
+    this.text("dd.denied", history.denied);
+    this.speak(history, wait, now);
+  }
+
+  text(selector, text) {
+    const element = this.find(selector);
+    if (element.textContent !== String(text)) element.textContent = text;
+  }
+
+  fill(selector, share) {
+    this.find(selector).firstElementChild.style.width = `${100 * share}%`;
+  }
+
+  // speak sums up for screen readers, not more often than one can listen.
+  speak(history, wait, now) {
+    const heard = history.admitted + history.denied;
+    if (heard === this.heard || now - this.spokenAt < 4000) return;
+    this.heard = heard;
+    this.spokenAt = now;
+    if (!heard) return;
+    const retry = wait > 0 ? `, retry in ${Math.ceil(wait / 1000)} seconds` : "";
+    this.text(".spoken", `${this.name}: ${history.left} of ${history.quota} left, ` +
+      `${history.admitted} admitted, ${history.denied} denied${retry}.`);
+  }
+}
+
+// kindOf says what an answer means. A login that fails is admitted, and charged.
+function kindOf(route, status) {
+  if (status === 429) return "denied";
+  if (status === 401) return "admitted";
+  if (status >= 400) return "refused";
+  return route === "login" ? "returned" : "admitted";
+}
+
+// A Chart is a timeline that ends now: the window as a pane over the wall, what was
+// left as a level in it, and requests as marks. Those admitted lie on the level that
+// they left, the others on the sill.
+class Chart {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d");
+    this.recolor();
+    hue.addEventListener("change", () => this.recolor());
+    new ResizeObserver(() => this.resize()).observe(canvas);
+    this.resize();
+  }
+
+  recolor() {
+    const style = getComputedStyle(document.documentElement);
+    const names = ["past", "pane", "line", "ink", "faint", "admitted", "level", "denied", "refused"];
+    this.color = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`)]));
+    this.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  }
+
+  resize() {
+    const scale = devicePixelRatio;
+    this.width = this.canvas.clientWidth;
+    this.height = this.canvas.clientHeight;
+    this.canvas.width = Math.round(this.width * scale);
+    this.canvas.height = Math.round(this.height * scale);
+    this.context.setTransform(scale, 0, 0, scale, 0, 0);
+  }
+
+  draw(history, now) {
+    this.right = this.width - 14;
+    this.top = 26;
+    this.bottom = this.height - 42; // where nothing is left
+    this.perMs = (this.right - 4) / (shown * history.window);
+    this.x = (at) => this.right - (now - at) * this.perMs;
+    this.y = (left) => this.bottom - (left / history.quota) * (this.bottom - this.top);
+    this.edge = this.x(now - history.window);
+    this.canvas.setAttribute("aria-label", `The last ${history.window / 1000} seconds of requests, and how many more were left`);
+    this.wall(history, now);
+    this.level(history, now);
+    this.frame(history);
+    for (let i = 0; i < history.events.length; i++) this.mark(history.events[i], i);
+  }
+
+  // wall draws what is behind all: the past, the pane, and seconds that slide by.
+  wall(history, now) {
+    const c = this.context;
+    c.globalAlpha = 1;
+    c.fillStyle = this.color.past;
+    c.fillRect(0, 0, this.width, this.height);
+    c.fillStyle = this.color.pane;
+    c.fillRect(this.edge, 0, this.right - this.edge, this.height - 16);
+    c.strokeStyle = this.color.line;
+    c.lineWidth = 1;
+    c.globalAlpha = 0.6;
+    c.beginPath();
+    const step = history.window / 10;
+    for (let at = Math.floor(now / step) * step; this.x(at) > 0; at -= step) {
+      c.moveTo(this.x(at), this.top - 8);
+      c.lineTo(this.x(at), this.height - 16);
+    }
+    c.stroke();
+    c.globalAlpha = 1;
+  }
+
+  level(history, now) {
+    if (!history.levels.length) return;
+    const c = this.context;
+    const steps = new Path2D();
+    let y = this.y(history.levels[0].left);
+    steps.moveTo(Math.max(0, this.x(history.levels[0].at)), y);
+    for (const { at, left } of history.levels.slice(1)) {
+      steps.lineTo(Math.max(0, this.x(at)), y);
+      y = this.y(left);
+      steps.lineTo(Math.max(0, this.x(at)), y);
+    }
+    steps.lineTo(this.x(now), y);
+    const area = new Path2D(steps);
+    area.lineTo(this.x(now), this.bottom);
+    area.lineTo(Math.max(0, this.x(history.levels[0].at)), this.bottom);
+    c.fillStyle = this.color.level;
+    this.inBoth(() => c.fill(area));
+    c.strokeStyle = this.color.admitted;
+    c.lineWidth = 1.5;
+    this.inBoth(() => c.stroke(steps));
+  }
+
+  // inBoth draws inside the window as it is, and outside faintly.
+  inBoth(draw) {
+    const c = this.context;
+    for (const [from, to, alpha] of [[0, this.edge, 0.25], [this.edge, this.width, 1]]) {
+      c.save();
+      c.beginPath();
+      c.rect(from, 0, to - from, this.height);
+      c.clip();
+      c.globalAlpha = alpha;
+      draw();
+      c.restore();
+    }
+  }
+
+  // frame draws the window's own frame and sill, and what they measure.
+  frame(history) {
+    const c = this.context;
+    c.strokeStyle = this.color.faint;
+    c.lineWidth = 2;
+    c.strokeRect(this.edge, 1, this.right - this.edge, this.height - 17);
+    c.lineWidth = 1;
+    c.beginPath();
+    c.moveTo(this.edge, this.bottom + 0.5);
+    c.lineTo(this.right, this.bottom + 0.5);
+    c.stroke();
+    c.font = this.font;
+    c.fillStyle = this.color.faint;
+    c.textBaseline = "middle";
+    c.textAlign = "left";
+    if (history.quota) c.fillText(`${history.quota}`, this.edge + 7, this.top - 10);
+    c.textBaseline = "bottom";
+    c.fillText("0", this.edge + 7, this.bottom - 1);
+    c.textBaseline = "alphabetic";
+    c.textAlign = "center";
+    c.fillText(`${history.window / 1000} s ago`, this.edge, this.height - 3);
+    c.textAlign = "right";
+    c.fillText("now", this.width - 2, this.height - 3);
+  }
+
+  mark({ at, kind, height }, index) {
+    const c = this.context;
+    const x = this.x(at);
+    c.globalAlpha = x < this.edge ? 0.3 : 1;
+    c.fillStyle = c.strokeStyle = this.color[kind === "returned" ? "admitted" : kind];
+    c.lineWidth = 2;
+    c.beginPath();
+    if (kind === "admitted" || kind === "returned") {
+      c.arc(x, this.y(height), 3.5, 0, 2 * Math.PI);
+      if (kind === "admitted") return c.fill();
+      c.stroke();
+      c.fillStyle = this.color.pane;
+      return c.fill();
+    }
+    const y = this.bottom + 8 + (index % 3) * 5; // so that a burst shows as many
+    if (kind === "denied") {
+      for (const slope of [-1, 1]) {
+        c.moveTo(x - 3, y - 3 * slope);
+        c.lineTo(x + 3, y + 3 * slope);
+      }
+      return c.stroke();
+    }
+    c.moveTo(x, y - 4);
+    c.lineTo(x + 4, y + 3);
+    c.lineTo(x - 4, y + 3);
+    c.fill();
+  }
+}
+
+const how = [
+  [/buckets/, "A whole bucket is back at once."],
+  [/log/, "Each unit is back as it leaves the window."],
+  [/./, "Units come back bit by bit."],
+];
+
+// showLimits says of each route what its limit is called, and how it gives back.
+async function showLimits(routes) {
+  const limits = await (await fetch("/limits")).json();
+  for (const route of routes) {
+    const limit = limits[route.name];
+    route.text(".limit", limit);
+    route.text(".how", how.find(([algorithm]) => algorithm.test(limit))[1]);
+  }
+}
+
+const routes = [...document.querySelectorAll("section[data-route]")].map((section) => new Route(section));
+showLimits(routes);
+
+let ticked = performance.now();
+setInterval(() => {
+  const now = performance.now();
+  for (const route of routes) route.tick(now - ticked);
+  ticked = now;
+}, 50);
+
+let drawn = 0;
+(function frame() {
+  const now = performance.now();
+  if (!still.matches || now - drawn >= 500) {
+    drawn = now;
+    for (const route of routes) route.draw(now);
+  }
+  requestAnimationFrame(frame);
+})();

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// A visit is the page, open in a browser, on a clock that the test moves.
+type visit struct {
+	*browser
+	clock            *sash.ManualClock
+	server           *httptest.Server
+	admitted, denied atomic.Int64 // by the service, of requests that cost something
+}
+
+func newVisit(t *testing.T) *visit {
+	v := &visit{browser: startBrowser(t), clock: sash.NewManualClock(0)}
+	service := newTestService(t, defaultLimits(), httplimit.WithClock(v.clock), httplimit.WithObserver(func(e httplimit.Event) {
+		switch {
+		case e.Cost > 0 && e.Outcome == httplimit.Admitted:
+			v.admitted.Add(1)
+		case e.Cost > 0 && e.Outcome == httplimit.Denied:
+			v.denied.Add(1)
+		}
+	}))
+	v.server = httptest.NewServer(service)
+	t.Cleanup(v.server.Close)
+	v.resize(1280, 800, false)
+	v.open(v.server.URL + "/")
+	return v
+}
+
+// shows waits until an element of a route's row has that text.
+func (v *visit) shows(route, selector, want string) {
+	v.t.Helper()
+	v.await(fmt.Sprintf("document.querySelector('[data-route=%s] %s').textContent === %q", route, selector, want))
+}
+
+func (v *visit) send(route string, times int) {
+	v.t.Helper()
+	v.click(fmt.Sprintf("[data-route=%s] [data-send='%d']", route, times))
+}
+
+// pixels counts those of a route's chart that have the colour of a CSS variable.
+func (v *visit) pixels(route, color string) (count int) {
+	v.t.Helper()
+	v.eval(fmt.Sprintf(`new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
+		const canvas = document.querySelector("[data-route=%s] canvas"), one = document.createElement("canvas").getContext("2d");
+		one.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--%s");
+		one.fillRect(0, 0, 1, 1);
+		const [r, g, b] = one.getImageData(0, 0, 1, 1).data;
+		const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+		let count = 0;
+		for (let i = 0; i < data.length; i += 4) count += data[i] === r && data[i + 1] === g && data[i + 2] === b;
+		resolve(count);
+	})))`, route, color), &count)
+	return count
+}
+
+func TestPage_ShowsWhatTheServiceAnswers(t *testing.T) {
+	v := newVisit(t)
+	v.shows("hello", ".quota", "20")
+	v.shows("hello", ".limit", "20/10s")
+	v.shows("hello", ".curl code", "curl -i "+v.server.URL+"/hello")
+	require.Zero(t, v.pixels("hello", "denied"))
+
+	for range 3 {
+		v.send("hello", 10)
+	}
+	v.shows("hello", "dd.admitted", "20")
+	v.shows("hello", "dd.denied", "10")
+	v.shows("hello", ".remaining b", "0")
+	v.await("/^[0-9.]+ s$/.test(document.querySelector('[data-route=hello] .retry b').textContent)")
+	v.await("document.querySelector('[data-route=hello] .answer').textContent.includes('Retry-After: 1')")
+	require.EqualValues(t, 20, v.admitted.Load())
+	require.EqualValues(t, 10, v.denied.Load())
+	require.Greater(t, v.pixels("hello", "denied"), 10, "crosses, most of them on each other")
+	require.Greater(t, v.pixels("hello", "admitted"), 20*10, "twenty dots")
+
+	// The window slides: three quarters of the next one still hold half of this.
+	v.clock.Advance(15 * time.Second)
+	v.shows("hello", ".remaining b", "10")
+	v.clock.Advance(5 * time.Second)
+	v.shows("hello", ".remaining b", "20")
+	v.shows("hello", ".more", "as good as new")
+	require.EqualValues(t, 20, v.admitted.Load(), "the page asks, and is charged nothing")
+}
+
+func TestPage_CountsEachKeyForItself(t *testing.T) {
+	v := newVisit(t)
+	v.send("quote", 10)
+	v.shows("quote", ".remaining b", "2")
+	v.click("[name=key][value=demo-bob] + span")
+	v.shows("quote", ".remaining b", "12")
+	v.shows("quote", "dd.admitted", "0")
+	v.shows("quote", ".curl code", "curl -i -H 'X-API-Key: demo-bob' "+v.server.URL+"/quote")
+	v.send("quote", 1)
+	v.shows("quote", ".remaining b", "11")
+	v.click("[name=key][value=''] + span")
+	v.send("quote", 1)
+	v.shows("quote", ".answer b", "400 Bad Request")
+	v.shows("quote", ".remaining b", "–")
+	v.click("[name=key][value=demo-alice] + span")
+	v.shows("quote", ".remaining b", "2")
+	v.shows("quote", "dd.admitted", "10")
+	require.EqualValues(t, 11, v.admitted.Load())
+}
+
+func TestPage_GivesBackLoginsThatSucceed(t *testing.T) {
+	v := newVisit(t)
+	v.send("login", 10)
+	v.shows("login", "dd.admitted", "5")
+	v.shows("login", "dd.denied", "5")
+	v.click("[name=password][value=sash] + span")
+	v.send("login", 1)
+	v.shows("login", "dd.denied", "6")
+	v.clock.Advance(20 * time.Second)
+	v.shows("login", ".remaining b", "5")
+	for i := range 3 {
+		v.send("login", 1)
+		v.shows("login", "dd.admitted", fmt.Sprint(6+i))
+	}
+	v.shows("login", ".answer b", "200 OK")
+	v.shows("login", ".remaining b", "5")
+}
+
+// By keyboard alone: tab to the slider, and raise it.
+func TestPage_SendsAtARate(t *testing.T) {
+	v := newVisit(t)
+	v.eval("document.querySelector('[data-route=hello] [data-send=\"10\"]').focus()", nil)
+	v.press("Tab", 9)
+	v.await("document.activeElement.type === 'range'")
+	for range 30 {
+		v.press("ArrowRight", 39)
+	}
+	v.shows("hello", ".rate output", "30")
+	v.shows("hello", "dd.admitted", "20")
+	v.await("document.querySelector('[data-route=hello] dd.denied').textContent > 5")
+	v.await("document.querySelector('[data-route=hello] .spoken').textContent.includes('of 20 left')")
+	for range 30 {
+		v.press("ArrowLeft", 37)
+	}
+	v.shows("hello", ".rate output", "0")
+}
+
+// Nothing is loaded from elsewhere, nothing fails in it, and it fits.
+func TestPage_IsSound(t *testing.T) {
+	v := newVisit(t)
+	v.shows("login", ".quota", "5")
+	for _, size := range []struct {
+		width, height int
+		phone         bool
+	}{{1280, 800, false}, {800, 1000, false}, {390, 844, true}, {320, 640, true}} {
+		v.resize(size.width, size.height, size.phone)
+		var scrolls struct{ Width, Height int }
+		v.eval("({width: document.documentElement.scrollWidth, height: document.documentElement.scrollHeight})", &scrolls)
+		require.LessOrEqual(t, scrolls.Width, size.width)
+		if size.width == 1280 {
+			require.LessOrEqual(t, scrolls.Height, size.height, "all of it is in sight")
+		}
+		v.send("hello", 1)
+	}
+	v.shows("hello", "dd.admitted", "4")
+	var light, dark string
+	v.scheme("light")
+	v.eval("getComputedStyle(document.body).backgroundColor", &light)
+	v.scheme("dark")
+	v.eval("getComputedStyle(document.body).backgroundColor", &dark)
+	require.NotEqual(t, light, dark)
+	require.NotZero(t, v.pixels("hello", "pane"), "the chart follows")
+	v.checkEvents()
+}
+
+func (v *visit) checkEvents() {
+	requests := 0
+	for _, e := range v.events {
+		require.NotEqual(v.t, "Runtime.exceptionThrown", e.Method, "%s", e.Params)
+		var p struct {
+			Request struct{ URL string }
+			Entry   struct{ Source, Level, Text string }
+		}
+		require.NoError(v.t, json.Unmarshal(e.Params, &p))
+		switch e.Method {
+		case "Network.requestWillBeSent":
+			requests++
+			require.True(v.t, strings.HasPrefix(p.Request.URL, v.server.URL+"/"), p.Request.URL)
+		case "Log.entryAdded":
+			// The browser reports each 400, 401 and 429, which are meant.
+			require.True(v.t, p.Entry.Source == "network" || p.Entry.Level != "error", "%+v", p.Entry)
+		}
+	}
+	require.NotZero(v.t, requests)
+}
+
+var picture = flag.String("picture", "", "write the pictures that TestPicture takes to this `directory`")
+
+// It is no test, but how page.png was made:
+//
+//	go test ./examples/server -run TestPicture -picture /tmp && cp /tmp/page.png examples/server
+func TestPicture(t *testing.T) {
+	if *picture == "" {
+		t.Skip("takes pictures with -picture, and tests nothing")
+	}
+	b := startBrowser(t)
+	server := httptest.NewServer(newTestService(t, defaultLimits()))
+	defer server.Close()
+	b.resize(1280, 800, false)
+	b.open(server.URL + "/")
+	b.eval(`(async () => {
+		const pause = (s) => new Promise((resolve) => setTimeout(resolve, 1000 * s));
+		const row = (name) => document.querySelector("[data-route=" + name + "]");
+		const send = (name, n) => row(name).querySelector("[data-send='" + n + "']").click();
+		const rate = (name, n) => {
+			const slider = row(name).querySelector("input[type=range]");
+			slider.value = n;
+			slider.dispatchEvent(new Event("input", {bubbles: true}));
+		};
+		rate("hello", 3); rate("quote", 2); send("login", 1);
+		await pause(5);
+		send("login", 1); send("login", 1); rate("hello", 0); send("hello", 10);
+		await pause(1.5);
+		rate("quote", 3); document.querySelector("[value=sash]").click(); send("login", 1);
+		await pause(1.5);
+		send("login", 1); document.querySelector("[name=password][value=wrong]").click();
+		await pause(3);
+		send("login", 1); send("login", 1); rate("quote", 0);
+		await pause(1);
+		send("login", 1); send("login", 1); rate("hello", 1);
+		await pause(2.2);
+	})()`, nil)
+	for _, p := range []struct {
+		name, scheme  string
+		width, height int
+	}{{"page.png", "light", 1280, 800}, {"page-dark.png", "dark", 1280, 800}, {"page-phone.png", "light", 390, 844}} {
+		b.resize(p.width, p.height, p.width < 500)
+		b.scheme(p.scheme)
+		b.eval("new Promise((resolve) => setTimeout(resolve, 300))", nil)
+		shot := b.screenshot(false)
+		if p.width < 500 {
+			b.resize(p.width, 1700, true)
+			b.eval("new Promise((resolve) => setTimeout(resolve, 300))", nil)
+			shot = b.screenshot(true)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(*picture, p.name), shot, 0o644))
+	}
+}

@@ -1,0 +1,398 @@
+package httplimit
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"log"
+	"net/http"
+	"runtime/debug"
+	"time"
+	"unsafe"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// A call is what a limiter works out for one request. Calls are pooled, with the
+// buffers that they have grown.
+type call struct {
+	*Limiter
+	takes    []take // those of the enforced policies, then those of shadows
+	enforced int    // how many of takes
+	keys     []byte // of all takes
+	identity []byte // the latest
+	names    []string
+	fields   []field
+	text     []byte // of fields
+	spare    spare
+	asking   *policy // whose functions are running
+	charged  bool    // by reservations
+	broken   bool    // by a panic: not for the pool
+}
+
+// A take is one policy's part of a call.
+type take struct {
+	*policy
+	begin, body, end int    // of its key in keys; the policy's number comes before body
+	key              string // that, once all keys are there
+	identity         string // if events are to name it
+	cost             int64
+	decision         sash.Decision
+	quota            *quota // that decided
+	own              bool   // whether it is one of the policy's
+	remaining        int64  // units left, whatever the decision was about
+	reservation      sash.Reservation
+	charged          bool // by reservation
+}
+
+type verdict uint8
+
+const (
+	admitted verdict = iota
+	denied
+	unknown // who is calling
+	broken  // a function has panicked
+)
+
+// release gives c back. The keys of its takes must not be used afterwards. It
+// clears as little as it can: what is left names the limiter's own policies and c's
+// own keys.
+func (c *call) release() {
+	const most = 4 << 10 // who sends a huge header does not get to keep the memory
+	if c.broken || cap(c.keys) > most || cap(c.identity) > most {
+		return
+	}
+	if c.charged || c.naming.identities {
+		clear(c.takes)
+		c.charged = false
+	}
+	c.takes, c.enforced = c.takes[:0], 0
+	c.keys, c.names = c.keys[:0], c.names[:0]
+	c.fields = c.fields[:0]
+	c.calls.Put(c)
+}
+
+// decide asks all policies of r and sets the headers that tell of them.
+func (c *call) decide(h http.Header, r *http.Request) (v verdict, denial Denial) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.failed(r, fault)
+			v = broken
+		}
+	}()
+	if !c.gather(r) {
+		return unknown, Denial{}
+	}
+	d := c.admit()
+	if d.Allowed {
+		c.admitShadows()
+	}
+	if !d.Allowed || c.headers.any() || c.observer != nil {
+		c.inspect(d)
+	}
+	if !d.Allowed {
+		v, denial = denied, c.denial(d)
+	}
+	c.report(d.Allowed)
+	if c.enforced > 0 {
+		c.tell(h, denial)
+	}
+	return v, denial
+}
+
+// failed sees to it that a panic is heard of as net/http's own are, in the log of
+// the server and not by the client. A handler that wants its connection aborted is
+// given its way.
+func (c *call) failed(r *http.Request, fault any) {
+	c.broken = true
+	if fault == http.ErrAbortHandler {
+		panic(fault)
+	}
+	logf := log.Printf
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ErrorLog != nil {
+		logf = server.ErrorLog.Printf
+	}
+	p := c.asking
+	if p == nil { // the observer's
+		logf("httplimit: panic: %v\n%s", fault, debug.Stack())
+		return
+	}
+	logf("httplimit: panic in policy %q: %v\n%s", p.Name, fault, debug.Stack())
+	c.asking = nil
+	c.observe(&take{policy: p}, Failed)
+}
+
+// gather fills in takes, and reports whether all enforced policies can tell who is
+// calling.
+func (c *call) gather(r *http.Request) bool {
+	matched := c.match(r)
+	for _, p := range c.policies[:c.shadows] {
+		if matched.has(p.route) && !c.ask(p, r) {
+			c.observe(&take{policy: p}, Unidentified)
+			return false
+		}
+	}
+	c.enforced = len(c.takes)
+	for _, p := range c.policies[c.shadows:] {
+		if matched.has(p.route) {
+			c.askShadow(p, r)
+		}
+	}
+	all := unsafe.String(unsafe.SliceData(c.keys), len(c.keys)) // sash copies what it keeps
+	for i := range c.takes {
+		t := &c.takes[i]
+		t.key = all[t.begin:t.end]
+	}
+	return true
+}
+
+// ask appends p's take, unless p skips r, and reports whether p can tell who is
+// calling.
+func (c *call) ask(p *policy, r *http.Request) bool {
+	c.asking = p
+	skipped, identified := p.Skip != nil && p.Skip(r), false
+	if !skipped {
+		begin, body := len(c.keys), 0
+		if body, identified = c.identify(p, r); identified {
+			cost := p.cost(r)
+			c.takes = append(c.takes, take{policy: p, begin: begin, body: body, end: len(c.keys), cost: cost})
+			if c.naming.identities {
+				c.takes[len(c.takes)-1].identity = string(c.identity)
+			}
+		}
+	}
+	c.asking = nil
+	return skipped || identified
+}
+
+// askShadow is ask for a policy that must not hurt the request.
+func (c *call) askShadow(p *policy, r *http.Request) {
+	begin := len(c.keys)
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.keys = c.keys[:begin]
+			c.failed(r, fault)
+		}
+	}()
+	if !c.ask(p, r) {
+		c.keys = c.keys[:begin]
+		c.observe(&take{policy: p}, Unidentified)
+	}
+}
+
+// identify appends a key to keys: p's number and who is calling. It returns where
+// the latter begins. The identity is made apart, so that a KeyFunc which forgets to
+// append cannot forge a key; a long one is kept as its digest, so that a client
+// cannot fill the memory with a few.
+func (c *call) identify(p *policy, r *http.Request) (body int, ok bool) {
+	const most = 128
+	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
+		return 0, false
+	}
+	long := len(c.identity) > most
+	c.keys = appendNumber(c.keys, p.number, long)
+	body = len(c.keys)
+	if long {
+		digest := sha256.Sum256(c.identity)
+		c.keys = append(c.keys, digest[:]...)
+	} else {
+		c.keys = append(c.keys, c.identity...)
+	}
+	return body, true
+}
+
+// admit charges all enforced policies, or none.
+func (c *call) admit() sash.Decision {
+	takes := c.takes[:c.enforced]
+	switch {
+	case len(takes) == 0:
+		return sash.Decision{Allowed: true}
+	case settled(takes) || !alike(takes):
+		return c.reserve(takes)
+	case len(takes) == 1:
+		return c.limiter.Take(takes[0].key, takes[0].cost)
+	}
+	for i := range takes {
+		c.names = append(c.names, takes[i].key)
+	}
+	return c.limiter.TakeAll(c.names, takes[0].cost)
+}
+
+// settled reports whether a charge may be given back.
+func settled(takes []take) bool {
+	for i := range takes {
+		if takes[i].Charge != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// alike reports whether all cost the same.
+func alike(takes []take) bool {
+	for i := range takes {
+		if takes[i].cost != takes[0].cost {
+			return false
+		}
+	}
+	return true
+}
+
+// reserve is admit for charges that may be given back, and for policies whose costs
+// differ: those of one cost are charged at one instant, then those of the next; if
+// these deny, the former are given back.
+func (c *call) reserve(takes []take) (d sash.Decision) {
+	for i := range takes {
+		if takes[i].charged {
+			continue
+		}
+		if d = c.reserveAll(takes[i:], takes[i].cost); !d.Allowed {
+			giveBack(takes)
+			return d
+		}
+	}
+	return d
+}
+
+// reserveAll charges those of takes that cost so much, or none of them.
+func (c *call) reserveAll(takes []take, cost int64) sash.Decision {
+	c.names, c.charged = c.names[:0], true
+	for i := range takes {
+		if takes[i].cost == cost {
+			c.names = append(c.names, takes[i].key)
+		}
+	}
+	reservations, d := c.limiter.ReserveAll(c.names, cost)
+	for i := range takes {
+		if d.Allowed && takes[i].cost == cost {
+			takes[i].charged, takes[i].reservation = true, reservations[0]
+			reservations = reservations[1:]
+		}
+	}
+	return d
+}
+
+func giveBack(takes []take) {
+	for i := range takes {
+		if takes[i].charged {
+			takes[i].reservation.Cancel()
+		}
+	}
+}
+
+// admitShadows charges each shadow by itself: none stops another.
+func (c *call) admitShadows() {
+	for i := c.enforced; i < len(c.takes); i++ {
+		t := &c.takes[i]
+		if t.Charge != nil {
+			c.charged = true
+			t.reservation, t.decision = c.limiter.Reserve(t.key, t.cost)
+		} else {
+			t.decision = c.limiter.Take(t.key, t.cost)
+		}
+	}
+}
+
+// inspect fills in what each policy says, given the decision d of all.
+func (c *call) inspect(d sash.Decision) {
+	if c.enforced == 1 {
+		t := &c.takes[0]
+		t.decision, t.remaining = d, d.Remaining
+	} else {
+		for i := range c.takes[:c.enforced] {
+			c.takes[i].peek(c.limiter, d.Allowed)
+		}
+	}
+	for i := range c.takes[:c.enforced] {
+		c.takes[i].findQuota()
+	}
+	if d.Allowed {
+		return // the shadows have been asked
+	}
+	for i := c.enforced; i < len(c.takes); i++ {
+		c.takes[i].peek(c.limiter, false)
+	}
+}
+
+// peek asks for the policy's own part in what was decided of several.
+func (t *take) peek(l *sash.Limiter, charged bool) {
+	if charged {
+		t.decision = l.Peek(t.key, 0)
+		t.remaining = t.decision.Remaining
+		t.decision.Allowed, t.decision.RetryAfter = true, 0
+		return
+	}
+	t.decision = l.Peek(t.key, t.cost)
+	t.remaining = t.decision.Remaining
+	if t.decision.Allowed {
+		t.remaining += t.cost // it was not charged
+	}
+}
+
+// denial says which quotas have denied the request, whose decision is d.
+func (c *call) denial(d sash.Decision) Denial {
+	result := Denial{RetryAfter: d.RetryAfter}
+	for i := range c.takes[:c.enforced] {
+		if t := &c.takes[i]; !t.decision.Allowed {
+			result.Violated = append(result.Violated, t.quota.name)
+			result.RetryAfter = max(result.RetryAfter, t.decision.RetryAfter)
+		}
+	}
+	if len(result.Violated) > 0 {
+		return result
+	}
+	// Time has gone on since d, and all would admit it now. Name what was said.
+	t := c.deciding(d)
+	t.decision, t.remaining = d, d.Remaining
+	t.findQuota()
+	result.Violated = append(result.Violated, t.quota.name)
+	return result
+}
+
+// deciding returns the take whose limit has decided d.
+func (c *call) deciding(d sash.Decision) *take {
+	for i := range c.takes[:c.enforced] {
+		if _, own := c.takes[i].quotaOf(d.Limit); own {
+			return &c.takes[i]
+		}
+	}
+	return &c.takes[0]
+}
+
+// findQuota fills in the quota that has decided.
+func (t *take) findQuota() { t.quota, t.own = t.quotaOf(t.decision.Limit) }
+
+// report tells the observer of all takes.
+func (c *call) report(allowed bool) {
+	if c.observer == nil {
+		return
+	}
+	for i := range c.takes {
+		t := &c.takes[i]
+		outcome := Admitted
+		switch {
+		case !t.decision.Allowed:
+			outcome = Denied
+		case !allowed:
+			outcome = Withheld
+		}
+		c.observe(t, outcome)
+	}
+}
+
+// fingerprint returns what stands for t's identity in this process. It is a digest
+// with a secret: a seeded hash that is only fast can be computed backwards, so that
+// who knows one identity and its hash knows the seed, and can try all addresses.
+func (c *call) fingerprint(t *take) uint64 {
+	c.identity = append(append(c.identity[:0], c.secret[:]...), t.key[t.body-t.begin:]...)
+	digest := sha256.Sum256(c.identity)
+	return binary.BigEndian.Uint64(digest[:])
+}
+
+// more returns how long until t's policy has more than what remains, or Never.
+func (c *call) more(t *take) time.Duration {
+	if d := &t.decision; !d.Allowed && t.cost == t.remaining+1 {
+		return d.RetryAfter
+	}
+	d := c.limiter.Peek(t.key, t.remaining+1)
+	return d.RetryAfter
+}

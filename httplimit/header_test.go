@@ -1,0 +1,240 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// remaining returns r of the quota of that name.
+func remaining(t *testing.T, h http.Header, name string) int64 {
+	require.Len(t, h["Ratelimit"], 1)
+	rest, found := strings.CutPrefix(h["Ratelimit"][0], `"`+name+`";r=`)
+	require.True(t, found, h)
+	number, _, _ := strings.Cut(rest, ";")
+	r, err := strconv.ParseInt(number, 10, 64)
+	require.NoError(t, err)
+	return r
+}
+
+func TestHeaders_AreExact(t *testing.T) {
+	bytesPolicy := per("bytes", "PUT /", sash.Per(1000, 1500*time.Millisecond).Log())
+	bytesPolicy.Unit = "content-bytes"
+	bytesPolicy.Cost = func(r *http.Request) int64 { n, _ := strconv.ParseInt(r.Header.Get("Cost"), 10, 64); return n }
+	s := newSite(t, httplimit.WithXRateLimit(),
+		per(`say "hi" \o/`, "GET /a", sash.Per(2, time.Minute).Log()),
+		per("fast", "GET /b", sash.Per(3, 999*time.Millisecond).Log()),
+		per("huge", "GET /c", sash.Per(1<<62, time.Hour)),
+		per("two", "GET /d", sash.PerMinute(2).Log(), sash.PerMinute(3).Log(), sash.Per(4, 1500*time.Millisecond).Log(), sash.PerHour(9)),
+		per("d", "/d", sash.PerDay(100).Log()),
+		bytesPolicy)
+	for _, c := range []struct {
+		at      time.Duration
+		request string
+		headers string // that begin with RateLimit or Retry
+	}{
+		{0, "GET /a", `Ratelimit: "say \"hi\" \\o/";r=1;t=60
+Ratelimit-Policy: "say \"hi\" \\o/";q=2;w=60
+X-Ratelimit-Limit: 2
+X-Ratelimit-Remaining: 1
+X-Ratelimit-Reset: 60`},
+		{time.Millisecond, "GET /a", `Ratelimit: "say \"hi\" \\o/";r=0;t=60
+Ratelimit-Policy: "say \"hi\" \\o/";q=2;w=60
+X-Ratelimit-Limit: 2
+X-Ratelimit-Remaining: 0
+X-Ratelimit-Reset: 60`},
+		{2 * time.Second, "GET /a", `Ratelimit: "say \"hi\" \\o/";r=0;t=58
+Ratelimit-Policy: "say \"hi\" \\o/";q=2;w=60
+Retry-After: 58
+X-Ratelimit-Limit: 2
+X-Ratelimit-Remaining: 0
+X-Ratelimit-Reset: 59`},
+		{59*time.Second + 999999999, "GET /a", `Ratelimit: "say \"hi\" \\o/";r=0;t=1
+Ratelimit-Policy: "say \"hi\" \\o/";q=2;w=60
+Retry-After: 1
+X-Ratelimit-Limit: 2
+X-Ratelimit-Remaining: 0
+X-Ratelimit-Reset: 1`},
+		{0, "GET /b", `Ratelimit: "fast";r=2;t=1
+Ratelimit-Policy: "fast";q=3
+X-Ratelimit-Limit: 3
+X-Ratelimit-Remaining: 2
+X-Ratelimit-Reset: 1`},
+		{0, "GET /c", `Ratelimit: "huge";r=999999999999999;t=7200
+Ratelimit-Policy: "huge";q=999999999999999;w=3600
+X-Ratelimit-Limit: 4611686018427387904
+X-Ratelimit-Remaining: 4611686018427387903
+X-Ratelimit-Reset: 7200`},
+		{0, "GET /d", `Ratelimit: "two-1m";r=1;t=60, "d";r=99;t=86400
+Ratelimit-Policy: "two-1m";q=2;w=60, "two-1m-2";q=3;w=60, "two-1.5s";q=4;w=2, "two-1h";q=9;w=3600, "d";q=100;w=86400
+X-Ratelimit-Limit: 2
+X-Ratelimit-Remaining: 1
+X-Ratelimit-Reset: 7200`},
+		{0, "PUT / 400", `Ratelimit: "bytes";r=600;t=2
+Ratelimit-Policy: "bytes";q=1000;qu="content-bytes";w=2
+X-Ratelimit-Limit: 1000
+X-Ratelimit-Remaining: 600
+X-Ratelimit-Reset: 2`},
+		{time.Second, "PUT / 300", `Ratelimit: "bytes";r=300;t=1
+Ratelimit-Policy: "bytes";q=1000;qu="content-bytes";w=2
+X-Ratelimit-Limit: 1000
+X-Ratelimit-Remaining: 300
+X-Ratelimit-Reset: 2`},
+		// t: when there is more; Retry-After: when there is enough.
+		{time.Second, "PUT / 1000", `Ratelimit: "bytes";r=300;t=1
+Ratelimit-Policy: "bytes";q=1000;qu="content-bytes";w=2
+Retry-After: 2
+X-Ratelimit-Limit: 1000
+X-Ratelimit-Remaining: 300
+X-Ratelimit-Reset: 2`},
+		// More than there can be: never, and nothing to wait for.
+		{9 * time.Second, "PUT / 1001", `Ratelimit: "bytes";r=1000
+Ratelimit-Policy: "bytes";q=1000;qu="content-bytes";w=2
+X-Ratelimit-Limit: 1000
+X-Ratelimit-Remaining: 1000
+X-Ratelimit-Reset: 0`},
+		{10 * time.Second, "PUT / 0", `Ratelimit: "bytes";r=1000
+Ratelimit-Policy: "bytes";q=1000;qu="content-bytes";w=2
+X-Ratelimit-Limit: 1000
+X-Ratelimit-Remaining: 1000
+X-Ratelimit-Reset: 0`},
+	} {
+		s.clock.Set(int64(c.at))
+		request := strings.Fields(c.request)
+		w := s.do(request[0]+" "+request[1], "X-Key", "k", "Cost", append(request, "")[2])
+		var got []string
+		for _, name := range []string{"Ratelimit", "Ratelimit-Policy", "Retry-After", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
+			for _, v := range w.Header()[name] {
+				got = append(got, name+": "+v)
+			}
+		}
+		require.Equal(t, c.headers, strings.Join(got, "\n"), "%v %s", c.at, c.request)
+	}
+}
+
+func TestHeaders_OfADenial(t *testing.T) {
+	s := newSite(t, per(`all "of" \ it`, "", sash.PerMinute(1).Log()), per("two", "/x", sash.PerHour(1).Log(), sash.PerDay(5).Log()))
+	server := httptest.NewServer(s)
+	defer server.Close()
+	for range 2 {
+		r, err := http.NewRequest("GET", server.URL+"/x", nil)
+		require.NoError(t, err)
+		r.Header.Set("X-Key", "k")
+		response, err := server.Client().Do(r)
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Len(t, response.Header["Ratelimit"], 1)
+		if response.StatusCode == 200 {
+			require.Empty(t, response.Header["Cache-Control"])
+			continue
+		}
+		response.Header.Del("Date")
+		require.Equal(t, http.Header{
+			"Cache-Control":    {"no-store"},
+			"Content-Length":   {strconv.Itoa(len(body))},
+			"Content-Type":     {"application/problem+json"},
+			"Ratelimit":        {`"all \"of\" \\ it";r=0;t=60, "two-1h";r=0;t=3600`},
+			"Ratelimit-Policy": {`"all \"of\" \\ it";q=1;w=60, "two-1h";q=1;w=3600, "two-24h";q=5;w=86400`},
+			"Retry-After":      {"3600"},
+		}, response.Header)
+		require.JSONEq(t, `{
+			"type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+			"title": "Request cannot be satisfied as assigned quota has been exceeded",
+			"status": 429,
+			"violated-policies": ["all \"of\" \\ it", "two-1h"]
+		}`, string(body))
+	}
+}
+
+func TestHeaders_TheOlderOnesAreOfTheQuotaNearestToItsEnd(t *testing.T) {
+	s := newSite(t, httplimit.WithXRateLimit(),
+		per("minute", "", sash.PerMinute(3).Log()), per("hour", "", sash.PerHour(4).Log()), per("day", "/x", sash.PerDay(2).Log()))
+	for _, c := range []struct{ request, limit, remaining, reset string }{
+		{"GET /", "3", "2", "60"},
+		{"GET /x", "3", "1", "60"}, // the day has no more, but was given later
+		{"GET /x", "3", "0", "60"},
+		{"GET /x", "2", "0", "86400"}, // denied by both, and by the day for longer
+		{"GET /", "3", "0", "60"},
+	} {
+		h := s.do(c.request, "X-Key", "k").Header()
+		require.Equal(t, []string{c.limit, c.remaining, c.reset},
+			[]string{h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), h.Get("X-RateLimit-Reset")}, c.request)
+	}
+}
+
+func TestHeaders_CanBeLeftOut(t *testing.T) {
+	s := newSite(t, per("each", "", sash.PerHour(1).Log()), httplimit.WithoutRateLimit())
+	require.Empty(t, s.do("GET /", "X-Key", "k").Header())
+	w := s.do("GET /", "X-Key", "k")
+	require.Equal(t, 429, w.Code)
+	require.Equal(t, http.Header{"Retry-After": {"3600"}, "Cache-Control": {"no-store"}, "Content-Type": {"application/problem+json"}}, w.Header())
+}
+
+func TestHeaders_ThePartitionKeyIsAFingerprint(t *testing.T) {
+	policies := []httplimit.Option{
+		httplimit.WithPartitionKey(), httplimit.WithEventFingerprints(),
+		per("a", "", sash.PerHour(2), sash.PerDay(2)), per("b", "", sash.PerHour(2)),
+	}
+	var seen uint64
+	s := newSite(t, append(policies, httplimit.WithObserver(func(e httplimit.Event) { seen = e.Fingerprint }))...)
+	first := s.do("GET /", "X-Key", "secret").Header()
+	require.Regexp(t, `^"a-1h";q=2;w=3600;pk=:(.{11}=):, "a-24h";q=2;w=86400;pk=:(.{11}=):, "b";q=2;w=3600;pk=:(.{11}=):$`, first.Get("Ratelimit-Policy"))
+	require.Regexp(t, `^"a-1h";r=1;t=\d+;pk=:(.{11}=):, "b";r=1;t=\d+;pk=:(.{11}=):$`, first.Get("Ratelimit"))
+	mine := seen
+	require.NotZero(t, mine)
+	require.NotContains(t, fmt.Sprint(first), "secret")
+
+	require.Equal(t, first["Ratelimit-Policy"], s.do("GET /", "X-Key", "secret").Header()["Ratelimit-Policy"])
+	require.Equal(t, mine, seen)
+	require.NotEqual(t, first["Ratelimit-Policy"], s.do("GET /", "X-Key", "other").Header()["Ratelimit-Policy"])
+	require.NotEqual(t, mine, seen)
+	again := newSite(t, policies...)
+	require.NotEqual(t, first["Ratelimit-Policy"], again.do("GET /", "X-Key", "secret").Header()["Ratelimit-Policy"])
+}
+
+// Limiters around each other both tell; the lists are joined by line.
+func TestHeaders_OfLimitersAroundEachOther(t *testing.T) {
+	inner := newSite(t, per("inner", "", sash.PerHour(1).Log()))
+	outer := newSite(t, per("outer", "", sash.PerHour(2).Log()))
+	outer.answer = inner.ServeHTTP
+	w := outer.do("GET /", "X-Key", "k")
+	require.Equal(t, []string{`"outer";r=1;t=3600`, `"inner";r=0;t=3600`}, w.Header()["Ratelimit"])
+	require.Equal(t, []string{`"outer";q=2;w=3600`, `"inner";q=1;w=3600`}, w.Header()["Ratelimit-Policy"])
+}
+
+// What a handler does to its headers changes nobody else's.
+func TestHeaders_AreEachRequestsOwn(t *testing.T) {
+	s := newSite(t, per("each", "", sash.PerHour(100)))
+	vandalize := true
+	s.answer = func(w http.ResponseWriter, r *http.Request) {
+		if vandalize {
+			h := w.Header()
+			for _, name := range []string{"Ratelimit", "Ratelimit-Policy"} {
+				h[name][0] = "spoilt"
+				h[name] = append(h[name], "more")
+			}
+		}
+	}
+	kept := s.do("GET /", "X-Key", "k").Header()
+	vandalize = false
+	for i := range 100 {
+		h := s.do("GET /", "X-Key", "k").Header()
+		require.Equal(t, []string{`"each";q=100;w=3600`}, h["Ratelimit-Policy"])
+		if i < 99 {
+			require.Equal(t, int64(98-i), remaining(t, h, "each"))
+		}
+	}
+	require.Equal(t, []string{"spoilt", "more"}, kept["Ratelimit"])
+}

@@ -1,0 +1,120 @@
+package httplimit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// text is a KeyFunc of one header's first value, which cannot be told if it is "-".
+func text(header string) httplimit.KeyFunc {
+	return httplimit.By(func(r *http.Request) (string, bool) {
+		v := r.Header.Get(header)
+		return v, v != "-"
+	})
+}
+
+func TestJoin_IsUnambiguous(t *testing.T) {
+	join := httplimit.Join(text("A"), text("B"), httplimit.Join(text("C")))
+	parts := []string{"", "a", "b", "a:b", ":", "\x00", "\x01", "\x01a", strings.Repeat("a", 127), strings.Repeat("a", 128), strings.Repeat("a", 20000)}
+	seen := map[string][3]string{}
+	for _, a := range parts {
+		for _, b := range parts {
+			for _, c := range parts {
+				r := &http.Request{Header: http.Header{"A": {a}, "B": {b}, "C": {c}}}
+				key, ok := join([]byte("x"), r)
+				require.True(t, ok)
+				require.True(t, strings.HasPrefix(string(key), "x"))
+				other, twice := seen[string(key)]
+				require.False(t, twice, "%.50q and %.50q", other, [3]string{a, b, c})
+				seen[string(key)] = [3]string{a, b, c}
+			}
+		}
+	}
+	_, ok := join(nil, &http.Request{Header: http.Header{"A": {"a"}, "B": {"-"}}})
+	require.False(t, ok)
+}
+
+func TestFirstOf_NeverTakesOneForAnother(t *testing.T) {
+	key := httplimit.FirstOf(text("A"), httplimit.Join(text("B"), text("C")), text("D"))
+	of := func(a, b, c, d string) (string, bool) {
+		k, ok := key([]byte("x"), &http.Request{Header: http.Header{"A": {a}, "B": {b}, "C": {c}, "D": {d}}})
+		return string(k), ok
+	}
+	first, _ := of("v", "b", "c", "d")
+	same, _ := of("v", "-", "-", "-")
+	require.Equal(t, first, same)
+	second, _ := of("-", "v", "c", "d")
+	third, _ := of("-", "v", "-", "v")
+	require.NotEqual(t, first, second)
+	require.NotEqual(t, first, third)
+	require.NotEqual(t, second, third)
+	require.Equal(t, "x\x02v", third)
+	_, ok := of("-", "-", "c", "-")
+	require.False(t, ok)
+}
+
+func TestByHeader_NeedsOneValue(t *testing.T) {
+	key := httplimit.ByHeader("x-api-KEY")
+	for _, c := range []struct {
+		values []string
+		ok     bool
+	}{{nil, false}, {[]string{""}, false}, {[]string{"a", "a"}, false}, {[]string{"a"}, true}, {[]string{"a,b"}, true}} {
+		got, ok := key([]byte("x"), &http.Request{Header: http.Header{"X-Api-Key": c.values}})
+		require.Equal(t, c.ok, ok)
+		if ok {
+			require.Equal(t, "x"+c.values[0], string(got))
+		}
+	}
+}
+
+func TestByRoute_TakesThePatternOfTheMux(t *testing.T) {
+	limits := []sash.Limit{sash.PerHour(1).Log()}
+	inside := newSite(t, httplimit.Policy{Name: "each", Limits: limits, Key: httplimit.ByRoute()})
+	mux := http.NewServeMux()
+	mux.Handle("GET /things/{id}", inside)
+	mux.Handle("GET /others/{id}", inside)
+	outside := newSite(t, httplimit.Policy{Name: "each", Limits: limits, Key: httplimit.ByRouteOf(mux)})
+	outside.answer = func(w http.ResponseWriter, r *http.Request) {}
+
+	get := func(h http.Handler, path string) int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, newRequest("GET "+path))
+		return w.Code
+	}
+	for _, h := range []http.Handler{mux, outside} {
+		require.Equal(t, 200, get(h, "/things/1"))
+		require.Equal(t, 429, get(h, "/things/2"))
+		require.Equal(t, 200, get(h, "/others/1"))
+	}
+	require.Equal(t, 400, get(inside, "/things/1"), "no mux has been asked")
+	require.Equal(t, 200, get(outside, "/nowhere/1"))
+	require.Equal(t, 429, get(outside, "/nowhere/2"), "those not found share")
+}
+
+func TestKeyFuncs_RefuseWhatCannotBe(t *testing.T) {
+	for name, f := range map[string]func(){
+		"ByHeader": func() { httplimit.ByHeader("") },
+		"By":       func() { httplimit.By(nil) },
+		"ByRoute":  func() { httplimit.ByRouteOf(nil) },
+		"Join":     func() { httplimit.Join() },
+		"Join nil": func() { httplimit.Join(httplimit.Everyone(), nil) },
+		"FirstOf":  func() { httplimit.FirstOf() },
+	} {
+		require.Panics(t, f, name)
+	}
+}
+
+func TestJoin_RefusesAPartThatDoesNotAppend(t *testing.T) {
+	captureLog(t)
+	p := per("each", "", sash.PerHour(1))
+	p.Key = httplimit.Join(httplimit.ByHeader("X-Key"), func([]byte, *http.Request) ([]byte, bool) { return nil, true })
+	s := newSite(t, p)
+	require.Equal(t, 500, s.do("GET /", "X-Key", "abc").Code)
+}

@@ -1,0 +1,154 @@
+package httplimit
+
+import (
+	"crypto/rand"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// A Limiter holds policies and what has been charged to them. Make one with [New]
+// and put it before a handler with [Limiter.Middleware]. All its methods are safe
+// for concurrent use.
+//
+// It is one [sash.Limiter] for all policies, whose keys are a policy and an
+// identity, so that a request can be charged to all its policies at one instant.
+type Limiter struct {
+	config
+	policies []*policy
+	shadows  int // index of the first; they stand behind the others
+	routes   []*route
+	memory   *memory // of routes; nil: there is only the one of every request
+	limiter  *sash.Limiter
+	secret   [32]byte // of fingerprints
+	calls    sync.Pool
+}
+
+// New returns a limiter for the [Policy]s among options. The error names every
+// fault of all of them, and wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or
+// [sash.ErrNoLimit].
+//
+// It starts a goroutine that evicts idle keys; [Limiter.Close] ends it.
+func New(options ...Option) (*Limiter, error) {
+	c, err := configure(options)
+	if err != nil {
+		return nil, err
+	}
+	l := &Limiter{config: c}
+	_, _ = rand.Read(l.secret[:]) // never fails
+	l.calls.New = func() any { return &call{Limiter: l} }
+	shadow := func(p Policy) bool { return p.Shadow }
+	given := slices.Concat(without(c.policies, shadow), only(c.policies, shadow))
+	l.shadows = len(given) - len(only(given, shadow))
+	for i, p := range given {
+		l.policies = append(l.policies, newPolicy(p, i, l.routeFor(p.Pattern)))
+	}
+	if len(l.routes) > 1 || l.routes[0].mux != nil {
+		l.memory = new(memory)
+	}
+	if l.limiter, err = sash.New(l.sashOptions()...); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Must returns l, and panics if err is not nil. It is for policies that are written
+// in the program.
+func Must(l *Limiter, err error) *Limiter {
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+func only(policies []Policy, want func(Policy) bool) (kept []Policy) {
+	for _, p := range policies {
+		if want(p) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+func without(policies []Policy, unwanted func(Policy) bool) []Policy {
+	return only(policies, func(p Policy) bool { return !unwanted(p) })
+}
+
+// routeFor returns the index of the route of a pattern that has been validated.
+func (l *Limiter) routeFor(pattern string) int {
+	i := slices.IndexFunc(l.routes, func(t *route) bool { return t.pattern == pattern })
+	if i >= 0 {
+		return i
+	}
+	t, err := newRoute(pattern)
+	if err != nil {
+		panic(err) // validate has made one
+	}
+	l.routes = append(l.routes, t)
+	return len(l.routes) - 1
+}
+
+// sashOptions returns what the limiter below is made of. Its own limits are those
+// of the first policy, whose keys so take the smallest cells; keys of the others
+// have limits of their own.
+func (l *Limiter) sashOptions() []sash.Option {
+	options := []sash.Option{sash.WithSweepInterval(l.interval()), sash.WithSizeHint(l.sizeHint)}
+	for _, limit := range l.policies[0].Limits {
+		options = append(options, limit)
+	}
+	if l.clock != nil {
+		options = append(options, sash.WithClock(l.clock))
+	}
+	if len(l.policies) > 1 {
+		options = append(options, sash.WithLimitsFor(l.limitsFor))
+	}
+	return options
+}
+
+func (l *Limiter) limitsFor(key string) []sash.Limit {
+	if i, ok := numberOf(key); ok && 0 < i && i < len(l.policies) {
+		return l.policies[i].Limits
+	}
+	return nil
+}
+
+// interval returns how often to sweep: as sash would choose, but by the windows of
+// all policies.
+func (l *Limiter) interval() time.Duration {
+	if l.sweepInterval != 0 {
+		return l.sweepInterval
+	}
+	var longest time.Duration
+	for _, p := range l.policies {
+		for _, limit := range p.Limits {
+			longest = max(longest, limit.Window)
+		}
+	}
+	return min(max(longest/2, time.Second), 10*time.Minute)
+}
+
+// Sash returns the limiter below, to look at a key, forget it, or give it limits of
+// its own: with a key that [Limiter.KeyFor] returns. Clients are told of such limits
+// under the policy's name.
+func (l *Limiter) Sash() *sash.Limiter { return l.limiter }
+
+// KeyFor returns the key of r under the policy of that name, for the methods of
+// [Limiter.Sash]. It is false if there is no such policy or the identity cannot be
+// told. Pattern and Skip are not asked.
+func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
+	for _, p := range l.policies {
+		if p.Name == policy {
+			var c call
+			_, ok = c.identify(p, r)
+			return string(c.keys), ok
+		}
+	}
+	return "", false
+}
+
+// Close ends the goroutine that evicts idle keys. Every other method still works
+// afterwards. The error is always nil.
+func (l *Limiter) Close() error { return l.limiter.Close() }

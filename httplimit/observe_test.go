@@ -1,0 +1,72 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+func TestObserver_IsToldWhatEachPolicyMakesOfARequest(t *testing.T) {
+	var events []httplimit.Event
+	all := per("all", "", sash.PerHour(5).Log())
+	api := per("api", "/api/", sash.PerHour(1).Log())
+	s := newSite(t, all, api, httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e) }))
+	s.codes(2, "GET /api/", "X-Key", "secret")
+	s.do("GET /")
+	require.Equal(t, []httplimit.Event{
+		{Policy: "all", Outcome: httplimit.Admitted, Cost: 1, Decision: sash.Decision{
+			Allowed: true, Limit: all.Limits[0], Remaining: 4, ResetAfter: 3600e9}},
+		{Policy: "api", Pattern: "/api/", Outcome: httplimit.Admitted, Cost: 1, Decision: sash.Decision{
+			Allowed: true, Limit: api.Limits[0], Remaining: 0, ResetAfter: 3600e9}},
+		{Policy: "all", Outcome: httplimit.Withheld, Cost: 1, Decision: sash.Decision{
+			Allowed: true, Limit: all.Limits[0], Remaining: 3, ResetAfter: 3600e9}},
+		{Policy: "api", Pattern: "/api/", Outcome: httplimit.Denied, Cost: 1, Decision: sash.Decision{
+			Limit: api.Limits[0], RetryAfter: 3600e9, ResetAfter: 3600e9}},
+		{Policy: "all", Outcome: httplimit.Unidentified},
+	}, events)
+	require.NotContains(t, fmt.Sprintf("%+v", events), "secret")
+}
+
+func TestObserver_IsToldWhoIsCallingIfItAsks(t *testing.T) {
+	var events []httplimit.Event
+	p := per("each", "", sash.PerHour(1).Log())
+	p.Charge = func(int) bool { return false }
+	s := newSite(t, p, httplimit.WithEventIdentities(), httplimit.WithEventFingerprints(),
+		httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e) }))
+	long := strings.Repeat("long", 99)
+	for _, key := range []string{"a", "b", "a", long} {
+		s.do("GET /", "X-Key", key)
+	}
+	var names []string
+	prints := map[uint64]bool{}
+	for _, e := range events {
+		names = append(names, e.Identity+" "+e.Outcome.String())
+		prints[e.Fingerprint] = true
+	}
+	require.Equal(t, []string{
+		"a admitted", "a given back", "b admitted", "b given back",
+		"a admitted", "a given back", long + " admitted", long + " given back",
+	}, names)
+	require.Len(t, prints, 3)
+	require.NotContains(t, prints, uint64(0))
+}
+
+func TestOutcome_HasALabel(t *testing.T) {
+	for o, want := range []string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "unknown"} {
+		require.Equal(t, want, httplimit.Outcome(o).String())
+	}
+}
+
+func TestObserver_SeesNothingOfSkippedRequests(t *testing.T) {
+	p := per("each", "POST /", sash.PerHour(1))
+	p.Skip = func(*http.Request) bool { return true }
+	s := newSite(t, p, httplimit.WithObserver(func(httplimit.Event) { t.Error("called") }))
+	s.do("POST /")
+	s.do("GET /")
+}

@@ -1,0 +1,272 @@
+package httplimit_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// failures is a policy that charges what was answered with status 400 or more.
+func failures(count int64) httplimit.Policy {
+	p := per("failures", "", sash.PerHour(count).Log())
+	p.Charge = func(status int) bool { return status >= 400 }
+	return p
+}
+
+func (s *site) left(t *testing.T, policy string) int64 {
+	key, ok := s.KeyFor(policy, newRequest("GET /", "X-Key", "k"))
+	require.True(t, ok)
+	return s.Sash().Peek(key, 0).Remaining
+}
+
+func TestCharge_LimitsLoginsByFailures(t *testing.T) {
+	s := newSite(t, failures(2))
+	s.answer = func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Password") != "right" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}
+	login := func(password string) int { return s.do("POST /", "X-Key", "k", "Password", password).Code }
+	for range 5 {
+		require.Equal(t, 200, login("right"))
+	}
+	require.Equal(t, 401, login("wrong"))
+	require.Equal(t, 200, login("right"))
+	require.Equal(t, 401, login("wrong"))
+	require.Equal(t, 429, login("wrong"))
+	require.Equal(t, 429, login("right"))
+	require.EqualValues(t, 8, s.served.Load())
+}
+
+// Guesses under way count, so that there are no more of them at once than may fail.
+func TestCharge_CountsRequestsUnderWay(t *testing.T) {
+	s := newSite(t, failures(3))
+	var waiting sync.WaitGroup
+	release := make(chan struct{})
+	waiting.Add(3)
+	s.answer = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			waiting.Done()
+			<-release
+		}
+	}
+	var g sync.WaitGroup
+	for range 3 {
+		g.Go(func() { s.do("GET /slow", "X-Key", "k") })
+	}
+	waiting.Wait()
+	require.Equal(t, 429, s.do("GET /", "X-Key", "k").Code)
+	close(release)
+	g.Wait()
+	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
+	require.EqualValues(t, 3, s.left(t, "failures"))
+}
+
+func TestCharge_SeesTheStatus(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   int
+	}{
+		"none":          {func(http.ResponseWriter, *http.Request) {}, 200},
+		"written":       {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "x") }, 200},
+		"string":        {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x"); w.WriteHeader(500) }, 200},
+		"explicit":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404); w.WriteHeader(200) }, 404},
+		"informational": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(403) }, 403},
+		"flushed": {func(w http.ResponseWriter, _ *http.Request) {
+			w.(http.Flusher).Flush()
+			w.WriteHeader(500)
+		}, 200},
+		"controlled": {func(w http.ResponseWriter, _ *http.Request) {
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				panic(err)
+			}
+			w.WriteHeader(500)
+		}, 200},
+		"copied": {func(w http.ResponseWriter, _ *http.Request) {
+			w.(io.ReaderFrom).ReadFrom(strings.NewReader("x"))
+			w.WriteHeader(500)
+		}, 200},
+		"panic":       {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, 500},
+		"panic after": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); panic(http.ErrAbortHandler) }, 500},
+		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			conn.Close()
+		}, 101},
+		"hijacked by a controller": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			conn.Close()
+		}, 101},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(chan int, 1)
+			p := per("each", "", sash.PerHour(5))
+			p.Charge = func(status int) bool { got <- status; return false }
+			s := newSite(t, p)
+			s.answer = c.answer
+			server := httptest.NewServer(s)
+			defer server.Close()
+			r, err := http.NewRequest("GET", server.URL, nil)
+			require.NoError(t, err)
+			r.Header.Set("X-Key", "k")
+			if response, err := server.Client().Do(r); err == nil {
+				response.Body.Close()
+			}
+			require.Equal(t, c.want, <-got)
+		})
+	}
+}
+
+func TestCharge_GivesNothingBackForADenial(t *testing.T) {
+	s := newSite(t, failures(2), per("all", "", sash.PerHour(3).Log()))
+	require.Equal(t, []int{200, 200, 200, 429, 429}, s.codes(5, "GET /", "X-Key", "k"))
+	require.EqualValues(t, 2, s.left(t, "failures"))
+	require.EqualValues(t, 0, s.left(t, "all")) // which has no Charge, and keeps its charges
+}
+
+func TestCharge_GivesBackEachPolicyItsOwn(t *testing.T) {
+	cheap, dear := failures(10), per("dear", "", sash.PerHour(10).Log())
+	cheap.Cost = func(*http.Request) int64 { return 2 }
+	dear.Cost = func(*http.Request) int64 { return 3 }
+	dear.Charge = func(status int) bool { return status < 400 }
+	var events []string
+	s := newSite(t, cheap, dear, per("all", "", sash.PerHour(9).Log()), httplimit.WithObserver(func(e httplimit.Event) {
+		events = append(events, fmt.Sprintf("%s %v %d", e.Policy, e.Outcome, e.Cost))
+	}))
+	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
+	s.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }
+	require.Equal(t, 404, s.do("GET /", "X-Key", "k").Code)
+	require.Equal(t, []int64{8, 7, 7}, []int64{s.left(t, "failures"), s.left(t, "dear"), s.left(t, "all")})
+	require.Equal(t, []string{
+		"failures admitted 2", "dear admitted 3", "all admitted 1", "failures given back 2",
+		"failures admitted 2", "dear admitted 3", "all admitted 1", "dear given back 3",
+	}, events)
+}
+
+func TestCharge_LeavesNoTraceOfACostThatAnotherPolicyDenies(t *testing.T) {
+	first, second := per("first", "", sash.PerHour(9).Log()), per("second", "", sash.PerHour(1).Log())
+	first.Cost = func(*http.Request) int64 { return 4 }
+	for _, policies := range [][]httplimit.Option{{first, second}, {second, first}} {
+		s := newSite(t, policies...)
+		require.Equal(t, []int{200, 429, 429}, s.codes(3, "GET /", "X-Key", "k"))
+		require.EqualValues(t, 5, s.left(t, "first"))
+		s.clock.Advance(1) // what was given back left nothing that denies later
+		require.Equal(t, "3600", s.do("GET /", "X-Key", "k").Header().Get("Retry-After"))
+	}
+}
+
+// A writer that can do some of what net/http's can.
+type (
+	plainWriter struct{ http.ResponseWriter }
+	flushWriter struct {
+		http.ResponseWriter
+		http.Flusher
+	}
+	pushWriter struct {
+		flushWriter
+		http.Pusher
+	}
+	hijackWriter struct {
+		flushWriter
+		http.Hijacker
+		io.ReaderFrom
+	}
+)
+
+type everything struct{ calls []string }
+
+func (e *everything) Flush() { e.calls = append(e.calls, "flush") }
+func (e *everything) Push(string, *http.PushOptions) error {
+	e.calls = append(e.calls, "push")
+	return nil
+}
+func (e *everything) ReadFrom(io.Reader) (int64, error) {
+	e.calls = append(e.calls, "read")
+	return 0, nil
+}
+func (e *everything) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	e.calls = append(e.calls, "hijack")
+	return nil, nil, nil
+}
+
+func TestCharge_HandsOnWhatAWriterCanDoAndNoMore(t *testing.T) {
+	e := new(everything)
+	w := httptest.NewRecorder()
+	flush := flushWriter{plainWriter{w}, e}
+	for name, c := range map[string]struct {
+		writer                       http.ResponseWriter
+		flushes, pushes, hijacks, in bool
+	}{
+		"plain":  {writer: plainWriter{w}},
+		"flush":  {writer: flush, flushes: true},
+		"push":   {writer: pushWriter{flush, e}, flushes: true, pushes: true},
+		"hijack": {writer: hijackWriter{flush, e, e}, flushes: true, hijacks: true, in: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e.calls = nil
+			var want []string
+			s := newSite(t, failures(1))
+			s.answer = func(w http.ResponseWriter, _ *http.Request) {
+				flusher, ok := w.(http.Flusher)
+				require.Equal(t, c.flushes, ok)
+				if ok {
+					flusher.Flush()
+					want = append(want, "flush")
+				}
+				pusher, ok := w.(http.Pusher)
+				require.Equal(t, c.pushes, ok)
+				if ok {
+					require.NoError(t, pusher.Push("/", nil))
+					want = append(want, "push")
+				}
+				from, ok := w.(io.ReaderFrom)
+				require.Equal(t, c.in, ok)
+				if ok {
+					_, err := from.ReadFrom(nil)
+					require.NoError(t, err)
+					want = append(want, "read")
+				}
+				hijacker, ok := w.(http.Hijacker)
+				require.Equal(t, c.hijacks, ok)
+				if ok {
+					_, _, err := hijacker.Hijack()
+					require.NoError(t, err)
+					want = append(want, "hijack")
+				}
+				_, err := w.Write([]byte("x"))
+				require.NoError(t, err)
+				unwrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
+				require.True(t, ok)
+				require.Equal(t, c.writer, unwrapper.Unwrap())
+			}
+			s.ServeHTTP(c.writer, newRequest("GET /", "X-Key", "k"))
+			require.Equal(t, want, e.calls)
+			require.EqualValues(t, 1, s.served.Load())
+		})
+	}
+}
+
+// Without Charge, handlers are given the writer itself.
+func TestMiddleware_WrapsNoWriterThatItNeedNot(t *testing.T) {
+	s := newSite(t, per("each", "", sash.PerHour(1)))
+	given := http.ResponseWriter(httptest.NewRecorder())
+	s.answer = func(w http.ResponseWriter, _ *http.Request) { require.Same(t, given, w) }
+	s.ServeHTTP(given, newRequest("GET /", "X-Key", "k"))
+	require.EqualValues(t, 1, s.served.Load())
+}

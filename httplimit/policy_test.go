@@ -1,0 +1,125 @@
+package httplimit_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+func TestNew_NamesEveryFaultOfEveryPolicy(t *testing.T) {
+	fine := []sash.Limit{sash.PerSecond(1)}
+	_, err := httplimit.New(
+		httplimit.Policy{},
+		httplimit.Policy{Name: "é", Unit: "\n", Pattern: "GET", Limits: fine, Key: httplimit.Everyone()},
+		httplimit.Policy{Name: "bad", Pattern: "/{a}/{a}", Limits: []sash.Limit{{Count: 0, Window: 1}, {Count: 1, Window: -1}}},
+		httplimit.Policy{Name: "x", Limits: []sash.Limit{sash.PerHour(1), sash.PerMinute(1)}, Key: httplimit.Everyone()},
+		httplimit.Policy{Name: "x-1h", Limits: fine, Key: httplimit.Everyone()},
+		httplimit.Policy{Name: "x-1h", Limits: fine, Key: httplimit.Everyone()},
+		httplimit.WithClock(nil), httplimit.WithObserver(nil), httplimit.WithDenied(nil), httplimit.WithUnidentified(nil),
+		httplimit.WithSizeHint(-1), nil, (*httplimit.Policy)(nil),
+	)
+	require.ErrorIs(t, err, sash.ErrInvalidOption)
+	require.ErrorIs(t, err, sash.ErrInvalidLimit)
+	require.ErrorIs(t, err, sash.ErrNoLimit)
+	require.Equal(t, strings.TrimSpace(`
+httplimit: WithClock: clock must not be nil: invalid option
+httplimit: WithObserver: f must not be nil: invalid option
+httplimit: WithDenied: f must not be nil: invalid option
+httplimit: WithUnidentified: h must not be nil: invalid option
+httplimit: option 12: must not be nil: invalid option
+httplimit: option 13: must not be nil: invalid option
+httplimit: WithSizeHint: keys must be at least 0, got -1: invalid option
+httplimit: policy 1: Name must not be empty: invalid option
+httplimit: policy 1: Key must not be nil: invalid option
+httplimit: policy 1: Limits must not be empty: no limit
+httplimit: policy "é": Name must be printable ASCII, got "é": invalid option
+httplimit: policy "é": Unit must be printable ASCII, got "\n": invalid option
+httplimit: policy "é": Pattern: "GET": at offset 0: host/path missing /: invalid option
+httplimit: policy "bad": Key must not be nil: invalid option
+httplimit: policy "bad": Pattern: "/{a}/{a}": at offset 5: duplicate wildcard name "a": invalid option
+httplimit: policy "bad": limit 1: Count must be >= 1, got 0: invalid limit
+httplimit: policy "bad": limit 2: Window must be > 0, got -1ns: invalid limit
+httplimit: policies 4 and 5: both have a quota named "x-1h": invalid option
+httplimit: policies 5 and 6: both have a quota named "x-1h": invalid option`), err.Error())
+
+	_, err = httplimit.New()
+	require.EqualError(t, err, "httplimit: New needs a Policy: invalid option")
+	_, err = httplimit.New(per("a", "", fine...), httplimit.WithSizeHint(1<<40))
+	require.ErrorIs(t, err, sash.ErrInvalidOption)
+	require.Panics(t, func() { httplimit.Must(httplimit.New()) })
+	l := httplimit.Must(httplimit.New(per("a", "", fine...)))
+	require.Panics(t, func() { l.Middleware(nil) })
+	require.NoError(t, l.Close())
+}
+
+func TestNew_TakesAPointerToAPolicy(t *testing.T) {
+	p := per("a", "", sash.PerHour(1))
+	s := newSite(t, &p)
+	require.Equal(t, []int{200, 429}, s.codes(2, "GET /", "X-Key", "a"))
+}
+
+func TestKeyFor_IsTheKeyOfTheLimiterBelow(t *testing.T) {
+	s := newSite(t, per("a", "", sash.PerHour(1).Log()), per("b", "POST /", sash.PerHour(2).Log()))
+	r := newRequest("GET /", "X-Key", "k")
+	require.Equal(t, []int{200, 429}, s.codes(2, "GET /", "X-Key", "k"))
+	key, ok := s.KeyFor("a", r)
+	require.True(t, ok)
+	require.True(t, s.Sash().Reset(key))
+	require.Equal(t, []int{200, 429}, s.codes(2, "GET /", "X-Key", "k"))
+
+	key, ok = s.KeyFor("b", r)
+	require.True(t, ok)
+	require.EqualValues(t, 2, s.Sash().Peek(key, 0).Remaining)
+	_, ok = s.KeyFor("c", r)
+	require.False(t, ok)
+	_, ok = s.KeyFor("a", newRequest("GET /"))
+	require.False(t, ok)
+	_, ok = s.KeyFor("c", newRequest("GET /"))
+	require.False(t, ok)
+}
+
+func TestSash_KeysWithLimitsOfTheirOwnAreToldOfThem(t *testing.T) {
+	s := newSite(t, per("plan", "", sash.PerMinute(2).Log(), sash.PerHour(9).Log()))
+	key, _ := s.KeyFor("plan", newRequest("GET /", "X-Key", "k"))
+	require.NoError(t, s.Sash().SetLimits(key, sash.PerHour(1).Log()))
+	h := s.do("GET /", "X-Key", "k").Header()
+	require.Equal(t, []string{`"plan";q=1;w=3600`}, h["Ratelimit-Policy"])
+	require.Equal(t, []string{`"plan";r=0;t=3600`}, h["Ratelimit"])
+	require.Contains(t, s.do("GET /", "X-Key", "k").Body.String(), `"violated-policies":["plan"]`)
+	h = s.do("GET /", "X-Key", "j").Header()
+	require.Equal(t, []string{`"plan-1m";q=2;w=60, "plan-1h";q=9;w=3600`}, h["Ratelimit-Policy"])
+}
+
+func TestNew_SweepsByTheLongestWindowOfAllPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := httplimit.Must(httplimit.New(per("a", "", sash.Per(1, 1)), per("b", "", sash.PerMinute(1))))
+		defer l.Close()
+		time.Sleep(29 * time.Second)
+		require.Zero(t, l.Sash().Stats().Sweeps)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 1, l.Sash().Stats().Sweeps)
+	})
+}
+
+func TestPolicies_AreKeptApartHoweverMany(t *testing.T) {
+	var options []httplimit.Option
+	for i := range 200 {
+		p := per(strings.Repeat("p", i+1), "", sash.PerHour(int64(i+10)).Log())
+		p.Skip = func(r *http.Request) bool { return len(r.Header.Get("Which")) != i+1 }
+		options = append(options, p)
+	}
+	s := newSite(t, options...)
+	for _, i := range []int{0, 1, 63, 64, 127, 128, 199} {
+		which := strings.Repeat("p", i+1)
+		h := s.do("GET /", "X-Key", "k", "Which", which).Header()
+		require.Equal(t, int64(i+9), remaining(t, h, which))
+	}
+}

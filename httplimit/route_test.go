@@ -1,0 +1,103 @@
+package httplimit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// limited reports whether the policy of that pattern is for r.
+func limited(s *site, r *http.Request) bool {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return len(w.Header()["Ratelimit"]) > 0
+}
+
+func TestPattern_MeansWhatItMeansToAMux(t *testing.T) {
+	for _, c := range []struct {
+		pattern string
+		yes, no string // requests
+	}{
+		{"", "GET /|POST /x/y|OPTIONS *", ""},
+		{"/", "GET /|POST /x/y|GET //|OPTIONS *", ""},
+		{"/{any...}", "GET /|POST /x/y", ""},
+		{"GET /{any...}", "GET /|HEAD /x", "POST /"},
+		{"/{$}", "GET /|GET //", "GET /x"},
+		{"POST /login", "POST /login|POST //login|POST /x/../login|POST /%6cogin|POST /%6Cogin|POST /%2Flogin", "GET /login|POST /login/|POST /login/x|POST /Login"},
+		{"GET /a", "GET /a|HEAD /a", "POST /a"},
+		{"/api/", "GET /api/|GET /api/x/y|PUT /api|GET /api//x|GET /api%2Fx", "GET /apis|GET /x/api/"},
+		{"/api/{id}", "GET /api/1|GET /api/a%2Fb", "GET /api/|GET /api/1/2"},
+		{"/api/{id}/x", "GET /api/1/x|GET /api/a%2Fb/x", "GET /api/1/y"},
+		{"example.com/a", "GET http://example.com/a|GET http://example.com:80/a", "GET http://example.org/a"},
+	} {
+		s := newSite(t, httplimit.Policy{Name: "p", Pattern: c.pattern, Limits: []sash.Limit{sash.PerHour(99)}, Key: httplimit.Everyone()})
+		for range 3 { // the second and third time from memory
+			for _, request := range split(c.yes) {
+				require.True(t, limited(s, newRequest(request)), "%s: %s", c.pattern, request)
+				require.True(t, limited(s, newRequest(request)), "%s: %s", c.pattern, request)
+			}
+			for _, request := range split(c.no) {
+				require.False(t, limited(s, newRequest(request)), "%s: %s", c.pattern, request)
+				require.False(t, limited(s, newRequest(request)), "%s: %s", c.pattern, request)
+			}
+		}
+	}
+}
+
+func split(s string) []string {
+	return strings.FieldsFunc(s, func(c rune) bool { return c == '|' })
+}
+
+func TestPattern_CONNECT(t *testing.T) {
+	s := newSite(t, httplimit.Policy{Name: "p", Pattern: "/tree/", Limits: []sash.Limit{sash.PerHour(99)}, Key: httplimit.Everyone()})
+	for path, want := range map[string]bool{"/tree/x": true, "/tree": true, "/other": false, "": false} {
+		r := newRequest("CONNECT example.com:443")
+		r.URL = &url.URL{Path: path, Host: "example.com:443"}
+		require.Equal(t, want, limited(s, r), path)
+	}
+}
+
+// However often and in whatever order they are asked for, requests are on the
+// routes that a limiter without a memory finds.
+func TestMemory_ChangesNothing(t *testing.T) {
+	patterns := []string{"GET /a/{id}", "/a/", "POST /", "h/a/", ""}
+	fresh := func() *site {
+		var options []httplimit.Option
+		for i, pattern := range patterns {
+			options = append(options, httplimit.Policy{Name: strconv.Itoa(i), Pattern: pattern, Limits: []sash.Limit{sash.PerHour(9e9)}, Key: httplimit.Everyone()})
+		}
+		return newSite(t, options...)
+	}
+	stated := func(s *site, r *http.Request) string {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Header().Get("Ratelimit-Policy")
+	}
+	var requests []func() *http.Request
+	want := map[int]string{}
+	for _, method := range []string{"GET", "POST", "PUT"} {
+		for _, host := range []string{"h", "i"} {
+			for _, path := range []string{"/", "/a", "/a/", "/a/1", "/a/2", "/b%2Fa", "/a%2F1", "/" + strings.Repeat("x", 300)} {
+				make := func() *http.Request { return newRequest(method + " http://" + host + path) }
+				want[len(requests)] = stated(fresh(), make())
+				requests = append(requests, make)
+			}
+		}
+	}
+	s := fresh()
+	for times := range 4 {
+		for i, r := range requests {
+			for range times {
+				require.Equal(t, want[i], stated(s, r()), "%s %s", r().Method, r().URL)
+			}
+		}
+	}
+}

@@ -1,0 +1,495 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// A farEnd answers what a Transport sends, without a network.
+type farEnd func(r *http.Request) (*http.Response, error)
+
+func (f farEnd) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// says answers with that status and those headers: pairs of name and value.
+func says(status int, headers ...string) *http.Response {
+	h := http.Header{}
+	for i := 0; i < len(headers); i += 2 {
+		h.Set(headers[i], headers[i+1])
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: http.NoBody}
+}
+
+func answersOK(*http.Request) (*http.Response, error) { return says(200), nil }
+
+// sentBody is a body that tells whether it was read or closed.
+type sentBody struct{ reads, closes int }
+
+func (b *sentBody) Read([]byte) (int, error) { b.reads++; return 0, io.EOF }
+func (b *sentBody) Close() error             { b.closes++; return nil }
+
+func newOutgoing(t *testing.T, limit sash.Limit, options ...sash.Option) *sash.Limiter {
+	l := sash.Must(sash.New(append(options, limit)...))
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// get calls url through tr, with a body to watch, and returns the error.
+func get(ctx context.Context, tr *Transport, url string) (*sentBody, error) {
+	body := new(sentBody)
+	r, err := http.NewRequestWithContext(ctx, "POST", url, body)
+	if err != nil {
+		return body, err
+	}
+	_, err = tr.RoundTrip(r)
+	return body, err
+}
+
+func TestTransport_LetsEachHostWaitForItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var mu sync.Mutex
+		sent := map[string][]time.Duration{}
+		tr := &Transport{
+			Limiter: newOutgoing(t, sash.PerSecond(2).Log()),
+			Base: farEnd(func(r *http.Request) (*http.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				sent[r.URL.Path] = append(sent[r.URL.Path], time.Since(start))
+				return says(200), nil
+			}),
+		}
+		for _, u := range []string{
+			"http://a.example/a", "http://A.example:80/a", "HTTP://a.EXAMPLE/a", "http://a.example/a", "http://a.example:80/a",
+			"https://b.example:443/b", "https://b.example/b", "https://B.example/b",
+			"http://a.example:8080/port", "http://[2001:db8::1]:80/v6", "http://[2001:db8::1]/v6", "https://a.example:80/other",
+		} {
+			go func() {
+				_, err := get(t.Context(), tr, u)
+				require.NoError(t, err)
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, map[string][]time.Duration{
+			"/a":     {0, 0, time.Second, time.Second, 2 * time.Second},
+			"/b":     {0, 0, time.Second},
+			"/port":  {0},
+			"/v6":    {0, 0},
+			"/other": {0},
+		}, sent)
+		require.Empty(t, tr.gates)
+	})
+}
+
+func TestTransport_HoldsBackAsAsked(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	date := now.Format(http.TimeFormat)
+	for name, c := range map[string]struct {
+		response *http.Response
+		longest  time.Duration
+		want     time.Duration
+	}{
+		"429":                   {response: says(429, "Retry-After", "7"), want: 7 * time.Second},
+		"503":                   {response: says(503, "Retry-After", "007"), want: 7 * time.Second},
+		"date":                  {response: says(429, "Date", date, "Retry-After", "Fri, 20 Nov 2026 12:01:30 GMT"), want: 90 * time.Second},
+		"RFC 850":               {response: says(429, "Date", date, "Retry-After", "Friday, 20-Nov-26 12:01:30 GMT"), want: 90 * time.Second},
+		"asctime":               {response: says(429, "Date", date, "Retry-After", "Fri Nov 20 12:01:30 2026"), want: 90 * time.Second},
+		"too long":              {response: says(429, "Retry-After", "3601"), want: time.Hour},
+		"far too long":          {response: says(429, "Retry-After", "9223372037"), want: time.Hour},
+		"no int64":              {response: says(429, "Retry-After", "99999999999999999999999999"), want: time.Hour},
+		"far date":              {response: says(429, "Date", date, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), want: time.Hour},
+		"own bound":             {response: says(429, "Retry-After", "60"), longest: 5 * time.Second, want: 5 * time.Second},
+		"not heeded":            {response: says(429, "Retry-After", "60"), longest: -1},
+		"zero":                  {response: says(429, "Retry-After", "0")},
+		"past date":             {response: says(429, "Date", date, "Retry-After", "Fri, 20 Nov 2026 11:59:59 GMT")},
+		"this very date":        {response: says(429, "Date", date, "Retry-After", date)},
+		"none":                  {response: says(429)},
+		"negative":              {response: says(429, "Retry-After", "-7")},
+		"signed":                {response: says(429, "Retry-After", "+7")},
+		"fraction":              {response: says(429, "Retry-After", "1.5")},
+		"duration":              {response: says(429, "Retry-After", "7s")},
+		"other digits":          {response: says(429, "Retry-After", "٧")},
+		"garbage":               {response: says(429, "Retry-After", "\x00soon, I hope")},
+		"another zone":          {response: says(429, "Date", date, "Retry-After", "Fri, 20 Nov 2026 12:01:30 CET")},
+		"success":               {response: says(200, "Retry-After", "7")},
+		"redirect":              {response: says(301, "Retry-After", "7")},
+		"500":                   {response: says(500, "Retry-After", "7")},
+		"date, by our own time": {response: says(429, "Retry-After", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := sash.NewManualClock(0)
+			tr := &Transport{
+				Limiter: newOutgoing(t, sash.PerHour(100).Log(), sash.WithClock(clock)),
+				Base:    farEnd(func(*http.Request) (*http.Response, error) { return c.response, nil }),
+				MaxHold: c.longest, Clock: clock, NoWait: true,
+			}
+			_, err := get(t.Context(), tr, "http://a.example/")
+			require.NoError(t, err)
+			require.Equal(t, c.want, tr.held("a.example"))
+			require.Zero(t, tr.held("b.example"))
+			if c.want == 0 {
+				require.Empty(t, tr.gates)
+				return
+			}
+			clock.Advance(c.want - 1)
+			body, err := get(t.Context(), tr, "http://a.example/")
+			require.Equal(t, &TurnError{RetryAfter: 1, Held: true}, err)
+			require.Equal(t, &sentBody{closes: 1}, body)
+			require.EqualValues(t, 99, tr.Limiter.Peek("a.example", 0).Remaining, "what is held back is not charged")
+			clock.Advance(1)
+			_, err = get(t.Context(), tr, "http://a.example/")
+			require.NoError(t, err)
+		})
+	}
+}
+
+// A date without the server's own is taken by the time here, which a bubble makes
+// certain.
+func TestTransport_HoldsBackUntilADate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := time.Now().Add(90 * time.Second).UTC()
+		response := says(503, "Retry-After", until.Format(http.TimeFormat))
+		tr := &Transport{
+			Limiter: newOutgoing(t, sash.PerHour(100)),
+			Base:    farEnd(func(*http.Request) (*http.Response, error) { return response, nil }),
+		}
+		for range 2 {
+			_, err := get(t.Context(), tr, "http://a.example/")
+			require.NoError(t, err)
+		}
+		require.Equal(t, until, time.Now().UTC())
+	})
+}
+
+// Requests that are held back are sent when the clock has passed that time, be it
+// a clock that is moved by hand, and not one before.
+func TestTransport_SendsWhatWasHeldBackOnAManualClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := sash.NewManualClock(0)
+		var sent atomic.Int64
+		tr := &Transport{
+			Limiter: newOutgoing(t, sash.PerMinute(2).Log(), sash.WithClock(clock)),
+			Clock:   clock,
+			Base: farEnd(func(*http.Request) (*http.Response, error) {
+				if sent.Add(1) == 1 {
+					return says(429, "Retry-After", "10"), nil
+				}
+				return says(200), nil
+			}),
+		}
+		_, err := get(t.Context(), tr, "http://a.example/")
+		require.NoError(t, err)
+		for range 4 {
+			go get(t.Context(), tr, "http://a.example/")
+		}
+		for _, step := range []struct {
+			advance time.Duration
+			want    int64
+		}{
+			{0, 1}, {10*time.Second - 1, 1}, {1, 2}, // the second of this minute
+			{50*time.Second - 1, 2}, {1, 3}, {10 * time.Second, 4}, {50 * time.Second, 5},
+		} {
+			clock.Advance(step.advance)
+			synctest.Wait()
+			require.Equal(t, step.want, sent.Load(), "%+v", step)
+		}
+		require.Empty(t, tr.gates)
+	})
+}
+
+// What waits for the limiter when the server says so is held back too, and is not
+// charged for its first wait.
+func TestTransport_HoldsBackWhatWaitsAlready(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		asks := make(chan struct{})
+		var mu sync.Mutex
+		var sent []time.Duration
+		tr := &Transport{
+			Limiter: newOutgoing(t, sash.PerSecond(1).Log()),
+			Base: farEnd(func(r *http.Request) (*http.Response, error) {
+				mu.Lock()
+				sent = append(sent, time.Since(start))
+				first := len(sent) == 1
+				mu.Unlock()
+				if first {
+					<-asks
+					return says(429, "Retry-After", "30"), nil
+				}
+				return says(200), nil
+			}),
+		}
+		short, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		tooSoon := make(chan error, 1)
+		go get(t.Context(), tr, "http://a.example/")
+		synctest.Wait()
+		for range 3 {
+			go get(t.Context(), tr, "http://a.example/")
+		}
+		synctest.Wait()
+		go func() {
+			_, err := get(short, tr, "http://a.example/")
+			tooSoon <- err
+		}()
+		time.Sleep(500 * time.Millisecond)
+		close(asks)
+		synctest.Wait()
+		require.ErrorIs(t, <-tooSoon, context.DeadlineExceeded, "at once")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []time.Duration{0, 30500 * time.Millisecond, 31500 * time.Millisecond, 32500 * time.Millisecond}, sent)
+		require.Empty(t, tr.gates)
+	})
+}
+
+// Answers may come in any order: the longest time asked for is kept.
+func TestTransport_NeverShortensAHold(t *testing.T) {
+	clock := sash.NewManualClock(0)
+	tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1)), Clock: clock}
+	for _, c := range []struct{ asked, want time.Duration }{{10, 10}, {5, 10}, {20, 20}, {20, 20}} {
+		tr.holdBack("k", c.asked*time.Second)
+		require.Equal(t, c.want*time.Second, tr.held("k"))
+	}
+	clock.Advance(15 * time.Second)
+	tr.holdBack("k", 5*time.Second)
+	require.Equal(t, 5*time.Second, tr.held("k"))
+	tr.holdBack("k", 6*time.Second)
+	require.Equal(t, 6*time.Second, tr.held("k"))
+}
+
+func TestTransport_SaysWhyItDidNotSend(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for name, c := range map[string]struct {
+		ctx     context.Context
+		prepare func(tr *Transport)
+		is      error
+		says    string
+	}{
+		"context has ended": {ended, func(*Transport) {}, context.Canceled, "httplimit: not sent: context canceled"},
+		"context has ended, held back": {ended, func(tr *Transport) { tr.holdBack("a.example", time.Minute) }, context.Canceled,
+			"httplimit: not sent: the server asked to wait: context canceled"},
+		"deadline too soon": {soon, func(tr *Transport) { tr.Limiter.Allow("a.example") }, context.DeadlineExceeded,
+			"admitted in 1h0m0s at the earliest"},
+		"deadline too soon, held back": {soon, func(tr *Transport) { tr.holdBack("a.example", 2*time.Minute) }, context.DeadlineExceeded,
+			"httplimit: not sent: the server asked to wait: sash: Wait: admitted in 2m0s at the earliest"},
+		"cost above the limit": {soon, func(tr *Transport) { tr.Cost = func(*http.Request) int64 { return 2 } }, sash.ErrExceedsLimit,
+			"httplimit: not sent: sash: Wait: 2 is more than 1/1h0m0s log ever admits"},
+		"negative cost": {soon, func(tr *Transport) { tr.Cost = func(*http.Request) int64 { return -1 } }, sash.ErrExceedsLimit, "got -1"},
+		"cost above the limit, no waiting": {soon, func(tr *Transport) {
+			tr.NoWait, tr.Cost = true, func(*http.Request) int64 { return 2 }
+		}, sash.ErrExceedsLimit, "httplimit: not sent: a cost of 2 under a limit of 1/1h0m0s log: exceeds the limit"},
+		"negative cost, no waiting": {soon, func(tr *Transport) {
+			tr.NoWait, tr.Cost = true, func(*http.Request) int64 { return -1 }
+		}, sash.ErrExceedsLimit, "a cost of -1"},
+		"no waiting": {soon, func(tr *Transport) { tr.NoWait = tr.Limiter.Allow("a.example") }, nil,
+			"httplimit: not sent: the limiter admits it in 1h0m0s"},
+		"no waiting, held back": {soon, func(tr *Transport) { tr.NoWait = true; tr.holdBack("a.example", 2*time.Minute) }, nil,
+			"httplimit: not sent: the server asked to wait for another 2m0s"},
+		"no key": {soon, func(tr *Transport) { tr.Key = ByHeader("Account") }, errNoKey,
+			"httplimit: not sent: the request does not tell the key"},
+		"no limiter": {soon, func(tr *Transport) { tr.Limiter = nil }, errNoLimiter,
+			"httplimit: Transport.Limiter must not be nil"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := sash.NewManualClock(0)
+			tr := &Transport{
+				Limiter: newOutgoing(t, sash.PerHour(1).Log(), sash.WithClock(clock)),
+				Clock:   clock,
+				Base:    farEnd(func(*http.Request) (*http.Response, error) { panic("it was sent") }),
+			}
+			c.prepare(tr)
+			body, err := get(c.ctx, tr, "http://a.example/")
+			require.ErrorContains(t, err, c.says)
+			if c.is != nil {
+				require.ErrorIs(t, err, c.is)
+			}
+			require.Equal(t, &sentBody{closes: 1}, body, "closed, and not read")
+		})
+	}
+}
+
+func TestTransport_RefusesARequestWithoutAHost(t *testing.T) {
+	tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1))}
+	for _, u := range []*url.URL{nil, {Path: "/"}} {
+		_, err := tr.RoundTrip(&http.Request{URL: u})
+		require.ErrorIs(t, err, errNoKey)
+	}
+}
+
+// A key function that panics leaves no body open.
+func TestTransport_ClosesTheBodyThoughAKeyPanics(t *testing.T) {
+	tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1)), Key: func([]byte, *http.Request) ([]byte, bool) { panic("key") }}
+	body := new(sentBody)
+	require.PanicsWithValue(t, "key", func() {
+		tr.RoundTrip(httptest.NewRequest("POST", "http://a.example/", body))
+	})
+	require.Equal(t, &sentBody{closes: 1}, body)
+}
+
+func TestTransport_PassesRequestsAndAnswersOnAsTheyAre(t *testing.T) {
+	broken := errors.New("connection refused")
+	tr := &Transport{
+		Limiter: newOutgoing(t, sash.PerHour(9)),
+		Key:     ByHeader("Account"),
+		Cost:    func(r *http.Request) int64 { return 4 },
+	}
+	r, err := http.NewRequest("POST", "http://a.example/", new(sentBody))
+	require.NoError(t, err)
+	r.Header.Set("Account", "alice")
+	before, answer := r.Clone(t.Context()), says(429, "Retry-After", "soon")
+	for _, want := range []error{nil, broken} {
+		tr.Base = farEnd(func(sent *http.Request) (*http.Response, error) {
+			require.Same(t, r, sent)
+			return answer, want
+		})
+		got, err := tr.RoundTrip(r)
+		require.Same(t, answer, got)
+		require.Equal(t, want, err)
+	}
+	require.Equal(t, before.Header, r.Header)
+	require.Equal(t, before.URL, r.URL)
+	require.Equal(t, new(sentBody), r.Body, "what is sent, Base reads and closes")
+	require.EqualValues(t, 1, tr.Limiter.Peek("alice", 0).Remaining)
+}
+
+// Many hosts that ask to wait are forgotten when they have waited, also those that
+// are never called again.
+func TestTransport_ForgetsWhoIsHeldBackNoMore(t *testing.T) {
+	clock := sash.NewManualClock(0)
+	tr := &Transport{
+		Limiter: newOutgoing(t, sash.PerSecond(1), sash.WithClock(clock)),
+		Clock:   clock,
+		Base: farEnd(func(*http.Request) (*http.Response, error) {
+			return says(429, "Retry-After", "10"), nil
+		}),
+	}
+	for i := range 10_000 {
+		_, err := get(t.Context(), tr, fmt.Sprintf("http://host%d.example/", i))
+		require.NoError(t, err)
+		clock.Advance(100 * time.Millisecond)
+		require.LessOrEqual(t, len(tr.gates), 202, "a hundred are held back at a time")
+	}
+	clock.Advance(10 * time.Second)
+	require.Zero(t, tr.held("host9999.example"))
+	require.NotContains(t, tr.gates, "host9999.example", "and whoever asks for one sees to it")
+}
+
+// However many requests run at once, none is sent while its key is held back, all
+// are sent in the end, and the limit holds. Time is the bubble's, so this is exact.
+func TestTransport_SendsNothingWhileHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const requests, hosts, perSecond = 1000, 5, 7
+		type visit struct{ at, held time.Time }
+		var mu sync.Mutex
+		visits := map[string][]visit{}
+		tr := &Transport{
+			Limiter: newOutgoing(t, sash.PerSecond(perSecond).Log()),
+			Base: farEnd(func(r *http.Request) (*http.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen := append(visits[r.URL.Host], visit{at: time.Now()})
+				visits[r.URL.Host] = seen
+				if len(seen)%20 != 0 {
+					return says(200), nil
+				}
+				seen[len(seen)-1].held = time.Now().Add(3 * time.Second)
+				return says(503, "Retry-After", "3"), nil
+			}),
+		}
+		var failed atomic.Int64
+		for i := range requests {
+			go func() {
+				if _, err := get(t.Context(), tr, fmt.Sprintf("http://host%d.example/", i%hosts)); err != nil {
+					failed.Add(1)
+				}
+			}()
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Zero(t, failed.Load())
+		held := 0
+		for host, seen := range visits {
+			require.Len(t, seen, requests/hosts, host)
+			for i := range seen {
+				if i >= perSecond {
+					require.GreaterOrEqual(t, seen[i].at.Sub(seen[i-perSecond].at), time.Second)
+				}
+				for _, earlier := range seen[:i] {
+					// What was admitted at the same instant may have been on its way.
+					if !seen[i].at.Equal(earlier.at) && !earlier.held.IsZero() {
+						require.False(t, seen[i].at.Before(earlier.held), "sent while held back")
+						held++
+					}
+				}
+			}
+		}
+		require.NotZero(t, held)
+	})
+}
+
+// Over a real connection, with a client's own timeout and a redirect.
+func TestTransport_InAClient(t *testing.T) {
+	var calls atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		if r.URL.Path == "/moved" {
+			http.Redirect(w, r, "/", http.StatusFound)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusTooManyRequests)
+		w.Write(body)
+	}))
+	defer server.Close()
+	limiter := newOutgoing(t, sash.PerHour(9).Log())
+	client := &http.Client{Transport: &Transport{Limiter: limiter}, Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+
+	response, err := client.Get(server.URL + "/moved")
+	require.NoError(t, err)
+	response.Body.Close()
+	address, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	require.EqualValues(t, 7, limiter.Peek(address.Host, 0).Remaining, "a redirect is two requests")
+
+	start := time.Now()
+	_, err = client.Post(server.URL, "text/plain", strings.NewReader("hello"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "the server asked to wait")
+	require.Less(t, time.Since(start), time.Minute, "at once")
+	require.EqualValues(t, 2, calls.Load())
+}
+
+func TestTransport_ClosesIdleConnectionsOfItsBase(t *testing.T) {
+	base := &closing{}
+	(&http.Client{Transport: &Transport{Base: base}}).CloseIdleConnections()
+	require.True(t, base.closed)
+	(&Transport{Base: farEnd(answersOK)}).CloseIdleConnections()
+}
+
+type closing struct {
+	farEnd
+	closed bool
+}
+
+func (c *closing) CloseIdleConnections() { c.closed = true }
