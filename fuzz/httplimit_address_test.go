@@ -1,0 +1,160 @@
+package fuzz
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+var trusted = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"),
+	netip.MustParsePrefix("fd00::/8"),
+	netip.MustParsePrefix("::ffff:172.16.0.0/108"),
+}
+
+const (
+	client  = "198.51.100.7"
+	nearest = "10.0.0.1" // the proxy that connects
+)
+
+// who returns the key of a connection with lines of a header.
+func who(key httplimit.KeyFunc, remote, header string, lines []string) (string, bool) {
+	b, ok := key(nil, &http.Request{RemoteAddr: remote, Header: http.Header{header: lines}})
+	return string(b), ok
+}
+
+// FuzzXForwardedFor holds ByAddress to a plain reading of all lines as one list, and
+// checks that what a client sends in two lines changes nothing, through no proxy,
+// one or two, each of which joins the lines or adds its own.
+func FuzzXForwardedFor(f *testing.F) {
+	for _, lines := range [][2]string{
+		{"", ""}, {"6.6.6.6", "10.0.0.2"}, {"6.6.6.6, 10.0.0.2", "fd00::1"}, {"unknown", "[fd00::1%x]:80"},
+		{"::ffff:172.17.0.1", "10.0.0.2:65536"}, {",", " , "}, {"1.2.3.4:1:2", "010.0.0.1"}, {"[10.0.0.1]", "[::1"},
+	} {
+		f.Add(lines[0], lines[1])
+	}
+	key := httplimit.ByAddress(httplimit.TrustProxies(trusted...), httplimit.IPv6Prefix(128))
+	f.Fuzz(func(t *testing.T, first, second string) {
+		lines := []string{first, second}
+		got, ok := who(key, nearest+":1", "X-Forwarded-For", lines)
+		want, wantOK := plainly(lines)
+		if ok != wantOK || ok && got != want {
+			t.Errorf("%q: got %x %v, want %x %v", lines, got, ok, want, wantOK)
+		}
+		checkUnforgeable(t, key, "X-Forwarded-For", lines, func(peer string) string { return peer })
+	})
+}
+
+// FuzzForwarded is the latter for Forwarded, whose values may be quoted.
+func FuzzForwarded(f *testing.F) {
+	for _, lines := range [][2]string{
+		{"", ""}, {"for=6.6.6.6", "for=10.0.0.2;by=x"}, {`for="`, `for="[fd00::1]:80", for="`}, {`for="\`, `"\"`},
+		{`for=10.0.0.2;host="a,b"`, `for=_x`}, {"for=6.6.6.6;for=6.6.6.6", ";"}, {"FOR=10.0.0.2:_p", `for="10.0.0.2";;`},
+	} {
+		f.Add(lines[0], lines[1])
+	}
+	key := httplimit.ByAddress(httplimit.TrustProxies(trusted...), httplimit.IPv6Prefix(128), httplimit.ReadForwarded())
+	f.Fuzz(func(t *testing.T, first, second string) {
+		lines := []string{first, second}
+		who(key, nearest+":1", "Forwarded", lines) // does not panic
+		for _, element := range []func(peer string) string{
+			func(peer string) string { return "for=" + peer },
+			func(peer string) string { return `proto=https;for="` + peer + `:80";host="a\\\",b"` },
+		} {
+			checkUnforgeable(t, key, "Forwarded", lines, element)
+		}
+	})
+}
+
+func checkUnforgeable(t *testing.T, key httplimit.KeyFunc, header string, lines []string, element func(peer string) string) {
+	want, _ := who(key, client+":1", header, nil)
+	check := func(remote string, lines []string) {
+		if got, ok := who(key, remote+":1", header, lines); !ok || got != want {
+			t.Errorf("%s from %s: got %x %v, want %x", header, remote, got, ok, want)
+		}
+	}
+	check(client, lines)
+	joined := func(lines []string, peer string) []string {
+		return []string{strings.Join(append(lines[:len(lines):len(lines)], element(peer)), ", ")}
+	}
+	added := func(lines []string, peer string) []string {
+		return append(lines[:len(lines):len(lines)], element(peer))
+	}
+	for _, one := range []func([]string, string) []string{joined, added} {
+		check(nearest, one(lines, client))
+		for _, two := range []func([]string, string) []string{joined, added} {
+			check("10.0.0.9", two(one(lines, client), nearest))
+		}
+	}
+}
+
+// plainly returns the key of the client that lines of X-Forwarded-For name.
+func plainly(lines []string) (key string, ok bool) {
+	elements := strings.Split(strings.Join(lines, ","), ",")
+	for i := len(elements) - 1; i >= 0; i-- {
+		addr, ok := address(strings.Trim(elements[i], " \t"))
+		if !ok {
+			return "", false
+		}
+		known := i > 0
+		if known {
+			known = false
+			for _, n := range trusted {
+				// A mapped network holds mapped addresses only.
+				known = known || n.Contains(addr) || addr.Is4() && n.Contains(netip.AddrFrom16(addr.As16()))
+			}
+		}
+		if known {
+			continue
+		}
+		if addr.Is4() {
+			return "4" + string(addr.AsSlice()), true
+		}
+		return "6" + string(addr.AsSlice()), true
+	}
+	return "", false
+}
+
+// address reads an address with or without port, by what package netip reads.
+func address(s string) (netip.Addr, bool) {
+	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
+		addr, err := netip.ParseAddr(s[1 : len(s)-1])
+		return addr.WithZone("").Unmap(), err == nil && addr.Is6()
+	}
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return addr.WithZone("").Unmap(), true
+	}
+	colon := strings.LastIndexByte(s, ':')
+	if colon < 0 || len(s)-colon > 6 || !digits(s[colon+1:]) {
+		return netip.Addr{}, false
+	}
+	// Any number of five digits: proxies' ports are not looked at.
+	p, err := netip.ParseAddrPort(s[:colon] + ":1")
+	return p.Addr().WithZone("").Unmap(), err == nil
+}
+
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// FuzzRemoteAddr holds the reading of RemoteAddr to package netip's, by its short
+// way for IPv4 as well as, with white space before it, by the other.
+func FuzzRemoteAddr(f *testing.F) {
+	for _, s := range []string{"192.0.2.1:80", "192.0.2.1", "[2001:db8::1%x]:80", "::1", "", "@", "1.2.3.4:", "01.2.3.4:5", "256.1.1.1:1", "1.2.3:4", "1.2.3.4.5:6"} {
+		f.Add(s)
+	}
+	key := httplimit.ByAddress(httplimit.IPv6Prefix(128))
+	f.Fuzz(func(t *testing.T, remote string) {
+		for _, s := range []string{remote, " " + remote} {
+			got, ok := who(key, s, "", nil)
+			addr, want := address(strings.Trim(s, " \t"))
+			if ok != want {
+				t.Fatalf("%q: %v, want %v", s, ok, want)
+			}
+			if ok && got[1:] != string(addr.AsSlice()) {
+				t.Fatalf("%q: %x, want %v", s, got, addr)
+			}
+		}
+	})
+}
