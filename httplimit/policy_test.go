@@ -51,7 +51,7 @@ httplimit: policies 5 and 6: both have a quota named "x-1h": invalid option`), e
 
 	_, err = httplimit.New()
 	require.EqualError(t, err, "httplimit: New needs a Policy: invalid option")
-	_, err = httplimit.New(per("a", "", fine...), httplimit.WithSizeHint(1<<40))
+	_, err = httplimit.New(per("a", "", fine...), httplimit.WithSizeHint(-1))
 	require.ErrorIs(t, err, sash.ErrInvalidOption)
 	require.Panics(t, func() { httplimit.Must(httplimit.New()) })
 	l := httplimit.Must(httplimit.New(per("a", "", fine...)))
