@@ -32,7 +32,7 @@ func who(key httplimit.KeyFunc, remote, header string, lines []string) (string, 
 func FuzzXForwardedFor(f *testing.F) {
 	for _, lines := range [][2]string{
 		{"", ""}, {"6.6.6.6", "10.0.0.2"}, {"6.6.6.6, 10.0.0.2", "fd00::1"}, {"unknown", "[fd00::1%x]:80"},
-		{"::ffff:172.17.0.1", "10.0.0.2:65536"}, {",", " , "}, {"1.2.3.4:1:2", "010.0.0.1"}, {"[10.0.0.1]", "[::1"},
+		{"::ffff:172.17.0.1", "10.0.0.2:65536"}, {",", " , "}, {"1.2.3.4:1:2", "010.0.0.1"}, {"[10.0.0.1]", "[::1"}, {"0", "[::%]]"},
 	} {
 		f.Add(lines[0], lines[1])
 	}
@@ -120,6 +120,9 @@ func plainly(lines []string) (key string, ok bool) {
 
 // address reads an address with or without port, by what package netip reads.
 func address(s string) (netip.Addr, bool) {
+	if strings.HasPrefix(s, "[") && strings.Count(s, "]") > 1 {
+		return netip.Addr{}, false // a zone with a bracket, which netip lets pass
+	}
 	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
 		addr, err := netip.ParseAddr(s[1 : len(s)-1])
 		return addr.WithZone("").Unmap(), err == nil && addr.Is6()
@@ -141,7 +144,7 @@ func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == 
 // FuzzRemoteAddr holds the reading of RemoteAddr to package netip's, by its short
 // way for IPv4 as well as, with white space before it, by the other.
 func FuzzRemoteAddr(f *testing.F) {
-	for _, s := range []string{"192.0.2.1:80", "192.0.2.1", "[2001:db8::1%x]:80", "::1", "", "@", "1.2.3.4:", "01.2.3.4:5", "256.1.1.1:1", "1.2.3:4", "1.2.3.4.5:6"} {
+	for _, s := range []string{"192.0.2.1:80", "192.0.2.1", "[2001:db8::1%x]:80", "::1", "", "@", "1.2.3.4:", "01.2.3.4:5", "256.1.1.1:1", "1.2.3:4", "1.2.3.4.5:6", "[1::%x]:8]"} {
 		f.Add(s)
 	}
 	key := httplimit.ByAddress(httplimit.IPv6Prefix(128))

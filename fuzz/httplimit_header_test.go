@@ -2,7 +2,6 @@ package fuzz
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -195,12 +194,15 @@ func (c *answer) denial(first httplimit.Policy, cost int64, second httplimit.Pol
 	}
 	for _, name := range []string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
 		if n, err := strconv.ParseInt(c.Header().Get(name), 10, 64); err != nil || n < 0 {
-			c.Errorf("%s: %v", name, fmt.Errorf("%d, %w", n, err))
+			c.Errorf("%s: %q", name, c.Header()[name])
 		}
 	}
 }
 
 // ceil returns d in seconds, rounded up.
 func ceil(d time.Duration) int64 {
-	return int64(math.Ceil(float64(d/time.Millisecond)/1000 + float64(d%time.Millisecond)/1e9))
+	if d <= 0 {
+		return 0
+	}
+	return int64((d-1)/time.Second) + 1
 }

@@ -21,8 +21,6 @@ type call struct {
 	keys     []byte // of all takes
 	identity []byte // the latest
 	names    []string
-	fields   []field
-	text     []byte // of fields
 	spare    spare
 	asking   *policy // whose functions are running
 	charged  bool    // by reservations
@@ -67,7 +65,6 @@ func (c *call) release() {
 	}
 	c.takes, c.enforced = c.takes[:0], 0
 	c.keys, c.names = c.keys[:0], c.names[:0]
-	c.fields = c.fields[:0]
 	c.calls.Put(c)
 }
 
@@ -82,17 +79,20 @@ func (c *call) decide(h http.Header, r *http.Request) (v verdict, denial Denial)
 	if !c.gather(r) {
 		return unknown, Denial{}
 	}
-	d := c.admit()
+	d := sash.Decision{Allowed: true}
+	c.admit(&d)
 	if d.Allowed {
 		c.admitShadows()
 	}
 	if !d.Allowed || c.headers.any() || c.observer != nil {
-		c.inspect(d)
+		c.inspect(&d)
 	}
 	if !d.Allowed {
-		v, denial = denied, c.denial(d)
+		v, denial = denied, c.denial(&d)
 	}
-	c.report(d.Allowed)
+	if c.observer != nil {
+		c.report(d.Allowed)
+	}
 	if c.enforced > 0 {
 		c.tell(h, denial)
 	}
@@ -200,21 +200,21 @@ func (c *call) identify(p *policy, r *http.Request) (body int, ok bool) {
 	return body, true
 }
 
-// admit charges all enforced policies, or none.
-func (c *call) admit() sash.Decision {
+// admit charges all enforced policies, or none, and makes d the decision.
+func (c *call) admit(d *sash.Decision) {
 	takes := c.takes[:c.enforced]
 	switch {
 	case len(takes) == 0:
-		return sash.Decision{Allowed: true}
 	case settled(takes) || !alike(takes):
-		return c.reserve(takes)
+		c.reserve(takes, d)
 	case len(takes) == 1:
-		return c.limiter.Take(takes[0].key, takes[0].cost)
+		*d = c.limiter.Take(takes[0].key, takes[0].cost)
+	default:
+		for i := range takes {
+			c.names = append(c.names, takes[i].key)
+		}
+		*d = c.limiter.TakeAll(c.names, takes[0].cost)
 	}
-	for i := range takes {
-		c.names = append(c.names, takes[i].key)
-	}
-	return c.limiter.TakeAll(c.names, takes[0].cost)
 }
 
 // settled reports whether a charge may be given back.
@@ -240,17 +240,16 @@ func alike(takes []take) bool {
 // reserve is admit for charges that may be given back, and for policies whose costs
 // differ: those of one cost are charged at one instant, then those of the next; if
 // these deny, the former are given back.
-func (c *call) reserve(takes []take) (d sash.Decision) {
+func (c *call) reserve(takes []take, d *sash.Decision) {
 	for i := range takes {
 		if takes[i].charged {
 			continue
 		}
-		if d = c.reserveAll(takes[i:], takes[i].cost); !d.Allowed {
+		if *d = c.reserveAll(takes[i:], takes[i].cost); !d.Allowed {
 			giveBack(takes)
-			return d
+			return
 		}
 	}
-	return d
 }
 
 // reserveAll charges those of takes that cost so much, or none of them.
@@ -293,10 +292,10 @@ func (c *call) admitShadows() {
 }
 
 // inspect fills in what each policy says, given the decision d of all.
-func (c *call) inspect(d sash.Decision) {
+func (c *call) inspect(d *sash.Decision) {
 	if c.enforced == 1 {
 		t := &c.takes[0]
-		t.decision, t.remaining = d, d.Remaining
+		t.decision, t.remaining = *d, d.Remaining
 	} else {
 		for i := range c.takes[:c.enforced] {
 			c.takes[i].peek(c.limiter, d.Allowed)
@@ -329,7 +328,7 @@ func (t *take) peek(l *sash.Limiter, charged bool) {
 }
 
 // denial says which quotas have denied the request, whose decision is d.
-func (c *call) denial(d sash.Decision) Denial {
+func (c *call) denial(d *sash.Decision) Denial {
 	result := Denial{RetryAfter: d.RetryAfter}
 	for i := range c.takes[:c.enforced] {
 		if t := &c.takes[i]; !t.decision.Allowed {
@@ -342,14 +341,14 @@ func (c *call) denial(d sash.Decision) Denial {
 	}
 	// Time has gone on since d, and all would admit it now. Name what was said.
 	t := c.deciding(d)
-	t.decision, t.remaining = d, d.Remaining
+	t.decision, t.remaining = *d, d.Remaining
 	t.findQuota()
 	result.Violated = append(result.Violated, t.quota.name)
 	return result
 }
 
 // deciding returns the take whose limit has decided d.
-func (c *call) deciding(d sash.Decision) *take {
+func (c *call) deciding(d *sash.Decision) *take {
 	for i := range c.takes[:c.enforced] {
 		if _, own := c.takes[i].quotaOf(d.Limit); own {
 			return &c.takes[i]
@@ -363,9 +362,6 @@ func (t *take) findQuota() { t.quota, t.own = t.quotaOf(t.decision.Limit) }
 
 // report tells the observer of all takes.
 func (c *call) report(allowed bool) {
-	if c.observer == nil {
-		return
-	}
 	for i := range c.takes {
 		t := &c.takes[i]
 		outcome := Admitted

@@ -31,47 +31,31 @@ const (
 	xRateLimitReset     = "X-Ratelimit-Reset"
 )
 
-// A field is a header to set: to a constant value, or to a part of a call's text.
-type field struct {
-	name       string
-	constant   string
-	begin, end int
-}
-
-// tell sets the headers of an answered call. All their values are written into one
-// text, so that they are one string.
+// tell sets the headers of an answered call.
 func (c *call) tell(h http.Header, denial Denial) {
 	c.spare.prepare()
-	c.text = c.spare.text
 	if c.headers.standard {
-		c.tellPolicies()
-		c.tellQuotas()
+		first := len(h) == 0 // then there is nothing to add to
+		addTo(h, rateLimitPolicy, c.policiesOf(), first)
+		addTo(h, rateLimit, c.quotasOf(), first)
 	}
 	if c.headers.older {
-		c.tellOlder()
+		c.tellOlder(h)
 	}
 	if len(denial.Violated) > 0 && denial.RetryAfter != sash.Never {
-		c.add(retryAfter, strconv.AppendInt(c.text, seconds(denial.RetryAfter), 10))
+		h[retryAfter] = c.spare.number(seconds(denial.RetryAfter))
 	}
-	c.set(h)
 }
 
-// set sets the fields, each to a slice of its own and a string within text.
-func (c *call) set(h http.Header) {
-	n, empty := len(c.fields), len(h) == 0
-	text, slots := unsafe.String(unsafe.SliceData(c.text), len(c.text)), c.spare.slots[:n:n]
-	c.spare.text, c.spare.slots = c.text[len(c.text):], c.spare.slots[n:]
-	for i, f := range c.fields {
-		value := slots[i : i+1 : i+1] // whoever appends to it gets another
-		if value[0] = f.constant; f.constant == "" {
-			value[0] = text[f.begin:f.end]
+// addTo adds to a field that is a list, to which a limiter around this one may have
+// written.
+func addTo(h http.Header, name string, value []string, first bool) {
+	if !first {
+		if before := h[name]; len(before) > 0 {
+			value = append(slices.Clip(before), value...)
 		}
-		if !empty && (f.name == rateLimit || f.name == rateLimitPolicy) {
-			// They are lists, to which a limiter around this one may have written.
-			value = append(slices.Clip(h[f.name]), value...)
-		}
-		h[f.name] = value
 	}
+	h[name] = value
 }
 
 // A spare is memory for the headers of the next responses: text for their values,
@@ -94,28 +78,35 @@ func (s *spare) prepare() {
 	}
 }
 
-// add adds a field, whose value is what text has more than c.text.
-func (c *call) add(name string, text []byte) {
-	c.fields = append(c.fields, field{name: name, begin: len(c.text), end: len(text)})
-	c.text = text
+// one returns a slice of that value. Whoever appends to it gets another.
+func (s *spare) one(value string) []string {
+	slot := s.slots[:1:1]
+	s.slots = s.slots[1:]
+	slot[0] = value
+	return slot
 }
 
-// tellPolicies states all quotas of the policies.
-func (c *call) tellPolicies() {
-	if c.enforced == 1 && !c.headers.partition {
-		if t := &c.takes[0]; t.own {
-			c.fields = append(c.fields, field{name: rateLimitPolicy, constant: t.stated})
-			return
-		}
+// keep returns a slice of that text, which must have been appended to s.text.
+func (s *spare) keep(text []byte) []string {
+	s.text = text[len(text):]
+	return s.one(unsafe.String(unsafe.SliceData(text), len(text)))
+}
+
+func (s *spare) number(n int64) []string { return s.keep(strconv.AppendInt(s.text, n, 10)) }
+
+// policiesOf states all quotas of the policies.
+func (c *call) policiesOf() []string {
+	if t := &c.takes[0]; c.enforced == 1 && t.own && !c.headers.partition {
+		return c.spare.one(t.stated)
 	}
-	text := c.text
+	text := c.spare.text
 	for i := range c.takes[:c.enforced] {
 		if i > 0 {
 			text = append(text, ", "...)
 		}
 		text = c.appendPolicy(text, &c.takes[i])
 	}
-	c.add(rateLimitPolicy, text)
+	return c.spare.keep(text)
 }
 
 func (c *call) appendPolicy(text []byte, t *take) []byte {
@@ -134,10 +125,10 @@ func (c *call) appendPolicy(text []byte, t *take) []byte {
 	return text
 }
 
-// tellQuotas says of each policy what is left of the quota that decides, and when
+// quotasOf says of each policy what is left of the quota that decides, and when
 // more will be.
-func (c *call) tellQuotas() {
-	text := c.text
+func (c *call) quotasOf() []string {
+	text := c.spare.text
 	for i := range c.takes[:c.enforced] {
 		t := &c.takes[i]
 		if i > 0 {
@@ -152,7 +143,7 @@ func (c *call) tellQuotas() {
 		}
 		text = c.appendPartition(text, t)
 	}
-	c.add(rateLimit, text)
+	return c.spare.keep(text)
 }
 
 func (c *call) appendPartition(text []byte, t *take) []byte {
@@ -167,16 +158,16 @@ func (c *call) appendPartition(text []byte, t *take) []byte {
 }
 
 // tellOlder tells of the policy that is nearest to its end.
-func (c *call) tellOlder() {
+func (c *call) tellOlder(h http.Header) {
 	nearest := &c.takes[0]
 	for i := 1; i < c.enforced; i++ {
 		if t := &c.takes[i]; t.nearer(nearest) {
 			nearest = t
 		}
 	}
-	c.add(xRateLimitLimit, strconv.AppendInt(c.text, nearest.decision.Limit.Count, 10))
-	c.add(xRateLimitRemaining, strconv.AppendInt(c.text, nearest.remaining, 10))
-	c.add(xRateLimitReset, strconv.AppendInt(c.text, seconds(nearest.decision.ResetAfter), 10))
+	h[xRateLimitLimit] = c.spare.number(nearest.decision.Limit.Count)
+	h[xRateLimitRemaining] = c.spare.number(nearest.remaining)
+	h[xRateLimitReset] = c.spare.number(seconds(nearest.decision.ResetAfter))
 }
 
 // nearer reports whether t has denied for longer than u, or has less left.

@@ -1,0 +1,187 @@
+package httplimit_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+func Example() {
+	limiter := httplimit.Must(httplimit.New(
+		httplimit.Policy{
+			Name:   "all",
+			Limits: []sash.Limit{sash.PerMinute(2).Log()},
+			Key:    httplimit.ByAddress(),
+		},
+		httplimit.WithClock(sash.NewManualClock(0)), // for the example: time stands still
+	))
+	defer limiter.Close()
+
+	handler := limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "hello")
+	}))
+	for range 3 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Printf("%d %s %q\n", w.Code, w.Header().Get("RateLimit"), w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// 200 "all";r=1;t=60 ""
+	// 200 "all";r=0;t=60 ""
+	// 429 "all";r=0;t=60 "60"
+}
+
+// Policies can stand in a file: limits are texts in JSON.
+func ExampleNew() {
+	var file map[string]struct {
+		Pattern string
+		Limits  []sash.Limit
+	}
+	err := json.Unmarshal([]byte(`{
+		"api":   {"Pattern": "/api/", "Limits": ["10/s", "240/h buckets 1m"]},
+		"login": {"Pattern": "PUT login", "Limits": ["0/h log"]}
+	}`), &file)
+	fmt.Println(err)
+
+	_, err = httplimit.New(
+		httplimit.Policy{Name: "login", Pattern: "PUT login", Limits: []sash.Limit{sash.PerHour(0)}})
+	fmt.Println(err)
+	// Output:
+	// sash: limit "0/h log": Count must be >= 1, got 0: invalid limit
+	// httplimit: policy "login": Key must not be nil: invalid option
+	// httplimit: policy "login": Pattern: "PUT login": at offset 4: host/path missing /: invalid option
+	// httplimit: policy "login": limit 1: Count must be >= 1, got 0: invalid limit
+}
+
+// Only failures are charged, so nobody who knows the password is ever denied.
+func ExamplePolicy_charge() {
+	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
+		Name:    "login",
+		Pattern: "POST /login",
+		Limits:  []sash.Limit{sash.PerHour(2).Log()},
+		Key:     httplimit.ByAddress(),
+		Charge:  func(status int) bool { return status == http.StatusUnauthorized },
+	}))
+	defer limiter.Close()
+
+	handler := limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("password") != "sesame" {
+			http.Error(w, "no", http.StatusUnauthorized)
+		}
+	}))
+	for _, password := range []string{"sesame", "sesame", "sesame", "guess", "guess", "guess"} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("POST", "/login?password="+password, nil))
+		fmt.Print(w.Code, " ")
+	}
+	// Output:
+	// 200 200 200 401 401 429
+}
+
+// A request is charged to every policy that it has, or to none.
+func ExampleLimiter_Middleware() {
+	limiter := httplimit.Must(httplimit.New(
+		httplimit.Policy{Name: "all", Limits: []sash.Limit{sash.PerMinute(100)}, Key: httplimit.ByAddress()},
+		httplimit.Policy{Name: "search", Pattern: "GET /search", Limits: []sash.Limit{sash.PerMinute(1)}, Key: httplimit.ByAddress()},
+	))
+	defer limiter.Close()
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /search", func(http.ResponseWriter, *http.Request) {})
+	handler := limiter.Middleware(mux)
+	for range 2 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/search?q=sash", nil))
+		fmt.Println(w.Code)
+		fmt.Print(w.Body)
+	}
+	// Output:
+	// 200
+	// 429
+	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["search"]}
+}
+
+// Behind a load balancer in 10.0.0.0/8, clients are whom it names.
+func ExampleByAddress() {
+	key := httplimit.ByAddress(httplimit.TrustProxies(netip.MustParsePrefix("10.0.0.0/8")))
+	client := func(remote, forwarded string) {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = remote
+		r.Header.Set("X-Forwarded-For", forwarded)
+		identity, ok := key(nil, r)
+		fmt.Printf("%v %v\n", identity, ok)
+	}
+	client("10.0.0.1:4711", "6.6.6.6, 198.51.100.7") // 6.6.6.6 is what the client has made up
+	client("198.51.100.7:4711", "6.6.6.6")           // not through the load balancer
+	client("10.0.0.1:4711", "unknown")
+	// Output:
+	// [52 198 51 100 7] true
+	// [52 198 51 100 7] true
+	// [] false
+}
+
+// Clients are known by their API key, those without one by their address.
+func ExampleFirstOf() {
+	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
+		Name:   "api",
+		Limits: []sash.Limit{sash.PerMinute(1).Log()},
+		Key:    httplimit.FirstOf(httplimit.ByHeader("X-API-Key"), httplimit.ByAddress()),
+	}))
+	defer limiter.Close()
+
+	handler := limiter.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, key := range []string{"alice", "bob", "", "alice", ""} {
+		r := httptest.NewRequest("GET", "/", nil)
+		if key != "" {
+			r.Header.Set("X-API-Key", key)
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Print(w.Code, " ")
+	}
+	// Output:
+	// 200 200 200 429 429
+}
+
+// A metric for each policy and outcome, and nobody's address in it.
+func ExampleWithObserver() {
+	counts := map[string]int{} // with requests at the same time, under a lock
+	limiter := httplimit.Must(httplimit.New(
+		httplimit.Policy{Name: "strict", Limits: []sash.Limit{sash.PerMinute(2)}, Key: httplimit.ByAddress(), Shadow: true},
+		httplimit.Policy{Name: "now", Limits: []sash.Limit{sash.PerMinute(4)}, Key: httplimit.ByAddress()},
+		httplimit.WithObserver(func(e httplimit.Event) { counts[e.Policy+" "+e.Outcome.String()]++ }),
+	))
+	defer limiter.Close()
+
+	handler := limiter.Middleware(http.NotFoundHandler())
+	for range 5 {
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(counts)
+	// Output:
+	// {"now admitted":4,"now denied":1,"strict admitted":2,"strict denied":3}
+}
+
+// An address is let in again.
+func ExampleLimiter_KeyFor() {
+	limiter := httplimit.Must(httplimit.New(
+		httplimit.Policy{Name: "all", Limits: []sash.Limit{sash.PerHour(1).Log()}, Key: httplimit.ByAddress()}))
+	defer limiter.Close()
+
+	handler := limiter.Middleware(http.NotFoundHandler())
+	handler.ServeHTTP(httptest.NewRecorder(), &http.Request{RemoteAddr: "198.51.100.7:4711"})
+
+	key, ok := limiter.KeyFor("all", &http.Request{RemoteAddr: "198.51.100.7"})
+	fmt.Println(ok, limiter.Sash().Peek(key, 1).Allowed)
+	limiter.Sash().Reset(key)
+	fmt.Println(limiter.Sash().Peek(key, 1).Allowed)
+	// Output:
+	// true false
+	// true
+}
