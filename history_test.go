@@ -169,7 +169,7 @@ func (h *history) plan(rng *rand.Rand) (ops []*op) {
 // that of some serial order. So no denied call was visible in another's answer,
 // and none was denied that would have fitted.
 func TestHistories_AreThoseOfASerialOrder(t *testing.T) {
-	overlapping, histories := 0, 1000
+	overlapping, histories := 0, 500
 	if testing.Short() {
 		histories = 300
 	}

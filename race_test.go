@@ -445,7 +445,7 @@ func TestRace_LogsShrinkBesideCharges(t *testing.T) {
 // what was admitted and not given back.
 func TestRace_EveryLimitHoldsTheSumOfWhatWasAdmitted(t *testing.T) {
 	const keys = 5
-	for seed := range uint64(10) {
+	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		c := &crowd{ManualClock: NewManualClock(500)}
 		options := []Option{WithClock(c)}
@@ -460,7 +460,7 @@ func TestRace_EveryLimitHoldsTheSumOfWhatWasAdmitted(t *testing.T) {
 		var denied atomic.Int64
 		c.run(func(caller int) {
 			rng := rand.New(rand.NewPCG(seed, uint64(100+caller)))
-			for range 400 {
+			for range 60 {
 				key, n := rng.IntN(keys), 1+rng.Int64N(5)
 				c.call(func() {
 					switch rng.IntN(4) {
@@ -545,7 +545,7 @@ func TestRace_ChangingLimitsLosesNothing(t *testing.T) {
 		changes := 0
 		c.run(func(caller int) {
 			rng := rand.New(rand.NewPCG(uint64(caller), 8))
-			for i := range 600 {
+			for i := range 300 {
 				if caller == 0 {
 					changes++
 					next := limit
@@ -587,7 +587,7 @@ func TestRace_ChangingLimitsLosesNothing(t *testing.T) {
 			require.EqualValues(t, plenty-admitted[key].Load(), l.Peek(strconv.Itoa(key), 0).Remaining, "key %d", key)
 		}
 		require.Equal(t, keys, l.Len())
-		require.Equal(t, 600, changes)
+		require.Equal(t, 300, changes)
 	})
 }
 
@@ -606,7 +606,7 @@ func TestRace_NoCallIsDecidedByOldLimits(t *testing.T) {
 				newest.Store(plenty)
 				c.run(func(caller int) {
 					rng := rand.New(rand.NewPCG(uint64(caller), 8))
-					for i := range 500 {
+					for i := range 200 {
 						if caller == 0 {
 							next := limit
 							next.Count = plenty + int64(i) + 1
@@ -648,7 +648,7 @@ func TestRace_ReconfigureHidesNoKey(t *testing.T) {
 		var over atomic.Bool
 		c.run(func(caller int) {
 			if caller == 0 {
-				for range 2000 {
+				for range 60 {
 					require.NoError(t, l.Reconfigure(limit))
 				}
 				over.Store(true)
@@ -676,7 +676,7 @@ func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
 	c.run(func(caller int) {
 		switch caller {
 		case 0:
-			for range 2000 {
+			for range 300 {
 				require.NoError(t, l.Reconfigure(PerSecond(1), PerMinute(10), PerHour(100)))
 				require.NoError(t, l.Reconfigure(PerSecond(1)))
 			}

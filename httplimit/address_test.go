@@ -79,6 +79,8 @@ func TestByAddress_TakesTheConnectionOrTheFirstUntrustedHop(t *testing.T) {
 		{"[::ffff:10.0.0.1]:1", []string{"198.51.100.1"}, "198.51.100.1"},
 		{"[fd00::1%eth0]:1", []string{"198.51.100.1"}, "198.51.100.1"},
 		{"172.16.0.1:1", []string{"198.51.100.1"}, "198.51.100.1"},
+		{"172.31.255.255:1", []string{"198.51.100.1"}, "198.51.100.1"},
+		{"172.32.0.1:1", []string{"198.51.100.1"}, "172.32.0.1"},
 		{"10.0.0.1:1", []string{"6.6.6.6, 198.51.100.1"}, "198.51.100.1"},
 		{"10.0.0.1:1", []string{"6.6.6.6, 198.51.100.1, 192.168.0.1, fd00::1"}, "198.51.100.1"},
 		{"10.0.0.1:1", []string{"6.6.6.6", "198.51.100.1", "192.168.0.1"}, "198.51.100.1"},
@@ -91,6 +93,7 @@ func TestByAddress_TakesTheConnectionOrTheFirstUntrustedHop(t *testing.T) {
 		{"10.0.0.1:1", []string{"198.51.100.1, , 10.0.0.2"}, ""},
 		{"10.0.0.1:1", []string{"198.51.100.1", ""}, ""},
 		{"10.0.0.1:1", []string{"unknown"}, ""},
+		{"10.0.0.1:1", []string{"198.51.100.1:123456"}, ""},
 		{"10.0.0.1:1", []string{"198.51.100.1, unknown, 10.0.0.2"}, ""},
 		{"10.0.0.1:1", []string{"198.51.100.1 10.0.0.2"}, ""},
 		{"10.0.0.1:1", []string{`"198.51.100.1"`}, ""},
@@ -236,6 +239,8 @@ func TestByAddress_KeysIPv6ByPrefix(t *testing.T) {
 	require.NotEqual(t, key(32, "2001:db8::1"), key(32, "32.1.13.184"))
 	same, _ := from(httplimit.ByAddress(), "2001:db8::ffff", "")
 	require.Equal(t, keyed("2001:db8::1"), same)
+	neighbour, _ := from(httplimit.ByAddress(), "2001:db8:0:1::1", "")
+	require.NotEqual(t, same, neighbour)
 }
 
 // lastOf returns the last address of an IPv6 network.

@@ -24,7 +24,6 @@ type call struct {
 	spare    spare
 	asking   *policy // whose functions are running
 	charged  bool    // by reservations
-	broken   bool    // by a panic: not for the pool
 }
 
 // A take is one policy's part of a call.
@@ -56,7 +55,7 @@ const (
 // own keys.
 func (c *call) release() {
 	const most = 4 << 10 // who sends a huge header does not get to keep the memory
-	if c.broken || cap(c.keys) > most || cap(c.identity) > most {
+	if cap(c.keys) > most || cap(c.identity) > most {
 		return
 	}
 	if c.charged || c.naming.identities {
@@ -103,7 +102,6 @@ func (c *call) decide(h http.Header, r *http.Request) (v verdict, denial Denial)
 // the server and not by the client. A handler that wants its connection aborted is
 // given its way.
 func (c *call) failed(r *http.Request, fault any) {
-	c.broken = true
 	if fault == http.ErrAbortHandler {
 		panic(fault)
 	}
@@ -166,15 +164,12 @@ func (c *call) ask(p *policy, r *http.Request) bool {
 
 // askShadow is ask for a policy that must not hurt the request.
 func (c *call) askShadow(p *policy, r *http.Request) {
-	begin := len(c.keys)
 	defer func() {
 		if fault := recover(); fault != nil {
-			c.keys = c.keys[:begin]
 			c.failed(r, fault)
 		}
 	}()
 	if !c.ask(p, r) {
-		c.keys = c.keys[:begin]
 		c.observe(&take{policy: p}, Unidentified)
 	}
 }

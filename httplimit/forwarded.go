@@ -13,22 +13,13 @@ func cutLastForwarded(line string) (before, element string, found bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
 		switch c := line[i]; {
-		case c == '"' && !(quoted && escaped(line, i)):
+		case c == '"' && !(quoted && i > 0 && line[i-1] == '\\'): // there, it is escaped
 			quoted = !quoted
 		case c == ',' && !quoted:
 			return line[:i], line[i+1:], true
 		}
 	}
 	return "", line, false
-}
-
-// escaped reports whether the character at i is, by an odd number of backslashes.
-func escaped(s string, i int) bool {
-	n := 0
-	for i > n && s[i-n-1] == '\\' {
-		n++
-	}
-	return n%2 == 1
 }
 
 // parseForwarded reads the address out of an element of Forwarded: for=192.0.2.1,

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,7 +39,8 @@ func TestHeaders_AreExact(t *testing.T) {
 		per("huge", "GET /c", sash.Per(1<<62, time.Hour)),
 		per("two", "GET /d", sash.PerMinute(2).Log(), sash.PerMinute(3).Log(), sash.Per(4, 1500*time.Millisecond).Log(), sash.PerHour(9)),
 		per("d", "/d", sash.PerDay(100).Log()),
-		bytesPolicy)
+		bytesPolicy,
+		per("first", "/e", sash.PerMinute(2).Log()), per("second", "/e", sash.PerSecond(1).Log()))
 	for _, c := range []struct {
 		at      time.Duration
 		request string
@@ -108,6 +111,18 @@ Ratelimit-Policy: "bytes";q=1000;qu="content-bytes";w=2
 X-Ratelimit-Limit: 1000
 X-Ratelimit-Remaining: 1000
 X-Ratelimit-Reset: 0`},
+		// One that would have admitted says what is left, though it was not charged.
+		{11 * time.Second, "GET /e", `Ratelimit: "first";r=1;t=60, "second";r=0;t=1
+Ratelimit-Policy: "first";q=2;w=60, "second";q=1;w=1
+X-Ratelimit-Limit: 1
+X-Ratelimit-Remaining: 0
+X-Ratelimit-Reset: 1`},
+		{11 * time.Second, "GET /e", `Ratelimit: "first";r=1;t=60, "second";r=0;t=1
+Ratelimit-Policy: "first";q=2;w=60, "second";q=1;w=1
+Retry-After: 1
+X-Ratelimit-Limit: 1
+X-Ratelimit-Remaining: 0
+X-Ratelimit-Reset: 1`},
 	} {
 		s.clock.Set(int64(c.at))
 		request := strings.Fields(c.request)
@@ -162,9 +177,9 @@ func TestHeaders_TheOlderOnesAreOfTheQuotaNearestToItsEnd(t *testing.T) {
 	s := newSite(t, httplimit.WithXRateLimit(),
 		per("minute", "", sash.PerMinute(3).Log()), per("hour", "", sash.PerHour(4).Log()), per("day", "/x", sash.PerDay(2).Log()))
 	for _, c := range []struct{ request, limit, remaining, reset string }{
-		{"GET /", "3", "2", "60"},
-		{"GET /x", "3", "1", "60"}, // the day has no more, but was given later
-		{"GET /x", "3", "0", "60"},
+		{"GET /x", "2", "1", "86400"}, // the day has less, though it was given later
+		{"GET /", "3", "1", "60"},
+		{"GET /x", "3", "0", "60"},    // the day has no more, but was given later
 		{"GET /x", "2", "0", "86400"}, // denied by both, and by the day for longer
 		{"GET /", "3", "0", "60"},
 	} {
@@ -192,6 +207,9 @@ func TestHeaders_ThePartitionKeyIsAFingerprint(t *testing.T) {
 	first := s.do("GET /", "X-Key", "secret").Header()
 	require.Regexp(t, `^"a-1h";q=2;w=3600;pk=:(.{11}=):, "a-24h";q=2;w=86400;pk=:(.{11}=):, "b";q=2;w=3600;pk=:(.{11}=):$`, first.Get("Ratelimit-Policy"))
 	require.Regexp(t, `^"a-1h";r=1;t=\d+;pk=:(.{11}=):, "b";r=1;t=\d+;pk=:(.{11}=):$`, first.Get("Ratelimit"))
+	pks := regexp.MustCompile("pk=:[^:]+:").FindAllString(first.Get("Ratelimit-Policy")+first.Get("Ratelimit"), -1)
+	require.Len(t, pks, 5)
+	require.Len(t, slices.Compact(pks), 1, "one identity has one fingerprint, whatever the policy")
 	mine := seen
 	require.NotZero(t, mine)
 	require.NotContains(t, fmt.Sprint(first), "secret")

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"encoding/binary"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -39,6 +40,13 @@ func TestJoin_IsUnambiguous(t *testing.T) {
 	}
 	_, ok := join(nil, &http.Request{Header: http.Header{"A": {"a"}, "B": {"-"}}})
 	require.False(t, ok)
+
+	for _, n := range []int{0, 1, 127, 128, 255, 256, 16383, 16384} {
+		part := strings.Repeat("a", n)
+		key, _ := httplimit.Join(text("A"), text("B"))(nil, &http.Request{Header: http.Header{"A": {part}, "B": {"b"}}})
+		want := append(binary.AppendUvarint(nil, uint64(n)), part...)
+		require.Equal(t, append(want, 1, 'b'), key)
+	}
 }
 
 func TestFirstOf_NeverTakesOneForAnother(t *testing.T) {
@@ -112,9 +120,10 @@ func TestKeyFuncs_RefuseWhatCannotBe(t *testing.T) {
 }
 
 func TestJoin_RefusesAPartThatDoesNotAppend(t *testing.T) {
-	captureLog(t)
+	logged := captureLog(t)
 	p := per("each", "", sash.PerHour(1))
 	p.Key = httplimit.Join(httplimit.ByHeader("X-Key"), func([]byte, *http.Request) ([]byte, bool) { return nil, true })
 	s := newSite(t, p)
 	require.Equal(t, 500, s.do("GET /", "X-Key", "abc").Code)
+	require.Contains(t, logged.String(), "returned less than it was given")
 }

@@ -242,6 +242,63 @@ func TestMiddleware_ChargesCosts(t *testing.T) {
 	}
 }
 
+func TestMiddleware_RetryAfterIsTheLongestOfPoliciesWhoseCostsDiffer(t *testing.T) {
+	dear := per("dear", "", sash.PerMinute(2).Log())
+	dear.Cost = func(*http.Request) int64 { return 2 }
+	for _, policies := range [][]httplimit.Option{
+		{dear, per("rare", "", sash.PerHour(1).Log())}, {per("rare", "", sash.PerHour(1).Log()), dear},
+	} {
+		s := newSite(t, policies...)
+		require.Equal(t, 200, s.do("GET /", "X-Key", "a").Code)
+		w := s.do("GET /", "X-Key", "a")
+		require.Equal(t, 429, w.Code)
+		require.Equal(t, "3600", w.Header().Get("Retry-After"))
+		require.Contains(t, w.Body.String(), "dear")
+		require.Contains(t, w.Body.String(), "rare")
+	}
+}
+
+// A clock that calls something when it is read.
+type calling struct {
+	*sash.ManualClock
+	call func()
+}
+
+func (c *calling) Now() int64 {
+	if c.call != nil {
+		c.call()
+	}
+	return c.ManualClock.Now()
+}
+
+// What others do to a key after a request was admitted does not make it denied.
+func TestMiddleware_ReportsWhatWasDecidedWhateverComesAfter(t *testing.T) {
+	clock := &calling{ManualClock: sash.NewManualClock(0)}
+	var outcomes []httplimit.Outcome
+	l := httplimit.Must(httplimit.New(httplimit.WithClock(clock), httplimit.WithSweepInterval(-1),
+		per("a", "", sash.PerHour(9).Log()), per("b", "", sash.PerHour(9).Log()),
+		httplimit.WithObserver(func(e httplimit.Event) {
+			require.True(t, e.Decision.Allowed)
+			outcomes = append(outcomes, e.Outcome)
+		})))
+	defer l.Close()
+	r := newRequest("GET /", "X-Key", "k")
+	key, _ := l.KeyFor("b", r)
+	other, d := l.Sash().Reserve(key, 1)
+	require.True(t, d.Allowed)
+	reads := 0
+	clock.call = func() {
+		if reads++; reads == 3 {
+			other.Commit(99) // far past the limit
+		}
+	}
+	w := httptest.NewRecorder()
+	l.Middleware(http.NotFoundHandler()).ServeHTTP(w, r)
+	require.Equal(t, 404, w.Code)
+	require.Contains(t, w.Header().Get("RateLimit"), `"b";r=0`)
+	require.Equal(t, []httplimit.Outcome{httplimit.Admitted, httplimit.Admitted}, outcomes)
+}
+
 func TestMiddleware_SkipsWhatAPolicySaysIsNotItsBusiness(t *testing.T) {
 	p := per("most", "", sash.PerHour(1).Log())
 	p.Skip = func(r *http.Request) bool { return r.URL.Path == "/health" }
@@ -501,6 +558,7 @@ func TestMiddleware_SaysWhyItDeniedThoughItWouldAdmitByNow(t *testing.T) {
 			require.Equal(t, 429, w.Code)
 			require.Equal(t, "1", w.Header().Get("Retry-After"))
 			require.Contains(t, w.Body.String(), `"violated-policies":["`+c.violated+`"]`)
+			require.Contains(t, w.Header().Get("RateLimit"), `"`+c.violated+`";r=0;t=1`)
 		}
 		require.Greater(t, charged, int64(20))
 		require.NoError(t, l.Close())

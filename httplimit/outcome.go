@@ -98,7 +98,8 @@ func (rec *recorder) WriteString(s string) (int, error) {
 	return io.WriteString(rec.ResponseWriter, s)
 }
 
-// wrapped returns rec with the methods of HTTP/1, of HTTP/2, Flush or nothing.
+// wrapped returns rec with the methods that the writers of HTTP/1 and HTTP/2 have, or
+// those of them that wrappers around these usually do.
 func (rec *recorder) wrapped() http.ResponseWriter {
 	_, flushes := rec.ResponseWriter.(http.Flusher)
 	_, hijacks := rec.ResponseWriter.(http.Hijacker)
@@ -106,7 +107,9 @@ func (rec *recorder) wrapped() http.ResponseWriter {
 	_, pushes := rec.ResponseWriter.(http.Pusher)
 	switch {
 	case flushes && hijacks && reads:
-		return &recorder1{flushingRecorder{rec}}
+		return &recorder1{hijackingRecorder{flushingRecorder{rec}}}
+	case flushes && hijacks:
+		return &hijackingRecorder{flushingRecorder{rec}}
 	case flushes && pushes:
 		return &recorder2{flushingRecorder{rec}}
 	case flushes:
@@ -125,19 +128,21 @@ func (rec *flushingRecorder) FlushError() error {
 	return http.NewResponseController(rec.ResponseWriter).Flush()
 }
 
-type recorder1 struct{ flushingRecorder }
+type hijackingRecorder struct{ flushingRecorder }
 
-func (rec *recorder1) ReadFrom(r io.Reader) (int64, error) {
-	rec.wrote(http.StatusOK)
-	return rec.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
-}
-
-func (rec *recorder1) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (rec *hijackingRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffer, err := rec.ResponseWriter.(http.Hijacker).Hijack()
 	if err == nil {
 		rec.wrote(http.StatusSwitchingProtocols)
 	}
 	return conn, buffer, err
+}
+
+type recorder1 struct{ hijackingRecorder }
+
+func (rec *recorder1) ReadFrom(r io.Reader) (int64, error) {
+	rec.wrote(http.StatusOK)
+	return rec.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
 }
 
 type recorder2 struct{ flushingRecorder }

@@ -79,7 +79,7 @@ func TestCharge_SeesTheStatus(t *testing.T) {
 		want   int
 	}{
 		"none":          {func(http.ResponseWriter, *http.Request) {}, 200},
-		"written":       {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "x") }, 200},
+		"written":       {func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("x")); w.WriteHeader(500) }, 200},
 		"string":        {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x"); w.WriteHeader(500) }, 200},
 		"explicit":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404); w.WriteHeader(200) }, 404},
 		"informational": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(403) }, 403},
@@ -147,6 +147,7 @@ func TestCharge_GivesBackEachPolicyItsOwn(t *testing.T) {
 	dear.Charge = func(status int) bool { return status < 400 }
 	var events []string
 	s := newSite(t, cheap, dear, per("all", "", sash.PerHour(9).Log()), httplimit.WithObserver(func(e httplimit.Event) {
+		require.Equal(t, e.Outcome == httplimit.GivenBack, e.Decision == sash.Decision{})
 		events = append(events, fmt.Sprintf("%s %v %d", e.Policy, e.Outcome, e.Cost))
 	}))
 	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
@@ -157,6 +158,17 @@ func TestCharge_GivesBackEachPolicyItsOwn(t *testing.T) {
 		"failures admitted 2", "dear admitted 3", "all admitted 1", "failures given back 2",
 		"failures admitted 2", "dear admitted 3", "all admitted 1", "dear given back 3",
 	}, events)
+}
+
+func TestCharge_GivesNothingBackThatAShadowDenied(t *testing.T) {
+	shadow := failures(1)
+	shadow.Shadow = true
+	var events []string
+	s := newSite(t, shadow, httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e.Outcome.String()) }))
+	s.answer = func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(len(r.URL.Path) * 200) }
+	s.do("GET /x", "X-Key", "k") // 400
+	s.do("GET /", "X-Key", "k")  // 200
+	require.Equal(t, []string{"admitted", "denied"}, events)
 }
 
 func TestCharge_LeavesNoTraceOfACostThatAnotherPolicyDenies(t *testing.T) {
@@ -185,6 +197,9 @@ type (
 	hijackWriter struct {
 		flushWriter
 		http.Hijacker
+	}
+	readWriter struct {
+		hijackWriter
 		io.ReaderFrom
 	}
 )
@@ -216,7 +231,8 @@ func TestCharge_HandsOnWhatAWriterCanDoAndNoMore(t *testing.T) {
 		"plain":  {writer: plainWriter{w}},
 		"flush":  {writer: flush, flushes: true},
 		"push":   {writer: pushWriter{flush, e}, flushes: true, pushes: true},
-		"hijack": {writer: hijackWriter{flush, e, e}, flushes: true, hijacks: true, in: true},
+		"hijack": {writer: hijackWriter{flush, e}, flushes: true, hijacks: true},
+		"read":   {writer: readWriter{hijackWriter{flush, e}, e}, flushes: true, hijacks: true, in: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e.calls = nil

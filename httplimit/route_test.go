@@ -68,7 +68,7 @@ func TestPattern_CONNECT(t *testing.T) {
 // However often and in whatever order they are asked for, requests are on the
 // routes that a limiter without a memory finds.
 func TestMemory_ChangesNothing(t *testing.T) {
-	patterns := []string{"GET /a/{id}", "/a/", "POST /", "h/a/", ""}
+	patterns := []string{"GET /a/{id}", "/a/", "POST /", "h/a/", "/{one}", ""}
 	fresh := func() *site {
 		var options []httplimit.Option
 		for i, pattern := range patterns {
@@ -86,7 +86,11 @@ func TestMemory_ChangesNothing(t *testing.T) {
 	for _, method := range []string{"GET", "POST", "PUT"} {
 		for _, host := range []string{"h", "i"} {
 			for _, path := range []string{"/", "/a", "/a/", "/a/1", "/a/2", "/b%2Fa", "/a%2F1", "/" + strings.Repeat("x", 300)} {
-				make := func() *http.Request { return newRequest(method + " http://" + host + path) }
+				make := func() *http.Request {
+					r := newRequest(method + " " + path)
+					r.Host = host
+					return r
+				}
 				want[len(requests)] = stated(fresh(), make())
 				requests = append(requests, make)
 			}
