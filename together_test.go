@@ -128,7 +128,7 @@ func (tr *policyTrial) retry(keys []string, n int64, d Decision) {
 func eachPolicyTrial(t *testing.T, run func(tr *policyTrial)) {
 	for _, chargeDenied := range []bool{false, true} {
 		t.Run(fmt.Sprintf("chargeDenied=%v", chargeDenied), func(t *testing.T) {
-			for seed := range uint64(15) {
+			for seed := range uint64(25) {
 				run(newPolicyTrial(t, seed, chargeDenied))
 			}
 		})
