@@ -31,9 +31,8 @@ func By(identity func(*http.Request) (string, bool)) KeyFunc {
 
 // ByHeader keys by the value of a header, such as "X-API-Key". Where it is absent
 // or empty, or given more than once, the identity cannot be told. The value is not
-// checked: whoever may make one up has a quota for each, so let something before
-// this refuse keys that do not exist, or Join nothing to it and key by what your
-// authentication has found, with By.
+// checked: who makes keys up has a quota with each. Put the limiter behind what
+// refuses keys that do not exist, or key by what that has found out, with [By].
 func ByHeader(name string) KeyFunc {
 	if name == "" {
 		panic("httplimit: ByHeader: name must not be empty")
