@@ -677,8 +677,11 @@ func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
 		switch caller {
 		case 0:
 			for range 300 {
-				require.NoError(t, l.Reconfigure(PerSecond(1), PerMinute(10), PerHour(100)))
-				require.NoError(t, l.Reconfigure(PerSecond(1)))
+				c.call(func() {
+					runtime.Gosched() // so that the others come between on one core, too
+					require.NoError(t, l.Reconfigure(PerSecond(1), PerMinute(10), PerHour(100)))
+					require.NoError(t, l.Reconfigure(PerSecond(1)))
+				})
 			}
 			over.Store(true)
 		case 1, 2:
@@ -687,4 +690,5 @@ func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
 			}
 		}
 	})
+	c.contended(t)
 }

@@ -101,9 +101,9 @@ func TestNew_SweepsByTheLongestWindowOfAllPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := httplimit.Must(httplimit.New(per("a", "", sash.Per(1, 1)), per("b", "", sash.PerMinute(1))))
 		defer l.Close()
-		time.Sleep(29 * time.Second)
+		<-time.After(29 * time.Second)
 		require.Zero(t, l.Sash().Stats().Sweeps)
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		synctest.Wait()
 		require.EqualValues(t, 1, l.Sash().Stats().Sweeps)
 	})

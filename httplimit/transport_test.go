@@ -83,7 +83,7 @@ func TestTransport_LetsEachHostWaitForItsTurn(t *testing.T) {
 				require.NoError(t, err)
 			}()
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		require.Equal(t, map[string][]time.Duration{
 			"/a":     {0, 0, time.Second, time.Second, 2 * time.Second},
@@ -247,11 +247,11 @@ func TestTransport_HoldsBackWhatWaitsAlready(t *testing.T) {
 			_, err := get(short, tr, "http://a.example/")
 			tooSoon <- err
 		}()
-		time.Sleep(500 * time.Millisecond)
+		<-time.After(500 * time.Millisecond)
 		close(asks)
 		synctest.Wait()
 		require.ErrorIs(t, <-tooSoon, context.DeadlineExceeded, "at once")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		require.Equal(t, []time.Duration{0, 30500 * time.Millisecond, 31500 * time.Millisecond, 32500 * time.Millisecond}, sent)
 		require.Empty(t, tr.gates)
@@ -423,7 +423,7 @@ func TestTransport_SendsNothingWhileHeldBack(t *testing.T) {
 				}
 			}()
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		require.Zero(t, failed.Load())
 		held := 0
