@@ -1,6 +1,9 @@
 package sash
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // When the limits of a key change, its cell gives way to another, which begins
 // with what the old one knows: each new rule is charged again what was charged
@@ -16,7 +19,7 @@ type charge struct{ at, units int64 }
 
 // carry puts a cell for k into g in the place of old, which k has in prior.
 func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
-	now := l.clock.Now() // not while it is locked: a clock is the caller's code
+	now := g.at(l.clock.Now()) // not while it is locked: a clock is the caller's code
 	word, alive := prior.policy.settled(old)
 	if alive {
 		if !old.lock(word) {
@@ -26,8 +29,10 @@ func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
 		if old.compounded() && old.compound().policy != prior.policy {
 			p = old.compound().policy
 		}
-		next := prior.policy.carried(old, word, p, p.kind, now)
-		g.keys.insert(k.kept(), next, func() bool { return true })
+		next, kept := prior.policy.carried(old, word, p, p.kind, k.name, now)
+		k := key{k.hash, kept}
+		g.keys.insert(k, next, func() bool { return true })
+		g.seat(k, next)
 		old.die(word)
 	}
 	prior.keys.remove(k, old)
@@ -36,7 +41,7 @@ func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
 // become puts a cell of kind under p in the place of c, which k has in g. It
 // reports whether it did; if not, c may be dead.
 func (l *Limiter) become(g *regime, k key, c *cell, p *policy, kind kind) bool {
-	now := l.clock.Now()
+	now := g.at(l.clock.Now())
 	word, alive := g.policy.settled(c)
 	switch {
 	case !alive:
@@ -45,15 +50,19 @@ func (l *Limiter) become(g *regime, k key, c *cell, p *policy, kind kind) bool {
 	case !c.lock(word):
 		return false
 	}
-	g.keys.replace(k, c, g.policy.carried(c, word, p, kind, now))
+	next, kept := g.policy.carried(c, word, p, kind, k.name, now)
+	k = key{k.hash, kept}
+	g.keys.replace(k, c, next)
+	g.seat(k, next)
 	c.die(word)
 	return true
 }
 
 // carried returns a cell under p that begins with what c holds, which is in a
 // table of policy from, and locked since word. The cell is of kind, or a compound,
-// which what was one remains, and what nothing smaller can hold becomes.
-func (from *policy) carried(c *cell, word uint64, p *policy, kind kind, now int64) *cell {
+// which what was one remains, and what nothing smaller can hold becomes. It comes
+// with a copy of name for the table to keep.
+func (from *policy) carried(c *cell, word uint64, p *policy, kind kind, name string, now int64) (*cell, string) {
 	next, rules := newCompound(p), from.rules
 	if word&several != 0 {
 		rules, kind = c.compound().policy.rules, compoundCell
@@ -65,7 +74,7 @@ func (from *policy) carried(c *cell, word uint64, p *policy, kind kind, now int6
 			next.parts[i].line = c.compound().parts[source].line
 		}
 	}
-	return next.reduced(kind)
+	return next.reduced(kind, name)
 }
 
 // source returns the index of the rule that r, which is to come after rules, had
@@ -206,9 +215,7 @@ func (r *rule) recharge(p *part, past []charge) {
 		}
 		w.curr = plus(w.curr, c.units)
 	}
-	p.index.Store(w.index)
-	p.prev.Store(w.prev)
-	p.curr.Store(w.curr)
+	p.set(w)
 }
 
 // ringOf returns the ring of what is live of past at its end; nil for nothing.
@@ -233,37 +240,53 @@ func (r *rule) ringOf(past []charge) *ring {
 }
 
 // reduced returns c, which nobody else has seen yet, as a cell of kind, if that
-// can hold it.
-func (c *compound) reduced(kind kind) *cell {
+// can hold it, and a copy of name for the table to keep.
+func (c *compound) reduced(kind kind, name string) (reduced *cell, kept string) {
 	r, p := &c.policy.rules[0], &c.parts[0]
 	w := p.window()
-	switch kind {
-	case counterCell:
-		if max(w.prev, w.curr) <= r.Count {
-			small := new(cell)
-			if w.prev|w.curr != 0 {
-				small.word.Store(r.layout.pack(w))
-			}
-			return small
-		}
-	case wideCell:
-		if max(w.prev, w.curr) <= r.Count {
-			wide := new(wideCounter)
-			wide.word.Store(wide.put(0, w))
-			return &wide.cell
-		}
-	case logCell:
+	switch {
+	case kind == logCell:
 		log := new(log)
 		log.ring.Store(p.ring.Load())
-		return &log.cell
+		return &log.cell, strings.Clone(name)
+	case kind == compoundCell || max(w.prev, w.curr) > r.Count:
+		return &c.cell, strings.Clone(name)
+	case kind == wideCell:
+		wide := new(wideCounter)
+		wide.word.Store(wide.put(0, w))
+		return &wide.cell, strings.Clone(name)
 	}
-	return &c.cell
+	reduced, kept = newNamedCell(name)
+	if w.prev|w.curr != 0 {
+		reduced.word.Store(r.layout.pack(w))
+	}
+	return reduced, kept
 }
 
-// plus returns a+b, at most MaxInt64, for b >= 0.
+// plus returns a+b, or the end of int64 that it passes.
 func plus(a, b int64) int64 {
-	if sum := a + b; sum >= a {
-		return sum
+	sum, _ := add(a, b)
+	return sum
+}
+
+// add is plus, and reports whether the sum fits.
+func add(a, b int64) (sum int64, fits bool) {
+	switch sum = a + b; {
+	case b > 0 && sum < a:
+		return math.MaxInt64, false
+	case b < 0 && sum > a:
+		return math.MinInt64, false
 	}
-	return math.MaxInt64
+	return sum, true
+}
+
+// sub is add of a-b.
+func sub(a, b int64) (difference int64, fits bool) {
+	switch difference = a - b; {
+	case b < 0 && difference < a:
+		return math.MaxInt64, false
+	case b > 0 && difference > a:
+		return math.MinInt64, false
+	}
+	return difference, true
 }

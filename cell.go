@@ -1,10 +1,10 @@
 package sash
 
 import (
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"unsafe"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // A cell is what a key holds. It is one word that callers and the janitor agree
@@ -50,14 +50,14 @@ func (c *cell) compounded() bool { return c.word.Load()&several != 0 }
 // is alive. Who has locked it may have lost its core, and then gets this
 // caller's. A word that is to be killed is better asked of settled.
 func (c *cell) current() (word uint64, alive bool) {
-	const spins = 64
+	const spins = atomic.Spins
 	for i := 0; ; i++ {
 		word = c.word.Load()
 		if word&locked == 0 {
 			return word, word&dead == 0
 		}
 		if i >= spins {
-			runtime.Gosched()
+			atomic.Pause(&c.word)
 		}
 	}
 }
@@ -89,20 +89,8 @@ func (c *cell) reserve(word uint64) bool {
 // newer returns the word of the version after that of word.
 func newer(word uint64) uint64 { return (word + 1) &^ (dead | locked | growing) }
 
-// newNamedCell returns a cell with the copy of name right behind its word: one
-// object for the heap and, for most names, one cache line for a look-up.
-func newNamedCell(name string) (c *cell, kept string) {
-	const word = int(unsafe.Sizeof(cell{}))
-	words := make([]uint64, 1+(len(name)+word-1)/word)
-	if len(name) > 0 {
-		behind := unsafe.Slice((*byte)(unsafe.Pointer(&words[1])), len(name))
-		kept = unsafe.String(&behind[0], copy(behind, name))
-	}
-	return (*cell)(unsafe.Pointer(&words[0])), kept
-}
-
-// newCell returns a cell of kind that holds nothing, and a copy of name for the
-// table to keep.
+// newCell returns a cell of p that holds nothing, and a copy of name for the table
+// to keep.
 func (p *policy) newCell(name string) (c *cell, kept string) {
 	switch p.kind {
 	case counterCell:
@@ -123,6 +111,6 @@ func (p *policy) settled(c *cell) (word uint64, alive bool) {
 		if word&growing == 0 || word&several == 0 && p.kind != logCell {
 			return word, alive
 		}
-		runtime.Gosched()
+		atomic.Pause(&c.word)
 	}
 }

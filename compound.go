@@ -1,19 +1,19 @@
 package sash
 
-import (
-	"runtime"
-	"sync/atomic"
-)
+import "github.com/seed-30da4c49/sash/internal/atomic"
 
 // A compound is the cell of a key that has several limits, limits of its own, or
 // that has had a reservation. It points to its policy, and has a part for each of
 // the policy's rules.
 //
-// Bits of its word (high to low): dead 1 | several 1, always set | locked 1 | growing 1 | version 60. The protocol is that of a log: a caller reads
-// the word, then all parts; if it charges nothing, its answer counts once it sees
-// the word unchanged; if it does, it locks by a compare-and-swap from the word it
-// has read, writes, and unlocks under a new version. So all limits are checked and
-// charged at one instant, and a denial takes no lock and writes nothing.
+// Bits of its word (high to low): dead 1 | several 1, always set | locked 1 |
+// growing 1 | version 60.
+//
+// The protocol is that of a log: a caller reads the word, then all parts; if it
+// charges nothing, its answer counts once it sees the word unchanged; if it does, it
+// locks by a compare-and-swap from the word it has read, writes, and unlocks under a
+// new version. So all limits are checked and charged at one instant, and a denial
+// takes no lock and writes nothing.
 //
 // Invariant: parts are written only by who has locked the word, rings are replaced
 // only by who has set growing or locked, and all that is no atomic never changes.
@@ -46,8 +46,15 @@ func newCompound(p *policy) *compound {
 
 func (p *part) window() window { return window{p.index.Load(), p.prev.Load(), p.curr.Load()} }
 
-// put makes w the window. It stores only what changes: a store costs as much as a
-// compare-and-swap, and most charges change curr alone.
+// set makes w the window.
+func (p *part) set(w window) {
+	p.index.Store(w.index)
+	p.prev.Store(w.prev)
+	p.curr.Store(w.curr)
+}
+
+// put is set for what a charge has made of the window. It stores only what changes:
+// a store costs as much as a compare-and-swap, and most charges change curr alone.
 func (p *part) put(w window) {
 	if p.index.Load() != w.index {
 		p.index.Store(w.index)
@@ -150,7 +157,7 @@ func (r *rule) answer(p *part, q query, admitted, store bool, d *Decision) {
 // to that, and the caller has to look again.
 func (c *compound) roomy(word uint64, q query) bool {
 	if word&growing != 0 {
-		runtime.Gosched()
+		atomic.Pause(&c.word)
 		return false
 	}
 	for i := range c.parts {

@@ -52,13 +52,16 @@
 // was set back or the goroutine lost its core, counts as the newest seen. It
 // neither rewinds nor wipes anything, and readmits nothing.
 //
+// [Limiter.Snapshot] and [Limiter.Restore] carry all of it into another process, in
+// which time has gone on.
+//
 // # Memory and concurrency
 //
 // A key under one counter costs about 70 bytes beside its own, and is evicted by
 // the janitor once its state equals that of a key never seen, so that no answer
 // changes by it (see [Limiter.Sweep] for clocks that are set back). The number
-// of keys is not bounded: keys must not be a caller's free choice unless
-// something else bounds them.
+// of keys is bounded by [WithMaxKeys] only: without it, keys must not be a caller's
+// free choice.
 //
 // Every method is safe for concurrent use. A decision on a tracked key takes no
 // lock in the table and does not allocate, but for a log that outgrows its room,

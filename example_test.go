@@ -1,6 +1,7 @@
 package sash_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -336,6 +337,19 @@ func ExampleWithObserver() {
 	// Output: map[1/1m0s:2]
 }
 
+// A flood of keys nobody has seen does not wash out the client that is held.
+func ExampleWithMaxKeys() {
+	limiter := sash.Must(sash.New(sash.PerHour(5), sash.WithMaxKeys(1000, sash.EvictLeastUsed)))
+	defer limiter.Close()
+
+	limiter.AllowN("mallory", 5)
+	for i := range 10_000 {
+		limiter.Allow(fmt.Sprintf("made-up-%d", i))
+	}
+	fmt.Println(limiter.Len(), limiter.Allow("mallory"))
+	// Output: 1000 false
+}
+
 // With a clock read once a millisecond a decision costs half as much, and is
 // late by a millisecond, or more on a machine that is too busy.
 func ExampleCoarseClock() {
@@ -345,4 +359,44 @@ func ExampleCoarseClock() {
 
 	fmt.Println(limiter.Allow("alice"))
 	// Output: true
+}
+
+// A quota outlives its process: what one limiter writes, another goes on from, and
+// the time between counts as passed.
+func ExampleLimiter_Snapshot() {
+	before := sash.Must(sash.New(sash.PerDay(5).Log()))
+	defer before.Close()
+	before.Take("alice", 3)
+
+	var file bytes.Buffer
+	if err := before.Snapshot(&file); err != nil {
+		fmt.Println(err)
+	}
+
+	after := sash.Must(sash.New(sash.PerDay(5).Log()))
+	defer after.Close()
+	if err := after.Restore(&file); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(after.Peek("alice", 0).Remaining)
+	// Output:
+	// 2
+}
+
+// What is not whole, or not of these limits, changes nothing: it is safe to go on
+// with what is there.
+func ExampleLimiter_Restore() {
+	hourly := sash.Must(sash.New(sash.PerHour(100)))
+	defer hourly.Close()
+	var file bytes.Buffer
+	hourly.Snapshot(&file)
+
+	daily := sash.Must(sash.New(sash.PerDay(5)))
+	defer daily.Close()
+	err := daily.Restore(&file)
+	fmt.Println(errors.Is(err, sash.ErrBadSnapshot))
+	fmt.Println(err)
+	// Output:
+	// true
+	// sash: snapshot: its limits are [100/1h0m0s], the limiter's are [5/24h0m0s]: bad snapshot
 }

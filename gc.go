@@ -10,8 +10,8 @@ import (
 // of the others, a shard at a time, until stop is closed. No caller waits for
 // it: it locks one bucket of a shard at a time, for no longer than an insert does.
 func (l *Limiter) sweep(stop <-chan struct{}) int {
-	now, evicted := l.clock.Now(), 0
-	g := l.now.Load()
+	g, evicted := l.now.Load(), 0
+	now := g.at(l.clock.Now())
 	for i := range g.keys.shards {
 		select {
 		case <-stop:
@@ -19,7 +19,7 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 		default:
 		}
 		if m := g.keys.shards[i].Load(); m != noKeys {
-			m.Range(func(k key, c *cell) bool {
+			m.cells.Range(func(k key, c *cell) bool {
 				if l.evict(g, k, c, now) {
 					evicted++
 				} else {
@@ -29,6 +29,9 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 			})
 			runtime.Gosched()
 		}
+	}
+	if g.cap != nil {
+		g.cap.vacate()
 	}
 	l.sweeps.Add(1)
 	return evicted
@@ -43,6 +46,7 @@ func (l *Limiter) evict(g *regime, k key, c *cell, now int64) bool {
 		return false
 	}
 	g.keys.remove(k, c)
+	g.leave()
 	l.evicted.Add(1)
 	return true
 }

@@ -63,6 +63,39 @@ func TestEvict_UnderACallChargesNothingToTheForgottenPast(t *testing.T) {
 	})
 }
 
+// Nor does a call for several keys, or one that settles to more than was reserved.
+func TestEvict_UnderAnyOtherCallChargesNothingToTheForgottenPast(t *testing.T) {
+	for name, prepare := range map[string]func(l *Limiter) (call func()){
+		"TakeAll":    func(l *Limiter) func() { return func() { l.TakeAll([]string{"k", "other"}, 2) } },
+		"ReserveAll": func(l *Limiter) func() { return func() { l.ReserveAll([]string{"other", "k"}, 2) } },
+		"Commit": func(l *Limiter) func() {
+			r, _ := l.Reserve("k", 1)
+			return func() { r.Commit(3) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyKind(t, PerMinute(3), func(t *testing.T, l *Limiter, clock *ManualClock) {
+				require.True(t, l.Allow("k"))
+				call := prepare(l)
+				first := true
+				l.clock = clockFunc(func() int64 {
+					now := clock.Now()
+					if first { // while the caller sleeps on its reading
+						first = false
+						clock.Advance(5 * min1)
+						require.Equal(t, 1, l.sweep(nil))
+					}
+					return now
+				})
+				call()
+				require.EqualValues(t, 1, l.Peek("k", 0).Remaining)
+				clock.Advance(min1 - 1)
+				require.False(t, l.AllowN("k", 3))
+			})
+		})
+	}
+}
+
 type clockFunc func() int64
 
 func (f clockFunc) Now() int64 { return f() }
@@ -92,7 +125,7 @@ func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		require.True(t, l.Allow("k"))
 		k := l.key("k")
-		c, _ := l.table().shard(k).Load(k)
+		c, _ := l.table().shard(k).cells.Load(k)
 		clock.Advance(time.Hour)
 
 		word, _, idle := l.own().idle(c, clock.Now())
@@ -110,7 +143,7 @@ func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
 		require.Equal(t, Decision{Allowed: true, Limit: l.rule().Limit, Remaining: 2}, l.Peek("k", 0), "as one never seen")
 		require.False(t, l.Reset("k"))
 		require.True(t, l.AllowN("k", 2))
-		again, _ := l.table().shard(k).Load(k)
+		again, _ := l.table().shard(k).cells.Load(k)
 		require.NotSame(t, c, again)
 		require.False(t, l.Allow("k"))
 		require.Equal(t, 1, l.Len())
@@ -124,12 +157,12 @@ func TestEvict_ForgetsBeforeItKills(t *testing.T) {
 		require.True(t, l.AllowN("k", 2))
 		fresh := int64(l.Peek("k", 0).ResetAfter)
 		k := l.key("k")
-		c, _ := l.table().shard(k).Load(k)
+		c, _ := l.table().shard(k).cells.Load(k)
 		clock.Set(fresh + int64(time.Hour))
 
 		word, ok := l.own().condemn(c, clock.Now())
 		require.True(t, ok)
-		require.Equal(t, fresh, l.forgotten.Load(), "since when it was fresh, not since the sweep")
+		require.Equal(t, fresh, l.own().forgotten.Load(), "since when it was fresh, not since the sweep")
 		require.True(t, c.kill(word))
 	})
 }
@@ -174,7 +207,7 @@ func TestSweep_EvictsACellThatHoldsNothing(t *testing.T) {
 		k := l.key("k")
 		c := l.put(k)
 		require.Equal(t, 1, l.Sweep())
-		require.Equal(t, int64(math.MinInt64), l.forgotten.Load(), "nothing was forgotten")
+		require.Equal(t, int64(math.MinInt64), l.own().forgotten.Load(), "nothing was forgotten")
 		_, alive := l.own().settled(c)
 		require.False(t, alive)
 	})
@@ -328,7 +361,7 @@ func TestEvict_ForgetsUntilTheLastLimitIsFresh(t *testing.T) {
 		require.Equal(t, 0, l.Sweep())
 		clock.Set(int64(3 * time.Hour))
 		require.Equal(t, 1, l.Sweep())
-		require.Equal(t, int64(time.Hour), l.forgotten.Load())
+		require.Equal(t, int64(time.Hour), l.own().forgotten.Load())
 	}
 }
 
@@ -347,4 +380,21 @@ func TestSweep_EvictsWhatWasGivenBack(t *testing.T) {
 	clock.Set(20)
 	require.Zero(t, l.Peek("k", 0).ResetAfter)
 	require.Equal(t, 1, l.Sweep())
+}
+
+// The past that is forgotten may end in the midst of a window, where the key that
+// was evicted had limits of its own, or several: what starts in it is exact, too.
+func TestEvict_ForgetsUpToTheMidstOfAWindow(t *testing.T) {
+	clock := NewManualClock(7)
+	l := newTest(t, Per(2, 100), WithClock(clock))
+	require.NoError(t, l.SetLimits("log", Per(1, 35).Log()))
+	require.True(t, l.Allow("log"))
+	clock.Set(45)
+	require.Equal(t, 1, l.Sweep()) // fresh since 42
+	clock.Set(41)
+	require.Equal(t, time.Duration(200-41), l.Peek("k", 1).ResetAfter)
+	require.Equal(t, time.Duration(200-41), l.Take("k", 2).ResetAfter)
+	require.Equal(t, time.Duration(150-41), l.Take("k", 1).RetryAfter)
+	clock.Set(41 - 100)
+	require.Equal(t, time.Duration(200-41+100), l.Peek("new", 1).ResetAfter)
 }

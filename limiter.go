@@ -2,9 +2,10 @@ package sash
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // A Limiter decides, per key, whether a call may go on. Make one with [New].
@@ -19,13 +20,12 @@ type Limiter struct {
 	now    atomic.Pointer[regime]
 	hasher hasher
 	clock  Clock
-	terms
-	observer func(key string, n int64, d Decision)
+	wall   func() time.Time // of snapshots
 
-	limitsFor func(key string) []Limit
-	overrides policies   // by SetLimits, by key
-	plans     policies   // of keys' own limits, by planName
-	changes   sync.Mutex // held by who changes limits
+	chargeDenied bool
+	observer     func(key string, n int64, d Decision)
+	limitsFor    func(key string) []Limit
+	changes      sync.Mutex // held by who changes limits, and for a snapshot
 
 	queues   queues
 	sizeHint int
@@ -34,6 +34,8 @@ type Limiter struct {
 	janitor         *janitor      // nil: none
 	closing         sync.Once
 	evicted, sweeps atomic.Uint64
+
+	displaced, refusals, shared atomic.Uint64 // see Stats
 }
 
 // New returns a limiter for the [Limit]s among options, such as
@@ -55,15 +57,16 @@ func New(options ...Option) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{
-		hasher:    newHasher(),
-		clock:     c.clock,
-		observer:  c.observer,
-		limitsFor: c.limitsFor,
-		sizeHint:  c.sizeHint,
-		interval:  c.sweepInterval,
+		hasher:       newHasher(),
+		clock:        c.clock,
+		wall:         time.Now,
+		chargeDenied: c.chargeDenied,
+		observer:     c.observer,
+		limitsFor:    c.limitsFor,
+		sizeHint:     c.sizeHint,
+		interval:     c.sweepInterval,
 	}
-	l.terms.init(c.chargeDenied)
-	l.now.Store(l.newRegime(c.limits, c.sizeHint))
+	l.now.Store(newRegime(newTerms(c.chargeDenied), 0, newKeyCap(c.maxKeys, c.overflow), c.limits, c.sizeHint))
 	if l.interval >= 0 {
 		l.startJanitor()
 	}
@@ -88,11 +91,19 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	if l.observer != nil {
 		return l.Take(key, n).Allowed
 	}
-	g, k, at := l.now.Load(), l.key(key), l.clock.Now()
-	c, ok := g.keys.shard(k).Load(k)
-	if ok && n > 0 {
+	g, k := l.now.Load(), l.key(key)
+	at := g.at(l.clock.Now())
+	p, m := g.policy, g.keys.shard(k)
+	var c *cell
+	if p.kind == counterCell {
+		c = m.recall(k)
+	}
+	if c == nil {
+		c, _ = m.cells.Load(k)
+	}
+	if c != nil && n > 0 {
 		var allowed, sure bool
-		switch p := g.policy; p.kind {
+		switch p.kind {
 		case counterCell:
 			allowed, sure = p.rules[0].quick(c, at, n)
 		case wideCell:
@@ -121,7 +132,8 @@ func (l *Limiter) AllowBytes(key []byte) bool {
 //
 // It costs one reading of the clock, one look-up and, if it charges, one
 // compare-and-swap. A key seen for the first time, or for the first time since
-// it was evicted, costs an insert besides: a copy of the key, and from 70 bytes up (see the README).
+// it was evicted, costs an insert besides: a copy of the key, and from 70 bytes up
+// (see the README).
 func (l *Limiter) Take(key string, n int64) (d Decision) {
 	l.take(key, n, &d)
 	if l.observer != nil && n != 0 {
@@ -141,35 +153,54 @@ func (l *Limiter) TakeBytes(key []byte, n int64) (d Decision) {
 }
 
 func (l *Limiter) take(name string, n int64, d *Decision) {
-	q := query{l.clock.Now(), n, n > 0, l.chargeDenied}
+	q := query{n: n, charge: n > 0, denied: l.chargeDenied}
 	l.answer(name, &q, d)
 }
 
-// answer answers q for the key of that name. The q.at that it leaves is the
-// instant that it is answered for.
+// answer answers q for the key of that name, now: it sets q.at.
 func (l *Limiter) answer(name string, q *query, d *Decision) bool {
 	g, k := l.now.Load(), l.key(name)
-	c, _ := g.keys.shard(k).Load(k)
+	q.at = g.at(l.clock.Now())
+	m := g.keys.shard(k)
+	c := m.recall(k)
+	if c == nil {
+		c, _ = m.cells.Load(k)
+	}
 	return l.ask(g, k, c, q, d)
 }
 
-// ask answers q for k, whose cell in g, as found, is c; nil for none.
+// ask answers q for k, whose cell in g, as found, is c; nil for none. The q.at that
+// it leaves is the instant that it is answered for.
 func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 	for {
 		if c == nil {
-			if g, c = l.lookup(k); c == nil {
+			was := g
+			if g, c = l.lookup(k); g != was {
+				q.at = g.at(l.clock.Now())
+			}
+			if c == nil {
 				s := l.standing(g, k.name)
+				if l.full(g, 1, nil) {
+					if allowed, ok := l.askFull(s, k, *q, d); ok {
+						return allowed
+					}
+					continue
+				}
 				if !q.stores(s.policy.possible(q.n)) {
 					return s.policy.askUnseen(*q, d)
 				}
-				c = l.insert(s, k)
+				c = l.insert(s, k, nil)
 				// What the key had may have been evicted since the first reading:
 				// charge it now, not then.
-				q.at = l.clock.Now()
+				q.at = g.at(l.clock.Now())
 			}
 		}
 		if c != nil {
+			epoch := g.policy.epoch(c)
 			if allowed, alive := g.policy.ask(c, *q, d); alive {
+				if g.policy.epoch(c) != epoch {
+					g.keys.shard(k).remember(k, c)
+				}
 				return allowed
 			}
 			g.keys.remove(k, c)
@@ -187,7 +218,7 @@ func asString(key []byte) string { return unsafe.String(unsafe.SliceData(key), l
 // tracked under [WithLimitsFor], and for one that it comes upon while the limits
 // change. Peek(key, 0) is the state of the key as it is.
 func (l *Limiter) Peek(key string, n int64) (d Decision) {
-	q := query{at: l.clock.Now(), n: n, denied: l.chargeDenied}
+	q := query{n: n, denied: l.chargeDenied}
 	l.answer(key, &q, &d)
 	return d
 }
@@ -209,6 +240,7 @@ func (l *Limiter) Reset(key string) bool {
 			g.keys.remove(k, c)
 		case c.kill(word):
 			g.keys.remove(k, c)
+			g.leave()
 			l.queues.nudge(key)
 			return true
 		}
@@ -220,6 +252,9 @@ func (l *Limiter) Reset(key string) bool {
 // what others took while they made room for the key. It costs a look at each shard.
 func (l *Limiter) Len() int {
 	g := l.now.Load()
+	if g.cap != nil {
+		return int(g.cap.used.Load())
+	}
 	n := g.keys.size()
 	if prior := g.prior.Load(); prior != nil {
 		n += prior.keys.size()
@@ -243,13 +278,23 @@ type Stats struct {
 	Keys    int    // keys tracked
 	Evicted uint64 // idle keys evicted since New
 	Sweeps  uint64 // complete sweeps since New, the janitor's and the caller's
+
+	// Under WithMaxKeys, what was lost because the table was full, since New:
+	Displaced uint64 // keys that were evicted though they were not idle, with what they had taken
+	Refused   uint64 // calls denied because their key did not fit
+	Shared    uint64 // calls decided by a quota that keys share
 }
 
 // Stats returns the limiter's figures. It costs a look at each shard; they are
 // read one after the other while calls may run.
 func (l *Limiter) Stats() Stats {
-	return Stats{Keys: l.Len(), Evicted: l.evicted.Load(), Sweeps: l.sweeps.Load()}
+	s := Stats{Keys: l.Len(), Evicted: l.evicted.Load(), Sweeps: l.sweeps.Load()}
+	s.Displaced, s.Refused, s.Shared = l.displaced.Load(), l.refusals.Load(), l.shared.Load()
+	return s
 }
+
+// Clock returns the clock that decides, for what has to keep the limiter's time.
+func (l *Limiter) Clock() Clock { return l.clock }
 
 // Close ends the janitor and waits until it has ended. Every other method still
 // works afterwards, without a janitor. Closing again does nothing. The error is

@@ -17,7 +17,7 @@ func (l *Limiter) own() *policy    { return l.now.Load().policy }
 func (l *Limiter) rule() *rule     { return &l.own().rules[0] }
 
 // put gives k an empty cell.
-func (l *Limiter) put(k key) *cell { return l.insert(l.standing(l.now.Load(), k.name), k) }
+func (l *Limiter) put(k key) *cell { return l.insert(l.standing(l.now.Load(), k.name), k, nil) }
 
 // newTest returns a limiter without a janitor, for a test to sweep.
 func newTest(t testing.TB, options ...Option) *Limiter {
@@ -197,13 +197,24 @@ func TestLimiter_KeepsACopyOfTheName(t *testing.T) {
 			l.AllowBytes(part)
 			clear(large)
 			require.EqualValues(t, 9, l.Peek(name, 0).Remaining, "%q", name)
-			l.table().shard(l.key(name)).Range(func(k key, _ *cell) bool {
+			kept := false
+			l.table().shard(l.key(name)).cells.Range(func(k key, _ *cell) bool {
 				if k.name == name && name != "" {
 					require.NotSame(t, &part[0], unsafe.StringData(k.name))
 				}
+				kept = kept || k.name == name
 				return true
 			})
+			require.True(t, kept, "under a name that was not cleared: %q", name)
 		}
 		require.Equal(t, 6, l.Len())
 	})
+}
+
+func TestClock_IsTheOneThatDecides(t *testing.T) {
+	clock := NewManualClock(0)
+	l := Must(New(PerSecond(1), WithClock(clock), WithSweepInterval(-1)))
+	require.Same(t, clock, l.Clock())
+	l = Must(New(PerSecond(1), WithSweepInterval(-1)))
+	require.Equal(t, SystemClock(), l.Clock())
 }

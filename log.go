@@ -2,9 +2,9 @@ package sash
 
 import (
 	"math"
-	"runtime"
-	"sync/atomic"
 	"time"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // SlidingLog: n more units are admitted at t iff those charged in (t-W, t] and
@@ -161,7 +161,7 @@ func (r *rule) askLog(c *log, q query, d *Decision) (allowed, alive bool) {
 				return allowed, true
 			}
 		case word&growing != 0:
-			runtime.Gosched()
+			atomic.Pause(&c.word)
 		case c.charge(word, r, &v, &a):
 			return allowed, true
 		}
@@ -251,7 +251,7 @@ func (c *log) grow(word uint64, r *rule, v *view) {
 // and the caller has to look again.
 func (r *rule) roomy(c *log, word uint64, q query) bool {
 	if word&growing != 0 {
-		runtime.Gosched()
+		atomic.Pause(&c.word)
 		return false
 	}
 	v := c.ring.Load().view()

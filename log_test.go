@@ -2,6 +2,9 @@ package sash
 
 import (
 	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,7 +108,7 @@ func TestLog_ChargesDeniedInBoundedRoom(t *testing.T) {
 
 func ringOf(l *Limiter, name string) *ring {
 	k := l.key(name)
-	c, _ := l.table().shard(k).Load(k)
+	c, _ := l.table().shard(k).cells.Load(k)
 	return c.log().ring.Load()
 }
 
@@ -162,7 +165,7 @@ func TestLog_DoesNotShrinkADeadCellBackToLife(t *testing.T) {
 	clock.Advance(2 * time.Hour)
 	l.Allow("k")
 	k := l.key("k")
-	c, _ := l.table().shard(k).Load(k)
+	c, _ := l.table().shard(k).cells.Load(k)
 	word, _ := c.current()
 	require.True(t, c.kill(word))
 	c.log().shrink(l.rule())
@@ -177,7 +180,7 @@ func TestLog_WhileItGrows(t *testing.T) {
 	l := newTest(t, Per(100, time.Hour).Log(), WithClock(clock))
 	l.Allow("k")
 	k := l.key("k")
-	c, _ := l.table().shard(k).Load(k)
+	c, _ := l.table().shard(k).cells.Load(k)
 	word, _ := c.current()
 	require.True(t, c.log().reserve(word))
 	grown, _ := c.current()
@@ -194,6 +197,50 @@ func TestLog_WhileItGrows(t *testing.T) {
 	require.True(t, l.Allow("k"))
 	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
 	require.True(t, l.Reset("k"))
+}
+
+// What makes room starts from what it has read: if anything was charged since, it
+// leaves that be.
+func TestLog_GrowsOnlyFromTheStateItHasRead(t *testing.T) {
+	l := newTest(t, Per(100, time.Hour).Log(), WithClock(NewManualClock(0)))
+	require.True(t, l.Allow("k"))
+	c := l.table().seek(l.key("k"))
+	word, _ := c.current()
+	v := c.log().ring.Load().view()
+	require.True(t, l.Allow("k"))
+	charged, _ := c.current()
+	c.log().grow(word, l.rule(), &v)
+	require.Same(t, v.ring, c.log().ring.Load())
+	require.Equal(t, charged, c.word.Load())
+	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)
+}
+
+// Nor does a Reset take a cell away while a caller makes room: that one's store
+// would bring it back to life.
+func TestReset_AwaitsWhoMakesRoom(t *testing.T) {
+	everyKind(t, PerHour(100), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		require.True(t, l.Allow("k"))
+		c := l.table().seek(l.key("k"))
+		if l.own().kind != logCell && !c.compounded() {
+			return // it never makes room
+		}
+		word, _ := c.current()
+		require.True(t, c.reserve(word))
+		var begun atomic.Bool
+		var g sync.WaitGroup
+		g.Go(func() {
+			begun.Store(true)
+			l.Reset("k")
+		})
+		for turns := 0; !begun.Load() || turns < 1000; turns++ {
+			runtime.Gosched()
+		}
+		require.Equal(t, word|growing, c.word.Load())
+		c.unlock(word)
+		g.Wait()
+		require.NotZero(t, c.word.Load()&dead)
+		require.Equal(t, 0, l.Len())
+	})
 }
 
 // Each new ring has room for as many charges as it copied: few rings are made.

@@ -27,6 +27,8 @@ type config struct {
 	chargeDenied  bool
 	limitsFor     func(key string) []Limit
 	observer      func(key string, n int64, d Decision)
+	maxKeys       int
+	overflow      Overflow
 	faults        []error
 }
 
@@ -71,6 +73,27 @@ func WithSizeHint(keys int) Option {
 // negative d starts no janitor: the caller calls [Limiter.Sweep].
 func WithSweepInterval(d time.Duration) Option {
 	return optionFunc(func(c *config) { c.sweepInterval = d })
+}
+
+// WithMaxKeys bounds the keys tracked to n, from 1 to 1<<30-1, however many calls
+// make new ones at once; overflow says what becomes of those that do not fit. Room
+// is made by evicting idle keys as they are come upon, which changes no answer.
+// What is lost beyond that is counted in [Stats].
+//
+// It costs 16 bytes for each of n from the start, and 64 more for each key tracked.
+// While the table is full, a call for a new key looks at 8 others, and takes some
+// microseconds.
+func WithMaxKeys(n int, overflow Overflow) Option {
+	return optionFunc(func(c *config) {
+		const most = 1<<30 - 1
+		if n < 1 || n > most {
+			c.fault("WithMaxKeys: n must be from 1 to %d, got %d: %w", most, n, ErrInvalidOption)
+		}
+		if overflow > ShareOverflow {
+			c.fault("WithMaxKeys: overflow must be EvictLeastUsed, DenyNew or ShareOverflow, got %d: %w", overflow, ErrInvalidOption)
+		}
+		c.maxKeys, c.overflow = n, overflow
+	})
 }
 
 // WithLimitsFor gives keys limits of their own, such as by the plan of a customer:

@@ -96,7 +96,7 @@ func TestWithObserver_SeesDecisionsAndNotPeeks(t *testing.T) {
 
 func TestWithSizeHint_MakesRoomAtOnce(t *testing.T) {
 	l := newTest(t, PerSecond(1), WithSizeHint(1_000_000))
-	require.GreaterOrEqual(t, l.table().shards[0].Load().Stats().Capacity, 1_000_000/shards)
+	require.GreaterOrEqual(t, l.table().shards[0].Load().cells.Stats().Capacity, 1_000_000/shards)
 	require.Equal(t, 0, l.Len())
 	require.Same(t, noKeys, newTest(t, PerSecond(1)).table().shards[0].Load())
 	require.Equal(t, 1, newTest(t, PerSecond(1), WithSizeHint(1)).table().sizeHint)

@@ -2,9 +2,9 @@ package sash
 
 import (
 	"strings"
-	"sync/atomic"
 
-	"github.com/puzpuzpuz/xsync/v3"
+	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/xsync"
 )
 
 // A policies is a concurrent map of policies by name, which costs nothing while it
@@ -20,6 +20,13 @@ func (p *policies) get(name string) (found *policy, ok bool) {
 	return nil, false
 }
 
+// each calls f for every policy and its name, until f returns false.
+func (p *policies) each(f func(name string, p *policy) bool) {
+	if m := p.made.Load(); m != nil {
+		m.Range(f)
+	}
+}
+
 // all returns the map to write to.
 func (p *policies) all() *xsync.MapOf[string, *policy] {
 	if m := p.made.Load(); m != nil {
@@ -31,15 +38,15 @@ func (p *policies) all() *xsync.MapOf[string, *policy] {
 
 // plan returns the policy of keys that have limits of their own: the same for
 // the same limits, so that a million keys under one plan do not cost as many.
-func (l *Limiter) plan(limits []Limit) *policy {
+func (t *terms) plan(limits []Limit) *policy {
 	const most = 4096 // who makes up limits for each key pays for each
 	name := planName(limits)
-	if p, ok := l.plans.get(name); ok {
+	if p, ok := t.plans.get(name); ok {
 		return p
 	}
-	p := l.newPolicy(limits, false)
-	if l.plans.all().Size() < most {
-		p, _ = l.plans.all().LoadOrStore(name, p)
+	p := t.newPolicy(limits, false)
+	if t.plans.all().Size() < most {
+		p, _ = t.plans.all().LoadOrStore(name, p)
 	}
 	return p
 }

@@ -2,7 +2,8 @@ package sash
 
 import (
 	"math"
-	"sync/atomic"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // A rule is a Limit as cells want it.
@@ -31,9 +32,12 @@ type policy struct {
 	unseen *cell // holds nothing, ever: it answers for keys that have no cell
 }
 
-// terms are what the policies of a limiter have in common.
+// terms are what the policies of a limiter have in common, until a Restore: then it
+// has new ones, on another timeline (see regime.at).
 type terms struct {
 	chargeDenied bool
+	overrides    policies // by SetLimits, by key
+	plans        policies // of keys' own limits, by planName
 
 	// forgotten is the latest instant at which a key judged idle had become fresh.
 	// What holds nothing yet starts no earlier, so that a late reading books nothing
@@ -41,9 +45,10 @@ type terms struct {
 	forgotten atomic.Int64
 }
 
-func (t *terms) init(chargeDenied bool) {
-	t.chargeDenied = chargeDenied
+func newTerms(chargeDenied bool) *terms {
+	t := &terms{chargeDenied: chargeDenied}
 	t.forgotten.Store(math.MinInt64)
+	return t
 }
 
 // newPolicy returns the policy of limits. If it is shared by every key that has
@@ -61,6 +66,14 @@ func (t *terms) newPolicy(limits []Limit, shared bool) *policy {
 	}
 	p.unseen, _ = p.newCell("")
 	return p
+}
+
+func (p *policy) limits() []Limit {
+	limits := make([]Limit, len(p.rules))
+	for i := range p.rules {
+		limits[i] = p.rules[i].Limit
+	}
+	return limits
 }
 
 // kind returns that of a cell under nothing but r.

@@ -259,7 +259,13 @@ func TestRace_TightLoopsLoseNoAdmission(t *testing.T) {
 			c.run(func(caller int) {
 				n := int64(0)
 				for i := range calls {
-					if l.Allow(key) {
+					admitted := false
+					if i%2 == 0 { // the quick way and the long one
+						admitted = l.Allow(key)
+					} else {
+						admitted = l.Take(key, 1).Allowed
+					}
+					if admitted {
 						n++
 					}
 					if i%64 > 0 {
@@ -292,10 +298,14 @@ func TestRace_PeeksSeeOneState(t *testing.T) {
 		}
 		return all
 	}
-	everyKind(t, Per(40, 1000), func(t *testing.T, twin *Limiter, clock *ManualClock) {
+	test := func(t *testing.T, twin *Limiter, clock *ManualClock) {
 		var now atomic.Pointer[step]
 		now.Store(&step{before: peeks(twin), after: peeks(twin)})
-		l := newTest(t, twin.rule().Limit, WithClock(clockFunc(func() int64 { return now.Load().at })))
+		options := []Option{WithClock(clockFunc(func() int64 { return now.Load().at }))}
+		for i := range twin.own().rules {
+			options = append(options, twin.own().rules[i].Limit)
+		}
+		l := newTest(t, options...)
 		l.own().kind = twin.own().kind
 		l.own().unseen, _ = l.own().newCell("")
 
@@ -335,7 +345,14 @@ func TestRace_PeeksSeeOneState(t *testing.T) {
 				}
 			}
 		})
-		require.GreaterOrEqual(t, seen.Load(), int64(10_000), "no contention: this test has shown too little")
+		if !t.Failed() { // which ends it early
+			require.GreaterOrEqual(t, seen.Load(), int64(10_000), "no contention: this test has shown too little")
+		}
+	}
+	everyKind(t, Per(40, 1000), test)
+	t.Run("several", func(t *testing.T) { // of which each has the least left where the next is not charged yet
+		clock := NewManualClock(0)
+		test(t, newTest(t, Per(42, 900), Per(41, 1100).Log(), Per(40, 1000), WithClock(clock)), clock)
 	})
 }
 

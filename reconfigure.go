@@ -17,23 +17,23 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	if err := validate(limits); err != nil {
 		return err
 	}
-	var own *policy
+	own := limits
 	if len(limits) == 0 {
-		own = l.planFor(key) // not under the lock: it runs the caller's code
+		own = l.askLimitsFor(key) // not under the lock: it runs the caller's code
 	}
 	l.changes.Lock()
 	defer l.changes.Unlock()
-	if len(limits) > 0 {
-		own = l.plan(limits)
-		l.overrides.all().Store(strings.Clone(key), own)
-	} else {
-		l.overrides.all().Delete(key)
-	}
 	g, k := l.now.Load(), l.key(key)
-	if own == nil {
-		own = g.policy
+	p := g.policy
+	if len(own) > 0 {
+		p = g.plan(own)
 	}
-	for c := g.keys.seek(k); c != nil && !l.become(g, k, c, own, own.kind); {
+	if len(limits) > 0 {
+		g.overrides.all().Store(strings.Clone(key), p)
+	} else {
+		g.overrides.all().Delete(key)
+	}
+	for c := g.keys.seek(k); c != nil && !l.become(g, k, c, p, p.kind); {
 		c = g.keys.seek(k)
 	}
 	l.queues.nudge(key)
@@ -64,18 +64,24 @@ func (l *Limiter) Reconfigure(limits ...Limit) error {
 	l.changes.Lock()
 	defer l.changes.Unlock()
 	prior := l.now.Load()
-	g := l.newRegime(limits, max(l.sizeHint, prior.keys.size()))
+	g := newRegime(prior.terms, prior.shift, prior.cap, limits, max(l.sizeHint, prior.keys.size()))
 	g.prior.Store(prior)
 	l.now.Store(g)
-	for i := range prior.keys.shards {
-		prior.keys.shards[i].Load().Range(func(k key, _ *cell) bool {
-			for c := prior.keys.seek(k); c != nil; c = prior.keys.seek(k) {
-				l.carry(prior, g, k, c)
-			}
-			return true
-		})
+	prior.keys.each(func(k key, _ *cell) bool {
+		for c := prior.keys.seek(k); c != nil; c = prior.keys.seek(k) {
+			l.carry(prior, g, k, c)
+		}
+		return true
+	})
+	if g.commons != nil {
+		for i := range g.commons.cells {
+			l.carryShared(prior, g, i)
+		}
 	}
 	g.prior.Store(nil)
+	if g.cap != nil {
+		g.cap.vacate() // the dead keep the prior regime
+	}
 	l.queues.nudgeAll()
 	return nil
 }

@@ -280,14 +280,14 @@ func TestWithLimitsFor_KeysOfOnePlanShareIt(t *testing.T) {
 	policyOf := func(key string) *policy {
 		l.Allow(key)
 		k := l.key(key)
-		c, _ := l.table().shard(k).Load(k)
+		c, _ := l.table().shard(k).cells.Load(k)
 		return c.compound().policy
 	}
 	require.Same(t, policyOf("gold 1"), policyOf("gold 2"))
 	for i := range 5000 {
 		require.EqualValues(t, i, l.Take(fmt.Sprint("own ", i), 1).Remaining)
 	}
-	require.LessOrEqual(t, l.plans.all().Size(), 4096)
+	require.LessOrEqual(t, l.own().plans.all().Size(), 4096)
 }
 
 // Where denied attempts are charged, limits alike may know of different numbers.
@@ -302,6 +302,40 @@ func TestReconfigure_HearsTheLargestOfThoseAlike(t *testing.T) {
 	require.EqualValues(t, 50, l.Peek("k", 0).Remaining)
 	require.NoError(t, l.Reconfigure(PerMinute(200).Log(), PerMinute(100).Log()))
 	require.EqualValues(t, 50, l.Peek("k", 0).Remaining)
+
+	for _, limits := range [][]Option{{PerMinute(5).Log(), PerMinute(100).Log()}, {PerMinute(100).Log(), PerMinute(5).Log()}} {
+		l := newTest(t, append(limits, WithChargeDenied(), WithClock(clock))...)
+		for range 50 {
+			l.Allow("k")
+			clock.Advance(1)
+		}
+		require.NoError(t, l.Reconfigure(PerMinute(150).Log()), "which is neither")
+		require.EqualValues(t, 100, l.Peek("k", 0).Remaining)
+	}
+}
+
+// A key whose limits change while it is first seen gets no cell under the old ones.
+func TestWithLimitsFor_WhileTheLimitsChange(t *testing.T) {
+	for name, change := range map[string]func(l *Limiter, limit Limit) error{
+		"SetLimits":   func(l *Limiter, limit Limit) error { return l.SetLimits("k", limit) },
+		"Reconfigure": func(l *Limiter, limit Limit) error { return l.Reconfigure(limit) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l *Limiter
+			changed := false
+			l = newTest(t, PerMinute(5), WithLimitsFor(func(string) []Limit {
+				if !changed {
+					changed = true
+					require.NoError(t, change(l, PerHour(3)))
+				}
+				return nil
+			}))
+			d := l.Take("k", 1)
+			require.Equal(t, PerHour(3), d.Limit)
+			require.EqualValues(t, 2, d.Remaining)
+			require.EqualValues(t, 2, l.Peek("k", 0).Remaining)
+		})
+	}
 }
 
 // Changing the limits of some keys does not keep others from being seen.

@@ -2,7 +2,8 @@ package sash
 
 import (
 	"strings"
-	"sync/atomic"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // A regime is a limiter's own limits with the table of keys under them.
@@ -17,16 +18,43 @@ import (
 // the same lock as an insert. So a call that still is under way in the old regime
 // either comes before the key was carried over, and is carried with it, or finds
 // the cell dead, or is not let in, and asks again in the new one.
+//
+// Restore puts a new regime there that has no prior. Who still is under way in the
+// old one then comes before the Restore, and is forgotten with its table.
 type regime struct {
-	policy *policy
-	keys   sharded
-	prior  atomic.Pointer[regime]
+	*terms
+	shift   int64 // see at; like the terms, it stays until a Restore
+	policy  *policy
+	keys    sharded
+	prior   atomic.Pointer[regime]
+	cap     *keyCap  // nil: none
+	commons *commons // under ShareOverflow
 }
 
-func (l *Limiter) newRegime(limits []Limit, sizeHint int) *regime {
-	g := &regime{policy: l.newPolicy(limits, true)}
+func newRegime(t *terms, shift int64, c *keyCap, limits []Limit, sizeHint int) *regime {
+	g := &regime{terms: t, shift: shift, policy: t.newPolicy(limits, true), cap: c}
+	if c != nil && c.overflow == ShareOverflow {
+		g.commons = new(commons)
+	}
 	g.keys.init(sizeHint)
 	return g
+}
+
+// at returns the instant at which a call is decided in g, when the clock shows
+// reading. All instants in g, and in its keys, are on that timeline: the clock's,
+// but shifted so that it goes on from that of the snapshot, if one was restored.
+// So whoever is sent on to another regime reads the clock again.
+func (g *regime) at(reading int64) int64 {
+	if g.shift == 0 {
+		return reading
+	}
+	return plus(reading, g.shift)
+}
+
+// reading is the inverse of at.
+func (g *regime) reading(at int64) int64 {
+	reading, _ := sub(at, g.shift)
+	return reading
 }
 
 // key returns name as a key of every regime.
@@ -48,7 +76,7 @@ func (l *Limiter) lookup(k key) (g *regime, c *cell) {
 func (l *Limiter) find(g *regime, k key) *cell {
 	for {
 		prior := g.prior.Load() // first: once it is nil, all keys are in g
-		if c, ok := g.keys.shard(k).Load(k); ok {
+		if c, ok := g.keys.shard(k).cells.Load(k); ok {
 			return c
 		}
 		if prior == nil {
@@ -56,7 +84,7 @@ func (l *Limiter) find(g *regime, k key) *cell {
 		}
 		old := prior.keys.seek(k)
 		if old == nil { // somebody may just have carried it over
-			c, _ := g.keys.shard(k).Load(k)
+			c, _ := g.keys.shard(k).cells.Load(k)
 			return c
 		}
 		l.carry(prior, g, k, old)
@@ -73,9 +101,9 @@ type standing struct {
 // standing returns that of a key that has no cell in g.
 func (l *Limiter) standing(g *regime, name string) standing {
 	s := standing{regime: g, policy: g.policy}
-	if s.override, _ = l.overrides.get(name); s.override != nil {
+	if s.override, _ = g.overrides.get(name); s.override != nil {
 		s.policy = s.override
-	} else if plan := l.planFor(name); plan != nil {
+	} else if plan := l.planFor(g, name); plan != nil {
 		s.policy = plan
 	}
 	return s
@@ -83,32 +111,52 @@ func (l *Limiter) standing(g *regime, name string) standing {
 
 // holds reports whether nothing has changed that s followed from.
 func (l *Limiter) holds(s standing, name string) bool {
-	override, _ := l.overrides.get(name)
+	override, _ := s.regime.overrides.get(name)
 	return l.now.Load() == s.regime && override == s.override
 }
 
 // insert makes a new cell that of k, unless it has one, and returns the one it
-// has; or nil if s no longer holds.
+// has; or nil if s no longer holds, or there is no room. None of the spared is
+// evicted to make room.
 //
 // The name is copied: the caller may reuse its bytes, and a small part of a large
 // string does not keep the rest alive.
-func (l *Limiter) insert(s standing, k key) *cell {
+func (l *Limiter) insert(s standing, k key, spared []target) *cell {
 	c, kept := s.policy.newCell(k.name)
-	return l.insertCell(s, key{k.hash, kept}, c)
+	return l.insertCell(s, key{k.hash, kept}, c, spared)
 }
 
-func (l *Limiter) insertCell(s standing, k key, c *cell) *cell {
-	return s.regime.keys.insert(k, c, func() bool { return l.holds(s, k.name) })
+func (l *Limiter) insertCell(s standing, k key, c *cell, spared []target) *cell {
+	g := s.regime
+	if !l.enter(g, spared) {
+		return nil
+	}
+	found := g.keys.insert(k, c, func() bool { return l.holds(s, k.name) })
+	if found == c {
+		g.seat(k, c)
+	} else {
+		g.leave()
+	}
+	return found
 }
 
-// planFor returns the policy that WithLimitsFor gives a key, nil for none.
-func (l *Limiter) planFor(name string) *policy {
+// planFor returns the policy in g that WithLimitsFor gives a key, nil for none.
+func (l *Limiter) planFor(g *regime, name string) *policy {
+	if limits := l.askLimitsFor(name); len(limits) > 0 {
+		return g.plan(limits)
+	}
+	return nil
+}
+
+// askLimitsFor returns the limits that WithLimitsFor gives a key; none for none, or
+// for wrong ones.
+func (l *Limiter) askLimitsFor(name string) []Limit {
 	if l.limitsFor == nil {
 		return nil
 	}
 	limits := l.limitsFor(strings.Clone(name))
-	if len(limits) == 0 || validate(limits) != nil {
+	if validate(limits) != nil {
 		return nil
 	}
-	return l.plan(limits)
+	return limits
 }

@@ -2,7 +2,8 @@ package sash
 
 import (
 	"slices"
-	"sync/atomic"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // A Reservation is a charge that may still turn out to be another: see
@@ -70,7 +71,7 @@ func (l *Limiter) reserve(targets []target, n int64) (d Decision) {
 	for i := range targets {
 		targets[i].reserve = true
 	}
-	l.takeAll(targets, query{l.clock.Now(), n, n > 0, l.chargeDenied}, &d)
+	l.takeAll(targets, query{n: n, charge: n > 0, denied: l.chargeDenied}, &d)
 	l.observe(targets, n, d)
 	return d
 }
@@ -127,13 +128,17 @@ func (r *reservation) giveBack(units int64) {
 
 // spend charges units to k, whatever its limits say.
 func (l *Limiter) spend(k key, units int64) {
-	q := query{l.clock.Now(), units, true, true}
+	q := query{n: units, charge: true, denied: true}
 	for {
 		g, c := l.lookup(k)
+		q.at = g.at(l.clock.Now())
 		if c == nil {
 			s := l.standing(g, k.name)
-			l.insertCell(s, k, &newCompound(s.policy).cell)
-			q.at = l.clock.Now() // as in ask
+			if !l.full(g, 1, nil) {
+				l.insertCell(s, k, &newCompound(s.policy).cell, nil)
+			} else if _, ok := l.askFull(s, k, q, nil); ok {
+				return
+			}
 			continue
 		}
 		word, alive := c.current()

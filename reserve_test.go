@@ -357,3 +357,19 @@ func TestCancel_MistakesNoWindowForAnother(t *testing.T) {
 	r.Cancel()
 	require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
 }
+
+// What was reserved two windows ago no longer counts, and takes nothing out of those
+// that do.
+func TestCancel_OfAWindowLongPast(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(10, 100), WithClock(clock))
+	r, _ := l.Reserve("k", 4)
+	clock.Set(200)
+	require.True(t, l.AllowN("k", 5))
+	clock.Set(300)
+	require.True(t, l.AllowN("k", 2))
+	before := l.Peek("k", 0)
+	require.EqualValues(t, 3, before.Remaining)
+	r.Cancel()
+	require.Equal(t, before, l.Peek("k", 0))
+}

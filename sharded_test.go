@@ -26,7 +26,7 @@ func TestSharded_HoldsOneCellPerKey(t *testing.T) {
 	want := map[string]*cell{}
 	for i := range 5000 {
 		k := hashed(strconv.Itoa(i))
-		_, ok := s.shard(k).Load(k)
+		_, ok := s.shard(k).cells.Load(k)
 		require.False(t, ok)
 		c := new(cell)
 		require.Same(t, c, s.insert(k, c, always))
@@ -36,7 +36,7 @@ func TestSharded_HoldsOneCellPerKey(t *testing.T) {
 	require.Equal(t, len(want), s.size())
 	for name, c := range want {
 		k := hashed(name)
-		got, ok := s.shard(k).Load(k)
+		got, ok := s.shard(k).cells.Load(k)
 		require.True(t, ok)
 		require.Same(t, c, got)
 	}
@@ -55,7 +55,25 @@ func TestSharded_RemovesOnlyTheCellItIsGiven(t *testing.T) {
 	s.insert(k, c, always)
 	s.remove(k, old)
 	require.Equal(t, 1, s.size(), "another cell took its place")
-	require.Equal(t, 0, noKeys.Size())
+	require.Equal(t, 0, noKeys.cells.Size())
+}
+
+// What only looks a key up, or removes another cell from it, leaves the name that the
+// table keeps as it is.
+func TestSharded_KeepsNoNameThatItIsOnlyAskedFor(t *testing.T) {
+	s := newShards()
+	k := hashed("k")
+	c := s.insert(k, new(cell), always)
+	for what, ask := range map[string]func(key){
+		"seek":   func(k key) { require.Same(t, c, s.seek(k)) },
+		"remove": func(k key) { s.remove(k, new(cell)) },
+	} {
+		name := []byte(k.name)
+		ask(key{k.hash, asString(name)})
+		name[0] = 'x' // as its owner may
+		found, _ := s.shard(k).cells.Load(k)
+		require.Same(t, c, found, what)
+	}
 }
 
 // Keys with one hash share a bucket and nothing else.
@@ -64,18 +82,18 @@ func TestSharded_ComparesWholeKeysWhateverTheHash(t *testing.T) {
 		s := newShards()
 		for i := range 300 {
 			k := key{hash, strconv.Itoa(i)}
-			_, ok := s.shard(k).Load(k)
+			_, ok := s.shard(k).cells.Load(k)
 			require.False(t, ok)
 			s.insert(k, new(cell), always).word.Store(uint64(i))
 		}
 		for i := range 300 {
 			k := key{hash, strconv.Itoa(i)}
-			c, ok := s.shard(k).Load(k)
+			c, ok := s.shard(k).cells.Load(k)
 			require.True(t, ok)
 			require.EqualValues(t, i, c.word.Load())
 		}
 		k := key{hash ^ 1<<20, "7"}
-		_, ok := s.shard(k).Load(k)
+		_, ok := s.shard(k).cells.Load(k)
 		require.False(t, ok)
 	}
 }
@@ -87,6 +105,6 @@ func TestSharded_UsesEveryShardEvenly(t *testing.T) {
 		s.insert(hashed(fmt.Sprintf("198.51.100.%d", i)), new(cell), always)
 	}
 	for i := range s.shards {
-		require.InDelta(t, each, s.shards[i].Load().Size(), 6*10, "shard %d", i) // six deviations
+		require.InDelta(t, each, s.shards[i].Load().cells.Size(), 6*10, "shard %d", i) // six deviations
 	}
 }

@@ -23,7 +23,7 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	if len(targets) == 0 {
 		return l.noKeys()
 	}
-	l.takeAll(targets, query{l.clock.Now(), n, n > 0, l.chargeDenied}, &d)
+	l.takeAll(targets, query{n: n, charge: n > 0, denied: l.chargeDenied}, &d)
 	l.observe(targets, n, d)
 	return d
 }
@@ -50,6 +50,7 @@ type target struct {
 	booked   []booking // and where it then was booked
 	order    int       // in which it was given
 	cell     *cell
+	lodging  lodging
 	word     uint64   // since which the cell was read
 	policy   *policy  // of the table that the cell is in; of the key, if it has none
 	standing standing // of the key, if it has no cell
@@ -75,21 +76,26 @@ func (k key) compare(o key) int {
 // it has read; or, if it charges nothing, that at which it has read all and none
 // has changed yet.
 func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
-	for {
+	for was := (*regime)(nil); ; {
 		g := l.now.Load()
+		if g != was {
+			q.at, was = g.at(l.clock.Now()), g
+		}
 		allowed, alive := l.consult(g, targets, q)
 		switch {
 		case !alive:
-		case !q.stores(allowed):
-			answerAll(targets, q, allowed, false, d)
+		case !q.stores(allowed) || lodges(targets, none):
+			l.answerAll(targets, q, allowed, false, d)
 			if l.unchanged(g, targets) {
+				l.count(targets, q)
 				return
 			}
 		case l.insertMissing(targets):
-			q.at = l.clock.Now() // as in ask
+			q.at = g.at(l.clock.Now()) // as in ask
 		case !l.reservable(g, targets):
 		case roomy(targets, q) && lockAll(targets):
-			answerAll(targets, q, allowed, true, d)
+			l.answerAll(targets, q, allowed, true, d)
+			l.count(targets, q)
 			return
 		}
 	}
@@ -98,13 +104,15 @@ func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 // consult reads the targets' cells in g and reports whether all admit q; and
 // whether all were alive, else they have to be read again.
 func (l *Limiter) consult(g *regime, targets []target, q query) (allowed, alive bool) {
+	l.lodge(g, targets)
 	allowed = true
 	for i := range targets {
 		t := &targets[i]
-		t.policy, t.cell = g.policy, l.find(g, t.key)
+		if t.lodging == none {
+			allowed = allowed && q.n == 0
+			continue
+		}
 		if t.cell == nil {
-			t.standing = l.standing(g, t.name)
-			t.policy = t.standing.policy
 			allowed = t.policy.admits(t.policy.unseen, t.policy.unseen.word.Load(), q) && allowed
 			continue
 		}
@@ -122,7 +130,7 @@ func (l *Limiter) consult(g *regime, targets []target, q query) (allowed, alive 
 func (l *Limiter) insertMissing(targets []target) (missing bool) {
 	for i := range targets {
 		if t := &targets[i]; t.cell == nil {
-			l.insert(t.standing, t.key)
+			l.insert(t.standing, t.key, targets)
 			missing = true
 		}
 	}
@@ -135,7 +143,8 @@ func (l *Limiter) reservable(g *regime, targets []target) bool {
 	ready := true
 	for i := range targets {
 		switch t := &targets[i]; {
-		case !t.reserve:
+		case !t.reserve || t.lodging != own:
+			t.booked = nil // it may have had a cell of its own before
 		case t.word&several == 0:
 			l.become(g, t.key, t.cell, g.policy, compoundCell)
 			ready = false
@@ -174,9 +183,11 @@ func roomy(targets []target, q query) bool {
 // lockAll locks all targets, unless anything has happened to one of them.
 func lockAll(targets []target) bool {
 	for i := range targets {
-		if t := &targets[i]; !t.cell.lock(t.word) {
+		if t := &targets[i]; t.lodging != sharing && !t.cell.lock(t.word) {
 			for _, held := range targets[:i] {
-				held.cell.word.Store(held.word)
+				if held.lodging != sharing {
+					held.cell.word.Store(held.word)
+				}
 			}
 			runtime.Gosched()
 			return false
@@ -187,28 +198,39 @@ func lockAll(targets []target) bool {
 
 // answerAll makes d the decision on q, given whether all limits admit it. If store
 // is set, it books what q costs and unlocks the targets, which must be locked.
-func answerAll(targets []target, q query, admitted, store bool, d *Decision) {
+func (l *Limiter) answerAll(targets []target, q query, admitted, store bool, d *Decision) {
 	first := 0
 	for i := range targets {
-		t, c := &targets[i], targets[i].cell
-		if c == nil {
-			c = t.policy.unseen
-			t.word = c.word.Load()
+		t := &targets[i]
+		if t.lodging == sharing {
+			continue
 		}
-		var one Decision
-		next := t.policy.answer(c, t.word, q, admitted, store, &one)
-		if store {
-			if t.reserve {
-				c.compound().bookings(t.booked)
-			}
-			c.word.Store(next)
-		}
+		one := l.answerOne(t, len(targets)-1, q, admitted, store)
 		if i == 0 {
 			*d, first = one, t.order
 		} else if d.join(&one, t.order < first) {
 			first = t.order
 		}
 	}
+}
+
+func (l *Limiter) answerOne(t *target, others int, q query, admitted, store bool) (d Decision) {
+	c := t.cell
+	switch {
+	case t.lodging == none:
+		return l.refused(t.standing, q, others)
+	case c == nil:
+		c = t.policy.unseen
+		t.word = c.word.Load()
+	}
+	next := t.policy.answer(c, t.word, q, admitted, store, &d)
+	if store {
+		if t.booked != nil {
+			c.compound().bookings(t.booked)
+		}
+		c.word.Store(next)
+	}
+	return d
 }
 
 // admits reports whether c, read since word, admits q.

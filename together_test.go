@@ -296,6 +296,53 @@ func TestTakeAll_ReadsAllKeysAtOneInstant(t *testing.T) {
 	require.EqualValues(t, 0, l.TakeAll([]string{first, second}, 0).Remaining, "the second is full before and after")
 }
 
+// Each key is there once, whole names compared: another of the same hash is another.
+func TestTakeAll_TellsKeysApartWhateverTheHash(t *testing.T) {
+	l := newTest(t, PerMinute(1), WithClock(NewManualClock(0)))
+	twin := key{l.key("a").hash, "twin of a"}
+	all := l.targets([]target{{key: twin, order: 3}}, []string{"a", "b", "a"})
+	var got []string
+	for i := range all {
+		got = append(got, all[i].name)
+	}
+	require.ElementsMatch(t, []string{"a", "b", "twin of a"}, got)
+}
+
+// The other way round: the first is full when it is found, and has its unit back
+// before the second is not.
+func TestTakeAll_IsNotDeniedByWhatWasGivenBackMeanwhile(t *testing.T) {
+	everyKind(t, PerMinute(1), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		first, second := inOrder(l)
+		r, d := l.Reserve(first, 1)
+		require.True(t, d.Allowed)
+		l.limitsFor = func(key string) []Limit {
+			if key == second {
+				r.Cancel()
+			}
+			return nil
+		}
+		require.True(t, l.TakeAll([]string{first, second}, 1).Allowed)
+		require.EqualValues(t, 0, l.Peek(first, 0).Remaining)
+		require.EqualValues(t, 0, l.Peek(second, 0).Remaining)
+	})
+}
+
+// What is read of several keys counts only if none of them has changed since.
+func TestTakeAll_KnowsWhatItHasReadAsOneState(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		l.TakeAll([]string{"a", "b"}, 1)
+		for _, changed := range []string{"a", "b", "new"} {
+			targets := l.targets(nil, []string{"a", "b", "new"})
+			_, alive := l.consult(l.now.Load(), targets, query{n: 1})
+			require.True(t, alive)
+			require.True(t, l.unchanged(l.now.Load(), targets))
+			require.True(t, l.Allow(changed))
+			require.False(t, l.unchanged(l.now.Load(), targets), changed)
+			l.Reset("new")
+		}
+	})
+}
+
 // A cell that has changed since it was read is not locked, nor do the others stay
 // locked.
 func TestTakeAll_UnlocksWhatItCannotLockTogether(t *testing.T) {
@@ -306,6 +353,9 @@ func TestTakeAll_UnlocksWhatItCannotLockTogether(t *testing.T) {
 		require.True(t, allowed && alive)
 		require.True(t, l.Allow(targets[2].name))
 		require.False(t, lockAll(targets))
+		for i := range targets {
+			require.Zero(t, targets[i].cell.word.Load()&locked)
+		}
 		require.EqualValues(t, 8, l.TakeAll([]string{targets[0].name, targets[1].name}, 1).Remaining)
 		require.EqualValues(t, 7, l.Take(targets[2].name, 1).Remaining)
 	})

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // ErrExceedsLimit is wrapped by the error of a [Limiter.Wait] for a cost that no
@@ -28,8 +29,10 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 //
 // On a [ManualClock] it waits for that clock to be moved; on a clock of your own
 // it waits in real time. The deadline of ctx is compared with the time by the
-// limiter's clock as if both ran alike. A call that waits costs about 300 bytes and no goroutine
-// but its own, and a key that is waited for is not evicted.
+// limiter's clock as if both ran alike. A call that waits costs about 300 bytes and
+// no goroutine but its own, and a key that is waited for is not evicted, unless
+// [EvictLeastUsed] makes room of it: then it has its whole quota again, and the calls
+// go on at once.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	d, err := l.wait(ctx, key, n)
 	if err == nil && l.observer != nil && n != 0 {
@@ -75,7 +78,7 @@ func (l *Limiter) wait(ctx context.Context, key string, n int64) (Decision, erro
 // are denied costs nothing, whatever the options say. It returns the instant that
 // the decision is for.
 func (l *Limiter) attempt(key string, n int64, turn bool) (d Decision, at int64) {
-	q := query{at: l.clock.Now(), n: n, charge: turn && n > 0}
+	q := query{n: n, charge: turn && n > 0}
 	l.answer(key, &q, &d)
 	return d, q.at
 }
@@ -91,7 +94,7 @@ func (l *Limiter) hopeless(ctx context.Context, key string, n int64, d Decision)
 			return fmt.Errorf("sash: Wait: %d is more than %v ever admits: %w", n, r.Limit, ErrExceedsLimit)
 		}
 	}
-	if deadline, ok := ctx.Deadline(); ok && d.RetryAfter > time.Until(deadline) {
+	if deadline, ok := ctx.Deadline(); ok && d.RetryAfter > time.Until(deadline) && !l.refuses(key) {
 		return fmt.Errorf("sash: Wait: admitted in %v at the earliest, the context ends in %v: %w",
 			d.RetryAfter, time.Until(deadline), context.DeadlineExceeded)
 	}
@@ -99,13 +102,13 @@ func (l *Limiter) hopeless(ctx context.Context, key string, n int64, d Decision)
 }
 
 // sleep returns once there may be something new for w: it is first in its queue
-// and the clock shows at+wait, or something has happened to the queue or the key;
-// or with the error of ctx, when that ends.
+// and at+wait has come, or something has happened to the queue or the key; or with
+// the error of ctx, when that ends.
 func (l *Limiter) sleep(ctx context.Context, w *waiter, first bool, at int64, wait time.Duration) error {
 	var due <-chan struct{}
 	if first {
 		var stop func()
-		due, stop = alarm(l.clock, plus(at, int64(wait)))
+		due, stop = alarm(l.clock, l.now.Load().reading(plus(at, int64(wait))))
 		defer stop()
 	}
 	select {
@@ -119,6 +122,7 @@ func (l *Limiter) sleep(ctx context.Context, w *waiter, first bool, at int64, wa
 // queueing returns a decision on w that reckons with the calls before it: its
 // RetryAfter is no more than the wait, if none of them gives up.
 func (l *Limiter) queueing(key string, w *waiter) Decision {
+	g := l.now.Load()
 	d, now := l.attempt(key, w.n, false)
 	if w.ahead == 0 || d.RetryAfter == Never {
 		return d
@@ -143,7 +147,8 @@ func (l *Limiter) queueing(key string, w *waiter) Decision {
 			d.RetryAfter = max(d.RetryAfter, saturate(uint64(last)-uint64(now)))
 		}
 	}
-	if l.queues.moved(key, w) { // what was before it may be in the key's state by now
+	// What was before it may be in the key's state by now, or the time another.
+	if l.queues.moved(key, w) || l.now.Load().terms != g.terms {
 		return own
 	}
 	return d

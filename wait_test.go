@@ -231,6 +231,35 @@ func TestWait_IsNotChargedForWaiting(t *testing.T) {
 		require.NoError(t, l.Wait(t.Context(), "k", 1))
 		require.LessOrEqual(t, time.Since(start), 2*time.Minute)
 	})
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, PerMinute(2).Log(), WithChargeDenied())
+		l.AllowN("k", 2)
+		<-time.After(30 * time.Second)
+		start := time.Now()
+		require.NoError(t, l.Wait(t.Context(), "k", 2))
+		require.Equal(t, 30*time.Second, time.Since(start), "as if it had not asked before")
+	})
+}
+
+// What would fit at once waits behind what does not.
+func TestWait_OvertakesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, PerMinute(5).Log())
+		l.AllowN("k", 3)
+		start := time.Now()
+		var took [2]time.Duration
+		for i, n := range []int64{3, 1} {
+			go func() {
+				require.NoError(t, l.Wait(t.Context(), "k", n))
+				took[i] = time.Since(start)
+			}()
+			synctest.Wait()
+		}
+		require.EqualValues(t, 2, l.Peek("k", 0).Remaining)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		require.Equal(t, [2]time.Duration{time.Minute, time.Minute}, took)
+	})
 }
 
 func TestWait_IsObservedOnce(t *testing.T) {

@@ -1,6 +1,6 @@
 package sash
 
-import "sync/atomic"
+import "github.com/seed-30da4c49/sash/internal/atomic"
 
 // A wideCounter is a window of a limit too large for one word, just as exact.
 //

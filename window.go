@@ -44,17 +44,16 @@ func (r *rule) judge(w window, q query) (m moment, allowed bool) {
 	return m, r.possible(q.n) && r.admits(m.window, m.elapsed(), q.n)
 }
 
-// advance moves w on to t. A t older than w is taken for w's beginning.
+// advance moves w on to t. A t older than w is taken for w's beginning, and one
+// that holds nothing is no older than the window in which the past is forgotten.
 func (r *rule) advance(w window, t int64) moment {
-	if w.prev|w.curr == 0 {
-		start := r.start(t)
-		index, elapsed := r.locate(start)
-		if start > t { // start is when a window was forgotten: the beginning of one
-			elapsed = behind(t, start)
-		}
-		return moment{window{index: index}, elapsed}
-	}
 	index, elapsed := r.locate(t)
+	if w.prev|w.curr == 0 {
+		w.index = index
+		if start := r.start(t); start > t {
+			w.index, _ = r.locate(start)
+		}
+	}
 	switch {
 	case index == w.index:
 		return moment{w, elapsed}

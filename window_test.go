@@ -3,6 +3,9 @@ package sash
 import (
 	"math"
 	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -249,19 +252,69 @@ func TestWideCounter_CarriesOutOfItsLowBits(t *testing.T) {
 	}
 }
 
+// A call that finds the cell in somebody's hands waits for that one, and changes
+// nothing meanwhile.
+func TestTake_AwaitsWhoHoldsTheCell(t *testing.T) {
+	everyKind(t, PerMinute(5), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		require.True(t, l.Allow("k"))
+		c := l.table().seek(l.key("k"))
+		word, _ := c.current()
+		require.True(t, c.lock(word))
+		var begun atomic.Bool
+		var g sync.WaitGroup
+		g.Go(func() {
+			begun.Store(true)
+			l.Take("k", 1)
+		})
+		for turns := 0; !begun.Load() || turns < 1000; turns++ {
+			runtime.Gosched()
+		}
+		held := c.word.Load()
+		c.word.Store(word)
+		g.Wait()
+		require.Equal(t, word|locked, held)
+		require.EqualValues(t, 3, l.Peek("k", 0).Remaining)
+	})
+}
+
+// What was read of a window is one state as long as units are only added to its
+// word; not once somebody has had it locked, not even for the window it had before.
+func TestWideCounter_KnowsWhatItHasReadAsOneState(t *testing.T) {
+	var c wideCounter
+	c.word.Store(c.put(0, window{index: 7, prev: 1, curr: 2}))
+	word := c.word.Load()
+	w := c.window(word)
+	require.Equal(t, window{7, 1, 2}, w)
+	require.True(t, c.store(word, w, window{7, 1, 5}))
+	require.True(t, c.sameGeneration(word))
+	require.Equal(t, window{7, 1, 2}, c.window(word))
+
+	held := c.word.Load()
+	require.True(t, c.lock(held))
+	require.False(t, c.sameGeneration(word))
+	c.word.Store(c.put(held, window{7, 1, 2}))
+	require.False(t, c.sameGeneration(word))
+	require.False(t, c.store(word, w, window{7, 1, 3}), "nor is it charged by what was read")
+	require.Equal(t, window{7, 1, 2}, c.window(c.word.Load()))
+}
+
 // The quick way is only for a cell that is alive, and in nobody's hands.
 func TestQuick_LeavesACellThatIsDeadOrHeld(t *testing.T) {
 	counters(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		require.True(t, l.Allow("k"))
 		k := l.key("k")
-		c, _ := l.table().shard(k).Load(k)
+		c, _ := l.table().shard(k).cells.Load(k)
 		word := c.word.Load()
+		c.word.Store(word | locked)
+		var sure bool
 		if l.own().kind == wideCell {
-			c.word.Store(word | locked)
-			_, sure := l.rule().quickWide(c.wide(), 0, 1)
-			require.False(t, sure)
-			c.word.Store(word)
+			_, sure = l.rule().quickWide(c.wide(), 0, 1)
+		} else {
+			_, sure = l.rule().quick(c, 0, 1)
 		}
+		require.False(t, sure)
+		require.Equal(t, word|locked, c.word.Load())
+		c.word.Store(word)
 		require.True(t, c.kill(word)) // and left in the table
 		require.True(t, l.AllowN("k", 2))
 		require.EqualValues(t, 0, l.Peek("k", 0).Remaining)

@@ -5,6 +5,7 @@
 //	go test -run xxx -fuzz FuzzSequence -fuzztime 30s -fuzzminimizetime 20x
 //	go test -run xxx -fuzz FuzzPolicy -fuzztime 30s -fuzzminimizetime 20x
 //	go test -run xxx -fuzz FuzzConcurrent -fuzztime 30s -fuzzminimizetime 20x
+//	go test -run xxx -fuzz FuzzRestore -fuzztime 30s -fuzzminimizetime 20x
 //
 // The short minimization matters: which lines an input covers depends on the
 // hash seed and on the scheduler, and the fuzzer else spends a minute at a time

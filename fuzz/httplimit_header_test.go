@@ -77,8 +77,8 @@ func (c *answer) check(first httplimit.Policy, cost int64, second httplimit.Poli
 	c.policy(policies[0], first.Name, first.Unit, first.Limits[0])
 	c.policy(policies[1], "b-1m", "", second.Limits[0])
 	c.policy(policies[2], "b-1h", "", second.Limits[1])
-	c.quota(quotas[0], first.Name, "")
-	c.quota(quotas[1], second.Name, "-1h", "-1m")
+	c.quota(quotas[0], first)
+	c.quota(quotas[1], second)
 	if c.Code == http.StatusOK {
 		if c.Header()["Retry-After"] != nil {
 			c.Errorf("%v", c.Header())
@@ -136,15 +136,20 @@ func (c *answer) policy(m httpsfv.Member, name, unit string, l sash.Limit) {
 	}
 }
 
+// quotaName returns the name of the quota of p that a decision names.
+func quotaName(p httplimit.Policy, d sash.Decision) string {
+	if len(p.Limits) == 1 {
+		return p.Name
+	}
+	return p.Name + map[time.Duration]string{time.Minute: "-1m", time.Hour: "-1h"}[d.Limit.Window]
+}
+
 // quota checks an item of RateLimit against what the limiter below says by now; the
-// clock stands.
-func (c *answer) quota(m httpsfv.Member, policy string, suffixes ...string) {
+// clock stands. It must name the quota that denies one unit more than is left.
+func (c *answer) quota(m httpsfv.Member, p httplimit.Policy) {
 	c.Helper()
 	got, params := c.item(m, "r", "t", "pk")
-	if !slices.ContainsFunc(suffixes, func(s string) bool { return got == policy+s }) {
-		c.Errorf("%q, want %q", got, policy)
-	}
-	key, ok := c.limiter.KeyFor(policy, c.request)
+	key, ok := c.limiter.KeyFor(p.Name, c.request)
 	if !ok {
 		c.Fatal("no key")
 	}
@@ -152,7 +157,11 @@ func (c *answer) quota(m httpsfv.Member, policy string, suffixes ...string) {
 	if r := params("r"); r != min(left, mostInteger) {
 		c.Errorf("r: %v, want %d", r, left)
 	}
-	more := c.limiter.Sash().Peek(key, left+1).RetryAfter
+	next := c.limiter.Sash().Peek(key, left+1)
+	if want := quotaName(p, next); got != want {
+		c.Errorf("%q, want %q", got, want)
+	}
+	more := next.RetryAfter
 	t, said := params("t").(int64)
 	if said != (more != sash.Never) || said && t != ceil(more) {
 		c.Errorf("t: %v %v, want %v", t, said, more)
@@ -171,18 +180,15 @@ func (c *answer) denial(first httplimit.Policy, cost int64, second httplimit.Pol
 	}
 	var want []string
 	var wait time.Duration
-	for _, p := range []struct {
-		name string
-		n    int64
-	}{{first.Name, cost}, {second.Name, 1}} {
-		key, _ := c.limiter.KeyFor(p.name, c.request)
-		d := c.limiter.Sash().Peek(key, p.n)
+	for _, asked := range []struct {
+		policy httplimit.Policy
+		n      int64
+	}{{first, cost}, {second, 1}} {
+		key, _ := c.limiter.KeyFor(asked.policy.Name, c.request)
+		d := c.limiter.Sash().Peek(key, asked.n)
 		wait = max(wait, d.RetryAfter)
 		if !d.Allowed {
-			want = append(want, p.name)
-			if p.name == second.Name {
-				want[len(want)-1] += map[time.Duration]string{time.Minute: "-1m", time.Hour: "-1h"}[d.Limit.Window]
-			}
+			want = append(want, quotaName(asked.policy, d))
 		}
 	}
 	if !slices.Equal(want, problem.Violated) {

@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -258,23 +259,15 @@ func (m *machine) reserve(name string, n int64) {
 	m.reserved = append(m.reserved, &reservation{ours, theirs, name, n, got.Allowed})
 }
 
-// reserveAll is, to the reference, a reservation of each key, if all admit it.
 func (m *machine) reserveAll(keys []string, n int64) {
 	ours, got := m.limiter.ReserveAll(keys, n)
-	now := m.clock.Now()
-	if !m.table.Peek(now, n, keys...).Allowed {
-		m.answered("ReserveAll", got, m.table.Take(now, n, keys...), n, keys...)
-		return
-	}
-	made := map[string]*reservation{}
+	theirs, want := m.table.ReserveAll(m.clock.Now(), n, keys...)
+	m.answered("ReserveAll", got, want, n, keys...)
 	for i, name := range keys {
-		if made[name] == nil {
-			theirs, _ := m.table.Reserve(now, n, name)
-			made[name] = &reservation{ours[i], theirs, name, n, true}
-			m.reserved = append(m.reserved, made[name])
+		if got.Allowed && slices.Index(keys, name) == i {
+			m.reserved = append(m.reserved, &reservation{ours[i], theirs[i], name, n, true})
 		}
 	}
-	m.answered("ReserveAll", got, m.table.Peek(now, 0, keys...), n, keys...)
 }
 
 // settle settles one of the reservations so far, be it for the first time or not.

@@ -26,6 +26,7 @@ type seed struct {
 func TestSeeds(t *testing.T) {
 	for target, seeds := range map[string][]seed{
 		"FuzzSequence": sequenceSeeds, "FuzzPolicy": policySeeds, "FuzzConcurrent": concurrentSeeds,
+		"FuzzRestore": restoreSeeds,
 	} {
 		for _, s := range seeds {
 			file(t, target, s.name, fmt.Sprintf("[]byte(%q)", s.program))

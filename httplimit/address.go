@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -10,12 +11,12 @@ import (
 // ByAddress keys by the client's address.
 //
 // That is the address the connection comes from, and nothing else, unless it lies
-// in one of the networks that [TrustProxies] names: then X-Forwarded-For is read,
-// or Forwarded with [ReadForwarded], all its lines as one list, from the right,
-// where the nearest proxy has written; addresses in trusted networks are skipped,
-// and the first other one is the client. What stands left of it, which the client
-// may have made up, is never looked at. If all are trusted, the leftmost is the
-// client.
+// in one of the networks that [TrustProxies] names, or comes as [TrustUnixSocket]
+// says: then X-Forwarded-For is read, or Forwarded with [ReadForwarded], all its
+// lines as one list, from the right, where the nearest proxy has written; addresses
+// in trusted networks are skipped, and the first other one is the client. What stands
+// left of it, which the client may have made up, is never looked at. If all are
+// trusted, the leftmost is the client.
 //
 // The identity cannot be told if anything that is looked at is no address: an empty
 // element, a host name, "unknown". No hop is skipped or guessed.
@@ -57,6 +58,13 @@ func TrustProxies(networks ...netip.Prefix) AddressOption {
 	}
 }
 
+// TrustUnixSocket takes the word of who connects through a Unix socket as that of a
+// trusted proxy. A socket's other end has no address: without this, or if it names no
+// client, the identity cannot be told.
+func TrustUnixSocket() AddressOption {
+	return func(a *addresses) { a.sockets = true }
+}
+
 // ReadForwarded reads Forwarded (RFC 7239) and not X-Forwarded-For. Only one of the
 // two is ever read, since a proxy that writes one may hand on the other as the
 // client wrote it.
@@ -79,6 +87,7 @@ func IPv6Prefix(bits int) AddressOption {
 // addresses is what a ByAddress knows.
 type addresses struct {
 	trusted []netip.Prefix // those of IPv4 not mapped
+	sockets bool           // whether those of Unix are trusted
 	bits    int            // of IPv6
 	header  string         // canonical
 	// cut cuts the last element off a line of the header. If it is the only one,
@@ -97,8 +106,10 @@ func unmapped(n netip.Prefix) netip.Prefix {
 
 // client returns the address of who made r.
 func (a *addresses) client(r *http.Request) (client netip.Addr, ok bool) {
-	client, ok = parseAddress(r.RemoteAddr)
-	if !ok || !a.trusts(client) {
+	switch client, ok = parseAddress(r.RemoteAddr); {
+	case a.sockets && throughUnixSocket(r):
+		ok = false // unless the header names one
+	case !ok || !a.trusts(client):
 		return client, ok
 	}
 	lines := r.Header[a.header]
@@ -111,7 +122,13 @@ func (a *addresses) client(r *http.Request) (client netip.Addr, ok bool) {
 			}
 		}
 	}
-	return client, true
+	return client, ok
+}
+
+// throughUnixSocket reports whether r has come so, by the end that is the server's own.
+func throughUnixSocket(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && local.Network() == "unix"
 }
 
 func (a *addresses) trusts(addr netip.Addr) bool {

@@ -1,7 +1,9 @@
 package httplimit_test
 
 import (
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -277,4 +279,62 @@ func TestByAddress_LimitsARealClient(t *testing.T) {
 	s := newSite(t, httplimit.Policy{Name: "each", Limits: []sash.Limit{sash.PerHour(1).Log()}, Key: httplimit.ByAddress()})
 	require.Equal(t, []int{200, 429}, s.codes(2, "GET /"))
 	require.Equal(t, []int{429}, s.codes(1, "GET /", "X-Forwarded-For", "6.6.6.6"))
+}
+
+// A proxy that connects through a socket of the file system has no address.
+func TestByAddress_BelievesAUnixSocketIfToldTo(t *testing.T) {
+	for _, c := range []struct {
+		trusts bool
+		lines  string
+		want   string // "": cannot be told
+	}{
+		{true, "6.6.6.6, 198.51.100.7", "198.51.100.7"},
+		{true, "6.6.6.6, 198.51.100.7, 10.0.0.1", "198.51.100.7"},
+		{true, "10.0.0.1", "10.0.0.1"},
+		{true, "unknown", ""},
+		{true, "", ""},
+		{false, "198.51.100.7", ""},
+	} {
+		options := []httplimit.AddressOption{httplimit.TrustProxies(prefix("10.0.0.0/8"))}
+		if c.trusts {
+			options = append(options, httplimit.TrustUnixSocket())
+		}
+		key, seen := httplimit.ByAddress(options...), make(chan string, 1)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			b, ok := key([]byte("x"), r)
+			if !ok {
+				b = nil
+			}
+			seen <- string(b)
+		}))
+		t.Chdir(t.TempDir()) // the name of a socket must be short
+		listener, err := net.Listen("unix", "s")
+		require.NoError(t, err)
+		require.NoError(t, server.Listener.Close())
+		server.Listener = listener
+		server.Start()
+		conn, err := net.Dial("unix", "s")
+		require.NoError(t, err)
+		r := newRequest("GET http://h/")
+		if c.lines != "" {
+			r.Header.Set("X-Forwarded-For", c.lines)
+		}
+		require.NoError(t, r.Write(conn))
+		got := <-seen
+		conn.Close()
+		server.Close()
+		if c.want == "" {
+			require.Empty(t, got, c)
+		} else {
+			require.Equal(t, keyed(c.want), got, c)
+		}
+	}
+
+	// No other connection is taken for one.
+	key := httplimit.ByAddress(httplimit.TrustUnixSocket())
+	got, ok := from(key, "192.0.2.1:1", "X-Forwarded-For", "6.6.6.6")
+	require.True(t, ok)
+	require.Equal(t, keyed("192.0.2.1"), got)
+	_, ok = from(key, "@", "X-Forwarded-For", "6.6.6.6")
+	require.False(t, ok)
 }

@@ -6,6 +6,7 @@ import (
 	"log"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -34,9 +35,11 @@ type take struct {
 	identity         string // if events are to name it
 	cost             int64
 	decision         sash.Decision
-	quota            *quota // that decided
-	own              bool   // whether it is one of the policy's
-	remaining        int64  // units left, whatever the decision was about
+	quota            *quota        // that decided
+	own              bool          // whether it is one of the policy's
+	least            *quota        // that has the least left
+	more             time.Duration // until it has more than that, or sash.Never
+	remaining        int64         // units left, whatever the decision was about
 	reservation      sash.Reservation
 	charged          bool // by reservation
 }
@@ -98,25 +101,38 @@ func (c *call) decide(h http.Header, r *http.Request) (v verdict, denial Denial)
 	return v, denial
 }
 
-// failed sees to it that a panic is heard of as net/http's own are, in the log of
-// the server and not by the client. A handler that wants its connection aborted is
-// given its way.
+// failed sees to what a panic leaves to be done: it is heard of, by the observer too
+// if it is not its own. A handler that wants its connection aborted is given its way.
 func (c *call) failed(r *http.Request, fault any) {
 	if fault == http.ErrAbortHandler {
 		panic(fault)
 	}
-	logf := log.Printf
+	p := c.asking
+	logPanic(r, p, fault)
+	if c.asking = nil; p != nil {
+		defer logPanics(r)
+		c.observe(&take{policy: p}, Failed)
+	}
+}
+
+// logPanics ends a panic of the observer.
+func logPanics(r *http.Request) {
+	if fault := recover(); fault != nil {
+		logPanic(r, nil, fault)
+	}
+}
+
+// logPanic sees to it that a panic in p, or in the observer if p is nil, is heard of
+// as net/http's own are: in the log of the server, and not by the client.
+func logPanic(r *http.Request, p *policy, fault any) {
+	logf, in := log.Printf, "the observer"
 	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ErrorLog != nil {
 		logf = server.ErrorLog.Printf
 	}
-	p := c.asking
-	if p == nil { // the observer's
-		logf("httplimit: panic: %v\n%s", fault, debug.Stack())
-		return
+	if p != nil {
+		in = "policy " + strconv.Quote(p.Name)
 	}
-	logf("httplimit: panic in policy %q: %v\n%s", p.Name, fault, debug.Stack())
-	c.asking = nil
-	c.observe(&take{policy: p}, Failed)
+	logf("httplimit: panic in %s: %v\n%s", in, fault, debug.Stack())
 }
 
 // gather fills in takes, and reports whether all enforced policies can tell who is
@@ -379,11 +395,16 @@ func (c *call) fingerprint(t *take) uint64 {
 	return binary.BigEndian.Uint64(digest[:])
 }
 
-// more returns how long until t's policy has more than what remains, or Never.
-func (c *call) more(t *take) time.Duration {
-	if d := &t.decision; !d.Allowed && t.cost == t.remaining+1 {
-		return d.RetryAfter
+// findLeast fills in which quota has the least left, and when it has more: the one
+// that denies one unit more than remains. It need not be the one that has decided: a
+// request of several units may have to wait longer for one that has more left.
+func (t *take) findLeast(l *sash.Limiter) {
+	d := t.decision
+	if d.Allowed || t.cost != t.remaining+1 {
+		d = l.Peek(t.key, t.remaining+1)
 	}
-	d := c.limiter.Peek(t.key, t.remaining+1)
-	return d.RetryAfter
+	t.least, t.more = t.quota, d.RetryAfter
+	if d.Limit != t.quota.limit {
+		t.least, _ = t.quotaOf(d.Limit)
+	}
 }

@@ -42,8 +42,8 @@
 //	RateLimit-Policy: "login";q=5;w=3600
 //	RateLimit: "login";r=4;t=3600
 //
-// Of a policy with several limits, RateLimit names the one that has the least left.
-// t is when there is more than that. A denied request is answered 429 with
+// Of a policy with several limits, RateLimit names the one that has the least left,
+// of equal ones the one that has more last. t is when it has. A denied request is answered 429 with
 // Retry-After, Cache-Control: no-store and problem details (RFC 9457) that name the
 // quotas it violates. No answer holds anything of the request, or of who made it.
 //

@@ -84,6 +84,33 @@ func ExamplePolicy_charge() {
 	// 200 200 200 401 401 429
 }
 
+// Those who pay have more: one policy for each plan, which skips the others' requests.
+func ExamplePolicy_skip() {
+	pays := map[string]bool{"alice": true} // by what a handler around this one has found out
+	plan := func(paid bool, name string, limit sash.Limit) httplimit.Policy {
+		return httplimit.Policy{
+			Name:   name,
+			Limits: []sash.Limit{limit},
+			Key:    httplimit.ByHeader("X-API-Key"),
+			Skip:   func(r *http.Request) bool { return pays[r.Header.Get("X-API-Key")] != paid },
+		}
+	}
+	limiter := httplimit.Must(httplimit.New(
+		plan(false, "free", sash.PerHour(10).Log()), plan(true, "paid", sash.PerHour(10_000).Log())))
+	defer limiter.Close()
+
+	handler := limiter.Middleware(http.NotFoundHandler())
+	for _, key := range []string{"alice", "bob"} {
+		r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+		r.Header.Set("X-API-Key", key)
+		handler.ServeHTTP(w, r)
+		fmt.Println(w.Header().Get("RateLimit-Policy"))
+	}
+	// Output:
+	// "paid";q=10000;w=3600
+	// "free";q=10;w=3600
+}
+
 // A request is charged to every policy that it has, or to none.
 func ExampleLimiter_Middleware() {
 	limiter := httplimit.Must(httplimit.New(

@@ -34,6 +34,11 @@ const (
 // tell sets the headers of an answered call.
 func (c *call) tell(h http.Header, denial Denial) {
 	c.spare.prepare()
+	if c.headers.any() {
+		for i := range c.takes[:c.enforced] {
+			c.takes[i].findLeast(c.limiter)
+		}
+	}
 	if c.headers.standard {
 		first := len(h) == 0 // then there is nothing to add to
 		addTo(h, rateLimitPolicy, c.policiesOf(), first)
@@ -125,8 +130,8 @@ func (c *call) appendPolicy(text []byte, t *take) []byte {
 	return text
 }
 
-// quotasOf says of each policy what is left of the quota that decides, and when
-// more will be.
+// quotasOf says of each policy which quota has the least left, how much that is, and
+// when there will be more.
 func (c *call) quotasOf() []string {
 	text := c.spare.text
 	for i := range c.takes[:c.enforced] {
@@ -134,12 +139,12 @@ func (c *call) quotasOf() []string {
 		if i > 0 {
 			text = append(text, ", "...)
 		}
-		text = append(text, t.quota.quoted...)
+		text = append(text, t.least.quoted...)
 		text = append(text, ";r="...)
 		text = appendInteger(text, t.remaining)
-		if more := c.more(t); more != sash.Never {
+		if t.more != sash.Never {
 			text = append(text, ";t="...)
-			text = appendInteger(text, seconds(more))
+			text = appendInteger(text, seconds(t.more))
 		}
 		text = c.appendPartition(text, t)
 	}
@@ -165,7 +170,7 @@ func (c *call) tellOlder(h http.Header) {
 			nearest = t
 		}
 	}
-	h[xRateLimitLimit] = c.spare.number(nearest.decision.Limit.Count)
+	h[xRateLimitLimit] = c.spare.number(nearest.least.limit.Count)
 	h[xRateLimitRemaining] = c.spare.number(nearest.remaining)
 	h[xRateLimitReset] = c.spare.number(seconds(nearest.decision.ResetAfter))
 }

@@ -199,14 +199,14 @@ func TestHeaders_CanBeLeftOut(t *testing.T) {
 
 func TestHeaders_ThePartitionKeyIsAFingerprint(t *testing.T) {
 	policies := []httplimit.Option{
-		httplimit.WithPartitionKey(), httplimit.WithEventFingerprints(),
+		httplimit.WithPartitionKey(),
 		per("a", "", sash.PerHour(2), sash.PerDay(2)), per("b", "", sash.PerHour(2)),
 	}
 	var seen uint64
-	s := newSite(t, append(policies, httplimit.WithObserver(func(e httplimit.Event) { seen = e.Fingerprint }))...)
+	s := newSite(t, append(policies, httplimit.WithEventFingerprints(), httplimit.WithObserver(func(e httplimit.Event) { seen = e.Fingerprint }))...)
 	first := s.do("GET /", "X-Key", "secret").Header()
 	require.Regexp(t, `^"a-1h";q=2;w=3600;pk=:(.{11}=):, "a-24h";q=2;w=86400;pk=:(.{11}=):, "b";q=2;w=3600;pk=:(.{11}=):$`, first.Get("Ratelimit-Policy"))
-	require.Regexp(t, `^"a-1h";r=1;t=\d+;pk=:(.{11}=):, "b";r=1;t=\d+;pk=:(.{11}=):$`, first.Get("Ratelimit"))
+	require.Regexp(t, `^"a-24h";r=1;t=172800;pk=:(.{11}=):, "b";r=1;t=7200;pk=:(.{11}=):$`, first.Get("Ratelimit"))
 	pks := regexp.MustCompile("pk=:[^:]+:").FindAllString(first.Get("Ratelimit-Policy")+first.Get("Ratelimit"), -1)
 	require.Len(t, pks, 5)
 	require.Len(t, slices.Compact(pks), 1, "one identity has one fingerprint, whatever the policy")
@@ -255,4 +255,32 @@ func TestHeaders_AreEachRequestsOwn(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"spoilt", "more"}, kept["Ratelimit"])
+}
+
+// Of several limits, RateLimit names the one that has as little left as it says, and
+// says when that one has more: be it not the one that the request must wait for the
+// longest, or equal to another.
+func TestHeaders_NameTheQuotaThatHasTheLeastLeft(t *testing.T) {
+	p := per("two", "", sash.PerMinute(5).Log(), sash.PerHour(8).Log())
+	p.Cost = func(r *http.Request) int64 { return int64(len(r.Header.Get("Cost"))) }
+	s := newSite(t, p, httplimit.WithXRateLimit())
+	for _, c := range []struct {
+		cost, quotas, retryAfter, violated, limit string
+	}{
+		{"4444", `"two-1m";r=1;t=60`, "", "", "5"},
+		{"22", `"two-1m";r=1;t=60`, "60", `["two-1m"]`, "5"},
+		{"55555", `"two-1m";r=1;t=60`, "3600", `["two-1h"]`, "5"},
+		{"666666", `"two-1m";r=1;t=60`, "", `["two-1m"]`, "5"}, // never
+	} {
+		w := s.do("GET /", "X-Key", "k", "Cost", c.cost)
+		h := w.Header()
+		require.Equal(t, c.quotas, h.Get("RateLimit"), c)
+		require.Equal(t, c.retryAfter, h.Get("Retry-After"), c)
+		require.Equal(t, []string{c.limit, "1"}, []string{h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining")}, c)
+		require.Contains(t, w.Body.String(), c.violated, c)
+	}
+	equal := newSite(t, per("two", "", sash.PerMinute(2).Log(), sash.PerHour(2).Log()))
+	for _, want := range []string{`"two-1h";r=1;t=3600`, `"two-1h";r=0;t=3600`, `"two-1h";r=0;t=3600`} {
+		require.Equal(t, want, equal.do("GET /", "X-Key", "k").Header().Get("RateLimit"))
+	}
 }

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -32,12 +33,13 @@ func By(identity func(*http.Request) (string, bool)) KeyFunc {
 // ByHeader keys by the value of a header, such as "X-API-Key". Where it is absent
 // or empty, or given more than once, the identity cannot be told. The value is not
 // checked: who makes keys up has a quota with each. Put the limiter behind what
-// refuses keys that do not exist, or key by what that has found out, with [By].
+// refuses keys that do not exist, or key by what that has found out, with [By]. It
+// panics if name is empty, or Host, which net/http does not keep among the headers.
 func ByHeader(name string) KeyFunc {
-	if name == "" {
-		panic("httplimit: ByHeader: name must not be empty")
-	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
+	if name == "" || name == "Host" {
+		panic(fmt.Sprintf("httplimit: ByHeader: requests have no header %q", name))
+	}
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		values := r.Header[name]
 		if len(values) != 1 || values[0] == "" {

@@ -109,6 +109,7 @@ func TestByRoute_TakesThePatternOfTheMux(t *testing.T) {
 func TestKeyFuncs_RefuseWhatCannotBe(t *testing.T) {
 	for name, f := range map[string]func(){
 		"ByHeader": func() { httplimit.ByHeader("") },
+		"Host":     func() { httplimit.ByHeader("host") },
 		"By":       func() { httplimit.By(nil) },
 		"ByRoute":  func() { httplimit.ByRouteOf(nil) },
 		"Join":     func() { httplimit.Join() },

@@ -96,13 +96,14 @@ func (l *Limiter) routeFor(pattern string) int {
 // have limits of their own.
 func (l *Limiter) sashOptions() []sash.Option {
 	options := []sash.Option{sash.WithSweepInterval(l.interval()), sash.WithSizeHint(l.sizeHint)}
-	for _, limit := range l.policies[0].Limits {
-		options = append(options, limit)
-	}
 	if l.clock != nil {
 		options = append(options, sash.WithClock(l.clock))
 	}
-	if len(l.policies) > 1 {
+	options = append(options, l.below...)
+	for _, limit := range l.policies[0].Limits {
+		options = append(options, limit)
+	}
+	if len(l.policies) > 1 || len(l.below) > 0 {
 		options = append(options, sash.WithLimitsFor(l.limitsFor))
 	}
 	return options

@@ -39,7 +39,7 @@ func (t *target) is(r *http.Request) bool {
 
 // recall returns the routes of r, as find has found them.
 func (m *memory) recall(r *http.Request, find func(*http.Request) routeSet) routeSet {
-	hash := maphash.String(seed, r.URL.Path) + uint64(len(r.Method))
+	hash := hashOf(r)
 	p := &m.places[hash%uint64(len(m.places))]
 	if t := p.known.Load(); t != nil && t.is(r) {
 		return t.routes
@@ -51,6 +51,16 @@ func (m *memory) recall(r *http.Request, find func(*http.Request) routeSet) rout
 		p.known.Store(newTarget(r, routes))
 	}
 	return routes
+}
+
+// hashOf tells targets apart by all that they commonly differ in. Methods that are as
+// long begin with different letters.
+func hashOf(r *http.Request) uint64 {
+	hash := maphash.String(seed, r.URL.Path) + 3*maphash.String(seed, r.Host)
+	if r.Method != "" {
+		hash += 31*uint64(len(r.Method)) + uint64(r.Method[0])
+	}
+	return hash
 }
 
 // newTarget copies the strings, which are parts of all that the request said.

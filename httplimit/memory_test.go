@@ -46,3 +46,24 @@ func TestMemory_DoesNotRememberLongPaths(t *testing.T) {
 		require.True(t, asked(m, long, true))
 	}
 }
+
+// Requests that take turns on one path do not push each other out.
+func TestMemory_TellsHostsAndMethodsApart(t *testing.T) {
+	m := new(memory)
+	misses := 0
+	methods := []string{"GET", "PUT", "POST", "HEAD", "PATCH", "TRACE", "DELETE", ""}
+	for round := range 3 {
+		for host := range 8 {
+			for _, method := range methods {
+				r := &http.Request{Method: method, Host: strconv.Itoa(host), URL: &url.URL{Path: "/"}}
+				m.recall(r, func(*http.Request) routeSet {
+					if round == 2 {
+						misses++
+					}
+					return routeSet{true}
+				})
+			}
+		}
+	}
+	require.Less(t, misses, 8*len(methods)/2, "but for those that share a place by chance")
+}

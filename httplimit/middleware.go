@@ -15,7 +15,8 @@ import "net/http"
 // A denied request is answered 429; one of which a policy cannot tell who makes it,
 // 400; and one on which a function of a policy or the observer panics, 500, with
 // the panic in the server's error log. The latter two are charged nothing, unless
-// it was the observer, and next is called in none of the three.
+// it was the observer, and next is called in none of the three. What panics after
+// next, such as a Charge, is logged only.
 //
 // What clients are told is what is left at that moment, for them and all else who
 // share their quota.

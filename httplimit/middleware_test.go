@@ -444,6 +444,12 @@ func TestMiddleware_APanickingObserverLetsNothingThrough(t *testing.T) {
 	require.Equal(t, 500, w.Code)
 	require.NotContains(t, w.Body.String(), "secret")
 	require.Zero(t, s.served.Load())
+
+	p := per("each", "", sash.PerHour(1)) // of which it is to be told that it has failed
+	p.Key = func([]byte, *http.Request) ([]byte, bool) { panic("another secret") }
+	s = newSite(t, p, httplimit.WithObserver(func(httplimit.Event) { panic("secret") }))
+	require.Equal(t, 500, s.do("GET /").Code)
+	require.Zero(t, s.served.Load())
 }
 
 func TestMiddleware_LetsAPolicyAbort(t *testing.T) {

@@ -19,6 +19,7 @@ type config struct {
 	clock         sash.Clock // nil: sash's default
 	sizeHint      int
 	sweepInterval time.Duration
+	below         []sash.Option // of the limiter below, besides
 	headers       headers
 	observer      func(Event)
 	naming        naming
@@ -58,6 +59,27 @@ func WithSweepInterval(d time.Duration) Option {
 	return optionFunc(func(c *config) { c.sweepInterval = d })
 }
 
+// WithSash hands options on to the [sash.Limiter] below. With
+// [sash.WithChargeDenied], a denied request is charged to all its policies that cost
+// the same as one that denied it. What is said here holds before WithClock,
+// WithSizeHint and WithSweepInterval. The limits are those of the policies: a
+// [sash.Limit] is refused, and [sash.WithLimitsFor] has no effect. Keys, as
+// [sash.WithObserver] is told them, are those of [Limiter.KeyFor], and hold identities
+// as they are.
+func WithSash(options ...sash.Option) Option {
+	return optionFunc(func(c *config) {
+		for i, o := range options {
+			switch o.(type) {
+			case nil:
+				c.fault("WithSash: option %d: must not be nil", i+1)
+			case sash.Limit, *sash.Limit:
+				c.fault("WithSash: option %d: limits are given to a Policy", i+1)
+			}
+		}
+		c.below = append(c.below, options...)
+	})
+}
+
 // WithoutRateLimit leaves out RateLimit-Policy and RateLimit, which are else on
 // every response to a request that has a policy.
 func WithoutRateLimit() Option {
@@ -66,7 +88,7 @@ func WithoutRateLimit() Option {
 
 // WithXRateLimit also sends the older X-RateLimit-Limit, X-RateLimit-Remaining and
 // X-RateLimit-Reset, of the quota that is nearest to its end. Reset is in whole
-// seconds from now, rounded up, until that quota is whole again.
+// seconds from now, rounded up, until all quotas of its policy are whole again.
 func WithXRateLimit() Option {
 	return optionFunc(func(c *config) { c.headers.older = true })
 }
@@ -79,8 +101,10 @@ func WithPartitionKey() Option {
 }
 
 // WithObserver calls f with what each policy makes of each request, in the
-// goroutine of the request and before it goes on; f must be safe for concurrent
-// use, and its time is the request's. A panic in f is answered as one in a KeyFunc.
+// goroutine of the request, before it goes on, and once more when it has been
+// answered if a charge is given back then; f must be safe for concurrent use, and
+// its time is the request's. A panic in f is answered as one in a KeyFunc, or, if
+// there is an answer, logged like that.
 func WithObserver(f func(Event)) Option {
 	return optionFunc(func(c *config) {
 		if f == nil {
@@ -142,6 +166,12 @@ func configure(options []Option) (config, error) {
 	}
 	if c.sizeHint < 0 {
 		c.fault("WithSizeHint: keys must be at least 0, got %d", c.sizeHint)
+	}
+	if c.headers.partition && !c.headers.standard {
+		c.fault("WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in")
+	}
+	if c.naming != (naming{}) && c.observer == nil {
+		c.fault("WithEventFingerprints and WithEventIdentities need WithObserver")
 	}
 	c.faults = append(c.faults, validate(c.policies))
 	return c, errors.Join(c.faults...)

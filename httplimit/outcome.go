@@ -13,10 +13,10 @@ import (
 type charges []charge
 
 type charge struct {
+	*policy
 	reservation sash.Reservation
-	keep        func(status int) bool
 	observer    func(Event)
-	event       Event // to be reported if it is given back
+	event       Event // to be reported if it does not just stay
 }
 
 // charges returns those of c's takes that depend on the outcome.
@@ -26,7 +26,7 @@ func (c *call) charges() (all charges) {
 		if t.Charge == nil || t.Shadow && !t.decision.Allowed {
 			continue
 		}
-		one := charge{reservation: t.reservation, keep: t.Charge, observer: c.observer}
+		one := charge{policy: t.policy, reservation: t.reservation, observer: c.observer}
 		if c.observer != nil {
 			one.event = c.named(t, GivenBack)
 		}
@@ -44,22 +44,45 @@ func (all charges) serve(next http.Handler, w http.ResponseWriter, r *http.Reque
 		if !returned {
 			rec.status = http.StatusInternalServerError
 		}
-		all.settle(rec.status)
+		all.settle(r, rec.status)
 	}()
 	next.ServeHTTP(rec.wrapped(), r)
 	rec.wrote(http.StatusOK)
 	returned = true
 }
 
-func (all charges) settle(status int) {
-	for _, c := range all {
-		if c.keep(status) {
-			continue
-		}
+func (all charges) settle(r *http.Request, status int) {
+	for i := range all {
+		all[i].settle(r, status)
+	}
+}
+
+// settle keeps c or gives it back. A panic ends here: there is an answer already, and
+// the other charges are to be settled too.
+func (c *charge) settle(r *http.Request, status int) {
+	defer logPanics(r)
+	if !c.keep(r, status) {
 		c.reservation.Cancel()
-		if c.observer != nil {
-			c.observer(c.event)
+		c.observe(GivenBack)
+	}
+}
+
+// keep asks whether c is to stay. If that panics, it is.
+func (c *charge) keep(r *http.Request, status int) (stays bool) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			logPanic(r, c.policy, fault)
+			stays = true
+			c.observe(Failed)
 		}
+	}()
+	return c.Charge(status)
+}
+
+func (c *charge) observe(outcome Outcome) {
+	if c.observer != nil {
+		c.event.Outcome = outcome
+		c.observer(c.event)
 	}
 }
 
@@ -141,8 +164,11 @@ func (rec *hijackingRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 type recorder1 struct{ hijackingRecorder }
 
 func (rec *recorder1) ReadFrom(r io.Reader) (int64, error) {
-	rec.wrote(http.StatusOK)
-	return rec.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
+	n, err := rec.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
+	if n > 0 { // else the status is still open
+		rec.wrote(http.StatusOK)
+	}
+	return n, err
 }
 
 type recorder2 struct{ flushingRecorder }

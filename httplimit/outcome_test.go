@@ -97,6 +97,11 @@ func TestCharge_SeesTheStatus(t *testing.T) {
 			w.(io.ReaderFrom).ReadFrom(strings.NewReader("x"))
 			w.WriteHeader(500)
 		}, 200},
+		// Nothing is written, so the status is still to be said.
+		"copied nothing": {func(w http.ResponseWriter, _ *http.Request) {
+			w.(io.ReaderFrom).ReadFrom(strings.NewReader(""))
+			w.WriteHeader(401)
+		}, 401},
 		"panic":       {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, 500},
 		"panic after": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); panic(http.ErrAbortHandler) }, 500},
 		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {
@@ -285,4 +290,43 @@ func TestMiddleware_WrapsNoWriterThatItNeedNot(t *testing.T) {
 	s.answer = func(w http.ResponseWriter, _ *http.Request) { require.Same(t, given, w) }
 	s.ServeHTTP(given, newRequest("GET /", "X-Key", "k"))
 	require.EqualValues(t, 1, s.served.Load())
+}
+
+// What panics after the handler changes neither its answer nor other charges.
+func TestCharge_ThatPanicsStaysChargedAndHurtsNobody(t *testing.T) {
+	faulty, fine := per("faulty", "", sash.PerHour(5).Log()), per("fine", "", sash.PerHour(5).Log())
+	faulty.Charge = func(int) bool { panic("secret") }
+	fine.Charge = func(int) bool { return false }
+	var events []string
+	s := newSite(t, faulty, fine, httplimit.WithObserver(func(e httplimit.Event) {
+		events = append(events, fmt.Sprintf("%s %v", e.Policy, e.Outcome))
+	}))
+	logged := captureLog(t)
+	s.answer = func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "welcome") }
+	w := s.do("GET /", "X-Key", "k")
+	require.Equal(t, 200, w.Code)
+	require.Equal(t, "welcome", w.Body.String())
+	require.Contains(t, logged.String(), `httplimit: panic in policy "faulty": secret`)
+	require.Equal(t, []int64{4, 5}, []int64{s.left(t, "faulty"), s.left(t, "fine")})
+	require.Equal(t, []string{"faulty admitted", "fine admitted", "faulty failed", "fine given back"}, events)
+
+	s.answer = func(http.ResponseWriter, *http.Request) { panic("mine") }
+	require.PanicsWithValue(t, "mine", func() { s.do("GET /", "X-Key", "k") })
+	require.Equal(t, []int64{3, 5}, []int64{s.left(t, "faulty"), s.left(t, "fine")})
+}
+
+func TestCharge_IsGivenBackThoughTheObserverPanics(t *testing.T) {
+	first, second := failures(5), failures(5)
+	second.Name = "second"
+	panics := false
+	s := newSite(t, first, second, httplimit.WithObserver(func(e httplimit.Event) {
+		if panics = e.Outcome == httplimit.GivenBack; panics {
+			panic("secret")
+		}
+	}))
+	logged := captureLog(t)
+	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
+	require.True(t, panics)
+	require.Contains(t, logged.String(), "httplimit: panic in the observer: secret")
+	require.Equal(t, []int64{5, 5}, []int64{s.left(t, "failures"), s.left(t, "second")})
 }

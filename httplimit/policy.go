@@ -45,13 +45,15 @@ type Policy struct {
 
 	// Skip reports whether a request is none of this policy's business, although
 	// it matches Pattern: it is then not charged, and clients are told nothing of
-	// the policy. Nil skips none.
+	// the policy. Nil skips none. Policies that skip each other's requests are how
+	// customers of several plans get different limits.
 	Skip func(*http.Request) bool
 
 	// Charge reports whether a request that was answered with that status is to be
 	// charged. It is charged when it arrives, so that requests under way count, and
 	// given back once it is answered if Charge reports false. A handler that panics
-	// counts as status 500, a hijacked connection as 101. Nil charges all.
+	// counts as status 500, a hijacked connection as 101. If Charge itself panics,
+	// the charge stays, and the answer too. Nil charges all.
 	Charge func(status int) bool
 
 	// Shadow is whether the policy is only tried out: it decides, is charged for

@@ -24,6 +24,8 @@ func TestNew_NamesEveryFaultOfEveryPolicy(t *testing.T) {
 		httplimit.Policy{Name: "x-1h", Limits: fine, Key: httplimit.Everyone()},
 		httplimit.WithClock(nil), httplimit.WithObserver(nil), httplimit.WithDenied(nil), httplimit.WithUnidentified(nil),
 		httplimit.WithSizeHint(-1), nil, (*httplimit.Policy)(nil),
+		httplimit.WithSash(sash.WithChargeDenied(), fine[0], &fine[0], nil),
+		httplimit.WithoutRateLimit(), httplimit.WithPartitionKey(), httplimit.WithEventIdentities(),
 	)
 	require.ErrorIs(t, err, sash.ErrInvalidOption)
 	require.ErrorIs(t, err, sash.ErrInvalidLimit)
@@ -35,7 +37,12 @@ httplimit: WithDenied: f must not be nil: invalid option
 httplimit: WithUnidentified: h must not be nil: invalid option
 httplimit: option 12: must not be nil: invalid option
 httplimit: option 13: must not be nil: invalid option
+httplimit: WithSash: option 2: limits are given to a Policy: invalid option
+httplimit: WithSash: option 3: limits are given to a Policy: invalid option
+httplimit: WithSash: option 4: must not be nil: invalid option
 httplimit: WithSizeHint: keys must be at least 0, got -1: invalid option
+httplimit: WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in: invalid option
+httplimit: WithEventFingerprints and WithEventIdentities need WithObserver: invalid option
 httplimit: policy 1: Name must not be empty: invalid option
 httplimit: policy 1: Key must not be nil: invalid option
 httplimit: policy 1: Limits must not be empty: no limit
@@ -52,6 +59,8 @@ httplimit: policies 5 and 6: both have a quota named "x-1h": invalid option`), e
 	_, err = httplimit.New()
 	require.EqualError(t, err, "httplimit: New needs a Policy: invalid option")
 	_, err = httplimit.New(per("a", "", fine...), httplimit.WithSizeHint(-1))
+	require.ErrorIs(t, err, sash.ErrInvalidOption)
+	_, err = httplimit.New(per("a", "", fine...), httplimit.WithSash(sash.WithSizeHint(-1)))
 	require.ErrorIs(t, err, sash.ErrInvalidOption)
 	require.Panics(t, func() { httplimit.Must(httplimit.New()) })
 	l := httplimit.Must(httplimit.New(per("a", "", fine...)))
@@ -122,4 +131,25 @@ func TestPolicies_AreKeptApartHoweverMany(t *testing.T) {
 		h := s.do("GET /", "X-Key", "k", "Which", which).Header()
 		require.Equal(t, int64(i+9), remaining(t, h, which))
 	}
+}
+
+func TestWithSash_HandsOptionsOn(t *testing.T) {
+	var keys []string
+	s := newSite(t, per("short", "", sash.PerMinute(1).Log()), per("long", "", sash.PerHour(9).Log()),
+		httplimit.WithSash(sash.WithChargeDenied(), sash.WithObserver(func(key string, _ int64, _ sash.Decision) { keys = append(keys, key) })),
+		httplimit.WithSash(sash.WithLimitsFor(func(string) []sash.Limit { return []sash.Limit{sash.PerDay(1)} })))
+	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
+	s.clock.Advance(59 * time.Second)
+	require.Equal(t, "60", s.do("GET /", "X-Key", "k").Header().Get("Retry-After"), "hammering keeps it denied")
+	require.EqualValues(t, 7, s.left(t, "long"), "and is charged to all")
+	s.clock.Advance(time.Minute)
+	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
+	require.Len(t, keys, 6)
+	key, ok := s.KeyFor("short", newRequest("GET /", "X-Key", "k"))
+	require.True(t, ok)
+	require.Contains(t, keys, key)
+
+	one := newSite(t, per("one", "", sash.PerMinute(2).Log()),
+		httplimit.WithSash(sash.WithLimitsFor(func(string) []sash.Limit { return []sash.Limit{sash.PerDay(1)} })))
+	require.Equal(t, []int{200, 200, 429}, one.codes(3, "GET /", "X-Key", "k"))
 }

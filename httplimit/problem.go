@@ -7,7 +7,8 @@ import (
 
 // A Denial is why a request is answered 429.
 type Denial struct {
-	// Violated are the names of the quotas that denied it, at least one.
+	// Violated are the names of the quotas that denied it, at least one: of each
+	// policy that did, the one that takes longest to admit it.
 	Violated []string
 	// RetryAfter is how long to wait, to the nanosecond: [sash.Never] if no wait
 	// would do, because the request costs more than a limit ever admits.

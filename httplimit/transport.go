@@ -29,7 +29,8 @@ import (
 // this ends, [context.DeadlineExceeded] at once if the deadline is sure to come
 // first, [sash.ErrExceedsLimit] for a cost that is never admitted, and is a
 // [*TurnError] under NoWait. Its body has not been read, and is closed. A request
-// whose context ends after it was admitted stays charged.
+// whose context ends after it was admitted stays charged; so does one that is held
+// back at that moment, and it is charged again when it is sent.
 //
 // A Transport is safe for concurrent use; its fields must not be changed once it is
 // used, nor a Transport copied. Admission takes a lock twice, and starts no goroutine.
@@ -57,12 +58,8 @@ type Transport struct {
 	NoWait bool
 
 	// MaxHold bounds how long one Retry-After holds a key back. 0 means an hour;
-	// if it is negative, Retry-After is not heeded.
+	// if it is negative, Retry-After is not heeded. The Limiter's clock measures it.
 	MaxHold time.Duration
-
-	// Clock measures how long keys are held back. It should be that of the Limiter;
-	// nil means [sash.SystemClock], which is the Limiter's own default.
-	Clock sash.Clock
 
 	mu    sync.Mutex
 	gates map[string]*gate
@@ -219,9 +216,11 @@ func (t *Transport) wait(ctx context.Context, key string, n int64) error {
 	for {
 		h, news := t.look(g)
 		err := t.pass(ctx, news, h, key, n)
-		if err == nil || ctx.Err() != nil || news.Err() == nil {
+		if ctx.Err() != nil || news.Err() == nil {
 			return err
 		}
+		// Even if it was admitted just then: it is charged once more, for being sent with
+		// what is admitted later.
 	}
 }
 
@@ -301,7 +300,7 @@ func (t *Transport) holdBack(key string, d time.Duration) {
 	if g.hold.left() >= d {
 		return
 	}
-	g.hold = newHold(t.Clock, d)
+	g.hold = newHold(t.Limiter.Clock(), d)
 	g.tell()
 	g.news, g.tell = context.WithCancel(context.Background())
 }
@@ -343,9 +342,6 @@ func (t *Transport) held(key string) time.Duration {
 type hold struct{ limiter *sash.Limiter }
 
 func newHold(clock sash.Clock, d time.Duration) hold {
-	if clock == nil {
-		clock = sash.SystemClock()
-	}
 	l := sash.Must(sash.New(sash.Per(1, d).Log(), sash.WithClock(clock), sash.WithSweepInterval(-1)))
 	r, _ := l.Reserve("", 1)
 	r.Commit(2) // one more than the limit, until both are back

@@ -136,7 +136,7 @@ func TestTransport_HoldsBackAsAsked(t *testing.T) {
 			tr := &Transport{
 				Limiter: newOutgoing(t, sash.PerHour(100).Log(), sash.WithClock(clock)),
 				Base:    farEnd(func(*http.Request) (*http.Response, error) { return c.response, nil }),
-				MaxHold: c.longest, Clock: clock, NoWait: true,
+				MaxHold: c.longest, NoWait: true,
 			}
 			_, err := get(t.Context(), tr, "http://a.example/")
 			require.NoError(t, err)
@@ -184,7 +184,6 @@ func TestTransport_SendsWhatWasHeldBackOnAManualClock(t *testing.T) {
 		var sent atomic.Int64
 		tr := &Transport{
 			Limiter: newOutgoing(t, sash.PerMinute(2).Log(), sash.WithClock(clock)),
-			Clock:   clock,
 			Base: farEnd(func(*http.Request) (*http.Response, error) {
 				if sent.Add(1) == 1 {
 					return says(429, "Retry-After", "10"), nil
@@ -261,7 +260,7 @@ func TestTransport_HoldsBackWhatWaitsAlready(t *testing.T) {
 // Answers may come in any order: the longest time asked for is kept.
 func TestTransport_NeverShortensAHold(t *testing.T) {
 	clock := sash.NewManualClock(0)
-	tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1)), Clock: clock}
+	tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1), sash.WithClock(clock))}
 	for _, c := range []struct{ asked, want time.Duration }{{10, 10}, {5, 10}, {20, 20}, {20, 20}} {
 		tr.holdBack("k", c.asked*time.Second)
 		require.Equal(t, c.want*time.Second, tr.held("k"))
@@ -313,7 +312,6 @@ func TestTransport_SaysWhyItDidNotSend(t *testing.T) {
 			clock := sash.NewManualClock(0)
 			tr := &Transport{
 				Limiter: newOutgoing(t, sash.PerHour(1).Log(), sash.WithClock(clock)),
-				Clock:   clock,
 				Base:    farEnd(func(*http.Request) (*http.Response, error) { panic("it was sent") }),
 			}
 			c.prepare(tr)
@@ -377,7 +375,6 @@ func TestTransport_ForgetsWhoIsHeldBackNoMore(t *testing.T) {
 	clock := sash.NewManualClock(0)
 	tr := &Transport{
 		Limiter: newOutgoing(t, sash.PerSecond(1), sash.WithClock(clock)),
-		Clock:   clock,
 		Base: farEnd(func(*http.Request) (*http.Response, error) {
 			return says(429, "Retry-After", "10"), nil
 		}),
@@ -493,3 +490,56 @@ type closing struct {
 }
 
 func (c *closing) CloseIdleConnections() { c.closed = true }
+
+// An interrupted clock calls something when it is read for the first time.
+type interrupted struct {
+	sash.Clock
+	call func()
+}
+
+func (c *interrupted) Now() int64 {
+	if f := c.call; f != nil {
+		c.call = nil
+		f()
+	}
+	return c.Clock.Now()
+}
+
+// What the limiter admits just as the server says to wait is not sent. It is charged
+// again for when it is, so that what is sent then keeps to the limit, too.
+func TestTransport_HoldsBackWhatIsBeingAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &interrupted{Clock: sash.SystemClock()}
+		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(9).Log(), sash.WithClock(clock)), Base: farEnd(answersOK)}
+		clock.call = func() { tr.holdBack("a.example", 30*time.Second) }
+		start := time.Now()
+		_, err := get(t.Context(), tr, "http://a.example/")
+		require.NoError(t, err)
+		require.Equal(t, 30*time.Second, time.Since(start))
+		require.EqualValues(t, 7, tr.Limiter.Peek("a.example", 0).Remaining)
+	})
+}
+
+// A body that a redirect asks for again is sent again, and each time is a request.
+func TestTransport_SendsABodyAgainForARedirect(t *testing.T) {
+	var bodies []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		if r.URL.Path == "/moved" {
+			http.Redirect(w, r, "/", http.StatusTemporaryRedirect)
+		}
+	}))
+	defer server.Close()
+	limiter := newOutgoing(t, sash.PerHour(2).Log())
+	client := &http.Client{Transport: &Transport{Limiter: limiter, NoWait: true}}
+	defer client.CloseIdleConnections()
+	response, err := client.Post(server.URL+"/moved", "text/plain", strings.NewReader("hello"))
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, []string{"hello", "hello"}, bodies)
+	_, err = client.Get(server.URL)
+	var turn *TurnError
+	require.ErrorAs(t, err, &turn)
+	require.False(t, turn.Held)
+}

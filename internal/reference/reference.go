@@ -7,6 +7,7 @@ package reference
 import (
 	"math"
 	"math/big"
+	"slices"
 )
 
 // Never is a wait that does not end, or that would pass MaxInt64 nanoseconds.
@@ -29,6 +30,8 @@ type Key struct {
 	width                 *big.Int // of a slot, but for the log
 	weighted              bool     // whether the slot that is a Window old counts in part
 	charges               []charge
+
+	life int // of a key in a Table: tells its bookings from those of one before it
 }
 
 // A charge is what was charged in one slot. Slots increase strictly along
@@ -58,6 +61,13 @@ func (k *Key) clone() *Key {
 	aside := *k
 	aside.charges = append([]charge(nil), k.charges...)
 	return &aside
+}
+
+// equal reports whether k and o are in the same state under the same limit.
+func (k *Key) equal(o *Key) bool {
+	return k.limit == o.limit && k.life == o.life && slices.EqualFunc(k.charges, o.charges, func(a, b charge) bool {
+		return a.slot.Cmp(b.slot) == 0 && a.units.Cmp(b.units) == 0
+	})
 }
 
 // instant returns the time d after the reading now, or the slot of the newest

@@ -1,6 +1,10 @@
 package reference
 
-import "math/big"
+import (
+	"maps"
+	"math/big"
+	"slices"
+)
 
 // An Answer is the state of the keys after the call, as seen at its reading.
 type Answer struct {
@@ -21,11 +25,45 @@ type Table struct {
 	limits    []Limit
 	overrides map[string][]Limit
 	keys      map[string][]*Key // a key's state under each of its limits
+	lives     map[string]int    // how often a key has begun anew: its Key.life
+	open      map[*booking]bool // that are not settled yet
 }
 
 // NewTable returns a table without keys. A key has at least one limit.
 func NewTable(limits []Limit) *Table {
-	return &Table{limits: limits, overrides: map[string][]Limit{}, keys: map[string][]*Key{}}
+	return &Table{
+		limits:    limits,
+		overrides: map[string][]Limit{},
+		keys:      map[string][]*Key{},
+		lives:     map[string]int{},
+		open:      map[*booking]bool{},
+	}
+}
+
+// Copy returns a table in the same state. What is reserved can be settled in
+// each of the two.
+func (t *Table) Copy() *Table {
+	c := *t
+	c.overrides, c.lives, c.open = maps.Clone(t.overrides), maps.Clone(t.lives), maps.Clone(t.open)
+	c.keys = make(map[string][]*Key, len(t.keys))
+	for name, states := range t.keys {
+		for _, k := range states {
+			c.keys[name] = append(c.keys[name], k.clone())
+		}
+	}
+	return &c
+}
+
+// Equal reports whether t and o are in the same state, but for what is reserved.
+func (t *Table) Equal(o *Table) bool {
+	for _, keys := range []map[string][]*Key{t.keys, o.keys} {
+		for name := range keys {
+			if !slices.EqualFunc(t.key(name), o.key(name), (*Key).equal) {
+				return false
+			}
+		}
+	}
+	return slices.Equal(t.limits, o.limits) && maps.EqualFunc(t.overrides, o.overrides, slices.Equal) && maps.Equal(t.lives, o.lives)
 }
 
 // Take charges n units to every limit of every key if all of them admit n;
@@ -44,14 +82,63 @@ func (t *Table) Peek(now, n int64, keys ...string) Answer {
 	return take(members, now, n)
 }
 
-// Reset forgets the key.
-func (t *Table) Reset(key string) { delete(t.keys, key) }
+// Reset forgets the key, and what was reserved of it.
+func (t *Table) Reset(key string) {
+	delete(t.keys, key)
+	t.lives[key]++
+}
+
+// Limits returns the limits of the key.
+func (t *Table) Limits(key string) []Limit {
+	if own := t.overrides[key]; own != nil {
+		return own
+	}
+	return t.limits
+}
 
 // SetLimits gives the key limits of its own, or without any takes them away
-// again, and forgets what it was charged.
+// again. What it was charged carries over as in [Table.Reconfigure].
 func (t *Table) SetLimits(key string, limits []Limit) {
-	t.Reset(key)
-	t.overrides[key] = limits
+	if len(limits) > 0 {
+		t.overrides[key] = limits
+	} else {
+		delete(t.overrides, key)
+	}
+	t.carry(key)
+}
+
+// Reconfigure replaces the limits of all keys without limits of their own. What a
+// key was charged carries over, from a limit to one that differs from it in nothing
+// but Count. Under any other limit the key begins anew: what a limiter can know
+// there is not said here.
+func (t *Table) Reconfigure(limits []Limit) {
+	t.limits = limits
+	for name := range t.keys {
+		t.carry(name)
+	}
+}
+
+// carry puts the key under the limits that it has by now.
+func (t *Table) carry(name string) {
+	old := t.keys[name]
+	if old == nil {
+		return
+	}
+	delete(t.keys, name)
+	for _, k := range t.key(name) {
+		if i := slices.IndexFunc(old, func(o *Key) bool { return k.limit.alike(o.limit) }); i >= 0 {
+			k.charges, k.life = old[i].charges, old[i].life
+		} else {
+			k.life++
+			t.lives[name] = k.life
+		}
+	}
+}
+
+// alike reports whether l and o differ in nothing but Count.
+func (l Limit) alike(o Limit) bool {
+	o.Count = l.Count
+	return l == o
 }
 
 // A Reservation is a charge made for a cost not known yet. One that was denied
@@ -59,50 +146,85 @@ func (t *Table) SetLimits(key string, limits []Limit) {
 type Reservation struct{ *booking }
 
 type booking struct {
-	key     string
-	units   int64
-	places  []place
-	settled bool
+	key    string
+	units  int64
+	places []place
 }
 
-// A place is where a booking was charged under one limit. A key that was
-// forgotten since has another state, so this one concerns nobody any more.
+// A place is where a booking was charged, under one limit of a key in one life.
 type place struct {
-	state *Key
+	limit Limit
+	life  int
 	slot  *big.Int
+}
+
+// Equal reports whether r and o are of the same charge.
+func (r Reservation) Equal(o Reservation) bool {
+	if r.booking == nil || o.booking == nil {
+		return r == o
+	}
+	return r.key == o.key && r.units == o.units && slices.EqualFunc(r.places, o.places, func(a, b place) bool {
+		return a.limit == b.limit && a.life == b.life && a.slot.Cmp(b.slot) == 0
+	})
 }
 
 // Reserve takes n units, to be settled when the actual cost is known.
 func (t *Table) Reserve(now, n int64, key string) (Reservation, Answer) {
-	members := t.members([]string{key})
+	all, answer := t.ReserveAll(now, n, key)
+	return all[0], answer
+}
+
+// ReserveAll takes n units of each of the keys, as Take does, and returns a
+// reservation for each of them, in their order: for a key named twice the same.
+func (t *Table) ReserveAll(now, n int64, keys ...string) ([]Reservation, Answer) {
+	members, all := t.members(keys), make([]Reservation, len(keys))
 	answer := take(members, now, n)
 	if !answer.Allowed {
-		return Reservation{}, answer
+		return all, answer
 	}
-	b := &booking{key: key, units: n}
+	bookings := map[string]*booking{}
+	for i, name := range keys {
+		if bookings[name] == nil {
+			bookings[name] = &booking{key: name, units: n}
+			t.open[bookings[name]] = true
+		}
+		all[i] = Reservation{bookings[name]}
+	}
 	for _, m := range members {
-		b.places = append(b.places, place{m.Key, m.slot(m.instant(now, 0))})
+		b := bookings[m.name]
+		b.places = append(b.places, place{m.limit, m.life, m.slot(m.instant(now, 0))})
 	}
-	return Reservation{b}, answer
+	return all, answer
 }
 
 // Settle corrects a reservation to its actual cost, once. What was not needed
 // is given back where it was booked, so that it counts as never taken; what
 // was needed beyond is charged anew, even past Count, for later calls to pay.
 func (t *Table) Settle(now int64, r Reservation, actual int64) {
-	if r.booking == nil || r.settled {
+	if !t.open[r.booking] {
 		return
 	}
-	r.settled = true
+	delete(t.open, r.booking)
 	actual = max(actual, 0)
 	if actual < r.units {
-		for _, p := range r.places {
-			p.state.giveBack(now, p.slot, big.NewInt(r.units-actual))
-		}
+		t.giveBack(now, r, big.NewInt(r.units-actual))
 	}
 	if actual > r.units {
 		for _, m := range t.members([]string{r.key}) {
 			m.charge(m.instant(now, 0), big.NewInt(actual-r.units))
+		}
+	}
+}
+
+// giveBack gives units back wherever r was booked and its key still is in that life.
+func (t *Table) giveBack(now int64, r Reservation, units *big.Int) {
+	for _, k := range t.keys[r.key] {
+		for _, p := range r.places {
+			if !k.limit.alike(p.limit) || k.life != p.life {
+				continue
+			}
+			k.giveBack(now, p.slot, units)
+			break
 		}
 	}
 }
@@ -134,12 +256,10 @@ func (t *Table) members(keys []string) []member {
 // charged answers like one never seen, so it does not matter that it is kept.
 func (t *Table) key(name string) []*Key {
 	if t.keys[name] == nil {
-		limits := t.overrides[name]
-		if len(limits) == 0 {
-			limits = t.limits
-		}
-		for _, l := range limits {
-			t.keys[name] = append(t.keys[name], New(l))
+		for _, l := range t.Limits(name) {
+			k := New(l)
+			k.life = t.lives[name]
+			t.keys[name] = append(t.keys[name], k)
 		}
 	}
 	return t.keys[name]

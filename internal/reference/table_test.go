@@ -203,6 +203,75 @@ func TestSettle_KeepsTheKeysPlaceInTime(t *testing.T) {
 	peeks(t, table, []step{{2, 1, Answer{Allowed: true, Remaining: 2, ResetAfter: 10}}}) // charged at 2
 }
 
+func TestSettle_AllKeysOfAReservation(t *testing.T) {
+	table := NewTable([]Limit{{Log: true, Count: 3, Window: 10}})
+	all, answer := table.ReserveAll(0, 2, "b", "a", "b")
+	require.True(t, answer.Allowed)
+	require.Equal(t, all[0], all[2])
+	table.Settle(1, all[0], 0)
+	table.Settle(1, all[2], 0) // the same one
+	require.Equal(t, int64(3), table.Peek(1, 0, "b").Remaining)
+	peeks(t, table, []step{{1, 0, Answer{Allowed: true, Remaining: 1, ResetAfter: 9}}})
+	all, answer = table.ReserveAll(1, 2, "b", "a")
+	require.False(t, answer.Allowed)
+	require.Equal(t, []Reservation{{}, {}}, all)
+	require.Equal(t, int64(3), table.Peek(1, 0, "b").Remaining)
+}
+
+func TestReconfigure_CarriesOverWhatDiffersInCountAlone(t *testing.T) {
+	table := NewTable([]Limit{{Count: 4, Window: 10}, {Log: true, Count: 4, Window: 10}, {Precision: 5, Count: 4, Window: 10}})
+	r := reserve(t, table, 3, 3)
+	table.Reconfigure([]Limit{{Log: true, Count: 2, Window: 10}, {Count: 9, Window: 10}})
+	peeks(t, table, []step{{4, 1, Answer{RetryAfter: 9, ResetAfter: 16}}})
+	table.SetLimits("a", []Limit{{Count: 7, Window: 10}, {Log: true, Count: 5, Window: 10}, {Precision: 5, Count: 4, Window: 10}})
+	peeks(t, table, []step{{4, 0, Answer{Allowed: true, Remaining: 2, ResetAfter: 16, Deciding: 1}}})
+	table.Settle(4, r, 1) // not to the buckets, which are not those that it was booked in
+	peeks(t, table, []step{
+		{4, 4, Answer{Allowed: true, ResetAfter: 16, Deciding: 1}},
+		{4, 0, Answer{Allowed: true, Remaining: 4, ResetAfter: 16, Deciding: 1}},
+	})
+	table.SetLimits("a", nil)
+	peeks(t, table, []step{{4, 1, Answer{Allowed: true, ResetAfter: 16}}})
+	require.Equal(t, []Limit{{Log: true, Count: 2, Window: 10}, {Count: 9, Window: 10}}, table.Limits("a"))
+}
+
+func TestReconfigure_LeavesKeysWithLimitsOfTheirOwn(t *testing.T) {
+	log := Limit{Log: true, Count: 4, Window: 10}
+	table := NewTable([]Limit{log})
+	own, less := log, log
+	own.Count, less.Count = 9, 2
+	table.SetLimits("a", []Limit{own})
+	table.Take(0, 3, "a", "b")
+	table.Reconfigure([]Limit{less})
+	require.Equal(t, int64(6), table.Peek(0, 0, "a").Remaining)
+	require.Equal(t, int64(10), table.Peek(0, 0, "b").RetryAfter)
+}
+
+func TestCopy_IsEqualUntilEitherGoesOn(t *testing.T) {
+	table := NewTable([]Limit{{Log: true, Count: 4, Window: 10}, {Count: 4, Window: 10}})
+	r := reserve(t, table, 0, 2)
+	table.SetLimits("b", []Limit{{Count: 1, Window: 1}})
+	for name, goOn := range map[string]func(t *Table){
+		"Take":        func(t *Table) { t.Take(5, 1, "a") },
+		"another key": func(t *Table) { t.Take(5, 1, "c") },
+		"Settle":      func(t *Table) { t.Settle(5, r, 1) },
+		"back to 0":   func(t *Table) { t.Settle(5, r, 0) },
+		"Reset":       func(t *Table) { t.Reset("a") },
+		"SetLimits":   func(t *Table) { t.SetLimits("b", nil) },
+		"Reconfigure": func(t *Table) { t.Reconfigure([]Limit{{Count: 4, Window: 10}}) },
+	} {
+		next := table.Copy()
+		require.True(t, next.Equal(table) && table.Equal(next), name)
+		goOn(next)
+		require.False(t, next.Equal(table) || table.Equal(next), name)
+		require.True(t, table.Copy().Equal(table), name)
+		require.Equal(t, int64(2), table.Peek(5, 0, "a").Remaining, name)
+	}
+	asked := table.Copy()
+	asked.Peek(0, 1, "c")
+	require.True(t, asked.Equal(table) && table.Equal(asked), "a key that was asked for alone is as one never seen")
+}
+
 func TestSettle_GivesBackOnlyWhatTheSlotHolds(t *testing.T) {
 	table := NewTable([]Limit{{Log: true, Count: 3, Window: 10}})
 	old := reserve(t, table, 0, 2)

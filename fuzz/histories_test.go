@@ -1,0 +1,121 @@
+package fuzz
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	histories     = flag.Int("histories", 0, "how many concurrent histories to check; 0 for a few thousand")
+	historySeed   = flag.Uint64("seed", 0, "of the first history; those after it have the next ones")
+	historyDetail = flag.String("visualize", "", "file to show a history in that is not linearizable")
+)
+
+// patience is how long the order of one history may be looked for: if it takes longer,
+// nothing is known, and that is a failure, too.
+const patience = time.Minute
+
+// A tally is what has been checked, so that it shows if that was nothing.
+type tally struct {
+	histories, operations, overlapping, sweeps, evictions, changes, settled, again int
+}
+
+func (s *tally) add(h *history) {
+	ops := h.all()
+	s.histories++
+	s.operations += len(ops)
+	s.overlapping += overlapping(ops)
+	s.sweeps += int(h.stats.Sweeps)
+	s.evictions += int(h.stats.Evicted)
+	for _, o := range ops {
+		switch o.verb {
+		case setsLimits, reconfigures:
+			s.changes++
+		case settles:
+			s.settled++
+		}
+		if len(o.readings) > 1 {
+			s.again++
+		}
+	}
+}
+
+func (s *tally) String() string {
+	return fmt.Sprintf("%d histories of %d operations, of which %d pairs overlapped; %d sweeps, %d evictions, %d changes of limits, "+
+		"%d settlements, %d operations that read the clock again", s.histories, s.operations, s.overlapping,
+		s.sweeps, s.evictions, s.changes, s.settled, s.again)
+}
+
+// Whatever runs at once, all answers, to the unit and the nanosecond, are those that
+// the reference gives in some order, in which no call comes before one that had
+// ended when it began.
+func TestHistories_AreLinearizable(t *testing.T) {
+	n := *histories
+	switch {
+	case n > 0:
+	case testing.Short():
+		n = 500
+	default:
+		n = 3000
+	}
+	var checked tally
+	for done := 0; done < n && !t.Failed(); done += batchSize {
+		var batch []*history
+		for i := done; i < min(n, done+batchSize); i++ {
+			h := plan(*historySeed + uint64(i))
+			h.record()
+			checked.add(h)
+			batch = append(batch, h)
+		}
+		checkAll(t, batch)
+	}
+	t.Log(&checked)
+	if t.Failed() {
+		return
+	}
+	require.Greater(t, checked.overlapping, n, "no contention: this test has shown nothing")
+	require.Greater(t, checked.evictions, n/10, "nothing was evicted: this test has shown little")
+	require.Greater(t, checked.changes, n/10, "no limits were changed: this test has shown little")
+}
+
+// batchSize is how many histories are recorded, with all cores for each, before
+// these are checked, on a core each.
+const batchSize = 64
+
+func checkAll(t *testing.T, batch []*history) {
+	var workers sync.WaitGroup
+	var next atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := next.Add(1); i <= int64(len(batch)) && !t.Failed(); i = next.Add(1) {
+				check(t, batch[i-1])
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// check fails t if h is not linearizable.
+func check(t *testing.T, h *history) {
+	m, ops := model(h), operations(h.all())
+	result := porcupine.CheckOperationsTimeout(m, ops, patience)
+	if result == porcupine.Ok {
+		return
+	}
+	t.Errorf("%s, not linearizable:\n%v", result, h)
+	if *historyDetail == "" {
+		return
+	}
+	_, info := porcupine.CheckOperationsVerbose(m, ops, patience)
+	if err := porcupine.VisualizePath(m, info, *historyDetail); err != nil {
+		t.Error(err)
+	}
+}

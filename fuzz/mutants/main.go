@@ -1,0 +1,127 @@
+// Command mutants shows that sash's tests would notice the faults that limiters are
+// known to have. It makes them one at a time, runs the tests of the root package on
+// each, and says which test killed it.
+//
+//	go run ./fuzz/mutants [flags]
+//	go run ./fuzz/mutants -run late -race
+//
+// The source is left alone: a mutant is one file with one text replaced, which the
+// go command reads in the place of the original (go help build: -overlay). A text
+// that does not stand in its file exactly once is an error before anything runs, so
+// that mutants do not rot; and so is, in its place, one that does not compile.
+//
+// First the tests run on the source as it is. Then each mutant meets the tests that
+// should notice it, and, if they do not, all of the short ones. What takes five
+// times as long as those did, and a minute at least, hangs, which is a kill too.
+//
+// It prints a table in Markdown. The exit status is 0 if no mutant is alive, 1 if
+// one is or could not be tried, 2 if the command line was wrong; 130 if interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+type options struct {
+	names regexp.Regexp
+	race  bool
+	list  bool
+	jobs  int
+}
+
+func parseArgs(args []string, stderr io.Writer) (o options, err error) {
+	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.TextVar(&o.names, "run", regexp.MustCompile(""), "try the mutants whose name `regexp` matches")
+	flags.BoolVar(&o.race, "race", false, "run the tests under the race detector")
+	flags.BoolVar(&o.list, "list", false, "list the mutants, and try none")
+	flags.IntVar(&o.jobs, "j", runtime.GOMAXPROCS(0), "try so `many` at once")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		err = fmt.Errorf("no arguments are wanted, got %s", strings.Join(flags.Args(), " "))
+	} else if o.jobs < 1 {
+		err = fmt.Errorf("-j must be at least 1, got %d", o.jobs)
+	}
+	return o, err
+}
+
+// run is the command: its arguments and streams in, its exit status out.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parseArgs(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		fmt.Fprintln(stderr, "mutants:", err)
+		return exitUsage
+	}
+	h := &hunt{jobs: o.jobs, report: stdout, progress: newProgress(stderr)}
+	if err := o.run(ctx, h); err != nil {
+		h.progress.clear()
+		if ctx.Err() != nil {
+			fmt.Fprintln(stderr, "mutants: interrupted")
+			return exitInterrupted
+		}
+		fmt.Fprintln(stderr, "mutants:", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+func (o *options) run(ctx context.Context, h *hunt) error {
+	var chosen []mutant
+	for _, m := range mutants {
+		if o.names.MatchString(m.name) {
+			chosen = append(chosen, m)
+		}
+	}
+	if len(chosen) == 0 {
+		return fmt.Errorf("no mutant's name matches %s", &o.names)
+	}
+	dir, err := packageDir(ctx)
+	if err != nil {
+		return err
+	}
+	if err := check(dir, chosen); err != nil {
+		return err
+	}
+	if o.list {
+		return list(h.report, chosen)
+	}
+	h.tests = &tests{dir: dir, race: o.race, all: "."}
+	return h.run(ctx, chosen)
+}
+
+func list(w io.Writer, mutants []mutant) error {
+	for _, m := range mutants {
+		if _, err := fmt.Fprintf(w, "%-40s %-15s %s\n", m.name, m.file, m.fault); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// newHunt returns a hunt that knows only those tests of the root package.
+func newHunt(t *testing.T, tests string) (h *hunt, report *bytes.Buffer) {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	report = new(bytes.Buffer)
+	return &hunt{jobs: 2, report: report, tests: suite(t, tests)}, report
+}
+
+func suite(t *testing.T, all string) *tests {
+	t.Helper()
+	dir, err := packageDir(t.Context())
+	require.NoError(t, err)
+	return &tests{dir: dir, all: all}
+}
+
+func named(t *testing.T, names ...string) (chosen []mutant) {
+	t.Helper()
+	for _, name := range names {
+		for _, m := range mutants {
+			if m.name == name {
+				chosen = append(chosen, m)
+			}
+		}
+	}
+	require.Len(t, chosen, len(names))
+	return chosen
+}
+
+// nothingLeft fails the test if a hunt has left anything where temporary files go.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestMutants_AllCanBeMade(t *testing.T) {
+	require.NoError(t, check(suite(t, "").dir, mutants))
+	require.GreaterOrEqual(t, len(mutants), 40)
+	for _, m := range mutants {
+		require.NotEqual(t, m.old, m.new, m.name)
+		require.NotEmpty(t, m.tests, m.name)
+		require.NotEmpty(t, m.fault, m.name)
+	}
+}
+
+// Three of the table, as the command tries all of them.
+func TestHunt_SaysWhichTestKilledEach(t *testing.T) {
+	h, report := newHunt(t, "TestCounter_Steps|TestSharded|TestRule_Forgotten")
+	require.NoError(t, h.run(t.Context(), named(t, "counter-no-prev", "table-removes-the-successor", "evict-moves-past-back")))
+	require.Regexp(t, `^\| mutant \| fault \| killed by \| seconds \|
+\|---\|---\|---\|---:\|
+\| counter-no-prev \| .* \| TestCounter_Steps \| \d+\.\d \|
+\| table-removes-the-successor \| .* \| TestSharded_RemovesOnlyTheCellItIsGiven \| \d+\.\d \|
+\| evict-moves-past-back \| .* \| TestRule_ForgottenOnlyMovesOn \| \d+\.\d \|
+
+3 mutants, 0 alive, 0 not tried, in .*s
+$`, report.String())
+	nothingLeft(t)
+}
+
+func TestHunt_NoKillWithoutAFailedTest(t *testing.T) {
+	h, report := newHunt(t, "TestMust|TestLog_Steps")
+	harmless := mutant{
+		name: "harmless", file: "log.go", old: "const firstRuns = 2", new: "const firstRuns = 1 + 1", tests: "TestMust",
+	}
+	broken := harmless
+	broken.name, broken.new = "broken", "const firstRuns = nothing"
+	untested := harmless
+	untested.name, untested.tests = "untested", "TestOfNothing"
+	err := h.run(t.Context(), []mutant{harmless, broken, untested})
+	require.ErrorContains(t, err, "broken: does not compile")
+	require.ErrorContains(t, err, "undefined: nothing")
+	require.ErrorContains(t, err, "untested: no test matches TestOfNothing")
+	require.Contains(t, report.String(), "| harmless |  | **alive** |")
+	require.Contains(t, report.String(), "| broken |  | **not tried** |")
+	require.Contains(t, report.String(), "3 mutants, 1 alive, 2 not tried")
+
+	require.EqualError(t, h.run(t.Context(), []mutant{harmless}), "alive: harmless")
+	nothingLeft(t)
+}
+
+// canceling cancels a hunt when it begins to report.
+type canceling struct {
+	io.Writer
+	cancel func()
+}
+
+func (c canceling) Write(text []byte) (int, error) {
+	c.cancel()
+	return c.Writer.Write(text)
+}
+
+func TestHunt_LeavesNothingWhenInterrupted(t *testing.T) {
+	h, report := newHunt(t, "TestMust")
+	ctx, cancel := context.WithCancel(t.Context())
+	h.report = canceling{report, cancel}
+	require.ErrorIs(t, h.run(ctx, named(t, "counter-no-prev", "counter-rewinds", "log-rewinds")), context.Canceled)
+	require.NotContains(t, report.String(), "counter-no-prev")
+	nothingLeft(t)
+}
+
+func TestCheck_NamesEveryTextThatIsNotThereOnce(t *testing.T) {
+	dir := suite(t, "").dir
+	twice := mutant{name: "twice", file: "window.go", old: "func "}
+	gone := mutant{name: "gone", file: "window.go", old: "no such text"}
+	lost := mutant{name: "lost", file: "nowhere.go", old: "x"}
+	fine := named(t, "counter-no-prev")[0]
+	err := check(dir, []mutant{twice, gone, lost, fine, fine})
+	require.ErrorContains(t, err, "mutant twice: its text must stand in window.go once, but does ")
+	require.ErrorContains(t, err, "mutant gone: its text must stand in window.go once, but does 0 times")
+	require.ErrorContains(t, err, "mutant lost: ")
+	require.ErrorContains(t, err, "mutant counter-no-prev: another one has that name")
+	require.NoError(t, check(dir, []mutant{fine}))
+}
+
+func TestFailed_IsTheFirstOrTheOneInWhichItCrashed(t *testing.T) {
+	for want, out := range map[string]string{
+		"TestB":   "=== RUN   TestA\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n=== RUN   TestB/x\n--- FAIL: TestB (0.00s)\n    --- FAIL: TestB/x (0.00s)\nFAIL\n",
+		"TestC":   "=== RUN   TestB\n--- PASS: TestB (0.00s)\n=== RUN   TestC\n=== RUN   TestC/x\nfatal error: all goroutines are asleep - deadlock!\n",
+		"TestD":   "=== RUN   TestD\npanic: test timed out after 1m0s\n\trunning tests:\n\t\tTestD (1m0s)\n",
+		"no test": "panic: in an init\n",
+	} {
+		require.Equal(t, want, failed([]byte(out)))
+	}
+}
+
+func TestRun_ExitStatus(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want int
+		says string
+	}{
+		{[]string{"-list", "-run", "^counter-no-prev$"}, exitOK, "curr does not become prev"},
+		{[]string{"-h"}, exitOK, "-race"},
+		{[]string{"-run", "("}, exitUsage, "missing closing"},
+		{[]string{"-j", "0"}, exitUsage, "-j must be at least 1, got 0"},
+		{[]string{"all"}, exitUsage, "no arguments are wanted, got all"},
+		{[]string{"-run", "^none$"}, exitFailed, "no mutant's name matches ^none$"},
+	} {
+		var out bytes.Buffer
+		require.Equal(t, c.want, run(t.Context(), c.args, &out, &out), c.args)
+		require.Contains(t, out.String(), c.says)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, exitInterrupted, run(ctx, nil, io.Discard, io.Discard))
+}

@@ -1,0 +1,162 @@
+package sash
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
+)
+
+// An Overflow says what becomes of a key that does not fit under [WithMaxKeys].
+type Overflow uint8
+
+const (
+	// EvictLeastUsed makes room by forgetting a key: of a sample of 8, the one with
+	// the greatest part of its quota left. A flood of new keys evicts itself, and
+	// hardly ever one that is being held at its limit.
+	EvictLeastUsed Overflow = iota
+	// DenyNew denies keys that do not fit. RetryAfter then is the interval at which
+	// idle keys are evicted: an estimate, as no decision's is else.
+	DenyNew
+	// ShareOverflow lets keys that do not fit share quotas of the limiter's own
+	// limits, 256 of them, by hash. What is reserved from one is not given back.
+	ShareOverflow
+)
+
+// refused returns the decision on q for a key that has no place beside so many others
+// of the call.
+func (l *Limiter) refused(s standing, q query, others int) Decision {
+	d := Decision{Allowed: q.n == 0, Limit: s.policy.rules[0].Limit}
+	switch {
+	case !s.policy.possible(q.n) || q.n > 0 && int64(others) >= s.regime.cap.most:
+		d.RetryAfter = Never
+	case q.n > 0:
+		d.RetryAfter = l.sweepInterval()
+	}
+	return d
+}
+
+// refuses reports whether what a call for key is denied by may be that it does not
+// fit, which may be over at any time.
+func (l *Limiter) refuses(key string) bool {
+	g, c := l.lookup(l.key(key))
+	return c == nil && g.cap != nil && g.cap.overflow == DenyNew
+}
+
+// askFull answers q for a key that has no place in the regime of s. It reports
+// whether it has: if not, the regime no longer is the limiter's.
+func (l *Limiter) askFull(s standing, k key, q query, d *Decision) (allowed, ok bool) {
+	g := s.regime
+	if g.commons == nil {
+		if q.charge {
+			l.refusals.Add(1)
+		}
+		refused := l.refused(s, q, 0)
+		if d != nil {
+			*d = refused
+		}
+		return refused.Allowed, true
+	}
+	if q.charge {
+		l.shared.Add(1)
+	}
+	return g.policy.ask(l.sharedCell(g, k), q, d)
+}
+
+// A commons holds the cells that keys without a place share: one for each shard.
+type commons struct {
+	carrying sync.Mutex
+	cells    [shards]atomic.Pointer[cell]
+}
+
+// sharedCell returns the cell that k shares in g, which is dead once g no longer
+// is the limiter's.
+func (l *Limiter) sharedCell(g *regime, k key) *cell {
+	i := k.shard()
+	if prior := g.prior.Load(); prior != nil {
+		l.carryShared(prior, g, i)
+	}
+	seat := &g.commons.cells[i]
+	if seat.Load() == nil {
+		c, _ := g.policy.newCell("")
+		seat.CompareAndSwap(nil, c)
+	}
+	return seat.Load()
+}
+
+// carryShared carries what keys share in prior over into g, and leaves a dead cell.
+func (l *Limiter) carryShared(prior, g *regime, i int) {
+	now := g.at(l.clock.Now()) // not under the lock: a clock is the caller's code
+	g.commons.carrying.Lock()
+	defer g.commons.carrying.Unlock()
+	gone, _ := prior.policy.newCell("")
+	gone.die(gone.word.Load())
+	for !prior.commons.cells[i].CompareAndSwap(nil, gone) {
+		old := prior.commons.cells[i].Load()
+		word, alive := prior.policy.settled(old)
+		if !alive {
+			return
+		}
+		if old.lock(word) {
+			next, _ := prior.policy.carried(old, word, g.policy, g.policy.kind, "", now)
+			g.commons.cells[i].Store(next)
+			old.die(word)
+		}
+	}
+}
+
+// A lodging is what cell a target of a TakeAll has.
+type lodging uint8
+
+const (
+	own     lodging = iota // its own, or one that it is to get
+	shared                 // one that keys without a place share
+	sharing                // the same as a target before it: both count once
+	none                   // no place, nor will it get one
+)
+
+// lodge finds the cells of targets in g. Those that have none share one, or are to
+// be refused, if they do not all fit.
+func (l *Limiter) lodge(g *regime, targets []target) {
+	missing := int64(0)
+	for i := range targets {
+		t := &targets[i]
+		t.policy, t.lodging = g.policy, own
+		if t.cell = l.find(g, t.key); t.cell == nil {
+			t.standing = l.standing(g, t.name)
+			t.policy = t.standing.policy
+			missing++
+		}
+	}
+	if missing == 0 || !l.full(g, missing, targets) {
+		return
+	}
+	for i := range targets {
+		switch t := &targets[i]; {
+		case t.cell != nil:
+		case g.commons == nil:
+			t.lodging = none
+		default:
+			t.policy, t.cell, t.lodging = g.policy, l.sharedCell(g, t.key), shared
+			if slices.ContainsFunc(targets[:i], func(o target) bool { return o.cell == t.cell }) {
+				t.lodging = sharing
+			}
+		}
+	}
+}
+
+// lodges reports whether any target has that lodging.
+func lodges(targets []target, in lodging) bool {
+	return slices.ContainsFunc(targets, func(t target) bool { return t.lodging == in })
+}
+
+// count counts what was lost by a call because its targets did not fit.
+func (l *Limiter) count(targets []target, q query) {
+	switch {
+	case !q.charge:
+	case lodges(targets, none):
+		l.refusals.Add(1)
+	case lodges(targets, shared):
+		l.shared.Add(1)
+	}
+}

@@ -1,0 +1,530 @@
+package sash
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// seal makes a snapshot of payload, whatever that says.
+func seal(payload []byte) []byte {
+	var b bytes.Buffer
+	s := newSnapshotWriter(&b)
+	s.write(payload)
+	if len(s.block) > blockHead {
+		s.flush()
+	}
+	s.flush()
+	return b.Bytes()
+}
+
+// unseal returns the payload of a snapshot.
+func unseal(t testing.TB, saved []byte) (payload []byte) {
+	s := newSnapshotReader(bytes.NewReader(saved))
+	for s.more() {
+		payload, s.rest = append(payload, s.rest...), nil
+	}
+	require.NoError(t, s.err)
+	return payload
+}
+
+// numbers returns a payload of bytes, strings and signed (int64) and unsigned (int)
+// numbers.
+func numbers(parts ...any) (b []byte) {
+	for _, part := range parts {
+		switch part := part.(type) {
+		case byte:
+			b = append(b, part)
+		case string:
+			b = appendName(b, part)
+		case int:
+			b = binary.AppendUvarint(b, uint64(part))
+		case uint64:
+			b = binary.AppendUvarint(b, part)
+		case int64:
+			b = binary.AppendVarint(b, part)
+		case []byte:
+			b = append(b, part...)
+		}
+	}
+	return b
+}
+
+// A rich is a limiter with something of everything in it.
+func rich(t testing.TB) *Limiter {
+	clock := NewManualClock(12345)
+	l := newTest(t, PerMinute(10), PerHour(50).Log(), PerDay(70).Buckets(time.Hour), WithClock(clock))
+	require.NoError(t, l.SetLimits("set", PerSecond(3).Log()))
+	require.NoError(t, l.SetLimits("absent", PerSecond(4)))
+	for i := range 12 {
+		clock.Advance(7 * time.Second)
+		l.Take("a", 2)
+		l.Take("set", 1)
+		l.Take(strconv.Itoa(i%4), 1)
+	}
+	return l
+}
+
+// state returns the answers for some keys.
+func state(l *Limiter) (answers []Decision) {
+	for _, key := range []string{"", "a", "set", "absent", "0", "1", "2", "3", "new"} {
+		answers = append(answers, l.Peek(key, 0), l.Peek(key, 1), l.Peek(key, 5))
+	}
+	return answers
+}
+
+// Any bit flipped, and any end cut off, is found, and has changed nothing.
+func TestRestore_RefusesEveryFlipAndCut(t *testing.T) {
+	saved := snapshot(t, rich(t))
+	l := newTest(t, options(rich(t).own().limits())...)
+	l.clock = NewManualClock(0)
+	l.Take("a", 5)
+	require.NoError(t, l.SetLimits("set", PerSecond(9)))
+	before, regime := state(l), l.now.Load()
+	for i := range saved {
+		for bit := range 8 {
+			bad := slices.Clone(saved)
+			bad[i] ^= 1 << bit
+			require.ErrorIs(t, l.Restore(bytes.NewReader(bad)), ErrBadSnapshot, "bit %d of byte %d", bit, i)
+		}
+		require.ErrorIs(t, l.Restore(bytes.NewReader(saved[:i])), ErrBadSnapshot, "the first %d bytes", i)
+	}
+	require.ErrorIs(t, l.Restore(bytes.NewReader(append(slices.Clone(saved), 0))), ErrBadSnapshot)
+	require.Equal(t, before, state(l))
+	require.Same(t, regime, l.now.Load())
+	require.NoError(t, l.Restore(bytes.NewReader(saved)))
+	require.NotEqual(t, before, state(l))
+}
+
+// corrupt makes a few random changes to b.
+func corrupt(rng *rand.Rand, b []byte) []byte {
+	b = slices.Clone(b)
+	for range 1 + rng.IntN(4) {
+		if len(b) == 0 {
+			break
+		}
+		at := rng.IntN(len(b))
+		end := min(len(b), at+1+rng.IntN(8))
+		switch rng.IntN(6) {
+		case 0:
+			b[at] ^= 1 << rng.IntN(8)
+		case 1:
+			b[at] = byte(rng.Uint32())
+		case 2:
+			b[at] = []byte{0, 1, 2, 127, 128, 255}[rng.IntN(6)]
+		case 3:
+			b = slices.Delete(b, at, end)
+		case 4:
+			b = slices.Insert(b, at, b[at:end]...)
+		case 5:
+			b = slices.Insert(b, at, bytes.Repeat([]byte{255}, rng.IntN(10))...)
+		}
+	}
+	return b
+}
+
+// Random changes to a snapshot are found by its checksums. Where these are made
+// anew, what is wrong is found, or it is a snapshot like others: the limiter works,
+// and so does what it writes.
+func TestRestore_SurvivesRandomCorruptions(t *testing.T) {
+	corruptions := 100_000
+	if testing.Short() {
+		corruptions = 2_000
+	}
+	rng := rand.New(rand.NewPCG(1, 13))
+	saved := snapshot(t, rich(t))
+	payload := unseal(t, saved)
+	require.Equal(t, saved, seal(payload))
+	clock := NewManualClock(0)
+	own := append(options(rich(t).own().limits()), WithClock(clock))
+	l := newTest(t, own...)
+	refused, taken := 0, 0
+	for i := range corruptions {
+		var bad []byte
+		if i%2 == 0 {
+			bad = corrupt(rng, saved)
+		} else {
+			bad = seal(corrupt(rng, payload))
+		}
+		before := l.now.Load()
+		if err := l.Restore(bytes.NewReader(bad)); err != nil {
+			require.ErrorIs(t, err, ErrBadSnapshot)
+			require.Same(t, before, l.now.Load())
+			refused++
+			continue
+		}
+		require.True(t, i%2 == 1 || bytes.Equal(bad, saved), "found by no checksum")
+		taken++
+		again := newTest(t, own...)
+		again.wall = func() time.Time { return time.Unix(0, math.MinInt64) }
+		require.NoError(t, again.Restore(bytes.NewReader(snapshot(t, l))))
+		again.now.Load().shift = l.now.Load().shift // as if no time had passed
+		for range 2 {
+			require.Equal(t, state(l), state(again))
+			for _, l := range []*Limiter{l, again} {
+				l.Take("a", 1)
+				l.TakeAll([]string{"0", "1", "new"}, 2)
+				r, _ := l.Reserve("2", 3)
+				r.Commit(5)
+				l.Sweep()
+			}
+			clock.Advance(time.Duration(rng.Int64N(int64(time.Hour))))
+		}
+		require.Equal(t, state(l), state(again))
+	}
+	t.Logf("%d refused, %d harmless", refused, taken)
+	require.Greater(t, refused, corruptions/2)
+	require.Greater(t, taken, corruptions/1000)
+}
+
+func TestRestore_NamesWhatIsWrong(t *testing.T) {
+	limit := Per(10, 60)
+	header := numbers(int64(math.MaxInt64), int64(2), 1, 10, 60, byte(SlidingCounter), 0) // of a time to come, so that none has passed
+	end := numbers(byte(endRecord), 0, 0, int64(math.MinInt64))
+	key := numbers(byte(keyRecord), "k", 0, 0, 3, int64(0))
+	own := func(part ...any) []byte { // a key with a limit of its own in a log
+		return numbers(header, byte(keyRecord), "k", 1, 10, 60, byte(SlidingLog), 0, numbers(part...), byte(endRecord), 1, 0, int64(0))
+	}
+	whole := snapshot(t, newTest(t, limit))
+	otherVersion := slices.Clone(whole)
+	otherVersion[len(magic)]++
+	longBlock := slices.Clone(whole)
+	longBlock[len(magic)+1+3] = 1
+	for _, c := range []struct {
+		saved []byte
+		want  string
+	}{
+		{nil, "it ends after 0 bytes"},
+		{whole[:20], "it ends after 20 bytes"},
+		{[]byte("no snapshot"), "it does not begin as one"},
+		{otherVersion, "it is of version 2, not 1"},
+		{longBlock, "the block at byte 9 has a length of 16777"},
+		{append(slices.Clone(whole), 7), "more after its"},
+		{seal(numbers(header, end, byte(7))), "more records after the last"},
+		{seal(numbers(header, end))[:len(seal(numbers(header, end)))-1], "it ends after"},
+		{seal(header), "its last record is not whole"},
+		{seal(numbers(header, key)), "its last record is not whole"},
+		{seal(numbers(header, byte(keyRecord), 5, byte('k'))), "its last record is not whole"},
+		{seal(numbers(header, key[:5], end)), "not as many keys and overrides as it says"},
+		{seal(numbers(header, byte(9))), "a record of unknown kind 9"},
+		{seal(numbers(header, key, end)), "not as many keys and overrides as it says"},
+		{seal(numbers(header, key, key, end)), `key "k" twice`},
+		{seal(numbers(int64(1), int64(2), 1, 11, 60, byte(0), 0, end)), "its limits are [11/60ns], the limiter's are [10/60ns]"},
+		{seal(numbers(int64(1), int64(2), 2, 10, 60, byte(0), 0, 5, 5, byte(1), 0, end)), "its limits are [10/60ns 5/5ns log], the limiter's are [10/60ns]"},
+		{seal(numbers(int64(1), int64(math.MaxInt64), 1, 10, 60, byte(0), 0, end)), "its instant 9223372036854775807, and "},
+		{seal(numbers(header, byte(keyRecord), "k", 1, 0, 60, byte(0), 0)), `key "k" has the limits [0/60ns], which cannot be`},
+		{seal(numbers(header, byte(keyRecord), "k", 1, 1, 60, byte(3), 0)), `key "k" has the limits [1/60ns Algorithm(3)], which cannot be`},
+		{seal(numbers(header, byte(overrideRecord), "k", 0)), `key "k" has an override without limits`},
+		{seal(numbers(header, bytes.Repeat(numbers(byte(overrideRecord), "k", 1, 5, 60, byte(0), 0), 2))), `key "k" has two overrides`},
+		{seal(numbers(header, byte(keyRecord), "k", 0, 0, uint64(1<<63))), "a count of 9223372036854775808"},
+		{seal(numbers(header, byte(keyRecord), "k", 0, bytes.Repeat([]byte{255}, 11))), "a number of more than 64 bits"},
+		{seal(numbers(header, byte(keyRecord), "k", 0, 0, 3, int64(math.MaxInt64/60+1))), "a window of number 153722867280912931, which is outside of time"},
+		{seal(numbers(header, byte(keyRecord), "k", 0, 0, 3, int64(math.MinInt64/60-2))), "a window of number -153722867280912932, which is outside of time"},
+		{seal(numbers(header, byte(keyRecord), "k", 0, 1, 3, int64(math.MinInt64/60-1))), "a window of number -153722867280912931, which is outside of time"},
+		{seal(own(uint64(1<<32), int64(0), 1)), "a log of 4294967296 entries"},
+		{seal(own(2, int64(5), 1, 0, 1)), "an entry 0 ticks after that at 5"},
+		{seal(own(2, int64(5), 1, uint64(math.MaxInt64), 1)), "an entry 9223372036854775807 ticks after that at 5"},
+		{seal(own(2, int64(5), uint64(math.MaxUint64), 1, 1)), "a log of more than 64 bits of units"},
+	} {
+		l := newTest(t, limit, WithClock(NewManualClock(math.MinInt64)))
+		err := l.Restore(bytes.NewReader(c.saved))
+		require.ErrorIs(t, err, ErrBadSnapshot, c.want)
+		require.ErrorContains(t, err, "sash: snapshot: "+c.want)
+	}
+	l := newTest(t, limit, WithClock(NewManualClock(0)))
+	require.NoError(t, l.Restore(bytes.NewReader(seal(numbers(header, key, byte(endRecord), 1, 0, int64(math.MinInt64))))))
+	require.EqualValues(t, 7, l.Peek("k", 0).Remaining)
+	require.NoError(t, l.Restore(bytes.NewReader(seal(own(2, int64(-5), 1, 5, 3)))))
+	require.EqualValues(t, 6, l.Peek("k", 0).Remaining)
+}
+
+// A bucket's number is not a log's instant: it ends where time does.
+func TestRestore_RefusesBucketsOutsideOfTime(t *testing.T) {
+	limit := Per(10, 60).Buckets(20)
+	for tick, ok := range map[int64]bool{
+		math.MaxInt64 / 20: true, math.MaxInt64/20 + 1: false, math.MinInt64/20 - 1: true, math.MinInt64/20 - 2: false,
+	} {
+		l := newTest(t, limit, WithClock(NewManualClock(0)))
+		err := l.Restore(bytes.NewReader(seal(numbers(int64(1), int64(2), 1, 10, 60, byte(SlidingBuckets), 20,
+			byte(keyRecord), "k", 0, 1, tick, 4, byte(endRecord), 1, 0, int64(0)))))
+		require.Equal(t, ok, err == nil, "%d: %v", tick, err)
+	}
+}
+
+// What is only claimed costs nothing, and what is there in proportion.
+func TestRestore_TakesMemoryForWhatItHasRead(t *testing.T) {
+	header := numbers(int64(1), int64(2), 1, 10, 60, byte(SlidingLog), 0)
+	var minimal []byte
+	for i := range 20_000 {
+		minimal = append(minimal, numbers(byte(keyRecord), strconv.Itoa(i), 1, 1+i, 60, byte(0), 0, 0, 0)...)
+	}
+	for name, payload := range map[string][]byte{
+		"a name":         numbers(header, byte(keyRecord), uint64(1<<62), byte('x')),
+		"a log":          numbers(header, byte(keyRecord), "k", 0, uint64(math.MaxUint32), int64(0), 1),
+		"limits":         numbers(int64(1), int64(2), uint64(1<<62), 10, 60, byte(0), 0),
+		"limits of keys": numbers(header, byte(keyRecord), "k", uint64(1<<62), 10, 60, byte(0), 0),
+		"keys":           numbers(header, byte(endRecord), uint64(1<<62), 0, int64(0)),
+		"small records":  numbers(header, minimal),
+		"a long log":     numbers(header, byte(keyRecord), "k", 0, 1_000_000, int64(0), bytes.Repeat([]byte{1, 1}, 500_000)),
+		"many limits":    numbers(header, byte(keyRecord), "k", 20_000, bytes.Repeat([]byte{1, 1, 0, 0}, 20_000)),
+	} {
+		saved := seal(payload)
+		l := newTest(t, Per(10, 60).Log(), WithSizeHint(100_000))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		require.ErrorIs(t, l.Restore(bytes.NewReader(saved)), ErrBadSnapshot)
+		runtime.ReadMemStats(&after)
+		allocated := after.TotalAlloc - before.TotalAlloc
+		t.Logf("%s: %d bytes allocated for %d", name, allocated, len(saved))
+		require.Less(t, allocated, uint64(128<<10+200*len(saved)), name)
+	}
+}
+
+func TestRestore_OfNoSnapshotMakesNoTable(t *testing.T) {
+	const keys = 1 << 20
+	l := newTest(t, PerMinute(1), WithMaxKeys(keys, DenyNew))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	require.ErrorIs(t, l.Restore(strings.NewReader("no snapshot")), ErrBadSnapshot)
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(keys))
+}
+
+type readerFunc func(b []byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+func TestRestore_FromAnyReader(t *testing.T) {
+	from := rich(t)
+	for i := range 1000 {
+		from.Allow(strings.Repeat("long ", 20) + strconv.Itoa(i))
+	}
+	saved := snapshot(t, from)
+	l := newTest(t, append(options(from.own().limits()), WithClock(NewManualClock(0)))...)
+	for name, wrap := range map[string]func(io.Reader) io.Reader{
+		"one byte": iotest.OneByteReader, "half": iotest.HalfReader, "error with the data": iotest.DataErrReader,
+	} {
+		require.NoError(t, l.Restore(wrap(bytes.NewReader(saved))), name)
+		require.Equal(t, from.Len(), l.Len())
+	}
+	broken := errors.New("broken")
+	for _, n := range []int{0, 5, 9, 30, 40_000, len(saved) - 1, len(saved)} {
+		regime := l.now.Load()
+		for err, want := range map[error]string{broken: "sash: snapshot: broken", io.ErrUnexpectedEOF: "unexpected EOF: bad snapshot"} {
+			got := l.Restore(io.MultiReader(bytes.NewReader(saved[:n]), iotest.ErrReader(err)))
+			require.ErrorContains(t, got, want, "after %d bytes", n)
+			require.Equal(t, err == io.ErrUnexpectedEOF, errors.Is(got, ErrBadSnapshot))
+			require.Equal(t, err == broken, errors.Is(got, broken))
+		}
+		stuck := readerFunc(func([]byte) (int, error) { return 0, nil })
+		require.ErrorIs(t, l.Restore(io.MultiReader(bytes.NewReader(saved[:n]), stuck)), io.ErrNoProgress)
+		require.Same(t, regime, l.now.Load())
+	}
+}
+
+// While r is read, calls go on with what was there before.
+func TestRestore_HoldsUpNobody(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		saved := snapshot(t, l)
+		left := int64(10)
+		reader := readerFunc(func(b []byte) (int, error) {
+			if left > 0 {
+				left--
+				require.Equal(t, left, l.Take("k", 1).Remaining)
+				l.Sweep()
+			}
+			n := copy(b[:1], saved)
+			saved = saved[n:]
+			if n == 0 {
+				return 0, io.EOF
+			}
+			return n, nil
+		})
+		require.NoError(t, l.Restore(reader))
+		require.EqualValues(t, 0, left)
+		require.EqualValues(t, 10, l.Peek("k", 0).Remaining)
+		require.Equal(t, 0, l.Len())
+	})
+}
+
+func TestRestore_LeavesNothingToGiveBack(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		less, _ := l.Reserve("k", 4)
+		more, _ := l.Reserve("k", 2)
+		require.NoError(t, l.Restore(bytes.NewReader(snapshot(t, l))))
+		require.EqualValues(t, 4, l.Peek("k", 0).Remaining)
+		less.Cancel()
+		require.EqualValues(t, 4, l.Peek("k", 0).Remaining)
+		more.Commit(5)
+		require.EqualValues(t, 1, l.Peek("k", 0).Remaining, "what was spent above the estimate is charged")
+	})
+}
+
+// Limits by SetLimits are those of the snapshot, be the key tracked or not.
+func TestRestore_ReplacesLimitsOfKeys(t *testing.T) {
+	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
+	require.NoError(t, l.SetLimits("tracked", PerMinute(3)))
+	require.NoError(t, l.SetLimits("absent", PerMinute(4)))
+	l.Allow("tracked")
+	saved := snapshot(t, l)
+	require.NoError(t, l.SetLimits("tracked"))
+	require.NoError(t, l.SetLimits("absent", PerMinute(40)))
+	require.NoError(t, l.SetLimits("later", PerMinute(5)))
+	require.NoError(t, l.Restore(bytes.NewReader(saved)))
+	require.EqualValues(t, 2, l.Peek("tracked", 0).Remaining)
+	require.EqualValues(t, 4, l.Peek("absent", 0).Remaining)
+	require.EqualValues(t, 10, l.Peek("later", 0).Remaining)
+	require.True(t, l.Reset("tracked"))
+	require.EqualValues(t, 3, l.Peek("tracked", 0).Remaining)
+	require.NoError(t, l.SetLimits("tracked"))
+	require.EqualValues(t, 10, l.Peek("tracked", 0).Remaining)
+}
+
+// Who waits asks again in what is restored, and is woken by its time.
+func TestRestore_IsNoticedByWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, admitted := range []time.Duration{0, 25 * time.Second} {
+			full, clock := newTest(t, PerMinute(1).Log()), NewManualClock(0)
+			if admitted > 0 {
+				full.clock = clock
+				full.Allow("k")
+				clock.Advance(time.Minute - admitted)
+			}
+			saved := snapshot(t, full)
+			l := newTest(t, PerMinute(1).Log())
+			l.Allow("k")
+			ended := make(chan error)
+			go func() { ended <- l.Wait(t.Context(), "k", 1) }()
+			synctest.Wait()
+			start := time.Now()
+			require.NoError(t, l.Restore(bytes.NewReader(saved)))
+			require.NoError(t, <-ended)
+			require.Equal(t, admitted, time.Since(start))
+		}
+	})
+}
+
+// meanwhile makes the clock of l call f, once, during its n-th reading from now on.
+func meanwhile(l *Limiter, n int, f func()) {
+	clock := l.clock
+	var readings atomic.Int64 // waiting calls read on, after their caller
+	l.clock = clockFunc(func() int64 {
+		now := clock.Now()
+		if readings.Add(1) == int64(n) {
+			f()
+		}
+		return now
+	})
+}
+
+// A call that has read the clock for what was there before reads it again.
+func TestRestore_WhileACallIsUnderWay(t *testing.T) {
+	clock := NewManualClock(int64(time.Hour))
+	full := newTest(t, PerMinute(1).Log(), WithClock(clock))
+	full.wall = func() time.Time { return time.Unix(0, math.MaxInt64) }
+	require.True(t, full.Allow("k"))
+	clock.Advance(10 * time.Second)
+	saved := snapshot(t, full)
+	for name, call := range map[string]func(l *Limiter) Decision{
+		"Take":               func(l *Limiter) Decision { return l.Take("k", 1) },
+		"TakeAll":            func(l *Limiter) Decision { return l.TakeAll([]string{"k"}, 1) },
+		"TakeAll of nothing": func(l *Limiter) Decision { return l.TakeAll([]string{"k"}, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newTest(t, PerMinute(1).Log(), WithClock(NewManualClock(0)))
+			meanwhile(l, 1, func() { require.NoError(t, l.Restore(bytes.NewReader(saved))) })
+			d := call(l)
+			require.EqualValues(t, 0, d.Remaining)
+			require.Equal(t, 50*time.Second, d.ResetAfter)
+		})
+	}
+}
+
+// Nor does one that waits reckon with times of two timelines.
+func TestRestore_WhileSomebodyQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := newTest(t, PerMinute(1).Log(), WithClock(NewManualClock(int64(1000*time.Hour))))
+		saved := snapshot(t, far)
+		l := newTest(t, PerMinute(1).Log())
+		l.Allow("k")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- l.Wait(ctx, "k", 1) }()
+		synctest.Wait()
+		meanwhile(l, 2, func() { require.NoError(t, l.Restore(bytes.NewReader(saved))) }) // as it reckons with the first
+		go func() { ended <- l.Wait(ctx, "k", 1) }()
+		require.NoError(t, <-ended)
+		require.NoError(t, <-ended)
+		require.NotZero(t, l.now.Load().shift, "nothing was restored: this test has shown nothing")
+	})
+}
+
+// Calls that begin once a Restore has returned find what it restored.
+func TestRace_NoCallIsDecidedByWhatWasBeforeARestore(t *testing.T) {
+	everyCrowd(t, PerMinute(5), func(t *testing.T, l *Limiter, c *crowd) {
+		require.True(t, l.AllowN("k", 5))
+		require.True(t, l.AllowN("reserved", 5))
+		full := snapshot(t, l)
+		var epoch, checked atomic.Int64 // odd: what was full is
+		c.run(func(caller int) {
+			if caller == 0 {
+				defer epoch.Store(-1)
+				for range 150 {
+					l.Reset("k")
+					l.Reset("reserved")
+					runtime.Gosched()
+					c.Advance(1)
+					require.NoError(t, l.Restore(bytes.NewReader(full)))
+					epoch.Add(1)
+					for range 20 {
+						runtime.Gosched()
+					}
+					epoch.Add(1)
+				}
+				return
+			}
+			for {
+				before := epoch.Load()
+				if before < 0 {
+					return
+				}
+				c.call(func() {
+					var allowed bool
+					switch rand.IntN(4) {
+					case 0:
+						allowed = l.TakeAll([]string{"k", "other"}, 1).Allowed
+					case 1:
+						r, d := l.Reserve("reserved", 1)
+						r.Cancel()
+						allowed = d.Allowed
+					case 2:
+						l.Sweep()
+					default:
+						allowed = l.Allow("k")
+					}
+					if before%2 == 1 && epoch.Load() == before {
+						require.False(t, allowed)
+						checked.Add(1)
+					}
+				})
+			}
+		})
+		require.Greater(t, checked.Load(), int64(100), "no calls between: this test has shown nothing")
+	})
+}
