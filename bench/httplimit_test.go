@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/httprate"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
@@ -62,16 +63,12 @@ func reportOver(b *testing.B, all []middleware, times [][]float64) {
 			over[i] = append(over[i], t-times[0][round])
 		}
 		if i == 0 {
-			b.ReportMetric(median(times[0]), all[0].name+"-ns")
+			b.ReportMetric(rounds.Median(times[0]), all[0].name+"-ns")
 			continue
 		}
-		b.ReportMetric(median(over[i]), "over-"+all[i].name+"-ns")
+		b.ReportMetric(rounds.Median(over[i]), "over-"+all[i].name+"-ns")
 		if i > 1 {
-			ratios := make([]float64, len(over[i]))
-			for round := range ratios {
-				ratios[round] = over[i][round] / over[1][round]
-			}
-			b.ReportMetric(median(ratios), all[i].name+"/"+all[1].name)
+			b.ReportMetric(rounds.Ratio(over[i], over[1]), all[i].name+"/"+all[1].name)
 		}
 	}
 }

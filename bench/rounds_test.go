@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"fmt"
@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/keys"
+	"github.com/seed-30da4c49/sash/bench/internal/peers"
+	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 )
 
 // BenchmarkRounds lets all contenders take turns, a few milliseconds each, and
@@ -20,20 +23,35 @@ import (
 //	go test -bench Rounds -cpu 1,2 -benchtime 101x .
 func BenchmarkRounds(b *testing.B) {
 	for _, row := range []struct {
-		answer string
-		keys   int
-		count  int64
+		answer     string
+		keys       int
+		quota      peers.Quota
+		contenders []peers.Peer
 	}{
-		{"admitted", 1, plenty},
-		{"admitted", 1000, plenty},
-		{"denied", 1, 1},
-		{"denied", 1000, 1},
+		{"admitted", 1, peers.Plenty, slices.Concat(contenders, large)},
+		{"admitted", 1000, peers.Plenty, slices.Concat(contenders, large)},
+		{"denied", 1, one, contenders},
+		{"denied", 1000, one, contenders},
 	} {
 		b.Run(fmt.Sprintf("answer=%s/keys=%d", row.answer, row.keys), func(b *testing.B) {
-			rounds(b, contenders, row.keys, row.count, "sash-system", "sash-coarse")
+			var taking []contender
+			for _, p := range row.contenders {
+				table := start(p, row.keys, row.quota)
+				b.Cleanup(table.Close)
+				taking = append(taking, contender{p.Name + "-" + p.Clock, table.Allow})
+			}
+			takeTurns(b, taking, row.keys, "sash-system", "sash-coarse")
 		})
 	}
 }
+
+// A contender makes decisions under a name of its own.
+type contender struct {
+	name  string
+	allow func(key string) bool
+}
+
+const plenty = 1e12 // a count that nobody exhausts
 
 // BenchmarkPolicies is of what several limits cost beside one, and several keys
 // beside as many calls, in rounds like those of BenchmarkRounds.
@@ -41,22 +59,29 @@ func BenchmarkPolicies(b *testing.B) {
 	one := []sash.Limit{sash.PerHour(plenty)}
 	counters := []sash.Limit{sash.PerSecond(plenty), sash.PerMinute(plenty), sash.PerHour(plenty)}
 	mixed := []sash.Limit{sash.Per(plenty, 10*time.Microsecond).Log(), sash.PerMinute(plenty).Buckets(time.Second), sash.PerHour(plenty)}
-	policies := []contender{
-		{"one-limit", "system", allowing(one)},
-		{"three-counters", "system", allowing(counters)},
-		{"three-mixed", "system", allowing(mixed)},
-		{"one-limit-take", "system", taking(one)},
-		{"three-counters-take", "system", taking(counters)},
-		{"three-mixed-take", "system", taking(mixed)},
-		{"one-limit-two-keys", "system", takingTwo(one)},
-		{"three-counters-two-keys", "system", takingTwo(counters)},
-	}
 	for _, row := range []struct {
 		answer string
 		count  int64
 	}{{"admitted", plenty}, {"denied", 1}} {
 		b.Run("answer="+row.answer, func(b *testing.B) {
-			rounds(b, policies, 1000, row.count, "one-limit-system", "one-limit-take-system")
+			of := func(limits []sash.Limit) *sash.Limiter { return under(b, limits, row.count) }
+			const n = 1000
+			policies := []contender{
+				{"one-limit-system", of(one).Allow},
+				{"three-counters-system", of(counters).Allow},
+				{"three-mixed-system", of(mixed).Allow},
+				{"one-limit-take-system", taking(of(one))},
+				{"three-counters-take-system", taking(of(counters))},
+				{"three-mixed-take-system", taking(of(mixed))},
+				{"one-limit-two-keys-system", takingTwo(of(one))},
+				{"three-counters-two-keys-system", takingTwo(of(counters))},
+			}
+			for _, c := range policies {
+				for i := range n {
+					c.allow(keys.New(i))
+				}
+			}
+			takeTurns(b, policies, n, "one-limit-system", "one-limit-take-system")
 		})
 	}
 }
@@ -75,58 +100,44 @@ func under(b testing.TB, limits []sash.Limit, count int64) *sash.Limiter {
 	return l
 }
 
-func allowing(limits []sash.Limit) func(b testing.TB, count int64) func(key string) bool {
-	return func(b testing.TB, count int64) func(key string) bool { return under(b, limits, count).Allow }
+func taking(l *sash.Limiter) func(key string) bool {
+	return func(key string) bool { return l.Take(key, 1).Allowed }
 }
 
-func taking(limits []sash.Limit) func(b testing.TB, count int64) func(key string) bool {
-	return func(b testing.TB, count int64) func(key string) bool {
-		l := under(b, limits, count)
-		return func(key string) bool { return l.Take(key, 1).Allowed }
-	}
+func takingTwo(l *sash.Limiter) func(key string) bool {
+	return func(key string) bool { return l.TakeAll([]string{key, "user:7"}, 1).Allowed }
 }
 
-func takingTwo(limits []sash.Limit) func(b testing.TB, count int64) func(key string) bool {
-	return func(b testing.TB, count int64) func(key string) bool {
-		l := under(b, limits, count)
-		return func(key string) bool { return l.TakeAll([]string{key, "user:7"}, 1).Allowed }
-	}
-}
-
-// rounds lets contenders take turns over n keys, and reports on them.
-func rounds(b *testing.B, contenders []contender, n int, count int64, bases ...string) {
+// takeTurns lets contenders take turns over n keys that all of them track, and
+// reports on them.
+func takeTurns(b *testing.B, contenders []contender, n int, bases ...string) {
 	names := make([]string, len(contenders))
 	turns := make([]func() float64, len(contenders))
 	for i, c := range contenders {
-		names[i] = c.impl + "-" + c.clock
-		turns[i] = turn(c.allow(b, count), n, count)
+		names[i] = c.name
+		turns[i] = turnOver(c.allow, n)
 	}
 	times := make([][]float64, len(contenders)) // of each contender, by round
-	for range b.N {
-		for i, t := range turns {
-			times[i] = append(times[i], t())
+	for round := range b.N {
+		for _, i := range rounds.Order(len(turns), round) {
+			times[i] = append(times[i], turns[i]())
 		}
 	}
-	report(b, names, times, bases)
+	reportTimes(b, names, times, bases)
 }
 
-// turn returns a function that makes many decisions on tracked keys in each of
+// turnOver returns a function that makes many decisions on n tracked keys in each of
 // GOMAXPROCS goroutines and returns how many nanoseconds one took.
-func turn(allow func(key string) bool, n int, count int64) func() float64 {
+func turnOver(allow func(key string) bool, n int) func() float64 {
 	const decisions = 100_000
-	for _, k := range names(n) {
-		for range min(count, 2) {
-			allow(k)
-		}
-	}
-	keys := names(n)
+	own := keys.Range(n)
 	return func() float64 {
 		var g sync.WaitGroup
 		start := time.Now()
 		for range runtime.GOMAXPROCS(0) {
 			g.Go(func() {
 				for i, j := 0, 0; i < decisions; i++ {
-					allow(keys[j])
+					allow(own[j])
 					if j++; j == n {
 						j = 0
 					}
@@ -138,26 +149,15 @@ func turn(allow func(key string) bool, n int, count int64) func() float64 {
 	}
 }
 
-// report writes the median times, and those of all others over those of bases.
-func report(b *testing.B, names []string, times [][]float64, bases []string) {
+// reportTimes writes the median times, and those of all others over those of bases.
+func reportTimes(b *testing.B, names []string, times [][]float64, bases []string) {
 	b.ReportMetric(0, "ns/op") // of a whole round: says nothing
 	for i, name := range names {
-		b.ReportMetric(median(times[i]), name+"-ns")
+		b.ReportMetric(rounds.Median(times[i]), name+"-ns")
 		for j, other := range names {
-			if slices.Contains(bases, other) {
-				ratios := make([]float64, len(times[i]))
-				for round := range ratios {
-					ratios[round] = times[i][round] / times[j][round]
-				}
-				if i != j {
-					b.ReportMetric(median(ratios), name+"/"+other)
-				}
+			if i != j && slices.Contains(bases, other) {
+				b.ReportMetric(rounds.Ratio(times[i], times[j]), name+"/"+other)
 			}
 		}
 	}
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
 }

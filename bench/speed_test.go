@@ -1,179 +1,119 @@
-// Package bench measures sash beside the limiters people might pick instead,
-// doing the same job under the same conditions in one run:
+// Benchmarks of sash beside the limiters people might pick instead, doing the same job
+// under the same conditions in one run:
 //
-//	go test -bench . -cpu 1,2 -count 10 . | tee /tmp/speed && benchstat -col /impl /tmp/speed
+//	go test -bench 'Admitted|Denied' -cpu 1,2 -count 10 . | tee /tmp/speed && benchstat -col /impl /tmp/speed
 //
-// Names follow impl=/keys=/clock=; benchstat puts what differs side by side.
+// Names follow impl=/keys=/dist=/clock=; benchstat puts what differs side by side.
 // Keys are strings of their own, as a service has them, never the very string
-// that a table holds.
-package bench
+// that a table holds. For two commits beside each other there is ./compare.
+package main
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/puzpuzpuz/xsync/v3"
-	"github.com/sethvargo/go-limiter"
-	"github.com/sethvargo/go-limiter/memorystore"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/time/rate"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/keys"
+	"github.com/seed-30da4c49/sash/bench/internal/peers"
 )
 
-// A contender makes a decision function for count units an hour and key.
-type contender struct {
-	impl, clock string
-	allow       func(b testing.TB, count int64) func(key string) bool
-}
+// contenders are those that are benchmarked here; large ones take part in rounds.
+var contenders = slices.Concat(
+	peers.Field(),
+	slices.DeleteFunc(peers.Variants(), func(p peers.Peer) bool { return p.Name == "sash-large" }),
+	[]peers.Peer{peers.Floor(), peers.CoarseFloor()},
+)
 
-var contenders = []contender{
-	{"sash", "system", sashCounter(sash.SystemClock())},
-	{"sash", "coarse", sashCounter(sash.CoarseClock(time.Millisecond))},
-	{"sash-log", "system", sashLog(sash.SystemClock())},
-	{"go-limiter", "system", goLimiter},
-	{"x-time-rate", "system", xTimeRate},
-	{"floor", "system", floor(sash.SystemClock())},
-	{"floor", "coarse", floor(sash.CoarseClock(time.Millisecond))},
-}
+var large = peers.Named(peers.Variants(), "sash-large")
 
-func sashCounter(clock sash.Clock) func(b testing.TB, count int64) func(key string) bool {
-	return func(b testing.TB, count int64) func(key string) bool {
-		l := sash.Must(sash.New(sash.PerHour(count), sash.WithClock(clock)))
-		b.Cleanup(func() { l.Close() })
-		return l.Allow
+// one is a Quota that the first call uses up.
+var one = peers.Quota{Count: 1, Window: 10_000 * time.Hour}
+
+// start returns a table of p in which n keys are tracked, and have nothing left if
+// they are to be denied.
+func start(p peers.Peer, n int, q peers.Quota) peers.Table {
+	table := p.New(q)
+	for i := range n {
+		table.Allow(keys.New(i))
 	}
-}
-
-func sashLog(clock sash.Clock) func(b testing.TB, count int64) func(key string) bool {
-	return func(b testing.TB, count int64) func(key string) bool {
-		limit := sash.PerHour(count).Log()
-		if count == plenty { // as an hour of it would not fit into memory
-			limit = sash.Per(plenty, 10*time.Microsecond).Log()
-		}
-		l := sash.Must(sash.New(limit, sash.WithClock(clock)))
-		b.Cleanup(func() { l.Close() })
-		return l.Allow
-	}
-}
-
-func goLimiter(b testing.TB, count int64) func(key string) bool {
-	s, err := memorystore.New(&memorystore.Config{Tokens: uint64(count), Interval: time.Hour})
-	require.NoError(b, err)
-	b.Cleanup(func() { s.Close(context.Background()) })
-	var store limiter.Store = s
-	ctx := context.Background()
-	return func(key string) bool {
-		_, _, _, ok, _ := store.Take(ctx, key)
-		return ok
-	}
-}
-
-func xTimeRate(_ testing.TB, count int64) func(key string) bool {
-	var limiters sync.Map
-	perSecond, burst := rate.Limit(float64(count)/3600), int(min(count, math.MaxInt32))
-	return func(key string) bool {
-		l, ok := limiters.Load(key)
-		if !ok {
-			l, _ = limiters.LoadOrStore(key, rate.NewLimiter(perSecond, burst))
-		}
-		return l.(*rate.Limiter).Allow()
-	}
-}
-
-// floor decides nothing: it reads the clock, loads from one xsync map, and
-// compares and swaps.
-func floor(clock sash.Clock) func(b testing.TB, count int64) func(key string) bool {
-	return func(testing.TB, int64) func(key string) bool {
-		cells := xsync.NewMapOf[string, *atomic.Uint64]()
-		return func(key string) bool {
-			now := clock.Now()
-			c, ok := cells.Load(key)
-			if !ok {
-				c, _ = cells.LoadOrStore(key, new(atomic.Uint64))
-			}
-			word := c.Load()
-			return c.CompareAndSwap(word, word+1) && now >= 0
-		}
-	}
-}
-
-const plenty = 1e12 // a count that nobody exhausts
-
-// names returns n keys, each time of other bytes.
-func names(n int) []string {
-	keys := make([]string, n)
-	for i := range keys {
-		keys[i] = fmt.Sprintf("203.0.%d.%d", i>>8, i&255)
-	}
-	return keys
+	return table
 }
 
 // each runs a benchmark of every contender over n keys that are all tracked:
-// every goroutine walks them from a place of its own.
-func each(b *testing.B, n int, count int64, label string, want func(ok bool) bool) {
-	for _, c := range contenders {
-		if c.impl == "floor" && count != plenty {
+// every goroutine has a place of its own in what is asked.
+func each(b *testing.B, n int, q peers.Quota, distributions ...string) {
+	scripts := map[string][]string{}
+	for _, d := range distributions {
+		scripts[d] = keys.Script(min(4*n, 500_000), keys.Chooser(d, n, 1))
+	}
+	for _, p := range contenders {
+		if p.Free && q != peers.Plenty {
 			continue // it denies nobody
 		}
-		b.Run(fmt.Sprintf("impl=%s/keys=%s/clock=%s", c.impl, label, c.clock), func(b *testing.B) {
-			allow := c.allow(b, count)
-			for _, k := range names(n) {
-				for range min(count, 2) { // all of it, if it is to be denied
-					allow(k)
+		var table peers.Table // made where it is asked for, and for all distributions
+		for _, d := range distributions {
+			b.Run(fmt.Sprintf("impl=%s/keys=%s/dist=%s/clock=%s", p.Name, keys.Label(n), d, p.Clock), func(b *testing.B) {
+				if table.Allow == nil {
+					table = start(p, n, q)
 				}
-			}
-			keys := names(n)
-			rand.Shuffle(n, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-			var wrong atomic.Int64
-			b.ResetTimer()
-			b.RunParallel(func(pb *testing.PB) {
-				i := rand.IntN(n)
-				for pb.Next() {
-					if !want(allow(keys[i])) {
-						wrong.Add(1)
-					}
-					if i++; i == n {
-						i = 0
-					}
+				wrong := walk(b, table.Allow, scripts[d], q == peers.Plenty)
+				// The floor's one compare-and-swap may fail under contention, and so
+				// may the ten of throttled.
+				if !p.Free && p.Name != "throttled" {
+					require.Zero(b, wrong, "answers that are not those measured")
 				}
 			})
-			// The floor's one compare-and-swap may fail under contention.
-			if c.impl != "floor" {
-				require.Zero(b, wrong.Load(), "answers that are not those measured")
-			}
-		})
+		}
+		if table.Close != nil {
+			table.Close()
+		}
 	}
 }
 
-func admitted(ok bool) bool { return ok }
-func denied(ok bool) bool   { return !ok }
+// walk benchmarks allow and returns how many answers were not the wanted one.
+func walk(b *testing.B, allow func(key string) bool, script []string, want bool) int64 {
+	var wrong atomic.Int64
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		i := rand.IntN(len(script))
+		for pb.Next() {
+			if allow(script[i]) != want {
+				wrong.Add(1)
+			}
+			if i++; i == len(script) {
+				i = 0
+			}
+		}
+	})
+	return wrong.Load()
+}
 
 func BenchmarkAdmitted(b *testing.B) {
-	each(b, 1, plenty, "1", admitted)
-	each(b, 1000, plenty, "1k", admitted)
-	each(b, 1_000_000, plenty, "1M", admitted)
+	each(b, 1, peers.Plenty, keys.Uniform)
+	each(b, 1000, peers.Plenty, keys.Uniform, keys.Zipf)
+	each(b, 1_000_000, peers.Plenty, keys.Uniform, keys.Zipf)
 }
 
 func BenchmarkDenied(b *testing.B) {
-	each(b, 1, 1, "1", denied)
-	each(b, 1000, 1, "1k", denied)
+	each(b, 1, one, keys.Uniform)
+	each(b, 1000, one, keys.Uniform, keys.Zipf)
 }
 
 // BenchmarkTake is of the whole Decision, admitted and denied.
 func BenchmarkTake(b *testing.B) {
-	for _, limit := range []sash.Limit{sash.PerHour(plenty), sash.PerHour(1), sash.PerHour(1).Log()} {
+	for _, limit := range []sash.Limit{sash.Per(1<<29-1, math.MaxInt64), sash.PerHour(plenty), sash.PerHour(1), sash.PerHour(1).Log()} {
 		b.Run(fmt.Sprintf("limit=%v", limit), func(b *testing.B) {
 			l := sash.Must(sash.New(limit))
 			defer l.Close()
-			key := names(1)[0]
-			l.Take(names(1)[0], 1)
+			key := keys.New(0)
+			l.Take(keys.New(0), 1)
 			for b.Loop() {
 				l.Take(key, 1)
 			}
@@ -187,6 +127,6 @@ func BenchmarkInsert(b *testing.B) {
 	defer l.Close()
 	key := make([]byte, 0, 32)
 	for i := 0; b.Loop(); i++ {
-		l.AllowBytes(fmt.Appendf(key, "203.0.113.%d", i))
+		l.AllowBytes(keys.Append(key, i))
 	}
 }

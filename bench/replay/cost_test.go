@@ -7,10 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-30da4c49/sash/bench/internal/command"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
 func TestCost_AgainstPlainReferences(t *testing.T) {
@@ -25,11 +28,11 @@ func TestCost_AgainstPlainReferences(t *testing.T) {
 		}
 		lines := randomLines(random)
 		for i := range lines {
-			lines[i].charge = charge{random.Int64N(12), random.Int64N(12)}
+			lines[i].Charge = traffic.Charge{Asked: random.Int64N(12), Cost: random.Int64N(12)}
 		}
 		wait := time.Duration(random.Int64N(3)) * time.Duration(random.Int64N(int64(time.Second)))
 		want := plainReplay(lines, wait, limits...)
-		r := command(csvOf(lines), "-json", "-together", "-limit", limits[0].String(), "-limit", limits[1].String(),
+		r := invoke(csvOf(lines), "-json", "-together", "-limit", limits[0].String(), "-limit", limits[1].String(),
 			"-time", "when", "-key", "who", "-estimate", "estimate", "-cost", "cost", "-settle", wait.String()).report(t)
 		got := r.Limits[0]
 		assert.Equal(t, want.counts(), got.counts(), "%v, settled after %v", limits, wait)
@@ -69,11 +72,11 @@ func TestCost_SettledWhenItIsDue(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			lines := []line{{0, "a", charge{6, tt.cost}}, {5_000_000, "a", charge{tt.ask, tt.ask}}}
+			lines := []line{{0, "a", traffic.Charge{Asked: 6, Cost: tt.cost}}, {5_000_000, "a", traffic.Charge{Asked: tt.ask, Cost: tt.ask}}}
 			if tt.atAsked {
 				lines[1].micros = 0
 			}
-			r := command(csvOf(lines), "-json", "-limit", "10/m log", "-time", "when", "-key", "who",
+			r := invoke(csvOf(lines), "-json", "-limit", "10/m log", "-time", "when", "-key", "who",
 				"-estimate", "estimate", "-cost", "cost", "-settle", tt.settle).report(t)
 			assert.Equal(t, tt.denied, r.Limits[0].Denied)
 		})
@@ -82,7 +85,7 @@ func TestCost_SettledWhenItIsDue(t *testing.T) {
 
 func TestCost_DueAfterTheLastInstantIsNeverSettled(t *testing.T) {
 	const content = "when,estimate,cost\n2262-04-11 23:47:16,6,1\n2262-04-11 23:47:16,5,5\n"
-	r := command(content, "-json", "-limit", "10/m log", "-time", "when", "-estimate", "estimate", "-cost", "cost", "-settle", "1s").report(t)
+	r := invoke(content, "-json", "-limit", "10/m log", "-time", "when", "-estimate", "estimate", "-cost", "cost", "-settle", "1s").report(t)
 	assert.EqualValues(t, 1, r.Limits[0].Denied)
 }
 
@@ -90,16 +93,16 @@ func TestCost_DueAfterTheLastInstantIsNeverSettled(t *testing.T) {
 // that, where it is settled. A window that has left the first still counts the
 // second.
 func TestCost_ChargedAboveCountsFromItsSettling(t *testing.T) {
-	lines := []line{{0, "a", charge{6, 10}}, {61_000_000, "a", charge{7, 7}}, {61_000_000, "a", charge{6, 6}}}
-	r := command(csvOf(lines), "-json", "-limit", "10/m log", "-time", "when", "-key", "who",
+	lines := []line{{0, "a", traffic.Charge{Asked: 6, Cost: 10}}, {61_000_000, "a", traffic.Charge{Asked: 7, Cost: 7}}, {61_000_000, "a", traffic.Charge{Asked: 6, Cost: 6}}}
+	r := invoke(csvOf(lines), "-json", "-limit", "10/m log", "-time", "when", "-key", "who",
 		"-estimate", "estimate", "-cost", "cost", "-settle", "30s").report(t)
 	assert.EqualValues(t, 1, r.Limits[0].Denied)
 	assert.EqualValues(t, 7, r.Limits[0].Units.Denied)
 }
 
 func TestCost_WithoutAnEstimateIsTaken(t *testing.T) {
-	lines := []line{{0, "a", charge{1, 6}}, {1, "a", charge{1, 5}}, {2, "a", charge{1, 4}}, {3, "b", charge{1, 11}}, {4, "b", charge{1, 0}}}
-	r := command(csvOf(lines), "-json", "-limit", "10/m", "-time", "when", "-key", "who", "-cost", "cost").report(t)
+	lines := []line{{0, "a", traffic.Charge{Asked: 1, Cost: 6}}, {1, "a", traffic.Charge{Asked: 1, Cost: 5}}, {2, "a", traffic.Charge{Asked: 1, Cost: 4}}, {3, "b", traffic.Charge{Asked: 1, Cost: 11}}, {4, "b", traffic.Charge{Asked: 1, Cost: 0}}}
+	r := invoke(csvOf(lines), "-json", "-limit", "10/m", "-time", "when", "-key", "who", "-cost", "cost").report(t)
 	assert.EqualValues(t, 2, r.Limits[0].Denied)
 	assert.Equal(t, &account{
 		Asked: 26, Admitted: 10, Denied: 16, DeniedShare: 16. / 26, Spent: 10,
@@ -110,72 +113,26 @@ func TestCost_WithoutAnEstimateIsTaken(t *testing.T) {
 }
 
 func TestCost_WhatNoWaitAdmits(t *testing.T) {
-	lines := []line{{0, "a", charge{11, 1}}, {0, "a", charge{10, 10}}, {0, "a", charge{5, 99}}, {0, "b", charge{5, 99}}}
+	lines := []line{{0, "a", traffic.Charge{Asked: 11, Cost: 1}}, {0, "a", traffic.Charge{Asked: 10, Cost: 10}}, {0, "a", traffic.Charge{Asked: 5, Cost: 99}}, {0, "b", traffic.Charge{Asked: 5, Cost: 99}}}
 	args := []string{"-limit", "20/m", "-limit", "10/s", "-time", "when", "-key", "who", "-estimate", "estimate", "-cost", "cost"}
-	r := command(csvOf(lines), append(args, "-json")...).report(t)
+	r := invoke(csvOf(lines), append(args, "-json")...).report(t)
 	assert.Zero(t, r.Limits[0].Units.TooLarge)
 	assert.EqualValues(t, 1, r.Limits[1].Units.TooLarge, "by what it asks, not by its cost")
 	assert.EqualValues(t, 10, r.Limits[1].Units.MostAtOnce)
 
-	r = command(csvOf(lines), append(args, "-json", "-together")...).report(t)
+	r = invoke(csvOf(lines), append(args, "-json", "-together")...).report(t)
 	assert.EqualValues(t, 1, r.Limits[0].Units.TooLarge)
 	assert.EqualValues(t, 10, r.Limits[0].Units.MostAtOnce, "the least Count of all")
 
-	assert.Contains(t, command(csvOf(lines), args...).stdout,
+	assert.Contains(t, invoke(csvOf(lines), args...).stdout,
 		"\n1 event denied for asking more than 10 at once, which 10/1s never admits\n")
 }
 
-func TestTrailing_AgainstACountOfEveryWindow(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(12) {
-		random := rand.New(rand.NewPCG(seed, 4))
-		limit := randomLimit(random, sash.SlidingCounter)
-		w := newTrailing(limit)
-		type use struct {
-			event event
-			units int64
-		}
-		var uses []use
-		var want trailing
-		for i, l := range randomLines(random) {
-			u := use{event{at: l.micros * 1000, client: uint32(i * 7 % 5)}, random.Int64N(20)}
-			uses = append(uses, u)
-			w.add(u.event, u.units)
-			var sum int64
-			for _, v := range uses {
-				if v.event.client == u.event.client && v.event.at > u.event.at-int64(limit.Window) {
-					sum += v.units
-				}
-			}
-			if sum > want.most {
-				want.most, want.client, want.end = sum, u.event.client, u.event.at
-			}
-		}
-		assert.Equal(t, [3]int64{want.most, int64(want.client), want.end}, [3]int64{w.most, int64(w.client), w.end})
-	}
-}
-
-func TestTrailing_AUnitIsGoneAfterExactlyAWindow(t *testing.T) {
-	for apart, want := range map[time.Duration]int64{time.Second - 1: 5, time.Second: 3} {
-		w := newTrailing(sash.PerSecond(1))
-		w.add(event{at: -1}, 3)
-		w.add(event{at: -1 + int64(apart)}, 2)
-		assert.Equal(t, want, w.most)
-	}
-}
-
-func TestTrailing_OverAllOfTime(t *testing.T) {
-	w := newTrailing(sash.PerSecond(1))
-	w.add(event{at: -1 << 63}, 1)
-	w.add(event{at: 1<<63 - 1}, 2)
-	assert.EqualValues(t, 2, w.most)
-}
-
 func TestCost_TextReport(t *testing.T) {
-	lines := []line{{0, "a", charge{600, 900}}, {1_000_000, "a", charge{300, 500}}, {2_000_000, "b", charge{800, 100}}, {2_000_000, "a", charge{2000, 1}}, {3_000_000, "b", charge{900, 1000}}}
+	lines := []line{{0, "a", traffic.Charge{Asked: 600, Cost: 900}}, {1_000_000, "a", traffic.Charge{Asked: 300, Cost: 500}}, {2_000_000, "b", traffic.Charge{Asked: 800, Cost: 100}}, {2_000_000, "a", traffic.Charge{Asked: 2000, Cost: 1}}, {3_000_000, "b", traffic.Charge{Asked: 900, Cost: 1000}}}
 	args := []string{"-limit", "1000/m", "-time", "when", "-key", "who", "-estimate", "estimate", "-cost", "cost"}
-	got := command(csvOf(lines), append(args, "-settle", "1s", "-top", "0")...)
-	assert.Equal(t, exitOK, got.status, got.stderr)
+	got := invoke(csvOf(lines), append(args, "-settle", "1s", "-top", "0")...)
+	assert.Equal(t, command.OK, got.status, got.stderr)
 	assert.Equal(t, `-: 5 events by 2 clients, told apart by who
 from 1970-01-01 00:00:00 to 1970-01-01 00:00:03 UTC, 3s
 
@@ -192,13 +149,13 @@ most units that a client spent in one window, times in UTC
   spent  of the limit                until      limit  client
   1,100      110.000%  1970-01-01 00:00:03  1000/1m0s  b
 `, got.stdout)
-	assert.Contains(t, command(csvOf(lines), args...).stdout, "\nasked, admitted and denied as estimated by estimate, settled at once\n")
-	assert.NotContains(t, command(csvOf(lines), args[:6]...).stdout, "units")
+	assert.Contains(t, invoke(csvOf(lines), args...).stdout, "\nasked, admitted and denied as estimated by estimate, settled at once\n")
+	assert.NotContains(t, invoke(csvOf(lines), args[:6]...).stdout, "units")
 }
 
 func TestCost_JSONNamesFieldsAsDocumented(t *testing.T) {
-	lines := []line{{0, "a", charge{6, 7}}, {0, "a", charge{11, 1}}}
-	got := command(csvOf(lines), "-json", "-together", "-top", "0", "-limit", "10/s log", "-limit", "40/m log",
+	lines := []line{{0, "a", traffic.Charge{Asked: 6, Cost: 7}}, {0, "a", traffic.Charge{Asked: 11, Cost: 1}}}
+	got := invoke(csvOf(lines), "-json", "-together", "-top", "0", "-limit", "10/s log", "-limit", "40/m log",
 		"-time", "when", "-estimate", "estimate", "-cost", "cost", "-settle", "1m")
 	assert.JSONEq(t, `{
 		"files": ["-"], "key": "", "lines": 3, "events": 2, "clients": 1,
@@ -228,10 +185,10 @@ func TestCost_JSONNamesFieldsAsDocumented(t *testing.T) {
 }
 
 func TestCost_NothingSpent(t *testing.T) {
-	lines := []line{{0, "a", charge{11, 11}}, {0, "a", charge{0, 0}}}
+	lines := []line{{0, "a", traffic.Charge{Asked: 11, Cost: 11}}, {0, "a", traffic.Charge{Asked: 0, Cost: 0}}}
 	args := []string{"-limit", "10/s", "-time", "when", "-cost", "cost"}
-	assert.Empty(t, command(csvOf(lines), append(args, "-json")...).report(t).Limits[0].Units.Peaks)
-	assert.NotContains(t, command(csvOf(lines), args...).stdout, "most units")
+	assert.Empty(t, invoke(csvOf(lines), append(args, "-json")...).report(t).Limits[0].Units.Peaks)
+	assert.NotContains(t, invoke(csvOf(lines), args...).stdout, "most units")
 }
 
 // The figures come from an independent implementation of all three algorithms.
@@ -260,7 +217,7 @@ func TestCost_OfRecordedCalls(t *testing.T) {
 			for _, l := range tt.limits {
 				args = append(args, "-limit", l)
 			}
-			r := command("", append(args, recordedFile(t, "azure_llm_conv.csv.gz"))...).report(t)
+			r := invoke("", append(args, recordedFile(t, "azure_llm_conv.csv.gz"))...).report(t)
 			assert.Equal(t, 19_366, r.Events)
 			assert.Zero(t, r.Unreadable+r.OutOfOrder+r.Blank)
 			require.Len(t, r.Limits, len(tt.limits))

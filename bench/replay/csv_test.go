@@ -4,18 +4,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-30da4c49/sash/bench/internal/command"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
 // calls are the columns of most CSV here.
-func calls() columns {
-	return columns{
-		time:     "when",
-		key:      []string{"who"},
-		estimate: &sum{text: "in", columns: []string{"in"}},
-		cost:     &sum{text: "in+out", columns: []string{"in", "out"}},
-	}
+func calls(t *testing.T) traffic.Columns {
+	estimate, err := traffic.ParseSum("in")
+	require.NoError(t, err)
+	cost, err := traffic.ParseSum("in+out")
+	require.NoError(t, err)
+	return traffic.Columns{Time: "when", Key: []string{"who"}, Estimate: estimate, Cost: cost}
 }
 
 func TestCSV_SameRowsHoweverTheyArrive(t *testing.T) {
@@ -34,13 +37,13 @@ func TestCSV_SameRowsHoweverTheyArrive(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tr := readWith(t, &options{columns: calls()}, tt.content, "-")
-			assert.Empty(t, tr.faults)
+			tr := readWith(t, &options{columns: calls(t)}, tt.content, "-")
+			assert.Empty(t, tr.Faults)
 			assert.Equal(t, []string{"1000000 a", "1500000 b"}, happened(tr))
-			require.Len(t, tr.events, 2)
-			assert.Equal(t, charge{2, 5}, tr.charge(tr.events[0]))
-			assert.Equal(t, charge{4, 4}, tr.charge(tr.events[1]))
-			assert.EqualValues(t, 1, tr.headings)
+			require.Len(t, tr.Events, 2)
+			assert.Equal(t, traffic.Charge{Asked: 2, Cost: 5}, tr.Charge(tr.Events[0]))
+			assert.Equal(t, traffic.Charge{Asked: 4, Cost: 4}, tr.Charge(tr.Events[1]))
+			assert.EqualValues(t, 1, tr.Headings)
 		})
 	}
 }
@@ -48,13 +51,13 @@ func TestCSV_SameRowsHoweverTheyArrive(t *testing.T) {
 func TestCSV_EveryFileHasItsHeader(t *testing.T) {
 	one := file(t, "one.csv", []byte("when,who,in,out\n1970-01-01 00:00:01,a,1,0\n1970-01-01 00:00:03,b,3,0\n"))
 	two := file(t, "two.csv", []byte("who,when,out,in\nc,1970-01-01 00:00:02,0,2\n"))
-	tr := readWith(t, &options{columns: calls()}, "", one, two)
+	tr := readWith(t, &options{columns: calls(t)}, "", one, two)
 	assert.Equal(t, []string{"1000000 a", "2000000 c", "3000000 b"}, happened(tr))
-	for i, e := range tr.events {
-		assert.EqualValues(t, i+1, tr.charge(e).cost, "the charge of another event")
+	for i, e := range tr.Events {
+		assert.EqualValues(t, i+1, tr.Charge(e).Cost, "the charge of another event")
 	}
-	assert.EqualValues(t, 2, tr.headings)
-	reports := command("", "-json", "-each", "-limit", "2/s", "-time", "when", "-cost", "in", one, two).decode(t)
+	assert.EqualValues(t, 2, tr.Headings)
+	reports := invoke("", "-json", "-each", "-limit", "2/s", "-time", "when", "-cost", "in", one, two).decode(t)
 	require.Len(t, reports, 2)
 	assert.EqualValues(t, 4, reports[0].Limits[0].Units.Asked)
 	assert.EqualValues(t, 2, reports[1].Limits[0].Units.Asked)
@@ -84,12 +87,12 @@ func TestCSV_UnreadableLines(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			// What comes after it is read as if it had not been.
 			content := "when,who,in,out\n" + when + ",a,1,4611686018427387900\n" + tt.line + "\n" + when + ",b,2,3\n"
-			tr := readWith(t, &options{columns: calls()}, content, "-")
-			require.Len(t, tr.faults, 1)
-			assert.EqualValues(t, 3, tr.faults[0].Line)
-			assert.True(t, strings.HasPrefix(tr.faults[0].Why, tt.why), tr.faults[0].Why)
-			require.Len(t, tr.events, 2)
-			assert.Equal(t, charge{2, 5}, tr.charge(tr.events[1]))
+			tr := readWith(t, &options{columns: calls(t)}, content, "-")
+			require.Len(t, tr.Faults, 1)
+			assert.EqualValues(t, 3, tr.Faults[0].Line)
+			assert.True(t, strings.HasPrefix(tr.Faults[0].Why, tt.why), tr.Faults[0].Why)
+			require.Len(t, tr.Events, 2)
+			assert.Equal(t, traffic.Charge{Asked: 2, Cost: 5}, tr.Charge(tr.Events[1]))
 		})
 	}
 }
@@ -114,8 +117,8 @@ func TestCSV_ColumnsThatFlagsNameAndTheHeaderHasNot(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := command(tt.header+"\n1970-01-01 00:00:01,a,b,1,2\n", args...)
-			assert.Equal(t, exitFailed, got.status)
+			got := invoke(tt.header+"\n1970-01-01 00:00:01,a,b,1,2\n", args...)
+			assert.Equal(t, command.Failed, got.status)
 			assert.Empty(t, got.stdout)
 			said := strings.Split(strings.TrimSpace(got.stderr), "\n")
 			require.Len(t, said, len(tt.stderr), got.stderr)
@@ -125,8 +128,8 @@ func TestCSV_ColumnsThatFlagsNameAndTheHeaderHasNot(t *testing.T) {
 		})
 	}
 	// A line that is not read may lack them.
-	got := command("when,in\n1970-01-01 00:00:01,1\n", "-limit", "1/s", "-time", "when", "-cost", "in")
-	assert.Equal(t, exitOK, got.status, got.stderr)
+	got := invoke("when,in\n1970-01-01 00:00:01,1\n", "-limit", "1/s", "-time", "when", "-cost", "in")
+	assert.Equal(t, command.OK, got.status, got.stderr)
 }
 
 func TestCSV_Keys(t *testing.T) {
@@ -150,58 +153,12 @@ func TestCSV_Keys(t *testing.T) {
 		require.NoError(t, err)
 		tr := readWith(t, o, content, "-")
 		var clients []string
-		for _, e := range tr.events {
-			clients = append(clients, tr.clients[e.client])
-			assert.Equal(t, charge{1, 1}, tr.charge(e), "it has no cost")
+		for _, e := range tr.Events {
+			clients = append(clients, tr.Clients[e.Client])
+			assert.Equal(t, traffic.Charge{Asked: 1, Cost: 1}, tr.Charge(e), "it has no cost")
 		}
 		assert.Equal(t, tt.clients, clients)
-		assert.Equal(t, tt.key, tr.keyNames())
+		assert.Equal(t, tt.key, tr.KeyNames())
 	}
-	assert.Contains(t, command(content, "-limit", "1/s", "-time", "when").stdout, "-: 4 events by one client, as no -key tells any apart\n")
-}
-
-func TestParseDateTime(t *testing.T) {
-	tests := []struct{ s, want string }{
-		{"2023-11-16 18:15:46.6805900", "2023-11-16T18:15:46.68059Z"},
-		{"2023-11-16 18:15:46", "2023-11-16T18:15:46Z"},
-		{"2023-11-16 18:15:46,25", "2023-11-16T18:15:46.25Z"},
-		{"2023-11-16T18:15:46.123456789", "2023-11-16T18:15:46.123456789Z"},
-		{"2023-11-16T18:15:46Z", "2023-11-16T18:15:46Z"},
-		{"2023-11-16T18:15:46.5+05:30", "2023-11-16T12:45:46.5Z"},
-		{"2023-11-16 18:15:46.5-08:00", "2023-11-17T02:15:46.5Z"},
-		{"1677-09-21T00:12:43.145224192Z", "1677-09-21T00:12:43.145224192Z"},
-	}
-	for _, tt := range tests {
-		got, err := parseDateTime(tt.s)
-		require.NoError(t, err)
-		assert.Equal(t, at(t, tt.want), got, tt.s)
-	}
-	for _, s := range []string{"", "1700158546", "2023-11-16", "16.11.2023 18:15:46", "2023-11-16 18:15:46 CET", "1677-09-21T00:12:43Z"} {
-		_, err := parseDateTime(s)
-		assert.Error(t, err, s)
-	}
-}
-
-func TestParseSum(t *testing.T) {
-	value := func(column string) string { return map[string]string{"in": "7", "out": "30"}[column] }
-	tests := []struct {
-		s, text string
-		want    int64
-	}{
-		{"in", "in", 7},
-		{"in+out", "in+out", 37},
-		{" in + out ", "in+out", 37},
-		{"in+500", "in+500", 507},
-		{"1+2", "1+2", 3},
-		{"out+out", "out+out", 60},
-		{"9223372036854775807", "9223372036854775807", 9223372036854775807},
-	}
-	for _, tt := range tests {
-		s, err := parseSum(tt.s)
-		require.NoError(t, err)
-		got, err := s.of(value)
-		require.NoError(t, err)
-		assert.Equal(t, tt.want, got)
-		assert.Equal(t, tt.text, s.String())
-	}
+	assert.Contains(t, invoke(content, "-limit", "1/s", "-time", "when").stdout, "-: 4 events by one client, as no -key tells any apart\n")
 }

@@ -7,28 +7,35 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-30da4c49/sash/bench/internal/command"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/bench/internal/progress"
+	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
+const clf = `192.0.2.1 - frank [17/May/2015:10:05:03 +0000] "GET /a.png?size=2 HTTP/1.1" 200 2326`
+
 // read reads files and standard input, and checks that no line was lost.
-func read(t *testing.T, key clientKey, stdin string, files ...string) *traffic {
+func read(t *testing.T, key traffic.Key, stdin string, files ...string) *traffic.Traffic {
 	t.Helper()
 	return readWith(t, &options{key: key}, stdin, files...)
 }
 
-func readWith(t *testing.T, o *options, stdin string, files ...string) *traffic {
+func readWith(t *testing.T, o *options, stdin string, files ...string) *traffic.Traffic {
 	t.Helper()
-	tr, err := o.read(t.Context(), files, strings.NewReader(stdin), newProgress(nil))
+	tr, err := o.read(t.Context(), files, strings.NewReader(stdin), progress.On(nil))
 	require.NoError(t, err)
-	assert.Equal(t, tr.lines, int64(len(tr.events))+tr.blank+tr.unreadable+tr.headings, "lines lost")
+	assert.Equal(t, tr.Lines, int64(len(tr.Events))+tr.Blank+tr.Unreadable+tr.Headings, "lines lost")
 	return tr
 }
 
 // happened lists the events of tr as time in microseconds and client.
-func happened(tr *traffic) (events []string) {
-	for _, e := range tr.events {
-		events = append(events, fmt.Sprintf("%d %s", e.at/1000, tr.clients[e.client]))
+func happened(tr *traffic.Traffic) (events []string) {
+	for _, e := range tr.Events {
+		events = append(events, fmt.Sprintf("%d %s", e.At/1000, tr.Clients[e.Client]))
 	}
 	return events
 }
@@ -49,16 +56,16 @@ func TestRead_SameLinesHoweverTheyArrive(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			// The name says nothing about the content.
-			assert.Equal(t, want, happened(read(t, clientKey{addr}, "", file(t, "x.gz", tt.content))))
-			assert.Equal(t, want, happened(read(t, clientKey{addr}, string(tt.content), "-")))
+			assert.Equal(t, want, happened(read(t, traffic.Key{traffic.Addr}, "", file(t, "x.gz", tt.content))))
+			assert.Equal(t, want, happened(read(t, traffic.Key{traffic.Addr}, string(tt.content), "-")))
 		})
 	}
 }
 
 func TestRead_SortsByTimeAndKeepsTheOrderOfOneInstant(t *testing.T) {
-	tr := read(t, clientKey{addr}, "5\ta\n3\tb\n5\tc\n4\td\n3\te\n", "-")
+	tr := read(t, traffic.Key{traffic.Addr}, "5\ta\n3\tb\n5\tc\n4\td\n3\te\n", "-")
 	assert.Equal(t, []string{"3 b", "3 e", "4 d", "5 a", "5 c"}, happened(tr))
-	assert.EqualValues(t, 3, tr.outOfOrder)
+	assert.EqualValues(t, 3, tr.OutOfOrder)
 
 	// So many, and so shuffled, that a sort which is not stable would show.
 	var lines strings.Builder
@@ -68,101 +75,101 @@ func TestRead_SortsByTimeAndKeepsTheOrderOfOneInstant(t *testing.T) {
 		fmt.Fprintf(&lines, "%d\t%d\n", micros, i)
 		byInstant[micros] = append(byInstant[micros], fmt.Sprintf("%d %d", micros, i))
 	}
-	assert.Equal(t, slices.Concat(byInstant...), happened(read(t, clientKey{addr}, lines.String(), "-")))
+	assert.Equal(t, slices.Concat(byInstant...), happened(read(t, traffic.Key{traffic.Addr}, lines.String(), "-")))
 }
 
 func TestRead_MergesFilesByTime(t *testing.T) {
 	one := file(t, "one", []byte("1\ta\n4\ta\n"))
 	two := file(t, "two", zipped(t, `h - - [01/Jan/1970:00:00:00 +0000] "GET /" 200 1`))
-	tr := read(t, clientKey{addr}, "2\tb\n4\tb\n", one, "-", two)
+	tr := read(t, traffic.Key{traffic.Addr}, "2\tb\n4\tb\n", one, "-", two)
 	assert.Equal(t, []string{"0 h", "1 a", "2 b", "4 a", "4 b"}, happened(tr))
-	assert.Zero(t, tr.outOfOrder, "each file is in order")
+	assert.Zero(t, tr.OutOfOrder, "each file is in order")
 }
 
 func TestRead_LinesThatAreTooLong(t *testing.T) {
-	long := "2\t" + strings.Repeat("x", maxLine)
-	longest := "3\t" + strings.Repeat("y", maxLine-3)
+	long := "2\t" + strings.Repeat("x", traffic.MaxLine)
+	longest := "3\t" + strings.Repeat("y", traffic.MaxLine-3)
 	for _, content := range []string{
 		"1\ta\n" + long + "\n" + longest + "\n4\tb\n",
 		"1\ta\n" + long + long + long + "\n" + longest + "\n4\tb\n",
 		string(zipped(t, "1\ta\n"+long+"\n"+longest+"\n4\tb\n")),
 	} {
-		tr := read(t, clientKey{addr}, content, "-")
-		require.Equal(t, 3, len(tr.events))
+		tr := read(t, traffic.Key{traffic.Addr}, content, "-")
+		require.Equal(t, 3, len(tr.Events))
 		assert.Equal(t, "4 b", happened(tr)[2])
-		require.Len(t, tr.faults, 1)
-		assert.EqualValues(t, 2, tr.faults[0].Line)
-		assert.Equal(t, "longer than 262144 bytes", tr.faults[0].Why)
-		assert.Less(t, len(tr.faults[0].Text), 200)
+		require.Len(t, tr.Faults, 1)
+		assert.EqualValues(t, 2, tr.Faults[0].Line)
+		assert.Equal(t, "longer than 262144 bytes", tr.Faults[0].Why)
+		assert.Less(t, len(tr.Faults[0].Text), 200)
 	}
-	tr := read(t, clientKey{addr}, "1\ta\n"+long, "-") // and no line after it
-	assert.EqualValues(t, 1, tr.unreadable)
-	assert.Empty(t, tr.brokenOff)
+	tr := read(t, traffic.Key{traffic.Addr}, "1\ta\n"+long, "-") // and no line after it
+	assert.EqualValues(t, 1, tr.Unreadable)
+	assert.Empty(t, tr.BrokenOff)
 }
 
 func TestRead_UnreadableLinesOfAnOtherKind(t *testing.T) {
 	long := clf + ` "-" "Agent"`
 	tests := []struct {
 		name     string
-		key      clientKey
+		key      traffic.Key
 		lines    []string
 		events   int
 		line     int64
 		why, not string
 	}{
-		{"a log line in a .tsv", clientKey{addr}, []string{"1\ta", clf}, 1, 2, "the line is Common Log Format, the file a .tsv", ""},
-		{"a .tsv line in a log", clientKey{addr}, []string{clf, "1\ta"}, 1, 2, "the line is a .tsv of time and client, the file Common Log Format", ""},
-		{"a common line in a combined log", clientKey{agent}, []string{long, clf, long}, 2, 2, "no agent, which -key wants", ""},
-		{"before the format is known", clientKey{addr}, []string{"x", clf}, 1, 1, "neither a log line nor time, tab, client: no address", ""},
-		{"after", clientKey{addr}, []string{clf, "x"}, 1, 2, "no address", "neither"},
+		{"a log line in a .tsv", traffic.Key{traffic.Addr}, []string{"1\ta", clf}, 1, 2, "the line is Common Log Format, the file a .tsv", ""},
+		{"a .tsv line in a log", traffic.Key{traffic.Addr}, []string{clf, "1\ta"}, 1, 2, "the line is a .tsv of time and client, the file Common Log Format", ""},
+		{"a common line in a combined log", traffic.Key{traffic.Agent}, []string{long, clf, long}, 2, 2, "no agent, which -key wants", ""},
+		{"before the format is known", traffic.Key{traffic.Addr}, []string{"x", clf}, 1, 1, "neither a log line nor time, tab, client: no address", ""},
+		{"after", traffic.Key{traffic.Addr}, []string{clf, "x"}, 1, 2, "no address", "neither"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tr := read(t, tt.key, strings.Join(tt.lines, "\n"), "-")
-			assert.Len(t, tr.events, tt.events)
-			require.Len(t, tr.faults, 1)
-			assert.Equal(t, tt.line, tr.faults[0].Line)
-			assert.Contains(t, tr.faults[0].Why, tt.why)
+			assert.Len(t, tr.Events, tt.events)
+			require.Len(t, tr.Faults, 1)
+			assert.Equal(t, tt.line, tr.Faults[0].Line)
+			assert.Contains(t, tr.Faults[0].Why, tt.why)
 			if tt.not != "" {
-				assert.NotContains(t, tr.faults[0].Why, tt.not)
+				assert.NotContains(t, tr.Faults[0].Why, tt.not)
 			}
 		})
 	}
 	// Where the key does not need what a line lacks, both log formats are read.
-	assert.Len(t, read(t, clientKey{addr}, long+"\n"+clf, "-").events, 2)
+	assert.Len(t, read(t, traffic.Key{traffic.Addr}, long+"\n"+clf, "-").Events, 2)
 }
 
 func TestRead_CutShortAndBlank(t *testing.T) {
-	tr := read(t, clientKey{addr}, clf+" \"-\" \"Agen\n\n \t\r\n"+clf+"\n\n", "-")
-	assert.Len(t, tr.events, 2)
-	assert.EqualValues(t, 1, tr.cutShort)
-	assert.EqualValues(t, 3, tr.blank)
-	assert.EqualValues(t, 5, tr.lines)
+	tr := read(t, traffic.Key{traffic.Addr}, clf+" \"-\" \"Agen\n\n \t\r\n"+clf+"\n\n", "-")
+	assert.Len(t, tr.Events, 2)
+	assert.EqualValues(t, 1, tr.CutShort)
+	assert.EqualValues(t, 3, tr.Blank)
+	assert.EqualValues(t, 5, tr.Lines)
 }
 
 func TestReport_UnreadableLinesByNumber(t *testing.T) {
 	var stdin strings.Builder
 	stdin.WriteString("1\ta\n")
-	for i := range maxFaults + 50 {
+	for i := range traffic.MaxFaults + 50 {
 		stdin.WriteString("x\n")
 		if i == 19 {
 			stdin.WriteString("1\ta\n")
 		}
 	}
-	got := command(stdin.String(), "-limit", "1/s")
+	got := invoke(stdin.String(), "-limit", "1/s")
 	assert.Contains(t, got.stdout, "1,050 of 1,052 lines unreadable, skipped:\n")
 	assert.Equal(t, shownFaults, strings.Count(got.stdout, ": no address: "))
 	assert.Contains(t, got.stdout, "\n  - also: 12-21, 23-1002\n  and 50 after these, not listed\n")
 
-	r := command(stdin.String(), "-limit", "1/s", "-json").report(t)
+	r := invoke(stdin.String(), "-limit", "1/s", "-json").report(t)
 	assert.EqualValues(t, 1050, r.Unreadable)
-	assert.Equal(t, maxFaults, r.UnreadableLinesCap)
-	require.Len(t, r.UnreadableLines, maxFaults)
-	assert.Equal(t, faultyLine{"-", 1002, "no address", `"x"`}, r.UnreadableLines[maxFaults-1])
+	assert.Equal(t, traffic.MaxFaults, r.UnreadableLinesCap)
+	require.Len(t, r.UnreadableLines, traffic.MaxFaults)
+	assert.Equal(t, traffic.FaultyLine{File: "-", Line: 1002, Why: "no address", Text: `"x"`}, r.UnreadableLines[traffic.MaxFaults-1])
 }
 
 func TestStretches(t *testing.T) {
-	lines := []faultyLine{{File: "a", Line: 1}, {File: "a", Line: 3}, {File: "a", Line: 4}, {File: "b", Line: 5}, {File: "b", Line: 6}, {File: "b", Line: 7}}
+	lines := []traffic.FaultyLine{{File: "a", Line: 1}, {File: "a", Line: 3}, {File: "a", Line: 4}, {File: "b", Line: 5}, {File: "b", Line: 6}, {File: "b", Line: 7}}
 	assert.Equal(t, []string{"a also: 1, 3-4", "b also: 5-7"}, stretches(lines))
 	assert.Empty(t, stretches(nil))
 }
@@ -174,12 +181,12 @@ func TestRun_BrokenGzipIsReplayedAsFarAsItGoes(t *testing.T) {
 	}
 	whole := zipped(t, lines.String())
 	name := file(t, "broken.gz", whole[:len(whole)/2])
-	got := command("", "-limit", "1/s", "-json", name)
-	assert.Equal(t, exitFailed, got.status)
+	got := invoke("", "-limit", "1/s", "-json", name)
+	assert.Equal(t, command.Failed, got.status)
 	r := got.report(t)
 	assert.Greater(t, r.Events, 1000)
 	assert.Less(t, r.Events, 20_000)
 	require.Len(t, r.BrokenOff, 1)
-	assert.Equal(t, faultyLine{File: name, Line: r.Lines, Why: "unexpected EOF"}, r.BrokenOff[0])
-	assert.Contains(t, command("", "-limit", "1/s", name).stdout, "NOT COMPLETE: "+name)
+	assert.Equal(t, traffic.FaultyLine{File: name, Line: r.Lines, Why: "unexpected EOF"}, r.BrokenOff[0])
+	assert.Contains(t, invoke("", "-limit", "1/s", name).stdout, "NOT COMPLETE: "+name)
 }

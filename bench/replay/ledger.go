@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
 // A ledger is the units of a trial whose events have costs.
@@ -15,31 +17,31 @@ type ledger struct {
 	most                              int64 // that an event can ask for and be admitted
 	asked, admitted, above, givenBack int64
 	tooLarge                          int64 // events that ask for more than most
-	windows                           []*trailing
+	windows                           []*traffic.Trailing
 }
 
 func newLedger(p policy) *ledger {
 	b := &ledger{most: p.most()}
 	for _, l := range p {
-		b.windows = append(b.windows, newTrailing(l))
+		b.windows = append(b.windows, traffic.NewTrailing(l))
 	}
 	return b
 }
 
 // book enters an event.
-func (b *ledger) book(e event, c charge, allowed bool) {
-	b.asked += c.asked
-	if c.asked > b.most {
+func (b *ledger) book(e traffic.Event, c traffic.Charge, allowed bool) {
+	b.asked += c.Asked
+	if c.Asked > b.most {
 		b.tooLarge++
 	}
 	if !allowed {
 		return
 	}
-	b.admitted += c.asked
-	b.above += max(0, c.cost-c.asked)
-	b.givenBack += max(0, c.asked-c.cost)
+	b.admitted += c.Asked
+	b.above += max(0, c.Cost-c.Asked)
+	b.givenBack += max(0, c.Asked-c.Cost)
 	for _, w := range b.windows {
-		w.add(e, c.cost)
+		w.Add(e, c.Cost)
 	}
 }
 
@@ -70,7 +72,7 @@ type peak struct {
 }
 
 // account sums the ledger up.
-func (b *ledger) account(on *traffic) *account {
+func (b *ledger) account(on *traffic.Traffic) *account {
 	a := &account{
 		Asked:        b.asked,
 		Admitted:     b.admitted,
@@ -84,8 +86,8 @@ func (b *ledger) account(on *traffic) *account {
 		Peaks:        []peak{},
 	}
 	for _, w := range b.windows {
-		if w.most > 0 {
-			a.Peaks = append(a.Peaks, peak{w.limit, w.most, share(w.most, w.limit.Count), on.clients[w.client], instant(w.end)})
+		if w.Most > 0 {
+			a.Peaks = append(a.Peaks, peak{w.Limit, w.Most, share(w.Most, w.Limit.Count), on.Clients[w.Client], traffic.Instant(w.End)})
 		}
 	}
 	return a

@@ -68,7 +68,7 @@
 // an event, and counted as cut short.
 //
 // With -json the report is one object on one line, one for each FILE with -each.
-// Its fields are those of the types report, faultyLine, verdict, decision,
+// Its fields are those of the types report, traffic.FaultyLine, verdict, decision,
 // account, peak and denials.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or
@@ -83,21 +83,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"strings"
-)
 
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130
+	"github.com/seed-30da4c49/sash/bench/internal/command"
+	"github.com/seed-30da4c49/sash/bench/internal/progress"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	command.Main(func(ctx context.Context, args []string) int {
+		return run(ctx, args, os.Stdin, os.Stdout, os.Stderr)
+	})
 }
 
 // run is the command: its arguments and streams in, its exit status out.
@@ -106,47 +100,40 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		o.usage(stdout)
-		return exitOK
+		return command.OK
 	case err != nil:
-		say(stderr, err)
+		command.Say(stderr, "replay", err)
 		fmt.Fprintln(stderr, "replay: -h explains the flags")
-		return exitUsage
+		return command.Usage
 	}
-	reports, err := o.replay(ctx, stdin, newProgress(stderr))
+	reports, err := o.replay(ctx, stdin, progress.On(stderr))
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "replay: interrupted, no report")
-		return exitInterrupted
+		return command.Interrupted
 	case err != nil:
-		say(stderr, err)
-		return exitFailed
+		command.Say(stderr, "replay", err)
+		return command.Failed
 	}
 	if err := write(stdout, reports, o.json); err != nil {
-		say(stderr, fmt.Errorf("writing the report: %w", err))
-		return exitFailed
+		command.Say(stderr, "replay", fmt.Errorf("writing the report: %w", err))
+		return command.Failed
 	}
 	return complain(stderr, reports)
-}
-
-// say writes every line of an error.
-func say(stderr io.Writer, err error) {
-	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintf(stderr, "replay: %s\n", strings.TrimSuffix(line, "\n"))
-	}
 }
 
 // complain says on stderr what a report does not cover, and returns the exit
 // status that follows.
 func complain(stderr io.Writer, reports []report) int {
-	status := exitOK
+	status := command.OK
 	for _, r := range reports {
 		for _, b := range r.BrokenOff {
 			fmt.Fprintf(stderr, "replay: %s could be read to line %d only: %s\n", b.File, b.Line, b.Why)
-			status = exitFailed
+			status = command.Failed
 		}
 		if r.Events == 0 {
 			fmt.Fprintf(stderr, "replay: nothing readable in %s\n", r.source())
-			status = exitFailed
+			status = command.Failed
 		}
 	}
 	return status

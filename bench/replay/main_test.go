@@ -15,6 +15,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/bench/internal/command"
+	"github.com/seed-30da4c49/sash/bench/internal/progress"
+	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
 // outcome is what a run of the command left.
@@ -23,7 +27,7 @@ type outcome struct {
 	stdout, stderr string
 }
 
-func command(stdin string, args ...string) outcome {
+func invoke(stdin string, args ...string) outcome {
 	return commandFrom(context.Background(), strings.NewReader(stdin), args...)
 }
 
@@ -116,13 +120,13 @@ func TestRun_ExitStatus(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := command(tt.stdin, tt.args...)
+			got := invoke(tt.stdin, tt.args...)
 			assert.Equal(t, tt.status, got.status, got.stderr)
 			for _, want := range tt.stderr {
 				assert.Contains(t, got.stderr, want)
 			}
 			assert.Equal(t, tt.stderr == nil, got.stderr == "", got.stderr)
-			if tt.status == exitUsage {
+			if tt.status == command.Usage {
 				assert.Empty(t, got.stdout)
 			}
 		})
@@ -130,8 +134,8 @@ func TestRun_ExitStatus(t *testing.T) {
 }
 
 func TestRun_Help(t *testing.T) {
-	got := command("", "-h")
-	assert.Equal(t, exitOK, got.status)
+	got := invoke("", "-h")
+	assert.Equal(t, command.OK, got.status)
 	assert.Empty(t, got.stderr)
 	for _, want := range []string{"Usage: ", "-limit", "-together", "-key", "-time", "-cost", "-estimate", "-settle", "-json", "-top", "-each", "addr ident user method path status referer agent"} {
 		assert.Contains(t, got.stdout, want)
@@ -147,7 +151,7 @@ func TestRun_InterruptedWhileInputIsSilent(t *testing.T) {
 		cancel()
 	}()
 	got := commandFrom(ctx, silent, "-limit", "1/s")
-	assert.Equal(t, outcome{exitInterrupted, "", "replay: interrupted, no report\n"}, got)
+	assert.Equal(t, outcome{command.Interrupted, "", "replay: interrupted, no report\n"}, got)
 }
 
 func TestRun_InterruptedBeforeReplaying(t *testing.T) {
@@ -155,9 +159,8 @@ func TestRun_InterruptedBeforeReplaying(t *testing.T) {
 	cancel()
 	o, err := parseArgs([]string{"-limit", "1/s"})
 	require.NoError(t, err)
-	tr := newTraffic(o.key, o.columns)
-	require.NoError(t, tr.source("x").take("0\ta"))
-	_, err = o.judge(ctx, tr, newProgress(io.Discard))
+	tr := read(t, o.key, "0\ta\n", "-")
+	_, err = o.judge(ctx, tr, progress.On(io.Discard))
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
@@ -168,18 +171,18 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left
 func TestRun_ReportThatCannotBeWritten(t *testing.T) {
 	var stderr bytes.Buffer
 	status := run(context.Background(), []string{"-limit", "1/s"}, strings.NewReader("0\ta\n"), fullDisk{}, &stderr)
-	assert.Equal(t, exitFailed, status)
+	assert.Equal(t, command.Failed, status)
 	assert.Equal(t, "replay: writing the report: no space left\n", stderr.String())
 }
 
 func TestRun_InputThatFails(t *testing.T) {
 	stdin := io.MultiReader(strings.NewReader("0\ta\n1\tabc"), iotest.ErrReader(errors.New("cable pulled")))
 	got := commandFrom(context.Background(), stdin, "-limit", "1/s", "-json")
-	assert.Equal(t, exitFailed, got.status)
+	assert.Equal(t, command.Failed, got.status)
 	r := got.report(t)
 	assert.Equal(t, 1, r.Events)
-	assert.Equal(t, []faultyLine{{"-", 2, "the file breaks off in it", `"1\tabc"`}}, r.UnreadableLines)
-	assert.Equal(t, []faultyLine{{File: "-", Line: 2, Why: "cable pulled"}}, r.BrokenOff)
+	assert.Equal(t, []traffic.FaultyLine{{File: "-", Line: 2, Why: "the file breaks off in it", Text: `"1\tabc"`}}, r.UnreadableLines)
+	assert.Equal(t, []traffic.FaultyLine{{File: "-", Line: 2, Why: "cable pulled"}}, r.BrokenOff)
 }
 
 func TestRun_TextReport(t *testing.T) {
@@ -188,8 +191,8 @@ func TestRun_TextReport(t *testing.T) {
 		"0\ta", "0\ta", "500000\ta", "1000000\ta",
 		"", "oops", "61000000\ta", "61000000\ta",
 	}, "\n")
-	got := command(stdin, "-limit", "1/s log", "-limit", "1/s")
-	assert.Equal(t, exitOK, got.status, got.stderr)
+	got := invoke(stdin, "-limit", "1/s log", "-limit", "1/s")
+	assert.Equal(t, command.OK, got.status, got.stderr)
 	assert.Equal(t, `-: 7 events by 2 clients, told apart by addr
 from 1970-01-01 00:00:00 to 1970-01-01 00:01:01 UTC, 1m1s
 4 lines out of order, older than one before in the same file: replayed sorted by time
@@ -209,5 +212,5 @@ denied most under 1/1s, times in UTC
   denied  of its events         first denied          last denied    busiest minute  denied in it  client
        4              6  1970-01-01 00:00:00  1970-01-01 00:01:01  1970-01-01 00:00             3  a
 `, got.stdout)
-	assert.Equal(t, got, command(stdin, "-limit", "1/s log", "-limit", "1/s"), "not the same twice")
+	assert.Equal(t, got, invoke(stdin, "-limit", "1/s log", "-limit", "1/s"), "not the same twice")
 }

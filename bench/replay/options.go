@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
 // options is what the command line says.
 type options struct {
 	limits   policy
 	together bool
-	key      clientKey // of a log
-	columns  columns   // of a CSV
+	key      traffic.Key     // of a log
+	columns  traffic.Columns // of a CSV
 	settle   time.Duration
 	top      int
 	json     bool
@@ -29,7 +30,7 @@ type options struct {
 // parseArgs reads the command line. Its error names every fault found, or is
 // flag.ErrHelp; usage works either way.
 func parseArgs(args []string) (*options, error) {
-	o := &options{key: clientKey{addr}, flags: flag.NewFlagSet("replay", flag.ContinueOnError)}
+	o := &options{key: traffic.Key{traffic.Addr}, flags: flag.NewFlagSet("replay", flag.ContinueOnError)}
 	o.flags.SetOutput(io.Discard) // run prints errors and usage
 	var faults []error
 	var key *string // its names are of fields or of columns: other flags say which
@@ -52,7 +53,7 @@ func parseArgs(args []string) (*options, error) {
 	}
 	o.files = o.flags.Args()
 	if len(o.files) == 0 {
-		o.files = []string{standardInput}
+		o.files = []string{traffic.StandardInput}
 	}
 	if key != nil {
 		faults = append(faults, o.setKey(*key))
@@ -71,15 +72,15 @@ func (o *options) limitFlags(read reader) {
 func (o *options) csvFlags(read reader) {
 	read("time", "read CSV with a header, in which this `COLUMN` has the time, such as 2023-11-16 18:15:46.68 (UTC) or 2023-11-16T18:15:46Z: -time TIMESTAMP", o.setTime)
 	read("cost", "the `SUM` of columns that an event costs, instead of 1: -cost ContextTokens+GeneratedTokens", func(s string) error {
-		return setSum(&o.columns.cost, "cost", s)
+		return setSum(&o.columns.Cost, "cost", s)
 	})
 	read("estimate", "the `SUM` of columns and numbers that an event reserves, to be settled to its cost if it is admitted: -estimate ContextTokens+500", func(s string) error {
-		return setSum(&o.columns.estimate, "estimate", s)
+		return setSum(&o.columns.Estimate, "estimate", s)
 	})
 	o.flags.DurationVar(&o.settle, "settle", 0, "settle a reservation this `DURATION` after its event, by the log's clock, instead of at once: -settle 5s")
 }
 
-var keyUsage = "the `FIELDS` that identify a client, joined by commas, such as addr,path, of " + strings.Join(fieldNames[:], " ") +
+var keyUsage = "the `FIELDS` that identify a client, joined by commas, such as addr,path, of " + strings.Join(traffic.FieldNames[:], " ") +
 	"; addr is the client column in a .tsv, path has no query (default addr); with -time any columns, such as model,user (default none: all events are one client's)"
 
 func (o *options) reportFlags() {
@@ -98,14 +99,14 @@ func (o *options) addLimit(s string) error {
 }
 
 func (o *options) setTime(s string) error {
-	if o.columns.time = strings.TrimSpace(s); o.columns.time == "" {
-		return fmt.Errorf("-time: %s names no column", clip(s))
+	if o.columns.Time = strings.TrimSpace(s); o.columns.Time == "" {
+		return fmt.Errorf("-time: %s names no column", traffic.Clip(s))
 	}
 	return nil
 }
 
-func setSum(to **sum, flag, s string) (err error) {
-	if *to, err = parseSum(s); err != nil {
+func setSum(to **traffic.Sum, flag, s string) (err error) {
+	if *to, err = traffic.ParseSum(s); err != nil {
 		return fmt.Errorf("-%s: %w", flag, err)
 	}
 	return nil
@@ -113,10 +114,10 @@ func setSum(to **sum, flag, s string) (err error) {
 
 // setKey reads fields, or columns if there are such.
 func (o *options) setKey(s string) (err error) {
-	if o.columns.isCSV() {
-		o.columns.key, err = parseColumns(s)
+	if o.columns.IsCSV() {
+		o.columns.Key, err = traffic.ParseColumns(s)
 	} else {
-		o.key, err = parseKey(s)
+		o.key, err = traffic.ParseKey(s)
 	}
 	return err
 }
@@ -152,7 +153,7 @@ func (o *options) check() error {
 	inputs := 0
 	for _, name := range o.files {
 		switch {
-		case name == standardInput:
+		case name == traffic.StandardInput:
 			inputs++
 		case strings.HasPrefix(name, "-"):
 			fault("%s comes after a FILE: flags stand before them; a file of that name is ./%s", name, name)

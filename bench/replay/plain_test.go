@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
 // A line is one of made-up traffic.
 type line struct {
 	micros int64
 	client string
-	charge
+	traffic.Charge
 }
 
 // randomLines returns lines in order of time, in bursts and on both sides of
@@ -27,7 +28,7 @@ func randomLines(random *rand.Rand) []line {
 			lines[i].micros = lines[i-1].micros + random.Int64N(100_000)
 		}
 		lines[i].client = fmt.Sprintf("client%d", random.IntN(8))
-		lines[i].charge = charge{1, 1}
+		lines[i].Charge = traffic.Charge{Asked: 1, Cost: 1}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return int(a.micros - b.micros) })
 	return lines
@@ -57,7 +58,7 @@ func csvOf(lines []line) string {
 	var b strings.Builder
 	b.WriteString("when,who,estimate,cost\n")
 	for _, l := range lines {
-		fmt.Fprintf(&b, "%s,%s,%d,%d\n", time.UnixMicro(l.micros).UTC().Format(time.RFC3339Nano), l.client, l.asked, l.cost)
+		fmt.Fprintf(&b, "%s,%s,%d,%d\n", time.UnixMicro(l.micros).UTC().Format(time.RFC3339Nano), l.client, l.Asked, l.Cost)
 	}
 	return b.String()
 }
@@ -82,17 +83,17 @@ func newPlain(limits policy) *plainPolicy {
 
 // allow settles what is due, and charges the client what it asks for if all
 // limits admit that. The rest of its cost comes or goes after wait.
-func (p *plainPolicy) allow(client string, at int64, c charge, wait int64) bool {
+func (p *plainPolicy) allow(client string, at int64, c traffic.Charge, wait int64) bool {
 	for len(p.pending) > 0 && p.pending[0].due <= at {
 		p.settle(p.pending[0])
 		p.pending = p.pending[1:]
 	}
 	for _, l := range p.limits {
-		if !p.admits(l, client, at, c.asked) {
+		if !p.admits(l, client, at, c.Asked) {
 			return false
 		}
 	}
-	booked := &plainCharge{client, at, c.asked, at + wait, c.cost - c.asked}
+	booked := &plainCharge{client, at, c.Asked, at + wait, c.Cost - c.Asked}
 	p.charged[client] = append(p.charged[client], booked)
 	p.pending = append(p.pending, booked)
 	return true
@@ -145,14 +146,14 @@ func plainReplay(lines []line, wait time.Duration, limits ...sash.Limit) plainVe
 	v := plainVerdict{deniedOf: map[string]int64{}}
 	chosen, exact := newPlain(limits), newPlain(policy(limits).log())
 	for _, l := range lines {
-		allowed := chosen.allow(l.client, l.micros*1000, l.charge, int64(wait))
-		right := exact.allow(l.client, l.micros*1000, l.charge, int64(wait))
-		v.asked += l.asked
+		allowed := chosen.allow(l.client, l.micros*1000, l.Charge, int64(wait))
+		right := exact.allow(l.client, l.micros*1000, l.Charge, int64(wait))
+		v.asked += l.Asked
 		if allowed {
-			v.admitted += l.asked
-			v.sum += l.cost
-			v.above += max(l.cost-l.asked, 0)
-			v.givenBack += max(l.asked-l.cost, 0)
+			v.admitted += l.Asked
+			v.sum += l.Cost
+			v.above += max(l.Cost-l.Asked, 0)
+			v.givenBack += max(l.Asked-l.Cost, 0)
 		} else {
 			v.Denied++
 			v.deniedOf[l.client]++

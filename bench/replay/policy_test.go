@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-30da4c49/sash/bench/internal/command"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -29,7 +31,7 @@ func TestTogether_AdmitsWhatEveryLimitAdmits(t *testing.T) {
 		for _, l := range limits {
 			args = append(args, "-limit", l.String())
 		}
-		r := command(tsvOf(lines), args...).report(t)
+		r := invoke(tsvOf(lines), args...).report(t)
 		require.Len(t, r.Limits, 1)
 		got := r.Limits[0]
 		assert.Equal(t, want.counts(), got.counts(), limits)
@@ -77,7 +79,7 @@ func TestTogether_CountsTheLimitThatDecided(t *testing.T) {
 			for _, s := range seconds {
 				lines = append(lines, line{micros: s * second, client: "a"})
 			}
-			r := command(tsvOf(lines), args...).report(t)
+			r := invoke(tsvOf(lines), args...).report(t)
 			require.Len(t, r.Limits, 1)
 			var decided []int64
 			for _, d := range r.Limits[0].Together {
@@ -91,14 +93,14 @@ func TestTogether_CountsTheLimitThatDecided(t *testing.T) {
 
 func TestTogether_IsExactIfEveryLimitIs(t *testing.T) {
 	const stdin = "0\ta\n"
-	assert.True(t, command(stdin, "-json", "-together", "-limit", "2/s log", "-limit", "3/m log").report(t).Limits[0].Exact)
-	assert.False(t, command(stdin, "-json", "-together", "-limit", "2/s log", "-limit", "3/m").report(t).Limits[0].Exact)
+	assert.True(t, invoke(stdin, "-json", "-together", "-limit", "2/s log", "-limit", "3/m log").report(t).Limits[0].Exact)
+	assert.False(t, invoke(stdin, "-json", "-together", "-limit", "2/s log", "-limit", "3/m").report(t).Limits[0].Exact)
 }
 
 func TestTogether_TextReport(t *testing.T) {
 	stdin := strings.Join([]string{"0\ta", "0\ta", "0\ta", "1000000\ta", "1000001\tb", "1500000\ta", "2500000\ta"}, "\n")
-	got := command(stdin, "-together", "-limit", "2/1s log", "-limit", "3/m buckets 1s")
-	assert.Equal(t, exitOK, got.status, got.stderr)
+	got := invoke(stdin, "-together", "-limit", "2/1s log", "-limit", "3/m buckets 1s")
+	assert.Equal(t, command.OK, got.status, got.stderr)
 	assert.Equal(t, `-: 7 events by 2 clients, told apart by addr
 from 1970-01-01 00:00:00 to 1970-01-01 00:00:02 UTC, 3s
 
@@ -119,7 +121,7 @@ denied most under 2/1s log and 3/1m0s buckets 1s, times in UTC
 func TestTogether_EachFileAndTop(t *testing.T) {
 	one := file(t, "one", []byte("0\ta\n0\ta\n"))
 	two := file(t, "two", zipped(t, "0\ta\n0\tb\n0\tb\n"))
-	reports := command("", "-json", "-each", "-together", "-top", "1", "-limit", "1/s log", "-limit", "2/m", one, two).decode(t)
+	reports := invoke("", "-json", "-each", "-together", "-top", "1", "-limit", "1/s log", "-limit", "2/m", one, two).decode(t)
 	require.Len(t, reports, 2)
 	for i, client := range []string{"a", "b"} {
 		require.Len(t, reports[i].Limits, 1)

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/progress"
+	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
 // replay reads what o names and runs its limits over it.
-func (o *options) replay(ctx context.Context, stdin io.Reader, p progress) ([]report, error) {
-	if _, err := checkFiles(o.files); err != nil {
+func (o *options) replay(ctx context.Context, stdin io.Reader, p progress.Drawer) ([]report, error) {
+	if _, err := traffic.CheckFiles(o.files); err != nil {
 		return nil, err
 	}
 	var reports []report
@@ -38,32 +40,19 @@ func (o *options) streams() [][]string {
 	return slices.Collect(slices.Chunk(o.files, 1))
 }
 
-func (o *options) read(ctx context.Context, files []string, stdin io.Reader, p progress) (*traffic, error) {
-	size, err := checkFiles(files)
-	if err != nil {
-		return nil, err
-	}
-	in := inputs{stdin, p.bytes(size, "reading")}
-	defer in.bar.end()
-	t := newTraffic(o.key, o.columns)
-	for _, name := range files {
-		if err := in.read(ctx, t, name); err != nil {
-			return nil, err
-		}
-	}
-	t.sort()
-	return t, nil
+func (o *options) read(ctx context.Context, files []string, stdin io.Reader, p progress.Drawer) (*traffic.Traffic, error) {
+	return traffic.Read(ctx, files, stdin, o.key, o.columns, p)
 }
 
 // judge replays t under each policy.
-func (o *options) judge(ctx context.Context, t *traffic, p progress) ([]verdict, error) {
+func (o *options) judge(ctx context.Context, t *traffic.Traffic, p progress.Drawer) ([]verdict, error) {
 	verdicts := []verdict{}
-	if len(t.events) == 0 {
+	if len(t.Events) == 0 {
 		return verdicts, nil
 	}
 	policies := o.policies()
-	bar := p.events(int64(len(t.events)*len(policies)), "replaying")
-	defer bar.end()
+	bar := p.Events(int64(len(t.Events)*len(policies)), "replaying")
+	defer bar.End()
 	for _, one := range policies {
 		r, err := o.newTrial(one)
 		if err != nil {
@@ -97,10 +86,10 @@ type trial struct {
 
 func (o *options) newTrial(p policy) (*trial, error) {
 	t := &trial{policy: p, clock: sash.NewManualClock(0), decided: make([]int64, len(p)), tallies: make(map[uint32]*tally)}
-	if o.columns.estimate != nil {
+	if o.columns.Estimate != nil {
 		t.pending = &pending{wait: o.settle}
 	}
-	if o.columns.cost != nil {
+	if o.columns.Cost != nil {
 		t.ledger = newLedger(p)
 	}
 	var err error
@@ -116,13 +105,13 @@ func (o *options) newTrial(p policy) (*trial, error) {
 // batch is how many events are replayed between looks at anything else.
 const batch = 1 << 14
 
-func (t *trial) run(ctx context.Context, on *traffic, b bar) error {
-	for events := range slices.Chunk(on.events, batch) {
+func (t *trial) run(ctx context.Context, on *traffic.Traffic, b progress.Bar) error {
+	for events := range slices.Chunk(on.Events, batch) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		for _, e := range events {
-			t.take(e, on.clients[e.client], on.charge(e))
+			t.take(e, on.Clients[e.Client], on.Charge(e))
 		}
 		t.sweep(len(events))
 		b.Add(len(events))
@@ -130,11 +119,11 @@ func (t *trial) run(ctx context.Context, on *traffic, b bar) error {
 	return nil
 }
 
-func (t *trial) take(e event, name string, c charge) {
+func (t *trial) take(e traffic.Event, name string, c traffic.Charge) {
 	if t.pending != nil {
-		t.pending.settle(e.at, t.clock)
+		t.pending.settle(e.At, t.clock)
 	}
-	t.clock.Set(e.at)
+	t.clock.Set(e.At)
 	d := t.ask(t.chosen, e, name, c)
 	right := d.Allowed
 	if t.exact != nil {
@@ -160,13 +149,13 @@ func (t *trial) take(e event, name string, c charge) {
 }
 
 // ask takes what e asks for from l, or reserves it if it may cost another sum.
-func (t *trial) ask(l *sash.Limiter, e event, name string, c charge) sash.Decision {
+func (t *trial) ask(l *sash.Limiter, e traffic.Event, name string, c traffic.Charge) sash.Decision {
 	if t.pending == nil {
-		return l.Take(name, c.asked)
+		return l.Take(name, c.Asked)
 	}
-	r, d := l.Reserve(name, c.asked)
+	r, d := l.Reserve(name, c.Asked)
 	if d.Allowed {
-		t.pending.add(e.at, r, c.cost)
+		t.pending.add(e.At, r, c.Cost)
 	}
 	return d
 }
@@ -195,15 +184,15 @@ type tally struct {
 	busiest, inBusiest int64 // the minute of the most denials so far
 }
 
-func (t *trial) tally(e event) {
-	c := t.tallies[e.client]
+func (t *trial) tally(e traffic.Event) {
+	c := t.tallies[e.Client]
 	if c == nil {
-		c = &tally{first: e.at}
-		t.tallies[e.client] = c
+		c = &tally{first: e.At}
+		t.tallies[e.Client] = c
 	}
 	c.denied++
-	c.last = e.at
-	minute := instant(e.at).Truncate(time.Minute).Unix()
+	c.last = e.At
+	minute := traffic.Instant(e.At).Truncate(time.Minute).Unix()
 	if minute != c.minute {
 		c.minute, c.inMinute = minute, 0
 	}
@@ -214,8 +203,8 @@ func (t *trial) tally(e event) {
 
 // verdict sums a trial up, with the clients denied most. Of equals, the one denied
 // first comes first.
-func (t *trial) verdict(on *traffic, o *options) verdict {
-	events := int64(len(on.events))
+func (t *trial) verdict(on *traffic.Traffic, o *options) verdict {
+	events := int64(len(on.Events))
 	v := verdict{
 		Denied:          t.denied,
 		DeniedShare:     share(t.denied, events),
@@ -247,7 +236,7 @@ func (t *trial) decisions() (all []decision) {
 }
 
 // top returns the clients denied most.
-func (t *trial) top(on *traffic, most int) []denials {
+func (t *trial) top(on *traffic.Traffic, most int) []denials {
 	clients := make([]uint32, 0, len(t.tallies))
 	for c := range t.tallies {
 		clients = append(clients, c)
@@ -257,29 +246,12 @@ func (t *trial) top(on *traffic, most int) []denials {
 		return cmp.Or(cmp.Compare(y.denied, x.denied), cmp.Compare(x.first, y.first), cmp.Compare(a, b))
 	})
 	clients = clients[:min(most, len(clients))]
-	events := on.eventsOf(clients)
+	events := on.EventsOf(clients)
 	top := []denials{}
 	for _, c := range clients {
-		top = append(top, t.tallies[c].denials(on.clients[c], events[c]))
+		top = append(top, t.tallies[c].denials(on.Clients[c], events[c]))
 	}
 	return top
-}
-
-// eventsOf counts the events of some clients.
-func (t *traffic) eventsOf(clients []uint32) map[uint32]int64 {
-	counts := make(map[uint32]int64, len(clients))
-	for _, c := range clients {
-		counts[c] = 0
-	}
-	if len(clients) == 0 {
-		return counts
-	}
-	for _, e := range t.events {
-		if n, wanted := counts[e.client]; wanted {
-			counts[e.client] = n + 1
-		}
-	}
-	return counts
 }
 
 func (c *tally) denials(name string, events int64) denials {
@@ -287,8 +259,8 @@ func (c *tally) denials(name string, events int64) denials {
 		Client:        name,
 		Events:        events,
 		Denied:        c.denied,
-		First:         instant(c.first),
-		Last:          instant(c.last),
+		First:         traffic.Instant(c.first),
+		Last:          traffic.Instant(c.last),
 		BusiestMinute: time.Unix(c.busiest, 0).UTC(),
 		InBusiest:     c.inBusiest,
 	}

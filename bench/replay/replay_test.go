@@ -9,10 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-30da4c49/sash/bench/internal/command"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/progress"
+	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
 // recorded is where recorded traffic lies. The project has none of it.
@@ -47,7 +51,7 @@ func TestReplay_DeniesWhatTheExactLogDenies(t *testing.T) {
 			for _, l := range limits {
 				args = append(args, "-limit", l+" log", "-limit", l)
 			}
-			r := command("", append(args, recordedFile(t, tt.file))...).report(t)
+			r := invoke("", append(args, recordedFile(t, tt.file))...).report(t)
 			assert.Equal(t, tt.events, r.Events)
 			assert.Equal(t, tt.clients, r.Clients)
 			assert.EqualValues(t, tt.events, r.Lines)
@@ -78,8 +82,8 @@ func TestReplay_ReadsTheOthersToTheLastLine(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {
-			got := command("", "-json", "-limit", "10/s", recordedFile(t, tt.file))
-			assert.Equal(t, exitOK, got.status)
+			got := invoke("", "-json", "-limit", "10/s", recordedFile(t, tt.file))
+			assert.Equal(t, command.OK, got.status)
 			r := got.report(t)
 			assert.Equal(t, tt.events, r.Events)
 			assert.Equal(t, tt.clients, r.Clients)
@@ -92,8 +96,8 @@ func TestReplay_ReadsTheOthersToTheLastLine(t *testing.T) {
 }
 
 func TestReplay_OfAnotherFormatIsUnreadableThroughout(t *testing.T) {
-	got := command("", "-json", "-limit", "10/s", recordedFile(t, "azure_llm_conv.csv.gz"))
-	assert.Equal(t, exitFailed, got.status)
+	got := invoke("", "-json", "-limit", "10/s", recordedFile(t, "azure_llm_conv.csv.gz"))
+	assert.Equal(t, command.Failed, got.status)
 	r := got.report(t)
 	assert.Zero(t, r.Events)
 	assert.EqualValues(t, 1+19_366, r.Unreadable) // its heading too
@@ -110,7 +114,7 @@ func TestReplay_AgainstPlainReferences(t *testing.T) {
 		lines := randomLines(random)
 		want := plainReplay(lines, 0, limit)
 		args := []string{"-json", "-top", "100", "-limit", limit.String(), "-limit", limit.Log().String()}
-		r := command(tsvOf(lines), args...).report(t)
+		r := invoke(tsvOf(lines), args...).report(t)
 		got, exact := r.Limits[0], r.Limits[1]
 		assert.Equal(t, want.ExactDenied, exact.Denied, limit)
 		assert.Equal(t, want.counts(), got.counts(), limit)
@@ -141,17 +145,17 @@ func TestReplay_SweepsForgetNothing(t *testing.T) {
 			fmt.Fprintf(&tsv, "%d\theld\n", i*1000)
 		}
 	}
-	tr := read(t, clientKey{addr}, tsv.String(), "-")
+	tr := read(t, traffic.Key{traffic.Addr}, tsv.String(), "-")
 	trial, err := new(options).newTrial(policy{sash.Per(3, time.Second)})
 	require.NoError(t, err)
-	require.NoError(t, trial.run(t.Context(), tr, newProgress(nil).events(1, "")))
+	require.NoError(t, trial.run(t.Context(), tr, progress.On(nil).Events(1, "")))
 	assert.Greater(t, trial.chosen.Stats().Evicted, uint64(batch))
 	assert.Greater(t, trial.exact.Stats().Evicted, uint64(batch))
 	assert.Less(t, trial.chosen.Len(), 3*batch)
 
 	var held []line
 	for i := 0; i < 5*batch; i += 100 {
-		held = append(held, line{micros: int64(i) * 1000, client: "held", charge: charge{1, 1}})
+		held = append(held, line{micros: int64(i) * 1000, client: "held", Charge: traffic.Charge{Asked: 1, Cost: 1}})
 	}
 	assert.Equal(t, plainReplay(held, 0, sash.Per(3, time.Second)).ExactDenied, trial.exactDenied)
 }
@@ -169,7 +173,7 @@ func TestReplay_WhoIsDeniedMostAndWhen(t *testing.T) {
 	add("early", 0, 10, 20, 200)        // denied at 10, 20
 	add("most", 5, 6, 3605, 3606, 3607) // denied at 6, 3606, 3607
 	add("never", 0, 1000)
-	r := command(tsv.String(), "-json", "-top", "3", "-limit", "1/m log").report(t)
+	r := invoke(tsv.String(), "-json", "-top", "3", "-limit", "1/m log").report(t)
 	utc := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
 	assert.Equal(t, []denials{
 		{"most", 5, 3, utc(6), utc(3607), utc(3600), 2},
@@ -180,7 +184,7 @@ func TestReplay_WhoIsDeniedMostAndWhen(t *testing.T) {
 	assert.Equal(t, utc(-1), *r.First)
 	assert.Equal(t, utc(3607), *r.Last)
 
-	r = command(tsv.String(), "-json", "-top", "0", "-limit", "1/m log").report(t)
+	r = invoke(tsv.String(), "-json", "-top", "0", "-limit", "1/m log").report(t)
 	assert.Empty(t, r.Limits[0].Top)
 	assert.EqualValues(t, 8, r.Limits[0].Denied)
 }
@@ -193,7 +197,7 @@ func TestReplay_KeysOfSeveralFields(t *testing.T) {
 		lines = append(lines, `192.0.2.1 - - [17/May/2015:10:05:`+s+` +0000] "GET /c HTTP/1.1" 200 1`)
 	}
 	lines = lines[:len(lines)-1]
-	r := command(strings.Join(lines, "\n"), "-json", "-key", "addr,path", "-limit", "3/m log").report(t)
+	r := invoke(strings.Join(lines, "\n"), "-json", "-key", "addr,path", "-limit", "3/m log").report(t)
 	assert.Equal(t, "addr,path", r.Key)
 	assert.Equal(t, 2, r.Clients)
 	require.Len(t, r.Limits[0].Top, 2)
@@ -208,11 +212,11 @@ func TestReplay_EachFileOnItsOwn(t *testing.T) {
 	two := file(t, "two", []byte("1\ta\n2\tb\n"))
 	bad := file(t, "bad", []byte("x\n"))
 
-	got := command("", "-json", "-limit", "1/s log", one, two)
+	got := invoke("", "-json", "-limit", "1/s log", one, two)
 	assert.EqualValues(t, 1, got.report(t).Limits[0].Denied)
 
-	got = command("", "-json", "-each", "-limit", "1/s log", one, bad, two)
-	assert.Equal(t, exitFailed, got.status)
+	got = invoke("", "-json", "-each", "-limit", "1/s log", one, bad, two)
+	assert.Equal(t, command.Failed, got.status)
 	assert.Equal(t, "replay: nothing readable in "+bad+"\n", got.stderr)
 	reports := got.decode(t)
 	require.Len(t, reports, 3)
@@ -222,7 +226,7 @@ func TestReplay_EachFileOnItsOwn(t *testing.T) {
 }
 
 func TestReplay_JSONNamesFieldsAsDocumented(t *testing.T) {
-	got := command("0\ta\n0\ta\n", "-json", "-limit", "1/s")
+	got := invoke("0\ta\n0\ta\n", "-json", "-limit", "1/s")
 	assert.JSONEq(t, `{
 		"files": ["-"], "key": "addr", "lines": 2, "events": 2, "clients": 1,
 		"first": "1970-01-01T00:00:00Z", "last": "1970-01-01T00:00:00Z",

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
 // A report is one replay. Lines = Events + Blank + Unreadable + Headings.
@@ -29,9 +31,9 @@ type report struct {
 	Unreadable int64 `json:"unreadable"`
 	Headings   int64 `json:"headings,omitempty"` // lines that name the columns of a CSV
 
-	UnreadableLines    []faultyLine `json:"unreadable_lines"`     // the first of them
-	UnreadableLinesCap int          `json:"unreadable_lines_cap"` // how many are listed at most
-	BrokenOff          []faultyLine `json:"broken_off"`           // files not read beyond that line
+	UnreadableLines    []traffic.FaultyLine `json:"unreadable_lines"`     // the first of them
+	UnreadableLinesCap int                  `json:"unreadable_lines_cap"` // how many are listed at most
+	BrokenOff          []traffic.FaultyLine `json:"broken_off"`           // files not read beyond that line
 
 	Cost     string `json:"cost,omitempty"`     // sum of columns, if events have costs
 	Estimate string `json:"estimate,omitempty"` // the same, if calls reserve
@@ -88,21 +90,21 @@ type denials struct {
 	InBusiest     int64     `json:"denied_in_busiest_minute"`
 }
 
-func (o *options) report(files []string, t *traffic, verdicts []verdict) report {
+func (o *options) report(files []string, t *traffic.Traffic, verdicts []verdict) report {
 	r := report{
-		Files: files, Key: t.keyNames(),
-		Lines: t.lines, Events: len(t.events), Clients: len(t.clients),
-		Blank: t.blank, CutShort: t.cutShort, OutOfOrder: t.outOfOrder, Unreadable: t.unreadable, Headings: t.headings,
-		UnreadableLines: append([]faultyLine{}, t.faults...), UnreadableLinesCap: maxFaults,
-		BrokenOff: append([]faultyLine{}, t.brokenOff...),
-		Cost:      t.columns.cost.String(), Estimate: t.columns.estimate.String(),
+		Files: files, Key: t.KeyNames(),
+		Lines: t.Lines, Events: len(t.Events), Clients: len(t.Clients),
+		Blank: t.Blank, CutShort: t.CutShort, OutOfOrder: t.OutOfOrder, Unreadable: t.Unreadable, Headings: t.Headings,
+		UnreadableLines: append([]traffic.FaultyLine{}, t.Faults...), UnreadableLinesCap: traffic.MaxFaults,
+		BrokenOff: append([]traffic.FaultyLine{}, t.BrokenOff...),
+		Cost:      t.Columns.Cost.String(), Estimate: t.Columns.Estimate.String(),
 		Limits: verdicts,
 	}
 	if o.settle > 0 {
 		r.Settle = o.settle.String()
 	}
 	if r.Events > 0 {
-		first, last := t.span()
+		first, last := t.Span()
 		r.First, r.Last = &first, &last
 	}
 	return r
@@ -197,7 +199,7 @@ func (r *report) unreadable(w io.Writer) {
 }
 
 // stretches names lines by number, a file at a time, those in a row as a range.
-func stretches(lines []faultyLine) (names []string) {
+func stretches(lines []traffic.FaultyLine) (names []string) {
 	for i := 0; i < len(lines); {
 		file, ranges := lines[i].File, []string(nil)
 		for i < len(lines) && lines[i].File == file {

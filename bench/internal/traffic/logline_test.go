@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"testing"
@@ -113,7 +113,7 @@ func TestParseLine_EveryCut(t *testing.T) {
 	line := clf + ` "http://example.net/\"" "Agent/1.0 \\" 17`
 	for end := range len(line) {
 		if r, err := parseLine(line[:end]); err == nil {
-			assert.Equal(t, "192.0.2.1", r.fields[addr], line[:end])
+			assert.Equal(t, "192.0.2.1", r.fields[Addr], line[:end])
 			assert.Equal(t, at(t, "2015-05-17T10:05:03Z"), r.at, line[:end])
 		}
 	}

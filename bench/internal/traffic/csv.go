@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"encoding/csv"
@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// columns says what is read of a CSV. Without a time there is no CSV to read.
-type columns struct {
-	time           string
-	key            []string // none: all events are one client's
-	cost, estimate *sum     // nil: each event costs one unit; its cost is known
+// Columns say what is read of a CSV. Without a time there is no CSV to read.
+type Columns struct {
+	Time           string
+	Key            []string // none: all events are one client's
+	Cost, Estimate *Sum     // nil: each event costs one unit; its cost is known
 }
 
-// isCSV reports whether files are CSV, and not logs.
-func (c *columns) isCSV() bool { return c.time != "" }
+// IsCSV reports whether files are CSV, and not logs.
+func (c *Columns) IsCSV() bool { return c.Time != "" }
 
 // everybody is the one client that there is where nothing tells clients apart.
 const everybody = "all"
 
-// parseColumns reads names joined by commas. Its error names every wrong one.
-func parseColumns(s string) (names []string, err error) {
+// ParseColumns reads names joined by commas. Its error names every wrong one.
+func ParseColumns(s string) (names []string, err error) {
 	var faults []error
 	for name := range strings.SplitSeq(s, ",") {
 		switch name = strings.TrimSpace(name); {
 		case name == "":
-			faults = append(faults, fmt.Errorf("-key: %s has a column without a name", clip(s)))
+			faults = append(faults, fmt.Errorf("-key: %s has a column without a name", Clip(s)))
 		case slices.Contains(names, name):
 			faults = append(faults, fmt.Errorf("-key: %s is named twice", name))
 		default:
@@ -71,7 +71,7 @@ func (f *sheet) split(line string) ([]string, error) {
 // takeRow is take for a CSV.
 func (s *source) takeRow(line string) error {
 	if s.sheet.index == nil {
-		s.headings++
+		s.Headings++
 		return s.takeHeader(strings.TrimPrefix(line, "\ufeff")) // as spreadsheets begin a file
 	}
 	row, err := s.sheet.split(line)
@@ -89,26 +89,26 @@ func (s *source) takeRow(line string) error {
 func (s *source) takeHeader(line string) error {
 	names, err := s.sheet.split(line)
 	if err != nil {
-		return fmt.Errorf("-time %s: %s is no CSV, its line %d is %s: %w", s.columns.time, s.file, s.line, clip(line), err)
+		return fmt.Errorf("-time %s: %s is no CSV, its line %d is %s: %w", s.Columns.Time, s.file, s.line, Clip(line), err)
 	}
 	var faults []error
 	want := func(flag string, columns ...string) {
 		for _, c := range columns {
 			switch first := slices.Index(names, c); {
 			case first < 0:
-				faults = append(faults, fmt.Errorf("-%s: %s has no column %s, its header is %s", flag, s.file, clip(c), clip(line)))
+				faults = append(faults, fmt.Errorf("-%s: %s has no column %s, its header is %s", flag, s.file, Clip(c), Clip(line)))
 			case slices.Contains(names[first+1:], c):
-				faults = append(faults, fmt.Errorf("-%s: %s has two columns %s, its header is %s", flag, s.file, clip(c), clip(line)))
+				faults = append(faults, fmt.Errorf("-%s: %s has two columns %s, its header is %s", flag, s.file, Clip(c), Clip(line)))
 			}
 		}
 	}
-	want("time", s.columns.time)
-	want("key", s.columns.key...)
-	if s.columns.cost != nil {
-		want("cost", s.columns.cost.columns...)
+	want("time", s.Columns.Time)
+	want("key", s.Columns.Key...)
+	if s.Columns.Cost != nil {
+		want("cost", s.Columns.Cost.columns...)
 	}
-	if s.columns.estimate != nil {
-		want("estimate", s.columns.estimate.columns...)
+	if s.Columns.Estimate != nil {
+		want("estimate", s.Columns.Estimate.columns...)
 	}
 	s.sheet.width, s.sheet.index = len(names), map[string]int{}
 	for i, name := range names {
@@ -123,13 +123,13 @@ func (s *source) addRow(row []string) error {
 		return fmt.Errorf("%d columns, the header has %d", len(row), s.sheet.width)
 	}
 	value := func(column string) string { return row[s.sheet.index[column]] }
-	at, err := parseDateTime(value(s.columns.time))
+	at, err := parseDateTime(value(s.Columns.Time))
 	if err != nil {
 		return err
 	}
-	e := event{at: at, charge: uint32(len(s.charges))}
-	if s.columns.cost != nil {
-		c, err := s.columns.charge(value)
+	e := Event{At: at, charge: uint32(len(s.charges))}
+	if s.Columns.Cost != nil {
+		c, err := s.Columns.charge(value)
 		if err == nil {
 			err = s.bill(c)
 		}
@@ -137,27 +137,27 @@ func (s *source) addRow(row []string) error {
 			return err
 		}
 	}
-	s.add(e, s.columns.appendName(s.name[:0], value))
+	s.add(e, s.Columns.appendName(s.name[:0], value))
 	return nil
 }
 
 // charge returns what a row costs, in which value finds a column.
-func (c *columns) charge(value func(column string) string) (charge, error) {
-	cost, err := c.cost.of(value)
-	if err != nil || c.estimate == nil {
-		return charge{cost, cost}, err
+func (c *Columns) charge(value func(column string) string) (Charge, error) {
+	cost, err := c.Cost.of(value)
+	if err != nil || c.Estimate == nil {
+		return Charge{cost, cost}, err
 	}
-	asked, err := c.estimate.of(value)
-	return charge{asked, cost}, err
+	asked, err := c.Estimate.of(value)
+	return Charge{asked, cost}, err
 }
 
 // appendName appends the name of the client of a row, in which value finds a
 // column.
-func (c *columns) appendName(name []byte, value func(column string) string) []byte {
-	if len(c.key) == 0 {
+func (c *Columns) appendName(name []byte, value func(column string) string) []byte {
+	if len(c.Key) == 0 {
 		return append(name, everybody...)
 	}
-	for i, column := range c.key {
+	for i, column := range c.Key {
 		v := value(column)
 		if v == "" {
 			v = "-" // as in other files
@@ -182,5 +182,5 @@ func parseDateTime(s string) (int64, error) {
 			return nanoseconds(t, s)
 		}
 	}
-	return 0, fmt.Errorf("time %s is not like 2006-01-02 15:04:05.999 or 2006-01-02T15:04:05Z", clip(s))
+	return 0, fmt.Errorf("time %s is not like 2006-01-02 15:04:05.999 or 2006-01-02T15:04:05Z", Clip(s))
 }

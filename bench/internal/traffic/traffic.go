@@ -1,4 +1,7 @@
-package main
+// Package traffic reads recorded requests: access logs, columns of time and client,
+// and CSV with costs. Command replay explains what it reads and what it makes of
+// lines that are odd.
+package traffic
 
 import (
 	"cmp"
@@ -9,58 +12,58 @@ import (
 	"time"
 )
 
-// An event is one request: 16 bytes, of which there may be very many.
-type event struct {
-	at             int64 // Unix nanoseconds
-	client, charge uint32
+// An Event is one request: 16 bytes, of which there may be very many.
+type Event struct {
+	At             int64 // Unix nanoseconds
+	Client, charge uint32
 }
 
-// traffic is what could be read of some files.
+// Traffic is what could be read of some files.
 //
 // Every line is counted once: lines = events + blank + unreadable + headings.
-type traffic struct {
-	key     clientKey // of a log
-	columns columns   // of a CSV, if that is what is read
-	events  []event
-	clients []string // names, by the number in event
+type Traffic struct {
+	key     Key     // of a log
+	Columns Columns // of a CSV, if that is what is read
+	Events  []Event
+	Clients []string // names, by the number in event
 	number  map[string]uint32
 	name    []byte // reused
 
-	charges []charge // by the number in event, if the columns have a cost
+	charges []Charge // by the number in event, if the columns have a cost
 	billed  int64    // all of them, estimates and costs
 
-	lines, blank, unreadable, headings, cutShort, outOfOrder int64
+	Lines, Blank, Unreadable, Headings, CutShort, OutOfOrder int64
 
-	faults    []faultyLine // the first maxFaults of those unreadable
-	brokenOff []faultyLine // files that could not be read to the end, with the last line begun
+	Faults    []FaultyLine // the first MaxFaults of those unreadable
+	BrokenOff []FaultyLine // files that could not be read to the end, with the last line begun
 }
 
-// maxFaults is how many unreadable lines are kept to be shown.
-const maxFaults = 1000
+// MaxFaults is how many unreadable lines are kept to be shown.
+const MaxFaults = 1000
 
-// A faultyLine is a line that could not be read.
-type faultyLine struct {
+// A FaultyLine is a line that could not be read.
+type FaultyLine struct {
 	File string `json:"file"`
 	Line int64  `json:"line"` // from 1
 	Why  string `json:"why"`
 	Text string `json:"text,omitempty"` // quoted, its beginning
 }
 
-func newTraffic(key clientKey, c columns) *traffic {
-	return &traffic{key: key, columns: c, number: make(map[string]uint32)}
+func newTraffic(key Key, c Columns) *Traffic {
+	return &Traffic{key: key, Columns: c, number: make(map[string]uint32)}
 }
 
-// keyNames returns what tells clients apart; nothing, if nothing does.
-func (t *traffic) keyNames() string {
-	if t.columns.isCSV() {
-		return strings.Join(t.columns.key, ",")
+// KeyNames returns what tells clients apart; nothing, if nothing does.
+func (t *Traffic) KeyNames() string {
+	if t.Columns.IsCSV() {
+		return strings.Join(t.Columns.Key, ",")
 	}
 	return t.key.String()
 }
 
 // A source is one file of traffic while it is read.
 type source struct {
-	*traffic
+	*Traffic
 	file   string
 	line   int64
 	sheet  *sheet // nil: a log
@@ -69,9 +72,9 @@ type source struct {
 	newest int64 // latest time of any line so far
 }
 
-func (t *traffic) source(file string) *source {
-	s := &source{traffic: t, file: file, newest: math.MinInt64}
-	if t.columns.isCSV() {
+func (t *Traffic) source(file string) *source {
+	s := &source{Traffic: t, file: file, newest: math.MinInt64}
+	if t.Columns.IsCSV() {
 		s.sheet = newSheet()
 	}
 	return s
@@ -80,11 +83,11 @@ func (t *traffic) source(file string) *source {
 // take counts a line and, if it can be read, makes it an event. The error is
 // not about the line: the file has no such fields as the flags name.
 func (s *source) take(line string) error {
-	s.lines++
+	s.Lines++
 	s.line++
 	switch {
 	case isBlank(line):
-		s.blank++
+		s.Blank++
 		return nil
 	case s.sheet != nil:
 		return s.takeRow(line)
@@ -107,9 +110,9 @@ func (s *source) takeLogLine(line string) error {
 	}
 	s.known, s.format = true, r.format
 	if r.cut {
-		s.cutShort++
+		s.CutShort++
 	}
-	s.add(event{at: r.at}, s.key.appendName(s.name[:0], &r))
+	s.add(Event{At: r.at}, s.key.appendName(s.name[:0], &r))
 	return nil
 }
 
@@ -127,23 +130,23 @@ func (s *source) parse(line string) (record, error) {
 }
 
 // add adds e, of the client of that name.
-func (s *source) add(e event, name []byte) {
-	if e.at < s.newest {
-		s.outOfOrder++
+func (s *source) add(e Event, name []byte) {
+	if e.At < s.newest {
+		s.OutOfOrder++
 	}
-	s.newest = max(s.newest, e.at)
-	e.client = s.client(name)
-	s.events = append(s.events, e)
+	s.newest = max(s.newest, e.At)
+	e.Client = s.client(name)
+	s.Events = append(s.Events, e)
 }
 
 // client returns the number of the client of that name, which is reused.
-func (t *traffic) client(name []byte) uint32 {
+func (t *Traffic) client(name []byte) uint32 {
 	t.name = name
 	n, seen := t.number[string(t.name)]
 	if !seen {
-		n = uint32(len(t.clients))
+		n = uint32(len(t.Clients))
 		name := string(t.name)
-		t.clients = append(t.clients, name)
+		t.Clients = append(t.Clients, name)
 		t.number[name] = n
 	}
 	return n
@@ -151,42 +154,59 @@ func (t *traffic) client(name []byte) uint32 {
 
 // takeUnread counts a line of which only the beginning was read, or nothing.
 func (s *source) takeUnread(why, beginning string) {
-	s.lines++
+	s.Lines++
 	s.line++
 	s.fault(why, beginning)
 }
 
 // fault counts the line as unreadable.
 func (s *source) fault(why, line string) {
-	s.unreadable++
-	if len(s.faults) < maxFaults {
-		s.faults = append(s.faults, faultyLine{s.file, s.line, why, clip(line)})
+	s.Unreadable++
+	if len(s.Faults) < MaxFaults {
+		s.Faults = append(s.Faults, FaultyLine{s.file, s.line, why, Clip(line)})
 	}
 }
 
 // breakOff notes that the file cannot be read beyond this line.
 func (s *source) breakOff(err error) {
-	s.brokenOff = append(s.brokenOff, faultyLine{File: s.file, Line: s.line, Why: err.Error()})
+	s.BrokenOff = append(s.BrokenOff, FaultyLine{File: s.file, Line: s.line, Why: err.Error()})
 }
 
 // sort puts events in the order they happened in; those of one instant stay in
 // the order they were read in.
-func (t *traffic) sort() {
-	byTime := func(a, b event) int { return cmp.Compare(a.at, b.at) }
-	if !slices.IsSortedFunc(t.events, byTime) {
-		slices.SortStableFunc(t.events, byTime)
+func (t *Traffic) sort() {
+	byTime := func(a, b Event) int { return cmp.Compare(a.At, b.At) }
+	if !slices.IsSortedFunc(t.Events, byTime) {
+		slices.SortStableFunc(t.Events, byTime)
 	}
 }
 
-// span returns the times of the first event and the last.
-func (t *traffic) span() (first, last time.Time) {
-	if len(t.events) == 0 {
+// EventsOf counts the events of some clients.
+func (t *Traffic) EventsOf(clients []uint32) map[uint32]int64 {
+	counts := make(map[uint32]int64, len(clients))
+	for _, c := range clients {
+		counts[c] = 0
+	}
+	if len(clients) == 0 {
+		return counts
+	}
+	for _, e := range t.Events {
+		if n, wanted := counts[e.Client]; wanted {
+			counts[e.Client] = n + 1
+		}
+	}
+	return counts
+}
+
+// Span returns the times of the first event and the last.
+func (t *Traffic) Span() (first, last time.Time) {
+	if len(t.Events) == 0 {
 		return first, last
 	}
-	return instant(t.events[0].at), instant(t.events[len(t.events)-1].at)
+	return Instant(t.Events[0].At), Instant(t.Events[len(t.Events)-1].At)
 }
 
-func instant(ns int64) time.Time { return time.Unix(0, ns).UTC() }
+func Instant(ns int64) time.Time { return time.Unix(0, ns).UTC() }
 
 func isBlank(line string) bool {
 	for _, c := range []byte(line) {

@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"bufio"
@@ -9,27 +9,48 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/seed-30da4c49/sash/bench/internal/progress"
 )
 
-// standardInput is the FILE that stands for it.
-const standardInput = "-"
+// StandardInput is the FILE that stands for it.
+const StandardInput = "-"
 
-// maxLine is the longest line that is read, in bytes: more than twice what a
+// MaxLine is the longest line that is read, in bytes: more than twice what a
 // server accepts of a request and its headers with every byte escaped.
-const maxLine = 256 << 10
+const MaxLine = 256 << 10
 
-// inputs opens the files of a replay.
-type inputs struct {
-	stdin io.Reader
-	bar   bar
+// Read returns what files hold, "-" being stdin, in the order of time. A file
+// that breaks off is read as far as it goes.
+func Read(ctx context.Context, files []string, stdin io.Reader, key Key, c Columns, p progress.Drawer) (*Traffic, error) {
+	size, err := CheckFiles(files)
+	if err != nil {
+		return nil, err
+	}
+	in := inputs{stdin, p.Bytes(size, "reading")}
+	defer in.bar.End()
+	t := newTraffic(key, c)
+	for _, name := range files {
+		if err := in.read(ctx, t, name); err != nil {
+			return nil, err
+		}
+	}
+	t.sort()
+	return t, nil
 }
 
-// checkFiles names every file that is missing or no file, before any is read. It
+// inputs opens files.
+type inputs struct {
+	stdin io.Reader
+	bar   progress.Bar
+}
+
+// CheckFiles names every file that is missing or no file, before any is read. It
 // returns the size of all, or -1 if one does not tell.
-func checkFiles(names []string) (size int64, err error) {
+func CheckFiles(names []string) (size int64, err error) {
 	var faults []error
 	for _, name := range names {
-		if name == standardInput {
+		if name == StandardInput {
 			size = -1
 			continue
 		}
@@ -48,9 +69,9 @@ func checkFiles(names []string) (size int64, err error) {
 }
 
 // read adds what a file holds to t. A file that breaks off is noted there.
-func (in *inputs) read(ctx context.Context, t *traffic, name string) error {
+func (in *inputs) read(ctx context.Context, t *Traffic, name string) error {
 	raw := io.NopCloser(in.stdin)
-	if name != standardInput {
+	if name != StandardInput {
 		f, err := os.Open(name)
 		if err != nil {
 			return err
@@ -84,7 +105,7 @@ func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
 
 // plainText returns what r holds, decompressed if it begins as gzip does.
 func plainText(r io.Reader) (*bufio.Reader, error) {
-	buffered := bufio.NewReaderSize(r, maxLine)
+	buffered := bufio.NewReaderSize(r, MaxLine)
 	if magic, _ := buffered.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		return buffered, nil
 	}
@@ -92,10 +113,10 @@ func plainText(r io.Reader) (*bufio.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bufio.NewReaderSize(z, maxLine), nil
+	return bufio.NewReaderSize(z, MaxLine), nil
 }
 
-// readLines takes every line of r, whose buffer holds maxLine bytes.
+// readLines takes every line of r, whose buffer holds MaxLine bytes.
 func (s *source) readLines(r *bufio.Reader) error {
 	for {
 		line, err := r.ReadSlice('\n')
@@ -105,7 +126,7 @@ func (s *source) readLines(r *bufio.Reader) error {
 				return err
 			}
 		case err == bufio.ErrBufferFull:
-			s.takeUnread(fmt.Sprintf("longer than %d bytes", maxLine), string(line[:1024]))
+			s.takeUnread(fmt.Sprintf("longer than %d bytes", MaxLine), string(line[:1024]))
 			err = skipLine(r)
 		case err != io.EOF && len(line) > 0:
 			// It may be cut anywhere, in a client's name too: it is no event.

@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"errors"
@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// A clientKey is the fields that tell clients apart.
-type clientKey []field
+// A Key is the fields that tell clients apart.
+type Key []field
 
-// parseKey reads fields joined by commas. Its error names every wrong one.
-func parseKey(s string) (clientKey, error) {
-	var k clientKey
+// ParseKey reads fields joined by commas. Its error names every wrong one.
+func ParseKey(s string) (Key, error) {
+	var k Key
 	var faults []error
 	for name := range strings.SplitSeq(s, ",") {
-		i := slices.Index(fieldNames[:], strings.TrimSpace(name))
+		i := slices.Index(FieldNames[:], strings.TrimSpace(name))
 		switch {
 		case i < 0:
-			faults = append(faults, fmt.Errorf("-key: no field %s, want some of %s", clip(name), strings.Join(fieldNames[:], " ")))
+			faults = append(faults, fmt.Errorf("-key: no field %s, want some of %s", Clip(name), strings.Join(FieldNames[:], " ")))
 		case slices.Contains(k, field(i)):
-			faults = append(faults, fmt.Errorf("-key: %s is named twice", fieldNames[i]))
+			faults = append(faults, fmt.Errorf("-key: %s is named twice", FieldNames[i]))
 		default:
 			k = append(k, field(i))
 		}
@@ -29,7 +29,7 @@ func parseKey(s string) (clientKey, error) {
 	return k, errors.Join(faults...)
 }
 
-func (k clientKey) String() string {
+func (k Key) String() string {
 	names := make([]string, len(k))
 	for i, f := range k {
 		names[i] = f.String()
@@ -38,7 +38,7 @@ func (k clientKey) String() string {
 }
 
 // missing returns a field of k that a format does not have.
-func (k clientKey) missing(g format) (f field, some bool) {
+func (k Key) missing(g format) (f field, some bool) {
 	i := slices.IndexFunc(k, func(f field) bool { return !f.in(g) })
 	if i < 0 {
 		return 0, false
@@ -50,7 +50,7 @@ func (k clientKey) missing(g format) (f field, some bool) {
 // between them. A value with a space, a quote or anything else that could be
 // taken for more than it is stands in quotes, so no two clients share a name, and
 // every name can be shown on a terminal.
-func (k clientKey) appendName(name []byte, r *record) []byte {
+func (k Key) appendName(name []byte, r *record) []byte {
 	for i, f := range k {
 		name = appendValue(name, i, r.fields[f])
 	}

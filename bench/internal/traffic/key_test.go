@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"testing"
@@ -8,12 +8,12 @@ import (
 )
 
 func TestParseKey_NamesEveryWrongField(t *testing.T) {
-	k, err := parseKey("addr, path")
+	k, err := ParseKey("addr, path")
 	require.NoError(t, err)
-	assert.Equal(t, clientKey{addr, path}, k)
+	assert.Equal(t, Key{Addr, path}, k)
 	assert.Equal(t, "addr,path", k.String())
 
-	_, err = parseKey("addr,,host,addr")
+	_, err = ParseKey("addr,,host,addr")
 	require.Error(t, err)
 	assert.ErrorContains(t, err, `no field ""`)
 	assert.ErrorContains(t, err, `no field "host", want some of addr ident user method path status referer agent`)
@@ -22,18 +22,18 @@ func TestParseKey_NamesEveryWrongField(t *testing.T) {
 
 func TestClientKey_Name(t *testing.T) {
 	tests := []struct {
-		key        clientKey
+		key        Key
 		user, path string
 		want       string
 	}{
-		{clientKey{user}, "jane", "/", "jane"},
-		{clientKey{user}, "-", "/", "-"},
-		{clientKey{user, path}, "jane", "/a", "jane /a"},
-		{clientKey{path, user}, "jane", "/a", "/a jane"},
-		{clientKey{user, path}, "Jane Doe", "/a", `"Jane Doe" /a`},
-		{clientKey{user, path}, "Jane", "Doe /a", `Jane "Doe /a"`},
-		{clientKey{user}, `"Jane"`, "/", `"\"Jane\""`},
-		{clientKey{user}, "\x1b[2J", "/", `"\x1b[2J"`},
+		{Key{user}, "jane", "/", "jane"},
+		{Key{user}, "-", "/", "-"},
+		{Key{user, path}, "jane", "/a", "jane /a"},
+		{Key{path, user}, "jane", "/a", "/a jane"},
+		{Key{user, path}, "Jane Doe", "/a", `"Jane Doe" /a`},
+		{Key{user, path}, "Jane", "Doe /a", `Jane "Doe /a"`},
+		{Key{user}, `"Jane"`, "/", `"\"Jane\""`},
+		{Key{user}, "\x1b[2J", "/", `"\x1b[2J"`},
 	}
 	for _, tt := range tests {
 		r := record{fields: [numFields]string{user: tt.user, path: tt.path}}
@@ -47,7 +47,7 @@ func TestClientKey_NoTwoClientsShareAName(t *testing.T) {
 	for _, u := range parts {
 		for _, p := range parts {
 			r := record{fields: [numFields]string{user: u, path: p}}
-			name := string(clientKey{user, path}.appendName(nil, &r))
+			name := string(Key{user, path}.appendName(nil, &r))
 			before, taken := seen[name]
 			assert.False(t, taken, "%q is the name of %q and of %q", name, before, [2]string{u, p})
 			seen[name] = [2]string{u, p}

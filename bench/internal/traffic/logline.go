@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"fmt"
@@ -30,26 +30,26 @@ func (f format) String() string {
 type field uint8
 
 const (
-	addr field = iota
+	Addr field = iota
 	ident
 	user
 	method
 	path
 	status
 	referer
-	agent
+	Agent
 	numFields
 )
 
-var fieldNames = [numFields]string{"addr", "ident", "user", "method", "path", "status", "referer", "agent"}
+var FieldNames = [numFields]string{"addr", "ident", "user", "method", "path", "status", "referer", "agent"}
 
-func (f field) String() string { return fieldNames[f] }
+func (f field) String() string { return FieldNames[f] }
 
 // in reports whether lines of a format have the field.
 func (f field) in(g format) bool {
 	switch g {
 	case tsv:
-		return f == addr
+		return f == Addr
 	case common:
 		return f < referer
 	}
@@ -81,7 +81,7 @@ func parseTSV(line string) (record, error) {
 	}
 	micros, err := strconv.ParseInt(column[0], 10, 64)
 	if err != nil {
-		return record{}, fmt.Errorf("time %s is not in whole Unix microseconds", clip(column[0]))
+		return record{}, fmt.Errorf("time %s is not in whole Unix microseconds", Clip(column[0]))
 	}
 	if micros > math.MaxInt64/1000 || micros < math.MinInt64/1000 {
 		return record{}, outOfRange(column[0])
@@ -110,7 +110,7 @@ func parseLog(line string) (r record, err error) {
 		r.format = combined
 		r.fields[referer] = s.quoted("referer")
 		s.space("referer")
-		r.fields[agent] = s.lastQuoted("agent")
+		r.fields[Agent] = s.lastQuoted("agent")
 		r.cut = s.cut
 	}
 	if s.err != nil {
@@ -132,12 +132,12 @@ func parseLog(line string) (r record, err error) {
 // zeros that a crash leaves in a file would make another client of this one.
 func (r *record) setAddr(host string) error {
 	if strings.ContainsFunc(host, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-		return fmt.Errorf("address %s has control characters", clip(host))
+		return fmt.Errorf("address %s has control characters", Clip(host))
 	}
 	if host == "" {
 		host = "-"
 	}
-	r.fields[addr] = host
+	r.fields[Addr] = host
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (r *record) setAddr(host string) error {
 func parseTime(s string) (int64, error) {
 	t, err := time.Parse("02/Jan/2006:15:04:05 -0700", s)
 	if err != nil {
-		return 0, fmt.Errorf("time %s is not like 02/Jan/2006:15:04:05 -0700", clip(s))
+		return 0, fmt.Errorf("time %s is not like 02/Jan/2006:15:04:05 -0700", Clip(s))
 	}
 	return nanoseconds(t, s)
 }
@@ -159,7 +159,7 @@ func nanoseconds(t time.Time, s string) (int64, error) {
 }
 
 func outOfRange(s string) error {
-	return fmt.Errorf("time %s is outside the years 1678 to 2262 that nanoseconds reach", clip(s))
+	return fmt.Errorf("time %s is outside the years 1678 to 2262 that nanoseconds reach", Clip(s))
 }
 
 // splitRequest returns method and path, without its query, of a request line.
@@ -279,8 +279,8 @@ func closing(s string) int {
 	return -1
 }
 
-// clip quotes s for a message, cut to a length that a terminal can bear.
-func clip(s string) string {
+// Clip quotes s for a message, cut to a length that a terminal can bear.
+func Clip(s string) string {
 	const most = 100
 	if len(s) > most {
 		return strconv.Quote(s[:most]) + "..."

@@ -1,0 +1,79 @@
+package peers
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v3"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// Floors returns what decides nothing, and so shows what is left to win: the steps
+// that a decision is made of, one more in each.
+func Floors() []Peer {
+	return []Peer{
+		plainMap("map", "a plain map is read, and nothing else", func(*atomic.Uint64) bool { return true }),
+		plainMap("map+cas", "a plain map is read, and a word swapped by compare-and-swap", swap),
+		bare("xsync", "none", "an xsync map is read, and nothing else", func(*atomic.Uint64) bool { return true }),
+		bare("xsync+cas", "none", "an xsync map is read, and a word swapped by compare-and-swap", swap),
+		Floor(),
+		CoarseFloor(),
+		bare("xsync+cas+time.Now", "time.Now", "as the floor, with the clock that peers read", func(word *atomic.Uint64) bool {
+			return !time.Now().IsZero() && swap(word)
+		}),
+	}
+}
+
+// Floor returns the least that a decision is made of: the clock is read, as sash reads
+// it by default, a cell loaded from one xsync map, and its word swapped.
+func Floor() Peer { return floor("system", sash.SystemClock()) }
+
+// CoarseFloor returns the same with a coarse clock.
+func CoarseFloor() Peer { return floor("coarse", sash.CoarseClock(time.Millisecond)) }
+
+func floor(name string, clock sash.Clock) Peer {
+	return bare("floor", name, "the clock is read, an xsync map too, and a word swapped by compare-and-swap",
+		func(word *atomic.Uint64) bool { return clock.Now() >= 0 && swap(word) })
+}
+
+// swap may fail where others swap as well: a floor does not try again.
+func swap(word *atomic.Uint64) bool {
+	w := word.Load()
+	return word.CompareAndSwap(w, w+1)
+}
+
+func bare(name, clock, keeps string, step func(*atomic.Uint64) bool) Peer {
+	return Peer{Name: name, Clock: clock, Bytes: 90, Keeps: keeps, Lacks: "decides nothing", Free: true, New: func(Quota) Table {
+		cells := xsync.NewMapOf[string, *atomic.Uint64]()
+		return Table{
+			Allow: func(key string) bool {
+				c, ok := cells.Load(key)
+				if !ok {
+					c, _ = cells.LoadOrStore(key, new(atomic.Uint64))
+				}
+				return step(c)
+			},
+			Exhaust: func(string) {},
+			Close:   func() {},
+		}
+	}}
+}
+
+func plainMap(name, keeps string, step func(*atomic.Uint64) bool) Peer {
+	return Peer{Name: name, Clock: "none", Bytes: 80, Keeps: keeps, Lacks: "decides nothing; cannot be written to while it is read", Free: true, Serial: true, New: func(Quota) Table {
+		cells := map[string]*atomic.Uint64{}
+		return Table{
+			Allow: func(key string) bool {
+				c, ok := cells[key]
+				if !ok {
+					c = new(atomic.Uint64)
+					cells[key] = c
+				}
+				return step(c)
+			},
+			Exhaust: func(string) {},
+			Close:   func() {},
+		}
+	}}
+}

@@ -1,0 +1,33 @@
+package peers
+
+import (
+	"context"
+
+	"github.com/sethvargo/go-limiter/memorystore"
+)
+
+var goLimiter = Peer{
+	Name: "go-limiter", Clock: "system", Module: "github.com/sethvargo/go-limiter", Bytes: 180, Sweeps: true,
+	Keeps: "fixed window from a key's first call; one map behind a RWMutex, a mutex for each key",
+	Lacks: "up to twice the limit in a window; a cost of 1 only; a sweep locks out all calls, and forgets what is charged meanwhile",
+	New: func(q Quota) Table {
+		config := &memorystore.Config{Tokens: uint64(q.Count), Interval: q.Window}
+		if q.Sweep > 0 {
+			config.SweepInterval, config.SweepMinTTL = q.Sweep, 2*q.Window
+		}
+		s := must(memorystore.New(config))
+		ctx := context.Background()
+		return Table{
+			Allow: func(key string) bool {
+				_, _, _, ok, _ := s.Take(ctx, key)
+				return ok
+			},
+			Exhaust: func(key string) {
+				_, left, _ := s.Get(ctx, key)
+				s.Burst(ctx, key, -left) // added, and meant to wrap
+			},
+			// Not by its Close, which empties the map key by key.
+			Close: func() { go s.Close(ctx) },
+		}
+	},
+}

@@ -1,0 +1,29 @@
+package peers
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/go-chi/httprate"
+)
+
+var httpRate = Peer{
+	Name: "httprate", Clock: "system", Module: "github.com/go-chi/httprate", Bytes: 60, Hashes: true, Sweeps: true,
+	Keeps: "two-counter sliding window in floats; two maps of 64-bit hashes behind one mutex",
+	Lacks: "the key itself: keys of one hash share a quota, and can be made; a late call clears all counters; asked as for a request, with no headers to say",
+	New: func(q Quota) Table {
+		// With a counter of its own its windows begin at multiples of the window,
+		// so that Exhaust knows them.
+		windows := httprate.NewLocalLimitCounter(q.Window)
+		l := httprate.NewRateLimiter(int(q.Count), q.Window,
+			httprate.WithLimitCounter(windows), httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
+		request := must(http.NewRequest(http.MethodGet, "/", nil))
+		return Table{
+			Allow: func(key string) bool { return !l.OnLimit(nil, request, key) },
+			Exhaust: func(key string) {
+				windows.IncrementBy(key, time.Now().UTC().Truncate(q.Window), int(q.Count))
+			},
+			Close: func() {},
+		}
+	},
+}

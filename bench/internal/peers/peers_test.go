@@ -1,0 +1,98 @@
+package peers
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// deciding returns all that decide.
+func deciding() []Peer { return append(Field(), Variants()...) }
+
+func TestPeers_AdmitUpToTheLimitForEachKey(t *testing.T) {
+	for _, p := range deciding() {
+		t.Run(p.Label(), func(t *testing.T) {
+			table := p.New(Quota{Count: 5, Window: 10_000 * time.Hour})
+			defer table.Close()
+			for _, key := range []string{"a", "b"} {
+				for i := range 8 {
+					require.Equal(t, i < 5, table.Allow(key), "call %d of %s", i, key)
+				}
+			}
+		})
+	}
+}
+
+func TestPeers_ExhaustDeniesThatKeyOnly(t *testing.T) {
+	for _, p := range deciding() {
+		t.Run(p.Label(), func(t *testing.T) {
+			table := p.New(Plenty)
+			defer table.Close()
+			for i := range 1000 {
+				require.True(t, table.Allow(fmt.Sprint(i%10)))
+			}
+			if table.Exhaust == nil {
+				require.Equal(t, "sash-log", p.Name)
+				return
+			}
+			table.Exhaust("3")
+			for i := range 1000 {
+				require.Equal(t, i%10 != 3, table.Allow(fmt.Sprint(i%10)), "key %d", i%10)
+			}
+			table.Exhaust("3") // of nothing
+			require.False(t, table.Allow("3"))
+		})
+	}
+}
+
+func TestPeers_AreToldApart(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range append(deciding(), Floors()...) {
+		require.False(t, seen[p.Name+" "+p.Clock], "%s on %s", p.Name, p.Clock)
+		seen[p.Name+" "+p.Clock] = true
+		require.NotEmpty(t, p.Keeps, p.Name)
+		require.Positive(t, p.Bytes, p.Name)
+		if p.Name != "sash" && p.Name != "sash-large" {
+			require.NotEmpty(t, p.Lacks, p.Name)
+		}
+	}
+}
+
+func TestFloors_CountWhatSwaps(t *testing.T) {
+	for _, p := range Floors() {
+		table := p.New(Plenty)
+		require.True(t, table.Allow("a"), p.Name) // alone, no swap fails
+		require.True(t, table.Allow("a"), p.Name)
+	}
+}
+
+// Several goroutines add keys and ask for them, as they do where a table is filled.
+func TestPeers_AdmitTheLimitToSeveralGoroutinesTogether(t *testing.T) {
+	const goroutines, calls, keys = 4, 400, 50
+	for _, p := range deciding() {
+		if p.Name == "throttled" {
+			continue // it gives up where it loses ten swaps
+		}
+		t.Run(p.Label(), func(t *testing.T) {
+			table := p.New(Quota{Count: 20, Window: 10_000 * time.Hour})
+			defer table.Close()
+			var admitted atomic.Int64
+			var all sync.WaitGroup
+			for range goroutines {
+				all.Go(func() {
+					for i := range calls {
+						if table.Allow(fmt.Sprint(i % keys)) {
+							admitted.Add(1)
+						}
+					}
+				})
+			}
+			all.Wait()
+			require.EqualValues(t, 20*keys, admitted.Load())
+		})
+	}
+}

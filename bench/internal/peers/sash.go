@@ -1,0 +1,71 @@
+package peers
+
+import (
+	"math"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+const module = "github.com/seed-30da4c49/sash"
+
+// Sash returns sash as it is by default.
+func Sash() Peer { return counter("system", sash.SystemClock()) }
+
+// Variants returns sash otherwise than by default: on a coarse clock, with an exact
+// log, and with a limit that is too large for one word.
+func Variants() []Peer {
+	return []Peer{
+		counter("coarse", sash.CoarseClock(time.Millisecond)),
+		{
+			Name: "sash-log", Clock: "system", Module: module, Bytes: 280, Sweeps: true,
+			Keeps: "exact sliding log; xsync maps in 256 shards",
+			Lacks: "50:50 and denied out of plenty: a log of so many units would not fit",
+			New:   log,
+		},
+		{
+			Name: "sash-large", Clock: "system", Module: module, Bytes: 140, Sweeps: true,
+			Keeps: "the counter, of a limit larger than one word holds",
+			New: func(q Quota) Table {
+				limit := sash.Per(q.Count, q.Window)
+				if q == Plenty {
+					limit = sash.PerHour(1e12)
+				}
+				return start(limit, q, sash.SystemClock())
+			},
+		},
+	}
+}
+
+func counter(name string, clock sash.Clock) Peer {
+	return Peer{
+		Name: "sash", Clock: name, Module: module, Bytes: 110, Sweeps: true,
+		Keeps: "two-counter sliding window in one atomic word; xsync maps in 256 shards",
+		New: func(q Quota) Table {
+			limit := sash.Per(q.Count, q.Window)
+			if q == Plenty {
+				limit.Window = math.MaxInt64
+			}
+			return start(limit, q, clock)
+		},
+	}
+}
+
+func log(q Quota) Table {
+	if q != Plenty {
+		return start(sash.Per(q.Count, q.Window).Log(), q, sash.SystemClock())
+	}
+	// What is admitted in a longer window than this would not fit into memory.
+	t := start(sash.Per(q.Count, 10*time.Microsecond).Log(), q, sash.SystemClock())
+	t.Exhaust = nil
+	return t
+}
+
+func start(limit sash.Limit, q Quota, clock sash.Clock) Table {
+	l := sash.Must(sash.New(limit, sash.WithClock(clock), sash.WithSweepInterval(q.Sweep)))
+	return Table{
+		Allow:   l.Allow,
+		Exhaust: func(key string) { l.Take(key, l.Peek(key, 0).Remaining) },
+		Close:   func() { l.Close() },
+	}
+}

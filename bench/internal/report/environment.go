@@ -1,0 +1,80 @@
+package report
+
+import (
+	"context"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/klauspost/cpuid/v2"
+	"github.com/shirou/gopsutil/v4/mem"
+)
+
+// An Environment is where, when and of what results were made.
+type Environment struct {
+	CPU     string    `json:"cpu"`
+	Cores   int       `json:"cores"` // that the program may use: GOMAXPROCS
+	Free    int64     `json:"free_memory_bytes"`
+	Go      string    `json:"go"`
+	System  string    `json:"system"`
+	Commit  string    `json:"commit"`
+	Command string    `json:"command"`
+	Time    time.Time `json:"time"`
+}
+
+// Here returns the Environment of this process, which was begun by command.
+func Here(ctx context.Context, command string) Environment {
+	return Environment{
+		CPU:     cpu(),
+		Cores:   runtime.GOMAXPROCS(0),
+		Free:    freeMemory(),
+		Go:      strings.TrimPrefix(runtime.Version(), "go"),
+		System:  runtime.GOOS + "/" + runtime.GOARCH,
+		Commit:  commit(ctx),
+		Command: command,
+		Time:    time.Now().UTC().Truncate(time.Second),
+	}
+}
+
+func cpu() string {
+	if cpuid.CPU.BrandName == "" {
+		return "unknown CPU"
+	}
+	return strings.TrimSpace(cpuid.CPU.BrandName)
+}
+
+// freeMemory returns how many bytes can be had without swapping; a careful guess
+// where the system does not tell.
+func freeMemory() int64 {
+	const guess = 1 << 30
+	m, err := mem.VirtualMemory()
+	if err != nil || m.Available == 0 {
+		return guess
+	}
+	return int64(m.Available)
+}
+
+// commit returns the commit that is checked out, as "go run" leaves no trace of it.
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// String names it all but the command.
+func (e Environment) String() string {
+	return e.CPU + ", " + plural(e.Cores, "core") + ", " + humanize.IBytes(uint64(e.Free)) + " free, " + e.System +
+		", Go " + e.Go + ", commit " + e.Commit + ", " + e.Time.Format("2006-01-02")
+}
+
+func plural(n int, of string) string {
+	s := humanize.Comma(int64(n)) + " " + of
+	if n != 1 {
+		s += "s"
+	}
+	return s
+}

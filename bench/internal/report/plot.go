@@ -1,0 +1,136 @@
+package report
+
+import (
+	"bytes"
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A Plot shows values at places with names.
+type Plot struct {
+	Name   string // of its file, after that of the experiment; may be empty
+	Title  string
+	X, Y   string
+	Places []string
+	Series []Series
+	Bars   bool // bars from 0, not lines on a logarithmic scale
+}
+
+// A Series is one line, or the bars of one colour: its value at each place, and NaN
+// where there is none.
+type Series struct {
+	Name   string
+	Values []float64
+}
+
+func (p *Plot) file(experiment string) string {
+	if p.Name == "" {
+		return experiment + ".svg"
+	}
+	return experiment + "-" + p.Name + ".svg"
+}
+
+// shows reports whether there is anything to draw.
+func (p *Plot) shows() bool {
+	return slices.ContainsFunc(p.Series, func(s Series) bool { return slices.ContainsFunc(s.Values, drawable) })
+}
+
+// drawable leaves out NaN too, and what a logarithmic scale has no place for.
+func drawable(value float64) bool { return value > 0 && !math.IsInf(value, 0) }
+
+const width, height = 26 * vg.Centimeter, 13 * vg.Centimeter
+
+// svg draws p.
+func (p *Plot) svg(e Environment) ([]byte, error) {
+	c := plot.New()
+	c.Title.Text = p.Title + "\n" + e.String() + "\n" + e.Command
+	c.Title.TextStyle.Font.Size = vg.Points(9)
+	c.X.Label.Text, c.Y.Label.Text = p.X, p.Y
+	c.NominalX(p.Places...)
+	c.X.Tick.Label.Font.Size, c.Legend.TextStyle.Font.Size = vg.Points(8), vg.Points(9)
+	c.Add(plotter.NewGrid())
+	draw := p.lines
+	if p.Bars {
+		draw = p.bars
+	}
+	if err := draw(c); err != nil {
+		return nil, err
+	}
+	c.X.Min = -0.5
+	c.X.Max = float64(len(p.Places))*1.3 - 0.5 // with room for the legend
+	c.Legend.Top = true
+	w, err := c.WriterTo(width, height, "svg")
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	_, err = w.WriteTo(&b)
+	return b.Bytes(), err
+}
+
+func (p *Plot) lines(c *plot.Plot) error {
+	for i, s := range p.Series {
+		var points plotter.XYs
+		for x, y := range s.Values {
+			if drawable(y) {
+				points = append(points, plotter.XY{X: float64(x), Y: y})
+			}
+		}
+		if len(points) == 0 {
+			continue
+		}
+		line, dots, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return err
+		}
+		line.Color, dots.Color = colour(i), colour(i)
+		dots.Shape, dots.Radius = plotutil.Shape(i), vg.Points(3)
+		c.Add(line, dots)
+		c.Legend.Add(s.Name, line, dots)
+	}
+	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	// Whole decades, so that there are ticks even where all values are alike.
+	c.Y.Min = math.Pow10(int(math.Floor(math.Log10(c.Y.Min))))
+	c.Y.Max = math.Pow10(int(math.Floor(math.Log10(c.Y.Max))) + 1)
+	return nil
+}
+
+func (p *Plot) bars(c *plot.Plot) error {
+	room := width * 0.6 / vg.Length(len(p.Places))
+	each := room * 0.8 / vg.Length(len(p.Series))
+	for i, s := range p.Series {
+		heights := plotter.Values(slices.Clone(s.Values))
+		for j, h := range heights {
+			if !drawable(h) {
+				heights[j] = 0
+			}
+		}
+		b, err := plotter.NewBarChart(heights, each)
+		if err != nil {
+			return err
+		}
+		b.Color, b.LineStyle = colour(i), draw.LineStyle{}
+		b.Offset = each * (vg.Length(i) - vg.Length(len(p.Series)-1)/2)
+		c.Add(b)
+		if len(p.Series) > 1 {
+			c.Legend.Add(s.Name, b)
+		}
+	}
+	c.Y.Min = 0
+	return nil
+}
+
+// colour returns a colour for the i-th series, of which there are more than plotutil has.
+func colour(i int) color.Color {
+	if i < len(plotutil.DarkColors) {
+		return plotutil.DarkColors[i]
+	}
+	return plotutil.SoftColors[i%len(plotutil.SoftColors)]
+}

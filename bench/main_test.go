@@ -1,0 +1,398 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/bench/internal/command"
+	"github.com/seed-30da4c49/sash/bench/internal/keys"
+	"github.com/seed-30da4c49/sash/bench/internal/peers"
+	"github.com/seed-30da4c49/sash/bench/internal/progress"
+	"github.com/seed-30da4c49/sash/bench/internal/report"
+	"github.com/seed-30da4c49/sash/bench/internal/rounds"
+)
+
+// An outcome is what a run of the command leaves.
+type outcome struct {
+	status         int
+	stdout, stderr string
+}
+
+func invoke(ctx context.Context, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	status := run(ctx, args, &stdout, &stderr)
+	return outcome{status, stdout.String(), stderr.String()}
+}
+
+// results reads what a run left of an experiment, and checks that it is well-formed.
+func results(t *testing.T, dir, experiment string) (r struct {
+	report.Result
+	Records []map[string]any `json:"records"`
+}) {
+	t.Helper()
+	encoded, err := os.ReadFile(filepath.Join(dir, experiment+".json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(encoded, &r))
+	table, err := os.ReadFile(filepath.Join(dir, experiment+".md"))
+	require.NoError(t, err)
+	require.Contains(t, string(table), "# "+experiment+": ")
+	pictures, err := filepath.Glob(filepath.Join(dir, experiment+"*.svg"))
+	require.NoError(t, err)
+	for _, p := range pictures {
+		require.Contains(t, string(table), "]("+filepath.Base(p)+")")
+		svg, err := os.Open(p)
+		require.NoError(t, err)
+		d := xml.NewDecoder(svg)
+		for err == nil {
+			_, err = d.Token()
+		}
+		require.ErrorIs(t, err, io.EOF, p)
+		svg.Close()
+	}
+	require.Equal(t, strings.Count(string(table), "!["), len(pictures))
+	return r
+}
+
+func TestRun_QuickMeasuresEverything(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	require.NoError(t, os.Mkdir(data, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(data, "some.tsv"), []byte("1\ta\n2\tb\n3\ta\n"), 0o644))
+	got := invoke(t.Context(), "-quick", "-out", dir, "-data", data)
+	require.Equal(t, command.OK, got.status, got.stderr)
+
+	command := "go run ./bench -quick -out " + dir + " -data " + data
+	for _, e := range experiments() {
+		r := results(t, dir, e.name)
+		require.Equal(t, e.name, r.Experiment)
+		require.Equal(t, command, r.Environment.Command)
+		require.NotEmpty(t, r.Records, e.name)
+		require.False(t, r.Interrupted)
+		require.Contains(t, got.stdout, "# "+e.name+": "+e.question)
+	}
+
+	// Every peer is in every row that it can be in.
+	speed := results(t, dir, "speed")
+	rows := map[string]int{}
+	for _, r := range speed.Records {
+		rows[r["impl"].(string)+" "+r["clock"].(string)]++
+		require.Positive(t, r["ns_per_decision"])
+		require.Len(t, r["samples_ns"], 3)
+	}
+	for _, p := range peers.Field() {
+		require.Equal(t, rows["sash system"], rows[p.Name+" "+p.Clock], p.Name)
+	}
+	require.Equal(t, rows["sash system"], rows["sash coarse"])
+	require.Less(t, rows["sash-log system"], rows["sash system"])
+	for _, r := range results(t, dir, "memory").Records {
+		require.Greater(t, r["bytes_per_key"], 10.0, "%v", r["impl"])
+	}
+	for _, r := range results(t, dir, "tail").Records {
+		ns := r["ns"].(map[string]any)
+		require.LessOrEqual(t, ns["p50"], ns["p99.99"])
+		require.LessOrEqual(t, ns["p99.99"], ns["max"])
+	}
+}
+
+// An interrupting writer interrupts a run as soon as it says that it has written
+// something.
+type interrupting struct {
+	bytes.Buffer
+	interrupt func()
+}
+
+func (w *interrupting) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("wrote")) {
+		w.interrupt()
+	}
+	return w.Buffer.Write(b)
+}
+
+func TestRun_InterruptedWritesWhatThereIs(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stderr := &interrupting{interrupt: cancel}
+	var stdout bytes.Buffer
+	status := run(ctx, []string{"-quick", "-keys", "1", "-experiments", "floor,accuracy,memory", "-out", dir}, &stdout, stderr)
+	require.Equal(t, command.Interrupted, status)
+	require.Contains(t, stderr.String(), "bench: interrupted; what was measured is written\n")
+	require.False(t, results(t, dir, "floor").Interrupted)
+	memory := results(t, dir, "memory")
+	require.True(t, memory.Interrupted)
+	require.Empty(t, memory.Records)
+	require.NoFileExists(t, filepath.Join(dir, "accuracy.json"), "it comes after memory")
+}
+
+// A context that ends after so many looks at it.
+type countdown struct {
+	context.Context
+	looks int
+}
+
+func (c *countdown) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestPlan_StopsInTheMiddleAndKeepsWhatItHas(t *testing.T) {
+	o, err := parseArgs([]string{"-quick", "-keys", "1", "-peers", "go-limiter", "-goroutines", "1", "-modes", "throughput", "-answers", "admitted"})
+	require.NoError(t, err)
+	for looks := range 60 {
+		p := planSpeed(newLab(o, report.Environment{Free: 4 << 30}))
+		err := p.run(&countdown{t.Context(), looks}, progress.On(nil).Work(1, ""))
+		require.ErrorIs(t, err, context.Canceled)
+		r, err := p.result()
+		require.NoError(t, err)
+		for _, r := range r.Records.([]speedRecord) {
+			require.NotEmpty(t, r.Samples)
+			require.False(t, math.IsNaN(r.Ns))
+		}
+		if len(r.Records.([]speedRecord)) > 0 {
+			return
+		}
+	}
+	require.Fail(t, "no round was ever complete")
+}
+
+func TestRun_WrongFlags(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"-keys", "0"}, []string{`-keys: "0" is no number of keys`}},
+		{[]string{"-keys", "1,x,-3", "-rounds", "0"}, []string{`"x" is no`, `"-3" is no`, "-rounds must be > 0, got 0"}},
+		{[]string{"-experiments", "sped"}, []string{`-experiments: there is no "sped", want some of speed,floor,tail,memory,accuracy`}},
+		{[]string{"-peers", "redis,sash"}, []string{`-peers: there is no "redis"`, `there is no "sash", want some of go-limiter`}},
+		{[]string{"-goroutines", "1,0"}, []string{`-goroutines: "0" is no number of goroutines`}},
+		{[]string{"-dists", "", "-answers", "yes", "-modes", "fast"}, []string{`-dists: there is no ""`, `-answers: there is no "yes"`, `-modes: there is no "fast"`}},
+		{[]string{"-grow", "1e6"}, []string{`-grow: "1e6" is no number of keys`}},
+		{[]string{"-rate", "-1", "-decisions", "0", "-out", ""}, []string{"-rate must be > 0", "-decisions must be > 0", "-out names no directory"}},
+		{[]string{"speed"}, []string{`"speed" is no flag`}},
+		{[]string{"-nope"}, []string{"flag provided but not defined: -nope"}},
+	} {
+		got := invoke(t.Context(), tt.args...)
+		require.Equal(t, command.Usage, got.status)
+		require.Empty(t, got.stdout)
+		for _, want := range append(tt.want, "bench: -h explains the flags\n") {
+			require.Contains(t, got.stderr, want)
+		}
+	}
+}
+
+func TestRun_Help(t *testing.T) {
+	got := invoke(t.Context(), "-h")
+	require.Equal(t, command.OK, got.status)
+	require.Empty(t, got.stderr)
+	for _, e := range experiments() {
+		require.Contains(t, got.stdout, e.question)
+	}
+	require.Contains(t, got.stdout, "(default 1,1k,1M,10M)")
+}
+
+func TestRun_ResultsThatCannotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	got := invoke(t.Context(), "-quick", "-keys", "1", "-experiments", "floor", "-out", file)
+	require.Equal(t, command.Failed, got.status)
+	require.Contains(t, got.stderr, "bench: writing results of floor: ")
+}
+
+func TestParseArgs_QuickYieldsToWhatIsGiven(t *testing.T) {
+	o, err := parseArgs([]string{"-rounds", "7", "-quick"})
+	require.NoError(t, err)
+	require.Equal(t, 7, o.rounds)
+	require.Less(t, o.grow, 100_000)
+	o, err = parseArgs([]string{"-keys", "10_000_000,1k,1k"})
+	require.NoError(t, err)
+	require.Equal(t, []int{1000, 10_000_000}, o.keys)
+	require.Equal(t, 5, o.rounds)
+}
+
+func TestCommandLine_CanBeTypedAgain(t *testing.T) {
+	require.Equal(t, `go run ./bench -data '/a b' -out 'it'\''s' ''`, commandLine([]string{"-data", "/a b", "-out", "it's", ""}))
+}
+
+// freeOf returns a lab with so much free memory.
+func freeOf(t *testing.T, bytes int64, args ...string) *lab {
+	o, err := parseArgs(args)
+	require.NoError(t, err)
+	return newLab(o, report.Environment{Free: bytes})
+}
+
+func TestGroups_HoldWhatFitsAndSashInEach(t *testing.T) {
+	const n = 1_000_000
+	all := peers.Field()
+	for free := int64(64 << 20); free <= 4<<30; free += 64 << 20 {
+		l := freeOf(t, free)
+		groups, left := l.groups(n, all)
+		seen := map[string]int{}
+		for _, g := range groups {
+			require.Equal(t, "sash", g[0].Name)
+			require.True(t, l.fits(n, g...), "%d MiB", free>>20)
+			for _, p := range g {
+				seen[p.Name]++
+			}
+		}
+		for _, p := range left {
+			require.Zero(t, seen[p.Name])
+			require.False(t, l.fits(n, all[0], p), "%d MiB: %s is left out and would fit", free>>20, p.Name)
+			seen[p.Name]++
+		}
+		require.Len(t, seen, len(all), "%d MiB", free>>20)
+		for name, times := range seen {
+			require.True(t, times == 1 || name == "sash", "%s is measured %d times", name, times)
+		}
+	}
+	groups, left := freeOf(t, 1<<40).groups(1000, all)
+	require.Len(t, groups, 1)
+	require.Empty(t, left)
+}
+
+func TestRun_LeavesOutWhatDoesNotFit(t *testing.T) {
+	l := freeOf(t, 256<<20, "-quick", "-keys", "1,2_000_000_000", "-grow", "1_000_000_000", "-peers", "go-limiter", "-rounds", "1", "-out", t.TempDir())
+	l.experiments = []string{"speed", "memory"}
+	var stdout bytes.Buffer
+	require.NoError(t, l.run(t.Context(), &stdout, io.Discard, progress.On(nil)))
+	require.Contains(t, stdout.String(), "**Left out** with 2000M keys: go-limiter would take more than 60 % of the free memory.")
+	require.Contains(t, stdout.String(), "**Left out** with 2000M keys: sash would take more than 60 % of the free memory.")
+	require.Empty(t, planTail(l).steps)
+}
+
+// counting returns a limiter that admits by rule, and what it was asked.
+func counting(rule func(key string) bool) (allow func(string) bool, asked *[]string) {
+	asked = new([]string)
+	return func(key string) bool {
+		*asked = append(*asked, key)
+		return rule(key)
+	}, asked
+}
+
+func TestTurn_AsksTheSameOfEveryoneInARound(t *testing.T) {
+	for _, mode := range modes {
+		r := row{1000, keys.Zipf, admitted, mode, 1}
+		first, _ := r.turn(500, 3)
+		again, _ := r.turn(500, 3)
+		require.Equal(t, first, again)
+		other, _ := r.turn(500, 4)
+		require.NotEqual(t, first.scripts, other.scripts, "each round other keys")
+		require.Equal(t, 500, first.decisions())
+	}
+}
+
+func TestTurn_CountsAnswers(t *testing.T) {
+	odd := map[string]bool{}
+	for i := 1; i < 100; i += 2 {
+		odd[keys.New(i)] = true
+	}
+	allow, asked := counting(func(key string) bool { return !odd[key] })
+	tr, want := row{100, keys.Uniform, half, throughput, 1}.turn(1000, 1)
+	_, got := tr.run(allow)
+	require.Equal(t, want, got)
+	require.InDelta(t, 500, got, 100)
+	require.Len(t, *asked, 1100, "with a tenth to warm up")
+}
+
+func TestTurn_ChainedKeysFollowFromTheAnswers(t *testing.T) {
+	tr, _ := row{1_000_000, keys.Uniform, half, latency, 1}.turn(50, 1)
+	tr.warming = nil
+	for _, rule := range []func(int) bool{
+		func(int) bool { return false }, func(int) bool { return true }, func(i int) bool { return i%3 == 0 },
+	} {
+		i := 0
+		allow, asked := counting(func(string) bool { i++; return rule(i) })
+		_, got := tr.run(allow)
+		yes := int64(0)
+		for k, key := range *asked {
+			require.Equal(t, tr.scripts[0][yes%2][k], key)
+			if rule(k + 1) {
+				yes++
+			}
+		}
+		require.Equal(t, yes, got)
+	}
+}
+
+func TestTurn_GoroutinesShareTheDecisions(t *testing.T) {
+	few, _ := row{10, keys.Uniform, admitted, throughput, 1}.turn(1000, 1)
+	many, _ := row{10, keys.Uniform, admitted, throughput, 8}.turn(1000, 1)
+	require.Len(t, many.scripts, 8)
+	require.LessOrEqual(t, few.decisions(), many.decisions())
+	table := peers.Sash().New(peers.Plenty)
+	defer table.Close()
+	_, got := many.run(table.Allow)
+	require.EqualValues(t, many.decisions(), got)
+}
+
+func TestSamples_CountWrongAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		answer, mode string
+		got, want    int64
+		wrong        float64
+	}{
+		{admitted, throughput, 90, 100, 0.1},
+		{admitted, latency, 90, 0, 0.1},
+		{denied, throughput, 5, 0, 0.05},
+		{denied, latency, 5, 0, 0.05},
+		{half, throughput, 50, 52, 0.02},
+		{half, latency, 3, 0, 0},
+	} {
+		x := &samples{}
+		x.count(row{answer: tt.answer, mode: tt.mode}, tt.got, tt.want, 100)
+		require.InDelta(t, tt.wrong, x.wrong, 1e-9, "%v", tt)
+	}
+}
+
+func TestFastest_IsThePeerOfTheLeastRatio(t *testing.T) {
+	l := freeOf(t, 1<<30)
+	r := row{keys: 1}
+	s := &speedTest{lab: l, all: l.field(), rows: []row{r}, samples: map[row]map[string]*samples{}}
+	require.Equal(t, report.None, s.line(r, nil)[3], "nobody was measured")
+	// In the second round the machine was slow, and x-time-rate was asked in that
+	// one only as often.
+	for name, ns := range map[string][]float64{"sash": {10, 100, 10}, "go-limiter": {30, 300, 30}, "x-time-rate": {25, 240, 26}} {
+		p := peers.Named(l.field(), name)[0]
+		x := s.sample(r, p)
+		x.ns, x.base = ns, []float64{10, 100, 10}
+	}
+	fastest, ratio := s.fastest(r)
+	require.Equal(t, "x-time-rate", fastest.Name)
+	require.Equal(t, 2.5, ratio)
+	require.Equal(t, rounds.Median([]float64{10, 100, 10}), 10.0)
+}
+
+func TestFill_TracksEveryKey(t *testing.T) {
+	for _, p := range append(peers.Field(), peers.Floors()...) {
+		table := p.New(peers.Quota{Count: 2, Window: 10_000 * time.Hour})
+		require.NoError(t, fill(t.Context(), p, table, 5000))
+		for i := range 5000 {
+			table.Allow(keys.New(i))
+		}
+		for _, i := range []int{0, 1, 4095, 4096, 4999} {
+			require.Equal(t, p.Free, table.Allow(keys.New(i)), "%s, key %d was charged twice", p.Name, i)
+		}
+		table.Close()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, forEach(ctx, 1<<30, 2, func(int) {}), context.Canceled)
+}
+
+func TestDuration_ThreeDigits(t *testing.T) {
+	for ns, want := range map[float64]string{0: "0s", 999: "999ns", 1234: "1.23µs", 999_999: "1ms", 12_345_678: "12.3ms", 61_234_567_890: "1m1.2s"} {
+		require.Equal(t, want, duration(ns))
+	}
+}

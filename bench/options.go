@@ -1,0 +1,228 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-30da4c49/sash/bench/internal/keys"
+	"github.com/seed-30da4c49/sash/bench/internal/peers"
+)
+
+// options is what the command line says.
+type options struct {
+	experiments   []string
+	peers         []string
+	keys          []int
+	distributions []string
+	answers       []string
+	modes         []string
+	goroutines    []int
+	rounds        int
+	decisions     int
+	grow          int
+	rate          int
+	data, out     string
+	quick, full   bool
+
+	flags *flag.FlagSet
+}
+
+// setDefaults sets what -quick makes smaller.
+func (o *options) setDefaults() {
+	o.keys, o.goroutines = []int{1, 1000, 1_000_000, 10_000_000}, []int{1, 2, 4, 8}
+	o.rounds, o.decisions = 5, 50_000
+	o.grow, o.rate = 4_000_000, 1_000_000
+}
+
+func (o *options) setQuick() {
+	o.keys, o.goroutines = []int{1, 1000}, []int{1, 2}
+	o.rounds, o.decisions = 3, 1000
+	o.grow, o.rate = 10_000, 400_000
+}
+
+// parseArgs reads the command line. Its error names every fault found, or is
+// flag.ErrHelp; usage works either way.
+func parseArgs(args []string) (*options, error) {
+	o := &options{
+		experiments: names(experiments()), peers: peerNames(), distributions: keys.Distributions,
+		answers: answers, modes: modes,
+		flags: flag.NewFlagSet("bench", flag.ContinueOnError),
+	}
+	if o.setDefaults(); slices.ContainsFunc(args, isQuick) {
+		o.setQuick()
+	}
+	o.flags.SetOutput(io.Discard) // run prints errors and usage
+	var faults []error
+	// The functions report no error: flag would stop at the first.
+	read := func(name, usage string, set func(string) error) {
+		o.flags.Func(name, usage, func(s string) error {
+			if err := set(s); err != nil {
+				faults = append(faults, fmt.Errorf("-%s: %w", name, err))
+			}
+			return nil
+		})
+	}
+	o.define(read)
+	if err := o.flags.Parse(args); err != nil {
+		return o, errors.Join(append(faults, err)...)
+	}
+	return o, errors.Join(append(faults, o.check())...)
+}
+
+// isQuick reports whether an argument is the flag -quick, on which other flags'
+// defaults depend.
+func isQuick(arg string) bool {
+	return slices.Contains([]string{"-quick", "--quick", "-quick=true", "--quick=true"}, arg)
+}
+
+// define defines the flags; read those that may be wrong in more than one way.
+func (o *options) define(read func(name, usage string, set func(string) error)) {
+	some := func(name, usage string, to *[]string) {
+		all := slices.Clone(*to)
+		read(name, usage+", of "+strings.Join(all, ",")+" (default all)", func(s string) (err error) {
+			*to, err = choose(s, all)
+			return err
+		})
+	}
+	some("experiments", "run these `EXPERIMENTS`: -experiments speed,memory", &o.experiments)
+	some("peers", "measure sash beside these `PEERS`: -peers go-limiter,x-time-rate", &o.peers)
+	some("dists", "how keys are asked for, the `DISTRIBUTIONS` of speed and floor", &o.distributions)
+	some("answers", "the `ANSWERS` of speed", &o.answers)
+	some("modes", "the `MODES` of speed", &o.modes)
+	read("keys", "how many keys there are, in speed and floor each of these `NUMBERS`, in memory the greatest: -keys 1k,10_000_000 (default "+labels(o.keys)+")", func(s string) (err error) {
+		o.keys, err = numbers(s, keys.Parse)
+		return err
+	})
+	read("goroutines", "how many goroutines ask at once in speed, each of these `NUMBERS`, more than 2 only in throughput with uniform keys, unless -full (default "+labels(o.goroutines)+")", func(s string) (err error) {
+		o.goroutines, err = numbers(s, goroutines)
+		return err
+	})
+	read("grow", "grow tables to this `NUMBER` of keys in tail (default "+keys.Label(o.grow)+")", func(s string) (err error) {
+		o.grow, err = keys.Parse(s)
+		return err
+	})
+	o.flags.IntVar(&o.rate, "rate", o.rate, "let `NUMBER` calls arrive a second in tail and memory")
+	o.flags.IntVar(&o.rounds, "rounds", o.rounds, "report the median of this `NUMBER` of rounds in speed, floor and tail")
+	o.flags.IntVar(&o.decisions, "decisions", o.decisions, "make this `NUMBER` of decisions a core in a turn of speed and floor")
+	o.flags.StringVar(&o.data, "data", filepath.Join("..", "shared", "data"), "take recorded traffic for accuracy from this `DIRECTORY`: access logs (.log) and columns of time and client (.tsv), or such in gzip; left out where there is none")
+	o.flags.StringVar(&o.out, "out", resultsHere(), "write results to this `DIRECTORY`")
+	o.flags.BoolVar(&o.quick, "quick", false, "fewer keys, rounds and decisions, where other flags do not say how many: it takes seconds, and its figures say nothing")
+	o.flags.BoolVar(&o.full, "full", false, "measure every combination of flags in speed")
+}
+
+// resultsHere returns where results go: into bench, whether that is where the command
+// is run or where it is run from.
+func resultsHere() string {
+	if _, err := os.Stat(filepath.Join("bench", "go.mod")); err == nil {
+		return filepath.Join("bench", "results")
+	}
+	return "results"
+}
+
+func (o *options) check() error {
+	var faults []error
+	positive := func(name string, n int) {
+		if n < 1 {
+			faults = append(faults, fmt.Errorf("-%s must be > 0, got %d", name, n))
+		}
+	}
+	positive("rate", o.rate)
+	positive("rounds", o.rounds)
+	positive("decisions", o.decisions)
+	if o.out == "" {
+		faults = append(faults, errors.New("-out names no directory"))
+	}
+	if n := o.flags.NArg(); n > 0 {
+		faults = append(faults, fmt.Errorf("%q is no flag, and only flags are expected", o.flags.Arg(0)))
+	}
+	return errors.Join(faults...)
+}
+
+// choose reads some of all, joined by commas, in the order of all. Its error names
+// every wrong one.
+func choose(s string, all []string) (chosen []string, err error) {
+	var faults []error
+	wanted := map[string]bool{}
+	for name := range strings.SplitSeq(s, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(all, name) {
+			faults = append(faults, fmt.Errorf("there is no %q, want some of %s", name, strings.Join(all, ",")))
+		}
+		wanted[name] = true
+	}
+	for _, name := range all {
+		if wanted[name] {
+			chosen = append(chosen, name)
+		}
+	}
+	return chosen, errors.Join(faults...)
+}
+
+// numbers reads numbers joined by commas, and returns them in order, each once.
+func numbers(s string, parse func(string) (int, error)) (all []int, err error) {
+	var faults []error
+	for part := range strings.SplitSeq(s, ",") {
+		n, err := parse(part)
+		faults = append(faults, err)
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), errors.Join(faults...)
+}
+
+func goroutines(s string) (int, error) {
+	const most = 10_000
+	n, err := strconv.Atoi(strings.TrimSpace(s))
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%q is no number of goroutines: want one from 1 to %d", s, most)
+	}
+	return n, nil
+}
+
+// peerNames returns the names of those that sash is measured beside.
+func peerNames() (all []string) {
+	for _, p := range peers.Field()[1:] {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+// field returns sash and the peers that were chosen.
+func (o *options) field() []peers.Peer {
+	return slices.DeleteFunc(peers.Field(), func(p peers.Peer) bool {
+		return p.Name != "sash" && !slices.Contains(o.peers, p.Name)
+	})
+}
+
+func labels(all []int) string {
+	var labels []string
+	for _, n := range all {
+		labels = append(labels, keys.Label(n))
+	}
+	return strings.Join(labels, ",")
+}
+
+const usageText = `Usage: go run ./bench [flags]
+
+Measures sash beside the limiters that one might pick instead, and writes tables,
+JSON and plots. Experiments are:
+
+`
+
+func (o *options) usage(w io.Writer) {
+	io.WriteString(w, usageText)
+	for _, e := range experiments() {
+		fmt.Fprintf(w, "  %-9s %s\n", e.name, e.question)
+	}
+	io.WriteString(w, "\nFlags:\n")
+	o.flags.SetOutput(w)
+	o.flags.PrintDefaults()
+	io.WriteString(w, "\nExit status: 0; 1 if something failed; 2 for a wrong command line; 130 if\ninterrupted, and then what was measured until then is written.\n")
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// An operator does to limiters what is done while calls run.
+type operator struct {
+	rand     *rand.Rand
+	subjects []*subject
+	faults   *faults
+
+	sweeps, changes, snapshots, restores atomic.Int64
+}
+
+const mostOverrides = 100 // of one subject
+
+func (o *operator) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		o.job(o.subjects[o.rand.IntN(len(o.subjects))])
+		runtime.Gosched()
+	}
+}
+
+func (o *operator) job(s *subject) {
+	switch dice := o.rand.IntN(10); {
+	case dice < 3:
+		s.limiter.Sweep()
+		o.sweeps.Add(1)
+	case dice < 6:
+		o.override(s)
+	case dice < 8:
+		o.reconfigure(s)
+	default:
+		o.restart(s)
+	}
+}
+
+// override gives a key limits of its own, or takes those away that one has.
+func (o *operator) override(s *subject) {
+	o.changes.Add(1)
+	if len(s.overrides) == mostOverrides || len(s.overrides) > 0 && o.rand.IntN(2) == 0 {
+		o.succeed(s, "SetLimits", s.limiter.SetLimits(s.overrides[0]))
+		s.overrides = s.overrides[1:]
+		return
+	}
+	name := recurring(o.rand.IntN(recurringKeys))
+	s.overrides = append(s.overrides, name)
+	o.succeed(s, "SetLimits", s.limiter.SetLimits(name, sash.PerMinute(4*s.cost).Log(), sash.PerSecond(2*s.cost)))
+}
+
+// reconfigure changes the limits: of a subject with kept keys only the Counts, of
+// which then is known between which instants they are in force.
+func (o *operator) reconfigure(s *subject) {
+	o.changes.Add(1)
+	switch {
+	case len(s.others) > 0:
+		s.turns++
+		o.succeed(s, "Reconfigure", s.limiter.Reconfigure(s.others[s.turns%len(s.others)]...))
+	case s.replace: // the limits are those of the snapshot
+	case s.counts.Load()%2 == 1:
+		o.succeed(s, "Reconfigure", s.limiter.Reconfigure(s.lowered()...))
+		s.counts.Add(1)
+	default:
+		o.raise(s)
+	}
+}
+
+// raise puts the plan's Counts in force.
+func (o *operator) raise(s *subject) {
+	s.counts.Add(1)
+	o.succeed(s, "Reconfigure", s.limiter.Reconfigure(s.limits...))
+}
+
+func (o *operator) succeed(s *subject, what string, err error) {
+	if err != nil {
+		o.faults.add(s, "%s: %v", what, err)
+	}
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// A limiter is what is soaked of a [sash.Limiter].
+type limiter interface {
+	Allow(key string) bool
+	AllowBytes(key []byte) bool
+	Take(key string, n int64) sash.Decision
+	TakeAll(keys []string, n int64) sash.Decision
+	Peek(key string, n int64) sash.Decision
+	Wait(ctx context.Context, key string, n int64) error
+	Reserve(key string, n int64) (sash.Reservation, sash.Decision)
+	Reset(key string) bool
+	SetLimits(key string, limits ...sash.Limit) error
+	Reconfigure(limits ...sash.Limit) error
+	Len() int
+	Sweep() int
+	Snapshot(w io.Writer) error
+	Restore(r io.Reader) error
+	Close() error
+}
+
+// A plan is how a limiter is made, and what is done to it.
+type plan struct {
+	name    string
+	limits  []sash.Limit
+	options []sash.Option
+	cost    int64 // the most that a call asks for; at most half of each Count
+	maxKeys int   // 0: any number
+
+	aside   bool           // some keys keep all that they are charged, and are audited
+	crowded bool           // a new key may have no quota of its own
+	others  [][]sash.Limit // that Reconfigure puts in the place of limits, by turns
+	replace bool           // what it holds is replaced by a snapshot of it, now and then
+}
+
+// plans are of every algorithm and every option that decides. Keys are kept aside
+// where none is ever forgotten, and none shares with others, before it is idle.
+func plans() []plan {
+	const maxKeys = 1000
+	counter := sash.PerSecond(40)
+	tenths := 100 * time.Millisecond
+	capped := func(name string, o sash.Overflow) plan {
+		return plan{name: name, limits: []sash.Limit{counter}, cost: 10, maxKeys: maxKeys,
+			options: []sash.Option{sash.WithMaxKeys(maxKeys, o)}, crowded: o != sash.EvictLeastUsed}
+	}
+	aside := func(p plan) plan {
+		p.aside = true
+		return p
+	}
+	return []plan{
+		aside(plan{name: "counter", limits: []sash.Limit{counter}, cost: 10}),
+		aside(plan{name: "large counter", limits: []sash.Limit{sash.PerSecond(20_000)}, cost: 5_000}),
+		aside(plan{name: "log", limits: []sash.Limit{counter.Log()}, cost: 10}),
+		aside(plan{name: "buckets", limits: []sash.Limit{counter.Buckets(tenths)}, cost: 10}),
+		aside(plan{name: "three limits", limits: []sash.Limit{sash.Per(20, 200*time.Millisecond), counter.Log(), sash.Per(60, 2*time.Second).Buckets(tenths)}, cost: 10}),
+		aside(plan{name: "denied are charged", limits: []sash.Limit{counter}, cost: 2, options: []sash.Option{sash.WithChargeDenied()}}),
+		capped("at most 1,000 keys, EvictLeastUsed", sash.EvictLeastUsed),
+		aside(capped("at most 1,000 keys, DenyNew", sash.DenyNew)),
+		capped("at most 1,000 keys, ShareOverflow", sash.ShareOverflow),
+		{name: "other limits", limits: []sash.Limit{counter}, cost: 10, others: [][]sash.Limit{
+			{counter.Log()}, {counter.Buckets(tenths), sash.PerMinute(1000)}, {sash.PerSecond(20_000)}, {counter},
+		}},
+		{name: "restored", limits: []sash.Limit{counter, counter.Log()}, cost: 10, replace: true},
+	}
+}
+
+// A build makes the limiter of a plan, on a clock.
+type build func(p plan, c sash.Clock) limiter
+
+// right is the build that makes what is to be soaked.
+func right(p plan, c sash.Clock) limiter { return p.make(c) }
+
+func (p plan) make(c sash.Clock) *sash.Limiter {
+	options := []sash.Option{sash.WithClock(c), sash.WithSweepInterval(100 * time.Millisecond)}
+	for _, l := range p.limits {
+		options = append(options, l)
+	}
+	return sash.Must(sash.New(append(options, p.options...)...))
+}
+
+// lowered returns the limits of p, with lower Counts.
+func (p plan) lowered() []sash.Limit {
+	lower := make([]sash.Limit, len(p.limits))
+	for i, l := range p.limits {
+		l.Count /= halved
+		lower[i] = l
+	}
+	return lower
+}
+
+// A subject is a limiter with what is known of it.
+type subject struct {
+	plan
+	build   build
+	limiter limiter
+	clock   *clock
+	kept    []key
+
+	// counts changes with the Counts in force: it is odd while they may be those of
+	// the plan, and even while they are the lowered ones.
+	counts atomic.Uint64
+
+	turns     int      // of others
+	overrides []string // keys with limits of their own
+}
+
+// A key is one with an account, if it is kept aside.
+type key struct {
+	name    string
+	account *account
+}
+
+const (
+	keptKeys      = 8
+	recurringKeys = 2000
+)
+
+func newSubject(p plan, build build) *subject {
+	s := &subject{plan: p, build: build, clock: newClock()}
+	s.limiter = build(p, s.clock)
+	s.counts.Store(1)
+	if p.aside {
+		for i := range keptKeys {
+			s.kept = append(s.kept, key{keptName(i), newAccount(p.limits, s.clock)})
+		}
+	}
+	return s
+}
+
+// idle lets an hour pass since the latest time there was, in which every key becomes
+// idle, and returns how many are left after a sweep.
+func (s *subject) idle() int {
+	s.clock.move(time.Duration(s.clock.high.Load()-s.clock.Now()) + time.Hour)
+	s.limiter.Sweep()
+	return s.limiter.Len()
+}
+
+// loweredSince reports whether lowered Counts have been in force since counts was then.
+func (s *subject) loweredSince(then uint64) bool {
+	return then%2 == 0 && s.counts.Load() == then
+}
+
+func keptName(i int) string  { return "kept " + strconv.Itoa(i) }
+func recurring(i int) string { return "recurring " + strconv.Itoa(i) }
