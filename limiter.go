@@ -180,14 +180,12 @@ func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 			}
 			if c == nil {
 				s := l.standing(g, k.name)
-				if l.full(g, 1, nil) {
-					if allowed, ok := l.askFull(s, k, *q, d); ok {
+				full := l.full(g, 1, nil)
+				if full || !q.stores(s.policy.possible(q.n)) {
+					if allowed, ok := l.askAbsent(s, k, full, *q, d); ok {
 						return allowed
 					}
 					continue
-				}
-				if !q.stores(s.policy.possible(q.n)) {
-					return s.policy.askUnseen(*q, d)
 				}
 				c = l.insert(s, k, nil)
 				// What the key had may have been evicted since the first reading:

@@ -146,8 +146,8 @@ type candidate struct {
 }
 
 // sample looks at a few residents: those in neighbouring seats, from any on, as they
-// sit at random. If it comes upon an idle one, it evicts that, as
-// nobody can notice; else it returns the least used.
+// sit at random. If it comes upon an idle one, it evicts that, as nobody can notice;
+// else it returns the least used.
 func (l *Limiter) sample(g *regime, spared []target) (idle bool, least candidate) {
 	const enough = 8
 	c, now := g.cap, g.at(l.clock.Now())

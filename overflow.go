@@ -151,9 +151,9 @@ func lodges(targets []target, in lodging) bool {
 }
 
 // count counts what was lost by a call because its targets did not fit.
-func (l *Limiter) count(targets []target, q query) {
+func (l *Limiter) count(g *regime, targets []target, q query) {
 	switch {
-	case !q.charge:
+	case g.cap == nil || !q.charge:
 	case lodges(targets, none):
 		l.refusals.Add(1)
 	case lodges(targets, shared):

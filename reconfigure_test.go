@@ -338,6 +338,27 @@ func TestWithLimitsFor_WhileTheLimitsChange(t *testing.T) {
 	}
 }
 
+// A key that is taken from, and then has its limits changed, while another call looks
+// for it, is not answered for as one never seen under its new limits.
+func TestSetLimits_OfAKeyTakenFromWhileAnotherLooksForIt(t *testing.T) {
+	l := newTest(t, PerMinute(5))
+	read := 0
+	l.clock = clockFunc(func() int64 {
+		switch read++; read {
+		case 1: // the call will have to look for its key once more, and then at the clock
+			require.NoError(t, l.Reconfigure(PerMinute(6)))
+		case 2:
+			require.True(t, l.AllowN("k", 2))
+			require.NoError(t, l.SetLimits("k", PerMinute(7)))
+		}
+		return 0
+	})
+	d := l.Peek("k", 1)
+	require.Equal(t, PerMinute(7), d.Limit)
+	require.EqualValues(t, 4, d.Remaining)
+	require.Greater(t, read, 2, "nothing happened meanwhile: this test has shown nothing")
+}
+
 // Changing the limits of some keys does not keep others from being seen.
 func TestSetLimits_OfOthersWhileAKeyIsFirstSeen(t *testing.T) {
 	var l *Limiter

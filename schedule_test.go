@@ -900,6 +900,12 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			meets:  deaths | waits,
 		},
 		{
+			name:   "SetLimits of a key taken from while another looks for it",
+			sorts:  []string{"counter", "wide", "two counters"},
+			actors: [][]call{{peek(1)}, {allow(2), setLimits(4)}},
+			admits: []int64{2},
+		},
+		{
 			name: "SetLimits to none",
 			before: func(s *stage) {
 				setLimits(4).do(s)

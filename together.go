@@ -87,7 +87,7 @@ func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 		case !q.stores(allowed) || lodges(targets, none):
 			l.answerAll(targets, q, allowed, false, d)
 			if l.unchanged(g, targets) {
-				l.count(targets, q)
+				l.count(g, targets, q)
 				return
 			}
 		case l.insertMissing(targets):
@@ -95,7 +95,7 @@ func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 		case !l.reservable(g, targets):
 		case roomy(targets, q) && lockAll(targets):
 			l.answerAll(targets, q, allowed, true, d)
-			l.count(targets, q)
+			l.count(g, targets, q)
 			return
 		}
 	}
@@ -162,7 +162,7 @@ func (l *Limiter) unchanged(g *regime, targets []target) bool {
 		switch t := &targets[i]; {
 		case t.cell != nil && !t.cell.unchanged(t.word):
 			return false
-		case t.cell == nil && !(l.find(g, t.key) == nil && l.holds(t.standing, t.name)):
+		case t.cell == nil && !l.absent(t.standing, t.key):
 			return false
 		}
 	}

@@ -435,7 +435,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "take-tracks-denied-keys", fault: "keys that are never admitted fill the memory",
-		file: "limiter.go", old: "if !q.stores(s.policy.possible(q.n)) {", new: "if !q.charge {",
+		file: "limiter.go", old: "if full || !q.stores(s.policy.possible(q.n)) {", new: "if full || !q.charge {",
 		tests: "TestTake_ADenial",
 	},
 	{
@@ -534,7 +534,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "keys-first-seen-meanwhile", fault: "a denial takes a key for unseen that was charged meanwhile",
-		file: "together.go", old: "case t.cell == nil && !(", new: "case t.cell == nil && t.policy == nil && !(",
+		file: "together.go", old: "case t.cell == nil && !l.absent(", new: "case t.cell == nil && t.policy == nil && !l.absent(",
 		tests: "TestTakeAll_ReadsAll|TestHistories|TestRace",
 	},
 	{
@@ -697,6 +697,11 @@ var mutants = []mutant{
 		name: "change-not-noticed", fault: "a key that is first seen while its limits change keeps the old ones",
 		file: "regime.go", old: "return l.now.Load() == s.regime && override == s.override", new: "return l.now.Load() == s.regime && override == override",
 		tests: "TestWithLimitsFor_While|TestReserve_WhileItsLimitsRise",
+	},
+	{
+		name: "absent-at-another-time", fault: "a key that was absent before its limits changed is answered for by the new ones, as if it still were",
+		file: "regime.go", old: "return l.find(s.regime, k) == nil && l.holds(s, k.name)", new: "return l.holds(s, k.name)",
+		tests: "TestSetLimits_OfAKeyTakenFrom",
 	},
 	{
 		name: "plan-unchecked", fault: "a wrong limit of WithLimitsFor is used",
