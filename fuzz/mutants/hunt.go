@@ -140,11 +140,13 @@ func (h *hunt) try(ctx context.Context, m mutant) (v verdict) {
 	}
 	defer os.RemoveAll(filepath.Dir(binary))
 	v.killed, v.err = h.tests.run(ctx, binary, m.tests)
-	if v.killed == nil && v.err == nil {
-		v.killed, v.err = h.tests.run(ctx, binary, h.tests.all)
-		if v.killed != nil {
-			v.killed, v.err = h.tests.run(ctx, binary, "^"+v.killed.test+"$")
+	for once := []string(nil); v.killed == nil && v.err == nil; {
+		first, err := h.tests.run(ctx, binary, h.tests.all, once...)
+		if first == nil {
+			return verdict{err: err}
 		}
+		v.killed, v.err = h.tests.run(ctx, binary, "^"+first.test+"$")
+		once = append(once, first.test)
 	}
 	return v
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -96,11 +97,11 @@ type failure struct {
 }
 
 // run runs those tests of binary that pattern names, until one fails; nil if none
-// does. That a test saw no contention is no failure of what it tests: then it runs
-// again.
-func (t *tests) run(ctx context.Context, binary, pattern string) (failed *failure, err error) {
+// does, but those named in skipped. That a test saw no contention is no failure of what
+// it tests: then it runs again.
+func (t *tests) run(ctx context.Context, binary, pattern string, skipped ...string) (failed *failure, err error) {
 	for range 5 {
-		failed, err = t.once(ctx, binary, pattern)
+		failed, err = t.once(ctx, binary, pattern, skipped)
 		if failed == nil || !bytes.Contains(failed.output, []byte("this test has shown ")) {
 			return failed, err
 		}
@@ -108,9 +109,13 @@ func (t *tests) run(ctx context.Context, binary, pattern string) (failed *failur
 	return nil, fmt.Errorf("the machine is too busy for %s:\n%s", failed.test, failed.output)
 }
 
-func (t *tests) once(ctx context.Context, binary, pattern string) (*failure, error) {
-	test := exec.CommandContext(ctx, binary, "-test.run="+pattern, "-test.short", "-test.failfast",
-		"-test.v", "-test.paniconexit0", "-test.timeout="+t.timeout.String())
+func (t *tests) once(ctx context.Context, binary, pattern string, skipped []string) (*failure, error) {
+	args := []string{"-test.run=" + pattern, "-test.short", "-test.failfast",
+		"-test.v", "-test.paniconexit0", "-test.timeout=" + t.timeout.String()}
+	if len(skipped) > 0 {
+		args = append(args, "-test.skip=^("+strings.Join(skipped, "|")+")$")
+	}
+	test := exec.CommandContext(ctx, binary, args...)
 	test.Dir = t.dir
 	out, err := test.CombinedOutput()
 	exit := (*exec.ExitError)(nil)
