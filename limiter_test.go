@@ -27,6 +27,15 @@ func newTest(t testing.TB, options ...Option) *Limiter {
 	return l
 }
 
+// thorough returns how often to repeat what one goroutine does: n times, but a tenth as
+// often under -short and under the race detector, which is slow and sees nothing there.
+func thorough(n int) int {
+	if testing.Short() || raceDetector {
+		return max(1, n/10)
+	}
+	return n
+}
+
 // widen makes l keep its counters in wide cells, whatever its limit.
 func widen(l *Limiter) *Limiter {
 	l.own().kind = wideCell

@@ -484,10 +484,7 @@ func TestRace_NeverMoreKeysThanTheCap(t *testing.T) {
 // hundred is held, and all of a sample would have to be.
 func TestEvictLeastUsed_AFloodEvictsItself(t *testing.T) {
 	const most, held = 10_000, 100
-	flood := 300_000
-	if testing.Short() {
-		flood = 50_000
-	}
+	flood := thorough(300_000)
 	l, _ := capped(t, most, EvictLeastUsed)
 	for i := range held {
 		takeTimes(l, "held "+strconv.Itoa(i), 3)

@@ -151,7 +151,9 @@ var trialLimits = []Limit{
 	Per(math.MaxInt64, math.MaxInt64), Per(1<<29-1, math.MaxInt64), Per(math.MaxInt64, 1),
 }
 
+// eachTrial runs trials of every limit in every kind of cell, beside those of other tests.
 func eachTrial(t *testing.T, run func(tr *trial)) {
+	t.Parallel()
 	for _, limit := range trialLimits {
 		for _, chargeDenied := range []bool{false, true} {
 			for kind, make := range map[string]func(seed uint64) *trial{

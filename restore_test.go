@@ -142,10 +142,7 @@ func corrupt(rng *rand.Rand, b []byte) []byte {
 // anew, what is wrong is found, or it is a snapshot like others: the limiter works,
 // and so does what it writes.
 func TestRestore_SurvivesRandomCorruptions(t *testing.T) {
-	corruptions := 100_000
-	if testing.Short() {
-		corruptions = 2_000
-	}
+	corruptions := thorough(100_000)
 	rng := rand.New(rand.NewPCG(1, 13))
 	saved := snapshot(t, rich(t))
 	payload := unseal(t, saved)

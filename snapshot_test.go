@@ -465,10 +465,7 @@ func TestRace_SnapshotsOfABusyLogEnd(t *testing.T) {
 
 // All keys of a million, while calls go on, on their own keys and on these.
 func TestSnapshot_OfAMillionKeysBesideCalls(t *testing.T) {
-	keys := 1_000_000
-	if testing.Short() {
-		keys = 50_000
-	}
+	keys := thorough(1_000_000)
 	clock := NewManualClock(0)
 	l := newTest(t, PerHour(1000), WithClock(clock), WithSizeHint(keys))
 	for i := range keys {

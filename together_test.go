@@ -125,7 +125,9 @@ func (tr *policyTrial) retry(keys []string, n int64, d Decision) {
 	require.True(tr, tr.table.Peek(now+int64(d.RetryAfter), n, keys...).Allowed)
 }
 
+// eachPolicyTrial runs trials of several limits, beside those of other tests.
 func eachPolicyTrial(t *testing.T, run func(tr *policyTrial)) {
+	t.Parallel()
 	for _, chargeDenied := range []bool{false, true} {
 		t.Run(fmt.Sprintf("chargeDenied=%v", chargeDenied), func(t *testing.T) {
 			for seed := range uint64(25) {

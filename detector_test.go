@@ -1,0 +1,5 @@
+//go:build !race
+
+package sash
+
+const raceDetector = false
