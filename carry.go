@@ -1,9 +1,6 @@
 package sash
 
-import (
-	"math"
-	"strings"
-)
+import "math"
 
 // When the limits of a key change, its cell gives way to another, which begins
 // with what the old one knows: each new rule is charged again what was charged
@@ -29,8 +26,8 @@ func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
 		if old.compounded() && old.compound().policy != prior.policy {
 			p = old.compound().policy
 		}
-		next, kept := prior.policy.carried(old, word, p, p.kind, k.name, now)
-		k := key{k.hash, kept}
+		next := prior.policy.carried(old, word, p, p.kind, now)
+		k := key{k.hash, next.name()}
 		g.keys.insert(k, next, func() bool { return true })
 		g.seat(k, next)
 		old.die(word)
@@ -50,8 +47,8 @@ func (l *Limiter) become(g *regime, k key, c *cell, p *policy, kind kind) bool {
 	case !c.lock(word):
 		return false
 	}
-	next, kept := g.policy.carried(c, word, p, kind, k.name, now)
-	k = key{k.hash, kept}
+	next := g.policy.carried(c, word, p, kind, now)
+	k.name = next.name()
 	g.keys.replace(k, c, next)
 	g.seat(k, next)
 	c.die(word)
@@ -60,9 +57,8 @@ func (l *Limiter) become(g *regime, k key, c *cell, p *policy, kind kind) bool {
 
 // carried returns a cell under p that begins with what c holds, which is in a
 // table of policy from, and locked since word. The cell is of kind, or a compound,
-// which what was one remains, and what nothing smaller can hold becomes. It comes
-// with a copy of name for the table to keep.
-func (from *policy) carried(c *cell, word uint64, p *policy, kind kind, name string, now int64) (*cell, string) {
+// which what was one remains, and what nothing smaller can hold becomes.
+func (from *policy) carried(c *cell, word uint64, p *policy, kind kind, now int64) *cell {
 	next, rules := newCompound(p), from.rules
 	if word&several != 0 {
 		rules, kind = c.compound().policy.rules, compoundCell
@@ -74,7 +70,7 @@ func (from *policy) carried(c *cell, word uint64, p *policy, kind kind, name str
 			next.parts[i].line = c.compound().parts[source].line
 		}
 	}
-	return next.reduced(kind, name)
+	return next.reduced(kind, c.name())
 }
 
 // source returns the index of the rule that r, which is to come after rules, had
@@ -240,27 +236,27 @@ func (r *rule) ringOf(past []charge) *ring {
 }
 
 // reduced returns c, which nobody else has seen yet, as a cell of kind, if that
-// can hold it, and a copy of name for the table to keep.
-func (c *compound) reduced(kind kind, name string) (reduced *cell, kept string) {
+// can hold it, with a copy of name.
+func (c *compound) reduced(kind kind, name string) *cell {
 	r, p := &c.policy.rules[0], &c.parts[0]
 	w := p.window()
 	switch {
 	case kind == logCell:
 		log := new(log)
 		log.ring.Store(p.ring.Load())
-		return &log.cell, strings.Clone(name)
+		return log.keep(name)
 	case kind == compoundCell || max(w.prev, w.curr) > r.Count:
-		return &c.cell, strings.Clone(name)
+		return c.keep(name)
 	case kind == wideCell:
 		wide := new(wideCounter)
 		wide.word.Store(wide.put(0, w))
-		return &wide.cell, strings.Clone(name)
+		return wide.keep(name)
 	}
-	reduced, kept = newNamedCell(name)
+	reduced := newCounter(name)
 	if w.prev|w.curr != 0 {
 		reduced.word.Store(r.layout.pack(w))
 	}
-	return reduced, kept
+	return reduced
 }
 
 // plus returns a+b, or the end of int64 that it passes.

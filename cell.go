@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"math"
 	"strings"
 	"unsafe"
 
@@ -8,8 +9,8 @@ import (
 )
 
 // A cell is what a key holds. It is one word that callers and the janitor agree
-// on, and is all there is to a counter; the cells of other kinds begin with it
-// and go on (see kind).
+// on, and is all there is to a counter but the name, which lies right behind it; the
+// cells of other kinds begin with a namedCell and go on (see kind).
 //
 // Bits that mean the same in every kind (high to low): dead 1 | several 1 |
 // locked 1. A dead cell has left, or is about to leave, the table, and nothing is
@@ -20,7 +21,18 @@ import (
 // Invariant: a cell dies by one compare-and-swap from the word that it was
 // judged by, or by who has locked it, so nothing that was charged in between is
 // lost; and only once dead is it removed from the table.
-type cell struct{ word atomic.Uint64 }
+type cell struct {
+	word   atomic.Uint64
+	length uint64 // of the name; or elsewhere
+}
+
+// A namedCell is a cell whose name is in another object.
+type namedCell struct {
+	cell
+	text string
+}
+
+const elsewhere = math.MaxUint64
 
 const (
 	dead    = 1 << 63
@@ -89,19 +101,50 @@ func (c *cell) reserve(word uint64) bool {
 // newer returns the word of the version after that of word.
 func newer(word uint64) uint64 { return (word + 1) &^ (dead | locked | growing) }
 
-// newCell returns a cell of p that holds nothing, and a copy of name for the table
-// to keep.
-func (p *policy) newCell(name string) (c *cell, kept string) {
+// newCell returns a cell of p, with a copy of name, that holds nothing.
+func (p *policy) newCell(name string) *cell {
 	switch p.kind {
 	case counterCell:
-		return newNamedCell(name)
+		return newCounter(name)
 	case wideCell:
-		return &new(wideCounter).cell, strings.Clone(name)
+		return new(wideCounter).keep(name)
 	case logCell:
-		return &new(log).cell, strings.Clone(name)
+		return new(log).keep(name)
 	}
-	return &newCompound(p).cell, strings.Clone(name)
+	return newCompound(p).keep(name)
 }
+
+// newCounter returns a cell with a copy of name right behind it: one object for the
+// heap, in which the garbage collector has nothing to look for, and, for most names,
+// one cache line for a look-up.
+func newCounter(name string) *cell {
+	const header, word = int(unsafe.Sizeof(cell{})), 8
+	words := make([]uint64, (header+len(name)+word-1)/word)
+	c := (*cell)(unsafe.Pointer(&words[0]))
+	c.length = uint64(len(name))
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*word)[header:], name)
+	return c
+}
+
+// keep gives c, which nobody else has seen yet, a copy of name.
+func (c *namedCell) keep(name string) *cell {
+	c.length, c.text = elsewhere, strings.Clone(name)
+	return &c.cell
+}
+
+// name returns the name of the key that c is a cell of.
+func (c *cell) name() string {
+	switch c.length {
+	case elsewhere:
+		return (*namedCell)(unsafe.Pointer(c)).text
+	case 0: // no pointer may point past its object
+		return ""
+	}
+	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(c), unsafe.Sizeof(*c))), int(c.length))
+}
+
+// named reports whether c is a cell of the key of that name.
+func (c *cell) named(name string) bool { return c.name() == name }
 
 // settled returns the word of c, a cell under p, once no writer is at work on it
 // at all, and whether c is alive.

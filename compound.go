@@ -18,7 +18,7 @@ import "github.com/seed-30da4c49/sash/internal/atomic"
 // Invariant: parts are written only by who has locked the word, rings are replaced
 // only by who has set growing or locked, and all that is no atomic never changes.
 type compound struct {
-	cell
+	namedCell
 	policy *policy
 	parts  []part
 }

@@ -12,21 +12,22 @@ import (
 func (l *Limiter) sweep(stop <-chan struct{}) int {
 	g, evicted := l.now.Load(), 0
 	now := g.at(l.clock.Now())
+	var some []*cell
 	for i := range g.keys.shards {
 		select {
 		case <-stop:
 			return evicted
 		default:
 		}
-		if m := g.keys.shards[i].Load(); m != noKeys {
-			m.cells.Range(func(k key, c *cell) bool {
-				if l.evict(g, k, c, now) {
-					evicted++
-				} else {
-					g.policy.shrink(c)
-				}
-				return true
-			})
+		some = g.keys.shards[i].all(some[:0])
+		for _, c := range some {
+			if l.evict(g, g.keys.keyOf(c), c, now) {
+				evicted++
+			} else {
+				g.policy.shrink(c)
+			}
+		}
+		if len(some) > 0 {
 			runtime.Gosched()
 		}
 	}

@@ -125,7 +125,7 @@ func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		require.True(t, l.Allow("k"))
 		k := l.key("k")
-		c, _ := l.table().shard(k).cells.Load(k)
+		c := l.table().load(k)
 		clock.Advance(time.Hour)
 
 		word, _, idle := l.own().idle(c, clock.Now())
@@ -143,7 +143,7 @@ func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
 		require.Equal(t, Decision{Allowed: true, Limit: l.rule().Limit, Remaining: 2}, l.Peek("k", 0), "as one never seen")
 		require.False(t, l.Reset("k"))
 		require.True(t, l.AllowN("k", 2))
-		again, _ := l.table().shard(k).cells.Load(k)
+		again := l.table().load(k)
 		require.NotSame(t, c, again)
 		require.False(t, l.Allow("k"))
 		require.Equal(t, 1, l.Len())
@@ -157,7 +157,7 @@ func TestEvict_ForgetsBeforeItKills(t *testing.T) {
 		require.True(t, l.AllowN("k", 2))
 		fresh := int64(l.Peek("k", 0).ResetAfter)
 		k := l.key("k")
-		c, _ := l.table().shard(k).cells.Load(k)
+		c := l.table().load(k)
 		clock.Set(fresh + int64(time.Hour))
 
 		word, ok := l.own().condemn(c, clock.Now())

@@ -66,7 +66,7 @@ func New(options ...Option) (*Limiter, error) {
 		sizeHint:     c.sizeHint,
 		interval:     c.sweepInterval,
 	}
-	l.now.Store(newRegime(newTerms(c.chargeDenied), 0, newKeyCap(c.maxKeys, c.overflow), c.limits, c.sizeHint))
+	l.now.Store(l.newRegime(newTerms(c.chargeDenied), 0, newKeyCap(c.maxKeys, c.overflow), c.limits, c.sizeHint))
 	if l.interval >= 0 {
 		l.startJanitor()
 	}
@@ -93,14 +93,7 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	}
 	g, k := l.now.Load(), l.key(key)
 	at := g.at(l.clock.Now())
-	p, m := g.policy, g.keys.shard(k)
-	var c *cell
-	if p.kind == counterCell {
-		c = m.recall(k)
-	}
-	if c == nil {
-		c, _ = m.cells.Load(k)
-	}
+	p, c := g.policy, g.keys.load(k)
 	if c != nil && n > 0 {
 		var allowed, sure bool
 		switch p.kind {
@@ -161,12 +154,7 @@ func (l *Limiter) take(name string, n int64, d *Decision) {
 func (l *Limiter) answer(name string, q *query, d *Decision) bool {
 	g, k := l.now.Load(), l.key(name)
 	q.at = g.at(l.clock.Now())
-	m := g.keys.shard(k)
-	c := m.recall(k)
-	if c == nil {
-		c, _ = m.cells.Load(k)
-	}
-	return l.ask(g, k, c, q, d)
+	return l.ask(g, k, g.keys.load(k), q, d)
 }
 
 // ask answers q for k, whose cell in g, as found, is c; nil for none. The q.at that
@@ -194,11 +182,7 @@ func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 			}
 		}
 		if c != nil {
-			epoch := g.policy.epoch(c)
 			if allowed, alive := g.policy.ask(c, *q, d); alive {
-				if g.policy.epoch(c) != epoch {
-					g.keys.shard(k).remember(k, c)
-				}
 				return allowed
 			}
 			g.keys.remove(k, c)

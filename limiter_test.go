@@ -39,14 +39,14 @@ func thorough(n int) int {
 // widen makes l keep its counters in wide cells, whatever its limit.
 func widen(l *Limiter) *Limiter {
 	l.own().kind = wideCell
-	l.own().unseen, _ = l.own().newCell("")
+	l.own().unseen = l.own().newCell("")
 	return l
 }
 
 // compounding makes l keep its keys in compounds, whatever its limit.
 func compounding(l *Limiter) *Limiter {
 	l.own().kind = compoundCell
-	l.own().unseen, _ = l.own().newCell("")
+	l.own().unseen = l.own().newCell("")
 	return l
 }
 
@@ -207,7 +207,7 @@ func TestLimiter_KeepsACopyOfTheName(t *testing.T) {
 			clear(large)
 			require.EqualValues(t, 9, l.Peek(name, 0).Remaining, "%q", name)
 			kept := false
-			l.table().shard(l.key(name)).cells.Range(func(k key, _ *cell) bool {
+			l.table().each(func(k key, _ *cell) bool {
 				if k.name == name && name != "" {
 					require.NotSame(t, &part[0], unsafe.StringData(k.name))
 				}

@@ -34,7 +34,7 @@ import (
 // below 2*Count; a compound's may hold more, spent past Count, and runs that have
 // given their units back.
 type log struct {
-	cell
+	namedCell
 	ring atomic.Pointer[ring] // nil: never used
 }
 

@@ -108,7 +108,7 @@ func TestLog_ChargesDeniedInBoundedRoom(t *testing.T) {
 
 func ringOf(l *Limiter, name string) *ring {
 	k := l.key(name)
-	c, _ := l.table().shard(k).cells.Load(k)
+	c := l.table().load(k)
 	return c.log().ring.Load()
 }
 
@@ -165,7 +165,7 @@ func TestLog_DoesNotShrinkADeadCellBackToLife(t *testing.T) {
 	clock.Advance(2 * time.Hour)
 	l.Allow("k")
 	k := l.key("k")
-	c, _ := l.table().shard(k).cells.Load(k)
+	c := l.table().load(k)
 	word, _ := c.current()
 	require.True(t, c.kill(word))
 	c.log().shrink(l.rule())
@@ -180,7 +180,7 @@ func TestLog_WhileItGrows(t *testing.T) {
 	l := newTest(t, Per(100, time.Hour).Log(), WithClock(clock))
 	l.Allow("k")
 	k := l.key("k")
-	c, _ := l.table().shard(k).cells.Load(k)
+	c := l.table().load(k)
 	word, _ := c.current()
 	require.True(t, c.log().reserve(word))
 	grown, _ := c.current()

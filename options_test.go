@@ -96,8 +96,10 @@ func TestWithObserver_SeesDecisionsAndNotPeeks(t *testing.T) {
 
 func TestWithSizeHint_MakesRoomAtOnce(t *testing.T) {
 	l := newTest(t, PerSecond(1), WithSizeHint(1_000_000))
-	require.GreaterOrEqual(t, l.table().shards[0].Load().cells.Stats().Capacity, 1_000_000/shards)
+	for i := range l.table().shards {
+		require.GreaterOrEqual(t, l.table().shards[i].grid.Load().most, int64(1_000_000/shards))
+	}
 	require.Equal(t, 0, l.Len())
-	require.Same(t, noKeys, newTest(t, PerSecond(1)).table().shards[0].Load())
-	require.Equal(t, 1, newTest(t, PerSecond(1), WithSizeHint(1)).table().sizeHint)
+	require.Zero(t, newTest(t, PerSecond(1)).table().shards[0].grid.Load().most)
+	require.Positive(t, newTest(t, PerSecond(1), WithSizeHint(1)).table().shards[0].grid.Load().most)
 }

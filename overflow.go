@@ -78,7 +78,7 @@ func (l *Limiter) sharedCell(g *regime, k key) *cell {
 	}
 	seat := &g.commons.cells[i]
 	if seat.Load() == nil {
-		c, _ := g.policy.newCell("")
+		c := g.policy.newCell("")
 		seat.CompareAndSwap(nil, c)
 	}
 	return seat.Load()
@@ -89,7 +89,7 @@ func (l *Limiter) carryShared(prior, g *regime, i int) {
 	now := g.at(l.clock.Now()) // not under the lock: a clock is the caller's code
 	g.commons.carrying.Lock()
 	defer g.commons.carrying.Unlock()
-	gone, _ := prior.policy.newCell("")
+	gone := prior.policy.newCell("")
 	gone.die(gone.word.Load())
 	for !prior.commons.cells[i].CompareAndSwap(nil, gone) {
 		old := prior.commons.cells[i].Load()
@@ -98,7 +98,7 @@ func (l *Limiter) carryShared(prior, g *regime, i int) {
 			return
 		}
 		if old.lock(word) {
-			next, _ := prior.policy.carried(old, word, g.policy, g.policy.kind, "", now)
+			next := prior.policy.carried(old, word, g.policy, g.policy.kind, now)
 			g.commons.cells[i].Store(next)
 			old.die(word)
 		}

@@ -64,7 +64,7 @@ func (t *terms) newPolicy(limits []Limit, shared bool) *policy {
 	if shared && len(limits) == 1 {
 		p.kind = p.rules[0].kind()
 	}
-	p.unseen, _ = p.newCell("")
+	p.unseen = p.newCell("")
 	return p
 }
 

@@ -307,7 +307,7 @@ func TestRace_PeeksSeeOneState(t *testing.T) {
 		}
 		l := newTest(t, options...)
 		l.own().kind = twin.own().kind
-		l.own().unseen, _ = l.own().newCell("")
+		l.own().unseen = l.own().newCell("")
 
 		var done atomic.Bool
 		var seen atomic.Int64 // during a step

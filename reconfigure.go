@@ -64,7 +64,7 @@ func (l *Limiter) Reconfigure(limits ...Limit) error {
 	l.changes.Lock()
 	defer l.changes.Unlock()
 	prior := l.now.Load()
-	g := newRegime(prior.terms, prior.shift, prior.cap, limits, max(l.sizeHint, prior.keys.size()))
+	g := l.newRegime(prior.terms, prior.shift, prior.cap, limits, max(l.sizeHint, prior.keys.size()))
 	g.prior.Store(prior)
 	l.now.Store(g)
 	prior.keys.each(func(k key, _ *cell) bool {

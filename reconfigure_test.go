@@ -280,7 +280,7 @@ func TestWithLimitsFor_KeysOfOnePlanShareIt(t *testing.T) {
 	policyOf := func(key string) *policy {
 		l.Allow(key)
 		k := l.key(key)
-		c, _ := l.table().shard(k).cells.Load(k)
+		c := l.table().load(k)
 		return c.compound().policy
 	}
 	require.Same(t, policyOf("gold 1"), policyOf("gold 2"))

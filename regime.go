@@ -31,12 +31,12 @@ type regime struct {
 	commons *commons // under ShareOverflow
 }
 
-func newRegime(t *terms, shift int64, c *keyCap, limits []Limit, sizeHint int) *regime {
+func (l *Limiter) newRegime(t *terms, shift int64, c *keyCap, limits []Limit, sizeHint int) *regime {
 	g := &regime{terms: t, shift: shift, policy: t.newPolicy(limits, true), cap: c}
 	if c != nil && c.overflow == ShareOverflow {
 		g.commons = new(commons)
 	}
-	g.keys.init(sizeHint)
+	g.keys.init(sizeHint, l.hasher.hash)
 	return g
 }
 
@@ -76,7 +76,7 @@ func (l *Limiter) lookup(k key) (g *regime, c *cell) {
 func (l *Limiter) find(g *regime, k key) *cell {
 	for {
 		prior := g.prior.Load() // first: once it is nil, all keys are in g
-		if c, ok := g.keys.shard(k).cells.Load(k); ok {
+		if c := g.keys.load(k); c != nil {
 			return c
 		}
 		if prior == nil {
@@ -84,8 +84,7 @@ func (l *Limiter) find(g *regime, k key) *cell {
 		}
 		old := prior.keys.seek(k)
 		if old == nil { // somebody may just have carried it over
-			c, _ := g.keys.shard(k).cells.Load(k)
-			return c
+			return g.keys.load(k)
 		}
 		l.carry(prior, g, k, old)
 	}
@@ -142,8 +141,7 @@ func (l *Limiter) askAbsent(s standing, k key, full bool, q query, d *Decision) 
 // The name is copied: the caller may reuse its bytes, and a small part of a large
 // string does not keep the rest alive.
 func (l *Limiter) insert(s standing, k key, spared []target) *cell {
-	c, kept := s.policy.newCell(k.name)
-	return l.insertCell(s, key{k.hash, kept}, c, spared)
+	return l.insertCell(s, k, s.policy.newCell(k.name), spared)
 }
 
 func (l *Limiter) insertCell(s standing, k key, c *cell, spared []target) *cell {
@@ -151,6 +149,7 @@ func (l *Limiter) insertCell(s standing, k key, c *cell, spared []target) *cell 
 	if !l.enter(g, spared) {
 		return nil
 	}
+	k.name = c.name() // the caller may reuse its own
 	found := g.keys.insert(k, c, func() bool { return l.holds(s, k.name) })
 	if found == c {
 		g.seat(k, c)

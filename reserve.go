@@ -2,6 +2,7 @@ package sash
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
@@ -81,7 +82,7 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 	if !d.Allowed {
 		return Reservation{}
 	}
-	return Reservation{&reservation{limiter: l, key: t.key.kept(), n: n, booked: t.booked}}
+	return Reservation{&reservation{limiter: l, key: key{t.hash, strings.Clone(t.name)}, n: n, booked: t.booked}}
 }
 
 // Commit settles the reservation to actual units: the difference is given back, or
@@ -135,7 +136,7 @@ func (l *Limiter) spend(k key, units int64) {
 		if c == nil {
 			s := l.standing(g, k.name)
 			if !l.full(g, 1, nil) {
-				l.insertCell(s, k, &newCompound(s.policy).cell, nil)
+				l.insertCell(s, k, newCompound(s.policy).keep(k.name), nil)
 			} else if _, ok := l.askFull(s, k, q, nil); ok {
 				return
 			}

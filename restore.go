@@ -50,7 +50,7 @@ func (l *Limiter) Restore(r io.Reader) error {
 	if s.err != nil { // else it would cost what the table does
 		return s.err
 	}
-	g := newRegime(newTerms(l.chargeDenied), 0, prior.cap.empty(), limits, 0)
+	g := l.newRegime(newTerms(l.chargeDenied), 0, prior.cap.empty(), limits, 0)
 	l.readRecords(s, g)
 	if s.err == nil {
 		g.shift = s.shift(begun, l.wall().UnixNano(), l.clock.Now())
@@ -109,8 +109,8 @@ func (l *Limiter) readKey(s *snapshotReader, g *regime) {
 // adopt gives the key of that name a cell in g that holds what c does, unless it has
 // one already, and reports whether it did.
 func (l *Limiter) adopt(g *regime, name string, c *compound) bool {
-	next, kept := c.reduced(c.policy.kind, name)
-	k := l.key(kept)
+	next := c.reduced(c.policy.kind, name)
+	k := l.key(next.name())
 	if g.keys.insert(k, next, func() bool { return true }) != next {
 		return false
 	}

@@ -314,18 +314,16 @@ func (l *Limiter) settledDown() (err error) {
 	if g.prior.Load() != nil {
 		return errors.New("a regime has a prior one left")
 	}
-	for i := range g.keys.shards {
-		g.keys.shards[i].Load().cells.Range(func(k key, c *cell) bool {
-			word, counts := c.word.Load(), uint64(dead|locked)
-			if word&several != 0 || g.policy.kind == logCell {
-				counts |= growing
-			}
-			if cells++; word&counts != 0 {
-				err = fmt.Errorf("the cell of %q is left as %x", k.name, word)
-			}
-			return true
-		})
-	}
+	g.keys.each(func(k key, c *cell) bool {
+		word, counts := c.word.Load(), uint64(dead|locked)
+		if word&several != 0 || g.policy.kind == logCell {
+			counts |= growing
+		}
+		if cells++; word&counts != 0 {
+			err = fmt.Errorf("the cell of %q is left as %x", k.name, word)
+		}
+		return true
+	})
 	if err == nil && cells != l.Len() {
 		err = fmt.Errorf("%d cells, %d keys", cells, l.Len())
 	}
@@ -715,28 +713,6 @@ func TestSchedules_Reset(t *testing.T) {
 			actors: [][]call{{take(2)}, {peek(1)}, {reset()}},
 			admits: []int64{0, 2},
 			meets:  deaths,
-		},
-	})
-}
-
-// What is found without the map may be remembered late, when it is dead.
-func TestSchedules_RecentCounters(t *testing.T) {
-	playEach(t, []scene{
-		{
-			name:   "reset",
-			sorts:  inWords,
-			before: taken(1, 120),
-			actors: [][]call{{take(2), allow(1), allow(1)}, {reset()}},
-			admits: []int64{3, 4},
-			meets:  losses | deaths,
-		},
-		{
-			name:   "swept",
-			sorts:  inWords,
-			before: taken(1, 120),
-			actors: [][]call{{take(2), allow(1), allow(1)}, {sweep()}},
-			admits: []int64{3},
-			meets:  losses | deaths,
 		},
 	})
 }

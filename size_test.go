@@ -39,13 +39,14 @@ func TestAllocs_NoneOnATrackedKey(t *testing.T) {
 }
 
 func TestSizes_ArePinned(t *testing.T) {
-	require.EqualValues(t, 8, unsafe.Sizeof(cell{}))
-	require.EqualValues(t, 32, unsafe.Sizeof(wideCounter{}))
+	require.EqualValues(t, 16, unsafe.Sizeof(cell{}))
 	require.EqualValues(t, 16, unsafe.Sizeof(run{}))
 	if unsafe.Sizeof(uintptr(0)) == 8 {
-		require.EqualValues(t, 16, unsafe.Sizeof(log{}))
+		require.EqualValues(t, 64, unsafe.Sizeof(bucket{}))
+		require.EqualValues(t, 56, unsafe.Sizeof(wideCounter{}))
+		require.EqualValues(t, 40, unsafe.Sizeof(log{}))
 		require.EqualValues(t, 24, unsafe.Sizeof(key{}))
-		require.EqualValues(t, 40, unsafe.Sizeof(compound{}))
+		require.EqualValues(t, 64, unsafe.Sizeof(compound{}))
 		require.EqualValues(t, 40, unsafe.Sizeof(part{}))
 	}
 }

@@ -226,7 +226,7 @@ func (g *regime) appendKey(b []byte, k key, c *cell) (record []byte, tracked boo
 		}
 		// A cell that took its place was put there before it died. A later one of a new
 		// life begins after what this snapshot has to have.
-		next, _ := g.keys.shard(k).cells.Load(k)
+		next := g.keys.load(k)
 		if next == nil || next == c {
 			return nil, false
 		}

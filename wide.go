@@ -19,7 +19,7 @@ import "github.com/seed-30da4c49/sash/internal/atomic"
 // A generation comes again after 2^39 lockings of one key, which take hours; it
 // would have to be after precisely so many that a caller goes on.
 type wideCounter struct {
-	cell
+	namedCell
 	index, prev, base atomic.Int64
 }
 

@@ -303,7 +303,7 @@ func TestQuick_LeavesACellThatIsDeadOrHeld(t *testing.T) {
 	counters(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		require.True(t, l.Allow("k"))
 		k := l.key("k")
-		c, _ := l.table().shard(k).cells.Load(k)
+		c := l.table().load(k)
 		word := c.word.Load()
 		c.word.Store(word | locked)
 		var sure bool

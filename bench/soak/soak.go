@@ -44,9 +44,6 @@ func run(ctx context.Context, o options, live io.Writer) *report {
 	r.Seconds = time.Since(s.begun).Seconds()
 	s.settle()
 	r.HeapBytes.End = heap()
-	for _, one := range s.subjects {
-		one.limiter.Close()
-	}
 	r.Goroutines.End = goroutines(r.Goroutines.Start)
 	r.fill(s)
 	r.judge()
@@ -110,10 +107,12 @@ func (s *soak) warm() {
 	}
 }
 
-// settle audits what is still to be audited, and lets every key become idle: then
+// settle ends the janitors, one of which may be about to remove a key that it has
+// evicted, audits what is still to be audited, and lets every key become idle: then
 // nothing may be left of it.
 func (s *soak) settle() {
 	for _, one := range s.subjects {
+		one.limiter.Close()
 		for _, k := range one.kept {
 			s.faults.overAdmission(one, k, k.account.audit())
 			k.account.charges = nil

@@ -1,0 +1,239 @@
+//go:build !schedules
+
+package sash
+
+import (
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+const shardBits = 8
+
+// A cells is a concurrent map from keys to their cells: one shard of a table. Who
+// looks a key up takes no lock and writes nothing, and waits for memory twice: for a
+// bucket, which is one cache line, and for the cell, behind whose word the name lies.
+//
+// Writers take turns. Who grows or shrinks it fills another grid and puts that in the
+// place of the old one, which then stays as it is for those who still read it.
+type cells struct{ grid atomic.Pointer[grid] }
+
+// A grid is buckets, a power of two of them. A key's home is chosen by its hash. If
+// that is full, its cell is in the next bucket that was not, and each bucket that was
+// passed by counts it.
+//
+// Invariant: from its home to its cell a key meets no bucket that counts nobody but
+// the last. So who looks for it may stop at one that counts nobody, whatever was
+// removed meanwhile. A cell does not move; one that is there for as long as a look-up
+// takes is found.
+type grid struct {
+	mask    uint64 // the number of buckets, less one
+	buckets []bucket
+	_       [32]byte // readers share no line with what writers write
+
+	mu     sync.Mutex
+	size   atomic.Int64 // written under mu
+	most   int64        // to grow above
+	least  int          // buckets, to shrink to
+	hasher func(name string) uint64
+}
+
+// A bucket is a cache line. Bits of its tags (high to low): how many keys have passed
+// it by 8 | a byte of the hash of each place's key 7 * 8, 0 for a place that is free.
+// A place is written before its tag when a cell comes, and after it when one goes.
+type bucket struct {
+	tags   atomic.Uint64
+	places [places]atomic.Pointer[cell]
+}
+
+const (
+	places  = 7
+	onePast = 1 << (8 * places)
+	// manyPast stays: nobody knows any more how many there are.
+	manyPast = math.MaxUint8
+)
+
+// newGrid returns a grid with room for that many keys.
+func newGrid(keys int, hasher func(name string) uint64) *grid {
+	n := 1
+	for mostOf(n) < int64(keys) {
+		n *= 2
+	}
+	return newGridOf(n, n, hasher)
+}
+
+func newGridOf(n, least int, hasher func(name string) uint64) *grid {
+	return &grid{mask: uint64(n - 1), buckets: make([]bucket, n), most: mostOf(n), least: least, hasher: hasher}
+}
+
+// mostOf returns how many keys so many buckets hold: three quarters of their places,
+// so that hardly any key has to pass a full one by.
+func mostOf(buckets int) int64 { return int64(buckets) * places * 3 / 4 }
+
+// tag returns a byte of the hash that neither chooses the shard nor, below 2^48
+// buckets, the home; never 0.
+func (k key) tag() uint64 { return max(1, k.hash>>(64-shardBits-8)&math.MaxUint8) }
+
+const (
+	eachPlace = 0x0001_0101_0101_0101
+	highBits  = eachPlace << 7
+)
+
+// tagged returns the places, as the high bits of their bytes, that may have that tag:
+// all that do, and now and then one beside.
+func tagged(tags, tag uint64) uint64 {
+	differ := tags ^ eachPlace*tag
+	return (differ - eachPlace) &^ differ & highBits
+}
+
+// load returns the cell of k, nil for none.
+func (m *cells) load(k key) *cell {
+	_, _, c := m.grid.Load().find(k)
+	return c
+}
+
+// update puts what f returns, given the cell of k, nil for none, in the place of that,
+// and returns it. Meanwhile no other update of m runs. f must not call m.
+func (m *cells) update(k key, f func(found *cell) (next *cell)) *cell {
+	g := m.lock()
+	bucket, place, found := g.find(k)
+	next := f(found)
+	switch {
+	case next == found:
+	case found == nil:
+		g = m.fit(g, g.size.Load()+1)
+		g.add(k, next)
+	case next == nil:
+		g.remove(k, bucket, place)
+		g = m.fit(g, g.size.Load())
+	default:
+		g.buckets[bucket].places[place].Store(next)
+	}
+	g.mu.Unlock()
+	return next
+}
+
+// lock returns m's grid, locked.
+func (m *cells) lock() *grid {
+	for {
+		g := m.grid.Load()
+		g.mu.Lock()
+		if m.grid.Load() == g {
+			return g
+		}
+		g.mu.Unlock() // it has been replaced
+	}
+}
+
+// fit returns m's grid, locked, with room for that many keys and not much more: g,
+// which is that, or another in its place.
+func (m *cells) fit(g *grid, keys int64) *grid {
+	n := len(g.buckets)
+	switch {
+	case keys > g.most && g.most == 0: // nobody's own
+	case keys > g.most:
+		n *= 2
+	case n > g.least && keys < g.most/8:
+		n /= 2
+	default:
+		return g
+	}
+	next := newGridOf(n, g.least, g.hasher)
+	for i := range g.buckets {
+		for j := range g.buckets[i].places {
+			if c := g.buckets[i].places[j].Load(); c != nil {
+				next.add(key{hash: g.hasher(c.name())}, c)
+			}
+		}
+	}
+	next.mu.Lock()
+	m.grid.Store(next)
+	g.mu.Unlock()
+	return next
+}
+
+// find returns the cell of k, nil for none, and where it is.
+func (g *grid) find(k key) (bucket uint64, place int, c *cell) {
+	tag := k.tag()
+	for i := range uint64(len(g.buckets)) {
+		bucket = (k.hash + i) & g.mask
+		b := &g.buckets[bucket]
+		tags := b.tags.Load()
+		for found := tagged(tags, tag); found != 0; found &= found - 1 {
+			place = bits.TrailingZeros64(found) / 8
+			if c = b.places[place].Load(); c != nil && c.named(k.name) {
+				return bucket, place, c
+			}
+		}
+		if tags < onePast {
+			break
+		}
+	}
+	return 0, 0, nil
+}
+
+// add puts c into the first bucket with a free place, from the home of k on. There must
+// be one.
+func (g *grid) add(k key, c *cell) {
+	for i := k.hash & g.mask; ; i = (i + 1) & g.mask {
+		b := &g.buckets[i]
+		tags := b.tags.Load()
+		if free := tagged(tags, 0); free != 0 {
+			place := bits.TrailingZeros64(free) / 8 // the lowest is right
+			b.places[place].Store(c)
+			b.tags.Store(tags | k.tag()<<(8*place))
+			g.size.Add(1)
+			return
+		}
+		if tags/onePast < manyPast {
+			b.tags.Store(tags + onePast)
+		}
+	}
+}
+
+// remove frees that place, which k has.
+func (g *grid) remove(k key, bucket uint64, place int) {
+	b := &g.buckets[bucket]
+	b.tags.Store(b.tags.Load() &^ (math.MaxUint8 << (8 * place)))
+	b.places[place].Store(nil)
+	g.size.Add(-1)
+	for i := k.hash & g.mask; i != bucket; i = (i + 1) & g.mask {
+		passed := &g.buckets[i].tags
+		if tags := passed.Load(); tags/onePast < manyPast {
+			passed.Store(tags - onePast)
+		}
+	}
+}
+
+// all appends every cell, as they are at one instant, to the others. Writers wait
+// meanwhile.
+func (m *cells) all(others []*cell) []*cell {
+	g := m.lock()
+	defer g.mu.Unlock()
+	for i := range g.buckets {
+		for j := range g.buckets[i].places {
+			if c := g.buckets[i].places[j].Load(); c != nil {
+				others = append(others, c)
+			}
+		}
+	}
+	return others
+}
+
+// size returns how many keys have a cell.
+func (m *cells) size() int { return int(m.grid.Load().size.Load()) }
+
+// A nursery is what all cells of a table begin with: the grid that has no room, or,
+// if a size is given, one of its own for each.
+func (m *cells) init(nursery *grid, keys int) {
+	if keys > 0 {
+		nursery = newGrid(keys, nursery.hasher)
+	}
+	m.grid.Store(nursery)
+}
+
+// newNursery returns a grid without room, which many may begin with.
+func newNursery(hasher func(name string) uint64) *grid {
+	return &grid{buckets: make([]bucket, 1), least: 1, hasher: hasher}
+}
