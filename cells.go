@@ -1,19 +1,15 @@
-//go:build !schedules
-
 package sash
 
 import (
 	"math"
 	"math/bits"
-	"sync"
-	"sync/atomic"
-)
 
-const shardBits = 8
+	"github.com/seed-30da4c49/sash/internal/atomic"
+)
 
 // A cells is a concurrent map from keys to their cells: one shard of a table. Who
 // looks a key up takes no lock and writes nothing, and waits for memory twice: for a
-// bucket, which is one cache line, and for the cell, behind whose word the name lies.
+// bucket, and for the cell, behind whose word the name lies.
 //
 // Writers take turns. Who grows or shrinks it fills another grid and puts that in the
 // place of the old one, which then stays as it is for those who still read it.
@@ -32,16 +28,21 @@ type grid struct {
 	buckets []bucket
 	_       [32]byte // readers share no line with what writers write
 
-	mu     sync.Mutex
+	mu     atomic.Mutex
 	size   atomic.Int64 // written under mu
 	most   int64        // to grow above
 	least  int          // buckets, to shrink to
 	hasher func(name string) uint64
+	_      [24]byte // nor with those of another grid: as long as this, one begins with a line
 }
 
-// A bucket is a cache line. Bits of its tags (high to low): how many keys have passed
-// it by 8 | a byte of the hash of each place's key 7 * 8, 0 for a place that is free.
-// A place is written before its tag when a cell comes, and after it when one goes.
+// A bucket is as long as a cache line. Bits of its tags (high to low): how many keys
+// have passed it by 8 | a byte of the hash of each place's key 7 * 8, 0 for a place
+// that is free.
+//
+// Invariant: a key comes and goes with one store to its place. Its tag is there before
+// it comes and until it has gone, so whoever meets the key knows that all who come
+// later meet it, too.
 type bucket struct {
 	tags   atomic.Uint64
 	places [places]atomic.Pointer[cell]
@@ -54,17 +55,16 @@ const (
 	manyPast = math.MaxUint8
 )
 
-// newGrid returns a grid with room for that many keys.
-func newGrid(keys int, hasher func(name string) uint64) *grid {
-	n := 1
-	for mostOf(n) < int64(keys) {
-		n *= 2
-	}
-	return newGridOf(n, n, hasher)
+// newGrid returns a grid of n buckets.
+func newGrid(n, least int, hasher func(name string) uint64) *grid {
+	return &grid{mask: uint64(n - 1), buckets: make([]bucket, n), most: mostOf(n), least: least, hasher: hasher}
 }
 
-func newGridOf(n, least int, hasher func(name string) uint64) *grid {
-	return &grid{mask: uint64(n - 1), buckets: make([]bucket, n), most: mostOf(n), least: least, hasher: hasher}
+// bucketsFor returns how many buckets so many keys take.
+func bucketsFor(keys int) (n int) {
+	for n = 1; mostOf(n) < int64(keys); n *= 2 {
+	}
+	return n
 }
 
 // mostOf returns how many keys so many buckets hold: three quarters of their places,
@@ -146,7 +146,7 @@ func (m *cells) fit(g *grid, keys int64) *grid {
 	default:
 		return g
 	}
-	next := newGridOf(n, g.least, g.hasher)
+	next := newGrid(n, g.least, g.hasher)
 	for i := range g.buckets {
 		for j := range g.buckets[i].places {
 			if c := g.buckets[i].places[j].Load(); c != nil {
@@ -188,9 +188,9 @@ func (g *grid) add(k key, c *cell) {
 		tags := b.tags.Load()
 		if free := tagged(tags, 0); free != 0 {
 			place := bits.TrailingZeros64(free) / 8 // the lowest is right
-			b.places[place].Store(c)
-			b.tags.Store(tags | k.tag()<<(8*place))
 			g.size.Add(1)
+			b.tags.Store(tags | k.tag()<<(8*place))
+			b.places[place].Store(c)
 			return
 		}
 		if tags/onePast < manyPast {
@@ -202,8 +202,8 @@ func (g *grid) add(k key, c *cell) {
 // remove frees that place, which k has.
 func (g *grid) remove(k key, bucket uint64, place int) {
 	b := &g.buckets[bucket]
-	b.tags.Store(b.tags.Load() &^ (math.MaxUint8 << (8 * place)))
 	b.places[place].Store(nil)
+	b.tags.Store(b.tags.Load() &^ (math.MaxUint8 << (8 * place)))
 	g.size.Add(-1)
 	for i := k.hash & g.mask; i != bucket; i = (i + 1) & g.mask {
 		passed := &g.buckets[i].tags
@@ -231,11 +231,11 @@ func (m *cells) all(others []*cell) []*cell {
 // size returns how many keys have a cell.
 func (m *cells) size() int { return int(m.grid.Load().size.Load()) }
 
-// A nursery is what all cells of a table begin with: the grid that has no room, or,
-// if a size is given, one of its own for each.
-func (m *cells) init(nursery *grid, keys int) {
+// init makes room for so many keys, and makes m never smaller than it takes for least;
+// for none, m begins with the nursery.
+func (m *cells) init(nursery *grid, keys, least int) {
 	if keys > 0 {
-		nursery = newGrid(keys, nursery.hasher)
+		nursery = newGrid(bucketsFor(keys), bucketsFor(least), nursery.hasher)
 	}
 	m.grid.Store(nursery)
 }

@@ -57,7 +57,7 @@
 //
 // # Memory and concurrency
 //
-// A key under one counter costs about 70 bytes beside its own, and is evicted by
+// A key under one counter costs about 35 bytes beside its own, and is evicted by
 // the janitor once its state equals that of a key never seen, so that no answer
 // changes by it (see [Limiter.Sweep] for clocks that are set back). The number
 // of keys is bounded by [WithMaxKeys] only: without it, keys must not be a caller's

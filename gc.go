@@ -7,8 +7,8 @@ import (
 )
 
 // sweep evicts every key whose state equals a fresh one's and shrinks the logs
-// of the others, a shard at a time, until stop is closed. No caller waits for
-// it: it locks one bucket of a shard at a time, for no longer than an insert does.
+// of the others, a shard at a time, until stop is closed. It locks a shard only while
+// it copies where its cells are, and no call on a tracked key takes that lock.
 func (l *Limiter) sweep(stop <-chan struct{}) int {
 	g, evicted := l.now.Load(), 0
 	now := g.at(l.clock.Now())

@@ -125,7 +125,7 @@ func (l *Limiter) AllowBytes(key []byte) bool {
 //
 // It costs one reading of the clock, one look-up and, if it charges, one
 // compare-and-swap. A key seen for the first time, or for the first time since
-// it was evicted, costs an insert besides: a copy of the key, and from 70 bytes up
+// it was evicted, costs an insert besides: a copy of the key, and from 28 bytes up
 // (see the README).
 func (l *Limiter) Take(key string, n int64) (d Decision) {
 	l.take(key, n, &d)
@@ -249,8 +249,8 @@ func (l *Limiter) Len() int {
 // long as the clock does not run back past the time at which an evicted key had
 // become as good as new: if it does, keys without a record, new ones too, are
 // taken to be at that time. The janitor does the same; Sweep is for those who run
-// none, or want the memory now. It looks at every key, and no other call waits
-// for it.
+// none, or want the memory now. It looks at every key. No call on a tracked key waits
+// for it; one that makes or evicts a key may, while 1/256 of the keys are listed.
 func (l *Limiter) Sweep() int { return l.sweep(nil) }
 
 // Stats describes a limiter at one moment. For counts of what was admitted and

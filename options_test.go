@@ -93,13 +93,3 @@ func TestWithObserver_SeesDecisionsAndNotPeeks(t *testing.T) {
 		require.Equal(t, PerMinute(3), calls[i].d.Limit)
 	}
 }
-
-func TestWithSizeHint_MakesRoomAtOnce(t *testing.T) {
-	l := newTest(t, PerSecond(1), WithSizeHint(1_000_000))
-	for i := range l.table().shards {
-		require.GreaterOrEqual(t, l.table().shards[i].grid.Load().most, int64(1_000_000/shards))
-	}
-	require.Equal(t, 0, l.Len())
-	require.Zero(t, newTest(t, PerSecond(1)).table().shards[0].grid.Load().most)
-	require.Positive(t, newTest(t, PerSecond(1), WithSizeHint(1)).table().shards[0].grid.Load().most)
-}

@@ -685,6 +685,36 @@ func TestRace_ReconfigureHidesNoKey(t *testing.T) {
 	})
 }
 
+// A key that is tracked is reset, whoever carries it over meanwhile.
+func TestRace_ResetsFindTheirKeyWhileLimitsChange(t *testing.T) {
+	l := newTest(t, PerMinute(5), WithClock(NewManualClock(0)))
+	const callers, calls = 3, 150_000
+	var busy, carried atomic.Int64
+	var g errgroup.Group
+	for caller := range callers {
+		busy.Add(1)
+		g.Go(func() error {
+			defer busy.Add(-1)
+			for i := range calls {
+				key := strconv.Itoa(caller) + " " + strconv.Itoa(i%100)
+				was := l.now.Load()
+				if l.Allow(key); !l.Reset(key) {
+					t.Errorf("%s was tracked, and is not found", key)
+				}
+				if l.now.Load() != was {
+					carried.Add(1)
+				}
+			}
+			return nil
+		})
+	}
+	for busy.Load() > 0 {
+		require.NoError(t, l.Reconfigure(PerMinute(5)))
+	}
+	g.Wait()
+	require.Greater(t, carried.Load(), int64(100), "no limits changed meanwhile: this test has shown nothing")
+}
+
 func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
 	l := newTest(t, PerSecond(1))
 	l.interval = 0

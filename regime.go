@@ -31,12 +31,12 @@ type regime struct {
 	commons *commons // under ShareOverflow
 }
 
-func (l *Limiter) newRegime(t *terms, shift int64, c *keyCap, limits []Limit, sizeHint int) *regime {
+func (l *Limiter) newRegime(t *terms, shift int64, c *keyCap, limits []Limit, keys int) *regime {
 	g := &regime{terms: t, shift: shift, policy: t.newPolicy(limits, true), cap: c}
 	if c != nil && c.overflow == ShareOverflow {
 		g.commons = new(commons)
 	}
-	g.keys.init(sizeHint, l.hasher.hash)
+	g.keys.init(keys, l.sizeHint, l.hasher.hash)
 	return g
 }
 

@@ -19,21 +19,24 @@ type key struct {
 // pointer, so one that took its place is never removed for it.
 type sharded struct {
 	hasher func(name string) uint64
-	shards [shards]cells
+	shards [shards]shard
 }
 
-// init makes room for sizeHint keys. Without, a limiter with few keys is small.
-func (s *sharded) init(sizeHint int, hasher func(name string) uint64) {
+// init makes room for so many keys, and for never less than least. Without, a limiter
+// with few keys is small.
+func (s *sharded) init(keys, least int, hasher func(name string) uint64) {
 	s.hasher = hasher
 	nursery := newNursery(hasher)
 	for i := range s.shards {
-		s.shards[i].init(nursery, (sizeHint+shards-1)/shards)
+		s.shards[i].init(nursery, eachShard(keys), eachShard(least))
 	}
 }
 
+func eachShard(keys int) int { return keys/shards + min(1, keys%shards) }
+
 func (k key) shard() int { return int(k.hash >> (64 - shardBits)) }
 
-func (s *sharded) shard(k key) *cells { return &s.shards[k.shard()] }
+func (s *sharded) shard(k key) *shard { return &s.shards[k.shard()] }
 
 // load returns the cell of k, nil for none. It takes no lock.
 func (s *sharded) load(k key) *cell { return s.shard(k).load(k) }

@@ -10,7 +10,7 @@ import (
 
 func newShards() *sharded {
 	var s sharded
-	s.init(0, testHasher.hash)
+	s.init(0, 0, testHasher.hash)
 	return &s
 }
 
@@ -57,7 +57,7 @@ func TestSharded_RemovesOnlyTheCellItIsGiven(t *testing.T) {
 func TestSharded_ComparesWholeKeysWhateverTheHash(t *testing.T) {
 	for _, hash := range []uint64{0, ^uint64(0)} {
 		var s sharded
-		s.init(0, func(string) uint64 { return hash })
+		s.init(0, 0, func(string) uint64 { return hash })
 		for i := range 300 {
 			k := key{hash, strconv.Itoa(i)}
 			require.Nil(t, s.load(k))

@@ -42,7 +42,6 @@ func TestSizes_ArePinned(t *testing.T) {
 	require.EqualValues(t, 16, unsafe.Sizeof(cell{}))
 	require.EqualValues(t, 16, unsafe.Sizeof(run{}))
 	if unsafe.Sizeof(uintptr(0)) == 8 {
-		require.EqualValues(t, 64, unsafe.Sizeof(bucket{}))
 		require.EqualValues(t, 56, unsafe.Sizeof(wideCounter{}))
 		require.EqualValues(t, 40, unsafe.Sizeof(log{}))
 		require.EqualValues(t, 24, unsafe.Sizeof(key{}))
@@ -70,12 +69,12 @@ func TestMemory_PerKey(t *testing.T) {
 		keys   int
 		most   float64 // bytes beside the key's own
 	}{
-		"counter":        {[]Option{PerMinute(100)}, thorough(1_000_000), 80},
-		"wide counter":   {[]Option{PerMinute(1e9)}, 100_000, 112},
-		"log":            {[]Option{PerMinute(100).Log()}, 100_000, 176},
-		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 176},
-		"two counters":   {[]Option{PerSecond(10), PerMinute(100)}, 100_000, 208},
-		"three counters": {[]Option{PerSecond(10), PerMinute(100), PerHour(200)}, 100_000, 256},
+		"counter":        {[]Option{PerMinute(100)}, thorough(1_000_000), 48},
+		"wide counter":   {[]Option{PerMinute(1e9)}, 100_000, 96},
+		"log":            {[]Option{PerMinute(100).Log()}, 100_000, 160},
+		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 160},
+		"two counters":   {[]Option{PerSecond(10), PerMinute(100)}, 100_000, 176},
+		"three counters": {[]Option{PerSecond(10), PerMinute(100), PerHour(200)}, 100_000, 224},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bytes, l := heapOf(func() *Limiter {

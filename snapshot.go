@@ -64,7 +64,8 @@ const (
 // Snapshot begins is in it; a call that runs at the same time is in it wholly or not
 // at all as far as one key goes, but a [Limiter.TakeAll] may be in it with some of
 // its keys. No call waits for it, but for admissions on a log of many entries that
-// changes faster than it can be copied: they wait for that, as while it makes room.
+// changes faster than it can be copied: they wait for that, as while it makes room;
+// and calls that make or evict a key, while 1/256 of the keys are listed.
 // SetLimits, Reconfigure, Restore and another Snapshot wait until it is done, so w
 // must not call them.
 //

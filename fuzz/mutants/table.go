@@ -320,45 +320,69 @@ var mutants = []mutant{
 	// The table.
 	{
 		name: "table-removes-the-successor", fault: "who removes a dead cell removes the one that took its place",
-		file: "sharded.go", old: "return found, !loaded || found == c", new: "return found, true",
+		file: "sharded.go", old: "if found == c {\n\t\t\treturn nil", new: "if found != nil {\n\t\t\treturn nil",
 		tests: "TestSharded",
 	},
+
 	{
 		name: "table-inserts-over", fault: "of two that see a key first, the second replaces the cell of the first",
-		file: "sharded.go", old: "return found, false", new: "return c, false",
+		file: "sharded.go", old: "if found == nil && still() {", new: "if still() {",
 		tests: "TestSharded",
 	},
+
 	{
 		name: "table-inserts-late", fault: "a key is given a cell under limits that no longer hold",
-		file: "sharded.go", old: "return c, !still()", new: "return c, !still() && c == nil",
+		file: "sharded.go", old: "if found == nil && still() {", new: "if found == nil {",
 		tests: "TestWithLimitsFor_While",
 	},
+
 	{
-		name: "table-shard-made-twice", fault: "of two that make a shard, the second drops the keys of the first",
-		file: "sharded.go", old: "CompareAndSwap(noKeys, newShard(s.sizeHint))", new: "Store(newShard(s.sizeHint))",
-		tests: "TestRace_ShardsAreMadeOnce",
+		name: "table-writes-to-the-old", fault: "who waited while a map grew writes to what it was before, and is lost",
+		file: "cells.go", old: "if m.grid.Load() == g {", new: "if g != nil {",
+		tests: "TestRace_Cells|TestRace_Shards",
 	},
+
 	{
 		name: "table-keeps-callers-bytes", fault: "the table keeps a key whose bytes the caller reuses",
-		file: "sharded.go", old: "return key{k.hash, strings.Clone(k.name)}", new: "return key{k.hash, strings.TrimSuffix(k.name, \"\")}",
-		tests: "TestSharded_KeepsNo",
-	},
-	{
-		name: "recent-compares-hashes", fault: "two keys of one hash share a quota",
-		file: "recent.go", old: " && c.name(tag&longestName) == k.name", new: "",
-		tests: "TestRecent",
-	},
-	{
-		name: "recent-long-names", fault: "a name is taken for one whose length ends in the same byte",
-		file: "recent.go", old: "len(k.name) <= longestName && ", new: "",
-		tests: "TestRecent",
-	},
-	{
-		name: "recent-keeps-callers-bytes", fault: "the cell keeps a name whose bytes the caller reuses",
-		file: "recent.go", old: "kept = unsafe.String(&behind[0], copy(behind, name))",
-		new:   "copy(behind, name)\nkept = name",
+		file: "cell.go", old: "= elsewhere, strings.Clone(name)", new: "= elsewhere, strings.TrimSuffix(name, \"\")",
 		tests: "TestLimiter_KeepsACopy",
 	},
+	{
+		name: "table-compares-tags", fault: "two keys of one shard, home and tag share a quota",
+		file: "cells.go", old: "%8].Load(); c != nil && c.named(k.name) {", new: "%8].Load(); c != nil {",
+		tests: "TestSharded_ComparesWhole|TestCells",
+	},
+	{
+		name: "table-stops-early", fault: "a key that found its home full is not found any more",
+		file: "cells.go", old: "if tags < onePast {", new: "if tags < 2*onePast {",
+		tests: "TestCells",
+	},
+	{
+		name: "table-forgets-passers", fault: "with one key that passed a bucket, all that did are lost",
+		file: "cells.go", old: "passed.Store(tags - onePast)", new: "passed.Store(tags % onePast)",
+		tests: "TestCells",
+	},
+	{
+		name: "table-count-wraps", fault: "256 keys that pass a bucket are none",
+		file: "cells.go", old: "if tags/onePast < manyPast {\n\t\t\tb.tags", new: "{\n\t\t\tb.tags",
+		tests: "TestCells",
+	},
+	{
+		name: "table-searches-for-ever", fault: "who looks for what is not there goes round and round",
+		file: "cells.go", old: "for i := range uint64(len(g.buckets)) {\n\t\tbucket", new: "for i := uint64(0); ; i++ {\n\t\tbucket",
+		tests: "TestCells_AllBucketsPassed",
+	},
+	{
+		name: "table-grows-astray", fault: "keys are not found where a map that has grown has put them",
+		file: "cells.go", old: "next.add(key{hash: g.hasher(c.name())}, c)", new: "next.add(key{hash: uint64(i)}, c)",
+		tests: "TestCells|TestSharded",
+	},
+	{
+		name: "table-replaces-nothing", fault: "a cell that is to give way to another stays",
+		file: "cells.go", old: "g.buckets[bucket].places[place].Store(next)", new: "g.buckets[bucket].places[place].Store(found)",
+		tests: "TestCells|TestReconfigure|TestReserve",
+	},
+
 	{
 		name: "hash-without-a-seed", fault: "keys that collide can be made",
 		file: "hash.go", old: "return hasher{rand.Uint64(), maphash.MakeSeed()}", new: "return hasher{rand.Uint64() & 0, maphash.MakeSeed()}",
@@ -690,9 +714,10 @@ var mutants = []mutant{
 	},
 	{
 		name: "change-hides-a-key", fault: "a key that somebody else is carrying over is not found",
-		file: "regime.go", old: "c, _ := g.keys.shard(k).cells.Load(k)\n\t\t\treturn c", new: "return nil",
-		tests: "TestRace_ReconfigureHidesNoKey|TestRace_ChangingLimits|TestHistories",
+		file: "regime.go", old: "return g.keys.load(k)", new: "return nil",
+		tests: "TestRace_ResetsFind",
 	},
+
 	{
 		name: "change-not-noticed", fault: "a key that is first seen while its limits change keeps the old ones",
 		file: "regime.go", old: "return l.now.Load() == s.regime && override == s.override", new: "return l.now.Load() == s.regime && override == override",

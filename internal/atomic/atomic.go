@@ -7,6 +7,7 @@ package atomic
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 )
 
@@ -15,6 +16,7 @@ type (
 	Int64          = atomic.Int64
 	Uint64         = atomic.Uint64
 	Pointer[T any] = atomic.Pointer[T]
+	Mutex          = sync.Mutex
 )
 
 func LoadInt64(addr *int64) int64                     { return atomic.LoadInt64(addr) }

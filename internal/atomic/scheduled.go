@@ -46,6 +46,17 @@ func (x *Pointer[T]) CompareAndSwap(old, new *T) bool {
 	return swap(unsafe.Pointer(x), &x.word, old, new)
 }
 
+// A Mutex that one has to wait for.
+type Mutex struct{ locked Uint64 }
+
+func (m *Mutex) Lock() {
+	for !m.locked.CompareAndSwap(0, 1) {
+		Pause(&m.locked)
+	}
+}
+
+func (m *Mutex) Unlock() { m.locked.Store(0) }
+
 // Uint64 and atomic.Uint64 are of one size and alignment, and so are the others: a
 // pointer to a plain word is one to an atomic.
 

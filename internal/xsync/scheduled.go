@@ -10,9 +10,6 @@ import (
 	"github.com/seed-30da4c49/sash/internal/schedule"
 )
 
-// ShardBits is small: a sweep takes a step for each map.
-const ShardBits = 1
-
 // A MapOf is an xsync.MapOf whose operations are steps. While the function of a
 // Compute makes steps, which it does under a lock, nobody else writes, and what it
 // returns is put in its place in one more step. That lock is the map's here, and not
@@ -25,12 +22,6 @@ type MapOf[K comparable, V comparable] struct {
 func NewMapOf[K, V comparable]() *MapOf[K, V] {
 	return &MapOf[K, V]{MapOf: xsync.NewMapOf[K, V]()}
 }
-
-func NewMapOfWithHasher[K, V comparable](hasher func(key K, seed uint64) uint64, options ...func(*xsync.MapConfig)) *MapOf[K, V] {
-	return &MapOf[K, V]{MapOf: xsync.NewMapOfWithHasher[K, V](hasher, options...)}
-}
-
-func WithPresize(sizeHint int) func(*xsync.MapConfig) { return xsync.WithPresize(sizeHint) }
 
 func (m *MapOf[K, V]) Load(key K) (value V, ok bool) {
 	schedule.Access(unsafe.Pointer(m), func() schedule.Effect {

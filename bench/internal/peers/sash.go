@@ -19,7 +19,7 @@ func Variants() []Peer {
 		counter("coarse", sash.CoarseClock(time.Millisecond)),
 		{
 			Name: "sash-log", Clock: "system", Module: module, Bytes: 280, Sweeps: true,
-			Keeps: "exact sliding log; xsync maps in 256 shards",
+			Keeps: "exact sliding log; 256 maps of cache lines, read without a lock",
 			Lacks: "50:50 and denied out of plenty: a log of so many units would not fit",
 			New:   log,
 		},
@@ -39,8 +39,8 @@ func Variants() []Peer {
 
 func counter(name string, clock sash.Clock) Peer {
 	return Peer{
-		Name: "sash", Clock: name, Module: module, Bytes: 110, Sweeps: true,
-		Keeps: "two-counter sliding window in one atomic word; xsync maps in 256 shards",
+		Name: "sash", Clock: name, Module: module, Bytes: 70, Sweeps: true,
+		Keeps: "two-counter sliding window in one atomic word; 256 maps of cache lines, read without a lock",
 		New: func(q Quota) Table {
 			limit := sash.Per(q.Count, q.Window)
 			if q == Plenty {
