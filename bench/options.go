@@ -37,8 +37,8 @@ type options struct {
 // setDefaults sets what -quick makes smaller.
 func (o *options) setDefaults() {
 	o.keys, o.goroutines = []int{1, 1000, 1_000_000, 10_000_000}, []int{1, 2, 4, 8}
-	o.rounds, o.decisions = 5, 50_000
-	o.grow, o.rate = 4_000_000, 1_000_000
+	o.rounds, o.decisions = 5, 20_000
+	o.grow, o.rate = 1_000_000, 250_000
 }
 
 func (o *options) setQuick() {

@@ -1,7 +1,7 @@
 //go:build !schedules
 
-// Package xsync is github.com/puzpuzpuz/xsync/v3, as far as package sash keeps its
-// tables in it. Under the build tag schedules, its operations are steps: see
+// Package xsync is github.com/puzpuzpuz/xsync/v3, as far as package sash keeps
+// policies in it. Under the build tag schedules, its operations are steps: see
 // package atomic.
 package xsync
 
