@@ -867,7 +867,7 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			before: taken(2, 0),
 			actors: [][]call{{take(2)}, {setLimits(4)}},
 			admits: []int64{0, 2},
-			meets:  losses | deaths,
+			meets:  deaths | waits,
 		},
 		{
 			name:   "SetLimits of a key never seen",
