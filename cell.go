@@ -119,7 +119,7 @@ func (p *policy) newCell(name string) *cell {
 // one cache line for a look-up.
 func newCounter(name string) *cell {
 	const header, word = int(unsafe.Sizeof(cell{})), 8
-	words := make([]uint64, (header+len(name)+word-1)/word)
+	words := make([]uint64, (header+max(1, len(name))+word-1)/word) // for "", too: no pointer may point past its object
 	c := (*cell)(unsafe.Pointer(&words[0]))
 	c.length = uint64(len(name))
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*word)[header:], name)
@@ -134,17 +134,24 @@ func (c *namedCell) keep(name string) *cell {
 
 // name returns the name of the key that c is a cell of.
 func (c *cell) name() string {
-	switch c.length {
-	case elsewhere:
+	if c.length == elsewhere {
 		return (*namedCell)(unsafe.Pointer(c)).text
-	case 0: // no pointer may point past its object
-		return ""
 	}
-	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(c), unsafe.Sizeof(*c))), int(c.length))
+	return c.behind(int(c.length))
 }
 
 // named reports whether c is a cell of the key of that name.
-func (c *cell) named(name string) bool { return c.name() == name }
+func (c *cell) named(name string) bool {
+	if c.length == uint64(len(name)) {
+		return c.behind(len(name)) == name
+	}
+	return c.length == elsewhere && (*namedCell)(unsafe.Pointer(c)).text == name
+}
+
+// behind returns so many bytes behind c.
+func (c *cell) behind(length int) string {
+	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(c), unsafe.Sizeof(*c))), length)
+}
 
 // settled returns the word of c, a cell under p, once no writer is at work on it
 // at all, and whether c is alive.

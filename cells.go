@@ -15,8 +15,8 @@ import (
 // place of the old one, which then stays as it is for those who still read it.
 type cells struct{ grid atomic.Pointer[grid] }
 
-// A grid is buckets, a power of two of them. A key's home is chosen by its hash. If
-// that is full, its cell is in the next bucket that was not, and each bucket that was
+// A grid is buckets, a power of two of them. A key's home is chosen by its hash, and
+// so is its place there, or any other if somebody else has that. If its home is full, its cell is in the next bucket that was not, and each bucket that was
 // passed by counts it.
 //
 // Invariant: from its home to its cell a key meets no bucket that counts nobody but
@@ -75,6 +75,9 @@ func mostOf(buckets int) int64 { return int64(buckets) * places * 3 / 4 }
 // buckets, the home; never 0.
 func (k key) tag() uint64 { return max(1, k.hash>>(64-shardBits-8)&math.MaxUint8) }
 
+// place returns the place that k takes in a bucket if it is free.
+func (k key) place() int { return int(k.hash >> 32 & math.MaxUint16 * places >> 16) }
+
 const (
 	eachPlace = 0x0001_0101_0101_0101
 	highBits  = eachPlace << 7
@@ -89,10 +92,11 @@ func tagged(tags, tag uint64) uint64 {
 
 // load returns the cell of k, nil for none.
 func (m *cells) load(k key) *cell {
-	g := m.grid.Load()
+	g, place := m.grid.Load(), k.place()
+	// Most are in their place, and no step on the way to it waits for what the tags say.
 	b := &g.buckets[k.hash&g.mask]
-	if found := tagged(b.tags.Load(), k.tag()); found != 0 { // at home, as nearly all are
-		if c := b.places[bits.TrailingZeros64(found)/8%8].Load(); c != nil && c.named(k.name) {
+	if b.tags.Load()>>(8*place)&math.MaxUint8 == k.tag() {
+		if c := b.places[place].Load(); c != nil && c.named(k.name) {
 			return c
 		}
 	}
@@ -187,7 +191,10 @@ func (g *grid) add(k key, c *cell) {
 		b := &g.buckets[i]
 		tags := b.tags.Load()
 		if free := tagged(tags, 0); free != 0 {
-			place := bits.TrailingZeros64(free) / 8 // the lowest is right
+			place := k.place()
+			if tags>>(8*place)&math.MaxUint8 != 0 {
+				place = bits.TrailingZeros64(free) / 8 // the lowest is right
+			}
 			g.size.Add(1)
 			b.tags.Store(tags | k.tag()<<(8*place))
 			b.places[place].Store(c)

@@ -349,7 +349,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "table-compares-tags", fault: "two keys of one shard, home and tag share a quota",
-		file: "cells.go", old: "%8].Load(); c != nil && c.named(k.name) {", new: "%8].Load(); c != nil {",
+		file: "cells.go", old: "if c := b.places[place].Load(); c != nil && c.named(k.name) {", new: "if c := b.places[place].Load(); c != nil {",
 		tests: "TestSharded_ComparesWhole|TestCells",
 	},
 	{
