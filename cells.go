@@ -16,8 +16,9 @@ import (
 type cells struct{ grid atomic.Pointer[grid] }
 
 // A grid is buckets, a power of two of them. A key's home is chosen by its hash, and
-// so is its place there, or any other if somebody else has that. If its home is full, its cell is in the next bucket that was not, and each bucket that was
-// passed by counts it.
+// so is its place there, or any other if somebody else has that. If its home is full,
+// its cell is in the next bucket that was not, and each bucket that was passed by
+// counts it.
 //
 // Invariant: from its home to its cell a key meets no bucket that counts nobody but
 // the last. So who looks for it may stop at one that counts nobody, whatever was
@@ -49,10 +50,9 @@ type bucket struct {
 }
 
 const (
-	places  = 7
-	onePast = 1 << (8 * places)
-	// manyPast stays: nobody knows any more how many there are.
-	manyPast = math.MaxUint8
+	places   = 7
+	onePast  = 1 << (8 * places)
+	manyPast = math.MaxUint8 // it stays: nobody knows any more how many there are
 )
 
 // newGrid returns a grid of n buckets.
