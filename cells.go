@@ -3,6 +3,7 @@ package sash
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
@@ -55,21 +56,24 @@ const (
 	manyPast = math.MaxUint8 // it stays: nobody knows any more how many there are
 )
 
-// newGrid returns a grid of n buckets.
-func newGrid(n, least int, hasher func(name string) uint64) *grid {
-	return &grid{mask: uint64(n - 1), buckets: make([]bucket, n), most: mostOf(n), least: least, hasher: hasher}
+// newGrid returns a grid of n buckets for that shard.
+func newGrid(n, least, shard int, hasher func(name string) uint64) *grid {
+	return &grid{mask: uint64(n - 1), buckets: make([]bucket, n), most: mostOf(n, shard), least: least, hasher: hasher}
 }
 
-// bucketsFor returns how many buckets so many keys take.
-func bucketsFor(keys int) (n int) {
-	for n = 1; mostOf(n) < int64(keys); n *= 2 {
+// bucketsFor returns how many buckets so many keys of that shard take.
+func bucketsFor(keys, shard int) (n int) {
+	for n = 1; mostOf(n, shard) < int64(keys); n *= 2 {
 	}
 	return n
 }
 
-// mostOf returns how many keys so many buckets hold: three quarters of their places,
-// so that hardly any key has to pass a full one by.
-func mostOf(buckets int) int64 { return int64(buckets) * places * 3 / 4 }
+// mostOf returns how many keys so many buckets hold: half of their places in the first
+// shard, five sixths in the last. So most keys need not pass a full one by, and shards,
+// which fill alike, grow one after the other and not all at the same moment.
+func mostOf(buckets, shard int) int64 {
+	return int64(buckets) * places * int64(3*shards+2*shard) / (6 * shards)
+}
 
 // tag returns a byte of the hash that neither chooses the shard nor, below 2^48
 // buckets, the home; never 0.
@@ -113,11 +117,11 @@ func (m *cells) update(k key, f func(found *cell) (next *cell)) *cell {
 	switch {
 	case next == found:
 	case found == nil:
-		g = m.fit(g, g.size.Load()+1)
+		g = m.fit(g, g.size.Load()+1, k.shard())
 		g.add(k, next)
 	case next == nil:
 		g.remove(k, bucket, place)
-		g = m.fit(g, g.size.Load())
+		g = m.fit(g, g.size.Load(), k.shard())
 	default:
 		g.buckets[bucket].places[place].Store(next)
 	}
@@ -139,7 +143,7 @@ func (m *cells) lock() *grid {
 
 // fit returns m's grid, locked, with room for that many keys and not much more: g,
 // which is that, or another in its place.
-func (m *cells) fit(g *grid, keys int64) *grid {
+func (m *cells) fit(g *grid, keys int64, shard int) *grid {
 	n := len(g.buckets)
 	switch {
 	case keys > g.most && g.most == 0: // nobody's own
@@ -150,14 +154,8 @@ func (m *cells) fit(g *grid, keys int64) *grid {
 	default:
 		return g
 	}
-	next := newGrid(n, g.least, g.hasher)
-	for i := range g.buckets {
-		for j := range g.buckets[i].places {
-			if c := g.buckets[i].places[j].Load(); c != nil {
-				next.add(key{hash: g.hasher(c.name())}, c)
-			}
-		}
-	}
+	next := newGrid(n, g.least, shard, g.hasher)
+	next.addAll(g)
 	next.mu.Lock()
 	m.grid.Store(next)
 	g.mu.Unlock()
@@ -206,6 +204,23 @@ func (g *grid) add(k key, c *cell) {
 	}
 }
 
+// addAll adds all cells of old. It asks for many names before it needs the first: so the
+// processor waits for the memory of all of them at once.
+func (g *grid) addAll(old *grid) {
+	const many = 8
+	var some [many * places]*cell
+	var names [many * places]string
+	for buckets := range slices.Chunk(old.buckets, many) {
+		all := appendCells(some[:0], buckets)
+		for i, c := range all {
+			names[i] = c.name()
+		}
+		for i, c := range all {
+			g.add(key{hash: g.hasher(names[i])}, c)
+		}
+	}
+}
+
 // remove frees that place, which k has.
 func (g *grid) remove(k key, bucket uint64, place int) {
 	b := &g.buckets[bucket]
@@ -225,9 +240,14 @@ func (g *grid) remove(k key, bucket uint64, place int) {
 func (m *cells) all(others []*cell) []*cell {
 	g := m.lock()
 	defer g.mu.Unlock()
-	for i := range g.buckets {
-		for j := range g.buckets[i].places {
-			if c := g.buckets[i].places[j].Load(); c != nil {
+	return appendCells(others, g.buckets)
+}
+
+// appendCells appends the cells in buckets to the others.
+func appendCells(others []*cell, buckets []bucket) []*cell {
+	for i := range buckets {
+		for j := range buckets[i].places {
+			if c := buckets[i].places[j].Load(); c != nil {
 				others = append(others, c)
 			}
 		}
@@ -238,11 +258,11 @@ func (m *cells) all(others []*cell) []*cell {
 // size returns how many keys have a cell.
 func (m *cells) size() int { return int(m.grid.Load().size.Load()) }
 
-// init makes room for so many keys, and makes m never smaller than it takes for least;
-// for none, m begins with the nursery.
-func (m *cells) init(nursery *grid, keys, least int) {
+// init makes m that shard, with room for so many keys, and never smaller than it takes
+// for least; for none, m begins with the nursery.
+func (m *cells) init(nursery *grid, shard, keys, least int) {
 	if keys > 0 {
-		nursery = newGrid(bucketsFor(keys), bucketsFor(least), nursery.hasher)
+		nursery = newGrid(bucketsFor(keys, shard), bucketsFor(least, shard), shard, nursery.hasher)
 	}
 	m.grid.Store(nursery)
 }

@@ -86,7 +86,7 @@ func TestSchedules_Cells(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, err := schedule.Explore(func() schedule.Case {
 				l := &life{m: new(cells), k: key{0, "k"}}
-				l.m.init(newNursery(one), 0, 0)
+				l.m.init(newNursery(one), 0, 0, 0)
 				if c.before != nil {
 					c.before(l.m)
 				}

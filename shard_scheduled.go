@@ -17,7 +17,7 @@ type shard struct {
 	m *xsync.MapOf[string, *cell]
 }
 
-func (m *shard) init(*grid, int, int) { m.m = xsync.NewMapOf[string, *cell]() }
+func (m *shard) init(nursery *grid, shard, keys, least int) { m.m = xsync.NewMapOf[string, *cell]() }
 
 func (m *shard) load(k key) *cell {
 	c, _ := m.m.Load(k.name)

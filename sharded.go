@@ -28,7 +28,7 @@ func (s *sharded) init(keys, least int, hasher func(name string) uint64) {
 	s.hasher = hasher
 	nursery := newNursery(hasher)
 	for i := range s.shards {
-		s.shards[i].init(nursery, eachShard(keys), eachShard(least))
+		s.shards[i].init(nursery, i, eachShard(keys), eachShard(least))
 	}
 }
 

@@ -34,7 +34,7 @@ var contenders = slices.Concat(
 var large = peers.Named(peers.Variants(), "sash-large")
 
 // one is a Quota that the first call uses up.
-var one = peers.Quota{Count: 1, Window: 10_000 * time.Hour}
+var one = peers.Quota{Count: 1, Window: 10_000 * time.Hour, Sweep: 1000 * time.Hour}
 
 // start returns a table of p in which n keys are tracked, and have nothing left if
 // they are to be denied.

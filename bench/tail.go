@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -40,10 +41,10 @@ func planTail(l *lab) (p plan) {
 	window := max(time.Duration(seconds*float64(time.Second)/16), time.Millisecond)
 	all := []*scenario{
 		{name: "grow", title: "a table grows from nothing to " + keys.Label(l.grow) + " keys",
-			quota: peers.Quota{Count: 100, Window: time.Hour}, calls: l.grow, rate: l.rate, peers: l.field()},
+			quota: peers.Quota{Count: 100, Window: time.Hour}, calls: l.grow, rate: l.rate, peers: append(l.field(), peers.Nothing())},
 		{name: "sweep", title: "idle keys are swept out",
 			quota: peers.Quota{Count: 100, Window: window, Sweep: window / 2}, calls: max(1, l.grow/4), rate: max(1, l.rate/2),
-			peers: slices.DeleteFunc(l.field(), func(p peers.Peer) bool { return !p.Sweeps })},
+			peers: append(slices.DeleteFunc(l.field(), func(p peers.Peer) bool { return !p.Sweeps }), peers.Nothing())},
 	}
 	var notes []string
 	for _, s := range all {
@@ -72,9 +73,10 @@ func planTail(l *lab) (p plan) {
 		r.Records = records
 		r.Notes = append(r.Notes,
 			"Medians of "+strconv.Itoa(l.rounds)+" rounds; × sash: the medians of ratios within rounds. Calls arrive by a schedule that does not wait for answers, and their time runs from when they were to arrive, so that a stall is charged to every call it delays. *Late*: how long after the last one arrived all were answered; what is many times late cannot keep up.",
-			"Each call is for a key that has not been seen: it inserts one. Where keys are swept out, each is idle at once, and limiters are told to sweep twice a window; those that do not sweep at an interval are not in that table.",
+			"Each call is for a key that has not been seen: it inserts one. Where keys are swept out, each is idle at once, and limiters are told to sweep twice a window; those that never sweep are not in that table, and httprate drops all it has as a window ends.",
+			"*nothing* answers without a table: what is near to its figures says nothing of the limiter, but of the machine. The calls come from "+strconv.Itoa(arrivals.Drivers())+" of "+strconv.Itoa(runtime.GOMAXPROCS(0))+" cores, so that one is left to the garbage collector and to sweeps.",
 			"How long calls take while the garbage collector runs: see memory.")
-		r.Notes = append(r.Notes, notesOn(l.field())...)
+		r.Notes = append(r.Notes, notesOn(append(l.field(), peers.Nothing()))...)
 		return r, nil
 	}
 	return p

@@ -374,8 +374,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "table-grows-astray", fault: "keys are not found where a map that has grown has put them",
-		file: "cells.go", old: "next.add(key{hash: g.hasher(c.name())}, c)", new: "next.add(key{hash: uint64(i)}, c)",
+		file: "cells.go", old: "g.add(key{hash: g.hasher(names[i])}, c)", new: "g.add(key{hash: uint64(i)}, c)",
 		tests: "TestCells|TestSharded",
+	},
+	{
+		name: "table-grows-at-once", fault: "all shards grow at the same moment",
+		file: "cells.go", old: "int64(3*shards+2*shard) / (6 * shards)", new: "3 / 4",
+		tests: "TestSharded_ShardsGrowInTurn",
 	},
 	{
 		name: "table-replaces-nothing", fault: "a cell that is to give way to another stays",

@@ -24,20 +24,20 @@ type Schedule struct {
 	Key func(i int) string
 	// Call is what is measured.
 	Call func(key string)
-	// Done is asked now and then, and ends it early. Nil: never.
+	// Done is asked about once a millisecond, and ends it early. Nil: never.
 	Done func() bool
 }
 
-// A Clock is read, and waited on. Wait returns not before now reads at, which may be
-// past, as nanoseconds.
+// A Clock is read, and waited on. Wait returns not before Now reads at, in nanoseconds.
 type Clock interface {
 	Now() int64
 	Wait(at int64)
 }
 
-// Drivers returns how many goroutines are to make the calls: as many as there are
-// cores, at most two, so that what is measured is not their own scramble for cores.
-func Drivers() int { return min(2, runtime.GOMAXPROCS(0)) }
+// Drivers returns how many goroutines are to make the calls: as many as leave a core to
+// the garbage collector and to janitors, at most four. If they took all cores, what is
+// measured were their own waiting for one.
+func Drivers() int { return max(1, min(4, runtime.GOMAXPROCS(0)-1)) }
 
 // Run makes all calls and returns how long they took, and how long after the last was
 // due all were answered.
@@ -68,13 +68,22 @@ func (s Schedule) due(begin int64, i int) int64 {
 
 // drive makes every call that falls to driver d.
 func (s Schedule) drive(clock Clock, begin int64, d int, times *hdrhistogram.Histogram) {
-	const look = 256 // calls between two looks at whether it is over
-	for i, n := d, 0; i < s.Calls; i, n = i+s.Drivers, n+1 {
-		if n%look == 0 && s.Done != nil && s.Done() {
-			return
-		}
+	const look = int64(time.Millisecond) // between two looks at whether it is over
+	looked := begin
+	for i := d; i < s.Calls; i += s.Drivers {
 		key, at := s.Key(i), s.due(begin, i)
-		clock.Wait(at)
+		for now := clock.Now(); ; now = clock.Now() {
+			if s.Done != nil && now-looked >= look {
+				if s.Done() {
+					return
+				}
+				looked = now
+			}
+			if now >= at {
+				break
+			}
+			clock.Wait(min(at, now+look))
+		}
 		s.Call(key)
 		times.RecordValue(min(max(0, clock.Now()-at), int64(Longest)))
 	}

@@ -37,6 +37,18 @@ func floor(name string, clock sash.Clock) Peer {
 		func(word *atomic.Uint64) bool { return clock.Now() >= 0 && swap(word) })
 }
 
+// Nothing returns what only answers: its calls take what the machine, the schedule and
+// the garbage of keys take by themselves.
+func Nothing() Peer {
+	return Peer{
+		Name: "nothing", Clock: "none", Keeps: "no table, and answers at once: what the machine and the schedule take by themselves", Lacks: "decides nothing",
+		Free: true, Sweeps: true,
+		New: func(Quota) Table {
+			return Table{Allow: func(string) bool { return true }, Exhaust: func(string) {}, Close: func() {}}
+		},
+	}
+}
+
 // swap may fail where others swap as well: a floor does not try again.
 func swap(word *atomic.Uint64) bool {
 	w := word.Load()

@@ -10,7 +10,7 @@ import (
 var httpRate = Peer{
 	Name: "httprate", Clock: "system", Module: "github.com/go-chi/httprate", Bytes: 60, Hashes: true, Sweeps: true,
 	Keeps: "two-counter sliding window in floats; two maps of 64-bit hashes behind one mutex",
-	Lacks: "the key itself: keys of one hash share a quota, and can be made; a late call clears all counters; asked as for a request, with no headers to say",
+	Lacks: "the key itself: keys of one hash share a quota, and can be made; a late call clears all counters; asked as its middleware asks, which puts figures for headers into text though there are none to say; no sweep, but all counters are dropped as a window ends",
 	New: func(q Quota) Table {
 		// With a counter of its own its windows begin at multiples of the window,
 		// so that Exhaust knows them.

@@ -25,7 +25,7 @@ type Peer struct {
 	Bytes int64
 	// Hashes says that it keeps a hash of the key, and not the key.
 	Hashes bool
-	// Sweeps says that it evicts idle keys at an interval that one can choose.
+	// Sweeps says that it evicts idle keys by itself.
 	Sweeps bool
 	// Serial says that keys must be added by one goroutine, and before all else.
 	Serial bool
@@ -75,9 +75,9 @@ type Quota struct {
 }
 
 // Plenty is a Quota that nobody uses up, unless by Exhaust, and that does not come
-// back while a program runs: no window of it ends. It is the most that one word of
-// sash holds.
-var Plenty = Quota{Count: 1<<29 - 1, Window: 1_000_000 * time.Hour}
+// back while a program runs: no window of it ends, and nobody sweeps while others take
+// their turns. It is the most that one word of sash holds.
+var Plenty = Quota{Count: 1<<29 - 1, Window: 1_000_000 * time.Hour, Sweep: 1000 * time.Hour}
 
 // refill returns how long a bucket of tokens waits for the next one.
 func (q Quota) refill() time.Duration {
