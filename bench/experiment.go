@@ -89,9 +89,32 @@ func (l *lab) fits(n int, all ...peers.Peer) bool {
 	return bytes+bytes/4+l.slack() <= l.budget
 }
 
+// fitting returns those of all that n keys of fit into memory, and what stands beside
+// them all, and says whom it leaves out where.
+func (l *lab) fitting(n int, all []peers.Peer, where string) (fitting []peers.Peer, notes []string) {
+	for _, p := range all {
+		if l.fits(n, p) {
+			fitting = append(fitting, p)
+		} else {
+			notes = append(notes, leftOut(where, p))
+		}
+	}
+	if len(fitting) > 0 {
+		fitting = append(fitting, peers.Nothing())
+	}
+	return fitting, notes
+}
+
+func leftOut(where string, p peers.Peer) string {
+	return fmt.Sprintf("**Left out** %s: %s would take more than %.0f %% of the free memory.", where, p.Label(), 100*share)
+}
+
 // run makes the experiments that were chosen, one after the other, writes the results
 // of each, and shows its tables.
 func (l *lab) run(ctx context.Context, stdout, stderr io.Writer, d progress.Drawer) error {
+	if err := report.CanWrite(l.out); err != nil {
+		return fmt.Errorf("-out: %w", err)
+	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(l.budget))
 	var chosen []experiment
 	var plans []plan
@@ -109,7 +132,8 @@ func (l *lab) run(ctx context.Context, stdout, stderr io.Writer, d progress.Draw
 	for i, e := range chosen {
 		bar.Describe(e.name)
 		err := plans[i].run(ctx, bar)
-		if err := errors.Join(err, l.publish(e, plans[i], err != nil, stdout, stderr)); err != nil {
+		bar.Clear()
+		if err := errors.Join(err, l.publish(e, plans[i], errors.Is(err, context.Canceled), stdout, stderr)); err != nil {
 			return err
 		}
 	}
@@ -146,12 +170,12 @@ func (l *lab) publish(e experiment, p plan, interrupted bool, stdout, stderr io.
 		return err
 	}
 	r.Experiment, r.Question, r.Environment, r.Interrupted = e.name, e.question, l.here, interrupted
+	r.Markdown(stdout)
+	fmt.Fprintln(stdout)
 	files, err := r.Write(l.out)
 	if err != nil {
 		return fmt.Errorf("writing results of %s: %w", e.name, err)
 	}
-	r.Markdown(stdout)
-	fmt.Fprintln(stdout)
 	fmt.Fprintf(stderr, "bench: wrote %s\n", strings.Join(files, ", "))
 	return nil
 }
@@ -190,7 +214,7 @@ func fillCost(n int) time.Duration {
 func notesOn(all []peers.Peer) (notes []string) {
 	for _, p := range all {
 		note := p.Name
-		if v := p.Version(); v != "" && p.Name != "sash" {
+		if v := p.Version(); strings.HasPrefix(v, "v") { // of sash itself there is none
 			note += " " + v
 		}
 		note += ": " + p.Keeps

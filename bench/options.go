@@ -38,13 +38,15 @@ type options struct {
 func (o *options) setDefaults() {
 	o.keys, o.goroutines = []int{1, 1000, 1_000_000, 10_000_000}, []int{1, 2, 4, 8}
 	o.rounds, o.decisions = 5, 20_000
-	o.grow, o.rate = 1_000_000, 250_000
+	o.grow, o.rate = 500_000, 250_000
+	o.data, o.out = filepath.Join("..", "shared", "data"), resultsHere()
 }
 
 func (o *options) setQuick() {
 	o.keys, o.goroutines = []int{1, 1000}, []int{1, 2}
 	o.rounds, o.decisions = 3, 1000
 	o.grow, o.rate = 10_000, 400_000
+	o.out = filepath.Join(resultsHere(), "quick")
 }
 
 // parseArgs reads the command line. Its error names every fault found, or is
@@ -93,10 +95,10 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 	}
 	some("experiments", "run these `EXPERIMENTS`: -experiments speed,memory", &o.experiments)
 	some("peers", "measure sash beside these `PEERS`: -peers go-limiter,x-time-rate", &o.peers)
-	some("dists", "how keys are asked for, the `DISTRIBUTIONS` of speed and floor", &o.distributions)
+	some("dists", "how keys are asked for, the `DISTRIBUTIONS` of speed, and floor the first of them", &o.distributions)
 	some("answers", "the `ANSWERS` of speed", &o.answers)
 	some("modes", "the `MODES` of speed", &o.modes)
-	read("keys", "how many keys there are, in speed and floor each of these `NUMBERS`, in memory the greatest: -keys 1k,10_000_000 (default "+labels(o.keys)+")", func(s string) (err error) {
+	read("keys", "how many keys there are, in speed each of these `NUMBERS`, in floor those up to 1M, in memory the greatest: -keys 1k,10_000_000 (default "+labels(o.keys)+")", func(s string) (err error) {
 		o.keys, err = numbers(s, keys.Parse)
 		return err
 	})
@@ -108,13 +110,23 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 		o.grow, err = keys.Parse(s)
 		return err
 	})
-	o.flags.IntVar(&o.rate, "rate", o.rate, "let `NUMBER` calls arrive a second in tail and memory")
-	o.flags.IntVar(&o.rounds, "rounds", o.rounds, "report the median of this `NUMBER` of rounds in speed, floor and tail")
-	o.flags.IntVar(&o.decisions, "decisions", o.decisions, "make this `NUMBER` of decisions a core in a turn of speed and floor")
-	o.flags.StringVar(&o.data, "data", filepath.Join("..", "shared", "data"), "take recorded traffic for accuracy from this `DIRECTORY`: access logs (.log) and columns of time and client (.tsv), or such in gzip; left out where there is none")
-	o.flags.StringVar(&o.out, "out", resultsHere(), "write results to this `DIRECTORY`")
+	count := func(name, usage string, to *int, most int) {
+		read(name, fmt.Sprintf("%s (default %s)", usage, keys.Label(*to)), func(s string) (err error) {
+			*to, err = keys.Number(s, most)
+			return err
+		})
+	}
+	count("rate", "let `NUMBER` calls arrive a second in tail, and a fifth of them in memory", &o.rate, 100_000_000)
+	count("rounds", "report the median of this `NUMBER` of rounds in speed, floor and tail; with 1,000 keys and fewer, which take little time, of five times as many", &o.rounds, 10_000)
+	count("decisions", "make this `NUMBER` of decisions a core in a turn of speed and floor", &o.decisions, 10_000_000)
+	read("data", "take recorded traffic for accuracy from this `DIRECTORY`: access logs (.log) and columns of time and client (.tsv), or such in gzip (default "+o.data+", or none where that is not)", func(s string) error {
+		o.data = s
+		_, err := os.ReadDir(s)
+		return err
+	})
+	o.flags.StringVar(&o.out, "out", o.out, "write results to this `DIRECTORY`; by default those of -quick go to another")
 	o.flags.BoolVar(&o.quick, "quick", false, "fewer keys, rounds and decisions, where other flags do not say how many: it takes seconds, and its figures say nothing")
-	o.flags.BoolVar(&o.full, "full", false, "measure every combination of flags in speed")
+	o.flags.BoolVar(&o.full, "full", false, "measure every combination of flags in speed: by default more than 1M keys are only asked for what is admitted")
 }
 
 // resultsHere returns where results go: into bench, whether that is where the command
@@ -128,14 +140,6 @@ func resultsHere() string {
 
 func (o *options) check() error {
 	var faults []error
-	positive := func(name string, n int) {
-		if n < 1 {
-			faults = append(faults, fmt.Errorf("-%s must be > 0, got %d", name, n))
-		}
-	}
-	positive("rate", o.rate)
-	positive("rounds", o.rounds)
-	positive("decisions", o.decisions)
 	if o.out == "" {
 		faults = append(faults, errors.New("-out names no directory"))
 	}

@@ -70,24 +70,32 @@ func planSpeed(l *lab) plan {
 	p := s.plan()
 	p.result = func() (report.Result, error) {
 		r := s.result()
+		if len(s.rows) == 0 {
+			r.Notes = append(r.Notes, "**Nothing to measure:** of one key one cannot deny half.")
+		}
 		r.Notes = append(r.Notes,
-			"Nanoseconds a decision, medians of "+strconv.Itoa(l.rounds)+" rounds in which all take turns of "+strconv.Itoa(l.decisions)+" decisions a core, after a tenth as many to warm up. The last column is how many times what sash takes the fastest peer takes, the median of the rounds: where it is below 1, sash loses.",
+			"Nanoseconds a decision, medians of "+strconv.Itoa(l.rounds)+" rounds, with 1,000 keys and fewer of "+strconv.Itoa(l.roundsOf(1))+", in which all take turns of "+strconv.Itoa(l.decisions)+" decisions a core, after a tenth as many to warm up. The last column is how many times what sash takes the fastest peer takes, the median of the rounds: where it is below 1, sash loses.",
 			"Throughput: keys are known beforehand; the time of all goroutines over the decisions of all. Latency: each key follows from the last answer, by way of an atomic, so that no two look-ups overlap; what one goroutine waits, while it has a core.",
+			"More goroutines than cores share their turn's decisions, which end before the scheduler would take a core from one: such rows are of many that begin and end, not of many that are held up. -decisions makes turns longer.",
 			"All keys are tracked. Nobody comes to the end of a window: what is denied has been used up before. Keys are in fresh bytes. Garbage is collected between turns, which spares those that make some.",
-			"sash-log and sash-large are of other limits than sash (see below), and no peer's job; they, the coarse clock and the floor are measured up to "+keys.Label(few)+" keys.")
+			"sash-log and sash-large are of other limits than sash (see below), and no peer's job; they, the coarse clock and the floor are measured up to "+keys.Label(few)+" keys. More keys are only asked for what is admitted, unless by -full.")
 		r.Notes = append(r.Notes, notesOn(s.all)...)
 		return r, nil
 	}
 	return p
 }
 
-// speedRows returns the rows that the flags ask for. More goroutines than two are left
-// to throughput with uniform keys, unless all is to be measured.
+// speedRows returns the rows that the flags ask for. Unless all is to be measured, more
+// goroutines than two are left to throughput with uniform keys, and what takes long to
+// use up is not.
 func (l *lab) speedRows() (rows []row) {
 	for _, n := range l.keys {
 		for _, answer := range l.answers {
 			if n == 1 && answer == half {
 				continue // half of one key
+			}
+			if n > few && answer != admitted && len(l.answers) > 1 && !l.full {
+				continue
 			}
 			for _, mode := range l.modes {
 				for _, distribution := range l.distributions {
@@ -119,7 +127,7 @@ func (s *speedTest) plan() (p plan) {
 		}
 		groups, left := s.groups(n, of)
 		for _, out := range left {
-			s.notes = append(s.notes, fmt.Sprintf("**Left out** with %s keys: %s would take more than %.0f %% of the free memory.", keys.Label(n), out.Label(), 100*share))
+			s.notes = append(s.notes, leftOut("with "+keys.Label(n)+" keys", out))
 		}
 		for _, g := range groups {
 			p.steps = append(p.steps, s.measure(n, g)...)
@@ -174,7 +182,7 @@ func (s *speedTest) measure(n int, group []peers.Peer) (steps []step) {
 			used = true
 		}
 		for _, r := range rows {
-			steps = append(steps, step{s.cost(group), func(ctx context.Context) error { return s.row(ctx, r, group, tables) }})
+			steps = append(steps, step{s.cost(n, group), func(ctx context.Context) error { return s.row(ctx, r, group, tables) }})
 		}
 	}
 	return append(steps, step{0, func(context.Context) error {
@@ -209,8 +217,20 @@ func exhaust(group []peers.Peer, tables []peers.Table, n int, all, odd bool) (st
 }
 
 // cost is about how long a row takes.
-func (s *speedTest) cost(group []peers.Peer) time.Duration {
-	return time.Duration(s.rounds*s.decisions) * time.Duration(100+200*len(group)) * time.Nanosecond
+func (s *speedTest) cost(n int, group []peers.Peer) time.Duration {
+	each := 150 // ns
+	if n > 1000 {
+		each = 900
+	}
+	return time.Duration((s.roundsOf(n)+1)*s.decisions) * time.Duration(1000+each*len(group)) * time.Nanosecond
+}
+
+// roundsOf returns how many rounds there are with n keys.
+func (l *lab) roundsOf(n int) int {
+	if n > 1000 {
+		return l.rounds
+	}
+	return 5 * l.rounds
 }
 
 // row measures one row of the contenders that can do it.
@@ -223,7 +243,7 @@ func (s *speedTest) row(ctx context.Context, r row, group []peers.Peer, tables [
 		}
 	}
 	ns := make([]float64, len(group))
-	for round := range s.rounds {
+	for round := range 1 + s.roundsOf(r.keys) {
 		t, yes := r.turn(s.decisions, int64(round))
 		for _, k := range rounds.Order(len(able), round) {
 			if err := ctx.Err(); err != nil {
@@ -234,6 +254,9 @@ func (s *speedTest) row(ctx context.Context, r row, group []peers.Peer, tables [
 			ns[i], got = t.run(tables[i].Allow)
 			s.sample(r, group[i]).count(r, got, yes, t.decisions())
 			s.tidy()
+		}
+		if round == 0 {
+			continue // which finds everything cold
 		}
 		for _, i := range able {
 			x := s.sample(r, group[i])

@@ -41,20 +41,16 @@ func planTail(l *lab) (p plan) {
 	window := max(time.Duration(seconds*float64(time.Second)/16), time.Millisecond)
 	all := []*scenario{
 		{name: "grow", title: "a table grows from nothing to " + keys.Label(l.grow) + " keys",
-			quota: peers.Quota{Count: 100, Window: time.Hour}, calls: l.grow, rate: l.rate, peers: append(l.field(), peers.Nothing())},
+			quota: peers.Quota{Count: 100, Window: time.Hour}, calls: l.grow, rate: l.rate, peers: l.field()},
 		{name: "sweep", title: "idle keys are swept out",
 			quota: peers.Quota{Count: 100, Window: window, Sweep: window / 2}, calls: max(1, l.grow/4), rate: max(1, l.rate/2),
-			peers: append(slices.DeleteFunc(l.field(), func(p peers.Peer) bool { return !p.Sweeps }), peers.Nothing())},
+			peers: slices.DeleteFunc(l.field(), func(p peers.Peer) bool { return !p.Sweeps })},
 	}
 	var notes []string
 	for _, s := range all {
-		s.peers = slices.DeleteFunc(s.peers, func(p peers.Peer) bool {
-			out := !l.fits(s.calls, p)
-			if out {
-				notes = append(notes, fmt.Sprintf("**Left out** where %s: %s would take more than %.0f %% of the free memory.", s.title, p.Label(), 100*share))
-			}
-			return out
-		})
+		var left []string
+		s.peers, left = l.fitting(s.calls, s.peers, "where "+s.title)
+		notes = append(notes, left...)
 		s.runs = make([][]tailRun, len(s.peers))
 		for round := range l.rounds {
 			for _, i := range rounds.Order(len(s.peers), round) {

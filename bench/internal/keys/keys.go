@@ -83,7 +83,10 @@ func Script(n int, choose func() int) []string {
 }
 
 // Parse reads a number of keys, such as 1000, 10_000_000, 1k or 4M.
-func Parse(s string) (int, error) {
+func Parse(s string) (int, error) { return Number(s, most) }
+
+// Number reads a number from 1 to most in the same way.
+func Number(s string, most int) (int, error) {
 	digits, unit := strings.ReplaceAll(strings.TrimSpace(s), "_", ""), 1
 	switch {
 	case strings.HasSuffix(digits, "k"):
@@ -93,7 +96,7 @@ func Parse(s string) (int, error) {
 	}
 	n, err := strconv.Atoi(digits)
 	if err != nil || n < 1 || n > most/unit {
-		return 0, fmt.Errorf("%q is no number of keys: want one from 1 to %d, such as 10_000_000 or 10M", s, most)
+		return 0, fmt.Errorf("%q is no number: want one from 1 to %s, such as 10_000 or 10k", s, Label(most))
 	}
 	return n * unit, nil
 }

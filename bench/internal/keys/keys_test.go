@@ -66,6 +66,6 @@ func TestParse_ReadsWhatIsWritten(t *testing.T) {
 	}
 	for _, s := range []string{"", "0", "-1", "k", "1.5M", "1e6", "9999999999", "3000M", "9223372036854775807k"} {
 		_, err := Parse(s)
-		require.ErrorContains(t, err, "want one from 1 to 2000000000")
+		require.ErrorContains(t, err, "want one from 1 to 2000M")
 	}
 }

@@ -37,9 +37,9 @@ func (p *Plot) file(experiment string) string {
 	return experiment + "-" + p.Name + ".svg"
 }
 
-// shows reports whether there is anything to draw.
+// shows reports whether there is anything to draw: of one place there is no line.
 func (p *Plot) shows() bool {
-	return slices.ContainsFunc(p.Series, func(s Series) bool { return slices.ContainsFunc(s.Values, drawable) })
+	return (p.Bars || len(p.Places) > 1) && slices.ContainsFunc(p.Series, func(s Series) bool { return slices.ContainsFunc(s.Values, drawable) })
 }
 
 // drawable leaves out NaN too, and what a logarithmic scale has no place for.
@@ -55,6 +55,9 @@ func (p *Plot) svg(e Environment) ([]byte, error) {
 	c.X.Label.Text, c.Y.Label.Text = p.X, p.Y
 	c.NominalX(p.Places...)
 	c.X.Tick.Label.Font.Size, c.Legend.TextStyle.Font.Size = vg.Points(8), vg.Points(9)
+	if len(p.Places) > 10 {
+		c.X.Tick.Label.Font.Size = vg.Points(5.5)
+	}
 	c.Add(plotter.NewGrid())
 	draw := p.lines
 	if p.Bars {
@@ -72,8 +75,11 @@ func (p *Plot) svg(e Environment) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	_, err = w.WriteTo(&b)
-	return b.Bytes(), err
+	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Serif"), []byte("font-family:"+fonts)), err
 }
+
+// fonts are as wide as the one that labels are laid out for, if they are there.
+const fonts = "Liberation Serif,Times New Roman,Times,serif"
 
 func (p *Plot) lines(c *plot.Plot) error {
 	for i, s := range p.Series {
@@ -90,7 +96,8 @@ func (p *Plot) lines(c *plot.Plot) error {
 		if err != nil {
 			return err
 		}
-		line.Color, dots.Color = colour(i), colour(i)
+		line.Color, dots.Color = plotutil.DarkColors[i%hues], plotutil.DarkColors[i%hues]
+		line.Dashes = plotutil.Dashes(i / hues)
 		dots.Shape, dots.Radius = plotutil.Shape(i), vg.Points(3)
 		c.Add(line, dots)
 		c.Legend.Add(s.Name, line, dots)
@@ -116,20 +123,22 @@ func (p *Plot) bars(c *plot.Plot) error {
 		if err != nil {
 			return err
 		}
-		b.Color, b.LineStyle = colour(i), draw.LineStyle{}
+		b.Color, b.LineStyle = barColour(i), draw.LineStyle{}
 		b.Offset = each * (vg.Length(i) - vg.Length(len(p.Series)-1)/2)
 		c.Add(b)
 		if len(p.Series) > 1 {
 			c.Legend.Add(s.Name, b)
 		}
 	}
-	c.Y.Min = 0
+	c.Y.Min, c.Y.Max = 0, c.Y.Max*1.05
 	return nil
 }
 
-// colour returns a colour for the i-th series, of which there are more than plotutil has.
-func colour(i int) color.Color {
-	if i < len(plotutil.DarkColors) {
+// hues is how many colours there are; lines beyond are dashed, bars pale.
+var hues = len(plotutil.DarkColors)
+
+func barColour(i int) color.Color {
+	if i < hues {
 		return plotutil.DarkColors[i]
 	}
 	return plotutil.SoftColors[i%len(plotutil.SoftColors)]

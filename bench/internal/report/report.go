@@ -5,6 +5,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,11 +36,29 @@ type Table struct {
 	Notes   []string
 }
 
+// CanWrite makes dir, and returns why nothing can be written to it, if so.
+func CanWrite(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".bench")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
 // Write writes r to files in dir, which it makes, and returns their names. Plots with
-// nothing to show are left out.
+// nothing to show are left out, and those of a run before it are gone.
 func (r *Result) Write(dir string) (files []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
+	}
+	before, _ := filepath.Glob(filepath.Join(dir, r.Experiment+"*.svg"))
+	for _, plot := range before {
+		if err := os.Remove(plot); err != nil {
+			return nil, err
+		}
 	}
 	write := func(name string, content []byte, err error) error {
 		if err == nil {
