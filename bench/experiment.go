@@ -184,7 +184,10 @@ func (l *lab) publish(e experiment, p plan, interrupted bool, stdout, stderr io.
 const every = 1 << 12
 
 // fill makes a table of p track n keys, by as many goroutines as there are cores.
+// Garbage is not collected meanwhile, if there is room for it: with what was there
+// before that would take longer than the rest.
 func fill(ctx context.Context, p peers.Peer, table peers.Table, n int) error {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	goroutines := runtime.GOMAXPROCS(0)
 	if p.Serial {
 		goroutines = 1
@@ -207,7 +210,7 @@ func forEach(ctx context.Context, n, goroutines int, do func(i int)) error {
 
 // fillCost is about how long fill takes for n keys.
 func fillCost(n int) time.Duration {
-	return time.Duration(n) * 1500 * time.Nanosecond / time.Duration(runtime.GOMAXPROCS(0))
+	return time.Duration(n) * 2500 * time.Nanosecond / time.Duration(runtime.GOMAXPROCS(0))
 }
 
 // notesOn says what of peers a reader must know.

@@ -1,10 +1,10 @@
 // Command bench measures sash beside every limiter that one might pick instead, on
 // your machine, in one process and in turns, and says where sash loses:
 //
-//	go run ./bench                          # all experiments, some minutes
+//	go run ./bench                          # all experiments, about five minutes
 //	go run ./bench -quick                   # all of them on a few keys, in seconds
 //	go run ./bench -experiments speed -keys 1,1k -goroutines 1,2,4,8 -rounds 21
-//	go run ./bench -experiments memory -keys 100_000_000
+//	go run ./bench -experiments speed,memory -keys 10_000_000
 //
 // Experiments are:
 //

@@ -205,7 +205,7 @@ func TestRun_Help(t *testing.T) {
 	for _, e := range experiments() {
 		require.Contains(t, got.stdout, e.question)
 	}
-	require.Contains(t, got.stdout, "(default 1,1k,1M,10M)")
+	require.Contains(t, got.stdout, "(default 1,1k,1M)")
 }
 
 func TestRun_ResultsThatCannotBeWritten(t *testing.T) {
@@ -314,7 +314,7 @@ func TestTurn_CountsAnswers(t *testing.T) {
 
 func TestTurn_ChainedKeysFollowFromTheAnswers(t *testing.T) {
 	tr, _ := row{1_000_000, keys.Uniform, half, latency, 1}.turn(50, 1)
-	tr.warming = nil
+	tr.warming = []script{{}}
 	for _, rule := range []func(int) bool{
 		func(int) bool { return false }, func(int) bool { return true }, func(i int) bool { return i%3 == 0 },
 	} {

@@ -36,7 +36,7 @@ type options struct {
 
 // setDefaults sets what -quick makes smaller.
 func (o *options) setDefaults() {
-	o.keys, o.goroutines = []int{1, 1000, 1_000_000, 10_000_000}, []int{1, 2, 4, 8}
+	o.keys, o.goroutines = []int{1, 1000, 1_000_000}, []int{1, 2, 4, 8}
 	o.rounds, o.decisions = 5, 20_000
 	o.grow, o.rate = 500_000, 250_000
 	o.data, o.out = filepath.Join("..", "shared", "data"), resultsHere()
@@ -98,7 +98,7 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 	some("dists", "how keys are asked for, the `DISTRIBUTIONS` of speed, and floor the first of them", &o.distributions)
 	some("answers", "the `ANSWERS` of speed", &o.answers)
 	some("modes", "the `MODES` of speed", &o.modes)
-	read("keys", "how many keys there are, in speed each of these `NUMBERS`, in floor those up to 1M, in memory the greatest: -keys 1k,10_000_000 (default "+labels(o.keys)+")", func(s string) (err error) {
+	read("keys", "how many keys there are, such as 10M if there is the memory, and some minutes, for them: in speed each of these `NUMBERS`, in floor those up to 1M, in memory the greatest: -keys 1k,10_000_000 (default "+labels(o.keys)+")", func(s string) (err error) {
 		o.keys, err = numbers(s, keys.Parse)
 		return err
 	})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -132,20 +131,15 @@ func turnOver(allow func(key string) bool, n int) func() float64 {
 	const decisions = 100_000
 	own := keys.Range(n)
 	return func() float64 {
-		var g sync.WaitGroup
-		start := time.Now()
-		for range runtime.GOMAXPROCS(0) {
-			g.Go(func() {
-				for i, j := 0, 0; i < decisions; i++ {
-					allow(own[j])
-					if j++; j == n {
-						j = 0
-					}
+		took := together(runtime.GOMAXPROCS(0), func(int) {
+			for i, j := 0, 0; i < decisions; i++ {
+				allow(own[j])
+				if j++; j == n {
+					j = 0
 				}
-			})
-		}
-		g.Wait()
-		return float64(time.Since(start)) / decisions / float64(runtime.GOMAXPROCS(0))
+			}
+		})
+		return float64(took) / decisions / float64(runtime.GOMAXPROCS(0))
 	}
 }
 

@@ -2,34 +2,35 @@ package main
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// together runs goroutines at once and returns how long the last of them took. They
-// are all there before the first begins.
+// together runs goroutines at once and returns how long it was from when the last of
+// them was there, for which the others wait awake, until the last had ended: what it
+// takes to wake one is not in it.
 func together(goroutines int, run func(g int)) time.Duration {
-	if goroutines == 1 {
-		start := time.Now()
-		run(0)
-		return time.Since(start)
-	}
-	var ready, done sync.WaitGroup
-	begin := make(chan struct{})
-	ready.Add(goroutines)
+	var done sync.WaitGroup
+	var there atomic.Int64
+	var begun atomic.Pointer[time.Time]
+	ends := make([]time.Time, goroutines)
 	for g := range goroutines {
 		done.Go(func() {
-			ready.Done()
-			<-begin
+			if there.Add(1) == int64(goroutines) {
+				now := time.Now()
+				begun.Store(&now)
+			}
+			for begun.Load() == nil {
+				runtime.Gosched()
+			}
 			run(g)
+			ends[g] = time.Now()
 		})
 	}
-	ready.Wait()
-	start := time.Now()
-	close(begin)
 	done.Wait()
-	return time.Since(start)
+	return slices.MaxFunc(ends, time.Time.Compare).Sub(*begun.Load())
 }
 
 // A script is the keys that one goroutine asks for: of each two, one or the other, as
