@@ -149,7 +149,7 @@ func (m *cells) fit(g *grid, keys int64, shard int) *grid {
 	case keys > g.most && g.most == 0: // nobody's own
 	case keys > g.most:
 		n *= 2
-	case n > g.least && keys < g.most/8:
+	case n > g.least && 8*keys < g.most:
 		n /= 2
 	default:
 		return g

@@ -60,28 +60,31 @@ func TestSchedules_Cells(t *testing.T) {
 			m.update(key{0, strconv.Itoa(i)}, func(*cell) *cell { return newCounter(strconv.Itoa(i)) })
 		}
 	}
-	drop := func(m *cells, i int) {
-		m.update(key{0, strconv.Itoa(i)}, func(*cell) *cell { return nil })
+	drop := func(m *cells, some ...int) {
+		for _, i := range some {
+			m.update(key{0, strconv.Itoa(i)}, func(*cell) *cell { return nil })
+		}
 	}
 	for name, c := range map[string]struct {
 		before         func(m *cells) // what is there before the key
 		write          func(l *life)
 		lookers, looks int
+		grids          int // of how many buckets it has another, in the end; 0 for the same
 	}{
-		"another in its place": {nil, func(l *life) { l.put() }, 2, 2},
-		"gone and back":        {nil, func(l *life) { l.drop(); l.put() }, 2, 1},
-		"gone, back and gone":  {nil, func(l *life) { l.drop(); l.put(); l.drop() }, 1, 2},
+		"another in its place": {nil, func(l *life) { l.put() }, 2, 2, 0},
+		"gone and back":        {nil, func(l *life) { l.drop(); l.put() }, 2, 1, 0},
+		"gone, back and gone":  {nil, func(l *life) { l.drop(); l.put(); l.drop() }, 1, 2, 0},
 		"another in its place, which leaves": {nil, func(l *life) {
 			l.drop()
 			others(l.m, 1)
 			drop(l.m, 0)
 			l.put()
-		}, 1, 2},
-		"while its map grows":                {func(m *cells) { others(m, 4) }, func(l *life) { others(l.m, 6) }, 1, 2},
-		"while its map shrinks":              {func(m *cells) { others(m, 80) }, func(l *life) { drop(l.m, 0); drop(l.m, 1) }, 1, 1},
-		"gone while its map grows, and back": {func(m *cells) { others(m, 4) }, func(l *life) { l.drop(); others(l.m, 6); l.put() }, 1, 2},
-		"far from its home":                  {func(m *cells) { others(m, 9) }, func(l *life) { drop(l.m, 0); l.drop(); l.put() }, 1, 2},
-		"back to its home":                   {func(m *cells) { others(m, 8) }, func(l *life) { l.drop(); drop(l.m, 0); l.put() }, 1, 2},
+		}, 1, 2, 0},
+		"while its map grows":                {func(m *cells) { others(m, 2) }, func(l *life) { others(l.m, 4) }, 1, 2, 2},
+		"while its map shrinks":              {func(m *cells) { others(m, 8); drop(m, 2, 3, 4, 5, 6, 7) }, func(l *life) { drop(l.m, 0, 1) }, 1, 2, 2},
+		"gone while its map grows, and back": {func(m *cells) { others(m, 2) }, func(l *life) { l.drop(); others(l.m, 4); l.put() }, 1, 2, 2},
+		"far from its home":                  {func(m *cells) { others(m, 9) }, func(l *life) { drop(l.m, 0); l.drop(); l.put() }, 1, 2, 0},
+		"back to its home":                   {func(m *cells) { others(m, 8) }, func(l *life) { l.drop(); drop(l.m, 0); l.put() }, 1, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := schedule.Explore(func() schedule.Case {
@@ -91,6 +94,7 @@ func TestSchedules_Cells(t *testing.T) {
 					c.before(l.m)
 				}
 				l.become(newCounter(l.k.name))
+				before := l.m.grid.Load()
 				var failed error
 				actors := []func(){func() { c.write(l) }}
 				for range c.lookers {
@@ -102,7 +106,12 @@ func TestSchedules_Cells(t *testing.T) {
 						}
 					})
 				}
-				return schedule.Case{Actors: actors, Check: func([]schedule.Step) error { return failed }}
+				return schedule.Case{Actors: actors, Check: func([]schedule.Step) error {
+					if now := l.m.grid.Load(); c.grids == 0 && now != before || c.grids > 0 && (now == before || len(now.buckets) != c.grids) {
+						return fmt.Errorf("it has %d buckets, of %d before", len(now.buckets), len(before.buckets))
+					}
+					return failed
+				}}
 			})
 			t.Logf("%d schedules, %d redundant, longest %d, %d steps", r.Schedules, r.Redundant, r.Longest, r.Steps)
 			require.NoError(t, err)

@@ -296,7 +296,7 @@ func TestSharded_ShardsGrowInTurn(t *testing.T) {
 		require.NoError(t, err)
 		return uint64(i%shards)<<(64-shardBits) | uint64(i)*0x9e3779b97f4a7c15>>shardBits
 	})
-	was, last, grown := map[int]*grid{}, from, 0
+	was, last, grown, all := map[int]*grid{}, from, 0, 0
 	for i := range to {
 		k := s.keyOf(newCounter(strconv.Itoa(i)))
 		s.insert(k, newCounter(k.name), always)
@@ -304,6 +304,7 @@ func TestSharded_ShardsGrowInTurn(t *testing.T) {
 			was[shard] = s.shards[shard].grid.Load()
 			if i >= from {
 				grown++
+				all++
 			}
 		}
 		if i > last+last/100 {
@@ -311,6 +312,7 @@ func TestSharded_ShardsGrowInTurn(t *testing.T) {
 			last, grown = i, 0
 		}
 	}
+	require.Greater(t, all, 3*shards, "each has, three times or more")
 }
 
 func TestWithSizeHint_MakesRoomAtOnce(t *testing.T) {

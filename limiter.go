@@ -125,7 +125,7 @@ func (l *Limiter) AllowBytes(key []byte) bool {
 //
 // It costs one reading of the clock, one look-up and, if it charges, one
 // compare-and-swap. A key seen for the first time, or for the first time since
-// it was evicted, costs an insert besides: a copy of the key, and from 28 bytes up
+// it was evicted, costs an insert besides: a copy of the key, and from 34 bytes up
 // (see the README).
 func (l *Limiter) Take(key string, n int64) (d Decision) {
 	l.take(key, n, &d)

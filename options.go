@@ -54,9 +54,9 @@ func WithClock(clock Clock) Option {
 	})
 }
 
-// WithSizeHint makes room for so many keys, at most 1<<31-1, from the start: 12
-// to 25 bytes for each. It spares the table its growth; it never shrinks below
-// that. 0, the default, starts empty and grows. It is no bound.
+// WithSizeHint makes room for so many keys, at most 1<<31-1, from the start: 18
+// to 22 bytes for each of many. It spares the table most of its growth; it never
+// shrinks below that. 0, the default, starts empty and grows. It is no bound.
 func WithSizeHint(keys int) Option {
 	return optionFunc(func(c *config) {
 		if keys < 0 || keys > math.MaxInt32 {

@@ -90,10 +90,11 @@ func (l *lab) fits(n int, all ...peers.Peer) bool {
 }
 
 // fitting returns those of all that n keys of fit into memory, and what stands beside
-// them all, and says whom it leaves out where.
+// them all, and says whom it leaves out where: everybody, if it is the first, whom the
+// others are compared with.
 func (l *lab) fitting(n int, all []peers.Peer, where string) (fitting []peers.Peer, notes []string) {
 	for _, p := range all {
-		if l.fits(n, p) {
+		if l.fits(n, p) && l.fits(n, all[0]) {
 			fitting = append(fitting, p)
 		} else {
 			notes = append(notes, leftOut(where, p))
@@ -133,7 +134,7 @@ func (l *lab) run(ctx context.Context, stdout, stderr io.Writer, d progress.Draw
 		bar.Describe(e.name)
 		err := plans[i].run(ctx, bar)
 		bar.Clear()
-		if err := errors.Join(err, l.publish(e, plans[i], errors.Is(err, context.Canceled), stdout, stderr)); err != nil {
+		if err := errors.Join(err, l.publish(e, plans[i], err != nil, stdout, stderr)); err != nil {
 			return err
 		}
 	}

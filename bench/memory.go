@@ -56,7 +56,7 @@ func planMemory(l *lab) (p plan) {
 		r := memoryResult(found, n)
 		r.Notes = append(notes,
 			keys.Label(n)+" keys of "+strconv.FormatFloat(meanLength(n), 'f', 1, 64)+" bytes each, which are counted in; a limiter that keeps a hash of the key does without. The table is alone in the heap, which is collected before and after it is filled.",
-			fmt.Sprintf("A collection: processor time of one, the mean of some that are made one after the other, %d or for %v, while %s calls a second arrive by a schedule and each leaves %d bytes of garbage. The share of the machine: that time, as often as with GOGC=100 and %s of garbage a second it is due, over all cores. A larger heap is collected more seldom.",
+			fmt.Sprintf("A collection: processor time of one, the mean of as many as half a second holds, but at least %d, if that takes no longer than %v, while %s calls a second arrive by a schedule and each leaves %d bytes of garbage. The share of the machine: that time, as often as with GOGC=100 and %s of garbage a second it is due, over all cores. A larger heap is collected more seldom.",
 				collections, longEnough, humanize.Comma(int64(l.loadRate())), garbage, humanize.Bytes(garbageASec)),
 			"Percentiles are of the calls that arrive meanwhile, on keys that are tracked; their time runs from when they were to arrive. Collections are asked for, so that nobody who makes garbage has to help with them, as he had in a service. *nothing* answers without a table: what is near to its figures says nothing of the limiter.")
 		r.Notes = append(r.Notes, notesOn(append(l.field(), peers.Nothing()))...)
@@ -100,24 +100,23 @@ func heap() (m runtime.MemStats) {
 // collect measures calls while garbage is collected some times over.
 func (l *lab) collect(ctx context.Context, h *holding, table peers.Table, n int) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // none but those that are counted
+	asked := keys.Script(min(n, 1<<16), keys.Chooser(keys.Uniform, n, 1))
 	var over atomic.Bool
 	took := make(chan float64, 1)
 	go func() {
-		before, begin, n := readMetric(collectorCPU), time.Now(), 0
+		before, begin, made := readMetric(collectorCPU), time.Now(), 0
 		for ctx.Err() == nil {
 			since := time.Since(begin)
-			if since >= longEnough || since >= shortest && n >= collections {
+			if since >= longEnough || since >= shortest && made >= collections {
 				break
 			}
 			runtime.GC()
-			n++
+			made++
 		}
 		over.Store(true)
-		took <- (readMetric(collectorCPU) - before) / float64(n)
+		took <- (readMetric(collectorCPU) - before) / float64(made)
 	}()
 	var sink [2]atomic.Pointer[[garbage]byte]
-	choose := keys.Chooser(keys.Uniform, n, 1)
-	asked := keys.Script(min(n, 1<<16), choose)
 	times, _ := arrivals.Schedule{
 		Calls: math.MaxInt32, PerSecond: l.loadRate(), Drivers: arrivals.Drivers(),
 		Key: func(i int) string {

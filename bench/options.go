@@ -118,7 +118,7 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 	}
 	count("rate", "let `NUMBER` calls arrive a second in tail, and a fifth of them in memory", &o.rate, 100_000_000)
 	count("rounds", "report the median of this `NUMBER` of rounds in speed, floor and tail; with 1,000 keys and fewer, which take little time, of five times as many", &o.rounds, 10_000)
-	count("decisions", "make this `NUMBER` of decisions a core in a turn of speed and floor", &o.decisions, 10_000_000)
+	count("decisions", "make this `NUMBER` of decisions a core in a turn of speed and floor", &o.decisions, 1_000_000)
 	read("data", "take recorded traffic for accuracy from this `DIRECTORY`: access logs (.log) and columns of time and client (.tsv), or such in gzip (default "+o.data+", or none where that is not)", func(s string) error {
 		o.data = s
 		_, err := os.ReadDir(s)

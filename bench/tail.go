@@ -70,7 +70,7 @@ func planTail(l *lab) (p plan) {
 		r.Notes = append(r.Notes,
 			"Medians of "+strconv.Itoa(l.rounds)+" rounds; × sash: the medians of ratios within rounds. Calls arrive by a schedule that does not wait for answers, and their time runs from when they were to arrive, so that a stall is charged to every call it delays. *Late*: how long after the last one arrived all were answered; what is many times late cannot keep up.",
 			"Each call is for a key that has not been seen: it inserts one. Where keys are swept out, each is idle at once, and limiters are told to sweep twice a window; those that never sweep are not in that table, and httprate drops all it has as a window ends.",
-			"*nothing* answers without a table: what is near to its figures says nothing of the limiter, but of the machine. The calls come from "+strconv.Itoa(arrivals.Drivers())+" of "+strconv.Itoa(runtime.GOMAXPROCS(0))+" cores, so that one is left to the garbage collector and to sweeps.",
+			"*nothing* answers without a table: what is near to its figures says nothing of the limiter, but of the machine. The calls come from "+strconv.Itoa(arrivals.Drivers())+" of "+strconv.Itoa(runtime.GOMAXPROCS(0))+" cores, since the garbage collector and sweeps want one, too.",
 			"How long calls take while the garbage collector runs: see memory.")
 		r.Notes = append(r.Notes, notesOn(append(l.field(), peers.Nothing()))...)
 		return r, nil

@@ -54,12 +54,6 @@ func (r *Result) Write(dir string) (files []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	before, _ := filepath.Glob(filepath.Join(dir, r.Experiment+"*.svg"))
-	for _, plot := range before {
-		if err := os.Remove(plot); err != nil {
-			return nil, err
-		}
-	}
 	write := func(name string, content []byte, err error) error {
 		if err == nil {
 			name = filepath.Join(dir, name)
@@ -73,6 +67,11 @@ func (r *Result) Write(dir string) (files []string, err error) {
 	encoded, err := json.MarshalIndent(r, "", "\t")
 	if err := write(r.Experiment+".json", append(encoded, '\n'), err); err != nil {
 		return files, err
+	}
+	for _, p := range r.Plots {
+		if err := os.Remove(filepath.Join(dir, p.file(r.Experiment))); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return files, err
+		}
 	}
 	r.Plots = slices.DeleteFunc(r.Plots, func(p Plot) bool { return !p.shows() })
 	for _, p := range r.Plots {

@@ -39,8 +39,14 @@ func example() *Result {
 
 func TestResult_WritesWhatCanBeRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "results")
+	require.NoError(t, CanWrite(dir))
+	for _, name := range []string{"speed-left-out.svg", "speedometer.svg"} { // of a run before, and a stranger's
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
 	files, err := example().Write(dir)
 	require.NoError(t, err)
+	require.NoFileExists(t, filepath.Join(dir, "speed-left-out.svg"))
+	require.FileExists(t, filepath.Join(dir, "speedometer.svg"))
 	var names []string
 	for _, f := range files {
 		names = append(names, filepath.Base(f))
