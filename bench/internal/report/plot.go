@@ -68,7 +68,8 @@ func (p *Plot) svg(e Environment) ([]byte, error) {
 	}
 	c.X.Min = -0.5
 	c.X.Max = float64(len(p.Places))*1.3 - 0.5 // with room for the legend
-	c.Legend.Top = true
+	// Names stand right of their lines, where there is room for those of a wider font.
+	c.Legend.Top, c.Legend.Left, c.Legend.XOffs = true, true, width*0.77
 	w, err := c.WriterTo(width, height, "svg")
 	if err != nil {
 		return nil, err
