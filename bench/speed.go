@@ -78,7 +78,7 @@ func planSpeed(l *lab) plan {
 			"Throughput: keys are known beforehand; the time of all goroutines over the decisions of all. Latency: each key follows from the last answer, by way of an atomic, so that no two look-ups overlap; what one goroutine waits, while it has a core.",
 			"More goroutines than cores share their turn's decisions, which end before the scheduler would take a core from one: such rows are of many that begin and end, not of many that are held up. -decisions makes turns longer.",
 			"All keys are tracked. Nobody comes to the end of a window: what is denied has been used up before. Keys are in fresh bytes. Garbage is collected between turns, which spares those that make some.",
-			"sash-log and sash-large are of other limits than sash (see below), and no peer's job; they, the coarse clock and the floor are measured up to "+keys.Label(few)+" keys. More keys are only asked for what is admitted, unless -answers or -full say otherwise.")
+			"sash-log and sash-large are of other limits than sash (see below), and no peer's job; they and the coarse clock are measured up to "+keys.Label(few)+" keys. More keys are only asked for what is admitted, unless -answers or -full say otherwise.")
 		r.Notes = append(r.Notes, notesOn(s.all)...)
 		return r, nil
 	}
