@@ -65,6 +65,7 @@ func (p *part) put(w window) {
 
 // ask answers q from a compound.
 func (c *compound) ask(q query, d *Decision) (allowed, alive bool) {
+	q.ahead = false // the limit that decides may be another then
 	for {
 		word, alive := c.current()
 		if !alive {

@@ -60,6 +60,20 @@ func ExampleLimiter_Peek() {
 	// 3
 }
 
+// What to tell a client: how much is left, and when there will be more.
+func ExampleLimiter_TakeThenPeek() {
+	clock := sash.NewManualClock(0)
+	limiter := sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(clock)))
+	defer limiter.Close()
+
+	limiter.AllowN("alice", 9)
+	clock.Set(int64(75 * time.Second))
+	d, next := limiter.TakeThenPeek("alice", 1)
+	fmt.Println(d.Allowed, d.Remaining, next.RetryAfter)
+	// Output:
+	// true 2 5s
+}
+
 // Several limits on each key: all of them must admit, and then all are charged.
 func ExampleNew_severalLimits() {
 	clock := sash.NewManualClock(0)

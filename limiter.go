@@ -106,7 +106,7 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 			return allowed
 		}
 	}
-	q := query{at, n, n > 0, l.chargeDenied}
+	q := query{at: at, n: n, charge: n > 0, denied: l.chargeDenied}
 	return l.ask(g, k, c, &q, nil)
 }
 
@@ -203,6 +203,32 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 	q := query{n: n, denied: l.chargeDenied}
 	l.answer(key, &q, &d)
 	return d
+}
+
+// TakeThenPeek is [Limiter.Take], and says when there will be more than that leaves:
+// next is the decision on one unit more than d.Remaining, which is denied, and which
+// [WithChargeDenied] does not charge. So next.RetryAfter is how long until more can be
+// taken if nobody takes any, and next.Limit is the limit that has so little left. It is
+// for telling clients, as the RateLimit header does.
+//
+// Under one limit both are decided at one instant, and it costs little more than Take.
+// Under several, and where Take denies several units though some are left, next is a
+// [Limiter.Peek] right after it, and shows what others have done meanwhile: if they have
+// given units back it may even be allowed.
+func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
+	q := query{n: n, charge: n > 0, denied: l.chargeDenied, ahead: true}
+	l.answer(key, &q, &d)
+	switch next = d; {
+	case d.Allowed && d.RetryAfter > 0: // as q.ahead says
+		next.Allowed, d.RetryAfter = false, 0
+	case d.Allowed || n != d.Remaining+1:
+		q = query{n: d.Remaining + 1}
+		l.answer(key, &q, &next)
+	}
+	if l.observer != nil && n != 0 {
+		l.observer(key, n, d)
+	}
+	return d, next
 }
 
 // Reset forgets key, as if it had never been seen, and reports whether it was

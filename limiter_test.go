@@ -3,6 +3,7 @@ package sash
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,61 @@ func TestPeek_AnswersWhatTakeWouldAndStoresNothing(t *testing.T) {
 	}
 }
 
+func TestTakeThenPeek_IsATakeAndSaysWhenThereIsMore(t *testing.T) {
+	for name, option := range map[string]Option{"": WithSweepInterval(-1), "denied are charged": WithChargeDenied()} {
+		check := func(t *testing.T, l *Limiter, clock *ManualClock) {
+			random := rand.New(rand.NewPCG(1, 2))
+			denied := 0
+			for range thorough(2000) {
+				clock.Advance(time.Duration(random.Int64N(int64(20 * time.Second))))
+				n := random.Int64N(8) - 1
+				taken := l.Take("twin", n)
+				d, next := l.TakeThenPeek("k", n)
+				require.Equal(t, taken, d)
+				require.Equal(t, Decision{Limit: next.Limit, Remaining: d.Remaining, RetryAfter: next.RetryAfter, ResetAfter: d.ResetAfter}, next)
+				if name == "" {
+					require.Equal(t, l.Peek("k", d.Remaining+1), next)
+				}
+				if d.Remaining == 5 {
+					require.Equal(t, Never, next.RetryAfter, "there never is more")
+					continue
+				}
+				denied++
+				now := clock.Now()
+				clock.Advance(next.RetryAfter - 1)
+				require.False(t, l.Peek("k", d.Remaining+1).Allowed)
+				clock.Advance(1)
+				require.True(t, l.Peek("k", d.Remaining+1).Allowed)
+				clock.Set(now)
+			}
+			require.NotZero(t, denied)
+		}
+		t.Run(name, func(t *testing.T) {
+			everyKind(t, PerMinute(5), check, option)
+			clock := NewManualClock(0)
+			check(t, newTest(t, PerMinute(5), PerHour(1000).Log(), Per(5, 30*time.Second).Buckets(time.Second), option, WithClock(clock)), clock)
+		})
+	}
+}
+
+func TestTakeThenPeek_AtTheEnds(t *testing.T) {
+	everyKind(t, Per(math.MaxInt64, time.Hour), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		d, next := l.TakeThenPeek("k", 0)
+		require.EqualValues(t, math.MaxInt64, d.Remaining)
+		require.Equal(t, Never, next.RetryAfter)
+		d, next = l.TakeThenPeek("k", -1)
+		require.Equal(t, Never, d.RetryAfter)
+		require.Equal(t, Never, next.RetryAfter)
+	})
+	l := newTest(t, PerMinute(5), WithClock(NewManualClock(0)), WithMaxKeys(1, DenyNew))
+	require.True(t, l.Allow("k"))
+	for n := range int64(2) {
+		d, next := l.TakeThenPeek("another", n)
+		require.Equal(t, l.Peek("another", n), d)
+		require.Equal(t, l.Peek("another", 1), next)
+	}
+}
+
 func TestReset_ForgetsOneKey(t *testing.T) {
 	everyKind(t, PerMinute(1), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		require.False(t, l.Reset("a"))
@@ -175,6 +231,10 @@ func TestTake_ReadsTheClockOnce(t *testing.T) {
 	everyKind(t, PerMinute(5), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		clock := &countingClock{}
 		l.clock = clock
+		once := 1
+		if l.own().kind == compoundCell {
+			once = 2 // as the limit that decides may be another
+		}
 		for _, c := range []struct {
 			call func()
 			want int
@@ -185,6 +245,7 @@ func TestTake_ReadsTheClockOnce(t *testing.T) {
 			{func() { l.Take("k", 9) }, 1},
 			{func() { l.Take("other", 9) }, 1},
 			{func() { l.Peek("k", 1) }, 1},
+			{func() { l.TakeThenPeek("k", 1) }, once},
 			{func() { l.Peek("other", 1) }, 1},
 		} {
 			clock.readings = 0

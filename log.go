@@ -378,8 +378,11 @@ func (r *rule) logged(d *Decision, v *view, a *account, q query, admitted bool) 
 		Remaining:  max(0, left),
 		ResetAfter: r.emptied(v, a, q.at),
 	}
+	if admitted {
+		q.n = d.Remaining + 1
+	}
 	switch {
-	case admitted:
+	case admitted && !q.ahead:
 	case !r.possible(q.n):
 		d.RetryAfter = Never
 	case q.n > left: // else another limit denies it

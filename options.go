@@ -124,10 +124,10 @@ func WithChargeDenied() Option {
 }
 
 // WithObserver calls f after each decision of Allow, AllowN, AllowBytes, Take,
-// TakeBytes, TakeAll, Reserve and ReserveAll, in the goroutine of that call and before it
-// returns, with the key, the cost and the decision; once for each key of
-// several, and for a Wait when it is admitted. [Limiter.Peek], and so a cost of
-// 0, is not observed, nor is the settling of a [Reservation]. f must be safe for
+// TakeBytes, TakeThenPeek, TakeAll, Reserve and ReserveAll, in the goroutine of that
+// call and before it returns, with the key, the cost and the decision; once for each
+// key of several, and for a Wait when it is admitted. [Limiter.Peek], and so a cost
+// of 0, is not observed, nor is the settling of a [Reservation]. f must be safe for
 // concurrent use, and its time is the call's; the calls that take a []byte copy
 // the key for it, which allocates.
 func WithObserver(f func(key string, n int64, d Decision)) Option {

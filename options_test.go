@@ -78,15 +78,17 @@ func TestWithObserver_SeesDecisionsAndNotPeeks(t *testing.T) {
 	l.Peek("a", 1)
 	l.Take("a", 0)
 	l.AllowN("a", 0)
+	l.TakeThenPeek("a", 0)
+	l.TakeThenPeek("a", 2)
 
-	require.Len(t, calls, 6)
+	require.Len(t, calls, 7)
 	require.Equal(t, seen{"a", 1, d}, calls[2])
 	require.False(t, d.Allowed)
 	for i, want := range []struct {
 		key     string
 		n       int64
 		allowed bool
-	}{{"a", 1, true}, {"a", 2, true}, {"a", 1, false}, {"bytes", 1, true}, {"bytes", 2, true}, {"a", -1, false}} {
+	}{{"a", 1, true}, {"a", 2, true}, {"a", 1, false}, {"bytes", 1, true}, {"bytes", 2, true}, {"a", -1, false}, {"a", 2, false}} {
 		require.Equal(t, want.key, calls[i].key)
 		require.Equal(t, want.n, calls[i].n)
 		require.Equal(t, want.allowed, calls[i].d.Allowed)

@@ -27,6 +27,7 @@ func TestAllocs_NoneOnATrackedKey(t *testing.T) {
 			"Take":                 func() { l.Take(key, 1) },
 			"TakeBytes":            func() { l.TakeBytes(bytes, 1) },
 			"Peek":                 func() { l.Peek(key, 1) },
+			"TakeThenPeek":         func() { l.TakeThenPeek(key, 1) },
 			"Peek of an untracked": func() { l.Peek("nobody", 1) },
 			"Take of too much":     func() { l.Take("nobody", 4) },
 		} {
@@ -111,6 +112,7 @@ func TestAllocs_NoneUnderSeveralLimits(t *testing.T) {
 		"Take":               func() { l.Take("a", 1) },
 		"AllowN":             func() { l.AllowN("a", 2) },
 		"Peek":               func() { l.Peek("a", 1) },
+		"TakeThenPeek":       func() { l.TakeThenPeek("a", 2) },
 		"TakeAll of two":     func() { l.TakeAll(keys[:2], 1) },
 		"TakeAll of eight":   func() { l.TakeAll(keys, 1) },
 		"TakeAll of too few": func() { l.TakeAll(keys[:3], 11) },

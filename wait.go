@@ -144,7 +144,7 @@ func (l *Limiter) queueing(key string, w *waiter) Decision {
 		}
 		if times < int64(Never)/r.life() {
 			last := max(r.back(some, times), now)
-			d.RetryAfter = max(d.RetryAfter, saturate(uint64(last)-uint64(now)))
+			d.RetryAfter = max(d.RetryAfter, saturate(0, uint64(last)-uint64(now)))
 		}
 	}
 	// What was before it may be in the key's state by now, or the time another.
@@ -170,7 +170,7 @@ func (r *rule) life() int64 {
 	if r.Algorithm == SlidingCounter {
 		return int64(r.Window)
 	}
-	return int64(saturate(uint64(r.span) * uint64(r.tick)))
+	return int64(saturate(0, uint64(r.span)*uint64(r.tick)))
 }
 
 // back returns the earliest instant at which units are admitted that do not fit

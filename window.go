@@ -35,7 +35,8 @@ type moment struct {
 
 func (m moment) elapsed() int64 { return max(m.offset, 0) }
 
-// late returns by how much the reading was older than what the key had seen.
+// late returns by how much the reading was older than what the key had seen, at most
+// Never.
 func (m moment) late() uint64 { return uint64(-min(m.offset, 0)) }
 
 // judge returns the moment at which q finds w, and whether it is admitted.
@@ -123,9 +124,13 @@ func (r *rule) admits(w window, elapsed, n int64) bool {
 // counted makes d the decision on q, which found m and has been charged there,
 // given whether all limits admit it.
 func (r *rule) counted(d *Decision, m moment, q query, admitted bool) {
-	*d = Decision{Allowed: admitted, Limit: r.Limit, Remaining: r.remaining(m), ResetAfter: r.reset(m)}
+	d.Allowed, d.Limit = admitted, r.Limit
+	d.Remaining, d.RetryAfter, d.ResetAfter = r.remaining(m), 0, r.reset(m)
+	if admitted {
+		q.n = d.Remaining + 1
+	}
 	switch {
-	case admitted:
+	case admitted && !q.ahead:
 	case !r.possible(q.n):
 		d.RetryAfter = Never
 	case !r.admits(m.window, m.elapsed(), q.n): // else another limit denies it
@@ -155,7 +160,7 @@ func (r *rule) wait(m moment, n int64) time.Duration {
 	if from := r.faded(m.prev, r.Count-m.curr-n); from < size {
 		return saturate(m.late(), from-elapsed)
 	}
-	return saturate(m.late(), size-elapsed, r.faded(m.curr, r.Count-n))
+	return saturate(m.late(), size-elapsed+r.faded(m.curr, r.Count-n))
 }
 
 // faded returns how far into a window its prev weighs no more than room units;
@@ -177,23 +182,19 @@ func (r *rule) reset(m moment) time.Duration {
 	size, elapsed := uint64(r.Window), uint64(m.elapsed())
 	switch {
 	case m.curr > 0:
-		return saturate(m.late(), size-elapsed, size)
+		return saturate(m.late(), size-elapsed+size)
 	case m.prev > 0:
 		return saturate(m.late(), size-elapsed)
 	}
 	return 0
 }
 
-// saturate returns the sum of parts in nanoseconds, at most Never.
-func saturate(parts ...uint64) time.Duration {
-	var sum uint64
-	for _, p := range parts {
-		if p > uint64(Never)-sum {
-			return Never
-		}
-		sum += p
+// saturate returns the sum of a, at most Never, and b in nanoseconds, at most Never.
+func saturate(a, b uint64) time.Duration {
+	if b > uint64(Never)-a {
+		return Never
 	}
-	return time.Duration(sum)
+	return time.Duration(a + b)
 }
 
 // faint reports whether nothing of w is left at now, and since when.

@@ -162,20 +162,25 @@ func parseAddress(s string) (addr netip.Addr, ok bool) {
 // nothing else. It is parseNode in a quarter of the time.
 func parseQuick(s string) (addr netip.Addr, ok bool) {
 	var four [4]byte
-	at := 0
-	for i := range four {
-		n, digits := 0, 0
-		for ; at < len(s) && digits < 3 && '0' <= s[at] && s[at] <= '9'; at++ {
-			n = n*10 + int(s[at]-'0')
+	part, n, digits := 0, uint(0), 0
+	for i := range len(s) {
+		c := s[i]
+		if d := c - '0'; d <= 9 {
+			if n = 10*n + uint(d); n > 255 || n < 10 && digits > 0 { // too much, or a leading 0
+				return addr, false
+			}
 			digits++
+			continue
 		}
-		if digits == 0 || n > 255 || digits > 1 && s[at-digits] == '0' || at == len(s) || s[at] != "...:"[i] {
+		if digits == 0 || c != "...:"[part] {
 			return addr, false
 		}
-		four[i] = byte(n)
-		at++
+		if four[part] = byte(n); part == 3 {
+			return netip.AddrFrom4(four), isPort(s[i+1:])
+		}
+		part, n, digits = part+1, 0, 0
 	}
-	return netip.AddrFrom4(four), isPort(s[at:])
+	return addr, false
 }
 
 // parseNode is parseAddress for a given syntax of ports.

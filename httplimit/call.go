@@ -6,9 +6,9 @@ import (
 	"log"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
-	"unsafe"
 
 	"github.com/seed-30da4c49/sash"
 )
@@ -37,9 +37,12 @@ type take struct {
 	decision         sash.Decision
 	quota            *quota        // that decided
 	own              bool          // whether it is one of the policy's
+	next             sash.Decision // on one unit more than remain
+	foretold         bool          // whether that is known
 	least            *quota        // that has the least left
 	more             time.Duration // until it has more than that, or sash.Never
 	remaining        int64         // units left, whatever the decision was about
+	left             string        // remaining as RateLimit has it, if it is said
 	reservation      sash.Reservation
 	charged          bool // by reservation
 }
@@ -151,7 +154,7 @@ func (c *call) gather(r *http.Request) bool {
 			c.askShadow(p, r)
 		}
 	}
-	all := unsafe.String(unsafe.SliceData(c.keys), len(c.keys)) // sash copies what it keeps
+	all := asString(c.keys) // sash copies what it keeps
 	for i := range c.takes {
 		t := &c.takes[i]
 		t.key = all[t.begin:t.end]
@@ -168,14 +171,24 @@ func (c *call) ask(p *policy, r *http.Request) bool {
 		begin, body := len(c.keys), 0
 		if body, identified = c.identify(p, r); identified {
 			cost := p.cost(r)
-			c.takes = append(c.takes, take{policy: p, begin: begin, body: body, end: len(c.keys), cost: cost})
+			t := c.another()
+			*t = take{policy: p, begin: begin, body: body, end: len(c.keys), cost: cost}
 			if c.naming.identities {
-				c.takes[len(c.takes)-1].identity = string(c.identity)
+				t.identity = string(c.identity)
 			}
 		}
 	}
 	c.asking = nil
 	return skipped || identified
+}
+
+// another returns a place for one more take, in which an old one may be.
+func (c *call) another() *take {
+	if len(c.takes) == cap(c.takes) {
+		c.takes = slices.Grow(c.takes, 1)
+	}
+	c.takes = c.takes[:len(c.takes)+1]
+	return &c.takes[len(c.takes)-1]
 }
 
 // askShadow is ask for a policy that must not hurt the request.
@@ -218,6 +231,10 @@ func (c *call) admit(d *sash.Decision) {
 	case len(takes) == 0:
 	case settled(takes) || !alike(takes):
 		c.reserve(takes, d)
+	case len(takes) == 1 && c.headers.any():
+		t := &takes[0]
+		*d, t.next = c.limiter.TakeThenPeek(t.key, t.cost)
+		t.foretold = true
 	case len(takes) == 1:
 		*d = c.limiter.Take(takes[0].key, takes[0].cost)
 	default:
@@ -326,8 +343,8 @@ func (c *call) inspect(d *sash.Decision) {
 // peek asks for the policy's own part in what was decided of several.
 func (t *take) peek(l *sash.Limiter, charged bool) {
 	if charged {
-		t.decision = l.Peek(t.key, 0)
-		t.remaining = t.decision.Remaining
+		t.decision, t.next = l.TakeThenPeek(t.key, 0)
+		t.foretold, t.remaining = true, t.decision.Remaining
 		t.decision.Allowed, t.decision.RetryAfter = true, 0
 		return
 	}
@@ -399,12 +416,14 @@ func (c *call) fingerprint(t *take) uint64 {
 // that denies one unit more than remains. It need not be the one that has decided: a
 // request of several units may have to wait longer for one that has more left.
 func (t *take) findLeast(l *sash.Limiter) {
-	d := t.decision
-	if d.Allowed || t.cost != t.remaining+1 {
-		d = l.Peek(t.key, t.remaining+1)
+	switch {
+	case !t.decision.Allowed && t.cost == t.remaining+1:
+		t.next = t.decision
+	case !t.foretold:
+		t.next = l.Peek(t.key, t.remaining+1)
 	}
-	t.least, t.more = t.quota, d.RetryAfter
-	if d.Limit != t.quota.limit {
-		t.least, _ = t.quotaOf(d.Limit)
+	t.least, t.more = t.quota, t.next.RetryAfter
+	if t.next.Limit != t.quota.limit {
+		t.least, _ = t.quotaOf(t.next.Limit)
 	}
 }

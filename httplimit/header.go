@@ -94,8 +94,11 @@ func (s *spare) one(value string) []string {
 // keep returns a slice of that text, which must have been appended to s.text.
 func (s *spare) keep(text []byte) []string {
 	s.text = text[len(text):]
-	return s.one(unsafe.String(unsafe.SliceData(text), len(text)))
+	return s.one(asString(text))
 }
+
+// asString returns text, which nobody changes any more, as a string.
+func asString(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
 
 func (s *spare) number(n int64) []string { return s.keep(strconv.AppendInt(s.text, n, 10)) }
 
@@ -141,7 +144,11 @@ func (c *call) quotasOf() []string {
 		}
 		text = append(text, t.least.quoted...)
 		text = append(text, ";r="...)
+		begin := len(text)
 		text = appendInteger(text, t.remaining)
+		if t.remaining <= mostInteger {
+			t.left = asString(text[begin:])
+		}
 		if t.more != sash.Never {
 			text = append(text, ";t="...)
 			text = appendInteger(text, seconds(t.more))
@@ -170,8 +177,12 @@ func (c *call) tellOlder(h http.Header) {
 			nearest = t
 		}
 	}
-	h[xRateLimitLimit] = c.spare.number(nearest.least.limit.Count)
-	h[xRateLimitRemaining] = c.spare.number(nearest.remaining)
+	h[xRateLimitLimit] = c.spare.one(nearest.least.count)
+	if nearest.left != "" {
+		h[xRateLimitRemaining] = c.spare.one(nearest.left)
+	} else {
+		h[xRateLimitRemaining] = c.spare.number(nearest.remaining)
+	}
 	h[xRateLimitReset] = c.spare.number(seconds(nearest.decision.ResetAfter))
 }
 
@@ -206,10 +217,11 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
+const mostInteger = 999_999_999_999_999
+
 // appendInteger appends an Integer of RFC 9651, which has at most 15 digits.
 func appendInteger(text []byte, n int64) []byte {
-	const most = 999_999_999_999_999
-	return strconv.AppendInt(text, min(max(n, 0), most), 10)
+	return strconv.AppendInt(text, min(max(n, 0), mostInteger), 10)
 }
 
 // appendString appends a String of RFC 9651; s must be printable.

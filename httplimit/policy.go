@@ -180,6 +180,7 @@ type quota struct {
 	name   string
 	quoted string // the name as an RFC 9651 String
 	stated string // as RateLimit-Policy has it, without pk
+	count  string // of limit, in digits
 }
 
 func newPolicy(p Policy, number, route int) *policy {
@@ -201,7 +202,7 @@ func newPolicy(p Policy, number, route int) *policy {
 
 func (p *policy) newQuota(l sash.Limit, name string) *quota {
 	quoted := appendString(nil, name)
-	return &quota{l, name, string(quoted), string(appendQuota(quoted, l, p.Unit))}
+	return &quota{l, name, string(quoted), string(appendQuota(quoted, l, p.Unit)), strconv.FormatInt(l.Count, 10)}
 }
 
 // quotaOf returns the quota of that limit: one of p's own, else one made for a key
