@@ -70,7 +70,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "counter-retry-forgets-curr", fault: "RetryAfter lets prev fade, and forgets that curr becomes prev",
-		file: "window.go", old: "size-elapsed, r.faded(m.curr, r.Count-n))", new: "size-elapsed)",
+		file: "window.go", old: "size-elapsed+r.faded(m.curr, r.Count-n))", new: "size-elapsed)",
 		tests: "TestCounter|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -90,7 +90,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "counter-resets-too-soon", fault: "ResetAfter forgets that curr becomes prev",
-		file: "window.go", old: "return saturate(m.late(), size-elapsed, size)", new: "return saturate(m.late(), size-elapsed)",
+		file: "window.go", old: "return saturate(m.late(), size-elapsed+size)", new: "return saturate(m.late(), size-elapsed)",
 		tests: "TestCounter|TestAnswers_EqualTheReferences",
 	},
 	{
