@@ -2,6 +2,7 @@ package sash
 
 import (
 	"math"
+	"runtime"
 	"strings"
 	"unsafe"
 
@@ -137,21 +138,35 @@ func (c *cell) name() string {
 	if c.length == elsewhere {
 		return (*namedCell)(unsafe.Pointer(c)).text
 	}
-	return c.behind(int(c.length))
+	return unsafe.String((*byte)(c.behind()), c.length)
 }
 
 // named reports whether c is a cell of the key of that name.
 func (c *cell) named(name string) bool {
 	if c.length == uint64(len(name)) {
-		return c.behind(len(name)) == name
+		return same(c.behind(), name)
 	}
 	return c.length == elsewhere && (*namedCell)(unsafe.Pointer(c)).text == name
 }
 
-// behind returns so many bytes behind c.
-func (c *cell) behind(length int) string {
-	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(c), unsafe.Sizeof(*c))), length)
+// behind returns where the name is, unless it is elsewhere.
+func (c *cell) behind() unsafe.Pointer { return unsafe.Add(unsafe.Pointer(c), unsafe.Sizeof(*c)) }
+
+// same reports whether at a there are the bytes of b. Names of 4 to 16 bytes, as
+// addresses have, it compares as two words that may overlap, and calls nothing.
+func same(a unsafe.Pointer, b string) bool {
+	n, p := len(b), unsafe.Pointer(unsafe.StringData(b))
+	if wordwise && uint(n-8) <= 8 {
+		return *(*uint64)(a) == *(*uint64)(p) && *(*uint64)(unsafe.Add(a, n-8)) == *(*uint64)(unsafe.Add(p, n-8))
+	}
+	if wordwise && uint(n-4) <= 4 {
+		return *(*uint32)(a) == *(*uint32)(p) && *(*uint32)(unsafe.Add(a, n-4)) == *(*uint32)(unsafe.Add(p, n-4))
+	}
+	return unsafe.String((*byte)(a), n) == b
 }
+
+// wordwise is whether a word may lie at any address.
+const wordwise = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
 
 // settled returns the word of c, a cell under p, once no writer is at work on it
 // at all, and whether c is alive.

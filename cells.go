@@ -77,7 +77,7 @@ func mostOf(buckets, shard int) int64 {
 
 // tag returns a byte of the hash that neither chooses the shard nor, below 2^48
 // buckets, the home; never 0.
-func (k key) tag() uint64 { return max(1, k.hash>>(64-shardBits-8)&math.MaxUint8) }
+func (k key) tag() uint8 { return max(1, uint8(k.hash>>(64-shardBits-8))) }
 
 // place returns the place that k takes in a bucket if it is free.
 func (k key) place() int { return int(k.hash >> 32 & math.MaxUint16 * places >> 16) }
@@ -96,16 +96,22 @@ func tagged(tags, tag uint64) uint64 {
 
 // load returns the cell of k, nil for none.
 func (m *cells) load(k key) *cell {
-	g, place := m.grid.Load(), k.place()
-	// Most are in their place, and no step on the way to it waits for what the tags say.
-	b := &g.buckets[k.hash&g.mask]
-	if b.tags.Load()>>(8*place)&math.MaxUint8 == k.tag() {
-		if c := b.places[place].Load(); c != nil && c.named(k.name) {
-			return c
-		}
+	if c := m.guess(k); c != nil && c.named(k.name) {
+		return c
 	}
-	_, _, c := g.find(k)
+	_, _, c := m.grid.Load().find(k)
 	return c
+}
+
+// guess returns the cell in k's place, where most are, if it may be that of k, else
+// nil. No step on the way to it waits for what the tags say.
+func (m *cells) guess(k key) *cell {
+	g, place := m.grid.Load(), k.place()
+	b := &g.buckets[k.hash&g.mask]
+	if uint8(b.tags.Load()>>(8*place)) == k.tag() {
+		return b.places[place].Load()
+	}
+	return nil
 }
 
 // update puts what f returns, given the cell of k, nil for none, in the place of that,
@@ -164,7 +170,7 @@ func (m *cells) fit(g *grid, keys int64, shard int) *grid {
 
 // find returns the cell of k, nil for none, and where it is.
 func (g *grid) find(k key) (bucket uint64, place int, c *cell) {
-	tag := k.tag()
+	tag := uint64(k.tag())
 	for i := range uint64(len(g.buckets)) {
 		bucket = (k.hash + i) & g.mask
 		b := &g.buckets[bucket]
@@ -194,7 +200,7 @@ func (g *grid) add(k key, c *cell) {
 				place = bits.TrailingZeros64(free) / 8 // the lowest is right
 			}
 			g.size.Add(1)
-			b.tags.Store(tags | k.tag()<<(8*place))
+			b.tags.Store(tags | uint64(k.tag())<<(8*place))
 			b.places[place].Store(c)
 			return
 		}

@@ -45,7 +45,7 @@ func (m *cells) check(t *testing.T, want map[string]*cell) {
 			held++
 			k := key{g.hasher(c.name()), c.name()}
 			require.Same(t, want[k.name], c)
-			require.Equal(t, k.tag(), tag)
+			require.EqualValues(t, k.tag(), tag)
 			for at := k.hash & g.mask; at != uint64(i); at = (at + 1) & g.mask {
 				passed[at]++
 			}

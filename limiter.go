@@ -88,25 +88,38 @@ func (l *Limiter) Allow(key string) bool { return l.AllowN(key, 1) }
 
 // AllowN is shorthand for Take(key, n).Allowed, and a little faster.
 func (l *Limiter) AllowN(key string, n int64) bool {
-	if l.observer != nil {
-		return l.Take(key, n).Allowed
-	}
 	g, k := l.now.Load(), l.key(key)
 	at := g.at(l.clock.Now())
-	p, c := g.policy, g.keys.load(k)
+	if r := g.counter; r != nil && n > 0 {
+		if allowed, sure := r.quick(g.keys.shard(k).guess(k), key, at, n); sure {
+			return allowed
+		}
+	}
+	return l.allow(g, k, at, n)
+}
+
+// allow is AllowN for all but the commonest call.
+func (l *Limiter) allow(g *regime, k key, at, n int64) bool {
+	c := g.keys.load(k)
+	q := query{at: at, n: n, charge: n > 0, denied: l.chargeDenied}
+	if l.observer != nil && n != 0 {
+		var d Decision
+		l.ask(g, k, c, &q, &d)
+		l.observer(k.name, n, d)
+		return d.Allowed
+	}
 	if c != nil && n > 0 {
 		var allowed, sure bool
-		switch p.kind {
+		switch r := &g.policy.rules[0]; g.policy.kind {
 		case counterCell:
-			allowed, sure = p.rules[0].quick(c, at, n)
+			allowed, sure = r.quick(c, k.name, at, n)
 		case wideCell:
-			allowed, sure = p.rules[0].quickWide(c.wide(), at, n)
+			allowed, sure = r.quickWide(c.wide(), at, n)
 		}
 		if sure {
 			return allowed
 		}
 	}
-	q := query{at: at, n: n, charge: n > 0, denied: l.chargeDenied}
 	return l.ask(g, k, c, &q, nil)
 }
 

@@ -39,14 +39,14 @@ func thorough(n int) int {
 
 // widen makes l keep its counters in wide cells, whatever its limit.
 func widen(l *Limiter) *Limiter {
-	l.own().kind = wideCell
+	l.now.Load().counter, l.own().kind = nil, wideCell
 	l.own().unseen = l.own().newCell("")
 	return l
 }
 
 // compounding makes l keep its keys in compounds, whatever its limit.
 func compounding(l *Limiter) *Limiter {
-	l.own().kind = compoundCell
+	l.now.Load().counter, l.own().kind = nil, compoundCell
 	l.own().unseen = l.own().newCell("")
 	return l
 }

@@ -25,6 +25,7 @@ type regime struct {
 	*terms
 	shift   int64 // see at; like the terms, it stays until a Restore
 	policy  *policy
+	counter *rule // of policy, if calls may be quick: its cells are counters in one word, and nobody observes
 	keys    sharded
 	prior   atomic.Pointer[regime]
 	cap     *keyCap  // nil: none
@@ -35,6 +36,9 @@ func (l *Limiter) newRegime(t *terms, shift int64, c *keyCap, limits []Limit, ke
 	g := &regime{terms: t, shift: shift, policy: t.newPolicy(limits, true), cap: c}
 	if c != nil && c.overflow == ShareOverflow {
 		g.commons = new(commons)
+	}
+	if g.policy.kind == counterCell && l.observer == nil {
+		g.counter = &g.policy.rules[0]
 	}
 	g.keys.init(keys, l.sizeHint, l.hasher.hash)
 	return g

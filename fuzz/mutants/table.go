@@ -135,7 +135,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "counter-quick-no-lock-bit", fault: "the short way charges a cell that is locked",
-		file: "window.go", old: "if !ok || word>>(2*r.layout.count&63)", new: "if !ok || word&^locked>>(2*r.layout.count&63)",
+		file: "window.go", old: "if word>>(2*r.layout.count&63)", new: "if word&^locked>>(2*r.layout.count&63)",
 		tests: "TestQuick",
 	},
 	{
@@ -349,8 +349,18 @@ var mutants = []mutant{
 	},
 	{
 		name: "table-compares-tags", fault: "two keys of one shard, home and tag share a quota",
-		file: "cells.go", old: "if c := b.places[place].Load(); c != nil && c.named(k.name) {", new: "if c := b.places[place].Load(); c != nil {",
+		file: "cells.go", old: "if c := m.guess(k); c != nil && c.named(k.name) {", new: "if c := m.guess(k); c != nil {",
 		tests: "TestSharded_ComparesWhole|TestCells",
+	},
+	{
+		name: "quick-compares-tags", fault: "the same, by Allow",
+		file: "window.go", old: "if c.length != uint64(len(name)) || !same(c.behind(), name) {", new: "if c.length == elsewhere {",
+		tests: "TestQuick_ComparesWhole",
+	},
+	{
+		name: "names-by-their-beginnings", fault: "two keys that begin alike share a quota",
+		file: "cell.go", old: "== *(*uint64)(p) && *(*uint64)(unsafe.Add(a, n-8)) == *(*uint64)(unsafe.Add(p, n-8))", new: "== *(*uint64)(p)",
+		tests: "TestCell_IsNamedByEveryByte",
 	},
 	{
 		name: "table-stops-early", fault: "a key that found its home full is not found any more",
