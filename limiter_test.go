@@ -188,7 +188,7 @@ func TestTakeThenPeek_IsATakeAndSaysWhenThereIsMore(t *testing.T) {
 func TestTakeThenPeek_AtTheEnds(t *testing.T) {
 	everyKind(t, Per(math.MaxInt64, time.Hour), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		d, next := l.TakeThenPeek("k", 0)
-		require.EqualValues(t, math.MaxInt64, d.Remaining)
+		require.EqualValues(t, int64(math.MaxInt64), d.Remaining)
 		require.Equal(t, Never, next.RetryAfter)
 		d, next = l.TakeThenPeek("k", -1)
 		require.Equal(t, Never, d.RetryAfter)

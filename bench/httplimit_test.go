@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -37,14 +36,13 @@ func middlewareRounds(b *testing.B, all []middleware, clients int) {
 	times := make([][]float64, len(all))
 	handlers := make([]http.Handler, len(all))
 	from, w := requestsOf(clients), newWriter()
-	random := rand.New(rand.NewPCG(1, 2))
 	for i, m := range all {
 		handlers[i] = m.wrap(http.HandlerFunc(answer))
 		w.serve(handlers[i], from[0])
 	}
-	for range b.N {
-		for _, i := range random.Perm(len(handlers)) { // what one leaves in the caches differs
-			runtime.GC() // and nobody pays for another's garbage
+	for round := range b.N {
+		for _, i := range rounds.Order(len(handlers), round) {
+			runtime.GC() // nobody pays for another's garbage
 			h, start := handlers[i], time.Now()
 			for j := range requests {
 				w.serve(h, from[j%clients])
