@@ -104,7 +104,7 @@ func (m *cells) load(k key) *cell {
 }
 
 // guess returns the cell in k's place, where most are, if it may be that of k, else
-// nil. No step on the way to it waits for what the tags say.
+// nil. Where that is, a processor knows before it has read the tags.
 func (m *cells) guess(k key) *cell {
 	g, place := m.grid.Load(), k.place()
 	b := &g.buckets[k.hash&g.mask]

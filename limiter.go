@@ -219,19 +219,21 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 }
 
 // TakeThenPeek is [Limiter.Take], and says when there will be more than that leaves:
-// next is the decision on one unit more than d.Remaining, which is denied, and which
-// [WithChargeDenied] does not charge. So next.RetryAfter is how long until more can be
-// taken if nobody takes any, and next.Limit is the limit that has so little left. It is
-// for telling clients, as the RateLimit header does.
+// next is the decision on one unit more than d.Remaining, which [WithChargeDenied] does
+// not charge. So next.RetryAfter is how long until more can be taken if nobody takes
+// any, and next.Limit the limit that has so little left. It is for telling clients, as
+// the RateLimit header does.
 //
-// Under one limit both are decided at one instant, and it costs little more than Take.
-// Under several, and where Take denies several units though some are left, next is a
-// [Limiter.Peek] right after it, and shows what others have done meanwhile: if they have
-// given units back it may even be allowed.
+// For most keys, those that only the limiter's one limit is for and that had no
+// reservation, it costs little more than Take, and decides both at one instant, so that
+// next is denied; but not where Take denies other than one unit more than is left. Else
+// next is a [Limiter.Peek] right after it: it shows what time and others have done
+// meanwhile, and may be allowed.
 func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 	q := query{n: n, charge: n > 0, denied: l.chargeDenied, ahead: true}
 	l.answer(key, &q, &d)
-	switch next = d; {
+	next = d
+	switch {
 	case d.Allowed && d.RetryAfter > 0: // as q.ahead says
 		next.Allowed, d.RetryAfter = false, 0
 	case d.Allowed || n != d.Remaining+1:

@@ -378,7 +378,7 @@ func (r *rule) logged(d *Decision, v *view, a *account, q query, admitted bool) 
 		Remaining:  max(0, left),
 		ResetAfter: r.emptied(v, a, q.at),
 	}
-	if admitted {
+	if admitted && q.ahead {
 		q.n = d.Remaining + 1
 	}
 	switch {

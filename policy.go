@@ -121,7 +121,7 @@ type query struct {
 	at, n  int64
 	charge bool
 	denied bool // whether a denied attempt costs its units too
-	ahead  bool // whether RetryAfter, if n are admitted by a single limit, is that of one more than remain
+	ahead  bool // whether a single limit that admits n sets RetryAfter to that of one unit more than remain
 }
 
 // stores reports whether q, once decided, is to be booked.

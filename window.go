@@ -126,7 +126,7 @@ func (r *rule) admits(w window, elapsed, n int64) bool {
 func (r *rule) counted(d *Decision, m moment, q query, admitted bool) {
 	d.Allowed, d.Limit = admitted, r.Limit
 	d.Remaining, d.RetryAfter, d.ResetAfter = r.remaining(m), 0, r.reset(m)
-	if admitted {
+	if admitted && q.ahead {
 		q.n = d.Remaining + 1
 	}
 	switch {
@@ -189,7 +189,7 @@ func (r *rule) reset(m moment) time.Duration {
 	return 0
 }
 
-// saturate returns the sum of a, at most Never, and b in nanoseconds, at most Never.
+// saturate returns a+b nanoseconds, but no more than Never. No more may be a.
 func saturate(a, b uint64) time.Duration {
 	if b > uint64(Never)-a {
 		return Never
@@ -285,9 +285,9 @@ func (r *rule) askCounter(c *cell, q query, d *Decision) (allowed, alive bool) {
 
 // quick is askCounter for the commonest call: of n units, in the window that
 // both the limiter and the key were last seen in, if c is the cell of that name. It
-// does not divide, calls nothing, and knows early all that depends on the word. It is
-// sure unless the call is another, or the word changes meanwhile; then nothing has
-// happened.
+// does not divide, calls nothing unless the name is long, and knows early all that
+// depends on the word. It is sure unless the call is another, or the word changes
+// meanwhile; then nothing has happened.
 func (r *rule) quick(c *cell, name string, at, n int64) (allowed, sure bool) {
 	index := r.index.Load()
 	elapsed, ok := r.within(index, at)

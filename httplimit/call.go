@@ -57,8 +57,8 @@ const (
 )
 
 // release gives c back. The keys of its takes must not be used afterwards. It
-// clears as little as it can: what is left names the limiter's own policies and c's
-// own keys.
+// clears as little as it can: what is left names the limiter's own policies, c's own
+// keys, and some text of headers.
 func (c *call) release() {
 	const most = 4 << 10 // who sends a huge header does not get to keep the memory
 	if cap(c.keys) > most || cap(c.identity) > most {
@@ -182,7 +182,7 @@ func (c *call) ask(p *policy, r *http.Request) bool {
 	return skipped || identified
 }
 
-// another returns a place for one more take, in which an old one may be.
+// another returns a place for one more take, which must be overwritten whole.
 func (c *call) another() *take {
 	if len(c.takes) == cap(c.takes) {
 		c.takes = slices.Grow(c.takes, 1)
@@ -342,17 +342,20 @@ func (c *call) inspect(d *sash.Decision) {
 
 // peek asks for the policy's own part in what was decided of several.
 func (t *take) peek(l *sash.Limiter, charged bool) {
+	now := t.look(l)
 	if charged {
-		t.decision, t.next = l.TakeThenPeek(t.key, 0)
-		t.foretold, t.remaining = true, t.decision.Remaining
+		t.decision = now
 		t.decision.Allowed, t.decision.RetryAfter = true, 0
-		return
+	} else {
+		t.decision = l.Peek(t.key, t.cost)
 	}
-	t.decision = l.Peek(t.key, t.cost)
-	t.remaining = t.decision.Remaining
-	if t.decision.Allowed {
-		t.remaining += t.cost // it was not charged
-	}
+}
+
+// look fills in what remains now, and the decision on one unit more.
+func (t *take) look(l *sash.Limiter) (now sash.Decision) {
+	now, t.next = l.TakeThenPeek(t.key, 0)
+	t.foretold, t.remaining = true, now.Remaining
+	return now
 }
 
 // denial says which quotas have denied the request, whose decision is d.
@@ -369,7 +372,7 @@ func (c *call) denial(d *sash.Decision) Denial {
 	}
 	// Time has gone on since d, and all would admit it now. Name what was said.
 	t := c.deciding(d)
-	t.decision, t.remaining = *d, d.Remaining
+	t.decision, t.remaining, t.foretold = *d, d.Remaining, false
 	t.findQuota()
 	result.Violated = append(result.Violated, t.quota.name)
 	return result
@@ -420,7 +423,7 @@ func (t *take) findLeast(l *sash.Limiter) {
 	case !t.decision.Allowed && t.cost == t.remaining+1:
 		t.next = t.decision
 	case !t.foretold:
-		t.next = l.Peek(t.key, t.remaining+1)
+		t.look(l)
 	}
 	t.least, t.more = t.quota, t.next.RetryAfter
 	if t.next.Limit != t.quota.limit {

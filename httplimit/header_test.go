@@ -234,12 +234,12 @@ func TestHeaders_OfLimitersAroundEachOther(t *testing.T) {
 
 // What a handler does to its headers changes nobody else's.
 func TestHeaders_AreEachRequestsOwn(t *testing.T) {
-	s := newSite(t, per("each", "", sash.PerHour(100)))
+	s := newSite(t, per("each", "", sash.PerHour(100)), httplimit.WithXRateLimit())
 	vandalize := true
 	s.answer = func(w http.ResponseWriter, r *http.Request) {
 		if vandalize {
 			h := w.Header()
-			for _, name := range []string{"Ratelimit", "Ratelimit-Policy"} {
+			for _, name := range []string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
 				h[name][0] = "spoilt"
 				h[name] = append(h[name], "more")
 			}
@@ -250,8 +250,11 @@ func TestHeaders_AreEachRequestsOwn(t *testing.T) {
 	for i := range 100 {
 		h := s.do("GET /", "X-Key", "k").Header()
 		require.Equal(t, []string{`"each";q=100;w=3600`}, h["Ratelimit-Policy"])
+		require.Equal(t, []string{"100"}, h["X-Ratelimit-Limit"])
+		require.Equal(t, []string{"7200"}, h["X-Ratelimit-Reset"])
 		if i < 99 {
 			require.Equal(t, int64(98-i), remaining(t, h, "each"))
+			require.Equal(t, []string{strconv.Itoa(98 - i)}, h["X-Ratelimit-Remaining"])
 		}
 	}
 	require.Equal(t, []string{"spoilt", "more"}, kept["Ratelimit"])
@@ -283,4 +286,48 @@ func TestHeaders_NameTheQuotaThatHasTheLeastLeft(t *testing.T) {
 	for _, want := range []string{`"two-1h";r=1;t=3600`, `"two-1h";r=0;t=3600`, `"two-1h";r=0;t=3600`} {
 		require.Equal(t, want, equal.do("GET /", "X-Key", "k").Header().Get("RateLimit"))
 	}
+}
+
+// t is when there will be more for who waits for it. That a denied request would be
+// charged, too, is nothing that one who has asked for what is left has to wait for.
+func TestHeaders_SayWhenThereIsMoreWhereTheDeniedAreCharged(t *testing.T) {
+	one := func() httplimit.Policy {
+		p := per("ten", "", sash.PerMinute(10))
+		p.Cost = func(r *http.Request) int64 { return int64(len(r.Header.Get("Cost"))) }
+		return p
+	}
+	outcome := one()
+	outcome.Charge = func(int) bool { return true }
+	for name, policies := range map[string][]httplimit.Option{
+		"one":     {one()},
+		"outcome": {outcome},
+		"several": {one(), per("plenty", "", sash.PerMinute(100))},
+	} {
+		for cost, want := range map[string]string{"1": `"ten";r=2;t=5`, "4444": `"ten";r=0;t=`} {
+			s := newSite(t, append(policies, httplimit.WithSash(sash.WithChargeDenied()))...)
+			s.do("GET /", "X-Key", "k", "Cost", "999999999")
+			s.clock.Set(int64(75 * time.Second))
+			h := s.do("GET /", "X-Key", "k", "Cost", cost).Header()
+			require.Contains(t, h.Get("RateLimit"), want, "%s, %d", name, len(cost))
+			_, after, _ := strings.Cut(h.Get("RateLimit"), ";t=")
+			seconds, _, _ := strings.Cut(after, ",")
+			wait, err := strconv.Atoi(seconds)
+			require.NoError(t, err)
+			ask := func() bool {
+				d, _ := s.Sash().TakeThenPeek(must(s.KeyFor("ten", newRequest("GET /", "X-Key", "k"))), 0)
+				return d.Remaining > remaining(t, h, "ten")
+			}
+			s.clock.Advance(time.Duration(wait-1) * time.Second)
+			require.False(t, ask(), "%s, %d: more before it is said", name, len(cost))
+			s.clock.Advance(time.Second)
+			require.True(t, ask(), "%s, %d: no more when it is said", name, len(cost))
+		}
+	}
+}
+
+func must(key string, ok bool) string {
+	if !ok {
+		panic("no key")
+	}
+	return key
 }
