@@ -91,8 +91,11 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	g, k := l.now.Load(), l.key(key)
 	at := g.at(l.clock.Now())
 	if r := g.counter; r != nil && n > 0 {
-		if allowed, sure := r.quick(g.keys.shard(k).guess(k), key, at, n); sure {
-			return allowed
+		c := g.keys.shard(k).guess(k)
+		if c != nil && c.length == uint64(len(key)) && same(c.behind(), key) { // c.named, inlined
+			if allowed, sure := r.quick(c, at, n); sure {
+				return allowed
+			}
 		}
 	}
 	return l.allow(g, k, at, n)
@@ -112,7 +115,7 @@ func (l *Limiter) allow(g *regime, k key, at, n int64) bool {
 		var allowed, sure bool
 		switch r := &g.policy.rules[0]; g.policy.kind {
 		case counterCell:
-			allowed, sure = r.quick(c, k.name, at, n)
+			allowed, sure = r.quick(c, at, n)
 		case wideCell:
 			allowed, sure = r.quickWide(c.wide(), at, n)
 		}

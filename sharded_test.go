@@ -70,6 +70,31 @@ func TestSharded_ComparesWholeKeysWhateverTheHash(t *testing.T) {
 	}
 }
 
+// Two keys of one shard, tag and place: AllowN guesses the cell of the first for both.
+func TestAllow_ComparesWholeKeysWhereItGuesses(t *testing.T) {
+	l := newTest(t, PerMinute(2), WithClock(NewManualClock(0)))
+	seen := map[uint64]string{}
+	for i := 1_000_000; ; i++ {
+		second := strconv.Itoa(i)
+		k := l.key(second)
+		at := k.hash>>(64-shardBits-8)<<3 | uint64(k.place())
+		first, found := seen[at]
+		seen[at] = second
+		if !found {
+			continue
+		}
+		require.True(t, l.Allow(first))
+		require.Equal(t, l.table().load(l.key(first)), l.table().shard(k).guess(k), "else nothing is tried")
+		for range 2 {
+			require.True(t, l.Allow(second))
+		}
+		require.False(t, l.Allow(second))
+		require.True(t, l.Allow(first))
+		require.False(t, l.Allow(first))
+		return
+	}
+}
+
 func TestSharded_UsesEveryShardEvenly(t *testing.T) {
 	s := newShards()
 	const each = 100

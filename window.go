@@ -284,21 +284,17 @@ func (r *rule) askCounter(c *cell, q query, d *Decision) (allowed, alive bool) {
 }
 
 // quick is askCounter for the commonest call: of n units, in the window that
-// both the limiter and the key were last seen in, if c is the cell of that name. It
-// does not divide, calls nothing unless the name is long, and knows early all that
-// depends on the word. It is sure unless the call is another, or the word changes
-// meanwhile; then nothing has happened.
-func (r *rule) quick(c *cell, name string, at, n int64) (allowed, sure bool) {
+// both the limiter and the key were last seen in. It does not divide, calls nothing, and
+// knows early all that depends on the word. It is sure unless the call is another, or
+// the word changes meanwhile; then nothing has happened.
+func (r *rule) quick(c *cell, at, n int64) (allowed, sure bool) {
 	index := r.index.Load()
 	elapsed, ok := r.within(index, at)
-	if !ok || c == nil {
+	if !ok {
 		return false, false
 	}
 	word := c.word.Load()
 	if word>>(2*r.layout.count&63) != uint64(index-r.layout.first) { // as that of no word with one of the top bits is
-		return false, false
-	}
-	if c.length != uint64(len(name)) || !same(c.behind(), name) { // c.named, but for other kinds
 		return false, false
 	}
 	if !r.admits(r.layout.unpack(word), elapsed, n) {

@@ -353,9 +353,9 @@ var mutants = []mutant{
 		tests: "TestSharded_ComparesWhole|TestCells",
 	},
 	{
-		name: "quick-compares-tags", fault: "the same, by Allow",
-		file: "window.go", old: "if c.length != uint64(len(name)) || !same(c.behind(), name) {", new: "if c.length == elsewhere {",
-		tests: "TestQuick_ComparesWhole",
+		name: "allow-compares-tags", fault: "the same, where Allow guesses",
+		file: "limiter.go", old: "if c != nil && c.length == uint64(len(key)) && same(c.behind(), key) {", new: "if c != nil {",
+		tests: "TestAllow_ComparesWhole",
 	},
 	{
 		name: "names-by-their-beginnings", fault: "two keys that begin alike share a quota",
