@@ -576,3 +576,36 @@ func TestSnapshot_OfAFullTableKeepsToTheCap(t *testing.T) {
 		})
 	}
 }
+
+// Empty seats come in long rows, and a key that is held must not be the only one seen.
+func TestEvictLeastUsed_LooksBeyondEmptySeats(t *testing.T) {
+	const keys = 200
+	l := newTest(t, PerMinute(5), WithClock(NewManualClock(0)), WithMaxKeys(keys, EvictLeastUsed))
+	for i := range keys {
+		require.True(t, l.Allow(strconv.Itoa(i)))
+	}
+	require.True(t, l.AllowN("0", 4))
+	g := l.now.Load()
+	var held *resident
+	var others []*resident
+	for i := range g.cap.seats {
+		if r := g.cap.seats[i].Swap(nil); r != nil && r.key.name == "0" {
+			held = r
+		} else if r != nil {
+			others = append(others, r)
+		}
+	}
+	g.cap.seats[0].Store(held)
+	for i, r := range others {
+		g.cap.seats[len(g.cap.seats)-len(others)+i].Store(r) // the other half
+	}
+	alone := 0
+	for range 10_000 {
+		idle, least := l.sample(g, nil)
+		require.False(t, idle)
+		if least.resident == held {
+			alone++
+		}
+	}
+	require.Zero(t, alone)
+}
