@@ -589,11 +589,12 @@ func TestEvictLeastUsed_LooksBeyondEmptySeats(t *testing.T) {
 	var held *resident
 	var others []*resident
 	for i := range g.cap.seats {
-		if r := g.cap.seats[i].Swap(nil); r != nil && r.key.name == "0" {
+		if r := g.cap.seats[i].Load(); r != nil && r.key.name == "0" {
 			held = r
 		} else if r != nil {
 			others = append(others, r)
 		}
+		g.cap.seats[i].Store(nil)
 	}
 	g.cap.seats[0].Store(held)
 	for i, r := range others {
