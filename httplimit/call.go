@@ -420,9 +420,10 @@ func (c *call) fingerprint(t *take) uint64 {
 // request of several units may have to wait longer for one that has more left.
 func (t *take) findLeast(l *sash.Limiter) {
 	switch {
+	case t.foretold:
 	case !t.decision.Allowed && t.cost == t.remaining+1:
 		t.next = t.decision
-	case !t.foretold:
+	default:
 		t.look(l)
 	}
 	t.least, t.more = t.quota, t.next.RetryAfter

@@ -303,7 +303,7 @@ func TestHeaders_SayWhenThereIsMoreWhereTheDeniedAreCharged(t *testing.T) {
 		"outcome": {outcome},
 		"several": {one(), per("plenty", "", sash.PerMinute(100))},
 	} {
-		for cost, want := range map[string]string{"1": `"ten";r=2;t=5`, "4444": `"ten";r=0;t=`} {
+		for cost, want := range map[string]string{"1": `"ten";r=2;t=5`, "333": `"ten";r=0;t=`, "4444": `"ten";r=0;t=`} {
 			s := newSite(t, append(policies, httplimit.WithSash(sash.WithChargeDenied()))...)
 			s.do("GET /", "X-Key", "k", "Cost", "999999999")
 			s.clock.Set(int64(75 * time.Second))
