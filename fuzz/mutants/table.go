@@ -771,6 +771,11 @@ var mutants = []mutant{
 		tests: "TestEvictLeastUsed",
 	},
 	{
+		name: "cap-looks-too-near", fault: "a held key behind a long row of empty seats is displaced",
+		file: "maxkeys.go", old: "min(64*enough, len(c.seats))", new: "min(8*enough, len(c.seats))",
+		tests: "TestEvictLeastUsed_LooksBeyond",
+	},
+	{
 		name: "cap-compares-units", fault: "what is left is compared in units, not as a part of Count",
 		file: "maxkeys.go", old: "bits.Mul64(uint64(c.left), uint64(o.count))", new: "bits.Mul64(uint64(c.left), uint64(c.count))",
 		tests: "TestEvictLeastUsed",
