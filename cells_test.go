@@ -231,7 +231,7 @@ func TestRace_CellsThatStayAreFound(t *testing.T) {
 	}
 	for w := range writers {
 		churn.Go(func() error {
-			for round := 0; round < 40 || grids.Load() < 20 && round < 10_000; round++ {
+			for round := 0; round < crowded(40) || grids.Load() < int64(crowded(20)) && round < 10_000; round++ {
 				for i := range 1000 {
 					k := of(strconv.Itoa(w) + " " + strconv.Itoa(i))
 					c := m.put(k)

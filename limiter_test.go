@@ -29,9 +29,20 @@ func newTest(t testing.TB, options ...Option) *Limiter {
 }
 
 // thorough returns how often to repeat what one goroutine does: n times, but a tenth as
-// often under -short and under the race detector, which is slow and sees nothing there.
+// often under -short, and where a slow build sees nothing there: under the race detector,
+// and with yields.
 func thorough(n int) int {
-	if testing.Short() || raceDetector {
+	if testing.Short() || raceDetector || yielding {
+		return max(1, n/10)
+	}
+	return n
+}
+
+// crowded returns how often to repeat what several goroutines do, or how often to meet
+// what they are to meet: n times, but a tenth as often with yields, which make it slow
+// and each time worth more.
+func crowded(n int) int {
+	if yielding {
 		return max(1, n/10)
 	}
 	return n

@@ -1,8 +1,10 @@
-//go:build !schedules
+//go:build !schedules && !yields
 
 // Package atomic is sync/atomic, as far as package sash uses it. Under the build
 // tag schedules, each access is a step that package schedule hands out the turns
-// for, so that tests run small cases through every order of their steps.
+// for, so that tests run small cases through every order of their steps. Under the
+// build tag yields, each access first gives its core away at random, so that tests
+// meet interleavings that otherwise need a preemption within a few nanoseconds.
 package atomic
 
 import (
@@ -32,3 +34,7 @@ const Spins = 64
 // Pause gives the core to another goroutine, for a caller that cannot go on until
 // the word is another than it last read.
 func Pause(*Uint64) { runtime.Gosched() }
+
+// Round notes that the loop of that name is in its nth round, under the build tags
+// schedules and yields. Here it does nothing, and is inlined to nothing.
+func Round(loop string, n int) {}

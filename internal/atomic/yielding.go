@@ -1,0 +1,97 @@
+//go:build yields && !schedules
+
+package atomic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+)
+
+// yieldEvery is how many accesses there are for each that yields, on average; 0 for
+// none. The environment variable SASH_YIELD_EVERY sets it when the program starts.
+var yieldEvery = parseYieldEvery(os.Getenv("SASH_YIELD_EVERY"))
+
+func parseYieldEvery(text string) uint32 {
+	const unset = 24
+	if text == "" {
+		return unset
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		panic(fmt.Sprintf("atomic: SASH_YIELD_EVERY must be a number of accesses, or 0 for no yields, got %q", text))
+	}
+	return uint32(n)
+}
+
+// yield gives the core to other goroutines before one access in yieldEvery. It does so
+// up to mostYields times, so that another call can make several steps, or all of them.
+func yield() {
+	const mostYields = 3
+	if yieldEvery == 0 || rand.Uint32N(yieldEvery) > 0 {
+		return
+	}
+	for range 1 + rand.IntN(mostYields) {
+		gosched()
+	}
+}
+
+var gosched = runtime.Gosched // a test counts its calls
+
+// Spins is how often to look again for what another goroutine is about to do,
+// before Pause.
+const Spins = 64
+
+// Pause gives the core to another goroutine, for a caller that cannot go on until
+// the word is another than it last read.
+func Pause(*Uint64) { runtime.Gosched() }
+
+type Bool struct{ word atomic.Bool }
+
+func (x *Bool) Load() bool                        { yield(); return x.word.Load() }
+func (x *Bool) Store(value bool)                  { yield(); x.word.Store(value) }
+func (x *Bool) CompareAndSwap(old, new bool) bool { yield(); return x.word.CompareAndSwap(old, new) }
+
+type Int64 struct{ word atomic.Int64 }
+
+func (x *Int64) Load() int64                        { yield(); return x.word.Load() }
+func (x *Int64) Store(value int64)                  { yield(); x.word.Store(value) }
+func (x *Int64) Add(delta int64) int64              { yield(); return x.word.Add(delta) }
+func (x *Int64) CompareAndSwap(old, new int64) bool { yield(); return x.word.CompareAndSwap(old, new) }
+
+type Uint64 struct{ word atomic.Uint64 }
+
+func (x *Uint64) Load() uint64            { yield(); return x.word.Load() }
+func (x *Uint64) Store(value uint64)      { yield(); x.word.Store(value) }
+func (x *Uint64) Add(delta uint64) uint64 { yield(); return x.word.Add(delta) }
+func (x *Uint64) CompareAndSwap(old, new uint64) bool {
+	yield()
+	return x.word.CompareAndSwap(old, new)
+}
+
+type Pointer[T any] struct{ word atomic.Pointer[T] }
+
+func (x *Pointer[T]) Load() *T       { yield(); return x.word.Load() }
+func (x *Pointer[T]) Store(value *T) { yield(); x.word.Store(value) }
+func (x *Pointer[T]) CompareAndSwap(old, new *T) bool {
+	yield()
+	return x.word.CompareAndSwap(old, new)
+}
+
+type Mutex struct{ mu sync.Mutex }
+
+func (m *Mutex) Lock()   { yield(); m.mu.Lock() }
+func (m *Mutex) Unlock() { yield(); m.mu.Unlock() }
+
+func LoadInt64(addr *int64) int64            { yield(); return atomic.LoadInt64(addr) }
+func LoadUint64(addr *uint64) uint64         { yield(); return atomic.LoadUint64(addr) }
+func StoreInt64(addr *int64, value int64)    { yield(); atomic.StoreInt64(addr, value) }
+func StoreUint64(addr *uint64, value uint64) { yield(); atomic.StoreUint64(addr, value) }
+func AddUint64(addr *uint64, delta uint64) uint64 {
+	yield()
+	return atomic.AddUint64(addr, delta)
+}

@@ -1,0 +1,5 @@
+//go:build !yields
+
+package sash
+
+const yielding = false
