@@ -36,8 +36,8 @@ type policy struct {
 // has new ones, on another timeline (see regime.at).
 type terms struct {
 	chargeDenied bool
-	overrides    policies // by SetLimits, by key
-	plans        policies // of keys' own limits, by planName
+	overrides    lazyMap[*override] // by SetLimits, by key
+	plans        lazyMap[*policy]   // of keys' own limits, by planName
 
 	// forgotten is the latest instant at which a key judged idle had become fresh.
 	// What holds nothing yet starts no earlier, so that a late reading books nothing

@@ -28,11 +28,17 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	if len(own) > 0 {
 		p = g.plan(own)
 	}
-	if len(limits) > 0 {
-		g.overrides.all().Store(strings.Clone(key), p)
-	} else {
-		g.overrides.all().Delete(key)
-	}
+	g.keys.update(k, func(found *cell) *cell {
+		// Inserts check the override under this lock, too. So an insert that has not
+		// seen this change has published its cell, where a call that sees the change
+		// finds it.
+		if len(limits) > 0 {
+			g.overrides.all().Store(strings.Clone(key), &override{p})
+		} else {
+			g.overrides.all().Delete(key)
+		}
+		return found
+	})
 	for c := g.keys.seek(k); c != nil && !l.become(g, k, c, p, p.kind); {
 		c = g.keys.seek(k)
 	}
