@@ -260,12 +260,12 @@ func (l *Limiter) Reset(key string) bool {
 		if c == nil {
 			return false
 		}
-		word, alive := g.policy.settled(c)
-		switch {
-		case !alive:
-			g.keys.remove(k, c)
-		case c.kill(word):
-			g.keys.remove(k, c)
+		word, alive := g.policy.acquire(c)
+		if alive {
+			c.die(word)
+		}
+		g.keys.remove(k, c)
+		if alive {
 			g.leave()
 			l.queues.nudge(key)
 			return true

@@ -144,18 +144,43 @@ func (r *rule) cost(q query, admitted bool, booked int64) int64 {
 // Its linearization point is the compare-and-swap that charges or locks, else the
 // load that proves what it answers from.
 func (p *policy) ask(c *cell, q query, d *Decision) (allowed, alive bool) {
+	var sure bool
 	if c.compounded() {
-		return c.compound().ask(q, d)
+		allowed, alive, sure = c.compound().ask(q, d)
+	} else {
+		switch r := &p.rules[0]; p.kind {
+		case counterCell:
+			return r.askCounter(c, q, d)
+		case wideCell:
+			return r.askWide(c.wide(), q, d)
+		case logCell:
+			allowed, alive, sure = r.askLog(c.log(), q, d)
+		}
 	}
-	switch r := &p.rules[0]; p.kind {
-	case counterCell:
-		return r.askCounter(c, q, d)
-	case wideCell:
-		return r.askWide(c.wide(), q, d)
-	case logCell:
-		return r.askLog(c.log(), q, d)
+	if sure {
+		return allowed, alive
 	}
-	return false, false // there is no cell of another kind
+	return p.askLocked(c, q, d)
+}
+
+// askLocked is ask for a call that has lost optimisticRounds races: it locks c, so that
+// nothing can change while it decides. Calls on c wait for it.
+func (p *policy) askLocked(c *cell, q query, d *Decision) (allowed, alive bool) {
+	word, alive := p.acquire(c)
+	if !alive {
+		return false, false
+	}
+	if d == nil {
+		d = new(Decision)
+	}
+	q.ahead = q.ahead && word&several == 0 // as in compound.ask
+	allowed = p.admits(c, word, q)
+	store := q.stores(allowed)
+	if store {
+		p.makeRoomFor(c, word, q)
+	}
+	c.word.Store(p.answer(c, word, q, allowed, store, d))
+	return allowed, true
 }
 
 // askUnseen answers q for a key that has no cell, and gets none.
