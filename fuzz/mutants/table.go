@@ -872,6 +872,16 @@ var mutants = []mutant{
 		tests: "TestLimit",
 	},
 	{
+		name: "zero-limit-has-no-text", fault: "a decision without a limit cannot be written as JSON",
+		file: "limit.go", old: "if l == (Limit{}) {", new: "if false {",
+		tests: "TestZeroValues|TestLimit_OnlyTheZero",
+	},
+	{
+		name: "half-a-limit-is-no-text", fault: "a limit that is not zero, but has no count, is written as nothing",
+		file: "limit.go", old: "if l == (Limit{}) {", new: "if l.Count == 0 {",
+		tests: "TestLimit",
+	},
+	{
 		name: "limit-of-nothing", fault: "a limit of nothing is taken for one",
 		file: "limit.go", old: "if l.Count < 1 {", new: "if l.Count < 0 {",
 		tests: "TestParseLimit|TestNew",
