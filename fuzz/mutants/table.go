@@ -408,7 +408,7 @@ var mutants = []mutant{
 	{
 		name: "evict-without-dead-mark", fault: "an idle key is deleted, not killed: a call under way charges what is gone",
 		file: "gc.go", old: "!c.kill(word)", new: "word&dead != 0",
-		tests: "TestEvict|TestRecent|TestRace_SweepsLoseNothing",
+		tests: "TestEvict|TestRace_SweepsLoseNothing",
 	},
 	{
 		name: "evict-waited-for", fault: "a key is evicted while calls wait for it",
@@ -485,7 +485,7 @@ var mutants = []mutant{
 	{
 		name: "reset-without-dead-mark", fault: "a key that is reset is deleted, not killed",
 		file: "limiter.go", old: "case c.kill(word):", new: "case word&dead == 0:",
-		tests: "TestRecent|TestReserve|TestCancel",
+		tests: "TestReserve|TestCancel",
 	},
 
 	// Several limits, several keys.
