@@ -11,8 +11,8 @@
 // hash seed and on the scheduler, and the fuzzer else spends a minute at a time
 // on making an input smaller that covers something new only now and then.
 //
-// Plain go test replays the seeds in testdata/fuzz: the boundary cases that
-// seeds_test.go and parse_test.go spell out by name, written by
+// Plain go test replays the seeds in testdata/fuzz: the boundary cases that tables in
+// this package spell out by name, written by
 //
 //	go test -run TestSeeds -write-seeds
 //
