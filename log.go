@@ -9,7 +9,7 @@ import (
 
 // SlidingLog: n more units are admitted at t iff those charged in (t-W, t] and
 // n are at most Count together. Its instants are ticks of a nanosecond; longer
-// ticks make it SlidingBuckets (see buckets.go).
+// ticks, one for each bucket, make it SlidingBuckets.
 
 // A log is the log of one key: a ring of runs, oldest first.
 //

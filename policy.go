@@ -11,7 +11,7 @@ type rule struct {
 	Limit
 	*terms
 	layout     layout // of a counterCell
-	tick, span int64  // of a log: see buckets.go
+	tick, span int64  // of a log: the nanoseconds of a tick, and the ticks that a unit counts for
 
 	// index is that of the window that a counter was last located in: a hint,
 	// on a cache line of its own since it is written once a window.
