@@ -17,11 +17,8 @@ type charge struct{ at, units int64 }
 // carry puts a cell for k into g in the place of old, which k has in prior.
 func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
 	now := g.at(l.clock.Now()) // not while it is locked: a clock is the caller's code
-	word, alive := prior.policy.settled(old)
+	word, alive := prior.policy.acquire(old)
 	if alive {
-		if !old.lock(word) {
-			return
-		}
 		p := g.policy
 		if old.compounded() && old.compound().policy != prior.policy {
 			p = old.compound().policy
@@ -36,15 +33,12 @@ func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
 }
 
 // become puts a cell of kind under p in the place of c, which k has in g. It
-// reports whether it did; if not, c may be dead.
+// reports whether it did; if not, c was dead, and has been removed.
 func (l *Limiter) become(g *regime, k key, c *cell, p *policy, kind kind) bool {
 	now := g.at(l.clock.Now())
-	word, alive := g.policy.settled(c)
-	switch {
-	case !alive:
+	word, alive := g.policy.acquire(c)
+	if !alive {
 		g.keys.remove(k, c)
-		return false
-	case !c.lock(word):
 		return false
 	}
 	next := g.policy.carried(c, word, p, kind, now)

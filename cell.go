@@ -168,6 +168,26 @@ func same(a unsafe.Pointer, b string) bool {
 // wordwise is whether a word may lie at any address.
 const wordwise = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
 
+// optimisticRounds is how often a call reads several words and then checks that they
+// are of one state, before it locks them instead. One other goroutine that writes all
+// the time could make it start over for ever.
+const optimisticRounds = 4
+
+// acquire locks c, a cell under p, once no other call is at work on it, and returns
+// the word to unlock it from. It reports false, and has locked nothing, if c is dead.
+//
+// A round is lost only to a compare-and-swap of another call between the load and the
+// compare-and-swap here. Nothing is read or computed in between, so no stream of calls
+// takes that moment each time.
+func (p *policy) acquire(c *cell) (word uint64, alive bool) {
+	for {
+		word, alive = p.settled(c)
+		if !alive || c.lock(word) {
+			return word, alive
+		}
+	}
+}
+
 // settled returns the word of c, a cell under p, once no writer is at work on it
 // at all, and whether c is alive.
 func (p *policy) settled(c *cell) (word uint64, alive bool) {

@@ -147,6 +147,17 @@ func (m *cells) lock() *grid {
 	}
 }
 
+// freeze keeps m, which is that shard, as it is until unfreeze. A shard that still has
+// the nursery gets a grid of its own first: the lock of the nursery is that of many
+// shards, and a caller that freezes several must not take one lock twice.
+func (m *cells) freeze(shard int) {
+	if g := m.lock(); g.most == 0 {
+		m.fit(g, 1, shard)
+	}
+}
+
+func (m *cells) unfreeze() { m.grid.Load().mu.Unlock() }
+
 // fit returns m's grid, locked, with room for that many keys and not much more: g,
 // which is that, or another in its place.
 func (m *cells) fit(g *grid, keys int64, shard int) *grid {

@@ -63,13 +63,14 @@ func (p *part) put(w window) {
 	p.curr.Store(w.curr)
 }
 
-// ask answers q from a compound.
-func (c *compound) ask(q query, d *Decision) (allowed, alive bool) {
+// ask answers q from a compound, as policy.ask does. It is not sure, and has done
+// nothing, if other calls changed the compound in each of its rounds.
+func (c *compound) ask(q query, d *Decision) (allowed, alive, sure bool) {
 	q.ahead = false // the limit that decides may be another then
-	for {
+	for range optimisticRounds {
 		word, alive := c.current()
 		if !alive {
-			return false, false
+			return false, false, true
 		}
 		allowed := c.admits(q)
 		switch {
@@ -78,14 +79,15 @@ func (c *compound) ask(q query, d *Decision) (allowed, alive bool) {
 				c.answer(q, allowed, false, d)
 			}
 			if c.unchanged(word) {
-				return allowed, true
+				return allowed, true, true
 			}
 		case c.roomy(word, q) && c.lock(word):
 			c.answer(q, allowed, true, d)
 			c.unlock(word)
-			return allowed, true
+			return allowed, true, true
 		}
 	}
+	return false, true, false
 }
 
 // admits reports whether every rule admits q.
@@ -175,6 +177,16 @@ func (c *compound) roomy(word uint64, q query) bool {
 		}
 	}
 	return true
+}
+
+// makeRoomFor gives every ring of c, which the caller has locked, room for what q
+// charges.
+func (c *compound) makeRoomFor(q query) {
+	for i := range c.parts {
+		if r := &c.policy.rules[i]; r.Algorithm != SlidingCounter {
+			r.makeRoomFor(&c.parts[i].ring, q)
+		}
+	}
 }
 
 // shrink is shrink of a log, for each ring.

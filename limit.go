@@ -43,6 +43,29 @@ func (a Algorithm) String() string {
 	return "Algorithm(" + strconv.Itoa(int(a)) + ")"
 }
 
+// MarshalText returns the name of the constant. The error for any other value wraps
+// [ErrInvalidLimit].
+func (a Algorithm) MarshalText() ([]byte, error) {
+	if a > SlidingBuckets {
+		return nil, malformed("sash: "+wantAlgorithm, a)
+	}
+	return []byte(a.String()), nil
+}
+
+// UnmarshalText reads the name of a constant, such as "SlidingLog". The error for any
+// other text wraps [ErrInvalidLimit] and leaves a unchanged.
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	for named := SlidingCounter; named <= SlidingBuckets; named++ {
+		if named.String() == string(text) {
+			*a = named
+			return nil
+		}
+	}
+	return malformed("sash: "+wantAlgorithm, quote(string(text)))
+}
+
+const wantAlgorithm = "Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got %v"
+
 // ErrInvalidLimit is wrapped by every error about a limit that cannot be.
 var ErrInvalidLimit = errors.New("invalid limit")
 
@@ -211,7 +234,7 @@ func (l Limit) validate(prefix string) error {
 			fault("Precision must be <= Window, got %v and %v", l.Precision, l.Window)
 		}
 	default:
-		fault("Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got %v", l.Algorithm)
+		fault(wantAlgorithm, l.Algorithm)
 	}
 	return errors.Join(faults...)
 }
@@ -225,17 +248,26 @@ func validate(limits []Limit) error {
 	return errors.Join(faults...)
 }
 
-// MarshalText writes what [Limit.String] does. It refuses a limit that
-// [ParseLimit] would not read back.
+// MarshalText returns what [Limit.String] returns. The zero Limit, which limits
+// nothing and stands in a zero [Decision], is empty text. The error for any other
+// limit that [ParseLimit] would not read back wraps [ErrInvalidLimit].
 func (l Limit) MarshalText() ([]byte, error) {
+	if l == (Limit{}) {
+		return []byte{}, nil
+	}
 	if err := l.validate("sash: limit: "); err != nil {
 		return nil, err
 	}
 	return []byte(l.String()), nil
 }
 
-// UnmarshalText reads what [ParseLimit] does; on an error l is unchanged.
+// UnmarshalText reads what [ParseLimit] reads, and empty text as the zero Limit,
+// which [New] refuses. On an error l is unchanged.
 func (l *Limit) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*l = Limit{}
+		return nil
+	}
 	parsed, err := ParseLimit(string(text))
 	if err == nil {
 		*l = parsed

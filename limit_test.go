@@ -5,6 +5,7 @@ import (
 	"flag"
 	"io"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,55 @@ func TestLimit_MarshalsInJSONAndFlags(t *testing.T) {
 	require.NoError(t, flags.Parse([]string{"-limit", "9/h"}))
 	require.Equal(t, PerHour(9), c.Login)
 	require.Error(t, flags.Parse([]string{"-limit", "9"}))
+}
+
+func TestZeroValues_MarshalInJSON(t *testing.T) {
+	for _, v := range []any{Limit{}, Decision{}, Decision{RetryAfter: Never}, Stats{}, SlidingCounter, EvictLeastUsed} {
+		text, err := json.Marshal(v)
+		require.NoError(t, err, "%T", v)
+		back := reflect.New(reflect.TypeOf(v))
+		require.NoError(t, json.Unmarshal(text, back.Interface()), "%T from %s", v, text)
+		require.Equal(t, v, back.Elem().Interface(), "from %s", text)
+	}
+}
+
+// Only the zero Limit is written as nothing: one that is no limit is refused.
+func TestLimit_OnlyTheZeroOneIsEmptyText(t *testing.T) {
+	text, err := Limit{}.MarshalText()
+	require.NoError(t, err)
+	require.Equal(t, "", string(text))
+
+	l := PerMinute(5)
+	require.NoError(t, l.UnmarshalText(nil))
+	require.Equal(t, Limit{}, l)
+	for _, bad := range []Limit{{Count: 1}, {Window: 1}, {Algorithm: SlidingLog}, {Precision: 1}} {
+		_, err := bad.MarshalText()
+		require.ErrorIs(t, err, ErrInvalidLimit, "%+v", bad)
+	}
+	require.ErrorIs(t, l.UnmarshalText([]byte(" ")), ErrInvalidLimit)
+	_, err = ParseLimit("")
+	require.ErrorIs(t, err, ErrInvalidLimit)
+	_, err = New(Limit{})
+	require.ErrorIs(t, err, ErrInvalidLimit)
+}
+
+func TestAlgorithm_MarshalsByName(t *testing.T) {
+	for _, a := range []Algorithm{SlidingCounter, SlidingLog, SlidingBuckets} {
+		text, err := json.Marshal(map[string]Algorithm{"by": a})
+		require.NoError(t, err)
+		require.Equal(t, `{"by":"`+a.String()+`"}`, string(text))
+		var back map[string]Algorithm
+		require.NoError(t, json.Unmarshal(text, &back))
+		require.Equal(t, a, back["by"])
+	}
+	_, err := json.Marshal(Algorithm(9))
+	require.ErrorIs(t, err, ErrInvalidLimit)
+	require.ErrorContains(t, err, "Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got Algorithm(9)")
+	a := SlidingLog
+	err = json.Unmarshal([]byte(`"slidinglog"`), &a)
+	require.ErrorIs(t, err, ErrInvalidLimit)
+	require.ErrorContains(t, err, `Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got "slidinglog"`)
+	require.Equal(t, SlidingLog, a, "unchanged by an error")
 }
 
 func TestAlgorithm_String(t *testing.T) {

@@ -38,7 +38,7 @@ type Limiter struct {
 	displaced, refusals, shared atomic.Uint64 // see Stats
 }
 
-// New returns a limiter for the [Limit]s among options, such as
+// New returns a limiter with every [Limit] among options, such as
 //
 //	sash.New(sash.PerSecond(10), sash.PerHour(240).Log(), sash.WithClock(clock))
 //
@@ -141,8 +141,8 @@ func (l *Limiter) AllowBytes(key []byte) bool {
 //
 // It costs one reading of the clock, one look-up and, if it charges, one
 // compare-and-swap. A key seen for the first time, or for the first time since
-// it was evicted, costs an insert besides: a copy of the key, and from 34 bytes up
-// (see the README).
+// it was evicted, costs an insert besides: a copy of the key, and 34 to 38 bytes under
+// one [SlidingCounter], more under a very large limit, other algorithms or several limits.
 func (l *Limiter) Take(key string, n int64) (d Decision) {
 	l.take(key, n, &d)
 	if l.observer != nil && n != 0 {
@@ -260,12 +260,12 @@ func (l *Limiter) Reset(key string) bool {
 		if c == nil {
 			return false
 		}
-		word, alive := g.policy.settled(c)
-		switch {
-		case !alive:
-			g.keys.remove(k, c)
-		case c.kill(word):
-			g.keys.remove(k, c)
+		word, alive := g.policy.acquire(c)
+		if alive {
+			c.die(word)
+		}
+		g.keys.remove(k, c)
+		if alive {
 			g.leave()
 			l.queues.nudge(key)
 			return true

@@ -9,7 +9,7 @@ import (
 
 // SlidingLog: n more units are admitted at t iff those charged in (t-W, t] and
 // n are at most Count together. Its instants are ticks of a nanosecond; longer
-// ticks make it SlidingBuckets (see buckets.go).
+// ticks, one for each bucket, make it SlidingBuckets.
 
 // A log is the log of one key: a ring of runs, oldest first.
 //
@@ -142,12 +142,13 @@ func (v *view) search(ok func(i int) bool) int {
 	return low
 }
 
-// askLog answers q from a log.
-func (r *rule) askLog(c *log, q query, d *Decision) (allowed, alive bool) {
-	for {
+// askLog answers q from a log, as policy.ask does. It is not sure, and has done
+// nothing, if other calls changed the log in each of its rounds.
+func (r *rule) askLog(c *log, q query, d *Decision) (allowed, alive, sure bool) {
+	for range optimisticRounds {
 		word, alive := c.current()
 		if !alive {
-			return false, false
+			return false, false, true
 		}
 		v := c.ring.Load().view()
 		a, allowed := r.consult(&v, q)
@@ -158,14 +159,15 @@ func (r *rule) askLog(c *log, q query, d *Decision) (allowed, alive bool) {
 		switch store := q.charge && a.units > 0; {
 		case !store:
 			if c.unchanged(word) {
-				return allowed, true
+				return allowed, true, true
 			}
 		case word&growing != 0:
 			atomic.Pause(&c.word)
 		case c.charge(word, r, &v, &a):
-			return allowed, true
+			return allowed, true, true
 		}
 	}
+	return false, true, false
 }
 
 // An account is what a log says to a query.
@@ -260,6 +262,14 @@ func (r *rule) roomy(c *log, word uint64, q query) bool {
 		return false
 	}
 	return true
+}
+
+// makeRoomFor gives the ring in place, which the caller has locked, room for what q
+// charges.
+func (r *rule) makeRoomFor(place *atomic.Pointer[ring], q query) {
+	if v := place.Load().view(); r.full(&v, q) {
+		place.Store(r.grown(&v))
+	}
 }
 
 // full reports whether v has no room for what q charges.

@@ -110,6 +110,11 @@ func (l *Limiter) full(g *regime, keys int64, spared []target) bool {
 	return c != nil && (max(keys, int64(len(spared))) > c.most || c.overflow != EvictLeastUsed && !l.makeRoom(g, keys, spared))
 }
 
+// fits reports whether so many new keys, of so many of one call, have a place now.
+func (c *keyCap) fits(missing, keys int64) bool {
+	return max(missing, keys) <= c.most && c.used.Load()+missing <= c.most
+}
+
 // makeRoom evicts keys, none of those spared, until so many new ones have a place,
 // and reports whether they do. If not, under EvictLeastUsed, the caller has to look
 // again: a spared key may have come into the last place meanwhile.

@@ -91,17 +91,14 @@ func (l *Limiter) carryShared(prior, g *regime, i int) {
 	defer g.commons.carrying.Unlock()
 	gone := prior.policy.newCell("")
 	gone.die(gone.word.Load())
-	for !prior.commons.cells[i].CompareAndSwap(nil, gone) {
-		old := prior.commons.cells[i].Load()
-		word, alive := prior.policy.settled(old)
-		if !alive {
-			return
-		}
-		if old.lock(word) {
-			next := prior.policy.carried(old, word, g.policy, g.policy.kind, now)
-			g.commons.cells[i].Store(next)
-			old.die(word)
-		}
+	if prior.commons.cells[i].CompareAndSwap(nil, gone) {
+		return
+	}
+	old := prior.commons.cells[i].Load()
+	if word, alive := prior.policy.acquire(old); alive {
+		next := prior.policy.carried(old, word, g.policy, g.policy.kind, now)
+		g.commons.cells[i].Store(next)
+		old.die(word)
 	}
 }
 
@@ -121,7 +118,7 @@ func (l *Limiter) lodge(g *regime, targets []target) {
 	missing := int64(0)
 	for i := range targets {
 		t := &targets[i]
-		t.policy, t.lodging = g.policy, own
+		t.policy, t.lodging, t.standing = g.policy, own, standing{}
 		if t.cell = l.find(g, t.key); t.cell == nil {
 			t.standing = l.standing(g, t.name)
 			t.policy = t.standing.policy

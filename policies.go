@@ -7,34 +7,38 @@ import (
 	"github.com/seed-30da4c49/sash/internal/xsync"
 )
 
-// A policies is a concurrent map of policies by name, which costs nothing while it
-// is empty, as it is in most limiters.
-type policies struct {
-	made atomic.Pointer[xsync.MapOf[string, *policy]]
+// A lazyMap is a concurrent map by name that is made when it is first written to. It
+// costs a word while it is empty, as it is in most limiters.
+type lazyMap[V comparable] struct {
+	made atomic.Pointer[xsync.MapOf[string, V]]
 }
 
-func (p *policies) get(name string) (found *policy, ok bool) {
+func (p *lazyMap[V]) get(name string) (found V, ok bool) {
 	if m := p.made.Load(); m != nil {
 		return m.Load(name)
 	}
-	return nil, false
+	return found, false
 }
 
-// each calls f for every policy and its name, until f returns false.
-func (p *policies) each(f func(name string, p *policy) bool) {
+// each calls f for every name and its value, until f returns false.
+func (p *lazyMap[V]) each(f func(name string, value V) bool) {
 	if m := p.made.Load(); m != nil {
 		m.Range(f)
 	}
 }
 
 // all returns the map to write to.
-func (p *policies) all() *xsync.MapOf[string, *policy] {
+func (p *lazyMap[V]) all() *xsync.MapOf[string, V] {
 	if m := p.made.Load(); m != nil {
 		return m
 	}
-	p.made.CompareAndSwap(nil, xsync.NewMapOf[string, *policy]())
+	p.made.CompareAndSwap(nil, xsync.NewMapOf[string, V]())
 	return p.made.Load()
 }
+
+// An override is the policy that SetLimits gave a key. Each SetLimits makes a new
+// one, so a caller that finds the same one again knows that it was there throughout.
+type override struct{ policy *policy }
 
 // plan returns the policy of keys that have limits of their own: the same for
 // the same limits, so that a million keys under one plan do not cost as many.

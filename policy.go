@@ -11,7 +11,7 @@ type rule struct {
 	Limit
 	*terms
 	layout     layout // of a counterCell
-	tick, span int64  // of a log: see buckets.go
+	tick, span int64  // of a log: the nanoseconds of a tick, and the ticks that a unit counts for
 
 	// index is that of the window that a counter was last located in: a hint,
 	// on a cache line of its own since it is written once a window.
@@ -36,8 +36,8 @@ type policy struct {
 // has new ones, on another timeline (see regime.at).
 type terms struct {
 	chargeDenied bool
-	overrides    policies // by SetLimits, by key
-	plans        policies // of keys' own limits, by planName
+	overrides    lazyMap[*override] // by SetLimits, by key
+	plans        lazyMap[*policy]   // of keys' own limits, by planName
 
 	// forgotten is the latest instant at which a key judged idle had become fresh.
 	// What holds nothing yet starts no earlier, so that a late reading books nothing
@@ -144,18 +144,43 @@ func (r *rule) cost(q query, admitted bool, booked int64) int64 {
 // Its linearization point is the compare-and-swap that charges or locks, else the
 // load that proves what it answers from.
 func (p *policy) ask(c *cell, q query, d *Decision) (allowed, alive bool) {
+	var sure bool
 	if c.compounded() {
-		return c.compound().ask(q, d)
+		allowed, alive, sure = c.compound().ask(q, d)
+	} else {
+		switch r := &p.rules[0]; p.kind {
+		case counterCell:
+			return r.askCounter(c, q, d)
+		case wideCell:
+			return r.askWide(c.wide(), q, d)
+		case logCell:
+			allowed, alive, sure = r.askLog(c.log(), q, d)
+		}
 	}
-	switch r := &p.rules[0]; p.kind {
-	case counterCell:
-		return r.askCounter(c, q, d)
-	case wideCell:
-		return r.askWide(c.wide(), q, d)
-	case logCell:
-		return r.askLog(c.log(), q, d)
+	if sure {
+		return allowed, alive
 	}
-	return false, false // there is no cell of another kind
+	return p.askLocked(c, q, d)
+}
+
+// askLocked is ask for a call that has lost optimisticRounds races: it locks c, so that
+// nothing can change while it decides. Calls on c wait for it.
+func (p *policy) askLocked(c *cell, q query, d *Decision) (allowed, alive bool) {
+	word, alive := p.acquire(c)
+	if !alive {
+		return false, false
+	}
+	if d == nil {
+		d = new(Decision)
+	}
+	q.ahead = q.ahead && word&several == 0 // as in compound.ask
+	allowed = p.admits(c, word, q)
+	store := q.stores(allowed)
+	if store {
+		p.makeRoomFor(c, word, q)
+	}
+	c.word.Store(p.answer(c, word, q, allowed, store, d))
+	return allowed, true
 }
 
 // askUnseen answers q for a key that has no cell, and gets none.

@@ -28,11 +28,17 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	if len(own) > 0 {
 		p = g.plan(own)
 	}
-	if len(limits) > 0 {
-		g.overrides.all().Store(strings.Clone(key), p)
-	} else {
-		g.overrides.all().Delete(key)
-	}
+	g.keys.update(k, func(found *cell) *cell {
+		// Inserts check the override under this lock, too. So an insert that has not
+		// seen this change has published its cell, where a call that sees the change
+		// finds it.
+		if len(limits) > 0 {
+			g.overrides.all().Store(strings.Clone(key), &override{p})
+		} else {
+			g.overrides.all().Delete(key)
+		}
+		return found
+	})
 	for c := g.keys.seek(k); c != nil && !l.become(g, k, c, p, p.kind); {
 		c = g.keys.seek(k)
 	}
@@ -45,9 +51,14 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 //
 // Counts carry over: what a key was charged before still counts. Where a new limit
 // has the algorithm, window and precision of an old one, exactly: a unit that was
-// to be back at some instant still is, whatever the Count. Else as exactly as the
-// old limits remember, and never for less: see the start of carry.go. What goes
-// further back than the old limits remember is not known any more.
+// to be back at some instant still is, whatever the Count.
+//
+// Any other new limit is charged again what one of the old limits remembers, oldest
+// units first. That is the old limit that remembers most finely among those that look
+// as far back as the new one. If none does, it is the one that looks back furthest. If
+// it knows only the window or bucket in which a unit was charged, the unit is dated as
+// late as it can have been charged. It may count longer than it should, but never
+// shorter. Units older than the old limits remember are not known any more.
 //
 // Once Reconfigure has returned, no call is decided by the old limits; a call
 // under way is decided by the old ones or the new, never by some of each. It takes

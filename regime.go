@@ -97,15 +97,15 @@ func (l *Limiter) find(g *regime, k key) *cell {
 // A standing is what a key that has no cell is entitled to.
 type standing struct {
 	regime   *regime
-	override *policy // by SetLimits, nil for none
-	policy   *policy // what follows from these, and WithLimitsFor
+	override *override // by SetLimits, nil for none
+	policy   *policy   // what follows from these, and WithLimitsFor
 }
 
 // standing returns that of a key that has no cell in g.
 func (l *Limiter) standing(g *regime, name string) standing {
 	s := standing{regime: g, policy: g.policy}
 	if s.override, _ = g.overrides.get(name); s.override != nil {
-		s.policy = s.override
+		s.policy = s.override.policy
 	} else if plan := l.planFor(g, name); plan != nil {
 		s.policy = plan
 	}
@@ -118,9 +118,12 @@ func (l *Limiter) holds(s standing, name string) bool {
 	return l.now.Load() == s.regime && override == s.override
 }
 
-// absent reports whether k, which has the standing s as long as that holds, has no
-// cell. Then both were so at one instant, at which a call can have been answered. (It
-// would miss a key taken from and reset between two changes of its limits and back.)
+// absent reports whether k had no cell at an instant at which s held: that of the
+// look-up, since s held before it and holds after it, and neither a regime nor an
+// override that was replaced comes again.
+//
+// An insert that checked an older standing cannot publish its cell after the look-up:
+// the standing changed under the lock that the insert held from its check on.
 func (l *Limiter) absent(s standing, k key) bool {
 	return l.find(s.regime, k) == nil && l.holds(s, k.name)
 }

@@ -112,13 +112,14 @@ func (r *reservation) giveBack(units int64) {
 		if c == nil {
 			return
 		}
-		word, alive := g.policy.settled(c)
+		word, alive := g.policy.acquire(c)
 		switch {
 		case !alive:
 			g.keys.remove(r.key, c)
 		case word&several == 0:
+			c.word.Store(word)
 			return // another life of the key
-		case c.lock(word):
+		default:
 			c.compound().giveBack(r.booked, units)
 			c.unlock(word)
 			l.queues.nudge(r.key.name)
@@ -142,17 +143,19 @@ func (l *Limiter) spend(k key, units int64) {
 			}
 			continue
 		}
-		word, alive := c.current()
-		switch {
-		case !alive:
-			g.keys.remove(k, c)
-		case word&several == 0:
+		if !c.compounded() {
 			l.become(g, k, c, g.policy, compoundCell)
-		case c.compound().roomy(word, q) && c.lock(word):
-			c.compound().answer(q, true, true, nil)
-			c.unlock(word)
-			return
+			continue
 		}
+		word, alive := g.policy.acquire(c)
+		if !alive {
+			g.keys.remove(k, c)
+			continue
+		}
+		c.compound().makeRoomFor(q)
+		c.compound().answer(q, true, true, nil)
+		c.unlock(word)
+		return
 	}
 }
 

@@ -335,7 +335,7 @@ func (s *snapshotReader) override(g *regime) {
 		s.fail("key %s has an override without limits", quote(name))
 		return
 	}
-	if _, twice := g.overrides.all().LoadOrStore(name, p); twice {
+	if _, twice := g.overrides.all().LoadOrStore(name, &override{p}); twice {
 		s.fail("key %s has two overrides", quote(name))
 	}
 }

@@ -63,6 +63,7 @@ type stage struct {
 	clock       *sceneClock
 	a, b        string // two keys, of two shards
 	reservation Reservation
+	standing    standing // of the first key, for insert
 
 	made    [][]made // by actor
 	instant int      // counts beginnings and ends
@@ -464,6 +465,14 @@ func commit(n int64) call {
 
 func reset() call {
 	return call{name: "Reset", do: func(s *stage) any { return s.l.Reset(s.a) }}
+}
+
+// insert is the part of a Take that makes an entry, by limits read beforehand.
+func insert() call {
+	return call{name: "insert", do: func(s *stage) any {
+		s.l.insert(s.standing, s.l.key(s.a), nil)
+		return nil
+	}}
 }
 
 // sweep may count a key that a caller has inserted and not charged yet, and the
@@ -880,6 +889,15 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			sorts:  []string{"counter", "wide", "two counters"},
 			actors: [][]call{{peek(1)}, {allow(2), setLimits(4)}},
 			admits: []int64{2},
+		},
+		{
+			// A Peek that finds the override must not come before a call that is still
+			// decided by the limits from before it.
+			name:   "SetLimits of a key that is being inserted, and a peek",
+			sorts:  []string{"counter"},
+			before: func(s *stage) { s.standing = s.l.standing(s.l.now.Load(), s.a) },
+			actors: [][]call{{insert()}, {setLimits(5)}, {peek(4), peek(4)}},
+			admits: []int64{0},
 		},
 		{
 			name: "SetLimits to none",

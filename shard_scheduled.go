@@ -35,6 +35,9 @@ func (m *shard) update(k key, f func(found *cell) (next *cell)) *cell {
 	return c
 }
 
+func (m *shard) freeze(int) { m.m.Hold() }
+func (m *shard) unfreeze()  { m.m.Release() }
+
 func (m *shard) all(others []*cell) []*cell {
 	m.m.Range(func(_ string, c *cell) bool {
 		others = append(others, c)

@@ -45,7 +45,7 @@ func (s *sharded) load(k key) *cell { return s.shard(k).load(k) }
 // longer have one, and returns the one it has, or nil. It locks a shard, and asks
 // whether it still may under that lock.
 func (s *sharded) insert(k key, c *cell, still func() bool) *cell {
-	return s.shard(k).update(k, func(found *cell) *cell {
+	return s.update(k, func(found *cell) *cell {
 		if found == nil && still() {
 			return c
 		}
@@ -56,13 +56,19 @@ func (s *sharded) insert(k key, c *cell, still func() bool) *cell {
 // seek returns the cell of k, nil for none. Unlike load it takes the lock of an
 // insert: what it does not find, no insert whose still came before will put there.
 func (s *sharded) seek(k key) *cell {
-	return s.shard(k).update(k, func(found *cell) *cell { return found })
+	return s.update(k, func(found *cell) *cell { return found })
+}
+
+// update makes what f returns, given the cell of k, nil for none, the cell of k. It
+// locks a shard while f runs.
+func (s *sharded) update(k key, f func(found *cell) (next *cell)) *cell {
+	return s.shard(k).update(k, f)
 }
 
 // replace puts next, which has the name of k, in the place of c, which must be the
 // cell of k and locked.
 func (s *sharded) replace(k key, c, next *cell) {
-	s.shard(k).update(k, func(found *cell) *cell {
+	s.update(k, func(found *cell) *cell {
 		if found == c {
 			return next
 		}
@@ -72,7 +78,7 @@ func (s *sharded) replace(k key, c, next *cell) {
 
 // remove removes c, which must be dead, from k, unless that already is done.
 func (s *sharded) remove(k key, c *cell) {
-	s.shard(k).update(k, func(found *cell) *cell {
+	s.update(k, func(found *cell) *cell {
 		if found == c {
 			return nil
 		}

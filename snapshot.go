@@ -148,10 +148,10 @@ func (s *snapshotWriter) key(g *regime, k key, c *cell) bool {
 	return s.err == nil
 }
 
-func (s *snapshotWriter) override(name string, p *policy) bool {
+func (s *snapshotWriter) override(name string, o *override) bool {
 	s.overrides++
 	b := appendName(append(s.record[:0], overrideRecord), name)
-	s.record = appendLimits(b, p.rules)
+	s.record = appendLimits(b, o.policy.rules)
 	s.write(s.record)
 	return s.err == nil
 }

@@ -51,7 +51,8 @@ type target struct {
 	order    int       // in which it was given
 	cell     *cell
 	lodging  lodging
-	word     uint64   // since which the cell was read
+	word     uint64   // since which the cell was read or locked
+	locked   bool     // whether this call has locked the cell
 	policy   *policy  // of the table that the cell is in; of the key, if it has none
 	standing standing // of the key, if it has no cell
 }
@@ -71,58 +72,85 @@ func (k key) compare(o key) int {
 	return cmp.Or(cmp.Compare(k.hash, o.hash), strings.Compare(k.name, o.name))
 }
 
-// takeAll answers q for all targets. What it reads of them is proven to have been
-// so at one instant: that at which it holds the locks of all, taken from the words
-// it has read; or, if it charges nothing, that at which it has read all and none
-// has changed yet.
+// takeAll answers q for all targets, of one state of them all: first without waiting
+// for a lock, and if other calls prevent that, under the locks of all of them.
 func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
-	for was := (*regime)(nil); ; {
+	if !l.tryTakeAll(targets, &q, d) {
+		l.takeAllLocked(targets, &q, d)
+	}
+}
+
+// tryTakeAll is takeAll without waiting for a lock. What it reads is proven to be of one
+// state at the instant at which it holds the locks of all, taken from the words it has
+// read; or, if it charges nothing, at which it has read all and none has changed yet.
+// It reports false, and has charged nothing, if other calls interfere in each of its
+// rounds, or if the answer depends on keys that it cannot lock: several that have no
+// cell, or any that does not fit into the table.
+func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) bool {
+	var was *regime
+	for range optimisticRounds {
 		g := l.now.Load()
 		if g != was {
 			q.at, was = g.at(l.clock.Now()), g
 		}
-		allowed, alive := l.consult(g, targets, q)
+		l.lodge(g, targets)
+		if slices.ContainsFunc(targets, func(t target) bool { return t.lodging != own }) {
+			return false
+		}
+		allowed, alive := l.consult(g, targets, *q)
 		switch {
 		case !alive:
-		case !q.stores(allowed) || lodges(targets, none):
-			l.answerAll(targets, q, allowed, false, d)
-			if l.unchanged(g, targets) {
-				l.count(g, targets, q)
-				return
+		case !q.stores(allowed):
+			l.answerAll(targets, *q, allowed, false, d)
+			if l.unchanged(targets) {
+				return true
 			}
 		case l.insertMissing(targets):
 			q.at = g.at(l.clock.Now()) // as in ask
 		case !l.reservable(g, targets):
-		case roomy(targets, q) && lockAll(targets):
-			l.answerAll(targets, q, allowed, true, d)
-			l.count(g, targets, q)
-			return
+		case roomy(targets, *q) && tryLockAll(targets):
+			l.answerAll(targets, *q, allowed, true, d)
+			return true
 		}
 	}
+	return false
 }
 
 // consult reads the targets' cells in g and reports whether all admit q; and
-// whether all were alive, else they have to be read again.
+// whether all were alive, else they have to be looked up again.
 func (l *Limiter) consult(g *regime, targets []target, q query) (allowed, alive bool) {
-	l.lodge(g, targets)
-	allowed = true
 	for i := range targets {
 		t := &targets[i]
-		if t.lodging == none {
-			allowed = allowed && q.n == 0
-			continue
-		}
 		if t.cell == nil {
-			allowed = t.policy.admits(t.policy.unseen, t.policy.unseen.word.Load(), q) && allowed
 			continue
 		}
 		if t.word, alive = t.cell.current(); !alive {
 			g.keys.remove(t.key, t.cell)
 			return false, false
 		}
-		allowed = t.policy.admits(t.cell, t.word, q) && allowed
 	}
-	return allowed, true
+	return admitAll(targets, q), true
+}
+
+// admitAll reports whether all targets admit q, by the words they were read or locked
+// since.
+func admitAll(targets []target, q query) bool {
+	for i := range targets {
+		t := &targets[i]
+		switch {
+		case t.lodging == none:
+			if q.n != 0 {
+				return false
+			}
+		case t.cell == nil:
+			if !t.policy.admits(t.policy.unseen, t.policy.unseen.word.Load(), q) {
+				return false
+			}
+		case !t.policy.admits(t.cell, t.word, q):
+			return false
+		}
+	}
+	return true
 }
 
 // insertMissing gives a cell to each target that has none, and reports whether
@@ -137,15 +165,16 @@ func (l *Limiter) insertMissing(targets []target) (missing bool) {
 	return missing
 }
 
-// reservable reports whether the cells that are reserved from are compounds. If
-// not, it sees to that, and the caller has to look again.
+// reservable reports whether the cells that are reserved from are compounds. If not,
+// it puts compounds in their place, and the caller has to look again.
 func (l *Limiter) reservable(g *regime, targets []target) bool {
 	ready := true
 	for i := range targets {
 		switch t := &targets[i]; {
 		case !t.reserve || t.lodging != own:
 			t.booked = nil // it may have had a cell of its own before
-		case t.word&several == 0:
+		case t.cell == nil:
+		case !t.cell.compounded():
 			l.become(g, t.key, t.cell, g.policy, compoundCell)
 			ready = false
 		default: // now, not under the lock
@@ -155,45 +184,63 @@ func (l *Limiter) reservable(g *regime, targets []target) bool {
 	return ready
 }
 
-// unchanged reports whether what was read of all targets in g still is so. (It
-// would miss two keys without a cell that were taken from and reset in turn.)
-func (l *Limiter) unchanged(g *regime, targets []target) bool {
+// unchanged reports whether what was read of all targets is of one instant: that of
+// the look-up of the one that has no cell. It reports false if there are several: no
+// one instant is known at which all of them had none.
+func (l *Limiter) unchanged(targets []target) bool {
+	absent := 0
 	for i := range targets {
-		switch t := &targets[i]; {
-		case t.cell != nil && !t.cell.unchanged(t.word):
-			return false
-		case t.cell == nil && !l.absent(t.standing, t.key):
-			return false
-		}
-	}
-	return true
-}
-
-// roomy reports whether all targets have room for what q charges. If not, it sees
-// to that, and the caller has to look again.
-func roomy(targets []target, q query) bool {
-	for i := range targets {
-		if t := &targets[i]; !t.policy.roomy(t.cell, t.word, q) {
-			return false
-		}
-	}
-	return true
-}
-
-// lockAll locks all targets, unless anything has happened to one of them.
-func lockAll(targets []target) bool {
-	for i := range targets {
-		if t := &targets[i]; t.lodging != sharing && !t.cell.lock(t.word) {
-			for _, held := range targets[:i] {
-				if held.lodging != sharing {
-					held.cell.word.Store(held.word)
-				}
+		if t := &targets[i]; t.cell == nil {
+			if absent++; absent > 1 || !l.absent(t.standing, t.key) {
+				return false
 			}
+		}
+	}
+	for i := range targets {
+		if t := &targets[i]; t.cell != nil && !t.cell.unchanged(t.word) {
+			return false
+		}
+	}
+	return true
+}
+
+// roomy reports whether all targets have room for what q charges. If not, it makes
+// room, and the caller has to look again.
+func roomy(targets []target, q query) bool {
+	ready := true
+	for i := range targets {
+		t := &targets[i]
+		ready = t.policy.roomy(t.cell, t.word, q) && ready
+	}
+	return ready
+}
+
+// tryLockAll locks all targets, unless anything has happened to one of them.
+func tryLockAll(targets []target) bool {
+	for i := range targets {
+		t := &targets[i]
+		if t.locked = t.cell.lock(t.word); !t.locked {
+			unlockAll(targets)
 			runtime.Gosched()
 			return false
 		}
 	}
 	return true
+}
+
+// unlockAll unlocks those targets that are locked, and of which nothing has changed.
+func unlockAll(targets []target) {
+	for i := range targets {
+		if t := &targets[i]; t.locked {
+			t.unlock(t.word)
+		}
+	}
+}
+
+// unlock makes next the word of t, which is locked.
+func (t *target) unlock(next uint64) {
+	t.locked = false
+	t.cell.word.Store(next)
 }
 
 // answerAll makes d the decision on q, given whether all limits admit it. If store
@@ -228,7 +275,7 @@ func (l *Limiter) answerOne(t *target, others int, q query, admitted, store bool
 		if t.booked != nil {
 			c.compound().bookings(t.booked)
 		}
-		c.word.Store(next)
+		t.unlock(next)
 	}
 	return d
 }
@@ -254,14 +301,18 @@ func (p *policy) admits(c *cell, word uint64, q query) (ok bool) {
 // all limits of all keys admit it. If store is set, it books what q costs, and
 // returns the word that unlocks c.
 func (p *policy) answer(c *cell, word uint64, q query, admitted, store bool, d *Decision) (next uint64) {
+	next = word
+	if store { // the next version of a log or a compound
+		next = newer(word)
+	}
 	if word&several != 0 {
 		c.compound().answer(q, admitted, store, d)
-		return newer(word)
+		return next
 	}
 	r := &p.rules[0]
 	if p.kind == logCell {
 		r.answerRing(c.log().ring.Load(), q, admitted, store, d)
-		return newer(word)
+		return next
 	}
 	w := r.layout.unpack(word)
 	if p.kind == wideCell {
@@ -277,6 +328,16 @@ func (p *policy) answer(c *cell, word uint64, q query, admitted, store bool, d *
 		return c.wide().put(word, m.window)
 	}
 	return r.layout.pack(m.window)
+}
+
+// makeRoomFor gives c, which the caller has locked since word, room for what q charges.
+func (p *policy) makeRoomFor(c *cell, word uint64, q query) {
+	switch {
+	case word&several != 0:
+		c.compound().makeRoomFor(q)
+	case p.kind == logCell:
+		p.rules[0].makeRoomFor(&c.log().ring, q)
+	}
 }
 
 // roomy is roomy of a compound, or of a log.

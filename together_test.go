@@ -335,11 +335,13 @@ func TestTakeAll_KnowsWhatItHasReadAsOneState(t *testing.T) {
 		l.TakeAll([]string{"a", "b"}, 1)
 		for _, changed := range []string{"a", "b", "new"} {
 			targets := l.targets(nil, []string{"a", "b", "new"})
-			_, alive := l.consult(l.now.Load(), targets, query{n: 1})
+			g := l.now.Load()
+			l.lodge(g, targets)
+			_, alive := l.consult(g, targets, query{n: 1})
 			require.True(t, alive)
-			require.True(t, l.unchanged(l.now.Load(), targets))
+			require.True(t, l.unchanged(targets))
 			require.True(t, l.Allow(changed))
-			require.False(t, l.unchanged(l.now.Load(), targets), changed)
+			require.False(t, l.unchanged(targets), changed)
 			l.Reset("new")
 		}
 	})
@@ -351,14 +353,54 @@ func TestTakeAll_UnlocksWhatItCannotLockTogether(t *testing.T) {
 	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		l.TakeAll([]string{"a", "b", "c"}, 1)
 		targets := l.targets(nil, []string{"a", "b", "c"})
+		l.lodge(l.now.Load(), targets)
 		allowed, alive := l.consult(l.now.Load(), targets, query{n: 1, charge: true})
 		require.True(t, allowed && alive)
 		require.True(t, l.Allow(targets[2].name))
-		require.False(t, lockAll(targets))
+		require.False(t, tryLockAll(targets))
 		for i := range targets {
 			require.Zero(t, targets[i].cell.word.Load()&locked)
 		}
 		require.EqualValues(t, 8, l.TakeAll([]string{targets[0].name, targets[1].name}, 1).Remaining)
 		require.EqualValues(t, 7, l.Take(targets[2].name, 1).Remaining)
+	})
+}
+
+// A call that others interfere with in every round locks the keys, and has its answer:
+// whether it asks, is denied or is admitted.
+func TestTakeAll_DoesNotStarveBesideCallsOnItsKeys(t *testing.T) {
+	const patience = 100
+	everyKind(t, PerMinute(1000), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		l.Take("busy", 20)
+		for _, n := range []int64{0, 990, 1} {
+			asked := 0
+			l.limitsFor = func(string) []Limit { // runs in each round that finds no entry of the new key
+				if asked++; asked <= patience {
+					l.Take("busy", 1)
+					l.Reset("new")
+				}
+				return nil
+			}
+			d := l.TakeAll([]string{"busy", "new"}, n)
+			require.Equal(t, n != 990, d.Allowed)
+			require.LessOrEqual(t, asked, 2*optimisticRounds, "rounds for %d units", n)
+		}
+	})
+}
+
+// An answer that rests on the absence of several keys is given under their shards'
+// locks, and stores nothing unless it charges.
+func TestTakeAll_OfKeysWithoutEntriesLocksTheirShards(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		names := []string{"a", "b", "c", "d"}
+		require.EqualValues(t, 10, l.TakeAll(names, 0).Remaining)
+		require.Zero(t, l.Len(), "a peek stores nothing")
+		require.False(t, l.TakeAll(names, 11).Allowed)
+		require.Zero(t, l.Len(), "nor does an impossible call")
+		require.True(t, l.Take("e", 10).Allowed)
+		require.False(t, l.TakeAll(append(names, "e"), 1).Allowed)
+		require.Equal(t, 1, l.Len(), "nor does a denied one")
+		require.EqualValues(t, 9, l.TakeAll(names, 1).Remaining)
+		require.Equal(t, 5, l.Len())
 	})
 }

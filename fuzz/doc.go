@@ -1,18 +1,18 @@
 // Package fuzz holds fuzz targets for sash. What an answer must be comes from
 // package reference, which says what a limit means without any of sash's code.
 //
-//	go test -run xxx -fuzz FuzzParseLimit -fuzztime 30s
-//	go test -run xxx -fuzz FuzzSequence -fuzztime 30s -fuzzminimizetime 20x
-//	go test -run xxx -fuzz FuzzPolicy -fuzztime 30s -fuzzminimizetime 20x
-//	go test -run xxx -fuzz FuzzConcurrent -fuzztime 30s -fuzzminimizetime 20x
-//	go test -run xxx -fuzz FuzzRestore -fuzztime 30s -fuzzminimizetime 20x
+//	go test -run '^$' -fuzz FuzzParseLimit -fuzztime 30s
+//	go test -run '^$' -fuzz FuzzSequence -fuzztime 30s -fuzzminimizetime 20x
+//	go test -run '^$' -fuzz FuzzPolicy -fuzztime 30s -fuzzminimizetime 20x
+//	go test -run '^$' -fuzz FuzzConcurrent -fuzztime 30s -fuzzminimizetime 20x
+//	go test -run '^$' -fuzz FuzzRestore -fuzztime 30s -fuzzminimizetime 20x
 //
 // The short minimization matters: which lines an input covers depends on the
 // hash seed and on the scheduler, and the fuzzer else spends a minute at a time
 // on making an input smaller that covers something new only now and then.
 //
-// Plain go test replays the seeds in testdata/fuzz: the boundary cases that
-// seeds_test.go and parse_test.go spell out by name, written by
+// Plain go test replays the seeds in testdata/fuzz: the boundary cases that tables in
+// this package spell out by name, written by
 //
 //	go test -run TestSeeds -write-seeds
 //

@@ -27,7 +27,7 @@ type Limiter struct {
 	calls    sync.Pool
 }
 
-// New returns a limiter for the [Policy]s among options. The error names every
+// New returns a limiter with every [Policy] among options. The error names every
 // fault of all of them, and wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or
 // [sash.ErrNoLimit].
 //

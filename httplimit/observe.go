@@ -1,6 +1,11 @@
 package httplimit
 
-import "github.com/seed-30da4c49/sash"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/seed-30da4c49/sash"
+)
 
 // An Event is what one policy makes of one request: what [WithObserver] is given.
 // It says nothing of who has made the request, unless an option says so.
@@ -33,13 +38,35 @@ const (
 	Failed                      // a function of the policy has panicked
 )
 
-// String returns the name of the constant in lower case, for labels of metrics.
+var outcomeNames = [...]string{"admitted", "denied", "withheld", "given back", "unidentified", "failed"}
+
+// String returns the name of the constant in lower case, such as "given back" for
+// [GivenBack], for labels of metrics. It returns "unknown" for any other value.
 func (o Outcome) String() string {
-	names := [...]string{"admitted", "denied", "withheld", "given back", "unidentified", "failed"}
-	if int(o) < len(names) {
-		return names[o]
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
 	}
 	return "unknown"
+}
+
+// MarshalText returns what [Outcome.String] returns, so an Outcome is its name in
+// JSON. It returns an error for a value that is no constant.
+func (o Outcome) MarshalText() ([]byte, error) {
+	if int(o) >= len(outcomeNames) {
+		return nil, fmt.Errorf("httplimit: no Outcome has the number %d", o)
+	}
+	return []byte(o.String()), nil
+}
+
+// UnmarshalText reads the name of a constant, as [Outcome.String] returns it. It
+// returns an error for any other text, and leaves o unchanged.
+func (o *Outcome) UnmarshalText(text []byte) error {
+	i := slices.Index(outcomeNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("httplimit: Outcome must be admitted, denied, withheld, given back, unidentified or failed, got %q", text)
+	}
+	*o = Outcome(i)
+	return nil
 }
 
 // naming is what events say of who is calling.

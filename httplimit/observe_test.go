@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -69,4 +70,42 @@ func TestObserver_SeesNothingOfSkippedRequests(t *testing.T) {
 	s := newSite(t, p, httplimit.WithObserver(func(httplimit.Event) { t.Error("called") }))
 	s.do("POST /")
 	s.do("GET /")
+}
+
+// Of a request without an identity there is an event, and no decision.
+func TestEvent_OfAnyOutcomeMarshalsInJSON(t *testing.T) {
+	var events []httplimit.Event
+	s := newSite(t, per("all", "", sash.PerMinute(1)), httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e) }))
+	s.do("GET /")
+	s.codes(2, "GET /", "X-Key", "a")
+	require.Len(t, events, 3)
+	var outcomes []string
+	for _, e := range events {
+		text, err := json.Marshal(e)
+		require.NoError(t, err, e.Outcome)
+		var fields struct{ Outcome string }
+		require.NoError(t, json.Unmarshal(text, &fields))
+		outcomes = append(outcomes, fields.Outcome)
+		var back httplimit.Event
+		require.NoError(t, json.Unmarshal(text, &back))
+		require.Equal(t, e, back)
+	}
+	require.Equal(t, []string{"unidentified", "admitted", "denied"}, outcomes)
+}
+
+func TestOutcome_MarshalsByName(t *testing.T) {
+	for o := httplimit.Admitted; o <= httplimit.Failed; o++ {
+		text, err := json.Marshal(map[httplimit.Outcome]httplimit.Outcome{o: o})
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf(`{"%v":"%v"}`, o, o), string(text))
+		var back map[httplimit.Outcome]httplimit.Outcome
+		require.NoError(t, json.Unmarshal(text, &back))
+		require.Equal(t, map[httplimit.Outcome]httplimit.Outcome{o: o}, back)
+	}
+	_, err := (httplimit.Failed + 1).MarshalText()
+	require.EqualError(t, err, "httplimit: no Outcome has the number 6")
+	o := httplimit.Denied
+	require.EqualError(t, o.UnmarshalText([]byte("unknown")),
+		`httplimit: Outcome must be admitted, denied, withheld, given back, unidentified or failed, got "unknown"`)
+	require.Equal(t, httplimit.Denied, o, "unchanged by an error")
 }

@@ -139,6 +139,43 @@ func TestRead_UnreadableLinesOfAnOtherKind(t *testing.T) {
 	assert.Len(t, read(t, traffic.Key{traffic.Addr}, long+"\n"+clf, "-").Events, 2)
 }
 
+// The virtual host must not be taken for the client, who would be one for all.
+func TestReport_VirtualHostsInFrontAreNotClients(t *testing.T) {
+	var withPort, without, plain strings.Builder
+	for i := range 50 {
+		line := fmt.Sprintf(`192.0.2.%d - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 1 "-" "Agent"`+"\n", i)
+		withPort.WriteString("example.com:443 " + line)
+		without.WriteString("example.com " + line)
+		plain.WriteString(line)
+	}
+	for _, log := range []string{withPort.String(), without.String()} {
+		got := invoke(log, "-limit", "1/m")
+		assert.Equal(t, command.Failed, got.status)
+		assert.Contains(t, got.stderr, "nothing readable in -")
+		assert.Contains(t, got.stdout, "50 of 50 lines unreadable, skipped:\n")
+
+		r := invoke(plain.String()+log, "-limit", "1/m", "-json").report(t)
+		assert.EqualValues(t, 50, r.Events)
+		assert.EqualValues(t, 50, r.Unreadable)
+		assert.EqualValues(t, 50, r.Clients)
+		require.NotEmpty(t, r.UnreadableLines)
+		assert.Contains(t, r.UnreadableLines[0].Text, "example.com")
+	}
+}
+
+// A server that does not know who called writes "-": one client to no limit by address,
+// and no fault to one by something else.
+func TestRead_ClientsThatAreNotToldAreNotOne(t *testing.T) {
+	lines := clf + "\n" + strings.Replace(clf, "192.0.2.1", "-", 1) + "\n"
+	tr := read(t, traffic.Key{traffic.Addr}, lines, "-")
+	assert.Equal(t, []string{"192.0.2.1"}, tr.Clients)
+	require.Len(t, tr.Faults, 1)
+	assert.Equal(t, `no addr, which -key wants: it is "-"`, tr.Faults[0].Why)
+	byUser, err := traffic.ParseKey("user")
+	require.NoError(t, err)
+	assert.Len(t, read(t, byUser, lines, "-").Events, 2)
+}
+
 func TestRead_CutShortAndBlank(t *testing.T) {
 	tr := read(t, traffic.Key{traffic.Addr}, clf+" \"-\" \"Agen\n\n \t\r\n"+clf+"\n\n", "-")
 	assert.Len(t, tr.Events, 2)

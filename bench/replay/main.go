@@ -67,6 +67,12 @@
 // line that ends inside its user agent lacks nothing that a replay needs: it is
 // an event, and counted as cut short.
 //
+// A log whose lines begin with something else than the client, such as the virtual
+// host in Apache's vhost_combined, would be read one field off. So a line cannot be
+// read if its first field is neither an address nor a host name, if its ident is an
+// address, or if its user is several fields of which one is "-". Cut what stands before
+// the client first. A client that is "-" cannot be read where -key names addr.
+//
 // With -json the report is one object on one line, one for each FILE with -each.
 // Its fields are those of the types report, traffic.FaultyLine, verdict, decision,
 // account, peak and denials.

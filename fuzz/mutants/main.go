@@ -8,7 +8,8 @@
 // The source is left alone: a mutant is one file with one text replaced, which the
 // go command reads in the place of the original (go help build: -overlay). A text
 // that does not stand in its file exactly once is an error before anything runs, so
-// that mutants do not rot; and so is, in its place, one that does not compile.
+// that mutants do not rot, and so is a name of a test that matches none. A mutant that
+// does not compile is an error in its place.
 //
 // First the tests run on the source as it is. Then each mutant meets the tests that
 // should notice it, and, if they do not, all of the short ones. What takes five

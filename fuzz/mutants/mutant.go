@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/seed-30da4c49/sash/internal/testnames"
 )
 
 // A mutant is a fault, made by replacing one text in one file.
@@ -30,6 +32,11 @@ func (m mutant) text(dir string) (string, error) {
 
 // check returns what keeps mutants of the package in dir from being tried, all of it.
 func check(dir string, mutants []mutant) error {
+	functions, err := testnames.In(dir)
+	if err != nil {
+		return err
+	}
+	names := functions.Run()
 	var faults []error
 	named := map[string]bool{}
 	for _, m := range mutants {
@@ -38,7 +45,22 @@ func check(dir string, mutants []mutant) error {
 		}
 		named[m.name] = true
 		_, err := m.text(dir)
-		faults = append(faults, err)
+		faults = append(faults, err, m.checkTests(names))
 	}
 	return errors.Join(faults...)
+}
+
+// checkTests returns an error if an alternative of m's tests matches none of names.
+func (m mutant) checkTests(names []string) error {
+	if m.tests == "" {
+		return fmt.Errorf("mutant %s: names no test", m.name)
+	}
+	unmatched, err := testnames.Unmatched(m.tests, names)
+	if err != nil {
+		return fmt.Errorf("mutant %s: %w", m.name, err)
+	}
+	if len(unmatched) > 0 {
+		return fmt.Errorf("mutant %s: no test matches %s", m.name, strings.Join(unmatched, ", "))
+	}
+	return nil
 }

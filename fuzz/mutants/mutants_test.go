@@ -5,6 +5,9 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -124,6 +127,38 @@ func TestCheck_NamesEveryTextThatIsNotThereOnce(t *testing.T) {
 	require.ErrorContains(t, err, "mutant lost: ")
 	require.ErrorContains(t, err, "mutant counter-no-prev: another one has that name")
 	require.NoError(t, check(dir, []mutant{fine}))
+}
+
+func TestCheck_NamesEveryPatternThatMatchesNoTest(t *testing.T) {
+	dir := suite(t, "").dir
+	fine := named(t, "counter-no-prev")[0]
+	with := func(name, tests string) mutant {
+		m := fine
+		m.name, m.tests = name, tests
+		return m
+	}
+	err := check(dir, []mutant{
+		with("gone", "TestOfNothing"), with("half-gone", "TestCounter|TestOfNothing|TestNoMore/case"),
+		with("escaped", `TestCounter\|TestLog`), with("tagged", "TestSchedules"), with("broken", "TestCounter("), with("none", ""), fine,
+	})
+	require.ErrorContains(t, err, "mutant gone: no test matches TestOfNothing\n")
+	require.ErrorContains(t, err, "mutant half-gone: no test matches TestOfNothing, TestNoMore/case\n")
+	require.ErrorContains(t, err, `mutant escaped: no test matches TestCounter\|TestLog`)
+	require.ErrorContains(t, err, "mutant tagged: no test matches TestSchedules\n", "it is not built without its tag")
+	require.ErrorContains(t, err, "mutant broken: error parsing regexp: missing closing )")
+	require.ErrorContains(t, err, "mutant none: names no test")
+	require.NotContains(t, err.Error(), fine.name)
+}
+
+// The README says that there are more than some number of mutants.
+func TestMutants_AreAsManyAsTheREADMESays(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(suite(t, "").dir, "README.md"))
+	require.NoError(t, err)
+	said := regexp.MustCompile(`more than (\d+) of them, made one at a time \| .go run \./fuzz/mutants`).FindSubmatch(readme)
+	require.NotNil(t, said, "the README no longer says how many mutants there are")
+	n, err := strconv.Atoi(string(said[1]))
+	require.NoError(t, err)
+	require.Greater(t, len(mutants), n)
 }
 
 func TestFailed_IsTheFirstOrTheOneInWhichItCrashed(t *testing.T) {

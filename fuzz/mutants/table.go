@@ -408,7 +408,7 @@ var mutants = []mutant{
 	{
 		name: "evict-without-dead-mark", fault: "an idle key is deleted, not killed: a call under way charges what is gone",
 		file: "gc.go", old: "!c.kill(word)", new: "word&dead != 0",
-		tests: "TestEvict|TestRecent|TestRace_SweepsLoseNothing",
+		tests: "TestEvict|TestRace_SweepsLoseNothing",
 	},
 	{
 		name: "evict-waited-for", fault: "a key is evicted while calls wait for it",
@@ -485,7 +485,7 @@ var mutants = []mutant{
 	{
 		name: "reset-without-dead-mark", fault: "a key that is reset is deleted, not killed",
 		file: "limiter.go", old: "case c.kill(word):", new: "case word&dead == 0:",
-		tests: "TestRecent|TestReserve|TestCancel",
+		tests: "TestReserve|TestCancel",
 	},
 
 	// Several limits, several keys.
@@ -869,6 +869,16 @@ var mutants = []mutant{
 	{
 		name: "text-overwrites", fault: "a text that cannot be read clears the limit",
 		file: "limit.go", old: "if err == nil {\n\t\t*l = parsed", new: "if err == nil || parsed.Count == 0 {\n\t\t*l = parsed",
+		tests: "TestLimit",
+	},
+	{
+		name: "zero-limit-has-no-text", fault: "a decision without a limit cannot be written as JSON",
+		file: "limit.go", old: "if l == (Limit{}) {", new: "if false {",
+		tests: "TestZeroValues|TestLimit_OnlyTheZero",
+	},
+	{
+		name: "half-a-limit-is-no-text", fault: "a limit that is not zero, but has no count, is written as nothing",
+		file: "limit.go", old: "if l == (Limit{}) {", new: "if l.Count == 0 {",
 		tests: "TestLimit",
 	},
 	{

@@ -98,6 +98,20 @@ func (m *MapOf[K, V]) Range(f func(key K, value V) bool) {
 	}
 }
 
+// Hold takes the lock that writers take, in one step, once no other has it.
+func (m *MapOf[K, V]) Hold() {
+	m.write(func() (changed bool) { return true })
+	m.computing = true
+}
+
+// Release gives back the lock of Hold.
+func (m *MapOf[K, V]) Release() {
+	schedule.Access(unsafe.Pointer(m), func() schedule.Effect {
+		m.computing = false
+		return schedule.Effect{Wrote: true}
+	})
+}
+
 // write makes op, which takes a lock, once nobody computes.
 func (m *MapOf[K, V]) write(op func() (changed bool)) {
 	if _, exploring := schedule.Running(); !exploring {

@@ -3,6 +3,8 @@ package traffic
 import (
 	"fmt"
 	"math"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -125,7 +127,54 @@ func parseLog(line string) (r record, err error) {
 			r.fields[f] = "-"
 		}
 	}
-	return r, r.setAddr(host)
+	if err := r.setAddr(host); err != nil {
+		return record{}, err
+	}
+	return r, r.inPlace()
+}
+
+// inPlace refuses a line of a log format that puts something before the address, such
+// as the virtual host in Apache's vhost_combined. There every field is further right
+// than it is read, and the virtual host would be taken for the client.
+func (r *record) inPlace() error {
+	addr := r.fields[Addr]
+	if addr != "-" && !isAddress(addr) && !isHostName(addr) {
+		return fmt.Errorf("first field %s is neither an address nor a host name", Clip(addr))
+	}
+	if isAddress(r.fields[ident]) {
+		return fmt.Errorf("ident %s is an address: something stands before the address of the client", Clip(r.fields[ident]))
+	}
+	// A user's name may have spaces. In a shifted line the ident is part of it, and
+	// that is nearly always "-".
+	if words := strings.Fields(r.fields[user]); len(words) > 1 && slices.Contains(words, "-") {
+		return fmt.Errorf("user %s is more than one field: something stands before the address of the client", Clip(r.fields[user]))
+	}
+	return nil
+}
+
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+// isHostName reports whether s is a name that a server may have looked up for an
+// address. The last label of a host name is no number: 192.0.2.999 is none.
+func isHostName(s string) bool {
+	const longest, longestLabel = 253, 63
+	s = strings.TrimSuffix(s, ".")
+	label := ""
+	for label = range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > longestLabel || strings.ContainsFunc(label, notOfHostName) {
+			return false
+		}
+	}
+	return len(s) <= longest && strings.Trim(label, "0123456789") != ""
+}
+
+// notOfHostName reports whether c stands in no host name. Underscores do, in names that
+// reverse look-ups find.
+func notOfHostName(c rune) bool {
+	return c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 }
 
 // setAddr refuses an address with control characters. A server writes none; the

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,22 @@ func TestParseLine_SaysWhatIsWrong(t *testing.T) {
 		{head + `"GET /" 200 1 "-"`, "no space after the referer"},
 		{head + `"GET /" 200 1 "-" x`, "no agent in quotes"},
 		{"\x00\x00" + head + `"GET /" 200 1`, `address "\x00\x00192.0.2.1" has control characters`},
+		{`example.com:443 ` + clf, `first field "example.com:443" is neither an address nor a host name`},
+		{`[2001:db8::1]:443 ` + clf, `first field "[2001:db8::1]:443" is neither an address nor a host name`},
+		{`192.0.2.1:51234 - - [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `first field "192.0.2.1:51234" is neither`},
+		{`203.0.113.9, 192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `first field "203.0.113.9," is neither`},
+		{`192.0.2.999 - - [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `first field "192.0.2.999" is neither`},
+		{`1431857103.123 ` + head + `"GET /" 200 1`, `first field "1431857103.123" is neither`},
+		{`<190>May 17 10:05:03 web nginx: ` + head + `"GET /" 200 1`, `first field "<190>May" is neither`},
+		{`a..example - - [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `first field "a..example" is neither`},
+		{strings.Repeat("a", 64) + `.example - - [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `.example" is neither`},
+		{`example.com ` + clf, `ident "192.0.2.1" is an address: something stands before the address of the client`},
+		{`- ` + clf, `ident "192.0.2.1" is an address`},
+		{`example.com h - - [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `user "- -" is more than one field: something stands before the address of the client`},
+		{`example.com h - frank [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `user "- frank" is more than one field`},
+		{`example.com 443 ` + clf, `user "192.0.2.1 - frank" is more than one field`},
+		{`May 17 10:05:03 web nginx: ` + head + `"GET /" 200 1`, `user "10:05:03 web nginx: 192.0.2.1 - -" is more than one field`},
+		{`example.com 192.0.2.1 frank [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `ident "192.0.2.1" is an address: something stands before the address`},
 		{"12\ta\tb", "3 columns, want time and client"},
 		{"time\tclient", `time "time" is not in whole Unix microseconds`},
 		{"1.5\ta", `time "1.5" is not in whole Unix microseconds`},
@@ -104,6 +121,16 @@ func TestParseLine_SaysWhatIsWrong(t *testing.T) {
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), tt.want)
 		})
+	}
+}
+
+// Whatever a server writes for a client that has an address or a name stays readable.
+func TestParseLine_ReadsEveryClient(t *testing.T) {
+	for _, client := range []string{"192.0.2.1", "::1", "2001:DB8::1", "::ffff:192.0.2.1", "fe80::1%eth0", "-", "localhost",
+		"h", "crawl-66-249-66-1.googlebot.com", "Host_1.Example.COM.", "3com.example", "192.0.2.x", "xn--bcher-kva.example"} {
+		r, err := parseLine(client + ` - - [17/May/2015:10:05:03 +0000] "GET /" 200 1`)
+		require.NoError(t, err)
+		assert.Equal(t, client, r.fields[Addr])
 	}
 }
 

@@ -109,6 +109,10 @@ func (s *source) takeLogLine(line string) error {
 		return fmt.Errorf("-key %v: %s has no %s, line %d is %v", s.key, s.file, f, s.line, r.format)
 	}
 	s.known, s.format = true, r.format
+	if r.fields[Addr] == "-" && r.format != tsv && slices.Contains(s.key, Addr) {
+		s.fault(`no addr, which -key wants: it is "-"`, line)
+		return nil
+	}
 	if r.cut {
 		s.CutShort++
 	}
