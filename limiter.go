@@ -176,7 +176,8 @@ func (l *Limiter) answer(name string, q *query, d *Decision) bool {
 // ask answers q for k, whose cell in g, as found, is c; nil for none. The q.at that
 // it leaves is the instant that it is answered for.
 func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("ask", round)
 		if c == nil {
 			was := g
 			if g, c = l.lookup(k); g != was {
@@ -255,7 +256,8 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 // [Limiter.SetLimits], stay.
 func (l *Limiter) Reset(key string) bool {
 	k := l.key(key)
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("Reset", round)
 		g, c := l.lookup(k)
 		if c == nil {
 			return false

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // A snapshot is the bytes
@@ -221,7 +222,8 @@ func appendLimits(b []byte, rules []rule) []byte {
 // g; unless it has been evicted or reset meanwhile.
 func (g *regime) appendKey(b []byte, k key, c *cell) (record []byte, tracked bool) {
 	b = appendName(b, k.name)
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("appendKey", round)
 		if record, alive := g.policy.appendCell(b, c); alive {
 			return record, true
 		}
@@ -240,6 +242,7 @@ func (g *regime) appendKey(b []byte, k key, c *cell) (record []byte, tracked boo
 func (p *policy) appendCell(b []byte, c *cell) (record []byte, alive bool) {
 	const tries = 4 // after which those who charge c have to wait
 	for i := 0; ; i++ {
+		atomic.Round("appendCell", i+1)
 		word, alive := c.current()
 		if !alive {
 			return nil, false
