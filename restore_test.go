@@ -591,7 +591,7 @@ func TestRace_NoCallIsDecidedByWhatWasBeforeARestore(t *testing.T) {
 		c.run(func(caller int) {
 			if caller == 0 {
 				defer epoch.Store(-1)
-				for range 150 {
+				for i := 0; i < 150 || i < 15_000 && checked.Load() <= 100; i++ {
 					l.Reset("k")
 					l.Reset("reserved")
 					runtime.Gosched()
