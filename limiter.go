@@ -42,9 +42,9 @@ type Limiter struct {
 //
 //	sash.New(sash.PerSecond(10), sash.PerHour(240).Log(), sash.WithClock(clock))
 //
-// Where there are several, of whatever algorithms, each key has all of them: a
-// call is admitted if every limit admits it, and then charged to every one, else
-// to none, at one instant. Their order changes no answer but which of two equal
+// There may be up to 64, of whatever algorithms, and each key has all of them: a call
+// is admitted if every limit admits it, and then charged to every one, else to
+// none, at one instant. Their order changes no answer but which of two equal
 // ones a [Decision] names. The error names every wrong option with its value; it
 // wraps [ErrInvalidLimit], [ErrInvalidOption] or [ErrNoLimit].
 //

@@ -1042,7 +1042,7 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 		},
 		{
 			name:  "beside a stream of calls on one of them, denied",
-			sorts:  []string{"counter"},
+			sorts: []string{"counter"},
 			count: 9,
 			before: func(s *stage) {
 				both(1, 0)(s)
