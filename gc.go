@@ -47,7 +47,7 @@ func (l *Limiter) evict(g *regime, k key, c *cell, now int64) bool {
 		return false
 	}
 	g.keys.remove(k, c)
-	g.leave()
+	g.leave(1)
 	l.evicted.Add(1)
 	return true
 }

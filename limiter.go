@@ -268,7 +268,7 @@ func (l *Limiter) Reset(key string) bool {
 		}
 		g.keys.remove(k, c)
 		if alive {
-			g.leave()
+			g.leave(1)
 			l.queues.nudge(key)
 			return true
 		}

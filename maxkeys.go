@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
@@ -15,10 +16,11 @@ import (
 // tables, but that one key may have two while it is carried over, and at most most.
 // Who makes a cell enters first; who kills one leaves, once it is out of the table.
 type keyCap struct {
-	most     int64
-	overflow Overflow
-	used     atomic.Int64
-	seats    []atomic.Pointer[resident]
+	most      int64
+	overflow  Overflow
+	used      atomic.Int64
+	gathering sync.Mutex // see enterAll
+	seats     []atomic.Pointer[resident]
 }
 
 // A resident is a key with its cell, as it can be found by chance: it has one of
@@ -70,10 +72,10 @@ func (c *keyCap) vacate() {
 	}
 }
 
-// leave is the end of a key of g.
-func (g *regime) leave() {
+// leave gives back the room of so many keys of g.
+func (g *regime) leave(keys int64) {
 	if g.cap != nil {
-		g.cap.used.Add(-1)
+		g.cap.used.Add(-keys)
 	}
 }
 
@@ -82,6 +84,24 @@ func (g *regime) leave() {
 func (l *Limiter) enter(g *regime, spared []target) bool {
 	for !g.cap.enter() {
 		if !l.makeRoom(g, 1, spared) {
+			return false
+		}
+	}
+	return true
+}
+
+// enterAll is enter for so many new keys. It keeps the room that it has while it makes
+// more, so other calls cannot take it in between. Calls that do this take turns, so
+// none waits for room that another keeps.
+func (l *Limiter) enterAll(g *regime, keys int64, spared []target) bool {
+	if g.cap == nil || keys == 0 {
+		return true
+	}
+	g.cap.gathering.Lock()
+	defer g.cap.gathering.Unlock()
+	for entered := range keys {
+		if !l.enter(g, spared) {
+			g.leave(entered)
 			return false
 		}
 	}
@@ -133,7 +153,7 @@ func (l *Limiter) makeRoom(g *regime, keys int64, spared []target) bool {
 			runtime.Gosched() // it is being taken from
 		default:
 			least.regime.keys.remove(least.key, least.cell)
-			least.regime.leave()
+			least.regime.leave(1)
 			least.seat.CompareAndSwap(least.resident, nil)
 			l.displaced.Add(1)
 			l.queues.nudge(least.key.name)

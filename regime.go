@@ -154,16 +154,21 @@ func (l *Limiter) insert(s standing, k key, spared []target) *cell {
 }
 
 func (l *Limiter) insertCell(s standing, k key, c *cell, spared []target) *cell {
-	g := s.regime
-	if !l.enter(g, spared) {
+	if !l.enter(s.regime, spared) {
 		return nil
 	}
+	return l.place(s, k, c)
+}
+
+// place is insertCell for a caller that has entered, and so has room for c.
+func (l *Limiter) place(s standing, k key, c *cell) *cell {
+	g := s.regime
 	k.name = c.name() // the caller may reuse its own
 	found := g.keys.insert(k, c, func() bool { return l.holds(s, k.name) })
 	if found == c {
 		g.seat(k, c)
 	} else {
-		g.leave()
+		g.leave(1)
 	}
 	return found
 }

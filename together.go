@@ -181,10 +181,19 @@ func (l *Limiter) reservable(g *regime, targets []target) bool {
 			l.become(g, t.key, t.cell, g.policy, compoundCell)
 			ready = false
 		default: // now, not under the lock
-			t.booked = make([]booking, len(t.cell.compound().parts))
+			t.booked = t.bookings()
 		}
 	}
 	return ready
+}
+
+// bookings returns room for where the charge to t is booked, nil if it is not to be
+// given back or if the cell of t cannot tell.
+func (t *target) bookings() []booking {
+	if !t.reserve || !t.cell.compounded() {
+		return nil
+	}
+	return make([]booking, len(t.cell.compound().parts))
 }
 
 // unchanged reports whether what was read of all targets is of one instant: that of
