@@ -155,8 +155,8 @@ func look() (r reading, ok bool) {
 	return r, width <= sharp
 }
 
-// sinceStart is what systemClock reads, but in a bubble of testing/synctest, where
-// that one reads the bubble's time.
+// sinceStart returns the nanoseconds since the process began by the system's
+// monotonic clock, in a bubble of testing/synctest too.
 func sinceStart() int64 { return nanotime() - startNano }
 
 var startNano = nanotime()
@@ -169,10 +169,5 @@ func nanotime() int64
 // theTSC is the one clock of its kind, so that a process draws one line.
 var theTSC tscClock
 
+// tscVouched reports whether the kernel vouches for the counter.
 var tscVouched = sync.OnceValue(vouched)
-
-// tscUsable reports whether the kernel vouches for the counter, and the caller
-// lives in real time: not in a bubble of testing/synctest.
-func tscUsable() bool {
-	return tscVouched() && time.Duration(systemClock{}.Now()-sinceStart()).Abs() < time.Second
-}

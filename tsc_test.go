@@ -195,3 +195,36 @@ func TestSystemClock_InABubbleIsTheBubbles(t *testing.T) {
 		require.True(t, l.Allow("k"))
 	})
 }
+
+// A test may let its bubble reach the present.
+func TestSystemClock_InABubbleThatHasReachedThePresentIsTheBubbles(t *testing.T) {
+	present := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		<-time.After(present.Sub(time.Now()))
+		clock := SystemClock()
+		start := clock.Now()
+		<-time.After(time.Hour)
+		require.EqualValues(t, time.Hour, clock.Now()-start)
+	})
+}
+
+func TestSystemClock_InABubbleStartsAt0(t *testing.T) {
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			require.Zero(t, SystemClock().Now())
+		})
+	}
+}
+
+func TestSystemClock_MadeOutsideKeepsRealTimeInABubble(t *testing.T) {
+	const most = int64(span / 500)
+	for name, clock := range map[string]Clock{"default": SystemClock(), "without a counter": systemClock{}} {
+		synctest.Test(t, func(t *testing.T) {
+			<-time.After(time.Hour)
+			before := sinceStart()
+			now := clock.Now()
+			require.GreaterOrEqual(t, now, before-most, name)
+			require.LessOrEqual(t, now, sinceStart()+most, name)
+		})
+	}
+}

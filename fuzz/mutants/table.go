@@ -830,6 +830,16 @@ var mutants = []mutant{
 		tests: "TestCoarseClock",
 	},
 	{
+		name: "coarse-in-a-bubble", fault: "in a bubble of synctest the clock is the one that is shared outside",
+		file: "clock.go", old: "if inBubble() {", new: "if false {",
+		tests: "TestCoarseClock_InABubble",
+	},
+	{
+		name: "coarse-woken-in-a-bubble", fault: "a reader in a bubble of synctest starts the goroutine in there",
+		file: "clock.go", old: "if c.foreign() {", new: "if false {",
+		tests: "TestCoarseClock_MadeOutside",
+	},
+	{
 		name: "manual-rings-late", fault: "what is due at an instant is not woken at it",
 		file: "clock.go", old: "if at <= c.now.Load() {", new: "if at < c.now.Load() {",
 		tests: "TestWait_OnAManualClock",
@@ -856,7 +866,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "tsc-in-a-bubble", fault: "in a bubble of synctest the limiter lives in real time",
-		file: "tsc.go", old: "return tscVouched() && ", new: "return tscVouched() || ",
+		file: "clock.go", old: "case inBubble():", new: "case false:",
 		tests: "TestSystemClock_InABubble",
 	},
 
