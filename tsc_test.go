@@ -379,23 +379,34 @@ func TestTSC_ALineFillsACacheLine(t *testing.T) {
 	require.EqualValues(t, 64, unsafe.Sizeof(line{}))
 }
 
-// Each goroutine hands its readings to the others. The work in between gives the
-// processor something to run ahead of.
+// Each goroutine hands its readings to the others: until they have raced for the next
+// line several times, and a million readings were handed over. That takes two cores, so
+// on one it gives up. The work in between gives the processor something to run ahead of.
 func TestSystemClock_NeverRunsBackFromOneGoroutineToAnother(t *testing.T) {
+	const batch = 1000
 	clock := SystemClock()
-	end := clock.Now() + int64(12*span) // so that readers race for the next line several times
-	var newest, back atomic.Int64
+	start := clock.Now()
+	races, giveUp := start+int64(12*span), start+int64(50*span)
+	var newest, back, handovers atomic.Int64
 	var readers sync.WaitGroup
 	for i := range 8 {
 		readers.Go(func() {
-			for now := int64(0); now < end; {
+			known, others := start, 0
+			for now := start; now < races || now < giveUp && handovers.Load() < 1e6; {
 				handed := newest.Load()
 				if now = clock.Now(); now < handed {
 					back.Add(1)
 				}
 				rand.Uint32()
+				if handed != known {
+					if others++; others%batch == 0 {
+						handovers.Add(batch)
+					}
+				}
+				known = handed
 				if i%4 > 0 { // the others only read
 					newest.Store(now)
+					known = now
 				}
 			}
 		})
