@@ -58,7 +58,7 @@ func New(options ...Option) (*Limiter, error) {
 	}
 	l := &Limiter{
 		hasher:       newHasher(),
-		clock:        c.clock,
+		clock:        unordered(c.clock),
 		wall:         time.Now,
 		chargeDenied: c.chargeDenied,
 		observer:     c.observer,
@@ -322,7 +322,7 @@ func (l *Limiter) Stats() Stats {
 }
 
 // Clock returns the clock that decides, for what has to keep the limiter's time.
-func (l *Limiter) Clock() Clock { return l.clock }
+func (l *Limiter) Clock() Clock { return ordered(l.clock) }
 
 // Close ends the janitor and waits until it has ended. Every other method still
 // works afterwards, without a janitor. Closing again does nothing. The error is

@@ -845,18 +845,28 @@ var mutants = []mutant{
 		tests: "TestCoarseClock",
 	},
 	{
+		name: "coarse-in-a-bubble", fault: "in a bubble of synctest the clock is the one that is shared outside",
+		file: "clock.go", old: "if inBubble() {", new: "if false {",
+		tests: "TestCoarseClock_InABubble",
+	},
+	{
+		name: "coarse-woken-in-a-bubble", fault: "a reader in a bubble of synctest starts the goroutine in there",
+		file: "clock.go", old: "if c.foreign() {", new: "if false {",
+		tests: "TestCoarseClock_MadeOutside",
+	},
+	{
 		name: "manual-rings-late", fault: "what is due at an instant is not woken at it",
 		file: "clock.go", old: "if at <= c.now.Load() {", new: "if at < c.now.Load() {",
 		tests: "TestWait_OnAManualClock",
 	},
 	{
 		name: "tsc-runs-back", fault: "a new line begins below the old one",
-		file: "tsc.go", old: "next.ns += ahead", new: "",
-		tests: "TestTSC_Stays",
+		file: "tsc.go", old: "begin := max(b.ns, l.end)", new: "begin := b.ns",
+		tests: "TestTSC_Stays|TestTSC_NeverRunsBack",
 	},
 	{
 		name: "tsc-drifts", fault: "what a line is ahead is never made up for",
-		file: "tsc.go", old: "next.rate -= uint64(ahead) << 32 / next.span", new: "",
+		file: "tsc.go", old: "next.rate = rate - uint64(ahead)<<32/ticks", new: "next.rate = rate",
 		tests: "TestTSC_ComesBack",
 	},
 	{
@@ -871,8 +881,23 @@ var mutants = []mutant{
 	},
 	{
 		name: "tsc-in-a-bubble", fault: "in a bubble of synctest the limiter lives in real time",
-		file: "tsc.go", old: "return tscVouched() && ", new: "return tscVouched() || ",
+		file: "clock.go", old: "case inBubble():", new: "case false:",
 		tests: "TestSystemClock_InABubble",
+	},
+	{
+		name: "tsc-overtaken", fault: "a reader that was overtaken puts its old line in the place of the new one",
+		file: "tsc.go", old: "if c.line.CompareAndSwap(l, next) {", new: "if c.line.Store(next); true {",
+		tests: "TestTSC_AReaderThatWasOvertaken|TestTSC_NeverRunsBack",
+	},
+	{
+		name: "tsc-gives-up-below", fault: "the system's clock is read as it is when a line that was ahead is given up",
+		file: "tsc.go", old: "return max(now, l.ns), now < l.end", new: "return now, now < l.end",
+		tests: "TestTSC_StandsStill|TestTSC_NeverRunsBack",
+	},
+	{
+		name: "tsc-out-of-order", fault: "the counter is read before the reading that another core has told",
+		file: "tsc_amd64.s", old: "LFENCE", new: "NOP",
+		tests: "TestSystemClock_NeverRunsBack",
 	},
 
 	// What is written and read.
