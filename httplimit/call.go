@@ -248,7 +248,7 @@ func (c *call) admit(d *sash.Decision) {
 // settled reports whether a charge may be given back.
 func settled(takes []take) bool {
 	for i := range takes {
-		if takes[i].Charge != nil {
+		if takes[i].givesBack() {
 			return true
 		}
 	}
@@ -310,7 +310,7 @@ func giveBack(takes []take) {
 func (c *call) admitShadows() {
 	for i := c.enforced; i < len(c.takes); i++ {
 		t := &c.takes[i]
-		if t.Charge != nil {
+		if t.givesBack() {
 			c.charged = true
 			t.reservation, t.decision = c.limiter.Reserve(t.key, t.cost)
 		} else {

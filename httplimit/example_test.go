@@ -73,7 +73,9 @@ func ExamplePolicy_charge() {
 	handler := limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("password") != "sesame" {
 			http.Error(w, "no", http.StatusUnauthorized)
+			return
 		}
+		fmt.Fprint(w, "welcome")
 	}))
 	for _, password := range []string{"sesame", "sesame", "sesame", "guess", "guess", "guess"} {
 		w := httptest.NewRecorder()

@@ -25,7 +25,7 @@ type site struct {
 	*httplimit.Limiter
 	clock  *sash.ManualClock
 	served atomic.Int64
-	answer http.HandlerFunc // nil: 200
+	answer http.HandlerFunc // nil: 200, written
 }
 
 func newSite(t testing.TB, options ...httplimit.Option) *site {
@@ -42,6 +42,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.served.Add(1)
 		if s.answer != nil {
 			s.answer(w, r)
+		} else {
+			w.WriteHeader(http.StatusOK)
 		}
 	})).ServeHTTP(w, r)
 }
