@@ -150,32 +150,49 @@ func (rec *recorder) WriteString(s string) (n int, err error) {
 	return n, err
 }
 
+// closeNotifier is http.CloseNotifier, which is deprecated. Handlers still ask for it.
+type closeNotifier interface{ CloseNotify() <-chan bool }
+
 // wrapped returns rec with the methods that the writers of HTTP/1 and HTTP/2 have, or
-// those of them that wrappers around these usually do.
+// those of them that wrappers around these usually do. It allocates nothing: each type
+// of recorder is one pointer.
 func (rec *recorder) wrapped() http.ResponseWriter {
 	_, flushes := rec.ResponseWriter.(http.Flusher)
 	_, hijacks := rec.ResponseWriter.(http.Hijacker)
 	_, reads := rec.ResponseWriter.(io.ReaderFrom)
 	_, pushes := rec.ResponseWriter.(http.Pusher)
+	_, notifies := rec.ResponseWriter.(closeNotifier)
+	flushing := flushingRecorder{rec}
+	hijacking := hijackingRecorder{flushing}
 	switch {
+	case flushes && hijacks && reads && notifies:
+		return notifyingRecorder1{recorder1{hijacking}}
 	case flushes && hijacks && reads:
-		return &recorder1{hijackingRecorder{flushingRecorder{rec}}}
+		return recorder1{hijacking}
+	case flushes && hijacks && notifies:
+		return notifyingHijackingRecorder{hijacking}
 	case flushes && hijacks:
-		return &hijackingRecorder{flushingRecorder{rec}}
+		return hijacking
+	case flushes && pushes && notifies:
+		return notifyingRecorder2{recorder2{flushing}}
 	case flushes && pushes:
-		return &recorder2{flushingRecorder{rec}}
+		return recorder2{flushing}
+	case flushes && notifies:
+		return notifyingFlushingRecorder{flushing}
 	case flushes:
-		return &flushingRecorder{rec}
+		return flushing
+	case notifies:
+		return notifyingRecorder{rec}
 	}
 	return rec
 }
 
 type flushingRecorder struct{ *recorder }
 
-func (rec *flushingRecorder) Flush() { _ = rec.FlushError() }
+func (rec flushingRecorder) Flush() { _ = rec.FlushError() }
 
 // FlushError is what http.ResponseController calls, if it is there.
-func (rec *flushingRecorder) FlushError() error {
+func (rec flushingRecorder) FlushError() error {
 	rec.wrote(http.StatusOK)
 	err := http.NewResponseController(rec.ResponseWriter).Flush()
 	rec.check(err)
@@ -184,7 +201,7 @@ func (rec *flushingRecorder) FlushError() error {
 
 type hijackingRecorder struct{ flushingRecorder }
 
-func (rec *hijackingRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (rec hijackingRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffer, err := rec.ResponseWriter.(http.Hijacker).Hijack()
 	if err == nil {
 		rec.wrote(http.StatusSwitchingProtocols)
@@ -194,7 +211,7 @@ func (rec *hijackingRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 type recorder1 struct{ hijackingRecorder }
 
-func (rec *recorder1) ReadFrom(r io.Reader) (int64, error) {
+func (rec recorder1) ReadFrom(r io.Reader) (int64, error) {
 	connected := rec.connected() // before the client can have hung up because of what it reads
 	n, err := rec.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
 	if n > 0 && rec.status == 0 && connected { // else the status is still open
@@ -206,6 +223,25 @@ func (rec *recorder1) ReadFrom(r io.Reader) (int64, error) {
 
 type recorder2 struct{ flushingRecorder }
 
-func (rec *recorder2) Push(target string, options *http.PushOptions) error {
+func (rec recorder2) Push(target string, options *http.PushOptions) error {
 	return rec.ResponseWriter.(http.Pusher).Push(target, options)
 }
+
+// The recorders above, of writers that have CloseNotify.
+type (
+	notifyingRecorder          struct{ *recorder }
+	notifyingFlushingRecorder  struct{ flushingRecorder }
+	notifyingHijackingRecorder struct{ hijackingRecorder }
+	notifyingRecorder1         struct{ recorder1 }
+	notifyingRecorder2         struct{ recorder2 }
+)
+
+func (rec *recorder) closeNotify() <-chan bool {
+	return rec.ResponseWriter.(closeNotifier).CloseNotify()
+}
+
+func (rec notifyingRecorder) CloseNotify() <-chan bool          { return rec.closeNotify() }
+func (rec notifyingFlushingRecorder) CloseNotify() <-chan bool  { return rec.closeNotify() }
+func (rec notifyingHijackingRecorder) CloseNotify() <-chan bool { return rec.closeNotify() }
+func (rec notifyingRecorder1) CloseNotify() <-chan bool         { return rec.closeNotify() }
+func (rec notifyingRecorder2) CloseNotify() <-chan bool         { return rec.closeNotify() }

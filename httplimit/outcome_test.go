@@ -131,6 +131,7 @@ func TestCharge_SeesTheStatus(t *testing.T) {
 			require.NoError(t, err)
 			r.Header.Set("X-Key", "k")
 			if response, err := server.Client().Do(r); err == nil {
+				_, _ = io.Copy(io.Discard, response.Body) // to close it before would be to hang up
 				response.Body.Close()
 			}
 			require.Equal(t, c.want, <-got)
@@ -207,9 +208,37 @@ type (
 		hijackWriter
 		io.ReaderFrom
 	}
+	// The same, told when the client has hung up, as the writers of net/http are.
+	plainNotifier struct {
+		plainWriter
+		closeNotifier
+	}
+	flushNotifier struct {
+		flushWriter
+		closeNotifier
+	}
+	pushNotifier struct {
+		pushWriter
+		closeNotifier
+	}
+	hijackNotifier struct {
+		hijackWriter
+		closeNotifier
+	}
+	readNotifier struct {
+		readWriter
+		closeNotifier
+	}
 )
 
+type closeNotifier interface{ CloseNotify() <-chan bool } // of http.CloseNotifier, which is deprecated
+
 type everything struct{ calls []string }
+
+func (e *everything) CloseNotify() <-chan bool {
+	e.calls = append(e.calls, "notify")
+	return nil
+}
 
 func (e *everything) Flush() { e.calls = append(e.calls, "flush") }
 func (e *everything) Push(string, *http.PushOptions) error {
@@ -228,16 +257,24 @@ func (e *everything) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func TestCharge_HandsOnWhatAWriterCanDoAndNoMore(t *testing.T) {
 	e := new(everything)
 	w := httptest.NewRecorder()
-	flush := flushWriter{plainWriter{w}, e}
+	plain := plainWriter{w}
+	flush := flushWriter{plain, e}
+	push, hijack := pushWriter{flush, e}, hijackWriter{flush, e}
+	read := readWriter{hijack, e}
 	for name, c := range map[string]struct {
-		writer                       http.ResponseWriter
-		flushes, pushes, hijacks, in bool
+		writer                                 http.ResponseWriter
+		flushes, pushes, hijacks, in, notifies bool
 	}{
-		"plain":  {writer: plainWriter{w}},
-		"flush":  {writer: flush, flushes: true},
-		"push":   {writer: pushWriter{flush, e}, flushes: true, pushes: true},
-		"hijack": {writer: hijackWriter{flush, e}, flushes: true, hijacks: true},
-		"read":   {writer: readWriter{hijackWriter{flush, e}, e}, flushes: true, hijacks: true, in: true},
+		"plain":           {writer: plain},
+		"flush":           {writer: flush, flushes: true},
+		"push":            {writer: push, flushes: true, pushes: true},
+		"hijack":          {writer: hijack, flushes: true, hijacks: true},
+		"read":            {writer: read, flushes: true, hijacks: true, in: true},
+		"plain notifies":  {writer: plainNotifier{plain, e}, notifies: true},
+		"flush notifies":  {writer: flushNotifier{flush, e}, flushes: true, notifies: true},
+		"HTTP/2":          {writer: pushNotifier{push, e}, flushes: true, pushes: true, notifies: true},
+		"hijack notifies": {writer: hijackNotifier{hijack, e}, flushes: true, hijacks: true, notifies: true},
+		"HTTP/1":          {writer: readNotifier{read, e}, flushes: true, hijacks: true, in: true, notifies: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e.calls = nil
@@ -263,6 +300,12 @@ func TestCharge_HandsOnWhatAWriterCanDoAndNoMore(t *testing.T) {
 					require.NoError(t, err)
 					want = append(want, "read")
 				}
+				notifier, ok := w.(closeNotifier)
+				require.Equal(t, c.notifies, ok)
+				if ok {
+					notifier.CloseNotify()
+					want = append(want, "notify")
+				}
 				hijacker, ok := w.(http.Hijacker)
 				require.Equal(t, c.hijacks, ok)
 				if ok {
@@ -281,6 +324,23 @@ func TestCharge_HandsOnWhatAWriterCanDoAndNoMore(t *testing.T) {
 			require.EqualValues(t, 1, s.served.Load())
 		})
 	}
+}
+
+// What a writer can do costs no allocation to hand on.
+func TestCharge_HandsOnWhatAWriterCanDoWithoutAllocating(t *testing.T) {
+	if raceDetector {
+		t.Skip("pools drop some of what they are given")
+	}
+	handler := newSite(t, failures(5)).Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }))
+	r, e := newRequest("GET /", "X-Key", "k"), new(everything)
+	allocations := func(w http.ResponseWriter) float64 {
+		return testing.AllocsPerRun(1000, func() {
+			clear(w.Header())
+			handler.ServeHTTP(w, r)
+		})
+	}
+	plain := plainWriter{&bareWriter{http.Header{}}}
+	require.Equal(t, allocations(plain), allocations(readNotifier{readWriter{hijackWriter{flushWriter{plain, e}, e}, e}, e}))
 }
 
 // Without Charge, handlers are given the writer itself.
