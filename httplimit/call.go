@@ -154,7 +154,10 @@ func (c *call) gather(r *http.Request) bool {
 			c.askShadow(p, r)
 		}
 	}
-	all := asString(c.keys) // sash copies what it keeps
+	all := asString(c.keys) // sash copies what it keeps,
+	if c.observed {
+		all = string(c.keys) // but hands keys to an observer as they are
+	}
 	for i := range c.takes {
 		t := &c.takes[i]
 		t.key = all[t.begin:t.end]

@@ -75,8 +75,9 @@
 //   - chi: r.Use(limiter.Middleware). It works as around the router.
 //   - gorilla/mux: r.Use(limiter.Middleware). Requests that match no route are not
 //     limited.
-//   - gin has no adapter of its own. One that is written by hand must call Abort when
-//     the middleware does not call its handler. Most adapters write responses past
+//   - gin: e.Use(adapter.Wrap(limiter.Middleware)), of github.com/gwatts/gin-adapter.
+//     An adapter that is written by hand must call Abort when the middleware does not
+//     call its handler. If it leaves gin its own writer, responses are written past
 //     the middleware.
 //   - echo: e.Use(echo.WrapMiddleware(limiter.Middleware)). An error that a handler
 //     returns is made a response after the middleware has returned.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -267,14 +268,16 @@ func appendNumber(key []byte, policy int, digest bool) []byte {
 	return binary.AppendUvarint(key, n)
 }
 
-// numberOf returns the policy that a key begins with.
-func numberOf(key string) (policy int, ok bool) {
+// numberOf takes a key apart, as far as its begin is one that appendNumber makes.
+// Identity is the digest of the identity if digest is true.
+func numberOf(key string) (policy int, identity string, digest, ok bool) {
 	var n uint64
 	for i := 0; i < len(key) && i < binary.MaxVarintLen32; i++ {
 		n |= uint64(key[i]&0x7f) << (7 * i)
 		if key[i] < 0x80 {
-			return int(n >> 1), true
+			shortest := key[i] > 0 || i == 0
+			return int(n >> 1), key[i+1:], n&1 != 0, shortest && n>>1 <= math.MaxInt32
 		}
 	}
-	return 0, false
+	return 0, "", false, false
 }
