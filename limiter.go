@@ -36,6 +36,8 @@ type Limiter struct {
 	evicted, sweeps atomic.Uint64
 
 	displaced, refusals, shared atomic.Uint64 // see Stats
+
+	noReconfigure error // why Reconfigure is refused; nil: it is not
 }
 
 // New returns a limiter with every [Limit] among options, such as
@@ -65,6 +67,8 @@ func New(options ...Option) (*Limiter, error) {
 		limitsFor:    c.limitsFor,
 		sizeHint:     c.sizeHint,
 		interval:     c.sweepInterval,
+
+		noReconfigure: c.noReconfigure,
 	}
 	l.now.Store(l.newRegime(newTerms(c.chargeDenied), 0, newKeyCap(c.maxKeys, c.overflow), c.limits, c.sizeHint))
 	if l.interval >= 0 {

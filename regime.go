@@ -187,7 +187,11 @@ func (l *Limiter) askLimitsFor(name string) []Limit {
 	if l.limitsFor == nil {
 		return nil
 	}
-	limits := l.limitsFor(strings.Clone(name))
+	return validOrNone(l.limitsFor(strings.Clone(name)))
+}
+
+// validOrNone returns limits, or nil if one of them is invalid.
+func validOrNone(limits []Limit) []Limit {
 	if validate(limits) != nil {
 		return nil
 	}

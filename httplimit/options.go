@@ -63,9 +63,13 @@ func WithSweepInterval(d time.Duration) Option {
 // [sash.WithChargeDenied], a denied request is charged to all its policies that cost
 // the same as one that denied it. What is said here holds before WithClock,
 // WithSizeHint and WithSweepInterval. The limits are those of the policies: a
-// [sash.Limit] is refused, and [sash.WithLimitsFor] has no effect. Keys, as
-// [sash.WithObserver] is told them, are those of [Limiter.KeyFor], and hold identities
-// as they are.
+// [sash.Limit] is refused. [sash.WithLimitsFor] gives keys limits of their own; a key
+// for which it returns none has those of its policy.
+//
+// The functions of [sash.WithLimitsFor] and [sash.WithObserver] are given the keys of
+// [Limiter.KeyFor], which hold identities as they are. [Limiter.ParseKey] tells policy
+// and identity of one. The keys never change. An observer costs one allocation for
+// each request, in which they are copied.
 func WithSash(options ...sash.Option) Option {
 	return optionFunc(func(c *config) {
 		for i, o := range options {

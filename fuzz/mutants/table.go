@@ -678,6 +678,16 @@ var mutants = []mutant{
 
 	// Limits that change.
 	{
+		name: "reconfigure-not-refused", fault: "below several HTTP policies, Reconfigure changes the first of them only",
+		file: "reconfigure.go", old: "if l.noReconfigure != nil {", new: "if l.noReconfigure != nil && l == nil {",
+		tests: "TestReconfigure_CanBeRefused",
+	},
+	{
+		name: "inspect-trusts-limits", fault: "invalid limits of a key below an HTTP policy are not those of the policy",
+		file: "bridge.go", old: "validOrNone(c.limitsFor(key))", new: "c.limitsFor(key)",
+		tests: "TestInspect",
+	},
+	{
 		name: "change-over-a-charge", fault: "what is charged while a key is carried over is lost",
 		file: "carry.go", old: "if !old.lock(word) {", new: "l.clock.Now()\nif !old.lock(word) && k.name == \"\" {",
 		tests: "TestRace_ChangingLimits",
