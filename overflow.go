@@ -24,9 +24,10 @@ const (
 )
 
 // refused returns the decision on q for a key that has no place beside so many others
-// of the call.
-func (l *Limiter) refused(s standing, q query, others int) Decision {
-	d := Decision{Allowed: q.n == 0, Limit: s.policy.rules[0].Limit}
+// of the call, given whether the call is admitted: a key without a place admits 0 units,
+// but another key of the call may not.
+func (l *Limiter) refused(s standing, q query, others int, admitted bool) Decision {
+	d := Decision{Allowed: admitted, Limit: s.policy.rules[0].Limit}
 	switch {
 	case !s.policy.possible(q.n) || q.n > 0 && int64(others) >= s.regime.cap.most:
 		d.RetryAfter = Never
@@ -51,7 +52,7 @@ func (l *Limiter) askFull(s standing, k key, q query, d *Decision) (allowed, ok 
 		if q.charge {
 			l.refusals.Add(1)
 		}
-		refused := l.refused(s, q, 0)
+		refused := l.refused(s, q, 0, q.n == 0)
 		if d != nil {
 			*d = refused
 		}

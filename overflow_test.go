@@ -209,6 +209,27 @@ func TestTakeAll_OfKeysThatDoNotFit(t *testing.T) {
 	require.EqualValues(t, 1, l.Stats().Shared)
 }
 
+// A call of 0 units is denied like any other by a key that is past its limit, also if
+// another key does not fit, in whatever order the two are looked at.
+func TestTakeAll_OfNothingIsDeniedByADebt(t *testing.T) {
+	for i := range 40 { // each limiter hashes under a seed of its own
+		l, _ := capped(t, 1, DenyNew)
+		r, _ := l.Reserve("debt", 1)
+		r.Commit(5)
+		debt := l.Peek("debt", 0)
+		require.False(t, debt.Allowed)
+		for _, keys := range [][]string{{"debt", "new"}, {"new", "debt"}} {
+			require.Equal(t, debt, l.TakeAll(keys, 0), "limiter %d", i)
+			all, d := l.ReserveAll(keys, 0)
+			require.Equal(t, debt, d)
+			require.Equal(t, []Reservation{{}, {}}, all)
+		}
+		want := Decision{Allowed: true, Limit: PerMinute(3)}
+		require.Equal(t, want, l.TakeAll([]string{"new", "newer"}, 0), "nothing asked, nothing left")
+		require.Zero(t, l.Stats().Refused)
+	}
+}
+
 // Keys that are tracked already do not make room for others of the same call.
 func TestTakeAll_OfMoreKeysThanTheCap(t *testing.T) {
 	for name, overflow := range everyOverflow {
