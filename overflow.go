@@ -11,9 +11,14 @@ import (
 type Overflow uint8
 
 const (
-	// EvictLeastUsed makes room by forgetting a key: of a sample of 8, the one with
-	// the greatest part of its quota left. A flood of new keys evicts itself, and
-	// hardly ever one that is being held at its limit.
+	// EvictLeastUsed makes room by evicting the sampled key that has the greatest part
+	// of its quota left; of equals, the one that was inserted last. So a flood of new
+	// keys evicts its own keys, even if it uses up the quota of each, and not the keys
+	// that are being held at their limits.
+	//
+	// A sample is 16 keys, drawn at random from a table of 2 slots for each key of the
+	// bound. While no key in the sample has any quota left, it goes on to more keys. It
+	// inspects at most 128 slots; up to a bound of 64 keys, these are all there are.
 	EvictLeastUsed Overflow = iota
 	// DenyNew denies keys that do not fit. RetryAfter then is the interval at which
 	// idle keys are evicted: an estimate, as no decision's is else.

@@ -544,6 +544,112 @@ func TestEvictLeastUsed_AFloodEvictsItself(t *testing.T) {
 	require.EqualValues(t, flood+held-most, l.Stats().Displaced)
 }
 
+// Keys held at their limit stay when they are half of the table, whether the flood uses
+// little or all of the quota of each of its keys.
+func TestEvictLeastUsed_KeepsAHalfThatIsHeld(t *testing.T) {
+	const most, held = 1000, 500
+	flood := thorough(100_000)
+	for _, limit := range []Limit{PerMinute(10), PerMinute(10).Log()} {
+		for _, uses := range []int{1, 9, 10} {
+			t.Run(fmt.Sprintf("%v, %d of 10", limit, uses), func(t *testing.T) {
+				l := newTest(t, limit, WithClock(NewManualClock(0)), WithMaxKeys(most, EvictLeastUsed))
+				for i := range held {
+					require.True(t, l.AllowN("held "+strconv.Itoa(i), 10))
+				}
+				for i := range flood {
+					takeTimes(l, "flood "+strconv.Itoa(i), uses)
+				}
+				stay := 0
+				for i := range held {
+					if l.Peek("held "+strconv.Itoa(i), 0).Remaining == 0 {
+						stay++
+					}
+				}
+				require.GreaterOrEqual(t, stay, 495)
+				require.EqualValues(t, flood+held-most, l.Stats().Displaced)
+			})
+		}
+	}
+}
+
+// While time goes on, held keys take each unit that they get back, and so are charged later
+// than many a key of the flood. They stay all the same: they were there before.
+func TestEvictLeastUsed_KeepsHeldKeysThatGoOn(t *testing.T) {
+	const most, held, calls = 1000, 500, 10
+	for _, limit := range []Limit{PerMinute(10), PerMinute(10).Log()} {
+		for _, uses := range []int{1, 9} {
+			t.Run(fmt.Sprintf("%v, %d of 10", limit, uses), func(t *testing.T) {
+				clock := NewManualClock(0)
+				l := newTest(t, limit, WithClock(clock), WithMaxKeys(most, EvictLeastUsed))
+				for i := range 30 * held { // each once in 6 s
+					l.Allow("held " + strconv.Itoa(i%held))
+					clock.Advance(6 * time.Second / held)
+				}
+				gone := map[int]bool{}
+				for i := range thorough(20_000) {
+					takeTimes(l, "flood "+strconv.Itoa(i), uses)
+					for j := range calls {
+						at := (calls*i + j) % held
+						if d := l.Take("held "+strconv.Itoa(at), 1); d.Allowed && d.Remaining > 3 {
+							gone[at] = true
+						}
+					}
+					clock.Advance(5 * time.Millisecond)
+				}
+				require.LessOrEqual(t, len(gone), 5)
+			})
+		}
+	}
+}
+
+// Of keys that have the same part of their quota left, the one that was inserted last makes
+// room. A key keeps its place in that order when its limits change or it is reserved from.
+func TestEvictLeastUsed_OfEqualsForgetsTheLastInserted(t *testing.T) {
+	const most = 30
+	for name, change := range map[string]func(l *Limiter){
+		"no change":   func(l *Limiter) { l.Allow("0") },
+		"Reserve":     func(l *Limiter) { l.Reserve("0", 1) },
+		"SetLimits":   func(l *Limiter) { l.Allow("0"); _ = l.SetLimits("0", PerHour(3)) },
+		"Reconfigure": func(l *Limiter) { l.Allow("0"); _ = l.Reconfigure(l.rule().Limit) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyKind(t, PerMinute(3), func(t *testing.T, l *Limiter, clock *ManualClock) {
+				l.AllowN("0", 2)
+				for i := 1; i < most; i++ {
+					l.AllowN(strconv.Itoa(i), 3)
+				}
+				change(l)
+				for _, last := range []string{strconv.Itoa(most - 1), "new 0", "new 1"} {
+					displaced := l.Stats().Displaced
+					require.True(t, l.AllowN(fmt.Sprintf("new %d", displaced), 3))
+					require.EqualValues(t, displaced+1, l.Stats().Displaced)
+					require.EqualValues(t, 3, l.Peek(last, 0).Remaining, "%q made room", last)
+				}
+				for i := range most - 1 {
+					require.Zero(t, l.Peek(strconv.Itoa(i), 0).Remaining, "%d still is held", i)
+				}
+			}, WithMaxKeys(most, EvictLeastUsed))
+		})
+	}
+}
+
+// A call for a key that does not fit only looks for idle keys: it waits for none that another
+// call is charging.
+func TestOverflow_WaitsForNoTrackedKey(t *testing.T) {
+	for _, overflow := range []Overflow{DenyNew, ShareOverflow} {
+		l, _ := capped(t, 2, overflow)
+		l.Allow("a")
+		l.Allow("b")
+		for _, key := range []string{"a", "b"} {
+			c := l.table().load(l.key(key))
+			word, _ := c.current()
+			require.True(t, c.lock(word))
+			defer c.word.Store(word)
+		}
+		require.Equal(t, overflow == ShareOverflow, l.Allow("new"))
+	}
+}
+
 func TestRestore_KeepsToTheCap(t *testing.T) {
 	for name, overflow := range everyOverflow {
 		t.Run(name, func(t *testing.T) {
@@ -645,7 +751,7 @@ func TestEvictLeastUsed_LooksBeyondEmptySeats(t *testing.T) {
 	}
 	alone := 0
 	for range 10_000 {
-		idle, least := l.sample(g, nil)
+		idle, least := l.sample(g, nil, true)
 		require.False(t, idle)
 		if least.resident == held {
 			alone++

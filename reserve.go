@@ -136,7 +136,7 @@ func (l *Limiter) spend(k key, units int64) {
 		if c == nil {
 			s := l.standing(g, k.name)
 			if !l.full(g, 1, nil) {
-				l.insertCell(s, k, newCompound(s.policy).keep(k.name), nil)
+				l.insertCell(s, k, newCompound(s.policy).keep(k.name), nil, g.cap.displaces())
 			} else if _, ok := l.askFull(s, k, q, nil); ok {
 				return
 			}

@@ -771,8 +771,13 @@ var mutants = []mutant{
 		tests: "TestEvictLeastUsed",
 	},
 	{
-		name: "cap-looks-too-near", fault: "a held key behind a long row of empty seats is displaced",
-		file: "maxkeys.go", old: "min(64*enough, len(c.seats))", new: "min(8*enough, len(c.seats))",
+		name: "cap-small-sample", fault: "a flood evicts keys held at their limit from a table that they are half of",
+		file: "maxkeys.go", old: "sampleSeats = 128", new: "sampleSeats = 12",
+		tests: "TestEvictLeastUsed_KeepsAHalf",
+	},
+	{
+		name: "cap-sample-of-neighbours", fault: "a sample is of neighbouring seats, and displaces a held key among free ones",
+		file: "maxkeys.go", old: "if all {", new: "if seat = &c.seats[i]; all {",
 		tests: "TestEvictLeastUsed_LooksBeyond",
 	},
 	{
