@@ -24,7 +24,8 @@ const (
 	// idle keys are evicted: an estimate, as no decision's is else.
 	DenyNew
 	// ShareOverflow lets keys that do not fit share quotas of the limiter's own
-	// limits, 256 of them, by hash. What is reserved from one is not given back.
+	// limits, 256 of them, by hash. What is reserved from one is not given back; what
+	// is spent beyond it is charged to the shared quota.
 	ShareOverflow
 )
 
@@ -69,7 +70,8 @@ func (l *Limiter) askFull(s standing, k key, q query, d *Decision) (allowed, ok 
 	return g.policy.ask(l.sharedCell(g, k), q, d)
 }
 
-// A commons holds the cells that keys without a place share: one for each shard.
+// A commons holds the cells that keys without a place share: one for each shard. They
+// are compounds, which hold what was spent past the limit, too.
 type commons struct {
 	carrying sync.Mutex
 	cells    [shards]atomic.Pointer[cell]
@@ -84,7 +86,7 @@ func (l *Limiter) sharedCell(g *regime, k key) *cell {
 	}
 	seat := &g.commons.cells[i]
 	if seat.Load() == nil {
-		c := g.policy.newCell("")
+		c := newCompound(g.policy).keep("")
 		seat.CompareAndSwap(nil, c)
 	}
 	return seat.Load()

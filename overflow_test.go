@@ -311,13 +311,65 @@ func TestReserve_OfKeysThatDoNotFit(t *testing.T) {
 	require.False(t, d.Allowed)
 	require.Zero(t, r)
 
-	// A key that is forgotten before it is settled.
-	l, _ = capped(t, 1, DenyNew)
-	r, _ = l.Reserve("a", 1)
-	l.Reset("a")
-	l.Allow("b")
-	r.Commit(3)
-	require.EqualValues(t, 1, l.Stats().Refused, "there is no place to charge it to")
+}
+
+// Units that have been spent are charged to their key even if it was evicted before the
+// Commit and the table is full by then.
+func TestCommit_OfAKeyThatLostItsPlace(t *testing.T) {
+	for name, overflow := range everyOverflow {
+		t.Run(name, func(t *testing.T) {
+			everyKind(t, PerMinute(3), func(t *testing.T, l *Limiter, clock *ManualClock) {
+				r, d := l.Reserve("spender", 1)
+				require.True(t, d.Allowed)
+				free, d := l.Reserve("spender", 0)
+				require.True(t, d.Allowed)
+				clock.Advance(2 * time.Minute)
+				takeTimes(l, "held", 3)
+				takeTimes(l, "light", 1)
+				require.Equal(t, Stats{Keys: 2, Evicted: 1}, l.Stats())
+
+				r.Commit(3)
+				require.EqualValues(t, 1, l.Peek("spender", 0).Remaining, "2 more than reserved")
+				require.Equal(t, Stats{Keys: 2, Evicted: 1, Displaced: 1}, l.Stats())
+				require.EqualValues(t, 0, l.Peek("held", 0).Remaining, "the least used made room")
+				free.Commit(2)
+				require.False(t, l.Peek("spender", 0).Allowed, "1 more than the limit")
+				require.Equal(t, Stats{Keys: 2, Evicted: 1, Displaced: 1}, l.Stats())
+			}, WithMaxKeys(2, overflow))
+		})
+	}
+}
+
+// A reservation of nothing has no place in a full table, but what is then spent has.
+func TestCommit_OfAKeyThatNeverHadAPlace(t *testing.T) {
+	l, _ := capped(t, 1, DenyNew)
+	l.Allow("tracked")
+	r, d := l.Reserve("spender", 0)
+	require.True(t, d.Allowed)
+	r.Commit(5)
+	require.False(t, l.Peek("spender", 0).Allowed)
+	require.Equal(t, Stats{Keys: 1, Displaced: 1}, l.Stats())
+}
+
+// What was reserved from a shared quota is settled there, and takes no place from a key.
+func TestCommit_OfAKeyThatSharesAQuota(t *testing.T) {
+	l, _ := capped(t, 1, ShareOverflow)
+	l.Allow("tracked")
+	a, b := sameShard(l)
+	for _, n := range []int64{1, 0} {
+		r, d := l.Reserve(a, n)
+		require.True(t, d.Allowed)
+		r.Commit(n + 1)
+	}
+	all, d := l.ReserveAll([]string{a, b}, 0)
+	require.True(t, d.Allowed)
+	require.Zero(t, l.Peek(b, 0).Remaining)
+	for _, r := range all {
+		r.Commit(1)
+	}
+	require.False(t, l.Peek(b, 0).Allowed, "3 and 2")
+	require.EqualValues(t, 2, l.Peek("tracked", 0).Remaining)
+	require.Zero(t, l.Stats().Displaced)
 }
 
 // A key may have lost its own cell, and the place with it, between two looks of a
