@@ -26,6 +26,10 @@
 // more or less, skip some, charge only those that were answered in a certain way,
 // or try a policy out without denying anything: Cost, Skip, Charge and Shadow.
 //
+// Hosts are compared as names, and paths as [http.ServeMux] compares them. Some
+// routers serve /LOGIN or /login/ as /login: with those, give [WithPathFolding], or a
+// client gets past a policy by another spelling.
+//
 // # Who is calling
 //
 // A [KeyFunc] says; there is no default, for a wrong one either limits nobody or

@@ -21,6 +21,7 @@ type Limiter struct {
 	policies []*policy
 	shadows  int // index of the first; they stand behind the others
 	routes   []*route
+	byHost   bool    // whether a route has a host
 	memory   *memory // of routes; nil: there is only the one of every request
 	limiter  *sash.Limiter
 	secret   [32]byte // of fingerprints
@@ -83,11 +84,12 @@ func (l *Limiter) routeFor(pattern string) int {
 	if i >= 0 {
 		return i
 	}
-	t, err := newRoute(pattern)
+	t, err := newRoute(pattern, l.foldPaths)
 	if err != nil {
 		panic(err) // validate has made one
 	}
 	l.routes = append(l.routes, t)
+	l.byHost = l.byHost || t.hosted
 	return len(l.routes) - 1
 }
 
