@@ -432,13 +432,18 @@ func trim(s string) string {
 	return s
 }
 
-// append appends which kind of address client is, and its first bits, or all of a
-// link-local one and its zone. The latter is longer than any key without a zone, or
-// begins like none, so no two clients have one key.
+// append appends which kind of address client is, and what of it is a client.
 func (a *addresses) append(key []byte, client netip.Addr, zone string) []byte {
 	if client.Is4() {
 		return appendIPv4(key, client.As4(), a.bits4)
 	}
+	return a.appendIPv6(key, client, zone)
+}
+
+// appendIPv6 appends the first bits of an address, or all of a link-local one and its
+// zone. The latter is longer than any key without a zone, or begins like none, so no
+// two clients have one key.
+func (a *addresses) appendIPv6(key []byte, client netip.Addr, zone string) []byte {
 	sixteen := client.As16()
 	switch high := binary.BigEndian.Uint64(sixteen[:8]); {
 	case high == 0x0064_ff9b<<32 && translated.Contains(client):
