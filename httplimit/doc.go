@@ -26,11 +26,23 @@
 // more or less, skip some, charge only those that were answered in a certain way,
 // or try a policy out without denying anything: Cost, Skip, Charge and Shadow.
 //
+// Hosts are compared as names, and paths as [http.ServeMux] compares them. Some
+// routers serve /LOGIN or /login/ as /login: with those, give [WithPathFolding], or a
+// client gets past a policy by another spelling.
+//
 // # Who is calling
 //
 // A [KeyFunc] says; there is no default, for a wrong one either limits nobody or
 // everybody at once. [ByAddress] takes the address of the connection, and believes
 // X-Forwarded-For or Forwarded only as far as networks vouch for it that you name.
+// Its options fit it to what stands before the server:
+//
+//   - proxies whose addresses are known: [TrustProxies], and [TrustUnixSocket];
+//   - proxies of which only the number is known: [TrustHops];
+//   - proxies that name the client in a header of its own, such as CF-Connecting-IP
+//     or X-Real-IP: [TrustProxies] with [ReadHeader];
+//   - anything else that finds the address: [ByAddressOf].
+//
 // [ByHeader], [ByRoute] and [By] take something else, [Join] and [FirstOf] combine.
 // A request that does not tell is answered 400, and never let through uncounted.
 //

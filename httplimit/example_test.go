@@ -200,6 +200,32 @@ func ExampleByAddress() {
 	// [] false
 }
 
+// The address of the platform's one proxy is not known. The proxy names the client.
+func ExampleTrustHops() {
+	key := httplimit.ByAddress(httplimit.TrustHops(1))
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-Forwarded-For", "6.6.6.6, 198.51.100.7") // 6.6.6.6 is what the client has made up
+	fmt.Println(key(nil, r))
+	// Output:
+	// [52 198 51 100 7] true
+}
+
+// Behind Cloudflare, CF-Connecting-IP names the client. Others that send it are not
+// believed.
+func ExampleReadHeader() {
+	cloudflare := []netip.Prefix{netip.MustParsePrefix("173.245.48.0/20"), netip.MustParsePrefix("2400:cb00::/32")} // and more
+	key := httplimit.ByAddress(httplimit.TrustProxies(cloudflare...), httplimit.ReadHeader("CF-Connecting-IP"))
+	for _, remote := range []string{"173.245.48.9:4711", "203.0.113.5:4711"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = remote
+		r.Header.Set("CF-Connecting-IP", "198.51.100.7")
+		fmt.Println(key(nil, r))
+	}
+	// Output:
+	// [52 198 51 100 7] true
+	// [52 203 0 113 5] true
+}
+
 // Clients are known by their API key, those without one by their address.
 func ExampleFirstOf() {
 	limiter := httplimit.Must(httplimit.New(httplimit.Policy{

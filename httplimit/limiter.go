@@ -24,6 +24,7 @@ type Limiter struct {
 	policies     []*policy
 	shadows      int // index of the first; they stand behind the others
 	routes       []*route
+	byHost       bool    // whether a route has a host
 	memory       *memory // of routes; nil: there is only the one of every request
 	limiter      *sash.Limiter
 	observed     bool                      // whether an observer is given the keys of limiter
@@ -91,11 +92,12 @@ func (l *Limiter) routeFor(pattern string) int {
 	if i >= 0 {
 		return i
 	}
-	t, err := newRoute(pattern)
+	t, err := newRoute(pattern, l.foldPaths)
 	if err != nil {
 		panic(err) // validate has made one
 	}
 	l.routes = append(l.routes, t)
+	l.byHost = l.byHost || t.hosted
 	return len(l.routes) - 1
 }
 

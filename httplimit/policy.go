@@ -28,6 +28,17 @@ type Policy struct {
 	// is matched by a ServeMux, so it means what it means there: the requests that
 	// a mux would serve, or redirect, where the pattern is the only one. A request
 	// may match several policies; see [Limiter.Middleware]. Empty is every request.
+	//
+	// Paths are compared as a ServeMux compares them, which tells /login from /LOGIN
+	// and /login/. If the router behind the middleware serves those alike, give
+	// [WithPathFolding], or clients get past the policy by another spelling. A path
+	// with escapes matches in both readings, with the escapes and with what they
+	// stand for. An empty path, which a CONNECT may have, is "/".
+	//
+	// Hosts are compared as names: case, one trailing dot, the port and the spelling
+	// of an IPv6 address do not matter, for CONNECT neither. The host of a Pattern
+	// must have no port. Clients choose the host that they name: a Pattern with a
+	// host protects handlers that serve that host alone.
 	Pattern string
 
 	// Limits are those that each identity has under this policy: from 1 to 64.
@@ -93,8 +104,9 @@ type Policy struct {
 
 func (p Policy) apply(c *config) { c.policies = append(c.policies, p) }
 
-// faults returns every fault of p, the policy of that number from 1.
-func (p *Policy) faults(number int) (faults []error) {
+// faults returns every fault of p, the policy of that number from 1, whose Pattern is
+// matched with folded paths or not.
+func (p *Policy) faults(number int, folded bool) (faults []error) {
 	called := "policy " + strconv.Itoa(number)
 	if p.Name != "" {
 		called = "policy " + strconv.Quote(p.Name)
@@ -114,7 +126,7 @@ func (p *Policy) faults(number int) (faults []error) {
 	if p.Key == nil {
 		fault(sash.ErrInvalidOption, "Key must not be nil")
 	}
-	if _, err := newRoute(p.Pattern); err != nil {
+	if _, err := newRoute(p.Pattern, folded); err != nil {
 		fault(sash.ErrInvalidOption, "Pattern: %v", err)
 	}
 	if len(p.Limits) == 0 {
@@ -145,7 +157,7 @@ func limitFaults(limits []sash.Limit) (faults []string) {
 }
 
 // validate returns every fault of policies in one error.
-func validate(policies []Policy) error {
+func validate(policies []Policy, folded bool) error {
 	var faults []error
 	if len(policies) == 0 {
 		faults = append(faults, fmt.Errorf("httplimit: New needs a Policy: %w", sash.ErrInvalidOption))
@@ -153,7 +165,7 @@ func validate(policies []Policy) error {
 	owner := map[string]int{}
 	for i := range policies {
 		p := &policies[i]
-		faults = append(faults, p.faults(i+1)...)
+		faults = append(faults, p.faults(i+1, folded)...)
 		for _, name := range p.names() {
 			if first, taken := owner[name]; taken && name != "" {
 				faults = append(faults, fmt.Errorf("httplimit: policies %d and %d: both have a quota named %q: %w", first, i+1, name, sash.ErrInvalidOption))
