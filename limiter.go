@@ -188,11 +188,13 @@ func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 				q.at = g.at(l.clock.Now())
 			}
 			if c == nil {
+				if l.full(g, 1, nil) {
+					return l.askFull(g, k, q, d)
+				}
 				s := l.standing(g, k.name)
-				full := l.full(g, 1, nil)
-				if full || !q.stores(s.policy.possible(q.n)) {
-					if allowed, ok := l.askAbsent(s, k, full, *q, d); ok {
-						return allowed
+				if !q.stores(s.policy.possible(q.n)) {
+					if l.absent(s, k) {
+						return s.policy.askUnseen(*q, d)
 					}
 					continue
 				}

@@ -7,8 +7,9 @@ import "github.com/seed-30da4c49/sash/internal/atomic"
 // call made or replaced an entry of one of the keys in the moment before it was locked,
 // and only where lockOwn says so. Under WithMaxKeys it also does so for as long as other
 // calls that run have taken all the room.
-func (l *Limiter) takeAllLocked(targets []target, q *query, d *Decision) {
-	var was *regime
+//
+// The instant of q is in the regime was, or is still to be read if that is another.
+func (l *Limiter) takeAllLocked(targets []target, was *regime, q *query, d *Decision) {
 	charging := false
 	for round := 1; ; round++ {
 		g := l.now.Load()

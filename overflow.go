@@ -50,24 +50,16 @@ func (l *Limiter) refuses(key string) bool {
 	return c == nil && g.cap != nil && g.cap.overflow == DenyNew
 }
 
-// askFull answers q for a key that has no place in the regime of s. It reports
-// whether it has: if not, the regime no longer is the limiter's.
-func (l *Limiter) askFull(s standing, k key, q query, d *Decision) (allowed, ok bool) {
-	g := s.regime
-	if g.commons == nil {
-		if q.charge {
-			l.refusals.Add(1)
-		}
-		refused := l.refused(s, q, 0, q.n == 0)
-		if d != nil {
-			*d = refused
-		}
-		return refused.Allowed, true
+// askFull answers q, whose instant is in g, for a key that had no place there. It is
+// answered as a call on several keys is, under the locks of all that the answer depends
+// on: the cell that the key shares, and that it still has none of its own.
+func (l *Limiter) askFull(g *regime, k key, q *query, d *Decision) (allowed bool) {
+	if d == nil {
+		d = new(Decision)
 	}
-	if q.charge {
-		l.shared.Add(1)
-	}
-	return g.policy.ask(l.sharedCell(g, k), q, d)
+	q.ahead = false // as in compound.ask
+	l.takeAllLocked([]target{{key: k}}, g, q, d)
+	return d.Allowed
 }
 
 // A commons holds the cells that keys without a place share: one for each shard. They

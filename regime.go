@@ -130,19 +130,6 @@ func (l *Limiter) absent(s standing, k key) bool {
 	return l.find(s.regime, k) == nil && l.holds(s, k.name)
 }
 
-// askAbsent answers q for a key that has no cell, and gets none: because the table is
-// full, or there is nothing to store. It reports whether it has; if not, the key has
-// to be looked for again.
-func (l *Limiter) askAbsent(s standing, k key, full bool, q query, d *Decision) (allowed, ok bool) {
-	switch {
-	case !l.absent(s, k):
-		return false, false
-	case full:
-		return l.askFull(s, k, q, d)
-	}
-	return s.policy.askUnseen(q, d), true
-}
-
 // insert makes a new cell that of k, unless it has one, and returns the one it
 // has; or nil if s no longer holds, or there is no room. None of the spared is
 // evicted to make room.

@@ -77,8 +77,8 @@ func (k key) compare(o key) int {
 // takeAll answers q for all targets, of one state of them all: first without waiting
 // for a lock, and if other calls prevent that, under the locks of all of them.
 func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
-	if !l.tryTakeAll(targets, &q, d) {
-		l.takeAllLocked(targets, &q, d)
+	if g, done := l.tryTakeAll(targets, &q, d); !done {
+		l.takeAllLocked(targets, g, &q, d)
 	}
 }
 
@@ -87,18 +87,16 @@ func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 // read; or, if it charges nothing, at which it has read all and none has changed yet.
 // It reports false, and has charged nothing, if other calls interfere in each of its
 // rounds, or if the answer depends on keys that it cannot lock: several that have no
-// cell, or any that does not fit into the table.
-func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) bool {
-	var was *regime
+// cell, or any that does not fit into the table. Then the instant of q is in g.
+func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) (g *regime, done bool) {
 	for round := range optimisticRounds {
 		atomic.Round("tryTakeAll", round+1)
-		g := l.now.Load()
-		if g != was {
-			q.at, was = g.at(l.clock.Now()), g
+		if now := l.now.Load(); now != g {
+			g, q.at = now, now.at(l.clock.Now())
 		}
 		l.lodge(g, targets)
 		if slices.ContainsFunc(targets, func(t target) bool { return t.lodging != own }) {
-			return false
+			return g, false
 		}
 		allowed, alive := l.consult(g, targets, *q)
 		switch {
@@ -106,17 +104,17 @@ func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) bool {
 		case !q.stores(allowed):
 			l.answerAll(targets, *q, allowed, false, d)
 			if l.unchanged(targets) {
-				return true
+				return g, true
 			}
 		case l.insertMissing(targets):
 			q.at = g.at(l.clock.Now()) // as in ask
 		case !l.reservable(g, targets):
 		case roomy(targets, *q) && tryLockAll(targets):
 			l.answerAll(targets, *q, allowed, true, d)
-			return true
+			return g, true
 		}
 	}
-	return false
+	return g, false
 }
 
 // consult reads the targets' cells in g and reports whether all admit q; and
