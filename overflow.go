@@ -113,12 +113,12 @@ const (
 )
 
 // lodge finds the cells of targets in g. Those that have none share one, or are to
-// be refused, if they do not all fit.
-func (l *Limiter) lodge(g *regime, targets []target) {
+// be refused, if they do not all fit. It reports whether they do.
+func (l *Limiter) lodge(g *regime, targets []target) (fit bool) {
 	missing := int64(0)
 	for i := range targets {
 		t := &targets[i]
-		t.policy, t.lodging, t.standing = g.policy, own, standing{}
+		t.policy, t.lodging, t.standing.regime = g.policy, own, nil
 		if t.cell = l.find(g, t.key); t.cell == nil {
 			t.standing = l.standing(g, t.name)
 			t.policy = t.standing.policy
@@ -126,7 +126,7 @@ func (l *Limiter) lodge(g *regime, targets []target) {
 		}
 	}
 	if missing == 0 || !l.full(g, missing, targets) {
-		return
+		return true
 	}
 	for i := range targets {
 		switch t := &targets[i]; {
@@ -140,11 +140,17 @@ func (l *Limiter) lodge(g *regime, targets []target) {
 			}
 		}
 	}
+	return false
 }
 
 // lodges reports whether any target has that lodging.
 func lodges(targets []target, in lodging) bool {
-	return slices.ContainsFunc(targets, func(t target) bool { return t.lodging == in })
+	for i := range targets {
+		if targets[i].lodging == in {
+			return true
+		}
+	}
+	return false
 }
 
 // count counts what was lost by a call because its targets did not fit.

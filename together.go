@@ -94,8 +94,7 @@ func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) (g *regime
 		if now := l.now.Load(); now != g {
 			g, q.at = now, now.at(l.clock.Now())
 		}
-		l.lodge(g, targets)
-		if slices.ContainsFunc(targets, func(t target) bool { return t.lodging != own }) {
+		if !l.lodge(g, targets) {
 			return g, false
 		}
 		allowed, alive := l.consult(g, targets, *q)
