@@ -123,10 +123,17 @@ func (rec *recorder) wrote(status int) {
 	}
 }
 
-// check remembers that a write has failed. One that is refused because the response has
-// no body, or because the writer cannot do it, leaves the response whole.
+// check remembers whether a write has failed.
 func (rec *recorder) check(err error) {
-	if err != nil && !errors.Is(err, http.ErrBodyNotAllowed) && !errors.Is(err, errors.ErrUnsupported) {
+	if err != nil {
+		rec.failed(err)
+	}
+}
+
+// failed remembers that a write has failed. One that is refused because the response
+// has no body, or because the writer cannot do it, leaves the response whole.
+func (rec *recorder) failed(err error) {
+	if !errors.Is(err, http.ErrBodyNotAllowed) && !errors.Is(err, errors.ErrUnsupported) {
 		rec.broken = true
 	}
 }
@@ -157,34 +164,27 @@ type closeNotifier interface{ CloseNotify() <-chan bool }
 // those of them that wrappers around these usually do. It allocates nothing: each type
 // of recorder is one pointer.
 func (rec *recorder) wrapped() http.ResponseWriter {
-	_, flushes := rec.ResponseWriter.(http.Flusher)
-	_, hijacks := rec.ResponseWriter.(http.Hijacker)
-	_, reads := rec.ResponseWriter.(io.ReaderFrom)
-	_, pushes := rec.ResponseWriter.(http.Pusher)
 	_, notifies := rec.ResponseWriter.(closeNotifier)
-	flushing := flushingRecorder{rec}
-	hijacking := hijackingRecorder{flushing}
-	switch {
-	case flushes && hijacks && reads && notifies:
-		return notifyingRecorder1{recorder1{hijacking}}
-	case flushes && hijacks && reads:
-		return recorder1{hijacking}
-	case flushes && hijacks && notifies:
-		return notifyingHijackingRecorder{hijacking}
-	case flushes && hijacks:
-		return hijacking
-	case flushes && pushes && notifies:
-		return notifyingRecorder2{recorder2{flushing}}
-	case flushes && pushes:
-		return recorder2{flushing}
-	case flushes && notifies:
-		return notifyingFlushingRecorder{flushing}
-	case flushes:
-		return flushing
-	case notifies:
-		return notifyingRecorder{rec}
+	if _, flushes := rec.ResponseWriter.(http.Flusher); !flushes {
+		if notifies {
+			return notifyingRecorder{rec}
+		}
+		return rec
 	}
-	return rec
+	flushing := flushingRecorder{rec}
+	if _, hijacks := rec.ResponseWriter.(http.Hijacker); hijacks {
+		return wrapHijacker(hijackingRecorder{flushing}, notifies)
+	}
+	_, pushes := rec.ResponseWriter.(http.Pusher)
+	switch {
+	case pushes && notifies:
+		return notifyingRecorder2{recorder2{flushing}}
+	case pushes:
+		return recorder2{flushing}
+	case notifies:
+		return notifyingFlushingRecorder{flushing}
+	}
+	return flushing
 }
 
 type flushingRecorder struct{ *recorder }
@@ -207,6 +207,20 @@ func (rec hijackingRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		rec.wrote(http.StatusSwitchingProtocols)
 	}
 	return conn, buffer, err
+}
+
+// wrapHijacker returns rec with the further methods that its writer has.
+func wrapHijacker(rec hijackingRecorder, notifies bool) http.ResponseWriter {
+	_, reads := rec.ResponseWriter.(io.ReaderFrom)
+	switch {
+	case reads && notifies:
+		return notifyingRecorder1{recorder1{rec}}
+	case reads:
+		return recorder1{rec}
+	case notifies:
+		return notifyingHijackingRecorder{rec}
+	}
+	return rec
 }
 
 type recorder1 struct{ hijackingRecorder }
