@@ -28,8 +28,12 @@ func (l *Limiter) takeAllLocked(targets []target, was *regime, q *query, d *Deci
 		if !l.lockAll(g, targets, charging) {
 			continue
 		}
-		allowed := admitAll(targets, *q)
-		store := q.stores(allowed) && !lodges(targets, none)
+		asked := *q
+		if lodges(targets, none) {
+			asked.denied = false // a call is not charged for keys that do not fit
+		}
+		allowed := admitAll(targets, asked)
+		store := asked.stores(allowed)
 		if store && !chargeable(targets) {
 			unlockAbsent(g, targets)
 			unlockAll(targets)
@@ -37,9 +41,9 @@ func (l *Limiter) takeAllLocked(targets []target, was *regime, q *query, d *Deci
 			continue
 		}
 		if store {
-			makeRoomForAll(targets, *q)
+			makeRoomForAll(targets, asked)
 		}
-		l.answerAll(targets, *q, allowed, store, d)
+		l.answerAll(targets, asked, allowed, store, d)
 		unlockAbsent(g, targets)
 		unlockAll(targets)
 		l.count(g, targets, *q)
@@ -77,14 +81,14 @@ func makeRoomForAll(targets []target, q query) {
 // by hash, so the last two are in the order of the shards. No call holds a shard while
 // it waits for a cell.
 func (l *Limiter) lockAll(g *regime, targets []target, charging bool) bool {
-	room := int64(0) // for cells that are to be made, and are not yet
-	if charging && !lodges(targets, none) {
+	room := int64(0) // entered for cells that are to be made, and are not yet
+	if charging && g.cap.displaces() && !lodges(targets, none) {
 		for i := range targets {
 			if targets[i].cell == nil {
 				room++
 			}
 		}
-		if !l.enterAll(g, room, targets) {
+		if room > 0 && !l.enterAll(g, room, targets) {
 			return false
 		}
 	}
@@ -137,21 +141,19 @@ func (l *Limiter) lockOwn(g *regime, t *target, charging bool, room *int64) bool
 		if !charging {
 			return true
 		}
-		if g.cap != nil && *room == 0 {
-			return false
-		}
 		c := t.policy.newCell(t.name)
 		if t.reserve {
 			c = newCompound(t.policy).keep(t.name)
 		}
 		word := c.word.Load()
 		c.word.Store(word | locked)
-		switch *room--; l.place(t.standing, t.key, c) {
+		switch found, _ := l.place(t.standing, t.key, c, *room > 0); found {
 		case c:
+			*room = max(0, *room-1)
 			t.cell, t.word, t.locked = c, word, true
 			t.booked = t.bookings()
 			return true
-		case nil:
+		case nil: // the limits have changed, or there is no room
 			return false
 		}
 	}

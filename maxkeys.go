@@ -110,30 +110,19 @@ func (g *regime) leave(keys int64) {
 	}
 }
 
-// enter takes room for a new key in g, and reports whether there is. To have it,
-// none of the spared is evicted, and a key that is not idle only if displace is set.
-func (l *Limiter) enter(g *regime, spared []target, displace bool) bool {
-	for !g.cap.enter() {
-		if !l.makeRoom(g, 1, spared, displace) {
-			return false
-		}
-	}
-	return true
-}
-
-// enterAll is enter for so many new keys. It keeps the room that it has while it makes
-// more, so other calls cannot take it in between. Calls that do this take turns, so
-// none waits for room that another keeps.
+// enterAll takes room for so many new keys in g, which displaces others if it must. It
+// reports false, and has taken none, if the caller has to look again, as makeRoom says.
+// It keeps the room that it has while it makes more, so other calls cannot take it in
+// between. Calls that do this take turns, so none waits for room that another keeps.
 func (l *Limiter) enterAll(g *regime, keys int64, spared []target) bool {
-	if g.cap == nil || keys == 0 {
-		return true
-	}
 	g.cap.gathering.Lock()
 	defer g.cap.gathering.Unlock()
 	for entered := range keys {
-		if !l.enter(g, spared, g.cap.displaces()) {
-			g.leave(entered)
-			return false
+		for !g.cap.enter() {
+			if !l.makeRoom(g, 1, spared, true) {
+				g.leave(entered)
+				return false
+			}
 		}
 	}
 	return true

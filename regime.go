@@ -141,23 +141,40 @@ func (l *Limiter) insert(s standing, k key, spared []target) *cell {
 }
 
 func (l *Limiter) insertCell(s standing, k key, c *cell, spared []target, displace bool) *cell {
-	if !l.enter(s.regime, spared, displace) {
-		return nil
+	self := [1]target{{key: k}}
+	if spared == nil {
+		spared = self[:] // another call may make k in the meantime
 	}
-	return l.place(s, k, c)
+	for round := 1; ; round++ {
+		atomic.Round("insert", round)
+		found, full := l.place(s, k, c, false)
+		if !full {
+			return found
+		}
+		if !l.makeRoom(s.regime, 1, spared, displace) {
+			return nil
+		}
+	}
 }
 
-// place is insertCell for a caller that has entered, and so has room for c.
-func (l *Limiter) place(s standing, k key, c *cell) *cell {
+// place makes c the cell of k, unless it has one, and returns the one it has; or nil if
+// s no longer holds. If the caller has not entered for k, that happens here, under the
+// lock of the insert: so each place in the table is that of a key with a cell, and calls
+// that make one key at once take one place. It reports whether there was none.
+func (l *Limiter) place(s standing, k key, c *cell, entered bool) (found *cell, full bool) {
 	g := s.regime
 	k.name = c.name() // the caller may reuse its own
-	found := g.keys.insert(k, c, func() bool { return l.holds(s, k.name) })
+	found = g.keys.insert(k, c, func() bool {
+		if !l.holds(s, k.name) {
+			return false
+		}
+		full = !entered && !g.cap.enter()
+		return !full
+	})
 	if found == c {
 		g.seat(k, c)
-	} else {
-		g.leave(1)
 	}
-	return found
+	return found, full
 }
 
 // planFor returns the policy in g that WithLimitsFor gives a key, nil for none.
