@@ -16,9 +16,16 @@ import (
 // is denied with [Never], and so is an empty list: no key has no quota.
 //
 // It costs what the calls of Take would, and a second compare-and-swap for each
-// key; up to 8 tracked keys, it allocates nothing. A denied call takes no lock. An
-// admitted one locks the keys, in one order for all callers and never waiting
-// while it holds one, for the few nanoseconds in which it charges them.
+// key; up to 8 tracked keys, it allocates nothing. A denied call takes no lock, and an
+// admitted one locks the keys for the few nanoseconds in which it charges them, without
+// waiting for a lock.
+//
+// After four rounds in which other calls interfered, the call locks the keys in one
+// order for all callers, waits for each, and decides. So a stream of calls on the same
+// keys does not starve it. A call that is not charged although two or more of its keys
+// are not tracked, or that is about keys that do not fit under [WithMaxKeys], does this
+// at once. Under WithMaxKeys, n should be many times the number of keys in all calls
+// that run at one time: a call waits while others have taken all the room.
 func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	var few [8]target
 	targets := l.targets(few[:0], keys)
