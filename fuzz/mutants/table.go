@@ -474,7 +474,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "take-tracks-denied-keys", fault: "keys that are never admitted fill the memory",
-		file: "limiter.go", old: "if full || !q.stores(s.policy.possible(q.n)) {", new: "if full || !q.charge {",
+		file: "limiter.go", old: "if !q.stores(s.policy.possible(q.n)) {", new: "if !q.charge {",
 		tests: "TestTake_ADenial",
 	},
 	{
@@ -484,7 +484,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "reset-without-dead-mark", fault: "a key that is reset is deleted, not killed",
-		file: "limiter.go", old: "case c.kill(word):", new: "case word&dead == 0:",
+		file: "limiter.go", old: "c.die(word)", new: "c.word.Store(word)",
 		tests: "TestReserve|TestCancel",
 	},
 
@@ -543,7 +543,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "keys-last-decides", fault: "only the last of several keys is asked",
-		file: "together.go", old: "allowed = t.policy.admits(t.cell, t.word, q) && allowed", new: "allowed = t.policy.admits(t.cell, t.word, q)",
+		file: "together.go", old: "case !t.policy.admits(t.cell, t.word, q):", new: "case i == len(targets)-1 && !t.policy.admits(t.cell, t.word, q):",
 		tests: "TestTakeAll|TestPolicies_EqualTheReference",
 	},
 	{
@@ -558,22 +558,32 @@ var mutants = []mutant{
 	},
 	{
 		name: "keys-in-sequence", fault: "several keys are checked, then charged",
-		file: "together.go", old: "case roomy(targets, q) && lockAll(targets):", new: "case roomy(targets, q):",
+		file: "together.go", old: "case roomy(targets, *q) && tryLockAll(targets):", new: "case roomy(targets, *q):",
 		tests: "TestTakeAll|TestRace_TakeAllInAnyOrder",
 	},
 	{
-		name: "keys-left-locked", fault: "who cannot lock all keys holds on to some",
-		file: "together.go", old: "held.cell.word.Store(held.word)", new: "_ = held",
+		name: "keys-that-share-are-asked-twice", fault: "a key that shares a quota with another of the call is asked by a word that was not read",
+		file: "together.go", old: "case t.lodging == sharing:", new: "case t.lodging == sharing && t.policy == nil:",
+		tests: "TestTakeAll_OfKeysThatDoNotFit|TestReserve_OfKeysThatDoNotFit",
+	},
+	{
+		name: "keys-locked-by-nobody", fault: "a call that waits for the locks of its keys goes on without them",
+		file: "cell.go", old: "if !alive || c.lock(word) {", new: "if !alive || c.unchanged(word) {",
+		tests: "TestRace",
+	},
+	{
+		name: "keys-left-locked", fault: "a call that cannot lock all keys holds on to some",
+		file: "together.go", old: "unlockAll(targets)\n\t\t\truntime.Gosched()", new: "runtime.Gosched()",
 		tests: "TestTakeAll_Unlocks",
 	},
 	{
 		name: "keys-at-two-instants", fault: "a denial reads one key before a change and another after it",
-		file: "together.go", old: "case t.cell != nil && !t.cell.unchanged(t.word):", new: "case t.cell != nil && t.policy == nil:",
+		file: "together.go", old: "t.cell != nil && !t.cell.unchanged(t.word) {", new: "t.cell != nil && t.policy == nil {",
 		tests: "TestTakeAll_KnowsWhat",
 	},
 	{
 		name: "keys-first-seen-meanwhile", fault: "a denial takes a key for unseen that was charged meanwhile",
-		file: "together.go", old: "case t.cell == nil && !l.absent(", new: "case t.cell == nil && t.policy == nil && !l.absent(",
+		file: "together.go", old: "absent > 1 || !l.absent(t.standing, t.key)", new: "absent > 1",
 		tests: "TestTakeAll_ReadsAll|TestHistories|TestRace",
 	},
 	{
@@ -689,7 +699,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "change-over-a-charge", fault: "what is charged while a key is carried over is lost",
-		file: "carry.go", old: "if !old.lock(word) {", new: "l.clock.Now()\nif !old.lock(word) && k.name == \"\" {",
+		file: "carry.go", old: "prior.policy.acquire(old)", new: "prior.policy.settled(old)",
 		tests: "TestRace_ChangingLimits",
 	},
 	{
@@ -817,12 +827,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "cap-keeps-the-count-of-the-evicted", fault: "what is evicted still counts",
-		file: "gc.go", old: "g.leave()", new: "",
+		file: "gc.go", old: "g.leave(1)", new: "",
 		tests: "TestMaxKeys",
 	},
 	{
 		name: "cap-counts-who-came-second", fault: "two inserts of one key count twice",
-		file: "regime.go", old: "} else {\n\t\tg.leave()\n\t}", new: "}",
+		file: "sharded.go", old: "if found == nil && still() {", new: "if still() && found == nil {",
 		tests: "TestRace_NeverMoreKeys",
 	},
 
