@@ -910,6 +910,11 @@ var mutants = []mutant{
 		tests: "TestTSC_Follows",
 	},
 	{
+		name: "tsc-believes-one-rate", fault: "after a suspension between its first two looks, the clock stands for hours",
+		file: "tsc.go", old: "ticks == 0 || max(", new: "ticks == 0 || l.rate > 0 && max(",
+		tests: "TestTSC_ASuspended",
+	},
+	{
 		name: "tsc-follows-a-counter-back", fault: "a counter that runs back is believed",
 		file: "tsc.go", old: "b.ns <= a.ns || b.ticks <= a.ticks ||", new: "b.ns <= a.ns || b.ticks == a.ticks ||",
 		tests: "TestTSC_Follows",
