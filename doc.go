@@ -71,8 +71,9 @@
 // and for a key that is carried over while limits change.
 // Under one counter that fits one word it is lock-free: admitting is one
 // compare-and-swap, and a denial writes nothing. Everywhere else denials take no
-// lock either, and admissions on one key hold each other up for a few stores, or
-// while one of them makes more room in a log. While [Limiter.TakeAll] charges a
-// key, other calls on it wait, for about a hundred nanoseconds; and while limits
+// lock either, unless they lose four races to admissions, and admissions on one key
+// hold each other up for a few stores, or while one of them makes more room in a log.
+// While [Limiter.TakeAll] charges a key, other calls on it wait, for about a hundred
+// nanoseconds, and longer where it has to wait for its other keys; and while limits
 // change or a key is first reserved from, for as long as its cell is replaced.
 package sash

@@ -230,6 +230,20 @@ func TestTakeAll_OfNothingIsDeniedByADebt(t *testing.T) {
 	}
 }
 
+// Two keys that share a quota are asked and charged as one, whatever their entry is.
+func TestTakeAll_OfKeysThatShareAQuota(t *testing.T) {
+	for _, limit := range []Limit{PerMinute(3), Per(1<<40, time.Hour), PerMinute(3).Log()} {
+		l := newTest(t, limit, WithClock(NewManualClock(0)), WithMaxKeys(1, ShareOverflow))
+		l.Allow("tracked")
+		a, b := sameShard(l)
+		for taken := int64(1); taken <= 3; taken++ {
+			d := l.TakeAll([]string{a, b}, 1)
+			require.True(t, d.Allowed, "%v", limit)
+			require.Equal(t, limit.Count-taken, d.Remaining, "%v", limit)
+		}
+	}
+}
+
 // Keys that are tracked already do not make room for others of the same call.
 func TestTakeAll_OfMoreKeysThanTheCap(t *testing.T) {
 	for name, overflow := range everyOverflow {

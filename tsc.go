@@ -16,7 +16,8 @@ import (
 // A line translates readings of the counter to nanoseconds. It holds for one span
 // of the counter, so a counter that jumps, as after a pause of the whole machine,
 // misleads it by no more than that. A line without a span follows the system's clock
-// instead. It serves while no rate is known, or the counter cannot be trusted.
+// instead. It serves until two rates in a row agree: one alone may be measured across a
+// suspension of the machine, in which the counter runs and the system's clock does not.
 //
 // A reader that finds the line used up draws the next one from it, and publishes
 // that by compare-and-swap. A reader that loses this race discards its own line,
@@ -74,7 +75,7 @@ var noReading = reading{math.MaxUint64, math.MaxInt64}
 // readings of the system's clock to themselves, or to ns if that is later.
 type line struct {
 	reading         // where it begins
-	rate    uint64  // nanoseconds a tick, times 2^32
+	rate    uint64  // nanoseconds a tick, times 2^32; without a span, as last measured
 	span    uint64  // ticks for which it holds
 	end     int64   // the highest reading it gives
 	drawn   reading // the last sharp look, from which the next rate is taken
@@ -141,16 +142,17 @@ func (l *line) covers(ticks uint64) bool { return ticks-l.ticks < l.span }
 func (l *line) at(ticks uint64) int64 { return l.ns + int64((ticks-l.ticks)*l.rate>>32) }
 
 // next returns the line that follows l, which is used up, from b on. It has no span
-// if b is not sharp, no rate is known yet, or the counter has gone astray.
+// if b is not sharp, or the rate is not that of l: that is unknown, or the counter has
+// gone astray.
 func (l *line) next(b reading, sharp bool) *line {
 	begin := max(b.ns, l.end)
-	next := &line{reading: reading{b.ticks, begin}, end: begin + int64(baseline), drawn: l.drawn}
+	next := &line{reading: reading{b.ticks, begin}, rate: l.rate, end: begin + int64(baseline), drawn: l.drawn}
 	if !sharp {
 		return next
 	}
-	next.drawn = b
 	rate, ticks := through(l.drawn, b)
-	if ticks == 0 || l.span > 0 && max(rate, l.rate)-min(rate, l.rate) > l.rate/astray {
+	next.rate, next.drawn = rate, b
+	if ticks == 0 || max(rate, l.rate)-min(rate, l.rate) > l.rate/astray {
 		return next
 	}
 	// What this line begins ahead of the system's clock is made up for in its course.

@@ -35,10 +35,14 @@ func (m *machine) useUp(l *line) reading {
 
 func (m *machine) look() reading { return reading{uint64(m.ticks), int64(m.ns)} }
 
-// firstLine returns the line that is drawn at b if a was the first reading.
+// firstLine returns the line that is drawn at b if the first reading was as long before
+// a as b is after it.
 func firstLine(t *testing.T, a, b reading) *line {
-	l := newTSC(tscSources{}).line.Load().next(a, true)
-	require.Zero(t, l.span, "it takes two readings")
+	l := newTSC(tscSources{}).line.Load()
+	for _, r := range []reading{{2*a.ticks - b.ticks, 2*a.ns - b.ns}, a} {
+		l = l.next(r, true)
+		require.Zero(t, l.span, "it takes three readings to know that the rate is steady")
+	}
 	l = l.next(b, true)
 	require.NotZero(t, l.span)
 	return l
@@ -124,13 +128,38 @@ func TestTSC_DrawsNoLineFromALookThatWasNotSharp(t *testing.T) {
 	l := firstLine(t, m.look(), m.run(0.01))
 	sharp := l.drawn
 	blurred := m.useUp(l)
-	blurred.ns += int64(time.Millisecond)
+	blurred.ns += int64(time.Millisecond) // which would be 1 % of the rate
 	l = l.next(blurred, false)
 	require.Zero(t, l.span)
 	require.Equal(t, sharp, l.drawn)
 	l = l.next(m.run(0.02), true)
-	require.NotZero(t, l.span)
+	require.NotZero(t, l.span, "the rate is that of the line before")
 	require.InEpsilon(t, (1<<32)/2.5, l.rate, 1e-6)
+}
+
+// A suspended machine may go on counting while the system's clock stands. A rate that
+// was measured across that is not to be followed: at it, the counter would have to run for
+// hours until the line is used up, and the clock would stand meanwhile.
+func TestTSC_ASuspendedMachineMisleadsItByASpanAtMost(t *testing.T) {
+	const most = int64(span)
+	for looks := range 6 { // before the suspension
+		m := &machine{hz: 2.5e9, ticks: 1e13, ns: 1e9, pace: 1}
+		c := newTSC(tscSources{
+			ticks: func() uint64 { return m.run(10e-9).ticks },
+			ns:    func() int64 { return int64(m.ns) },
+		})
+		for range looks {
+			c.renew()
+			m.run(0.011)
+		}
+		m.ticks += 3600 * m.hz
+		for range 200 {
+			require.InDelta(t, m.ns, c.renew(), float64(most), "after %d looks", looks)
+			m.run(0.05)
+		}
+		require.NotZero(t, c.line.Load().span, "the rate is steady again")
+		require.InDelta(t, m.ns, c.renew(), 1000)
+	}
 }
 
 // An overtaking machine runs a clock with several readers. Before a reader gets to
@@ -309,7 +338,7 @@ func TestTSC_AgreesWithTheSystemClock(t *testing.T) {
 	for _, clock := range []Clock{c, c, unordered(c), unordered(c)} {
 		g.Go(func() {
 			newest := int64(0)
-			for lines := 0; !t.Failed() && lines < 5; { // the first follows the system's clock
+			for lines := 0; !t.Failed() && lines < 5; { // the first two follow the system's clock
 				l := c.line.Load()
 				newest = agree(t, clock, newest)
 				if l != c.line.Load() {

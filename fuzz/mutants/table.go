@@ -564,7 +564,7 @@ var mutants = []mutant{
 	{
 		name: "keys-that-share-are-asked-twice", fault: "a key that shares a quota with another of the call is asked by a word that was not read",
 		file: "together.go", old: "case t.lodging == sharing:", new: "case t.lodging == sharing && t.policy == nil:",
-		tests: "TestTakeAll_OfKeysThatDoNotFit|TestReserve_OfKeysThatDoNotFit",
+		tests: "TestTakeAll_OfKeysThatShare",
 	},
 	{
 		name: "keys-locked-by-nobody", fault: "a call that waits for the locks of its keys goes on without them",
@@ -699,7 +699,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "change-over-a-charge", fault: "what is charged while a key is carried over is lost",
-		file: "carry.go", old: "prior.policy.acquire(old)", new: "prior.policy.settled(old)",
+		file: "carry.go", old: "prior.policy.acquire(old)", new: "prior.policy.settled(old)\nl.clock.Now()",
 		tests: "TestRace_ChangingLimits",
 	},
 	{
@@ -918,6 +918,11 @@ var mutants = []mutant{
 		name: "tsc-follows-a-counter-astray", fault: "a counter that changes its rate is believed",
 		file: "tsc.go", old: "> l.rate/astray {", new: "> l.rate*astray {",
 		tests: "TestTSC_Follows",
+	},
+	{
+		name: "tsc-believes-one-rate", fault: "after a suspension between its first two looks, the clock stands for hours",
+		file: "tsc.go", old: "ticks == 0 || max(", new: "ticks == 0 || l.rate > 0 && max(",
+		tests: "TestTSC_ASuspended",
 	},
 	{
 		name: "tsc-follows-a-counter-back", fault: "a counter that runs back is believed",

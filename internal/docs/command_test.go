@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,6 +18,9 @@ import (
 func checkCommand(dir, line string) error {
 	var faults []error
 	for _, words := range commands(line) {
+		for len(words) > 0 && assignment.MatchString(words[0]) {
+			words = words[1:] // of a variable, for this command
+		}
 		if len(words) < 2 || words[0] != "go" {
 			continue
 		}
@@ -33,6 +37,8 @@ func checkCommand(dir, line string) error {
 	}
 	return errors.Join(faults...)
 }
+
+var assignment = regexp.MustCompile(`^[A-Za-z_]\w*=`)
 
 // checkRun checks go run: its package, and that the command's source names each flag.
 func checkRun(dir string, args []string) error {

@@ -224,6 +224,7 @@ func TestCheckCommand(t *testing.T) {
 		"cat x | go run ./cmd -short":                           "no flag -short",
 		"go run ./gone":                                         "no package in ",
 		"go run":                                                "names no package",
+		"GOARCH=386 A='b c' go test -run Gone .":                "-run Gone matches nothing",
 		"go test -run One . && go test -run Gone . | tee x":     "-run Gone matches nothing",
 		"mkdir -p gone; ls 'go test -run Gone' \"|\" # go test": "",
 	} {
