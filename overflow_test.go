@@ -402,6 +402,35 @@ func TestReserve_OfAKeyThatLosesItsPlaceMeanwhile(t *testing.T) {
 	require.EqualValues(t, 2, l.Peek(b, 0).Remaining, "but what is its own")
 }
 
+// What was made ready to note where a charge is booked is for as many limits as the
+// key's own cell had. The quota that the key shares afterwards may have more.
+func TestReserve_OfAKeyWithFewerLimitsThatLosesItsPlaceMeanwhile(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerMinute(3), WithClock(clock), WithMaxKeys(2, ShareOverflow))
+	a, b := inOrder(l) // in the order in which they are looked at
+	r, _ := l.Reserve(a, 1)
+	r.Cancel()
+	l.Allow(b)
+	readings := 0
+	l.clock = clockFunc(func() int64 {
+		if readings++; readings == 2 { // that for another cell for b
+			require.NoError(t, l.Reconfigure(PerMinute(3), PerHour(100)))
+			require.True(t, l.Reset(a))
+			l.Allow("another")
+		}
+		return clock.Now()
+	})
+	all, d := l.ReserveAll([]string{a, b}, 1)
+	require.Greater(t, readings, 2)
+	require.True(t, d.Allowed)
+	require.EqualValues(t, 1, l.Stats().Shared)
+	for _, r := range all {
+		r.Cancel()
+	}
+	require.EqualValues(t, 2, l.Peek(a, 0).Remaining, "what is shared is not given back")
+	require.EqualValues(t, 2, l.Peek(b, 0).Remaining, "but what is its own")
+}
+
 // A refusal is no promise of how long: a call that waits is not sent away for it.
 func TestWait_ForAPlace(t *testing.T) {
 	l, _ := capped(t, 1, DenyNew)
