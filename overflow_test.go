@@ -604,6 +604,21 @@ func TestRace_NeverMoreKeysThanTheCap(t *testing.T) {
 	}
 }
 
+// A key that is charged after it was sampled keeps its place, unless the caller waits for
+// it: so a new key gets a place beside keys each of which is charged all the time.
+func TestEvictLeastUsed_WaitsForABusyKeyInTheEnd(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		l.Allow("busy")
+		_, least := l.sample(l.now.Load(), nil, true)
+		l.Allow("busy")
+		require.False(t, least.die(false))
+		require.EqualValues(t, 8, l.Peek("busy", 0).Remaining)
+		require.True(t, least.die(true))
+		require.EqualValues(t, 10, l.Peek("busy", 0).Remaining)
+		require.False(t, least.die(true), "it is dead")
+	}, WithMaxKeys(4, EvictLeastUsed))
+}
+
 // A key that is held at its limit is not washed out by keys never seen: one in a
 // hundred is held, and all of a sample would have to be.
 func TestEvictLeastUsed_AFloodEvictsItself(t *testing.T) {
