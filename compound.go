@@ -13,7 +13,7 @@ import "github.com/seed-30da4c49/sash/internal/atomic"
 // charges nothing, its answer counts once it sees the word unchanged; if it does, it
 // locks by a compare-and-swap from the word it has read, writes, and unlocks under a
 // new version. So all limits are checked and charged at one instant, and a denial
-// takes no lock and writes nothing.
+// takes no lock and writes nothing, unless other calls prevent that (see ask).
 //
 // Invariant: parts are written only by who has locked the word, rings are replaced
 // only by who has set growing or locked, and all that is no atomic never changes.

@@ -19,9 +19,9 @@ import (
 // A caller reads the word, reads the ring, and decides. If it charges nothing,
 // its answer counts once it sees the word unchanged. If it does, it locks by a
 // compare-and-swap from the word it has read, which proves the same, writes,
-// and unlocks under a new version. So denials take no lock, and it is held for a
-// few stores. What is read before either proof may be torn: it must not be
-// trusted, only survived.
+// and unlocks under a new version. So denials take no lock, unless other calls prevent
+// that (see askLog), and it is held for a few stores. What is read before either proof
+// may be torn: it must not be trusted, only survived.
 //
 // Who needs another ring sets growing, in the same way, and then has all the
 // time it takes: nobody else charges meanwhile, or makes a ring too, and whoever

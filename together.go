@@ -16,9 +16,11 @@ import (
 // is denied with [Never], and so is an empty list: no key has no quota.
 //
 // It costs what the calls of Take would, and a second compare-and-swap for each
-// key; up to 8 tracked keys, it allocates nothing. A denied call takes no lock. An
-// admitted one locks the keys, in one order for all callers and never waiting
-// while it holds one, for the few nanoseconds in which it charges them.
+// key; up to 8 tracked keys, it allocates nothing. A denied call mostly takes no lock.
+// An admitted one locks the keys for the few nanoseconds in which it charges them. If
+// other calls interfere again and again, or several keys are not tracked, or keys do
+// not fit under [WithMaxKeys], a call of either kind waits for the locks of all of its
+// keys, in one order for all callers.
 func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	var few [8]target
 	targets := l.targets(few[:0], keys)
