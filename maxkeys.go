@@ -164,7 +164,8 @@ func (c *keyCap) displaces() bool { return c != nil && c.overflow == EvictLeastU
 // key may have come into the last place meanwhile.
 func (l *Limiter) makeRoom(g *regime, keys int64, spared []target, displace bool) bool {
 	c := g.cap
-	for c.used.Load()+keys > c.most {
+	for lost := 0; c.used.Load()+keys > c.most; {
+		atomic.Round("makeRoom", lost+1)
 		idle, least := l.sample(g, spared, displace)
 		switch {
 		case idle:
@@ -173,7 +174,8 @@ func (l *Limiter) makeRoom(g *regime, keys int64, spared []target, displace bool
 		case least.resident == nil:
 			runtime.Gosched() // all are spared, or being made
 			return false
-		case !least.cell.kill(least.word):
+		case !least.die(lost >= optimisticRounds):
+			lost++
 			runtime.Gosched() // it is being taken from
 		default:
 			least.regime.keys.remove(least.key, least.cell)
@@ -247,6 +249,20 @@ func (r *resident) candidate(now int64) (c candidate, alive bool) {
 	var d Decision
 	_, alive = p.ask(r.cell, query{at: now}, &d)
 	return candidate{resident: r, word: word, left: d.Remaining, count: d.Limit.Count}, alive
+}
+
+// die makes the cell of c dead, and reports whether it did: if nothing has been charged to
+// the cell since it was sampled; or, if wait is set, whatever has, once it holds the lock.
+// Where all keys are busy, one is charged before each sample is complete.
+func (c *candidate) die(wait bool) bool {
+	if !wait {
+		return c.cell.kill(c.word)
+	}
+	word, alive := c.regime.policy.acquire(c.cell)
+	if alive {
+		c.cell.die(word)
+	}
+	return alive
 }
 
 // exceeds reports whether c is to be displaced rather than o: if a greater part of its

@@ -118,7 +118,7 @@ func (l *Limiter) lodge(g *regime, targets []target) (fit bool) {
 	missing := int64(0)
 	for i := range targets {
 		t := &targets[i]
-		t.policy, t.lodging, t.standing.regime = g.policy, own, nil
+		t.policy, t.lodging, t.standing.regime, t.booked = g.policy, own, nil, nil
 		if t.cell = l.find(g, t.key); t.cell == nil {
 			t.standing = l.standing(g, t.name)
 			t.policy = t.standing.policy

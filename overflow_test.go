@@ -416,6 +416,35 @@ func TestReserve_OfAKeyThatLosesItsPlaceMeanwhile(t *testing.T) {
 	require.EqualValues(t, 2, l.Peek(b, 0).Remaining, "but what is its own")
 }
 
+// What was made ready to note where a charge is booked is for as many limits as the
+// key's own cell had. The quota that the key shares afterwards may have more.
+func TestReserve_OfAKeyWithFewerLimitsThatLosesItsPlaceMeanwhile(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerMinute(3), WithClock(clock), WithMaxKeys(2, ShareOverflow))
+	a, b := inOrder(l) // in the order in which they are looked at
+	r, _ := l.Reserve(a, 1)
+	r.Cancel()
+	l.Allow(b)
+	readings := 0
+	l.clock = clockFunc(func() int64 {
+		if readings++; readings == 2 { // that for another cell for b
+			require.NoError(t, l.Reconfigure(PerMinute(3), PerHour(100)))
+			require.True(t, l.Reset(a))
+			l.Allow("another")
+		}
+		return clock.Now()
+	})
+	all, d := l.ReserveAll([]string{a, b}, 1)
+	require.Greater(t, readings, 2)
+	require.True(t, d.Allowed)
+	require.EqualValues(t, 1, l.Stats().Shared)
+	for _, r := range all {
+		r.Cancel()
+	}
+	require.EqualValues(t, 2, l.Peek(a, 0).Remaining, "what is shared is not given back")
+	require.EqualValues(t, 2, l.Peek(b, 0).Remaining, "but what is its own")
+}
+
 // A refusal is no promise of how long: a call that waits is not sent away for it.
 func TestWait_ForAPlace(t *testing.T) {
 	l, _ := capped(t, 1, DenyNew)
@@ -587,6 +616,21 @@ func TestRace_NeverMoreKeysThanTheCap(t *testing.T) {
 			require.Zero(t, l.table().size())
 		})
 	}
+}
+
+// A key that is charged after it was sampled keeps its place, unless the caller waits for
+// it: so a new key gets a place beside keys each of which is charged all the time.
+func TestEvictLeastUsed_WaitsForABusyKeyInTheEnd(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		l.Allow("busy")
+		_, least := l.sample(l.now.Load(), nil, true)
+		l.Allow("busy")
+		require.False(t, least.die(false))
+		require.EqualValues(t, 8, l.Peek("busy", 0).Remaining)
+		require.True(t, least.die(true))
+		require.EqualValues(t, 10, l.Peek("busy", 0).Remaining)
+		require.False(t, least.die(true), "it is dead")
+	}, WithMaxKeys(4, EvictLeastUsed))
 }
 
 // A key that is held at its limit is not washed out by keys never seen: one in a

@@ -17,6 +17,6 @@ var mostRounds = map[string]int{
 	"takeAllLocked under a cap": math.MaxInt, // while other calls have all the room
 	"takeAllLocked":             64,
 	"acquire":                   64, "lockOwn": 64, "counter.ask": 64, "wide.ask": 64,
-	"ask": 64, "insert": 64, "lookup": 64, "find": 64, "forget": 64,
+	"ask": 64, "insert": 64, "lookup": 64, "find": 64, "forget": 64, "makeRoom": 64,
 	"Reset": 64, "giveBack": 64, "spend": 64, "appendCell": 64, "appendKey": 64, "cells.lock": 64,
 }
