@@ -150,6 +150,18 @@ func (rec *recorder) WriteString(s string) (n int, err error) {
 	return n, err
 }
 
+// FlushError is what http.ResponseController calls. Each recorder has it: without it, the
+// controller would flush what is below rec, past it.
+func (rec *recorder) FlushError() error {
+	connected := rec.connected() // before the client can have hung up because of what it reads
+	err := http.NewResponseController(rec.ResponseWriter).Flush()
+	if rec.status == 0 && connected && !errors.Is(err, errors.ErrUnsupported) {
+		rec.status = http.StatusOK
+	}
+	rec.check(err)
+	return err
+}
+
 // closeNotifier is http.CloseNotifier, which is deprecated. Handlers still ask for it.
 type closeNotifier interface{ CloseNotify() <-chan bool }
 
@@ -190,14 +202,6 @@ func (rec *recorder) wrapped() http.ResponseWriter {
 type flushingRecorder struct{ *recorder }
 
 func (rec flushingRecorder) Flush() { _ = rec.FlushError() }
-
-// FlushError is what http.ResponseController calls, if it is there.
-func (rec flushingRecorder) FlushError() error {
-	rec.wrote(http.StatusOK)
-	err := http.NewResponseController(rec.ResponseWriter).Flush()
-	rec.check(err)
-	return err
-}
 
 type hijackingRecorder struct{ flushingRecorder }
 
