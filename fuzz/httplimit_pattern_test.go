@@ -75,8 +75,8 @@ func FuzzPathFolding(f *testing.F) {
 			return
 		}
 		escaped := r.URL.EscapedPath()
-		if !strings.HasPrefix(escaped, "/") {
-			return
+		if !strings.HasPrefix(escaped, "/") || strings.HasPrefix(escaped, "//") || strings.Contains(r.URL.RawPath, "#") {
+			return // other spellings of these have not all of their readings
 		}
 		for _, other := range []string{swapCase(escaped), escaped + "/", strings.TrimSuffix(escaped, "/"), "/" + escaped, "/x/.." + escaped, escaped + "/."} {
 			changed := r.Clone(r.Context())

@@ -240,6 +240,82 @@ func TestCharge_IsKeptWhenTheClientHangsUpBeforeTheAnswer(t *testing.T) {
 	}
 }
 
+// A ReverseProxy answers 502 if it cannot read the body, an http.TimeoutHandler 503 if the
+// body does not come. Both clients stay connected.
+func TestCharge_IsKeptWhenTheClientSendsNoProperBody(t *testing.T) {
+	drain := func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
+	for name, c := range map[string]struct {
+		body  string // with the headers that tell of it
+		slow  bool
+		codes []string
+	}{
+		"malformed": {body: "Transfer-Encoding: chunked\r\n\r\nno length\r\n", codes: []string{"502", "502", "502", "502", "502", "429", "429"}},
+		"slow":      {body: "Content-Length: 8\r\n\r\npass", slow: true, codes: []string{"503", "503", "503", "503", "503", "429", "429"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFront(t, drain, false, downloadPolicy())
+			if c.slow {
+				f.answer = http.TimeoutHandler(http.HandlerFunc(drain), time.Millisecond, "").ServeHTTP
+			}
+			var codes []string
+			for range c.codes {
+				w := dial(t, f.Server)
+				_, err := io.WriteString(w, "POST / HTTP/1.1\r\nHost: h\r\n"+c.body)
+				require.NoError(t, err)
+				f.wait(t)
+				if c.slow { // the server reads the rest before it answers
+					_, err = io.WriteString(w, "word")
+					require.NoError(t, err)
+				}
+				status := make([]byte, len("HTTP/1.1 429"))
+				_, err = io.ReadFull(w, status)
+				require.NoError(t, err)
+				codes = append(codes, string(status[len(status)-3:]))
+				require.NoError(t, w.Close())
+			}
+			require.Equal(t, c.codes, codes)
+		})
+	}
+}
+
+// What a handler does to its request is seen around the middleware, and it may leave a
+// body unread, or close it.
+func TestCharge_IsAskedOfAnswersToRequestsWithABody(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"read": func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) },
+		"left": func(http.ResponseWriter, *http.Request) {},
+		"closed": func(_ http.ResponseWriter, r *http.Request) {
+			require.NoError(t, r.Body.Close())
+			_, err := r.Body.Read(make([]byte, 1))
+			require.Error(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, downloadPolicy())
+			s.answer = func(w http.ResponseWriter, r *http.Request) {
+				answer(w, r)
+				r.Pattern = name
+				r.SetPathValue("name", name)
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				own := r.Body
+				s.ServeHTTP(w, r)
+				require.Equal(t, name, r.Pattern)
+				require.Equal(t, name, r.PathValue("name"))
+				require.Equal(t, own, r.Body)
+			}))
+			defer server.Close()
+			for range 7 {
+				response, err := server.Client().Post(server.URL, "text/plain", strings.NewReader("password"))
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+			}
+		})
+	}
+}
+
 var errGone = errors.New("the client is gone")
 
 // A serverWriter has the methods of HTTP/1's. If err is not nil, it fails as on a

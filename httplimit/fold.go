@@ -8,6 +8,37 @@ import (
 	"unicode"
 )
 
+// otherTargets returns r as those see it who read the target of a request anew. So does
+// fasthttp, on which fiber is built. It drops what follows a "#". It may take what
+// stands between "//" and the next slash for the host.
+func otherTargets(r *http.Request) (others []*http.Request) {
+	target, _, cut := strings.Cut(r.URL.RawPath, "#") // there is a RawPath if there is a "#"
+	if cut {
+		others = append(others, withPath(r, unescape(target), target))
+	}
+	if target == "" {
+		target = r.URL.Path
+	}
+	if authority, found := strings.CutPrefix(target, "//"); found {
+		host, rest, _ := strings.Cut(authority, "/")
+		behind := withPath(r, unescape("/"+rest), "/"+rest)
+		named := withPath(r, behind.URL.Path, behind.URL.RawPath)
+		named.Host, named.URL.Host = nameOf(host[strings.LastIndexByte(host, '@')+1:]), ""
+		others = append(others, behind, named)
+	}
+	return others
+}
+
+// appendFoldings appends r with its path folded, in both readings of its escapes.
+func appendFoldings(all []*http.Request, r *http.Request) []*http.Request {
+	all = appendFolded(all, r, path.Clean("/"+fold(r.URL.Path)), "")
+	if r.URL.RawPath != "" {
+		escaped := foldEscaped(path.Clean("/" + r.URL.EscapedPath()))
+		all = appendFolded(all, r, unescape(escaped), escaped)
+	}
+	return all
+}
+
 // appendFolded appends r with a folded path, without a trailing slash and with one.
 // escaped is the path with its escapes, or empty if it needs none.
 func appendFolded(all []*http.Request, r *http.Request, folded, escaped string) []*http.Request {

@@ -91,8 +91,10 @@ func WithSash(options ...sash.Option) Option {
 // "POST /login" then also counts POST /LOGIN and POST /login/.
 //
 // Letters are equal as by [strings.EqualFold]. Trailing slashes do not matter, and
-// "//", "." and ".." are cleaned as by [path.Clean]. A policy has every request that
-// it has without the option. The path of a Pattern must be clean. The default is to
+// "//", "." and ".." are cleaned as by [path.Clean]. Fiber reads the target of a request
+// by rules of its own, and serves /login#x and //host/login?:// as /login: a "#" ends
+// the path, and what follows a leading "//" may be the host. A policy has every request
+// that it has without the option. The path of a Pattern must be clean. The default is to
 // match as [http.ServeMux] does.
 func WithPathFolding() Option {
 	return optionFunc(func(c *config) { c.foldPaths = true })

@@ -139,6 +139,46 @@ func TestCharge_SeesTheStatus(t *testing.T) {
 	}
 }
 
+// An unwrapping writer is what handlers that record something pass on: it leaves all else to the
+// controller.
+type unwrappingWriter struct{ http.ResponseWriter }
+
+func (w unwrappingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// A timidWriter says that it can flush, and cannot.
+type timidWriter struct{ http.ResponseWriter }
+
+func (timidWriter) Flush()            {}
+func (timidWriter) FlushError() error { return http.ErrNotSupported }
+
+func TestCharge_SeesTheStatusThatAControllerFlushes(t *testing.T) {
+	for name, c := range map[string]struct {
+		around func(http.ResponseWriter) http.ResponseWriter
+		want   int // that the client is sent
+	}{
+		"past a writer that cannot flush": {func(w http.ResponseWriter) http.ResponseWriter { return unwrappingWriter{w} }, 200},
+		"by a writer that fails to":       {func(w http.ResponseWriter) http.ResponseWriter { return timidWriter{w} }, 401},
+		"nowhere":                         {func(w http.ResponseWriter) http.ResponseWriter { return plainWriter{w} }, 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := 0
+			p := per("each", "", sash.PerHour(5))
+			p.Charge = func(status int) bool { got = status; return false }
+			s := newSite(t, p)
+			s.answer = func(w http.ResponseWriter, _ *http.Request) {
+				_, flushes := w.(http.Flusher)
+				require.Equal(t, name == "by a writer that fails to", flushes)
+				_ = http.NewResponseController(w).Flush()
+				w.WriteHeader(401)
+			}
+			w := httptest.NewRecorder()
+			s.ServeHTTP(c.around(w), newRequest("GET /", "X-Key", "k"))
+			require.Equal(t, c.want, w.Code)
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
 func TestCharge_GivesNothingBackForADenial(t *testing.T) {
 	s := newSite(t, failures(2), per("all", "", sash.PerHour(3).Log()))
 	require.Equal(t, []int{200, 200, 200, 429, 429}, s.codes(5, "GET /", "X-Key", "k"))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 )
 
@@ -132,21 +131,19 @@ func (l *Limiter) find(r *http.Request) routeSet {
 //
 // Hosts are compared by name. A path may hold escapes that a mux keeps apart and
 // other handlers do not, such as %2F: it is read with them and without them. A folded
-// path is read with a trailing slash and without one.
+// path is read with a trailing slash and without one, and as otherTargets says.
 func (l *Limiter) readings(all []*http.Request, r *http.Request) []*http.Request {
 	if l.byHost || !strings.HasPrefix(r.URL.Path, "/") {
 		r = canonical(r)
 	}
-	if !l.foldPaths {
-		if all = append(all, r); r.URL.RawPath != "" {
-			all = append(all, withPath(r, r.URL.Path, ""))
+	if l.foldPaths {
+		for _, other := range otherTargets(r) {
+			all = appendFoldings(all, other)
 		}
-		return all
+		return appendFoldings(all, r)
 	}
-	all = appendFolded(all, r, path.Clean("/"+fold(r.URL.Path)), "")
-	if r.URL.RawPath != "" {
-		escaped := foldEscaped(path.Clean("/" + r.URL.EscapedPath()))
-		all = appendFolded(all, r, unescape(escaped), escaped)
+	if all = append(all, r); r.URL.RawPath != "" {
+		all = append(all, withPath(r, r.URL.Path, ""))
 	}
 	return all
 }

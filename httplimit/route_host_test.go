@@ -155,6 +155,29 @@ func TestWithPathFolding_LeavesNoSpellingThatGetsPast(t *testing.T) {
 	}
 }
 
+// Fiber ends a path at a "#", and takes what follows a leading "//" for the host.
+func TestWithPathFolding_ReadsTargetsAsFiberDoes(t *testing.T) {
+	for _, c := range []struct {
+		pattern, yes, no string
+	}{
+		{"/login", "/login#x /LOGIN/#/y //other/login //other/login/ //o/%6Cogin#x", "/x#/login // //o //other/x/login /login%23x"},
+		{"/login/{id}", "//o/login/1%2F2 /login/1#", "//o/p/login/1"},
+		{"/{$}", "/# // //o //o#/x", "/x# //o/x"},
+		{"h/login", "//o/login //H.:80/login //u@h/login", ""},
+		{"other/login", "//other/login //OTHER.:80/login //u@other/login", "/login //o/login"},
+	} {
+		s := newSite(t, everyone(c.pattern), httplimit.WithPathFolding())
+		for range 3 { // the third time from memory
+			for _, target := range strings.Fields(c.yes) {
+				require.True(t, limited(s, requestTo("GET", "h", target)), "%s: %s", c.pattern, target)
+			}
+			for _, target := range strings.Fields(c.no) {
+				require.False(t, limited(s, requestTo("GET", "h", target)), "%s: %s", c.pattern, target)
+			}
+		}
+	}
+}
+
 func TestWithPathFolding_MeansWhatItSays(t *testing.T) {
 	for _, c := range []struct {
 		pattern, yes, no string

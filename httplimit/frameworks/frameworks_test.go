@@ -1,6 +1,7 @@
 package frameworks
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -227,6 +228,18 @@ func (c *client) post(path, password string) *http.Response {
 	return response
 }
 
+// postTo posts to a target as it stands, and returns the status.
+func (c *client) postTo(target string) int {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
+	require.NoError(c, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST "+target+" HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+	require.NoError(c, err)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(c, err)
+	return response.StatusCode
+}
+
 // logins returns the statuses of n logins.
 func (c *client) logins(n int, password string) (statuses []int) {
 	for range n {
@@ -311,6 +324,20 @@ func TestFrameworks_LimitRequestsThatNoRouteMatches(t *testing.T) {
 			} else {
 				require.Equal(t, http.StatusNotFound, c.post("/absent", "").StatusCode)
 			}
+		})
+	}
+}
+
+// Fiber reads the target of a request by rules of its own.
+func TestFiber_ServesNoSpellingPastThePolicy(t *testing.T) {
+	for _, name := range []string{"fiber, around", "fiber, Use"} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, mounts[name], policy("login", "POST /login", 1), httplimit.WithPathFolding())
+			require.Equal(t, []int{401, 429}, c.logins(2, "wrong"))
+			for _, target := range []string{"/login#x", "/LOGIN/#", "//h/login?://", "//u@h/Login/#://", "//h/login#?://", "http://h/LOGIN", "//login", "/logi%6E"} {
+				require.NotEqual(t, http.StatusUnauthorized, c.postTo(target), target)
+			}
+			require.EqualValues(t, 1, c.served.Load())
 		})
 	}
 }
