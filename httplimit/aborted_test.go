@@ -240,6 +240,76 @@ func TestCharge_IsKeptWhenTheClientHangsUpBeforeTheAnswer(t *testing.T) {
 	}
 }
 
+// A ReverseProxy answers 502 if it cannot read the body, and the client is there to see it.
+func TestCharge_IsKeptWhenTheClientSendsAMalformedBody(t *testing.T) {
+	f := newFront(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }, false, downloadPolicy())
+	for _, want := range []string{"502", "502", "502", "502", "502", "429", "429"} {
+		w := dial(t, f.Server)
+		_, err := io.WriteString(w, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n")
+		require.NoError(t, err)
+		f.wait(t)
+		status := make([]byte, len("HTTP/1.1 429"))
+		_, err = io.ReadFull(w, status)
+		require.NoError(t, err)
+		require.Equal(t, "HTTP/1.1 "+want, string(status))
+		require.NoError(t, w.Close())
+	}
+}
+
+// An upstream that answers before it has read the body is at fault itself.
+func TestCharge_IsGivenBackWhenTheUpstreamAnswersEarly(t *testing.T) {
+	f := newFront(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, false, downloadPolicy())
+	for range 7 {
+		w := dial(t, f.Server)
+		_, err := io.WriteString(w, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\nExpect: 100-continue\r\n\r\n")
+		require.NoError(t, err)
+		f.wait(t)
+		answer := make([]byte, len("HTTP/1.1 100 Continue"))
+		_, err = io.ReadFull(w, answer)
+		require.NoError(t, err)
+		require.NotContains(t, string(answer), "429")
+		require.NoError(t, w.Close())
+	}
+}
+
+// What a handler does to its request is seen around the middleware, and it may leave a
+// body unread, or close it.
+func TestCharge_IsAskedOfAnswersToRequestsWithABody(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"read": func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) },
+		"left": func(http.ResponseWriter, *http.Request) {},
+		"closed": func(_ http.ResponseWriter, r *http.Request) {
+			require.NoError(t, r.Body.Close())
+			_, err := r.Body.Read(make([]byte, 1))
+			require.Error(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, downloadPolicy())
+			s.answer = func(w http.ResponseWriter, r *http.Request) {
+				answer(w, r)
+				r.Pattern = name
+				r.SetPathValue("name", name)
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				own := r.Body
+				s.ServeHTTP(w, r)
+				require.Equal(t, name, r.Pattern)
+				require.Equal(t, name, r.PathValue("name"))
+				require.Equal(t, own, r.Body)
+			}))
+			defer server.Close()
+			for range 7 {
+				response, err := server.Client().Post(server.URL, "text/plain", strings.NewReader("password"))
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+			}
+		})
+	}
+}
+
 var errGone = errors.New("the client is gone")
 
 // A serverWriter has the methods of HTTP/1's. If err is not nil, it fails as on a

@@ -104,5 +104,6 @@
 // Beside what [sash] costs, about as much again for making the headers, and, with
 // the routes of recent requests remembered, no allocation for each request. A route
 // that is not remembered takes what [http.ServeMux] does. A charge that may be given
-// back costs some hundred bytes while the request is under way.
+// back costs some hundred bytes while the request is under way, and as many more if
+// the request has a body.
 package httplimit

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/seed-30da4c49/sash"
 )
@@ -43,7 +44,7 @@ func (all charges) serve(next http.Handler, w http.ResponseWriter, r *http.Reque
 	rec := &recorder{ResponseWriter: w, ctx: r.Context()}
 	returned := false
 	defer func() { all.settle(r, rec.status, returned && rec.certain()) }()
-	next.ServeHTTP(rec.wrapped(), r)
+	rec.serve(next, r)
 	returned = true
 }
 
@@ -98,15 +99,62 @@ type recorder struct {
 	ctx    context.Context // of the request; done once the client has hung up
 	status int             // that the client was sent; 0: none
 	broken bool            // whether a write has failed
+	body   *body           // of the request; nil if it has none
 }
+
+// serve calls next with a request whose body is watched. net/http looks at the body of
+// its own request, so next is given a copy, of which the rest is handed back: the server
+// deletes the files of a form, and handlers around this one may ask for the Pattern.
+func (rec *recorder) serve(next http.Handler, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		next.ServeHTTP(rec.wrapped(), r)
+		return
+	}
+	own := r.Body
+	rec.body = &body{ReadCloser: own}
+	watched := r.WithContext(rec.ctx)
+	watched.Body = rec.body
+	defer func() {
+		*r = *watched
+		r.Body = own
+	}()
+	next.ServeHTTP(rec.wrapped(), watched)
+}
+
+// A body is that of a request, and remembers whether the client broke off, or sent what
+// is no body. A handler may return while another goroutine still reads, as that of a
+// ReverseProxy does whose upstream has answered early: that is no fault of the client's.
+type body struct {
+	io.ReadCloser
+	failed atomic.Bool // whether a read has failed, and not because b was closed
+	closed atomic.Bool
+}
+
+func (b *body) Read(p []byte) (n int, err error) {
+	n, err = b.ReadCloser.Read(p)
+	// The server closes a body itself once an answer is sent that did not wait for it.
+	if err != nil && err != io.EOF && !b.closed.Load() && !errors.Is(err, http.ErrBodyReadAfterClose) {
+		b.failed.Store(true)
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	b.closed.Store(true) // reads fail from now on, whatever the client does
+	return b.ReadCloser.Close()
+}
+
+// sound reports whether the client has sent what was read of b.
+func (b *body) sound() bool { return b == nil || !b.failed.Load() }
 
 // Unwrap is for http.ResponseController.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
 // certain reports whether the client was sent the status, and all that the handler has
-// written after it. It is asked when the handler has returned.
+// written after it, and did not cause it by the way in which it sent the body. It is
+// asked when the handler has returned.
 func (rec *recorder) certain() bool {
-	return rec.status != 0 && !rec.broken && rec.connected()
+	return rec.status != 0 && !rec.broken && rec.connected() && rec.body.sound()
 }
 
 // connected reports whether the client has not hung up yet, as far as is known.
