@@ -84,9 +84,10 @@ type AddressOption func(*addresses)
 // taken: those of your own proxies, and of no one else. An IPv4 network is given as
 // such or as IPv4-mapped. Given again, it adds to them.
 //
-// It panics if a network is so wide that it holds clients: IPv4 wider than /8, IPv6
-// wider than /7. Each of them could name any address. Where the addresses of the
-// proxies are not known, give their number by [TrustHops].
+// It panics if a network is so wide that it must hold clients: IPv4 wider than /8,
+// public IPv6 (2000::/3) wider than /16, other IPv6 wider than /7. Each of them could
+// name any address. Where the addresses of the proxies are not known, give their number
+// by [TrustHops].
 func TrustProxies(networks ...netip.Prefix) AddressOption {
 	for _, n := range networks {
 		if !n.IsValid() {
@@ -94,7 +95,7 @@ func TrustProxies(networks ...netip.Prefix) AddressOption {
 		}
 		if tooWide(n) {
 			panic(fmt.Sprintf("httplimit: TrustProxies: %v is too wide: every client in it could name any address; "+
-				"name the networks of your own proxies, from /8 for IPv4 and /7 for IPv6, or their number by TrustHops if their addresses are not known", n))
+				"name the networks of your own proxies, from /8 for IPv4 and /16 for public IPv6, or their number by TrustHops if their addresses are not known", n))
 		}
 	}
 	return func(a *addresses) {
@@ -249,17 +250,24 @@ func (a *addresses) check() {
 	}
 }
 
-// translated is the network of IPv4 addresses that a translator writes as IPv6.
-var translated = netip.MustParsePrefix("64:ff9b::/96")
+var (
+	// translated is the network of IPv4 addresses that a translator writes as IPv6.
+	translated = netip.MustParsePrefix("64:ff9b::/96")
+	mapped     = netip.MustParsePrefix("::ffff:0:0/96")
+	public     = netip.MustParsePrefix("2000::/3")
+)
 
 // tooWide reports whether a network holds more than the proxies of one organisation:
-// more than a /8 of IPv4, or more than fc00::/7, which is the widest private network.
+// more than a /8 of IPv4, in any notation, or than a /16 of the IPv6 addresses that
+// registries give out, or than fc00::/7, which is the widest private network.
 func tooWide(n netip.Prefix) bool {
 	switch bits := n.Bits(); {
 	case n.Addr().Is4():
 		return bits < 8
-	case n.Addr().Is4In6() && bits >= 96, n.Overlaps(translated):
+	case n.Overlaps(mapped), n.Overlaps(translated):
 		return bits < 96+8
+	case n.Overlaps(public):
+		return bits < 16
 	default:
 		return bits < 7
 	}

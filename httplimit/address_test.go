@@ -349,16 +349,16 @@ func TestByAddress_BelievesAUnixSocketIfToldTo(t *testing.T) {
 func TestTrustProxies_RefusesToTrustEveryone(t *testing.T) {
 	for _, wide := range []string{
 		"0.0.0.0/0", "1.2.3.4/0", "0.0.0.0/1", "128.0.0.0/1", "64.0.0.0/2", "10.0.0.0/7",
-		"::ffff:0.0.0.0/96", "::ffff:128.0.0.0/97", "::ffff:10.0.0.0/103",
-		"::/0", "::/1", "8000::/1", "2000::/3", "fc00::/6", "64:ff9b::/96", "64:ff9b::/64", "64::/16", "64:ff9b::a00:0/103",
+		"::ffff:0.0.0.0/96", "::ffff:128.0.0.0/97", "::ffff:10.0.0.0/103", "::ffff:0.0.0.0/90", "::/80",
+		"::/0", "::/1", "8000::/1", "2000::/3", "2000::/7", "2600::/12", "2a00::/15", "fc00::/6", "64:ff9b::/96", "64:ff9b::/64", "64::/16", "64:ff9b::a00:0/103",
 	} {
 		want := "httplimit: TrustProxies: " + wide + " is too wide: every client in it could name any address; " +
-			"name the networks of your own proxies, from /8 for IPv4 and /7 for IPv6, or their number by TrustHops if their addresses are not known"
+			"name the networks of your own proxies, from /8 for IPv4 and /16 for public IPv6, or their number by TrustHops if their addresses are not known"
 		require.PanicsWithValue(t, want, func() { httplimit.ByAddress(httplimit.TrustProxies(prefix("10.0.0.0/8"), prefix(wide))) }, wide)
 	}
 	for _, fine := range []string{
 		"10.0.0.0/8", "172.16.0.0/12", "192.0.2.1/32", "::ffff:10.0.0.0/104", "::ffff:192.0.2.1/128",
-		"fc00::/7", "fe80::/10", "2400:cb00::/32", "2600::/12", "::1/128", "64:ff9b::a00:0/104", "64:ff9b:1::/48",
+		"fc00::/7", "fe80::/10", "2400:cb00::/32", "2630::/16", "::1/128", "64:ff9b::a00:0/104", "64:ff9b:1::/48",
 	} {
 		require.NotPanics(t, func() { httplimit.ByAddress(httplimit.TrustProxies(prefix(fine))) }, fine)
 	}
