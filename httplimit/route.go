@@ -131,7 +131,7 @@ func (l *Limiter) find(r *http.Request) routeSet {
 //
 // Hosts are compared by name. A path may hold escapes that a mux keeps apart and
 // other handlers do not, such as %2F: it is read with them and without them. A folded
-// path is read with a trailing slash and without one, and as [otherTargets] says.
+// path is read with a trailing slash and without one, and as otherTargets says.
 func (l *Limiter) readings(all []*http.Request, r *http.Request) []*http.Request {
 	if l.byHost || !strings.HasPrefix(r.URL.Path, "/") {
 		r = canonical(r)
