@@ -121,22 +121,21 @@ func (rec *recorder) serve(next http.Handler, r *http.Request) {
 	next.ServeHTTP(rec.wrapped(), watched)
 }
 
-// A body is that of a request, and remembers whether the client was at fault: it broke
-// off, sent what is no body, or kept a handler waiting that has then not waited.
+// A body is that of a request, and remembers whether the client broke off, or sent what
+// is no body. A handler may return while another goroutine still reads, as that of a
+// ReverseProxy does whose upstream has answered early: that is no fault of the client's.
 type body struct {
 	io.ReadCloser
-	reads  atomic.Int32 // under way
-	failed atomic.Bool  // whether a read has failed before Close
+	failed atomic.Bool // whether a read has failed, and not because b was closed
 	closed atomic.Bool
 }
 
 func (b *body) Read(p []byte) (n int, err error) {
-	b.reads.Add(1)
 	n, err = b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && !b.closed.Load() {
+	// The server closes a body itself once an answer is sent that did not wait for it.
+	if err != nil && err != io.EOF && !b.closed.Load() && !errors.Is(err, http.ErrBodyReadAfterClose) {
 		b.failed.Store(true)
 	}
-	b.reads.Add(-1)
 	return n, err
 }
 
@@ -145,10 +144,8 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// sound reports whether the client has sent what was read of b, and nobody waits for more.
-func (b *body) sound() bool {
-	return b == nil || !b.failed.Load() && (b.closed.Load() || b.reads.Load() == 0)
-}
+// sound reports whether the client has sent what was read of b.
+func (b *body) sound() bool { return b == nil || !b.failed.Load() }
 
 // Unwrap is for http.ResponseController.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
@@ -174,17 +171,10 @@ func (rec *recorder) wrote(status int) {
 	}
 }
 
-// check remembers whether a write has failed.
+// check remembers that a write has failed. One that is refused because the response has
+// no body, or because the writer cannot do it, leaves the response whole.
 func (rec *recorder) check(err error) {
-	if err != nil {
-		rec.failed(err)
-	}
-}
-
-// failed remembers that a write has failed. One that is refused because the response
-// has no body, or because the writer cannot do it, leaves the response whole.
-func (rec *recorder) failed(err error) {
-	if !errors.Is(err, http.ErrBodyNotAllowed) && !errors.Is(err, errors.ErrUnsupported) {
+	if err != nil && !errors.Is(err, http.ErrBodyNotAllowed) && !errors.Is(err, errors.ErrUnsupported) {
 		rec.broken = true
 	}
 }
@@ -227,27 +217,34 @@ type closeNotifier interface{ CloseNotify() <-chan bool }
 // those of them that wrappers around these usually do. It allocates nothing: each type
 // of recorder is one pointer.
 func (rec *recorder) wrapped() http.ResponseWriter {
-	_, notifies := rec.ResponseWriter.(closeNotifier)
-	if _, flushes := rec.ResponseWriter.(http.Flusher); !flushes {
-		if notifies {
-			return notifyingRecorder{rec}
-		}
-		return rec
-	}
-	flushing := flushingRecorder{rec}
-	if _, hijacks := rec.ResponseWriter.(http.Hijacker); hijacks {
-		return wrapHijacker(hijackingRecorder{flushing}, notifies)
-	}
+	_, flushes := rec.ResponseWriter.(http.Flusher)
+	_, hijacks := rec.ResponseWriter.(http.Hijacker)
+	_, reads := rec.ResponseWriter.(io.ReaderFrom)
 	_, pushes := rec.ResponseWriter.(http.Pusher)
+	_, notifies := rec.ResponseWriter.(closeNotifier)
+	flushing := flushingRecorder{rec}
+	hijacking := hijackingRecorder{flushing}
 	switch {
-	case pushes && notifies:
+	case flushes && hijacks && reads && notifies:
+		return notifyingRecorder1{recorder1{hijacking}}
+	case flushes && hijacks && reads:
+		return recorder1{hijacking}
+	case flushes && hijacks && notifies:
+		return notifyingHijackingRecorder{hijacking}
+	case flushes && hijacks:
+		return hijacking
+	case flushes && pushes && notifies:
 		return notifyingRecorder2{recorder2{flushing}}
-	case pushes:
+	case flushes && pushes:
 		return recorder2{flushing}
-	case notifies:
+	case flushes && notifies:
 		return notifyingFlushingRecorder{flushing}
+	case flushes:
+		return flushing
+	case notifies:
+		return notifyingRecorder{rec}
 	}
-	return flushing
+	return rec
 }
 
 type flushingRecorder struct{ *recorder }
@@ -262,20 +259,6 @@ func (rec hijackingRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		rec.wrote(http.StatusSwitchingProtocols)
 	}
 	return conn, buffer, err
-}
-
-// wrapHijacker returns rec with the further methods that its writer has.
-func wrapHijacker(rec hijackingRecorder, notifies bool) http.ResponseWriter {
-	_, reads := rec.ResponseWriter.(io.ReaderFrom)
-	switch {
-	case reads && notifies:
-		return notifyingRecorder1{recorder1{rec}}
-	case reads:
-		return recorder1{rec}
-	case notifies:
-		return notifyingHijackingRecorder{rec}
-	}
-	return rec
 }
 
 type recorder1 struct{ hijackingRecorder }

@@ -75,17 +75,17 @@ type Policy struct {
 	//     hung up, or its time is over.
 	//   - Writing the response fails.
 	//   - Reading the body of the request fails, since the client sends none that is
-	//     well-formed, or not in time, or more than an http.MaxBytesHandler around the
-	//     middleware lets through. Or the handler returns while a read waits for the
-	//     client, as http.TimeoutHandler does.
+	//     well-formed, or not within the server's ReadTimeout, or more than an
+	//     http.MaxBytesHandler around the middleware lets through.
 	//   - The handler returns without having written a status or a body to its
 	//     ResponseWriter. A handler that means 200 must write it. Adapters of some
 	//     frameworks write the response elsewhere, or later; see the package's
 	//     section on frameworks.
 	//
-	// So a client cannot get a charge back by aborting, or by how it sends its body. It
-	// still chooses its request: give back no status that it can provoke at will, such as
-	// the 4xx that answer what is no valid form, unless these requests are to be free.
+	// So a client cannot get a charge back by aborting. It still chooses its request:
+	// give back no status that it can provoke at will, unless these requests are to be
+	// free. Such are the 4xx that answer what is no valid form, and the 503 of an
+	// http.TimeoutHandler behind the middleware, if the client sends its body slowly.
 	Charge func(status int) bool
 
 	// ChargeUncertain is Charge for the answers of which Charge is not asked. Status
