@@ -71,7 +71,7 @@ func TestHistories_AreLinearizable(t *testing.T) {
 		var batch []*history
 		for i := done; i < min(n, done+batchSize); i++ {
 			h := plan(*historySeed + uint64(i))
-			h.record()
+			h.record(t)
 			checked.add(h)
 			batch = append(batch, h)
 		}
@@ -105,7 +105,7 @@ func checkAll(t *testing.T, batch []*history) {
 
 // check fails t if h is not linearizable.
 func check(t *testing.T, h *history) {
-	m, ops := model(h), operations(h.all())
+	m, ops := model(h), operations(h)
 	result := porcupine.CheckOperationsTimeout(m, ops, patience)
 	if result == porcupine.Ok {
 		return

@@ -11,7 +11,7 @@ import (
 )
 
 func linearizable(h *history) bool {
-	return porcupine.CheckOperations(model(h), operations(h.all()))
+	return porcupine.CheckOperations(model(h), operations(h))
 }
 
 // Calls one after the other, of which one answer is not as it was, be it by a unit
@@ -24,7 +24,7 @@ func TestHistories_WithAnotherAnswerAreRejected(t *testing.T) {
 			h.first = append(h.first, p...)
 		}
 		h.plans, h.sweeper = nil, nobody
-		h.record()
+		h.record(t)
 		require.True(t, linearizable(h), "as it was:\n%v", h)
 		for _, o := range h.all() {
 			was := o.outcome
@@ -43,13 +43,16 @@ func TestHistories_WithAnotherAnswerAreRejected(t *testing.T) {
 // others returns outcomes that o did not have, as near as can be.
 func others(o *operation) (all []outcome) {
 	switch o.verb {
-	case settles, resets, setsLimits, reconfigures:
+	case settles, resets, setsLimits, reconfigures, snapshots:
 		return nil
 	}
 	change := func(f func(*sash.Decision)) {
 		out := o.outcome
 		f(&out.decision)
 		all = append(all, out)
+	}
+	if o.verb == restores {
+		return []outcome{{refused: !o.refused}}
 	}
 	change(func(d *sash.Decision) { d.Allowed = !d.Allowed })
 	if o.verb == allows {
