@@ -180,7 +180,8 @@ const optimisticRounds = 4
 // compare-and-swap here. Nothing is read or computed in between, so no stream of calls
 // takes that moment each time.
 func (p *policy) acquire(c *cell) (word uint64, alive bool) {
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("acquire", round)
 		word, alive = p.settled(c)
 		if !alive || c.lock(word) {
 			return word, alive

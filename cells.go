@@ -137,7 +137,8 @@ func (m *cells) update(k key, f func(found *cell) (next *cell)) *cell {
 
 // lock returns m's grid, locked.
 func (m *cells) lock() *grid {
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("cells.lock", round)
 		g := m.grid.Load()
 		g.mu.Lock()
 		if m.grid.Load() == g {

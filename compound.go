@@ -67,7 +67,8 @@ func (p *part) put(w window) {
 // nothing, if other calls changed the compound in each of its rounds.
 func (c *compound) ask(q query, d *Decision) (allowed, alive, sure bool) {
 	q.ahead = false // the limit that decides may be another then
-	for range optimisticRounds {
+	for round := range optimisticRounds {
+		atomic.Round("compound.ask", round+1)
 		word, alive := c.current()
 		if !alive {
 			return false, false, true

@@ -239,9 +239,16 @@ func (l Limit) validate(prefix string) error {
 	return errors.Join(faults...)
 }
 
+// maxLimits is the number of limits that a key may have. Each call on the key checks
+// all of them.
+const maxLimits = 64
+
 // validate returns every fault of limits, which are numbered from 1, or nil.
 func validate(limits []Limit) error {
 	var faults []error
+	if len(limits) > maxLimits {
+		faults = append(faults, malformed("sash: a key has at most %d limits, got %d", maxLimits, len(limits)))
+	}
 	for i, l := range limits {
 		faults = append(faults, l.validate(fmt.Sprintf("sash: limit %d: ", i+1)))
 	}

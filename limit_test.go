@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,4 +162,29 @@ func TestAlgorithm_String(t *testing.T) {
 	require.Equal(t, "SlidingCounter SlidingLog SlidingBuckets Algorithm(9)",
 		SlidingCounter.String()+" "+SlidingLog.String()+" "+SlidingBuckets.String()+" "+Algorithm(9).String())
 	require.Equal(t, "1/1s Algorithm(9)", Limit{1, time.Second, 9, 0}.String())
+}
+
+// As many limits as a key may have are accepted wherever limits are, and one more is
+// refused with an error that says how many there may be.
+func TestLimits_AreBoundedInNumber(t *testing.T) {
+	limits := slices.Repeat([]Limit{PerHour(5)}, 65)
+	own := append(options(limits[:64]), WithLimitsFor(func(key string) []Limit {
+		if key == "too many" {
+			return slices.Repeat([]Limit{PerHour(1)}, 65)
+		}
+		return nil
+	}))
+	l := newTest(t, own...)
+	require.NoError(t, l.Reconfigure(limits[:64]...))
+	require.NoError(t, l.SetLimits("k", limits[:64]...))
+	require.True(t, l.Allow("k"))
+	_, err := New(options(limits)...)
+	for name, err := range map[string]error{
+		"New": err, "Reconfigure": l.Reconfigure(limits...), "SetLimits": l.SetLimits("k", limits...),
+	} {
+		require.ErrorIs(t, err, ErrInvalidLimit, name)
+		require.EqualError(t, err, "sash: a key has at most 64 limits, got 65: invalid limit", name)
+	}
+	require.EqualValues(t, 4, l.Peek("k", 0).Remaining, "nothing has changed")
+	require.EqualValues(t, 5, l.Peek("too many", 0).Limit.Count, "WithLimitsFor: as with any wrong limit")
 }

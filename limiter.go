@@ -42,9 +42,9 @@ type Limiter struct {
 //
 //	sash.New(sash.PerSecond(10), sash.PerHour(240).Log(), sash.WithClock(clock))
 //
-// Where there are several, of whatever algorithms, each key has all of them: a
-// call is admitted if every limit admits it, and then charged to every one, else
-// to none, at one instant. Their order changes no answer but which of two equal
+// There may be up to 64, of whatever algorithms, and each key has all of them: a call
+// is admitted if every limit admits it, and then charged to every one, else to
+// none, at one instant. Their order changes no answer but which of two equal
 // ones a [Decision] names. The error names every wrong option with its value; it
 // wraps [ErrInvalidLimit], [ErrInvalidOption] or [ErrNoLimit].
 //
@@ -176,7 +176,8 @@ func (l *Limiter) answer(name string, q *query, d *Decision) bool {
 // ask answers q for k, whose cell in g, as found, is c; nil for none. The q.at that
 // it leaves is the instant that it is answered for.
 func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("ask", round)
 		if c == nil {
 			was := g
 			if g, c = l.lookup(k); g != was {
@@ -255,7 +256,8 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 // [Limiter.SetLimits], stay.
 func (l *Limiter) Reset(key string) bool {
 	k := l.key(key)
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("Reset", round)
 		g, c := l.lookup(k)
 		if c == nil {
 			return false

@@ -1,12 +1,16 @@
 package sash
 
+import "github.com/seed-30da4c49/sash/internal/atomic"
+
 // takeAllLocked is takeAll under locks, for each of which it waits. It starts over once
 // if the call is admitted and has to make entries, and else only if another call
 // replaced or made an entry of one of the keys in the moment before it was locked, and
 // only where lockOwn says.
 func (l *Limiter) takeAllLocked(targets []target, q *query, d *Decision) {
 	var was *regime
-	for charging := false; ; {
+	charging := false
+	for round := 1; ; round++ {
+		atomic.Round("takeAllLocked", round)
 		g := l.now.Load()
 		if g != was {
 			q.at, was = g.at(l.clock.Now()), g
@@ -102,7 +106,8 @@ func (l *Limiter) lockAll(g *regime, targets []target, charging bool) bool {
 // the table: the clock or WithLimitsFor, which are the caller's code, or room under
 // WithMaxKeys. No call may wait for those while it holds a lock.
 func (l *Limiter) lockOwn(g *regime, t *target, charging bool) bool {
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("lockOwn", round)
 		if t.cell = g.keys.load(t.key); t.cell != nil {
 			if t.word, t.locked = g.policy.acquire(t.cell); t.locked {
 				t.policy = g.policy

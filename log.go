@@ -145,7 +145,8 @@ func (v *view) search(ok func(i int) bool) int {
 // askLog answers q from a log, as policy.ask does. It is not sure, and has done
 // nothing, if other calls changed the log in each of its rounds.
 func (r *rule) askLog(c *log, q query, d *Decision) (allowed, alive, sure bool) {
-	for range optimisticRounds {
+	for round := range optimisticRounds {
+		atomic.Round("log.ask", round+1)
 		word, alive := c.current()
 		if !alive {
 			return false, false, true

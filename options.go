@@ -99,7 +99,7 @@ func WithMaxKeys(n int, overflow Overflow) Option {
 // WithLimitsFor gives keys limits of their own, such as by the plan of a customer:
 // f is asked when a key is first seen, and again when it is seen after it was
 // evicted or reset, and while nothing is charged to it. Nil, or none, means the
-// limiter's own limits, and so does a wrong limit: there is nobody to report it
+// limiter's own limits, and so does a wrong limit, or more than 64: there is nobody to report it
 // to, so check what you load. [Limiter.SetLimits] goes before f.
 //
 // f runs in the goroutine of the call that sees the key; it must be safe for

@@ -107,7 +107,8 @@ func (r *rule) start(at int64) int64 { return max(at, r.forgotten.Load()) }
 
 // forget moves forgotten on to since.
 func (t *terms) forget(since int64) {
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("forget", round)
 		old := t.forgotten.Load()
 		if since <= old || t.forgotten.CompareAndSwap(old, since) {
 			return

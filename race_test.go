@@ -15,23 +15,50 @@ import (
 	"github.com/seed-30da4c49/sash/internal/reference"
 )
 
-// A crowd is a number of goroutines that call a limiter at once. It lends its
-// clock to the limiter, which gives up the core after each reading: so calls
-// do overlap, with readings that are late, on one core as on many.
+// A crowd is a number of goroutines that call a limiter at once. It lends its clock to
+// the limiter, which gives up the core after some of the readings. Until enough calls
+// have overlapped, a call that is alone after it has read the clock waits there for
+// another. So calls overlap, with readings that are late, however they are scheduled.
 type crowd struct {
 	*ManualClock
+	callers  atomic.Int64 // that run has started, and that have not returned
 	inside   atomic.Int64 // calls under way
 	overlaps atomic.Int64 // calls that found others under way
+	waiting  atomic.Int64 // goroutines in meet
+	yields   atomic.Int64 // in meet, by all goroutines
 }
 
-const callers = 8
+const (
+	callers        = 8
+	enoughOverlaps = 100
+	maxYields      = 1 << 24 // some seconds; so many are taken only if nothing overlaps
+)
 
 func (c *crowd) Now() int64 {
 	now := c.ManualClock.Now()
+	if c.overlaps.Load() <= enoughOverlaps {
+		c.meet()
+	}
 	if rand.IntN(4) == 0 {
 		runtime.Gosched()
 	}
 	return now
+}
+
+// meet waits while only one call is under way, until another begins. It does not wait
+// if no caller is left who could begin one: if all that have not returned wait here.
+// It gives up after maxYields of all waits together, so a test whose calls cannot
+// overlap ends.
+func (c *crowd) meet() {
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
+	begun := c.overlaps.Load()
+	for c.inside.Load() == 1 && c.overlaps.Load() == begun && c.waiting.Load() < c.callers.Load() {
+		if c.yields.Add(1) > maxYields {
+			return
+		}
+		runtime.Gosched()
+	}
 }
 
 // call counts f as a call.
@@ -44,10 +71,15 @@ func (c *crowd) call(f func()) {
 }
 
 // run runs f in every caller and waits for all of them.
-func (c *crowd) run(f func(caller int)) {
+func (c *crowd) run(f func(caller int)) { c.runSome(callers, f) }
+
+// runSome is run with that many callers.
+func (c *crowd) runSome(callers int, f func(caller int)) {
+	c.callers.Add(int64(callers)) // before any starts: the first waits for the others
 	var g errgroup.Group
 	for i := range callers {
 		g.Go(func() error {
+			defer c.callers.Add(-1)
 			f(i)
 			return nil
 		})
@@ -56,9 +88,8 @@ func (c *crowd) run(f func(caller int)) {
 }
 
 // contended fails the test if the callers came one after the other.
-func (c *crowd) contended(t *testing.T) {
-	t.Helper()
-	require.Greater(t, c.overlaps.Load(), int64(100), "no contention: this test has shown nothing")
+func (c *crowd) contended(t require.TestingT) {
+	require.Greater(t, c.overlaps.Load(), int64(enoughOverlaps), "no contention: this test has shown nothing")
 }
 
 func everyCrowd(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, c *crowd), options ...Option) {
@@ -409,17 +440,12 @@ func TestRace_ShardsAreMadeOnce(t *testing.T) {
 			}
 		}
 		var ready atomic.Int64
-		var g errgroup.Group
-		for _, name := range names {
-			g.Go(func() error {
-				for ready.Add(1); ready.Load() < 2; {
-					runtime.Gosched()
-				}
-				c.call(func() { l.Allow(name) })
-				return nil
-			})
-		}
-		g.Wait()
+		c.runSome(len(names), func(caller int) {
+			for ready.Add(1); ready.Load() < 2; {
+				runtime.Gosched()
+			}
+			c.call(func() { l.Allow(names[caller]) })
+		})
 		require.Equal(t, 2, l.Len())
 	}
 	c.contended(t)
@@ -439,7 +465,7 @@ func TestRace_LogsShrinkBesideCharges(t *testing.T) {
 		}
 		return nil
 	})
-	for range 3000 {
+	for round := 0; round < 3000 || round < 300_000 && shrunk <= 20; round++ {
 		for range burst {
 			clock.Advance(1)
 			l.Allow("k")
@@ -732,7 +758,7 @@ func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
 		case 0:
 			for range 300 {
 				c.call(func() {
-					runtime.Gosched() // so that the others come between on one core, too
+					c.meet() // so that the others come between
 					require.NoError(t, l.Reconfigure(PerSecond(1), PerMinute(10), PerHour(100)))
 					require.NoError(t, l.Reconfigure(PerSecond(1)))
 				})

@@ -13,6 +13,7 @@ import (
 // SetLimits has returned, no call is decided by the old limits; a call under way
 // is decided by the old ones or the new, never by some of each. The error names
 // every wrong limit, wraps [ErrInvalidLimit], and means that nothing has changed.
+// More than 64 limits are refused, too.
 func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	if err := validate(limits); err != nil {
 		return err
@@ -64,7 +65,8 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 // under way is decided by the old ones or the new, never by some of each. It takes
 // a moment per tracked key, and during it twice their memory; other calls go on,
 // and carry their key over themselves. The error names every wrong limit, wraps
-// [ErrInvalidLimit] or [ErrNoLimit], and means that nothing has changed.
+// [ErrInvalidLimit] or [ErrNoLimit], and means that nothing has changed. More than 64
+// limits are refused, too.
 func (l *Limiter) Reconfigure(limits ...Limit) error {
 	if len(limits) == 0 {
 		return fmt.Errorf("sash: Reconfigure needs a Limit, such as PerSecond(10): %w", ErrNoLimit)

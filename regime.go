@@ -67,7 +67,8 @@ func (l *Limiter) key(name string) key { return key{l.hasher.hash(name), name} }
 // lookup returns the limiter's regime, and the cell of k in it; nil for none, at
 // an instant at which that was the regime.
 func (l *Limiter) lookup(k key) (g *regime, c *cell) {
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("lookup", round)
 		g = l.now.Load()
 		if c = l.find(g, k); c != nil || l.now.Load() == g {
 			return g, c
@@ -78,7 +79,8 @@ func (l *Limiter) lookup(k key) (g *regime, c *cell) {
 // find returns the cell of k in g; nil if it has none there, which says nothing
 // once g no longer is the limiter's regime.
 func (l *Limiter) find(g *regime, k key) *cell {
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("find", round)
 		prior := g.prior.Load() // first: once it is nil, all keys are in g
 		if c := g.keys.load(k); c != nil {
 			return c

@@ -107,7 +107,8 @@ func (r Reservation) Cancel() { r.Commit(0) }
 // giveBack gives units of the charge back, in the parts that are of its lines.
 func (r *reservation) giveBack(units int64) {
 	l := r.limiter
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("giveBack", round)
 		g, c := l.lookup(r.key)
 		if c == nil {
 			return
@@ -131,7 +132,8 @@ func (r *reservation) giveBack(units int64) {
 // spend charges units to k, whatever its limits say.
 func (l *Limiter) spend(k key, units int64) {
 	q := query{n: units, charge: true, denied: true}
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("spend", round)
 		g, c := l.lookup(k)
 		q.at = g.at(l.clock.Now())
 		if c == nil {

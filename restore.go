@@ -38,7 +38,8 @@ var ErrBadSnapshot = errors.New("bad snapshot")
 // proportion to what it has read; the room of [WithSizeHint] is not made again. An
 // error means that nothing has changed. It wraps [ErrBadSnapshot] and says what is
 // wrong where the snapshot is cut short, changed in any bit, of another version or
-// other limits, or of more keys than [WithMaxKeys] allows; any other error is that of
+// other limits, of more keys than [WithMaxKeys] allows or more than 64 limits for one
+// key, or forgets a past that ends more than a day ahead; any other error is that of
 // r. The checksums find accidents: whoever can write a snapshot can write any.
 func (l *Limiter) Restore(r io.Reader) error {
 	l.changes.Lock()
@@ -53,7 +54,9 @@ func (l *Limiter) Restore(r io.Reader) error {
 	g := l.newRegime(newTerms(l.chargeDenied), 0, prior.cap.empty(), limits, 0)
 	l.readRecords(s, g)
 	if s.err == nil {
-		g.shift = s.shift(begun, l.wall().UnixNano(), l.clock.Now())
+		now := s.resume(begun, l.wall().UnixNano())
+		s.checkForgotten(g.forgotten.Load(), now)
+		g.shift = s.shift(now, l.clock.Now())
 	}
 	if s.err != nil {
 		return s.err
@@ -293,7 +296,11 @@ func (s *snapshotReader) name() string {
 }
 
 func (s *snapshotReader) limits() (limits []Limit) {
-	for n := s.uint(); n > 0 && s.err == nil; n-- {
+	n := s.uint()
+	if n > maxLimits {
+		s.fail("%d limits of one key, more than %d", n, maxLimits)
+	}
+	for ; n > 0 && s.err == nil; n-- {
 		limits = append(limits, Limit{
 			Count:     s.count(),
 			Window:    time.Duration(s.count()),
@@ -316,14 +323,39 @@ func (s *snapshotReader) header(limits []Limit) (begun stamp) {
 	return begun
 }
 
-// shift returns that of a timeline which has gone on from begun as far as the wall
-// clock has, when that shows wall and the limiter's clock reading.
-func (s *snapshotReader) shift(begun stamp, wall, reading int64) int64 {
+// resume returns the instant at which the timeline of the snapshot goes on: it has
+// moved on from begun as far as the wall clock has, which now shows wall.
+func (s *snapshotReader) resume(begun stamp, wall int64) (now int64) {
 	down, _ := sub(wall, begun.wall)
 	now, fits := add(begun.at, max(down, 0))
-	shift, inReach := sub(now, reading)
-	if !fits || !inReach {
-		s.fail("its instant %d, and %v since, is more than 64 bits away from the clock's %d", begun.at, time.Duration(down), reading)
+	if !fits {
+		s.fail("its instant %d, and %v since, is more than 64 bits", begun.at, time.Duration(down))
+	}
+	return now
+}
+
+// maxAhead is how far the instant up to which the past is forgotten may lie after the
+// instant of a snapshot. It lies after it at all if keys were evicted while the
+// snapshot was taken, or before the clock was set back. A day is enough for the
+// slowest writer, and for a clock that was set to another time zone.
+const maxAhead = int64(day)
+
+// checkForgotten refuses an instant, up to which the past is forgotten, that lies too
+// far after now. A key that holds nothing starts no earlier than at that instant, so
+// what it is charged would not come back for as long.
+func (s *snapshotReader) checkForgotten(forgotten, now int64) {
+	if ahead, _ := sub(forgotten, now); ahead > maxAhead {
+		s.fail("the past is forgotten up to instant %d, which is %v ahead, more than %v",
+			forgotten, time.Duration(ahead), time.Duration(maxAhead))
+	}
+}
+
+// shift returns the shift of a timeline that has reached now when the limiter's clock
+// shows reading.
+func (s *snapshotReader) shift(now, reading int64) int64 {
+	shift, fits := sub(now, reading)
+	if !fits {
+		s.fail("its instant %d is more than 64 bits away from the clock's %d", now, reading)
 	}
 	return shift
 }

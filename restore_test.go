@@ -224,6 +224,7 @@ func TestRestore_NamesWhatIsWrong(t *testing.T) {
 		{seal(numbers(int64(1), int64(2), 1, 11, 60, byte(0), 0, end)), "its limits are [11/60ns], the limiter's are [10/60ns]"},
 		{seal(numbers(int64(1), int64(2), 2, 10, 60, byte(0), 0, 5, 5, byte(1), 0, end)), "its limits are [10/60ns 5/5ns log], the limiter's are [10/60ns]"},
 		{seal(numbers(int64(1), int64(math.MaxInt64), 1, 10, 60, byte(0), 0, end)), "its instant 9223372036854775807, and "},
+		{seal(numbers(header, end)), "its instant 2 is more than 64 bits away from the clock's -9223372036854775808"},
 		{seal(numbers(header, byte(keyRecord), "k", 1, 0, 60, byte(0), 0)), `key "k" has the limits [0/60ns], which cannot be`},
 		{seal(numbers(header, byte(keyRecord), "k", 1, 1, 60, byte(3), 0)), `key "k" has the limits [1/60ns Algorithm(3)], which cannot be`},
 		{seal(numbers(header, byte(overrideRecord), "k", 0)), `key "k" has an override without limits`},
@@ -233,6 +234,9 @@ func TestRestore_NamesWhatIsWrong(t *testing.T) {
 		{seal(numbers(header, byte(keyRecord), "k", 0, 0, 3, int64(math.MaxInt64/60+1))), "a window of number 153722867280912931, which is outside of time"},
 		{seal(numbers(header, byte(keyRecord), "k", 0, 0, 3, int64(math.MinInt64/60-2))), "a window of number -153722867280912932, which is outside of time"},
 		{seal(numbers(header, byte(keyRecord), "k", 0, 1, 3, int64(math.MinInt64/60-1))), "a window of number -153722867280912931, which is outside of time"},
+		{seal(numbers(header, byte(keyRecord), "k", 65, bytes.Repeat(numbers(1, 1, byte(0), 0), 65))), "65 limits of one key, more than 64"},
+		{seal(numbers(header, byte(overrideRecord), "k", 65, bytes.Repeat(numbers(1, 1, byte(0), 0), 65))), "65 limits of one key, more than 64"},
+		{seal(numbers(int64(1), int64(2), 65)), "65 limits of one key, more than 64"},
 		{seal(own(uint64(1<<32), int64(0), 1)), "a log of 4294967296 entries"},
 		{seal(own(2, int64(5), 1, 0, 1)), "an entry 0 ticks after that at 5"},
 		{seal(own(2, int64(5), 1, uint64(math.MaxInt64), 1)), "an entry 9223372036854775807 ticks after that at 5"},
@@ -266,19 +270,27 @@ func TestRestore_RefusesBucketsOutsideOfTime(t *testing.T) {
 // What is only claimed costs nothing, and what is there in proportion.
 func TestRestore_TakesMemoryForWhatItHasRead(t *testing.T) {
 	header := numbers(int64(1), int64(2), 1, 10, 60, byte(SlidingLog), 0)
-	var minimal []byte
+	var minimal, manyEach []byte
 	for i := range 20_000 {
 		minimal = append(minimal, numbers(byte(keyRecord), strconv.Itoa(i), 1, 1+i, 60, byte(0), 0, 0, 0)...)
 	}
+	for i := range 300 {
+		manyEach = append(manyEach, numbers(byte(keyRecord), strconv.Itoa(i), 64)...)
+		for j := range 64 {
+			manyEach = append(manyEach, numbers(1+64*i+j, 60, byte(0), 0)...)
+		}
+		manyEach = append(manyEach, make([]byte, 2*64)...)
+	}
 	for name, payload := range map[string][]byte{
-		"a name":         numbers(header, byte(keyRecord), uint64(1<<62), byte('x')),
-		"a log":          numbers(header, byte(keyRecord), "k", 0, uint64(math.MaxUint32), int64(0), 1),
-		"limits":         numbers(int64(1), int64(2), uint64(1<<62), 10, 60, byte(0), 0),
-		"limits of keys": numbers(header, byte(keyRecord), "k", uint64(1<<62), 10, 60, byte(0), 0),
-		"keys":           numbers(header, byte(endRecord), uint64(1<<62), 0, int64(0)),
-		"small records":  numbers(header, minimal),
-		"a long log":     numbers(header, byte(keyRecord), "k", 0, 1_000_000, int64(0), bytes.Repeat([]byte{1, 1}, 500_000)),
-		"many limits":    numbers(header, byte(keyRecord), "k", 20_000, bytes.Repeat([]byte{1, 1, 0, 0}, 20_000)),
+		"a name":              numbers(header, byte(keyRecord), uint64(1<<62), byte('x')),
+		"a log":               numbers(header, byte(keyRecord), "k", 0, uint64(math.MaxUint32), int64(0), 1),
+		"limits":              numbers(int64(1), int64(2), uint64(1<<62), 10, 60, byte(0), 0),
+		"limits of keys":      numbers(header, byte(keyRecord), "k", uint64(1<<62), 10, 60, byte(0), 0),
+		"keys":                numbers(header, byte(endRecord), uint64(1<<62), 0, int64(0)),
+		"small records":       numbers(header, minimal),
+		"a long log":          numbers(header, byte(keyRecord), "k", 0, 1_000_000, int64(0), bytes.Repeat([]byte{1, 1}, 500_000)),
+		"many limits":         numbers(header, byte(keyRecord), "k", 20_000, bytes.Repeat([]byte{1, 1, 0, 0}, 20_000)),
+		"keys of many limits": numbers(header, manyEach),
 	} {
 		saved := seal(payload)
 		l := newTest(t, Per(10, 60).Log(), WithSizeHint(100_000))
@@ -288,8 +300,105 @@ func TestRestore_TakesMemoryForWhatItHasRead(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		allocated := after.TotalAlloc - before.TotalAlloc
 		t.Logf("%s: %d bytes allocated for %d", name, allocated, len(saved))
-		require.Less(t, allocated, uint64(128<<10+200*len(saved)), name)
+		require.Less(t, allocated, uint64(128<<10+80*len(saved)), name)
 	}
+}
+
+// One key under a great many limits would cost far more memory than its part of the
+// file, and every call on it a loop over all of them. It is refused unread.
+func TestRestore_RefusesTooManyLimitsOfOneKey(t *testing.T) {
+	const limits = 100_000
+	payload := numbers(int64(1), int64(2), 1, 10, 60, byte(SlidingCounter), 0, byte(keyRecord), "k", limits,
+		bytes.Repeat(numbers(1, 1, byte(SlidingCounter), 0), limits), bytes.Repeat(numbers(0, 0), limits),
+		byte(endRecord), 1, 0, int64(0))
+	saved := seal(payload)
+	l := newTest(t, Per(10, 60))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := l.Restore(bytes.NewReader(saved))
+	runtime.ReadMemStats(&after)
+	require.ErrorIs(t, err, ErrBadSnapshot)
+	require.EqualError(t, err, "sash: snapshot: 100000 limits of one key, more than 64: bad snapshot")
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<10), "of a file of %d bytes", len(saved))
+	require.Equal(t, 0, l.Len())
+}
+
+// A key with as many limits as New and SetLimits accept is restored.
+func TestRestore_TakesAsManyLimitsAsAKeyMayHave(t *testing.T) {
+	var limits []Limit
+	for i := range int64(64) {
+		limits = append(limits, Per(100+i, time.Hour))
+	}
+	l := newTest(t, append(options(limits), WithClock(NewManualClock(0)))...)
+	require.NoError(t, l.SetLimits("set", limits[1:]...))
+	require.True(t, l.AllowN("k", 40))
+	require.True(t, l.AllowN("set", 40))
+	next := newTest(t, append(options(limits), WithClock(NewManualClock(0)))...)
+	require.NoError(t, next.Restore(bytes.NewReader(snapshot(t, l))))
+	require.EqualValues(t, 60, next.Peek("k", 0).Remaining)
+	require.EqualValues(t, 61, next.Peek("set", 0).Remaining)
+}
+
+// The instant up to which the past is forgotten is the earliest at which a key that
+// holds nothing can be charged. One far ahead would pin all of them to the future.
+func TestRestore_RefusesAForgottenPastThatLiesAhead(t *testing.T) {
+	const instant, wall = int64(1000), int64(5000)
+	restore := func(l *Limiter, forgotten int64) error {
+		return l.Restore(bytes.NewReader(seal(numbers(wall, instant, 1, 5, uint64(time.Hour), byte(SlidingLog), 0,
+			byte(endRecord), 0, 0, forgotten))))
+	}
+	for _, c := range []struct {
+		name      string
+		passed    time.Duration // by the wall clock, since the snapshot
+		forgotten int64
+		ok        bool
+	}{
+		{"never", 0, math.MinInt64, true},
+		{"then", 0, instant, true},
+		{"while the snapshot was taken", 0, instant + int64(time.Second), true},
+		{"the furthest", 0, instant + int64(24*time.Hour), true},
+		{"further", 0, instant + int64(24*time.Hour) + 1, false},
+		{"the end of time", 0, math.MaxInt64, false},
+		{"now, after a while", 30 * time.Hour, instant + int64(30*time.Hour), true},
+		{"the furthest, after a while", 30 * time.Hour, instant + int64(54*time.Hour), true},
+		{"further, after a while", 30 * time.Hour, instant + int64(54*time.Hour) + 1, false},
+		{"the wall clock was set back", -30 * time.Hour, instant + int64(24*time.Hour), true},
+		{"further, and the wall clock was set back", -30 * time.Hour, instant + int64(24*time.Hour) + 1, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clock := NewManualClock(77)
+			l := newTest(t, PerHour(5).Log(), WithClock(clock))
+			l.wall = func() time.Time { return time.Unix(0, wall).Add(c.passed) }
+			require.True(t, l.Allow("k"))
+			err := restore(l, c.forgotten)
+			if c.ok {
+				require.NoError(t, err)
+				require.Equal(t, c.forgotten, l.own().forgotten.Load())
+				return
+			}
+			require.ErrorIs(t, err, ErrBadSnapshot)
+			require.ErrorContains(t, err, "sash: snapshot: the past is forgotten up to instant "+strconv.FormatInt(c.forgotten, 10)+", ")
+			require.EqualValues(t, 4, l.Peek("k", 0).Remaining, "nothing has changed")
+			require.True(t, l.AllowN("new", 5))
+			clock.Advance(time.Hour)
+			require.True(t, l.AllowN("new", 5), "back after its window")
+		})
+	}
+}
+
+// A limiter whose clock was far ahead for a while can still be restored.
+func TestSnapshot_ForgetsNoFurtherAheadThanRestoreTakes(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerHour(5).Log(), WithClock(clock))
+	clock.Set(int64(1000 * time.Hour))
+	require.True(t, l.Allow("k"))
+	clock.Advance(time.Hour)
+	require.Equal(t, 1, l.Sweep())
+	clock.Set(0)
+	restored := reborn(t, l, 0)
+	require.EqualValues(t, 24*time.Hour, restored.own().forgotten.Load())
+	clock.Set(int64(1001 * time.Hour))
+	require.EqualValues(t, 1001*time.Hour, reborn(t, l, 0).own().forgotten.Load(), "once its time has come")
 }
 
 func TestRestore_OfNoSnapshotMakesNoTable(t *testing.T) {
@@ -482,7 +591,7 @@ func TestRace_NoCallIsDecidedByWhatWasBeforeARestore(t *testing.T) {
 		c.run(func(caller int) {
 			if caller == 0 {
 				defer epoch.Store(-1)
-				for range 150 {
+				for i := 0; i < 150 || i < 15_000 && checked.Load() <= 100; i++ {
 					l.Reset("k")
 					l.Reset("reserved")
 					runtime.Gosched()

@@ -23,6 +23,18 @@ import (
 // before one that had ended when it began, so that the same calls, one after the
 // other, have the same answers, and leave behind what answers the same.
 
+// mostRounds is the highest round that each loop may reach in any schedule. A call
+// starts over because another made a step, so most of these grow with the calls that
+// the others make in a scene. The rounds of takeAllLocked do not, nor do those that
+// optimisticRounds bounds.
+var mostRounds = map[string]int{
+	"log.ask": optimisticRounds, "compound.ask": optimisticRounds, "tryTakeAll": optimisticRounds,
+	"takeAllLocked": 3,
+	"acquire":       6, "lockOwn": 3, "counter.ask": 4, "wide.ask": 4,
+	"ask": 4, "lookup": 3, "find": 3, "forget": 3,
+	"Reset": 3, "giveBack": 3, "spend": 4, "appendCell": 1, "appendKey": 1, "cells.lock": 4,
+}
+
 // A scene is a case.
 type scene struct {
 	name   string
@@ -564,6 +576,15 @@ func TestSchedules_OneKey(t *testing.T) {
 			meets:  losses,
 		},
 		{
+			name:   "a peek beside a stream of calls",
+			sorts:  []string{"log"},
+			count:  9,
+			before: taken(1, 0),
+			actors: [][]call{{peek(1)}, {allow(1), allow(1), allow(1), allow(1)}},
+			admits: []int64{4},
+			meets:  waits,
+		},
+		{
 			name:   "a peek between",
 			before: taken(1, 0),
 			actors: [][]call{{take(1), allow(1)}, {peek(1)}},
@@ -1000,6 +1021,50 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 			actors: [][]call{{takeAll(0), takeOther(1)}, {reset()}},
 			admits: []int64{0},
 			meets:  deaths,
+		},
+		{
+			name:   "beside a stream of calls on one of them, charging",
+			sorts:  []string{"counter"},
+			count:  9,
+			before: both(1, 0),
+			actors: [][]call{{takeAll(1)}, {takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1)}},
+			admits: []int64{7},
+			meets:  losses | waits,
+		},
+		{
+			name:   "beside a stream of calls on one of them, asking",
+			sorts:  []string{"counter"},
+			count:  9,
+			before: both(1, 0),
+			actors: [][]call{{takeAll(0)}, {takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1)}},
+			admits: []int64{5},
+			meets:  waits,
+		},
+		{
+			name:  "beside a stream of calls on one of them, denied",
+			sorts: []string{"counter"},
+			count: 9,
+			before: func(s *stage) {
+				both(1, 0)(s)
+				s.l.AllowN(s.a, 8)
+			},
+			actors: [][]call{{takeAll(1)}, {takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1)}},
+			admits: []int64{6},
+			meets:  waits,
+		},
+		{
+			name:   "two without an entry",
+			sorts:  []string{"counter"},
+			actors: [][]call{{takeAll(0)}, {takeOther(1), allow(1), reset()}},
+			admits: []int64{2},
+			meets:  waits,
+		},
+		{
+			name:   "two without an entry, charging",
+			sorts:  inWords,
+			before: func(s *stage) { s.l.AllowN(s.b, 2) },
+			actors: [][]call{{takeAll(2)}, {allow(2)}},
+			admits: []int64{2},
 		},
 		{
 			name:   "denied by what was never there at once",

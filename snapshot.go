@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // A snapshot is the bytes
@@ -32,9 +33,9 @@ import (
 //	     1    of a key: name, the limits of its own, or none, and a part for each
 //	     2    of an override: name, limits
 //	     0    of the end: how many keys and overrides there were, and the instant
-//	          (signed) up to which the past is forgotten (see terms)
+//	          (signed) up to which the past is forgotten (see terms and maxAhead)
 //	name      length, bytes
-//	limits    how many, and of each Count, Window, Algorithm (a byte), Precision
+//	limits    how many, up to 64, and of each Count, Window, Algorithm (a byte), Precision
 //	part      under SlidingCounter prev, curr, and unless both are 0 the index
 //	          (signed) of the window; else how many runs, and of each its tick (the
 //	          first one signed, the others less the one before) and units
@@ -79,10 +80,13 @@ func (l *Limiter) Snapshot(w io.Writer) error {
 	defer l.changes.Unlock()
 	g := l.now.Load()
 	s := newSnapshotWriter(w)
-	s.header(l.wall().UnixNano(), g.at(l.clock.Now()), g.policy.rules)
+	begun := g.at(l.clock.Now())
+	s.header(l.wall().UnixNano(), begun, g.policy.rules)
 	s.allKeys(g)
 	g.overrides.each(s.override)
-	s.end(g.forgotten.Load()) // what was evicted meanwhile, too
+	// Load forgotten last: it covers the keys that were evicted meanwhile. If the clock
+	// was far ahead once and set back, write no more than Restore accepts.
+	s.end(min(g.forgotten.Load(), plus(begun, maxAhead)))
 	return s.err
 }
 
@@ -221,7 +225,8 @@ func appendLimits(b []byte, rules []rule) []byte {
 // g; unless it has been evicted or reset meanwhile.
 func (g *regime) appendKey(b []byte, k key, c *cell) (record []byte, tracked bool) {
 	b = appendName(b, k.name)
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("appendKey", round)
 		if record, alive := g.policy.appendCell(b, c); alive {
 			return record, true
 		}
@@ -240,6 +245,7 @@ func (g *regime) appendKey(b []byte, k key, c *cell) (record []byte, tracked boo
 func (p *policy) appendCell(b []byte, c *cell) (record []byte, alive bool) {
 	const tries = 4 // after which those who charge c have to wait
 	for i := 0; ; i++ {
+		atomic.Round("appendCell", i+1)
 		word, alive := c.current()
 		if !alive {
 			return nil, false

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // TakeAll takes from several keys at once: it charges n units to each of keys if
@@ -88,7 +90,8 @@ func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 // cell, or any that does not fit into the table.
 func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) bool {
 	var was *regime
-	for range optimisticRounds {
+	for round := range optimisticRounds {
+		atomic.Round("tryTakeAll", round+1)
 		g := l.now.Load()
 		if g != was {
 			q.at, was = g.at(l.clock.Now()), g

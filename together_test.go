@@ -366,28 +366,6 @@ func TestTakeAll_UnlocksWhatItCannotLockTogether(t *testing.T) {
 	})
 }
 
-// A call that others interfere with in every round locks the keys, and has its answer:
-// whether it asks, is denied or is admitted.
-func TestTakeAll_DoesNotStarveBesideCallsOnItsKeys(t *testing.T) {
-	const patience = 100
-	everyKind(t, PerMinute(1000), func(t *testing.T, l *Limiter, _ *ManualClock) {
-		l.Take("busy", 20)
-		for _, n := range []int64{0, 990, 1} {
-			asked := 0
-			l.limitsFor = func(string) []Limit { // runs in each round that finds no entry of the new key
-				if asked++; asked <= patience {
-					l.Take("busy", 1)
-					l.Reset("new")
-				}
-				return nil
-			}
-			d := l.TakeAll([]string{"busy", "new"}, n)
-			require.Equal(t, n != 990, d.Allowed)
-			require.LessOrEqual(t, asked, 2*optimisticRounds, "rounds for %d units", n)
-		}
-	})
-}
-
 // An answer that rests on the absence of several keys is given under their shards'
 // locks, and stores nothing unless it charges.
 func TestTakeAll_OfKeysWithoutEntriesLocksTheirShards(t *testing.T) {

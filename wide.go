@@ -30,7 +30,8 @@ const (
 
 // askWide answers q from a wideCounter.
 func (r *rule) askWide(c *wideCounter, q query, d *Decision) (allowed, alive bool) {
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("wide.ask", round)
 		word, alive := c.current()
 		if !alive {
 			return false, false

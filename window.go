@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // SlidingCounter, after the approximation in Cloudflare's "How we built rate
@@ -262,7 +264,8 @@ func (l layout) unpack(word uint64) window {
 // one compare-and-swap, and a denial writes nothing. It is lock-free, but for
 // calls that take several cells at once.
 func (r *rule) askCounter(c *cell, q query, d *Decision) (allowed, alive bool) {
-	for {
+	for round := 1; ; round++ {
+		atomic.Round("counter.ask", round)
 		word := c.word.Load()
 		if word&locked != 0 {
 			word, _ = c.current()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,6 +206,8 @@ var restoreSeeds = []seed{
 	{"before-time", records(0, keyOf("a", windowPart(1, 7, -153722868)), endOf(1, 0, math.MinInt64))},
 	{"forgotten", records(0, keyOf("a", windowPart(1, 7, 0)), endOf(1, 0, 1e12))},
 	{"forgotten-for-ever", records(4, endOf(0, 0, math.MaxInt64))},
+	{"forgotten-a-day-ahead", records(4, endOf(0, 0, restoredAt+86_400e9))},
+	{"forgotten-further-ahead", records(4, endOf(0, 0, restoredAt+86_400e9+1))},
 	{"wide", records(1, keyOf("a", windowPart(1e14, 1e15, 1)), endOf(1, 0, 0))},
 	{"log", records(2, keyOf("a", runsPart(950, 3, 10, 1, 30, 5)), keyOf("b", runsPart(990, 10)), keyOf("", []byte{0}), endOf(3, 0, 940))},
 	{"log-past-the-limit", records(2, keyOf("a", runsPart(950, 30, 10, 100)), endOf(1, 0, 0))},
@@ -224,6 +227,8 @@ var restoreSeeds = []seed{
 		ownKeyOf("a", []sash.Limit{sash.Per(5, 50)}, windowPart(2, 3, 20)), endOf(1, 2, 0))},
 	{"own-limits", records(0, ownKeyOf("a", []sash.Limit{sash.Per(5, 50), sash.Per(6, 60).Log()}, windowPart(2, 3, 20), runsPart(990, 5)), endOf(1, 0, 0))},
 	{"own-limits-that-cannot-be", records(0, ownKeyOf("a", []sash.Limit{sash.Per(0, 50)}, windowPart(2, 3, 20)), endOf(1, 0, 0))},
+	{"as-many-limits-as-can-be", records(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50)}, 64), make([]byte, 2*64)), endOf(1, 0, 0))},
+	{"too-many-limits", records(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50)}, 65), make([]byte, 2*65)), endOf(1, 0, 0))},
 	{"override-without-limits", records(0, overrideOf("a"), endOf(0, 1, 0))},
 	{"twice", records(0, keyOf("a", windowPart(0, 1, 0)), keyOf("a", windowPart(0, 1, 0)), endOf(2, 0, 0))},
 	{"miscounted", records(0, keyOf("a", windowPart(0, 1, 0)), endOf(2, 0, 0))},

@@ -29,7 +29,7 @@ type Policy struct {
 	// may match several policies; see [Limiter.Middleware]. Empty is every request.
 	Pattern string
 
-	// Limits are those that each identity has under this policy: at least one.
+	// Limits are those that each identity has under this policy: from 1 to 64.
 	Limits []sash.Limit
 
 	// Key says who is calling. There is no default.

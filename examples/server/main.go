@@ -43,7 +43,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
 	flags.TextVar(&limits.Hello, "hello", limits.Hello, "`limit` of /hello for each address, such as 20/10s or \"3/s log\"")
 	flags.TextVar(&limits.Quote, "quote", limits.Quote, "`limit` of /quote for each API key")
-	flags.TextVar(&limits.Login, "login", limits.Login, "`limit` of failed /login for each account")
+	flags.TextVar(&limits.Login, "login", limits.Login, "`limit` of failed /login for each account from each address")
+	flags.TextVar(&limits.LoginAddress, "login-address", limits.LoginAddress, "`limit` of failed /login from each address, for all accounts together")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -90,12 +91,12 @@ Or try it from another shell. /hello is limited by address:
 
   curl -i -H 'X-API-Key: demo-alice' %[1]s/quote
 
-/login by failures; alice's password is "sash":
+/login by failures on each account from each address; alice's password is "sash":
 
   for i in $(seq %[3]d); do curl -s -o /dev/null -w '%%{http_code} ' -d account=alice -d password=wrong %[1]s/login; done
   curl -i -d account=alice -d password=sash %[1]s/login
 
-To ask what is left, and be charged nothing:
+To ask what is left of /hello and /quote, and be charged nothing:
 
   curl -I %[1]s/hello
 

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,13 +28,13 @@ type visit struct {
 	admitted, denied atomic.Int64 // by the service, of requests that cost something
 }
 
-// newVisit returns nil where there is no browser.
-func newVisit(t *testing.T) *visit {
+// newVisit returns nil where there is no browser. The service is put behind the wraps.
+func newVisit(t *testing.T, wraps ...func(http.Handler) http.Handler) *visit {
 	v := &visit{browser: startBrowser(t), clock: sash.NewManualClock(0)}
 	if v.browser == nil {
 		return nil
 	}
-	service := newTestService(t, defaultLimits(), httplimit.WithClock(v.clock), httplimit.WithObserver(func(e httplimit.Event) {
+	var service http.Handler = newTestService(t, defaultLimits(), httplimit.WithClock(v.clock), httplimit.WithObserver(func(e httplimit.Event) {
 		switch {
 		case e.Cost > 0 && e.Outcome == httplimit.Admitted:
 			v.admitted.Add(1)
@@ -40,6 +42,9 @@ func newVisit(t *testing.T) *visit {
 			v.denied.Add(1)
 		}
 	}))
+	for _, wrap := range wraps {
+		service = wrap(service)
+	}
 	v.server = httptest.NewServer(service)
 	t.Cleanup(v.server.Close)
 	v.resize(1280, 800, false)
@@ -140,14 +145,134 @@ func TestPage_GivesBackLoginsThatSucceed(t *testing.T) {
 	v.click("[name=password][value=sash] + span")
 	v.send("login", 1)
 	v.shows("login", "dd.denied", "6")
+	v.shows("login", ".remaining b", "0")
 	v.clock.Advance(20 * time.Second)
-	v.shows("login", ".remaining b", "5")
 	for i := range 3 {
 		v.send("login", 1)
 		v.shows("login", "dd.admitted", fmt.Sprint(6+i))
 	}
 	v.shows("login", ".answer b", "200 OK")
 	v.shows("login", ".remaining b", "5")
+	v.shows("login", ".more", "as good as new")
+}
+
+// What is left of logins cannot be asked for. The page reckons it from its own failures,
+// and takes in from the next answer what others were charged.
+func TestPage_ReckonsWhatIsLeftOfLogins(t *testing.T) {
+	v := newVisit(t)
+	if v == nil {
+		return
+	}
+	v.shows("hello", ".remaining b", "20")
+	v.shows("login", ".remaining b", "–")
+	v.shows("login", ".more", "told with an attempt")
+	v.send("login", 1)
+	v.shows("login", ".remaining b", "4")
+	for range 2 { // by another, at the same address
+		response, err := http.PostForm(v.server.URL+"/login", url.Values{"account": {"alice"}, "password": {"x"}})
+		require.NoError(t, err)
+		response.Body.Close()
+	}
+	v.shows("login", ".remaining b", "4")
+	v.send("login", 1)
+	v.shows("login", ".remaining b", "1")
+	v.send("login", 1)
+	v.shows("login", ".remaining b", "0")
+	v.clock.Advance(20 * time.Second)
+	v.send("login", 1)
+	v.shows("login", ".remaining b", "4")
+}
+
+// An answer is marked as past once the time that it speaks of is over, until the next.
+func TestPage_MarksAnAnswerAsPast(t *testing.T) {
+	v := newVisit(t)
+	if v == nil {
+		return
+	}
+	v.eval(`window.marks = []; new MutationObserver(() => {
+		const answer = document.querySelector("[data-route=hello] .answer");
+		const mark = answer.querySelector("i")?.textContent + " " + answer.classList.contains("past");
+		if (answer.querySelector("b").textContent && marks.at(-1) !== mark) marks.push(mark);
+	}).observe(document.querySelector("[data-route=hello] .answer"), {attributes: true, childList: true, subtree: true})`, nil)
+	v.eval("window.ahead = 0; window.read = performance.now.bind(performance); performance.now = () => read() + ahead", nil)
+	for range 2 {
+		v.eval("marks = []", nil)
+		v.send("hello", 1)
+		v.shows("hello", ".answer i", "now")
+		v.await("marks.at(-1) === 'now false'")
+		v.eval("ahead += 60_000", nil)
+		v.await("marks.at(-1) === 'past true'")
+	}
+	v.shows("hello", ".answer b", "200 OK")
+}
+
+// Cards, and what is in them, stay where they are, from the moment the page is there,
+// whatever comes in, and however much room there is.
+func TestPage_CardsDoNotJump(t *testing.T) {
+	known := make(chan struct{})
+	v := newVisit(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/limits" {
+				<-known
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	if v == nil {
+		return
+	}
+	places := func() (all []string) {
+		v.eval(`[...document.querySelectorAll("section, canvas, button, .answer, .curl, .rate, .state > *")].map((e) => {
+			const r = e.getBoundingClientRect();
+			return (e.closest("section").dataset.route + " " + e.localName + "." + e.className.split(" ")[0])
+				+ " at " + (r.y + scrollY) + ", " + r.height + " high";
+		})`, &all)
+		return all
+	}
+	v.shows("hello", ".quota", "20")
+	sizes := [][2]int{{1280, 800}, {1000, 900}, {800, 1000}, {600, 900}, {390, 844}, {320, 640}}
+	var first [][]string
+	for _, size := range sizes {
+		v.resize(size[0], size[1], size[0] < 400)
+		first = append(first, places())
+	}
+	close(known)
+	v.shows("login", ".limit", "5/20s log")
+	for stage, change := range []func(){
+		func() {},
+		func() {
+			v.click("[name=key][value=''] + span")
+			v.send("quote", 1)
+			v.shows("quote", ".answer b", "400 Bad Request")
+		},
+		func() {
+			v.click("[name=key][value=demo-alice] + span")
+			v.send("quote", 10)
+			v.send("quote", 10)
+			v.shows("quote", "dd.denied", "8")
+		},
+		func() { v.send("login", 10); v.shows("login", "dd.denied", "5") },
+		func() {
+			v.click("[name=password][value=sash] + span")
+			v.send("login", 1)
+			v.shows("login", "dd.denied", "6")
+		},
+		func() {
+			v.send("hello", 10)
+			v.send("hello", 10)
+			v.send("hello", 10)
+			v.shows("hello", "dd.denied", "10")
+		},
+	} {
+		change()
+		for i, size := range sizes {
+			v.resize(size[0], size[1], size[0] < 400)
+			require.Equal(t, first[i], places(), "stage %d, %d wide", stage, size[0])
+			var cut bool
+			v.eval(`[...document.querySelectorAll(".answer, .curl")].some((e) => e.scrollHeight > e.clientHeight)`, &cut)
+			require.False(t, cut, "stage %d, %d wide: an answer has not enough room", stage, size[0])
+		}
+	}
 }
 
 // By keyboard alone: tab to the slider, and raise it.
@@ -178,7 +303,7 @@ func TestPage_IsSound(t *testing.T) {
 	if v == nil {
 		return
 	}
-	v.shows("login", ".quota", "5")
+	v.shows("hello", ".quota", "20")
 	for _, size := range []struct {
 		width, height int
 		phone         bool

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -30,7 +32,7 @@ func TestHello_IsLimitedByAddress(t *testing.T) {
 	clock, limits := sash.NewManualClock(0), defaultLimits()
 	limits.Hello = sash.Per(2, 10*time.Second).Log()
 	var log bytes.Buffer
-	service := newTestService(t, limits, append(withLog(&log), httplimit.WithClock(clock))...)
+	service := newTestService(t, limits, append(withLog(&log, sash.WithClock(clock)), httplimit.WithClock(clock))...)
 
 	for i, c := range []struct {
 		at     time.Duration
@@ -66,7 +68,7 @@ func TestHello_IsLimitedByAddress(t *testing.T) {
 			require.Contains(t, w.Body.String(), `"violated-policies":["hello"]`)
 		}
 	}
-	require.Equal(t, 6, strings.Count(log.String(), "hello: denied client "))
+	require.Equal(t, 2, strings.Count(log.String(), "hello: denied client "), "one for each client")
 	require.NotContains(t, log.String(), "203.0.113.7")
 }
 
@@ -119,34 +121,148 @@ func TestQuote_IsLimitedByAPIKey(t *testing.T) {
 }
 
 func TestLogin_IsLimitedByFailures(t *testing.T) {
-	const right, wrong, nobody = "account=alice&password=sash", "account=alice&password=x", "account=bob&password=sash"
+	const right, wrong = "account=alice&password=sash", "account=alice&password=x"
 	limits, clock := defaultLimits(), sash.NewManualClock(0)
 	limits.Login = sash.Per(2, 10*time.Second).Log()
 	service := newTestService(t, limits, httplimit.WithClock(clock))
 	for _, s := range []step{
 		{"POST", "/login", "", right, 200, "1"},
-		{"HEAD", "/login?account=alice", "", "", 200, "2"}, // it was given back
-		{"POST", "/login", "", wrong, 401, "1"},
+		{"POST", "/login", "", wrong, 401, "1"}, // the one before was given back
 		{"POST", "/login", "", right, 200, "0"},
 		{"POST", "/login", "", wrong, 401, "0"},
-		{"HEAD", "/login?account=alice", "", "", 200, "0"},
 		{"POST", "/login", "", right, 429, "0"}, // even so: it may be a guess
-		{"POST", "/login", "", nobody, 401, "1"},
-		{"POST", "/login", "", "account=another", 401, "0"},
-		{"POST", "/login", "", "", 429, "0"},
-		{"PUT", "/login", "", nobody, 429, "0"},
 	} {
 		s.check(t, service)
 	}
 	clock.Advance(10 * time.Second)
+	for range 30 { // of those that succeed there may be any number, from one address, too
+		require.Equal(t, 200, from(service, "192.0.2.1", "alice", "sash").Code)
+	}
 	for _, s := range []step{
 		{"POST", "/login", "", right, 200, "1"},
-		{"PUT", "/login", "", right, 405, "1"}, // no attempt
-		{"HEAD", "/login?account=alice", "", "", 200, "2"},
-		{"POST", "/login", "", right + "&x=" + strings.Repeat("x", 5000), 401, "1"}, // is not read to its end
+		{"POST", "/login?account=alice&password=sash", "", "", 401, "1"},            // a URL is no place for a password
+		{"POST", "/login", "", right + "&x=" + strings.Repeat("x", 5000), 401, "0"}, // is not read to its end
 	} {
 		s.check(t, service)
 	}
+}
+
+// from answers a login attempt that comes from an address.
+func from(s http.Handler, address, account, password string) *httptest.ResponseRecorder {
+	form := url.Values{"account": {account}, "password": {password}}
+	r := httptest.NewRequest("POST", "/login", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.RemoteAddr = net.JoinHostPort(address, "1234")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+// Strangers use up their own attempts on an account, and not its owner's.
+func TestLogin_StrangersCannotLockAnAccount(t *testing.T) {
+	service := newTestService(t, defaultLimits(), httplimit.WithClock(sash.NewManualClock(0)))
+	for _, stranger := range []string{"203.0.113.7", "203.0.113.8", "2001:db8::1"} {
+		for range 5 {
+			require.Equal(t, 401, from(service, stranger, "alice", "guess").Code)
+		}
+		require.Equal(t, 429, from(service, stranger, "alice", "guess").Code)
+	}
+	require.Equal(t, 200, from(service, "198.51.100.1", "alice", "sash").Code)
+	require.Equal(t, 429, from(service, "203.0.113.7", "alice", "sash").Code, "it may be a guess")
+}
+
+// Whether an account exists makes no difference to any answer but that to the right
+// password: not to its status, its headers or its body.
+func TestLogin_DoesNotTellWhichAccountsExist(t *testing.T) {
+	answers := func(accounts ...string) (all []string) {
+		service := newTestService(t, defaultLimits(), httplimit.WithClock(sash.NewManualClock(0)))
+		for _, account := range accounts {
+			for range 7 {
+				w := from(service, "203.0.113.7", account, "guess")
+				all = append(all, fmt.Sprint(w.Code, w.Header(), w.Body))
+			}
+		}
+		return all
+	}
+	long := strings.Repeat("long", 500)
+	want := answers("nobody", "somebody", "another")
+	require.Equal(t, want, answers("alice", "somebody", "another"))
+	require.Equal(t, want, answers("nobody", "alice", "another"))
+	require.Equal(t, want, answers("nobody", "somebody", "alice"))
+	require.Equal(t, want, answers("", long, "Alice"))
+}
+
+// A request that is no attempt tells nothing of attempts, and costs none.
+func TestLogin_TellsNothingToWhoMakesNoAttempt(t *testing.T) {
+	service := newTestService(t, defaultLimits(), httplimit.WithClock(sash.NewManualClock(0)))
+	ask := func(method string) string {
+		r := httptest.NewRequest(method, "/login?account=alice&password=x", nil)
+		w := httptest.NewRecorder()
+		service.ServeHTTP(w, r)
+		for name := range w.Header() {
+			require.NotContains(t, name, "Ratelimit", method)
+			require.NotEqual(t, "Retry-After", name, method)
+		}
+		return fmt.Sprint(w.Code, w.Header(), w.Body)
+	}
+	before := map[string]string{}
+	for _, method := range []string{"HEAD", "GET", "PUT", "DELETE", "OPTIONS"} {
+		before[method] = ask(method)
+	}
+	for range 6 {
+		from(service, "192.0.2.1", "alice", "guess") // the address of httptest's requests
+	}
+	for method, want := range before {
+		require.Equal(t, want, ask(method), method)
+	}
+	require.Equal(t, 429, from(service, "192.0.2.1", "alice", "guess").Code)
+}
+
+// One address cannot guess at any number of accounts, nor fill the memory with names.
+func TestLogin_LimitsAnAddressOverAllAccounts(t *testing.T) {
+	limits := defaultLimits()
+	limits.LoginAddress = sash.Per(7, time.Minute).Log()
+	service := newTestService(t, limits, httplimit.WithClock(sash.NewManualClock(0)))
+	counts := map[int]int{}
+	for i := range 1000 {
+		counts[from(service, "203.0.113.7", fmt.Sprint("account ", i), "guess").Code]++
+	}
+	require.Equal(t, map[int]int{401: 7, 429: 993}, counts)
+	require.Equal(t, 7+1, service.limiter.Sash().Len(), "seven accounts, and the address")
+	require.Equal(t, 200, from(service, "198.51.100.1", "alice", "sash").Code)
+}
+
+// Each client is named once a minute, and not all of many: whoever is denied cannot
+// fill the log.
+func TestLog_IsNoLineForEachDenial(t *testing.T) {
+	limits, clock := defaultLimits(), sash.NewManualClock(0)
+	limits.Hello = sash.PerHour(1).Log()
+	var log bytes.Buffer
+	service := newTestService(t, limits, append(withLog(&log, sash.WithClock(clock)), httplimit.WithClock(clock))...)
+	hello := func(remote string) {
+		r := httptest.NewRequest("GET", "/hello", nil)
+		r.RemoteAddr = remote
+		service.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	lines := func() int { return strings.Count(log.String(), "\n") }
+	for range 1001 {
+		hello("203.0.113.7:1")
+	}
+	require.Equal(t, 1, lines(), "1,000 denials of one client")
+	require.Contains(t, log.String(), "hello: denied client ")
+	require.NotContains(t, log.String(), "203.0.113.7")
+	clock.Advance(time.Minute)
+	hello("203.0.113.7:1")
+	require.Equal(t, 2, lines())
+	require.True(t, strings.HasSuffix(log.String(), " for 59m0s; 999 more denials since the last line\n"), log.String())
+
+	clock.Advance(time.Minute)
+	for i := range 1000 {
+		for range 2 {
+			hello(fmt.Sprintf("[2001:db8:0:%x::1]:1", i))
+		}
+	}
+	require.Equal(t, 2+maxLogged, lines(), "1,000 clients that are denied")
 }
 
 func TestPage_LoadsNothingFromElsewhere(t *testing.T) {
@@ -209,6 +325,7 @@ func TestRun_NamesWrongInput(t *testing.T) {
 		{"-hello", "5/fortnight", `window "fortnight" is not a duration`},
 		{"-quote", "0/s", "Count must be >= 1, got 0"},
 		{"-login", "5/h buckets 2h", "Precision must be"},
+		{"-login-address", "5", "no slash"},
 		{"-addr", "127.0.0.1:99999", "invalid port"},
 	} {
 		err := run(t.Context(), []string{c.flag, c.value}, io.Discard, io.Discard)

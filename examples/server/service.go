@@ -1,13 +1,16 @@
 package main
 
 import (
+	"crypto/sha256"
 	"crypto/subtle"
 	"embed"
 	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -24,9 +27,10 @@ func (s *service) Close() error { return s.limiter.Close() }
 
 // limits are those of each route. The page shows them.
 type limits struct {
-	Hello sash.Limit `json:"hello"`
-	Quote sash.Limit `json:"quote"`
-	Login sash.Limit `json:"login"`
+	Hello        sash.Limit `json:"hello"`
+	Quote        sash.Limit `json:"quote"`
+	Login        sash.Limit `json:"login"`        // of failures on one account from one address
+	LoginAddress sash.Limit `json:"loginAddress"` // of failures from one address on all accounts
 }
 
 // defaultLimits are short, so that one can watch them, and of each algorithm.
@@ -35,6 +39,8 @@ func defaultLimits() limits {
 		Hello: sash.Per(20, 10*time.Second),
 		Quote: sash.Per(12, 12*time.Second).Buckets(3 * time.Second),
 		Login: sash.Per(5, 20*time.Second).Log(),
+
+		LoginAddress: sash.Per(20, 20*time.Second).Log(),
 	}
 }
 
@@ -54,13 +60,25 @@ func newService(l limits, options ...httplimit.Option) (*service, error) {
 			Key:  httplimit.By(apiKey),
 			Cost: oneUnlessAsked,
 		},
+		// A limit on the account alone would let anyone lock it. So failures are counted
+		// for the account and the address together: strangers use up their own attempts.
+		// (Who guesses from very many addresses has to be met by other means, such as a
+		// second factor.)
 		httplimit.Policy{
-			Name: "login", Pattern: "/login", Limits: []sash.Limit{l.Login},
-			Key:  httplimit.By(account),
-			Cost: oneUnlessAsked,
+			Name: "login", Pattern: "POST /login", Limits: []sash.Limit{l.Login},
+			Key: httplimit.Join(httplimit.ByAddress(), httplimit.By(account)),
 			// Each attempt is charged when it arrives, so that a thousand at once are
-			// as limited as a thousand in turn, and given back unless it failed.
-			Charge: func(status int) bool { return status == http.StatusUnauthorized },
+			// as limited as a thousand in turn, and given back unless it failed. There
+			// is no Cost, and no other method: what is left of these limits is told
+			// with an attempt only, so nobody learns for free how often others failed.
+			Charge: failedLogin,
+		},
+		// This one bounds how many accounts an address can try, and how many names it
+		// can have the limiter remember.
+		httplimit.Policy{
+			Name: "login-address", Pattern: "POST /login", Limits: []sash.Limit{l.LoginAddress},
+			Key:    httplimit.ByAddress(),
+			Charge: failedLogin,
 		},
 	)
 	limiter, err := httplimit.New(options...)
@@ -71,7 +89,6 @@ func newService(l limits, options ...httplimit.Option) (*service, error) {
 	mux.HandleFunc("GET /hello", hello)
 	mux.HandleFunc("GET /quote", quote)
 	mux.HandleFunc("POST /login", login)
-	mux.HandleFunc("HEAD /login", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /limits", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, l) })
 	mux.Handle("GET /", page())
 	const largestForm = 4 << 10 // bytes
@@ -98,14 +115,12 @@ func apiKey(r *http.Request) (owner string, ok bool) {
 
 const theAccount, thePassword = "alice", "sash"
 
-// account tells which account a login is for. All that do not exist are one, so
-// that nobody gets a quota, or fills the memory, with names that he makes up.
-func account(r *http.Request) (string, bool) {
-	if name := r.FormValue("account"); name == theAccount {
-		return name, true
-	}
-	return "", true
-}
+// account returns the name of the account that a login is for, as login looks it up. It
+// does not ask whether there is such an account: if unknown names were limited in
+// another way, the answers would tell which accounts exist.
+func account(r *http.Request) (name string, ok bool) { return r.PostFormValue("account"), true }
+
+func failedLogin(status int) bool { return status == http.StatusUnauthorized }
 
 func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
 
@@ -113,13 +128,23 @@ func quote(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "A window is a place to look out of, for a while.")
 }
 
+// login does the same work for every account, so that its time does not tell which
+// exist either. Where passwords are kept as slow hashes, compute one for unknown
+// accounts, too.
 func login(w http.ResponseWriter, r *http.Request) {
-	right := subtle.ConstantTimeCompare([]byte(r.FormValue("password")), []byte(thePassword)) == 1
-	if known, _ := account(r); known == "" || !right {
+	name, _ := account(r)
+	if same(name, theAccount)&same(r.PostFormValue("password"), thePassword) == 0 {
 		http.Error(w, "no such account and password", http.StatusUnauthorized)
 		return
 	}
 	fmt.Fprintln(w, "welcome,", theAccount)
+}
+
+// same returns 1 if a and b are equal, else 0, in a time that does not depend on which
+// bytes differ, nor on whether the lengths do.
+func same(a, b string) int {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:])
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
@@ -144,15 +169,34 @@ func page() http.Handler {
 	})
 }
 
-// withLog logs who was denied, by a short name that differs in every run and does
-// not give the client away.
-func withLog(w io.Writer) []httplimit.Option {
+// maxLogged is how many clients the log names in a minute.
+const maxLogged = 100
+
+// withLog logs denials to w: at most one a minute for each client and policy, and at
+// most maxLogged a minute of all. The next line tells how many had none. So a flood of
+// requests is no flood of lines, which would cost more than the requests do. A client
+// is named by a fingerprint, which differs in every run and does not give it away.
+// The limits of the log are kept by sash, too, with options such as sash.WithClock.
+func withLog(w io.Writer, options ...sash.Option) []httplimit.Option {
+	lines := sash.Must(sash.New(append(options,
+		sash.PerMinute(1).Log(),
+		sash.WithMaxKeys(maxLogged, sash.DenyNew),
+		sash.WithSweepInterval(-1), // a full table makes room by itself
+	)...))
+	logger := log.New(w, "", 0)
+	var unlogged atomic.Int64
 	return []httplimit.Option{
 		httplimit.WithEventFingerprints(),
 		httplimit.WithObserver(func(e httplimit.Event) {
-			if e.Outcome == httplimit.Denied {
-				fmt.Fprintf(w, "%s: denied client %016x for %v\n", e.Policy, e.Fingerprint, e.Decision.RetryAfter)
+			if e.Outcome != httplimit.Denied {
+				return
 			}
+			client := fmt.Sprintf("%s: denied client %016x", e.Policy, e.Fingerprint)
+			if !lines.Allow(client) {
+				unlogged.Add(1)
+				return
+			}
+			logger.Printf("%s for %v; %d more denials since the last line", client, e.Decision.RetryAfter, unlogged.Swap(0))
 		}),
 	}
 }

@@ -812,6 +812,21 @@ var mutants = []mutant{
 		file: "restore.go", old: "!slices.Equal(theirs, limits)", new: "!slices.Equal(theirs[:0], limits[:0])",
 		tests: "TestRestore",
 	},
+	{
+		name: "restore-limits-without-number", fault: "a key is restored under as many limits as the snapshot says",
+		file: "restore.go", old: "if n > maxLimits {", new: "if n > maxLimits<<40 {",
+		tests: "TestRestore",
+	},
+	{
+		name: "restore-forgets-the-future", fault: "keys that hold nothing are restored to any instant ahead",
+		file: "restore.go", old: "ahead > maxAhead {", new: "ahead > maxAhead && now == 0 {",
+		tests: "TestRestore",
+	},
+	{
+		name: "snapshot-not-restorable", fault: "after the clock was far ahead, no snapshot can be restored",
+		file: "snapshot.go", old: "min(g.forgotten.Load(), plus(begun, maxAhead))", new: "g.forgotten.Load()",
+		tests: "TestSnapshot",
+	},
 
 	// Time.
 	{

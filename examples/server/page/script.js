@@ -7,20 +7,22 @@ const pollEvery = 250; // ms; asking by HEAD is charged nothing
 const mostUnderWay = 20; // requests; a browser queues what it cannot send
 const shown = 1.3; // of a window: what has left it stays in sight for a while
 
-// How each route is asked. Who asks is whose quota it is: each has a history.
+// How each route is asked. Who asks is whose quota it is: each has a history. If
+// asking what is left is free, the page does so all the time. Of logins it is told
+// only with an attempt.
 const asks = {
-  hello: () => ({ path: "/hello", who: "you", curl: "" }),
+  hello: () => ({ path: "/hello", who: "you", free: true, curl: "" }),
   quote: () => {
     const key = chosen("key");
     return {
-      path: "/quote", who: key, headers: key ? { "X-API-Key": key } : {},
+      path: "/quote", who: key, free: true, headers: key ? { "X-API-Key": key } : {},
       curl: key ? `-H 'X-API-Key: ${key}' ` : "",
     };
   },
   login: () => {
     const form = `account=alice&password=${chosen("password")}`;
     return {
-      path: "/login", who: "alice", method: "POST", query: "?account=alice", body: form,
+      path: "/login", who: "alice", free: false, method: "POST", body: form,
       headers: { "Content-Type": "application/x-www-form-urlencoded" },
       curl: `-d '${form}' `,
     };
@@ -47,21 +49,49 @@ class History {
   newest = 0; // number of the newest request that was heeded
   admitted = 0;
   denied = 0;
+  failures = []; // when each attempt that failed was answered; see reckon
+  others = { units: 0, until: Infinity };
 
   // heed takes in what an answer says of the quota. Answers to requests that were sent
   // before others heeded come late, and say nothing new.
-  heed(number, response, now) {
+  heed(number, response, now, free) {
     const policy = parameters(response.headers.get("RateLimit-Policy"));
     const state = parameters(response.headers.get("RateLimit"));
     if (state.r === undefined || number < this.newest) return state;
     this.newest = number;
     this.quota = policy.q;
     this.window = (policy.w ?? 1) * 1000;
-    this.left = state.r;
+    if (free) this.level(state.r, now);
     if (state.r > 0) this.retry = { at: 0, until: 0 }; // which was in whole seconds, rounded up
     this.moreAt = state.t === undefined ? 0 : now + state.t * 1000;
-    if (this.levels.at(-1)?.left !== state.r) this.levels.push({ at: now, left: state.r });
     return state;
+  }
+
+  level(left, now) {
+    this.left = left;
+    if (this.levels.at(-1)?.left !== left) this.levels.push({ at: now, left });
+  }
+
+  // reckon works out what is left where it cannot be asked for: what the failures in
+  // the window, and the charges of others, leave of the quota.
+  reckon(now) {
+    while (this.failures[0] + this.window <= now) this.failures.shift();
+    if (now >= this.others.until) this.others = { units: 0, until: Infinity };
+    if (!Number.isFinite(this.quota)) return;
+    this.level(Math.max(0, this.quota - this.failures.length - this.others.units), now);
+    this.moreAt = this.idle() ? 0 : Math.min(this.failures[0] + this.window || Infinity, this.others.until);
+  }
+
+  // attempted takes in what is left after an attempt. If no other request was under way,
+  // that tells what others were charged. They have it back after one window at most.
+  attempted(kind, left, alone, now) {
+    if (kind === "admitted") this.failures.push(now);
+    if (!alone) return;
+    const returned = kind === "returned" ? 1 : 0; // after the answer was made
+    const charged = this.quota - left - returned;
+    while (this.failures.length > charged) this.failures.shift(); // back by the server's clock
+    const units = charged - this.failures.length;
+    this.others = { units, until: units > 0 ? now + this.window : Infinity };
   }
 
   record(kind, state, response, now) {
@@ -97,6 +127,7 @@ class Route {
   asking = false;
   again = false;
   spokenAt = 0;
+  answerUntil = 0; // when what the last answer says is over
 
   constructor(section) {
     this.section = section;
@@ -131,35 +162,37 @@ class Route {
   }
 
   async sendOne() {
-    const { path, method, headers, body } = this.ask();
+    const { path, free, method, headers, body } = this.ask();
     const { history } = this;
     const number = ++this.number;
-    this.underWay++;
+    const alone = ++this.underWay === 1;
     try {
       const response = await fetch(path, { method, headers, body, cache: "no-store" });
       const now = performance.now();
-      const state = history.heed(number, response, now);
+      const state = history.heed(number, response, now, free);
       const kind = kindOf(this.name, response.status);
       history.record(kind, state, response, now);
-      this.answered(response, kind);
+      if (!free && state.r !== undefined) history.attempted(kind, state.r, alone && number === this.number, now);
+      this.answered(response, kind, state, now);
     } catch {
       this.unanswered();
     }
     this.underWay--;
   }
 
-  // poll asks what is left, which charges nothing; if it is asking, once more: there
-  // may be another to ask for.
+  // poll asks what is left, if that is free; if it is asking, once more: there may be
+  // another to ask for.
   async poll() {
+    const { path, free, headers } = this.ask();
+    if (!free) return;
     this.again = this.asking;
     if (this.asking) return;
     this.asking = true;
-    const { path, query = "", headers } = this.ask();
     const { history } = this;
     const number = ++this.number;
     try {
-      const response = await fetch(path + query, { method: "HEAD", headers, cache: "no-store" });
-      history.heed(number, response, performance.now());
+      const response = await fetch(path, { method: "HEAD", headers, cache: "no-store" });
+      history.heed(number, response, performance.now(), free);
     } catch {
       this.unanswered();
     }
@@ -167,24 +200,27 @@ class Route {
     if (this.again) this.poll();
   }
 
-  answered(response, kind) {
+  answered(response, kind, state, now) {
     const says = ["RateLimit-Policy", "RateLimit", "Retry-After"]
       .filter((name) => response.headers.has(name))
       .map((name) => `${name}: ${response.headers.get(name)}`);
     this.say(kind, `${response.status} ${response.statusText}`, says.join(" · "));
+    const seconds = Math.max(state.t ?? 0, Number(response.headers.get("Retry-After")));
+    this.answerUntil = now + (seconds * 1000 || this.history.window);
   }
 
   unanswered() {
     this.rate.value = 0;
     this.find(".rate output").value = 0;
     this.say("refused", "No answer.", "Is the server running?");
+    this.answerUntil = Infinity;
   }
 
   say(kind, first, rest) {
     const answer = this.find(".answer");
     answer.className = `answer ${kind}`;
-    answer.children[0].textContent = first;
-    answer.children[1].textContent = rest;
+    answer.querySelector("b").textContent = first;
+    answer.querySelector("span").textContent = rest;
   }
 
   // tick sends what the rate asks for, and asks what is left while that changes.
@@ -200,7 +236,9 @@ class Route {
 
   draw(now) {
     const { history } = this;
+    const { free } = this.ask();
     history.forget(now);
+    if (!free) history.reckon(now);
     this.chart.draw(history, now);
     const known = Number.isFinite(history.quota);
     const wait = Math.max(0, history.retry.until - now);
@@ -208,13 +246,27 @@ class Route {
     this.text(".remaining b", known ? history.left : "–");
     this.text(".quota", known ? history.quota : "–");
     this.fill(".meter", known ? history.left / history.quota : 0);
-    this.text(".more", known && history.idle() ? "as good as new" : more > 0 ? `more within ${Math.ceil(more / 1000)} s` : "\u00a0");
+    this.text(".more", this.more(known, free, more));
     this.text(".retry b", wait > 0 ? `${(wait / 1000).toFixed(1)} s` : "–");
     this.find(".retry").classList.toggle("waiting", wait > 0);
     this.fill(".retry-meter", wait / (history.retry.until - history.retry.at || 1));
     this.text("dd.admitted", history.admitted);
     this.text("dd.denied", history.denied);
+    this.age(now);
     this.speak(history, wait, now);
+  }
+
+  more(known, free, wait) {
+    if (!known) return free ? "\u00a0" : "told with an attempt";
+    if (this.history.idle()) return "as good as new";
+    return wait > 0 ? `more within ${Math.ceil(wait / 1000)} s` : "\u00a0";
+  }
+
+  // age marks the last answer as past once the time that it speaks of is over.
+  age(now) {
+    const past = now >= this.answerUntil;
+    this.find(".answer").classList.toggle("past", past);
+    if (this.answerUntil) this.text(".answer i", past ? "past" : "now");
   }
 
   text(selector, text) {
@@ -404,7 +456,7 @@ class Chart {
 
 const how = [
   [/buckets/, "A whole bucket is back at once."],
-  [/log/, "Each unit is back as it leaves the window."],
+  [/log/, "Each unit is back after one window."],
   [/./, "Units come back bit by bit."],
 ];
 
