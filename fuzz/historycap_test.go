@@ -141,7 +141,7 @@ func (s *serial) evict(key string) *serial {
 func (s *serial) mayEvict(o *operation, key string) bool {
 	switch {
 	case !slices.Contains([]verb{takes, allows, takesAll, reserves, reservesAll, settles}, o.verb),
-		slices.Contains(o.keys, key), !s.tracks(key, o), s.fixed.overflow != sash.EvictLeastUsed, !s.crowded(o):
+		slices.Contains(o.keys, key), !s.tracks(key, o), s.fixed.overflow != sash.EvictLeastUsed, !s.crowded(o) && !s.doubled(o):
 		return false
 	}
 	for _, other := range historyKeys {
@@ -172,6 +172,18 @@ func (s *serial) fits(o *operation) bool {
 // crowded reports whether the keys of o may not all have found a place.
 func (s *serial) crowded(o *operation) bool {
 	return s.others(o, true)+len(distinct(o.keys)) > s.fixed.maxKeys
+}
+
+// doubled reports whether the keys of o may not all have found a place because another
+// call had taken one for the same key, too, until it was found to be there already.
+func (s *serial) doubled(o *operation) bool {
+	n := s.others(o, true)
+	for _, key := range distinct(o.keys) {
+		if n++; s.fixed.busy[o][key] {
+			n++
+		}
+	}
+	return n > s.fixed.maxKeys
 }
 
 // others returns how many keys that o is not about have a place for sure, or may have.
