@@ -26,7 +26,7 @@ func (l *Limiter) carry(prior, g *regime, k key, old *cell) {
 		next := prior.policy.carried(old, word, p, p.kind, now)
 		k := key{k.hash, next.name()}
 		g.keys.insert(k, next, func() bool { return true })
-		g.seat(k, next)
+		g.reseat(k, old, next)
 		old.die(word)
 	}
 	prior.keys.remove(k, old)
@@ -44,7 +44,7 @@ func (l *Limiter) become(g *regime, k key, c *cell, p *policy, kind kind) bool {
 	next := g.policy.carried(c, word, p, kind, now)
 	k.name = next.name()
 	g.keys.replace(k, c, next)
-	g.seat(k, next)
+	g.reseat(k, c, next)
 	c.die(word)
 	return true
 }

@@ -308,7 +308,7 @@ type Stats struct {
 	Sweeps  uint64 // complete sweeps since New, the janitor's and the caller's
 
 	// Under WithMaxKeys, what was lost because the table was full, since New:
-	Displaced uint64 // keys that were evicted though they were not idle, with what they had taken
+	Displaced uint64 // keys that were evicted though they were not idle, with what they had taken; by EvictLeastUsed or a Commit
 	Refused   uint64 // calls denied because their key did not fit
 	Shared    uint64 // calls decided by a quota that keys share
 }

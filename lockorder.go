@@ -131,7 +131,7 @@ func (l *Limiter) lockOwn(g *regime, t *target, charging bool) bool {
 		case g.cap != nil:
 			return false
 		case t.reserve:
-			l.insertCell(t.standing, t.key, newCompound(t.policy).keep(t.name), nil)
+			l.insertCell(t.standing, t.key, newCompound(t.policy).keep(t.name), nil, false)
 		default:
 			l.insert(t.standing, t.key, nil)
 		}

@@ -18,16 +18,21 @@ type keyCap struct {
 	most     int64
 	overflow Overflow
 	used     atomic.Int64
+	joined   atomic.Uint64 // keys ever inserted: see resident
 	seats    []atomic.Pointer[resident]
 }
 
 // A resident is a key with its cell, as it can be found by chance: it has one of
 // the seats until the cell is dead. There are two for each key, so a random one is
 // free, or taken, as likely as not, and neither takes long to find.
+//
+// Invariant: only a resident whose cell is dead loses its seat to another key. A
+// resident whose cell is locked is replaced only by the goroutine that holds the lock.
 type resident struct {
 	regime *regime
 	key    key
 	cell   *cell
+	joined uint64 // the order in which keys were inserted; another cell of the key keeps it
 }
 
 func newKeyCap(most int, overflow Overflow) *keyCap {
@@ -50,13 +55,39 @@ func (g *regime) seat(k key, c *cell) {
 	if g.cap == nil {
 		return
 	}
-	r := &resident{g, k, c}
-	for {
-		seat := &g.cap.seats[rand.IntN(len(g.cap.seats))]
+	r := &resident{g, k, c, g.cap.joined.Add(1)}
+	for random := rand.NewPCG(k.hash, 0); ; { // half of the seats are free, so this ends soon
+		seat := g.cap.draw(random)
 		if taken := seat.Load(); taken.gone() && seat.CompareAndSwap(taken, r) {
 			return
 		}
 	}
+}
+
+// reseat gives the seat of old to next, which replaces it as the cell of k in g. The
+// caller must have locked old. The key keeps its order among the others.
+func (g *regime) reseat(k key, old, next *cell) {
+	if g.cap == nil {
+		return
+	}
+	// seat took the first seat of this sequence that was free, so it is among the first
+	// few, unless the goroutine that inserted old has not come to seat it yet.
+	const tries = 64
+	random := rand.NewPCG(k.hash, 0)
+	for range tries {
+		seat := g.cap.draw(random)
+		if r := seat.Load(); r != nil && r.cell == old {
+			seat.Store(&resident{g, k, next, r.joined}) // old is locked: no other goroutine stores here
+			return
+		}
+	}
+	g.seat(k, next)
+}
+
+// draw returns a random seat.
+func (c *keyCap) draw(random *rand.PCG) *atomic.Pointer[resident] {
+	i, _ := bits.Mul64(random.Uint64(), uint64(len(c.seats)))
+	return &c.seats[i]
 }
 
 func (r *resident) gone() bool { return r == nil || r.cell.word.Load()&dead != 0 }
@@ -78,10 +109,10 @@ func (g *regime) leave() {
 }
 
 // enter takes room for a new key in g, and reports whether there is. To have it,
-// none of the spared is evicted.
-func (l *Limiter) enter(g *regime, spared []target) bool {
+// none of the spared is evicted, and a key that is not idle only if displace is set.
+func (l *Limiter) enter(g *regime, spared []target, displace bool) bool {
 	for !g.cap.enter() {
-		if !l.makeRoom(g, 1, spared) {
+		if !l.makeRoom(g, 1, spared, displace) {
 			return false
 		}
 	}
@@ -107,7 +138,7 @@ func (c *keyCap) enter() bool {
 // full reports whether so many new keys, or all of the spared, have no place in g.
 func (l *Limiter) full(g *regime, keys int64, spared []target) bool {
 	c := g.cap
-	return c != nil && (max(keys, int64(len(spared))) > c.most || c.overflow != EvictLeastUsed && !l.makeRoom(g, keys, spared))
+	return c != nil && (max(keys, int64(len(spared))) > c.most || !c.displaces() && !l.makeRoom(g, keys, spared, false))
 }
 
 // fits reports whether so many new keys, of so many of one call, have a place now.
@@ -115,16 +146,20 @@ func (c *keyCap) fits(missing, keys int64) bool {
 	return max(missing, keys) <= c.most && c.used.Load()+missing <= c.most
 }
 
+// displaces reports whether a key that is not idle makes room for a new one.
+func (c *keyCap) displaces() bool { return c != nil && c.overflow == EvictLeastUsed }
+
 // makeRoom evicts keys, none of those spared, until so many new ones have a place,
-// and reports whether they do. If not, under EvictLeastUsed, the caller has to look
-// again: a spared key may have come into the last place meanwhile.
-func (l *Limiter) makeRoom(g *regime, keys int64, spared []target) bool {
+// and reports whether they do. It evicts idle keys and, if displace is set, others.
+// If it reports false although displace is set, the caller has to look again: a spared
+// key may have come into the last place meanwhile.
+func (l *Limiter) makeRoom(g *regime, keys int64, spared []target, displace bool) bool {
 	c := g.cap
 	for c.used.Load()+keys > c.most {
-		idle, least := l.sample(g, spared)
+		idle, least := l.sample(g, spared, displace)
 		switch {
 		case idle:
-		case c.overflow != EvictLeastUsed:
+		case !displace:
 			return false
 		case least.resident == nil:
 			runtime.Gosched() // all are spared, or being made
@@ -150,16 +185,31 @@ type candidate struct {
 	left, count int64 // of Count
 }
 
-// sample looks at a few residents: those in neighbouring seats, from any on, as they
-// sit at random. If it comes upon an idle one, it evicts that, as nobody can notice;
-// else it returns the least used. Most find a few in 16 seats; but who sits behind empty
-// ones is the likelier to be found, and leaves more of them, so some have to go far.
-func (l *Limiter) sample(g *regime, spared []target) (idle bool, least candidate) {
-	const enough = 8
+const (
+	sampleKeys  = 16  // residents in a sample, if any of them has quota left
+	sampleSeats = 128 // seats that a sample inspects at most
+)
+
+// sample inspects seats drawn at random, or all of them if they are few, until it has
+// found sampleKeys residents. It evicts the first that is idle, which changes no answer.
+// If there is none and displace is set, it returns the candidate to be displaced, with
+// a nil resident if it found none.
+//
+// While no candidate has any quota left, sample goes on, up to sampleSeats: so keys held
+// at their limit stay even where they are most of the table. Seats are drawn independently.
+// In rows of neighbours, the key behind a row of free seats would be found more often than
+// others, and its eviction would make the row longer.
+func (l *Limiter) sample(g *regime, spared []target, displace bool) (idle bool, least candidate) {
 	c, now := g.cap, g.at(l.clock.Now())
-	first := rand.IntN(len(c.seats))
-	for seen, looks := 0, 0; seen < enough && looks < min(64*enough, len(c.seats)); looks++ {
-		seat := &c.seats[(first+looks)%len(c.seats)]
+	random, all, seen := rand.NewPCG(rand.Uint64(), 0), len(c.seats) <= sampleSeats, 0
+	for i := range min(sampleSeats, len(c.seats)) {
+		if !all && seen >= sampleKeys && (least.resident == nil || least.left > 0) {
+			break
+		}
+		seat := c.draw(random)
+		if all {
+			seat = &c.seats[i]
+		}
 		r := seat.Load()
 		if r.gone() || slices.ContainsFunc(spared, func(t target) bool { return t.key == r.key }) {
 			continue
@@ -168,6 +218,9 @@ func (l *Limiter) sample(g *regime, spared []target) (idle bool, least candidate
 		if l.evict(r.regime, r.key, r.cell, now) {
 			seat.CompareAndSwap(r, nil)
 			return true, candidate{}
+		}
+		if !displace {
+			continue
 		}
 		if one, alive := r.candidate(now); alive && (least.resident == nil || one.exceeds(least)) {
 			least, least.seat = one, seat
@@ -187,9 +240,13 @@ func (r *resident) candidate(now int64) (c candidate, alive bool) {
 	return candidate{resident: r, word: word, left: d.Remaining, count: d.Limit.Count}, alive
 }
 
-// exceeds reports whether a greater part of its Count is left to c than to o.
+// exceeds reports whether c is to be displaced rather than o: if a greater part of its
+// Count is left to it, or of equals, if it was inserted later.
 func (c candidate) exceeds(o candidate) bool {
 	hi, lo := bits.Mul64(uint64(c.left), uint64(o.count))
 	otherHi, otherLo := bits.Mul64(uint64(o.left), uint64(c.count))
+	if hi == otherHi && lo == otherLo {
+		return c.joined > o.joined
+	}
 	return hi > otherHi || hi == otherHi && lo > otherLo
 }

@@ -80,9 +80,14 @@ func WithSweepInterval(d time.Duration) Option {
 // is made by evicting idle keys as they are come upon, which changes no answer.
 // What is lost beyond that is counted in [Stats].
 //
+// A [Reservation.Commit] of more than was reserved charges its key even if that was
+// evicted and the table is full: under every overflow it then makes room as
+// [EvictLeastUsed] does.
+//
 // It costs 16 bytes for each of n from the start, and 64 more for each key tracked.
-// While the table is full, a call for a new key looks at 8 others, and takes some
-// microseconds.
+// While the table is full, a call for a new key inspects at most 128 slots to find an
+// idle key or, under EvictLeastUsed, the key to evict. That takes some microseconds. It
+// does so again only if another call has taken the room or charged the key meanwhile.
 func WithMaxKeys(n int, overflow Overflow) Option {
 	return optionFunc(func(c *config) {
 		const most = 1<<30 - 1

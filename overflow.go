@@ -11,22 +11,29 @@ import (
 type Overflow uint8
 
 const (
-	// EvictLeastUsed makes room by forgetting a key: of a sample of 8, the one with
-	// the greatest part of its quota left. A flood of new keys evicts itself, and
-	// hardly ever one that is being held at its limit.
+	// EvictLeastUsed makes room by evicting the sampled key that has the greatest part
+	// of its quota left; of equals, the one that was inserted last. So a flood of new
+	// keys evicts its own keys, even if it uses up the quota of each, and not the keys
+	// that are being held at their limits.
+	//
+	// A sample is 16 keys, drawn at random from a table of 2 slots for each key of the
+	// bound. While no key in the sample has any quota left, it goes on to more keys. It
+	// inspects at most 128 slots; up to a bound of 64 keys, these are all there are.
 	EvictLeastUsed Overflow = iota
 	// DenyNew denies keys that do not fit. RetryAfter then is the interval at which
 	// idle keys are evicted: an estimate, as no decision's is else.
 	DenyNew
 	// ShareOverflow lets keys that do not fit share quotas of the limiter's own
-	// limits, 256 of them, by hash. What is reserved from one is not given back.
+	// limits, 256 of them, by hash. What is reserved from one is not given back; what
+	// is spent beyond it is charged to the shared quota.
 	ShareOverflow
 )
 
 // refused returns the decision on q for a key that has no place beside so many others
-// of the call.
-func (l *Limiter) refused(s standing, q query, others int) Decision {
-	d := Decision{Allowed: q.n == 0, Limit: s.policy.rules[0].Limit}
+// of the call, given whether the call is admitted: a key without a place admits 0 units,
+// but another key of the call may not.
+func (l *Limiter) refused(s standing, q query, others int, admitted bool) Decision {
+	d := Decision{Allowed: admitted, Limit: s.policy.rules[0].Limit}
 	switch {
 	case !s.policy.possible(q.n) || q.n > 0 && int64(others) >= s.regime.cap.most:
 		d.RetryAfter = Never
@@ -51,7 +58,7 @@ func (l *Limiter) askFull(s standing, k key, q query, d *Decision) (allowed, ok 
 		if q.charge {
 			l.refusals.Add(1)
 		}
-		refused := l.refused(s, q, 0)
+		refused := l.refused(s, q, 0, q.n == 0)
 		if d != nil {
 			*d = refused
 		}
@@ -63,7 +70,8 @@ func (l *Limiter) askFull(s standing, k key, q query, d *Decision) (allowed, ok 
 	return g.policy.ask(l.sharedCell(g, k), q, d)
 }
 
-// A commons holds the cells that keys without a place share: one for each shard.
+// A commons holds the cells that keys without a place share: one for each shard. They
+// are compounds, which hold what was spent past the limit, too.
 type commons struct {
 	carrying sync.Mutex
 	cells    [shards]atomic.Pointer[cell]
@@ -78,7 +86,7 @@ func (l *Limiter) sharedCell(g *regime, k key) *cell {
 	}
 	seat := &g.commons.cells[i]
 	if seat.Load() == nil {
-		c := g.policy.newCell("")
+		c := newCompound(g.policy).keep("")
 		seat.CompareAndSwap(nil, c)
 	}
 	return seat.Load()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -208,6 +209,27 @@ func TestTakeAll_OfKeysThatDoNotFit(t *testing.T) {
 	require.EqualValues(t, 1, l.Stats().Shared)
 }
 
+// A call of 0 units is denied like any other by a key that is past its limit, also if
+// another key does not fit, in whatever order the two are looked at.
+func TestTakeAll_OfNothingIsDeniedByADebt(t *testing.T) {
+	for i := range 40 { // each limiter hashes under a seed of its own
+		l, _ := capped(t, 1, DenyNew)
+		r, _ := l.Reserve("debt", 1)
+		r.Commit(5)
+		debt := l.Peek("debt", 0)
+		require.False(t, debt.Allowed)
+		for _, keys := range [][]string{{"debt", "new"}, {"new", "debt"}} {
+			require.Equal(t, debt, l.TakeAll(keys, 0), "limiter %d", i)
+			all, d := l.ReserveAll(keys, 0)
+			require.Equal(t, debt, d)
+			require.Equal(t, []Reservation{{}, {}}, all)
+		}
+		want := Decision{Allowed: true, Limit: PerMinute(3)}
+		require.Equal(t, want, l.TakeAll([]string{"new", "newer"}, 0), "nothing asked, nothing left")
+		require.Zero(t, l.Stats().Refused)
+	}
+}
+
 // Keys that are tracked already do not make room for others of the same call.
 func TestTakeAll_OfMoreKeysThanTheCap(t *testing.T) {
 	for name, overflow := range everyOverflow {
@@ -289,13 +311,65 @@ func TestReserve_OfKeysThatDoNotFit(t *testing.T) {
 	require.False(t, d.Allowed)
 	require.Zero(t, r)
 
-	// A key that is forgotten before it is settled.
-	l, _ = capped(t, 1, DenyNew)
-	r, _ = l.Reserve("a", 1)
-	l.Reset("a")
-	l.Allow("b")
-	r.Commit(3)
-	require.EqualValues(t, 1, l.Stats().Refused, "there is no place to charge it to")
+}
+
+// Units that have been spent are charged to their key even if it was evicted before the
+// Commit and the table is full by then.
+func TestCommit_OfAKeyThatLostItsPlace(t *testing.T) {
+	for name, overflow := range everyOverflow {
+		t.Run(name, func(t *testing.T) {
+			everyKind(t, PerMinute(3), func(t *testing.T, l *Limiter, clock *ManualClock) {
+				r, d := l.Reserve("spender", 1)
+				require.True(t, d.Allowed)
+				free, d := l.Reserve("spender", 0)
+				require.True(t, d.Allowed)
+				clock.Advance(2 * time.Minute)
+				takeTimes(l, "held", 3)
+				takeTimes(l, "light", 1)
+				require.Equal(t, Stats{Keys: 2, Evicted: 1}, l.Stats())
+
+				r.Commit(3)
+				require.EqualValues(t, 1, l.Peek("spender", 0).Remaining, "2 more than reserved")
+				require.Equal(t, Stats{Keys: 2, Evicted: 1, Displaced: 1}, l.Stats())
+				require.EqualValues(t, 0, l.Peek("held", 0).Remaining, "the least used made room")
+				free.Commit(2)
+				require.False(t, l.Peek("spender", 0).Allowed, "1 more than the limit")
+				require.Equal(t, Stats{Keys: 2, Evicted: 1, Displaced: 1}, l.Stats())
+			}, WithMaxKeys(2, overflow))
+		})
+	}
+}
+
+// A reservation of nothing has no place in a full table, but what is then spent has.
+func TestCommit_OfAKeyThatNeverHadAPlace(t *testing.T) {
+	l, _ := capped(t, 1, DenyNew)
+	l.Allow("tracked")
+	r, d := l.Reserve("spender", 0)
+	require.True(t, d.Allowed)
+	r.Commit(5)
+	require.False(t, l.Peek("spender", 0).Allowed)
+	require.Equal(t, Stats{Keys: 1, Displaced: 1}, l.Stats())
+}
+
+// What was reserved from a shared quota is settled there, and takes no place from a key.
+func TestCommit_OfAKeyThatSharesAQuota(t *testing.T) {
+	l, _ := capped(t, 1, ShareOverflow)
+	l.Allow("tracked")
+	a, b := sameShard(l)
+	for _, n := range []int64{1, 0} {
+		r, d := l.Reserve(a, n)
+		require.True(t, d.Allowed)
+		r.Commit(n + 1)
+	}
+	all, d := l.ReserveAll([]string{a, b}, 0)
+	require.True(t, d.Allowed)
+	require.Zero(t, l.Peek(b, 0).Remaining)
+	for _, r := range all {
+		r.Commit(1)
+	}
+	require.False(t, l.Peek(b, 0).Allowed, "3 and 2")
+	require.EqualValues(t, 2, l.Peek("tracked", 0).Remaining)
+	require.Zero(t, l.Stats().Displaced)
 }
 
 // A key may have lost its own cell, and the place with it, between two looks of a
@@ -421,19 +495,40 @@ func TestMaxKeys_TheDeadAreNotKept(t *testing.T) {
 	}
 }
 
+// sizeAtOnce returns how many keys have a cell in s at one instant, at which it holds the
+// locks of all shards. Each shard must have had room from the start, as empty ones share
+// a lock. A sum of sizes that are read one after another is no size at any instant: a key
+// that leaves a shard already read, and one that comes to a shard not yet read, count twice.
+func sizeAtOnce(s *sharded) (size int) {
+	var lockFrom func(shard int)
+	lockFrom = func(shard int) {
+		if shard == shards {
+			size = s.size()
+			return
+		}
+		s.shards[shard].update(key{hash: uint64(shard) << (64 - shardBits)}, func(found *cell) *cell {
+			lockFrom(shard + 1)
+			return found // no update: it is called for its lock
+		})
+	}
+	lockFrom(0)
+	return size
+}
+
 func TestRace_NeverMoreKeysThanTheCap(t *testing.T) {
 	for name, overflow := range everyOverflow {
 		t.Run(name, func(t *testing.T) {
 			const callers, calls, most = 8, 1000, 40
-			l, clock := capped(t, most, overflow)
+			l, clock := capped(t, most, overflow, WithSizeHint(shards)) // no two shards share the lock of an empty one
 			var done atomic.Bool
 			var watcher sync.WaitGroup
 			watcher.Go(func() {
 				for !done.Load() {
-					if n := l.Len(); n > most || l.table().size() > most+callers { // dead ones on their way out
-						t.Errorf("%d keys", n)
+					if counted, tracked := l.Len(), sizeAtOnce(l.table()); max(counted, tracked) > most {
+						t.Errorf("%d keys counted, %d in the table", counted, tracked)
 						return
 					}
+					runtime.Gosched()
 				}
 			})
 			var g sync.WaitGroup
@@ -499,6 +594,112 @@ func TestEvictLeastUsed_AFloodEvictsItself(t *testing.T) {
 	require.Zero(t, early)
 	require.Equal(t, most, l.Len())
 	require.EqualValues(t, flood+held-most, l.Stats().Displaced)
+}
+
+// Keys held at their limit stay when they are half of the table, whether the flood uses
+// little or all of the quota of each of its keys.
+func TestEvictLeastUsed_KeepsAHalfThatIsHeld(t *testing.T) {
+	const most, held = 1000, 500
+	flood := thorough(100_000)
+	for _, limit := range []Limit{PerMinute(10), PerMinute(10).Log()} {
+		for _, uses := range []int{1, 9, 10} {
+			t.Run(fmt.Sprintf("%v, %d of 10", limit, uses), func(t *testing.T) {
+				l := newTest(t, limit, WithClock(NewManualClock(0)), WithMaxKeys(most, EvictLeastUsed))
+				for i := range held {
+					require.True(t, l.AllowN("held "+strconv.Itoa(i), 10))
+				}
+				for i := range flood {
+					takeTimes(l, "flood "+strconv.Itoa(i), uses)
+				}
+				stay := 0
+				for i := range held {
+					if l.Peek("held "+strconv.Itoa(i), 0).Remaining == 0 {
+						stay++
+					}
+				}
+				require.GreaterOrEqual(t, stay, 495)
+				require.EqualValues(t, flood+held-most, l.Stats().Displaced)
+			})
+		}
+	}
+}
+
+// While time goes on, held keys take each unit that they get back, and so are charged later
+// than many a key of the flood. They stay all the same: they were there before.
+func TestEvictLeastUsed_KeepsHeldKeysThatGoOn(t *testing.T) {
+	const most, held, calls = 1000, 500, 10
+	for _, limit := range []Limit{PerMinute(10), PerMinute(10).Log()} {
+		for _, uses := range []int{1, 9} {
+			t.Run(fmt.Sprintf("%v, %d of 10", limit, uses), func(t *testing.T) {
+				clock := NewManualClock(0)
+				l := newTest(t, limit, WithClock(clock), WithMaxKeys(most, EvictLeastUsed))
+				for i := range 30 * held { // each once in 6 s
+					l.Allow("held " + strconv.Itoa(i%held))
+					clock.Advance(6 * time.Second / held)
+				}
+				gone := map[int]bool{}
+				for i := range thorough(20_000) {
+					takeTimes(l, "flood "+strconv.Itoa(i), uses)
+					for j := range calls {
+						at := (calls*i + j) % held
+						if d := l.Take("held "+strconv.Itoa(at), 1); d.Allowed && d.Remaining > 3 {
+							gone[at] = true
+						}
+					}
+					clock.Advance(5 * time.Millisecond)
+				}
+				require.LessOrEqual(t, len(gone), 5)
+			})
+		}
+	}
+}
+
+// Of keys that have the same part of their quota left, the one that was inserted last makes
+// room. A key keeps its place in that order when its limits change or it is reserved from.
+func TestEvictLeastUsed_OfEqualsForgetsTheLastInserted(t *testing.T) {
+	const most = 30
+	for name, change := range map[string]func(l *Limiter){
+		"no change":   func(l *Limiter) { l.Allow("0") },
+		"Reserve":     func(l *Limiter) { l.Reserve("0", 1) },
+		"SetLimits":   func(l *Limiter) { l.Allow("0"); _ = l.SetLimits("0", PerHour(3)) },
+		"Reconfigure": func(l *Limiter) { l.Allow("0"); _ = l.Reconfigure(l.rule().Limit) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyKind(t, PerMinute(3), func(t *testing.T, l *Limiter, clock *ManualClock) {
+				l.AllowN("0", 2)
+				for i := 1; i < most; i++ {
+					l.AllowN(strconv.Itoa(i), 3)
+				}
+				change(l)
+				for _, last := range []string{strconv.Itoa(most - 1), "new 0", "new 1"} {
+					displaced := l.Stats().Displaced
+					require.True(t, l.AllowN(fmt.Sprintf("new %d", displaced), 3))
+					require.EqualValues(t, displaced+1, l.Stats().Displaced)
+					require.EqualValues(t, 3, l.Peek(last, 0).Remaining, "%q made room", last)
+				}
+				for i := range most - 1 {
+					require.Zero(t, l.Peek(strconv.Itoa(i), 0).Remaining, "%d still is held", i)
+				}
+			}, WithMaxKeys(most, EvictLeastUsed))
+		})
+	}
+}
+
+// A call for a key that does not fit only looks for idle keys: it waits for none that another
+// call is charging.
+func TestOverflow_WaitsForNoTrackedKey(t *testing.T) {
+	for _, overflow := range []Overflow{DenyNew, ShareOverflow} {
+		l, _ := capped(t, 2, overflow)
+		l.Allow("a")
+		l.Allow("b")
+		for _, key := range []string{"a", "b"} {
+			c := l.table().load(l.key(key))
+			word, _ := c.current()
+			require.True(t, c.lock(word))
+			defer c.word.Store(word)
+		}
+		require.Equal(t, overflow == ShareOverflow, l.Allow("new"))
+	}
 }
 
 func TestRestore_KeepsToTheCap(t *testing.T) {
@@ -602,7 +803,7 @@ func TestEvictLeastUsed_LooksBeyondEmptySeats(t *testing.T) {
 	}
 	alone := 0
 	for range 10_000 {
-		idle, least := l.sample(g, nil)
+		idle, least := l.sample(g, nil, true)
 		require.False(t, idle)
 		if least.resident == held {
 			alone++

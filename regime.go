@@ -150,12 +150,12 @@ func (l *Limiter) askAbsent(s standing, k key, full bool, q query, d *Decision) 
 // The name is copied: the caller may reuse its bytes, and a small part of a large
 // string does not keep the rest alive.
 func (l *Limiter) insert(s standing, k key, spared []target) *cell {
-	return l.insertCell(s, k, s.policy.newCell(k.name), spared)
+	return l.insertCell(s, k, s.policy.newCell(k.name), spared, s.regime.cap.displaces())
 }
 
-func (l *Limiter) insertCell(s standing, k key, c *cell, spared []target) *cell {
+func (l *Limiter) insertCell(s standing, k key, c *cell, spared []target, displace bool) *cell {
 	g := s.regime
-	if !l.enter(g, spared) {
+	if !l.enter(g, spared, displace) {
 		return nil
 	}
 	k.name = c.name() // the caller may reuse its own

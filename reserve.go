@@ -17,6 +17,7 @@ type reservation struct {
 	key     key
 	n       int64
 	booked  []booking
+	shared  bool // whether the key had no place, and shared a quota
 	settled atomic.Bool
 }
 
@@ -82,13 +83,15 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 	if !d.Allowed {
 		return Reservation{}
 	}
-	return Reservation{&reservation{limiter: l, key: key{t.hash, strings.Clone(t.name)}, n: n, booked: t.booked}}
+	return Reservation{&reservation{limiter: l, key: key{t.hash, strings.Clone(t.name)}, n: n, booked: t.booked,
+		shared: t.lodging == shared || t.lodging == sharing}}
 }
 
 // Commit settles the reservation to actual units: the difference is given back, or
 // charged besides, at the instant of the Commit, even past the limit, since it has
-// been spent: later calls wait for it. A negative actual counts as 0. Only the
-// first Commit or Cancel does anything.
+// been spent: later calls wait for it. If the key was evicted meanwhile and the table
+// of [WithMaxKeys] is full, another key makes room. A negative actual counts as 0. Only
+// the first Commit or Cancel does anything.
 func (r Reservation) Commit(actual int64) {
 	if r.of == nil || !r.of.settled.CompareAndSwap(false, true) {
 		return
@@ -97,7 +100,7 @@ func (r Reservation) Commit(actual int64) {
 	case back > 0:
 		r.of.giveBack(back)
 	case back < 0:
-		r.of.limiter.spend(r.of.key, -back)
+		r.of.spend(-back)
 	}
 }
 
@@ -129,20 +132,23 @@ func (r *reservation) giveBack(units int64) {
 	}
 }
 
-// spend charges units to k, whatever its limits say.
-func (l *Limiter) spend(k key, units int64) {
+// spend charges units to the key, whatever its limits say. If the key has no cell, it
+// gets one, and another key makes room for it. If what was reserved is in a quota that
+// keys share and there still is no room, the units are charged to that quota.
+func (r *reservation) spend(units int64) {
+	l, k := r.limiter, r.key
 	q := query{n: units, charge: true, denied: true}
 	for round := 1; ; round++ {
 		atomic.Round("spend", round)
 		g, c := l.lookup(k)
 		q.at = g.at(l.clock.Now())
-		if c == nil {
+		switch {
+		case c != nil:
+		case r.shared && l.full(g, 1, nil):
+			c = l.sharedCell(g, k)
+		default:
 			s := l.standing(g, k.name)
-			if !l.full(g, 1, nil) {
-				l.insertCell(s, k, newCompound(s.policy).keep(k.name), nil)
-			} else if _, ok := l.askFull(s, k, q, nil); ok {
-				return
-			}
+			l.insertCell(s, k, newCompound(s.policy).keep(k.name), nil, true)
 			continue
 		}
 		if !c.compounded() {

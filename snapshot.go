@@ -73,7 +73,7 @@ const (
 // It reads every key and writes some 10 bytes and the name for each, and for a log
 // or buckets some 5 more for each entry, in blocks of at most 32 KiB, each one
 // Write. Keys are written as they are: what reads the snapshot learns who was
-// limited. Under [WithMaxKeys] it takes 40 bytes for each key until it is done. The
+// limited. Under [WithMaxKeys] it takes 48 bytes for each key until it is done. The
 // error is that of w.
 func (l *Limiter) Snapshot(w io.Writer) error {
 	l.changes.Lock()
@@ -124,7 +124,7 @@ func (s *snapshotWriter) allKeys(g *regime) {
 	}
 	roll := make([]resident, 0, g.cap.used.Load())
 	g.keys.each(func(k key, c *cell) bool {
-		roll = append(roll, resident{g, k, c})
+		roll = append(roll, resident{regime: g, key: k, cell: c})
 		return true
 	})
 	var dead []resident // there may be another cell in its place, or in another life

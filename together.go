@@ -268,7 +268,7 @@ func (l *Limiter) answerOne(t *target, others int, q query, admitted, store bool
 	c := t.cell
 	switch {
 	case t.lodging == none:
-		return l.refused(t.standing, q, others)
+		return l.refused(t.standing, q, others, admitted)
 	case c == nil:
 		c = t.policy.unseen
 		t.word = c.word.Load()

@@ -31,8 +31,8 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 // it waits in real time. The deadline of ctx is compared with the time by the
 // limiter's clock as if both ran alike. A call that waits costs about 300 bytes and
 // no goroutine but its own, and a key that is waited for is not evicted, unless
-// [EvictLeastUsed] makes room of it: then it has its whole quota again, and the calls
-// go on at once.
+// it makes room for another as [EvictLeastUsed] says: then it has its whole quota
+// again, and the calls go on at once.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	d, err := l.wait(ctx, key, n)
 	if err == nil && l.observer != nil && n != 0 {

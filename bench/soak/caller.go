@@ -36,7 +36,7 @@ type caller struct {
 	subjects []*subject
 	tallies  []tally // of subjects
 	faults   *faults
-	open     []sash.Reservation // of keys that are not kept, to be settled later
+	open     []openReservation // of keys that are not kept, to be settled later
 	buffer   []byte
 }
 
@@ -184,8 +184,14 @@ func (c *caller) peek(s *subject, t *tally, k key, n int64) {
 	c.faults.check(s, n, t.timed(func() sash.Decision { return s.limiter.Peek(k.name, n) })())
 }
 
+// An openReservation is to be settled to at most so many units.
+type openReservation struct {
+	sash.Reservation
+	most int64
+}
+
 // reserve reserves and settles: of a kept key at once, to no more than the estimate;
-// of another later, or never, and to more, too.
+// of another later, or never, and to more, too, unless that could evict a kept key.
 func (c *caller) reserve(s *subject, t *tally, k key, n int64) {
 	var r sash.Reservation
 	actual := c.rand.Int64N(n + 1)
@@ -195,7 +201,11 @@ func (c *caller) reserve(s *subject, t *tally, k key, n int64) {
 	}), k))
 	switch {
 	case k.account == nil:
-		c.settleLater(r, 2*n)
+		most := 2 * n
+		if s.aside && s.maxKeys > 0 {
+			most = n
+		}
+		c.settleLater(openReservation{r, most})
 	case actual == 0:
 		r.Cancel()
 	default:
@@ -204,14 +214,14 @@ func (c *caller) reserve(s *subject, t *tally, k key, n int64) {
 }
 
 // settleLater keeps r, and in its place settles another, or never does.
-func (c *caller) settleLater(r sash.Reservation, most int64) {
+func (c *caller) settleLater(r openReservation) {
 	if len(c.open) < mostOpen {
 		c.open = append(c.open, r)
 		return
 	}
 	i := c.rand.IntN(mostOpen)
 	if c.rand.IntN(4) > 0 {
-		c.open[i].Commit(c.rand.Int64N(most + 1))
+		c.open[i].Commit(c.rand.Int64N(c.open[i].most + 1))
 	}
 	c.open[i] = r
 }

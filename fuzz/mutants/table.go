@@ -771,9 +771,34 @@ var mutants = []mutant{
 		tests: "TestEvictLeastUsed",
 	},
 	{
-		name: "cap-looks-too-near", fault: "a held key behind a long row of empty seats is displaced",
-		file: "maxkeys.go", old: "min(64*enough, len(c.seats))", new: "min(8*enough, len(c.seats))",
+		name: "cap-small-sample", fault: "a flood evicts keys held at their limit from a table that they are half of",
+		file: "maxkeys.go", old: "sampleSeats = 128", new: "sampleSeats = 12",
+		tests: "TestEvictLeastUsed_KeepsAHalf",
+	},
+	{
+		name: "cap-sample-of-neighbours", fault: "a sample is of neighbouring seats, and displaces a held key among free ones",
+		file: "maxkeys.go", old: "if all {", new: "if seat = &c.seats[i]; all {",
 		tests: "TestEvictLeastUsed_LooksBeyond",
+	},
+	{
+		name: "cap-evicts-the-first", fault: "of keys with as much left, one that was there before the flood is displaced",
+		file: "maxkeys.go", old: "return c.joined > o.joined", new: "return c.joined < o.joined",
+		tests: "TestEvictLeastUsed",
+	},
+	{
+		name: "cap-forgets-who-came-first", fault: "a key whose limits change counts as inserted last",
+		file: "carry.go", old: "g.reseat(k, c, next)", new: "g.seat(k, next)",
+		tests: "TestEvictLeastUsed_OfEquals",
+	},
+	{
+		name: "cap-loses-what-was-spent", fault: "a Commit of more than was reserved finds no room, and is forgotten",
+		file: "reserve.go", old: "keep(k.name), nil, true)\n\t\t\tcontinue", new: "keep(k.name), nil, false)\n\t\t\treturn",
+		tests: "TestCommit",
+	},
+	{
+		name: "cap-admits-a-debt", fault: "a call of 0 units is admitted with a RetryAfter, if one of its keys does not fit",
+		file: "overflow.go", old: "d := Decision{Allowed: admitted,", new: "d := Decision{Allowed: q.n == 0,",
+		tests: "TestTakeAll_OfNothing",
 	},
 	{
 		name: "cap-compares-units", fault: "what is left is compared in units, not as a part of Count",
