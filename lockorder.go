@@ -25,8 +25,12 @@ func (l *Limiter) takeAllLocked(targets []target, q *query, d *Decision) {
 		if !l.lockAll(g, targets, charging) {
 			continue
 		}
-		allowed := admitAll(targets, *q)
-		store := q.stores(allowed) && !lodges(targets, none)
+		asked := *q
+		if lodges(targets, none) {
+			asked.denied = false // a call is not charged for keys that do not fit
+		}
+		allowed := admitAll(targets, asked)
+		store := asked.stores(allowed)
 		if store && !chargeable(targets) {
 			unlockAbsent(g, targets)
 			unlockAll(targets)
@@ -34,9 +38,9 @@ func (l *Limiter) takeAllLocked(targets []target, q *query, d *Decision) {
 			continue
 		}
 		if store {
-			makeRoomForAll(targets, *q)
+			makeRoomForAll(targets, asked)
 		}
-		l.answerAll(targets, *q, allowed, store, d)
+		l.answerAll(targets, asked, allowed, store, d)
 		unlockAbsent(g, targets)
 		unlockAll(targets)
 		l.count(g, targets, *q)

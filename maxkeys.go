@@ -108,17 +108,6 @@ func (g *regime) leave() {
 	}
 }
 
-// enter takes room for a new key in g, and reports whether there is. To have it,
-// none of the spared is evicted, and a key that is not idle only if displace is set.
-func (l *Limiter) enter(g *regime, spared []target, displace bool) bool {
-	for !g.cap.enter() {
-		if !l.makeRoom(g, 1, spared, displace) {
-			return false
-		}
-	}
-	return true
-}
-
 // enter takes room for a key, if there is any.
 func (c *keyCap) enter() bool {
 	if c == nil {

@@ -135,12 +135,28 @@ func (l *Limiter) absent(s standing, k key) bool {
 // to be looked for again.
 func (l *Limiter) askAbsent(s standing, k key, full bool, q query, d *Decision) (allowed, ok bool) {
 	switch {
-	case !l.absent(s, k):
-		return false, false
-	case full:
+	case full && l.excluded(s, k):
 		return l.askFull(s, k, q, d)
+	case full || !l.absent(s, k):
+		return false, false
 	}
 	return s.policy.askUnseen(q, d), true
+}
+
+// excluded reports whether k, which has the standing s, has no cell and no place in
+// the table. All of it is checked under the lock that an insert of k takes. So the
+// place that the table lacks is that of another key, and not one that a call has just
+// taken for k.
+func (l *Limiter) excluded(s standing, k key) (excluded bool) {
+	g := s.regime
+	if l.find(g, k) != nil { // which leaves nothing of k in a prior regime
+		return false
+	}
+	g.keys.update(k, func(found *cell) *cell {
+		excluded = found == nil && l.holds(s, k.name) && !g.cap.fits(1, 1)
+		return found
+	})
+	return excluded
 }
 
 // insert makes a new cell that of k, unless it has one, and returns the one it
@@ -155,17 +171,33 @@ func (l *Limiter) insert(s standing, k key, spared []target) *cell {
 
 func (l *Limiter) insertCell(s standing, k key, c *cell, spared []target, displace bool) *cell {
 	g := s.regime
-	if !l.enter(g, spared, displace) {
-		return nil
-	}
 	k.name = c.name() // the caller may reuse its own
-	found := g.keys.insert(k, c, func() bool { return l.holds(s, k.name) })
-	if found == c {
-		g.seat(k, c)
-	} else {
-		g.leave()
+	self := [1]target{{key: k}}
+	if spared == nil {
+		spared = self[:] // another call may make k in the meantime
 	}
-	return found
+	for round := 1; ; round++ {
+		atomic.Round("insert", round)
+		full := false
+		// The place is taken under the lock of the insert. So each place is that of a key
+		// that has a cell, and calls that make one key at once take one place.
+		found := g.keys.insert(k, c, func() bool {
+			if !l.holds(s, k.name) {
+				return false
+			}
+			full = !g.cap.enter()
+			return !full
+		})
+		switch {
+		case found == c:
+			g.seat(k, c)
+			return c
+		case !full:
+			return found
+		case !l.makeRoom(g, 1, spared, displace):
+			return nil
+		}
+	}
 }
 
 // planFor returns the policy in g that WithLimitsFor gives a key, nil for none.

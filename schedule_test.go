@@ -31,7 +31,7 @@ var mostRounds = map[string]int{
 	"log.ask": optimisticRounds, "compound.ask": optimisticRounds, "tryTakeAll": optimisticRounds,
 	"takeAllLocked": 3,
 	"acquire":       6, "lockOwn": 3, "counter.ask": 4, "wide.ask": 4,
-	"ask": 4, "lookup": 3, "find": 3, "forget": 3,
+	"ask": 4, "insert": 2, "lookup": 3, "find": 3, "forget": 3,
 	"Reset": 3, "giveBack": 3, "spend": 4, "appendCell": 1, "appendKey": 1, "cells.lock": 4,
 }
 

@@ -141,6 +141,7 @@ func admitAll(targets []target, q query) bool {
 	for i := range targets {
 		t := &targets[i]
 		switch {
+		case t.lodging == sharing: // the target that it shares with answers for both
 		case t.lodging == none:
 			if q.n != 0 {
 				return false

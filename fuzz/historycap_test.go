@@ -128,7 +128,7 @@ func (s *serial) evict(key string) *serial {
 			continue
 		}
 		after := s.copy()
-		after.table.Reset(key)
+		after.reset(key)
 		after.evicted++
 		return after
 	}
@@ -140,8 +140,7 @@ func (s *serial) evict(key string) *serial {
 // known: of a key that another operation is at, it may have been another part.
 func (s *serial) mayEvict(o *operation, key string) bool {
 	switch {
-	case !slices.Contains([]verb{takes, allows, takesAll, reserves, reservesAll, settles}, o.verb),
-		slices.Contains(o.keys, key), !s.tracks(key, o), s.fixed.overflow != sash.EvictLeastUsed, !s.crowded(o) && !s.doubled(o):
+	case !o.enters(), slices.Contains(o.keys, key), !s.tracks(key, o), s.fixed.overflow != sash.EvictLeastUsed, !s.crowded(o) && !s.doubled(o):
 		return false
 	}
 	for _, other := range historyKeys {
@@ -158,15 +157,30 @@ func (s *serial) left(key string, o *operation) float64 {
 	return float64(a.Remaining) / float64(s.table.Limits(key)[a.Deciding].Count)
 }
 
+// enter notes that the keys of o may have an entry now.
+func (s *serial) enter(o *operation) {
+	if s.fixed.maxKeys > 0 && o.enters() {
+		union(s.entered, o.keys)
+	}
+}
+
+// enters reports whether o may make an entry for its keys.
+func (o *operation) enters() bool {
+	return slices.Contains([]verb{takes, allows, takesAll, reserves, reservesAll, settles}, o.verb)
+}
+
 // fits reports whether there are no more keys than there may be when o has ended.
 func (s *serial) fits(o *operation) bool {
+	if s.fixed.maxKeys == 0 {
+		return true
+	}
 	n := 0
 	for _, key := range historyKeys {
 		if s.tracks(key, o) {
 			n++
 		}
 	}
-	return s.fixed.maxKeys == 0 || n <= s.fixed.maxKeys
+	return n <= s.fixed.maxKeys
 }
 
 // crowded reports whether the keys of o may not all have found a place.
@@ -187,9 +201,15 @@ func (s *serial) doubled(o *operation) bool {
 }
 
 // others returns how many keys that o is not about have a place for sure, or may have.
+// An idle key has its place until its eviction has ended. Whatever runs at the same time
+// as o may be at that.
 func (s *serial) others(o *operation, may bool) (n int) {
+	alone := len(s.fixed.busy[o]) == 0 && s.fixed.sweeper == nobody
 	for _, key := range historyKeys {
-		if !slices.Contains(o.keys, key) && (s.tracks(key, o) || may && s.fixed.busy[o][key]) {
+		if slices.Contains(o.keys, key) {
+			continue
+		}
+		if s.tracks(key, o) || may && (s.fixed.busy[o][key] || s.entered[key] && !alone) {
 			n++
 		}
 	}
@@ -198,7 +218,7 @@ func (s *serial) others(o *operation, may bool) (n int) {
 
 // tracks reports whether the key is not idle when o has ended, so that it has a place.
 func (s *serial) tracks(key string, o *operation) bool {
-	return s.table.Peek(o.until+s.shift, 0, key).ResetAfter > 0
+	return !s.table.Idle(o.until+s.shift, key)
 }
 
 // union returns set with keys, too.

@@ -21,6 +21,7 @@ type serial struct {
 	saved    map[*operation]*save                   // by Snapshots
 	saving   *operation                             // a Snapshot that has saved some keys, and not all
 	done     opSet                                  // the operations so far
+	entered  map[string]bool                        // keys that may have an entry, idle or not
 	evicted  uint64                                 // keys that were evicted though they were not idle
 	quotas   map[string]string                      // the shared quota of each key, under ShareOverflow
 	fixed    *fixed
@@ -28,9 +29,10 @@ type serial struct {
 
 // A save is what a Snapshot has saved so far.
 type save struct {
-	table *reference.Table
-	at    int64 // the time at which it began
-	keys  int
+	table   *reference.Table
+	entered map[string]bool
+	at      int64 // the time at which it began
+	keys    int
 }
 
 // fixed is what a model knows of its history.
@@ -54,39 +56,48 @@ type effect struct {
 	saves string // the key that a Snapshot saves
 }
 
-// model returns what h must be a history of: the reference, with its limits.
-func model(h *history) porcupine.Model {
-	m := porcupine.NondeterministicModel{
-		Init: func() []any { return initial(h) },
-		Step: func(state, input, output any) (next []any) {
-			return state.(*serial).step(input.(effect), output.(outcome))
-		},
-		Equal: func(a, b any) bool { return a.(*serial).equal(b.(*serial)) },
-		DescribeOperation: func(input, _ any) string {
-			return input.(effect).String()
-		},
-		DescribeState: func(state any) string { return state.(*serial).String() },
-	}
-	if h.maxKeys == 0 {
-		m.Partition = partition
-	}
-	return m.ToModel()
-}
-
-// initial returns the states that h may begin in. The hash of a key chooses which
-// quota it shares, and two keys seldom have the same.
-func initial(h *history) (states []any) {
+// modelsOf returns what h must be a history of, by one of them: the reference, with its
+// limits. There is one for each way in which keys may share quotas. The hash of a key
+// chooses its quota, and two keys seldom have the same, so the first is the likeliest.
+func modelsOf(h *history) (models []porcupine.Model) {
 	f := newFixed(h)
 	for _, quotas := range sharings(h) {
-		states = append(states, &serial{
-			table:    table(h.limits, h.chargeDenied),
-			reserved: map[*operation][]reference.Reservation{},
-			saved:    map[*operation]*save{},
-			quotas:   quotas,
-			fixed:    f,
-		})
+		m := porcupine.NondeterministicModel{
+			Init: func() []any {
+				return []any{&serial{
+					table:    table(h.limits, h.chargeDenied),
+					reserved: map[*operation][]reference.Reservation{},
+					saved:    map[*operation]*save{},
+					entered:  map[string]bool{},
+					quotas:   quotas,
+					fixed:    f,
+				}}
+			},
+			Step: func(state, input, output any) (next []any) {
+				return state.(*serial).step(input.(effect), output.(outcome))
+			},
+			Equal: func(a, b any) bool { return a.(*serial).equal(b.(*serial)) },
+			DescribeOperation: func(input, _ any) string {
+				return input.(effect).String()
+			},
+			DescribeState: func(state any) string { return state.(*serial).String() },
+		}
+		if h.maxKeys == 0 {
+			m.Partition = partition
+		}
+		models = append(models, m.ToModel())
 	}
-	return states
+	return models
+}
+
+// verdict returns whether h is linearizable by any of its models.
+func verdict(h *history) (result porcupine.CheckResult) {
+	for _, m := range modelsOf(h) {
+		if result = porcupine.CheckOperationsTimeout(m, operations(h), patience); result != porcupine.Illegal {
+			break
+		}
+	}
+	return result
 }
 
 // sharings returns which keys may share a quota with which: each way to part them. A
@@ -118,9 +129,10 @@ func newFixed(h *history) *fixed {
 		f.number[o], f.busy[o] = i, map[string]bool{}
 		for j, other := range ops {
 			switch {
+			case len(other.effects(h)) == 0 || other == o:
 			case other.ended < o.began:
 				f.earlier[o] |= 1 << j
-			case other != o && other.began < o.ended:
+			case other.began < o.ended:
 				f.busy[o] = union(f.busy[o], other.touches())
 			}
 		}
@@ -148,6 +160,9 @@ func operations(h *history) (all []porcupine.Operation) {
 
 func (o *operation) effects(h *history) (all []effect) {
 	if o.verb == snapshots {
+		if !slices.ContainsFunc(h.all(), func(other *operation) bool { return other.of == o }) {
+			return nil // nothing depends on what it saved
+		}
 		for _, key := range historyKeys {
 			all = append(all, effect{operation: o, saves: key})
 		}
@@ -191,6 +206,7 @@ func (s *serial) finish(o *operation, out outcome) (next []any) {
 		for _, p := range s.placements(o) {
 			if after := s.copy(); after.do(o, out, at, p) && after.fits(o) {
 				after.done |= 1 << s.fixed.number[o]
+				after.enter(o)
 				next = append(next, after)
 			}
 		}
@@ -228,7 +244,7 @@ func (s *serial) do(o *operation, out outcome, at int64, p placement) bool {
 		if !out.tracked && s.tracks(o.keys[0], o) {
 			return false
 		}
-		s.table.Reset(o.keys[0])
+		s.reset(o.keys[0])
 	case setsLimits:
 		s.table.SetLimits(o.keys[0], models(o.limits, s.chargesDenied()))
 	case reconfigures:
@@ -237,6 +253,12 @@ func (s *serial) do(o *operation, out outcome, at int64, p placement) bool {
 		return s.restore(o, out, at)
 	}
 	return true
+}
+
+// reset forgets the key.
+func (s *serial) reset(key string) {
+	s.table.Reset(key)
+	delete(s.entered, key)
 }
 
 // decide charges what o is for with its keys so placed, and returns the answer.
@@ -266,13 +288,16 @@ func (s *serial) save(o *operation, key string) []any {
 	if s.saving != nil && s.saving != o {
 		return nil // a Snapshot waits for another
 	}
-	after, saved := s.copy(), save{at: o.readings[0] + s.shift}
+	after, saved := s.copy(), save{at: o.readings[0] + s.shift, entered: map[string]bool{}}
 	if so := s.saved[o]; so != nil {
-		saved.table, saved.keys = so.table.Copy(), so.keys
+		saved.table, saved.entered, saved.keys = so.table.Copy(), maps.Clone(so.entered), so.keys
 	} else {
 		saved.table = reference.NewTable(s.table.Limits(""))
 	}
 	s.table.Save(key, saved.table)
+	if s.entered[key] {
+		saved.entered[key] = true
+	}
 	saved.keys++
 	after.saved[o], after.saving = &saved, o
 	if saved.keys == len(historyKeys) {
@@ -290,6 +315,7 @@ func (s *serial) restore(o *operation, out outcome, at int64) bool {
 		return refused && out.refused
 	}
 	s.table.Restore(saved.table)
+	s.entered = maps.Clone(saved.entered)
 	s.shift += saved.at - at
 	return true
 }
@@ -326,15 +352,16 @@ func (s *serial) chargesDenied() bool { return s.table.Limits("")[0].ChargeDenie
 
 func (s *serial) copy() *serial {
 	c := *s
-	c.table, c.reserved, c.saved = s.table.Copy(), maps.Clone(s.reserved), maps.Clone(s.saved)
+	c.table, c.reserved = s.table.Copy(), maps.Clone(s.reserved)
+	c.saved, c.entered = maps.Clone(s.saved), maps.Clone(s.entered)
 	return &c
 }
 
 func (s *serial) equal(o *serial) bool {
 	return s.shift == o.shift && s.saving == o.saving && s.done == o.done && s.evicted == o.evicted &&
-		s.table.Equal(o.table) && maps.Equal(s.quotas, o.quotas) &&
+		s.table.Equal(o.table) && maps.Equal(s.entered, o.entered) &&
 		maps.EqualFunc(s.saved, o.saved, func(a, b *save) bool {
-			return a.at == b.at && a.keys == b.keys && a.table.Equal(b.table)
+			return a.at == b.at && a.keys == b.keys && maps.Equal(a.entered, b.entered) && a.table.Equal(b.table)
 		}) &&
 		maps.EqualFunc(s.reserved, o.reserved, func(a, b []reference.Reservation) bool {
 			return slices.EqualFunc(a, b, reference.Reservation.Equal)

@@ -88,6 +88,11 @@ func (t *Table) Refuse(now, n int64, keys ...string) Answer {
 	return combine(t.members(keys), now, n, false)
 }
 
+// Idle reports whether no charge of the key counts for anything at the reading now.
+func (t *Table) Idle(now int64, key string) bool {
+	return !slices.ContainsFunc(t.keys[key], func(k *Key) bool { return !k.idle(k.instant(now, 0)) })
+}
+
 // Reset forgets the key, and what was reserved of it.
 func (t *Table) Reset(key string) {
 	delete(t.keys, key)
