@@ -185,7 +185,7 @@ func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 			}
 			if c == nil {
 				s := l.standing(g, k.name)
-				full := l.full(g, 1, nil)
+				full := l.fullFor(g, k)
 				if full || !q.stores(s.policy.possible(q.n)) {
 					if allowed, ok := l.askAbsent(s, k, full, *q, d); ok {
 						return allowed
@@ -263,15 +263,13 @@ func (l *Limiter) Reset(key string) bool {
 			return false
 		}
 		word, alive := g.policy.acquire(c)
-		if alive {
-			c.die(word)
+		if !alive {
+			g.keys.remove(k, c)
+			continue
 		}
-		g.keys.remove(k, c)
-		if alive {
-			g.leave()
-			l.queues.nudge(key)
-			return true
-		}
+		g.kill(k, c, word|locked) // nothing changes a locked word
+		l.queues.nudge(key)
+		return true
 	}
 }
 

@@ -11,9 +11,10 @@ import (
 
 // A keyCap bounds the keys of a limiter.
 //
-// Invariant: used is at least the number of cells that are alive in the limiter's
-// tables, but that one key may have two while it is carried over, and at most most.
-// Who makes a cell enters first; who kills one leaves, once it is out of the table.
+// Invariant: used is the number of keys that have a cell in the limiter's tables, and at
+// most most. A key enters and leaves under the lock of its shard, in one step with its
+// cell. So a call that holds that lock and finds no cell of its key knows that the places
+// taken are those of other keys.
 type keyCap struct {
 	most     int64
 	overflow Overflow
@@ -101,11 +102,19 @@ func (c *keyCap) vacate() {
 	}
 }
 
-// leave is the end of a key of g.
-func (g *regime) leave() {
-	if g.cap != nil {
-		g.cap.used.Add(-1)
-	}
+// kill makes c, the cell of k in g, dead if its word still is word, and takes it out of
+// the table together with its place. It reports whether it has.
+func (g *regime) kill(k key, c *cell, word uint64) (killed bool) {
+	g.keys.update(k, func(found *cell) *cell {
+		if killed = found == c && c.kill(word); !killed {
+			return found
+		}
+		if g.cap != nil {
+			g.cap.used.Add(-1)
+		}
+		return nil
+	})
+	return killed
 }
 
 // enter takes room for a key, if there is any.
@@ -128,6 +137,13 @@ func (c *keyCap) enter() bool {
 func (l *Limiter) full(g *regime, keys int64, spared []target) bool {
 	c := g.cap
 	return c != nil && (max(keys, int64(len(spared))) > c.most || !c.displaces() && !l.makeRoom(g, keys, spared, false))
+}
+
+// fullFor reports whether k has no place in g. It does not evict k to find one: another
+// call may have made k in the meantime, and not yet charged it.
+func (l *Limiter) fullFor(g *regime, k key) bool {
+	self := [1]target{{key: k}}
+	return l.full(g, 1, self[:])
 }
 
 // fits reports whether so many new keys, of so many of one call, have a place now.
@@ -153,11 +169,9 @@ func (l *Limiter) makeRoom(g *regime, keys int64, spared []target, displace bool
 		case least.resident == nil:
 			runtime.Gosched() // all are spared, or being made
 			return false
-		case !least.cell.kill(least.word):
+		case !least.regime.kill(least.key, least.cell, least.word):
 			runtime.Gosched() // it is being taken from
 		default:
-			least.regime.keys.remove(least.key, least.cell)
-			least.regime.leave()
 			least.seat.CompareAndSwap(least.resident, nil)
 			l.displaced.Add(1)
 			l.queues.nudge(least.key.name)
