@@ -16,27 +16,52 @@ import (
 // the newest time it has seen, so nothing is admitted twice.
 type Clock interface{ Now() int64 }
 
-// SystemClock returns the monotonic clock of the operating system, which no
-// change of the wall time moves. It is the default. A reading costs about half
-// of a decision.
+// SystemClock returns the monotonic clock of the operating system, which no change
+// of the wall time moves. It is the default. A reading is never below one that
+// happened before it, on whatever goroutine. It takes some tens of nanoseconds.
 //
-// On amd64, where the kernel keeps that clock by the processor's time-stamp
-// counter, it reads the counter itself, in half the time, and checks it against the
-// system's clock ten times a second: it stays within some microseconds of it, and
-// falls back to it if the counter goes astray. Not so in a bubble of testing/synctest,
-// in which a limiter, to live in the bubble's time, must have been made.
+// On amd64, where the kernel keeps that clock by the processor's time-stamp counter,
+// SystemClock reads the counter itself and compares it with the system's clock ten
+// times a second. It stays within some microseconds of that clock. If the counter goes
+// astray, it stands still until the system's clock has come up to it, in a tenth of a
+// second at most, and follows that. A limiter on this clock omits the order between
+// cores, which takes half of a reading: its readings may be late by less than a
+// microsecond.
+//
+// SystemClock called in a bubble of testing/synctest returns a clock that follows
+// the bubble's time, from 0 on. Called outside, it returns a clock that keeps real
+// time in a bubble, too. So a limiter must be made in the bubble whose time it is to
+// follow. A clock of a bubble must not be used outside it, where it shows the wall
+// time.
 func SystemClock() Clock {
-	if tscUsable() {
-		return &theTSC
+	switch {
+	case inBubble():
+		return bubbleClock{}
+	case tscVouched():
+		return theTSC
 	}
 	return systemClock{}
 }
 
+// A systemClock reads the system's clock, in a bubble too.
 type systemClock struct{}
 
-var processStart = time.Now()
+func (systemClock) Now() int64 { return sinceStart() }
 
-func (systemClock) Now() int64 { return int64(time.Since(processStart)) }
+// A bubbleClock reads the time of the bubble of testing/synctest that it is read in.
+type bubbleClock struct{}
+
+// bubbleStart is the time at which every bubble begins.
+var bubbleStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+func (bubbleClock) Now() int64 { return int64(time.Since(bubbleStart)) }
+
+// inBubble reports whether the caller is in a bubble of testing/synctest. There, and
+// only there, the time has no monotonic reading for Round to strip.
+func inBubble() bool {
+	now := time.Now()
+	return now == now.Round(0)
+}
 
 // CoarseClock returns a clock that reads the time once per resolution and
 // answers from memory in between, in about a nanosecond.
@@ -52,9 +77,19 @@ func (systemClock) Now() int64 { return int64(time.Since(processStart)) }
 // the next reading. A millisecond is a usual resolution; one of microseconds
 // keeps a core busy. What a resolution needs, a hundred bytes, is kept for the
 // life of the process. It panics if resolution is not positive.
+//
+// CoarseClock called in a bubble of testing/synctest returns a clock that follows
+// the bubble's time, in whole resolutions, and starts no goroutine. It shares
+// nothing with the clocks outside. Called outside, it returns a clock that keeps
+// real time in a bubble, too. A reading in a bubble never starts its goroutine: while
+// that does not run, the reading is exact, and takes some tens of nanoseconds. As
+// with [SystemClock], a clock of a bubble must not be used outside it.
 func CoarseClock(resolution time.Duration) Clock {
 	if resolution <= 0 {
 		panic(fmt.Sprintf("sash: CoarseClock: resolution must be > 0, got %v", resolution))
+	}
+	if inBubble() {
+		return coarseBubbleClock(resolution)
 	}
 	c, _ := coarseClocks.LoadOrCompute(resolution, func() *coarseClock {
 		return newCoarseClock(resolution)
@@ -65,13 +100,16 @@ func CoarseClock(resolution time.Duration) Clock {
 var coarseClocks = xsync.NewMapOf[time.Duration, *coarseClock]()
 
 // coarseClock is the cached time. Its invariant: while reading is asleep no
-// goroutine keeps it, and the next reader starts one; else exactly one does.
+// goroutine keeps it, and the next reader that is not foreign starts one; else
+// exactly one does.
 type coarseClock struct {
 	reading atomic.Int64 // the time of the latest tick, or asleep
 	read    atomic.Bool  // whether anyone has looked since that tick
 	wake    sync.Mutex   // held to pass from asleep to awake
 
 	resolution time.Duration
+	exact      Clock       // what it reads
+	foreign    func() bool // whether the caller must not start the goroutine
 }
 
 const (
@@ -82,7 +120,7 @@ const (
 )
 
 func newCoarseClock(resolution time.Duration) *coarseClock {
-	c := &coarseClock{resolution: resolution}
+	c := &coarseClock{resolution: resolution, exact: systemClock{}, foreign: inBubble}
 	c.reading.Store(asleep)
 	return c
 }
@@ -100,14 +138,20 @@ func (c *coarseClock) Now() int64 {
 	return t
 }
 
-// rouse starts the goroutine, unless another reader just has.
+// rouse returns the time, and starts the goroutine unless another reader just has.
 func (c *coarseClock) rouse() int64 {
 	c.wake.Lock()
 	defer c.wake.Unlock()
 	if t := c.reading.Load(); t != asleep {
 		return t
 	}
-	t := systemClock{}.Now()
+	t := c.exact.Now()
+	// A goroutine started in a bubble would belong to it: it would tick by the
+	// bubble's time, and keep the bubble from ending. So the clock stays asleep. The
+	// lock is still held: a reader that wakes the clock reads a later time than t.
+	if c.foreign() {
+		return t
+	}
 	c.reading.Store(t)
 	go c.tick()
 	return t
@@ -118,12 +162,21 @@ func (c *coarseClock) tick() {
 	defer ticker.Stop()
 	for idle := 0; idle < idleTicks; idle++ {
 		<-ticker.C
-		c.reading.Store(systemClock{}.Now())
+		c.reading.Store(c.exact.Now())
 		if c.read.Swap(false) {
 			idle = -1
 		}
 	}
 	c.reading.Store(asleep)
+}
+
+// A coarseBubbleClock is a coarse clock of a bubble: the bubble's time, as of the
+// last whole resolution. It keeps no state, so it has nothing to leave behind.
+type coarseBubbleClock time.Duration
+
+func (c coarseBubbleClock) Now() int64 {
+	now := bubbleClock{}.Now()
+	return now - now%int64(c)
 }
 
 // alarm returns a channel that is ready once clock shows at, and what stops that.

@@ -63,15 +63,15 @@ func (p *part) put(w window) {
 	p.curr.Store(w.curr)
 }
 
-// ask answers q from a compound, as policy.ask does. It is not sure, and has done
-// nothing, if other calls changed the compound in each of its rounds.
-func (c *compound) ask(q query, d *Decision) (allowed, alive, sure bool) {
+// ask answers q from a compound. If other calls change the compound in each of its
+// rounds, it locks the compound instead.
+func (c *compound) ask(q query, d *Decision) (allowed, alive bool) {
 	q.ahead = false // the limit that decides may be another then
 	for round := range optimisticRounds {
 		atomic.Round("compound.ask", round+1)
 		word, alive := c.current()
 		if !alive {
-			return false, false, true
+			return false, false
 		}
 		allowed := c.admits(q)
 		switch {
@@ -80,15 +80,15 @@ func (c *compound) ask(q query, d *Decision) (allowed, alive, sure bool) {
 				c.answer(q, allowed, false, d)
 			}
 			if c.unchanged(word) {
-				return allowed, true, true
+				return allowed, true
 			}
 		case c.roomy(word, q) && c.lock(word):
 			c.answer(q, allowed, true, d)
 			c.unlock(word)
-			return allowed, true, true
+			return allowed, true
 		}
 	}
-	return false, true, false
+	return c.policy.askLocked(&c.cell, q, d)
 }
 
 // admits reports whether every rule admits q.

@@ -52,6 +52,9 @@
 // was set back or the goroutine lost its core, counts as the newest seen. It
 // neither rewinds nor wipes anything, and readmits nothing.
 //
+// A limiter that is made in a bubble of testing/synctest keeps the bubble's time, on
+// [SystemClock] and on a [CoarseClock] that is made there.
+//
 // [Limiter.Snapshot] and [Limiter.Restore] carry all of it into another process, in
 // which time has gone on.
 //

@@ -36,6 +36,8 @@ type Limiter struct {
 	evicted, sweeps atomic.Uint64
 
 	displaced, refusals, shared atomic.Uint64 // see Stats
+
+	noReconfigure error // why Reconfigure is refused; nil: it is not
 }
 
 // New returns a limiter with every [Limit] among options, such as
@@ -58,13 +60,15 @@ func New(options ...Option) (*Limiter, error) {
 	}
 	l := &Limiter{
 		hasher:       newHasher(),
-		clock:        c.clock,
+		clock:        unordered(c.clock),
 		wall:         time.Now,
 		chargeDenied: c.chargeDenied,
 		observer:     c.observer,
 		limitsFor:    c.limitsFor,
 		sizeHint:     c.sizeHint,
 		interval:     c.sweepInterval,
+
+		noReconfigure: c.noReconfigure,
 	}
 	l.now.Store(l.newRegime(newTerms(c.chargeDenied), 0, newKeyCap(c.maxKeys, c.overflow), c.limits, c.sizeHint))
 	if l.interval >= 0 {
@@ -184,11 +188,13 @@ func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 				q.at = g.at(l.clock.Now())
 			}
 			if c == nil {
+				if l.fullFor(g, k) {
+					return l.askFull(g, k, q, d)
+				}
 				s := l.standing(g, k.name)
-				full := l.fullFor(g, k)
-				if full || !q.stores(s.policy.possible(q.n)) {
-					if allowed, ok := l.askAbsent(s, k, full, *q, d); ok {
-						return allowed
+				if !q.stores(s.policy.possible(q.n)) {
+					if l.absent(s, k) {
+						return s.policy.askUnseen(*q, d)
 					}
 					continue
 				}
@@ -267,7 +273,7 @@ func (l *Limiter) Reset(key string) bool {
 			g.keys.remove(k, c)
 			continue
 		}
-		g.kill(k, c, word|locked) // nothing changes a locked word
+		g.kill(k, c, word|locked) // nothing else changes a locked word
 		l.queues.nudge(key)
 		return true
 	}
@@ -320,7 +326,7 @@ func (l *Limiter) Stats() Stats {
 }
 
 // Clock returns the clock that decides, for what has to keep the limiter's time.
-func (l *Limiter) Clock() Clock { return l.clock }
+func (l *Limiter) Clock() Clock { return ordered(l.clock) }
 
 // Close ends the janitor and waits until it has ended. Every other method still
 // works afterwards, without a janitor. Closing again does nothing. The error is

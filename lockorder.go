@@ -3,23 +3,26 @@ package sash
 import "github.com/seed-30da4c49/sash/internal/atomic"
 
 // takeAllLocked is takeAll under locks, for each of which it waits. It starts over once
-// if the call is admitted and has to make entries, and else only if another call
-// replaced or made an entry of one of the keys in the moment before it was locked, and
-// only where lockOwn says.
-func (l *Limiter) takeAllLocked(targets []target, q *query, d *Decision) {
-	var was *regime
+// if the call is admitted and has to make entries. Otherwise it does so only if another
+// call made or replaced an entry of one of the keys in the moment before it was locked,
+// and only where lockOwn says so. Under WithMaxKeys it also does so for as long as other
+// calls that run have taken all the room.
+//
+// The instant of q is in the regime was, or is still to be read if that is another.
+func (l *Limiter) takeAllLocked(targets []target, was *regime, q *query, d *Decision) {
 	charging := false
 	for round := 1; ; round++ {
-		atomic.Round("takeAllLocked", round)
 		g := l.now.Load()
-		if g != was {
+		if g.cap == nil {
+			atomic.Round("takeAllLocked", round)
+		} else {
+			atomic.Round("takeAllLocked under a cap", round)
+		}
+		if g != was || charging { // a key that is made may have been evicted since
 			q.at, was = g.at(l.clock.Now()), g
 		}
 		l.lodge(g, targets)
-		if charging && !lodges(targets, none) {
-			if l.insertMissing(targets) {
-				q.at = g.at(l.clock.Now()) // as in ask
-			}
+		if charging {
 			l.reservable(g, targets)
 		}
 		if !l.lockAll(g, targets, charging) {
@@ -78,66 +81,80 @@ func makeRoomForAll(targets []target, q query) {
 // by hash, so the last two are in the order of the shards. No call holds a shard while
 // it waits for a cell.
 func (l *Limiter) lockAll(g *regime, targets []target, charging bool) bool {
-	for i := range targets {
-		if t := &targets[i]; t.lodging == own && !l.lockOwn(g, t, charging) {
-			unlockAll(targets)
+	room := int64(0) // entered for cells that are to be made, and are not yet
+	if charging && g.cap.displaces() && !lodges(targets, none) {
+		for i := range targets {
+			if targets[i].cell == nil {
+				room++
+			}
+		}
+		if room > 0 && !l.enterAll(g, room, targets) {
 			return false
 		}
 	}
+	ok := true
 	for i := range targets {
-		t := &targets[i]
-		if t.lodging != shared {
-			continue
-		}
-		if t.word, t.locked = t.policy.acquire(t.cell); !t.locked {
-			unlockAll(targets)
-			return false
+		if t := &targets[i]; ok && t.lodging == own {
+			ok = l.lockOwn(g, t, charging, &room)
 		}
 	}
-	if !l.lockAbsent(g, targets) {
+	g.leave(room)
+	for i := range targets {
+		if t := &targets[i]; ok && t.lodging == shared {
+			t.word, t.locked = t.policy.acquire(t.cell)
+			ok = t.locked
+		}
+	}
+	if ok = ok && l.lockAbsent(g, targets); !ok {
 		unlockAll(targets)
-		return false
 	}
-	return true
+	return ok
 }
 
-// lockOwn locks the cell of t in g, if it has one; and gives it one first if it is
-// charging. A cell that another call evicts or resets in the moment before it is locked
-// is looked up, or made, once more, while the locks of other cells are held: so no
-// stream of such calls makes the whole call start over.
+// lockOwn locks the cell of t in g, if it has one. If it has none and the call is
+// charging, it gets one that is locked from the start, and takes its place from room. A
+// cell that another call evicts or resets before it is locked is looked up or made once
+// more, while the locks of other cells are held: so no stream of such calls makes the
+// whole call start over.
 //
-// It reports false, with t not locked, if a cell must be made and that takes more than
-// the table: the clock or WithLimitsFor, which are the caller's code, or room under
-// WithMaxKeys. No call may wait for those while it holds a lock.
-func (l *Limiter) lockOwn(g *regime, t *target, charging bool) bool {
+// It reports false, with t not locked, if that takes what no call may wait for while it
+// holds a lock: WithLimitsFor, which is the caller's code, or more room under
+// WithMaxKeys; or if the limits have changed.
+func (l *Limiter) lockOwn(g *regime, t *target, charging bool, room *int64) bool {
 	for round := 1; ; round++ {
 		atomic.Round("lockOwn", round)
 		if t.cell = g.keys.load(t.key); t.cell != nil {
 			if t.word, t.locked = g.policy.acquire(t.cell); t.locked {
-				t.policy = g.policy
-				t.booked = nil
-				if t.reserve && t.word&several != 0 {
-					t.booked = make([]booking, len(t.cell.compound().parts))
-				}
+				t.policy, t.booked = g.policy, t.bookings()
 				return true
 			}
 			g.keys.remove(t.key, t.cell)
 			continue
 		}
-		if l.limitsFor != nil || l.now.Load() != g || g.prior.Load() != nil {
-			return !charging && t.standing.regime == g
+		if t.standing.regime != g { // it had a cell when it was looked up
+			if l.limitsFor != nil {
+				return false
+			}
+			t.standing = l.standing(g, t.name)
 		}
-		t.standing = l.standing(g, t.name)
 		t.policy = t.standing.policy
-		switch {
-		case !charging:
+		if !charging {
 			return true
-		case g.cap != nil:
+		}
+		c := t.policy.newCell(t.name)
+		if t.reserve {
+			c = newCompound(t.policy).keep(t.name)
+		}
+		word := c.word.Load()
+		c.word.Store(word | locked)
+		switch found, _ := l.place(t.standing, t.key, c, *room > 0); found {
+		case c:
+			*room = max(0, *room-1)
+			t.cell, t.word, t.locked = c, word, true
+			t.booked = t.bookings()
+			return true
+		case nil: // the limits have changed, or there is no room
 			return false
-		case t.reserve:
-			l.insertCell(t.standing, t.key, newCompound(t.policy).keep(t.name), nil, false)
-		default:
-			l.insert(t.standing, t.key, nil)
 		}
 	}
 }

@@ -142,14 +142,15 @@ func (v *view) search(ok func(i int) bool) int {
 	return low
 }
 
-// askLog answers q from a log, as policy.ask does. It is not sure, and has done
-// nothing, if other calls changed the log in each of its rounds.
-func (r *rule) askLog(c *log, q query, d *Decision) (allowed, alive, sure bool) {
+// askLog answers q from a log. If other calls change the log in each of its rounds, it
+// locks the log instead.
+func (p *policy) askLog(c *log, q query, d *Decision) (allowed, alive bool) {
+	r := &p.rules[0]
 	for round := range optimisticRounds {
 		atomic.Round("log.ask", round+1)
 		word, alive := c.current()
 		if !alive {
-			return false, false, true
+			return false, false
 		}
 		v := c.ring.Load().view()
 		a, allowed := r.consult(&v, q)
@@ -160,15 +161,15 @@ func (r *rule) askLog(c *log, q query, d *Decision) (allowed, alive, sure bool) 
 		switch store := q.charge && a.units > 0; {
 		case !store:
 			if c.unchanged(word) {
-				return allowed, true, true
+				return allowed, true
 			}
 		case word&growing != 0:
 			atomic.Pause(&c.word)
 		case c.charge(word, r, &v, &a):
-			return allowed, true, true
+			return allowed, true
 		}
 	}
-	return false, true, false
+	return p.askLocked(&c.cell, q, d)
 }
 
 // An account is what a log says to a query.

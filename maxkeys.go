@@ -5,22 +5,24 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // A keyCap bounds the keys of a limiter.
 //
-// Invariant: used is the number of keys that have a cell in the limiter's tables, and at
-// most most. A key enters and leaves under the lock of its shard, in one step with its
-// cell. So a call that holds that lock and finds no cell of its key knows that the places
-// taken are those of other keys.
+// Invariant: used is the number of keys that have a cell in the limiter's tables, with
+// those that enterAll has made room for, and at most most. A key takes its place and
+// gives it up under the lock of its shard, in one step with its cell. So a call that
+// holds that lock, and finds no cell, knows that no place is that key's.
 type keyCap struct {
-	most     int64
-	overflow Overflow
-	used     atomic.Int64
-	joined   atomic.Uint64 // keys ever inserted: see resident
-	seats    []atomic.Pointer[resident]
+	most      int64
+	overflow  Overflow
+	used      atomic.Int64
+	gathering sync.Mutex    // see enterAll
+	joined    atomic.Uint64 // keys ever inserted: see resident
+	seats     []atomic.Pointer[resident]
 }
 
 // A resident is a key with its cell, as it can be found by chance: it has one of
@@ -109,12 +111,35 @@ func (g *regime) kill(k key, c *cell, word uint64) (killed bool) {
 		if killed = found == c && c.kill(word); !killed {
 			return found
 		}
-		if g.cap != nil {
-			g.cap.used.Add(-1)
-		}
+		g.leave(1)
 		return nil
 	})
 	return killed
+}
+
+// leave gives back the room of so many keys of g.
+func (g *regime) leave(keys int64) {
+	if g.cap != nil {
+		g.cap.used.Add(-keys)
+	}
+}
+
+// enterAll takes room for so many new keys in g, which displaces others if it must. It
+// reports false, and has taken none, if the caller has to look again, as makeRoom says.
+// It keeps the room that it has while it makes more, so other calls cannot take it in
+// between. Calls that do this take turns, so none waits for room that another keeps.
+func (l *Limiter) enterAll(g *regime, keys int64, spared []target) bool {
+	g.cap.gathering.Lock()
+	defer g.cap.gathering.Unlock()
+	for entered := range keys {
+		for !g.cap.enter() {
+			if !l.makeRoom(g, 1, spared, true) {
+				g.leave(entered)
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // enter takes room for a key, if there is any.

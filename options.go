@@ -29,6 +29,7 @@ type config struct {
 	observer      func(key string, n int64, d Decision)
 	maxKeys       int
 	overflow      Overflow
+	noReconfigure error // why Reconfigure is refused; nil: it is not
 	faults        []error
 }
 

@@ -50,24 +50,16 @@ func (l *Limiter) refuses(key string) bool {
 	return c == nil && g.cap != nil && g.cap.overflow == DenyNew
 }
 
-// askFull answers q for a key that has no place in the regime of s. It reports
-// whether it has: if not, the regime no longer is the limiter's.
-func (l *Limiter) askFull(s standing, k key, q query, d *Decision) (allowed, ok bool) {
-	g := s.regime
-	if g.commons == nil {
-		if q.charge {
-			l.refusals.Add(1)
-		}
-		refused := l.refused(s, q, 0, q.n == 0)
-		if d != nil {
-			*d = refused
-		}
-		return refused.Allowed, true
+// askFull answers q, whose instant is in g, for a key that had no place there. It is
+// answered as a call on several keys is, under the locks of all that the answer depends
+// on: the cell that the key shares, and that it still has none of its own.
+func (l *Limiter) askFull(g *regime, k key, q *query, d *Decision) (allowed bool) {
+	if d == nil {
+		d = new(Decision)
 	}
-	if q.charge {
-		l.shared.Add(1)
-	}
-	return g.policy.ask(l.sharedCell(g, k), q, d)
+	q.ahead = false // as in compound.ask
+	l.takeAllLocked([]target{{key: k}}, g, q, d)
+	return d.Allowed
 }
 
 // A commons holds the cells that keys without a place share: one for each shard. They
@@ -121,12 +113,12 @@ const (
 )
 
 // lodge finds the cells of targets in g. Those that have none share one, or are to
-// be refused, if they do not all fit.
-func (l *Limiter) lodge(g *regime, targets []target) {
+// be refused, if they do not all fit. It reports whether they do.
+func (l *Limiter) lodge(g *regime, targets []target) (fit bool) {
 	missing := int64(0)
 	for i := range targets {
 		t := &targets[i]
-		t.policy, t.lodging, t.standing = g.policy, own, standing{}
+		t.policy, t.lodging, t.standing.regime = g.policy, own, nil
 		if t.cell = l.find(g, t.key); t.cell == nil {
 			t.standing = l.standing(g, t.name)
 			t.policy = t.standing.policy
@@ -134,7 +126,7 @@ func (l *Limiter) lodge(g *regime, targets []target) {
 		}
 	}
 	if missing == 0 || !l.full(g, missing, targets) {
-		return
+		return true
 	}
 	for i := range targets {
 		switch t := &targets[i]; {
@@ -148,11 +140,17 @@ func (l *Limiter) lodge(g *regime, targets []target) {
 			}
 		}
 	}
+	return false
 }
 
 // lodges reports whether any target has that lodging.
 func lodges(targets []target, in lodging) bool {
-	return slices.ContainsFunc(targets, func(t target) bool { return t.lodging == in })
+	for i := range targets {
+		if targets[i].lodging == in {
+			return true
+		}
+	}
+	return false
 }
 
 // count counts what was lost by a call because its targets did not fit.

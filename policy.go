@@ -145,23 +145,18 @@ func (r *rule) cost(q query, admitted bool, booked int64) int64 {
 // Its linearization point is the compare-and-swap that charges or locks, else the
 // load that proves what it answers from.
 func (p *policy) ask(c *cell, q query, d *Decision) (allowed, alive bool) {
-	var sure bool
 	if c.compounded() {
-		allowed, alive, sure = c.compound().ask(q, d)
-	} else {
-		switch r := &p.rules[0]; p.kind {
-		case counterCell:
-			return r.askCounter(c, q, d)
-		case wideCell:
-			return r.askWide(c.wide(), q, d)
-		case logCell:
-			allowed, alive, sure = r.askLog(c.log(), q, d)
-		}
+		return c.compound().ask(q, d)
 	}
-	if sure {
-		return allowed, alive
+	switch r := &p.rules[0]; p.kind {
+	case counterCell:
+		return r.askCounter(c, q, d)
+	case wideCell:
+		return r.askWide(c.wide(), q, d)
+	case logCell:
+		return p.askLog(c.log(), q, d)
 	}
-	return p.askLocked(c, q, d)
+	return false, false // there is no cell of another kind
 }
 
 // askLocked is ask for a call that has lost optimisticRounds races: it locks c, so that

@@ -66,8 +66,12 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 // a moment per tracked key, and during it twice their memory; other calls go on,
 // and carry their key over themselves. The error names every wrong limit, wraps
 // [ErrInvalidLimit] or [ErrNoLimit], and means that nothing has changed. More than 64
-// limits are refused, too.
+// limits are refused, too. The limiter below an httplimit.Limiter of several policies
+// always returns an error.
 func (l *Limiter) Reconfigure(limits ...Limit) error {
+	if l.noReconfigure != nil {
+		return l.noReconfigure
+	}
 	if len(limits) == 0 {
 		return fmt.Errorf("sash: Reconfigure needs a Limit, such as PerSecond(10): %w", ErrNoLimit)
 	}

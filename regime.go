@@ -130,35 +130,6 @@ func (l *Limiter) absent(s standing, k key) bool {
 	return l.find(s.regime, k) == nil && l.holds(s, k.name)
 }
 
-// askAbsent answers q for a key that has no cell, and gets none: because the table is
-// full, or there is nothing to store. It reports whether it has; if not, the key has
-// to be looked for again.
-func (l *Limiter) askAbsent(s standing, k key, full bool, q query, d *Decision) (allowed, ok bool) {
-	switch {
-	case full && l.excluded(s, k):
-		return l.askFull(s, k, q, d)
-	case full || !l.absent(s, k):
-		return false, false
-	}
-	return s.policy.askUnseen(q, d), true
-}
-
-// excluded reports whether k, which has the standing s, has no cell and no place in
-// the table. All of it is checked under the lock that an insert of k takes. So the
-// place that the table lacks is that of another key, and not one that a call has just
-// taken for k.
-func (l *Limiter) excluded(s standing, k key) (excluded bool) {
-	g := s.regime
-	if l.find(g, k) != nil { // which leaves nothing of k in a prior regime
-		return false
-	}
-	g.keys.update(k, func(found *cell) *cell {
-		excluded = found == nil && l.holds(s, k.name) && !g.cap.fits(1, 1)
-		return found
-	})
-	return excluded
-}
-
 // insert makes a new cell that of k, unless it has one, and returns the one it
 // has; or nil if s no longer holds, or there is no room. None of the spared is
 // evicted to make room.
@@ -170,34 +141,40 @@ func (l *Limiter) insert(s standing, k key, spared []target) *cell {
 }
 
 func (l *Limiter) insertCell(s standing, k key, c *cell, spared []target, displace bool) *cell {
-	g := s.regime
-	k.name = c.name() // the caller may reuse its own
 	self := [1]target{{key: k}}
 	if spared == nil {
 		spared = self[:] // another call may make k in the meantime
 	}
 	for round := 1; ; round++ {
 		atomic.Round("insert", round)
-		full := false
-		// The place is taken under the lock of the insert. So each place is that of a key
-		// that has a cell, and calls that make one key at once take one place.
-		found := g.keys.insert(k, c, func() bool {
-			if !l.holds(s, k.name) {
-				return false
-			}
-			full = !g.cap.enter()
-			return !full
-		})
-		switch {
-		case found == c:
-			g.seat(k, c)
-			return c
-		case !full:
+		found, full := l.place(s, k, c, false)
+		if !full {
 			return found
-		case !l.makeRoom(g, 1, spared, displace):
+		}
+		if !l.makeRoom(s.regime, 1, spared, displace) {
 			return nil
 		}
 	}
+}
+
+// place makes c the cell of k, unless it has one, and returns the one it has; or nil if
+// s no longer holds. If the caller has not entered for k, that happens here, under the
+// lock of the insert: so each place in the table is that of a key with a cell, and calls
+// that make one key at once take one place. It reports whether there was none.
+func (l *Limiter) place(s standing, k key, c *cell, entered bool) (found *cell, full bool) {
+	g := s.regime
+	k.name = c.name() // the caller may reuse its own
+	found = g.keys.insert(k, c, func() bool {
+		if !l.holds(s, k.name) {
+			return false
+		}
+		full = !entered && !g.cap.enter()
+		return !full
+	})
+	if found == c {
+		g.seat(k, c)
+	}
+	return found, full
 }
 
 // planFor returns the policy in g that WithLimitsFor gives a key, nil for none.
@@ -214,7 +191,11 @@ func (l *Limiter) askLimitsFor(name string) []Limit {
 	if l.limitsFor == nil {
 		return nil
 	}
-	limits := l.limitsFor(strings.Clone(name))
+	return validOrNone(l.limitsFor(strings.Clone(name)))
+}
+
+// validOrNone returns limits, or nil if one of them is invalid.
+func validOrNone(limits []Limit) []Limit {
 	if validate(limits) != nil {
 		return nil
 	}

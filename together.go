@@ -16,9 +16,16 @@ import (
 // is denied with [Never], and so is an empty list: no key has no quota.
 //
 // It costs what the calls of Take would, and a second compare-and-swap for each
-// key; up to 8 tracked keys, it allocates nothing. A denied call takes no lock. An
-// admitted one locks the keys, in one order for all callers and never waiting
-// while it holds one, for the few nanoseconds in which it charges them.
+// key; up to 8 tracked keys, it allocates nothing. A denied call takes no lock, and an
+// admitted one locks the keys for the few nanoseconds in which it charges them, without
+// waiting for a lock.
+//
+// After four rounds in which other calls interfered, the call locks the keys in one
+// order for all callers, waits for each, and decides. So a stream of calls on the same
+// keys does not starve it. A call that is not charged although two or more of its keys
+// are not tracked, or that is about keys that do not fit under [WithMaxKeys], does this
+// at once. Under WithMaxKeys, n should be many times the number of keys in all calls
+// that run at one time: a call waits while others have taken all the room.
 func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	var few [8]target
 	targets := l.targets(few[:0], keys)
@@ -77,8 +84,8 @@ func (k key) compare(o key) int {
 // takeAll answers q for all targets, of one state of them all: first without waiting
 // for a lock, and if other calls prevent that, under the locks of all of them.
 func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
-	if !l.tryTakeAll(targets, &q, d) {
-		l.takeAllLocked(targets, &q, d)
+	if g, done := l.tryTakeAll(targets, &q, d); !done {
+		l.takeAllLocked(targets, g, &q, d)
 	}
 }
 
@@ -87,18 +94,15 @@ func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 // read; or, if it charges nothing, at which it has read all and none has changed yet.
 // It reports false, and has charged nothing, if other calls interfere in each of its
 // rounds, or if the answer depends on keys that it cannot lock: several that have no
-// cell, or any that does not fit into the table.
-func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) bool {
-	var was *regime
+// cell, or any that does not fit into the table. Then the instant of q is in g.
+func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) (g *regime, done bool) {
 	for round := range optimisticRounds {
 		atomic.Round("tryTakeAll", round+1)
-		g := l.now.Load()
-		if g != was {
-			q.at, was = g.at(l.clock.Now()), g
+		if now := l.now.Load(); now != g {
+			g, q.at = now, now.at(l.clock.Now())
 		}
-		l.lodge(g, targets)
-		if slices.ContainsFunc(targets, func(t target) bool { return t.lodging != own }) {
-			return false
+		if !l.lodge(g, targets) {
+			return g, false
 		}
 		allowed, alive := l.consult(g, targets, *q)
 		switch {
@@ -106,17 +110,17 @@ func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) bool {
 		case !q.stores(allowed):
 			l.answerAll(targets, *q, allowed, false, d)
 			if l.unchanged(targets) {
-				return true
+				return g, true
 			}
 		case l.insertMissing(targets):
 			q.at = g.at(l.clock.Now()) // as in ask
 		case !l.reservable(g, targets):
 		case roomy(targets, *q) && tryLockAll(targets):
 			l.answerAll(targets, *q, allowed, true, d)
-			return true
+			return g, true
 		}
 	}
-	return false
+	return g, false
 }
 
 // consult reads the targets' cells in g and reports whether all admit q; and
@@ -182,10 +186,19 @@ func (l *Limiter) reservable(g *regime, targets []target) bool {
 			l.become(g, t.key, t.cell, g.policy, compoundCell)
 			ready = false
 		default: // now, not under the lock
-			t.booked = make([]booking, len(t.cell.compound().parts))
+			t.booked = t.bookings()
 		}
 	}
 	return ready
+}
+
+// bookings returns room for where the charge to t is booked, nil if it is not to be
+// given back or if the cell of t cannot tell.
+func (t *target) bookings() []booking {
+	if !t.reserve || !t.cell.compounded() {
+		return nil
+	}
+	return make([]booking, len(t.cell.compound().parts))
 }
 
 // unchanged reports whether what was read of all targets is of one instant: that of

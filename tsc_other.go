@@ -4,4 +4,6 @@ package sash
 
 func tsc() uint64 { return 0 }
 
+func tscInOrder() uint64 { return 0 }
+
 func vouched() bool { return false }

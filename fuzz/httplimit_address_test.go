@@ -26,13 +26,15 @@ func who(key httplimit.KeyFunc, remote, header string, lines []string) (string, 
 	return string(b), ok
 }
 
-// FuzzXForwardedFor holds ByAddress to a plain reading of all lines as one list, and
-// checks that what a client sends in two lines changes nothing, through no proxy,
-// one or two, each of which joins the lines or adds its own.
+// FuzzXForwardedFor holds ByAddress to a plain reading of all lines as one list, by
+// networks and by numbers of hops, and checks that what a client sends in two lines
+// changes nothing, through no proxy, one or two, each of which joins the lines or adds
+// its own. The first line is also read as a header of one address, and as what a
+// function finds.
 func FuzzXForwardedFor(f *testing.F) {
 	for _, lines := range [][2]string{
 		{"", ""}, {"6.6.6.6", "10.0.0.2"}, {"6.6.6.6, 10.0.0.2", "fd00::1"}, {"unknown", "[fd00::1%x]:80"},
-		{"::ffff:172.17.0.1", "10.0.0.2:65536"}, {",", " , "}, {"1.2.3.4:1:2", "010.0.0.1"}, {"[10.0.0.1]", "[::1"}, {"0", "[::%]]"},
+		{"::ffff:172.17.0.1", "10.0.0.2:65536"}, {"fe80::1%eth0", "64:ff9b::10.0.0.1"}, {"[fe80::2%]:1", "fe80::1%a%b"}, {",", " , "}, {"1.2.3.4:1:2", "010.0.0.1"}, {"[10.0.0.1]", "[::1"}, {"0", "[::%]]"},
 	} {
 		f.Add(lines[0], lines[1])
 	}
@@ -45,7 +47,61 @@ func FuzzXForwardedFor(f *testing.F) {
 			t.Errorf("%q: got %x %v, want %x %v", lines, got, ok, want, wantOK)
 		}
 		checkUnforgeable(t, key, "X-Forwarded-For", lines, func(peer string) string { return peer })
+		for hops := 1; hops <= 4; hops++ {
+			got, ok := who(hopsKeys[hops], first, "X-Forwarded-For", lines)
+			want, wantOK := hopped(lines, hops)
+			if ok != wantOK || ok && got != want {
+				t.Errorf("%q by %d hops: got %x %v, want %x %v", lines, hops, got, ok, want, wantOK)
+			}
+		}
+		want, wantOK = addressKey(strings.Trim(first, " \t"))
+		for name, key := range map[string]httplimit.KeyFunc{"ReadHeader": single, "ByAddressOf": found} {
+			if got, ok := who(key, nearest+":1", "X-Real-Ip", lines[:1]); ok != wantOK || ok && got != want {
+				t.Errorf("%s %q: got %x %v, want %x %v", name, first, got, ok, want, wantOK)
+			}
+			if got, _ := who(single, client+":1", "X-Real-Ip", lines[:1]); got != "4"+string(netip.MustParseAddr(client).AsSlice()) {
+				t.Errorf("%q: believed from anyone: %x", first, got)
+			}
+		}
 	})
+}
+
+var (
+	hopsKeys = func() (keys [5]httplimit.KeyFunc) {
+		for hops := 1; hops < len(keys); hops++ {
+			keys[hops] = httplimit.ByAddress(httplimit.TrustHops(hops), httplimit.IPv6Prefix(128))
+		}
+		return keys
+	}()
+	single = httplimit.ByAddress(httplimit.TrustProxies(trusted...), httplimit.ReadHeader("X-Real-IP"), httplimit.IPv6Prefix(128))
+	found  = httplimit.ByAddressOf(func(r *http.Request) (string, bool) { return r.Header["X-Real-Ip"][0], true }, httplimit.IPv6Prefix(128))
+)
+
+// hopped returns the key of the address that stands in that place from the right.
+func hopped(lines []string, hops int) (key string, ok bool) {
+	elements := strings.Split(strings.Join(lines, ","), ",")
+	if hops > len(elements) {
+		return "", false
+	}
+	return addressKey(strings.Trim(elements[len(elements)-hops], " \t"))
+}
+
+// addressKey returns the key of an address with or without port.
+func addressKey(s string) (key string, ok bool) {
+	addr, ok := address(s)
+	if !ok {
+		return "", false
+	}
+	bare := addr.WithZone("")
+	switch {
+	case addr.Is4():
+		return "4" + string(addr.AsSlice()), true
+	case netip.MustParsePrefix("64:ff9b::/96").Contains(bare):
+		return "4" + string(bare.AsSlice()[12:]), true
+	case netip.MustParsePrefix("fe80::/10").Contains(bare):
+		return "6" + string(bare.AsSlice()) + addr.Zone(), true
+	}
+	return "6" + string(bare.AsSlice()), true
 }
 
 // FuzzForwarded is the latter for Forwarded, whose values may be quoted.
@@ -95,10 +151,12 @@ func checkUnforgeable(t *testing.T, key httplimit.KeyFunc, header string, lines 
 func plainly(lines []string) (key string, ok bool) {
 	elements := strings.Split(strings.Join(lines, ","), ",")
 	for i := len(elements) - 1; i >= 0; i-- {
-		addr, ok := address(strings.Trim(elements[i], " \t"))
+		element := strings.Trim(elements[i], " \t")
+		addr, ok := address(element)
 		if !ok {
 			return "", false
 		}
+		addr = addr.WithZone("")
 		known := i > 0
 		if known {
 			known = false
@@ -110,25 +168,23 @@ func plainly(lines []string) (key string, ok bool) {
 		if known {
 			continue
 		}
-		if addr.Is4() {
-			return "4" + string(addr.AsSlice()), true
-		}
-		return "6" + string(addr.AsSlice()), true
+		return addressKey(element)
 	}
 	return "", false
 }
 
-// address reads an address with or without port, by what package netip reads.
+// address reads an address with or without port, by what package netip reads, with its
+// zone.
 func address(s string) (netip.Addr, bool) {
 	if strings.HasPrefix(s, "[") && strings.Count(s, "]") > 1 {
 		return netip.Addr{}, false // a zone with a bracket, which netip lets pass
 	}
 	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
 		addr, err := netip.ParseAddr(s[1 : len(s)-1])
-		return addr.WithZone("").Unmap(), err == nil && addr.Is6()
+		return addr.Unmap(), err == nil && addr.Is6()
 	}
 	if addr, err := netip.ParseAddr(s); err == nil {
-		return addr.WithZone("").Unmap(), true
+		return addr.Unmap(), true
 	}
 	colon := strings.LastIndexByte(s, ':')
 	if colon < 0 || len(s)-colon > 6 || !digits(s[colon+1:]) {
@@ -136,7 +192,7 @@ func address(s string) (netip.Addr, bool) {
 	}
 	// Any number of five digits: proxies' ports are not looked at.
 	p, err := netip.ParseAddrPort(s[:colon] + ":1")
-	return p.Addr().WithZone("").Unmap(), err == nil
+	return p.Addr().Unmap(), err == nil
 }
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
@@ -144,19 +200,19 @@ func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == 
 // FuzzRemoteAddr holds the reading of RemoteAddr to package netip's, by its short
 // way for IPv4 as well as, with white space before it, by the other.
 func FuzzRemoteAddr(f *testing.F) {
-	for _, s := range []string{"192.0.2.1:80", "192.0.2.1", "[2001:db8::1%x]:80", "::1", "", "@", "1.2.3.4:", "01.2.3.4:5", "256.1.1.1:1", "1.2.3:4", "1.2.3.4.5:6", "[1::%x]:8]"} {
+	for _, s := range []string{"192.0.2.1:80", "192.0.2.1", "[2001:db8::1%x]:80", "::1", "", "@", "1.2.3.4:", "01.2.3.4:5", "256.1.1.1:1", "1.2.3:4", "1.2.3.4.5:6", "[1::%x]:8]", "[fe80::1%eth0]:80", "[64:ff9b::1.2.3.4]:80", "fe80::%a%b"} {
 		f.Add(s)
 	}
 	key := httplimit.ByAddress(httplimit.IPv6Prefix(128))
 	f.Fuzz(func(t *testing.T, remote string) {
 		for _, s := range []string{remote, " " + remote} {
 			got, ok := who(key, s, "", nil)
-			addr, want := address(strings.Trim(s, " \t"))
-			if ok != want {
-				t.Fatalf("%q: %v, want %v", s, ok, want)
+			want, wantOK := addressKey(strings.Trim(s, " \t"))
+			if ok != wantOK {
+				t.Fatalf("%q: %v, want %v", s, ok, wantOK)
 			}
-			if ok && got[1:] != string(addr.AsSlice()) {
-				t.Fatalf("%q: %x, want %v", s, got, addr)
+			if ok && got != want {
+				t.Fatalf("%q: %x, want %x", s, got, want)
 			}
 		}
 	})

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,18 +16,18 @@ import (
 
 // FuzzPattern holds policies to what a mux with nothing but their patterns serves,
 // or redirects: of the path as it was sent, or as it reads with all escapes undone.
+// Hosts are names, in patterns and in requests.
 func FuzzPattern(f *testing.F) {
 	for _, s := range [][4]string{
 		{"POST /login", "POST", "h", "/login"}, {"/api/", "GET", "h", "/api"}, {"/api/", "CONNECT", "h", "/api"},
 		{"GET h/{x}/y", "HEAD", "h:80", "/%2F/y"}, {"/{any...}", "GET", "", "//x/../y"}, {"/{$}", "PUT", "h", "/"},
 		{"GET", "GET", "h", "/"}, {"", "GET", "h", "*"}, {"/a%2Fb", "GET", "h", "/a%2Fb"}, {"/", "GET", "h", ""},
+		{"H.example./", "GET", "h.EXAMPLE.:80", "/"}, {"[::1]/", "CONNECT", "[0::1]:443", "http://[::1]:1"}, {"h:80/", "GET", "h:80", "/"}, {"./", "GET", ".", "/"},
 	} {
 		f.Add(s[0], s[1], s[2], s[3])
 	}
 	f.Fuzz(func(t *testing.T, pattern, method, host, path string) {
-		l, err := httplimit.New(httplimit.Policy{
-			Name: "p", Pattern: pattern, Limits: []sash.Limit{sash.PerHour(100)}, Key: httplimit.Everyone(),
-		}, httplimit.WithSweepInterval(-1))
+		l, err := httplimit.New(policyFor(pattern), httplimit.WithSweepInterval(-1))
 		mux, fault := muxOf(pattern)
 		if (err == nil) != (fault == nil) {
 			t.Fatalf("%q: %v, but the mux says %v", pattern, err, fault)
@@ -33,23 +35,97 @@ func FuzzPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		u, err := url.ParseRequestURI(path)
-		if err != nil {
+		r := requestFor(method, host, path)
+		if r == nil {
 			return
 		}
-		r := &http.Request{Method: method, Host: host, URL: u, RequestURI: path}
-		h := l.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for range 3 { // the third time from memory
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			if got, want := w.Header()["Ratelimit"] != nil, serves(mux, r); got != want {
+			if got, want := hasLimit(l, r), serves(mux, r); got != want {
 				t.Fatalf("%q: %s %q %q: %v, want %v", pattern, method, host, path, got, want)
 			}
 		}
 	})
 }
 
-// muxOf returns a mux for one pattern, or what it panics with; nil for every request.
+// FuzzPathFolding checks that a policy with folded paths has every request that it
+// has without folding, and then every other spelling of its path.
+func FuzzPathFolding(f *testing.F) {
+	for _, s := range [][3]string{
+		{"POST /login", "POST", "/LOGIN/"}, {"h/Api/", "CONNECT", "/api/%2e%2e/x"}, {"h/0", "CONNECT", "*"}, {"/{x}/É", "GET", "/%2F/%c3%a9"}, {"/%2e/x", "GET", "/%2e/x"},
+	} {
+		f.Add(s[0], s[1], s[2])
+	}
+	f.Fuzz(func(t *testing.T, pattern, method, path string) {
+		plain, err := httplimit.New(policyFor(pattern), httplimit.WithSweepInterval(-1))
+		r := requestFor(method, "h", path)
+		if err != nil || r == nil {
+			return
+		}
+		folding, err := httplimit.New(policyFor(pattern), httplimit.WithSweepInterval(-1), httplimit.WithPathFolding())
+		if unclean := regexp.MustCompile(`/\.?\.?/|/\.\.?$`); err != nil && unclean.MatchString(pattern) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", pattern, err)
+		}
+		if !hasLimit(folding, r) {
+			if hasLimit(plain, r) {
+				t.Fatalf("%q: %s %q: only without folding", pattern, method, path)
+			}
+			return
+		}
+		escaped := r.URL.EscapedPath()
+		if !strings.HasPrefix(escaped, "/") {
+			return
+		}
+		for _, other := range []string{swapCase(escaped), escaped + "/", strings.TrimSuffix(escaped, "/"), "/" + escaped, "/x/.." + escaped, escaped + "/."} {
+			changed := r.Clone(r.Context())
+			changed.URL.RawPath = other
+			if changed.URL.Path, err = url.PathUnescape(other); err != nil {
+				t.Fatal(err)
+			}
+			if !hasLimit(folding, changed) {
+				t.Fatalf("%q: %s %q, but not %q", pattern, method, path, other)
+			}
+		}
+	})
+}
+
+// swapCase swaps the case of all letters of an escaped path, but not of its escapes.
+func swapCase(escaped string) string {
+	swapped, after := []byte(escaped), 0
+	for i, c := range swapped {
+		if after--; c == '%' {
+			after = 3
+		}
+		if letter := c | 0x20; after <= 0 && 'a' <= letter && letter <= 'z' {
+			swapped[i] = c ^ 0x20
+		}
+	}
+	return string(swapped)
+}
+
+func policyFor(pattern string) httplimit.Policy {
+	return httplimit.Policy{Name: "p", Pattern: pattern, Limits: []sash.Limit{sash.PerHour(1e9)}, Key: httplimit.Everyone()}
+}
+
+// requestFor returns nil if no request has such a target.
+func requestFor(method, host, target string) *http.Request {
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		return nil
+	}
+	return &http.Request{Method: method, Host: host, URL: u, RequestURI: target}
+}
+
+// hasLimit reports whether the policy of l is for r.
+func hasLimit(l *httplimit.Limiter, r *http.Request) bool {
+	w := httptest.NewRecorder()
+	l.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+	return w.Header()["Ratelimit"] != nil
+}
+
+// muxOf returns a mux for one pattern, or what is wrong with it; nil for every request.
 func muxOf(pattern string) (mux *http.ServeMux, fault error) {
 	if pattern == "" {
 		return nil, nil
@@ -59,20 +135,64 @@ func muxOf(pattern string) (mux *http.ServeMux, fault error) {
 			fault = fmt.Errorf("%v", p)
 		}
 	}()
+	nothing := func(http.ResponseWriter, *http.Request) {}
+	http.NewServeMux().HandleFunc(pattern, nothing)
+	if _, host, path := parts(pattern); host != "" {
+		name, port := hostAndPort(host)
+		if name == "" || port {
+			return nil, fmt.Errorf("no name or a port: %q", host)
+		}
+		pattern = strings.TrimSuffix(pattern, host+path) + name + path
+	}
 	mux = http.NewServeMux()
-	mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc(pattern, nothing)
 	return mux, nil
+}
+
+// parts splits a pattern of a mux.
+func parts(pattern string) (method, host, path string) {
+	found := regexp.MustCompile(`(?s)^([^ \t]*[ \t]+)?([^/]*)(/.*)$`).FindStringSubmatch(pattern)
+	return found[1], found[2], found[3]
+}
+
+// hostAndPort returns the name of a host, and whether it has a port.
+func hostAndPort(host string) (name string, port bool) {
+	bracketed := regexp.MustCompile(`(?s)^\[(.*)\](:[^:\]]*)?$`)
+	plain := regexp.MustCompile(`(?s)^([^:\[]|[^:\[][^:]*)?(:[^:]*)$`)
+	name = host
+	if found := bracketed.FindStringSubmatch(host); found != nil && !strings.Contains(found[2], "]") {
+		name, port = found[1], found[2] != ""
+	} else if found := plain.FindStringSubmatch(host); found != nil {
+		name, port = found[1], true
+	}
+	if !strings.Contains(name, ":") {
+		return strings.ToLower(strings.TrimSuffix(name, ".")), port
+	}
+	text, zone, zoned := strings.Cut(name, "%")
+	addr, err := netip.ParseAddr(text)
+	switch {
+	case err != nil:
+		return strings.ToLower(name), port
+	case zoned:
+		return addr.String() + "%" + zone, port
+	}
+	return addr.String(), port
 }
 
 func serves(mux *http.ServeMux, r *http.Request) bool {
 	if mux == nil {
 		return true
 	}
-	if _, pattern := mux.Handler(r); pattern != "" {
+	asked := r.Clone(r.Context())
+	asked.Host, _ = hostAndPort(r.Host)
+	asked.URL.Host, _ = hostAndPort(r.URL.Host)
+	if !strings.HasPrefix(asked.URL.Path, "/") {
+		asked.URL.Path = "/" + asked.URL.Path
+	}
+	if _, pattern := mux.Handler(asked); pattern != "" {
 		return true
 	}
-	plain := r.Clone(r.Context())
-	plain.URL.RawPath = ""
-	_, pattern := mux.Handler(plain)
+	asked.URL.RawPath = ""
+	_, pattern := mux.Handler(asked)
 	return strings.Contains(r.URL.EscapedPath(), "%") && pattern != ""
 }

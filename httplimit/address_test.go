@@ -263,15 +263,21 @@ func TestByAddress_RefusesOptionsThatCannotBe(t *testing.T) {
 
 func TestByAddress_AllocatesNothing(t *testing.T) {
 	key, buffer := proxied(), make([]byte, 0, 64)
-	read := proxied(httplimit.ReadForwarded())
+	read, hops := proxied(httplimit.ReadForwarded()), httplimit.ByAddress(httplimit.TrustHops(2))
+	header := proxied(httplimit.ReadHeader("X-Real-IP"))
+	of := httplimit.ByAddressOf(func(r *http.Request) (string, bool) { return r.RemoteAddr, true })
 	for _, r := range []*http.Request{
 		{RemoteAddr: "192.0.2.1:1234"},
 		{RemoteAddr: "[2001:db8::1]:1234"},
+		{RemoteAddr: "[fe80::1%eth0]:1234"},
+		{RemoteAddr: "[64:ff9b::192.0.2.1]:1234"},
+		{RemoteAddr: "10.0.0.1:1", Header: http.Header{"X-Real-Ip": {"[fe80::1%eth0]:1234"}}},
 		{RemoteAddr: "10.0.0.1:1", Header: http.Header{"X-Forwarded-For": {"6.6.6.6", "2001:db8::1%eth0, 10.0.0.2:80"}}},
 		{RemoteAddr: "10.0.0.1:1", Header: http.Header{"Forwarded": {`for="[2001:db8::1]:80";proto=https, for=10.0.0.2`}}},
 	} {
-		require.Zero(t, testing.AllocsPerRun(100, func() { key(buffer, r) }), r.RemoteAddr)
-		require.Zero(t, testing.AllocsPerRun(100, func() { read(buffer, r) }), r.RemoteAddr)
+		for _, k := range []httplimit.KeyFunc{key, read, hops, header, of} {
+			require.Zero(t, testing.AllocsPerRun(100, func() { k(buffer, r) }), r.RemoteAddr)
+		}
 	}
 }
 
@@ -337,4 +343,288 @@ func TestByAddress_BelievesAUnixSocketIfToldTo(t *testing.T) {
 	require.Equal(t, keyed("192.0.2.1"), got)
 	_, ok = from(key, "@", "X-Forwarded-For", "6.6.6.6")
 	require.False(t, ok)
+}
+
+// Whatever is trusted may name any address, so trusting everyone limits no one.
+func TestTrustProxies_RefusesToTrustEveryone(t *testing.T) {
+	for _, wide := range []string{
+		"0.0.0.0/0", "1.2.3.4/0", "0.0.0.0/1", "128.0.0.0/1", "64.0.0.0/2", "10.0.0.0/7",
+		"::ffff:0.0.0.0/96", "::ffff:128.0.0.0/97", "::ffff:10.0.0.0/103",
+		"::/0", "::/1", "8000::/1", "2000::/3", "fc00::/6", "64:ff9b::/96", "64:ff9b::/64", "64::/16", "64:ff9b::a00:0/103",
+	} {
+		want := "httplimit: TrustProxies: " + wide + " is too wide: every client in it could name any address; " +
+			"name the networks of your own proxies, from /8 for IPv4 and /7 for IPv6, or their number by TrustHops if their addresses are not known"
+		require.PanicsWithValue(t, want, func() { httplimit.ByAddress(httplimit.TrustProxies(prefix("10.0.0.0/8"), prefix(wide))) }, wide)
+	}
+	for _, fine := range []string{
+		"10.0.0.0/8", "172.16.0.0/12", "192.0.2.1/32", "::ffff:10.0.0.0/104", "::ffff:192.0.2.1/128",
+		"fc00::/7", "fe80::/10", "2400:cb00::/32", "2600::/12", "::1/128", "64:ff9b::a00:0/104", "64:ff9b:1::/48",
+	} {
+		require.NotPanics(t, func() { httplimit.ByAddress(httplimit.TrustProxies(prefix(fine))) }, fine)
+	}
+}
+
+func TestByAddress_KeysNAT64ByTheIPv4Address(t *testing.T) {
+	for remote, want := range map[string]string{
+		"[64:ff9b::c633:6407]:80":   "198.51.100.7",
+		"[64:ff9b::198.51.100.8]:1": "198.51.100.8",
+		"[64:ff9b::1%eth0]:1":       "0.0.0.1",
+		"[64:ff9b::1:c633:6407]:80": "64:ff9b::1:c633:6407", // not of that network
+		"[64:ff9b:1::c633:6407]:80": "64:ff9b:1::c633:6407",
+	} {
+		got, ok := from(httplimit.ByAddress(), remote, "")
+		require.True(t, ok)
+		require.Equal(t, keyed(want), got, remote)
+		named, ok := from(proxied(), "10.0.0.1:1", "X-Forwarded-For", strings.TrimSuffix(remote, ":1"))
+		require.True(t, ok)
+		require.Equal(t, keyed(want), named, remote)
+	}
+	// A proxy behind a translator is trusted by the address that it has here.
+	for network, want := range map[string]string{"64:ff9b::a00:0/104": "198.51.100.7", "10.0.0.0/8": "10.0.0.1"} {
+		got, ok := from(httplimit.ByAddress(httplimit.TrustProxies(prefix(network))), "[64:ff9b::10.0.0.1]:80", "X-Forwarded-For", "198.51.100.7")
+		require.True(t, ok)
+		require.Equal(t, keyed(want), got)
+	}
+}
+
+// On a link, the first 64 bits are the same for all, and an address is one host's on
+// one link only.
+func TestByAddress_KeysLinkLocalClientsByAddressAndZone(t *testing.T) {
+	for name, options := range map[string][]httplimit.AddressOption{"default": nil, "short": {httplimit.IPv6Prefix(8)}, "long": {httplimit.IPv6Prefix(128)}} {
+		key := httplimit.ByAddress(options...)
+		seen := map[string]string{}
+		for _, addr := range []string{"fe80::1", "fe80::2", "fe80::1%eth0", "fe80::1%eth1", "fe80::2%eth0", "fe80:1::1", "febf::1%eth0"} {
+			got, ok := from(key, "["+addr+"]:80", "")
+			require.True(t, ok)
+			require.Empty(t, seen[got], "%s: %s", name, addr)
+			seen[got] = addr
+			again, ok := from(key, "["+addr+"]:81", "")
+			require.True(t, ok)
+			require.Equal(t, got, again, "%s: %s", name, addr)
+		}
+	}
+	// Elsewhere a zone says nothing.
+	for _, addr := range []string{"2001:db8::1", "fd00::1", "fec0::1", "::1"} {
+		bare, _ := from(httplimit.ByAddress(), "["+addr+"]:80", "")
+		zoned, ok := from(httplimit.ByAddress(), "["+addr+"%eth0]:80", "")
+		require.True(t, ok)
+		require.Equal(t, bare, zoned, addr)
+	}
+	// A proxy names the zone that it has seen.
+	direct, _ := from(httplimit.ByAddress(), "[fe80::1%eth0]:80", "")
+	for _, c := range []struct {
+		key          httplimit.KeyFunc
+		header, line string
+	}{
+		{proxied(), "X-Forwarded-For", "fe80::1%eth0"},
+		{proxied(), "X-Forwarded-For", "[fe80::1%eth0]:80"},
+		{proxied(httplimit.ReadForwarded()), "Forwarded", `for="[fe80::1%eth0]:80";proto=http`},
+		{proxied(httplimit.ReadHeader("X-Real-IP")), "X-Real-Ip", "fe80::1%eth0"},
+	} {
+		got, ok := from(c.key, "10.0.0.1:1", c.header, c.line)
+		require.True(t, ok, c.line)
+		require.Equal(t, direct, got, c.line)
+	}
+	// It is trusted with its zone, as it is without.
+	linked := httplimit.ByAddress(httplimit.TrustProxies(prefix("fe80::/10")))
+	got, ok := from(linked, "[fe80::1%eth0]:1", "X-Forwarded-For", "198.51.100.7")
+	require.True(t, ok)
+	require.Equal(t, keyed("198.51.100.7"), got)
+}
+
+func TestByAddress_KeysIPv4ByPrefix(t *testing.T) {
+	key := func(bits int, remote string) string {
+		k, ok := from(httplimit.ByAddress(httplimit.IPv4Prefix(bits)), remote, "")
+		require.True(t, ok)
+		return k
+	}
+	for bits := 1; bits <= 32; bits++ {
+		const remote = "42.170.170.170"
+		network, err := netip.MustParseAddr(remote).Prefix(bits)
+		require.NoError(t, err)
+		last := network.Addr().As4()
+		for i := bits; i < 32; i++ {
+			last[i/8] |= 0x80 >> (i % 8)
+		}
+		for _, form := range []string{"%s:80", "[::ffff:%s]:80", "[64:ff9b::%s]:80"} {
+			in := func(a netip.Addr) string { return strings.Replace(form, "%s", a.String(), 1) }
+			require.Equal(t, key(bits, remote), key(bits, in(network.Addr())), bits)
+			require.Equal(t, key(bits, remote), key(bits, in(netip.AddrFrom4(last))), bits)
+			require.NotEqual(t, key(bits, remote), key(bits, in(netip.AddrFrom4(last).Next())), bits)
+		}
+		require.NotEqual(t, key(bits, remote), key(bits, "[2aaa:aaaa::1]:80"), "IPv6 is not IPv4")
+	}
+	require.Equal(t, keyed("42.170.170.170"), key(32, "42.170.170.170"), "the default")
+	both := httplimit.ByAddress(httplimit.IPv4Prefix(24), httplimit.IPv6Prefix(56))
+	four, _ := from(both, "198.51.100.7:1", "")
+	six, _ := from(both, "[2001:db8:0:ff::1]:1", "")
+	require.Equal(t, "x4"+string([]byte{198, 51, 100}), four)
+	require.Equal(t, "x6"+string([]byte{0x20, 1, 0xd, 0xb8, 0, 0, 0}), six)
+}
+
+// The client is the address that the farthest of the counted proxies has written,
+// whatever the addresses of the proxies, and whatever the client has written.
+func TestTrustHops_TakesTheElementOfTheFarthestProxy(t *testing.T) {
+	for _, c := range []struct {
+		hops  int
+		lines []string
+		want  string // "": cannot be told
+	}{
+		{1, []string{"198.51.100.1"}, "198.51.100.1"},
+		{1, []string{"6.6.6.6, 198.51.100.1"}, "198.51.100.1"},
+		{1, []string{"6.6.6.6", "198.51.100.1"}, "198.51.100.1"},
+		{1, []string{"junk,,\",\x00", " [2001:db8::2]:80 "}, "2001:db8::2"},
+		{1, []string{"10.0.0.1"}, "10.0.0.1"}, // of no trusted network in particular
+		{2, []string{"6.6.6.6, 198.51.100.1, 203.0.113.9"}, "198.51.100.1"},
+		{2, []string{"6.6.6.6, 198.51.100.1", "203.0.113.9"}, "198.51.100.1"},
+		{2, []string{"6.6.6.6", "198.51.100.1", "unknown"}, "198.51.100.1"}, // a hop is counted, not read
+		{2, []string{"198.51.100.1", "203.0.113.9"}, "198.51.100.1"},
+		{3, []string{"198.51.100.1,203.0.113.9", "203.0.113.8"}, "198.51.100.1"},
+
+		// It came through fewer proxies.
+		{1, nil, ""},
+		{2, nil, ""},
+		{2, []string{"198.51.100.1"}, ""},
+		{3, []string{"198.51.100.1", "203.0.113.9"}, ""},
+		// Junk from the farthest proxy.
+		{1, []string{"198.51.100.1, unknown"}, ""},
+		{1, []string{"198.51.100.1,"}, ""},
+		{1, []string{""}, ""},
+		{2, []string{"198.51.100.1, , 203.0.113.9"}, ""},
+	} {
+		for _, remote := range []string{"203.0.113.1:1", "[2001:db8::1]:1", "@", ""} {
+			got, ok := from(httplimit.ByAddress(httplimit.TrustHops(c.hops)), remote, "X-Forwarded-For", c.lines...)
+			require.Equal(t, c.want != "", ok, "%+v", c)
+			if ok {
+				require.Equal(t, keyed(c.want), got, "%+v", c)
+			}
+		}
+		var forwarded []string
+		for _, line := range c.lines {
+			if strings.ContainsAny(line, "\"[") {
+				forwarded = append(forwarded, strings.Repeat("x,", strings.Count(line, ","))+`for="`+strings.TrimSpace(line)+`"`)
+				continue
+			}
+			forwarded = append(forwarded, "for="+strings.ReplaceAll(strings.ReplaceAll(line, ", ", ","), ",", ",for="))
+		}
+		if len(c.lines) > 0 && strings.ContainsRune(c.lines[0], '"') {
+			forwarded[0] = "junk"
+		}
+		got, ok := from(httplimit.ByAddress(httplimit.TrustHops(c.hops), httplimit.ReadForwarded()), "@", "Forwarded", forwarded...)
+		require.Equal(t, c.want != "", ok, "%q", forwarded)
+		if ok {
+			require.Equal(t, keyed(c.want), got, "%q", forwarded)
+		}
+	}
+	last, _ := from(httplimit.ByAddress(httplimit.TrustHops(7), httplimit.TrustHops(1)), "@", "X-Forwarded-For", "6.6.6.6, 198.51.100.1")
+	require.Equal(t, keyed("198.51.100.1"), last, "the last number holds")
+}
+
+func TestReadHeader_BelievesOneAddressFromTrustedNetworksOnly(t *testing.T) {
+	for _, name := range []string{"CF-Connecting-IP", "X-Real-IP", "true-client-ip"} {
+		key, header := proxied(httplimit.ReadHeader(name)), http.CanonicalHeaderKey(name)
+		for _, c := range []struct {
+			remote string
+			lines  []string
+			want   string // "": cannot be told
+		}{
+			{"10.0.0.1:1", []string{"198.51.100.7"}, "198.51.100.7"},
+			{"10.0.0.1:1", []string{" 198.51.100.7:4711\t"}, "198.51.100.7"},
+			{"[fd00::1]:1", []string{"2001:db8::2"}, "2001:db8::2"},
+			{"172.16.0.1:1", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
+			{"10.0.0.1:1", []string{"10.0.0.2"}, "10.0.0.2"}, // not skipped: it is the client
+			{"10.0.0.1:1", nil, "10.0.0.1"},                  // the proxy's own request
+			{"192.0.2.1:1", []string{"6.6.6.6"}, "192.0.2.1"},
+			{"192.0.2.1:1", []string{"junk"}, "192.0.2.1"},
+			{"@", []string{"6.6.6.6"}, ""},
+
+			{"10.0.0.1:1", []string{""}, ""},
+			{"10.0.0.1:1", []string{"unknown"}, ""},
+			{"10.0.0.1:1", []string{"6.6.6.6, 198.51.100.7"}, ""},
+			{"10.0.0.1:1", []string{"6.6.6.6", "198.51.100.7"}, ""},
+			{"10.0.0.1:1", []string{"198.51.100.7", "198.51.100.7"}, ""},
+		} {
+			got, ok := from(key, c.remote, header, c.lines...)
+			require.Equal(t, c.want != "", ok, "%s: %+v", name, c)
+			if ok {
+				require.Equal(t, keyed(c.want), got, "%s: %+v", name, c)
+			}
+		}
+		got, ok := from(key, "10.0.0.1:1", "X-Forwarded-For", "6.6.6.6")
+		require.True(t, ok)
+		require.Equal(t, keyed("10.0.0.1"), got, "no other header is read")
+	}
+}
+
+func TestByAddressOf_ReadsWhatAFunctionFinds(t *testing.T) {
+	found := ""
+	find := func(*http.Request) (string, bool) { return found, found != "-" }
+	key := httplimit.ByAddressOf(find)
+	for s, want := range map[string]string{
+		"198.51.100.7": "198.51.100.7", "198.51.100.7:80": "198.51.100.7", " [2001:db8::1%eth0]:80 ": "2001:db8::1",
+		"::ffff:198.51.100.7": "198.51.100.7", "64:ff9b::198.51.100.7": "198.51.100.7",
+		"": "", "-": "", "unknown": "", "198.51.100.7, 6.6.6.6": "", "example.com": "",
+	} {
+		found = s
+		got, ok := from(key, "10.0.0.1:1", "X-Forwarded-For", "6.6.6.6")
+		require.Equal(t, want != "", ok, s)
+		if ok {
+			require.Equal(t, keyed(want), got, s)
+		}
+	}
+	found = "198.51.100.7"
+	got, ok := from(httplimit.ByAddressOf(find, httplimit.IPv4Prefix(16)), "", "")
+	require.True(t, ok)
+	require.Equal(t, "x4"+string([]byte{198, 51}), got)
+	found = "2001:db8::1"
+	got, ok = from(httplimit.ByAddressOf(find, httplimit.IPv6Prefix(16)), "", "")
+	require.True(t, ok)
+	require.Equal(t, "x6"+string([]byte{0x20, 1}), got)
+}
+
+// What is given works, or is refused: of every two options, and of some three.
+func TestByAddress_RefusesOptionsThatContradictEachOther(t *testing.T) {
+	hops, proxies, socket := httplimit.TrustHops(1), httplimit.TrustProxies(prefix("10.0.0.0/8")), httplimit.TrustUnixSocket()
+	forwarded, header := httplimit.ReadForwarded(), httplimit.ReadHeader("X-Real-IP")
+	type options = []httplimit.AddressOption
+	for _, c := range []struct {
+		given options
+		want  string
+	}{
+		{options{hops, proxies}, "TrustHops trusts proxies by their number, and TrustProxies by their networks: give one of them"},
+		{options{httplimit.TrustProxies(), hops}, "TrustHops trusts proxies by their number, and TrustProxies by their networks: give one of them"},
+		{options{hops, socket}, "TrustHops counts a Unix socket as it counts any other hop: TrustUnixSocket has no effect"},
+		{options{hops, header}, "TrustHops trusts whatever connects, which could send any X-Real-IP: ReadHeader needs TrustProxies or TrustUnixSocket"},
+		{options{forwarded, header, proxies}, "only one header is read: it cannot be both Forwarded and X-Real-IP"},
+		{options{header, forwarded, proxies}, "only one header is read: it cannot be both X-Real-IP and Forwarded"},
+		{options{header, httplimit.ReadHeader("CF-Connecting-IP"), proxies}, "only one header is read: it cannot be both X-Real-IP and CF-Connecting-IP"},
+		{options{forwarded}, "Forwarded is believed from nobody: give TrustProxies, TrustHops or TrustUnixSocket"},
+		{options{header}, "X-Real-IP is believed from nobody: give TrustProxies or TrustUnixSocket"},
+	} {
+		require.PanicsWithValue(t, "httplimit: ByAddress: "+c.want, func() { httplimit.ByAddress(c.given...) })
+	}
+	four, six := httplimit.IPv4Prefix(24), httplimit.IPv6Prefix(48)
+	for _, fine := range []options{
+		{proxies, socket}, {proxies, forwarded}, {proxies, header}, {proxies, forwarded, forwarded}, {proxies, header, httplimit.ReadHeader("x-real-ip")},
+		{socket, forwarded}, {socket, header}, {hops, forwarded}, {httplimit.TrustProxies(), forwarded},
+		{proxies, four, six}, {hops, four, six}, {header, socket, four, six},
+	} {
+		require.NotPanics(t, func() { httplimit.ByAddress(fine...) })
+	}
+	find := func(*http.Request) (string, bool) { return "", false }
+	for name, option := range map[string]httplimit.AddressOption{"TrustHops": hops, "TrustProxies": proxies, "TrustUnixSocket": socket, "ReadForwarded": forwarded, "ReadHeader": header} {
+		require.PanicsWithValue(t, "httplimit: ByAddressOf: the function finds the address: "+name+" has no effect", func() { httplimit.ByAddressOf(find, four, option) })
+	}
+	require.PanicsWithValue(t, "httplimit: ByAddressOf: must not be given nil", func() { httplimit.ByAddressOf(nil) })
+	require.PanicsWithValue(t, "httplimit: ByAddressOf: must not be given nil", func() { httplimit.ByAddressOf(find, nil) })
+	require.PanicsWithValue(t, "httplimit: IPv4Prefix: bits must be from 1 to 32, got 33", func() { httplimit.IPv4Prefix(33) })
+	require.Panics(t, func() { httplimit.IPv4Prefix(0) })
+	require.PanicsWithValue(t, "httplimit: TrustHops: hops must be at least 1, got 0", func() { httplimit.TrustHops(0) })
+	for _, name := range []string{"", "Host", "X Real IP", "X-Real-IP:", "é"} {
+		require.Panics(t, func() { httplimit.ReadHeader(name) }, name)
+	}
+	for _, name := range []string{"x-forwarded-for", "Forwarded"} {
+		require.PanicsWithValue(t, "httplimit: ReadHeader: "+http.CanonicalHeaderKey(name)+" is a list of addresses: ByAddress reads X-Forwarded-For by default, and Forwarded with ReadForwarded",
+			func() { httplimit.ReadHeader(name) })
+	}
 }

@@ -154,7 +154,10 @@ func (c *call) gather(r *http.Request) bool {
 			c.askShadow(p, r)
 		}
 	}
-	all := asString(c.keys) // sash copies what it keeps
+	all := asString(c.keys) // sash copies what it keeps,
+	if c.observed {
+		all = string(c.keys) // but hands keys to an observer as they are
+	}
 	for i := range c.takes {
 		t := &c.takes[i]
 		t.key = all[t.begin:t.end]
@@ -248,7 +251,7 @@ func (c *call) admit(d *sash.Decision) {
 // settled reports whether a charge may be given back.
 func settled(takes []take) bool {
 	for i := range takes {
-		if takes[i].Charge != nil {
+		if takes[i].givesBack() {
 			return true
 		}
 	}
@@ -310,7 +313,7 @@ func giveBack(takes []take) {
 func (c *call) admitShadows() {
 	for i := c.enforced; i < len(c.takes); i++ {
 		t := &c.takes[i]
-		if t.Charge != nil {
+		if t.givesBack() {
 			c.charged = true
 			t.reservation, t.decision = c.limiter.Reserve(t.key, t.cost)
 		} else {

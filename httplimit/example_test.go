@@ -73,7 +73,9 @@ func ExamplePolicy_charge() {
 	handler := limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("password") != "sesame" {
 			http.Error(w, "no", http.StatusUnauthorized)
+			return
 		}
+		fmt.Fprint(w, "welcome")
 	}))
 	for _, password := range []string{"sesame", "sesame", "sesame", "guess", "guess", "guess"} {
 		w := httptest.NewRecorder()
@@ -134,6 +136,51 @@ func ExampleLimiter_Middleware() {
 	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["search"]}
 }
 
+// Around the limiter, a handler answers the preflights of browsers, which cost nothing,
+// and lets pages of another origin read what they are told of their quotas.
+func ExampleLimiter_Middleware_cors() {
+	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
+		Name: "api", Pattern: "/api/", Limits: []sash.Limit{sash.PerMinute(1).Log()}, Key: httplimit.ByHeader("X-API-Key"),
+	}))
+	defer limiter.Close()
+
+	cors := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := w.Header()
+			h.Set("Access-Control-Allow-Origin", "https://app.example.com")
+			h.Set("Access-Control-Expose-Headers", "RateLimit, RateLimit-Policy, Retry-After")
+			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+				h.Set("Access-Control-Allow-Headers", "X-API-Key")
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	handler := cors(limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "hello")
+	})))
+	for range 3 {
+		preflight := httptest.NewRequest("OPTIONS", "/api/", nil) // which bears no key
+		preflight.Header.Set("Access-Control-Request-Method", "GET")
+		preflight.Header.Set("Access-Control-Request-Headers", "x-api-key")
+		r := httptest.NewRequest("GET", "/api/", nil)
+		r.Header.Set("X-API-Key", "alice")
+		for _, r := range []*http.Request{preflight, r} {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			fmt.Println(r.Method, w.Code, w.Header().Get("Access-Control-Expose-Headers"))
+		}
+	}
+	// Output:
+	// OPTIONS 204 RateLimit, RateLimit-Policy, Retry-After
+	// GET 200 RateLimit, RateLimit-Policy, Retry-After
+	// OPTIONS 204 RateLimit, RateLimit-Policy, Retry-After
+	// GET 429 RateLimit, RateLimit-Policy, Retry-After
+	// OPTIONS 204 RateLimit, RateLimit-Policy, Retry-After
+	// GET 429 RateLimit, RateLimit-Policy, Retry-After
+}
+
 // Behind a load balancer in 10.0.0.0/8, clients are whom it names.
 func ExampleByAddress() {
 	key := httplimit.ByAddress(httplimit.TrustProxies(netip.MustParsePrefix("10.0.0.0/8")))
@@ -151,6 +198,32 @@ func ExampleByAddress() {
 	// [52 198 51 100 7] true
 	// [52 198 51 100 7] true
 	// [] false
+}
+
+// The address of the platform's one proxy is not known. The proxy names the client.
+func ExampleTrustHops() {
+	key := httplimit.ByAddress(httplimit.TrustHops(1))
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-Forwarded-For", "6.6.6.6, 198.51.100.7") // 6.6.6.6 is what the client has made up
+	fmt.Println(key(nil, r))
+	// Output:
+	// [52 198 51 100 7] true
+}
+
+// Behind Cloudflare, CF-Connecting-IP names the client. Others that send it are not
+// believed.
+func ExampleReadHeader() {
+	cloudflare := []netip.Prefix{netip.MustParsePrefix("173.245.48.0/20"), netip.MustParsePrefix("2400:cb00::/32")} // and more
+	key := httplimit.ByAddress(httplimit.TrustProxies(cloudflare...), httplimit.ReadHeader("CF-Connecting-IP"))
+	for _, remote := range []string{"173.245.48.9:4711", "203.0.113.5:4711"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = remote
+		r.Header.Set("CF-Connecting-IP", "198.51.100.7")
+		fmt.Println(key(nil, r))
+	}
+	// Output:
+	// [52 198 51 100 7] true
+	// [52 203 0 113 5] true
 }
 
 // Clients are known by their API key, those without one by their address.

@@ -25,25 +25,25 @@ func cutLastForwarded(line string) (before, element string, found bool) {
 // parseForwarded reads the address out of an element of Forwarded: for=192.0.2.1,
 // or For="[2001:db8::1]:80";proto=https. It is false if there is no for, more than
 // one, or one that is no address, such as unknown or _hidden.
-func parseForwarded(element string) (addr netip.Addr, ok bool) {
+func parseForwarded(element string) (addr netip.Addr, zone string, ok bool) {
 	seen := false
 	for rest, more := element, true; more; {
 		var name, value string
 		if name, value, rest, more, ok = cutPair(rest); !ok {
-			return addr, false
+			return addr, "", false
 		}
 		if !strings.EqualFold(name, "for") {
 			continue
 		}
 		if seen {
-			return addr, false
+			return addr, "", false
 		}
 		seen = true
-		if addr, ok = parseNode(value, isNodePort); !ok {
-			return addr, false
+		if addr, zone, ok = parseNode(value, isNodePort); !ok {
+			return addr, "", false
 		}
 	}
-	return addr, seen
+	return addr, zone, seen
 }
 
 // cutPair cuts the first name=value off an element, and reports whether more
@@ -84,7 +84,7 @@ func closingQuote(s string) int {
 // isBareAddress reports whether a value is one that only looks like no token: some
 // proxies write for=192.0.2.1:80 and for=[2001:db8::1] without the quotes.
 func isBareAddress(name, value string) bool {
-	_, ok := parseNode(value, isNodePort)
+	_, _, ok := parseNode(value, isNodePort)
 	return ok && (strings.EqualFold(name, "for") || strings.EqualFold(name, "by"))
 }
 

@@ -15,7 +15,7 @@ import (
 // so a client that may invent identities gets a new quota with each and can fill
 // the memory.
 //
-// [ByAddress], [ByHeader] and [ByRoute] make one, [By] makes one of any function
+// [ByAddress], [ByAddressOf], [ByHeader] and [ByRoute] make one, [By] makes one of any function
 // that returns a string, [Join] makes one of several, [FirstOf] tries one after the
 // other, and [Everyone] is one quota for all.
 type KeyFunc func(key []byte, r *http.Request) ([]byte, bool)

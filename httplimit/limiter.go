@@ -2,12 +2,15 @@ package httplimit
 
 import (
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A Limiter holds policies and what has been charged to them. Make one with [New]
@@ -18,13 +21,16 @@ import (
 // identity, so that a request can be charged to all its policies at one instant.
 type Limiter struct {
 	config
-	policies []*policy
-	shadows  int // index of the first; they stand behind the others
-	routes   []*route
-	memory   *memory // of routes; nil: there is only the one of every request
-	limiter  *sash.Limiter
-	secret   [32]byte // of fingerprints
-	calls    sync.Pool
+	policies     []*policy
+	shadows      int // index of the first; they stand behind the others
+	routes       []*route
+	byHost       bool    // whether a route has a host
+	memory       *memory // of routes; nil: there is only the one of every request
+	limiter      *sash.Limiter
+	observed     bool                      // whether an observer is given the keys of limiter
+	ownLimitsFor func(string) []sash.Limit // of keys, before those of their policies; nil: none
+	secret       [32]byte                  // of fingerprints
+	calls        sync.Pool
 }
 
 // New returns a limiter with every [Policy] among options. The error names every
@@ -49,6 +55,9 @@ func New(options ...Option) (*Limiter, error) {
 	if len(l.routes) > 1 || l.routes[0].mux != nil {
 		l.memory = new(memory)
 	}
+	below := bridge.Inspect(l.below)
+	l.observed = below.Observed
+	l.ownLimitsFor, _ = below.LimitsFor.(func(string) []sash.Limit)
 	if l.limiter, err = sash.New(l.sashOptions()...); err != nil {
 		return nil, err
 	}
@@ -83,11 +92,12 @@ func (l *Limiter) routeFor(pattern string) int {
 	if i >= 0 {
 		return i
 	}
-	t, err := newRoute(pattern)
+	t, err := newRoute(pattern, l.foldPaths)
 	if err != nil {
 		panic(err) // validate has made one
 	}
 	l.routes = append(l.routes, t)
+	l.byHost = l.byHost || t.hosted
 	return len(l.routes) - 1
 }
 
@@ -103,14 +113,24 @@ func (l *Limiter) sashOptions() []sash.Option {
 	for _, limit := range l.policies[0].Limits {
 		options = append(options, limit)
 	}
-	if len(l.policies) > 1 || len(l.below) > 0 {
+	if len(l.policies) > 1 || l.ownLimitsFor != nil {
 		options = append(options, sash.WithLimitsFor(l.limitsFor))
+	}
+	if n := len(l.policies); n > 1 {
+		err := fmt.Errorf("httplimit: Reconfigure does not say which of %d policies the limits are for; "+
+			"SetLimits gives limits to a key of KeyFor: %w", n, errors.ErrUnsupported)
+		options = append(options, bridge.RefuseReconfigure(err).(sash.Option))
 	}
 	return options
 }
 
 func (l *Limiter) limitsFor(key string) []sash.Limit {
-	if i, ok := numberOf(key); ok && 0 < i && i < len(l.policies) {
+	if l.ownLimitsFor != nil {
+		if limits := l.ownLimitsFor(key); len(limits) > 0 {
+			return limits
+		}
+	}
+	if i, _, _, ok := numberOf(key); ok && 0 < i && i < len(l.policies) {
 		return l.policies[i].Limits
 	}
 	return nil
@@ -133,7 +153,9 @@ func (l *Limiter) interval() time.Duration {
 
 // Sash returns the limiter below, to look at a key, forget it, or give it limits of
 // its own: with a key that [Limiter.KeyFor] returns. Clients are told of such limits
-// under the policy's name.
+// under the policy's name. [sash.Limiter.Reconfigure] replaces the limits of the only
+// policy. If there are several, it changes nothing and returns an error that wraps
+// [errors.ErrUnsupported].
 func (l *Limiter) Sash() *sash.Limiter { return l.limiter }
 
 // KeyFor returns the key of r under the policy of that name, for the methods of
@@ -148,6 +170,18 @@ func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// ParseKey returns the policy's name and the identity that a key of [Limiter.Sash] is
+// made of: what [Limiter.KeyFor] and the functions of [sash.WithLimitsFor] and
+// [sash.WithObserver] know as a key. It is false if key is not one of l's, or its
+// identity was longer than 128 bytes, of which only a digest is kept.
+func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
+	number, identity, digest, ok := numberOf(key)
+	if !ok || digest || number >= len(l.policies) {
+		return "", "", false
+	}
+	return l.policies[number].Name, identity, true
 }
 
 // Close ends the goroutine that evicts idle keys. Every other method still works

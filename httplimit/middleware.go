@@ -18,6 +18,10 @@ import "net/http"
 // it was the observer, and next is called in none of the three. What panics after
 // next, such as a Charge, is logged only.
 //
+// An answer that is given instead of next's bears no Content-Length, ETag and
+// Last-Modified that a handler around this one has set for next's. Other headers
+// stay, such as those of CORS.
+//
 // What clients are told is what is left at that moment, for them and all else who
 // share their quota.
 func (l *Limiter) Middleware(next http.Handler) http.Handler {
@@ -32,10 +36,14 @@ type handler struct {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := h.calls.Get().(*call)
-	v, denial := c.decide(w.Header(), r)
+	header := w.Header()
+	bare := len(header) == 0
+	v, denial := c.decide(header, r)
 	var charges charges
 	if v == admitted {
 		charges = c.charges()
+	} else if !bare {
+		dropContent(header)
 	}
 	c.release()
 	switch v {
@@ -46,11 +54,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			charges.serve(h.next, w, r)
 		}
 	case denied:
-		w.Header()["Cache-Control"] = []string{"no-store"}
+		header["Cache-Control"] = []string{"no-store"}
 		h.denied(w, r, denial)
 	case unknown:
 		h.unidentified.ServeHTTP(w, r)
 	case broken:
 		fail(w)
+	}
+}
+
+// dropContent deletes what a handler around the middleware has said of the content of
+// the response, which is answered with another.
+func dropContent(h http.Header) {
+	for _, name := range [...]string{"Content-Length", "Etag", "Last-Modified"} {
+		delete(h, name)
 	}
 }

@@ -25,7 +25,7 @@ type site struct {
 	*httplimit.Limiter
 	clock  *sash.ManualClock
 	served atomic.Int64
-	answer http.HandlerFunc // nil: 200
+	answer http.HandlerFunc // nil: 200, written
 }
 
 func newSite(t testing.TB, options ...httplimit.Option) *site {
@@ -42,6 +42,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.served.Add(1)
 		if s.answer != nil {
 			s.answer(w, r)
+		} else {
+			w.WriteHeader(http.StatusOK)
 		}
 	})).ServeHTTP(w, r)
 }
@@ -525,6 +527,81 @@ func TestWithDenied_AnswersInstead(t *testing.T) {
 	require.Equal(t, "3600", w.Header().Get("Retry-After"))
 	require.Equal(t, httplimit.Denial{Violated: []string{"short", "long"}, RetryAfter: time.Hour - 1}, denial)
 	require.Equal(t, 429, s.do("GET /", "X-Key", "a").Code)
+}
+
+// What a handler around the middleware says of the response that it expects is not so
+// of the answer that the middleware gives instead.
+func TestMiddleware_DropsWhatWasSaidOfTheResponseThatItReplaces(t *testing.T) {
+	panics := per("each", "", sash.PerHour(1))
+	panics.Cost = func(*http.Request) int64 { panic("secret") }
+	captureLog(t)
+	denied := per("each", "", sash.PerHour(1))
+	denied.Cost = func(*http.Request) int64 { return -1 }
+	teapot := func(w http.ResponseWriter) { w.WriteHeader(http.StatusTeapot); io.WriteString(w, "short and stout") }
+	for name, c := range map[string]struct {
+		key     string
+		options []httplimit.Option
+		want    int
+	}{
+		"denied":       {"k", []httplimit.Option{denied}, 429},
+		"unidentified": {"", []httplimit.Option{denied}, 400},
+		"panic":        {"k", []httplimit.Option{panics}, 500},
+		"WithDenied": {"k", []httplimit.Option{denied, httplimit.WithDenied(
+			func(w http.ResponseWriter, _ *http.Request, _ httplimit.Denial) { teapot(w) })}, 418},
+		"WithUnidentified": {"", []httplimit.Option{denied, httplimit.WithUnidentified(
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { teapot(w) }))}, 418},
+		"admitted": {"k", []httplimit.Option{per("each", "", sash.PerHour(1))}, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, c.options...)
+			s.answer = func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h := w.Header()
+				h.Set("Content-Length", "5")
+				h.Set("ETag", `"hello"`)
+				h.Set("Last-Modified", "Tue, 15 Nov 1994 12:45:26 GMT")
+				h.Set("Vary", "Origin")
+				s.ServeHTTP(w, r)
+			}))
+			defer server.Close()
+			r, err := http.NewRequest("GET", server.URL, nil)
+			require.NoError(t, err)
+			r.Header.Set("X-Key", c.key)
+			response, err := server.Client().Do(r)
+			require.NoError(t, err)
+			body, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			require.Equal(t, c.want, response.StatusCode)
+			require.Equal(t, "Origin", response.Header.Get("Vary"))
+			require.EqualValues(t, len(body), response.ContentLength)
+			if c.want == 200 {
+				require.Equal(t, "hello", string(body))
+				require.Equal(t, `"hello"`, response.Header.Get("ETag"))
+				require.Equal(t, "Tue, 15 Nov 1994 12:45:26 GMT", response.Header.Get("Last-Modified"))
+				return
+			}
+			require.Greater(t, len(body), 5)
+			require.NotContains(t, response.Header, "Etag")
+			require.NotContains(t, response.Header, "Last-Modified")
+		})
+	}
+}
+
+// What the package documentation says of preflights that reach the middleware.
+func TestMiddleware_CountsPreflightsLikeAnyOtherRequest(t *testing.T) {
+	everyone := func(name, pattern string) httplimit.Policy {
+		p := per(name, pattern, sash.PerHour(9).Log())
+		p.Key = httplimit.Everyone()
+		return p
+	}
+	s := newSite(t, everyone("all", ""), everyone("api", "/api/"), everyone("post", "POST /api/"))
+	preflight := []string{"Origin", "https://app.example.com", "Access-Control-Request-Method", "POST"}
+	require.Equal(t, 200, s.do("OPTIONS /api/x", preflight...).Code)
+	require.Equal(t, []int64{8, 8, 9}, []int64{s.left(t, "all"), s.left(t, "api"), s.left(t, "post")})
+
+	s = newSite(t, per("keyed", "", sash.PerHour(9)))
+	require.Equal(t, 400, s.do("OPTIONS /api/x", preflight...).Code)
 }
 
 // A clock that is a nanosecond on whenever it is read.

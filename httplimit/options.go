@@ -20,6 +20,7 @@ type config struct {
 	sizeHint      int
 	sweepInterval time.Duration
 	below         []sash.Option // of the limiter below, besides
+	foldPaths     bool
 	headers       headers
 	observer      func(Event)
 	naming        naming
@@ -63,9 +64,13 @@ func WithSweepInterval(d time.Duration) Option {
 // [sash.WithChargeDenied], a denied request is charged to all its policies that cost
 // the same as one that denied it. What is said here holds before WithClock,
 // WithSizeHint and WithSweepInterval. The limits are those of the policies: a
-// [sash.Limit] is refused, and [sash.WithLimitsFor] has no effect. Keys, as
-// [sash.WithObserver] is told them, are those of [Limiter.KeyFor], and hold identities
-// as they are.
+// [sash.Limit] is refused. [sash.WithLimitsFor] gives keys limits of their own; a key
+// for which it returns none has those of its policy.
+//
+// The functions of [sash.WithLimitsFor] and [sash.WithObserver] are given the keys of
+// [Limiter.KeyFor], which hold identities as they are. [Limiter.ParseKey] tells policy
+// and identity of one. The keys never change. An observer costs one allocation for
+// each request, in which they are copied.
 func WithSash(options ...sash.Option) Option {
 	return optionFunc(func(c *config) {
 		for i, o := range options {
@@ -78,6 +83,19 @@ func WithSash(options ...sash.Option) Option {
 		}
 		c.below = append(c.below, options...)
 	})
+}
+
+// WithPathFolding matches paths with the Patterns of all policies as routers do that
+// serve several spellings of a path alike. Such routers are fiber as it comes, chi
+// behind StripSlashes or CleanPath, and echo behind RemoveTrailingSlash. A policy for
+// "POST /login" then also counts POST /LOGIN and POST /login/.
+//
+// Letters are equal as by [strings.EqualFold]. Trailing slashes do not matter, and
+// "//", "." and ".." are cleaned as by [path.Clean]. A policy has every request that
+// it has without the option. The path of a Pattern must be clean. The default is to
+// match as [http.ServeMux] does.
+func WithPathFolding() Option {
+	return optionFunc(func(c *config) { c.foldPaths = true })
 }
 
 // WithoutRateLimit leaves out RateLimit-Policy and RateLimit, which are else on
@@ -173,6 +191,6 @@ func configure(options []Option) (config, error) {
 	if c.naming != (naming{}) && c.observer == nil {
 		c.fault("WithEventFingerprints and WithEventIdentities need WithObserver")
 	}
-	c.faults = append(c.faults, validate(c.policies))
+	c.faults = append(c.faults, validate(c.policies, c.foldPaths))
 	return c, errors.Join(c.faults...)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -27,6 +28,17 @@ type Policy struct {
 	// is matched by a ServeMux, so it means what it means there: the requests that
 	// a mux would serve, or redirect, where the pattern is the only one. A request
 	// may match several policies; see [Limiter.Middleware]. Empty is every request.
+	//
+	// Paths are compared as a ServeMux compares them, which tells /login from /LOGIN
+	// and /login/. If the router behind the middleware serves those alike, give
+	// [WithPathFolding], or clients get past the policy by another spelling. A path
+	// with escapes matches in both readings, with the escapes and with what they
+	// stand for. An empty path, which a CONNECT may have, is "/".
+	//
+	// Hosts are compared as names: case, one trailing dot, the port and the spelling
+	// of an IPv6 address do not matter, for CONNECT neither. The host of a Pattern
+	// must have no port. Clients choose the host that they name: a Pattern with a
+	// host protects handlers that serve that host alone.
 	Pattern string
 
 	// Limits are those that each identity has under this policy: from 1 to 64.
@@ -50,11 +62,38 @@ type Policy struct {
 	Skip func(*http.Request) bool
 
 	// Charge reports whether a request that was answered with that status is to be
-	// charged. It is charged when it arrives, so that requests under way count, and
-	// given back once it is answered if Charge reports false. A handler that panics
-	// counts as status 500, a hijacked connection as 101. If Charge itself panics,
-	// the charge stays, and the answer too. Nil charges all.
+	// charged. The request is charged when it arrives, so that requests under way
+	// count. The charge is given back after the answer if Charge reports false. A
+	// hijacked connection counts as status 101. If Charge itself panics, the charge
+	// stays, and the answer too. Nil charges all.
+	//
+	// Charge is asked only if it is certain which status the client was sent. It is
+	// uncertain in these cases, in which the charge stays:
+	//   - The handler panics, as with [http.ErrAbortHandler] when the client of an
+	//     httputil.ReverseProxy stops reading.
+	//   - The request's context is done before the handler returns: the client has
+	//     hung up, or its time is over.
+	//   - Writing the response fails.
+	//   - The handler returns without having written a status or a body to its
+	//     ResponseWriter. A handler that means 200 must write it. Adapters of some
+	//     frameworks write the response elsewhere, or later; see the package's
+	//     section on frameworks.
+	//
+	// So a client cannot get a charge back by aborting. It still chooses its request:
+	// give back no status that it can provoke at will, such as the 4xx and 502 that
+	// answer a malformed body, unless these requests are to be free.
 	Charge func(status int) bool
+
+	// ChargeUncertain is Charge for the answers of which Charge is not asked. Status
+	// is the one that was written while the client was connected, or 0 if there was
+	// none. Nil, the default, charges all.
+	//
+	// Clients cause such answers at will. A policy that gives them back limits only
+	// clients that wait for their answers. A policy of which Charge wants the status
+	// 401 can safely give back streams that end when their client leaves, by
+	//
+	//	func(status int) bool { return status == 0 || status == 401 }
+	ChargeUncertain func(status int) bool
 
 	// Shadow is whether the policy is only tried out: it decides, is charged for
 	// what the other policies admit, and is reported to the observer, but never
@@ -65,8 +104,9 @@ type Policy struct {
 
 func (p Policy) apply(c *config) { c.policies = append(c.policies, p) }
 
-// faults returns every fault of p, the policy of that number from 1.
-func (p *Policy) faults(number int) (faults []error) {
+// faults returns every fault of p, the policy of that number from 1, whose Pattern is
+// matched with folded paths or not.
+func (p *Policy) faults(number int, folded bool) (faults []error) {
 	called := "policy " + strconv.Itoa(number)
 	if p.Name != "" {
 		called = "policy " + strconv.Quote(p.Name)
@@ -86,7 +126,7 @@ func (p *Policy) faults(number int) (faults []error) {
 	if p.Key == nil {
 		fault(sash.ErrInvalidOption, "Key must not be nil")
 	}
-	if _, err := newRoute(p.Pattern); err != nil {
+	if _, err := newRoute(p.Pattern, folded); err != nil {
 		fault(sash.ErrInvalidOption, "Pattern: %v", err)
 	}
 	if len(p.Limits) == 0 {
@@ -117,7 +157,7 @@ func limitFaults(limits []sash.Limit) (faults []string) {
 }
 
 // validate returns every fault of policies in one error.
-func validate(policies []Policy) error {
+func validate(policies []Policy, folded bool) error {
 	var faults []error
 	if len(policies) == 0 {
 		faults = append(faults, fmt.Errorf("httplimit: New needs a Policy: %w", sash.ErrInvalidOption))
@@ -125,7 +165,7 @@ func validate(policies []Policy) error {
 	owner := map[string]int{}
 	for i := range policies {
 		p := &policies[i]
-		faults = append(faults, p.faults(i+1)...)
+		faults = append(faults, p.faults(i+1, folded)...)
 		for _, name := range p.names() {
 			if first, taken := owner[name]; taken && name != "" {
 				faults = append(faults, fmt.Errorf("httplimit: policies %d and %d: both have a quota named %q: %w", first, i+1, name, sash.ErrInvalidOption))
@@ -216,6 +256,9 @@ func (p *policy) quotaOf(l sash.Limit) (q *quota, own bool) {
 	return p.newQuota(l, p.Name), false
 }
 
+// givesBack reports whether a charge of p may be given back after the answer.
+func (p *policy) givesBack() bool { return p.Charge != nil || p.ChargeUncertain != nil }
+
 // cost returns what r costs.
 func (p *policy) cost(r *http.Request) int64 {
 	if p.Cost == nil {
@@ -237,14 +280,16 @@ func appendNumber(key []byte, policy int, digest bool) []byte {
 	return binary.AppendUvarint(key, n)
 }
 
-// numberOf returns the policy that a key begins with.
-func numberOf(key string) (policy int, ok bool) {
+// numberOf takes a key apart, as far as its begin is one that appendNumber makes.
+// Identity is the digest of the identity if digest is true.
+func numberOf(key string) (policy int, identity string, digest, ok bool) {
 	var n uint64
 	for i := 0; i < len(key) && i < binary.MaxVarintLen32; i++ {
 		n |= uint64(key[i]&0x7f) << (7 * i)
 		if key[i] < 0x80 {
-			return int(n >> 1), true
+			shortest := key[i] > 0 || i == 0
+			return int(n >> 1), key[i+1:], n&1 != 0, shortest && n>>1 <= math.MaxInt32
 		}
 	}
-	return 0, false
+	return 0, "", false, false
 }

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -136,8 +137,7 @@ func TestPolicies_AreKeptApartHoweverMany(t *testing.T) {
 func TestWithSash_HandsOptionsOn(t *testing.T) {
 	var keys []string
 	s := newSite(t, per("short", "", sash.PerMinute(1).Log()), per("long", "", sash.PerHour(9).Log()),
-		httplimit.WithSash(sash.WithChargeDenied(), sash.WithObserver(func(key string, _ int64, _ sash.Decision) { keys = append(keys, key) })),
-		httplimit.WithSash(sash.WithLimitsFor(func(string) []sash.Limit { return []sash.Limit{sash.PerDay(1)} })))
+		httplimit.WithSash(sash.WithChargeDenied(), sash.WithObserver(func(key string, _ int64, _ sash.Decision) { keys = append(keys, key) })))
 	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
 	s.clock.Advance(59 * time.Second)
 	require.Equal(t, "60", s.do("GET /", "X-Key", "k").Header().Get("Retry-After"), "hammering keeps it denied")
@@ -148,8 +148,147 @@ func TestWithSash_HandsOptionsOn(t *testing.T) {
 	key, ok := s.KeyFor("short", newRequest("GET /", "X-Key", "k"))
 	require.True(t, ok)
 	require.Contains(t, keys, key)
+}
 
-	one := newSite(t, per("one", "", sash.PerMinute(2).Log()),
-		httplimit.WithSash(sash.WithLimitsFor(func(string) []sash.Limit { return []sash.Limit{sash.PerDay(1)} })))
-	require.Equal(t, []int{200, 200, 429}, one.codes(3, "GET /", "X-Key", "k"))
+// An observer may keep the keys that it is given: no later request changes them.
+func TestWithSash_ObserversAreGivenKeysThatNeverChange(t *testing.T) {
+	reserved := per("reserved", "/reserved/", sash.PerHour(99).Log())
+	reserved.Charge = func(int) bool { return true }
+	shadow := per("shadow", "", sash.PerHour(1).Log())
+	shadow.Shadow = true
+	for name, policies := range map[string][]httplimit.Option{
+		"one":      {per("one", "", sash.PerHour(99).Log())},
+		"several":  {per("one", "", sash.PerHour(99).Log()), per("two", "", sash.PerHour(99).Log()), shadow},
+		"reserved": {reserved, shadow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var given []string
+			var want []string
+			s := newSite(t, append(policies,
+				httplimit.WithSash(sash.WithObserver(func(key string, _ int64, _ sash.Decision) {
+					given = append(given, key)
+					want = append(want, strings.Clone(key))
+				})))...)
+			for _, client := range []string{"anna", "bert", "carl", "dora"} {
+				s.do("GET /reserved/", "X-Key", client)
+			}
+			require.Len(t, given, 4*len(policies))
+			require.Equal(t, want, given)
+		})
+	}
+}
+
+// Keys are copied for an observer only.
+func TestWithSash_OtherOptionsCostNoAllocation(t *testing.T) {
+	if raceDetector {
+		t.Skip("pools drop some of what they are given")
+	}
+	allocations := func(options ...httplimit.Option) float64 {
+		handler := newSite(t, append(options, per("each", "", sash.PerHour(1e6)))...).Middleware(http.NotFoundHandler())
+		r, w := newRequest("GET /", "X-Key", "k"), &bareWriter{http.Header{}}
+		return testing.AllocsPerRun(1000, func() {
+			clear(w.header)
+			handler.ServeHTTP(w, r)
+		})
+	}
+	require.Equal(t, allocations(), allocations(httplimit.WithSash(sash.WithChargeDenied(), sash.WithMaxKeys(10, sash.DenyNew))))
+}
+
+// Limits of a key's own hold instead of its policy's, and clients are told of them.
+func TestWithSash_LimitsForGivesKeysLimitsOfTheirOwn(t *testing.T) {
+	var s *site
+	type identity struct{ policy, who string }
+	var asked []identity
+	plans := map[identity][]sash.Limit{
+		{"first", "gold"}:   {sash.PerMinute(3).Log()},
+		{"second", "gold"}:  {sash.PerHour(4).Log(), sash.PerMinute(4).Log()},
+		{"second", "wrong"}: {sash.PerHour(-1)},
+		{"first", "wrong"}:  {sash.PerHour(-1)},
+	}
+	limitsFor := sash.WithLimitsFor(func(key string) []sash.Limit {
+		policy, who, ok := s.ParseKey(key)
+		require.True(t, ok)
+		asked = append(asked, identity{policy, who})
+		return plans[identity{policy, who}]
+	})
+	first, second := per("first", "/a", sash.PerHour(1).Log()), per("second", "/b", sash.PerHour(2).Log())
+	shadow := per("shadow", "/c", sash.PerHour(5).Log())
+	shadow.Shadow = true
+	for name, policies := range map[string][]httplimit.Option{
+		"one policy": {first}, "several": {first, second}, "a shadow before": {shadow, first, second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked = nil
+			s = newSite(t, append(policies, httplimit.WithSash(limitsFor))...)
+			for _, who := range []string{"free", "wrong"} {
+				require.Equal(t, []int{200, 429}, s.codes(2, "GET /a", "X-Key", who))
+			}
+			h := s.do("GET /a", "X-Key", "gold").Header()
+			require.Equal(t, `"first";q=3;w=60`, h.Get("RateLimit-Policy"))
+			require.Equal(t, `"first";r=2;t=60`, h.Get("RateLimit"))
+			require.Equal(t, []int{200, 200, 429}, s.codes(3, "GET /a", "X-Key", "gold"))
+			require.Subset(t, asked, []identity{{"first", "free"}, {"first", "wrong"}, {"first", "gold"}})
+			if len(policies) == 1 {
+				return
+			}
+			for _, who := range []string{"free", "wrong"} {
+				require.Equal(t, []int{200, 200, 429}, s.codes(3, "GET /b", "X-Key", who))
+			}
+			require.Equal(t, []int{200, 200, 200, 200, 429}, s.codes(5, "GET /b", "X-Key", "gold"))
+		})
+	}
+
+	_, err := httplimit.New(first, httplimit.WithSash(sash.WithLimitsFor(nil)))
+	require.EqualError(t, err, "sash: WithLimitsFor: f must not be nil: invalid option")
+}
+
+func TestParseKey_IsTheInverseOfKeyFor(t *testing.T) {
+	s := newSite(t, per("a", "", sash.PerHour(1).Log()), per("b", "POST /", sash.PerHour(2).Log()))
+	for _, who := range []string{"k", "\x00", strings.Repeat("x", 128)} {
+		for _, policy := range []string{"a", "b"} {
+			key, ok := s.KeyFor(policy, newRequest("GET /", "X-Key", who))
+			require.True(t, ok)
+			gotPolicy, identity, ok := s.ParseKey(key)
+			require.True(t, ok)
+			require.Equal(t, []string{policy, who}, []string{gotPolicy, identity})
+		}
+	}
+	// A digest is not an identity: another request could have it for its own.
+	long, _ := s.KeyFor("a", newRequest("GET /", "X-Key", strings.Repeat("x", 129)))
+	for _, key := range []string{"", "\x04", "\x80", "\x80\x00", "\x80\x80\x80\x80\x20", strings.Repeat("\xff", 20), "\xfe\xff\xff\xff\xff\x7f", long} {
+		_, _, ok := s.ParseKey(key)
+		require.False(t, ok, "%q", key)
+	}
+}
+
+// The only policy's limits can be replaced. With several, nothing says whose.
+func TestSash_ReconfigureIsForTheOnlyPolicy(t *testing.T) {
+	for name, options := range map[string][]httplimit.Option{
+		"alone":             nil,
+		"with more options": {httplimit.WithSash(sash.WithChargeDenied())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, append(options, per("plan", "", sash.PerHour(1).Log()))...)
+			require.Equal(t, []int{200, 429}, s.codes(2, "GET /", "X-Key", "k"))
+			require.NoError(t, s.Sash().Reconfigure(sash.PerHour(3).Log()))
+			w := s.do("GET /", "X-Key", "k")
+			require.Equal(t, 200, w.Code)
+			require.Equal(t, `"plan";q=3;w=3600`, w.Header().Get("RateLimit-Policy"))
+			require.Equal(t, []int{200, 200, 200, 429}, s.codes(4, "GET /", "X-Key", "j"))
+		})
+	}
+
+	shadow := per("b", "", sash.PerHour(9).Log())
+	shadow.Shadow = true
+	for _, second := range []httplimit.Policy{per("b", "", sash.PerHour(9).Log()), shadow} {
+		s := newSite(t, per("a", "", sash.PerHour(1).Log()), second)
+		err := s.Sash().Reconfigure(sash.PerHour(3).Log())
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.EqualError(t, err, "httplimit: Reconfigure does not say which of 2 policies the limits are for; "+
+			"SetLimits gives limits to a key of KeyFor: unsupported operation")
+		require.Equal(t, []int{200, 429}, s.codes(2, "GET /", "X-Key", "k"))
+		key, _ := s.KeyFor("a", newRequest("GET /", "X-Key", "k"))
+		require.NoError(t, s.Sash().SetLimits(key, sash.PerHour(3).Log()))
+		require.Equal(t, []int{200, 200, 429}, s.codes(3, "GET /", "X-Key", "k"))
+	}
 }

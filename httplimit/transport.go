@@ -20,10 +20,16 @@ import (
 //	client := &http.Client{Transport: &httplimit.Transport{Limiter: limiter}}
 //
 // A request waits as [sash.Limiter.Wait] does, on the key of its host, for as long
-// as its context allows. Told 429 or 503 with a Retry-After, the Transport also
-// holds that key back: later requests of the key, and those that wait already,
-// are not sent until the time has passed. It retries nothing by itself, and
-// follows no redirect: the client does, and each hop waits under its own key.
+// as its context allows. The Transport also holds that key back when the server asks
+// for it: later requests of the key, and those that wait already, are not sent until
+// the time has passed. It retries nothing by itself, and follows no redirect: the
+// client does, and each hop waits under its own key.
+//
+// A server asks for it in two ways. One is a 429 or 503 with a Retry-After, which is a
+// date or a number of seconds; a fraction is rounded up. The other is a RateLimit in
+// any response that says that a quota is used up: "default";r=0;t=30 holds the key back
+// for 30 seconds. If several quotas are used up, the longest t holds. If a response
+// asks in both ways, Retry-After holds.
 //
 // The error of a request that is not sent wraps that of its context as soon as
 // this ends, [context.DeadlineExceeded] at once if the deadline is sure to come
@@ -36,7 +42,8 @@ import (
 // used, nor a Transport copied. Admission takes a lock twice, and starts no goroutine.
 // A key costs memory while requests of it wait, and 7 kB while it is held back. It is
 // forgotten with its next request after that, or as others are held back: there are
-// never more than 32, or twice as many as were held at one time.
+// never more than 32, or twice as many as were held at one time, and never more than
+// MaxHeld.
 type Transport struct {
 	// Limiter admits the requests. It is required: without one, every request is
 	// an error.
@@ -57,13 +64,21 @@ type Transport struct {
 	// NoWait makes a request that would have to wait fail with a [*TurnError].
 	NoWait bool
 
-	// MaxHold bounds how long one Retry-After holds a key back. 0 means an hour;
-	// if it is negative, Retry-After is not heeded. The Limiter's clock measures it.
+	// MaxHold bounds how long one response holds a key back. 0 means an hour; if it
+	// is negative, Retry-After and RateLimit are not heeded. The Limiter's clock
+	// measures it.
 	MaxHold time.Duration
+
+	// MaxHeld bounds how many keys are held back at a time. 0 or less means 1024.
+	// Beyond it, the key whose time would end first, which may be the new one, is not
+	// held back: its next request waits for the Limiter only. Requests of it that wait
+	// already wait on.
+	MaxHeld int
 
 	mu    sync.Mutex
 	gates map[string]*gate
-	roomy int // how many gates there may be before those not needed are looked for
+	holds int // how many gates have a hold, passed or not
+	roomy int // how many of these there may be before those that have passed are looked for
 }
 
 // A TurnError says that a [Transport] with NoWait did not send a request, because
@@ -71,8 +86,8 @@ type Transport struct {
 type TurnError struct {
 	// RetryAfter is how long it would have to wait, if nothing else is charged.
 	RetryAfter time.Duration
-	// Held reports whether it is the server that asked to wait, with a Retry-After;
-	// else it is the Limiter.
+	// Held reports whether it is the server that asked to wait, with Retry-After or
+	// RateLimit; else it is the Limiter.
 	Held bool
 }
 
@@ -92,6 +107,9 @@ var (
 // defaultMaxHold is the longest window that services commonly limit by and ask to
 // be waited for. One that asks for a year has made a mistake.
 const defaultMaxHold = time.Hour
+
+// defaultMaxHeld is the number of keys whose holds take some 7 MB.
+const defaultMaxHeld = 1024
 
 // RoundTrip sends r once it is admitted, and returns the answer as it came. It
 // changes nothing of r.
@@ -130,28 +148,31 @@ func (t *Transport) base() http.RoundTripper {
 }
 
 // ByHost keys the requests of a [Transport] by the host of the URL that they are
-// sent to, in lower case and with its port unless that is the scheme's own:
-// "example.com", "example.com:8080". Requests that a server receives have no such
-// URL, and their identity cannot be told by it.
+// sent to, in lower case, without a trailing dot, and with its port unless that is the
+// scheme's own: "example.com", "example.com:8080", "[2001:db8::1]". Requests that a
+// server receives have no such URL, and their identity cannot be told by it.
 func ByHost() KeyFunc {
 	return func(key []byte, r *http.Request) ([]byte, bool) {
-		if r.URL == nil || r.URL.Host == "" {
+		if r.URL == nil {
 			return key, false
 		}
-		return append(key, hostOf(r.URL)...), true
+		host := hostOf(r.URL)
+		return append(key, host...), host != ""
 	}
 }
 
-// hostOf returns the host of u, written in one way.
+// hostOf returns the host of u, written in one way. It is empty if u has none.
 func hostOf(u *url.URL) string {
-	host := strings.ToLower(u.Host)
-	switch strings.ToLower(u.Scheme) {
-	case "http":
-		return strings.TrimSuffix(host, ":80")
-	case "https":
-		return strings.TrimSuffix(host, ":443")
+	host, port, _ := cutPort(u.Host)
+	host = hostName(host)
+	if strings.IndexByte(host, ':') >= 0 {
+		host = "[" + host + "]"
 	}
-	return host
+	switch scheme := strings.ToLower(u.Scheme); {
+	case host == "", port == "", scheme == "http" && port == "80", scheme == "https" && port == "443":
+		return host
+	}
+	return host + ":" + port
 }
 
 // admit returns once r may be sent, and the key that it was charged to.
@@ -252,7 +273,7 @@ func (t *Transport) leave(key string, g *gate) {
 	defer t.mu.Unlock()
 	g.requests--
 	if g.idle() {
-		delete(t.gates, key)
+		t.forget(key, g)
 	}
 }
 
@@ -295,30 +316,67 @@ func (t *Transport) heed(key string, response *http.Response) {
 func (t *Transport) holdBack(key string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.makeRoom()
-	g := t.gate(key)
-	if g.hold.left() >= d {
+	g := t.gates[key]
+	if g != nil && g.hold.left() >= d {
 		return
+	}
+	if g == nil || g.hold == (hold{}) {
+		if !t.makeRoom(d) {
+			return
+		}
+		g = t.gate(key)
+		t.holds++
 	}
 	g.hold = newHold(t.Limiter.Clock(), d)
 	g.tell()
 	g.news, g.tell = context.WithCancel(context.Background())
 }
 
-// makeRoom forgets the keys whose time has passed, whenever there are twice as many
-// as it left the last time, so that it costs each new one a few looks at most. It
-// must be called with mu held.
-func (t *Transport) makeRoom() {
+// makeRoom makes room for one more hold, which is for d, and reports whether there is
+// any. It must be called with mu held.
+//
+// It forgets the holds that have passed whenever there are twice as many as it left
+// the last time, so that it costs each new one a few looks at most. With MaxHeld of
+// them, it looks at all each time, and forgets the one that would end first.
+func (t *Transport) makeRoom(d time.Duration) bool {
 	const few = 32
-	if len(t.gates) < max(t.roomy, few) {
-		return
+	most := t.MaxHeld
+	if most <= 0 {
+		most = defaultMaxHeld
 	}
+	if t.holds < min(max(t.roomy, few), most) {
+		return true
+	}
+	var first *gate
+	var firstKey string
 	for key, g := range t.gates {
-		if g.idle() {
-			delete(t.gates, key)
+		switch left := g.hold.left(); {
+		case left == 0:
+			t.forget(key, g)
+		case left < d:
+			first, firstKey, d = g, key, left
 		}
 	}
-	t.roomy = 2 * len(t.gates)
+	t.roomy = 2 * t.holds
+	if t.holds < most {
+		return true
+	}
+	if first != nil {
+		t.forget(firstKey, first)
+	}
+	return first != nil
+}
+
+// forget ends the hold of g, and forgets g unless requests wait there. Those know the
+// hold that they wait for, and wait on. It must be called with mu held.
+func (t *Transport) forget(key string, g *gate) {
+	if g.hold != (hold{}) {
+		g.hold = hold{}
+		t.holds--
+	}
+	if g.requests == 0 {
+		delete(t.gates, key)
+	}
 }
 
 // held returns for how long key is still held back.
@@ -331,7 +389,7 @@ func (t *Transport) held(key string) time.Duration {
 	}
 	left := g.hold.left()
 	if g.idle() {
-		delete(t.gates, key)
+		t.forget(key, g)
 	}
 	return left
 }
@@ -364,10 +422,18 @@ func (h hold) wait(ctx context.Context) error {
 	return h.limiter.Wait(ctx, "", 0)
 }
 
-// askedToWait returns for how long the server asks not to be called: what it says
-// with 429 or 503, and not more than 292 years. What it says otherwise, or wrongly,
-// is not heeded.
+// askedToWait returns for how long the server asks not to be called, and not more than
+// 292 years. What it says wrongly is not heeded.
 func askedToWait(response *http.Response) time.Duration {
+	if d := toldToWait(response); d > 0 {
+		return d
+	}
+	return untilMore(response.Header)
+}
+
+// toldToWait returns the Retry-After of a 429 or 503. With another status, it is not
+// about the rate of calls.
+func toldToWait(response *http.Response) time.Duration {
 	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
 		return 0
 	}
@@ -387,16 +453,20 @@ func askedToWait(response *http.Response) time.Duration {
 	return until.Sub(now)
 }
 
-// parseSeconds reads s, which must be digits only. A number too large for a
-// Duration is the longest one.
+// parseSeconds reads s, which must be digits, or digits and a fraction, and rounds it
+// up to a whole second. A number too large for a Duration is the longest one.
 func parseSeconds(s string) (d time.Duration, ok bool) {
-	if s == "" || strings.Trim(s, "0123456789") != "" {
+	whole, fraction, fractional := strings.Cut(s, ".")
+	if whole == "" || digits(whole) < len(whole) || fractional && fraction == "" || digits(fraction) < len(fraction) {
 		return 0, false
 	}
 	const most = int64(sash.Never / time.Second)
-	seconds, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || seconds > most {
+	seconds, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || seconds >= most {
 		return sash.Never, true
+	}
+	if strings.Trim(fraction, "0") != "" {
+		seconds++
 	}
 	return time.Duration(seconds) * time.Second, true
 }

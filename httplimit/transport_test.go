@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,12 @@ func says(status int, headers ...string) *http.Response {
 		h.Set(headers[i], headers[i+1])
 	}
 	return &http.Response{StatusCode: status, Header: h, Body: http.NoBody}
+}
+
+func saysTwice(status int, name, first, second string) *http.Response {
+	response := says(status, name, first)
+	response.Header.Add(name, second)
+	return response
 }
 
 func answersOK(*http.Request) (*http.Response, error) { return says(200), nil }
@@ -74,9 +81,9 @@ func TestTransport_LetsEachHostWaitForItsTurn(t *testing.T) {
 			}),
 		}
 		for _, u := range []string{
-			"http://a.example/a", "http://A.example:80/a", "HTTP://a.EXAMPLE/a", "http://a.example/a", "http://a.example:80/a",
-			"https://b.example:443/b", "https://b.example/b", "https://B.example/b",
-			"http://a.example:8080/port", "http://[2001:db8::1]:80/v6", "http://[2001:db8::1]/v6", "https://a.example:80/other",
+			"http://a.example/a", "http://A.example.:80/a", "HTTP://a.EXAMPLE/a", "http://a.example/a", "http://a.example:80/a",
+			"https://b.example:443/b", "https://b.example./b", "https://B.example:/b",
+			"http://a.example:8080/port", "http://[2001:DB8::1]:80/v6", "http://[2001:db8:0::1]/v6", "https://a.example:80/other",
 		} {
 			go func() {
 				_, err := get(t.Context(), tr, u)
@@ -104,32 +111,73 @@ func TestTransport_HoldsBackAsAsked(t *testing.T) {
 		longest  time.Duration
 		want     time.Duration
 	}{
-		"429":                   {response: says(429, "Retry-After", "7"), want: 7 * time.Second},
-		"503":                   {response: says(503, "Retry-After", "007"), want: 7 * time.Second},
-		"date":                  {response: says(429, "Date", date, "Retry-After", "Fri, 20 Nov 2026 12:01:30 GMT"), want: 90 * time.Second},
-		"RFC 850":               {response: says(429, "Date", date, "Retry-After", "Friday, 20-Nov-26 12:01:30 GMT"), want: 90 * time.Second},
-		"asctime":               {response: says(429, "Date", date, "Retry-After", "Fri Nov 20 12:01:30 2026"), want: 90 * time.Second},
-		"too long":              {response: says(429, "Retry-After", "3601"), want: time.Hour},
-		"far too long":          {response: says(429, "Retry-After", "9223372037"), want: time.Hour},
-		"no int64":              {response: says(429, "Retry-After", "99999999999999999999999999"), want: time.Hour},
-		"far date":              {response: says(429, "Date", date, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), want: time.Hour},
-		"own bound":             {response: says(429, "Retry-After", "60"), longest: 5 * time.Second, want: 5 * time.Second},
-		"not heeded":            {response: says(429, "Retry-After", "60"), longest: -1},
-		"zero":                  {response: says(429, "Retry-After", "0")},
-		"past date":             {response: says(429, "Date", date, "Retry-After", "Fri, 20 Nov 2026 11:59:59 GMT")},
-		"this very date":        {response: says(429, "Date", date, "Retry-After", date)},
-		"none":                  {response: says(429)},
-		"negative":              {response: says(429, "Retry-After", "-7")},
-		"signed":                {response: says(429, "Retry-After", "+7")},
-		"fraction":              {response: says(429, "Retry-After", "1.5")},
-		"duration":              {response: says(429, "Retry-After", "7s")},
-		"other digits":          {response: says(429, "Retry-After", "٧")},
-		"garbage":               {response: says(429, "Retry-After", "\x00soon, I hope")},
-		"another zone":          {response: says(429, "Date", date, "Retry-After", "Fri, 20 Nov 2026 12:01:30 CET")},
-		"success":               {response: says(200, "Retry-After", "7")},
-		"redirect":              {response: says(301, "Retry-After", "7")},
-		"500":                   {response: says(500, "Retry-After", "7")},
-		"date, by our own time": {response: says(429, "Retry-After", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))},
+		"429":                 {response: says(429, "Retry-After", "7"), want: 7 * time.Second},
+		"503":                 {response: says(503, "Retry-After", "007"), want: 7 * time.Second},
+		"date":                {response: says(429, "Date", date, "Retry-After", "Fri, 20 Nov 2026 12:01:30 GMT"), want: 90 * time.Second},
+		"RFC 850":             {response: says(429, "Date", date, "Retry-After", "Friday, 20-Nov-26 12:01:30 GMT"), want: 90 * time.Second},
+		"asctime":             {response: says(429, "Date", date, "Retry-After", "Fri Nov 20 12:01:30 2026"), want: 90 * time.Second},
+		"too long":            {response: says(429, "Retry-After", "3601"), want: time.Hour},
+		"far too long":        {response: says(429, "Retry-After", "9223372037"), want: time.Hour},
+		"no int64":            {response: says(429, "Retry-After", "99999999999999999999999999"), want: time.Hour},
+		"far date":            {response: says(429, "Date", date, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), want: time.Hour},
+		"own bound":           {response: says(429, "Retry-After", "60"), longest: 5 * time.Second, want: 5 * time.Second},
+		"not heeded":          {response: says(429, "Retry-After", "60"), longest: -1},
+		"zero":                {response: says(429, "Retry-After", "0")},
+		"past date":           {response: says(429, "Date", date, "Retry-After", "Fri, 20 Nov 2026 11:59:59 GMT")},
+		"this very date":      {response: says(429, "Date", date, "Retry-After", date)},
+		"none":                {response: says(429)},
+		"negative":            {response: says(429, "Retry-After", "-7")},
+		"signed":              {response: says(429, "Retry-After", "+7")},
+		"fraction":            {response: says(429, "Retry-After", "1.5"), want: 2 * time.Second},
+		"small fraction":      {response: says(503, "Retry-After", "0.001"), want: time.Second},
+		"fraction of nothing": {response: says(429, "Retry-After", "7.00"), want: 7 * time.Second},
+		"huge fraction":       {response: says(429, "Retry-After", "9223372036.5"), want: time.Hour},
+		"no fraction":         {response: says(429, "Retry-After", "7.")},
+		"only a fraction":     {response: says(429, "Retry-After", ".5")},
+		"two fractions":       {response: says(429, "Retry-After", "1.5.5")},
+
+		"quota used up":              {response: says(200, "RateLimit", `"a";r=0;t=30`), want: 30 * time.Second},
+		"used up by an error":        {response: says(404, "RateLimit", `"a";r=0;t=30`), want: 30 * time.Second},
+		"used up, denied":            {response: says(429, "RateLimit", `"a";r=0;t=30`), want: 30 * time.Second},
+		"used up, and retry sooner":  {response: says(429, "RateLimit", `"a";r=0;t=30`, "Retry-After", "7"), want: 7 * time.Second},
+		"used up, and no denial":     {response: says(200, "RateLimit", `"a";r=0;t=30`, "Retry-After", "7"), want: 30 * time.Second},
+		"used up, wrongly denied":    {response: says(429, "RateLimit", `"a";r=0;t=30`, "Retry-After", "soon"), want: 30 * time.Second},
+		"used up for too long":       {response: says(200, "RateLimit", `"a";r=0;t=999999999999999`), want: time.Hour},
+		"used up, own bound":         {response: says(200, "RateLimit", `"a";r=0;t=60`), longest: 5 * time.Second, want: 5 * time.Second},
+		"used up, not heeded":        {response: says(200, "RateLimit", `"a";r=0;t=60`), longest: -1},
+		"used up, no time":           {response: says(200, "RateLimit", `"a";r=0`)},
+		"used up, and back":          {response: says(200, "RateLimit", `"a";r=0;t=0`)},
+		"left":                       {response: says(200, "RateLimit", `"a";r=1;t=30`)},
+		"left, ten":                  {response: says(200, "RateLimit", `"a";r=10;t=30`)},
+		"nothing left to say":        {response: says(200, "RateLimit", `"a";t=30`)},
+		"several policies":           {response: says(200, "RateLimit", `"a";r=0;t=5, "b";r=0;t=40,"c";r=0;t=7 , "d";r=1;t=99`), want: 40 * time.Second},
+		"several lines":              {response: saysTwice(200, "RateLimit", `"a";r=0;t=5`, `"b";r=0;t=40`), want: 40 * time.Second},
+		"more parameters":            {response: says(200, "RateLimit", `"a";pk=:sdfjLJUOUH==:;t=30; x;y=?0; z="r=1,\";r=2;t=3";r=0;w=1.5;v=tok/en;u=@-17;q=-3`), want: 30 * time.Second},
+		"a display string":           {response: says(200, "RateLimit", `"a";y=%"\";r=0;t=30`), want: 30 * time.Second},
+		"a parameter without a name": {response: says(200, "RateLimit", `"a";;r=0;t=30`)},
+		"a value without a name":     {response: says(200, "RateLimit", `"a";r=0;t=30;=1`)},
+		"a name like a quota":        {response: says(200, "RateLimit", `"a\";r=0;t=50,";r=3;t=4, "b;r=0;t=60";r=0;t=6`), want: 6 * time.Second},
+		"a token for a name":         {response: says(200, "RateLimit", `default;r=0;t=30`), want: 30 * time.Second},
+		"the last parameter holds":   {response: says(200, "RateLimit", `"a";r=0;r=1;t=30, "b";r=0;t=50;t=6`), want: 6 * time.Second},
+		"a fraction of t":            {response: says(200, "RateLimit", `"a";r=0;t=1.5`), want: 2 * time.Second},
+		"no number left":             {response: says(200, "RateLimit", `"a";r="0";t=30, "b";r;t=30, "c";r=0.0;t=30, "d";r=-1;t=30`)},
+		"no number of seconds":       {response: says(200, "RateLimit", `"a";r=0;t="30", "b";r=0;t, "c";r=0;t=-30, "d";r=0;t=soon`)},
+		"an old draft":               {response: says(200, "RateLimit", `limit=100, remaining=0, reset=30`)},
+		"cut short":                  {response: says(200, "RateLimit", `"a";r=0;t=30, "b`)},
+		"a comma at the end":         {response: says(200, "RateLimit", `"a";r=0;t=30,`)},
+		"no comma":                   {response: says(200, "RateLimit", `"a";r=0;t=30 "b"`)},
+		"an inner list":              {response: says(200, "RateLimit", `("a");r=0;t=30`)},
+		"no name":                    {response: says(200, "RateLimit", `;r=0;t=30`)},
+		"a huge number":              {response: says(200, "RateLimit", `"a";r=0;t=1234567890123456`)},
+		"empty":                      {response: says(200, "RateLimit", ``)},
+		"duration":                   {response: says(429, "Retry-After", "7s")},
+		"other digits":               {response: says(429, "Retry-After", "٧")},
+		"garbage":                    {response: says(429, "Retry-After", "\x00soon, I hope")},
+		"another zone":               {response: says(429, "Date", date, "Retry-After", "Fri, 20 Nov 2026 12:01:30 CET")},
+		"success":                    {response: says(200, "Retry-After", "7")},
+		"redirect":                   {response: says(301, "Retry-After", "7")},
+		"500":                        {response: says(500, "Retry-After", "7")},
+		"date, by our own time":      {response: says(429, "Retry-After", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := sash.NewManualClock(0)
@@ -323,6 +371,153 @@ func TestTransport_SaysWhyItDidNotSend(t *testing.T) {
 			require.Equal(t, &sentBody{closes: 1}, body, "closed, and not read")
 		})
 	}
+}
+
+func TestByHost_IsOneKeyForOneHost(t *testing.T) {
+	for u, want := range map[string]string{
+		"http://example.com/": "example.com", "http://EXAMPLE.com./": "example.com", "http://example.com.:80/": "example.com",
+		"https://example.com.:443/": "example.com", "https://Example.com.:8443/": "example.com:8443", "http://example.com:443/": "example.com:443",
+		"http://[2001:DB8::0:1]:80/": "[2001:db8::1]", "http://[2001:db8::1]:8080/": "[2001:db8::1]:8080", "http://192.0.2.1./": "192.0.2.1",
+		"http://[fe80::1%25eth0]:80/": "[fe80::1%eth0]", "http://example.com:/": "example.com", "ftp://example.com:80/": "example.com:80",
+	} {
+		r, err := http.NewRequest("GET", u, nil)
+		require.NoError(t, err)
+		key, ok := ByHost()(nil, r)
+		require.True(t, ok)
+		require.Equal(t, want, string(key), u)
+	}
+	_, ok := ByHost()(nil, &http.Request{URL: &url.URL{Scheme: "http", Host: ":80"}})
+	require.False(t, ok, "a port is no host")
+}
+
+// Hosts beyond the bound are not held back, and of all those that ask for it, those
+// that ask for longest are.
+func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
+	for bound, field := range map[int]int{1: 1, 3: 3, 100: 100, 1024: 0, 1025: 1025} {
+		clock := sash.NewManualClock(0)
+		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1e6), sash.WithClock(clock)), MaxHeld: field}
+		host := strconv.Itoa
+		held := func() (n int) {
+			for i := range 2*bound + 2 {
+				if tr.held(host(i)) > 0 {
+					n++
+				}
+			}
+			return n
+		}
+		for i := range bound {
+			tr.holdBack(host(i), time.Duration(1000+i)*time.Millisecond)
+		}
+		require.Equal(t, bound, held())
+		tr.holdBack(host(bound), 999*time.Millisecond) // would end first
+		require.Equal(t, bound, held())
+		require.Zero(t, tr.held(host(bound)))
+		tr.holdBack(host(bound), time.Hour)
+		require.Equal(t, bound, held())
+		require.Zero(t, tr.held(host(0)), "it would have ended first")
+		require.Equal(t, time.Hour, tr.held(host(bound)))
+		tr.holdBack(host(bound), 2*time.Hour) // one that is held is held for longer
+		require.Equal(t, bound, held())
+		require.Equal(t, 2*time.Hour, tr.held(host(bound)))
+		require.LessOrEqual(t, len(tr.gates), bound)
+
+		clock.Advance(time.Hour) // all others have passed
+		for i := range bound - 1 {
+			tr.holdBack(host(i), time.Minute)
+		}
+		require.Equal(t, bound, held())
+		require.Positive(t, tr.held(host(bound)))
+		require.LessOrEqual(t, len(tr.gates), max(2*bound, 33))
+	}
+}
+
+// A flood of hosts that all ask to wait takes bounded memory, and calls go on.
+func TestTransport_IsNotFilledByAFloodOfHosts(t *testing.T) {
+	tr := &Transport{
+		Limiter: newOutgoing(t, sash.PerHour(9), sash.WithClock(sash.NewManualClock(0))),
+		Base:    farEnd(func(*http.Request) (*http.Response, error) { return says(200, "RateLimit", `"a";r=0;t=3600`), nil }),
+		MaxHeld: 50, NoWait: true,
+	}
+	for i := range 2000 {
+		_, err := get(t.Context(), tr, fmt.Sprintf("http://host%d.example/", i))
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(tr.gates), 50)
+	}
+	_, err := get(t.Context(), tr, "http://host0.example/")
+	require.ErrorContains(t, err, "the server asked to wait", "what is held back stays so")
+}
+
+// A key that is forgotten while requests of it wait is held back no more for new
+// requests. Those that wait are not sent early, and learn of a new hold.
+func TestTransport_WhatWaitsWaitsOnThoughItsKeyIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(9).Log()), Base: farEnd(answersOK), MaxHeld: 1}
+		start := time.Now()
+		waiting := func() chan time.Duration {
+			sent := make(chan time.Duration, 1)
+			go func() {
+				if _, err := get(t.Context(), tr, "http://a.example/"); err != nil {
+					t.Error(err)
+				}
+				sent <- time.Since(start)
+			}()
+			synctest.Wait()
+			return sent
+		}
+		tr.holdBack("a.example", 10*time.Second)
+		first := waiting()
+		tr.holdBack("b.example", 20*time.Second)
+		require.Zero(t, tr.held("a.example"))
+		require.Zero(t, <-waiting())
+		require.Equal(t, 10*time.Second, <-first)
+
+		tr.holdBack("b.example", 20*time.Second)
+		tr.holdBack("a.example", 30*time.Second)
+		second := waiting()
+		tr.holdBack("b.example", 40*time.Second)
+		tr.holdBack("a.example", 50*time.Second)
+		require.Equal(t, 60*time.Second, <-second)
+		synctest.Wait()
+		require.LessOrEqual(t, len(tr.gates), 1)
+	})
+}
+
+// A Transport before one of our own servers keeps to what RateLimit says: no request
+// is denied.
+func TestTransport_KeepsToTheLimitsOfOurOwnServers(t *testing.T) {
+	clock := sash.NewManualClock(0)
+	server := Must(New(
+		Policy{Name: "burst", Limits: []sash.Limit{sash.PerSecond(2).Log()}, Key: Everyone()},
+		Policy{Name: "steady", Limits: []sash.Limit{sash.PerMinute(5).Log(), sash.PerHour(8).Log()}, Key: Everyone()},
+		WithClock(clock)))
+	defer server.Close()
+	h := server.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	denied := 0
+	tr := &Transport{
+		Limiter: newOutgoing(t, sash.PerSecond(1000), sash.WithClock(clock)), NoWait: true,
+		Base: farEnd(func(r *http.Request) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code == http.StatusTooManyRequests {
+				denied++
+			}
+			return w.Result(), nil
+		}),
+	}
+	var sent []time.Duration
+	for clock.Now() < int64(2*time.Hour) {
+		_, err := get(t.Context(), tr, "http://a.example/")
+		var turn *TurnError
+		if errors.As(err, &turn) {
+			require.True(t, turn.Held)
+			clock.Advance(turn.RetryAfter)
+			continue
+		}
+		require.NoError(t, err)
+		sent = append(sent, time.Duration(clock.Now())/time.Second)
+	}
+	require.Zero(t, denied)
+	require.Equal(t, []time.Duration{0, 0, 1, 1, 2, 60, 60, 61, 3600, 3600}, sent[:10])
 }
 
 func TestTransport_RefusesARequestWithoutAHost(t *testing.T) {

@@ -474,7 +474,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "take-tracks-denied-keys", fault: "keys that are never admitted fill the memory",
-		file: "limiter.go", old: "if full || !q.stores(s.policy.possible(q.n)) {", new: "if full || !q.charge {",
+		file: "limiter.go", old: "if !q.stores(s.policy.possible(q.n)) {", new: "if !q.charge {",
 		tests: "TestTake_ADenial",
 	},
 	{
@@ -484,7 +484,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "reset-without-dead-mark", fault: "a key that is reset is deleted, not killed",
-		file: "limiter.go", old: "case c.kill(word):", new: "case word&dead == 0:",
+		file: "limiter.go", old: "c.die(word)", new: "c.word.Store(word)",
 		tests: "TestReserve|TestCancel",
 	},
 
@@ -543,7 +543,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "keys-last-decides", fault: "only the last of several keys is asked",
-		file: "together.go", old: "allowed = t.policy.admits(t.cell, t.word, q) && allowed", new: "allowed = t.policy.admits(t.cell, t.word, q)",
+		file: "together.go", old: "case !t.policy.admits(t.cell, t.word, q):", new: "case i == len(targets)-1 && !t.policy.admits(t.cell, t.word, q):",
 		tests: "TestTakeAll|TestPolicies_EqualTheReference",
 	},
 	{
@@ -558,22 +558,32 @@ var mutants = []mutant{
 	},
 	{
 		name: "keys-in-sequence", fault: "several keys are checked, then charged",
-		file: "together.go", old: "case roomy(targets, q) && lockAll(targets):", new: "case roomy(targets, q):",
+		file: "together.go", old: "case roomy(targets, *q) && tryLockAll(targets):", new: "case roomy(targets, *q):",
 		tests: "TestTakeAll|TestRace_TakeAllInAnyOrder",
 	},
 	{
-		name: "keys-left-locked", fault: "who cannot lock all keys holds on to some",
-		file: "together.go", old: "held.cell.word.Store(held.word)", new: "_ = held",
+		name: "keys-that-share-are-asked-twice", fault: "a key that shares a quota with another of the call is asked by a word that was not read",
+		file: "together.go", old: "case t.lodging == sharing:", new: "case t.lodging == sharing && t.policy == nil:",
+		tests: "TestTakeAll_OfKeysThatDoNotFit|TestReserve_OfKeysThatDoNotFit",
+	},
+	{
+		name: "keys-locked-by-nobody", fault: "a call that waits for the locks of its keys goes on without them",
+		file: "cell.go", old: "if !alive || c.lock(word) {", new: "if !alive || c.unchanged(word) {",
+		tests: "TestRace",
+	},
+	{
+		name: "keys-left-locked", fault: "a call that cannot lock all keys holds on to some",
+		file: "together.go", old: "unlockAll(targets)\n\t\t\truntime.Gosched()", new: "runtime.Gosched()",
 		tests: "TestTakeAll_Unlocks",
 	},
 	{
 		name: "keys-at-two-instants", fault: "a denial reads one key before a change and another after it",
-		file: "together.go", old: "case t.cell != nil && !t.cell.unchanged(t.word):", new: "case t.cell != nil && t.policy == nil:",
+		file: "together.go", old: "t.cell != nil && !t.cell.unchanged(t.word) {", new: "t.cell != nil && t.policy == nil {",
 		tests: "TestTakeAll_KnowsWhat",
 	},
 	{
 		name: "keys-first-seen-meanwhile", fault: "a denial takes a key for unseen that was charged meanwhile",
-		file: "together.go", old: "case t.cell == nil && !l.absent(", new: "case t.cell == nil && t.policy == nil && !l.absent(",
+		file: "together.go", old: "absent > 1 || !l.absent(t.standing, t.key)", new: "absent > 1",
 		tests: "TestTakeAll_ReadsAll|TestHistories|TestRace",
 	},
 	{
@@ -678,8 +688,18 @@ var mutants = []mutant{
 
 	// Limits that change.
 	{
+		name: "reconfigure-not-refused", fault: "below several HTTP policies, Reconfigure changes the first of them only",
+		file: "reconfigure.go", old: "if l.noReconfigure != nil {", new: "if l.noReconfigure != nil && l == nil {",
+		tests: "TestReconfigure_CanBeRefused",
+	},
+	{
+		name: "inspect-trusts-limits", fault: "invalid limits of a key below an HTTP policy are not those of the policy",
+		file: "bridge.go", old: "validOrNone(c.limitsFor(key))", new: "c.limitsFor(key)",
+		tests: "TestInspect",
+	},
+	{
 		name: "change-over-a-charge", fault: "what is charged while a key is carried over is lost",
-		file: "carry.go", old: "if !old.lock(word) {", new: "l.clock.Now()\nif !old.lock(word) && k.name == \"\" {",
+		file: "carry.go", old: "prior.policy.acquire(old)", new: "prior.policy.settled(old)",
 		tests: "TestRace_ChangingLimits",
 	},
 	{
@@ -807,12 +827,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "cap-keeps-the-count-of-the-evicted", fault: "what is evicted still counts",
-		file: "gc.go", old: "g.leave()", new: "",
+		file: "gc.go", old: "g.leave(1)", new: "",
 		tests: "TestMaxKeys",
 	},
 	{
 		name: "cap-counts-who-came-second", fault: "two inserts of one key count twice",
-		file: "regime.go", old: "} else {\n\t\tg.leave()\n\t}", new: "}",
+		file: "sharded.go", old: "if found == nil && still() {", new: "if still() && found == nil {",
 		tests: "TestRace_NeverMoreKeys",
 	},
 
@@ -870,18 +890,28 @@ var mutants = []mutant{
 		tests: "TestCoarseClock",
 	},
 	{
+		name: "coarse-in-a-bubble", fault: "in a bubble of synctest the clock is the one that is shared outside",
+		file: "clock.go", old: "if inBubble() {", new: "if false {",
+		tests: "TestCoarseClock_InABubble",
+	},
+	{
+		name: "coarse-woken-in-a-bubble", fault: "a reader in a bubble of synctest starts the goroutine in there",
+		file: "clock.go", old: "if c.foreign() {", new: "if false {",
+		tests: "TestCoarseClock_MadeOutside",
+	},
+	{
 		name: "manual-rings-late", fault: "what is due at an instant is not woken at it",
 		file: "clock.go", old: "if at <= c.now.Load() {", new: "if at < c.now.Load() {",
 		tests: "TestWait_OnAManualClock",
 	},
 	{
 		name: "tsc-runs-back", fault: "a new line begins below the old one",
-		file: "tsc.go", old: "next.ns += ahead", new: "",
-		tests: "TestTSC_Stays",
+		file: "tsc.go", old: "begin := max(b.ns, l.end)", new: "begin := b.ns",
+		tests: "TestTSC_Stays|TestTSC_NeverRunsBack",
 	},
 	{
 		name: "tsc-drifts", fault: "what a line is ahead is never made up for",
-		file: "tsc.go", old: "next.rate -= uint64(ahead) << 32 / next.span", new: "",
+		file: "tsc.go", old: "next.rate = rate - uint64(ahead)<<32/ticks", new: "next.rate = rate",
 		tests: "TestTSC_ComesBack",
 	},
 	{
@@ -896,8 +926,23 @@ var mutants = []mutant{
 	},
 	{
 		name: "tsc-in-a-bubble", fault: "in a bubble of synctest the limiter lives in real time",
-		file: "tsc.go", old: "return tscVouched() && ", new: "return tscVouched() || ",
+		file: "clock.go", old: "case inBubble():", new: "case false:",
 		tests: "TestSystemClock_InABubble",
+	},
+	{
+		name: "tsc-overtaken", fault: "a reader that was overtaken puts its old line in the place of the new one",
+		file: "tsc.go", old: "if c.line.CompareAndSwap(l, next) {", new: "if c.line.Store(next); true {",
+		tests: "TestTSC_AReaderThatWasOvertaken|TestTSC_NeverRunsBack",
+	},
+	{
+		name: "tsc-gives-up-below", fault: "the system's clock is read as it is when a line that was ahead is given up",
+		file: "tsc.go", old: "return max(now, l.ns), now < l.end", new: "return now, now < l.end",
+		tests: "TestTSC_StandsStill|TestTSC_NeverRunsBack",
+	},
+	{
+		name: "tsc-out-of-order", fault: "the counter is read before the reading that another core has told",
+		file: "tsc_amd64.s", old: "LFENCE", new: "NOP",
+		tests: "TestSystemClock_NeverRunsBack",
 	},
 
 	// What is written and read.

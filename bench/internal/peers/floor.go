@@ -25,8 +25,10 @@ func Floors() []Peer {
 	}
 }
 
-// Floor returns the least that a decision is made of: the clock is read, as sash reads
-// it by default, a cell loaded from one xsync map, and its word swapped.
+// Floor returns the least that a decision is made of: the clock is read, a cell loaded
+// from one xsync map, and its word swapped. The clock is [sash.SystemClock], whose
+// readings are in order between cores. A limiter reads it without that order, for about
+// 10 to 20 ns less on amd64.
 func Floor() Peer { return floor("system", sash.SystemClock()) }
 
 // CoarseFloor returns the same with a coarse clock.

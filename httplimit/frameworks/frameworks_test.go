@@ -1,0 +1,342 @@
+package frameworks
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
+	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
+	"github.com/gorilla/mux"
+	adapter "github.com/gwatts/gin-adapter"
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// A mount builds a site under a limiter. The site has one route, POST /login, which
+// counts its calls in served and tells a right password from wrong ones.
+type mount struct {
+	build func(t *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler
+
+	// Whether the middleware is shown the statuses of right logins, and of wrong ones.
+	showsRight, showsWrong bool
+	// Whether requests that no route matches are limited.
+	limitsUnmatched bool
+}
+
+// mounts are the places where the package documentation mounts the middleware, and
+// some more where it works.
+var mounts = map[string]mount{
+	"ServeMux, around": {aroundServeMux, true, true, true},
+	"chi, around":      {aroundChi, true, true, true},
+	"chi, Use":         {inChi, true, true, true},
+	"gorilla, around":  {aroundGorilla, true, true, true},
+	"gorilla, Use":     {inGorilla, true, true, false},
+	"gin, around":      {aroundGin, true, true, true},
+	"gin, gin-adapter": {inGinByAdapter, true, true, true},
+	"gin, by hand":     {inGinByHand, false, false, true},
+	"echo, around":     {aroundEcho, true, true, true},
+	"echo, Use":        {inEcho, true, false, true},
+	"fiber, around":    {aroundFiber, true, true, true},
+	"fiber, Use":       {inFiber, false, false, true},
+}
+
+func handle(served *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		served.Add(1)
+		if r.FormValue("password") != "right" {
+			http.Error(w, "wrong", http.StatusUnauthorized)
+			return
+		}
+		io.WriteString(w, "welcome")
+	}
+}
+
+func aroundServeMux(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	m := http.NewServeMux()
+	m.Handle("POST /login", handle(served))
+	return limiter.Middleware(m)
+}
+
+func aroundChi(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	r := chi.NewRouter()
+	r.Post("/login", handle(served))
+	return limiter.Middleware(r)
+}
+
+func inChi(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	r := chi.NewRouter()
+	r.Use(limiter.Middleware)
+	r.Post("/login", handle(served))
+	return r
+}
+
+func aroundGorilla(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	r := mux.NewRouter()
+	r.Handle("/login", handle(served)).Methods("POST")
+	return limiter.Middleware(r)
+}
+
+func inGorilla(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	r := mux.NewRouter()
+	r.Use(limiter.Middleware)
+	r.Handle("/login", handle(served)).Methods("POST")
+	return r
+}
+
+// newGin returns an engine with one more middleware, or none.
+func newGin(served *atomic.Int64, use ...gin.HandlerFunc) *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	e.Use(use...)
+	e.POST("/login", func(c *gin.Context) {
+		served.Add(1)
+		if c.PostForm("password") != "right" {
+			c.AbortWithStatus(http.StatusUnauthorized)
+			return
+		}
+		c.String(http.StatusOK, "welcome")
+	})
+	return e
+}
+
+func aroundGin(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return limiter.Middleware(newGin(served))
+}
+
+func inGinByAdapter(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newGin(served, adapter.Wrap(limiter.Middleware))
+}
+
+// The adapter that is usually written by hand: gin's handlers write to gin's own writer.
+func inGinByHand(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newGin(served, func(c *gin.Context) {
+		called := false
+		limiter.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			called = true
+			c.Request = r
+			c.Next()
+		})).ServeHTTP(c.Writer, c.Request)
+		if !called {
+			c.Abort()
+		}
+	})
+}
+
+func newEcho(served *atomic.Int64, use ...echo.MiddlewareFunc) *echo.Echo {
+	e := echo.New()
+	e.Use(use...)
+	e.POST("/login", func(c echo.Context) error {
+		served.Add(1)
+		if c.FormValue("password") != "right" {
+			return echo.NewHTTPError(http.StatusUnauthorized, "wrong")
+		}
+		return c.String(http.StatusOK, "welcome")
+	})
+	return e
+}
+
+func aroundEcho(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return limiter.Middleware(newEcho(served))
+}
+
+func inEcho(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newEcho(served, echo.WrapMiddleware(limiter.Middleware))
+}
+
+func newFiber(served *atomic.Int64, use ...any) *fiber.App {
+	app := fiber.New()
+	if len(use) > 0 {
+		app.Use(use...)
+	}
+	app.Post("/login", func(c fiber.Ctx) error {
+		served.Add(1)
+		if c.FormValue("password") != "right" {
+			return fiber.ErrUnauthorized
+		}
+		return c.SendString("welcome")
+	})
+	return app
+}
+
+func aroundFiber(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return limiter.Middleware(adaptor.FiberApp(newFiber(served)))
+}
+
+// inFiber returns the app behind fiber's own server, which is not net/http's.
+func inFiber(t *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	app := newFiber(served, adaptor.HTTPMiddleware(limiter.Middleware))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- app.Listener(listener, fiber.ListenConfig{DisableStartupMessage: true}) }()
+	t.Cleanup(func() {
+		require.NoError(t, app.Shutdown())
+		require.NoError(t, <-ended)
+	})
+	return at{listener.Addr().String()}
+}
+
+// An at is a handler that runs elsewhere already.
+type at struct{ address string }
+
+func (at) ServeHTTP(http.ResponseWriter, *http.Request) { panic("not a server of net/http") }
+
+// A client speaks to a site over HTTP.
+type client struct {
+	*testing.T
+	*http.Client
+	url    string
+	served atomic.Int64
+}
+
+func newClient(t *testing.T, m mount, policies ...httplimit.Option) *client {
+	limiter := httplimit.Must(httplimit.New(append(policies,
+		httplimit.WithClock(sash.NewManualClock(0)), httplimit.WithSweepInterval(-1))...))
+	t.Cleanup(func() { limiter.Close() })
+	c := &client{T: t, Client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}}
+	h := m.build(t, limiter, &c.served)
+	if there, ok := h.(at); ok {
+		c.url = "http://" + there.address
+	} else {
+		server := httptest.NewServer(h)
+		t.Cleanup(server.Close)
+		c.url = server.URL
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+func (c *client) post(path, password string) *http.Response {
+	response, err := c.PostForm(c.url+path, url.Values{"password": {password}})
+	require.NoError(c, err)
+	_, err = io.Copy(io.Discard, response.Body)
+	require.NoError(c, errors.Join(err, response.Body.Close()))
+	return response
+}
+
+// logins returns the statuses of n logins.
+func (c *client) logins(n int, password string) (statuses []int) {
+	for range n {
+		statuses = append(statuses, c.post("/login", password).StatusCode)
+	}
+	return statuses
+}
+
+func policy(name, pattern string, count int64) httplimit.Policy {
+	return httplimit.Policy{
+		Name: name, Pattern: pattern, Limits: []sash.Limit{sash.PerHour(count).Log()}, Key: httplimit.ByAddress(),
+	}
+}
+
+// login charges only failed logins.
+func login(count int64) httplimit.Policy {
+	p := policy("login", "POST /login", count)
+	p.Charge = func(status int) bool { return status == http.StatusUnauthorized }
+	return p
+}
+
+func TestFrameworks_ServeWhatIsAdmittedAndNoMore(t *testing.T) {
+	for name, m := range mounts {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, m, policy("all", "", 2))
+			first := c.post("/login", "right")
+			require.Equal(t, http.StatusOK, first.StatusCode)
+			require.Equal(t, `"all";q=2;w=3600`, first.Header.Get("RateLimit-Policy"))
+			require.Equal(t, `"all";r=1;t=3600`, first.Header.Get("RateLimit"))
+			require.Equal(t, []int{401, 429, 429}, c.logins(3, "wrong"))
+			denied := c.post("/login", "right")
+			require.Equal(t, http.StatusTooManyRequests, denied.StatusCode)
+			require.Equal(t, "3600", denied.Header.Get("Retry-After"))
+			require.Equal(t, "application/problem+json", denied.Header.Get("Content-Type"))
+			require.EqualValues(t, 2, c.served.Load())
+		})
+	}
+}
+
+// However little the middleware is shown of the answer, guesses are limited.
+func TestFrameworks_LimitFailedLogins(t *testing.T) {
+	for name, m := range mounts {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, m, login(3))
+			require.Equal(t, []int{401, 401, 401, 429, 429}, c.logins(5, "wrong"))
+			require.Equal(t, []int{429}, c.logins(1, "right"))
+			require.EqualValues(t, 3, c.served.Load())
+		})
+	}
+}
+
+// Where the middleware is shown the status, others are not charged. Else all stay.
+func TestFrameworks_GiveBackWhatTheyShowWasNoFailure(t *testing.T) {
+	for name, m := range mounts {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, m, login(3))
+			if m.showsRight {
+				require.Equal(t, []int{200, 200, 200, 200, 200}, c.logins(5, "right"))
+			} else {
+				require.Equal(t, []int{200, 200, 200, 429, 429}, c.logins(5, "right"))
+			}
+
+			failures := login(3) // the opposite: where a failure is shown, it is given back
+			failures.Charge = func(status int) bool { return status != http.StatusUnauthorized }
+			c = newClient(t, m, failures)
+			if m.showsWrong {
+				require.Equal(t, []int{401, 401, 401, 401, 401}, c.logins(5, "wrong"))
+			} else {
+				require.Equal(t, []int{401, 401, 401, 429, 429}, c.logins(5, "wrong"))
+			}
+		})
+	}
+}
+
+func TestFrameworks_LimitRequestsThatNoRouteMatches(t *testing.T) {
+	for name, m := range mounts {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, m, policy("all", "", 1))
+			require.Equal(t, http.StatusNotFound, c.post("/absent", "").StatusCode)
+			if m.limitsUnmatched {
+				require.Equal(t, http.StatusTooManyRequests, c.post("/absent", "").StatusCode)
+			} else {
+				require.Equal(t, http.StatusNotFound, c.post("/absent", "").StatusCode)
+			}
+		})
+	}
+}
+
+// gin's Stream asks its writer for CloseNotify, and panics if the one below has none.
+func TestGin_StreamsUnderAPolicyWithCharge(t *testing.T) {
+	stream := func(_ *testing.T, limiter *httplimit.Limiter, _ *atomic.Int64) http.Handler {
+		e := newGin(new(atomic.Int64))
+		e.GET("/stream", func(c *gin.Context) {
+			chunks := strings.NewReader("abc")
+			c.Stream(func(w io.Writer) bool {
+				_, err := io.CopyN(w, chunks, 1)
+				return err == nil
+			})
+		})
+		return limiter.Middleware(e)
+	}
+	p := policy("failures", "", 1)
+	p.Charge = func(status int) bool { return status >= 400 }
+	c := newClient(t, mount{build: stream}, p)
+	for range 3 { // of which none is charged
+		response, err := c.Get(c.url + "/stream")
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, errors.Join(err, response.Body.Close()))
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		require.Equal(t, "abc", string(body))
+	}
+}

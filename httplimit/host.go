@@ -1,0 +1,51 @@
+package httplimit
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// cutPort cuts the port off a host as requests and URLs have it: "example.com:80",
+// "[::1]:80". An IPv6 address without brackets has no port.
+func cutPort(host string) (name, port string, found bool) {
+	last := strings.LastIndexByte(host, ':')
+	if last < 0 {
+		return host, "", false
+	}
+	if host[0] == '[' {
+		found = host[last-1] == ']' && strings.IndexByte(host[last:], ']') < 0
+	} else {
+		found = strings.IndexByte(host, ':') == last
+	}
+	if !found {
+		return host, "", false
+	}
+	return host[:last], host[last+1:], true
+}
+
+// hostName returns the one spelling of a host without its port. Names are in lower
+// case and lose one trailing dot. IPv6 addresses lose their brackets and are written
+// as package netip writes them.
+func hostName(host string) string {
+	if len(host) >= 2 && host[0] == '[' && host[len(host)-1] == ']' {
+		host = host[1 : len(host)-1]
+	}
+	if strings.IndexByte(host, ':') < 0 {
+		return strings.ToLower(strings.TrimSuffix(host, "."))
+	}
+	text, zone, zoned := strings.Cut(host, "%")
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return strings.ToLower(host)
+	}
+	if zoned {
+		return addr.String() + "%" + zone
+	}
+	return addr.String()
+}
+
+// nameOf returns the name of a host that may have a port.
+func nameOf(host string) string {
+	name, _, _ := cutPort(host)
+	return hostName(name)
+}
