@@ -43,11 +43,9 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 // forgotten.
 func (l *Limiter) evict(g *regime, k key, c *cell, now int64) bool {
 	word, ok := g.policy.condemn(c, now)
-	if !ok || l.queues.waiting(k.name) || !c.kill(word) {
+	if !ok || l.queues.waiting(k.name) || !g.kill(k, c, word) {
 		return false
 	}
-	g.keys.remove(k, c)
-	g.leave(1)
 	l.evicted.Add(1)
 	return true
 }

@@ -188,7 +188,7 @@ func (l *Limiter) ask(g *regime, k key, c *cell, q *query, d *Decision) bool {
 				q.at = g.at(l.clock.Now())
 			}
 			if c == nil {
-				if l.full(g, 1, nil) {
+				if l.fullFor(g, k) {
 					return l.askFull(g, k, q, d)
 				}
 				s := l.standing(g, k.name)
@@ -269,15 +269,13 @@ func (l *Limiter) Reset(key string) bool {
 			return false
 		}
 		word, alive := g.policy.acquire(c)
-		if alive {
-			c.die(word)
+		if !alive {
+			g.keys.remove(k, c)
+			continue
 		}
-		g.keys.remove(k, c)
-		if alive {
-			g.leave(1)
-			l.queues.nudge(key)
-			return true
-		}
+		g.kill(k, c, word|locked) // nothing else changes a locked word
+		l.queues.nudge(key)
+		return true
 	}
 }
 

@@ -12,9 +12,10 @@ import (
 
 // A keyCap bounds the keys of a limiter.
 //
-// Invariant: used is at least the number of cells that are alive in the limiter's
-// tables, but that one key may have two while it is carried over, and at most most.
-// Who makes a cell enters first; who kills one leaves, once it is out of the table.
+// Invariant: used is the number of keys that have a cell in the limiter's tables, with
+// those that enterAll has made room for, and at most most. A key takes its place and
+// gives it up under the lock of its shard, in one step with its cell. So a call that
+// holds that lock, and finds no cell, knows that no place is that key's.
 type keyCap struct {
 	most      int64
 	overflow  Overflow
@@ -103,6 +104,19 @@ func (c *keyCap) vacate() {
 	}
 }
 
+// kill makes c, the cell of k in g, dead if its word still is word, and takes it out of
+// the table together with its place. It reports whether it has.
+func (g *regime) kill(k key, c *cell, word uint64) (killed bool) {
+	g.keys.update(k, func(found *cell) *cell {
+		if killed = found == c && c.kill(word); !killed {
+			return found
+		}
+		g.leave(1)
+		return nil
+	})
+	return killed
+}
+
 // leave gives back the room of so many keys of g.
 func (g *regime) leave(keys int64) {
 	if g.cap != nil {
@@ -150,6 +164,13 @@ func (l *Limiter) full(g *regime, keys int64, spared []target) bool {
 	return c != nil && (max(keys, int64(len(spared))) > c.most || !c.displaces() && !l.makeRoom(g, keys, spared, false))
 }
 
+// fullFor reports whether k has no place in g. It does not evict k to find one: another
+// call may have made k in the meantime, and not yet charged it.
+func (l *Limiter) fullFor(g *regime, k key) bool {
+	self := [1]target{{key: k}}
+	return l.full(g, 1, self[:])
+}
+
 // fits reports whether so many new keys, of so many of one call, have a place now.
 func (c *keyCap) fits(missing, keys int64) bool {
 	return max(missing, keys) <= c.most && c.used.Load()+missing <= c.most
@@ -178,8 +199,6 @@ func (l *Limiter) makeRoom(g *regime, keys int64, spared []target, displace bool
 			lost++
 			runtime.Gosched() // it is being taken from
 		default:
-			least.regime.keys.remove(least.key, least.cell)
-			least.regime.leave(1)
 			least.seat.CompareAndSwap(least.resident, nil)
 			l.displaced.Add(1)
 			l.queues.nudge(least.key.name)
@@ -255,14 +274,15 @@ func (r *resident) candidate(now int64) (c candidate, alive bool) {
 // the cell since it was sampled; or, if wait is set, whatever has, once it holds the lock.
 // Where all keys are busy, one is charged before each sample is complete.
 func (c *candidate) die(wait bool) bool {
-	if !wait {
-		return c.cell.kill(c.word)
+	word := c.word
+	if wait {
+		var alive bool
+		if word, alive = c.regime.policy.acquire(c.cell); !alive {
+			return false
+		}
+		word |= locked
 	}
-	word, alive := c.regime.policy.acquire(c.cell)
-	if alive {
-		c.cell.die(word)
-	}
-	return alive
+	return c.regime.kill(c.key, c.cell, word)
 }
 
 // exceeds reports whether c is to be displaced rather than o: if a greater part of its

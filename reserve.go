@@ -144,7 +144,7 @@ func (r *reservation) spend(units int64) {
 		q.at = g.at(l.clock.Now())
 		switch {
 		case c != nil:
-		case r.shared && l.full(g, 1, nil):
+		case r.shared && l.fullFor(g, k):
 			c = l.sharedCell(g, k)
 		default:
 			s := l.standing(g, k.name)

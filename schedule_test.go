@@ -892,6 +892,33 @@ func TestSchedules_Reservations(t *testing.T) {
 	})
 }
 
+// Calls that make one key at once take one place for it. So none of them finds the table
+// full because of the others, and none evicts what another has just charged.
+func TestSchedules_OneNewKeyUnderACap(t *testing.T) {
+	for overflow, name := range map[Overflow]string{
+		EvictLeastUsed: "EvictLeastUsed", DenyNew: "DenyNew", ShareOverflow: "ShareOverflow",
+	} {
+		t.Run(name, func(t *testing.T) {
+			playEach(t, []scene{
+				{
+					name:   "both fit",
+					sorts:  []string{"counter", "log"},
+					actors: [][]call{{allow(2)}, {take(1)}},
+					admits: []int64{3},
+					meets:  waits,
+				},
+				{
+					name:   "one fits",
+					sorts:  []string{"counter"},
+					actors: [][]call{{take(2)}, {peek(2), allow(2)}},
+					admits: []int64{2},
+					meets:  waits,
+				},
+			}, WithMaxKeys(1, overflow))
+		})
+	}
+}
+
 func TestSchedules_ChangesOfLimits(t *testing.T) {
 	playEach(t, []scene{
 		{

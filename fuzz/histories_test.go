@@ -71,7 +71,7 @@ func TestHistories_AreLinearizable(t *testing.T) {
 		var batch []*history
 		for i := done; i < min(n, done+batchSize); i++ {
 			h := plan(*historySeed + uint64(i))
-			h.record()
+			h.record(t)
 			checked.add(h)
 			batch = append(batch, h)
 		}
@@ -105,8 +105,7 @@ func checkAll(t *testing.T, batch []*history) {
 
 // check fails t if h is not linearizable.
 func check(t *testing.T, h *history) {
-	m, ops := model(h), operations(h.all())
-	result := porcupine.CheckOperationsTimeout(m, ops, patience)
+	result := verdict(h)
 	if result == porcupine.Ok {
 		return
 	}
@@ -114,7 +113,8 @@ func check(t *testing.T, h *history) {
 	if *historyDetail == "" {
 		return
 	}
-	_, info := porcupine.CheckOperationsVerbose(m, ops, patience)
+	m := modelsOf(h)[0]
+	_, info := porcupine.CheckOperationsVerbose(m, operations(h), patience)
 	if err := porcupine.VisualizePath(m, info, *historyDetail); err != nil {
 		t.Error(err)
 	}

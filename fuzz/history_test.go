@@ -1,6 +1,8 @@
 package fuzz
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -8,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -22,6 +26,8 @@ type history struct {
 	chargeDenied bool
 	sweeper      sweeper
 	hesitates    bool // whether a call that does not find its key gives up its core
+	maxKeys      int  // of WithMaxKeys; 0 for no cap
+	overflow     sash.Overflow
 
 	first, last []*operation   // before and after the others, in this order
 	plans       [][]*operation // of each caller
@@ -40,14 +46,17 @@ const (
 	janitor sweeper = "the janitor"
 )
 
+// sweepInterval is that of the janitor.
+const sweepInterval = time.Microsecond
+
 // An operation is one call.
 type operation struct {
 	verb   verb
 	keys   []string
 	units  int64        // of a settle: the actual ones
 	limits []sash.Limit // of a change
-	of     *operation   // whose reservation it settles,
-	which  int          // and which of them
+	of     *operation   // whose reservation it settles, or whose snapshot it restores
+	which  int          // of the reservations
 	after  int64        // by how much its caller moves the clock on before
 
 	caller       int
@@ -56,12 +65,14 @@ type operation struct {
 	until        int64   // the reading when it ended
 	outcome
 	reservations []sash.Reservation
+	saved        bytes.Buffer // by a Snapshot
 }
 
 // An outcome is what an operation returned.
 type outcome struct {
 	decision sash.Decision
 	tracked  bool // of a Reset
+	refused  bool // of a Restore
 }
 
 // A verb is the method that an operation calls.
@@ -78,6 +89,8 @@ const (
 	resets       verb = "Reset"
 	setsLimits   verb = "SetLimits"
 	reconfigures verb = "Reconfigure"
+	snapshots    verb = "Snapshot"
+	restores     verb = "Restore"
 )
 
 // all returns every operation.
@@ -97,11 +110,20 @@ func (h *history) carries() bool {
 	})
 }
 
-// record runs all of it on a new limiter.
-func (h *history) record() {
+// record runs all of it on a new limiter. A history with a Restore runs in a bubble,
+// where the wall clock stands still: no time passes between Snapshot and Restore.
+func (h *history) record(t *testing.T) {
+	if slices.ContainsFunc(h.all(), func(o *operation) bool { return o.verb == restores }) {
+		synctest.Test(t, func(*testing.T) { h.recordNow() })
+	} else {
+		h.recordNow()
+	}
+}
+
+func (h *history) recordNow() {
 	options := []sash.Option{sash.WithClock(h.clock), sash.WithSweepInterval(-1)}
 	if h.sweeper == janitor {
-		options = append(options, sash.WithSweepInterval(time.Microsecond))
+		options = append(options, sash.WithSweepInterval(sweepInterval))
 	}
 	if h.chargeDenied {
 		options = append(options, sash.WithChargeDenied())
@@ -111,6 +133,9 @@ func (h *history) record() {
 			runtime.Gosched()
 			return nil
 		}))
+	}
+	if h.maxKeys > 0 {
+		options = append(options, sash.WithMaxKeys(h.maxKeys, h.overflow))
 	}
 	for _, l := range h.limits {
 		options = append(options, l)
@@ -190,6 +215,13 @@ func (o *operation) do(l *sash.Limiter) {
 		mustBeValid(l.SetLimits(o.keys[0], o.limits...))
 	case reconfigures:
 		mustBeValid(l.Reconfigure(o.limits...))
+	case snapshots:
+		mustBeValid(l.Snapshot(&o.saved))
+	case restores:
+		err := l.Restore(bytes.NewReader(o.of.saved.Bytes()))
+		if o.refused = errors.Is(err, sash.ErrBadSnapshot); !o.refused {
+			mustBeValid(err)
+		}
 	}
 }
 
@@ -298,6 +330,9 @@ func overlapping(ops []*operation) (pairs int) {
 func (h *history) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %v, chargeDenied %v, swept by %s\n", h.seed, h.limits, h.chargeDenied, h.sweeper)
+	if h.maxKeys > 0 {
+		fmt.Fprintf(&b, "at most %d keys, overflow %d: %+v\n", h.maxKeys, h.overflow, h.stats)
+	}
 	for _, o := range h.all() {
 		fmt.Fprintf(&b, "caller %d  %3d to %3d  %v\n", o.caller, o.began, o.ended, o)
 	}
@@ -313,6 +348,10 @@ func (o *operation) String() string {
 		call = fmt.Sprintf("%s(%q, %v)", o.verb, o.keys, o.limits)
 	case resets:
 		call = fmt.Sprintf("%s(%q) = %v", o.verb, o.keys, o.tracked)
+	case snapshots:
+		call = fmt.Sprintf("%s()", o.verb)
+	case restores:
+		call = fmt.Sprintf("%s() of that of %d to %d, refused %v", o.verb, o.of.began, o.of.ended, o.refused)
 	case allows:
 		call += fmt.Sprintf(" = %v", o.decision.Allowed)
 	default:

@@ -17,101 +17,306 @@ import (
 type serial struct {
 	table    *reference.Table
 	reserved map[*operation][]reference.Reservation // that are not settled yet
-	carries  bool                                   // whether keys are carried over to other cells
+	shift    int64                                  // of the time that decides, against the clock's readings
+	saved    map[*operation]*save                   // by Snapshots
+	saving   *operation                             // a Snapshot that has saved some keys, and not all
+	done     opSet                                  // the operations so far
+	entered  map[string]bool                        // keys that may have an entry, idle or not
+	evicted  uint64                                 // keys that were evicted though they were not idle
+	quotas   map[string]string                      // the shared quota of each key, under ShareOverflow
+	fixed    *fixed
 }
 
-// model returns what h must be a history of: the reference, with its limits.
-func model(h *history) porcupine.Model {
-	m := porcupine.NondeterministicModel{
-		Partition: partition,
-		Init: func() []any {
-			return []any{&serial{
-				table:    table(h.limits, h.chargeDenied),
-				reserved: map[*operation][]reference.Reservation{},
-				carries:  h.carries(),
-			}}
-		},
-		Step: func(state, input, output any) (next []any) {
-			return state.(*serial).step(input.(*operation), output.(outcome))
-		},
-		Equal: func(a, b any) bool { return a.(*serial).equal(b.(*serial)) },
-		DescribeOperation: func(input, _ any) string {
-			return input.(*operation).String()
-		},
-		DescribeState: func(state any) string { return state.(*serial).String() },
+// A save is what a Snapshot has saved so far.
+type save struct {
+	table   *reference.Table
+	entered map[string]bool
+	at      int64 // the time at which it began
+	keys    int
+}
+
+// fixed is what a model knows of its history.
+type fixed struct {
+	*history
+	carries bool // whether keys are carried over to other cells
+	number  map[*operation]int
+	earlier map[*operation]opSet           // the operations that ended before each began
+	busy    map[*operation]map[string]bool // the keys of the operations that overlap each
+}
+
+// An opSet is a set of operations, by their numbers.
+type opSet uint64
+
+func (s opSet) has(number int) bool { return s&(1<<number) != 0 }
+
+// An effect is what an operation does at one instant. A Snapshot saves each key at an
+// instant of its own.
+type effect struct {
+	*operation
+	saves string // the key that a Snapshot saves
+}
+
+// modelsOf returns what h must be a history of, by one of them: the reference, with its
+// limits. There is one for each way in which keys may share quotas. The hash of a key
+// chooses its quota, and two keys seldom have the same, so the first is the likeliest.
+func modelsOf(h *history) (models []porcupine.Model) {
+	f := newFixed(h)
+	for _, quotas := range sharings(h) {
+		m := porcupine.NondeterministicModel{
+			Init: func() []any {
+				return []any{&serial{
+					table:    table(h.limits, h.chargeDenied),
+					reserved: map[*operation][]reference.Reservation{},
+					saved:    map[*operation]*save{},
+					entered:  map[string]bool{},
+					quotas:   quotas,
+					fixed:    f,
+				}}
+			},
+			Step: func(state, input, output any) (next []any) {
+				return state.(*serial).step(input.(effect), output.(outcome))
+			},
+			Equal: func(a, b any) bool { return a.(*serial).equal(b.(*serial)) },
+			DescribeOperation: func(input, _ any) string {
+				return input.(effect).String()
+			},
+			DescribeState: func(state any) string { return state.(*serial).String() },
+		}
+		if h.maxKeys == 0 {
+			m.Partition = partition
+		}
+		models = append(models, m.ToModel())
 	}
-	return m.ToModel()
+	return models
 }
 
-// operations returns ops as porcupine wants them.
-func operations(ops []*operation) (all []porcupine.Operation) {
-	for _, o := range ops {
-		all = append(all, porcupine.Operation{ClientId: o.caller, Input: o, Output: o.outcome, Call: o.began, Return: o.ended})
+// verdict returns whether h is linearizable by any of its models.
+func verdict(h *history) (result porcupine.CheckResult) {
+	for _, m := range modelsOf(h) {
+		if result = porcupine.CheckOperationsTimeout(m, operations(h), patience); result != porcupine.Illegal {
+			break
+		}
+	}
+	return result
+}
+
+// sharings returns which keys may share a quota with which: each way to part them. A
+// quota is a key of the reference that no call names, under the limiter's own limits.
+func sharings(h *history) (all []map[string]string) {
+	if h.maxKeys == 0 || h.overflow != sash.ShareOverflow {
+		return []map[string]string{nil}
+	}
+	for _, parts := range []string{"abc", "aac", "aba", "abb", "aaa"} {
+		quotas := map[string]string{}
+		for i, key := range historyKeys {
+			quotas[key] = "shared by " + parts[i:i+1]
+		}
+		all = append(all, quotas)
 	}
 	return all
+}
+
+func newFixed(h *history) *fixed {
+	f := &fixed{
+		history: h,
+		carries: h.carries(),
+		number:  map[*operation]int{},
+		earlier: map[*operation]opSet{},
+		busy:    map[*operation]map[string]bool{},
+	}
+	ops := h.all()
+	for i, o := range ops {
+		f.number[o], f.busy[o] = i, map[string]bool{}
+		for j, other := range ops {
+			switch {
+			case len(other.effects(h)) == 0 || other == o:
+			case other.ended < o.began:
+				f.earlier[o] |= 1 << j
+			case other.began < o.ended:
+				f.busy[o] = union(f.busy[o], other.touches())
+			}
+		}
+	}
+	return f
+}
+
+// touches returns the keys that o may make an entry for, or replace the entry of.
+func (o *operation) touches() []string {
+	if o.verb == reconfigures {
+		return historyKeys
+	}
+	return o.keys
+}
+
+// operations returns the effects of all of h as porcupine wants them.
+func operations(h *history) (all []porcupine.Operation) {
+	for _, o := range h.all() {
+		for _, e := range o.effects(h) {
+			all = append(all, porcupine.Operation{ClientId: o.caller, Input: e, Output: o.outcome, Call: o.began, Return: o.ended})
+		}
+	}
+	return all
+}
+
+func (o *operation) effects(h *history) (all []effect) {
+	if o.verb == snapshots {
+		if !slices.ContainsFunc(h.all(), func(other *operation) bool { return other.of == o }) {
+			return nil // nothing depends on what it saved
+		}
+		for _, key := range historyKeys {
+			all = append(all, effect{operation: o, saves: key})
+		}
+		return all
+	}
+	return []effect{{operation: o}}
 }
 
 // partition returns the operations of each key, if none has to do with several.
 func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	byKey := map[string][]porcupine.Operation{}
 	for _, op := range history {
-		o := op.Input.(*operation)
-		if len(o.keys) != 1 || o.verb == reconfigures {
+		e := op.Input.(effect)
+		if len(e.keys) != 1 || e.verb == reconfigures {
 			return [][]porcupine.Operation{history}
 		}
-		byKey[o.keys[0]] = append(byKey[o.keys[0]], op)
+		byKey[e.keys[0]] = append(byKey[e.keys[0]], op)
 	}
 	return slices.Collect(maps.Values(byKey))
 }
 
-// step returns the states in which s may be after o, if that had that outcome.
-func (s *serial) step(o *operation, out outcome) (next []any) {
-	for _, at := range s.decidedBy(o) {
-		if after := s.copy(); after.do(o, out, at) {
-			next = append(next, after)
+// step returns the states in which s may be after e, if its operation had that outcome.
+// What the operations under way evict before e shows no later than in e.
+func (s *serial) step(e effect, out outcome) (next []any) {
+	for _, before := range s.evictions() {
+		if e.saves != "" {
+			next = append(next, before.save(e.operation, e.saves)...)
+		} else {
+			next = append(next, before.finish(e.operation, out)...)
 		}
 	}
 	return next
 }
 
-// decidedBy returns the readings of which one has decided o: the last, which an
-// operation takes that has found its key gone. But where keys are carried over to
-// other cells, and the clock is read for that, it may be any. An operation without
-// readings is not decided by the time.
-func (s *serial) decidedBy(o *operation) []int64 {
-	last := len(o.readings) - 1
-	switch {
-	case last < 0:
-		return []int64{math.MinInt64}
-	case !s.carries:
-		return o.readings[last:]
+// finish returns the states in which s may be after o, if that had that outcome.
+func (s *serial) finish(o *operation, out outcome) (next []any) {
+	if s.saving != nil && slices.Contains([]verb{setsLimits, reconfigures, restores}, o.verb) {
+		return nil // these wait for the Snapshot
 	}
-	return slices.Compact(slices.Clone(o.readings))
+	for _, at := range s.decidedBy(o) {
+		for _, p := range s.placements(o) {
+			if after := s.copy(); after.do(o, out, at, p) && after.fits(o) {
+				after.done |= 1 << s.fixed.number[o]
+				after.enter(o)
+				next = append(next, after)
+			}
+		}
+	}
+	return next
 }
 
-// do does o at that reading, and reports whether its outcome is that.
-func (s *serial) do(o *operation, out outcome, at int64) bool {
+// decidedBy returns the times of which one has decided o: that of the last reading, which
+// an operation takes that has found its key gone. But where keys are carried over to
+// other cells, and the clock is read for that, it may be any. An operation without
+// readings is not decided by the time.
+func (s *serial) decidedBy(o *operation) (times []int64) {
+	if len(o.readings) == 0 {
+		return []int64{math.MinInt64}
+	}
+	readings := slices.Compact(slices.Clone(o.readings))
+	if !s.fixed.carries {
+		readings = readings[len(readings)-1:]
+	}
+	for _, reading := range readings {
+		times = append(times, reading+s.shift)
+	}
+	return times
+}
+
+// do does o at that time with its keys so placed, and reports whether its outcome is
+// that.
+func (s *serial) do(o *operation, out outcome, at int64, p placement) bool {
 	switch o.verb {
-	case takes, allows, takesAll:
-		return s.answers(o, out, s.table.Take(at, o.units, o.keys...))
-	case peeks:
-		return s.answers(o, out, s.table.Peek(at, o.units, o.keys...))
-	case reserves, reservesAll:
-		all, answer := s.table.ReserveAll(at, o.units, o.keys...)
-		s.reserved[o] = all
-		return s.answers(o, out, answer)
+	case takes, allows, takesAll, peeks, reserves, reservesAll:
+		return s.answers(o, out, s.decide(o, at, p))
 	case settles:
 		s.settle(o, at)
 	case resets:
-		if !out.tracked && s.table.Peek(o.until, 0, o.keys[0]).ResetAfter > 0 {
+		if !out.tracked && s.tracks(o.keys[0], o) {
 			return false
 		}
-		s.table.Reset(o.keys[0])
+		s.reset(o.keys[0])
 	case setsLimits:
 		s.table.SetLimits(o.keys[0], models(o.limits, s.chargesDenied()))
 	case reconfigures:
 		s.table.Reconfigure(models(o.limits, s.chargesDenied()))
+	case restores:
+		return s.restore(o, out, at)
 	}
+	return true
+}
+
+// reset forgets the key.
+func (s *serial) reset(key string) {
+	s.table.Reset(key)
+	delete(s.entered, key)
+}
+
+// decide charges what o is for with its keys so placed, and returns the answer.
+func (s *serial) decide(o *operation, at int64, p placement) (answer reference.Answer) {
+	switch {
+	case len(p.refused) > 0:
+		s.reserved[o] = make([]reference.Reservation, len(o.keys))
+		return s.refuse(o, at, p)
+	case o.verb == peeks:
+		return s.table.Peek(at, o.units, p.keys...)
+	case o.verb == reserves || o.verb == reservesAll:
+		var all []reference.Reservation
+		all, answer = s.table.ReserveAll(at, o.units, p.keys...)
+		for i, key := range o.keys {
+			if p.keys[i] != key {
+				all[i] = reference.Reservation{} // of a shared quota nothing is given back
+			}
+		}
+		s.reserved[o] = all
+		return answer
+	}
+	return s.table.Take(at, o.units, p.keys...)
+}
+
+// save saves the key, at the instant at which the Snapshot o reads it.
+func (s *serial) save(o *operation, key string) []any {
+	if s.saving != nil && s.saving != o {
+		return nil // a Snapshot waits for another
+	}
+	after, saved := s.copy(), save{at: o.readings[0] + s.shift, entered: map[string]bool{}}
+	if so := s.saved[o]; so != nil {
+		saved.table, saved.entered, saved.keys = so.table.Copy(), maps.Clone(so.entered), so.keys
+	} else {
+		saved.table = reference.NewTable(s.table.Limits(""))
+	}
+	s.table.Save(key, saved.table)
+	if s.entered[key] {
+		saved.entered[key] = true
+	}
+	saved.keys++
+	after.saved[o], after.saving = &saved, o
+	if saved.keys == len(historyKeys) {
+		after.saving = nil
+		after.done |= 1 << s.fixed.number[o]
+	}
+	return []any{after}
+}
+
+// restore restores what o is to, unless the limiter has other limits by now. Time goes
+// on where the Snapshot began.
+func (s *serial) restore(o *operation, out outcome, at int64) bool {
+	saved := s.saved[o.of]
+	if refused := !slices.Equal(s.table.Limits(""), saved.table.Limits("")); refused || out.refused {
+		return refused && out.refused
+	}
+	s.table.Restore(saved.table)
+	s.entered = maps.Clone(saved.entered)
+	s.shift += saved.at - at
 	return true
 }
 
@@ -145,12 +350,22 @@ func (s *serial) settle(o *operation, at int64) {
 
 func (s *serial) chargesDenied() bool { return s.table.Limits("")[0].ChargeDenied }
 
-func (s *serial) copy() *serial { return &serial{s.table.Copy(), maps.Clone(s.reserved), s.carries} }
+func (s *serial) copy() *serial {
+	c := *s
+	c.table, c.reserved = s.table.Copy(), maps.Clone(s.reserved)
+	c.saved, c.entered = maps.Clone(s.saved), maps.Clone(s.entered)
+	return &c
+}
 
 func (s *serial) equal(o *serial) bool {
-	return s.table.Equal(o.table) && maps.EqualFunc(s.reserved, o.reserved, func(a, b []reference.Reservation) bool {
-		return slices.EqualFunc(a, b, reference.Reservation.Equal)
-	})
+	return s.shift == o.shift && s.saving == o.saving && s.done == o.done && s.evicted == o.evicted &&
+		s.table.Equal(o.table) && maps.Equal(s.entered, o.entered) &&
+		maps.EqualFunc(s.saved, o.saved, func(a, b *save) bool {
+			return a.at == b.at && a.keys == b.keys && maps.Equal(a.entered, b.entered) && a.table.Equal(b.table)
+		}) &&
+		maps.EqualFunc(s.reserved, o.reserved, func(a, b []reference.Reservation) bool {
+			return slices.EqualFunc(a, b, reference.Reservation.Equal)
+		})
 }
 
 // String tells what is left of each key to a call that comes at the newest time

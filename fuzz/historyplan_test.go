@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -21,9 +22,10 @@ type planner struct {
 	// given back whole: a key that has nothing left passes its place in time on to
 	// all that hold nothing, and it shows in late readings when they learn of it.
 	moves bool
-	verbs []verb // to choose from
-	one   bool   // key is all that calls of one are about, so that they meet there
-	most  int64  // units that a limit has
+	verbs []verb       // to choose from
+	saved []*operation // snapshots from before the callers begin
+	one   bool         // key is all that calls of one are about, so that they meet there
+	most  int64        // units that a limit has
 }
 
 // plan returns the history of that seed, which has yet to be recorded.
@@ -44,12 +46,27 @@ func plan(seed uint64) *history {
 	if p.IntN(4) == 0 {
 		calls = p.duel()
 	}
+	p.drawCap()
 	p.first = p.operations(p.IntN(5))
 	if p.IntN(2) == 0 { // let what came first come back
 		p.first = append(p.first, &operation{verb: peeks, keys: historyKeys[:1], after: p.distance(60)})
 	}
+	for _, o := range p.first {
+		if o.verb == snapshots {
+			p.saved = append(p.saved, o)
+		}
+	}
+	if p.maxKeys > 0 {
+		// A call that makes room evicts the keys that are idle at its own reading. A call
+		// with an earlier reading can tell such a key from one never seen.
+		p.moves = false
+	}
 	for range historyCallers {
-		p.plans = append(p.plans, p.operations(calls+p.IntN(4)))
+		n := calls + p.IntN(4)
+		if slices.Contains(p.verbs, restores) {
+			n = min(n, 3) // a Snapshot may have saved any of the states that its keys were in
+		}
+		p.plans = append(p.plans, p.operations(n))
 	}
 	for _, key := range historyKeys {
 		p.last = append(p.last, &operation{verb: peeks, keys: []string{key}, units: 1})
@@ -87,11 +104,23 @@ func (p *planner) counted(like []sash.Limit) (limits []sash.Limit) {
 // operations, and of one key each, too.
 func (p *planner) drawVerbs() {
 	p.verbs = []verb{takes, takes, allows, peeks}
-	for _, more := range [][]verb{{takesAll, takesAll, takesAll}, {reserves, reserves}, {resets}, {setsLimits}, {reconfigures}} {
+	for _, more := range [][]verb{{takesAll, takesAll, takesAll}, {reserves, reserves}, {resets}, {setsLimits}, {reconfigures}, {snapshots, restores, restores}} {
 		if p.IntN(2) == 0 {
 			p.verbs = append(p.verbs, more...)
 		}
 	}
+	if p.sweeper == janitor && slices.Contains(p.verbs, restores) {
+		p.sweeper = caller // the janitor's timer is of the bubble, where no time passes
+	}
+}
+
+// drawCap draws whether there is a cap, so low that the keys do not all fit.
+func (p *planner) drawCap() {
+	if p.one || p.IntN(2) == 0 {
+		return
+	}
+	p.maxKeys = 1 + p.IntN(len(historyKeys)-1)
+	p.overflow = []sash.Overflow{sash.EvictLeastUsed, sash.DenyNew, sash.ShareOverflow}[p.IntN(3)]
 }
 
 // duel makes it one in which all charge the same key, as often as it admits that.
@@ -110,6 +139,7 @@ func (p *planner) duel() (calls int) {
 // operations draws what one caller does.
 func (p *planner) operations(n int) (ops []*operation) {
 	var open []*operation // that reserved something
+	saved := slices.Clone(p.saved)
 	for range n {
 		o := &operation{verb: p.verbs[p.IntN(len(p.verbs))]}
 		if len(open) > 0 && p.IntN(2) == 0 {
@@ -118,17 +148,24 @@ func (p *planner) operations(n int) (ops []*operation) {
 		if p.moves && p.IntN(3) == 0 {
 			o.after = p.distance(5)
 		}
-		p.fill(o, open)
-		if o.verb == reserves || o.verb == reservesAll {
+		if o.verb == restores && len(saved) == 0 {
+			o.verb = snapshots
+		}
+		p.fill(o, open, saved)
+		switch o.verb {
+		case reserves, reservesAll:
 			open = append(open, o)
+		case snapshots:
+			saved = append(saved, o)
 		}
 		ops = append(ops, o)
 	}
 	return ops
 }
 
-// fill draws what o is called with.
-func (p *planner) fill(o *operation, open []*operation) {
+// fill draws what o is called with: open are the operations whose reservations it can
+// settle, and saved those whose snapshots it can restore.
+func (p *planner) fill(o *operation, open, saved []*operation) {
 	o.units = 1 + p.Int64N(3)
 	o.keys = historyKeys[:1]
 	if !p.one {
@@ -155,8 +192,17 @@ func (p *planner) fill(o *operation, open []*operation) {
 		if p.chargeDenied { // then what is given back is not told from what was denied
 			o.units = max(o.units, o.of.units)
 		}
+		if p.maxKeys > 0 && p.overflow != sash.EvictLeastUsed {
+			// A cost beyond the estimate is charged even where its key no longer fits:
+			// histories do not say to what.
+			o.units = min(o.units, o.of.units)
+		}
 	case setsLimits, reconfigures:
 		p.change(o)
+	case snapshots:
+		o.keys = historyKeys
+	case restores:
+		o.keys, o.of = historyKeys, saved[p.IntN(len(saved))]
 	}
 }
 

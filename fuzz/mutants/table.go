@@ -407,7 +407,7 @@ var mutants = []mutant{
 	// Eviction.
 	{
 		name: "evict-without-dead-mark", fault: "an idle key is deleted, not killed: a call under way charges what is gone",
-		file: "gc.go", old: "!c.kill(word)", new: "word&dead != 0",
+		file: "maxkeys.go", old: "found == c && c.kill(word); !killed", new: "found == c && c.unchanged(word); !killed",
 		tests: "TestEvict|TestRace_SweepsLoseNothing",
 	},
 	{
@@ -484,7 +484,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "reset-without-dead-mark", fault: "a key that is reset is deleted, not killed",
-		file: "limiter.go", old: "c.die(word)", new: "c.word.Store(word)",
+		file: "limiter.go", old: "g.kill(k, c, word|locked) //", new: "g.keys.remove(k, c)\nc.word.Store(word) //",
 		tests: "TestReserve|TestCancel",
 	},
 
@@ -827,7 +827,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "cap-keeps-the-count-of-the-evicted", fault: "what is evicted still counts",
-		file: "gc.go", old: "g.leave(1)", new: "",
+		file: "maxkeys.go", old: "g.leave(1)\n\t\treturn nil", new: "return nil",
 		tests: "TestMaxKeys",
 	},
 	{

@@ -206,16 +206,18 @@ func (k *Key) retryAfter(now, n int64) int64 {
 
 // resetAfter returns the least wait until no charge counts for anything.
 func (k *Key) resetAfter(now int64) int64 {
-	return soonest(func(d int64) bool {
-		t := k.instant(now, d)
-		for i := len(k.charges) - 1; i >= 0; i-- {
-			c := k.charges[i]
-			if c.units.Sign() != 0 && k.weight(c.slot, t).Sign() != 0 {
-				return false
-			}
+	return soonest(func(d int64) bool { return k.idle(k.instant(now, d)) })
+}
+
+// idle reports whether no charge counts for anything at t.
+func (k *Key) idle(t *big.Int) bool {
+	for i := len(k.charges) - 1; i >= 0; i-- {
+		c := k.charges[i]
+		if c.units.Sign() != 0 && k.weight(c.slot, t).Sign() != 0 {
+			return false
 		}
-		return true
-	})
+	}
+	return true
 }
 
 // soonest returns the least d >= 0 for which holds is true, or Never. Once

@@ -82,6 +82,17 @@ func (t *Table) Peek(now, n int64, keys ...string) Answer {
 	return take(members, now, n)
 }
 
+// Refuse answers a call for n units that is denied for another reason than these
+// keys, and charges nothing.
+func (t *Table) Refuse(now, n int64, keys ...string) Answer {
+	return combine(t.members(keys), now, n, false)
+}
+
+// Idle reports whether no charge of the key counts for anything at the reading now.
+func (t *Table) Idle(now int64, key string) bool {
+	return !slices.ContainsFunc(t.keys[key], func(k *Key) bool { return !k.idle(k.instant(now, 0)) })
+}
+
 // Reset forgets the key, and what was reserved of it.
 func (t *Table) Reset(key string) {
 	delete(t.keys, key)
@@ -131,6 +142,33 @@ func (t *Table) carry(name string) {
 		} else {
 			k.life++
 			t.lives[name] = k.life
+		}
+	}
+}
+
+// Save copies the state and the limits of the key into saved.
+func (t *Table) Save(key string, saved *Table) {
+	if own := t.overrides[key]; own != nil {
+		saved.overrides[key] = own
+	}
+	for _, k := range t.keys[key] {
+		saved.keys[key] = append(saved.keys[key], k.clone())
+	}
+}
+
+// Restore puts the keys and their limits that were saved in the place of all that t
+// holds. Each key begins another life.
+func (t *Table) Restore(saved *Table) {
+	for _, keys := range []map[string][]*Key{t.keys, saved.keys} {
+		for name := range keys {
+			t.lives[name]++
+		}
+	}
+	restored := saved.Copy()
+	t.keys, t.overrides = restored.keys, restored.overrides
+	for name, states := range t.keys {
+		for _, k := range states {
+			k.life = t.lives[name]
 		}
 	}
 }
