@@ -48,7 +48,7 @@ func plan(seed uint64) *history {
 	}
 	p.drawCap()
 	p.first = p.operations(p.IntN(5))
-	if p.IntN(2) == 0 { // let what came first come back
+	if p.IntN(4) > 0 { // let what came first come back
 		p.first = append(p.first, &operation{verb: peeks, keys: historyKeys[:1], after: p.distance(60)})
 	}
 	for _, o := range p.first {
