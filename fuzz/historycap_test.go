@@ -10,8 +10,9 @@ import (
 
 // This is what WithMaxKeys promises. A key that has been charged, and is not idle, has
 // one of the places; any other key has one only as long as a call is at work on it. So
-// it is known exactly who fits where calls come one after the other. While a call runs,
-// each key that another call is about may have a place, or none.
+// it is known exactly which keys fit where calls come one after the other. While a call
+// runs, each key that another call is about may have a place, or none, and a key that is
+// being evicted may still have its place.
 
 // A placement is where a call is decided: for each of its keys in its own state, or in
 // the quota that it shares. The call is denied if a key is refused.
@@ -20,18 +21,26 @@ type placement struct {
 	refused []string
 }
 
-// placements returns the placements that o may have had.
-func (s *serial) placements(o *operation) (all []placement) {
+// placements returns the placements that o, with that outcome, may have had.
+func (s *serial) placements(o *operation, out outcome) (all []placement) {
 	own := placement{keys: o.keys}
+	if o.verb == settles && s.shared[o.of][o.which] && s.crowded(o) && !s.tracks(o.keys[0], o) {
+		return []placement{own, s.without(o, o.keys)}
+	}
 	if s.fixed.maxKeys == 0 || !slices.Contains([]verb{takes, allows, takesAll, peeks, reserves, reservesAll}, o.verb) {
 		return []placement{own}
 	}
 	targets := distinct(o.keys)
-	if s.fixed.overflow == sash.EvictLeastUsed && len(targets) <= s.fixed.maxKeys ||
-		s.others(o, false)+len(targets) <= s.fixed.maxKeys {
+	if s.fixed.overflow == sash.EvictLeastUsed && len(targets) <= s.fixed.maxKeys {
+		return []placement{own}
+	}
+	// Whether all keys fit is found out first. By the time at which one of them is found
+	// to deny the call, another call may have taken the room.
+	late := len(targets) > 1 && !out.decision.Allowed && len(s.fixed.busy[o]) > 0
+	if late || s.others(o, false)+len(targets) <= s.fixed.maxKeys {
 		all = append(all, own)
 	}
-	if len(all) > 0 && s.fixed.overflow == sash.EvictLeastUsed || !s.crowded(o) {
+	if !s.crowded(o) {
 		return all
 	}
 	// Some keys have no place. Those that are idle may have had one, or not.
@@ -140,7 +149,8 @@ func (s *serial) evict(key string) *serial {
 // known: of a key that another operation is at, it may have been another part.
 func (s *serial) mayEvict(o *operation, key string) bool {
 	switch {
-	case !o.enters(), slices.Contains(o.keys, key), !s.tracks(key, o), s.fixed.overflow != sash.EvictLeastUsed, !s.crowded(o) && !s.doubled(o):
+	case !o.enters(), slices.Contains(o.keys, key), !s.tracks(key, o), !s.crowded(o) && !s.doubled(o),
+		o.verb != settles && s.fixed.overflow != sash.EvictLeastUsed:
 		return false
 	}
 	for _, other := range historyKeys {

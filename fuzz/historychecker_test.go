@@ -135,6 +135,268 @@ func TestHistories_InNoOrderAreRejected(t *testing.T) {
 	}
 }
 
+// A script is calls with their answers, for a limit of 4 units in 10 ns.
+type script struct{ ops []*operation }
+
+var scriptLimit = sash.Per(4, 10).Log()
+
+// add adds o, which lasts from began to ended and has read the clock.
+func (s *script) add(began, ended, reading int64, o operation) *operation {
+	o.began, o.ended, o.until, o.readings = began, ended, reading, []int64{reading}
+	s.ops = append(s.ops, &o)
+	return &o
+}
+
+// take adds a call for one unit of each of keys at instant 0, and peek one for none.
+// Each leaves so many units of the key that has the fewest left.
+func (s *script) take(began, ended, leaves int64, keys ...string) *operation {
+	return s.add(began, ended, 0, operation{verb: takesAll, keys: keys, units: 1, outcome: leaving(leaves)})
+}
+
+func (s *script) peek(began, ended, leaves int64, key string) *operation {
+	return s.add(began, ended, 0, operation{verb: peeks, keys: []string{key}, outcome: leaving(leaves)})
+}
+
+func (s *script) snapshot(began, ended int64) *operation {
+	return s.add(began, ended, 0, operation{verb: snapshots, keys: historyKeys})
+}
+
+func (s *script) restore(began, ended, reading int64, of *operation) *operation {
+	return s.add(began, ended, reading, operation{verb: restores, keys: historyKeys, of: of})
+}
+
+// leaving is what a call is told that leaves so many units.
+func leaving(units int64) outcome {
+	d := sash.Decision{Allowed: true, Limit: scriptLimit, Remaining: units}
+	if units < scriptLimit.Count {
+		d.ResetAfter = 10
+	}
+	return outcome{decision: d}
+}
+
+// What a snapshot may hold, and what is there once it is restored.
+func TestHistories_WithAnotherSnapshotAreRejected(t *testing.T) {
+	for name, c := range map[string]struct {
+		write func(s *script)
+		want  bool
+	}{
+		"what was charged before is restored": {func(s *script) {
+			s.take(1, 2, 3, "a")
+			saved := s.snapshot(3, 4)
+			s.take(5, 6, 2, "a")
+			s.restore(7, 8, 0, saved)
+			s.peek(9, 10, 3, "a")
+		}, true},
+		"it is not": {func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.restore(7, 8, 0, s.snapshot(3, 4))
+			s.peek(9, 10, 4, "a")
+		}, false},
+		"what was charged afterwards stays": {func(s *script) {
+			saved := s.snapshot(1, 2)
+			s.take(3, 4, 3, "a")
+			s.restore(5, 6, 0, saved)
+			s.peek(7, 8, 3, "a")
+		}, false},
+		"a call at the same time is in it": {func(s *script) {
+			s.take(1, 4, 3, "a")
+			s.restore(5, 6, 0, s.snapshot(2, 3))
+			s.peek(7, 8, 3, "a")
+		}, true},
+		"or is not": {func(s *script) {
+			s.take(1, 4, 3, "a")
+			s.restore(5, 6, 0, s.snapshot(2, 3))
+			s.peek(7, 8, 4, "a")
+		}, true},
+		"or with one of its keys": {func(s *script) {
+			s.take(1, 4, 3, "a", "b")
+			s.restore(5, 6, 0, s.snapshot(2, 3))
+			s.peek(7, 8, 3, "a")
+			s.peek(9, 10, 4, "b")
+		}, true},
+		"one of two calls is in it, and the one before is not": {func(s *script) {
+			s.take(2, 3, 3, "a")
+			s.take(4, 5, 3, "b")
+			s.restore(7, 8, 0, s.snapshot(1, 6))
+			s.peek(9, 10, 4, "a")
+			s.peek(11, 12, 3, "b")
+		}, true}, // each key has an instant of its own
+		"a change of limits comes between its keys": {func(s *script) {
+			own := []sash.Limit{sash.Per(6, 10).Log()}
+			s.add(2, 3, 0, operation{verb: setsLimits, keys: []string{"a"}, limits: own})
+			s.add(4, 5, 0, operation{verb: setsLimits, keys: []string{"b"}, limits: own})
+			s.restore(7, 8, 0, s.snapshot(1, 6))
+			s.peek(9, 10, 4, "a")
+			s.peek(11, 12, 6, "b").outcome.decision = sash.Decision{Allowed: true, Limit: own[0], Remaining: 6}
+		}, false},
+		"both changes come before": {func(s *script) {
+			own := []sash.Limit{sash.Per(6, 10).Log()}
+			s.add(2, 3, 0, operation{verb: setsLimits, keys: []string{"a"}, limits: own})
+			s.add(4, 5, 0, operation{verb: setsLimits, keys: []string{"b"}, limits: own})
+			s.restore(7, 8, 0, s.snapshot(1, 6))
+			s.peek(9, 10, 6, "a").outcome.decision = sash.Decision{Allowed: true, Limit: own[0], Remaining: 6}
+			s.peek(11, 12, 6, "b").outcome.decision = sash.Decision{Allowed: true, Limit: own[0], Remaining: 6}
+		}, true},
+		"time goes on where it was": {func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.restore(5, 6, 7, s.snapshot(3, 4))
+			s.peek(7, 8, 3, "a").readings[0] = 7
+		}, true},
+		"time has passed": {func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.restore(5, 6, 7, s.snapshot(3, 4))
+			late := s.peek(7, 8, 3, "a")
+			late.readings[0], late.outcome.decision.ResetAfter = 7, 3
+		}, false},
+		"a charge from before is given back": {func(s *script) {
+			of := s.take(1, 2, 3, "a")
+			of.verb = reserves
+			s.restore(5, 6, 0, s.snapshot(3, 4))
+			s.add(7, 8, 0, operation{verb: settles, keys: []string{"a"}, of: of})
+			s.peek(9, 10, 4, "a")
+		}, false},
+		"nothing of it is given back": {func(s *script) {
+			of := s.take(1, 2, 3, "a")
+			of.verb = reserves
+			s.restore(5, 6, 0, s.snapshot(3, 4))
+			s.add(7, 8, 0, operation{verb: settles, keys: []string{"a"}, of: of})
+			s.peek(9, 10, 3, "a")
+		}, true},
+		"it is refused without a reason": {func(s *script) {
+			s.restore(3, 4, 0, s.snapshot(1, 2)).outcome.refused = true
+		}, false},
+		"it is refused under other limits": {func(s *script) {
+			saved := s.snapshot(1, 2)
+			s.add(3, 4, 0, operation{verb: reconfigures, limits: []sash.Limit{sash.Per(5, 10).Log()}})
+			s.restore(5, 6, 0, saved).outcome.refused = true
+		}, true},
+		"it is taken under other limits": {func(s *script) {
+			saved := s.snapshot(1, 2)
+			s.add(3, 4, 0, operation{verb: reconfigures, limits: []sash.Limit{sash.Per(5, 10).Log()}})
+			s.restore(5, 6, 0, saved)
+		}, false},
+	} {
+		var s script
+		c.write(&s)
+		h := &history{limits: []sash.Limit{scriptLimit}, first: s.ops}
+		require.Equal(t, c.want, linearizable(h), "%s:\n%v", name, h)
+	}
+}
+
+// What becomes of keys that do not fit.
+func TestHistories_UnderAnotherCapAreRejected(t *testing.T) {
+	refused := func(s *script, began, ended int64, keys ...string) *operation {
+		o := s.take(began, ended, 0, keys...)
+		o.outcome.decision = sash.Decision{Limit: scriptLimit, RetryAfter: time.Second}
+		return o
+	}
+	for name, c := range map[string]struct {
+		maxKeys   int
+		overflow  sash.Overflow
+		displaced uint64
+		write     func(s *script)
+		want      bool
+	}{
+		"a key does not fit, and is refused": {1, sash.DenyNew, 0, func(s *script) {
+			s.take(1, 2, 3, "a")
+			refused(s, 3, 4, "b")
+		}, true},
+		"it is admitted": {1, sash.DenyNew, 0, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 4, 3, "b")
+		}, false},
+		"it fits, and is refused": {2, sash.DenyNew, 0, func(s *script) {
+			s.take(1, 2, 3, "a")
+			refused(s, 3, 4, "b")
+		}, false},
+		"the other key may have come before": {1, sash.DenyNew, 0, func(s *script) {
+			s.take(1, 4, 3, "a")
+			refused(s, 2, 3, "b")
+		}, true},
+		"refused because of itself": {1, sash.DenyNew, 0, func(s *script) {
+			s.take(1, 4, 3, "a")
+			refused(s, 2, 3, "a")
+		}, false},
+		"refused, and charged to the other key": {1, sash.DenyNew, 0, func(s *script) {
+			s.take(1, 2, 3, "a")
+			refused(s, 3, 4, "a", "b").outcome.decision.ResetAfter = 10
+			s.peek(5, 6, 2, "a")
+		}, false},
+		"a key shares a quota": {1, sash.ShareOverflow, 0, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 4, 3, "b")
+			s.take(5, 6, 2, "b")
+		}, true},
+		"two keys share one": {1, sash.ShareOverflow, 0, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 4, 3, "b")
+			s.take(5, 6, 2, "c")
+			s.take(7, 8, 1, "b")
+		}, true},
+		"they do, and then do not": {1, sash.ShareOverflow, 0, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 4, 3, "b")
+			s.take(5, 6, 2, "c")
+			s.take(7, 8, 2, "b")
+		}, false},
+		"a key makes room": {1, sash.EvictLeastUsed, 1, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 4, 3, "b")
+			s.peek(5, 6, 4, "a")
+		}, true},
+		"it makes room, and is still there": {1, sash.EvictLeastUsed, 1, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 4, 3, "b")
+			s.peek(5, 6, 3, "a")
+		}, false},
+		"it is gone, and nothing has counted it": {1, sash.EvictLeastUsed, 0, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 4, 3, "b")
+			s.peek(5, 6, 4, "a")
+		}, false},
+		"it is gone, though there was room": {2, sash.EvictLeastUsed, 1, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 4, 3, "b")
+			s.peek(5, 6, 4, "a")
+		}, false},
+		"a call evicts its own key": {1, sash.EvictLeastUsed, 1, func(s *script) {
+			s.take(1, 4, 3, "a")
+			s.take(2, 3, 3, "a")
+		}, false},
+		"the key with more left makes room": {2, sash.EvictLeastUsed, 1, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 4, 2, "a")
+			s.take(5, 6, 3, "b")
+			s.take(7, 8, 3, "c")
+			s.peek(9, 10, 2, "a")
+		}, true},
+		"the key with less left makes room": {2, sash.EvictLeastUsed, 1, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 4, 2, "a")
+			s.take(5, 6, 3, "b")
+			s.take(7, 8, 3, "c")
+			s.peek(9, 10, 3, "b")
+		}, false},
+		"a key makes room for a call that has yet to charge": {1, sash.EvictLeastUsed, 1, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.take(3, 8, 3, "b")
+			s.peek(4, 5, 4, "a")
+			s.peek(6, 7, 4, "b")
+		}, true},
+		"it makes room before the call has begun": {1, sash.EvictLeastUsed, 1, func(s *script) {
+			s.take(1, 2, 3, "a")
+			s.peek(3, 4, 4, "a")
+			s.take(5, 6, 3, "b")
+		}, false},
+	} {
+		var s script
+		c.write(&s)
+		h := &history{limits: []sash.Limit{scriptLimit}, maxKeys: c.maxKeys, overflow: c.overflow, sweeper: nobody, first: s.ops}
+		h.stats.Displaced = c.displaced
+		require.Equal(t, c.want, linearizable(h), "%s:\n%v", name, h)
+	}
+}
+
 // Of many calls at once one was denied, though there was room in any order.
 func TestHistories_OfManyCallsAtOnceAreRejected(t *testing.T) {
 	h := &history{limits: []sash.Limit{sash.Per(20, time.Hour).Log()}}

@@ -17,6 +17,7 @@ import (
 type serial struct {
 	table    *reference.Table
 	reserved map[*operation][]reference.Reservation // that are not settled yet
+	shared   map[*operation][]bool                  // which of them are of shared quotas
 	shift    int64                                  // of the time that decides, against the clock's readings
 	saved    map[*operation]*save                   // by Snapshots
 	saving   *operation                             // a Snapshot that has saved some keys, and not all
@@ -67,6 +68,7 @@ func modelsOf(h *history) (models []porcupine.Model) {
 				return []any{&serial{
 					table:    table(h.limits, h.chargeDenied),
 					reserved: map[*operation][]reference.Reservation{},
+					shared:   map[*operation][]bool{},
 					saved:    map[*operation]*save{},
 					entered:  map[string]bool{},
 					quotas:   quotas,
@@ -203,7 +205,7 @@ func (s *serial) finish(o *operation, out outcome) (next []any) {
 		return nil // these wait for the Snapshot
 	}
 	for _, at := range s.decidedBy(o) {
-		for _, p := range s.placements(o) {
+		for _, p := range s.placements(o, out) {
 			if after := s.copy(); after.do(o, out, at, p) && after.fits(o) {
 				after.done |= 1 << s.fixed.number[o]
 				after.enter(o)
@@ -239,7 +241,7 @@ func (s *serial) do(o *operation, out outcome, at int64, p placement) bool {
 	case takes, allows, takesAll, peeks, reserves, reservesAll:
 		return s.answers(o, out, s.decide(o, at, p))
 	case settles:
-		s.settle(o, at)
+		s.settle(o, at, p.keys[0])
 	case resets:
 		if !out.tracked && s.tracks(o.keys[0], o) {
 			return false
@@ -265,19 +267,17 @@ func (s *serial) reset(key string) {
 func (s *serial) decide(o *operation, at int64, p placement) (answer reference.Answer) {
 	switch {
 	case len(p.refused) > 0:
-		s.reserved[o] = make([]reference.Reservation, len(o.keys))
+		s.reserved[o], s.shared[o] = make([]reference.Reservation, len(o.keys)), make([]bool, len(o.keys))
 		return s.refuse(o, at, p)
 	case o.verb == peeks:
 		return s.table.Peek(at, o.units, p.keys...)
 	case o.verb == reserves || o.verb == reservesAll:
 		var all []reference.Reservation
 		all, answer = s.table.ReserveAll(at, o.units, p.keys...)
+		s.reserved[o], s.shared[o] = all, make([]bool, len(all))
 		for i, key := range o.keys {
-			if p.keys[i] != key {
-				all[i] = reference.Reservation{} // of a shared quota nothing is given back
-			}
+			s.shared[o][i] = p.keys[i] != key
 		}
-		s.reserved[o] = all
 		return answer
 	}
 	return s.table.Take(at, o.units, p.keys...)
@@ -333,13 +333,21 @@ func (s *serial) answers(o *operation, out outcome, a reference.Answer) bool {
 }
 
 // settle settles what o does. What is given back, is so without a look at the clock:
-// it comes back wherever the key itself could still tell.
-func (s *serial) settle(o *operation, at int64) {
+// it comes back wherever the key itself could still tell. To a shared quota nothing
+// comes back; what was spent beyond it is charged to the key or, if that has no place,
+// to the quota.
+func (s *serial) settle(o *operation, at int64, key string) {
 	all := slices.Clone(s.reserved[o.of])
-	if o.units < o.of.units {
-		at = math.MinInt64
+	switch r := all[o.which]; {
+	case o.units < o.of.units:
+		if !s.shared[o.of][o.which] {
+			s.table.Settle(math.MinInt64, r, o.units)
+		}
+	case s.shared[o.of][o.which] && !r.Equal(reference.Reservation{}):
+		s.table.Spend(at, o.units-o.of.units, key)
+	default:
+		s.table.Settle(at, r, o.units)
 	}
-	s.table.Settle(at, all[o.which], o.units)
 	for i, key := range o.of.keys {
 		if key == o.keys[0] {
 			all[i] = reference.Reservation{}
@@ -352,7 +360,7 @@ func (s *serial) chargesDenied() bool { return s.table.Limits("")[0].ChargeDenie
 
 func (s *serial) copy() *serial {
 	c := *s
-	c.table, c.reserved = s.table.Copy(), maps.Clone(s.reserved)
+	c.table, c.reserved, c.shared = s.table.Copy(), maps.Clone(s.reserved), maps.Clone(s.shared)
 	c.saved, c.entered = maps.Clone(s.saved), maps.Clone(s.entered)
 	return &c
 }
@@ -363,6 +371,7 @@ func (s *serial) equal(o *serial) bool {
 		maps.EqualFunc(s.saved, o.saved, func(a, b *save) bool {
 			return a.at == b.at && a.keys == b.keys && maps.Equal(a.entered, b.entered) && a.table.Equal(b.table)
 		}) &&
+		maps.EqualFunc(s.shared, o.shared, slices.Equal) &&
 		maps.EqualFunc(s.reserved, o.reserved, func(a, b []reference.Reservation) bool {
 			return slices.EqualFunc(a, b, reference.Reservation.Equal)
 		})

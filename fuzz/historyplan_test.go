@@ -192,11 +192,6 @@ func (p *planner) fill(o *operation, open, saved []*operation) {
 		if p.chargeDenied { // then what is given back is not told from what was denied
 			o.units = max(o.units, o.of.units)
 		}
-		if p.maxKeys > 0 && p.overflow != sash.EvictLeastUsed {
-			// A cost beyond the estimate is charged even where its key no longer fits:
-			// histories do not say to what.
-			o.units = min(o.units, o.of.units)
-		}
 	case setsLimits, reconfigures:
 		p.change(o)
 	case snapshots:

@@ -248,9 +248,14 @@ func (t *Table) Settle(now int64, r Reservation, actual int64) {
 		t.giveBack(now, r, big.NewInt(r.units-actual))
 	}
 	if actual > r.units {
-		for _, m := range t.members([]string{r.key}) {
-			m.charge(m.instant(now, 0), big.NewInt(actual-r.units))
-		}
+		t.Spend(now, actual-r.units, r.key)
+	}
+}
+
+// Spend charges n units to the key, whatever its limits say.
+func (t *Table) Spend(now, n int64, key string) {
+	for _, m := range t.members([]string{key}) {
+		m.charge(m.instant(now, 0), big.NewInt(n))
 	}
 }
 

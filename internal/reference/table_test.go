@@ -351,3 +351,51 @@ func holds(t *testing.T, table *Table, a Answer, now, n int64, keys []string) {
 	}
 	require.Equal(t, !a.Allowed, a.RetryAfter > 0)
 }
+
+func TestTable_RestoresWhatWasSaved(t *testing.T) {
+	limit, own := Limit{Log: true, Count: 4, Window: 10}, Limit{Log: true, Count: 6, Window: 10}
+	table, saved := NewTable([]Limit{limit}), NewTable([]Limit{limit})
+	table.Take(0, 1, "a")
+	table.Save("a", saved)
+	table.SetLimits("b", []Limit{own})
+	table.Take(0, 1, "b")
+	table.Save("b", saved)
+	table.Take(0, 1, "a", "c") // too late
+	reserved, _ := table.Reserve(0, 1, "a")
+	reset, _ := table.Reserve(0, 1, "c")
+	table.SetLimits("b", nil)
+
+	table.Restore(saved)
+	assert.Equal(t, int64(3), table.Peek(0, 0, "a").Remaining)
+	assert.Equal(t, int64(5), table.Peek(0, 0, "b").Remaining)
+	assert.Equal(t, int64(4), table.Peek(0, 0, "c").Remaining)
+	assert.Equal(t, []Limit{own}, table.Limits("b"))
+	table.Take(0, 1, "a", "c")
+	table.Settle(0, reserved, 0)
+	table.Settle(0, reset, 0)
+	assert.Equal(t, int64(2), table.Peek(0, 0, "a").Remaining, "from before: nothing comes back")
+	assert.Equal(t, int64(3), table.Peek(0, 0, "c").Remaining)
+
+	table.Restore(saved)
+	assert.Equal(t, int64(3), table.Peek(0, 0, "a").Remaining, "the saved state is still the same")
+}
+
+func TestTable_RefusesForNothing(t *testing.T) {
+	table := NewTable([]Limit{{Log: true, Count: 4, Window: 10, ChargeDenied: true}})
+	table.Take(0, 3, "a")
+	want := Answer{Remaining: 1, RetryAfter: 9, ResetAfter: 9, DecidingKey: "a"}
+	assert.Equal(t, want, table.Refuse(1, 2, "a"))
+	assert.Equal(t, want, table.Refuse(1, 2, "a"), "it is not charged")
+	assert.Equal(t, Answer{Remaining: 1, ResetAfter: 9, DecidingKey: "a"}, table.Refuse(1, 1, "a"), "there is room")
+}
+
+func TestTable_KeysAreIdleOnceNothingCounts(t *testing.T) {
+	table := NewTable([]Limit{{Log: true, Count: 4, Window: 10}, {Count: 4, Window: 10}})
+	assert.True(t, table.Idle(0, "a"))
+	table.Spend(0, 9, "a")
+	assert.Equal(t, int64(0), table.Peek(0, 0, "a").Remaining)
+	assert.False(t, table.Idle(0, "a"))
+	assert.False(t, table.Idle(19, "a"), "the counter still weighs it")
+	assert.True(t, table.Idle(20, "a"))
+	assert.True(t, table.Idle(0, "b"))
+}
