@@ -869,3 +869,17 @@ func TestEvictLeastUsed_LooksBeyondEmptySeats(t *testing.T) {
 	}
 	require.Zero(t, alone)
 }
+
+// Another call has made the key, and not charged it yet: evicted as an idle key, it would
+// be made again, and evicted again by that call.
+func TestMaxKeys_MakesNoRoomForAKeyOfItself(t *testing.T) {
+	for _, overflow := range []Overflow{DenyNew, ShareOverflow} {
+		l, _ := capped(t, 1, overflow)
+		g, k := l.now.Load(), l.key("k")
+		c := l.put(k)
+		require.True(t, l.fullFor(g, k))
+		require.Same(t, c, g.keys.load(k))
+		require.False(t, l.fullFor(g, l.key("other")), "for another key it makes room")
+		require.Nil(t, g.keys.load(k))
+	}
+}

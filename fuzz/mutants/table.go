@@ -411,6 +411,11 @@ var mutants = []mutant{
 		tests: "TestEvict|TestRace_SweepsLoseNothing",
 	},
 	{
+		name: "room-evicts-its-own-key", fault: "calls that make one key at once evict it in turn, for ever",
+		file: "maxkeys.go", old: "return l.full(g, 1, self[:])", new: "return l.full(g, 1, self[:0])",
+		tests: "TestMaxKeys_MakesNoRoom",
+	},
+	{
 		name: "evict-waited-for", fault: "a key is evicted while calls wait for it",
 		file: "gc.go", old: "l.queues.waiting(k.name) || ", new: "",
 		tests: "TestWait_KeepsItsKey",
