@@ -7,6 +7,14 @@
 //	go test -run '^$' -fuzz FuzzConcurrent -fuzztime 30s -fuzzminimizetime 20x
 //	go test -run '^$' -fuzz FuzzRestore -fuzztime 30s -fuzzminimizetime 20x
 //
+// Histories, of a few callers at once, are planned at random and held against package
+// reference, in the usual build and in one where every atomic operation may yield:
+//
+//	go test -run Histories -histories 120000 -timeout 60m
+//	go test -tags yields -run Histories -histories 60000 -timeout 60m
+//
+// In that build, SASH_YIELD_EVERY=n in the environment makes one operation in n yield.
+//
 // The short minimization matters: which lines an input covers depends on the
 // hash seed and on the scheduler, and the fuzzer else spends a minute at a time
 // on making an input smaller that covers something new only now and then.
