@@ -15,8 +15,9 @@ const yielding = true
 var mostRounds = map[string]int{
 	"log.ask": optimisticRounds, "compound.ask": optimisticRounds, "tryTakeAll": optimisticRounds,
 	"takeAllLocked under a cap": math.MaxInt, // while other calls have all the room
+	"insert":                    256,         // while they take the room that it has made
 	"takeAllLocked":             64,
 	"acquire":                   64, "lockOwn": 64, "counter.ask": 64, "wide.ask": 64,
-	"ask": 64, "insert": 64, "lookup": 64, "find": 64, "forget": 64, "makeRoom": 64,
+	"ask": 64, "lookup": 64, "find": 64, "forget": 64, "makeRoom": 64,
 	"Reset": 64, "giveBack": 64, "spend": 64, "appendCell": 64, "appendKey": 64, "cells.lock": 64,
 }
