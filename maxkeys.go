@@ -117,14 +117,14 @@ func (g *regime) kill(k key, c *cell, word uint64) (killed bool) {
 	return killed
 }
 
-// leave gives back the room of so many keys of g.
+// leave gives back the room of that number of keys of g.
 func (g *regime) leave(keys int64) {
 	if g.cap != nil {
 		g.cap.used.Add(-keys)
 	}
 }
 
-// enterAll takes room for so many new keys in g, which displaces others if it must. It
+// enterAll takes room for a number of new keys in g, and displaces others if it must. It
 // reports false, and has taken none, if the caller has to look again, as makeRoom says.
 // It keeps the room that it has while it makes more, so other calls cannot take it in
 // between. Calls that do this take turns, so none waits for room that another keeps.
@@ -171,7 +171,7 @@ func (l *Limiter) fullFor(g *regime, k key) bool {
 	return l.full(g, 1, self[:])
 }
 
-// fits reports whether so many new keys, of so many of one call, have a place now.
+// fits reports whether the missing keys of a call of that number of keys have places now.
 func (c *keyCap) fits(missing, keys int64) bool {
 	return max(missing, keys) <= c.most && c.used.Load()+missing <= c.most
 }
