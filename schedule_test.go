@@ -950,6 +950,14 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			admits: []int64{0},
 		},
 		{
+			// Nor must a call that is denied whatever is charged, and so stores nothing.
+			name:   "SetLimits of a key that is being inserted, and an impossible cost",
+			sorts:  []string{"counter"},
+			before: func(s *stage) { s.standing = s.l.standing(s.l.now.Load(), s.a) },
+			actors: [][]call{{insert()}, {setLimits(5)}, {take(9), peek(4)}},
+			admits: []int64{0},
+		},
+		{
 			name: "SetLimits to none",
 			before: func(s *stage) {
 				setLimits(4).do(s)
