@@ -188,7 +188,7 @@ func TestSoak_FindsWhatIsWrong(t *testing.T) {
 		}), "never admitted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := soaked(t.Context(), c.build, "-for", "1m", "-first")
+			got := soaked(t.Context(), c.build, "-for", "5m", "-first") // it ends with the first fault, within seconds on a machine that is not busy
 			require.Equal(t, command.Failed, got.status)
 			require.Contains(t, got.stdout, c.want)
 		})
