@@ -27,13 +27,13 @@ import (
 // mostRounds is the highest round that each loop may reach in any schedule. A call
 // starts over because another made a step, so most of these grow with the calls that
 // the others make in a scene. The rounds of takeAllLocked do not, nor do those that
-// optimisticRounds bounds.
+// have a bound of their own.
 var mostRounds = map[string]int{
-	"log.ask": optimisticRounds, "compound.ask": optimisticRounds, "tryTakeAll": optimisticRounds,
+	"log.ask": 4, "compound.ask": 4, "tryTakeAll": 4,
 	"takeAllLocked under a cap": math.MaxInt, // while other calls have all the room
 	"takeAllLocked":             3,
 	"acquire":                   6, "lockOwn": 3, "counter.ask": 4, "wide.ask": 4,
-	"ask": 4, "insert": 2, "lookup": 3, "find": 3, "forget": 3, "makeRoom": optimisticRounds + 1,
+	"ask": 4, "insert": 2, "lookup": 3, "find": 3, "forget": 3, "makeRoom": 5,
 	"Reset": 3, "giveBack": 3, "spend": 4, "appendCell": 1, "appendKey": 1, "cells.lock": 4,
 }
 

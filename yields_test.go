@@ -13,7 +13,7 @@ const yielding = true
 // that another call makes in a moment of one or a few steps, so they may reach several
 // times the highest that a million such calls have reached.
 var mostRounds = map[string]int{
-	"log.ask": optimisticRounds, "compound.ask": optimisticRounds, "tryTakeAll": optimisticRounds,
+	"log.ask": 4, "compound.ask": 4, "tryTakeAll": 4,
 	"takeAllLocked under a cap": math.MaxInt, // while other calls have all the room
 	"insert":                    256,         // while they take the room that it has made
 	"takeAllLocked":             64,
