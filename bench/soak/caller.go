@@ -184,7 +184,7 @@ func (c *caller) peek(s *subject, t *tally, k key, n int64) {
 	c.faults.check(s, n, t.timed(func() sash.Decision { return s.limiter.Peek(k.name, n) })())
 }
 
-// An openReservation is to be settled to at most so many units.
+// An openReservation is a reservation, and the most units that it may be settled to.
 type openReservation struct {
 	sash.Reservation
 	most int64

@@ -232,8 +232,8 @@ func TestLogin_LimitsAnAddressOverAllAccounts(t *testing.T) {
 	require.Equal(t, 200, from(service, "198.51.100.1", "alice", "sash").Code)
 }
 
-// Each client is named once a minute, and not all of many: whoever is denied cannot
-// fill the log.
+// The log names a client once a minute, and only so far as its own limit allows, so
+// denied clients cannot fill it.
 func TestLog_IsNoLineForEachDenial(t *testing.T) {
 	limits, clock := defaultLimits(), sash.NewManualClock(0)
 	limits.Hello = sash.PerHour(1).Log()

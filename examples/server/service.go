@@ -70,7 +70,7 @@ func newService(l limits, options ...httplimit.Option) (*service, error) {
 			// Each attempt is charged when it arrives, so that a thousand at once are
 			// as limited as a thousand in turn, and given back unless it failed. There
 			// is no Cost, and no other method: what is left of these limits is told
-			// with an attempt only, so nobody learns for free how often others failed.
+			// with an attempt only. So no client learns for free how often others failed.
 			Charge: failedLogin,
 		},
 		// This one bounds how many accounts an address can try, and how many names it
