@@ -3,24 +3,46 @@ package sash
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-func TestInspect_TellsWhatOptionsAskFor(t *testing.T) {
-	none := bridge.Inspect([]Option{PerSecond(1), WithClock(NewManualClock(0)), WithLimitsFor(nil), WithObserver(nil)})
-	require.Equal(t, bridge.Inspection{}, none)
+func TestInspect_ReportsWhatOptionsAskFor(t *testing.T) {
+	plain := bridge.Inspect([]Option{PerSecond(1), WithClock(NewManualClock(0)), WithLimitsFor(nil), WithObserver(nil)})
+	require.Equal(t, bridge.Inspection{}, plain)
 
 	given := bridge.Inspect([]Option{
 		WithObserver(func(string, int64, Decision) { t.Error("called") }),
 		WithLimitsFor(func(key string) []Limit { return []Limit{PerSecond(int64(len(key)) - 2)} }),
 	})
-	require.True(t, given.Observed)
 	limitsFor := given.LimitsFor.(func(string) []Limit)
 	require.Equal(t, []Limit{PerSecond(3)}, limitsFor("valid"))
 	require.Nil(t, limitsFor("x"), "a Count of -1 is invalid")
+}
+
+func TestLimitFaults_NamesEachFaultOfEachLimit(t *testing.T) {
+	require.Empty(t, bridge.LimitFaults([]Limit{PerSecond(1), PerHour(1).Log()}))
+
+	var texts []string
+	for _, err := range bridge.LimitFaults([]Limit{PerSecond(1), {Window: -1}}) {
+		require.ErrorIs(t, err, ErrInvalidLimit)
+		texts = append(texts, err.Error())
+	}
+	require.Equal(t, []string{
+		"limit 2: Count must be >= 1, got 0: invalid limit",
+		"limit 2: Window must be > 0, got -1ns: invalid limit",
+	}, texts)
+}
+
+func TestSweepInterval_IsHalfTheLongestWindowWithinBounds(t *testing.T) {
+	for longest, want := range map[time.Duration]time.Duration{
+		1: time.Second, time.Second: time.Second, time.Minute: 30 * time.Second, time.Hour: 10 * time.Minute,
+	} {
+		require.Equal(t, want, bridge.SweepInterval(longest))
+	}
 }
 
 func TestReconfigure_CanBeRefused(t *testing.T) {

@@ -8,47 +8,67 @@ import (
 	"time"
 
 	"github.com/puzpuzpuz/xsync/v3"
+
+	"github.com/seed-30da4c49/sash/internal/tsc"
 )
 
 // A Clock tells the time that a limiter decides by: nanoseconds since a fixed,
-// arbitrary origin. It must be safe for concurrent use. It should not run
-// backwards; where it does, or where a reading is used late, a key stays at
-// the newest time it has seen, so nothing is admitted twice.
+// arbitrary origin. It must be safe for concurrent use. It should not run backwards.
+// Where it does, or where a reading is used late, a key stays at the newest time it has
+// seen, so nothing is admitted twice.
 type Clock interface{ Now() int64 }
 
-// SystemClock returns the monotonic clock of the operating system, which no change
-// of the wall time moves. It is the default. A reading is never below one that
-// happened before it, on whatever goroutine. It takes some tens of nanoseconds.
+// SystemClock returns the monotonic clock of the operating system, which no change of
+// the wall time moves. It is the default. A reading is never below one that happened
+// before it, on whatever goroutine. It takes some tens of nanoseconds.
 //
 // On amd64, where the kernel keeps that clock by the processor's time-stamp counter,
 // SystemClock reads the counter itself and compares it with the system's clock ten
-// times a second. It stays within some microseconds of that clock. If the counter goes
-// astray, it stands still until the system's clock has come up to it, in a tenth of a
-// second at most, and follows that. A limiter on this clock omits the order between
-// cores, which takes half of a reading: its readings may be late by less than a
-// microsecond.
+// times a second:
+//   - It stays within some microseconds of the system's clock.
+//   - If the counter goes astray, it stands still until the system's clock has reached
+//     it, for a tenth of a second at most, and follows that.
+//   - A limiter on this clock omits the order between cores, which takes half of the time
+//     of a reading. The limiter's readings may be late by less than a microsecond.
 //
-// SystemClock called in a bubble of testing/synctest returns a clock that follows
-// the bubble's time, from 0 on. Called outside, it returns a clock that keeps real
-// time in a bubble, too. So a limiter must be made in the bubble whose time it is to
-// follow. A clock of a bubble must not be used outside it, where it shows the wall
-// time.
+// SystemClock called in a bubble of testing/synctest returns a clock that follows the
+// bubble's time, from 0 on. Called outside, it returns a clock that keeps real time in a
+// bubble, too. So a limiter must be made in the bubble whose time it is to follow. A
+// clock of a bubble must not be used outside it, where it shows the wall time.
 func SystemClock() Clock {
 	switch {
 	case inBubble():
 		return bubbleClock{}
-	case tscVouched():
-		return theTSC
+	case tsc.Usable():
+		return tsc.Shared()
 	}
 	return systemClock{}
 }
 
-// A systemClock reads the system's clock, in a bubble too.
+// unordered returns the clock that a limiter decides by when its option is clock. A
+// limiter tolerates late readings: a key stays at the newest time it has seen. So it does
+// not pay for the order between cores.
+func unordered(clock Clock) Clock {
+	if c, ok := clock.(*tsc.Clock); ok {
+		return c.Unordered()
+	}
+	return clock
+}
+
+// ordered returns the clock of which unordered made clock.
+func ordered(clock Clock) Clock {
+	if c, ok := clock.(*tsc.Unordered); ok {
+		return c.Ordered()
+	}
+	return clock
+}
+
+// A systemClock reads the system's clock. It keeps real time in a bubble, too.
 type systemClock struct{}
 
-func (systemClock) Now() int64 { return sinceStart() }
+func (systemClock) Now() int64 { return tsc.SystemNow() }
 
-// A bubbleClock reads the time of the bubble of testing/synctest that it is read in.
+// A bubbleClock reads the time of the caller's bubble of testing/synctest.
 type bubbleClock struct{}
 
 // bubbleStart is the time at which every bubble begins.
@@ -56,34 +76,35 @@ var bubbleStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 func (bubbleClock) Now() int64 { return int64(time.Since(bubbleStart)) }
 
-// inBubble reports whether the caller is in a bubble of testing/synctest. There, and
-// only there, the time has no monotonic reading for Round to strip.
+// inBubble reports whether the caller is in a bubble of testing/synctest.
 func inBubble() bool {
+	// In a bubble, and only there, time.Now has no monotonic reading that Round could
+	// strip.
 	now := time.Now()
 	return now == now.Round(0)
 }
 
-// CoarseClock returns a clock that reads the time once per resolution and
-// answers from memory in between, in about a nanosecond.
+// CoarseClock returns a clock that reads the system's clock once per resolution, and
+// returns that reading from memory until the next, in about a nanosecond. It panics if
+// resolution is not positive. A millisecond is a usual resolution; one of microseconds
+// keeps a core busy.
 //
-// Its readings are late, never early, and never run backwards: late by up to
-// resolution plus however long the scheduler keeps its one goroutine waiting,
-// which on a machine with every core busy has been seen to reach 0.4 s. Use it
-// where a window is much longer than that. A limiter on a late clock gives
-// units back late.
+// Its readings are late, never early, and never run backwards. They are late by up to
+// resolution, plus the time for which the scheduler keeps the clock's goroutine waiting.
+// On a machine with every core busy, that has been seen to reach 0.4 s. Use the clock
+// where a window is much longer than that. A limiter on a late clock gives units back
+// late.
 //
-// All callers of one resolution share one clock and one goroutine, which ends
-// by itself once nobody has read the clock for 16 ticks, and starts again with
-// the next reading. A millisecond is a usual resolution; one of microseconds
-// keeps a core busy. What a resolution needs, a hundred bytes, is kept for the
-// life of the process. It panics if resolution is not positive.
+// All callers of one resolution share one clock and one goroutine. The goroutine ends by
+// itself after 16 ticks without a reading, and starts again with the next reading. A
+// resolution takes a hundred bytes for the life of the process.
 //
-// CoarseClock called in a bubble of testing/synctest returns a clock that follows
-// the bubble's time, in whole resolutions, and starts no goroutine. It shares
-// nothing with the clocks outside. Called outside, it returns a clock that keeps
-// real time in a bubble, too. A reading in a bubble never starts its goroutine: while
-// that does not run, the reading is exact, and takes some tens of nanoseconds. As
-// with [SystemClock], a clock of a bubble must not be used outside it.
+// CoarseClock called in a bubble of testing/synctest returns a clock that follows the
+// bubble's time, in whole resolutions. That clock starts no goroutine, and shares nothing
+// with those outside. Called outside, CoarseClock returns a clock that keeps real time in
+// a bubble, too. A reading in a bubble never starts its goroutine: while that does not
+// run, the reading is exact, and takes some tens of nanoseconds. As with [SystemClock],
+// a clock of a bubble must not be used outside it.
 func CoarseClock(resolution time.Duration) Clock {
 	if resolution <= 0 {
 		panic(fmt.Sprintf("sash: CoarseClock: resolution must be > 0, got %v", resolution))
@@ -99,23 +120,24 @@ func CoarseClock(resolution time.Duration) Clock {
 
 var coarseClocks = xsync.NewMapOf[time.Duration, *coarseClock]()
 
-// coarseClock is the cached time. Its invariant: while reading is asleep no
-// goroutine keeps it, and the next reader that is not foreign starts one; else
-// exactly one does.
+// A coarseClock caches a reading of another clock, which its goroutine renews.
+//
+// Invariant: while reading is asleep, no goroutine renews it, and the next reader that is
+// not foreign starts one. Otherwise exactly one does.
 type coarseClock struct {
-	reading atomic.Int64 // the time of the latest tick, or asleep
-	read    atomic.Bool  // whether anyone has looked since that tick
-	wake    sync.Mutex   // held to pass from asleep to awake
+	reading atomic.Int64 // of the latest tick, or asleep
+	read    atomic.Bool  // whether there was a reader since that tick
+	mu      sync.Mutex   // held to pass from asleep to awake
 
 	resolution time.Duration
-	exact      Clock       // what it reads
-	foreign    func() bool // whether the caller must not start the goroutine
+	exact      Clock       // the clock whose readings are cached
+	foreign    func() bool // reports whether the caller must not start the goroutine
 }
 
 const (
-	// asleep is a reading that SystemClock does not give: 292 years ago.
+	// asleep is no reading of SystemClock: it lies 292 years before the process began.
 	asleep = math.MinInt64
-	// idleTicks is how many ticks without a reader end the goroutine.
+	// idleTicks is the number of ticks without a reader that end the goroutine.
 	idleTicks = 16
 )
 
@@ -128,27 +150,31 @@ func newCoarseClock(resolution time.Duration) *coarseClock {
 func (c *coarseClock) Now() int64 {
 	t := c.reading.Load()
 	if t == asleep {
-		return c.rouse()
+		return c.wake()
 	}
-	// Written once a tick, not once a reading: readers on several cores
-	// otherwise only share the cache line.
+	// Tell the goroutine that the clock is in use. Write once a tick, not once a
+	// reading, so that readers on several cores can share the cache line.
 	if !c.read.Load() {
 		c.read.Store(true)
 	}
 	return t
 }
 
-// rouse returns the time, and starts the goroutine unless another reader just has.
-func (c *coarseClock) rouse() int64 {
-	c.wake.Lock()
-	defer c.wake.Unlock()
+// wake returns the time, and starts the goroutine if none runs and the caller is not
+// foreign.
+func (c *coarseClock) wake() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Grab the lock and check again: of several readers that found the clock asleep,
+	// only the first starts a goroutine.
 	if t := c.reading.Load(); t != asleep {
 		return t
 	}
 	t := c.exact.Now()
-	// A goroutine started in a bubble would belong to it: it would tick by the
-	// bubble's time, and keep the bubble from ending. So the clock stays asleep. The
-	// lock is still held: a reader that wakes the clock reads a later time than t.
+	// A goroutine started in a bubble would belong to it: it would tick by the bubble's
+	// time, and keep the bubble from ending. So the clock stays asleep. The clock was
+	// read under the lock: a reader that wakes it later publishes no earlier time than
+	// t, so no goroutine that knows of t reads less.
 	if c.foreign() {
 		return t
 	}
@@ -157,6 +183,7 @@ func (c *coarseClock) rouse() int64 {
 	return t
 }
 
+// tick renews the reading at each tick, until idleTicks in a row had no reader.
 func (c *coarseClock) tick() {
 	ticker := time.NewTicker(c.resolution)
 	defer ticker.Stop()
@@ -167,11 +194,14 @@ func (c *coarseClock) tick() {
 			idle = -1
 		}
 	}
+	// From here on the next reader may start another goroutine. This one must not write
+	// to c any more. A reader that has just set read keeps that goroutine awake for one
+	// tick longer, at most.
 	c.reading.Store(asleep)
 }
 
-// A coarseBubbleClock is a coarse clock of a bubble: the bubble's time, as of the
-// last whole resolution. It keeps no state, so it has nothing to leave behind.
+// A coarseBubbleClock reads the time of the caller's bubble, rounded down to a whole
+// resolution. It keeps no state, and so leaves nothing behind when the bubble ends.
 type coarseBubbleClock time.Duration
 
 func (c coarseBubbleClock) Now() int64 {
@@ -179,85 +209,92 @@ func (c coarseBubbleClock) Now() int64 {
 	return now - now%int64(c)
 }
 
-// alarm returns a channel that is ready once clock shows at, and what stops that.
-// Only a ManualClock tells when it is moved; the others are taken to run in real
-// time, so that it may be early by as much as they do not.
-func alarm(clock Clock, at int64) (due <-chan struct{}, stop func()) {
+// after returns a channel that is closed once clock reads at or later, and a function
+// that releases it earlier. Only a ManualClock tells when it is moved. The others are
+// taken to run in real time: where one runs slower, the channel is closed early.
+func after(clock Clock, at int64) (due <-chan struct{}, stop func()) {
 	if manual, ok := clock.(interface {
-		alarm(at int64) (<-chan struct{}, func())
+		after(at int64) (<-chan struct{}, func())
 	}); ok {
-		return manual.alarm(at)
+		return manual.after(at)
 	}
-	rung := make(chan struct{})
-	timer := time.AfterFunc(time.Duration(at-clock.Now()), func() { close(rung) })
-	return rung, func() { timer.Stop() }
+	fired := make(chan struct{})
+	timer := time.AfterFunc(time.Duration(at-clock.Now()), func() { close(fired) })
+	return fired, func() { timer.Stop() }
 }
 
-// A ManualClock stands still until it is told otherwise: for tests, and for
+// A ManualClock stands still until it is set or advanced. It is made for tests, and for
 // replays of recorded traffic. It is safe for concurrent use.
 type ManualClock struct {
 	now     atomic.Int64
-	pending atomic.Int64 // number of alarms, so that a clock without any need not lock
+	pending atomic.Int64 // the number of timers, so that a clock without any need not lock
 	mu      sync.Mutex
-	alarms  map[chan struct{}]int64 // and when they are due
+	timers  map[chan struct{}]int64 // the time at which each is due; guarded by mu
 }
 
-// NewManualClock returns a clock that reads start nanoseconds. Any start is
-// allowed, negative ones included.
+// NewManualClock returns a clock that reads start nanoseconds, which may be negative.
 func NewManualClock(start int64) *ManualClock {
 	c := &ManualClock{}
 	c.now.Store(start)
 	return c
 }
 
-// Now returns the reading set last.
+// Now returns the nanoseconds that the clock was last moved to.
 func (c *ManualClock) Now() int64 { return c.now.Load() }
 
-// Advance moves the clock on by d, or back if d is negative, and wakes the calls
-// of [Limiter.Wait] whose time has come.
+// Advance moves the clock on by d, or back if d is negative, and wakes the calls of
+// [Limiter.Wait] whose time has come.
 func (c *ManualClock) Advance(d time.Duration) {
 	c.now.Add(int64(d))
-	c.ring()
+	c.fire()
 }
 
-// Set sets the clock to ns nanoseconds, and wakes like Advance; it may go back.
+// Set moves the clock to ns nanoseconds, also back, and wakes the calls of
+// [Limiter.Wait] whose time has come.
 func (c *ManualClock) Set(ns int64) {
 	c.now.Store(ns)
-	c.ring()
+	c.fire()
 }
 
-// ring rings the alarms that are due. One that is set at the same time either is
-// seen here or sees the clock as it is now.
-func (c *ManualClock) ring() {
+// fire closes the channels of the timers that are due.
+func (c *ManualClock) fire() {
+	// A call of after that runs at the same time raises pending before it reads now, and
+	// the caller of fire has moved now before this reads pending. So either its timer is
+	// seen here, or it sees the clock as it is now.
 	if c.pending.Load() == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for due, at := range c.alarms {
+	for due, at := range c.timers {
 		if at <= c.now.Load() {
 			close(due)
-			delete(c.alarms, due)
+			delete(c.timers, due)
 			c.pending.Add(-1)
 		}
 	}
 }
 
-func (c *ManualClock) alarm(at int64) (<-chan struct{}, func()) {
+// after returns a channel that is closed once the clock is moved to at or later, and a
+// function that stops the timer if it has not fired.
+func (c *ManualClock) after(at int64) (<-chan struct{}, func()) {
 	due := make(chan struct{})
 	c.mu.Lock()
-	if c.alarms == nil {
-		c.alarms = map[chan struct{}]int64{}
+	if c.timers == nil {
+		c.timers = map[chan struct{}]int64{}
 	}
-	c.alarms[due] = at
+	c.timers[due] = at
 	c.pending.Add(1)
 	c.mu.Unlock()
-	c.ring()
+	// The clock may have reached at before the timer was in the map, and then the one
+	// that moved it has not seen the timer.
+	c.fire()
 	return due, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if _, set := c.alarms[due]; set {
-			delete(c.alarms, due)
+		// fire may have removed the timer, and lowered pending, already.
+		if _, set := c.timers[due]; set {
+			delete(c.timers, due)
 			c.pending.Add(-1)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/tsc"
 )
 
 func TestManualClock_MovesOnlyWhenTold(t *testing.T) {
@@ -21,6 +23,17 @@ func TestManualClock_MovesOnlyWhenTold(t *testing.T) {
 	require.EqualValues(t, -1, c.Now())
 	c.Set(math.MinInt64)
 	require.Equal(t, int64(math.MinInt64), c.Now())
+}
+
+// The zero ManualClock fires timers like a clock that NewManualClock returned.
+func TestManualClock_ZeroValueHasTimers(t *testing.T) {
+	var clock ManualClock
+	due, stop := clock.after(5)
+	defer stop()
+	clock.Set(5)
+	<-due
+	past, _ := clock.after(4)
+	<-past
 }
 
 func TestSystemClock_RunsForward(t *testing.T) {
@@ -42,8 +55,62 @@ func TestSystemClock_KeepsPace(t *testing.T) {
 	})
 }
 
-// newBubbledCoarseClock returns a clock whose goroutine ticks by the time of the
-// bubble that the caller is in.
+// A limiter reads the clock without the instruction that orders readings, which it does not
+// need.
+func TestSystemClock_ALimiterReadsItWithoutOrder(t *testing.T) {
+	clock := tsc.Shared()
+	l := newTest(t, PerSecond(1), WithClock(clock))
+	require.Same(t, clock.Unordered(), l.clock)
+	require.Same(t, clock, l.Clock())
+}
+
+func TestSystemClock_InABubbleIsTheBubbles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := SystemClock()
+		l := newTest(t, PerMinute(1))
+		require.True(t, l.Allow("k"))
+		start := clock.Now()
+		<-time.After(2 * time.Minute)
+		require.EqualValues(t, 2*time.Minute, clock.Now()-start)
+		require.True(t, l.Allow("k"))
+	})
+}
+
+// A bubble's clock stays the bubble's, also once the bubble has reached the present.
+func TestSystemClock_InABubbleThatHasReachedThePresentIsTheBubbles(t *testing.T) {
+	present := time.Now().Round(0) // by the wall clock: a bubble has another monotonic one
+	synctest.Test(t, func(t *testing.T) {
+		<-time.After(time.Until(present))
+		clock := SystemClock()
+		start := clock.Now()
+		<-time.After(time.Hour)
+		require.EqualValues(t, time.Hour, clock.Now()-start)
+	})
+}
+
+func TestSystemClock_InABubbleStartsAt0(t *testing.T) {
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			require.Zero(t, SystemClock().Now())
+		})
+	}
+}
+
+func TestSystemClock_MadeOutsideKeepsRealTimeInABubble(t *testing.T) {
+	const tolerance = int64(200 * time.Microsecond) // the time-stamp clock may be off by as much
+	for name, clock := range map[string]Clock{"default": SystemClock(), "without a counter": systemClock{}} {
+		synctest.Test(t, func(t *testing.T) {
+			<-time.After(time.Hour)
+			before := tsc.SystemNow()
+			now := clock.Now()
+			require.GreaterOrEqual(t, now, before-tolerance, name)
+			require.LessOrEqual(t, now, tsc.SystemNow()+tolerance, name)
+		})
+	}
+}
+
+// newBubbledCoarseClock returns a coarse clock that is renewed in the time of the caller's
+// bubble.
 func newBubbledCoarseClock(resolution time.Duration) *coarseClock {
 	c := newCoarseClock(resolution)
 	c.exact, c.foreign = bubbleClock{}, func() bool { return false }
@@ -67,20 +134,19 @@ func TestCoarseClock_IsLateByLessThanItsResolution(t *testing.T) {
 			last = now
 		}
 		require.True(t, moved)
-		<-time.After(2 * idleTicks * resolution) // its goroutine ends
+		<-time.After(2 * idleTicks * resolution) // until its goroutine has ended
 	})
 }
 
-// The bubble itself is the leak detector: it does not end while the goroutine
-// lives.
-func TestCoarseClock_EndsWhenNobodyReadsAndStartsAgain(t *testing.T) {
+// The bubble detects leaks: it does not end before the goroutines in it have ended.
+func TestCoarseClock_SleepsWithoutReadersAndStartsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, exact := newBubbledCoarseClock(time.Millisecond), SystemClock()
 		for range 3 {
 			require.Equal(t, exact.Now(), c.Now(), "the first reading is fresh")
 			require.NotEqual(t, int64(asleep), c.reading.Load())
 			<-time.After(10 * idleTicks * time.Millisecond)
-			require.Equal(t, int64(asleep), c.reading.Load(), "nobody reads")
+			require.Equal(t, int64(asleep), c.reading.Load(), "there was no reader")
 		}
 	})
 }
@@ -103,8 +169,8 @@ func TestCoarseClock_StartsOneGoroutineForManyReaders(t *testing.T) {
 	})
 }
 
-// ticking returns how many goroutines in a bubble keep a coarse clock. Those outside are
-// of clocks that other tests have read.
+// ticking returns the number of goroutines in a bubble that renew a coarse clock. The
+// goroutines outside of bubbles belong to clocks that other tests have read.
 func ticking() (n int) {
 	var stacks bytes.Buffer
 	pprof.Lookup("goroutine").WriteTo(&stacks, 2)
@@ -133,11 +199,12 @@ func TestCoarseClock_StaysAwakeWhileItIsRead(t *testing.T) {
 	})
 }
 
-// A reader that saw the clock asleep, and comes when another has woken it.
+// The second call stands for a reader that saw the clock asleep before another reader woke
+// it.
 func TestCoarseClock_IsNotWokenTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBubbledCoarseClock(time.Millisecond)
-		require.Equal(t, c.rouse(), c.rouse())
+		require.Equal(t, c.wake(), c.wake())
 		synctest.Wait()
 		require.Equal(t, 1, ticking())
 		<-time.After(2 * idleTicks * time.Millisecond)
@@ -188,7 +255,8 @@ func TestCoarseClock_InABubbleLetsALimiterWait(t *testing.T) {
 	})
 }
 
-// Clocks of one resolution, one outside and one in a bubble, before and after.
+// The clocks of one resolution outside and in two bubbles are different clocks. One bubble
+// ends before the clock outside is made, the other begins after.
 func TestCoarseClock_OutsideIsNotMovedByABubble(t *testing.T) {
 	const resolution = 7 * time.Hour // longer than the test, so it does not tick
 	inBubble := func(t *testing.T) {
@@ -202,24 +270,24 @@ func TestCoarseClock_OutsideIsNotMovedByABubble(t *testing.T) {
 	limiter := newTest(t, PerHour(1).Log(), WithClock(outside))
 	require.True(t, limiter.Allow("k"))
 	first := outside.Now()
-	require.GreaterOrEqual(t, first, int64(0), "the process began then")
-	require.LessOrEqual(t, first, sinceStart())
+	require.GreaterOrEqual(t, first, int64(0), "the process began at 0")
+	require.LessOrEqual(t, first, tsc.SystemNow())
 	synctest.Test(t, inBubble)
 	require.Equal(t, first, outside.Now())
 	require.False(t, limiter.Allow("k"), "no hour has passed here")
 }
 
-// A package may keep the clock in a variable, and read it in a bubble in its tests.
+// A package may keep the clock in a variable, and its tests may read it in a bubble.
 func TestCoarseClock_MadeOutsideKeepsRealTimeInABubble(t *testing.T) {
 	const resolution = 8 * time.Hour // longer than the test, so it does not tick
 	clock := newCoarseClock(resolution)
 	var last int64
 	inBubble := func(t *testing.T) {
 		for range 3 {
-			before := sinceStart()
+			before := tsc.SystemNow()
 			now := clock.Now()
 			require.GreaterOrEqual(t, now, before, "exact")
-			require.LessOrEqual(t, now, sinceStart())
+			require.LessOrEqual(t, now, tsc.SystemNow())
 			require.GreaterOrEqual(t, now, last)
 			require.Equal(t, int64(asleep), clock.reading.Load(), "no goroutine was started")
 			last = now
@@ -229,7 +297,7 @@ func TestCoarseClock_MadeOutsideKeepsRealTimeInABubble(t *testing.T) {
 	synctest.Test(t, inBubble)
 	synctest.Test(t, inBubble)
 
-	outside := clock.Now() // wakes it
+	outside := clock.Now() // wakes the clock
 	require.GreaterOrEqual(t, outside, last)
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(100 * resolution)
@@ -238,7 +306,7 @@ func TestCoarseClock_MadeOutsideKeepsRealTimeInABubble(t *testing.T) {
 	require.Equal(t, outside, clock.Now())
 }
 
-// That is against the docs, but must not end the process.
+// The documentation forbids this use, but it must not crash the process.
 func TestClocks_OfABubbleShowTheWallTimeOutside(t *testing.T) {
 	var clocks []Clock
 	synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Calls overlap however few there are of them, and however they are scheduled.
+// A few calls suffice: they overlap under any scheduling.
 func TestCrowd_CallsOverlap(t *testing.T) {
 	c := &crowd{ManualClock: NewManualClock(0)}
 	for range enoughOverlaps + 50 {
@@ -19,8 +19,8 @@ func TestCrowd_CallsOverlap(t *testing.T) {
 	c.contended(t)
 }
 
-// A caller that reads the clock outside a call, as a sweep does, is not waited for
-// while it waits itself.
+// A call does not wait for a caller that waits itself, in a clock reading outside of a call.
+// A sweep makes such readings.
 func TestCrowd_EndsWithReadingsOutsideOfCalls(t *testing.T) {
 	c := &crowd{ManualClock: NewManualClock(0)}
 	for range 1000 {
@@ -34,13 +34,13 @@ func TestCrowd_EndsWithReadingsOutsideOfCalls(t *testing.T) {
 	require.Less(t, c.yields.Load(), int64(maxYields))
 }
 
-// A verdict is a test that may fail.
-type verdict struct{ failed bool }
+// A recorder stands in for a test, and records whether it failed.
+type recorder struct{ failed bool }
 
-func (v *verdict) Errorf(string, ...any) {}
-func (v *verdict) FailNow()              { v.failed = true }
+func (r *recorder) Errorf(string, ...any) {}
+func (r *recorder) FailNow()              { r.failed = true }
 
-// Callers that come one after the other fail the test, however many calls they make.
+// Sequential callers fail the test, even if they make many calls.
 func TestCrowd_NoticesThatNothingOverlaps(t *testing.T) {
 	c := &crowd{ManualClock: NewManualClock(0)}
 	for range callers {
@@ -50,8 +50,8 @@ func TestCrowd_NoticesThatNothingOverlaps(t *testing.T) {
 			}
 		})
 	}
-	var v verdict
-	c.contended(&v)
-	require.True(t, v.failed)
-	require.Zero(t, c.yields.Load(), "there was nobody to wait for")
+	var r recorder
+	c.contended(&r)
+	require.True(t, r.failed)
+	require.Zero(t, c.yields.Load(), "there was no other caller to wait for")
 }

@@ -5,33 +5,37 @@ import (
 	"time"
 )
 
-// Never is the RetryAfter of a call that no wait would admit: one that asks for
-// more than the Count of a limit, for fewer than no units, or for no key.
+// Never is the RetryAfter of a call that is not admitted however long it waits. Such a
+// call asks for more units than the Count of a limit, for fewer than 0 units, or for no
+// key.
 const Never time.Duration = math.MaxInt64
 
-// A Decision is what a limiter answers. Its durations are measured from the
-// clock reading the decision was made at, exact to the nanosecond, and [Never]
-// where they would pass 292 years.
+// A Decision is the answer of a limiter to one call.
+//
+// Its durations count from the clock reading at which the decision was made. They are
+// exact to the nanosecond. A duration of more than 292 years is [Never].
 type Decision struct {
-	// Allowed reports whether the call may go on.
+	// Allowed reports whether the call is admitted.
 	Allowed bool
-	// Limit is the limit that decided: if denied, the one with the longest
-	// RetryAfter; if allowed, the one with the least Remaining. Of equals it is the
-	// one given first, and of several keys that of the key named first.
+	// Limit is the limit that decided. If the call is denied, that is the limit with
+	// the longest RetryAfter. If it is allowed, that is the limit with the least
+	// Remaining. Of equal limits it is the one given first; of several keys, that of
+	// the key named first.
 	Limit Limit
-	// Remaining is how many units could still be taken at this instant, after
-	// what this call was charged: the least over the limits.
+	// Remaining is the number of units that could still be taken at this instant, after
+	// the charge of this call. With several limits, it is the least of them all.
 	Remaining int64
-	// RetryAfter is 0 if Allowed, else the exact wait: the same call is denied
-	// a nanosecond earlier and admitted then, if nothing else is charged.
+	// RetryAfter is 0 if Allowed. Otherwise it is the exact wait: if nothing else is
+	// charged, the same call is admitted after it, and denied a nanosecond earlier.
 	RetryAfter time.Duration
-	// ResetAfter is how long until the key is indistinguishable from one never
-	// seen, if nothing else is charged; 0 if it already is.
+	// ResetAfter is the time until the key is idle, if nothing else is charged. It is 0
+	// if the key is idle already.
 	ResetAfter time.Duration
 }
 
-// join makes d, one decision on a call, that of o as well, which has the same
-// answer. It reports whether o's limit decides: also in a tie, if first is set.
+// join merges o into d. Both are decisions on the same call, by different limits or keys,
+// and have the same Allowed. It returns whether the limit of o decides. In a tie, that of
+// o decides if first is set.
 func (d *Decision) join(o *Decision, first bool) bool {
 	decides := o.Remaining < d.Remaining || first && o.Remaining == d.Remaining
 	if !d.Allowed {

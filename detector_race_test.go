@@ -2,5 +2,5 @@
 
 package sash
 
-// raceDetector is whether the race detector is on.
+// raceDetector reports whether the race detector is on.
 const raceDetector = true

@@ -1,6 +1,6 @@
-// Package sash is keyed sliding-window rate limiting inside one Go process: ask
-// it, on every request, whether this client may go on, and it answers in
-// nanoseconds, exactly, from millions of keys, with no network and no store.
+// Package sash limits, per key, how often things may happen, in sliding windows of time
+// inside one Go process. It decides from memory, exactly, in some tens of nanoseconds,
+// for millions of keys.
 //
 //	limiter := sash.Must(sash.New(sash.PerMinute(100)))
 //	defer limiter.Close()
@@ -9,71 +9,91 @@
 //		// Too many; one more is admitted in exactly d.RetryAfter.
 //	}
 //
+// # Words
+//
+//   - A unit is what a limit counts. A call costs one unit, unless it names another cost.
+//   - To charge units to a key is to count them against the limits of the key. An admitted
+//     call is charged its cost. A denied call is charged nothing, unless
+//     [WithChargeDenied] says so.
+//   - An aligned window begins at a multiple of its length on the limiter's clock, and so
+//     does an aligned bucket. Neither begins with the first call of a key. Under
+//     [SystemClock], neither begins with a minute, hour or day of the wall clock:
+//     [PerDay] does not start at midnight.
+//   - A key is idle if its state equals that of a key never seen. An idle key can be
+//     evicted, and no answer changes by it.
+//
 // # Limits and algorithms
 //
-// A [Limit] admits Count units per Window to each key. Its algorithm says what
-// "per Window" means:
+// A [Limit] admits Count units per Window to each key. Its algorithm says what "per
+// Window" means:
 //
-//   - [SlidingCounter], the default, keeps two numbers per key, of the current
-//     and the previous aligned window, and weighs the previous one by how much
-//     of it the sliding window still covers. It admits at most Count in an
-//     aligned window and less than twice Count in any.
-//   - [SlidingLog] remembers when each admission was made. It admits at most
-//     Count in any window, and takes 16 bytes or so per admission it remembers.
-//   - [SlidingBuckets] counts per bucket of Precision, all of which is back at
-//     once. It admits at most Count in the aligned buckets that make up a window,
+//   - [SlidingCounter], the default, keeps two numbers per key: the units charged in the
+//     current aligned window, and those charged in the window before. The latter count in
+//     proportion to the part of their window that the sliding window still covers. It
+//     admits at most Count in an aligned window, and less than twice Count in any.
+//   - [SlidingLog] records the time of each charge. It admits at most Count in any
+//     window, and takes about 16 bytes for each charge that it remembers.
+//   - [SlidingBuckets] counts per aligned bucket of Precision. All units of a bucket are
+//     back at once. It admits at most Count in the aligned buckets that make up a window,
 //     and takes 16 bytes for each bucket in use.
 //
-// A limiter may have several limits, which all must admit what a key takes:
+// All arithmetic that decides is in integers. It is exact to the nanosecond and the unit,
+// for any Count and any Window.
+//
+// A limiter may have several limits. A call is admitted if all of them admit it:
 //
 //	sash.New(sash.PerSecond(10), sash.PerMinute(120), sash.PerHour(240).Log())
 //
-// and keys may have limits of their own: [WithLimitsFor], [Limiter.SetLimits].
+// Keys may have limits of their own: see [WithLimitsFor] and [Limiter.SetLimits].
 // [Limiter.Reconfigure] changes the limits while calls run.
-//
-// All arithmetic that decides is in integers, and exact to the nanosecond and
-// the unit, for any Count and any Window.
 //
 // # Decisions
 //
-// [Limiter.Allow] answers yes or no. [Limiter.Take] answers with a [Decision]:
-// how many units are left, and how long to wait, which is exact: the same call
-// is denied a nanosecond earlier and admitted then, if nothing else is charged.
-// A call that is denied is charged nothing, unless [WithChargeDenied] says so: not
-// to any of several limits, and with [Limiter.TakeAll] not to any of several keys.
+// [Limiter.Allow] answers yes or no. [Limiter.Take] returns a [Decision]: how many units
+// are left, and how long to wait. The wait is exact: if nothing else is charged, the same
+// call is admitted after it, and denied a nanosecond earlier.
 //
-// [Limiter.Wait] blocks until a call is admitted. [Limiter.Reserve] charges an
-// estimate, for what costs as much as it turns out to.
+// A call is charged to all of several limits or to none. With [Limiter.TakeAll], it is
+// charged to all of several keys or to none.
+//
+// [Limiter.Wait] blocks until a call is admitted. [Limiter.Reserve] charges an estimate,
+// for a call whose cost is known only afterwards.
 //
 // # Time
 //
-// A limiter reads its [Clock] once per decision. Time never runs backwards for
-// a key: a reading that is older than what the key has seen, because the clock
-// was set back or the goroutine lost its core, counts as the newest seen. It
-// neither rewinds nor wipes anything, and readmits nothing.
+// A limiter reads its [Clock] once per decision, and again if it makes an entry or the limits
+// change during the call. Time never runs backwards for a key. A
+// reading may be older than the newest one that the key has seen, because the clock was
+// set back or the goroutine was preempted. Then the newest one counts in its place. So an
+// old reading neither rewinds nor erases anything, and readmits nothing.
 //
-// A limiter that is made in a bubble of testing/synctest keeps the bubble's time, on
+// A limiter that is made in a bubble of testing/synctest keeps the time of the bubble, on
 // [SystemClock] and on a [CoarseClock] that is made there.
 //
-// [Limiter.Snapshot] and [Limiter.Restore] carry all of it into another process, in
-// which time has gone on.
+// [Limiter.Snapshot] and [Limiter.Restore] carry the state into another process. The time
+// in between counts as passed.
 //
-// # Memory and concurrency
+// # Memory
 //
-// A key under one counter costs about 35 bytes beside its own, and is evicted by
-// the janitor once its state equals that of a key never seen, so that no answer
-// changes by it (see [Limiter.Sweep] for clocks that are set back). The number
-// of keys is bounded by [WithMaxKeys] only: without it, keys must not be a caller's
-// free choice.
+// A key under one counter costs about 35 bytes in addition to the bytes of the key. The
+// janitor evicts idle keys; for clocks that are set back, see [Limiter.Sweep].
 //
-// Every method is safe for concurrent use. A decision on a tracked key takes no
-// lock in the table and does not allocate, but for a log that outgrows its room,
-// and for a key that is carried over while limits change.
-// Under one counter that fits one word it is lock-free: admitting is one
-// compare-and-swap, and a denial writes nothing. Everywhere else denials take no
-// lock either, unless they lose four races to admissions, and admissions on one key
-// hold each other up for a few stores, or while one of them makes more room in a log.
-// While [Limiter.TakeAll] charges a key, other calls on it wait, for about a hundred
-// nanoseconds, and longer where it has to wait for its other keys; and while limits
-// change or a key is first reserved from, for as long as its cell is replaced.
+// Only [WithMaxKeys] bounds the number of keys. Without it, callers must not be free to
+// make up keys.
+//
+// # Concurrency
+//
+// Every method is safe for concurrent use. A decision on a tracked key takes no lock in the
+// table. It does not allocate, with two exceptions: a log makes more room, or the key is
+// moved because the limits change.
+//
+//   - Under one counter that fits one word, a decision is lock-free. An admission is one
+//     compare-and-swap, and a denial writes nothing.
+//   - In all other cases, a denial takes no lock, unless it loses four races to
+//     admissions. Admissions on one key hold each other up for a few stores, or while one
+//     of them makes more room in a log.
+//   - While [Limiter.TakeAll] charges a key, other calls on the key wait: for about a
+//     hundred nanoseconds, and longer where it has to wait for its other keys.
+//   - While limits change, and when a key is first reserved from, other calls on the key
+//     wait until its entry is replaced.
 package sash

@@ -24,7 +24,7 @@ func Example() {
 	// false
 }
 
-// A clock that the test moves makes every answer certain.
+// With a clock that the test moves, every answer is known in advance.
 func ExampleLimiter_Take() {
 	clock := sash.NewManualClock(0)
 	limiter := sash.Must(sash.New(sash.PerMinute(10).Log(), sash.WithClock(clock)))
@@ -44,8 +44,8 @@ func ExampleLimiter_Take() {
 	// true
 }
 
-// 9 units in the first minute and 5 in the second: at 1:15 three quarters of
-// the first still count, which makes 11.75.
+// 9 units are charged in the first minute. At 1:15, three quarters of them still count:
+// 6.75. With 5 more, that makes 11.75, which is more than 10.
 func ExampleLimiter_Peek() {
 	clock := sash.NewManualClock(0)
 	limiter := sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(clock)))
@@ -60,7 +60,7 @@ func ExampleLimiter_Peek() {
 	// 3
 }
 
-// What to tell a client: how much is left, and when there will be more.
+// Tell a client how much is left, and when there will be more.
 func ExampleLimiter_TakeThenPeek() {
 	clock := sash.NewManualClock(0)
 	limiter := sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(clock)))
@@ -74,7 +74,7 @@ func ExampleLimiter_TakeThenPeek() {
 	// true 2 5s
 }
 
-// Several limits on each key: all of them must admit, and then all are charged.
+// With several limits, a call is admitted if all of them admit it. Then all are charged.
 func ExampleNew_severalLimits() {
 	clock := sash.NewManualClock(0)
 	limiter := sash.Must(sash.New(
@@ -96,13 +96,13 @@ func ExampleNew_severalLimits() {
 	// true
 }
 
-// A user and an address at once: all or nothing, so that a call that one of them
-// denies costs the other nothing.
+// A call is limited by user and by address at once. If one of the two denies it, neither
+// is charged.
 func ExampleLimiter_TakeAll() {
 	limiter := sash.Must(sash.New(sash.PerMinute(100), sash.WithClock(sash.NewManualClock(0))))
 	defer limiter.Close()
 
-	limiter.Take("203.0.113.7", 98) // by others behind that address
+	limiter.Take("203.0.113.7", 98) // by other users at that address
 	for range 3 {
 		fmt.Println(limiter.TakeAll([]string{"user:alice", "203.0.113.7"}, 1).Allowed)
 	}
@@ -114,8 +114,8 @@ func ExampleLimiter_TakeAll() {
 	// 98
 }
 
-// A unit is back when its bucket leaves the window: here those taken at 6:05 pm at
-// 7:05, not at the full hour.
+// A unit is back when its bucket leaves the window. Here the units taken at 6:05 pm are
+// back at 7:05 pm, not at the full hour.
 func ExampleLimit_Buckets() {
 	clock := sash.NewManualClock(0)
 	limiter := sash.Must(sash.New(sash.PerHour(240).Buckets(time.Minute), sash.WithClock(clock)))
@@ -132,7 +132,8 @@ func ExampleLimit_Buckets() {
 	// 240
 }
 
-// Wait blocks until its turn has come, first come, first served.
+// Wait blocks until the call is admitted. Calls on one key are admitted in the order in
+// which they came.
 func ExampleLimiter_Wait() {
 	limiter := sash.Must(sash.New(sash.Per(1, 10*time.Millisecond).Log()))
 	defer limiter.Close()
@@ -156,8 +157,8 @@ func ExampleLimiter_Wait() {
 	// sash: Wait: 2 is more than 1/10ms log ever admits: exceeds the limit
 }
 
-// An LLM call costs as many tokens as it turns out to: reserve an estimate, and
-// settle once the answer is there.
+// The number of tokens that an LLM call costs is known only afterwards. Reserve an
+// estimate, and settle it once the answer is there.
 func ExampleLimiter_Reserve() {
 	clock := sash.NewManualClock(0)
 	tokens := sash.Must(sash.New(sash.PerMinute(10_000).Log(), sash.WithClock(clock)))
@@ -170,12 +171,12 @@ func ExampleLimiter_Reserve() {
 	fmt.Println(d.Allowed, d.RetryAfter)
 
 	first.Commit(1_000) // it needed less: the rest is given back
-	second.Cancel()     // it failed: all of it
-	third.Commit(5_000) // it was denied: nothing to settle
+	second.Cancel()     // it failed: all is given back
+	third.Commit(5_000) // it was denied: there is nothing to settle
 	fmt.Println(tokens.Peek("team-7", 0).Remaining)
 
 	fourth, _ := tokens.Reserve("team-7", 4_000)
-	fourth.Commit(12_000) // it needed more, and has spent it: later calls wait
+	fourth.Commit(12_000) // it needed more: that is charged, and later calls wait
 	fmt.Println(tokens.Take("team-7", 1).RetryAfter)
 	// Output:
 	// true 6000
@@ -184,8 +185,8 @@ func ExampleLimiter_Reserve() {
 	// 1m0s
 }
 
-// A login is limited by failures, for the account and for the address: reserve from
-// both, and give back what was not a failure.
+// Logins are limited by their failures, for the account and for the address. Reserve a
+// unit from both, and give it back if the login did not fail.
 func ExampleLimiter_ReserveAll() {
 	failures := sash.Must(sash.New(sash.PerHour(3).Log(), sash.WithClock(sash.NewManualClock(0))))
 	defer failures.Close()
@@ -207,7 +208,7 @@ func ExampleLimiter_ReserveAll() {
 	// right false 0
 }
 
-// Plans: each key is limited by what its customer pays for.
+// The limits of each key are those of the customer's plan.
 func ExampleWithLimitsFor() {
 	plans := map[string][]sash.Limit{
 		"acme": {sash.PerSecond(100), sash.PerDay(1_000_000)},
@@ -236,8 +237,8 @@ func ExampleLimiter_SetLimits() {
 	// sash: limit 1: Count must be >= 1, got 0: invalid limit
 }
 
-// The limits of a running service change with its configuration; what was admitted
-// before still counts.
+// A running service takes its new limits from its configuration. The units charged before
+// still count.
 func ExampleLimiter_Reconfigure() {
 	limiter := sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(sash.NewManualClock(0))))
 	defer limiter.Close()
@@ -316,7 +317,7 @@ func ExampleLimit_MarshalText() {
 	// Output: 5/1m0s log 100/1s <nil>
 }
 
-// Denied attempts are charged too: hammering does not pay.
+// Denied attempts are charged, too. A client is admitted again once it pauses.
 func ExampleWithChargeDenied() {
 	clock := sash.NewManualClock(0)
 	limiter := sash.Must(sash.New(sash.PerMinute(2).Log(),
@@ -339,7 +340,7 @@ func ExampleWithObserver() {
 	limiter := sash.Must(sash.New(sash.PerMinute(1),
 		sash.WithObserver(func(key string, n int64, d sash.Decision) {
 			if !d.Allowed {
-				denied[d.Limit.String()]++ // not by key: there may be millions
+				denied[d.Limit.String()]++ // not by key: there may be millions of keys
 			}
 		})))
 	defer limiter.Close()
@@ -351,7 +352,7 @@ func ExampleWithObserver() {
 	// Output: map[1/1m0s:2]
 }
 
-// A flood of keys nobody has seen does not wash out the client that is held.
+// A flood of new keys does not evict the key of a client that is held at its limit.
 func ExampleWithMaxKeys() {
 	limiter := sash.Must(sash.New(sash.PerHour(5), sash.WithMaxKeys(1000, sash.EvictLeastUsed)))
 	defer limiter.Close()
@@ -364,8 +365,8 @@ func ExampleWithMaxKeys() {
 	// Output: 1000 false
 }
 
-// With a clock read once a millisecond a decision costs half as much, and is
-// late by a millisecond, or more on a machine that is too busy.
+// With a clock that is read once a millisecond, a decision costs half as much. It is late
+// by up to a millisecond, or by more on a machine whose cores are all busy.
 func ExampleCoarseClock() {
 	limiter := sash.Must(sash.New(sash.PerMinute(100),
 		sash.WithClock(sash.CoarseClock(time.Millisecond))))
@@ -375,8 +376,8 @@ func ExampleCoarseClock() {
 	// Output: true
 }
 
-// A quota outlives its process: what one limiter writes, another goes on from, and
-// the time between counts as passed.
+// A quota outlives its process: another limiter goes on from the snapshot. The time in
+// between counts as passed.
 func ExampleLimiter_Snapshot() {
 	before := sash.Must(sash.New(sash.PerDay(5).Log()))
 	defer before.Close()
@@ -397,8 +398,8 @@ func ExampleLimiter_Snapshot() {
 	// 2
 }
 
-// What is not whole, or not of these limits, changes nothing: it is safe to go on
-// with what is there.
+// A snapshot that is not whole, or was made under other limits, changes nothing. The
+// limiter goes on with what it has.
 func ExampleLimiter_Restore() {
 	hourly := sash.Must(sash.New(sash.PerHour(100)))
 	defer hourly.Close()

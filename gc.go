@@ -6,44 +6,49 @@ import (
 	"weak"
 )
 
-// sweep evicts every key whose state equals a fresh one's and shrinks the logs
-// of the others, a shard at a time, until stop is closed. It locks a shard only while
-// it copies where its cells are, and no call on a tracked key takes that lock.
+// sweep evicts every idle key and shrinks the rings of the others, one shard after the
+// other, until stop is closed. It locks a shard to list its entries, and again
+// for each entry that it evicts. No call on a tracked key takes that lock.
 func (l *Limiter) sweep(stop <-chan struct{}) int {
-	g, evicted := l.now.Load(), 0
-	now := g.at(l.clock.Now())
-	var some []*cell
+	g, evicted := l.current.Load(), 0
+	now := g.instant(l.clock.Now())
+	var entries []*entry
 	for i := range g.keys.shards {
 		select {
 		case <-stop:
 			return evicted
 		default:
 		}
-		some = g.keys.shards[i].all(some[:0])
-		for _, c := range some {
-			if l.evict(g, g.keys.keyOf(c), c, now) {
+		entries = g.keys.appendEntries(entries[:0], i)
+		for _, e := range entries {
+			if l.evict(g, g.keys.keyOf(e), e, now) {
 				evicted++
 			} else {
-				g.policy.shrink(c)
+				g.ruleset.shrink(e)
 			}
 		}
-		if len(some) > 0 {
-			runtime.Gosched()
+		if len(entries) > 0 {
+			runtime.Gosched() // between shards, let calls run that wait for the core
 		}
 	}
 	if g.cap != nil {
-		g.cap.vacate()
+		g.cap.purge()
 	}
 	l.sweeps.Add(1)
 	return evicted
 }
 
-// evict removes c from k if it is idle at now and nobody waits for it. A caller
-// that comes between finds it dead and starts anew, no earlier than what is
-// forgotten.
-func (l *Limiter) evict(g *regime, k key, c *cell, now int64) bool {
-	word, ok := g.policy.condemn(c, now)
-	if !ok || l.queues.waiting(k.name) || !g.kill(k, c, word) {
+// evict removes e, the entry of k in g, if it is idle at now and no call waits for k.
+//
+// It races with calls that charge e. The kill is a compare-and-swap from the word by which
+// e was found idle: if a charge came first, it fails, and e stays. If the kill came first,
+// the call finds e dead and makes a new entry. That starts no earlier than the floor,
+// which has been raised before the kill.
+func (l *Limiter) evict(g *generation, k key, e *entry, now int64) bool {
+	if l.queues.waiting(k.name) {
+		return false
+	}
+	if word, ok := g.ruleset.checkIdle(e, now); !ok || !g.tryKill(k, e, word) {
 		return false
 	}
 	l.evicted.Add(1)
@@ -61,8 +66,9 @@ func (l *Limiter) startJanitor() {
 	go l.janitor.run(weak.Make(l), l.sweepInterval())
 }
 
-// run holds the limiter only while it sweeps, so that one dropped without
-// Close is collected; the janitor then ends at its next turn.
+// run sweeps l at each interval until j.stop is closed. It holds the limiter only while it
+// sweeps. So a limiter that is dropped without Close is collected, and the janitor ends
+// at its next turn.
 func (j *janitor) run(l weak.Pointer[Limiter], interval time.Duration) {
 	defer close(j.done)
 	timer := time.NewTimer(interval)
@@ -90,17 +96,22 @@ func (j *janitor) sweep(l *Limiter) (interval time.Duration, ok bool) {
 	return l.sweepInterval(), true
 }
 
-// sweepInterval returns how often to sweep: often enough that idle keys are few
-// beside live ones, seldom enough to cost nothing. A key is live for as long as
-// under its longest window.
+// sweepInterval returns the interval between sweeps. Half the longest window keeps idle
+// keys few compared with live ones. A second at least, and ten minutes at most, keep
+// the cost low and memory bounded for very short and very long windows.
 func (l *Limiter) sweepInterval() time.Duration {
 	if l.interval > 0 {
 		return l.interval
 	}
 	var longest time.Duration
-	rules := l.now.Load().policy.rules
+	rules := l.current.Load().ruleset.rules
 	for i := range rules {
 		longest = max(longest, rules[i].Window)
 	}
+	return sweepIntervalFor(longest)
+}
+
+// sweepIntervalFor returns how often to sweep keys whose longest window is longest.
+func sweepIntervalFor(longest time.Duration) time.Duration {
 	return min(max(longest/2, time.Second), 10*time.Minute)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSweep_EvictsExactlyWhatIsAsGoodAsNew(t *testing.T) {
+func TestSweep_EvictsExactlyIdleKeys(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		for i := range 100 {
 			l.Allow(strconv.Itoa(i))
@@ -41,30 +41,24 @@ func TestSweep_EvictsExactlyWhatIsAsGoodAsNew(t *testing.T) {
 	})
 }
 
-// A call that read the clock, lost its core, and finds its key evicted: its
-// units count from the time it goes on, not from its reading.
-func TestEvict_UnderACallChargesNothingToTheForgottenPast(t *testing.T) {
+// A call reads the clock, is preempted, and then finds that its key was evicted. Its units
+// count from the time at which it goes on, not from its reading.
+func TestEvict_UnderACallChargesNothingBelowTheFloor(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		require.True(t, l.AllowN("k", 2))
-		first := true
-		l.clock = clockFunc(func() int64 {
-			now := clock.Now()
-			if first { // while the caller sleeps on its reading
-				first = false
-				clock.Advance(5 * min1)
-				require.Equal(t, 1, l.sweep(nil))
-			}
-			return now
+		duringReading(l, 1, func() {
+			clock.Advance(5 * min1)
+			require.Equal(t, 1, l.sweep(nil))
 		})
-		require.True(t, l.AllowN("k", 2), "that key is long free again")
-		require.False(t, l.Allow("k"), "and now is not")
+		require.True(t, l.AllowN("k", 2), "the key was idle long before")
+		require.False(t, l.Allow("k"), "its units count from now on")
 		clock.Advance(29 * sec)
 		require.False(t, l.Allow("k"))
 	})
 }
 
-// Nor does a call for several keys, or one that settles to more than was reserved.
-func TestEvict_UnderAnyOtherCallChargesNothingToTheForgottenPast(t *testing.T) {
+// The same holds for a call for several keys, and for a Commit of more than was reserved.
+func TestEvict_UnderAnyOtherCallChargesNothingBelowTheFloor(t *testing.T) {
 	for name, prepare := range map[string]func(l *Limiter) (call func()){
 		"TakeAll":    func(l *Limiter) func() { return func() { l.TakeAll([]string{"k", "other"}, 2) } },
 		"ReserveAll": func(l *Limiter) func() { return func() { l.ReserveAll([]string{"other", "k"}, 2) } },
@@ -77,15 +71,9 @@ func TestEvict_UnderAnyOtherCallChargesNothingToTheForgottenPast(t *testing.T) {
 			everyKind(t, PerMinute(3), func(t *testing.T, l *Limiter, clock *ManualClock) {
 				require.True(t, l.Allow("k"))
 				call := prepare(l)
-				first := true
-				l.clock = clockFunc(func() int64 {
-					now := clock.Now()
-					if first { // while the caller sleeps on its reading
-						first = false
-						clock.Advance(5 * min1)
-						require.Equal(t, 1, l.sweep(nil))
-					}
-					return now
+				duringReading(l, 1, func() {
+					clock.Advance(5 * min1)
+					require.Equal(t, 1, l.sweep(nil))
 				})
 				call()
 				require.EqualValues(t, 1, l.Peek("k", 0).Remaining)
@@ -96,13 +84,9 @@ func TestEvict_UnderAnyOtherCallChargesNothingToTheForgottenPast(t *testing.T) {
 	}
 }
 
-type clockFunc func() int64
-
-func (f clockFunc) Now() int64 { return f() }
-
-// Nor does one whose clock runs back, nor one that finds the empty cell another
-// caller is about to charge.
-func TestEvict_LeavesNoWayBackBeforeIt(t *testing.T) {
+// A call on a clock that was set back charges at the floor, too, also if it finds an empty
+// entry that another call has just inserted.
+func TestEvict_OnAClockSetBackChargesAtTheFloor(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		require.True(t, l.AllowN("k", 2))
 		fresh := int64(l.Peek("k", 0).ResetAfter)
@@ -115,60 +99,60 @@ func TestEvict_LeavesNoWayBackBeforeIt(t *testing.T) {
 		require.True(t, l.AllowN("k", 2))
 		require.False(t, l.Allow("k"))
 		clock.Set(fresh)
-		require.EqualValues(t, 0, l.Peek("k", 0).Remaining, "they count from when the key was fresh")
+		require.EqualValues(t, 0, l.Peek("k", 0).Remaining, "they count from the floor, at which the key became idle")
 		clock.Set(fresh + int64(30*sec))
 		require.False(t, l.Allow("k"))
 	})
 }
 
-func TestEvict_FindsTheCellChangedOrDead(t *testing.T) {
+func TestEvict_FindsTheEntryChangedOrDead(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		require.True(t, l.Allow("k"))
 		k := l.key("k")
-		c := l.table().load(k)
+		e := l.table().load(k)
 		clock.Advance(time.Hour)
 
-		word, _, idle := l.own().idle(c, clock.Now())
+		word, idle := l.own().checkIdle(e, clock.Now())
 		require.True(t, idle)
-		require.True(t, l.Allow("k")) // between the judgement and the kill
-		require.False(t, c.kill(word))
-		require.False(t, l.evict(l.now.Load(), k, c, clock.Now()))
+		require.True(t, l.Allow("k")) // between checkIdle and tryKill
+		require.False(t, e.tryKill(word))
+		require.False(t, l.evict(l.current.Load(), k, e, clock.Now()))
 
 		clock.Advance(time.Hour)
-		word, _, idle = l.own().idle(c, clock.Now())
+		word, idle = l.own().checkIdle(e, clock.Now())
 		require.True(t, idle)
-		require.True(t, c.kill(word)) // dead, and still in the table
+		require.True(t, e.tryKill(word)) // the dead entry stays in the table
 		require.Equal(t, 1, l.Len())
-		require.False(t, l.evict(l.now.Load(), k, c, clock.Now()))
-		require.Equal(t, Decision{Allowed: true, Limit: l.rule().Limit, Remaining: 2}, l.Peek("k", 0), "as one never seen")
+		require.False(t, l.evict(l.current.Load(), k, e, clock.Now()))
+		require.Equal(t, Decision{Allowed: true, Limit: l.rule().Limit, Remaining: 2}, l.Peek("k", 0), "like a key never seen")
 		require.False(t, l.Reset("k"))
 		require.True(t, l.AllowN("k", 2))
 		again := l.table().load(k)
-		require.NotSame(t, c, again)
+		require.NotSame(t, e, again)
 		require.False(t, l.Allow("k"))
 		require.Equal(t, 1, l.Len())
 	})
 }
 
-// The past is forgotten before the kill: whoever finds the cell dead, and books
-// on a late reading, finds that too.
-func TestEvict_ForgetsBeforeItKills(t *testing.T) {
+// The floor is raised before the entry is killed. So a call that observes the entry dead, and
+// charges at a late reading, observes the new floor.
+func TestEvict_RaisesTheFloorBeforeItKills(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		require.True(t, l.AllowN("k", 2))
 		fresh := int64(l.Peek("k", 0).ResetAfter)
 		k := l.key("k")
-		c := l.table().load(k)
+		e := l.table().load(k)
 		clock.Set(fresh + int64(time.Hour))
 
-		word, ok := l.own().condemn(c, clock.Now())
+		word, ok := l.own().checkIdle(e, clock.Now())
 		require.True(t, ok)
-		require.Equal(t, fresh, l.own().forgotten.Load(), "since when it was fresh, not since the sweep")
-		require.True(t, c.kill(word))
+		require.Equal(t, fresh, l.own().floor.Load(), "the instant at which the key became idle, not that of the sweep")
+		require.True(t, e.tryKill(word))
 	})
 }
 
-// What starts at the forgotten instant is exact from there on.
-func TestEvict_LeavesExactAnswersBehind(t *testing.T) {
+// The decisions about a key that starts at the floor are exact.
+func TestEvict_LeavesExactAnswersAtTheFloor(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		l.AllowN("k", 2)
 		fresh := l.Peek("k", 0).ResetAfter
@@ -200,27 +184,27 @@ func TestSweep_OnAClockSetBackEvictsNothing(t *testing.T) {
 	})
 }
 
-// A cell that a caller has inserted and not charged yet holds nothing: it may go,
-// and the caller makes another.
-func TestSweep_EvictsACellThatHoldsNothing(t *testing.T) {
+// An entry that a call has inserted and not charged yet is empty. A sweep may evict it, and
+// the call inserts another one.
+func TestSweep_EvictsAnEmptyEntry(t *testing.T) {
 	everyKind(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		k := l.key("k")
-		c := l.put(k)
+		e := l.put(k)
 		require.Equal(t, 1, l.Sweep())
-		require.Equal(t, int64(math.MinInt64), l.own().forgotten.Load(), "nothing was forgotten")
-		_, alive := l.own().settled(c)
+		require.Equal(t, int64(math.MinInt64), l.own().floor.Load(), "the floor is as it was")
+		_, alive := l.own().loadQuiescent(e)
 		require.False(t, alive)
 	})
 }
 
-func TestRule_ForgottenOnlyMovesOn(t *testing.T) {
+func TestTimeline_FloorOnlyRises(t *testing.T) {
 	l := newTest(t, PerSecond(1))
 	r := l.rule()
-	require.Equal(t, int64(math.MinInt64), r.start(math.MinInt64))
-	r.forget(5)
-	r.forget(3)
-	require.EqualValues(t, 5, r.start(4))
-	require.EqualValues(t, 6, r.start(6))
+	require.Equal(t, int64(math.MinInt64), r.clampToFloor(math.MinInt64))
+	r.raiseFloor(5)
+	r.raiseFloor(3)
+	require.EqualValues(t, 5, r.clampToFloor(4))
+	require.EqualValues(t, 6, r.clampToFloor(6))
 }
 
 func TestJanitor_EvictsInTime(t *testing.T) {
@@ -229,7 +213,7 @@ func TestJanitor_EvictsInTime(t *testing.T) {
 		defer l.Close()
 		l.Allow("k")
 		<-time.After(time.Second)
-		require.Equal(t, 1, l.Len(), "it still counts")
+		require.Equal(t, 1, l.Len(), "its unit still counts")
 		<-time.After(2500 * time.Millisecond)
 		require.Equal(t, 0, l.Len())
 		require.EqualValues(t, 1, l.Stats().Evicted)
@@ -266,7 +250,7 @@ func TestSweepInterval_IsChosenFromTheWindow(t *testing.T) {
 	}
 }
 
-// The bubble is a leak detector: it panics if a goroutine outlives it.
+// The bubble detects leaks: it panics if a goroutine outlives it.
 func TestJanitor_EndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 10 {
@@ -279,9 +263,10 @@ func TestJanitor_EndsWithClose(t *testing.T) {
 	})
 }
 
+// janitors returns the number of janitors in the whole process.
 func janitors() int { return goroutines("sash.(*janitor).run(") }
 
-// goroutines counts those in the whole process that are in a function.
+// goroutines returns the number of goroutines in the whole process that run function.
 func goroutines(function string) int {
 	var stacks bytes.Buffer
 	pprof.Lookup("goroutine").WriteTo(&stacks, 2)
@@ -297,19 +282,19 @@ func TestJanitor_EndsOnceItsLimiterIsGarbage(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.Equal(t, 1, janitors())
-		for range 100 { // a collection may be under way that began before
+		for range 100 { // the first call may only finish a collection that began before
 			if runtime.GC(); dropped.Value() == nil {
 				break
 			}
 		}
-		require.Nil(t, dropped.Value(), "its janitor holds it")
+		require.Nil(t, dropped.Value(), "the janitor keeps it alive")
 		<-time.After(time.Second)
 		synctest.Wait()
 		require.Zero(t, janitors())
 	})
 }
 
-func TestClose_WaitsForTheJanitorWhoeverCalls(t *testing.T) {
+func TestClose_WaitsForTheJanitorInEveryCaller(t *testing.T) {
 	l := Must(New(PerSecond(1)))
 	var closers sync.WaitGroup
 	for range 4 {
@@ -318,27 +303,27 @@ func TestClose_WaitsForTheJanitorWhoeverCalls(t *testing.T) {
 			select {
 			case <-l.janitor.done:
 			default:
-				t.Error("closed, and the janitor goes on")
+				t.Error("Close has returned, and the janitor runs")
 			}
 		})
 	}
 	closers.Wait()
 }
 
-// Close does not wait for the rest of a sweep: here the clock, which a sweep
-// reads first, closes the janitor's channel as Close does.
+// Close does not wait for the rest of a sweep. Here the clock, which a sweep reads first,
+// closes the janitor's channel like Close.
 func TestJanitor_StopsInTheMiddleOfASweep(t *testing.T) {
 	l := newTest(t, PerSecond(1), WithClock(NewManualClock(0)))
 	l.Allow("k")
 	j := &janitor{make(chan struct{}), make(chan struct{})}
 	l.clock = clockFunc(func() int64 { close(j.stop); return int64(time.Hour) })
-	_, goesOn := j.sweep(l)
-	require.True(t, goesOn)
+	_, running := j.sweep(l)
+	require.True(t, running)
 	require.Equal(t, 1, l.Len())
 	require.EqualValues(t, 0, l.Stats().Sweeps)
 }
 
-func TestSweep_StopsHalfWayWhenTold(t *testing.T) {
+func TestSweep_StopsHalfWayOnceItIsTold(t *testing.T) {
 	l := newTest(t, PerSecond(1), WithClock(NewManualClock(0)))
 	for i := range 1000 {
 		l.Allow(strconv.Itoa(i))
@@ -351,8 +336,8 @@ func TestSweep_StopsHalfWayWhenTold(t *testing.T) {
 	require.Equal(t, 1000, l.Sweep())
 }
 
-// Of several limits, the past is forgotten up to where the last of them was fresh.
-func TestEvict_ForgetsUntilTheLastLimitIsFresh(t *testing.T) {
+// Of several limits, the one under which the key became idle last determines the floor.
+func TestEvict_RaisesTheFloorUntilTheLastLimitIsFresh(t *testing.T) {
 	for _, limits := range [][]Option{{PerMinute(2).Log(), PerHour(2).Log()}, {PerHour(2).Log(), PerMinute(2).Log()}} {
 		clock := NewManualClock(0)
 		l := newTest(t, append(limits, WithClock(clock))...)
@@ -361,13 +346,13 @@ func TestEvict_ForgetsUntilTheLastLimitIsFresh(t *testing.T) {
 		require.Equal(t, 0, l.Sweep())
 		clock.Set(int64(3 * time.Hour))
 		require.Equal(t, 1, l.Sweep())
-		require.Equal(t, int64(time.Hour), l.own().forgotten.Load())
+		require.Equal(t, int64(time.Hour), l.own().floor.Load())
 	}
 }
 
-// A counter whose newest window has given all back is as good as new when the one
-// before no longer weighs.
-func TestSweep_EvictsWhatWasGivenBack(t *testing.T) {
+// A counter whose newest window is empty again is idle once the window before no longer
+// counts.
+func TestSweep_EvictsAKeyWhoseUnitsWereGivenBack(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(5, 10), WithClock(clock))
 	require.True(t, l.Allow("k"))
@@ -382,15 +367,15 @@ func TestSweep_EvictsWhatWasGivenBack(t *testing.T) {
 	require.Equal(t, 1, l.Sweep())
 }
 
-// The past that is forgotten may end in the midst of a window, where the key that
-// was evicted had limits of its own, or several: what starts in it is exact, too.
-func TestEvict_ForgetsUpToTheMidstOfAWindow(t *testing.T) {
+// The floor may lie inside a window, if the evicted key had limits of its own. The decisions
+// about a key that starts in that window are exact, too.
+func TestEvict_RaisesTheFloorIntoAWindow(t *testing.T) {
 	clock := NewManualClock(7)
 	l := newTest(t, Per(2, 100), WithClock(clock))
 	require.NoError(t, l.SetLimits("log", Per(1, 35).Log()))
 	require.True(t, l.Allow("log"))
 	clock.Set(45)
-	require.Equal(t, 1, l.Sweep()) // fresh since 42
+	require.Equal(t, 1, l.Sweep()) // idle since 42
 	clock.Set(41)
 	require.Equal(t, time.Duration(200-41), l.Peek("k", 1).ResetAfter)
 	require.Equal(t, time.Duration(200-41), l.Take("k", 2).ResetAfter)

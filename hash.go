@@ -6,17 +6,18 @@ import (
 	"unsafe"
 )
 
-// A hasher hashes keys. Its values are good for one process only, and cannot
-// be predicted outside it: nobody can choose keys that collide.
+// A hasher hashes keys. Its seeds are random, so its hashes are of no use in another
+// process. A client cannot predict them, and so cannot choose keys that collide.
 type hasher struct {
-	runtime uint64       // seed where a word has 64 bits
-	maphash maphash.Seed // and elsewhere
+	runtime uint64       // the seed of memhash, used where a word has 64 bits
+	maphash maphash.Seed // the seed of hash/maphash, used elsewhere
 }
 
 func newHasher() hasher { return hasher{rand.Uint64(), maphash.MakeSeed()} }
 
-// hash is hash/maphash, which spends half its time on the way through three
-// functions to memhash, less that way.
+// hash returns the hash of s. Where a word has 64 bits, it calls memhash directly.
+// hash/maphash calls memhash, too, but through three functions, which take half of its
+// time.
 func (h *hasher) hash(s string) uint64 {
 	if unsafe.Sizeof(uintptr(0)) == 8 {
 		return uint64(memhash(unsafe.Pointer(unsafe.StringData(s)), uintptr(h.runtime), uintptr(len(s))))
@@ -24,8 +25,8 @@ func (h *hasher) hash(s string) uint64 {
 	return maphash.String(h.maphash, s)
 }
 
-// memhash is the hash of Go's own maps. The runtime keeps it within reach for
-// the many packages that use it, of which xsync is one.
+// memhash is the hash function of Go's own maps. The runtime keeps it accessible, as many
+// packages use it; xsync is one of them.
 //
 //go:noescape
 //go:linkname memhash runtime.memhash

@@ -3,30 +3,39 @@ package sash
 import (
 	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// An Algorithm says how a [Limit] remembers what it has admitted.
+// An Algorithm is the way in which a [Limit] remembers the units charged.
 type Algorithm uint8
 
 const (
-	// SlidingCounter keeps two numbers per key: what was admitted in the
-	// current aligned window and in the one before, which counts for as much of
-	// it as the sliding window still covers. One word of memory, approximate:
-	// never more than Count in an aligned window, and less than twice Count in
-	// any window. The default.
+	// SlidingCounter keeps two numbers per key: the units charged in the current
+	// aligned window, and those charged in the window before. The latter count in
+	// proportion to the part of their window that the sliding window still covers.
+	//
+	// It is approximate. It admits at most Count in an aligned window, and less than
+	// twice Count in any window. It takes one word of memory. It is the default.
 	SlidingCounter Algorithm = iota
-	// SlidingLog remembers when each admission was made. Exact: never more than
-	// Count in any window, and each unit is back exactly Window after it was
-	// taken. Memory grows with the admissions inside the window.
+
+	// SlidingLog records the time of each charge.
+	//
+	// It is exact. It admits at most Count in any window, and each unit is back exactly
+	// Window after it was charged. Its memory grows with the number of charges in the
+	// window.
 	SlidingLog
-	// SlidingBuckets counts per bucket of Precision, aligned to instant 0 of the
-	// clock. The last ceil(Window / Precision) of them count, the current one
-	// included; all of a bucket is back at once. Never more than Count in so many
-	// aligned buckets; up to twice Count in a window that is not aligned to them.
-	// Precision == Window is a fixed window. 16 bytes for each bucket in use.
+
+	// SlidingBuckets keeps one number for each aligned bucket of width Precision: the
+	// units charged in it. The last ceil(Window/Precision) buckets count, with the
+	// current one. All units of a bucket are back at once.
+	//
+	// It admits at most Count in ceil(Window/Precision) aligned buckets, and up to twice
+	// Count in a window that is not aligned to them. Precision == Window is a fixed
+	// window. It takes 16 bytes for each bucket in use.
 	SlidingBuckets
 )
 
@@ -52,12 +61,12 @@ func (a Algorithm) MarshalText() ([]byte, error) {
 	return []byte(a.String()), nil
 }
 
-// UnmarshalText reads the name of a constant, such as "SlidingLog". The error for any
-// other text wraps [ErrInvalidLimit] and leaves a unchanged.
+// UnmarshalText sets a to the constant of the given name, such as "SlidingLog". The error
+// for any other text wraps [ErrInvalidLimit]. On an error, a is unchanged.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	for named := SlidingCounter; named <= SlidingBuckets; named++ {
-		if named.String() == string(text) {
-			*a = named
+	for algorithm := SlidingCounter; algorithm <= SlidingBuckets; algorithm++ {
+		if algorithm.String() == string(text) {
+			*a = algorithm
 			return nil
 		}
 	}
@@ -66,29 +75,31 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 
 const wantAlgorithm = "Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got %v"
 
-// ErrInvalidLimit is wrapped by every error about a limit that cannot be.
+// ErrInvalidLimit is wrapped by every error about a limit whose fields are not valid.
 var ErrInvalidLimit = errors.New("invalid limit")
 
 // A Limit admits Count units per Window. It is an [Option]: give it to [New].
 //
-// Most callers should write [Per], [PerSecond] and the like, and pick another
-// algorithm with [Limit.Log] or [Limit.Buckets]. A Limit is read and written as text by
-// [ParseLimit] and [Limit.String], so it can stand in JSON, in YAML and on a
-// command line (flag.TextVar).
+// Most callers should write [Per], [PerSecond] and the like, and choose another algorithm
+// with [Limit.Log] or [Limit.Buckets].
+//
+// A Limit is read from text by [ParseLimit], and written by [Limit.String]. So it can
+// stand in JSON, in YAML and on a command line (flag.TextVar).
 type Limit struct {
-	// Count is how many units are admitted per Window, at least 1.
+	// Count is the number of units admitted per Window, at least 1.
 	Count int64
-	// Window is the length of the sliding window, more than 0. Any length down
-	// to a nanosecond is exact.
+	// Window is the length of the sliding window, more than 0. Any length is exact to
+	// the nanosecond.
 	Window time.Duration
-	// Algorithm is how admissions are remembered; zero is SlidingCounter.
+	// Algorithm is the way in which the units charged are remembered. The zero value is
+	// SlidingCounter.
 	Algorithm Algorithm
-	// Precision is the width of one bucket, 0 < Precision <= Window, for
-	// SlidingBuckets; it must be 0 for the others.
+	// Precision is the width of one bucket of SlidingBuckets, 0 < Precision <= Window.
+	// It must be 0 under the other algorithms.
 	Precision time.Duration
 }
 
-// Per returns the limit of count units per window, counted by [SlidingCounter].
+// Per returns the limit of count units per window, kept by [SlidingCounter].
 func Per(count int64, window time.Duration) Limit {
 	return Limit{Count: count, Window: window}
 }
@@ -103,9 +114,16 @@ func PerMinute(count int64) Limit { return Per(count, time.Minute) }
 func PerHour(count int64) Limit { return Per(count, time.Hour) }
 
 // PerDay is shorthand for Per(count, 24*time.Hour).
+//
+// Its window is not a calendar day. Like all windows, it is aligned to instant 0 of the
+// clock. Instant 0 of [SystemClock] is the start of the process, so under that clock
+// PerDay does not start at midnight.
 func PerDay(count int64) Limit { return Per(count, day) }
 
-const day = 24 * time.Hour
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
 
 // Log returns the same limit kept by [SlidingLog].
 func (l Limit) Log() Limit {
@@ -113,13 +131,13 @@ func (l Limit) Log() Limit {
 	return l
 }
 
-// Buckets returns the same limit kept by [SlidingBuckets] of the given width.
+// Buckets returns the same limit kept by [SlidingBuckets], in buckets of width precision.
 func (l Limit) Buckets(precision time.Duration) Limit {
 	l.Algorithm, l.Precision = SlidingBuckets, precision
 	return l
 }
 
-// String writes the limit as "100/1m0s", "10/1s log" or
+// String returns the limit as text, such as "100/1m0s", "10/1s log" or
 // "240/1h0m0s buckets 1m0s". [ParseLimit] reads it back.
 func (l Limit) String() string {
 	s := strconv.FormatInt(l.Count, 10) + "/" + l.Window.String()
@@ -134,39 +152,72 @@ func (l Limit) String() string {
 	return s + " " + l.Algorithm.String()
 }
 
-// ParseLimit reads what [Limit.String] writes, "COUNT/WINDOW", "COUNT/WINDOW
-// log" or "COUNT/WINDOW buckets PRECISION", where a duration is one of
-// [time.ParseDuration] or a bare unit: "100/s", "100/m", "100/h", "100/d",
-// "5/250ms log", "240/h buckets 1m". Words are separated by white space. The
-// error wraps [ErrInvalidLimit], quotes s and names every fault.
+// ParseLimit returns the limit that s describes, in the form that [Limit.String] writes:
+//
+//	COUNT/WINDOW
+//	COUNT/WINDOW counter
+//	COUNT/WINDOW log
+//	COUNT/WINDOW buckets PRECISION
+//
+// A duration is one of [time.ParseDuration], a unit without a number, or a whole number of
+// days or weeks. The units are s, sec, second, m, min, minute, h, hour, d, day, w and week.
+// Words are separated by white space, which may also stand around the slash. Examples are
+// "100/s", "100 / minute", "5000/30d", "5/250ms log" and "240/h buckets 1m".
+//
+// The error wraps [ErrInvalidLimit], quotes s and names every fault. It says what was
+// probably meant by texts such as "100r/m" and "10 per minute".
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
 	if err == nil {
 		err = l.validate("")
 	}
 	if err != nil {
-		return Limit{}, fmt.Errorf("sash: limit %s: %w", quote(s), err)
+		return Limit{}, fmt.Errorf("sash: limit %s%s: %w", quote(s), suggestion(s), err)
 	}
 	return l, nil
 }
 
-// quote quotes s for an error message, cut to a length that a log can bear.
+// suggestion returns a question whether another text was meant by s, or "".
+func suggestion(s string) string {
+	const maxLength = 64
+	parts := loosely.FindStringSubmatch(s)
+	if len(s) > maxLength || parts == nil {
+		return ""
+	}
+	for _, window := range []string{parts[2], strings.TrimSuffix(parts[2], "s")} {
+		meant := strings.TrimSpace(parts[1] + "/" + strings.ToLower(window) + " " + parts[3])
+		if l, err := parseLimit(meant); err == nil && l.validate("") == nil {
+			return ", did you mean " + strconv.Quote(meant) + "?"
+		}
+	}
+	return ""
+}
+
+// loosely matches a limit as other programs write it: count, window, and what follows.
+var loosely = regexp.MustCompile(`(?i)^\s*(\d+)\s*(?:r|req|reqs|requests?|x|times)?\s*(?:/|per|a|in|every)\s*(\w+)\s*(.*)$`)
+
+// quote quotes s for an error message. It cuts off what is too long for a line of a log.
 func quote(s string) string {
-	const most = 64
-	if len(s) > most {
-		return strconv.Quote(s[:most]) + "..."
+	const maxLength = 64
+	if len(s) > maxLength {
+		return strconv.Quote(s[:maxLength]) + "..."
 	}
 	return strconv.Quote(s)
 }
 
+// parseLimit is ParseLimit, but does not validate the limit.
 func parseLimit(s string) (Limit, error) {
-	words := strings.Fields(s)
-	if len(words) == 0 {
+	if strings.TrimSpace(s) == "" {
 		return Limit{}, malformed("empty, want COUNT/WINDOW such as 100/1m")
 	}
-	count, window, found := strings.Cut(words[0], "/")
+	count, rest, found := strings.Cut(s, "/")
 	if !found {
 		return Limit{}, malformed("no slash, want COUNT/WINDOW such as 100/1m")
+	}
+	count = strings.TrimSpace(count)
+	window, algorithm := "", strings.Fields(rest)
+	if len(algorithm) > 0 {
+		window, algorithm = algorithm[0], algorithm[1:]
 	}
 	var l Limit
 	var err error
@@ -176,8 +227,8 @@ func parseLimit(s string) (Limit, error) {
 	if l.Window, err = parseDuration(window); err != nil {
 		return Limit{}, malformed("window %s is not a duration such as 250ms, 1m30s or h", quote(window))
 	}
-	switch algorithm := words[1:]; {
-	case len(algorithm) == 0:
+	switch {
+	case len(algorithm) == 0, len(algorithm) == 1 && algorithm[0] == "counter":
 		return l, nil
 	case len(algorithm) == 1 && algorithm[0] == "log":
 		return l.Log(), nil
@@ -188,31 +239,46 @@ func parseLimit(s string) (Limit, error) {
 		}
 		return l.Buckets(precision), nil
 	}
-	return Limit{}, malformed("%s after the window, want nothing, log or buckets PRECISION", quote(strings.Join(words[1:], " ")))
+	return Limit{}, malformed("%s after the window, want nothing, counter, log or buckets PRECISION", quote(strings.Join(algorithm, " ")))
 }
 
+// malformed returns an error that wraps ErrInvalidLimit.
 func malformed(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, ErrInvalidLimit)...)
 }
 
-// parseDuration reads a duration of time.ParseDuration or a bare s, m, h or d.
+// parseDuration parses a duration of time.ParseDuration, a unit without a number, or a
+// whole number of days or weeks.
 func parseDuration(s string) (time.Duration, error) {
 	switch s {
-	case "s":
+	case "s", "sec", "second":
 		return time.Second, nil
-	case "m":
+	case "m", "min", "minute":
 		return time.Minute, nil
-	case "h":
+	case "h", "hour":
 		return time.Hour, nil
-	case "d":
+	case "d", "day":
 		return day, nil
+	case "w", "week":
+		return week, nil
+	}
+	for suffix, unit := range map[string]time.Duration{"d": day, "w": week} {
+		if number, found := strings.CutSuffix(s, suffix); found {
+			n, err := strconv.ParseInt(number, 10, 64)
+			if limit := int64(math.MaxInt64 / unit); err == nil && (n > limit || n < -limit) {
+				err = strconv.ErrRange
+			}
+			return time.Duration(n) * unit, err
+		}
 	}
 	return time.ParseDuration(s)
 }
 
-// validate returns every fault of l, each begun with prefix, or nil.
-func (l Limit) validate(prefix string) error {
-	var faults []error
+// validate returns all faults of l in one error, or nil. Each fault begins with prefix.
+func (l Limit) validate(prefix string) error { return errors.Join(l.faults(prefix)...) }
+
+// faults returns all faults of l. Each begins with prefix.
+func (l Limit) faults(prefix string) (faults []error) {
 	fault := func(format string, args ...any) {
 		faults = append(faults, malformed(prefix+format, args...))
 	}
@@ -236,28 +302,31 @@ func (l Limit) validate(prefix string) error {
 	default:
 		fault(wantAlgorithm, l.Algorithm)
 	}
-	return errors.Join(faults...)
+	return faults
 }
 
-// maxLimits is the number of limits that a key may have. Each call on the key checks
-// all of them.
+// maxLimits is the greatest number of limits that a key may have. Each call on the key
+// checks all of them.
 const maxLimits = 64
 
-// validate returns every fault of limits, which are numbered from 1, or nil.
-func validate(limits []Limit) error {
-	var faults []error
+// validate returns all faults of limits, the limits of one key, in one error, or nil.
+func validate(limits []Limit) error { return errors.Join(limitFaults("sash: ", limits)...) }
+
+// limitFaults returns all faults of limits, the limits of one key. Each begins with
+// prefix. The limits are numbered from 1.
+func limitFaults(prefix string, limits []Limit) (faults []error) {
 	if len(limits) > maxLimits {
-		faults = append(faults, malformed("sash: a key has at most %d limits, got %d", maxLimits, len(limits)))
+		faults = append(faults, malformed(prefix+"a key has at most %d limits, got %d", maxLimits, len(limits)))
 	}
 	for i, l := range limits {
-		faults = append(faults, l.validate(fmt.Sprintf("sash: limit %d: ", i+1)))
+		faults = append(faults, l.faults(fmt.Sprintf("%slimit %d: ", prefix, i+1))...)
 	}
-	return errors.Join(faults...)
+	return faults
 }
 
-// MarshalText returns what [Limit.String] returns. The zero Limit, which limits
-// nothing and stands in a zero [Decision], is empty text. The error for any other
-// limit that [ParseLimit] would not read back wraps [ErrInvalidLimit].
+// MarshalText returns the text of [Limit.String]. The text of the zero Limit is empty: it
+// limits nothing, and stands in a zero [Decision]. The error for any other limit that
+// [ParseLimit] would not read back wraps [ErrInvalidLimit].
 func (l Limit) MarshalText() ([]byte, error) {
 	if l == (Limit{}) {
 		return []byte{}, nil
@@ -268,8 +337,8 @@ func (l Limit) MarshalText() ([]byte, error) {
 	return []byte(l.String()), nil
 }
 
-// UnmarshalText reads what [ParseLimit] reads, and empty text as the zero Limit,
-// which [New] refuses. On an error l is unchanged.
+// UnmarshalText sets l to the limit that text describes, as [ParseLimit] does. Empty text
+// is the zero Limit, which [New] refuses. On an error, l is unchanged.
 func (l *Limit) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*l = Limit{}

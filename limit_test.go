@@ -48,6 +48,19 @@ func TestParseLimit_ReadsShortForms(t *testing.T) {
 		" 60/1h30m \t log\n":   Per(60, 90*time.Minute).Log(),
 		"1/0.5s":               Per(1, 500*time.Millisecond),
 		"10/1s buckets 1000ms": PerSecond(10).Buckets(time.Second),
+		"100/sec":              PerSecond(100),
+		"100/second":           PerSecond(100),
+		"100/min":              PerMinute(100),
+		"100/minute":           PerMinute(100),
+		"100/hour":             PerHour(100),
+		"100/day":              PerDay(100),
+		"10/w":                 Per(10, 7*24*time.Hour),
+		"10/week":              Per(10, 7*24*time.Hour),
+		"5000/30d":             Per(5000, 30*24*time.Hour),
+		"1/2w log":             Per(1, 14*24*time.Hour).Log(),
+		"100 / m":              PerMinute(100),
+		"100/ m log":           PerMinute(100).Log(),
+		"100/m counter":        PerMinute(100),
 	} {
 		got, err := ParseLimit(text)
 		require.NoError(t, err, text)
@@ -66,6 +79,15 @@ func TestParseLimit_NamesEveryFault(t *testing.T) {
 		"10/fortnight":             {`window "fortnight"`},
 		"10/5":                     {`window "5"`},
 		"10/s blog":                {`"blog" after the window`},
+		"10/106752d":               {`window "106752d"`},
+		"10/-106752d":              {`window "-106752d"`},
+		"10/1.5d":                  {`window "1.5d"`},
+		"10/d/2":                   {`window "d/2"`},
+		"100r/m":                   {`sash: limit "100r/m", did you mean "100/m"?: count "100r"`},
+		"10 requests per minute":   {`did you mean "10/minute"?: no slash`},
+		"5 per 10 seconds":         {`no slash`},
+		"5/minutes log":            {`did you mean "5/minute log"?: window "minutes"`},
+		"60/M":                     {`did you mean "60/m"?: window "M"`},
 		"10/s log log":             {`"log log"`},
 		"10/s buckets":             {`"buckets"`},
 		"10/s buckets x":           {`precision "x"`},
@@ -119,7 +141,7 @@ func TestZeroValues_MarshalInJSON(t *testing.T) {
 	}
 }
 
-// Only the zero Limit is written as nothing: one that is no limit is refused.
+// Only the zero Limit is written as the empty text. Other invalid limits are refused.
 func TestLimit_OnlyTheZeroOneIsEmptyText(t *testing.T) {
 	text, err := Limit{}.MarshalText()
 	require.NoError(t, err)
@@ -164,8 +186,8 @@ func TestAlgorithm_String(t *testing.T) {
 	require.Equal(t, "1/1s Algorithm(9)", Limit{1, time.Second, 9, 0}.String())
 }
 
-// As many limits as a key may have are accepted wherever limits are, and one more is
-// refused with an error that says how many there may be.
+// Every method that takes limits accepts as many as a key may have. It refuses one more with
+// an error that states the bound.
 func TestLimits_AreBoundedInNumber(t *testing.T) {
 	limits := slices.Repeat([]Limit{PerHour(5)}, 65)
 	own := append(options(limits[:64]), WithLimitsFor(func(key string) []Limit {
@@ -186,5 +208,5 @@ func TestLimits_AreBoundedInNumber(t *testing.T) {
 		require.EqualError(t, err, "sash: a key has at most 64 limits, got 65: invalid limit", name)
 	}
 	require.EqualValues(t, 4, l.Peek("k", 0).Remaining, "nothing has changed")
-	require.EqualValues(t, 5, l.Peek("too many", 0).Limit.Count, "WithLimitsFor: as with any wrong limit")
+	require.EqualValues(t, 5, l.Peek("too many", 0).Limit.Count, "WithLimitsFor: ignored like any invalid limit")
 }

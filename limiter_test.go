@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -12,15 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the tests look into: the table, the limiter's own policy, and its rule.
-func (l *Limiter) table() *sharded { return &l.now.Load().keys }
-func (l *Limiter) own() *policy    { return l.now.Load().policy }
-func (l *Limiter) rule() *rule     { return &l.own().rules[0] }
+// table returns the table of the current generation.
+func (l *Limiter) table() *sharded { return &l.current.Load().keys }
 
-// put gives k an empty cell.
-func (l *Limiter) put(k key) *cell { return l.insert(l.standing(l.now.Load(), k.name), k, nil) }
+// own returns the ruleset of the limiter's own limits.
+func (l *Limiter) own() *ruleset { return l.current.Load().ruleset }
 
-// newTest returns a limiter without a janitor, for a test to sweep.
+// rule returns the first rule of own.
+func (l *Limiter) rule() *rule { return &l.own().rules[0] }
+
+// put inserts an empty entry for k, and returns it.
+func (l *Limiter) put(k key) *entry { return l.insert(l.resolve(l.current.Load(), k.name), k, nil) }
+
+// newTest returns a limiter without a janitor. The test sweeps it.
 func newTest(t testing.TB, options ...Option) *Limiter {
 	t.Helper()
 	l, err := New(append([]Option{WithSweepInterval(-1)}, options...)...)
@@ -28,9 +36,9 @@ func newTest(t testing.TB, options ...Option) *Limiter {
 	return l
 }
 
-// thorough returns how often to repeat what one goroutine does: n times, but a tenth as
-// often under -short, and where a slow build sees nothing there: under the race detector,
-// and with yields.
+// thorough returns the number of times to repeat a step of a single goroutine: n, or a tenth
+// of it under -short, under the race detector and with yields. The last two are slow, and
+// find nothing in one goroutine.
 func thorough(n int) int {
 	if testing.Short() || raceDetector || yielding {
 		return max(1, n/10)
@@ -38,9 +46,27 @@ func thorough(n int) int {
 	return n
 }
 
-// crowded returns how often to repeat what several goroutines do, or how often to meet
-// what they are to meet: n times, but a tenth as often with yields, which make it slow
-// and each time worth more.
+// steps returns how many steps a random trial of one goroutine takes, or how many trials
+// there are: n, but a third of it under -short, and under the race detector, which sees
+// nothing there. With SASH_ALL_STEPS set it is n.
+func steps(n int) int {
+	if raceDetector && os.Getenv("SASH_ALL_STEPS") == "" {
+		return max(1, n/3)
+	}
+	return shortened(n)
+}
+
+// shortened returns n, but a third of it under -short without -allsteps.
+func shortened(n int) int {
+	if testing.Short() && os.Getenv("SASH_ALL_STEPS") == "" {
+		return max(1, n/3)
+	}
+	return n
+}
+
+// crowded returns the number of times to repeat a step of several goroutines, or to see an
+// event among them: n, or a tenth of it with yields. Yields make each repetition slower, and
+// more likely to find a fault.
 func crowded(n int) int {
 	if yielding {
 		return max(1, n/10)
@@ -48,32 +74,67 @@ func crowded(n int) int {
 	return n
 }
 
-// widen makes l keep its counters in wide cells, whatever its limit.
-func widen(l *Limiter) *Limiter {
-	l.now.Load().counter, l.own().kind = nil, wideCell
-	l.own().unseen = l.own().newCell("")
+// useWide makes l keep its counters in wide entries, for any limit.
+func useWide(l *Limiter) *Limiter {
+	l.current.Load().fastRule, l.own().kind = nil, kindWide
+	l.own().fresh = l.own().newEntry("")
 	return l
 }
 
-// compounding makes l keep its keys in compounds, whatever its limit.
-func compounding(l *Limiter) *Limiter {
-	l.now.Load().counter, l.own().kind = nil, compoundCell
-	l.own().unseen = l.own().newCell("")
+// useMulti makes l keep its keys in multi-limit entries, for any limit.
+func useMulti(l *Limiter) *Limiter {
+	l.current.Load().fastRule, l.own().kind = nil, kindMulti
+	l.own().fresh = l.own().newEntry("")
 	return l
 }
 
-// everyKind runs test for each kind of cell that can keep limit.
+type clockFunc func() int64
+
+func (f clockFunc) Now() int64 { return f() }
+
+// duringReading makes the clock of l call f once, in the middle of its n-th reading from
+// now on, so that the caller goes on with a reading from before f. It returns the number of
+// readings, which waiting calls increase after the test has returned.
+func duringReading(l *Limiter, n int64, f func()) (readings *atomic.Int64) {
+	clock := l.clock
+	readings = new(atomic.Int64)
+	l.clock = clockFunc(func() int64 {
+		now := clock.Now()
+		if readings.Add(1) == n {
+			f()
+		}
+		return now
+	})
+	return readings
+}
+
+// startBlocked starts f in a goroutine and yields to it so often that it must have
+// blocked, on what the caller holds. The returned func waits until f has returned.
+func startBlocked(f func()) (wait func()) {
+	var begun atomic.Bool
+	var g sync.WaitGroup
+	g.Go(func() {
+		begun.Store(true)
+		f()
+	})
+	for turns := 0; !begun.Load() || turns < 1000; turns++ {
+		runtime.Gosched()
+	}
+	return g.Wait
+}
+
+// everyKind runs test for each kind of entry that can keep limit.
 func everyKind(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, clock *ManualClock), options ...Option) {
 	t.Helper()
 	for name, limiter := range map[string]func(clock Clock) *Limiter{
 		"counter": func(c Clock) *Limiter { return newTest(t, append(options, limit, WithClock(c))...) },
-		"wide":    func(c Clock) *Limiter { return widen(newTest(t, append(options, limit, WithClock(c))...)) },
+		"wide":    func(c Clock) *Limiter { return useWide(newTest(t, append(options, limit, WithClock(c))...)) },
 		"log":     func(c Clock) *Limiter { return newTest(t, append(options, limit.Log(), WithClock(c))...) },
-		"compound counter": func(c Clock) *Limiter {
-			return compounding(newTest(t, append(options, limit, WithClock(c))...))
+		"multi counter": func(c Clock) *Limiter {
+			return useMulti(newTest(t, append(options, limit, WithClock(c))...))
 		},
-		"compound log": func(c Clock) *Limiter {
-			return compounding(newTest(t, append(options, limit.Log(), WithClock(c))...))
+		"multi log": func(c Clock) *Limiter {
+			return useMulti(newTest(t, append(options, limit.Log(), WithClock(c))...))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,12 +160,12 @@ func TestLimiter_KeysAreAnythingAndKeptApart(t *testing.T) {
 
 func TestLimiter_DoesNotKeepTheCallersBytes(t *testing.T) {
 	everyKind(t, PerMinute(1), func(t *testing.T, l *Limiter, _ *ManualClock) {
-		key := []byte("one")
+		key := []byte("old")
 		require.True(t, l.AllowBytes(key))
-		copy(key, "two")
+		copy(key, "new")
 		require.True(t, l.TakeBytes(key, 1).Allowed)
-		require.False(t, l.Allow("one"))
-		require.False(t, l.Allow("two"))
+		require.False(t, l.Allow("old"))
+		require.False(t, l.Allow("new"))
 	})
 }
 
@@ -160,13 +221,13 @@ func TestPeek_AnswersWhatTakeWouldAndStoresNothing(t *testing.T) {
 }
 
 func TestTakeThenPeek_IsATakeAndSaysWhenThereIsMore(t *testing.T) {
-	for name, option := range map[string]Option{"": WithSweepInterval(-1), "denied are charged": WithChargeDenied()} {
+	for name, option := range map[string]Option{"": WithSweepInterval(-1), "denied attempts are charged": WithChargeDenied()} {
 		check := func(t *testing.T, l *Limiter, clock *ManualClock) {
 			random := rand.New(rand.NewPCG(1, 2))
 			denied := 0
 			for step := range thorough(2000) {
 				clock.Advance(time.Duration(random.Int64N(int64(20 * time.Second))))
-				if step == 150 { // both get cells that hold a reservation, too
+				if step == 150 { // both keys get multi-limit entries
 					for _, key := range []string{"twin", "k"} {
 						reservation, _ := l.Reserve(key, 1)
 						reservation.Commit(2)
@@ -181,7 +242,7 @@ func TestTakeThenPeek_IsATakeAndSaysWhenThereIsMore(t *testing.T) {
 					require.Equal(t, l.Peek("k", d.Remaining+1), next)
 				}
 				if d.Remaining == 5 {
-					require.Equal(t, Never, next.RetryAfter, "there never is more")
+					require.Equal(t, Never, next.RetryAfter, "all of Count remains")
 					continue
 				}
 				denied++
@@ -220,6 +281,48 @@ func TestTakeThenPeek_AtTheEnds(t *testing.T) {
 	}
 }
 
+// On a clock that moves with each reading: a call that denies one unit more than is left has
+// made both decisions, at one instant.
+func TestTakeThenPeek_ADenialUnderSeveralLimitsIsBothDecisions(t *testing.T) {
+	now := int64(0)
+	l := newTest(t, Per(1, 3*time.Second).Log(), PerHour(100).Log(), WithClock(clockFunc(func() int64 {
+		now += int64(time.Second)
+		return now
+	})))
+	require.True(t, l.Allow("k"))
+	d, next := l.TakeThenPeek("k", 1)
+	require.False(t, d.Allowed)
+	require.Equal(t, d, next)
+}
+
+// The next decision may have been made by an entry that was replaced, before the call came
+// to an entry with several limits. These make none, and must not leave that one.
+func TestTakeThenPeek_LeavesNoDecisionOfAnotherEntry(t *testing.T) {
+	l := newTest(t, PerHour(3), PerMinute(5).Log(), WithClock(NewManualClock(0)))
+	e := l.put(l.key("k"))
+	for name, decide := range map[string]func(q query, d *Decision) (allowed, alive bool){
+		"decide":       func(q query, d *Decision) (allowed, alive bool) { return l.own().decide(e, q, d) },
+		"decideLocked": func(q query, d *Decision) (allowed, alive bool) { return l.own().decideLocked(e, q, d) },
+	} {
+		stale := Decision{Limit: PerSecond(1), RetryAfter: 1}
+		var d Decision
+		_, alive := decide(query{n: 1, charge: true, next: &stale}, &d)
+		require.True(t, alive)
+		require.Zero(t, stale, name)
+	}
+	d, next := l.TakeThenPeek("k", 0)
+	require.Equal(t, PerHour(3), d.Limit)
+	require.Equal(t, l.Peek("k", d.Remaining+1), next)
+}
+
+func TestTakeThenPeek_OfAKeyThatSharesAQuota(t *testing.T) {
+	l := newTest(t, PerHour(3), PerMinute(5), WithClock(NewManualClock(0)), WithMaxKeys(1, ShareOverflow))
+	require.True(t, l.Allow("k"))
+	d, next := l.TakeThenPeek("another", 1)
+	require.EqualValues(t, 2, d.Remaining)
+	require.Equal(t, l.Peek("another", 3), next)
+}
+
 func TestReset_ForgetsOneKey(t *testing.T) {
 	everyKind(t, PerMinute(1), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		require.False(t, l.Reset("a"))
@@ -242,15 +345,14 @@ func TestTake_ADenialOfAnUnseenKeyTracksNothing(t *testing.T) {
 	})
 }
 
-// The one clock reading of a decision, and the second of a call that finds its
-// key gone.
+// A decision reads the clock once. The call that inserts a key reads it twice.
 func TestTake_ReadsTheClockOnce(t *testing.T) {
 	everyKind(t, PerMinute(5), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		clock := &countingClock{}
 		l.clock = clock
 		once := 1
-		if l.own().kind == compoundCell {
-			once = 2 // as the limit that decides may be another
+		if l.own().kind == kindMulti {
+			once = 2 // another limit may decide about one more unit
 		}
 		for _, c := range []struct {
 			call func()
@@ -285,7 +387,7 @@ func TestLimiter_KeepsACopyOfTheName(t *testing.T) {
 			clear(large)
 			require.EqualValues(t, 9, l.Peek(name, 0).Remaining, "%q", name)
 			kept := false
-			l.table().each(func(k key, _ *cell) bool {
+			l.table().rangeAll(func(k key, _ *entry) bool {
 				if k.name == name && name != "" {
 					require.NotSame(t, &part[0], unsafe.StringData(k.name))
 				}

@@ -2,35 +2,38 @@ package sash
 
 import "github.com/seed-30da4c49/sash/internal/atomic"
 
-// takeAllLocked is takeAll under locks, for each of which it waits. It starts over once
-// if the call is admitted and has to make entries. Otherwise it does so only if another
-// call made or replaced an entry of one of the keys in the moment before it was locked,
-// and only where lockOwn says so. Under WithMaxKeys it also does so for as long as other
-// calls that run have taken all the room.
+// takeAllLocked is takeAll under locks, for each of which it waits.
 //
-// The instant of q is in the regime was, or is still to be read if that is another.
-func (l *Limiter) takeAllLocked(targets []target, was *regime, q *query, d *Decision) {
-	charging := false
+// It starts over
+//   - once, if the call is admitted and needs entries that are not there yet;
+//   - if another call made or replaced an entry of one of the keys just before it was
+//     locked, where lockOwn says so;
+//   - under WithMaxKeys, while other calls that run have taken all the room.
+//
+// If the current generation is not was, q.at is read again.
+func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *Decision) {
+	charging := false // whether the call is known to be admitted, and needs entries
 	for round := 1; ; round++ {
-		g := l.now.Load()
+		g := l.current.Load()
 		if g.cap == nil {
 			atomic.Round("takeAllLocked", round)
 		} else {
 			atomic.Round("takeAllLocked under a cap", round)
 		}
-		if g != was || charging { // a key that is made may have been evicted since
-			q.at, was = g.at(l.clock.Now()), g
+		if g != was || charging { // the entry that a key had may have been evicted since
+			q.at, was = g.instant(l.clock.Now()), g
 		}
-		l.lodge(g, targets)
+		l.placeAll(g, targets)
 		if charging {
-			l.reservable(g, targets)
+			l.ensureReservable(g, targets)
 		}
 		if !l.lockAll(g, targets, charging) {
 			continue
 		}
+		// From here to the unlocks, nothing that the answer depends on can change.
 		asked := *q
-		if lodges(targets, none) {
-			asked.denied = false // a call is not charged for keys that do not fit
+		if anyPlaced(targets, placedNowhere) {
+			asked.chargeDenied = false // a call is not charged for keys that do not fit
 		}
 		allowed := admitAll(targets, asked)
 		store := asked.stores(allowed)
@@ -41,67 +44,68 @@ func (l *Limiter) takeAllLocked(targets []target, was *regime, q *query, d *Deci
 			continue
 		}
 		if store {
-			makeRoomForAll(targets, asked)
+			growAll(targets, asked)
 		}
-		l.answerAll(targets, asked, allowed, store, d)
+		l.applyAll(targets, asked, allowed, store, d)
 		unlockAbsent(g, targets)
 		unlockAll(targets)
-		l.count(g, targets, *q)
+		l.countOverflow(g, targets, *q)
 		return
 	}
 }
 
-// chargeable reports whether the targets, which are locked, have the cells that a
+// chargeable reports whether the targets, which are locked, have the entries that a
 // charge needs.
 func chargeable(targets []target) bool {
 	for i := range targets {
-		if t := &targets[i]; t.cell == nil || t.reserve && t.lodging == own && t.booked == nil {
+		if t := &targets[i]; t.entry == nil || t.reserve && t.placement == placedOwn && t.origins == nil {
 			return false
 		}
 	}
 	return true
 }
 
-// makeRoomForAll gives all targets, which are locked, room for what q charges.
-func makeRoomForAll(targets []target, q query) {
+// growAll makes room in all targets, which are locked, for the charge of q.
+func growAll(targets []target, q query) {
 	for i := range targets {
 		if t := &targets[i]; t.locked {
-			t.policy.makeRoomFor(t.cell, t.word, q)
+			t.ruleset.grow(t.entry, t.word, q)
 		}
 	}
 }
 
-// lockAll locks all that an answer for targets in g depends on, and waits for each
-// lock. It reports false, and has locked nothing, if the targets have to be looked up
-// again.
+// lockAll locks all that a decision on targets in g depends on, and waits for each lock.
+// If it reports false, it has locked nothing, and the targets must be looked up again.
 //
-// All callers take these locks in one order, so that none waits for a caller that waits
-// for it: first the cells of the keys, in the order of the keys; then the cells that
-// keys share; then the shards of the keys without a cell of their own. Keys are sorted
-// by hash, so the last two are in the order of the shards. No call holds a shard while
-// it waits for a cell.
-func (l *Limiter) lockAll(g *regime, targets []target, charging bool) bool {
-	room := int64(0) // entered for cells that are to be made, and are not yet
-	if charging && g.cap.displaces() && !lodges(targets, none) {
+// All calls take these locks in one order, so that no two wait for each other:
+//   - the entries of the keys, in the order of the keys;
+//   - the entries that keys share;
+//   - the shards of the keys without an entry of their own.
+//
+// Keys are sorted by hash. So the last two are in the order of the shards. No call holds
+// a shard while it waits for an entry.
+func (l *Limiter) lockAll(g *generation, targets []target, charging bool) bool {
+	room := int64(0) // taken for entries that are still to be made
+	if charging && g.cap.evictsBusy() && !anyPlaced(targets, placedNowhere) {
 		for i := range targets {
-			if targets[i].cell == nil {
+			if targets[i].entry == nil {
 				room++
 			}
 		}
-		if room > 0 && !l.enterAll(g, room, targets) {
+		if room > 0 && !l.acquireAll(g, room, targets) {
 			return false
 		}
 	}
 	ok := true
 	for i := range targets {
-		if t := &targets[i]; ok && t.lodging == own {
+		if t := &targets[i]; ok && t.placement == placedOwn {
 			ok = l.lockOwn(g, t, charging, &room)
 		}
 	}
-	g.leave(room)
+	g.release(room) // what was not needed, before other calls can wait for it
 	for i := range targets {
-		if t := &targets[i]; ok && t.lodging == shared {
-			t.word, t.locked = t.policy.acquire(t.cell)
+		if t := &targets[i]; ok && t.placement == placedShared {
+			t.word, t.locked = t.ruleset.lock(t.entry)
 			ok = t.locked
 		}
 	}
@@ -111,72 +115,75 @@ func (l *Limiter) lockAll(g *regime, targets []target, charging bool) bool {
 	return ok
 }
 
-// lockOwn locks the cell of t in g, if it has one. If it has none and the call is
-// charging, it gets one that is locked from the start, and takes its place from room. A
-// cell that another call evicts or resets before it is locked is looked up or made once
-// more, while the locks of other cells are held: so no stream of such calls makes the
-// whole call start over.
+// lockOwn locks the entry of t in g, if it has one. If it has none and the call is
+// charging, t gets one that is locked from the start, and takes its room from room.
 //
-// It reports false, with t not locked, if that takes what no call may wait for while it
-// holds a lock: WithLimitsFor, which is the caller's code, or more room under
-// WithMaxKeys; or if the limits have changed.
-func (l *Limiter) lockOwn(g *regime, t *target, charging bool, room *int64) bool {
+// If another call evicts or resets the entry before it is locked, lockOwn looks it up or
+// makes it again, while it holds the locks of other entries. So no stream of such calls
+// makes the whole call start over.
+//
+// It reports false, with t not locked, if the limits have changed; or if it would have to
+// wait for what no call may wait for while it holds a lock. That is WithLimitsFor, which
+// is the caller's code, and more room under WithMaxKeys.
+func (l *Limiter) lockOwn(g *generation, t *target, charging bool, room *int64) bool {
 	for round := 1; ; round++ {
 		atomic.Round("lockOwn", round)
-		if t.cell = g.keys.load(t.key); t.cell != nil {
-			if t.word, t.locked = g.policy.acquire(t.cell); t.locked {
-				t.policy, t.booked = g.policy, t.bookings()
+		if t.entry = g.keys.load(t.key); t.entry != nil {
+			if t.word, t.locked = g.ruleset.lock(t.entry); t.locked {
+				t.ruleset, t.origins = g.ruleset, t.newOrigins()
 				return true
 			}
-			g.keys.remove(t.key, t.cell)
+			g.keys.compareAndDelete(t.key, t.entry)
 			continue
 		}
-		if t.standing.regime != g { // it had a cell when it was looked up
+		if t.resolved.generation != g { // it had an entry when it was looked up
 			if l.limitsFor != nil {
 				return false
 			}
-			t.standing = l.standing(g, t.name)
+			t.resolved = l.resolve(g, t.name)
 		}
-		t.policy = t.standing.policy
+		t.ruleset = t.resolved.ruleset
 		if !charging {
-			return true
+			return true // lockAbsent checks that there still is none
 		}
-		c := t.policy.newCell(t.name)
+		e := t.ruleset.newEntry(t.name)
 		if t.reserve {
-			c = newCompound(t.policy).keep(t.name)
+			e = newMultiEntry(t.ruleset).setName(t.name)
 		}
-		word := c.word.Load()
-		c.word.Store(word | locked)
-		switch found, _ := l.place(t.standing, t.key, c, *room > 0); found {
-		case c:
+		// Lock it before it is published: no other call can charge it first.
+		word := e.Word.Load()
+		e.Word.Store(word | locked)
+		switch found, _ := l.tryInsert(t.resolved, t.key, e, *room > 0); found {
+		case e:
 			*room = max(0, *room-1)
-			t.cell, t.word, t.locked = c, word, true
-			t.booked = t.bookings()
+			t.entry, t.word, t.locked = e, word, true
+			t.origins = t.newOrigins()
 			return true
 		case nil: // the limits have changed, or there is no room
 			return false
 		}
+		// Another call has made one: lock that.
 	}
 }
 
-// lockAbsent locks the shards of the targets that have no cell of their own, and
-// reports whether they still have none, the limits that were read for them hold, and,
-// if they do not fit into the table, that is still full. If not, it has locked nothing.
-func (l *Limiter) lockAbsent(g *regime, targets []target) bool {
+// lockAbsent locks the shards of the targets without an entry of their own. It reports
+// whether that still is so, their rulesets are still valid and, if they do not fit, the
+// table is still full. If not, it has locked nothing.
+func (l *Limiter) lockAbsent(g *generation, targets []target) bool {
 	ok, missing, last := true, int64(0), -1
 	for i := range targets {
 		t := &targets[i]
-		if !t.absent() {
+		if !t.hasNoEntry() {
 			continue
 		}
 		if shard := t.shard(); shard != last {
-			g.keys.shards[shard].freeze(shard)
+			g.keys.lockShard(shard)
 			last = shard
 		}
 		missing++
-		ok = ok && g.keys.load(t.key) == nil && l.holds(t.standing, t.name)
+		ok = ok && g.keys.load(t.key) == nil && l.stillValid(t.resolved, t.name)
 	}
-	if lodges(targets, none) || lodges(targets, shared) {
+	if anyPlaced(targets, placedNowhere) || anyPlaced(targets, placedShared) {
 		ok = ok && !g.cap.fits(missing, int64(len(targets)))
 	}
 	if !ok {
@@ -186,15 +193,15 @@ func (l *Limiter) lockAbsent(g *regime, targets []target) bool {
 }
 
 // unlockAbsent unlocks what lockAbsent has locked.
-func unlockAbsent(g *regime, targets []target) {
+func unlockAbsent(g *generation, targets []target) {
 	last := -1
 	for i := range targets {
-		if t := &targets[i]; t.absent() && t.shard() != last {
+		if t := &targets[i]; t.hasNoEntry() && t.shard() != last {
 			last = t.shard()
-			g.keys.shards[last].unfreeze()
+			g.keys.unlockShard(last)
 		}
 	}
 }
 
-// absent reports whether t has no cell of its own.
-func (t *target) absent() bool { return t.cell == nil || t.lodging != own }
+// hasNoEntry reports whether t has no entry of its own.
+func (t *target) hasNoEntry() bool { return t.entry == nil || t.placement != placedOwn }

@@ -2,9 +2,6 @@ package sash
 
 import (
 	"math"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +43,7 @@ func TestLog_Steps(t *testing.T) {
 			{19*time.Hour + 5*min1 - 1, 20, false, 0, 1, 25*min1 + 1},
 			{19*time.Hour + 5*min1, 20, true, 0, 0, time.Hour},
 		}},
-		"costs wait for as many runs as they need": {PerSecond(10), nil, []step{
+		"costs wait for as many records as they need": {PerSecond(10), nil, []step{
 			{0, 1, true, 9, 0, sec},
 			{100, 2, true, 7, 0, sec},
 			{100, 3, true, 4, 0, sec}, // the same instant
@@ -86,8 +83,8 @@ func TestLog_Steps(t *testing.T) {
 	}
 }
 
-// Of denied attempts that are charged, the newest Count units count, in as
-// little room, whatever they cost and however many they are.
+// If denied attempts are charged, only the newest Count units count. So the ring holds at
+// most Count records, for any costs and any number of attempts.
 func TestLog_ChargesDeniedInBoundedRoom(t *testing.T) {
 	for _, count := range []int64{1, 2, 10, math.MaxInt64} {
 		clock := NewManualClock(0)
@@ -98,18 +95,19 @@ func TestLog_ChargesDeniedInBoundedRoom(t *testing.T) {
 			require.EqualValues(t, 0, min(l.Peek("k", 0).Remaining, int64(i)))
 		}
 		require.Equal(t, sec, l.Take("k", count).RetryAfter)
-		g := ringOf(l, "k")
-		require.LessOrEqual(t, int64(len(g.runs)), count)
-		require.LessOrEqual(t, len(g.runs), 1000)
+		r := ringOf(l, "k")
+		require.LessOrEqual(t, int64(len(r.records)), count)
+		require.LessOrEqual(t, len(r.records), 1000)
 		clock.Advance(sec)
 		require.True(t, l.AllowN("k", count))
 	}
 }
 
+// ringOf returns the ring of the key of that name, which has a log entry.
 func ringOf(l *Limiter, name string) *ring {
 	k := l.key(name)
-	c := l.table().load(k)
-	return c.log().ring.Load()
+	e := l.table().load(k)
+	return e.asLog().ring.Load()
 }
 
 func TestLog_GrowsWithUseAndIsBoundedByCount(t *testing.T) {
@@ -118,22 +116,23 @@ func TestLog_GrowsWithUseAndIsBoundedByCount(t *testing.T) {
 	for used := 1; used <= 10_000; used++ {
 		clock.Advance(1)
 		require.True(t, l.Allow("k"))
-		require.LessOrEqual(t, len(ringOf(l, "k").runs), 2*used)
+		require.LessOrEqual(t, len(ringOf(l, "k").records), 2*used)
 	}
-	require.Equal(t, 10_000, len(ringOf(l, "k").runs))
+	require.Equal(t, 10_000, len(ringOf(l, "k").records))
 	require.False(t, l.Allow("k"))
 
 	clock.Advance(time.Hour / 2)
 	require.Equal(t, 0, l.Sweep())
-	require.Equal(t, 10_000, len(ringOf(l, "k").runs), "all of it is live")
+	require.Equal(t, 10_000, len(ringOf(l, "k").records), "every record is live")
 	clock.Advance(time.Hour)
 	require.True(t, l.Allow("k"))
 	require.Equal(t, 0, l.Sweep())
-	require.Equal(t, firstRuns, len(ringOf(l, "k").runs), "a burst is not kept for ever")
+	require.Equal(t, minRecords, len(ringOf(l, "k").records), "the records of the burst have expired")
 	require.EqualValues(t, 9_999, l.Peek("k", 0).Remaining)
 }
 
-// Shrinking keeps what any reading may need, one as old as the newest run too.
+// Shrinking keeps the records that any clock reading may need, also a reading as old as the
+// newest record.
 func TestLog_ShrinksToWhatIsLive(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(10_000, time.Hour).Log(), WithClock(clock))
@@ -146,16 +145,16 @@ func TestLog_ShrinksToWhatIsLive(t *testing.T) {
 	require.EqualValues(t, 10_000-4, l.Peek("k", 0).Remaining)
 	full, before, each := ringOf(l, "k"), l.Peek("k", 10_000), l.Peek("k", 9_998)
 	require.Equal(t, 0, l.Sweep())
-	require.Less(t, len(ringOf(l, "k").runs), len(full.runs))
+	require.Less(t, len(ringOf(l, "k").records), len(full.records))
 	require.Equal(t, before, l.Peek("k", 10_000))
 	require.Equal(t, each, l.Peek("k", 9_998))
 
 	same := ringOf(l, "k")
 	require.Equal(t, 0, l.Sweep())
-	require.Same(t, same, ringOf(l, "k"), "not again")
+	require.Same(t, same, ringOf(l, "k"), "it does not shrink again")
 }
 
-func TestLog_DoesNotShrinkADeadCellBackToLife(t *testing.T) {
+func TestLog_DoesNotShrinkADeadEntryBackToLife(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(10_000, time.Hour).Log(), WithClock(clock))
 	for range 100 {
@@ -165,85 +164,77 @@ func TestLog_DoesNotShrinkADeadCellBackToLife(t *testing.T) {
 	clock.Advance(2 * time.Hour)
 	l.Allow("k")
 	k := l.key("k")
-	c := l.table().load(k)
-	word, _ := c.current()
-	require.True(t, c.kill(word))
-	c.log().shrink(l.rule())
-	_, alive := c.current()
+	e := l.table().load(k)
+	word, _ := e.loadUnlocked()
+	require.True(t, e.tryKill(word))
+	e.asLog().shrink(l.rule())
+	_, alive := e.loadUnlocked()
 	require.False(t, alive)
 }
 
-// While one caller makes room, the others read on, charge nothing, make no room
-// too, and do not take the cell away.
+// While one call makes room in an entry, other calls read it. They charge nothing, make no
+// room themselves, and do not evict the entry.
 func TestLog_WhileItGrows(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(100, time.Hour).Log(), WithClock(clock))
 	l.Allow("k")
 	k := l.key("k")
-	c := l.table().load(k)
-	word, _ := c.current()
-	require.True(t, c.log().reserve(word))
-	grown, _ := c.current()
+	e := l.table().load(k)
+	word, _ := e.loadUnlocked()
+	require.True(t, e.asLog().tryBeginResize(word))
+	grown, _ := e.loadUnlocked()
 
 	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
 	require.False(t, l.AllowN("k", 100))
-	require.False(t, c.log().reserve(grown))
+	require.False(t, e.asLog().tryBeginResize(grown))
 	clock.Advance(time.Hour)
-	require.Equal(t, 0, l.Sweep(), "in use")
+	require.Equal(t, 0, l.Sweep(), "the entry is being resized")
 
-	v := c.log().ring.Load().view()
-	c.log().ring.Store(v.without(0, 8))
-	c.unlock(word)
+	v := e.asLog().ring.Load().view()
+	e.asLog().ring.Store(v.copyRing(0, 8))
+	e.unlock(word)
 	require.True(t, l.Allow("k"))
 	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
 	require.True(t, l.Reset("k"))
 }
 
-// What makes room starts from what it has read: if anything was charged since, it
-// leaves that be.
+// A call that makes room copies the ring that it has read. If units were charged since, it
+// changes nothing.
 func TestLog_GrowsOnlyFromTheStateItHasRead(t *testing.T) {
 	l := newTest(t, Per(100, time.Hour).Log(), WithClock(NewManualClock(0)))
 	require.True(t, l.Allow("k"))
-	c := l.table().seek(l.key("k"))
-	word, _ := c.current()
-	v := c.log().ring.Load().view()
+	e := l.table().loadLocked(l.key("k"))
+	word, _ := e.loadUnlocked()
+	v := e.asLog().ring.Load().view()
 	require.True(t, l.Allow("k"))
-	charged, _ := c.current()
-	c.log().grow(word, l.rule(), &v)
-	require.Same(t, v.ring, c.log().ring.Load())
-	require.Equal(t, charged, c.word.Load())
+	charged, _ := e.loadUnlocked()
+	e.asLog().tryGrow(word, l.rule(), &v)
+	require.Same(t, v.ring, e.asLog().ring.Load())
+	require.Equal(t, charged, e.Word.Load())
 	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)
 }
 
-// Nor does a Reset take a cell away while a caller makes room: that one's store
-// would bring it back to life.
-func TestReset_AwaitsWhoMakesRoom(t *testing.T) {
+// A Reset waits while another call makes room in the entry. If it killed the entry before,
+// the store at the end of the resize would bring the entry back to life.
+func TestReset_AwaitsACallThatMakesRoom(t *testing.T) {
 	everyKind(t, PerHour(100), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		require.True(t, l.Allow("k"))
-		c := l.table().seek(l.key("k"))
-		if l.own().kind != logCell && !c.compounded() {
-			return // it never makes room
+		e := l.table().loadLocked(l.key("k"))
+		if l.own().kind != kindLog && !e.isMulti() {
+			return // such an entry is never resized
 		}
-		word, _ := c.current()
-		require.True(t, c.reserve(word))
-		var begun atomic.Bool
-		var g sync.WaitGroup
-		g.Go(func() {
-			begun.Store(true)
-			l.Reset("k")
-		})
-		for turns := 0; !begun.Load() || turns < 1000; turns++ {
-			runtime.Gosched()
-		}
-		require.Equal(t, word|growing, c.word.Load())
-		c.unlock(word)
-		g.Wait()
-		require.NotZero(t, c.word.Load()&dead)
+		word, _ := e.loadUnlocked()
+		require.True(t, e.tryBeginResize(word))
+		wait := startBlocked(func() { l.Reset("k") })
+		require.Equal(t, word|resizing, e.Word.Load())
+		e.unlock(word)
+		wait()
+		require.NotZero(t, e.Word.Load()&dead)
 		require.Equal(t, 0, l.Len())
 	})
 }
 
-// Each new ring has room for as many charges as it copied: few rings are made.
+// Each new ring has room for as many new records as it copied. So few rings are made.
 func TestLog_MakesFewRings(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(10_000, time.Hour).Log(), WithClock(clock))
@@ -255,16 +246,16 @@ func TestLog_MakesFewRings(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(rings), 14)
 
-	for range 1000 { // at one instant: one run
-		require.True(t, l.Allow("one"))
+	for range 1000 { // at one instant: one record
+		require.True(t, l.Allow("burst"))
 	}
-	require.Len(t, ringOf(l, "one").runs, firstRuns)
+	require.Len(t, ringOf(l, "burst").records, minRecords)
 }
 
-func TestLog_OneUnitAndManyRunsKeepTheirOrder(t *testing.T) {
+func TestLog_OneUnitAndManyRecordsKeepTheirOrder(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(7, 100).Log(), WithClock(clock))
-	for range 1000 { // round and round the ring
+	for range 1000 { // which wraps around the ring many times
 		clock.Advance(13)
 		d := l.Take("k", 1)
 		require.Equal(t, d.Allowed, d.RetryAfter == 0)
@@ -273,6 +264,39 @@ func TestLog_OneUnitAndManyRunsKeepTheirOrder(t *testing.T) {
 			require.False(t, l.Peek("k", 1).Allowed)
 			clock.Advance(1)
 			require.True(t, l.Allow("k"))
+		}
+	}
+}
+
+// Only the record of the tick changes, in whichever half of the ring it is, and wherever
+// the ring begins. The running total passes 2^64 on the way.
+func TestRing_GivesBackToTheRecordOfItsTick(t *testing.T) {
+	for count := 1; count < 8; count++ {
+		for head := range count + 1 {
+			for i := range count {
+				g := &ring{records: make([]record, count+1), bounds: packBounds(head, count), total: math.MaxUint64 - 5}
+				want, left := make([]uint64, count), uint64(0)
+				for j := range want {
+					want[j] = uint64(j + 1)
+					g.records[(head+j)%(count+1)] = record{tick: int64(10 * j), cumulative: g.total}
+					g.total += want[j]
+					left += want[j]
+				}
+				v := g.view()
+				require.False(t, v.giveBack(int64(10*i+1), 1), "no record is of that tick")
+				for units := int64(1); units <= 4; units++ { // the last of them as far as there are any
+					back := min(uint64(units), want[i])
+					want[i], left = want[i]-back, left-back
+					require.Equal(t, left == 0, v.giveBack(int64(10*i), units))
+					require.Equal(t, g.view(), v)
+					for j := range want {
+						require.Equal(t, want[j], v.units(j), "%d of %d, given back to %d", j, count, i)
+					}
+					if left == 0 {
+						break
+					}
+				}
+			}
 		}
 	}
 }
@@ -292,4 +316,24 @@ func TestLog_AdmitsAtMostCountInAnyWindow(t *testing.T) {
 		}
 		require.LessOrEqual(t, trailing, 50)
 	}
+}
+
+// A key that was charged in every second of a day holds the newer half of its units after
+// half a day, and none after a day.
+func TestBuckets_AfterADaysPause(t *testing.T) {
+	const day = 24 * time.Hour
+	clock := NewManualClock(0)
+	limit := PerDay(86_400).Buckets(time.Second)
+	l := newTest(t, limit, WithClock(clock))
+	for range 86_400 {
+		require.True(t, l.Allow("k"))
+		clock.Advance(time.Second)
+	}
+	clock.Advance(day/2 - time.Second)
+	require.EqualValues(t, 43_200, l.Peek("k", 0).Remaining)
+	clock.Advance(day / 2)
+	require.Equal(t, Decision{Allowed: true, Limit: limit, Remaining: 86_400}, l.Peek("k", 0))
+	require.EqualValues(t, 86_399, l.Take("k", 1).Remaining)
+	require.Equal(t, 0, l.Sweep(), "the key was charged again")
+	require.LessOrEqual(t, len(ringOf(l, "k").records), 8, "the ring has shrunk")
 }

@@ -13,12 +13,12 @@ var ErrInvalidOption = errors.New("invalid option")
 // ErrNoLimit is wrapped by the error of [New] without a [Limit].
 var ErrNoLimit = errors.New("no limit")
 
-// An Option configures a [Limiter] in [New]. A [Limit] is one; the others are
-// made by the functions that begin with With. Where one is given twice, the
-// last holds.
+// An Option configures a [Limiter] in [New]. A [Limit] is an Option. The others are made by
+// the functions whose names begin with With. If one of these is given twice, the last
+// holds.
 type Option interface{ apply(*config) }
 
-// config is what the options of one New have said.
+// A config is the result of all options of one New.
 type config struct {
 	limits        []Limit
 	clock         Clock
@@ -29,10 +29,11 @@ type config struct {
 	observer      func(key string, n int64, d Decision)
 	maxKeys       int
 	overflow      Overflow
-	noReconfigure error // why Reconfigure is refused; nil: it is not
+	noReconfigure error // the error of every Reconfigure; nil: Reconfigure is allowed
 	faults        []error
 }
 
+// fault adds an error to those of the New.
 func (c *config) fault(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("sash: "+format, args...))
 }
@@ -43,8 +44,8 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 
-// WithClock sets the clock that decides; the default is [SystemClock]. Tests
-// and replays give a [ManualClock]; [CoarseClock] is cheaper and late.
+// WithClock sets the clock by which the limiter decides. The default is [SystemClock].
+// Tests and replays use a [ManualClock]. A [CoarseClock] is cheaper to read, but late.
 func WithClock(clock Clock) Option {
 	return optionFunc(func(c *config) {
 		if clock == nil {
@@ -55,9 +56,12 @@ func WithClock(clock Clock) Option {
 	})
 }
 
-// WithSizeHint makes room for so many keys, at most 1<<31-1, from the start: 18
-// to 22 bytes for each of many. It spares the table most of its growth; it never
-// shrinks below that. 0, the default, starts empty and grows. It is no bound.
+// WithSizeHint makes room in the table for that number of keys, at most 1<<31-1, from the
+// start. That spares the table most of its growth. The table never shrinks below that
+// room, and may grow beyond it.
+//
+// It costs 18 to 22 bytes for each key, if they are many. The default, 0, starts with an
+// empty table.
 func WithSizeHint(keys int) Option {
 	return optionFunc(func(c *config) {
 		if keys < 0 || keys > math.MaxInt32 {
@@ -68,32 +72,37 @@ func WithSizeHint(keys int) Option {
 	})
 }
 
-// WithSweepInterval sets how often the janitor evicts idle keys, in real time
-// whatever the limiter's clock. 0, the default, chooses from the limiter's own
-// limits: half the longest window, at least a second and at most ten minutes. A
-// negative d starts no janitor: the caller calls [Limiter.Sweep].
+// WithSweepInterval sets the interval at which the janitor evicts idle keys. It is in real
+// time, whatever the limiter's clock.
+//
+// The default, 0, chooses it from the limiter's own limits: half the longest window, at
+// least a second and at most ten minutes. With a negative d there is no janitor, and the
+// caller calls [Limiter.Sweep].
 func WithSweepInterval(d time.Duration) Option {
 	return optionFunc(func(c *config) { c.sweepInterval = d })
 }
 
-// WithMaxKeys bounds the keys tracked to n, from 1 to 1<<30-1, however many calls
-// make new ones at once; overflow says what becomes of those that do not fit. Room
-// is made by evicting idle keys as they are come upon, which changes no answer.
-// What is lost beyond that is counted in [Stats].
+// WithMaxKeys bounds the number of keys tracked to n, from 1 to 1<<30-1. The bound is
+// hard, however many calls insert new keys at once. By default there is no bound.
 //
-// A [Reservation.Commit] of more than was reserved charges its key even if that was
-// evicted and the table is full: under every overflow it then makes room as
-// [EvictLeastUsed] does.
+// A call for a new key that finds the table full evicts an idle key, which changes no
+// answer. If it finds no idle key, overflow decides what happens to the new key. What is
+// lost by that is counted in [Stats].
 //
-// It costs 16 bytes for each of n from the start, and 64 more for each key tracked.
-// While the table is full, a call for a new key inspects at most 128 slots to find an
-// idle key or, under EvictLeastUsed, the key to evict. That takes some microseconds. It
-// does so again only if another call has taken the room or charged the key meanwhile.
+// A [Reservation.Commit] of more than was reserved charges its key even if the key was
+// evicted and the table is full. It then makes room as [EvictLeastUsed] does, whatever
+// overflow is.
+//
+// The bound costs 16 bytes for each of n from the start, and 64 bytes more for each key
+// tracked. While the table is full, a call for a new key inspects at most 128 slots to
+// find an idle key or, under EvictLeastUsed, the key to evict. That takes some
+// microseconds. It inspects more slots only if another call has taken the room or charged
+// the key in between.
 func WithMaxKeys(n int, overflow Overflow) Option {
 	return optionFunc(func(c *config) {
-		const most = 1<<30 - 1
-		if n < 1 || n > most {
-			c.fault("WithMaxKeys: n must be from 1 to %d, got %d: %w", most, n, ErrInvalidOption)
+		const maxBound = 1<<30 - 1
+		if n < 1 || n > maxBound {
+			c.fault("WithMaxKeys: n must be from 1 to %d, got %d: %w", maxBound, n, ErrInvalidOption)
 		}
 		if overflow > ShareOverflow {
 			c.fault("WithMaxKeys: overflow must be EvictLeastUsed, DenyNew or ShareOverflow, got %d: %w", overflow, ErrInvalidOption)
@@ -102,15 +111,18 @@ func WithMaxKeys(n int, overflow Overflow) Option {
 	})
 }
 
-// WithLimitsFor gives keys limits of their own, such as by the plan of a customer:
-// f is asked when a key is first seen, and again when it is seen after it was
-// evicted or reset, and while nothing is charged to it. Nil, or none, means the
-// limiter's own limits, and so does a wrong limit, or more than 64: there is nobody
-// to report it to, so check what you load. [Limiter.SetLimits] goes before f.
+// WithLimitsFor gives keys limits of their own, such as those of a customer's plan. f
+// returns the limits of a key. A call on a key that is not tracked calls f: when the key
+// is first seen, after it was evicted or reset, and as long as nothing is charged to it.
+// A [Limiter.SetLimits] that takes the limits of a key away calls f, too.
 //
-// f runs in the goroutine of the call that sees the key; it must be safe for
-// concurrent use, and may keep the key. A key with limits of its own costs more
-// memory than the smallest, and about what a limiter of several limits costs.
+// If f returns no limits, the key has the limiter's own. The same holds if f returns more
+// than 64 limits, or an invalid one: such a fault is not reported, so check the limits
+// that you load. The limits of [Limiter.SetLimits] take precedence over f.
+//
+// f runs in the goroutine of the call on the key. It must be safe for concurrent use. It
+// may keep the key. A key with limits of its own takes about as much memory as one under a
+// limiter of several limits.
 func WithLimitsFor(f func(key string) []Limit) Option {
 	return optionFunc(func(c *config) {
 		if f == nil {
@@ -121,21 +133,27 @@ func WithLimitsFor(f func(key string) []Limit) Option {
 	})
 }
 
-// WithChargeDenied charges denied attempts too, to every limit that they were
-// asked of, saturating at Count, so that a key that keeps hammering stays denied.
-// RetryAfter then says how long it must be silent. Peeks, negative costs and a
-// [Limiter.Wait] that goes on are never charged.
+// WithChargeDenied charges denied attempts too, so that a key that keeps hammering stays
+// denied. A denied attempt is charged to every limit that it was checked against, up to
+// Count. RetryAfter is then the time for which the key must be silent.
+//
+// A Peek, a negative cost, and the attempts of a [Limiter.Wait] are not charged when they
+// are denied.
 func WithChargeDenied() Option {
 	return optionFunc(func(c *config) { c.chargeDenied = true })
 }
 
-// WithObserver calls f after each decision of Allow, AllowN, AllowBytes, Take,
-// TakeBytes, TakeThenPeek, TakeAll, Reserve and ReserveAll, in the goroutine of that
-// call and before it returns, with the key, the cost and the decision; once for each
-// key of several, and for a Wait when it is admitted. [Limiter.Peek], and so a cost
-// of 0, is not observed, nor is the settling of a [Reservation]. f must be safe for
-// concurrent use, and its time is the call's; the calls that take a []byte copy
-// the key for it, which allocates.
+// WithObserver calls f after each decision, with the key, the cost and the decision:
+//   - for Allow, AllowN, AllowBytes, Take, TakeBytes, TakeThenPeek and Reserve, once;
+//   - for TakeAll and ReserveAll, once for each key;
+//   - for Wait, once, when it is admitted.
+//
+// [Limiter.Peek] is not observed, and so a cost of 0 is not. The Commit or Cancel of a
+// [Reservation] is not observed.
+//
+// f runs in the goroutine of the call, before the call returns. It must be safe for
+// concurrent use, and the call takes as much longer as f runs. It may keep the key, which
+// is the table's own copy. For a key that is not tracked, a copy is made, which allocates.
 func WithObserver(f func(key string, n int64, d Decision)) Option {
 	return optionFunc(func(c *config) {
 		if f == nil {
@@ -146,7 +164,7 @@ func WithObserver(f func(key string, n int64, d Decision)) Option {
 	})
 }
 
-// configure gathers options and returns every fault of theirs in one error.
+// configure applies options, and returns all their faults in one error.
 func configure(options []Option) (config, error) {
 	c := config{clock: SystemClock()}
 	for i, o := range options {

@@ -74,7 +74,7 @@ func TestWithObserver_SeesDecisionsAndNotPeeks(t *testing.T) {
 	l.AllowBytes(key)
 	l.TakeBytes(key, 2)
 	l.Take("a", -1)
-	key[0] = 'X' // what was observed is a copy
+	key[0] = 'X' // the observer was given a copy
 	l.Peek("a", 1)
 	l.Take("a", 0)
 	l.AllowN("a", 0)

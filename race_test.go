@@ -15,23 +15,23 @@ import (
 	"github.com/seed-30da4c49/sash/internal/reference"
 )
 
-// A crowd is a number of goroutines that call a limiter at once. It lends its clock to
-// the limiter, which gives up the core after some of the readings. Until enough calls
-// have overlapped, a call that is alone after it has read the clock waits there for
-// another. So calls overlap, with readings that are late, however they are scheduled.
+// A crowd runs goroutines that call a limiter at the same time. It is the clock of the
+// limiter, and yields after a quarter of the readings. Until enough calls have overlapped, a
+// call that is alone waits for another call after it has read the clock. So calls overlap
+// under any scheduling, with readings that are late.
 type crowd struct {
 	*ManualClock
-	callers  atomic.Int64 // that run has started, and that have not returned
+	callers  atomic.Int64 // callers that run has started and that have not returned
 	inside   atomic.Int64 // calls under way
-	overlaps atomic.Int64 // calls that found others under way
+	overlaps atomic.Int64 // calls that began while others were under way
 	waiting  atomic.Int64 // goroutines in meet
-	yields   atomic.Int64 // in meet, by all goroutines
+	yields   atomic.Int64 // yields of all goroutines in meet
 }
 
 const (
 	callers        = 8
 	enoughOverlaps = 100
-	maxYields      = 1 << 24 // some seconds; so many are taken only if nothing overlaps
+	maxYields      = 1 << 24 // take some seconds, and are reached only if no calls overlap
 )
 
 func (c *crowd) Now() int64 {
@@ -45,9 +45,9 @@ func (c *crowd) Now() int64 {
 	return now
 }
 
-// meet waits while only one call is under way, until another begins. It does not wait
-// if no caller is left who could begin one: if all that have not returned wait here.
-// It gives up after maxYields of all waits together, so a test whose calls cannot
+// meet waits while only one call is under way, until another call begins. It does not wait
+// if every caller that has not returned waits here, because then none can begin a call. It
+// gives up after maxYields yields of all callers together, so that a test whose calls cannot
 // overlap ends.
 func (c *crowd) meet() {
 	c.waiting.Add(1)
@@ -61,7 +61,7 @@ func (c *crowd) meet() {
 	}
 }
 
-// call counts f as a call.
+// call runs f and counts it as a call.
 func (c *crowd) call(f func()) {
 	if c.inside.Add(1) > 1 {
 		c.overlaps.Add(1)
@@ -73,9 +73,9 @@ func (c *crowd) call(f func()) {
 // run runs f in every caller and waits for all of them.
 func (c *crowd) run(f func(caller int)) { c.runSome(callers, f) }
 
-// runSome is run with that many callers.
+// runSome is like run, with that number of callers.
 func (c *crowd) runSome(callers int, f func(caller int)) {
-	c.callers.Add(int64(callers)) // before any starts: the first waits for the others
+	c.callers.Add(int64(callers)) // before any caller starts, so that the first waits for the others
 	var g errgroup.Group
 	for i := range callers {
 		g.Go(func() error {
@@ -84,14 +84,16 @@ func (c *crowd) runSome(callers int, f func(caller int)) {
 			return nil
 		})
 	}
-	g.Wait() // nobody returns an error
+	g.Wait() // no caller returns an error
 }
 
-// contended fails the test if the callers came one after the other.
+// contended fails the test if too few calls have overlapped.
 func (c *crowd) contended(t require.TestingT) {
 	require.Greater(t, c.overlaps.Load(), int64(enoughOverlaps), "no contention: this test has shown nothing")
 }
 
+// everyCrowd runs test for each kind of entry that can keep limit, with a crowd as the clock.
+// It fails if too few calls have overlapped.
 func everyCrowd(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, c *crowd), options ...Option) {
 	t.Helper()
 	everyKind(t, limit, func(t *testing.T, l *Limiter, clock *ManualClock) {
@@ -120,8 +122,8 @@ func TestRace_OneKeyAdmitsExactlyCount(t *testing.T) {
 	})
 }
 
-// Costs, and a log that grows: whatever is admitted is charged, and what was
-// denied would not have fitted.
+// Calls of different costs, on a log that grows: each admitted cost is charged, and each
+// denied cost would not have fitted.
 func TestRace_CostsAddUpToWhatIsCharged(t *testing.T) {
 	const count = 10_000
 	everyCrowd(t, PerMinute(count), func(t *testing.T, l *Limiter, c *crowd) {
@@ -138,11 +140,11 @@ func TestRace_CostsAddUpToWhatIsCharged(t *testing.T) {
 			}
 		})
 		require.EqualValues(t, count-charged.Load(), l.Peek("k", 0).Remaining)
-		require.Less(t, l.Peek("k", 0).Remaining, int64(7), "nothing was refused that fitted")
+		require.Less(t, l.Peek("k", 0).Remaining, int64(7), "no cost was denied that fitted")
 	})
 }
 
-// New keys from all sides while the table grows, each of them by several.
+// Several callers insert each of many new keys while the table grows.
 func TestRace_ManyKeysAdmitExactlyCountEach(t *testing.T) {
 	const keys, count = 2000, 3
 	everyCrowd(t, PerMinute(count), func(t *testing.T, l *Limiter, c *crowd) {
@@ -166,13 +168,13 @@ func TestRace_ManyKeysAdmitExactlyCountEach(t *testing.T) {
 	})
 }
 
-// Rounds at one instant each, with sweeps among the calls: in each round exactly
-// as many are admitted as the reference has room for.
+// Each round is at one instant, and sweeps run between its calls. Each round admits exactly
+// the units for which the reference has room.
 func TestRace_SweepsLoseNothing(t *testing.T) {
 	const keys, count = 5, 40
-	evictions := 50
+	evictions := shortened(50)
 	if yielding {
-		evictions = 0 // a sweep is slow, and hardly finds a key before it is charged
+		evictions = 0 // a sweep is slow, and hardly reaches an idle key before it is charged
 	}
 	for _, size := range []time.Duration{time.Minute, 3 * time.Microsecond} {
 		t.Run(size.String(), func(t *testing.T) {
@@ -181,7 +183,7 @@ func TestRace_SweepsLoseNothing(t *testing.T) {
 				for i := range model {
 					model[i] = reference.New(reference.Limit{Log: l.rule().Algorithm == SlidingLog, Count: count, Window: int64(size)})
 				}
-				for round := range crowded(200) {
+				for round := range shortened(crowded(200)) {
 					c.Advance(time.Duration(rand.Int64N(int64(size)*4) + 1))
 					var admitted [keys]atomic.Int64
 					c.run(func(caller int) {
@@ -208,8 +210,8 @@ func TestRace_SweepsLoseNothing(t *testing.T) {
 	}
 }
 
-// Readings taken before others moved the clock on, over many windows: never
-// more than the bound. With a re-admission for each late reading it would be.
+// Over many windows, readings from before another caller moved the clock admit no unit twice.
+// If each late reading did, more than the bound would be admitted.
 func TestRace_LateReadingsAdmitNothingTwice(t *testing.T) {
 	const count, size, windows = 10, 1000, 200
 	everyCrowd(t, Per(count, size), func(t *testing.T, l *Limiter, c *crowd) {
@@ -260,8 +262,7 @@ func TestRace_ResetsAndPeeksBetween(t *testing.T) {
 	})
 }
 
-// Denied attempts that are charged: with a frozen clock all of them are, and
-// the key is saturated, not past it.
+// Denied attempts are charged up to Count, and not above. The clock stands still.
 func TestRace_ChargeDeniedSaturates(t *testing.T) {
 	everyCrowd(t, PerMinute(100), func(t *testing.T, l *Limiter, c *crowd) {
 		var admitted atomic.Int64
@@ -277,17 +278,17 @@ func TestRace_ChargeDeniedSaturates(t *testing.T) {
 		require.EqualValues(t, 100, admitted.Load())
 		d := l.Peek("k", 0)
 		require.EqualValues(t, 0, d.Remaining)
-		require.True(t, d.Allowed, "saturated at Count, not past it: %v", d)
+		require.True(t, d.Allowed, "charged up to Count, not above: %v", d)
 	}, WithChargeDenied())
 }
 
-// Loops with nothing between most of the calls, so that some of them meet on the word
-// itself: a compare-and-swap that is lost is an admission that is not charged.
+// Most of the calls follow each other without a pause, so that some contend for the word
+// itself. An admission after a lost compare-and-swap would not be charged.
 func TestRace_TightLoopsLoseNoAdmission(t *testing.T) {
 	const count, calls = 100_000, 20_000
 	enough := int64(crowded(20_000))
 	everyKind(t, Per(count, 365*24*time.Hour), func(t *testing.T, l *Limiter, _ *ManualClock) {
-		var last, turns atomic.Int64 // of callers that found another had called meanwhile
+		var last, turns atomic.Int64 // turns: times that another caller had called since
 		for round := 0; round < 500 && turns.Load() < enough; round++ {
 			var c crowd
 			var admitted atomic.Int64
@@ -296,10 +297,14 @@ func TestRace_TightLoopsLoseNoAdmission(t *testing.T) {
 				n := int64(0)
 				for i := range calls {
 					admitted := false
-					if i%2 == 0 { // the quick way and the long one
+					switch i % 3 {
+					case 0:
 						admitted = l.Allow(key)
-					} else {
+					case 1:
 						admitted = l.Take(key, 1).Allowed
+					default: // it has no fast path
+						d, _ := l.TakeThenPeek(key, 1)
+						admitted = d.Allowed
 					}
 					if admitted {
 						n++
@@ -310,7 +315,7 @@ func TestRace_TightLoopsLoseNoAdmission(t *testing.T) {
 					if last.Swap(int64(caller)) != int64(caller) {
 						turns.Add(1)
 					}
-					runtime.Gosched() // to the others, if there is one core
+					runtime.Gosched() // to the other callers, if there is one core
 				}
 				admitted.Add(n)
 			})
@@ -320,8 +325,8 @@ func TestRace_TightLoopsLoseNoAdmission(t *testing.T) {
 	})
 }
 
-// One writer, whose every step a twin has taken before it, and readers: each of
-// their answers is that before the step or that after it, never one between.
+// A writer repeats the steps that a twin of the limiter has made before. Each answer of the
+// readers is the one before a step or the one after it, never one between.
 func TestRace_PeeksSeeOneState(t *testing.T) {
 	costs := [...]int64{0, 1, 5, 20, 39, 40}
 	type step struct {
@@ -343,10 +348,10 @@ func TestRace_PeeksSeeOneState(t *testing.T) {
 		}
 		l := newTest(t, options...)
 		l.own().kind = twin.own().kind
-		l.own().unseen = l.own().newCell("")
+		l.own().fresh = l.own().newEntry("")
 
 		var done atomic.Bool
-		var seen atomic.Int64 // during a step
+		var seen atomic.Int64 // answers during a step
 		var c crowd
 		c.run(func(caller int) {
 			if caller == 0 {
@@ -381,18 +386,18 @@ func TestRace_PeeksSeeOneState(t *testing.T) {
 				}
 			}
 		})
-		if !t.Failed() { // which ends it early
+		if !t.Failed() { // a failure ends the loop early
 			require.GreaterOrEqual(t, seen.Load(), int64(10_000), "no contention: this test has shown too little")
 		}
 	}
 	everyKind(t, Per(40, 1000), test)
-	t.Run("several", func(t *testing.T) { // of which each has the least left where the next is not charged yet
+	t.Run("several limits", func(t *testing.T) { // each has the least left while the next is not charged yet
 		clock := NewManualClock(0)
 		test(t, newTest(t, Per(42, 900), Per(41, 1100).Log(), Per(40, 1000), WithClock(clock)), clock)
 	})
 }
 
-// Callers that start each new window together: all of what they ask for fits.
+// All callers start each new window together. All units that they take fit.
 func TestRace_WindowsStartTogether(t *testing.T) {
 	const each = 10
 	rounds := crowded(3000)
@@ -401,7 +406,7 @@ func TestRace_WindowsStartTogether(t *testing.T) {
 		var arrived, last, turns atomic.Int64
 		c.run(func(caller int) {
 			for round := range int64(rounds) {
-				// The last to arrive moves the clock on, and lets the others go.
+				// The last caller to arrive moves the clock, on which the others wait.
 				if arrived.Add(1) == (round+1)*callers {
 					clock.Set((round + 1) * 2000)
 				}
@@ -416,19 +421,19 @@ func TestRace_WindowsStartTogether(t *testing.T) {
 						turns.Add(1)
 					}
 					if i == each/2 {
-						runtime.Gosched() // to the others, if there is one core
+						runtime.Gosched() // to the other callers, if there is one core
 					}
 				}
 			}
 		})
-		// One after the other they would take callers turns a round.
+		// If the callers ran one after the other, there would be callers turns in a round.
 		require.Greater(t, turns.Load(), int64(callers*rounds+crowded(100)), "no contention: this test has shown nothing")
 		require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
 	})
 }
 
-// The first two keys of one shard, at the same moment: neither is lost with a
-// shard that another one took the place of.
+// Two calls insert the first two keys of one shard at the same time. Neither key is lost in a
+// table of the shard that another table has replaced.
 func TestRace_ShardsAreMadeOnce(t *testing.T) {
 	c := &crowd{ManualClock: NewManualClock(0)}
 	for range 2000 {
@@ -451,8 +456,8 @@ func TestRace_ShardsAreMadeOnce(t *testing.T) {
 	c.contended(t)
 }
 
-// Sweeps that give back the room of a burst, beside charges.
-func TestRace_LogsShrinkBesideCharges(t *testing.T) {
+// Sweeps shrink the ring of a burst while units are charged. No unit is lost.
+func TestRace_LogsShrinkDuringCharges(t *testing.T) {
 	const count, burst = int64(1000), 100
 	clock := NewManualClock(0)
 	l := newTest(t, Per(count, 1000).Log(), WithClock(clock))
@@ -470,7 +475,7 @@ func TestRace_LogsShrinkBesideCharges(t *testing.T) {
 			clock.Advance(1)
 			l.Allow("k")
 		}
-		full := len(ringOf(l, "k").runs)
+		full := len(ringOf(l, "k").records)
 		clock.Advance(1000)
 		for i := range int64(40) {
 			clock.Advance(1)
@@ -480,7 +485,7 @@ func TestRace_LogsShrinkBesideCharges(t *testing.T) {
 				runtime.Gosched() // to the sweeper, if there is one core
 			}
 		}
-		if len(ringOf(l, "k").runs) < full {
+		if len(ringOf(l, "k").records) < full {
 			shrunk++
 		}
 	}
@@ -489,9 +494,9 @@ func TestRace_LogsShrinkBesideCharges(t *testing.T) {
 	require.Greater(t, shrunk, 20, "no ring shrank: this test has shown nothing")
 }
 
-// Random policies, sets of keys and costs, reservations settled to more and to less,
-// from eight sides: at the end every limit of every key holds exactly the sum of
-// what was admitted and not given back.
+// Eight callers make random calls under random limits, for sets of keys, and settle
+// reservations to more and to less. At the end each limit of each key holds exactly the sum
+// of the units admitted and not given back.
 func TestRace_EveryLimitHoldsTheSumOfWhatWasAdmitted(t *testing.T) {
 	const keys = 5
 	for seed := range uint64(6) {
@@ -545,12 +550,12 @@ func TestRace_EveryLimitHoldsTheSumOfWhatWasAdmitted(t *testing.T) {
 		})
 		for key := range admitted {
 			k := l.key(strconv.Itoa(key))
-			c := l.find(l.now.Load(), k)
+			e := l.find(l.current.Load(), k)
 			for i := range l.own().rules {
-				h := l.own().holding(c, c.word.Load(), i)
-				held := h.curr
-				if h.view.ring != nil && h.view.count > 0 {
-					held = int64(h.since(0))
+				h := l.own().stateOf(e, e.Word.Load(), i)
+				held := h.Curr
+				if h.ringView.ring != nil && h.ringView.count > 0 {
+					held = int64(h.unitsSince(0))
 				}
 				require.Equal(t, admitted[key].Load(), held, "seed %d, key %d, limit %v", seed, key, l.own().rules[i].Limit)
 			}
@@ -559,8 +564,8 @@ func TestRace_EveryLimitHoldsTheSumOfWhatWasAdmitted(t *testing.T) {
 	}
 }
 
-// Opposite orders of the same keys, and many of them: every call ends, and the sums
-// are right. A deadlock would be the test's timeout.
+// Callers name the same keys in different orders. Each call ends, and the sums are right. A
+// deadlock would end the test by its timeout.
 func TestRace_TakeAllInAnyOrder(t *testing.T) {
 	everyCrowd(t, PerMinute(4000), func(t *testing.T, l *Limiter, c *crowd) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
@@ -577,15 +582,15 @@ func TestRace_TakeAllInAnyOrder(t *testing.T) {
 				})
 			}
 		})
-		require.EqualValues(t, 4000, admitted.Load(), "all that fitted")
+		require.EqualValues(t, 4000, admitted.Load(), "all units that fit")
 		for _, name := range names {
 			require.EqualValues(t, 0, l.Peek(name, 0).Remaining)
 		}
 	})
 }
 
-// Limits change while calls run, keys are forgotten, and the table is swept: what
-// is admitted is charged, in whatever regime.
+// Limits change while calls run and the table is swept. All units admitted are charged, in
+// each generation.
 func TestRace_ChangingLimitsLosesNothing(t *testing.T) {
 	const keys, plenty = 20, 1_000_000
 	everyCrowd(t, PerMinute(plenty), func(t *testing.T, l *Limiter, c *crowd) {
@@ -640,8 +645,8 @@ func TestRace_ChangingLimitsLosesNothing(t *testing.T) {
 	})
 }
 
-// Once a change of limits has returned, no call is decided by those before: the
-// Count of the limit tells how new it is.
+// Once a change of limits has returned, no call is decided by the limits from before. The
+// Count of a limit tells how new it is.
 func TestRace_NoCallIsDecidedByOldLimits(t *testing.T) {
 	const plenty = 1_000_000
 	for name, change := range map[string]func(l *Limiter, limit Limit) error{
@@ -651,7 +656,7 @@ func TestRace_NoCallIsDecidedByOldLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			everyCrowd(t, PerMinute(plenty), func(t *testing.T, l *Limiter, c *crowd) {
 				limit := l.rule().Limit
-				var newest atomic.Int64 // of those whose change has returned
+				var newest atomic.Int64 // Count of the newest limit whose change has returned
 				newest.Store(plenty)
 				c.run(func(caller int) {
 					rng := rand.New(rand.NewPCG(uint64(caller), 8))
@@ -664,11 +669,11 @@ func TestRace_NoCallIsDecidedByOldLimits(t *testing.T) {
 							continue
 						}
 						c.call(func() {
-							least := newest.Load()
+							before := newest.Load()
 							var d Decision
 							switch rng.IntN(5) {
 							case 0:
-								l.Reset("k") // so that it is seen for the first time again
+								l.Reset("k") // so that the key is new again
 							case 1:
 								_, d = l.Reserve("k", 1)
 							case 2:
@@ -679,7 +684,7 @@ func TestRace_NoCallIsDecidedByOldLimits(t *testing.T) {
 							if d.Limit.Count == 0 {
 								d = l.Take("k", 1)
 							}
-							require.GreaterOrEqual(t, d.Limit.Count, least)
+							require.GreaterOrEqual(t, d.Limit.Count, before)
 						})
 					}
 				})
@@ -688,8 +693,8 @@ func TestRace_NoCallIsDecidedByOldLimits(t *testing.T) {
 	}
 }
 
-// A full key stays full, and what is cancelled comes back, while its table gives
-// way to another over and over.
+// While one generation replaces another over and over, a full key stays full, and a
+// cancelled reservation is given back.
 func TestRace_ReconfigureHidesNoKey(t *testing.T) {
 	everyCrowd(t, PerMinute(5), func(t *testing.T, l *Limiter, c *crowd) {
 		limit := l.rule().Limit
@@ -697,7 +702,7 @@ func TestRace_ReconfigureHidesNoKey(t *testing.T) {
 		var over atomic.Bool
 		c.run(func(caller int) {
 			if caller == 0 {
-				for range 60 {
+				for i := 0; i < 60 || i < 6000 && c.overlaps.Load() < enoughOverlaps; i++ {
 					require.NoError(t, l.Reconfigure(limit))
 				}
 				over.Store(true)
@@ -712,29 +717,29 @@ func TestRace_ReconfigureHidesNoKey(t *testing.T) {
 				})
 			}
 		})
-		require.EqualValues(t, 5, l.Peek("reserved", 0).Remaining, "all was given back")
+		require.EqualValues(t, 5, l.Peek("reserved", 0).Remaining, "all units were given back")
 		require.EqualValues(t, 5, l.Peek("other", 0).Remaining)
 	})
 }
 
-// A key that is tracked is reset, whoever carries it over meanwhile.
+// A tracked key is reset even if its entry is migrated at the same time.
 func TestRace_ResetsFindTheirKeyWhileLimitsChange(t *testing.T) {
 	l := newTest(t, PerMinute(5), WithClock(&crowd{ManualClock: NewManualClock(0)}))
 	const callers, calls, enough = 3, 10_000, 300
-	var busy, carried atomic.Int64 // carried: calls during which the limits changed
+	var busy, migrated atomic.Int64 // migrated: calls during which the limits changed
 	var g errgroup.Group
 	for caller := range callers {
 		busy.Add(1)
 		g.Go(func() error {
 			defer busy.Add(-1)
-			for i := 0; i < calls || i < 100*calls && carried.Load() < enough; i++ {
+			for i := 0; i < calls || i < 100*calls && migrated.Load() < enough; i++ {
 				key := strconv.Itoa(caller) + " " + strconv.Itoa(i%100)
-				was := l.now.Load()
+				was := l.current.Load()
 				if l.Allow(key); !l.Reset(key) {
 					t.Errorf("%s was tracked, and is not found", key)
 				}
-				if l.now.Load() != was {
-					carried.Add(1)
+				if l.current.Load() != was {
+					migrated.Add(1)
 				}
 			}
 			return nil
@@ -745,7 +750,7 @@ func TestRace_ResetsFindTheirKeyWhileLimitsChange(t *testing.T) {
 		runtime.Gosched() // to the callers, if there is one core
 	}
 	g.Wait()
-	require.GreaterOrEqual(t, carried.Load(), int64(enough), "no limits changed meanwhile: this test has shown nothing")
+	require.GreaterOrEqual(t, migrated.Load(), int64(enough), "no limits changed during a call: this test has shown nothing")
 }
 
 func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
@@ -758,7 +763,7 @@ func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
 		case 0:
 			for range 300 {
 				c.call(func() {
-					c.meet() // so that the others come between
+					c.meet() // so that calls of other callers come between
 					require.NoError(t, l.Reconfigure(PerSecond(1), PerMinute(10), PerHour(100)))
 					require.NoError(t, l.Reconfigure(PerSecond(1)))
 				})

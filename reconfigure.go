@@ -5,69 +5,89 @@ import (
 	"strings"
 )
 
-// SetLimits gives key limits of its own, instead of the limiter's and of those of
-// [WithLimitsFor]; without limits it takes them away again. They stay until then,
-// even while the key is evicted or reset, and cost about 100 bytes and the key.
+// SetLimits gives key limits of its own. They replace the limiter's own limits, and those
+// of [WithLimitsFor]. Without limits, SetLimits takes the limits of a former SetLimits
+// away again.
 //
-// What the key was charged before still counts, as in [Limiter.Reconfigure]. Once
-// SetLimits has returned, no call is decided by the old limits; a call under way
-// is decided by the old ones or the new, never by some of each. The error names
-// every wrong limit, wraps [ErrInvalidLimit], and means that nothing has changed.
-// More than 64 limits are refused, too.
+// The limits stay until then, even while the key is evicted or reset. They cost about 100
+// bytes and the bytes of the key. There may be up to 64.
+//
+// The units charged to the key before still count, as in [Limiter.Reconfigure]. Once
+// SetLimits has returned, no call is decided by the old limits. A call that runs at the
+// same time is decided by the old limits or by the new ones, never by some of each.
+//
+// The error names every wrong limit and wraps [ErrInvalidLimit]. On an error, nothing has
+// changed.
 func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	if err := validate(limits); err != nil {
 		return err
 	}
 	own := limits
 	if len(limits) == 0 {
-		own = l.askLimitsFor(key) // not under the lock: it runs the caller's code
+		own = l.callLimitsFor(key) // not under the lock: it runs the caller's code
 	}
+
+	// While this lock is held, the generation stays, and all keys are in its table: a
+	// Reconfigure holds the lock until it has moved the last one.
 	l.changes.Lock()
 	defer l.changes.Unlock()
-	g, k := l.now.Load(), l.key(key)
-	p := g.policy
+	g, k := l.current.Load(), l.key(key)
+	rs := g.ruleset
 	if len(own) > 0 {
-		p = g.plan(own)
+		rs = g.cachedRuleset(own)
 	}
-	g.keys.update(k, func(found *cell) *cell {
-		// Inserts check the override under this lock, too. So an insert that has not
-		// seen this change has published its cell, where a call that sees the change
-		// finds it.
+
+	// Publish the override under the lock of the key's shard. Inserts check the override
+	// under this lock, too. So an insert that has not seen this change has published its
+	// entry before, and loadLocked below finds it.
+	g.keys.update(k, func(found *entry) *entry {
 		if len(limits) > 0 {
-			g.overrides.all().Store(strings.Clone(key), &override{p})
+			g.overrides.forWriting().Store(strings.Clone(key), &override{rs})
 		} else {
-			g.overrides.all().Delete(key)
+			g.overrides.delete(key)
 		}
 		return found
 	})
-	for c := g.keys.seek(k); c != nil && !l.become(g, k, c, p, p.kind); {
-		c = g.keys.seek(k)
+
+	// Replace the entry that the key has under the old limits. An entry that dies before
+	// it is locked was evicted, reset or replaced: look again. An entry that is inserted
+	// from here on has the new limits, and replacing it does no harm.
+	for e := g.keys.loadLocked(k); e != nil && !l.convert(g, k, e, rs, rs.kind); {
+		e = g.keys.loadLocked(k)
 	}
-	l.queues.nudge(key)
+
+	// Waiting calls may be admitted by the new limits, or exceed them.
+	l.queues.notify(key)
 	return nil
 }
 
-// Reconfigure replaces the limiter's own limits while it runs. Keys with limits of
-// their own keep those.
+// Reconfigure replaces the limiter's own limits while it runs. Keys with limits of their
+// own keep those. There may be up to 64 limits.
 //
-// Counts carry over: what a key was charged before still counts. Where a new limit
-// has the algorithm, window and precision of an old one, exactly: a unit that was
-// to be back at some instant still is, whatever the Count.
+// Counts carry over: the units charged to a key before still count. Each new limit takes
+// them from one of the old limits:
+//   - If an old limit has the algorithm, window and precision of the new one, all counts
+//     stay exact. Each unit is back at the instant at which it would have been back
+//     before, whatever the Count.
+//   - Otherwise, the units that an old limit remembers are charged to the new limit
+//     again, oldest first. That old limit is the one with the finest resolution of those
+//     that remember as far back as the new limit looks. If none does, it is the one that
+//     remembers furthest back.
 //
-// Any other new limit is charged again what one of the old limits remembers, oldest
-// units first. That is the old limit that remembers most finely among those that look
-// as far back as the new one. If none does, it is the one that looks back furthest. If
-// it knows only the window or bucket in which a unit was charged, the unit is dated as
-// late as it can have been charged. It may count longer than it should, but never
-// shorter. Units older than the old limits remember are not known any more.
+// If that old limit knows only the window or bucket in which a unit was charged, the unit
+// is dated at the end of that window or bucket, or now if that is earlier. It may count
+// longer than it should, but never shorter. Units older than the old limits remember are
+// lost.
 //
-// Once Reconfigure has returned, no call is decided by the old limits; a call
-// under way is decided by the old ones or the new, never by some of each. It takes
-// a moment per tracked key, and during it twice their memory; other calls go on,
-// and carry their key over themselves. The error names every wrong limit, wraps
-// [ErrInvalidLimit] or [ErrNoLimit], and means that nothing has changed. More than 64
-// limits are refused, too. The limiter below an httplimit.Limiter of several policies
-// always returns an error.
+// Once Reconfigure has returned, no call is decided by the old limits. A call that runs at
+// the same time is decided by the old limits or by the new ones, never by some of each.
+// Such calls do not wait for Reconfigure: each moves its own key to the new limits, if
+// that is not done yet. Reconfigure takes a moment for each tracked key, and until it
+// returns, the keys take up to twice their memory.
+//
+// The error names every wrong limit, and wraps [ErrInvalidLimit], or [ErrNoLimit] if there
+// is none. On an error, nothing has changed. The limiter below an httplimit.Limiter of
+// several policies always returns an error.
 func (l *Limiter) Reconfigure(limits ...Limit) error {
 	if l.noReconfigure != nil {
 		return l.noReconfigure
@@ -80,25 +100,43 @@ func (l *Limiter) Reconfigure(limits ...Limit) error {
 	}
 	l.changes.Lock()
 	defer l.changes.Unlock()
-	prior := l.now.Load()
-	g := l.newRegime(prior.terms, prior.shift, prior.cap, limits, max(l.sizeHint, prior.keys.size()))
-	g.prior.Store(prior)
-	l.now.Store(g)
-	prior.keys.each(func(k key, _ *cell) bool {
-		for c := prior.keys.seek(k); c != nil; c = prior.keys.seek(k) {
-			l.carry(prior, g, k, c)
+	old := l.current.Load()
+	g := l.newGeneration(old.timeline, old.shift, old.cap, limits, max(l.sizeHint, old.keys.size()))
+
+	// Link the old generation before the new one is published. A call that finds no entry
+	// in g must know where else to look, or it would take a tracked key for a new one.
+	g.old.Store(old)
+
+	// Publish. From here on, no insert into the old table succeeds: inserts check, under
+	// the lock of the shard, that their generation is the current one. Calls in g move
+	// their keys themselves, and race with the loop below. The lock of the old entry
+	// decides which of them moves it.
+	l.current.Store(g)
+
+	// Move all keys. rangeAll lists each shard under its lock, after the publication, so
+	// it misses no insert. A call that is still under way in the old generation may
+	// replace an entry there by another one, as a Reserve does. So go on with a key until
+	// it has no entry in the old table.
+	old.keys.rangeAll(func(k key, _ *entry) bool {
+		for e := old.keys.loadLocked(k); e != nil; e = old.keys.loadLocked(k) {
+			l.migrate(old, g, k, e)
 		}
 		return true
 	})
-	if g.commons != nil {
-		for i := range g.commons.cells {
-			l.carryShared(prior, g, i)
+	if g.overflow != nil {
+		for i := range g.overflow.entries {
+			l.migrateShared(old, g, i)
 		}
 	}
-	g.prior.Store(nil)
+
+	// All entries are in g. Unlink the old generation, so that look-ups need not search it
+	// and its memory is freed. The sample items of its dead entries refer to it as well.
+	g.old.Store(nil)
 	if g.cap != nil {
-		g.cap.vacate() // the dead keep the prior regime
+		g.cap.purge()
 	}
-	l.queues.nudgeAll()
+
+	// Waiting calls may be admitted by the new limits, or exceed them.
+	l.queues.notifyAll()
 	return nil
 }

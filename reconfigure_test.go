@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// A limit of the same algorithm, window and precision carries over exactly: with
-// another Count all answers are those of a limiter that has had it from the start,
-// as far as the old one admitted the same.
+// If only Count changes, the units carry over exactly: all answers are those of a limiter
+// that had the new Count from the start, and was charged the same units.
 func TestReconfigure_OfTheCountAloneIsExact(t *testing.T) {
 	for _, limit := range []Limit{
 		Per(5, 100), Per(5, 100).Log(), Per(5, 100).Buckets(7), Per(5, 100).Buckets(100), Per(1e15, time.Microsecond),
@@ -46,8 +46,8 @@ func TestReconfigure_OfTheCountAloneIsExact(t *testing.T) {
 	}
 }
 
-// A smaller Count makes a debt of what was admitted before, and a larger one pays
-// for it; nothing of it is lost on the way there and back.
+// Under a smaller Count the units admitted before are a debt. Under the old Count again, no
+// unit is lost.
 func TestReconfigure_ToLessAndBack(t *testing.T) {
 	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		limit := l.rule().Limit
@@ -71,22 +71,21 @@ func TestReconfigure_ToLessAndBack(t *testing.T) {
 	})
 }
 
-// Where algorithm or window change, what was admitted counts for at least as long
-// as it would under the new limit from the start, and never for more than was
-// admitted.
+// If the algorithm or the window changes, the units admitted before count for at least as
+// long as they would under the new limit from the start. They never count for more units.
 func TestReconfigure_ForgetsNothingThatCounts(t *testing.T) {
 	limits := []Limit{Per(10, 100), Per(10, 100).Log(), Per(10, 100).Buckets(9), Per(10, 60).Log(), Per(10, 130), Per(10, 40).Buckets(40)}
-	for _, from := range limits[:5] { // a fixed window may have forgotten what was just now
+	for _, from := range limits[:5] { // a fixed window may already have dropped recent units
 		for _, to := range limits {
 			for seed := range uint64(10) {
 				rng := rand.New(rand.NewPCG(seed, 4))
 				clock := NewManualClock(1000 + rng.Int64N(300))
 				changed, always := newTest(t, from, WithClock(clock)), newTest(t, to, WithClock(clock))
-				// No unit older than `from` remembers, so that it does know all of them.
+				// All units are recent enough for the old limit to know each of them.
 				for range 1 + rng.IntN(6) {
 					clock.Advance(time.Duration(rng.Int64N(int64(min(from.Window, to.Window)) / 7)))
 					n := 1 + rng.Int64N(2)
-					require.Equal(t, changed.AllowN("k", n), always.AllowN("k", n), "few enough")
+					require.Equal(t, changed.AllowN("k", n), always.AllowN("k", n), "all units fit under both limits")
 				}
 				require.NoError(t, changed.Reconfigure(to))
 				for range 40 {
@@ -102,19 +101,19 @@ func TestReconfigure_ForgetsNothingThatCounts(t *testing.T) {
 	}
 }
 
-// The rule that knows most is heard.
-func TestReconfigure_HearsTheRuleThatKnowsMost(t *testing.T) {
+// Of the old limits, the one that knows most of what the new limit needs is replayed.
+func TestReconfigure_ReplaysTheLimitThatKnowsMost(t *testing.T) {
 	hour, log := PerHour(100), PerMinute(10).Log()
 	buckets := PerHour(50).Buckets(time.Minute)
 	for _, c := range []struct {
 		to   Limit
 		want int
 	}{
-		{PerMinute(7).Log(), 1},            // the same but for Count
-		{PerHour(7), 0},                    // the same
-		{Per(1, 30*time.Second), 1},        // finest that reaches
-		{Per(1, 2*time.Minute).Log(), 2},   // finest of those that reach
-		{Per(1, 24*time.Hour).Log(), 0},    // none reaches: the first that reaches furthest
+		{PerMinute(7).Log(), 1},            // equal but for Count
+		{PerHour(7), 0},                    // equal but for Count
+		{Per(1, 30*time.Second), 1},        // the finest that looks back far enough
+		{Per(1, 2*time.Minute).Log(), 2},   // the finest of those that look back far enough
+		{Per(1, 24*time.Hour).Log(), 0},    // none does: the first that looks back furthest
 		{PerHour(7).Buckets(time.Hour), 0}, // the buckets may know of 59 minutes only
 	} {
 		p := newTest(t, hour, log, buckets).own()
@@ -129,14 +128,14 @@ func TestReconfigure_BetweenOneLimitAndSeveral(t *testing.T) {
 	require.True(t, l.AllowN("k", 4))
 	require.NoError(t, l.Reconfigure(PerMinute(20), PerSecond(5).Log()))
 	d := l.Take("k", 1)
-	require.Equal(t, PerSecond(5).Log(), d.Limit, "its 4 may have been just now")
+	require.Equal(t, PerSecond(5).Log(), d.Limit, "its 4 units may have been charged just now")
 	require.EqualValues(t, 0, d.Remaining)
 	clock.Advance(time.Second)
 	require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
 	require.NoError(t, l.Reconfigure(PerMinute(10)))
 	require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
 	require.EqualValues(t, 10, l.Peek("new", 0).Remaining)
-	require.Equal(t, counterCell, l.own().kind)
+	require.Equal(t, kindCounter, l.own().kind)
 	require.True(t, l.Allow("new"))
 	require.Equal(t, 2, l.Len())
 	clock.Advance(time.Hour)
@@ -168,7 +167,7 @@ func TestReconfigure_KeepsLimitsOfKeysAndReservations(t *testing.T) {
 	require.NoError(t, l.Reconfigure(PerMinute(20))) // another algorithm
 	require.EqualValues(t, 12, l.Peek("plain", 0).Remaining)
 	r.Cancel()
-	require.EqualValues(t, 12, l.Peek("plain", 0).Remaining, "the counter does not know where it was booked")
+	require.EqualValues(t, 12, l.Peek("plain", 0).Remaining, "the counter does not know at which tick the units were charged")
 }
 
 func TestReconfigure_OfBadInputChangesNothing(t *testing.T) {
@@ -194,7 +193,7 @@ func TestReconfigure_ChoosesTheSweepIntervalAnew(t *testing.T) {
 	require.Equal(t, 30*time.Second, l.sweepInterval())
 }
 
-// At the ends of time, where a window is cut off.
+// At the ends of time a window is cut off, and the units carry over all the same.
 func TestReconfigure_AtTheEndsOfTime(t *testing.T) {
 	for _, at := range []int64{math.MinInt64, math.MinInt64 + 59, math.MaxInt64 - 70, math.MaxInt64} {
 		for _, from := range []Limit{Per(10, 60), Per(10, 60).Log(), Per(10, 60).Buckets(7)} {
@@ -225,9 +224,9 @@ func TestSetLimits_SurvivesEvictionAndReset(t *testing.T) {
 		require.EqualValues(t, 4, l.Take("k", 1).Remaining)
 
 		require.NoError(t, l.SetLimits("k"))
-		require.EqualValues(t, 9, l.Peek("k", 0).Remaining, "as the limiter's own again")
+		require.EqualValues(t, 9, l.Peek("k", 0).Remaining, "under the limiter's own limits again")
 		require.NoError(t, l.SetLimits("k"))
-		require.NoError(t, l.SetLimits("nobody"))
+		require.NoError(t, l.SetLimits("untracked"))
 	})
 }
 
@@ -252,12 +251,12 @@ func TestWithLimitsFor_IsAskedWhenAKeyIsFirstSeen(t *testing.T) {
 	require.EqualValues(t, 97, l.Peek("gold", 0).Remaining)
 	require.Equal(t, PerSecond(100), l.Peek("gold", 0).Limit)
 	require.EqualValues(t, 9, l.Take("plain", 1).Remaining)
-	require.EqualValues(t, 9, l.Take("wrong", 1).Remaining, "a wrong limit is none")
+	require.EqualValues(t, 9, l.Take("wrong", 1).Remaining, "an invalid limit is ignored")
 	require.EqualValues(t, 8, l.TakeAll([]string{"plain", "gold"}, 1).Remaining)
 	require.Equal(t, map[string]int{"gold": 1, "plain": 1, "wrong": 1}, asked)
 
 	require.NoError(t, l.SetLimits("gold", PerSecond(5)))
-	require.EqualValues(t, 1, l.Peek("gold", 0).Remaining, "4 of this second")
+	require.EqualValues(t, 1, l.Peek("gold", 0).Remaining, "4 were taken in this second")
 	require.NoError(t, l.SetLimits("gold"))
 	require.EqualValues(t, 96, l.Peek("gold", 0).Remaining)
 	clock.Advance(time.Hour)
@@ -266,9 +265,9 @@ func TestWithLimitsFor_IsAskedWhenAKeyIsFirstSeen(t *testing.T) {
 	require.Equal(t, 3, asked["gold"], "again after it was evicted")
 }
 
-// Keys of one plan share its policy; who makes up a plan for each key does not
-// fill the memory for ever.
-func TestWithLimitsFor_KeysOfOnePlanShareIt(t *testing.T) {
+// Keys with equal limits share a ruleset. If each key has limits of its own, the cache of
+// rulesets stays bounded.
+func TestWithLimitsFor_KeysOfOnePlanShareARuleset(t *testing.T) {
 	l := newTest(t, PerMinute(10), WithLimitsFor(func(key string) []Limit {
 		if key[0] == 'g' {
 			return []Limit{PerSecond(100)}
@@ -277,21 +276,22 @@ func TestWithLimitsFor_KeysOfOnePlanShareIt(t *testing.T) {
 		fmt.Sscanf(key, "own %d", &n)
 		return []Limit{Per(1+n, time.Minute)}
 	}))
-	policyOf := func(key string) *policy {
+	rulesetOfKey := func(key string) *ruleset {
 		l.Allow(key)
 		k := l.key(key)
-		c := l.table().load(k)
-		return c.compound().policy
+		e := l.table().load(k)
+		return e.asMulti().ruleset
 	}
-	require.Same(t, policyOf("gold 1"), policyOf("gold 2"))
+	require.Same(t, rulesetOfKey("gold 1"), rulesetOfKey("gold 2"))
 	for i := range 5000 {
 		require.EqualValues(t, i, l.Take(fmt.Sprint("own ", i), 1).Remaining)
 	}
-	require.LessOrEqual(t, l.own().plans.all().Size(), 4096)
+	require.LessOrEqual(t, l.own().rulesetCache.forWriting().Size(), 4096)
 }
 
-// Where denied attempts are charged, limits alike may know of different numbers.
-func TestReconfigure_HearsTheLargestOfThoseAlike(t *testing.T) {
+// If denied attempts are charged, limits that are equal but for Count may hold different
+// numbers of units. The largest is replayed.
+func TestReconfigure_ReplaysTheLargestOfLimitsEqualButForCount(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, PerMinute(5).Log(), PerMinute(100).Log(), WithChargeDenied(), WithClock(clock))
 	for range 50 {
@@ -309,12 +309,12 @@ func TestReconfigure_HearsTheLargestOfThoseAlike(t *testing.T) {
 			l.Allow("k")
 			clock.Advance(1)
 		}
-		require.NoError(t, l.Reconfigure(PerMinute(150).Log()), "which is neither")
+		require.NoError(t, l.Reconfigure(PerMinute(150).Log()), "a Count that neither limit has")
 		require.EqualValues(t, 100, l.Peek("k", 0).Remaining)
 	}
 }
 
-// A key whose limits change while it is first seen gets no cell under the old ones.
+// A key whose limits change while it is first seen gets no entry under the old ones.
 func TestWithLimitsFor_WhileTheLimitsChange(t *testing.T) {
 	for name, change := range map[string]func(l *Limiter, limit Limit) error{
 		"SetLimits":   func(l *Limiter, limit Limit) error { return l.SetLimits("k", limit) },
@@ -338,14 +338,14 @@ func TestWithLimitsFor_WhileTheLimitsChange(t *testing.T) {
 	}
 }
 
-// A key that is taken from, and then has its limits changed, while another call looks
-// for it, is not answered for as one never seen under its new limits.
+// While a call looks for a key, another call takes from the key and then changes its limits.
+// The first call does not decide as if the key were new under those limits.
 func TestSetLimits_OfAKeyTakenFromWhileAnotherLooksForIt(t *testing.T) {
 	l := newTest(t, PerMinute(5))
 	read := 0
 	l.clock = clockFunc(func() int64 {
 		switch read++; read {
-		case 1: // the call will have to look for its key once more, and then at the clock
+		case 1: // the call must look up its key once more, and then reads the clock again
 			require.NoError(t, l.Reconfigure(PerMinute(6)))
 		case 2:
 			require.True(t, l.AllowN("k", 2))
@@ -356,10 +356,10 @@ func TestSetLimits_OfAKeyTakenFromWhileAnotherLooksForIt(t *testing.T) {
 	d := l.Peek("k", 1)
 	require.Equal(t, PerMinute(7), d.Limit)
 	require.EqualValues(t, 4, d.Remaining)
-	require.Greater(t, read, 2, "nothing happened meanwhile: this test has shown nothing")
+	require.Greater(t, read, 2, "the limits did not change")
 }
 
-// Changing the limits of some keys does not keep others from being seen.
+// A change of the limits of some keys does not delay the first call for another key.
 func TestSetLimits_OfOthersWhileAKeyIsFirstSeen(t *testing.T) {
 	var l *Limiter
 	asked := 0
@@ -372,8 +372,30 @@ func TestSetLimits_OfOthersWhileAKeyIsFirstSeen(t *testing.T) {
 	require.Equal(t, 1, asked)
 }
 
-// The time that a key has seen carries over, even where all that was charged then
-// was given back: a late reading counts as before.
+// A look-up that finds a key in neither table looks again in the new one: between its two
+// looks, another call may have migrated the key.
+func TestReconfigure_AKeyThatIsMigratedBetweenTwoLooksIsFound(t *testing.T) {
+	everyKind(t, PerMinute(5), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		old, k := l.current.Load(), l.key("k")
+		g := l.newGeneration(old.timeline, old.shift, old.cap, []Limit{PerMinute(7)}, 0)
+		g.old.Store(old)
+		l.current.Store(g)
+
+		old.keys.lockShard(k.shard())
+		found := make(chan *entry, 1)
+		go func() { found <- l.find(g, k) }()
+		for len(found) == 0 && goroutines("sash.(*sharded).loadLocked(") == 0 {
+			runtime.Gosched() // until it has looked in g, and waits for the lock
+		}
+		e := g.ruleset.newEntry("k")
+		require.Same(t, e, g.keys.loadOrStoreIf(k, e, func() bool { return true }))
+		old.keys.unlockShard(k.shard())
+		require.Same(t, e, <-found)
+	})
+}
+
+// The latest instant of a key carries over, even if all units charged then were given back.
+// So a late reading has the same effect as before.
 func TestReconfigure_CarriesTheTimeSeen(t *testing.T) {
 	for _, limit := range []Limit{Per(10, 10).Log(), Per(10, 10).Buckets(1), Per(10, 10)} {
 		var answers [2][]Decision

@@ -11,16 +11,16 @@ import (
 	"github.com/seed-30da4c49/sash/internal/reference"
 )
 
-// Reservations settled to less, more or nothing, soon, windows later, or never,
-// among all other calls. The clock does not run back: see the next test for that.
+// Reservations are settled to less, to more or to nothing: soon, windows later, or never.
+// Other calls come between. The clock does not run back, unlike in the next test.
 func TestReserve_EqualsTheReference(t *testing.T) {
 	type pending struct {
 		ours   Reservation
 		theirs reference.Reservation
 	}
 	settled := 0
-	for seed := range uint64(30) {
-		tr := newPolicyTrial(t, seed, false)
+	for seed := range uint64(steps(30)) {
+		tr := newMultiTrial(t, seed, false)
 		var open []pending
 		for range 150 {
 			tr.move(false)
@@ -36,7 +36,7 @@ func TestReserve_EqualsTheReference(t *testing.T) {
 				if len(open) == 0 {
 					continue
 				}
-				p, actual := open[tr.rng.IntN(len(open))], tr.rng.Int64N(8)-1 // some of them again
+				p, actual := open[tr.rng.IntN(len(open))], tr.rng.Int64N(8)-1 // may be settled already
 				p.ours.Commit(actual)
 				tr.table.Settle(now, p.theirs, actual)
 				settled++
@@ -52,18 +52,18 @@ func TestReserve_EqualsTheReference(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, settled, 1000)
+	require.Greater(t, settled, steps(1000))
 }
 
-// Whatever is reserved, settled, evicted and late: in any window of a log, what was
-// admitted and kept is at most Count.
+// In any window of a log, at most Count units were admitted and not given back, for any
+// reservations, settlements, evictions and late readings.
 func TestReserve_OnAnyClockAdmitsNoMoreThanTheLimit(t *testing.T) {
 	const count, window = 10, 100
 	given, full := int64(0), false
 	for seed := range uint64(40) {
-		tr := newPolicyTrial(t, seed, false)
+		tr := newMultiTrial(t, seed, false)
 		l := newTest(t, Per(count, window).Log(), Per(2*count, 3*window), WithClock(tr.clock))
-		kept := map[int64]int64{} // units, by when they were booked
+		kept := map[int64]int64{} // units by the tick at which they were charged
 		for range 300 {
 			tr.move(true)
 			if tr.rng.IntN(4) == 0 {
@@ -74,17 +74,17 @@ func TestReserve_OnAnyClockAdmitsNoMoreThanTheLimit(t *testing.T) {
 				full = true
 				continue
 			}
-			at, keep := r.of.booked[0].tick, r.of.n
+			tick, keep := r.of.origins[0].number, r.of.n
 			if tr.rng.IntN(2) == 0 {
 				keep = tr.rng.Int64N(keep + 1)
 				given += r.of.n - keep
 				r.Commit(keep)
 			}
-			kept[at] += keep
+			kept[tick] += keep
 			for end := range kept {
 				sum := int64(0)
-				for at, n := range kept {
-					if at <= end && end-at < window {
+				for tick, n := range kept {
+					if tick <= end && end-tick < window {
 						sum += n
 					}
 				}
@@ -126,25 +126,24 @@ func TestReserve_OfBadInput(t *testing.T) {
 
 	r, _ = l.Reserve("k", 4)
 	r.Commit(-3)
-	require.EqualValues(t, 10, l.Peek("k", 0).Remaining, "less than nothing is nothing")
+	require.EqualValues(t, 10, l.Peek("k", 0).Remaining, "less than 0 counts as 0")
 
 	r, d = l.Reserve("free", 0)
 	require.True(t, d.Allowed)
 	require.EqualValues(t, 10, d.Remaining)
 	r.Commit(3)
-	require.EqualValues(t, 7, l.Peek("free", 0).Remaining, "an estimate of nothing, and a true cost")
+	require.EqualValues(t, 7, l.Peek("free", 0).Remaining, "an estimate of 0, and a cost of 3")
 }
 
-// What has been spent past the limit is paid for by later calls, for as long as it
-// counts.
+// Units spent above the limit are a debt: later calls are denied for as long as it counts.
 func TestCommit_PastTheLimitIsADebt(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit  Limit
-		denied time.Duration // for how long 1 is, at first
+		denied time.Duration // until 1 unit is admitted
 	}{
 		"log":     {PerMinute(10).Log(), time.Minute},
 		"buckets": {PerMinute(10).Buckets(20 * time.Second), time.Minute},
-		"counter": {PerMinute(10), 2*time.Minute - 18*time.Second}, // 30 weigh 9 with 3/10 of the window left
+		"counter": {PerMinute(10), 2*time.Minute - 18*time.Second}, // 30 units count as 9 with 3/10 of the window left
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := NewManualClock(0)
@@ -155,7 +154,7 @@ func TestCommit_PastTheLimitIsADebt(t *testing.T) {
 			require.False(t, d.Allowed)
 			require.EqualValues(t, 0, d.Remaining)
 			require.Equal(t, c.denied, d.RetryAfter)
-			require.False(t, l.Peek("k", 0).Allowed, "not even nothing fits")
+			require.False(t, l.Peek("k", 0).Allowed, "not even 0 units are allowed")
 			clock.Advance(c.denied - 1)
 			require.False(t, l.Allow("k"))
 			clock.Advance(1)
@@ -182,9 +181,9 @@ func TestCommit_OfAsMuchAsCanBe(t *testing.T) {
 	}
 }
 
-// Nothing comes back of a charge that no longer counts, nor into a window or a
-// bucket that is not its own.
-func TestCancel_GivesBackWhereItWasBooked(t *testing.T) {
+// A charge that no longer counts is not given back. No charge is given back to another window
+// or bucket.
+func TestCancel_GivesBackWhereItWasCharged(t *testing.T) {
 	clock := NewManualClock(0)
 	counter := newTest(t, PerMinute(10), WithClock(clock))
 	buckets := newTest(t, PerMinute(10).Buckets(20*time.Second), WithClock(clock))
@@ -198,12 +197,12 @@ func TestCancel_GivesBackWhereItWasBooked(t *testing.T) {
 		require.EqualValues(t, 0, l.Take("k", 2).Remaining)
 	}
 	clock.Set(int64(75 * time.Second)) // a quarter into the next window
-	require.EqualValues(t, 2, counter.Peek("k", 0).Remaining, "10 weigh 7.5")
+	require.EqualValues(t, 2, counter.Peek("k", 0).Remaining, "10 units count as 7.5")
 	a.Cancel()
-	require.EqualValues(t, 5, counter.Peek("k", 0).Remaining, "6 weigh 4.5")
+	require.EqualValues(t, 5, counter.Peek("k", 0).Remaining, "6 units count as 4.5")
 	require.EqualValues(t, 8, buckets.Peek("k", 0).Remaining)
 	b.Cancel()
-	require.EqualValues(t, 8, buckets.Peek("k", 0).Remaining, "its bucket is past")
+	require.EqualValues(t, 8, buckets.Peek("k", 0).Remaining, "its bucket has left the window")
 	require.EqualValues(t, 8, log.Peek("k", 0).Remaining)
 	c.Cancel()
 	require.EqualValues(t, 8, log.Peek("k", 0).Remaining)
@@ -213,7 +212,7 @@ func TestCancel_GivesBackWhereItWasBooked(t *testing.T) {
 		l.Sweep()
 		require.True(t, l.AllowN("k", 8))
 		late[i].Cancel()
-		require.EqualValues(t, 2, l.Peek("k", 0).Remaining, "the key has another life")
+		require.EqualValues(t, 2, l.Peek("k", 0).Remaining, "the key was evicted since")
 	}
 }
 
@@ -227,8 +226,8 @@ func TestCancel_AfterAResetGivesNothingBack(t *testing.T) {
 	})
 }
 
-// A key that was only ever taken from keeps what it had when it is first reserved.
-func TestReserve_CarriesWhatWasTaken(t *testing.T) {
+// The first reservation gives a key a multi-limit entry, which holds the units taken before.
+func TestReserve_CarriesOverTheUnitsTaken(t *testing.T) {
 	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		l.AllowN("k", 3)
 		clock.Advance(10 * time.Second)
@@ -241,13 +240,13 @@ func TestReserve_CarriesWhatWasTaken(t *testing.T) {
 	})
 }
 
-// Reserve helps a dead cell out of the table, as Take does.
-func TestReserve_FindsTheCellDead(t *testing.T) {
+// Reserve deletes a dead entry from the table, like Take.
+func TestReserve_FindsTheEntryDead(t *testing.T) {
 	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
-		for range 2 { // first as it was, then as a compound
+		for range 2 { // first with an entry of its kind, then with a multi-limit entry
 			l.Reserve("k", 1)
-			c := l.find(l.now.Load(), l.key("k"))
-			require.True(t, c.kill(c.word.Load()))
+			e := l.find(l.current.Load(), l.key("k"))
+			require.True(t, e.tryKill(e.Word.Load()))
 			_, d := l.Reserve("k", 1)
 			require.EqualValues(t, 9, d.Remaining)
 			require.Equal(t, 1, l.Len())
@@ -255,8 +254,8 @@ func TestReserve_FindsTheCellDead(t *testing.T) {
 	})
 }
 
-// Runs that have given all back take no room for long.
-func TestCancel_LeavesNoRunsBehind(t *testing.T) {
+// Records whose units were all given back are dropped.
+func TestCancel_LeavesNoRecordsBehind(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, PerHour(2).Log(), WithClock(clock))
 	l.Allow("k")
@@ -266,13 +265,13 @@ func TestCancel_LeavesNoRunsBehind(t *testing.T) {
 		require.True(t, d.Allowed)
 		r.Cancel()
 	}
-	c := l.find(l.now.Load(), l.key("k")).compound()
-	require.LessOrEqual(t, len(c.parts[0].ring.Load().runs), 8)
+	e := l.find(l.current.Load(), l.key("k")).asMulti()
+	require.LessOrEqual(t, len(e.states[0].ring.Load().records), 8)
 	require.EqualValues(t, 1, l.Peek("k", 0).Remaining)
 }
 
-// Nothing is gained by a change of limits: not a charge that had expired before, or
-// has since, nor one of which the new limit does not know where it was booked.
+// After a change of limits, a Cancel gives nothing back of a charge that has expired, nor of a
+// charge whose tick the new limit does not know.
 func TestCancel_AfterOtherLimitsGivesNothingOfOthersBack(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, PerSecond(10).Log(), WithClock(clock))
@@ -294,7 +293,8 @@ func TestCancel_AfterOtherLimitsGivesNothingOfOthersBack(t *testing.T) {
 	require.False(t, l.Allow("other"))
 }
 
-// One reservation under two limits alike, which both follow one, is given back once.
+// Two new limits are both replayed from the same old limit. A reservation from before is
+// given back once under each.
 func TestCancel_UnderLimitsThatFollowOne(t *testing.T) {
 	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
 	r, _ := l.Reserve("k", 3)
@@ -307,8 +307,8 @@ func TestCancel_UnderLimitsThatFollowOne(t *testing.T) {
 	require.EqualValues(t, 15, l.Peek("k", 0).Remaining)
 }
 
-// Limits that rise while a reservation is asked for: here, by the function that is
-// asked for a key's limits, between the look and the answer.
+// The limits rise during a Reserve, between its look-up and its decision. Here the function of
+// WithLimitsFor raises them.
 func TestReserve_WhileItsLimitsRise(t *testing.T) {
 	var l *Limiter
 	var once sync.Once
@@ -328,7 +328,7 @@ func TestReserveAll_SettlesEachKeyForItself(t *testing.T) {
 		all, d := l.ReserveAll([]string{"b", "a", "b"}, 4)
 		require.True(t, d.Allowed)
 		require.EqualValues(t, 3, d.Remaining)
-		require.Equal(t, all[0], all[2], "the same key, the same reservation")
+		require.Equal(t, all[0], all[2], "equal keys have equal reservations")
 		all[1].Cancel()
 		require.EqualValues(t, 10, l.Peek("a", 0).Remaining)
 		require.EqualValues(t, 3, l.Peek("b", 0).Remaining)
@@ -358,8 +358,8 @@ func TestCancel_MistakesNoWindowForAnother(t *testing.T) {
 	require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
 }
 
-// What was reserved two windows ago no longer counts, and takes nothing out of those
-// that do.
+// A reservation from two windows ago no longer counts. Its Cancel takes no units out of the
+// windows that count.
 func TestCancel_OfAWindowLongPast(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(10, 100), WithClock(clock))

@@ -11,63 +11,84 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// ErrBadSnapshot is wrapped by the error of a [Limiter.Restore] from what is no
-// snapshot, or not the whole of one, or one of another limiter.
+// ErrBadSnapshot is wrapped by the error of [Limiter.Restore] if the bytes are not a whole
+// snapshot, or not one that this limiter can restore.
 var ErrBadSnapshot = errors.New("bad snapshot")
 
-// Restore puts what a [Limiter.Snapshot] wrote in the place of all that the limiter
-// holds: its keys, and the limits of [Limiter.SetLimits]. The limiter must have the
-// limits that the snapshot was made under, in the same order.
+// Restore replaces the state of the limiter, its keys and the limits of
+// [Limiter.SetLimits], by the snapshot that r yields. The limiter must have the limits
+// under which the [Limiter.Snapshot] was made, in the same order.
 //
-// Time goes on where the snapshot stood, and the time that has passed since then
-// counts as passed, by the wall clock, which is read once by Snapshot and once by
-// Restore; if it has been set back in between, none has. From there on every answer
-// is what the other limiter's would have been: windows lie as they did there,
-// whatever the two clocks' origins. Keys with limits of their own come back with
-// those, whatever [WithLimitsFor] says by now, until they are evicted or reset.
+// From there on, every answer is the one that the other limiter would have given:
+//   - Time goes on where it stood in the snapshot. The time since then counts as passed.
+//     It is measured by the wall clock, which Snapshot and Restore each read once. If
+//     that clock was set back in between, no time has passed.
+//   - Windows and buckets are aligned as they were there, whatever the origins of the two
+//     clocks.
+//   - A key with limits of its own comes back with them, whatever [WithLimitsFor] returns
+//     by now, until it is evicted or reset.
 //
-// A call that runs at the same time is decided by what was there before, and is
-// then gone with that, or by what is restored. What was reserved before has nothing
-// to give back any more; waiting calls ask again. Until all of the snapshot is read
-// and found right, calls go on with what is there, and SetLimits, Reconfigure,
-// Snapshot and another Restore wait; r must not call them.
+// Restore reads r to its end, and replaces the state only then, at once. Until then, calls
+// go on with the old state. A call that runs at the same time is decided by the old state,
+// and its charge is lost with that, or by the new one. A [Reservation] made before has
+// nothing to give back any more. Waiting calls try again. SetLimits, Reconfigure, Snapshot
+// and another Restore wait until Restore is done. So r must not call them.
 //
-// It reads r to its end, and needs a moment per key and no more memory than is in
-// proportion to what it has read; the room of [WithSizeHint] is not made again. An
-// error means that nothing has changed. It wraps [ErrBadSnapshot] and says what is
-// wrong where the snapshot is cut short, changed in any bit, of another version or
-// other limits, of more keys than [WithMaxKeys] allows or more than 64 limits for one
-// key, or forgets a past that ends more than a day ahead; any other error is that of
-// r. The checksums find accidents: whoever can write a snapshot can write any.
+// Restore takes a moment for each key. Its memory is in proportion to the bytes read. It
+// does not make the room of [WithSizeHint] again.
+//
+// On an error, nothing has changed. The error wraps that of r, if there is one. Any other
+// error wraps [ErrBadSnapshot] and says which of these is wrong with the snapshot:
+//   - It is cut short, or any bit of it has changed.
+//   - It is of another version, or was made under other limits.
+//   - It has more keys than [WithMaxKeys] allows, or more than 64 limits for one key.
+//   - It says that a key was evicted that became idle more than a day ahead.
+//
+// The checksums find accidents. They are no protection against a snapshot that was made
+// up.
 func (l *Limiter) Restore(r io.Reader) error {
 	l.changes.Lock()
 	defer l.changes.Unlock()
-	prior := l.now.Load()
-	limits := prior.policy.limits()
+	old := l.current.Load()
+	limits := old.ruleset.limits()
 	s := newSnapshotReader(r)
 	begun := s.header(limits)
-	if s.err != nil { // else it would cost what the table does
-		return s.err
+	if s.err != nil {
+		return s.err // before the cost of a table
 	}
-	g := l.newRegime(newTerms(l.chargeDenied), 0, prior.cap.empty(), limits, 0)
+
+	// Read everything into a new generation that no other goroutine knows. It has a
+	// timeline of its own, and so no override, no cached ruleset and no floor of the old
+	// one. On an error it is dropped, and nothing has happened.
+	g := l.newGeneration(newTimeline(l.chargeDenied), 0, old.cap.emptied(), limits, 0)
 	l.readRecords(s, g)
 	if s.err == nil {
+		// Set the shift last: the time that reading took has passed, too.
 		now := s.resume(begun, l.wall().UnixNano())
-		s.checkForgotten(g.forgotten.Load(), now)
+		s.checkFloor(g.floor.Load(), now)
 		g.shift = s.shift(now, l.clock.Now())
 	}
 	if s.err != nil {
 		return s.err
 	}
-	l.now.Store(g)
-	l.queues.nudgeAll()
+
+	// Publish. It has no old generation: a call that loads g finds only what was restored.
+	// A call that is still under way in the old generation may charge an entry there,
+	// which comes before this store and is forgotten with the old table. It cannot insert
+	// one: inserts check that their generation is the current one.
+	l.current.Store(g)
+
+	// The timers of waiting calls are set by the old timeline.
+	l.queues.notifyAll()
 	return nil
 }
 
-// readRecords puts what the records of s tell of into g, which nobody else knows yet.
-func (l *Limiter) readRecords(s *snapshotReader, g *regime) {
+// readRecords reads all records into g, which no other goroutine knows yet.
+func (l *Limiter) readRecords(s *snapshotReader, g *generation) {
 	var keys, overrides uint64
 	for s.err == nil {
 		switch record := s.byte(); record {
@@ -75,13 +96,13 @@ func (l *Limiter) readRecords(s *snapshotReader, g *regime) {
 			l.readKey(s, g)
 			keys++
 		case overrideRecord:
-			s.override(g)
+			s.readOverride(g)
 			overrides++
 		case endRecord:
 			if s.uint() != keys || s.uint() != overrides {
 				s.fail("not as many keys and overrides as it says")
 			}
-			g.forgotten.Store(s.int())
+			g.floor.Store(s.int())
 			s.end()
 			return
 		default:
@@ -90,52 +111,54 @@ func (l *Limiter) readRecords(s *snapshotReader, g *regime) {
 	}
 }
 
-func (l *Limiter) readKey(s *snapshotReader, g *regime) {
+// readKey reads the record of a key into g.
+func (l *Limiter) readKey(s *snapshotReader, g *generation) {
 	name := s.name()
-	p := s.ownPolicy(g, name)
-	if p == nil {
-		p = g.policy
+	rs := s.ownRuleset(g, name)
+	if rs == nil {
+		rs = g.ruleset
 	}
-	c := newCompound(p)
-	for i := range c.parts {
-		s.part(&p.rules[i], &c.parts[i])
+	e := newMultiEntry(rs)
+	for i := range e.states {
+		s.limitState(&rs.rules[i], &e.states[i])
 	}
 	switch {
 	case s.err != nil:
-	case !g.cap.enter():
-		s.fail("more keys than the %d of WithMaxKeys", g.cap.most)
-	case !l.adopt(g, name, c):
+	case !g.cap.tryAcquire():
+		s.fail("more keys than the %d of WithMaxKeys", g.cap.max)
+	case !l.insertRestored(g, name, e):
 		s.fail("key %s twice", quote(name))
 	}
 }
 
-// adopt gives the key of that name a cell in g that holds what c does, unless it has
-// one already, and reports whether it did.
-func (l *Limiter) adopt(g *regime, name string, c *compound) bool {
-	next := c.reduced(c.policy.kind, name)
-	k := l.key(next.name())
-	if g.keys.insert(k, next, func() bool { return true }) != next {
+// insertRestored inserts an entry with the state of e into g, for the key of that name. It
+// returns false, and inserts nothing, if the key has an entry already. The caller must
+// have acquired room for the key.
+func (l *Limiter) insertRestored(g *generation, name string, e *multiEntry) bool {
+	next := e.compact(e.ruleset.kind, name)
+	k := l.key(next.Name())
+	if g.keys.loadOrStoreIf(k, next, func() bool { return true }) != next {
 		return false
 	}
-	g.seat(k, next)
+	g.addSample(k, next)
 	return true
 }
 
-// A snapshotReader reads what a snapshotWriter has written. It fails for good with its
-// first error, and then reads zeros. Nothing is believed of a block before its
-// checksum is found right, and nothing that is said about sizes before as much has
-// been read.
+// A snapshotReader reads a snapshot. After its first error, it reads zeros.
+//
+// It uses no byte of a block before the checksum of the block is verified. It makes no
+// room for a size that the snapshot states before as many bytes have been read.
 type snapshotReader struct {
 	r      *bufio.Reader
 	digest *xxhash.Digest
-	offset int64  // of block
-	block  []byte // as it lies in r's buffer
-	rest   []byte // what is left of its payload
-	err    error
+	offset int64  // of block in the snapshot
+	block  []byte // in the buffer of r
+	rest   []byte // of the payload of block, not yet read
+	err    error  // the first one
 }
 
 func newSnapshotReader(r io.Reader) *snapshotReader {
-	s := &snapshotReader{r: bufio.NewReaderSize(r, blockHead+mostPayload), digest: xxhash.New()}
+	s := &snapshotReader{r: bufio.NewReaderSize(r, blockHeadSize+maxPayload), digest: xxhash.New()}
 	s.block = s.peek(len(magic) + 1)
 	switch {
 	case s.err != nil:
@@ -148,14 +171,15 @@ func newSnapshotReader(r io.Reader) *snapshotReader {
 	return s
 }
 
-// fail makes it the error, unless there is one, that the snapshot is bad.
+// fail sets an error that wraps ErrBadSnapshot, unless there is an error already.
 func (s *snapshotReader) fail(format string, args ...any) {
 	if s.err == nil {
 		s.err = fmt.Errorf("sash: snapshot: "+format+": %w", append(args, ErrBadSnapshot)...)
 	}
 }
 
-// peek returns the next n bytes without reading them, nil if there are fewer.
+// peek returns the next n bytes without reading them. If there are fewer, it fails and
+// returns nil.
 func (s *snapshotReader) peek(n int) []byte {
 	b, err := s.r.Peek(n)
 	switch {
@@ -164,14 +188,14 @@ func (s *snapshotReader) peek(n int) []byte {
 	case errors.Is(err, io.EOF):
 		s.fail("it ends after %d bytes", s.offset+int64(len(b)))
 	default:
-		s.broken(err)
+		s.readError(err)
 	}
 	return nil
 }
 
-// broken makes err, which is that of the reader, the error. It may say itself that
-// something ends too soon.
-func (s *snapshotReader) broken(err error) {
+// readError sets the error to err, an error of the reader. If err is that the reader ended
+// too soon, as that of a decompressor may be, the snapshot is bad.
+func (s *snapshotReader) readError(err error) {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		s.fail("after %d bytes: %v", s.offset, err)
 		return
@@ -179,67 +203,67 @@ func (s *snapshotReader) broken(err error) {
 	s.err = fmt.Errorf("sash: snapshot: %w", err)
 }
 
-// leave is done with the block.
-func (s *snapshotReader) leave() {
-	s.r.Discard(len(s.block)) // all of which lies in the buffer
+// discardBlock reads past the block.
+func (s *snapshotReader) discardBlock() {
+	s.r.Discard(len(s.block)) // cannot fail: all of it is in the buffer
 	s.offset += int64(len(s.block))
 	s.block, s.rest = nil, nil
 }
 
-// next goes on to the next block. That of the end has no payload.
+// next goes on to the next block, and verifies it. The last block has no payload.
 func (s *snapshotReader) next() {
-	s.leave()
-	head := s.peek(blockHead)
+	s.discardBlock()
+	head := s.peek(blockHeadSize)
 	if s.err != nil {
 		return
 	}
 	length, sum := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint64(head[lengthSize:])
-	if length > mostPayload {
-		s.fail("the block at byte %d has a length of %d, more than %d", s.offset, length, mostPayload)
+	if length > maxPayload {
+		s.fail("the block at byte %d has a length of %d, more than %d", s.offset, length, maxPayload)
 		return
 	}
-	block := s.peek(blockHead + int(length))
+	block := s.peek(blockHeadSize + int(length))
 	if s.err != nil {
 		return
 	}
 	s.digest.Write(block[:lengthSize])
-	s.digest.Write(block[blockHead:])
+	s.digest.Write(block[blockHeadSize:])
 	if s.digest.Sum64() != sum {
 		s.fail("the block at byte %d, or one before it, is not as it was written", s.offset)
 		return
 	}
-	s.block, s.rest = block, block[blockHead:]
+	s.block, s.rest = block, block[blockHeadSize:]
 }
 
-// more reports whether there is more of the payloads, and sees to it that rest holds
-// some of it.
-func (s *snapshotReader) more() bool {
+// ensurePayload goes on to the next block if all of this one is read. It returns whether
+// rest holds a byte: it returns false after the last block and on an error.
+func (s *snapshotReader) ensurePayload() bool {
 	if s.err == nil && len(s.rest) == 0 {
 		s.next()
 	}
 	return s.err == nil && len(s.rest) > 0
 }
 
-// end checks that nothing follows.
+// end fails unless this is the end of the payloads and of the bytes.
 func (s *snapshotReader) end() {
-	if s.more() {
+	if s.ensurePayload() {
 		s.fail("more records after the last")
 	}
 	if s.err != nil {
 		return
 	}
-	s.leave()
+	s.discardBlock()
 	switch b, err := s.r.Peek(1); {
 	case len(b) > 0:
 		s.fail("more after its %d bytes", s.offset)
 	case !errors.Is(err, io.EOF):
-		s.broken(err)
+		s.readError(err)
 	}
 }
 
-// ReadByte makes s an io.ByteReader.
+// ReadByte reads a byte of the payloads. It makes s an io.ByteReader.
 func (s *snapshotReader) ReadByte() (byte, error) {
-	if !s.more() {
+	if !s.ensurePayload() {
 		s.fail("its last record is not whole")
 		return 0, s.err
 	}
@@ -271,7 +295,7 @@ func (s *snapshotReader) int() int64 {
 	return n
 }
 
-// count reads a number that is no less than 0.
+// count reads a number that must fit into an int64, and is at least 0.
 func (s *snapshotReader) count() int64 {
 	n := s.uint()
 	if n > math.MaxInt64 {
@@ -281,10 +305,12 @@ func (s *snapshotReader) count() int64 {
 	return int64(n)
 }
 
+// name reads the name of a key.
 func (s *snapshotReader) name() string {
 	var b []byte
 	n := s.uint()
-	for n > 0 && s.more() {
+	// Copy it in parts: n may be a lie, and a name may cross the end of a block.
+	for n > 0 && s.ensurePayload() {
 		part := s.rest[:min(n, uint64(len(s.rest)))]
 		b, s.rest = append(b, part...), s.rest[len(part):]
 		n -= uint64(len(part))
@@ -295,6 +321,7 @@ func (s *snapshotReader) name() string {
 	return asString(b)
 }
 
+// limits reads the limits of a key. It does not validate them.
 func (s *snapshotReader) limits() (limits []Limit) {
 	n := s.uint()
 	if n > maxLimits {
@@ -311,69 +338,72 @@ func (s *snapshotReader) limits() (limits []Limit) {
 	return limits
 }
 
-// A stamp is one moment, by the wall clock and on the timeline of a limiter.
-type stamp struct{ wall, at int64 }
+// A startTime is the time at which a snapshot was begun, by the wall clock and as an
+// instant of its timeline.
+type startTime struct{ wall, at int64 }
 
-// header reads when the snapshot was begun, and checks that it was under limits.
-func (s *snapshotReader) header(limits []Limit) (begun stamp) {
-	begun = stamp{s.int(), s.int()}
+// header reads the time at which the snapshot was begun. It fails unless the limits of the
+// snapshot are the given ones.
+func (s *snapshotReader) header(limits []Limit) (begun startTime) {
+	begun = startTime{s.int(), s.int()}
 	if theirs := s.limits(); !slices.Equal(theirs, limits) {
 		s.fail("its limits are %s, the limiter's are %s", listed(theirs), listed(limits))
 	}
 	return begun
 }
 
-// resume returns the instant at which the timeline of the snapshot goes on: it has
-// moved on from begun as far as the wall clock has, which now shows wall.
-func (s *snapshotReader) resume(begun stamp, wall int64) (now int64) {
-	down, _ := sub(wall, begun.wall)
-	now, fits := add(begun.at, max(down, 0))
+// resume returns the instant at which the timeline of the snapshot goes on, now that the
+// wall clock shows wall. It has moved on from begun as far as the wall clock, but not back.
+func (s *snapshotReader) resume(begun startTime, wall int64) (now int64) {
+	down, _ := window.Sub(wall, begun.wall)
+	now, fits := window.Add(begun.at, max(down, 0))
 	if !fits {
 		s.fail("its instant %d, and %v since, is more than 64 bits", begun.at, time.Duration(down))
 	}
 	return now
 }
 
-// maxAhead is how far the instant up to which the past is forgotten may lie after the
-// instant of a snapshot. It lies after it at all if keys were evicted while the
-// snapshot was taken, or before the clock was set back. A day is enough for the
-// slowest writer, and for a clock that was set to another time zone.
+// maxAhead is the time by which the floor of a snapshot may be later than the instant of
+// the snapshot. The floor is later only if keys were evicted while the snapshot was made,
+// or before the clock was set back. A day is enough for the slowest writer, and for a
+// clock that was set to another time zone.
 const maxAhead = int64(day)
 
-// checkForgotten refuses an instant, up to which the past is forgotten, that lies too
-// far after now. A key that holds nothing starts no earlier than at that instant, so
-// what it is charged would not come back for as long.
-func (s *snapshotReader) checkForgotten(forgotten, now int64) {
-	if ahead, _ := sub(forgotten, now); ahead > maxAhead {
+// checkFloor fails if the floor is too far ahead of now. An empty entry never starts before
+// the floor, so the units charged to new keys would not be back for as long.
+func (s *snapshotReader) checkFloor(floor, now int64) {
+	if ahead, _ := window.Sub(floor, now); ahead > maxAhead {
 		s.fail("the past is forgotten up to instant %d, which is %v ahead, more than %v",
-			forgotten, time.Duration(ahead), time.Duration(maxAhead))
+			floor, time.Duration(ahead), time.Duration(maxAhead))
 	}
 }
 
-// shift returns the shift of a timeline that has reached now when the limiter's clock
-// shows reading.
+// shift returns the shift of a timeline that stands at now when the limiter's clock shows
+// reading.
 func (s *snapshotReader) shift(now, reading int64) int64 {
-	shift, fits := sub(now, reading)
+	shift, fits := window.Sub(now, reading)
 	if !fits {
 		s.fail("its instant %d is more than 64 bits away from the clock's %d", now, reading)
 	}
 	return shift
 }
 
-func (s *snapshotReader) override(g *regime) {
+// readOverride reads the record of an override into g.
+func (s *snapshotReader) readOverride(g *generation) {
 	name := s.name()
-	p := s.ownPolicy(g, name)
-	if p == nil {
+	rs := s.ownRuleset(g, name)
+	if rs == nil {
 		s.fail("key %s has an override without limits", quote(name))
 		return
 	}
-	if _, twice := g.overrides.all().LoadOrStore(name, &override{p}); twice {
+	if _, twice := g.overrides.forWriting().LoadOrStore(name, &override{rs}); twice {
 		s.fail("key %s has two overrides", quote(name))
 	}
 }
 
-// ownPolicy reads limits of a key's own and returns the policy of them, nil for none.
-func (s *snapshotReader) ownPolicy(g *regime, name string) *policy {
+// ownRuleset reads the limits that a key has of its own. It returns their ruleset, or nil
+// if there are none.
+func (s *snapshotReader) ownRuleset(g *generation, name string) *ruleset {
 	limits := s.limits()
 	if validate(limits) != nil {
 		s.fail("key %s has the limits %s, which cannot be", quote(name), listed(limits))
@@ -381,43 +411,37 @@ func (s *snapshotReader) ownPolicy(g *regime, name string) *policy {
 	if len(limits) == 0 || s.err != nil {
 		return nil
 	}
-	return g.plan(limits)
+	return g.cachedRuleset(limits)
 }
 
-// listed lists limits for an error message, cut to a length that a log can bear.
+// listed returns limits as text for an error message. It cuts off what is too long for a
+// line of a log.
 func listed(limits []Limit) string {
-	const most = 256
+	const maxLength = 256
 	text := fmt.Sprint(limits)
-	if len(text) > most {
-		return text[:most] + "..."
+	if len(text) > maxLength {
+		return text[:maxLength] + "..."
 	}
 	return text
 }
 
-// part reads what p, which holds nothing, is to hold under r.
-func (s *snapshotReader) part(r *rule, p *part) {
-	if r.Algorithm == SlidingCounter {
-		p.set(s.window(r))
-	} else {
-		p.ring.Store(s.ring(r))
-	}
-}
-
-func (s *snapshotReader) window(r *rule) window {
-	w := window{prev: s.count(), curr: s.count()}
-	if w.prev|w.curr == 0 {
+// window reads the state of a windowForm.
+func (s *snapshotReader) window(r *rule) window.State {
+	w := window.State{Prev: s.count(), Curr: s.count()}
+	if w.Empty() {
 		return w
 	}
-	w.index = s.int()
-	first, _ := divide(math.MinInt64, int64(r.Window))
-	last, _ := divide(math.MaxInt64, int64(r.Window))
-	if w.index < first || w.index > last || w.index == first && w.prev > 0 {
-		s.fail("a window of number %d, which is outside of time", w.index)
-		return window{}
+	w.Index = s.int()
+	first, _ := r.counter.Locate(math.MinInt64)
+	last, _ := r.counter.Locate(math.MaxInt64)
+	if w.Index < first || w.Index > last || w.Index == first && w.Prev > 0 {
+		s.fail("a window of number %d, which is outside of time", w.Index)
+		return window.State{}
 	}
 	return w
 }
 
+// ring reads the state of a ringForm.
 func (s *snapshotReader) ring(r *rule) *ring {
 	count := s.uint()
 	if count > math.MaxUint32 {
@@ -426,26 +450,27 @@ func (s *snapshotReader) ring(r *rule) *ring {
 	if count == 0 || s.err != nil {
 		return nil
 	}
-	at, last := s.int(), r.tickOf(math.MaxInt64)
-	if at < r.tickOf(math.MinInt64) || at > last {
-		s.fail("an entry at tick %d, which is outside of time", at)
+	tick, last := s.int(), r.ticks.Of(math.MaxInt64)
+	if tick < r.ticks.Of(math.MinInt64) || tick > last {
+		s.fail("an entry at tick %d, which is outside of time", tick)
 	}
-	var g ring
+	var result ring
 	for s.err == nil {
 		units := s.uint()
-		g.runs = append(g.runs, run{at, g.total})
-		if g.total += units; g.total < units {
+		result.records = append(result.records, record{tick, result.total})
+		if result.total += units; result.total < units {
 			s.fail("a log of more than 64 bits of units")
 		}
-		if uint64(len(g.runs)) == count {
+		if uint64(len(result.records)) == count {
 			break
 		}
 		later := s.uint()
-		if later == 0 || later > uint64(last)-uint64(at) {
-			s.fail("an entry %d ticks after that at %d", later, at)
+		if later == 0 || later > uint64(last)-uint64(tick) {
+			s.fail("an entry %d ticks after that at %d", later, tick)
 		}
-		at += int64(later)
+		tick += int64(later)
 	}
-	g.span, g.runs = uint64(len(g.runs)), g.runs[:cap(g.runs)]
-	return &g
+	// The room that append has made beyond the last record is room for more records.
+	result.bounds, result.records = packBounds(0, len(result.records)), result.records[:cap(result.records)]
+	return &result
 }

@@ -21,22 +21,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// seal makes a snapshot of payload, whatever that says.
-func seal(payload []byte) []byte {
+// asSnapshot returns a snapshot with that payload, valid or not.
+func asSnapshot(payload []byte) []byte {
 	var b bytes.Buffer
 	s := newSnapshotWriter(&b)
 	s.write(payload)
-	if len(s.block) > blockHead {
+	if len(s.block) > blockHeadSize {
 		s.flush()
 	}
 	s.flush()
 	return b.Bytes()
 }
 
-// unseal returns the payload of a snapshot.
-func unseal(t testing.TB, saved []byte) (payload []byte) {
+// payloadOf returns the payload of a snapshot.
+func payloadOf(t testing.TB, saved []byte) (payload []byte) {
 	s := newSnapshotReader(bytes.NewReader(saved))
-	for s.more() {
+	for s.ensurePayload() {
 		payload, s.rest = append(payload, s.rest...), nil
 	}
 	require.NoError(t, s.err)
@@ -65,8 +65,8 @@ func numbers(parts ...any) (b []byte) {
 	return b
 }
 
-// A rich is a limiter with something of everything in it.
-func rich(t testing.TB) *Limiter {
+// filledLimiter returns a limiter that holds limits and keys of every kind.
+func filledLimiter(t testing.TB) *Limiter {
 	clock := NewManualClock(12345)
 	l := newTest(t, PerMinute(10), PerHour(50).Log(), PerDay(70).Buckets(time.Hour), WithClock(clock))
 	require.NoError(t, l.SetLimits("set", PerSecond(3).Log()))
@@ -80,7 +80,7 @@ func rich(t testing.TB) *Limiter {
 	return l
 }
 
-// state returns the answers for some keys.
+// state returns the answers for several keys and costs.
 func state(l *Limiter) (answers []Decision) {
 	for _, key := range []string{"", "a", "set", "absent", "0", "1", "2", "3", "new"} {
 		answers = append(answers, l.Peek(key, 0), l.Peek(key, 1), l.Peek(key, 5))
@@ -88,14 +88,15 @@ func state(l *Limiter) (answers []Decision) {
 	return answers
 }
 
-// Any bit flipped, and any end cut off, is found, and has changed nothing.
+// Restore refuses a snapshot in which any bit is flipped, or of which any end is cut off.
+// Then nothing has changed.
 func TestRestore_RefusesEveryFlipAndCut(t *testing.T) {
-	saved := snapshot(t, rich(t))
-	l := newTest(t, options(rich(t).own().limits())...)
+	saved := snapshot(t, filledLimiter(t))
+	l := newTest(t, options(filledLimiter(t).own().limits())...)
 	l.clock = NewManualClock(0)
 	l.Take("a", 5)
 	require.NoError(t, l.SetLimits("set", PerSecond(9)))
-	before, regime := state(l), l.now.Load()
+	before, generation := state(l), l.current.Load()
 	for i := range saved {
 		for bit := range 8 {
 			bad := slices.Clone(saved)
@@ -106,7 +107,7 @@ func TestRestore_RefusesEveryFlipAndCut(t *testing.T) {
 	}
 	require.ErrorIs(t, l.Restore(bytes.NewReader(append(slices.Clone(saved), 0))), ErrBadSnapshot)
 	require.Equal(t, before, state(l))
-	require.Same(t, regime, l.now.Load())
+	require.Same(t, generation, l.current.Load())
 	require.NoError(t, l.Restore(bytes.NewReader(saved)))
 	require.NotEqual(t, before, state(l))
 }
@@ -138,39 +139,40 @@ func corrupt(rng *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// Random changes to a snapshot are found by its checksums. Where these are made
-// anew, what is wrong is found, or it is a snapshot like others: the limiter works,
-// and so does what it writes.
+// Random changes to a snapshot are found by its checksums. If the checksums are recomputed,
+// there are two outcomes:
+//   - Restore finds the fault.
+//   - The snapshot is valid. Then the limiter works, and so does the snapshot that it writes.
 func TestRestore_SurvivesRandomCorruptions(t *testing.T) {
 	corruptions := thorough(100_000)
 	rng := rand.New(rand.NewPCG(1, 13))
-	saved := snapshot(t, rich(t))
-	payload := unseal(t, saved)
-	require.Equal(t, saved, seal(payload))
+	saved := snapshot(t, filledLimiter(t))
+	payload := payloadOf(t, saved)
+	require.Equal(t, saved, asSnapshot(payload))
 	clock := NewManualClock(0)
-	own := append(options(rich(t).own().limits()), WithClock(clock))
+	own := append(options(filledLimiter(t).own().limits()), WithClock(clock))
 	l := newTest(t, own...)
-	refused, taken := 0, 0
+	refused, accepted := 0, 0
 	for i := range corruptions {
 		var bad []byte
 		if i%2 == 0 {
 			bad = corrupt(rng, saved)
 		} else {
-			bad = seal(corrupt(rng, payload))
+			bad = asSnapshot(corrupt(rng, payload))
 		}
-		before := l.now.Load()
+		before := l.current.Load()
 		if err := l.Restore(bytes.NewReader(bad)); err != nil {
 			require.ErrorIs(t, err, ErrBadSnapshot)
-			require.Same(t, before, l.now.Load())
+			require.Same(t, before, l.current.Load())
 			refused++
 			continue
 		}
-		require.True(t, i%2 == 1 || bytes.Equal(bad, saved), "found by no checksum")
-		taken++
+		require.True(t, i%2 == 1 || bytes.Equal(bad, saved), "a change that no checksum has found")
+		accepted++
 		again := newTest(t, own...)
 		again.wall = func() time.Time { return time.Unix(0, math.MinInt64) }
 		require.NoError(t, again.Restore(bytes.NewReader(snapshot(t, l))))
-		again.now.Load().shift = l.now.Load().shift // as if no time had passed
+		again.current.Load().shift = l.current.Load().shift // as if no time had passed
 		for range 2 {
 			require.Equal(t, state(l), state(again))
 			for _, l := range []*Limiter{l, again} {
@@ -184,14 +186,14 @@ func TestRestore_SurvivesRandomCorruptions(t *testing.T) {
 		}
 		require.Equal(t, state(l), state(again))
 	}
-	t.Logf("%d refused, %d harmless", refused, taken)
+	t.Logf("%d refused, %d accepted", refused, accepted)
 	require.Greater(t, refused, corruptions/2)
-	require.Greater(t, taken, corruptions/1000)
+	require.Greater(t, accepted, corruptions/1000)
 }
 
 func TestRestore_NamesWhatIsWrong(t *testing.T) {
 	limit := Per(10, 60)
-	header := numbers(int64(math.MaxInt64), int64(2), 1, 10, 60, byte(SlidingCounter), 0) // of a time to come, so that none has passed
+	header := numbers(int64(math.MaxInt64), int64(2), 1, 10, 60, byte(SlidingCounter), 0) // the wall time lies ahead, so that no time has passed
 	end := numbers(byte(endRecord), 0, 0, int64(math.MinInt64))
 	key := numbers(byte(keyRecord), "k", 0, 0, 3, int64(0))
 	own := func(part ...any) []byte { // a key with a limit of its own in a log
@@ -212,35 +214,35 @@ func TestRestore_NamesWhatIsWrong(t *testing.T) {
 		{otherVersion, "it is of version 2, not 1"},
 		{longBlock, "the block at byte 9 has a length of 16777"},
 		{append(slices.Clone(whole), 7), "more after its"},
-		{seal(numbers(header, end, byte(7))), "more records after the last"},
-		{seal(numbers(header, end))[:len(seal(numbers(header, end)))-1], "it ends after"},
-		{seal(header), "its last record is not whole"},
-		{seal(numbers(header, key)), "its last record is not whole"},
-		{seal(numbers(header, byte(keyRecord), 5, byte('k'))), "its last record is not whole"},
-		{seal(numbers(header, key[:5], end)), "not as many keys and overrides as it says"},
-		{seal(numbers(header, byte(9))), "a record of unknown kind 9"},
-		{seal(numbers(header, key, end)), "not as many keys and overrides as it says"},
-		{seal(numbers(header, key, key, end)), `key "k" twice`},
-		{seal(numbers(int64(1), int64(2), 1, 11, 60, byte(0), 0, end)), "its limits are [11/60ns], the limiter's are [10/60ns]"},
-		{seal(numbers(int64(1), int64(2), 2, 10, 60, byte(0), 0, 5, 5, byte(1), 0, end)), "its limits are [10/60ns 5/5ns log], the limiter's are [10/60ns]"},
-		{seal(numbers(int64(1), int64(math.MaxInt64), 1, 10, 60, byte(0), 0, end)), "its instant 9223372036854775807, and "},
-		{seal(numbers(header, end)), "its instant 2 is more than 64 bits away from the clock's -9223372036854775808"},
-		{seal(numbers(header, byte(keyRecord), "k", 1, 0, 60, byte(0), 0)), `key "k" has the limits [0/60ns], which cannot be`},
-		{seal(numbers(header, byte(keyRecord), "k", 1, 1, 60, byte(3), 0)), `key "k" has the limits [1/60ns Algorithm(3)], which cannot be`},
-		{seal(numbers(header, byte(overrideRecord), "k", 0)), `key "k" has an override without limits`},
-		{seal(numbers(header, bytes.Repeat(numbers(byte(overrideRecord), "k", 1, 5, 60, byte(0), 0), 2))), `key "k" has two overrides`},
-		{seal(numbers(header, byte(keyRecord), "k", 0, 0, uint64(1<<63))), "a count of 9223372036854775808"},
-		{seal(numbers(header, byte(keyRecord), "k", 0, bytes.Repeat([]byte{255}, 11))), "a number of more than 64 bits"},
-		{seal(numbers(header, byte(keyRecord), "k", 0, 0, 3, int64(math.MaxInt64/60+1))), "a window of number 153722867280912931, which is outside of time"},
-		{seal(numbers(header, byte(keyRecord), "k", 0, 0, 3, int64(math.MinInt64/60-2))), "a window of number -153722867280912932, which is outside of time"},
-		{seal(numbers(header, byte(keyRecord), "k", 0, 1, 3, int64(math.MinInt64/60-1))), "a window of number -153722867280912931, which is outside of time"},
-		{seal(numbers(header, byte(keyRecord), "k", 65, bytes.Repeat(numbers(1, 1, byte(0), 0), 65))), "65 limits of one key, more than 64"},
-		{seal(numbers(header, byte(overrideRecord), "k", 65, bytes.Repeat(numbers(1, 1, byte(0), 0), 65))), "65 limits of one key, more than 64"},
-		{seal(numbers(int64(1), int64(2), 65)), "65 limits of one key, more than 64"},
-		{seal(own(uint64(1<<32), int64(0), 1)), "a log of 4294967296 entries"},
-		{seal(own(2, int64(5), 1, 0, 1)), "an entry 0 ticks after that at 5"},
-		{seal(own(2, int64(5), 1, uint64(math.MaxInt64), 1)), "an entry 9223372036854775807 ticks after that at 5"},
-		{seal(own(2, int64(5), uint64(math.MaxUint64), 1, 1)), "a log of more than 64 bits of units"},
+		{asSnapshot(numbers(header, end, byte(7))), "more records after the last"},
+		{asSnapshot(numbers(header, end))[:len(asSnapshot(numbers(header, end)))-1], "it ends after"},
+		{asSnapshot(header), "its last record is not whole"},
+		{asSnapshot(numbers(header, key)), "its last record is not whole"},
+		{asSnapshot(numbers(header, byte(keyRecord), 5, byte('k'))), "its last record is not whole"},
+		{asSnapshot(numbers(header, key[:5], end)), "not as many keys and overrides as it says"},
+		{asSnapshot(numbers(header, byte(9))), "a record of unknown kind 9"},
+		{asSnapshot(numbers(header, key, end)), "not as many keys and overrides as it says"},
+		{asSnapshot(numbers(header, key, key, end)), `key "k" twice`},
+		{asSnapshot(numbers(int64(1), int64(2), 1, 11, 60, byte(0), 0, end)), "its limits are [11/60ns], the limiter's are [10/60ns]"},
+		{asSnapshot(numbers(int64(1), int64(2), 2, 10, 60, byte(0), 0, 5, 5, byte(1), 0, end)), "its limits are [10/60ns 5/5ns log], the limiter's are [10/60ns]"},
+		{asSnapshot(numbers(int64(1), int64(math.MaxInt64), 1, 10, 60, byte(0), 0, end)), "its instant 9223372036854775807, and "},
+		{asSnapshot(numbers(header, end)), "its instant 2 is more than 64 bits away from the clock's -9223372036854775808"},
+		{asSnapshot(numbers(header, byte(keyRecord), "k", 1, 0, 60, byte(0), 0)), `key "k" has the limits [0/60ns], which cannot be`},
+		{asSnapshot(numbers(header, byte(keyRecord), "k", 1, 1, 60, byte(3), 0)), `key "k" has the limits [1/60ns Algorithm(3)], which cannot be`},
+		{asSnapshot(numbers(header, byte(overrideRecord), "k", 0)), `key "k" has an override without limits`},
+		{asSnapshot(numbers(header, bytes.Repeat(numbers(byte(overrideRecord), "k", 1, 5, 60, byte(0), 0), 2))), `key "k" has two overrides`},
+		{asSnapshot(numbers(header, byte(keyRecord), "k", 0, 0, uint64(1<<63))), "a count of 9223372036854775808"},
+		{asSnapshot(numbers(header, byte(keyRecord), "k", 0, bytes.Repeat([]byte{255}, 11))), "a number of more than 64 bits"},
+		{asSnapshot(numbers(header, byte(keyRecord), "k", 0, 0, 3, int64(math.MaxInt64/60+1))), "a window of number 153722867280912931, which is outside of time"},
+		{asSnapshot(numbers(header, byte(keyRecord), "k", 0, 0, 3, int64(math.MinInt64/60-2))), "a window of number -153722867280912932, which is outside of time"},
+		{asSnapshot(numbers(header, byte(keyRecord), "k", 0, 1, 3, int64(math.MinInt64/60-1))), "a window of number -153722867280912931, which is outside of time"},
+		{asSnapshot(numbers(header, byte(keyRecord), "k", 65, bytes.Repeat(numbers(1, 1, byte(0), 0), 65))), "65 limits of one key, more than 64"},
+		{asSnapshot(numbers(header, byte(overrideRecord), "k", 65, bytes.Repeat(numbers(1, 1, byte(0), 0), 65))), "65 limits of one key, more than 64"},
+		{asSnapshot(numbers(int64(1), int64(2), 65)), "65 limits of one key, more than 64"},
+		{asSnapshot(own(uint64(1<<32), int64(0), 1)), "a log of 4294967296 entries"},
+		{asSnapshot(own(2, int64(5), 1, 0, 1)), "an entry 0 ticks after that at 5"},
+		{asSnapshot(own(2, int64(5), 1, uint64(math.MaxInt64), 1)), "an entry 9223372036854775807 ticks after that at 5"},
+		{asSnapshot(own(2, int64(5), uint64(math.MaxUint64), 1, 1)), "a log of more than 64 bits of units"},
 	} {
 		l := newTest(t, limit, WithClock(NewManualClock(math.MinInt64)))
 		err := l.Restore(bytes.NewReader(c.saved))
@@ -248,26 +250,27 @@ func TestRestore_NamesWhatIsWrong(t *testing.T) {
 		require.ErrorContains(t, err, "sash: snapshot: "+c.want)
 	}
 	l := newTest(t, limit, WithClock(NewManualClock(0)))
-	require.NoError(t, l.Restore(bytes.NewReader(seal(numbers(header, key, byte(endRecord), 1, 0, int64(math.MinInt64))))))
+	require.NoError(t, l.Restore(bytes.NewReader(asSnapshot(numbers(header, key, byte(endRecord), 1, 0, int64(math.MinInt64))))))
 	require.EqualValues(t, 7, l.Peek("k", 0).Remaining)
-	require.NoError(t, l.Restore(bytes.NewReader(seal(own(2, int64(-5), 1, 5, 3)))))
+	require.NoError(t, l.Restore(bytes.NewReader(asSnapshot(own(2, int64(-5), 1, 5, 3)))))
 	require.EqualValues(t, 6, l.Peek("k", 0).Remaining)
 }
 
-// A bucket's number is not a log's instant: it ends where time does.
+// The number of a bucket must lie within time, unlike the instant of a log's record.
 func TestRestore_RefusesBucketsOutsideOfTime(t *testing.T) {
 	limit := Per(10, 60).Buckets(20)
 	for tick, ok := range map[int64]bool{
 		math.MaxInt64 / 20: true, math.MaxInt64/20 + 1: false, math.MinInt64/20 - 1: true, math.MinInt64/20 - 2: false,
 	} {
 		l := newTest(t, limit, WithClock(NewManualClock(0)))
-		err := l.Restore(bytes.NewReader(seal(numbers(int64(1), int64(2), 1, 10, 60, byte(SlidingBuckets), 20,
+		err := l.Restore(bytes.NewReader(asSnapshot(numbers(int64(1), int64(2), 1, 10, 60, byte(SlidingBuckets), 20,
 			byte(keyRecord), "k", 0, 1, tick, 4, byte(endRecord), 1, 0, int64(0)))))
 		require.Equal(t, ok, err == nil, "%d: %v", tick, err)
 	}
 }
 
-// What is only claimed costs nothing, and what is there in proportion.
+// Restore allocates memory in proportion to what it has read, not to the lengths that the
+// snapshot claims.
 func TestRestore_TakesMemoryForWhatItHasRead(t *testing.T) {
 	header := numbers(int64(1), int64(2), 1, 10, 60, byte(SlidingLog), 0)
 	var minimal, manyEach []byte
@@ -292,34 +295,28 @@ func TestRestore_TakesMemoryForWhatItHasRead(t *testing.T) {
 		"many limits":         numbers(header, byte(keyRecord), "k", 20_000, bytes.Repeat([]byte{1, 1, 0, 0}, 20_000)),
 		"keys of many limits": numbers(header, manyEach),
 	} {
-		saved := seal(payload)
+		saved := asSnapshot(payload)
 		l := newTest(t, Per(10, 60).Log(), WithSizeHint(100_000))
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		require.ErrorIs(t, l.Restore(bytes.NewReader(saved)), ErrBadSnapshot)
-		runtime.ReadMemStats(&after)
-		allocated := after.TotalAlloc - before.TotalAlloc
+		allocated := allocatedBy(func() { require.ErrorIs(t, l.Restore(bytes.NewReader(saved)), ErrBadSnapshot) })
 		t.Logf("%s: %d bytes allocated for %d", name, allocated, len(saved))
 		require.Less(t, allocated, uint64(128<<10+80*len(saved)), name)
 	}
 }
 
-// One key under a great many limits would cost far more memory than its part of the
-// file, and every call on it a loop over all of them. It is refused unread.
+// A key under a great many limits would cost far more memory than its part of the file, and
+// each call for it a loop over all limits. It is refused before its limits are read.
 func TestRestore_RefusesTooManyLimitsOfOneKey(t *testing.T) {
 	const limits = 100_000
 	payload := numbers(int64(1), int64(2), 1, 10, 60, byte(SlidingCounter), 0, byte(keyRecord), "k", limits,
 		bytes.Repeat(numbers(1, 1, byte(SlidingCounter), 0), limits), bytes.Repeat(numbers(0, 0), limits),
 		byte(endRecord), 1, 0, int64(0))
-	saved := seal(payload)
+	saved := asSnapshot(payload)
 	l := newTest(t, Per(10, 60))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	err := l.Restore(bytes.NewReader(saved))
-	runtime.ReadMemStats(&after)
+	var err error
+	allocated := allocatedBy(func() { err = l.Restore(bytes.NewReader(saved)) })
 	require.ErrorIs(t, err, ErrBadSnapshot)
 	require.EqualError(t, err, "sash: snapshot: 100000 limits of one key, more than 64: bad snapshot")
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<10), "of a file of %d bytes", len(saved))
+	require.Less(t, allocated, uint64(256<<10), "of a file of %d bytes", len(saved))
 	require.Equal(t, 0, l.Len())
 }
 
@@ -339,19 +336,19 @@ func TestRestore_TakesAsManyLimitsAsAKeyMayHave(t *testing.T) {
 	require.EqualValues(t, 61, next.Peek("set", 0).Remaining)
 }
 
-// The instant up to which the past is forgotten is the earliest at which a key that
-// holds nothing can be charged. One far ahead would pin all of them to the future.
-func TestRestore_RefusesAForgottenPastThatLiesAhead(t *testing.T) {
+// The floor is the earliest instant at which an empty entry starts. A floor far ahead would
+// start all new keys in the future.
+func TestRestore_RefusesAFloorFarAhead(t *testing.T) {
 	const instant, wall = int64(1000), int64(5000)
-	restore := func(l *Limiter, forgotten int64) error {
-		return l.Restore(bytes.NewReader(seal(numbers(wall, instant, 1, 5, uint64(time.Hour), byte(SlidingLog), 0,
-			byte(endRecord), 0, 0, forgotten))))
+	restore := func(l *Limiter, floor int64) error {
+		return l.Restore(bytes.NewReader(asSnapshot(numbers(wall, instant, 1, 5, uint64(time.Hour), byte(SlidingLog), 0,
+			byte(endRecord), 0, 0, floor))))
 	}
 	for _, c := range []struct {
-		name      string
-		passed    time.Duration // by the wall clock, since the snapshot
-		forgotten int64
-		ok        bool
+		name   string
+		passed time.Duration // since the snapshot, by the wall clock
+		floor  int64
+		ok     bool
 	}{
 		{"never", 0, math.MinInt64, true},
 		{"then", 0, instant, true},
@@ -370,24 +367,24 @@ func TestRestore_RefusesAForgottenPastThatLiesAhead(t *testing.T) {
 			l := newTest(t, PerHour(5).Log(), WithClock(clock))
 			l.wall = func() time.Time { return time.Unix(0, wall).Add(c.passed) }
 			require.True(t, l.Allow("k"))
-			err := restore(l, c.forgotten)
+			err := restore(l, c.floor)
 			if c.ok {
 				require.NoError(t, err)
-				require.Equal(t, c.forgotten, l.own().forgotten.Load())
+				require.Equal(t, c.floor, l.own().floor.Load())
 				return
 			}
 			require.ErrorIs(t, err, ErrBadSnapshot)
-			require.ErrorContains(t, err, "sash: snapshot: the past is forgotten up to instant "+strconv.FormatInt(c.forgotten, 10)+", ")
+			require.ErrorContains(t, err, "sash: snapshot: the past is forgotten up to instant "+strconv.FormatInt(c.floor, 10)+", ")
 			require.EqualValues(t, 4, l.Peek("k", 0).Remaining, "nothing has changed")
 			require.True(t, l.AllowN("new", 5))
 			clock.Advance(time.Hour)
-			require.True(t, l.AllowN("new", 5), "back after its window")
+			require.True(t, l.AllowN("new", 5), "the units are back after their window")
 		})
 	}
 }
 
-// A limiter whose clock was far ahead for a while can still be restored.
-func TestSnapshot_ForgetsNoFurtherAheadThanRestoreTakes(t *testing.T) {
+// A limiter whose clock was far ahead for a while writes a snapshot that can be restored.
+func TestSnapshot_CapsTheFloorAtWhatRestoreAccepts(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, PerHour(5).Log(), WithClock(clock))
 	clock.Set(int64(1000 * time.Hour))
@@ -395,20 +392,19 @@ func TestSnapshot_ForgetsNoFurtherAheadThanRestoreTakes(t *testing.T) {
 	clock.Advance(time.Hour)
 	require.Equal(t, 1, l.Sweep())
 	clock.Set(0)
-	restored := reborn(t, l, 0)
-	require.EqualValues(t, 24*time.Hour, restored.own().forgotten.Load())
+	restored := restoredCopy(t, l, 0)
+	require.EqualValues(t, 24*time.Hour, restored.own().floor.Load())
 	clock.Set(int64(1001 * time.Hour))
-	require.EqualValues(t, 1001*time.Hour, reborn(t, l, 0).own().forgotten.Load(), "once its time has come")
+	require.EqualValues(t, 1001*time.Hour, restoredCopy(t, l, 0).own().floor.Load(), "once its time has come")
 }
 
 func TestRestore_OfNoSnapshotMakesNoTable(t *testing.T) {
 	const keys = 1 << 20
 	l := newTest(t, PerMinute(1), WithMaxKeys(keys, DenyNew))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	require.ErrorIs(t, l.Restore(strings.NewReader("no snapshot")), ErrBadSnapshot)
-	runtime.ReadMemStats(&after)
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(keys))
+	allocated := allocatedBy(func() {
+		require.ErrorIs(t, l.Restore(strings.NewReader("no snapshot")), ErrBadSnapshot)
+	})
+	require.Less(t, allocated, uint64(keys))
 }
 
 type readerFunc func(b []byte) (int, error)
@@ -416,7 +412,7 @@ type readerFunc func(b []byte) (int, error)
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 func TestRestore_FromAnyReader(t *testing.T) {
-	from := rich(t)
+	from := filledLimiter(t)
 	for i := range 1000 {
 		from.Allow(strings.Repeat("long ", 20) + strconv.Itoa(i))
 	}
@@ -430,7 +426,7 @@ func TestRestore_FromAnyReader(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	for _, n := range []int{0, 5, 9, 30, 40_000, len(saved) - 1, len(saved)} {
-		regime := l.now.Load()
+		generation := l.current.Load()
 		for err, want := range map[error]string{broken: "sash: snapshot: broken", io.ErrUnexpectedEOF: "unexpected EOF: bad snapshot"} {
 			got := l.Restore(io.MultiReader(bytes.NewReader(saved[:n]), iotest.ErrReader(err)))
 			require.ErrorContains(t, got, want, "after %d bytes", n)
@@ -439,12 +435,12 @@ func TestRestore_FromAnyReader(t *testing.T) {
 		}
 		stuck := readerFunc(func([]byte) (int, error) { return 0, nil })
 		require.ErrorIs(t, l.Restore(io.MultiReader(bytes.NewReader(saved[:n]), stuck)), io.ErrNoProgress)
-		require.Same(t, regime, l.now.Load())
+		require.Same(t, generation, l.current.Load())
 	}
 }
 
-// While r is read, calls go on with what was there before.
-func TestRestore_HoldsUpNobody(t *testing.T) {
+// While r is read, calls are decided by the state from before.
+func TestRestore_BlocksNoCall(t *testing.T) {
 	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		saved := snapshot(t, l)
 		left := int64(10)
@@ -477,11 +473,11 @@ func TestRestore_LeavesNothingToGiveBack(t *testing.T) {
 		less.Cancel()
 		require.EqualValues(t, 4, l.Peek("k", 0).Remaining)
 		more.Commit(5)
-		require.EqualValues(t, 1, l.Peek("k", 0).Remaining, "what was spent above the estimate is charged")
+		require.EqualValues(t, 1, l.Peek("k", 0).Remaining, "the units spent above the estimate are charged")
 	})
 }
 
-// Limits by SetLimits are those of the snapshot, be the key tracked or not.
+// Limits by SetLimits are replaced by those of the snapshot, for tracked keys and for others.
 func TestRestore_ReplacesLimitsOfKeys(t *testing.T) {
 	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
 	require.NoError(t, l.SetLimits("tracked", PerMinute(3)))
@@ -501,8 +497,8 @@ func TestRestore_ReplacesLimitsOfKeys(t *testing.T) {
 	require.EqualValues(t, 10, l.Peek("tracked", 0).Remaining)
 }
 
-// Who waits asks again in what is restored, and is woken by its time.
-func TestRestore_IsNoticedByWhoWaits(t *testing.T) {
+// A waiting call tries again in the restored state, and is woken at its time.
+func TestRestore_WakesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, admitted := range []time.Duration{0, 25 * time.Second} {
 			full, clock := newTest(t, PerMinute(1).Log()), NewManualClock(0)
@@ -525,20 +521,7 @@ func TestRestore_IsNoticedByWhoWaits(t *testing.T) {
 	})
 }
 
-// meanwhile makes the clock of l call f, once, during its n-th reading from now on.
-func meanwhile(l *Limiter, n int, f func()) {
-	clock := l.clock
-	var readings atomic.Int64 // waiting calls read on, after their caller
-	l.clock = clockFunc(func() int64 {
-		now := clock.Now()
-		if readings.Add(1) == int64(n) {
-			f()
-		}
-		return now
-	})
-}
-
-// A call that has read the clock for what was there before reads it again.
+// A call that has read the clock for the state from before reads it again.
 func TestRestore_WhileACallIsUnderWay(t *testing.T) {
 	clock := NewManualClock(int64(time.Hour))
 	full := newTest(t, PerMinute(1).Log(), WithClock(clock))
@@ -553,7 +536,7 @@ func TestRestore_WhileACallIsUnderWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newTest(t, PerMinute(1).Log(), WithClock(NewManualClock(0)))
-			meanwhile(l, 1, func() { require.NoError(t, l.Restore(bytes.NewReader(saved))) })
+			duringReading(l, 1, func() { require.NoError(t, l.Restore(bytes.NewReader(saved))) })
 			d := call(l)
 			require.EqualValues(t, 0, d.Remaining)
 			require.Equal(t, 50*time.Second, d.ResetAfter)
@@ -561,8 +544,8 @@ func TestRestore_WhileACallIsUnderWay(t *testing.T) {
 	}
 }
 
-// Nor does one that waits reckon with times of two timelines.
-func TestRestore_WhileSomebodyQueues(t *testing.T) {
+// A waiting call does not mix instants of two timelines.
+func TestRestore_WhileACallWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := newTest(t, PerMinute(1).Log(), WithClock(NewManualClock(int64(1000*time.Hour))))
 		saved := snapshot(t, far)
@@ -573,21 +556,21 @@ func TestRestore_WhileSomebodyQueues(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- l.Wait(ctx, "k", 1) }()
 		synctest.Wait()
-		meanwhile(l, 2, func() { require.NoError(t, l.Restore(bytes.NewReader(saved))) }) // as it reckons with the first
+		duringReading(l, 2, func() { require.NoError(t, l.Restore(bytes.NewReader(saved))) }) // as it forecasts the turn of the first
 		go func() { ended <- l.Wait(ctx, "k", 1) }()
 		require.NoError(t, <-ended)
 		require.NoError(t, <-ended)
-		require.NotZero(t, l.now.Load().shift, "nothing was restored: this test has shown nothing")
+		require.NotZero(t, l.current.Load().shift, "nothing was restored")
 	})
 }
 
-// Calls that begin once a Restore has returned find what it restored.
+// Calls that begin after a Restore has returned are decided by the restored state.
 func TestRace_NoCallIsDecidedByWhatWasBeforeARestore(t *testing.T) {
 	everyCrowd(t, PerMinute(5), func(t *testing.T, l *Limiter, c *crowd) {
 		require.True(t, l.AllowN("k", 5))
 		require.True(t, l.AllowN("reserved", 5))
 		full := snapshot(t, l)
-		var epoch, checked atomic.Int64 // odd: what was full is
+		var epoch, checked atomic.Int64 // epoch is odd while the keys are full
 		c.run(func(caller int) {
 			if caller == 0 {
 				defer epoch.Store(-1)
@@ -631,6 +614,6 @@ func TestRace_NoCallIsDecidedByWhatWasBeforeARestore(t *testing.T) {
 				})
 			}
 		})
-		require.Greater(t, checked.Load(), int64(crowded(100)), "no calls between: this test has shown nothing")
+		require.Greater(t, checked.Load(), int64(crowded(100)), "no calls after a Restore: this test has shown nothing")
 	})
 }

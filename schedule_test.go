@@ -19,71 +19,73 @@ import (
 	"github.com/seed-30da4c49/sash/internal/schedule"
 )
 
-// Small cases are run through every schedule of their steps (see package schedule).
-// After each of them there must be a serial order of the calls, in which none comes
-// before one that had ended when it began, so that the same calls, one after the
-// other, have the same answers, and leave behind what answers the same.
+// Small cases are run through every schedule of their steps (see package schedule). For each
+// schedule there must be a serial order of the calls with two properties:
+//   - No call comes before a call that had ended when it began.
+//   - The same calls, one after the other in that order, have the same answers, and leave a
+//     limiter that gives the same answers.
 
-// mostRounds is the highest round that each loop may reach in any schedule. A call
-// starts over because another made a step, so most of these grow with the calls that
-// the others make in a scene. The rounds of takeAllLocked do not, nor do those that
+// maxRounds holds the number of rounds that each loop may take in any schedule. A call starts
+// over because another call made a step. So most of these numbers grow with the calls that the
+// other actors of a scene make. The rounds of takeAllLocked do not, nor do those of loops that
 // have a bound of their own.
-var mostRounds = map[string]int{
-	"log.ask": 4, "compound.ask": 4, "tryTakeAll": 4,
-	"takeAllLocked under a cap": math.MaxInt, // while other calls have all the room
+var maxRounds = map[string]int{
+	"decideLog": 4, "multi.decide": 4, "tryTakeAll": 4,
+	"takeAllLocked under a cap": math.MaxInt, // while other calls take all the room
 	"takeAllLocked":             3,
-	"acquire":                   6, "lockOwn": 3, "counter.ask": 4, "wide.ask": 4,
-	"ask": 4, "insert": 2, "lookup": 3, "find": 3, "forget": 3, "makeRoom": 5,
-	"Reset": 3, "giveBack": 3, "spend": 4, "appendCell": 1, "appendKey": 1, "cells.lock": 4,
+	"lock":                      6, "lockOwn": 3, "decideCounter": 4, "decideWide": 4,
+	"decide": 4, "insertEntry": 2, "lookup": 3, "find": 3, "raiseFloor": 3, "makeRoom": 5,
+	"Reset": 3, "giveBack": 3, "spend": 4, "appendEntry": 1, "appendKey": 1,
 }
 
-// A scene is a case.
+// A scene is a case: calls of several actors, and what must come of them.
 type scene struct {
-	name   string
-	sorts  []string       // of limits that it is for; nil: all
-	count  int64          // of the limit; 0: 3 units, a minute
-	before func(s *stage) // what comes before the calls
-	actors [][]call
-	admits []int64         // how many units the calls are admitted, in some schedule or other: these, and no others
-	leaves map[int64]int64 // by that, for how many more the first key has room at the end; nil: not told
-	meets  meetings
+	name     string
+	variants []string       // of limits that it is for; nil: all
+	count    int64          // of the limit; 0: 3 units, a minute
+	before   func(s *stage) // runs before the calls
+	actors   [][]call
+	admits   []int64         // the numbers of units admitted over all schedules: each of these in some schedule, and no others
+	leaves   map[int64]int64 // units left of the first key at the end, by the units admitted; nil: not checked
+	meets    meetings
 }
 
-// meetings are what must be met with in some schedule: without contention a scene
-// shows nothing.
+// meetings are events that must occur in some schedule. Without contention a scene shows
+// nothing.
 type meetings uint8
 
 const (
 	losses meetings = 1 << iota // a compare-and-swap is lost
-	deaths                      // a dead cell is found
-	waits                       // one waits for what another is at
+	deaths                      // a dead entry is found
+	waits                       // a call waits for another call
 )
 
-// A call is one of a Limiter's, with its cost if it counts as admitted.
+// A call is a call of a method of Limiter.
 type call struct {
 	name   string
 	do     func(s *stage) any // returns its answer
-	units  int64
-	unsure bool // whether its answer need not be that of any serial order
-	late   bool // whether its first reading of the clock is 0
+	units  int64              // charged if it is admitted
+	unsure bool               // its answer need not be that of any serial order
+	late   bool               // its first reading of the clock is 0
 }
 
 func (c call) String() string { return c.name }
 
-// A stage is where a scene is played once.
+// A stage holds the limiter of a scene in one schedule.
 type stage struct {
 	l           *Limiter
-	kind        sort
+	kind        variant
 	clock       *sceneClock
 	a, b        string // two keys, of two shards
 	reservation Reservation
-	standing    standing // of the first key, for insert
+	resolved    resolved // of the first key, for insert
 
-	made    [][]made // by actor
-	instant int      // counts beginnings and ends
+	made    [][]made // the calls made, by actor
+	instant int      // the number of calls begun and ended so far
 }
 
-// A made call began and ended at instants, read the clock and has an answer.
+// A made is a call that was made, with the instants at which it began and ended, its readings
+// of the clock, and its answer.
 type made struct {
 	began, ended int
 	late         bool
@@ -91,8 +93,8 @@ type made struct {
 	answer       any
 }
 
-// A sceneClock is a clock that says what it is set to, which is a step; or, while a
-// script is played, what that says, the last of it for ever.
+// A sceneClock returns the time to which it is set. Setting it and reading it are steps. While
+// it has a script, it returns the readings of the script, and then the last of them for ever.
 type sceneClock struct {
 	now    atomic.Int64
 	script []int64
@@ -128,24 +130,24 @@ func (m *made) read(c *sceneClock) (now int64) {
 
 func (c *sceneClock) set(seconds int64) { c.now.Store(seconds * int64(sec)) }
 
-// A sort is a kind of cell, and what it takes to have a limiter keep its keys in it.
-type sort struct {
+// A variant is a kind of entry, with the limits that make a limiter use it.
+type variant struct {
 	name   string
 	limits func(count int64) []Limit // the first is the one that decides
 	shape  func(l *Limiter) *Limiter
 }
 
-var sorts = []sort{
+var variants = []variant{
 	{"counter", func(n int64) []Limit { return []Limit{Per(n, time.Minute)} }, nil},
-	{"wide", func(n int64) []Limit { return []Limit{Per(n, time.Minute)} }, widen},
+	{"wide", func(n int64) []Limit { return []Limit{Per(n, time.Minute)} }, useWide},
 	{"log", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log()} }, nil},
 	{"buckets", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Buckets(30 * sec)} }, nil},
 	{"two counters", func(n int64) []Limit { return []Limit{Per(n, time.Minute), Per(n+2, time.Minute/2)} }, nil},
 	{"log and counter", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log(), Per(n+2, time.Minute/2)} }, nil},
 }
 
-// stage returns a stage on which the calls of sc can be made.
-func (sc *scene) stage(t *testing.T, kind sort, options []Option) *stage {
+// stage returns a stage for the calls of sc.
+func (sc *scene) stage(t *testing.T, kind variant, options []Option) *stage {
 	s := &stage{kind: kind, clock: new(sceneClock), made: make([][]made, len(sc.actors))}
 	s.clock.stage = s
 	options = append([]Option{WithClock(s.clock)}, options...)
@@ -164,7 +166,7 @@ func (sc *scene) stage(t *testing.T, kind sort, options []Option) *stage {
 	return s
 }
 
-// sceneKeys are of different shards, in the order in which they are locked.
+// sceneKeys lie in different shards, and are in the order in which they are locked.
 var sceneKeys = func() (keys [2]string) {
 	for i, shard := 0, 0; shard < len(keys); i++ {
 		if keys[shard] = strconv.Itoa(i); hashed(keys[shard]).shard() == shard {
@@ -174,29 +176,29 @@ var sceneKeys = func() (keys [2]string) {
 	return keys
 }()
 
-// A play is a scene under one kind of limits, and what was seen of it.
+// A play is a scene under one variant, and the results of its schedules.
 type play struct {
 	*testing.T
 	scene
-	kind    sort
+	kind    variant
 	options []Option
 
-	orders   [][]int // of actors, each with its calls in order: every serial order
-	serial   map[string]ending
-	admitted map[int64]int // schedules, by the units admitted
-	met      map[meetings]int
+	orders   [][]int           // every serial order of the calls, as the order of their actors
+	serial   map[string]ending // the endings of serial orders, by order and readings
+	admitted map[int64]int     // numbers of schedules, by the units admitted
+	met      map[meetings]int  // numbers of schedules, by event
 }
 
-// An ending is what the calls answered, by actor, and what is left after them.
+// An ending holds the answers of the calls, by actor, and the state after them.
 type ending struct {
 	answers [][]any
 	left    left
 }
 
-// What is left is what the keys answer now and later.
+// A left is the state after the calls, as the answers about the keys now and later.
 type left struct {
 	peeks [18]Decision
-	keys  int // once those that hold nothing are swept
+	keys  int // after a sweep
 }
 
 func (e ending) equal(o ending) bool {
@@ -210,7 +212,7 @@ func (p *play) run() {
 	p.Logf("%d schedules, %d redundant, longest %d, %d steps; lost %d, dead %d, waited %d; units admitted: %v",
 		r.Schedules, r.Redundant, r.Longest, r.Steps, p.met[losses], p.met[deaths], p.met[waits], p.admitted)
 	require.NoError(p, err)
-	require.Greater(p, r.Schedules, 1, "none explored")
+	require.Greater(p, r.Schedules, 1, "no other schedule was explored")
 	require.Equal(p, p.admits, slices.Sorted(maps.Keys(p.admitted)), "units admitted")
 	for _, m := range []meetings{losses, deaths, waits} {
 		if p.meets&m != 0 {
@@ -219,7 +221,7 @@ func (p *play) run() {
 	}
 }
 
-// interleave appends every order of the calls that begins with done.
+// interleave appends to p.orders each order of the calls that begins with done.
 func (p *play) interleave(done []int) {
 	all := true
 	for actor, calls := range p.actors {
@@ -244,15 +246,15 @@ func (p *play) begin() schedule.Case {
 	c := schedule.Case{Check: func(steps []schedule.Step) error { return p.check(s, steps) }}
 	for actor, calls := range p.actors {
 		c.Actors = append(c.Actors, func() {
-			for _, one := range calls {
-				s.play(actor, one)
+			for _, next := range calls {
+				s.play(actor, next)
 			}
 		})
 	}
 	return c
 }
 
-// play makes c and keeps what came of it.
+// play makes c and records its readings and its answer.
 func (s *stage) play(actor int, c call) {
 	all := &s.made[actor]
 	*all = append(*all, made{late: c.late})
@@ -266,10 +268,11 @@ func (s *stage) play(actor int, c call) {
 	m.ended = s.instant
 }
 
-// check looks at a stage after its calls.
+// check returns an error if the calls made on a stage are not linearizable, or if its table is
+// not as it must be after them.
 func (p *play) check(s *stage, steps []schedule.Step) error {
 	p.meet(steps)
-	if err := s.l.settledDown(); err != nil {
+	if err := s.l.checkQuiescent(); err != nil {
 		return err
 	}
 	var units int64
@@ -309,7 +312,7 @@ func (p *play) meet(steps []schedule.Step) {
 		if step.Lost {
 			met |= losses
 		}
-		if !step.Wrote && (step.Value == dead || step.Value == dead|several) {
+		if !step.Wrote && (step.Value == dead || step.Value == dead|multi) {
 			met |= deaths
 		}
 		if step.Waited {
@@ -323,29 +326,29 @@ func (p *play) meet(steps []schedule.Step) {
 	}
 }
 
-// settledDown reports what is wrong with the table while nobody is at it.
-func (l *Limiter) settledDown() (err error) {
-	g, cells := l.now.Load(), 0
-	if g.prior.Load() != nil {
-		return errors.New("a regime has a prior one left")
+// checkQuiescent returns an error if the table is not as it must be while no call runs.
+func (l *Limiter) checkQuiescent() (err error) {
+	g, entries := l.current.Load(), 0
+	if g.old.Load() != nil {
+		return errors.New("a generation has its old one left")
 	}
-	g.keys.each(func(k key, c *cell) bool {
-		word, counts := c.word.Load(), uint64(dead|locked)
-		if word&several != 0 || g.policy.kind == logCell {
-			counts |= growing
+	g.keys.rangeAll(func(k key, e *entry) bool {
+		word, counts := e.Word.Load(), uint64(dead|locked)
+		if word&multi != 0 || g.ruleset.kind == kindLog {
+			counts |= resizing
 		}
-		if cells++; word&counts != 0 {
-			err = fmt.Errorf("the cell of %q is left as %x", k.name, word)
+		if entries++; word&counts != 0 {
+			err = fmt.Errorf("the entry of %q is left as %x", k.name, word)
 		}
 		return true
 	})
-	if err == nil && cells != l.Len() {
-		err = fmt.Errorf("%d cells, %d keys", cells, l.Len())
+	if err == nil && entries != l.Len() {
+		err = fmt.Errorf("%d entries, %d keys", entries, l.Len())
 	}
 	return err
 }
 
-// ending returns that of a stage.
+// ending returns the ending of the calls made on a stage.
 func (p *play) ending(s *stage) (e ending) {
 	for actor, calls := range p.actors {
 		var answers []any
@@ -370,11 +373,11 @@ func (p *play) ending(s *stage) (e ending) {
 	return e
 }
 
-// allows reports whether no call comes in order before one that had ended when it
-// began.
+// allows reports whether order keeps the order of calls that did not overlap: no call comes
+// before a call that had ended when it began.
 func (s *stage) allows(order []int) bool {
 	next := make([]int, len(s.made))
-	latest := 0 // beginning of those so far
+	latest := 0 // the latest beginning of the calls so far
 	for _, actor := range order {
 		m := s.made[actor][next[actor]]
 		next[actor]++
@@ -386,8 +389,8 @@ func (s *stage) allows(order []int) bool {
 	return true
 }
 
-// follows reports whether got is the ending of the calls in an order, one after the
-// other, at readings of the clock that they had.
+// follows reports whether got is the ending of the calls made one after the other in an
+// order, each at clock readings that it had in the schedule.
 func (p *play) follows(s *stage, order int, scripts [][]int64, got ending) bool {
 	if done := len(scripts); done < len(p.orders[order]) {
 		actor, nth := p.orders[order][done], 0
@@ -416,8 +419,8 @@ func (p *play) follows(s *stage, order int, scripts [][]int64, got ending) bool 
 	return want.equal(got)
 }
 
-// serially makes the calls in an order, each at the readings of its script, and
-// returns how that ends at now.
+// serially makes the calls one after the other in an order, each at the readings of its
+// script, and returns their ending at now.
 func (p *play) serially(order []int, scripts [][]int64, now int64) ending {
 	s := p.stage(p.T, p.kind, p.options)
 	for i, actor := range order {
@@ -430,8 +433,6 @@ func (p *play) serially(order []int, scripts [][]int64, now int64) ending {
 	return p.ending(s)
 }
 
-// The calls.
-
 func take(n int64) call {
 	return call{name: "Take", units: n, do: func(s *stage) any { return s.l.Take(s.a, n) }}
 }
@@ -440,7 +441,7 @@ func allow(n int64) call {
 	return call{name: "AllowN", units: n, do: func(s *stage) any { return s.l.AllowN(s.a, n) }}
 }
 
-// late returns c with a reading of the clock that is as old as can be.
+// late returns c with a first clock reading of 0, the oldest of all.
 func late(c call) call {
 	c.late = true
 	return c
@@ -481,16 +482,16 @@ func reset() call {
 	return call{name: "Reset", do: func(s *stage) any { return s.l.Reset(s.a) }}
 }
 
-// insert is the part of a Take that makes an entry, by limits read beforehand.
+// insert is the part of a Take that inserts an entry, under limits resolved before.
 func insert() call {
 	return call{name: "insert", do: func(s *stage) any {
-		s.l.insert(s.standing, s.l.key(s.a), nil)
+		s.l.insert(s.resolved, s.l.key(s.a), nil)
 		return nil
 	}}
 }
 
-// sweep may count a key that a caller has inserted and not charged yet, and the
-// caller then inserts once more.
+// sweep may evict an entry that a call has inserted and not charged yet. The call then inserts
+// another one, so the number of evictions is that of no serial order.
 func sweep() call {
 	return call{name: "Sweep", unsure: true, do: func(s *stage) any { return s.l.Sweep() }}
 }
@@ -514,7 +515,7 @@ func reconfigure(count int64) call {
 	return call{name: "Reconfigure", do: func(s *stage) any { return s.l.Reconfigure(s.kind.limits(count)...) }}
 }
 
-// taken has n units of the first key taken at 0, and then it is so many seconds later.
+// taken takes n units of the first key at 0, and then sets the clock to seconds.
 func taken(n, seconds int64) func(s *stage) {
 	return func(s *stage) {
 		s.l.AllowN(s.a, n)
@@ -522,11 +523,11 @@ func taken(n, seconds int64) func(s *stage) {
 	}
 }
 
-// playEach plays each scene under each of the sorts that it is for.
+// playEach plays each scene under each of the variants that it is for.
 func playEach(t *testing.T, scenes []scene, options ...Option) {
 	for _, sc := range scenes {
-		for _, kind := range sorts {
-			if sc.sorts != nil && !slices.Contains(sc.sorts, kind.name) {
+		for _, kind := range variants {
+			if sc.variants != nil && !slices.Contains(sc.variants, kind.name) {
 				continue
 			}
 			t.Run(sc.name+"/"+kind.name, func(t *testing.T) {
@@ -536,14 +537,14 @@ func playEach(t *testing.T, scenes []scene, options ...Option) {
 	}
 }
 
-// Three callers have a thousand times as many schedules as two, and so has what
-// makes a ring or an entry in the table, so that not every scene is for all sorts.
+// Three callers have a thousand times as many schedules as two. So have calls that make a ring
+// or insert an entry. So not every scene is for all variants.
 var (
 	inWords  = []string{"counter", "wide"}
 	small    = []string{"counter", "wide", "log", "two counters"}
 	logs     = []string{"log", "log and counter"}
-	weighted = []string{"counter", "wide", "two counters"} // what is back bit by bit
-	whole    = []string{"log", "buckets"}                  // and at once
+	weighted = []string{"counter", "wide", "two counters"} // units come back bit by bit
+	whole    = []string{"log", "buckets"}                  // a unit comes back at once
 )
 
 func TestSchedules_OneKey(t *testing.T) {
@@ -556,35 +557,35 @@ func TestSchedules_OneKey(t *testing.T) {
 			meets:  losses,
 		},
 		{
-			name:   "the last units for three",
-			sorts:  inWords,
-			before: taken(1, 0),
-			actors: [][]call{{take(1)}, {allow(1)}, {take(1)}},
-			admits: []int64{2},
-			meets:  losses,
+			name:     "the last units for three",
+			variants: inWords,
+			before:   taken(1, 0),
+			actors:   [][]call{{take(1)}, {allow(1)}, {take(1)}},
+			admits:   []int64{2},
+			meets:    losses,
 		},
 		{
-			name:   "a key never seen",
-			sorts:  small,
-			actors: [][]call{{take(2)}, {allow(2)}},
-			admits: []int64{2},
-			meets:  losses | waits,
+			name:     "a key never seen",
+			variants: small,
+			actors:   [][]call{{take(2)}, {allow(2)}},
+			admits:   []int64{2},
+			meets:    losses | waits,
 		},
 		{
-			name:   "a key never seen for three",
-			sorts:  []string{"wide"},
-			actors: [][]call{{take(2)}, {allow(1)}, {peek(3)}},
-			admits: []int64{3},
-			meets:  losses,
+			name:     "a key never seen for three",
+			variants: []string{"wide"},
+			actors:   [][]call{{take(2)}, {allow(1)}, {peek(3)}},
+			admits:   []int64{3},
+			meets:    losses,
 		},
 		{
-			name:   "a peek beside a stream of calls",
-			sorts:  []string{"log"},
-			count:  9,
-			before: taken(1, 0),
-			actors: [][]call{{peek(1)}, {allow(1), allow(1), allow(1), allow(1)}},
-			admits: []int64{4},
-			meets:  waits,
+			name:     "a peek during a stream of calls",
+			variants: []string{"log"},
+			count:    9,
+			before:   taken(1, 0),
+			actors:   [][]call{{peek(1)}, {allow(1), allow(1), allow(1), allow(1)}},
+			admits:   []int64{4},
+			meets:    waits,
 		},
 		{
 			name:   "a peek between",
@@ -595,7 +596,7 @@ func TestSchedules_OneKey(t *testing.T) {
 	})
 }
 
-// A denied attempt is charged, too.
+// Denied attempts are charged, too.
 func TestSchedules_ChargeDenied(t *testing.T) {
 	playEach(t, []scene{
 		{
@@ -606,12 +607,12 @@ func TestSchedules_ChargeDenied(t *testing.T) {
 			meets:  losses,
 		},
 		{
-			name:   "the last units for three",
-			sorts:  inWords,
-			before: taken(1, 0),
-			actors: [][]call{{take(2)}, {allow(2)}, {take(1)}},
-			admits: []int64{1, 2},
-			meets:  losses,
+			name:     "the last units for three",
+			variants: inWords,
+			before:   taken(1, 0),
+			actors:   [][]call{{take(2)}, {allow(2)}, {take(1)}},
+			admits:   []int64{1, 2},
+			meets:    losses,
 		},
 	}, WithChargeDenied())
 }
@@ -626,28 +627,28 @@ func TestSchedules_AroundARotation(t *testing.T) {
 			meets:  losses,
 		},
 		{
-			name:   "three in a new window",
-			sorts:  []string{"counter"},
-			before: taken(1, 90),
-			actors: [][]call{{take(1)}, {allow(1)}, {allow(1)}},
-			admits: []int64{2},
-			meets:  losses,
+			name:     "three in a new window",
+			variants: []string{"counter"},
+			before:   taken(1, 90),
+			actors:   [][]call{{take(1)}, {allow(1)}, {allow(1)}},
+			admits:   []int64{2},
+			meets:    losses,
 		},
 		{
-			name:   "late readings",
-			sorts:  weighted,
-			before: taken(1, 0),
-			actors: [][]call{{take(2)}, {allow(2)}, {setClock(90)}},
-			admits: []int64{2},
-			meets:  losses,
+			name:     "late readings",
+			variants: weighted,
+			before:   taken(1, 0),
+			actors:   [][]call{{take(2)}, {allow(2)}, {setClock(90)}},
+			admits:   []int64{2},
+			meets:    losses,
 		},
 		{
-			name:   "late readings of a log", // what was taken at 0 and at 90 is not in one window
-			sorts:  whole,
-			before: taken(1, 0),
-			actors: [][]call{{take(2)}, {allow(2)}, {setClock(90)}},
-			admits: []int64{2, 4},
-			meets:  losses,
+			name:     "late readings of a log", // units taken at 0 and at 90 are not in one window
+			variants: whole,
+			before:   taken(1, 0),
+			actors:   [][]call{{take(2)}, {allow(2)}, {setClock(90)}},
+			admits:   []int64{2, 4},
+			meets:    losses,
 		},
 	})
 }
@@ -662,28 +663,28 @@ func TestSchedules_AroundAnEviction(t *testing.T) {
 			meets:  losses | deaths,
 		},
 		{
-			name:   "two callers, one of them late, and a sweep",
-			sorts:  []string{"wide"},
-			before: taken(3, 120),
-			actors: [][]call{{late(allow(2))}, {allow(2)}, {sweep()}},
-			admits: []int64{2},
-			leaves: map[int64]int64{2: 1},
-			meets:  losses | deaths,
+			name:     "two callers, one of them late, and a sweep",
+			variants: []string{"wide"},
+			before:   taken(3, 120),
+			actors:   [][]call{{late(allow(2))}, {allow(2)}, {sweep()}},
+			admits:   []int64{2},
+			leaves:   map[int64]int64{2: 1},
+			meets:    losses | deaths,
 		},
 		{
-			name:   "two sweeps",
-			sorts:  []string{"wide"},
-			before: taken(3, 120),
-			actors: [][]call{{allow(2)}, {sweep()}, {sweep()}},
-			admits: []int64{2},
-			meets:  losses | deaths,
+			name:     "two sweeps",
+			variants: []string{"wide"},
+			before:   taken(3, 120),
+			actors:   [][]call{{allow(2)}, {sweep()}, {sweep()}},
+			admits:   []int64{2},
+			meets:    losses | deaths,
 		},
 		{
 			name:   "a late reading",
 			before: taken(3, 0),
 			actors: [][]call{{take(2)}, {setClock(150), sweep()}},
 			admits: []int64{0, 2},
-			leaves: map[int64]int64{0: 3, 2: 1}, // what is admitted is booked in the present
+			leaves: map[int64]int64{0: 3, 2: 1}, // units admitted are charged in the present
 			meets:  losses | deaths,
 		},
 		{
@@ -692,11 +693,11 @@ func TestSchedules_AroundAnEviction(t *testing.T) {
 				taken(3, 150)(s)
 				s.l.Sweep()
 			},
-			sorts:  weighted,
-			actors: [][]call{{late(allow(2))}, {late(allow(2))}},
-			admits: []int64{2},
-			leaves: map[int64]int64{2: 1},
-			meets:  losses,
+			variants: weighted,
+			actors:   [][]call{{late(allow(2))}, {late(allow(2))}},
+			admits:   []int64{2},
+			leaves:   map[int64]int64{2: 1},
+			meets:    losses,
 		},
 		{
 			name: "two late readings of a log evicted",
@@ -704,19 +705,19 @@ func TestSchedules_AroundAnEviction(t *testing.T) {
 				taken(3, 110)(s)
 				s.l.Sweep()
 			},
-			sorts:  whole[:1],
-			actors: [][]call{{late(allow(2))}, {late(allow(2))}},
-			admits: []int64{2},
-			leaves: map[int64]int64{2: 1},
-			meets:  losses,
+			variants: whole[:1],
+			actors:   [][]call{{late(allow(2))}, {late(allow(2))}},
+			admits:   []int64{2},
+			leaves:   map[int64]int64{2: 1},
+			meets:    losses,
 		},
 		{
-			name:   "a peek",
-			before: taken(3, 120),
-			actors: [][]call{{take(2)}, {peek(2)}, {sweep()}},
-			sorts:  inWords,
-			admits: []int64{2},
-			meets:  losses | deaths,
+			name:     "a peek",
+			before:   taken(3, 120),
+			actors:   [][]call{{take(2)}, {peek(2)}, {sweep()}},
+			variants: inWords,
+			admits:   []int64{2},
+			meets:    losses | deaths,
 		},
 	})
 }
@@ -731,26 +732,26 @@ func TestSchedules_Reset(t *testing.T) {
 			meets:  deaths,
 		},
 		{
-			name:   "with two callers",
-			sorts:  inWords,
-			before: taken(3, 0),
-			actors: [][]call{{allow(2)}, {allow(2)}, {reset()}},
-			admits: []int64{0, 2},
-			meets:  deaths,
+			name:     "with two callers",
+			variants: inWords,
+			before:   taken(3, 0),
+			actors:   [][]call{{allow(2)}, {allow(2)}, {reset()}},
+			admits:   []int64{0, 2},
+			meets:    deaths,
 		},
 		{
-			name:   "beside a peek",
-			sorts:  inWords,
-			before: taken(3, 0),
-			actors: [][]call{{take(2)}, {peek(1)}, {reset()}},
-			admits: []int64{0, 2},
-			meets:  deaths,
+			name:     "during a peek",
+			variants: inWords,
+			before:   taken(3, 0),
+			actors:   [][]call{{take(2)}, {peek(1)}, {reset()}},
+			admits:   []int64{0, 2},
+			meets:    deaths,
 		},
 	})
 }
 
 func TestSchedules_AroundALogsGrowth(t *testing.T) {
-	full := func(s *stage) { // of the two runs that it has room for
+	full := func(s *stage) { // charges the two records for which the ring has room
 		s.l.AllowN(s.a, 1)
 		s.clock.set(1)
 		s.l.AllowN(s.a, 1)
@@ -767,66 +768,66 @@ func TestSchedules_AroundALogsGrowth(t *testing.T) {
 	}
 	playEach(t, []scene{
 		{
-			name:   "two need room",
-			sorts:  logs,
-			count:  5,
-			before: full,
-			actors: [][]call{{take(1)}, {allow(2)}},
-			admits: []int64{3},
-			meets:  losses | waits,
+			name:     "two need room",
+			variants: logs,
+			count:    5,
+			before:   full,
+			actors:   [][]call{{take(1)}, {allow(2)}},
+			admits:   []int64{3},
+			meets:    losses | waits,
 		},
 		{
-			name:   "two need room for the last unit",
-			sorts:  logs,
-			before: full,
-			actors: [][]call{{take(1)}, {allow(1)}},
-			admits: []int64{1},
-			meets:  losses,
+			name:     "two need room for the last unit",
+			variants: logs,
+			before:   full,
+			actors:   [][]call{{take(1)}, {allow(1)}},
+			admits:   []int64{1},
+			meets:    losses,
 		},
 		{
-			name:   "three need room",
-			sorts:  []string{"log"},
-			count:  5,
-			before: full,
-			actors: [][]call{{allow(1), allow(1)}, {allow(1)}},
-			admits: []int64{3},
-			meets:  losses | waits,
+			name:     "three need room",
+			variants: []string{"log"},
+			count:    5,
+			before:   full,
+			actors:   [][]call{{allow(1), allow(1)}, {allow(1)}},
+			admits:   []int64{3},
+			meets:    losses | waits,
 		},
 		{
-			name:   "one needs room and the key is reset",
-			sorts:  logs,
-			count:  5,
-			before: full,
-			actors: [][]call{{take(1)}, {reset()}},
-			admits: []int64{1},
-			meets:  losses | waits | deaths,
+			name:     "one needs room and the key is reset",
+			variants: logs,
+			count:    5,
+			before:   full,
+			actors:   [][]call{{take(1)}, {reset()}},
+			admits:   []int64{1},
+			meets:    losses | waits | deaths,
 		},
 		{
-			name:   "one needs room and the limits change",
-			sorts:  logs,
-			count:  5,
-			before: full,
-			actors: [][]call{{take(1)}, {setLimits(6)}},
-			admits: []int64{1},
-			meets:  losses | waits | deaths,
+			name:     "one needs room and the limits change",
+			variants: logs,
+			count:    5,
+			before:   full,
+			actors:   [][]call{{take(1)}, {setLimits(6)}},
+			admits:   []int64{1},
+			meets:    losses | waits | deaths,
 		},
 		{
-			name:   "room is given back",
-			sorts:  logs,
-			count:  40,
-			before: burst,
-			actors: [][]call{{take(1)}, {sweep()}},
-			admits: []int64{1},
-			meets:  losses | waits,
+			name:     "room is given back",
+			variants: logs,
+			count:    40,
+			before:   burst,
+			actors:   [][]call{{take(1)}, {sweep()}},
+			admits:   []int64{1},
+			meets:    losses | waits,
 		},
 		{
-			name:   "room is given back beside two",
-			sorts:  []string{"log"},
-			count:  40,
-			before: burst,
-			actors: [][]call{{take(1)}, {peek(1)}, {sweep()}},
-			admits: []int64{1},
-			meets:  losses | waits,
+			name:     "room is given back during two calls",
+			variants: []string{"log"},
+			count:    40,
+			before:   burst,
+			actors:   [][]call{{take(1)}, {peek(1)}, {sweep()}},
+			admits:   []int64{1},
+			meets:    losses | waits,
 		},
 	})
 }
@@ -839,22 +840,22 @@ func TestSchedules_AroundAnOverflow(t *testing.T) {
 	}
 	playEach(t, []scene{
 		{
-			name:   "of two",
-			sorts:  []string{"wide"},
-			count:  lowMask + 2,
-			before: brim,
-			actors: [][]call{{take(2)}, {allow(2)}},
-			admits: []int64{2},
-			meets:  losses,
+			name:     "of two",
+			variants: []string{"wide"},
+			count:    lowMask + 2,
+			before:   brim,
+			actors:   [][]call{{take(2)}, {allow(2)}},
+			admits:   []int64{2},
+			meets:    losses,
 		},
 		{
-			name:   "of three",
-			sorts:  []string{"wide"},
-			count:  lowMask + 5,
-			before: brim,
-			actors: [][]call{{take(2)}, {allow(2)}, {take(2)}},
-			admits: []int64{6},
-			meets:  losses | waits,
+			name:     "of three",
+			variants: []string{"wide"},
+			count:    lowMask + 5,
+			before:   brim,
+			actors:   [][]call{{take(2)}, {allow(2)}, {take(2)}},
+			admits:   []int64{6},
+			meets:    losses | waits,
 		},
 	})
 }
@@ -892,8 +893,9 @@ func TestSchedules_Reservations(t *testing.T) {
 	})
 }
 
-// Calls that make one key at once take one place for it. So none of them finds the table
-// full because of the others, and none evicts what another has just charged.
+// Calls that insert the same key at the same time count it once under the cap. So none of
+// them finds the table full because of the others, and none evicts the entry that another has
+// just charged.
 func TestSchedules_OneNewKeyUnderACap(t *testing.T) {
 	for overflow, name := range map[Overflow]string{
 		EvictLeastUsed: "EvictLeastUsed", DenyNew: "DenyNew", ShareOverflow: "ShareOverflow",
@@ -901,18 +903,18 @@ func TestSchedules_OneNewKeyUnderACap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			playEach(t, []scene{
 				{
-					name:   "both fit",
-					sorts:  []string{"counter", "log"},
-					actors: [][]call{{allow(2)}, {take(1)}},
-					admits: []int64{3},
-					meets:  waits,
+					name:     "both fit",
+					variants: []string{"counter", "log"},
+					actors:   [][]call{{allow(2)}, {take(1)}},
+					admits:   []int64{3},
+					meets:    waits,
 				},
 				{
-					name:   "one fits",
-					sorts:  []string{"counter"},
-					actors: [][]call{{take(2)}, {peek(2), allow(2)}},
-					admits: []int64{2},
-					meets:  waits,
+					name:     "one fits",
+					variants: []string{"counter"},
+					actors:   [][]call{{take(2)}, {peek(2), allow(2)}},
+					admits:   []int64{2},
+					meets:    waits,
 				},
 			}, WithMaxKeys(1, overflow))
 		})
@@ -935,27 +937,27 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			meets:  deaths | waits,
 		},
 		{
-			name:   "SetLimits of a key taken from while another looks for it",
-			sorts:  []string{"counter", "wide", "two counters"},
-			actors: [][]call{{peek(1)}, {allow(2), setLimits(4)}},
-			admits: []int64{2},
+			name:     "SetLimits of a key taken from while another looks for it",
+			variants: []string{"counter", "wide", "two counters"},
+			actors:   [][]call{{peek(1)}, {allow(2), setLimits(4)}},
+			admits:   []int64{2},
 		},
 		{
-			// A Peek that finds the override must not come before a call that is still
-			// decided by the limits from before it.
-			name:   "SetLimits of a key that is being inserted, and a peek",
-			sorts:  []string{"counter"},
-			before: func(s *stage) { s.standing = s.l.standing(s.l.now.Load(), s.a) },
-			actors: [][]call{{insert()}, {setLimits(5)}, {peek(4), peek(4)}},
-			admits: []int64{0},
+			// Once a Peek has found the override, no call may be decided by the limits from
+			// before the override.
+			name:     "SetLimits of a key that is being inserted, and a peek",
+			variants: []string{"counter"},
+			before:   func(s *stage) { s.resolved = s.l.resolve(s.l.current.Load(), s.a) },
+			actors:   [][]call{{insert()}, {setLimits(5)}, {peek(4), peek(4)}},
+			admits:   []int64{0},
 		},
 		{
-			// Nor must a call that is denied whatever is charged, and so stores nothing.
-			name:   "SetLimits of a key that is being inserted, and an impossible cost",
-			sorts:  []string{"counter"},
-			before: func(s *stage) { s.standing = s.l.standing(s.l.now.Load(), s.a) },
-			actors: [][]call{{insert()}, {setLimits(5)}, {take(9), peek(4)}},
-			admits: []int64{0},
+			// The same holds for a call that is never admitted, and so stores nothing.
+			name:     "SetLimits of a key that is being inserted, and an impossible cost",
+			variants: []string{"counter"},
+			before:   func(s *stage) { s.resolved = s.l.resolve(s.l.current.Load(), s.a) },
+			actors:   [][]call{{insert()}, {setLimits(5)}, {take(9), peek(4)}},
+			admits:   []int64{0},
 		},
 		{
 			name: "SetLimits to none",
@@ -980,12 +982,12 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			admits: []int64{0, 3},
 		},
 		{
-			name:   "Reconfigure with two callers",
-			sorts:  []string{"counter"},
-			before: taken(2, 0),
-			actors: [][]call{{allow(2)}, {allow(1)}, {reconfigure(4)}},
-			admits: []int64{1, 2},
-			meets:  losses | deaths,
+			name:     "Reconfigure with two callers",
+			variants: []string{"counter"},
+			before:   taken(2, 0),
+			actors:   [][]call{{allow(2)}, {allow(1)}, {reconfigure(4)}},
+			admits:   []int64{1, 2},
+			meets:    losses | deaths,
 		},
 		{
 			name:   "Reconfigure and a reset",
@@ -995,12 +997,12 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			meets:  deaths,
 		},
 		{
-			name:   "Reconfigure and a reservation",
-			sorts:  []string{"counter", "log"},
-			before: taken(2, 0),
-			actors: [][]call{{reserve(1), commit(0)}, {reconfigure(4)}},
-			admits: []int64{0},
-			meets:  deaths,
+			name:     "Reconfigure and a reservation",
+			variants: []string{"counter", "log"},
+			before:   taken(2, 0),
+			actors:   [][]call{{reserve(1), commit(0)}, {reconfigure(4)}},
+			admits:   []int64{0},
+			meets:    deaths,
 		},
 	})
 }
@@ -1029,58 +1031,58 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 			meets:  losses | waits,
 		},
 		{
-			name:   "and each of them",
-			sorts:  inWords,
-			before: both(1, 0),
-			actors: [][]call{{takeAll(2)}, {takeOther(2)}, {allow(2)}},
-			admits: []int64{2, 4},
-			meets:  losses | waits,
+			name:     "and each of them",
+			variants: inWords,
+			before:   both(1, 0),
+			actors:   [][]call{{takeAll(2)}, {takeOther(2)}, {allow(2)}},
+			admits:   []int64{2, 4},
+			meets:    losses | waits,
 		},
 		{
-			name:   "never seen",
-			sorts:  inWords,
-			actors: [][]call{{takeAll(2)}, {takeAllBack(2)}},
-			admits: []int64{2},
-			meets:  losses | waits,
+			name:     "never seen",
+			variants: inWords,
+			actors:   [][]call{{takeAll(2)}, {takeAllBack(2)}},
+			admits:   []int64{2},
+			meets:    losses | waits,
 		},
 		{
-			name:   "and a sweep",
-			sorts:  inWords,
-			before: both(3, 120),
-			actors: [][]call{{takeAll(2)}, {sweep()}},
-			admits: []int64{2},
-			meets:  deaths,
+			name:     "and a sweep",
+			variants: inWords,
+			before:   both(3, 120),
+			actors:   [][]call{{takeAll(2)}, {sweep()}},
+			admits:   []int64{2},
+			meets:    deaths,
 		},
 		{
-			name:   "and a reset of one",
-			sorts:  inWords,
-			before: both(3, 0),
-			actors: [][]call{{takeAll(0), takeOther(1)}, {reset()}},
-			admits: []int64{0},
-			meets:  deaths,
+			name:     "and a reset of one",
+			variants: inWords,
+			before:   both(3, 0),
+			actors:   [][]call{{takeAll(0), takeOther(1)}, {reset()}},
+			admits:   []int64{0},
+			meets:    deaths,
 		},
 		{
-			name:   "beside a stream of calls on one of them, charging",
-			sorts:  []string{"counter"},
-			count:  9,
-			before: both(1, 0),
-			actors: [][]call{{takeAll(1)}, {takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1)}},
-			admits: []int64{7},
-			meets:  losses | waits,
+			name:     "during a stream of calls on one of them, charging",
+			variants: []string{"counter"},
+			count:    9,
+			before:   both(1, 0),
+			actors:   [][]call{{takeAll(1)}, {takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1)}},
+			admits:   []int64{7},
+			meets:    losses | waits,
 		},
 		{
-			name:   "beside a stream of calls on one of them, asking",
-			sorts:  []string{"counter"},
-			count:  9,
-			before: both(1, 0),
-			actors: [][]call{{takeAll(0)}, {takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1)}},
-			admits: []int64{5},
-			meets:  waits,
+			name:     "during a stream of calls on one of them, asking",
+			variants: []string{"counter"},
+			count:    9,
+			before:   both(1, 0),
+			actors:   [][]call{{takeAll(0)}, {takeOther(1), takeOther(1), takeOther(1), takeOther(1), takeOther(1)}},
+			admits:   []int64{5},
+			meets:    waits,
 		},
 		{
-			name:  "beside a stream of calls on one of them, denied",
-			sorts: []string{"counter"},
-			count: 9,
+			name:     "during a stream of calls on one of them, denied",
+			variants: []string{"counter"},
+			count:    9,
 			before: func(s *stage) {
 				both(1, 0)(s)
 				s.l.AllowN(s.a, 8)
@@ -1090,26 +1092,26 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 			meets:  waits,
 		},
 		{
-			name:   "two without an entry",
-			sorts:  []string{"counter"},
-			actors: [][]call{{takeAll(0)}, {takeOther(1), allow(1), reset()}},
-			admits: []int64{2},
-			meets:  waits,
+			name:     "two without an entry",
+			variants: []string{"counter"},
+			actors:   [][]call{{takeAll(0)}, {takeOther(1), allow(1), reset()}},
+			admits:   []int64{2},
+			meets:    waits,
 		},
 		{
-			name:   "two without an entry, charging",
-			sorts:  inWords,
-			before: func(s *stage) { s.l.AllowN(s.b, 2) },
-			actors: [][]call{{takeAll(2)}, {allow(2)}},
-			admits: []int64{2},
+			name:     "two without an entry, charging",
+			variants: inWords,
+			before:   func(s *stage) { s.l.AllowN(s.b, 2) },
+			actors:   [][]call{{takeAll(2)}, {allow(2)}},
+			admits:   []int64{2},
 		},
 		{
-			name:   "denied by what was never there at once",
-			sorts:  inWords,
-			before: both(1, 0),
-			actors: [][]call{{takeAll(2)}, {takeOther(1), allow(1)}},
-			admits: []int64{2},
-			meets:  losses | waits,
+			name:     "denied by what was never there at once",
+			variants: inWords,
+			before:   both(1, 0),
+			actors:   [][]call{{takeAll(2)}, {takeOther(1), allow(1)}},
+			admits:   []int64{2},
+			meets:    losses | waits,
 		},
 	})
 }

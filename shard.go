@@ -2,8 +2,10 @@
 
 package sash
 
-// shardBits is the logarithm of the number of maps that a table is cut into.
-const shardBits = 8
+import "github.com/seed-30da4c49/sash/internal/hashmap"
 
-// A shard is one of the maps that a table is cut into.
-type shard = cells
+// shardBits is the number of high bits of a hash that choose the shard.
+const shardBits = hashmap.ShardBits
+
+// A shard is one of the maps of a sharded.
+type shard = hashmap.Map

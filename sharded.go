@@ -1,117 +1,161 @@
 package sash
 
+import (
+	"unsafe"
+
+	"github.com/seed-30da4c49/sash/internal/hashmap"
+)
+
 const shards = 1 << shardBits
 
-// A key is a caller's key with its hash, so that it is hashed once: the top bits
-// choose the shard, others the place in it, and equality still compares the whole
-// name.
+// A key is a caller's key with its hash, which is computed once for each call. The hash
+// chooses the shard and the position in it. Only equal names make two keys equal.
 type key struct {
 	hash uint64
 	name string
 }
 
-// A sharded is a concurrent map from keys to their cells. It is cut into shards
-// because a map stalls its writers while it grows, and 1/256 of a map stalls
-// them for 1/256 as long.
+// hidden returns k, and hides from the compiler that the name is the same, for a value that
+// holds k no longer than the call, on its stack. The compiler takes it to leave the stack
+// because other parts of the value do. On the heap it would be lost when the stack of the
+// caller moves.
+func (k key) hidden() key { return key{k.hash, notEscaping(k.name)} }
+
+// A sharded is a concurrent map from keys to their entries, cut into shards. A map
+// stalls its updates while it grows. A shard, which is 1/256 of the keys, stalls them for
+// 1/256 as long.
 //
-// Only insert, replace and remove write to the maps; all that happens to a key's
-// state happens in its cell. A cell is removed only once it is dead, and found by its
-// pointer, so one that took its place is never removed for it.
+// A shard is written to only by hashmap.Map.Update, under its lock. All else that happens
+// to a key happens inside its entry. An entry is removed once it is dead, and only if it is
+// still the entry of the key. So its successor is not removed by mistake.
 type sharded struct {
 	hasher func(name string) uint64
 	shards [shards]shard
 }
 
-// init makes room for so many keys, and for never less than least. Without, a limiter
-// with few keys is small.
-func (s *sharded) init(keys, least int, hasher func(name string) uint64) {
+// init makes room for keys, and never shrinks to less than room for minKeys. If keys is
+// 0, all shards share one empty table, so a limiter with few keys is small.
+func (s *sharded) init(keys, minKeys int, hasher func(name string) uint64) {
 	s.hasher = hasher
-	nursery := newNursery(hasher)
+	empty := hashmap.NewEmptyTable(hasher)
 	for i := range s.shards {
-		s.shards[i].init(nursery, i, eachShard(keys), eachShard(least))
+		s.shards[i].Init(empty, i, perShard(keys), perShard(minKeys))
 	}
 }
 
-func eachShard(keys int) int { return keys/shards + min(1, keys%shards) }
+// perShard returns the share of one shard in that many keys, rounded up.
+func perShard(keys int) int { return keys/shards + min(1, keys%shards) }
 
+// shard returns the number of the shard of k.
 func (k key) shard() int { return int(k.hash >> (64 - shardBits)) }
 
+// shard returns the shard of k.
 func (s *sharded) shard(k key) *shard { return &s.shards[k.shard()] }
 
-// load returns the cell of k, nil for none. It takes no lock.
-func (s *sharded) load(k key) *cell { return s.shard(k).load(k) }
+// load returns the entry of k, nil for none. It takes no lock. With s.shard it would cost
+// more than the compiler inlines.
+func (s *sharded) load(k key) *entry { return entryOf(s.shards[k.shard()].Load(k.hash, k.name)) }
 
-// insert makes c, which has the name of k, the cell of k, unless it has one or may no
-// longer have one, and returns the one it has, or nil. It locks a shard, and asks
-// whether it still may under that lock.
-func (s *sharded) insert(k key, c *cell, still func() bool) *cell {
-	return s.update(k, func(found *cell) *cell {
-		if found == nil && still() {
-			return c
+// update calls f with the entry of k, nil for none, and makes the result the entry of k,
+// nil for none. It returns that result. It locks the shard while f runs, so f must not
+// update the same shard.
+func (s *sharded) update(k key, f func(found *entry) (next *entry)) *entry {
+	return entryOf(s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (next *hashmap.Entry) {
+		return f(entryOf(found)).header()
+	}))
+}
+
+// loadOrStoreIf returns the entry of k. If there is none and valid reports true, it first
+// makes e the entry of k. If there is none and valid reports false, it returns nil. e must
+// have the name of k. valid runs under the lock of the shard, so the store happens at the
+// same instant as its answer.
+func (s *sharded) loadOrStoreIf(k key, e *entry, valid func() bool) *entry {
+	return entryOf(s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (next *hashmap.Entry) {
+		if found == nil && valid() {
+			return e.header()
+		}
+		return found
+	}))
+}
+
+// loadLocked returns the entry of k, nil for none. Unlike load it takes the lock of the
+// shard. If it returns nil, a loadOrStoreIf whose valid ran before has not stored an
+// entry, and will not.
+func (s *sharded) loadLocked(k key) *entry {
+	return entryOf(s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (next *hashmap.Entry) {
+		return found
+	}))
+}
+
+// compareAndSwap makes next the entry of k, if that is old. next must have the name of k,
+// and the caller must have locked old.
+func (s *sharded) compareAndSwap(k key, old, next *entry) {
+	s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (result *hashmap.Entry) {
+		if found == old.header() {
+			return next.header()
 		}
 		return found
 	})
 }
 
-// seek returns the cell of k, nil for none. Unlike load it takes the lock of an
-// insert: what it does not find, no insert whose still came before will put there.
-func (s *sharded) seek(k key) *cell {
-	return s.update(k, func(found *cell) *cell { return found })
-}
-
-// update makes what f returns, given the cell of k, nil for none, the cell of k. It
-// locks a shard while f runs.
-func (s *sharded) update(k key, f func(found *cell) (next *cell)) *cell {
-	return s.shard(k).update(k, f)
-}
-
-// replace puts next, which has the name of k, in the place of c, which must be the
-// cell of k and locked.
-func (s *sharded) replace(k key, c, next *cell) {
-	s.update(k, func(found *cell) *cell {
-		if found == c {
-			return next
-		}
-		return found
-	})
-}
-
-// remove removes c, which must be dead, from k, unless that already is done.
-func (s *sharded) remove(k key, c *cell) {
-	s.update(k, func(found *cell) *cell {
-		if found == c {
+// compareAndDelete removes the entry of k, if that is old, which must be dead.
+func (s *sharded) compareAndDelete(k key, old *entry) {
+	s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (next *hashmap.Entry) {
+		if found == old.header() {
 			return nil
 		}
 		return found
 	})
 }
 
-// each calls f for the cell of every key, dead ones included, until f returns false:
-// for every key that has one all the time, and at most once. While it copies the
-// cells of a shard, it holds its lock.
-func (s *sharded) each(f func(k key, c *cell) bool) {
-	var some []*cell
+// lockShard locks the shard of that number against updates until unlockShard. A
+// goroutine that locks several must lock them in the order of their numbers.
+func (s *sharded) lockShard(shard int) { s.shards[shard].Lock(shard) }
+
+func (s *sharded) unlockShard(shard int) { s.shards[shard].Unlock() }
+
+// appendEntries appends all entries of the shard of that number to buf, as they are at
+// one instant, dead ones included. It locks the shard while it copies.
+func (s *sharded) appendEntries(buf []*entry, shard int) []*entry {
+	// entryOf, for a slice.
+	all := s.shards[shard].AppendEntries(*(*[]*hashmap.Entry)(unsafe.Pointer(&buf)))
+	return *(*[]*entry)(unsafe.Pointer(&all))
+}
+
+// rangeAll calls f with each key and its entry, dead ones included, until f returns
+// false. It calls f at most once for a key, and does so if the key has an entry all the
+// time. It locks one shard at a time while it copies the entries of that, and none while
+// f runs.
+func (s *sharded) rangeAll(f func(k key, e *entry) bool) {
+	var buf []*entry
 	for i := range s.shards {
-		some = s.shards[i].all(some[:0])
-		for _, c := range some {
-			if !f(s.keyOf(c), c) {
+		buf = s.appendEntries(buf[:0], i)
+		for _, e := range buf {
+			if !f(s.keyOf(e), e) {
 				return
 			}
 		}
 	}
 }
 
-// keyOf returns the key that c is a cell of.
-func (s *sharded) keyOf(c *cell) key {
-	name := c.name()
+// keyOf returns the key that e is the entry of.
+func (s *sharded) keyOf(e *entry) key {
+	name := e.Name()
 	return key{s.hasher(name), name}
 }
 
-// size returns how many keys have a cell.
+// size returns the number of keys that have an entry. It reads one shard after another.
 func (s *sharded) size() int {
 	n := 0
 	for i := range s.shards {
-		n += s.shards[i].size()
+		n += s.shards[i].Size()
 	}
 	return n
 }
+
+// entryOf returns the entry that h is the beginning of, nil for nil. The shards of a
+// limiter hold headers of entries only.
+func entryOf(h *hashmap.Entry) *entry { return (*entry)(unsafe.Pointer(h)) }
+
+// header returns the beginning of e, nil for nil. It is the inverse of entryOf.
+func (e *entry) header() *hashmap.Entry { return (*hashmap.Entry)(unsafe.Pointer(e)) }

@@ -7,47 +7,51 @@ import (
 	"runtime"
 
 	"github.com/cespare/xxhash/v2"
+
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// A snapshot is the bytes
+// A snapshot consists of these bytes:
 //
 //	magic     8  "sashsnap"
 //	version   1
 //	blocks
 //
-// and each block
+// Each block consists of these. Length and checksum are in little endian.
 //
-//	length    4  of its payload, at most 32 KiB; 0 in the last one
-//	checksum  8  XXH64 of all of the snapshot up to the end of this block, less
+//	length    4  of the payload, at most 32 KiB; 0 in the last block
+//	checksum  8  XXH64 of the whole snapshot up to the end of this block, without
 //	             the checksums
 //	payload
 //
-// with length and checksum in little endian. So no block can be changed, left out,
-// or taken from elsewhere, and the last checksum is one of the whole. The payloads,
-// put together, are
+// So no block can be changed, left out, or taken from another snapshot, and the last
+// checksum is that of the whole. The payloads, put together, consist of these:
 //
-//	header    the wall time, in nanoseconds since 1970 (signed), and the instant
-//	          (signed) at which the snapshot was begun; the limiter's limits
-//	records   each of them a byte that says which, and then
-//	     1    of a key: name, the limits of its own, or none, and a part for each
+//	header    the time at which the snapshot was begun: by the wall clock, in
+//	          nanoseconds since 1970 (signed), and as an instant (signed); then the
+//	          limiter's own limits
+//	records   each one is a byte for its kind, and then
+//	     1    of a key: name, limits of its own, or none, and a state for each limit
 //	     2    of an override: name, limits
-//	     0    of the end: how many keys and overrides there were, and the instant
-//	          (signed) up to which the past is forgotten (see terms and maxAhead)
+//	     0    of the end: the number of keys, the number of overrides, and the floor
+//	          (a signed instant; see timeline and maxAhead)
 //	name      length, bytes
-//	limits    how many, up to 64, and of each Count, Window, Algorithm (a byte), Precision
-//	part      under SlidingCounter prev, curr, and unless both are 0 the index
-//	          (signed) of the window; else how many runs, and of each its tick (the
-//	          first one signed, the others less the one before) and units
+//	limits    their number, up to 64, and of each one Count, Window, Algorithm (a
+//	          byte) and Precision
+//	state     under SlidingCounter: prev, curr and, unless both are 0, the index
+//	          (signed) of the window; under the others: the number of log records,
+//	          and of each its tick and its units. The first tick is signed, each other
+//	          one is the difference to the tick before
 //
-// Numbers are varints of encoding/binary. Instants are those of the regime, and
-// say nothing outside it but how far they lie from that of the header.
+// Numbers are varints of encoding/binary. Instants are those of the generation. Only their
+// distance from the instant in the header means anything outside it.
 const (
-	magic       = "sashsnap"
-	version     = 1
-	lengthSize  = 4
-	blockHead   = lengthSize + 8
-	mostPayload = 32 << 10
+	magic         = "sashsnap"
+	version       = 1
+	lengthSize    = 4
+	blockHeadSize = lengthSize + 8
+	maxPayload    = 32 << 10
 )
 
 const (
@@ -56,95 +60,115 @@ const (
 	overrideRecord
 )
 
-// Snapshot writes what the limiter holds to w, for [Limiter.Restore]: its limits,
-// all keys with what they were charged and limits of their own, and those of
-// [Limiter.SetLimits]. Waiting calls are not in it, nor what keys share under
-// [ShareOverflow], and reservations that are not settled yet are in it as charged.
+// Snapshot writes the state of the limiter to w, for [Limiter.Restore]. The snapshot
+// contains:
+//   - the limiter's own limits;
+//   - every tracked key, with the units charged to it, and its own limits if it has any;
+//   - the limits of [Limiter.SetLimits].
 //
-// Calls go on meanwhile. What was charged by a call that has returned before
-// Snapshot begins is in it; a call that runs at the same time is in it wholly or not
-// at all as far as one key goes, but a [Limiter.TakeAll] may be in it with some of
-// its keys. No call waits for it, but for admissions on a log of many entries that
-// changes faster than it can be copied: they wait for that, as while it makes room;
-// and calls that make or evict a key, while 1/256 of the keys are listed.
-// SetLimits, Reconfigure, Restore and another Snapshot wait until it is done, so w
-// must not call them.
+// It does not contain waiting calls, nor the quotas that keys share under
+// [ShareOverflow]. A reservation that is not settled yet is in it as charged.
 //
-// It reads every key and writes some 10 bytes and the name for each, and for a log
-// or buckets some 5 more for each entry, in blocks of at most 32 KiB, each one
-// Write. Keys are written as they are: what reads the snapshot learns who was
-// limited. Under [WithMaxKeys] it takes 48 bytes for each key until it is done. The
-// error is that of w.
+// The units charged by calls that returned before Snapshot was called are in the
+// snapshot. The charge of a call that runs at the same time to one key is in it as a
+// whole or not at all. The charge of a [Limiter.TakeAll] may be in it for some of its
+// keys only.
+//
+// Calls on the limiter go on while Snapshot runs, with these exceptions:
+//   - A call that inserts or evicts a key may wait while 1/256 of the keys are listed.
+//   - If a large log changes faster than it can be copied, admissions on it wait for one
+//     copy, as they do while a log makes room.
+//   - SetLimits, Reconfigure, Restore and another Snapshot wait until Snapshot is done. So
+//     w must not call them.
+//
+// Snapshot reads every key. For each key it writes the name and some 10 bytes, and for a
+// log or buckets some 5 bytes more for each record. It writes in blocks of at most 32
+// KiB, each of them in one Write. Under [WithMaxKeys] it takes 48 bytes of memory for
+// each key until it is done.
+//
+// Keys are written as they are: a reader of the snapshot learns which keys were limited.
+// The error is that of w.
 func (l *Limiter) Snapshot(w io.Writer) error {
+	// While this lock is held, the generation and the overrides stay, and all keys are in
+	// the table of g.
 	l.changes.Lock()
 	defer l.changes.Unlock()
-	g := l.now.Load()
+	g := l.current.Load()
 	s := newSnapshotWriter(w)
-	begun := g.at(l.clock.Now())
-	s.header(l.wall().UnixNano(), begun, g.policy.rules)
-	s.allKeys(g)
-	g.overrides.each(s.override)
-	// Load forgotten last: it covers the keys that were evicted meanwhile. If the clock
-	// was far ahead once and set back, write no more than Restore accepts.
-	s.end(min(g.forgotten.Load(), plus(begun, maxAhead)))
+	begun := g.instant(l.clock.Now())
+	s.writeHeader(l.wall().UnixNano(), begun, g.ruleset.rules)
+	s.writeKeys(g)
+	g.overrides.rangeAll(s.writeOverride)
+	// Load the floor last. A key that was evicted before it could be written is not in the
+	// snapshot, but its eviction raised the floor first, so the floor covers it. If the
+	// clock was far ahead once and was set back, write no more than Restore accepts.
+	s.writeEnd(min(g.floor.Load(), window.Plus(begun, maxAhead)))
 	return s.err
 }
 
-// A snapshotWriter cuts what is written to it into blocks.
+// A snapshotWriter writes a snapshot, in blocks. After its first error it writes nothing.
 type snapshotWriter struct {
 	w               io.Writer
 	digest          *xxhash.Digest
-	block           []byte // its head, still to be filled in, and its payload
-	record          []byte // reused
-	keys, overrides uint64
-	err             error // the first; after it nothing is written
+	block           []byte // the head, still to be filled in, and the payload so far
+	record          []byte // of the key or override written last; its memory is reused
+	keys, overrides uint64 // written so far
+	err             error  // the first one
 }
 
 func newSnapshotWriter(w io.Writer) *snapshotWriter {
-	s := &snapshotWriter{w: w, digest: xxhash.New(), block: make([]byte, blockHead, blockHead+mostPayload)}
+	s := &snapshotWriter{w: w, digest: xxhash.New(), block: make([]byte, blockHeadSize, blockHeadSize+maxPayload)}
 	start := append([]byte(magic), version)
 	s.digest.Write(start)
 	s.send(start)
 	return s
 }
 
-func (s *snapshotWriter) header(wall, at int64, rules []rule) {
+func (s *snapshotWriter) writeHeader(wall, at int64, rules []rule) {
 	b := binary.AppendVarint(nil, wall)
 	b = binary.AppendVarint(b, at)
 	s.write(appendLimits(b, rules))
 }
 
-// allKeys writes what every key in g holds. Under a cap the roll is called first:
-// keys come and go meanwhile, so those that are met on the way may be more than the
-// cap at any one time. Of those in the roll, no more than that are alive at its end.
-func (s *snapshotWriter) allKeys(g *regime) {
+// writeKeys writes the state of every key in g. Under a cap, it writes no more keys than
+// the cap allows.
+func (s *snapshotWriter) writeKeys(g *generation) {
 	if g.cap == nil {
-		g.keys.each(func(k key, c *cell) bool { return s.key(g, k, c) })
+		g.keys.rangeAll(func(k key, e *entry) bool { return s.writeKey(g, k, e) })
 		return
 	}
-	roll := make([]resident, 0, g.cap.used.Load())
-	g.keys.each(func(k key, c *cell) bool {
-		roll = append(roll, resident{regime: g, key: k, cell: c})
+
+	// Keys are inserted and evicted while this runs. So the keys seen on one way through
+	// the table may be more than the cap. List them first: once the list is complete, at
+	// most as many of its entries as the cap allows are alive.
+	listed := make([]sampleItem, 0, g.cap.used.Load())
+	g.keys.rangeAll(func(k key, e *entry) bool {
+		listed = append(listed, sampleItem{generation: g, key: k, entry: e})
 		return true
 	})
-	var dead []resident // there may be another cell in its place, or in another life
-	for _, r := range roll {
-		if r.gone() {
-			dead = append(dead, r)
-		} else if !s.key(g, r.key, r.cell) {
+	var dead []sampleItem
+	for _, item := range listed {
+		if item.isDead() {
+			dead = append(dead, item)
+		} else if !s.writeKey(g, item.key, item.entry) {
 			return
 		}
 	}
-	for _, r := range dead {
-		if s.keys == uint64(g.cap.most) || !s.key(g, r.key, r.cell) {
+
+	// An entry that died may have been replaced by another one of its key, as by a
+	// Reserve. That must be in the snapshot. Others were evicted, and their keys may have
+	// been inserted again: these need not be in it, and stop at the cap.
+	for _, item := range dead {
+		if s.keys == uint64(g.cap.max) || !s.writeKey(g, item.key, item.entry) {
 			return
 		}
 	}
 }
 
-// key writes what k, which has c in g, holds. It reports whether to go on.
-func (s *snapshotWriter) key(g *regime, k key, c *cell) bool {
-	if b, tracked := g.appendKey(append(s.record[:0], keyRecord), k, c); tracked {
+// writeKey writes the state of k, whose entry in g is or was e, unless k is not tracked any
+// more. It returns false once writing has failed.
+func (s *snapshotWriter) writeKey(g *generation, k key, e *entry) bool {
+	if b, tracked := g.appendKey(append(s.record[:0], keyRecord), k, e); tracked {
 		s.record = b
 		s.keys++
 		s.write(b)
@@ -152,25 +176,27 @@ func (s *snapshotWriter) key(g *regime, k key, c *cell) bool {
 	return s.err == nil
 }
 
-func (s *snapshotWriter) override(name string, o *override) bool {
+// writeOverride writes an override. It returns false once writing has failed.
+func (s *snapshotWriter) writeOverride(name string, o *override) bool {
 	s.overrides++
 	b := appendName(append(s.record[:0], overrideRecord), name)
-	s.record = appendLimits(b, o.policy.rules)
+	s.record = appendLimits(b, o.ruleset.rules)
 	s.write(s.record)
 	return s.err == nil
 }
 
-// end writes the last record, and the block without a payload that follows it.
-func (s *snapshotWriter) end(forgotten int64) {
+// writeEnd writes the last record, and the block without a payload that follows it.
+func (s *snapshotWriter) writeEnd(floor int64) {
 	b := binary.AppendUvarint([]byte{endRecord}, s.keys)
 	b = binary.AppendUvarint(b, s.overrides)
-	s.write(binary.AppendVarint(b, forgotten))
-	if len(s.block) > blockHead {
+	s.write(binary.AppendVarint(b, floor))
+	if len(s.block) > blockHeadSize {
 		s.flush()
 	}
 	s.flush()
 }
 
+// write appends b to the payloads. A block that is full is sent.
 func (s *snapshotWriter) write(b []byte) {
 	for len(b) > 0 && s.err == nil {
 		n := min(len(b), cap(s.block)-len(s.block))
@@ -181,17 +207,18 @@ func (s *snapshotWriter) write(b []byte) {
 	}
 }
 
-// flush sends the block and begins another.
+// flush fills in the head of the block, sends the block and begins another.
 func (s *snapshotWriter) flush() {
-	length, payload := s.block[:lengthSize], s.block[blockHead:]
+	length, payload := s.block[:lengthSize], s.block[blockHeadSize:]
 	binary.LittleEndian.PutUint32(length, uint32(len(payload)))
 	s.digest.Write(length)
 	s.digest.Write(payload)
 	binary.LittleEndian.PutUint64(s.block[lengthSize:], s.digest.Sum64())
 	s.send(s.block)
-	s.block = s.block[:blockHead]
+	s.block = s.block[:blockHeadSize]
 }
 
+// send writes b to the io.Writer, unless an earlier write has failed.
 func (s *snapshotWriter) send(b []byte) {
 	if s.err != nil {
 		return
@@ -221,119 +248,101 @@ func appendLimits(b []byte, rules []rule) []byte {
 	return b
 }
 
-// appendKey appends k with what it holds, given that it has, or had, the cell c in
-// g; unless it has been evicted or reset meanwhile.
-func (g *regime) appendKey(b []byte, k key, c *cell) (record []byte, tracked bool) {
+// appendKey appends the name and the state of k, whose entry in g is or was e. If tracked
+// is false, k has been evicted or reset in between.
+func (g *generation) appendKey(b []byte, k key, e *entry) (record []byte, tracked bool) {
 	b = appendName(b, k.name)
 	for round := 1; ; round++ {
 		atomic.Round("appendKey", round)
-		if record, alive := g.policy.appendCell(b, c); alive {
+		if record, alive := g.ruleset.appendEntry(b, e); alive {
 			return record, true
 		}
-		// A cell that took its place was put there before it died. A later one of a new
-		// life begins after what this snapshot has to have.
+		// e is dead. An entry that replaces another is in the table before the other is
+		// dead. So if e was replaced, load finds the new entry, or one after it. If e was
+		// evicted or reset, load finds e, nothing, or an entry whose charges are all later
+		// than the begin of this snapshot, and may be in it or not.
 		next := g.keys.load(k)
-		if next == nil || next == c {
+		if next == nil || next == e {
 			return nil, false
 		}
-		c = next
+		e = next
 	}
 }
 
-// appendCell appends what c, which is in a table of p, holds, as it is at one
-// instant, and reports whether c is alive.
-func (p *policy) appendCell(b []byte, c *cell) (record []byte, alive bool) {
-	const tries = 4 // after which those who charge c have to wait
+// appendEntry appends the state of e, an entry in a table of rs, as it is at one instant.
+// If alive is false, e is dead, and nothing is appended.
+func (rs *ruleset) appendEntry(b []byte, e *entry) (record []byte, alive bool) {
+	const tries = 4
 	for i := 0; ; i++ {
-		atomic.Round("appendCell", i+1)
-		word, alive := c.current()
+		atomic.Round("appendEntry", i+1)
+		word, alive := e.loadUnlocked()
 		if !alive {
 			return nil, false
 		}
-		reserved := i >= tries && p.grows(c) && c.reserve(word)
-		record = p.appendParts(b, c, word)
+		// Copy first, then validate that nothing was charged while the copy was made. If
+		// that fails too often, set resizing first. Then no call charges e until it is
+		// unlocked, so the copy is of one state, that of word.
+		held := i >= tries && rs.kindOf(word).resizable() && e.tryBeginResize(word)
+		record = rs.appendStates(b, e, word)
 		switch {
-		case reserved:
-			c.unlock(word)
+		case held:
+			e.unlock(word)
 			return record, true
-		case p.unchanged(c, word):
+		case rs.validate(e, word):
 			return record, true
 		}
-		runtime.Gosched()
+		runtime.Gosched() // let the calls that charge e go on
 	}
 }
 
-// grows reports whether c is a cell that can be reserved.
-func (p *policy) grows(c *cell) bool { return c.compounded() || p.kind == logCell }
-
-// unchanged reports whether what was read of c since word is one state: for a counter
-// in one word, what was read is that word.
-func (p *policy) unchanged(c *cell, word uint64) bool {
-	switch {
-	case word&several != 0 || p.kind == logCell:
-		return c.unchanged(word)
-	case p.kind == wideCell:
-		return c.wide().sameGeneration(word)
+// appendStates appends the limits of e, if it has its own, and its states, read after word
+// was loaded. They may be torn: the caller must validate word, or hold e.
+func (rs *ruleset) appendStates(b []byte, e *entry, word uint64) []byte {
+	own := rs
+	if word&multi != 0 {
+		own = e.asMulti().ruleset
 	}
-	return true
-}
-
-// appendParts appends what was read of c since word. It may be torn.
-func (p *policy) appendParts(b []byte, c *cell, word uint64) []byte {
-	of := p
-	if word&several != 0 {
-		of = c.compound().policy
-	}
-	if of == p {
+	if own == rs {
 		b = appendLimits(b, nil)
 	} else {
-		b = appendLimits(b, of.rules)
+		b = appendLimits(b, own.rules)
 	}
-	for i := range of.rules {
-		h := p.holding(c, word, i)
-		if of.rules[i].Algorithm == SlidingCounter {
-			b = appendWindow(b, h.window)
-		} else {
-			b = appendRuns(b, &h.view)
-		}
+	for i := range own.rules {
+		v := rs.stateOf(e, word, i)
+		b = own.rules[i].appendState(b, &v)
 	}
 	return b
 }
 
-func appendWindow(b []byte, w window) []byte {
-	b = binary.AppendUvarint(b, uint64(w.prev))
-	b = binary.AppendUvarint(b, uint64(w.curr))
-	if w.prev|w.curr != 0 {
-		b = binary.AppendVarint(b, w.index)
+// appendWindow appends the state of a windowForm.
+func appendWindow(b []byte, w window.State) []byte {
+	b = binary.AppendUvarint(b, uint64(w.Prev))
+	b = binary.AppendUvarint(b, uint64(w.Curr))
+	if !w.Empty() {
+		b = binary.AppendVarint(b, w.Index)
 	}
 	return b
 }
 
-// appendRuns appends the runs of v that another ring would hold.
-func appendRuns(b []byte, v *view) []byte {
-	if v.since(0) == 0 {
+// appendRecords appends the log records of v, those that are copied to another ring.
+func appendRecords(b []byte, v *ringView) []byte {
+	if v.isEmpty() {
 		return binary.AppendUvarint(b, 0)
 	}
-	count := uint64(0)
-	for i := range v.count {
-		if v.wanted(i) {
-			count++
-		}
-	}
-	b = binary.AppendUvarint(b, count)
+	b = binary.AppendUvarint(b, uint64(v.keptRecords()))
 	var last int64
 	for i, first := 0, true; i < v.count; i++ {
-		if !v.wanted(i) {
+		if !v.isKept(i) {
 			continue
 		}
-		at := v.at(i)
+		tick := v.tick(i)
 		if first {
-			b, first = binary.AppendVarint(b, at), false
+			b, first = binary.AppendVarint(b, tick), false
 		} else {
-			b = binary.AppendUvarint(b, uint64(at)-uint64(last))
+			b = binary.AppendUvarint(b, uint64(tick)-uint64(last))
 		}
-		b = binary.AppendUvarint(b, v.before(i+1)-v.before(i))
-		last = at
+		b = binary.AppendUvarint(b, v.units(i))
+		last = tick
 	}
 	return b
 }

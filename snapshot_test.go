@@ -2,6 +2,7 @@ package sash
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -25,9 +26,9 @@ func snapshot(t testing.TB, l *Limiter) []byte {
 	return b.Bytes()
 }
 
-// reborn returns a limiter of the same limits, on a clock that reads by offset more
-// than that of l, with what l holds.
-func reborn(t testing.TB, l *Limiter, offset int64, others ...Option) *Limiter {
+// restoredCopy returns a limiter that is restored from a snapshot of l. It has the same
+// limits, and a clock that is ahead of the clock of l by offset.
+func restoredCopy(t testing.TB, l *Limiter, offset int64, others ...Option) *Limiter {
 	t.Helper()
 	own := append(options(l.own().limits()), others...)
 	if l.chargeDenied {
@@ -42,8 +43,8 @@ func reborn(t testing.TB, l *Limiter, offset int64, others ...Option) *Limiter {
 	return next
 }
 
-// A limiter that is restored over and over from the one before, whatever its clock's
-// origin, answers as the reference does that knows nothing of it.
+// A limiter is restored over and over from the one before, on clocks of different origins. It
+// gives the answers of the reference, which is not restored.
 func TestSnapshot_ChangesNoAnswer(t *testing.T) {
 	eachTrial(t, func(tr *trial) {
 		offset := int64(1e12)
@@ -51,13 +52,13 @@ func TestSnapshot_ChangesNoAnswer(t *testing.T) {
 			offset = 0
 		}
 		back := tr.rng.IntN(2) == 0
-		for range 40 {
+		for range steps(40) {
 			tr.move(back)
 			if !back && tr.rng.IntN(5) == 0 {
 				tr.l.Sweep()
 			}
 			if tr.rng.IntN(15) == 0 {
-				tr.l = reborn(tr, tr.l, offset/2-tr.rng.Int64N(offset+1))
+				tr.l = restoredCopy(tr, tr.l, offset/2-tr.rng.Int64N(offset+1))
 			}
 			tr.call(string(rune('a'+tr.rng.IntN(2))), tr.cost())
 		}
@@ -65,20 +66,21 @@ func TestSnapshot_ChangesNoAnswer(t *testing.T) {
 }
 
 func TestSnapshot_ChangesNoAnswerUnderSeveralLimits(t *testing.T) {
-	eachPolicyTrial(t, func(tr *policyTrial) {
-		for range 60 {
+	eachMultiTrial(t, func(tr *multiTrial) {
+		for range steps(60) {
 			tr.move(true)
 			if tr.rng.IntN(10) == 0 {
-				tr.l = reborn(tr, tr.l, 500-tr.rng.Int64N(1000))
+				tr.l = restoredCopy(tr, tr.l, 500-tr.rng.Int64N(1000))
 			}
 			tr.call()
 		}
 	})
 }
 
-// What no reference has: keys with limits of their own, and past their limits,
-// reservations, changes of limits. The restored limiter answers as the original,
-// which has gone on while nobody was there.
+// The restored limiter gives the answers of the original, also for what the reference lacks:
+//   - keys with limits of their own, and keys above their limits
+//   - reservations
+//   - changes of limits
 func TestSnapshot_AnswersAsTheOriginal(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 11))
@@ -114,7 +116,7 @@ func TestSnapshot_AnswersAsTheOriginal(t *testing.T) {
 			charge(l, rng)
 		}
 
-		restored := reborn(t, l, rng.Int64N(1000), others...)
+		restored := restoredCopy(t, l, rng.Int64N(1000), others...)
 		require.Equal(t, l.Len(), restored.Len())
 		for i := range 40 {
 			clock.Advance(time.Duration(rng.Int64N(20)))
@@ -138,12 +140,12 @@ func TestSnapshot_AnswersAsTheOriginal(t *testing.T) {
 	}
 }
 
-// The process is down from 11 am to 8 pm: to the nanosecond, 5 a day are back when
-// they would have been, and a day of buckets ends when it would have.
+// The process is down from 11 am to 8 pm. Each unit is back at the same nanosecond as if it
+// had not been down, and buckets end at the same instants.
 func TestSnapshot_KeepsADailyQuota(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit Limit
-		back  time.Duration // since midnight
+		back  time.Duration // when the units are back, since midnight
 	}{
 		"log":     {PerDay(5).Log(), 34 * time.Hour},
 		"buckets": {PerDay(5).Buckets(time.Hour), 34 * time.Hour},
@@ -172,7 +174,7 @@ func TestSnapshot_KeepsADailyQuota(t *testing.T) {
 	}
 }
 
-// With a bubble's clocks, which are both read.
+// Snapshot and Restore read the wall clock and the limiter's clock, here those of a bubble.
 func TestSnapshot_ReadsTheWallClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTest(t, PerMinute(1).Log())
@@ -185,71 +187,70 @@ func TestSnapshot_ReadsTheWallClock(t *testing.T) {
 		require.Equal(t, 30*time.Second, l.Peek("k", 1).RetryAfter)
 		start := time.Now()
 		require.NoError(t, l.Wait(t.Context(), "k", 1))
-		require.Equal(t, 30*time.Second, time.Since(start), "the alarm is in the clock's time")
+		require.Equal(t, 30*time.Second, time.Since(start), "the timer runs in the clock's time")
 	})
 }
 
-// An evicted key is as one never seen, but not at a reading before it was so.
-func TestSnapshot_KnowsWhatIsForgotten(t *testing.T) {
+// The snapshot keeps the floor: an evicted key does not start before it became idle.
+func TestSnapshot_KeepsTheFloor(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, PerMinute(2).Log(), WithClock(clock))
 	require.True(t, l.AllowN("k", 2))
 	clock.Set(int64(time.Hour))
 	require.Equal(t, 1, l.Sweep())
-	restored := reborn(t, l, 1000)
+	restored := restoredCopy(t, l, 1000)
 	clock.Set(0)
 	for _, l := range []*Limiter{l, restored} {
 		require.True(t, l.AllowN("k", 2))
 		clock.Set(int64(time.Minute))
-		require.EqualValues(t, 0, l.Peek("k", 0).Remaining, "they count from when the key was fresh")
+		require.EqualValues(t, 0, l.Peek("k", 0).Remaining, "they count from the floor, at which the key became idle")
 		clock.Set(0)
 	}
 }
 
-func TestSnapshot_OfCellsOfTheSmallestKind(t *testing.T) {
+func TestSnapshot_OfEntriesOfTheSmallestKind(t *testing.T) {
 	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
 	r, _ := l.Reserve("settled", 3)
 	r.Commit(2)
 	r, _ = l.Reserve("in debt", 1)
 	r.Commit(30)
-	restored := reborn(t, l, 0)
-	cellOf := func(name string) *cell { return restored.find(restored.now.Load(), restored.key(name)) }
-	require.False(t, cellOf("settled").compounded())
-	require.True(t, cellOf("in debt").compounded(), "as nothing smaller holds it")
+	restored := restoredCopy(t, l, 0)
+	entryOfKey := func(name string) *entry { return restored.find(restored.current.Load(), restored.key(name)) }
+	require.False(t, entryOfKey("settled").isMulti())
+	require.True(t, entryOfKey("in debt").isMulti(), "a smaller kind cannot hold a debt")
 	require.EqualValues(t, 8, restored.Peek("settled", 0).Remaining)
 	require.False(t, restored.Peek("in debt", 0).Allowed)
 }
 
-// A cell that dies before it is read has left a successor, or nothing.
-func TestSnapshot_OfCellsThatDie(t *testing.T) {
+// If an entry dies before it is read, the snapshot has its successor, or nothing.
+func TestSnapshot_OfEntriesThatDie(t *testing.T) {
 	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
-	g, k := l.now.Load(), l.key("k")
+	g, k := l.current.Load(), l.key("k")
 	require.True(t, l.AllowN("k", 2))
-	c := l.find(g, k)
-	l.Reserve("k", 1) // in a larger one
-	_, alive := c.current()
+	e := l.find(g, k)
+	l.Reserve("k", 1) // in a multi-limit entry, which replaces e
+	_, alive := e.loadUnlocked()
 	require.False(t, alive)
-	record, tracked := g.appendKey(nil, k, c)
+	record, tracked := g.appendKey(nil, k, e)
 	require.True(t, tracked)
 	require.Equal(t, numbers("k", 0, 0, 3, int64(0)), record)
 
-	c = l.find(g, k)
-	word, _ := c.current()
-	require.True(t, c.kill(word))
-	_, tracked = g.appendKey(nil, k, c)
-	require.False(t, tracked, "dead, and still in the table")
+	e = l.find(g, k)
+	word, _ := e.loadUnlocked()
+	require.True(t, e.tryKill(word))
+	_, tracked = g.appendKey(nil, k, e)
+	require.False(t, tracked, "the entry is dead, and still in the table")
 	require.False(t, l.Reset("k"))
-	_, tracked = g.appendKey(nil, k, c)
-	require.False(t, tracked, "and no more")
+	_, tracked = g.appendKey(nil, k, e)
+	require.False(t, tracked, "the entry is no longer in the table")
 }
 
 type writerFunc func(b []byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// Nothing that a caller would wait for is held while w writes: it may call the
-// limiter itself.
-func TestSnapshot_HoldsUpNobody(t *testing.T) {
+// Snapshot holds no lock while the writer writes. The writer may call the limiter itself.
+func TestSnapshot_BlocksNoCall(t *testing.T) {
 	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		const keys = 1_000
 		name := func(i int) string { return strings.Repeat("long ", 20) + strconv.Itoa(i) }
@@ -258,7 +259,7 @@ func TestSnapshot_HoldsUpNobody(t *testing.T) {
 		}
 		writes, key := 0, 0
 		require.NoError(t, l.Snapshot(writerFunc(func(b []byte) (int, error) {
-			require.LessOrEqual(t, len(b), blockHead+mostPayload)
+			require.LessOrEqual(t, len(b), blockHeadSize+maxPayload)
 			if writes++; writes > 4 {
 				return len(b), nil
 			}
@@ -281,11 +282,11 @@ func TestSnapshot_ReturnsTheWritersError(t *testing.T) {
 	}
 	require.NoError(t, l.SetLimits("k", PerMinute(5)))
 	whole := len(snapshot(t, l))
-	for _, most := range []int{0, 9, 10, 1000, whole / 2, whole - 1} {
+	for _, space := range []int{0, 9, 10, 1000, whole / 2, whole - 1} {
 		written, failed, full := 0, false, errors.New("disk full")
 		err := l.Snapshot(writerFunc(func(b []byte) (int, error) {
 			require.False(t, failed, "nothing is written after an error")
-			if written += len(b); written > most {
+			if written += len(b); written > space {
 				failed = true
 				return 0, full
 			}
@@ -297,45 +298,46 @@ func TestSnapshot_ReturnsTheWritersError(t *testing.T) {
 	require.ErrorIs(t, l.Snapshot(writerFunc(func(b []byte) (int, error) { return len(b) - 1, nil })), io.ErrShortWrite)
 }
 
-// held returns the units that the key of that name holds under each of its limits.
+// held returns the units that the key holds under each of the limiter's own limits.
 func (l *Limiter) held(name string) (units []int64) {
-	g := l.now.Load()
-	c := l.find(g, l.key(name))
-	if c == nil {
+	g := l.current.Load()
+	e := l.find(g, l.key(name))
+	if e == nil {
 		return []int64{0}
 	}
-	for i := range g.policy.rules {
-		h := g.policy.holding(c, c.word.Load(), i)
-		if g.policy.rules[i].Algorithm == SlidingCounter {
-			units = append(units, h.prev+h.curr)
+	for i := range g.ruleset.rules {
+		h := g.ruleset.stateOf(e, e.Word.Load(), i)
+		if g.ruleset.rules[i].Algorithm == SlidingCounter {
+			units = append(units, h.Prev+h.Curr)
 		} else {
-			units = append(units, int64(h.view.since(0)))
+			units = append(units, int64(h.ringView.unitsSince(0)))
 		}
 	}
 	return units
 }
 
-// Callers at work while one snapshot is taken after the other: each has all that was
-// admitted before it began, nothing that was after it ended, and of each key the
-// same under every limit.
+// Snapshots are taken one after another while calls run. Each snapshot:
+//   - holds all units admitted before it began
+//   - holds no units admitted after it ended
+//   - holds the same units of a key under each limit
 func TestRace_SnapshotsHaveWhatWasAdmittedBefore(t *testing.T) {
 	const plenty = 1_000_000
-	everyCrowd(t, PerMinute(plenty), snapshotsBesideCalls)
+	everyCrowd(t, PerMinute(plenty), snapshotsDuringCalls)
 	everyCrowd(t, PerMinute(plenty), func(t *testing.T, l *Limiter, c *crowd) {
 		require.NoError(t, l.Reconfigure(PerHour(plenty), PerMinute(plenty).Log(), PerDay(plenty).Buckets(time.Minute)))
-		snapshotsBesideCalls(t, l, c)
+		snapshotsDuringCalls(t, l, c)
 	})
 }
 
-func snapshotsBesideCalls(t *testing.T, l *Limiter, c *crowd) {
+func snapshotsDuringCalls(t *testing.T, l *Limiter, c *crowd) {
 	const keys = 100
 	snapshots := 6
 	if yielding {
-		snapshots = 2 // while one is slow, the logs grow, and the next one is slower
+		snapshots = 2 // the logs grow during a slow snapshot, so the next one is slower
 	}
 	var begun, ended [keys]atomic.Int64
 	var over atomic.Bool
-	during := 0 // keys that were charged while a snapshot was taken
+	during := 0 // keys that were charged during a snapshot
 	c.run(func(caller int) {
 		rng := rand.New(rand.NewPCG(uint64(caller), 12))
 		for caller > 0 && !over.Load() {
@@ -345,7 +347,7 @@ func snapshotsBesideCalls(t *testing.T, l *Limiter, c *crowd) {
 				begun[i].Add(n)
 				switch rng.IntN(8) {
 				case 0:
-					l.Reserve(key, n) // so that cells take the place of others
+					l.Reserve(key, n) // so that entries replace others
 				case 1:
 					l.TakeAll([]string{key}, n)
 				default:
@@ -360,46 +362,47 @@ func snapshotsBesideCalls(t *testing.T, l *Limiter, c *crowd) {
 		}
 		defer over.Store(true)
 		for taken := 0; taken < snapshots || taken < 10_000 && (c.overlaps.Load() <= 100 || during <= snapshots); taken++ {
-			var least, most [keys]int64
+			var before, after [keys]int64
 			for i := range ended {
-				least[i] = ended[i].Load()
+				before[i] = ended[i].Load()
 			}
 			var saved bytes.Buffer
 			require.NoError(t, l.Snapshot(writerFunc(func(b []byte) (int, error) {
-				runtime.Gosched() // to the others, if there is one core
+				runtime.Gosched() // to the other callers, if there is one core
 				return saved.Write(b)
 			})))
 			for i := range begun {
-				most[i] = begun[i].Load()
+				after[i] = begun[i].Load()
 			}
 			restored := newTest(t, options(l.own().limits())...)
 			require.NoError(t, restored.Restore(&saved))
 			for i := range keys {
 				units := restored.held(strconv.Itoa(i))
 				for _, n := range units {
-					require.GreaterOrEqual(t, n, least[i], "key %d", i)
-					require.LessOrEqual(t, n, most[i], "key %d", i)
+					require.GreaterOrEqual(t, n, before[i], "key %d", i)
+					require.LessOrEqual(t, n, after[i], "key %d", i)
 					require.Equal(t, units[0], n, "key %d", i)
 				}
-				if most[i] > least[i] {
+				if after[i] > before[i] {
 					during++
 				}
 			}
 		}
 	})
-	require.Greater(t, during, snapshots, "hardly a key was charged meanwhile: this test has shown nothing")
+	require.Greater(t, during, snapshots, "too few keys were charged during snapshots: this test has shown nothing")
 }
 
-// Each window is charged a number of its own, so that one read while it gives way to
-// the next, half the one and half the other, would show.
+// Each window is charged a different number of units. So a torn read, half of one window and
+// half of the next, would be found.
 func TestRace_SnapshotsOfWindowsThatMove(t *testing.T) {
-	const size, most, enough = 1000, 1000, 500
-	units := func(index int64) int64 { return 1 + index%most }
-	counters(t, Per(2*most, size), func(t *testing.T, l *Limiter, clock *ManualClock) {
+	const size, maxUnits = 1000, 1000
+	enough := shortened(500)
+	units := func(index int64) int64 { return 1 + index%maxUnits }
+	everyCounter(t, Per(2*maxUnits, size), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		clock.Set(0)
 		require.True(t, l.AllowN("k", units(0)))
-		g := l.now.Load()
-		c := l.find(g, l.key("k"))
+		g := l.current.Load()
+		e := l.find(g, l.key("k"))
 		var over atomic.Bool
 		var mover errgroup.Group
 		mover.Go(func() error {
@@ -411,37 +414,37 @@ func TestRace_SnapshotsOfWindowsThatMove(t *testing.T) {
 		})
 		moves, last := 0, int64(0)
 		for round := 0; round < 10_000_000 && moves < enough && !t.Failed(); round++ {
-			record, alive := g.policy.appendCell(nil, c)
+			record, alive := g.ruleset.appendEntry(nil, e)
 			require.True(t, alive)
 			s := &snapshotReader{rest: record}
 			require.Zero(t, s.uint(), "limits of its own")
-			w := s.window(&g.policy.rules[0])
-			if w.curr != units(w.index) || w.index > 0 && w.prev != units(w.index-1) {
+			w := s.window(&g.ruleset.rules[0])
+			if w.Curr != units(w.Index) || w.Index > 0 && w.Prev != units(w.Index-1) {
 				t.Errorf("torn: %+v", w)
 			}
-			if w.index != last {
-				moves, last = moves+1, w.index
+			if w.Index != last {
+				moves, last = moves+1, w.Index
 			} else {
-				runtime.Gosched() // to the mover, if there is one core
+				runtime.Gosched() // to the goroutine that moves the clock, if there is one core
 			}
 		}
 		over.Store(true)
 		mover.Wait()
-		require.GreaterOrEqual(t, moves, enough, "the window hardly moved: this test has shown too little")
+		require.GreaterOrEqual(t, moves, enough, "the window moved too few times: this test has shown too little")
 	})
 }
 
-// A log that changes faster than it can be read is read all the same: here reading it
-// takes longer than a goroutine runs at a stretch.
+// A snapshot ends even if a log changes faster than it can be read. Here a read takes longer
+// than a goroutine runs without preemption.
 func TestRace_SnapshotsOfABusyLogEnd(t *testing.T) {
-	const runs = 200_000
-	clock := NewManualClock(runs)
-	l := newTest(t, Per(runs, runs).Log(), WithClock(clock))
-	long := &ring{total: runs - 1, span: runs - 1, runs: make([]run, runs)}
-	for i := range long.runs {
-		long.runs[i] = run{int64(i + 2), uint64(i)}
+	const records = 200_000
+	clock := NewManualClock(records)
+	l := newTest(t, Per(records, records).Log(), WithClock(clock))
+	long := &ring{total: records - 1, bounds: records - 1, records: make([]record, records)}
+	for i := range long.records {
+		long.records[i] = record{int64(i + 2), uint64(i)}
 	}
-	l.put(l.key("k")).log().ring.Store(long)
+	l.put(l.key("k")).asLog().ring.Store(long)
 	require.True(t, l.Allow("k"))
 	require.Zero(t, l.Peek("k", 0).Remaining)
 
@@ -468,11 +471,12 @@ func TestRace_SnapshotsOfABusyLogEnd(t *testing.T) {
 	}
 	over.Store(true)
 	g.Wait()
-	require.Equal(t, 2, busy, "nothing was charged meanwhile: this test has shown nothing")
+	require.Equal(t, 2, busy, "nothing was charged during a snapshot: this test has shown nothing")
 }
 
-// All keys of a million, while calls go on, on their own keys and on these.
-func TestSnapshot_OfAMillionKeysBesideCalls(t *testing.T) {
+// A snapshot of a million keys holds all of them, while other calls charge other keys and
+// peek at these.
+func TestSnapshot_OfAMillionKeysDuringCalls(t *testing.T) {
 	keys := thorough(1_000_000)
 	clock := NewManualClock(0)
 	l := newTest(t, PerHour(1000), WithClock(clock), WithSizeHint(keys))
@@ -482,7 +486,7 @@ func TestSnapshot_OfAMillionKeysBesideCalls(t *testing.T) {
 	restored := newTest(t, PerHour(1000), WithClock(NewManualClock(5)))
 	restored.Allow("gone")
 	var over atomic.Bool
-	var calls int64 // on other keys, and of no cost on these, so that all are still the same
+	var calls int64 // charge only other keys, so that the state of all keys is still the same
 	var g errgroup.Group
 	g.Go(func() error {
 		for i := 0; !over.Load(); i++ {
@@ -500,7 +504,7 @@ func TestSnapshot_OfAMillionKeysBesideCalls(t *testing.T) {
 	require.NoError(t, restored.Restore(bytes.NewReader(saved)))
 	over.Store(true)
 	g.Wait()
-	t.Logf("%d keys in %d bytes, beside %d calls", keys, len(saved), calls)
+	t.Logf("%d keys in %d bytes, during %d calls", keys, len(saved), calls)
 	require.Greater(t, calls, int64(10), "no calls: this test has shown nothing")
 	require.GreaterOrEqual(t, restored.Len(), keys)
 	for _, at := range []time.Duration{0, 61 * time.Minute, 90*time.Minute + 1} {
@@ -516,7 +520,7 @@ func TestSnapshot_OfAMillionKeysBesideCalls(t *testing.T) {
 	require.EqualValues(t, 1000, restored.Peek("gone", 0).Remaining)
 }
 
-// options returns limits as New wants them.
+// options returns limits as options of New.
 func options(limits []Limit) (options []Option) {
 	for _, limit := range limits {
 		options = append(options, limit)
@@ -524,7 +528,7 @@ func options(limits []Limit) (options []Option) {
 	return options
 }
 
-// manyKeys returns a limiter of a million keys, and a caller that goes on until b ends.
+// manyKeys returns a limiter of a million keys. A goroutine calls it until b ends.
 func manyKeys(b *testing.B) *Limiter {
 	const keys = 1_000_000
 	l := newTest(b, PerHour(1000))
@@ -546,7 +550,8 @@ func manyKeys(b *testing.B) *Limiter {
 	return l
 }
 
-// One operation is a million keys, beside a caller that never pauses.
+// One operation is a snapshot of a million keys, while another goroutine calls the limiter
+// without a pause.
 func BenchmarkSnapshot(b *testing.B) {
 	l := manyKeys(b)
 	b.ReportAllocs()
@@ -562,5 +567,37 @@ func BenchmarkRestore(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		require.NoError(b, l.Restore(bytes.NewReader(saved)))
+	}
+}
+
+// A snapshot outlives the version of sash that wrote it. So its bytes change only together
+// with the version of the format.
+func TestSnapshot_BytesAreThoseOfItsVersion(t *testing.T) {
+	for name, golden := range map[string]struct {
+		limits []Limit
+		want   string
+	}{
+		"counter":        {[]Limit{PerMinute(100)}, "73617368736e617001420000007c3b07e9bcb0f3098080d0e2c6bfce972f80f0ded0cfd501016480b09dc2df01000001036b65790003057a02056f7468657201078080bc8ac9d2130000000101ffffffffffffffffff01000000000f0ea498db749a22"},
+		"wide counter":   {[]Limit{Per(1e15, time.Hour)}, "73617368736e6170014900000077b3165a004808de8080d0e2c6bfce972f80f0ded0cfd5010180809aa6eaafe30180c0e285e368000001036b65790000080202056f7468657201078080bc8ac9d2130000000101ffffffffffffffffff01000000000518e230b02aa110"},
+		"log":            {[]Limit{PerMinute(100).Log()}, "73617368736e6170014800000091441c3a33ba6b2b8080d0e2c6bfce972f80f0ded0cfd501016480b09dc2df01010001036b6579000180f0ded0cfd5010502056f7468657201078080bc8ac9d2130000000101ffffffffffffffffff010000000024de7da064c6353c"},
+		"buckets":        {[]Limit{PerHour(240).Buckets(time.Minute)}, "73617368736e6170014a0000001b5585245507c8268080d0e2c6bfce972f80f0ded0cfd50101f00180c0e285e3680280b09dc2df0101036b657900027803010502056f7468657201078080bc8ac9d2130000000101ffffffffffffffffff0100000000df95c71163287edb"},
+		"several limits": {[]Limit{PerSecond(10), PerHour(240).Log()}, "73617368736e6170015c00000001da4b59bbe2e31f8080d0e2c6bfce972f80f0ded0cfd501020a8094ebdc030000f00180c0e285e368010001036b6579000005ac39028080c58bc6d1010380f8cce284020502056f7468657201078080bc8ac9d2130000000101ffffffffffffffffff01000000004f89710ff26007ae"},
+	} {
+		clock := NewManualClock(int64(time.Hour))
+		l := newTest(t, append(options(golden.limits), WithClock(clock))...)
+		l.wall = func() time.Time { return time.Unix(1.7e9, 0) }
+		l.AllowN("key", 3)
+		clock.Advance(70 * time.Second)
+		l.AllowN("key", 5)
+		require.NoError(t, l.SetLimits("other", PerDay(7)))
+		require.Equal(t, golden.want, hex.EncodeToString(snapshot(t, l)), name)
+
+		b, err := hex.DecodeString(golden.want)
+		require.NoError(t, err)
+		next := newTest(t, append(options(golden.limits), WithClock(clock))...)
+		next.wall = l.wall
+		require.NoError(t, next.Restore(bytes.NewReader(b)))
+		require.Equal(t, l.Peek("key", 0), next.Peek("key", 0), name)
+		require.Equal(t, l.Peek("other", 0), next.Peek("other", 0), name)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A vector is a call with the answer of an independent implementation. Calls of
-// one Seq share their state.
+// A vector is a call and the answer of an independent implementation. The calls of one Seq
+// share their state.
 type vector struct {
 	Seq    int
 	Limits [][]int64 // seconds, count, and the precision in seconds unless it is a fixed window
@@ -24,8 +24,8 @@ type vector struct {
 	Over   int // 1: denied
 }
 
-// readVectors skips the test where there are none: they are not part of this
-// repository.
+// readVectors returns all vectors. It skips the test if there are none: they are not part of
+// this repository.
 func readVectors(t *testing.T) (vectors []vector) {
 	t.Helper()
 	f, err := os.Open("../shared/vectors/redis_buckets.jsonl.gz")
@@ -55,7 +55,7 @@ func (v vector) limits() (limits []Limit) {
 	return limits
 }
 
-// nanoseconds reads a decimal of seconds exactly.
+// nanoseconds converts a decimal number of seconds exactly.
 func nanoseconds(t *testing.T, seconds json.Number) int64 {
 	t.Helper()
 	whole, fraction, _ := strings.Cut(seconds.String(), ".")
@@ -64,8 +64,8 @@ func nanoseconds(t *testing.T, seconds json.Number) int64 {
 	return int64(d)
 }
 
-// All calls are answered alike, and so they are with the limits and the keys in
-// any other order.
+// sash gives each call the answer of its vector. The order of the limits and of the keys
+// makes no difference.
 func TestVectors_AreAnsweredAlike(t *testing.T) {
 	vectors := readVectors(t)
 	for _, order := range []string{"as given", "reversed", "shuffled"} {

@@ -18,21 +18,21 @@ func TestWait_AdmitsAtOnceWhatFits(t *testing.T) {
 	require.EqualValues(t, 1, l.Peek("k", 0).Remaining)
 }
 
-// A thousand waiters on one key are admitted in the order in which they came, and
-// at the limit's rate, to the nanosecond of the bubble's clock.
+// A thousand waiters on one key are admitted in the order of their arrival, and at the rate of
+// the limit, to the nanosecond of the bubble's clock.
 func TestWait_FirstComeFirstServed(t *testing.T) {
 	const waiters = 1000
 	for name, limit := range map[string]Limit{"log": PerSecond(10).Log(), "buckets": PerSecond(10).Buckets(100 * time.Millisecond), "counter": PerSecond(10)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newTest(t, limit)
-				var at [waiters]time.Time // of admission, by order of arrival
+				var at [waiters]time.Time // times of admission, in the order of arrival
 				for i := range waiters {
 					go func() {
 						require.NoError(t, l.Wait(t.Context(), "k", 1))
 						at[i] = time.Now()
 					}()
-					synctest.Wait() // so that this one has come before the next does
+					synctest.Wait() // until this waiter is in the queue
 				}
 				<-time.After(waiters * time.Second)
 				synctest.Wait()
@@ -45,7 +45,7 @@ func TestWait_FirstComeFirstServed(t *testing.T) {
 				}
 				took := at[waiters-1].Sub(at[0])
 				require.Greater(t, took, (waiters/10-2)*time.Second)
-				require.Less(t, took, waiters/10*1150*time.Millisecond, "a counter rounds up what weighs on it")
+				require.Less(t, took, waiters/10*1150*time.Millisecond, "a counter rounds up the weight of the window before")
 				require.Empty(t, l.queues.byKey)
 				require.Zero(t, l.queues.total.Load())
 			})
@@ -78,15 +78,15 @@ func TestWait_EndsWithItsContext(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 		}
 		require.NoError(t, <-patient)
-		require.Equal(t, time.Minute, time.Since(start), "those who left have charged nothing")
+		require.Equal(t, time.Minute, time.Since(start), "the waiters that left have charged nothing")
 		require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
 
-		require.ErrorIs(t, l.Wait(ctx, "free", 1), context.Canceled, "an ended context, though there is room")
+		require.ErrorIs(t, l.Wait(ctx, "free", 1), context.Canceled, "the context has ended, though there is room")
 		require.EqualValues(t, 1, l.Peek("free", 0).Remaining)
 	})
 }
 
-func TestWait_FailsAtOnceWhereItIsHopeless(t *testing.T) {
+func TestWait_FailsAtOnceIfItIsNotAdmittedInTime(t *testing.T) {
 	l := newTest(t, PerSecond(2).Log(), PerMinute(3).Log(), WithClock(NewManualClock(0)))
 	require.ErrorIs(t, l.Wait(t.Context(), "k", 3), ErrExceedsLimit)
 	require.EqualError(t, l.Wait(t.Context(), "k", 3), "sash: Wait: 3 is more than 2/1s log ever admits: exceeds the limit")
@@ -98,16 +98,16 @@ func TestWait_FailsAtOnceWhereItIsHopeless(t *testing.T) {
 	defer cancel()
 	err := l.Wait(ctx, "k", 1)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NoError(t, ctx.Err(), "before the deadline")
+	require.NoError(t, ctx.Err(), "it failed before the deadline")
 	require.ErrorContains(t, err, "sash: Wait: admitted in 1s at the earliest")
 	require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
 }
 
-// Who waits behind others fails at once if their turns alone take too long.
-func TestWait_ReckonsWithThoseBefore(t *testing.T) {
+// A call that queues behind others fails at once if their turns alone take too long.
+func TestWait_ForecastsTheTurnsOfEarlierWaiters(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit Limit
-		wait  time.Duration // of the fifth
+		wait  time.Duration // of the fifth waiter
 	}{
 		"log":     {PerSecond(2).Log(), 3 * time.Second},
 		"buckets": {PerSecond(2).Buckets(time.Second), 2 * time.Second},
@@ -153,12 +153,12 @@ func TestWait_OnAManualClock(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, step.want, admitted.Load(), "%+v", step)
 		}
-		require.Zero(t, clock.pending.Load(), "no alarm is left")
-		require.Empty(t, clock.alarms)
+		require.Zero(t, clock.pending.Load(), "no timer is left")
+		require.Empty(t, clock.timers)
 	})
 }
 
-// What happens to a key, other than by time, is told to those who wait for it.
+// A change to a key that does not come from the clock notifies the calls that wait for it.
 func TestWait_NoticesWhatHappensToItsKey(t *testing.T) {
 	for name, happen := range map[string]func(l *Limiter, r Reservation){
 		"reset":       func(l *Limiter, _ Reservation) { l.Reset("k") },
@@ -187,7 +187,7 @@ func TestWait_NoticesWhatHappensToItsKey(t *testing.T) {
 	}
 }
 
-func TestWait_FailsWhenItBecomesHopeless(t *testing.T) {
+func TestWait_FailsOnceItExceedsItsNewLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTest(t, PerMinute(5).Log(), WithClock(NewManualClock(0)))
 		l.AllowN("k", 5)
@@ -203,10 +203,10 @@ func TestWait_FailsWhenItBecomesHopeless(t *testing.T) {
 	})
 }
 
-// A key that is waited for is not evicted, though its state is as good as new.
+// A key for which a call waits is not evicted, even if it is idle.
 func TestWait_KeepsItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// A clock of one's own, which tells nobody that it has moved.
+		// This clock is not a ManualClock, so it does not wake waiters when it moves.
 		manual := NewManualClock(0)
 		l := newTest(t, PerMinute(1).Log(), WithClock(clockFunc(manual.Now)))
 		l.Allow("k")
@@ -222,7 +222,7 @@ func TestWait_KeepsItsKey(t *testing.T) {
 	})
 }
 
-// The attempts of a call that waits are no denied attempts: they are not charged.
+// The attempts of a waiting call are not denied attempts, so they are not charged.
 func TestWait_IsNotChargedForWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTest(t, PerMinute(2), PerMinute(2).Log(), WithChargeDenied())
@@ -237,12 +237,12 @@ func TestWait_IsNotChargedForWaiting(t *testing.T) {
 		<-time.After(30 * time.Second)
 		start := time.Now()
 		require.NoError(t, l.Wait(t.Context(), "k", 2))
-		require.Equal(t, 30*time.Second, time.Since(start), "as if it had not asked before")
+		require.Equal(t, 30*time.Second, time.Since(start), "as if it had made no attempts before")
 	})
 }
 
-// What would fit at once waits behind what does not.
-func TestWait_OvertakesNobody(t *testing.T) {
+// A call that would fit at once waits behind an earlier call that does not fit.
+func TestWait_OvertakesNoOtherWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTest(t, PerMinute(5).Log())
 		l.AllowN("k", 3)
@@ -274,19 +274,9 @@ func TestWait_IsObservedOnce(t *testing.T) {
 	})
 }
 
-func TestManualClock_ZeroValueHasAlarms(t *testing.T) {
-	var clock ManualClock
-	due, stop := clock.alarm(5)
-	defer stop()
-	clock.Set(5)
-	<-due
-	past, _ := clock.alarm(4)
-	<-past
-}
-
-// Nobody is refused who could be admitted in time: under a counter those before
-// are admitted sooner one by one than as one charge.
-func TestWait_RefusesNobodyTooSoon(t *testing.T) {
+// A waiter that is admitted in time does not fail. Under a counter, earlier waiters are
+// admitted sooner one by one than as a single charge.
+func TestWait_RefusesNoWaiterThatIsAdmittedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		manual := NewManualClock(0)
 		l := newTest(t, PerHour(10), WithClock(manual))
@@ -311,7 +301,7 @@ func TestWait_RefusesNobodyTooSoon(t *testing.T) {
 	})
 }
 
-// A cost of nothing waits for nobody.
+// A cost of 0 does not queue behind other waiters.
 func TestWait_ForNothingDoesNotQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTest(t, PerHour(10).Log(), WithClock(NewManualClock(0)))
@@ -324,7 +314,7 @@ func TestWait_ForNothingDoesNotQueue(t *testing.T) {
 	})
 }
 
-// A cost too large for one limit is, however long the others make it wait.
+// A cost above one limit fails at once, even if another limit would make it wait very long.
 func TestWait_ExceedsAnyLimit(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(5, math.MaxInt64), PerSecond(2), WithClock(clock))
@@ -347,14 +337,14 @@ func TestWait_OnAClockBelowZero(t *testing.T) {
 	})
 }
 
-// A waiter that has just charged, and has not left yet, is not counted twice: in
-// the state of the key and among those before.
-func TestWait_CountsNobodyTwice(t *testing.T) {
+// A waiter that has just charged its units and is still in the queue is not counted twice:
+// its units are part of the state of the key, and not of the forecast.
+func TestWait_CountsNoWaiterTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := NewManualClock(0)
 		l := newTest(t, PerSecond(2).Log(), WithClock(clock))
-		w := l.queues.join("k", 2)
-		require.True(t, l.queues.first("k", w))
+		w := l.queues.enqueue("k", 2)
+		require.True(t, l.queues.beginAttempt("k", w))
 		d, _ := l.attempt("k", 2, true)
 		require.True(t, d.Allowed)
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -362,7 +352,7 @@ func TestWait_CountsNobodyTwice(t *testing.T) {
 		second := make(chan error)
 		go func() { second <- l.Wait(ctx, "k", 2) }()
 		synctest.Wait()
-		l.queues.leave("k", w)
+		l.queues.dequeue("k", w)
 		clock.Advance(time.Second)
 		require.NoError(t, <-second)
 	})

@@ -3,305 +3,323 @@ package sash
 import (
 	"math"
 	"math/bits"
-	"time"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// SlidingCounter, after the approximation in Cloudflare's "How we built rate
-// limiting capable of scaling to millions of domains" (2017), in exact integers.
-// Time is cut into windows of W, aligned to instant 0. With e the time since
-// the current window began, n more units are admitted iff
+// SlidingCounter: window.Counter is its arithmetic. The state of a key fits into one word
+// under all but very large limits. Otherwise it is a wideEntry. Several limits keep it in
+// a limitState.
+
+// position returns w advanced to t. An empty w starts no earlier than the floor.
 //
-//	prev*(W-e) + (curr+n)*W <= Count*W
-
-// A window is the state of a key: the units charged in window number index, and
-// in the one before. Only charges move it on, so it stays at the newest time a
-// charge has seen. One with no units at all remembers nothing.
-//
-// Invariant: prev and curr are at least 0, and at most Count but in a compound,
-// where they may hold what was spent past it.
-type window struct {
-	index      int64 // floor(t/W)
-	prev, curr int64
-}
-
-// A moment is an instant as a key sees it: in its window, advanced to it. It is
-// as small as the compiler keeps in registers.
-type moment struct {
-	window
-	// offset is the time since the window began, in [0, W); or, negative, by how
-	// much the reading is older than that, and the instant then is its beginning.
-	offset int64
-}
-
-func (m moment) elapsed() int64 { return max(m.offset, 0) }
-
-// late returns by how much the reading was older than what the key had seen, at most
-// Never.
-func (m moment) late() uint64 { return uint64(-min(m.offset, 0)) }
-
-// judge returns the moment at which q finds w, and whether it is admitted.
-func (r *rule) judge(w window, q query) (m moment, allowed bool) {
-	m = r.advance(w, q.at)
-	return m, r.possible(q.n) && r.admits(m.window, m.elapsed(), q.n)
-}
-
-// advance moves w on to t. A t older than w is taken for w's beginning, and one
-// that holds nothing is no older than the window in which the past is forgotten.
-func (r *rule) advance(w window, t int64) moment {
-	index, elapsed := r.locate(t)
-	if w.prev|w.curr == 0 {
-		w.index = index
-		if start := r.start(t); start > t {
-			w.index, _ = r.locate(start)
+// It divides only for the first call in a window: rule.index remembers that window for
+// the other calls.
+func (r *rule) position(w window.State, t int64) window.Position {
+	index := r.index.Load()
+	elapsed, ok := r.counter.Within(index, t)
+	if !ok {
+		index, elapsed = r.locate(t)
+	}
+	if w.Index == index && w.Curr > 0 {
+		return window.Position{State: w, Offset: elapsed} // as of most calls
+	}
+	if w.Empty() {
+		w.Index = index
+		if start := r.clampToFloor(t); start > t {
+			w.Index, _ = r.counter.Locate(start)
 		}
 	}
-	switch {
-	case index == w.index:
-		return moment{w, elapsed}
-	case index < w.index:
-		return moment{w, behind(t, w.index*int64(r.Window))}
-	default:
-		return moment{w.moved(index), elapsed}
-	}
+	return r.counter.Advance(w, t, index, elapsed)
 }
 
-// moved returns w as it is in the later window of that index.
-func (w window) moved(index int64) window {
-	if index-1 == w.index {
-		return window{index, w.curr, 0}
-	}
-	return window{index: index}
-}
-
-// behind returns t-start for a t before start, at least -Never.
-func behind(t, start int64) int64 {
-	return -int64(min(uint64(start)-uint64(t), uint64(Never)))
-}
-
-// locate returns in which window t lies, and how far. It divides only for the
-// first call in a window: index remembers which that was.
+// locate returns the window in which t lies, and the time since it began. It remembers
+// the window, unless it is the first one, whose beginning an int64 cannot hold.
 func (r *rule) locate(t int64) (index, elapsed int64) {
-	index = r.index.Load()
-	if elapsed, ok := r.within(index, t); ok {
-		return index, elapsed
-	}
-	index, elapsed = divide(t, int64(r.Window))
-	if index*int64(r.Window) <= t { // not the first window, of which int64 holds only the end
+	index, elapsed = r.counter.Locate(t)
+	if r.counter.Begins(index) <= t {
 		r.index.Store(index)
 	}
 	return index, elapsed
 }
 
-// within returns how far into the window of the given index t lies, if it does.
-// The window must begin at an instant that int64 holds.
-func (r *rule) within(index, t int64) (elapsed int64, ok bool) {
-	begin := index * int64(r.Window)
-	elapsed = t - begin
-	return elapsed, t >= begin && uint64(elapsed) < uint64(r.Window)
+// admits reports whether r admits q by w.
+func (r *rule) admits(w window.State, q query) bool {
+	p := r.position(w, q.at)
+	return q.n >= 0 && r.counter.Admits(p.State, p.Elapsed(), q.n)
 }
 
-// divide returns floor(t/d) and what is left, for d > 0.
-func divide(t, d int64) (quotient, rest int64) {
-	quotient = t / d
-	if rest = t - quotient*d; rest < 0 {
-		quotient, rest = quotient-1, rest+d
-	}
-	return quotient, rest
+// charge charges q to w, given whether all limits admit it, and returns the units
+// charged. A Commit may spend past Count, up to the end of int64.
+func (r *rule) charge(w *window.State, q query, admitted bool) (units int64) {
+	units = r.cost(q, admitted, w.Curr)
+	w.Curr = int64(min(uint64(w.Curr)+uint64(units), math.MaxInt64))
+	return units
 }
 
-// admits reports whether n more units fit into w after elapsed of it. n must be
-// at least 0, and at most Count if w may hold more than that.
-func (r *rule) admits(w window, elapsed, n int64) bool {
-	room := r.Count - w.curr - n
-	if room < 0 || w.prev == 0 {
-		return room >= 0
-	}
-	hi, lo := bits.Mul64(uint64(w.prev), uint64(r.Window)-uint64(elapsed))
-	roomHi, roomLo := bits.Mul64(uint64(room), uint64(r.Window))
-	return hi < roomHi || hi == roomHi && lo <= roomLo
-}
-
-// counted makes d the decision on q, which found m and has been charged there,
-// given whether all limits admit it.
-func (r *rule) counted(d *Decision, m moment, q query, admitted bool) {
+// counterDecision makes d the decision on q at p, which q has been charged to, given
+// whether all limits admit it.
+func (r *rule) counterDecision(d *Decision, p window.Position, q query, admitted bool) {
 	d.Allowed, d.Limit = admitted, r.Limit
-	d.Remaining, d.RetryAfter, d.ResetAfter = r.remaining(m), 0, r.reset(m)
-	if admitted && q.ahead {
-		q.n = d.Remaining + 1
+	d.Remaining, d.RetryAfter, d.ResetAfter = r.counter.Remaining(p), 0, r.counter.ResetAfter(p)
+	if !admitted { // it stays 0 if another limit denies q
+		d.RetryAfter = r.counter.RetryAfter(p, q.n)
 	}
-	switch {
-	case admitted && !q.ahead:
-	case !r.possible(q.n):
-		d.RetryAfter = Never
-	case !r.admits(m.window, m.elapsed(), q.n): // else another limit denies it
-		d.RetryAfter = r.wait(m, q.n)
+	if q.next != nil {
+		*q.next = *d
+		q.next.Allowed, q.next.RetryAfter = false, r.counter.RetryAfter(p, d.Remaining+1)
 	}
 }
 
-// remaining returns the greatest n that m admits.
-func (r *rule) remaining(m moment) int64 {
-	room := r.Count - m.curr
-	if m.prev == 0 || room <= 0 {
-		return max(0, room)
+// applyWindow returns w with q charged to it, given whether all limits admit q. It makes
+// d, unless it is nil, the decision on q.
+func (r *rule) applyWindow(w window.State, q query, admitted bool, d *Decision) window.State {
+	p := r.position(w, q.at)
+	r.charge(&p.State, q, admitted)
+	if d != nil {
+		r.counterDecision(d, p, q, admitted)
 	}
-	hi, lo := bits.Mul64(uint64(m.prev), uint64(r.Window)-uint64(m.elapsed()))
-	weighted, rest := bits.Div64(hi, lo, uint64(r.Window)) // prev < 2^63: no overflow
-	if rest > 0 {
-		weighted++
-	}
-	return max(0, room-int64(weighted))
+	return p.State
 }
 
-// wait returns how long after m the denied n, 0 <= n <= Count, are admitted: in
-// this window, as prev fades; or in the next, where curr has become prev; or at
-// the latest when that one ends.
-func (r *rule) wait(m moment, n int64) time.Duration {
-	size, elapsed := uint64(r.Window), uint64(m.elapsed())
-	if from := r.faded(m.prev, r.Count-m.curr-n); from < size {
-		return saturate(m.late(), from-elapsed)
-	}
-	return saturate(m.late(), size-elapsed+r.faded(m.curr, r.Count-n))
-}
-
-// faded returns how far into a window its prev weighs no more than room units;
-// the whole window if only its end will do.
-func (r *rule) faded(prev, room int64) uint64 {
-	switch {
-	case room < 0:
-		return uint64(r.Window)
-	case room >= prev:
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(room), uint64(r.Window))
-	left, _ := bits.Div64(hi, lo, uint64(prev)) // room < prev: no overflow
-	return uint64(r.Window) - left
-}
-
-// reset returns how long after m nothing is left of it.
-func (r *rule) reset(m moment) time.Duration {
-	size, elapsed := uint64(r.Window), uint64(m.elapsed())
-	switch {
-	case m.curr > 0:
-		return saturate(m.late(), size-elapsed+size)
-	case m.prev > 0:
-		return saturate(m.late(), size-elapsed)
-	}
-	return 0
-}
-
-// saturate returns a+b nanoseconds, but no more than Never. No more may be a.
-func saturate(a, b uint64) time.Duration {
-	if b > uint64(Never)-a {
-		return Never
-	}
-	return time.Duration(a + b)
-}
-
-// faint reports whether nothing of w is left at now, and since when.
-func (r *rule) faint(w window, now int64) (since int64, ok bool) {
-	if w.prev|w.curr == 0 {
-		return math.MinInt64, true
-	}
-	counting := int64(2) // windows, from that of index on
-	if w.curr == 0 {     // all of it was given back
-		counting = 1
-	}
-	// Subtracted as they are: at the ends of time both sums would overflow.
-	if index, _ := divide(now, int64(r.Window)); index <= w.index || uint64(index)-uint64(w.index) < uint64(counting) {
-		return 0, false
-	}
-	return (w.index + counting) * int64(r.Window), true // no later than now, so it fits
-}
-
-// A layout says where a window's parts stand in a counter's word.
+// A layout says where the parts of a window.State stand in a word. Only its methods
+// shift bits of that word.
 //
-// Bits (high to low): dead 1 | several 1, never set here | locked 1 | epoch |
-// prev | curr.
+// Bits (high to low): dead 1 | multi 1, never set here | locked 1 | epoch | prev | curr.
 //
-// prev and curr have as many bits as Count, since they never exceed it, and the
-// epoch has the rest. It is the window's index, counted from the earliest
-// instant an int64 holds, which is epoch 2: so no epoch ever comes again, at
-// any clock reading, and the word 0 is a key never used. A limit whose epochs
-// do not fit takes a wideCounter.
+// prev and curr have as many bits as Count, since they never exceed it. The epoch has the
+// rest. It is the index of the window, counted from the earliest instant that an int64
+// holds, which is epoch 2. So no epoch ever comes again, at any reading of the clock, and
+// the word 0 is that of a key never charged. A limit whose epochs do not fit takes a
+// wideEntry.
 //
-// Legal transitions: to a word of the same epoch with a greater curr; to one of
-// a later epoch; to itself locked, and from there to any of these or back; to
-// dead; and from dead nowhere. So a word that is not locked comes back only if
-// nothing has happened in between, and a compare-and-swap from it proves that.
+// A word changes only
+//   - to a word of the same epoch with a greater curr;
+//   - to a word of a later epoch;
+//   - to itself locked, and from there to any of these or back;
+//   - to dead, and from there never again.
+//
+// So a word that is not locked comes back only if nothing has happened in between, and a
+// compare-and-swap from it proves that.
 type layout struct {
-	count uint8 // bits of prev and of curr
+	bits  uint8 // of prev, and of curr
 	first int64 // index of the earliest window, less 2
 }
 
-// layoutOf returns the layout of l, and whether l fits one word.
-func layoutOf(l Limit) (layout, bool) {
-	first, _ := divide(math.MinInt64, int64(l.Window))
-	last, _ := divide(math.MaxInt64, int64(l.Window))
+// layoutOf returns the layout of c, and whether c fits into one word.
+func layoutOf(c window.Counter) (l layout, fits bool) {
+	first, _ := c.Locate(math.MinInt64)
+	last, _ := c.Locate(math.MaxInt64)
 	windows := uint64(last) - uint64(first)
-	count := bits.Len64(uint64(l.Count))
-	fits := windows < locked && bits.Len64(windows+2)+2*count <= bits.Len64(locked-1)
+	count := bits.Len64(uint64(c.Count))
+	fits = windows < locked && bits.Len64(windows+2)+2*count <= bits.Len64(locked-1)
 	return layout{uint8(count), first - 2}, fits
 }
 
-func (l layout) pack(w window) uint64 {
-	epoch := uint64(w.index - l.first)
-	return (epoch<<(l.count&63)|uint64(w.prev))<<(l.count&63) | uint64(w.curr)
+func (l layout) pack(w window.State) uint64 {
+	epoch := uint64(w.Index - l.first)
+	return (epoch<<(l.bits&63)|uint64(w.Prev))<<(l.bits&63) | uint64(w.Curr)
 }
 
-func (l layout) unpack(word uint64) window {
-	mask := uint64(1)<<(l.count&63) - 1
-	rest := word >> (l.count & 63)
-	return window{
-		index: int64(rest>>(l.count&63)) + l.first,
-		prev:  int64(rest & mask),
-		curr:  int64(word & mask),
+func (l layout) unpack(word uint64) window.State {
+	mask := uint64(1)<<(l.bits&63) - 1
+	rest := word >> (l.bits & 63)
+	return window.State{
+		Index: int64(rest>>(l.bits&63)) + l.first,
+		Prev:  int64(rest & mask),
+		Curr:  int64(word & mask),
 	}
 }
 
-// askCounter answers q from a window in one word: rotation and admission are
-// one compare-and-swap, and a denial writes nothing. It is lock-free, but for
-// calls that take several cells at once.
-func (r *rule) askCounter(c *cell, q query, d *Decision) (allowed, alive bool) {
+// isOf reports whether word is of the window of number index. It is false for a word that
+// is dead, multi or locked: these bits are above the epoch.
+func (l layout) isOf(word uint64, index int64) bool {
+	return word>>(2*l.bits&63) == uint64(index-l.first)
+}
+
+// decideCounter decides q for a counter in one word. Rotation and charge are one
+// compare-and-swap, and a denial writes nothing. It is lock-free, except that it waits
+// for calls that take several keys at once.
+func (r *rule) decideCounter(e *entry, q query, d *Decision) (allowed, alive bool) {
 	for round := 1; ; round++ {
-		atomic.Round("counter.ask", round)
-		word := c.word.Load()
+		atomic.Round("decideCounter", round)
+		word := e.Word.Load()
 		if word&locked != 0 {
-			word, _ = c.current()
+			word, _ = e.loadUnlocked()
 		}
 		if word&dead != 0 {
 			return false, false
 		}
-		m, allowed := r.judge(r.layout.unpack(word), q)
-		units := r.cost(q, allowed, m.curr)
-		m.curr += units
-		if q.charge && units > 0 && !c.word.CompareAndSwap(word, r.layout.pack(m.window)) {
-			continue
+		// The word is the whole state. All that follows is computed from it alone.
+		p := r.position(r.layout.unpack(word), q.at)
+		allowed := q.n >= 0 && r.counter.Admits(p.State, p.Elapsed(), q.n)
+		units := r.charge(&p.State, q, allowed)
+		if q.charge && units > 0 && !e.Word.CompareAndSwap(word, r.layout.pack(p.State)) {
+			continue // another call has changed the word, so decide again by its new value
 		}
 		if d != nil {
-			r.counted(d, m, q, allowed)
+			r.counterDecision(d, p, q, allowed)
 		}
 		return allowed, true
 	}
 }
 
-// quick is askCounter for the commonest call: of n units, in the window that
-// both the limiter and the key were last seen in. It does not divide, calls nothing, and
-// knows early all that depends on the word. It is sure unless the call is another, or
-// the word changes meanwhile; then nothing has happened.
-func (r *rule) quick(c *cell, at, n int64) (allowed, sure bool) {
+// tryFast is the fast path of decideCounter. It serves n units, n > 0, in the window in
+// which both the limiter and the key were charged last: no division and no calls. It
+// returns the word after the charge, if there was any. If ok is false, it had no effect,
+// and the caller must take the slow path.
+func (r *rule) tryFast(e *entry, at, n int64) (word uint64, allowed, ok bool) {
 	index := r.index.Load()
-	elapsed, ok := r.within(index, at)
+	elapsed, ok := r.counter.Within(index, at)
 	if !ok {
-		return false, false
+		return 0, false, false // the limiter was charged last in another window
 	}
-	word := c.word.Load()
-	if word>>(2*r.layout.count&63) != uint64(index-r.layout.first) { // as that of no word with one of the top bits is
-		return false, false
+	word = e.Word.Load()
+	if !r.layout.isOf(word, index) {
+		return 0, false, false // the key was, or the entry is locked, dead or no counter
 	}
-	if !r.admits(r.layout.unpack(word), elapsed, n) {
-		return false, !r.chargeDenied
+	if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {
+		return word, false, !r.chargeDenied // a denial that costs nothing writes nothing
 	}
-	return true, c.word.CompareAndSwap(word, word+uint64(n))
+	// curr is in the low bits, and Admits has shown that the sum is at most Count. If
+	// another call has changed the word, this fails, and nothing has happened.
+	next := word + uint64(n)
+	return next, true, e.Word.CompareAndSwap(word, next)
+}
+
+// fastPosition returns the position at t of a word that tryFast has returned.
+func (r *rule) fastPosition(word uint64, t int64) window.Position {
+	w := r.layout.unpack(word)
+	return window.Position{State: w, Offset: t - r.counter.Begins(w.Index)}
+}
+
+// fastDecision makes d the decision of a fast path that has found or made p.
+func (r *rule) fastDecision(d *Decision, p window.Position, n int64, allowed bool) {
+	if !allowed {
+		r.counterDecision(d, p, query{n: n}, false)
+		return
+	}
+	d.Allowed, d.Limit = true, r.Limit
+	d.Remaining, d.ResetAfter = r.counter.Remaining(p), r.counter.ResetAfterCharge(p.Offset)
+}
+
+// A wideEntry is the entry of a counter whose limit is too large for one word. It is just
+// as exact.
+//
+// Bits of its word (high to low): dead 1 | multi 1, never set here | locked 1 |
+// version 39 | low 22.
+//
+// Invariant: index, prev and base are written only by a goroutine that holds the lock,
+// and unlocking begins a version. So within one version they stand still, and the state
+// is (index, prev, base+low).
+//
+// A charge is one compare-and-swap that adds to low, and proves the version. Only the
+// first charge in a window, and one at which low overflows, take the lock, for four
+// stores. A denial writes nothing. It only needs the version to be the same after it has
+// read the state as before. What is read before either proof may be torn, that is, of several
+// states: it must not be used, and must not cause a panic.
+//
+// A version comes again after 2^39 lockings of one key, which take hours. A call is misled
+// only if exactly 2^39 lockings happen while it is suspended.
+type wideEntry struct {
+	namedEntry
+	index, prev, base atomic.Int64
+}
+
+const (
+	lowBits = 22
+	lowMask = 1<<lowBits - 1
+)
+
+// lowRoom returns how many more units the low bits of word can hold.
+func lowRoom(word uint64) uint64 { return lowMask - word&lowMask }
+
+// sameVersion reports whether a and b are words of one version, of the same lock and life.
+func sameVersion(a, b uint64) bool { return (a^b)>>lowBits == 0 }
+
+// nextWideVersion returns the first word of the version after that of word, unlocked.
+func nextWideVersion(word uint64) uint64 {
+	return (word>>lowBits + 1) << lowBits &^ (dead | multi | locked)
+}
+
+// decideWide decides q for a wideEntry.
+func (r *rule) decideWide(e *wideEntry, q query, d *Decision) (allowed, alive bool) {
+	for round := 1; ; round++ {
+		atomic.Round("decideWide", round)
+		word, alive := e.loadUnlocked()
+		if !alive {
+			return false, false
+		}
+		before := e.state(word)
+		p := r.position(before, q.at)
+		allowed := q.n >= 0 && r.counter.Admits(p.State, p.Elapsed(), q.n)
+		units := r.charge(&p.State, q, allowed)
+		// Until here the state may be torn. tryStore and validateVersion prove that it
+		// is not: the version has not changed since word was loaded.
+		if q.charge && units > 0 {
+			if !e.tryStore(word, before, p.State) {
+				continue
+			}
+		} else if !e.validateVersion(word) {
+			continue
+		}
+		if d != nil {
+			r.counterDecision(d, p, q, allowed)
+		}
+		return allowed, true
+	}
+}
+
+// tryFastWide is the fast path of decideWide, as tryFast is that of decideCounter.
+func (r *rule) tryFastWide(e *wideEntry, at, n int64) (p window.Position, allowed, ok bool) {
+	index := r.index.Load()
+	p.Offset, ok = r.counter.Within(index, at)
+	word := e.Word.Load()
+	if !ok || word&(dead|multi|locked) != 0 {
+		return p, false, false
+	}
+	// An empty state must start at the floor, which only the slow path looks at.
+	p.State = e.state(word)
+	if p.Index != index || p.Curr == 0 || uint64(n) > lowRoom(word) {
+		return p, false, false
+	}
+	if !r.counter.Admits(p.State, p.Offset, n) {
+		return p, false, !r.chargeDenied && e.validateVersion(word)
+	}
+	p.Curr += n
+	return p, true, e.Word.CompareAndSwap(word, word+uint64(n))
+}
+
+// state returns the state of e, given its word. It may be torn until the version of the
+// word has been validated.
+func (e *wideEntry) state(word uint64) window.State {
+	return window.State{Index: e.index.Load(), Prev: e.prev.Load(), Curr: e.base.Load() + int64(word&lowMask)}
+}
+
+// validateVersion reports whether all that was read since word was loaded is one state.
+func (e *wideEntry) validateVersion(word uint64) bool { return sameVersion(e.Word.Load(), word) }
+
+// tryStore replaces before, which was read since word was loaded, by after. It reports
+// false, and has changed nothing, if the entry has changed since.
+func (e *wideEntry) tryStore(word uint64, before, after window.State) bool {
+	more := uint64(after.Curr) - uint64(before.Curr)
+	if after.Index == before.Index && more <= lowRoom(word) {
+		return e.Word.CompareAndSwap(word, word+more)
+	}
+	if !e.tryLock(word) {
+		return false
+	}
+	e.Word.Store(e.put(word, after))
+	return true
+}
+
+// put makes after the state of e, which has been locked from word, and returns the word
+// that unlocks it. A call that reads in between finds the lock, or another version
+// afterwards. So the order of the stores does not matter.
+func (e *wideEntry) put(word uint64, after window.State) (next uint64) {
+	e.index.Store(after.Index)
+	e.prev.Store(after.Prev)
+	e.base.Store(after.Curr)
+	return nextWideVersion(word)
 }

@@ -3,16 +3,15 @@ package sash
 import (
 	"math"
 	"math/bits"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// A step is a call of Take at an instant, and what is wanted of it.
+// A step is a call of Take at an instant, and the decision wanted.
 type step struct {
 	at        time.Duration
 	n         int64
@@ -31,13 +30,13 @@ func runSteps(t *testing.T, l *Limiter, clock *ManualClock, steps []step) {
 	}
 }
 
-// counters runs test on l and on the same limit in wide cells.
-func counters(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, clock *ManualClock), options ...Option) {
+// everyCounter runs test with limit in packed entries and in wide entries.
+func everyCounter(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, clock *ManualClock), options ...Option) {
 	t.Helper()
 	options = append(options, limit)
 	clock := NewManualClock(0)
 	t.Run("counter", func(t *testing.T) { test(t, newTest(t, append(options, WithClock(clock))...), clock) })
-	t.Run("wide", func(t *testing.T) { test(t, widen(newTest(t, append(options, WithClock(clock))...)), clock) })
+	t.Run("wide", func(t *testing.T) { test(t, useWide(newTest(t, append(options, WithClock(clock))...)), clock) })
 }
 
 const sec, min1 = time.Second, time.Minute
@@ -104,30 +103,30 @@ func TestCounter_Steps(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			counters(t, c.limit, func(t *testing.T, l *Limiter, clock *ManualClock) { runSteps(t, l, clock, c.steps) })
+			everyCounter(t, c.limit, func(t *testing.T, l *Limiter, clock *ManualClock) { runSteps(t, l, clock, c.steps) })
 		})
 	}
 }
 
 func TestCounter_ChargesDeniedUpToCount(t *testing.T) {
-	counters(t, PerMinute(4), func(t *testing.T, l *Limiter, clock *ManualClock) {
+	everyCounter(t, PerMinute(4), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		runSteps(t, l, clock, []step{
 			{0, 3, true, 1, 0, 2 * min1},
 			// Charged one more: 4 in this window, which weigh 2 half way into the next.
 			{10 * sec, 2, false, 0, 80 * sec, 110 * sec},
 			{20 * sec, 100, false, 0, Never, 100 * sec},
-			// Hammering keeps it denied: now 4 in the next window too.
+			// Further attempts keep it denied: now the next window holds 4, too.
 			{min1, 4, false, 0, 2 * min1, 2 * min1},
 			{2*min1 + 30*sec - 1, 2, false, 0, 30*sec + 1, 90*sec + 1},
 		})
 	}, WithChargeDenied())
 }
 
-// A flood that fills the end of one window and the beginning of the next shows
-// the proven bound, and that it is not passed: L(1+f) < 2L in any W.
+// A flood that fills the end of one window and the beginning of the next comes close to the
+// proven bound, L(1+f) < 2L in any W, and does not exceed it.
 func TestCounter_AdmitsLessThanTwiceCountInAnyWindow(t *testing.T) {
 	const count, size = 100, 1000
-	counters(t, Per(count, size), func(t *testing.T, l *Limiter, clock *ManualClock) {
+	everyCounter(t, Per(count, size), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		var admitted []int64 // by instant
 		for at := range int64(20 * size) {
 			clock.Set(at)
@@ -152,35 +151,39 @@ func TestCounter_AdmitsLessThanTwiceCountInAnyWindow(t *testing.T) {
 			worst = max(worst, trailing)
 		}
 		require.Less(t, worst, int64(2*count))
-		require.Greater(t, worst, int64(count*3/2), "the flood did reach far past Count")
+		require.Greater(t, worst, int64(count*3/2), "the flood was admitted far more than Count")
 	})
+}
+
+func counterOf(l Limit) window.Counter {
+	return window.Counter{Count: l.Count, Window: int64(l.Window)}
 }
 
 func TestLayout_PacksAndUnpacks(t *testing.T) {
 	for _, l := range []Limit{PerSecond(1), PerMinute(10), PerDay(1 << 20), Per(1, time.Hour*24*365), Per(3, time.Microsecond), Per(1<<25-1, 365*24*time.Hour)} {
-		layout, fits := layoutOf(l)
+		layout, fits := layoutOf(counterOf(l))
 		require.True(t, fits, l)
-		first, _ := divide(math.MinInt64, int64(l.Window))
-		last, _ := divide(math.MaxInt64, int64(l.Window))
+		first, _ := window.Divide(math.MinInt64, int64(l.Window))
+		last, _ := window.Divide(math.MaxInt64, int64(l.Window))
 		seen := map[uint64]bool{}
 		for _, index := range []int64{first, first + 1, -1, 0, 1, last - 1, last} {
 			for _, prev := range []int64{0, 1, l.Count} {
 				for _, curr := range []int64{0, 1, l.Count} {
-					w := window{index, prev, curr}
+					w := window.State{Index: index, Prev: prev, Curr: curr}
 					word := layout.pack(w)
 					require.Equal(t, w, layout.unpack(word))
-					require.Less(t, word, uint64(locked), "flags are free")
+					require.Less(t, word, uint64(locked), "the flags are 0")
 					seen[word] = true
 				}
 			}
 		}
 		require.False(t, seen[0], "0 is a key never used")
-		require.Zero(t, layout.unpack(0).curr|layout.unpack(0).prev)
-		require.Less(t, layout.pack(window{last, 0, 0}), uint64(locked))
+		require.Zero(t, layout.unpack(0).Curr|layout.unpack(0).Prev)
+		require.Less(t, layout.pack(window.State{Index: last}), uint64(locked))
 	}
 }
 
-func TestLayout_TakesTheWideCellWhereEpochsWouldNotFit(t *testing.T) {
+func TestLayout_TakesTheWideEntryWhereEpochsWouldNotFit(t *testing.T) {
 	for _, c := range []struct {
 		limit Limit
 		fits  bool
@@ -203,17 +206,18 @@ func TestLayout_TakesTheWideCellWhereEpochsWouldNotFit(t *testing.T) {
 		{Per(math.MaxInt64, math.MaxInt64), false},
 		{Per(1<<29-1, math.MaxInt64), true},
 	} {
-		_, fits := layoutOf(c.limit)
+		_, fits := layoutOf(counterOf(c.limit))
 		require.Equal(t, c.fits, fits, c.limit)
-		// The same by counting: every window of int64 has an epoch of its own.
-		first, _ := divide(math.MinInt64, int64(c.limit.Window))
-		last, _ := divide(math.MaxInt64, int64(c.limit.Window))
+		// The limit fits if every window of int64 has an epoch of its own.
+		first, _ := window.Divide(math.MinInt64, int64(c.limit.Window))
+		last, _ := window.Divide(math.MaxInt64, int64(c.limit.Window))
 		room := 61 - 2*bits.Len64(uint64(c.limit.Count))
 		require.Equal(t, room > 0 && float64(last)-float64(first)+2 < math.Pow(2, float64(room)), fits, c.limit)
 	}
 }
 
-// A word of every epoch that an old word could be mistaken in: none is.
+// An old word is not taken for a current one after any number of windows at which an epoch
+// field of fewer bits would wrap.
 func TestCounter_IdleForAsLongAsAnyEpochFieldWouldWrap(t *testing.T) {
 	limit := Per(1, time.Microsecond)
 	clock := NewManualClock(math.MinInt64)
@@ -230,18 +234,18 @@ func TestWideCounter_CountsPastItsLowBits(t *testing.T) {
 	const count = 10 * lowMask
 	clock := NewManualClock(0)
 	l := newTest(t, Per(count, time.Hour), WithClock(clock))
-	require.Equal(t, wideCell, l.own().kind)
+	require.Equal(t, kindWide, l.own().kind)
 	left := int64(count)
 	for _, n := range []int64{1, lowMask - 1, 1, 1, lowMask, lowMask + 1, 3 * lowMask, 5, lowMask} {
 		left -= n
 		require.Equal(t, left, l.Take("k", n).Remaining)
 	}
-	for ; left > 0; left -= lowMask / 3 { // the quick way
+	for ; left > 0; left -= lowMask / 3 { // on the fast path
 		require.Equal(t, left >= lowMask/3, l.AllowN("k", lowMask/3))
 	}
 }
 
-func TestWideCounter_CarriesOutOfItsLowBits(t *testing.T) {
+func TestWideEntry_CarriesOutOfItsLowBits(t *testing.T) {
 	const count = 10 * lowMask
 	for low := range int64(8) {
 		l := newTest(t, Per(count, time.Hour), WithClock(NewManualClock(0)))
@@ -252,70 +256,61 @@ func TestWideCounter_CarriesOutOfItsLowBits(t *testing.T) {
 	}
 }
 
-// A call that finds the cell in somebody's hands waits for that one, and changes
-// nothing meanwhile.
-func TestTake_AwaitsWhoHoldsTheCell(t *testing.T) {
+// A call that finds the entry locked waits until it is unlocked, and changes nothing before.
+func TestTake_WaitsForALockedEntry(t *testing.T) {
 	everyKind(t, PerMinute(5), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		require.True(t, l.Allow("k"))
-		c := l.table().seek(l.key("k"))
-		word, _ := c.current()
-		require.True(t, c.lock(word))
-		var begun atomic.Bool
-		var g sync.WaitGroup
-		g.Go(func() {
-			begun.Store(true)
-			l.Take("k", 1)
-		})
-		for turns := 0; !begun.Load() || turns < 1000; turns++ {
-			runtime.Gosched()
-		}
-		held := c.word.Load()
-		c.word.Store(word)
-		g.Wait()
+		e := l.table().loadLocked(l.key("k"))
+		word, _ := e.loadUnlocked()
+		require.True(t, e.tryLock(word))
+		wait := startBlocked(func() { l.Take("k", 1) })
+		held := e.Word.Load()
+		e.Word.Store(word)
+		wait()
 		require.Equal(t, word|locked, held)
 		require.EqualValues(t, 3, l.Peek("k", 0).Remaining)
 	})
 }
 
-// What was read of a window is one state as long as units are only added to its
-// word; not once somebody has had it locked, not even for the window it had before.
-func TestWideCounter_KnowsWhatItHasReadAsOneState(t *testing.T) {
-	var c wideCounter
-	c.word.Store(c.put(0, window{index: 7, prev: 1, curr: 2}))
-	word := c.word.Load()
-	w := c.window(word)
-	require.Equal(t, window{7, 1, 2}, w)
-	require.True(t, c.store(word, w, window{7, 1, 5}))
-	require.True(t, c.sameGeneration(word))
-	require.Equal(t, window{7, 1, 2}, c.window(word))
+// A window that was read is valid as long as units are only added to the word. It is not
+// valid once the entry has been locked, even if the same window was stored again.
+func TestWideCounter_ValidatesItsReads(t *testing.T) {
+	var e wideEntry
+	e.Word.Store(e.put(0, window.State{Index: 7, Prev: 1, Curr: 2}))
+	word := e.Word.Load()
+	w := e.state(word)
+	require.Equal(t, window.State{Index: 7, Prev: 1, Curr: 2}, w)
+	require.True(t, e.tryStore(word, w, window.State{Index: 7, Prev: 1, Curr: 5}))
+	require.True(t, e.validateVersion(word))
+	require.Equal(t, window.State{Index: 7, Prev: 1, Curr: 2}, e.state(word))
 
-	held := c.word.Load()
-	require.True(t, c.lock(held))
-	require.False(t, c.sameGeneration(word))
-	c.word.Store(c.put(held, window{7, 1, 2}))
-	require.False(t, c.sameGeneration(word))
-	require.False(t, c.store(word, w, window{7, 1, 3}), "nor is it charged by what was read")
-	require.Equal(t, window{7, 1, 2}, c.window(c.word.Load()))
+	held := e.Word.Load()
+	require.True(t, e.tryLock(held))
+	require.False(t, e.validateVersion(word))
+	e.Word.Store(e.put(held, window.State{Index: 7, Prev: 1, Curr: 2}))
+	require.False(t, e.validateVersion(word))
+	require.False(t, e.tryStore(word, w, window.State{Index: 7, Prev: 1, Curr: 3}), "a charge based on the old read fails")
+	require.Equal(t, window.State{Index: 7, Prev: 1, Curr: 2}, e.state(e.Word.Load()))
 }
 
-// The quick way is only for a cell that is alive, and in nobody's hands.
-func TestQuick_LeavesACellThatIsDeadOrHeld(t *testing.T) {
-	counters(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
+// The fast path leaves an entry alone that is dead or locked.
+func TestTryFast_LeavesAnEntryThatIsDeadOrLocked(t *testing.T) {
+	everyCounter(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		require.True(t, l.Allow("k"))
 		k := l.key("k")
-		c := l.table().load(k)
-		word := c.word.Load()
-		c.word.Store(word | locked)
-		var sure bool
-		if l.own().kind == wideCell {
-			_, sure = l.rule().quickWide(c.wide(), 0, 1)
+		e := l.table().load(k)
+		word := e.Word.Load()
+		e.Word.Store(word | locked)
+		var ok bool
+		if l.own().kind == kindWide {
+			_, _, ok = l.rule().tryFastWide(e.asWide(), 0, 1)
 		} else {
-			_, sure = l.rule().quick(c, 0, 1)
+			_, _, ok = l.rule().tryFast(e, 0, 1)
 		}
-		require.False(t, sure)
-		require.Equal(t, word|locked, c.word.Load())
-		c.word.Store(word)
-		require.True(t, c.kill(word)) // and left in the table
+		require.False(t, ok)
+		require.Equal(t, word|locked, e.Word.Load())
+		e.Word.Store(word)
+		require.True(t, e.tryKill(word)) // the dead entry stays in the table
 		require.True(t, l.AllowN("k", 2))
 		require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
 	})

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/report"
 )
 
-// An experiment answers a question, step by step.
+// An experiment answers a question by measurements.
 type experiment struct {
 	name, question string
 	plan           func(*lab) plan
@@ -30,10 +30,9 @@ type experiment struct {
 func experiments() []experiment {
 	return []experiment{
 		{"speed", "how long a decision takes", planSpeed},
-		{"floor", "how long the steps that a decision is made of take", planFloor},
+		{"floor", "how long the steps of a decision take", planFloor},
 		{"tail", "how long the worst calls take", planTail},
-		{"memory", "what a key takes, and costs the garbage collector", planMemory},
-		{"accuracy", "what approximate limits get wrong", planAccuracy},
+		{"memory", "how much memory a key takes, and what it costs the garbage collector", planMemory},
 	}
 }
 
@@ -44,43 +43,43 @@ func names(all []experiment) (names []string) {
 	return names
 }
 
-// A plan is what an experiment will do. Its result is asked for after the last step
-// that was done, be it none.
+// A plan is the steps of an experiment. result returns the result of the steps done so far,
+// of which there may be none.
 type plan struct {
 	steps  []step
 	result func() (report.Result, error)
 }
 
-// A step takes about as long as its cost, of which bars are drawn. It ends early, with
-// the context's error, when it is interrupted.
+// A step is a part of a plan. Its cost estimates its duration, for the progress bar. When it
+// is interrupted it ends early, with the context's error.
 type step struct {
 	cost time.Duration
 	do   func(ctx context.Context) error
 }
 
-// A lab is where experiments are made.
+// A lab is the settings and the machine of experiments.
 type lab struct {
 	*options
 	here   report.Environment
-	budget int64 // bytes that may be in use
+	budget int64 // the bytes of memory that experiments may use
 }
 
-// share is how much of the memory that is free may be used.
+// share is the part of the free memory that may be used.
 const share = 0.6
 
 func newLab(o *options, here report.Environment) *lab {
 	l := &lab{options: o, here: here, budget: int64(share * float64(here.Free))}
 	if strconv.IntSize == 32 {
-		l.budget = min(l.budget, 1<<30) // of addresses
+		l.budget = min(l.budget, 1<<30) // of the address space
 	}
 	return l
 }
 
-// slack is how much garbage may lie about before it is collected between turns.
+// slack returns the bytes of garbage at which it is collected between turns.
 func (l *lab) slack() int64 { return max(l.budget/8, 64<<20) }
 
-// fits reports whether n keys of each of those fit into memory, with room for tables
-// to grow and for garbage.
+// fits reports whether tables of all peers with n keys each fit into memory, with room for
+// growth and garbage.
 func (l *lab) fits(n int, all ...peers.Peer) bool {
 	var bytes int64
 	for _, p := range all {
@@ -89,9 +88,9 @@ func (l *lab) fits(n int, all ...peers.Peer) bool {
 	return bytes+bytes/4+l.slack() <= l.budget
 }
 
-// fitting returns those of all that n keys of fit into memory, and what stands beside
-// them all, and says whom it leaves out where: everybody, if it is the first, whom the
-// others are compared with.
+// fitting returns the peers whose tables with n keys fit into memory, and the peer Nothing.
+// The notes name the peers left out. If the first peer does not fit, all are left out, since
+// the others are compared with it.
 func (l *lab) fitting(n int, all []peers.Peer, where string) (fitting []peers.Peer, notes []string) {
 	for _, p := range all {
 		if l.fits(n, p) && l.fits(n, all[0]) {
@@ -110,8 +109,8 @@ func leftOut(where string, p peers.Peer) string {
 	return fmt.Sprintf("**Left out** %s: %s would take more than %.0f %% of the free memory.", where, p.Label(), 100*share)
 }
 
-// run makes the experiments that were chosen, one after the other, writes the results
-// of each, and shows its tables.
+// run makes the chosen experiments one after the other. It writes the results of each, and
+// prints its tables.
 func (l *lab) run(ctx context.Context, stdout, stderr io.Writer, d progress.Drawer) error {
 	if err := report.CanWrite(l.out); err != nil {
 		return fmt.Errorf("-out: %w", err)
@@ -148,8 +147,7 @@ func (p plan) cost() (total time.Duration) {
 	return total
 }
 
-// run does every step, and leaves no garbage to the next experiment, unless there is
-// to be none.
+// run does every step. If none fails, it then frees the garbage before the next experiment.
 func (p plan) run(ctx context.Context, bar progress.Bar) error {
 	for _, s := range p.steps {
 		if err := ctx.Err(); err != nil {
@@ -164,7 +162,7 @@ func (p plan) run(ctx context.Context, bar progress.Bar) error {
 	return nil
 }
 
-// publish writes and shows what was found.
+// publish writes the result of an experiment, and prints its tables.
 func (l *lab) publish(e experiment, p plan, interrupted bool, stdout, stderr io.Writer) error {
 	r, err := p.result()
 	if err != nil {
@@ -181,12 +179,12 @@ func (l *lab) publish(e experiment, p plan, interrupted bool, stdout, stderr io.
 	return nil
 }
 
-// every asks of ctx now and then, in long loops.
-const every = 1 << 12
+// ctxInterval is the number of rounds between two checks of a context in long loops.
+const ctxInterval = 1 << 12
 
-// fill makes a table of p track n keys, by as many goroutines as there are cores.
-// Garbage is not collected meanwhile, if there is room for it: with what was there
-// before that would take longer than the rest.
+// fill inserts n keys into a table of p, by one goroutine for each core. Garbage is not
+// collected while it runs, if there is room for it: collections of earlier tables would take
+// longer than the rest.
 func fill(ctx context.Context, p peers.Peer, table peers.Table, n int) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	goroutines := runtime.GOMAXPROCS(0)
@@ -196,11 +194,11 @@ func fill(ctx context.Context, p peers.Peer, table peers.Table, n int) error {
 	return forEach(ctx, n, goroutines, func(i int) { table.Allow(keys.New(i)) })
 }
 
-// forEach calls do with every number below n, in some goroutines.
+// forEach calls do with every number below n, in that many goroutines.
 func forEach(ctx context.Context, n, goroutines int, do func(i int)) error {
 	together(goroutines, func(g int) {
 		for i := g; i < n; i += goroutines {
-			if i/goroutines%every == 0 && ctx.Err() != nil {
+			if i/goroutines%ctxInterval == 0 && ctx.Err() != nil {
 				return
 			}
 			do(i)
@@ -209,12 +207,12 @@ func forEach(ctx context.Context, n, goroutines int, do func(i int)) error {
 	return ctx.Err()
 }
 
-// fillCost is about how long fill takes for n keys.
+// fillCost estimates the duration of fill for n keys.
 func fillCost(n int) time.Duration {
 	return time.Duration(n) * 2500 * time.Nanosecond / time.Duration(runtime.GOMAXPROCS(0))
 }
 
-// notesOn says what of peers a reader must know.
+// notesOn returns a note on each peer, with its version, its algorithm and its shortcomings.
 func notesOn(all []peers.Peer) (notes []string) {
 	for _, p := range all {
 		note := p.Name
@@ -232,7 +230,7 @@ func notesOn(all []peers.Peer) (notes []string) {
 	return append(notes, "Left out: limiters that ask a server, such as those over Redis.")
 }
 
-// figure writes a number with as many digits as it is worth.
+// figure formats a number: with one decimal if it is less than 10, and else rounded.
 func figure(x float64) string {
 	switch {
 	case math.IsNaN(x):
@@ -243,7 +241,7 @@ func figure(x float64) string {
 	return humanize.Comma(int64(math.Round(x)))
 }
 
-// times writes how many times something is.
+// times formats a ratio.
 func times(x float64) string {
 	switch {
 	case math.IsNaN(x):
@@ -254,7 +252,7 @@ func times(x float64) string {
 	return humanize.Comma(int64(math.Round(x))) + " ×"
 }
 
-// finite returns x, and nil for what JSON has no number for.
+// finite returns x, or nil if JSON cannot represent it.
 func finite(x float64) *float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil

@@ -13,33 +13,32 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// BenchmarkFlood floods a table capped at 100,000 keys, 1,000 of which are held at
-// their limit, with 10 million distinct keys (-short: 300,000 under a cap of 10,000,
-// 100 of them held). One call in eleven is one on a held key, by a client that does
-// not give up. It reports
+// BenchmarkFlood floods a table capped at 100,000 keys with 10 million distinct keys. 1,000
+// of the keys in the table are held at their limit. With -short, the flood is 300,000 keys
+// under a cap of 10,000, with 100 held. One call in eleven is for a held key, by a client
+// that does not give up. It reports:
 //
-//   - early-%: how many of the held keys got a call through before their window had
-//     passed, having been displaced,
-//   - displaced: how many keys were,
-//   - heap-full-MB, heap-half-MB and heap-end-MB: live bytes once the table is full,
-//     after half of the flood, and after all of it. What is displaced may stay in
-//     memory until its seat is taken again, so the first is less than the others,
-//   - p50-ns, p99.99-ns and their ratio tail/p50: of single calls, on the flood's keys
-//     and the held ones, with what the two readings of the clock take. A call that is
-//     preempted, or waits for the collector, counts as long as it took.
+//   - early-%: the part of the held keys that got a call through before their window had
+//     passed, because they had been displaced;
+//   - displaced: the number of displaced keys;
+//   - heap-full-MB, heap-half-MB and heap-end-MB: live bytes once the table is full, after
+//     half of the flood, and after all of it. A displaced entry may stay in memory until its
+//     sample slot is used again, so the first figure is lower than the others;
+//   - p50-ns, p99.99-ns and their ratio tail/p50: the times of single calls, for the flood's
+//     keys and the held ones, including two clock readings. Preemption and waiting for the
+//     garbage collector are included, too.
 //
-// One caller at a time: what it measures is what a call costs, not what a machine
-// with other work to do adds to it.
+// There is one caller, so that other load of the machine adds little to the cost of a call.
 //
 //	go test -run '^$' -bench Flood -benchtime 1x ./bench
 func BenchmarkFlood(b *testing.B) {
-	flood, most, held := 10_000_000, 100_000, 1000
+	flood, maxKeys, held := 10_000_000, 100_000, 1000
 	if testing.Short() {
-		flood, most, held = 300_000, 10_000, 100
+		flood, maxKeys, held = 300_000, 10_000, 100
 	}
 	for b.Loop() {
-		f := newFlood(b, most, held)
-		f.fill(most - held)
+		f := newFlood(b, maxKeys, held)
+		f.fill(maxKeys - held)
 		full := liveBytes()
 		f.run(flood / 2)
 		half := liveBytes()
@@ -53,10 +52,10 @@ func BenchmarkFlood(b *testing.B) {
 		b.ReportMetric(float64(p50), "p50-ns")
 		b.ReportMetric(float64(tail), "p99.99-ns")
 		b.ReportMetric(float64(tail)/float64(p50), "tail/p50")
-		require.Equal(b, most, f.limiter.Len())
+		require.Equal(b, maxKeys, f.limiter.Len())
 		f.limiter.Close()
 	}
-	b.ReportMetric(0, "ns/op") // of a whole flood: says nothing
+	b.ReportMetric(0, "ns/op") // the time of a whole flood has no meaning
 }
 
 type flood struct {
@@ -68,12 +67,12 @@ type flood struct {
 	calls   *hdrhistogram.Histogram
 }
 
-// newFlood returns a limiter with keys held at their limit, on a clock that stands
-// still, so that none of their calls is to be admitted.
-func newFlood(b *testing.B, most, held int) *flood {
+// newFlood returns a flood of a limiter with keys held at their limit. The clock stands still,
+// so none of their calls should be admitted.
+func newFlood(b *testing.B, maxKeys, held int) *flood {
 	f := &flood{
 		limiter: sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(sash.NewManualClock(0)),
-			sash.WithMaxKeys(most, sash.EvictLeastUsed))),
+			sash.WithMaxKeys(maxKeys, sash.EvictLeastUsed))),
 		early: map[string]bool{},
 		calls: hdrhistogram.New(1, int64(time.Minute), 3),
 	}
@@ -86,7 +85,7 @@ func newFlood(b *testing.B, most, held int) *flood {
 	return f
 }
 
-// next returns a key never seen.
+// next returns a new key.
 func (f *flood) next() []byte {
 	f.serial++
 	f.key = strconv.AppendInt(append(f.key[:0], "flood "...), int64(f.serial), 10)
@@ -99,7 +98,7 @@ func (f *flood) fill(keys int) {
 	}
 }
 
-// run floods the table, and has the held keys try again all the while.
+// run floods the table, and makes calls for the held keys in between and at the end.
 func (f *flood) run(keys int) {
 	for i := range keys {
 		key := f.next()
@@ -124,7 +123,7 @@ func (f *flood) try(key string) {
 	}
 }
 
-// liveBytes returns how many bytes live objects take.
+// liveBytes returns the bytes of live objects.
 func liveBytes() float64 {
 	runtime.GC()
 	runtime.GC()

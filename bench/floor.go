@@ -8,30 +8,30 @@ import (
 )
 
 // planFloor measures the steps that a decision is made of as speed measures decisions:
-// admitted ones, by one goroutine, of uniform keys.
+// admitted ones, of uniform keys, by no more than two goroutines.
 func planFloor(l *lab) plan {
-	one := *l.options
-	one.answers, one.goroutines, one.peers = []string{admitted}, []int{1}, nil
-	one.distributions = []string{l.distributions[0]}
-	one.keys = slices.DeleteFunc(slices.Clone(l.keys), func(n int) bool { return n > few })
-	if len(one.keys) == 0 {
-		one.keys = []int{few}
-	}
-	quiet := &lab{options: &one, here: l.here, budget: l.budget}
+	reduced := *l.options
+	reduced.answers, reduced.distributions = []string{admitted}, []string{l.distributions[0]}
+	reduced.goroutines = upTo(2, l.goroutines)
+	reduced.keys = upTo(maxVariantKeys, l.keys)
+	quiet := &lab{options: &reduced, here: l.here, budget: l.budget}
 	s := &speedTest{lab: quiet, rows: quiet.speedRows(), all: append([]peers.Peer{peers.Sash()}, peers.Floors()...)}
+	s.others = []peers.Peer{peers.Floor()}
 	p := s.plan()
 	p.result = func() (report.Result, error) {
 		r := s.result()
-		for i := range r.Tables { // which end in a peer that there is none of
-			t := &r.Tables[i]
-			for j := range t.Rows {
-				t.Rows[j] = t.Rows[j][:len(t.Rows[j])-2]
-			}
-			t.Columns = t.Columns[:len(t.Columns)-2]
-		}
-		r.Notes = append(r.Notes, "Nanoseconds, as in speed, of what decides nothing: one step more in each column. What sash takes above the floor is what is left to win without another map or clock.")
+		r.Notes = append(r.Notes, "Nanoseconds, as in speed, of contenders that decide nothing: each column makes one step more. The last column is the time of the floor divided by that of sash, the median of the ratios within rounds. Where it is below 1, a decision could be faster with the same map and clock.")
 		r.Notes = append(r.Notes, notesOn(s.all)...)
 		return r, nil
 	}
 	return p
+}
+
+// upTo returns the numbers that are no greater than max, or max if none is.
+func upTo(max int, numbers []int) []int {
+	kept := slices.DeleteFunc(slices.Clone(numbers), func(n int) bool { return n > max })
+	if len(kept) == 0 {
+		return []int{max}
+	}
+	return kept
 }

@@ -16,28 +16,28 @@ import (
 
 const hostileKeys = 1 << 17
 
-// ofOneSum returns n keys of 64 bytes that have one sum under XXH64. Of 64 bytes,
-// each of its four lanes hears two words, one after the other: whatever the first of
-// them is, there is a second one that brings the lane to where it is to end.
+// ofOneSum returns n keys of 64 bytes that have the same sum under XXH64. Each of the four
+// lanes of XXH64 consumes two words of 64 bytes. For every first word there is a second one
+// that brings the lane to the same end.
 func ofOneSum(n int) []string {
 	const (
 		prime1 = 11400714785074694791
 		prime2 = 14029467366897019727
 		size   = 64
-		lane   = 8  // the second, which begins with prime2, or the seed and that
-		second = 32 // begins the second word of the first lane
+		lane   = 8  // the offset of the second lane, which starts with prime2 (plus the seed, 0)
+		second = 32 // the offset of the second words
 	)
-	heard := func(lane, word uint64) uint64 { return bits.RotateLeft64(lane+word*prime2, 31) * prime1 }
+	consume := func(lane, word uint64) uint64 { return bits.RotateLeft64(lane+word*prime2, 31) * prime1 }
 	inverse := uint64(prime2) // of prime2, by Newton's method
 	for range 6 {
 		inverse *= 2 - prime2*inverse
 	}
-	end := heard(prime2, 0)
+	end := consume(prime2, 0)
 	keys := make([]string, n)
 	for i := range keys {
 		var key [size]byte
 		binary.LittleEndian.PutUint64(key[lane:], uint64(i))
-		binary.LittleEndian.PutUint64(key[lane+second:], (end-heard(prime2, uint64(i)))*inverse)
+		binary.LittleEndian.PutUint64(key[lane+second:], (end-consume(prime2, uint64(i)))*inverse)
 		keys[i] = string(key[:])
 	}
 	return keys
@@ -55,7 +55,7 @@ func ofAnySum(n int) []string {
 	return keys
 }
 
-// Keys of one sum have each a quota of its own, and a place in the table.
+// Keys with the same sum have quotas and entries of their own.
 func TestHostile_KeysOfOneSumShareNothing(t *testing.T) {
 	l := sash.Must(sash.New(sash.PerMinute(1), sash.WithClock(sash.NewManualClock(0))))
 	defer l.Close()
@@ -69,10 +69,10 @@ func TestHostile_KeysOfOneSumShareNothing(t *testing.T) {
 	require.Equal(t, hostileKeys, l.Len())
 }
 
-// BenchmarkHostile makes calls on 131,072 keys of one sum under XXH64, which anybody
-// can write down, and on as many random ones of the same length, by turns, as in
-// BenchmarkRounds: on keys that are tracked, and to insert them. A table keyed by
-// that sum would look through all of them at each call.
+// BenchmarkHostile makes calls for 131,072 keys with the same sum under XXH64, which anyone
+// can compute, and for as many random keys of the same length. The two take turns, as in
+// BenchmarkPolicies: for tracked keys, and for new ones. A table keyed by that sum would
+// search all of them in each call.
 //
 //	go test -run '^$' -bench Hostile -benchtime 31x ./bench
 func BenchmarkHostile(b *testing.B) {
@@ -85,8 +85,8 @@ func BenchmarkHostile(b *testing.B) {
 	})
 }
 
-// hostilely lets calls on hostile and on ordinary keys take turns, and reports how
-// long they take. Nobody pays for another's garbage.
+// hostilely lets calls for hostile and for ordinary keys take turns, and reports their times.
+// Garbage is collected between turns.
 func hostilely(b *testing.B, hostile, ordinary func() float64) {
 	times := make([][]float64, 2)
 	for range b.N {
@@ -98,8 +98,8 @@ func hostilely(b *testing.B, hostile, ordinary func() float64) {
 	reportTimes(b, []string{"hostile", "ordinary"}, times, []string{"ordinary"})
 }
 
-// tracked returns a function that calls on each key once, and returns how many
-// nanoseconds a call took.
+// tracked returns a function that makes a call for each key of a limiter that tracks them. It
+// returns the nanoseconds per call.
 func tracked(b *testing.B, keys []string) func() float64 {
 	l := sash.Must(sash.New(sash.PerHour(plenty)))
 	b.Cleanup(func() { l.Close() })
@@ -108,7 +108,7 @@ func tracked(b *testing.B, keys []string) func() float64 {
 	return allow
 }
 
-// inserting is tracked into a new limiter each time.
+// inserting returns a function like that of tracked, but with a new limiter each time.
 func inserting(keys []string) func() float64 {
 	return func() float64 {
 		l := sash.Must(sash.New(sash.PerHour(plenty)))
@@ -117,6 +117,7 @@ func inserting(keys []string) func() float64 {
 	}
 }
 
+// allowed makes a call for each key, and returns the nanoseconds per call.
 func allowed(l *sash.Limiter, keys []string) float64 {
 	start := time.Now()
 	for _, key := range keys {

@@ -17,12 +17,12 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// BenchmarkMiddleware answers requests of 1,000 clients, none of them denied, each
-// with all headers that the middleware can say. net/http's own part in a request is
-// left out: what is measured is a handler that sets a header and writes two bytes,
-// and how much more it takes with a middleware around it. All take turns, as in
-// BenchmarkRounds, and collect garbage as seldom as a server with some heap does:
-// with the few megabytes of a benchmark, half of the time were the collector's.
+// BenchmarkMiddleware measures how much longer a handler takes with a middleware around it.
+// The requests are of 1,000 clients and none is denied; or, in answer=denied, of one client
+// and all but the first are. The handler sets a header and writes two bytes, without
+// net/http's own part of a request. All contenders take turns, as in BenchmarkPolicies.
+// Garbage is collected as rarely as in a server with a larger heap. With the few megabytes
+// of a benchmark, the collector would take half of the time.
 //
 //	go test -run '^$' -bench Middleware -cpu 1 -benchtime 301x .
 func BenchmarkMiddleware(b *testing.B) {
@@ -42,7 +42,7 @@ func middlewareRounds(b *testing.B, all []middleware, clients int) {
 	}
 	for round := range b.N {
 		for _, i := range rounds.Order(len(handlers), round) {
-			runtime.GC() // nobody pays for another's garbage
+			runtime.GC() // before the turn, so that it collects only its own garbage
 			h, start := handlers[i], time.Now()
 			for j := range requests {
 				w.serve(h, from[j%clients])
@@ -53,10 +53,10 @@ func middlewareRounds(b *testing.B, all []middleware, clients int) {
 	reportOver(b, all, times)
 }
 
-// reportOver writes how much longer each takes than the first, and how many times
-// what the second takes longer.
+// reportOver reports how much longer each takes than the first, and the ratio of that to the
+// same of the second.
 func reportOver(b *testing.B, all []middleware, times [][]float64) {
-	b.ReportMetric(0, "ns/op") // of a whole round: says nothing
+	b.ReportMetric(0, "ns/op") // the time of a whole round has no meaning
 	over := make([][]float64, len(all))
 	for i := range all {
 		for round, t := range times[i] {
@@ -73,7 +73,7 @@ func reportOver(b *testing.B, all []middleware, times [][]float64) {
 	}
 }
 
-// TestMiddleware_CostsAtMostThreeAllocations holds it to that, with all headers on.
+// TestMiddleware_CostsAtMostThreeAllocations measures requests with all headers.
 func TestMiddleware_CostsAtMostThreeAllocations(t *testing.T) {
 	var bare float64
 	for i, m := range middlewares(t, plentyHere) {
@@ -94,11 +94,11 @@ type middleware struct {
 	wrap func(http.Handler) http.Handler
 }
 
-const plentyHere = 60_000 // a minute: more than a client gets to ask
+const plentyHere = 60_000 // per minute: more than a client requests
 
-// All key by the address of the connection. httprate says X-RateLimit-Limit,
-// -Remaining and -Reset; httplimit says RateLimit-Policy and RateLimit, and those
-// as well if its name says so.
+// middlewares returns the contenders. All key by the address of the connection. httprate
+// sends X-RateLimit-Limit, -Remaining and -Reset. httplimit sends RateLimit-Policy and
+// RateLimit, and the X- headers as well if the name ends in +X.
 func middlewares(tb testing.TB, count int64) []middleware {
 	every := httplimit.Policy{Name: "all", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count)}}
 	route := httplimit.Policy{Name: "api", Pattern: "GET /v1/", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count)}}
@@ -112,7 +112,7 @@ func middlewares(tb testing.TB, count int64) []middleware {
 	}
 }
 
-// byAddress is what httprate had as KeyByIP.
+// byAddress does what httprate's former KeyByIP did.
 func byAddress(r *http.Request) (string, error) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	return httprate.CanonicalizeIP(host), err
@@ -143,8 +143,8 @@ func requestsOf(clients int) (requests []*http.Request) {
 	return requests
 }
 
-// A writer is a ResponseWriter that keeps nothing but the header, which it makes
-// anew for each request, as a server does.
+// A writer is a ResponseWriter that keeps only the header. It makes a new one for each
+// request, as a server does.
 type writer struct{ header http.Header }
 
 func newWriter() *writer { return &writer{} }

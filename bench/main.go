@@ -1,5 +1,5 @@
-// Command bench measures sash beside every limiter that one might pick instead, on
-// your machine, in one process and in turns, and says where sash loses:
+// Command bench measures sash and competing limiters on your machine, in one process and by
+// turns. It also shows where sash loses:
 //
 //	go run ./bench                          # all experiments, about five minutes
 //	go run ./bench -quick                   # all of them on a few keys, in seconds
@@ -8,32 +8,29 @@
 //
 // Experiments are:
 //
-//	speed     nanoseconds a decision, by how many keys there are, how they are asked
-//	          for, what the answer is and how many goroutines ask; as throughput, and
-//	          as latency, where each key follows from the last answer
-//	floor     the same for the steps that a decision is made of: what is left to win
-//	tail      how long the worst calls take while a table grows from nothing, and while
-//	          idle keys are swept out, with arrivals that do not wait for answers
-//	memory    bytes and objects for each key, what they cost the garbage collector, and
-//	          how long calls take while it runs
-//	accuracy  what approximate limits admit and deny beside the exact log, on recorded
-//	          traffic and on made-up traffic at its worst
+//	speed     nanoseconds per decision, by the number of keys, their distribution, the
+//	          answer and the number of goroutines; as throughput, and as latency, where
+//	          each key depends on the last answer
+//	floor     the same for the steps of a decision: how much faster it could be
+//	tail      the time of the worst calls while a table grows from nothing, and while idle
+//	          keys are swept out, with arrivals that do not wait for answers
+//	memory    bytes and objects per key, their cost to the garbage collector, and the time
+//	          of calls while it runs
 //
-// Each writes a table in Markdown, all figures in JSON, and plots in SVG, with the
-// machine, the Go version, the commit and the command, and shows the table. A machine
-// that does anything else at the same time measures that.
+// Each experiment writes a table in Markdown, all figures in JSON, and plots in SVG, with
+// the machine, the Go version, the commit and the command, and prints the table. Other work
+// on the machine disturbs the figures.
 //
-// What would need more than 60 % of the memory that is free is left out, and the
-// results say so. Limiters that ask a server are not here: they do another job.
+// A measurement that would need more than 60 % of the free memory is left out, and the
+// results say so. Limiters that ask a server are not measured, because they do another job.
 //
-// The exit status is 0; 1 if something failed, 2 if the command line was wrong; 130 if
-// interrupted: then what was measured until then is written.
+// The exit status is 0; 1 if something failed; 2 if the command line was wrong; 130 if
+// interrupted, and then the figures measured so far are written.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -48,17 +45,11 @@ func main() {
 	command.Main(func(ctx context.Context, args []string) int { return run(ctx, args, os.Stdout, os.Stderr) })
 }
 
-// run is the command: its arguments and streams in, its exit status out.
+// run runs the command with these arguments and streams, and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseArgs(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		o.usage(stdout)
-		return command.OK
-	case err != nil:
-		command.Say(stderr, "bench", err)
-		fmt.Fprintln(stderr, "bench: -h explains the flags")
-		return command.Usage
+	if err != nil {
+		return command.Refuse("bench", err, o.usage, stdout, stderr)
 	}
 	here := report.Here(ctx, commandLine(args))
 	err = newLab(o, here).run(ctx, stdout, stderr, progress.On(stderr))
@@ -73,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return command.OK
 }
 
-// commandLine returns the command as one would type it again.
+// commandLine returns the command line, quoted so that a shell reads the same arguments.
 func commandLine(args []string) string {
 	line := "go run ./bench"
 	for _, a := range args {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 )
 
-// An outcome is what a run of the command leaves.
+// An outcome is the result of a run of the command.
 type outcome struct {
 	status         int
 	stdout, stderr string
@@ -35,7 +36,7 @@ func invoke(ctx context.Context, args ...string) outcome {
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
-// results reads what a run left of an experiment, and checks that it is well-formed.
+// results reads the files that a run wrote for an experiment, and checks their form.
 func results(t *testing.T, dir, experiment string) (r struct {
 	report.Result
 	Records []map[string]any `json:"records"`
@@ -66,13 +67,10 @@ func results(t *testing.T, dir, experiment string) (r struct {
 
 func TestRun_QuickMeasuresEverything(t *testing.T) {
 	dir := t.TempDir()
-	data := filepath.Join(dir, "data")
-	require.NoError(t, os.Mkdir(data, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(data, "some.tsv"), []byte("1\ta\n2\tb\n3\ta\n"), 0o644))
-	got := invoke(t.Context(), "-quick", "-out", dir, "-data", data)
+	got := invoke(t.Context(), "-quick", "-out", dir)
 	require.Equal(t, command.OK, got.status, got.stderr)
 
-	command := "go run ./bench -quick -out " + dir + " -data " + data
+	command := "go run ./bench -quick -out " + dir
 	for _, e := range experiments() {
 		r := results(t, dir, e.name)
 		require.Equal(t, e.name, r.Experiment)
@@ -82,7 +80,7 @@ func TestRun_QuickMeasuresEverything(t *testing.T) {
 		require.Contains(t, got.stdout, "# "+e.name+": "+e.question)
 	}
 
-	// Every peer is in every row that it can be in.
+	// Every peer is in every row whose answers it can give.
 	speed := results(t, dir, "speed")
 	rows := map[string]int{}
 	for _, r := range speed.Records {
@@ -109,8 +107,8 @@ func TestRun_QuickMeasuresEverything(t *testing.T) {
 	}
 }
 
-// An interrupting writer interrupts a run as soon as it says that it has written
-// something.
+// An interrupting writer interrupts a run as soon as the run reports that it has written
+// files.
 type interrupting struct {
 	bytes.Buffer
 	interrupt func()
@@ -129,24 +127,24 @@ func TestRun_InterruptedWritesWhatThereIs(t *testing.T) {
 	defer cancel()
 	stderr := &interrupting{interrupt: cancel}
 	var stdout bytes.Buffer
-	status := run(ctx, []string{"-quick", "-keys", "1", "-experiments", "floor,accuracy,memory", "-out", dir}, &stdout, stderr)
+	status := run(ctx, []string{"-quick", "-keys", "1", "-experiments", "floor,tail,memory", "-out", dir}, &stdout, stderr)
 	require.Equal(t, command.Interrupted, status)
 	require.Contains(t, stderr.String(), "bench: interrupted; what was measured is written\n")
 	require.False(t, results(t, dir, "floor").Interrupted)
-	memory := results(t, dir, "memory")
-	require.True(t, memory.Interrupted)
-	require.Empty(t, memory.Records)
-	require.NoFileExists(t, filepath.Join(dir, "accuracy.json"), "it comes after memory")
+	tail := results(t, dir, "tail")
+	require.True(t, tail.Interrupted)
+	require.Empty(t, tail.Records)
+	require.NoFileExists(t, filepath.Join(dir, "memory.json"), "it comes after tail")
 }
 
-// A context that ends after so many looks at it.
+// A countdown is a context that ends after a number of calls of Err.
 type countdown struct {
 	context.Context
-	looks int
+	calls int
 }
 
 func (c *countdown) Err() error {
-	if c.looks--; c.looks < 0 {
+	if c.calls--; c.calls < 0 {
 		return context.Canceled
 	}
 	return nil
@@ -155,9 +153,9 @@ func (c *countdown) Err() error {
 func TestPlan_StopsInTheMiddleAndKeepsWhatItHas(t *testing.T) {
 	o, err := parseArgs([]string{"-quick", "-keys", "1", "-peers", "go-limiter", "-goroutines", "1", "-modes", "throughput", "-answers", "admitted"})
 	require.NoError(t, err)
-	for looks := range 60 {
+	for calls := range 60 {
 		p := planSpeed(newLab(o, report.Environment{Free: 4 << 30}))
-		err := p.run(&countdown{t.Context(), looks}, progress.On(nil).Work(1, ""))
+		err := p.run(&countdown{t.Context(), calls}, progress.On(nil).Work(1, ""))
 		require.ErrorIs(t, err, context.Canceled)
 		r, err := p.result()
 		require.NoError(t, err)
@@ -179,13 +177,13 @@ func TestRun_WrongFlags(t *testing.T) {
 	}{
 		{[]string{"-keys", "0"}, []string{`-keys: "0" is no number`}},
 		{[]string{"-keys", "1,x,-3", "-rounds", "0"}, []string{`"x" is no`, `"-3" is no`, `-rounds: "0" is no number: want one from 1 to 10k`}},
-		{[]string{"-experiments", "sped"}, []string{`-experiments: there is no "sped", want some of speed,floor,tail,memory,accuracy`}},
+		{[]string{"-experiments", "sped"}, []string{`-experiments: there is no "sped", want some of speed,floor,tail,memory`}},
 		{[]string{"-peers", "redis,sash"}, []string{`-peers: there is no "redis"`, `there is no "sash", want some of go-limiter`}},
 		{[]string{"-goroutines", "1,0"}, []string{`-goroutines: "0" is no number of goroutines`}},
 		{[]string{"-dists", "", "-answers", "yes", "-modes", "fast"}, []string{`-dists: there is no ""`, `-answers: there is no "yes"`, `-modes: there is no "fast"`}},
 		{[]string{"-grow", "1e6"}, []string{`-grow: "1e6" is no number`}},
 		{[]string{"-rate", "-1", "-decisions", "1000000000000000", "-out", ""}, []string{`-rate: "-1" is no number: want one from 1 to 100M`, `-decisions: "1000000000000000" is no number`, "-out names no directory"}},
-		{[]string{"-rate", "x", "-data", "/nowhere/at/all"}, []string{`-rate: "x" is no number`, "-data: open /nowhere/at/all: no such"}},
+		{[]string{"-rate", "x"}, []string{`-rate: "x" is no number`}},
 		{[]string{"speed"}, []string{`"speed" is no flag`}},
 		{[]string{"-nope"}, []string{"flag provided but not defined: -nope"}},
 	} {
@@ -229,10 +227,10 @@ func TestParseArgs_QuickYieldsToWhatIsGiven(t *testing.T) {
 }
 
 func TestCommandLine_CanBeTypedAgain(t *testing.T) {
-	require.Equal(t, `go run ./bench -data '/a b' -out 'it'\''s' ''`, commandLine([]string{"-data", "/a b", "-out", "it's", ""}))
+	require.Equal(t, `go run ./bench -peers '/a b' -out 'it'\''s' ''`, commandLine([]string{"-peers", "/a b", "-out", "it's", ""}))
 }
 
-// freeOf returns a lab with so much free memory.
+// freeOf returns a lab with that much free memory.
 func freeOf(t *testing.T, bytes int64, args ...string) *lab {
 	o, err := parseArgs(args)
 	require.NoError(t, err)
@@ -278,7 +276,7 @@ func TestRun_LeavesOutWhatDoesNotFit(t *testing.T) {
 	require.Empty(t, planTail(l).steps)
 }
 
-// counting returns a limiter that admits by rule, and what it was asked.
+// counting returns a limiter that admits by rule, and the keys of its calls.
 func counting(rule func(key string) bool) (allow func(string) bool, asked *[]string) {
 	asked = new([]string)
 	return func(key string) bool {
@@ -333,14 +331,14 @@ func TestTurn_ChainedKeysFollowFromTheAnswers(t *testing.T) {
 }
 
 func TestTurn_GoroutinesShareTheDecisions(t *testing.T) {
-	few, _ := row{10, keys.Uniform, admitted, throughput, 1}.turn(1000, 1)
-	many, _ := row{10, keys.Uniform, admitted, throughput, 8}.turn(1000, 1)
-	require.Len(t, many.scripts, 8)
-	require.LessOrEqual(t, few.decisions(), many.decisions())
+	single, _ := row{10, keys.Uniform, admitted, throughput, 1}.turn(1000, 1)
+	shared, _ := row{10, keys.Uniform, admitted, throughput, 8}.turn(1000, 1)
+	require.Len(t, shared.scripts, 8)
+	require.LessOrEqual(t, single.decisions(), shared.decisions())
 	table := peers.Sash().New(peers.Plenty)
 	defer table.Close()
-	_, got := many.run(table.Allow)
-	require.EqualValues(t, many.decisions(), got)
+	_, got := shared.run(table.Allow)
+	require.EqualValues(t, shared.decisions(), got)
 }
 
 func TestSamples_CountWrongAnswers(t *testing.T) {
@@ -365,13 +363,12 @@ func TestSamples_CountWrongAnswers(t *testing.T) {
 func TestFastest_IsThePeerOfTheLeastRatio(t *testing.T) {
 	l := freeOf(t, 1<<30)
 	r := row{keys: 1}
-	s := &speedTest{lab: l, all: l.field(), rows: []row{r}, samples: map[row]map[string]*samples{}}
-	require.Equal(t, report.None, s.line(r, nil)[3], "nobody was measured")
-	// In the second round the machine was slow, and x-time-rate was asked in that
-	// one only as often.
+	s := &speedTest{lab: l, all: l.field(), others: l.field()[1:], rows: []row{r}, samples: map[row]map[string]*samples{}}
+	require.Equal(t, report.None, s.line(r, nil)[3], "nothing was measured")
+	// In the second round the machine was slow.
 	for name, ns := range map[string][]float64{"sash": {10, 100, 10}, "go-limiter": {30, 300, 30}, "x-time-rate": {25, 240, 26}} {
-		p := peers.Named(l.field(), name)[0]
-		x := s.sample(r, p)
+		named := func(p peers.Peer) bool { return p.Name == name }
+		x := s.sample(r, l.field()[slices.IndexFunc(l.field(), named)])
 		x.ns, x.base = ns, []float64{10, 100, 10}
 	}
 	fastest, ratio := s.fastest(r)

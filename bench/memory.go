@@ -19,33 +19,32 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/report"
 )
 
-// A holding is what a table of many keys costs.
-type holding struct {
+// A memoryUse is the cost of a table of many keys.
+type memoryUse struct {
 	peer           peers.Peer
-	bytes, objects float64 // for each key, its name included
-	live           float64 // bytes that a collection finds alive
-	collection     float64 // CPU seconds of one
-	percentiles    []float64
-	calls          int64 // that they are of
+	bytes, objects float64   // per key, with its name
+	live           float64   // the live bytes that a collection finds
+	collection     float64   // the CPU seconds of one collection
+	percentiles    []float64 // of the calls made during collections, in nanoseconds
+	calls          int64     // the number of these calls
 }
 
-// What allocates while garbage is collected, and what the collector's share is said of.
 const (
-	garbage      = 1 << 10 // bytes for each call
-	collections  = 3       // at least, if that takes no longer than
-	longEnough   = 3 * time.Second
-	shortest     = 500 * time.Millisecond // but at least so long
-	garbageASec  = 100_000_000
-	collectorCPU = "/cpu/classes/gc/total:cpu-seconds"
+	garbage          = 1 << 10                // the bytes allocated by each call during collections
+	collections      = 3                      // the least number of collections,
+	longEnough       = 3 * time.Second        // unless they take longer than this
+	shortest         = 500 * time.Millisecond // the least duration of the collections
+	garbagePerSecond = 100_000_000            // the garbage for which the collector's share is computed
+	collectorCPU     = "/cpu/classes/gc/total:cpu-seconds"
 )
 
 func planMemory(l *lab) (p plan) {
 	n := slices.Max(l.keys)
-	var found []*holding
+	var found []*memoryUse
 	all, notes := l.fitting(n, l.field(), "with "+keys.Label(n)+" keys")
 	for _, peer := range all {
 		p.steps = append(p.steps, step{fillCost(n) + collectCost(n), func(ctx context.Context) error {
-			h, err := l.hold(ctx, peer, n)
+			h, err := l.use(ctx, peer, n)
 			if err == nil {
 				found = append(found, h)
 			}
@@ -55,22 +54,22 @@ func planMemory(l *lab) (p plan) {
 	p.result = func() (report.Result, error) {
 		r := memoryResult(found, n)
 		r.Notes = append(notes,
-			keys.Label(n)+" keys of "+strconv.FormatFloat(meanLength(n), 'f', 1, 64)+" bytes each, which are counted in; a limiter that keeps a hash of the key does without. The table is alone in the heap, which is collected before and after it is filled.",
-			fmt.Sprintf("A collection: processor time of one, the mean of as many as half a second holds, but at least %d, if that takes no longer than %v, while %s calls a second arrive by a schedule and each leaves %d bytes of garbage. The share of the machine: that time, as often as with GOGC=100 and %s of garbage a second it is due, over all cores. A larger heap is collected more seldom.",
-				collections, longEnough, humanize.Comma(int64(l.loadRate())), garbage, humanize.Bytes(garbageASec)),
-			"Percentiles are of the calls that arrive meanwhile, on keys that are tracked; their time runs from when they were to arrive. Collections are asked for, so that nobody who makes garbage has to help with them, as he had in a service. *nothing* answers without a table: what is near to its figures says nothing of the limiter.")
+			keys.Label(n)+" keys of "+strconv.FormatFloat(meanLength(n), 'f', 1, 64)+" bytes each, which are included; a limiter that keeps only a hash of the key saves them. The heap holds only the table. It is collected before and after the table is filled.",
+			fmt.Sprintf("The column of a collection shows the mean processor time of one collection. It averages the collections of half a second, or %d if these take no longer than %v. During the measurement %s calls a second arrive by a schedule, and each leaves %d bytes of garbage. The share of the machine is that time divided by the time of all cores between two collections, with GOGC=100 and %s of garbage a second. A larger heap is collected less often.",
+				collections, longEnough, humanize.Comma(int64(l.loadRate())), garbage, humanize.Bytes(garbagePerSecond)),
+			"Percentiles are those of the calls that arrive during collections, for tracked keys. Their time runs from the instant at which they were due. The collections are explicit, so that goroutines which allocate need not assist them, as they would in a service. *nothing* answers without a table. Figures near to its own show the machine, not the limiter.")
 		r.Notes = append(r.Notes, notesOn(append(l.field(), peers.Nothing()))...)
 		return r, nil
 	}
 	return p
 }
 
-// loadRate is how many calls arrive a second while garbage is collected: few enough
-// that it is not the calls themselves that fill the cores.
+// loadRate returns the number of calls that arrive each second during collections. The calls
+// alone must not fill the cores.
 func (l *lab) loadRate() int { return max(1, l.rate/5) }
 
-// hold fills a table and measures what it costs.
-func (l *lab) hold(ctx context.Context, peer peers.Peer, n int) (*holding, error) {
+// use fills a table and measures its cost.
+func (l *lab) use(ctx context.Context, peer peers.Peer, n int) (*memoryUse, error) {
 	before := heap()
 	table := peer.New(peers.Plenty)
 	defer table.Close()
@@ -80,7 +79,7 @@ func (l *lab) hold(ctx context.Context, peer peers.Peer, n int) (*holding, error
 		}
 	}
 	after := heap()
-	h := &holding{
+	h := &memoryUse{
 		peer:    peer,
 		bytes:   (float64(after.HeapAlloc) - float64(before.HeapAlloc)) / float64(n),
 		objects: (float64(after.HeapObjects) - float64(before.HeapObjects)) / float64(n),
@@ -89,17 +88,17 @@ func (l *lab) hold(ctx context.Context, peer peers.Peer, n int) (*holding, error
 	return h, l.collect(ctx, h, table, n)
 }
 
-// heap collects all garbage and returns what is left.
+// heap collects all garbage and returns the statistics of the memory left.
 func heap() (m runtime.MemStats) {
 	debug.FreeOSMemory()
-	runtime.GC() // which ends what finalizers have let go
+	runtime.GC() // frees what finalizers have released
 	runtime.ReadMemStats(&m)
 	return m
 }
 
-// collect measures calls while garbage is collected some times over.
-func (l *lab) collect(ctx context.Context, h *holding, table peers.Table, n int) error {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // none but those that are counted
+// collect measures calls while garbage is collected several times.
+func (l *lab) collect(ctx context.Context, h *memoryUse, table peers.Table, n int) error {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // no collections other than those counted
 	asked := keys.Script(min(n, 1<<16), keys.Chooser(keys.Uniform, n, 1))
 	var over atomic.Bool
 	took := make(chan float64, 1)
@@ -126,24 +125,24 @@ func (l *lab) collect(ctx context.Context, h *holding, table peers.Table, n int)
 		Call: func(key string) { table.Allow(key) },
 		Done: func() bool { return over.Load() || ctx.Err() != nil },
 	}.Run(arrivals.Real{})
-	if ctx.Err() != nil { // and a collection is under way, which takes its time
+	if ctx.Err() != nil { // does not wait for a running collection
 		return ctx.Err()
 	}
 	h.collection, h.percentiles, h.calls = <-took, arrivals.Of(times), times.TotalCount()
 	return nil
 }
 
-// collectCost is about how long collect takes with n keys.
+// collectCost estimates the duration of collect with n keys.
 func collectCost(n int) time.Duration {
 	return min(longEnough, shortest+time.Duration(n)*collections*150*time.Nanosecond)
 }
 
-// share returns the collector's share of all cores.
-func (h *holding) share() float64 {
-	return h.collection * garbageASec / h.live / float64(runtime.GOMAXPROCS(0))
+// share returns the collector's share of the time of all cores.
+func (h *memoryUse) share() float64 {
+	return h.collection * garbagePerSecond / h.live / float64(runtime.GOMAXPROCS(0))
 }
 
-// meanLength returns how many bytes a name has.
+// meanLength returns the mean number of bytes of a name.
 func meanLength(n int) float64 {
 	total, of := 0, min(n, 10_000)
 	for i := range of {
@@ -166,14 +165,14 @@ type memoryRecord struct {
 	Ns         map[string]float64 `json:"ns_while_collecting"`
 }
 
-func memoryResult(found []*holding, n int) (r report.Result) {
+func memoryResult(found []*memoryUse, n int) (r report.Result) {
 	records := []memoryRecord{}
 	held := report.Table{Title: "what " + keys.Label(n) + " keys take", Columns: []string{"limiter", "keeps the key", "bytes a key", "× sash", "objects a key", "a collection", "share of the machine"}}
-	meanwhile := report.Table{Title: "calls while garbage is collected, with " + keys.Label(n) + " keys", Columns: []string{"limiter", "calls"}}
+	during := report.Table{Title: "calls while garbage is collected, with " + keys.Label(n) + " keys", Columns: []string{"limiter", "calls"}}
 	bars := report.Plot{Title: "bytes a key, with " + keys.Label(n) + " keys", Y: "bytes", Bars: true, Series: []report.Series{{Name: "bytes a key"}}}
-	lines := report.Plot{Name: "collecting", Title: meanwhile.Title, X: "of all calls", Y: "ns"}
+	lines := report.Plot{Name: "collecting", Title: during.Title, X: "of all calls", Y: "ns"}
 	for _, p := range arrivals.Percentiles {
-		meanwhile.Columns = append(meanwhile.Columns, p.Name)
+		during.Columns = append(during.Columns, p.Name)
 		lines.Places = append(lines.Places, p.Name)
 	}
 	for _, h := range found {
@@ -193,9 +192,9 @@ func memoryResult(found []*holding, n int) (r report.Result) {
 			record.Ns[p.Name] = h.percentiles[k]
 			cells = append(cells, duration(h.percentiles[k]))
 		}
-		meanwhile.Rows = append(meanwhile.Rows, cells)
+		during.Rows = append(during.Rows, cells)
 		records = append(records, record)
 		lines.Series = append(lines.Series, report.Series{Name: h.peer.Label(), Values: h.percentiles})
 	}
-	return report.Result{Records: records, Tables: []report.Table{held, meanwhile}, Plots: []report.Plot{bars, lines}}
+	return report.Result{Records: records, Tables: []report.Table{held, during}, Plots: []report.Plot{bars, lines}}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/peers"
 )
 
-// options is what the command line says.
+// options are the settings of the command line.
 type options struct {
 	experiments   []string
 	peers         []string
@@ -28,20 +28,21 @@ type options struct {
 	decisions     int
 	grow          int
 	rate          int
-	data, out     string
+	out           string
 	quick, full   bool
 
 	flags *flag.FlagSet
 }
 
-// setDefaults sets what -quick makes smaller.
+// setDefaults sets the defaults without -quick.
 func (o *options) setDefaults() {
 	o.keys, o.goroutines = []int{1, 1000, 1_000_000}, []int{1, 2, 4, 8}
 	o.rounds, o.decisions = 5, 20_000
 	o.grow, o.rate = 500_000, 250_000
-	o.data, o.out = filepath.Join("..", "shared", "data"), resultsHere()
+	o.out = resultsHere()
 }
 
+// setQuick sets the defaults with -quick.
 func (o *options) setQuick() {
 	o.keys, o.goroutines = []int{1, 1000}, []int{1, 2}
 	o.rounds, o.decisions = 3, 1000
@@ -49,8 +50,8 @@ func (o *options) setQuick() {
 	o.out = filepath.Join(resultsHere(), "quick")
 }
 
-// parseArgs reads the command line. Its error names every fault found, or is
-// flag.ErrHelp; usage works either way.
+// parseArgs reads the command line. Its error names every fault found, or is flag.ErrHelp.
+// The options can print the usage in any case.
 func parseArgs(args []string) (*options, error) {
 	o := &options{
 		experiments: names(experiments()), peers: peerNames(), distributions: keys.Distributions,
@@ -62,7 +63,7 @@ func parseArgs(args []string) (*options, error) {
 	}
 	o.flags.SetOutput(io.Discard) // run prints errors and usage
 	var faults []error
-	// The functions report no error: flag would stop at the first.
+	// The functions return no error, because flag would stop at the first.
 	read := func(name, usage string, set func(string) error) {
 		o.flags.Func(name, usage, func(s string) error {
 			if err := set(s); err != nil {
@@ -84,25 +85,25 @@ func isQuick(arg string) bool {
 	return slices.Contains([]string{"-quick", "--quick", "-quick=true", "--quick=true"}, arg)
 }
 
-// define defines the flags; read those that may be wrong in more than one way.
+// define defines the flags. It uses read for the flags whose errors are collected.
 func (o *options) define(read func(name, usage string, set func(string) error)) {
-	some := func(name, usage string, to *[]string) {
+	selection := func(name, usage string, to *[]string) {
 		all := slices.Clone(*to)
 		read(name, usage+", of "+strings.Join(all, ",")+" (default all)", func(s string) (err error) {
 			*to, err = choose(s, all)
 			return err
 		})
 	}
-	some("experiments", "run these `EXPERIMENTS`: -experiments speed,memory", &o.experiments)
-	some("peers", "measure sash beside these `PEERS`: -peers go-limiter,x-time-rate", &o.peers)
-	some("dists", "how keys are asked for, the `DISTRIBUTIONS` of speed, and floor the first of them", &o.distributions)
-	some("answers", "the `ANSWERS` of speed", &o.answers)
-	some("modes", "the `MODES` of speed", &o.modes)
+	selection("experiments", "run these `EXPERIMENTS`: -experiments speed,memory", &o.experiments)
+	selection("peers", "measure these `PEERS` as well as sash: -peers go-limiter,x-time-rate", &o.peers)
+	selection("dists", "the `DISTRIBUTIONS` of keys in speed, and in floor the first of them", &o.distributions)
+	selection("answers", "the `ANSWERS` of speed", &o.answers)
+	selection("modes", "the `MODES` of speed", &o.modes)
 	read("keys", "how many keys there are, such as 10M if there is the memory, and some minutes, for them: in speed each of these `NUMBERS`, in floor those up to 1M, in memory the greatest: -keys 1k,10_000_000 (default "+labels(o.keys)+")", func(s string) (err error) {
 		o.keys, err = numbers(s, keys.Parse)
 		return err
 	})
-	read("goroutines", "how many goroutines ask at once in speed, each of these `NUMBERS`, more than 2 only in throughput with uniform keys, unless -full (default "+labels(o.goroutines)+")", func(s string) (err error) {
+	read("goroutines", "how many goroutines ask at once in speed, and up to 2 in floor, each of these `NUMBERS`, more than 2 only in throughput with uniform keys, unless -full (default "+labels(o.goroutines)+")", func(s string) (err error) {
 		o.goroutines, err = numbers(s, goroutines)
 		return err
 	})
@@ -110,27 +111,22 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 		o.grow, err = keys.Parse(s)
 		return err
 	})
-	count := func(name, usage string, to *int, most int) {
+	count := func(name, usage string, to *int, limit int) {
 		read(name, fmt.Sprintf("%s (default %s)", usage, keys.Label(*to)), func(s string) (err error) {
-			*to, err = keys.Number(s, most)
+			*to, err = keys.Number(s, limit)
 			return err
 		})
 	}
 	count("rate", "let `NUMBER` calls arrive a second in tail, and a fifth of them in memory", &o.rate, 100_000_000)
 	count("rounds", "report the median of this `NUMBER` of rounds in speed, floor and tail; with 1,000 keys and fewer, which take little time, of five times as many", &o.rounds, 10_000)
 	count("decisions", "make this `NUMBER` of decisions a core in a turn of speed and floor", &o.decisions, 1_000_000)
-	read("data", "take recorded traffic for accuracy from this `DIRECTORY`: access logs (.log) and columns of time and client (.tsv), or such in gzip (default "+o.data+", or none where that is not)", func(s string) error {
-		o.data = s
-		_, err := os.ReadDir(s)
-		return err
-	})
 	o.flags.StringVar(&o.out, "out", o.out, "write results to this `DIRECTORY`; by default those of -quick go to another")
 	o.flags.BoolVar(&o.quick, "quick", false, "fewer keys, rounds and decisions, where other flags do not say how many: it takes seconds, and its figures say nothing")
 	o.flags.BoolVar(&o.full, "full", false, "measure every combination of flags in speed: by default more than 1M keys are only asked for what is admitted")
 }
 
-// resultsHere returns where results go: into bench, whether that is where the command
-// is run or where it is run from.
+// resultsHere returns the directory of results in bench, if the working directory is bench or
+// its parent.
 func resultsHere() string {
 	if _, err := os.Stat(filepath.Join("bench", "go.mod")); err == nil {
 		return filepath.Join("bench", "results")
@@ -149,8 +145,8 @@ func (o *options) check() error {
 	return errors.Join(faults...)
 }
 
-// choose reads some of all, joined by commas, in the order of all. Its error names
-// every wrong one.
+// choose parses names joined by commas, and returns them in the order of all. Its error names
+// every name that is not in all.
 func choose(s string, all []string) (chosen []string, err error) {
 	var faults []error
 	wanted := map[string]bool{}
@@ -169,7 +165,7 @@ func choose(s string, all []string) (chosen []string, err error) {
 	return chosen, errors.Join(faults...)
 }
 
-// numbers reads numbers joined by commas, and returns them in order, each once.
+// numbers parses numbers joined by commas, and returns them in order without duplicates.
 func numbers(s string, parse func(string) (int, error)) (all []int, err error) {
 	var faults []error
 	for part := range strings.SplitSeq(s, ",") {
@@ -182,15 +178,15 @@ func numbers(s string, parse func(string) (int, error)) (all []int, err error) {
 }
 
 func goroutines(s string) (int, error) {
-	const most = 10_000
+	const limit = 10_000
 	n, err := strconv.Atoi(strings.TrimSpace(s))
-	if err != nil || n < 1 || n > most {
-		return 0, fmt.Errorf("%q is no number of goroutines: want one from 1 to %d", s, most)
+	if err != nil || n < 1 || n > limit {
+		return 0, fmt.Errorf("%q is no number of goroutines: want one from 1 to %d", s, limit)
 	}
 	return n, nil
 }
 
-// peerNames returns the names of those that sash is measured beside.
+// peerNames returns the names of the peers other than sash.
 func peerNames() (all []string) {
 	for _, p := range peers.Field()[1:] {
 		all = append(all, p.Name)
@@ -198,7 +194,7 @@ func peerNames() (all []string) {
 	return all
 }
 
-// field returns sash and the peers that were chosen.
+// field returns sash and the chosen peers.
 func (o *options) field() []peers.Peer {
 	return slices.DeleteFunc(peers.Field(), func(p peers.Peer) bool {
 		return p.Name != "sash" && !slices.Contains(o.peers, p.Name)
@@ -215,8 +211,7 @@ func labels(all []int) string {
 
 const usageText = `Usage: go run ./bench [flags]
 
-Measures sash beside the limiters that one might pick instead, and writes tables,
-JSON and plots. Experiments are:
+Measures sash and competing limiters, and writes tables, JSON and plots. Experiments are:
 
 `
 
@@ -228,5 +223,5 @@ func (o *options) usage(w io.Writer) {
 	io.WriteString(w, "\nFlags:\n")
 	o.flags.SetOutput(w)
 	o.flags.PrintDefaults()
-	io.WriteString(w, "\nExit status: 0; 1 if something failed; 2 for a wrong command line; 130 if\ninterrupted, and then what was measured until then is written.\n")
+	io.WriteString(w, "\nExit status: 0; 1 if something failed; 2 for a wrong command line; 130 if\ninterrupted, and then the figures measured so far are written.\n")
 }

@@ -17,18 +17,18 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 )
 
-// What the answers are. A key with an odd number is the one that has nothing left
-// where half are denied.
+// The answers to measure. If half are denied, those are the calls for keys with odd numbers,
+// which have nothing left.
 const (
 	admitted = "admitted"
 	half     = "50:50"
 	denied   = "denied"
 )
 
-// How keys follow each other.
+// The modes of calls.
 const (
-	throughput = "throughput" // they are known beforehand
-	latency    = "latency"    // each follows from the last answer
+	throughput = "throughput" // all keys are known beforehand
+	latency    = "latency"    // each key depends on the last answer
 )
 
 var (
@@ -36,7 +36,7 @@ var (
 	modes   = []string{throughput, latency}
 )
 
-// A row is one thing to measure of all contenders.
+// A row is the conditions of one measurement of all contenders.
 type row struct {
 	keys         int
 	distribution string
@@ -44,63 +44,63 @@ type row struct {
 	goroutines   int
 }
 
-// few is up to how many keys variants of sash and the floor are measured too.
-const few = 1_000_000
+// maxVariantKeys is the greatest number of keys for which variants of sash, and the floor, are measured.
+const maxVariantKeys = 1_000_000
 
-// A speedTest is rows that are measured, and what is known of them.
+// A speedTest is the rows to measure, and the results so far.
 type speedTest struct {
 	*lab
 	rows    []row
 	all     []peers.Peer
+	others  []peers.Peer                // of which the fastest is compared with the first of all
 	samples map[row]map[string]*samples // by contender
 	notes   []string
 }
 
-// samples are of one contender in one row.
+// samples are the results of one contender in one row.
 type samples struct {
 	peer  peers.Peer
-	ns    []float64 // by round
-	base  []float64 // of the first contender, in the same round
-	wrong float64   // share of answers that were not those that are measured
+	ns    []float64 // nanoseconds per decision, by round
+	base  []float64 // those of the first contender, by round
+	wrong float64   // the greatest share of answers other than those to measure
 }
 
 func planSpeed(l *lab) plan {
 	variants := append(peers.Variants(), peers.Floor(), peers.CoarseFloor())
-	s := &speedTest{lab: l, rows: l.speedRows(), all: append(l.field(), variants...)}
+	s := &speedTest{lab: l, rows: l.speedRows(), all: append(l.field(), variants...), others: l.field()[1:]}
 	p := s.plan()
 	p.result = func() (report.Result, error) {
 		r := s.result()
 		if len(s.rows) == 0 {
-			r.Notes = append(r.Notes, "**Nothing to measure:** of one key one cannot deny half.")
+			r.Notes = append(r.Notes, "**Nothing to measure:** half of one key cannot be denied.")
 		}
 		r.Notes = append(r.Notes,
-			"Nanoseconds a decision, medians of "+strconv.Itoa(l.rounds)+" rounds, with 1,000 keys and fewer of "+strconv.Itoa(l.roundsOf(1))+", in which all take turns of "+strconv.Itoa(l.decisions)+" decisions a core, after a tenth as many to warm up. The last column is how many times what sash takes the fastest peer takes, the median of the rounds: where it is below 1, sash loses.",
-			"Throughput: keys are known beforehand; the time of all goroutines over the decisions of all. Latency: each key follows from the last answer, by way of an atomic, so that no two look-ups overlap; what one goroutine waits, while it has a core.",
-			"More goroutines than cores share their turn's decisions, which end before the scheduler would take a core from one: such rows are of many that begin and end, not of many that are held up. -decisions makes turns longer.",
-			"All keys are tracked. Nobody comes to the end of a window: what is denied has been used up before. Keys are in fresh bytes. Garbage is collected between turns, which spares those that make some.",
-			"sash-log and sash-large are of other limits than sash (see below), and no peer's job; they and the coarse clock are measured up to "+keys.Label(few)+" keys. More keys are only asked for what is admitted, unless -answers or -full say otherwise.")
+			"Nanoseconds per decision, the medians of "+strconv.Itoa(l.rounds)+" rounds, and with 1,000 keys or fewer of "+strconv.Itoa(l.roundsOf(1))+". In a round all contenders take turns of "+strconv.Itoa(l.decisions)+" decisions per core, after a tenth as many to warm up. The last column is the time of the fastest other contender divided by that of sash, the median of the ratios within rounds. Where it is below 1, sash loses.",
+			"Throughput: keys are known beforehand; the time divided by the decisions of all goroutines. Latency: each key depends on the last answer, by an atomic, so that no two look-ups overlap; the time that one goroutine waits while it has a core.",
+			"More goroutines than cores share the decisions of a turn. These end before the scheduler would preempt a goroutine, so such rows measure many goroutines that begin and end, not many that are preempted. -decisions makes turns longer.",
+			"All keys are tracked. No window ends while calls are measured; exhausted keys were exhausted before. Keys are in new bytes. Garbage is collected between turns, which favours limiters that allocate.",
+			"sash-log and sash-large have other limits than sash (see below). They and the coarse clock are measured up to "+keys.Label(maxVariantKeys)+" keys. With more keys only admitted calls are measured, unless -answers or -full are given.")
 		r.Notes = append(r.Notes, notesOn(s.all)...)
 		return r, nil
 	}
 	return p
 }
 
-// speedRows returns the rows that the flags ask for. Unless all is to be measured, more
-// goroutines than two are left to throughput with uniform keys, and what takes long to
-// use up is not.
+// speedRows returns the rows for the flags. Without -full, more than two goroutines are
+// measured only in throughput with uniform keys, and many keys are not exhausted.
 func (l *lab) speedRows() (rows []row) {
 	for _, n := range l.keys {
 		for _, answer := range l.answers {
 			if n == 1 && answer == half {
-				continue // half of one key
+				continue // one key has no half
 			}
-			if n > few && answer != admitted && len(l.answers) == len(answers) && !l.full {
+			if n > maxVariantKeys && answer != admitted && len(l.answers) == len(answers) && !l.full {
 				continue
 			}
 			for _, mode := range l.modes {
 				for _, distribution := range l.distributions {
 					if n == 1 && distribution != l.distributions[0] {
-						continue // there is nothing to choose
+						continue // all distributions of one key are the same
 					}
 					for _, g := range l.goroutines {
 						if l.full || g <= 2 || mode == throughput && distribution == l.distributions[0] {
@@ -114,8 +114,8 @@ func (l *lab) speedRows() (rows []row) {
 	return rows
 }
 
-// plan measures the rows of one number of keys after the other, each with as many
-// contenders at a time as fit into memory.
+// plan returns the steps of all rows. Rows with the same number of keys share tables, and
+// contenders that do not fit into memory at once are measured in groups.
 func (s *speedTest) plan() (p plan) {
 	s.samples = map[row]map[string]*samples{}
 	for _, n := range s.keys {
@@ -123,7 +123,7 @@ func (s *speedTest) plan() (p plan) {
 			continue
 		}
 		of := s.all
-		if n > few {
+		if n > maxVariantKeys {
 			of = slices.DeleteFunc(slices.Clone(of), func(p peers.Peer) bool {
 				return p.Name != "sash" && slices.ContainsFunc(peers.Variants(), func(v peers.Peer) bool { return v.Name == p.Name }) || p.Clock == "coarse"
 			})
@@ -139,8 +139,8 @@ func (s *speedTest) plan() (p plan) {
 	return p
 }
 
-// groups divides contenders into groups that fit into memory with n keys each. The
-// first contender is in all of them, since the others are compared with it.
+// groups divides contenders into groups whose tables with n keys fit into memory. The first
+// contender is in all groups, since the others are compared with it.
 func (l *lab) groups(n int, all []peers.Peer) (groups [][]peers.Peer, left []peers.Peer) {
 	base := all[0]
 	if !l.fits(n, base) {
@@ -165,7 +165,7 @@ func (l *lab) groups(n int, all []peers.Peer) (groups [][]peers.Peer, left []pee
 	}
 }
 
-// measure returns the steps that measure all rows of n keys with one group.
+// measure returns the steps that measure all rows with n keys for one group.
 func (s *speedTest) measure(n int, group []peers.Peer) (steps []step) {
 	tables := make([]peers.Table, len(group))
 	for i, p := range group {
@@ -174,15 +174,15 @@ func (s *speedTest) measure(n int, group []peers.Peer) (steps []step) {
 			return fill(ctx, p, tables[i], n)
 		}})
 	}
-	used := false // of odd keys
+	exhausted := false // whether odd keys have nothing left
 	for _, answer := range answers {
 		rows := slices.DeleteFunc(slices.Clone(s.rows), func(r row) bool { return r.keys != n || r.answer != answer })
 		if len(rows) == 0 {
 			continue
 		}
 		if answer != admitted {
-			steps = append(steps, exhaust(group, tables, n, answer == denied, used)...)
-			used = true
+			steps = append(steps, exhaust(group, tables, n, answer == denied, exhausted)...)
+			exhausted = true
 		}
 		for _, r := range rows {
 			steps = append(steps, step{s.cost(n, group), func(ctx context.Context) error { return s.row(ctx, r, group, tables) }})
@@ -198,8 +198,8 @@ func (s *speedTest) measure(n int, group []peers.Peer) (steps []step) {
 	}})
 }
 
-// exhaust returns the steps that leave nothing to keys with odd numbers, or to all; of
-// which odd ones may have nothing left already.
+// exhaust returns the steps that exhaust keys with odd numbers, or with all, all keys. odd is
+// whether odd keys are exhausted already.
 func exhaust(group []peers.Peer, tables []peers.Table, n int, all, odd bool) (steps []step) {
 	for i, p := range group {
 		if p.Free {
@@ -219,7 +219,7 @@ func exhaust(group []peers.Peer, tables []peers.Table, n int, all, odd bool) (st
 	return steps
 }
 
-// cost is about how long a row takes.
+// cost estimates the duration of a row.
 func (s *speedTest) cost(n int, group []peers.Peer) time.Duration {
 	each := 150 // ns
 	if n > 1000 {
@@ -228,7 +228,7 @@ func (s *speedTest) cost(n int, group []peers.Peer) time.Duration {
 	return time.Duration((s.roundsOf(n)+1)*s.decisions) * time.Duration(1000+each*len(group)) * time.Nanosecond
 }
 
-// roundsOf returns how many rounds there are with n keys.
+// roundsOf returns the number of rounds for n keys.
 func (l *lab) roundsOf(n int) int {
 	if n > 1000 {
 		return l.rounds
@@ -236,7 +236,7 @@ func (l *lab) roundsOf(n int) int {
 	return 5 * l.rounds
 }
 
-// row measures one row of the contenders that can do it.
+// row measures one row, for the contenders that can give its answers.
 func (s *speedTest) row(ctx context.Context, r row, group []peers.Peer, tables []peers.Table) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var able []int
@@ -259,7 +259,7 @@ func (s *speedTest) row(ctx context.Context, r row, group []peers.Peer, tables [
 			s.tidy()
 		}
 		if round == 0 {
-			continue // which finds everything cold
+			continue // the first round runs with cold caches
 		}
 		for _, i := range able {
 			x := s.sample(r, group[i])
@@ -269,8 +269,8 @@ func (s *speedTest) row(ctx context.Context, r row, group []peers.Peer, tables [
 	return nil
 }
 
-// turn returns what all goroutines ask in a round, and how many of the keys they are
-// known to ask for have something left.
+// turn returns the calls of a round, and the number of calls that will be admitted, as far as
+// that is known.
 func (r row) turn(decisions int, round int64) (t turn, yes int64) {
 	t.chained = r.mode == latency
 	each := max(1, decisions*min(r.goroutines, runtime.GOMAXPROCS(0))/r.goroutines)
@@ -306,8 +306,8 @@ func (s *speedTest) sample(r row, p peers.Peer) *samples {
 	return s.samples[r][p.Label()]
 }
 
-// count notes how many answers were wrong. How many yeses are wanted is not known where
-// the answers choose among keys of both kinds.
+// count records the share of wrong answers. It is not known if the answers themselves choose
+// among exhausted keys and others.
 func (x *samples) count(r row, got, want int64, of int) {
 	if r.mode == latency {
 		switch r.answer {
@@ -323,17 +323,17 @@ func (x *samples) count(r row, got, want int64, of int) {
 	}
 }
 
-// doubtful reports whether more answers were wrong than lost swaps explain.
+// doubtful reports whether more answers were wrong than lost swaps can explain.
 func (x *samples) doubtful() bool { return x.wrong > 0.001 }
 
-// tidy collects garbage if much of it lies about, while nobody is measured.
+// tidy collects garbage if there is much of it. It is called between turns.
 func (l *lab) tidy() {
 	if readMetric("/memory/classes/heap/objects:bytes")-readMetric("/gc/heap/live:bytes") > float64(l.slack())/2 {
 		runtime.GC()
 	}
 }
 
-// readMetric reads a metric of the runtime, of either kind of number.
+// readMetric returns a runtime metric as a float64.
 func readMetric(name string) float64 {
 	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)
@@ -353,12 +353,12 @@ type speedRecord struct {
 	Impl         string    `json:"impl"`
 	Clock        string    `json:"clock"`
 	Ns           float64   `json:"ns_per_decision"` // the median
-	Times        *float64  `json:"times_sash"`      // the median of ratios within rounds
-	Wrong        float64   `json:"wrong_answers"`   // their greatest share
+	Times        *float64  `json:"times_sash"`      // the median of the ratios within rounds
+	Wrong        float64   `json:"wrong_answers"`   // the greatest share of a turn
 	Samples      []float64 `json:"samples_ns"`
 }
 
-// result sums up what was measured so far.
+// result returns the results so far.
 func (s *speedTest) result() report.Result {
 	records := []speedRecord{}
 	for _, r := range s.rows {
@@ -387,7 +387,7 @@ func (s *speedTest) tables() (tables []report.Table) {
 			for _, p := range of {
 				t.Columns = append(t.Columns, p.Label())
 			}
-			t.Columns = append(t.Columns, "fastest peer", "× sash")
+			t.Columns = append(t.Columns, "fastest other", "× sash")
 			for _, r := range rows {
 				t.Rows = append(t.Rows, s.line(r, of))
 				t.Notes = append(t.Notes, s.doubts(r)...)
@@ -423,10 +423,10 @@ func (s *speedTest) line(r row, of []peers.Peer) []string {
 	return append(cells, report.None, report.None)
 }
 
-// fastest returns the peer that takes least beside sash, and how many times what sash
+// fastest returns the peer of s.others that takes least, and how many times what sash
 // takes; 0 if there is none.
 func (s *speedTest) fastest(r row) (fastest peers.Peer, ratio float64) {
-	for _, p := range s.field()[1:] {
+	for _, p := range s.others {
 		if x := s.samples[r][p.Label()]; x != nil && len(x.ns) > 0 {
 			if own := rounds.Ratio(x.ns, x.base); ratio == 0 || own < ratio {
 				fastest, ratio = p, own
@@ -436,7 +436,7 @@ func (s *speedTest) fastest(r row) (fastest peers.Peer, ratio float64) {
 	return fastest, ratio
 }
 
-// doubts says whose answers in a row were not those that the row is about.
+// doubts returns a note for each contender with other answers than those of the row.
 func (s *speedTest) doubts(r row) (notes []string) {
 	for _, p := range s.all {
 		if x := s.samples[r][p.Label()]; x != nil && x.doubtful() {
@@ -447,8 +447,8 @@ func (s *speedTest) doubts(r row) (notes []string) {
 	return notes
 }
 
-// plots draws, for one goroutine, times by number of keys, and, for most goroutines,
-// those of one number of keys.
+// plots returns plots of the times by the number of keys, for one goroutine, and by the
+// number of goroutines, for one number of keys.
 func (s *speedTest) plots() (plots []report.Plot) {
 	at := func(n, goroutines int, answer, mode string) row {
 		return row{n, s.distributions[0], answer, mode, goroutines}
@@ -498,7 +498,7 @@ func (s *speedTest) plot(rows []row, place func(row) string) report.Plot {
 	return p
 }
 
-// fileName returns an answer as it stands in the name of a file.
+// fileName returns the form of an answer that is used in names of files.
 func fileName(answer string) string {
 	if answer == half {
 		return "half"

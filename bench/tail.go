@@ -18,8 +18,8 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 )
 
-// A scenario is what happens to a table while calls arrive. No two calls are for the
-// same key, so each of them inserts one.
+// A scenario is a way in which a table changes while calls arrive. No two calls are for the
+// same key, so each inserts one.
 type scenario struct {
 	name, title string
 	quota       peers.Quota
@@ -28,16 +28,16 @@ type scenario struct {
 	runs        [][]tailRun // of each peer, by round
 }
 
-// A tailRun is what one peer took in one round.
+// A tailRun is the result of one peer in one round.
 type tailRun struct {
-	percentiles []float64 // ns, as in arrivals.Percentiles
-	late        float64   // ns from when the last call was due until all were answered
+	percentiles []float64 // nanoseconds, for arrivals.Percentiles
+	late        float64   // nanoseconds from when the last call was due until all were answered
 }
 
 func planTail(l *lab) (p plan) {
 	seconds := float64(l.grow) / float64(l.rate)
-	// Of arrivals at half the rate for half the time, what is idle is swept out many
-	// times.
+	// The arrivals of the second scenario last half as long, at half the rate. The window is
+	// so short that idle keys are swept out many times.
 	window := max(time.Duration(seconds*float64(time.Second)/16), time.Millisecond)
 	all := []*scenario{
 		{name: "grow", title: "a table grows from nothing to " + keys.Label(l.grow) + " keys",
@@ -68,21 +68,21 @@ func planTail(l *lab) (p plan) {
 		}
 		r.Records = records
 		r.Notes = append(r.Notes,
-			"Medians of "+strconv.Itoa(l.rounds)+" rounds; × sash: the medians of ratios within rounds. Calls arrive by a schedule that does not wait for answers, and their time runs from when they were to arrive, so that a stall is charged to every call it delays. *Late*: how long after the last one arrived all were answered; what is many times late cannot keep up.",
-			"Each call is for a key that has not been seen: it inserts one. Where keys are swept out, each is idle at once, and limiters are told to sweep twice a window; those that never sweep are not in that table, and httprate drops all it has as a window ends.",
-			"*nothing* answers without a table: what is near to its figures says nothing of the limiter, but of the machine. The calls come from "+strconv.Itoa(arrivals.Drivers())+" of "+strconv.Itoa(runtime.GOMAXPROCS(0))+" cores, since the garbage collector and sweeps want one, too.",
-			"How long calls take while the garbage collector runs: see memory.")
+			"Medians of "+strconv.Itoa(l.rounds)+" rounds; × sash: the medians of the ratios within rounds. Calls arrive by a schedule that does not wait for answers. Their time runs from the instant at which they were due, so a stall lengthens every call that it delays. *Late*: the time from when the last call was due until all were answered; a limiter that is very late cannot keep up.",
+			"Each call inserts a new key. Where keys are swept out, each is idle after a short window, and limiters are told to sweep twice a window. Limiters that never sweep are not in that table; httprate drops all of its counters when a window ends.",
+			"*nothing* answers without a table. Figures near to its own show the machine, not the limiter. The calls come from "+strconv.Itoa(arrivals.Drivers())+" of "+strconv.Itoa(runtime.GOMAXPROCS(0))+" cores, since the garbage collector and sweeps need one, too.",
+			"For the time of calls while the garbage collector runs, see memory.")
 		r.Notes = append(r.Notes, notesOn(append(l.field(), peers.Nothing()))...)
 		return r, nil
 	}
 	return p
 }
 
-// step returns a run of the i-th peer.
+// step returns the step that measures the i-th peer once.
 func (s *scenario) step(i int) step {
 	lasts := time.Duration(float64(s.calls) / float64(s.rate) * float64(time.Second))
 	return step{lasts + lasts/4, func(ctx context.Context) error {
-		debug.FreeOSMemory() // of what was there before
+		debug.FreeOSMemory() // frees the table before
 		table := s.peers[i].New(s.quota)
 		defer table.Close()
 		times, late := arrivals.Schedule{
@@ -133,7 +133,7 @@ func (s *scenario) records() (records []tailRecord) {
 	return records
 }
 
-// of returns the k-th percentile of the i-th peer, by round.
+// of returns the k-th percentile of the i-th peer in each round.
 func (s *scenario) of(i, k int) (values []float64) {
 	for _, run := range s.runs[i] {
 		values = append(values, run.percentiles[k])
@@ -141,8 +141,8 @@ func (s *scenario) of(i, k int) (values []float64) {
 	return values
 }
 
-// ratio returns how many times sash's the k-th percentile of the i-th peer is, over
-// the rounds that both have.
+// ratio returns the ratio of the k-th percentile of the i-th peer to that of sash, over the
+// rounds that both have.
 func (s *scenario) ratio(i, k int) float64 {
 	own, base := s.of(i, k), s.of(0, k)
 	n := min(len(own), len(base))
@@ -195,7 +195,7 @@ func (s *scenario) plot() report.Plot {
 	return p
 }
 
-// duration writes nanoseconds to three digits.
+// duration formats nanoseconds with three digits.
 func duration(ns float64) string {
 	d := time.Duration(ns)
 	unit := time.Duration(1)

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// together runs goroutines at once and returns how long it was from when the last of
-// them was there, for which the others wait awake, until the last had ended: what it
-// takes to wake one is not in it.
+// together runs that many goroutines at once. It returns the time from the start of the last
+// of them until the last has ended. The others spin until the last has started, so the time
+// does not include waking a goroutine.
 func together(goroutines int, run func(g int)) time.Duration {
 	var done sync.WaitGroup
-	var there atomic.Int64
+	var started atomic.Int64
 	var begun atomic.Pointer[time.Time]
 	ends := make([]time.Time, goroutines)
 	for g := range goroutines {
 		done.Go(func() {
-			if there.Add(1) == int64(goroutines) {
+			if started.Add(1) == int64(goroutines) {
 				now := time.Now()
 				begun.Store(&now)
 			}
@@ -33,18 +33,20 @@ func together(goroutines int, run func(g int)) time.Duration {
 	return slices.MaxFunc(ends, time.Time.Compare).Sub(*begun.Load())
 }
 
-// A script is the keys that one goroutine asks for: of each two, one or the other, as
-// the answers so far will have it. Independent ones are the first.
+// A script is the keys for which one goroutine calls. The i-th call is for the i-th key of
+// one of the two lists. If keys depend on the answers, these choose the list; else it is the
+// first.
 type script [2][]string
 
-// A turn is what all goroutines ask of one contender: the same of everyone in a round.
+// A turn is the calls of all goroutines on one contender. In a round all contenders have the
+// same turn.
 type turn struct {
-	warming []script // before the clock runs: the last turn was another's, and so are the caches
+	warming []script // calls that are not timed: they fill the caches after another's turn
 	scripts []script
-	chained bool // each key follows from the last answer
+	chained bool // whether each key depends on the answers so far
 }
 
-// decisions returns how many there are.
+// decisions returns the number of timed calls.
 func (t *turn) decisions() (n int) {
 	for _, s := range t.scripts {
 		n += len(s[0])
@@ -52,9 +54,9 @@ func (t *turn) decisions() (n int) {
 	return n
 }
 
-// run asks allow all of it, and returns how many nanoseconds a decision took, and how
-// many were admitted. Throughput is the time of all goroutines over the decisions of
-// all; latency is the time that a goroutine had a core for, over its own decisions.
+// run makes all calls. It returns the nanoseconds per decision, and the number of timed calls
+// that were admitted. For throughput that is the time over the decisions of all goroutines.
+// For latency it is the time that a goroutine had a core, over its own decisions.
 func (t *turn) run(allow func(key string) bool) (ns float64, admitted int64) {
 	ask := independent
 	if t.chained {
@@ -73,8 +75,8 @@ func (t *turn) run(allow func(key string) bool) (ns float64, admitted int64) {
 	return ns, admitted
 }
 
-// independent asks one after the other: a processor may begin a decision before it has
-// ended the last.
+// independent makes calls whose keys are known beforehand. A processor may begin a decision
+// before it has ended the last one.
 func independent(allow func(key string) bool, s script) (admitted int64) {
 	for _, key := range s[0] {
 		if allow(key) {
@@ -84,10 +86,10 @@ func independent(allow func(key string) bool, s script) (admitted int64) {
 	return admitted
 }
 
-// chained asks for keys that follow from the answers so far. It counts these by an
-// atomic, which processors do not carry out ahead of what they only guess, as they
-// would an answer that is always the same: so no two look-ups overlap. That takes some
-// five nanoseconds, which everybody pays.
+// chained makes calls whose keys depend on the answers so far, so that no two look-ups
+// overlap. It counts the answers by an atomic. A processor would predict an answer that is
+// always the same, and go on; but it does not execute an atomic ahead of a prediction. The
+// atomic takes about five nanoseconds for each contender.
 func chained(allow func(key string) bool, s script) int64 {
 	var admitted atomic.Int64
 	last := int64(0)

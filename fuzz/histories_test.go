@@ -19,14 +19,14 @@ var (
 	historyDetail = flag.String("visualize", "", "file to show a history in that is not linearizable")
 )
 
-// patience is how long the order of one history may be looked for: if it takes longer,
-// nothing is known, and that is a failure, too.
-const patience = time.Minute
+// checkTimeout bounds the search for an order of one history. If the search takes longer,
+// the result is unknown, which is a failure, too.
+const checkTimeout = time.Minute
 
-// A tally is what has been checked, so that it shows if that was nothing.
+// A tally counts what the histories contained. It shows whether they tested anything.
 type tally struct {
-	histories, operations, overlapping, sweeps, evictions, changes, settled, again int
-	displaced, refused, shared, restored                                           int
+	histories, operations, overlapping, sweeps, evictions, changes, settled, rereading int
+	displaced, refused, shared, restored                                               int
 }
 
 func (s *tally) add(h *history) {
@@ -49,7 +49,7 @@ func (s *tally) add(h *history) {
 			s.restored++
 		}
 		if len(o.readings) > 1 {
-			s.again++
+			s.rereading++
 		}
 	}
 }
@@ -58,12 +58,12 @@ func (s *tally) String() string {
 	return fmt.Sprintf("%d histories of %d operations, of which %d pairs overlapped; %d sweeps, %d evictions, %d changes of limits, "+
 		"%d settlements, %d operations that read the clock again; under caps %d keys displaced, %d calls refused and %d shared; "+
 		"%d snapshots restored", s.histories, s.operations, s.overlapping,
-		s.sweeps, s.evictions, s.changes, s.settled, s.again, s.displaced, s.refused, s.shared, s.restored)
+		s.sweeps, s.evictions, s.changes, s.settled, s.rereading, s.displaced, s.refused, s.shared, s.restored)
 }
 
-// Whatever runs at once, all answers, to the unit and the nanosecond, are those that
-// the reference gives in some order, in which no call comes before one that had
-// ended when it began.
+// The answers to concurrent operations are those of the reference for some order of the
+// operations, to the unit and the nanosecond. In that order no operation comes before one
+// that had ended when it began.
 func TestHistories_AreLinearizable(t *testing.T) {
 	n := *histories
 	switch {
@@ -97,10 +97,11 @@ func TestHistories_AreLinearizable(t *testing.T) {
 	require.Greater(t, checked.restored, n/20, "no snapshot was restored: this test has shown little")
 }
 
-// batchSize is how many histories are recorded, with all cores for each, before
-// these are checked, on a core each.
+// batchSize is the number of histories that are recorded before they are checked. Each is
+// recorded with all cores; each is checked on one.
 const batchSize = 64
 
+// checkAll checks the histories of a batch on all cores.
 func checkAll(t *testing.T, batch []*history) {
 	var workers sync.WaitGroup
 	var next atomic.Int64
@@ -125,7 +126,7 @@ func check(t *testing.T, h *history) {
 		return
 	}
 	m := modelsOf(h)[0]
-	_, info := porcupine.CheckOperationsVerbose(m, operations(h), patience)
+	_, info := porcupine.CheckOperationsVerbose(m, operations(h), checkTimeout)
 	if err := porcupine.VisualizePath(m, info, *historyDetail); err != nil {
 		t.Error(err)
 	}

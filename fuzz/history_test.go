@@ -17,62 +17,62 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// A history is what a few callers do to a limiter at once, while its table is
-// swept: each operation with its answer, when it began and ended, and the clock
-// readings it took. What they do follows from the seed; how they meet does not.
+// A history is the operations of a few concurrent callers on one limiter, while its table
+// is swept. Of each operation it records the answer, the beginning and the end, and the
+// clock readings. The operations follow from the seed. Their interleaving does not.
 type history struct {
 	seed         uint64
 	limits       []sash.Limit
 	chargeDenied bool
 	sweeper      sweeper
-	hesitates    bool // whether a call that does not find its key gives up its core
+	hesitates    bool // whether a call yields its core when it does not find its key
 	maxKeys      int  // of WithMaxKeys; 0 for no cap
 	overflow     sash.Overflow
 
-	first, last []*operation   // before and after the others, in this order
-	plans       [][]*operation // of each caller
+	first, last []*operation   // operations before and after the concurrent ones, in this order
+	plans       [][]*operation // the concurrent operations of each caller
 
 	clock   *sharedClock
 	instant atomic.Int64 // counts beginnings and ends
-	stats   sash.Stats   // in the end
+	stats   sash.Stats   // at the end
 }
 
-// A sweeper is who sweeps the table.
+// A sweeper says what sweeps the table.
 type sweeper string
 
 const (
-	nobody  sweeper = "nobody"
-	caller  sweeper = "a caller"
-	janitor sweeper = "the janitor"
+	noSweeper     sweeper = "nothing"
+	callerSweeps  sweeper = "a caller"
+	janitorSweeps sweeper = "the janitor"
 )
 
-// sweepInterval is that of the janitor.
+// sweepInterval is the janitor's sweep interval.
 const sweepInterval = time.Microsecond
 
 // An operation is one call.
 type operation struct {
 	verb   verb
 	keys   []string
-	units  int64        // of a settle: the actual ones
-	limits []sash.Limit // of a change
-	of     *operation   // whose reservation it settles, or whose snapshot it restores
-	which  int          // of the reservations
-	after  int64        // by how much its caller moves the clock on before
+	units  int64        // of a Commit: the actual cost
+	limits []sash.Limit // of a change of limits
+	of     *operation   // the operation whose reservation it settles, or whose snapshot it restores
+	which  int          // the index of that reservation
+	after  int64        // the distance by which its caller advances the clock before
 
 	caller       int
 	began, ended int64
-	readings     []int64 // of the clock, in order
-	until        int64   // the reading when it ended
+	readings     []int64 // the clock readings taken by it, in order
+	until        int64   // the clock's reading when it ended
 	outcome
 	reservations []sash.Reservation
-	saved        bytes.Buffer // by a Snapshot
+	saved        bytes.Buffer // the snapshot written
 }
 
-// An outcome is what an operation returned.
+// An outcome is the result of an operation.
 type outcome struct {
 	decision sash.Decision
-	tracked  bool // of a Reset
-	refused  bool // of a Restore
+	tracked  bool // the result of Reset
+	refused  bool // whether Restore refused the snapshot
 }
 
 // A verb is the method that an operation calls.
@@ -93,7 +93,7 @@ const (
 	restores     verb = "Restore"
 )
 
-// all returns every operation.
+// all returns all operations.
 func (h *history) all() (ops []*operation) {
 	ops = append(ops, h.first...)
 	for _, plan := range h.plans {
@@ -102,16 +102,17 @@ func (h *history) all() (ops []*operation) {
 	return append(ops, h.last...)
 }
 
-// carries reports whether a key may have been carried over to another cell: for
-// other limits, or for its first reservation.
-func (h *history) carries() bool {
+// migrates reports whether a key may have migrated to another entry, for other limits or
+// for its first reservation.
+func (h *history) migrates() bool {
 	return slices.ContainsFunc(h.all(), func(o *operation) bool {
 		return slices.Contains([]verb{reserves, reservesAll, setsLimits, reconfigures}, o.verb)
 	})
 }
 
-// record runs all of it on a new limiter. A history with a Restore runs in a bubble,
-// where the wall clock stands still: no time passes between Snapshot and Restore.
+// record runs the history on a new limiter. A history with a Restore runs in a
+// testing/synctest bubble, where the wall clock stands still: no time passes between
+// Snapshot and Restore.
 func (h *history) record(t *testing.T) {
 	if slices.ContainsFunc(h.all(), func(o *operation) bool { return o.verb == restores }) {
 		synctest.Test(t, func(*testing.T) { h.recordNow() })
@@ -122,7 +123,7 @@ func (h *history) record(t *testing.T) {
 
 func (h *history) recordNow() {
 	options := []sash.Option{sash.WithClock(h.clock), sash.WithSweepInterval(-1)}
-	if h.sweeper == janitor {
+	if h.sweeper == janitorSweeps {
 		options = append(options, sash.WithSweepInterval(sweepInterval))
 	}
 	if h.chargeDenied {
@@ -142,19 +143,19 @@ func (h *history) recordNow() {
 	}
 	l := sash.Must(sash.New(options...))
 	h.run(l, 0, h.first)
-	h.meet(l)
+	h.runPlans(l)
 	h.run(l, 0, h.last)
 	l.Close()
 	h.stats = l.Stats()
 }
 
-// meet runs the plans, all at once.
-func (h *history) meet(l *sash.Limiter) {
+// runPlans runs the plans of all callers at once.
+func (h *history) runPlans(l *sash.Limiter) {
 	var callers, sweeper sync.WaitGroup
-	var late, busy atomic.Int32 // callers yet to begin, and to end
-	late.Store(int32(len(h.plans)))
+	var absent, busy atomic.Int32 // the callers that have not begun, and those that have not ended
+	absent.Store(int32(len(h.plans)))
 	busy.Store(int32(len(h.plans)))
-	if h.sweeper == caller {
+	if h.sweeper == callerSweeps {
 		sweeper.Go(func() {
 			for busy.Load() > 0 {
 				l.Sweep()
@@ -164,7 +165,8 @@ func (h *history) meet(l *sash.Limiter) {
 	}
 	for i, plan := range h.plans {
 		callers.Go(func() {
-			for late.Add(-1); late.Load() > 0; {
+			// All callers start together, so that their operations overlap.
+			for absent.Add(-1); absent.Load() > 0; {
 				runtime.Gosched()
 			}
 			h.run(l, i, plan)
@@ -175,7 +177,7 @@ func (h *history) meet(l *sash.Limiter) {
 	sweeper.Wait()
 }
 
-// run runs the operations of one caller.
+// run runs the operations of one caller, one after the other.
 func (h *history) run(l *sash.Limiter, caller int, plan []*operation) {
 	me := goroutine()
 	for _, o := range plan {
@@ -188,6 +190,7 @@ func (h *history) run(l *sash.Limiter, caller int, plan []*operation) {
 	}
 }
 
+// do calls the method of l that o stands for, and records the result.
 func (o *operation) do(l *sash.Limiter) {
 	switch o.verb {
 	case takes:
@@ -231,59 +234,60 @@ func mustBeValid(err error) {
 	}
 }
 
-// A sharedClock notes which operation it has given which reading: it knows the
-// operations under way by the goroutines that they run in.
+// A sharedClock records the readings of each operation. It knows the running operations by
+// their goroutines.
 //
-// To anybody else, the sweeper or the janitor, it gives the reading that the oldest
-// operation under way began at. So nothing is evicted that one of them could still
-// tell from a key never seen, and eviction must be invisible (see Sweep).
+// The sweeper and the janitor are not callers. Their goroutines get the reading at which
+// the oldest running operation began. So they evict no entry that a running operation can
+// still distinguish from a key never seen: an eviction changes no answer (see Sweep).
 type sharedClock struct {
-	mu       sync.Mutex
-	now      int64
-	underway map[string]*operation
-	oldest   map[string]int64 // the reading when each of these began
-	arrived  atomic.Int64     // readings so far that were to meet another
+	mu      sync.Mutex
+	now     int64
+	running map[string]*operation // by goroutine
+	begun   map[string]int64      // the reading at which each of these began
+	arrived atomic.Int64          // the readings so far that waited for another one
 }
 
 func newSharedClock(now int64) *sharedClock {
-	return &sharedClock{now: now, underway: map[string]*operation{}, oldest: map[string]int64{}}
+	return &sharedClock{now: now, running: map[string]*operation{}, begun: map[string]int64{}}
 }
 
 func (c *sharedClock) Now() int64 {
-	at, calls := c.read(goroutine())
+	at, ofHistory := c.read(goroutine())
 	switch {
 	case rand.IntN(4) == 0:
-		runtime.Gosched() // with a reading that may be late by now
-	case calls:
+		runtime.Gosched() // the reading may be late when the caller goes on
+	case ofHistory:
 		c.meet()
 	}
 	return at
 }
 
-// read returns the reading for who, and whether an operation of the history runs
-// there.
-func (c *sharedClock) read(who string) (at int64, calls bool) {
+// read returns the reading for a goroutine, and whether the goroutine runs an operation of
+// the history.
+func (c *sharedClock) read(goroutine string) (at int64, ofHistory bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at = c.now
-	if o := c.underway[who]; o != nil {
+	if o := c.running[goroutine]; o != nil {
 		o.readings = append(o.readings, at)
 		return at, true
 	}
-	for _, began := range c.oldest {
+	for _, began := range c.begun {
 		at = min(at, began)
 	}
 	return at, false
 }
 
-// meet waits a microsecond or so for another call to read the clock, so that both
-// go on at nearly the same time: what happens then takes some nanoseconds, and else
-// would hardly ever happen in two calls at once. The later one waits a moment,
-// since the earlier takes one to see it.
+// meet waits about a microsecond for another call to read the clock, so that both go on at
+// nearly the same time. The steps that follow take some nanoseconds, and without this they
+// would hardly ever overlap in two calls.
 func (c *sharedClock) meet() {
-	const patience, head = 2000, 200 // loads
+	const timeout, head = 2000, 200 // loads
+	// Readings pair up: the first of a pair spins until the second arrives. The second
+	// spins for a short random time, since the first takes a moment to see it.
 	if mine := c.arrived.Add(1); mine%2 == 1 {
-		for i := 0; i < patience && c.arrived.Load() == mine; i++ {
+		for i := 0; i < timeout && c.arrived.Load() == mine; i++ {
 		}
 		return
 	}
@@ -292,30 +296,31 @@ func (c *sharedClock) meet() {
 	}
 }
 
-// begin moves the clock on as o says, and notes that o runs in the goroutine me.
+// begin advances the clock by o.after, and records that o runs in the goroutine me.
 func (c *sharedClock) begin(me string, o *operation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now += o.after
-	c.underway[me], c.oldest[me] = o, c.now
+	c.running[me], c.begun[me] = o, c.now
 }
 
+// end records that o has ended.
 func (c *sharedClock) end(me string, o *operation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o.until = c.now
-	delete(c.underway, me)
-	delete(c.oldest, me)
+	delete(c.running, me)
+	delete(c.begun, me)
 }
 
-// goroutine returns the number of the goroutine that calls it, which its stack
-// trace begins with: "goroutine 7 [running]:".
+// goroutine returns the number of the calling goroutine. A stack trace begins with it:
+// "goroutine 7 [running]:".
 func goroutine() string {
 	var trace [32]byte
 	return strings.Fields(string(trace[:runtime.Stack(trace[:], false)]))[1]
 }
 
-// overlapping returns how many pairs of operations ran at the same time.
+// overlapping returns the number of pairs of operations that overlapped.
 func overlapping(ops []*operation) (pairs int) {
 	for i, a := range ops {
 		for _, b := range ops[i+1:] {

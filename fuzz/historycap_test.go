@@ -8,20 +8,20 @@ import (
 	"github.com/seed-30da4c49/sash/internal/reference"
 )
 
-// This is what WithMaxKeys promises. A key that has been charged, and is not idle, has
-// one of the places; any other key has one only as long as a call is at work on it. So
-// it is known exactly which keys fit where calls come one after the other. While a call
-// runs, each key that another call is about may have a place, or none, and a key that is
-// being evicted may still have its place.
+// This file models the promise of WithMaxKeys. A charged key that is not idle occupies one
+// of the max keys. Any other key occupies one only while a call works on it. So for
+// sequential calls it is known exactly which keys fit. While a call runs, the keys of
+// overlapping calls may or may not be tracked, and a key that is being evicted may still
+// be.
 
-// A placement is where a call is decided: for each of its keys in its own state, or in
-// the quota that it shares. The call is denied if a key is refused.
+// A placement says where a call is decided: for each of its keys in the key's own state, or
+// in the quota that the key shares. The call is denied if a key is refused.
 type placement struct {
 	keys    []string
 	refused []string
 }
 
-// placements returns the placements that o, with that outcome, may have had.
+// placements returns the possible placements of o, which had that outcome.
 func (s *serial) placements(o *operation, out outcome) (all []placement) {
 	own := placement{keys: o.keys}
 	if o.verb == settles && s.shared[o.of][o.which] && s.crowded(o) && !s.tracks(o.keys[0], o) {
@@ -34,8 +34,8 @@ func (s *serial) placements(o *operation, out outcome) (all []placement) {
 	if s.fixed.overflow == sash.EvictLeastUsed && len(targets) <= s.fixed.maxKeys {
 		return []placement{own}
 	}
-	// Whether all keys fit is found out first. By the time at which one of them is found
-	// to deny the call, another call may have taken the room.
+	// A call first finds out whether all of its keys fit. Before it finds that one of them
+	// denies it, another call may have taken the room.
 	late := len(targets) > 1 && !out.decision.Allowed && len(s.fixed.busy[o]) > 0
 	if late || s.others(o, false)+len(targets) <= s.fixed.maxKeys {
 		all = append(all, own)
@@ -43,7 +43,7 @@ func (s *serial) placements(o *operation, out outcome) (all []placement) {
 	if !s.crowded(o) {
 		return all
 	}
-	// Some keys have no place. Those that are idle may have had one, or not.
+	// Some keys do not fit. Idle keys of o may have been tracked or not.
 	idle := slices.DeleteFunc(targets, func(key string) bool { return s.tracks(key, o) })
 	for _, missing := range subsets(idle) {
 		all = append(all, s.without(o, missing))
@@ -51,7 +51,7 @@ func (s *serial) placements(o *operation, out outcome) (all []placement) {
 	return all
 }
 
-// without returns the placement of o if the missing keys have no place.
+// without returns the placement of o if the missing keys do not fit.
 func (s *serial) without(o *operation, missing []string) placement {
 	if s.fixed.overflow != sash.ShareOverflow {
 		return placement{keys: o.keys, refused: missing}
@@ -65,26 +65,26 @@ func (s *serial) without(o *operation, missing []string) placement {
 	return p
 }
 
-// refuse returns the answer to o if the keys refused by p have no place.
+// refuse returns the answer to o if the keys refused by p do not fit.
 func (s *serial) refuse(o *operation, at int64, p placement) (a reference.Answer) {
 	a.Allowed = o.units == 0
 	for i, key := range o.keys {
-		one := reference.Answer{DecidingKey: key}
+		answer := reference.Answer{DecidingKey: key}
 		if !slices.Contains(p.refused, key) {
-			one = s.table.Refuse(at, o.units, key)
+			answer = s.table.Refuse(at, o.units, key)
 		} else if o.units > 0 {
-			one.RetryAfter = s.refusal(o, key)
+			answer.RetryAfter = s.refusal(o, key)
 		}
-		if i == 0 || one.RetryAfter > a.RetryAfter {
-			a.RetryAfter, a.Deciding, a.DecidingKey = one.RetryAfter, one.Deciding, one.DecidingKey
+		if i == 0 || answer.RetryAfter > a.RetryAfter {
+			a.RetryAfter, a.Deciding, a.DecidingKey = answer.RetryAfter, answer.Deciding, answer.DecidingKey
 		}
-		a.ResetAfter = max(a.ResetAfter, one.ResetAfter)
+		a.ResetAfter = max(a.ResetAfter, answer.ResetAfter)
 	}
 	return a
 }
 
-// refusal returns the wait that o is told for a key that has no place: the interval of
-// the sweeps, but for what will never be admitted.
+// refusal returns the wait in the answer to o for a key that does not fit: the sweep
+// interval, or Never for a call that can never be admitted.
 func (s *serial) refusal(o *operation, key string) int64 {
 	if len(distinct(o.keys)) > s.fixed.maxKeys {
 		return reference.Never
@@ -96,15 +96,15 @@ func (s *serial) refusal(o *operation, key string) int64 {
 		}
 		longest = max(longest, l.Window)
 	}
-	if s.fixed.sweeper == janitor {
+	if s.fixed.sweeper == janitorSweeps {
 		return int64(sweepInterval)
 	}
 	return max(longest/2, int64(time.Second))
 }
 
-// evictions returns the states in which s may be after operations that are under way
-// have evicted keys to make room, or none. Each eviction shows at once, while the call
-// that it makes room for may take until later, or find the room taken again.
+// evictions returns the states in which s may be after running operations have evicted
+// any number of keys to make room. An eviction shows at once. The call that makes room may
+// decide later, or may find the room taken again.
 func (s *serial) evictions() (all []*serial) {
 	all = []*serial{s}
 	if s.fixed.stats.Displaced == 0 {
@@ -117,7 +117,7 @@ func (s *serial) evictions() (all []*serial) {
 			if after == nil {
 				continue
 			}
-			if left := after.String(); !seen[left] { // whichever went first
+			if left := after.String(); !seen[left] { // in whichever order they were evicted
 				seen[left] = true
 				all = append(all, after)
 			}
@@ -126,8 +126,8 @@ func (s *serial) evictions() (all []*serial) {
 	return all
 }
 
-// evict returns the state in which s is after the key was evicted, if an operation
-// under way may have done that; else nil.
+// evict returns the state of s after the key was evicted, or nil if no running operation
+// may have evicted it.
 func (s *serial) evict(key string) *serial {
 	if s.evicted == s.fixed.stats.Displaced {
 		return nil
@@ -144,12 +144,12 @@ func (s *serial) evict(key string) *serial {
 	return nil
 }
 
-// mayEvict reports whether o may evict the key to make room. It is not idle and not one
-// of o's own, and o has passed over no key that has more left, as far as that can be
-// known: of a key that another operation is at, it may have been another part.
+// mayEvict reports whether o may evict the key to make room. The key must not be idle, and
+// must not be a key of o. No other key may have a greater part of its Count left. Keys of
+// overlapping operations do not count for that, since what is left of them is not known.
 func (s *serial) mayEvict(o *operation, key string) bool {
 	switch {
-	case !o.enters(), slices.Contains(o.keys, key), !s.tracks(key, o), !s.crowded(o) && !s.doubled(o),
+	case !o.mayInsert(), slices.Contains(o.keys, key), !s.tracks(key, o), !s.crowded(o) && !s.doubled(o),
 		o.verb != settles && s.fixed.overflow != sash.EvictLeastUsed:
 		return false
 	}
@@ -161,25 +161,25 @@ func (s *serial) mayEvict(o *operation, key string) bool {
 	return true
 }
 
-// left returns the part of its Count that is left to the key.
+// left returns the part of its Count that the key has left.
 func (s *serial) left(key string, o *operation) float64 {
 	a := s.table.Peek(o.until+s.shift, 0, key)
 	return float64(a.Remaining) / float64(s.table.Limits(key)[a.Deciding].Count)
 }
 
-// enter notes that the keys of o may have an entry now.
-func (s *serial) enter(o *operation) {
-	if s.fixed.maxKeys > 0 && o.enters() {
-		union(s.entered, o.keys)
+// markPresent records that the keys of o may have an entry now.
+func (s *serial) markPresent(o *operation) {
+	if s.fixed.maxKeys > 0 && o.mayInsert() {
+		union(s.present, o.keys)
 	}
 }
 
-// enters reports whether o may make an entry for its keys.
-func (o *operation) enters() bool {
+// mayInsert reports whether o may insert an entry for its keys.
+func (o *operation) mayInsert() bool {
 	return slices.Contains([]verb{takes, allows, takesAll, reserves, reservesAll, settles}, o.verb)
 }
 
-// fits reports whether there are no more keys than there may be when o has ended.
+// fits reports whether the number of keys is within the cap when o has ended.
 func (s *serial) fits(o *operation) bool {
 	if s.fixed.maxKeys == 0 {
 		return true
@@ -193,13 +193,13 @@ func (s *serial) fits(o *operation) bool {
 	return n <= s.fixed.maxKeys
 }
 
-// crowded reports whether the keys of o may not all have found a place.
+// crowded reports whether it is possible that not all keys of o fit.
 func (s *serial) crowded(o *operation) bool {
 	return s.others(o, true)+len(distinct(o.keys)) > s.fixed.maxKeys
 }
 
-// doubled reports whether the keys of o may not all have found a place because another
-// call had taken one for the same key, too, until it was found to be there already.
+// doubled reports whether it is possible that not all keys of o fit because another call
+// has made room for the same key, and has not yet found out that the key is tracked.
 func (s *serial) doubled(o *operation) bool {
 	n := s.others(o, true)
 	for _, key := range distinct(o.keys) {
@@ -210,28 +210,28 @@ func (s *serial) doubled(o *operation) bool {
 	return n > s.fixed.maxKeys
 }
 
-// others returns how many keys that o is not about have a place for sure, or may have.
-// An idle key has its place until its eviction has ended. Whatever runs at the same time
-// as o may be at that.
+// others returns the number of keys, other than those of o, that are certainly tracked; or
+// with may, that are possibly tracked. An idle key is tracked until its eviction has
+// ended, and any operation that overlaps o may be evicting it.
 func (s *serial) others(o *operation, may bool) (n int) {
-	alone := len(s.fixed.busy[o]) == 0 && s.fixed.sweeper == nobody
+	alone := len(s.fixed.busy[o]) == 0 && s.fixed.sweeper == noSweeper
 	for _, key := range historyKeys {
 		if slices.Contains(o.keys, key) {
 			continue
 		}
-		if s.tracks(key, o) || may && (s.fixed.busy[o][key] || s.entered[key] && !alone) {
+		if s.tracks(key, o) || may && (s.fixed.busy[o][key] || s.present[key] && !alone) {
 			n++
 		}
 	}
 	return n
 }
 
-// tracks reports whether the key is not idle when o has ended, so that it has a place.
+// tracks reports whether the key is not idle when o has ended, and so must be tracked.
 func (s *serial) tracks(key string, o *operation) bool {
 	return !s.table.Idle(o.until+s.shift, key)
 }
 
-// union returns set with keys, too.
+// union adds keys to set, and returns it.
 func union(set map[string]bool, keys []string) map[string]bool {
 	for _, key := range keys {
 		set[key] = true
@@ -239,21 +239,21 @@ func union(set map[string]bool, keys []string) map[string]bool {
 	return set
 }
 
-// distinct returns keys, each once.
+// distinct returns keys without duplicates, in order.
 func distinct(keys []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(keys)))
 }
 
-// subsets returns all subsets of keys but the empty one.
+// subsets returns all subsets of keys except the empty answer.
 func subsets(keys []string) (all [][]string) {
 	for mask := 1; mask < 1<<len(keys); mask++ {
-		var some []string
+		var subset []string
 		for i, key := range keys {
 			if mask&(1<<i) != 0 {
-				some = append(some, key)
+				subset = append(subset, key)
 			}
 		}
-		all = append(all, some)
+		all = append(all, subset)
 	}
 	return all
 }

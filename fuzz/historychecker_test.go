@@ -12,8 +12,8 @@ import (
 
 func linearizable(h *history) bool { return verdict(h) == porcupine.Ok }
 
-// Calls one after the other, of which one answer is not as it was, be it by a unit
-// or a nanosecond.
+// Sequential histories in which one answer is changed, by a unit or a nanosecond, are
+// rejected.
 func TestHistories_WithAnotherAnswerAreRejected(t *testing.T) {
 	rejected := 0
 	for seed := range uint64(40) {
@@ -21,9 +21,9 @@ func TestHistories_WithAnotherAnswerAreRejected(t *testing.T) {
 		for _, p := range h.plans {
 			h.first = append(h.first, p...)
 		}
-		h.plans, h.sweeper = nil, nobody
+		h.plans, h.sweeper = nil, noSweeper
 		h.record(t)
-		require.True(t, linearizable(h), "as it was:\n%v", h)
+		require.True(t, linearizable(h), "as recorded:\n%v", h)
 		for _, o := range h.all() {
 			was := o.outcome
 			for _, other := range others(o) {
@@ -34,11 +34,11 @@ func TestHistories_WithAnotherAnswerAreRejected(t *testing.T) {
 			o.outcome = was
 		}
 	}
-	t.Logf("%d answers were told from the right ones", rejected)
+	t.Logf("%d changed answers were rejected", rejected)
 	require.Greater(t, rejected, 1500)
 }
 
-// others returns outcomes that o did not have, as near as can be.
+// others returns outcomes that differ from that of o as little as possible.
 func others(o *operation) (all []outcome) {
 	switch o.verb {
 	case settles, resets, setsLimits, reconfigures, snapshots:
@@ -63,14 +63,14 @@ func others(o *operation) (all []outcome) {
 	return all
 }
 
-// Which orders there may be, and which not.
+// Histories are accepted if there is a valid order of their calls, and else rejected.
 func TestHistories_InNoOrderAreRejected(t *testing.T) {
 	limit, more := sash.Per(4, 10).Log(), sash.Per(6, 10).Log()
 	at := func(began, ended int64, o operation) *operation {
 		o.began, o.ended = began, ended
 		return &o
 	}
-	// left is what a call at instant 0 is told that leaves so many of l's units.
+	// left is the outcome of a call at instant 0 that leaves that many units of l.
 	left := func(l sash.Limit, units int64) outcome {
 		d := sash.Decision{Allowed: true, Limit: l, Remaining: units}
 		if units < l.Count {
@@ -135,24 +135,25 @@ func TestHistories_InNoOrderAreRejected(t *testing.T) {
 	}
 }
 
-// A script is calls with their answers, for a limit of 4 units in 10 ns.
+// A script is a list of calls with their answers, under a limit of 4 units in 10 ns.
 type script struct{ ops []*operation }
 
 var scriptLimit = sash.Per(4, 10).Log()
 
-// add adds o, which lasts from began to ended and has read the clock.
+// add adds o, which lasts from began to ended, and whose only clock reading is reading.
 func (s *script) add(began, ended, reading int64, o operation) *operation {
 	o.began, o.ended, o.until, o.readings = began, ended, reading, []int64{reading}
 	s.ops = append(s.ops, &o)
 	return &o
 }
 
-// take adds a call for one unit of each of keys at instant 0, and peek one for none.
-// Each leaves so many units of the key that has the fewest left.
+// take adds a call for one unit of each key at instant 0. It leaves that many units of the
+// key that has the fewest left.
 func (s *script) take(began, ended, leaves int64, keys ...string) *operation {
 	return s.add(began, ended, 0, operation{verb: takesAll, keys: keys, units: 1, outcome: leaving(leaves)})
 }
 
+// peek adds a call for no units.
 func (s *script) peek(began, ended, leaves int64, key string) *operation {
 	return s.add(began, ended, 0, operation{verb: peeks, keys: []string{key}, outcome: leaving(leaves)})
 }
@@ -165,7 +166,7 @@ func (s *script) restore(began, ended, reading int64, of *operation) *operation 
 	return s.add(began, ended, reading, operation{verb: restores, keys: historyKeys, of: of})
 }
 
-// leaving is what a call is told that leaves so many units.
+// leaving returns the outcome of a call that leaves that many units.
 func leaving(units int64) outcome {
 	d := sash.Decision{Allowed: true, Limit: scriptLimit, Remaining: units}
 	if units < scriptLimit.Count {
@@ -174,7 +175,8 @@ func leaving(units int64) outcome {
 	return outcome{decision: d}
 }
 
-// What a snapshot may hold, and what is there once it is restored.
+// Histories with an impossible snapshot, or an impossible state after a Restore, are
+// rejected.
 func TestHistories_WithAnotherSnapshotAreRejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		write func(s *script)
@@ -283,7 +285,7 @@ func TestHistories_WithAnotherSnapshotAreRejected(t *testing.T) {
 	}
 }
 
-// What becomes of keys that do not fit.
+// Histories in which keys that do not fit are treated wrongly are rejected.
 func TestHistories_UnderAnotherCapAreRejected(t *testing.T) {
 	refused := func(s *script, began, ended int64, keys ...string) *operation {
 		o := s.take(began, ended, 0, keys...)
@@ -391,13 +393,14 @@ func TestHistories_UnderAnotherCapAreRejected(t *testing.T) {
 	} {
 		var s script
 		c.write(&s)
-		h := &history{limits: []sash.Limit{scriptLimit}, maxKeys: c.maxKeys, overflow: c.overflow, sweeper: nobody, first: s.ops}
+		h := &history{limits: []sash.Limit{scriptLimit}, maxKeys: c.maxKeys, overflow: c.overflow, sweeper: noSweeper, first: s.ops}
 		h.stats.Displaced = c.displaced
 		require.Equal(t, c.want, linearizable(h), "%s:\n%v", name, h)
 	}
 }
 
-// Of many calls at once one was denied, though there was room in any order.
+// A history of many concurrent calls is rejected if one was denied that every order
+// admits.
 func TestHistories_OfManyCallsAtOnceAreRejected(t *testing.T) {
 	h := &history{limits: []sash.Limit{sash.Per(20, time.Hour).Log()}}
 	for i := range int64(12) {

@@ -13,36 +13,36 @@ import (
 	"github.com/seed-30da4c49/sash/internal/reference"
 )
 
-// A serial is the state of the reference after some operations, one after the other.
+// A serial is the state of the reference after a sequence of operations.
 type serial struct {
 	table    *reference.Table
-	reserved map[*operation][]reference.Reservation // that are not settled yet
-	shared   map[*operation][]bool                  // which of them are of shared quotas
-	shift    int64                                  // of the time that decides, against the clock's readings
-	saved    map[*operation]*save                   // by Snapshots
+	reserved map[*operation][]reference.Reservation // the reservations that are not settled
+	shared   map[*operation][]bool                  // whether each of them is of a shared quota
+	shift    int64                                  // the deciding time less the clock's reading
+	saved    map[*operation]*save                   // the snapshot of each Snapshot
 	saving   *operation                             // a Snapshot that has saved some keys, and not all
-	done     opSet                                  // the operations so far
-	entered  map[string]bool                        // keys that may have an entry, idle or not
-	evicted  uint64                                 // keys that were evicted though they were not idle
+	done     opSet                                  // the operations that have been applied
+	present  map[string]bool                        // the keys that may have an entry, idle or not
+	evicted  uint64                                 // the number of keys evicted that were not idle
 	quotas   map[string]string                      // the shared quota of each key, under ShareOverflow
 	fixed    *fixed
 }
 
-// A save is what a Snapshot has saved so far.
+// A save holds the keys that a Snapshot has saved so far.
 type save struct {
 	table   *reference.Table
-	entered map[string]bool
-	at      int64 // the time at which it began
-	keys    int
+	present map[string]bool
+	at      int64 // the time at which the Snapshot began
+	keys    int   // the number of keys saved
 }
 
-// fixed is what a model knows of its history.
+// fixed is the part of a model that follows from its history and does not change.
 type fixed struct {
 	*history
-	carries bool // whether keys are carried over to other cells
-	number  map[*operation]int
-	earlier map[*operation]opSet           // the operations that ended before each began
-	busy    map[*operation]map[string]bool // the keys of the operations that overlap each
+	migrates bool // whether keys may migrate to other entries
+	number   map[*operation]int
+	earlier  map[*operation]opSet           // the operations that ended before each began
+	busy     map[*operation]map[string]bool // the keys of the operations that overlap each
 }
 
 // An opSet is a set of operations, by their numbers.
@@ -50,16 +50,17 @@ type opSet uint64
 
 func (s opSet) has(number int) bool { return s&(1<<number) != 0 }
 
-// An effect is what an operation does at one instant. A Snapshot saves each key at an
-// instant of its own.
+// An effect is the part of an operation that happens at one instant. A Snapshot saves each
+// key at an instant of its own; any other operation is one effect.
 type effect struct {
 	*operation
-	saves string // the key that a Snapshot saves
+	saves string // the key that a Snapshot saves here
 }
 
-// modelsOf returns what h must be a history of, by one of them: the reference, with its
-// limits. There is one for each way in which keys may share quotas. The hash of a key
-// chooses its quota, and two keys seldom have the same, so the first is the likeliest.
+// modelsOf returns the models of h: the reference, with the limits of h. There is one for
+// each way in which keys may share quotas, and h must be linearizable by one of them. The
+// hash of a key chooses its quota. Two keys rarely have the same, so the first model is
+// the likeliest.
 func modelsOf(h *history) (models []porcupine.Model) {
 	f := newFixed(h)
 	for _, quotas := range sharings(h) {
@@ -70,7 +71,7 @@ func modelsOf(h *history) (models []porcupine.Model) {
 					reserved: map[*operation][]reference.Reservation{},
 					shared:   map[*operation][]bool{},
 					saved:    map[*operation]*save{},
-					entered:  map[string]bool{},
+					present:  map[string]bool{},
 					quotas:   quotas,
 					fixed:    f,
 				}}
@@ -95,14 +96,14 @@ func modelsOf(h *history) (models []porcupine.Model) {
 // verdict returns whether h is linearizable by any of its models.
 func verdict(h *history) (result porcupine.CheckResult) {
 	for _, m := range modelsOf(h) {
-		if result = porcupine.CheckOperationsTimeout(m, operations(h), patience); result != porcupine.Illegal {
+		if result = porcupine.CheckOperationsTimeout(m, operations(h), checkTimeout); result != porcupine.Illegal {
 			break
 		}
 	}
 	return result
 }
 
-// sharings returns which keys may share a quota with which: each way to part them. A
+// sharings returns each way in which keys may share quotas, as the quota of each key. A
 // quota is a key of the reference that no call names, under the limiter's own limits.
 func sharings(h *history) (all []map[string]string) {
 	if h.maxKeys == 0 || h.overflow != sash.ShareOverflow {
@@ -120,11 +121,11 @@ func sharings(h *history) (all []map[string]string) {
 
 func newFixed(h *history) *fixed {
 	f := &fixed{
-		history: h,
-		carries: h.carries(),
-		number:  map[*operation]int{},
-		earlier: map[*operation]opSet{},
-		busy:    map[*operation]map[string]bool{},
+		history:  h,
+		migrates: h.migrates(),
+		number:   map[*operation]int{},
+		earlier:  map[*operation]opSet{},
+		busy:     map[*operation]map[string]bool{},
 	}
 	ops := h.all()
 	for i, o := range ops {
@@ -142,7 +143,7 @@ func newFixed(h *history) *fixed {
 	return f
 }
 
-// touches returns the keys that o may make an entry for, or replace the entry of.
+// touches returns the keys for which o may insert or replace an entry.
 func (o *operation) touches() []string {
 	if o.verb == reconfigures {
 		return historyKeys
@@ -150,7 +151,7 @@ func (o *operation) touches() []string {
 	return o.keys
 }
 
-// operations returns the effects of all of h as porcupine wants them.
+// operations returns all effects of h in porcupine's form.
 func operations(h *history) (all []porcupine.Operation) {
 	for _, o := range h.all() {
 		for _, e := range o.effects(h) {
@@ -160,10 +161,11 @@ func operations(h *history) (all []porcupine.Operation) {
 	return all
 }
 
+// effects returns the effects of o.
 func (o *operation) effects(h *history) (all []effect) {
 	if o.verb == snapshots {
 		if !slices.ContainsFunc(h.all(), func(other *operation) bool { return other.of == o }) {
-			return nil // nothing depends on what it saved
+			return nil // nothing depends on the snapshot
 		}
 		for _, key := range historyKeys {
 			all = append(all, effect{operation: o, saves: key})
@@ -173,7 +175,8 @@ func (o *operation) effects(h *history) (all []effect) {
 	return []effect{{operation: o}}
 }
 
-// partition returns the operations of each key, if none has to do with several.
+// partition returns the operations of each key. If an operation concerns several keys, it
+// returns all operations in one part.
 func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	byKey := map[string][]porcupine.Operation{}
 	for _, op := range history {
@@ -186,8 +189,9 @@ func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return slices.Collect(maps.Values(byKey))
 }
 
-// step returns the states in which s may be after e, if its operation had that outcome.
-// What the operations under way evict before e shows no later than in e.
+// step returns the states in which s may be after e, whose operation had that outcome. An
+// eviction by a running operation shows in the next effect at the latest, so step tries
+// all that may have happened before e.
 func (s *serial) step(e effect, out outcome) (next []any) {
 	for _, before := range s.evictions() {
 		if e.saves != "" {
@@ -199,7 +203,7 @@ func (s *serial) step(e effect, out outcome) (next []any) {
 	return next
 }
 
-// finish returns the states in which s may be after o, if that had that outcome.
+// finish returns the states in which s may be after o, which had that outcome.
 func (s *serial) finish(o *operation, out outcome) (next []any) {
 	if s.saving != nil && slices.Contains([]verb{setsLimits, reconfigures, restores}, o.verb) {
 		return nil // these wait for the Snapshot
@@ -208,7 +212,7 @@ func (s *serial) finish(o *operation, out outcome) (next []any) {
 		for _, p := range s.placements(o, out) {
 			if after := s.copy(); after.do(o, out, at, p) && after.fits(o) {
 				after.done |= 1 << s.fixed.number[o]
-				after.enter(o)
+				after.markPresent(o)
 				next = append(next, after)
 			}
 		}
@@ -216,16 +220,19 @@ func (s *serial) finish(o *operation, out outcome) (next []any) {
 	return next
 }
 
-// decidedBy returns the times of which one has decided o: that of the last reading, which
-// an operation takes that has found its key gone. But where keys are carried over to
-// other cells, and the clock is read for that, it may be any. An operation without
-// readings is not decided by the time.
+// decidedBy returns the times one of which has decided o:
+//
+//   - normally that of its last reading, since an operation that finds its key evicted
+//     reads the clock again;
+//   - that of any reading where keys may migrate to other entries, since the clock is
+//     read for that as well;
+//   - an arbitrary time for an operation without readings, which does not depend on it.
 func (s *serial) decidedBy(o *operation) (times []int64) {
 	if len(o.readings) == 0 {
 		return []int64{math.MinInt64}
 	}
 	readings := slices.Compact(slices.Clone(o.readings))
-	if !s.fixed.carries {
+	if !s.fixed.migrates {
 		readings = readings[len(readings)-1:]
 	}
 	for _, reading := range readings {
@@ -234,8 +241,7 @@ func (s *serial) decidedBy(o *operation) (times []int64) {
 	return times
 }
 
-// do does o at that time with its keys so placed, and reports whether its outcome is
-// that.
+// do applies o to s at that time and placement, and reports whether the outcome is out.
 func (s *serial) do(o *operation, out outcome, at int64, p placement) bool {
 	switch o.verb {
 	case takes, allows, takesAll, peeks, reserves, reservesAll:
@@ -257,13 +263,13 @@ func (s *serial) do(o *operation, out outcome, at int64, p placement) bool {
 	return true
 }
 
-// reset forgets the key.
+// reset removes the key.
 func (s *serial) reset(key string) {
 	s.table.Reset(key)
-	delete(s.entered, key)
+	delete(s.present, key)
 }
 
-// decide charges what o is for with its keys so placed, and returns the answer.
+// decide charges the call o at that placement, and returns the answer.
 func (s *serial) decide(o *operation, at int64, p placement) (answer reference.Answer) {
 	switch {
 	case len(p.refused) > 0:
@@ -283,20 +289,20 @@ func (s *serial) decide(o *operation, at int64, p placement) (answer reference.A
 	return s.table.Take(at, o.units, p.keys...)
 }
 
-// save saves the key, at the instant at which the Snapshot o reads it.
+// save returns the states in which s may be after the Snapshot o has saved the key.
 func (s *serial) save(o *operation, key string) []any {
 	if s.saving != nil && s.saving != o {
-		return nil // a Snapshot waits for another
+		return nil // Snapshots do not overlap
 	}
-	after, saved := s.copy(), save{at: o.readings[0] + s.shift, entered: map[string]bool{}}
+	after, saved := s.copy(), save{at: o.readings[0] + s.shift, present: map[string]bool{}}
 	if so := s.saved[o]; so != nil {
-		saved.table, saved.entered, saved.keys = so.table.Copy(), maps.Clone(so.entered), so.keys
+		saved.table, saved.present, saved.keys = so.table.Copy(), maps.Clone(so.present), so.keys
 	} else {
 		saved.table = reference.NewTable(s.table.Limits(""))
 	}
 	s.table.Save(key, saved.table)
-	if s.entered[key] {
-		saved.entered[key] = true
+	if s.present[key] {
+		saved.present[key] = true
 	}
 	saved.keys++
 	after.saved[o], after.saving = &saved, o
@@ -307,19 +313,21 @@ func (s *serial) save(o *operation, key string) []any {
 	return []any{after}
 }
 
-// restore restores what o is to, unless the limiter has other limits by now. Time goes
-// on where the Snapshot began.
+// restore applies the Restore o, and reports whether the outcome is out. The snapshot is
+// refused if the limiter has other limits now. Time continues from the beginning of the
+// Snapshot.
 func (s *serial) restore(o *operation, out outcome, at int64) bool {
 	saved := s.saved[o.of]
 	if refused := !slices.Equal(s.table.Limits(""), saved.table.Limits("")); refused || out.refused {
 		return refused && out.refused
 	}
 	s.table.Restore(saved.table)
-	s.entered = maps.Clone(saved.entered)
+	s.present = maps.Clone(saved.present)
 	s.shift += saved.at - at
 	return true
 }
 
+// answers reports whether the answer a of the reference agrees with the outcome of o.
 func (s *serial) answers(o *operation, out outcome, a reference.Answer) bool {
 	if o.verb == allows {
 		return out.decision.Allowed == a.Allowed
@@ -332,10 +340,13 @@ func (s *serial) answers(o *operation, out outcome, a reference.Answer) bool {
 		models([]sash.Limit{out.decision.Limit}, decided.ChargeDenied)[0] == decided
 }
 
-// settle settles what o does. What is given back, is so without a look at the clock:
-// it comes back wherever the key itself could still tell. To a shared quota nothing
-// comes back; what was spent beyond it is charged to the key or, if that has no place,
-// to the quota.
+// settle applies the settlement o.
+//
+//   - Units are given back without reading the clock: they come back as long as the key
+//     itself can show them.
+//   - Nothing is given back to a shared quota.
+//   - Units above the estimate of a shared reservation are charged to the key, or to the
+//     quota if the key does not fit.
 func (s *serial) settle(o *operation, at int64, key string) {
 	all := slices.Clone(s.reserved[o.of])
 	switch r := all[o.which]; {
@@ -361,15 +372,15 @@ func (s *serial) chargesDenied() bool { return s.table.Limits("")[0].ChargeDenie
 func (s *serial) copy() *serial {
 	c := *s
 	c.table, c.reserved, c.shared = s.table.Copy(), maps.Clone(s.reserved), maps.Clone(s.shared)
-	c.saved, c.entered = maps.Clone(s.saved), maps.Clone(s.entered)
+	c.saved, c.present = maps.Clone(s.saved), maps.Clone(s.present)
 	return &c
 }
 
 func (s *serial) equal(o *serial) bool {
 	return s.shift == o.shift && s.saving == o.saving && s.done == o.done && s.evicted == o.evicted &&
-		s.table.Equal(o.table) && maps.Equal(s.entered, o.entered) &&
+		s.table.Equal(o.table) && maps.Equal(s.present, o.present) &&
 		maps.EqualFunc(s.saved, o.saved, func(a, b *save) bool {
-			return a.at == b.at && a.keys == b.keys && maps.Equal(a.entered, b.entered) && a.table.Equal(b.table)
+			return a.at == b.at && a.keys == b.keys && maps.Equal(a.present, b.present) && a.table.Equal(b.table)
 		}) &&
 		maps.EqualFunc(s.shared, o.shared, slices.Equal) &&
 		maps.EqualFunc(s.reserved, o.reserved, func(a, b []reference.Reservation) bool {
@@ -377,8 +388,8 @@ func (s *serial) equal(o *serial) bool {
 		})
 }
 
-// String tells what is left of each key to a call that comes at the newest time
-// that it has seen.
+// String returns the state of each key, as a call at the newest time that it has seen
+// would find it.
 func (s *serial) String() (text string) {
 	for _, key := range historyKeys {
 		text += fmt.Sprintf("%s: %+v\n", key, s.table.Copy().Peek(math.MinInt64, 0, key))

@@ -10,33 +10,33 @@ import (
 
 const historyCallers = 3
 
-// historyKeys are those that a history may be about.
+// historyKeys are the keys of all histories.
 var historyKeys = []string{"a", "b", "c"}
 
-// A planner draws what a history is to be.
+// A planner plans a history at random.
 type planner struct {
 	*rand.Rand
 	*history
-	unit time.Duration // of windows: counters of seconds fit one word, of nanoseconds none
+	unit time.Duration // of windows; counters of seconds fit one word, those of nanoseconds do not
 	// moves is whether the clock moves between operations. If so, no reservation is
-	// given back whole: a key that has nothing left passes its place in time on to
-	// all that hold nothing, and it shows in late readings when they learn of it.
-	moves bool
-	verbs []verb       // to choose from
-	saved []*operation // snapshots from before the callers begin
-	one   bool         // key is all that calls of one are about, so that they meet there
-	most  int64        // units that a limit has
+	// given back whole. A key that loses its last unit raises the floor of all empty
+	// keys, and late readings would show at which time they see the new floor.
+	moves    bool
+	verbs    []verb       // to choose from
+	saved    []*operation // the snapshots taken before the callers begin
+	oneKey   bool         // whether calls for a single key are all for the same one
+	maxCount int64        // the greatest Count of a limit
 }
 
-// plan returns the history of that seed, which has yet to be recorded.
+// plan returns the history of that seed. It is not recorded yet.
 func plan(seed uint64) *history {
 	p := &planner{Rand: rand.New(rand.NewPCG(seed, 11)), history: &history{seed: seed}}
 	p.unit = []time.Duration{1, time.Second}[p.IntN(2)]
 	p.moves = p.IntN(3) > 0
 	p.chargeDenied = p.IntN(5) == 0
-	p.sweeper = []sweeper{nobody, caller, janitor}[p.IntN(3)]
-	p.one = p.IntN(2) == 0
-	p.most = []int64{5, 20}[p.IntN(2)]
+	p.sweeper = []sweeper{noSweeper, callerSweeps, janitorSweeps}[p.IntN(3)]
+	p.oneKey = p.IntN(2) == 0
+	p.maxCount = []int64{5, 20}[p.IntN(2)]
 	p.hesitates = p.IntN(2) == 0
 	start := p.distance(20)
 	p.clock = newSharedClock(start - p.distance(20))
@@ -48,7 +48,7 @@ func plan(seed uint64) *history {
 	}
 	p.drawCap()
 	p.first = p.operations(p.IntN(5))
-	if p.IntN(4) > 0 { // let what came first come back
+	if p.IntN(4) > 0 { // give the units charged first time to come back
 		p.first = append(p.first, &operation{verb: peeks, keys: historyKeys[:1], after: p.distance(60)})
 	}
 	for _, o := range p.first {
@@ -74,13 +74,13 @@ func plan(seed uint64) *history {
 	return p.history
 }
 
-// distance draws a span of time of up to so many units, sometimes a nanosecond off.
+// distance draws a time of at most that many units, sometimes a nanosecond off.
 func (p *planner) distance(units int64) int64 {
 	return max(0, p.Int64N(units+1)*int64(p.unit)+p.Int64N(3)-1)
 }
 
-// drawLimits draws a policy of limits that differ in more than Count, so that it is
-// known which of them a change carries on.
+// drawLimits draws limits that differ in more than Count. So it is known from which limit
+// to which a change migrates charges.
 func (p *planner) drawLimits() {
 	w := time.Duration(4+p.IntN(12)) * p.unit
 	shapes := []sash.Limit{
@@ -91,17 +91,17 @@ func (p *planner) drawLimits() {
 	p.limits = p.counted(shapes[:max(1, p.IntN(5)-1)])
 }
 
-// counted returns limits like those, of other Counts.
+// counted returns the same limits with other Counts.
 func (p *planner) counted(like []sash.Limit) (limits []sash.Limit) {
 	for _, l := range like {
-		l.Count = 1 + p.Int64N(p.most)
+		l.Count = 1 + p.Int64N(p.maxCount)
 		limits = append(limits, l)
 	}
 	return limits
 }
 
-// drawVerbs draws what may happen, so that there are histories of a few kinds of
-// operations, and of one key each, too.
+// drawVerbs draws the kinds of operations. So some histories have few kinds, and some have
+// only operations for one key each.
 func (p *planner) drawVerbs() {
 	p.verbs = []verb{takes, takes, allows, peeks}
 	for _, more := range [][]verb{{takesAll, takesAll, takesAll}, {reserves, reserves}, {resets}, {setsLimits}, {reconfigures}, {snapshots, restores, restores}} {
@@ -109,25 +109,25 @@ func (p *planner) drawVerbs() {
 			p.verbs = append(p.verbs, more...)
 		}
 	}
-	if p.sweeper == janitor && slices.Contains(p.verbs, restores) {
-		p.sweeper = caller // the janitor's timer is of the bubble, where no time passes
+	if p.sweeper == janitorSweeps && slices.Contains(p.verbs, restores) {
+		p.sweeper = callerSweeps // the janitor's timer belongs to the bubble, where no time passes
 	}
 }
 
-// drawCap draws whether there is a cap, so low that the keys do not all fit.
+// drawCap draws whether there is a cap. It is too low for all keys.
 func (p *planner) drawCap() {
-	if p.one || p.IntN(2) == 0 {
+	if p.oneKey || p.IntN(2) == 0 {
 		return
 	}
 	p.maxKeys = 1 + p.IntN(len(historyKeys)-1)
 	p.overflow = []sash.Overflow{sash.EvictLeastUsed, sash.DenyNew, sash.ShareOverflow}[p.IntN(3)]
 }
 
-// duel makes it one in which all charge the same key, as often as it admits that.
-// It returns how many calls each has at least.
+// duel makes p a history in which all callers charge one key, about as often as it admits
+// that. It returns the least number of calls of a caller.
 func (p *planner) duel() (calls int) {
-	p.one, p.moves, p.sweeper, p.hesitates = true, false, nobody, false
-	p.limits, p.most = p.limits[:1+p.IntN(len(p.limits))], 20
+	p.oneKey, p.moves, p.sweeper, p.hesitates = true, false, noSweeper, false
+	p.limits, p.maxCount = p.limits[:1+p.IntN(len(p.limits))], 20
 	if p.IntN(3) == 0 {
 		p.limits = []sash.Limit{sash.Per(1, 10*p.unit)}
 	}
@@ -136,9 +136,9 @@ func (p *planner) duel() (calls int) {
 	return 4
 }
 
-// operations draws what one caller does.
+// operations draws the operations of one caller.
 func (p *planner) operations(n int) (ops []*operation) {
-	var open []*operation // that reserved something
+	var open []*operation // the operations that reserved something
 	saved := slices.Clone(p.saved)
 	for range n {
 		o := &operation{verb: p.verbs[p.IntN(len(p.verbs))]}
@@ -163,12 +163,12 @@ func (p *planner) operations(n int) (ops []*operation) {
 	return ops
 }
 
-// fill draws what o is called with: open are the operations whose reservations it can
-// settle, and saved those whose snapshots it can restore.
+// fill draws the arguments of o. open are the operations whose reservations it can settle,
+// and saved those whose snapshots it can restore.
 func (p *planner) fill(o *operation, open, saved []*operation) {
 	o.units = 1 + p.Int64N(3)
 	o.keys = historyKeys[:1]
-	if !p.one {
+	if !p.oneKey {
 		o.keys = historyKeys[p.IntN(3):][:1]
 	}
 	switch o.verb {
@@ -182,14 +182,14 @@ func (p *planner) fill(o *operation, open, saved []*operation) {
 	case peeks:
 		o.units = p.Int64N(4)
 	case settles:
-		o.of = open[p.IntN(len(open))] // maybe once more
+		o.of = open[p.IntN(len(open))] // which may be settled already
 		o.which = p.IntN(len(o.of.keys))
 		o.keys = o.of.keys[o.which : o.which+1]
 		o.units = p.Int64N(5)
 		if p.moves {
 			o.units = max(o.units, 1)
 		}
-		if p.chargeDenied { // then what is given back is not told from what was denied
+		if p.chargeDenied { // then units given back cannot be distinguished from denied ones
 			o.units = max(o.units, o.of.units)
 		}
 	case setsLimits, reconfigures:
@@ -201,9 +201,9 @@ func (p *planner) fill(o *operation, open, saved []*operation) {
 	}
 }
 
-// change draws other Counts for the limits, in another order; or takes those of the
-// key away again. Where denied calls are charged, only those of counters: the others
-// keep no more of these than the Count they had.
+// change draws other Counts for the limits, in another order. Or it removes the key's own
+// limits. Where denied calls are charged, it changes only counters: the other algorithms
+// keep no more denied units than the Count that they had.
 func (p *planner) change(o *operation) {
 	if p.chargeDenied {
 		for _, l := range p.limits {

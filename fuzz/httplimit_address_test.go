@@ -20,17 +20,18 @@ const (
 	nearest = "10.0.0.1" // the proxy that connects
 )
 
-// who returns the key of a connection with lines of a header.
-func who(key httplimit.KeyFunc, remote, header string, lines []string) (string, bool) {
+// clientKey returns the key of a request from remote with these lines of a header.
+func clientKey(key httplimit.KeyFunc, remote, header string, lines []string) (string, bool) {
 	b, ok := key(nil, &http.Request{RemoteAddr: remote, Header: http.Header{header: lines}})
 	return string(b), ok
 }
 
-// FuzzXForwardedFor holds ByAddress to a plain reading of all lines as one list, by
-// networks and by numbers of hops, and checks that what a client sends in two lines
-// changes nothing, through no proxy, one or two, each of which joins the lines or adds
-// its own. The first line is also read as a header of one address, and as what a
-// function finds.
+// FuzzXForwardedFor compares ByAddress with a plain reading of all lines as one list, by
+// networks and by numbers of hops.
+//
+// It also checks that two lines sent by a client change nothing, through no proxy, one or
+// two. Each proxy joins the lines or adds one of its own. The first line is also read as a
+// header of one address, and as the result of a function.
 func FuzzXForwardedFor(f *testing.F) {
 	for _, lines := range [][2]string{
 		{"", ""}, {"6.6.6.6", "10.0.0.2"}, {"6.6.6.6, 10.0.0.2", "fd00::1"}, {"unknown", "[fd00::1%x]:80"},
@@ -41,25 +42,25 @@ func FuzzXForwardedFor(f *testing.F) {
 	key := httplimit.ByAddress(httplimit.TrustProxies(trusted...), httplimit.IPv6Prefix(128))
 	f.Fuzz(func(t *testing.T, first, second string) {
 		lines := []string{first, second}
-		got, ok := who(key, nearest+":1", "X-Forwarded-For", lines)
-		want, wantOK := plainly(lines)
+		got, ok := clientKey(key, nearest+":1", "X-Forwarded-For", lines)
+		want, wantOK := keyByNetworks(lines)
 		if ok != wantOK || ok && got != want {
 			t.Errorf("%q: got %x %v, want %x %v", lines, got, ok, want, wantOK)
 		}
 		checkUnforgeable(t, key, "X-Forwarded-For", lines, func(peer string) string { return peer })
 		for hops := 1; hops <= 4; hops++ {
-			got, ok := who(hopsKeys[hops], first, "X-Forwarded-For", lines)
-			want, wantOK := hopped(lines, hops)
+			got, ok := clientKey(hopsKeys[hops], first, "X-Forwarded-For", lines)
+			want, wantOK := keyByHops(lines, hops)
 			if ok != wantOK || ok && got != want {
 				t.Errorf("%q by %d hops: got %x %v, want %x %v", lines, hops, got, ok, want, wantOK)
 			}
 		}
 		want, wantOK = addressKey(strings.Trim(first, " \t"))
 		for name, key := range map[string]httplimit.KeyFunc{"ReadHeader": single, "ByAddressOf": found} {
-			if got, ok := who(key, nearest+":1", "X-Real-Ip", lines[:1]); ok != wantOK || ok && got != want {
+			if got, ok := clientKey(key, nearest+":1", "X-Real-Ip", lines[:1]); ok != wantOK || ok && got != want {
 				t.Errorf("%s %q: got %x %v, want %x %v", name, first, got, ok, want, wantOK)
 			}
-			if got, _ := who(single, client+":1", "X-Real-Ip", lines[:1]); got != "4"+string(netip.MustParseAddr(client).AsSlice()) {
+			if got, _ := clientKey(single, client+":1", "X-Real-Ip", lines[:1]); got != "4"+string(netip.MustParseAddr(client).AsSlice()) {
 				t.Errorf("%q: believed from anyone: %x", first, got)
 			}
 		}
@@ -77,8 +78,8 @@ var (
 	found  = httplimit.ByAddressOf(func(r *http.Request) (string, bool) { return r.Header["X-Real-Ip"][0], true }, httplimit.IPv6Prefix(128))
 )
 
-// hopped returns the key of the address that stands in that place from the right.
-func hopped(lines []string, hops int) (key string, ok bool) {
+// keyByHops returns the key of the address at that position from the right.
+func keyByHops(lines []string, hops int) (key string, ok bool) {
 	elements := strings.Split(strings.Join(lines, ","), ",")
 	if hops > len(elements) {
 		return "", false
@@ -86,7 +87,7 @@ func hopped(lines []string, hops int) (key string, ok bool) {
 	return addressKey(strings.Trim(elements[len(elements)-hops], " \t"))
 }
 
-// addressKey returns the key of an address with or without port.
+// addressKey returns the key of the address in s, which may have a port.
 func addressKey(s string) (key string, ok bool) {
 	addr, ok := address(s)
 	if !ok {
@@ -104,7 +105,8 @@ func addressKey(s string) (key string, ok bool) {
 	return "6" + string(bare.AsSlice()), true
 }
 
-// FuzzForwarded is the latter for Forwarded, whose values may be quoted.
+// FuzzForwarded checks that two lines of Forwarded sent by a client change nothing. Values
+// may be quoted.
 func FuzzForwarded(f *testing.F) {
 	for _, lines := range [][2]string{
 		{"", ""}, {"for=6.6.6.6", "for=10.0.0.2;by=x"}, {`for="`, `for="[fd00::1]:80", for="`}, {`for="\`, `"\"`},
@@ -115,7 +117,7 @@ func FuzzForwarded(f *testing.F) {
 	key := httplimit.ByAddress(httplimit.TrustProxies(trusted...), httplimit.IPv6Prefix(128), httplimit.ReadForwarded())
 	f.Fuzz(func(t *testing.T, first, second string) {
 		lines := []string{first, second}
-		who(key, nearest+":1", "Forwarded", lines) // does not panic
+		clientKey(key, nearest+":1", "Forwarded", lines) // does not panic
 		for _, element := range []func(peer string) string{
 			func(peer string) string { return "for=" + peer },
 			func(peer string) string { return `proto=https;for="` + peer + `:80";host="a\\\",b"` },
@@ -125,10 +127,12 @@ func FuzzForwarded(f *testing.F) {
 	})
 }
 
+// checkUnforgeable checks that the key is that of client, whatever lines it sends, directly
+// and through proxies that add elements for their peers.
 func checkUnforgeable(t *testing.T, key httplimit.KeyFunc, header string, lines []string, element func(peer string) string) {
-	want, _ := who(key, client+":1", header, nil)
+	want, _ := clientKey(key, client+":1", header, nil)
 	check := func(remote string, lines []string) {
-		if got, ok := who(key, remote+":1", header, lines); !ok || got != want {
+		if got, ok := clientKey(key, remote+":1", header, lines); !ok || got != want {
 			t.Errorf("%s from %s: got %x %v, want %x", header, remote, got, ok, want)
 		}
 	}
@@ -139,16 +143,17 @@ func checkUnforgeable(t *testing.T, key httplimit.KeyFunc, header string, lines 
 	added := func(lines []string, peer string) []string {
 		return append(lines[:len(lines):len(lines)], element(peer))
 	}
-	for _, one := range []func([]string, string) []string{joined, added} {
-		check(nearest, one(lines, client))
-		for _, two := range []func([]string, string) []string{joined, added} {
-			check("10.0.0.9", two(one(lines, client), nearest))
+	for _, first := range []func([]string, string) []string{joined, added} {
+		check(nearest, first(lines, client))
+		for _, second := range []func([]string, string) []string{joined, added} {
+			check("10.0.0.9", second(first(lines, client), nearest))
 		}
 	}
 }
 
-// plainly returns the key of the client that lines of X-Forwarded-For name.
-func plainly(lines []string) (key string, ok bool) {
+// keyByNetworks returns the key of the client named by lines of X-Forwarded-For: the
+// rightmost address that is not in a trusted network.
+func keyByNetworks(lines []string) (key string, ok bool) {
 	elements := strings.Split(strings.Join(lines, ","), ",")
 	for i := len(elements) - 1; i >= 0; i-- {
 		element := strings.Trim(elements[i], " \t")
@@ -173,8 +178,7 @@ func plainly(lines []string) (key string, ok bool) {
 	return "", false
 }
 
-// address reads an address with or without port, by what package netip reads, with its
-// zone.
+// address parses an address, with its zone and with or without port, by package netip.
 func address(s string) (netip.Addr, bool) {
 	if strings.HasPrefix(s, "[") && strings.Count(s, "]") > 1 {
 		return netip.Addr{}, false // a zone with a bracket, which netip lets pass
@@ -190,15 +194,15 @@ func address(s string) (netip.Addr, bool) {
 	if colon < 0 || len(s)-colon > 6 || !digits(s[colon+1:]) {
 		return netip.Addr{}, false
 	}
-	// Any number of five digits: proxies' ports are not looked at.
+	// The ports of proxies are not read, so any number of five digits will do.
 	p, err := netip.ParseAddrPort(s[:colon] + ":1")
 	return p.Addr().Unmap(), err == nil
 }
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// FuzzRemoteAddr holds the reading of RemoteAddr to package netip's, by its short
-// way for IPv4 as well as, with white space before it, by the other.
+// FuzzRemoteAddr compares the reading of RemoteAddr with package netip's. It tests the fast
+// path for IPv4, and the slow path, which white space before the address selects.
 func FuzzRemoteAddr(f *testing.F) {
 	for _, s := range []string{"192.0.2.1:80", "192.0.2.1", "[2001:db8::1%x]:80", "::1", "", "@", "1.2.3.4:", "01.2.3.4:5", "256.1.1.1:1", "1.2.3:4", "1.2.3.4.5:6", "[1::%x]:8]", "[fe80::1%eth0]:80", "[64:ff9b::1.2.3.4]:80", "fe80::%a%b"} {
 		f.Add(s)
@@ -206,7 +210,7 @@ func FuzzRemoteAddr(f *testing.F) {
 	key := httplimit.ByAddress(httplimit.IPv6Prefix(128))
 	f.Fuzz(func(t *testing.T, remote string) {
 		for _, s := range []string{remote, " " + remote} {
-			got, ok := who(key, s, "", nil)
+			got, ok := clientKey(key, s, "", nil)
 			want, wantOK := addressKey(strings.Trim(s, " \t"))
 			if ok != wantOK {
 				t.Fatalf("%q: %v, want %v", s, ok, wantOK)

@@ -16,9 +16,9 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// FuzzHeaders makes requests of any cost at any time under two policies of any name
-// and limits, and reads all that is said of them by another's parser of structured
-// fields (RFC 9651): it must say what a limiter without HTTP answers.
+// FuzzHeaders makes requests of any cost at any time under two policies of any name and
+// limits. It reads the response headers with an independent parser of structured fields
+// (RFC 9651). They must agree with the answers of the limiter below.
 func FuzzHeaders(f *testing.F) {
 	for _, s := range []struct {
 		name, unit     string
@@ -60,7 +60,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// An answer is a response to be checked.
+// An answer is a response to check.
 type answer struct {
 	*testing.T
 	*httptest.ResponseRecorder
@@ -97,9 +97,10 @@ func (c *answer) list(name string) httpsfv.List {
 	return list
 }
 
-const mostInteger = 999_999_999_999_999
+const maxInteger = 999_999_999_999_999
 
-// item returns the name of a member and its parameters, all of which must be known.
+// item returns the name and the parameters of a member. It checks that all parameters are
+// known.
 func (c *answer) item(m httpsfv.Member, known ...string) (name string, params func(string) any) {
 	c.Helper()
 	item, ok := m.(httpsfv.Item)
@@ -124,7 +125,7 @@ func (c *answer) item(m httpsfv.Member, known ...string) (name string, params fu
 func (c *answer) policy(m httpsfv.Member, name, unit string, l sash.Limit) {
 	c.Helper()
 	got, params := c.item(m, "q", "qu", "w", "pk")
-	if got != name || params("q") != min(l.Count, mostInteger) {
+	if got != name || params("q") != min(l.Count, maxInteger) {
 		c.Errorf("%q, want %q of %v", c.Header()["Ratelimit-Policy"], name, l)
 	}
 	if qu := params("qu"); unit == "" && qu != nil || unit != "" && qu != unit {
@@ -136,7 +137,7 @@ func (c *answer) policy(m httpsfv.Member, name, unit string, l sash.Limit) {
 	}
 }
 
-// quotaName returns the name of the quota of p that a decision names.
+// quotaName returns the name of the quota of p to which the limit of d belongs.
 func quotaName(p httplimit.Policy, d sash.Decision) string {
 	if len(p.Limits) == 1 {
 		return p.Name
@@ -144,8 +145,8 @@ func quotaName(p httplimit.Policy, d sash.Decision) string {
 	return p.Name + map[time.Duration]string{time.Minute: "-1m", time.Hour: "-1h"}[d.Limit.Window]
 }
 
-// quota checks an item of RateLimit against what the limiter below says by now; the
-// clock stands. It must name the quota that denies one unit more than is left.
+// quota checks an item of RateLimit against the answers of the limiter below, while the
+// clock stands still. The item must name the quota that denies one unit more than is left.
 func (c *answer) quota(m httpsfv.Member, p httplimit.Policy) {
 	c.Helper()
 	got, params := c.item(m, "r", "t", "pk")
@@ -154,7 +155,7 @@ func (c *answer) quota(m httpsfv.Member, p httplimit.Policy) {
 		c.Fatal("no key")
 	}
 	left := c.limiter.Sash().Peek(key, 0).Remaining
-	if r := params("r"); r != min(left, mostInteger) {
+	if r := params("r"); r != min(left, maxInteger) {
 		c.Errorf("r: %v, want %d", r, left)
 	}
 	next := c.limiter.Sash().Peek(key, left+1)

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// FuzzPattern holds policies to what a mux with nothing but their patterns serves,
-// or redirects: of the path as it was sent, or as it reads with all escapes undone.
-// Hosts are names, in patterns and in requests.
+// FuzzPattern compares policies with an http.ServeMux that has only their pattern. A policy
+// must apply to the requests that the mux serves or redirects, by the path as it was sent
+// or with its escapes undone. Hosts are compared as names.
 func FuzzPattern(f *testing.F) {
 	for _, s := range [][4]string{
 		{"POST /login", "POST", "h", "/login"}, {"/api/", "GET", "h", "/api"}, {"/api/", "CONNECT", "h", "/api"},
@@ -39,7 +39,7 @@ func FuzzPattern(f *testing.F) {
 		if r == nil {
 			return
 		}
-		for range 3 { // the third time from memory
+		for range 3 { // the third time from the cache
 			if got, want := hasLimit(l, r), serves(mux, r); got != want {
 				t.Fatalf("%q: %s %q %q: %v, want %v", pattern, method, host, path, got, want)
 			}
@@ -47,8 +47,8 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// FuzzPathFolding checks that a policy with folded paths has every request that it
-// has without folding, and then every other spelling of its path.
+// FuzzPathFolding checks that a policy with folded paths applies to every request that it
+// applies to without folding, and to every other spelling of the path.
 func FuzzPathFolding(f *testing.F) {
 	for _, s := range [][3]string{
 		{"POST /login", "POST", "/LOGIN/"}, {"h/Api/", "CONNECT", "/api/%2e%2e/x"}, {"h/0", "CONNECT", "*"}, {"/{x}/É", "GET", "/%2F/%c3%a9"}, {"/%2e/x", "GET", "/%2e/x"},
@@ -76,7 +76,7 @@ func FuzzPathFolding(f *testing.F) {
 		}
 		escaped := r.URL.EscapedPath()
 		if !strings.HasPrefix(escaped, "/") || strings.HasPrefix(escaped, "//") || strings.Contains(r.URL.RawPath, "#") {
-			return // other spellings of these have not all of their readings
+			return // other spellings of these cannot be read in all the same ways
 		}
 		for _, other := range []string{swapCase(escaped), escaped + "/", strings.TrimSuffix(escaped, "/"), "/" + escaped, "/x/.." + escaped, escaped + "/."} {
 			changed := r.Clone(r.Context())
@@ -91,7 +91,7 @@ func FuzzPathFolding(f *testing.F) {
 	})
 }
 
-// swapCase swaps the case of all letters of an escaped path, but not of its escapes.
+// swapCase swaps the case of all letters of an escaped path, except in its escapes.
 func swapCase(escaped string) string {
 	swapped, after := []byte(escaped), 0
 	for i, c := range swapped {
@@ -109,7 +109,7 @@ func policyFor(pattern string) httplimit.Policy {
 	return httplimit.Policy{Name: "p", Pattern: pattern, Limits: []sash.Limit{sash.PerHour(1e9)}, Key: httplimit.Everyone()}
 }
 
-// requestFor returns nil if no request has such a target.
+// requestFor returns a request with this target, or nil if no request can have it.
 func requestFor(method, host, target string) *http.Request {
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
@@ -118,14 +118,15 @@ func requestFor(method, host, target string) *http.Request {
 	return &http.Request{Method: method, Host: host, URL: u, RequestURI: target}
 }
 
-// hasLimit reports whether the policy of l is for r.
+// hasLimit reports whether the policy of l applies to r.
 func hasLimit(l *httplimit.Limiter, r *http.Request) bool {
 	w := httptest.NewRecorder()
 	l.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
 	return w.Header()["Ratelimit"] != nil
 }
 
-// muxOf returns a mux for one pattern, or what is wrong with it; nil for every request.
+// muxOf returns a mux with one pattern, or an error if the pattern is invalid. For the empty
+// pattern, which is for every request, the mux is nil.
 func muxOf(pattern string) (mux *http.ServeMux, fault error) {
 	if pattern == "" {
 		return nil, nil
@@ -179,6 +180,7 @@ func hostAndPort(host string) (name string, port bool) {
 	return addr.String(), port
 }
 
+// serves reports whether the mux of muxOf serves or redirects r.
 func serves(mux *http.ServeMux, r *http.Request) bool {
 	if mux == nil {
 		return true

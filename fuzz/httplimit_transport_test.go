@@ -13,16 +13,16 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// answering answers every request with two lines of RateLimit.
+// answering is a RoundTripper that answers every request with two lines of RateLimit.
 type answering [2]string
 
 func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Ratelimit": a[:]}, Body: http.NoBody}, nil
 }
 
-// FuzzRateLimit gives a Transport any two lines of RateLimit, and holds it to another's
-// parser of structured fields (RFC 9651): it must wait for the longest t of the quotas
-// that are used up. A field that the other parser refuses must not panic.
+// FuzzRateLimit gives a Transport any two lines of RateLimit. The Transport must wait for
+// the longest t of the quotas that are used up, as an independent parser of structured
+// fields (RFC 9651) reads them. A field that this parser refuses must not panic.
 func FuzzRateLimit(f *testing.F) {
 	for _, s := range [][2]string{
 		{`"a";r=0;t=32`, `"b";r=0;t=31`}, {`"a";r=0;t=30;pk=:YQ==:;x;y=?1;z=1.5`, `b;r=1;t=9`}, {`"a\",";r=0;t=5;t=6 ,`, `  "b";r=-0;t=2.5`},
@@ -58,8 +58,8 @@ func FuzzRateLimit(f *testing.F) {
 	})
 }
 
-// longestWait returns the longest t of the members with an r of 0. A list with a member
-// that is no item is no RateLimit.
+// longestWait returns the longest t of the members with an r of 0. It returns 0 for a list
+// with a member that is no item, since that is no RateLimit.
 func longestWait(list httpsfv.List) (longest time.Duration) {
 	for _, m := range list {
 		item, ok := m.(httpsfv.Item)

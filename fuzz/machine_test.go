@@ -12,19 +12,19 @@ import (
 
 var names = [...]string{"", "a", "a key of some length, longer than a word"}
 
-// A policy is what a limiter is made of.
+// A policy is the configuration of a limiter, and of its reservations.
 type policy struct {
 	limits       []sash.Limit
-	own          []sash.Limit // of the last of names, instead; nil for none
+	own          []sash.Limit // limits of its own for the last of names; nil for none
 	chargeDenied bool
-	settles      bool // reservations, not always to their own cost
-	// givesBack is whether they are settled to less, too. Then no denied call is
-	// charged, and the clock does not go back: what becomes of the newest time that
-	// a key has seen, once all has been given back, is for either side to choose.
+	settles      bool // whether reservations are settled to other costs than theirs
+	// givesBack is whether reservations are settled to lower costs, too. Then no denied
+	// call is charged, and the clock does not go back: the limiter and the reference may
+	// differ in the newest time of a key all of whose units were given back.
 	givesBack bool
 }
 
-// A machine runs a program on a limiter and the reference at once.
+// A machine runs a program on a limiter and on the reference, and compares them.
 type machine struct {
 	t *testing.T
 	policy
@@ -32,24 +32,24 @@ type machine struct {
 	limiter  *sash.Limiter
 	table    *reference.Table
 	reserved []*reservation
-	// tracked are the keys that the limiter is to track: charged, and neither
+	// tracked are the keys that the limiter must track: those charged, and neither
 	// evicted nor reset since.
 	tracked map[string]bool
-	// swept is the clock at the latest sweep that evicted a key. Before it the
-	// clock does not go back: to forget a key is to forget the newest time that
-	// it has seen, which the reference, never evicting, remembers.
+	// swept is the clock's reading at the latest sweep that evicted a key. The clock
+	// does not go back before it. An evicted key loses the newest time that it has
+	// seen, and the reference, which never evicts, remembers that time.
 	swept int64
-	// retry and reset are the latest answers, for a program to advance by.
+	// retry and reset are the waits of the latest answer. A program may advance by them.
 	retry, reset int64
 }
 
-// A reservation is one on both sides.
+// A reservation is a reservation of the limiter, and the same one of the reference.
 type reservation struct {
 	ours   sash.Reservation
 	theirs reference.Reservation
 	key    string
 	units  int64
-	open   bool // admitted, and not settled yet
+	open   bool // whether it was admitted, and is not settled
 }
 
 func newMachine(t *testing.T, p policy, start int64) *machine {
@@ -78,17 +78,17 @@ func (m *machine) limitsOf(name string) []sash.Limit {
 	return m.limits
 }
 
-// limit returns one of the limits of a key, whatever b is.
+// limit returns the limit of the key that b selects.
 func (m *machine) limit(name string, b byte) sash.Limit {
 	limits := m.limitsOf(name)
 	return limits[int(b)%len(limits)]
 }
 
-// The instructions of a program. Of a byte, the remainder by their number is the
-// instruction, and the quotient the key.
+// The instructions of a program. A byte divided by the number of instructions gives the
+// instruction as the remainder, and the key as the quotient.
 const (
 	take      = iota
-	takeAgain // once more, so that random programs do it more often
+	takeAgain // a second byte for take, so that random programs contain it more often
 	takeBytes
 	allow
 	allowBytes
@@ -98,7 +98,7 @@ const (
 	retreat
 	forget
 	sweep
-	sequenceInstructions // are those before it
+	sequenceInstructions // the number of instructions of FuzzSequence
 )
 
 const (
@@ -108,10 +108,11 @@ const (
 	reserveAll
 	commit
 	cancel
-	policyInstructions
+	policyInstructions // the number of instructions of FuzzPolicy
 )
 
-// run runs a program of at most so many steps, of so many instructions.
+// run runs at most steps steps of a program, whose instructions are those below
+// instructions.
 func (m *machine) run(tape *tape, steps int, instructions byte) {
 	for i := 0; i < steps && !tape.ended() && !m.t.Failed(); i++ {
 		op := tape.byte()
@@ -158,8 +159,8 @@ func (m *machine) step(tape *tape, instruction byte, name string) {
 	}
 }
 
-// cost reads what a call asks for: around the ends of what can be, and of what
-// is left.
+// cost reads the cost of a call: numbers near the remaining units, near Count, and near
+// the ends of int64.
 func (m *machine) cost(tape *tape, name string) int64 {
 	b := tape.byte()
 	count := m.limit(name, b).Count
@@ -168,8 +169,8 @@ func (m *machine) cost(tape *tape, name string) int64 {
 		0, -1, math.MinInt64, math.MaxInt64, plus(count, 1), int64(b))
 }
 
-// distance reads how far the clock moves: around the edges of windows and of
-// buckets, and the ends of waits.
+// distance reads how far the clock moves: to times near the edges of windows and buckets,
+// and near the ends of waits.
 func (m *machine) distance(tape *tape, name string) int64 {
 	b := tape.byte()
 	l := m.limit(name, b)
@@ -188,9 +189,9 @@ func (m *machine) move(d int64) {
 	m.t.Logf("at %d", m.clock.Now())
 }
 
-// asked notes the reference's answer to a call that charges. A key is tracked
-// from its first charge on.
-func (m *machine) asked(a reference.Answer, n int64, keys ...string) {
+// charged records the reference's answer to a call that charges. A key is tracked from
+// its first charge on.
+func (m *machine) charged(a reference.Answer, n int64, keys ...string) {
 	for _, name := range keys {
 		if n > 0 && (a.Allowed || m.chargeDenied) {
 			m.tracked[name] = true
@@ -199,9 +200,9 @@ func (m *machine) asked(a reference.Answer, n int64, keys ...string) {
 	m.retry, m.reset = a.RetryAfter, a.ResetAfter
 }
 
-// answered checks the whole answer to a call that charges, and what it foretells.
+// answered checks the whole answer to a call that charges, and that its waits are exact.
 func (m *machine) answered(call string, got sash.Decision, want reference.Answer, n int64, keys ...string) {
-	m.asked(want, n, keys...)
+	m.charged(want, n, keys...)
 	m.same(call, got, want, n, keys...)
 	if !got.Allowed {
 		m.admitsAt(n, got.RetryAfter, keys...)
@@ -209,6 +210,7 @@ func (m *machine) answered(call string, got sash.Decision, want reference.Answer
 	m.freshAt(got.ResetAfter, keys...)
 }
 
+// same checks that the answer of the limiter is that of the reference.
 func (m *machine) same(call string, got sash.Decision, a reference.Answer, n int64, keys ...string) {
 	want := sash.Decision{
 		Allowed:    a.Allowed,
@@ -227,7 +229,7 @@ func (m *machine) take(name string, n int64, call func(string, int64) sash.Decis
 	m.answered("Take", call(name, n), m.table.Take(m.clock.Now(), n, name), n, name)
 }
 
-// takeBytes is Take from a slice that is used again.
+// takeBytes calls TakeBytes with a slice, and then overwrites the slice.
 func (m *machine) takeBytes(name string, n int64) sash.Decision {
 	key := []byte(name)
 	d := m.limiter.TakeBytes(key, n)
@@ -237,7 +239,7 @@ func (m *machine) takeBytes(name string, n int64) sash.Decision {
 
 func (m *machine) allow(name string, n int64, got bool) {
 	want := m.table.Take(m.clock.Now(), n, name)
-	m.asked(want, n, name)
+	m.charged(want, n, name)
 	if got != want.Allowed {
 		m.t.Errorf("Allow(%q, %d) is %v, want %+v", name, n, got, want)
 	}
@@ -270,7 +272,7 @@ func (m *machine) reserveAll(keys []string, n int64) {
 	}
 }
 
-// settle settles one of the reservations so far, be it for the first time or not.
+// settle settles one of the reservations made so far, which may be settled already.
 func (m *machine) settle(tape *tape, cancels bool) {
 	if len(m.reserved) == 0 {
 		return
@@ -292,10 +294,10 @@ func (m *machine) settle(tape *tape, cancels bool) {
 	m.peek(r.key, 0)
 }
 
-// actual reads what a reservation is settled to.
+// actual reads the actual cost to which a reservation is settled.
 func (m *machine) actual(tape *tape, r *reservation) int64 {
 	count := m.limit(r.key, tape.byte()).Count
-	actual := min(mostUnits, tape.pick(r.units, 0, 1, r.units-1, r.units+1, r.units/2, 2*r.units, count, 3*count, -1))
+	actual := min(maxUnits, tape.pick(r.units, 0, 1, r.units-1, r.units+1, r.units/2, 2*r.units, count, 3*count, -1))
 	switch {
 	case m.givesBack:
 		return actual
@@ -315,7 +317,7 @@ func (m *machine) admits(n int64, keys ...string) bool {
 	return true
 }
 
-// admitsAt checks that n are denied up to wait from now, and admitted then.
+// admitsAt checks that n units are admitted after wait, and denied 1 ns before.
 func (m *machine) admitsAt(n int64, wait time.Duration, keys ...string) {
 	m.from(wait-1, func() {
 		if m.admits(n, keys...) {
@@ -329,8 +331,8 @@ func (m *machine) admitsAt(n int64, wait time.Duration, keys ...string) {
 	})
 }
 
-// freshAt checks that after wait the keys answer as ones never seen, and not
-// sooner: the last to come back is what one would still have to wait for.
+// freshAt checks that after wait the keys answer like keys never seen, and that 1 ns
+// before the last of them still has a ResetAfter of 1 ns.
 func (m *machine) freshAt(wait time.Duration, keys ...string) {
 	m.from(wait-1, func() {
 		var left time.Duration
@@ -350,7 +352,7 @@ func (m *machine) freshAt(wait time.Duration, keys ...string) {
 	})
 }
 
-// from calls f with the clock d on, if it can be.
+// from calls f with the clock advanced by d, if the clock can show that time.
 func (m *machine) from(d time.Duration, f func()) {
 	now := m.clock.Now()
 	if at := plus(now, int64(d)); d >= 0 && d < sash.Never-1 && at < math.MaxInt64 {
@@ -368,7 +370,7 @@ func (m *machine) forget(name string) {
 	delete(m.tracked, name)
 }
 
-// sweep checks that a sweep evicts exactly the keys that equal one never seen.
+// sweep checks that a sweep evicts exactly the idle keys.
 func (m *machine) sweep() {
 	want, now := 0, m.clock.Now()
 	for name := range m.tracked {

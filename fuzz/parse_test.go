@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"errors"
+	"math/big"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,10 +12,11 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// longestError is what a log can bear of one refused text: three quotations of
-// at most 64 bytes, each of which strconv.Quote may write as four, and prose.
+// longestError bounds the error for a refused text: three quotations of at most 64 bytes,
+// each of which strconv.Quote may write as four, and prose.
 const longestError = 3*64*4 + 512
 
+// FuzzParseLimit compares ParseLimit with a reading of the text by a regular expression.
 func FuzzParseLimit(f *testing.F) {
 	for _, s := range limitTexts {
 		f.Add(s)
@@ -42,16 +44,25 @@ var limitTexts = []string{
 	"", " ", "/", "10", "10/", "/s", "10/s/s", "10 /s", "10/ s", "\t10/s\nlog ",
 	strings.Repeat("9", 500) + "/" + strings.Repeat("\x00", 500) + " buckets " + strings.Repeat("\xff", 500),
 	"1/" + strings.Repeat("\xff", 500), "1/s " + strings.Repeat("log ", 500), "1/s buckets " + strings.Repeat("\xff", 500),
+	"100 / min", "100/hour counter", "5000/30d", "10/w", "10/-1d", "10/106751d", "10/106752d", "10/15250w log", "10/15251w",
+	"10/+2d", "10/1.5d", "10/d5", "10//s", "10 per minute", "100r/m", "60/Minutes",
 	"1000/48h buckets 90m", "10/s log log", "10/s log 1s", "10/s buckets", "10/s buckets 0", "10/s buckets 2s",
 	"10/s buckets 1s 1s", "10/s Log", "10/1x", "1e3/s", "10/s\u00a0log", "10/s\xff", "\x00/\x00",
 }
 
 var (
-	written   = regexp.MustCompile(`^(\S*?)/(\S*)(| log| buckets (\S*))$`)
-	bareUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+	written   = regexp.MustCompile(`^(\S*?) ?/ ?(\S*)(| counter| log| buckets (\S*))$`)
+	dated     = regexp.MustCompile(`^([+-]?\d+)([dw])$`)
+	bareUnits = map[string]time.Duration{
+		"s": time.Second, "sec": time.Second, "second": time.Second,
+		"m": time.Minute, "min": time.Minute, "minute": time.Minute,
+		"h": time.Hour, "hour": time.Hour,
+		"d": 24 * time.Hour, "day": 24 * time.Hour,
+		"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour,
+	}
 )
 
-// meaning reads s the short way, and reports whether it is a limit.
+// meaning returns the limit that s stands for, and whether it stands for one.
 func meaning(s string) (l sash.Limit, ok bool) {
 	parts := written.FindStringSubmatch(strings.Join(strings.Fields(s), " "))
 	if parts == nil {
@@ -62,7 +73,7 @@ func meaning(s string) (l sash.Limit, ok bool) {
 	switch {
 	case err != nil || count < 1 || window < 1:
 		return l, false
-	case parts[3] == "":
+	case parts[3] == "", parts[3] == " counter":
 		return sash.Per(count, window), true
 	case parts[3] == " log":
 		return sash.Per(count, window).Log(), true
@@ -72,10 +83,17 @@ func meaning(s string) (l sash.Limit, ok bool) {
 	return l, false
 }
 
-// length reads a duration, and is 0 if s is none.
+// length returns the duration that s stands for, or 0 if it stands for none.
 func length(s string) time.Duration {
 	if d, ok := bareUnits[s]; ok {
 		return d
+	}
+	if parts := dated.FindStringSubmatch(s); parts != nil {
+		n, ok := new(big.Int).SetString(parts[1], 10)
+		if n.Mul(n, big.NewInt(int64(bareUnits[parts[2]]))); !ok || !n.IsInt64() {
+			return 0
+		}
+		return time.Duration(n.Int64())
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
@@ -84,7 +102,7 @@ func length(s string) time.Duration {
 	return d
 }
 
-// refused checks an error of ParseLimit, and that UnmarshalText agrees.
+// refused checks an error of ParseLimit, and that UnmarshalText refuses s as well.
 func refused(t *testing.T, s string, l sash.Limit, err error) {
 	if !errors.Is(err, sash.ErrInvalidLimit) {
 		t.Errorf("%q: error does not wrap ErrInvalidLimit: %v", s, err)
@@ -101,7 +119,7 @@ func refused(t *testing.T, s string, l sash.Limit, err error) {
 	}
 }
 
-// usable checks that New takes what ParseLimit does.
+// usable checks that New accepts l.
 func usable(t *testing.T, l sash.Limit) {
 	limiter, err := sash.New(l, sash.WithSweepInterval(-1))
 	if err != nil {
@@ -112,7 +130,7 @@ func usable(t *testing.T, l sash.Limit) {
 	}
 }
 
-// roundTrips checks that l survives being written and read.
+// roundTrips checks that the text of l is read as l again.
 func roundTrips(t *testing.T, l sash.Limit) {
 	if again, err := sash.ParseLimit(l.String()); err != nil || again != l {
 		t.Errorf("ParseLimit(%q) is %v, %v", l.String(), again, err)

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	policySteps = 100 // fewer than of a sequence: each asks several limits
-	mostLimits  = 4
+	policySteps = 100 // fewer than of a sequence, since each step asks several limits
+	maxLimits   = 4
 )
 
-// mostUnits bounds a limit and what a reservation is settled to, where that may be
-// more than was reserved: so what all of a program's calls have spent stays an
-// int64, at whose end sash saturates, and the reference does not.
-const mostUnits = math.MaxInt64 / (2 * policySteps)
+// maxUnits bounds Count, and the actual cost of a reservation, where that may exceed the
+// estimate. So the units spent by all calls of a program fit an int64. Beyond that sash
+// saturates, and the reference does not.
+const maxUnits = math.MaxInt64 / (2 * policySteps)
 
-// FuzzPolicy runs a program of calls, of several keys at once too, on a limiter of
-// several limits and on the reference, and compares every answer.
+// FuzzPolicy runs a program of calls, some of them for several keys, on a limiter of
+// several limits and on the reference. It compares every answer.
 func FuzzPolicy(f *testing.F) {
 	for _, s := range policySeeds {
 		f.Add(s.program)
@@ -30,16 +30,16 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// What the first byte of a policy says.
+// The flags in the first byte of a policy.
 const (
-	furtherLimits = 1 // times how many there are beyond one
+	furtherLimits = 1 // multiplied by the number of limits beyond one
 	deniedCharged = 4
-	settling      = 8  // of reservations, to more than theirs
-	ownLimits     = 16 // the last key has limits of its own, as many as a byte more says
-	givingBack    = 32 // settling to less, too; and no denied call is charged
+	settling      = 8  // reservations are settled to higher costs
+	ownLimits     = 16 // the last key has limits of its own, whose number a further byte gives
+	givingBack    = 32 // reservations are settled to lower costs, too, and no denied call is charged
 )
 
-// policy reads what a limiter is made of.
+// policy reads the configuration of a limiter.
 func (t *tape) policy() policy {
 	flags := t.byte()
 	p := policy{givesBack: flags&givingBack != 0}
@@ -52,19 +52,20 @@ func (t *tape) policy() policy {
 	return p
 }
 
-// limits reads as many limits as flags say.
+// limits reads as many limits as flags give.
 func (t *tape) limits(flags byte, settles bool) (limits []sash.Limit) {
-	for range 1 + flags/furtherLimits%mostLimits {
+	for range 1 + flags/furtherLimits%maxLimits {
 		l, _ := t.limit()
 		if settles {
-			l.Count = min(l.Count, mostUnits)
+			l.Count = min(l.Count, maxUnits)
 		}
 		limits = append(limits, l)
 	}
 	return limits
 }
 
-// more reads what other keys a call is for besides name, be they others or not.
+// more reads the keys of a call for several keys, of which name is the first. A key may
+// occur twice.
 func (t *tape) more(name string) []string {
 	keys, others := []string{name}, t.byte()
 	for range others % 4 {

@@ -15,10 +15,11 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// FuzzRestore restores what may be a snapshot. Bytes as they are pass no checksum, so
-// most inputs are the records of a snapshot that is sealed here, after what package
-// sash says of its format. What is refused has changed nothing; what is taken makes
-// a limiter whose own snapshot restores to one that answers alike.
+// FuzzRestore calls Restore with bytes that may be a snapshot. Random bytes pass no
+// checksum, so most inputs are the content of a snapshot, to which restore adds a header
+// and checksums. A refused snapshot must change nothing. A limiter restored from an
+// accepted one must itself write a snapshot from which another limiter is restored that
+// answers alike.
 func FuzzRestore(f *testing.F) {
 	for _, s := range restoreSeeds {
 		f.Add(s.program)
@@ -29,10 +30,11 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// What the first byte of a program says, besides which of restoreLimits it is under.
+// The flags in the first byte of a program. The bits below them choose one of
+// restoreLimits.
 const (
 	restoreDenied = 16 // denied calls are charged
-	unsealed      = 32
+	unsealed      = 32 // the bytes are the whole snapshot, with header and checksums
 )
 
 var restoreLimits = [][]sash.Limit{
@@ -83,42 +85,42 @@ func restore(t *testing.T, tape *tape) {
 	}
 }
 
-// alike checks that two limiters answer alike, and charges both.
+// alike checks that two limiters answer alike to the same calls.
 func alike(t *testing.T, a, b *sash.Limiter) {
 	if a.Len() != b.Len() {
 		t.Errorf("%d keys, and %d", a.Len(), b.Len())
 	}
 	for _, name := range []string{"", "a", "b", "new"} {
 		for _, n := range []int64{0, 1, 7, math.MaxInt64} {
-			if one, other := a.Peek(name, n), b.Peek(name, n); one != other {
-				t.Errorf("Peek(%q, %d) is %+v, and %+v", name, n, one, other)
+			if x, y := a.Peek(name, n), b.Peek(name, n); x != y {
+				t.Errorf("Peek(%q, %d) is %+v, and %+v", name, n, x, y)
 			}
 		}
-		r, one := a.Reserve(name, 2)
-		s, other := b.Reserve(name, 2)
-		if one != other {
-			t.Errorf("Reserve(%q, 2) is %+v, and %+v", name, one, other)
+		r, x := a.Reserve(name, 2)
+		s, y := b.Reserve(name, 2)
+		if x != y {
+			t.Errorf("Reserve(%q, 2) is %+v, and %+v", name, x, y)
 		}
 		r.Commit(1)
 		s.Commit(1)
 	}
 	keys := []string{"a", "b"}
-	if one, other := a.TakeAll(keys, 1), b.TakeAll(keys, 1); one != other {
-		t.Errorf("TakeAll is %+v, and %+v", one, other)
+	if x, y := a.TakeAll(keys, 1), b.TakeAll(keys, 1); x != y {
+		t.Errorf("TakeAll is %+v, and %+v", x, y)
 	}
-	if one, other := a.Sweep(), b.Sweep(); one != other {
-		t.Errorf("%d evicted, and %d", one, other)
+	if x, y := a.Sweep(), b.Sweep(); x != y {
+		t.Errorf("%d evicted, and %d", x, y)
 	}
 }
 
-// seal makes a snapshot of payload, whatever that says.
+// seal returns a snapshot with the content payload, valid or not.
 func seal(payload []byte) []byte {
-	const most = 32 << 10
+	const maxBlock = 32 << 10
 	b := []byte("sashsnap\x01")
 	sum := xxhash.New()
 	sum.Write(b)
 	for ended := false; !ended; {
-		block := payload[:min(len(payload), most)]
+		block := payload[:min(len(payload), maxBlock)]
 		payload = payload[len(block):]
 		ended = len(block) == 0
 		length := binary.LittleEndian.AppendUint32(nil, uint32(len(block)))
@@ -130,7 +132,7 @@ func seal(payload []byte) []byte {
 	return b
 }
 
-// The records of a snapshot, written out.
+// The functions below write the parts of a snapshot.
 
 func restoreHeader(limits []sash.Limit, wall time.Time) []byte {
 	b := binary.AppendVarint(nil, wall.UnixNano())
@@ -149,9 +151,8 @@ func limitList(limits ...sash.Limit) []byte {
 	return b
 }
 
-// windowPart is a part under a counter, and runsPart one under a log or buckets, of
-// ticks and units in turn, each tick but the first less the one before.
-func windowPart(prev, curr uint64, index int64) []byte {
+// windowState returns the state of a key under a counter.
+func windowState(prev, curr uint64, index int64) []byte {
 	b := binary.AppendUvarint(nil, prev)
 	b = binary.AppendUvarint(b, curr)
 	if prev|curr == 0 {
@@ -160,7 +161,9 @@ func windowPart(prev, curr uint64, index int64) []byte {
 	return binary.AppendVarint(b, index)
 }
 
-func runsPart(first int64, rest ...uint64) []byte {
+// recordsState returns the state of a key under a log or buckets: ticks and units in
+// turn. Each tick but the first is written as its distance from the one before.
+func recordsState(first int64, rest ...uint64) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(rest)+1)/2)
 	b = binary.AppendVarint(b, first)
 	for _, n := range rest {
@@ -186,56 +189,56 @@ func overrideOf(name string, limits ...sash.Limit) []byte {
 	return recordOf(2, name, limitList(limits...))
 }
 
-func endOf(keys, overrides uint64, forgotten int64) []byte {
+func endOf(keys, overrides uint64, floor int64) []byte {
 	b := binary.AppendUvarint([]byte{0}, keys)
 	b = binary.AppendUvarint(b, overrides)
-	return binary.AppendVarint(b, forgotten)
+	return binary.AppendVarint(b, floor)
 }
 
-// records is a program that restores them.
-func records(flags byte, parts ...[]byte) []byte {
+// content returns a program that restores a snapshot with this content.
+func content(flags byte, parts ...[]byte) []byte {
 	return append([]byte{flags}, bytes.Join(parts, nil)...)
 }
 
 var restoreSeeds = []seed{
-	{"nothing", records(0, endOf(0, 0, math.MinInt64))},
-	{"counters", records(0, keyOf("a", windowPart(0, 10, 0)), keyOf("", windowPart(4, 3, 0)), keyOf("b", windowPart(0, 0, 0)), endOf(3, 0, math.MinInt64))},
-	{"past-the-limit", records(0, keyOf("a", windowPart(0, 100, 0)), keyOf("b", windowPart(math.MaxInt64, math.MaxInt64, 0)), endOf(2, 0, math.MinInt64))},
-	{"in-the-future", records(0, keyOf("a", windowPart(2, 10, 5)), endOf(1, 0, math.MinInt64))},
-	{"first-and-last-window", records(0, keyOf("a", windowPart(0, 7, -153722868)), keyOf("b", windowPart(1, 7, 153722867)), endOf(2, 0, math.MinInt64))},
-	{"before-time", records(0, keyOf("a", windowPart(1, 7, -153722868)), endOf(1, 0, math.MinInt64))},
-	{"forgotten", records(0, keyOf("a", windowPart(1, 7, 0)), endOf(1, 0, 1e12))},
-	{"forgotten-for-ever", records(4, endOf(0, 0, math.MaxInt64))},
-	{"forgotten-a-day-ahead", records(4, endOf(0, 0, restoredAt+86_400e9))},
-	{"forgotten-further-ahead", records(4, endOf(0, 0, restoredAt+86_400e9+1))},
-	{"wide", records(1, keyOf("a", windowPart(1e14, 1e15, 1)), endOf(1, 0, 0))},
-	{"log", records(2, keyOf("a", runsPart(950, 3, 10, 1, 30, 5)), keyOf("b", runsPart(990, 10)), keyOf("", []byte{0}), endOf(3, 0, 940))},
-	{"log-past-the-limit", records(2, keyOf("a", runsPart(950, 30, 10, 100)), endOf(1, 0, 0))},
-	{"log-given-back", records(2, keyOf("a", runsPart(950, 3, 10, 0, 5, 2, 5, 0)), keyOf("b", runsPart(950, 0)), endOf(2, 0, 0))},
-	{"log-of-all-units", records(2, keyOf("a", runsPart(950, math.MaxUint64-1, 1, 1)), endOf(1, 0, 0))},
-	{"log-of-too-many-units", records(2, keyOf("a", runsPart(950, math.MaxUint64, 1, 1)), endOf(1, 0, 0))},
-	{"log-at-the-ends-of-time", records(2, keyOf("a", runsPart(math.MinInt64, 3, math.MaxUint64, 2)), endOf(1, 0, 0))},
-	{"log-out-of-order", records(2, keyOf("a", runsPart(950, 3, 0, 2)), endOf(1, 0, 0))},
-	{"log-of-claimed-length", records(2, recordOf(1, "a", []byte{0}, binary.AppendUvarint(nil, math.MaxUint32), []byte{2, 1}))},
-	{"buckets", records(3, keyOf("a", runsPart(135, 3, 2, 1, 5, 5)), endOf(1, 0, 0))},
-	{"buckets-outside-of-time", records(3, keyOf("a", runsPart(math.MaxInt64, 3)), endOf(1, 0, 0))},
-	{"several-limits", records(4, keyOf("a", windowPart(3, 2, 16), runsPart(950, 3, 20, 2), runsPart(9, 5)), endOf(1, 0, 0))},
-	{"largest", records(5, keyOf("a", windowPart(0, math.MaxInt64, 0)), endOf(1, 0, 0))},
-	{"largest-log", records(6, keyOf("a", runsPart(0, math.MaxInt64), windowPart(0, 1, 1000)), endOf(1, 0, 0))},
-	{"denied-charged", records(2|restoreDenied, keyOf("a", runsPart(950, 9, 10, 8)), endOf(1, 0, 0))},
-	{"overrides", records(0, overrideOf("a", sash.Per(5, 50)), overrideOf("new", sash.Per(2, 10).Log()),
-		ownKeyOf("a", []sash.Limit{sash.Per(5, 50)}, windowPart(2, 3, 20)), endOf(1, 2, 0))},
-	{"own-limits", records(0, ownKeyOf("a", []sash.Limit{sash.Per(5, 50), sash.Per(6, 60).Log()}, windowPart(2, 3, 20), runsPart(990, 5)), endOf(1, 0, 0))},
-	{"own-limits-that-cannot-be", records(0, ownKeyOf("a", []sash.Limit{sash.Per(0, 50)}, windowPart(2, 3, 20)), endOf(1, 0, 0))},
-	{"as-many-limits-as-can-be", records(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50)}, 64), make([]byte, 2*64)), endOf(1, 0, 0))},
-	{"too-many-limits", records(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50)}, 65), make([]byte, 2*65)), endOf(1, 0, 0))},
-	{"override-without-limits", records(0, overrideOf("a"), endOf(0, 1, 0))},
-	{"twice", records(0, keyOf("a", windowPart(0, 1, 0)), keyOf("a", windowPart(0, 1, 0)), endOf(2, 0, 0))},
-	{"miscounted", records(0, keyOf("a", windowPart(0, 1, 0)), endOf(2, 0, 0))},
-	{"no-end", records(0, keyOf("a", windowPart(0, 1, 0)))},
-	{"more", records(0, endOf(0, 0, 0), endOf(0, 0, 0))},
-	{"name-of-claimed-length", records(0, []byte{1, 255, 255, 255, 255, 255, 255, 255, 255, 127, 'a'})},
-	{"long-name", records(0, keyOf(string(bytes.Repeat([]byte("a"), 1000)), windowPart(0, 1, 0)), endOf(1, 0, 0))},
+	{"nothing", content(0, endOf(0, 0, math.MinInt64))},
+	{"counters", content(0, keyOf("a", windowState(0, 10, 0)), keyOf("", windowState(4, 3, 0)), keyOf("b", windowState(0, 0, 0)), endOf(3, 0, math.MinInt64))},
+	{"past-the-limit", content(0, keyOf("a", windowState(0, 100, 0)), keyOf("b", windowState(math.MaxInt64, math.MaxInt64, 0)), endOf(2, 0, math.MinInt64))},
+	{"in-the-future", content(0, keyOf("a", windowState(2, 10, 5)), endOf(1, 0, math.MinInt64))},
+	{"first-and-last-window", content(0, keyOf("a", windowState(0, 7, -153722868)), keyOf("b", windowState(1, 7, 153722867)), endOf(2, 0, math.MinInt64))},
+	{"before-time", content(0, keyOf("a", windowState(1, 7, -153722868)), endOf(1, 0, math.MinInt64))},
+	{"floor", content(0, keyOf("a", windowState(1, 7, 0)), endOf(1, 0, 1e12))},
+	{"floor-at-the-end-of-time", content(4, endOf(0, 0, math.MaxInt64))},
+	{"floor-a-day-ahead", content(4, endOf(0, 0, restoredAt+86_400e9))},
+	{"floor-further-ahead", content(4, endOf(0, 0, restoredAt+86_400e9+1))},
+	{"wide", content(1, keyOf("a", windowState(1e14, 1e15, 1)), endOf(1, 0, 0))},
+	{"log", content(2, keyOf("a", recordsState(950, 3, 10, 1, 30, 5)), keyOf("b", recordsState(990, 10)), keyOf("", []byte{0}), endOf(3, 0, 940))},
+	{"log-past-the-limit", content(2, keyOf("a", recordsState(950, 30, 10, 100)), endOf(1, 0, 0))},
+	{"log-given-back", content(2, keyOf("a", recordsState(950, 3, 10, 0, 5, 2, 5, 0)), keyOf("b", recordsState(950, 0)), endOf(2, 0, 0))},
+	{"log-of-all-units", content(2, keyOf("a", recordsState(950, math.MaxUint64-1, 1, 1)), endOf(1, 0, 0))},
+	{"log-of-too-many-units", content(2, keyOf("a", recordsState(950, math.MaxUint64, 1, 1)), endOf(1, 0, 0))},
+	{"log-at-the-ends-of-time", content(2, keyOf("a", recordsState(math.MinInt64, 3, math.MaxUint64, 2)), endOf(1, 0, 0))},
+	{"log-out-of-order", content(2, keyOf("a", recordsState(950, 3, 0, 2)), endOf(1, 0, 0))},
+	{"log-of-claimed-length", content(2, recordOf(1, "a", []byte{0}, binary.AppendUvarint(nil, math.MaxUint32), []byte{2, 1}))},
+	{"buckets", content(3, keyOf("a", recordsState(135, 3, 2, 1, 5, 5)), endOf(1, 0, 0))},
+	{"buckets-outside-of-time", content(3, keyOf("a", recordsState(math.MaxInt64, 3)), endOf(1, 0, 0))},
+	{"several-limits", content(4, keyOf("a", windowState(3, 2, 16), recordsState(950, 3, 20, 2), recordsState(9, 5)), endOf(1, 0, 0))},
+	{"largest", content(5, keyOf("a", windowState(0, math.MaxInt64, 0)), endOf(1, 0, 0))},
+	{"largest-log", content(6, keyOf("a", recordsState(0, math.MaxInt64), windowState(0, 1, 1000)), endOf(1, 0, 0))},
+	{"denied-charged", content(2|restoreDenied, keyOf("a", recordsState(950, 9, 10, 8)), endOf(1, 0, 0))},
+	{"overrides", content(0, overrideOf("a", sash.Per(5, 50)), overrideOf("new", sash.Per(2, 10).Log()),
+		ownKeyOf("a", []sash.Limit{sash.Per(5, 50)}, windowState(2, 3, 20)), endOf(1, 2, 0))},
+	{"own-limits", content(0, ownKeyOf("a", []sash.Limit{sash.Per(5, 50), sash.Per(6, 60).Log()}, windowState(2, 3, 20), recordsState(990, 5)), endOf(1, 0, 0))},
+	{"own-limits-that-cannot-be", content(0, ownKeyOf("a", []sash.Limit{sash.Per(0, 50)}, windowState(2, 3, 20)), endOf(1, 0, 0))},
+	{"as-many-limits-as-can-be", content(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50)}, 64), make([]byte, 2*64)), endOf(1, 0, 0))},
+	{"too-many-limits", content(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50)}, 65), make([]byte, 2*65)), endOf(1, 0, 0))},
+	{"override-without-limits", content(0, overrideOf("a"), endOf(0, 1, 0))},
+	{"twice", content(0, keyOf("a", windowState(0, 1, 0)), keyOf("a", windowState(0, 1, 0)), endOf(2, 0, 0))},
+	{"miscounted", content(0, keyOf("a", windowState(0, 1, 0)), endOf(2, 0, 0))},
+	{"no-end", content(0, keyOf("a", windowState(0, 1, 0)))},
+	{"more", content(0, endOf(0, 0, 0), endOf(0, 0, 0))},
+	{"name-of-claimed-length", content(0, []byte{1, 255, 255, 255, 255, 255, 255, 255, 255, 127, 'a'})},
+	{"long-name", content(0, keyOf(string(bytes.Repeat([]byte("a"), 1000)), windowState(0, 1, 0)), endOf(1, 0, 0))},
 	{"whole", append([]byte{unsealed}, seal(append(restoreHeader(restoreLimits[0], time.Unix(0, 0)), endOf(0, 0, 0)...))...)},
 	{"cut", append([]byte{unsealed}, seal(append(restoreHeader(restoreLimits[0], time.Unix(0, 0)), endOf(0, 0, 0)...))[:30]...)},
 	{"of-other-limits", append([]byte{1 | unsealed}, seal(append(restoreHeader(restoreLimits[0], time.Unix(0, 0)), endOf(0, 0, 0)...))...)},

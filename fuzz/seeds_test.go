@@ -16,17 +16,16 @@ import (
 
 var writeSeeds = flag.Bool("write-seeds", false, "write the named seeds to testdata")
 
-// A seed is a fuzz target's input, and what it is for.
+// A seed is an input of a fuzz target, with a name that tells its purpose.
 type seed struct {
 	name    string
 	program []byte
 }
 
-// TestSeeds checks that the files of the named seeds are those of the tables.
+// TestSeeds checks that the files in testdata are the seeds of the tables.
 func TestSeeds(t *testing.T) {
 	for target, seeds := range map[string][]seed{
-		"FuzzSequence": sequenceSeeds, "FuzzPolicy": policySeeds, "FuzzConcurrent": concurrentSeeds,
-		"FuzzRestore": restoreSeeds,
+		"FuzzSequence": sequenceSeeds, "FuzzPolicy": policySeeds, "FuzzRestore": restoreSeeds,
 	} {
 		for _, s := range seeds {
 			file(t, target, s.name, fmt.Sprintf("[]byte(%q)", s.program))
@@ -53,7 +52,7 @@ func file(t *testing.T, target, name, value string) {
 	}
 }
 
-// The assembler: what a tape is to hold, written out. Numbers are always raw.
+// The functions below assemble tapes. They write every number as eight bytes.
 
 func number(n int64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{raw}, uint64(n))
@@ -75,15 +74,15 @@ func sequence(l sash.Limit, flags byte, start int64, steps ...[]byte) []byte {
 	return slices.Concat(limitOf(l, flags), number(start), slices.Concat(steps...))
 }
 
-// on is an instruction of a sequence with the number that it takes.
+// on returns an instruction of a sequence with its number.
 func on(key, instruction byte, n int64) []byte {
 	return append([]byte{instruction + sequenceInstructions*key, 0}, number(n)...)
 }
 
-// wait moves the clock, back if d is negative.
+// wait returns the instruction that moves the clock by d, which may be negative.
 func wait(d time.Duration) []byte { return on(0, advance, int64(d)) }
 
-// plain is an instruction without a number; allowBytes reads a byte as well.
+// plain returns an instruction without a number. For allowBytes a byte must follow.
 func plain(key, instruction byte) []byte { return []byte{instruction + sequenceInstructions*key} }
 
 func times(n int, steps ...[]byte) []byte {
@@ -166,8 +165,8 @@ var sequenceSeeds = []seed{
 		on(0, take, 4), wait(9), plain(0, sweep), on(0, take, 1), wait(1), plain(0, sweep), on(0, take, 4), wait(-9), on(0, take, 1))},
 }
 
-// limits assembles several limits, and what else is to be said where their
-// number is.
+// limits assembles the first byte of a policy, flags and the number of limits, and the
+// limits.
 func limits(flags byte, limits ...sash.Limit) []byte {
 	tape := []byte{flags + furtherLimits*byte(len(limits)-1)}
 	for _, l := range limits {
@@ -180,21 +179,22 @@ func program(limits []byte, start int64, steps ...[]byte) []byte {
 	return slices.Concat(limits, number(start), slices.Concat(steps...))
 }
 
-// by is an instruction of a policy's program with the number that it takes.
+// by returns an instruction of a policy's program with its number.
 func by(key, instruction byte, n int64) []byte {
 	return append([]byte{instruction + policyInstructions*key, 0}, number(n)...)
 }
 
-// all takes n units from all the keys, and reserved reserves them.
+// all returns the instruction that takes n units of each key.
 func all(n int64, key byte, others ...byte) []byte {
 	return slices.Concat([]byte{takeAll + policyInstructions*key, among(others...), 0}, number(n))
 }
 
+// reserved returns the instruction that reserves n units of each key.
 func reserved(n int64, key byte, others ...byte) []byte {
 	return slices.Concat([]byte{reserveAll + policyInstructions*key, among(others...), 0}, number(n))
 }
 
-// among is the byte that stands for so many other keys.
+// among returns the byte that stands for the other keys of a call.
 func among(others ...byte) (b byte) {
 	for i, key := range others {
 		b |= key << (2 * (i + 1))
@@ -202,9 +202,11 @@ func among(others ...byte) (b byte) {
 	return b | byte(len(others))
 }
 
-// commits settles the i-th reservation, and cancels gives all of it back.
+// commits returns the instruction that settles the i-th reservation.
 func commits(i byte, actual int64) []byte { return slices.Concat([]byte{commit, i, 0}, number(actual)) }
-func cancels(i byte) []byte               { return []byte{cancel, i} }
+
+// cancels returns the instruction that gives back all of the i-th reservation.
+func cancels(i byte) []byte { return []byte{cancel, i} }
 
 var (
 	article  = []sash.Limit{sash.PerSecond(10).Buckets(time.Second), sash.PerMinute(120).Log(), sash.PerHour(240).Buckets(minute)}
@@ -245,7 +247,7 @@ var policySeeds = []seed{
 		by(0, reserve, 3), wait(10), by(0, reserve, 1), wait(-30), commits(0, 0), by(0, reserve, 1), cancels(1), wait(-200), by(0, take, 1))},
 	{"sweeps-policies", program(limits(0, counters...), 0,
 		all(4, 0, 1), wait(25), by(1, take, 1), plain(0, sweep), wait(175), plain(0, sweep), wait(1), plain(0, sweep), by(0, take, 5), wait(100), plain(0, sweep))},
-	{"gives-back-where-booked", program(limits(givingBack, sash.Per(10, 60), sash.Per(20, 60).Log(), sash.Per(30, 60).Buckets(20)), 0,
+	{"gives-back-where-charged", program(limits(givingBack, sash.Per(10, 60), sash.Per(20, 60).Log(), sash.Per(30, 60).Buckets(20)), 0,
 		by(0, reserve, 4), wait(15), by(0, reserve, 3), wait(35), by(0, take, 2), wait(12), by(0, take, 1), cancels(0), wait(10), commits(1, 1), wait(30), by(0, take, 9), wait(20), by(0, take, 9))},
 	{"gives-back-nothing-that-is-past", program(limits(givingBack, sash.Per(5, 10), sash.Per(50, 100).Log()), 0,
 		by(0, reserve, 5), wait(25), by(0, take, 5), cancels(0), by(0, take, 1), wait(100), by(0, take, 5), by(0, peek, 5))},
@@ -283,123 +285,4 @@ var policySeeds = []seed{
 		all(2, 0, 1), wait(huge), all(2, 0, 1), wait(huge), all(2, 0, 1), all(1, 1, 2), wait(math.MinInt64), wait(math.MinInt64), all(1, 0, 1))},
 	{"odd-costs-for-all", program(limits(0, mixed...), 0,
 		all(0, 0, 1), all(-1, 0, 1), all(math.MinInt64, 0, 1), all(6, 0, 1), all(huge, 0, 1), by(0, reserve, huge), by(0, reserve, -1), all(5, 0, 1), all(0, 0, 1))},
-}
-
-// concurrently assembles a batch; calls are as deal reads them.
-func concurrently(flags byte, l sash.Limit, limitFlags byte, start int64, preload []byte, ones bool, calls []byte) []byte {
-	return slices.Concat([]byte{flags}, limitOf(l, limitFlags), dealt(start, preload, ones, calls))
-}
-
-// underAll is concurrently under several limits.
-func underAll(flags byte, limits []sash.Limit, preload []byte, ones bool, calls ...[]byte) []byte {
-	tape := []byte{flags + moreLimits*byte(len(limits)-1)}
-	for _, l := range limits {
-		tape = append(tape, limitOf(l, 0)...)
-	}
-	return append(tape, dealt(0, preload, ones, slices.Concat(calls...))...)
-}
-
-func dealt(start int64, preload []byte, ones bool, calls []byte) []byte {
-	costs := byte(1)
-	if ones {
-		costs = 0
-	}
-	return slices.Concat(number(start), preload, []byte{costs}, calls)
-}
-
-var nothing = []byte{0, 0} // preloaded, and the clock stays
-
-// charged preloads n units of the first key, and then moves the clock.
-func charged(n, on int64) []byte {
-	return slices.Concat([]byte{1, 0, 0}, number(n), number(on), []byte{0})
-}
-
-// bothWays asks for the first key, by AllowN and by Take.
-var bothWays = []byte{0, 48, 0, 0, 48}
-
-// ask is a call of mixed costs.
-func ask(key byte, n int64) []byte { return append([]byte{key, 0}, number(n)...) }
-
-// mostly is limits of which one of count units a minute is the strictest.
-func mostly(count int64) []sash.Limit {
-	return []sash.Limit{sash.PerHour(2 * count), sash.PerMinute(count).Log(), sash.PerSecond(3 * count).Buckets(time.Second / 4), sash.PerMinute(count)}
-}
-
-// together is the byte of a call with the remainder key by the number of keys,
-// and not as high by 16 as one of no key.
-func together(key byte) byte { return viaTakeAll + (key+2)%3 }
-
-// askAll is a TakeAll of mixed costs.
-func askAll(n int64, key byte, others ...byte) []byte {
-	return slices.Concat([]byte{together(key), among(others...), 0}, number(n))
-}
-
-// settledAll is a ReserveAll and a Commit of each, of mixed costs.
-func settledAll(n, actual int64, key byte, others ...byte) []byte {
-	return slices.Concat([]byte{viaTakeAll + viaReserve + key, among(others...), 0}, number(n), []byte{0}, number(actual))
-}
-
-// settled is a Reserve and a Commit of mixed costs.
-func settled(key byte, n, actual int64) []byte {
-	return slices.Concat([]byte{viaReserve + (key+1)%3, 0}, number(n), []byte{0}, number(actual))
-}
-
-var concurrentSeeds = []seed{
-	{"ones", concurrently(0, sash.PerSecond(10), 0, 0, nothing, true, []byte{0, 0, 1, 2})},
-	{"ones-of-four", concurrently(2*moreWorkers, sash.PerSecond(100), 0, 0, nothing, true, bothWays)},
-	{"ones-of-a-log", concurrently(2*moreWorkers, sash.PerSecond(100).Log(), 0, 0, nothing, true, bothWays)},
-	{"ones-wide", concurrently(2*moreWorkers, sash.PerSecond(1e15), 0, 0, charged(1e15-50, 1), true, bothWays)},
-	{"previous-window", concurrently(moreWorkers, sash.PerMinute(60), 0, 0, charged(50, int64(75*time.Second)), true, bothWays)},
-	{"previous-window-wide", concurrently(moreWorkers, sash.Per(60, 10), 0, 0, charged(50, 14), true, bothWays)},
-	{"mixed", concurrently(moreWorkers, sash.PerMinute(40), 0, 0, nothing, false, slices.Concat(ask(0, 3), ask(0, 5), ask(1, 2), ask(0, 1), ask(0, 0)))},
-	{"mixed-log-denied", concurrently(moreWorkers, sash.PerMinute(40).Log(), denied, 0, charged(20, 5), false, slices.Concat(ask(0, 3), ask(0, 5), ask(0, 1)))},
-	{"mixed-wide", concurrently(moreWorkers, sash.PerMinute(1<<24), 0, 0, nothing, false, slices.Concat(ask(0, 1<<20), ask(0, 1<<21), ask(0, 1<<22-1)))},
-	{"new-keys-while-swept", concurrently(2*moreWorkers, sash.Per(3, 10), 0, 0, charged(3, 20), true, []byte{0, sweepCall, 48, 2})},
-	{"late", concurrently(0, sash.PerSecond(9), 0, 0,
-		slices.Concat([]byte{1, 0, 0}, number(4), number(1e9), []byte{goBack}, number(2e9)), true, []byte{0, 0, 1})},
-	{"moving", concurrently(moving+2*moreWorkers, sash.Per(5, 10), 0, 0, nothing, true,
-		slices.Concat([]byte{advanceCall}, number(3), bothWays))},
-	{"moving-log", concurrently(moving+2*moreWorkers, sash.Per(5, 10).Log(), 0, 0, nothing, true,
-		slices.Concat([]byte{advanceCall}, number(3), bothWays, []byte{sweepCall}))},
-	{"moving-wide", concurrently(moving+moreWorkers, sash.Per(5, 1), 0, -9, nothing, true,
-		slices.Concat([]byte{advanceCall}, number(1), bothWays, []byte{sweepCall}))},
-	{"ones-of-buckets", concurrently(2*moreWorkers, sash.PerSecond(100).Buckets(time.Second/3), 0, 0, nothing, true, bothWays)},
-	{"ones-of-several-limits", underAll(2*moreWorkers, mostly(100), nothing, true, bothWays)},
-	{"previous-window-of-several-limits", underAll(moreWorkers, mostly(90), charged(50, int64(75*time.Second)), true, bothWays)},
-	{"together", concurrently(2*moreWorkers, sash.PerSecond(100), 0, 0, nothing, true,
-		[]byte{together(0), among(1), together(1), among(0), 0, 1})},
-	{"together-in-logs", concurrently(2*moreWorkers, sash.PerSecond(100).Log(), 0, 0, charged(3, 1), true,
-		[]byte{together(0), among(1), together(1), among(0), 48, together(2), among(1, 2, 0)})},
-	{"together-wide", concurrently(moreWorkers, sash.PerMinute(1<<24), 0, 0, nothing, false,
-		slices.Concat(askAll(1<<20, 0, 1), askAll(1<<22-1, 1, 0), ask(0, 1<<21), ask(1, 3)))},
-	{"together-under-several-limits", underAll(2*moreWorkers, mostly(200), nothing, false,
-		askAll(3, 0, 1), askAll(2, 1, 0), askAll(5, 2, 0, 2), ask(0, 1), ask(1, 4))},
-	{"together-charges-denied", concurrently(moreWorkers, sash.PerMinute(400).Log(), denied, 0, charged(20, 5), false,
-		slices.Concat(askAll(3, 0, 1), askAll(5, 1, 2), ask(2, 4), ask(0, 1)))},
-	{"denied-together-unseen", concurrently(0, sash.PerMinute(10_000), 0, 0, charged(5000, 0), false,
-		slices.Concat(askAll(7500, 1, 0), settled(1, 3000, 0), askAll(7500, 0, 1), settled(1, 3000, 0)))},
-	{"denied-together-unseen-by-several-limits", underAll(0, mostly(10_000), charged(5000, 0), false,
-		askAll(7500, 1, 0), settled(1, 3000, 0), askAll(7500, 0, 1), settled(1, 3000, 0))},
-	{"together-while-swept", underAll(2*moreWorkers, mostly(50), charged(3, int64(time.Hour)), true,
-		[]byte{together(0), among(1), sweepCall, together(1), among(2, 0), 0, sweepCall, 2})},
-	{"settled", underAll(2*moreWorkers, mostly(300), nothing, false,
-		settled(0, 3, 1), settled(0, 2, 2), settled(1, 5, 4), ask(0, 1), ask(1, 2))},
-	{"settled-under-one-limit", concurrently(2*moreWorkers, sash.PerMinute(100), 0, 0, nothing, false,
-		slices.Concat(ask(0, 1), settled(0, 3, 1), ask(1, 1), settled(1, 1, 1), settled(2, 2, 0)))},
-	{"settled-in-a-log", concurrently(2*moreWorkers, sash.PerMinute(100).Log(), 0, 0, charged(7, 1), false,
-		slices.Concat(ask(0, 1), settled(0, 3, 1), settled(0, 2, 0), askAll(1, 0, 1)))},
-	{"given-back-while-swept", underAll(2*moreWorkers, mostly(9), nothing, false,
-		settled(0, 4, 0), settled(1, 2, 0), []byte{sweepCall}, settled(0, 1, 0), askAll(9, 2, 2), []byte{sweepCall})},
-	{"spent-past-the-limit", underAll(2*moreWorkers, mostly(1000), nothing, false,
-		settled(0, 1, 6), settled(2, 0, 3), settled(1, 1, 1), settled(1, 2, 5), ask(0, 1), askAll(1, 1, 0))},
-	{"settled-together", underAll(2*moreWorkers, mostly(300), nothing, false,
-		settledAll(3, 1, 0, 1), settledAll(2, 2, 1, 0, 1), ask(0, 1), settled(1, 5, 6), askAll(2, 2, 0))},
-	{"settled-together-under-one-limit", concurrently(2*moreWorkers, sash.PerMinute(100), 0, 0, nothing, false,
-		slices.Concat(ask(0, 1), settledAll(3, 0, 1, 0), ask(1, 1), settledAll(1, 1, 0, 2)))},
-	{"settled-charges-denied", concurrently(moreWorkers, sash.PerMinute(200).Buckets(time.Second), denied, 0, nothing, false,
-		slices.Concat(settled(0, 3, 1), ask(0, 2), settled(1, 1, 1)))},
-	{"moving-buckets", concurrently(moving+2*moreWorkers, sash.Per(5, 10).Buckets(3), 0, 0, nothing, true,
-		slices.Concat([]byte{advanceCall}, number(2), bothWays, []byte{sweepCall}))},
-	{"moving-under-several-limits", underAll(moving+2*moreWorkers, mixed, nothing, false,
-		[]byte{advanceCall}, number(3), askAll(1, 0, 1), ask(0, 1), settled(1, 3, 1), []byte{sweepCall}, settled(0, 2, 0), askAll(2, 1, 2, 0))},
 }

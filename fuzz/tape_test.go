@@ -11,7 +11,8 @@ import (
 	"github.com/seed-30da4c49/sash/internal/reference"
 )
 
-// A tape is a fuzzer's bytes, read from the left. Past its end it reads zeros.
+// A tape is the bytes of a fuzzer's input, read from the left. Past its end it reads
+// zeros.
 type tape struct{ rest []byte }
 
 func (t *tape) ended() bool { return len(t.rest) == 0 }
@@ -31,11 +32,11 @@ func (t *tape) int64() int64 {
 	return int64(binary.BigEndian.Uint64(b[:]))
 }
 
-// raw is the least byte that stands for a number as it is.
+// raw is the least byte that announces a number of eight bytes.
 const raw = 240
 
-// pick reads a byte and returns the value it stands for: one of those given, or
-// the next eight bytes.
+// pick reads a byte, and returns the value that the byte selects. A byte of at least raw
+// selects the number in the next eight bytes.
 func (t *tape) pick(values ...int64) int64 {
 	i := int(t.byte())
 	if i >= raw {
@@ -46,16 +47,16 @@ func (t *tape) pick(values ...int64) int64 {
 
 const year = int64(365 * 24 * time.Hour)
 
-// What the first byte of a limit says.
+// The flags in the first byte of a limit.
 const (
 	inLog     = 1 << iota // SlidingLog, not SlidingCounter
 	denied                // WithChargeDenied
 	inBuckets             // SlidingBuckets, unless it is a log
 )
 
-// limit reads a limit that sash accepts, and whether denied calls are charged.
-// Together the counts and windows make counters of one word and wide ones, and
-// the precisions windows of a whole number of buckets and of a broken one.
+// limit reads a valid limit, and whether denied calls are charged. The counts and windows
+// make counters of one word and wide ones. The precisions divide windows with and without
+// a remainder.
 func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
 	flags := t.byte()
 	l = sash.Per(
@@ -71,15 +72,15 @@ func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
 	return l, flags&denied != 0
 }
 
-// positive makes n one of [1, MaxInt64].
+// positive maps n to [1, MaxInt64].
 func positive(n int64) int64 { return max(1, n&math.MaxInt64) }
 
-// table returns the reference's limiter.
+// table returns the reference's table for the limits.
 func table(limits []sash.Limit, chargeDenied bool) *reference.Table {
 	return reference.NewTable(models(limits, chargeDenied))
 }
 
-// models returns what the limits mean.
+// models returns the limits in the reference's form.
 func models(limits []sash.Limit, chargeDenied bool) (models []reference.Limit) {
 	for _, l := range limits {
 		models = append(models, reference.Limit{
@@ -123,8 +124,8 @@ func plus(a, b int64) int64 {
 	}
 }
 
-// grain returns how finely l tells times apart: what is charged in one such span,
-// aligned to 0, is one charge.
+// grain returns the resolution of l. Units charged in one aligned span of that length are
+// one charge.
 func grain(l sash.Limit) int64 {
 	switch l.Algorithm {
 	case sash.SlidingLog:
@@ -135,7 +136,7 @@ func grain(l sash.Limit) int64 {
 	return int64(l.Window)
 }
 
-// since returns how far into an aligned span of size d the time t lies.
+// since returns the time from the start of the aligned span of length d to t.
 func since(t, d int64) int64 {
 	if in := t % d; in < 0 {
 		return in + d

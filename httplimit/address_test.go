@@ -16,13 +16,14 @@ import (
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// proxied trusts two IPv4 networks, one of IPv6, and one IPv4-mapped.
+// proxied returns a ByAddress that trusts two IPv4 networks, one of IPv6, and one that is
+// IPv4-mapped.
 func proxied(more ...httplimit.AddressOption) httplimit.KeyFunc {
 	return httplimit.ByAddress(append(more, httplimit.TrustProxies(
 		prefix("10.0.0.0/8"), prefix("192.168.0.0/16"), prefix("fd00::/8"), prefix("::ffff:172.16.0.0/108")))...)
 }
 
-// from returns the key of a connection from there, with lines of a header.
+// from returns the key of a request from that remote address, with lines of a header.
 func from(key httplimit.KeyFunc, remote, header string, lines ...string) (string, bool) {
 	b, ok := key([]byte("x"), &http.Request{RemoteAddr: remote, Header: http.Header{header: lines}})
 	return string(b), ok
@@ -64,12 +65,12 @@ func TestByAddress_TakesTheConnectionOrTheFirstUntrustedHop(t *testing.T) {
 		{"[2001:db8::1%]:80", nil, ""},
 		{"example.com:80", nil, ""},
 
-		// Nobody is believed who is not trusted.
+		// Only a trusted proxy is believed.
 		{"192.0.2.1:1", []string{"198.51.100.1"}, "192.0.2.1"},
 		{"[2001:db8::1]:1", []string{"10.0.0.1, 198.51.100.1"}, "2001:db8::1"},
 		{"192.0.2.1:1", []string{"junk"}, "192.0.2.1"},
 
-		// A trusted proxy is, as far as it goes.
+		// A trusted proxy is believed about the hop before it.
 		{"10.0.0.1:1", nil, "10.0.0.1"},
 		{"10.0.0.1:1", []string{"198.51.100.1"}, "198.51.100.1"},
 		{"10.0.0.1:1", []string{" 198.51.100.1\t"}, "198.51.100.1"},
@@ -87,9 +88,9 @@ func TestByAddress_TakesTheConnectionOrTheFirstUntrustedHop(t *testing.T) {
 		{"10.0.0.1:1", []string{"6.6.6.6, 198.51.100.1, 192.168.0.1, fd00::1"}, "198.51.100.1"},
 		{"10.0.0.1:1", []string{"6.6.6.6", "198.51.100.1", "192.168.0.1"}, "198.51.100.1"},
 		{"10.0.0.1:1", []string{"6.6.6.6", "198.51.100.1,192.168.0.1"}, "198.51.100.1"},
-		{"10.0.0.1:1", []string{"10.0.0.3, 192.168.0.1"}, "10.0.0.3"}, // all trusted: the farthest
+		{"10.0.0.1:1", []string{"10.0.0.3, 192.168.0.1"}, "10.0.0.3"}, // all trusted: the leftmost
 
-		// Junk that is looked at.
+		// Malformed elements that are read.
 		{"10.0.0.1:1", []string{""}, ""},
 		{"10.0.0.1:1", []string{"198.51.100.1,"}, ""},
 		{"10.0.0.1:1", []string{"198.51.100.1, , 10.0.0.2"}, ""},
@@ -100,7 +101,7 @@ func TestByAddress_TakesTheConnectionOrTheFirstUntrustedHop(t *testing.T) {
 		{"10.0.0.1:1", []string{"198.51.100.1 10.0.0.2"}, ""},
 		{"10.0.0.1:1", []string{`"198.51.100.1"`}, ""},
 		{"10.0.0.1:1", []string{"198.51.100.1;10.0.0.2"}, ""},
-		// Junk that is not.
+		// Malformed elements that are not read.
 		{"10.0.0.1:1", []string{"junk,,\",\x00, 198.51.100.1"}, "198.51.100.1"},
 	} {
 		got, ok := from(proxied(), c.remote, "X-Forwarded-For", c.lines...)
@@ -121,13 +122,13 @@ func TestByAddress_ReadsForwarded(t *testing.T) {
 		{[]string{`For="198.51.100.1:80"`}, "198.51.100.1"},
 		{[]string{`FOR="[2001:db8::2]";proto=https;by=10.0.0.1`}, "2001:db8::2"},
 		{[]string{`proto=https; for="[2001:db8::2]:_port" ;by="_hidden"`}, "2001:db8::2"},
-		{[]string{"for=198.51.100.1:80"}, "198.51.100.1"}, // not as it should be, and seen
+		{[]string{"for=198.51.100.1:80"}, "198.51.100.1"}, // a port without quotes is wrong, but common
 		{[]string{"for=[2001:db8::2]"}, "2001:db8::2"},
 		{[]string{"for=6.6.6.6, for=198.51.100.1, for=192.168.0.1"}, "198.51.100.1"},
 		{[]string{"for=6.6.6.6", "for=198.51.100.1", `for="[fd00::1]"`}, "198.51.100.1"},
 		{[]string{`for=198.51.100.1;host="a,for=6.6.6.6", for=10.0.0.2`}, "198.51.100.1"},
 		{[]string{`for=198.51.100.1;host="\", for=6.6.6.6\\", for=10.0.0.2`}, "198.51.100.1"},
-		// What stands left of the client cannot hide it.
+		// The elements left of the client cannot hide it.
 		{[]string{`for=", for=198.51.100.1`}, "198.51.100.1"},
 		{[]string{`for="\, for=198.51.100.1;by="[fd00::2]"`}, "198.51.100.1"},
 		{[]string{`"for=6.6.6.6", for=198.51.100.1`, `for="10.0.0.2"`}, "198.51.100.1"},
@@ -160,8 +161,8 @@ func TestByAddress_ReadsForwarded(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, through however many proxies of ours, in one line or in
-// several, it is known by the address that it really has.
+// A client is keyed by its real address, whatever it sends, through any number of trusted
+// proxies, in one line or in several.
 func TestByAddress_CannotBeForged(t *testing.T) {
 	const client = "198.51.100.7"
 	forged := []string{
@@ -207,7 +208,7 @@ func TestByAddress_CannotBeForged(t *testing.T) {
 					require.True(t, ok, "%s %s: %q", c.header, name, two)
 					require.Equal(t, keyed(client), got, "%s %s: %q", c.header, name, two)
 
-					// The other header is not looked at.
+					// The other header is not read.
 					got, _ = from(httplimit.ByAddress(), client+":1", c.header, two...)
 					require.Equal(t, keyed(client), got)
 				}
@@ -287,7 +288,7 @@ func TestByAddress_LimitsARealClient(t *testing.T) {
 	require.Equal(t, []int{429}, s.codes(1, "GET /", "X-Forwarded-For", "6.6.6.6"))
 }
 
-// A proxy that connects through a socket of the file system has no address.
+// A proxy that connects through a Unix socket has no address.
 func TestByAddress_BelievesAUnixSocketIfToldTo(t *testing.T) {
 	for _, c := range []struct {
 		trusts bool
@@ -313,7 +314,7 @@ func TestByAddress_BelievesAUnixSocketIfToldTo(t *testing.T) {
 			}
 			seen <- string(b)
 		}))
-		t.Chdir(t.TempDir()) // the name of a socket must be short
+		t.Chdir(t.TempDir()) // the path of a socket must be short
 		listener, err := net.Listen("unix", "s")
 		require.NoError(t, err)
 		require.NoError(t, server.Listener.Close())
@@ -336,7 +337,7 @@ func TestByAddress_BelievesAUnixSocketIfToldTo(t *testing.T) {
 		}
 	}
 
-	// No other connection is taken for one.
+	// No other connection is taken for a Unix socket.
 	key := httplimit.ByAddress(httplimit.TrustUnixSocket())
 	got, ok := from(key, "192.0.2.1:1", "X-Forwarded-For", "6.6.6.6")
 	require.True(t, ok)
@@ -345,7 +346,7 @@ func TestByAddress_BelievesAUnixSocketIfToldTo(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Whatever is trusted may name any address, so trusting everyone limits no one.
+// A trusted proxy may name any address. So no client is limited if all are trusted.
 func TestTrustProxies_RefusesToTrustEveryone(t *testing.T) {
 	for _, wide := range []string{
 		"0.0.0.0/0", "1.2.3.4/0", "0.0.0.0/1", "128.0.0.0/1", "64.0.0.0/2", "10.0.0.0/7",
@@ -379,7 +380,7 @@ func TestByAddress_KeysNAT64ByTheIPv4Address(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, keyed(want), named, remote)
 	}
-	// A proxy behind a translator is trusted by the address that it has here.
+	// A proxy behind a NAT64 is trusted by its translated address.
 	for network, want := range map[string]string{"64:ff9b::a00:0/104": "198.51.100.7", "10.0.0.0/8": "10.0.0.1"} {
 		got, ok := from(httplimit.ByAddress(httplimit.TrustProxies(prefix(network))), "[64:ff9b::10.0.0.1]:80", "X-Forwarded-For", "198.51.100.7")
 		require.True(t, ok)
@@ -387,8 +388,8 @@ func TestByAddress_KeysNAT64ByTheIPv4Address(t *testing.T) {
 	}
 }
 
-// On a link, the first 64 bits are the same for all, and an address is one host's on
-// one link only.
+// On a link, all hosts share the first 64 bits, and an address identifies a host only
+// together with the link.
 func TestByAddress_KeysLinkLocalClientsByAddressAndZone(t *testing.T) {
 	for name, options := range map[string][]httplimit.AddressOption{"default": nil, "short": {httplimit.IPv6Prefix(8)}, "long": {httplimit.IPv6Prefix(128)}} {
 		key := httplimit.ByAddress(options...)
@@ -403,14 +404,14 @@ func TestByAddress_KeysLinkLocalClientsByAddressAndZone(t *testing.T) {
 			require.Equal(t, got, again, "%s: %s", name, addr)
 		}
 	}
-	// Elsewhere a zone says nothing.
+	// The zone of any other address is dropped.
 	for _, addr := range []string{"2001:db8::1", "fd00::1", "fec0::1", "::1"} {
 		bare, _ := from(httplimit.ByAddress(), "["+addr+"]:80", "")
 		zoned, ok := from(httplimit.ByAddress(), "["+addr+"%eth0]:80", "")
 		require.True(t, ok)
 		require.Equal(t, bare, zoned, addr)
 	}
-	// A proxy names the zone that it has seen.
+	// A proxy may name a zone.
 	direct, _ := from(httplimit.ByAddress(), "[fe80::1%eth0]:80", "")
 	for _, c := range []struct {
 		key          httplimit.KeyFunc
@@ -425,7 +426,7 @@ func TestByAddress_KeysLinkLocalClientsByAddressAndZone(t *testing.T) {
 		require.True(t, ok, c.line)
 		require.Equal(t, direct, got, c.line)
 	}
-	// It is trusted with its zone, as it is without.
+	// A trusted proxy is trusted with a zone, too.
 	linked := httplimit.ByAddress(httplimit.TrustProxies(prefix("fe80::/10")))
 	got, ok := from(linked, "[fe80::1%eth0]:1", "X-Forwarded-For", "198.51.100.7")
 	require.True(t, ok)
@@ -462,8 +463,8 @@ func TestByAddress_KeysIPv4ByPrefix(t *testing.T) {
 	require.Equal(t, "x6"+string([]byte{0x20, 1, 0xd, 0xb8, 0, 0, 0}), six)
 }
 
-// The client is the address that the farthest of the counted proxies has written,
-// whatever the addresses of the proxies, and whatever the client has written.
+// The client is the address written by the farthest of the counted proxies. Neither the
+// addresses of the proxies nor the elements of the client matter.
 func TestTrustHops_TakesTheElementOfTheFarthestProxy(t *testing.T) {
 	for _, c := range []struct {
 		hops  int
@@ -481,12 +482,12 @@ func TestTrustHops_TakesTheElementOfTheFarthestProxy(t *testing.T) {
 		{2, []string{"198.51.100.1", "203.0.113.9"}, "198.51.100.1"},
 		{3, []string{"198.51.100.1,203.0.113.9", "203.0.113.8"}, "198.51.100.1"},
 
-		// It came through fewer proxies.
+		// The request came through fewer proxies.
 		{1, nil, ""},
 		{2, nil, ""},
 		{2, []string{"198.51.100.1"}, ""},
 		{3, []string{"198.51.100.1", "203.0.113.9"}, ""},
-		// Junk from the farthest proxy.
+		// A malformed element of the farthest proxy.
 		{1, []string{"198.51.100.1, unknown"}, ""},
 		{1, []string{"198.51.100.1,"}, ""},
 		{1, []string{""}, ""},
@@ -533,7 +534,7 @@ func TestReadHeader_BelievesOneAddressFromTrustedNetworksOnly(t *testing.T) {
 			{"[fd00::1]:1", []string{"2001:db8::2"}, "2001:db8::2"},
 			{"172.16.0.1:1", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
 			{"10.0.0.1:1", []string{"10.0.0.2"}, "10.0.0.2"}, // not skipped: it is the client
-			{"10.0.0.1:1", nil, "10.0.0.1"},                  // the proxy's own request
+			{"10.0.0.1:1", nil, "10.0.0.1"},                  // the request is the proxy's own
 			{"192.0.2.1:1", []string{"6.6.6.6"}, "192.0.2.1"},
 			{"192.0.2.1:1", []string{"junk"}, "192.0.2.1"},
 			{"@", []string{"6.6.6.6"}, ""},
@@ -582,7 +583,7 @@ func TestByAddressOf_ReadsWhatAFunctionFinds(t *testing.T) {
 	require.Equal(t, "x6"+string([]byte{0x20, 1}), got)
 }
 
-// What is given works, or is refused: of every two options, and of some three.
+// Every pair of options, and some triples, either work together or are refused.
 func TestByAddress_RefusesOptionsThatContradictEachOther(t *testing.T) {
 	hops, proxies, socket := httplimit.TrustHops(1), httplimit.TrustProxies(prefix("10.0.0.0/8")), httplimit.TrustUnixSocket()
 	forwarded, header := httplimit.ReadForwarded(), httplimit.ReadHeader("X-Real-IP")

@@ -37,7 +37,7 @@ func Example() {
 	// 429 "all";r=0;t=60 "60"
 }
 
-// Policies can stand in a file: limits are texts in JSON.
+// Policies can be read from a file, since limits are texts in JSON.
 func ExampleNew() {
 	var file map[string]struct {
 		Pattern string
@@ -59,7 +59,7 @@ func ExampleNew() {
 	// httplimit: policy "login": limit 1: Count must be >= 1, got 0: invalid limit
 }
 
-// Only failures are charged, so nobody who knows the password is ever denied.
+// Only failed logins are charged. So clients that know the password use up no quota.
 func ExamplePolicy_charge() {
 	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
 		Name:    "login",
@@ -86,9 +86,10 @@ func ExamplePolicy_charge() {
 	// 200 200 200 401 401 429
 }
 
-// Those who pay have more: one policy for each plan, which skips the others' requests.
+// Customers who pay have a larger quota: there is one policy for each plan, which skips the
+// requests of the other plans.
 func ExamplePolicy_skip() {
-	pays := map[string]bool{"alice": true} // by what a handler around this one has found out
+	pays := map[string]bool{"alice": true} // in practice the result of a handler around this one
 	plan := func(paid bool, name string, limit sash.Limit) httplimit.Policy {
 		return httplimit.Policy{
 			Name:   name,
@@ -113,7 +114,7 @@ func ExamplePolicy_skip() {
 	// "free";q=10;w=3600
 }
 
-// A request is charged to every policy that it has, or to none.
+// A request is charged to all its policies, or to none.
 func ExampleLimiter_Middleware() {
 	limiter := httplimit.Must(httplimit.New(
 		httplimit.Policy{Name: "all", Limits: []sash.Limit{sash.PerMinute(100)}, Key: httplimit.ByAddress()},
@@ -136,8 +137,8 @@ func ExampleLimiter_Middleware() {
 	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["search"]}
 }
 
-// Around the limiter, a handler answers the preflights of browsers, which cost nothing,
-// and lets pages of another origin read what they are told of their quotas.
+// A handler around the limiter answers the preflights of browsers, so that they cost
+// nothing. It also lets pages of other origins read the headers about their quotas.
 func ExampleLimiter_Middleware_cors() {
 	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
 		Name: "api", Pattern: "/api/", Limits: []sash.Limit{sash.PerMinute(1).Log()}, Key: httplimit.ByHeader("X-API-Key"),
@@ -161,7 +162,7 @@ func ExampleLimiter_Middleware_cors() {
 		fmt.Fprint(w, "hello")
 	})))
 	for range 3 {
-		preflight := httptest.NewRequest("OPTIONS", "/api/", nil) // which bears no key
+		preflight := httptest.NewRequest("OPTIONS", "/api/", nil) // a preflight carries no key
 		preflight.Header.Set("Access-Control-Request-Method", "GET")
 		preflight.Header.Set("Access-Control-Request-Headers", "x-api-key")
 		r := httptest.NewRequest("GET", "/api/", nil)
@@ -181,7 +182,7 @@ func ExampleLimiter_Middleware_cors() {
 	// GET 429 RateLimit, RateLimit-Policy, Retry-After
 }
 
-// Behind a load balancer in 10.0.0.0/8, clients are whom it names.
+// A load balancer in 10.0.0.0/8 names the client.
 func ExampleByAddress() {
 	key := httplimit.ByAddress(httplimit.TrustProxies(netip.MustParsePrefix("10.0.0.0/8")))
 	client := func(remote, forwarded string) {
@@ -191,7 +192,7 @@ func ExampleByAddress() {
 		identity, ok := key(nil, r)
 		fmt.Printf("%v %v\n", identity, ok)
 	}
-	client("10.0.0.1:4711", "6.6.6.6, 198.51.100.7") // 6.6.6.6 is what the client has made up
+	client("10.0.0.1:4711", "6.6.6.6, 198.51.100.7") // the client has made 6.6.6.6 up
 	client("198.51.100.7:4711", "6.6.6.6")           // not through the load balancer
 	client("10.0.0.1:4711", "unknown")
 	// Output:
@@ -200,18 +201,18 @@ func ExampleByAddress() {
 	// [] false
 }
 
-// The address of the platform's one proxy is not known. The proxy names the client.
+// The platform has one proxy, with an unknown address, which names the client.
 func ExampleTrustHops() {
 	key := httplimit.ByAddress(httplimit.TrustHops(1))
 	r := httptest.NewRequest("GET", "/", nil)
-	r.Header.Set("X-Forwarded-For", "6.6.6.6, 198.51.100.7") // 6.6.6.6 is what the client has made up
+	r.Header.Set("X-Forwarded-For", "6.6.6.6, 198.51.100.7") // the client has made 6.6.6.6 up
 	fmt.Println(key(nil, r))
 	// Output:
 	// [52 198 51 100 7] true
 }
 
-// Behind Cloudflare, CF-Connecting-IP names the client. Others that send it are not
-// believed.
+// Behind Cloudflare, CF-Connecting-IP names the client. It is believed from no other
+// source.
 func ExampleReadHeader() {
 	cloudflare := []netip.Prefix{netip.MustParsePrefix("173.245.48.0/20"), netip.MustParsePrefix("2400:cb00::/32")} // and more
 	key := httplimit.ByAddress(httplimit.TrustProxies(cloudflare...), httplimit.ReadHeader("CF-Connecting-IP"))
@@ -226,7 +227,7 @@ func ExampleReadHeader() {
 	// [52 203 0 113 5] true
 }
 
-// Clients are known by their API key, those without one by their address.
+// Clients are keyed by their API key or, without one, by their address.
 func ExampleFirstOf() {
 	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
 		Name:   "api",
@@ -249,9 +250,9 @@ func ExampleFirstOf() {
 	// 200 200 200 429 429
 }
 
-// A metric for each policy and outcome, and nobody's address in it.
+// A metric for each policy and outcome contains no address of a client.
 func ExampleWithObserver() {
-	counts := map[string]int{} // with requests at the same time, under a lock
+	counts := map[string]int{} // concurrent requests would need a lock
 	limiter := httplimit.Must(httplimit.New(
 		httplimit.Policy{Name: "strict", Limits: []sash.Limit{sash.PerMinute(2)}, Key: httplimit.ByAddress(), Shadow: true},
 		httplimit.Policy{Name: "now", Limits: []sash.Limit{sash.PerMinute(4)}, Key: httplimit.ByAddress()},
@@ -268,7 +269,7 @@ func ExampleWithObserver() {
 	// {"now admitted":4,"now denied":1,"strict admitted":2,"strict denied":3}
 }
 
-// An address is let in again.
+// The quota of an address is reset.
 func ExampleLimiter_KeyFor() {
 	limiter := httplimit.Must(httplimit.New(
 		httplimit.Policy{Name: "all", Limits: []sash.Limit{sash.PerHour(1).Log()}, Key: httplimit.ByAddress()}))

@@ -8,11 +8,11 @@ import (
 	"unicode"
 )
 
-// otherTargets returns r as those see it who read the target of a request anew. So does
-// fasthttp, on which fiber is built. It drops what follows a "#". It may take what
-// stands between "//" and the next slash for the host.
+// otherTargets returns r in the readings of a router that parses the target of the
+// request again. So does fasthttp, the base of fiber: it drops everything from a "#"
+// on, and may take the text between "//" and the next slash for the host.
 func otherTargets(r *http.Request) (others []*http.Request) {
-	target, _, cut := strings.Cut(r.URL.RawPath, "#") // there is a RawPath if there is a "#"
+	target, _, cut := strings.Cut(r.URL.RawPath, "#") // a path with "#" always has a RawPath
 	if cut {
 		others = append(others, withPath(r, unescape(target), target))
 	}
@@ -21,10 +21,10 @@ func otherTargets(r *http.Request) (others []*http.Request) {
 	}
 	if authority, found := strings.CutPrefix(target, "//"); found {
 		host, rest, _ := strings.Cut(authority, "/")
-		behind := withPath(r, unescape("/"+rest), "/"+rest)
-		named := withPath(r, behind.URL.Path, behind.URL.RawPath)
-		named.Host, named.URL.Host = nameOf(host[strings.LastIndexByte(host, '@')+1:]), ""
-		others = append(others, behind, named)
+		sameHost := withPath(r, unescape("/"+rest), "/"+rest)
+		otherHost := withPath(r, sameHost.URL.Path, sameHost.URL.RawPath)
+		otherHost.Host, otherHost.URL.Host = canonicalHost(host[strings.LastIndexByte(host, '@')+1:]), ""
+		others = append(others, sameHost, otherHost)
 	}
 	return others
 }
@@ -39,7 +39,7 @@ func appendFoldings(all []*http.Request, r *http.Request) []*http.Request {
 	return all
 }
 
-// appendFolded appends r with a folded path, without a trailing slash and with one.
+// appendFolded appends r with the path folded, without a trailing slash and with one.
 // escaped is the path with its escapes, or empty if it needs none.
 func appendFolded(all []*http.Request, r *http.Request, folded, escaped string) []*http.Request {
 	all = append(all, withPath(r, folded, escaped))
@@ -52,10 +52,11 @@ func appendFolded(all []*http.Request, r *http.Request, folded, escaped string) 
 	return append(all, withPath(r, folded+"/", escaped))
 }
 
-// fold returns s with each letter replaced by the first of those that
-// [strings.EqualFold] holds equal to it.
+// fold replaces each letter of s by the smallest of the letters that
+// [strings.EqualFold] treats as equal.
 func fold(s string) string { return strings.Map(foldRune, s) }
 
+// foldRune returns the smallest rune that is equal to r under simple folding.
 func foldRune(r rune) rune {
 	first := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
@@ -84,7 +85,8 @@ func foldPattern(p string) string {
 	return strings.Join(segments, "/")
 }
 
-// foldEscaped folds what the escapes in a path stand for, and keeps the escapes.
+// foldEscaped folds the characters that the escapes in a path stand for, and keeps the
+// escapes.
 func foldEscaped(p string) string {
 	segments := strings.Split(p, "/")
 	for i, s := range segments {
@@ -93,8 +95,8 @@ func foldEscaped(p string) string {
 	return strings.Join(segments, "/")
 }
 
-// foldSegment folds a segment with escapes. A "%2E" stays one, since a mux reads "."
-// and ".." as a place in the tree.
+// foldSegment folds a segment with escapes. The segments "." and ".." stay escaped,
+// since a mux reads them as a place in the tree.
 func foldSegment(s string) string {
 	if s = fold(unescape(s)); s == "." || s == ".." {
 		return strings.ReplaceAll(s, ".", "%2E")
@@ -102,8 +104,8 @@ func foldSegment(s string) string {
 	return url.PathEscape(s)
 }
 
-// unescape returns what an escaped text stands for, or the text itself if it is not
-// well-formed, as a mux does.
+// unescape returns s with its escapes replaced. Like a mux, it returns s itself if it
+// is malformed.
 func unescape(s string) string {
 	if plain, err := url.PathUnescape(s); err == nil {
 		return plain

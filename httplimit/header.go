@@ -7,21 +7,22 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unsafe"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-// headers is which headers clients are told of their quotas by.
+// headers tells which headers report quotas to clients.
 type headers struct {
-	standard  bool // RateLimit-Policy and RateLimit
-	older     bool // X-RateLimit-…
-	partition bool // pk in the standard ones
+	standard   bool // RateLimit-Policy and RateLimit
+	xRateLimit bool // X-RateLimit-…
+	partition  bool // pk in the standard ones
 }
 
-func (h headers) any() bool { return h.standard || h.older }
+// any reports whether any header reports quotas.
+func (h headers) any() bool { return h.standard || h.xRateLimit }
 
-// The names as http.Header has them.
+// Names of headers, in the canonical form of http.Header.
 const (
 	rateLimitPolicy     = "Ratelimit-Policy"
 	rateLimit           = "Ratelimit"
@@ -31,134 +32,143 @@ const (
 	xRateLimitReset     = "X-Ratelimit-Reset"
 )
 
-// tell sets the headers of an answered call.
-func (c *call) tell(h http.Header, denial Denial) {
-	c.spare.prepare()
+// setHeaders sets the headers of a call that has been decided. It must be called only
+// if an enforced policy matches.
+func (c *call) setHeaders(h http.Header, denial Denial) {
+	c.buffer.ensureRoom()
 	if c.headers.any() {
 		for i := range c.takes[:c.enforced] {
-			c.takes[i].findLeast(c.limiter)
+			c.takes[i].setLeastQuota(c.limiter)
 		}
 	}
 	if c.headers.standard {
-		first := len(h) == 0 // then there is nothing to add to
-		addTo(h, rateLimitPolicy, c.policiesOf(), first)
-		addTo(h, rateLimit, c.quotasOf(), first)
+		empty := len(h) == 0
+		addToList(h, rateLimitPolicy, c.rateLimitPolicyValue(), empty)
+		addToList(h, rateLimit, c.rateLimitValue(), empty)
 	}
-	if c.headers.older {
-		c.tellOlder(h)
+	if c.headers.xRateLimit {
+		c.setXRateLimit(h)
 	}
 	if len(denial.Violated) > 0 && denial.RetryAfter != sash.Never {
-		h[retryAfter] = c.spare.number(seconds(denial.RetryAfter))
+		h[retryAfter] = c.buffer.numberValue(seconds(denial.RetryAfter))
 	}
 }
 
-// addTo adds to a field that is a list, to which a limiter around this one may have
-// written.
-func addTo(h http.Header, name string, value []string, first bool) {
-	if !first {
+// addToList adds a line to a header that is a list. A limiter around this one may have
+// written to it before. empty reports whether h was empty, which saves the lookup.
+func addToList(h http.Header, name string, line []string, empty bool) {
+	if !empty {
 		if before := h[name]; len(before) > 0 {
-			value = append(slices.Clip(before), value...)
+			line = append(slices.Clip(before), line...)
 		}
 	}
-	h[name] = value
+	h[name] = line
 }
 
-// A spare is memory for the headers of the next responses: text for their values,
-// and slots for the slices that hold them. Nothing of it is ever used twice, since
-// nobody knows how long a header lives; but one allocation is enough for many.
-type spare struct {
-	text  []byte // empty, but for its capacity
+// A headerBuffer provides the memory for the headers of the next responses: text for
+// their values, and slots for the slices that hold them. One allocation serves many
+// responses.
+//
+// Invariant: no byte and no slot is used twice, since a header may outlive its
+// response.
+type headerBuffer struct {
+	text  []byte // empty; its capacity is the text still unused
 	slots []string
 }
 
-// prepare makes sure of slots for all fields, and of room for a usual text. A longer
-// one gets memory of its own, by append.
-func (s *spare) prepare() {
-	const fields, usual = 6, 128
-	if len(s.slots) < fields {
-		s.slots = make([]string, 16*fields)
+// ensureRoom makes sure that there are slots for all headers of one response, and room
+// for text of the usual length. A longer text gets memory of its own, by append.
+func (b *headerBuffer) ensureRoom() {
+	const headersPerResponse, usualText, responses = 6, 128, 16
+	if len(b.slots) < headersPerResponse {
+		b.slots = make([]string, responses*headersPerResponse)
 	}
-	if cap(s.text) < usual {
-		s.text = make([]byte, 0, 16*usual)
+	if cap(b.text) < usualText {
+		b.text = make([]byte, 0, responses*usualText)
 	}
 }
 
-// one returns a slice of that value. Whoever appends to it gets another.
-func (s *spare) one(value string) []string {
-	slot := s.slots[:1:1]
-	s.slots = s.slots[1:]
+// value returns a slice that holds value. Its capacity is 1, so that an append to it
+// copies.
+func (b *headerBuffer) value(value string) []string {
+	slot := b.slots[:1:1]
+	b.slots = b.slots[1:]
 	slot[0] = value
 	return slot
 }
 
-// keep returns a slice of that text, which must have been appended to s.text.
-func (s *spare) keep(text []byte) []string {
-	s.text = text[len(text):]
-	return s.one(asString(text))
+// textValue returns a slice that holds text, which must have been appended to b.text.
+// The text is then in use, and b.text begins behind it.
+func (b *headerBuffer) textValue(text []byte) []string {
+	b.text = text[len(text):]
+	return b.value(bridge.AsString(text))
 }
 
-// asString returns text, which nobody changes any more, as a string.
-func asString(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
+// numberValue returns a slice that holds n in digits.
+func (b *headerBuffer) numberValue(n int64) []string {
+	return b.textValue(strconv.AppendInt(b.text, n, 10))
+}
 
-func (s *spare) number(n int64) []string { return s.keep(strconv.AppendInt(s.text, n, 10)) }
-
-// policiesOf states all quotas of the policies.
-func (c *call) policiesOf() []string {
-	if t := &c.takes[0]; c.enforced == 1 && t.own && !c.headers.partition {
-		return c.spare.one(t.stated)
+// rateLimitPolicyValue returns RateLimit-Policy: all quotas of the enforced policies.
+func (c *call) rateLimitPolicyValue() []string {
+	if t := &c.takes[0]; c.enforced == 1 && t.ownQuota && !c.headers.partition {
+		return c.buffer.value(t.policyField)
 	}
-	text := c.spare.text
+	text := c.buffer.text
 	for i := range c.takes[:c.enforced] {
 		if i > 0 {
 			text = append(text, ", "...)
 		}
-		text = c.appendPolicy(text, &c.takes[i])
+		text = c.appendPolicyQuotas(text, &c.takes[i])
 	}
-	return c.spare.keep(text)
+	return c.buffer.textValue(text)
 }
 
-func (c *call) appendPolicy(text []byte, t *take) []byte {
-	if !t.own {
-		return c.appendPartition(append(text, t.quota.stated...), t)
+// appendPolicyQuotas appends the quotas of one policy. If the limits of the key are not
+// those of the policy, it appends the one quota that has decided.
+func (c *call) appendPolicyQuotas(text []byte, t *take) []byte {
+	if !t.ownQuota {
+		return c.appendPartitionKey(append(text, t.quota.policyField...), t)
 	}
 	if !c.headers.partition {
-		return append(text, t.stated...)
+		return append(text, t.policyField...)
 	}
 	for i, q := range t.quotas {
 		if i > 0 {
 			text = append(text, ", "...)
 		}
-		text = c.appendPartition(append(text, q.stated...), t)
+		text = c.appendPartitionKey(append(text, q.policyField...), t)
 	}
 	return text
 }
 
-// quotasOf says of each policy which quota has the least left, how much that is, and
-// when there will be more.
-func (c *call) quotasOf() []string {
-	text := c.spare.text
+// rateLimitValue returns RateLimit. For each policy, it names the quota that has the
+// least left, how much that is, and when there will be more.
+func (c *call) rateLimitValue() []string {
+	text := c.buffer.text
 	for i := range c.takes[:c.enforced] {
 		t := &c.takes[i]
 		if i > 0 {
 			text = append(text, ", "...)
 		}
-		text = append(text, t.least.quoted...)
+		text = append(text, t.leastQuota.quoted...)
 		text = append(text, ";r="...)
 		begin := len(text)
 		text = appendInteger(text, t.remaining)
-		if t.remaining <= mostInteger {
-			t.left = asString(text[begin:])
+		if t.remaining <= maxInteger {
+			t.remainingText = bridge.AsString(text[begin:])
 		}
-		if t.more != sash.Never {
+		if t.moreAfter != sash.Never {
 			text = append(text, ";t="...)
-			text = appendInteger(text, seconds(t.more))
+			text = appendInteger(text, seconds(t.moreAfter))
 		}
-		text = c.appendPartition(text, t)
+		text = c.appendPartitionKey(text, t)
 	}
-	return c.spare.keep(text)
+	return c.buffer.textValue(text)
 }
 
-func (c *call) appendPartition(text []byte, t *take) []byte {
+// appendPartitionKey appends the pk parameter, if it is asked for.
+func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 	if !c.headers.partition {
 		return text
 	}
@@ -169,34 +179,35 @@ func (c *call) appendPartition(text []byte, t *take) []byte {
 	return append(text, ':')
 }
 
-// tellOlder tells of the policy that is nearest to its end.
-func (c *call) tellOlder(h http.Header) {
-	nearest := &c.takes[0]
+// setXRateLimit sets the X-RateLimit headers to those of the scarcest policy.
+func (c *call) setXRateLimit(h http.Header) {
+	scarcest := &c.takes[0]
 	for i := 1; i < c.enforced; i++ {
-		if t := &c.takes[i]; t.nearer(nearest) {
-			nearest = t
+		if t := &c.takes[i]; t.scarcer(scarcest) {
+			scarcest = t
 		}
 	}
-	h[xRateLimitLimit] = c.spare.one(nearest.least.count)
-	if nearest.left != "" {
-		h[xRateLimitRemaining] = c.spare.one(nearest.left)
+	h[xRateLimitLimit] = c.buffer.value(scarcest.leastQuota.countText)
+	if scarcest.remainingText != "" {
+		h[xRateLimitRemaining] = c.buffer.value(scarcest.remainingText)
 	} else {
-		h[xRateLimitRemaining] = c.spare.number(nearest.remaining)
+		h[xRateLimitRemaining] = c.buffer.numberValue(scarcest.remaining)
 	}
-	h[xRateLimitReset] = c.spare.number(seconds(nearest.decision.ResetAfter))
+	h[xRateLimitReset] = c.buffer.numberValue(seconds(scarcest.decision.ResetAfter))
 }
 
-// nearer reports whether t has denied for longer than u, or has less left.
-func (t *take) nearer(u *take) bool {
+// scarcer reports whether t denies for longer than u or, if they deny for equally long,
+// has less left.
+func (t *take) scarcer(u *take) bool {
 	if t.decision.RetryAfter != u.decision.RetryAfter {
 		return t.decision.RetryAfter > u.decision.RetryAfter
 	}
 	return t.remaining < u.remaining
 }
 
-// appendQuota appends parameters to the name of a quota, as RateLimit-Policy has
-// them. A window under a second cannot be said; others are rounded up, so that
-// whoever keeps to them keeps to the limit.
+// appendQuota appends the parameters that RateLimit-Policy has for a quota to its name.
+// They cannot express a window under a second, so there is then no w. Other windows are
+// rounded up: a client that keeps to a longer window keeps to the limit.
 func appendQuota(name []byte, l sash.Limit, unit string) []byte {
 	text := appendInteger(append(name, ";q="...), l.Count)
 	if unit != "" {
@@ -215,33 +226,4 @@ func seconds(d time.Duration) int64 {
 		s++
 	}
 	return s
-}
-
-const mostInteger = 999_999_999_999_999
-
-// appendInteger appends an Integer of RFC 9651, which has at most 15 digits.
-func appendInteger(text []byte, n int64) []byte {
-	return strconv.AppendInt(text, min(max(n, 0), mostInteger), 10)
-}
-
-// appendString appends a String of RFC 9651; s must be printable.
-func appendString(text []byte, s string) []byte {
-	text = append(text, '"')
-	for i := range len(s) {
-		if s[i] == '"' || s[i] == '\\' {
-			text = append(text, '\\')
-		}
-		text = append(text, s[i])
-	}
-	return append(text, '"')
-}
-
-// printable reports whether a String of RFC 9651 can be s.
-func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// remaining returns r of the quota of that name.
+// remaining returns the r that RateLimit has for a quota.
 func remaining(t *testing.T, h http.Header, name string) int64 {
 	require.Len(t, h["Ratelimit"], 1)
 	rest, found := strings.CutPrefix(h["Ratelimit"][0], `"`+name+`";r=`)
@@ -44,7 +44,7 @@ func TestHeaders_AreExact(t *testing.T) {
 	for _, c := range []struct {
 		at      time.Duration
 		request string
-		headers string // that begin with RateLimit or Retry
+		headers string // those whose names begin with RateLimit or Retry
 	}{
 		{0, "GET /a", `Ratelimit: "say \"hi\" \\o/";r=1;t=60
 Ratelimit-Policy: "say \"hi\" \\o/";q=2;w=60
@@ -93,14 +93,14 @@ Ratelimit-Policy: "bytes";q=1000;qu="content-bytes";w=2
 X-Ratelimit-Limit: 1000
 X-Ratelimit-Remaining: 300
 X-Ratelimit-Reset: 2`},
-		// t: when there is more; Retry-After: when there is enough.
+		// t is until there is more; Retry-After is until there is enough.
 		{time.Second, "PUT / 1000", `Ratelimit: "bytes";r=300;t=1
 Ratelimit-Policy: "bytes";q=1000;qu="content-bytes";w=2
 Retry-After: 2
 X-Ratelimit-Limit: 1000
 X-Ratelimit-Remaining: 300
 X-Ratelimit-Reset: 2`},
-		// More than there can be: never, and nothing to wait for.
+		// A cost above the limit is never admitted, so there is no Retry-After.
 		{9 * time.Second, "PUT / 1001", `Ratelimit: "bytes";r=1000
 Ratelimit-Policy: "bytes";q=1000;qu="content-bytes";w=2
 X-Ratelimit-Limit: 1000
@@ -111,7 +111,7 @@ Ratelimit-Policy: "bytes";q=1000;qu="content-bytes";w=2
 X-Ratelimit-Limit: 1000
 X-Ratelimit-Remaining: 1000
 X-Ratelimit-Reset: 0`},
-		// One that would have admitted says what is left, though it was not charged.
+		// A policy that would have admitted the request reports what is left, uncharged.
 		{11 * time.Second, "GET /e", `Ratelimit: "first";r=1;t=60, "second";r=0;t=1
 Ratelimit-Policy: "first";q=2;w=60, "second";q=1;w=1
 X-Ratelimit-Limit: 1
@@ -222,7 +222,7 @@ func TestHeaders_ThePartitionKeyIsAFingerprint(t *testing.T) {
 	require.NotEqual(t, first["Ratelimit-Policy"], again.do("GET /", "X-Key", "secret").Header()["Ratelimit-Policy"])
 }
 
-// Limiters around each other both tell; the lists are joined by line.
+// Two limiters around each other both add a line to the headers.
 func TestHeaders_OfLimitersAroundEachOther(t *testing.T) {
 	inner := newSite(t, per("inner", "", sash.PerHour(1).Log()))
 	outer := newSite(t, per("outer", "", sash.PerHour(2).Log()))
@@ -232,7 +232,7 @@ func TestHeaders_OfLimitersAroundEachOther(t *testing.T) {
 	require.Equal(t, []string{`"outer";q=2;w=3600`, `"inner";q=1;w=3600`}, w.Header()["Ratelimit-Policy"])
 }
 
-// What a handler does to its headers changes nobody else's.
+// A handler that changes its headers does not change those of another request.
 func TestHeaders_AreEachRequestsOwn(t *testing.T) {
 	s := newSite(t, per("each", "", sash.PerHour(100)), httplimit.WithXRateLimit())
 	vandalize := true
@@ -260,9 +260,8 @@ func TestHeaders_AreEachRequestsOwn(t *testing.T) {
 	require.Equal(t, []string{"spoilt", "more"}, kept["Ratelimit"])
 }
 
-// Of several limits, RateLimit names the one that has as little left as it says, and
-// says when that one has more: be it not the one that the request must wait for the
-// longest, or equal to another.
+// Of several limits, RateLimit names the one with the least left, and the time until it
+// has more. The request may have to wait longer for another limit.
 func TestHeaders_NameTheQuotaThatHasTheLeastLeft(t *testing.T) {
 	p := per("two", "", sash.PerMinute(5).Log(), sash.PerHour(8).Log())
 	p.Cost = func(r *http.Request) int64 { return int64(len(r.Header.Get("Cost"))) }
@@ -288,8 +287,8 @@ func TestHeaders_NameTheQuotaThatHasTheLeastLeft(t *testing.T) {
 	}
 }
 
-// t is when there will be more for who waits for it. That a denied request would be
-// charged, too, is nothing that one who has asked for what is left has to wait for.
+// t is the time until there is more, for a client that waits. It does not include the
+// charge of a denied request that the client could make in the meantime.
 func TestHeaders_SayWhenThereIsMoreWhereTheDeniedAreCharged(t *testing.T) {
 	one := func() httplimit.Policy {
 		p := per("ten", "", sash.PerMinute(10))

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// cutPort cuts the port off a host as requests and URLs have it: "example.com:80",
+// cutPort cuts the port off a host as it stands in requests and URLs: "example.com:80",
 // "[::1]:80". An IPv6 address without brackets has no port.
 func cutPort(host string) (name, port string, found bool) {
 	last := strings.LastIndexByte(host, ':')
@@ -23,10 +23,10 @@ func cutPort(host string) (name, port string, found bool) {
 	return host[:last], host[last+1:], true
 }
 
-// hostName returns the one spelling of a host without its port. Names are in lower
-// case and lose one trailing dot. IPv6 addresses lose their brackets and are written
-// as package netip writes them.
-func hostName(host string) string {
+// canonicalName returns the canonical spelling of a host without a port. A name is in
+// lower case, without one trailing dot. An IPv6 address is written as package netip
+// writes it, without brackets.
+func canonicalName(host string) string {
 	if len(host) >= 2 && host[0] == '[' && host[len(host)-1] == ']' {
 		host = host[1 : len(host)-1]
 	}
@@ -44,8 +44,9 @@ func hostName(host string) string {
 	return addr.String()
 }
 
-// nameOf returns the name of a host that may have a port.
-func nameOf(host string) string {
+// canonicalHost returns the canonical spelling of a host that may have a port, without
+// it.
+func canonicalHost(host string) string {
 	name, _, _ := cutPort(host)
-	return hostName(name)
+	return canonicalName(name)
 }

@@ -8,20 +8,24 @@ import (
 	"slices"
 )
 
-// A KeyFunc says who makes a request: it appends an identity to key and returns
-// the longer slice and true, or false if the request does not tell. It must append
-// only, must not keep key, and must be safe for concurrent use. Which identities
-// there are is yours to bound: a key costs memory until its windows have passed,
-// so a client that may invent identities gets a new quota with each and can fill
-// the memory.
+// A KeyFunc tells which client makes a request. It appends the identity of the client
+// to key and returns the longer slice and true, or false if the identity cannot be
+// told.
 //
-// [ByAddress], [ByAddressOf], [ByHeader] and [ByRoute] make one, [By] makes one of any function
-// that returns a string, [Join] makes one of several, [FirstOf] tries one after the
-// other, and [Everyone] is one quota for all.
+// A KeyFunc must append only, must not keep key, and must be safe for concurrent use.
+// It must also bound the number of identities, since a key costs memory until its
+// windows have passed. A client that can invent identities gets a new quota with each,
+// and can fill the memory.
+//
+//   - [ByAddress], [ByAddressOf], [ByHeader] and [ByRoute] read the request.
+//   - [By] takes a function that returns a string.
+//   - [Join] combines several identities, and [FirstOf] tries one after the other.
+//   - [Everyone] is one identity for all requests.
 type KeyFunc func(key []byte, r *http.Request) ([]byte, bool)
 
-// By returns the KeyFunc of a function that returns the identity as a string, and
-// false if it cannot be told. The empty string is an identity as any other.
+// By keys requests by the string that a function returns. The identity cannot be told
+// if the function returns false. The empty string is an identity like any other. By
+// panics if identity is nil.
 func By(identity func(*http.Request) (string, bool)) KeyFunc {
 	mustNotBeNil("By", identity == nil)
 	return func(key []byte, r *http.Request) ([]byte, bool) {
@@ -30,11 +34,13 @@ func By(identity func(*http.Request) (string, bool)) KeyFunc {
 	}
 }
 
-// ByHeader keys by the value of a header, such as "X-API-Key". Where it is absent
-// or empty, or given more than once, the identity cannot be told. The value is not
-// checked: who makes keys up has a quota with each. Put the limiter behind what
-// refuses keys that do not exist, or key by what that has found out, with [By]. It
-// panics if name is empty, or Host, which net/http does not keep among the headers.
+// ByHeader keys requests by the value of a header, such as "X-API-Key". The identity
+// cannot be told if the header is absent, empty or given more than once.
+//
+// The value is not checked: a client that invents keys has a quota with each. Put the
+// limiter behind a handler that refuses unknown keys, or key requests by its result
+// with [By]. ByHeader panics if name is empty, or is Host, which net/http does not keep
+// among the headers.
 func ByHeader(name string) KeyFunc {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	if name == "" || name == "Host" {
@@ -49,18 +55,18 @@ func ByHeader(name string) KeyFunc {
 	}
 }
 
-// ByRoute keys by the pattern of the [http.ServeMux] that the request has come
-// through, [http.Request.Pattern]. It is for middleware around the handlers in a
-// mux; around the mux itself no request has a pattern yet, and the identity cannot
-// be told: use [ByRouteOf].
+// ByRoute keys requests by [http.Request.Pattern], the pattern under which an
+// [http.ServeMux] has routed the request. It is for middleware around the handlers in a
+// mux. Around the mux itself no request has a pattern yet, so the identity cannot be
+// told: use [ByRouteOf].
 func ByRoute() KeyFunc {
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		return append(key, r.Pattern...), r.Pattern != ""
 	}
 }
 
-// ByRouteOf keys by the pattern with which mux will serve the request. Requests
-// that it serves with none, those not found, share one quota.
+// ByRouteOf keys requests by the pattern under which mux will serve them. The requests
+// that no pattern matches share one quota. ByRouteOf panics if mux is nil.
 func ByRouteOf(mux *http.ServeMux) KeyFunc {
 	mustNotBeNil("ByRouteOf", mux == nil)
 	return func(key []byte, r *http.Request) ([]byte, bool) {
@@ -74,9 +80,9 @@ func Everyone() KeyFunc {
 	return func(key []byte, _ *http.Request) ([]byte, bool) { return key, true }
 }
 
-// Join keys by several things at once, such as address and account. Each part is
-// preceded by its length, so that ("a:b", "c") and ("a", "b:c") differ, whatever the
-// parts are. If one cannot be told, the whole cannot.
+// Join keys requests by several identities at once, such as address and account. Each
+// part is preceded by its length, so ("a:b", "c") and ("a", "b:c") differ. If one part
+// cannot be told, the whole cannot. Join panics without a part, or if one is nil.
 func Join(parts ...KeyFunc) KeyFunc {
 	checkParts("Join", parts)
 	return func(key []byte, r *http.Request) (_ []byte, ok bool) {
@@ -89,10 +95,12 @@ func Join(parts ...KeyFunc) KeyFunc {
 	}
 }
 
-// appendPart appends what part appends, and its length before it.
+// appendPart appends the length of a part and the part itself.
 func appendPart(key []byte, part KeyFunc, r *http.Request) ([]byte, bool) {
+	// Leave one byte for the length, since most are below 128. The length of a longer
+	// part takes more bytes, and the part is moved.
 	start := len(key)
-	key, ok := part(append(key, 0), r) // room for a length of up to 127, as most are
+	key, ok := part(append(key, 0), r)
 	length := len(key) - start - 1
 	if length < 0 {
 		panic("httplimit: a KeyFunc has returned less than it was given")
@@ -106,9 +114,10 @@ func appendPart(key []byte, part KeyFunc, r *http.Request) ([]byte, bool) {
 	return slices.Replace(key, start, start+1, long[:n]...), ok
 }
 
-// FirstOf keys by the first of several things that can be told, such as an API
-// key, else the address. What is told by one is never taken for what is told by
-// another: an API key that reads like an address is not that address.
+// FirstOf keys requests by the first of several identities that can be told, such as an
+// API key, else the address. Identities of different choices never coincide: an API key
+// that reads like an address is not that address. FirstOf panics without a choice, or
+// if one is nil.
 func FirstOf(choices ...KeyFunc) KeyFunc {
 	checkParts("FirstOf", choices)
 	return func(key []byte, r *http.Request) ([]byte, bool) {
@@ -123,6 +132,7 @@ func FirstOf(choices ...KeyFunc) KeyFunc {
 	}
 }
 
+// checkParts panics if the function of that name was given no KeyFunc, or nil for one.
 func checkParts(name string, parts []KeyFunc) {
 	if len(parts) == 0 {
 		panic("httplimit: " + name + ": needs a KeyFunc")
@@ -132,7 +142,8 @@ func checkParts(name string, parts []KeyFunc) {
 	}
 }
 
-// mustNotBeNil panics, as the program is wrong, and not what it was given.
+// mustNotBeNil panics if the function of that name was given nil: that is a mistake in
+// the program, not in its input.
 func mustNotBeNil(name string, isNil bool) {
 	if isNil {
 		panic("httplimit: " + name + ": must not be given nil")

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// text is a KeyFunc of one header's first value, which cannot be told if it is "-".
+// text returns a KeyFunc of the first value of a header. If that is "-", the identity
+// cannot be told.
 func text(header string) httplimit.KeyFunc {
 	return httplimit.By(func(r *http.Request) (string, bool) {
 		v := r.Header.Get(header)

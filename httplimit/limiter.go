@@ -13,31 +13,30 @@ import (
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-// A Limiter holds policies and what has been charged to them. Make one with [New]
-// and put it before a handler with [Limiter.Middleware]. All its methods are safe
-// for concurrent use.
+// A Limiter holds policies and the state of their keys. Make one with [New], and put it
+// before a handler with [Limiter.Middleware]. All its methods are safe for concurrent
+// use.
 //
-// It is one [sash.Limiter] for all policies, whose keys are a policy and an
-// identity, so that a request can be charged to all its policies at one instant.
+// It has one [sash.Limiter] for all policies. Each key consists of a policy and an
+// identity. So a request can be charged to all its policies at one instant.
 type Limiter struct {
 	config
-	policies     []*policy
-	shadows      int // index of the first; they stand behind the others
+	policies     []*policy // the enforced ones, then the shadows
+	firstShadow  int       // index in policies
 	routes       []*route
-	byHost       bool    // whether a route has a host
-	memory       *memory // of routes; nil: there is only the one of every request
+	byHost       bool        // whether a route has a host
+	routeCache   *routeCache // nil: the only route is every request
 	limiter      *sash.Limiter
-	observed     bool                      // whether an observer is given the keys of limiter
-	ownLimitsFor func(string) []sash.Limit // of keys, before those of their policies; nil: none
+	ownLimitsFor func(string) []sash.Limit // limits of keys, instead of their policy's; nil: none
 	secret       [32]byte                  // of fingerprints
 	calls        sync.Pool
 }
 
-// New returns a limiter with every [Policy] among options. The error names every
-// fault of all of them, and wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or
+// New returns a limiter with every [Policy] among options. The error lists all faults
+// of all of them, and wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or
 // [sash.ErrNoLimit].
 //
-// It starts a goroutine that evicts idle keys; [Limiter.Close] ends it.
+// New starts a goroutine that evicts idle keys. [Limiter.Close] ends it.
 func New(options ...Option) (*Limiter, error) {
 	c, err := configure(options)
 	if err != nil {
@@ -46,26 +45,17 @@ func New(options ...Option) (*Limiter, error) {
 	l := &Limiter{config: c}
 	_, _ = rand.Read(l.secret[:]) // never fails
 	l.calls.New = func() any { return &call{Limiter: l} }
-	shadow := func(p Policy) bool { return p.Shadow }
-	given := slices.Concat(without(c.policies, shadow), only(c.policies, shadow))
-	l.shadows = len(given) - len(only(given, shadow))
-	for i, p := range given {
-		l.policies = append(l.policies, newPolicy(p, i, l.routeFor(p.Pattern)))
-	}
-	if len(l.routes) > 1 || l.routes[0].mux != nil {
-		l.memory = new(memory)
-	}
-	below := bridge.Inspect(l.below)
-	l.observed = below.Observed
-	l.ownLimitsFor, _ = below.LimitsFor.(func(string) []sash.Limit)
+	l.compile(c.policies)
+	inspection := bridge.Inspect(l.forSash)
+	l.ownLimitsFor, _ = inspection.LimitsFor.(func(string) []sash.Limit)
 	if l.limiter, err = sash.New(l.sashOptions()...); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-// Must returns l, and panics if err is not nil. It is for policies that are written
-// in the program.
+// Must returns l, and panics if err is not nil. It is for policies that are written in
+// the program.
 func Must(l *Limiter, err error) *Limiter {
 	if err != nil {
 		panic(err)
@@ -73,20 +63,27 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-func only(policies []Policy, want func(Policy) bool) (kept []Policy) {
+// compile compiles policies and their routes.
+func (l *Limiter) compile(policies []Policy) {
+	var enforced, shadows []Policy
 	for _, p := range policies {
-		if want(p) {
-			kept = append(kept, p)
+		if p.Shadow {
+			shadows = append(shadows, p)
+		} else {
+			enforced = append(enforced, p)
 		}
 	}
-	return kept
+	l.firstShadow = len(enforced)
+	for i, p := range append(enforced, shadows...) {
+		l.policies = append(l.policies, newPolicy(p, i, l.routeFor(p.Pattern)))
+	}
+	if len(l.routes) > 1 || l.routes[0].mux != nil {
+		l.routeCache = new(routeCache)
+	}
 }
 
-func without(policies []Policy, unwanted func(Policy) bool) []Policy {
-	return only(policies, func(p Policy) bool { return !unwanted(p) })
-}
-
-// routeFor returns the index of the route of a pattern that has been validated.
+// routeFor returns the index of the route of a valid pattern. It appends the route if
+// no policy before has had that pattern.
 func (l *Limiter) routeFor(pattern string) int {
 	i := slices.IndexFunc(l.routes, func(t *route) bool { return t.pattern == pattern })
 	if i >= 0 {
@@ -94,22 +91,22 @@ func (l *Limiter) routeFor(pattern string) int {
 	}
 	t, err := newRoute(pattern, l.foldPaths)
 	if err != nil {
-		panic(err) // validate has made one
+		panic(err) // validatePolicies has made the same route
 	}
 	l.routes = append(l.routes, t)
 	l.byHost = l.byHost || t.hosted
 	return len(l.routes) - 1
 }
 
-// sashOptions returns what the limiter below is made of. Its own limits are those
-// of the first policy, whose keys so take the smallest cells; keys of the others
-// have limits of their own.
+// sashOptions returns the options of the sash.Limiter. Its own limits are those of the
+// first policy, since keys under a limiter's own limits have the smallest entries. The
+// keys of other policies get their limits from limitsFor.
 func (l *Limiter) sashOptions() []sash.Option {
-	options := []sash.Option{sash.WithSweepInterval(l.interval()), sash.WithSizeHint(l.sizeHint)}
+	options := []sash.Option{sash.WithSweepInterval(l.janitorInterval()), sash.WithSizeHint(l.sizeHint)}
 	if l.clock != nil {
 		options = append(options, sash.WithClock(l.clock))
 	}
-	options = append(options, l.below...)
+	options = append(options, l.forSash...)
 	for _, limit := range l.policies[0].Limits {
 		options = append(options, limit)
 	}
@@ -124,21 +121,24 @@ func (l *Limiter) sashOptions() []sash.Option {
 	return options
 }
 
+// limitsFor returns the limits of a key: those of the caller's sash.WithLimitsFor, else
+// those of its policy. None means the limits of the first policy.
 func (l *Limiter) limitsFor(key string) []sash.Limit {
 	if l.ownLimitsFor != nil {
 		if limits := l.ownLimitsFor(key); len(limits) > 0 {
 			return limits
 		}
 	}
-	if i, _, _, ok := numberOf(key); ok && 0 < i && i < len(l.policies) {
+	if i, _, _, ok := cutKeyPrefix(key); ok && 0 < i && i < len(l.policies) {
 		return l.policies[i].Limits
 	}
 	return nil
 }
 
-// interval returns how often to sweep: as sash would choose, but by the windows of
-// all policies.
-func (l *Limiter) interval() time.Duration {
+// janitorInterval returns how often to sweep. The default is that of sash for the
+// longest window of all policies, since sash itself knows only the limits of the first
+// policy.
+func (l *Limiter) janitorInterval() time.Duration {
 	if l.sweepInterval != 0 {
 		return l.sweepInterval
 	}
@@ -148,36 +148,37 @@ func (l *Limiter) interval() time.Duration {
 			longest = max(longest, limit.Window)
 		}
 	}
-	return min(max(longest/2, time.Second), 10*time.Minute)
+	return bridge.SweepInterval(longest)
 }
 
-// Sash returns the limiter below, to look at a key, forget it, or give it limits of
-// its own: with a key that [Limiter.KeyFor] returns. Clients are told of such limits
-// under the policy's name. [sash.Limiter.Reconfigure] replaces the limits of the only
-// policy. If there are several, it changes nothing and returns an error that wraps
-// [errors.ErrUnsupported].
+// Sash returns the [sash.Limiter] below, to peek at a key, reset it, or give it limits
+// of its own. Its keys are those of [Limiter.KeyFor]. Clients are told of a key's own
+// limits under the name of the policy.
+//
+// [sash.Limiter.Reconfigure] replaces the limits of the only policy. If there are
+// several, it changes nothing and returns an error that wraps [errors.ErrUnsupported].
 func (l *Limiter) Sash() *sash.Limiter { return l.limiter }
 
 // KeyFor returns the key of r under the policy of that name, for the methods of
-// [Limiter.Sash]. It is false if there is no such policy or the identity cannot be
-// told. Pattern and Skip are not asked.
+// [Limiter.Sash]. ok is false if there is no such policy, or if the identity cannot be
+// told. KeyFor does not check the policy's Pattern and does not call its Skip.
 func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
 	for _, p := range l.policies {
 		if p.Name == policy {
 			var c call
-			_, ok = c.identify(p, r)
+			_, ok = c.appendKey(p, r)
 			return string(c.keys), ok
 		}
 	}
 	return "", false
 }
 
-// ParseKey returns the policy's name and the identity that a key of [Limiter.Sash] is
-// made of: what [Limiter.KeyFor] and the functions of [sash.WithLimitsFor] and
-// [sash.WithObserver] know as a key. It is false if key is not one of l's, or its
-// identity was longer than 128 bytes, of which only a digest is kept.
+// ParseKey returns the policy's name and the identity in a key of [Limiter.Sash]. Such
+// keys are returned by [Limiter.KeyFor], and passed to the functions of
+// [sash.WithLimitsFor] and [sash.WithObserver]. ok is false if key is not one of l's,
+// or if its identity was longer than 128 bytes, since the key then holds only a digest.
 func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
-	number, identity, digest, ok := numberOf(key)
+	number, identity, digest, ok := cutKeyPrefix(key)
 	if !ok || digest || number >= len(l.policies) {
 		return "", "", false
 	}

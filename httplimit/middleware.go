@@ -1,34 +1,41 @@
 package httplimit
 
-import "net/http"
+import (
+	"net/http"
+	"strconv"
+)
 
-// Middleware returns a handler that asks all policies whose Pattern matches a
-// request, and calls next if they admit it. l.Middleware is a
-// func(http.Handler) http.Handler. It can stand around a whole mux, or around one
-// handler in it; several handlers of one Limiter share its quotas.
+// Middleware returns a handler that asks all policies whose Pattern matches a request,
+// and calls next if they admit it. It can stand around a whole mux, or around one
+// handler in it. Several handlers of one Limiter share its quotas. l.Middleware is a
+// func(http.Handler) http.Handler.
 //
-// A request is charged to all its policies or, if one denies it, to none, at one
-// instant if they cost the same. If they do not, those of one cost are charged
-// after those of another; while that is so, others may be denied by what is given
-// back then, but never admitted by it. A request without a policy goes on as it is.
+// A request is charged to all its policies or, if one denies it, to none. Policies with
+// the same cost are charged at one instant. If costs differ, the policies of one cost
+// are charged after those of another one, and a denial gives the earlier charges back.
+// In the meantime, other requests may be denied because of them, but never wrongly
+// admitted. A request without a policy goes on unchanged.
 //
-// A denied request is answered 429; one of which a policy cannot tell who makes it,
-// 400; and one on which a function of a policy or the observer panics, 500, with
-// the panic in the server's error log. The latter two are charged nothing, unless
-// it was the observer, and next is called in none of the three. What panics after
-// next, such as a Charge, is logged only.
+// Some requests are answered without next:
 //
-// An answer that is given instead of next's bears no Content-Length, ETag and
-// Last-Modified that a handler around this one has set for next's. Other headers
-// stay, such as those of CORS.
+//   - 429 if a policy denies the request.
+//   - 400 if the identity cannot be told for a policy. Nothing is charged.
+//   - 500 if a function of a policy or the observer panics. The panic goes to the
+//     server's error log. Nothing is charged, unless it was the observer that panicked.
 //
-// What clients are told is what is left at that moment, for them and all else who
-// share their quota.
+// A panic after next, such as one in Charge, is only logged.
+//
+// These answers do not have the Content-Length, ETag and Last-Modified that a handler
+// around this one has set for next's answer. Other headers stay, such as those of CORS.
+//
+// The headers report the quota that is left at that moment. All clients that share the
+// quota use it up.
 func (l *Limiter) Middleware(next http.Handler) http.Handler {
 	mustNotBeNil("Middleware", next == nil)
 	return &handler{l, next}
 }
 
+// A handler is a next handler behind a limiter.
 type handler struct {
 	*Limiter
 	next http.Handler
@@ -39,32 +46,35 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	bare := len(header) == 0
 	v, denial := c.decide(header, r)
-	var charges charges
-	if v == admitted {
-		charges = c.charges()
+	var charges pendingCharges
+	if v == verdictAdmitted {
+		charges = c.pendingCharges()
 	} else if !bare {
 		dropContent(header)
 	}
+	// The handler may run for long, so another request gets the call first.
 	c.release()
 	switch v {
-	case admitted:
+	case verdictAdmitted:
 		if charges == nil {
 			h.next.ServeHTTP(w, r)
 		} else {
 			charges.serve(h.next, w, r)
 		}
-	case denied:
+	case verdictDenied:
 		header["Cache-Control"] = []string{"no-store"}
 		h.denied(w, r, denial)
-	case unknown:
+	case verdictUnidentified:
 		h.unidentified.ServeHTTP(w, r)
-	case broken:
-		fail(w)
+	case verdictFailed:
+		answerPanic(w)
+	default:
+		panic("httplimit: no verdict has the number " + strconv.Itoa(int(v)))
 	}
 }
 
-// dropContent deletes what a handler around the middleware has said of the content of
-// the response, which is answered with another.
+// dropContent deletes the headers in which a handler around the middleware has
+// described the content of the response, since another content is sent.
 func dropContent(h http.Header) {
 	for _, name := range [...]string{"Content-Length", "Etag", "Last-Modified"} {
 		delete(h, name)

@@ -20,12 +20,12 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// A site is a limiter on a manual clock before a handler that counts its calls.
+// A site is a limiter on a manual clock, around a handler that counts its calls.
 type site struct {
 	*httplimit.Limiter
 	clock  *sash.ManualClock
 	served atomic.Int64
-	answer http.HandlerFunc // nil: 200, written
+	answer http.HandlerFunc // nil: writes the status 200
 }
 
 func newSite(t testing.TB, options ...httplimit.Option) *site {
@@ -55,6 +55,7 @@ func (s *site) do(request string, headers ...string) *httptest.ResponseRecorder 
 	return w
 }
 
+// newRequest returns a request such as "GET /path" with headers: pairs of name and value.
 func newRequest(request string, headers ...string) *http.Request {
 	method, target, _ := strings.Cut(request, " ")
 	r := httptest.NewRequest(method, target, nil)
@@ -64,7 +65,7 @@ func newRequest(request string, headers ...string) *http.Request {
 	return r
 }
 
-// codes returns the statuses of n equal requests.
+// codes serves n equal requests and returns their statuses.
 func (s *site) codes(n int, request string, headers ...string) (codes []int) {
 	for range n {
 		codes = append(codes, s.do(request, headers...).Code)
@@ -72,7 +73,7 @@ func (s *site) codes(n int, request string, headers ...string) (codes []int) {
 	return codes
 }
 
-// per is a policy by X-Key.
+// per returns a policy whose key is the header X-Key.
 func per(name, pattern string, limits ...sash.Limit) httplimit.Policy {
 	return httplimit.Policy{Name: name, Pattern: pattern, Limits: limits, Key: httplimit.ByHeader("X-Key")}
 }
@@ -119,6 +120,7 @@ func TestMiddleware_HoldsEachLimitToTheRequestUnder64Connections(t *testing.T) {
 	require.EqualValues(t, limit*clients, s.served.Load())
 }
 
+// status sends r, reads the response to its end and returns its status.
 func status(t *testing.T, client *http.Client, r *http.Request) int {
 	response, err := client.Do(r)
 	if err != nil {
@@ -159,7 +161,7 @@ func TestMiddleware_AdmitsOnceRetryAfterHasPassed(t *testing.T) {
 				seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
 				require.NoError(t, err)
 				require.Positive(t, seconds)
-				// Not a second too much: before the last one, it is denied.
+				// Retry-After is not a second too long: one second before it, the request is denied.
 				s.clock.Advance(time.Duration(seconds-1) * time.Second)
 				if seconds > 1 {
 					require.Equal(t, 429, s.do("GET /", "X-Key", "a").Code)
@@ -177,8 +179,8 @@ func TestMiddleware_ChargesAllPoliciesOrNone(t *testing.T) {
 		per("api", "/api/", sash.PerHour(2).Log()),
 		per("post", "POST /", sash.PerHour(1).Log()))
 	require.Equal(t, []int{200, 200, 429, 429}, s.codes(4, "GET /api/x", "X-Key", "a"))
-	require.Equal(t, []int{429}, s.codes(1, "POST /api/x", "X-Key", "a")) // by api alone
-	require.Equal(t, []int{200, 429}, s.codes(2, "POST /", "X-Key", "a")) // post was not charged before
+	require.Equal(t, []int{429}, s.codes(1, "POST /api/x", "X-Key", "a")) // denied by api alone
+	require.Equal(t, []int{200, 429}, s.codes(2, "POST /", "X-Key", "a")) // so post was not charged before
 	require.Equal(t, []int{200, 200, 429}, s.codes(3, "GET /", "X-Key", "a"))
 	require.Equal(t, []int{200}, s.codes(1, "GET /api/x", "X-Key", "b"))
 }
@@ -196,16 +198,15 @@ func TestMiddleware_HoldsAllPoliciesUnder64Connections(t *testing.T) {
 			s := newSite(t, per("a", "", sash.PerHour(50).Log()), second)
 			var g sync.WaitGroup
 			for range 64 {
-				g.Go(func() { s.codes(3, "GET /", "X-Key", "a") })
+				g.Go(func() { s.codes(3, "GET /", "X-Key", "k") })
 			}
 			g.Wait()
 			require.EqualValues(t, 50, s.served.Load())
-			key, _ := s.KeyFor("b", newRequest("GET /", "X-Key", "a"))
 			want := int64(150)
 			if name == "of other costs" {
 				want = 100
 			}
-			require.Equal(t, want, s.Sash().Peek(key, 0).Remaining)
+			require.Equal(t, want, s.left(t, "b"))
 		})
 	}
 }
@@ -260,7 +261,7 @@ func TestMiddleware_RetryAfterIsTheLongestOfPoliciesWhoseCostsDiffer(t *testing.
 	}
 }
 
-// A clock that calls something when it is read.
+// A calling is a clock that calls a function whenever it is read.
 type calling struct {
 	*sash.ManualClock
 	call func()
@@ -273,7 +274,7 @@ func (c *calling) Now() int64 {
 	return c.ManualClock.Now()
 }
 
-// What others do to a key after a request was admitted does not make it denied.
+// An admitted request stays admitted, whatever others charge to its key afterwards.
 func TestMiddleware_ReportsWhatWasDecidedWhateverComesAfter(t *testing.T) {
 	clock := &calling{ManualClock: sash.NewManualClock(0)}
 	var outcomes []httplimit.Outcome
@@ -345,16 +346,11 @@ func TestMiddleware_ShadowsDoNotStopEachOtherNorChargeForWhatIsDenied(t *testing
 	one.Shadow, two.Shadow = true, true
 	two.Charge = func(status int) bool { return status == 200 }
 	s := newSite(t, one, two, per("real", "POST /", sash.PerHour(1).Log()))
-	left := func(name string) int64 {
-		key, ok := s.KeyFor(name, newRequest("GET /", "X-Key", "a"))
-		require.True(t, ok)
-		return s.Sash().Peek(key, 0).Remaining
-	}
-	require.Equal(t, []int{200, 429, 429}, s.codes(3, "POST /", "X-Key", "a"))
-	require.EqualValues(t, 1, left("two"))
-	require.Equal(t, []int{200, 200}, s.codes(2, "GET /", "X-Key", "a"))
-	require.EqualValues(t, 0, left("one"))
-	require.EqualValues(t, 0, left("two"))
+	require.Equal(t, []int{200, 429, 429}, s.codes(3, "POST /", "X-Key", "k"))
+	require.EqualValues(t, 1, s.left(t, "two"))
+	require.Equal(t, []int{200, 200}, s.codes(2, "GET /", "X-Key", "k"))
+	require.EqualValues(t, 0, s.left(t, "one"))
+	require.EqualValues(t, 0, s.left(t, "two"))
 }
 
 func TestMiddleware_ShadowThatFailsHurtsNobody(t *testing.T) {
@@ -371,7 +367,7 @@ func TestMiddleware_ShadowThatFailsHurtsNobody(t *testing.T) {
 	require.Contains(t, logged.String(), `panic in policy "panics": secret`)
 }
 
-// captureLog returns what goes to the standard logger until the test ends.
+// captureLog collects the output of the standard logger until the test ends.
 func captureLog(t *testing.T) *bytes.Buffer {
 	var b bytes.Buffer
 	log.SetOutput(&b)
@@ -447,7 +443,7 @@ func TestMiddleware_APanickingObserverLetsNothingThrough(t *testing.T) {
 	require.NotContains(t, w.Body.String(), "secret")
 	require.Zero(t, s.served.Load())
 
-	p := per("each", "", sash.PerHour(1)) // of which it is to be told that it has failed
+	p := per("each", "", sash.PerHour(1)) // it fails, which is reported to the observer
 	p.Key = func([]byte, *http.Request) ([]byte, bool) { panic("another secret") }
 	s = newSite(t, p, httplimit.WithObserver(func(httplimit.Event) { panic("secret") }))
 	require.Equal(t, 500, s.do("GET /").Code)
@@ -477,7 +473,7 @@ func TestMiddleware_KeepsLittleOfHugeKeys(t *testing.T) {
 	key, ok := s.KeyFor("each", newRequest("GET /", "X-Key", huge))
 	require.True(t, ok)
 	require.LessOrEqual(t, len(key), 40)
-	// A key that is as long as a digest is not taken for one.
+	// An identity that is as long as a digest is not taken for one.
 	require.Equal(t, []int{200, 429}, s.codes(2, "GET /", "X-Key", key[1:]))
 	require.Equal(t, []int{200, 429}, s.codes(2, "GET /", "X-Key", key))
 }
@@ -529,8 +525,8 @@ func TestWithDenied_AnswersInstead(t *testing.T) {
 	require.Equal(t, 429, s.do("GET /", "X-Key", "a").Code)
 }
 
-// What a handler around the middleware says of the response that it expects is not so
-// of the answer that the middleware gives instead.
+// A handler around the middleware may describe the content of the response that it
+// expects. That description is wrong for the answer that the middleware sends instead.
 func TestMiddleware_DropsWhatWasSaidOfTheResponseThatItReplaces(t *testing.T) {
 	panics := per("each", "", sash.PerHour(1))
 	panics.Cost = func(*http.Request) int64 { panic("secret") }
@@ -588,7 +584,7 @@ func TestMiddleware_DropsWhatWasSaidOfTheResponseThatItReplaces(t *testing.T) {
 	}
 }
 
-// What the package documentation says of preflights that reach the middleware.
+// The package documentation describes this.
 func TestMiddleware_CountsPreflightsLikeAnyOtherRequest(t *testing.T) {
 	everyone := func(name, pattern string) httplimit.Policy {
 		p := per(name, pattern, sash.PerHour(9).Log())
@@ -604,13 +600,14 @@ func TestMiddleware_CountsPreflightsLikeAnyOtherRequest(t *testing.T) {
 	require.Equal(t, 400, s.do("OPTIONS /api/x", preflight...).Code)
 }
 
-// A clock that is a nanosecond on whenever it is read.
+// A hasty is a clock that advances by a nanosecond whenever it is read.
 type hasty struct{ now atomic.Int64 }
 
 func (c *hasty) Now() int64 { return c.now.Add(1) }
 
-// What is said of a denial is looked up after it. If the time has come in between at
-// which all would be admitted, the answer still is what was decided, and why.
+// The quotas of a denial are looked up after the decision. The clock may have advanced in
+// between so far that all policies would admit the request. The answer still reports the
+// decision, and its quota.
 func TestMiddleware_SaysWhyItDeniedThoughItWouldAdmitByNow(t *testing.T) {
 	const window = time.Hour
 	for _, c := range []struct {
@@ -658,14 +655,15 @@ func TestMiddleware_AllocatesLittle(t *testing.T) {
 		clear(w.header)
 		handler.ServeHTTP(w, r)
 	}
-	serve() // what a first request costs, and
-	serve() // what it costs to remember its route
+	serve() // the first request allocates its state
+	serve() // the second one allocates the cached route
 	if !raceDetector {
-		require.Zero(t, testing.AllocsPerRun(1000, serve)) // of one in 16, rounded down
+		require.Zero(t, testing.AllocsPerRun(1000, serve)) // one in 16 requests allocates; the mean is rounded down
 	}
 	require.Len(t, w.header, 5)
 }
 
+// A bareWriter is a ResponseWriter that keeps only the header.
 type bareWriter struct{ header http.Header }
 
 func (w *bareWriter) Header() http.Header         { return w.header }

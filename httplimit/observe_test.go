@@ -64,6 +64,13 @@ func TestOutcome_HasALabel(t *testing.T) {
 	}
 }
 
+func TestEvent_HasADecisionWhereAPolicyHasDecided(t *testing.T) {
+	for o := httplimit.Admitted; o <= httplimit.Failed; o++ {
+		require.Equal(t, o == httplimit.Admitted || o == httplimit.Denied || o == httplimit.Withheld, httplimit.Decided(o), o)
+	}
+	require.Panics(t, func() { httplimit.Decided(httplimit.Failed + 1) })
+}
+
 func TestObserver_SeesNothingOfSkippedRequests(t *testing.T) {
 	p := per("each", "POST /", sash.PerHour(1))
 	p.Skip = func(*http.Request) bool { return true }
@@ -72,7 +79,7 @@ func TestObserver_SeesNothingOfSkippedRequests(t *testing.T) {
 	s.do("GET /")
 }
 
-// Of a request without an identity there is an event, and no decision.
+// A request without an identity has an event without a decision.
 func TestEvent_OfAnyOutcomeMarshalsInJSON(t *testing.T) {
 	var events []httplimit.Event
 	s := newSite(t, per("all", "", sash.PerMinute(1)), httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e) }))

@@ -9,26 +9,27 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// An Option configures a [Limiter] in [New]. A [Policy] is one; the others are made
-// by the functions that begin with With. Where one is given twice, the last holds.
+// An Option configures a [Limiter] in [New]. A [Policy] is one; the others are made by
+// the functions that begin with With. Of an option given twice, the last holds.
 type Option interface{ apply(*config) }
 
-// config is what the options of one New have said.
+// config is the options of one New.
 type config struct {
 	policies      []Policy
 	clock         sash.Clock // nil: sash's default
 	sizeHint      int
 	sweepInterval time.Duration
-	below         []sash.Option // of the limiter below, besides
+	forSash       []sash.Option // more options of the sash.Limiter
 	foldPaths     bool
 	headers       headers
 	observer      func(Event)
-	naming        naming
+	eventFields   eventFields
 	denied        func(http.ResponseWriter, *http.Request, Denial)
 	unidentified  http.Handler
 	faults        []error
 }
 
+// fault records that an option is invalid.
 func (c *config) fault(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("httplimit: "+format+": %w", append(args, sash.ErrInvalidOption)...))
 }
@@ -37,7 +38,7 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithClock sets the clock that decides; the default is [sash.SystemClock].
+// WithClock sets the clock of the limiter. The default is [sash.SystemClock].
 func WithClock(clock sash.Clock) Option {
 	return optionFunc(func(c *config) {
 		if clock == nil {
@@ -47,30 +48,33 @@ func WithClock(clock sash.Clock) Option {
 	})
 }
 
-// WithSizeHint makes room for so many keys, of all policies together, from the
+// WithSizeHint makes room for that number of keys, of all policies together, from the
 // start; see [sash.WithSizeHint]. The default is 0.
 func WithSizeHint(keys int) Option {
 	return optionFunc(func(c *config) { c.sizeHint = keys })
 }
 
-// WithSweepInterval sets how often idle keys are evicted; see
-// [sash.WithSweepInterval]. 0, the default, chooses from the windows of all
-// policies; a negative d never does it.
+// WithSweepInterval sets how often idle keys are evicted; see [sash.WithSweepInterval].
+// The default, 0, chooses from the windows of all policies. A negative d never evicts.
 func WithSweepInterval(d time.Duration) Option {
 	return optionFunc(func(c *config) { c.sweepInterval = d })
 }
 
-// WithSash hands options on to the [sash.Limiter] below. With
-// [sash.WithChargeDenied], a denied request is charged to all its policies that cost
-// the same as one that denied it. What is said here holds before WithClock,
-// WithSizeHint and WithSweepInterval. The limits are those of the policies: a
-// [sash.Limit] is refused. [sash.WithLimitsFor] gives keys limits of their own; a key
-// for which it returns none has those of its policy.
+// WithSash passes options to the [sash.Limiter] below. They go before WithClock,
+// WithSizeHint and WithSweepInterval. The effect of some of them here:
 //
-// The functions of [sash.WithLimitsFor] and [sash.WithObserver] are given the keys of
-// [Limiter.KeyFor], which hold identities as they are. [Limiter.ParseKey] tells policy
-// and identity of one. The keys never change. An observer costs one allocation for
-// each request, in which they are copied.
+//   - A [sash.Limit] is refused: the limits are those of the policies.
+//   - [sash.WithLimitsFor] gives keys limits of their own. A key for which it returns
+//     none has those of its policy.
+//   - Under [sash.WithChargeDenied], a denied request is charged to each of its
+//     policies that has the same cost as one that denied it.
+//   - [sash.WithObserver] costs one allocation for each request, in which its keys are
+//     copied.
+//
+// The functions of [sash.WithLimitsFor] and [sash.WithObserver] receive the keys of
+// [Limiter.KeyFor], which contain identities as they are. [Limiter.ParseKey] returns
+// the policy and the identity of a key. The functions may keep the keys, which never
+// change.
 func WithSash(options ...sash.Option) Option {
 	return optionFunc(func(c *config) {
 		for i, o := range options {
@@ -81,50 +85,56 @@ func WithSash(options ...sash.Option) Option {
 				c.fault("WithSash: option %d: limits are given to a Policy", i+1)
 			}
 		}
-		c.below = append(c.below, options...)
+		c.forSash = append(c.forSash, options...)
 	})
 }
 
-// WithPathFolding matches paths with the Patterns of all policies as routers do that
-// serve several spellings of a path alike. Such routers are fiber as it comes, chi
+// WithPathFolding matches paths with the Patterns of all policies like a router that
+// serves several spellings of a path alike. Such routers are fiber as it comes, chi
 // behind StripSlashes or CleanPath, and echo behind RemoveTrailingSlash. A policy for
-// "POST /login" then also counts POST /LOGIN and POST /login/.
+// "POST /login" then also counts POST /LOGIN and POST /login/. The default is to match
+// as [http.ServeMux] does.
 //
-// Letters are equal as by [strings.EqualFold]. Trailing slashes do not matter, and
-// "//", "." and ".." are cleaned as by [path.Clean]. Fiber reads the target of a request
-// by rules of its own, and serves /login#x and //host/login?:// as /login: a "#" ends
-// the path, and what follows a leading "//" may be the host. A policy has every request
-// that it has without the option. The path of a Pattern must be clean. The default is to
-// match as [http.ServeMux] does.
+//   - Letters are equal as under [strings.EqualFold].
+//   - Trailing slashes do not matter.
+//   - "//", "." and ".." are cleaned as by [path.Clean].
+//   - Fiber parses the target of a request by rules of its own, and serves /login#x and
+//     //host/login?:// as /login. So a "#" ends the path, and the text after a leading
+//     "//" may be the host.
+//
+// A policy keeps every request that it has without the option. The path of a Pattern
+// must be clean.
 func WithPathFolding() Option {
 	return optionFunc(func(c *config) { c.foldPaths = true })
 }
 
-// WithoutRateLimit leaves out RateLimit-Policy and RateLimit, which are else on
-// every response to a request that has a policy.
+// WithoutRateLimit omits RateLimit-Policy and RateLimit. By default, they are on every
+// response to a request that has a policy.
 func WithoutRateLimit() Option {
 	return optionFunc(func(c *config) { c.headers.standard = false })
 }
 
-// WithXRateLimit also sends the older X-RateLimit-Limit, X-RateLimit-Remaining and
-// X-RateLimit-Reset, of the quota that is nearest to its end. Reset is in whole
-// seconds from now, rounded up, until all quotas of its policy are whole again.
+// WithXRateLimit also sends the older headers X-RateLimit-Limit, X-RateLimit-Remaining
+// and X-RateLimit-Reset. They are about the policy that denies for longest, else the
+// one with the least left, and its quota with the least left. Reset is in whole seconds
+// from now, rounded up, until all quotas of that policy are full again.
 func WithXRateLimit() Option {
-	return optionFunc(func(c *config) { c.headers.older = true })
+	return optionFunc(func(c *config) { c.headers.xRateLimit = true })
 }
 
-// WithPartitionKey also tells clients which of their identities a quota is for, as
-// the pk of RateLimit-Policy and RateLimit: a fingerprint that differs in every
-// process, and does not give the identity away.
+// WithPartitionKey also sends a fingerprint of the identity that a quota belongs to, as
+// the parameter pk of RateLimit-Policy and RateLimit. The fingerprint differs in every
+// process, and does not reveal the identity.
 func WithPartitionKey() Option {
 	return optionFunc(func(c *config) { c.headers.partition = true })
 }
 
-// WithObserver calls f with what each policy makes of each request, in the
-// goroutine of the request, before it goes on, and once more when it has been
-// answered if a charge is given back then; f must be safe for concurrent use, and
-// its time is the request's. A panic in f is answered as one in a KeyFunc, or, if
-// there is an answer, logged like that.
+// WithObserver calls f with an [Event] for each policy of each request, before the
+// request goes on. It calls f once more if a charge is given back after the answer.
+//
+// f runs in the goroutine of the request and must be safe for concurrent use; its time
+// is added to the request's. A panic in f before the request goes on is answered 500,
+// like one in a KeyFunc; a later one is only logged.
 func WithObserver(f func(Event)) Option {
 	return optionFunc(func(c *config) {
 		if f == nil {
@@ -134,21 +144,20 @@ func WithObserver(f func(Event)) Option {
 	})
 }
 
-// WithEventFingerprints fills in [Event.Fingerprint].
+// WithEventFingerprints sets [Event.Fingerprint]. By default, it is 0.
 func WithEventFingerprints() Option {
-	return optionFunc(func(c *config) { c.naming.fingerprints = true })
+	return optionFunc(func(c *config) { c.eventFields.fingerprints = true })
 }
 
-// WithEventIdentities fills in [Event.Identity], who is calling. Mind where your
-// observer puts it: identities may be addresses of people, or secrets.
+// WithEventIdentities sets [Event.Identity]. By default, it is empty. Take care where
+// your observer puts identities: they may be addresses of people, or secrets.
 func WithEventIdentities() Option {
-	return optionFunc(func(c *config) { c.naming.identities = true })
+	return optionFunc(func(c *config) { c.eventFields.identities = true })
 }
 
-// WithDenied answers denied requests by f, instead of 429 with a body of
-// application/problem+json. All headers that tell of quotas, Retry-After and
-// Cache-Control: no-store are set when f is called; [Denial.ServeHTTP] writes what
-// would have been written without f.
+// WithDenied answers denied requests by f. The default is 429 with a body of
+// application/problem+json, which [Denial.ServeHTTP] writes. All headers about quotas,
+// Retry-After and Cache-Control: no-store are set before f is called.
 func WithDenied(f func(http.ResponseWriter, *http.Request, Denial)) Option {
 	return optionFunc(func(c *config) {
 		if f == nil {
@@ -158,9 +167,9 @@ func WithDenied(f func(http.ResponseWriter, *http.Request, Denial)) Option {
 	})
 }
 
-// WithUnidentified answers requests whose identity cannot be told by h, instead of
-// 400 with a body of application/problem+json. Nothing is charged for them: to let
-// them through counted, give the policy a fallback by [FirstOf].
+// WithUnidentified answers requests whose identity cannot be told by h. The default is
+// 400 with a body of application/problem+json. Such requests are charged nothing. To
+// admit them counted, give the policy a fallback by [FirstOf].
 func WithUnidentified(h http.Handler) Option {
 	return optionFunc(func(c *config) {
 		if h == nil {
@@ -170,12 +179,12 @@ func WithUnidentified(h http.Handler) Option {
 	})
 }
 
-// configure gathers options and returns every fault of theirs in one error.
+// configure applies options to the defaults, and returns all their faults in one error.
 func configure(options []Option) (config, error) {
 	c := config{
 		headers:      headers{standard: true},
 		denied:       func(w http.ResponseWriter, r *http.Request, d Denial) { d.ServeHTTP(w, r) },
-		unidentified: unidentified,
+		unidentified: answerUnidentified,
 	}
 	for i, o := range options {
 		if p, ok := o.(*Policy); o == nil || ok && p == nil {
@@ -190,9 +199,9 @@ func configure(options []Option) (config, error) {
 	if c.headers.partition && !c.headers.standard {
 		c.fault("WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in")
 	}
-	if c.naming != (naming{}) && c.observer == nil {
+	if c.eventFields != (eventFields{}) && c.observer == nil {
 		c.fault("WithEventFingerprints and WithEventIdentities need WithObserver")
 	}
-	c.faults = append(c.faults, validate(c.policies, c.foldPaths))
+	c.faults = append(c.faults, validatePolicies(c.policies, c.foldPaths))
 	return c, errors.Join(c.faults...)
 }

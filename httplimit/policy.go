@@ -1,115 +1,114 @@
 package httplimit
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-// A Policy says which requests share a quota, and how large it is. It is an
-// [Option]: give it to [New]. Name, Limits and Key are required.
+// A Policy defines which requests share a quota, and how large the quota is. It is an
+// [Option] of [New]. Name, Limits and Key are required.
 type Policy struct {
-	// Name is what clients, problem details and events call the policy: at least
-	// one character, all of them printable ASCII, and no other policy's. If there
-	// is one limit, its quota bears this name. If there are several, each quota is
-	// called by Name and window, as in "api-1m" and "api-1h", with -2 and so on
-	// where windows are the same; those names must be unique, too.
+	// Name identifies the policy in headers, problem details and events. It consists of at
+	// least one character, all printable ASCII, and no other policy may have it.
+	//
+	// The quota of a policy with one limit bears this name. If there are several limits,
+	// each quota is named by Name and window, as in "api-1m" and "api-1h", followed by -2
+	// and so on for limits with the same window. These names must be unique, too.
 	Name string
 
-	// Pattern says which requests the policy is for, in the words of
-	// [http.ServeMux]: "POST /login", "/api/", "GET example.com/files/{name}". It
-	// is matched by a ServeMux, so it means what it means there: the requests that
-	// a mux would serve, or redirect, where the pattern is the only one. A request
-	// may match several policies; see [Limiter.Middleware]. Empty is every request.
+	// Pattern selects the requests of the policy, in the syntax of [http.ServeMux], such
+	// as "POST /login", "/api/" or "GET example.com/files/{name}". A policy is for the
+	// requests that a ServeMux with this one pattern would serve or redirect. A request
+	// may match several policies; see [Limiter.Middleware]. The default, empty, is every
+	// request.
 	//
-	// Paths are compared as a ServeMux compares them, which tells /login from /LOGIN
-	// and /login/. If the router behind the middleware serves those alike, give
-	// [WithPathFolding], or clients get past the policy by another spelling. A path
-	// with escapes matches in both readings, with the escapes and with what they
-	// stand for. An empty path, which a CONNECT may have, is "/".
+	// Paths are compared as in a ServeMux, which distinguishes /login from /LOGIN and
+	// /login/. If the router behind the middleware serves them alike, give
+	// [WithPathFolding], or clients get past the policy by another spelling. A path with
+	// escapes matches if either reading does, with the escapes or with the characters that
+	// they stand for. An empty path, which a CONNECT may have, is "/".
 	//
-	// Hosts are compared as names: case, one trailing dot, the port and the spelling
-	// of an IPv6 address do not matter, for CONNECT neither. The host of a Pattern
-	// must have no port. Clients choose the host that they name: a Pattern with a
-	// host protects handlers that serve that host alone.
+	// Hosts are compared as names. Case, one trailing dot, the port and the spelling of an
+	// IPv6 address do not matter, not for CONNECT either. The host of a Pattern must have
+	// no port. Clients choose the host that they name, so a Pattern with a host protects
+	// only handlers that serve no other host.
 	Pattern string
 
-	// Limits are those that each identity has under this policy: from 1 to 64.
+	// Limits are the limits of each identity under this policy, from 1 to 64.
 	Limits []sash.Limit
 
-	// Key says who is calling. There is no default.
+	// Key tells which client makes a request. There is no default.
 	Key KeyFunc
 
-	// Cost is how many units a request costs; nil is 1. A cost of 0 is admitted
-	// and charged nothing. A negative one is denied, and never admitted later.
+	// Cost returns how many units a request costs. The default, nil, is 1. A cost of 0 is
+	// admitted and charged nothing. A negative cost is denied, and never admitted later.
 	Cost func(*http.Request) int64
 
-	// Unit is what a unit of Cost is, said to clients as "qu": "content-bytes", or
-	// any printable ASCII. Empty is requests, and nothing is said.
+	// Unit is the unit of Cost, sent to clients as "qu": "content-bytes", or any printable
+	// ASCII. The default, empty, means requests, and no "qu" is sent.
 	Unit string
 
-	// Skip reports whether a request is none of this policy's business, although
-	// it matches Pattern: it is then not charged, and clients are told nothing of
-	// the policy. Nil skips none. Policies that skip each other's requests are how
-	// customers of several plans get different limits.
+	// Skip reports whether the policy does not apply to a request that matches Pattern.
+	// The request is then not charged, and clients are told nothing of the policy. Nil
+	// skips none. Policies that skip each other's requests give customers of several plans
+	// different limits.
 	Skip func(*http.Request) bool
 
-	// Charge reports whether a request that was answered with that status is to be
-	// charged. The request is charged when it arrives, so that requests under way
-	// count. The charge is given back after the answer if Charge reports false. A
-	// hijacked connection counts as status 101. If Charge itself panics, the charge
-	// stays, and the answer too. Nil charges all.
+	// Charge reports whether a request that was answered with that status stays charged.
+	// The request is charged when it arrives, so that requests under way count. If Charge
+	// reports false after the answer, the charge is given back. The status of a hijacked
+	// connection is 101. If Charge panics, the charge stays, and the answer is unchanged.
+	// Nil, the default, keeps all charges.
 	//
-	// Charge is asked only if it is certain which status the client was sent. It is
+	// Charge is called only if it is certain which status the client was sent. It is
 	// uncertain in these cases, in which the charge stays:
 	//   - The handler panics, as with [http.ErrAbortHandler] when the client of an
 	//     httputil.ReverseProxy stops reading.
-	//   - The request's context is done before the handler returns: the client has
-	//     hung up, or its time is over.
+	//   - The request's context is done before the handler returns: the client has hung
+	//     up, or the time of the request is over.
 	//   - Writing the response fails.
-	//   - Reading the body of the request fails, since the client sends none that is
-	//     well-formed, or not within the server's ReadTimeout, or more than an
-	//     http.MaxBytesHandler around the middleware lets through.
+	//   - Reading the body of the request fails. The client sends a malformed body, or is
+	//     too slow for the server's ReadTimeout, or sends more than an
+	//     http.MaxBytesHandler around the middleware admits.
 	//   - The handler returns without having written a status or a body to its
 	//     ResponseWriter. A handler that means 200 must write it. Adapters of some
-	//     frameworks write the response elsewhere, or later; see the package's
-	//     section on frameworks.
+	//     frameworks write the response elsewhere, or later; see the package's section on
+	//     frameworks.
 	//
-	// So a client cannot get a charge back by aborting. It still chooses its request:
-	// give back no status that it can provoke at will, unless these requests are to be
-	// free. Such are the 4xx that answer what is no valid form, and the 503 of an
-	// http.TimeoutHandler behind the middleware, if the client sends its body slowly.
+	// So a client cannot get a charge back by aborting. But it chooses its request: do not
+	// give back a status that a client can provoke at will, unless such requests are to be
+	// free. Examples are the 4xx that answer an invalid form, and the 503 of an
+	// http.TimeoutHandler behind the middleware if the client sends its body slowly.
 	Charge func(status int) bool
 
-	// ChargeUncertain is Charge for the answers of which Charge is not asked. Status
-	// is the one that was written while the client was connected, or 0 if there was
-	// none. Nil, the default, charges all.
+	// ChargeUncertain reports whether a request stays charged if Charge is not called
+	// since its answer is uncertain. The status is the one written while the client was
+	// connected, or 0 if there was none. Nil, the default, keeps all charges.
 	//
-	// Clients cause such answers at will. A policy that gives them back limits only
-	// clients that wait for their answers. A policy of which Charge wants the status
-	// 401 can safely give back streams that end when their client leaves, by
+	// Clients can cause uncertain answers at will. A policy that gives them back limits
+	// only clients that wait for their answers. If Charge keeps only the status 401, it is
+	// safe to give back streams that end when their client leaves, by
 	//
 	//	func(status int) bool { return status == 0 || status == 401 }
 	ChargeUncertain func(status int) bool
 
-	// Shadow is whether the policy is only tried out: it decides, is charged for
-	// what the other policies admit, and is reported to the observer, but never
-	// denies a request and is never told to clients. A shadow whose functions panic
-	// or cannot tell who is calling lets the request pass.
+	// Shadow marks a policy that is only tried out. It decides, is charged for the
+	// requests that the other policies admit, and is reported to the observer. But it
+	// never denies a request, and clients are not told of it. If a function of a shadow
+	// panics or cannot tell the identity, the request passes.
 	Shadow bool
 }
 
 func (p Policy) apply(c *config) { c.policies = append(c.policies, p) }
 
-// faults returns every fault of p, the policy of that number from 1, whose Pattern is
-// matched with folded paths or not.
+// faults returns every fault of p. number counts the policies from 1; folded reports
+// whether paths are folded.
 func (p *Policy) faults(number int, folded bool) (faults []error) {
 	called := "policy " + strconv.Itoa(number)
 	if p.Name != "" {
@@ -136,32 +135,14 @@ func (p *Policy) faults(number int, folded bool) (faults []error) {
 	if len(p.Limits) == 0 {
 		fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
-	for _, f := range limitFaults(p.Limits) {
-		fault(sash.ErrInvalidLimit, "%s", f)
+	for _, err := range bridge.LimitFaults(p.Limits) {
+		faults = append(faults, fmt.Errorf("httplimit: %s: %w", called, err))
 	}
 	return faults
 }
 
-// limitFaults returns every fault of limits, in the words of the limiter that would
-// be made of them.
-func limitFaults(limits []sash.Limit) (faults []string) {
-	options := []sash.Option{sash.WithSweepInterval(-1)}
-	for _, l := range limits {
-		options = append(options, l)
-	}
-	_, err := sash.New(options...)
-	if err == nil || len(limits) == 0 {
-		return nil
-	}
-	for line := range strings.Lines(err.Error()) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "sash: ")
-		faults = append(faults, strings.TrimSuffix(line, ": "+sash.ErrInvalidLimit.Error()))
-	}
-	return faults
-}
-
-// validate returns every fault of policies in one error.
-func validate(policies []Policy, folded bool) error {
+// validatePolicies returns every fault of policies in one error.
+func validatePolicies(policies []Policy, folded bool) error {
 	var faults []error
 	if len(policies) == 0 {
 		faults = append(faults, fmt.Errorf("httplimit: New needs a Policy: %w", sash.ErrInvalidOption))
@@ -170,7 +151,7 @@ func validate(policies []Policy, folded bool) error {
 	for i := range policies {
 		p := &policies[i]
 		faults = append(faults, p.faults(i+1, folded)...)
-		for _, name := range p.names() {
+		for _, name := range p.quotaNames() {
 			if first, taken := owner[name]; taken && name != "" {
 				faults = append(faults, fmt.Errorf("httplimit: policies %d and %d: both have a quota named %q: %w", first, i+1, name, sash.ErrInvalidOption))
 			}
@@ -180,16 +161,16 @@ func validate(policies []Policy, folded bool) error {
 	return errors.Join(faults...)
 }
 
-// names returns the names that clients are told of: of the policy, if it has one
-// limit, and of each limit, if it has several.
-func (p *Policy) names() []string {
+// quotaNames returns the names that clients see: the name of the policy and, if it has
+// several limits, the name of each.
+func (p *Policy) quotaNames() []string {
 	names := []string{p.Name}
 	if len(p.Limits) < 2 {
 		return names
 	}
 	of := map[time.Duration]int{}
 	for _, l := range p.Limits {
-		name := p.Name + "-" + short(l.Window)
+		name := p.Name + "-" + shortDuration(l.Window)
 		if of[l.Window]++; of[l.Window] > 1 {
 			name += "-" + strconv.Itoa(of[l.Window])
 		}
@@ -198,8 +179,8 @@ func (p *Policy) names() []string {
 	return names
 }
 
-// short writes a window as briefly as it can be: 1m and not 1m0s.
-func short(d time.Duration) string {
+// shortDuration writes a window in its shortest form: 1m and not 1m0s.
+func shortDuration(d time.Duration) string {
 	switch {
 	case d%time.Hour == 0:
 		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
@@ -209,27 +190,28 @@ func short(d time.Duration) string {
 	return d.String()
 }
 
-// A policy is a Policy made ready.
+// A policy is a Policy in compiled form.
 type policy struct {
 	Policy
-	number int
-	route  int // among the limiter's
-	quotas []quota
-	stated string // all quotas, as RateLimit-Policy has them without pk
+	number      int // index among the policies of the limiter, which begins its keys
+	route       int // index among the routes of the limiter
+	quotas      []quota
+	policyField string // all quotas as in RateLimit-Policy, without pk
 }
 
-// A quota is one limit of a policy as clients are told of it.
+// A quota is one limit of a policy in the form that clients see.
 type quota struct {
-	limit  sash.Limit
-	name   string
-	quoted string // the name as an RFC 9651 String
-	stated string // as RateLimit-Policy has it, without pk
-	count  string // of limit, in digits
+	limit       sash.Limit
+	name        string
+	quoted      string // name as an RFC 9651 String
+	policyField string // the quota as in RateLimit-Policy, without pk
+	countText   string // Count of limit, in digits
 }
 
+// newPolicy compiles a valid Policy.
 func newPolicy(p Policy, number, route int) *policy {
 	made := &policy{Policy: p, number: number, route: route}
-	names := p.names()
+	names := p.quotaNames()
 	if len(p.Limits) > 1 {
 		names = names[1:]
 	}
@@ -237,20 +219,22 @@ func newPolicy(p Policy, number, route int) *policy {
 		q := made.newQuota(l, names[i])
 		made.quotas = append(made.quotas, *q)
 		if i > 0 {
-			made.stated += ", "
+			made.policyField += ", "
 		}
-		made.stated += q.stated
+		made.policyField += q.policyField
 	}
 	return made
 }
 
+// newQuota returns the quota of a limit under that name.
 func (p *policy) newQuota(l sash.Limit, name string) *quota {
 	quoted := appendString(nil, name)
 	return &quota{l, name, string(quoted), string(appendQuota(quoted, l, p.Unit)), strconv.FormatInt(l.Count, 10)}
 }
 
-// quotaOf returns the quota of that limit: one of p's own, else one made for a key
-// that was given limits of its own by [sash.Limiter.SetLimits].
+// quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not,
+// the key was given limits of its own, for example by [sash.Limiter.SetLimits], and the
+// quota is made for that limit.
 func (p *policy) quotaOf(l sash.Limit) (q *quota, own bool) {
 	for i := range p.quotas {
 		if q = &p.quotas[i]; q.limit == l {
@@ -263,37 +247,10 @@ func (p *policy) quotaOf(l sash.Limit) (q *quota, own bool) {
 // givesBack reports whether a charge of p may be given back after the answer.
 func (p *policy) givesBack() bool { return p.Charge != nil || p.ChargeUncertain != nil }
 
-// cost returns what r costs.
+// cost returns the cost of r in units.
 func (p *policy) cost(r *http.Request) int64 {
 	if p.Cost == nil {
 		return 1
 	}
 	return p.Cost(r)
-}
-
-// Every key begins with the policy's number, twice, plus one if the identity was
-// too long and its digest follows instead. A varint is no prefix of another, so no
-// identity under one policy is one under another.
-
-// appendNumber begins a key.
-func appendNumber(key []byte, policy int, digest bool) []byte {
-	n := uint64(policy) << 1
-	if digest {
-		n |= 1
-	}
-	return binary.AppendUvarint(key, n)
-}
-
-// numberOf takes a key apart, as far as its begin is one that appendNumber makes.
-// Identity is the digest of the identity if digest is true.
-func numberOf(key string) (policy int, identity string, digest, ok bool) {
-	var n uint64
-	for i := 0; i < len(key) && i < binary.MaxVarintLen32; i++ {
-		n |= uint64(key[i]&0x7f) << (7 * i)
-		if key[i] < 0x80 {
-			shortest := key[i] > 0 || i == 0
-			return int(n >> 1), key[i+1:], n&1 != 0, shortest && n>>1 <= math.MaxInt32
-		}
-	}
-	return 0, "", false, false
 }

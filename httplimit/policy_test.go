@@ -57,6 +57,20 @@ httplimit: policy "bad": limit 2: Window must be > 0, got -1ns: invalid limit
 httplimit: policies 4 and 5: both have a quota named "x-1h": invalid option
 httplimit: policies 5 and 6: both have a quota named "x-1h": invalid option`), err.Error())
 
+	many := make([]sash.Limit, 65)
+	for i := range many {
+		many[i] = sash.Per(1, time.Duration(i+1))
+	}
+	many[64] = sash.Limit{Window: -1, Algorithm: 9}
+	_, err = httplimit.New(per("100%d", "", many...), per("b", "", sash.Limit{Count: 1, Window: 1, Algorithm: sash.SlidingBuckets, Precision: 2}))
+	require.ErrorIs(t, err, sash.ErrInvalidLimit)
+	require.Equal(t, strings.TrimSpace(`
+httplimit: policy "100%d": a key has at most 64 limits, got 65: invalid limit
+httplimit: policy "100%d": limit 65: Count must be >= 1, got 0: invalid limit
+httplimit: policy "100%d": limit 65: Window must be > 0, got -1ns: invalid limit
+httplimit: policy "100%d": limit 65: Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got Algorithm(9): invalid limit
+httplimit: policy "b": limit 1: Precision must be <= Window, got 2ns and 1ns: invalid limit`), err.Error())
+
 	_, err = httplimit.New()
 	require.EqualError(t, err, "httplimit: New needs a Policy: invalid option")
 	_, err = httplimit.New(per("a", "", fine...), httplimit.WithSizeHint(-1))
@@ -150,7 +164,7 @@ func TestWithSash_HandsOptionsOn(t *testing.T) {
 	require.Contains(t, keys, key)
 }
 
-// An observer may keep the keys that it is given: no later request changes them.
+// An observer may keep its keys: no later request changes them.
 func TestWithSash_ObserversAreGivenKeysThatNeverChange(t *testing.T) {
 	reserved := per("reserved", "/reserved/", sash.PerHour(99).Log())
 	reserved.Charge = func(int) bool { return true }
@@ -178,10 +192,10 @@ func TestWithSash_ObserversAreGivenKeysThatNeverChange(t *testing.T) {
 	}
 }
 
-// Keys are copied for an observer only.
+// Keys are copied only for an observer.
 func TestWithSash_OtherOptionsCostNoAllocation(t *testing.T) {
 	if raceDetector {
-		t.Skip("pools drop some of what they are given")
+		t.Skip("the race detector makes pools drop items")
 	}
 	allocations := func(options ...httplimit.Option) float64 {
 		handler := newSite(t, append(options, per("each", "", sash.PerHour(1e6)))...).Middleware(http.NotFoundHandler())
@@ -194,7 +208,7 @@ func TestWithSash_OtherOptionsCostNoAllocation(t *testing.T) {
 	require.Equal(t, allocations(), allocations(httplimit.WithSash(sash.WithChargeDenied(), sash.WithMaxKeys(10, sash.DenyNew))))
 }
 
-// Limits of a key's own hold instead of its policy's, and clients are told of them.
+// A key's own limits hold instead of its policy's, and the headers report them.
 func TestWithSash_LimitsForGivesKeysLimitsOfTheirOwn(t *testing.T) {
 	var s *site
 	type identity struct{ policy, who string }
@@ -253,7 +267,7 @@ func TestParseKey_IsTheInverseOfKeyFor(t *testing.T) {
 			require.Equal(t, []string{policy, who}, []string{gotPolicy, identity})
 		}
 	}
-	// A digest is not an identity: another request could have it for its own.
+	// A digest is not an identity: another request could have it as its identity.
 	long, _ := s.KeyFor("a", newRequest("GET /", "X-Key", strings.Repeat("x", 129)))
 	for _, key := range []string{"", "\x04", "\x80", "\x80\x00", "\x80\x80\x80\x80\x20", strings.Repeat("\xff", 20), "\xfe\xff\xff\xff\xff\x7f", long} {
 		_, _, ok := s.ParseKey(key)
@@ -261,7 +275,7 @@ func TestParseKey_IsTheInverseOfKeyFor(t *testing.T) {
 	}
 }
 
-// The only policy's limits can be replaced. With several, nothing says whose.
+// With several policies, it would be unclear which limits Reconfigure replaces.
 func TestSash_ReconfigureIsForTheOnlyPolicy(t *testing.T) {
 	for name, options := range map[string][]httplimit.Option{
 		"alone":             nil,

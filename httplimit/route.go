@@ -7,54 +7,67 @@ import (
 	"strings"
 )
 
-// A route is the requests of one pattern. Each has a mux of its own, since one mux
-// tells only the most specific of the patterns that a request matches, and refuses
-// patterns of which none is.
+// A route is the requests that one pattern matches. It has a ServeMux of its own: one
+// mux for all patterns would report only the most specific match, and would refuse
+// patterns that conflict.
 type route struct {
-	pattern string         // as the policy has it
+	pattern string         // as in the policy
 	mux     *http.ServeMux // nil: every request
 	hosted  bool           // whether the pattern has a host
 }
 
-const rest = "/" // what a route's mux says of requests that are not the route's
+// catchAll is the pattern under which the mux of a route has all other requests.
+const catchAll = "/"
 
-// newRoute returns the route of a pattern. Its mux is given the pattern with the one
-// spelling of the host and, if paths are folded, of the path.
+// newRoute returns the route of a pattern. The mux of the route has the pattern with
+// the host in its canonical spelling and, if folded is true, with the path folded.
 func newRoute(pattern string, folded bool) (*route, error) {
 	if pattern == "" {
 		return &route{}, nil
 	}
-	if err := handle(http.NewServeMux(), pattern); err != nil {
-		return nil, err // about the pattern as it was given
+	// Register the pattern as it was given first, so that the error quotes it.
+	if err := register(http.NewServeMux(), pattern); err != nil {
+		return nil, err
 	}
 	method, host, path := splitPattern(pattern)
-	name := nameOf(host)
-	switch bare, _, found := cutPort(host); {
-	case host != "" && name == "":
-		return nil, fmt.Errorf("%.200q: the host has no name", pattern)
-	case found:
-		return nil, fmt.Errorf("%.200q: the host must have no port, since ports are ignored: write %.200q", pattern, method+bare+path)
-	}
-	if clean := cleanPattern(path); folded && path != clean {
-		return nil, fmt.Errorf("%.200q: WithPathFolding cleans paths: write %.200q", pattern, method+host+clean)
+	name := canonicalHost(host)
+	if err := checkPattern(pattern, name, folded); err != nil {
+		return nil, err
 	}
 	if folded {
 		path = foldPattern(path)
 	}
 	mux := http.NewServeMux()
-	if err := handle(mux, method+name+path); err != nil {
+	if err := register(mux, method+name+path); err != nil {
 		return nil, err
 	}
-	if pattern != rest {
-		// Without it, the mux looks which methods it would have served, each time.
-		// It fails for a pattern like "/{any...}", beside which there is no rest.
-		_ = handle(mux, rest)
+	if pattern != catchAll {
+		// Without a match, a mux computes for each request which methods it would have
+		// served. The catch-all saves that. A mux refuses it next to a pattern such as
+		// "/{any...}", which leaves no other requests.
+		_ = register(mux, catchAll)
 	}
 	return &route{pattern, mux, host != ""}, nil
 }
 
-// splitPattern splits a pattern that a mux accepts. The method keeps the white space
-// behind it.
+// checkPattern returns why a pattern that a mux accepts is none of a policy. name is
+// the canonical spelling of its host.
+func checkPattern(pattern, name string, folded bool) error {
+	method, host, path := splitPattern(pattern)
+	switch bare, _, found := cutPort(host); {
+	case host != "" && name == "":
+		return fmt.Errorf("%.200q: the host has no name", pattern)
+	case found:
+		return fmt.Errorf("%.200q: the host must have no port, since ports are ignored: write %.200q", pattern, method+bare+path)
+	}
+	if clean := cleanPattern(path); folded && path != clean {
+		return fmt.Errorf("%.200q: WithPathFolding cleans paths: write %.200q", pattern, method+host+clean)
+	}
+	return nil
+}
+
+// splitPattern splits a pattern that a mux accepts. The method includes the white space
+// after it.
 func splitPattern(pattern string) (method, host, path string) {
 	begin := 0
 	if space := strings.IndexAny(pattern, " \t"); space >= 0 {
@@ -64,19 +77,19 @@ func splitPattern(pattern string) (method, host, path string) {
 	return pattern[:begin], pattern[begin:slash], pattern[slash:]
 }
 
-// handle makes an error of what a mux has to say about a pattern.
-func handle(mux *http.ServeMux, pattern string) (err error) {
+// register registers a pattern, and returns an error where a mux panics.
+func register(mux *http.ServeMux, pattern string) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			err = fmt.Errorf("%.200q: %.200s", pattern, briefly(fault))
+			err = fmt.Errorf("%.200q: %.200s", pattern, patternFault(fault))
 		}
 	}()
 	mux.Handle(pattern, http.NotFoundHandler())
 	return nil
 }
 
-// briefly returns what is wrong with a pattern, out of what a mux panics with.
-func briefly(fault any) string {
+// patternFault returns the fault of a pattern, cut from the panic of a mux.
+func patternFault(fault any) string {
 	s := fmt.Sprint(fault)
 	if _, reason, found := strings.Cut(s, `": `); found && strings.HasPrefix(s, "parsing ") {
 		return reason
@@ -84,7 +97,7 @@ func briefly(fault any) string {
 	return s
 }
 
-// matches reports whether a request with those readings is the route's.
+// matches reports whether the pattern matches one of the readings of a request.
 func (t *route) matches(readings []*http.Request) bool {
 	for _, r := range readings {
 		if t.mux == nil || t.serves(r) {
@@ -94,47 +107,52 @@ func (t *route) matches(readings []*http.Request) bool {
 	return false
 }
 
+// serves reports whether the mux of t would serve or redirect r under t's pattern.
 func (t *route) serves(r *http.Request) bool {
 	_, pattern := t.mux.Handler(r)
-	return pattern == t.pattern || pattern != rest && pattern != ""
+	return pattern == t.pattern || pattern != catchAll && pattern != ""
 }
 
-// A routeSet says which of a limiter's routes a request is on.
+// A routeSet tells which of a limiter's routes match a request, by index.
 type routeSet []bool
 
 func (s routeSet) has(route int) bool { return s[route] }
 
+// everyRequest is the routeSet of a limiter whose only route is every request.
 var everyRequest = routeSet{true}
 
-// match returns the routes of r, which must not be changed.
-func (l *Limiter) match(r *http.Request) routeSet {
-	if l.memory == nil {
+// routesOf returns the routes that match r. The result is shared: it must not be
+// changed.
+func (l *Limiter) routesOf(r *http.Request) routeSet {
+	if l.routeCache == nil {
 		return everyRequest
 	}
-	return l.memory.recall(r, l.find)
+	return l.routeCache.lookUp(r, l.findRoutes)
 }
 
-// find asks each route.
-func (l *Limiter) find(r *http.Request) routeSet {
+// findRoutes matches r with each route.
+func (l *Limiter) findRoutes(r *http.Request) routeSet {
 	set := make(routeSet, len(l.routes))
-	var some [4]*http.Request
-	readings := l.readings(some[:0], r)
+	var buf [4]*http.Request
+	readings := l.readings(buf[:0], r)
 	for i, t := range l.routes {
 		set[i] = t.matches(readings)
 	}
 	return set
 }
 
-// readings appends all ways to read the host and path of r. A request is on a route
-// if one of them is, so that no spelling gets past a policy to a handler that reads
-// it in another way.
+// readings appends all readings of the host and path of r. A route matches a request if
+// it matches one of them, so that no spelling gets past a policy to a handler that
+// reads it in another way:
 //
-// Hosts are compared by name. A path may hold escapes that a mux keeps apart and
-// other handlers do not, such as %2F: it is read with them and without them. A folded
-// path is read with a trailing slash and without one, and as otherTargets says.
+//   - Hosts are compared as names.
+//   - A path may hold escapes, such as %2F, that a mux distinguishes and other handlers
+//     do not. It is read with its escapes and without them.
+//   - A folded path is read with a trailing slash and without one, and in the readings
+//     of otherTargets.
 func (l *Limiter) readings(all []*http.Request, r *http.Request) []*http.Request {
 	if l.byHost || !strings.HasPrefix(r.URL.Path, "/") {
-		r = canonical(r)
+		r = canonicalRequest(r)
 	}
 	if l.foldPaths {
 		for _, other := range otherTargets(r) {
@@ -148,10 +166,10 @@ func (l *Limiter) readings(all []*http.Request, r *http.Request) []*http.Request
 	return all
 }
 
-// canonical returns r with the one spelling of its hosts, and with a path that begins
-// with a slash. A mux reads the host and the path of a CONNECT as they are.
-func canonical(r *http.Request) *http.Request {
-	host, urlHost := nameOf(r.Host), nameOf(r.URL.Host)
+// canonicalRequest returns r with its hosts in canonical spelling, and with a path that
+// begins with a slash. A mux does not clean the host and the path of a CONNECT.
+func canonicalRequest(r *http.Request) *http.Request {
+	host, urlHost := canonicalHost(r.Host), canonicalHost(r.URL.Host)
 	rooted := strings.HasPrefix(r.URL.Path, "/")
 	if host == r.Host && urlHost == r.URL.Host && rooted {
 		return r
@@ -164,7 +182,8 @@ func canonical(r *http.Request) *http.Request {
 	return c
 }
 
-// withPath returns what a mux looks at in r, with another path.
+// withPath returns a request with another path, and with the other fields of r that a
+// mux reads.
 func withPath(r *http.Request, path, rawPath string) *http.Request {
 	return &http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Host: r.URL.Host, Path: path, RawPath: rawPath}}
 }

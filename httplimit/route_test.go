@@ -14,11 +14,34 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// limited reports whether the policy of that pattern is for r.
+// limited reports whether a policy of s is for r.
 func limited(s *site, r *http.Request) bool {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	return len(w.Header()["Ratelimit"]) > 0
+}
+
+// everyone returns a policy for that pattern, under which all clients share a large quota.
+func everyone(pattern string) httplimit.Policy {
+	return httplimit.Policy{Name: "p", Pattern: pattern, Limits: []sash.Limit{sash.PerHour(1e9)}, Key: httplimit.Everyone()}
+}
+
+// requireMatches fails unless the pattern of s matches the requests of yes and not those
+// of no. It serves each of them six times, of which the last ones find their route in the
+// cache.
+func requireMatches(t *testing.T, s *site, pattern string, request func(string) *http.Request, yes, no []string) {
+	t.Helper()
+	check := func(want bool, texts []string) {
+		for _, text := range texts {
+			for range 2 { // in a row, so that the cache takes the route
+				require.Equal(t, want, limited(s, request(text)), "%s: %s", pattern, text)
+			}
+		}
+	}
+	for range 3 {
+		check(true, yes)
+		check(false, no)
+	}
 }
 
 func TestPattern_MeansWhatItMeansToAMux(t *testing.T) {
@@ -38,17 +61,8 @@ func TestPattern_MeansWhatItMeansToAMux(t *testing.T) {
 		{"/api/{id}/x", "GET /api/1/x|GET /api/a%2Fb/x", "GET /api/1/y"},
 		{"example.com/a", "GET http://example.com/a|GET http://example.com:80/a", "GET http://example.org/a"},
 	} {
-		s := newSite(t, httplimit.Policy{Name: "p", Pattern: c.pattern, Limits: []sash.Limit{sash.PerHour(99)}, Key: httplimit.Everyone()})
-		for range 3 { // the second and third time from memory
-			for _, request := range split(c.yes) {
-				require.True(t, limited(s, newRequest(request)), "%s: %s", c.pattern, request)
-				require.True(t, limited(s, newRequest(request)), "%s: %s", c.pattern, request)
-			}
-			for _, request := range split(c.no) {
-				require.False(t, limited(s, newRequest(request)), "%s: %s", c.pattern, request)
-				require.False(t, limited(s, newRequest(request)), "%s: %s", c.pattern, request)
-			}
-		}
+		request := func(text string) *http.Request { return newRequest(text) }
+		requireMatches(t, newSite(t, everyone(c.pattern)), c.pattern, request, split(c.yes), split(c.no))
 	}
 }
 
@@ -57,7 +71,7 @@ func split(s string) []string {
 }
 
 func TestPattern_CONNECT(t *testing.T) {
-	s := newSite(t, httplimit.Policy{Name: "p", Pattern: "/tree/", Limits: []sash.Limit{sash.PerHour(99)}, Key: httplimit.Everyone()})
+	s := newSite(t, everyone("/tree/"))
 	for path, want := range map[string]bool{"/tree/x": true, "/tree": true, "/other": false, "": false} {
 		r := newRequest("CONNECT example.com:443")
 		r.URL = &url.URL{Path: path, Host: "example.com:443"}
@@ -65,14 +79,16 @@ func TestPattern_CONNECT(t *testing.T) {
 	}
 }
 
-// However often and in whatever order they are asked for, requests are on the
-// routes that a limiter without a memory finds.
-func TestMemory_ChangesNothing(t *testing.T) {
+// However often and in whatever order requests come, the cache gives them the routes that
+// a new limiter finds.
+func TestRouteCache_ChangesNothing(t *testing.T) {
 	patterns := []string{"GET /a/{id}", "/a/", "POST /", "h/a/", "/{one}", ""}
 	fresh := func() *site {
 		var options []httplimit.Option
 		for i, pattern := range patterns {
-			options = append(options, httplimit.Policy{Name: strconv.Itoa(i), Pattern: pattern, Limits: []sash.Limit{sash.PerHour(9e9)}, Key: httplimit.Everyone()})
+			p := everyone(pattern)
+			p.Name = strconv.Itoa(i)
+			options = append(options, p)
 		}
 		return newSite(t, options...)
 	}

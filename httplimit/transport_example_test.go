@@ -12,8 +12,8 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// A client that calls each host at most 10 times a second, and heeds those who ask
-// for more than that.
+// A client that calls each host at most 10 times a second, and waits longer for hosts that
+// ask for it.
 func ExampleTransport() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "120")
@@ -27,7 +27,8 @@ func ExampleTransport() {
 	response, err := client.Get(server.URL)
 	fmt.Println(response.Status, err)
 
-	// Two minutes are longer than the client would wait, so it need not.
+	// The context ends before the two minutes that the host asks for. So the error comes at
+	// once.
 	_, err = client.Get(server.URL)
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
 	// Output:

@@ -21,12 +21,12 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// A farEnd answers what a Transport sends, without a network.
+// A farEnd answers the requests of a Transport without a network.
 type farEnd func(r *http.Request) (*http.Response, error)
 
 func (f farEnd) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// says answers with that status and those headers: pairs of name and value.
+// says returns a response with that status and headers: pairs of name and value.
 func says(status int, headers ...string) *http.Response {
 	h := http.Header{}
 	for i := 0; i < len(headers); i += 2 {
@@ -35,6 +35,7 @@ func says(status int, headers ...string) *http.Response {
 	return &http.Response{StatusCode: status, Header: h, Body: http.NoBody}
 }
 
+// saysTwice returns a response with two lines of one header.
 func saysTwice(status int, name, first, second string) *http.Response {
 	response := says(status, name, first)
 	response.Header.Add(name, second)
@@ -43,7 +44,7 @@ func saysTwice(status int, name, first, second string) *http.Response {
 
 func answersOK(*http.Request) (*http.Response, error) { return says(200), nil }
 
-// sentBody is a body that tells whether it was read or closed.
+// A sentBody is a body that counts its reads and closes.
 type sentBody struct{ reads, closes int }
 
 func (b *sentBody) Read([]byte) (int, error) { b.reads++; return 0, io.EOF }
@@ -55,7 +56,7 @@ func newOutgoing(t *testing.T, limit sash.Limit, options ...sash.Option) *sash.L
 	return l
 }
 
-// get calls url through tr, with a body to watch, and returns the error.
+// get sends a request to url through tr, and returns its body and the error.
 func get(ctx context.Context, tr *Transport, url string) (*sentBody, error) {
 	body := new(sentBody)
 	r, err := http.NewRequestWithContext(ctx, "POST", url, body)
@@ -188,8 +189,8 @@ func TestTransport_HoldsBackAsAsked(t *testing.T) {
 			}
 			_, err := get(t.Context(), tr, "http://a.example/")
 			require.NoError(t, err)
-			require.Equal(t, c.want, tr.held("a.example"))
-			require.Zero(t, tr.held("b.example"))
+			require.Equal(t, c.want, tr.heldFor("a.example"))
+			require.Zero(t, tr.heldFor("b.example"))
 			if c.want == 0 {
 				require.Empty(t, tr.gates)
 				return
@@ -206,8 +207,8 @@ func TestTransport_HoldsBackAsAsked(t *testing.T) {
 	}
 }
 
-// A date without the server's own is taken by the time here, which a bubble makes
-// certain.
+// Without a Date of the server, a Retry-After with a date is compared with the local time,
+// which the synctest bubble controls.
 func TestTransport_HoldsBackUntilADate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := time.Now().Add(90 * time.Second).UTC()
@@ -224,8 +225,8 @@ func TestTransport_HoldsBackUntilADate(t *testing.T) {
 	})
 }
 
-// Requests that are held back are sent when the clock has passed that time, be it
-// a clock that is moved by hand, and not one before.
+// Requests that are held back are sent exactly when the Limiter's clock has passed the
+// time, even a clock that is advanced manually.
 func TestTransport_SendsWhatWasHeldBackOnAManualClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := sash.NewManualClock(0)
@@ -259,8 +260,8 @@ func TestTransport_SendsWhatWasHeldBackOnAManualClock(t *testing.T) {
 	})
 }
 
-// What waits for the limiter when the server says so is held back too, and is not
-// charged for its first wait.
+// A request that waits for the limiter when the server asks to wait is held back too. It is
+// not charged for its first wait.
 func TestTransport_HoldsBackWhatWaitsAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -305,19 +306,19 @@ func TestTransport_HoldsBackWhatWaitsAlready(t *testing.T) {
 	})
 }
 
-// Answers may come in any order: the longest time asked for is kept.
+// Responses may arrive in any order. The longest time holds.
 func TestTransport_NeverShortensAHold(t *testing.T) {
 	clock := sash.NewManualClock(0)
 	tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1), sash.WithClock(clock))}
 	for _, c := range []struct{ asked, want time.Duration }{{10, 10}, {5, 10}, {20, 20}, {20, 20}} {
 		tr.holdBack("k", c.asked*time.Second)
-		require.Equal(t, c.want*time.Second, tr.held("k"))
+		require.Equal(t, c.want*time.Second, tr.heldFor("k"))
 	}
 	clock.Advance(15 * time.Second)
 	tr.holdBack("k", 5*time.Second)
-	require.Equal(t, 5*time.Second, tr.held("k"))
+	require.Equal(t, 5*time.Second, tr.heldFor("k"))
 	tr.holdBack("k", 6*time.Second)
-	require.Equal(t, 6*time.Second, tr.held("k"))
+	require.Equal(t, 6*time.Second, tr.heldFor("k"))
 }
 
 func TestTransport_SaysWhyItDidNotSend(t *testing.T) {
@@ -390,8 +391,7 @@ func TestByHost_IsOneKeyForOneHost(t *testing.T) {
 	require.False(t, ok, "a port is no host")
 }
 
-// Hosts beyond the bound are not held back, and of all those that ask for it, those
-// that ask for longest are.
+// At the bound, the hosts that ask for the longest times are held back.
 func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
 	for bound, field := range map[int]int{1: 1, 3: 3, 100: 100, 1024: 0, 1025: 1025} {
 		clock := sash.NewManualClock(0)
@@ -399,7 +399,7 @@ func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
 		host := strconv.Itoa
 		held := func() (n int) {
 			for i := range 2*bound + 2 {
-				if tr.held(host(i)) > 0 {
+				if tr.heldFor(host(i)) > 0 {
 					n++
 				}
 			}
@@ -409,16 +409,16 @@ func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
 			tr.holdBack(host(i), time.Duration(1000+i)*time.Millisecond)
 		}
 		require.Equal(t, bound, held())
-		tr.holdBack(host(bound), 999*time.Millisecond) // would end first
+		tr.holdBack(host(bound), 999*time.Millisecond) // would pass first
 		require.Equal(t, bound, held())
-		require.Zero(t, tr.held(host(bound)))
+		require.Zero(t, tr.heldFor(host(bound)))
 		tr.holdBack(host(bound), time.Hour)
 		require.Equal(t, bound, held())
-		require.Zero(t, tr.held(host(0)), "it would have ended first")
-		require.Equal(t, time.Hour, tr.held(host(bound)))
-		tr.holdBack(host(bound), 2*time.Hour) // one that is held is held for longer
+		require.Zero(t, tr.heldFor(host(0)), "it would have ended first")
+		require.Equal(t, time.Hour, tr.heldFor(host(bound)))
+		tr.holdBack(host(bound), 2*time.Hour) // a host that is held back is held for longer
 		require.Equal(t, bound, held())
-		require.Equal(t, 2*time.Hour, tr.held(host(bound)))
+		require.Equal(t, 2*time.Hour, tr.heldFor(host(bound)))
 		require.LessOrEqual(t, len(tr.gates), bound)
 
 		clock.Advance(time.Hour) // all others have passed
@@ -426,12 +426,12 @@ func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
 			tr.holdBack(host(i), time.Minute)
 		}
 		require.Equal(t, bound, held())
-		require.Positive(t, tr.held(host(bound)))
+		require.Positive(t, tr.heldFor(host(bound)))
 		require.LessOrEqual(t, len(tr.gates), max(2*bound, 33))
 	}
 }
 
-// A flood of hosts that all ask to wait takes bounded memory, and calls go on.
+// If a flood of hosts asks to wait, memory is bounded, and requests are still sent.
 func TestTransport_IsNotFilledByAFloodOfHosts(t *testing.T) {
 	tr := &Transport{
 		Limiter: newOutgoing(t, sash.PerHour(9), sash.WithClock(sash.NewManualClock(0))),
@@ -447,8 +447,8 @@ func TestTransport_IsNotFilledByAFloodOfHosts(t *testing.T) {
 	require.ErrorContains(t, err, "the server asked to wait", "what is held back stays so")
 }
 
-// A key that is forgotten while requests of it wait is held back no more for new
-// requests. Those that wait are not sent early, and learn of a new hold.
+// If the hold of a key ends at the bound while requests of the key wait, new requests are
+// not held back. The waiting requests are not sent early, and obey a new hold.
 func TestTransport_WhatWaitsWaitsOnThoughItsKeyIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(9).Log()), Base: farEnd(answersOK), MaxHeld: 1}
@@ -467,7 +467,7 @@ func TestTransport_WhatWaitsWaitsOnThoughItsKeyIsForgotten(t *testing.T) {
 		tr.holdBack("a.example", 10*time.Second)
 		first := waiting()
 		tr.holdBack("b.example", 20*time.Second)
-		require.Zero(t, tr.held("a.example"))
+		require.Zero(t, tr.heldFor("a.example"))
 		require.Zero(t, <-waiting())
 		require.Equal(t, 10*time.Second, <-first)
 
@@ -482,8 +482,8 @@ func TestTransport_WhatWaitsWaitsOnThoughItsKeyIsForgotten(t *testing.T) {
 	})
 }
 
-// A Transport before one of our own servers keeps to what RateLimit says: no request
-// is denied.
+// A Transport that talks to a server with this middleware obeys RateLimit, so that no
+// request is denied.
 func TestTransport_KeepsToTheLimitsOfOurOwnServers(t *testing.T) {
 	clock := sash.NewManualClock(0)
 	server := Must(New(
@@ -528,7 +528,7 @@ func TestTransport_RefusesARequestWithoutAHost(t *testing.T) {
 	}
 }
 
-// A key function that panics leaves no body open.
+// The body is closed although the KeyFunc panics.
 func TestTransport_ClosesTheBodyThoughAKeyPanics(t *testing.T) {
 	tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1)), Key: func([]byte, *http.Request) ([]byte, bool) { panic("key") }}
 	body := new(sentBody)
@@ -564,8 +564,7 @@ func TestTransport_PassesRequestsAndAnswersOnAsTheyAre(t *testing.T) {
 	require.EqualValues(t, 1, tr.Limiter.Peek("alice", 0).Remaining)
 }
 
-// Many hosts that ask to wait are forgotten when they have waited, also those that
-// are never called again.
+// Holds that have passed are purged, even those of hosts that are never called again.
 func TestTransport_ForgetsWhoIsHeldBackNoMore(t *testing.T) {
 	clock := sash.NewManualClock(0)
 	tr := &Transport{
@@ -581,12 +580,12 @@ func TestTransport_ForgetsWhoIsHeldBackNoMore(t *testing.T) {
 		require.LessOrEqual(t, len(tr.gates), 202, "a hundred are held back at a time")
 	}
 	clock.Advance(10 * time.Second)
-	require.Zero(t, tr.held("host9999.example"))
-	require.NotContains(t, tr.gates, "host9999.example", "and whoever asks for one sees to it")
+	require.Zero(t, tr.heldFor("host9999.example"))
+	require.NotContains(t, tr.gates, "host9999.example", "heldFor deletes a gate whose hold has passed")
 }
 
-// However many requests run at once, none is sent while its key is held back, all
-// are sent in the end, and the limit holds. Time is the bubble's, so this is exact.
+// No request of many concurrent ones is sent while its key is held back. All are sent in
+// the end, and the limit holds. The time is that of the synctest bubble, so this is exact.
 func TestTransport_SendsNothingWhileHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const requests, hosts, perSecond = 1000, 5, 7
@@ -626,7 +625,7 @@ func TestTransport_SendsNothingWhileHeldBack(t *testing.T) {
 					require.GreaterOrEqual(t, seen[i].at.Sub(seen[i-perSecond].at), time.Second)
 				}
 				for _, earlier := range seen[:i] {
-					// What was admitted at the same instant may have been on its way.
+					// A request admitted at the same instant may have been sent already.
 					if !seen[i].at.Equal(earlier.at) && !earlier.held.IsZero() {
 						require.False(t, seen[i].at.Before(earlier.held), "sent while held back")
 						held++
@@ -638,7 +637,7 @@ func TestTransport_SendsNothingWhileHeldBack(t *testing.T) {
 	})
 }
 
-// Over a real connection, with a client's own timeout and a redirect.
+// The Transport works over a real connection, with a timeout of the client and a redirect.
 func TestTransport_InAClient(t *testing.T) {
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -686,7 +685,7 @@ type closing struct {
 
 func (c *closing) CloseIdleConnections() { c.closed = true }
 
-// An interrupted clock calls something when it is read for the first time.
+// An interrupted is a clock that calls a function when it is read for the first time.
 type interrupted struct {
 	sash.Clock
 	call func()
@@ -700,8 +699,8 @@ func (c *interrupted) Now() int64 {
 	return c.Clock.Now()
 }
 
-// What the limiter admits just as the server says to wait is not sent. It is charged
-// again for when it is, so that what is sent then keeps to the limit, too.
+// A request that the limiter admits just as the server asks to wait is not sent. It is
+// charged again when it is sent, so that the limit holds at that time, too.
 func TestTransport_HoldsBackWhatIsBeingAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &interrupted{Clock: sash.SystemClock()}
@@ -715,7 +714,7 @@ func TestTransport_HoldsBackWhatIsBeingAdmitted(t *testing.T) {
 	})
 }
 
-// A body that a redirect asks for again is sent again, and each time is a request.
+// A redirect that needs the body again sends it again. Each time is a request of its own.
 func TestTransport_SendsABodyAgainForARedirect(t *testing.T) {
 	var bodies []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

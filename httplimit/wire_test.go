@@ -20,7 +20,7 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// A wire is a connection to a server on which requests are written as they are.
+// A wire is a connection to a server on which a test writes requests as they stand.
 type wire struct {
 	net.Conn
 	in *bufio.Reader
@@ -29,12 +29,12 @@ type wire struct {
 func dial(t *testing.T, server *httptest.Server) *wire {
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute))) // only if all is lost
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute))) // if the server hangs
 	t.Cleanup(func() { conn.Close() })
 	return &wire{conn, bufio.NewReader(conn)}
 }
 
-// say sends one request and returns the answer, and all that was in it as text.
+// say sends one request and returns the response, and all of it as text.
 func (w *wire) say(request string) (answer *http.Response, text string, err error) {
 	if _, err = io.WriteString(w, request); err != nil {
 		return nil, "", err
@@ -49,7 +49,7 @@ func (w *wire) say(request string) (answer *http.Response, text string, err erro
 	return answer, head.String() + string(body), err
 }
 
-// forgeries are headers by which a client says to be somebody else, told by n.
+// forgeries are headers by which a client claims to be another one, numbered n.
 var forgeries = []func(n int) string{
 	func(int) string { return "" },
 	func(n int) string { return fmt.Sprintf("X-Forwarded-For: 6.6.6.%d\r\n", n) },
@@ -67,12 +67,12 @@ var forgeries = []func(n int) string{
 	},
 }
 
-// starts are first lines that one policy for every request is for.
+// starts are request lines, all of which a policy for every request matches.
 var starts = []string{
 	"GET / HTTP/1.1", "HEAD / HTTP/1.1", "OPTIONS * HTTP/1.1", "GET http://6.6.6.6/ HTTP/1.1", "CONNECT 6.6.6.6:443 HTTP/1.1", "BREW //../x%2f?y HTTP/1.1",
 }
 
-// A meeting is where that many goroutines wait until all are there, once.
+// A meeting is a barrier that a number of goroutines pass once.
 type meeting struct {
 	mu      sync.Mutex
 	missing int
@@ -93,16 +93,16 @@ func (m *meeting) wait(ctx context.Context) {
 	}
 }
 
-// 64 connections, all of whose first requests are in the limiter at one time, say in
-// every way that they are others. Those who come through nobody are one client, and
-// those through a trusted proxy are whom it names: each gets to the request what it
-// may have, and nobody is told more than that.
+// The first requests of 64 connections are in the limiter at one time, and claim in every
+// way to come from other clients. All connections without a proxy are one client; those
+// through a trusted proxy are the clients that it names. Each client gets exactly its
+// quota, and no header reports more than that.
 func TestMiddleware_IsNotForgedOnTheWireUnder64Connections(t *testing.T) {
 	const connections, each, limit = 64, 9, 40
 	for name, c := range map[string]struct {
 		clients int
 		trusted string
-		proxy   func(client int) string // what it writes behind what it was sent
+		proxy   func(client int) string // returns the text that the proxy appends to the headers
 	}{
 		"directly": {1, "10.0.0.0/8", func(int) string { return "" }},
 		"by a proxy": {4, "127.0.0.0/8", func(client int) string {
@@ -122,7 +122,7 @@ func TestMiddleware_IsNotForgedOnTheWireUnder64Connections(t *testing.T) {
 				},
 			})
 			server := httptest.NewUnstartedServer(s)
-			server.Config.DisableGeneralOptionsHandler = true // which would not let OPTIONS * through to it
+			server.Config.DisableGeneralOptionsHandler = true // the general handler would answer OPTIONS * itself
 			server.Start()
 			defer server.Close()
 			var mu sync.Mutex
@@ -165,7 +165,7 @@ func TestMiddleware_IsNotForgedOnTheWireUnder64Connections(t *testing.T) {
 			require.EqualValues(t, limit*c.clients, s.served.Load())
 			require.Equal(t, c.clients, s.Sash().Len())
 
-			// The second that Retry-After names is the first at which it is admitted.
+			// The first request is admitted exactly Retry-After seconds later.
 			w, request := dial(t, server), "GET / HTTP/1.1\r\nHost: h\r\n"+c.proxy(0)+"\r\n"
 			for _, step := range []struct {
 				advance time.Duration

@@ -49,8 +49,8 @@ func TestCost_AgainstPlainReferences(t *testing.T) {
 }
 
 func TestCost_SettledWhenItIsDue(t *testing.T) {
-	// Calls under 10/m log. That at 0 reserves 6; what it turns out to cost is
-	// known when it is settled, and then the next may or may not be admitted.
+	// Calls under 10/m log. The call at 0 reserves 6. Its cost is known when it is
+	// settled, and decides whether the next call is admitted.
 	tests := []struct {
 		name    string
 		cost    int64
@@ -89,8 +89,8 @@ func TestCost_DueAfterTheLastInstantIsNeverSettled(t *testing.T) {
 	assert.EqualValues(t, 1, r.Limits[0].Denied)
 }
 
-// A reservation is booked twice: where it was made, and, for what it costs above
-// that, where it is settled. A window that has left the first still counts the
+// A reservation is charged at two instants: the estimate when it was made, and the units
+// above it when it is settled. A window that no longer holds the first still counts the
 // second.
 func TestCost_ChargedAboveCountsFromItsSettling(t *testing.T) {
 	lines := []line{{0, "a", traffic.Charge{Asked: 6, Cost: 10}}, {61_000_000, "a", traffic.Charge{Asked: 7, Cost: 7}}, {61_000_000, "a", traffic.Charge{Asked: 6, Cost: 6}}}

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
-// calls are the columns of most CSV here.
+// calls are the columns of most CSV in these tests.
 func calls(t *testing.T) traffic.Columns {
 	estimate, err := traffic.ParseSum("in")
 	require.NoError(t, err)
@@ -49,15 +49,15 @@ func TestCSV_SameRowsHoweverTheyArrive(t *testing.T) {
 }
 
 func TestCSV_EveryFileHasItsHeader(t *testing.T) {
-	one := file(t, "one.csv", []byte("when,who,in,out\n1970-01-01 00:00:01,a,1,0\n1970-01-01 00:00:03,b,3,0\n"))
-	two := file(t, "two.csv", []byte("who,when,out,in\nc,1970-01-01 00:00:02,0,2\n"))
-	tr := readWith(t, &options{columns: calls(t)}, "", one, two)
+	first := file(t, "one.csv", []byte("when,who,in,out\n1970-01-01 00:00:01,a,1,0\n1970-01-01 00:00:03,b,3,0\n"))
+	second := file(t, "two.csv", []byte("who,when,out,in\nc,1970-01-01 00:00:02,0,2\n"))
+	tr := readWith(t, &options{columns: calls(t)}, "", first, second)
 	assert.Equal(t, []string{"1000000 a", "2000000 c", "3000000 b"}, happened(tr))
 	for i, e := range tr.Events {
 		assert.EqualValues(t, i+1, tr.Charge(e).Cost, "the charge of another event")
 	}
 	assert.EqualValues(t, 2, tr.Headings)
-	reports := invoke("", "-json", "-each", "-limit", "2/s", "-time", "when", "-cost", "in", one, two).decode(t)
+	reports := invoke("", "-json", "-each", "-limit", "2/s", "-time", "when", "-cost", "in", first, second).decode(t)
 	require.Len(t, reports, 2)
 	assert.EqualValues(t, 4, reports[0].Limits[0].Units.Asked)
 	assert.EqualValues(t, 2, reports[1].Limits[0].Units.Asked)
@@ -85,7 +85,7 @@ func TestCSV_UnreadableLines(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			// What comes after it is read as if it had not been.
+			// The lines after it are read as if it were not there.
 			content := "when,who,in,out\n" + when + ",a,1,4611686018427387900\n" + tt.line + "\n" + when + ",b,2,3\n"
 			tr := readWith(t, &options{columns: calls(t)}, content, "-")
 			require.Len(t, tr.Faults, 1)
@@ -148,7 +148,7 @@ func TestCSV_Keys(t *testing.T) {
 		{[]string{"-key", "user, model"}, "user,model", []string{`"Jane Doe" big`, "joe big", "joe small", "- small"}},
 	}
 	for _, tt := range tests {
-		// The key may be named before it is known that it is one of columns.
+		// The key may come before the flag that makes it one of columns.
 		o, err := parseArgs(append(tt.args, "-limit", "1/s", "-time", "when"))
 		require.NoError(t, err)
 		tr := readWith(t, o, content, "-")

@@ -67,7 +67,7 @@ func TestRead_SortsByTimeAndKeepsTheOrderOfOneInstant(t *testing.T) {
 	assert.Equal(t, []string{"3 b", "3 e", "4 d", "5 a", "5 c"}, happened(tr))
 	assert.EqualValues(t, 3, tr.OutOfOrder)
 
-	// So many, and so shuffled, that a sort which is not stable would show.
+	// Enough events, in such an order, that an unstable sort would show.
 	var lines strings.Builder
 	byInstant := make([][]string, 5)
 	for i := range 1000 {
@@ -79,9 +79,9 @@ func TestRead_SortsByTimeAndKeepsTheOrderOfOneInstant(t *testing.T) {
 }
 
 func TestRead_MergesFilesByTime(t *testing.T) {
-	one := file(t, "one", []byte("1\ta\n4\ta\n"))
-	two := file(t, "two", zipped(t, `h - - [01/Jan/1970:00:00:00 +0000] "GET /" 200 1`))
-	tr := read(t, traffic.Key{traffic.Addr}, "2\tb\n4\tb\n", one, "-", two)
+	first := file(t, "one", []byte("1\ta\n4\ta\n"))
+	second := file(t, "two", zipped(t, `h - - [01/Jan/1970:00:00:00 +0000] "GET /" 200 1`))
+	tr := read(t, traffic.Key{traffic.Addr}, "2\tb\n4\tb\n", first, "-", second)
 	assert.Equal(t, []string{"0 h", "1 a", "2 b", "4 a", "4 b"}, happened(tr))
 	assert.Zero(t, tr.OutOfOrder, "each file is in order")
 }
@@ -135,11 +135,11 @@ func TestRead_UnreadableLinesOfAnOtherKind(t *testing.T) {
 			}
 		})
 	}
-	// Where the key does not need what a line lacks, both log formats are read.
+	// If the key does not need the fields that a line lacks, both log formats are read.
 	assert.Len(t, read(t, traffic.Key{traffic.Addr}, long+"\n"+clf, "-").Events, 2)
 }
 
-// The virtual host must not be taken for the client, who would be one for all.
+// The virtual host must not be taken for the client: all clients would be one.
 func TestReport_VirtualHostsInFrontAreNotClients(t *testing.T) {
 	var withPort, without, plain strings.Builder
 	for i := range 50 {
@@ -163,8 +163,8 @@ func TestReport_VirtualHostsInFrontAreNotClients(t *testing.T) {
 	}
 }
 
-// A server that does not know who called writes "-": one client to no limit by address,
-// and no fault to one by something else.
+// A server that does not know the client writes "-". Such lines are no client of their own
+// for a key with the address, and are readable for another key.
 func TestRead_ClientsThatAreNotToldAreNotOne(t *testing.T) {
 	lines := clf + "\n" + strings.Replace(clf, "192.0.2.1", "-", 1) + "\n"
 	tr := read(t, traffic.Key{traffic.Addr}, lines, "-")

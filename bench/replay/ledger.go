@@ -12,26 +12,26 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
-// A ledger is the units of a trial whose events have costs.
+// A ledger counts the units of a trial whose events have costs.
 type ledger struct {
-	most                              int64 // that an event can ask for and be admitted
+	maxCost                           int64 // the highest cost that can be admitted
 	asked, admitted, above, givenBack int64
-	tooLarge                          int64 // events that ask for more than most
+	tooLarge                          int64 // the number of events that ask for more than maxCost
 	windows                           []*traffic.Trailing
 }
 
 func newLedger(p policy) *ledger {
-	b := &ledger{most: p.most()}
+	b := &ledger{maxCost: p.maxCost()}
 	for _, l := range p {
 		b.windows = append(b.windows, traffic.NewTrailing(l))
 	}
 	return b
 }
 
-// book enters an event.
-func (b *ledger) book(e traffic.Event, c traffic.Charge, allowed bool) {
+// add counts an event.
+func (b *ledger) add(e traffic.Event, c traffic.Charge, allowed bool) {
 	b.asked += c.Asked
-	if c.Asked > b.most {
+	if c.Asked > b.maxCost {
 		b.tooLarge++
 	}
 	if !allowed {
@@ -45,23 +45,24 @@ func (b *ledger) book(e traffic.Event, c traffic.Charge, allowed bool) {
 	}
 }
 
-// account is what a verdict says in units. Asked = Admitted + Denied, and
-// Spent = Admitted + ChargedAbove - GivenBack.
+// account is the part of a verdict in units.
+//
+// Invariant: Asked = Admitted + Denied, and Spent = Admitted + ChargedAbove - GivenBack.
 type account struct {
-	Asked        int64   `json:"asked"` // the estimates; the costs if there are none
+	Asked        int64   `json:"asked"` // the estimates, or the costs if there are no estimates
 	Admitted     int64   `json:"admitted"`
 	Denied       int64   `json:"denied"`
 	DeniedShare  float64 `json:"denied_share"`           // of units asked
 	ChargedAbove int64   `json:"charged_above_estimate"` // once all is settled
 	GivenBack    int64   `json:"given_back"`
-	Spent        int64   `json:"spent"`        // the costs of what was admitted
-	MostAtOnce   int64   `json:"most_at_once"` // that an event can ask for: the least Count
-	TooLarge     int64   `json:"too_large"`    // events denied that ask for more
+	Spent        int64   `json:"spent"`        // the costs of all admitted events
+	MostAtOnce   int64   `json:"most_at_once"` // the highest cost that can be admitted: the least Count
+	TooLarge     int64   `json:"too_large"`    // the number of events that ask for more, which are denied
 
 	Peaks []peak `json:"most_in_window"` // one for each limit; none if nothing was spent
 }
 
-// A peak is the most that one client spent in one window of a limit, with all of
+// A peak is the most units that one client spent in one window of a limit, with all of
 // a cost at the time of its event.
 type peak struct {
 	Limit   sash.Limit `json:"limit"`
@@ -71,7 +72,7 @@ type peak struct {
 	End     time.Time  `json:"end"` // of the window: the first at which it held them
 }
 
-// account sums the ledger up.
+// account returns the totals.
 func (b *ledger) account(on *traffic.Traffic) *account {
 	a := &account{
 		Asked:        b.asked,
@@ -81,7 +82,7 @@ func (b *ledger) account(on *traffic.Traffic) *account {
 		ChargedAbove: b.above,
 		GivenBack:    b.givenBack,
 		Spent:        b.admitted + b.above - b.givenBack,
-		MostAtOnce:   b.most,
+		MostAtOnce:   b.maxCost,
 		TooLarge:     b.tooLarge,
 		Peaks:        []peak{},
 	}
@@ -93,7 +94,7 @@ func (b *ledger) account(on *traffic.Traffic) *account {
 	return a
 }
 
-// units writes what the limits do in units, side by side.
+// units writes the part of the report in units.
 func (r *report) units(w io.Writer) {
 	if r.Cost == "" {
 		return

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
-// outcome is what a run of the command left.
+// An outcome is the result of a run of the command.
 type outcome struct {
 	status         int
 	stdout, stderr string
@@ -54,7 +54,7 @@ func (o outcome) decode(t *testing.T) (reports []report) {
 	}
 }
 
-// report is decode of a run with one replay.
+// report returns the report of a run with one replay.
 func (o outcome) report(t *testing.T) report {
 	t.Helper()
 	all := o.decode(t)
@@ -62,7 +62,7 @@ func (o outcome) report(t *testing.T) report {
 	return all[0]
 }
 
-// file writes a file of its own into a folder of the test's.
+// file writes a new file into a temporary folder.
 func file(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), name)

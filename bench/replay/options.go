@@ -12,7 +12,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
-// options is what the command line says.
+// options are the settings of the command line.
 type options struct {
 	limits   policy
 	together bool
@@ -27,14 +27,14 @@ type options struct {
 	flags *flag.FlagSet
 }
 
-// parseArgs reads the command line. Its error names every fault found, or is
-// flag.ErrHelp; usage works either way.
+// parseArgs reads the command line. Its error names every fault found, or is flag.ErrHelp.
+// The options can print the usage in any case.
 func parseArgs(args []string) (*options, error) {
 	o := &options{key: traffic.Key{traffic.Addr}, flags: flag.NewFlagSet("replay", flag.ContinueOnError)}
 	o.flags.SetOutput(io.Discard) // run prints errors and usage
 	var faults []error
-	var key *string // its names are of fields or of columns: other flags say which
-	// The functions report no error: flag would stop at the first.
+	var key *string // it names fields, or columns if there is -time
+	// The functions return no error, because flag would stop at the first.
 	read := func(name, usage string, set func(string) error) {
 		o.flags.Func(name, usage, func(s string) error {
 			faults = append(faults, set(s))
@@ -112,7 +112,7 @@ func setSum(to **traffic.Sum, flag, s string) (err error) {
 	return nil
 }
 
-// setKey reads fields, or columns if there are such.
+// setKey reads the columns of a CSV, or the fields of a log.
 func (o *options) setKey(s string) (err error) {
 	if o.columns.IsCSV() {
 		o.columns.Key, err = traffic.ParseColumns(s)
@@ -122,10 +122,10 @@ func (o *options) setKey(s string) (err error) {
 	return err
 }
 
-// checkCosts refuses flags that mean nothing without another.
+// checkCosts refuses flags that have no meaning without another flag.
 func (o *options) checkCosts() error {
 	var faults []error
-	given := map[string]bool{} // even with a value that is refused
+	given := map[string]bool{} // flags given, even with a value that is refused
 	o.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	needs := func(name, other, why string) {
 		if given[name] && !given[other] {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
-// A line is one of made-up traffic.
+// A line is a line of synthetic traffic.
 type line struct {
 	micros int64
 	client string
@@ -34,7 +34,7 @@ func randomLines(random *rand.Rand) []line {
 	return lines
 }
 
-// randomLimit returns a limit that some of randomLines do not fit.
+// randomLimit returns a limit that denies some of randomLines.
 func randomLimit(random *rand.Rand, a sash.Algorithm) sash.Limit {
 	l := sash.Per(1+random.Int64N(5), time.Duration(1+random.IntN(2000))*time.Millisecond)
 	switch a {
@@ -63,8 +63,8 @@ func csvOf(lines []line) string {
 	return b.String()
 }
 
-// A plainPolicy is limits as one would write them down: all that a client was
-// charged in a list, counted anew for every event.
+// A plainPolicy is the plainest implementation of limits. It keeps all charges of a client
+// in a list, and counts them anew for every event.
 type plainPolicy struct {
 	limits  policy
 	charged map[string][]*plainCharge
@@ -81,8 +81,9 @@ func newPlain(limits policy) *plainPolicy {
 	return &plainPolicy{limits: limits, charged: map[string][]*plainCharge{}}
 }
 
-// allow settles what is due, and charges the client what it asks for if all
-// limits admit that. The rest of its cost comes or goes after wait.
+// allow settles the reservations that are due. It then charges the client the units asked
+// for, if all limits admit them. The difference to the cost is charged or given back after
+// wait.
 func (p *plainPolicy) allow(client string, at int64, c traffic.Charge, wait int64) bool {
 	for len(p.pending) > 0 && p.pending[0].due <= at {
 		p.settle(p.pending[0])
@@ -122,7 +123,7 @@ func (p *plainPolicy) admits(l sash.Limit, client string, at, n int64) bool {
 	return prev*(w-(at-begin))+(curr+n)*w <= l.Count*w
 }
 
-// since returns what the client was charged at from and after it.
+// since returns the units charged to the client at from or later.
 func (p *plainPolicy) since(client string, from int64) (units int64) {
 	for _, c := range p.charged[client] {
 		if c.at >= from {
@@ -132,10 +133,10 @@ func (p *plainPolicy) since(client string, from int64) (units int64) {
 	return units
 }
 
-// floor returns the greatest multiple of unit that is not after t.
+// floor returns the greatest multiple of unit that is at most t.
 func floor(t, unit int64) int64 { return t - (t%unit+unit)%unit }
 
-// plainVerdict is what a replay should find.
+// plainVerdict returns the verdict that a replay should have.
 type plainVerdict struct {
 	verdict
 	deniedOf                               map[string]int64

@@ -7,10 +7,10 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// A policy is the limits of one limiter, all of which must admit an event.
+// A policy is the limits of one limiter. All of them must admit an event.
 type policy []sash.Limit
 
-// policies returns what is replayed: all limits as one, or each alone.
+// policies returns the policies to replay: one of all limits, or one of each limit.
 func (o *options) policies() []policy {
 	if o.together {
 		return []policy{o.limits}
@@ -35,7 +35,7 @@ func (p policy) exact() bool {
 	return !slices.ContainsFunc(p, func(l sash.Limit) bool { return l.Algorithm != sash.SlidingLog })
 }
 
-// log returns the policy with every limit made an exact log.
+// log returns the exact logs of the same counts and windows.
 func (p policy) log() policy {
 	logs := make(policy, len(p))
 	for i, l := range p {
@@ -44,15 +44,16 @@ func (p policy) log() policy {
 	return logs
 }
 
-// most returns how many units an event can ask for and be admitted.
-func (p policy) most() int64 {
-	most := p[0].Count
+// maxCost returns the highest cost of an event that p can admit.
+func (p policy) maxCost() int64 {
+	cost := p[0].Count
 	for _, l := range p {
-		most = min(most, l.Count)
+		cost = min(cost, l.Count)
 	}
-	return most
+	return cost
 }
 
+// limiter returns a limiter of p without a janitor.
 func (p policy) limiter(clock sash.Clock) (*sash.Limiter, error) {
 	options := []sash.Option{sash.WithClock(clock), sash.WithSweepInterval(-1)}
 	for _, l := range p {

@@ -119,9 +119,9 @@ denied most under 2/1s log and 3/1m0s buckets 1s, times in UTC
 }
 
 func TestTogether_EachFileAndTop(t *testing.T) {
-	one := file(t, "one", []byte("0\ta\n0\ta\n"))
-	two := file(t, "two", zipped(t, "0\ta\n0\tb\n0\tb\n"))
-	reports := invoke("", "-json", "-each", "-together", "-top", "1", "-limit", "1/s log", "-limit", "2/m", one, two).decode(t)
+	first := file(t, "one", []byte("0\ta\n0\ta\n"))
+	second := file(t, "two", zipped(t, "0\ta\n0\tb\n0\tb\n"))
+	reports := invoke("", "-json", "-each", "-together", "-top", "1", "-limit", "1/s log", "-limit", "2/m", first, second).decode(t)
 	require.Len(t, reports, 2)
 	for i, client := range []string{"a", "b"} {
 		require.Len(t, reports[i].Limits, 1)

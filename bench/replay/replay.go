@@ -12,7 +12,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
-// replay reads what o names and runs its limits over it.
+// replay reads the files, and replays them under each policy.
 func (o *options) replay(ctx context.Context, stdin io.Reader, p progress.Drawer) ([]report, error) {
 	if _, err := traffic.CheckFiles(o.files); err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func (o *options) judge(ctx context.Context, t *traffic.Traffic, p progress.Draw
 	policies := o.policies()
 	bar := p.Events(int64(len(t.Events)*len(policies)), "replaying")
 	defer bar.End()
-	for _, one := range policies {
-		r, err := o.newTrial(one)
+	for _, policy := range policies {
+		r, err := o.newTrial(policy)
 		if err != nil {
 			return nil, err
 		}
@@ -66,22 +66,22 @@ func (o *options) judge(ctx context.Context, t *traffic.Traffic, p progress.Draw
 	return verdicts, nil
 }
 
-// A trial replays traffic under one policy, and beside it under the exact logs of
-// the same counts and windows. Each limiter has its own history.
+// A trial replays traffic under one policy, and also under the exact logs of the same counts
+// and windows. Each limiter has its own history.
 type trial struct {
 	policy  policy
 	clock   *sash.ManualClock
 	chosen  *sash.Limiter
-	exact   *sash.Limiter // nil: chosen is exact itself
+	exact   *sash.Limiter // nil if chosen is exact itself
 	sweepIn int           // events until the next sweep
 
-	pending *pending // nil: events cost what they ask for
-	ledger  *ledger  // nil: events have no costs
+	pending *pending // nil if the cost of an event is known when it is decided
+	ledger  *ledger  // nil if events have no costs
 
 	denied, exactDenied, wronglyAdmitted, wronglyDenied int64
 
-	decided []int64           // denials, by the limit that decided
-	tallies map[uint32]*tally // of clients denied at least once
+	decided []int64           // denials by the limit that decided
+	tallies map[uint32]*tally // clients denied at least once
 }
 
 func (o *options) newTrial(p policy) (*trial, error) {
@@ -102,7 +102,7 @@ func (o *options) newTrial(p policy) (*trial, error) {
 	return t, err
 }
 
-// batch is how many events are replayed between looks at anything else.
+// batch is the number of events between two checks for an interrupt, and two sweeps.
 const batch = 1 << 14
 
 func (t *trial) run(ctx context.Context, on *traffic.Traffic, b progress.Bar) error {
@@ -119,18 +119,19 @@ func (t *trial) run(ctx context.Context, on *traffic.Traffic, b progress.Bar) er
 	return nil
 }
 
+// take replays one event.
 func (t *trial) take(e traffic.Event, name string, c traffic.Charge) {
 	if t.pending != nil {
 		t.pending.settle(e.At, t.clock)
 	}
 	t.clock.Set(e.At)
-	d := t.ask(t.chosen, e, name, c)
+	d := t.decide(t.chosen, e, name, c)
 	right := d.Allowed
 	if t.exact != nil {
-		right = t.ask(t.exact, e, name, c).Allowed
+		right = t.decide(t.exact, e, name, c).Allowed
 	}
 	if t.ledger != nil {
-		t.ledger.book(e, c, d.Allowed)
+		t.ledger.add(e, c, d.Allowed)
 	}
 	if !d.Allowed {
 		t.denied++
@@ -148,8 +149,8 @@ func (t *trial) take(e traffic.Event, name string, c traffic.Charge) {
 	}
 }
 
-// ask takes what e asks for from l, or reserves it if it may cost another sum.
-func (t *trial) ask(l *sash.Limiter, e traffic.Event, name string, c traffic.Charge) sash.Decision {
+// decide takes the units that e asks for from l. If the cost may differ, it reserves them.
+func (t *trial) decide(l *sash.Limiter, e traffic.Event, name string, c traffic.Charge) sash.Decision {
 	if t.pending == nil {
 		return l.Take(name, c.Asked)
 	}
@@ -160,9 +161,9 @@ func (t *trial) ask(l *sash.Limiter, e traffic.Event, name string, c traffic.Cha
 	return d
 }
 
-// sweep evicts idle clients now and then, so that a long replay needs memory
-// for the live ones only. No answer changes by it. As many events pass between
-// two sweeps as the latter has clients to look at.
+// sweep evicts idle clients from time to time, so that a long replay needs memory only for
+// the others. It changes no answer. The number of events between two sweeps is the number of
+// clients left by the first, so a sweep costs a constant time for each event.
 func (t *trial) sweep(events int) {
 	if t.sweepIn -= events; t.sweepIn > 0 {
 		return
@@ -175,7 +176,7 @@ func (t *trial) sweep(events int) {
 	}
 }
 
-// A tally is what one client was denied under one policy.
+// A tally counts the denials of one client under one policy.
 type tally struct {
 	denied      int64
 	first, last int64 // times of the first and last denial
@@ -201,8 +202,7 @@ func (t *trial) tally(e traffic.Event) {
 	}
 }
 
-// verdict sums a trial up, with the clients denied most. Of equals, the one denied
-// first comes first.
+// verdict returns the result of a trial.
 func (t *trial) verdict(on *traffic.Traffic, o *options) verdict {
 	events := int64(len(on.Events))
 	v := verdict{
@@ -227,7 +227,7 @@ func (t *trial) verdict(on *traffic.Traffic, o *options) verdict {
 	return v
 }
 
-// decisions says how many denials each limit decided.
+// decisions returns how many denials each limit decided.
 func (t *trial) decisions() (all []decision) {
 	for i, l := range t.policy {
 		all = append(all, decision{l, t.decided[i], share(t.decided[i], t.denied)})
@@ -235,8 +235,8 @@ func (t *trial) decisions() (all []decision) {
 	return all
 }
 
-// top returns the clients denied most.
-func (t *trial) top(on *traffic.Traffic, most int) []denials {
+// top returns the n clients denied most. Of equals, the one denied first comes first.
+func (t *trial) top(on *traffic.Traffic, n int) []denials {
 	clients := make([]uint32, 0, len(t.tallies))
 	for c := range t.tallies {
 		clients = append(clients, c)
@@ -245,7 +245,7 @@ func (t *trial) top(on *traffic.Traffic, most int) []denials {
 		x, y := t.tallies[a], t.tallies[b]
 		return cmp.Or(cmp.Compare(y.denied, x.denied), cmp.Compare(x.first, y.first), cmp.Compare(a, b))
 	})
-	clients = clients[:min(most, len(clients))]
+	clients = clients[:min(n, len(clients))]
 	events := on.EventsOf(clients)
 	top := []denials{}
 	for _, c := range clients {

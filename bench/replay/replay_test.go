@@ -19,7 +19,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/traffic"
 )
 
-// recorded is where recorded traffic lies. The project has none of it.
+// recorded is the directory of recorded traffic, which is not part of the project.
 const recorded = "../../../shared/data"
 
 func recordedFile(t *testing.T, name string) string {
@@ -76,7 +76,7 @@ func TestReplay_ReadsTheOthersToTheLastLine(t *testing.T) {
 		events, clients                                int
 		cutShort, outOfOrder, outOfOrderAtMost, status int64
 	}{
-		// One of its lines lost its end; all of it is shuffled within the minute.
+		// One line is cut short. The lines are shuffled within each minute.
 		{file: "apache_combined_10k.log.gz", events: 10_000, clients: 1_753, cutShort: 1, outOfOrder: 1, outOfOrderAtMost: 10_000},
 		{file: "nasa_http.tsv.gz", events: 30_969, clients: 2_365},
 	}
@@ -136,8 +136,8 @@ func TestReplay_AgainstPlainReferences(t *testing.T) {
 
 func TestReplay_SweepsForgetNothing(t *testing.T) {
 	t.Parallel()
-	// Many clients once, so that there is something to evict, and one that is
-	// held all along.
+	// Many clients call once, so that there are keys to evict. One is held at its limit
+	// all the time.
 	var tsv strings.Builder
 	for i := range 5 * batch {
 		fmt.Fprintf(&tsv, "%d\tclient%d\n", i*1000, i)
@@ -208,19 +208,19 @@ func TestReplay_KeysOfSeveralFields(t *testing.T) {
 }
 
 func TestReplay_EachFileOnItsOwn(t *testing.T) {
-	one := file(t, "one", []byte("0\ta\n"))
-	two := file(t, "two", []byte("1\ta\n2\tb\n"))
+	first := file(t, "one", []byte("0\ta\n"))
+	second := file(t, "two", []byte("1\ta\n2\tb\n"))
 	bad := file(t, "bad", []byte("x\n"))
 
-	got := invoke("", "-json", "-limit", "1/s log", one, two)
+	got := invoke("", "-json", "-limit", "1/s log", first, second)
 	assert.EqualValues(t, 1, got.report(t).Limits[0].Denied)
 
-	got = invoke("", "-json", "-each", "-limit", "1/s log", one, bad, two)
+	got = invoke("", "-json", "-each", "-limit", "1/s log", first, bad, second)
 	assert.Equal(t, command.Failed, got.status)
 	assert.Equal(t, "replay: nothing readable in "+bad+"\n", got.stderr)
 	reports := got.decode(t)
 	require.Len(t, reports, 3)
-	assert.Equal(t, []string{two}, reports[2].Files)
+	assert.Equal(t, []string{second}, reports[2].Files)
 	assert.Zero(t, reports[0].Limits[0].Denied)
 	assert.Zero(t, reports[2].Limits[0].Denied)
 }

@@ -18,7 +18,7 @@ import (
 // A report is one replay. Lines = Events + Blank + Unreadable + Headings.
 type report struct {
 	Files   []string   `json:"files"` // "-" is standard input
-	Key     string     `json:"key"`   // fields or columns that identify a client; empty: there is one, "all"
+	Key     string     `json:"key"`   // fields or columns that identify a client; empty if there is only the client "all"
 	Lines   int64      `json:"lines"`
 	Events  int        `json:"events"`
 	Clients int        `json:"clients"`
@@ -32,17 +32,17 @@ type report struct {
 	Headings   int64 `json:"headings,omitempty"` // lines that name the columns of a CSV
 
 	UnreadableLines    []traffic.FaultyLine `json:"unreadable_lines"`     // the first of them
-	UnreadableLinesCap int                  `json:"unreadable_lines_cap"` // how many are listed at most
+	UnreadableLinesCap int                  `json:"unreadable_lines_cap"` // the greatest number listed
 	BrokenOff          []traffic.FaultyLine `json:"broken_off"`           // files not read beyond that line
 
-	Cost     string `json:"cost,omitempty"`     // sum of columns, if events have costs
-	Estimate string `json:"estimate,omitempty"` // the same, if calls reserve
-	Settle   string `json:"settle,omitempty"`   // how long a reservation waits, if it does
+	Cost     string `json:"cost,omitempty"`     // the sum of columns, if events have costs
+	Estimate string `json:"estimate,omitempty"` // the sum of columns, if calls reserve
+	Settle   string `json:"settle,omitempty"`   // the time from a reservation to its settlement, if not 0
 
 	Limits []verdict `json:"limits"` // in the order given, or one for all together; none if there were no events
 }
 
-// A verdict is what one limit, or one policy of several, does to the traffic.
+// A verdict is the result of a replay under one limit, or under one policy of several.
 type verdict struct {
 	Limit         sash.Limit `json:"limit,omitzero"`     // of a limit replayed alone
 	Together      []decision `json:"together,omitempty"` // of a policy, in the order given
@@ -50,7 +50,7 @@ type verdict struct {
 	DeniedShare   float64    `json:"denied_share"`   // of all events
 	DeniedClients int        `json:"denied_clients"` // denied at least once
 
-	Exact           bool    `json:"exact"`        // the limit is an exact log itself, or every limit
+	Exact           bool    `json:"exact"`        // whether every limit is an exact log itself
 	ExactDenied     int64   `json:"exact_denied"` // by the exact log of the same count and window, or all such logs
 	WronglyAdmitted int64   `json:"wrongly_admitted"`
 	WronglyDenied   int64   `json:"wrongly_denied"`
@@ -60,14 +60,14 @@ type verdict struct {
 	Top   []denials `json:"top"`             // the clients denied most
 }
 
-// A decision is how often one limit of a policy decided.
+// A decision counts the denials that one limit of a policy decided.
 type decision struct {
 	Limit  sash.Limit `json:"limit"`
 	Denied int64      `json:"denied"`       // where this limit had the longest wait; of equals, the first given
 	Share  float64    `json:"denied_share"` // of all denials
 }
 
-// name returns what the verdict is on.
+// name returns the limits that the verdict is about.
 func (v *verdict) name() string {
 	if len(v.Together) == 0 {
 		return v.Limit.String()
@@ -79,7 +79,7 @@ func (v *verdict) name() string {
 	return p.String()
 }
 
-// denials is what one client was denied.
+// denials describes the denials of one client.
 type denials struct {
 	Client        string    `json:"client"`
 	Events        int64     `json:"events"`
@@ -112,7 +112,7 @@ func (o *options) report(files []string, t *traffic.Traffic, verdicts []verdict)
 
 func (r *report) source() string { return strings.Join(r.Files, ", ") }
 
-// write writes all reports, or as many as w takes.
+// write writes all reports to w.
 func write(w io.Writer, reports []report, asJSON bool) error {
 	var out bytes.Buffer
 	for i := range reports {
@@ -131,7 +131,7 @@ func write(w io.Writer, reports []report, asJSON bool) error {
 	return err
 }
 
-// text writes the report for people.
+// text writes the report for human readers.
 func (r *report) text(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s %s\n", r.source(), count(int64(r.Events), "event"), r.clients())
 	if r.First != nil {
@@ -160,12 +160,12 @@ func (r *report) clients() string {
 const (
 	toTheSecond = "2006-01-02 15:04:05"
 	toTheMinute = "2006-01-02 15:04"
-	// shownFaults is how many unreadable lines the text gives a line each; the
-	// others that are kept it gives by number.
+	// shownFaults is the number of unreadable lines that the text shows with reasons. It
+	// lists further ones by number.
 	shownFaults = 10
 )
 
-// oddities says what about the lines was not as it should be.
+// oddities writes the numbers of lines that were out of order, cut short or not read.
 func (r *report) oddities(w io.Writer) {
 	if r.OutOfOrder > 0 {
 		fmt.Fprintf(w, "%s out of order, older than one before in the same file: replayed sorted by time\n", count(r.OutOfOrder, "line"))
@@ -198,7 +198,7 @@ func (r *report) unreadable(w io.Writer) {
 	}
 }
 
-// stretches names lines by number, a file at a time, those in a row as a range.
+// stretches returns, for each file, the numbers of its lines. Consecutive lines are a range.
 func stretches(lines []traffic.FaultyLine) (names []string) {
 	for i := 0; i < len(lines); {
 		file, ranges := lines[i].File, []string(nil)
@@ -221,7 +221,7 @@ func lineRange(first, last int64) string {
 	return fmt.Sprintf("%d-%d", first, last)
 }
 
-// comparison writes the limits side by side, or all together in one line.
+// comparison writes a table with a row for each policy.
 func (r *report) comparison(w io.Writer) {
 	table := newTable(w)
 	fmt.Fprintln(table, "denied\tof events\tclients denied\texact log denies\twrongly admitted\twrongly denied\twrong of events\t  limit")
@@ -234,7 +234,7 @@ func (r *report) comparison(w io.Writer) {
 	table.Flush()
 }
 
-// decisions writes which limits of a policy decided.
+// decisions writes how many denials each limit of a policy decided.
 func (r *report) decisions(w io.Writer) {
 	for _, v := range r.Limits {
 		if len(v.Together) == 0 {
@@ -250,7 +250,7 @@ func (r *report) decisions(w io.Writer) {
 	}
 }
 
-// text writes whom the limits deny most.
+// text writes the clients that the limits deny most.
 func (v *verdict) text(w io.Writer) {
 	if len(v.Top) == 0 {
 		return
@@ -267,8 +267,8 @@ func (v *verdict) text(w io.Writer) {
 	table.Flush()
 }
 
-// newTable aligns columns to the right; what comes last is on the left, and may
-// be long.
+// newTable returns a writer that aligns columns to the right. Text after the last tab stays
+// on the left, and may be long.
 func newTable(w io.Writer) *tabwriter.Writer {
 	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 }

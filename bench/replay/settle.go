@@ -7,8 +7,8 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// pending is the reservations that are not settled yet, in the order they were
-// made in. It is the order in which they are due, since all wait equally long.
+// pending holds the reservations that are not settled, in the order in which they were
+// made. They are due in the same order, because all wait equally long.
 type pending struct {
 	wait  time.Duration
 	queue []unsettled
@@ -20,7 +20,7 @@ type unsettled struct {
 	cost        int64
 }
 
-// add adds what was reserved at an instant, and will turn out to cost as much.
+// add adds a reservation made at an instant, with its actual cost.
 func (p *pending) add(at int64, r sash.Reservation, cost int64) {
 	due := at + int64(p.wait)
 	if due < at {
@@ -29,7 +29,8 @@ func (p *pending) add(at int64, r sash.Reservation, cost int64) {
 	p.queue = append(p.queue, unsettled{due, r, cost})
 }
 
-// settle settles, each at its own time by the clock, what is due by an instant.
+// settle settles the reservations due by an instant. For each it sets the clock to the time
+// at which it is due.
 func (p *pending) settle(by int64, clock *sash.ManualClock) {
 	for len(p.queue) > 0 && p.queue[0].due <= by {
 		first := p.queue[0]

@@ -8,33 +8,33 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// A charge is what one key was charged by one call, at some instant from earliest
-// to latest: those of the key's time, which does not run backwards.
+// A charge is the units that one call charged to one key, at an instant between earliest
+// and latest. These are instants of the key's time, which does not run backwards.
 type charge struct {
 	earliest, latest int64
 	units            int64
-	lowered          bool // whether lowered Counts were in force all the while
+	lowered          bool // whether lowered Counts were in force during the whole call
 }
 
-// An account is of all that a key was admitted. It knows nothing of how a limiter
-// counts: what it finds is found by adding up what certainly was within a window.
+// An account records all charges of a key. It uses none of a limiter's arithmetic: it adds
+// up the units that were certainly charged within a window.
 type account struct {
 	bounds []bound
 	clock  *clock
 
 	mu      sync.Mutex
 	charges []charge
-	due     int   // how many charges to have before they are looked at
+	due     int   // the number of charges at which the next audit is due
 	seen    int64 // an instant that the key has seen in a call that has returned
 }
 
 const (
-	fewCharges = 128
-	halved     = 2 // what lowered Counts are divided by
+	chargesPerAudit = 128
+	halved          = 2 // the divisor of lowered Counts
 )
 
 func newAccount(limits []sash.Limit, c *clock) *account {
-	a := &account{clock: c, due: fewCharges, seen: unknown}
+	a := &account{clock: c, due: chargesPerAudit, seen: unknown}
 	for _, l := range limits {
 		a.bounds = append(a.bounds, boundsOf(l)...)
 	}
@@ -48,9 +48,9 @@ func (a *account) seenBy() int64 {
 	return a.seen
 }
 
-// book books units that were charged no earlier than that, and returns the first
-// window found that holds too much.
-func (a *account) book(earliest, units int64, lowered bool) *excess {
+// record records units that were charged at earliest or later. If an audit is due, it
+// returns the first window found that holds too much.
+func (a *account) record(earliest, units int64, lowered bool) *excess {
 	if earliest == unknown || units == 0 {
 		return nil
 	}
@@ -61,20 +61,20 @@ func (a *account) book(earliest, units int64, lowered bool) *excess {
 	if len(a.charges) < a.due {
 		return nil
 	}
-	found := a.look()
-	a.forget()
-	a.due = len(a.charges) + fewCharges
+	found := a.firstExcess()
+	a.prune()
+	a.due = len(a.charges) + chargesPerAudit
 	return found
 }
 
-// audit looks at all that is not forgotten.
+// audit returns the first window found that holds too much, of all charges kept.
 func (a *account) audit() *excess {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.look()
+	return a.firstExcess()
 }
 
-func (a *account) look() *excess {
+func (a *account) firstExcess() *excess {
 	slices.SortFunc(a.charges, func(a, b charge) int { return cmp.Compare(a.latest, b.latest) })
 	for _, b := range a.bounds {
 		if found := b.excess(a.charges); found != nil {
@@ -84,28 +84,28 @@ func (a *account) look() *excess {
 	return nil
 }
 
-// forget drops what cannot be in one window with a charge to come, whose latest
-// instant will be no earlier than the clock's.
-func (a *account) forget() {
+// prune drops the charges that cannot share a window with a later charge. The latest
+// instant of a later charge is no earlier than the clock's latest.
+func (a *account) prune() {
 	high := a.clock.high.Load()
 	a.charges = slices.DeleteFunc(a.charges, func(c charge) bool {
 		return !slices.ContainsFunc(a.bounds, func(b bound) bool { return b.together(c.earliest, high) })
 	})
 }
 
-// soFar returns the charges of calls that have returned.
+// soFar returns the recorded charges, those of calls that have returned.
 func (a *account) soFar() []charge {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.charges)
 }
 
-// A bound says what of a limit's promise is held in any span of ticks: at most
-// Count, or, sliding, of a counter, Count and as much of it again as the latest
-// charge is far into its window.
+// A bound is the proven bound of a limit on the units in any span of ticks. That is Count;
+// or, if sliding, for a counter, Count*(1+f) where the last charge lies the fraction f into
+// its window.
 type bound struct {
 	limit      sash.Limit
-	tick, span int64
+	tick, span int64 // the length of a tick, and the number of ticks in a span
 	sliding    bool
 }
 
@@ -120,12 +120,12 @@ func boundsOf(l sash.Limit) []bound {
 	return []bound{{l, window, 1, false}, {l, 1, window, true}}
 }
 
-// together reports whether what happens at a and at b is within one span.
+// together reports whether two instants lie within one span.
 func (b bound) together(from, to int64) bool {
 	return floorDiv(to, b.tick)-floorDiv(from, b.tick) < b.span
 }
 
-// held returns what of the charges certainly counts at an instant no later than that.
+// held returns the units of the charges that certainly still count at that instant.
 func (b bound) held(charges []charge, at int64) (units int64) {
 	for _, c := range charges {
 		if !b.sliding && b.together(c.earliest, at) {
@@ -135,8 +135,9 @@ func (b bound) held(charges []charge, at int64) (units int64) {
 	return units
 }
 
-// most returns what a span may hold whose last charge was made between two instants.
-func (b bound) most(earliest, latest int64, lowered bool) int64 {
+// max returns the units that a span may hold whose last charge was made between two
+// instants.
+func (b bound) max(earliest, latest int64, lowered bool) int64 {
 	count := b.limit.Count
 	if lowered {
 		count /= halved
@@ -152,15 +153,15 @@ func (b bound) most(earliest, latest int64, lowered bool) int64 {
 	return count
 }
 
-// An excess is what a window held beyond what it may.
+// An excess is a window that held more units than its bound.
 type excess struct {
-	limit       sash.Limit
-	from, to    int64
-	units, most int64
+	limit      sash.Limit
+	from, to   int64
+	units, max int64
 }
 
-// excess returns the first span found that certainly holds too much, nil for none,
-// of charges in the order of their latest instants.
+// excess returns the first span found that certainly holds too much, or nil. The charges
+// are in the order of their latest instants.
 func (b bound) excess(charges []charge) *excess {
 	for _, first := range charges {
 		units, lowered, last := int64(0), true, first.earliest
@@ -173,8 +174,8 @@ func (b bound) excess(charges []charge) *excess {
 			}
 			units += c.units
 			lowered, last = lowered && c.lowered, max(last, c.earliest)
-			if most := b.most(last, c.latest, lowered); units > most {
-				return &excess{b.limit, first.earliest, c.latest, units, most}
+			if limit := b.max(last, c.latest, lowered); units > limit {
+				return &excess{b.limit, first.earliest, c.latest, units, limit}
 			}
 		}
 	}

@@ -12,45 +12,46 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// A tally is what one caller has done to one subject.
+// A tally counts the calls of one caller on one subject.
 type tally struct {
 	calls, admitted atomic.Int64
-	longest         atomic.Int64 // nanoseconds; a Wait apart, which is meant to last
+	longest         atomic.Int64 // nanoseconds; without Wait, which is meant to last
 }
 
-// timed returns call, with its time taken.
+// timed returns a call that also records how long it took.
 func (t *tally) timed(call func() sash.Decision) func() sash.Decision {
 	return func() sash.Decision {
 		start := time.Now()
 		d := call()
-		t.longest.Store(max(t.longest.Load(), int64(time.Since(start)))) // nobody else stores
+		t.longest.Store(max(t.longest.Load(), int64(time.Since(start)))) // only this caller stores
 		return d
 	}
 }
 
-// A caller makes calls on all subjects, by turns and at random.
+// A caller makes random calls on all subjects.
 type caller struct {
 	rand     *rand.Rand
 	name     string
-	serial   int // of keys never seen before
+	serial   int // the number of new keys made so far
 	subjects []*subject
-	tallies  []tally // of subjects
+	tallies  []tally // one for each subject
 	faults   *faults
-	open     []openReservation // of keys that are not kept, to be settled later
+	open     []openReservation // reservations of keys without account, to be settled later
 	buffer   []byte
 }
 
 const (
-	mostOpen = 32
-	// callsPerMove is how many calls a clock stands still for, on average, and
-	// mostStep how far it then moves at most: half of that, on average.
+	maxOpen = 32
+	// callsPerMove is the average number of calls between two moves of a clock. A move
+	// is at most maxStep, and half of that on average.
 	callsPerMove = 64
-	mostStep     = 40 * time.Millisecond
-	// movesPerJump is how many moves there are to a jump on, and to one back.
-	movesPerJump     = 200
-	mostOn, mostBack = 5 * time.Second, 1500 * time.Millisecond
-	patience         = 2 * time.Millisecond // of a Wait
-	callsPerLook     = 256                  // at the number of keys
+	maxStep      = 40 * time.Millisecond
+	// movesPerJump is the average number of moves between two jumps forward, and between
+	// two jumps back.
+	movesPerJump        = 200
+	maxForward, maxBack = 5 * time.Second, 1500 * time.Millisecond
+	waitTimeout         = 2 * time.Millisecond
+	callsPerLenCheck    = 256
 )
 
 func (c *caller) run(ctx context.Context) {
@@ -60,9 +61,9 @@ func (c *caller) run(ctx context.Context) {
 		c.call(ctx, s, t)
 		if c.rand.IntN(callsPerMove) == 0 {
 			c.move(s.clock)
-			runtime.Gosched() // or the operator hardly ever has its turn
+			runtime.Gosched() // so that the operator runs as well
 		}
-		if c.rand.IntN(callsPerLook) == 0 {
+		if c.rand.IntN(callsPerLenCheck) == 0 {
 			c.faults.checkLen(s)
 		}
 	}
@@ -71,19 +72,19 @@ func (c *caller) run(ctx context.Context) {
 func (c *caller) move(clock *clock) {
 	switch c.rand.IntN(movesPerJump) {
 	case 0:
-		clock.move(c.upTo(mostOn))
+		clock.move(c.upTo(maxForward))
 	case 1:
-		clock.move(-c.upTo(mostBack))
+		clock.move(-c.upTo(maxBack))
 	default:
-		clock.move(c.upTo(mostStep))
+		clock.move(c.upTo(maxStep))
 	}
 }
 
-func (c *caller) upTo(most time.Duration) time.Duration {
-	return time.Duration(c.rand.Int64N(int64(most)))
+func (c *caller) upTo(max time.Duration) time.Duration {
+	return time.Duration(c.rand.Int64N(int64(max)))
 }
 
-// call makes one call of some kind.
+// call makes one call of a random kind.
 func (c *caller) call(ctx context.Context, s *subject, t *tally) {
 	k, n := c.key(s), 1+c.rand.Int64N(s.cost)
 	switch dice := c.rand.IntN(100); {
@@ -108,7 +109,7 @@ func (c *caller) call(ctx context.Context, s *subject, t *tally) {
 	}
 }
 
-// key returns one that is kept, one that many calls are made on, or a new one.
+// key returns a key with an account, a recurring key, or a new key.
 func (c *caller) key(s *subject) key {
 	switch dice := c.rand.IntN(3); {
 	case dice == 0 && len(s.kept) > 0:
@@ -124,8 +125,8 @@ func (c *caller) unseen() string {
 	return c.name + strconv.Itoa(c.serial)
 }
 
-// charge makes a call on keys, and if it is admitted books what of it stays charged
-// to each of them. It returns the decision.
+// charge makes a call on keys and returns its decision. If the call is admitted, charge
+// records the units that stay charged to each key.
 func (c *caller) charge(s *subject, t *tally, stay int64, call func() sash.Decision, keys ...key) sash.Decision {
 	t.calls.Add(1)
 	counts := s.counts.Load()
@@ -135,6 +136,8 @@ func (c *caller) charge(s *subject, t *tally, stay int64, call func() sash.Decis
 			seen[i] = k.account.seenBy()
 		}
 	}
+	// The call is decided at an instant no earlier than the reading before it, unless the
+	// clock goes back while it runs; and no earlier than an instant that the key has seen.
 	before := s.clock.read()
 	d := call()
 	if !d.Allowed {
@@ -144,18 +147,18 @@ func (c *caller) charge(s *subject, t *tally, stay int64, call func() sash.Decis
 	earliest, lowered := s.clock.earliest(before), s.loweredSince(counts)
 	for i, k := range keys {
 		if k.account != nil {
-			c.faults.overAdmission(s, k, k.account.book(max(earliest, seen[i]), stay, lowered))
+			c.faults.overAdmission(s, k, k.account.record(max(earliest, seen[i]), stay, lowered))
 		}
 	}
 	return d
 }
 
-// allow makes a call that tells no more than whether it is admitted.
+// allow makes a call that returns only whether it is admitted.
 func (c *caller) allow(s *subject, t *tally, k key, allow func(key string) bool) {
 	c.charge(s, t, 1, t.timed(func() sash.Decision { return sash.Decision{Allowed: allow(k.name)} }), k)
 }
 
-// allowBytes returns Allow for a key whose bytes are written over at once.
+// allowBytes returns a function that calls AllowBytes, and then overwrites the key's bytes.
 func (c *caller) allowBytes(s *subject) func(key string) bool {
 	return func(key string) bool {
 		c.buffer = append(c.buffer[:0], key...)
@@ -173,7 +176,7 @@ func (c *caller) take(s *subject, t *tally, k key, n int64) sash.Decision {
 
 func (c *caller) takeAll(s *subject, t *tally, a, b key, n int64) {
 	names, keys := []string{a.name, b.name}, []key{a, b}
-	if a.name == b.name { // counts once
+	if a.name == b.name { // a key named twice counts once
 		keys = keys[:1]
 	}
 	c.faults.check(s, n, c.charge(s, t, n, t.timed(func() sash.Decision { return s.limiter.TakeAll(names, n) }), keys...))
@@ -184,14 +187,15 @@ func (c *caller) peek(s *subject, t *tally, k key, n int64) {
 	c.faults.check(s, n, t.timed(func() sash.Decision { return s.limiter.Peek(k.name, n) })())
 }
 
-// An openReservation is a reservation, and the most units that it may be settled to.
+// An openReservation is a reservation that is not settled.
 type openReservation struct {
 	sash.Reservation
-	most int64
+	max int64 // the highest cost to settle it to
 }
 
-// reserve reserves and settles: of a kept key at once, to no more than the estimate;
-// of another later, or never, and to more, too, unless that could evict a kept key.
+// reserve makes a reservation. A reservation of a key with an account is settled at once,
+// to no more than the estimate. Others are settled later or never. They may be settled to
+// more than the estimate, unless that could evict a key with an account.
 func (c *caller) reserve(s *subject, t *tally, k key, n int64) {
 	var r sash.Reservation
 	actual := c.rand.Int64N(n + 1)
@@ -201,11 +205,11 @@ func (c *caller) reserve(s *subject, t *tally, k key, n int64) {
 	}), k))
 	switch {
 	case k.account == nil:
-		most := 2 * n
+		limit := 2 * n
 		if s.aside && s.maxKeys > 0 {
-			most = n
+			limit = n
 		}
-		c.settleLater(openReservation{r, most})
+		c.settleLater(openReservation{r, limit})
 	case actual == 0:
 		r.Cancel()
 	default:
@@ -213,27 +217,29 @@ func (c *caller) reserve(s *subject, t *tally, k key, n int64) {
 	}
 }
 
-// settleLater keeps r, and in its place settles another, or never does.
+// settleLater keeps r open. If too many are open, it takes a random one of them out, and
+// settles it or abandons it.
 func (c *caller) settleLater(r openReservation) {
-	if len(c.open) < mostOpen {
+	if len(c.open) < maxOpen {
 		c.open = append(c.open, r)
 		return
 	}
-	i := c.rand.IntN(mostOpen)
+	i := c.rand.IntN(maxOpen)
 	if c.rand.IntN(4) > 0 {
-		c.open[i].Commit(c.rand.Int64N(c.open[i].most + 1))
+		c.open[i].Commit(c.rand.Int64N(c.open[i].max + 1))
 	}
 	c.open[i] = r
 }
 
-// undated is a context that does not tell when it ends.
+// undated is a context that hides its deadline.
 type undated struct{ context.Context }
 
 func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// wait waits for a short time. Most calls that know of a deadline give up at once.
+// wait waits for a short time. With a deadline, most calls fail at once, so half of the
+// calls hide it.
 func (c *caller) wait(ctx context.Context, s *subject, t *tally, k key, n int64) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	if c.rand.IntN(2) == 0 {
 		ctx = undated{ctx}
@@ -255,8 +261,8 @@ func (c *caller) reset(s *subject, t *tally) {
 	})()
 }
 
-// fresh takes a unit from a key never seen, which is admitted where it gets a quota
-// of its own.
+// fresh takes a unit of a new key. The call must be admitted if new keys have a quota of
+// their own.
 func (c *caller) fresh(s *subject, t *tally) {
 	k := key{name: c.unseen()}
 	if d := c.take(s, t, k, 1); !d.Allowed && !s.crowded {

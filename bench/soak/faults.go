@@ -7,13 +7,13 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// faults gathers what was found wrong.
+// faults collects the faults found.
 type faults struct {
 	mu             sync.Mutex
 	overAdmissions int
 	others         int
 	first          []string
-	found          func() // called for each
+	found          func() // called for each fault
 }
 
 const shownFaults = 20
@@ -25,7 +25,7 @@ func (f *faults) add(s *subject, format string, args ...any) {
 	f.show(s.name, fmt.Sprintf(format, args...))
 }
 
-// overAdmission adds e, if there is one.
+// overAdmission adds e unless it is nil.
 func (f *faults) overAdmission(s *subject, k key, e *excess) {
 	if e == nil {
 		return
@@ -34,7 +34,7 @@ func (f *faults) overAdmission(s *subject, k key, e *excess) {
 	defer f.mu.Unlock()
 	f.overAdmissions++
 	f.show(s.name, fmt.Sprintf("over-admission: key %q under %v was admitted %d units between %d and %d ns, at most %d may be",
-		k.name, e.limit, e.units, e.from, e.to, e.most))
+		k.name, e.limit, e.units, e.from, e.to, e.max))
 }
 
 func (f *faults) show(name, what string) {
@@ -50,8 +50,8 @@ func (f *faults) counts() (overAdmissions, others int) {
 	return f.overAdmissions, f.others
 }
 
-// check holds a decision on n units, at most half of each Count, to what every
-// decision is.
+// check checks a decision on n units for contradictions. n is at most half of each Count,
+// so RetryAfter must not be Never.
 func (f *faults) check(s *subject, n int64, d sash.Decision) {
 	f.checkState(s, d)
 	if d.RetryAfter == sash.Never {
@@ -59,7 +59,7 @@ func (f *faults) check(s *subject, n int64, d sash.Decision) {
 	}
 }
 
-// checkState is check for any number of units.
+// checkState checks a decision on any number of units for contradictions.
 func (f *faults) checkState(s *subject, d sash.Decision) {
 	switch {
 	case d.Limit.Count < 1:
@@ -73,7 +73,7 @@ func (f *faults) checkState(s *subject, d sash.Decision) {
 	}
 }
 
-// checkLen holds the number of keys to the cap.
+// checkLen checks that the number of keys is within the cap, and returns it.
 func (f *faults) checkLen(s *subject) int {
 	n := s.limiter.Len()
 	if n < 0 || s.maxKeys > 0 && n > s.maxKeys {

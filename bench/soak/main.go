@@ -1,33 +1,36 @@
-// Command soak lets limiters of every algorithm and option stand what they are made
-// for, all at once, and checks throughout that they keep what they promise: floods
-// of keys, caps that overflow, clocks that jump both ways, changes of limits,
-// sweeps, snapshots and restores, while many goroutines call.
+// Command soak runs limiters of every algorithm and option under everything that they are
+// made for at once: floods of keys, caps that overflow, clocks that jump both ways, changes
+// of limits, sweeps, snapshots and restores, while many goroutines call. It checks
+// throughout that the limiters keep their promises.
 //
 //	go run ./bench/soak [-for 10m] [-seed N] [-workers N] [-first] [-json]
 //
-// Some keys of each limiter are kept aside: what they are admitted is booked, with
-// the clock's readings before and after each call, and added up by windows, without
-// any of the limiter's own arithmetic. More than the limit's proven bound that
-// certainly lies in one window is an over-admission: under SlidingLog more than
-// Count in any window, under SlidingCounter more than Count in an aligned one or
-// Count*(1+f) in any that ends the fraction f into one, under SlidingBuckets more
-// than Count in as many buckets as make up a window. The Counts of these keys
-// change, too, and the lower ones are held while they are in force.
+// Some keys of each limiter have an account. It records the units admitted to the key, with
+// the clock's readings before and after each call, and adds them up by windows, without
+// any of the limiter's own arithmetic. An over-admission is more than the limit's proven
+// bound that certainly lies in one window:
 //
-// Of all others it checks each decision for contradictions, that the number of
-// keys never passes the cap, and that the first unit of a new key is admitted; and
-// at the end that every key becomes idle, and that neither heap nor goroutines have
-// grown. Snapshots are restored into other limiters, and must hold all that kept
-// keys had been charged.
+//   - under SlidingLog, more than Count in any window;
+//   - under SlidingCounter, more than Count in an aligned window, or more than Count*(1+f)
+//     in a window that ends the fraction f into an aligned one;
+//   - under SlidingBuckets, more than Count in as many buckets as make up a window.
 //
-// A clock stands still for 64 calls on average, so a window takes as long as its
-// calls need. The seed chooses what is called; the order in which goroutines run is
-// the scheduler's.
+// The Counts of these keys change, too, and lowered Counts are checked while they are in
+// force. Further checks:
 //
-// It writes a live line to stderr, if that is a terminal, and a table in Markdown at
-// the end, or with -json the fields of the type report. The exit status is 0; 1 if
-// anything was found wrong; 2 if the command line was wrong; 130 if interrupted,
-// which ends the run, with its table.
+//   - each decision is free of contradictions;
+//   - the number of keys is never above the cap;
+//   - the first unit of a new key is admitted;
+//   - snapshots, restored into other limiters, hold all units charged to keys with accounts;
+//   - at the end every key becomes idle, and neither heap nor goroutines have grown.
+//
+// A clock stands still for 64 calls on average, so a window takes as long as its calls
+// need. The seed chooses the calls. The order in which goroutines run is the scheduler's.
+//
+// Soak writes a live line to stderr, if that is a terminal, and at the end a table in
+// Markdown, or with -json the fields of the type report. The exit status is 0; 1 if a fault
+// was found; 2 if the command line was wrong; 130 if the run was interrupted, and then the
+// table is written, too.
 package main
 
 import (
@@ -52,12 +55,12 @@ func main() {
 	})
 }
 
-// options is what the command line says, and what to soak.
+// options are the settings of the command line, and the limiters to run.
 type options struct {
 	duration time.Duration
 	seed     uint64
 	workers  int
-	first    bool // fault ends it
+	first    bool // whether the first fault ends the run
 	json     bool
 	build    build
 }
@@ -85,13 +88,13 @@ func invoke(ctx context.Context, args []string, build build, stdout, stderr io.W
 	return command.OK
 }
 
-// parse reads the command line, and says what is wrong with it.
+// parse reads the command line. It prints what is wrong with it.
 func (o *options) parse(args []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.DurationVar(&o.duration, "for", 10*time.Minute, "soak for this `DURATION`: -for 30s")
 	flags.Uint64Var(&o.seed, "seed", rand.Uint64(), "choose by this `NUMBER` what is called; by chance, if it is not given")
-	flags.IntVar(&o.workers, "workers", 4*runtime.GOMAXPROCS(0), "call from so many `GOROUTINES`, by default 4 for each core")
+	flags.IntVar(&o.workers, "workers", 4*runtime.GOMAXPROCS(0), "call from this many `GOROUTINES`, by default 4 for each core")
 	flags.BoolVar(&o.first, "first", false, "end with the first fault")
 	flags.BoolVar(&o.json, "json", false, "report as JSON")
 	if err := flags.Parse(args); err != nil {
@@ -112,7 +115,7 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	return err
 }
 
-// terminal returns w if that is one, else what takes all and shows nothing.
+// terminal returns w if it is a terminal, and else io.Discard.
 func terminal(w io.Writer) io.Writer {
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return w

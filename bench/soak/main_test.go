@@ -19,7 +19,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// outcome is what a run of the command left.
+// An outcome is the result of a run of the command.
 type outcome struct {
 	status         int
 	stdout, stderr string
@@ -45,25 +45,25 @@ func TestSoak_FindsNothingWrong(t *testing.T) {
 	require.Equal(t, command.OK, got.status, r.FirstFaults)
 	require.Empty(t, got.stderr)
 	require.Len(t, r.Limiters, len(plans()))
-	for _, one := range r.Limiters {
-		assert.Positive(t, one.Admitted, one.Name)
-		assert.Greater(t, one.Calls, one.Admitted, one.Name)
-		assert.Positive(t, one.Keys, one.Name)
-		assert.Positive(t, one.Longest, one.Name)
+	for _, l := range r.Limiters {
+		assert.Positive(t, l.Admitted, l.Name)
+		assert.Greater(t, l.Calls, l.Admitted, l.Name)
+		assert.Positive(t, l.Keys, l.Name)
+		assert.Positive(t, l.Longest, l.Name)
 	}
 	assert.Positive(t, r.Sweeps+r.LimitChanges+r.Snapshots)
 }
 
-// each is a limiter on which another decision is taken.
-type each struct {
+// An overriding limiter replaces Take by another function.
+type overriding struct {
 	*sash.Limiter
 	decide func(l *sash.Limiter, key string, n int64) sash.Decision
 }
 
-func (e each) Take(key string, n int64) sash.Decision { return e.decide(e.Limiter, key, n) }
+func (o overriding) Take(key string, n int64) sash.Decision { return o.decide(o.Limiter, key, n) }
 
 func deciding(decide func(l *sash.Limiter, key string, n int64) sash.Decision) build {
-	return func(p plan, c sash.Clock) limiter { return each{p.make(c), decide} }
+	return func(p plan, c sash.Clock) limiter { return overriding{p.make(c), decide} }
 }
 
 type (
@@ -92,7 +92,7 @@ func (l deaf) Reconfigure(...sash.Limit) error              { return nil }
 func (l failing) Wait(context.Context, string, int64) error { return errors.New("no more waiting") }
 func (l running) Close() error                              { return nil }
 
-// Sweep of a limiter that loses what keys were charged that are not idle.
+// Sweep of a losing limiter also resets keys that are not idle.
 func (l losing) Sweep() int {
 	for i := range keptKeys {
 		l.Reset(keptName(i))
@@ -100,7 +100,7 @@ func (l losing) Sweep() int {
 	return l.Limiter.Sweep()
 }
 
-// fixed returns limits with fixed windows in the place of counters.
+// fixed returns limits with fixed windows instead of counters.
 func fixed(limits []sash.Limit) (all []sash.Limit) {
 	for _, l := range limits {
 		if l.Algorithm == sash.SlidingCounter {
@@ -125,7 +125,7 @@ func (l fat) Sweep() int {
 	return l.Limiter.Sweep()
 }
 
-// Take of a limiter that goes back with its clock.
+// Take of a rewinding limiter forgets the key if the clock has gone back.
 func (l rewinding) Take(key string, n int64) sash.Decision {
 	if now := l.clock.Now(); now >= l.high.Load() {
 		l.high.Store(now)
@@ -135,8 +135,8 @@ func (l rewinding) Take(key string, n int64) sash.Decision {
 	return l.Limiter.Take(key, n)
 }
 
-// Whatever a limiter gets wrong is found: a soak that finds nothing proves nothing
-// without this.
+// Soak finds every kind of fault. Without this test, a soak that finds nothing would prove
+// nothing.
 func TestSoak_FindsWhatIsWrong(t *testing.T) {
 	var denials atomic.Int64
 	for name, c := range map[string]struct {
@@ -162,7 +162,7 @@ func TestSoak_FindsWhatIsWrong(t *testing.T) {
 		"restores nothing":           {func(p plan, c sash.Clock) limiter { return amnesiac{p.make(c)} }, "units left, though"},
 		"has more keys than the cap": {func(p plan, c sash.Clock) limiter { return capless{p.make(c)} }, "at most 1000 may be"},
 		"does not wait":              {func(p plan, c sash.Clock) limiter { return failing{p.make(c)} }, "no more waiting"},
-		"denies whom it does not know": {deciding(func(l *sash.Limiter, key string, n int64) sash.Decision {
+		"denies keys that it does not track": {deciding(func(l *sash.Limiter, key string, n int64) sash.Decision {
 			d := l.Take(key, n)
 			if strings.HasPrefix(key, "caller") {
 				d.Allowed, d.RetryAfter = false, 1
@@ -195,7 +195,7 @@ func TestSoak_FindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// What is found at the end only.
+// Soak finds the faults that show only at the end.
 func TestSoak_FindsWhatIsLeft(t *testing.T) {
 	for name, c := range map[string]struct {
 		build build

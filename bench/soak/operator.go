@@ -9,7 +9,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// An operator does to limiters what is done while calls run.
+// An operator sweeps, reconfigures, saves and restores limiters while calls run.
 type operator struct {
 	rand     *rand.Rand
 	subjects []*subject
@@ -18,7 +18,7 @@ type operator struct {
 	sweeps, changes, snapshots, restores atomic.Int64
 }
 
-const mostOverrides = 100 // of one subject
+const maxOverrides = 100 // keys of one subject with limits of their own
 
 func (o *operator) run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -41,10 +41,10 @@ func (o *operator) job(s *subject) {
 	}
 }
 
-// override gives a key limits of its own, or takes those away that one has.
+// override gives a key limits of its own, or removes the oldest override.
 func (o *operator) override(s *subject) {
 	o.changes.Add(1)
-	if len(s.overrides) == mostOverrides || len(s.overrides) > 0 && o.rand.IntN(2) == 0 {
+	if len(s.overrides) == maxOverrides || len(s.overrides) > 0 && o.rand.IntN(2) == 0 {
 		o.succeed(s, "SetLimits", s.limiter.SetLimits(s.overrides[0]))
 		s.overrides = s.overrides[1:]
 		return
@@ -54,29 +54,30 @@ func (o *operator) override(s *subject) {
 	o.succeed(s, "SetLimits", s.limiter.SetLimits(name, sash.PerMinute(4*s.cost).Log(), sash.PerSecond(2*s.cost)))
 }
 
-// reconfigure changes the limits: of a subject with kept keys only the Counts, of
-// which then is known between which instants they are in force.
+// reconfigure changes the limits. Of a subject with accounts it changes only the Counts, and
+// it records when the lowered ones are in force.
 func (o *operator) reconfigure(s *subject) {
 	o.changes.Add(1)
 	switch {
 	case len(s.others) > 0:
 		s.turns++
 		o.succeed(s, "Reconfigure", s.limiter.Reconfigure(s.others[s.turns%len(s.others)]...))
-	case s.replace: // the limits are those of the snapshot
+	case s.replace: // the limits must stay those of the snapshot
 	case s.counts.Load()%2 == 1:
 		o.succeed(s, "Reconfigure", s.limiter.Reconfigure(s.lowered()...))
-		s.counts.Add(1)
+		s.counts.Add(1) // after the change: even only while the lowered Counts are in force
 	default:
 		o.raise(s)
 	}
 }
 
-// raise puts the plan's Counts in force.
+// raise restores the plan's Counts.
 func (o *operator) raise(s *subject) {
-	s.counts.Add(1)
+	s.counts.Add(1) // before the change, as above
 	o.succeed(s, "Reconfigure", s.limiter.Reconfigure(s.limits...))
 }
 
+// succeed adds a fault if err is not nil.
 func (o *operator) succeed(s *subject, what string, err error) {
 	if err != nil {
 		o.faults.add(s, "%s: %v", what, err)

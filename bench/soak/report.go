@@ -17,12 +17,12 @@ type report struct {
 	Callers int     `json:"callers"`
 
 	Limiters []row `json:"limiters"`
-	Total    row   `json:"total"` // its keys are the sum of the limiters'
+	Total    row   `json:"total"` // Keys is the sum of the limiters' Keys
 
-	HeapBytes  startEnd[int64] `json:"heap_bytes"` // live, without a key tracked
+	HeapBytes  startEnd[int64] `json:"heap_bytes"` // live bytes, while no key is tracked
 	Goroutines startEnd[int]   `json:"goroutines"`
 
-	Sweeps       int64 `json:"sweeps"` // beside those of the janitors
+	Sweeps       int64 `json:"sweeps"` // without those of the janitors
 	LimitChanges int64 `json:"limit_changes"`
 	Snapshots    int64 `json:"snapshots"`
 	Restores     int64 `json:"restores"`
@@ -32,12 +32,12 @@ type report struct {
 	FirstFaults    []string `json:"first_faults"`
 }
 
-// A row is what one limiter did.
+// A row counts the calls of one limiter.
 type row struct {
 	Name     string        `json:"name"`
 	Calls    int64         `json:"calls"`
 	Admitted int64         `json:"admitted"`
-	Keys     int           `json:"keys"` // at most
+	Keys     int           `json:"keys"` // the greatest number seen
 	Longest  time.Duration `json:"longest_ns"`
 }
 
@@ -46,9 +46,9 @@ type startEnd[T any] struct {
 	End   T `json:"end"`
 }
 
-// row returns what all callers did to the subject of that index.
+// row returns the counts of all callers for the i-th subject.
 func (s *soak) row(i int) row {
-	r := row{Name: s.subjects[i].name, Keys: s.mostKeys[i]}
+	r := row{Name: s.subjects[i].name, Keys: s.maxKeysSeen[i]}
 	for _, c := range s.callers {
 		t := &c.tallies[i]
 		r.add(row{Calls: t.calls.Load(), Admitted: t.admitted.Load(), Longest: time.Duration(t.longest.Load())})
@@ -81,28 +81,28 @@ func (r *report) fill(s *soak) {
 	r.FirstFaults = s.faults.first
 }
 
-// judge adds what is wrong with the figures themselves.
+// judge adds the faults that the figures themselves show.
 func (r *report) judge() {
 	fault := func(format string, args ...any) {
 		r.OtherFaults++
 		r.FirstFaults = append(r.FirstFaults, fmt.Sprintf(format, args...))
 	}
-	if grown := r.HeapBytes.End - r.HeapBytes.Start; grown > mostGrowth {
+	if grown := r.HeapBytes.End - r.HeapBytes.Start; grown > maxGrowth {
 		fault("the heap has grown by %d bytes, though no key is left", grown)
 	}
 	if r.Goroutines.End > r.Goroutines.Start {
 		fault("%d goroutines are left of those begun", r.Goroutines.End-r.Goroutines.Start)
 	}
-	for _, one := range r.Limiters {
-		if one.Calls > 1000 && one.Admitted == 0 {
-			fault("%s: nothing was admitted", one.Name)
+	for _, limiter := range r.Limiters {
+		if limiter.Calls > 1000 && limiter.Admitted == 0 {
+			fault("%s: nothing was admitted", limiter.Name)
 		}
 	}
 }
 
 func (r *report) failed() bool { return r.OverAdmissions+r.OtherFaults > 0 }
 
-// line is the live line, which takes the place of the one before.
+// line returns the live line. It overwrites the line before it.
 func (s *soak) line() string {
 	_, total := s.rows()
 	over, others := s.faults.counts()
@@ -123,23 +123,23 @@ func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%.1f s, %d callers, seed %d\n\n", r.Seconds, r.Callers, r.Seed)
 	b.WriteString("| limiter | calls | admitted | keys at most | longest call |\n|---|---:|---:|---:|---:|\n")
-	for _, one := range append(r.Limiters, r.Total) {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %v |\n", one.Name, humanize.Comma(one.Calls), humanize.Comma(one.Admitted),
-			humanize.Comma(int64(one.Keys)), one.Longest.Round(time.Microsecond))
+	for _, row := range append(r.Limiters, r.Total) {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %v |\n", row.Name, humanize.Comma(row.Calls), humanize.Comma(row.Admitted),
+			humanize.Comma(int64(row.Keys)), row.Longest.Round(time.Microsecond))
 	}
 	b.WriteString("\n| | at the start | at the end |\n|---|---:|---:|\n")
 	fmt.Fprintf(&b, "| heap, no key tracked | %s | %s |\n", humanize.IBytes(uint64(r.HeapBytes.Start)), humanize.IBytes(uint64(r.HeapBytes.End)))
 	fmt.Fprintf(&b, "| goroutines | %d | %d |\n", r.Goroutines.Start, r.Goroutines.End)
 	b.WriteString("\n| while calls ran | |\n|---|---:|\n")
-	for _, one := range []struct {
+	for _, total := range []struct {
 		name  string
 		count int64
 	}{
-		{"sweeps, beside the janitors'", r.Sweeps}, {"changes of limits", r.LimitChanges},
+		{"sweeps, without the janitors'", r.Sweeps}, {"changes of limits", r.LimitChanges},
 		{"snapshots", r.Snapshots}, {"restores", r.Restores},
 		{"over-admissions", int64(r.OverAdmissions)}, {"other faults", int64(r.OtherFaults)},
 	} {
-		fmt.Fprintf(&b, "| %s | %s |\n", one.name, humanize.Comma(one.count))
+		fmt.Fprintf(&b, "| %s | %s |\n", total.name, humanize.Comma(total.count))
 	}
 	for i, f := range r.FirstFaults {
 		if i == 0 {

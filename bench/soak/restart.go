@@ -7,8 +7,8 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// restart takes a snapshot of s while calls run, and restores it: into s itself, or
-// elsewhere, where calls must not lose what they were charged.
+// restart takes a snapshot of s while calls run. It restores the snapshot into s itself, or
+// into another limiter, which must hold all units charged.
 func (o *operator) restart(s *subject) {
 	switch {
 	case s.replace:
@@ -18,7 +18,7 @@ func (o *operator) restart(s *subject) {
 	}
 }
 
-// copy puts a snapshot of one in the place of what the other holds by then.
+// copy takes a snapshot of from and restores it into to.
 func (o *operator) copy(s *subject, from, to limiter) {
 	var b bytes.Buffer
 	o.succeed(s, "Snapshot", from.Snapshot(&b))
@@ -27,12 +27,13 @@ func (o *operator) copy(s *subject, from, to limiter) {
 	o.restores.Add(1)
 }
 
-// restoreAside restores a snapshot into another limiter, and that one's into a third.
-// What kept keys had been charged by calls that had returned is in it, and in the
-// third no less is left than in the second, nor counts for longer.
+// restoreAside restores a snapshot of s into a second limiter, and a snapshot of that one
+// into a third. The second must hold all units that calls had charged to keys with accounts
+// before the snapshot. In the third, keys must have no fewer units left than in the second,
+// and no later reset.
 func (o *operator) restoreAside(s *subject) {
 	if s.counts.Load()%2 == 0 {
-		o.raise(s) // the limits are those of the snapshot
+		o.raise(s) // the second limiter has the plan's limits
 	}
 	charged := make([][]charge, len(s.kept))
 	for i, k := range s.kept {
@@ -43,7 +44,7 @@ func (o *operator) restoreAside(s *subject) {
 	defer second.Close()
 	o.copy(s, s.limiter, second)
 	states := o.states(s, second)
-	latest := s.clock.high.Load() + int64(time.Since(begun)+time.Millisecond) // on the second's timeline
+	latest := s.clock.high.Load() + int64(time.Since(begun)+time.Millisecond) // on the second limiter's timeline
 	for i, k := range s.kept {
 		for _, b := range k.account.bounds {
 			if held := b.held(charged[i], latest); held+states[i].Remaining > b.limit.Count {
@@ -61,7 +62,7 @@ func (o *operator) restoreAside(s *subject) {
 	}
 }
 
-// states returns those of the kept keys.
+// states returns the states of the keys with accounts.
 func (o *operator) states(s *subject, l limiter) []sash.Decision {
 	all := make([]sash.Decision, len(s.kept))
 	for i, k := range s.kept {

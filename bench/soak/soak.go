@@ -13,22 +13,22 @@ import (
 
 // A soak is one run over all subjects.
 type soak struct {
-	subjects []*subject
-	callers  []*caller
-	operator *operator
-	faults   *faults
-	mostKeys []int // of subjects, as far as seen
-	begun    time.Time
+	subjects    []*subject
+	callers     []*caller
+	operator    *operator
+	faults      *faults
+	maxKeysSeen []int // for each subject, the greatest number of keys seen
+	begun       time.Time
 }
 
 const (
 	warmingKeys = 4000
-	// mostGrowth is how much larger the heap may be at the end, when all keys are
-	// gone again, for tables that are a little larger than before.
-	mostGrowth = 4 << 20
+	// maxGrowth is the allowed growth of the heap from start to end, when no key is
+	// tracked. The tables may be a little larger at the end.
+	maxGrowth = 4 << 20
 )
 
-// run soaks for as long as o says, or until ctx ends, and reports.
+// run soaks for o.duration, or until ctx ends, and returns the report.
 func run(ctx context.Context, o options, live io.Writer) *report {
 	r := &report{Seed: o.seed, Callers: o.workers}
 	r.Goroutines.Start = runtime.NumGoroutine()
@@ -63,7 +63,7 @@ func newSoak(o options) *soak {
 		})
 	}
 	s.operator = &operator{rand: random(uint64(o.workers)), subjects: s.subjects, faults: s.faults}
-	s.mostKeys = make([]int, len(s.subjects))
+	s.maxKeysSeen = make([]int, len(s.subjects))
 	return s
 }
 
@@ -79,13 +79,13 @@ func (s *soak) soak(ctx context.Context, live io.Writer) {
 	all.Wait()
 }
 
-// watch looks at the numbers of keys, and writes the live line, until ctx ends.
+// watch checks the numbers of keys, and writes the live line, until ctx ends.
 func (s *soak) watch(ctx context.Context, live io.Writer) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		for i, one := range s.subjects {
-			s.mostKeys[i] = max(s.mostKeys[i], s.faults.checkLen(one))
+		for i, subject := range s.subjects {
+			s.maxKeysSeen[i] = max(s.maxKeysSeen[i], s.faults.checkLen(subject))
 		}
 		io.WriteString(live, s.line())
 		select {
@@ -97,31 +97,31 @@ func (s *soak) watch(ctx context.Context, live io.Writer) {
 	}
 }
 
-// warm has each limiter make its tables, which it keeps when they are empty again.
+// warm makes each limiter allocate its tables, which it keeps when they are empty again.
 func (s *soak) warm() {
-	for _, one := range s.subjects {
+	for _, subject := range s.subjects {
 		for i := range warmingKeys {
-			one.limiter.Allow("warming " + strconv.Itoa(i))
+			subject.limiter.Allow("warming " + strconv.Itoa(i))
 		}
-		one.idle()
+		subject.idle()
 	}
 }
 
-// settle ends the janitors, one of which may be about to remove a key that it has
-// evicted, audits what is still to be audited, and lets every key become idle: then
-// nothing may be left of it.
+// settle makes the last checks. It ends the janitors, one of which may be about to remove a
+// key that it has evicted. It audits all accounts. Then it lets every key become idle, after
+// which no key may be left.
 func (s *soak) settle() {
-	for _, one := range s.subjects {
-		one.limiter.Close()
-		for _, k := range one.kept {
-			s.faults.overAdmission(one, k, k.account.audit())
+	for _, subject := range s.subjects {
+		subject.limiter.Close()
+		for _, k := range subject.kept {
+			s.faults.overAdmission(subject, k, k.account.audit())
 			k.account.charges = nil
 		}
-		for _, name := range one.overrides {
-			s.operator.succeed(one, "SetLimits", one.limiter.SetLimits(name))
+		for _, name := range subject.overrides {
+			s.operator.succeed(subject, "SetLimits", subject.limiter.SetLimits(name))
 		}
-		if n := one.idle(); n != 0 {
-			s.faults.add(one, "%d keys are left after all have been idle for an hour", n)
+		if n := subject.idle(); n != 0 {
+			s.faults.add(subject, "%d keys are left after all have been idle for an hour", n)
 		}
 	}
 	for _, c := range s.callers {
@@ -129,20 +129,20 @@ func (s *soak) settle() {
 	}
 }
 
-// heap returns how many bytes live objects take.
+// heap returns the bytes of live objects.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what finalizers and pools still held
+	runtime.GC() // frees what finalizers and pools still held
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// goroutines returns how many there are, once they are at most so many or have had
-// a second to end.
-func goroutines(most int) (n int) {
+// goroutines returns the number of goroutines. It waits up to a second for the number to
+// fall to want.
+func goroutines(want int) (n int) {
 	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
-		if n = runtime.NumGoroutine(); n <= most || time.Now().After(deadline) {
+		if n = runtime.NumGoroutine(); n <= want || time.Now().After(deadline) {
 			return n
 		}
 	}

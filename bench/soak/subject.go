@@ -10,7 +10,8 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// A limiter is what is soaked of a [sash.Limiter].
+// A limiter is the methods of a [sash.Limiter] that are tested. Tests put faulty ones in its
+// place.
 type limiter interface {
 	Allow(key string) bool
 	AllowBytes(key []byte) bool
@@ -29,22 +30,22 @@ type limiter interface {
 	Close() error
 }
 
-// A plan is how a limiter is made, and what is done to it.
+// A plan describes a limiter, and what is done to it.
 type plan struct {
 	name    string
 	limits  []sash.Limit
 	options []sash.Option
-	cost    int64 // the most that a call asks for; at most half of each Count
+	cost    int64 // the highest cost of a call; at most half of each Count
 	maxKeys int   // 0: any number
 
-	aside   bool           // some keys keep all that they are charged, and are audited
-	crowded bool           // a new key may have no quota of its own
-	others  [][]sash.Limit // that Reconfigure puts in the place of limits, by turns
-	replace bool           // what it holds is replaced by a snapshot of it, now and then
+	aside   bool           // whether some keys have accounts
+	crowded bool           // whether a new key may have no quota of its own
+	others  [][]sash.Limit // limits that Reconfigure sets in turn
+	replace bool           // whether it is restored from its own snapshots while calls run
 }
 
-// plans are of every algorithm and every option that decides. Keys are kept aside
-// where none is ever forgotten, and none shares with others, before it is idle.
+// plans returns plans with every algorithm, and every option that changes decisions. Keys
+// have accounts where none is evicted, or shares a quota, before it is idle.
 func plans() []plan {
 	const maxKeys = 1000
 	counter := sash.PerSecond(40)
@@ -74,10 +75,10 @@ func plans() []plan {
 	}
 }
 
-// A build makes the limiter of a plan, on a clock.
+// A build makes the limiter of a plan, with a clock.
 type build func(p plan, c sash.Clock) limiter
 
-// right is the build that makes what is to be soaked.
+// right is the build that makes a real limiter.
 func right(p plan, c sash.Clock) limiter { return p.make(c) }
 
 func (p plan) make(c sash.Clock) *sash.Limiter {
@@ -98,23 +99,23 @@ func (p plan) lowered() []sash.Limit {
 	return lower
 }
 
-// A subject is a limiter with what is known of it.
+// A subject is a limiter that is tested.
 type subject struct {
 	plan
 	build   build
 	limiter limiter
 	clock   *clock
-	kept    []key
+	kept    []key // the keys with accounts
 
-	// counts changes with the Counts in force: it is odd while they may be those of
-	// the plan, and even while they are the lowered ones.
+	// counts changes with the Counts in force. It is odd while they may be those of the
+	// plan, and even while they are the lowered ones.
 	counts atomic.Uint64
 
-	turns     int      // of others
-	overrides []string // keys with limits of their own
+	turns     int      // the number of changes to others
+	overrides []string // the keys with limits of their own
 }
 
-// A key is one with an account, if it is kept aside.
+// A key is the name of a key, and its account or nil.
 type key struct {
 	name    string
 	account *account
@@ -137,15 +138,16 @@ func newSubject(p plan, build build) *subject {
 	return s
 }
 
-// idle lets an hour pass since the latest time there was, in which every key becomes
-// idle, and returns how many are left after a sweep.
+// idle moves the clock an hour past its latest instant, so that every key becomes idle, and
+// sweeps. It returns the number of keys left.
 func (s *subject) idle() int {
 	s.clock.move(time.Duration(s.clock.high.Load()-s.clock.Now()) + time.Hour)
 	s.limiter.Sweep()
 	return s.limiter.Len()
 }
 
-// loweredSince reports whether lowered Counts have been in force since counts was then.
+// loweredSince reports whether the lowered Counts have been in force ever since counts was
+// loaded as then.
 func (s *subject) loweredSince(then uint64) bool {
 	return then%2 == 0 && s.counts.Load() == then
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A browser is a headless Chromium with one tab. It is spoken to over a pipe, by the
-// DevTools protocol, which is JSON with a zero byte behind each message: that takes
-// no library.
+// A browser is a headless Chromium with one tab. The test controls it over a pipe by the
+// DevTools protocol, which is JSON with a zero byte after each message, so it needs no
+// library.
 type browser struct {
 	t       *testing.T
 	in, out *os.File
@@ -26,15 +26,15 @@ type browser struct {
 	events  []event
 }
 
-// An event is what the browser has told without being asked.
+// An event is a message of the browser that is not the result of a command.
 type event struct {
 	Method string
 	Params json.RawMessage
 }
 
-const patience = 30 * time.Second // with a busy machine
+const patience = 30 * time.Second // enough for a busy machine
 
-// startBrowser returns nil where there is no browser, and says so.
+// startBrowser returns nil, and logs that, if there is no browser.
 func startBrowser(t *testing.T) *browser {
 	path := findBrowser()
 	if path == "" {
@@ -48,7 +48,7 @@ func startBrowser(t *testing.T) *browser {
 	command := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 		"--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
-	command.ExtraFiles = []*os.File{theirIn, theirOut} // which are its 3 and 4, as the pipe is to be
+	command.ExtraFiles = []*os.File{theirIn, theirOut} // file descriptors 3 and 4, as the protocol requires
 	command.WaitDelay = patience
 	require.NoError(t, command.Start())
 	theirIn.Close()
@@ -59,16 +59,17 @@ func startBrowser(t *testing.T) *browser {
 		b.session = ""
 		b.call("Browser.close", nil, nil)
 		in.Close()
-		_ = command.Wait() // it writes its profile until then
+		_ = command.Wait() // the browser writes its profile until it ends
 		out.Close()
 	})
 	b.openTab()
 	return b
 }
 
+// findBrowser returns the path of a browser, or "" if there is none.
 func findBrowser() string {
 	if runtime.GOOS == "windows" {
-		return "" // where a process is given no further files
+		return "" // there, ExtraFiles does not work
 	}
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -89,7 +90,7 @@ func (b *browser) openTab() {
 	}
 }
 
-// call runs a command, and keeps the events that come before its answer.
+// call runs a command, and keeps the events that arrive before its result.
 func (b *browser) call(method string, params map[string]any, result any) {
 	b.t.Helper()
 	b.last++
@@ -133,7 +134,8 @@ func (b *browser) read(message any) {
 	require.NoError(b.t, json.Unmarshal(text[:len(text)-1], message))
 }
 
-// eval returns what a JavaScript expression, or a promise of one, amounts to.
+// eval evaluates a JavaScript expression, awaits it if it is a promise, and stores the
+// result in value.
 func (b *browser) eval(expression string, value any) {
 	b.t.Helper()
 	var answer struct {
@@ -149,7 +151,7 @@ func (b *browser) eval(expression string, value any) {
 	}
 }
 
-// await waits until a JavaScript expression holds.
+// await waits until a JavaScript expression is true.
 func (b *browser) await(expression string) {
 	b.t.Helper()
 	var held bool
@@ -190,7 +192,7 @@ func (b *browser) click(selector string) {
 	}
 }
 
-// press strikes a key that has no character.
+// press presses a key that has no character.
 func (b *browser) press(key string, code int) {
 	b.t.Helper()
 	for _, what := range []string{"rawKeyDown", "keyUp"} {
@@ -200,21 +202,21 @@ func (b *browser) press(key string, code int) {
 	}
 }
 
-// resize makes the window so large, or a phone of that size.
+// resize sets the size of the window, or emulates a phone of that size.
 func (b *browser) resize(width, height int, phone bool) {
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{
 		"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone,
 	}, nil)
 }
 
-// scheme sets what the reader prefers: light or dark.
+// scheme sets the preferred colour scheme: light or dark.
 func (b *browser) scheme(name string) {
 	b.call("Emulation.setEmulatedMedia", map[string]any{
 		"features": []map[string]string{{"name": "prefers-color-scheme", "value": name}},
 	}, nil)
 }
 
-// screenshot returns the window as a PNG, or all of the page.
+// screenshot returns the window, or all of the page, as a PNG.
 func (b *browser) screenshot(all bool) []byte {
 	var shot struct{ Data string }
 	b.call("Page.captureScreenshot", map[string]any{"captureBeyondViewport": all}, &shot)

@@ -1,6 +1,6 @@
-// Command server is a small service with three routes under different policies, and
-// one page, at /, on which you fire requests and watch the windows slide. Run it,
-// open the page that it names, or run the lines that it prints:
+// Command server is a small service with three routes under different policies. Its page,
+// at /, sends requests and shows how the windows slide. Run the server, and open the page
+// that it prints or run the commands that it prints:
 //
 //	go run ./examples/server
 //	go run ./examples/server -addr 127.0.0.1:9090 -hello "3/s log"
@@ -25,7 +25,7 @@ func main() {
 	defer stop()
 	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {
 	case errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage): // package flag has said it
+	case errors.Is(err, errUsage): // package flag has printed the error
 		os.Exit(2)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "server:", err)
@@ -35,7 +35,7 @@ func main() {
 
 var errUsage = errors.New("usage")
 
-// run serves until ctx is done, and ends the requests under way.
+// run serves until ctx is done, and then waits for the requests under way.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	limits := defaultLimits()
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)

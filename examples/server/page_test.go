@@ -20,15 +20,15 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// A visit is the page, open in a browser, on a clock that the test moves.
+// A visit is the page, open in a browser, with a service on a manual clock.
 type visit struct {
 	*browser
 	clock            *sash.ManualClock
 	server           *httptest.Server
-	admitted, denied atomic.Int64 // by the service, of requests that cost something
+	admitted, denied atomic.Int64 // requests with a cost, by the decision of the service
 }
 
-// newVisit returns nil where there is no browser. The service is put behind the wraps.
+// newVisit returns nil if there is no browser. The wraps stand around the service.
 func newVisit(t *testing.T, wraps ...func(http.Handler) http.Handler) *visit {
 	v := &visit{browser: startBrowser(t), clock: sash.NewManualClock(0)}
 	if v.browser == nil {
@@ -63,7 +63,7 @@ func (v *visit) send(route string, times int) {
 	v.click(fmt.Sprintf("[data-route=%s] [data-send='%d']", route, times))
 }
 
-// pixels counts those of a route's chart that have the colour of a CSS variable.
+// pixels counts the pixels of a route's chart that have the colour of a CSS variable.
 func (v *visit) pixels(route, color string) (count int) {
 	v.t.Helper()
 	v.eval(fmt.Sprintf(`new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
@@ -102,7 +102,7 @@ func TestPage_ShowsWhatTheServiceAnswers(t *testing.T) {
 	require.Greater(t, v.pixels("hello", "denied"), 10, "crosses, most of them on each other")
 	require.Greater(t, v.pixels("hello", "admitted"), 20*10, "twenty dots")
 
-	// The window slides: three quarters of the next one still hold half of this.
+	// The window slides: 15 seconds later, half of the units still count.
 	v.clock.Advance(15 * time.Second)
 	v.shows("hello", ".remaining b", "10")
 	v.clock.Advance(5 * time.Second)
@@ -156,9 +156,9 @@ func TestPage_GivesBackLoginsThatSucceed(t *testing.T) {
 	v.shows("login", ".more", "as good as new")
 }
 
-// What is left of logins cannot be asked for. The page reckons it from its own failures,
-// and takes in from the next answer what others were charged.
-func TestPage_ReckonsWhatIsLeftOfLogins(t *testing.T) {
+// The page cannot query how much is left of the logins. It estimates that from its own
+// failures, and learns the charges of others from the next answer.
+func TestPage_EstimatesWhatIsLeftOfLogins(t *testing.T) {
 	v := newVisit(t)
 	if v == nil {
 		return
@@ -168,7 +168,7 @@ func TestPage_ReckonsWhatIsLeftOfLogins(t *testing.T) {
 	v.shows("login", ".more", "told with an attempt")
 	v.send("login", 1)
 	v.shows("login", ".remaining b", "4")
-	for range 2 { // by another, at the same address
+	for range 2 { // by another client at the same address
 		response, err := http.PostForm(v.server.URL+"/login", url.Values{"account": {"alice"}, "password": {"x"}})
 		require.NoError(t, err)
 		response.Body.Close()
@@ -183,7 +183,7 @@ func TestPage_ReckonsWhatIsLeftOfLogins(t *testing.T) {
 	v.shows("login", ".remaining b", "4")
 }
 
-// An answer is marked as past once the time that it speaks of is over, until the next.
+// An answer is marked as past once its time is over, until the next answer.
 func TestPage_MarksAnAnswerAsPast(t *testing.T) {
 	v := newVisit(t)
 	if v == nil {
@@ -206,8 +206,8 @@ func TestPage_MarksAnAnswerAsPast(t *testing.T) {
 	v.shows("hello", ".answer b", "200 OK")
 }
 
-// Cards, and what is in them, stay where they are, from the moment the page is there,
-// whatever comes in, and however much room there is.
+// The cards and their parts do not move after the page has loaded, whatever is shown in
+// them, at any size of the window.
 func TestPage_CardsDoNotJump(t *testing.T) {
 	known := make(chan struct{})
 	v := newVisit(t, func(next http.Handler) http.Handler {
@@ -275,7 +275,7 @@ func TestPage_CardsDoNotJump(t *testing.T) {
 	}
 }
 
-// By keyboard alone: tab to the slider, and raise it.
+// The page works by keyboard alone: tab to the slider, and raise it.
 func TestPage_SendsAtARate(t *testing.T) {
 	v := newVisit(t)
 	if v == nil {
@@ -297,7 +297,7 @@ func TestPage_SendsAtARate(t *testing.T) {
 	v.shows("hello", ".rate output", "0")
 }
 
-// Nothing is loaded from elsewhere, nothing fails in it, and it fits.
+// The page loads nothing from other sites, has no errors, and fits the window.
 func TestPage_IsSound(t *testing.T) {
 	v := newVisit(t)
 	if v == nil {
@@ -342,7 +342,7 @@ func (v *visit) checkEvents() {
 			requests++
 			require.True(v.t, strings.HasPrefix(p.Request.URL, v.server.URL+"/"), p.Request.URL)
 		case "Log.entryAdded":
-			// The browser reports each 400, 401 and 429, which are meant.
+			// The browser reports each 400, 401 and 429 as an error, but they are expected.
 			require.True(v.t, p.Entry.Source == "network" || p.Entry.Level != "error", "%+v", p.Entry)
 		}
 	}
@@ -351,7 +351,7 @@ func (v *visit) checkEvents() {
 
 var picture = flag.String("picture", "", "write the pictures that TestPicture takes to this `directory`")
 
-// It is no test, but how page.png was made:
+// TestPicture is no test: it makes page.png by
 //
 //	go test ./examples/server -run TestPicture -picture /tmp && cp /tmp/page.png examples/server
 func TestPicture(t *testing.T) {

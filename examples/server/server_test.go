@@ -57,7 +57,7 @@ func TestHello_IsLimitedByAddress(t *testing.T) {
 		clock.Set(int64(c.at))
 		r := httptest.NewRequest("GET", "/hello", nil)
 		r.RemoteAddr = c.remote
-		r.Header.Set("X-Forwarded-For", "198.51.100.1") // nobody has said to trust it
+		r.Header.Set("X-Forwarded-For", "198.51.100.1") // no proxy is trusted
 		w := httptest.NewRecorder()
 		service.ServeHTTP(w, r)
 		require.Equal(t, c.status, w.Code, "request %d", i)
@@ -72,8 +72,7 @@ func TestHello_IsLimitedByAddress(t *testing.T) {
 	require.NotContains(t, log.String(), "203.0.113.7")
 }
 
-// ask answers a request as the service would, and returns the answer and what it
-// says is left.
+// ask serves a request, and returns the response and how much it reports to be left.
 func ask(s http.Handler, method, target, apiKey, form string) (status int, left string) {
 	r := httptest.NewRequest(method, target, strings.NewReader(form))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -86,7 +85,7 @@ func ask(s http.Handler, method, target, apiKey, form string) (status int, left 
 	return w.Code, left
 }
 
-// A step is a request, and what it is to be answered.
+// A step is a request and its expected answer.
 type step struct {
 	method, target, key, form string
 	status                    int
@@ -127,27 +126,27 @@ func TestLogin_IsLimitedByFailures(t *testing.T) {
 	service := newTestService(t, limits, httplimit.WithClock(clock))
 	for _, s := range []step{
 		{"POST", "/login", "", right, 200, "1"},
-		{"POST", "/login", "", wrong, 401, "1"}, // the one before was given back
+		{"POST", "/login", "", wrong, 401, "1"}, // the attempt before was given back
 		{"POST", "/login", "", right, 200, "0"},
 		{"POST", "/login", "", wrong, 401, "0"},
-		{"POST", "/login", "", right, 429, "0"}, // even so: it may be a guess
+		{"POST", "/login", "", right, 429, "0"}, // denied, since it may be a guess
 	} {
 		s.check(t, service)
 	}
 	clock.Advance(10 * time.Second)
-	for range 30 { // of those that succeed there may be any number, from one address, too
+	for range 30 { // the number of successful logins is not limited, even from one address
 		require.Equal(t, 200, from(service, "192.0.2.1", "alice", "sash").Code)
 	}
 	for _, s := range []step{
 		{"POST", "/login", "", right, 200, "1"},
-		{"POST", "/login?account=alice&password=sash", "", "", 401, "1"},            // a URL is no place for a password
-		{"POST", "/login", "", right + "&x=" + strings.Repeat("x", 5000), 401, "0"}, // is not read to its end
+		{"POST", "/login?account=alice&password=sash", "", "", 401, "1"},            // a password in the URL is not read
+		{"POST", "/login", "", right + "&x=" + strings.Repeat("x", 5000), 401, "0"}, // the form is too long to be read
 	} {
 		s.check(t, service)
 	}
 }
 
-// from answers a login attempt that comes from an address.
+// from serves a login attempt from an address.
 func from(s http.Handler, address, account, password string) *httptest.ResponseRecorder {
 	form := url.Values{"account": {account}, "password": {password}}
 	r := httptest.NewRequest("POST", "/login", strings.NewReader(form.Encode()))
@@ -158,7 +157,7 @@ func from(s http.Handler, address, account, password string) *httptest.ResponseR
 	return w
 }
 
-// Strangers use up their own attempts on an account, and not its owner's.
+// Strangers use up their own attempts on an account, and not those of its owner.
 func TestLogin_StrangersCannotLockAnAccount(t *testing.T) {
 	service := newTestService(t, defaultLimits(), httplimit.WithClock(sash.NewManualClock(0)))
 	for _, stranger := range []string{"203.0.113.7", "203.0.113.8", "2001:db8::1"} {
@@ -171,8 +170,8 @@ func TestLogin_StrangersCannotLockAnAccount(t *testing.T) {
 	require.Equal(t, 429, from(service, "203.0.113.7", "alice", "sash").Code, "it may be a guess")
 }
 
-// Whether an account exists makes no difference to any answer but that to the right
-// password: not to its status, its headers or its body.
+// Only the right password reveals that an account exists. Status, headers and body of every
+// other answer are the same for accounts that do not exist.
 func TestLogin_DoesNotTellWhichAccountsExist(t *testing.T) {
 	answers := func(accounts ...string) (all []string) {
 		service := newTestService(t, defaultLimits(), httplimit.WithClock(sash.NewManualClock(0)))
@@ -192,7 +191,7 @@ func TestLogin_DoesNotTellWhichAccountsExist(t *testing.T) {
 	require.Equal(t, want, answers("", long, "Alice"))
 }
 
-// A request that is no attempt tells nothing of attempts, and costs none.
+// A request that is no attempt reveals nothing about attempts, and is charged none.
 func TestLogin_TellsNothingToWhoMakesNoAttempt(t *testing.T) {
 	service := newTestService(t, defaultLimits(), httplimit.WithClock(sash.NewManualClock(0)))
 	ask := func(method string) string {
@@ -218,7 +217,7 @@ func TestLogin_TellsNothingToWhoMakesNoAttempt(t *testing.T) {
 	require.Equal(t, 429, from(service, "192.0.2.1", "alice", "guess").Code)
 }
 
-// One address cannot guess at any number of accounts, nor fill the memory with names.
+// One address cannot guess for many accounts, nor fill the memory with their names.
 func TestLogin_LimitsAnAddressOverAllAccounts(t *testing.T) {
 	limits := defaultLimits()
 	limits.LoginAddress = sash.Per(7, time.Minute).Log()
@@ -232,8 +231,8 @@ func TestLogin_LimitsAnAddressOverAllAccounts(t *testing.T) {
 	require.Equal(t, 200, from(service, "198.51.100.1", "alice", "sash").Code)
 }
 
-// The log names a client once a minute, and only so far as its own limit allows, so
-// denied clients cannot fill it.
+// The log names a client once a minute, and has a limit for all clients, so that denied
+// clients cannot fill it.
 func TestLog_IsNoLineForEachDenial(t *testing.T) {
 	limits, clock := defaultLimits(), sash.NewManualClock(0)
 	limits.Hello = sash.PerHour(1).Log()
@@ -280,12 +279,12 @@ func TestPage_LoadsNothingFromElsewhere(t *testing.T) {
 		require.Contains(t, response.Header.Get("Content-Type"), kind)
 		require.Contains(t, response.Header.Get("Content-Security-Policy"), "default-src 'self'")
 		for _, found := range regexp.MustCompile(`https?://\S+`).FindAllString(string(body), -1) {
-			require.Contains(t, found, "http://www.w3.org/2000/svg", "in %s; a name, which nobody loads", path)
+			require.Contains(t, found, "http://www.w3.org/2000/svg", "in %s: a name, which is not loaded", path)
 		}
 	}
 }
 
-// The server as a person runs it: on a free port, until it is interrupted.
+// The server runs on a free port until it is interrupted.
 func TestRun(t *testing.T) {
 	ctx, interrupt := context.WithCancel(context.Background())
 	printed, stdout := io.Pipe()

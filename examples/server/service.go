@@ -17,7 +17,7 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// A service is the routes of this server, behind their limits.
+// A service is the handler of this server: its routes behind their limits.
 type service struct {
 	http.Handler
 	limiter *httplimit.Limiter
@@ -25,15 +25,16 @@ type service struct {
 
 func (s *service) Close() error { return s.limiter.Close() }
 
-// limits are those of each route. The page shows them.
+// limits are the limits of the routes. The page shows them.
 type limits struct {
 	Hello        sash.Limit `json:"hello"`
 	Quote        sash.Limit `json:"quote"`
-	Login        sash.Limit `json:"login"`        // of failures on one account from one address
-	LoginAddress sash.Limit `json:"loginAddress"` // of failures from one address on all accounts
+	Login        sash.Limit `json:"login"`        // of failures for one account from one address
+	LoginAddress sash.Limit `json:"loginAddress"` // of failures from one address for all accounts
 }
 
-// defaultLimits are short, so that one can watch them, and of each algorithm.
+// defaultLimits returns limits with short windows, so that their effect is visible, one or
+// more of each algorithm.
 func defaultLimits() limits {
 	return limits{
 		Hello: sash.Per(20, 10*time.Second),
@@ -44,14 +45,14 @@ func defaultLimits() limits {
 	}
 }
 
-// newService puts one limiter before a whole mux: its policies say by their patterns
-// what they are for, in the mux's own words. The page has none.
+// newService puts one limiter around a whole mux. The patterns of its policies have the
+// same syntax as those of the mux. The page has no policy.
 func newService(l limits, options ...httplimit.Option) (*service, error) {
 	options = append(options,
 		httplimit.Policy{
 			Name: "hello", Pattern: "GET /hello", Limits: []sash.Limit{l.Hello},
-			// Behind a proxy this is the proxy's address, for all: then add
-			// httplimit.TrustProxies, with its networks and no others.
+			// Behind a proxy, all clients would have the proxy's address. Then add
+			// httplimit.TrustProxies with the networks of the proxy, and no others.
 			Key:  httplimit.ByAddress(),
 			Cost: oneUnlessAsked,
 		},
@@ -62,19 +63,18 @@ func newService(l limits, options ...httplimit.Option) (*service, error) {
 		},
 		// A limit on the account alone would let anyone lock it. So failures are counted
 		// for the account and the address together: strangers use up their own attempts.
-		// (Who guesses from very many addresses has to be met by other means, such as a
-		// second factor.)
+		// (Guesses from very many addresses need another defence, such as a second factor.)
 		httplimit.Policy{
 			Name: "login", Pattern: "POST /login", Limits: []sash.Limit{l.Login},
 			Key: httplimit.Join(httplimit.ByAddress(), httplimit.By(account)),
-			// Each attempt is charged when it arrives, so that a thousand at once are
-			// as limited as a thousand in turn, and given back unless it failed. There
-			// is no Cost, and no other method: what is left of these limits is told
-			// with an attempt only. So no client learns for free how often others failed.
+			// Each attempt is charged when it arrives, and given back unless it failed. So
+			// a thousand attempts at once are as limited as a thousand in turn. There is no
+			// Cost and no other method: the headers report the rest of these quotas only
+			// with an attempt. So no client learns for free how often others failed.
 			Charge: failedLogin,
 		},
-		// This one bounds how many accounts an address can try, and how many names it
-		// can have the limiter remember.
+		// This policy bounds how many accounts an address can try, and how many keys it can
+		// make.
 		httplimit.Policy{
 			Name: "login-address", Pattern: "POST /login", Limits: []sash.Limit{l.LoginAddress},
 			Key:    httplimit.ByAddress(),
@@ -95,8 +95,9 @@ func newService(l limits, options ...httplimit.Option) (*service, error) {
 	return &service{http.MaxBytesHandler(limiter.Middleware(mux), largestForm), limiter}, nil
 }
 
-// oneUnlessAsked lets HEAD ask what is left without being charged. The page does,
-// to show it live. It makes HEAD free, so it is not for handlers that are dear.
+// oneUnlessAsked returns the cost of a request: 0 for HEAD, else 1. By HEAD, the page reads
+// how much is left without being charged. Since HEAD is free, this is not for handlers that
+// are expensive.
 func oneUnlessAsked(r *http.Request) int64 {
 	if r.Method == http.MethodHead {
 		return 0
@@ -106,8 +107,8 @@ func oneUnlessAsked(r *http.Request) int64 {
 
 var apiKeys = map[string]string{"demo-alice": "alice", "demo-bob": "bob"}
 
-// apiKey tells whose API key a request bears. One that nobody has is none: else
-// whoever makes one up would have a quota for each.
+// apiKey returns the owner of the API key of a request. An unknown key has no owner.
+// Otherwise a client that invents keys would have a quota for each.
 func apiKey(r *http.Request) (owner string, ok bool) {
 	owner, ok = apiKeys[r.Header.Get("X-API-Key")]
 	return owner, ok
@@ -115,9 +116,9 @@ func apiKey(r *http.Request) (owner string, ok bool) {
 
 const theAccount, thePassword = "alice", "sash"
 
-// account returns the name of the account that a login is for, as login looks it up. It
-// does not ask whether there is such an account: if unknown names were limited in
-// another way, the answers would tell which accounts exist.
+// account returns the account of a login, as login looks it up. It does not check whether
+// the account exists: if unknown names were limited in another way, the answers would tell
+// which accounts exist.
 func account(r *http.Request) (name string, ok bool) { return r.PostFormValue("account"), true }
 
 func failedLogin(status int) bool { return status == http.StatusUnauthorized }
@@ -128,9 +129,9 @@ func quote(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "A window is a place to look out of, for a while.")
 }
 
-// login does the same work for every account, so that its time does not tell which
-// exist either. Where passwords are kept as slow hashes, compute one for unknown
-// accounts, too.
+// login does the same work for every account, so that its time does not reveal which
+// accounts exist. If passwords are kept as slow hashes, compute one for unknown accounts,
+// too.
 func login(w http.ResponseWriter, r *http.Request) {
 	name, _ := account(r)
 	if same(name, theAccount)&same(r.PostFormValue("password"), thePassword) == 0 {
@@ -140,8 +141,8 @@ func login(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "welcome,", theAccount)
 }
 
-// same returns 1 if a and b are equal, else 0, in a time that does not depend on which
-// bytes differ, nor on whether the lengths do.
+// same returns 1 if a and b are equal, else 0. Its time does not depend on which bytes
+// differ, or on whether the lengths differ.
 func same(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])
@@ -149,13 +150,13 @@ func same(a, b string) int {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the client may have gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have hung up
 }
 
 //go:embed page
 var pageFiles embed.FS
 
-// page serves the files of the page, which may load nothing from elsewhere.
+// page returns a handler of the files of the page, which may load nothing from other sites.
 func page() http.Handler {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
@@ -164,24 +165,26 @@ func page() http.Handler {
 	serve := http.FileServerFS(files)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
-		w.Header().Set("Cache-Control", "no-cache") // of a file without a date
+		w.Header().Set("Cache-Control", "no-cache") // the files have no date
 		serve.ServeHTTP(w, r)
 	})
 }
 
-// maxLogged is how many clients the log names in a minute.
+// maxLogged is the number of clients that the log names in a minute.
 const maxLogged = 100
 
-// withLog logs denials to w: at most one a minute for each client and policy, and at
-// most maxLogged a minute of all. The next line tells how many had none. So a flood of
-// requests is no flood of lines, which would cost more than the requests do. A client
-// is named by a fingerprint, which differs in every run and does not give it away.
-// The limits of the log are kept by sash, too, with options such as sash.WithClock.
+// withLog logs denials to w: at most one line a minute for each client and policy, and at
+// most maxLogged a minute in total. Each line reports the number of denials since the last
+// line. So a flood of requests does not cause a flood of lines, which would cost more than
+// the requests do. A client is named by a fingerprint, which differs in every run and does
+// not reveal the identity.
+//
+// The limits of the log are those of a sash.Limiter, to which the options apply.
 func withLog(w io.Writer, options ...sash.Option) []httplimit.Option {
 	lines := sash.Must(sash.New(append(options,
 		sash.PerMinute(1).Log(),
 		sash.WithMaxKeys(maxLogged, sash.DenyNew),
-		sash.WithSweepInterval(-1), // a full table makes room by itself
+		sash.WithSweepInterval(-1), // a full table evicts idle keys by itself
 	)...))
 	logger := log.New(w, "", 0)
 	var unlogged atomic.Int64

@@ -13,35 +13,48 @@ import (
 
 // A hunt tries mutants and reports on them.
 type hunt struct {
-	tests    *tests
+	tests    tests // the settings that all packages share
+	packages map[string]*tests
 	jobs     int
 	report   io.Writer
 	progress progress
 }
 
-// A verdict is what became of a mutant: of three, at most one is set, and if none
-// is, it is alive.
+// A verdict is the result of trying a mutant. At most one of killed and err is set. If
+// neither is, the mutant is alive.
 type verdict struct {
 	killed *failure
-	err    error // that kept it from being tried
+	err    error // the reason why the mutant was not tried
 	took   time.Duration
 }
 
-// leastTimeout is how long tests may take before they hang, at least: even the few
-// of a mutant on a busy machine.
-const leastTimeout = time.Minute
+// minTimeout is the shortest time after which tests are taken to hang. It suffices for a
+// few tests on a busy machine.
+const minTimeout = time.Minute
 
-// run tries the mutants, and returns an error if the tests fail without any, or not
-// for each of them. It leaves no file and no process behind.
+// run tries the mutants. It returns an error if the tests fail without a mutant, or do not
+// kill each mutant. It runs only the tests of packages that the mutants need, and leaves no
+// file and no process behind.
 func (h *hunt) run(ctx context.Context, mutants []mutant) (err error) {
 	began := time.Now()
 	if h.tests.temp, err = os.MkdirTemp("", "sash-mutants-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(h.tests.temp)
-	h.progress.show("the tests without a mutant")
-	if err := h.unmutated(ctx); err != nil {
-		return err
+	h.packages = map[string]*tests{}
+	for _, m := range mutants {
+		for _, dir := range m.packages() {
+			if h.packages[dir] != nil {
+				continue
+			}
+			t := h.tests
+			t.dir = dir
+			h.packages[dir] = &t
+			h.progress.show("the tests of %s without a mutant", dir)
+			if err := t.unmutated(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	fmt.Fprintln(h.report, "| mutant | fault | killed by | seconds |\n|---|---|---|---:|")
 	var alive, untried []string
@@ -51,7 +64,7 @@ func (h *hunt) run(ctx context.Context, mutants []mutant) (err error) {
 		h.progress.clear()
 		switch {
 		case ctx.Err() != nil:
-			continue // the others end at once, and what they have made has to be removed
+			continue // the other mutants end at once, and remove their files
 		case v.err != nil:
 			untried = append(untried, fmt.Sprintf("%s: %v", mutants[i].name, v.err))
 		case v.killed == nil:
@@ -73,6 +86,7 @@ func (h *hunt) run(ctx context.Context, mutants []mutant) (err error) {
 	return nil
 }
 
+// killer returns the text of the report about the test that killed the mutant.
 func (v verdict) killer() string {
 	switch {
 	case v.err != nil:
@@ -85,28 +99,28 @@ func (v verdict) killer() string {
 	return v.killed.test
 }
 
-// unmutated runs the tests on the source as it is, and sets what they may take.
-func (h *hunt) unmutated(ctx context.Context) error {
-	binary, err := h.tests.build(ctx, nil)
+// unmutated runs the tests on the original source, and sets the timeout by the time taken.
+func (t *tests) unmutated(ctx context.Context) error {
+	binary, err := t.build(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("without a mutant: %w", err)
 	}
 	defer os.RemoveAll(filepath.Dir(binary))
-	h.tests.timeout = 10 * time.Minute
+	t.timeout = 10 * time.Minute
 	began := time.Now()
-	failed, err := h.tests.run(ctx, binary, h.tests.all)
+	failed, err := t.run(ctx, binary, t.all)
 	if err != nil {
 		return err
 	}
 	if failed != nil {
 		return fmt.Errorf("without a mutant %s fails:\n%s", failed.test, failed.output)
 	}
-	h.tests.timeout = max(5*time.Since(began), leastTimeout)
+	t.timeout = max(5*time.Since(began), minTimeout)
 	return nil
 }
 
-// verdicts tries the mutants, jobs of them at once, and returns where the verdict on
-// each will be.
+// verdicts tries the mutants, jobs of them at once. It returns a channel for each mutant, which
+// receives its verdict.
 func (h *hunt) verdicts(ctx context.Context, mutants []mutant) []chan verdict {
 	places := make([]chan verdict, len(mutants))
 	for i := range places {
@@ -129,24 +143,47 @@ func (h *hunt) verdicts(ctx context.Context, mutants []mutant) []chan verdict {
 	return places
 }
 
-// try tries m on the tests that should notice it, and else on all. A kill by one of
-// the others, which is none to count on, has to come twice.
+// try tries m on the tests of its packages, one package after the other, until it is killed.
 func (h *hunt) try(ctx context.Context, m mutant) (v verdict) {
 	began := time.Now()
 	defer func() { v.took = time.Since(began) }()
-	binary, err := h.tests.build(ctx, &m)
+	anyNamed := false
+	for _, dir := range m.packages() {
+		killed, named, err := h.packages[dir].try(ctx, m)
+		if killed != nil || err != nil {
+			return verdict{killed: killed, err: err}
+		}
+		anyNamed = anyNamed || named
+	}
+	if !anyNamed {
+		return verdict{err: fmt.Errorf("%w %s", errNoTest, m.tests)}
+	}
+	return verdict{}
+}
+
+// try tries m on the tests of t that should notice it, and, if they do not, on all tests of
+// t. A kill by one of the other tests may be by chance, so the test must fail twice. named
+// reports whether any test of t should notice m.
+func (t *tests) try(ctx context.Context, m mutant) (killed *failure, named bool, err error) {
+	binary, err := t.build(ctx, &m)
 	if err != nil {
-		return verdict{err: err}
+		return nil, false, err
 	}
 	defer os.RemoveAll(filepath.Dir(binary))
-	v.killed, v.err = h.tests.run(ctx, binary, m.tests)
-	for once := []string(nil); v.killed == nil && v.err == nil; {
-		first, err := h.tests.run(ctx, binary, h.tests.all, once...)
+	killed, err = t.run(ctx, binary, m.tests)
+	if named = !errors.Is(err, errNoTest); !named {
+		err = nil // the tests that should notice it are in its other package
+	}
+	for once := []string(nil); killed == nil && err == nil; {
+		first, err := t.run(ctx, binary, t.all, once...)
 		if first == nil {
-			return verdict{err: err}
+			return nil, named, err
 		}
-		v.killed, v.err = h.tests.run(ctx, binary, "^"+first.test+"$")
+		killed, err = t.run(ctx, binary, "^"+first.test+"$")
+		if err != nil {
+			return nil, named, err
+		}
 		once = append(once, first.test)
 	}
-	return v
+	return killed, named, err
 }

@@ -1,22 +1,25 @@
-// Command mutants shows that sash's tests would notice the faults that limiters are
-// known to have. It makes them one at a time, runs the tests of the root package on
-// each, and says which test killed it.
+// Command mutants shows that sash's tests notice the faults that limiters are known to have.
+// It makes the faults one at a time, runs tests on each, and reports the test that failed.
 //
 //	go run ./fuzz/mutants [flags]
 //	go run ./fuzz/mutants -run late -race
 //
-// The source is left alone: a mutant is one file with one text replaced, which the
-// go command reads in the place of the original (go help build: -overlay). A text
-// that does not stand in its file exactly once is an error before anything runs, so
-// that mutants do not rot, and so is a name of a test that matches none. A mutant that
-// does not compile is an error in its place.
+// A mutant is one file of the root module with one text replaced. The source is not changed:
+// the go command reads the mutant in place of the file (go help build: -overlay). These are
+// errors before any test runs, so that mutants stay up to date:
+//   - a text that does not occur exactly once in its file
+//   - a pattern of tests of which an alternative matches no test
 //
-// First the tests run on the source as it is. Then each mutant meets the tests that
-// should notice it, and, if they do not, all of the short ones. What takes five
-// times as long as those did, and a minute at least, hangs, which is a kill too.
+// A mutant that does not compile is an error in the report.
 //
-// It prints a table in Markdown. The exit status is 0 if no mutant is alive, 1 if
-// one is or could not be tried, 2 if the command line was wrong; 130 if interrupted.
+// First the tests of each package needed run on the original source. Then each mutant is
+// tried on the tests of its own package, and, if they do not kill it, on those of the root
+// package. In each package the tests that should notice it run first, and then all short
+// tests. Tests hang if they take five times as long as on the original source, and at least
+// a minute. A hang is a kill, too.
+//
+// The report is a table in Markdown. The exit status is 0 if no mutant is alive, 1 if one is
+// alive or was not tried, 2 if the command line is wrong, and 130 after an interrupt.
 package main
 
 import (
@@ -104,23 +107,23 @@ func (o *options) run(ctx context.Context, h *hunt) error {
 	if len(chosen) == 0 {
 		return fmt.Errorf("no mutant's name matches %s", &o.names)
 	}
-	dir, err := packageDir(ctx)
+	root, err := packageDir(ctx)
 	if err != nil {
 		return err
 	}
-	if err := check(dir, chosen); err != nil {
+	if err := check(root, chosen); err != nil {
 		return err
 	}
 	if o.list {
 		return list(h.report, chosen)
 	}
-	h.tests = &tests{dir: dir, race: o.race, all: "."}
+	h.tests = tests{root: root, race: o.race, all: "."}
 	return h.run(ctx, chosen)
 }
 
 func list(w io.Writer, mutants []mutant) error {
 	for _, m := range mutants {
-		if _, err := fmt.Fprintf(w, "%-40s %-15s %s\n", m.name, m.file, m.fault); err != nil {
+		if _, err := fmt.Fprintf(w, "%-40s %-22s %s\n", m.name, m.file, m.fault); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -13,14 +14,24 @@ import (
 // A mutant is a fault, made by replacing one text in one file.
 type mutant struct {
 	name, fault string
-	file        string // of the root package
+	file        string // below the root package's directory, with slashes
 	old, new    string
-	tests       string // that should notice it, and are tried first, as of go test -run
+	tests       string // the pattern, as of go test -run, of tests that should notice it and run first
 }
 
-// text returns the mutant's file, in the package that lies in dir, with the fault.
-func (m mutant) text(dir string) (string, error) {
-	source, err := os.ReadFile(filepath.Join(dir, m.file))
+// packages returns the directories of the packages whose tests try m, relative to the root
+// package: first the package of m's file, then the root package, which is ".".
+func (m mutant) packages() []string {
+	if own := path.Dir(m.file); own != "." {
+		return []string{own, "."}
+	}
+	return []string{"."}
+}
+
+// text returns the text of the mutant's file with the fault. root is the directory of the root
+// package.
+func (m mutant) text(root string) (string, error) {
+	source, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.file)))
 	if err != nil {
 		return "", fmt.Errorf("mutant %s: %w", m.name, err)
 	}
@@ -30,13 +41,10 @@ func (m mutant) text(dir string) (string, error) {
 	return strings.Replace(string(source), m.old, m.new, 1), nil
 }
 
-// check returns what keeps mutants of the package in dir from being tried, all of it.
-func check(dir string, mutants []mutant) error {
-	functions, err := testnames.In(dir)
-	if err != nil {
-		return err
-	}
-	names := functions.Run()
+// check returns an error that lists each fault in mutants. root is the directory of the root
+// package.
+func check(root string, mutants []mutant) error {
+	tests := map[string][]string{} // the names of the tests of each package
 	var faults []error
 	named := map[string]bool{}
 	for _, m := range mutants {
@@ -44,8 +52,18 @@ func check(dir string, mutants []mutant) error {
 			faults = append(faults, fmt.Errorf("mutant %s: another one has that name", m.name))
 		}
 		named[m.name] = true
-		_, err := m.text(dir)
-		faults = append(faults, err, m.checkTests(names))
+		_, err := m.text(root)
+		faults = append(faults, err)
+		var names []string
+		for _, dir := range m.packages() {
+			if tests[dir] == nil {
+				functions, err := testnames.In(filepath.Join(root, filepath.FromSlash(dir)))
+				faults = append(faults, err)
+				tests[dir] = functions.Run()
+			}
+			names = append(names, tests[dir]...)
+		}
+		faults = append(faults, m.checkTests(names))
 	}
 	return errors.Join(faults...)
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newHunt returns a hunt that knows only those tests of the root package.
+// newHunt returns a hunt that knows only those tests of each package.
 func newHunt(t *testing.T, tests string) (h *hunt, report *bytes.Buffer) {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
 	report = new(bytes.Buffer)
-	return &hunt{jobs: 2, report: report, tests: suite(t, tests)}, report
+	return &hunt{jobs: 2, report: report, tests: testsOfAll(t, tests)}, report
 }
 
-func suite(t *testing.T, all string) *tests {
+func testsOfAll(t *testing.T, all string) tests {
 	t.Helper()
-	dir, err := packageDir(t.Context())
+	root, err := packageDir(t.Context())
 	require.NoError(t, err)
-	return &tests{dir: dir, all: all}
+	return tests{root: root, all: all}
 }
 
 func named(t *testing.T, names ...string) (chosen []mutant) {
@@ -50,7 +50,7 @@ func nothingLeft(t *testing.T) {
 }
 
 func TestMutants_AllCanBeMade(t *testing.T) {
-	require.NoError(t, check(suite(t, "").dir, mutants))
+	require.NoError(t, check(testsOfAll(t, "").root, mutants))
 	require.GreaterOrEqual(t, len(mutants), 40)
 	for _, m := range mutants {
 		require.NotEqual(t, m.old, m.new, m.name)
@@ -61,13 +61,13 @@ func TestMutants_AllCanBeMade(t *testing.T) {
 
 // Three of the table, as the command tries all of them.
 func TestHunt_SaysWhichTestKilledEach(t *testing.T) {
-	h, report := newHunt(t, "TestCounter_Steps|TestSharded|TestRule_Forgotten")
-	require.NoError(t, h.run(t.Context(), named(t, "counter-no-prev", "table-removes-the-successor", "evict-moves-past-back")))
+	h, report := newHunt(t, "TestCounter_(Steps|AdvancesAsTheModel)|TestSharded|TestTimeline")
+	require.NoError(t, h.run(t.Context(), named(t, "counter-no-prev", "table-removes-the-successor", "evict-lowers-the-floor")))
 	require.Regexp(t, `^\| mutant \| fault \| killed by \| seconds \|
 \|---\|---\|---\|---:\|
-\| counter-no-prev \| .* \| TestCounter_Steps \| \d+\.\d \|
-\| table-removes-the-successor \| .* \| TestSharded_RemovesOnlyTheCellItIsGiven \| \d+\.\d \|
-\| evict-moves-past-back \| .* \| TestRule_ForgottenOnlyMovesOn \| \d+\.\d \|
+\| counter-no-prev \| .* \| TestCounter_AdvancesAsTheModel \| \d+\.\d \|
+\| table-removes-the-successor \| .* \| TestSharded_DeletesOnlyTheEntryItIsGiven \| \d+\.\d \|
+\| evict-lowers-the-floor \| .* \| TestTimeline_FloorOnlyRises \| \d+\.\d \|
 
 3 mutants, 0 alive, 0 not tried, in .*s
 $`, report.String())
@@ -77,10 +77,10 @@ $`, report.String())
 func TestHunt_NoKillWithoutAFailedTest(t *testing.T) {
 	h, report := newHunt(t, "TestMust|TestLog_Steps")
 	harmless := mutant{
-		name: "harmless", file: "log.go", old: "const firstRuns = 2", new: "const firstRuns = 1 + 1", tests: "TestMust",
+		name: "harmless", file: "ring.go", old: "const minRecords = 2", new: "const minRecords = 1 + 1", tests: "TestMust",
 	}
 	broken := harmless
-	broken.name, broken.new = "broken", "const firstRuns = nothing"
+	broken.name, broken.new = "broken", "const minRecords = nothing"
 	untested := harmless
 	untested.name, untested.tests = "untested", "TestOfNothing"
 	err := h.run(t.Context(), []mutant{harmless, broken, untested})
@@ -92,6 +92,27 @@ func TestHunt_NoKillWithoutAFailedTest(t *testing.T) {
 	require.Contains(t, report.String(), "3 mutants, 1 alive, 2 not tried")
 
 	require.EqualError(t, h.run(t.Context(), []mutant{harmless}), "alive: harmless")
+	nothingLeft(t)
+}
+
+// A fault in internal/reference meets the tests of that package, then those of the root
+// package.
+func TestHunt_TriesTheTestsOfTheFilesPackageAndThenThoseOfTheRoot(t *testing.T) {
+	h, report := newHunt(t, "TestLog_ChargesDenied|TestMust")
+	own := mutant{
+		name: "own", file: "internal/reference/reference.go",
+		old: "k.window, !l.Log && l.Precision == 0", new: "k.window, false",
+		tests: "TestCounter_DeniesByTheWeightedSum",
+	}
+	root := own
+	root.name, root.tests = "root", "TestAnswers_EqualTheReferences"
+	untested := own
+	untested.name, untested.tests = "untested", "TestOfNothing"
+	require.NoError(t, check(h.tests.root, []mutant{own, root}))
+	require.EqualError(t, h.run(t.Context(), []mutant{own, root, untested}), "not tried:\nuntested: no test matches TestOfNothing")
+	require.Contains(t, report.String(), "| own |  | TestCounter_DeniesByTheWeightedSum |")
+	require.Contains(t, report.String(), "| root |  | TestAnswers_EqualTheReferences |")
+	require.Contains(t, report.String(), "3 mutants, 0 alive, 1 not tried")
 	nothingLeft(t)
 }
 
@@ -110,27 +131,29 @@ func TestHunt_LeavesNothingWhenInterrupted(t *testing.T) {
 	h, report := newHunt(t, "TestMust")
 	ctx, cancel := context.WithCancel(t.Context())
 	h.report = canceling{report, cancel}
-	require.ErrorIs(t, h.run(ctx, named(t, "counter-no-prev", "counter-rewinds", "log-rewinds")), context.Canceled)
-	require.NotContains(t, report.String(), "counter-no-prev")
+	require.ErrorIs(t, h.run(ctx, named(t, "counter-two-steps", "wide-no-prev", "log-rewinds")), context.Canceled)
+	require.NotContains(t, report.String(), "counter-two-steps")
 	nothingLeft(t)
 }
 
 func TestCheck_NamesEveryTextThatIsNotThereOnce(t *testing.T) {
-	dir := suite(t, "").dir
+	dir := testsOfAll(t, "").root
 	twice := mutant{name: "twice", file: "window.go", old: "func "}
 	gone := mutant{name: "gone", file: "window.go", old: "no such text"}
 	lost := mutant{name: "lost", file: "nowhere.go", old: "x"}
+	homeless := mutant{name: "homeless", file: "internal/nowhere/nowhere.go", old: "x"}
 	fine := named(t, "counter-no-prev")[0]
-	err := check(dir, []mutant{twice, gone, lost, fine, fine})
+	err := check(dir, []mutant{twice, gone, lost, homeless, fine, fine})
 	require.ErrorContains(t, err, "mutant twice: its text must stand in window.go once, but does ")
 	require.ErrorContains(t, err, "mutant gone: its text must stand in window.go once, but does 0 times")
 	require.ErrorContains(t, err, "mutant lost: ")
+	require.ErrorContains(t, err, "mutant homeless: ")
 	require.ErrorContains(t, err, "mutant counter-no-prev: another one has that name")
 	require.NoError(t, check(dir, []mutant{fine}))
 }
 
 func TestCheck_NamesEveryPatternThatMatchesNoTest(t *testing.T) {
-	dir := suite(t, "").dir
+	dir := testsOfAll(t, "").root
 	fine := named(t, "counter-no-prev")[0]
 	with := func(name, tests string) mutant {
 		m := fine
@@ -150,12 +173,12 @@ func TestCheck_NamesEveryPatternThatMatchesNoTest(t *testing.T) {
 	require.NotContains(t, err.Error(), fine.name)
 }
 
-// The README says that there are more than some number of mutants.
-func TestMutants_AreAsManyAsTheREADMESays(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(suite(t, "").dir, "README.md"))
+// The documents say that there are more than some number of mutants.
+func TestMutants_AreAsManyAsTheDocumentsSay(t *testing.T) {
+	guarantees, err := os.ReadFile(filepath.Join(testsOfAll(t, "").root, "docs", "guarantees.md"))
 	require.NoError(t, err)
-	said := regexp.MustCompile(`more than (\d+) of them, made one at a time \| .go run \./fuzz/mutants`).FindSubmatch(readme)
-	require.NotNil(t, said, "the README no longer says how many mutants there are")
+	said := regexp.MustCompile(`more than (\d+) of them, made one at a time \| .go run \./fuzz/mutants`).FindSubmatch(guarantees)
+	require.NotNil(t, said, "the guarantees no longer say how many mutants there are")
 	n, err := strconv.Atoi(string(said[1]))
 	require.NoError(t, err)
 	require.Greater(t, len(mutants), n)

@@ -16,7 +16,7 @@ import (
 
 const packagePath = "github.com/seed-30da4c49/sash"
 
-// packageDir returns where the package under test lies.
+// packageDir returns the directory of the root package.
 func packageDir(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", packagePath).Output()
 	if err != nil {
@@ -32,16 +32,20 @@ func stderrOf(err error) []byte {
 	return nil
 }
 
-// tests are those of the package in dir.
+// tests are the tests of one package of the root module.
 type tests struct {
-	dir     string
-	temp    string // where all is made
+	root    string // the directory of the root package
+	dir     string // the directory of the package, relative to root
+	temp    string // the directory of all temporary files
 	race    bool
-	all     string        // which there are, as of go test -run
-	timeout time.Duration // after which they hang
+	all     string        // the pattern of all tests, as of go test -run
+	timeout time.Duration // the time after which the tests are taken to hang
 }
 
-// build makes the test binary of m, nil for the source as it is.
+// packageDir returns the directory of the package.
+func (t *tests) packageDir() string { return filepath.Join(t.root, filepath.FromSlash(t.dir)) }
+
+// build makes the test binary of m. A nil m stands for the original source.
 func (t *tests) build(ctx context.Context, m *mutant) (binary string, err error) {
 	place, err := os.MkdirTemp(t.temp, "")
 	if err != nil {
@@ -60,9 +64,9 @@ func (t *tests) build(ctx context.Context, m *mutant) (binary string, err error)
 		args = append(args, "-overlay", overlay)
 	}
 	build := exec.CommandContext(ctx, "go", append(args, ".")...)
-	build.Dir = t.dir
+	build.Dir = t.packageDir()
 	build.Env = append(build.Environ(), "GOTMPDIR="+place)
-	build.Cancel = func() error { return build.Process.Signal(os.Interrupt) } // so that it ends its compilers
+	build.Cancel = func() error { return build.Process.Signal(os.Interrupt) } // so that go ends its compilers
 	build.WaitDelay = 5 * time.Second
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("does not compile: %w\n%s", err, out)
@@ -70,15 +74,17 @@ func (t *tests) build(ctx context.Context, m *mutant) (binary string, err error)
 	return binary, nil
 }
 
-// overlay writes m to place, and returns the file by which the go command reads it.
+// overlay writes the mutated file of m to place, and an overlay by which the go command reads
+// it. It returns the name of the overlay.
 func (t *tests) overlay(place string, m mutant) (string, error) {
-	text, err := m.text(t.dir)
+	text, err := m.text(t.root)
 	if err != nil {
 		return "", err
 	}
-	mutated, overlay := filepath.Join(place, m.file), filepath.Join(place, "overlay.json")
+	source := filepath.Join(t.root, filepath.FromSlash(m.file))
+	mutated, overlay := filepath.Join(place, filepath.Base(source)), filepath.Join(place, "overlay.json")
 	replace, err := json.Marshal(map[string]map[string]string{
-		"Replace": {filepath.Join(t.dir, m.file): mutated},
+		"Replace": {source: mutated},
 	})
 	if err != nil {
 		return "", err
@@ -89,16 +95,19 @@ func (t *tests) overlay(place string, m mutant) (string, error) {
 	)
 }
 
-// A failure is what a test binary that failed leaves.
+// errNoTest reports that a pattern matches no test of a package.
+var errNoTest = errors.New("no test matches")
+
+// A failure is the result of a test binary that failed.
 type failure struct {
-	test   string // the first that failed
+	test   string // the first test that failed
 	hung   bool
 	output []byte
 }
 
-// run runs those tests of binary that pattern names, until one fails; nil if none
-// does, but those named in skipped. That a test saw no contention is no failure of what
-// it tests: then it runs again.
+// run runs the tests of binary that pattern matches, without those in skipped, until one
+// fails. It returns nil if none fails. If a test fails only because it saw no contention, run
+// runs the tests again.
 func (t *tests) run(ctx context.Context, binary, pattern string, skipped ...string) (failed *failure, err error) {
 	for range 5 {
 		failed, err = t.once(ctx, binary, pattern, skipped)
@@ -109,6 +118,7 @@ func (t *tests) run(ctx context.Context, binary, pattern string, skipped ...stri
 	return nil, fmt.Errorf("the machine is too busy for %s:\n%s", failed.test, failed.output)
 }
 
+// once runs the tests like run, a single time.
 func (t *tests) once(ctx context.Context, binary, pattern string, skipped []string) (*failure, error) {
 	args := []string{"-test.run=" + pattern, "-test.short", "-test.failfast",
 		"-test.v", "-test.paniconexit0", "-test.timeout=" + t.timeout.String()}
@@ -116,14 +126,15 @@ func (t *tests) once(ctx context.Context, binary, pattern string, skipped []stri
 		args = append(args, "-test.skip=^("+strings.Join(skipped, "|")+")$")
 	}
 	test := exec.CommandContext(ctx, binary, args...)
-	test.Dir = t.dir
+	test.Dir = t.packageDir()
+	test.Env = append(test.Environ(), "SASH_ALL_STEPS=1") // of random trials, under -short too
 	out, err := test.CombinedOutput()
 	exit := (*exec.ExitError)(nil)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err == nil && bytes.Contains(out, []byte("testing: warning: no tests to run")):
-		return nil, fmt.Errorf("no test matches %s", pattern)
+		return nil, fmt.Errorf("%w %s", errNoTest, pattern)
 	case err == nil:
 		return nil, nil
 	case !errors.As(err, &exit) || !exit.Exited():
@@ -141,8 +152,8 @@ var (
 	beganLine  = regexp.MustCompile(`(?m)^=== RUN +([^\s/]+)`)
 )
 
-// failed returns the test that out says has failed first; if the process crashed
-// before it could, the one that had begun last.
+// failed returns the name of the first test that failed according to out. If the process
+// crashed before a test failed, it returns the name of the test that began last.
 func failed(out []byte) string {
 	if m := failedLine.FindSubmatch(out); m != nil {
 		return string(m[1])

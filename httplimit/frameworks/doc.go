@@ -1,4 +1,4 @@
-// Package frameworks tests package httplimit under routers and frameworks, in the
-// places where the documentation of httplimit mounts the middleware. It is a module of
-// its own so that these frameworks are no requirements of sash.
+// Package frameworks tests package httplimit under routers and frameworks. It mounts the
+// middleware at the places that the documentation of httplimit lists. It is a module of its
+// own, so that sash does not require these frameworks.
 package frameworks

@@ -26,19 +26,19 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// A mount builds a site under a limiter. The site has one route, POST /login, which
-// counts its calls in served and tells a right password from wrong ones.
+// A mount builds a site under a limiter. The site has one route, POST /login, which counts
+// its calls in served and checks the password.
 type mount struct {
 	build func(t *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler
 
-	// Whether the middleware is shown the statuses of right logins, and of wrong ones.
+	// Whether the middleware sees the statuses of right logins, and of wrong ones.
 	showsRight, showsWrong bool
 	// Whether requests that no route matches are limited.
 	limitsUnmatched bool
 }
 
-// mounts are the places where the package documentation mounts the middleware, and
-// some more where it works.
+// mounts are the places that the package documentation lists for the middleware, and some
+// more where it works.
 var mounts = map[string]mount{
 	"ServeMux, around": {aroundServeMux, true, true, true},
 	"chi, around":      {aroundChi, true, true, true},
@@ -97,7 +97,7 @@ func inGorilla(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) h
 	return r
 }
 
-// newGin returns an engine with one more middleware, or none.
+// newGin returns an engine with the middleware of use.
 func newGin(served *atomic.Int64, use ...gin.HandlerFunc) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
@@ -121,7 +121,7 @@ func inGinByAdapter(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int
 	return newGin(served, adapter.Wrap(limiter.Middleware))
 }
 
-// The adapter that is usually written by hand: gin's handlers write to gin's own writer.
+// inGinByHand has the usual handwritten adapter: gin's handlers write to gin's own writer.
 func inGinByHand(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
 	return newGin(served, func(c *gin.Context) {
 		called := false
@@ -176,7 +176,7 @@ func aroundFiber(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64)
 	return limiter.Middleware(adaptor.FiberApp(newFiber(served)))
 }
 
-// inFiber returns the app behind fiber's own server, which is not net/http's.
+// inFiber serves the app by fiber's own server, which is not that of net/http.
 func inFiber(t *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
 	app := newFiber(served, adaptor.HTTPMiddleware(limiter.Middleware))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -190,7 +190,7 @@ func inFiber(t *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) htt
 	return at{listener.Addr().String()}
 }
 
-// An at is a handler that runs elsewhere already.
+// An at is the address of a site that has a server of its own.
 type at struct{ address string }
 
 func (at) ServeHTTP(http.ResponseWriter, *http.Request) { panic("not a server of net/http") }
@@ -254,7 +254,7 @@ func policy(name, pattern string, count int64) httplimit.Policy {
 	}
 }
 
-// login charges only failed logins.
+// login returns a policy that charges only failed logins.
 func login(count int64) httplimit.Policy {
 	p := policy("login", "POST /login", count)
 	p.Charge = func(status int) bool { return status == http.StatusUnauthorized }
@@ -279,7 +279,7 @@ func TestFrameworks_ServeWhatIsAdmittedAndNoMore(t *testing.T) {
 	}
 }
 
-// However little the middleware is shown of the answer, guesses are limited.
+// Guesses are limited even where the middleware does not see the answer.
 func TestFrameworks_LimitFailedLogins(t *testing.T) {
 	for name, m := range mounts {
 		t.Run(name, func(t *testing.T) {
@@ -291,7 +291,8 @@ func TestFrameworks_LimitFailedLogins(t *testing.T) {
 	}
 }
 
-// Where the middleware is shown the status, others are not charged. Else all stay.
+// Where the middleware sees the status, right logins are given back. Elsewhere all charges
+// stay.
 func TestFrameworks_GiveBackWhatTheyShowWasNoFailure(t *testing.T) {
 	for name, m := range mounts {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +303,7 @@ func TestFrameworks_GiveBackWhatTheyShowWasNoFailure(t *testing.T) {
 				require.Equal(t, []int{200, 200, 200, 429, 429}, c.logins(5, "right"))
 			}
 
-			failures := login(3) // the opposite: where a failure is shown, it is given back
+			failures := login(3) // the opposite policy: it gives failures back where it sees them
 			failures.Charge = func(status int) bool { return status != http.StatusUnauthorized }
 			c = newClient(t, m, failures)
 			if m.showsWrong {
@@ -328,7 +329,7 @@ func TestFrameworks_LimitRequestsThatNoRouteMatches(t *testing.T) {
 	}
 }
 
-// Fiber reads the target of a request by rules of its own.
+// Fiber parses the target of a request by rules of its own.
 func TestFiber_ServesNoSpellingPastThePolicy(t *testing.T) {
 	for _, name := range []string{"fiber, around", "fiber, Use"} {
 		t.Run(name, func(t *testing.T) {
@@ -342,7 +343,7 @@ func TestFiber_ServesNoSpellingPastThePolicy(t *testing.T) {
 	}
 }
 
-// gin's Stream asks its writer for CloseNotify, and panics if the one below has none.
+// gin's Stream calls CloseNotify of its writer, and panics if the writer below has none.
 func TestGin_StreamsUnderAPolicyWithCharge(t *testing.T) {
 	stream := func(_ *testing.T, limiter *httplimit.Limiter, _ *atomic.Int64) http.Handler {
 		e := newGin(new(atomic.Int64))
@@ -358,7 +359,7 @@ func TestGin_StreamsUnderAPolicyWithCharge(t *testing.T) {
 	p := policy("failures", "", 1)
 	p.Charge = func(status int) bool { return status >= 400 }
 	c := newClient(t, mount{build: stream}, p)
-	for range 3 { // of which none is charged
+	for range 3 { // none of them is charged
 		response, err := c.Get(c.url + "/stream")
 		require.NoError(t, err)
 		body, err := io.ReadAll(response.Body)

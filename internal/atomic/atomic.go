@@ -1,11 +1,14 @@
 //go:build !schedules && !yields
 
-// Package atomic is sync/atomic, as far as package sash uses it. Under the build
-// tag schedules, each access is a step that package schedule hands out the turns
-// for, so that tests run small cases through every order of their steps. Under the
-// build tag yields, accesses give their core away at random, so that tests meet
-// interleavings that otherwise need a preemption within a few nanoseconds: one access
-// in 24, or in as many as the environment variable SASH_YIELD_EVERY says.
+// Package atomic provides the part of sync/atomic that package sash uses. Two build
+// tags change it for tests:
+//
+//   - Under schedules, each access is a step, and package schedule decides which
+//     goroutine makes the next one. Tests run small cases through every order of their
+//     steps.
+//   - Under yields, accesses yield the processor at random, so that tests reach
+//     interleavings that otherwise need a preemption within a few nanoseconds. One access
+//     in 24 yields. The environment variable SASH_YIELD_EVERY sets another number.
 package atomic
 
 import (
@@ -28,14 +31,14 @@ func StoreInt64(addr *int64, value int64)             { atomic.StoreInt64(addr, 
 func StoreUint64(addr *uint64, value uint64)          { atomic.StoreUint64(addr, value) }
 func AddUint64(addr *uint64, delta uint64) (n uint64) { return atomic.AddUint64(addr, delta) }
 
-// Spins is how often to look again for what another goroutine is about to do,
-// before Pause.
+// Spins is how often to load a word again, before Pause, while another goroutine is
+// about to change it.
 const Spins = 64
 
-// Pause gives the core to another goroutine, for a caller that cannot go on until
-// the word is another than it last read.
+// Pause yields the processor. Its caller cannot go on until the word differs from the
+// value that the caller last read.
 func Pause(*Uint64) { runtime.Gosched() }
 
-// Round notes that the loop of that name is in its nth round, under the build tags
+// Round records that the loop of that name is in its nth round, under the build tags
 // schedules and yields. Here it does nothing, and is inlined to nothing.
 func Round(loop string, n int) {}

@@ -9,9 +9,11 @@ import (
 	"github.com/seed-30da4c49/sash/internal/schedule"
 )
 
-// Spins is 0: to look again before another has written shows nothing new.
+// Spins is 0: loading a word again before another goroutine has written shows nothing
+// new.
 const Spins = 0
 
+// Pause makes the calling actor wait until another one writes to the word.
 func Pause(word *Uint64) { schedule.Pause(unsafe.Pointer(word)) }
 
 type Bool struct{ word atomic.Bool }
@@ -46,7 +48,7 @@ func (x *Pointer[T]) CompareAndSwap(old, new *T) bool {
 	return swap(unsafe.Pointer(x), &x.word, old, new)
 }
 
-// A Mutex that one has to wait for.
+// A Mutex is a lock on which each attempt to lock, and each unlock, is a step.
 type Mutex struct{ locked Uint64 }
 
 func (m *Mutex) Lock() {
@@ -57,8 +59,8 @@ func (m *Mutex) Lock() {
 
 func (m *Mutex) Unlock() { m.locked.Store(0) }
 
-// Uint64 and atomic.Uint64 are of one size and alignment, and so are the others: a
-// pointer to a plain word is one to an atomic.
+// A Uint64 and an atomic.Uint64 have the size and alignment of a uint64, and the other
+// types likewise. So a pointer to a plain word may be used as a pointer to an atomic.
 
 func LoadInt64(addr *int64) int64            { return (*Int64)(unsafe.Pointer(addr)).Load() }
 func LoadUint64(addr *uint64) uint64         { return (*Uint64)(unsafe.Pointer(addr)).Load() }
@@ -68,7 +70,7 @@ func AddUint64(addr *uint64, delta uint64) uint64 {
 	return (*Uint64)(unsafe.Pointer(addr)).Add(delta)
 }
 
-// A word is one of the types of sync/atomic.
+// A word is one of the types of package sync/atomic.
 type word[T any] interface {
 	Load() T
 	Store(T)
@@ -108,7 +110,7 @@ func swap[T any](place unsafe.Pointer, w word[T], old, new T) (swapped bool) {
 	return swapped
 }
 
-// number returns value if it is that of a Uint64, and else 0.
+// number returns value if it is a uint64, and else 0.
 func number(value any) uint64 {
 	n, _ := value.(uint64)
 	return n

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 )
 
-// yieldEvery is how many accesses there are for each that yields, on average; 0 for
-// none. The environment variable SASH_YIELD_EVERY sets it when the program starts.
+// yieldEvery is the average number of accesses of which one yields; 0 if none does. The
+// environment variable SASH_YIELD_EVERY sets it when the program starts.
 var yieldEvery = parseYieldEvery(os.Getenv("SASH_YIELD_EVERY"))
 
 func parseYieldEvery(text string) uint32 {
@@ -28,26 +28,26 @@ func parseYieldEvery(text string) uint32 {
 	return uint32(n)
 }
 
-// yield gives the core to other goroutines before one access in yieldEvery. It does so
-// up to mostYields times, so that another call can make several steps, or all of them.
+// yield yields the processor before one access in yieldEvery. It does so up to maxYields
+// times in a row, so that another call can make several of its steps, or all of them.
 func yield() {
-	const mostYields = 3
+	const maxYields = 3
 	if yieldEvery == 0 || rand.Uint32N(yieldEvery) > 0 {
 		return
 	}
-	for range 1 + rand.IntN(mostYields) {
+	for range 1 + rand.IntN(maxYields) {
 		gosched()
 	}
 }
 
 var gosched = runtime.Gosched // a test counts its calls
 
-// Spins is how often to look again for what another goroutine is about to do,
-// before Pause.
+// Spins is how often to load a word again, before Pause, while another goroutine is
+// about to change it.
 const Spins = 64
 
-// Pause gives the core to another goroutine, for a caller that cannot go on until
-// the word is another than it last read.
+// Pause yields the processor. Its caller cannot go on until the word differs from the
+// value that the caller last read.
 func Pause(*Uint64) { runtime.Gosched() }
 
 type Bool struct{ word atomic.Bool }

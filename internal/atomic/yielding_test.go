@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// accesses returns each access to what they share, which report whether they did what
-// they are for, if they are done in this order.
+// accesses returns one access of every kind, to shared words. Made in this order, each
+// reports whether it had its effect.
 func accesses() []access {
 	var (
 		b  Bool
@@ -47,7 +47,7 @@ func accesses() []access {
 
 type access struct {
 	name string
-	does func() bool
+	do   func() bool
 }
 
 func TestYields_BeforeEachAccess(t *testing.T) {
@@ -57,8 +57,8 @@ func TestYields_BeforeEachAccess(t *testing.T) {
 		for _, a := range accesses() {
 			yields := 0
 			gosched = func() { yields++ }
-			if !a.does() {
-				t.Errorf("%s has not done what it is for", a.name)
+			if !a.do() {
+				t.Errorf("%s has not had its effect", a.name)
 			}
 			if yielded := yields > 0; yielded != want {
 				t.Errorf("%s, with a yield in %d: yielded %v", a.name, every, yielded)
@@ -67,7 +67,7 @@ func TestYields_BeforeEachAccess(t *testing.T) {
 	}
 }
 
-func TestYields_AreAsManyAsIsSaid(t *testing.T) {
+func TestYields_HaveTheSetFrequency(t *testing.T) {
 	defer func(every uint32) { yieldEvery, gosched = every, runtime.Gosched }(yieldEvery)
 	yields := 0
 	gosched = func() { yields++ }

@@ -1,22 +1,40 @@
-// Package bridge is what package httplimit uses of package sash that sash does not
-// export. Package sash sets the variables when it is initialized. They say any for
-// types of sash, because sash imports this package.
+// Package bridge gives package httplimit the parts of package sash that sash does not
+// export.
+//
+// Package sash imports this package and sets its variables when it is initialized. So
+// the types of sash cannot be named here: a variable that takes or returns one says any.
 package bridge
 
-// An Inspection is what options of a limiter ask for, as far as httplimit must know.
+import (
+	"time"
+	"unsafe"
+)
+
+// An Inspection is the part of a limiter's options that httplimit must know.
 type Inspection struct {
-	// LimitsFor is a func(key string) []sash.Limit that returns the limits which
-	// sash.WithLimitsFor gives a key, or none if they are invalid. It is nil if the
-	// option is not among the options.
+	// LimitsFor is a func(key string) []sash.Limit. It returns the limits that
+	// sash.WithLimitsFor gives a key, or none if they are invalid. It is nil if
+	// sash.WithLimitsFor is not among the options.
 	LimitsFor any
-	Observed  bool // whether sash.WithObserver is among the options
 }
 
 var (
 	// Inspect inspects options, a []sash.Option without nil.
 	Inspect func(options any) Inspection
 
-	// RefuseReconfigure returns a sash.Option of a limiter whose Reconfigure does
-	// nothing but return err.
+	// LimitFaults returns every fault of limits, a []sash.Limit. Each error begins with
+	// the number of its limit, from 1, and wraps sash.ErrInvalidLimit.
+	LimitFaults func(limits any) []error
+
+	// RefuseReconfigure returns a sash.Option of a limiter whose Reconfigure returns err
+	// and changes nothing.
 	RefuseReconfigure func(err error) any
+
+	// SweepInterval returns how often the janitor sweeps keys whose longest window is
+	// longest.
+	SweepInterval func(longest time.Duration) time.Duration
 )
+
+// AsString returns b as a string without copying it. The bytes must not be changed
+// while the string is in use.
+func AsString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

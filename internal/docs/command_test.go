@@ -13,23 +13,25 @@ import (
 	"github.com/seed-30da4c49/sash/internal/testnames"
 )
 
-// checkCommand returns what is wrong with a line of shell that is run in dir, or nil.
-// It knows commands of go; others it lets pass.
+// checkCommand returns the faults of a line of shell that is run in dir, or nil. It checks go
+// test, go run, go get, make and .ci/run. It accepts all other commands.
 func checkCommand(dir, line string) error {
 	var faults []error
 	for _, words := range commands(line) {
 		for len(words) > 0 && assignment.MatchString(words[0]) {
 			words = words[1:] // of a variable, for this command
 		}
-		if len(words) < 2 || words[0] != "go" {
+		if len(words) == 0 {
 			continue
 		}
 		var err error
-		switch words[1] {
-		case "test":
+		switch strings.Join(words[:min(2, len(words))], " ") {
+		case "go test":
 			err = checkTest(dir, words[2:])
-		case "run":
+		case "go run":
 			err = checkRun(dir, words[2:])
+		default:
+			err = checkTool(dir, words)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", strings.Join(words, " "), err))
@@ -40,7 +42,7 @@ func checkCommand(dir, line string) error {
 
 var assignment = regexp.MustCompile(`^[A-Za-z_]\w*=`)
 
-// checkRun checks go run: its package, and that the command's source names each flag.
+// checkRun checks the arguments of go run: the package exists, and its source names each flag.
 func checkRun(dir string, args []string) error {
 	if len(args) == 0 {
 		return errors.New("names no package")
@@ -55,7 +57,7 @@ func checkRun(dir string, args []string) error {
 	return errors.Join(faults...)
 }
 
-// declares returns an error if no Go file in dir holds the name of a flag in quotes.
+// declares returns an error if no Go file in dir contains the name of a flag in quotes.
 func declares(dir, flag string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -73,6 +75,7 @@ func declares(dir, flag string) error {
 	return fmt.Errorf("no flag -%s", flag)
 }
 
+// isPackage returns an error if dir has no Go files.
 func isPackage(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err == nil && len(files) == 0 {
@@ -85,16 +88,17 @@ func isPackage(dir string) error {
 type testCommand struct {
 	dir      string
 	flags    map[string]string
-	packages []string // as they are named
+	packages []string // as the command names them
 }
 
-// Flags of go test that take no value, and others of its flags. Any other flag is one
-// that the tests declare, and has a value unless it is the last word.
+// switches are flags of go test that take no value, and settings are flags that take one. Any
+// other flag must be declared by the tests. It has a value unless it is the last word.
 var (
 	switches = []string{"race", "v", "short", "benchmem", "failfast", "json", "cover"}
 	settings = []string{"run", "bench", "fuzz", "skip", "fuzztime", "fuzzminimizetime", "benchtime", "cpu", "timeout", "tags", "count"}
 )
 
+// parseTest returns the command line of a go test that is run in dir with args.
 func parseTest(dir string, args []string) testCommand {
 	c := testCommand{dir: dir, flags: make(map[string]string)}
 	for len(args) > 0 {
@@ -119,8 +123,8 @@ func parseTest(dir string, args []string) testCommand {
 	return c
 }
 
-// checkTest checks go test: its packages and flags, and that each of its patterns
-// matches a function, alternative by alternative.
+// checkTest checks the arguments of go test: the packages and flags exist, and each
+// alternative of each pattern matches a function.
 func checkTest(dir string, args []string) error {
 	c := parseTest(dir, args)
 	functions, err := c.functions()
@@ -157,8 +161,8 @@ func (c *testCommand) functions() (all map[string]testnames.Functions, err error
 	return all, nil
 }
 
-// inTree returns the test functions of all packages of the module that dir lies in, at
-// dir and below.
+// inTree returns the test functions of all packages in dir and below it, without those of
+// other modules.
 func inTree(dir string, tags []string) (all testnames.Functions, err error) {
 	all = make(testnames.Functions)
 	return all, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -179,6 +183,8 @@ func inTree(dir string, tags []string) (all testnames.Functions, err error) {
 	})
 }
 
+// checkFlags returns an error for each flag that the tests do not declare, and for a test of a
+// whole tree without a -timeout.
 func (c *testCommand) checkFlags() error {
 	var faults []error
 	for flag := range c.flags {
@@ -196,7 +202,8 @@ func (c *testCommand) checkFlags() error {
 	return errors.Join(faults...)
 }
 
-// checkFuzz checks what -fuzz alone wants: one function in one package, and an end.
+// checkFuzz checks the rules of -fuzz: it takes one function of one package, and needs a
+// -fuzztime to end.
 func (c *testCommand) checkFuzz(functions map[string]testnames.Functions) error {
 	pattern, set := c.flags["fuzz"]
 	if !set {
@@ -220,8 +227,8 @@ func (c *testCommand) checkFuzz(functions map[string]testnames.Functions) error 
 	return nil
 }
 
-// checkPattern checks that each alternative of pattern matches a function of a package,
-// and each package has a function that pattern matches.
+// checkPattern returns an error for each alternative of pattern that matches no function, and
+// for each package that has no function that pattern matches.
 func checkPattern(flag, pattern string, functions map[string]testnames.Functions) error {
 	var all []string
 	var faults []error
@@ -249,7 +256,7 @@ func checkPattern(flag, pattern string, functions map[string]testnames.Functions
 	return errors.Join(faults...)
 }
 
-// skipped reports whether a directory holds nothing that is checked.
+// skipped reports whether the files in a directory are not checked.
 func skipped(path string, entry fs.DirEntry) bool {
 	name := entry.Name()
 	return name == "testdata" || name == "results" || len(name) > 1 && name[0] == '.' && name != ".."

@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reader of pkg.go.dev has neither the source nor the README at hand.
-var elsewhere = regexp.MustCompile(`\b[\w-]+\.(?:go|md)\b|\bREADME\b`)
+// fileMention matches the name of a file. A reader of pkg.go.dev has neither the source nor the
+// README at hand.
+var fileMention = regexp.MustCompile(`\b[\w-]+\.(?:go|md)\b|\bREADME\b`)
 
 func TestComments_SendNoReaderToAnotherFile(t *testing.T) {
 	for name, file := range sources(t) {
@@ -24,14 +25,14 @@ func TestComments_SendNoReaderToAnotherFile(t *testing.T) {
 			continue
 		}
 		for _, comment := range docComments(file) {
-			if mention := elsewhere.FindString(comment.Text()); mention != "" {
+			if mention := fileMention.FindString(comment.Text()); mention != "" {
 				t.Errorf("%s: a doc comment sends its reader to %s:\n%s", name, mention, comment.Text())
 			}
 		}
 	}
 }
 
-// docComments returns the comments of file that are in no function.
+// docComments returns the comments of file outside of function bodies.
 func docComments(file *ast.File) []*ast.CommentGroup {
 	return slices.DeleteFunc(slices.Clone(file.Comments), func(c *ast.CommentGroup) bool {
 		return slices.ContainsFunc(file.Decls, func(d ast.Decl) bool {
@@ -41,8 +42,8 @@ func docComments(file *ast.File) []*ast.CommentGroup {
 	})
 }
 
-// Brackets that are no link are shown as they are: those of a name that is not there,
-// or of one that a letter follows.
+// brackets matches a link in the source of a comment. A link to a name that does not exist, or
+// one that a letter follows, is shown with its brackets.
 var brackets = regexp.MustCompile(`\[\*?[A-Za-z][\w.]*\]`)
 
 func TestComments_LinksOfPublicPackagesLeadSomewhere(t *testing.T) {
@@ -78,7 +79,7 @@ func TestComments_LinksOfPublicPackagesLeadSomewhere(t *testing.T) {
 	require.Greater(t, checked, 200)
 }
 
-// plain returns the text of d that is neither a link nor code.
+// plain returns the text of d without its links and code.
 func plain(d *comment.Doc) string {
 	var text strings.Builder
 	for _, block := range d.Content {

@@ -1,4 +1,8 @@
-// Package docs checks what is written about sash: that each command in the documents
-// runs something, that what they name exists, and that doc comments stand by themselves.
-// It holds tests only.
+// Package docs checks the documents and comments of sash:
+//   - Each command in them runs something.
+//   - The tests, files and headings that they name exist.
+//   - The Go code in the documents compiles.
+//   - No doc comment sends its reader to a file.
+//
+// It contains tests only.
 package docs

@@ -19,7 +19,7 @@ import (
 
 const root = "../.."
 
-// files returns the files of the repository that have that extension.
+// files returns the names of the files in the repository with that extension.
 func files(t *testing.T, extension string) (names []string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(root, "fuzz", "go.mod")); err != nil {
@@ -40,7 +40,7 @@ func files(t *testing.T, extension string) (names []string) {
 	return names
 }
 
-// documents returns each document of the repository by its name.
+// documents returns the Markdown documents of the repository by their names.
 func documents(t *testing.T) map[string]document {
 	t.Helper()
 	all := make(map[string]document)
@@ -52,7 +52,7 @@ func documents(t *testing.T) map[string]document {
 	return all
 }
 
-// sources returns each Go file of the repository by its name, with its comments.
+// sources returns the Go files of the repository by their names, with their comments.
 func sources(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	all := make(map[string]*ast.File)
@@ -64,7 +64,7 @@ func sources(t *testing.T) map[string]*ast.File {
 	return all
 }
 
-// allFunctions returns every test function of the repository, whatever its tags.
+// allFunctions returns the names of all test functions of the repository, under any tags.
 func allFunctions(t *testing.T) (names []string) {
 	t.Helper()
 	all := make(testnames.Functions)
@@ -83,7 +83,7 @@ func TestDocuments_EveryCommandRunsSomething(t *testing.T) {
 	checked := 0
 	for name, d := range documents(t) {
 		for _, p := range slices.Concat(d.blocks, d.spans) {
-			if strings.Contains(p.text, "go test ") || strings.Contains(p.text, "go run ") {
+			if isCommand(p.text) {
 				checked++
 				if err := checkCommand(root, p.text); err != nil {
 					t.Errorf("%s:%d: %v", name, p.line, err)
@@ -94,7 +94,7 @@ func TestDocuments_EveryCommandRunsSomething(t *testing.T) {
 	require.Greater(t, checked, 60)
 }
 
-// A command in a comment is run in the root of the repository or beside its file.
+// A command in a comment is run in the root of the repository or in the directory of its file.
 func TestComments_EveryCommandRunsSomething(t *testing.T) {
 	checked := 0
 	for name, file := range sources(t) {
@@ -110,7 +110,7 @@ func TestComments_EveryCommandRunsSomething(t *testing.T) {
 	require.Greater(t, checked, 20)
 }
 
-// codeLines returns the lines of a comment that are indented as code, whole.
+// codeLines returns the lines of code in a comment. Lines continued by a backslash are joined.
 func codeLines(comment *ast.CommentGroup) (lines []string) {
 	var code []passage
 	for line := range strings.SplitSeq(comment.Text(), "\n") {
@@ -131,7 +131,7 @@ func TestDocuments_EveryTestThatIsNamedExists(t *testing.T) {
 	for name, d := range documents(t) {
 		for _, p := range slices.Concat(d.prose, d.spans) {
 			if len(commands(p.text)) > 0 && commands(p.text)[0][0] == "go" {
-				continue // its names are patterns
+				continue // the names in a command are patterns
 			}
 			for _, test := range testName.FindAllString(p.text, -1) {
 				if !slices.Contains(all, test) {
@@ -156,8 +156,8 @@ func TestDocuments_EveryFileThatIsNamedExists(t *testing.T) {
 	}
 	for name, d := range documents(t) {
 		for _, p := range d.links {
-			if !strings.Contains(p.text, ":") && !strings.HasPrefix(p.text, "#") {
-				if _, err := os.Stat(filepath.Join(filepath.Dir(name), p.text)); err != nil {
+			if !strings.Contains(p.text, ":") {
+				if err := leadsTo(name, p.text); err != nil {
 					t.Errorf("%s:%d: a link leads nowhere: %v", name, p.line, err)
 				}
 			}
@@ -166,26 +166,44 @@ func TestDocuments_EveryFileThatIsNamedExists(t *testing.T) {
 			switch first, _, _ := strings.Cut(p.text, "/"); {
 			case fileSpan.MatchString(p.text) && !slices.Contains(bases, p.text):
 				t.Errorf("%s:%d: there is no file %s", name, p.line, p.text)
-			case pathSpan.MatchString(p.text) && exists(first) && !exists(p.text) && p.text != "bench/results": // made by a run
+			case pathSpan.MatchString(p.text) && exists(first) && !exists(p.text) && p.text != "bench/results": // a run creates that one
 				t.Errorf("%s:%d: there is no %s", name, p.line, p.text)
 			}
 		}
 	}
 }
 
+// exists reports whether the repository has a file that the glob pattern path matches.
 func exists(path string) bool {
 	found, err := filepath.Glob(filepath.Join(root, path))
 	return err == nil && len(found) > 0
 }
 
-// What checks the documents is checked here: a fault of each kind is found.
+// writeFile writes a file, and makes the directories that it lies in.
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+}
+
+// checkCommands checks each command line in dir, and that its error contains the text
+// wanted. No text means that no error is wanted.
+func checkCommands(t *testing.T, dir string, wanted map[string]string) {
+	t.Helper()
+	for line, want := range wanted {
+		err := checkCommand(dir, line)
+		if want == "" {
+			require.NoError(t, err, line)
+		} else {
+			require.ErrorContains(t, err, want, line)
+		}
+	}
+}
+
+// The checks of the documents find a fault of each kind.
 func TestCheckCommand(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) {
-		name = filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-	}
+	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
 	write("go.mod", "module m")
 	write("a_test.go", "package a; func TestOne() {}; func BenchmarkB() {}; func ExampleE() {}")
 	write("b/b_test.go", `package b; func TestTwo() {}; func FuzzF() {}; func FuzzFG() {}; var _ = flag.Int("rounds", 1, "")`)
@@ -193,7 +211,7 @@ func TestCheckCommand(t *testing.T) {
 	write("cmd/main.go", `package main; var _ = flag.Bool("long", false, "")`)
 	write("nested/go.mod", "module n")
 	write("nested/n_test.go", "package n; func TestNested() {}")
-	for line, want := range map[string]string{
+	checkCommands(t, dir, map[string]string{
 		"go test -race -timeout 1m -run One ./...":              "",
 		"go test -timeout=1m -run 'Two|One' ./...":              "",
 		"go test -run Nested -timeout 1m ./...":                 "-run Nested matches nothing",
@@ -227,14 +245,7 @@ func TestCheckCommand(t *testing.T) {
 		"GOARCH=386 A='b c' go test -run Gone .":                "-run Gone matches nothing",
 		"go test -run One . && go test -run Gone . | tee x":     "-run Gone matches nothing",
 		"mkdir -p gone; ls 'go test -run Gone' \"|\" # go test": "",
-	} {
-		err := checkCommand(dir, line)
-		if want == "" {
-			require.NoError(t, err, line)
-		} else {
-			require.ErrorContains(t, err, want, line)
-		}
-	}
+	})
 }
 
 func TestParseMarkdown(t *testing.T) {

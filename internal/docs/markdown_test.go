@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// A passage is some text of a document, and the line on which it begins, from 1.
+// A passage is a part of the text of a document, with the line on which it begins, from 1.
 type passage struct {
 	line int
 	text string
 }
 
-// A document is what is written in Markdown, taken apart.
+// A document holds the parts of a Markdown file.
 type document struct {
-	blocks []passage // the lines of code blocks, but for those of Go
-	spans  []passage // what stands in single backticks, on one line
-	prose  []passage // paragraphs, without their spans and links
-	links  []passage // what links lead to
+	blocks []passage // the lines of code blocks that are not of Go
+	spans  []passage // the texts in single backticks, each on one line
+	prose  []passage // the paragraphs, without their spans and links
+	links  []passage // the targets of links
 }
 
 var (
@@ -24,11 +24,11 @@ var (
 	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 )
 
-// parseMarkdown reads text as it stands in the file: no backslash is taken for an escape.
+// parseMarkdown takes the text of a file apart. A backslash is not an escape.
 func parseMarkdown(text string) (d document) {
 	var paragraph passage
 	fence := false
-	code := false // whether the block is of commands
+	code := false // the block is not of Go
 	flush := func() {
 		if paragraph.text != "" {
 			d.addParagraph(paragraph)
@@ -58,6 +58,7 @@ func parseMarkdown(text string) (d document) {
 	return d
 }
 
+// addParagraph adds a paragraph to the prose of d, and its spans and links to those of d.
 func (d *document) addParagraph(p passage) {
 	at := func(offset int) int { return p.line + strings.Count(p.text[:offset], "\n") }
 	for _, m := range span.FindAllStringSubmatchIndex(p.text, -1) {
@@ -71,23 +72,23 @@ func (d *document) addParagraph(p passage) {
 	d.prose = append(d.prose, p)
 }
 
-// joined makes one of each line that ends in a backslash and those that it goes on in.
+// joined joins each line that ends in a backslash with the next one.
 func joined(lines []passage) (all []passage) {
-	goesOn := false
+	continued := false
 	for _, l := range lines {
 		text, more := strings.CutSuffix(l.text, "\\")
-		if goesOn {
+		if continued {
 			all[len(all)-1].text += text
 		} else {
 			all = append(all, passage{l.line, text})
 		}
-		goesOn = more
+		continued = more
 	}
 	return all
 }
 
-// commands returns the simple commands in a line of shell, each as its words: those
-// between pipes, && and semicolons. A word's quotes are taken off.
+// commands splits a line of shell at pipes, && and semicolons, and returns the words of each
+// command, without their quotes.
 func commands(line string) (all [][]string) {
 	var words []string
 	end := func() {

@@ -1,7 +1,11 @@
-// Package reference says what a limit means, the plain way: every charge is
-// kept in a slice, all arithmetic is math/big, and what a limiter derives in
-// closed form is found here by search. It is slow on purpose, and shares no
-// code with package sash, so that either can be held against the other.
+// Package reference defines what a limit means in the plainest way:
+//
+//   - it keeps every charge in a slice,
+//   - it computes with math/big,
+//   - it searches for what a limiter derives in closed form.
+//
+// It is slow on purpose. It shares no code with package sash, so tests compare the
+// answers of the two.
 package reference
 
 import (
@@ -10,36 +14,39 @@ import (
 	"slices"
 )
 
-// Never is a wait that does not end, or that would pass MaxInt64 nanoseconds.
+// Never is a wait that does not end, or one of more than MaxInt64 nanoseconds.
 const Never int64 = math.MaxInt64
 
 // A Limit admits Count units per Window nanoseconds. With neither Log nor
-// Precision it is two counters, the previous one weighted.
+// Precision it counts in aligned windows, and weights the previous one.
 type Limit struct {
 	Log           bool  // every unit counts for exactly Window
-	Precision     int64 // if > 0, and without Log: buckets so wide, at most Window
+	Precision     int64 // if > 0, and without Log: the width of a bucket, at most Window
 	Count, Window int64
 	ChargeDenied  bool
 }
 
-// A Key is the state of one key under one limit: what it was charged, oldest
-// first. Make one with [New].
+// A Key is the state of one key under one limit. [New] makes one.
 type Key struct {
 	limit                 Limit
 	count, window, budget *big.Int // budget is Count*Window: see used
-	width                 *big.Int // of a slot, but for the log
+	width                 *big.Int // of a slot; a log's slots are instants
 	weighted              bool     // whether the slot that is a Window old counts in part
-	charges               []charge
+	charges               []charge // oldest first
 
-	life int // of a key in a Table: tells its bookings from those of one before it
+	// lineage numbers how often the key has begun anew in its Table. A reservation
+	// made under another lineage has nothing to give back.
+	lineage int
 }
 
-// A charge is what was charged in one slot. Slots increase strictly along
-// Key.charges. The newest is the key's place in time, even if its units have
-// all been given back.
+// A charge is the units charged in one slot.
+//
+// Invariant: slots increase strictly along Key.charges. The newest slot is the
+// earliest time that the key can still be at, even after all of its units were given
+// back.
 type charge struct{ slot, units *big.Int }
 
-// New returns a key never seen.
+// New returns the state of a key never seen.
 func New(l Limit) *Key {
 	k := &Key{limit: l, count: big.NewInt(l.Count), window: big.NewInt(l.Window)}
 	k.budget = mul(k.count, k.window)
@@ -50,28 +57,28 @@ func New(l Limit) *Key {
 	return k
 }
 
-// Take charges n units at the clock reading now if the limit admits them, and
-// if it charges denied calls, then too.
+// Take charges n units at the clock reading now if the limit admits them. If the
+// limit charges denied calls, it charges those as well.
 func (k *Key) Take(now, n int64) Answer { return take([]member{{Key: k}}, now, n) }
 
-// Peek answers what Take would, and charges nothing.
+// Peek returns the answer of Take, and charges nothing.
 func (k *Key) Peek(now, n int64) Answer { return k.clone().Take(now, n) }
 
 func (k *Key) clone() *Key {
-	aside := *k
-	aside.charges = append([]charge(nil), k.charges...)
-	return &aside
+	c := *k
+	c.charges = append([]charge(nil), k.charges...)
+	return &c
 }
 
 // equal reports whether k and o are in the same state under the same limit.
 func (k *Key) equal(o *Key) bool {
-	return k.limit == o.limit && k.life == o.life && slices.EqualFunc(k.charges, o.charges, func(a, b charge) bool {
+	return k.limit == o.limit && k.lineage == o.lineage && slices.EqualFunc(k.charges, o.charges, func(a, b charge) bool {
 		return a.slot.Cmp(b.slot) == 0 && a.units.Cmp(b.units) == 0
 	})
 }
 
-// instant returns the time d after the reading now, or the slot of the newest
-// charge if that is later: time never runs backwards for a key.
+// instant returns the later of two times: d after the reading now, and the slot of
+// the newest charge. The time of a key never runs backwards.
 func (k *Key) instant(now, d int64) *big.Int {
 	t := add(big.NewInt(now), big.NewInt(d))
 	if i := len(k.charges); i > 0 && t.Cmp(k.charges[i-1].slot) < 0 {
@@ -80,8 +87,8 @@ func (k *Key) instant(now, d int64) *big.Int {
 	return t
 }
 
-// slot returns the time under which a charge made at t is kept: for the log t
-// itself, else the start of the aligned bucket or window around t.
+// slot returns the time under which a charge made at t is kept. That is t for a log,
+// and else the start of the aligned bucket or window that contains t.
 func (k *Key) slot(t *big.Int) *big.Int {
 	if k.limit.Log {
 		return t
@@ -90,8 +97,8 @@ func (k *Key) slot(t *big.Int) *big.Int {
 	return mul(index, k.width)
 }
 
-// used returns how much of the limit is used at t, in units times Window, so
-// that the share of a counter's previous window is a whole number.
+// used returns how much of the limit is used at t, in units times Window. In that
+// measure the share of a counter's previous window is a whole number.
 func (k *Key) used(t *big.Int) *big.Int {
 	sum := new(big.Int)
 	for _, c := range k.charges {
@@ -103,9 +110,9 @@ func (k *Key) used(t *big.Int) *big.Int {
 	return sum
 }
 
-// weight returns for how much of Window the units in slot count at t. Slots
-// less than a Window older than the current one count in full: of buckets
-// these are Window/Precision, rounded up.
+// weight returns the part of Window for which the units in slot count at t. Slots
+// less than a Window older than the current one count in full. There are
+// Window/Precision such buckets, rounded up.
 func (k *Key) weight(slot, t *big.Int) *big.Int {
 	current := k.slot(t)
 	switch order := slot.Cmp(sub(current, k.window)); {
@@ -117,15 +124,15 @@ func (k *Key) weight(slot, t *big.Int) *big.Int {
 	return new(big.Int)
 }
 
-// admits reports whether n more units fit at t.
+// admits reports whether the limit admits n more units at t.
 func (k *Key) admits(t *big.Int, n int64) bool { return n >= 0 && k.fits(k.used(t), n) }
 
 func (k *Key) fits(used *big.Int, n int64) bool {
 	return add(used, mul(big.NewInt(n), k.window)).Cmp(k.budget) <= 0
 }
 
-// book charges what a call for n units costs, be it allowed or denied.
-func (k *Key) book(now, n int64, allowed bool) {
+// chargeCall charges the cost of a call for n units, which was allowed or denied.
+func (k *Key) chargeCall(now, n int64, allowed bool) {
 	t, units := k.instant(now, 0), big.NewInt(n)
 	switch {
 	case n <= 0:
@@ -136,8 +143,8 @@ func (k *Key) book(now, n int64, allowed bool) {
 	}
 }
 
-// room returns how many units denied calls can still be charged in slot: they
-// fill it up to Count, and add nothing to what is owed beyond that.
+// room returns how many units denied calls can still be charged in slot. They fill
+// the slot up to Count, and add nothing where it already holds more.
 func (k *Key) room(slot *big.Int) *big.Int {
 	room := k.count
 	for _, c := range k.charges {
@@ -156,15 +163,15 @@ func (k *Key) charge(t, units *big.Int) {
 		k.charges = k.charges[:i-1]
 	}
 	k.charges = append(k.charges, charge{slot, units})
-	// No instant of k is before slot from now on, so what is two windows older
-	// than that counts no more, whatever the limit: Precision <= Window.
+	// No later instant of k is before slot. So charges two windows older than slot
+	// count no more under any limit, because Precision <= Window.
 	for old := sub(slot, add(k.window, k.window)); k.charges[0].slot.Cmp(old) <= 0; {
 		k.charges = k.charges[1:]
 	}
 }
 
-// giveBack takes units out of slot again, or what it still holds of them,
-// unless it counts for nothing any more at the reading now.
+// giveBack takes units out of slot, or as many as the slot still holds. It does
+// nothing if the slot no longer counts at the reading now.
 func (k *Key) giveBack(now int64, slot, units *big.Int) {
 	if k.weight(slot, k.instant(now, 0)).Sign() == 0 {
 		return
@@ -174,14 +181,14 @@ func (k *Key) giveBack(now int64, slot, units *big.Int) {
 			k.charges[i].units = sub(c.units, least(c.units, units))
 		}
 	}
-	// Seen from its own place in time, a key without units has nothing to
-	// remember, not even that place.
+	// A key that uses nothing at the time of its newest charge equals a key never
+	// seen. It forgets that time as well.
 	if i := len(k.charges); i > 0 && k.used(k.charges[i-1].slot).Sign() == 0 {
 		k.charges = nil
 	}
 }
 
-// remaining returns the greatest n that is admitted at the reading now, or 0.
+// remaining returns the greatest n that the limit admits at the reading now, or 0.
 func (k *Key) remaining(now int64) int64 {
 	used := k.used(k.instant(now, 0))
 	low, high := int64(0), k.limit.Count
@@ -196,7 +203,8 @@ func (k *Key) remaining(now int64) int64 {
 	return low
 }
 
-// retryAfter returns the least wait that admits n units: 0 if they are now.
+// retryAfter returns the least wait after which n units are admitted; 0 if they are
+// admitted now.
 func (k *Key) retryAfter(now, n int64) int64 {
 	if n < 0 || n > k.limit.Count {
 		return Never
@@ -220,8 +228,8 @@ func (k *Key) idle(t *big.Int) bool {
 	return true
 }
 
-// soonest returns the least d >= 0 for which holds is true, or Never. Once
-// true, holds must stay so.
+// soonest returns the least d >= 0 for which holds is true, or Never. If holds is true
+// for some d, it must be true for every greater one.
 func soonest(holds func(d int64) bool) int64 {
 	low, high := int64(0), Never
 	for low < high {

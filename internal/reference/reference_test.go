@@ -42,13 +42,13 @@ func TestCounter_DeniesByTheWeightedSum(t *testing.T) {
 
 func TestCounter_AdmitsByTheWeightedSum(t *testing.T) {
 	k := New(Limit{Count: 500, Window: minute})
-	// 250 fit beside the 400 from 22.5 s on: 400*62.5% = 250.
+	// From 22.5 s on 250 fit in addition to the 400: 400*62.5% = 250.
 	run(t, k, []step{
 		{0, 400, Answer{Allowed: true, Remaining: 100, ResetAfter: 2 * minute}},
 		{minute + 22_500*millisecond, 250, Answer{Allowed: true, ResetAfter: 97_500 * millisecond}},
 		{minute + 45*second, 1, Answer{Allowed: true, Remaining: 149, ResetAfter: 75 * second}},
 	})
-	// What was charged is 251: alone in the previous window it weighs so much.
+	// 251 were charged: alone in the previous window they weigh that much.
 	assert.Equal(t, int64(500-251), k.Peek(2*minute, 0).Remaining)
 }
 
@@ -66,7 +66,7 @@ func TestCounter_StaysAtItsNewestWindow(t *testing.T) {
 	run(t, New(Limit{Count: 4, Window: 10}), []step{
 		{-11, 2, Answer{Allowed: true, Remaining: 2, ResetAfter: 11}}, // window -2
 		{-1, 3, Answer{Allowed: true, Remaining: 0, ResetAfter: 11}},  // window -1
-		// Earlier readings all stand for -10, where 2 + 3 are more than 4.
+		// All earlier readings count as -10, where 2 + 3 are more than 4.
 		{-10, 0, Answer{RetryAfter: 5, ResetAfter: 20}},
 		{-15, 0, Answer{RetryAfter: 10, ResetAfter: 25}},
 		{-15, 1, Answer{RetryAfter: 15, ResetAfter: 25}},
@@ -191,7 +191,7 @@ func TestKey_EndsOfTime(t *testing.T) {
 		l.Count, l.Window = math.MaxInt64, 3
 		k = New(l)
 		assert.Equal(t, int64(math.MaxInt64-1), k.Take(math.MaxInt64, 1).Remaining)
-		// A reading behind by all of time: the wait saturates.
+		// A reading that is late by all of time: the wait saturates.
 		assert.Equal(t, Never, k.Peek(math.MinInt64, math.MaxInt64).RetryAfter)
 		assert.Equal(t, Never, k.Peek(math.MinInt64, 1).ResetAfter)
 	}

@@ -6,45 +6,47 @@ import (
 	"slices"
 )
 
-// An Answer is the state of the keys after the call, as seen at its reading.
+// An Answer is the answer to a call, and the state of its keys after it, at the
+// call's reading.
 type Answer struct {
 	Allowed    bool
 	Remaining  int64 // the least of all limits
 	RetryAfter int64 // the longest of all limits; 0 if Allowed
 	ResetAfter int64 // the longest of all limits
 
-	// The limit that decided, as an index into those of DecidingKey. Denied, it
-	// is the one with the longest RetryAfter; allowed, the one with the least
-	// Remaining; of several, the first limit of the first key given.
+	// Deciding is the limit that decided, as an index into those of DecidingKey. Of
+	// a denied call it is the limit with the longest RetryAfter, and of an allowed
+	// one that with the least Remaining. Of equals it is the first limit of the
+	// first key given.
 	Deciding    int
 	DecidingKey string
 }
 
-// A Table keeps the keys of one limiter. Make one with [NewTable].
+// A Table keeps the keys of one limiter. [NewTable] makes one.
 type Table struct {
 	limits    []Limit
 	overrides map[string][]Limit
-	keys      map[string][]*Key // a key's state under each of its limits
-	lives     map[string]int    // how often a key has begun anew: its Key.life
-	open      map[*booking]bool // that are not settled yet
+	keys      map[string][]*Key  // a key's state under each of its limits
+	lineages  map[string]int     // how often each key has begun anew: its Key.lineage
+	open      map[*reserved]bool // reservations that are not settled
 }
 
-// NewTable returns a table without keys. A key has at least one limit.
+// NewTable returns a table without keys. There must be at least one limit.
 func NewTable(limits []Limit) *Table {
 	return &Table{
 		limits:    limits,
 		overrides: map[string][]Limit{},
 		keys:      map[string][]*Key{},
-		lives:     map[string]int{},
-		open:      map[*booking]bool{},
+		lineages:  map[string]int{},
+		open:      map[*reserved]bool{},
 	}
 }
 
-// Copy returns a table in the same state. What is reserved can be settled in
-// each of the two.
+// Copy returns a table in the same state. An open reservation can be settled in each
+// of the two.
 func (t *Table) Copy() *Table {
 	c := *t
-	c.overrides, c.lives, c.open = maps.Clone(t.overrides), maps.Clone(t.lives), maps.Clone(t.open)
+	c.overrides, c.lineages, c.open = maps.Clone(t.overrides), maps.Clone(t.lineages), maps.Clone(t.open)
 	c.keys = make(map[string][]*Key, len(t.keys))
 	for name, states := range t.keys {
 		for _, k := range states {
@@ -54,7 +56,7 @@ func (t *Table) Copy() *Table {
 	return &c
 }
 
-// Equal reports whether t and o are in the same state, but for what is reserved.
+// Equal reports whether t and o are in the same state. It ignores reservations.
 func (t *Table) Equal(o *Table) bool {
 	for _, keys := range []map[string][]*Key{t.keys, o.keys} {
 		for name := range keys {
@@ -63,17 +65,17 @@ func (t *Table) Equal(o *Table) bool {
 			}
 		}
 	}
-	return slices.Equal(t.limits, o.limits) && maps.EqualFunc(t.overrides, o.overrides, slices.Equal) && maps.Equal(t.lives, o.lives)
+	return slices.Equal(t.limits, o.limits) && maps.EqualFunc(t.overrides, o.overrides, slices.Equal) && maps.Equal(t.lineages, o.lineages)
 }
 
-// Take charges n units to every limit of every key if all of them admit n;
-// else to those that charge denied calls. There must be a key; a key named
-// twice counts once.
+// Take charges n units to every limit of every key if all of them admit n. Otherwise
+// it charges the limits that charge denied calls. There must be at least one key. A
+// key named twice counts once.
 func (t *Table) Take(now, n int64, keys ...string) Answer {
 	return take(t.members(keys), now, n)
 }
 
-// Peek answers what Take would, and charges nothing.
+// Peek returns the answer of Take, and charges nothing.
 func (t *Table) Peek(now, n int64, keys ...string) Answer {
 	members := t.members(keys)
 	for i, m := range members {
@@ -82,21 +84,21 @@ func (t *Table) Peek(now, n int64, keys ...string) Answer {
 	return take(members, now, n)
 }
 
-// Refuse answers a call for n units that is denied for another reason than these
-// keys, and charges nothing.
+// Refuse returns the answer to a call for n units that is denied for another reason
+// than these keys. It charges nothing.
 func (t *Table) Refuse(now, n int64, keys ...string) Answer {
 	return combine(t.members(keys), now, n, false)
 }
 
-// Idle reports whether no charge of the key counts for anything at the reading now.
+// Idle reports whether no charge of the key counts at the reading now.
 func (t *Table) Idle(now int64, key string) bool {
 	return !slices.ContainsFunc(t.keys[key], func(k *Key) bool { return !k.idle(k.instant(now, 0)) })
 }
 
-// Reset forgets the key, and what was reserved of it.
+// Reset forgets the key. Reservations made before have nothing to give back.
 func (t *Table) Reset(key string) {
 	delete(t.keys, key)
-	t.lives[key]++
+	t.lineages[key]++
 }
 
 // Limits returns the limits of the key.
@@ -107,41 +109,41 @@ func (t *Table) Limits(key string) []Limit {
 	return t.limits
 }
 
-// SetLimits gives the key limits of its own, or without any takes them away
-// again. What it was charged carries over as in [Table.Reconfigure].
+// SetLimits gives the key limits of its own; without limits it removes them. The
+// key's charges migrate as in [Table.Reconfigure].
 func (t *Table) SetLimits(key string, limits []Limit) {
 	if len(limits) > 0 {
 		t.overrides[key] = limits
 	} else {
 		delete(t.overrides, key)
 	}
-	t.carry(key)
+	t.migrate(key)
 }
 
-// Reconfigure replaces the limits of all keys without limits of their own. What a
-// key was charged carries over, from a limit to one that differs from it in nothing
-// but Count. Under any other limit the key begins anew: what a limiter can know
-// there is not said here.
+// Reconfigure replaces the limits of all keys without limits of their own. The charges
+// under a limit migrate to a new limit that differs from it only in Count. Under any
+// other limit the key begins anew, since how much a limiter knows there is not defined
+// here.
 func (t *Table) Reconfigure(limits []Limit) {
 	t.limits = limits
 	for name := range t.keys {
-		t.carry(name)
+		t.migrate(name)
 	}
 }
 
-// carry puts the key under the limits that it has by now.
-func (t *Table) carry(name string) {
+// migrate moves the key from the limits that it had to its present ones.
+func (t *Table) migrate(name string) {
 	old := t.keys[name]
 	if old == nil {
 		return
 	}
 	delete(t.keys, name)
 	for _, k := range t.key(name) {
-		if i := slices.IndexFunc(old, func(o *Key) bool { return k.limit.alike(o.limit) }); i >= 0 {
-			k.charges, k.life = old[i].charges, old[i].life
+		if i := slices.IndexFunc(old, func(o *Key) bool { return k.limit.equalButCount(o.limit) }); i >= 0 {
+			k.charges, k.lineage = old[i].charges, old[i].lineage
 		} else {
-			k.life++
-			t.lives[name] = k.life
+			k.lineage++
+			t.lineages[name] = k.lineage
 		}
 	}
 }
@@ -156,93 +158,96 @@ func (t *Table) Save(key string, saved *Table) {
 	}
 }
 
-// Restore puts the keys and their limits that were saved in the place of all that t
-// holds. Each key begins another life.
+// Restore replaces all keys of t, and their limits, by those of saved. Each key begins
+// another lineage.
 func (t *Table) Restore(saved *Table) {
 	for _, keys := range []map[string][]*Key{t.keys, saved.keys} {
 		for name := range keys {
-			t.lives[name]++
+			t.lineages[name]++
 		}
 	}
 	restored := saved.Copy()
 	t.keys, t.overrides = restored.keys, restored.overrides
 	for name, states := range t.keys {
 		for _, k := range states {
-			k.life = t.lives[name]
+			k.lineage = t.lineages[name]
 		}
 	}
 }
 
-// alike reports whether l and o differ in nothing but Count.
-func (l Limit) alike(o Limit) bool {
+// equalButCount reports whether l and o differ in nothing but Count.
+func (l Limit) equalButCount(o Limit) bool {
 	o.Count = l.Count
 	return l == o
 }
 
-// A Reservation is a charge made for a cost not known yet. One that was denied
-// is empty: there is nothing to settle.
-type Reservation struct{ *booking }
+// A Reservation is a charge whose actual cost is not known yet. The zero Reservation,
+// that of a denied call, has nothing to settle.
+type Reservation struct{ *reserved }
 
-type booking struct {
-	key    string
-	units  int64
-	places []place
+type reserved struct {
+	key     string
+	units   int64
+	origins []origin
 }
 
-// A place is where a booking was charged, under one limit of a key in one life.
-type place struct {
-	limit Limit
-	life  int
-	slot  *big.Int
+// An origin is the slot in which units were reserved under one limit of a key, and the
+// lineage of the key at that time.
+type origin struct {
+	limit   Limit
+	lineage int
+	slot    *big.Int
 }
 
-// Equal reports whether r and o are of the same charge.
+// Equal reports whether r and o describe the same charge.
 func (r Reservation) Equal(o Reservation) bool {
-	if r.booking == nil || o.booking == nil {
+	if r.reserved == nil || o.reserved == nil {
 		return r == o
 	}
-	return r.key == o.key && r.units == o.units && slices.EqualFunc(r.places, o.places, func(a, b place) bool {
-		return a.limit == b.limit && a.life == b.life && a.slot.Cmp(b.slot) == 0
+	return r.key == o.key && r.units == o.units && slices.EqualFunc(r.origins, o.origins, func(a, b origin) bool {
+		return a.limit == b.limit && a.lineage == b.lineage && a.slot.Cmp(b.slot) == 0
 	})
 }
 
-// Reserve takes n units, to be settled when the actual cost is known.
+// Reserve takes n units, and returns a reservation to settle once the actual cost is
+// known.
 func (t *Table) Reserve(now, n int64, key string) (Reservation, Answer) {
 	all, answer := t.ReserveAll(now, n, key)
 	return all[0], answer
 }
 
-// ReserveAll takes n units of each of the keys, as Take does, and returns a
-// reservation for each of them, in their order: for a key named twice the same.
+// ReserveAll takes n units of each key, as Take does. It returns a reservation for each
+// key, in their order; a key named twice has the same one twice.
 func (t *Table) ReserveAll(now, n int64, keys ...string) ([]Reservation, Answer) {
 	members, all := t.members(keys), make([]Reservation, len(keys))
 	answer := take(members, now, n)
 	if !answer.Allowed {
 		return all, answer
 	}
-	bookings := map[string]*booking{}
+	byName := map[string]*reserved{}
 	for i, name := range keys {
-		if bookings[name] == nil {
-			bookings[name] = &booking{key: name, units: n}
-			t.open[bookings[name]] = true
+		if byName[name] == nil {
+			byName[name] = &reserved{key: name, units: n}
+			t.open[byName[name]] = true
 		}
-		all[i] = Reservation{bookings[name]}
+		all[i] = Reservation{byName[name]}
 	}
 	for _, m := range members {
-		b := bookings[m.name]
-		b.places = append(b.places, place{m.limit, m.life, m.slot(m.instant(now, 0))})
+		r := byName[m.name]
+		r.origins = append(r.origins, origin{m.limit, m.lineage, m.slot(m.instant(now, 0))})
 	}
 	return all, answer
 }
 
-// Settle corrects a reservation to its actual cost, once. What was not needed
-// is given back where it was booked, so that it counts as never taken; what
-// was needed beyond is charged anew, even past Count, for later calls to pay.
+// Settle corrects a reservation to its actual cost. Only the first call for a
+// reservation has an effect. It gives unused units back to the slot that they were
+// charged in, as if they had never been taken. It charges units above the estimate at
+// the reading now, even past Count.
 func (t *Table) Settle(now int64, r Reservation, actual int64) {
-	if !t.open[r.booking] {
+	if !t.open[r.reserved] {
 		return
 	}
-	delete(t.open, r.booking)
+	delete(t.open, r.reserved)
 	actual = max(actual, 0)
 	if actual < r.units {
 		t.giveBack(now, r, big.NewInt(r.units-actual))
@@ -252,21 +257,22 @@ func (t *Table) Settle(now int64, r Reservation, actual int64) {
 	}
 }
 
-// Spend charges n units to the key, whatever its limits say.
+// Spend charges n units to the key, even past its limits.
 func (t *Table) Spend(now, n int64, key string) {
 	for _, m := range t.members([]string{key}) {
 		m.charge(m.instant(now, 0), big.NewInt(n))
 	}
 }
 
-// giveBack gives units back wherever r was booked and its key still is in that life.
+// giveBack gives units back to each origin of r whose limit and lineage the key still
+// has.
 func (t *Table) giveBack(now int64, r Reservation, units *big.Int) {
 	for _, k := range t.keys[r.key] {
-		for _, p := range r.places {
-			if !k.limit.alike(p.limit) || k.life != p.life {
+		for _, o := range r.origins {
+			if !k.limit.equalButCount(o.limit) || k.lineage != o.lineage {
 				continue
 			}
-			k.giveBack(now, p.slot, units)
+			k.giveBack(now, o.slot, units)
 			break
 		}
 	}
@@ -295,31 +301,34 @@ func (t *Table) members(keys []string) []member {
 	return members
 }
 
-// key returns the state of a key under each of its limits. One that was never
-// charged answers like one never seen, so it does not matter that it is kept.
+// key returns the state of a key under each of its limits, and begins to keep it. An
+// uncharged key answers like a key never seen, so keeping it changes no answer.
 func (t *Table) key(name string) []*Key {
 	if t.keys[name] == nil {
 		for _, l := range t.Limits(name) {
 			k := New(l)
-			k.life = t.lives[name]
+			k.lineage = t.lineages[name]
 			t.keys[name] = append(t.keys[name], k)
 		}
 	}
 	return t.keys[name]
 }
 
-// take asks all limits before it charges any.
+// take charges n units to the members if all of them admit n. It asks all limits before
+// it charges any.
 func take(members []member, now, n int64) Answer {
 	allowed := true
 	for _, m := range members {
 		allowed = allowed && m.admits(m.instant(now, 0), n)
 	}
 	for _, m := range members {
-		m.book(now, n, allowed)
+		m.chargeCall(now, n, allowed)
 	}
 	return combine(members, now, n, allowed)
 }
 
+// combine returns the answer to a call, from the state that the members are in after
+// it.
 func combine(members []member, now, n int64, allowed bool) Answer {
 	a := Answer{Allowed: allowed}
 	for i, m := range members {

@@ -28,7 +28,7 @@ func TestTable_ChargesAllOrNone(t *testing.T) {
 	runTable(t, NewTable([]Limit{{Log: true, Count: 3, Window: 10}, {Log: true, Count: 5, Window: 100}}), []call{
 		{0, 2, ab, Answer{Allowed: true, Remaining: 1, ResetAfter: 100, DecidingKey: "a"}},
 		{5, 1, a, Answer{Allowed: true, ResetAfter: 100, DecidingKey: "a"}},
-		// a holds 3 of 3, of which 2 are back at 10; b, which would admit, pays nothing.
+		// a holds 3 of 3, of which 2 are back at 10. b would admit, and is charged nothing.
 		{6, 1, ba, Answer{RetryAfter: 4, ResetAfter: 99, DecidingKey: "a"}},
 		// Left are 1 and 1 of b, 0 and 0 of a.
 		{10, 2, ba, Answer{Allowed: true, ResetAfter: 100, DecidingKey: "a"}},
@@ -54,7 +54,7 @@ func TestTable_ChargesDeniedToAll(t *testing.T) {
 		{Log: true, Count: 3, Window: 100, ChargeDenied: true},
 	}), []call{
 		{0, 1, []string{"a"}, Answer{Allowed: true, ResetAfter: 100, DecidingKey: "a"}},
-		// c would admit, is charged all the same, and then must wait as long as a.
+		// c would admit. It is charged all the same, and must then wait as long as a.
 		{1, 1, []string{"a", "c"}, Answer{RetryAfter: 10, ResetAfter: 100, DecidingKey: "a"}},
 		{1, 0, []string{"c"}, Answer{Allowed: true, ResetAfter: 100, DecidingKey: "c"}},
 		{1, 5, []string{"d"}, Answer{RetryAfter: Never, ResetAfter: 100, DecidingKey: "d"}},
@@ -90,7 +90,7 @@ func reserve(t *testing.T, table *Table, at, n int64) Reservation {
 	return r
 }
 
-// peeks checks what calls on the key "a" would be answered.
+// peeks checks the answers to Peek on the key "a".
 func peeks(t *testing.T, table *Table, steps []step) {
 	t.Helper()
 	for i, s := range steps {
@@ -126,10 +126,10 @@ func TestSettle_GivesBackToEachLimitsSlot(t *testing.T) {
 	table := NewTable([]Limit{
 		{Count: 4, Window: 10}, {Log: true, Count: 4, Window: 10}, {Precision: 5, Count: 4, Window: 10},
 	})
-	r := reserve(t, table, 7, 3) // booked at 0, at 7 and at 5
-	// At 16 the window weighs 0.4 and the instant counts for 1 ns more: both are
-	// as never seen. The bucket counts for nothing, so it keeps what it holds,
-	// which a late reading tells.
+	r := reserve(t, table, 7, 3) // charged to slots 0, 7 and 5
+	// At 16 the window weighs 0.4 and the instant counts for 1 ns more: both equal
+	// the state of a key never seen. The bucket counts no more, so it keeps its units,
+	// which a late reading shows.
 	table.Settle(16, r, -1)
 	peeks(t, table, []step{
 		{16, 4, Answer{Allowed: true, ResetAfter: 14}}, // the window from 10 to 20 weighs until 30
@@ -164,7 +164,7 @@ func TestSettle_TakesLessThanNothingForNothing(t *testing.T) {
 }
 
 func TestSettle_WhereDeniedCallsAreChargedADebtCountsUpToCount(t *testing.T) {
-	// All but a counter, which saturates by the window: there n = 0 must wait.
+	// A counter saturates by the window, so there n = 0 must wait.
 	for _, l := range []Limit{{}, {Log: true}, {Precision: 10}} {
 		l.Count, l.Window, l.ChargeDenied = 4, 10, true
 		table := NewTable([]Limit{l})
@@ -187,7 +187,7 @@ func TestSettle_ADeniedCallForgivesNoDebt(t *testing.T) {
 	}
 }
 
-func TestSettle_KeepsTheKeysPlaceInTime(t *testing.T) {
+func TestSettle_KeepsTheKeysNewestTime(t *testing.T) {
 	table := NewTable([]Limit{{Log: true, Count: 3, Window: 10}})
 	table.Take(0, 1, "a")
 	r := reserve(t, table, 5, 2)
@@ -218,14 +218,14 @@ func TestSettle_AllKeysOfAReservation(t *testing.T) {
 	require.Equal(t, int64(3), table.Peek(1, 0, "b").Remaining)
 }
 
-func TestReconfigure_CarriesOverWhatDiffersInCountAlone(t *testing.T) {
+func TestReconfigure_MigratesWhatDiffersOnlyInCount(t *testing.T) {
 	table := NewTable([]Limit{{Count: 4, Window: 10}, {Log: true, Count: 4, Window: 10}, {Precision: 5, Count: 4, Window: 10}})
 	r := reserve(t, table, 3, 3)
 	table.Reconfigure([]Limit{{Log: true, Count: 2, Window: 10}, {Count: 9, Window: 10}})
 	peeks(t, table, []step{{4, 1, Answer{RetryAfter: 9, ResetAfter: 16}}})
 	table.SetLimits("a", []Limit{{Count: 7, Window: 10}, {Log: true, Count: 5, Window: 10}, {Precision: 5, Count: 4, Window: 10}})
 	peeks(t, table, []step{{4, 0, Answer{Allowed: true, Remaining: 2, ResetAfter: 16, Deciding: 1}}})
-	table.Settle(4, r, 1) // not to the buckets, which are not those that it was booked in
+	table.Settle(4, r, 1) // not to the buckets: they are not those of the reservation
 	peeks(t, table, []step{
 		{4, 4, Answer{Allowed: true, ResetAfter: 16, Deciding: 1}},
 		{4, 0, Answer{Allowed: true, Remaining: 4, ResetAfter: 16, Deciding: 1}},
@@ -301,9 +301,9 @@ func TestSettle_ADeniedReservation(t *testing.T) {
 	peeks(t, table, []step{{0, 0, Answer{Allowed: true, Remaining: 1, ResetAfter: 10}}})
 }
 
-// TestTable_AnswersHold makes calls at random, with limits of all kinds and
-// settling as it goes: every RetryAfter and ResetAfter is exact, and the order
-// of the limits changes nothing but which of equals decided.
+// TestTable_AnswersHold makes random calls and settlements under limits of all kinds.
+// Every RetryAfter and ResetAfter is exact, and the order of the limits changes only
+// which of equals decided.
 func TestTable_AnswersHold(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -314,7 +314,7 @@ func TestTable_AnswersHold(t *testing.T) {
 			{Count: 1 + rng.Int64N(9), Window: 20 + rng.Int64N(30), ChargeDenied: denied, Precision: 1 + rng.Int64N(20)},
 		}
 		forth, back := NewTable(limits), NewTable([]Limit{limits[2], limits[1], limits[0]})
-		now, booked, settled := int64(0), [][2]Reservation{}, 0
+		now, reserved, settled := int64(0), [][2]Reservation{}, 0
 		for range 60 {
 			now += rng.Int64N(20) - 4
 			n, keys := rng.Int64N(5), []string{"a", "b", "c"}[rng.IntN(3):]
@@ -328,11 +328,11 @@ func TestTable_AnswersHold(t *testing.T) {
 			}
 			first, _ := forth.Reserve(now, n, keys[0])
 			second, _ := back.Reserve(now, n, keys[0])
-			booked = append(booked, [2]Reservation{first, second})
-			if rng.IntN(2) == 0 && settled < len(booked) {
+			reserved = append(reserved, [2]Reservation{first, second})
+			if rng.IntN(2) == 0 && settled < len(reserved) {
 				actual := rng.Int64N(8)
-				forth.Settle(now, booked[settled][0], actual)
-				back.Settle(now, booked[settled][1], actual)
+				forth.Settle(now, reserved[settled][0], actual)
+				back.Settle(now, reserved[settled][1], actual)
 				settled++
 			}
 		}

@@ -1,9 +1,9 @@
 // Package schedule runs a few actors through every order of their steps. A step is
-// one access to what they share, and what its actor then does by itself.
+// one access to shared data, together with the local work of its actor after it.
 //
-// Packages atomic and xsync, under the build tag schedules, make each of their
-// operations such an access. Actors are coroutines of the goroutine that explores:
-// one runs at a time, until its next access.
+// Under the build tag schedules, each operation of packages atomic and xsync is such an
+// access. Actors are coroutines of the exploring goroutine. Only one runs at a time, and
+// it runs until its next access.
 package schedule
 
 import (
@@ -15,23 +15,23 @@ import (
 	"unsafe"
 )
 
-// An Effect is what an access did.
+// An Effect describes one access.
 type Effect struct {
 	Wrote bool
-	Lost  bool   // a compare-and-swap that found another value
-	Value uint64 // that was found or written, of a Uint64
+	Lost  bool   // whether it was a compare-and-swap that found another value
+	Value uint64 // the value of a Uint64 that was read or written
 }
 
-// A Step is an access that was made, or the beginning or the end of a Call.
+// A Step is an access, or the beginning or the end of a Call.
 type Step struct {
 	Actor int
 	Effect
-	Waited bool // for another actor, since a Pause
+	Waited bool // whether the actor waited for another one, after a Pause
 
 	kind   kind
-	place  int   // places are numbered as they are first asked for
-	awaits int   // the place that had to be written to, if it has waited,
-	wakers []int // and the steps that did
+	place  int   // the number of the place, in the order of first accesses
+	awaits int   // if Waited: the place that had to be written to,
+	wakers []int // and the steps that wrote there
 	stack  []uintptr
 }
 
@@ -43,23 +43,25 @@ const (
 	end
 )
 
-// An actor stops before each of its steps, and makes it when it is resumed.
+// An actor is a coroutine that stops before each of its steps, and makes the step when
+// it is resumed.
 type actor struct {
 	run    *run
 	number int
 	resume func() (struct{}, bool)
 	yield  func(struct{}) bool
 	paused bool
-	awaits int   // the place for which it has paused
-	wakers []int // steps of others that have written there since it looked
+	awaits int   // if paused: the place that another actor must write to
+	wakers []int // the steps of others that have written there since its own last access
 	done   bool
-	fault  error // with which it ended
+	fault  error // the panic that ended it
 }
 
-// running is the actor that has been resumed, nil for none.
+// running is the actor that is running, or nil.
 var running atomic.Pointer[actor]
 
-// Running returns the number of the caller, if it is an actor.
+// Running returns the number of the calling actor. If the caller is no actor, ok is
+// false.
 func Running() (actor int, ok bool) {
 	a := running.Load()
 	if a == nil {
@@ -68,8 +70,8 @@ func Running() (actor int, ok bool) {
 	return a.number, true
 }
 
-// Made returns how many steps have been made in the run of the caller, if it is an
-// actor.
+// Made returns the number of steps made so far in the run of the calling actor; 0 if the
+// caller is no actor.
 func Made() int {
 	if a := running.Load(); a != nil {
 		return len(a.run.steps)
@@ -77,8 +79,9 @@ func Made() int {
 	return 0
 }
 
-// Access makes op, which accesses place, once it is the turn of the caller; at once
-// if that is no actor. There may be accesses inside of op; then it is a write.
+// Access runs op, which accesses place, when it is the turn of the calling actor. If the
+// caller is no actor, it runs op at once. If op makes accesses itself, the step counts as
+// a write.
 func Access(place unsafe.Pointer, op func() Effect) {
 	a := running.Load()
 	if a == nil {
@@ -87,19 +90,24 @@ func Access(place unsafe.Pointer, op func() Effect) {
 	}
 	made := a.step(Step{kind: access, place: a.run.place(place), Effect: Effect{Wrote: true}})
 	effect := op()
+	// Further steps inside of op may have been interleaved with those of others. Then
+	// the effect does not describe this step alone, and it stays a write.
 	if made == len(a.run.steps)-1 {
 		a.run.steps[made].Effect = effect
 	}
 }
 
-// Pause makes the caller, if it is an actor, wait until another has written to place
-// since the caller last accessed it; which may have happened already.
+// Pause makes the calling actor wait until another one has written to place since the
+// caller last accessed it. If that has already happened, it does not wait. Pause does
+// nothing if the caller is no actor.
 func Pause(place unsafe.Pointer) {
 	a := running.Load()
 	if a == nil {
 		return
 	}
 	a.paused, a.awaits, a.wakers = true, a.run.place(place), nil
+	// Writes since the caller's last access are its wakers already. Others are added as
+	// they are made, by turn.
 	for i := len(a.run.steps) - 1; i >= 0; i-- {
 		if s := &a.run.steps[i]; s.place == a.awaits && s.Actor == a.number {
 			break
@@ -108,14 +116,15 @@ func Pause(place unsafe.Pointer) {
 	}
 }
 
-// wake notes the i-th step if it is one that a waits for.
+// wake adds the i-th step to the wakers of a if a waits for it.
 func (a *actor) wake(i int) {
 	if s := &a.run.steps[i]; a.paused && s.Actor != a.number && s.place == a.awaits && s.Wrote {
 		a.wakers = append(a.wakers, i)
 	}
 }
 
-// Call makes a call of which it counts whether it ended before another began.
+// Call runs f as a call: schedules that differ in whether it ended before another call
+// began count as different.
 func Call(f func()) {
 	a := running.Load()
 	a.step(Step{kind: begin, place: nowhere})
@@ -125,7 +134,7 @@ func Call(f func()) {
 
 const nowhere = -1
 
-// step stops before s, and returns its index once it is the caller's turn.
+// step suspends a before the step s. It returns the index of s once it is a's turn.
 func (a *actor) step(s Step) int {
 	s.Actor, s.Waited, s.awaits = a.number, a.paused, nowhere
 	if s.Waited {
@@ -135,7 +144,7 @@ func (a *actor) step(s Step) int {
 		s.stack = make([]uintptr, 8)
 		s.stack = s.stack[:runtime.Callers(3, s.stack)]
 	}
-	a.yield(struct{}{})
+	a.yield(struct{}{}) // other actors run until the explorer resumes this one
 	if s.Waited {
 		s.wakers, a.paused = a.wakers, false
 	}
@@ -143,15 +152,17 @@ func (a *actor) step(s Step) int {
 	return len(a.run.steps) - 1
 }
 
-// ready reports whether a can go on.
+// ready reports whether a can make its next step.
 func (a *actor) ready() bool { return !a.done && (!a.paused || len(a.wakers) > 0) }
 
-// A run is one schedule as it is made.
+// A run is the execution of one schedule.
 type run struct {
 	actors []*actor
 	steps  []Step
-	places map[unsafe.Pointer]int // it also keeps one that is freed from coming again
-	traced bool                   // whether steps have their stacks
+	// places numbers the addresses accessed. It also keeps them reachable, so that no
+	// address is freed and used again within the run.
+	places map[unsafe.Pointer]int
+	traced bool // whether steps record their stacks
 }
 
 // newRun returns a run of actors, each of which stops before its first step.
@@ -174,7 +185,7 @@ func newRun(actors []func(), traced bool) *run {
 	return r
 }
 
-// turn has an actor make its next step, and go on to the one after.
+// turn resumes an actor, which makes its next step and runs until the one after.
 func (r *run) turn(number int) {
 	a, made := r.actors[number], len(r.steps)
 	running.Store(a)
@@ -188,7 +199,7 @@ func (r *run) turn(number int) {
 	}
 }
 
-// ready returns the actors that can go on.
+// ready returns the actors that can make their next step.
 func (r *run) ready() (ready actors) {
 	for i, a := range r.actors {
 		if a.ready() {
@@ -198,14 +209,15 @@ func (r *run) ready() (ready actors) {
 	return ready
 }
 
-// fault returns why the run, in which nobody can go on, is not over.
+// fault returns the error of a run in which no actor is ready: a panic, or a deadlock if
+// an actor has not ended.
 func (r *run) fault() error {
 	for _, a := range r.actors {
 		if a.fault != nil {
 			return a.fault
 		}
 		if !a.done {
-			return fmt.Errorf("deadlock: actor %d waits for a step that nobody will make", a.number)
+			return fmt.Errorf("deadlock: actor %d waits for a step that no other will make", a.number)
 		}
 	}
 	return nil

@@ -9,57 +9,61 @@ import (
 	"strings"
 )
 
-// A Case is what is run through all schedules: actors, and what must hold after
-// them. Each run has one that is made for it, all alike.
+// A Case is a small test to run through all schedules: its actors, and the check made
+// when they have ended. Each run has a Case of its own, and all must be alike.
 type Case struct {
 	Actors []func()
 	Check  func(steps []Step) error
 }
 
-// A Report says what was explored.
+// A Report counts the schedules explored.
 type Report struct {
-	Schedules int // run to their end and checked
-	Redundant int // left as soon as they were seen to be no others than those
-	Steps     int // of all of them
-	Longest   int // steps of the longest
+	Schedules int // schedules run to their end and checked
+	Redundant int // schedules left because they were equivalent to one of those
+	Steps     int // steps of all schedules
+	Longest   int // steps of the longest schedule
 }
 
-// Explore runs a case through every schedule, but for those that differ from one
-// that is run in no more than the order of accesses that cannot tell: to different
-// places, or both only reading. This is source-set dynamic partial-order reduction
-// with sleep sets, algorithm 1 of Abdulla, Aronis, Jonsson and Sagonas, "Optimal
-// Dynamic Partial Order Reduction" (POPL 2014). The error is that of the first Check
-// that fails, or of a deadlock, with the steps that led there.
+// Explore runs a case through every schedule up to equivalence. Two schedules are
+// equivalent if they differ only in the order of independent accesses: accesses to
+// different places, or two that only read.
+//
+// This is source-set dynamic partial-order reduction with sleep sets, algorithm 1 of
+// Abdulla, Aronis, Jonsson and Sagonas, "Optimal Dynamic Partial Order Reduction"
+// (POPL 2014).
+//
+// The error is that of the first Check that fails, or of a panic or a deadlock, with the
+// steps that led there.
 func Explore(start func() Case) (Report, error) {
 	return explore(&explorer{start: start})
 }
 
-// ExploreAll is Explore without that exception.
+// ExploreAll runs a case through every schedule, equivalent ones too.
 func ExploreAll(start func() Case) (Report, error) {
 	return explore(&explorer{start: start, all: true})
 }
 
-// An explorer makes runs, each of which follows the one before up to some step,
-// and takes another one there.
+// An explorer makes runs. Each follows the run before it up to some step, and chooses
+// another actor there.
 type explorer struct {
 	start  func() Case
-	all    bool // whether any two steps are taken to depend on one another
+	all    bool // whether any two steps count as dependent
 	report Report
 
-	// Of the run that was made last, up to where it was seen to be redundant: the
-	// choices that were made, the steps, and for each of them those that come before
-	// it in every run that differs in no more than what cannot tell.
+	// These describe the last run, up to the step where it was found to be redundant:
+	// its choices, its steps, and for each step the set of those that come before it in
+	// every equivalent run.
 	choices []choice
 	steps   []Step
 	before  []set
 }
 
-// A choice is which actor makes the next step.
+// A choice is the choice of the actor that makes the next step.
 type choice struct {
 	chosen int
-	ready  actors // who could have been
-	wanted actors // who has been, is, or will be
-	asleep []Step // of actors who need not be, as long as nothing depends on their step
+	ready  actors // the actors that could make it
+	wanted actors // the actors that were chosen, are, or will be
+	asleep []Step // the next steps of actors not to choose until a step depends on theirs
 }
 
 // actors is a set of actors, by number.
@@ -78,7 +82,7 @@ func (c *choice) sleeping() (s actors) {
 func explore(x *explorer) (Report, error) {
 	for from := 0; from >= 0; from = x.next() {
 		if err := x.run(false); err != nil {
-			x.run(true) // the same once more, for its trace
+			x.run(true) // the same run once more, for its trace
 			return x.report, fmt.Errorf("%w, after\n%s", err, trace(x.steps))
 		}
 		for i := from; i < len(x.choices); i++ {
@@ -88,11 +92,14 @@ func explore(x *explorer) (Report, error) {
 	return x.report, nil
 }
 
-// run makes the choices there are, and then new ones until nobody can go on.
+// run makes one run. It makes the choices recorded in x.choices, and then new ones until
+// no actor is ready.
 func (x *explorer) run(traced bool) error {
 	c := x.start()
 	r := newRun(c.Actors, traced)
 	redundant := false
+	// A redundant run goes on to its end, since its actors cannot be stopped halfway. Its
+	// further choices are not recorded.
 	for ready := r.ready(); ready != 0; ready = r.ready() {
 		i := len(r.steps)
 		if i == len(x.choices) && !redundant {
@@ -127,10 +134,11 @@ func (x *explorer) run(traced bool) error {
 // longest is how many steps a run may have.
 const longest = 10_000
 
-// choose makes a new choice among ready, after steps. It reports false if whatever
-// is chosen has been explored.
+// choose adds a choice among ready, after steps. It reports false, and adds none, if all
+// runs that continue from here have been explored.
 func (x *explorer) choose(ready actors, steps []Step) bool {
 	c := choice{ready: ready}
+	// An actor stays asleep until a step is made that depends on its next one.
 	if last := len(steps) - 1; last >= 0 {
 		for _, s := range x.choices[last].asleep {
 			if !x.dependent(&s, &steps[last]) {
@@ -148,12 +156,12 @@ func (x *explorer) choose(ready actors, steps []Step) bool {
 	return true
 }
 
-// next makes another choice, as late as there is one wanted, and returns after how
-// many steps; -1 if there is none.
+// next changes the last choice for which another actor is wanted. It returns the number
+// of steps before that choice, or -1 if there is none.
 func (x *explorer) next() int {
 	for last := len(x.choices) - 1; last >= 0; last-- {
 		c := &x.choices[last]
-		c.asleep = append(c.asleep, x.steps[last])
+		c.asleep = append(c.asleep, x.steps[last]) // all runs with this step are explored
 		if left := c.wanted &^ c.sleeping(); left != 0 {
 			c.chosen = left.first()
 			x.before = x.before[:last]
@@ -164,24 +172,28 @@ func (x *explorer) next() int {
 	return -1
 }
 
-// dependent reports whether the order of two steps can tell.
+// dependent reports whether the order of two steps can make a difference.
 func (x *explorer) dependent(a, b *Step) bool {
 	return x.all || a.Actor == b.Actor ||
 		a.kind == begin && b.kind == end || a.kind == end && b.kind == begin ||
 		a.Wrote && b.looks(a.place) || b.Wrote && a.looks(b.place)
 }
 
+// looks reports whether s reads or awaits the place.
 func (s *Step) looks(place int) bool { return s.place == place || s.awaits == place }
 
+// like reports whether s and o are the same step of two runs.
 func (s Step) like(o Step) bool {
 	return s.Actor == o.Actor && s.kind == o.kind && s.place == o.place && s.Wrote == o.Wrote
 }
 
-// relate finds which steps come before the j-th. Where one of another actor does,
-// and nothing makes it so but that it came first, the other order is wanted, too.
+// relate computes x.before[j], the steps that come before the j-th in every equivalent
+// run. It also finds races: dependent steps of two actors, with no step between that
+// orders them. For each race it asks for a run with the other order.
 func (x *explorer) relate(j int) {
 	var before set
 	var races []int
+	// Going backwards, a step that is in before already is ordered by a later one.
 	for i := j - 1; i >= 0; i-- {
 		if before.has(i) || !x.dependent(&x.steps[i], &x.steps[j]) {
 			continue
@@ -203,11 +215,12 @@ func (s *Step) wokenBut(i int) bool {
 	return !s.Waited || slices.ContainsFunc(s.wakers, func(waker int) bool { return waker != i })
 }
 
-// reverse has a run wanted in which the j-th step is made, and what else need not
-// come after the i-th, but not that one.
+// reverse asks for a run with the race of the i-th and j-th steps reversed. In place of
+// the i-th step, that run continues with the steps that do not come after it, and then
+// with the j-th.
 func (x *explorer) reverse(i, j int) {
 	var rest set
-	var initials actors // who can begin the rest
+	var initials actors // the actors that can make the first step of rest
 	for k := i + 1; k <= j; k++ {
 		if k < j && x.before[k].has(i) {
 			continue
@@ -217,13 +230,15 @@ func (x *explorer) reverse(i, j int) {
 		}
 		rest.put(k)
 	}
+	// A run that begins with any of the initials will do. If none is wanted or asleep
+	// yet, ask for one.
 	c := &x.choices[i]
 	if initials&(c.wanted|c.sleeping()) == 0 {
 		c.wanted |= 1 << initials.first()
 	}
 }
 
-// A set is one of steps, by index.
+// A set is a set of steps, by index.
 type set []uint64
 
 func (s set) has(i int) bool { return i>>6 < len(s) && s[i>>6]>>(i&63)&1 == 1 }
@@ -253,7 +268,7 @@ func (s set) meets(o set) bool {
 	return false
 }
 
-// trace says where each step was made.
+// trace returns a line for each step, with the source line that made it.
 func trace(steps []Step) string {
 	var b strings.Builder
 	for _, s := range steps {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A memory is places that hold small numbers.
+// A memory is a few places that hold small numbers.
 type memory [4]int
 
 func (m *memory) load(place int) (value int) {
@@ -40,7 +40,7 @@ func (m *memory) swap(place, old, new int) (swapped bool) {
 	return swapped
 }
 
-// A program is what actors do to a memory; each says what it has seen.
+// A program is the actors that run on a memory. Each returns what it has read.
 type program []func(m *memory) int
 
 func called(f func(m *memory) int) func(m *memory) int {
@@ -50,7 +50,8 @@ func called(f func(m *memory) int) func(m *memory) int {
 	}
 }
 
-// outcomes explores p and returns what its actors can see, and the memory be.
+// outcomes explores p. It returns every combination of the actors' results and the
+// memory's last contents.
 func (p program) outcomes(explore func(func() Case) (Report, error)) (seen map[string]int, r Report, err error) {
 	seen = map[string]int{}
 	r, err = explore(func() Case {
@@ -95,7 +96,7 @@ func TestExploreAll_MakesEverySchedule(t *testing.T) {
 	}
 }
 
-func TestExplore_MakesOneOfThoseThatCannotTell(t *testing.T) {
+func TestExplore_MakesOneOfEquivalentSchedules(t *testing.T) {
 	load := func(places ...int) func(m *memory) int {
 		return func(m *memory) (sum int) {
 			for _, place := range places {
@@ -124,17 +125,17 @@ func TestExplore_MakesOneOfThoseThatCannotTell(t *testing.T) {
 	}
 }
 
-// A lock is taken, and waited for, as that of a cell is.
+// lock takes a lock, and waits for it, in the way of an entry's lock.
 func (m *memory) lock(place int) {
 	for !m.swap(place, 0, 1) {
 		Pause(unsafe.Pointer(&m[place]))
 	}
 }
 
-// Programs with locks, waits and lost swaps: what can be seen is the same with the
-// reduction as without.
+// Programs with locks, waits and lost swaps have the same outcomes with the reduction as
+// without it.
 func TestExplore_SeesWhatExploreAllSees(t *testing.T) {
-	count := func(m *memory) int { // as askCounter
+	count := func(m *memory) int { // as decideCounter
 		for n := 0; ; n++ {
 			if old := m.load(0); m.swap(0, old, old+1) {
 				return n
@@ -191,35 +192,34 @@ func TestExplore_SeesWhatExploreAllSees(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want, all, err := p.outcomes(ExploreAll)
 			require.NoError(t, err)
-			got, some, err := p.outcomes(Explore)
+			got, reduced, err := p.outcomes(Explore)
 			require.NoError(t, err)
 			require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
-			require.LessOrEqual(t, some.Schedules, all.Schedules)
-			t.Logf("%d outcomes, %d schedules, and %d redundant, of %d", len(want), some.Schedules, some.Redundant, all.Schedules)
+			require.LessOrEqual(t, reduced.Schedules, all.Schedules)
+			t.Logf("%d outcomes, %d schedules, and %d redundant, of %d", len(want), reduced.Schedules, reduced.Redundant, all.Schedules)
 		})
 	}
 }
 
-// Of the schedules of random programs exactly one is run for each order of what can
-// tell.
+// Of the schedules of random programs, exactly one is run of each equivalence class.
 func TestExplore_RunsEachOrderOnce(t *testing.T) {
 	contended := 0
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		var p program
 		for range 2 + rng.IntN(2) {
-			var does []func(m *memory)
+			var steps []func(m *memory)
 			for range 1 + rng.IntN(3) {
 				place := rng.IntN(2)
-				does = append(does, []func(m *memory){
+				steps = append(steps, []func(m *memory){
 					func(m *memory) { m.load(place) },
 					func(m *memory) { m.store(place, 1) },
 					func(m *memory) { m.swap(place, 0, 1) },
 				}[rng.IntN(3)])
 			}
 			p = append(p, func(m *memory) int {
-				for _, do := range does {
-					do(m)
+				for _, step := range steps {
+					step(m)
 				}
 				return 0
 			})
@@ -227,10 +227,10 @@ func TestExplore_RunsEachOrderOnce(t *testing.T) {
 		want, got := map[string]int{}, map[string]int{}
 		all, err := p.orders(ExploreAll, want)
 		require.NoError(t, err)
-		some, err := p.orders(Explore, got)
+		reduced, err := p.orders(Explore, got)
 		require.NoError(t, err)
 		require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)), "seed %d", seed)
-		require.Equal(t, len(got), some.Schedules, "seed %d", seed)
+		require.Equal(t, len(got), reduced.Schedules, "seed %d", seed)
 		if len(want) > 4 && len(want) < all.Schedules {
 			contended++
 		}
@@ -238,7 +238,7 @@ func TestExplore_RunsEachOrderOnce(t *testing.T) {
 	require.Greater(t, contended, 100)
 }
 
-// orders counts the schedules of p by which steps come before which.
+// orders explores p, and counts its schedules by the order of their dependent steps.
 func (p program) orders(explore func(func() Case) (Report, error), count map[string]int) (Report, error) {
 	return explore(func() Case {
 		m, c := new(memory), Case{}
@@ -296,7 +296,7 @@ func TestExplore_ReportsWhatGoesWrong(t *testing.T) {
 	require.ErrorContains(t, err, "schedule_test.go:")
 }
 
-func TestAccess_OfNoActorIsJustMade(t *testing.T) {
+func TestAccess_OutsideOfActorsIsMadeAtOnce(t *testing.T) {
 	var m memory
 	_, exploring := Running()
 	require.False(t, exploring)

@@ -1,5 +1,5 @@
-// Package testnames lists the test functions of a package, and says which parts of a
-// pattern of go test match none of them.
+// Package testnames lists the test functions of a package, and finds the parts of a
+// pattern of go test -run that match none of them.
 package testnames
 
 import (
@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// Functions are the names of test functions by what begins them: Test, Benchmark, Fuzz
-// and Example.
+// Functions maps each prefix, Test, Benchmark, Fuzz or Example, to the names of the test
+// functions that begin with it.
 type Functions map[string][]string
 
 var kinds = []string{"Test", "Benchmark", "Fuzz", "Example"}
@@ -26,8 +26,8 @@ func (f Functions) Run() []string {
 	return slices.Concat(f["Test"], f["Fuzz"], f["Example"])
 }
 
-// In returns the test functions of the package in dir that are built with those tags
-// on this machine.
+// In returns the test functions of the package in dir, as built with tags on this
+// machine.
 func In(dir string, tags ...string) (Functions, error) {
 	context := build.Default
 	context.BuildTags = tags
@@ -68,17 +68,17 @@ func (f Functions) Add(file *ast.File) {
 	}
 }
 
-// begins reports whether name begins with kind and no small letter follows, as the go
-// command wants of test functions. TestMain is none.
+// begins reports whether the go command takes name for a test function of that kind: it
+// begins with kind, and no lower-case letter follows. TestMain is none.
 func begins(name, kind string) bool {
 	rest, found := strings.CutPrefix(name, kind)
 	next, _ := utf8.DecodeRuneInString(rest)
 	return found && name != "TestMain" && !unicode.IsLower(next)
 }
 
-// Unmatched returns the alternatives of pattern, as of go test -run, that match none
-// of names. An alternative may name a subtest after a slash. Only what is before the
-// slash is looked at.
+// Unmatched returns the alternatives of pattern that match none of names. The pattern is
+// one of go test -run. In an alternative, only the part before a slash is matched: the
+// part after it names a subtest.
 func Unmatched(pattern string, names []string) (alternatives []string, err error) {
 	for _, alternative := range split(pattern, '|') {
 		function := split(alternative, '/')[0]
@@ -93,8 +93,8 @@ func Unmatched(pattern string, names []string) (alternatives []string, err error
 	return alternatives, nil
 }
 
-// split cuts pattern at each separator that is not in brackets or parentheses and not
-// after a backslash.
+// split cuts pattern at each separator, except in brackets, in parentheses and after a
+// backslash.
 func split(pattern string, separator byte) (parts []string) {
 	depth, begin := 0, 0
 	for i := 0; i < len(pattern); i++ {

@@ -10,13 +10,15 @@ import (
 	"github.com/seed-30da4c49/sash/internal/schedule"
 )
 
-// A MapOf is an xsync.MapOf whose operations are steps. While the function of a
-// Compute makes steps, which it does under a lock, nobody else writes, and what it
-// returns is put in its place in one more step. That lock is the map's here, and not
-// one bucket's: that is the same for one key, and for two keys in two maps.
+// A MapOf is an xsync.MapOf whose operations are steps.
+//
+// The function of a Compute runs under a lock. If it makes steps, other writers wait, and
+// storing its result is one more step. The lock is of the whole map here, and of one
+// bucket in xsync. The difference does not show with one key, or with two keys in two
+// maps.
 type MapOf[K comparable, V comparable] struct {
 	*xsync.MapOf[K, V]
-	computing bool
+	computing bool // whether an actor holds the lock
 }
 
 func NewMapOf[K, V comparable]() *MapOf[K, V] {
@@ -44,6 +46,8 @@ func (m *MapOf[K, V]) Compute(key K, f func(old V, loaded bool) (V, bool)) (valu
 		value, ok = m.MapOf.Compute(key, func(old V, loaded bool) (V, bool) {
 			made := schedule.Made()
 			value, remove := f(old, loaded)
+			// If f made steps, others ran in between. So the result is stored in a
+			// step of its own, and not in the one that took the lock.
 			if schedule.Made() > made {
 				schedule.Access(unsafe.Pointer(m), func() schedule.Effect { return schedule.Effect{Wrote: true} })
 			}
@@ -77,7 +81,7 @@ func (m *MapOf[K, V]) Delete(key K) {
 	})
 }
 
-// Range copies all there is in one step; with one key, xsync does no other.
+// Range copies all pairs in one step. With one key, xsync does the same.
 func (m *MapOf[K, V]) Range(f func(key K, value V) bool) {
 	type pair struct {
 		key   K
@@ -98,13 +102,13 @@ func (m *MapOf[K, V]) Range(f func(key K, value V) bool) {
 	}
 }
 
-// Hold takes the lock that writers take, in one step, once no other has it.
+// Hold takes the lock of writers in one step, once no other actor holds it.
 func (m *MapOf[K, V]) Hold() {
 	m.write(func() (changed bool) { return true })
 	m.computing = true
 }
 
-// Release gives back the lock of Hold.
+// Release releases the lock taken by Hold.
 func (m *MapOf[K, V]) Release() {
 	schedule.Access(unsafe.Pointer(m), func() schedule.Effect {
 		m.computing = false
@@ -112,12 +116,16 @@ func (m *MapOf[K, V]) Release() {
 	})
 }
 
-// write makes op, which takes a lock, once nobody computes.
+// write runs op under the lock, once no other actor holds it. op reports whether it
+// changed the map.
 func (m *MapOf[K, V]) write(op func() (changed bool)) {
 	if _, exploring := schedule.Running(); !exploring {
 		op()
 		return
 	}
+	// Each round is one step: it takes the lock and runs op, or it finds the lock held
+	// and waits for a write to the map. The function of a Compute may itself make steps
+	// inside of op; computing keeps other writers out until op has returned.
 	for done := false; !done; {
 		schedule.Access(unsafe.Pointer(m), func() schedule.Effect {
 			if m.computing {

@@ -1,8 +1,8 @@
 //go:build !schedules
 
-// Package xsync is github.com/puzpuzpuz/xsync/v3, as far as package sash keeps
-// policies in it. Under the build tag schedules, its operations are steps: see
-// package atomic.
+// Package xsync provides the part of github.com/puzpuzpuz/xsync/v3 that package sash
+// uses for its rulesets. Under the build tag schedules, its operations are steps, like
+// those of package atomic.
 package xsync
 
 import "github.com/puzpuzpuz/xsync/v3"

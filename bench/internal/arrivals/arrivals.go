@@ -1,6 +1,6 @@
-// Package arrivals measures calls that arrive by a schedule which does not wait for
-// answers, as those of a service's clients do. A call's time runs from when it was to
-// arrive: so one that stalls is charged to all that it delays, and not to itself alone.
+// Package arrivals measures calls that arrive by a schedule. Like the clients of a service,
+// the schedule does not wait for answers. The time of a call runs from the instant at which
+// it was due, so a call that stalls also lengthens the calls that it delays.
 package arrivals
 
 import (
@@ -11,42 +11,43 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Longest is the longest time that is told apart; a longer one counts as that.
+// Longest is the longest time that is recorded. A longer time is recorded as Longest.
 const Longest = time.Minute
 
-// A Schedule is calls that arrive evenly, PerSecond of them. Several drivers share
-// them, as cards are dealt.
+// A Schedule is a number of calls that arrive evenly, PerSecond of them each second. The
+// drivers make the calls in turn.
 type Schedule struct {
 	Calls     int
 	PerSecond int
 	Drivers   int
 	// Key returns the key of the i-th call, before it is due.
 	Key func(i int) string
-	// Call is what is measured.
+	// Call makes the call that is measured.
 	Call func(key string)
-	// Done is asked about once a millisecond, and ends it early. Nil: never.
+	// Done reports whether to end early. It is called about once a millisecond. It may be
+	// nil.
 	Done func() bool
 }
 
-// A Clock is read, and waited on. Wait returns not before Now reads at, in nanoseconds.
+// A Clock shows the time in nanoseconds. Wait returns once Now is at least at.
 type Clock interface {
 	Now() int64
 	Wait(at int64)
 }
 
-// Drivers returns how many goroutines are to make the calls: as many as leave a core to
-// the garbage collector and to janitors, at most four. If they took all cores, what is
-// measured were their own waiting for one.
+// Drivers returns the number of goroutines that should make the calls. It leaves one core to
+// the garbage collector and to janitors, and is at most four. Drivers on all cores would
+// measure their own waiting for a core.
 func Drivers() int { return max(1, min(4, runtime.GOMAXPROCS(0)-1)) }
 
-// Run makes all calls and returns how long they took, and how long after the last was
-// due all were answered.
+// Run makes all calls. It returns the times that they took, and the time from the instant at
+// which the last call was due until all were answered.
 func (s Schedule) Run(clock Clock) (times *hdrhistogram.Histogram, late time.Duration) {
 	all := make([]*hdrhistogram.Histogram, s.Drivers)
 	for d := range all {
 		all[d] = newHistogram()
 	}
-	const start = time.Millisecond // enough for all drivers to be there
+	const start = time.Millisecond // enough for all drivers to start
 	begin := clock.Now() + int64(start)
 	var drivers sync.WaitGroup
 	for d := range all {
@@ -61,38 +62,38 @@ func (s Schedule) Run(clock Clock) (times *hdrhistogram.Histogram, late time.Dur
 	return times, max(0, late)
 }
 
-// due returns when the i-th call arrives.
+// due returns the instant at which the i-th call is due.
 func (s Schedule) due(begin int64, i int) int64 {
 	return begin + int64(float64(i)*float64(time.Second)/float64(s.PerSecond))
 }
 
-// drive makes every call that falls to driver d.
+// drive makes the calls of driver d.
 func (s Schedule) drive(clock Clock, begin int64, d int, times *hdrhistogram.Histogram) {
-	const look = int64(time.Millisecond) // between two looks at whether it is over
-	looked := begin
+	const interval = int64(time.Millisecond) // between two calls of s.Done
+	checked := begin
 	for i := d; i < s.Calls; i += s.Drivers {
 		key, at := s.Key(i), s.due(begin, i)
 		for now := clock.Now(); ; now = clock.Now() {
-			if s.Done != nil && now-looked >= look {
+			if s.Done != nil && now-checked >= interval {
 				if s.Done() {
 					return
 				}
-				looked = now
+				checked = now
 			}
 			if now >= at {
 				break
 			}
-			clock.Wait(min(at, now+look))
+			clock.Wait(min(at, now+interval))
 		}
 		s.Call(key)
 		times.RecordValue(min(max(0, clock.Now()-at), int64(Longest)))
 	}
 }
 
-// newHistogram returns one of nanoseconds to three digits.
+// newHistogram returns a histogram of nanoseconds, exact to three digits.
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(Longest), 3) }
 
-// Real is the time of this process.
+// Real is the clock of this process.
 type Real struct{}
 
 var processStart = time.Now()
@@ -100,15 +101,15 @@ var processStart = time.Now()
 // Now returns the nanoseconds since the process began.
 func (Real) Now() int64 { return int64(time.Since(processStart)) }
 
-// Wait gives its core to whoever wants it until then. It does not sleep: a timer is
-// late by more than what is measured here.
+// Wait yields the processor until then. It does not sleep, since a timer is late by more
+// than the times measured here.
 func (r Real) Wait(at int64) {
 	for r.Now() < at {
 		runtime.Gosched()
 	}
 }
 
-// Percentiles are those that are reported, and their names.
+// Percentiles are the percentiles that are reported.
 var Percentiles = []struct {
 	Name string
 	At   float64

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A manual clock passes only while somebody waits for it, or makes it.
+// The time of a manual clock passes only while a call waits for it, or takes it.
 type manual struct{ now int64 }
 
 func (m *manual) Now() int64    { return m.now }
 func (m *manual) Wait(at int64) { m.now = max(m.now, at) }
 
-// run makes calls that take as long as took says, one a millisecond.
+// run makes one call a millisecond. took returns how long each lasts.
 func run(calls int, took func(i int) time.Duration) (*hdrhistogram.Histogram, time.Duration) {
 	clock := &manual{now: 12345}
 	return Schedule{Calls: calls, PerSecond: 1000, Drivers: 1, Key: strconv.Itoa, Call: func(key string) {
@@ -32,7 +32,7 @@ func TestSchedule_CallsThatTakeNoLongerThanTheyMay(t *testing.T) {
 	require.Equal(t, 10*time.Microsecond, late)
 }
 
-// rounded takes off what a histogram of three digits adds.
+// rounded removes the error of a histogram of three digits.
 func rounded(values []float64) []float64 {
 	for i, v := range values {
 		values[i] = float64(int64(v+50) / 100 * 100)

@@ -1,4 +1,4 @@
-// Package keys makes the keys that limiters are measured with, and chooses among them.
+// Package keys makes the keys of the measurements, and chooses among them.
 package keys
 
 import (
@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// most is how many keys can be asked for: few enough for an int of 32 bits.
-const most = 2_000_000_000
+// maxKeys is the greatest number of keys. It fits an int of 32 bits.
+const maxKeys = 2_000_000_000
 
-// Append appends the i-th key, such as 203.0.113.7: no two are equal, and neighbours
-// do not look alike.
+// Append appends the i-th key, such as 203.0.113.7. No two keys are equal, and consecutive
+// keys do not look alike.
 func Append(b []byte, i int) []byte {
 	scrambled := uint32(i) * 0x9e3779b1 // odd: a bijection
 	for shift := 24; shift >= 0; shift -= 8 {
@@ -24,11 +24,11 @@ func Append(b []byte, i int) []byte {
 	return b
 }
 
-// New returns the i-th key, each time in bytes of its own, as a service has its keys:
-// never the very string that a table holds.
+// New returns the i-th key in new bytes. In a service a key is never the very string that
+// the table holds, either.
 func New(i int) string { return string(Append(make([]byte, 0, 15), i)) }
 
-// Range returns the first n keys, each in bytes of its own.
+// Range returns the first n keys, each in its own bytes.
 func Range(n int) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -37,21 +37,21 @@ func Range(n int) []string {
 	return all
 }
 
-// Distributions are the names of those there are.
+// Distributions are the names of the distributions.
 var Distributions = []string{Uniform, Zipf}
 
-// How often keys are asked for.
+// The distributions of keys.
 const (
-	Uniform = "uniform" // all alike
-	Zipf    = "zipf"    // the k-th as often as k^-1.01: a few very often
+	Uniform = "uniform" // all keys are equally frequent
+	Zipf    = "zipf"    // the frequency of the k-th key is proportional to k^-1.01
 )
 
-// exponent is of Zipf: as near to 1 as math/rand allows, which is about what is found
-// for web clients and pages.
+// exponent is the exponent of Zipf. It is as near to 1 as math/rand allows. Web clients and
+// pages have an exponent of about 1.
 const exponent = 1.01
 
-// Chooser returns a function that chooses one of n keys by its number. The same seed
-// makes it choose the same.
+// Chooser returns a function that chooses the number of one of n keys. With the same seed it
+// makes the same choices.
 func Chooser(distribution string, n int, seed int64) func() int {
 	r := rand.New(rand.NewSource(seed))
 	switch distribution {
@@ -64,9 +64,8 @@ func Chooser(distribution string, n int, seed int64) func() int {
 	panic("keys: no distribution " + distribution)
 }
 
-// Script returns n keys as choose chooses them. Their bytes are new, and lie in memory
-// in the order they are asked for in, so that reading them costs about as little as
-// where they have just been built.
+// Script returns n keys chosen by choose. Their bytes are new, and lie in memory in the order
+// of the keys. So reading them costs about as little as if they had just been built.
 func Script(n int, choose func() int) []string {
 	b := make([]byte, 0, n*15)
 	ends := make([]int, n)
@@ -82,11 +81,11 @@ func Script(n int, choose func() int) []string {
 	return script
 }
 
-// Parse reads a number of keys, such as 1000, 10_000_000, 1k or 4M.
-func Parse(s string) (int, error) { return Number(s, most) }
+// Parse parses a number of keys, such as 1000, 10_000_000, 1k or 4M.
+func Parse(s string) (int, error) { return Number(s, maxKeys) }
 
-// Number reads a number from 1 to most in the same way.
-func Number(s string, most int) (int, error) {
+// Number parses a number from 1 to limit in the same way.
+func Number(s string, limit int) (int, error) {
 	digits, unit := strings.ReplaceAll(strings.TrimSpace(s), "_", ""), 1
 	switch {
 	case strings.HasSuffix(digits, "k"):
@@ -95,13 +94,13 @@ func Number(s string, most int) (int, error) {
 		digits, unit = digits[:len(digits)-1], 1_000_000
 	}
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 1 || n > most/unit {
-		return 0, fmt.Errorf("%q is no number: want one from 1 to %s, such as 10_000 or 10k", s, Label(most))
+	if err != nil || n < 1 || n > limit/unit {
+		return 0, fmt.Errorf("%q is no number: want one from 1 to %s, such as 10_000 or 10k", s, Label(limit))
 	}
 	return n * unit, nil
 }
 
-// Label writes a number of keys as Parse reads it, in short.
+// Label returns the shortest text that Parse parses as n.
 func Label(n int) string {
 	switch {
 	case n >= 1_000_000 && n%1_000_000 == 0:

@@ -28,7 +28,7 @@ func TestScript_IsWhatWasChosen(t *testing.T) {
 	}
 }
 
-// counts says how often each of n keys is chosen in so many choices.
+// counts returns how often each of n keys is chosen.
 func counts(distribution string, n, choices int, seed int64) []int {
 	counts := make([]int, n)
 	choose := Chooser(distribution, n, seed)

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// Floors returns what decides nothing, and so shows what is left to win: the steps
-// that a decision is made of, one more in each.
+// Floors returns peers that make only the steps of a decision, and decide nothing. Each makes
+// one step more than the one before. They show how much faster a decision could be.
 func Floors() []Peer {
 	return []Peer{
 		plainMap("map", "a plain map is read, and nothing else", func(*atomic.Uint64) bool { return true }),
@@ -25,10 +25,10 @@ func Floors() []Peer {
 	}
 }
 
-// Floor returns the least that a decision is made of: the clock is read, a cell loaded
-// from one xsync map, and its word swapped. The clock is [sash.SystemClock], whose
-// readings are in order between cores. A limiter reads it without that order, for about
-// 10 to 20 ns less on amd64.
+// Floor returns a peer that makes the least steps of a decision: it reads the clock, loads an
+// entry from an xsync map, and swaps the entry's word. The clock is [sash.SystemClock], whose
+// readings are in order between cores. A limiter reads it without that order, for about 10
+// to 20 ns less on amd64.
 func Floor() Peer { return floor("system", sash.SystemClock()) }
 
 // CoarseFloor returns the same with a coarse clock.
@@ -39,8 +39,8 @@ func floor(name string, clock sash.Clock) Peer {
 		func(word *atomic.Uint64) bool { return clock.Now() >= 0 && swap(word) })
 }
 
-// Nothing returns what only answers: its calls take what the machine, the schedule and
-// the garbage of keys take by themselves.
+// Nothing returns a peer that answers without doing anything. Its calls show the cost of the
+// machine, of the schedule and of the keys' garbage.
 func Nothing() Peer {
 	return Peer{
 		Name: "nothing", Clock: "none", Keeps: "no table, and answers at once: what the machine and the schedule take by themselves", Lacks: "decides nothing",
@@ -51,7 +51,8 @@ func Nothing() Peer {
 	}
 }
 
-// swap may fail where others swap as well: a floor does not try again.
+// swap increments word, and reports whether it did. If another goroutine swaps first, it does
+// not try again.
 func swap(word *atomic.Uint64) bool {
 	w := word.Load()
 	return word.CompareAndSwap(w, w+1)
@@ -59,14 +60,14 @@ func swap(word *atomic.Uint64) bool {
 
 func bare(name, clock, keeps string, step func(*atomic.Uint64) bool) Peer {
 	return Peer{Name: name, Clock: clock, Bytes: 90, Keeps: keeps, Lacks: "decides nothing", Free: true, New: func(Quota) Table {
-		cells := xsync.NewMapOf[string, *atomic.Uint64]()
+		entries := xsync.NewMapOf[string, *atomic.Uint64]()
 		return Table{
 			Allow: func(key string) bool {
-				c, ok := cells.Load(key)
+				e, ok := entries.Load(key)
 				if !ok {
-					c, _ = cells.LoadOrStore(key, new(atomic.Uint64))
+					e, _ = entries.LoadOrStore(key, new(atomic.Uint64))
 				}
-				return step(c)
+				return step(e)
 			},
 			Exhaust: func(string) {},
 			Close:   func() {},
@@ -76,15 +77,15 @@ func bare(name, clock, keeps string, step func(*atomic.Uint64) bool) Peer {
 
 func plainMap(name, keeps string, step func(*atomic.Uint64) bool) Peer {
 	return Peer{Name: name, Clock: "none", Bytes: 80, Keeps: keeps, Lacks: "decides nothing; cannot be written to while it is read", Free: true, Serial: true, New: func(Quota) Table {
-		cells := map[string]*atomic.Uint64{}
+		entries := map[string]*atomic.Uint64{}
 		return Table{
 			Allow: func(key string) bool {
-				c, ok := cells[key]
+				e, ok := entries[key]
 				if !ok {
-					c = new(atomic.Uint64)
-					cells[key] = c
+					e = new(atomic.Uint64)
+					entries[key] = e
 				}
-				return step(c)
+				return step(e)
 			},
 			Exhaust: func(string) {},
 			Close:   func() {},

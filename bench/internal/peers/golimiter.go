@@ -24,9 +24,9 @@ var goLimiter = Peer{
 			},
 			Exhaust: func(key string) {
 				_, left, _ := s.Get(ctx, key)
-				s.Burst(ctx, key, -left) // added, and meant to wrap
+				s.Burst(ctx, key, -left) // adds -left, which is meant to wrap
 			},
-			// Not by its Close, which empties the map key by key.
+			// Its Close empties the map key by key, so nothing waits for it.
 			Close: func() { go s.Close(ctx) },
 		}
 	},

@@ -12,8 +12,8 @@ var httpRate = Peer{
 	Keeps: "two-counter sliding window in floats; two maps of 64-bit hashes behind one mutex",
 	Lacks: "the key itself: keys of one hash share a quota, and can be made; a late call clears all counters; asked as its middleware asks, which puts figures for headers into text though there are none to say; no sweep, but all counters are dropped as a window ends",
 	New: func(q Quota) Table {
-		// With a counter of its own its windows begin at multiples of the window,
-		// so that Exhaust knows them.
+		// With this counter its windows begin at multiples of the window, so that
+		// Exhaust knows them.
 		windows := httprate.NewLocalLimitCounter(q.Window)
 		l := httprate.NewRateLimiter(int(q.Count), q.Window,
 			httprate.WithLimitCounter(windows), httprate.WithResponseHeaders(httprate.ResponseHeaders{}))

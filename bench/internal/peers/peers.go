@@ -1,40 +1,37 @@
-// Package peers puts the limiters that people might pick instead of sash, and sash
-// itself, behind one face, so that all of them do the same job: one unit, for one
-// key, now.
+// Package peers adapts sash, and the limiters that compete with it, to one interface. All of
+// them do the same job: they decide a call for one unit of one key.
 //
-// Limiters that ask a server are not here: go-redis/redis_rate, the Redis stores of
-// those that are, gubernator. They answer another question, in a thousand times the
-// time.
+// Limiters that ask a server are left out: go-redis/redis_rate, the Redis stores of the
+// limiters here, and gubernator. They do another job, and take a thousand times as long.
 package peers
 
 import (
 	"runtime/debug"
-	"strings"
 	"time"
 )
 
-// A Peer is a limiter that can be measured.
+// A Peer is a limiter to measure.
 type Peer struct {
 	Name   string // as in impl=
-	Clock  string // as in clock=: what it reads, once a decision
-	Module string // its module; empty: it is written here
-	Keeps  string // the algorithm, and what keys and their state are kept in
-	Lacks  string // what it does not do, in a line
-	// Bytes is about what one key takes, its name included, by which room is
-	// planned. What it takes is measured by the program's experiment on memory.
+	Clock  string // as in clock=: the clock that each decision reads once
+	Module string // its module; empty if it is implemented here
+	Keeps  string // its algorithm, and its data structures
+	Lacks  string // its shortcomings, in a line
+	// Bytes estimates the bytes of one key, with its name. Memory is planned by it. The
+	// memory experiment measures the true size.
 	Bytes int64
-	// Hashes says that it keeps a hash of the key, and not the key.
+	// Hashes is whether it keeps a hash of the key, and not the key.
 	Hashes bool
-	// Sweeps says that it evicts idle keys by itself.
+	// Sweeps is whether it evicts idle keys by itself.
 	Sweeps bool
-	// Serial says that keys must be added by one goroutine, and before all else.
+	// Serial is whether one goroutine must add all keys, before any other call.
 	Serial bool
-	// Free says that it decides nothing, so that its answers say nothing.
+	// Free is whether it decides nothing, so that its answers have no meaning.
 	Free bool
 	New  func(Quota) Table
 }
 
-// Label names a Peer and its clock, where there is one of that name with another.
+// Label returns the name of a Peer, with its clock if that is not the usual one.
 func (p Peer) Label() string {
 	if p.Clock == "system" || p.Clock == "none" {
 		return p.Name
@@ -42,7 +39,7 @@ func (p Peer) Label() string {
 	return p.Name + ", " + p.Clock
 }
 
-// Version returns the version of the Peer's module in this program.
+// Version returns the version of the Peer's module in this program, or "".
 func (p Peer) Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || p.Module == "" {
@@ -56,30 +53,30 @@ func (p Peer) Version() string {
 	return ""
 }
 
-// A Table is a limiter at work. All but Close may be called by several goroutines.
+// A Table is an instance of a limiter. Its functions except Close are safe for concurrent use.
 type Table struct {
-	// Allow charges one unit to key, if it is admitted.
+	// Allow reports whether one unit of key is admitted, and charges it if so.
 	Allow func(key string) bool
-	// Exhaust charges all that is left of a tracked key. Nil: it cannot.
+	// Exhaust charges all remaining units of a tracked key. It is nil if that is impossible.
 	Exhaust func(key string)
 	// Close ends its goroutines.
 	Close func()
 }
 
-// A Quota is what every key may spend.
+// A Quota is the limit of every key.
 type Quota struct {
 	Count  int64
 	Window time.Duration
-	// Sweep is how often idle keys are evicted; 0 leaves that to the limiter.
+	// Sweep is the interval at which idle keys are evicted; 0 for the limiter's default.
 	Sweep time.Duration
 }
 
-// Plenty is a Quota that nobody uses up, unless by Exhaust, and that does not come
-// back while a program runs: no window of it ends, and nobody sweeps while others take
-// their turns. It is the most that one word of sash holds.
+// Plenty is a Quota that is used up only by Exhaust. It does not come back while a program
+// runs, since no window ends. No sweep runs during the turn of another contender. Its Count
+// is the greatest that fits one word of sash.
 var Plenty = Quota{Count: 1<<29 - 1, Window: 1_000_000 * time.Hour, Sweep: 1000 * time.Hour}
 
-// refill returns how long a bucket of tokens waits for the next one.
+// refill returns the time in which a token bucket gains a token.
 func (q Quota) refill() time.Duration {
 	if q == Plenty {
 		return q.Window
@@ -87,22 +84,12 @@ func (q Quota) refill() time.Duration {
 	return q.Window / time.Duration(q.Count)
 }
 
-// Field returns sash as it is by default, and all peers.
+// Field returns sash with its defaults, and all peers.
 func Field() []Peer {
 	return []Peer{Sash(), goLimiter, xTimeRate, httpRate, ulule, throttledGCRA, slidingWindow}
 }
 
-// Named returns the peers of that name, whatever their clocks.
-func Named(all []Peer, name string) (found []Peer) {
-	for _, p := range all {
-		if strings.EqualFold(p.Name, name) {
-			found = append(found, p)
-		}
-	}
-	return found
-}
-
-// must returns v. An error of a constructor here is a mistake in this package.
+// must returns v, and panics on an error. An error of a constructor is a bug in this package.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

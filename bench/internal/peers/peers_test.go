@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// deciding returns all that decide.
+// deciding returns all peers that decide.
 func deciding() []Peer { return append(Field(), Variants()...) }
 
 func TestPeers_AdmitUpToTheLimitForEachKey(t *testing.T) {
@@ -43,7 +43,7 @@ func TestPeers_ExhaustDeniesThatKeyOnly(t *testing.T) {
 			for i := range 1000 {
 				require.Equal(t, i%10 != 3, table.Allow(fmt.Sprint(i%10)), "key %d", i%10)
 			}
-			table.Exhaust("3") // of nothing
+			table.Exhaust("3") // with nothing left
 			require.False(t, table.Allow("3"))
 		})
 	}
@@ -65,17 +65,17 @@ func TestPeers_AreToldApart(t *testing.T) {
 func TestFloors_CountWhatSwaps(t *testing.T) {
 	for _, p := range Floors() {
 		table := p.New(Plenty)
-		require.True(t, table.Allow("a"), p.Name) // alone, no swap fails
+		require.True(t, table.Allow("a"), p.Name) // no swap fails in a single goroutine
 		require.True(t, table.Allow("a"), p.Name)
 	}
 }
 
-// Several goroutines add keys and ask for them, as they do where a table is filled.
+// Several goroutines insert keys and charge them, as they do when a table is filled.
 func TestPeers_AdmitTheLimitToSeveralGoroutinesTogether(t *testing.T) {
 	const goroutines, calls, keys = 4, 400, 50
 	for _, p := range deciding() {
 		if p.Name == "throttled" {
-			continue // it gives up where it loses ten swaps
+			continue // it denies after ten lost swaps
 		}
 		t.Run(p.Label(), func(t *testing.T) {
 			table := p.New(Quota{Count: 20, Window: 10_000 * time.Hour})

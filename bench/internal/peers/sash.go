@@ -9,18 +9,18 @@ import (
 
 const module = "github.com/seed-30da4c49/sash"
 
-// Sash returns sash as it is by default.
+// Sash returns sash with its defaults.
 func Sash() Peer { return counter("system", sash.SystemClock()) }
 
-// Variants returns sash otherwise than by default: on a coarse clock, with an exact
-// log, and with a limit that is too large for one word.
+// Variants returns sash with other settings: with a coarse clock, with an exact log, and with
+// a limit that is too large for one word.
 func Variants() []Peer {
 	return []Peer{
 		counter("coarse", sash.CoarseClock(time.Millisecond)),
 		{
 			Name: "sash-log", Clock: "system", Module: module, Bytes: 280, Sweeps: true,
 			Keeps: "exact sliding log; 256 maps of cache lines, read without a lock",
-			Lacks: "50:50 and denied out of plenty: a log of so many units would not fit",
+			Lacks: "50:50 and denied out of plenty: a log of that many units would not fit into memory",
 			New:   log,
 		},
 		{
@@ -55,7 +55,7 @@ func log(q Quota) Table {
 	if q != Plenty {
 		return start(sash.Per(q.Count, q.Window).Log(), q, sash.SystemClock())
 	}
-	// What is admitted in a longer window than this would not fit into memory.
+	// The units admitted in a longer window would not fit into memory.
 	t := start(sash.Per(q.Count, 10*time.Microsecond).Log(), q, sash.SystemClock())
 	t.Exhaust = nil
 	return t

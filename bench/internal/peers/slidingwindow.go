@@ -23,7 +23,7 @@ var slidingWindow = Peer{
 		}
 		return Table{
 			Allow: func(key string) bool { return of(key).Allow() },
-			// It does not say how much is left.
+			// It does not tell how many units are left.
 			Exhaust: func(key string) { of(key).SetLimit(0) },
 			Close:   func() {},
 		}

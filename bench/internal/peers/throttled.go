@@ -16,11 +16,11 @@ var throttledGCRA = Peer{
 	New: func(q Quota) Table {
 		quota := throttled.RateQuota{MaxRate: throttled.PerDuration(1, q.refill()), MaxBurst: int(q.Count) - 1}
 		if q == Plenty {
-			// It keeps the time at which all of it is back, which must come before
-			// the year 2262: one unit is back twelve minutes after a key's first call.
+			// It keeps the time at which all units are back, which must be before the
+			// year 2262. One unit is back twelve minutes after a key's first call.
 			quota = throttled.RateQuota{MaxRate: throttled.PerDuration(1, 12*time.Minute), MaxBurst: 9_900_000}
 		}
-		// A table so large that nobody is thrown out of it: it takes no room before.
+		// The table is so large that no key is evicted. It allocates nothing in advance.
 		l := must(throttled.NewGCRARateLimiterCtx(must(memstore.NewCtx(math.MaxInt32)), quota))
 		ctx := context.Background()
 		return Table{

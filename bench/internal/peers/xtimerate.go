@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What most people write by hand, if they think of the race between two first calls.
+// xTimeRate is the usual handwritten keyed limiter, without the race of two first calls.
 var xTimeRate = Peer{
 	Name: "x-time-rate", Clock: "system", Module: "golang.org/x/time", Bytes: 280,
 	Keeps: "token bucket in floats behind a mutex; a sync.Map",

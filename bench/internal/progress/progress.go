@@ -1,5 +1,4 @@
-// Package progress draws bars on a terminal, with the time left, and nothing on
-// anything else.
+// Package progress draws progress bars on a terminal. On other outputs it draws nothing.
 package progress
 
 import (
@@ -17,26 +16,26 @@ type Drawer struct {
 	visible bool
 }
 
-// On returns a Drawer on out.
+// On returns a Drawer that draws on out.
 func On(out io.Writer) Drawer {
 	f, ok := out.(*os.File)
 	return Drawer{out, ok && term.IsTerminal(int(f.Fd()))}
 }
 
-// A Bar shows how much of a job is done; what is written to it counts in bytes.
+// A Bar shows how much of a job is done. It is also a writer, which counts the bytes written.
 type Bar struct{ *progressbar.ProgressBar }
 
-// Bytes begins a bar over so many bytes, -1 for an unknown number of them.
+// Bytes begins a bar for total bytes; -1 if the number is not known.
 func (d Drawer) Bytes(total int64, what string) Bar {
 	return d.begin(total, what, progressbar.OptionShowBytes(true))
 }
 
-// Events begins a bar over so many events.
+// Events begins a bar for total events.
 func (d Drawer) Events(total int64, what string) Bar {
 	return d.begin(total, what, progressbar.OptionShowCount())
 }
 
-// Work begins a bar over so much work, in any unit.
+// Work begins a bar for work in any unit.
 func (d Drawer) Work(total int64, what string) Bar { return d.begin(total, what) }
 
 func (d Drawer) begin(total int64, what string, more ...progressbar.Option) Bar {

@@ -12,10 +12,10 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
-// An Environment is where, when and of what results were made.
+// An Environment describes the machine, the time and the version of a measurement.
 type Environment struct {
 	CPU     string    `json:"cpu"`
-	Cores   int       `json:"cores"` // that the program may use: GOMAXPROCS
+	Cores   int       `json:"cores"` // GOMAXPROCS
 	Free    int64     `json:"free_memory_bytes"`
 	Go      string    `json:"go"`
 	System  string    `json:"system"`
@@ -24,7 +24,7 @@ type Environment struct {
 	Time    time.Time `json:"time"`
 }
 
-// Here returns the Environment of this process, which was begun by command.
+// Here returns the Environment of this process, which was started by command.
 func Here(ctx context.Context, command string) Environment {
 	return Environment{
 		CPU:     cpu(),
@@ -45,8 +45,8 @@ func cpu() string {
 	return strings.TrimSpace(cpuid.CPU.BrandName)
 }
 
-// freeMemory returns how many bytes can be had without swapping; a careful guess
-// where the system does not tell.
+// freeMemory returns the bytes available without swapping, or a low guess if the system does
+// not tell.
 func freeMemory() int64 {
 	const guess = 1 << 30
 	m, err := mem.VirtualMemory()
@@ -56,7 +56,8 @@ func freeMemory() int64 {
 	return int64(m.Available)
 }
 
-// commit returns the commit that is checked out, as "go run" leaves no trace of it.
+// commit returns the commit that is checked out. A program built by "go run" does not record
+// it.
 func commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*").Output()
 	if err != nil {
@@ -65,7 +66,7 @@ func commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// String names it all but the command.
+// String returns all fields but the command.
 func (e Environment) String() string {
 	return e.CPU + ", " + plural(e.Cores, "core") + ", " + humanize.IBytes(uint64(e.Free)) + " free, " + e.System +
 		", Go " + e.Go + ", commit " + e.Commit + ", " + e.Time.Format("2006-01-02")

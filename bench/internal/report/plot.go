@@ -13,9 +13,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A Plot shows values at places with names.
+// A Plot shows values at named places on the x axis.
 type Plot struct {
-	Name   string // of its file, after that of the experiment; may be empty
+	Name   string // the part of the file's name after the experiment; may be empty
 	Title  string
 	X, Y   string
 	Places []string
@@ -23,8 +23,8 @@ type Plot struct {
 	Bars   bool // bars from 0, not lines on a logarithmic scale
 }
 
-// A Series is one line, or the bars of one colour: its value at each place, and NaN
-// where there is none.
+// A Series is one line, or the bars of one colour. It has a value for each place, which is
+// NaN if there is none.
 type Series struct {
 	Name   string
 	Values []float64
@@ -37,12 +37,12 @@ func (p *Plot) file(experiment string) string {
 	return experiment + "-" + p.Name + ".svg"
 }
 
-// shows reports whether there is anything to draw: of one place there is no line.
+// shows reports whether there is anything to draw. One place makes no line.
 func (p *Plot) shows() bool {
 	return (p.Bars || len(p.Places) > 1) && slices.ContainsFunc(p.Series, func(s Series) bool { return slices.ContainsFunc(s.Values, drawable) })
 }
 
-// drawable leaves out NaN too, and what a logarithmic scale has no place for.
+// drawable reports whether a logarithmic scale can show value. It cannot show NaN.
 func drawable(value float64) bool { return value > 0 && !math.IsInf(value, 0) }
 
 const width, height = 26 * vg.Centimeter, 13 * vg.Centimeter
@@ -68,7 +68,7 @@ func (p *Plot) svg(e Environment) ([]byte, error) {
 	}
 	c.X.Min = -0.5
 	c.X.Max = float64(len(p.Places))*1.3 - 0.5 // with room for the legend
-	// Names stand right of their lines, where there is room for those of a wider font.
+	// The legend is right of the lines, where there is room for a wider font.
 	c.Legend.Top, c.Legend.Left, c.Legend.XOffs = true, true, width*0.77
 	w, err := c.WriterTo(width, height, "svg")
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *Plot) svg(e Environment) ([]byte, error) {
 	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Serif"), []byte("font-family:"+fonts)), err
 }
 
-// fonts are as wide as the one that labels are laid out for, if they are there.
+// fonts are fonts of the same width as the font that labels are laid out for, and fallbacks.
 const fonts = "Liberation Serif,Times New Roman,Times,serif"
 
 func (p *Plot) lines(c *plot.Plot) error {
@@ -104,7 +104,7 @@ func (p *Plot) lines(c *plot.Plot) error {
 		c.Legend.Add(s.Name, line, dots)
 	}
 	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	// Whole decades, so that there are ticks even where all values are alike.
+	// The scale spans whole decades, so that there are ticks even if all values are alike.
 	c.Y.Min = math.Pow10(int(math.Floor(math.Log10(c.Y.Min))))
 	c.Y.Max = math.Pow10(int(math.Floor(math.Log10(c.Y.Max))) + 1)
 	return nil
@@ -135,7 +135,7 @@ func (p *Plot) bars(c *plot.Plot) error {
 	return nil
 }
 
-// hues is how many colours there are; lines beyond are dashed, bars pale.
+// hues is the number of colours. Further lines are dashed, and further bars are pale.
 var hues = len(plotutil.DarkColors)
 
 func barColour(i int) color.Color {

@@ -1,5 +1,5 @@
-// Package report writes what was measured: as a table in Markdown, as JSON and as
-// plots, each with the machine, the Go version, the commit and the command.
+// Package report writes results as tables in Markdown, as JSON and as plots. Each names the
+// machine, the Go version, the commit and the command.
 package report
 
 import (
@@ -15,20 +15,20 @@ import (
 	"unicode/utf8"
 )
 
-// A Result is what one experiment found.
+// A Result is the result of one experiment.
 type Result struct {
 	Experiment  string      `json:"experiment"`
-	Question    string      `json:"question"` // that it answers
+	Question    string      `json:"question"` // the question that it answers
 	Environment Environment `json:"environment"`
 	Interrupted bool        `json:"interrupted"` // before all was measured
-	Notes       []string    `json:"notes"`       // how it was measured, and what was left out
-	Records     any         `json:"records"`     // every figure, a list
+	Notes       []string    `json:"notes"`       // the method, and what was left out
+	Records     any         `json:"records"`     // a list of all figures
 
 	Tables []Table `json:"-"`
 	Plots  []Plot  `json:"-"`
 }
 
-// A Table is figures as they are read.
+// A Table is a table for human readers.
 type Table struct {
 	Title   string
 	Columns []string
@@ -36,7 +36,7 @@ type Table struct {
 	Notes   []string
 }
 
-// CanWrite makes dir, and returns why nothing can be written to it, if so.
+// CanWrite makes dir. It returns an error if no file can be written there.
 func CanWrite(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -48,8 +48,8 @@ func CanWrite(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// Write writes r to files in dir, which it makes, and returns their names. Plots with
-// nothing to show are left out, and those of a run before it are gone.
+// Write makes dir and writes r to files there. It returns their names. Plots with nothing to
+// show are left out, and their files of an earlier run are removed.
 func (r *Result) Write(dir string) (files []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func list(w io.Writer, notes []string) {
 	}
 }
 
-// markdown writes t with columns of equal width, numbers to the right.
+// markdown writes t with aligned columns. Numbers are aligned to the right.
 func (t *Table) markdown(w io.Writer) {
 	widths := make([]int, len(t.Columns))
 	for _, row := range append([][]string{t.Columns}, t.Rows...) {
@@ -148,7 +148,7 @@ func (t *Table) row(w io.Writer, widths []int, cells []string) {
 	fmt.Fprintln(w, "|")
 }
 
-// isText reports whether a column holds words.
+// isText reports whether a column contains text other than numbers with units.
 func (t *Table) isText(column int) bool {
 	for _, row := range t.Rows {
 		if cell := row[column]; cell != "" && cell != None && strings.Trim(cell, "0123456789.,%×+-*~ nµmsk") != "" {
@@ -158,5 +158,5 @@ func (t *Table) isText(column int) bool {
 	return false
 }
 
-// None stands for a figure that there is none of.
+// None stands for a missing figure.
 const None = "—"

@@ -1,6 +1,6 @@
-// Package rounds compares what takes turns: what disturbs a machine for longer than a
-// round disturbs all of one round alike, so that ratios within rounds hold where times
-// of one after the other do not.
+// Package rounds compares contenders that take turns in rounds. A disturbance of the machine
+// that lasts longer than a round disturbs all contenders alike. So the ratios within rounds
+// hold, where the times of separate measurements do not.
 package rounds
 
 import (
@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// Order returns the order in which n contenders take their turns in a round: each
-// round another begins, and every other round goes the other way, so that nobody
-// always follows the same one.
+// Order returns the order in which n contenders take their turns in a round. Each round
+// begins with another contender, and every other round has the reverse order. So no
+// contender always follows the same one.
 func Order(n, round int) []int {
 	order := make([]int, n)
 	for i := range order {
@@ -22,8 +22,8 @@ func Order(n, round int) []int {
 	return order
 }
 
-// Median returns the middle one of values, and NaN of none. Of an even number it is
-// the greater of the two in the middle.
+// Median returns the median of values; NaN if there are none. Of an even number of values it
+// is the greater of the two in the middle.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -31,7 +31,7 @@ func Median(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
-// Ratio returns the median of how many times b a is in each round.
+// Ratio returns the median of the ratios of a to b within rounds.
 func Ratio(a, b []float64) float64 {
 	ratios := make([]float64, len(a))
 	for round := range a {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// A Charge is what one event costs.
+// A Charge is the cost of one event.
 type Charge struct {
-	Asked int64 // what must be admitted: the estimate, or the cost if there is none
-	Cost  int64 // what it comes to in the end
+	Asked int64 // the units that must be admitted: the estimate, or the cost if there is none
+	Cost  int64 // the actual cost
 }
 
-// Charge returns what e costs: one unit, if the traffic has no costs.
+// Charge returns the cost of e. It is one unit if the traffic has no costs.
 func (t *Traffic) Charge(e Event) Charge {
 	if t.Columns.Cost == nil {
 		return Charge{1, 1}
@@ -22,8 +22,8 @@ func (t *Traffic) Charge(e Event) Charge {
 	return t.charges[e.charge]
 }
 
-// bill adds c to the charges, or refuses it if all of them, estimates and costs,
-// came to more than an int64 then: so no sum of some of them does.
+// bill adds c to the charges. It refuses c if the sum of all estimates and costs would
+// exceed an int64. So no sum of any of them overflows.
 func (t *Traffic) bill(c Charge) error {
 	left := math.MaxInt64 - t.billed
 	if c.Asked > left || c.Cost > left-c.Asked {
@@ -34,14 +34,14 @@ func (t *Traffic) bill(c Charge) error {
 	return nil
 }
 
-// A Sum is columns and a whole number, to be added up in each row.
+// A Sum is a sum of columns and a whole number, computed for each row.
 type Sum struct {
 	text    string
 	columns []string
 	number  int64
 }
 
-// ParseSum reads names of columns and whole numbers, joined by plus signs.
+// ParseSum parses names of columns and whole numbers, joined by plus signs.
 func ParseSum(s string) (*Sum, error) {
 	var parts []string
 	var total Sum
@@ -65,7 +65,7 @@ func ParseSum(s string) (*Sum, error) {
 	return &total, nil
 }
 
-// String returns the sum as it was given, or nothing for one that was not.
+// String returns the text of the sum, or "" for nil.
 func (s *Sum) String() string {
 	if s == nil {
 		return ""
@@ -73,7 +73,7 @@ func (s *Sum) String() string {
 	return s.text
 }
 
-// of adds up a row, in which value finds a column.
+// of returns the sum for a row, whose columns value returns.
 func (s *Sum) of(value func(column string) string) (int64, error) {
 	total := s.number
 	for _, column := range s.columns {

@@ -9,20 +9,22 @@ import (
 	"time"
 )
 
-// Columns say what is read of a CSV. Without a time there is no CSV to read.
+// Columns names the columns of a CSV to read. Without Time, files are logs.
 type Columns struct {
-	Time           string
-	Key            []string // none: all events are one client's
-	Cost, Estimate *Sum     // nil: each event costs one unit; its cost is known
+	Time string
+	Key  []string // columns that identify a client; if empty, all events are one client's
+	Cost *Sum     // if nil, each event costs one unit
+	// Estimate is the cost to reserve. If nil, the cost is known when an event is decided.
+	Estimate *Sum
 }
 
 // IsCSV reports whether files are CSV, and not logs.
 func (c *Columns) IsCSV() bool { return c.Time != "" }
 
-// everybody is the one client that there is where nothing tells clients apart.
+// everybody is the name of the only client if no columns identify clients.
 const everybody = "all"
 
-// ParseColumns reads names joined by commas. Its error names every wrong one.
+// ParseColumns parses names joined by commas. Its error names every wrong one.
 func ParseColumns(s string) (names []string, err error) {
 	var faults []error
 	for name := range strings.SplitSeq(s, ",") {
@@ -38,9 +40,9 @@ func ParseColumns(s string) (names []string, err error) {
 	return names, errors.Join(faults...)
 }
 
-// A sheet is a CSV while it is read. A row of it is one line: encoding/csv is
-// given one at a time, so that a quote which is never closed costs that line and
-// not the rest of the file, and lines are counted as they are in other files.
+// A sheet reads a CSV. A row is one line, and encoding/csv is given one line at a time. So a
+// quote that is never closed makes one line unreadable, and not the rest of the file, and
+// lines are counted as in other files.
 type sheet struct {
 	line  strings.Reader
 	rows  *csv.Reader
@@ -51,13 +53,13 @@ type sheet struct {
 func newSheet() *sheet {
 	f := &sheet{}
 	f.rows = csv.NewReader(&f.line)
-	f.rows.FieldsPerRecord = -1 // addRow counts them, and says how many there are
+	f.rows.FieldsPerRecord = -1 // addRow checks the number, and names it in its error
 	f.rows.ReuseRecord = true
 	f.rows.TrimLeadingSpace = true
 	return f
 }
 
-// split returns the values of a line, until it is called again.
+// split returns the values of a line. They are valid until the next call.
 func (f *sheet) split(line string) ([]string, error) {
 	f.line.Reset(line)
 	row, err := f.rows.Read()
@@ -84,8 +86,8 @@ func (s *source) takeRow(line string) error {
 	return nil
 }
 
-// takeHeader reads the names of the columns. Its error says every column that is
-// wanted and not there.
+// takeHeader reads the names of the columns. Its error names every wanted column that is
+// missing.
 func (s *source) takeHeader(line string) error {
 	names, err := s.sheet.split(line)
 	if err != nil {
@@ -141,7 +143,7 @@ func (s *source) addRow(row []string) error {
 	return nil
 }
 
-// charge returns what a row costs, in which value finds a column.
+// charge returns the cost of a row, whose columns value returns.
 func (c *Columns) charge(value func(column string) string) (Charge, error) {
 	cost, err := c.Cost.of(value)
 	if err != nil || c.Estimate == nil {
@@ -151,8 +153,7 @@ func (c *Columns) charge(value func(column string) string) (Charge, error) {
 	return Charge{asked, cost}, err
 }
 
-// appendName appends the name of the client of a row, in which value finds a
-// column.
+// appendName appends the name of the client of a row, whose columns value returns.
 func (c *Columns) appendName(name []byte, value func(column string) string) []byte {
 	if len(c.Key) == 0 {
 		return append(name, everybody...)
@@ -168,14 +169,14 @@ func (c *Columns) appendName(name []byte, value func(column string) string) []by
 }
 
 var dateTimes = [...]string{
-	"2006-01-02 15:04:05", // any fraction of a second is read besides
+	"2006-01-02 15:04:05", // a fraction of a second is accepted as well
 	"2006-01-02T15:04:05Z07:00",
 	"2006-01-02T15:04:05",
 	"2006-01-02 15:04:05Z07:00",
 }
 
-// parseDateTime reads a time such as 2023-11-16 18:15:46.68059, in UTC unless it
-// names another zone.
+// parseDateTime parses a time such as 2023-11-16 18:15:46.68059, in UTC unless it names
+// another zone.
 func parseDateTime(s string) (int64, error) {
 	for _, layout := range dateTimes {
 		if t, err := time.Parse(layout, s); err == nil {

@@ -13,15 +13,16 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/progress"
 )
 
-// StandardInput is the FILE that stands for it.
+// StandardInput is the name that stands for standard input.
 const StandardInput = "-"
 
-// MaxLine is the longest line that is read, in bytes: more than twice what a
-// server accepts of a request and its headers with every byte escaped.
+// MaxLine is the length of the longest line that is read, in bytes. It is more than twice
+// the length of the longest request with headers that a server accepts, with every byte
+// escaped.
 const MaxLine = 256 << 10
 
-// Read returns what files hold, "-" being stdin, in the order of time. A file
-// that breaks off is read as far as it goes.
+// Read returns the events of files in the order of time. "-" stands for stdin. A file that
+// breaks off is read as far as possible.
 func Read(ctx context.Context, files []string, stdin io.Reader, key Key, c Columns, p progress.Drawer) (*Traffic, error) {
 	size, err := CheckFiles(files)
 	if err != nil {
@@ -45,8 +46,8 @@ type inputs struct {
 	bar   progress.Bar
 }
 
-// CheckFiles names every file that is missing or no file, before any is read. It
-// returns the size of all, or -1 if one does not tell.
+// CheckFiles returns an error that names every file that is missing or a directory. Otherwise
+// it returns the total size, or -1 if the size of a file is not known.
 func CheckFiles(names []string) (size int64, err error) {
 	var faults []error
 	for _, name := range names {
@@ -68,7 +69,7 @@ func CheckFiles(names []string) (size int64, err error) {
 	return size, errors.Join(faults...)
 }
 
-// read adds what a file holds to t. A file that breaks off is noted there.
+// read adds the lines of a file to t. If the file breaks off, t records that.
 func (in *inputs) read(ctx context.Context, t *Traffic, name string) error {
 	raw := io.NopCloser(in.stdin)
 	if name != StandardInput {
@@ -90,8 +91,8 @@ func (in *inputs) read(ctx context.Context, t *Traffic, name string) error {
 	return errors.Join(s.readLines(r), ctx.Err())
 }
 
-// interruptible returns what r holds until ctx is done. A goroutine of its own
-// waits for r, so that an interrupt is heeded while r has nothing to say.
+// interruptible returns a reader of the content of r that fails once ctx is done. A
+// goroutine of its own reads r, so that an interrupt has an effect while r blocks.
 func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
 	pr, pw := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { pw.CloseWithError(ctx.Err()) })
@@ -103,7 +104,7 @@ func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
 	return pr
 }
 
-// plainText returns what r holds, decompressed if it begins as gzip does.
+// plainText returns a reader of the content of r, decompressed if it is gzip.
 func plainText(r io.Reader) (*bufio.Reader, error) {
 	buffered := bufio.NewReaderSize(r, MaxLine)
 	if magic, _ := buffered.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -116,7 +117,7 @@ func plainText(r io.Reader) (*bufio.Reader, error) {
 	return bufio.NewReaderSize(z, MaxLine), nil
 }
 
-// readLines takes every line of r, whose buffer holds MaxLine bytes.
+// readLines takes every line of r. The buffer of r must hold MaxLine bytes.
 func (s *source) readLines(r *bufio.Reader) error {
 	for {
 		line, err := r.ReadSlice('\n')
@@ -129,7 +130,7 @@ func (s *source) readLines(r *bufio.Reader) error {
 			s.takeUnread(fmt.Sprintf("longer than %d bytes", MaxLine), string(line[:1024]))
 			err = skipLine(r)
 		case err != io.EOF && len(line) > 0:
-			// It may be cut anywhere, in a client's name too: it is no event.
+			// The line may be cut anywhere, even in a client's name, so it is no event.
 			s.takeUnread("the file breaks off in it", string(line))
 		}
 		if err == io.EOF {

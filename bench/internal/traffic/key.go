@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// A Key is the fields that tell clients apart.
+// A Key is the fields of a log that identify a client.
 type Key []field
 
-// ParseKey reads fields joined by commas. Its error names every wrong one.
+// ParseKey parses fields joined by commas. Its error names every wrong one.
 func ParseKey(s string) (Key, error) {
 	var k Key
 	var faults []error
@@ -37,8 +37,9 @@ func (k Key) String() string {
 	return strings.Join(names, ",")
 }
 
-// missing returns a field of k that a format does not have.
-func (k Key) missing(g format) (f field, some bool) {
+// missing returns the first field of k that a format does not have; ok is false if it has
+// all.
+func (k Key) missing(g format) (f field, ok bool) {
 	i := slices.IndexFunc(k, func(f field) bool { return !f.in(g) })
 	if i < 0 {
 		return 0, false
@@ -46,10 +47,9 @@ func (k Key) missing(g format) (f field, some bool) {
 	return k[i], true
 }
 
-// appendName appends the name of the client of r: the key's fields with a space
-// between them. A value with a space, a quote or anything else that could be
-// taken for more than it is stands in quotes, so no two clients share a name, and
-// every name can be shown on a terminal.
+// appendName appends the name of the client of r: the key's fields, separated by spaces. A
+// value that is not plain is quoted. So no two clients share a name, and every name can be
+// shown on a terminal.
 func (k Key) appendName(name []byte, r *record) []byte {
 	for i, f := range k {
 		name = appendValue(name, i, r.fields[f])
@@ -68,7 +68,7 @@ func appendValue(name []byte, i int, v string) []byte {
 	return strconv.AppendQuote(name, v)
 }
 
-// plain reports whether v is of visible ASCII without quotes and backslashes.
+// plain reports whether v consists of visible ASCII without quotes and backslashes.
 func plain(v string) bool {
 	for i := range len(v) {
 		if c := v[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {

@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// The parser of this file is our own because no maintained one could be had as a
-// module: what there is splits at spaces or by one regular expression, so that a
-// quote escaped inside a request, a user name with a space, or a line cut short
-// makes it fail or, worse, read another client.
+// The parser of this file is our own because there is no maintained module. The existing
+// ones split at spaces or by one regular expression. An escaped quote inside a request, a
+// user name with a space, or a line cut short makes them fail, or read another client.
 
-// A format is what a line was written in. Those from common on are access logs.
+// A format is the format of a line. Those from common on are access logs.
 type format uint8
 
 const (
@@ -58,9 +57,9 @@ func (f field) in(g format) bool {
 	return true
 }
 
-// A record is a line that could be read. A field that is empty or not in the
-// format is "-", as servers write it. Escapes in fields stay as they are: they
-// tell values apart as well as what they stand for.
+// A record is a line that could be read. A field that is empty or not in the format is "-",
+// as servers write it. Escapes in fields are kept: they distinguish values as well as the
+// characters that they stand for.
 type record struct {
 	at     int64 // Unix nanoseconds
 	format format
@@ -68,7 +67,7 @@ type record struct {
 	fields [numFields]string
 }
 
-// parseLine reads a line of any format. Its error says what is wrong with it.
+// parseLine parses a line of any format. Its error says what is wrong with the line.
 func parseLine(line string) (record, error) {
 	if i := strings.IndexAny(line, "\t \""); i >= 0 && line[i] == '\t' {
 		return parseTSV(line)
@@ -92,12 +91,12 @@ func parseTSV(line string) (record, error) {
 	return r, r.setAddr(column[1])
 }
 
-// parseLog reads
+// parseLog parses
 //
 //	addr ident user [time] "request" status size
 //	addr ident user [time] "request" status size "referer" "agent"
 //
-// and passes over what servers are set to append to the latter.
+// and ignores further fields that servers may append to the latter.
 func parseLog(line string) (r record, err error) {
 	r.format = common
 	s := scanner{rest: line}
@@ -133,9 +132,9 @@ func parseLog(line string) (r record, err error) {
 	return r, r.inPlace()
 }
 
-// inPlace refuses a line of a log format that puts something before the address, such
-// as the virtual host in Apache's vhost_combined. There every field is further right
-// than it is read, and the virtual host would be taken for the client.
+// inPlace refuses a line of a log format with other text before the address, such as the
+// virtual host in Apache's vhost_combined. In such a line every field is further right than
+// it is read, and the virtual host would be taken for the client.
 func (r *record) inPlace() error {
 	addr := r.fields[Addr]
 	if addr != "-" && !isAddress(addr) && !isHostName(addr) {
@@ -144,8 +143,8 @@ func (r *record) inPlace() error {
 	if isAddress(r.fields[ident]) {
 		return fmt.Errorf("ident %s is an address: something stands before the address of the client", Clip(r.fields[ident]))
 	}
-	// A user's name may have spaces. In a shifted line the ident is part of it, and
-	// that is nearly always "-".
+	// A user's name may have spaces. In a shifted line it includes the ident, which is
+	// nearly always "-".
 	if words := strings.Fields(r.fields[user]); len(words) > 1 && slices.Contains(words, "-") {
 		return fmt.Errorf("user %s is more than one field: something stands before the address of the client", Clip(r.fields[user]))
 	}
@@ -157,8 +156,8 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
-// isHostName reports whether s is a name that a server may have looked up for an
-// address. The last label of a host name is no number: 192.0.2.999 is none.
+// isHostName reports whether s is a host name, as a server may have looked it up for an
+// address. The last label of a host name is no number, so 192.0.2.999 is none.
 func isHostName(s string) bool {
 	const longest, longestLabel = 253, 63
 	s = strings.TrimSuffix(s, ".")
@@ -171,14 +170,14 @@ func isHostName(s string) bool {
 	return len(s) <= longest && strings.Trim(label, "0123456789") != ""
 }
 
-// notOfHostName reports whether c stands in no host name. Underscores do, in names that
-// reverse look-ups find.
+// notOfHostName reports whether c cannot be part of a host name. Underscores can, in names
+// found by reverse look-ups.
 func notOfHostName(c rune) bool {
 	return c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 }
 
-// setAddr refuses an address with control characters. A server writes none; the
-// zeros that a crash leaves in a file would make another client of this one.
+// setAddr sets the address. It refuses one with control characters, which no server writes.
+// With the zeros that a crash leaves in a file, the client would become another one.
 func (r *record) setAddr(host string) error {
 	if strings.ContainsFunc(host, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 		return fmt.Errorf("address %s has control characters", Clip(host))
@@ -190,7 +189,7 @@ func (r *record) setAddr(host string) error {
 	return nil
 }
 
-// parseTime reads a time such as 17/May/2015:10:05:03 +0000.
+// parseTime parses a time such as 17/May/2015:10:05:03 +0000.
 func parseTime(s string) (int64, error) {
 	t, err := time.Parse("02/Jan/2006:15:04:05 -0700", s)
 	if err != nil {
@@ -211,8 +210,8 @@ func outOfRange(s string) error {
 	return fmt.Errorf("time %s is outside the years 1678 to 2262 that nanoseconds reach", Clip(s))
 }
 
-// splitRequest returns method and path, without its query, of a request line.
-// One that is no such line, as probes send, has neither.
+// splitRequest returns the method of a request line, and its path without the query. They
+// are empty for other text, as probes send it.
 func splitRequest(request string) (method, path string) {
 	method, target, ok := strings.Cut(request, " ")
 	if !ok {
@@ -225,8 +224,8 @@ func splitRequest(request string) (method, path string) {
 	return method, path
 }
 
-// A scanner takes a line apart from the left. After the first fault, which it
-// keeps, it finds nothing more.
+// A scanner splits a line from the left. It keeps the first error, and finds nothing after
+// it.
 type scanner struct {
 	rest string
 	err  error
@@ -240,7 +239,7 @@ func (s *scanner) fail(format string, args ...any) {
 	s.rest = ""
 }
 
-// word takes what is before the next space, and the space.
+// word consumes the text before the next space, and the space.
 func (s *scanner) word(what string) string {
 	word, rest, found := strings.Cut(s.rest, " ")
 	if !found || word == "" {
@@ -251,7 +250,7 @@ func (s *scanner) word(what string) string {
 	return word
 }
 
-// until takes what is before mark, and the mark.
+// until consumes the text before mark, and the mark.
 func (s *scanner) until(mark, what string) string {
 	value, rest, found := strings.Cut(s.rest, mark)
 	if !found {
@@ -262,7 +261,7 @@ func (s *scanner) until(mark, what string) string {
 	return value
 }
 
-// number takes a number or "-", and the space after it unless the line ends.
+// number consumes a number or "-", and the space after it unless the line ends.
 func (s *scanner) number(what string) string {
 	number, rest, _ := strings.Cut(s.rest, " ")
 	if number != "-" && (number == "" || strings.Trim(number, "0123456789") != "") {
@@ -282,8 +281,7 @@ func (s *scanner) space(after string) {
 	s.rest = rest
 }
 
-// quoted takes what is between quotes, in which a backslash takes the next byte
-// with it.
+// quoted consumes a text in quotes. A backslash escapes the byte after it.
 func (s *scanner) quoted(what string) string {
 	value, found := s.open(what)
 	if !found {
@@ -298,7 +296,7 @@ func (s *scanner) quoted(what string) string {
 	return value[:end]
 }
 
-// lastQuoted is quoted, for a field that the end of the line may close.
+// lastQuoted is like quoted, but the end of the line may close the text.
 func (s *scanner) lastQuoted(what string) string {
 	if value, found := s.open(what); found && closing(value) < 0 {
 		s.rest, s.cut = "", true
@@ -328,11 +326,11 @@ func closing(s string) int {
 	return -1
 }
 
-// Clip quotes s for a message, cut to a length that a terminal can bear.
+// Clip quotes s for a message, shortened to at most 100 bytes.
 func Clip(s string) string {
-	const most = 100
-	if len(s) > most {
-		return strconv.Quote(s[:most]) + "..."
+	const maxLen = 100
+	if len(s) > maxLen {
+		return strconv.Quote(s[:maxLen]) + "..."
 	}
 	return strconv.Quote(s)
 }

@@ -124,7 +124,7 @@ func TestParseLine_SaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Whatever a server writes for a client that has an address or a name stays readable.
+// All addresses and names that a server may write for a client are readable.
 func TestParseLine_ReadsEveryClient(t *testing.T) {
 	for _, client := range []string{"192.0.2.1", "::1", "2001:DB8::1", "::ffff:192.0.2.1", "fe80::1%eth0", "-", "localhost",
 		"h", "crawl-66-249-66-1.googlebot.com", "Host_1.Example.COM.", "3com.example", "192.0.2.x", "xn--bcher-kva.example"} {
@@ -134,8 +134,7 @@ func TestParseLine_ReadsEveryClient(t *testing.T) {
 	}
 }
 
-// No line, however short it is cut, makes the parser fail otherwise than by
-// saying so, and none reads another client.
+// A line that is cut anywhere is read with the right client, or refused with an error.
 func TestParseLine_EveryCut(t *testing.T) {
 	line := clf + ` "http://example.net/\"" "Agent/1.0 \\" 17`
 	for end := range len(line) {

@@ -1,6 +1,6 @@
-// Package traffic reads recorded requests: access logs, columns of time and client,
-// and CSV with costs. Command replay explains what it reads and what it makes of
-// lines that are odd.
+// Package traffic reads recorded requests: access logs, columns of time and client, and CSV
+// with costs. The documentation of command replay describes the formats, and how unusual
+// lines are read.
 package traffic
 
 import (
@@ -12,33 +12,33 @@ import (
 	"time"
 )
 
-// An Event is one request: 16 bytes, of which there may be very many.
+// An Event is one request. It takes 16 bytes, since there may be very many.
 type Event struct {
 	At             int64 // Unix nanoseconds
 	Client, charge uint32
 }
 
-// Traffic is what could be read of some files.
+// Traffic is the events read from files.
 //
-// Every line is counted once: lines = events + blank + unreadable + headings.
+// Invariant: every line is counted once, so Lines = Events + Blank + Unreadable + Headings.
 type Traffic struct {
 	key     Key     // of a log
-	Columns Columns // of a CSV, if that is what is read
+	Columns Columns // of a CSV
 	Events  []Event
-	Clients []string // names, by the number in event
-	number  map[string]uint32
-	name    []byte // reused
+	Clients []string          // the names of clients, by Event.Client
+	number  map[string]uint32 // the inverse of Clients
+	name    []byte            // a reused buffer
 
-	charges []Charge // by the number in event, if the columns have a cost
-	billed  int64    // all of them, estimates and costs
+	charges []Charge // by Event.charge, if the columns have a cost
+	billed  int64    // the sum of all estimates and costs
 
 	Lines, Blank, Unreadable, Headings, CutShort, OutOfOrder int64
 
-	Faults    []FaultyLine // the first MaxFaults of those unreadable
-	BrokenOff []FaultyLine // files that could not be read to the end, with the last line begun
+	Faults    []FaultyLine // the first MaxFaults unreadable lines
+	BrokenOff []FaultyLine // the files that could not be read to the end, with their last line
 }
 
-// MaxFaults is how many unreadable lines are kept to be shown.
+// MaxFaults is the greatest number of unreadable lines kept.
 const MaxFaults = 1000
 
 // A FaultyLine is a line that could not be read.
@@ -46,14 +46,15 @@ type FaultyLine struct {
 	File string `json:"file"`
 	Line int64  `json:"line"` // from 1
 	Why  string `json:"why"`
-	Text string `json:"text,omitempty"` // quoted, its beginning
+	Text string `json:"text,omitempty"` // the beginning of the line, quoted
 }
 
 func newTraffic(key Key, c Columns) *Traffic {
 	return &Traffic{key: key, Columns: c, number: make(map[string]uint32)}
 }
 
-// KeyNames returns what tells clients apart; nothing, if nothing does.
+// KeyNames returns the names of the fields or columns that identify a client, or "" if there
+// are none.
 func (t *Traffic) KeyNames() string {
 	if t.Columns.IsCSV() {
 		return strings.Join(t.Columns.Key, ",")
@@ -66,10 +67,10 @@ type source struct {
 	*Traffic
 	file   string
 	line   int64
-	sheet  *sheet // nil: a log
-	known  bool   // whether a line has said what the format is
+	sheet  *sheet // nil for a log
+	known  bool   // whether format is known, from the first line read
 	format format
-	newest int64 // latest time of any line so far
+	newest int64 // the latest time of a line so far
 }
 
 func (t *Traffic) source(file string) *source {
@@ -80,8 +81,8 @@ func (t *Traffic) source(file string) *source {
 	return s
 }
 
-// take counts a line and, if it can be read, makes it an event. The error is
-// not about the line: the file has no such fields as the flags name.
+// take counts a line, and adds an event if the line can be read. An error means that the
+// file lacks the fields that the flags name.
 func (s *source) take(line string) error {
 	s.Lines++
 	s.line++
@@ -102,10 +103,10 @@ func (s *source) takeLogLine(line string) error {
 		s.fault(err.Error(), line)
 		return nil
 	}
-	if f, some := s.key.missing(r.format); some && s.known {
+	if f, missing := s.key.missing(r.format); missing && s.known {
 		s.fault(fmt.Sprintf("no %s, which -key wants: the line is %v", f, r.format), line)
 		return nil
-	} else if some {
+	} else if missing {
 		return fmt.Errorf("-key %v: %s has no %s, line %d is %v", s.key, s.file, f, s.line, r.format)
 	}
 	s.known, s.format = true, r.format
@@ -120,8 +121,8 @@ func (s *source) takeLogLine(line string) error {
 	return nil
 }
 
-// parse reads a line. A .tsv and an access log do not share a file, but one
-// server may have written both log formats.
+// parse parses a line. A file is a .tsv or an access log, and not both. An access log may
+// have lines of both log formats.
 func (s *source) parse(line string) (record, error) {
 	r, err := parseLine(line)
 	switch {
@@ -133,7 +134,7 @@ func (s *source) parse(line string) (record, error) {
 	return r, err
 }
 
-// add adds e, of the client of that name.
+// add adds e, for the client of that name.
 func (s *source) add(e Event, name []byte) {
 	if e.At < s.newest {
 		s.OutOfOrder++
@@ -143,7 +144,8 @@ func (s *source) add(e Event, name []byte) {
 	s.Events = append(s.Events, e)
 }
 
-// client returns the number of the client of that name, which is reused.
+// client returns the number of the client of that name. It keeps name as the buffer for the
+// next name.
 func (t *Traffic) client(name []byte) uint32 {
 	t.name = name
 	n, seen := t.number[string(t.name)]
@@ -156,7 +158,7 @@ func (t *Traffic) client(name []byte) uint32 {
 	return n
 }
 
-// takeUnread counts a line of which only the beginning was read, or nothing.
+// takeUnread counts a line that was not read to its end.
 func (s *source) takeUnread(why, beginning string) {
 	s.Lines++
 	s.line++
@@ -171,13 +173,13 @@ func (s *source) fault(why, line string) {
 	}
 }
 
-// breakOff notes that the file cannot be read beyond this line.
+// breakOff records that the file cannot be read beyond this line.
 func (s *source) breakOff(err error) {
 	s.BrokenOff = append(s.BrokenOff, FaultyLine{File: s.file, Line: s.line, Why: err.Error()})
 }
 
-// sort puts events in the order they happened in; those of one instant stay in
-// the order they were read in.
+// sort sorts events by time. Events of one instant stay in the order in which they were
+// read.
 func (t *Traffic) sort() {
 	byTime := func(a, b Event) int { return cmp.Compare(a.At, b.At) }
 	if !slices.IsSortedFunc(t.Events, byTime) {

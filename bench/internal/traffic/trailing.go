@@ -2,19 +2,19 @@ package traffic
 
 import "github.com/seed-30da4c49/sash"
 
-// Trailing keeps the sum of what each client has spent in the window of a limit
-// that ends now, and remembers where there was most. It is exact, whatever the
-// limit's algorithm, so it says how far past the limit a client came.
+// Trailing sums the units that each client has spent in the window of a limit that ends
+// now, and records the greatest sum. It is exact for every algorithm, so it shows how far a
+// client went past the limit.
 type Trailing struct {
 	Limit   sash.Limit
 	clients map[uint32]*spending
 
-	Most   int64 // units in one window of one client, and 0 if none were spent
+	Most   int64 // the most units of one client in one window; 0 if none were spent
 	Client uint32
 	End    int64 // the first instant at which that window held them
 }
 
-// spending is what one client has spent in its window.
+// spending holds the units that one client has spent in its window.
 type spending struct {
 	live []spent // oldest first
 	sum  int64
@@ -22,12 +22,12 @@ type spending struct {
 
 type spent struct{ at, units int64 }
 
-// NewTrailing returns one of nothing spent yet.
+// NewTrailing returns a Trailing with nothing spent.
 func NewTrailing(l sash.Limit) *Trailing {
 	return &Trailing{Limit: l, clients: make(map[uint32]*spending)}
 }
 
-// Add adds units spent by an event, none of which is older than those before it.
+// Add adds the units spent by an event. Events must be added in the order of time.
 func (t *Trailing) Add(e Event, units int64) {
 	c := t.clients[e.Client]
 	if c == nil {

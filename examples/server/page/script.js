@@ -1,15 +1,15 @@
-// The page of the example: it sends requests, reads the headers of the answers, and
-// draws what they say. What it knows of a quota it knows from those headers alone.
+// The page of the example: it sends requests, and draws the quotas that the headers of the
+// answers report. It has no other source.
 
 const hue = matchMedia("(prefers-color-scheme: dark)");
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const pollEvery = 250; // ms; asking by HEAD is charged nothing
-const mostUnderWay = 20; // requests; a browser queues what it cannot send
-const shown = 1.3; // of a window: what has left it stays in sight for a while
+const maxUnderWay = 20; // requests; a browser queues more than it can send
+const shown = 1.3; // in windows: the chart also shows some time before the window
 
-// How each route is asked. Who asks is whose quota it is: each has a history. If
-// asking what is left is free, the page does so all the time. Of logins it is told
-// only with an attempt.
+// The requests of each route. who is the client whose quota they use: each client has a
+// history. If free is true, a HEAD reports the quota without a charge, and the page polls
+// it. The quota of logins is reported only with an attempt.
 const asks = {
   hello: () => ({ path: "/hello", who: "you", free: true, curl: "" }),
   quote: () => {
@@ -37,24 +37,24 @@ function parameters(header) {
   return Object.fromEntries([...member.matchAll(/;([a-z]+)=(\d+)/g)].map(([, name, value]) => [name, Number(value)]));
 }
 
-// A History is what one client has seen of one quota. Times are in ms.
+// A History is the past of one quota as one client has seen it. Times are in ms.
 class History {
   events = []; // {at, kind, height}: requests
-  levels = []; // {at, left}: what was left, as of the answer at that time
+  levels = []; // {at, left}: units left, by the answer at that time
   quota = NaN;
   window = 10_000;
   left = NaN;
-  moreAt = 0; // when more is left than now
+  moreAt = 0; // time at which more is left
   retry = { at: 0, until: 0 };
-  newest = 0; // number of the newest request that was heeded
+  newest = 0; // number of the newest request whose answer was used
   admitted = 0;
   denied = 0;
-  failures = []; // when each attempt that failed was answered; see reckon
+  failures = []; // time of the answer to each failed attempt; see estimateLeft
   others = { units: 0, until: Infinity };
 
-  // heed takes in what an answer says of the quota. Answers to requests that were sent
-  // before others heeded come late, and say nothing new.
-  heed(number, response, now, free) {
+  // update reads the headers of an answer. It ignores an answer to a request that was sent
+  // before one whose answer was used already.
+  update(number, response, now, free) {
     const policy = parameters(response.headers.get("RateLimit-Policy"));
     const state = parameters(response.headers.get("RateLimit"));
     if (state.r === undefined || number < this.newest) return state;
@@ -62,7 +62,7 @@ class History {
     this.quota = policy.q;
     this.window = (policy.w ?? 1) * 1000;
     if (free) this.level(state.r, now);
-    if (state.r > 0) this.retry = { at: 0, until: 0 }; // which was in whole seconds, rounded up
+    if (state.r > 0) this.retry = { at: 0, until: 0 }; // Retry-After is rounded up, so it may end later
     this.moreAt = state.t === undefined ? 0 : now + state.t * 1000;
     return state;
   }
@@ -72,9 +72,9 @@ class History {
     if (this.levels.at(-1)?.left !== left) this.levels.push({ at: now, left });
   }
 
-  // reckon works out what is left where it cannot be asked for: what the failures in
-  // the window, and the charges of others, leave of the quota.
-  reckon(now) {
+  // estimateLeft computes how much is left of a quota that cannot be polled: the quota less
+  // the failures in the window and the charges of others.
+  estimateLeft(now) {
     while (this.failures[0] + this.window <= now) this.failures.shift();
     if (now >= this.others.until) this.others = { units: 0, until: Infinity };
     if (!Number.isFinite(this.quota)) return;
@@ -82,14 +82,14 @@ class History {
     this.moreAt = this.idle() ? 0 : Math.min(this.failures[0] + this.window || Infinity, this.others.until);
   }
 
-  // attempted takes in what is left after an attempt. If no other request was under way,
-  // that tells what others were charged. They have it back after one window at most.
+  // attempted updates the history by the units left after an attempt. If no other request
+  // was under way, the rest is the charges of others, which end after one window at most.
   attempted(kind, left, alone, now) {
     if (kind === "admitted") this.failures.push(now);
     if (!alone) return;
-    const returned = kind === "returned" ? 1 : 0; // after the answer was made
+    const returned = kind === "returned" ? 1 : 0; // given back after the headers were written
     const charged = this.quota - left - returned;
-    while (this.failures.length > charged) this.failures.shift(); // back by the server's clock
+    while (this.failures.length > charged) this.failures.shift(); // no longer charged, by the server's clock
     const units = charged - this.failures.length;
     this.others = { units, until: units > 0 ? now + this.window : Infinity };
   }
@@ -111,23 +111,23 @@ class History {
     while (this.levels.length > 1 && this.levels[1].at < from) this.levels.shift();
   }
 
-  // idle: nothing changes any more unless something is sent. So it is where nothing
-  // is known of a quota.
+  // idle reports whether the quota stays as it is until a request is sent. That includes an
+  // unknown quota.
   idle() {
     return !(this.left < this.quota);
   }
 }
 
-// A Route is one of the rows.
+// A Route is one row of the page.
 class Route {
   histories = new Map();
   number = 0;
   underWay = 0;
-  owed = 0; // of a request, by the rate
+  owed = 0; // requests to send by the rate, with a fraction
   asking = false;
   again = false;
   spokenAt = 0;
-  answerUntil = 0; // when what the last answer says is over
+  answerUntil = 0; // time at which the last answer is past
 
   constructor(section) {
     this.section = section;
@@ -169,7 +169,7 @@ class Route {
     try {
       const response = await fetch(path, { method, headers, body, cache: "no-store" });
       const now = performance.now();
-      const state = history.heed(number, response, now, free);
+      const state = history.update(number, response, now, free);
       const kind = kindOf(this.name, response.status);
       history.record(kind, state, response, now);
       if (!free && state.r !== undefined) history.attempted(kind, state.r, alone && number === this.number, now);
@@ -180,8 +180,8 @@ class Route {
     this.underWay--;
   }
 
-  // poll asks what is left, if that is free; if it is asking, once more: there may be
-  // another to ask for.
+  // poll requests the quota by HEAD, if that is free. If a poll is under way, it polls once
+  // more afterwards, since the client may have changed.
   async poll() {
     const { path, free, headers } = this.ask();
     if (!free) return;
@@ -192,7 +192,7 @@ class Route {
     const number = ++this.number;
     try {
       const response = await fetch(path, { method: "HEAD", headers, cache: "no-store" });
-      history.heed(number, response, performance.now(), free);
+      history.update(number, response, performance.now(), free);
     } catch {
       this.unanswered();
     }
@@ -223,10 +223,10 @@ class Route {
     answer.querySelector("span").textContent = rest;
   }
 
-  // tick sends what the rate asks for, and asks what is left while that changes.
+  // tick sends requests at the rate, and polls while the quota changes.
   tick(elapsed) {
-    this.owed = Math.min(this.owed + (Number(this.rate.value) * elapsed) / 1000, mostUnderWay);
-    for (; this.owed >= 1 && this.underWay < mostUnderWay; this.owed--) this.sendOne();
+    this.owed = Math.min(this.owed + (Number(this.rate.value) * elapsed) / 1000, maxUnderWay);
+    for (; this.owed >= 1 && this.underWay < maxUnderWay; this.owed--) this.sendOne();
     const now = performance.now();
     if (!document.hidden && !this.underWay && !this.history.idle() && now - (this.polledAt ?? 0) >= pollEvery) {
       this.polledAt = now;
@@ -238,7 +238,7 @@ class Route {
     const { history } = this;
     const { free } = this.ask();
     history.forget(now);
-    if (!free) history.reckon(now);
+    if (!free) history.estimateLeft(now);
     this.chart.draw(history, now);
     const known = Number.isFinite(history.quota);
     const wait = Math.max(0, history.retry.until - now);
@@ -262,7 +262,7 @@ class Route {
     return wait > 0 ? `more within ${Math.ceil(wait / 1000)} s` : "\u00a0";
   }
 
-  // age marks the last answer as past once the time that it speaks of is over.
+  // age marks the last answer as past once its time is over.
   age(now) {
     const past = now >= this.answerUntil;
     this.find(".answer").classList.toggle("past", past);
@@ -278,7 +278,7 @@ class Route {
     this.find(selector).firstElementChild.style.width = `${100 * share}%`;
   }
 
-  // speak sums up for screen readers, not more often than one can listen.
+  // speak writes a summary for screen readers, at most every four seconds.
   speak(history, wait, now) {
     const heard = history.admitted + history.denied;
     if (heard === this.heard || now - this.spokenAt < 4000) return;
@@ -291,7 +291,7 @@ class Route {
   }
 }
 
-// kindOf says what an answer means. A login that fails is admitted, and charged.
+// kindOf returns the kind of an answer. A failed login is admitted, and stays charged.
 function kindOf(route, status) {
   if (status === 429) return "denied";
   if (status === 401) return "admitted";
@@ -299,8 +299,8 @@ function kindOf(route, status) {
   return route === "login" ? "returned" : "admitted";
 }
 
-// A Chart is a timeline that ends now: the window as a pane over the wall, what was
-// left as a level in it, and requests as marks. Those admitted lie on the level that
+// A Chart is a timeline that ends now. It draws the window as a pane over a wall, the units
+// left as a level in it, and requests as marks. Admitted requests lie on the level that
 // they left, the others on the sill.
 class Chart {
   constructor(canvas) {
@@ -331,7 +331,7 @@ class Chart {
   draw(history, now) {
     this.right = this.width - 14;
     this.top = 26;
-    this.bottom = this.height - 42; // where nothing is left
+    this.bottom = this.height - 42; // the level at which no unit is left
     this.perMs = (this.right - 4) / (shown * history.window);
     this.x = (at) => this.right - (now - at) * this.perMs;
     this.y = (left) => this.bottom - (left / history.quota) * (this.bottom - this.top);
@@ -343,7 +343,7 @@ class Chart {
     for (let i = 0; i < history.events.length; i++) this.mark(history.events[i], i);
   }
 
-  // wall draws what is behind all: the past, the pane, and seconds that slide by.
+  // wall draws the background: the past, the pane, and the marks of seconds.
   wall(history, now) {
     const c = this.context;
     c.globalAlpha = 1;
@@ -386,7 +386,7 @@ class Chart {
     this.inBoth(() => c.stroke(steps));
   }
 
-  // inBoth draws inside the window as it is, and outside faintly.
+  // inBoth draws inside the window in full colour, and outside faintly.
   inBoth(draw) {
     const c = this.context;
     for (const [from, to, alpha] of [[0, this.edge, 0.25], [this.edge, this.width, 1]]) {
@@ -400,7 +400,7 @@ class Chart {
     }
   }
 
-  // frame draws the window's own frame and sill, and what they measure.
+  // frame draws the frame and the sill of the window, and their labels.
   frame(history) {
     const c = this.context;
     c.strokeStyle = this.color.faint;
@@ -439,7 +439,7 @@ class Chart {
       c.fillStyle = this.color.pane;
       return c.fill();
     }
-    const y = this.bottom + 8 + (index % 3) * 5; // so that a burst shows as many
+    const y = this.bottom + 8 + (index % 3) * 5; // so that the marks of a burst do not coincide
     if (kind === "denied") {
       for (const slope of [-1, 1]) {
         c.moveTo(x - 3, y - 3 * slope);
@@ -460,7 +460,7 @@ const how = [
   [/./, "Units come back bit by bit."],
 ];
 
-// showLimits says of each route what its limit is called, and how it gives back.
+// showLimits shows the limit of each route, and how its units come back.
 async function showLimits(routes) {
   const limits = await (await fetch("/limits")).json();
   for (const route of routes) {

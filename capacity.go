@@ -1,0 +1,314 @@
+package sash
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
+)
+
+// A keyCap bounds the keys of a limiter: WithMaxKeys.
+//
+// Invariant: used is at most max. It is the number of keys that have an entry in the
+// limiter's tables, with those that acquireAll has taken room for. A key takes its room
+// and gives it back under the lock of its shard, in one step with its entry. So a call
+// that holds that lock and finds no entry knows that no room is taken for the key.
+type keyCap struct {
+	max       int64
+	overflow  Overflow
+	used      atomic.Int64
+	acquiring sync.Mutex    // see acquireAll
+	lastSeq   atomic.Uint64 // the number of keys ever inserted: see sampleItem
+	slots     []atomic.Pointer[sampleItem]
+}
+
+// A sampleItem is a key with its entry, as a sample can find it. It has one of the slots
+// until the entry is dead. There are two slots for each key. So a random slot is as
+// likely free as taken, and neither takes long to find.
+//
+// Invariant: only an item whose entry is dead loses its slot to another key. An item whose
+// entry is locked is replaced only by the goroutine that holds the lock.
+type sampleItem struct {
+	generation *generation
+	key        key
+	entry      *entry
+	seq        uint64 // the order in which keys were inserted; a key keeps it if its entry is replaced
+}
+
+func newKeyCap(max int, overflow Overflow) *keyCap {
+	if max == 0 {
+		return nil
+	}
+	return &keyCap{max: int64(max), overflow: overflow, slots: make([]atomic.Pointer[sampleItem], 2*max)}
+}
+
+// emptied returns a cap of the same bound, without keys.
+func (c *keyCap) emptied() *keyCap {
+	if c == nil {
+		return nil
+	}
+	return newKeyCap(int(c.max), c.overflow)
+}
+
+// addSample gives e, the new entry of k in g, a slot.
+func (g *generation) addSample(k key, e *entry) {
+	if g.cap == nil {
+		return
+	}
+	item := &sampleItem{g, k, e, g.cap.lastSeq.Add(1)}
+	for random := rand.NewPCG(k.hash, 0); ; { // half of the slots are free, so this ends soon
+		slot := g.cap.randomSlot(random)
+		if old := slot.Load(); old.isDead() && slot.CompareAndSwap(old, item) {
+			return
+		}
+	}
+}
+
+// replaceSample gives the slot of old to next, which replaces it as the entry of k in g.
+// The caller must have locked old. The key keeps its order among the others.
+func (g *generation) replaceSample(k key, old, next *entry) {
+	if g.cap == nil {
+		return
+	}
+	// addSample took the first free slot of this sequence. So the slot of old is among the
+	// first few, unless the goroutine that inserted old has not reached addSample yet.
+	const tries = 64
+	random := rand.NewPCG(k.hash, 0)
+	for range tries {
+		slot := g.cap.randomSlot(random)
+		if item := slot.Load(); item != nil && item.entry == old {
+			slot.Store(&sampleItem{g, k, next, item.seq}) // old is locked: no other goroutine stores here
+			return
+		}
+	}
+	g.addSample(k, next)
+}
+
+func (c *keyCap) randomSlot(random *rand.PCG) *atomic.Pointer[sampleItem] {
+	i, _ := bits.Mul64(random.Uint64(), uint64(len(c.slots)))
+	return &c.slots[i]
+}
+
+// isDead reports whether the slot that i was loaded from is free: it is empty, or the
+// entry in it is dead.
+func (i *sampleItem) isDead() bool { return i == nil || i.entry.Word.Load()&dead != 0 }
+
+// purge empties the slots of dead entries, so that they do not keep these in memory.
+func (c *keyCap) purge() {
+	for i := range c.slots {
+		if item := c.slots[i].Load(); item != nil && item.isDead() {
+			c.slots[i].CompareAndSwap(item, nil) // unless another key has just taken it
+		}
+	}
+}
+
+// tryKill makes e, the entry of k in g, dead if its word still is word. Then it takes e
+// out of the table, and gives back its room, in the same step. It reports whether it has.
+func (g *generation) tryKill(k key, e *entry, word uint64) (killed bool) {
+	g.keys.update(k, func(found *entry) *entry {
+		if killed = found == e && e.tryKill(word); !killed {
+			return found
+		}
+		g.release(1)
+		return nil
+	})
+	return killed
+}
+
+// release gives back the room of that number of keys of g.
+func (g *generation) release(keys int64) {
+	if g.cap != nil {
+		g.cap.used.Add(-keys)
+	}
+}
+
+// tryAcquire takes room for a key, and reports whether there was any.
+func (c *keyCap) tryAcquire() bool {
+	if c == nil {
+		return true
+	}
+	for {
+		used := c.used.Load()
+		if used >= c.max {
+			return false
+		}
+		if c.used.CompareAndSwap(used, used+1) {
+			return true
+		}
+		// Another key took or gave back room in between.
+	}
+}
+
+// acquireAll takes room for that number of new keys in g, and evicts keys that are not
+// idle if it must. It reports false, and has taken none, if the caller must look again, as
+// makeRoom says.
+//
+// It keeps the room that it has while it makes more, so that other calls cannot take it
+// in between. Calls that do this take turns. So none waits for room that another keeps.
+func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
+	g.cap.acquiring.Lock()
+	defer g.cap.acquiring.Unlock()
+	for acquired := range keys {
+		for !g.cap.tryAcquire() {
+			if !l.makeRoom(g, 1, pinned, true) {
+				g.release(acquired)
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// evictFor evicts idle keys of g until there is room for keys new ones, and reports false
+// if there is none, or if the pinned keys alone are more than the bound.
+func (l *Limiter) evictFor(g *generation, keys int64, pinned []target) bool {
+	c := g.cap
+	return c == nil || max(keys, int64(len(pinned))) <= c.max && (c.evictsBusy() || l.makeRoom(g, keys, pinned, false))
+}
+
+// evictForKey is evictFor of k alone. It does not evict k itself: another call may have
+// made an entry for k in between, and not charged it yet.
+func (l *Limiter) evictForKey(g *generation, k key) bool {
+	self := [1]target{{key: k}}
+	return l.evictFor(g, 1, self[:])
+}
+
+// lacks reports whether there is no room for that number of keys more.
+func (c *keyCap) lacks(keys int64) bool { return c.used.Load()+keys > c.max }
+
+// fits reports whether there is room for the missing keys of a call on that number of
+// keys.
+func (c *keyCap) fits(missing, keys int64) bool {
+	return max(missing, keys) <= c.max && !c.lacks(missing)
+}
+
+// evictsBusy reports whether a key that is not idle is evicted to make room for a new one.
+func (c *keyCap) evictsBusy() bool { return c != nil && c.overflow == EvictLeastUsed }
+
+// makeRoom evicts keys, none of the pinned ones, until there is room for that number of
+// new keys, and reports whether there is. It evicts idle keys and, if evictBusy is set,
+// others. If it reports false although evictBusy is set, the caller must look again: a
+// pinned key may have taken the last room.
+func (l *Limiter) makeRoom(g *generation, keys int64, pinned []target, evictBusy bool) bool {
+	c := g.cap
+	for lost := 0; c.lacks(keys); {
+		atomic.Round("makeRoom", lost+1)
+		evicted, least := l.sample(g, pinned, evictBusy)
+		switch {
+		case evicted:
+		case !evictBusy:
+			return false
+		case least.sampleItem == nil:
+			runtime.Gosched() // all keys are pinned, or being made
+			return false
+		case !least.tryEvict(keys, lost >= optimisticRounds):
+			lost++
+			runtime.Gosched() // it is being charged, or there is room now
+		default:
+			least.slot.CompareAndSwap(least.sampleItem, nil)
+			l.displaced.Add(1)
+			l.queues.notify(least.key.name)
+		}
+	}
+	return true
+}
+
+// A candidate is a sampleItem with the quota that is left to it, by the state of that
+// word.
+type candidate struct {
+	*sampleItem
+	slot        *atomic.Pointer[sampleItem]
+	word        uint64
+	left, count int64 // left of count units
+}
+
+const (
+	sampleKeys  = 16  // keys in a sample, if any of them has quota left
+	sampleSlots = 128 // slots that a sample inspects at most
+)
+
+// sample inspects slots at random, or all of them if they are few, until it has found
+// sampleKeys keys. It evicts the first idle key, which changes no answer, and reports
+// that. If there is none and evictBusy is set, it returns the candidate to be evicted;
+// with a nil sampleItem if it has found none.
+//
+// While no candidate has any quota left, sample goes on, up to sampleSlots. So keys held
+// at their limit stay even where they are most of the table.
+//
+// Slots are drawn independently. If neighbouring slots were sampled, a key after a run of
+// free slots would be found too often, and its eviction would make the run longer.
+func (l *Limiter) sample(g *generation, pinned []target, evictBusy bool) (evicted bool, least candidate) {
+	c, now := g.cap, g.instant(l.clock.Now())
+	random, all, seen := rand.NewPCG(rand.Uint64(), 0), len(c.slots) <= sampleSlots, 0
+	for i := range min(sampleSlots, len(c.slots)) {
+		if !all && seen >= sampleKeys && (least.sampleItem == nil || least.left > 0) {
+			break
+		}
+		slot := c.randomSlot(random)
+		if all {
+			slot = &c.slots[i]
+		}
+		item := slot.Load()
+		if item.isDead() || slices.ContainsFunc(pinned, func(t target) bool { return t.key == item.key }) {
+			continue
+		}
+		seen++
+		if l.evict(item.generation, item.key, item.entry, now) {
+			slot.CompareAndSwap(item, nil)
+			return true, candidate{}
+		}
+		if !evictBusy {
+			continue
+		}
+		if next, alive := item.candidate(now); alive && (least.sampleItem == nil || next.evictBefore(least)) {
+			least, least.slot = next, slot
+		}
+	}
+	return false, least
+}
+
+// candidate returns i with the quota that is left to it at now, and whether it is alive.
+func (i *sampleItem) candidate(now int64) (c candidate, alive bool) {
+	rs := i.generation.ruleset
+	word, alive := rs.loadQuiescent(i.entry)
+	if !alive {
+		return candidate{}, false
+	}
+	var d Decision
+	_, alive = rs.decide(i.entry, query{at: now}, &d)
+	return candidate{sampleItem: i, word: word, left: d.Remaining, count: d.Limit.Count}, alive
+}
+
+// tryEvict evicts c to make room for that number of keys, and reports whether it did. It
+// does if nothing has been charged to the entry since it was sampled; or, if wait is set,
+// whatever has, once it holds the lock. Where all keys are busy, one is charged before
+// each sample is complete.
+func (c *candidate) tryEvict(keys int64, wait bool) bool {
+	word := c.word
+	if wait {
+		unlocked, alive := c.generation.ruleset.lock(c.entry)
+		if !alive {
+			return false
+		}
+		defer c.entry.Word.CompareAndSwap(unlocked|locked, unlocked) // unless it is dead by then
+		word = unlocked | locked
+	}
+	// Other calls may have given back room since the caller found none. At this look the
+	// entry is as it was sampled, or locked: tryKill fails unless it still is. So no busy
+	// key is evicted from a table that has room.
+	return c.generation.cap.lacks(keys) && c.generation.tryKill(c.key, c.entry, word)
+}
+
+// evictBefore reports whether c is to be evicted rather than o: if a greater part of its
+// Count is left to it or, of equals, if it was inserted later.
+func (c candidate) evictBefore(o candidate) bool {
+	hi, lo := bits.Mul64(uint64(c.left), uint64(o.count))
+	otherHi, otherLo := bits.Mul64(uint64(o.left), uint64(c.count))
+	if hi == otherHi && lo == otherLo {
+		return c.seq > o.seq
+	}
+	return hi > otherHi || hi == otherHi && lo > otherLo
+}

@@ -1,0 +1,118 @@
+package sash
+
+import (
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A key that is composed for a call costs nothing if it is tracked: it stays on the stack
+// of the caller. Only Wait and the reservations keep it.
+func TestKeys_DoNotEscape(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the package")
+	}
+	out, err := exec.Command("go", "build", "-gcflags=-m", ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	leaks := regexp.MustCompile(`(?m)^\./(\w+\.go):\d+:\d+: leaking param(?: content)?: (?:key|keys|name)$`)
+	found := map[string]int{}
+	for _, leak := range leaks.FindAllStringSubmatch(string(out), -1) {
+		found[leak[1]]++
+	}
+	require.Equal(t, map[string]int{
+		"bridge.go":    1, // for the function of WithLimitsFor, which may keep the key
+		"reserve.go":   2, // Reserve, ReserveAll
+		"wait.go":      2, // Wait
+		"waitqueue.go": 1,
+	}, found)
+}
+
+func TestAllocs_NoneForAComposedKey(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	address, bytes := "203.0.113.7", []byte("ip:203.0.113.7")
+	for name, options := range map[string][]Option{
+		"plain":           nil,
+		"observer":        {WithObserver(func(string, int64, Decision) {})},
+		"cap":             {WithMaxKeys(10, EvictLeastUsed)},
+		"overflow":        {WithMaxKeys(10, ShareOverflow)},
+		"denied, charged": {WithChargeDenied()},
+	} {
+		for _, limit := range []Limit{PerMinute(100), Per(1e15, 1e9), PerMinute(1).Log()} {
+			l := newTest(t, append([]Option{limit, PerHour(1e6), WithClock(NewManualClock(0))}, options...)...)
+			one := newTest(t, append([]Option{limit, WithClock(NewManualClock(0))}, options...)...)
+			for _, l := range []*Limiter{l, one} {
+				require.NoError(t, l.SetLimits("other", PerDay(7))) // there are overrides
+				l.Allow("ip:" + address)
+				l.Allow("user:" + address)
+				for call, f := range map[string]func(){
+					"Allow, composed":     func() { l.Allow("ip:" + address) },
+					"Allow, converted":    func() { l.Allow(string(bytes)) },
+					"AllowBytes, a stack": func() { var b [14]byte; l.AllowBytes(append(b[:0], bytes...)) },
+					"Take, composed":      func() { l.Take("ip:"+address, 1) },
+					"Peek, composed":      func() { l.Peek("ip:"+address, 1) },
+					"Reset, untracked":    func() { l.Reset("no:" + address) },
+					"TakeThenPeek":        func() { l.TakeThenPeek("ip:"+address, 1) },
+					"TakeAll":             func() { l.TakeAll([]string{"ip:" + address, "user:" + address}, 1) },
+				} {
+					require.Zero(t, testing.AllocsPerRun(100, f), "%s, %v, %s", name, limit, call)
+				}
+			}
+		}
+	}
+}
+
+// What an observer is given it may keep, and the caller's memory is the caller's again.
+func TestObserver_GetsNoMemoryOfTheCaller(t *testing.T) {
+	var seen []string
+	l := newTest(t, PerMinute(1), WithObserver(func(key string, _ int64, _ Decision) { seen = append(seen, key) }))
+	buffer := []byte("0")
+	for i := range 3 {
+		buffer[0] = byte('0' + i)
+		l.TakeBytes(buffer, 5) // denied, and so not tracked
+		l.AllowBytes(buffer)
+		l.Take(string(buffer), -1)
+	}
+	buffer[0] = 'x'
+	require.Equal(t, []string{"0", "0", "0", "1", "1", "1", "2", "2", "2"}, seen)
+}
+
+// The stack that the keys lie on moves during the call, since it grows; the names that are
+// compared, and copied for new entries, are the caller's all the same.
+func TestKeys_OnAStackThatMoves(t *testing.T) {
+	for range thorough(200) {
+		done := make(chan struct{})
+		go func() { // a new goroutine has a small stack
+			defer close(done)
+			var grow func(depth int)
+			l := newTest(t, PerMinute(3), WithMaxKeys(4, ShareOverflow), WithClock(NewManualClock(0)), WithLimitsFor(func(string) []Limit {
+				grow(200)
+				return nil
+			}))
+			grow = func(depth int) {
+				var frame [128]byte
+				if depth > 0 {
+					grow(depth - 1)
+				}
+				runtime.KeepAlive(frame)
+			}
+			for i := range 6 {
+				l.TakeAll([]string{"a" + strconv.Itoa(i), "b" + strconv.Itoa(i)}, 1)
+				l.Allow("c" + strconv.Itoa(i))
+			}
+			l.table().rangeAll(func(k key, _ *entry) bool {
+				if len(k.name) != 2 || !strings.ContainsAny(k.name[:1], "abc") {
+					t.Errorf("a key is %q", k.name)
+				}
+				return true
+			})
+		}()
+		<-done
+	}
+}

@@ -1,0 +1,109 @@
+//go:build amd64 && !race && !yields && !schedules
+
+package sash
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hotPath lists the functions that a Take, an Allow or a TakeAll of tracked keys runs
+// through, each with the functions that it calls. A function of an internal package has the
+// name of the package in front. All other calls are inlined. A call costs about 2 ns, and a
+// whole decision 20 to 30 ns.
+var hotPath = map[string]string{
+	"(*Limiter).AllowN":        "(*Limiter).allowSlow, (*rule).tryFast, dynamic, memequal, memhash",
+	"(*Limiter).Take":          "(*Limiter).takeSlow, (*rule).fastDecision, (*rule).tryFast, dynamic, memequal, memhash",
+	"(*Limiter).TakeThenPeek":  "(*Limiter).decideNow, (*Limiter).observe, memhash",
+	"(*Limiter).allowSlow":     "(*Limiter).decide, (*Limiter).observe, (*ruleset).tryFast, hashmap.(*Map).Load",
+	"(*Limiter).applyAll":      "(*Limiter).applyOne",
+	"(*Limiter).applyOne":      "(*Limiter).refused, (*multiEntry).newest, (*ruleset).apply",
+	"(*Limiter).decide":        "(*Limiter).confirmAbsent, (*Limiter).decideUnplaced, (*Limiter).evictFor, (*Limiter).insert, (*Limiter).lookup, (*Limiter).resolve, (*ruleset).decide, (*sharded).compareAndDelete, dynamic",
+	"(*Limiter).decideNow":     "(*Limiter).decide, dynamic, hashmap.(*Map).Load, memhash",
+	"(*Limiter).readAll":       "(*entry).loadUnlocked, (*sharded).compareAndDelete, admitAll",
+	"(*Limiter).takeAll":       "(*Limiter).takeAllLocked, (*Limiter).tryTakeAll",
+	"(*Limiter).takeSlow":      "(*Limiter).decide, (*Limiter).observe, (*rule).fastDecision, (*ruleset).tryFast, hashmap.(*Map).Load",
+	"(*Limiter).tryTakeAll":    "(*Limiter).applyAll, (*Limiter).ensureReservable, (*Limiter).insertMissing, (*Limiter).placeAll, (*Limiter).readAll, (*Limiter).validateAll, dynamic, ensureRoomForAll, tryLockAll",
+	"(*entry).loadUnlocked":    "mcall",
+	"(*multiEntry).admits":     "(*rule).admitsState",
+	"(*multiEntry).apply":      "(*rule).applyState",
+	"(*multiEntry).decide":     "(*entry).loadUnlocked, (*multiEntry).admits, (*multiEntry).apply, (*multiEntry).ensureRoom, (*ruleset).decideLocked",
+	"(*rule).admits":           "(*rule).position",
+	"(*rule).admitsState":      "(*rule).evaluateLog, (*rule).position",
+	"(*rule).applyWindow":      "(*rule).counterDecision, (*rule).position",
+	"(*rule).counterDecision":  "window.Counter.ResetAfter, window.Counter.RetryAfter",
+	"(*rule).decideCounter":    "(*entry).loadUnlocked, (*rule).counterDecision, (*rule).position",
+	"(*rule).decideWide":       "(*entry).loadUnlocked, (*rule).counterDecision, (*rule).position, (*wideEntry).tryStore",
+	"(*rule).evaluateLog":      "(*ringView).firstLive, (*ringView).newest",
+	"(*rule).fastDecision":     "(*rule).counterDecision",
+	"(*rule).logDecision":      "(*rule).logResetAfter, (*rule).logRetryAfter",
+	"(*rule).position":         "",
+	"(*rule).tryFast":          "",
+	"(*rule).tryFastWide":      "",
+	"(*ruleset).admits":        "(*multiEntry).admits, (*rule).admits, (*rule).evaluateLog",
+	"(*ruleset).apply":         "(*multiEntry).apply, (*rule).applyRing, (*rule).applyWindow",
+	"(*ruleset).decide":        "(*multiEntry).decide, (*rule).decideCounter, (*rule).decideWide, (*ruleset).decideLog",
+	"(*ruleset).decideLog":     "(*entry).loadUnlocked, (*logEntry).tryAppend, (*rule).evaluateLog, (*rule).logDecision, (*ruleset).decideLocked, mcall",
+	"(*ruleset).tryFast":       "(*rule).tryFast, (*rule).tryFastWide",
+	"(*wideEntry).tryStore":    "",
+	"hashmap.(*Entry).HasName": "memequal",
+	"hashmap.(*Map).Load":      "hashmap.(*Entry).HasName, hashmap.(*Table).find",
+	"hashmap.(*Table).find":    "hashmap.(*Entry).HasName",
+	"tsc.(*Unordered).Now":     "tsc.(*Clock).renew, tsc.readUnordered",
+}
+
+// The test fails if a function has become too large to be inlined, or if a call was added.
+// A benchmark might not show either.
+func TestHotPath_CallsNoMoreThanItIsMeantTo(t *testing.T) {
+	if testing.Short() || testing.CoverMode() != "" {
+		t.Skip("reads the machine code of an ordinary build, which takes seconds")
+	}
+	exe := filepath.Join(t.TempDir(), "test") // the binary that go test itself runs has no symbols
+	built, err := exec.Command("go", "test", "-c", "-o", exe, ".").CombinedOutput()
+	require.NoError(t, err, "%s", built)
+	var names []string
+	for name := range hotPath {
+		names = append(names, regexp.QuoteMeta(name))
+	}
+	code, err := exec.Command("go", "tool", "objdump", "-s", `/(sash\.|sash/internal/)(`+strings.Join(names, "|")+`)$`, exe).Output()
+	require.NoError(t, err)
+	require.Equal(t, hotPath, callsIn(string(code)))
+}
+
+// callsIn returns the functions in disassembled code, each with the functions that it calls,
+// in the order of their names. A call through an interface or a func value is "dynamic".
+// Panics and the growth of the stack do not count.
+func callsIn(code string) map[string]string {
+	calls, name := map[string][]string{}, ""
+	for line := range strings.Lines(code) {
+		if text := regexp.MustCompile(`^TEXT \S*/(?:sash\.|sash/internal/)(\S+)\(SB\)`).FindStringSubmatch(line); text != nil {
+			name = text[1]
+			calls[name] = nil
+		}
+		call := regexp.MustCompile(`\tCALL (\S+)`).FindStringSubmatch(line)
+		if call == nil {
+			continue
+		}
+		callee := call[1][strings.LastIndex(call[1], "/")+1:]
+		callee = regexp.MustCompile(`^(sash|runtime)\.|\(SB\)$|\.abi0\(SB\)$`).ReplaceAllString(callee, "")
+		switch {
+		case strings.HasPrefix(callee, "panic"), callee == "gopanic", strings.HasPrefix(callee, "morestack"):
+			continue
+		case regexp.MustCompile(`^[A-Z0-9]+$`).MatchString(callee):
+			callee = "dynamic"
+		}
+		calls[name] = append(calls[name], callee)
+	}
+	all := map[string]string{}
+	for name, callees := range calls {
+		slices.Sort(callees)
+		all[name] = strings.Join(slices.Compact(callees), ", ")
+	}
+	return all
+}

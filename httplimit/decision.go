@@ -1,0 +1,113 @@
+package httplimit
+
+import "github.com/seed-30da4c49/sash"
+
+// decideEach sets the decision of each take, given the decision d of the whole call.
+func (c *call) decideEach(d *sash.Decision) {
+	if c.enforced == 1 {
+		t := &c.takes[0]
+		t.decision, t.remaining = *d, d.Remaining
+	} else {
+		for i := range c.takes[:c.enforced] {
+			c.takes[i].peekOwn(c.limiter, d.Allowed)
+		}
+	}
+	for i := range c.takes[:c.enforced] {
+		c.takes[i].setQuota()
+	}
+	if d.Allowed {
+		return // admitShadows has set the decisions of the shadows
+	}
+	for i := c.enforced; i < len(c.takes); i++ {
+		c.takes[i].peekOwn(c.limiter, false)
+	}
+}
+
+// peekOwn sets t's own decision, where the whole call was decided over several
+// policies.
+func (t *take) peekOwn(l *sash.Limiter, charged bool) {
+	now := t.peekNext(l)
+	if charged {
+		// The call was admitted, whatever others have charged to the key since.
+		t.decision = now
+		t.decision.Allowed, t.decision.RetryAfter = true, 0
+	} else {
+		t.decision = l.Peek(t.key, t.cost)
+	}
+}
+
+// peekNext sets remaining, and next to the decision on one unit more. It returns the
+// decision on no unit.
+func (t *take) peekNext(l *sash.Limiter) (now sash.Decision) {
+	now, t.next = l.TakeThenPeek(t.key, 0)
+	t.nextKnown, t.remaining = true, now.Remaining
+	return now
+}
+
+// denial returns which quotas have denied the request, and for how long. d is the
+// decision of the whole call.
+func (c *call) denial(d *sash.Decision) Denial {
+	result := Denial{RetryAfter: d.RetryAfter}
+	for i := range c.takes[:c.enforced] {
+		if t := &c.takes[i]; !t.decision.Allowed {
+			result.Violated = append(result.Violated, t.quota.name)
+			result.RetryAfter = max(result.RetryAfter, t.decision.RetryAfter)
+		}
+	}
+	if len(result.Violated) > 0 {
+		return result
+	}
+	// The clock has advanced since d, and by now every policy would admit the request.
+	// Report d as it was decided.
+	t := c.decidingTake(d)
+	t.decision, t.remaining, t.nextKnown = *d, d.Remaining, false
+	t.setQuota()
+	result.Violated = append(result.Violated, t.quota.name)
+	return result
+}
+
+// decidingTake returns the take whose limit has decided d.
+func (c *call) decidingTake(d *sash.Decision) *take {
+	for i := range c.takes[:c.enforced] {
+		if _, own := c.takes[i].quotaOf(d.Limit); own {
+			return &c.takes[i]
+		}
+	}
+	return &c.takes[0]
+}
+
+// setQuota sets the quota that has decided.
+func (t *take) setQuota() { t.quota, t.ownQuota = t.quotaOf(t.decision.Limit) }
+
+// setLeastQuota sets the quota with the least left, and the time until it has more: it
+// is the quota that denies one unit more than remains. The quota that has decided may
+// be another one, since a request of several units may wait longer for a quota with
+// more left.
+func (t *take) setLeastQuota(l *sash.Limiter) {
+	switch {
+	case t.nextKnown:
+	case !t.decision.Allowed && t.cost == t.remaining+1:
+		t.next = t.decision
+	default:
+		t.peekNext(l)
+	}
+	t.leastQuota, t.moreAfter = t.quota, t.next.RetryAfter
+	if t.next.Limit != t.quota.limit {
+		t.leastQuota, _ = t.quotaOf(t.next.Limit)
+	}
+}
+
+// report reports the outcomes of all takes to the observer.
+func (c *call) report(allowed bool) {
+	for i := range c.takes {
+		t := &c.takes[i]
+		outcome := Admitted
+		switch {
+		case !t.decision.Allowed:
+			outcome = Denied
+		case !allowed:
+			outcome = Withheld
+		}
+		c.observe(t, outcome)
+	}
+}

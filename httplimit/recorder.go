@@ -1,0 +1,231 @@
+package httplimit
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+)
+
+// A recorder is a ResponseWriter that records the status that the client was sent.
+//
+// Handlers do not receive the recorder itself. They receive a wrapper with the same
+// methods of net/http as the writer below, and no others, since handlers test for them:
+// a writer that has Flush must be able to flush. http.ResponseController finds all
+// other methods by Unwrap.
+type recorder struct {
+	http.ResponseWriter
+	ctx         context.Context // of the request; done once the client has hung up
+	status      int             // that the client was sent; 0: none
+	writeFailed bool
+	body        *requestBody // nil: the request has none
+}
+
+// serve calls next with a request whose body is watched. The request is a copy, since
+// net/http inspects the body of its own request. Afterwards, the other fields are
+// copied back: the server deletes the files of a form, and handlers around this one may
+// read the Pattern.
+func (rec *recorder) serve(next http.Handler, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		next.ServeHTTP(rec.wrapped(), r)
+		return
+	}
+	own := r.Body
+	rec.body = &requestBody{ReadCloser: own}
+	watched := r.WithContext(rec.ctx)
+	watched.Body = rec.body
+	defer func() {
+		*r = *watched
+		r.Body = own
+	}()
+	next.ServeHTTP(rec.wrapped(), watched)
+}
+
+// A requestBody is the body of a request. It records whether the client has sent it
+// properly: whether a read has failed before the body was closed. It is safe for
+// concurrent use. A handler may return while another goroutine still reads, as in a
+// ReverseProxy whose upstream answers early, and that is not the client's fault.
+type requestBody struct {
+	io.ReadCloser
+	failed atomic.Bool // whether a read has failed before the body was closed
+	closed atomic.Bool
+}
+
+func (b *requestBody) Read(p []byte) (n int, err error) {
+	n, err = b.ReadCloser.Read(p)
+	// The server itself closes a body after an answer that did not wait for it. A read
+	// then fails with ErrBodyReadAfterClose, though b was not closed.
+	if err != nil && err != io.EOF && !b.closed.Load() && !errors.Is(err, http.ErrBodyReadAfterClose) {
+		b.failed.Store(true)
+	}
+	return n, err
+}
+
+func (b *requestBody) Close() error {
+	// Before the close: a concurrent read that fails because of it must find closed set.
+	b.closed.Store(true)
+	return b.ReadCloser.Close()
+}
+
+// intact reports whether no read of b has failed because of the client.
+func (b *requestBody) intact() bool { return b == nil || !b.failed.Load() }
+
+// Unwrap is for http.ResponseController.
+func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
+
+// certain reports whether the client was sent the status and all that the handler has
+// written, and has not caused the status by the way in which it sent the body. It must
+// be called after the handler has returned.
+func (rec *recorder) certain() bool {
+	return rec.status != 0 && !rec.writeFailed && rec.connected() && rec.body.intact()
+}
+
+// connected reports whether the client has not hung up yet, as far as is known.
+func (rec *recorder) connected() bool { return rec.ctx.Err() == nil }
+
+// noteStatus records the first final status. Statuses 1xx come before it, except for
+// 101, which is final. It ignores a status that is written after the client has hung
+// up. The client was not sent that status, and may have caused it: a proxy whose client
+// has hung up writes 502.
+func (rec *recorder) noteStatus(status int) {
+	final := status >= 200 || status == http.StatusSwitchingProtocols
+	if rec.status == 0 && final && rec.connected() {
+		rec.status = status
+	}
+}
+
+// noteError records that a write has failed. It ignores a write that is refused because
+// the response has no body, or because the writer does not support it: the response is
+// complete without it.
+func (rec *recorder) noteError(err error) {
+	if err != nil && !errors.Is(err, http.ErrBodyNotAllowed) && !errors.Is(err, errors.ErrUnsupported) {
+		rec.writeFailed = true
+	}
+}
+
+func (rec *recorder) WriteHeader(status int) {
+	rec.noteStatus(status)
+	rec.ResponseWriter.WriteHeader(status)
+}
+
+func (rec *recorder) Write(b []byte) (n int, err error) {
+	rec.noteStatus(http.StatusOK)
+	n, err = rec.ResponseWriter.Write(b)
+	rec.noteError(err)
+	return n, err
+}
+
+func (rec *recorder) WriteString(s string) (n int, err error) {
+	rec.noteStatus(http.StatusOK)
+	n, err = io.WriteString(rec.ResponseWriter, s)
+	rec.noteError(err)
+	return n, err
+}
+
+// FlushError is called by http.ResponseController. Every recorder has it: otherwise the
+// controller would flush the writer below, without the recorder's knowledge.
+func (rec *recorder) FlushError() error {
+	connected := rec.connected() // before the flush: the client may hang up because of it
+	err := http.NewResponseController(rec.ResponseWriter).Flush()
+	if rec.status == 0 && connected && !errors.Is(err, errors.ErrUnsupported) {
+		rec.status = http.StatusOK
+	}
+	rec.noteError(err)
+	return err
+}
+
+// closeNotifier is http.CloseNotifier, which is deprecated. Handlers still test for it.
+type closeNotifier interface{ CloseNotify() <-chan bool }
+
+// wrapped returns rec as a type with the methods of the writer below. It knows the sets
+// of methods that the writers of HTTP/1 and HTTP/2 have, and those that wrappers around
+// them usually have. It does not allocate, since each of the types is one pointer.
+func (rec *recorder) wrapped() http.ResponseWriter {
+	_, flushes := rec.ResponseWriter.(http.Flusher)
+	_, hijacks := rec.ResponseWriter.(http.Hijacker)
+	_, reads := rec.ResponseWriter.(io.ReaderFrom)
+	_, pushes := rec.ResponseWriter.(http.Pusher)
+	_, notifies := rec.ResponseWriter.(closeNotifier)
+	flushing := flushingRecorder{rec}
+	hijacking := hijackingRecorder{flushing}
+	switch {
+	case flushes && hijacks && reads && notifies:
+		return notifyingHTTP1Recorder{http1Recorder{hijacking}}
+	case flushes && hijacks && reads:
+		return http1Recorder{hijacking}
+	case flushes && hijacks && notifies:
+		return notifyingHijackingRecorder{hijacking}
+	case flushes && hijacks:
+		return hijacking
+	case flushes && pushes && notifies:
+		return notifyingHTTP2Recorder{http2Recorder{flushing}}
+	case flushes && pushes:
+		return http2Recorder{flushing}
+	case flushes && notifies:
+		return notifyingFlushingRecorder{flushing}
+	case flushes:
+		return flushing
+	case notifies:
+		return notifyingRecorder{rec}
+	}
+	return rec
+}
+
+// The types of recorders. Each name tells which methods the type adds.
+type flushingRecorder struct{ *recorder }
+
+func (rec flushingRecorder) Flush() { _ = rec.FlushError() }
+
+type hijackingRecorder struct{ flushingRecorder }
+
+func (rec hijackingRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffer, err := rec.ResponseWriter.(http.Hijacker).Hijack()
+	if err == nil {
+		rec.noteStatus(http.StatusSwitchingProtocols)
+	}
+	return conn, buffer, err
+}
+
+type http1Recorder struct{ hijackingRecorder }
+
+func (rec http1Recorder) ReadFrom(r io.Reader) (int64, error) {
+	connected := rec.connected() // before the copy: the client may hang up because of it
+	n, err := rec.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
+	if n > 0 && rec.status == 0 && connected { // a copy of nothing leaves the status open
+		rec.status = http.StatusOK
+	}
+	rec.noteError(err)
+	return n, err
+}
+
+type http2Recorder struct{ flushingRecorder }
+
+func (rec http2Recorder) Push(target string, options *http.PushOptions) error {
+	return rec.ResponseWriter.(http.Pusher).Push(target, options)
+}
+
+// The same recorders for writers that have CloseNotify.
+type (
+	notifyingRecorder          struct{ *recorder }
+	notifyingFlushingRecorder  struct{ flushingRecorder }
+	notifyingHijackingRecorder struct{ hijackingRecorder }
+	notifyingHTTP1Recorder     struct{ http1Recorder }
+	notifyingHTTP2Recorder     struct{ http2Recorder }
+)
+
+func (rec *recorder) closeNotify() <-chan bool {
+	return rec.ResponseWriter.(closeNotifier).CloseNotify()
+}
+
+func (rec notifyingRecorder) CloseNotify() <-chan bool { return rec.closeNotify() }
+
+func (rec notifyingFlushingRecorder) CloseNotify() <-chan bool { return rec.closeNotify() }
+
+func (rec notifyingHijackingRecorder) CloseNotify() <-chan bool { return rec.closeNotify() }
+
+func (rec notifyingHTTP1Recorder) CloseNotify() <-chan bool { return rec.closeNotify() }
+
+func (rec notifyingHTTP2Recorder) CloseNotify() <-chan bool { return rec.closeNotify() }

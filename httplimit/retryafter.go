@@ -1,0 +1,106 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// requestedWait returns for how long the server asks the client to wait, at most 292
+// years. Retry-After goes before RateLimit. A malformed field counts as absent.
+func requestedWait(response *http.Response) time.Duration {
+	if d := retryAfterOf(response); d > 0 {
+		return d
+	}
+	return rateLimitWait(response.Header)
+}
+
+// retryAfterOf returns the Retry-After of a 429 or 503, or 0. With another status, the
+// field is not about the rate of calls.
+func retryAfterOf(response *http.Response) time.Duration {
+	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
+		return 0
+	}
+	value := response.Header.Get("Retry-After")
+	if d, ok := parseSeconds(value); ok {
+		return d
+	}
+	until, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	// Measure from the server's own Date if there is one: the clock here may differ.
+	now, err := http.ParseTime(response.Header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return until.Sub(now)
+}
+
+// parseSeconds reads a number of seconds: digits, or digits and a fraction. It rounds
+// up to a whole second. A number too large for a Duration becomes sash.Never.
+func parseSeconds(s string) (d time.Duration, ok bool) {
+	whole, fraction, fractional := strings.Cut(s, ".")
+	if whole == "" || digits(whole) < len(whole) || fractional && fraction == "" || digits(fraction) < len(fraction) {
+		return 0, false
+	}
+	const maxSeconds = int64(sash.Never / time.Second)
+	seconds, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || seconds >= maxSeconds {
+		return sash.Never, true
+	}
+	if strings.Trim(fraction, "0") != "" {
+		seconds++
+	}
+	return time.Duration(seconds) * time.Second, true
+}
+
+// rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas
+// with an r of 0. It returns 0 if no quota is used up, or if the field is not a list of
+// items (RFC 9651) and thus invalid as a whole.
+func rateLimitWait(h http.Header) (longest time.Duration) {
+	lines := h[rateLimit]
+	if len(lines) == 0 {
+		return 0
+	}
+	rest := trim(strings.Join(lines, ","))
+	for {
+		wait, after, ok := cutQuota(rest)
+		if !ok {
+			return 0
+		}
+		longest = max(longest, wait)
+		if after = trim(after); after == "" {
+			return longest
+		}
+		if after[0] != ',' {
+			return 0
+		}
+		rest = trim(after[1:])
+	}
+}
+
+// cutQuota cuts the first member off a list. wait is its t if its r is 0, else 0. Of
+// parameters with the same name, the last holds.
+func cutQuota(s string) (wait time.Duration, rest string, ok bool) {
+	_, rest, ok = cutItem(s) // the name of the quota
+	usedUp := false
+	for ok && strings.HasPrefix(rest, ";") {
+		var name, value string
+		name, value, rest, ok = cutParameter(strings.TrimLeft(rest[1:], " "))
+		switch name {
+		case "r":
+			left, err := strconv.ParseInt(value, 10, 64)
+			usedUp = err == nil && left == 0
+		case "t":
+			wait, _ = parseSeconds(value)
+		}
+	}
+	if !usedUp {
+		wait = 0
+	}
+	return wait, rest, ok
+}

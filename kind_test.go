@@ -1,0 +1,348 @@
+package sash
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// limitsOf returns limits under which the entries of a limiter are of that kind.
+func limitsOf(t *testing.T, k kind) []Limit {
+	t.Helper()
+	all := map[kind][]Limit{
+		kindCounter: {PerMinute(10)},
+		kindWide:    {Per(1e15, time.Hour)},
+		kindLog:     {PerMinute(10).Log()},
+		kindMulti:   {PerMinute(10).Log(), PerHour(100), PerDay(1000).Buckets(time.Hour)},
+	}
+	require.Len(t, all, int(kinds), "a new kind needs limits here")
+	require.Contains(t, all, k)
+	return all[k]
+}
+
+func rulesetOf(t *testing.T, k kind) *ruleset {
+	t.Helper()
+	rs := newTimeline(false).newRuleset(limitsOf(t, k), true)
+	require.Equal(t, k, rs.kind)
+	return rs
+}
+
+// everyKindOfEntry runs test for every kind, with a ruleset that has entries of it.
+func everyKindOfEntry(t *testing.T, test func(t *testing.T, rs *ruleset)) {
+	t.Helper()
+	for k := range kinds {
+		t.Run(fmt.Sprint(k), func(t *testing.T) { test(t, rulesetOf(t, k)) })
+	}
+}
+
+// left returns the units that e admits at an instant.
+func (rs *ruleset) left(t *testing.T, e *entry, at int64) int64 {
+	t.Helper()
+	var d Decision
+	_, alive := rs.decide(e, query{at: at}, &d)
+	require.True(t, alive)
+	return d.Remaining
+}
+
+func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
+	everyKindOfEntry(t, func(t *testing.T, rs *ruleset) {
+		e, count := rs.newEntry("name"), rs.rules[0].Count
+		require.Equal(t, "name", e.Name())
+		require.Equal(t, rs.kind, rs.kindOf(e.Word.Load()))
+		word, idle := rs.checkIdle(e, 0)
+		require.True(t, idle)
+		require.True(t, rs.validate(e, word))
+
+		q := query{at: 0, n: 2, charge: true}
+		var d Decision
+		allowed, alive := rs.decide(e, q, &d)
+		require.True(t, allowed && alive)
+		require.Equal(t, count-2, d.Remaining)
+
+		word, alive = rs.loadQuiescent(e)
+		require.True(t, alive)
+		require.True(t, rs.admits(e, word, query{n: count - 2}))
+		require.False(t, rs.admits(e, word, query{n: count - 1}))
+		require.Equal(t, word, rs.apply(e, word, q, true, false, &d), "nothing is charged")
+		require.Equal(t, count-4, d.Remaining)
+		require.Equal(t, count-2, rs.left(t, e, 0))
+
+		allowed, alive = rs.decideLocked(e, q, nil)
+		require.True(t, allowed && alive)
+		require.Equal(t, count-4, rs.left(t, e, 0))
+		if rs.kind.hasFastPath() {
+			_, allowed, ok := rs.tryFast(e, 0, 1)
+			require.True(t, allowed && ok)
+		} else {
+			rs.decide(e, query{n: 1, charge: true}, nil)
+		}
+		require.Equal(t, count-5, rs.left(t, e, 0))
+
+		rs.shrink(e)
+		word, _ = rs.loadQuiescent(e)
+		_, expired := rs.expired(e, word, 0)
+		require.False(t, expired)
+		_, idle = rs.checkIdle(e, 0)
+		require.False(t, idle)
+		require.True(t, rs.validate(e, word))
+		for i := range rs.rules {
+			v := rs.stateOf(e, word, i)
+			require.EqualValues(t, 5, uint64(v.Curr)+v.total, "under limit %d", i)
+		}
+
+		later := int64(48 * time.Hour)
+		since, expired := rs.expired(e, word, later)
+		require.True(t, expired)
+		require.LessOrEqual(t, since, later)
+		word, idle = rs.checkIdle(e, later)
+		require.True(t, idle)
+		require.Equal(t, since, rs.floor.Load())
+		require.True(t, e.tryKill(word))
+		_, alive = rs.decide(e, q, nil)
+		require.False(t, alive)
+		require.Equal(t, rs.kind, rs.kindOf(e.Word.Load()), "after its life too")
+	})
+}
+
+// An entry whose word says that it is making room is not idle, and not quiescent. For a
+// kind that never makes room, the bit is one of its state.
+func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {
+	everyKindOfEntry(t, func(t *testing.T, rs *ruleset) {
+		e := rs.newEntry("name")
+		for tick := range int64(10) { // a log with one record for each charge
+			q := query{at: tick, n: 1, charge: true}
+			word, _ := rs.loadQuiescent(e)
+			for rounds := 0; !rs.ensureRoom(e, word, q); rounds++ {
+				require.True(t, rs.kind.resizable())
+				require.Less(t, rounds, len(rs.rules), "one round for each ring")
+				word, _ = rs.loadQuiescent(e)
+			}
+			require.True(t, rs.ensureRoom(e, word, q))
+			require.True(t, e.tryLock(word))
+			e.Word.Store(rs.apply(e, word, q, true, true, new(Decision)))
+		}
+		require.Equal(t, rs.rules[0].Count-10, rs.left(t, e, 9))
+
+		empty := rs.newEntry("name")
+		word, alive := rs.lock(empty)
+		require.True(t, alive)
+		rs.grow(empty, word, query{n: 1, charge: true})
+		empty.Word.Store(rs.apply(empty, word, query{n: 1, charge: true}, true, true, new(Decision)))
+		require.Equal(t, rs.rules[0].Count-1, rs.left(t, empty, 0))
+
+		if !rs.kind.resizable() {
+			return
+		}
+		word, _ = rs.loadQuiescent(e)
+		require.True(t, e.tryBeginResize(word))
+		require.False(t, rs.ensureRoom(e, e.Word.Load(), query{n: 1, charge: true}))
+		_, idle := rs.checkIdle(e, math.MaxInt64)
+		require.False(t, idle)
+		e.unlock(word)
+		_, idle = rs.checkIdle(e, math.MaxInt64)
+		require.True(t, idle)
+	})
+}
+
+func TestKinds_EveryOneMigratesToEveryOther(t *testing.T) {
+	everyKindOfEntry(t, func(t *testing.T, from *ruleset) {
+		for k := range kinds {
+			to := rulesetOf(t, k)
+			e := from.newEntry("name")
+			from.decide(e, query{n: 3, charge: true}, nil)
+			word, _ := from.lock(e)
+			next := from.migrated(e, word, to, to.kind, 0)
+			want := to.kind
+			if from.kind == kindMulti {
+				want = kindMulti // it may have handed out reservations
+			}
+			require.Equal(t, want, to.kindOf(next.Word.Load()))
+			require.Equal(t, "name", next.Name())
+			require.Equal(t, to.rules[0].Count-3, to.left(t, next, 0), "from kind %d to %d", from.kind, to.kind)
+
+			empty := newMultiEntry(to).compact(k, "name")
+			require.Equal(t, k, to.kindOf(empty.Word.Load()))
+			require.Equal(t, to.rules[0].Count, to.left(t, empty, 0))
+		}
+	})
+}
+
+func TestKinds_ThereIsNoOther(t *testing.T) {
+	known := rulesetOf(t, kindCounter)
+	rs := &ruleset{timeline: known.timeline, rules: known.rules, kind: kinds}
+	e := known.newEntry("name")
+	q := query{n: 1, charge: true}
+	for name, f := range map[string]func(){
+		"newEntry":    func() { rs.newEntry("name") },
+		"decide":      func() { rs.decide(e, q, nil) },
+		"decideFresh": func() { (&ruleset{timeline: rs.timeline, rules: rs.rules, kind: kinds, fresh: e}).decideFresh(q, nil) },
+		"tryFast":     func() { rs.tryFast(e, 0, 1) },
+		"hasFastPath": func() { kinds.hasFastPath() },
+		"resizable":   func() { kinds.resizable() },
+		"admits":      func() { rs.admits(e, 0, q) },
+		"apply":       func() { rs.apply(e, 0, q, true, true, nil) },
+		"grow":        func() { rs.grow(e, 0, q) },
+		"ensureRoom":  func() { rs.ensureRoom(e, 0, q) },
+		"shrink":      func() { rs.shrink(e) },
+		"stateOf":     func() { rs.stateOf(e, 0, 0) },
+		"validate":    func() { rs.validate(e, 0) },
+		"expired":     func() { rs.expired(e, 0, 0) },
+		"compact":     func() { newMultiEntry(known).compact(kinds, "name") },
+	} {
+		require.PanicsWithError(t, "sash: no entry of kind 4", f, name)
+	}
+	for k := range kinds {
+		if !k.hasFastPath() {
+			rs := rulesetOf(t, k)
+			require.PanicsWithError(t, fmt.Sprintf("sash: no entry of kind %d", k), func() { rs.tryFast(rs.newEntry("name"), 0, 1) })
+		}
+	}
+}
+
+// ruleOf returns a rule of that form, with an entry that has a state for it.
+func ruleOf(t *testing.T, f form) (*rule, *multiEntry) {
+	t.Helper()
+	all := map[form]Limit{windowForm: PerMinute(10), ringForm: PerMinute(10).Log()}
+	require.Len(t, all, int(forms), "a new form needs a limit here")
+	rs := newTimeline(false).newRuleset([]Limit{all[f]}, false)
+	require.Equal(t, f, rs.rules[0].form)
+	return &rs.rules[0], newMultiEntry(rs)
+}
+
+func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
+	for f := range forms {
+		t.Run(fmt.Sprint(f), func(t *testing.T) {
+			r, e := ruleOf(t, f)
+			s, minute := &e.states[0], int64(time.Minute)
+			q := query{at: minute, n: 3, charge: true}
+			require.Less(t, r.kind(), kindMulti)
+			require.True(t, r.admitsState(s, q))
+			e.grow(q)
+			require.False(t, s.needsGrowth(r, q))
+			var d Decision
+			r.applyState(s, q, true, false, &d)
+			require.EqualValues(t, 7, d.Remaining)
+			require.True(t, r.admitsState(s, query{at: minute, n: 10}), "nothing is charged")
+			r.applyState(s, q, true, true, nil)
+			require.False(t, r.admitsState(s, query{at: minute, n: 8}))
+			require.Nil(t, s.shrunkRing(r))
+			require.Equal(t, minute, r.beginningOf(s.newest(r)))
+
+			v := e.stateOf(0)
+			_, expired := v.expired(r, minute)
+			require.False(t, expired)
+			_, expired = v.expired(r, 3*minute)
+			require.True(t, expired)
+			past := r.history(v, minute)
+			require.Equal(t, []charge{{minute, 3}}, past)
+
+			for name, fill := range map[string]func(s *limitState){
+				"replay":     func(s *limitState) { r.replay(s, past) },
+				"limitState": func(s *limitState) { (&snapshotReader{rest: r.appendState(nil, &v)}).limitState(r, s) },
+			} {
+				_, again := ruleOf(t, f)
+				fill(&again.states[0])
+				require.Equal(t, past, r.history(again.stateOf(0), minute), name)
+			}
+
+			require.False(t, s.giveBack(r, s.newest(r)+1, 3), "it was charged before")
+			require.False(t, s.giveBack(r, s.newest(r), 1))
+			require.True(t, r.admitsState(s, query{at: minute, n: 8}))
+			require.True(t, s.giveBack(r, s.newest(r), 5))
+			require.Empty(t, r.history(e.stateOf(0), minute))
+		})
+	}
+}
+
+func TestForms_ThereIsNoOther(t *testing.T) {
+	known, e := ruleOf(t, windowForm)
+	r := &rule{Limit: known.Limit, timeline: known.timeline, form: forms, counter: known.counter}
+	s, v := &e.states[0], e.stateOf(0)
+	q := query{n: 1, charge: true}
+	for name, f := range map[string]func(){
+		"kind":        func() { r.kind() },
+		"admitsState": func() { r.admitsState(s, q) },
+		"applyState":  func() { r.applyState(s, q, true, true, nil) },
+		"needsGrowth": func() { s.needsGrowth(r, q) },
+		"shrunkRing":  func() { s.shrunkRing(r) },
+		"newest":      func() { s.newest(r) },
+		"giveBack":    func() { s.giveBack(r, 0, 1) },
+		"expired":     func() { v.expired(r, 0) },
+		"history":     func() { r.history(v, 0) },
+		"replay":      func() { r.replay(s, nil) },
+		"appendState": func() { r.appendState(nil, &v) },
+		"limitState":  func() { new(snapshotReader).limitState(r, s) },
+	} {
+		require.PanicsWithError(t, "sash: no state of form 2", f, name)
+	}
+}
+
+// An Algorithm that New accepts works alone and with others. Another one is compiled
+// nowhere.
+func TestAlgorithms_AreAcceptedIfThereIsARuleForThem(t *testing.T) {
+	accepted := 0
+	for a := range Algorithm(math.MaxUint8) {
+		valid := false
+		for _, precision := range []time.Duration{0, time.Second} {
+			limit := Limit{Count: 10, Window: time.Minute, Algorithm: a, Precision: precision}
+			if _, err := New(limit); err != nil {
+				require.ErrorIs(t, err, ErrInvalidLimit)
+				continue
+			}
+			valid = true
+			useEverything(t, limit)
+			useEverything(t, limit, PerHour(1000))
+			useEverything(t, PerHour(1000).Log(), limit)
+		}
+		if valid {
+			accepted++
+			continue
+		}
+		require.PanicsWithError(t, fmt.Sprintf("sash: no rule for Algorithm(%d)", a), func() {
+			new(rule).compile(Limit{Count: 1, Window: 1, Algorithm: a}, newTimeline(false))
+		})
+	}
+	require.Equal(t, 3, accepted)
+}
+
+// useEverything calls what a limiter can do, under limits of which the least admits 10
+// units.
+func useEverything(t *testing.T, limits ...Limit) {
+	t.Helper()
+	clock := NewManualClock(0)
+	options := []Option{WithClock(clock)}
+	for _, limit := range limits {
+		options = append(options, limit)
+	}
+	l := newTest(t, options...)
+	require.True(t, l.Allow("k"))
+	require.EqualValues(t, 8, l.Take("k", 1).Remaining)
+	require.EqualValues(t, 7, l.Peek("k", 1).Remaining)
+	d, next := l.TakeThenPeek("k", 1)
+	require.EqualValues(t, 7, d.Remaining)
+	require.False(t, next.Allowed)
+	require.EqualValues(t, 6, l.TakeAll([]string{"k", "other"}, 1).Remaining)
+	reservation, d := l.Reserve("k", 3)
+	require.EqualValues(t, 3, d.Remaining)
+	reservation.Commit(1)
+	require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
+	require.NoError(t, l.SetLimits("k", limits[0], PerDay(500)))
+	require.NoError(t, l.Reconfigure(append(limits[:len(limits):len(limits)], PerDay(5000))...))
+	require.NoError(t, l.Reconfigure(limits...))
+
+	var snapshot bytes.Buffer
+	require.NoError(t, l.Snapshot(&snapshot))
+	restored := newTest(t, options...)
+	require.NoError(t, restored.Restore(&snapshot))
+	for _, l := range []*Limiter{l, restored} {
+		require.False(t, l.Peek("k", 1000).Allowed)
+		require.Equal(t, 2, l.Len())
+		require.True(t, l.Reset("k"))
+		clock.Advance(48 * time.Hour)
+		require.Equal(t, 1, l.Sweep())
+	}
+}

@@ -1,0 +1,135 @@
+package sash
+
+import (
+	"math"
+
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// When the limits of a key change, its entry is replaced by another one. Each new rule
+// takes its charges from one old rule, and they are replayed oldest first. That old rule
+// is, in this order of preference:
+//   - the old rule that is equal, or equal but for Count: the counts and their instants
+//     then stay exactly as they are;
+//   - of those that remember as far back as the new rule looks, the one with the finest
+//     resolution;
+//   - the one that remembers furthest back.
+//
+// If the old rule knows only the window or bucket in which a unit was charged, the unit is
+// dated at the end of that window or bucket. It may count longer than it should, but
+// never shorter.
+
+// migrate replaces e, the entry of k in old, by an entry for k in g.
+func (l *Limiter) migrate(old, g *generation, k key, e *entry) {
+	now := g.instant(l.clock.Now()) // not while e is locked: a clock is the caller's code
+	word, alive := old.ruleset.lock(e)
+	if alive {
+		// While e is locked, every other call on k waits for it. So none can decide by
+		// both entries, and no charge is lost between them.
+		rs := g.ruleset
+		if word&multi != 0 && e.asMulti().ruleset != old.ruleset {
+			rs = e.asMulti().ruleset // the key keeps limits of its own
+		}
+		next := old.ruleset.migrated(e, word, rs, rs.kind, now)
+		k := key{k.hash, next.Name()}
+		g.keys.loadOrStoreIf(k, next, func() bool { return true })
+		g.replaceSample(k, e, next)
+		// Only now may a waiting call go on. It finds e dead, looks again, and finds next.
+		e.markDead(word)
+	}
+	old.keys.compareAndDelete(k, e)
+}
+
+// convert replaces e, the entry of k in g, by an entry of that kind under rs. It reports
+// false if e was dead; then e is no longer in g.
+func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind) bool {
+	now := g.instant(l.clock.Now())
+	word, alive := g.ruleset.lock(e)
+	if !alive {
+		g.keys.compareAndDelete(k, e)
+		return false
+	}
+	// The order is that of migrate: the new entry is in the table before the old one is
+	// dead.
+	next := g.ruleset.migrated(e, word, rs, kind, now)
+	own := key{k.hash, next.Name()}
+	g.keys.compareAndSwap(own, e, next)
+	g.replaceSample(own, e, next)
+	e.markDead(word)
+	return true
+}
+
+// migrated returns an entry under rs that begins with the charges of e, an entry in a
+// table of from, locked from word. It is of that kind, unless only a multi-limit entry
+// can hold the charges, or e is one.
+func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now int64) *entry {
+	next, rules := newMultiEntry(rs), from.rules
+	isMulti := from.kindOf(word) == kindMulti
+	if isMulti {
+		rules, kind = e.asMulti().ruleset.rules, kindMulti
+	}
+	for i := range rs.rules {
+		r, s := &rs.rules[i], &next.states[i]
+		source := r.source(rules)
+		r.replay(s, rules[source].history(from.stateOf(e, word, source), now))
+		if isMulti && rules[source].equalButCount(r.Limit) {
+			s.lineage = e.asMulti().states[source].lineage
+		}
+	}
+	return next.compact(kind, e.Name())
+}
+
+// source returns the index of that of rules whose charges are replayed to r. Of those
+// equal but for Count it is the one with the greatest Count: where denied attempts are
+// charged, the others know of fewer.
+func (r *rule) source(rules []rule) (best int) {
+	for i := range rules {
+		if rules[i].Limit == r.Limit {
+			return i
+		}
+		if r.informsBetter(&rules[i], &rules[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// equalButCount reports whether l and o differ in nothing or in Count alone.
+func (l Limit) equalButCount(o Limit) bool {
+	o.Count = l.Count
+	return l == o
+}
+
+// informsBetter reports whether a knows better than b what r must know.
+func (r *rule) informsBetter(a, b *rule) bool {
+	if equal := a.equalButCount(r.Limit); equal || b.equalButCount(r.Limit) {
+		return equal && (!b.equalButCount(r.Limit) || a.Count > b.Count)
+	}
+	ofA, ofB, needed := a.horizon(), b.horizon(), r.horizon().looksBack
+	if ofA.remembers >= needed && ofB.remembers >= needed {
+		return ofA.resolution < ofB.resolution
+	}
+	return ofA.remembers > ofB.remembers
+}
+
+// latestInstant returns the latest instant, at most now, that r takes for the window or
+// tick of that number. If now is before it, that is its beginning.
+func (r *rule) latestInstant(number, now int64) int64 {
+	size := r.horizon().resolution
+	switch current, _ := window.Divide(now, size); {
+	case current == number:
+		return now
+	case current < number:
+		return r.beginningOf(number)
+	}
+	return number*size + (size - 1) // before now, so it fits, though the beginning may not
+}
+
+// beginningOf returns the first instant of the window or tick of that number.
+func (r *rule) beginningOf(number int64) int64 {
+	begin := number * r.horizon().resolution
+	if number < 0 && begin > 0 { // it lies before the first instant of an int64
+		return math.MinInt64
+	}
+	return begin
+}

@@ -1,0 +1,228 @@
+package sash
+
+import (
+	"slices"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
+)
+
+// A multiEntry is the entry of a key that has several limits, limits of its own, or has
+// had a reservation. It points to its ruleset, and has a state for each rule.
+//
+// Bits of its word (high to low): dead 1 | multi 1, always set | locked 1 | resizing 1 |
+// version 60.
+//
+// The protocol is that of a logEntry. A call loads the word, and reads all states.
+//   - If it charges nothing, its answer counts once the word has been validated.
+//   - If it charges, it locks the entry by a compare-and-swap from the word that it has
+//     loaded, writes, and unlocks under the next version.
+//
+// So all limits are checked and charged at one instant. A denial takes no lock and writes
+// nothing, unless it has lost optimisticRounds races.
+//
+// Invariant: states are written only by a goroutine that holds the lock. Rings are
+// replaced only by one that has set resizing or holds the lock. All fields that are not
+// atomic never change.
+type multiEntry struct {
+	namedEntry
+	ruleset *ruleset
+	states  []limitState
+}
+
+// lastLineage is the last lineage that a limitState has begun.
+var lastLineage atomic.Uint64
+
+// newMultiEntry returns an empty entry under rs, without a name.
+func newMultiEntry(rs *ruleset) *multiEntry {
+	e := &multiEntry{ruleset: rs, states: make([]limitState, len(rs.rules))}
+	lineage := lastLineage.Add(uint64(len(e.states)))
+	for i := range e.states {
+		e.states[i].lineage = lineage - uint64(i)
+	}
+	e.Word.Store(multi)
+	return e
+}
+
+// decide decides q. If other calls change the entry in each of its rounds, it locks the
+// entry instead.
+func (e *multiEntry) decide(q query, d *Decision) (allowed, alive bool) {
+	q.dropNext() // not known: another limit may decide then
+	for round := range optimisticRounds {
+		atomic.Round("multi.decide", round+1)
+		word, alive := e.loadUnlocked()
+		if !alive {
+			return false, false
+		}
+		allowed := e.admits(q)
+		switch {
+		case !q.stores(allowed):
+			// Nothing to write. The answer is that of one state if no call has locked the
+			// entry since the word was loaded.
+			if d != nil {
+				e.apply(q, allowed, false, d)
+			}
+			if e.validate(word) {
+				return allowed, true
+			}
+		case e.ensureRoom(word, q) && e.tryLock(word):
+			// The lock was taken from the word that the states were read under: they
+			// still are as they were when all of them admitted q.
+			e.apply(q, allowed, true, d)
+			e.unlock(word)
+			return allowed, true
+		}
+	}
+	return e.ruleset.decideLocked(&e.entry, q, d)
+}
+
+// admits reports whether every rule admits q.
+func (e *multiEntry) admits(q query) bool {
+	for i := range e.states {
+		if !e.ruleset.rules[i].admitsState(&e.states[i], q) {
+			return false
+		}
+	}
+	return true
+}
+
+// apply makes d, unless it is nil, the decision on q, given whether all limits admit it.
+// If store is set, it charges q. Then the caller must hold the lock.
+func (e *multiEntry) apply(q query, admitted, store bool, d *Decision) {
+	for i := range e.states {
+		r, s := &e.ruleset.rules[i], &e.states[i]
+		if d == nil {
+			r.applyState(s, q, admitted, store, nil)
+			continue
+		}
+		var one Decision
+		r.applyState(s, q, admitted, store, &one)
+		if i == 0 {
+			*d = one
+		} else {
+			d.join(&one, false)
+		}
+	}
+}
+
+// ensureRoom reports whether every state has room for the charge of q. If one has not, it
+// makes room, and the caller must look again.
+func (e *multiEntry) ensureRoom(word uint64, q query) bool {
+	if word&resizing != 0 {
+		atomic.Pause(&e.Word) // another call is making room
+		return false
+	}
+	if !e.ruleset.rings {
+		return true
+	}
+	for i := range e.states {
+		r, s := &e.ruleset.rules[i], &e.states[i]
+		if !s.needsGrowth(r, q) {
+			continue
+		}
+		if e.tryBeginResize(word) {
+			// From here on no call charges, so the copy is complete.
+			v := s.ring.Load().view()
+			s.ring.Store(v.grown(r.Count))
+			e.unlock(word)
+		}
+		return false
+	}
+	return true
+}
+
+// grow makes room for the charge of q. The caller must hold the lock.
+func (e *multiEntry) grow(q query) {
+	for i := range e.states {
+		if r, s := &e.ruleset.rules[i], &e.states[i]; s.needsGrowth(r, q) {
+			v := s.ring.Load().view()
+			s.ring.Store(v.grown(r.Count))
+		}
+	}
+}
+
+// shrink gives back the memory of rings that are far too large by now.
+func (e *multiEntry) shrink() {
+	for i := range e.states {
+		word, alive := e.loadUnlocked()
+		if next := e.states[i].shrunkRing(&e.ruleset.rules[i]); next != nil && alive && e.tryBeginResize(word) {
+			// Nothing has been charged since the word was loaded, so next is complete.
+			e.states[i].ring.Store(next)
+			e.unlock(word)
+		}
+	}
+}
+
+// expired reports whether no unit of any state counts at now, and since which instant.
+func (e *multiEntry) expired(now int64) (since int64, ok bool) {
+	for i := range e.states {
+		v := e.stateOf(i)
+		one, ok := v.expired(&e.ruleset.rules[i], now)
+		if !ok {
+			return 0, false
+		}
+		if i == 0 || one > since {
+			since = one
+		}
+	}
+	return since, true
+}
+
+// stateOf returns the state under the i-th rule.
+func (e *multiEntry) stateOf(i int) stateView {
+	s := &e.states[i]
+	return stateView{s.window(), s.ring.Load().view()}
+}
+
+// newest returns where each state was charged last.
+func (e *multiEntry) newest(origins []origin) {
+	for i := range e.states {
+		s := &e.states[i]
+		origins[i] = origin{s.lineage, s.newest(&e.ruleset.rules[i])}
+	}
+}
+
+// giveBack gives units back to the states in which they were charged, those of the
+// lineages in origins. The caller must hold the lock.
+func (e *multiEntry) giveBack(origins []origin, units int64) {
+	for i := range e.states {
+		r, s := &e.ruleset.rules[i], &e.states[i]
+		// Two states of one lineage began as one: give back to each lineage once.
+		at := slices.IndexFunc(origins, func(o origin) bool { return o.lineage == s.lineage })
+		if at >= 0 && s.giveBack(r, origins[at].number, units) {
+			// An empty state remembers nothing. So the past before it must not be
+			// charged any more, as after an eviction.
+			r.raiseFloor(r.beginningOf(s.newest(r)))
+		}
+	}
+}
+
+// compact returns e, which no other goroutine knows yet, as an entry of the smallest kind
+// that holds it, but none smaller than kind, with a copy of name.
+func (e *multiEntry) compact(kind kind, name string) *entry {
+	r, s := &e.ruleset.rules[0], &e.states[0]
+	w := s.window()
+	if kind == kindCounter || kind == kindWide {
+		if max(w.Prev, w.Curr) > r.Count { // only a multiEntry can hold what was spent past Count
+			kind = kindMulti
+		}
+	}
+	switch kind {
+	case kindCounter:
+		counter := newCounterEntry(name)
+		if !w.Empty() {
+			counter.Word.Store(r.layout.pack(w))
+		}
+		return counter
+	case kindWide:
+		wide := new(wideEntry)
+		wide.Word.Store(wide.put(0, w))
+		return wide.setName(name)
+	case kindLog:
+		log := new(logEntry)
+		log.ring.Store(s.ring.Load())
+		return log.setName(name)
+	case kindMulti:
+		return e.setName(name)
+	}
+	panic(unknownKind(kind))
+}

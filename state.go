@@ -1,0 +1,263 @@
+package sash
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// A form is a way to keep what a key was charged under one rule. Every switch over forms
+// is in this file, or is rule.kind.
+type form uint8
+
+const (
+	windowForm form = iota // a window.State: SlidingCounter
+	ringForm               // a ring: SlidingLog and SlidingBuckets
+	forms
+)
+
+// An unknownForm is what a switch panics with that has no case for a form.
+type unknownForm form
+
+func (f unknownForm) Error() string { return fmt.Sprintf("sash: no state of form %d", form(f)) }
+
+// A limitState is what a multi-limit entry holds under one rule. What is not of the
+// rule's form is zero.
+type limitState struct {
+	index, prev, curr atomic.Int64
+	ring              atomic.Pointer[ring]
+	lineage           uint64 // see origin
+}
+
+// window returns the state of a windowForm.
+func (s *limitState) window() window.State {
+	return window.State{Index: s.index.Load(), Prev: s.prev.Load(), Curr: s.curr.Load()}
+}
+
+// store makes w the state of a windowForm.
+func (s *limitState) store(w window.State) {
+	s.index.Store(w.Index)
+	s.prev.Store(w.Prev)
+	s.curr.Store(w.Curr)
+}
+
+// storeCharged is store of a state that follows from that of s by a charge. It stores
+// only what has changed: a store costs as much as a compare-and-swap, and most charges
+// change curr alone.
+func (s *limitState) storeCharged(w window.State) {
+	if s.index.Load() != w.Index {
+		s.index.Store(w.Index)
+		s.prev.Store(w.Prev)
+	}
+	s.curr.Store(w.Curr)
+}
+
+// admitsState reports whether r admits q by s.
+func (r *rule) admitsState(s *limitState, q query) (ok bool) {
+	switch r.form {
+	case windowForm:
+		p := r.position(s.window(), q.at) // admits, without a call
+		ok = q.n >= 0 && r.counter.Admits(p.State, p.Elapsed(), q.n)
+	case ringForm:
+		v := s.ring.Load().view()
+		_, ok = r.evaluateLog(&v, q)
+	default:
+		panic(unknownForm(r.form))
+	}
+	return ok
+}
+
+// applyState makes d, unless it is nil, the decision on q by s, given whether all limits
+// admit it. If store is set, it charges q. Then the entry of s must be locked.
+func (r *rule) applyState(s *limitState, q query, admitted, store bool, d *Decision) {
+	switch r.form {
+	case windowForm:
+		if w := r.applyWindow(s.window(), q, admitted, d); store {
+			s.storeCharged(w)
+		}
+	case ringForm:
+		r.applyRing(s.ring.Load(), q, admitted, store, d)
+	default:
+		panic(unknownForm(r.form))
+	}
+}
+
+// needsGrowth reports whether s has no room for the charge of q under r.
+func (s *limitState) needsGrowth(r *rule, q query) bool {
+	switch r.form {
+	case windowForm:
+		return false
+	case ringForm:
+		v := s.ring.Load().view()
+		return r.needsGrowth(&v, q)
+	}
+	panic(unknownForm(r.form))
+}
+
+// shrunkRing returns a smaller ring for s, or nil if that of s is not far too large.
+func (s *limitState) shrunkRing(r *rule) *ring {
+	switch r.form {
+	case windowForm:
+		return nil
+	case ringForm:
+		v := s.ring.Load().view()
+		return v.shrunk(r.ticks.Life, r.Count)
+	}
+	panic(unknownForm(r.form))
+}
+
+// newest returns the window or tick that s was charged in last.
+func (s *limitState) newest(r *rule) int64 {
+	switch r.form {
+	case windowForm:
+		return s.index.Load()
+	case ringForm:
+		v := s.ring.Load().view()
+		return v.tick(v.count - 1)
+	}
+	panic(unknownForm(r.form))
+}
+
+// giveBack takes units that were charged in that window or tick out of s, as far as they
+// are still there. It reports whether that has emptied s, whose entry must be locked.
+func (s *limitState) giveBack(r *rule, number, units int64) (emptied bool) {
+	switch r.form {
+	case windowForm:
+		w := s.window()
+		if w.Empty() {
+			return false
+		}
+		switch number {
+		case w.Index:
+			w.Curr -= min(units, w.Curr)
+		case w.Index - 1:
+			w.Prev -= min(units, w.Prev)
+		}
+		s.store(w)
+		return w.Empty()
+	case ringForm:
+		v := s.ring.Load().view()
+		return v.giveBack(number, units)
+	}
+	panic(unknownForm(r.form))
+}
+
+// A stateView is the state of a key under one rule, as it was read. Unless its entry is
+// locked, it may be torn. What is not of the rule's form is zero.
+type stateView struct {
+	window.State
+	ringView
+}
+
+// expired reports whether no unit of v counts at now, and since which instant.
+func (v *stateView) expired(r *rule, now int64) (since int64, ok bool) {
+	switch r.form {
+	case windowForm:
+		return r.counter.Expired(v.State, now)
+	case ringForm:
+		return r.ringExpired(&v.ringView, now)
+	}
+	panic(unknownForm(r.form))
+}
+
+// A charge is units charged at an instant.
+type charge struct{ at, units int64 }
+
+// history returns the charges that v knows of under r, oldest first. The newest is among
+// them even if it was given back: it is the time that the key has seen.
+func (r *rule) history(v stateView, now int64) (past []charge) {
+	add := func(number, units int64, newest bool) {
+		if units > 0 || newest {
+			past = append(past, charge{r.latestInstant(number, now), units})
+		}
+	}
+	switch r.form {
+	case windowForm:
+		if !v.State.Empty() {
+			add(v.Index-1, v.Prev, false)
+			add(v.Index, v.Curr, true)
+		}
+	case ringForm:
+		if !v.isEmpty() {
+			for i := range v.count {
+				add(v.tick(i), int64(min(v.units(i), math.MaxInt64)), i == v.count-1)
+			}
+		}
+	default:
+		panic(unknownForm(r.form))
+	}
+	return past
+}
+
+// replay makes s, which is empty, the state that r is in after the charges of the past.
+func (r *rule) replay(s *limitState, past []charge) {
+	switch r.form {
+	case windowForm:
+		s.store(r.windowOf(past))
+	case ringForm:
+		s.ring.Store(r.ringOf(past))
+	default:
+		panic(unknownForm(r.form))
+	}
+}
+
+// windowOf returns the state after the charges of the past. It may hold more than Count.
+func (r *rule) windowOf(past []charge) (w window.State) {
+	for i, c := range past {
+		switch index, _ := r.counter.Locate(c.at); {
+		case i == 0:
+			w.Index = index
+		case index != w.Index:
+			w = w.Rotate(index)
+		}
+		w.Curr = window.Plus(w.Curr, c.units)
+	}
+	return w
+}
+
+// ringOf returns the ring of those charges of the past that count at its end; nil for
+// none.
+func (r *rule) ringOf(past []charge) *ring {
+	if len(past) == 0 {
+		return nil
+	}
+	newest := r.ticks.Of(past[len(past)-1].at)
+	var g ring
+	for _, c := range past {
+		tick := r.ticks.Of(c.at)
+		if !r.ticks.Counts(tick, newest) {
+			continue
+		}
+		if last := len(g.records) - 1; last < 0 || g.records[last].tick != tick {
+			g.records = append(g.records, record{tick, g.total})
+		}
+		g.total += uint64(c.units)
+	}
+	g.bounds = packBounds(0, len(g.records))
+	return &g
+}
+
+// appendState appends v, the state under r, to a record of a snapshot.
+func (r *rule) appendState(b []byte, v *stateView) []byte {
+	switch r.form {
+	case windowForm:
+		return appendWindow(b, v.State)
+	case ringForm:
+		return appendRecords(b, &v.ringView)
+	}
+	panic(unknownForm(r.form))
+}
+
+// limitState reads the state under r into to, which is empty.
+func (s *snapshotReader) limitState(r *rule, to *limitState) {
+	switch r.form {
+	case windowForm:
+		to.store(s.window(r))
+	case ringForm:
+		to.ring.Store(s.ring(r))
+	default:
+		panic(unknownForm(r.form))
+	}
+}

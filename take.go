@@ -1,0 +1,207 @@
+package sash
+
+import (
+	"strings"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/bridge"
+)
+
+// Allow reports whether one more unit is admitted for key, and charges it if so. It is
+// shorthand for Take(key, 1).Allowed, and a little faster.
+//
+// A key that is composed for the call, as in Allow("ip:" + address), stays on the stack: it
+// allocates nothing, if it is tracked. This holds for all calls but Wait and the
+// reservations, which keep the key.
+func (l *Limiter) Allow(key string) bool { return l.AllowN(key, 1) }
+
+// AllowN is shorthand for Take(key, n).Allowed, and a little faster.
+func (l *Limiter) AllowN(key string, n int64) bool {
+	// The fast path serves a limiter with one counter in a word and no observer, a key in
+	// the slot where most are found, and the window in which both were charged last. In
+	// every other case, and if another call changes the word at the same time, it has no
+	// effect, and the slow path decides from the beginning.
+	g, k := l.current.Load(), l.key(key)
+	at := g.instant(l.clock.Now())
+	if r := g.fastRule; r != nil && n > 0 {
+		h := g.keys.shard(k).Guess(k.hash, key)
+		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
+			if _, allowed, ok := r.tryFast(entryOf(h), at, n); ok {
+				return allowed
+			}
+		}
+	}
+	return l.allowSlow(g, k, at, n)
+}
+
+// allowSlow is the slow path of AllowN.
+func (l *Limiter) allowSlow(g *generation, k key, at, n int64) bool {
+	e := g.keys.load(k)
+	q := query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}
+	if l.observer != nil && n != 0 {
+		var d Decision
+		l.decide(g, k, e, &q, &d)
+		l.observe(k, n, d)
+		return d.Allowed
+	}
+	if e != nil && n > 0 && g.ruleset.kind.hasFastPath() {
+		if _, allowed, ok := g.ruleset.tryFast(e, at, n); ok {
+			return allowed
+		}
+	}
+	return l.decide(g, k, e, &q, nil)
+}
+
+// AllowBytes is [Limiter.Allow] for a key in a byte slice. The slice is not kept: it may
+// be reused after the call.
+func (l *Limiter) AllowBytes(key []byte) bool { return l.AllowN(asString(key), 1) }
+
+// Take charges n units to key if all its limits admit them, else nothing, and returns the
+// decision with what is left. An n of 0 is a [Limiter.Peek]. An n below 0 is denied with
+// [Never], and so is an n above Count.
+//
+// It costs one reading of the clock, one look-up and, if it charges, one
+// compare-and-swap. A key that is new, or was evicted, also costs an insert and another
+// reading. That stores a copy of the key, and 34 to 38 bytes under one [SlidingCounter];
+// more under a very large limit, other algorithms or several limits.
+func (l *Limiter) Take(key string, n int64) (d Decision) {
+	// The fast path is that of AllowN.
+	g, k := l.current.Load(), l.key(key)
+	at := g.instant(l.clock.Now())
+	if r := g.fastRule; r != nil && n > 0 {
+		h := g.keys.shard(k).Guess(k.hash, key)
+		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
+			if word, allowed, ok := r.tryFast(entryOf(h), at, n); ok {
+				r.fastDecision(&d, r.fastPosition(word, at), n, allowed)
+				return d
+			}
+		}
+	}
+	l.takeSlow(g, k, at, n, &d)
+	return d
+}
+
+// takeSlow is the slow path of Take.
+func (l *Limiter) takeSlow(g *generation, k key, at, n int64, d *Decision) {
+	e := g.keys.load(k)
+	q := query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}
+	if l.observer != nil && n != 0 {
+		l.decide(g, k, e, &q, d)
+		l.observe(k, n, *d)
+		return
+	}
+	if e != nil && n > 0 && g.ruleset.kind.hasFastPath() {
+		if p, allowed, ok := g.ruleset.tryFast(e, at, n); ok {
+			g.ruleset.rules[0].fastDecision(d, p, n, allowed)
+			return
+		}
+	}
+	l.decide(g, k, e, &q, d)
+}
+
+// TakeBytes is [Limiter.Take] for a key in a byte slice. The slice is not kept: it may be
+// reused after the call.
+func (l *Limiter) TakeBytes(key []byte, n int64) (d Decision) { return l.Take(asString(key), n) }
+
+// observe calls the observer with the decision on n units of k. It may keep the key, so it
+// gets the copy of the entry or, if k has none, one of its own.
+func (l *Limiter) observe(k key, n int64, d Decision) {
+	var name string
+	if e := l.current.Load().keys.load(k); e != nil {
+		name = e.Name()
+	} else {
+		name = strings.Clone(k.name)
+	}
+	l.observer(name, n, d)
+}
+
+// Peek returns the decision that [Limiter.Take] would return, as after the charge. It
+// charges nothing and stores nothing. Peek(key, 0) is the state of the key as it is.
+//
+// It allocates only for a key that is not tracked under [WithLimitsFor], and for a key
+// that it must move because the limits are changing.
+func (l *Limiter) Peek(key string, n int64) (d Decision) {
+	q := query{n: n, chargeDenied: l.chargeDenied}
+	l.decideNow(key, &q, &d)
+	return d
+}
+
+// TakeThenPeek is [Limiter.Take], and also returns the decision on one unit more than that
+// leaves, which is not charged. So next.RetryAfter is how long until more can be taken if no other call takes
+// any, and next.Limit is the limit that has so little left. It is for telling clients, as
+// the RateLimit header does.
+//
+// For most keys, those that have only the limiter's one limit and had no reservation, it
+// costs little more than Take, and decides both at one instant. So next is denied. For
+// the others, next is d itself if d denies one unit more than is left. Otherwise it is a
+// [Limiter.Peek] right after the Take. It shows what time and other calls have done in
+// between, and may be allowed.
+func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
+	q := query{n: n, charge: n > 0, chargeDenied: l.chargeDenied, next: &next}
+	l.decideNow(key, &q, &d)
+	switch {
+	case next.Limit.Count > 0: // else an entry with several limits has left it empty
+	case !d.Allowed && n == d.Remaining+1:
+		next = d
+	default:
+		q = query{n: d.Remaining + 1}
+		l.decideNow(key, &q, &next)
+	}
+	if l.observer != nil && n != 0 {
+		l.observe(l.key(key), n, d)
+	}
+	return d, next
+}
+
+// decideNow decides q for the key of that name at the time of the clock, to which it sets
+// q.at.
+func (l *Limiter) decideNow(name string, q *query, d *Decision) bool {
+	g, k := l.current.Load(), l.key(name)
+	q.at = g.instant(l.clock.Now())
+	return l.decide(g, k, g.keys.load(k), q, d)
+}
+
+// decide decides q for k, whose entry in g, as found, is e; nil for none. It leaves in
+// q.at the instant that q is decided for.
+func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) bool {
+	for round := 1; ; round++ {
+		atomic.Round("decide", round)
+		if e == nil {
+			was := g
+			if g, e = l.lookup(k); g != was {
+				q.at = g.instant(l.clock.Now()) // another generation may be on another timeline
+			}
+		}
+		if e == nil {
+			if !l.evictForKey(g, k) {
+				return l.decideUnplaced(g, k, q, d)
+			}
+			r := l.resolve(g, k.name)
+			if !q.stores(r.ruleset.satisfiable(q.n)) {
+				// Nothing to store, so the key gets no entry. The answer counts if the
+				// key had none at an instant at which its limits were these.
+				if l.confirmAbsent(r, k) {
+					return r.ruleset.decideFresh(*q, d)
+				}
+				continue
+			}
+			e = l.insert(r, k, nil)
+			// The entry that the key had may have been evicted after q.at was read. Read
+			// the clock again, so that q.at is not before that eviction.
+			q.at = g.instant(l.clock.Now())
+		}
+		if e != nil {
+			if allowed, alive := g.ruleset.decide(e, *q, d); alive {
+				return allowed
+			}
+			// The entry was evicted, reset or replaced since the look-up. Take it out of
+			// the table, if that is not done yet, and look again.
+			g.keys.compareAndDelete(k, e)
+			e = nil
+		}
+	}
+}
+
+// asString returns the bytes as a string without copying them. The string must not
+// outlive the call that it is made for; what is kept of it is cloned.
+func asString(key []byte) string { return bridge.AsString(key) }

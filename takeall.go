@@ -1,0 +1,311 @@
+package sash
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
+)
+
+// TakeAll takes from several keys at once. If all limits of all of keys admit n units, it
+// charges n units to each key, else to none, at one instant.
+//
+// A key named twice counts once. The order of the keys changes no answer, except which of
+// two equal limits the Decision names. An n of 0 asks and charges nothing. An n below 0 is
+// denied with [Never], and so is an empty list.
+//
+// It costs what the calls of Take would, and a second compare-and-swap for each key. Up to
+// 8 tracked keys, it allocates nothing. A denied call takes no lock. An admitted call locks
+// the keys for the few nanoseconds in which it charges them, without waiting for a lock.
+//
+// After four rounds in which other calls interfered, the call locks the keys in one order
+// for all callers, waits for each, and decides. So a stream of calls on the same keys does
+// not starve it. It does this at once if it does not charge and two or more of its keys are
+// not tracked, or if keys do not fit under [WithMaxKeys].
+//
+// Under WithMaxKeys, the bound should be many times the number of keys in all calls that
+// run at one time: a call waits while others have taken all the room.
+func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
+	var buf [8]target
+	targets := l.targets(buf[:0], keys)
+	if len(targets) == 0 {
+		return l.noKeys()
+	}
+	l.takeAll(targets, query{n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d)
+	l.observeAll(targets, n, d)
+	return d
+}
+
+// noKeys returns the decision on a call that names no key.
+func (l *Limiter) noKeys() Decision {
+	return Decision{Limit: l.current.Load().ruleset.rules[0].Limit, RetryAfter: Never}
+}
+
+// observeAll calls the observer with d, once for each target.
+func (l *Limiter) observeAll(targets []target, n int64, d Decision) {
+	if l.observer == nil || n == 0 {
+		return
+	}
+	for i := range targets {
+		l.observe(targets[i].key, n, d)
+	}
+}
+
+// A target is one of the keys of a TakeAll or a ReserveAll.
+type target struct {
+	key
+	order     int      // among the keys, as the caller gave them
+	reserve   bool     // whether the charge may be given back, which takes a multi-limit entry
+	origins   []origin // then: where the charge was recorded
+	entry     *entry   // nil: none
+	word      uint64   // from which the entry was read or locked
+	locked    bool     // whether this call has locked the entry
+	placement placement
+	resolved  resolved // of a key without an entry
+	ruleset   *ruleset // of the table that the entry is in, or of the key if it has none
+}
+
+// targets appends the keys to all, each once, in the order in which they are locked. If all
+// has capacity, it must be on the caller's stack.
+func (l *Limiter) targets(all []target, keys []string) []target {
+	onStack := len(keys) <= cap(all) // then all stays where the caller has it
+	for i, name := range keys {
+		k := l.key(name).hidden()
+		if !onStack {
+			k.name = strings.Clone(k.name)
+		}
+		all = append(all, target{key: k, order: i})
+	}
+	slices.SortFunc(all, func(a, b target) int {
+		return cmp.Or(a.compare(b.key), a.order-b.order)
+	})
+	return slices.CompactFunc(all, func(a, b target) bool { return a.key == b.key })
+}
+
+func (k key) compare(o key) int {
+	return cmp.Or(cmp.Compare(k.hash, o.hash), cmp.Compare(k.name, o.name))
+}
+
+// takeAll decides q for all targets, by one state of them all. It first tries to without
+// waiting for a lock. If other calls prevent that, it locks all of them.
+func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
+	if g, done := l.tryTakeAll(targets, &q, d); !done {
+		l.takeAllLocked(targets, g, &q, d)
+	}
+}
+
+// tryTakeAll is takeAll without waiting for a lock.
+//
+// If it charges, all that it has read is of one state at the instant at which it holds
+// all the locks: each was taken from the word that was read. If it charges nothing, the
+// instant is that at which it has read everything and nothing has changed yet.
+//
+// It reports false, and has charged nothing, if other calls interfere in each of its
+// rounds; or if the answer depends on what it cannot lock: several keys without an entry,
+// or any that does not fit into the table. On return, q.at is an instant of g.
+func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) (g *generation, done bool) {
+	for round := range optimisticRounds {
+		atomic.Round("tryTakeAll", round+1)
+		if current := l.current.Load(); current != g {
+			g, q.at = current, current.instant(l.clock.Now())
+		}
+		if !l.placeAll(g, targets) {
+			return g, false
+		}
+		allowed, alive := l.readAll(g, targets, *q)
+		switch {
+		case !alive: // look up again
+		case !q.stores(allowed):
+			l.applyAll(targets, *q, allowed, false, d)
+			if l.validateAll(targets) {
+				return g, true
+			}
+		case l.insertMissing(targets):
+			q.at = g.instant(l.clock.Now()) // as in decide: charge now
+		case !l.ensureReservable(g, targets):
+		case ensureRoomForAll(targets, *q) && tryLockAll(targets):
+			l.applyAll(targets, *q, allowed, true, d)
+			return g, true
+		}
+	}
+	return g, false
+}
+
+// readAll reads the entries of the targets in g. It reports whether all admit q, and
+// whether all were alive; else they must be looked up again.
+func (l *Limiter) readAll(g *generation, targets []target, q query) (allowed, alive bool) {
+	for i := range targets {
+		t := &targets[i]
+		if t.entry == nil {
+			continue
+		}
+		if t.word, alive = t.entry.loadUnlocked(); !alive {
+			g.keys.compareAndDelete(t.key, t.entry)
+			return false, false
+		}
+	}
+	return admitAll(targets, q), true
+}
+
+// admitAll reports whether all targets admit q, by the words from which they were read or
+// locked.
+func admitAll(targets []target, q query) bool {
+	for i := range targets {
+		t := &targets[i]
+		switch {
+		case t.placement == placedWithAnother: // the other target decides for both
+		case t.placement == placedNowhere:
+			if q.n != 0 {
+				return false
+			}
+		case t.entry == nil:
+			if !t.ruleset.admits(t.ruleset.fresh, t.ruleset.fresh.Word.Load(), q) {
+				return false
+			}
+		case !t.ruleset.admits(t.entry, t.word, q):
+			return false
+		}
+	}
+	return true
+}
+
+// insertMissing makes an entry for each target that has none, and reports whether there
+// was one.
+func (l *Limiter) insertMissing(targets []target) (missing bool) {
+	for i := range targets {
+		if t := &targets[i]; t.entry == nil {
+			l.insert(t.resolved, t.key, targets)
+			missing = true
+		}
+	}
+	return missing
+}
+
+// ensureReservable reports whether the entries that are reserved from are multi-limit
+// entries. If not, it replaces them by such, and the caller must look again.
+func (l *Limiter) ensureReservable(g *generation, targets []target) bool {
+	ready := true
+	for i := range targets {
+		switch t := &targets[i]; {
+		case !t.reserve || t.placement != placedOwn:
+			t.origins = nil // it may have had an entry of its own before
+		case t.entry == nil:
+		case !t.entry.isMulti():
+			l.convert(g, t.key, t.entry, g.ruleset, kindMulti)
+			ready = false
+		default:
+			t.origins = t.newOrigins() // now: an allocation must not delay others under the lock
+		}
+	}
+	return ready
+}
+
+// newOrigins returns room for where the charge to t is recorded. It is nil if the charge
+// is not to be given back, or if the entry of t cannot tell.
+func (t *target) newOrigins() []origin {
+	if !t.reserve || !t.entry.isMulti() {
+		return nil
+	}
+	return make([]origin, len(t.entry.asMulti().states))
+}
+
+// validateAll reports whether all that was read of the targets is of one instant. If one
+// has no entry, that is the instant of its look-up here. So it is looked up before the
+// words of the others are compared: none of them had changed by then. It reports false if
+// several have none: no instant is known at which all of them had none.
+func (l *Limiter) validateAll(targets []target) bool {
+	absent := 0
+	for i := range targets {
+		if t := &targets[i]; t.entry == nil {
+			if absent++; absent > 1 || !l.confirmAbsent(t.resolved, t.key) {
+				return false
+			}
+		}
+	}
+	for i := range targets {
+		if t := &targets[i]; t.entry != nil && !t.entry.validate(t.word) {
+			return false
+		}
+	}
+	return true
+}
+
+// ensureRoomForAll reports whether all targets have room for the charge of q. If one has
+// not, it makes room, and the caller must look again.
+func ensureRoomForAll(targets []target, q query) bool {
+	ready := true
+	for i := range targets {
+		t := &targets[i]
+		ready = t.ruleset.ensureRoom(t.entry, t.word, q) && ready
+	}
+	return ready
+}
+
+// tryLockAll locks all targets from the words from which they were read. If one has
+// changed, it unlocks the others, and reports false.
+func tryLockAll(targets []target) bool {
+	for i := range targets {
+		t := &targets[i]
+		if t.locked = t.entry.tryLock(t.word); !t.locked {
+			unlockAll(targets)
+			runtime.Gosched() // another call has come first, and may need the core to finish
+			return false
+		}
+	}
+	return true
+}
+
+// unlockAll unlocks those targets that are locked, and that nothing was charged to.
+func unlockAll(targets []target) {
+	for i := range targets {
+		if t := &targets[i]; t.locked {
+			t.unlock(t.word)
+		}
+	}
+}
+
+// unlock makes next the word of t, which is locked.
+func (t *target) unlock(next uint64) {
+	t.locked = false
+	t.entry.Word.Store(next)
+}
+
+// applyAll makes d the decision on q, given whether all limits admit it. If store is set,
+// it charges q and unlocks the targets, which must be locked.
+func (l *Limiter) applyAll(targets []target, q query, admitted, store bool, d *Decision) {
+	first := 0 // the order of the target that the limit of d is of
+	for i := range targets {
+		t := &targets[i]
+		if t.placement == placedWithAnother {
+			continue
+		}
+		one := l.applyOne(t, len(targets)-1, q, admitted, store)
+		if i == 0 {
+			*d, first = one, t.order
+		} else if d.join(&one, t.order < first) {
+			first = t.order
+		}
+	}
+}
+
+// applyOne is applyAll for t, one of the targets of a call that has others.
+func (l *Limiter) applyOne(t *target, others int, q query, admitted, store bool) (d Decision) {
+	e := t.entry
+	switch {
+	case t.placement == placedNowhere:
+		return l.refused(t.resolved, q, others, admitted)
+	case e == nil:
+		e = t.ruleset.fresh
+		t.word = e.Word.Load()
+	}
+	next := t.ruleset.apply(e, t.word, q, admitted, store, &d)
+	if store {
+		if t.origins != nil {
+			e.asMulti().newest(t.origins)
+		}
+		t.unlock(next)
+	}
+	return d
+}

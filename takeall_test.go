@@ -1,0 +1,383 @@
+package sash
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/reference"
+)
+
+// A multiTrial compares a limiter of several limits with the reference: the same calls, for
+// one key and for several, must have the same answers.
+type multiTrial struct {
+	*testing.T
+	rng    *rand.Rand
+	limits []Limit
+	clock  *ManualClock
+	l      *Limiter
+	table  *reference.Table
+}
+
+// randomLimit returns a limit whose window and precision may divide those of another, may
+// not, and may be equal.
+func randomLimit(rng *rand.Rand) Limit {
+	l := Per(1+rng.Int64N(12), []time.Duration{1, 7, 60, 60, 100, 1000}[rng.IntN(6)])
+	switch rng.IntN(4) {
+	case 0:
+		return l.Log()
+	case 1:
+		return l.Buckets(1 + time.Duration(rng.Int64N(int64(l.Window))))
+	case 2:
+		return l.Buckets(l.Window)
+	}
+	return l
+}
+
+func newMultiTrial(t *testing.T, seed uint64, chargeDenied bool) *multiTrial {
+	tr := &multiTrial{T: t, rng: rand.New(rand.NewPCG(seed, 7)), clock: NewManualClock(0)}
+	options := []Option{WithClock(tr.clock)}
+	if chargeDenied {
+		options = append(options, WithChargeDenied())
+	}
+	var models []reference.Limit
+	for range 1 + tr.rng.IntN(4) {
+		limit := randomLimit(tr.rng)
+		tr.limits = append(tr.limits, limit)
+		models = append(models, modelOf(limit, chargeDenied))
+		options = append(options, limit)
+	}
+	tr.l, tr.table = newTest(t, options...), reference.NewTable(models)
+	return tr
+}
+
+func (tr *multiTrial) move(back bool) {
+	switch tr.rng.IntN(8) {
+	case 0:
+		tr.clock.Advance(time.Duration(tr.rng.Int64N(1200)))
+	case 1:
+		if back {
+			tr.clock.Advance(-time.Duration(tr.rng.Int64N(90)))
+		}
+	case 2, 3:
+	default:
+		tr.clock.Advance(time.Duration(tr.rng.Int64N(8)))
+	}
+}
+
+// cost draws a cost, which in most cases is small and satisfiable.
+func (tr *multiTrial) cost() int64 {
+	if tr.rng.IntN(12) == 0 {
+		return []int64{0, -1, 13, math.MaxInt64, math.MinInt64}[tr.rng.IntN(5)]
+	}
+	return 1 + tr.rng.Int64N(3)
+}
+
+// keys draws one to four keys, at times the same key twice.
+func (tr *multiTrial) keys() []string {
+	keys := make([]string, 1+tr.rng.IntN(4))
+	for i := range keys {
+		keys[i] = string(rune('a' + tr.rng.IntN(4)))
+	}
+	return keys
+}
+
+func (tr *multiTrial) same(got Decision, want reference.Answer, format string, args ...any) {
+	tr.Helper()
+	require.Equal(tr, Decision{
+		Allowed: want.Allowed, Limit: tr.limits[want.Deciding], Remaining: want.Remaining,
+		RetryAfter: time.Duration(want.RetryAfter), ResetAfter: time.Duration(want.ResetAfter),
+	}, got, "%v at %d: %s", tr.limits, tr.clock.Now(), fmt.Sprintf(format, args...))
+}
+
+// call makes one random call and compares its answer.
+func (tr *multiTrial) call() {
+	now, n, keys := tr.clock.Now(), tr.cost(), tr.keys()
+	switch key := keys[0]; tr.rng.IntN(6) {
+	case 0:
+		tr.same(tr.l.Peek(key, n), tr.table.Peek(now, n, key), "Peek(%s, %d)", key, n)
+	case 1:
+		require.Equal(tr, tr.table.Take(now, n, key).Allowed, tr.l.AllowN(key, n), "%v at %d: AllowN(%s, %d)", tr.limits, now, key, n)
+	case 2:
+		d := tr.l.Take(key, n)
+		tr.same(d, tr.table.Take(now, n, key), "Take(%s, %d)", key, n)
+		tr.retry([]string{key}, n, d)
+	default:
+		d := tr.l.TakeAll(keys, n)
+		tr.same(d, tr.table.Take(now, n, keys...), "TakeAll(%v, %d)", keys, n)
+		tr.retry(keys, n, d)
+	}
+}
+
+// retry checks that a denied call is denied until a nanosecond before RetryAfter, and
+// admitted then. It asks the reference, because sash has no Peek for several keys.
+func (tr *multiTrial) retry(keys []string, n int64, d Decision) {
+	now := tr.clock.Now()
+	if d.Allowed || d.RetryAfter == Never {
+		return
+	}
+	require.False(tr, tr.table.Peek(now+int64(d.RetryAfter)-1, n, keys...).Allowed)
+	require.True(tr, tr.table.Peek(now+int64(d.RetryAfter), n, keys...).Allowed)
+}
+
+// eachMultiTrial runs trials of several limits, in parallel with other tests.
+func eachMultiTrial(t *testing.T, run func(tr *multiTrial)) {
+	t.Parallel()
+	for _, chargeDenied := range []bool{false, true} {
+		t.Run(fmt.Sprintf("chargeDenied=%v", chargeDenied), func(t *testing.T) {
+			for seed := range uint64(steps(25)) {
+				run(newMultiTrial(t, seed, chargeDenied))
+			}
+		})
+	}
+}
+
+func TestSeveralLimits_EqualTheReference(t *testing.T) {
+	eachMultiTrial(t, func(tr *multiTrial) {
+		for range steps(150) {
+			tr.move(true)
+			if tr.rng.IntN(60) == 0 {
+				key := tr.keys()[0]
+				tr.l.Reset(key)
+				tr.table.Reset(key)
+			}
+			tr.call()
+		}
+	})
+}
+
+// On a clock that does not run back past what was evicted, sweeps change nothing.
+func TestSeveralLimits_AreTheSameWhateverIsSwept(t *testing.T) {
+	evicted := 0
+	eachMultiTrial(t, func(tr *multiTrial) {
+		for range steps(150) {
+			tr.move(false)
+			if tr.rng.IntN(3) == 0 {
+				evicted += tr.l.Sweep()
+			}
+			tr.call()
+		}
+	})
+	require.Greater(t, evicted, steps(steps(1000))*4/5, "too few keys were evicted")
+}
+
+// The limits are 10 a second, 120 a minute and 240 an hour, for a user and an address at once.
+func TestTakeAll_ChargesAllOrNone(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(10).Buckets(time.Second), PerMinute(120).Log(), PerHour(240).Buckets(time.Minute), WithClock(clock))
+	both := []string{"user:7", "203.0.113.7"}
+	require.True(t, l.TakeAll(both, 5).Allowed)
+	require.True(t, l.Take("203.0.113.7", 3).Allowed)
+
+	d := l.TakeAll(both, 3)
+	require.Equal(t, Decision{
+		Limit: PerSecond(10).Buckets(time.Second), Remaining: 2, RetryAfter: time.Second, ResetAfter: time.Hour,
+	}, d)
+	require.EqualValues(t, 5, l.Peek("user:7", 0).Remaining, "nothing was charged to the key that had room")
+	require.EqualValues(t, 2, l.Peek("203.0.113.7", 0).Remaining)
+	require.True(t, l.TakeAll([]string{both[1], both[0], both[1]}, 2).Allowed, "a key named twice counts once")
+	require.EqualValues(t, 3, l.Peek("user:7", 0).Remaining)
+}
+
+func TestTakeAll_OfBadInput(t *testing.T) {
+	l := newTest(t, PerSecond(3), PerMinute(5).Log(), WithClock(NewManualClock(0)))
+	for name, d := range map[string]Decision{
+		"no keys":           l.TakeAll(nil, 1),
+		"no keys, no units": l.TakeAll([]string{}, 0),
+		"negative":          l.TakeAll([]string{"a", "b"}, -1),
+		"too much":          l.TakeAll([]string{"a", "b"}, 4),
+		"far too much":      l.TakeAll([]string{"a", "b"}, math.MaxInt64),
+	} {
+		require.False(t, d.Allowed, name)
+		require.Equal(t, Never, d.RetryAfter, name)
+		require.Equal(t, PerSecond(3), d.Limit, name)
+	}
+	require.True(t, l.TakeAll([]string{"a", "b"}, 0).Allowed)
+	require.Equal(t, 0, l.Len(), "nothing was stored")
+}
+
+func TestTakeAll_OfManyKeys(t *testing.T) {
+	l := newTest(t, PerSecond(3), WithClock(NewManualClock(0)))
+	var keys []string
+	for i := range 100 {
+		keys = append(keys, fmt.Sprint("key ", i%60))
+	}
+	require.EqualValues(t, 2, l.TakeAll(keys, 1).Remaining)
+	require.Equal(t, 60, l.Len())
+	require.True(t, l.Take("key 59", 2).Allowed)
+	require.False(t, l.TakeAll(keys, 1).Allowed)
+	require.EqualValues(t, 2, l.Peek("key 0", 0).Remaining)
+}
+
+func TestTakeAll_EveryKindOfEntry(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		for i := range 3 { // so that logs grow
+			clock.Advance(1)
+			require.EqualValues(t, 8-2*i, l.TakeAll([]string{"a", "b"}, 2).Remaining)
+		}
+		require.True(t, l.AllowN("a", 4))
+		d := l.TakeAll([]string{"b", "a"}, 1)
+		require.False(t, d.Allowed)
+		require.EqualValues(t, 0, d.Remaining)
+		require.EqualValues(t, 4, l.Peek("b", 0).Remaining)
+		clock.Advance(d.RetryAfter - 1)
+		require.False(t, l.TakeAll([]string{"b", "a"}, 1).Allowed)
+		clock.Advance(1)
+		require.True(t, l.TakeAll([]string{"b", "a"}, 1).Allowed)
+	})
+}
+
+func TestTakeAll_IsObservedOncePerKey(t *testing.T) {
+	var seen []string
+	l := newTest(t, PerSecond(3), WithClock(NewManualClock(0)), WithObserver(func(key string, n int64, d Decision) {
+		seen = append(seen, fmt.Sprint(key, " ", n, " ", d.Allowed))
+	}))
+	l.TakeAll([]string{"a", "b", "a"}, 2)
+	l.TakeAll([]string{"a", "b"}, 0)
+	require.ElementsMatch(t, []string{"a 2 true", "b 2 true"}, seen)
+}
+
+func TestSeveralLimits_NameTheOneThatDecides(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(10), PerMinute(10).Log(), PerHour(20).Buckets(time.Minute), WithClock(clock))
+	require.Equal(t, PerSecond(10), l.Take("k", 9).Limit, "of equal limits the first")
+	clock.Advance(2 * time.Second)
+	require.Equal(t, PerMinute(10).Log(), l.Take("k", 1).Limit, "the limit with the least remaining")
+	d := l.Take("k", 1)
+	require.Equal(t, PerMinute(10).Log(), d.Limit, "the limit with the longest wait")
+	require.Equal(t, 58*time.Second, d.RetryAfter)
+	require.Equal(t, Never, l.Take("k", 15).RetryAfter)
+}
+
+func TestSeveralLimits_ReportEveryFault(t *testing.T) {
+	_, err := New(PerSecond(0), PerMinute(5), Per(3, time.Minute).Buckets(time.Hour))
+	require.ErrorIs(t, err, ErrInvalidLimit)
+	require.Equal(t, 2, strings.Count(err.Error(), "invalid limit"), err)
+	require.ErrorContains(t, err, "limit 1: Count must be >= 1, got 0")
+	require.ErrorContains(t, err, "limit 3: Precision must be <= Window, got 1h0m0s and 1m0s")
+}
+
+// inOrder returns two names, in the order in which l locks their keys.
+func inOrder(l *Limiter) (first, second string) {
+	if l.key("x").hash < l.key("y").hash {
+		return "x", "y"
+	}
+	return "y", "x"
+}
+
+// A denial is correct at one instant, for the keys that have entries and for those that have
+// none. Here the second key is taken from, or the limits change, after the first key was not
+// found.
+func TestTakeAll_ReadsAllKeysAtOneInstant(t *testing.T) {
+	var l *Limiter
+	var first, second string
+	var between func()
+	limitsFor := func(key string) []Limit {
+		if key != first {
+			return nil
+		}
+		if now := between; now != nil {
+			between = nil
+			now()
+		}
+		return []Limit{PerHour(1).Log()}
+	}
+	l = newTest(t, PerMinute(1).Log(), WithClock(NewManualClock(0)), WithLimitsFor(limitsFor))
+	first, second = inOrder(l)
+	between = func() { l.Allow(first); l.Allow(second) }
+	require.Equal(t, time.Hour, l.TakeAll([]string{first, second}, 1).RetryAfter, "at no instant was only the second full")
+
+	require.True(t, l.Reset(first))
+	between = func() { require.NoError(t, l.Reconfigure(PerMinute(1).Log())) }
+	require.EqualValues(t, 0, l.TakeAll([]string{first, second}, 0).Remaining, "the second is full before and after the change")
+}
+
+// Each key is a target once. Names are compared whole, so keys of equal hashes stay apart.
+func TestTakeAll_TellsKeysApartForAnyHash(t *testing.T) {
+	l := newTest(t, PerMinute(1), WithClock(NewManualClock(0)))
+	twin := key{l.key("a").hash, "twin of a"}
+	all := l.targets([]target{{key: twin, order: 3}}, []string{"a", "b", "a"})
+	var got []string
+	for i := range all {
+		got = append(got, all[i].name)
+	}
+	require.ElementsMatch(t, []string{"a", "b", "twin of a"}, got)
+}
+
+// The first key is full when it is found, and has its unit back before the second key is not
+// found.
+func TestTakeAll_IsNotDeniedByUnitsThatWereGivenBack(t *testing.T) {
+	everyKind(t, PerMinute(1), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		first, second := inOrder(l)
+		r, d := l.Reserve(first, 1)
+		require.True(t, d.Allowed)
+		l.limitsFor = func(key string) []Limit {
+			if key == second {
+				r.Cancel()
+			}
+			return nil
+		}
+		require.True(t, l.TakeAll([]string{first, second}, 1).Allowed)
+		require.EqualValues(t, 0, l.Peek(first, 0).Remaining)
+		require.EqualValues(t, 0, l.Peek(second, 0).Remaining)
+	})
+}
+
+// A read of several keys is valid only if none of them has changed since.
+func TestTakeAll_ValidatesItsReads(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		l.TakeAll([]string{"a", "b"}, 1)
+		for _, changed := range []string{"a", "b", "new"} {
+			targets := l.targets(nil, []string{"a", "b", "new"})
+			g := l.current.Load()
+			l.placeAll(g, targets)
+			_, alive := l.readAll(g, targets, query{n: 1})
+			require.True(t, alive)
+			require.True(t, l.validateAll(targets))
+			require.True(t, l.Allow(changed))
+			require.False(t, l.validateAll(targets), changed)
+			l.Reset("new")
+		}
+	})
+}
+
+// An entry that has changed since it was read is not locked, and the other entries do not
+// stay locked.
+func TestTakeAll_UnlocksWhatItCannotLockTogether(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		l.TakeAll([]string{"a", "b", "c"}, 1)
+		targets := l.targets(nil, []string{"a", "b", "c"})
+		l.placeAll(l.current.Load(), targets)
+		allowed, alive := l.readAll(l.current.Load(), targets, query{n: 1, charge: true})
+		require.True(t, allowed && alive)
+		require.True(t, l.Allow(targets[2].name))
+		require.False(t, tryLockAll(targets))
+		for i := range targets {
+			require.Zero(t, targets[i].entry.Word.Load()&locked)
+		}
+		require.EqualValues(t, 8, l.TakeAll([]string{targets[0].name, targets[1].name}, 1).Remaining)
+		require.EqualValues(t, 7, l.Take(targets[2].name, 1).Remaining)
+	})
+}
+
+// A decision about keys that have no entries is made under the locks of their shards. It
+// inserts no entries unless it charges units.
+func TestTakeAll_OfKeysWithoutEntriesLocksTheirShards(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		names := []string{"a", "b", "c", "d"}
+		require.EqualValues(t, 10, l.TakeAll(names, 0).Remaining)
+		require.Zero(t, l.Len(), "a peek stores nothing")
+		require.False(t, l.TakeAll(names, 11).Allowed)
+		require.Zero(t, l.Len(), "nor does a call above the limit")
+		require.True(t, l.Take("e", 10).Allowed)
+		require.False(t, l.TakeAll(append(names, "e"), 1).Allowed)
+		require.Equal(t, 1, l.Len(), "nor does a denied one")
+		require.EqualValues(t, 9, l.TakeAll(names, 1).Remaining)
+		require.Equal(t, 5, l.Len())
+	})
+}
