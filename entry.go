@@ -7,9 +7,10 @@ import (
 	"github.com/seed-30da4c49/sash/internal/hashmap"
 )
 
-// An entry is the state of a key. It begins with a header: one word, by which calls and
-// the janitor agree on the state, and the name of the key. A counter consists of nothing
-// else. The entries of other kinds begin with a namedEntry and go on (see kind).
+// An entry is the state of a key: one word, by which calls and the janitor agree on the
+// state, and behind it the name of the key. A counter consists of nothing else. The entries
+// of other kinds end with an entry, and keep the rest of the state in front of it (see
+// kind).
 //
 // Bits of the word that mean the same in every kind (high to low): dead 1 | multi 1 |
 // locked 1.
@@ -25,12 +26,6 @@ import (
 // dead entry is removed from the table.
 type entry struct{ hashmap.Entry }
 
-// A namedEntry is an entry whose name is in another object.
-type namedEntry struct {
-	entry
-	externalName hashmap.ExternalName
-}
-
 const (
 	dead     = 1 << 63
 	multi    = dead >> 1
@@ -38,9 +33,18 @@ const (
 	resizing = locked >> 1 // of a log and a multi-limit entry only: a call makes room in it
 )
 
-func (e *entry) asWide() *wideEntry   { return (*wideEntry)(unsafe.Pointer(e)) }
-func (e *entry) asLog() *logEntry     { return (*logEntry)(unsafe.Pointer(e)) }
-func (e *entry) asMulti() *multiEntry { return (*multiEntry)(unsafe.Pointer(e)) }
+func (e *entry) asWide() *wideEntry {
+	return (*wideEntry)(e.ownerAt(unsafe.Offsetof(wideEntry{}.entry)))
+}
+func (e *entry) asLog() *logEntry { return (*logEntry)(e.ownerAt(unsafe.Offsetof(logEntry{}.entry))) }
+func (e *entry) asMulti() *multiEntry {
+	return (*multiEntry)(e.ownerAt(unsafe.Offsetof(multiEntry{}.entry)))
+}
+
+// ownerAt returns the struct in which e is at that offset.
+func (e *entry) ownerAt(offset uintptr) unsafe.Pointer {
+	return unsafe.Add(unsafe.Pointer(e), -int(offset))
+}
 
 // isMulti reports whether e is a multi-limit entry.
 func (e *entry) isMulti() bool { return e.Word.Load()&multi != 0 }
@@ -93,11 +97,10 @@ func (e *entry) tryBeginResize(word uint64) bool {
 // nextVersion returns the word, unlocked and alive, of the version after that of word.
 func nextVersion(word uint64) uint64 { return (word + 1) &^ (dead | locked | resizing) }
 
-// newCounterEntry returns an empty counter with a copy of name, in one object.
+// newCounterEntry returns an empty counter with a copy of name. newWideEntry and newLogEntry
+// do the same for entries of their kinds.
 func newCounterEntry(name string) *entry { return entryOf(hashmap.New(name)) }
 
-// setName gives e a copy of name, and returns e. No other goroutine may know e yet.
-func (e *namedEntry) setName(name string) *entry {
-	e.SetExternalName(&e.externalName, name)
-	return &e.entry
-}
+func newWideEntry(name string) *wideEntry { return hashmap.NewIn(name, (*wideEntry).header) }
+
+func newLogEntry(name string) *logEntry { return hashmap.NewIn(name, (*logEntry).header) }

@@ -26,7 +26,8 @@ type generation struct {
 	*timeline
 	shift    int64 // see instant; until a Restore it is the same in all generations
 	ruleset  *ruleset
-	fastRule *rule // the rule of ruleset, if AllowN has a fast path: one counter in a word, and no observer
+	fastRule *rule // the rule of ruleset, if that is one counter in a word
+	observed bool  // whether the limiter has an observer, which the fast paths do not call
 	keys     sharded
 	old      atomic.Pointer[generation] // nil: none, or no key is left there
 	cap      *keyCap                    // nil: none
@@ -34,11 +35,11 @@ type generation struct {
 }
 
 func (l *Limiter) newGeneration(t *timeline, shift int64, c *keyCap, limits []Limit, keys int) *generation {
-	g := &generation{timeline: t, shift: shift, ruleset: t.newRuleset(limits, true), cap: c}
+	g := &generation{timeline: t, shift: shift, ruleset: t.newRuleset(limits, true), cap: c, observed: l.observer != nil}
 	if c != nil && c.overflow == ShareOverflow {
 		g.overflow = new(overflowEntries)
 	}
-	if g.ruleset.kind == kindCounter && l.observer == nil {
+	if g.ruleset.kind == kindCounter {
 		g.fastRule = &g.ruleset.rules[0]
 	}
 	g.keys.init(keys, l.sizeHint, l.hasher.hash)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
-	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // A kind says which type an entry is the beginning of. Every switch over kinds is in this
@@ -39,11 +38,11 @@ func (rs *ruleset) newEntry(name string) *entry {
 	case kindCounter:
 		return newCounterEntry(name)
 	case kindWide:
-		return new(wideEntry).setName(name)
+		return &newWideEntry(name).entry
 	case kindLog:
-		return new(logEntry).setName(name)
+		return &newLogEntry(name).entry
 	case kindMulti:
-		return newMultiEntry(rs).setName(name)
+		return &newMultiEntry(rs, name).entry
 	}
 	panic(unknownKind(rs.kind))
 }
@@ -71,9 +70,9 @@ func (rs *ruleset) decide(e *entry, q query, d *Decision) (allowed, alive bool) 
 // hasFastPath reports whether tryFast serves entries of kind k.
 func (k kind) hasFastPath() bool {
 	switch k {
-	case kindCounter, kindWide:
+	case kindCounter, kindWide, kindLog:
 		return true
-	case kindLog, kindMulti:
+	case kindMulti:
 		return false
 	}
 	panic(unknownKind(k))
@@ -82,13 +81,28 @@ func (k kind) hasFastPath() bool {
 // tryFast is the fast path of decide for n units, n > 0: it returns the position after the
 // charge, if there was any. If ok is false, it had no effect, and the caller must take the
 // slow path. The kind of rs must have a fast path.
-func (rs *ruleset) tryFast(e *entry, at, n int64) (p window.Position, allowed, ok bool) {
-	switch r, k := &rs.rules[0], rs.kind; k {
+func (rs *ruleset) tryFast(e *entry, at, n int64, d *Decision) (allowed, ok bool) {
+	word := e.Word.Load()
+	if word&(dead|locked) != 0 {
+		return false, false
+	}
+	switch r, k := &rs.rules[0], rs.kindOf(word); k {
 	case kindCounter:
 		word, allowed, ok := r.tryFast(e, at, n)
-		return r.fastPosition(word, at), allowed, ok
+		if ok && d != nil {
+			r.fastDecision(d, r.fastPosition(word, at), n, allowed)
+		}
+		return allowed, ok
 	case kindWide:
-		return r.tryFastWide(e.asWide(), at, n)
+		p, allowed, ok := r.tryFastWide(e.asWide(), at, n)
+		if ok && d != nil {
+			r.fastDecision(d, p, n, allowed)
+		}
+		return allowed, ok
+	case kindLog:
+		return e.asLog().tryFast(r, word, at, n, d)
+	case kindMulti:
+		return false, false
 	default:
 		panic(unknownKind(k))
 	}

@@ -75,7 +75,7 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 		require.True(t, allowed && alive)
 		require.Equal(t, count-4, rs.left(t, e, 0))
 		if rs.kind.hasFastPath() {
-			_, allowed, ok := rs.tryFast(e, 0, 1)
+			allowed, ok := rs.tryFast(e, 0, 1, nil)
 			require.True(t, allowed && ok)
 		} else {
 			rs.decide(e, query{n: 1, charge: true}, nil)
@@ -91,7 +91,7 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 		require.True(t, rs.validate(e, word))
 		for i := range rs.rules {
 			v := rs.stateOf(e, word, i)
-			require.EqualValues(t, 5, uint64(v.Curr)+v.total, "under limit %d", i)
+			require.EqualValues(t, 5, uint64(v.Curr)+v.unitsSince(0), "under limit %d", i)
 		}
 
 		later := int64(48 * time.Hour)
@@ -164,7 +164,7 @@ func TestKinds_EveryOneMigratesToEveryOther(t *testing.T) {
 			require.Equal(t, "name", next.Name())
 			require.Equal(t, to.rules[0].Count-3, to.left(t, next, 0), "from kind %d to %d", from.kind, to.kind)
 
-			empty := newMultiEntry(to).compact(k, "name")
+			empty := newMultiEntry(to, "").compact(k, "name")
 			require.Equal(t, k, to.kindOf(empty.Word.Load()))
 			require.Equal(t, to.rules[0].Count, to.left(t, empty, 0))
 		}
@@ -180,7 +180,7 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 		"newEntry":    func() { rs.newEntry("name") },
 		"decide":      func() { rs.decide(e, q, nil) },
 		"decideFresh": func() { (&ruleset{timeline: rs.timeline, rules: rs.rules, kind: kinds, fresh: e}).decideFresh(q, nil) },
-		"tryFast":     func() { rs.tryFast(e, 0, 1) },
+		"tryFast":     func() { rs.tryFast(e, 0, 1, nil) },
 		"hasFastPath": func() { kinds.hasFastPath() },
 		"resizable":   func() { kinds.resizable() },
 		"admits":      func() { rs.admits(e, 0, q) },
@@ -191,14 +191,14 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 		"stateOf":     func() { rs.stateOf(e, 0, 0) },
 		"validate":    func() { rs.validate(e, 0) },
 		"expired":     func() { rs.expired(e, 0, 0) },
-		"compact":     func() { newMultiEntry(known).compact(kinds, "name") },
+		"compact":     func() { newMultiEntry(known, "").compact(kinds, "name") },
 	} {
 		require.PanicsWithError(t, "sash: no entry of kind 4", f, name)
 	}
 	for k := range kinds {
 		if !k.hasFastPath() {
 			rs := rulesetOf(t, k)
-			require.PanicsWithError(t, fmt.Sprintf("sash: no entry of kind %d", k), func() { rs.tryFast(rs.newEntry("name"), 0, 1) })
+			require.PanicsWithError(t, fmt.Sprintf("sash: no entry of kind %d", k), func() { rs.tryFast(rs.newEntry("name"), 0, 1, nil) })
 		}
 	}
 }
@@ -210,7 +210,7 @@ func ruleOf(t *testing.T, f form) (*rule, *multiEntry) {
 	require.Len(t, all, int(forms), "a new form needs a limit here")
 	rs := newTimeline(false).newRuleset([]Limit{all[f]}, false)
 	require.Equal(t, f, rs.rules[0].form)
-	return &rs.rules[0], newMultiEntry(rs)
+	return &rs.rules[0], newMultiEntry(rs, "")
 }
 
 func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {

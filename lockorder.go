@@ -148,7 +148,7 @@ func (l *Limiter) lockOwn(g *generation, t *target, charging bool, room *int64) 
 		}
 		e := t.ruleset.newEntry(t.name)
 		if t.reserve {
-			e = newMultiEntry(t.ruleset).setName(t.name)
+			e = &newMultiEntry(t.ruleset, t.name).entry
 		}
 		// Lock it before it is published: no other call can charge it first.
 		word := e.Word.Load()

@@ -31,8 +31,8 @@ import (
 // multi-limit entry may have more: units spent past Count, and records that have given
 // their units back.
 type logEntry struct {
-	namedEntry
 	ring atomic.Pointer[ring] // nil: never charged
+	entry
 }
 
 // decideLog decides q for a log. If other calls change the log in each of its rounds, it
@@ -72,7 +72,7 @@ func (rs *ruleset) decideLog(e *logEntry, q query, d *Decision) (allowed, alive 
 // there was no room. Then it makes room.
 func (e *logEntry) tryAppend(word uint64, r *rule, v *ringView, p *logPosition) bool {
 	drop, count := r.trim(v, p)
-	if count > len(v.records) {
+	if count > v.room() {
 		e.tryGrow(word, r, v)
 		return false
 	}
@@ -80,7 +80,8 @@ func (e *logEntry) tryAppend(word uint64, r *rule, v *ringView, p *logPosition) 
 		return false
 	}
 	// The lock was taken from the word that v was read under: v is the state.
-	v.append(p.tick, p.units, p.merge, drop, count)
+	v.drop(drop)
+	v.append(p.tick, p.units, p.merge)
 	e.unlock(word)
 	return true
 }
@@ -121,6 +122,59 @@ func (e *logEntry) shrink(r *rule) {
 		e.ring.Store(next)
 		e.unlock(word)
 	}
+}
+
+// liveView returns a view of those records of g that count at an instant, with their units,
+// for the fast paths. tick is that of the instant, and merge reports whether the newest
+// record is of that tick. ok is false of a ring that holds no records, of an instant before
+// the newest record, and where denied attempts are charged.
+func (r *rule) liveView(g *ring, at int64) (live ringView, used, tick int64, merge, ok bool) {
+	live, tick = g.view(), r.ticks.Of(at)
+	if live.count == 0 || r.chargeDenied {
+		return live, 0, tick, false, false
+	}
+	newest := live.record(live.count - 1)
+	last := atomic.LoadInt64(&newest.tick)
+	if tick < last {
+		return live, 0, tick, false, false
+	}
+	if life := r.ticks.Life; !live.isLive(0, tick, life) {
+		live.drop(1) // of a log that is full, no more have expired
+		live.drop(live.firstLive(tick, life))
+	}
+	used = int64(atomic.LoadUint64(&newest.cumulative) - live.before(0))
+	return live, used, tick, tick == last, uint64(used) <= uint64(r.Count)
+}
+
+// tryFast is the fast path of decideLog for n units, n > 0, as rule.tryFast is that of
+// decideCounter. word is that of e, not locked and not dead. Unless d is nil, it makes d the
+// decision.
+func (e *logEntry) tryFast(r *rule, word uint64, at, n int64, d *Decision) (allowed, ok bool) {
+	live, used, tick, merge, ok := r.liveView(e.ring.Load(), at)
+	if !ok || word&resizing != 0 {
+		return false, false
+	}
+	left := r.Count - used
+	if n > left {
+		if d != nil {
+			if live.count == 0 || n > left+int64(live.units(0)) {
+				return false, false // the oldest record alone does not make room
+			}
+			retry, reset := r.ticks.Until(live.tick(0), at), r.ticks.Until(live.tick(live.count-1), at)
+			*d = Decision{Limit: r.Limit, Remaining: left, RetryAfter: retry, ResetAfter: reset}
+		}
+		return false, e.validate(word)
+	}
+	if !live.hasRoom(merge) || !e.tryLock(word) {
+		return false, false
+	}
+	// The lock was taken from the word that the ring was read under: it is the state.
+	live.append(tick, n, merge)
+	e.unlock(word)
+	if d != nil {
+		*d = Decision{Allowed: true, Limit: r.Limit, Remaining: left - n, ResetAfter: r.ticks.Until(tick, at)}
+	}
+	return true, true
 }
 
 // A logPosition is a ring as a query finds it.
@@ -168,7 +222,7 @@ func (r *rule) trim(v *ringView, p *logPosition) (drop, count int) {
 		if p.merge {
 			last--
 		}
-		for total := v.total + uint64(p.units); drop < last && total-v.cumulative(drop+1) >= uint64(r.Count); {
+		for total := v.before(v.count) + uint64(p.units); drop < last && total-v.before(drop+1) >= uint64(r.Count); {
 			drop++
 		}
 	}
@@ -181,12 +235,12 @@ func (r *rule) trim(v *ringView, p *logPosition) (drop, count int) {
 
 // needsGrowth reports whether v has no room for the charge of q.
 func (r *rule) needsGrowth(v *ringView, q query) bool {
-	if v.count < len(v.records) {
+	if v.count < v.room() {
 		return false
 	}
 	p, _ := r.evaluateLog(v, q)
 	_, count := r.trim(v, &p)
-	return count > len(v.records)
+	return count > v.room()
 }
 
 // growRing replaces the ring at g by a larger one, if it has no room for the charge of q.
@@ -211,8 +265,9 @@ func (r *rule) applyRing(g *ring, q query, admitted, store bool, d *Decision) {
 		r.logDecision(d, &v, &p, q, admitted)
 	}
 	if store && p.units > 0 {
-		drop, count := r.trim(&v, &p)
-		v.append(p.tick, p.units, p.merge, drop, count)
+		drop, _ := r.trim(&v, &p)
+		v.drop(drop)
+		v.append(p.tick, p.units, p.merge)
 	}
 }
 

@@ -96,8 +96,8 @@ func TestLog_ChargesDeniedInBoundedRoom(t *testing.T) {
 		}
 		require.Equal(t, sec, l.Take("k", count).RetryAfter)
 		r := ringOf(l, "k")
-		require.LessOrEqual(t, int64(len(r.records)), count)
-		require.LessOrEqual(t, len(r.records), 1000)
+		require.LessOrEqual(t, int64(r.room()), count)
+		require.LessOrEqual(t, r.room(), 1000)
 		clock.Advance(sec)
 		require.True(t, l.AllowN("k", count))
 	}
@@ -116,18 +116,18 @@ func TestLog_GrowsWithUseAndIsBoundedByCount(t *testing.T) {
 	for used := 1; used <= 10_000; used++ {
 		clock.Advance(1)
 		require.True(t, l.Allow("k"))
-		require.LessOrEqual(t, len(ringOf(l, "k").records), 2*used)
+		require.LessOrEqual(t, ringOf(l, "k").room(), 2*used)
 	}
-	require.Equal(t, 10_000, len(ringOf(l, "k").records))
+	require.Equal(t, 10_000, ringOf(l, "k").room())
 	require.False(t, l.Allow("k"))
 
 	clock.Advance(time.Hour / 2)
 	require.Equal(t, 0, l.Sweep())
-	require.Equal(t, 10_000, len(ringOf(l, "k").records), "every record is live")
+	require.Equal(t, 10_000, ringOf(l, "k").room(), "every record is live")
 	clock.Advance(time.Hour)
 	require.True(t, l.Allow("k"))
 	require.Equal(t, 0, l.Sweep())
-	require.Equal(t, minRecords, len(ringOf(l, "k").records), "the records of the burst have expired")
+	require.Equal(t, 2, ringOf(l, "k").room(), "the records of the burst have expired")
 	require.EqualValues(t, 9_999, l.Peek("k", 0).Remaining)
 }
 
@@ -145,7 +145,7 @@ func TestLog_ShrinksToWhatIsLive(t *testing.T) {
 	require.EqualValues(t, 10_000-4, l.Peek("k", 0).Remaining)
 	full, before, each := ringOf(l, "k"), l.Peek("k", 10_000), l.Peek("k", 9_998)
 	require.Equal(t, 0, l.Sweep())
-	require.Less(t, len(ringOf(l, "k").records), len(full.records))
+	require.Less(t, ringOf(l, "k").room(), full.room())
 	require.Equal(t, before, l.Peek("k", 10_000))
 	require.Equal(t, each, l.Peek("k", 9_998))
 
@@ -249,7 +249,7 @@ func TestLog_MakesFewRings(t *testing.T) {
 	for range 1000 { // at one instant: one record
 		require.True(t, l.Allow("burst"))
 	}
-	require.Len(t, ringOf(l, "burst").records, minRecords)
+	require.Equal(t, 1, ringOf(l, "burst").room())
 }
 
 func TestLog_OneUnitAndManyRecordsKeepTheirOrder(t *testing.T) {
@@ -272,14 +272,16 @@ func TestLog_OneUnitAndManyRecordsKeepTheirOrder(t *testing.T) {
 // the ring begins. The running total passes 2^64 on the way.
 func TestRing_GivesBackToTheRecordOfItsTick(t *testing.T) {
 	for count := 1; count < 8; count++ {
-		for head := range count + 1 {
+		for base := range count + 1 {
 			for i := range count {
-				g := &ring{records: make([]record, count+1), bounds: packBounds(head, count), total: math.MaxUint64 - 5}
+				g, total := newRing(count), uint64(math.MaxUint64-5)
+				g.bounds = packBounds(base, count)
+				g.slot(base).cumulative = total
 				want, left := make([]uint64, count), uint64(0)
 				for j := range want {
 					want[j] = uint64(j + 1)
-					g.records[(head+j)%(count+1)] = record{tick: int64(10 * j), cumulative: g.total}
-					g.total += want[j]
+					total += want[j]
+					*g.slot((base + 1 + j) % (count + 1)) = record{int64(10 * j), total}
 					left += want[j]
 				}
 				v := g.view()
@@ -335,5 +337,5 @@ func TestBuckets_AfterADaysPause(t *testing.T) {
 	require.Equal(t, Decision{Allowed: true, Limit: limit, Remaining: 86_400}, l.Peek("k", 0))
 	require.EqualValues(t, 86_399, l.Take("k", 1).Remaining)
 	require.Equal(t, 0, l.Sweep(), "the key was charged again")
-	require.LessOrEqual(t, len(ringOf(l, "k").records), 8, "the ring has shrunk")
+	require.LessOrEqual(t, ringOf(l, "k").room(), 8, "the ring has shrunk")
 }

@@ -63,7 +63,7 @@ func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind
 // table of from, locked from word. It is of that kind, unless only a multi-limit entry
 // can hold the charges, or e is one.
 func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now int64) *entry {
-	next, rules := newMultiEntry(rs), from.rules
+	next, rules := newMultiEntry(rs, ""), from.rules
 	isMulti := from.kindOf(word) == kindMulti
 	if isMulti {
 		rules, kind = e.asMulti().ruleset.rules, kindMulti

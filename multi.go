@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/hashmap"
 )
 
 // A multiEntry is the entry of a key that has several limits, limits of its own, or has
@@ -24,21 +25,28 @@ import (
 // replaced only by one that has set resizing or holds the lock. All fields that are not
 // atomic never change.
 type multiEntry struct {
-	namedEntry
 	ruleset *ruleset
 	states  []limitState
+	entry
 }
 
 // lastLineage is the last lineage that a limitState has begun.
 var lastLineage atomic.Uint64
 
-// newMultiEntry returns an empty entry under rs, without a name.
-func newMultiEntry(rs *ruleset) *multiEntry {
-	e := &multiEntry{ruleset: rs, states: make([]limitState, len(rs.rules))}
-	lineage := lastLineage.Add(uint64(len(e.states)))
-	for i := range e.states {
-		e.states[i].lineage = lineage - uint64(i)
+// newMultiEntry returns an empty entry under rs, with a copy of name.
+func newMultiEntry(rs *ruleset, name string) *multiEntry {
+	states := make([]limitState, len(rs.rules))
+	lineage := lastLineage.Add(uint64(len(states)))
+	for i := range states {
+		states[i].lineage = lineage - uint64(i)
 	}
+	return multiEntryOf(rs, states, name)
+}
+
+// multiEntryOf returns an entry of those states under rs, with a copy of name.
+func multiEntryOf(rs *ruleset, states []limitState, name string) *multiEntry {
+	e := hashmap.NewIn(name, (*multiEntry).header)
+	e.ruleset, e.states = rs, states
 	e.Word.Store(multi)
 	return e
 }
@@ -214,15 +222,15 @@ func (e *multiEntry) compact(kind kind, name string) *entry {
 		}
 		return counter
 	case kindWide:
-		wide := new(wideEntry)
+		wide := newWideEntry(name)
 		wide.Word.Store(wide.put(0, w))
-		return wide.setName(name)
+		return &wide.entry
 	case kindLog:
-		log := new(logEntry)
+		log := newLogEntry(name)
 		log.ring.Store(s.ring.Load())
-		return log.setName(name)
+		return &log.entry
 	case kindMulti:
-		return e.setName(name)
+		return &multiEntryOf(e.ruleset, e.states, name).entry
 	}
 	panic(unknownKind(kind))
 }

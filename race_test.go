@@ -475,7 +475,7 @@ func TestRace_LogsShrinkDuringCharges(t *testing.T) {
 			clock.Advance(1)
 			l.Allow("k")
 		}
-		full := len(ringOf(l, "k").records)
+		full := ringOf(l, "k").room()
 		clock.Advance(1000)
 		for i := range int64(40) {
 			clock.Advance(1)
@@ -485,7 +485,7 @@ func TestRace_LogsShrinkDuringCharges(t *testing.T) {
 				runtime.Gosched() // to the sweeper, if there is one core
 			}
 		}
-		if len(ringOf(l, "k").records) < full {
+		if ringOf(l, "k").room() < full {
 			shrunk++
 		}
 	}

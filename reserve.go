@@ -152,7 +152,7 @@ func (r *reservation) spend(units int64) {
 			e = l.sharedEntry(g, k)
 		default:
 			s := l.resolve(g, k.name)
-			l.insertEntry(s, k, newMultiEntry(s.ruleset).setName(k.name), nil, true)
+			l.insertEntry(s, k, &newMultiEntry(s.ruleset, k.name).entry, nil, true)
 			continue
 		}
 		if !e.isMulti() { // only a multi-limit entry can hold units past the limit

@@ -118,7 +118,7 @@ func (l *Limiter) readKey(s *snapshotReader, g *generation) {
 	if rs == nil {
 		rs = g.ruleset
 	}
-	e := newMultiEntry(rs)
+	e := newMultiEntry(rs, "")
 	for i := range e.states {
 		s.limitState(&rs.rules[i], &e.states[i])
 	}
@@ -454,14 +454,15 @@ func (s *snapshotReader) ring(r *rule) *ring {
 	if tick < r.ticks.Of(math.MinInt64) || tick > last {
 		s.fail("an entry at tick %d, which is outside of time", tick)
 	}
-	var result ring
+	var records []record
+	var total uint64
 	for s.err == nil {
 		units := s.uint()
-		result.records = append(result.records, record{tick, result.total})
-		if result.total += units; result.total < units {
+		if total += units; total < units {
 			s.fail("a log of more than 64 bits of units")
 		}
-		if uint64(len(result.records)) == count {
+		records = append(records, record{tick, total})
+		if uint64(len(records)) == count {
 			break
 		}
 		later := s.uint()
@@ -470,7 +471,5 @@ func (s *snapshotReader) ring(r *rule) *ring {
 		}
 		tick += int64(later)
 	}
-	// The room that append has made beyond the last record is room for more records.
-	result.bounds, result.records = packBounds(0, len(result.records)), result.records[:cap(result.records)]
-	return &result
+	return newRingOf(records)
 }

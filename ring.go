@@ -2,6 +2,7 @@ package sash
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
@@ -9,85 +10,117 @@ import (
 // A record is the units charged in one tick of a log.
 type record struct {
 	tick       int64
-	cumulative uint64 // ring.total before this record
+	cumulative uint64 // the units charged until then, with those of the record, modulo 2^64
 }
 
 // A ring holds records, oldest first. A record does not hold its units but the running
-// total before it. So the units since any record are one subtraction, and every question
-// is a binary search.
+// total. So the units since any record are one subtraction, and every question is a binary
+// search. In front of the oldest record is the base, of which only the running total
+// counts: that before the oldest record.
 //
-// The fields are accessed atomically. The records are never resized: to make room, the
-// ring is replaced by a larger one.
+// A ring and its records are one object of the heap without pointers, so the garbage
+// collector does not scan it. The fields are accessed atomically, but for slots, which
+// never changes: to make room, the ring is replaced by a larger one.
 type ring struct {
-	total   uint64 // units ever charged, modulo 2^64
-	bounds  uint64 // see packBounds
-	records []record
+	bounds uint64 // see packBounds
+	slots  int    // how many records lie behind the ring, the base among them
+}
+
+const (
+	ringHeader = unsafe.Sizeof(ring{})
+	recordSize = unsafe.Sizeof(record{})
+)
+
+// newRing returns a ring with room for that many records.
+func newRing(room int) *ring {
+	const word = 8
+	words := make([]uint64, (ringHeader+uintptr(room+1)*recordSize)/word)
+	g := (*ring)(unsafe.Pointer(&words[0]))
+	g.slots = room + 1
+	return g
+}
+
+// newRingOf returns a ring of those records, whose running total begins at 0.
+func newRingOf(records []record) *ring {
+	g := newRing(len(records))
+	for i, r := range records {
+		*g.slot(i + 1) = r
+	}
+	g.bounds = packBounds(0, len(records))
+	return g
+}
+
+// room returns for how many records g has room.
+func (g *ring) room() int { return g.slots - 1 }
+
+// slot returns the i-th record behind g.
+func (g *ring) slot(i int) *record {
+	if uint(i) >= uint(g.slots) {
+		panic("sash: no such slot of a ring")
+	}
+	return (*record)(unsafe.Add(unsafe.Pointer(g), ringHeader+uintptr(i)*recordSize))
+}
+
+// wrap returns the slot of a number that may be one round too high.
+func (g *ring) wrap(slot int) int {
+	if slot >= g.slots {
+		slot -= g.slots
+	}
+	return slot
 }
 
 // packBounds returns the bounds of a ring.
 //
-// Bits (high to low): index of the oldest record 32 | number of records 32, which is
-// 64 GB of them.
-func packBounds(head, count int) uint64 { return uint64(head)<<32 | uint64(count) }
+// Bits (high to low): slot of the base 32 | number of records 32, which is 64 GB of them.
+func packBounds(base, count int) uint64 { return uint64(base)<<32 | uint64(count) }
 
-func unpackBounds(bounds uint64) (head, count int) {
+func unpackBounds(bounds uint64) (base, count int) {
 	return int(bounds >> 32), int(bounds & math.MaxUint32)
 }
-
-const minRecords = 2 // the room in the first ring of a key: 32 bytes
 
 // A ringView is a ring as one load of its bounds found it. Unless the entry of the ring
 // is locked, the view may be torn: it must not be trusted before the word of the entry
 // has been validated. Every method must survive a torn view.
 type ringView struct {
 	*ring
-	total       uint64
-	head, count int
+	base, count int
 }
 
 // view returns a view of g. A nil ring, which a key has before its first charge, is
 // empty.
 func (g *ring) view() ringView {
 	if g == nil {
-		return ringView{ring: &emptyRing}
+		g = emptyRing
 	}
-	head, count := unpackBounds(atomic.LoadUint64(&g.bounds))
-	return ringView{g, atomic.LoadUint64(&g.total), head, count}
+	base, count := unpackBounds(atomic.LoadUint64(&g.bounds))
+	return ringView{g, base, count}
 }
 
-var emptyRing ring
+var emptyRing = newRing(0)
 
-// record returns the i-th oldest record, 0 <= i <= count. That at count is the next free
-// one, if there is any.
-func (v *ringView) record(i int) *record {
-	if i += v.head; i >= len(v.records) {
-		i -= len(v.records)
-	}
-	return &v.records[i]
+// record returns the i-th oldest record, -1 <= i <= count. That at -1 is the base, and
+// that at count is the next free one, if there is any.
+func (v ringView) record(i int) *record {
+	return v.slot(v.wrap(v.base + 1 + i))
 }
 
-func (v *ringView) tick(i int) int64 { return atomic.LoadInt64(&v.record(i).tick) }
+func (v ringView) tick(i int) int64 { return atomic.LoadInt64(&v.record(i).tick) }
 
-// cumulative returns the running total before the i-th record, 0 <= i <= count.
-func (v *ringView) cumulative(i int) uint64 {
-	if i == v.count {
-		return v.total
-	}
-	return atomic.LoadUint64(&v.record(i).cumulative)
-}
+// before returns the running total before the i-th record, 0 <= i <= count.
+func (v ringView) before(i int) uint64 { return atomic.LoadUint64(&v.record(i - 1).cumulative) }
 
 // units returns the units of the i-th record.
-func (v *ringView) units(i int) uint64 { return v.cumulative(i+1) - v.cumulative(i) }
+func (v ringView) units(i int) uint64 { return v.before(i+1) - v.before(i) }
 
 // unitsSince returns the units of the i-th and all newer records.
-func (v *ringView) unitsSince(i int) uint64 { return v.total - v.cumulative(i) }
+func (v ringView) unitsSince(i int) uint64 { return v.before(v.count) - v.before(i) }
 
 // isEmpty reports whether v holds no units. Then it remembers nothing, whatever records
 // it has.
-func (v *ringView) isEmpty() bool { return v.count == 0 || v.unitsSince(0) == 0 }
+func (v ringView) isEmpty() bool { return v.count == 0 || v.unitsSince(0) == 0 }
 
 // newest returns the tick of the newest record, unless v is empty.
-func (v *ringView) newest() (tick int64, ok bool) {
+func (v ringView) newest() (tick int64, ok bool) {
 	if v.isEmpty() {
 		return 0, false
 	}
@@ -96,14 +129,14 @@ func (v *ringView) newest() (tick int64, ok bool) {
 
 // firstLive returns the index of the oldest record whose units count at tick now for life
 // ticks; count if there is none. No record may be newer than now.
-func (v *ringView) firstLive(now, life int64) int {
+func (v ringView) firstLive(now, life int64) int {
 	if v.count == 0 || v.isLive(0, now, life) { // true of most logs that are not full
 		return 0
 	}
 	return v.search(func(i int) bool { return v.isLive(i, now, life) })
 }
 
-func (v *ringView) isLive(i int, now, life int64) bool {
+func (v ringView) isLive(i int, now, life int64) bool {
 	return uint64(now)-uint64(v.tick(i)) < uint64(life)
 }
 
@@ -137,19 +170,27 @@ func (v *ringView) search(ok func(i int) bool) int {
 	return low
 }
 
-// append charges units in a tick that is the newest or, if merge is set, that of the
-// newest record. It drops the oldest records, so that count are left. The entry of the
-// ring must be locked, v must be of that state, and there must be room. A call that reads
-// in between fails to validate the word, so the order of the stores does not matter.
-func (v *ringView) append(tick, units int64, merge bool, drop, count int) {
-	if !merge {
-		next := v.record(v.count)
-		atomic.StoreInt64(&next.tick, tick)
-		atomic.StoreUint64(&next.cumulative, v.total)
+// drop takes the n oldest records out of v, but not out of its ring.
+func (v *ringView) drop(n int) { v.base, v.count = v.wrap(v.base+n), v.count-n }
+
+// hasRoom reports whether the ring of v has room for v and a charge. If merge is set, that
+// is one in the tick of the newest record.
+func (v ringView) hasRoom(merge bool) bool { return merge || v.count < v.room() }
+
+// append makes v the records of its ring, and charges units in a tick that is the newest
+// or, if merge is set, that of the newest record. The entry of the ring must be locked, v
+// must be of that state, and there must be room. A call that reads in between fails to
+// validate the word, so the order of the stores does not matter.
+func (v ringView) append(tick, units int64, merge bool) {
+	last := v.count
+	if merge {
+		last--
+	} else {
+		atomic.StoreInt64(&v.record(last).tick, tick)
 	}
-	atomic.StoreUint64(&v.ring.total, v.total+uint64(units))
-	if drop > 0 || count != v.count { // a store costs as much as a compare-and-swap
-		atomic.StoreUint64(&v.ring.bounds, packBounds((v.head+drop)%len(v.records), count))
+	atomic.StoreUint64(&v.record(last).cumulative, v.before(v.count)+uint64(units))
+	if bounds := packBounds(v.base, last+1); bounds != v.ring.bounds { // a store costs as much as a compare-and-swap
+		atomic.StoreUint64(&v.ring.bounds, bounds)
 	}
 }
 
@@ -161,28 +202,30 @@ func (v *ringView) giveBack(tick, units int64) (emptied bool) {
 		return false
 	}
 	back := min(uint64(units), v.units(i))
-	// Raise the running totals up to the record, or lower those after it, whichever are
-	// fewer.
+	// Raise the running totals before the record, or lower its own and those after it,
+	// whichever are fewer.
 	if i < v.count/2 {
-		for j := range i + 1 {
+		for j := -1; j < i; j++ {
 			atomic.AddUint64(&v.record(j).cumulative, back)
 		}
 	} else {
-		for j := i + 1; j < v.count; j++ {
+		for j := i; j < v.count; j++ {
 			atomic.AddUint64(&v.record(j).cumulative, -back)
 		}
-		v.total -= back
-		atomic.StoreUint64(&v.ring.total, v.total)
 	}
 	return v.isEmpty()
 }
 
-// ringCapacity returns the capacity of a new ring for count records: twice count, but no
-// more than usual if count is at most usual. So at least as many charges come before the
-// next ring as records are copied into this one, until a ring has the usual size.
-func ringCapacity(count int, usual int64) int {
-	room := max(2*count, minRecords)
-	if int64(count) <= usual {
+// ringRoom returns the room of a new ring for the given number of records and one more:
+// about twice their number, but no more than usual if they are fewer. So nearly as many
+// charges come before the next ring as records are copied into this one. The rooms are 1,
+// 2, 5, 11 and so on: rings of 48, 64, 112 and 208 bytes, which is as Go allocates them.
+func ringRoom(count int, usual int64) int {
+	room := max(1, 2*count)
+	if count > 1 {
+		room++
+	}
+	if int64(count) < usual {
 		room = int(min(int64(room), usual))
 	}
 	return room
@@ -203,23 +246,25 @@ func (v *ringView) keptRecords() (n int) {
 	return n
 }
 
-// copyRing returns a ring with room for size records that holds those of v, without the
-// oldest drop.
-func (v *ringView) copyRing(drop, size int) *ring {
-	g := &ring{records: make([]record, 0, size), total: v.total}
+// copyRing returns a ring with that room that holds the records of v, without the oldest
+// drop.
+func (v *ringView) copyRing(drop, room int) *ring {
+	g, kept := newRing(room), 0
+	g.slot(0).cumulative = v.before(drop)
 	for i := drop; i < v.count; i++ {
-		if v.isKept(i) && len(g.records) < size { // there are more only if v is torn
-			g.records = append(g.records, record{v.tick(i), v.cumulative(i)})
+		if v.isKept(i) && kept < room { // there are more only if v is torn
+			kept++
+			*g.slot(kept) = record{v.tick(i), v.before(i + 1)}
 		}
 	}
-	g.bounds, g.records = packBounds(0, len(g.records)), g.records[:size]
+	g.bounds = packBounds(0, kept)
 	return g
 }
 
 // grown returns a copy of v with room for more records. usual is their number in most
 // logs.
 func (v *ringView) grown(usual int64) *ring {
-	return v.copyRing(0, ringCapacity(v.keptRecords()+1, usual))
+	return v.copyRing(0, ringRoom(v.keptRecords(), usual))
 }
 
 // shrunk returns a smaller copy of v, or nil if v is not far too large. It leaves out
@@ -230,9 +275,9 @@ func (v *ringView) shrunk(life, usual int64) *ring {
 	if newest, ok := v.newest(); ok {
 		live = v.firstLive(newest, life)
 	}
-	size := ringCapacity(v.count-live, usual)
-	if len(v.records) <= 4*size {
+	room := ringRoom(v.count-live, usual)
+	if v.room() <= 4*room {
 		return nil
 	}
-	return v.copyRing(live, size)
+	return v.copyRing(live, room)
 }

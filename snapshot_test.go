@@ -440,9 +440,10 @@ func TestRace_SnapshotsOfABusyLogEnd(t *testing.T) {
 	const records = 200_000
 	clock := NewManualClock(records)
 	l := newTest(t, Per(records, records).Log(), WithClock(clock))
-	long := &ring{total: records - 1, bounds: records - 1, records: make([]record, records)}
-	for i := range long.records {
-		long.records[i] = record{int64(i + 2), uint64(i)}
+	long := newRing(records)
+	long.bounds = packBounds(0, records-1)
+	for i := 1; i < records; i++ {
+		*long.slot(i) = record{int64(i + 1), uint64(i)}
 	}
 	l.put(l.key("k")).asLog().ring.Store(long)
 	require.True(t, l.Allow("k"))

@@ -224,19 +224,20 @@ func (r *rule) ringOf(past []charge) *ring {
 		return nil
 	}
 	newest := r.ticks.Of(past[len(past)-1].at)
-	var g ring
+	var records []record
+	var total uint64
 	for _, c := range past {
 		tick := r.ticks.Of(c.at)
 		if !r.ticks.Counts(tick, newest) {
 			continue
 		}
-		if last := len(g.records) - 1; last < 0 || g.records[last].tick != tick {
-			g.records = append(g.records, record{tick, g.total})
+		if last := len(records) - 1; last < 0 || records[last].tick != tick {
+			records = append(records, record{tick: tick})
 		}
-		g.total += uint64(c.units)
+		total += uint64(c.units)
+		records[len(records)-1].cumulative = total
 	}
-	g.bounds = packBounds(0, len(g.records))
-	return &g
+	return newRingOf(records)
 }
 
 // appendState appends v, the state under r, to a record of a snapshot.

@@ -23,10 +23,14 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	// effect, and the slow path decides from the beginning.
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
-	if r := g.fastRule; r != nil && n > 0 {
+	if !g.observed && n > 0 {
 		h := g.keys.shard(k).Guess(k.hash, key)
 		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
-			if _, allowed, ok := r.tryFast(entryOf(h), at, n); ok {
+			if r := g.fastRule; r != nil {
+				if _, allowed, ok := r.tryFast(entryOf(h), at, n); ok {
+					return allowed
+				}
+			} else if allowed, ok := g.ruleset.tryFast(entryOf(h), at, n, nil); ok {
 				return allowed
 			}
 		}
@@ -45,7 +49,7 @@ func (l *Limiter) allowSlow(g *generation, k key, at, n int64) bool {
 		return d.Allowed
 	}
 	if e != nil && n > 0 && g.ruleset.kind.hasFastPath() {
-		if _, allowed, ok := g.ruleset.tryFast(e, at, n); ok {
+		if allowed, ok := g.ruleset.tryFast(e, at, n, nil); ok {
 			return allowed
 		}
 	}
@@ -68,11 +72,15 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 	// The fast path is that of AllowN.
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
-	if r := g.fastRule; r != nil && n > 0 {
+	if !g.observed && n > 0 {
 		h := g.keys.shard(k).Guess(k.hash, key)
 		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
-			if word, allowed, ok := r.tryFast(entryOf(h), at, n); ok {
-				r.fastDecision(&d, r.fastPosition(word, at), n, allowed)
+			if r := g.fastRule; r != nil {
+				if word, allowed, ok := r.tryFast(entryOf(h), at, n); ok {
+					r.fastDecision(&d, r.fastPosition(word, at), n, allowed)
+					return d
+				}
+			} else if _, ok := g.ruleset.tryFast(entryOf(h), at, n, &d); ok {
 				return d
 			}
 		}
@@ -91,8 +99,7 @@ func (l *Limiter) takeSlow(g *generation, k key, at, n int64, d *Decision) {
 		return
 	}
 	if e != nil && n > 0 && g.ruleset.kind.hasFastPath() {
-		if p, allowed, ok := g.ruleset.tryFast(e, at, n); ok {
-			g.ruleset.rules[0].fastDecision(d, p, n, allowed)
+		if _, ok := g.ruleset.tryFast(e, at, n, d); ok {
 			return
 		}
 	}

@@ -223,8 +223,8 @@ func (r *rule) fastDecision(d *Decision, p window.Position, n int64, allowed boo
 // A version comes again after 2^39 lockings of one key, which take hours. A call is misled
 // only if exactly 2^39 lockings happen while it is suspended.
 type wideEntry struct {
-	namedEntry
 	index, prev, base atomic.Int64
+	entry
 }
 
 const (

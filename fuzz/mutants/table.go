@@ -916,7 +916,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "cap-loses-what-was-spent", fault: "a Commit of more units than were reserved finds no room, and is forgotten",
-		file: "reserve.go", old: "setName(k.name), nil, true)\n\t\t\tcontinue", new: "setName(k.name), nil, false)\n\t\t\treturn",
+		file: "reserve.go", old: "k.name).entry, nil, true)\n\t\t\tcontinue", new: "k.name).entry, nil, false)\n\t\t\treturn",
 		tests: "TestCommit",
 	},
 	{

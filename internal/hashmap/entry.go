@@ -10,12 +10,12 @@ import (
 )
 
 // An Entry is what a Map holds for a name: one word of state, and the name. Its owner
-// may embed it as the first field of a larger struct, and store the rest of the state
-// there.
+// may embed it as the last field of a larger struct, and store the rest of the state in
+// front of it: see NewIn.
 //
-// The name lies in one of two places, and never changes once the Entry is in a Map:
-//   - inline, directly behind the Entry and in one object with it: see New;
-//   - external, in a string of its own: see SetExternalName.
+// The name lies directly behind the Entry, in one object with it, and never changes. It is
+//   - inline: its bytes;
+//   - external: a string, whose bytes are in another object.
 //
 // A Map reads the name, and neither reads nor writes Word.
 type Entry struct {
@@ -33,28 +33,67 @@ func New(name string) *Entry {
 	const header, word = int(unsafe.Sizeof(Entry{})), 8
 	words := make([]uint64, (header+max(1, len(name))+word-1)/word) // for "", too: no pointer may point past its object
 	e := (*Entry)(unsafe.Pointer(&words[0]))
-	e.nameLen = uint64(len(name))
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*word)[header:], name)
+	e.setInlineName(name)
 	return e
 }
 
-// An ExternalName holds the external name of an Entry. It must be the field that follows
-// the Entry in its struct.
-type ExternalName struct{ name string }
-
-// SetExternalName gives e a copy of name, and stores it in x, which must lie directly
-// behind e. No other goroutine may know e yet.
-func (e *Entry) SetExternalName(x *ExternalName, name string) {
-	if unsafe.Pointer(x) != e.behind() {
-		panic("hashmap: an external name must lie directly behind its entry")
+// NewIn returns a T with a copy of name. header returns the Entry of a T, which must be
+// its last field. A name of up to 104 bytes is inline: T and name are one object.
+//
+// An object with pointers must have a type, and a type has one size. So there is one for
+// each of a few lengths. The steps are those of the sizes in which Go allocates.
+func NewIn[T any](name string, header func(*T) *Entry) *T {
+	switch n := len(name); {
+	case n <= 8:
+		return newInline[T, [8]byte](name, header)
+	case n <= 24:
+		return newInline[T, [24]byte](name, header)
+	case n <= 40:
+		return newInline[T, [40]byte](name, header)
+	case n <= 56:
+		return newInline[T, [56]byte](name, header)
+	case n <= 72:
+		return newInline[T, [72]byte](name, header)
+	case n <= 88:
+		return newInline[T, [88]byte](name, header)
+	case n <= 104:
+		return newInline[T, [104]byte](name, header)
 	}
-	e.nameLen, x.name = external, strings.Clone(name)
+	owner, e, behind := newBefore[T, string](header)
+	e.nameLen, *behind = external, strings.Clone(name)
+	return owner
+}
+
+// newInline is NewIn for a name that an N has room for.
+func newInline[T, N any](name string, header func(*T) *Entry) *T {
+	owner, e, _ := newBefore[T, N](header)
+	e.setInlineName(name)
+	return owner
+}
+
+// newBefore returns a T with an N directly behind its Entry.
+func newBefore[T, N any](header func(*T) *Entry) (owner *T, e *Entry, behind *N) {
+	both := new(struct {
+		owner  T
+		behind N
+	})
+	e = header(&both.owner)
+	if unsafe.Pointer(&both.behind) != e.behind() {
+		panic("hashmap: an Entry must be the last field of its owner")
+	}
+	return &both.owner, e, &both.behind
+}
+
+// setInlineName copies name behind e, where there must be room for it.
+func (e *Entry) setInlineName(name string) {
+	e.nameLen = uint64(len(name))
+	copy(unsafe.Slice((*byte)(e.behind()), len(name)), name)
 }
 
 // Name returns the name of e. The string shares the memory of e.
 func (e *Entry) Name() string {
 	if e.nameLen == external {
-		return (*ExternalName)(e.behind()).name
+		return *(*string)(e.behind())
 	}
 	return unsafe.String((*byte)(e.behind()), e.nameLen)
 }
@@ -64,7 +103,7 @@ func (e *Entry) HasName(name string) bool {
 	if e.HasInlineLen(len(name)) {
 		return e.InlineNameIs(name)
 	}
-	return e.nameLen == external && (*ExternalName)(e.behind()).name == name
+	return e.nameLen == external && *(*string)(e.behind()) == name
 }
 
 // HasInlineLen reports whether the name of e is inline and n bytes long. With
@@ -89,6 +128,6 @@ func (e *Entry) InlineNameIs(name string) bool {
 // unalignedWords reports whether the processor can load a word from any address.
 const unalignedWords = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
 
-// behind returns the address of the first byte after e: of its inline name, or of its
-// ExternalName.
+// behind returns the address of the first byte after e: of its inline name, or of the
+// string with its external name.
 func (e *Entry) behind() unsafe.Pointer { return unsafe.Add(unsafe.Pointer(e), unsafe.Sizeof(*e)) }
