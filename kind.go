@@ -67,45 +67,110 @@ func (rs *ruleset) decide(e *entry, q query, d *Decision) (allowed, alive bool) 
 	}
 }
 
-// hasFastPath reports whether tryFast serves entries of kind k.
-func (k kind) hasFastPath() bool {
-	switch k {
-	case kindCounter, kindWide, kindLog:
-		return true
-	case kindMulti:
-		return false
-	}
-	panic(unknownKind(k))
-}
-
-// tryFast is the fast path of decide for n units, n > 0: it returns the position after the
-// charge, if there was any. If ok is false, it had no effect, and the caller must take the
-// slow path. The kind of rs must have a fast path.
-func (rs *ruleset) tryFast(e *entry, at, n int64, d *Decision) (allowed, ok bool) {
+// tryFast is the fast path of decide for n units, n > 0. If ok is false, it had no effect,
+// and the caller must take the slow path. Unless d is nil, it makes d the decision, and
+// next, unless it is nil, the decision on one unit more than d leaves. An entry with
+// several limits leaves next as it is.
+func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
 	word := e.Word.Load()
 	if word&(dead|locked) != 0 {
 		return false, false
 	}
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
 	case kindCounter:
-		word, allowed, ok := r.tryFast(e, at, n)
+		word, allowed, ok := r.tryFast(e, at, n, true)
 		if ok && d != nil {
-			r.fastDecision(d, r.fastPosition(word, at), n, allowed)
+			r.fastDecision(d, next, r.fastPosition(r.layout.unpack(word), at), n, allowed)
 		}
 		return allowed, ok
 	case kindWide:
 		p, allowed, ok := r.tryFastWide(e.asWide(), at, n)
 		if ok && d != nil {
-			r.fastDecision(d, p, n, allowed)
+			r.fastDecision(d, next, p, n, allowed)
 		}
 		return allowed, ok
 	case kindLog:
-		return e.asLog().tryFast(r, word, at, n, d)
+		return e.asLog().tryFast(r, word, at, n, d, next)
 	case kindMulti:
-		return false, false
+		return e.asMulti().tryFast(word, at, n, d)
 	default:
 		panic(unknownKind(k))
 	}
+}
+
+// admitsFast reports whether e, whose word was loaded as given, admits n units, n > 0, and
+// has room for them. If ok is false, the caller must take the slow path. word must not be
+// locked or dead.
+func (rs *ruleset) admitsFast(e *entry, word uint64, at, n int64) (admits, ok bool) {
+	switch r, k := &rs.rules[0], rs.kindOf(word); k {
+	case kindCounter:
+		return r.admitsFast(r.layout.unpack(word), at, n)
+	case kindWide:
+		return r.admitsFast(e.asWide().state(word), at, n)
+	case kindLog:
+		admits, ok = r.ringAdmitsFast(e.asLog().ring.Load(), at, n)
+		return admits, ok && word&resizing == 0
+	case kindMulti:
+		return e.asMulti().admitsFast(word, at, n)
+	default:
+		panic(unknownKind(k))
+	}
+}
+
+// peekFast makes d the decision on n units, n > 0, without charging them. If it reports
+// false, the caller must take the slow path.
+func (rs *ruleset) peekFast(e *entry, at, n int64, d *Decision) bool {
+	word := e.Word.Load()
+	if word&(dead|locked) != 0 {
+		return false
+	}
+	if r := &rs.rules[0]; rs.kindOf(word) == kindCounter {
+		word, allowed, ok := r.tryFast(e, at, n, false)
+		if ok {
+			r.fastDecision(d, nil, r.fastPosition(r.layout.unpack(word), at), n, allowed)
+		}
+		return ok
+	}
+	if admits, ok := rs.admitsFast(e, word, at, n); !admits || !ok {
+		return false
+	}
+	var left remainder
+	rs.applyFast(e, word, at, n, false, &left)
+	left.decision(d)
+	return rs.validate(e, word)
+}
+
+// applyFast joins to left, unless that is nil, what n units leave that admitsFast has
+// admitted at that instant. If store is set, e must have been locked from word: applyFast
+// charges the units, and returns the word that unlocks e. Otherwise it returns word.
+func (rs *ruleset) applyFast(e *entry, word uint64, at, n int64, store bool, left *remainder) (next uint64) {
+	next = word
+	switch r, k := &rs.rules[0], rs.kindOf(word); k {
+	case kindCounter:
+		charged := word + uint64(n) // as in rule.tryFast
+		left.joinWindow(r, r.layout.unpack(charged), at)
+		if store {
+			next = charged
+		}
+	case kindWide:
+		w := e.asWide().state(word)
+		w.Curr += n
+		left.joinWindow(r, w, at)
+		if store {
+			next = e.asWide().put(word, w)
+		}
+	case kindLog:
+		if r.applyRingFast(e.asLog().ring.Load(), at, n, store, left); store {
+			next = nextVersion(word)
+		}
+	case kindMulti:
+		if e.asMulti().applyFast(at, n, store, left); store {
+			next = nextVersion(word)
+		}
+	default:
+		panic(unknownKind(k))
+	}
+	return next
 }
 
 // admits reports whether e, whose word was loaded or locked as given, admits q.

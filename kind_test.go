@@ -74,13 +74,22 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 		allowed, alive = rs.decideLocked(e, q, nil)
 		require.True(t, allowed && alive)
 		require.Equal(t, count-4, rs.left(t, e, 0))
-		if rs.kind.hasFastPath() {
-			allowed, ok := rs.tryFast(e, 0, 1, nil)
-			require.True(t, allowed && ok)
-		} else {
-			rs.decide(e, query{n: 1, charge: true}, nil)
-		}
+		allowed, ok := rs.tryFast(e, 0, 1, &d, nil)
+		require.True(t, allowed && ok)
+		require.Equal(t, count-5, d.Remaining)
+		require.True(t, rs.peekFast(e, 0, 2, &d))
+		require.Equal(t, count-7, d.Remaining)
 		require.Equal(t, count-5, rs.left(t, e, 0))
+		word, _ = rs.loadQuiescent(e)
+		admits, ok := rs.admitsFast(e, word, 0, count-4)
+		require.True(t, ok && !admits)
+		admits, ok = rs.admitsFast(e, word, 0, 1)
+		require.True(t, ok && admits)
+		require.True(t, e.tryLock(word))
+		var left remainder
+		e.Word.Store(rs.applyFast(e, word, 0, 1, true, &left))
+		require.Equal(t, count-6, left.remaining)
+		require.Equal(t, count-6, rs.left(t, e, 0))
 
 		rs.shrink(e)
 		word, _ = rs.loadQuiescent(e)
@@ -91,7 +100,11 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 		require.True(t, rs.validate(e, word))
 		for i := range rs.rules {
 			v := rs.stateOf(e, word, i)
-			require.EqualValues(t, 5, uint64(v.Curr)+v.unitsSince(0), "under limit %d", i)
+			held := v.Curr
+			if rs.rules[i].form == ringForm {
+				held = int64(v.unitsSince(0))
+			}
+			require.EqualValues(t, 6, held, "under limit %d", i)
 		}
 
 		later := int64(48 * time.Hour)
@@ -180,8 +193,10 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 		"newEntry":    func() { rs.newEntry("name") },
 		"decide":      func() { rs.decide(e, q, nil) },
 		"decideFresh": func() { (&ruleset{timeline: rs.timeline, rules: rs.rules, kind: kinds, fresh: e}).decideFresh(q, nil) },
-		"tryFast":     func() { rs.tryFast(e, 0, 1, nil) },
-		"hasFastPath": func() { kinds.hasFastPath() },
+		"tryFast":     func() { rs.tryFast(e, 0, 1, nil, nil) },
+		"peekFast":    func() { rs.peekFast(e, 0, 1, nil) },
+		"admitsFast":  func() { rs.admitsFast(e, 0, 0, 1) },
+		"applyFast":   func() { rs.applyFast(e, 0, 0, 1, true, nil) },
 		"resizable":   func() { kinds.resizable() },
 		"admits":      func() { rs.admits(e, 0, q) },
 		"apply":       func() { rs.apply(e, 0, q, true, true, nil) },
@@ -194,12 +209,6 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 		"compact":     func() { newMultiEntry(known, "").compact(kinds, "name") },
 	} {
 		require.PanicsWithError(t, "sash: no entry of kind 4", f, name)
-	}
-	for k := range kinds {
-		if !k.hasFastPath() {
-			rs := rulesetOf(t, k)
-			require.PanicsWithError(t, fmt.Sprintf("sash: no entry of kind %d", k), func() { rs.tryFast(rs.newEntry("name"), 0, 1, nil) })
-		}
 	}
 }
 
@@ -264,18 +273,20 @@ func TestForms_ThereIsNoOther(t *testing.T) {
 	s, v := &e.states[0], e.stateOf(0)
 	q := query{n: 1, charge: true}
 	for name, f := range map[string]func(){
-		"kind":        func() { r.kind() },
-		"admitsState": func() { r.admitsState(s, q) },
-		"applyState":  func() { r.applyState(s, q, true, true, nil) },
-		"needsGrowth": func() { s.needsGrowth(r, q) },
-		"shrunkRing":  func() { s.shrunkRing(r) },
-		"newest":      func() { s.newest(r) },
-		"giveBack":    func() { s.giveBack(r, 0, 1) },
-		"expired":     func() { v.expired(r, 0) },
-		"history":     func() { r.history(v, 0) },
-		"replay":      func() { r.replay(s, nil) },
-		"appendState": func() { r.appendState(nil, &v) },
-		"limitState":  func() { new(snapshotReader).limitState(r, s) },
+		"kind":            func() { r.kind() },
+		"admitsState":     func() { r.admitsState(s, q) },
+		"applyState":      func() { r.applyState(s, q, true, true, nil) },
+		"stateAdmitsFast": func() { r.stateAdmitsFast(s, 0, 1) },
+		"applyStateFast":  func() { r.applyStateFast(s, 0, 1, true, nil) },
+		"needsGrowth":     func() { s.needsGrowth(r, q) },
+		"shrunkRing":      func() { s.shrunkRing(r) },
+		"newest":          func() { s.newest(r) },
+		"giveBack":        func() { s.giveBack(r, 0, 1) },
+		"expired":         func() { v.expired(r, 0) },
+		"history":         func() { r.history(v, 0) },
+		"replay":          func() { r.replay(s, nil) },
+		"appendState":     func() { r.appendState(nil, &v) },
+		"limitState":      func() { new(snapshotReader).limitState(r, s) },
 	} {
 		require.PanicsWithError(t, "sash: no state of form 2", f, name)
 	}

@@ -126,14 +126,15 @@ func (e *logEntry) shrink(r *rule) {
 
 // liveView returns a view of those records of g that count at an instant, with their units,
 // for the fast paths. tick is that of the instant, and merge reports whether the newest
-// record is of that tick. ok is false of a ring that holds no records, of an instant before
-// the newest record, and where denied attempts are charged.
+// record is of that tick. ok is false of an empty ring, which must begin at the floor, of an
+// instant before the newest record, and where denied attempts are charged.
 func (r *rule) liveView(g *ring, at int64) (live ringView, used, tick int64, merge, ok bool) {
-	live, tick = g.view(), r.ticks.Of(at)
-	if live.count == 0 || r.chargeDenied {
+	all := g.view()
+	live, tick = all, r.ticks.Of(at)
+	if all.count == 0 || r.chargeDenied {
 		return live, 0, tick, false, false
 	}
-	newest := live.record(live.count - 1)
+	newest := all.record(all.count - 1)
 	last := atomic.LoadInt64(&newest.tick)
 	if tick < last {
 		return live, 0, tick, false, false
@@ -143,26 +144,47 @@ func (r *rule) liveView(g *ring, at int64) (live ringView, used, tick int64, mer
 		live.drop(live.firstLive(tick, life))
 	}
 	used = int64(atomic.LoadUint64(&newest.cumulative) - live.before(0))
-	return live, used, tick, tick == last, uint64(used) <= uint64(r.Count)
+	ok = used > 0 && used <= r.Count || used == 0 && !all.isEmpty()
+	return live, used, tick, tick == last, ok
+}
+
+// ringAdmitsFast reports whether r admits n units, n > 0, by g, and g has room for them. If
+// ok is false, the caller must take the slow path.
+func (r *rule) ringAdmitsFast(g *ring, at, n int64) (admits, ok bool) {
+	live, used, _, merge, ok := r.liveView(g, at)
+	admits = n <= r.Count-used
+	return admits, ok && (!admits || live.hasRoom(merge))
+}
+
+// applyRingFast joins to left, unless that is nil, what n units leave that ringAdmitsFast
+// has admitted at that instant. If store is set, it charges them: the entry of g must have
+// been locked from the word that g was read under.
+func (r *rule) applyRingFast(g *ring, at, n int64, store bool, left *remainder) {
+	live, used, tick, merge, _ := r.liveView(g, at)
+	if store {
+		live.append(tick, n, merge)
+	}
+	if left != nil {
+		left.join(r, r.Count-used-n, r.ticks.Until(tick, at))
+	}
 }
 
 // tryFast is the fast path of decideLog for n units, n > 0, as rule.tryFast is that of
-// decideCounter. word is that of e, not locked and not dead. Unless d is nil, it makes d the
-// decision.
-func (e *logEntry) tryFast(r *rule, word uint64, at, n int64, d *Decision) (allowed, ok bool) {
+// decideCounter. word is that of e, not locked and not dead. Unless they are nil, it makes
+// d the decision, and next that on one unit more than d leaves.
+func (e *logEntry) tryFast(r *rule, word uint64, at, n int64, d, next *Decision) (allowed, ok bool) {
 	live, used, tick, merge, ok := r.liveView(e.ring.Load(), at)
 	if !ok || word&resizing != 0 {
 		return false, false
 	}
-	left := r.Count - used
-	if n > left {
-		if d != nil {
-			if live.count == 0 || n > left+int64(live.units(0)) {
-				return false, false // the oldest record alone does not make room
-			}
-			retry, reset := r.ticks.Until(live.tick(0), at), r.ticks.Until(live.tick(live.count-1), at)
-			*d = Decision{Limit: r.Limit, Remaining: left, RetryAfter: retry, ResetAfter: reset}
-		}
+	p := logPosition{tick: tick, used: used}
+	if allowed = n <= r.Count-used; allowed {
+		p.units = n
+	}
+	if d != nil {
+		r.logDecision(d, &live, &p, query{at: at, n: n, next: next}, allowed)
+	}
+	if !allowed {
 		return false, e.validate(word)
 	}
 	if !live.hasRoom(merge) || !e.tryLock(word) {
@@ -171,9 +193,6 @@ func (e *logEntry) tryFast(r *rule, word uint64, at, n int64, d *Decision) (allo
 	// The lock was taken from the word that the ring was read under: it is the state.
 	live.append(tick, n, merge)
 	e.unlock(word)
-	if d != nil {
-		*d = Decision{Allowed: true, Limit: r.Limit, Remaining: left - n, ResetAfter: r.ticks.Until(tick, at)}
-	}
 	return true, true
 }
 

@@ -83,6 +83,53 @@ func (e *multiEntry) decide(q query, d *Decision) (allowed, alive bool) {
 	return e.ruleset.decideLocked(&e.entry, q, d)
 }
 
+// tryFast is the fast path of decide for n units, n > 0. It serves a call that all limits
+// admit, and one that need not be told when they will. word is that of e, not locked and not
+// dead. Unless d is nil, it makes d the decision.
+func (e *multiEntry) tryFast(word uint64, at, n int64, d *Decision) (allowed, ok bool) {
+	if admits, ok := e.admitsFast(word, at, n); !admits || !ok {
+		return false, ok && d == nil && e.validate(word)
+	}
+	if !e.tryLock(word) {
+		return false, false
+	}
+	// The lock was taken from the word that the states were read under: they still are as
+	// they were when all of them admitted the units.
+	if d == nil {
+		e.applyFast(at, n, true, nil)
+	} else {
+		var left remainder
+		e.applyFast(at, n, true, &left)
+		left.decision(d)
+	}
+	e.unlock(word)
+	return true, true
+}
+
+// admitsFast reports whether every rule admits n units, n > 0, and every state has room for
+// them. If ok is false, the caller must take the slow path.
+func (e *multiEntry) admitsFast(word uint64, at, n int64) (admits, ok bool) {
+	rules, states := e.ruleset.rules, e.states
+	if word&resizing != 0 || len(rules) < len(states) { // it is not, and then the loop needs no checks
+		return false, false
+	}
+	for i := range states {
+		if admits, ok = rules[i].stateAdmitsFast(&states[i], at, n); !admits || !ok {
+			break
+		}
+	}
+	return admits, ok
+}
+
+// applyFast joins to left, unless that is nil, what n units leave that admitsFast has
+// admitted at that instant. If store is set, it charges them. Then the caller must hold the
+// lock.
+func (e *multiEntry) applyFast(at, n int64, store bool, left *remainder) {
+	for i := range e.states {
+		e.ruleset.rules[i].applyStateFast(&e.states[i], at, n, store, left)
+	}
+}
+
 // admits reports whether every rule admits q.
 func (e *multiEntry) admits(q query) bool {
 	for i := range e.states {

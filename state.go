@@ -69,6 +69,38 @@ func (r *rule) admitsState(s *limitState, q query) (ok bool) {
 	return ok
 }
 
+// stateAdmitsFast reports whether r admits n units, n > 0, by s, and s has room for them.
+// If ok is false, the caller must take the slow path.
+func (r *rule) stateAdmitsFast(s *limitState, at, n int64) (admits, ok bool) {
+	switch r.form {
+	case windowForm:
+		return r.admitsFast(s.window(), at, n)
+	case ringForm:
+		return r.ringAdmitsFast(s.ring.Load(), at, n)
+	default:
+		panic(unknownForm(r.form))
+	}
+}
+
+// applyStateFast joins to left, unless that is nil, what n units leave that stateAdmitsFast
+// has admitted at that instant. If store is set, it charges them: the entry of s must have
+// been locked from the word that s was read under.
+func (r *rule) applyStateFast(s *limitState, at, n int64, store bool, left *remainder) {
+	switch r.form {
+	case windowForm:
+		w := s.window()
+		w.Curr += n
+		if store {
+			s.curr.Store(w.Curr)
+		}
+		left.joinWindow(r, w, at)
+	case ringForm:
+		r.applyRingFast(s.ring.Load(), at, n, store, left)
+	default:
+		panic(unknownForm(r.form))
+	}
+}
+
 // applyState makes d, unless it is nil, the decision on q by s, given whether all limits
 // admit it. If store is set, it charges q. Then the entry of s must be locked.
 func (r *rule) applyState(s *limitState, q query, admitted, store bool, d *Decision) {

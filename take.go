@@ -27,10 +27,10 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 		h := g.keys.shard(k).Guess(k.hash, key)
 		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
 			if r := g.fastRule; r != nil {
-				if _, allowed, ok := r.tryFast(entryOf(h), at, n); ok {
+				if _, allowed, ok := r.tryFast(entryOf(h), at, n, true); ok {
 					return allowed
 				}
-			} else if allowed, ok := g.ruleset.tryFast(entryOf(h), at, n, nil); ok {
+			} else if allowed, ok := g.ruleset.tryFast(entryOf(h), at, n, nil, nil); ok {
 				return allowed
 			}
 		}
@@ -48,8 +48,8 @@ func (l *Limiter) allowSlow(g *generation, k key, at, n int64) bool {
 		l.observe(k, n, d)
 		return d.Allowed
 	}
-	if e != nil && n > 0 && g.ruleset.kind.hasFastPath() {
-		if allowed, ok := g.ruleset.tryFast(e, at, n, nil); ok {
+	if e != nil && n > 0 {
+		if allowed, ok := g.ruleset.tryFast(e, at, n, nil, nil); ok {
 			return allowed
 		}
 	}
@@ -76,11 +76,11 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 		h := g.keys.shard(k).Guess(k.hash, key)
 		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
 			if r := g.fastRule; r != nil {
-				if word, allowed, ok := r.tryFast(entryOf(h), at, n); ok {
-					r.fastDecision(&d, r.fastPosition(word, at), n, allowed)
+				if word, allowed, ok := r.tryFast(entryOf(h), at, n, true); ok {
+					r.fastDecision(&d, nil, r.fastPosition(r.layout.unpack(word), at), n, allowed)
 					return d
 				}
-			} else if _, ok := g.ruleset.tryFast(entryOf(h), at, n, &d); ok {
+			} else if _, ok := g.ruleset.tryFast(entryOf(h), at, n, &d, nil); ok {
 				return d
 			}
 		}
@@ -98,8 +98,8 @@ func (l *Limiter) takeSlow(g *generation, k key, at, n int64, d *Decision) {
 		l.observe(k, n, *d)
 		return
 	}
-	if e != nil && n > 0 && g.ruleset.kind.hasFastPath() {
-		if _, ok := g.ruleset.tryFast(e, at, n, d); ok {
+	if e != nil && n > 0 {
+		if _, ok := g.ruleset.tryFast(e, at, n, d, nil); ok {
 			return
 		}
 	}
@@ -128,8 +128,13 @@ func (l *Limiter) observe(k key, n int64, d Decision) {
 // It allocates only for a key that is not tracked under [WithLimitsFor], and for a key
 // that it must move because the limits are changing.
 func (l *Limiter) Peek(key string, n int64) (d Decision) {
-	q := query{n: n, chargeDenied: l.chargeDenied}
-	l.decideNow(key, &q, &d)
+	g, k := l.current.Load(), l.key(key)
+	at := g.instant(l.clock.Now())
+	e := g.keys.load(k)
+	if e != nil && n > 0 && g.ruleset.peekFast(e, at, n, &d) {
+		return d
+	}
+	l.decide(g, k, e, &query{at: at, n: n, chargeDenied: l.chargeDenied}, &d)
 	return d
 }
 
@@ -144,18 +149,25 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 // [Limiter.Peek] right after the Take. It shows what time and other calls have done in
 // between, and may be allowed.
 func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
-	q := query{n: n, charge: n > 0, chargeDenied: l.chargeDenied, next: &next}
-	l.decideNow(key, &q, &d)
+	g, k := l.current.Load(), l.key(key)
+	at := g.instant(l.clock.Now())
+	e, decided := g.keys.load(k), false
+	if e != nil && n > 0 {
+		_, decided = g.ruleset.tryFast(e, at, n, &d, &next)
+	}
+	if !decided {
+		l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied, next: &next}, &d)
+	}
 	switch {
 	case next.Limit.Count > 0: // else an entry with several limits has left it empty
 	case !d.Allowed && n == d.Remaining+1:
 		next = d
 	default:
-		q = query{n: d.Remaining + 1}
-		l.decideNow(key, &q, &next)
+		// Not charged if it is denied: nobody has made that attempt.
+		l.decideNow(key, &query{n: d.Remaining + 1}, &next)
 	}
 	if l.observer != nil && n != 0 {
-		l.observe(l.key(key), n, d)
+		l.observe(k, n, d)
 	}
 	return d, next
 }

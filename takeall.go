@@ -28,6 +28,9 @@ import (
 // Under WithMaxKeys, the bound should be many times the number of keys in all calls that
 // run at one time: a call waits while others have taken all the room.
 func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
+	if l.tryTakeAllFast(keys, n, &d) {
+		return d
+	}
 	var buf [8]target
 	targets := l.targets(buf[:0], keys)
 	if len(targets) == 0 {
@@ -36,6 +39,67 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	l.takeAll(targets, query{n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d)
 	l.observeAll(targets, n, d)
 	return d
+}
+
+// A fastTarget is one of the keys of a TakeAll on its fast path.
+type fastTarget struct {
+	hash  uint64
+	entry *entry
+	word  uint64 // from which the entry was read and locked
+	order int    // among the keys, as the caller gave them
+}
+
+// tryTakeAllFast is the fast path of TakeAll: up to 8 tracked keys, all of which admit the
+// units. If it reports false, it had no effect.
+func (l *Limiter) tryTakeAllFast(keys []string, n int64, d *Decision) bool {
+	var buf [8]fastTarget
+	if l.observer != nil || n <= 0 || len(keys) == 0 || len(keys) > len(buf) {
+		return false
+	}
+	g := l.current.Load()
+	at, count := g.instant(l.clock.Now()), 0
+	for i, name := range keys {
+		k := l.key(name)
+		t := fastTarget{hash: k.hash, entry: g.keys.load(k), order: i}
+		if t.entry == nil {
+			return false
+		}
+		if t.word = t.entry.Word.Load(); t.word&(dead|locked) != 0 {
+			return false
+		}
+		if admits, ok := g.ruleset.admitsFast(t.entry, t.word, at, n); !admits || !ok {
+			return false
+		}
+		// Insert t in the order in which all calls lock keys: that of their hashes.
+		j := count
+		for ; j > 0 && buf[j-1].hash >= k.hash; j-- {
+			if buf[j-1].hash == k.hash {
+				return false // named twice, or another key of the same hash
+			}
+			buf[j] = buf[j-1]
+		}
+		buf[j] = t
+		count++
+	}
+	targets := buf[:count]
+	for i := range targets {
+		if t := &targets[i]; !t.entry.tryLock(t.word) {
+			for _, t := range targets[:i] {
+				t.entry.Word.Store(t.word)
+			}
+			return false
+		}
+	}
+	// Each lock was taken from the word that was read. So all entries still are as they
+	// were when they admitted the units.
+	var left remainder
+	for i := range targets {
+		t := &targets[i]
+		left.key = t.order
+		t.entry.Word.Store(g.ruleset.applyFast(t.entry, t.word, at, n, true, &left))
+	}
+	left.decision(d)
+	return true
 }
 
 // noKeys returns the decision on a call that names no key.

@@ -167,9 +167,9 @@ func (r *rule) decideCounter(e *entry, q query, d *Decision) (allowed, alive boo
 
 // tryFast is the fast path of decideCounter. It serves n units, n > 0, in the window in
 // which both the limiter and the key were charged last: no division and no calls. It
-// returns the word after the charge, if there was any. If ok is false, it had no effect,
-// and the caller must take the slow path.
-func (r *rule) tryFast(e *entry, at, n int64) (word uint64, allowed, ok bool) {
+// returns the word after the charge, which it makes if charge is set. If ok is false, it
+// had no effect, and the caller must take the slow path.
+func (r *rule) tryFast(e *entry, at, n int64, charge bool) (word uint64, allowed, ok bool) {
 	index := r.index.Load()
 	elapsed, ok := r.counter.Within(index, at)
 	if !ok {
@@ -185,19 +185,39 @@ func (r *rule) tryFast(e *entry, at, n int64) (word uint64, allowed, ok bool) {
 	// curr is in the low bits, and Admits has shown that the sum is at most Count. If
 	// another call has changed the word, this fails, and nothing has happened.
 	next := word + uint64(n)
-	return next, true, e.Word.CompareAndSwap(word, next)
+	return next, true, !charge || e.Word.CompareAndSwap(word, next)
 }
 
-// fastPosition returns the position at t of a word that tryFast has returned.
-func (r *rule) fastPosition(word uint64, t int64) window.Position {
-	w := r.layout.unpack(word)
+// admitsFast reports whether r admits n units, n > 0, by w. It serves the window in which
+// both the limiter and the key were charged last. Otherwise ok is false.
+func (r *rule) admitsFast(w window.State, at, n int64) (admits, ok bool) {
+	index := r.index.Load()
+	elapsed, ok := r.counter.Within(index, at)
+	if !ok || w.Index != index || w.Curr == 0 {
+		return false, false
+	}
+	return r.counter.Admits(w, elapsed, n), !r.chargeDenied
+}
+
+// fastPosition returns the position at t of w, which a fast path has found or made.
+func (r *rule) fastPosition(w window.State, t int64) window.Position {
 	return window.Position{State: w, Offset: t - r.counter.Begins(w.Index)}
 }
 
-// fastDecision makes d the decision of a fast path that has found or made p.
-func (r *rule) fastDecision(d *Decision, p window.Position, n int64, allowed bool) {
-	if !allowed {
-		r.counterDecision(d, p, query{n: n}, false)
+// joinWindow joins to left what w leaves under r at t, once a fast path has charged it. It
+// does nothing if left is nil.
+func (left *remainder) joinWindow(r *rule, w window.State, t int64) {
+	if left != nil {
+		p := r.fastPosition(w, t)
+		left.join(r, r.counter.Remaining(p), r.counter.ResetAfterCharge(p.Offset))
+	}
+}
+
+// fastDecision makes d the decision of a fast path that has found or made p, and next,
+// unless it is nil, the decision on one unit more than that leaves.
+func (r *rule) fastDecision(d, next *Decision, p window.Position, n int64, allowed bool) {
+	if !allowed || next != nil {
+		r.counterDecision(d, p, query{n: n, next: next}, allowed)
 		return
 	}
 	d.Allowed, d.Limit = true, r.Limit

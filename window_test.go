@@ -305,7 +305,7 @@ func TestTryFast_LeavesAnEntryThatIsDeadOrLocked(t *testing.T) {
 		if l.own().kind == kindWide {
 			_, _, ok = l.rule().tryFastWide(e.asWide(), 0, 1)
 		} else {
-			_, _, ok = l.rule().tryFast(e, 0, 1)
+			_, _, ok = l.rule().tryFast(e, 0, 1, true)
 		}
 		require.False(t, ok)
 		require.Equal(t, word|locked, e.Word.Load())
