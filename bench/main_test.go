@@ -287,7 +287,7 @@ func counting(rule func(key string) bool) (allow func(string) bool, asked *[]str
 
 func TestTurn_AsksTheSameOfEveryoneInARound(t *testing.T) {
 	for _, mode := range modes {
-		r := row{1000, keys.Zipf, admitted, mode, 1}
+		r := row{1000, keys.Zipf, admitted, mode, 1, callAllow}
 		first, _ := r.turn(500, 3)
 		again, _ := r.turn(500, 3)
 		require.Equal(t, first, again)
@@ -303,7 +303,7 @@ func TestTurn_CountsAnswers(t *testing.T) {
 		odd[keys.New(i)] = true
 	}
 	allow, asked := counting(func(key string) bool { return !odd[key] })
-	tr, want := row{100, keys.Uniform, half, throughput, 1}.turn(1000, 1)
+	tr, want := row{100, keys.Uniform, half, throughput, 1, callAllow}.turn(1000, 1)
 	_, got := tr.run(allow)
 	require.Equal(t, want, got)
 	require.InDelta(t, 500, got, 100)
@@ -311,7 +311,7 @@ func TestTurn_CountsAnswers(t *testing.T) {
 }
 
 func TestTurn_ChainedKeysFollowFromTheAnswers(t *testing.T) {
-	tr, _ := row{1_000_000, keys.Uniform, half, latency, 1}.turn(50, 1)
+	tr, _ := row{1_000_000, keys.Uniform, half, latency, 1, callAllow}.turn(50, 1)
 	tr.warming = []script{{}}
 	for _, rule := range []func(int) bool{
 		func(int) bool { return false }, func(int) bool { return true }, func(i int) bool { return i%3 == 0 },
@@ -331,8 +331,8 @@ func TestTurn_ChainedKeysFollowFromTheAnswers(t *testing.T) {
 }
 
 func TestTurn_GoroutinesShareTheDecisions(t *testing.T) {
-	single, _ := row{10, keys.Uniform, admitted, throughput, 1}.turn(1000, 1)
-	shared, _ := row{10, keys.Uniform, admitted, throughput, 8}.turn(1000, 1)
+	single, _ := row{10, keys.Uniform, admitted, throughput, 1, callAllow}.turn(1000, 1)
+	shared, _ := row{10, keys.Uniform, admitted, throughput, 8, callAllow}.turn(1000, 1)
 	require.Len(t, shared.scripts, 8)
 	require.LessOrEqual(t, single.decisions(), shared.decisions())
 	table := peers.Sash().New(peers.Plenty)

@@ -23,6 +23,7 @@ type options struct {
 	distributions []string
 	answers       []string
 	modes         []string
+	calls         []string
 	goroutines    []int
 	rounds        int
 	decisions     int
@@ -55,7 +56,7 @@ func (o *options) setQuick() {
 func parseArgs(args []string) (*options, error) {
 	o := &options{
 		experiments: names(experiments()), peers: peerNames(), distributions: keys.Distributions,
-		answers: answers, modes: modes,
+		answers: answers, modes: modes, calls: calls,
 		flags: flag.NewFlagSet("bench", flag.ContinueOnError),
 	}
 	if o.setDefaults(); slices.ContainsFunc(args, isQuick) {
@@ -99,6 +100,7 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 	selection("dists", "the `DISTRIBUTIONS` of keys in speed, and in floor the first of them", &o.distributions)
 	selection("answers", "the `ANSWERS` of speed", &o.answers)
 	selection("modes", "the `MODES` of speed", &o.modes)
+	selection("calls", "the `CALLS` of speed: Allow for yes or no, Take for the whole answer", &o.calls)
 	read("keys", "how many keys there are, such as 10M if there is the memory, and some minutes, for them: in speed each of these `NUMBERS`, in floor those up to 1M, in memory the greatest: -keys 1k,10_000_000 (default "+labels(o.keys)+")", func(s string) (err error) {
 		o.keys, err = numbers(s, keys.Parse)
 		return err

@@ -26,6 +26,8 @@ var contenders = append([]peers.Peer{peers.Sash()}, peers.Variants()...)
 // singleUnit is a Quota that the first call uses up.
 var singleUnit = peers.Quota{Count: 1, Window: 10_000 * time.Hour, Sweep: 1000 * time.Hour}
 
+const plenty = 1e12 // a Count that is never exhausted
+
 // filled returns a table of p that tracks n keys. Under singleUnit they have nothing left.
 func filled(p peers.Peer, n int, q peers.Quota) peers.Table {
 	table := p.New(q)
