@@ -46,6 +46,7 @@ func comparisons() (all []comparison) {
 			comparison{"Take" + kind, "Allow" + kind, bounds{1000: 1.3, 1_000_000: 1.1}},
 			comparison{"Take" + kind + ", denied", "Allow" + kind + ", denied", always(1.8)},
 			comparison{"Take" + kind, "go-limiter's Take", bounds{1_000_000: 0.5}},
+			comparison{"TakeAll of two keys" + kind, "Allow" + kind, always(5)},
 		)
 	}
 	return append(all,
@@ -56,7 +57,6 @@ func comparisons() (all []comparison) {
 		comparison{"Take, two limits, denied", "Take, denied", nil},
 		comparison{"Allow, four limits", "Allow", nil},
 		comparison{"Allow, log and counter", "Allow", nil},
-		comparison{"TakeAll of two keys", "Allow", always(5)},
 		comparison{"TakeAll of two keys, two limits", "Allow, two limits", nil},
 		comparison{"Allow, log", "Allow", bounds{1: 2, 1000: 2}},
 		comparison{"Take, log", "Take", nil},

@@ -59,13 +59,15 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	s := &stage{ctx: ctx, keys: n}
 	one, two := s.tracking(1, "", oneWord), s.tracking(1, "", twoCounters)
 	s.addBoth("", one)
-	s.addBoth(", large", s.tracking(1, "", large))
+	wide := s.tracking(1, "", large)
+	s.addBoth(", large", wide)
 	s.addBoth(", two limits", two)
 	s.addBoth(", log", s.tracking(1, "", []sash.Limit{rollingLog(n)}))
 	s.addDenied(", denied", oneWord)
 	s.addDenied(", large, denied", large)
 	if n > 1 {
 		s.add(subject{name: "TakeAll of two keys", calls: takeTwoEach(one)})
+		s.add(subject{name: "TakeAll of two keys, large", calls: takeTwoEach(wide)})
 		s.add(subject{name: "TakeAll of two keys, two limits", calls: takeTwoEach(two)})
 	}
 	if n <= few {
