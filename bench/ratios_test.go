@@ -33,20 +33,11 @@ func TestStage_AnswersAreThoseMeasured(t *testing.T) {
 				want = 0
 			}
 			require.Equal(t, want, sub.calls(of), "%s with %d keys", sub.name, n)
+			if sub.limiter != nil {
+				require.Equal(t, n, sub.limiter.Len(), "%s is called for the keys that it tracks", sub.name)
+			}
 		}
 	}
-}
-
-// Calls of a subject that inserts are for keys that no call was made for, and those of the
-// others for keys that are tracked.
-func TestStage_TracksWhatItSays(t *testing.T) {
-	const n = 50
-	s := &stage{ctx: t.Context(), keys: n}
-	defer s.close()
-	require.Equal(t, n, s.tracking(1, "ip:", oneWord).Len())
-	require.Zero(t, s.made(oneWord).Len())
-	l := s.tracking(4, "", smallLog)
-	require.EqualValues(t, 6, l.Peek(keys.New(n-1), 0).Remaining)
 }
 
 func TestStage_EndsWithItsContext(t *testing.T) {

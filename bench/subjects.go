@@ -15,8 +15,9 @@ import (
 // A subject is one way to call a limiter. It calls for each key in a loop of its own, so that
 // no other call is timed with it.
 type subject struct {
-	name  string
-	calls func(keys []string) (admitted int64)
+	name    string
+	limiter *sash.Limiter // nil if it is another's
+	calls   func(keys []string) (admitted int64)
 	// denies is whether every call is denied. Otherwise every call is admitted.
 	denies bool
 	// inserts is whether it is called for keys that are not tracked.
@@ -66,9 +67,9 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	s.addDenied(", denied", oneWord)
 	s.addDenied(", large, denied", large)
 	if n > 1 {
-		s.add(subject{name: "TakeAll of two keys", calls: takeTwoEach(one)})
-		s.add(subject{name: "TakeAll of two keys, large", calls: takeTwoEach(wide)})
-		s.add(subject{name: "TakeAll of two keys, two limits", calls: takeTwoEach(two)})
+		s.add(subject{name: "TakeAll of two keys", limiter: one, calls: takeTwoEach(one)})
+		s.add(subject{name: "TakeAll of two keys, large", limiter: wide, calls: takeTwoEach(wide)})
+		s.add(subject{name: "TakeAll of two keys, two limits", limiter: two, calls: takeTwoEach(two)})
 	}
 	if n <= few {
 		s.addBoth(", four limits", s.tracking(1, "", fourCounters))
@@ -79,9 +80,9 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 		s.addComposed(", two limits", twoCounters)
 		s.addComposed(", log", []sash.Limit{rollingLog(n)})
 	}
-	s.add(subject{name: "Take, new key", calls: takeEach(s.made(oneWord)), inserts: true})
-	s.add(subject{name: "Take, two limits, new key", calls: takeEach(s.made(twoCounters)), inserts: true})
-	s.add(subject{name: "Take, log, new key", calls: takeEach(s.made(smallLog)), inserts: true})
+	s.addInserting("", oneWord)
+	s.addInserting(", two limits", twoCounters)
+	s.addInserting(", log", smallLog)
 	s.add(subject{name: "go-limiter's Take", calls: s.goLimiter(n)})
 	s.add(subject{name: "go-limiter's Take, new key", calls: s.goLimiter(0), inserts: true})
 	return s, ctx.Err()
@@ -112,22 +113,28 @@ func (s *stage) add(sub subject) { s.subjects = append(s.subjects, sub) }
 
 // addBoth adds Allow and Take on one limiter.
 func (s *stage) addBoth(of string, l *sash.Limiter) {
-	s.add(subject{name: "Allow" + of, calls: allowEach(l)})
-	s.add(subject{name: "Take" + of, calls: takeEach(l)})
+	s.add(subject{name: "Allow" + of, limiter: l, calls: allowEach(l)})
+	s.add(subject{name: "Take" + of, limiter: l, calls: takeEach(l)})
 }
 
 // addDenied adds the same on a limiter whose keys have nothing left.
 func (s *stage) addDenied(of string, limits []sash.Limit) {
 	l := s.tracking(limits[0].Count, "", limits)
-	s.add(subject{name: "Allow" + of, calls: allowEach(l), denies: true})
-	s.add(subject{name: "Take" + of, calls: takeEach(l), denies: true})
+	s.add(subject{name: "Allow" + of, limiter: l, calls: allowEach(l), denies: true})
+	s.add(subject{name: "Take" + of, limiter: l, calls: takeEach(l), denies: true})
+}
+
+// addInserting adds Take on a limiter without keys.
+func (s *stage) addInserting(of string, limits []sash.Limit) {
+	l := s.made(limits)
+	s.add(subject{name: "Take" + of + ", new key", limiter: l, calls: takeEach(l), inserts: true})
 }
 
 // addComposed adds Allow and Take of keys that are put together in the call.
 func (s *stage) addComposed(of string, limits []sash.Limit) {
 	const prefix = "ip:"
 	l := s.tracking(1, prefix, limits)
-	s.add(subject{name: "Allow" + of + ", composed key", composed: true, calls: func(keys []string) (yes int64) {
+	s.add(subject{name: "Allow" + of + ", composed key", limiter: l, composed: true, calls: func(keys []string) (yes int64) {
 		for _, key := range keys {
 			if l.Allow(prefix + key) {
 				yes++
@@ -135,7 +142,7 @@ func (s *stage) addComposed(of string, limits []sash.Limit) {
 		}
 		return yes
 	}})
-	s.add(subject{name: "Take" + of + ", composed key", composed: true, calls: func(keys []string) (yes int64) {
+	s.add(subject{name: "Take" + of + ", composed key", limiter: l, composed: true, calls: func(keys []string) (yes int64) {
 		for _, key := range keys {
 			if l.Take(prefix+key, 1).Allowed {
 				yes++
