@@ -239,6 +239,7 @@ type ratioRecord struct {
 	Goroutines int       `json:"goroutines,omitempty"`
 	Value      float64   `json:"value"`
 	AtMost     *float64  `json:"at_most"`
+	Wrong      float64   `json:"wrong_answers,omitempty"` // the greatest share of a turn
 	Samples    []float64 `json:"samples,omitempty"`
 }
 
@@ -247,95 +248,136 @@ func (r ratioRecord) holds() bool {
 	return r.AtMost == nil || math.Round(r.Value*100) <= math.Round(*r.AtMost*100)
 }
 
-// cells returns the value, its bound, and whether it is kept.
-func (r ratioRecord) cells() []string {
-	value := strconv.FormatFloat(r.Value, 'f', 2, 64)
-	switch {
-	case r.AtMost == nil:
-		return []string{value, report.None, ""}
-	case r.holds():
-		return []string{value, strconv.FormatFloat(*r.AtMost, 'f', -1, 64), "yes"}
+// cell returns the value, and how it compares with its bound.
+func (r ratioRecord) cell() string {
+	value := figure(r.Value)
+	if r.Unit == "ratio" || r.Unit == "allocations" {
+		value = strconv.FormatFloat(r.Value, 'f', 2, 64)
 	}
-	return []string{value, strconv.FormatFloat(*r.AtMost, 'f', -1, 64), "**no**"}
+	switch {
+	case r.Wrong > 0.001: // more than lost swaps can explain
+		return value + "*"
+	case r.AtMost == nil:
+		return value
+	case r.holds():
+		return value + " ≤ " + strconv.FormatFloat(*r.AtMost, 'f', -1, 64)
+	}
+	return "**" + value + " > " + strconv.FormatFloat(*r.AtMost, 'f', -1, 64) + "**"
+}
+
+// what returns what the record is about.
+func (r ratioRecord) what() string {
+	if r.By == "" {
+		return r.Of
+	}
+	return r.Of + " / " + r.By
+}
+
+// where returns the conditions of the record.
+func (r ratioRecord) where() string {
+	where := "keys: " + keys.Label(r.Keys)
+	if r.Goroutines > 0 { // else it is memory
+		where += ", goroutines: " + strconv.Itoa(r.Goroutines)
+	}
+	return where
+}
+
+// records returns the figures of c.
+func (c *crowd) records() (all []ratioRecord) {
+	for _, x := range c.subjects {
+		r := ratioRecord{Of: x.name, Unit: "ns", Keys: c.keys, Goroutines: c.goroutines, Value: rounds.Median(x.ns), Wrong: x.wrong, Samples: x.ns}
+		all = append(all, r)
+		if x.composed {
+			r.Unit, r.Value, r.AtMost, r.Wrong, r.Samples = "allocations", x.allocations, new(float64), 0, nil
+			all = append(all, r)
+		}
+	}
+	for _, m := range comparisons() {
+		of, by := c.find(m.of), c.find(m.by)
+		if of == nil || by == nil {
+			continue // not measured with so many keys
+		}
+		all = append(all, ratioRecord{Of: m.of, By: m.by, Unit: "ratio", Keys: c.keys, Goroutines: c.goroutines, Value: rounds.Ratio(of.ns, by.ns), AtMost: m.atMost.with(c.keys)})
+	}
+	return all
 }
 
 func (t *ratioTest) result() report.Result {
 	records := []ratioRecord{}
-	times := report.Table{Title: "nanoseconds per call", Columns: []string{"keys", "goroutines", "call", "ns"}}
-	ratios := report.Table{Title: "ratios", Columns: []string{"keys", "goroutines", "the time of", "divided by that of", "is", "at most", "kept"}}
-	allocated := report.Table{Title: "allocations per call", Columns: []string{"keys", "goroutines", "call", "are", "at most", "kept"}}
-	held := report.Table{Title: "memory", Columns: []string{"keys", "limits, and units charged", "a key takes", "is", "at most", "kept"}}
 	for _, c := range t.crowds {
-		where := []string{keys.Label(c.keys), strconv.Itoa(c.goroutines)}
-		for _, x := range c.subjects {
-			ns := ratioRecord{Of: x.name, Unit: "ns", Keys: c.keys, Goroutines: c.goroutines, Value: rounds.Median(x.ns), Samples: x.ns}
-			records = append(records, ns)
-			times.Rows = append(times.Rows, slices.Concat(where, []string{x.name + x.doubt(), figure(ns.Value)}))
-			if x.composed {
-				r := ratioRecord{Of: x.name, Unit: "allocations", Keys: c.keys, Goroutines: c.goroutines, Value: x.allocations, AtMost: new(float64)}
-				records = append(records, r)
-				allocated.Rows = append(allocated.Rows, slices.Concat(where, []string{x.name}, r.cells()))
-			}
-		}
-		for _, m := range comparisons() {
-			of, by := c.find(m.of), c.find(m.by)
-			if of == nil || by == nil {
-				continue // not measured with so many keys
-			}
-			r := ratioRecord{Of: m.of, By: m.by, Unit: "ratio", Keys: c.keys, Goroutines: c.goroutines, Value: rounds.Ratio(of.ns, by.ns), AtMost: m.atMost.with(c.keys)}
-			records = append(records, r)
-			ratios.Rows = append(ratios.Rows, slices.Concat(where, []string{m.of, m.by}, r.cells()))
-		}
+		records = append(records, c.records()...)
 	}
 	for _, h := range t.held {
-		for _, r := range h.records() {
-			records = append(records, r)
-			held.Rows = append(held.Rows, slices.Concat([]string{keys.Label(h.keys), r.Of, r.Unit}, r.cells()))
+		records = append(records, h.records()...)
+	}
+	return report.Result{Records: records, Notes: t.explanations(), Tables: []report.Table{
+		verdict(records),
+		matrix("ratios", records, "ratio"),
+		matrix("allocations per call", records, "allocations"),
+		matrix("bytes per key", records, "bytes"),
+		matrix("objects per key", records, "objects"),
+		matrix("nanoseconds per call", records, "ns"),
+	}}
+}
+
+// verdict returns a table of the bounds that are not kept.
+func verdict(records []ratioRecord) report.Table {
+	judged, kept := 0, 0
+	t := report.Table{Columns: []string{"where", "what", "unit", "is"}}
+	for _, r := range records {
+		switch {
+		case r.AtMost == nil:
+			continue
+		case r.holds():
+			kept++
+		default:
+			t.Rows = append(t.Rows, []string{r.where(), r.what(), r.Unit, r.cell()})
+		}
+		judged++
+	}
+	t.Title = fmt.Sprintf("%d of %d bounds are kept", kept, judged)
+	return t
+}
+
+// matrix returns a table of the records of one unit: a row for what each is about, and a
+// column for each of the conditions.
+func matrix(title string, records []ratioRecord, unit string) report.Table {
+	t := report.Table{Title: title, Columns: []string{unit}}
+	for _, r := range records {
+		if r.Unit != unit {
+			continue
+		}
+		column := slices.Index(t.Columns, r.where())
+		if column < 0 {
+			column = len(t.Columns)
+			t.Columns = append(t.Columns, r.where())
+		}
+		row := slices.IndexFunc(t.Rows, func(cells []string) bool { return cells[0] == r.what() })
+		if row < 0 {
+			row = len(t.Rows)
+			t.Rows = append(t.Rows, []string{r.what()})
+		}
+		for len(t.Rows[row]) <= column {
+			t.Rows[row] = append(t.Rows[row], report.None)
+		}
+		t.Rows[row][column] = r.cell()
+	}
+	for i := range t.Rows {
+		for len(t.Rows[i]) < len(t.Columns) {
+			t.Rows[i] = append(t.Rows[i], report.None)
 		}
 	}
-	return report.Result{Records: records, Tables: []report.Table{summary(records), ratios, allocated, held, times}, Notes: t.explanations()}
+	return t
 }
 
 // explanations returns the notes of the result.
 func (t *ratioTest) explanations() []string {
 	return append(slices.Clone(t.notes),
 		"Times are the medians of "+strconv.Itoa(t.roundsOf(1))+" rounds. In a round all calls take turns of "+strconv.Itoa(t.decisions)+" for each core, for the same keys, after a tenth as many to warm up. A ratio is the median of the ratios within rounds. With "+keys.Label(few)+" keys or fewer each round has limiters of its own.",
-		"\\*: of the share given, the answers were others than those meant.",
+		"\\*: in some turn, more than a thousandth of the answers were others than those to measure.",
 		"The limit is "+list(oneWord)+", which fits into one word. *Large* is "+list(large)+", which does not. *Two limits* are "+list(twoCounters)+"; *four limits* are "+list(fourCounters)+". *Log* is of 10 units, in a window so short that they are back as fast as they are charged. *Log, denied* is "+list(smallLog)+", used up; so is every limit that is *denied*.",
 		"The keys are tracked, except each *new key*, for which there was no call before: its limiter begins without keys. A *composed key* is put together in the call, of a prefix and the key. The keys of *TakeAll* are two of the tracked ones, drawn independently.",
 		"What a key takes is what the heap holds after a collection. The bytes are without those of the key itself, on average "+strconv.FormatFloat(meanLength(slices.Max(t.keys)), 'f', 1, 64)+". Units of one key are charged a second apart.")
-}
-
-// doubt returns the share of answers that were others than those meant, if it is more than
-// lost swaps can explain.
-func (x *subjectTimes) doubt() string {
-	if x.wrong <= 0.001 {
-		return ""
-	}
-	return fmt.Sprintf("* (%.1f %%)", 100*x.wrong)
-}
-
-// summary returns a table of the bounds that are not kept.
-func summary(records []ratioRecord) report.Table {
-	judged, kept := 0, 0
-	t := report.Table{Columns: []string{"keys", "goroutines", "what", "divided by", "in", "is", "at most", "kept"}}
-	for _, r := range records {
-		if r.AtMost == nil {
-			continue
-		}
-		judged++
-		if r.holds() {
-			kept++
-			continue
-		}
-		goroutines := report.None // it is memory
-		if r.Goroutines > 0 {
-			goroutines = strconv.Itoa(r.Goroutines)
-		}
-		t.Rows = append(t.Rows, slices.Concat([]string{keys.Label(r.Keys), goroutines, r.Of, r.By, r.Unit}, r.cells()))
-	}
-	t.Title = fmt.Sprintf("%d of %d bounds are kept", kept, judged)
-	return t
 }
 
 // list returns limits as text.

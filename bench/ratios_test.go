@@ -73,26 +73,38 @@ func TestBounds_AreByTheNumberOfKeys(t *testing.T) {
 
 func TestRatioRecord_HoldsAsItIsShown(t *testing.T) {
 	bound := 1.3
-	for value, want := range map[float64]string{1.304: "yes", 1.306: "**no**", 0.1: "yes", math.NaN(): "**no**"} {
-		r := ratioRecord{Value: value, AtMost: &bound}
-		require.Equal(t, want, r.cells()[2], "%v", value)
-		require.Equal(t, want == "yes", r.holds(), "%v", value)
+	for value, want := range map[float64]string{1.304: "1.30 ≤ 1.3", 1.306: "**1.31 > 1.3**", 0.1: "0.10 ≤ 1.3"} {
+		r := ratioRecord{Unit: "ratio", Value: value, AtMost: &bound}
+		require.Equal(t, want, r.cell())
+		require.Equal(t, value < 1.305, r.holds(), "%v", value)
 	}
-	require.Equal(t, []string{"7.00", report.None, ""}, ratioRecord{Value: 7}.cells())
+	require.False(t, ratioRecord{Value: math.NaN(), AtMost: &bound}.holds())
+	require.Equal(t, "7.00", ratioRecord{Unit: "ratio", Value: 7}.cell())
+	require.Equal(t, "70*", ratioRecord{Unit: "ns", Value: 70, Wrong: 0.01}.cell())
+	require.Equal(t, "150", ratioRecord{Unit: "bytes", Value: 149.8}.cell())
 }
 
-func TestSummary_ListsTheBoundsThatAreNotKept(t *testing.T) {
+func TestRatioTables_ShowEveryRecordAndTheBoundsThatAreNotKept(t *testing.T) {
 	bound := 2.0
-	table := summary([]ratioRecord{
-		{Of: "a", Unit: "ratio", Keys: 1, Goroutines: 1, Value: 1.9, AtMost: &bound},
-		{Of: "b", By: "a", Unit: "ratio", Keys: 1000, Goroutines: 2, Value: 2.1, AtMost: &bound},
-		{Of: "c", Unit: "bytes", Keys: 1, Value: 3, AtMost: &bound},
-		{Of: "d", Unit: "ns", Keys: 1, Goroutines: 1, Value: 99},
-	})
+	records := []ratioRecord{
+		{Of: "a", By: "b", Unit: "ratio", Keys: 1, Goroutines: 1, Value: 1.9, AtMost: &bound},
+		{Of: "a", By: "b", Unit: "ratio", Keys: 1000, Goroutines: 2, Value: 2.1, AtMost: &bound},
+		{Of: "c", By: "b", Unit: "ratio", Keys: 1000, Goroutines: 2, Value: 5},
+		{Of: "d", By: "b", Unit: "ratio", Keys: 1, Goroutines: 1, Value: 6},
+		{Of: "e", Unit: "bytes", Keys: 1, Value: 30, AtMost: &bound},
+	}
+	table := verdict(records)
 	require.Equal(t, "1 of 3 bounds are kept", table.Title)
 	require.Equal(t, [][]string{
-		{"1k", "2", "b", "a", "ratio", "2.10", "2", "**no**"},
-		{"1", report.None, "c", "", "bytes", "3.00", "2", "**no**"},
+		{"keys: 1k, goroutines: 2", "a / b", "ratio", "**2.10 > 2**"},
+		{"keys: 1", "e", "bytes", "**30 > 2**"},
+	}, table.Rows)
+	table = matrix("", records, "ratio")
+	require.Equal(t, []string{"ratio", "keys: 1, goroutines: 1", "keys: 1k, goroutines: 2"}, table.Columns)
+	require.Equal(t, [][]string{
+		{"a / b", "1.90 ≤ 2", "**2.10 > 2**"},
+		{"c / b", report.None, "5.00"},
+		{"d / b", "6.00", report.None},
 	}, table.Rows)
 }
 
@@ -131,11 +143,11 @@ func TestSubjectTimes_CountWrongAnswers(t *testing.T) {
 		x := &subjectTimes{}
 		x.measure(subject{calls: half, denies: denies}, c.turn(1000, 0, nil))
 		require.Len(t, x.ns, 1)
-		require.Equal(t, "* (50.0 %)", x.doubt())
+		require.Equal(t, 0.5, x.wrong)
 	}
 	x := &subjectTimes{}
 	x.measure(subject{calls: func(keys []string) int64 { return int64(len(keys)) }}, c.turn(1000, 0, nil))
-	require.Empty(t, x.doubt())
+	require.Zero(t, x.wrong)
 }
 
 var kept []*[64]byte
