@@ -72,8 +72,8 @@ func TestHostile_KeysOfOneSumShareNothing(t *testing.T) {
 }
 
 // BenchmarkHostile makes calls for 131,072 keys with the same sum under XXH64, which anyone
-// can compute, and for as many random keys of the same length. The two take turns, as in
-// BenchmarkPolicies: for tracked keys, and for new ones. A table keyed by that sum would
+// can compute, and for as many random keys of the same length. The two take turns in rounds:
+// for tracked keys, and for new ones. A table keyed by that sum would
 // search all of them in each call.
 //
 //	go test -run '^$' -bench Hostile -benchtime 31x ./bench
