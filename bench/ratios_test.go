@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"math"
 	"slices"
 	"testing"
@@ -41,8 +42,12 @@ func TestStage_AnswersAreThoseMeasured(t *testing.T) {
 }
 
 func TestStage_EndsWithItsContext(t *testing.T) {
-	_, err := newStage(&countdown{t.Context(), 3}, few)
-	require.Error(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s, err := newStage(ctx, few)
+	defer s.close()
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, s.subjects[0].limiter.Len(), "it inserts no key")
 }
 
 func TestComparisons_AreOfSubjectsThatExist(t *testing.T) {
