@@ -30,6 +30,7 @@ type experiment struct {
 func experiments() []experiment {
 	return []experiment{
 		{"speed", "how long a decision takes", planSpeed},
+		{"ratios", "how much more one call costs than another, and whether that is within bounds", planRatios},
 		{"floor", "how long the steps of a decision take", planFloor},
 		{"tail", "how long the worst calls take", planTail},
 		{"memory", "how much memory a key takes, and what it costs the garbage collector", planMemory},

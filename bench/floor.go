@@ -12,6 +12,7 @@ import (
 func planFloor(l *lab) plan {
 	reduced := *l.options
 	reduced.answers, reduced.distributions = []string{admitted}, []string{l.distributions[0]}
+	reduced.calls = []string{callAllow}
 	reduced.goroutines = upTo(2, l.goroutines)
 	reduced.keys = upTo(maxVariantKeys, l.keys)
 	quiet := &lab{options: &reduced, here: l.here, budget: l.budget}

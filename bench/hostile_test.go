@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 )
 
 const hostileKeys = 1 << 17
@@ -70,8 +72,8 @@ func TestHostile_KeysOfOneSumShareNothing(t *testing.T) {
 }
 
 // BenchmarkHostile makes calls for 131,072 keys with the same sum under XXH64, which anyone
-// can compute, and for as many random keys of the same length. The two take turns, as in
-// BenchmarkPolicies: for tracked keys, and for new ones. A table keyed by that sum would
+// can compute, and for as many random keys of the same length. The two take turns in rounds:
+// for tracked keys, and for new ones. A table keyed by that sum would
 // search all of them in each call.
 //
 //	go test -run '^$' -bench Hostile -benchtime 31x ./bench
@@ -124,4 +126,17 @@ func allowed(l *sash.Limiter, keys []string) float64 {
 		l.Allow(key)
 	}
 	return float64(time.Since(start)) / float64(len(keys))
+}
+
+// reportTimes reports the median times, and the ratios of all times to those of bases.
+func reportTimes(b *testing.B, names []string, times [][]float64, bases []string) {
+	b.ReportMetric(0, "ns/op") // the time of a whole round has no meaning
+	for i, name := range names {
+		b.ReportMetric(rounds.Median(times[i]), name+"-ns")
+		for j, other := range names {
+			if i != j && slices.Contains(bases, other) {
+				b.ReportMetric(rounds.Ratio(times[i], times[j]), name+"/"+other)
+			}
+		}
+	}
 }

@@ -20,7 +20,7 @@ import (
 // BenchmarkMiddleware measures how much longer a handler takes with a middleware around it.
 // The requests are of 1,000 clients and none is denied; or, in answer=denied, of one client
 // and all but the first are. The handler sets a header and writes two bytes, without
-// net/http's own part of a request. All contenders take turns, as in BenchmarkPolicies.
+// net/http's own part of a request. All contenders take turns in rounds.
 // Garbage is collected as rarely as in a server with a larger heap. With the few megabytes
 // of a benchmark, the collector would take half of the time.
 //

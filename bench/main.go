@@ -1,7 +1,7 @@
 // Command bench measures sash and competing limiters on your machine, in one process and by
 // turns. It also shows where sash loses:
 //
-//	go run ./bench                          # all experiments, about five minutes
+//	go run ./bench                          # all experiments, about ten minutes
 //	go run ./bench -quick                   # all of them on a few keys, in seconds
 //	go run ./bench -experiments speed -keys 1,1k -goroutines 1,2,4,8 -rounds 21
 //	go run ./bench -experiments speed,memory -keys 10_000_000
@@ -9,9 +9,12 @@
 // Experiments are:
 //
 //	speed     nanoseconds per decision, by the number of keys, their distribution, the
-//	          answer and the number of goroutines; as throughput, and as latency, where
-//	          each key depends on the last answer
-//	floor     the same for the steps of a decision: how much faster it could be
+//	          answer, the call (for yes or no, or for the whole answer) and the number of
+//	          goroutines; as throughput, and as latency, where each key depends on the
+//	          last answer
+//	ratios    how much more one call of sash costs than another: Take than Allow, two limits
+//	          than one, a log than a counter; new keys, composed keys, bytes; with bounds
+//	floor     speed for the steps of a decision: how much faster it could be
 //	tail      the time of the worst calls while a table grows from nothing, and while idle
 //	          keys are swept out, with arrivals that do not wait for answers
 //	memory    bytes and objects per key, their cost to the garbage collector, and the time

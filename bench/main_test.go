@@ -84,15 +84,32 @@ func TestRun_QuickMeasuresEverything(t *testing.T) {
 	speed := results(t, dir, "speed")
 	rows := map[string]int{}
 	for _, r := range speed.Records {
-		rows[r["impl"].(string)+" "+r["clock"].(string)]++
+		rows[r["call"].(string)+" "+r["impl"].(string)+" "+r["clock"].(string)]++
 		require.Positive(t, r["ns_per_decision"])
 		require.Len(t, r["samples_ns"], 15)
 	}
 	for _, p := range peers.Field() {
-		require.Equal(t, rows["sash system"], rows[p.Name+" "+p.Clock], p.Name)
+		require.Equal(t, rows["Allow sash system"], rows["Allow "+p.Name+" "+p.Clock], p.Name)
+		table := p.New(peers.Plenty)
+		want := rows["Take sash system"]
+		if table.Take == nil {
+			want = 0
+		}
+		require.Equal(t, want, rows["Take "+p.Name+" "+p.Clock], p.Name)
+		table.Close()
 	}
-	require.Equal(t, rows["sash system"], rows["sash coarse"])
-	require.Less(t, rows["sash-log system"], rows["sash system"])
+	require.NotZero(t, rows["Take sash system"])
+	require.Less(t, rows["Take sash system"], rows["Allow sash system"])
+	require.Equal(t, rows["Allow sash system"], rows["Allow sash coarse"])
+	require.Less(t, rows["Allow sash-log system"], rows["Allow sash system"])
+	ratios := map[any]int{}
+	for _, r := range results(t, dir, "ratios").Records {
+		ratios[r["unit"]]++
+		require.NotNil(t, r["value"])
+	}
+	for _, unit := range []string{"ns", "ratio", "allocations", "bytes", "objects"} {
+		require.NotZero(t, ratios[unit], unit)
+	}
 	for _, r := range results(t, dir, "memory").Records {
 		if r["impl"] != "nothing" {
 			require.Greater(t, r["bytes_per_key"], 10.0, "%v", r["impl"])
@@ -177,10 +194,10 @@ func TestRun_WrongFlags(t *testing.T) {
 	}{
 		{[]string{"-keys", "0"}, []string{`-keys: "0" is no number`}},
 		{[]string{"-keys", "1,x,-3", "-rounds", "0"}, []string{`"x" is no`, `"-3" is no`, `-rounds: "0" is no number: want one from 1 to 10k`}},
-		{[]string{"-experiments", "sped"}, []string{`-experiments: there is no "sped", want some of speed,floor,tail,memory`}},
+		{[]string{"-experiments", "sped"}, []string{`-experiments: there is no "sped", want some of speed,ratios,floor,tail,memory`}},
 		{[]string{"-peers", "redis,sash"}, []string{`-peers: there is no "redis"`, `there is no "sash", want some of go-limiter`}},
 		{[]string{"-goroutines", "1,0"}, []string{`-goroutines: "0" is no number of goroutines`}},
-		{[]string{"-dists", "", "-answers", "yes", "-modes", "fast"}, []string{`-dists: there is no ""`, `-answers: there is no "yes"`, `-modes: there is no "fast"`}},
+		{[]string{"-dists", "", "-answers", "yes", "-modes", "fast", "-calls", "Wait"}, []string{`-calls: there is no "Wait"`, `-dists: there is no ""`, `-answers: there is no "yes"`, `-modes: there is no "fast"`}},
 		{[]string{"-grow", "1e6"}, []string{`-grow: "1e6" is no number`}},
 		{[]string{"-rate", "-1", "-decisions", "1000000000000000", "-out", ""}, []string{`-rate: "-1" is no number: want one from 1 to 100M`, `-decisions: "1000000000000000" is no number`, "-out names no directory"}},
 		{[]string{"-rate", "x"}, []string{`-rate: "x" is no number`}},
@@ -287,7 +304,7 @@ func counting(rule func(key string) bool) (allow func(string) bool, asked *[]str
 
 func TestTurn_AsksTheSameOfEveryoneInARound(t *testing.T) {
 	for _, mode := range modes {
-		r := row{1000, keys.Zipf, admitted, mode, 1}
+		r := row{1000, keys.Zipf, admitted, mode, 1, callAllow}
 		first, _ := r.turn(500, 3)
 		again, _ := r.turn(500, 3)
 		require.Equal(t, first, again)
@@ -303,7 +320,7 @@ func TestTurn_CountsAnswers(t *testing.T) {
 		odd[keys.New(i)] = true
 	}
 	allow, asked := counting(func(key string) bool { return !odd[key] })
-	tr, want := row{100, keys.Uniform, half, throughput, 1}.turn(1000, 1)
+	tr, want := row{100, keys.Uniform, half, throughput, 1, callAllow}.turn(1000, 1)
 	_, got := tr.run(allow)
 	require.Equal(t, want, got)
 	require.InDelta(t, 500, got, 100)
@@ -311,7 +328,7 @@ func TestTurn_CountsAnswers(t *testing.T) {
 }
 
 func TestTurn_ChainedKeysFollowFromTheAnswers(t *testing.T) {
-	tr, _ := row{1_000_000, keys.Uniform, half, latency, 1}.turn(50, 1)
+	tr, _ := row{1_000_000, keys.Uniform, half, latency, 1, callAllow}.turn(50, 1)
 	tr.warming = []script{{}}
 	for _, rule := range []func(int) bool{
 		func(int) bool { return false }, func(int) bool { return true }, func(i int) bool { return i%3 == 0 },
@@ -331,8 +348,8 @@ func TestTurn_ChainedKeysFollowFromTheAnswers(t *testing.T) {
 }
 
 func TestTurn_GoroutinesShareTheDecisions(t *testing.T) {
-	single, _ := row{10, keys.Uniform, admitted, throughput, 1}.turn(1000, 1)
-	shared, _ := row{10, keys.Uniform, admitted, throughput, 8}.turn(1000, 1)
+	single, _ := row{10, keys.Uniform, admitted, throughput, 1, callAllow}.turn(1000, 1)
+	shared, _ := row{10, keys.Uniform, admitted, throughput, 8, callAllow}.turn(1000, 1)
 	require.Len(t, shared.scripts, 8)
 	require.LessOrEqual(t, single.decisions(), shared.decisions())
 	table := peers.Sash().New(peers.Plenty)

@@ -23,6 +23,7 @@ type options struct {
 	distributions []string
 	answers       []string
 	modes         []string
+	calls         []string
 	goroutines    []int
 	rounds        int
 	decisions     int
@@ -55,7 +56,7 @@ func (o *options) setQuick() {
 func parseArgs(args []string) (*options, error) {
 	o := &options{
 		experiments: names(experiments()), peers: peerNames(), distributions: keys.Distributions,
-		answers: answers, modes: modes,
+		answers: answers, modes: modes, calls: calls,
 		flags: flag.NewFlagSet("bench", flag.ContinueOnError),
 	}
 	if o.setDefaults(); slices.ContainsFunc(args, isQuick) {
@@ -99,11 +100,12 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 	selection("dists", "the `DISTRIBUTIONS` of keys in speed, and in floor the first of them", &o.distributions)
 	selection("answers", "the `ANSWERS` of speed", &o.answers)
 	selection("modes", "the `MODES` of speed", &o.modes)
-	read("keys", "how many keys there are, such as 10M if there is the memory, and some minutes, for them: in speed each of these `NUMBERS`, in floor those up to 1M, in memory the greatest: -keys 1k,10_000_000 (default "+labels(o.keys)+")", func(s string) (err error) {
+	selection("calls", "the `CALLS` of speed: Allow for yes or no, Take for the whole answer", &o.calls)
+	read("keys", "how many keys there are, such as 10M if there is the memory, and some minutes, for them: in speed and ratios each of these `NUMBERS`, in floor those up to 1M, in memory the greatest: -keys 1k,10_000_000 (default "+labels(o.keys)+")", func(s string) (err error) {
 		o.keys, err = numbers(s, keys.Parse)
 		return err
 	})
-	read("goroutines", "how many goroutines ask at once in speed, and up to 2 in floor, each of these `NUMBERS`, more than 2 only in throughput with uniform keys, unless -full (default "+labels(o.goroutines)+")", func(s string) (err error) {
+	read("goroutines", "how many goroutines ask at once in speed, and up to 2 in floor and ratios, each of these `NUMBERS`, more than 2 only in throughput with uniform keys, unless -full (default "+labels(o.goroutines)+")", func(s string) (err error) {
 		o.goroutines, err = numbers(s, goroutines)
 		return err
 	})
@@ -118,8 +120,8 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 		})
 	}
 	count("rate", "let `NUMBER` calls arrive a second in tail, and a fifth of them in memory", &o.rate, 100_000_000)
-	count("rounds", "report the median of this `NUMBER` of rounds in speed, floor and tail; with 1,000 keys and fewer, which take little time, of five times as many", &o.rounds, 10_000)
-	count("decisions", "make this `NUMBER` of decisions a core in a turn of speed and floor", &o.decisions, 1_000_000)
+	count("rounds", "report the median of this `NUMBER` of rounds in speed, floor and tail; of five times as many in ratios, and with 1,000 keys and fewer, which take little time", &o.rounds, 10_000)
+	count("decisions", "make this `NUMBER` of decisions a core in a turn of speed, ratios and floor", &o.decisions, 1_000_000)
 	o.flags.StringVar(&o.out, "out", o.out, "write results to this `DIRECTORY`; by default those of -quick go to another")
 	o.flags.BoolVar(&o.quick, "quick", false, "fewer keys, rounds and decisions, where other flags do not say how many: it takes seconds, and its figures say nothing")
 	o.flags.BoolVar(&o.full, "full", false, "measure every combination of flags in speed: by default more than 1M keys are only asked for what is admitted")

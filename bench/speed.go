@@ -31,9 +31,17 @@ const (
 	latency    = "latency"    // each key depends on the last answer
 )
 
+// The calls. Where a limiter has only one of the two, Allow is that one, and Take is not
+// measured unless it returns more than yes or no.
+const (
+	callAllow = "Allow" // for yes or no
+	callTake  = "Take"  // for what is left, or how long to wait, as well
+)
+
 var (
 	answers = []string{admitted, half, denied}
 	modes   = []string{throughput, latency}
+	calls   = []string{callAllow, callTake}
 )
 
 // A row is the conditions of one measurement of all contenders.
@@ -42,6 +50,7 @@ type row struct {
 	distribution string
 	answer, mode string
 	goroutines   int
+	call         string
 }
 
 // maxVariantKeys is the greatest number of keys for which variants of sash, and the floor, are measured.
@@ -78,6 +87,7 @@ func planSpeed(l *lab) plan {
 			"Nanoseconds per decision, the medians of "+strconv.Itoa(l.rounds)+" rounds, and with 1,000 keys or fewer of "+strconv.Itoa(l.roundsOf(1))+". In a round all contenders take turns of "+strconv.Itoa(l.decisions)+" decisions per core, after a tenth as many to warm up. The last column is the time of the fastest other contender divided by that of sash, the median of the ratios within rounds. Where it is below 1, sash loses.",
 			"Throughput: keys are known beforehand; the time divided by the decisions of all goroutines. Latency: each key depends on the last answer, by an atomic, so that no two look-ups overlap; the time that one goroutine waits while it has a core.",
 			"More goroutines than cores share the decisions of a turn. These end before the scheduler would preempt a goroutine, so such rows measure many goroutines that begin and end, not many that are preempted. -decisions makes turns longer.",
+			"Take is the call that also returns what is left, or how long to wait; with sash and x-time-rate that is another call than Allow, with the others in its tables the only one they have. For x-time-rate it is a reservation, cancelled if denied, which does not tell what is left. Take is measured in throughput, of "+l.distributions[0]+" keys, by up to two goroutines, unless -full is given.",
 			"All keys are tracked. No window ends while calls are measured; exhausted keys were exhausted before. Keys are in new bytes. Garbage is collected between turns, which favours limiters that allocate.",
 			"sash-log and sash-large have other limits than sash (see below). They and the coarse clock are measured up to "+keys.Label(maxVariantKeys)+" keys. With more keys only admitted calls are measured, unless -answers or -full are given.")
 		r.Notes = append(r.Notes, notesOn(s.all)...)
@@ -86,8 +96,8 @@ func planSpeed(l *lab) plan {
 	return p
 }
 
-// speedRows returns the rows for the flags. Without -full, more than two goroutines are
-// measured only in throughput with uniform keys, and many keys are not exhausted.
+// speedRows returns the rows for the flags. Without -full, it leaves out those that measures
+// leaves out, and many keys are not exhausted.
 func (l *lab) speedRows() (rows []row) {
 	for _, n := range l.keys {
 		for _, answer := range l.answers {
@@ -103,8 +113,10 @@ func (l *lab) speedRows() (rows []row) {
 						continue // all distributions of one key are the same
 					}
 					for _, g := range l.goroutines {
-						if l.full || g <= 2 || mode == throughput && distribution == l.distributions[0] {
-							rows = append(rows, row{n, distribution, answer, mode, g})
+						for _, call := range l.calls {
+							if r := (row{n, distribution, answer, mode, g, call}); l.measures(r) {
+								rows = append(rows, r)
+							}
 						}
 					}
 				}
@@ -112,6 +124,14 @@ func (l *lab) speedRows() (rows []row) {
 		}
 	}
 	return rows
+}
+
+// measures reports whether r is measured without -full. Take is, and more than two
+// goroutines are, only in throughput with uniform keys.
+func (l *lab) measures(r row) bool {
+	plain := r.mode == throughput && r.distribution == l.distributions[0]
+	few := r.goroutines <= 2
+	return l.full || few && plain || (few || plain) && r.call == callAllow
 }
 
 // plan returns the steps of all rows. Rows with the same number of keys share tables, and
@@ -241,7 +261,8 @@ func (s *speedTest) row(ctx context.Context, r row, group []peers.Peer, tables [
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var able []int
 	for i, p := range group {
-		if r.answer == admitted || !p.Free && tables[i].Exhaust != nil {
+		answers := r.answer == admitted || !p.Free && tables[i].Exhaust != nil
+		if answers && callOf(tables[i], r.call) != nil {
 			able = append(able, i)
 		}
 	}
@@ -254,7 +275,7 @@ func (s *speedTest) row(ctx context.Context, r row, group []peers.Peer, tables [
 			}
 			i := able[k]
 			var got int64
-			ns[i], got = t.run(tables[i].Allow)
+			ns[i], got = t.run(callOf(tables[i], r.call))
 			s.sample(r, group[i]).count(r, got, yes, t.decisions())
 			s.tidy()
 		}
@@ -267,6 +288,14 @@ func (s *speedTest) row(ctx context.Context, r row, group []peers.Peer, tables [
 		}
 	}
 	return nil
+}
+
+// callOf returns a call of a table, or nil if it has none such.
+func callOf(table peers.Table, call string) func(key string) bool {
+	if call == callTake {
+		return table.Take
+	}
+	return table.Allow
 }
 
 // turn returns the calls of a round, and the number of calls that will be admitted, as far as
@@ -349,6 +378,7 @@ type speedRecord struct {
 	Distribution string    `json:"dist"`
 	Answer       string    `json:"answer"`
 	Mode         string    `json:"mode"`
+	Call         string    `json:"call"`
 	Goroutines   int       `json:"goroutines"`
 	Impl         string    `json:"impl"`
 	Clock        string    `json:"clock"`
@@ -365,7 +395,7 @@ func (s *speedTest) result() report.Result {
 		for _, p := range s.all {
 			if x := s.samples[r][p.Label()]; x != nil && len(x.ns) > 0 {
 				records = append(records, speedRecord{
-					r.keys, r.distribution, r.answer, r.mode, r.goroutines, p.Name, p.Clock,
+					r.keys, r.distribution, r.answer, r.mode, r.call, r.goroutines, p.Name, p.Clock,
 					rounds.Median(x.ns), finite(rounds.Ratio(x.ns, x.base)), x.wrong, x.ns,
 				})
 			}
@@ -375,29 +405,35 @@ func (s *speedTest) result() report.Result {
 }
 
 func (s *speedTest) tables() (tables []report.Table) {
-	for _, mode := range modes {
-		for _, answer := range answers {
-			t := report.Table{Title: mode + ", " + answer, Columns: []string{"keys", "asked for", "goroutines"}}
-			rows := slices.DeleteFunc(slices.Clone(s.rows), func(r row) bool {
-				return r.mode != mode || r.answer != answer || s.samples[r] == nil
-			})
-			of := slices.DeleteFunc(slices.Clone(s.all), func(p peers.Peer) bool {
-				return !slices.ContainsFunc(rows, func(r row) bool { return s.samples[r][p.Label()] != nil })
-			})
-			for _, p := range of {
-				t.Columns = append(t.Columns, p.Label())
-			}
-			t.Columns = append(t.Columns, "fastest other", "× sash")
-			for _, r := range rows {
-				t.Rows = append(t.Rows, s.line(r, of))
-				t.Notes = append(t.Notes, s.doubts(r)...)
-			}
-			if len(t.Rows) > 0 {
-				tables = append(tables, t)
+	for _, call := range calls {
+		for _, mode := range modes {
+			for _, answer := range answers {
+				if t := s.table(call, mode, answer); len(t.Rows) > 0 {
+					tables = append(tables, t)
+				}
 			}
 		}
 	}
 	return tables
+}
+
+func (s *speedTest) table(call, mode, answer string) report.Table {
+	t := report.Table{Title: call + ", " + mode + ", " + answer, Columns: []string{"keys", "asked for", "goroutines"}}
+	rows := slices.DeleteFunc(slices.Clone(s.rows), func(r row) bool {
+		return r.call != call || r.mode != mode || r.answer != answer || s.samples[r] == nil
+	})
+	of := slices.DeleteFunc(slices.Clone(s.all), func(p peers.Peer) bool {
+		return !slices.ContainsFunc(rows, func(r row) bool { return s.samples[r][p.Label()] != nil })
+	})
+	for _, p := range of {
+		t.Columns = append(t.Columns, p.Label())
+	}
+	t.Columns = append(t.Columns, "fastest other", "× sash")
+	for _, r := range rows {
+		t.Rows = append(t.Rows, s.line(r, of))
+		t.Notes = append(t.Notes, s.doubts(r)...)
+	}
+	return t
 }
 
 // line returns the cells of a row of a table.
@@ -451,7 +487,7 @@ func (s *speedTest) doubts(r row) (notes []string) {
 // number of goroutines, for one number of keys.
 func (s *speedTest) plots() (plots []report.Plot) {
 	at := func(n, goroutines int, answer, mode string) row {
-		return row{n, s.distributions[0], answer, mode, goroutines}
+		return row{n, s.distributions[0], answer, mode, goroutines, s.calls[0]}
 	}
 	for _, mode := range s.modes {
 		for _, answer := range s.answers {
@@ -461,7 +497,7 @@ func (s *speedTest) plots() (plots []report.Plot) {
 			}
 			p := s.plot(rows, func(r row) string { return keys.Label(r.keys) })
 			p.Name, p.X = mode+"-"+fileName(answer), "keys, "+s.distributions[0]
-			p.Title = fmt.Sprintf("%s, %s, goroutines: %d", mode, answer, s.goroutines[0])
+			p.Title = fmt.Sprintf("%s, %s, %s, goroutines: %d", s.calls[0], mode, answer, s.goroutines[0])
 			plots = append(plots, p)
 		}
 	}
@@ -473,7 +509,7 @@ func (s *speedTest) plots() (plots []report.Plot) {
 		}
 		p := s.plot(rows, func(r row) string { return strconv.Itoa(r.goroutines) })
 		p.Name, p.X = "goroutines-"+fileName(answer), "goroutines"
-		p.Title = fmt.Sprintf("throughput, %s, %s keys", answer, keys.Label(n))
+		p.Title = fmt.Sprintf("%s, throughput, %s, %s keys", s.calls[0], answer, keys.Label(n))
 		plots = append(plots, p)
 	}
 	return plots

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,6 +26,8 @@ var contenders = append([]peers.Peer{peers.Sash()}, peers.Variants()...)
 
 // singleUnit is a Quota that the first call uses up.
 var singleUnit = peers.Quota{Count: 1, Window: 10_000 * time.Hour, Sweep: 1000 * time.Hour}
+
+const plenty = 1e12 // a Count that is never exhausted
 
 // filled returns a table of p that tracks n keys. Under singleUnit they have nothing left.
 func filled(p peers.Peer, n int, q peers.Quota) peers.Table {
@@ -90,9 +93,16 @@ func BenchmarkDenied(b *testing.B) {
 
 // BenchmarkTake measures calls that return the whole Decision, admitted and denied.
 func BenchmarkTake(b *testing.B) {
-	for _, limit := range []sash.Limit{sash.Per(1<<29-1, math.MaxInt64), sash.PerHour(plenty), sash.PerHour(1), sash.PerHour(1).Log()} {
-		b.Run(fmt.Sprintf("limit=%v", limit), func(b *testing.B) {
-			l := sash.Must(sash.New(limit))
+	for _, limits := range [][]sash.Limit{
+		{sash.Per(1<<29-1, math.MaxInt64)},
+		{sash.PerHour(plenty)},
+		{{Count: 1, Window: time.Hour}},
+		{rollingLog(1)},
+		{sash.PerHour(1).Log()},
+		{sash.PerHour(plenty), sash.PerDay(plenty)},
+	} {
+		b.Run("limit="+strings.ReplaceAll(list(limits), " ", "-"), func(b *testing.B) {
+			l := limiter(limits)
 			defer l.Close()
 			key := keys.New(0)
 			l.Take(keys.New(0), 1)

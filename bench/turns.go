@@ -62,9 +62,15 @@ func (t *turn) run(allow func(key string) bool) (ns float64, admitted int64) {
 	if t.chained {
 		ask = chained
 	}
-	together(len(t.warming), func(g int) { ask(allow, t.warming[g]) })
+	return t.time(func(s script) int64 { return ask(allow, s) })
+}
+
+// time is run for a function that makes the calls of one goroutine, and returns the number
+// of those that were admitted.
+func (t *turn) time(ask func(script) int64) (ns float64, admitted int64) {
+	together(len(t.warming), func(g int) { ask(t.warming[g]) })
 	yes := make([]int64, len(t.scripts))
-	took := together(len(t.scripts), func(g int) { yes[g] = ask(allow, t.scripts[g]) })
+	took := together(len(t.scripts), func(g int) { yes[g] = ask(t.scripts[g]) })
 	for _, n := range yes {
 		admitted += n
 	}

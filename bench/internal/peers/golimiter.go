@@ -17,11 +17,12 @@ var goLimiter = Peer{
 		}
 		s := must(memorystore.New(config))
 		ctx := context.Background()
+		take := func(key string) bool {
+			_, _, _, ok, _ := s.Take(ctx, key)
+			return ok
+		}
 		return Table{
-			Allow: func(key string) bool {
-				_, _, _, ok, _ := s.Take(ctx, key)
-				return ok
-			},
+			Allow: take, Take: take,
 			Exhaust: func(key string) {
 				_, left, _ := s.Get(ctx, key)
 				s.Burst(ctx, key, -left) // adds -left, which is meant to wrap

@@ -57,6 +57,9 @@ func (p Peer) Version() string {
 type Table struct {
 	// Allow reports whether one unit of key is admitted, and charges it if so.
 	Allow func(key string) bool
+	// Take is the same by the call that also returns what is left, or how long to wait. It
+	// is nil if the limiter has no such call. Where that is its only call, it is Allow too.
+	Take func(key string) bool
 	// Exhaust charges all remaining units of a tracked key. It is nil if that is impossible.
 	Exhaust func(key string)
 	// Close ends its goroutines.
@@ -88,6 +91,9 @@ func (q Quota) refill() time.Duration {
 func Field() []Peer {
 	return []Peer{Sash(), goLimiter, xTimeRate, httpRate, ulule, throttledGCRA, slidingWindow}
 }
+
+// GoLimiter returns go-limiter.
+func GoLimiter() Peer { return goLimiter }
 
 // must returns v, and panics on an error. An error of a constructor is a bug in this package.
 func must[T any](v T, err error) T {

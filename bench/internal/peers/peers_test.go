@@ -27,6 +27,30 @@ func TestPeers_AdmitUpToTheLimitForEachKey(t *testing.T) {
 	}
 }
 
+// Take charges as Allow does, from the same units.
+func TestPeers_TakeAdmitsWhatAllowWould(t *testing.T) {
+	without := []string{}
+	for _, p := range deciding() {
+		t.Run(p.Label(), func(t *testing.T) {
+			table := p.New(Quota{Count: 6, Window: 10_000 * time.Hour})
+			defer table.Close()
+			if table.Take == nil {
+				without = append(without, p.Name)
+				return
+			}
+			for i := range 10 {
+				call := table.Take
+				if i%2 == 1 {
+					call = table.Allow
+				}
+				require.Equal(t, i < 6, call("a"), "call %d", i)
+				require.True(t, i >= 6 || call(fmt.Sprint(i)), "another key")
+			}
+		})
+	}
+	require.Equal(t, []string{"httprate", "slidingwindow"}, without)
+}
+
 func TestPeers_ExhaustDeniesThatKeyOnly(t *testing.T) {
 	for _, p := range deciding() {
 		t.Run(p.Label(), func(t *testing.T) {

@@ -27,7 +27,7 @@ func Variants() []Peer {
 			Name: "sash-large", Clock: "system", Module: module, Bytes: 140, Sweeps: true,
 			Keeps: "the counter, of a limit larger than one word holds",
 			New: func(q Quota) Table {
-				limit := sash.Per(q.Count, q.Window)
+				limit := sash.Limit{Count: q.Count, Window: q.Window} // a counter, of any Count
 				if q == Plenty {
 					limit = sash.PerHour(1e12)
 				}
@@ -42,7 +42,7 @@ func counter(name string, clock sash.Clock) Peer {
 		Name: "sash", Clock: name, Module: module, Bytes: 70, Sweeps: true,
 		Keeps: "two-counter sliding window in one atomic word; 256 maps of cache lines, read without a lock",
 		New: func(q Quota) Table {
-			limit := sash.Per(q.Count, q.Window)
+			limit := sash.Limit{Count: q.Count, Window: q.Window} // a counter, of any Count
 			if q == Plenty {
 				limit.Window = math.MaxInt64
 			}
@@ -65,6 +65,7 @@ func start(limit sash.Limit, q Quota, clock sash.Clock) Table {
 	l := sash.Must(sash.New(limit, sash.WithClock(clock), sash.WithSweepInterval(q.Sweep)))
 	return Table{
 		Allow:   l.Allow,
+		Take:    func(key string) bool { return l.Take(key, 1).Allowed },
 		Exhaust: func(key string) { l.Take(key, l.Peek(key, 0).Remaining) },
 		Close:   func() { l.Close() },
 	}

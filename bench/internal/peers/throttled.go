@@ -23,11 +23,12 @@ var throttledGCRA = Peer{
 		// The table is so large that no key is evicted. It allocates nothing in advance.
 		l := must(throttled.NewGCRARateLimiterCtx(must(memstore.NewCtx(math.MaxInt32)), quota))
 		ctx := context.Background()
+		take := func(key string) bool {
+			limited, _, err := l.RateLimitCtx(ctx, key, 1)
+			return err == nil && !limited
+		}
 		return Table{
-			Allow: func(key string) bool {
-				limited, _, err := l.RateLimitCtx(ctx, key, 1)
-				return err == nil && !limited
-			},
+			Allow: take, Take: take,
 			Exhaust: func(key string) {
 				_, state, _ := l.RateLimitCtx(ctx, key, 0)
 				l.RateLimitCtx(ctx, key, state.Remaining)

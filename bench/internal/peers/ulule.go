@@ -18,11 +18,12 @@ var ulule = Peer{
 		}
 		l := limiter.New(memory.NewStoreWithOptions(options), limiter.Rate{Period: q.Window, Limit: q.Count})
 		ctx := context.Background()
+		take := func(key string) bool {
+			c, err := l.Get(ctx, key)
+			return err == nil && !c.Reached
+		}
 		return Table{
-			Allow: func(key string) bool {
-				c, err := l.Get(ctx, key)
-				return err == nil && !c.Reached
-			},
+			Allow: take, Take: take,
 			Exhaust: func(key string) { l.Increment(ctx, key, q.Count) },
 			Close:   func() {}, // its goroutine ends when it is garbage
 		}

@@ -24,6 +24,17 @@ var xTimeRate = Peer{
 		}
 		return Table{
 			Allow: func(key string) bool { return of(key).Allow() },
+			// A reservation tells how long to wait, and must be cancelled if the call
+			// does not. How many units are left would be another call.
+			Take: func(key string) bool {
+				now := time.Now()
+				r := of(key).ReserveN(now, 1)
+				if r.DelayFrom(now) == 0 {
+					return true
+				}
+				r.CancelAt(now)
+				return false
+			},
 			Exhaust: func(key string) {
 				l, now := of(key), time.Now()
 				l.AllowN(now, int(l.TokensAt(now)))

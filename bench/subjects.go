@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/bench/internal/keys"
+	"github.com/seed-30da4c49/sash/bench/internal/peers"
+)
+
+// A subject is one way to call a limiter. It calls for each key in a loop of its own, so that
+// no other call is timed with it.
+type subject struct {
+	name    string
+	limiter *sash.Limiter // nil if it is another's
+	calls   func(keys []string) (admitted int64)
+	// denies is whether every call is denied. Otherwise every call is admitted.
+	denies bool
+	// inserts is whether it is called for keys that are not tracked.
+	inserts bool
+	// composed is whether the calls put their keys together.
+	composed bool
+}
+
+// The limits of the subjects.
+var (
+	oneWord      = []sash.Limit{sash.PerDay(2_000_000)}
+	large        = []sash.Limit{sash.PerDay(1 << 30)} // does not fit into one word
+	twoCounters  = []sash.Limit{sash.PerHour(2_000_000), sash.PerDay(2_000_000)}
+	fourCounters = append(slices.Clone(twoCounters), sash.Per(4_000_000, 30*24*time.Hour), sash.Per(8_000_000, 365*24*time.Hour))
+	smallLog     = []sash.Limit{sash.PerHour(10).Log()}
+)
+
+// rollingLog returns a log of 10 units, whose window is so short that calls for n keys, two of
+// them at once and without a pause, get their units back as fast as they charge them: about
+// five units of a key are in its window.
+func rollingLog(n int) sash.Limit {
+	return sash.Per(10, time.Duration(n)*60*time.Nanosecond).Log()
+}
+
+// A stage is the subjects of a measurement, with their limiters.
+type stage struct {
+	ctx      context.Context
+	keys     int // the number of tracked keys
+	subjects []subject
+	closers  []func()
+}
+
+// few is the greatest number of keys with which every subject is measured, by limiters that
+// last for one round. More keys take seconds to insert.
+const few = 1000
+
+// newStage makes limiters that track n keys. Its error is that of the context.
+func newStage(ctx context.Context, n int) (*stage, error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	s := &stage{ctx: ctx, keys: n}
+	one, two := s.tracking(1, "", oneWord), s.tracking(1, "", twoCounters)
+	s.addBoth("", one)
+	wide := s.tracking(1, "", large)
+	s.addBoth(", large", wide)
+	s.addBoth(", two limits", two)
+	s.addBoth(", log", s.tracking(1, "", []sash.Limit{rollingLog(n)}))
+	s.addDenied(", denied", oneWord)
+	s.addDenied(", large, denied", large)
+	if n > 1 {
+		s.add(subject{name: "TakeAll of two keys", limiter: one, calls: takeTwoEach(one)})
+		s.add(subject{name: "TakeAll of two keys, large", limiter: wide, calls: takeTwoEach(wide)})
+		s.add(subject{name: "TakeAll of two keys, two limits", limiter: two, calls: takeTwoEach(two)})
+	}
+	if n <= few {
+		s.addBoth(", four limits", s.tracking(1, "", fourCounters))
+		s.addBoth(", log and counter", s.tracking(1, "", append(slices.Clone(oneWord), rollingLog(n))))
+		s.addDenied(", two limits, denied", twoCounters)
+		s.addDenied(", log, denied", smallLog)
+		s.addComposed("", oneWord)
+		s.addComposed(", two limits", twoCounters)
+		s.addComposed(", log", []sash.Limit{rollingLog(n)})
+	}
+	s.addInserting("", oneWord)
+	s.addInserting(", two limits", twoCounters)
+	s.addInserting(", log", smallLog)
+	s.add(subject{name: "go-limiter's Take", calls: s.goLimiter(n)})
+	s.add(subject{name: "go-limiter's Take, new key", calls: s.goLimiter(0), inserts: true})
+	return s, ctx.Err()
+}
+
+func (s *stage) close() {
+	for _, end := range s.closers {
+		end()
+	}
+	*s = stage{}
+}
+
+// made returns a limiter without keys.
+func (s *stage) made(limits []sash.Limit) *sash.Limiter {
+	l := limiter(limits, sash.WithSweepInterval(-1))
+	s.closers = append(s.closers, func() { l.Close() })
+	return l
+}
+
+// tracking returns a limiter that has charged units to each key, which begins with prefix.
+func (s *stage) tracking(units int64, prefix string, limits []sash.Limit) *sash.Limiter {
+	l := s.made(limits)
+	forEach(s.ctx, s.keys, runtime.GOMAXPROCS(0), func(i int) { l.AllowN(prefix+keys.New(i), units) })
+	return l
+}
+
+func (s *stage) add(sub subject) { s.subjects = append(s.subjects, sub) }
+
+// addBoth adds Allow and Take on one limiter.
+func (s *stage) addBoth(of string, l *sash.Limiter) {
+	s.add(subject{name: "Allow" + of, limiter: l, calls: allowEach(l)})
+	s.add(subject{name: "Take" + of, limiter: l, calls: takeEach(l)})
+}
+
+// addDenied adds the same on a limiter whose keys have nothing left.
+func (s *stage) addDenied(of string, limits []sash.Limit) {
+	l := s.tracking(limits[0].Count, "", limits)
+	s.add(subject{name: "Allow" + of, limiter: l, calls: allowEach(l), denies: true})
+	s.add(subject{name: "Take" + of, limiter: l, calls: takeEach(l), denies: true})
+}
+
+// addInserting adds Take on a limiter without keys.
+func (s *stage) addInserting(of string, limits []sash.Limit) {
+	l := s.made(limits)
+	s.add(subject{name: "Take" + of + ", new key", limiter: l, calls: takeEach(l), inserts: true})
+}
+
+// addComposed adds Allow and Take of keys that are put together in the call.
+func (s *stage) addComposed(of string, limits []sash.Limit) {
+	const prefix = "ip:"
+	l := s.tracking(1, prefix, limits)
+	s.add(subject{name: "Allow" + of + ", composed key", limiter: l, composed: true, calls: func(keys []string) (yes int64) {
+		for _, key := range keys {
+			if l.Allow(prefix + key) {
+				yes++
+			}
+		}
+		return yes
+	}})
+	s.add(subject{name: "Take" + of + ", composed key", limiter: l, composed: true, calls: func(keys []string) (yes int64) {
+		for _, key := range keys {
+			if l.Take(prefix+key, 1).Allowed {
+				yes++
+			}
+		}
+		return yes
+	}})
+}
+
+// goLimiter returns calls to a go-limiter that tracks n keys.
+func (s *stage) goLimiter(n int) func(keys []string) int64 {
+	table := peers.GoLimiter().New(peers.Plenty)
+	s.closers = append(s.closers, table.Close)
+	forEach(s.ctx, n, runtime.GOMAXPROCS(0), func(i int) { table.Take(keys.New(i)) })
+	return func(keys []string) int64 { return independent(table.Take, script{keys}) }
+}
+
+// limiter returns a limiter of limits.
+func limiter(limits []sash.Limit, options ...sash.Option) *sash.Limiter {
+	for _, limit := range limits {
+		options = append(options, limit)
+	}
+	return sash.Must(sash.New(options...))
+}
+
+func allowEach(l *sash.Limiter) func(keys []string) int64 {
+	return func(keys []string) (yes int64) {
+		for _, key := range keys {
+			if l.Allow(key) {
+				yes++
+			}
+		}
+		return yes
+	}
+}
+
+func takeEach(l *sash.Limiter) func(keys []string) int64 {
+	return func(keys []string) (yes int64) {
+		for _, key := range keys {
+			if l.Take(key, 1).Allowed {
+				yes++
+			}
+		}
+		return yes
+	}
+}
+
+// takeTwoEach takes from each key and another one, which is as far from the end of keys.
+func takeTwoEach(l *sash.Limiter) func(keys []string) int64 {
+	return func(keys []string) (yes int64) {
+		for i, key := range keys {
+			if l.TakeAll([]string{key, keys[len(keys)-1-i]}, 1).Allowed {
+				yes++
+			}
+		}
+		return yes
+	}
+}
