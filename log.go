@@ -129,23 +129,23 @@ func (e *logEntry) shrink(r *rule) {
 // record is of that tick. ok is false of an empty ring, which must begin at the floor, of an
 // instant before the newest record, and where denied attempts are charged.
 func (r *rule) liveView(g *ring, at int64) (live ringView, used, tick int64, merge, ok bool) {
-	all := g.view()
-	live, tick = all, r.ticks.Of(at)
-	if all.count == 0 || r.chargeDenied {
+	live, tick = g.view(), r.ticks.Of(at)
+	if live.count == 0 || r.chargeDenied {
 		return live, 0, tick, false, false
 	}
-	newest := all.record(all.count - 1)
-	last := atomic.LoadInt64(&newest.tick)
-	if tick < last {
+	newest := live.record(live.count - 1)
+	total, last := atomic.LoadUint64(&newest.cumulative), atomic.LoadInt64(&newest.tick)
+	if tick < last || total == live.before(0) {
 		return live, 0, tick, false, false
 	}
-	if life := r.ticks.Life; !live.isLive(0, tick, life) {
-		live.drop(1) // of a log that is full, no more have expired
-		live.drop(live.firstLive(tick, life))
+	for steps := 0; live.count > 0 && !live.isLive(0, tick, r.ticks.Life); steps++ {
+		live.drop(1)
+		if steps == 2 { // mostly there are no more
+			live.drop(live.firstLive(tick, r.ticks.Life))
+		}
 	}
-	used = int64(atomic.LoadUint64(&newest.cumulative) - live.before(0))
-	ok = used > 0 && used <= r.Count || used == 0 && !all.isEmpty()
-	return live, used, tick, tick == last, ok
+	used = int64(total - live.before(0))
+	return live, used, tick, tick == last, uint64(used) <= uint64(r.Count)
 }
 
 // ringAdmitsFast reports whether r admits n units, n > 0, by g, and g has room for them. If
@@ -177,11 +177,12 @@ func (e *logEntry) tryFast(r *rule, word uint64, at, n int64, d, next *Decision)
 	if !ok || word&resizing != 0 {
 		return false, false
 	}
-	p := logPosition{tick: tick, used: used}
-	if allowed = n <= r.Count-used; allowed {
-		p.units = n
-	}
+	allowed = n <= r.Count-used
 	if d != nil {
+		p := logPosition{tick: tick, used: used}
+		if allowed {
+			p.units = n
+		}
 		r.logDecision(d, &live, &p, query{at: at, n: n, next: next}, allowed)
 	}
 	if !allowed {
@@ -317,8 +318,11 @@ func (r *rule) logRetryAfter(v *ringView, p *logPosition, n, now int64) time.Dur
 // freedAt returns the tick of the newest record that must expire before at most units
 // units of v count. If units is below 0, it is the tick in which p is charged.
 func (r *rule) freedAt(v *ringView, p *logPosition, units int64) int64 {
-	if units < 0 {
+	switch {
+	case units < 0:
 		return p.tick
+	case p.used > units && v.unitsSince(p.firstLive+1) <= uint64(units):
+		return v.tick(p.firstLive) // as mostly: the oldest units that count are enough
 	}
 	return v.tick(max(0, v.firstWithin(uint64(units))-1))
 }
