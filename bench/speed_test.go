@@ -20,7 +20,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/peers"
 )
 
-// contenders are sash with its defaults, and its variants.
+// contenders are sash with a counter, and its variants.
 var contenders = append([]peers.Peer{peers.Sash()}, peers.Variants()...)
 
 // singleUnit is a Quota that the first call uses up.
@@ -90,7 +90,7 @@ func BenchmarkDenied(b *testing.B) {
 
 // BenchmarkTake measures calls that return the whole Decision, admitted and denied.
 func BenchmarkTake(b *testing.B) {
-	for _, limit := range []sash.Limit{sash.Per(1<<29-1, math.MaxInt64), sash.PerHour(plenty), sash.PerHour(1), sash.PerHour(1).Log()} {
+	for _, limit := range []sash.Limit{sash.Per(1<<29-1, math.MaxInt64), sash.PerHour(plenty), sash.PerHour(1).Counter(), sash.PerHour(1).Log()} {
 		b.Run(fmt.Sprintf("limit=%v", limit), func(b *testing.B) {
 			l := sash.Must(sash.New(limit))
 			defer l.Close()
