@@ -21,10 +21,11 @@ const (
 	// It is approximate. It admits at most Count in an aligned window, and less than
 	// twice Count in any window. It takes one word of memory.
 	//
-	// Under steady demand it admits Count-1 units per Window, and half a unit under a
-	// Count of 1: half of the rate under a Count of 1 or 2, 80 % under 5, 90 % under 10,
-	// 99 % under 100. RetryAfter reaches two Windows, as a full window counts until the
-	// end of the next one. Hence [SmallCount].
+	// It falls short of Count. Under steady demand it admits Count-1 units per Window, and
+	// one unit in two Windows if Count is 1. That is half of the rate at a Count of 1 or
+	// 2, 80 % at 5, 90 % at 10 and 99 % at 100. RetryAfter reaches Window + Window/Count
+	// for one unit, and two Windows for Count units. So small counts are kept by a log:
+	// see [SmallCount].
 	SlidingCounter Algorithm = iota
 
 	// SlidingLog records the time of each charge.
