@@ -164,7 +164,7 @@ func TestCommit_PastTheLimitIsADebt(t *testing.T) {
 }
 
 func TestCommit_OfAsMuchAsCanBe(t *testing.T) {
-	for _, limit := range []Limit{PerMinute(10).Log(), PerMinute(10).Counter(), PerMinute(10).Buckets(time.Second), Per(math.MaxInt64, time.Minute).Counter(), Per(math.MaxInt64, time.Minute).Log()} {
+	for _, limit := range []Limit{PerMinute(10).Log(), PerMinute(10).Counter(), PerMinute(10).Buckets(time.Second), Per(math.MaxInt64, time.Minute), Per(math.MaxInt64, time.Minute).Log()} {
 		clock := NewManualClock(0)
 		l := newTest(t, limit, WithClock(clock))
 		for range 5 {

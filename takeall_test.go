@@ -36,7 +36,7 @@ func randomLimit(rng *rand.Rand) Limit {
 	case 2:
 		return l.Buckets(l.Window)
 	}
-	return l
+	return l.Counter()
 }
 
 func newMultiTrial(t *testing.T, seed uint64, chargeDenied bool) *multiTrial {
