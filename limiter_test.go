@@ -261,7 +261,7 @@ func TestTakeThenPeek_IsATakeAndSaysWhenThereIsMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			everyKind(t, PerMinute(5), check, option)
 			clock := NewManualClock(0)
-			check(t, newTest(t, PerMinute(5), PerHour(1000).Log(), Per(5, 30*time.Second).Buckets(time.Second), option, WithClock(clock)), clock)
+			check(t, newTest(t, PerMinute(5).Counter(), PerHour(1000).Log(), Per(5, 30*time.Second).Buckets(time.Second), option, WithClock(clock)), clock)
 		})
 	}
 }
