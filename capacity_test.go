@@ -21,7 +21,7 @@ var everyOverflow = map[string]Overflow{"EvictLeastUsed": EvictLeastUsed, "DenyN
 // capped returns a limiter of at most keys keys, and its clock.
 func capped(t testing.TB, keys int, overflow Overflow, options ...Option) (*Limiter, *ManualClock) {
 	clock := NewManualClock(0)
-	return newTest(t, append([]Option{PerMinute(3), WithClock(clock), WithMaxKeys(keys, overflow)}, options...)...), clock
+	return newTest(t, append([]Option{PerMinute(3).Counter(), WithClock(clock), WithMaxKeys(keys, overflow)}, options...)...), clock
 }
 
 // takeTimes takes 1 unit of key in each of calls calls.
@@ -96,8 +96,8 @@ func TestMaxKeys_SurvivesReconfigure(t *testing.T) {
 	for i := range 5 {
 		takeTimes(l, strconv.Itoa(i), 3)
 	}
-	require.NoError(t, l.Reconfigure(PerMinute(4)))
-	require.NoError(t, l.SetLimits("1", PerHour(3)))
+	require.NoError(t, l.Reconfigure(PerMinute(4).Counter()))
+	require.NoError(t, l.SetLimits("1", PerHour(3).Counter()))
 	require.Equal(t, 5, l.Len())
 	takeTimes(l, "0", 1)
 	for i := range 50 {
@@ -144,7 +144,7 @@ func TestMaxKeys_DeadEntriesAreNotKept(t *testing.T) {
 				}
 			}
 			require.Equal(t, l.Len(), items(l))
-			require.NoError(t, l.Reconfigure(PerMinute(4)))
+			require.NoError(t, l.Reconfigure(PerMinute(4).Counter()))
 			require.Equal(t, l.Len(), items(l))
 			stats := l.Stats()
 			require.Greater(t, stats.Displaced+stats.Evicted, uint64(100))
@@ -210,7 +210,7 @@ func TestRace_NeverMoreKeysThanTheCap(t *testing.T) {
 							_ = l.SetLimits(key, PerHour(5))
 						case 6:
 							if c == 0 {
-								_ = l.Reconfigure(PerMinute(int64(3 + i%5)))
+								_ = l.Reconfigure(PerMinute(int64(3 + i%5)).Counter())
 							}
 						default:
 							l.Allow(key)
@@ -468,7 +468,7 @@ func TestEvictLeastUsed_AFloodEvictsItself(t *testing.T) {
 func TestEvictLeastUsed_KeepsAHalfThatIsHeld(t *testing.T) {
 	const maxKeys, held = 1000, 500
 	flood := thorough(100_000)
-	for _, limit := range []Limit{PerMinute(10), PerMinute(10).Log()} {
+	for _, limit := range []Limit{PerMinute(10).Counter(), PerMinute(10).Log()} {
 		for _, uses := range []int{1, 9, 10} {
 			t.Run(fmt.Sprintf("%v, %d of 10", limit, uses), func(t *testing.T) {
 				l := newTest(t, limit, WithClock(NewManualClock(0)), WithMaxKeys(maxKeys, EvictLeastUsed))
@@ -496,7 +496,7 @@ func TestEvictLeastUsed_KeepsAHalfThatIsHeld(t *testing.T) {
 // before.
 func TestEvictLeastUsed_KeepsHeldKeysThatGoOn(t *testing.T) {
 	const maxKeys, held, calls = 1000, 500, 10
-	for _, limit := range []Limit{PerMinute(10), PerMinute(10).Log()} {
+	for _, limit := range []Limit{PerMinute(10).Counter(), PerMinute(10).Log()} {
 		for _, uses := range []int{1, 9} {
 			t.Run(fmt.Sprintf("%v, %d of 10", limit, uses), func(t *testing.T) {
 				clock := NewManualClock(0)

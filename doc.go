@@ -27,15 +27,19 @@
 // A [Limit] admits Count units per Window to each key. Its algorithm says what "per
 // Window" means:
 //
-//   - [SlidingCounter], the default, keeps two numbers per key: the units charged in the
-//     current aligned window, and those charged in the window before. The latter count in
+//   - [SlidingCounter] keeps two numbers per key: the units charged in the current
+//     aligned window, and those charged in the window before. The latter count in
 //     proportion to the part of their window that the sliding window still covers. It
-//     admits at most Count in an aligned window, and less than twice Count in any.
+//     admits at most Count in an aligned window, and less than twice Count in any. Under
+//     steady demand it admits one unit less than Count per window.
 //   - [SlidingLog] records the time of each charge. It admits at most Count in any
 //     window, and takes about 16 bytes for each charge that it remembers.
 //   - [SlidingBuckets] counts per aligned bucket of Precision. All units of a bucket are
 //     back at once. It admits at most Count in the aligned buckets that make up a window,
 //     and takes 16 bytes for each bucket in use.
+//
+// [Per], [PerSecond] and the like choose the log for a Count of at most [SmallCount], and
+// the counter above it. [Limit.Counter], [Limit.Log] and [Limit.Buckets] choose otherwise.
 //
 // All arithmetic that decides is in integers. It is exact to the nanosecond and the unit,
 // for any Count and any Window.

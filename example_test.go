@@ -27,7 +27,7 @@ func Example() {
 // With a clock that the test moves, every answer is known in advance.
 func ExampleLimiter_Take() {
 	clock := sash.NewManualClock(0)
-	limiter := sash.Must(sash.New(sash.PerMinute(10).Log(), sash.WithClock(clock)))
+	limiter := sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(clock)))
 	defer limiter.Close()
 
 	fmt.Println(limiter.Take("alice", 7).Remaining)
@@ -44,11 +44,28 @@ func ExampleLimiter_Take() {
 	// true
 }
 
-// 9 units are charged in the first minute. At 1:15, three quarters of them still count:
-// 6.75. With 5 more, that makes 11.75, which is more than 10.
+// Peek answers what Take would, and charges nothing.
 func ExampleLimiter_Peek() {
 	clock := sash.NewManualClock(0)
 	limiter := sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(clock)))
+	defer limiter.Close()
+
+	limiter.AllowN("alice", 9)
+	clock.Advance(15 * time.Second)
+	for range 2 {
+		d := limiter.Peek("alice", 5)
+		fmt.Println(d.Allowed, d.Remaining, d.RetryAfter)
+	}
+	// Output:
+	// false 1 45s
+	// false 1 45s
+}
+
+// 9 units are charged in the first minute. At 1:15, three quarters of them still count:
+// 6.75. With 5 more, that makes 11.75, which is more than 10.
+func ExampleLimit_Counter() {
+	clock := sash.NewManualClock(0)
+	limiter := sash.Must(sash.New(sash.PerMinute(10).Counter(), sash.WithClock(clock)))
 	defer limiter.Close()
 
 	limiter.AllowN("alice", 9)
@@ -66,12 +83,12 @@ func ExampleLimiter_TakeThenPeek() {
 	limiter := sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(clock)))
 	defer limiter.Close()
 
-	limiter.AllowN("alice", 9)
-	clock.Set(int64(75 * time.Second))
+	limiter.AllowN("alice", 8)
+	clock.Advance(15 * time.Second)
 	d, next := limiter.TakeThenPeek("alice", 1)
 	fmt.Println(d.Allowed, d.Remaining, next.RetryAfter)
 	// Output:
-	// true 2 5s
+	// true 1 45s
 }
 
 // With several limits, a call is admitted if all of them admit it. Then all are charged.
@@ -92,7 +109,7 @@ func ExampleNew_severalLimits() {
 	fmt.Println(limiter.Take("alice", 5).Allowed)
 	// Output:
 	// true
-	// false 10/1s 1.5s
+	// false 10/1s log 1s
 	// true
 }
 
@@ -135,7 +152,7 @@ func ExampleLimit_Buckets() {
 // Wait blocks until the call is admitted. Calls on one key are admitted in the order in
 // which they came.
 func ExampleLimiter_Wait() {
-	limiter := sash.Must(sash.New(sash.Per(1, 10*time.Millisecond).Log()))
+	limiter := sash.Must(sash.New(sash.Per(1, 10*time.Millisecond)))
 	defer limiter.Close()
 
 	start := time.Now()
@@ -188,7 +205,7 @@ func ExampleLimiter_Reserve() {
 // Logins are limited by their failures, for the account and for the address. Reserve a
 // unit from both, and give it back if the login did not fail.
 func ExampleLimiter_ReserveAll() {
-	failures := sash.Must(sash.New(sash.PerHour(3).Log(), sash.WithClock(sash.NewManualClock(0))))
+	failures := sash.Must(sash.New(sash.PerHour(3), sash.WithClock(sash.NewManualClock(0))))
 	defer failures.Close()
 
 	for _, password := range []string{"wrong", "right", "wrong", "wrong", "right"} {
@@ -218,7 +235,7 @@ func ExampleWithLimitsFor() {
 	defer limiter.Close()
 
 	fmt.Println(limiter.Take("acme", 1).Limit, limiter.Take("somebody", 1).Limit)
-	// Output: 100/1s 5/1s
+	// Output: 100/1s 5/1s log
 }
 
 func ExampleLimiter_SetLimits() {
@@ -280,7 +297,6 @@ func ExampleLimiter_Sweep() {
 	limiter.Allow("bob")
 	clock.Advance(time.Second)
 	limiter.Allow("bob")
-	clock.Advance(time.Second)
 	fmt.Println(limiter.Len(), limiter.Sweep(), limiter.Len())
 	fmt.Println(limiter.Stats().Evicted)
 	// Output:
@@ -300,19 +316,25 @@ func ExampleNew_errors() {
 }
 
 func ExampleParseLimit() {
-	for _, s := range []string{"100/m", "10/1s log", "10/fortnight"} {
+	for _, s := range []string{"100/m", "100/m log", "5/m", "5/m counter", "10/fortnight"} {
 		limit, err := sash.ParseLimit(s)
-		fmt.Println(limit, err)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println(limit)
 	}
 	// Output:
-	// 100/1m0s <nil>
-	// 10/1s log <nil>
-	// 0/0s sash: limit "10/fortnight": window "fortnight" is not a duration such as 250ms, 1m30s or h: invalid limit
+	// 100/1m0s
+	// 100/1m0s log
+	// 5/1m0s log
+	// 5/1m0s counter
+	// sash: limit "10/fortnight": window "fortnight" is not a duration such as 250ms, 1m30s or h: invalid limit
 }
 
 func ExampleLimit_MarshalText() {
 	var config struct{ Login, Search sash.Limit }
-	err := json.Unmarshal([]byte(`{"Login": "5/m log", "Search": "100/s"}`), &config)
+	err := json.Unmarshal([]byte(`{"Login": "5/m", "Search": "100/s"}`), &config)
 	fmt.Println(config.Login, config.Search, err)
 	// Output: 5/1m0s log 100/1s <nil>
 }
@@ -320,7 +342,7 @@ func ExampleLimit_MarshalText() {
 // Denied attempts are charged, too. A client is admitted again once it pauses.
 func ExampleWithChargeDenied() {
 	clock := sash.NewManualClock(0)
-	limiter := sash.Must(sash.New(sash.PerMinute(2).Log(),
+	limiter := sash.Must(sash.New(sash.PerMinute(2),
 		sash.WithClock(clock), sash.WithChargeDenied()))
 	defer limiter.Close()
 
@@ -349,7 +371,7 @@ func ExampleWithObserver() {
 	limiter.Allow("alice")
 	limiter.Allow("alice")
 	fmt.Println(denied)
-	// Output: map[1/1m0s:2]
+	// Output: map[1/1m0s log:2]
 }
 
 // A flood of new keys does not evict the key of a client that is held at its limit.
@@ -379,7 +401,7 @@ func ExampleCoarseClock() {
 // A quota outlives its process: another limiter goes on from the snapshot. The time in
 // between counts as passed.
 func ExampleLimiter_Snapshot() {
-	before := sash.Must(sash.New(sash.PerDay(5).Log()))
+	before := sash.Must(sash.New(sash.PerDay(5)))
 	defer before.Close()
 	before.Take("alice", 3)
 
@@ -388,7 +410,7 @@ func ExampleLimiter_Snapshot() {
 		fmt.Println(err)
 	}
 
-	after := sash.Must(sash.New(sash.PerDay(5).Log()))
+	after := sash.Must(sash.New(sash.PerDay(5)))
 	defer after.Close()
 	if err := after.Restore(&file); err != nil {
 		fmt.Println(err)
@@ -413,5 +435,5 @@ func ExampleLimiter_Restore() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// sash: snapshot: its limits are [100/1h0m0s], the limiter's are [5/24h0m0s]: bad snapshot
+	// sash: snapshot: its limits are [100/1h0m0s], the limiter's are [5/24h0m0s log]: bad snapshot
 }

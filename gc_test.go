@@ -209,7 +209,7 @@ func TestTimeline_FloorOnlyRises(t *testing.T) {
 
 func TestJanitor_EvictsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := Must(New(PerSecond(1)))
+		l := Must(New(PerSecond(1).Counter()))
 		defer l.Close()
 		l.Allow("k")
 		<-time.After(time.Second)
@@ -354,7 +354,7 @@ func TestEvict_RaisesTheFloorUntilTheLastLimitIsFresh(t *testing.T) {
 // counts.
 func TestSweep_EvictsAKeyWhoseUnitsWereGivenBack(t *testing.T) {
 	clock := NewManualClock(0)
-	l := newTest(t, Per(5, 10), WithClock(clock))
+	l := newTest(t, Per(5, 10).Counter(), WithClock(clock))
 	require.True(t, l.Allow("k"))
 	clock.Set(10)
 	r, _ := l.Reserve("k", 1)
@@ -371,7 +371,7 @@ func TestSweep_EvictsAKeyWhoseUnitsWereGivenBack(t *testing.T) {
 // about a key that starts in that window are exact, too.
 func TestEvict_RaisesTheFloorIntoAWindow(t *testing.T) {
 	clock := NewManualClock(7)
-	l := newTest(t, Per(2, 100), WithClock(clock))
+	l := newTest(t, Per(2, 100).Counter(), WithClock(clock))
 	require.NoError(t, l.SetLimits("log", Per(1, 35).Log()))
 	require.True(t, l.Allow("log"))
 	clock.Set(45)

@@ -14,7 +14,7 @@ import (
 func limitsOf(t *testing.T, k kind) []Limit {
 	t.Helper()
 	all := map[kind][]Limit{
-		kindCounter: {PerMinute(10)},
+		kindCounter: {PerMinute(10).Counter()},
 		kindWide:    {Per(1e15, time.Hour)},
 		kindLog:     {PerMinute(10).Log()},
 		kindMulti:   {PerMinute(10).Log(), PerHour(100), PerDay(1000).Buckets(time.Hour)},
@@ -215,7 +215,7 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 // ruleOf returns a rule of that form, with an entry that has a state for it.
 func ruleOf(t *testing.T, f form) (*rule, *multiEntry) {
 	t.Helper()
-	all := map[form]Limit{windowForm: PerMinute(10), ringForm: PerMinute(10).Log()}
+	all := map[form]Limit{windowForm: PerMinute(10).Counter(), ringForm: PerMinute(10).Log()}
 	require.Len(t, all, int(forms), "a new form needs a limit here")
 	rs := newTimeline(false).newRuleset([]Limit{all[f]}, false)
 	require.Equal(t, f, rs.rules[0].form)

@@ -19,7 +19,13 @@ const (
 	// proportion to the part of their window that the sliding window still covers.
 	//
 	// It is approximate. It admits at most Count in an aligned window, and less than
-	// twice Count in any window. It takes one word of memory. It is the default.
+	// twice Count in any window. It takes one word of memory.
+	//
+	// It falls short of Count. Under steady demand it admits Count-1 units per Window, and
+	// one unit in two Windows if Count is 1. That is half of the rate at a Count of 1 or
+	// 2, 80 % at 5, 90 % at 10 and 99 % at 100. RetryAfter reaches Window + Window/Count
+	// for one unit, and two Windows for Count units. So small counts are kept by a log:
+	// see [SmallCount].
 	SlidingCounter Algorithm = iota
 
 	// SlidingLog records the time of each charge.
@@ -80,8 +86,9 @@ var ErrInvalidLimit = errors.New("invalid limit")
 
 // A Limit admits Count units per Window. It is an [Option]: give it to [New].
 //
-// Most callers should write [Per], [PerSecond] and the like, and choose another algorithm
-// with [Limit.Log] or [Limit.Buckets].
+// Most callers should write [Per], [PerSecond] and the like. These choose the algorithm by
+// the count; [Limit.Counter], [Limit.Log] and [Limit.Buckets] choose another. A Limit
+// written field by field is a SlidingCounter unless it says otherwise.
 //
 // A Limit is read from text by [ParseLimit], and written by [Limit.String]. So it can
 // stand in JSON, in YAML and on a command line (flag.TextVar).
@@ -99,9 +106,21 @@ type Limit struct {
 	Precision time.Duration
 }
 
-// Per returns the limit of count units per window, kept by [SlidingCounter].
+// SmallCount is the largest Count for which [Per], [PerSecond] and the like, and limits
+// in text that name no algorithm, choose [SlidingLog]. Above it they choose
+// [SlidingCounter], which falls short of small counts, and is smaller and faster for large
+// ones.
+const SmallCount = 16
+
+// Per returns the limit of count units per window. It is kept by [SlidingLog] if count is
+// at most [SmallCount], and by [SlidingCounter] if it is more. [Limit.Log] and
+// [Limit.Counter] choose otherwise.
 func Per(count int64, window time.Duration) Limit {
-	return Limit{Count: count, Window: window}
+	l := Limit{Count: count, Window: window}
+	if count <= SmallCount {
+		return l.Log()
+	}
+	return l.Counter()
 }
 
 // PerSecond is shorthand for Per(count, time.Second).
@@ -125,6 +144,12 @@ const (
 	week = 7 * day
 )
 
+// Counter returns the same limit kept by [SlidingCounter].
+func (l Limit) Counter() Limit {
+	l.Algorithm, l.Precision = SlidingCounter, 0
+	return l
+}
+
 // Log returns the same limit kept by [SlidingLog].
 func (l Limit) Log() Limit {
 	l.Algorithm, l.Precision = SlidingLog, 0
@@ -137,12 +162,16 @@ func (l Limit) Buckets(precision time.Duration) Limit {
 	return l
 }
 
-// String returns the limit as text, such as "100/1m0s", "10/1s log" or
-// "240/1h0m0s buckets 1m0s". [ParseLimit] reads it back.
+// String returns the limit as text, such as "100/1m0s", "5/1m0s counter", "10/1s log" or
+// "240/1h0m0s buckets 1m0s". A limit without the name of an algorithm is a
+// [SlidingCounter] of more than [SmallCount] units. [ParseLimit] reads the text back.
 func (l Limit) String() string {
 	s := strconv.FormatInt(l.Count, 10) + "/" + l.Window.String()
 	switch l.Algorithm {
 	case SlidingCounter:
+		if l.Count <= SmallCount {
+			return s + " counter"
+		}
 		return s
 	case SlidingLog:
 		return s + " log"
@@ -158,6 +187,8 @@ func (l Limit) String() string {
 //	COUNT/WINDOW counter
 //	COUNT/WINDOW log
 //	COUNT/WINDOW buckets PRECISION
+//
+// Without a word for the algorithm, the count chooses it as it does for [Per].
 //
 // A duration is one of [time.ParseDuration], a unit without a number, or a whole number of
 // days or weeks. The units are s, sec, second, m, min, minute, h, hour, d, day, w and week.
@@ -219,17 +250,20 @@ func parseLimit(s string) (Limit, error) {
 	if len(algorithm) > 0 {
 		window, algorithm = algorithm[0], algorithm[1:]
 	}
-	var l Limit
-	var err error
-	if l.Count, err = strconv.ParseInt(count, 10, 64); err != nil {
+	units, err := strconv.ParseInt(count, 10, 64)
+	if err != nil {
 		return Limit{}, malformed("count %s is not a whole number of 64 bits", quote(count))
 	}
-	if l.Window, err = parseDuration(window); err != nil {
+	duration, err := parseDuration(window)
+	if err != nil {
 		return Limit{}, malformed("window %s is not a duration such as 250ms, 1m30s or h", quote(window))
 	}
+	l := Per(units, duration)
 	switch {
-	case len(algorithm) == 0, len(algorithm) == 1 && algorithm[0] == "counter":
+	case len(algorithm) == 0:
 		return l, nil
+	case len(algorithm) == 1 && algorithm[0] == "counter":
+		return l.Counter(), nil
 	case len(algorithm) == 1 && algorithm[0] == "log":
 		return l.Log(), nil
 	case len(algorithm) == 2 && algorithm[0] == "buckets":

@@ -1,14 +1,17 @@
 package sash
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,7 +26,13 @@ func TestLimit_TextRoundTrips(t *testing.T) {
 		{PerSecond(10).Log(), "10/1s log"},
 		{PerHour(240).Buckets(time.Minute), "240/1h0m0s buckets 1m0s"},
 		{PerDay(math.MaxInt64), "9223372036854775807/24h0m0s"},
-		{Per(1, time.Nanosecond), "1/1ns"},
+		{PerMinute(17), "17/1m0s"},
+		{PerMinute(17).Log(), "17/1m0s log"},
+		{PerMinute(16), "16/1m0s log"},
+		{PerMinute(16).Counter(), "16/1m0s counter"},
+		{Limit{Count: 5, Window: time.Minute}, "5/1m0s counter"},
+		{Per(1, time.Nanosecond), "1/1ns log"},
+		{Per(1, time.Nanosecond).Counter(), "1/1ns counter"},
 		{Per(7, math.MaxInt64).Log(), "7/2562047h47m16.854775807s log"},
 		{PerSecond(3).Log().Buckets(time.Second), "3/1s buckets 1s"},
 		{PerSecond(3).Buckets(time.Second).Log(), "3/1s log"},
@@ -32,6 +41,109 @@ func TestLimit_TextRoundTrips(t *testing.T) {
 		parsed, err := ParseLimit(c.text)
 		require.NoError(t, err)
 		require.Equal(t, c.limit, parsed)
+	}
+}
+
+// Each constructor, and text that names no algorithm, choose by Count alone.
+func TestPer_ChoosesTheLogForSmallCounts(t *testing.T) {
+	require.Equal(t, 16, SmallCount)
+	for count, want := range map[int64]Algorithm{
+		math.MinInt64: SlidingLog, 0: SlidingLog, 1: SlidingLog, 15: SlidingLog, 16: SlidingLog,
+		17: SlidingCounter, 1000: SlidingCounter, math.MaxInt64: SlidingCounter,
+	} {
+		for window, limit := range map[time.Duration]Limit{
+			250 * time.Millisecond: Per(count, 250*time.Millisecond),
+			time.Second:            PerSecond(count),
+			time.Minute:            PerMinute(count),
+			time.Hour:              PerHour(count),
+			24 * time.Hour:         PerDay(count),
+		} {
+			require.Equal(t, Limit{Count: count, Window: window, Algorithm: want}, limit)
+			if count < 1 {
+				continue
+			}
+			parsed, err := ParseLimit(fmt.Sprintf("%d/%v", count, window))
+			require.NoError(t, err)
+			require.Equal(t, limit, parsed)
+		}
+	}
+}
+
+// Counts of which Per promises all to a client that waits as long as it is told.
+var smallCounts = []int64{1, 2, 3, 5, 10, 16}
+
+// hourOf returns how many units a client gets in an hour of limit, and the longest time that
+// it is told to wait. The client takes one unit after the other. Once denied, it waits for
+// exactly RetryAfter.
+func hourOf(t *testing.T, limit Limit, start time.Duration) (admitted int64, longest time.Duration) {
+	t.Helper()
+	clock := NewManualClock(int64(start))
+	l := newTest(t, limit, WithClock(clock))
+	for clock.Now() < int64(start+time.Hour) {
+		if l.Allow("k") {
+			admitted++
+			continue
+		}
+		d := l.Take("k", 1)
+		require.False(t, d.Allowed)
+		longest = max(longest, d.RetryAfter)
+		clock.Advance(d.RetryAfter)
+	}
+	return admitted, longest
+}
+
+func TestPer_AClientThatWaitsRetryAfterGetsAllOfASmallCount(t *testing.T) {
+	for _, count := range smallCounts {
+		for _, start := range []time.Duration{0, 37*time.Second + 1, -90 * time.Second} {
+			admitted, longest := hourOf(t, PerMinute(count), start)
+			require.Equal(t, 60*count, admitted, "%d a minute", count)
+			require.Equal(t, time.Minute, longest)
+		}
+	}
+}
+
+func TestWait_GetsAllOfASmallCount(t *testing.T) {
+	for _, count := range smallCounts {
+		synctest.Test(t, func(t *testing.T) {
+			l := newTest(t, PerMinute(count))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour-1)
+			defer cancel()
+			admitted := int64(0)
+			for l.Wait(ctx, "k", 1) == nil {
+				admitted++
+			}
+			require.Equal(t, 60*count, admitted, "%d a minute", count)
+		})
+	}
+}
+
+// The counter falls short of Count by one unit in each window, and by half of a Count of 1.
+// One unit waits for up to Window + Window/Count, and Count units for up to two windows.
+func TestCounter_FallsShortOfASteadyClientByOneUnitPerWindow(t *testing.T) {
+	for _, count := range append(smallCounts, 100) {
+		limit := PerMinute(count).Counter()
+		admitted, longest := hourOf(t, limit, 0)
+		if count == 1 {
+			require.EqualValues(t, 30, admitted)
+		} else {
+			require.Equal(t, 60*(count-1)+1, admitted, "%d a minute: all of the first window", count)
+		}
+		require.Equal(t, time.Minute+time.Minute/time.Duration(count), longest, "%d a minute", count)
+
+		l := newTest(t, limit, WithClock(NewManualClock(0)))
+		require.True(t, l.AllowN("k", count))
+		require.Equal(t, 2*time.Minute, l.Take("k", count).RetryAfter)
+	}
+}
+
+// Each of the methods that choose an algorithm overrides every other choice.
+func TestLimit_TheLastChoiceOfAnAlgorithmHolds(t *testing.T) {
+	for _, count := range []int64{5, 500} {
+		for _, l := range []Limit{PerMinute(count), PerMinute(count).Counter(), PerMinute(count).Log(), PerMinute(count).Buckets(time.Second)} {
+			require.Equal(t, Limit{Count: count, Window: time.Minute}, l.Counter())
+			require.Equal(t, Limit{Count: count, Window: time.Minute, Algorithm: SlidingLog}, l.Log())
+			require.Equal(t, Limit{Count: count, Window: time.Minute, Algorithm: SlidingBuckets, Precision: time.Hour}, l.Buckets(time.Hour))
+		}
 	}
 }
 
@@ -61,6 +173,11 @@ func TestParseLimit_ReadsShortForms(t *testing.T) {
 		"100 / m":              PerMinute(100),
 		"100/ m log":           PerMinute(100).Log(),
 		"100/m counter":        PerMinute(100),
+		"17/m":                 {Count: 17, Window: time.Minute, Algorithm: SlidingCounter},
+		"16/m":                 {Count: 16, Window: time.Minute, Algorithm: SlidingLog},
+		"16/m counter":         {Count: 16, Window: time.Minute, Algorithm: SlidingCounter},
+		"5 / minute\tcounter":  {Count: 5, Window: time.Minute, Algorithm: SlidingCounter},
+		"10/s buckets s":       {Count: 10, Window: time.Second, Algorithm: SlidingBuckets, Precision: time.Second},
 	} {
 		got, err := ParseLimit(text)
 		require.NoError(t, err, text)
@@ -126,8 +243,10 @@ func TestLimit_MarshalsInJSONAndFlags(t *testing.T) {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.TextVar(&c.Login, "limit", PerSecond(1), "")
+	require.NoError(t, flags.Parse([]string{"-limit", "9/h counter"}))
+	require.Equal(t, PerHour(9).Counter(), c.Login)
 	require.NoError(t, flags.Parse([]string{"-limit", "9/h"}))
-	require.Equal(t, PerHour(9), c.Login)
+	require.Equal(t, PerHour(9).Log(), c.Login)
 	require.Error(t, flags.Parse([]string{"-limit", "9"}))
 }
 

@@ -74,8 +74,11 @@ func crowded(n int) int {
 	return n
 }
 
-// useWide makes l keep its counters in wide entries, for any limit.
+// useWide makes l keep its counters in wide entries, for any limit of [Limit.Counter].
 func useWide(l *Limiter) *Limiter {
+	if l.rule().form != windowForm {
+		panic("only a counter has a wide entry")
+	}
 	l.current.Load().fastRule, l.own().kind = nil, kindWide
 	l.own().fresh = l.own().newEntry("")
 	return l
@@ -127,11 +130,11 @@ func startBlocked(f func()) (wait func()) {
 func everyKind(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, clock *ManualClock), options ...Option) {
 	t.Helper()
 	for name, limiter := range map[string]func(clock Clock) *Limiter{
-		"counter": func(c Clock) *Limiter { return newTest(t, append(options, limit, WithClock(c))...) },
-		"wide":    func(c Clock) *Limiter { return useWide(newTest(t, append(options, limit, WithClock(c))...)) },
+		"counter": func(c Clock) *Limiter { return newTest(t, append(options, limit.Counter(), WithClock(c))...) },
+		"wide":    func(c Clock) *Limiter { return useWide(newTest(t, append(options, limit.Counter(), WithClock(c))...)) },
 		"log":     func(c Clock) *Limiter { return newTest(t, append(options, limit.Log(), WithClock(c))...) },
 		"multi counter": func(c Clock) *Limiter {
-			return useMulti(newTest(t, append(options, limit, WithClock(c))...))
+			return useMulti(newTest(t, append(options, limit.Counter(), WithClock(c))...))
 		},
 		"multi log": func(c Clock) *Limiter {
 			return useMulti(newTest(t, append(options, limit.Log(), WithClock(c))...))
@@ -258,7 +261,7 @@ func TestTakeThenPeek_IsATakeAndSaysWhenThereIsMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			everyKind(t, PerMinute(5), check, option)
 			clock := NewManualClock(0)
-			check(t, newTest(t, PerMinute(5), PerHour(1000).Log(), Per(5, 30*time.Second).Buckets(time.Second), option, WithClock(clock)), clock)
+			check(t, newTest(t, PerMinute(5).Counter(), PerHour(1000).Log(), Per(5, 30*time.Second).Buckets(time.Second), option, WithClock(clock)), clock)
 		})
 	}
 }

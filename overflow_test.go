@@ -15,13 +15,13 @@ func TestDenyNew_DeniesWhatDoesNotFit(t *testing.T) {
 	l, clock := capped(t, 2, DenyNew)
 	require.True(t, l.Allow("a"))
 	require.True(t, l.Allow("b"))
-	want := Decision{Limit: PerMinute(3), RetryAfter: 30 * time.Second}
+	want := Decision{Limit: PerMinute(3).Counter(), RetryAfter: 30 * time.Second}
 	require.Equal(t, want, l.Peek("c", 1))
 	require.Zero(t, l.Stats().Refused, "a Peek is not counted as refused")
 	require.Equal(t, want, l.Take("c", 1))
 	require.False(t, l.Allow("c"))
 	require.EqualValues(t, 2, l.Stats().Refused)
-	require.Equal(t, Decision{Allowed: true, Limit: PerMinute(3)}, l.Peek("c", 0), "0 units are allowed, and none remain")
+	require.Equal(t, Decision{Allowed: true, Limit: PerMinute(3).Counter()}, l.Peek("c", 0), "0 units are allowed, and none remain")
 	require.Equal(t, Never, l.Take("c", 4).RetryAfter)
 	require.True(t, l.Allow("a"), "tracked keys are served")
 
@@ -62,7 +62,7 @@ func sameShard(l *Limiter) (a, b string) {
 }
 
 func TestShareOverflow_CarriesOverToOtherLimits(t *testing.T) {
-	everyAlgorithm := []Limit{PerMinute(3), PerMinute(3).Log(), PerMinute(3).Buckets(time.Second), PerMinute(1e9)}
+	everyAlgorithm := []Limit{PerMinute(3).Counter(), PerMinute(3).Log(), PerMinute(3).Buckets(time.Second), PerMinute(1e9)}
 	for _, from := range everyAlgorithm {
 		clock := NewManualClock(0)
 		l := newTest(t, from, WithClock(clock), WithMaxKeys(1, ShareOverflow))
@@ -82,7 +82,7 @@ func TestTakeAll_OfKeysThatDoNotFit(t *testing.T) {
 	l, _ := capped(t, 2, DenyNew)
 	require.True(t, l.TakeAll([]string{"a"}, 1).Allowed)
 	d := l.TakeAll([]string{"a", "b", "c"}, 1)
-	require.Equal(t, Decision{Limit: PerMinute(3), RetryAfter: Never, ResetAfter: 2 * time.Minute}, d, "more keys than the cap")
+	require.Equal(t, Decision{Limit: PerMinute(3).Counter(), RetryAfter: Never, ResetAfter: 2 * time.Minute}, d, "more keys than the cap")
 	require.EqualValues(t, 2, l.Peek("a", 0).Remaining, "nothing was charged")
 	require.Equal(t, 1, l.Len())
 	require.EqualValues(t, 1, l.Stats().Refused)
@@ -126,7 +126,7 @@ func TestTakeAll_OfNothingIsDeniedByADebt(t *testing.T) {
 			require.Equal(t, debt, d)
 			require.Equal(t, []Reservation{{}, {}}, all)
 		}
-		want := Decision{Allowed: true, Limit: PerMinute(3)}
+		want := Decision{Allowed: true, Limit: PerMinute(3).Counter()}
 		require.Equal(t, want, l.TakeAll([]string{"new", "newer"}, 0), "0 units are allowed, and none remain")
 		require.Zero(t, l.Stats().Refused)
 	}
@@ -134,7 +134,7 @@ func TestTakeAll_OfNothingIsDeniedByADebt(t *testing.T) {
 
 // Two keys that share a quota are charged as one, in an entry of any kind.
 func TestTakeAll_OfKeysThatShareAQuota(t *testing.T) {
-	for _, limit := range []Limit{PerMinute(3), Per(1<<40, time.Hour), PerMinute(3).Log()} {
+	for _, limit := range []Limit{PerMinute(3).Counter(), Per(1<<40, time.Hour).Counter(), PerMinute(3).Log()} {
 		l := newTest(t, limit, WithClock(NewManualClock(0)), WithMaxKeys(1, ShareOverflow))
 		l.Allow("tracked")
 		a, b := sameShard(l)
@@ -297,7 +297,7 @@ func TestReserve_OfAKeyThatLosesItsEntry(t *testing.T) {
 			l.Allow(b)
 			readings := duringReading(l, 2, func() { // the one for another entry for b
 				if reconfigure {
-					require.NoError(t, l.Reconfigure(PerMinute(3), PerHour(100)))
+					require.NoError(t, l.Reconfigure(PerMinute(3).Counter(), PerHour(100)))
 				}
 				require.True(t, l.Reset(a))
 				l.Allow("another")

@@ -724,7 +724,7 @@ func TestRace_ReconfigureHidesNoKey(t *testing.T) {
 
 // A tracked key is reset even if its entry is migrated at the same time.
 func TestRace_ResetsFindTheirKeyWhileLimitsChange(t *testing.T) {
-	l := newTest(t, PerMinute(5), WithClock(&crowd{ManualClock: NewManualClock(0)}))
+	l := newTest(t, PerMinute(5).Counter(), WithClock(&crowd{ManualClock: NewManualClock(0)}))
 	const callers, calls, enough = 3, 10_000, 300
 	var busy, migrated atomic.Int64 // migrated: calls during which the limits changed
 	var g errgroup.Group
@@ -746,7 +746,7 @@ func TestRace_ResetsFindTheirKeyWhileLimitsChange(t *testing.T) {
 		})
 	}
 	for busy.Load() > 0 {
-		require.NoError(t, l.Reconfigure(PerMinute(5)))
+		require.NoError(t, l.Reconfigure(PerMinute(5).Counter()))
 		runtime.Gosched() // to the callers, if there is one core
 	}
 	g.Wait()

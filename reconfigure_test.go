@@ -15,7 +15,7 @@ import (
 // that had the new Count from the start, and was charged the same units.
 func TestReconfigure_OfTheCountAloneIsExact(t *testing.T) {
 	for _, limit := range []Limit{
-		Per(5, 100), Per(5, 100).Log(), Per(5, 100).Buckets(7), Per(5, 100).Buckets(100), Per(1e15, time.Microsecond),
+		Per(5, 100).Counter(), Per(5, 100).Log(), Per(5, 100).Buckets(7), Per(5, 100).Buckets(100), Per(1e15, time.Microsecond),
 	} {
 		for seed := range uint64(20) {
 			rng := rand.New(rand.NewPCG(seed, 3))
@@ -74,7 +74,7 @@ func TestReconfigure_ToLessAndBack(t *testing.T) {
 // If the algorithm or the window changes, the units admitted before count for at least as
 // long as they would under the new limit from the start. They never count for more units.
 func TestReconfigure_ForgetsNothingThatCounts(t *testing.T) {
-	limits := []Limit{Per(10, 100), Per(10, 100).Log(), Per(10, 100).Buckets(9), Per(10, 60).Log(), Per(10, 130), Per(10, 40).Buckets(40)}
+	limits := []Limit{Per(10, 100).Counter(), Per(10, 100).Log(), Per(10, 100).Buckets(9), Per(10, 60).Log(), Per(10, 130).Counter(), Per(10, 40).Buckets(40)}
 	for _, from := range limits[:5] { // a fixed window may already have dropped recent units
 		for _, to := range limits {
 			for seed := range uint64(10) {
@@ -109,12 +109,12 @@ func TestReconfigure_ReplaysTheLimitThatKnowsMost(t *testing.T) {
 		to   Limit
 		want int
 	}{
-		{PerMinute(7).Log(), 1},            // equal but for Count
-		{PerHour(7), 0},                    // equal but for Count
-		{Per(1, 30*time.Second), 1},        // the finest that looks back far enough
-		{Per(1, 2*time.Minute).Log(), 2},   // the finest of those that look back far enough
-		{Per(1, 24*time.Hour).Log(), 0},    // none does: the first that looks back furthest
-		{PerHour(7).Buckets(time.Hour), 0}, // the buckets may know of 59 minutes only
+		{PerMinute(7).Log(), 1},               // equal but for Count
+		{PerHour(7).Counter(), 0},             // equal but for Count
+		{Per(1, 30*time.Second).Counter(), 1}, // the finest that looks back far enough
+		{Per(1, 2*time.Minute).Log(), 2},      // the finest of those that look back far enough
+		{Per(1, 24*time.Hour).Log(), 0},       // none does: the first that looks back furthest
+		{PerHour(7).Buckets(time.Hour), 0},    // the buckets may know of 59 minutes only
 	} {
 		p := newTest(t, hour, log, buckets).own()
 		r := newTest(t, c.to).rule()
@@ -124,7 +124,7 @@ func TestReconfigure_ReplaysTheLimitThatKnowsMost(t *testing.T) {
 
 func TestReconfigure_BetweenOneLimitAndSeveral(t *testing.T) {
 	clock := NewManualClock(0)
-	l := newTest(t, PerMinute(10), WithClock(clock))
+	l := newTest(t, PerMinute(10).Counter(), WithClock(clock))
 	require.True(t, l.AllowN("k", 4))
 	require.NoError(t, l.Reconfigure(PerMinute(20), PerSecond(5).Log()))
 	d := l.Take("k", 1)
@@ -132,7 +132,7 @@ func TestReconfigure_BetweenOneLimitAndSeveral(t *testing.T) {
 	require.EqualValues(t, 0, d.Remaining)
 	clock.Advance(time.Second)
 	require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
-	require.NoError(t, l.Reconfigure(PerMinute(10)))
+	require.NoError(t, l.Reconfigure(PerMinute(10).Counter()))
 	require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
 	require.EqualValues(t, 10, l.Peek("new", 0).Remaining)
 	require.Equal(t, kindCounter, l.own().kind)
@@ -196,7 +196,7 @@ func TestReconfigure_ChoosesTheSweepIntervalAnew(t *testing.T) {
 // At the ends of time a window is cut off, and the units carry over all the same.
 func TestReconfigure_AtTheEndsOfTime(t *testing.T) {
 	for _, at := range []int64{math.MinInt64, math.MinInt64 + 59, math.MaxInt64 - 70, math.MaxInt64} {
-		for _, from := range []Limit{Per(10, 60), Per(10, 60).Log(), Per(10, 60).Buckets(7)} {
+		for _, from := range []Limit{Per(10, 60).Counter(), Per(10, 60).Log(), Per(10, 60).Buckets(7)} {
 			for _, to := range []Limit{Per(20, 60), Per(20, 100).Log(), Per(20, 100).Buckets(9), Per(20, 61)} {
 				clock := NewManualClock(at)
 				l := newTest(t, from, WithClock(clock))
@@ -397,7 +397,7 @@ func TestReconfigure_AKeyThatIsMigratedBetweenTwoLooksIsFound(t *testing.T) {
 // The latest instant of a key carries over, even if all units charged then were given back.
 // So a late reading has the same effect as before.
 func TestReconfigure_CarriesTheTimeSeen(t *testing.T) {
-	for _, limit := range []Limit{Per(10, 10).Log(), Per(10, 10).Buckets(1), Per(10, 10)} {
+	for _, limit := range []Limit{Per(10, 10).Log(), Per(10, 10).Buckets(1), Per(10, 10).Counter()} {
 		var answers [2][]Decision
 		for i := range answers {
 			clock := NewManualClock(90)

@@ -158,9 +158,9 @@ func eachTrial(t *testing.T, run func(tr *trial)) {
 	for _, limit := range trialLimits {
 		for _, chargeDenied := range []bool{false, true} {
 			for kind, make := range map[string]func(seed uint64) *trial{
-				"counter": func(seed uint64) *trial { return newTrial(t, seed, limit, chargeDenied) },
+				"counter": func(seed uint64) *trial { return newTrial(t, seed, limit.Counter(), chargeDenied) },
 				"wide": func(seed uint64) *trial {
-					tr := newTrial(t, seed, limit, chargeDenied)
+					tr := newTrial(t, seed, limit.Counter(), chargeDenied)
 					useWide(tr.l)
 					return tr
 				},
@@ -171,7 +171,7 @@ func eachTrial(t *testing.T, run func(tr *trial)) {
 					return newTrial(t, seed, limit.Buckets(max(1, min(precision, limit.Window))), chargeDenied)
 				},
 				"multi counter": func(seed uint64) *trial {
-					tr := newTrial(t, seed, limit, chargeDenied)
+					tr := newTrial(t, seed, limit.Counter(), chargeDenied)
 					useMulti(tr.l)
 					return tr
 				},

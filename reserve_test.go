@@ -143,7 +143,7 @@ func TestCommit_PastTheLimitIsADebt(t *testing.T) {
 	}{
 		"log":     {PerMinute(10).Log(), time.Minute},
 		"buckets": {PerMinute(10).Buckets(20 * time.Second), time.Minute},
-		"counter": {PerMinute(10), 2*time.Minute - 18*time.Second}, // 30 units count as 9 with 3/10 of the window left
+		"counter": {PerMinute(10).Counter(), 2*time.Minute - 18*time.Second}, // 30 units count as 9 with 3/10 of the window left
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := NewManualClock(0)
@@ -164,7 +164,7 @@ func TestCommit_PastTheLimitIsADebt(t *testing.T) {
 }
 
 func TestCommit_OfAsMuchAsCanBe(t *testing.T) {
-	for _, limit := range []Limit{PerMinute(10).Log(), PerMinute(10), PerMinute(10).Buckets(time.Second), Per(math.MaxInt64, time.Minute), Per(math.MaxInt64, time.Minute).Log()} {
+	for _, limit := range []Limit{PerMinute(10).Log(), PerMinute(10).Counter(), PerMinute(10).Buckets(time.Second), Per(math.MaxInt64, time.Minute), Per(math.MaxInt64, time.Minute).Log()} {
 		clock := NewManualClock(0)
 		l := newTest(t, limit, WithClock(clock))
 		for range 5 {
@@ -185,7 +185,7 @@ func TestCommit_OfAsMuchAsCanBe(t *testing.T) {
 // or bucket.
 func TestCancel_GivesBackWhereItWasCharged(t *testing.T) {
 	clock := NewManualClock(0)
-	counter := newTest(t, PerMinute(10), WithClock(clock))
+	counter := newTest(t, PerMinute(10).Counter(), WithClock(clock))
 	buckets := newTest(t, PerMinute(10).Buckets(20*time.Second), WithClock(clock))
 	log := newTest(t, PerMinute(10).Log(), WithClock(clock))
 	reserve := func(l *Limiter) Reservation { r, _ := l.Reserve("k", 4); return r }
@@ -283,7 +283,7 @@ func TestCancel_AfterOtherLimitsGivesNothingOfOthersBack(t *testing.T) {
 	require.False(t, l.Allow("k"))
 
 	s, _ := l.Reserve("other", 10)
-	require.NoError(t, l.Reconfigure(PerMinute(10)))
+	require.NoError(t, l.Reconfigure(PerMinute(10).Counter()))
 	clock.Advance(3 * time.Minute)
 	require.True(t, l.AllowN("other", 10))
 	s.Cancel()
@@ -296,7 +296,7 @@ func TestCancel_AfterOtherLimitsGivesNothingOfOthersBack(t *testing.T) {
 // Two new limits are both replayed from the same old limit. A reservation from before is
 // given back once under each.
 func TestCancel_UnderLimitsThatFollowOne(t *testing.T) {
-	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
+	l := newTest(t, PerMinute(10).Counter(), WithClock(NewManualClock(0)))
 	r, _ := l.Reserve("k", 3)
 	require.NoError(t, l.Reconfigure(PerMinute(20), PerMinute(30)))
 	s, _ := l.Reserve("k", 4)
@@ -312,7 +312,7 @@ func TestCancel_UnderLimitsThatFollowOne(t *testing.T) {
 func TestReserve_WhileItsLimitsRise(t *testing.T) {
 	var l *Limiter
 	var once sync.Once
-	l = newTest(t, PerMinute(10), WithClock(NewManualClock(0)), WithLimitsFor(func(string) []Limit {
+	l = newTest(t, PerMinute(10).Counter(), WithClock(NewManualClock(0)), WithLimitsFor(func(string) []Limit {
 		once.Do(func() { l.SetLimits("k", PerMinute(100)) })
 		return nil
 	}))
@@ -349,9 +349,9 @@ func TestReserveAll_SettlesEachKeyForItself(t *testing.T) {
 // The fifth minute is not the fifth hundred seconds.
 func TestCancel_MistakesNoWindowForAnother(t *testing.T) {
 	clock := NewManualClock(int64(330 * time.Second))
-	l := newTest(t, PerMinute(10), WithClock(clock))
+	l := newTest(t, PerMinute(10).Counter(), WithClock(clock))
 	r, _ := l.Reserve("k", 4)
-	require.NoError(t, l.Reconfigure(Per(10, 100*time.Second)))
+	require.NoError(t, l.Reconfigure(Per(10, 100*time.Second).Counter()))
 	clock.Set(int64(550 * time.Second))
 	require.True(t, l.AllowN("k", 10))
 	r.Cancel()
@@ -362,7 +362,7 @@ func TestCancel_MistakesNoWindowForAnother(t *testing.T) {
 // windows that count.
 func TestCancel_OfAWindowLongPast(t *testing.T) {
 	clock := NewManualClock(0)
-	l := newTest(t, Per(10, 100), WithClock(clock))
+	l := newTest(t, Per(10, 100).Counter(), WithClock(clock))
 	r, _ := l.Reserve("k", 4)
 	clock.Set(200)
 	require.True(t, l.AllowN("k", 5))

@@ -68,9 +68,9 @@ func numbers(parts ...any) (b []byte) {
 // filledLimiter returns a limiter that holds limits and keys of every kind.
 func filledLimiter(t testing.TB) *Limiter {
 	clock := NewManualClock(12345)
-	l := newTest(t, PerMinute(10), PerHour(50).Log(), PerDay(70).Buckets(time.Hour), WithClock(clock))
+	l := newTest(t, PerMinute(10).Counter(), PerHour(50).Log(), PerDay(70).Buckets(time.Hour), WithClock(clock))
 	require.NoError(t, l.SetLimits("set", PerSecond(3).Log()))
-	require.NoError(t, l.SetLimits("absent", PerSecond(4)))
+	require.NoError(t, l.SetLimits("absent", PerSecond(4).Counter()))
 	for i := range 12 {
 		clock.Advance(7 * time.Second)
 		l.Take("a", 2)
@@ -192,7 +192,7 @@ func TestRestore_SurvivesRandomCorruptions(t *testing.T) {
 }
 
 func TestRestore_NamesWhatIsWrong(t *testing.T) {
-	limit := Per(10, 60)
+	limit := Per(10, 60).Counter()
 	header := numbers(int64(math.MaxInt64), int64(2), 1, 10, 60, byte(SlidingCounter), 0) // the wall time lies ahead, so that no time has passed
 	end := numbers(byte(endRecord), 0, 0, int64(math.MinInt64))
 	key := numbers(byte(keyRecord), "k", 0, 0, 3, int64(0))
@@ -223,11 +223,11 @@ func TestRestore_NamesWhatIsWrong(t *testing.T) {
 		{asSnapshot(numbers(header, byte(9))), "a record of unknown kind 9"},
 		{asSnapshot(numbers(header, key, end)), "not as many keys and overrides as it says"},
 		{asSnapshot(numbers(header, key, key, end)), `key "k" twice`},
-		{asSnapshot(numbers(int64(1), int64(2), 1, 11, 60, byte(0), 0, end)), "its limits are [11/60ns], the limiter's are [10/60ns]"},
-		{asSnapshot(numbers(int64(1), int64(2), 2, 10, 60, byte(0), 0, 5, 5, byte(1), 0, end)), "its limits are [10/60ns 5/5ns log], the limiter's are [10/60ns]"},
+		{asSnapshot(numbers(int64(1), int64(2), 1, 11, 60, byte(0), 0, end)), "its limits are [11/60ns counter], the limiter's are [10/60ns counter]"},
+		{asSnapshot(numbers(int64(1), int64(2), 2, 10, 60, byte(0), 0, 5, 5, byte(1), 0, end)), "its limits are [10/60ns counter 5/5ns log], the limiter's are [10/60ns counter]"},
 		{asSnapshot(numbers(int64(1), int64(math.MaxInt64), 1, 10, 60, byte(0), 0, end)), "its instant 9223372036854775807, and "},
 		{asSnapshot(numbers(header, end)), "its instant 2 is more than 64 bits away from the clock's -9223372036854775808"},
-		{asSnapshot(numbers(header, byte(keyRecord), "k", 1, 0, 60, byte(0), 0)), `key "k" has the limits [0/60ns], which cannot be`},
+		{asSnapshot(numbers(header, byte(keyRecord), "k", 1, 0, 60, byte(0), 0)), `key "k" has the limits [0/60ns counter], which cannot be`},
 		{asSnapshot(numbers(header, byte(keyRecord), "k", 1, 1, 60, byte(3), 0)), `key "k" has the limits [1/60ns Algorithm(3)], which cannot be`},
 		{asSnapshot(numbers(header, byte(overrideRecord), "k", 0)), `key "k" has an override without limits`},
 		{asSnapshot(numbers(header, bytes.Repeat(numbers(byte(overrideRecord), "k", 1, 5, 60, byte(0), 0), 2))), `key "k" has two overrides`},
@@ -311,7 +311,7 @@ func TestRestore_RefusesTooManyLimitsOfOneKey(t *testing.T) {
 		bytes.Repeat(numbers(1, 1, byte(SlidingCounter), 0), limits), bytes.Repeat(numbers(0, 0), limits),
 		byte(endRecord), 1, 0, int64(0))
 	saved := asSnapshot(payload)
-	l := newTest(t, Per(10, 60))
+	l := newTest(t, Per(10, 60).Counter())
 	var err error
 	allocated := allocatedBy(func() { err = l.Restore(bytes.NewReader(saved)) })
 	require.ErrorIs(t, err, ErrBadSnapshot)

@@ -138,12 +138,14 @@ type variant struct {
 }
 
 var variants = []variant{
-	{"counter", func(n int64) []Limit { return []Limit{Per(n, time.Minute)} }, nil},
-	{"wide", func(n int64) []Limit { return []Limit{Per(n, time.Minute)} }, useWide},
+	{"counter", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Counter()} }, nil},
+	{"wide", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Counter()} }, useWide},
 	{"log", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log()} }, nil},
 	{"buckets", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Buckets(30 * sec)} }, nil},
-	{"two counters", func(n int64) []Limit { return []Limit{Per(n, time.Minute), Per(n+2, time.Minute/2)} }, nil},
-	{"log and counter", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log(), Per(n+2, time.Minute/2)} }, nil},
+	{"two counters", func(n int64) []Limit {
+		return []Limit{Per(n, time.Minute).Counter(), Per(n+2, time.Minute/2).Counter()}
+	}, nil},
+	{"log and counter", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log(), Per(n+2, time.Minute/2).Counter()} }, nil},
 }
 
 // stage returns a stage for the calls of sc.

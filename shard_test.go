@@ -18,7 +18,7 @@ func TestAllow_ComparesWholeKeysWhereItGuesses(t *testing.T) {
 		"Take":  func(l *Limiter, key string) bool { return l.Take(key, 1).Allowed },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newTest(t, PerMinute(2), WithClock(NewManualClock(0)))
+			l := newTest(t, PerMinute(2).Counter(), WithClock(NewManualClock(0)))
 			first, second := guessedAlike(t, l)
 			for range 2 {
 				require.True(t, allow(l, second))

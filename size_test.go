@@ -84,8 +84,8 @@ func TestMemory_PerKey(t *testing.T) {
 		"wide counter":   {[]Option{PerMinute(1e9)}, 100_000, 96},
 		"log":            {[]Option{PerMinute(100).Log()}, 100_000, 160},
 		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 160},
-		"two counters":   {[]Option{PerSecond(10), PerMinute(100)}, 100_000, 176},
-		"three counters": {[]Option{PerSecond(10), PerMinute(100), PerHour(200)}, 100_000, 224},
+		"two counters":   {[]Option{PerSecond(10).Counter(), PerMinute(100)}, 100_000, 176},
+		"three counters": {[]Option{PerSecond(10).Counter(), PerMinute(100), PerHour(200)}, 100_000, 224},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bytes, l := heapOf(func() *Limiter {
@@ -112,7 +112,7 @@ func TestMemory_OfALimiterWithoutKeys(t *testing.T) {
 
 func TestAllocs_NoneUnderSeveralLimits(t *testing.T) {
 	clock := NewManualClock(0)
-	l := newTest(t, PerSecond(10), PerMinute(120).Log(), PerHour(240).Buckets(time.Minute), WithClock(clock))
+	l := newTest(t, PerSecond(10).Counter(), PerMinute(120).Log(), PerHour(240).Buckets(time.Minute), WithClock(clock))
 	keys := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	for range 120 { // so that rings are as large as they get
 		clock.Advance(150 * time.Millisecond)

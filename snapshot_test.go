@@ -87,7 +87,7 @@ func TestSnapshot_AnswersAsTheOriginal(t *testing.T) {
 		clock := NewManualClock(rng.Int64N(2000) - 1000)
 		others := []Option{WithLimitsFor(func(key string) []Limit {
 			if key == "own" {
-				return []Limit{Per(9, 70), Per(5, 30).Log()}
+				return []Limit{Per(9, 70).Counter(), Per(5, 30).Log()}
 			}
 			return nil
 		})}
@@ -150,7 +150,7 @@ func TestSnapshot_KeepsADailyQuota(t *testing.T) {
 		"log":     {PerDay(5).Log(), 34 * time.Hour},
 		"buckets": {PerDay(5).Buckets(time.Hour), 34 * time.Hour},
 		"fixed":   {PerDay(5).Buckets(day), 24 * time.Hour},
-		"counter": {PerDay(5), 24*time.Hour + day/5},
+		"counter": {PerDay(5).Counter(), 24*time.Hour + day/5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			midnight := time.Date(2025, 11, 20, 0, 0, 0, 0, time.UTC)
@@ -209,7 +209,7 @@ func TestSnapshot_KeepsTheFloor(t *testing.T) {
 }
 
 func TestSnapshot_OfEntriesOfTheSmallestKind(t *testing.T) {
-	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
+	l := newTest(t, PerMinute(10).Counter(), WithClock(NewManualClock(0)))
 	r, _ := l.Reserve("settled", 3)
 	r.Commit(2)
 	r, _ = l.Reserve("in debt", 1)
@@ -224,7 +224,7 @@ func TestSnapshot_OfEntriesOfTheSmallestKind(t *testing.T) {
 
 // If an entry dies before it is read, the snapshot has its successor, or nothing.
 func TestSnapshot_OfEntriesThatDie(t *testing.T) {
-	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
+	l := newTest(t, PerMinute(10).Counter(), WithClock(NewManualClock(0)))
 	g, k := l.current.Load(), l.key("k")
 	require.True(t, l.AllowN("k", 2))
 	e := l.find(g, k)
@@ -582,7 +582,7 @@ func TestSnapshot_BytesAreThoseOfItsVersion(t *testing.T) {
 		"wide counter":   {[]Limit{Per(1e15, time.Hour)}, "73617368736e6170014900000077b3165a004808de8080d0e2c6bfce972f80f0ded0cfd5010180809aa6eaafe30180c0e285e368000001036b65790000080202056f7468657201078080bc8ac9d2130000000101ffffffffffffffffff01000000000518e230b02aa110"},
 		"log":            {[]Limit{PerMinute(100).Log()}, "73617368736e6170014800000091441c3a33ba6b2b8080d0e2c6bfce972f80f0ded0cfd501016480b09dc2df01010001036b6579000180f0ded0cfd5010502056f7468657201078080bc8ac9d2130000000101ffffffffffffffffff010000000024de7da064c6353c"},
 		"buckets":        {[]Limit{PerHour(240).Buckets(time.Minute)}, "73617368736e6170014a0000001b5585245507c8268080d0e2c6bfce972f80f0ded0cfd50101f00180c0e285e3680280b09dc2df0101036b657900027803010502056f7468657201078080bc8ac9d2130000000101ffffffffffffffffff0100000000df95c71163287edb"},
-		"several limits": {[]Limit{PerSecond(10), PerHour(240).Log()}, "73617368736e6170015c00000001da4b59bbe2e31f8080d0e2c6bfce972f80f0ded0cfd501020a8094ebdc030000f00180c0e285e368010001036b6579000005ac39028080c58bc6d1010380f8cce284020502056f7468657201078080bc8ac9d2130000000101ffffffffffffffffff01000000004f89710ff26007ae"},
+		"several limits": {[]Limit{PerSecond(10).Counter(), PerHour(240).Log()}, "73617368736e6170015c00000001da4b59bbe2e31f8080d0e2c6bfce972f80f0ded0cfd501020a8094ebdc030000f00180c0e285e368010001036b6579000005ac39028080c58bc6d1010380f8cce284020502056f7468657201078080bc8ac9d2130000000101ffffffffffffffffff01000000004f89710ff26007ae"},
 	} {
 		clock := NewManualClock(int64(time.Hour))
 		l := newTest(t, append(options(golden.limits), WithClock(clock))...)
@@ -590,7 +590,7 @@ func TestSnapshot_BytesAreThoseOfItsVersion(t *testing.T) {
 		l.AllowN("key", 3)
 		clock.Advance(70 * time.Second)
 		l.AllowN("key", 5)
-		require.NoError(t, l.SetLimits("other", PerDay(7)))
+		require.NoError(t, l.SetLimits("other", PerDay(7).Counter()))
 		require.Equal(t, golden.want, hex.EncodeToString(snapshot(t, l)), name)
 
 		b, err := hex.DecodeString(golden.want)

@@ -36,7 +36,7 @@ func randomLimit(rng *rand.Rand) Limit {
 	case 2:
 		return l.Buckets(l.Window)
 	}
-	return l
+	return l.Counter()
 }
 
 func newMultiTrial(t *testing.T, seed uint64, chargeDenied bool) *multiTrial {
@@ -244,8 +244,8 @@ func TestTakeAll_IsObservedOncePerKey(t *testing.T) {
 
 func TestSeveralLimits_NameTheOneThatDecides(t *testing.T) {
 	clock := NewManualClock(0)
-	l := newTest(t, PerSecond(10), PerMinute(10).Log(), PerHour(20).Buckets(time.Minute), WithClock(clock))
-	require.Equal(t, PerSecond(10), l.Take("k", 9).Limit, "of equal limits the first")
+	l := newTest(t, PerSecond(10).Counter(), PerMinute(10).Log(), PerHour(20).Buckets(time.Minute), WithClock(clock))
+	require.Equal(t, PerSecond(10).Counter(), l.Take("k", 9).Limit, "of equal limits the first")
 	clock.Advance(2 * time.Second)
 	require.Equal(t, PerMinute(10).Log(), l.Take("k", 1).Limit, "the limit with the least remaining")
 	d := l.Take("k", 1)

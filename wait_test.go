@@ -22,7 +22,7 @@ func TestWait_AdmitsAtOnceWhatFits(t *testing.T) {
 // the limit, to the nanosecond of the bubble's clock.
 func TestWait_FirstComeFirstServed(t *testing.T) {
 	const waiters = 1000
-	for name, limit := range map[string]Limit{"log": PerSecond(10).Log(), "buckets": PerSecond(10).Buckets(100 * time.Millisecond), "counter": PerSecond(10)} {
+	for name, limit := range map[string]Limit{"log": PerSecond(10).Log(), "buckets": PerSecond(10).Buckets(100 * time.Millisecond), "counter": PerSecond(10).Counter()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newTest(t, limit)
@@ -225,7 +225,7 @@ func TestWait_KeepsItsKey(t *testing.T) {
 // The attempts of a waiting call are not denied attempts, so they are not charged.
 func TestWait_IsNotChargedForWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newTest(t, PerMinute(2), PerMinute(2).Log(), WithChargeDenied())
+		l := newTest(t, PerMinute(2).Counter(), PerMinute(2).Log(), WithChargeDenied())
 		l.AllowN("k", 2)
 		start := time.Now()
 		require.NoError(t, l.Wait(t.Context(), "k", 1))
@@ -279,7 +279,7 @@ func TestWait_IsObservedOnce(t *testing.T) {
 func TestWait_RefusesNoWaiterThatIsAdmittedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		manual := NewManualClock(0)
-		l := newTest(t, PerHour(10), WithClock(manual))
+		l := newTest(t, PerHour(10).Counter(), WithClock(manual))
 		require.True(t, l.AllowN("k", 5))
 		manual.Set(int64(time.Hour))
 		require.True(t, l.AllowN("k", 5))

@@ -30,10 +30,10 @@ func runSteps(t *testing.T, l *Limiter, clock *ManualClock, steps []step) {
 	}
 }
 
-// everyCounter runs test with limit in packed entries and in wide entries.
+// everyCounter runs test with the counter of limit in packed entries and in wide entries.
 func everyCounter(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, clock *ManualClock), options ...Option) {
 	t.Helper()
-	options = append(options, limit)
+	options = append(options, limit.Counter())
 	clock := NewManualClock(0)
 	t.Run("counter", func(t *testing.T) { test(t, newTest(t, append(options, WithClock(clock))...), clock) })
 	t.Run("wide", func(t *testing.T) { test(t, useWide(newTest(t, append(options, WithClock(clock))...)), clock) })
@@ -219,7 +219,7 @@ func TestLayout_TakesTheWideEntryWhereEpochsWouldNotFit(t *testing.T) {
 // An old word is not taken for a current one after any number of windows at which an epoch
 // field of fewer bits would wrap.
 func TestCounter_IdleForAsLongAsAnyEpochFieldWouldWrap(t *testing.T) {
-	limit := Per(1, time.Microsecond)
+	limit := Per(1, time.Microsecond).Counter()
 	clock := NewManualClock(math.MinInt64)
 	l := newTest(t, limit, WithClock(clock))
 	require.True(t, l.Allow("k"))

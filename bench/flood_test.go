@@ -71,7 +71,7 @@ type flood struct {
 // so none of their calls should be admitted.
 func newFlood(b *testing.B, maxKeys, held int) *flood {
 	f := &flood{
-		limiter: sash.Must(sash.New(sash.PerMinute(10), sash.WithClock(sash.NewManualClock(0)),
+		limiter: sash.Must(sash.New(sash.PerMinute(10).Counter(), sash.WithClock(sash.NewManualClock(0)),
 			sash.WithMaxKeys(maxKeys, sash.EvictLeastUsed))),
 		early: map[string]bool{},
 		calls: hdrhistogram.New(1, int64(time.Minute), 3),

@@ -100,8 +100,8 @@ const plentyHere = 60_000 // per minute: more than a client requests
 // sends X-RateLimit-Limit, -Remaining and -Reset. httplimit sends RateLimit-Policy and
 // RateLimit, and the X- headers as well if the name ends in +X.
 func middlewares(tb testing.TB, count int64) []middleware {
-	every := httplimit.Policy{Name: "all", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count)}}
-	route := httplimit.Policy{Name: "api", Pattern: "GET /v1/", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count)}}
+	every := httplimit.Policy{Name: "all", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count).Counter()}}
+	route := httplimit.Policy{Name: "api", Pattern: "GET /v1/", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count).Counter()}}
 	return []middleware{
 		{"bare", func(next http.Handler) http.Handler { return next }},
 		{"httplimit+X", limited(tb, every, httplimit.WithXRateLimit())},

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/peers"
 )
 
-// contenders are sash with its defaults, and its variants.
+// contenders are sash with a counter, and its variants.
 var contenders = append([]peers.Peer{peers.Sash()}, peers.Variants()...)
 
 // singleUnit is a Quota that the first call uses up.
@@ -96,7 +96,7 @@ func BenchmarkTake(b *testing.B) {
 	for _, limits := range [][]sash.Limit{
 		{sash.Per(1<<29-1, math.MaxInt64)},
 		{sash.PerHour(plenty)},
-		{{Count: 1, Window: time.Hour}},
+		{sash.PerHour(1).Counter()},
 		{rollingLog(1)},
 		{sash.PerHour(1).Log()},
 		{sash.PerHour(plenty), sash.PerDay(plenty)},

@@ -84,7 +84,7 @@ func (p *planner) distance(units int64) int64 {
 func (p *planner) drawLimits() {
 	w := time.Duration(4+p.IntN(12)) * p.unit
 	shapes := []sash.Limit{
-		sash.Per(1, w), sash.Per(1, 3*w), sash.Per(1, w).Log(), sash.Per(1, w/2).Log(),
+		sash.Per(1, w).Counter(), sash.Per(1, 3*w).Counter(), sash.Per(1, w).Log(), sash.Per(1, w/2).Log(),
 		sash.Per(1, w).Buckets(w), sash.Per(1, w).Buckets(w/3 + 1),
 	}
 	p.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
@@ -129,7 +129,7 @@ func (p *planner) duel() (calls int) {
 	p.oneKey, p.moves, p.sweeper, p.hesitates = true, false, noSweeper, false
 	p.limits, p.maxCount = p.limits[:1+p.IntN(len(p.limits))], 20
 	if p.IntN(3) == 0 {
-		p.limits = []sash.Limit{sash.Per(1, 10*p.unit)}
+		p.limits = []sash.Limit{sash.Per(1, 10*p.unit).Counter()}
 	}
 	p.limits = p.counted(p.limits)
 	p.verbs = []verb{takes, takes, allows, allows, reserves}[:4+p.IntN(2)]

@@ -42,7 +42,7 @@ func FuzzHeaders(f *testing.F) {
 			Name: "a" + name, Unit: unit, Limits: []sash.Limit{sash.Per(count, time.Duration(window)).Log()}, Key: key,
 			Cost: func(*http.Request) int64 { return costs },
 		}
-		second := httplimit.Policy{Name: "b", Limits: []sash.Limit{sash.Per(other, time.Minute), sash.Per(other, time.Hour).Log()}, Key: key}
+		second := httplimit.Policy{Name: "b", Limits: []sash.Limit{sash.Per(other, time.Minute).Counter(), sash.Per(other, time.Hour).Log()}, Key: key}
 		l, err := httplimit.New(first, second,
 			httplimit.WithClock(clock), httplimit.WithSweepInterval(-1), httplimit.WithXRateLimit(), httplimit.WithPartitionKey())
 		if err != nil {

@@ -48,6 +48,7 @@ var limitTexts = []string{
 	"10/+2d", "10/1.5d", "10/d5", "10//s", "10 per minute", "100r/m", "60/Minutes",
 	"1000/48h buckets 90m", "10/s log log", "10/s log 1s", "10/s buckets", "10/s buckets 0", "10/s buckets 2s",
 	"10/s buckets 1s 1s", "10/s Log", "10/1x", "1e3/s", "10/s\u00a0log", "10/s\xff", "\x00/\x00",
+	"16/m", "17/m", "16/m counter", "17/m log", "0x10/m", "16/m counter counter",
 }
 
 var (
@@ -73,12 +74,12 @@ func meaning(s string) (l sash.Limit, ok bool) {
 	switch {
 	case err != nil || count < 1 || window < 1:
 		return l, false
-	case parts[3] == "", parts[3] == " counter":
-		return sash.Per(count, window), true
-	case parts[3] == " log":
-		return sash.Per(count, window).Log(), true
+	case parts[3] == "" && count > 16, parts[3] == " counter":
+		return sash.Limit{Count: count, Window: window, Algorithm: sash.SlidingCounter}, true
+	case parts[3] == "", parts[3] == " log":
+		return sash.Limit{Count: count, Window: window, Algorithm: sash.SlidingLog}, true
 	case 0 < precision && precision <= window:
-		return sash.Per(count, window).Buckets(precision), true
+		return sash.Limit{Count: count, Window: window, Algorithm: sash.SlidingBuckets, Precision: precision}, true
 	}
 	return l, false
 }

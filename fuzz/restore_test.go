@@ -38,13 +38,13 @@ const (
 )
 
 var restoreLimits = [][]sash.Limit{
-	{sash.PerMinute(10)},
+	{sash.PerMinute(10).Counter()},
 	{sash.Per(1e15, 1000)},
 	{sash.Per(10, 60).Log()},
 	{sash.Per(10, 60).Buckets(7)},
-	{sash.Per(10, 60), sash.Per(20, 100).Log(), sash.Per(30, 1000).Buckets(100)},
+	{sash.Per(10, 60).Counter(), sash.Per(20, 100).Log(), sash.Per(30, 1000).Buckets(100)},
 	{sash.Per(math.MaxInt64, math.MaxInt64)},
-	{sash.Per(math.MaxInt64, math.MaxInt64).Log(), sash.Per(1, 1)},
+	{sash.Per(math.MaxInt64, math.MaxInt64).Log(), sash.Per(1, 1).Counter()},
 }
 
 const restoredAt = 1000 // the instant of a snapshot's header
@@ -226,12 +226,12 @@ var restoreSeeds = []seed{
 	{"largest", content(5, keyOf("a", windowState(0, math.MaxInt64, 0)), endOf(1, 0, 0))},
 	{"largest-log", content(6, keyOf("a", recordsState(0, math.MaxInt64), windowState(0, 1, 1000)), endOf(1, 0, 0))},
 	{"denied-charged", content(2|restoreDenied, keyOf("a", recordsState(950, 9, 10, 8)), endOf(1, 0, 0))},
-	{"overrides", content(0, overrideOf("a", sash.Per(5, 50)), overrideOf("new", sash.Per(2, 10).Log()),
-		ownKeyOf("a", []sash.Limit{sash.Per(5, 50)}, windowState(2, 3, 20)), endOf(1, 2, 0))},
-	{"own-limits", content(0, ownKeyOf("a", []sash.Limit{sash.Per(5, 50), sash.Per(6, 60).Log()}, windowState(2, 3, 20), recordsState(990, 5)), endOf(1, 0, 0))},
-	{"own-limits-that-cannot-be", content(0, ownKeyOf("a", []sash.Limit{sash.Per(0, 50)}, windowState(2, 3, 20)), endOf(1, 0, 0))},
-	{"as-many-limits-as-can-be", content(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50)}, 64), make([]byte, 2*64)), endOf(1, 0, 0))},
-	{"too-many-limits", content(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50)}, 65), make([]byte, 2*65)), endOf(1, 0, 0))},
+	{"overrides", content(0, overrideOf("a", sash.Per(5, 50).Counter()), overrideOf("new", sash.Per(2, 10).Log()),
+		ownKeyOf("a", []sash.Limit{sash.Per(5, 50).Counter()}, windowState(2, 3, 20)), endOf(1, 2, 0))},
+	{"own-limits", content(0, ownKeyOf("a", []sash.Limit{sash.Per(5, 50).Counter(), sash.Per(6, 60).Log()}, windowState(2, 3, 20), recordsState(990, 5)), endOf(1, 0, 0))},
+	{"own-limits-that-cannot-be", content(0, ownKeyOf("a", []sash.Limit{sash.Per(0, 50).Counter()}, windowState(2, 3, 20)), endOf(1, 0, 0))},
+	{"as-many-limits-as-can-be", content(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50).Counter()}, 64), make([]byte, 2*64)), endOf(1, 0, 0))},
+	{"too-many-limits", content(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50).Counter()}, 65), make([]byte, 2*65)), endOf(1, 0, 0))},
 	{"override-without-limits", content(0, overrideOf("a"), endOf(0, 1, 0))},
 	{"twice", content(0, keyOf("a", windowState(0, 1, 0)), keyOf("a", windowState(0, 1, 0)), endOf(2, 0, 0))},
 	{"miscounted", content(0, keyOf("a", windowState(0, 1, 0)), endOf(2, 0, 0))},

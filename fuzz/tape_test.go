@@ -61,7 +61,7 @@ func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
 	flags := t.byte()
 	l = sash.Per(
 		positive(t.pick(1, 2, 3, 4, 10, 100, 240, 500, 1<<21, 1<<22+1, 1e9, 1e15, math.MaxInt64)),
-		time.Duration(positive(t.pick(1, 2, 3, 10, 1e3, 1e6, 1e9, 6e10, 36e11, year, 150*year, math.MaxInt64))))
+		time.Duration(positive(t.pick(1, 2, 3, 10, 1e3, 1e6, 1e9, 6e10, 36e11, year, 150*year, math.MaxInt64)))).Counter()
 	switch w := int64(l.Window); {
 	case flags&inLog != 0:
 		l = l.Log()

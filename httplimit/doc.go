@@ -10,7 +10,7 @@
 //		httplimit.Policy{
 //			Name:    "login",
 //			Pattern: "POST /login",
-//			Limits:  []sash.Limit{sash.PerHour(5).Log()},
+//			Limits:  []sash.Limit{sash.PerHour(5)},
 //			Key:     httplimit.ByAddress(),
 //			Charge:  func(status int) bool { return status == http.StatusUnauthorized },
 //		},

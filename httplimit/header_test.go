@@ -37,7 +37,7 @@ func TestHeaders_AreExact(t *testing.T) {
 		per(`say "hi" \o/`, "GET /a", sash.Per(2, time.Minute).Log()),
 		per("fast", "GET /b", sash.Per(3, 999*time.Millisecond).Log()),
 		per("huge", "GET /c", sash.Per(1<<62, time.Hour)),
-		per("two", "GET /d", sash.PerMinute(2).Log(), sash.PerMinute(3).Log(), sash.Per(4, 1500*time.Millisecond).Log(), sash.PerHour(9)),
+		per("two", "GET /d", sash.PerMinute(2).Log(), sash.PerMinute(3).Log(), sash.Per(4, 1500*time.Millisecond).Log(), sash.PerHour(9).Counter()),
 		per("d", "/d", sash.PerDay(100).Log()),
 		bytesPolicy,
 		per("first", "/e", sash.PerMinute(2).Log()), per("second", "/e", sash.PerSecond(1).Log()))
@@ -206,7 +206,7 @@ func TestHeaders_ThePartitionKeyIsAFingerprint(t *testing.T) {
 	s := newSite(t, append(policies, httplimit.WithEventFingerprints(), httplimit.WithObserver(func(e httplimit.Event) { seen = e.Fingerprint }))...)
 	first := s.do("GET /", "X-Key", "secret").Header()
 	require.Regexp(t, `^"a-1h";q=2;w=3600;pk=:(.{11}=):, "a-24h";q=2;w=86400;pk=:(.{11}=):, "b";q=2;w=3600;pk=:(.{11}=):$`, first.Get("Ratelimit-Policy"))
-	require.Regexp(t, `^"a-24h";r=1;t=172800;pk=:(.{11}=):, "b";r=1;t=7200;pk=:(.{11}=):$`, first.Get("Ratelimit"))
+	require.Regexp(t, `^"a-24h";r=1;t=86400;pk=:(.{11}=):, "b";r=1;t=3600;pk=:(.{11}=):$`, first.Get("Ratelimit"))
 	pks := regexp.MustCompile("pk=:[^:]+:").FindAllString(first.Get("Ratelimit-Policy")+first.Get("Ratelimit"), -1)
 	require.Len(t, pks, 5)
 	require.Len(t, slices.Compact(pks), 1, "one identity has one fingerprint, whatever the policy")
@@ -291,7 +291,7 @@ func TestHeaders_NameTheQuotaThatHasTheLeastLeft(t *testing.T) {
 // charge of a denied request that the client could make in the meantime.
 func TestHeaders_SayWhenThereIsMoreWhereTheDeniedAreCharged(t *testing.T) {
 	one := func() httplimit.Policy {
-		p := per("ten", "", sash.PerMinute(10))
+		p := per("ten", "", sash.PerMinute(10).Counter())
 		p.Cost = func(r *http.Request) int64 { return int64(len(r.Header.Get("Cost"))) }
 		return p
 	}

@@ -125,7 +125,7 @@ func TestCost_WhatNoWaitAdmits(t *testing.T) {
 	assert.EqualValues(t, 10, r.Limits[0].Units.MostAtOnce, "the least Count of all")
 
 	assert.Contains(t, invoke(csvOf(lines), args...).stdout,
-		"\n1 event denied for asking more than 10 at once, which 10/1s never admits\n")
+		"\n1 event denied for asking more than 10 at once, which 10/1s log never admits\n")
 }
 
 func TestCost_TextReport(t *testing.T) {

@@ -191,7 +191,7 @@ func TestRun_TextReport(t *testing.T) {
 		"0\ta", "0\ta", "500000\ta", "1000000\ta",
 		"", "oops", "61000000\ta", "61000000\ta",
 	}, "\n")
-	got := invoke(stdin, "-limit", "1/s log", "-limit", "1/s")
+	got := invoke(stdin, "-limit", "1/s log", "-limit", "1/s counter")
 	assert.Equal(t, command.OK, got.status, got.stderr)
 	assert.Equal(t, `-: 7 events by 2 clients, told apart by addr
 from 1970-01-01 00:00:00 to 1970-01-01 00:01:01 UTC, 1m1s
@@ -202,15 +202,15 @@ from 1970-01-01 00:00:00 to 1970-01-01 00:01:01 UTC, 1m1s
 
   denied  of events  clients denied  exact log denies  wrongly admitted  wrongly denied  wrong of events  limit
        3    42.857%               1                 3                 0               0           0.000%  1/1s log
-       4    57.143%               1                 3                 0               1          14.286%  1/1s
+       4    57.143%               1                 3                 0               1          14.286%  1/1s counter
 
 denied most under 1/1s log, times in UTC
   denied  of its events         first denied          last denied    busiest minute  denied in it  client
        3              6  1970-01-01 00:00:00  1970-01-01 00:01:01  1970-01-01 00:00             2  a
 
-denied most under 1/1s, times in UTC
+denied most under 1/1s counter, times in UTC
   denied  of its events         first denied          last denied    busiest minute  denied in it  client
        4              6  1970-01-01 00:00:00  1970-01-01 00:01:01  1970-01-01 00:00             3  a
 `, got.stdout)
-	assert.Equal(t, got, invoke(stdin, "-limit", "1/s log", "-limit", "1/s"), "not the same twice")
+	assert.Equal(t, got, invoke(stdin, "-limit", "1/s log", "-limit", "1/s counter"), "not the same twice")
 }

@@ -65,7 +65,7 @@ func parseArgs(args []string) (*options, error) {
 type reader func(name, usage string, set func(string) error)
 
 func (o *options) limitFlags(read reader) {
-	read("limit", "replay this `LIMIT`, such as 100/m, \"60/60s log\", \"240/h buckets 1m\" or 5/250ms; repeat it to compare several", o.addLimit)
+	read("limit", "replay this `LIMIT`, such as 100/m, \"60/60s log\", \"240/h buckets 1m\" or \"10/s counter\"; a count of at most 16 without such a word is a log; repeat it to compare several", o.addLimit)
 	o.flags.BoolVar(&o.together, "together", false, "make all limits one policy, each of which must admit an event, instead of comparing them: -together -limit 10/s -limit 240/h")
 }
 

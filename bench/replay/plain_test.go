@@ -43,7 +43,7 @@ func randomLimit(random *rand.Rand, a sash.Algorithm) sash.Limit {
 	case sash.SlidingBuckets:
 		return l.Buckets(1 + time.Duration(random.Int64N(int64(l.Window))))
 	}
-	return l
+	return l.Counter()
 }
 
 func tsvOf(lines []line) string {

@@ -94,7 +94,7 @@ func TestTogether_CountsTheLimitThatDecided(t *testing.T) {
 func TestTogether_IsExactIfEveryLimitIs(t *testing.T) {
 	const stdin = "0\ta\n"
 	assert.True(t, invoke(stdin, "-json", "-together", "-limit", "2/s log", "-limit", "3/m log").report(t).Limits[0].Exact)
-	assert.False(t, invoke(stdin, "-json", "-together", "-limit", "2/s log", "-limit", "3/m").report(t).Limits[0].Exact)
+	assert.False(t, invoke(stdin, "-json", "-together", "-limit", "2/s log", "-limit", "3/m counter").report(t).Limits[0].Exact)
 }
 
 func TestTogether_TextReport(t *testing.T) {

@@ -49,7 +49,7 @@ func TestReplay_DeniesWhatTheExactLogDenies(t *testing.T) {
 			t.Parallel()
 			args := []string{"-json"}
 			for _, l := range limits {
-				args = append(args, "-limit", l+" log", "-limit", l)
+				args = append(args, "-limit", l+" log", "-limit", l+" counter")
 			}
 			r := invoke("", append(args, recordedFile(t, tt.file))...).report(t)
 			assert.Equal(t, tt.events, r.Events)
@@ -146,7 +146,7 @@ func TestReplay_SweepsForgetNothing(t *testing.T) {
 		}
 	}
 	tr := read(t, traffic.Key{traffic.Addr}, tsv.String(), "-")
-	trial, err := new(options).newTrial(policy{sash.Per(3, time.Second)})
+	trial, err := new(options).newTrial(policy{sash.Per(3, time.Second).Counter()})
 	require.NoError(t, err)
 	require.NoError(t, trial.run(t.Context(), tr, progress.On(nil).Events(1, "")))
 	assert.Greater(t, trial.chosen.Stats().Evicted, uint64(batch))
@@ -157,7 +157,7 @@ func TestReplay_SweepsForgetNothing(t *testing.T) {
 	for i := 0; i < 5*batch; i += 100 {
 		held = append(held, line{micros: int64(i) * 1000, client: "held", Charge: traffic.Charge{Asked: 1, Cost: 1}})
 	}
-	assert.Equal(t, plainReplay(held, 0, sash.Per(3, time.Second)).ExactDenied, trial.exactDenied)
+	assert.Equal(t, plainReplay(held, 0, sash.Per(3, time.Second).Counter()).ExactDenied, trial.exactDenied)
 }
 
 func TestReplay_WhoIsDeniedMostAndWhen(t *testing.T) {
@@ -226,14 +226,14 @@ func TestReplay_EachFileOnItsOwn(t *testing.T) {
 }
 
 func TestReplay_JSONNamesFieldsAsDocumented(t *testing.T) {
-	got := invoke("0\ta\n0\ta\n", "-json", "-limit", "1/s")
+	got := invoke("0\ta\n0\ta\n", "-json", "-limit", "1/s counter")
 	assert.JSONEq(t, `{
 		"files": ["-"], "key": "addr", "lines": 2, "events": 2, "clients": 1,
 		"first": "1970-01-01T00:00:00Z", "last": "1970-01-01T00:00:00Z",
 		"blank": 0, "cut_short": 0, "out_of_order": 0, "unreadable": 0,
 		"unreadable_lines": [], "unreadable_lines_cap": 1000, "broken_off": [],
 		"limits": [{
-			"limit": "1/1s", "denied": 1, "denied_share": 0.5, "denied_clients": 1,
+			"limit": "1/1s counter", "denied": 1, "denied_share": 0.5, "denied_clients": 1,
 			"exact": false, "exact_denied": 1, "wrongly_admitted": 0, "wrongly_denied": 0, "error_share": 0,
 			"top": [{"client": "a", "events": 2, "denied": 1,
 				"first": "1970-01-01T00:00:00Z", "last": "1970-01-01T00:00:00Z",

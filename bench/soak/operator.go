@@ -51,7 +51,7 @@ func (o *operator) override(s *subject) {
 	}
 	name := recurring(o.rand.IntN(recurringKeys))
 	s.overrides = append(s.overrides, name)
-	o.succeed(s, "SetLimits", s.limiter.SetLimits(name, sash.PerMinute(4*s.cost).Log(), sash.PerSecond(2*s.cost)))
+	o.succeed(s, "SetLimits", s.limiter.SetLimits(name, sash.PerMinute(4*s.cost).Log(), sash.PerSecond(2*s.cost).Counter()))
 }
 
 // reconfigure changes the limits. Of a subject with accounts it changes only the Counts, and

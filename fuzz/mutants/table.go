@@ -1056,6 +1056,41 @@ var mutants = []mutant{
 
 	// What is written and read.
 	{
+		name: "small-count-is-less", fault: "a Count of SmallCount is kept by a counter",
+		file: "limit.go", old: "if count <= SmallCount {\n\t\treturn l.Log()", new: "if count < SmallCount {\n\t\treturn l.Log()",
+		tests: "TestPer_|TestLimit_TextRoundTrips",
+	},
+	{
+		name: "small-count-is-more", fault: "SmallCount is 17",
+		file: "limit.go", old: "const SmallCount = 16", new: "const SmallCount = 17",
+		tests: "TestPer_",
+	},
+	{
+		name: "small-counts-are-counters", fault: "Per chooses the counter for every Count",
+		file: "limit.go", old: "if count <= SmallCount {\n\t\treturn l.Log()", new: "if count <= SmallCount {\n\t\treturn l",
+		tests: "TestPer_|TestWait_GetsAllOfASmallCount",
+	},
+	{
+		name: "text-chooses-no-log", fault: "a limit in text that names no algorithm is a counter",
+		file: "limit.go", old: "case len(algorithm) == 0:\n\t\treturn l, nil", new: "case len(algorithm) == 0:\n\t\treturn l.Counter(), nil",
+		tests: "TestPer_|TestParseLimit",
+	},
+	{
+		name: "text-counter-unread", fault: "the word counter after a small count is read, and does not hold",
+		file: "limit.go", old: "return l.Counter(), nil", new: "return l, nil",
+		tests: "TestParseLimit|TestLimit_TextRoundTrips",
+	},
+	{
+		name: "text-counter-unwritten", fault: "the text of a small counter does not say that it is one",
+		file: "limit.go", old: "if l.Count <= SmallCount {\n\t\t\treturn s + \" counter\"", new: "if l.Count < SmallCount {\n\t\t\treturn s + \" counter\"",
+		tests: "TestLimit_TextRoundTrips",
+	},
+	{
+		name: "counter-keeps-a-precision", fault: "a counter made of a limit in buckets keeps the Precision",
+		file: "limit.go", old: "l.Algorithm, l.Precision = SlidingCounter, 0", new: "l.Algorithm = SlidingCounter",
+		tests: "TestLimit_TheLastChoice",
+	},
+	{
 		name: "text-loses-the-precision", fault: "a limit's text leaves out the precision",
 		file: "limit.go", old: `" buckets " + l.Precision.String()`, new: `" buckets " + l.Window.String()`,
 		tests: "TestLimit|TestParseLimit",

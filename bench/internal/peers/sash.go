@@ -9,7 +9,7 @@ import (
 
 const module = "github.com/seed-30da4c49/sash"
 
-// Sash returns sash with its defaults.
+// Sash returns sash with a counter and the clock that is the default.
 func Sash() Peer { return counter("system", sash.SystemClock()) }
 
 // Variants returns sash with other settings: with a coarse clock, with an exact log, and with
@@ -27,7 +27,7 @@ func Variants() []Peer {
 			Name: "sash-large", Clock: "system", Module: module, Bytes: 140, Sweeps: true,
 			Keeps: "the counter, of a limit larger than one word holds",
 			New: func(q Quota) Table {
-				limit := sash.Limit{Count: q.Count, Window: q.Window} // a counter, of any Count
+				limit := sash.Per(q.Count, q.Window).Counter()
 				if q == Plenty {
 					limit = sash.PerHour(1e12)
 				}
@@ -42,7 +42,7 @@ func counter(name string, clock sash.Clock) Peer {
 		Name: "sash", Clock: name, Module: module, Bytes: 70, Sweeps: true,
 		Keeps: "two-counter sliding window in one atomic word; 256 maps of cache lines, read without a lock",
 		New: func(q Quota) Table {
-			limit := sash.Limit{Count: q.Count, Window: q.Window} // a counter, of any Count
+			limit := sash.Per(q.Count, q.Window).Counter()
 			if q == Plenty {
 				limit.Window = math.MaxInt64
 			}
