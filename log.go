@@ -124,45 +124,52 @@ func (e *logEntry) shrink(r *rule) {
 	}
 }
 
-// liveView returns a view of those records of g that count at an instant, with their units,
-// for the fast paths. tick is that of the instant, and merge reports whether the newest
+// fastView returns a view of g at an instant, for the fast paths: of those records that
+// count, if exact is set or they decide whether n units are admitted or have room. Otherwise
+// older records may be among them, which spares most calls to look for the first that
+// counts: they are dropped many at a time.
+//
+// used are the units of v, tick is that of the instant, and merge reports whether the newest
 // record is of that tick. ok is false of an empty ring, which must begin at the floor, of an
 // instant before the newest record, and where denied attempts are charged.
-func (r *rule) liveView(g *ring, at int64) (live ringView, used, tick int64, merge, ok bool) {
-	live, tick = g.view(), r.ticks.Of(at)
-	if live.count == 0 || r.chargeDenied {
-		return live, 0, tick, false, false
+func (r *rule) fastView(g *ring, at, n int64, exact bool) (v ringView, used, tick int64, merge, ok bool) {
+	v, tick = g.view(), r.ticks.Of(at)
+	if v.count == 0 || r.chargeDenied {
+		return v, 0, tick, false, false
 	}
-	newest := live.record(live.count - 1)
+	newest := v.record(v.count - 1)
 	total, last := atomic.LoadUint64(&newest.cumulative), atomic.LoadInt64(&newest.tick)
-	if tick < last || total == live.before(0) {
-		return live, 0, tick, false, false
+	used, merge = int64(total-v.before(0)), tick == last
+	if tick < last || used == 0 {
+		return v, 0, tick, false, false
 	}
-	for steps := 0; live.count > 0 && !live.isLive(0, tick, r.ticks.Life); steps++ {
-		live.drop(1)
-		if steps == 2 { // mostly there are no more
-			live.drop(live.firstLive(tick, r.ticks.Life))
+	if exact || n > r.Count-used || !v.hasRoom(merge) {
+		for steps := 0; v.count > 0 && !v.isLive(0, tick, r.ticks.Life); steps++ {
+			v.drop(1)
+			if steps == 2 { // there may be many more
+				v.drop(v.firstLive(tick, r.ticks.Life))
+			}
 		}
+		used = int64(total - v.before(0))
 	}
-	used = int64(total - live.before(0))
-	return live, used, tick, tick == last, uint64(used) <= uint64(r.Count)
+	return v, used, tick, merge, uint64(used) <= uint64(r.Count)
 }
 
 // ringAdmitsFast reports whether r admits n units, n > 0, by g, and g has room for them. If
 // ok is false, the caller must take the slow path.
 func (r *rule) ringAdmitsFast(g *ring, at, n int64) (admits, ok bool) {
-	live, used, _, merge, ok := r.liveView(g, at)
+	v, used, _, merge, ok := r.fastView(g, at, n, false)
 	admits = n <= r.Count-used
-	return admits, ok && (!admits || live.hasRoom(merge))
+	return admits, ok && (!admits || v.hasRoom(merge))
 }
 
 // applyRingFast joins to left, unless that is nil, what n units leave that ringAdmitsFast
 // has admitted at that instant. If store is set, it charges them: the entry of g must have
 // been locked from the word that g was read under.
 func (r *rule) applyRingFast(g *ring, at, n int64, store bool, left *remainder) {
-	live, used, tick, merge, _ := r.liveView(g, at)
+	v, used, tick, merge, _ := r.fastView(g, at, n, left != nil)
 	if store {
-		live.append(tick, n, merge)
+		v.append(tick, n, merge)
 	}
 	if left != nil {
 		left.join(r, r.Count-used-n, r.ticks.Until(tick, at))
@@ -173,7 +180,7 @@ func (r *rule) applyRingFast(g *ring, at, n int64, store bool, left *remainder) 
 // decideCounter. word is that of e, not locked and not dead. Unless they are nil, it makes
 // d the decision, and next that on one unit more than d leaves.
 func (e *logEntry) tryFast(r *rule, word uint64, at, n int64, d, next *Decision) (allowed, ok bool) {
-	live, used, tick, merge, ok := r.liveView(e.ring.Load(), at)
+	v, used, tick, merge, ok := r.fastView(e.ring.Load(), at, n, d != nil)
 	if !ok || word&resizing != 0 {
 		return false, false
 	}
@@ -183,16 +190,16 @@ func (e *logEntry) tryFast(r *rule, word uint64, at, n int64, d, next *Decision)
 		if allowed {
 			p.units = n
 		}
-		r.logDecision(d, &live, &p, query{at: at, n: n, next: next}, allowed)
+		r.logDecision(d, &v, &p, query{at: at, n: n, next: next}, allowed)
 	}
 	if !allowed {
 		return false, e.validate(word)
 	}
-	if !live.hasRoom(merge) || !e.tryLock(word) {
+	if !v.hasRoom(merge) || !e.tryLock(word) {
 		return false, false
 	}
 	// The lock was taken from the word that the ring was read under: it is the state.
-	live.append(tick, n, merge)
+	v.append(tick, n, merge)
 	e.unlock(word)
 	return true, true
 }

@@ -2,6 +2,7 @@ package sash
 
 import (
 	"math"
+	"math/bits"
 	"unsafe"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
@@ -61,12 +62,11 @@ func (g *ring) slot(i int) *record {
 	return (*record)(unsafe.Add(unsafe.Pointer(g), ringHeader+uintptr(i)*recordSize))
 }
 
-// wrap returns the slot of a number that may be one round too high.
+// wrap returns the slot of a number that may be one round too high. It does not branch: the
+// records of a key begin anywhere, so a processor could not predict where they wrap.
 func (g *ring) wrap(slot int) int {
-	if slot >= g.slots {
-		slot -= g.slots
-	}
-	return slot
+	over := slot - g.slots
+	return over + g.slots&(over>>(bits.UintSize-1)) // add slots if over is negative
 }
 
 // packBounds returns the bounds of a ring.
