@@ -80,8 +80,7 @@ func (e *logEntry) tryAppend(word uint64, r *rule, v *ringView, p *logPosition) 
 		return false
 	}
 	// The lock was taken from the word that v was read under: v is the state.
-	v.drop(drop)
-	v.append(p.tick, p.units, p.merge)
+	v.without(drop).append(p.tick, p.units, p.merge)
 	e.unlock(word)
 	return true
 }
@@ -143,13 +142,8 @@ func (r *rule) fastView(g *ring, at, n int64, exact bool) (v ringView, used, tic
 	if tick < last || used == 0 {
 		return v, 0, tick, false, false
 	}
-	if exact || n > r.Count-used || !v.hasRoom(merge) {
-		for steps := 0; v.count > 0 && !v.isLive(0, tick, r.ticks.Life); steps++ {
-			v.drop(1)
-			if steps == 2 { // there may be many more
-				v.drop(v.firstLive(tick, r.ticks.Life))
-			}
-		}
+	if (exact || n > r.Count-used || !v.hasRoom(merge)) && !v.isLive(0, tick, r.ticks.Life) {
+		v = v.without(v.firstLive(tick, r.ticks.Life))
 		used = int64(total - v.before(0))
 	}
 	return v, used, tick, merge, uint64(used) <= uint64(r.Count)
@@ -293,8 +287,7 @@ func (r *rule) applyRing(g *ring, q query, admitted, store bool, d *Decision) {
 	}
 	if store && p.units > 0 {
 		drop, _ := r.trim(&v, &p)
-		v.drop(drop)
-		v.append(p.tick, p.units, p.merge)
+		v.without(drop).append(p.tick, p.units, p.merge)
 	}
 }
 

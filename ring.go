@@ -130,8 +130,11 @@ func (v ringView) newest() (tick int64, ok bool) {
 // firstLive returns the index of the oldest record whose units count at tick now for life
 // ticks; count if there is none. No record may be newer than now.
 func (v ringView) firstLive(now, life int64) int {
-	if v.count == 0 || v.isLive(0, now, life) { // true of most logs that are not full
-		return 0
+	const few = 4 // in most calls, no more have expired since the last one
+	for i := range min(v.count, few) {
+		if v.isLive(i, now, life) {
+			return i
+		}
 	}
 	return v.search(func(i int) bool { return v.isLive(i, now, life) })
 }
@@ -170,8 +173,8 @@ func (v *ringView) search(ok func(i int) bool) int {
 	return low
 }
 
-// drop takes the n oldest records out of v, but not out of its ring.
-func (v *ringView) drop(n int) { v.base, v.count = v.wrap(v.base+n), v.count-n }
+// without returns v without the n oldest records, which stay in the ring.
+func (v ringView) without(n int) ringView { return ringView{v.ring, v.wrap(v.base + n), v.count - n} }
 
 // hasRoom reports whether the ring of v has room for v and a charge. If merge is set, that
 // is one in the tick of the newest record.
