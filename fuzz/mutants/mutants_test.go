@@ -77,10 +77,10 @@ $`, report.String())
 func TestHunt_NoKillWithoutAFailedTest(t *testing.T) {
 	h, report := newHunt(t, "TestMust|TestLog_Steps")
 	harmless := mutant{
-		name: "harmless", file: "ring.go", old: "const minRecords = 2", new: "const minRecords = 1 + 1", tests: "TestMust",
+		name: "harmless", file: "ring.go", old: "const few = 4", new: "const few = 3 + 1", tests: "TestMust",
 	}
 	broken := harmless
-	broken.name, broken.new = "broken", "const minRecords = nothing"
+	broken.name, broken.new = "broken", "const few = nothing"
 	untested := harmless
 	untested.name, untested.tests = "untested", "TestOfNothing"
 	err := h.run(t.Context(), []mutant{harmless, broken, untested})

@@ -261,8 +261,43 @@ var mutants = []mutant{
 	},
 	{
 		name: "log-believes-torn-reads", fault: "a denial is answered from halves of two states",
-		file: "log.go", old: "v := e.ring.Load().view()\n\t\tp, allowed := r.evaluateLog(&v, q)\n", new: "v := e.ring.Load().view()\natomic.Pause(nil)\nv.total = e.ring.Load().view().total\np, allowed := r.evaluateLog(&v, q)\nif !q.charge {\nif p.units = r.cost(q, allowed, p.newestUnits); d != nil {\nr.logDecision(d, &v, &p, q, allowed)\n}\nreturn allowed, true\n}\n",
+		file: "log.go", old: "v := e.ring.Load().view()\n\t\tp, allowed := r.evaluateLog(&v, q)\n", new: "v := e.ring.Load().view()\natomic.Pause(nil)\np, allowed := r.evaluateLog(&v, q)\nif !q.charge {\nif p.units = r.cost(q, allowed, p.newestUnits); d != nil {\nr.logDecision(d, &v, &p, q, allowed)\n}\nreturn allowed, true\n}\n",
 		tests: "TestRace_PeeksSeeOneState",
+	},
+	{
+		name: "log-fast-two-steps", fault: "its fast path checks, then counts",
+		file: "log.go", old: "|| !e.tryLock(word) {", new: "|| !e.tryLock(word) && word == dead {",
+		tests: "TestRace_SweepsLoseNothing|TestCrowd|TestRace",
+	},
+	{
+		name: "log-fast-rewinds", fault: "its fast path charges a late reading after the newest record",
+		file: "log.go", old: "tick < last || used == 0 {", new: "used == 0 {",
+		tests: "TestLog|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "log-fast-forgets-the-floor", fault: "its fast path charges a state that was emptied by giving back before the floor",
+		file: "log.go", old: "tick < last || used == 0 {", new: "tick < last {",
+		tests: "TestReserve_OnAnyClock|TestEvict|TestCancel",
+	},
+	{
+		name: "log-fast-counts-what-has-expired", fault: "its fast path denies by units that no longer count",
+		file: "log.go", old: "if (exact || n > r.Count-used || !v.hasRoom(merge)) &&", new: "if exact &&",
+		tests: "TestLog|TestAnswers_EqualTheReferences|TestSeveralLimits_EqualTheReference",
+	},
+	{
+		name: "log-fast-tells-what-has-expired", fault: "the decision of its fast path counts units that no longer count",
+		file: "log.go", old: "if (exact || n > r.Count-used ||", new: "if (n > r.Count-used ||",
+		tests: "TestLog|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "log-fast-overwrites", fault: "its fast path charges a ring without room",
+		file: "ring.go", old: "return merge || v.count < v.room()", new: "return true",
+		tests: "TestLog|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "log-base-overwritten", fault: "a ring has no slot for the base",
+		file: "ring.go", old: "g.slots = room + 1", new: "g.slots = max(1, room)",
+		tests: "TestLog|TestRing",
 	},
 	{
 		name: "log-retry-of-the-oldest", fault: "RetryAfter is when the first unit stops counting, whatever the cost",
@@ -395,17 +430,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "allow-compares-h2", fault: "the fast path of Allow takes another key of the same shard, home and h2 for its own",
-		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined\n\t\t\tif _,", new: "h.HasInlineLen(len(key)) {\nif _,",
+		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined\n\t\t\tif r := g.fastRule; r != nil {\n\t\t\t\tif _,", new: "h.HasInlineLen(len(key)) {\nif r := g.fastRule; r != nil {\nif _,",
 		tests: "TestAllow_ComparesWhole",
 	},
 	{
 		name: "take-compares-h2", fault: "the same, on the fast path of Take",
-		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined\n\t\t\tif word,", new: "h.HasInlineLen(len(key)) {\nif word,",
+		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined\n\t\t\tif r := g.fastRule; r != nil {\n\t\t\t\tif word,", new: "h.HasInlineLen(len(key)) {\nif r := g.fastRule; r != nil {\nif word,",
 		tests: "TestAllow_ComparesWhole",
 	},
 	{
 		name: "take-fast-tells-the-state-before", fault: "the fast path of Take returns the decision from before its charge",
-		file: "window.go", old: "return next, true, e.Word", new: "return word, true, e.Word",
+		file: "window.go", old: "return next, true, !charge", new: "return word, true, !charge",
 		tests: "TestAnswers_EqualTheReferences",
 	},
 	{
@@ -606,6 +641,31 @@ var mutants = []mutant{
 		tests: "TestSeveralLimits_EqualTheReference|TestSeveralLimits",
 	},
 	{
+		name: "limits-fast-two-steps", fault: "several limits are checked, then charged, on the fast path",
+		file: "multi.go", old: "if !e.tryLock(word) {", new: "if !e.tryLock(word) && word == dead {",
+		tests: "TestRace_EveryLimit|TestRace",
+	},
+	{
+		name: "limits-fast-first-only", fault: "the fast path asks only the first limit",
+		file: "multi.go", old: "stateAdmitsFast(&states[i], at, n); !admits || !ok {", new: "stateAdmitsFast(&states[i], at, n); true {",
+		tests: "TestSeveralLimits|TestSeveralLimits_EqualTheReference",
+	},
+	{
+		name: "limits-fast-last-decides", fault: "an admitted call names the last of two equal limits",
+		file: "decision.go", old: "remaining == left.remaining && left.key < left.order {", new: "remaining == left.remaining {",
+		tests: "TestSeveralLimits_EqualTheReference",
+	},
+	{
+		name: "peek-fast-charges", fault: "a Peek charges",
+		file: "window.go", old: "!charge || e.Word.CompareAndSwap(word, next)", new: "e.Word.CompareAndSwap(word, next)",
+		tests: "TestPeek|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "peek-fast-charges-a-log", fault: "a Peek charges a log",
+		file: "log.go", old: "	if store {\n\t\tv.append", new: "	if true {\n\t\tv.append",
+		tests: "TestPeek|TestAnswers_EqualTheReferences",
+	},
+	{
 		name: "limits-believe-torn-reads", fault: "a denial is answered from halves of two states",
 		file: "multi.go", old: "allowed := e.admits(q)\n\t\tswitch {\n\t\tcase !q.stores(allowed):\n\t\t\t// Nothing to write. The answer is that of one state if no call has locked the\n\t\t\t// entry since the word was loaded.\n\t\t\tif d != nil {\n\t\t\t\te.apply(q, allowed, false, d)\n\t\t\t}\n\t\t\tif e.validate(word) {", new: "allowed := e.admits(q)\natomic.Pause(nil)\nswitch {\ncase !q.stores(allowed):\nif d != nil {\ne.apply(q, allowed, false, d)\n}\nif true {",
 		tests: "TestRace_PeeksSeeOneState",
@@ -622,7 +682,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "limits-one-lineage", fault: "two limits pass for one when a charge is given back",
-		file: "multi.go", old: "e.states[i].lineage = lineage - uint64(i)", new: "e.states[i].lineage = lineage",
+		file: "multi.go", old: "states[i].lineage = lineage - uint64(i)", new: "states[i].lineage = lineage",
 		tests: "TestReserve|TestCancel",
 	},
 	{
@@ -681,6 +741,21 @@ var mutants = []mutant{
 		tests: "TestEvict_UnderAny",
 	},
 	{
+		name: "keys-fast-in-sequence", fault: "several keys are checked, then charged, on the fast path",
+		file: "takeall.go", old: "if t := &targets[i]; !t.entry.tryLock(t.word) {", new: "if t := &targets[i]; !t.entry.tryLock(t.word) && t.word == dead {",
+		tests: "TestTakeAll|TestRace_TakeAllInAnyOrder|TestRace",
+	},
+	{
+		name: "keys-fast-left-locked", fault: "the fast path of several keys holds on to those that it has locked",
+		file: "takeall.go", old: "for _, t := range targets[:i] {", new: "for _, t := range targets[:0] {",
+		tests: "TestRace_TakeAllInAnyOrder|TestTakeAll_Unlocks",
+	},
+	{
+		name: "keys-fast-named-by-lock-order", fault: "of equal limits, an admitted call names the one of the key that is locked first",
+		file: "decision.go", old: " || remaining == left.remaining && left.key < left.order {", new: " {",
+		tests: "TestSeveralLimits_EqualTheReference",
+	},
+	{
 		name: "keys-named-by-lock-order", fault: "of equal limits, the one of the key that is locked first is named",
 		file: "takeall.go", old: "d.join(&one, t.order < first)", new: "d.join(&one, first < 0)",
 		tests: "TestSeveralLimits_EqualTheReference",
@@ -714,12 +789,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "reserve-back-to-the-record-before", fault: "units are given back to the record before their own",
-		file: "ring.go", old: "for j := range i + 1 {", new: "for j := range i {",
+		file: "ring.go", old: "for j := -1; j < i; j++ {", new: "for j := -1; j < i-1; j++ {",
 		tests: "TestRing_GivesBack",
 	},
 	{
 		name: "reserve-back-to-the-record-after", fault: "units are given back to the record after their own",
-		file: "ring.go", old: "for j := i + 1; j < v.count; j++ {", new: "for j := i + 2; j < v.count; j++ {",
+		file: "ring.go", old: "for j := i; j < v.count; j++ {", new: "for j := i + 1; j < v.count; j++ {",
 		tests: "TestRing_GivesBack",
 	},
 	{
