@@ -6,7 +6,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
-// A kind says which type an entry is the beginning of. Every switch over kinds is in this
+// A kind says which type an entry is the end of. Every switch over kinds is in this
 // file, or is multiEntry.compact, which makes one kind of another.
 type kind uint8
 

@@ -61,51 +61,60 @@ func allocatedBy(f func()) (bytes uint64) {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// heapOf returns the number of bytes by which build made the heap grow, and the result of
-// build, which the caller keeps alive.
-func heapOf[T any](build func() T) (bytes int64, built T) {
+// heapOf returns the number of bytes and of objects by which build made the heap grow, and
+// the result of build, which the caller keeps alive.
+func heapOf[T any](build func() T) (bytes, objects int64, built T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	built = build()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	return int64(after.HeapAlloc) - int64(before.HeapAlloc), built
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc), int64(after.HeapObjects) - int64(before.HeapObjects), built
 }
 
 func TestMemory_PerKey(t *testing.T) {
 	const nameBytes = 16
 	for name, c := range map[string]struct {
-		limits   []Option
-		keys     int
-		maxBytes float64 // per key, without the bytes of its name
+		limits     []Option
+		keys       int
+		charges    int
+		maxBytes   float64 // per key, without the bytes of its name
+		maxObjects float64
 	}{
-		"counter":        {[]Option{PerMinute(100)}, thorough(1_000_000), 48},
-		"wide counter":   {[]Option{PerMinute(1e9)}, 100_000, 96},
-		"log":            {[]Option{PerMinute(100).Log()}, 100_000, 160},
-		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 160},
-		"two counters":   {[]Option{PerSecond(10).Counter(), PerMinute(100)}, 100_000, 176},
-		"three counters": {[]Option{PerSecond(10).Counter(), PerMinute(100), PerHour(200)}, 100_000, 224},
+		"counter":        {[]Option{PerMinute(100)}, thorough(1_000_000), 1, 48, 1},
+		"wide counter":   {[]Option{PerMinute(1e9)}, 100_000, 1, 80, 1},
+		"log, one unit":  {[]Option{PerMinute(10)}, thorough(1_000_000), 1, 112, 2},
+		"log, five":      {[]Option{PerMinute(10)}, 100_000, 5, 176, 2},
+		"log, 16":        {[]Option{PerMinute(16)}, 100_000, 16, 352, 2},
+		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 1, 112, 2},
+		"two counters":   {[]Option{PerSecond(10).Counter(), PerMinute(100)}, 100_000, 1, 176, 2},
+		"three counters": {[]Option{PerSecond(10).Counter(), PerMinute(100), PerHour(200)}, 100_000, 1, 224, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bytes, l := heapOf(func() *Limiter {
-				l := newTest(t, append(c.limits, WithClock(NewManualClock(0)))...)
+			bytes, objects, l := heapOf(func() *Limiter {
+				clock := NewManualClock(0)
+				l := newTest(t, append(c.limits, WithClock(clock))...)
 				name := make([]byte, 0, nameBytes)
-				for i := range int64(c.keys) { // from key:100000000000 on
-					l.AllowBytes(strconv.AppendInt(append(name, "key:"...), 100_000_000_000+i, 10))
+				for range c.charges {
+					clock.Advance(1)
+					for i := range int64(c.keys) { // from key:100000000000 on
+						l.AllowBytes(strconv.AppendInt(append(name, "key:"...), 100_000_000_000+i, 10))
+					}
 				}
 				return l
 			})
 			require.Equal(t, c.keys, l.Len())
-			perKey := float64(bytes) / float64(c.keys)
-			t.Logf("%.1f bytes per key, %d of them its name", perKey, nameBytes)
-			require.Less(t, perKey-nameBytes, c.maxBytes)
+			perKey, objectsPerKey := float64(bytes)/float64(c.keys), float64(objects)/float64(c.keys)
+			t.Logf("%.1f bytes per key, %d of them its name, and %.2f objects", perKey, nameBytes, objectsPerKey)
+			require.LessOrEqual(t, perKey-nameBytes, c.maxBytes)
+			require.Less(t, objectsPerKey, c.maxObjects+0.1, "with the objects of the table")
 		})
 	}
 }
 
 func TestMemory_OfALimiterWithoutKeys(t *testing.T) {
-	bytes, l := heapOf(func() *Limiter { return newTest(t, PerMinute(100)) })
+	bytes, _, l := heapOf(func() *Limiter { return newTest(t, PerMinute(100)) })
 	require.Less(t, bytes, int64(4096))
 	require.True(t, l.Allow("k"))
 }
