@@ -104,9 +104,9 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, o
 func (rs *ruleset) admitsFast(e *entry, word uint64, at, n int64) (admits, ok bool) {
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
 	case kindCounter:
-		return r.admitsFast(r.layout.unpack(word), at, n)
+		return r.windowAdmitsFast(r.layout.unpack(word), at, n)
 	case kindWide:
-		return r.admitsFast(e.asWide().state(word), at, n)
+		return r.windowAdmitsFast(e.asWide().state(word), at, n)
 	case kindLog:
 		admits, ok = r.ringAdmitsFast(e.asLog().ring.Load(), at, n)
 		return admits, ok && word&resizing == 0

@@ -96,12 +96,23 @@ func (c *crowd) contended(t require.TestingT) {
 // It fails if too few calls have overlapped.
 func everyCrowd(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, c *crowd), options ...Option) {
 	t.Helper()
-	everyKind(t, limit, func(t *testing.T, l *Limiter, clock *ManualClock) {
+	run := func(t *testing.T, l *Limiter, clock *ManualClock) {
 		c := &crowd{ManualClock: clock}
 		l.clock = c
 		test(t, l, c)
 		c.contended(t)
-	}, options...)
+	}
+	everyKind(t, limit, run, options...)
+	// An observer keeps all calls off the fast paths.
+	observed := append([]Option{WithObserver(func(string, int64, Decision) {}), limit.Log()}, options...)
+	t.Run("observed log", func(t *testing.T) {
+		clock := NewManualClock(0)
+		run(t, newTest(t, append(observed, WithClock(clock))...), clock)
+	})
+	t.Run("observed multi log", func(t *testing.T) {
+		clock := NewManualClock(0)
+		run(t, useMulti(newTest(t, append(observed, WithClock(clock))...)), clock)
+	})
 }
 
 func TestRace_OneKeyAdmitsExactlyCount(t *testing.T) {

@@ -74,7 +74,7 @@ func (r *rule) admitsState(s *limitState, q query) (ok bool) {
 func (r *rule) stateAdmitsFast(s *limitState, at, n int64) (admits, ok bool) {
 	switch r.form {
 	case windowForm:
-		return r.admitsFast(s.window(), at, n)
+		return r.windowAdmitsFast(s.window(), at, n)
 	case ringForm:
 		return r.ringAdmitsFast(s.ring.Load(), at, n)
 	default:

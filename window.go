@@ -188,9 +188,9 @@ func (r *rule) tryFast(e *entry, at, n int64, charge bool) (word uint64, allowed
 	return next, true, !charge || e.Word.CompareAndSwap(word, next)
 }
 
-// admitsFast reports whether r admits n units, n > 0, by w. It serves the window in which
+// windowAdmitsFast reports whether r admits n units, n > 0, by w. It serves the window in which
 // both the limiter and the key were charged last. Otherwise ok is false.
-func (r *rule) admitsFast(w window.State, at, n int64) (admits, ok bool) {
+func (r *rule) windowAdmitsFast(w window.State, at, n int64) (admits, ok bool) {
 	index := r.index.Load()
 	elapsed, ok := r.counter.Within(index, at)
 	if !ok || w.Index != index || w.Curr == 0 {
