@@ -18,8 +18,9 @@ func inspect(options []Option) (result bridge.Inspection) {
 	for _, o := range options {
 		o.apply(&c)
 	}
+	result.Limits = len(c.limits) > 0
 	if c.limitsFor != nil {
-		result.LimitsFor = func(key string) []Limit { return validOrNone(c.limitsFor(key)) }
+		result.LimitsFor = c.limitsFor
 	}
 	return result
 }

@@ -166,7 +166,7 @@ func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
 // if there is none, or if the pinned keys alone are more than the bound.
 func (l *Limiter) evictFor(g *generation, keys int64, pinned []target) bool {
 	c := g.cap
-	return c == nil || max(keys, int64(len(pinned))) <= c.max && (c.evictsBusy() || l.makeRoom(g, keys, pinned, false))
+	return c == nil || max(keys, roomFor(pinned)) <= c.max && (c.evictsBusy() || l.makeRoom(g, keys, pinned, false))
 }
 
 // evictForKey is evictFor of k alone. It does not evict k itself: another call may have
@@ -217,7 +217,7 @@ func (l *Limiter) makeRoom(g *generation, keys int64, pinned []target, evictBusy
 }
 
 // A candidate is a sampleItem with the quota that is left to it, by the state of that
-// word.
+// word. A key that is admitted nothing counts as having all of it left.
 type candidate struct {
 	*sampleItem
 	slot        *atomic.Pointer[sampleItem]
@@ -279,7 +279,11 @@ func (i *sampleItem) candidate(now int64) (c candidate, alive bool) {
 	}
 	var d Decision
 	_, alive = rs.decide(i.entry, query{at: now}, &d)
-	return candidate{sampleItem: i, word: word, left: d.Remaining, count: d.Limit.Count}, alive
+	c = candidate{sampleItem: i, word: word, left: d.Remaining, count: d.Limit.Count}
+	if c.count == 0 {
+		c.left, c.count = 1, 1 // it is denied with and without its charges: nothing is lost with them
+	}
+	return c, alive
 }
 
 // tryEvict evicts c to make room for that number of keys, and reports whether it did. It

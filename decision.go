@@ -7,7 +7,7 @@ import (
 
 // Never is the RetryAfter of a call that is not admitted however long it waits. Such a
 // call asks for more units than the Count of a limit, for fewer than 0 units, or for no
-// key.
+// key; or [WithLimitsFor] returned wrong limits for its key.
 const Never time.Duration = math.MaxInt64
 
 // A Decision is the answer of a limiter to one call.
@@ -23,7 +23,8 @@ type Decision struct {
 	// the key named first.
 	Limit Limit
 	// Remaining is the number of units that could still be taken at this instant, after
-	// the charge of this call. With several limits, it is the least of them all.
+	// the charge of this call. With several limits, it is the least of them all. Under
+	// [Unlimited] it is math.MaxInt64.
 	Remaining int64
 	// RetryAfter is 0 if Allowed. Otherwise it is the exact wait: if nothing else is
 	// charged, the same call is admitted after it, and denied a nanosecond earlier.

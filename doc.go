@@ -48,7 +48,8 @@
 //
 //	sash.New(sash.PerSecond(10), sash.PerMinute(120), sash.PerHour(240).Log())
 //
-// Keys may have limits of their own: see [WithLimitsFor] and [Limiter.SetLimits].
+// A limit with a Count of 0 admits nothing, and [Unlimited] everything. Keys may have limits
+// of their own: see [WithLimitsFor] and [Limiter.SetLimits].
 // [Limiter.Reconfigure] changes the limits while calls run.
 //
 // # Decisions

@@ -247,11 +247,11 @@ func ExampleLimiter_SetLimits() {
 	fmt.Println(limiter.Peek("alice", 0).Remaining, limiter.Peek("bob", 0).Remaining)
 	limiter.SetLimits("alice") // and no longer does
 	fmt.Println(limiter.Peek("alice", 0).Remaining)
-	fmt.Println(limiter.SetLimits("alice", sash.Per(0, time.Minute)))
+	fmt.Println(limiter.SetLimits("alice", sash.Per(-1, time.Minute)))
 	// Output:
 	// 92 10
 	// 2
-	// sash: limit 1: Count must be >= 1, got 0: invalid limit
+	// sash: limit 1: Count must be >= 0, got -1: invalid limit
 }
 
 // A running service takes its new limits from its configuration. The units charged before
@@ -305,12 +305,12 @@ func ExampleLimiter_Sweep() {
 }
 
 func ExampleNew_errors() {
-	_, err := sash.New(sash.Per(0, -time.Second), sash.WithSizeHint(-1))
+	_, err := sash.New(sash.Per(-1, -time.Second), sash.WithSizeHint(-1))
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, sash.ErrInvalidLimit), errors.Is(err, sash.ErrInvalidOption))
 	// Output:
 	// sash: WithSizeHint: keys must be from 0 to 2147483647, got -1: invalid option
-	// sash: limit 1: Count must be >= 1, got 0: invalid limit
+	// sash: limit 1: Count must be >= 0, got -1: invalid limit
 	// sash: limit 1: Window must be > 0, got -1s: invalid limit
 	// true true
 }

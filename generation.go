@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
@@ -192,27 +193,33 @@ func (l *Limiter) tryInsert(r resolved, k key, e *entry, hasRoom bool) (found *e
 	return found, full
 }
 
-// rulesetFor returns the ruleset that WithLimitsFor gives a key in g; nil for none.
+// rulesetFor returns the ruleset that WithLimitsFor gives a key in g; nil for none. For
+// wrong limits, it is one that denies.
 func (l *Limiter) rulesetFor(g *generation, name string) *ruleset {
-	if limits := l.callLimitsFor(name); len(limits) > 0 {
+	limits, fault := l.callLimitsFor(name)
+	switch {
+	case fault != nil:
+		return g.newDenying(fault)
+	case len(limits) > 0:
 		return g.cachedRuleset(limits)
 	}
 	return nil
 }
 
-// callLimitsFor returns the limits that WithLimitsFor gives a key; none for none, or for
-// wrong ones.
-func (l *Limiter) callLimitsFor(name string) []Limit {
+// callLimitsFor returns the limits that WithLimitsFor gives a key, none for none, and what
+// is wrong with them.
+func (l *Limiter) callLimitsFor(name string) (limits []Limit, fault error) {
 	if l.limitsFor == nil {
-		return nil
+		return nil, nil
 	}
-	return validOrNone(l.limitsFor(strings.Clone(name)))
+	limits = l.limitsFor(strings.Clone(name))
+	return limits, errors.Join(limitFaults("WithLimitsFor: ", limits)...)
 }
 
-// validOrNone returns limits, or nil if one of them is invalid.
-func validOrNone(limits []Limit) []Limit {
-	if validate(limits) != nil {
-		return nil
+// countInvalid counts in Stats a call that was denied because of wrong limits, those in
+// whose place rs denies.
+func (l *Limiter) countInvalid(rs *ruleset, q *query) {
+	if rs.fault != nil && q.charge {
+		l.invalid.Add(1)
 	}
-	return limits
 }

@@ -215,7 +215,7 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 // ruleOf returns a rule of that form, with an entry that has a state for it.
 func ruleOf(t *testing.T, f form) (*rule, *multiEntry) {
 	t.Helper()
-	all := map[form]Limit{windowForm: PerMinute(10).Counter(), ringForm: PerMinute(10).Log()}
+	all := map[form]Limit{windowForm: PerMinute(10).Counter(), ringForm: PerMinute(10).Log(), noForm: Unlimited()}
 	require.Len(t, all, int(forms), "a new form needs a limit here")
 	rs := newTimeline(false).newRuleset([]Limit{all[f]}, false)
 	require.Equal(t, f, rs.rules[0].form)
@@ -223,7 +223,7 @@ func ruleOf(t *testing.T, f form) (*rule, *multiEntry) {
 }
 
 func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
-	for f := range forms {
+	for f := range noForm {
 		t.Run(fmt.Sprint(f), func(t *testing.T) {
 			r, e := ruleOf(t, f)
 			s, minute := &e.states[0], int64(time.Minute)
@@ -267,6 +267,34 @@ func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 	}
 }
 
+func TestForms_NoneKeepsNothing(t *testing.T) {
+	r, e := ruleOf(t, noForm)
+	s, q := &e.states[0], query{at: 5, n: math.MaxInt64, charge: true}
+	require.Equal(t, kindMulti, r.kind())
+	for range 3 {
+		require.True(t, r.admitsState(s, q))
+		require.False(t, s.needsGrowth(r, q))
+		var d Decision
+		r.applyState(s, q, true, true, &d)
+		r.applyState(s, q, true, true, nil)
+		require.Equal(t, Decision{Allowed: true, Limit: Unlimited(), Remaining: math.MaxInt64}, d)
+	}
+	require.False(t, r.admitsState(s, query{n: -1}))
+	require.Nil(t, s.shrunkRing(r))
+	require.False(t, s.giveBack(r, s.newest(r), 1))
+
+	v := e.stateOf(0)
+	since, expired := v.expired(r, math.MinInt64)
+	require.True(t, expired)
+	require.EqualValues(t, math.MinInt64, since)
+	require.Empty(t, r.appendState(nil, &v))
+	reader := &snapshotReader{rest: []byte{1}}
+	reader.limitState(r, s)
+	require.Len(t, reader.rest, 1, "nothing is read")
+	r.replay(s, []charge{{0, 1}})
+	require.Empty(t, r.history(e.stateOf(0), 0))
+}
+
 func TestForms_ThereIsNoOther(t *testing.T) {
 	known, e := ruleOf(t, windowForm)
 	r := &rule{Limit: known.Limit, timeline: known.timeline, form: forms, counter: known.counter}
@@ -288,7 +316,7 @@ func TestForms_ThereIsNoOther(t *testing.T) {
 		"appendState":     func() { r.appendState(nil, &v) },
 		"limitState":      func() { new(snapshotReader).limitState(r, s) },
 	} {
-		require.PanicsWithError(t, "sash: no state of form 2", f, name)
+		require.PanicsWithError(t, "sash: no state of form 3", f, name)
 	}
 }
 

@@ -86,6 +86,9 @@ var ErrInvalidLimit = errors.New("invalid limit")
 
 // A Limit admits Count units per Window. It is an [Option]: give it to [New].
 //
+// A limit with a Count of 0 admits nothing: a call for one unit or more is denied with
+// [Never], and nothing is stored for its key. [Unlimited] admits everything.
+//
 // Most callers should write [Per], [PerSecond] and the like. These choose the algorithm by
 // the count; [Limit.Counter], [Limit.Log] and [Limit.Buckets] choose another. A Limit
 // written field by field is a SlidingCounter unless it says otherwise.
@@ -93,7 +96,8 @@ var ErrInvalidLimit = errors.New("invalid limit")
 // A Limit is read from text by [ParseLimit], and written by [Limit.String]. So it can
 // stand in JSON, in YAML and on a command line (flag.TextVar).
 type Limit struct {
-	// Count is the number of units admitted per Window, at least 1.
+	// Count is the number of units admitted per Window, at least 0. A limit with a Count of
+	// 0 admits nothing.
 	Count int64
 	// Window is the length of the sliding window, more than 0. Any length is exact to
 	// the nanosecond.
@@ -150,22 +154,44 @@ func (l Limit) Counter() Limit {
 	return l
 }
 
-// Log returns the same limit kept by [SlidingLog].
+// Unlimited returns the limit that admits everything. It is for keys that are exempt, as
+// by [Limiter.SetLimits] and [WithLimitsFor], and for plans without a limit.
+//
+// A key whose limits are all Unlimited is not tracked: nothing is stored for it, it takes
+// no room under [WithMaxKeys], and it loses its charges when it becomes unlimited. Its
+// decisions are Allowed, with Remaining at math.MaxInt64 and nothing to wait for. Only a
+// negative cost is denied. Next to other limits of a key, Unlimited has no effect.
+//
+// It is the limit of math.MaxInt64 units in math.MaxInt64 nanoseconds, 292 years, under
+// [SlidingCounter]. Its text is "unlimited".
+func Unlimited() Limit { return Limit{Count: math.MaxInt64, Window: math.MaxInt64} }
+
+// Log returns the same limit kept by [SlidingLog]. That of [Unlimited] is Unlimited.
 func (l Limit) Log() Limit {
+	if l == Unlimited() {
+		return l
+	}
 	l.Algorithm, l.Precision = SlidingLog, 0
 	return l
 }
 
 // Buckets returns the same limit kept by [SlidingBuckets], in buckets of width precision.
+// That of [Unlimited] is Unlimited.
 func (l Limit) Buckets(precision time.Duration) Limit {
+	if l == Unlimited() {
+		return l
+	}
 	l.Algorithm, l.Precision = SlidingBuckets, precision
 	return l
 }
 
-// String returns the limit as text, such as "100/1m0s", "5/1m0s counter", "10/1s log" or
-// "240/1h0m0s buckets 1m0s". A limit without the name of an algorithm is a
+// String returns the limit as text, such as "100/1m0s", "5/1m0s counter", "10/1s log",
+// "240/1h0m0s buckets 1m0s" or "unlimited". A limit without the name of an algorithm is a
 // [SlidingCounter] of more than [SmallCount] units. [ParseLimit] reads the text back.
 func (l Limit) String() string {
+	if l == Unlimited() {
+		return unlimitedText
+	}
 	s := strconv.FormatInt(l.Count, 10) + "/" + l.Window.String()
 	switch l.Algorithm {
 	case SlidingCounter:
@@ -181,12 +207,15 @@ func (l Limit) String() string {
 	return s + " " + l.Algorithm.String()
 }
 
+const unlimitedText = "unlimited"
+
 // ParseLimit returns the limit that s describes, in the form that [Limit.String] writes:
 //
 //	COUNT/WINDOW
 //	COUNT/WINDOW counter
 //	COUNT/WINDOW log
 //	COUNT/WINDOW buckets PRECISION
+//	unlimited
 //
 // Without a word for the algorithm, the count chooses it as it does for [Per].
 //
@@ -211,18 +240,26 @@ func ParseLimit(s string) (Limit, error) {
 // suggestion returns a question whether another text was meant by s, or "".
 func suggestion(s string) string {
 	const maxLength = 64
+	if len(s) > maxLength {
+		return ""
+	}
+	if strings.EqualFold(strings.TrimSpace(s), unlimitedText) {
+		return didYouMean(unlimitedText)
+	}
 	parts := loosely.FindStringSubmatch(s)
-	if len(s) > maxLength || parts == nil {
+	if parts == nil {
 		return ""
 	}
 	for _, window := range []string{parts[2], strings.TrimSuffix(parts[2], "s")} {
 		meant := strings.TrimSpace(parts[1] + "/" + strings.ToLower(window) + " " + parts[3])
 		if l, err := parseLimit(meant); err == nil && l.validate("") == nil {
-			return ", did you mean " + strconv.Quote(meant) + "?"
+			return didYouMean(meant)
 		}
 	}
 	return ""
 }
+
+func didYouMean(meant string) string { return ", did you mean " + strconv.Quote(meant) + "?" }
 
 // loosely matches a limit as other programs write it: count, window, and what follows.
 var loosely = regexp.MustCompile(`(?i)^\s*(\d+)\s*(?:r|req|reqs|requests?|x|times)?\s*(?:/|per|a|in|every)\s*(\w+)\s*(.*)$`)
@@ -238,8 +275,11 @@ func quote(s string) string {
 
 // parseLimit is ParseLimit, but does not validate the limit.
 func parseLimit(s string) (Limit, error) {
-	if strings.TrimSpace(s) == "" {
+	switch strings.TrimSpace(s) {
+	case "":
 		return Limit{}, malformed("empty, want COUNT/WINDOW such as 100/1m")
+	case unlimitedText:
+		return Unlimited(), nil
 	}
 	count, rest, found := strings.Cut(s, "/")
 	if !found {
@@ -265,13 +305,15 @@ func parseLimit(s string) (Limit, error) {
 	case len(algorithm) == 1 && algorithm[0] == "counter":
 		return l.Counter(), nil
 	case len(algorithm) == 1 && algorithm[0] == "log":
-		return l.Log(), nil
+		l.Algorithm = SlidingLog // as it stands: the numbers may be those of Unlimited
+		return l, nil
 	case len(algorithm) == 2 && algorithm[0] == "buckets":
 		precision, err := parseDuration(algorithm[1])
 		if err != nil {
 			return Limit{}, malformed("precision %s is not a duration such as 250ms, 1m30s or h", quote(algorithm[1]))
 		}
-		return l.Buckets(precision), nil
+		l.Algorithm, l.Precision = SlidingBuckets, precision
+		return l, nil
 	}
 	return Limit{}, malformed("%s after the window, want nothing, counter, log or buckets PRECISION", quote(strings.Join(algorithm, " ")))
 }
@@ -316,8 +358,8 @@ func (l Limit) faults(prefix string) (faults []error) {
 	fault := func(format string, args ...any) {
 		faults = append(faults, malformed(prefix+format, args...))
 	}
-	if l.Count < 1 {
-		fault("Count must be >= 1, got %d", l.Count)
+	if l.Count < 0 {
+		fault("Count must be >= 0, got %d", l.Count)
 	}
 	if l.Window <= 0 {
 		fault("Window must be > 0, got %v", l.Window)
@@ -353,7 +395,9 @@ func limitFaults(prefix string, limits []Limit) (faults []error) {
 		faults = append(faults, malformed(prefix+"a key has at most %d limits, got %d", maxLimits, len(limits)))
 	}
 	for i, l := range limits {
-		faults = append(faults, l.faults(fmt.Sprintf("%slimit %d: ", prefix, i+1))...)
+		if l.faults("") != nil { // a limit without faults allocates no prefix
+			faults = append(faults, l.faults(fmt.Sprintf("%slimit %d: ", prefix, i+1))...)
+		}
 	}
 	return faults
 }

@@ -208,11 +208,11 @@ func TestParseLimit_NamesEveryFault(t *testing.T) {
 		"10/s log log":             {`"log log"`},
 		"10/s buckets":             {`"buckets"`},
 		"10/s buckets x":           {`precision "x"`},
-		"0/s":                      {"Count must be >= 1, got 0"},
-		"-3/-1s":                   {"Count must be >= 1, got -3", "Window must be > 0, got -1s"},
+		"-1/s":                     {"Count must be >= 0, got -1"},
+		"-3/-1s":                   {"Count must be >= 0, got -3", "Window must be > 0, got -1s"},
 		"10/0s log":                {"Window must be > 0, got 0s"},
 		"10/s buckets 2s":          {"Precision must be <= Window, got 2s and 1s"},
-		"0/s buckets -1s":          {"Count must be >= 1, got 0", "Precision must be > 0, got -1s"},
+		"-2/s buckets -1s":         {"Count must be >= 0, got -2", "Precision must be > 0, got -1s"},
 		strings.Repeat("x", 1<<20): {`x"...: no slash`},
 	} {
 		l, err := ParseLimit(text)
@@ -237,7 +237,7 @@ func TestLimit_MarshalsInJSONAndFlags(t *testing.T) {
 	require.ErrorIs(t, json.Unmarshal([]byte(`{"Login":"5/m frog"}`), &c), ErrInvalidLimit)
 	require.Equal(t, PerMinute(5).Log(), c.Login, "unchanged by an error")
 
-	_, err = json.Marshal(config{Per(0, -time.Second)})
+	_, err = json.Marshal(config{Per(1, -time.Second)})
 	require.ErrorIs(t, err, ErrInvalidLimit)
 
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
@@ -269,7 +269,7 @@ func TestLimit_OnlyTheZeroOneIsEmptyText(t *testing.T) {
 	l := PerMinute(5)
 	require.NoError(t, l.UnmarshalText(nil))
 	require.Equal(t, Limit{}, l)
-	for _, bad := range []Limit{{Count: 1}, {Window: 1}, {Algorithm: SlidingLog}, {Precision: 1}} {
+	for _, bad := range []Limit{{Count: 1}, {Window: -1}, {Algorithm: SlidingLog}, {Precision: 1}} {
 		_, err := bad.MarshalText()
 		require.ErrorIs(t, err, ErrInvalidLimit, "%+v", bad)
 	}
@@ -327,5 +327,5 @@ func TestLimits_AreBoundedInNumber(t *testing.T) {
 		require.EqualError(t, err, "sash: a key has at most 64 limits, got 65: invalid limit", name)
 	}
 	require.EqualValues(t, 4, l.Peek("k", 0).Remaining, "nothing has changed")
-	require.EqualValues(t, 5, l.Peek("too many", 0).Limit.Count, "WithLimitsFor: ignored like any invalid limit")
+	require.Equal(t, Never, l.Peek("too many", 1).RetryAfter, "WithLimitsFor: denied like any invalid limit")
 }

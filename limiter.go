@@ -35,7 +35,7 @@ type Limiter struct {
 	closing         sync.Once
 	evicted, sweeps atomic.Uint64
 
-	displaced, refusals, shared atomic.Uint64 // see Stats
+	displaced, refusals, shared, invalid atomic.Uint64 // see Stats
 
 	noReconfigure error // why Reconfigure is refused; nil: it is not
 }
@@ -97,15 +97,23 @@ func (l *Limiter) Reset(key string) bool {
 		if e == nil {
 			return false
 		}
-		word, alive := g.ruleset.lock(e)
-		if !alive {
-			g.keys.compareAndDelete(k, e)
-			continue
+		if g.forget(k, e) {
+			l.queues.notify(key)
+			return true
 		}
-		g.tryKill(k, e, word|locked) // it succeeds: no other goroutine changes a locked word
-		l.queues.notify(key)
-		return true
 	}
+}
+
+// forget removes e, the entry of k in g, with what was charged to it. It reports false if
+// e was dead; then e is no longer in g.
+func (g *generation) forget(k key, e *entry) bool {
+	word, alive := g.ruleset.lock(e)
+	if !alive {
+		g.keys.compareAndDelete(k, e)
+		return false
+	}
+	g.tryKill(k, e, word|locked) // it succeeds: no other goroutine changes a locked word
+	return true
 }
 
 // Len returns the number of keys tracked: those charged since they were last evicted or
@@ -143,6 +151,10 @@ type Stats struct {
 	Evicted uint64 // idle keys evicted since New
 	Sweeps  uint64 // complete sweeps since New, the janitor's and the caller's
 
+	// Invalid is the number of calls denied since New because WithLimitsFor returned more
+	// than 64 limits for a key, or an invalid one.
+	Invalid uint64
+
 	// Under WithMaxKeys, what was lost because the table was full, since New:
 	Displaced uint64 // keys that were evicted though they were not idle, with what they had taken; by EvictLeastUsed or a Commit
 	Refused   uint64 // calls denied because their key did not fit
@@ -154,6 +166,7 @@ type Stats struct {
 func (l *Limiter) Stats() Stats {
 	s := Stats{Keys: l.Len(), Evicted: l.evicted.Load(), Sweeps: l.sweeps.Load()}
 	s.Displaced, s.Refused, s.Shared = l.displaced.Load(), l.refusals.Load(), l.shared.Load()
+	s.Invalid = l.invalid.Load()
 	return s
 }
 

@@ -58,7 +58,7 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 // charge needs.
 func chargeable(targets []target) bool {
 	for i := range targets {
-		if t := &targets[i]; t.entry == nil || t.reserve && t.placement == placedOwn && t.origins == nil {
+		if t := &targets[i]; t.needsEntry() || t.reserve && t.placement == placedOwn && t.origins == nil {
 			return false
 		}
 	}
@@ -88,7 +88,7 @@ func (l *Limiter) lockAll(g *generation, targets []target, charging bool) bool {
 	room := int64(0) // taken for entries that are still to be made
 	if charging && g.cap.evictsBusy() && !anyPlaced(targets, placedNowhere) {
 		for i := range targets {
-			if targets[i].entry == nil {
+			if targets[i].needsEntry() {
 				room++
 			}
 		}
@@ -140,10 +140,10 @@ func (l *Limiter) lockOwn(g *generation, t *target, charging bool, room *int64) 
 			if l.limitsFor != nil {
 				return false
 			}
-			t.resolved = l.resolve(g, t.name)
+			t.resolve(l, g)
 		}
 		t.ruleset = t.resolved.ruleset
-		if !charging {
+		if !charging || t.placement == placedFresh {
 			return true // lockAbsent checks that there still is none
 		}
 		e := t.ruleset.newEntry(t.name)
@@ -180,11 +180,13 @@ func (l *Limiter) lockAbsent(g *generation, targets []target) bool {
 			g.keys.lockShard(shard)
 			last = shard
 		}
-		missing++
+		if t.placement != placedFresh {
+			missing++
+		}
 		ok = ok && g.keys.load(t.key) == nil && l.stillValid(t.resolved, t.name)
 	}
 	if anyPlaced(targets, placedNowhere) || anyPlaced(targets, placedShared) {
-		ok = ok && !g.cap.fits(missing, int64(len(targets)))
+		ok = ok && !g.cap.fits(missing, roomFor(targets))
 	}
 	if !ok {
 		unlockAbsent(g, targets)

@@ -23,12 +23,16 @@ import (
 func (l *Limiter) migrate(old, g *generation, k key, e *entry) {
 	now := g.instant(l.clock.Now()) // not while e is locked: a clock is the caller's code
 	word, alive := old.ruleset.lock(e)
-	if alive {
+	switch own := old.ruleset.of(e) != old.ruleset; { // whether the key has limits of its own
+	case !alive:
+	case g.ruleset.unlimited() && !own:
+		old.tryKill(k, e, word|locked) // the key is not tracked any more: as in forget
+	default:
 		// While e is locked, every other call on k waits for it. So none can decide by
 		// both entries, and no charge is lost between them.
 		rs := g.ruleset
-		if word&multi != 0 && e.asMulti().ruleset != old.ruleset {
-			rs = e.asMulti().ruleset // the key keeps limits of its own
+		if own {
+			rs = old.ruleset.of(e) // the key keeps them
 		}
 		next := old.ruleset.migrated(e, word, rs, rs.kind, now)
 		k := key{k.hash, next.Name()}
@@ -40,9 +44,20 @@ func (l *Limiter) migrate(old, g *generation, k key, e *entry) {
 	old.keys.compareAndDelete(k, e)
 }
 
-// convert replaces e, the entry of k in g, by an entry of that kind under rs. It reports
-// false if e was dead; then e is no longer in g.
+// of returns the ruleset of e, an entry in a table of rs.
+func (rs *ruleset) of(e *entry) *ruleset {
+	if e.isMulti() {
+		return e.asMulti().ruleset
+	}
+	return rs
+}
+
+// convert replaces e, the entry of k in g, by an entry of that kind under rs; by none if rs
+// is unlimited. It reports false if e was dead; then e is no longer in g.
 func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind) bool {
+	if rs.unlimited() {
+		return g.forget(k, e)
+	}
 	now := g.instant(l.clock.Now())
 	word, alive := g.ruleset.lock(e)
 	if !alive {

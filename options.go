@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -43,6 +44,15 @@ type optionFunc func(*config)
 func (f optionFunc) apply(c *config) { f(c) }
 
 func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
+
+// WithLimits gives limits that are in a slice. They are added to the other limits among
+// the options, as if each stood there by itself.
+func WithLimits(limits ...Limit) Option { return limitOptions(slices.Clone(limits)) }
+
+// limitOptions are the limits of a WithLimits.
+type limitOptions []Limit
+
+func (o limitOptions) apply(c *config) { c.limits = append(c.limits, o...) }
 
 // WithClock sets the clock by which the limiter decides. The default is [SystemClock].
 // Tests and replays use a [ManualClock]. A [CoarseClock] is cheaper to read, but late.
@@ -116,9 +126,17 @@ func WithMaxKeys(n int, overflow Overflow) Option {
 // is first seen, after it was evicted or reset, and as long as nothing is charged to it.
 // A [Limiter.SetLimits] that takes the limits of a key away calls f, too.
 //
-// If f returns no limits, the key has the limiter's own. The same holds if f returns more
-// than 64 limits, or an invalid one: such a fault is not reported, so check the limits
-// that you load. The limits of [Limiter.SetLimits] take precedence over f.
+// If f returns no limits, the key has the limiter's own. The limits of [Limiter.SetLimits]
+// take precedence over f.
+//
+// If f returns an invalid limit, or more than 64, the key is denied: a call is decided as
+// under the limit Limit{Count: 0, Window: time.Second}, which is also the Limit of its
+// Decision, and is counted in [Stats]. Nothing is stored for the key, and the next call
+// asks f again. [Limiter.Wait] returns an error that says what was wrong, and so does a
+// SetLimits that takes the limits of a key away.
+//
+// A key for which f returns [Unlimited] or a Count of 0 is never tracked, so each call on
+// it calls f.
 //
 // f runs in the goroutine of the call on the key. It must be safe for concurrent use. It
 // may keep the key. A key with limits of its own takes about as much memory as one under a

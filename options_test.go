@@ -9,7 +9,7 @@ import (
 
 func TestNew_NamesEveryWrongOption(t *testing.T) {
 	l, err := New(
-		Per(0, -time.Second),
+		Per(-1, -time.Second),
 		Limit{1, time.Second, 9, 0},
 		PerSecond(1).Buckets(time.Minute),
 		Limit{1, time.Second, SlidingLog, 1},
@@ -24,7 +24,7 @@ func TestNew_NamesEveryWrongOption(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalidLimit)
 	require.ErrorIs(t, err, ErrInvalidOption)
 	for _, want := range []string{
-		"sash: limit 1: Count must be >= 1, got 0: invalid limit",
+		"sash: limit 1: Count must be >= 0, got -1: invalid limit",
 		"sash: limit 1: Window must be > 0, got -1s: invalid limit",
 		"sash: limit 2: Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got Algorithm(9): invalid limit",
 		"sash: limit 3: Precision must be <= Window, got 1m0s and 1s: invalid limit",

@@ -58,7 +58,9 @@ func (l *Limiter) decideUnplaced(g *generation, k key, q *query, d *Decision) (a
 		d = new(Decision)
 	}
 	q.dropNext() // the entry that the key may share has several limits
-	l.takeAllLocked([]target{{key: k.hidden()}}, g, q, d)
+	targets := []target{{key: k.hidden()}}
+	l.takeAllLocked(targets, g, q, d)
+	l.countInvalid(targets[0].ruleset, q)
 	return d.Allowed
 }
 
@@ -111,6 +113,7 @@ const (
 	placedShared                       // one that keys without room share
 	placedWithAnother                  // the one that another target before it shares: both count once
 	placedNowhere                      // none: it has no room, and is refused
+	placedFresh                        // none: its ruleset never charges it, so it is always as a fresh key
 )
 
 // placeAll finds the entries of targets in g. If those without an entry do not all fit,
@@ -121,9 +124,10 @@ func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
 		t := &targets[i]
 		t.ruleset, t.placement, t.resolved.generation, t.origins = g.ruleset, placedOwn, nil, nil
 		if t.entry = l.find(g, t.key); t.entry == nil {
-			t.resolved = l.resolve(g, t.name)
-			t.ruleset = t.resolved.ruleset
-			missing++
+			t.resolve(l, g)
+			if t.needsEntry() {
+				missing++
+			}
 		}
 	}
 	if missing == 0 || l.evictFor(g, missing, targets) {
@@ -131,7 +135,7 @@ func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
 	}
 	for i := range targets {
 		switch t := &targets[i]; {
-		case t.entry != nil:
+		case !t.needsEntry():
 		case g.overflow == nil:
 			t.placement = placedNowhere
 		default:
@@ -142,6 +146,27 @@ func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
 		}
 	}
 	return false
+}
+
+// resolve resolves the ruleset of t, which has no entry in g.
+func (t *target) resolve(l *Limiter, g *generation) {
+	t.resolved, t.placement = l.resolve(g, t.name), placedOwn
+	if t.ruleset = t.resolved.ruleset; t.ruleset.neverCharges {
+		t.placement = placedFresh
+	}
+}
+
+// needsEntry reports whether t has no entry, and cannot be charged without.
+func (t *target) needsEntry() bool { return t.entry == nil && t.placement == placedOwn }
+
+// roomFor returns the number of keys among targets that have an entry or are to have one.
+func roomFor(targets []target) (keys int64) {
+	for i := range targets {
+		if targets[i].placement != placedFresh {
+			keys++
+		}
+	}
+	return keys
 }
 
 // anyPlaced reports whether any target has placement p.

@@ -16,15 +16,21 @@ import (
 // SetLimits has returned, no call is decided by the old limits. A call that runs at the
 // same time is decided by the old limits or by the new ones, never by some of each.
 //
-// The error names every wrong limit and wraps [ErrInvalidLimit]. On an error, nothing has
-// changed.
+// A key that becomes [Unlimited] is not tracked any more, and what was charged to it is
+// forgotten.
+//
+// The error names every wrong limit and wraps [ErrInvalidLimit]. Without limits, these are
+// those that [WithLimitsFor] returns for the key. On an error, nothing has changed.
 func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	if err := validate(limits); err != nil {
 		return err
 	}
 	own := limits
 	if len(limits) == 0 {
-		own = l.callLimitsFor(key) // not under the lock: it runs the caller's code
+		var fault error
+		if own, fault = l.callLimitsFor(key); fault != nil { // not under the lock: it runs the caller's code
+			return fmt.Errorf("sash: %w", fault)
+		}
 	}
 
 	// While this lock is held, the generation stays, and all keys are in its table: a
@@ -77,7 +83,7 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 // If that old limit knows only the window or bucket in which a unit was charged, the unit
 // is dated at the end of that window or bucket, or now if that is earlier. It may count
 // longer than it should, but never shorter. Units older than the old limits remember are
-// lost.
+// lost. If the new limit is [Unlimited], all are: the keys are not tracked any more.
 //
 // Once Reconfigure has returned, no call is decided by the old limits. A call that runs at
 // the same time is decided by the old limits or by the new ones, never by some of each.

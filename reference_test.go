@@ -149,7 +149,7 @@ var trialLimits = []Limit{
 	Per(1, 1), Per(3, 2), Per(1, 17), Per(10, 1000), Per(7, time.Microsecond), Per(8, time.Microsecond),
 	PerSecond(10), PerSecond(8191), PerSecond(8192), PerMinute(500), PerDay(1<<22 - 1), PerDay(1 << 22),
 	Per(1e15, time.Microsecond), Per(1e15, 365*24*time.Hour), Per(3, 365*24*time.Hour),
-	Per(math.MaxInt64, math.MaxInt64), Per(1<<29-1, math.MaxInt64), Per(math.MaxInt64, 1),
+	Per(math.MaxInt64, math.MaxInt64-1), Per(1<<29-1, math.MaxInt64), Per(math.MaxInt64, 1),
 }
 
 // eachTrial runs trials of every limit in every kind of entry, in parallel with other tests.

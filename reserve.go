@@ -8,8 +8,8 @@ import (
 )
 
 // A Reservation is a charge that may still change: see [Limiter.Reserve]. It may be
-// copied; its copies are the same reservation. The zero Reservation, which a denied call
-// returns, settles nothing.
+// copied; its copies are the same reservation. The zero Reservation, which a call that is
+// denied or [Unlimited] returns, settles nothing.
 type Reservation struct{ of *reservation }
 
 type reservation struct {
@@ -32,8 +32,8 @@ type origin struct {
 }
 
 // Reserve takes n units from key, an estimate, as [Limiter.Take] does. It returns a
-// reservation to settle once the true cost is known; if it is denied, the zero one. What
-// is never settled stays charged as estimated.
+// reservation to settle once the true cost is known; if it is denied, or the key is
+// [Unlimited], the zero one. What is never settled stays charged as estimated.
 //
 // Giving back undoes the charge where it was recorded: in the window, the bucket or the
 // instant of the Reserve. So nothing is gained by it, and nothing comes back of units that
@@ -82,7 +82,11 @@ func (l *Limiter) reserve(targets []target, n int64) (d Decision) {
 
 // reservation returns the reservation of what d says was taken from t.
 func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
-	if !d.Allowed {
+	rs := t.ruleset
+	if t.entry != nil {
+		rs = rs.of(t.entry)
+	}
+	if !d.Allowed || rs.unlimited() {
 		return Reservation{}
 	}
 	return Reservation{&reservation{limiter: l, key: key{t.hash, strings.Clone(t.name)}, n: n, origins: t.origins,
@@ -94,8 +98,8 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 // Commit, even past the limit, since it has been spent: later calls wait for it.
 //
 // If the key was evicted in between and the table of [WithMaxKeys] is full, another key
-// makes room. A negative actual counts as 0. Only the first Commit or Cancel does
-// anything.
+// makes room. Nothing more is charged to a key that is now Unlimited or has a limit of Count
+// 0. A negative actual counts as 0. Only the first Commit or Cancel does anything.
 func (r Reservation) Commit(actual int64) {
 	if r.of == nil || !r.of.settled.CompareAndSwap(false, true) {
 		return
@@ -138,7 +142,8 @@ func (r *reservation) giveBack(units int64) {
 
 // spend charges units to the key, whatever its limits say. If the key has no entry, it
 // gets one, and another key makes room for it. If the reservation is of a shared quota and
-// there still is no room, the units are charged to that quota.
+// there still is no room, the units are charged to that quota. Where no call is ever
+// charged, spend has no effect: a key must not answer otherwise once it was evicted.
 func (r *reservation) spend(units int64) {
 	l, k := r.limiter, r.key
 	q := query{n: units, charge: true, chargeDenied: true}
@@ -148,10 +153,19 @@ func (r *reservation) spend(units int64) {
 		q.at = g.instant(l.clock.Now())
 		switch {
 		case e != nil:
+			if g.ruleset.of(e).neverCharges {
+				return
+			}
 		case r.shared && !l.evictForKey(g, k):
 			e = l.sharedEntry(g, k)
 		default:
 			s := l.resolve(g, k.name)
+			if s.ruleset.neverCharges {
+				if l.confirmAbsent(s, k) {
+					return
+				}
+				continue
+			}
 			l.insertEntry(s, k, &newMultiEntry(s.ruleset, k.name).entry, nil, true)
 			continue
 		}

@@ -118,6 +118,9 @@ func (l *Limiter) readKey(s *snapshotReader, g *generation) {
 	if rs == nil {
 		rs = g.ruleset
 	}
+	if rs.unlimited() {
+		s.fail("key %s is unlimited, and yet tracked", quote(name))
+	}
 	e := newMultiEntry(rs, "")
 	for i := range e.states {
 		s.limitState(&rs.rules[i], &e.states[i])

@@ -2,7 +2,9 @@ package sash
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/window"
@@ -36,6 +38,10 @@ type horizon struct {
 // made of.
 func (r *rule) compile(l Limit, t *timeline) {
 	r.Limit, r.timeline = l, t
+	if l == Unlimited() {
+		r.form = noForm
+		return
+	}
 	switch size := int64(l.Window); l.Algorithm {
 	case SlidingCounter:
 		r.form, r.counter = windowForm, window.Counter{Count: l.Count, Window: size}
@@ -79,6 +85,8 @@ func (r *rule) kind() kind {
 		return kindWide
 	case ringForm:
 		return kindLog
+	case noForm:
+		return kindMulti
 	}
 	panic(unknownForm(r.form))
 }
@@ -130,11 +138,19 @@ type ruleset struct {
 	kind  kind
 	rings bool   // whether a state under any of the rules is a ring
 	fresh *entry // is never charged: it answers for keys without an entry
+
+	// neverCharges is whether no call is ever charged under the ruleset, because it is
+	// unlimited or admits nothing. So a key under it gets no entry. It may have one that was
+	// charged under former limits, unless it is unlimited.
+	neverCharges bool
+
+	fault error // what was wrong with the limits in whose place this ruleset denies; nil: nothing
 }
 
 // newRuleset returns the ruleset of limits. If it is the limiter's own, its entries need
 // not point to it, and under a single limit they are smaller.
 func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
+	limits = withoutUnlimited(limits)
 	rs := &ruleset{timeline: t, rules: make([]rule, len(limits)), kind: kindMulti}
 	for i, l := range limits {
 		rs.rules[i].compile(l, t)
@@ -144,6 +160,43 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 		rs.kind = rs.rules[0].kind()
 	}
 	rs.fresh = rs.newEntry("")
+	rs.neverCharges = rs.unlimited() || rs.admitsNothing()
+	return rs
+}
+
+// withoutUnlimited returns limits without those that are Unlimited, which have no effect
+// next to others. If all are, it returns one of them.
+func withoutUnlimited(limits []Limit) []Limit {
+	if !slices.Contains(limits, Unlimited()) {
+		return limits
+	}
+	others := slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l == Unlimited() })
+	if len(others) == 0 {
+		return limits[:1]
+	}
+	return others
+}
+
+// unlimited reports whether rs admits everything.
+func (rs *ruleset) unlimited() bool { return rs.rules[0].form == noForm }
+
+// admitsNothing reports whether a rule has a Count of 0, so that no call is charged. Denied
+// attempts that are charged too are charged to the other rules, if there are any.
+func (rs *ruleset) admitsNothing() bool {
+	zeros := 0
+	for i := range rs.rules {
+		if rs.rules[i].Count == 0 {
+			zeros++
+		}
+	}
+	return zeros == len(rs.rules) || zeros > 0 && !rs.chargeDenied
+}
+
+// newDenying returns the ruleset that denies in place of wrong limits, of which fault tells
+// what is wrong.
+func (t *timeline) newDenying(fault error) *ruleset {
+	rs := t.newRuleset([]Limit{{Count: 0, Window: time.Second}}, false)
+	rs.fault = fault
 	return rs
 }
 
@@ -194,6 +247,9 @@ func (t *timeline) cachedRuleset(limits []Limit) *ruleset {
 }
 
 func cacheKey(limits []Limit) string {
+	if len(limits) == 1 {
+		return limits[0].String() // that of Unlimited allocates nothing
+	}
 	var b strings.Builder
 	for _, limit := range limits {
 		b.WriteString(limit.String())

@@ -40,7 +40,8 @@ import (
 //	limits    their number, up to 64, and of each one Count, Window, Algorithm (a
 //	          byte) and Precision
 //	state     under SlidingCounter: prev, curr and, unless both are 0, the index
-//	          (signed) of the window; under the others: the number of log records,
+//	          (signed) of the window; under Unlimited: nothing, and only overrides
+//	          have it, or the limiter itself; under the others: the number of log records,
 //	          and of each its tick and its units. The first tick is signed, each other
 //	          one is the difference to the tick before
 //

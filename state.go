@@ -15,6 +15,7 @@ type form uint8
 const (
 	windowForm form = iota // a window.State: SlidingCounter
 	ringForm               // a ring: SlidingLog and SlidingBuckets
+	noForm                 // nothing: Unlimited
 	forms
 )
 
@@ -63,6 +64,8 @@ func (r *rule) admitsState(s *limitState, q query) (ok bool) {
 	case ringForm:
 		v := s.ring.Load().view()
 		_, ok = r.evaluateLog(&v, q)
+	case noForm:
+		ok = q.n >= 0
 	default:
 		panic(unknownForm(r.form))
 	}
@@ -77,6 +80,8 @@ func (r *rule) stateAdmitsFast(s *limitState, at, n int64) (admits, ok bool) {
 		return r.windowAdmitsFast(s.window(), at, n)
 	case ringForm:
 		return r.ringAdmitsFast(s.ring.Load(), at, n)
+	case noForm:
+		return true, true
 	default:
 		panic(unknownForm(r.form))
 	}
@@ -96,6 +101,10 @@ func (r *rule) applyStateFast(s *limitState, at, n int64, store bool, left *rema
 		left.joinWindow(r, w, at)
 	case ringForm:
 		r.applyRingFast(s.ring.Load(), at, n, store, left)
+	case noForm:
+		if left != nil {
+			left.join(r, math.MaxInt64, 0)
+		}
 	default:
 		panic(unknownForm(r.form))
 	}
@@ -111,15 +120,29 @@ func (r *rule) applyState(s *limitState, q query, admitted, store bool, d *Decis
 		}
 	case ringForm:
 		r.applyRing(s.ring.Load(), q, admitted, store, d)
+	case noForm:
+		r.unlimitedDecision(d, q, admitted)
 	default:
 		panic(unknownForm(r.form))
+	}
+}
+
+// unlimitedDecision makes d, unless it is nil, the decision on q under Unlimited, given
+// whether all limits admit it.
+func (r *rule) unlimitedDecision(d *Decision, q query, admitted bool) {
+	if d == nil {
+		return
+	}
+	*d = Decision{Allowed: admitted, Limit: r.Limit, Remaining: math.MaxInt64}
+	if q.n < 0 {
+		d.RetryAfter = Never
 	}
 }
 
 // needsGrowth reports whether s has no room for the charge of q under r.
 func (s *limitState) needsGrowth(r *rule, q query) bool {
 	switch r.form {
-	case windowForm:
+	case windowForm, noForm:
 		return false
 	case ringForm:
 		v := s.ring.Load().view()
@@ -131,7 +154,7 @@ func (s *limitState) needsGrowth(r *rule, q query) bool {
 // shrunkRing returns a smaller ring for s, or nil if that of s is not far too large.
 func (s *limitState) shrunkRing(r *rule) *ring {
 	switch r.form {
-	case windowForm:
+	case windowForm, noForm:
 		return nil
 	case ringForm:
 		v := s.ring.Load().view()
@@ -148,6 +171,8 @@ func (s *limitState) newest(r *rule) int64 {
 	case ringForm:
 		v := s.ring.Load().view()
 		return v.tick(v.count - 1)
+	case noForm:
+		return 0
 	}
 	panic(unknownForm(r.form))
 }
@@ -172,6 +197,8 @@ func (s *limitState) giveBack(r *rule, number, units int64) (emptied bool) {
 	case ringForm:
 		v := s.ring.Load().view()
 		return v.giveBack(number, units)
+	case noForm:
+		return false
 	}
 	panic(unknownForm(r.form))
 }
@@ -190,6 +217,8 @@ func (v *stateView) expired(r *rule, now int64) (since int64, ok bool) {
 		return r.counter.Expired(v.State, now)
 	case ringForm:
 		return r.ringExpired(&v.ringView, now)
+	case noForm:
+		return math.MinInt64, true
 	}
 	panic(unknownForm(r.form))
 }
@@ -217,6 +246,7 @@ func (r *rule) history(v stateView, now int64) (past []charge) {
 				add(v.tick(i), int64(min(v.units(i), math.MaxInt64)), i == v.count-1)
 			}
 		}
+	case noForm:
 	default:
 		panic(unknownForm(r.form))
 	}
@@ -230,6 +260,7 @@ func (r *rule) replay(s *limitState, past []charge) {
 		s.store(r.windowOf(past))
 	case ringForm:
 		s.ring.Store(r.ringOf(past))
+	case noForm:
 	default:
 		panic(unknownForm(r.form))
 	}
@@ -279,6 +310,8 @@ func (r *rule) appendState(b []byte, v *stateView) []byte {
 		return appendWindow(b, v.State)
 	case ringForm:
 		return appendRecords(b, &v.ringView)
+	case noForm:
+		return b
 	}
 	panic(unknownForm(r.form))
 }
@@ -290,6 +323,7 @@ func (s *snapshotReader) limitState(r *rule, to *limitState) {
 		to.store(s.window(r))
 	case ringForm:
 		to.ring.Store(s.ring(r))
+	case noForm:
 	default:
 		panic(unknownForm(r.form))
 	}

@@ -159,12 +159,16 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 		l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied, next: &next}, &d)
 	}
 	switch {
-	case next.Limit.Count > 0: // else an entry with several limits has left it empty
+	case next.Limit.Window > 0: // else an entry with several limits has left it empty
 	case !d.Allowed && n == d.Remaining+1:
 		next = d
 	default:
 		// Not charged if it is denied: nobody has made that attempt.
-		l.decideNow(key, &query{n: d.Remaining + 1}, &next)
+		more := query{n: d.Remaining + 1}
+		if d.Limit == Unlimited() {
+			more.n = d.Remaining // no more can be asked for
+		}
+		l.decideNow(key, &more, &next)
 	}
 	if l.observer != nil && n != 0 {
 		l.observe(k, n, d)
@@ -192,14 +196,15 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) 
 			}
 		}
 		if e == nil {
-			if !l.evictForKey(g, k) {
+			r := l.resolve(g, k.name)
+			if !r.ruleset.neverCharges && !l.evictForKey(g, k) {
 				return l.decideUnplaced(g, k, q, d)
 			}
-			r := l.resolve(g, k.name)
-			if !q.stores(r.ruleset.satisfiable(q.n)) {
+			if r.ruleset.neverCharges || !q.stores(r.ruleset.satisfiable(q.n)) {
 				// Nothing to store, so the key gets no entry. The answer counts if the
 				// key had none at an instant at which its limits were these.
 				if l.confirmAbsent(r, k) {
+					l.countInvalid(r.ruleset, q)
 					return r.ruleset.decideFresh(*q, d)
 				}
 				continue

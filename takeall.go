@@ -158,6 +158,12 @@ func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 	if g, done := l.tryTakeAll(targets, &q, d); !done {
 		l.takeAllLocked(targets, g, &q, d)
 	}
+	for i := range targets {
+		if targets[i].ruleset.fault != nil {
+			l.countInvalid(targets[i].ruleset, &q)
+			break // a call counts once
+		}
+	}
 }
 
 // tryTakeAll is takeAll without waiting for a lock.
@@ -189,7 +195,7 @@ func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) (g *genera
 		case l.insertMissing(targets):
 			q.at = g.instant(l.clock.Now()) // as in decide: charge now
 		case !l.ensureReservable(g, targets):
-		case ensureRoomForAll(targets, *q) && tryLockAll(targets):
+		case ensureRoomForAll(targets, *q) && tryLockAll(targets) && l.confirmFresh(g, targets):
 			l.applyAll(targets, *q, allowed, true, d)
 			return g, true
 		}
@@ -239,7 +245,7 @@ func admitAll(targets []target, q query) bool {
 // was one.
 func (l *Limiter) insertMissing(targets []target) (missing bool) {
 	for i := range targets {
-		if t := &targets[i]; t.entry == nil {
+		if t := &targets[i]; t.needsEntry() {
 			l.insert(t.resolved, t.key, targets)
 			missing = true
 		}
@@ -301,8 +307,9 @@ func (l *Limiter) validateAll(targets []target) bool {
 func ensureRoomForAll(targets []target, q query) bool {
 	ready := true
 	for i := range targets {
-		t := &targets[i]
-		ready = t.ruleset.ensureRoom(t.entry, t.word, q) && ready
+		if t := &targets[i]; t.entry != nil {
+			ready = t.ruleset.ensureRoom(t.entry, t.word, q) && ready
+		}
 	}
 	return ready
 }
@@ -312,6 +319,9 @@ func ensureRoomForAll(targets []target, q query) bool {
 func tryLockAll(targets []target) bool {
 	for i := range targets {
 		t := &targets[i]
+		if t.entry == nil {
+			continue // placedFresh
+		}
 		if t.locked = t.entry.tryLock(t.word); !t.locked {
 			unlockAll(targets)
 			runtime.Gosched() // another call has come first, and may need the core to finish
@@ -319,6 +329,31 @@ func tryLockAll(targets []target) bool {
 		}
 	}
 	return true
+}
+
+// confirmFresh reports whether those targets that are not charged still have no entry, and
+// the limits for which they need none. All others must be locked. If not, it unlocks
+// these, and the targets must be looked up again.
+//
+// It looks up all keys before it checks any limits. No insert for one of them is valid
+// under these limits. So between the look-ups and the checks none of them had an entry:
+// that is the instant of the call. It takes no lock, unlike confirmAbsent.
+func (l *Limiter) confirmFresh(g *generation, targets []target) bool {
+	ok := true
+	for i := range targets {
+		if t := &targets[i]; t.placement == placedFresh {
+			ok = ok && g.keys.load(t.key) == nil
+		}
+	}
+	for i := range targets {
+		if t := &targets[i]; t.placement == placedFresh {
+			ok = ok && l.stillValid(t.resolved, t.name)
+		}
+	}
+	if !ok {
+		unlockAll(targets)
+	}
+	return ok
 }
 
 // unlockAll unlocks those targets that are locked, and that nothing was charged to.
@@ -339,13 +374,14 @@ func (t *target) unlock(next uint64) {
 // applyAll makes d the decision on q, given whether all limits admit it. If store is set,
 // it charges q and unlocks the targets, which must be locked.
 func (l *Limiter) applyAll(targets []target, q query, admitted, store bool, d *Decision) {
-	first := 0 // the order of the target that the limit of d is of
+	first := 0                          // the order of the target that the limit of d is of
+	others := int(roomFor(targets)) - 1 // of a target that has or needs room
 	for i := range targets {
 		t := &targets[i]
 		if t.placement == placedWithAnother {
 			continue
 		}
-		one := l.applyOne(t, len(targets)-1, q, admitted, store)
+		one := l.applyOne(t, others, q, admitted, store)
 		if i == 0 {
 			*d, first = one, t.order
 		} else if d.join(&one, t.order < first) {
@@ -361,12 +397,12 @@ func (l *Limiter) applyOne(t *target, others int, q query, admitted, store bool)
 	case t.placement == placedNowhere:
 		return l.refused(t.resolved, q, others, admitted)
 	case e == nil:
-		e = t.ruleset.fresh
+		e, store = t.ruleset.fresh, false
 		t.word = e.Word.Load()
 	}
 	next := t.ruleset.apply(e, t.word, q, admitted, store, &d)
 	if store {
-		if t.origins != nil {
+		if admitted && t.origins != nil { // a denied call may have charged only some of the limits
 			e.asMulti().newest(t.origins)
 		}
 		t.unlock(next)

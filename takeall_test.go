@@ -255,10 +255,10 @@ func TestSeveralLimits_NameTheOneThatDecides(t *testing.T) {
 }
 
 func TestSeveralLimits_ReportEveryFault(t *testing.T) {
-	_, err := New(PerSecond(0), PerMinute(5), Per(3, time.Minute).Buckets(time.Hour))
+	_, err := New(PerSecond(-1), PerMinute(5), Per(3, time.Minute).Buckets(time.Hour))
 	require.ErrorIs(t, err, ErrInvalidLimit)
 	require.Equal(t, 2, strings.Count(err.Error(), "invalid limit"), err)
-	require.ErrorContains(t, err, "limit 1: Count must be >= 1, got 0")
+	require.ErrorContains(t, err, "limit 1: Count must be >= 0, got -1")
 	require.ErrorContains(t, err, "limit 3: Precision must be <= Window, got 1h0m0s and 1m0s")
 }
 

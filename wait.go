@@ -21,6 +21,8 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 // Wait returns nil once n is charged. On an error, nothing is charged. The error is
 //   - that of ctx, as soon as ctx ends;
 //   - [ErrExceedsLimit], at once, if n is negative or more than the Count of a limit;
+//   - [ErrInvalidLimit], at once, if [WithLimitsFor] returns wrong limits for the key, with
+//     what is wrong;
 //   - [context.DeadlineExceeded], at once, if ctx has a deadline and the wait is sure to
 //     last longer. That follows from the state of the key, and from the units that the
 //     calls before it wait for, unless these calls give up.
@@ -100,7 +102,11 @@ func (l *Limiter) waitError(ctx context.Context, key string, n int64, d Decision
 		return fmt.Errorf("sash: Wait: n must be >= 0, got %d: %w", n, ErrExceedsLimit)
 	}
 	if d.RetryAfter == Never { // or the wait is longer than a Duration
-		if r := l.rulesetOf(key).neverAdmits(n); r != nil {
+		rs := l.rulesetOf(key)
+		if rs.fault != nil {
+			return fmt.Errorf("sash: Wait: %w", rs.fault)
+		}
+		if r := rs.neverAdmits(n); r != nil {
 			return fmt.Errorf("sash: Wait: %d is more than %v ever admits: %w", n, r.Limit, ErrExceedsLimit)
 		}
 	}
@@ -151,6 +157,9 @@ func (l *Limiter) forecast(key string, w *waiter) Decision {
 	unqueued, rs := d, l.rulesetOf(key)
 	for i := range rs.rules {
 		r := &rs.rules[i]
+		if r.Count == 0 {
+			return unqueued // it admits nothing: the limits have changed, or n is 0
+		}
 		units := window.Plus(w.ahead, w.n)
 		windows := (units - 1) / r.Count
 		// The first units are admitted no earlier than they would be as one charge. A
@@ -195,11 +204,8 @@ func (r *rule) readmitsAt(at, windows int64) int64 {
 // the one under which it would get an entry now.
 func (l *Limiter) rulesetOf(name string) *ruleset {
 	g, e := l.lookup(l.key(name))
-	switch {
-	case e == nil:
+	if e == nil {
 		return l.resolve(g, name).ruleset
-	case e.isMulti():
-		return e.asMulti().ruleset
 	}
-	return g.ruleset
+	return g.ruleset.of(e)
 }

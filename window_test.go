@@ -203,7 +203,7 @@ func TestLayout_TakesTheWideEntryWhereEpochsWouldNotFit(t *testing.T) {
 		{Per(1, 33), true},
 		{Per(1e15, time.Microsecond), false},
 		{Per(1e15, 365*24*time.Hour), false},
-		{Per(math.MaxInt64, math.MaxInt64), false},
+		{Per(math.MaxInt64, math.MaxInt64-1), false},
 		{Per(1<<29-1, math.MaxInt64), true},
 	} {
 		_, fits := layoutOf(counterOf(c.limit))

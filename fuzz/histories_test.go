@@ -11,6 +11,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
 )
 
 var (
@@ -26,7 +28,7 @@ const checkTimeout = time.Minute
 // A tally counts what the histories contained. It shows whether they tested anything.
 type tally struct {
 	histories, operations, overlapping, sweeps, evictions, changes, settled, rereading int
-	displaced, refused, shared, restored                                               int
+	displaced, refused, shared, restored, unlimited, ofNothing                         int
 }
 
 func (s *tally) add(h *history) {
@@ -40,6 +42,12 @@ func (s *tally) add(h *history) {
 	s.refused += int(h.stats.Refused)
 	s.shared += int(h.stats.Shared)
 	for _, o := range ops {
+		switch {
+		case o.decision.Limit == sash.Unlimited():
+			s.unlimited++
+		case o.decision.Limit.Count == 0 && o.decision.Limit.Window > 0:
+			s.ofNothing++
+		}
 		switch o.verb {
 		case setsLimits, reconfigures:
 			s.changes++
@@ -57,8 +65,8 @@ func (s *tally) add(h *history) {
 func (s *tally) String() string {
 	return fmt.Sprintf("%d histories of %d operations, of which %d pairs overlapped; %d sweeps, %d evictions, %d changes of limits, "+
 		"%d settlements, %d operations that read the clock again; under caps %d keys displaced, %d calls refused and %d shared; "+
-		"%d snapshots restored", s.histories, s.operations, s.overlapping,
-		s.sweeps, s.evictions, s.changes, s.settled, s.rereading, s.displaced, s.refused, s.shared, s.restored)
+		"%d snapshots restored; %d answers by Unlimited and %d by a Count of 0", s.histories, s.operations, s.overlapping,
+		s.sweeps, s.evictions, s.changes, s.settled, s.rereading, s.displaced, s.refused, s.shared, s.restored, s.unlimited, s.ofNothing)
 }
 
 // The answers to concurrent operations are those of the reference for some order of the
@@ -95,6 +103,8 @@ func TestHistories_AreLinearizable(t *testing.T) {
 	require.Greater(t, checked.refused, n/50, "no key was refused: this test has shown little")
 	require.Greater(t, checked.shared, n/50, "no quota was shared: this test has shown little")
 	require.Greater(t, checked.restored, n/20, "no snapshot was restored: this test has shown little")
+	require.Greater(t, checked.unlimited, n/10, "no key was unlimited: this test has shown little")
+	require.Greater(t, checked.ofNothing, n/10, "no key was admitted nothing: this test has shown little")
 }
 
 // batchSize is the number of histories that are recorded before they are checked. Each is

@@ -71,7 +71,37 @@ func plan(seed uint64) *history {
 	for _, key := range historyKeys {
 		p.last = append(p.last, &operation{verb: peeks, keys: []string{key}, units: 1})
 	}
+	p.drawNoneAndAll()
 	return p.history
+}
+
+// drawNoneAndAll makes some limits of some histories Unlimited, or gives them a Count of 0.
+// It draws from numbers of its own, so that the rest of a history does not depend on it.
+// There is no cap then: the model of caps knows only keys that take room.
+func (p *planner) drawNoneAndAll() {
+	random := rand.New(rand.NewPCG(p.seed, 12))
+	if p.maxKeys > 0 || random.IntN(2) == 0 {
+		return
+	}
+	change := func(limits []sash.Limit) []sash.Limit {
+		switch i := random.IntN(10); {
+		case len(limits) == 0 || i > 5:
+			return limits
+		case i > 3:
+			return append(slices.Clone(limits), sash.Unlimited())
+		case i > 1:
+			return []sash.Limit{sash.Unlimited()}
+		}
+		limits = slices.Clone(limits)
+		limits[random.IntN(len(limits))].Count = 0
+		return limits
+	}
+	if random.IntN(3) == 0 {
+		p.limits = change(p.limits)
+	}
+	for _, o := range p.all() {
+		o.limits = change(o.limits)
+	}
 }
 
 // distance draws a time of at most that many units, sometimes a nanosecond off.

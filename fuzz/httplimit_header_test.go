@@ -39,7 +39,7 @@ func FuzzHeaders(f *testing.F) {
 		clock := sash.NewManualClock(0)
 		key := httplimit.By(func(*http.Request) (string, bool) { return name, true })
 		first := httplimit.Policy{
-			Name: "a" + name, Unit: unit, Limits: []sash.Limit{sash.Per(count, time.Duration(window)).Log()}, Key: key,
+			Name: "a" + name, Unit: unit, Limits: []sash.Limit{{Count: count, Window: time.Duration(window), Algorithm: sash.SlidingLog}}, Key: key,
 			Cost: func(*http.Request) int64 { return costs },
 		}
 		second := httplimit.Policy{Name: "b", Limits: []sash.Limit{sash.Per(other, time.Minute).Counter(), sash.Per(other, time.Hour).Log()}, Key: key}

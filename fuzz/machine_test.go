@@ -193,7 +193,7 @@ func (m *machine) move(d int64) {
 // its first charge on.
 func (m *machine) charged(a reference.Answer, n int64, keys ...string) {
 	for _, name := range keys {
-		if n > 0 && (a.Allowed || m.chargeDenied) {
+		if n > 0 && (a.Allowed || m.chargeDenied) && charges(m.limitsOf(name), m.chargeDenied) {
 			m.tracked[name] = true
 		}
 	}
@@ -287,7 +287,7 @@ func (m *machine) settle(tape *tape, cancels bool) {
 	}
 	m.table.Settle(m.clock.Now(), r.theirs, actual)
 	m.t.Logf("settled %d units of %q to %d, for the first time: %v", r.units, r.key, actual, r.open)
-	if r.open && actual > r.units {
+	if r.open && actual > r.units && charges(m.limitsOf(r.key), m.chargeDenied) {
 		m.tracked[r.key] = true
 	}
 	r.open = false

@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"errors"
+	"math"
 	"math/big"
 	"regexp"
 	"strconv"
@@ -47,6 +48,7 @@ var limitTexts = []string{
 	"100 / min", "100/hour counter", "5000/30d", "10/w", "10/-1d", "10/106751d", "10/106752d", "10/15250w log", "10/15251w",
 	"10/+2d", "10/1.5d", "10/d5", "10//s", "10 per minute", "100r/m", "60/Minutes",
 	"1000/48h buckets 90m", "10/s log log", "10/s log 1s", "10/s buckets", "10/s buckets 0", "10/s buckets 2s",
+	"unlimited", " unlimited ", "Unlimited", "unlimited log", "0/m log", "0/0s", "9223372036854775807/9223372036854775807ns log",
 	"10/s buckets 1s 1s", "10/s Log", "10/1x", "1e3/s", "10/s\u00a0log", "10/s\xff", "\x00/\x00",
 	"16/m", "17/m", "16/m counter", "17/m log", "0x10/m", "16/m counter counter",
 }
@@ -65,14 +67,18 @@ var (
 
 // meaning returns the limit that s stands for, and whether it stands for one.
 func meaning(s string) (l sash.Limit, ok bool) {
-	parts := written.FindStringSubmatch(strings.Join(strings.Fields(s), " "))
+	words := strings.Join(strings.Fields(s), " ")
+	if words == "unlimited" {
+		return sash.Unlimited(), true
+	}
+	parts := written.FindStringSubmatch(words)
 	if parts == nil {
 		return l, false
 	}
 	count, err := strconv.ParseInt(parts[1], 10, 64)
 	window, precision := length(parts[2]), length(parts[4])
 	switch {
-	case err != nil || count < 1 || window < 1:
+	case err != nil || count < 0 || window < 1:
 		return l, false
 	case parts[3] == "" && count > 16, parts[3] == " counter":
 		return sash.Limit{Count: count, Window: window, Algorithm: sash.SlidingCounter}, true
@@ -126,7 +132,11 @@ func usable(t *testing.T, l sash.Limit) {
 	if err != nil {
 		t.Fatalf("New refuses %v: %v", l, err)
 	}
-	if d := limiter.Take("key", l.Count); !d.Allowed || d.Limit != l || d.Remaining != 0 {
+	left := int64(0)
+	if l == sash.Unlimited() {
+		left = math.MaxInt64
+	}
+	if d := limiter.Take("key", l.Count); !d.Allowed || d.Limit != l || d.Remaining != left {
 		t.Errorf("%v: Take of Count units by a new key: %+v", l, d)
 	}
 }

@@ -56,7 +56,7 @@ func (t *tape) policy() policy {
 func (t *tape) limits(flags byte, settles bool) (limits []sash.Limit) {
 	for range 1 + flags/furtherLimits%maxLimits {
 		l, _ := t.limit()
-		if settles {
+		if settles && l != sash.Unlimited() {
 			l.Count = min(l.Count, maxUnits)
 		}
 		limits = append(limits, l)

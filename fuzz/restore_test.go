@@ -43,8 +43,10 @@ var restoreLimits = [][]sash.Limit{
 	{sash.Per(10, 60).Log()},
 	{sash.Per(10, 60).Buckets(7)},
 	{sash.Per(10, 60).Counter(), sash.Per(20, 100).Log(), sash.Per(30, 1000).Buckets(100)},
-	{sash.Per(math.MaxInt64, math.MaxInt64)},
-	{sash.Per(math.MaxInt64, math.MaxInt64).Log(), sash.Per(1, 1).Counter()},
+	{sash.Per(math.MaxInt64, math.MaxInt64-1)},
+	{sash.Per(math.MaxInt64, math.MaxInt64-1).Log(), sash.Per(1, 1).Counter()},
+	{sash.Unlimited()},
+	{sash.Per(0, 60).Counter()},
 }
 
 const restoredAt = 1000 // the instant of a snapshot's header
@@ -59,13 +61,13 @@ func restore(t *testing.T, tape *tape) {
 	clock, later := sash.NewManualClock(0), sash.NewManualClock(-1e6)
 	l := limiter(limits, flags&restoreDenied != 0, clock)
 	l.Take("a", 1)
-	before := l.Peek("a", 1)
+	before, keys := l.Peek("a", 1), l.Len()
 	if err := l.Restore(bytes.NewReader(saved)); err != nil {
 		t.Logf("refused: %v", err)
 		if !errors.Is(err, sash.ErrBadSnapshot) {
 			t.Errorf("%v is no ErrBadSnapshot", err)
 		}
-		if after := l.Peek("a", 1); after != before || l.Len() != 1 {
+		if after := l.Peek("a", 1); after != before || l.Len() != keys {
 			t.Errorf("%+v has become %+v, of %d keys", before, after, l.Len())
 		}
 		return
@@ -225,11 +227,15 @@ var restoreSeeds = []seed{
 	{"several-limits", content(4, keyOf("a", windowState(3, 2, 16), recordsState(950, 3, 20, 2), recordsState(9, 5)), endOf(1, 0, 0))},
 	{"largest", content(5, keyOf("a", windowState(0, math.MaxInt64, 0)), endOf(1, 0, 0))},
 	{"largest-log", content(6, keyOf("a", recordsState(0, math.MaxInt64), windowState(0, 1, 1000)), endOf(1, 0, 0))},
+	{"unlimited", content(7, overrideOf("a", sash.Per(5, 50).Counter()), overrideOf("b", sash.Unlimited()),
+		ownKeyOf("a", []sash.Limit{sash.Per(5, 50).Counter()}, windowState(2, 3, 20)), endOf(1, 2, 0))},
+	{"unlimited-and-tracked", content(7, keyOf("a"), endOf(1, 0, 0))},
+	{"of-nothing", content(8, keyOf("a", windowState(3, 4, 16)), overrideOf("b", sash.Per(0, 7).Log(), sash.Unlimited()), endOf(1, 1, 0))},
 	{"denied-charged", content(2|restoreDenied, keyOf("a", recordsState(950, 9, 10, 8)), endOf(1, 0, 0))},
 	{"overrides", content(0, overrideOf("a", sash.Per(5, 50).Counter()), overrideOf("new", sash.Per(2, 10).Log()),
 		ownKeyOf("a", []sash.Limit{sash.Per(5, 50).Counter()}, windowState(2, 3, 20)), endOf(1, 2, 0))},
 	{"own-limits", content(0, ownKeyOf("a", []sash.Limit{sash.Per(5, 50).Counter(), sash.Per(6, 60).Log()}, windowState(2, 3, 20), recordsState(990, 5)), endOf(1, 0, 0))},
-	{"own-limits-that-cannot-be", content(0, ownKeyOf("a", []sash.Limit{sash.Per(0, 50).Counter()}, windowState(2, 3, 20)), endOf(1, 0, 0))},
+	{"own-limits-that-cannot-be", content(0, ownKeyOf("a", []sash.Limit{sash.Per(10, 0).Counter()}, windowState(2, 3, 20)), endOf(1, 0, 0))},
 	{"as-many-limits-as-can-be", content(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50).Counter()}, 64), make([]byte, 2*64)), endOf(1, 0, 0))},
 	{"too-many-limits", content(0, ownKeyOf("a", slices.Repeat([]sash.Limit{sash.Per(5, 50).Counter()}, 65), make([]byte, 2*65)), endOf(1, 0, 0))},
 	{"override-without-limits", content(0, overrideOf("a"), endOf(0, 1, 0))},

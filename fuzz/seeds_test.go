@@ -67,6 +67,12 @@ func limitOf(l sash.Limit, flags byte) []byte {
 		flags |= inBuckets
 		numbers = append(numbers, number(int64(l.Precision))...)
 	}
+	switch {
+	case l == sash.Unlimited():
+		flags |= unlimited
+	case l.Count == 0:
+		flags |= ofNothing
+	}
 	return append([]byte{flags}, numbers...)
 }
 
@@ -130,9 +136,9 @@ var sequenceSeeds = []seed{
 		on(0, take, 1<<22-1), on(0, take, 1), on(0, take, 1<<22), wait(time.Second/2), on(0, take, 1<<22-1), wait(time.Second), on(0, take, 1<<22))},
 	{"wide-charges-denied", sequence(sash.PerSecond(1e15), denied, 0,
 		on(0, take, 1e15-1), on(0, take, 2), wait(time.Second), on(0, take, huge), wait(time.Second), on(0, take, 1), wait(2*time.Second), on(0, take, 1))},
-	{"huge", sequence(sash.Per(huge, huge), 0, math.MinInt64,
+	{"huge", sequence(sash.Per(huge, huge-1), 0, math.MinInt64,
 		on(0, take, huge), on(0, take, 1), wait(huge), on(0, take, 1), wait(huge), on(0, take, huge), wait(math.MinInt64), on(0, take, 1))},
-	{"huge-log-charges-denied", sequence(sash.Per(huge, huge).Log(), denied, math.MinInt64,
+	{"huge-log-charges-denied", sequence(sash.Per(huge, huge-1).Log(), denied, math.MinInt64,
 		on(0, take, huge), wait(huge-1), on(0, take, huge), on(0, take, 1), wait(huge), on(0, take, huge))},
 	{"ends-of-time", sequence(sash.PerSecond(2).Counter(), 0, huge-2,
 		on(0, take, 2), wait(1), on(0, take, 1), wait(math.MinInt64), wait(math.MinInt64), on(0, take, 1), on(1, take, 1))},
@@ -150,11 +156,17 @@ var sequenceSeeds = []seed{
 		on(0, take, 2), wait(5), on(0, take, 1), wait(-1), on(0, take, 1), wait(-100), on(0, take, 1), wait(105), on(0, take, 2), wait(5), on(0, take, 2))},
 	{"ends-of-time-buckets", sequence(sash.Per(2, 1000).Buckets(7), 0, math.MinInt64,
 		on(0, take, 2), wait(huge), on(0, take, 2), wait(huge), on(0, take, 2), on(0, take, 1), wait(math.MinInt64), wait(math.MinInt64), on(0, take, 1))},
-	{"huge-buckets", sequence(sash.Per(huge, huge).Buckets(huge-1), 0, math.MinInt64,
+	{"huge-buckets", sequence(sash.Per(huge, huge-1).Buckets(huge-1), 0, math.MinInt64,
 		on(0, take, huge), on(0, take, 1), wait(huge), on(0, take, 1), wait(huge), on(0, take, huge))},
 	{"odd-costs", sequence(sash.PerSecond(7).Counter(), 0, 0,
 		on(0, take, 0), on(0, take, -1), on(0, take, math.MinInt64), on(0, take, 8), on(0, take, huge), plain(0, forget),
 		on(0, takeBytes, 3), plain(0, allowBytes), []byte{1}, on(0, allow, 4), on(0, allow, 3), plain(0, forget), on(0, allow, 7))},
+	{"of-nothing", sequence(sash.Per(0, 10).Log(), 0, 5,
+		on(0, take, 1), on(0, take, 0), on(0, peek, huge), on(1, allow, 1), plain(0, sweep), wait(20), on(0, take, -1), plain(0, forget))},
+	{"of-nothing-charges-denied", sequence(sash.Per(0, 10).Counter(), denied, 5,
+		on(0, take, 1), on(0, take, 0), on(0, peek, huge), on(1, allow, 1), plain(0, sweep), wait(20), on(0, take, -1), plain(0, forget))},
+	{"unlimited", sequence(sash.Unlimited(), denied, 5,
+		on(0, take, huge), on(0, take, huge), on(0, take, 0), on(0, take, -1), on(1, allow, 1), on(0, peek, 5), plain(0, sweep), wait(20), plain(0, forget))},
 	{"sweeps", sequence(sash.Per(4, 10).Counter(), 0, 5,
 		on(0, take, 4), on(1, take, 1), plain(0, sweep), wait(9), on(1, take, 1), plain(0, sweep), wait(11), plain(0, sweep), wait(-50), on(0, take, 4), wait(50), plain(0, sweep))},
 	{"sweeps-at-the-end-of-time", sequence(sash.Per(2, 1).Counter(), 0, huge,
@@ -271,6 +283,14 @@ var policySeeds = []seed{
 		by(0, take, 3), reserved(5, 1, 0), wait(75*time.Second), by(0, take, 2), cancels(0), commits(1, 2), reserved(9, 2, 1), all(1, 2, 0))},
 	{"reserves-from-all-charges-denied", program(limits(deniedCharged, sash.PerMinute(10).Log(), sash.PerHour(20)), 0,
 		by(0, take, 3), reserved(8, 1, 0), reserved(2, 1, 0), wait(minute), reserved(5, 0, 1), commits(0, 5))},
+	{"of-nothing-next-to-others", program(slices.Concat(limits(ownLimits, counters...), limits(0, sash.Per(0, 10), sash.Per(6, 60).Log())), 0,
+		by(2, take, 1), all(3, 0, 2), by(0, peek, 0), by(2, reserve, 0), commits(0, 3), all(0, 0, 2), by(2, peek, 0), all(3, 0, 1), plain(0, sweep))},
+	{"of-nothing-next-to-others-charges-denied", program(slices.Concat(limits(ownLimits+deniedCharged, counters...), limits(0, sash.Per(0, 10).Buckets(3), sash.Per(6, 60).Log())), 0,
+		by(2, take, 4), all(3, 0, 2), by(0, peek, 0), by(2, reserve, 0), commits(0, 3), all(1, 0, 1), wait(30), by(2, peek, 1), wait(40), plain(0, sweep))},
+	{"unlimited-next-to-others", program(slices.Concat(limits(ownLimits+givingBack, sash.Unlimited(), counters[0], counters[1]), limits(0, sash.Unlimited(), sash.Unlimited())), 0,
+		by(2, take, 9), all(3, 0, 2), by(0, take, 3), all(3, 2, 0), by(2, reserve, 5), cancels(0), reserved(2, 0, 2), commits(1, 1), commits(2, 9), all(1, 2, 0, 1), wait(20), all(-1, 2, 0), plain(0, sweep))},
+	{"unlimited-with-others", program(slices.Concat(limits(ownLimits+deniedCharged, sash.Unlimited()), limits(0, sash.Per(5, 60).Log())), 0,
+		by(0, take, 9), all(3, 0, 1), all(3, 1, 2), all(3, 0, 2), by(2, take, 1), all(3, 2, 0, 1), wait(70), all(5, 0, 2), plain(0, sweep))},
 	{"another-life", program(limits(givingBack, counters...), 0,
 		by(0, reserve, 4), []byte{forget}, by(0, take, 3), cancels(0), by(0, take, 3), by(0, reserve, 2), wait(300), plain(0, sweep), by(0, take, 4), cancels(1), by(0, take, 2))},
 	{"reserves-what-was-taken-from", program(limits(givingBack, sash.PerMinute(10).Counter()), 0,

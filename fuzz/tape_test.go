@@ -52,6 +52,8 @@ const (
 	inLog     = 1 << iota // SlidingLog, not SlidingCounter
 	denied                // WithChargeDenied
 	inBuckets             // SlidingBuckets, unless it is a log
+	ofNothing             // with a Count of 0
+	unlimited             // Unlimited, whatever else
 )
 
 // limit reads a valid limit, and whether denied calls are charged. The counts and windows
@@ -69,6 +71,12 @@ func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
 		precision := positive(t.pick(w, 1, w/2, w/2+1, w/3, w/3+1, w/60, w-1))
 		l = l.Buckets(time.Duration(min(precision, w)))
 	}
+	switch {
+	case flags&unlimited != 0:
+		l = sash.Unlimited()
+	case flags&ofNothing != 0:
+		l.Count = 0
+	}
 	return l, flags&denied != 0
 }
 
@@ -84,6 +92,7 @@ func table(limits []sash.Limit, chargeDenied bool) *reference.Table {
 func models(limits []sash.Limit, chargeDenied bool) (models []reference.Limit) {
 	for _, l := range limits {
 		models = append(models, reference.Limit{
+			Unlimited:    l == sash.Unlimited(),
 			Log:          l.Algorithm == sash.SlidingLog,
 			Precision:    int64(l.Precision),
 			Count:        l.Count,
@@ -108,8 +117,29 @@ func limiter(limits []sash.Limit, chargeDenied bool, c sash.Clock) *sash.Limiter
 
 // fresh returns the state of a key never seen.
 func fresh(limits []sash.Limit) sash.Decision {
+	if some := limited(limits); len(some) > 0 {
+		limits = some
+	}
 	least := slices.MinFunc(limits, func(a, b sash.Limit) int { return cmp.Compare(a.Count, b.Count) })
 	return sash.Decision{Allowed: true, Limit: least, Remaining: least.Count}
+}
+
+// limited returns those of limits that are not Unlimited.
+func limited(limits []sash.Limit) []sash.Limit {
+	return slices.DeleteFunc(slices.Clone(limits), func(l sash.Limit) bool { return l == sash.Unlimited() })
+}
+
+// charges reports whether a call can be charged to a key of these limits.
+func charges(limits []sash.Limit, chargeDenied bool) bool {
+	nothing := func(l sash.Limit) bool { return l.Count == 0 }
+	switch some := limited(limits); {
+	case len(some) == 0:
+		return false
+	case chargeDenied:
+		return len(slices.DeleteFunc(some, nothing)) > 0
+	default:
+		return !slices.ContainsFunc(some, nothing)
+	}
 }
 
 // plus returns a+b, saturating at the ends of int64.

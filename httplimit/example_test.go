@@ -45,18 +45,18 @@ func ExampleNew() {
 	}
 	err := json.Unmarshal([]byte(`{
 		"api":   {"Pattern": "/api/", "Limits": ["10/s", "240/h buckets 1m"]},
-		"login": {"Pattern": "PUT login", "Limits": ["0/h log"]}
+		"login": {"Pattern": "PUT login", "Limits": ["-1/h log"]}
 	}`), &file)
 	fmt.Println(err)
 
 	_, err = httplimit.New(
-		httplimit.Policy{Name: "login", Pattern: "PUT login", Limits: []sash.Limit{sash.PerHour(0)}})
+		httplimit.Policy{Name: "login", Pattern: "PUT login", Limits: []sash.Limit{sash.PerHour(-1)}})
 	fmt.Println(err)
 	// Output:
-	// sash: limit "0/h log": Count must be >= 1, got 0: invalid limit
+	// sash: limit "-1/h log": Count must be >= 0, got -1: invalid limit
 	// httplimit: policy "login": Key must not be nil: invalid option
 	// httplimit: policy "login": Pattern: "PUT login": at offset 4: host/path missing /: invalid option
-	// httplimit: policy "login": limit 1: Count must be >= 1, got 0: invalid limit
+	// httplimit: policy "login": limit 1: Count must be >= 0, got -1: invalid limit
 }
 
 // Only failed logins are charged. So clients that know the password use up no quota.

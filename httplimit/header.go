@@ -36,17 +36,19 @@ const (
 // if an enforced policy matches.
 func (c *call) setHeaders(h http.Header, denial Denial) {
 	c.buffer.ensureRoom()
+	limited := false // whether there is a quota to report
 	if c.headers.any() {
 		for i := range c.takes[:c.enforced] {
 			c.takes[i].setLeastQuota(c.limiter)
+			limited = limited || !c.takes[i].unlimited()
 		}
 	}
-	if c.headers.standard {
+	if c.headers.standard && limited {
 		empty := len(h) == 0
 		addToList(h, rateLimitPolicy, c.rateLimitPolicyValue(), empty)
 		addToList(h, rateLimit, c.rateLimitValue(), empty)
 	}
-	if c.headers.xRateLimit {
+	if c.headers.xRateLimit && limited {
 		c.setXRateLimit(h)
 	}
 	if len(denial.Violated) > 0 && denial.RetryAfter != sash.Never {
@@ -116,10 +118,9 @@ func (c *call) rateLimitPolicyValue() []string {
 	}
 	text := c.buffer.text
 	for i := range c.takes[:c.enforced] {
-		if i > 0 {
-			text = append(text, ", "...)
+		if t := &c.takes[i]; !t.unlimited() {
+			text = c.appendPolicyQuotas(appendComma(text), t)
 		}
-		text = c.appendPolicyQuotas(text, &c.takes[i])
 	}
 	return c.buffer.textValue(text)
 }
@@ -148,10 +149,10 @@ func (c *call) rateLimitValue() []string {
 	text := c.buffer.text
 	for i := range c.takes[:c.enforced] {
 		t := &c.takes[i]
-		if i > 0 {
-			text = append(text, ", "...)
+		if t.unlimited() {
+			continue
 		}
-		text = append(text, t.leastQuota.quoted...)
+		text = append(appendComma(text), t.leastQuota.quoted...)
 		text = append(text, ";r="...)
 		begin := len(text)
 		text = appendInteger(text, t.remaining)
@@ -167,6 +168,17 @@ func (c *call) rateLimitValue() []string {
 	return c.buffer.textValue(text)
 }
 
+// appendComma appends what separates two members of a list, unless text is empty.
+func appendComma(text []byte) []byte {
+	if len(text) == 0 {
+		return text
+	}
+	return append(text, ", "...)
+}
+
+// unlimited reports whether the key of t has no quota.
+func (t *take) unlimited() bool { return isUnlimited(t.decision.Limit) }
+
 // appendPartitionKey appends the pk parameter, if it is asked for.
 func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 	if !c.headers.partition {
@@ -179,11 +191,12 @@ func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 	return append(text, ':')
 }
 
-// setXRateLimit sets the X-RateLimit headers to those of the scarcest policy.
+// setXRateLimit sets the X-RateLimit headers to those of the scarcest policy. There must be
+// one that is not unlimited.
 func (c *call) setXRateLimit(h http.Header) {
-	scarcest := &c.takes[0]
-	for i := 1; i < c.enforced; i++ {
-		if t := &c.takes[i]; t.scarcer(scarcest) {
+	var scarcest *take
+	for i := range c.takes[:c.enforced] {
+		if t := &c.takes[i]; !t.unlimited() && (scarcest == nil || t.scarcer(scarcest)) {
 			scarcest = t
 		}
 	}

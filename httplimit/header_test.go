@@ -127,14 +127,74 @@ X-Ratelimit-Reset: 1`},
 		s.clock.Set(int64(c.at))
 		request := strings.Fields(c.request)
 		w := s.do(request[0]+" "+request[1], "X-Key", "k", "Cost", append(request, "")[2])
-		var got []string
-		for _, name := range []string{"Ratelimit", "Ratelimit-Policy", "Retry-After", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
-			for _, v := range w.Header()[name] {
-				got = append(got, name+": "+v)
-			}
-		}
-		require.Equal(t, c.headers, strings.Join(got, "\n"), "%v %s", c.at, c.request)
+		require.Equal(t, c.headers, rateHeaders(w.Header()), "%v %s", c.at, c.request)
 	}
+}
+
+// Clients are told of no quota that does not exist, and of one of 0 as of any other.
+func TestHeaders_OfUnlimitedAndOfNothing(t *testing.T) {
+	s := newSite(t, httplimit.WithXRateLimit(),
+		per("free", "/free", sash.Unlimited()),
+		per("some", "/some", sash.Unlimited(), sash.PerMinute(3).Log(), sash.Unlimited()),
+		per("two", "/two", sash.PerMinute(3).Log(), sash.Unlimited(), sash.PerHour(4).Log()),
+		per("never", "/never", sash.PerMinute(0)),
+		per("all", "/some/all", sash.PerMinute(9).Log()), per("free too", "/some/all", sash.Unlimited()))
+	some := "Ratelimit-Policy: \"some\";q=3;w=60\nX-Ratelimit-Limit: 3\nX-Ratelimit-Remaining: 2\nX-Ratelimit-Reset: 60"
+	for _, c := range []struct {
+		request string
+		status  int
+		headers string
+	}{
+		{"GET /free", 200, ""},
+		{"GET /some", 200, "Ratelimit: \"some\";r=2;t=60\n" + some},
+		{"GET /two", 200, "Ratelimit: \"two-1m\";r=2;t=60\nRatelimit-Policy: \"two-1m\";q=3;w=60, \"two-1h\";q=4;w=3600\n" +
+			"X-Ratelimit-Limit: 3\nX-Ratelimit-Remaining: 2\nX-Ratelimit-Reset: 3600"},
+		{"GET /never", 429, "Ratelimit: \"never\";r=0\nRatelimit-Policy: \"never\";q=0;w=60\n" +
+			"X-Ratelimit-Limit: 0\nX-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 0"},
+		{"GET /some/all", 200, "Ratelimit: \"all\";r=8;t=60\nRatelimit-Policy: \"all\";q=9;w=60\n" +
+			"X-Ratelimit-Limit: 9\nX-Ratelimit-Remaining: 8\nX-Ratelimit-Reset: 60"},
+	} {
+		w := s.do(c.request, "X-Key", "k")
+		require.Equal(t, c.status, w.Code, c.request)
+		require.Equal(t, c.headers, rateHeaders(w.Header()), c.request)
+	}
+
+	// A key of its own limits is exempt; a policy before and after it is not.
+	s = newSite(t, httplimit.WithXRateLimit(), httplimit.WithPartitionKey(),
+		per("first", "", sash.PerMinute(1).Log()), per("second", "", sash.PerMinute(5).Log()))
+	exempt := func(policy string) {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Key", "k")
+		key, ok := s.KeyFor(policy, r)
+		require.True(t, ok)
+		require.NoError(t, s.Sash().SetLimits(key, sash.Unlimited()))
+	}
+	exempt("first")
+	for left := 4; left >= 0; left-- {
+		w := s.do("GET /", "X-Key", "k")
+		require.Equal(t, 200, w.Code)
+		require.Regexp(t, fmt.Sprintf(`^"second";r=%d;t=60;pk=:[^ ,]+:$`, left), w.Header().Get("RateLimit"))
+		require.Regexp(t, `^"second";q=5;w=60;pk=:[^ ,]+:$`, w.Header().Get("RateLimit-Policy"))
+		require.Equal(t, fmt.Sprint(left), w.Header().Get("X-RateLimit-Remaining"))
+	}
+	require.Equal(t, 429, s.do("GET /", "X-Key", "k").Code)
+	exempt("second")
+	for range 9 {
+		w := s.do("GET /", "X-Key", "k")
+		require.Equal(t, 200, w.Code)
+		require.Empty(t, rateHeaders(w.Header()))
+	}
+}
+
+// rateHeaders returns the headers about quotas, one a line.
+func rateHeaders(h http.Header) string {
+	var lines []string
+	for _, name := range []string{"Ratelimit", "Ratelimit-Policy", "Retry-After", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
+		for _, v := range h[name] {
+			lines = append(lines, name+": "+v)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 func TestHeaders_OfADenial(t *testing.T) {

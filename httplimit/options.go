@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // An Option configures a [Limiter] in [New]. A [Policy] is one; the others are made by
@@ -63,9 +64,10 @@ func WithSweepInterval(d time.Duration) Option {
 // WithSash passes options to the [sash.Limiter] below. They go before WithClock,
 // WithSizeHint and WithSweepInterval. The effect of some of them here:
 //
-//   - A [sash.Limit] is refused: the limits are those of the policies.
+//   - A [sash.Limit] and [sash.WithLimits] are refused: the limits are those of the
+//     policies.
 //   - [sash.WithLimitsFor] gives keys limits of their own. A key for which it returns
-//     none has those of its policy.
+//     none has those of its policy. A key for which it returns a wrong limit is denied.
 //   - Under [sash.WithChargeDenied], a denied request is charged to each of its
 //     policies that has the same cost as one that denied it.
 //   - [sash.WithObserver] costs one allocation for each request, in which its keys are
@@ -78,10 +80,10 @@ func WithSweepInterval(d time.Duration) Option {
 func WithSash(options ...sash.Option) Option {
 	return optionFunc(func(c *config) {
 		for i, o := range options {
-			switch o.(type) {
-			case nil:
+			switch limit, ok := o.(*sash.Limit); {
+			case o == nil:
 				c.fault("WithSash: option %d: must not be nil", i+1)
-			case sash.Limit, *sash.Limit:
+			case ok && limit == nil, bridge.Inspect([]sash.Option{o}).Limits:
 				c.fault("WithSash: option %d: limits are given to a Policy", i+1)
 			}
 		}
@@ -109,7 +111,8 @@ func WithPathFolding() Option {
 }
 
 // WithoutRateLimit omits RateLimit-Policy and RateLimit. By default, they are on every
-// response to a request that has a policy.
+// response to a request that has a policy. They have no quota for a key that is
+// [sash.Unlimited], and are omitted if there is no other.
 func WithoutRateLimit() Option {
 	return optionFunc(func(c *config) { c.headers.standard = false })
 }

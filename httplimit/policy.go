@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,7 +41,8 @@ type Policy struct {
 	// only handlers that serve no other host.
 	Pattern string
 
-	// Limits are the limits of each identity under this policy, from 1 to 64.
+	// Limits are the limits of each identity under this policy, from 1 to 64. Clients are
+	// told of all but [sash.Unlimited].
 	Limits []sash.Limit
 
 	// Key tells which client makes a request. There is no default.
@@ -161,15 +163,22 @@ func validatePolicies(policies []Policy, folded bool) error {
 	return errors.Join(faults...)
 }
 
+// quotaLimits returns the limits that are quotas: all but sash.Unlimited.
+func (p *Policy) quotaLimits() []sash.Limit {
+	return slices.DeleteFunc(slices.Clone(p.Limits), isUnlimited)
+}
+
+func isUnlimited(l sash.Limit) bool { return l == sash.Unlimited() }
+
 // quotaNames returns the names that clients see: the name of the policy and, if it has
 // several limits, the name of each.
 func (p *Policy) quotaNames() []string {
-	names := []string{p.Name}
-	if len(p.Limits) < 2 {
+	names, limits := []string{p.Name}, p.quotaLimits()
+	if len(limits) < 2 {
 		return names
 	}
 	of := map[time.Duration]int{}
-	for _, l := range p.Limits {
+	for _, l := range limits {
 		name := p.Name + "-" + shortDuration(l.Window)
 		if of[l.Window]++; of[l.Window] > 1 {
 			name += "-" + strconv.Itoa(of[l.Window])
@@ -211,11 +220,11 @@ type quota struct {
 // newPolicy compiles a valid Policy.
 func newPolicy(p Policy, number, route int) *policy {
 	made := &policy{Policy: p, number: number, route: route}
-	names := p.quotaNames()
-	if len(p.Limits) > 1 {
+	names, limits := p.quotaNames(), made.quotaLimits()
+	if len(limits) > 1 {
 		names = names[1:]
 	}
-	for i, l := range p.Limits {
+	for i, l := range limits {
 		q := made.newQuota(l, names[i])
 		made.quotas = append(made.quotas, *q)
 		if i > 0 {

@@ -19,13 +19,13 @@ func TestNew_NamesEveryFaultOfEveryPolicy(t *testing.T) {
 	_, err := httplimit.New(
 		httplimit.Policy{},
 		httplimit.Policy{Name: "é", Unit: "\n", Pattern: "GET", Limits: fine, Key: httplimit.Everyone()},
-		httplimit.Policy{Name: "bad", Pattern: "/{a}/{a}", Limits: []sash.Limit{{Count: 0, Window: 1}, {Count: 1, Window: -1}}},
+		httplimit.Policy{Name: "bad", Pattern: "/{a}/{a}", Limits: []sash.Limit{{Count: -1, Window: 1}, {Count: 1, Window: -1}}},
 		httplimit.Policy{Name: "x", Limits: []sash.Limit{sash.PerHour(1), sash.PerMinute(1)}, Key: httplimit.Everyone()},
 		httplimit.Policy{Name: "x-1h", Limits: fine, Key: httplimit.Everyone()},
 		httplimit.Policy{Name: "x-1h", Limits: fine, Key: httplimit.Everyone()},
 		httplimit.WithClock(nil), httplimit.WithObserver(nil), httplimit.WithDenied(nil), httplimit.WithUnidentified(nil),
 		httplimit.WithSizeHint(-1), nil, (*httplimit.Policy)(nil),
-		httplimit.WithSash(sash.WithChargeDenied(), fine[0], &fine[0], nil),
+		httplimit.WithSash(sash.WithChargeDenied(), fine[0], &fine[0], nil, sash.WithLimits(fine...), (*sash.Limit)(nil)),
 		httplimit.WithoutRateLimit(), httplimit.WithPartitionKey(), httplimit.WithEventIdentities(),
 	)
 	require.ErrorIs(t, err, sash.ErrInvalidOption)
@@ -41,6 +41,8 @@ httplimit: option 13: must not be nil: invalid option
 httplimit: WithSash: option 2: limits are given to a Policy: invalid option
 httplimit: WithSash: option 3: limits are given to a Policy: invalid option
 httplimit: WithSash: option 4: must not be nil: invalid option
+httplimit: WithSash: option 5: limits are given to a Policy: invalid option
+httplimit: WithSash: option 6: limits are given to a Policy: invalid option
 httplimit: WithSizeHint: keys must be at least 0, got -1: invalid option
 httplimit: WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in: invalid option
 httplimit: WithEventFingerprints and WithEventIdentities need WithObserver: invalid option
@@ -52,7 +54,7 @@ httplimit: policy "é": Unit must be printable ASCII, got "\n": invalid option
 httplimit: policy "é": Pattern: "GET": at offset 0: host/path missing /: invalid option
 httplimit: policy "bad": Key must not be nil: invalid option
 httplimit: policy "bad": Pattern: "/{a}/{a}": at offset 5: duplicate wildcard name "a": invalid option
-httplimit: policy "bad": limit 1: Count must be >= 1, got 0: invalid limit
+httplimit: policy "bad": limit 1: Count must be >= 0, got -1: invalid limit
 httplimit: policy "bad": limit 2: Window must be > 0, got -1ns: invalid limit
 httplimit: policies 4 and 5: both have a quota named "x-1h": invalid option
 httplimit: policies 5 and 6: both have a quota named "x-1h": invalid option`), err.Error())
@@ -61,12 +63,12 @@ httplimit: policies 5 and 6: both have a quota named "x-1h": invalid option`), e
 	for i := range many {
 		many[i] = sash.Per(1, time.Duration(i+1))
 	}
-	many[64] = sash.Limit{Window: -1, Algorithm: 9}
+	many[64] = sash.Limit{Count: -1, Window: -1, Algorithm: 9}
 	_, err = httplimit.New(per("100%d", "", many...), per("b", "", sash.Limit{Count: 1, Window: 1, Algorithm: sash.SlidingBuckets, Precision: 2}))
 	require.ErrorIs(t, err, sash.ErrInvalidLimit)
 	require.Equal(t, strings.TrimSpace(`
 httplimit: policy "100%d": a key has at most 64 limits, got 65: invalid limit
-httplimit: policy "100%d": limit 65: Count must be >= 1, got 0: invalid limit
+httplimit: policy "100%d": limit 65: Count must be >= 0, got -1: invalid limit
 httplimit: policy "100%d": limit 65: Window must be > 0, got -1ns: invalid limit
 httplimit: policy "100%d": limit 65: Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got Algorithm(9): invalid limit
 httplimit: policy "b": limit 1: Precision must be <= Window, got 2ns and 1ns: invalid limit`), err.Error())
@@ -234,9 +236,9 @@ func TestWithSash_LimitsForGivesKeysLimitsOfTheirOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked = nil
 			s = newSite(t, append(policies, httplimit.WithSash(limitsFor))...)
-			for _, who := range []string{"free", "wrong"} {
-				require.Equal(t, []int{200, 429}, s.codes(2, "GET /a", "X-Key", who))
-			}
+			require.Equal(t, []int{200, 429}, s.codes(2, "GET /a", "X-Key", "free"))
+			require.Equal(t, []int{429, 429}, s.codes(2, "GET /a", "X-Key", "wrong"))
+			require.EqualValues(t, 2, s.Sash().Stats().Invalid)
 			h := s.do("GET /a", "X-Key", "gold").Header()
 			require.Equal(t, `"first";q=3;w=60`, h.Get("RateLimit-Policy"))
 			require.Equal(t, `"first";r=2;t=60`, h.Get("RateLimit"))
@@ -245,9 +247,9 @@ func TestWithSash_LimitsForGivesKeysLimitsOfTheirOwn(t *testing.T) {
 			if len(policies) == 1 {
 				return
 			}
-			for _, who := range []string{"free", "wrong"} {
-				require.Equal(t, []int{200, 200, 429}, s.codes(3, "GET /b", "X-Key", who))
-			}
+			require.Equal(t, []int{200, 200, 429}, s.codes(3, "GET /b", "X-Key", "free"))
+			require.Equal(t, []int{429, 429}, s.codes(2, "GET /b", "X-Key", "wrong"))
+			require.Equal(t, `"second";q=0;w=1`, s.do("GET /b", "X-Key", "wrong").Header().Get("RateLimit-Policy"))
 			require.Equal(t, []int{200, 200, 200, 200, 429}, s.codes(5, "GET /b", "X-Key", "gold"))
 		})
 	}

@@ -322,7 +322,7 @@ func TestRun(t *testing.T) {
 func TestRun_NamesWrongInput(t *testing.T) {
 	for _, c := range []struct{ flag, value, want string }{
 		{"-hello", "5/fortnight", `window "fortnight" is not a duration`},
-		{"-quote", "0/s", "Count must be >= 1, got 0"},
+		{"-quote", "-1/s", "Count must be >= 0, got -1"},
 		{"-login", "5/h buckets 2h", "Precision must be"},
 		{"-login-address", "5", "no slash"},
 		{"-addr", "127.0.0.1:99999", "invalid port"},

@@ -379,7 +379,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "entry-form-without-a-case", fault: "a switch over forms has no case for one of them",
-		file: "state.go", old: "case windowForm:\n\t\treturn nil\n", new: "",
+		file: "state.go", old: "case windowForm, noForm:\n\t\treturn nil\n", new: "",
 		tests: "TestForms",
 	},
 	{
@@ -575,7 +575,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "take-tracks-denied-keys", fault: "keys that are never admitted fill the memory",
-		file: "take.go", old: "if !q.stores(r.ruleset.satisfiable(q.n)) {", new: "if !q.charge {",
+		file: "take.go", old: "if r.ruleset.neverCharges || !q.stores(r.ruleset.satisfiable(q.n)) {", new: "if !q.charge {",
 		tests: "TestTake_ADenial",
 	},
 	{
@@ -707,7 +707,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "keys-in-sequence", fault: "several keys are checked, then charged",
-		file: "takeall.go", old: "case ensureRoomForAll(targets, *q) && tryLockAll(targets):", new: "case ensureRoomForAll(targets, *q):",
+		file: "takeall.go", old: "tryLockAll(targets) && l.confirmFresh(g, targets):", new: "l.confirmFresh(g, targets):",
 		tests: "TestTakeAll|TestRace_TakeAllInAnyOrder",
 	},
 	{
@@ -867,11 +867,6 @@ var mutants = []mutant{
 		tests: "TestReconfigure_CanBeRefused",
 	},
 	{
-		name: "inspect-trusts-limits", fault: "invalid limits of a key below an HTTP policy are not those of the policy",
-		file: "bridge.go", old: "validOrNone(c.limitsFor(key))", new: "c.limitsFor(key)",
-		tests: "TestInspect",
-	},
-	{
 		name: "change-over-a-charge", fault: "units that are charged while a key is migrated are lost",
 		file: "migrate.go", old: "old.ruleset.lock(e)", new: "old.ruleset.loadQuiescent(e)\nl.clock.Now()",
 		tests: "TestRace_ChangingLimits",
@@ -938,8 +933,8 @@ var mutants = []mutant{
 		tests: "TestSetLimits_OfAKeyTakenFrom",
 	},
 	{
-		name: "ruleset-unchecked", fault: "a wrong limit of WithLimitsFor is used",
-		file: "generation.go", old: "if validate(limits) != nil {", new: "if limits == nil {",
+		name: "ruleset-unchecked", fault: "for a wrong limit of WithLimitsFor the limiter's own limits are used",
+		file: "generation.go", old: "return g.newDenying(fault)", new: "return nil",
 		tests: "TestWithLimitsFor",
 	},
 	{
@@ -951,6 +946,133 @@ var mutants = []mutant{
 		name: "ruleset-for-each-key", fault: "every key has a ruleset of its own in memory",
 		file: "rule.go", old: "if t.rulesetCache.forWriting().Size() < maxCached {", new: "if t.rulesetCache.forWriting().Size() > maxCached {",
 		tests: "TestWithLimitsFor",
+	},
+
+	// None and all.
+	{
+		name: "none-carried-by-none", fault: "a key that admits nothing is charged the units spent",
+		file: "reserve.go", old: "if g.ruleset.of(e).neverCharges {", new: "if false {",
+		tests: "TestCountZero",
+	},
+	{
+		name: "none-is-stored", fault: "a key that admits nothing gets an entry when it is denied",
+		file: "rule.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.unlimited()",
+		tests: "TestCountZero",
+	},
+	{
+		name: "none-frees-the-others", fault: "next to a limit of nothing the other limits are not charged denied attempts",
+		file: "rule.go", old: "return zeros == len(rs.rules) || zeros > 0 && !rs.chargeDenied", new: "return zeros > 0",
+		tests: "TestCountZero",
+	},
+	{
+		name: "none-takes-room", fault: "a key that takes no room counts among those that do not fit",
+		file: "overflow.go", old: "case !t.needsEntry():", new: "case t.entry != nil:",
+		tests: "TestUnlimited_Takes",
+	},
+	{
+		name: "none-makes-room", fault: "a call on an exempt key evicts an idle key",
+		file: "take.go", old: "if !r.ruleset.neverCharges && !l.evictForKey(g, k) {", new: "if !l.evictForKey(g, k) {",
+		tests: "TestUnlimited_Takes",
+	},
+	{
+		name: "none-kept-before-others", fault: "to make room, a key that is denied in any case is kept and another evicted",
+		file: "capacity.go", old: "if c.count == 0 {", new: "if false {",
+		tests: "TestCountZero_IsEvicted",
+	},
+	{
+		name: "none-in-a-forecast", fault: "a call that waits behind others divides by a Count of 0",
+		file: "wait.go", old: "if r.Count == 0 {", new: "if false {",
+		tests: "TestCountZero_EndsWaits",
+	},
+	{
+		name: "unlimited-is-stored", fault: "a TakeAll makes an entry for an exempt key",
+		file: "rule.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.admitsNothing()",
+		tests: "TestUnlimited",
+	},
+	{
+		name: "unlimited-unconfirmed", fault: "a TakeAll charges other keys for a key that is no longer exempt",
+		file: "takeall.go", old: "ok = ok && l.stillValid(t.resolved, t.name)", new: "ok = ok && t.entry == nil",
+		tests: "TestTakeAll_Notices",
+	},
+	{
+		name: "unlimited-unlooked", fault: "a TakeAll charges other keys for a key that was charged under other limits in between",
+		file: "takeall.go", old: "ok = ok && g.keys.load(t.key) == nil", new: "ok = ok && t.entry == nil",
+		tests: "TestTakeAll_Notices",
+	},
+	{
+		name: "unlimited-under-locks", fault: "a key that becomes exempt while a call locks its keys gets an entry",
+		file: "lockorder.go", old: "|| t.placement == placedFresh {", new: "{",
+		tests: "TestUnlimited_Under",
+	},
+	{
+		name: "unlimited-lacks-room", fault: "room is taken for a key that needs none",
+		file: "lockorder.go", old: "\t\t\tif targets[i].needsEntry() {", new: "\t\t\tif targets[i].entry == nil {",
+		tests: "TestUnlimited_Under",
+	},
+	{
+		name: "unlimited-still-full", fault: "a call with an exempt key does not notice that there is room",
+		file: "lockorder.go", old: "roomFor(targets)", new: "int64(len(targets))",
+		tests: "TestUnlimited_Notices",
+	},
+	{
+		name: "unlimited-stays-tracked", fault: "a key keeps its entry when it becomes exempt",
+		file: "migrate.go", old: "\tif rs.unlimited() {", new: "\tif false {",
+		tests: "TestUnlimited_IsNoLonger",
+	},
+	{
+		name: "unlimited-for-all", fault: "a limiter that becomes unlimited forgets keys with limits of their own",
+		file: "migrate.go", old: "case g.ruleset.unlimited() && !own:", new: "case g.ruleset.unlimited():",
+		tests: "TestUnlimited_IsNoLonger",
+	},
+	{
+		name: "unlimited-among-others", fault: "Unlimited is a limit next to others",
+		file: "rule.go", old: "if len(others) == 0 {", new: "if len(others) >= 0 {",
+		tests: "TestUnlimited_Adds",
+	},
+	{
+		name: "unlimited-is-settled", fault: "what was taken without a limit can be settled",
+		file: "reserve.go", old: "if !d.Allowed || rs.unlimited() {", new: "if !d.Allowed {",
+		tests: "TestUnlimited",
+	},
+	{
+		name: "unlimited-unsettles-others", fault: "what was taken from a key with limits of its own cannot be settled where the limiter is unlimited",
+		file: "reserve.go", old: "rs = rs.of(t.entry)", new: "rs = t.ruleset",
+		tests: "TestUnlimited_LetsOthers",
+	},
+	{
+		name: "unlimited-loses-its-algorithm", fault: "a log of the numbers of Unlimited is read as Unlimited",
+		file: "limit.go", old: "l.Algorithm = SlidingLog // as it stands: the numbers may be those of Unlimited", new: "l = l.Log()",
+		tests: "TestUnlimited_Text",
+	},
+	{
+		name: "unlimited-is-told", fault: "clients are told of a quota where there is none",
+		file: "httplimit/policy.go", old: "return l == sash.Unlimited()", new: "return false",
+		tests: "TestHeaders_OfUnlimited",
+	},
+	{
+		name: "wrong-limits-uncounted", fault: "calls that wrong limits deny are not counted",
+		file: "generation.go", old: "if rs.fault != nil && q.charge {", new: "if rs.fault != nil && !q.charge {",
+		tests: "TestWithLimitsFor_Wrong",
+	},
+	{
+		name: "wrong-limits-unsaid", fault: "a Wait does not say that the limits are wrong",
+		file: "wait.go", old: "if rs.fault != nil {", new: "if false {",
+		tests: "TestWithLimitsFor_Wrong",
+	},
+	{
+		name: "limits-of-the-caller", fault: "an option changes with the caller's slice of limits",
+		file: "options.go", old: "return limitOptions(slices.Clone(limits))", new: "return limitOptions(slices.Clip(limits))",
+		tests: "TestWithLimits_",
+	},
+	{
+		name: "none-has-an-origin", fault: "a denied reservation records where it was charged, though a limit of nothing was not",
+		file: "takeall.go", old: "if admitted && t.origins != nil {", new: "if t.origins != nil {",
+		tests: "TestCountZero_Charges",
+	},
+	{
+		name: "limits-for-sash", fault: "httplimit takes limits in WithSash",
+		file: "bridge.go", old: "len(c.limits) > 0", new: "len(c.limits) > 9",
+		tests: "TestInspect",
 	},
 
 	// A bound on the keys.
@@ -1186,8 +1308,8 @@ var mutants = []mutant{
 		tests: "TestLimit",
 	},
 	{
-		name: "limit-of-nothing", fault: "a limit of nothing is taken for one",
-		file: "limit.go", old: "if l.Count < 1 {", new: "if l.Count < 0 {",
+		name: "limit-of-less-than-nothing", fault: "a limit of a negative Count is taken for one",
+		file: "limit.go", old: "if l.Count < 0 {", new: "if l.Count < -1 {",
 		tests: "TestParseLimit|TestNew",
 	},
 	{

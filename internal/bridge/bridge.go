@@ -12,10 +12,11 @@ import (
 
 // An Inspection is the part of a limiter's options that httplimit must know.
 type Inspection struct {
-	// LimitsFor is a func(key string) []sash.Limit. It returns the limits that
-	// sash.WithLimitsFor gives a key, or none if they are invalid. It is nil if
-	// sash.WithLimitsFor is not among the options.
+	// LimitsFor is the func(key string) []sash.Limit of sash.WithLimitsFor, nil if that is
+	// not among the options. It may return wrong limits.
 	LimitsFor any
+	// Limits reports whether any of the options is a limit, or gives some.
+	Limits bool
 }
 
 var (

@@ -20,6 +20,7 @@ const Never int64 = math.MaxInt64
 // A Limit admits Count units per Window nanoseconds. With neither Log nor
 // Precision it counts in aligned windows, and weights the previous one.
 type Limit struct {
+	Unlimited     bool  // everything is admitted, and nothing kept; the other fields mean nothing
 	Log           bool  // every unit counts for exactly Window
 	Precision     int64 // if > 0, and without Log: the width of a bucket, at most Window
 	Count, Window int64
@@ -33,6 +34,7 @@ type Key struct {
 	width                 *big.Int // of a slot; a log's slots are instants
 	weighted              bool     // whether the slot that is a Window old counts in part
 	charges               []charge // oldest first
+	index                 int      // of the limit among those of the key
 
 	// lineage numbers how often the key has begun anew in its Table. A reservation
 	// made under another lineage has nothing to give back.
@@ -125,7 +127,9 @@ func (k *Key) weight(slot, t *big.Int) *big.Int {
 }
 
 // admits reports whether the limit admits n more units at t.
-func (k *Key) admits(t *big.Int, n int64) bool { return n >= 0 && k.fits(k.used(t), n) }
+func (k *Key) admits(t *big.Int, n int64) bool {
+	return n >= 0 && (k.limit.Unlimited || k.fits(k.used(t), n))
+}
 
 func (k *Key) fits(used *big.Int, n int64) bool {
 	return add(used, mul(big.NewInt(n), k.window)).Cmp(k.budget) <= 0
@@ -135,7 +139,7 @@ func (k *Key) fits(used *big.Int, n int64) bool {
 func (k *Key) chargeCall(now, n int64, allowed bool) {
 	t, units := k.instant(now, 0), big.NewInt(n)
 	switch {
-	case n <= 0:
+	case n <= 0, k.limit.Unlimited:
 	case allowed:
 		k.charge(t, units)
 	case k.limit.ChargeDenied:
@@ -190,6 +194,9 @@ func (k *Key) giveBack(now int64, slot, units *big.Int) {
 
 // remaining returns the greatest n that the limit admits at the reading now, or 0.
 func (k *Key) remaining(now int64) int64 {
+	if k.limit.Unlimited {
+		return math.MaxInt64
+	}
 	used := k.used(k.instant(now, 0))
 	low, high := int64(0), k.limit.Count
 	for low < high {
@@ -206,7 +213,7 @@ func (k *Key) remaining(now int64) int64 {
 // retryAfter returns the least wait after which n units are admitted; 0 if they are
 // admitted now.
 func (k *Key) retryAfter(now, n int64) int64 {
-	if n < 0 || n > k.limit.Count {
+	if n < 0 || n > k.limit.Count && !k.limit.Unlimited {
 		return Never
 	}
 	return soonest(func(d int64) bool { return k.admits(k.instant(now, d), n) })

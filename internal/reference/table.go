@@ -109,6 +109,24 @@ func (t *Table) Limits(key string) []Limit {
 	return t.limits
 }
 
+// unlimited reports whether the key is admitted everything.
+func (t *Table) unlimited(key string) bool {
+	return !slices.ContainsFunc(t.Limits(key), func(l Limit) bool { return !l.Unlimited })
+}
+
+// charges reports whether a call can be charged to the key: whether its limits admit
+// anything, or charge what they deny, and keep it.
+func (t *Table) charges(key string) bool {
+	some := false
+	for _, l := range t.Limits(key) {
+		if !l.Unlimited && l.Count == 0 && !l.ChargeDenied {
+			return false
+		}
+		some = some || !l.Unlimited && l.Count > 0
+	}
+	return some
+}
+
 // SetLimits gives the key limits of its own; without limits it removes them. The
 // key's charges migrate as in [Table.Reconfigure].
 func (t *Table) SetLimits(key string, limits []Limit) {
@@ -138,6 +156,10 @@ func (t *Table) migrate(name string) {
 		return
 	}
 	delete(t.keys, name)
+	if t.unlimited(name) {
+		t.lineages[name]++ // nothing is kept of it
+		return
+	}
 	for _, k := range t.key(name) {
 		if i := slices.IndexFunc(old, func(o *Key) bool { return k.limit.equalButCount(o.limit) }); i >= 0 {
 			k.charges, k.lineage = old[i].charges, old[i].lineage
@@ -226,6 +248,9 @@ func (t *Table) ReserveAll(now, n int64, keys ...string) ([]Reservation, Answer)
 	}
 	byName := map[string]*reserved{}
 	for i, name := range keys {
+		if t.unlimited(name) {
+			continue // nothing to settle
+		}
 		if byName[name] == nil {
 			byName[name] = &reserved{key: name, units: n}
 			t.open[byName[name]] = true
@@ -234,6 +259,9 @@ func (t *Table) ReserveAll(now, n int64, keys ...string) ([]Reservation, Answer)
 	}
 	for _, m := range members {
 		r := byName[m.name]
+		if r == nil {
+			continue
+		}
 		r.origins = append(r.origins, origin{m.limit, m.lineage, m.slot(m.instant(now, 0))})
 	}
 	return all, answer
@@ -257,8 +285,12 @@ func (t *Table) Settle(now int64, r Reservation, actual int64) {
 	}
 }
 
-// Spend charges n units to the key, even past its limits.
+// Spend charges n units to the key, even past its limits. Where no call is charged, nothing
+// is spent either.
 func (t *Table) Spend(now, n int64, key string) {
+	if !t.charges(key) {
+		return
+	}
 	for _, m := range t.members([]string{key}) {
 		m.charge(m.instant(now, 0), big.NewInt(n))
 	}
@@ -281,8 +313,7 @@ func (t *Table) giveBack(now int64, r Reservation, units *big.Int) {
 // A member is one limit of one key of a call.
 type member struct {
 	*Key
-	name  string
-	index int
+	name string
 }
 
 // members returns every limit of every distinct key, in the order given.
@@ -294,8 +325,8 @@ func (t *Table) members(keys []string) []member {
 			continue
 		}
 		seen[name] = true
-		for i, k := range t.key(name) {
-			members = append(members, member{k, name, i})
+		for _, k := range t.key(name) {
+			members = append(members, member{k, name})
 		}
 	}
 	return members
@@ -305,8 +336,12 @@ func (t *Table) members(keys []string) []member {
 // uncharged key answers like a key never seen, so keeping it changes no answer.
 func (t *Table) key(name string) []*Key {
 	if t.keys[name] == nil {
-		for _, l := range t.Limits(name) {
+		for i, l := range t.Limits(name) {
+			if l.Unlimited && (i > 0 || !t.unlimited(name)) {
+				continue // it has no effect next to others
+			}
 			k := New(l)
+			k.index = i
 			k.lineage = t.lineages[name]
 			t.keys[name] = append(t.keys[name], k)
 		}
