@@ -373,3 +373,33 @@ func TestCancel_OfAWindowLongPast(t *testing.T) {
 	r.Cancel()
 	require.Equal(t, before, l.Peek("k", 0))
 }
+
+// A state whose units were all given back remembers nothing. So it begins again where a key
+// that was never seen does, at the floor.
+func TestCancel_AnEmptiedStateBeginsAtTheFloor(t *testing.T) {
+	for name, options := range map[string][]Option{
+		"one limit": {PerMinute(10).Log()},
+		"several":   {PerMinute(10).Log(), PerMinute(20).Log()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := NewManualClock(0)
+			l := newTest(t, append(options, WithClock(clock))...)
+			require.True(t, l.Allow("other"))
+			var reservations []Reservation
+			for at := 48 * sec; at <= 50*sec; at += sec { // three records, so that there is room for more
+				clock.Set(at.Nanoseconds())
+				reservation, _ := l.Reserve("k", 1)
+				reservations = append(reservations, reservation)
+			}
+			clock.Set(70 * sec.Nanoseconds())
+			require.Equal(t, 1, l.Sweep(), "the floor rises to 60 s, where the other key had become idle")
+
+			clock.Set(55 * sec.Nanoseconds())
+			for _, reservation := range reservations {
+				reservation.Cancel()
+			}
+			require.Equal(t, l.Take("new", 1), l.Take("k", 1))
+			require.Equal(t, 65*sec, l.Peek("k", 0).ResetAfter)
+		})
+	}
+}
