@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // TakeAll takes from several keys at once. If all limits of all of keys admit n units, it
@@ -33,8 +34,25 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	if len(targets) == 0 {
 		return l.noKeys()
 	}
-	l.takeAll(targets, query{n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d)
+	l.takeAll(targets, &query{n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d)
 	l.observeAll(targets, n, d)
+	return d
+}
+
+// PeekAll returns the decision that [Limiter.TakeAll] would return, as after the charge,
+// by the state of all keys at one instant. It charges nothing and stores nothing.
+// PeekAll(keys, 0) is the state of the keys as it is.
+//
+// It costs about what the calls of [Limiter.Peek] would. Up to 8 tracked keys, it allocates
+// nothing. It takes no lock, unless two or more of its keys are not tracked, keys do not
+// fit under [WithMaxKeys], or other calls change the keys in each of four rounds.
+func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
+	var buf [8]target
+	targets := l.targets(buf[:0], keys)
+	if len(targets) == 0 {
+		return l.noKeys()
+	}
+	l.takeAll(targets, &query{n: n, chargeDenied: l.chargeDenied}, &d)
 	return d
 }
 
@@ -53,10 +71,11 @@ func (l *Limiter) observeAll(targets []target, n int64, d Decision) {
 	}
 }
 
-// A target is one of the keys of a TakeAll or a ReserveAll.
+// A target is one of the keys of a call on several.
 type target struct {
 	key
 	order     int      // among the keys, as the caller gave them
+	claimed   int64    // units that the charge must leave, for calls that wait
 	reserve   bool     // whether the charge may be given back, which takes a multi-limit entry
 	origins   []origin // then: where the charge was recorded
 	entry     *entry   // nil: none
@@ -89,10 +108,11 @@ func (k key) compare(o key) int {
 }
 
 // takeAll decides q for all targets, by one state of them all. It first tries to without
-// waiting for a lock. If other calls prevent that, it locks all of them.
-func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
-	if g, done := l.tryTakeAll(targets, &q, d); !done {
-		l.takeAllLocked(targets, g, &q, d)
+// waiting for a lock. If other calls prevent that, it locks all of them. It leaves in q.at
+// the instant that q is decided for.
+func (l *Limiter) takeAll(targets []target, q *query, d *Decision) {
+	if g, done := l.tryTakeAll(targets, q, d); !done {
+		l.takeAllLocked(targets, g, q, d)
 	}
 }
 
@@ -154,6 +174,7 @@ func (l *Limiter) readAll(g *generation, targets []target, q query) (allowed, al
 func admitAll(targets []target, q query) bool {
 	for i := range targets {
 		t := &targets[i]
+		q := t.required(q)
 		switch {
 		case t.placement == placedWithAnother: // the other target decides for both
 		case t.placement == placedNowhere:
@@ -169,6 +190,12 @@ func admitAll(targets []target, q query) bool {
 		}
 	}
 	return true
+}
+
+// required returns q for as many units as t must admit, so that q leaves what is claimed.
+func (t *target) required(q query) query {
+	q.n = window.Plus(q.n, t.claimed)
+	return q
 }
 
 // insertMissing makes an entry for each target that has none, and reports whether there
@@ -293,6 +320,9 @@ func (l *Limiter) applyAll(targets []target, q query, admitted, store bool, d *D
 // applyOne is applyAll for t, one of the targets of a call that has others.
 func (l *Limiter) applyOne(t *target, others int, q query, admitted, store bool) (d Decision) {
 	e := t.entry
+	if !admitted {
+		q = t.required(q)
+	}
 	switch {
 	case t.placement == placedNowhere:
 		return l.refused(t.resolved, q, others, admitted)
