@@ -188,17 +188,19 @@ func (q *waitQueues) endAttempt(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w.setTrying(false)
-	last := &w.places[0] // the place that w has to wait for longest
+	last, blocked := &w.places[0], false // the place that w has to wait for longest, and whether others do so before it
+	w.readyAt = math.MinInt64
 	for i := range w.places {
 		p := &w.places[i]
-		if _, blocker := p.before(math.MaxInt64); blocker != nil {
-			p.admitsAt = max(p.admitsAt, blocker.readyAt)
+		_, blocker := p.before(math.MaxInt64)
+		if blocker != nil {
+			p.admitsAt = max(p.admitsAt, blocker.readyAt) // or later: those before it are not admitted at once
 		}
-		if p.admitsAt > last.admitsAt {
-			last = p
+		w.readyAt = max(w.readyAt, p.admitsAt)
+		if behind := blocker != nil; behind && !blocked || behind == blocked && p.admitsAt > last.admitsAt {
+			last, blocked = p, behind
 		}
 	}
-	w.readyAt = last.admitsAt
 	for i := range w.places {
 		p := &w.places[i]
 		if p == last && w.readyAt > math.MinInt64 {
