@@ -108,6 +108,7 @@ func (tr *multiTrial) call() {
 		tr.same(d, tr.table.Take(now, n, key), "Take(%s, %d)", key, n)
 		tr.retry([]string{key}, n, d)
 	default:
+		tr.same(tr.l.PeekAll(keys, n), tr.table.Peek(now, n, keys...), "PeekAll(%v, %d)", keys, n)
 		d := tr.l.TakeAll(keys, n)
 		tr.same(d, tr.table.Take(now, n, keys...), "TakeAll(%v, %d)", keys, n)
 		tr.retry(keys, n, d)
@@ -115,7 +116,7 @@ func (tr *multiTrial) call() {
 }
 
 // retry checks that a denied call is denied until a nanosecond before RetryAfter, and
-// admitted then. It asks the reference, because sash has no Peek for several keys.
+// admitted then. It asks the reference, so that the clock need not move.
 func (tr *multiTrial) retry(keys []string, n int64, d Decision) {
 	now := tr.clock.Now()
 	if d.Allowed || d.RetryAfter == Never {
