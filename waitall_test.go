@@ -548,6 +548,78 @@ func TestWaitAll_IsNotChargedForWaiting(t *testing.T) {
 	}, WithChargeDenied())
 }
 
+// Calls that wait for a reservation are in the queue of the others, and what they reserve
+// may be given back.
+func TestWaitReserve_WaitsInTheSameQueue(t *testing.T) {
+	waiting(t, map[string]Limit{"k": PerMinute(4).Log()}, func(w *waitTest) {
+		w.exhaust("k")
+		w.wait("first", 3, "k")
+		reserved := make(chan Reservation, 1)
+		go func() {
+			r, err := w.l.WaitReserve(w.Context(), "k", 2)
+			require.NoError(t, err)
+			reserved <- r
+		}()
+		synctest.Wait()
+		w.wait("last", 1, "k")
+		w.until(time.Minute)
+		require.Equal(t, []string{"first"}, w.order, "1 unit is left, and the reservation is first")
+		w.until(2 * time.Minute)
+		require.Len(t, w.order, 2)
+		r := <-reserved
+		require.EqualValues(t, 1, w.l.Peek("k", 0).Remaining)
+		r.Commit(1)
+		require.EqualValues(t, 2, w.l.Peek("k", 0).Remaining)
+		r.Cancel()
+		require.EqualValues(t, 2, w.l.Peek("k", 0).Remaining, "it is settled already")
+	})
+}
+
+// What is given back is there for the calls that wait.
+func TestWaitReserve_GivesBackToThoseThatWait(t *testing.T) {
+	waiting(t, map[string]Limit{"k": PerMinute(4).Log()}, func(w *waitTest) {
+		r, err := w.l.WaitReserve(w.Context(), "k", 4)
+		require.NoError(t, err)
+		w.wait("next", 2, "k")
+		require.Empty(t, w.order)
+		r.Cancel()
+		synctest.Wait()
+		require.Equal(t, []string{"next"}, w.order)
+	})
+}
+
+// On an error there is nothing to settle.
+func TestWaitReserve_ReturnsTheZeroReservationOnAnError(t *testing.T) {
+	l := newTest(t, PerMinute(3).Log(), WithClock(NewManualClock(0)))
+	l.AllowN("k", 2)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for _, c := range []struct {
+		ctx  context.Context
+		n    int64
+		want error
+	}{{ended, 1, context.Canceled}, {t.Context(), 4, ErrExceedsLimit}, {t.Context(), -1, ErrExceedsLimit}, {short, 2, context.DeadlineExceeded}} {
+		r, err := l.WaitReserve(c.ctx, "k", c.n)
+		require.ErrorIs(t, err, c.want)
+		require.Zero(t, r)
+		r.Commit(1)
+		r.Cancel()
+	}
+	require.EqualValues(t, 1, l.Peek("k", 0).Remaining)
+}
+
+// A reservation of nothing can be settled to something, as that of Reserve.
+func TestWaitReserve_OfNothing(t *testing.T) {
+	l := newTest(t, PerMinute(3).Log(), WithClock(NewManualClock(0)))
+	r, err := l.WaitReserve(t.Context(), "k", 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, l.Peek("k", 0).Remaining)
+	r.Commit(2)
+	require.EqualValues(t, 1, l.Peek("k", 0).Remaining)
+}
+
 // Calls run at once, and some of them give up. Each of the others is admitted, all keys are
 // charged what they admitted, and nothing is left behind.
 func TestRace_WaitAllInAnyOrder(t *testing.T) {
