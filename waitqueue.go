@@ -19,8 +19,13 @@ import (
 //     have no turn there: they are admitted in their order, and need no timer. This is all
 //     that happens to waiters of one key.
 //   - Of each other key a waiter claims the units that it waits for, and those only from
-//     the instant on from which a charge may still count when the last key admits it. So a
-//     waiter behind it may go first, but never delays it.
+//     the instant on from which a charge may still count when the last key admits it.
+//     Until then, and as long as the claim is left, waiters behind it go first.
+//
+// Of several claims to a key the greatest must be left, not the sum: however many waiters
+// one full key has, they do not use up their other keys. It suffices against starvation. A
+// key that admits a waiter goes on to do so until a call that came before it, or does not
+// wait at all, is charged.
 //
 // A waiter depends only on waiters that came before it. So none waits in a circle, and the
 // wake-ups that follow from one come to an end.
@@ -188,13 +193,15 @@ func (q *waitQueues) endAttempt(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w.setTrying(false)
-	last, blocked := &w.places[0], false // the place that w has to wait for longest, and whether others do so before it
+	// Find the place that w has to wait for longest. How long those before it need is known
+	// only at least, so a place without a turn comes after any other.
+	last, blocked := &w.places[0], false
 	w.readyAt = math.MinInt64
 	for i := range w.places {
 		p := &w.places[i]
 		_, blocker := p.before(math.MaxInt64)
 		if blocker != nil {
-			p.admitsAt = max(p.admitsAt, blocker.readyAt) // or later: those before it are not admitted at once
+			p.admitsAt = max(p.admitsAt, blocker.readyAt)
 		}
 		w.readyAt = max(w.readyAt, p.admitsAt)
 		if behind := blocker != nil; behind && !blocked || behind == blocked && p.admitsAt > last.admitsAt {
@@ -262,8 +269,8 @@ func (p *place) setClaim(claim, from int64) {
 }
 
 // wakeBehind wakes the waiters behind p for which the claim of p may make a difference:
-// all up to the first that has none of those behind it take its turn. The caller must hold
-// waitQueues.mu.
+// all up to the first that claims everything, behind which none has a turn. The caller must
+// hold waitQueues.mu.
 func (p *place) wakeBehind() {
 	for element := p.element.Next(); element != nil; element = element.Next() {
 		other := element.Value.(*place)
