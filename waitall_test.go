@@ -248,6 +248,53 @@ func TestWaitAll_OneFullKeyHoldsUpNoOtherKey(t *testing.T) {
 	}
 }
 
+// A call whose turn has not come at one key does not hold up those behind it at the other,
+// though that key admits it later than the first could.
+func TestWaitAll_IsWaitedForWhereItHasNoTurn(t *testing.T) {
+	waiting(t, map[string]Limit{"a": PerMinute(2).Log(), "b": PerMinute(1).Log()}, func(w *waitTest) {
+		w.exhaust("b")
+		w.wait("first on b", 1, "b")
+		w.wait("second on b", 1, "b")
+		w.until(time.Second)
+		w.exhaust("a")
+		w.wait("both", 1, "a", "b")
+		w.wait("on a", 1, "a")
+		w.until(5 * time.Minute)
+		require.Equal(t, map[string]time.Duration{"first on b": time.Minute, "second on b": 2 * time.Minute,
+			"on a": time.Minute + time.Second, "both": 3 * time.Minute}, w.admitted)
+	})
+}
+
+// A call that turns out to wait for another key lets those behind it go on.
+func TestWaitAll_LetsOthersGoOnceItWaitsForAnotherKey(t *testing.T) {
+	waiting(t, map[string]Limit{"a": PerMinute(3).Log()}, func(w *waitTest) {
+		w.exhaust("a")
+		w.wait("both", 1, "a", "b")
+		w.wait("on a", 1, "a")
+		w.exhaust("b")
+		w.until(2 * time.Hour)
+		require.Equal(t, map[string]time.Duration{"on a": time.Minute, "both": time.Hour}, w.admitted)
+	})
+}
+
+// A call that gives up had held back a call that is not the next behind it.
+func TestWaitAll_GivesUpForAllBehindIt(t *testing.T) {
+	waiting(t, map[string]Limit{"a": PerHour(3).Log()}, func(w *waitTest) {
+		w.exhaust("b")
+		w.exhaust("c")
+		ctx, cancel := context.WithCancel(w.Context())
+		w.waitIn(ctx, "gives up", 2, "a", "b")
+		w.wait("next", 1, "a", "c")
+		w.wait("on a", 2, "a")
+		require.Empty(t, w.order, "a has 3 units left, of which 2 are claimed")
+		cancel()
+		synctest.Wait()
+		require.Equal(t, []string{"on a"}, w.order)
+		w.until(time.Hour)
+		require.Equal(t, time.Hour, w.admitted["next"])
+	})
+}
+
 // Calls that wait for each other's keys in a circle are admitted in their order.
 func TestWaitAll_InACircle(t *testing.T) {
 	minute := PerMinute(1).Log()
@@ -502,7 +549,9 @@ func TestWaitAll_UnderACap(t *testing.T) {
 	for _, overflow := range []Overflow{EvictLeastUsed, DenyNew, ShareOverflow} {
 		waiting(t, nil, func(w *waitTest) {
 			require.NoError(t, w.l.WaitAll(w.Context(), []string{"a", "b"}, 1))
-			switch err := w.l.WaitAll(w.Context(), []string{"a", "b", "c"}, 1); overflow {
+			ctx, cancel := context.WithTimeout(w.Context(), 100*time.Hour)
+			defer cancel()
+			switch err := w.l.WaitAll(ctx, []string{"a", "b", "c"}, 1); overflow {
 			case ShareOverflow:
 				require.NoError(t, err, "they share quotas")
 			default:

@@ -785,8 +785,8 @@ var mutants = []mutant{
 		tests: "TestWait",
 	},
 	{
-		name: "waitall-looks-at-one-queue", fault: "a WaitAll has its turn once it has it in its last queue",
-		file: "waitqueue.go", old: "turn = turn && targets", new: "turn = targets",
+		name: "waitall-looks-at-one-queue", fault: "a WaitAll is admitted once it has its turn in one of its queues",
+		file: "waitqueue.go", old: "targets[i].claimed, _ = w.places[i].before(now)", new: "if i == 0 {\ntargets[i].claimed, _ = w.places[i].before(now)\n}",
 		tests: "TestWaitAll",
 	},
 	{
@@ -806,7 +806,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "waitall-claims-all-the-time", fault: "a WaitAll holds back units that come back before it can be admitted",
-		file: "waitqueue.go", old: "from, _ := window.Sub(w.readyAt, p.memory)", new: "from := int64(math.MinInt64)",
+		file: "waitqueue.go", old: "from, _ := window.Sub(w.readyAt, p.memory)", new: "from, _ := window.Sub(w.readyAt, math.MaxInt64)",
 		tests: "TestWaitAll",
 	},
 	{
@@ -827,7 +827,7 @@ var mutants = []mutant{
 	{
 		name: "waitall-waits-by-time-only", fault: "a WaitAll whose turn has not come at one key holds up those of a key that admits it later",
 		file: "waitqueue.go", old: "if behind := blocker != nil; behind", new: "if behind := blocker == p; behind",
-		tests: "TestWaitAll_NoCallDelays",
+		tests: "TestWaitAll_IsWaitedFor",
 	},
 	{
 		name: "waitall-shrinks-in-silence", fault: "calls that a WaitAll lets go first are not woken",
