@@ -185,6 +185,11 @@ func (c *keyCap) fits(missing, keys int64) bool {
 	return max(missing, keys) <= c.max && !c.lacks(missing)
 }
 
+// holds reports whether a call on that number of keys may ever be admitted.
+func (c *keyCap) holds(keys int64) bool {
+	return c == nil || keys <= c.max || c.overflow == ShareOverflow
+}
+
 // evictsBusy reports whether a key that is not idle is evicted to make room for a new one.
 func (c *keyCap) evictsBusy() bool { return c != nil && c.overflow == EvictLeastUsed }
 

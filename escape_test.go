@@ -12,7 +12,7 @@ import (
 )
 
 // A key that is composed for a call costs nothing if it is tracked: it stays on the stack
-// of the caller. Only Wait and the reservations keep it.
+// of the caller. Only the reservations keep it.
 func TestKeys_DoNotEscape(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the package")
@@ -25,10 +25,8 @@ func TestKeys_DoNotEscape(t *testing.T) {
 		found[leak[1]]++
 	}
 	require.Equal(t, map[string]int{
-		"bridge.go":    1, // for the function of WithLimitsFor, which may keep the key
-		"reserve.go":   2, // Reserve, ReserveAll
-		"wait.go":      2, // Wait
-		"waitqueue.go": 1,
+		"bridge.go":  1, // for the function of WithLimitsFor, which may keep the key
+		"reserve.go": 2, // Reserve, ReserveAll
 	}, found)
 }
 
@@ -36,7 +34,7 @@ func TestAllocs_NoneForAComposedKey(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
-	address, bytes := "203.0.113.7", []byte("ip:203.0.113.7")
+	address, bytes, ctx := "203.0.113.7", []byte("ip:203.0.113.7"), t.Context()
 	for name, options := range map[string][]Option{
 		"plain":           nil,
 		"observer":        {WithObserver(func(string, int64, Decision) {})},
@@ -60,6 +58,10 @@ func TestAllocs_NoneForAComposedKey(t *testing.T) {
 					"Reset, untracked":    func() { l.Reset("no:" + address) },
 					"TakeThenPeek":        func() { l.TakeThenPeek("ip:"+address, 1) },
 					"TakeAll":             func() { l.TakeAll([]string{"ip:" + address, "user:" + address}, 1) },
+					"PeekAll":             func() { l.PeekAll([]string{"ip:" + address, "user:" + address}, 1) },
+					"PeekAll, untracked":  func() { l.PeekAll([]string{"no:" + address, "nor:" + address}, 1) },
+					"Wait, at once":       func() { l.Wait(ctx, "ip:"+address, 0) },
+					"WaitAll, at once":    func() { l.WaitAll(ctx, []string{"ip:" + address, "user:" + address}, 0) },
 				} {
 					require.Zero(t, testing.AllocsPerRun(100, f), "%s, %v, %s", name, limit, call)
 				}
@@ -86,12 +88,13 @@ func TestObserver_GetsNoMemoryOfTheCaller(t *testing.T) {
 // The stack that the keys lie on moves during the call, since it grows; the names that are
 // compared, and copied for new entries, are the caller's all the same.
 func TestKeys_OnAStackThatMoves(t *testing.T) {
+	ctx := t.Context()
 	for range thorough(200) {
 		done := make(chan struct{})
 		go func() { // a new goroutine has a small stack
 			defer close(done)
 			var grow func(depth int)
-			l := newTest(t, PerMinute(3), WithMaxKeys(4, ShareOverflow), WithClock(NewManualClock(0)), WithLimitsFor(func(string) []Limit {
+			l := newTest(t, PerMinute(300), WithMaxKeys(4, ShareOverflow), WithClock(NewManualClock(0)), WithLimitsFor(func(string) []Limit {
 				grow(200)
 				return nil
 			}))
@@ -104,6 +107,7 @@ func TestKeys_OnAStackThatMoves(t *testing.T) {
 			}
 			for i := range 6 {
 				l.TakeAll([]string{"a" + strconv.Itoa(i), "b" + strconv.Itoa(i)}, 1)
+				l.WaitAll(ctx, []string{"a" + strconv.Itoa(i), "c" + strconv.Itoa(i)}, 1)
 				l.Allow("c" + strconv.Itoa(i))
 			}
 			l.table().rangeAll(func(k key, _ *entry) bool {

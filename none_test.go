@@ -294,8 +294,10 @@ func TestCountZero_EndsWaits(t *testing.T) {
 		require.ErrorIs(t, <-failed, ErrExceedsLimit)
 
 		// A call for no units that comes behind such a call, before that has noticed.
-		l.queues.enqueue("k", 5)
-		require.Equal(t, l.Peek("k", 0), l.forecast("k", l.queues.enqueue("k", 0)))
+		targets := l.targets(nil, []string{"k"})
+		l.queues.enqueue(targets, 5)
+		require.Equal(t, l.Peek("k", 0).RetryAfter, l.forecast(l.queues.enqueue(targets, 0)))
+		require.Equal(t, Never, l.forecast(l.queues.enqueue(targets, 1)))
 	})
 }
 

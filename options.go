@@ -155,7 +155,7 @@ func WithLimitsFor(f func(key string) []Limit) Option {
 // denied. A denied attempt is charged to every limit that it was checked against, up to
 // Count. RetryAfter is then the time for which the key must be silent.
 //
-// A Peek, a negative cost, and the attempts of a [Limiter.Wait] are not charged when they
+// A Peek, a negative cost, and the attempts of a call that waits are not charged when they
 // are denied.
 func WithChargeDenied() Option {
 	return optionFunc(func(c *config) { c.chargeDenied = true })
@@ -164,9 +164,10 @@ func WithChargeDenied() Option {
 // WithObserver calls f after each decision, with the key, the cost and the decision:
 //   - for Allow, AllowN, AllowBytes, Take, TakeBytes, TakeThenPeek and Reserve, once;
 //   - for TakeAll and ReserveAll, once for each key;
-//   - for Wait, once, when it is admitted.
+//   - for Wait and WaitReserve, once, when it is admitted;
+//   - for WaitAll, once for each key, when it is admitted.
 //
-// [Limiter.Peek] is not observed, and so a cost of 0 is not. The Commit or Cancel of a
+// [Limiter.Peek] and [Limiter.PeekAll] are not observed, and so a cost of 0 is not. The Commit or Cancel of a
 // [Reservation] is not observed.
 //
 // f runs in the goroutine of the call, before the call returns. It must be safe for

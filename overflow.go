@@ -43,11 +43,15 @@ func (l *Limiter) refused(r resolved, q query, others int, admitted bool) Decisi
 	return d
 }
 
-// mayBeRefused reports whether a call for key may have been denied because the key does
+// anyRefusable reports whether a call on targets may have been denied because a key does
 // not fit. That may be over at any time.
-func (l *Limiter) mayBeRefused(key string) bool {
-	g, e := l.lookup(l.key(key))
-	return e == nil && g.cap != nil && g.cap.overflow == DenyNew
+func (l *Limiter) anyRefusable(targets []target) bool {
+	for i := range targets {
+		if g, e := l.lookup(targets[i].key); e == nil && g.cap != nil && g.cap.overflow == DenyNew {
+			return true
+		}
+	}
+	return false
 }
 
 // decideUnplaced decides q, whose instant is in g, for a key that had no room there. It is

@@ -221,6 +221,14 @@ func (rs *ruleset) neverAdmits(n int64) *rule {
 	return nil
 }
 
+// looksBack returns the age up to which a charge may count.
+func (rs *ruleset) looksBack() (age int64) {
+	for i := range rs.rules {
+		age = max(age, rs.rules[i].horizon().looksBack)
+	}
+	return age
+}
+
 // hasCounter reports whether rs has a SlidingCounter.
 func (rs *ruleset) hasCounter() bool {
 	for i := range rs.rules {

@@ -11,8 +11,8 @@ import (
 // shorthand for Take(key, 1).Allowed, and a little faster.
 //
 // A key that is composed for the call, as in Allow("ip:" + address), stays on the stack: it
-// allocates nothing, if it is tracked. This holds for all calls but Wait and the
-// reservations, which keep the key.
+// allocates nothing, if it is tracked. This holds for all calls but the reservations, which
+// keep the key, and calls that have to wait.
 func (l *Limiter) Allow(key string) bool { return l.AllowN(key, 1) }
 
 // AllowN is shorthand for Take(key, n).Allowed, and a little faster.

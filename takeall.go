@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // TakeAll takes from several keys at once. If all limits of all of keys admit n units, it
@@ -28,7 +29,13 @@ import (
 // Under WithMaxKeys, the bound should be many times the number of keys in all calls that
 // run at one time: a call waits while others have taken all the room.
 func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
-	if l.tryTakeAllFast(keys, n, &d) {
+	g := l.current.Load()
+	at := g.instant(l.clock.Now())
+	var fast fastTargets
+	if !g.observed && fast.gather(l, g, keys, at, n) && fast.lock() {
+		// Each lock was taken from the word that was read. So all entries still are as they
+		// were when they admitted the units.
+		fast.apply(g, at, n, true, &d)
 		return d
 	}
 	var buf [8]target
@@ -36,12 +43,45 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	if len(targets) == 0 {
 		return l.noKeys()
 	}
-	l.takeAll(targets, query{n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d)
+	l.takeAll(targets, g, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d)
 	l.observeAll(targets, n, d)
 	return d
 }
 
-// A fastTarget is one of the keys of a TakeAll on its fast path.
+// PeekAll returns the decision that [Limiter.TakeAll] would return, as after the charge,
+// by the state of all keys at one instant. It charges nothing and stores nothing.
+// PeekAll(keys, 0) is the state of the keys as it is.
+//
+// It costs about what the calls of [Limiter.Peek] would. Up to 8 tracked keys, it allocates
+// nothing. It takes no lock, unless two or more of its keys are not tracked, keys do not
+// fit under [WithMaxKeys], or other calls change the keys in each of four rounds.
+func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
+	g := l.current.Load()
+	at := g.instant(l.clock.Now())
+	var fast fastTargets
+	if fast.gather(l, g, keys, at, n) {
+		fast.apply(g, at, n, false, &d)
+		if fast.validate(g) {
+			return d
+		}
+	}
+	var buf [8]target
+	targets := l.targets(buf[:0], keys)
+	if len(targets) == 0 {
+		return l.noKeys()
+	}
+	l.takeAll(targets, g, &query{at: at, n: n, chargeDenied: l.chargeDenied}, &d)
+	return d
+}
+
+// fastTargets are the keys of a TakeAll or PeekAll on its fast path: up to 8 tracked keys,
+// all of which admit the units. They are in the order in which all calls lock keys.
+type fastTargets struct {
+	all   [8]fastTarget
+	count int
+}
+
+// A fastTarget is one of fastTargets.
 type fastTarget struct {
 	hash  uint64
 	entry *entry
@@ -49,15 +89,12 @@ type fastTarget struct {
 	order int    // among the keys, as the caller gave them
 }
 
-// tryTakeAllFast is the fast path of TakeAll: up to 8 tracked keys, all of which admit the
-// units. If it reports false, it had no effect.
-func (l *Limiter) tryTakeAllFast(keys []string, n int64, d *Decision) bool {
-	var buf [8]fastTarget
-	if l.observer != nil || n <= 0 || len(keys) == 0 || len(keys) > len(buf) {
+// gather makes f the targets of keys, whose instant at is of g, and reports whether the fast
+// path serves them.
+func (f *fastTargets) gather(l *Limiter, g *generation, keys []string, at, n int64) bool {
+	if n <= 0 || len(keys) == 0 || len(keys) > len(f.all) {
 		return false
 	}
-	g := l.current.Load()
-	at, count := g.instant(l.clock.Now()), 0
 	for i, name := range keys {
 		k := l.key(name)
 		t := fastTarget{hash: k.hash, entry: g.keys.load(k), order: i}
@@ -70,36 +107,55 @@ func (l *Limiter) tryTakeAllFast(keys []string, n int64, d *Decision) bool {
 		if admits, ok := g.ruleset.admitsFast(t.entry, t.word, at, n); !admits || !ok {
 			return false
 		}
-		// Insert t in the order in which all calls lock keys: that of their hashes.
-		j := count
-		for ; j > 0 && buf[j-1].hash >= k.hash; j-- {
-			if buf[j-1].hash == k.hash {
+		j := i
+		for ; j > 0 && f.all[j-1].hash >= k.hash; j-- {
+			if f.all[j-1].hash == k.hash {
 				return false // named twice, or another key of the same hash
 			}
-			buf[j] = buf[j-1]
+			f.all[j] = f.all[j-1]
 		}
-		buf[j] = t
-		count++
+		f.all[j] = t
 	}
-	targets := buf[:count]
-	for i := range targets {
-		if t := &targets[i]; !t.entry.tryLock(t.word) {
-			for _, t := range targets[:i] {
+	f.count = len(keys)
+	return true
+}
+
+// lock locks all targets from the words from which they were read. If one has changed, it
+// unlocks the others, and reports false.
+func (f *fastTargets) lock() bool {
+	for i := range f.all[:f.count] {
+		if t := &f.all[i]; !t.entry.tryLock(t.word) {
+			for _, t := range f.all[:i] {
 				t.entry.Word.Store(t.word)
 			}
 			return false
 		}
 	}
-	// Each lock was taken from the word that was read. So all entries still are as they
-	// were when they admitted the units.
+	return true
+}
+
+// validate reports whether all that was read of the targets is of one instant.
+func (f *fastTargets) validate(g *generation) bool {
+	for _, t := range f.all[:f.count] {
+		if !g.ruleset.validate(t.entry, t.word) {
+			return false
+		}
+	}
+	return true
+}
+
+// apply makes d the decision on n units, which all targets admit. If store is set, it charges
+// them and unlocks the targets, which must be locked.
+func (f *fastTargets) apply(g *generation, at, n int64, store bool, d *Decision) {
 	var left remainder
-	for i := range targets {
-		t := &targets[i]
+	for i := range f.all[:f.count] {
+		t := &f.all[i]
 		left.key = t.order
-		t.entry.Word.Store(g.ruleset.applyFast(t.entry, t.word, at, n, true, &left))
+		if next := g.ruleset.applyFast(t.entry, t.word, at, n, store, &left); store {
+			t.entry.Word.Store(next)
+		}
 	}
 	left.decision(d)
-	return true
 }
 
 // noKeys returns the decision on a call that names no key.
@@ -117,10 +173,11 @@ func (l *Limiter) observeAll(targets []target, n int64, d Decision) {
 	}
 }
 
-// A target is one of the keys of a TakeAll or a ReserveAll.
+// A target is one of the keys of a call on several.
 type target struct {
 	key
 	order     int      // among the keys, as the caller gave them
+	claimed   int64    // units that the charge must leave, for calls that wait
 	reserve   bool     // whether the charge may be given back, which takes a multi-limit entry
 	origins   []origin // then: where the charge was recorded
 	entry     *entry   // nil: none
@@ -153,14 +210,17 @@ func (k key) compare(o key) int {
 }
 
 // takeAll decides q for all targets, by one state of them all. It first tries to without
-// waiting for a lock. If other calls prevent that, it locks all of them.
-func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
-	if g, done := l.tryTakeAll(targets, &q, d); !done {
-		l.takeAllLocked(targets, g, &q, d)
+// waiting for a lock. If other calls prevent that, it locks all of them. q.at is an instant
+// of g, or is still to be read if g is nil. On return, it is the instant that q is decided
+// for.
+func (l *Limiter) takeAll(targets []target, g *generation, q *query, d *Decision) {
+	g, done := l.tryTakeAll(targets, g, q, d)
+	if !done {
+		l.takeAllLocked(targets, g, q, d)
 	}
 	for i := range targets {
 		if targets[i].ruleset.fault != nil {
-			l.countInvalid(targets[i].ruleset, &q)
+			l.countInvalid(targets[i].ruleset, q)
 			break // a call counts once
 		}
 	}
@@ -174,11 +234,11 @@ func (l *Limiter) takeAll(targets []target, q query, d *Decision) {
 //
 // It reports false, and has charged nothing, if other calls interfere in each of its
 // rounds; or if the answer depends on what it cannot lock: several keys without an entry,
-// or any that does not fit into the table. On return, q.at is an instant of g.
-func (l *Limiter) tryTakeAll(targets []target, q *query, d *Decision) (g *generation, done bool) {
+// or any that does not fit into the table. On return, q.at is an instant of current.
+func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decision) (current *generation, done bool) {
 	for round := range optimisticRounds {
 		atomic.Round("tryTakeAll", round+1)
-		if current := l.current.Load(); current != g {
+		if current = l.current.Load(); current != g {
 			g, q.at = current, current.instant(l.clock.Now())
 		}
 		if !l.placeAll(g, targets) {
@@ -224,6 +284,7 @@ func (l *Limiter) readAll(g *generation, targets []target, q query) (allowed, al
 func admitAll(targets []target, q query) bool {
 	for i := range targets {
 		t := &targets[i]
+		q := t.required(q)
 		switch {
 		case t.placement == placedWithAnother: // the other target decides for both
 		case t.placement == placedNowhere:
@@ -239,6 +300,12 @@ func admitAll(targets []target, q query) bool {
 		}
 	}
 	return true
+}
+
+// required returns q for as many units as t must admit, so that q leaves what is claimed.
+func (t *target) required(q query) query {
+	q.n = window.Plus(q.n, t.claimed)
+	return q
 }
 
 // insertMissing makes an entry for each target that has none, and reports whether there
@@ -393,6 +460,9 @@ func (l *Limiter) applyAll(targets []target, q query, admitted, store bool, d *D
 // applyOne is applyAll for t, one of the targets of a call that has others.
 func (l *Limiter) applyOne(t *target, others int, q query, admitted, store bool) (d Decision) {
 	e := t.entry
+	if !admitted {
+		q = t.required(q)
+	}
 	switch {
 	case t.placement == placedNowhere:
 		return l.refused(t.resolved, q, others, admitted)

@@ -108,6 +108,7 @@ func (tr *multiTrial) call() {
 		tr.same(d, tr.table.Take(now, n, key), "Take(%s, %d)", key, n)
 		tr.retry([]string{key}, n, d)
 	default:
+		tr.same(tr.l.PeekAll(keys, n), tr.table.Peek(now, n, keys...), "PeekAll(%v, %d)", keys, n)
 		d := tr.l.TakeAll(keys, n)
 		tr.same(d, tr.table.Take(now, n, keys...), "TakeAll(%v, %d)", keys, n)
 		tr.retry(keys, n, d)
@@ -115,7 +116,7 @@ func (tr *multiTrial) call() {
 }
 
 // retry checks that a denied call is denied until a nanosecond before RetryAfter, and
-// admitted then. It asks the reference, because sash has no Peek for several keys.
+// admitted then. It asks the reference, so that the clock need not move.
 func (tr *multiTrial) retry(keys []string, n int64, d Decision) {
 	now := tr.clock.Now()
 	if d.Allowed || d.RetryAfter == Never {
@@ -199,6 +200,20 @@ func TestTakeAll_OfBadInput(t *testing.T) {
 	}
 	require.True(t, l.TakeAll([]string{"a", "b"}, 0).Allowed)
 	require.Equal(t, 0, l.Len(), "nothing was stored")
+}
+
+// PeekAll returns what TakeAll would, and has no effect at all.
+func TestPeekAll_ChargesAndStoresNothing(t *testing.T) {
+	l := newTest(t, PerMinute(3).Log(), WithClock(NewManualClock(0)), WithChargeDenied(), WithMaxKeys(3, EvictLeastUsed),
+		WithObserver(func(string, int64, Decision) { t.Error("a look was observed") }))
+	for _, keys := range [][]string{nil, {}, {"a"}, {"a", "b", "a"}, {"a", "b", "c", "d"}} {
+		for _, n := range []int64{-1, 0, 1, 3, 4, math.MaxInt64} {
+			fresh := newTest(t, PerMinute(3).Log(), WithClock(NewManualClock(0)), WithChargeDenied(), WithMaxKeys(3, EvictLeastUsed))
+			require.Equal(t, fresh.TakeAll(keys, n), l.PeekAll(keys, n), "%q, %d", keys, n)
+		}
+	}
+	require.Zero(t, l.Len())
+	require.Equal(t, Stats{}, l.Stats())
 }
 
 func TestTakeAll_OfManyKeys(t *testing.T) {
@@ -291,6 +306,11 @@ func TestTakeAll_ReadsAllKeysAtOneInstant(t *testing.T) {
 	first, second = inOrder(l)
 	between = func() { l.Allow(first); l.Allow(second) }
 	require.Equal(t, time.Hour, l.TakeAll([]string{first, second}, 1).RetryAfter, "at no instant was only the second full")
+
+	require.True(t, l.Reset(first))
+	require.True(t, l.Reset(second))
+	between = func() { l.Allow(first); l.Allow(second) }
+	require.Equal(t, time.Hour, l.PeekAll([]string{first, second}, 1).RetryAfter, "nor for a look")
 
 	require.True(t, l.Reset(first))
 	between = func() { require.NoError(t, l.Reconfigure(PerMinute(1).Log())) }

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// ErrExceedsLimit is wrapped by the error of [Limiter.Wait] for a cost that is never
-// admitted, however long the call waits.
+// ErrExceedsLimit is wrapped by the error of [Limiter.Wait], [Limiter.WaitAll] and
+// [Limiter.WaitReserve] for a call that is never admitted, however long it waits.
 var ErrExceedsLimit = errors.New("exceeds the limit")
 
 // Wait blocks until n units are admitted for key, and charges them. Calls that wait for
@@ -34,102 +34,193 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 // waits in real time. It compares the deadline of ctx with the time of the limiter's
 // clock, as if both ran alike.
 //
-// A call that waits costs about 300 bytes, and no goroutine but its own. A key that a call
+// A call that waits costs about 500 bytes, and no goroutine but its own. A key that a call
 // waits for is not evicted, with one exception: under [EvictLeastUsed] it may make room
 // for another key. Then it has its whole quota again, and the calls go on at once.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
-	d, err := l.wait(ctx, key, n)
-	if err == nil && l.observer != nil && n != 0 {
-		l.observer(key, n, d)
-	}
+	_, err := l.wait(ctx, []target{{key: l.key(key).hidden()}}, n)
 	return err
 }
 
-func (l *Limiter) wait(ctx context.Context, key string, n int64) (Decision, error) {
+// WaitAll is [Limiter.Wait] for several keys at once. It blocks until n units are admitted
+// for all of keys, and charges n units to each of them at one instant, as [Limiter.TakeAll]
+// does. A key named twice counts once.
+//
+// Calls that wait for the same keys are admitted in the order in which they came. While a
+// call waits for one of its keys, later calls may be charged to its other keys, if that
+// does not delay it: if the other key has the units of both left, or has forgotten the
+// charge by the time at which the first key admits the earlier call. So neither starves. A
+// key at its limit holds up the calls that wait for it, and hardly any others.
+//
+// The errors are those of Wait. [ErrExceedsLimit] is also that of an empty list, and of
+// more keys than fit under [WithMaxKeys] at one time, unless keys share a quota.
+//
+// A call that waits costs about 500 bytes, and 250 more for each key but the first.
+func (l *Limiter) WaitAll(ctx context.Context, keys []string, n int64) error {
+	var buf [8]target
+	_, err := l.wait(ctx, l.targets(buf[:0], keys), n)
+	return err
+}
+
+// WaitReserve waits as [Limiter.Wait] does, in the same queue, and returns a reservation of
+// the n units to settle, as that of [Limiter.Reserve]. On an error, it returns the zero
+// Reservation.
+func (l *Limiter) WaitReserve(ctx context.Context, key string, n int64) (Reservation, error) {
+	targets := []target{{key: l.key(key).hidden(), reserve: true}}
+	d, err := l.wait(ctx, targets, n)
+	return l.reservation(&targets[0], n, d), err // none of a decision that is not allowed
+}
+
+// wait waits until n units of all targets are charged. On an error, the decision is not
+// allowed.
+func (l *Limiter) wait(ctx context.Context, targets []target, n int64) (Decision, error) {
+	d, err := l.waitUnobserved(ctx, targets, n)
+	if err != nil {
+		return Decision{}, err
+	}
+	l.observeAll(targets, n, d)
+	return d, nil
+}
+
+func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64) (Decision, error) {
 	if err := ctx.Err(); err != nil {
 		return Decision{}, err
+	}
+	if len(targets) == 0 {
+		return Decision{}, fmt.Errorf("sash: Wait: no key is given: %w", ErrExceedsLimit)
 	}
 
 	// Without a queue, charge at once. With a queue, only look: a new call must not
 	// overtake those that wait. A cost of 0 takes nothing from them, so it need not queue.
-	alone := n == 0 || !l.queues.waiting(key)
-	d, _ := l.attempt(key, n, alone)
+	alone := n == 0 || !l.queues.waitingForAny(targets)
+	d, _ := l.attempt(targets, n, alone)
 	if alone && d.Allowed {
 		return d, nil
 	}
-	if err := l.waitError(ctx, key, n, d); err != nil {
+	if err := l.waitError(ctx, targets, n, d.RetryAfter); err != nil {
 		return Decision{}, err
 	}
 
-	w := l.queues.enqueue(key, n)
-	defer l.queues.dequeue(key, w)
-	if err := l.waitError(ctx, key, n, l.forecast(key, w)); err != nil {
+	w := l.queues.enqueue(targets, n)
+	defer l.queues.dequeue(w)
+	if err := l.waitError(ctx, targets, n, l.forecast(w)); err != nil {
 		return Decision{}, err
 	}
 	for {
-		// Try before the first sleep, too. What happened to the key or the queue before w
-		// was enqueued has not woken w.
-		first := n == 0 || l.queues.beginAttempt(key, w)
-		d, at := l.attempt(key, n, first)
-		if first && d.Allowed {
-			return d, nil
+		// Try before the first sleep, too. What happened to the keys or the queues before
+		// w was enqueued has not woken w.
+		at := l.current.Load().instant(l.clock.Now())
+		turn := l.queues.beginAttempt(w, targets, at)
+		if turn {
+			if d, at = l.attempt(targets, n, true); d.Allowed {
+				return d, nil
+			}
 		}
-		l.queues.endAttempt(key, w)
+		least := l.endAttempt(w, targets)
 
-		// The limits of the key may have changed, so n may not be admitted any more.
-		if err := l.waitError(ctx, key, n, d); err != nil {
+		// The limits of a key may have changed, so n may not be admitted any more.
+		if err := l.waitError(ctx, targets, n, least); err != nil {
 			return Decision{}, err
 		}
-		if err := l.sleep(ctx, w, first, at, d.RetryAfter); err != nil {
+		if err := l.sleep(ctx, w, turn, at, d.RetryAfter); err != nil {
 			return Decision{}, err
 		}
 	}
 }
 
-// attempt decides n units for key at the time of the clock, and charges them if turn is
-// set and they are admitted. An attempt that is denied is never charged, not even under
-// WithChargeDenied. It returns the instant of the decision.
-func (l *Limiter) attempt(key string, n int64, turn bool) (d Decision, at int64) {
+// attempt decides n units for all targets at the time of the clock, and charges them if
+// turn is set and they are admitted. An attempt that is denied is never charged, not even
+// under WithChargeDenied. It returns the instant of the decision.
+func (l *Limiter) attempt(targets []target, n int64, turn bool) (d Decision, at int64) {
 	q := query{n: n, charge: turn && n > 0}
+	if t := &targets[0]; len(targets) > 1 || t.reserve || t.claimed > 0 {
+		l.takeAll(targets, nil, &q, &d)
+	} else {
+		l.decideNow(t.name, &q, &d) // as Take does, which is faster
+	}
+	return d, q.at
+}
+
+// look decides n units for key at the time of the clock, and charges nothing. It returns
+// the instant of the decision.
+func (l *Limiter) look(key string, n int64) (d Decision, at int64) {
+	q := query{n: n}
 	l.decideNow(key, &q, &d)
 	return d, q.at
 }
 
-// waitError returns an error if a wait for n units of key, which d denies, is sure not to
-// end in time.
-func (l *Limiter) waitError(ctx context.Context, key string, n int64, d Decision) error {
+// endAttempt ends an attempt of w that was not admitted, and looks which of its keys w has
+// to wait for. It returns how long the wait is at least.
+func (l *Limiter) endAttempt(w *waiter, targets []target) (least time.Duration) {
+	for i := range w.places {
+		p := &w.places[i]
+		d, at := l.look(p.key, w.n)
+		p.admitsAt, p.memory = window.Plus(at, int64(d.RetryAfter)), l.rulesetOf(p.key).looksBack()
+		least = max(least, d.RetryAfter)
+		if d.Allowed && len(targets) > 1 {
+			// Does it also leave what the waiters before w claim?
+			if d, _ := l.look(p.key, window.Plus(w.n, targets[i].claimed)); d.Allowed {
+				p.admitsAt = math.MinInt64
+			}
+		}
+	}
+	l.queues.endAttempt(w)
+	return least
+}
+
+// waitError returns an error if a wait for n units of all targets, which lasts as long as
+// wait at least, is sure not to end in time.
+func (l *Limiter) waitError(ctx context.Context, targets []target, n int64, wait time.Duration) error {
 	if n < 0 {
 		return fmt.Errorf("sash: Wait: n must be >= 0, got %d: %w", n, ErrExceedsLimit)
 	}
-	if d.RetryAfter == Never { // or the wait is longer than a Duration
-		rs := l.rulesetOf(key)
+	if wait == Never { // or it is longer than a Duration
+		if err := l.neverAdmitted(targets, n); err != nil {
+			return err
+		}
+	}
+	// The wait for a key that does not fit under DenyNew is an estimate. There may be room
+	// for the key earlier.
+	if deadline, ok := ctx.Deadline(); ok && wait > time.Until(deadline) && !l.anyRefusable(targets) {
+		return fmt.Errorf("sash: Wait: admitted in %v at the earliest, the context ends in %v: %w",
+			wait, time.Until(deadline), context.DeadlineExceeded)
+	}
+	return nil
+}
+
+// neverAdmitted returns the error of a call that no wait would admit, or nil if targets may
+// admit n units in time.
+func (l *Limiter) neverAdmitted(targets []target, n int64) error {
+	room := int64(0)
+	for i := range targets {
+		rs := l.rulesetOf(targets[i].name)
 		if rs.fault != nil {
 			return fmt.Errorf("sash: Wait: %w", rs.fault)
+		}
+		if !rs.neverCharges {
+			room++
 		}
 		if r := rs.neverAdmits(n); r != nil {
 			return fmt.Errorf("sash: Wait: %d is more than %v ever admits: %w", n, r.Limit, ErrExceedsLimit)
 		}
 	}
-	// The RetryAfter of a key that does not fit under DenyNew is an estimate. There may be
-	// room for the key earlier.
-	if deadline, ok := ctx.Deadline(); ok && d.RetryAfter > time.Until(deadline) && !l.mayBeRefused(key) {
-		return fmt.Errorf("sash: Wait: admitted in %v at the earliest, the context ends in %v: %w",
-			d.RetryAfter, time.Until(deadline), context.DeadlineExceeded)
+	if !l.current.Load().cap.holds(room) {
+		return fmt.Errorf("sash: Wait: %d keys are more than WithMaxKeys ever tracks: %w", room, ErrExceedsLimit)
 	}
 	return nil
 }
 
 // sleep blocks until the next attempt of w may have another result. That is when w is
-// notified or, if w is first in its queue, at instant at+wait. It returns the error of ctx
-// if ctx has ended.
-func (l *Limiter) sleep(ctx context.Context, w *waiter, first bool, at int64, wait time.Duration) error {
-	// Only the first waiter has a timer. The others are notified when they become first.
+// notified or, if w has its turn, at instant at+wait. It returns the error of ctx if ctx
+// has ended.
+func (l *Limiter) sleep(ctx context.Context, w *waiter, turn bool, at int64, wait time.Duration) error {
+	// A waiter without a turn needs no timer. It is notified when it may have its turn.
 	//
 	// A Restore may have begun another timeline since at. Then the timer is set to a wrong
 	// time, but the Restore notifies w. A notification since the attempt is not lost: it
 	// is in w.wake.
 	var due <-chan struct{}
-	if first {
+	if turn {
 		var stop func()
 		due, stop = after(l.clock, l.current.Load().clockReading(window.Plus(at, int64(wait))))
 		defer stop()
@@ -142,53 +233,61 @@ func (l *Limiter) sleep(ctx context.Context, w *waiter, first bool, at int64, wa
 	return ctx.Err()
 }
 
-// forecast returns the decision on the units of w, with a RetryAfter that counts the units
-// ahead of w in its queue. The RetryAfter is never more than the wait of w, if no call
-// ahead gives up.
+// forecast returns how long w has to wait at least, if no call ahead of it gives up.
+func (l *Limiter) forecast(w *waiter) (least time.Duration) {
+	for i := range w.places {
+		least = max(least, l.forecastAt(&w.places[i]))
+	}
+	return least
+}
+
+// forecastAt returns how long the waiter of p has to wait for the key at least. It counts
+// the units ahead of p of waiters for this key alone: no other waiter is sure to be
+// admitted first.
 //
 // Every Count units need one further window. So the wait is at least the wait for the
 // first units, up to Count of them, and one window for each full Count that follows.
-func (l *Limiter) forecast(key string, w *waiter) Decision {
+func (l *Limiter) forecastAt(p *place) time.Duration {
 	g := l.current.Load()
-	d, now := l.attempt(key, w.n, false)
-	if w.ahead == 0 || d.RetryAfter == Never {
-		return d
+	d, now := l.look(p.key, p.n)
+	if p.ahead == 0 || p.n == 0 || d.RetryAfter == Never { // a call for no units does not queue
+		return d.RetryAfter
 	}
-	unqueued, rs := d, l.rulesetOf(key)
+	least, rs := d.RetryAfter, l.rulesetOf(p.key)
 	for i := range rs.rules {
 		r := &rs.rules[i]
 		if r.Count == 0 {
-			return unqueued // it admits nothing: the limits have changed, or n is 0
+			return d.RetryAfter // it admits nothing: the limits have just changed
 		}
-		units := window.Plus(w.ahead, w.n)
+		units := window.Plus(p.ahead, p.n)
 		windows := (units - 1) / r.Count
 		// The first units are admitted no earlier than they would be as one charge. A
 		// counter may admit them earlier if they come one by one, so there only now is
 		// certain.
 		firstAt := now
 		if !rs.hasCounter() {
-			first, at := l.attempt(key, units-windows*r.Count, false)
+			first, at := l.look(p.key, units-windows*r.Count)
 			if first.RetryAfter != Never {
 				firstAt = window.Plus(at, int64(first.RetryAfter))
 			}
 		}
 		if windows < int64(Never)/r.horizon().life {
 			lastAt := max(r.readmitsAt(firstAt, windows), now)
-			d.RetryAfter = max(d.RetryAfter, window.Wait(0, uint64(lastAt)-uint64(now)))
+			least = max(least, window.Wait(0, uint64(lastAt)-uint64(now)))
 		}
 	}
-	// The answer counts only if no waiter was admitted since w was enqueued: the units of
+	// The answer counts only if no waiter was admitted since p was enqueued: the units of
 	// that waiter would count twice, as units ahead and in the state of the key. And a
 	// Restore must not have begun another timeline, on which now is another time.
-	if l.queues.changedSince(key, w) || l.current.Load().timeline != g.timeline {
-		return unqueued
+	if l.queues.changedSince(p) || l.current.Load().timeline != g.timeline {
+		return d.RetryAfter
 	}
-	return d
+	return least
 }
 
 // readmitsAt returns the earliest instant at which r can admit a unit, if the unit that
 // came windows*Count units before it is admitted at the given instant. Of units that are
-// Count apart, the later one is admitted at least memory.life later, in whole windows or
+// Count apart, the later one is admitted at least horizon.life later, in whole windows or
 // ticks.
 func (r *rule) readmitsAt(at, windows int64) int64 {
 	size := r.horizon().resolution

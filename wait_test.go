@@ -337,22 +337,51 @@ func TestWait_OnAClockBelowZero(t *testing.T) {
 	})
 }
 
+// A call for no units does not queue. So the units of those that wait do not make it fail by
+// its deadline.
+func TestWait_ForNothingIsNotHeldUpByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := NewManualClock(0)
+		l := newTest(t, PerSecond(2).Log(), WithClock(clock))
+		reservation, _ := l.Reserve("k", 2)
+		reservation.Commit(3) // over the limit, so that a call for nothing waits, too
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for range 3 {
+			go func() { _ = l.Wait(ctx, "k", 2) }()
+		}
+		synctest.Wait()
+		nothing := make(chan error)
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
+			defer cancel()
+			nothing <- l.Wait(ctx, "k", 0)
+		}()
+		synctest.Wait()
+		clock.Advance(time.Second)
+		require.NoError(t, <-nothing)
+		cancel()
+		synctest.Wait()
+	})
+}
+
 // A waiter that has just charged its units and is still in the queue is not counted twice:
 // its units are part of the state of the key, and not of the forecast.
 func TestWait_CountsNoWaiterTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := NewManualClock(0)
 		l := newTest(t, PerSecond(2).Log(), WithClock(clock))
-		w := l.queues.enqueue("k", 2)
-		require.True(t, l.queues.beginAttempt("k", w))
-		d, _ := l.attempt("k", 2, true)
+		targets := l.targets(nil, []string{"k"})
+		w := l.queues.enqueue(targets, 2)
+		require.True(t, l.queues.beginAttempt(w, targets, 0))
+		d, _ := l.attempt(targets, 2, true)
 		require.True(t, d.Allowed)
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		second := make(chan error)
 		go func() { second <- l.Wait(ctx, "k", 2) }()
 		synctest.Wait()
-		l.queues.dequeue("k", w)
+		l.queues.dequeue(w)
 		clock.Advance(time.Second)
 		require.NoError(t, <-second)
 	})

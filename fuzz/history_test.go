@@ -83,6 +83,7 @@ const (
 	allows       verb = "AllowN"
 	takesAll     verb = "TakeAll"
 	peeks        verb = "Peek"
+	peeksAll     verb = "PeekAll"
 	reserves     verb = "Reserve"
 	reservesAll  verb = "ReserveAll"
 	settles      verb = "Commit"
@@ -201,6 +202,8 @@ func (o *operation) do(l *sash.Limiter) {
 		o.decision = l.TakeAll(o.keys, o.units)
 	case peeks:
 		o.decision = l.Peek(o.keys[0], o.units)
+	case peeksAll:
+		o.decision = l.PeekAll(o.keys, o.units)
 	case reserves:
 		o.reservations = make([]sash.Reservation, 1)
 		o.reservations[0], o.decision = l.Reserve(o.keys[0], o.units)

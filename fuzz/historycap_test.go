@@ -27,7 +27,7 @@ func (s *serial) placements(o *operation, out outcome) (all []placement) {
 	if o.verb == settles && s.shared[o.of][o.which] && s.crowded(o) && !s.tracks(o.keys[0], o) {
 		return []placement{own, s.without(o, o.keys)}
 	}
-	if s.fixed.maxKeys == 0 || !slices.Contains([]verb{takes, allows, takesAll, peeks, reserves, reservesAll}, o.verb) {
+	if s.fixed.maxKeys == 0 || !slices.Contains([]verb{takes, allows, takesAll, peeks, peeksAll, reserves, reservesAll}, o.verb) {
 		return []placement{own}
 	}
 	targets := distinct(o.keys)

@@ -25,6 +25,9 @@ func TestHistories_WithAnotherAnswerAreRejected(t *testing.T) {
 		h.record(t)
 		require.True(t, linearizable(h), "as recorded:\n%v", h)
 		for _, o := range h.all() {
+			if o.verb == peeksAll && h.maxKeys > 0 {
+				continue // no charge shows whether its idle keys were tracked, or did not fit
+			}
 			was := o.outcome
 			for _, other := range others(o) {
 				o.outcome = other

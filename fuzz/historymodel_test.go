@@ -244,7 +244,7 @@ func (s *serial) decidedBy(o *operation) (times []int64) {
 // do applies o to s at that time and placement, and reports whether the outcome is out.
 func (s *serial) do(o *operation, out outcome, at int64, p placement) bool {
 	switch o.verb {
-	case takes, allows, takesAll, peeks, reserves, reservesAll:
+	case takes, allows, takesAll, peeks, peeksAll, reserves, reservesAll:
 		return s.answers(o, out, s.decide(o, at, p))
 	case settles:
 		s.settle(o, at, p.keys[0])
@@ -275,7 +275,7 @@ func (s *serial) decide(o *operation, at int64, p placement) (answer reference.A
 	case len(p.refused) > 0:
 		s.reserved[o], s.shared[o] = make([]reference.Reservation, len(o.keys)), make([]bool, len(o.keys))
 		return s.refuse(o, at, p)
-	case o.verb == peeks:
+	case o.verb == peeks || o.verb == peeksAll:
 		return s.table.Peek(at, o.units, p.keys...)
 	case o.verb == reserves || o.verb == reservesAll:
 		var all []reference.Reservation

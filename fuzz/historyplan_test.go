@@ -71,8 +71,19 @@ func plan(seed uint64) *history {
 	for _, key := range historyKeys {
 		p.last = append(p.last, &operation{verb: peeks, keys: []string{key}, units: 1})
 	}
+	if slices.Contains(p.verbs, takesAll) && !slices.Contains(p.verbs, restores) {
+		p.addPeeks()
+	}
 	p.drawNoneAndAll()
 	return p.history
+}
+
+// addPeeks has each caller look at several keys in between.
+func (p *planner) addPeeks() {
+	for i, ops := range p.plans {
+		o := &operation{verb: peeksAll, keys: [][]string{{"a", "b"}, {"c", "a"}, {"a", "b", "c"}}[p.IntN(3)], units: p.Int64N(4)}
+		p.plans[i] = slices.Insert(ops, p.IntN(len(ops)+1), o)
+	}
 }
 
 // drawNoneAndAll makes some limits of some histories Unlimited, or gives them a Count of 0.

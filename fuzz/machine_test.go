@@ -251,6 +251,7 @@ func (m *machine) peek(name string, n int64) {
 }
 
 func (m *machine) takeAll(keys []string, n int64) {
+	m.same("PeekAll", m.limiter.PeekAll(keys, n), m.table.Peek(m.clock.Now(), n, keys...), n, keys...)
 	m.answered("TakeAll", m.limiter.TakeAll(keys, n), m.table.Take(m.clock.Now(), n, keys...), n, keys...)
 }
 

@@ -97,11 +97,11 @@ func (c *caller) call(ctx context.Context, s *subject, t *tally) {
 	case dice < 65:
 		c.takeAll(s, t, k, c.key(s), n)
 	case dice < 75:
-		c.peek(s, t, k, n)
+		c.peek(s, t, k, c.key(s), n)
 	case dice < 87:
 		c.reserve(s, t, k, n)
 	case dice < 89:
-		c.wait(ctx, s, t, k, n)
+		c.wait(ctx, s, t, k, c.key(s), n)
 	case dice < 92:
 		c.reset(s, t)
 	default:
@@ -175,16 +175,28 @@ func (c *caller) take(s *subject, t *tally, k key, n int64) sash.Decision {
 }
 
 func (c *caller) takeAll(s *subject, t *tally, a, b key, n int64) {
-	names, keys := []string{a.name, b.name}, []key{a, b}
-	if a.name == b.name { // a key named twice counts once
-		keys = keys[:1]
-	}
-	c.faults.check(s, n, c.charge(s, t, n, t.timed(func() sash.Decision { return s.limiter.TakeAll(names, n) }), keys...))
+	c.faults.check(s, n, c.charge(s, t, n, t.timed(func() sash.Decision { return s.limiter.TakeAll(names(a, b), n) }), distinct(a, b)...))
 }
 
-func (c *caller) peek(s *subject, t *tally, k key, n int64) {
+func names(a, b key) []string { return []string{a.name, b.name} }
+
+// distinct returns a and b, or only one of them if they are the same: a key named twice
+// counts once.
+func distinct(a, b key) []key {
+	if a.name == b.name {
+		return []key{a}
+	}
+	return []key{a, b}
+}
+
+// peek looks at one key or at two.
+func (c *caller) peek(s *subject, t *tally, a, b key, n int64) {
 	t.calls.Add(1)
-	c.faults.check(s, n, t.timed(func() sash.Decision { return s.limiter.Peek(k.name, n) })())
+	look := func() sash.Decision { return s.limiter.Peek(a.name, n) }
+	if c.rand.IntN(2) == 0 {
+		look = func() sash.Decision { return s.limiter.PeekAll(names(a, b), n) }
+	}
+	c.faults.check(s, n, t.timed(look)())
 }
 
 // An openReservation is a reservation that is not settled.
@@ -236,21 +248,31 @@ type undated struct{ context.Context }
 
 func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// wait waits for a short time. With a deadline, most calls fail at once, so half of the
-// calls hide it.
-func (c *caller) wait(ctx context.Context, s *subject, t *tally, k key, n int64) {
+// wait waits for a short time: for one key, for two, or for a reservation that is never
+// settled. With a deadline, most calls fail at once, so half of the calls hide it.
+func (c *caller) wait(ctx context.Context, s *subject, t *tally, a, b key, n int64) {
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	if c.rand.IntN(2) == 0 {
 		ctx = undated{ctx}
 	}
+	keys, wait := []key{a}, func() error { return s.limiter.Wait(ctx, a.name, n) }
+	switch c.rand.IntN(3) {
+	case 0:
+		keys, wait = distinct(a, b), func() error { return s.limiter.WaitAll(ctx, names(a, b), n) }
+	case 1:
+		wait = func() error {
+			_, err := s.limiter.WaitReserve(ctx, a.name, n)
+			return err
+		}
+	}
 	c.charge(s, t, n, func() sash.Decision {
-		err := s.limiter.Wait(ctx, k.name, n)
+		err := wait()
 		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 			c.faults.add(s, "Wait for %d failed: %v", n, err)
 		}
 		return sash.Decision{Allowed: err == nil}
-	}, k)
+	}, keys...)
 }
 
 func (c *caller) reset(s *subject, t *tally) {

@@ -18,7 +18,10 @@ type limiter interface {
 	Take(key string, n int64) sash.Decision
 	TakeAll(keys []string, n int64) sash.Decision
 	Peek(key string, n int64) sash.Decision
+	PeekAll(keys []string, n int64) sash.Decision
 	Wait(ctx context.Context, key string, n int64) error
+	WaitAll(ctx context.Context, keys []string, n int64) error
+	WaitReserve(ctx context.Context, key string, n int64) (sash.Reservation, error)
 	Reserve(key string, n int64) (sash.Reservation, sash.Decision)
 	Reset(key string) bool
 	SetLimits(key string, limits ...sash.Limit) error

@@ -742,12 +742,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "keys-fast-in-sequence", fault: "several keys are checked, then charged, on the fast path",
-		file: "takeall.go", old: "if t := &targets[i]; !t.entry.tryLock(t.word) {", new: "if t := &targets[i]; !t.entry.tryLock(t.word) && t.word == dead {",
+		file: "takeall.go", old: "if t := &f.all[i]; !t.entry.tryLock(t.word) {", new: "if t := &f.all[i]; !t.entry.tryLock(t.word) && t.word == dead {",
 		tests: "TestTakeAll|TestRace_TakeAllInAnyOrder|TestRace",
 	},
 	{
 		name: "keys-fast-left-locked", fault: "the fast path of several keys holds on to those that it has locked",
-		file: "takeall.go", old: "for _, t := range targets[:i] {", new: "for _, t := range targets[:0] {",
+		file: "takeall.go", old: "for _, t := range f.all[:i] {", new: "for _, t := range f.all[:0] {",
 		tests: "TestRace_TakeAllInAnyOrder|TestTakeAll_Unlocks",
 	},
 	{
@@ -821,32 +821,32 @@ var mutants = []mutant{
 	},
 	{
 		name: "wait-overtakes", fault: "a Wait is admitted before those that came before it",
-		file: "waitqueue.go", old: "turn := queue.waiters.Front() == w.element", new: "turn := queue.waiters.Front() != nil",
-		tests: "TestWait_FirstCome",
+		file: "waitqueue.go", old: "turn = turn && targets[i].claimed != everything", new: "targets[i].claimed = 0",
+		tests: "TestWait_Overtakes",
 	},
 	{
 		name: "wait-new-overtakes", fault: "a new Wait does not look for calls that wait already",
-		file: "wait.go", old: "alone := n == 0 || !l.queues.waiting(key)", new: "alone := n == 0 || key == key",
+		file: "wait.go", old: "alone := n == 0 || !l.queues.waitingForAny(targets)", new: "alone := n == 0 || n > 0",
 		tests: "TestWait_OvertakesNoOther",
 	},
 	{
 		name: "wait-charges-in-the-queue", fault: "a Wait is charged before its turn",
 		file: "wait.go", old: "charge: turn && n > 0", new: "charge: n > 0",
-		tests: "TestWait",
+		tests: "TestWait_Overtakes",
 	},
 	{
 		name: "wait-notifies-none", fault: "a Wait that leaves the queue does not wake the next",
-		file: "waitqueue.go", old: "next.Value.(*waiter).notify()", new: "_ = next",
+		file: "waitqueue.go", old: "p.wakeBehind()\n\t\tif", new: "if",
 		tests: "TestWait",
 	},
 	{
 		name: "wait-to-the-deadline", fault: "a Wait that cannot be admitted in time waits until its deadline",
-		file: "wait.go", old: "ok && d.RetryAfter > time.Until(deadline)", new: "ok && d.RetryAfter > time.Until(deadline) && key != key",
+		file: "wait.go", old: "ok && wait > time.Until(deadline)", new: "ok && wait > time.Until(deadline) && n < 0",
 		tests: "TestWait_FailsAtOnce",
 	},
 	{
 		name: "wait-leaks-queues", fault: "the queue of a key stays when no call waits any more",
-		file: "waitqueue.go", old: "delete(q.byKey, key)", new: "",
+		file: "waitqueue.go", old: "delete(q.byKey, p.key)", new: "",
 		tests: "TestWait",
 	},
 	{
@@ -856,8 +856,78 @@ var mutants = []mutant{
 	},
 	{
 		name: "wait-counts-one-twice", fault: "units that have been charged count among those waited for",
-		file: "waitqueue.go", old: "q.units -= uint64(w.n)", new: "",
+		file: "waitqueue.go", old: "queue.units -= uint64(w.n)", new: "",
 		tests: "TestWait",
+	},
+	{
+		name: "waitall-looks-at-one-queue", fault: "a WaitAll is admitted once it has its turn in one of its queues",
+		file: "waitqueue.go", old: "targets[i].claimed, _ = w.places[i].before(now)", new: "if i == 0 {\ntargets[i].claimed, _ = w.places[i].before(now)\n}",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "waitall-wakes-one-queue", fault: "a WaitAll that leaves wakes the calls of one of its keys only",
+		file: "waitqueue.go", old: "p.wakeBehind()\n\t\tif", new: "if i == 0 {\np.wakeBehind()\n}\nif",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "waitall-wakes-the-next-only", fault: "a WaitAll that leaves wakes only the call behind it, which may wait for another key",
+		file: "waitqueue.go", old: "other.notify(); other.claim == everything", new: "other.notify(); other != nil",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "waitall-starves", fault: "calls that wait for one key take what a WaitAll waits for",
+		file: "waitqueue.go", old: "claimed = max(claimed, other.claim)", new: "_ = now",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "waitall-claims-all-the-time", fault: "a WaitAll holds back units that come back before it can be admitted",
+		file: "waitqueue.go", old: "from, _ := window.Sub(w.readyAt, p.memory)", new: "from, _ := window.Sub(w.readyAt, math.MaxInt64)",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "waitall-claims-too-late", fault: "a charge that still counts when a WaitAll could be admitted delays it",
+		file: "waitqueue.go", old: "from, _ := window.Sub(w.readyAt, p.memory)", new: "from, _ := window.Sub(w.readyAt, p.memory/2)",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "waitall-claims-everything", fault: "a WaitAll holds up the calls for all of its keys",
+		file: "waitqueue.go", old: "if p == last && w.readyAt > math.MinInt64 {", new: "if p != nil {",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "waitall-claims-nothing-whole", fault: "calls for the key that a WaitAll waits for are admitted before it",
+		file: "waitqueue.go", old: "if p == last && w.readyAt > math.MinInt64 {", new: "if p != last && p == last {",
+		tests: "TestWait_Overtakes|TestWaitAll",
+	},
+	{
+		name: "waitall-waits-by-time-only", fault: "a WaitAll whose turn has not come at one key holds up those of a key that admits it later",
+		file: "waitqueue.go", old: "if behind := blocker != nil; behind", new: "if behind := blocker == p; behind",
+		tests: "TestWaitAll_IsWaitedFor",
+	},
+	{
+		name: "waitall-shrinks-in-silence", fault: "calls that a WaitAll lets go first are not woken",
+		file: "waitqueue.go", old: "p.claim, p.from = claim, from; shrinks", new: "p.claim, p.from = claim, from; shrinks && p == nil",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "waitall-forecasts-others", fault: "a Wait that may go before a WaitAll fails for the units of that",
+		file: "waitqueue.go", old: "if len(targets) == 1 {", new: "if len(targets) > 0 {",
+		tests: "TestWaitAll_IsNotForecast",
+	},
+	{
+		name: "waitall-beyond-the-cap", fault: "a WaitAll of more keys than can ever be tracked waits for ever",
+		file: "capacity.go", old: "return c == nil || keys <= c.max || c.overflow == ShareOverflow", new: "return c == nil || keys != 0",
+		tests: "TestWaitAll_UnderACap",
+	},
+	{
+		name: "peekall-fast-charges", fault: "PeekAll takes what it looks at, on its fast path",
+		file: "takeall.go", old: "fast.apply(g, at, n, false, &d)", new: "fast.lock()\nfast.apply(g, at, n, true, &d)",
+		tests: "TestPeekAll",
+	},
+	{
+		name: "peekall-charges", fault: "PeekAll takes what it looks at",
+		file: "takeall.go", old: "l.takeAll(targets, g, &query{at: at, n: n, chargeDenied", new: "l.takeAll(targets, g, &query{at: at, n: n, charge: n > 0, chargeDenied",
+		tests: "TestPeekAll",
 	},
 
 	// Limits that change.
