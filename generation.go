@@ -27,7 +27,8 @@ type generation struct {
 	*timeline
 	shift    int64 // see instant; until a Restore it is the same in all generations
 	ruleset  *ruleset
-	fastRule *rule // the rule of ruleset, if that is one counter in a word
+	counter  *rule // the rule of ruleset, if that is one counter
+	fastRule *rule // the same, if it is in one word
 	observed bool  // whether the limiter has an observer, which the fast paths do not call
 	keys     sharded
 	old      atomic.Pointer[generation] // nil: none, or no key is left there
@@ -40,8 +41,11 @@ func (l *Limiter) newGeneration(t *timeline, shift int64, c *keyCap, limits []Li
 	if c != nil && c.overflow == ShareOverflow {
 		g.overflow = new(overflowEntries)
 	}
+	if g.ruleset.kind == kindCounter || g.ruleset.kind == kindWide {
+		g.counter = &g.ruleset.rules[0]
+	}
 	if g.ruleset.kind == kindCounter {
-		g.fastRule = &g.ruleset.rules[0]
+		g.fastRule = g.counter
 	}
 	g.keys.init(keys, l.sizeHint, l.hasher.hash)
 	return g

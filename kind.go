@@ -78,17 +78,13 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, o
 	}
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
 	case kindCounter:
-		word, allowed, ok := r.tryFast(e, at, n, true)
-		if ok && d != nil {
-			r.fastDecision(d, next, r.fastPosition(r.layout.unpack(word), at), n, allowed)
+		if d == nil {
+			return r.tryFast(e, at, n)
 		}
-		return allowed, ok
+		ok = r.decideFast(e, at, n, true, d, next)
+		return d.Allowed, ok
 	case kindWide:
-		p, allowed, ok := r.tryFastWide(e.asWide(), at, n)
-		if ok && d != nil {
-			r.fastDecision(d, next, p, n, allowed)
-		}
-		return allowed, ok
+		return r.tryFastWide(e.asWide(), at, n, d, next)
 	case kindLog:
 		return e.asLog().tryFast(r, word, at, n, d, next)
 	case kindMulti:
@@ -124,12 +120,8 @@ func (rs *ruleset) peekFast(e *entry, at, n int64, d *Decision) bool {
 	if word&(dead|locked) != 0 {
 		return false
 	}
-	if r := &rs.rules[0]; rs.kindOf(word) == kindCounter {
-		word, allowed, ok := r.tryFast(e, at, n, false)
-		if ok {
-			r.fastDecision(d, nil, r.fastPosition(r.layout.unpack(word), at), n, allowed)
-		}
-		return ok
+	if rs.kindOf(word) == kindCounter {
+		return rs.rules[0].decideFast(e, at, n, false, d, nil)
 	}
 	if admits, ok := rs.admitsFast(e, word, at, n); !admits || !ok {
 		return false

@@ -27,7 +27,7 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 		h := g.keys.shard(k).Guess(k.hash, key)
 		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
 			if r := g.fastRule; r != nil {
-				if _, allowed, ok := r.tryFast(entryOf(h), at, n, true); ok {
+				if allowed, ok := r.tryFast(entryOf(h), at, n); ok {
 					return allowed
 				}
 			} else if allowed, ok := g.ruleset.tryFast(entryOf(h), at, n, nil, nil); ok {
@@ -68,47 +68,56 @@ func (l *Limiter) AllowBytes(key []byte) bool { return l.AllowN(asString(key), 1
 // compare-and-swap. A key that is new, or was evicted, also costs an insert and another
 // reading. That stores a copy of the key, and 34 to 38 bytes under one [SlidingCounter];
 // more under a very large limit, other algorithms or several limits.
-func (l *Limiter) Take(key string, n int64) (d Decision) {
-	// The fast path is that of AllowN.
+func (l *Limiter) Take(key string, n int64) Decision {
+	// The fast path is that of AllowN. It is shortest for a counter that admits the units
+	// with nothing in the previous window.
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
-	if !g.observed && n > 0 {
-		h := g.keys.shard(k).Guess(k.hash, key)
-		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
-			if r := g.fastRule; r != nil {
-				if word, allowed, ok := r.tryFast(entryOf(h), at, n, true); ok {
-					r.fastDecision(&d, nil, r.fastPosition(r.layout.unpack(word), at), n, allowed)
-					return d
-				}
-			} else if _, ok := g.ruleset.tryFast(entryOf(h), at, n, &d, nil); ok {
-				return d
+	h := g.keys.shard(k).Guess(k.hash, key)
+	if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) && n > 0 && !g.observed { // HasName, inlined
+		e, ok := entryOf(h), false
+		if r := g.counter; r != nil {
+			var left, elapsed int64
+			if g.fastRule != nil {
+				left, elapsed, ok = r.takeFast(e, at, n)
+			} else {
+				left, elapsed, ok = r.takeFastWide(e.asWide(), at, n)
+			}
+			if ok {
+				return Decision{Allowed: true, Limit: r.Limit, Remaining: left, ResetAfter: r.counter.ResetAfterCharge(elapsed)}
 			}
 		}
+		var d Decision // here, as the calls above need none
+		if r := g.fastRule; r != nil {
+			ok = r.decideFast(e, at, n, true, &d, nil)
+		} else {
+			_, ok = g.ruleset.tryFast(e, at, n, &d, nil)
+		}
+		if ok {
+			return d
+		}
 	}
-	l.takeSlow(g, k, at, n, &d)
-	return d
+	return l.takeSlow(g, k, at, n)
 }
 
 // takeSlow is the slow path of Take.
-func (l *Limiter) takeSlow(g *generation, k key, at, n int64, d *Decision) {
+func (l *Limiter) takeSlow(g *generation, k key, at, n int64) (d Decision) {
 	e := g.keys.load(k)
-	q := query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}
-	if l.observer != nil && n != 0 {
-		l.decide(g, k, e, &q, d)
-		l.observe(k, n, *d)
-		return
-	}
-	if e != nil && n > 0 {
-		if _, ok := g.ruleset.tryFast(e, at, n, d, nil); ok {
-			return
+	if e != nil && n > 0 && !g.observed {
+		if _, ok := g.ruleset.tryFast(e, at, n, &d, nil); ok {
+			return d
 		}
 	}
-	l.decide(g, k, e, &q, d)
+	l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d)
+	if l.observer != nil && n != 0 {
+		l.observe(k, n, d)
+	}
+	return d
 }
 
 // TakeBytes is [Limiter.Take] for a key in a byte slice. The slice is not kept: it may be
 // reused after the call.
-func (l *Limiter) TakeBytes(key []byte, n int64) (d Decision) { return l.Take(asString(key), n) }
+func (l *Limiter) TakeBytes(key []byte, n int64) Decision { return l.Take(asString(key), n) }
 
 // observe calls the observer with the decision on n units of k. It may keep the key, so it
 // gets the copy of the entry or, if k has none, one of its own.

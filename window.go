@@ -132,6 +132,13 @@ func (l layout) unpack(word uint64) window.State {
 	}
 }
 
+// currAlone returns curr, and whether word is of the window of number index with a prev of
+// 0. Like isOf, it is false for a word that is dead, multi or locked.
+func (l layout) currAlone(word uint64, index int64) (curr int64, alone bool) {
+	rest := word - uint64(index-l.first)<<(2*l.bits&63)
+	return int64(rest), rest>>(l.bits&63) == 0
+}
+
 // isOf reports whether word is of the window of number index. It is false for a word that
 // is dead, multi or locked: these bits are above the epoch.
 func (l layout) isOf(word uint64, index int64) bool {
@@ -165,27 +172,64 @@ func (r *rule) decideCounter(e *entry, q query, d *Decision) (allowed, alive boo
 	}
 }
 
-// tryFast is the fast path of decideCounter. It serves n units, n > 0, in the window in
-// which both the limiter and the key were charged last: no division and no calls. It
-// returns the word after the charge, which it makes if charge is set. If ok is false, it
-// had no effect, and the caller must take the slow path.
-func (r *rule) tryFast(e *entry, at, n int64, charge bool) (word uint64, allowed, ok bool) {
+// tryFast is the fast path of decideCounter. It charges n units, n > 0, in the window in
+// which both the limiter and the key were charged last: no division and no calls. If ok is
+// false, it had no effect, and the caller must take the slow path.
+func (r *rule) tryFast(e *entry, at, n int64) (allowed, ok bool) {
 	index := r.index.Load()
 	elapsed, ok := r.counter.Within(index, at)
 	if !ok {
-		return 0, false, false // the limiter was charged last in another window
+		return false, false // the limiter was charged last in another window
 	}
-	word = e.Word.Load()
+	word := e.Word.Load()
 	if !r.layout.isOf(word, index) {
-		return 0, false, false // the key was, or the entry is locked, dead or no counter
+		return false, false // the key was, or the entry is locked, dead or no counter
 	}
 	if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {
-		return word, false, !r.chargeDenied // a denial that costs nothing writes nothing
+		return false, !r.chargeDenied // a denial that costs nothing writes nothing
 	}
 	// curr is in the low bits, and Admits has shown that the sum is at most Count. If
 	// another call has changed the word, this fails, and nothing has happened.
-	next := word + uint64(n)
-	return next, true, !charge || e.Word.CompareAndSwap(word, next)
+	return true, e.Word.CompareAndSwap(word, word+uint64(n))
+}
+
+// takeFast is tryFast for a Take that is admitted with nothing in the previous window. It
+// returns what is left, and the time since the window began. A processor has the loads of
+// one or two calls under way while it waits for the memory of another, so each instruction
+// less counts when there are many keys.
+func (r *rule) takeFast(e *entry, at, n int64) (left, elapsed int64, ok bool) {
+	index := r.index.Load()
+	elapsed, ok = r.counter.Within(index, at)
+	word := e.Word.Load()
+	curr, alone := r.layout.currAlone(word, index)
+	left = r.counter.Count - curr - n
+	if !ok || !alone || left < 0 {
+		return 0, 0, false
+	}
+	return left, elapsed, e.Word.CompareAndSwap(word, word+uint64(n))
+}
+
+// decideFast is tryFast that makes d the decision and next, unless it is nil, that on one
+// unit more than d leaves. It charges the units only if charge is set. The two are apart
+// since Allow would pay for the decision that it does not need.
+func (r *rule) decideFast(e *entry, at, n int64, charge bool, d, next *Decision) (ok bool) {
+	index := r.index.Load()
+	elapsed, ok := r.counter.Within(index, at)
+	word := e.Word.Load()
+	if !ok || !r.layout.isOf(word, index) {
+		return false
+	}
+	w := r.layout.unpack(word)
+	if !r.counter.Admits(w, elapsed, n) {
+		r.fastDecision(d, next, window.Position{State: w, Offset: elapsed}, n, false)
+		return !r.chargeDenied
+	}
+	if charge && !e.Word.CompareAndSwap(word, word+uint64(n)) {
+		return false
+	}
+	w.Curr += n
+	r.fastDecision(d, next, window.Position{State: w, Offset: elapsed}, n, true)
+	return true
 }
 
 // windowAdmitsFast reports whether r admits n units, n > 0, by w. It serves the window in which
@@ -213,15 +257,22 @@ func (left *remainder) joinWindow(r *rule, w window.State, t int64) {
 	}
 }
 
-// fastDecision makes d the decision of a fast path that has found or made p, and next,
-// unless it is nil, the decision on one unit more than that leaves.
+// fastDecision makes d the decision on n units at p, which has them if they are allowed. It
+// makes next, unless it is nil, the decision on one unit more than that leaves. It is
+// counterDecision in the window in which the limiter and the key were charged last.
 func (r *rule) fastDecision(d, next *Decision, p window.Position, n int64, allowed bool) {
-	if !allowed || next != nil {
-		r.counterDecision(d, p, query{n: n, next: next}, allowed)
-		return
+	d.Allowed, d.Limit = allowed, r.Limit
+	d.Remaining, d.RetryAfter, d.ResetAfter = r.counter.Remaining(p), 0, r.counter.ResetAfterCharge(p.Offset)
+	if !allowed {
+		d.RetryAfter = r.counter.RetryAfter(p, n)
+		if p.Curr == 0 {
+			d.ResetAfter = r.counter.ResetAfter(p)
+		}
 	}
-	d.Allowed, d.Limit = true, r.Limit
-	d.Remaining, d.ResetAfter = r.counter.Remaining(p), r.counter.ResetAfterCharge(p.Offset)
+	if next != nil {
+		*next = *d
+		next.Allowed, next.RetryAfter = false, r.counter.RetryAfter(p, d.Remaining+1)
+	}
 }
 
 // A wideEntry is the entry of a counter whose limit is too large for one word. It is just
@@ -291,24 +342,51 @@ func (r *rule) decideWide(e *wideEntry, q query, d *Decision) (allowed, alive bo
 	}
 }
 
-// tryFastWide is the fast path of decideWide, as tryFast is that of decideCounter.
-func (r *rule) tryFastWide(e *wideEntry, at, n int64) (p window.Position, allowed, ok bool) {
+// fastState returns the state and the word of e, for the fast paths. ok is false if it was not
+// charged last in the window of number index, if its low bits have no room for n units, and
+// if it is locked or dead. An empty state is left to the slow path: it must start at the
+// floor.
+func (e *wideEntry) fastState(index, n int64) (w window.State, word uint64, ok bool) {
+	word = e.Word.Load()
+	w = e.state(word)
+	return w, word, word&(dead|multi|locked) == 0 && w.Index == index && w.Curr > 0 && uint64(n) <= lowRoom(word)
+}
+
+// tryFastWide is the fast path of decideWide, as tryFast is that of decideCounter. Unless
+// they are nil, it makes d the decision, and next that on one unit more than d leaves.
+func (r *rule) tryFastWide(e *wideEntry, at, n int64, d, next *Decision) (allowed, ok bool) {
 	index := r.index.Load()
-	p.Offset, ok = r.counter.Within(index, at)
-	word := e.Word.Load()
-	if !ok || word&(dead|multi|locked) != 0 {
-		return p, false, false
+	elapsed, ok := r.counter.Within(index, at)
+	w, word, recent := e.fastState(index, n)
+	if !ok || !recent {
+		return false, false
 	}
-	// An empty state must start at the floor, which only the slow path looks at.
-	p.State = e.state(word)
-	if p.Index != index || p.Curr == 0 || uint64(n) > lowRoom(word) {
-		return p, false, false
+	if !r.counter.Admits(w, elapsed, n) {
+		if d != nil {
+			r.fastDecision(d, next, window.Position{State: w, Offset: elapsed}, n, false)
+		}
+		return false, !r.chargeDenied && e.validateVersion(word)
 	}
-	if !r.counter.Admits(p.State, p.Offset, n) {
-		return p, false, !r.chargeDenied && e.validateVersion(word)
+	if !e.Word.CompareAndSwap(word, word+uint64(n)) {
+		return false, false
 	}
-	p.Curr += n
-	return p, true, e.Word.CompareAndSwap(word, word+uint64(n))
+	if d != nil {
+		w.Curr += n
+		r.fastDecision(d, next, window.Position{State: w, Offset: elapsed}, n, true)
+	}
+	return true, true
+}
+
+// takeFastWide is takeFast for a wideEntry.
+func (r *rule) takeFastWide(e *wideEntry, at, n int64) (left, elapsed int64, ok bool) {
+	index := r.index.Load()
+	elapsed, ok = r.counter.Within(index, at)
+	w, word, recent := e.fastState(index, n)
+	left = r.counter.Count - w.Curr - n
+	if !ok || !recent || w.Prev != 0 || left < 0 {
+		return 0, 0, false
+	}
+	return left, elapsed, e.Word.CompareAndSwap(word, word+uint64(n))
 }
 
 // state returns the state of e, given its word. It may be torn until the version of the

@@ -303,9 +303,10 @@ func TestTryFast_LeavesAnEntryThatIsDeadOrLocked(t *testing.T) {
 		e.Word.Store(word | locked)
 		var ok bool
 		if l.own().kind == kindWide {
-			_, _, ok = l.rule().tryFastWide(e.asWide(), 0, 1)
+			_, ok = l.rule().tryFastWide(e.asWide(), 0, 1, nil, nil)
 		} else {
-			_, _, ok = l.rule().tryFast(e, 0, 1, true)
+			_, ok = l.rule().tryFast(e, 0, 1)
+			require.False(t, l.rule().decideFast(e, 0, 1, true, new(Decision), nil))
 		}
 		require.False(t, ok)
 		require.Equal(t, word|locked, e.Word.Load())

@@ -142,12 +142,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "counter-fast-two-steps", fault: "the fast path checks, then counts",
-		file: "window.go", old: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {", new: "if r.counter.Admits(r.layout.unpack(word), elapsed, n) {\natomic.Pause(nil)\nreturn word + uint64(n), true, e.Word.Swap(word+uint64(n)) != 0\n} else {",
+		file: "window.go", old: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {", new: "if r.counter.Admits(r.layout.unpack(word), elapsed, n) {\natomic.Pause(nil)\nreturn true, e.Word.Swap(word+uint64(n)) != 0\n} else {",
 		tests: "TestRace_TightLoops",
 	},
 	{
 		name: "counter-fast-adds", fault: "the fast path charges a word that has changed since it was checked",
-		file: "window.go", old: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {", new: "if r.counter.Admits(r.layout.unpack(word), elapsed, n) {\natomic.Pause(nil)\nreturn word + uint64(n), true, e.Word.Add(uint64(n)) != 0\n} else {",
+		file: "window.go", old: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {", new: "if r.counter.Admits(r.layout.unpack(word), elapsed, n) {\natomic.Pause(nil)\nreturn true, e.Word.Add(uint64(n)) != 0\n} else {",
 		tests: "TestRace_OneKey",
 	},
 	{
@@ -157,7 +157,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "counter-fast-denied-free", fault: "the fast path lets denied attempts go uncharged",
-		file: "window.go", old: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {", new: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {\nreturn word, false, true",
+		file: "window.go", old: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {", new: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {\nreturn false, true",
 		tests: "TestCounter_ChargesDenied|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -189,17 +189,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "wide-fast-carries", fault: "on the fast path the low bits carry into the version",
-		file: "window.go", old: "uint64(n) > lowRoom(word)", new: "uint64(n) > lowMask",
+		file: "window.go", old: "uint64(n) <= lowRoom(word)", new: "uint64(n) <= lowMask",
 		tests: "TestWideCounter|TestWideEntry",
 	},
 	{
 		name: "wide-fast-old-window", fault: "the fast path reads an old count as current",
-		file: "window.go", old: "p.Index != index || p.Curr == 0", new: "p.Curr == 0",
+		file: "window.go", old: "w.Index == index && w.Curr > 0 &&", new: "w.Curr > 0 &&",
 		tests: "TestCounter|TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "wide-fast-no-lock-bit", fault: "the fast path reads an entry that is being written to",
-		file: "window.go", old: "word&(dead|multi|locked) != 0", new: "word&(dead|multi) != 0",
+		file: "window.go", old: "word&(dead|multi|locked) == 0", new: "word&(dead|multi) == 0",
 		tests: "TestTryFast",
 	},
 	{
@@ -430,22 +430,32 @@ var mutants = []mutant{
 	},
 	{
 		name: "allow-compares-h2", fault: "the fast path of Allow takes another key of the same shard, home and h2 for its own",
-		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined\n\t\t\tif r := g.fastRule; r != nil {\n\t\t\t\tif _,", new: "h.HasInlineLen(len(key)) {\nif r := g.fastRule; r != nil {\nif _,",
+		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined\n\t\t\tif r :=", new: "h.HasInlineLen(len(key)) {\nif r :=",
 		tests: "TestAllow_ComparesWhole",
 	},
 	{
 		name: "take-compares-h2", fault: "the same, on the fast path of Take",
-		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined\n\t\t\tif r := g.fastRule; r != nil {\n\t\t\t\tif word,", new: "h.HasInlineLen(len(key)) {\nif r := g.fastRule; r != nil {\nif word,",
+		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) && n > 0", new: "h.HasInlineLen(len(key)) && n > 0",
 		tests: "TestAllow_ComparesWhole",
 	},
 	{
 		name: "take-fast-tells-the-state-before", fault: "the fast path of Take returns the decision from before its charge",
-		file: "window.go", old: "return next, true, !charge", new: "return word, true, !charge",
+		file: "window.go", old: "left = r.counter.Count - curr - n\n", new: "left = r.counter.Count - curr\nif left < n {\nleft = -1\n}\n",
+		tests: "TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "take-fast-forgets-the-previous-window", fault: "the fast path of Take admits by the current window alone",
+		file: "window.go", old: "return int64(rest), rest>>(l.bits&63) == 0", new: "return int64(rest & (1<<(l.bits&63) - 1)), rest>>(2*l.bits&63) == 0",
+		tests: "TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "take-fast-wide-forgets-the-previous-window", fault: "the same, for a counter larger than a word",
+		file: "window.go", old: "|| w.Prev != 0 || left < 0", new: "|| left < 0",
 		tests: "TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "take-fast-wide-tells-the-state-before", fault: "the same, for a counter larger than a word",
-		file: "window.go", old: "p.Curr += n\n\treturn p, true, e.Word", new: "return p, true, e.Word",
+		file: "window.go", old: "left = r.counter.Count - w.Curr - n\n", new: "left = r.counter.Count - w.Curr\nif left < n {\nleft = -1\n}\n",
 		tests: "TestAnswers_EqualTheReferences",
 	},
 	{
@@ -657,7 +667,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "peek-fast-charges", fault: "a Peek charges",
-		file: "window.go", old: "!charge || e.Word.CompareAndSwap(word, next)", new: "e.Word.CompareAndSwap(word, next)",
+		file: "window.go", old: "if charge && !e.Word.CompareAndSwap", new: "if !e.Word.CompareAndSwap",
 		tests: "TestPeek|TestAnswers_EqualTheReferences",
 	},
 	{
