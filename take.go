@@ -17,10 +17,11 @@ func (l *Limiter) Allow(key string) bool { return l.AllowN(key, 1) }
 
 // AllowN is shorthand for Take(key, n).Allowed, and a little faster.
 func (l *Limiter) AllowN(key string, n int64) bool {
-	// The fast path serves a limiter with one counter in a word and no observer, a key in
-	// the slot where most are found, and the window in which both were charged last. In
-	// every other case, and if another call changes the word at the same time, it has no
-	// effect, and the slow path decides from the beginning.
+	// The fast path serves a limiter without an observer, and a key in the slot where most
+	// are found. Under a counter, it serves the window in which both were charged last;
+	// under a log, an instant that is not before the newest record. In every other case, and
+	// if another call changes the entry at the same time, it has no effect, and the slow path
+	// decides from the beginning.
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
 	if !g.observed && n > 0 {

@@ -348,8 +348,10 @@ func (r *rule) decideWide(e *wideEntry, q query, d *Decision) (allowed, alive bo
 // floor.
 func (e *wideEntry) fastState(index, n int64) (w window.State, word uint64, ok bool) {
 	word = e.Word.Load()
-	w = e.state(word)
-	return w, word, word&(dead|multi|locked) == 0 && w.Index == index && w.Curr > 0 && uint64(n) <= lowRoom(word)
+	if word&(dead|multi|locked) == 0 { // else it may be an entry of another kind
+		w = e.state(word)
+	}
+	return w, word, w.Index == index && w.Curr > 0 && uint64(n) <= lowRoom(word)
 }
 
 // tryFastWide is the fast path of decideWide, as tryFast is that of decideCounter. Unless

@@ -314,11 +314,15 @@ func (s *serial) save(o *operation, key string) []any {
 }
 
 // restore applies the Restore o, and reports whether the outcome is out. The snapshot is
-// refused if the limiter has other limits now. Time continues from the beginning of the
+// refused if the limiter has other limits now, but for Unlimited, which has no effect next to
+// others. Time continues from the beginning of the
 // Snapshot.
 func (s *serial) restore(o *operation, out outcome, at int64) bool {
 	saved := s.saved[o.of]
-	if refused := !slices.Equal(s.table.Limits(""), saved.table.Limits("")); refused || out.refused {
+	limits := func(t *reference.Table) []reference.Limit {
+		return slices.DeleteFunc(slices.Clone(t.Limits("")), func(l reference.Limit) bool { return l.Unlimited })
+	}
+	if refused := !slices.Equal(limits(s.table), limits(saved.table)); refused || out.refused {
 		return refused && out.refused
 	}
 	s.table.Restore(saved.table)

@@ -199,7 +199,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "wide-fast-no-lock-bit", fault: "the fast path reads an entry that is being written to",
-		file: "window.go", old: "word&(dead|multi|locked) == 0", new: "word&(dead|multi) == 0",
+		file: "window.go", old: "word&(dead|multi|locked) == 0 {", new: "word&(dead|multi) == 0 {",
 		tests: "TestTryFast",
 	},
 	{
