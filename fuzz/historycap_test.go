@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -65,21 +66,33 @@ func (s *serial) without(o *operation, missing []string) placement {
 	return p
 }
 
-// refuse returns the answer to o if the keys refused by p do not fit.
+// refuse returns the answer to o if the keys refused by p do not fit. Nothing remains of
+// them. A call for no units is admitted nevertheless, if the other keys admit it. Then the
+// first key decides of which nothing remains, else the first that is waited for longest.
 func (s *serial) refuse(o *operation, at int64, p placement) (a reference.Answer) {
+	answers := make([]reference.Answer, len(o.keys))
 	a.Allowed = o.units == 0
-	for i, key := range o.keys {
-		answer := reference.Answer{DecidingKey: key}
+	for _, key := range o.keys {
 		if !slices.Contains(p.refused, key) {
-			answer = s.table.Refuse(at, o.units, key)
-		} else if o.units > 0 {
-			answer.RetryAfter = s.refusal(o, key)
+			a.Allowed = a.Allowed && s.table.Peek(at, 0, key).Allowed
 		}
-		if i == 0 || answer.RetryAfter > a.RetryAfter {
-			a.RetryAfter, a.Deciding, a.DecidingKey = answer.RetryAfter, answer.Deciding, answer.DecidingKey
-		}
-		a.ResetAfter = max(a.ResetAfter, answer.ResetAfter)
 	}
+	for i, key := range o.keys {
+		switch answers[i] = (reference.Answer{DecidingKey: key}); {
+		case !slices.Contains(p.refused, key) && a.Allowed:
+			answers[i] = s.table.Peek(at, 0, key)
+		case !slices.Contains(p.refused, key):
+			answers[i] = s.table.Refuse(at, o.units, key)
+		case o.units > 0:
+			answers[i].RetryAfter = s.refusal(o, key)
+		}
+		a.ResetAfter = max(a.ResetAfter, answers[i].ResetAfter)
+	}
+	decides := slices.MaxFunc(answers, func(a, b reference.Answer) int { return cmp.Compare(a.RetryAfter, b.RetryAfter) })
+	if a.Allowed {
+		decides = slices.MinFunc(answers, func(a, b reference.Answer) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	}
+	a.RetryAfter, a.Deciding, a.DecidingKey = decides.RetryAfter, decides.Deciding, decides.DecidingKey
 	return a
 }
 
