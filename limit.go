@@ -250,8 +250,8 @@ func suggestion(s string) string {
 	if parts == nil {
 		return ""
 	}
-	for _, window := range []string{parts[2], strings.TrimSuffix(parts[2], "s")} {
-		meant := strings.TrimSpace(parts[1] + "/" + strings.ToLower(window) + " " + parts[3])
+	for _, window := range []string{parts[2], plural.ReplaceAllString(parts[2], "$1")} {
+		meant := strings.TrimSpace(parts[1] + "/" + strings.ToLower(window) + " " + strings.ToLower(parts[3]))
 		if l, err := parseLimit(meant); err == nil && l.validate("") == nil {
 			return didYouMean(meant)
 		}
@@ -263,6 +263,9 @@ func didYouMean(meant string) string { return ", did you mean " + strconv.Quote(
 
 // loosely matches a limit as other programs write it: count, window, and what follows.
 var loosely = regexp.MustCompile(`(?i)^\s*(\d+)\s*(?:r|req|reqs|requests?|x|times)?\s*(?:/|per|a|in|every)\s*(\w+)\s*(.*)$`)
+
+// plural matches the s of units by name. It matches none of one or two letters: ms is not m.
+var plural = regexp.MustCompile(`(?i)([a-z]{3})s$`)
 
 // quote quotes s for an error message. It cuts off what is too long for a line of a log.
 func quote(s string) string {
@@ -392,7 +395,7 @@ func validate(limits []Limit) error { return errors.Join(limitFaults("sash: ", l
 // prefix. The limits are numbered from 1.
 func limitFaults(prefix string, limits []Limit) (faults []error) {
 	if len(limits) > maxLimits {
-		faults = append(faults, malformed(prefix+"a key has at most %d limits, got %d", maxLimits, len(limits)))
+		return append(faults, malformed(prefix+"a key has at most %d limits, got %d", maxLimits, len(limits)))
 	}
 	for i, l := range limits {
 		if l.faults("") != nil { // a limit without faults allocates no prefix

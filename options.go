@@ -45,8 +45,9 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 
-// WithLimits gives limits that are in a slice. They are added to the other limits among
-// the options, as if each stood there by itself.
+// WithLimits gives limits that are in a slice, which is copied. They are added to the other
+// limits among the options, as if each stood there by itself. So there may be up to 64 in
+// all, and without any, [New] returns [ErrNoLimit].
 func WithLimits(limits ...Limit) Option { return limitOptions(slices.Clone(limits)) }
 
 // limitOptions are the limits of a WithLimits.
@@ -131,9 +132,9 @@ func WithMaxKeys(n int, overflow Overflow) Option {
 //
 // If f returns an invalid limit, or more than 64, the key is denied: a call is decided as
 // under the limit Limit{Count: 0, Window: time.Second}, which is also the Limit of its
-// Decision, and is counted in [Stats]. Nothing is stored for the key, and the next call
-// asks f again. [Limiter.Wait] returns an error that says what was wrong, and so does a
-// SetLimits that takes the limits of a key away.
+// Decision, and is counted in [Stats] if it asks for units. Nothing is stored for the key,
+// and the next call asks f again. [Limiter.Wait] for units returns an error that says what
+// was wrong. So does a SetLimits that takes the limits of a key away, and they stay.
 //
 // A key for which f returns [Unlimited] or a Count of 0 is never tracked, so each call on
 // it calls f.
@@ -167,8 +168,8 @@ func WithChargeDenied() Option {
 //   - for Wait and WaitReserve, once, when it is admitted;
 //   - for WaitAll, once for each key, when it is admitted.
 //
-// [Limiter.Peek] and [Limiter.PeekAll] are not observed, and so a cost of 0 is not. The Commit or Cancel of a
-// [Reservation] is not observed.
+// [Limiter.Peek] and [Limiter.PeekAll] are not observed. Nor is a call for 0 units, which is
+// a Peek, or the Commit or Cancel of a [Reservation].
 //
 // f runs in the goroutine of the call, before the call returns. It must be safe for
 // concurrent use, and the call takes as much longer as f runs. It may keep the key, which

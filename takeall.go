@@ -50,7 +50,8 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 
 // PeekAll returns the decision that [Limiter.TakeAll] would return, as after the charge,
 // by the state of all keys at one instant. It charges nothing and stores nothing.
-// PeekAll(keys, 0) is the state of the keys as it is.
+// PeekAll(keys, 0) is the state of the keys as it is. An n below 0 and an empty list are
+// denied, as by TakeAll.
 //
 // It costs about what the calls of [Limiter.Peek] would. Up to 8 tracked keys, it allocates
 // nothing. It takes no lock, unless two or more of its keys are not tracked, keys do not

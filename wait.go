@@ -46,11 +46,11 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // for all of keys, and charges n units to each of them at one instant, as [Limiter.TakeAll]
 // does. A key named twice counts once.
 //
-// Calls that wait for the same keys are admitted in the order in which they came. While a
-// call waits for one of its keys, later calls may be charged to its other keys, if that
-// does not delay it: if the other key has the units of both left, or has forgotten the
-// charge by the time at which the first key admits the earlier call. So neither starves. A
-// key at its limit holds up the calls that wait for it, and hardly any others.
+// Calls that wait for the same keys are admitted in the order in which they came. The turn
+// of a call comes once no earlier call is to be admitted before it for any of its keys. Until
+// then it holds up nobody. During its turn, later calls may still be charged to a key that
+// it does not wait for, as long as that does not delay it. So each call is admitted in the
+// end, and a key at its limit holds up the calls that wait for it, and hardly any others.
 //
 // The errors are those of Wait. [ErrExceedsLimit] is also that of an empty list, and of
 // more keys than fit under [WithMaxKeys] at one time, unless keys share a quota.
@@ -63,8 +63,8 @@ func (l *Limiter) WaitAll(ctx context.Context, keys []string, n int64) error {
 }
 
 // WaitReserve waits as [Limiter.Wait] does, in the same queue, and returns a reservation of
-// the n units to settle, as that of [Limiter.Reserve]. On an error, it returns the zero
-// Reservation.
+// the n units to settle, as that of [Limiter.Reserve], whose costs it has as well. On an
+// error, it returns the zero Reservation, and so for an n of 0. That settles nothing.
 func (l *Limiter) WaitReserve(ctx context.Context, key string, n int64) (Reservation, error) {
 	targets := []target{{key: l.key(key).hidden(), reserve: true}}
 	d, err := l.wait(ctx, targets, n)

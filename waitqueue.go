@@ -21,6 +21,8 @@ import (
 //   - Of each other key a waiter claims the units that it waits for, and those only from
 //     the instant on from which a charge may still count when the last key admits it.
 //     Until then, and as long as the claim is left, waiters behind it go first.
+//   - A waiter without a turn at one of its keys claims nothing of the others. How long those
+//     before it need is not known, and nobody is to be held up for so long.
 //
 // Of several claims to a key the greatest must be left, not the sum: however many waiters
 // one full key has, they do not use up their other keys. It suffices against starvation. A
@@ -61,6 +63,7 @@ type waiter struct {
 	n       int64         // the units to be charged
 	places  []place       // in the order of its targets
 	readyAt int64         // the instant before which it is not admitted, by its last attempt
+	blocked *place        // where it had no turn in its last attempt; nil: nowhere, or it tries
 	trying  bool          // whether the waiter is trying to charge
 	wake    chan struct{} // of capacity 1: a wake-up is kept until the waiter sleeps
 }
@@ -171,7 +174,7 @@ func (q *waitQueues) beginAttempt(w *waiter, targets []target, now int64) (turn 
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	turn = true
+	turn, w.blocked = true, nil // from here on any change concerns it
 	for i := range w.places {
 		targets[i].claimed, _ = w.places[i].before(now)
 		turn = turn && targets[i].claimed != everything
@@ -208,11 +211,16 @@ func (q *waitQueues) endAttempt(w *waiter) {
 			last, blocked = p, behind
 		}
 	}
+	if blocked {
+		w.blocked = last
+	}
 	for i := range w.places {
-		p := &w.places[i]
-		if p == last && w.readyAt > math.MinInt64 {
+		switch p := &w.places[i]; {
+		case p == last && w.readyAt > math.MinInt64:
 			p.setClaim(everything, math.MinInt64)
-		} else {
+		case blocked:
+			p.setClaim(0, math.MaxInt64)
+		default:
 			from, _ := window.Sub(w.readyAt, p.memory)
 			p.setClaim(w.n, from)
 		}
@@ -269,12 +277,15 @@ func (p *place) setClaim(claim, from int64) {
 }
 
 // wakeBehind wakes the waiters behind p for which the claim of p may make a difference:
-// all up to the first that claims everything, behind which none has a turn. The caller must
-// hold waitQueues.mu.
+// those up to the first that claims everything, behind which none has a turn, unless they
+// wait for their turn at another key. The caller must hold waitQueues.mu.
 func (p *place) wakeBehind() {
 	for element := p.element.Next(); element != nil; element = element.Next() {
 		other := element.Value.(*place)
-		if other.notify(); other.claim == everything {
+		if other.blocked == nil || other.blocked == other {
+			other.notify()
+		}
+		if other.claim == everything {
 			return
 		}
 	}

@@ -881,7 +881,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "waitall-wakes-the-next-only", fault: "a WaitAll that leaves wakes only the call behind it, which may wait for another key",
-		file: "waitqueue.go", old: "other.notify(); other.claim == everything", new: "other.notify(); other != nil",
+		file: "waitqueue.go", old: "if other.claim == everything {\n\t\t\treturn\n", new: "if other != nil {\nreturn\n",
 		tests: "TestWaitAll",
 	},
 	{
@@ -901,12 +901,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "waitall-claims-everything", fault: "a WaitAll holds up the calls for all of its keys",
-		file: "waitqueue.go", old: "if p == last && w.readyAt > math.MinInt64 {", new: "if p != nil {",
+		file: "waitqueue.go", old: "case p == last && w.readyAt > math.MinInt64:", new: "case p != nil:",
 		tests: "TestWaitAll",
 	},
 	{
 		name: "waitall-claims-nothing-whole", fault: "calls for the key that a WaitAll waits for are admitted before it",
-		file: "waitqueue.go", old: "if p == last && w.readyAt > math.MinInt64 {", new: "if p != last && p == last {",
+		file: "waitqueue.go", old: "case p == last && w.readyAt > math.MinInt64:", new: "case p != last && p == last:",
 		tests: "TestWait_Overtakes|TestWaitAll",
 	},
 	{
@@ -928,6 +928,21 @@ var mutants = []mutant{
 		name: "waitall-beyond-the-cap", fault: "a WaitAll of more keys than can ever be tracked waits for ever",
 		file: "capacity.go", old: "return c == nil || keys <= c.max || c.overflow == ShareOverflow", new: "return c == nil || keys != 0",
 		tests: "TestWaitAll_UnderACap",
+	},
+	{
+		name: "waitall-claims-without-a-turn", fault: "a call whose turn has not come at one key holds up others at its other keys",
+		file: "waitqueue.go", old: "case blocked:", new: "case blocked && w == nil:",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "waitall-misses-its-turn", fault: "a call that waits for its turn is not woken when it comes",
+		file: "waitqueue.go", old: "other.blocked == nil || other.blocked == other", new: "other.blocked == nil",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "waitall-misses-what-happens-while-it-tries", fault: "a call that tries is not woken for keys other than that of its turn",
+		file: "waitqueue.go", old: "turn, w.blocked = true, nil", new: "turn = true",
+		tests: "TestWaitAll|TestRace_WaitAll",
 	},
 	{
 		name: "peekall-fast-charges", fault: "PeekAll takes what it looks at, on its fast path",
