@@ -64,7 +64,8 @@ func (l *Limiter) WaitAll(ctx context.Context, keys []string, n int64) error {
 
 // WaitReserve waits as [Limiter.Wait] does, in the same queue, and returns a reservation of
 // the n units to settle, as that of [Limiter.Reserve], whose costs it has as well. On an
-// error, it returns the zero Reservation, and so for an n of 0. That settles nothing.
+// error, it returns the zero Reservation, which settles nothing. A reservation of 0 units
+// charges what is committed.
 func (l *Limiter) WaitReserve(ctx context.Context, key string, n int64) (Reservation, error) {
 	targets := []target{{key: l.key(key).hidden(), reserve: true}}
 	d, err := l.wait(ctx, targets, n)
