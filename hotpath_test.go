@@ -19,9 +19,9 @@ import (
 // whole decision 20 to 30 ns.
 var hotPath = map[string]string{
 	"(*rule).decideFast":       "(*rule).fastDecision",
-	"(*rule).takeFastWide":     "",
+	"(*rule).takeFastWide":     "(*entry).fastWideState",
 	"(*rule).takeFast":         "",
-	"(*Limiter).PeekAll":       "(*Limiter).takeAll, (*Limiter).targets, (*fastTargets).apply, (*fastTargets).gather, (*ruleset).validate, dynamic",
+	"(*Limiter).PeekAll":       "(*Limiter).takeAll, (*Limiter).targets, (*fastTargets).apply, (*fastTargets).gather, dynamic",
 	"(*fastTargets).apply":     "(*ruleset).applyFast",
 	"(*fastTargets).gather":    "(*ruleset).admitsFast, gcWriteBarrier2, hashmap.(*Map).Load, memhash",
 	"(*Limiter).AllowN":        "(*Limiter).allowSlow, (*rule).tryFast, (*ruleset).tryFast, dynamic, memequal, memhash",
@@ -63,7 +63,7 @@ var hotPath = map[string]string{
 	"(*rule).ringAdmitsFast":   "(*rule).fastView",
 	"(*rule).stateAdmitsFast":  "(*rule).ringAdmitsFast, (*rule).windowAdmitsFast",
 	"(*rule).tryFast":          "",
-	"(*rule).tryFastWide":      "(*rule).fastDecision",
+	"(*rule).tryFastWide":      "(*entry).fastWideState, (*rule).fastDecision",
 	"(*ruleset).admits":        "(*multiEntry).admits, (*rule).admits, (*rule).evaluateLog",
 	"(*ruleset).admitsFast":    "(*multiEntry).admitsFast, (*rule).ringAdmitsFast, (*rule).windowAdmitsFast",
 	"(*ruleset).apply":         "(*multiEntry).apply, (*rule).applyRing, (*rule).applyWindow",

@@ -84,7 +84,7 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, o
 		ok = r.decideFast(e, at, n, true, d, next)
 		return d.Allowed, ok
 	case kindWide:
-		return r.tryFastWide(e.asWide(), at, n, d, next)
+		return r.tryFastWide(e, at, n, d, next)
 	case kindLog:
 		return e.asLog().tryFast(r, word, at, n, d, next)
 	case kindMulti:
@@ -283,7 +283,8 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) (v stateView) {
 }
 
 // validate reports whether all that was read of e since word was loaded is one state. For
-// a counter in one word it always is: what was read is that word.
+// a counter in one word it always is: what was read is that word. It says nothing of other
+// keys: for these the words must be the same.
 func (rs *ruleset) validate(e *entry, word uint64) bool {
 	switch k := rs.kindOf(word); k {
 	case kindCounter:

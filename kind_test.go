@@ -286,7 +286,7 @@ func TestForms_NoneKeepsNothing(t *testing.T) {
 	v := e.stateOf(0)
 	since, expired := v.expired(r, math.MinInt64)
 	require.True(t, expired)
-	require.EqualValues(t, math.MinInt64, since)
+	require.EqualValues(t, int64(math.MinInt64), since)
 	require.Empty(t, r.appendState(nil, &v))
 	reader := &snapshotReader{rest: []byte{1}}
 	reader.limitState(r, s)

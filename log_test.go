@@ -191,7 +191,7 @@ func TestLog_WhileItGrows(t *testing.T) {
 	require.Equal(t, 0, l.Sweep(), "the entry is being resized")
 
 	v := e.asLog().ring.Load().view()
-	e.asLog().ring.Store(v.copyRing(0, 8))
+	e.asLog().ring.Store(v.copyRing(8))
 	e.unlock(word)
 	require.True(t, l.Allow("k"))
 	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)

@@ -24,8 +24,11 @@ type record struct {
 // never changes: to make room, the ring is replaced by a larger one.
 type ring struct {
 	bounds uint64 // see packBounds
-	slots  int    // how many records lie behind the ring, the base among them
+	slots  uint64 // how many records lie behind the ring, the base among them
 }
+
+// Records must be aligned to 8 bytes on any platform, as they are accessed atomically.
+var _ [0]struct{} = [ringHeader % 8]struct{}{}
 
 const (
 	ringHeader = unsafe.Sizeof(ring{})
@@ -37,7 +40,7 @@ func newRing(room int) *ring {
 	const word = 8
 	words := make([]uint64, (ringHeader+uintptr(room+1)*recordSize)/word)
 	g := (*ring)(unsafe.Pointer(&words[0]))
-	g.slots = room + 1
+	g.slots = uint64(room + 1)
 	return g
 }
 
@@ -52,7 +55,7 @@ func newRingOf(records []record) *ring {
 }
 
 // room returns for how many records g has room.
-func (g *ring) room() int { return g.slots - 1 }
+func (g *ring) room() int { return int(g.slots) - 1 }
 
 // slot returns the i-th record behind g.
 func (g *ring) slot(i int) *record {
@@ -65,8 +68,8 @@ func (g *ring) slot(i int) *record {
 // wrap returns the slot of a number that may be one round too high. It does not branch: the
 // records of a key begin anywhere, so a processor could not predict where they wrap.
 func (g *ring) wrap(slot int) int {
-	over := slot - g.slots
-	return over + g.slots&(over>>(bits.UintSize-1)) // add slots if over is negative
+	over := slot - int(g.slots)
+	return over + int(g.slots)&(over>>(bits.UintSize-1)) // add slots if over is negative
 }
 
 // packBounds returns the bounds of a ring.
@@ -176,6 +179,15 @@ func (v *ringView) search(ok func(i int) bool) int {
 // without returns v without the n oldest records, which stay in the ring.
 func (v ringView) without(n int) ringView { return ringView{v.ring, v.wrap(v.base + n), v.count - n} }
 
+// current returns v without the records that had expired at the newest one. No call will need
+// them, though a ring keeps some until they are in the way.
+func (v ringView) current(life int64) ringView {
+	if newest, ok := v.newest(); ok {
+		return v.without(v.firstLive(newest, life))
+	}
+	return v.without(v.count)
+}
+
 // hasRoom reports whether the ring of v has room for v and a charge. If merge is set, that
 // is one in the tick of the newest record.
 func (v ringView) hasRoom(merge bool) bool { return merge || v.count < v.room() }
@@ -249,12 +261,11 @@ func (v *ringView) keptRecords() (n int) {
 	return n
 }
 
-// copyRing returns a ring with that room that holds the records of v, without the oldest
-// drop.
-func (v *ringView) copyRing(drop, room int) *ring {
+// copyRing returns a ring with that room that holds the records of v.
+func (v *ringView) copyRing(room int) *ring {
 	g, kept := newRing(room), 0
-	g.slot(0).cumulative = v.before(drop)
-	for i := drop; i < v.count; i++ {
+	g.slot(0).cumulative = v.before(0)
+	for i := range v.count {
 		if v.isKept(i) && kept < room { // there are more only if v is torn
 			kept++
 			*g.slot(kept) = record{v.tick(i), v.before(i + 1)}
@@ -267,20 +278,15 @@ func (v *ringView) copyRing(drop, room int) *ring {
 // grown returns a copy of v with room for more records. usual is their number in most
 // logs.
 func (v *ringView) grown(usual int64) *ring {
-	return v.copyRing(0, ringRoom(v.keptRecords(), usual))
+	return v.copyRing(ringRoom(v.keptRecords(), usual))
 }
 
-// shrunk returns a smaller copy of v, or nil if v is not far too large. It leaves out
-// records that no call will need, not even a call whose reading is as old as the newest
-// record.
+// shrunk returns a smaller copy of v, or nil if v is not far too large.
 func (v *ringView) shrunk(life, usual int64) *ring {
-	live := v.count
-	if newest, ok := v.newest(); ok {
-		live = v.firstLive(newest, life)
-	}
-	room := ringRoom(v.count-live, usual)
+	current := v.current(life)
+	room := ringRoom(current.count, usual)
 	if v.room() <= 4*room {
 		return nil
 	}
-	return v.copyRing(live, room)
+	return current.copyRing(room)
 }

@@ -457,6 +457,10 @@ func takeAll(n int64) call {
 	return call{name: "TakeAll", units: n, do: func(s *stage) any { return s.l.TakeAll([]string{s.a, s.b}, n) }}
 }
 
+func peekAll(n int64) call {
+	return call{name: "PeekAll", do: func(s *stage) any { return s.l.PeekAll([]string{s.a, s.b}, n) }}
+}
+
 func takeAllBack(n int64) call {
 	return call{name: "TakeAll in reverse", units: n, do: func(s *stage) any { return s.l.TakeAll([]string{s.b, s.a}, n) }}
 }
@@ -1054,6 +1058,13 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 			actors:   [][]call{{takeAll(2)}, {sweep()}},
 			admits:   []int64{2},
 			meets:    deaths,
+		},
+		{
+			name:   "looking at both while one is charged, then the other",
+			count:  20,
+			before: both(1, 0),
+			actors: [][]call{{peekAll(1)}, {take(6), takeOther(4)}},
+			admits: []int64{10},
 		},
 		{
 			name:     "and a reset of one",

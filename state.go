@@ -241,10 +241,8 @@ func (r *rule) history(v stateView, now int64) (past []charge) {
 			add(v.Index, v.Curr, true)
 		}
 	case ringForm:
-		if !v.isEmpty() {
-			for i := range v.count {
-				add(v.tick(i), int64(min(v.units(i), math.MaxInt64)), i == v.count-1)
-			}
+		for current, i := v.current(r.ticks.Life), 0; i < current.count; i++ {
+			add(current.tick(i), int64(min(current.units(i), math.MaxInt64)), i == current.count-1)
 		}
 	case noForm:
 	default:
@@ -309,7 +307,8 @@ func (r *rule) appendState(b []byte, v *stateView) []byte {
 	case windowForm:
 		return appendWindow(b, v.State)
 	case ringForm:
-		return appendRecords(b, &v.ringView)
+		current := v.current(r.ticks.Life)
+		return appendRecords(b, &current)
 	case noForm:
 		return b
 	}

@@ -82,7 +82,7 @@ func (l *Limiter) Take(key string, n int64) Decision {
 			if g.fastRule != nil {
 				left, elapsed, ok = r.takeFast(e, at, n)
 			} else {
-				left, elapsed, ok = r.takeFastWide(e.asWide(), at, n)
+				left, elapsed, ok = r.takeFastWide(e, at, n)
 			}
 			if ok {
 				return Decision{Allowed: true, Limit: r.Limit, Remaining: left, ResetAfter: r.counter.ResetAfterCharge(elapsed)}

@@ -62,7 +62,7 @@ func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 	var fast fastTargets
 	if fast.gather(l, g, keys, at, n) {
 		fast.apply(g, at, n, false, &d)
-		if fast.validate(g) {
+		if fast.validate() {
 			return d
 		}
 	}
@@ -135,10 +135,11 @@ func (f *fastTargets) lock() bool {
 	return true
 }
 
-// validate reports whether all that was read of the targets is of one instant.
-func (f *fastTargets) validate(g *generation) bool {
+// validate reports whether all that was read of the targets is of one instant: none of their
+// words has changed since all of them were read.
+func (f *fastTargets) validate() bool {
 	for _, t := range f.all[:f.count] {
-		if !g.ruleset.validate(t.entry, t.word) {
+		if !t.entry.validate(t.word) {
 			return false
 		}
 	}

@@ -401,3 +401,36 @@ func TestTakeAll_OfKeysWithoutEntriesLocksTheirShards(t *testing.T) {
 		require.Equal(t, 5, l.Len())
 	})
 }
+
+// A PeekAll does not believe keys that it has read at different instants.
+func TestPeekAll_ReadsAllKeysAtOneInstant(t *testing.T) {
+	everyKind(t, PerMinute(100), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		for range 2 { // so that a log has room
+			require.True(t, l.TakeAll([]string{"a", "b"}, 1).Allowed)
+		}
+		g := l.current.Load()
+		var fast fastTargets
+		require.True(t, fast.gather(l, g, []string{"a", "b"}, 0, 1))
+		require.True(t, fast.validate())
+		require.True(t, l.AllowN("a", 50))
+		require.False(t, fast.validate())
+	})
+}
+
+// What a call has read of a state that another one moves on is not used. It must do no harm.
+func TestPeekAll_SurvivesAStateThatMovesOn(t *testing.T) {
+	const most = math.MaxInt64
+	clock := NewManualClock(math.MinInt64 + 1_000_000)
+	l := newTest(t, Limit{Count: 1 << 40, Window: time.Microsecond}, Limit{Count: 1 << 41, Window: time.Microsecond}, WithClock(clock))
+	require.True(t, l.AllowN("a", 1<<39))
+	g, at := l.current.Load(), clock.Now()
+	var fast fastTargets
+	require.True(t, fast.gather(l, g, []string{"a"}, at, 1))
+	for _, reading := range []int64{most - 1500, most - 500} {
+		clock.Set(reading)
+		require.True(t, l.AllowN("a", 1<<39))
+	}
+	var d Decision
+	require.NotPanics(t, func() { fast.apply(g, at, 1, false, &d) })
+	require.False(t, fast.validate())
+}

@@ -245,7 +245,11 @@ func (r *rule) windowAdmitsFast(w window.State, at, n int64) (admits, ok bool) {
 
 // fastPosition returns the position at t of w, which a fast path has found or made.
 func (r *rule) fastPosition(w window.State, t int64) window.Position {
-	return window.Position{State: w, Offset: t - r.counter.Begins(w.Index)}
+	elapsed, ok := r.counter.Within(w.Index, t)
+	if !ok {
+		elapsed = 0 // w is torn, and what follows from it is not used
+	}
+	return window.Position{State: w, Offset: elapsed}
 }
 
 // joinWindow joins to left what w leaves under r at t, once a fast path has charged it. It
@@ -342,24 +346,24 @@ func (r *rule) decideWide(e *wideEntry, q query, d *Decision) (allowed, alive bo
 	}
 }
 
-// fastState returns the state and the word of e, for the fast paths. ok is false if it was not
-// charged last in the window of number index, if its low bits have no room for n units, and
-// if it is locked or dead. An empty state is left to the slow path: it must start at the
-// floor.
-func (e *wideEntry) fastState(index, n int64) (w window.State, word uint64, ok bool) {
+// fastWideState returns the word of e and its state as a wideEntry, for the fast paths. ok is
+// false if it was not charged last in the window of number index, if its low bits have no
+// room for n units, and if it is locked or dead. An empty state is left to the slow path: it
+// must start at the floor.
+func (e *entry) fastWideState(index, n int64) (w window.State, word uint64, ok bool) {
 	word = e.Word.Load()
-	if word&(dead|multi|locked) == 0 { // else it may be an entry of another kind
-		w = e.state(word)
+	if word&(dead|multi|locked) == 0 { // else it may not even be a wideEntry
+		w = e.asWide().state(word)
 	}
 	return w, word, w.Index == index && w.Curr > 0 && uint64(n) <= lowRoom(word)
 }
 
 // tryFastWide is the fast path of decideWide, as tryFast is that of decideCounter. Unless
 // they are nil, it makes d the decision, and next that on one unit more than d leaves.
-func (r *rule) tryFastWide(e *wideEntry, at, n int64, d, next *Decision) (allowed, ok bool) {
+func (r *rule) tryFastWide(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
 	index := r.index.Load()
 	elapsed, ok := r.counter.Within(index, at)
-	w, word, recent := e.fastState(index, n)
+	w, word, recent := e.fastWideState(index, n)
 	if !ok || !recent {
 		return false, false
 	}
@@ -367,7 +371,7 @@ func (r *rule) tryFastWide(e *wideEntry, at, n int64, d, next *Decision) (allowe
 		if d != nil {
 			r.fastDecision(d, next, window.Position{State: w, Offset: elapsed}, n, false)
 		}
-		return false, !r.chargeDenied && e.validateVersion(word)
+		return false, !r.chargeDenied && e.asWide().validateVersion(word)
 	}
 	if !e.Word.CompareAndSwap(word, word+uint64(n)) {
 		return false, false
@@ -380,10 +384,10 @@ func (r *rule) tryFastWide(e *wideEntry, at, n int64, d, next *Decision) (allowe
 }
 
 // takeFastWide is takeFast for a wideEntry.
-func (r *rule) takeFastWide(e *wideEntry, at, n int64) (left, elapsed int64, ok bool) {
+func (r *rule) takeFastWide(e *entry, at, n int64) (left, elapsed int64, ok bool) {
 	index := r.index.Load()
 	elapsed, ok = r.counter.Within(index, at)
-	w, word, recent := e.fastState(index, n)
+	w, word, recent := e.fastWideState(index, n)
 	left = r.counter.Count - w.Curr - n
 	if !ok || !recent || w.Prev != 0 || left < 0 {
 		return 0, 0, false

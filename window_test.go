@@ -303,7 +303,7 @@ func TestTryFast_LeavesAnEntryThatIsDeadOrLocked(t *testing.T) {
 		e.Word.Store(word | locked)
 		var ok bool
 		if l.own().kind == kindWide {
-			_, ok = l.rule().tryFastWide(e.asWide(), 0, 1, nil, nil)
+			_, ok = l.rule().tryFastWide(e, 0, 1, nil, nil)
 		} else {
 			_, ok = l.rule().tryFast(e, 0, 1)
 			require.False(t, l.rule().decideFast(e, 0, 1, true, new(Decision), nil))

@@ -296,7 +296,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "log-base-overwritten", fault: "a ring has no slot for the base",
-		file: "ring.go", old: "g.slots = room + 1", new: "g.slots = max(1, room)",
+		file: "ring.go", old: "g.slots = uint64(room + 1)", new: "g.slots = uint64(max(1, room))",
 		tests: "TestLog|TestRing",
 	},
 	{
@@ -943,6 +943,11 @@ var mutants = []mutant{
 		name: "waitall-misses-what-happens-while-it-tries", fault: "a call that tries is not woken for keys other than that of its turn",
 		file: "waitqueue.go", old: "turn, w.blocked = true, nil", new: "turn = true",
 		tests: "TestWaitAll|TestRace_WaitAll",
+	},
+	{
+		name: "peekall-fast-believes-two-instants", fault: "PeekAll answers from keys that it has read at different instants",
+		file: "takeall.go", old: "if !t.entry.validate(t.word) {", new: "if !t.entry.validate(t.word) && t.order < 0 {",
+		tests: "TestPeekAll",
 	},
 	{
 		name: "peekall-fast-charges", fault: "PeekAll takes what it looks at, on its fast path",

@@ -1,5 +1,5 @@
-// Package hashmap is the concurrent hash map of one shard, with the header of the
-// entries that it holds.
+// Package hashmap is the concurrent hash map of one shard, with the part of the
+// entries that it reads.
 //
 // A [Map] holds at most one [Entry] for each name. The owner of the Map makes the
 // entries and hashes the names. Every method that takes a hash and a name must be given
