@@ -10,7 +10,7 @@ import (
 
 // An owner has more state than one word, with a pointer in it.
 type owner struct {
-	more *int
+	_ *int
 	Entry
 }
 
@@ -60,7 +60,7 @@ func TestEntry_KeepsACopyOfItsName(t *testing.T) {
 func TestEntry_MustBeTheLastFieldOfItsOwner(t *testing.T) {
 	type wrong struct {
 		Entry
-		more *int
+		_ *int
 	}
 	require.Panics(t, func() { NewIn("k", func(w *wrong) *Entry { return &w.Entry }) })
 }
