@@ -395,7 +395,7 @@ func validate(limits []Limit) error { return errors.Join(limitFaults("sash: ", l
 // prefix. The limits are numbered from 1.
 func limitFaults(prefix string, limits []Limit) (faults []error) {
 	if len(limits) > maxLimits {
-		return append(faults, malformed(prefix+"a key has at most %d limits, got %d", maxLimits, len(limits)))
+		faults = append(faults, malformed(prefix+"a key has at most %d limits, got %d", maxLimits, len(limits)))
 	}
 	for i, l := range limits {
 		if l.faults("") != nil { // a limit without faults allocates no prefix
