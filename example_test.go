@@ -174,6 +174,38 @@ func ExampleLimiter_Wait() {
 	// sash: Wait: 2 is more than 1/10ms log ever admits: exceeds the limit
 }
 
+// A worker waits for its tenant's quota and for what all tenants share, and takes from both
+// or from neither.
+func ExampleLimiter_WaitAll() {
+	limiter := sash.Must(sash.New(sash.PerMinute(100)))
+	defer limiter.Close()
+
+	keys := []string{"tenant:a", "all"}
+	fmt.Println(limiter.WaitAll(context.Background(), keys, 1))
+	fmt.Println(limiter.PeekAll(keys, 0).Remaining)
+	// Output:
+	// <nil>
+	// 99
+}
+
+// Some keys are exempt, and some are admitted nothing.
+func ExampleUnlimited() {
+	limiter := sash.Must(sash.New(sash.PerMinute(1), sash.WithClock(sash.NewManualClock(0))))
+	defer limiter.Close()
+
+	limiter.SetLimits("health check", sash.Unlimited())
+	limiter.SetLimits("banned", sash.PerMinute(0))
+	for _, key := range []string{"health check", "banned", "other"} {
+		fmt.Println(limiter.AllowN(key, 1), limiter.AllowN(key, 1))
+	}
+	fmt.Println(limiter.Len(), "key is tracked")
+	// Output:
+	// true true
+	// false false
+	// true false
+	// 1 key is tracked
+}
+
 // The number of tokens that an LLM call costs is known only afterwards. Reserve an
 // estimate, and settle it once the answer is there.
 func ExampleLimiter_Reserve() {
