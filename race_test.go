@@ -103,15 +103,8 @@ func everyCrowd(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, c
 		c.contended(t)
 	}
 	everyKind(t, limit, run, options...)
-	// An observer keeps all calls off the fast paths.
-	observed := append([]Option{WithObserver(func(string, int64, Decision) {}), limit.Log()}, options...)
-	t.Run("observed log", func(t *testing.T) {
-		clock := NewManualClock(0)
-		run(t, newTest(t, append(observed, WithClock(clock))...), clock)
-	})
-	t.Run("observed multi log", func(t *testing.T) {
-		clock := NewManualClock(0)
-		run(t, useMulti(newTest(t, append(observed, WithClock(clock))...)), clock)
+	t.Run("observed", func(t *testing.T) { // which keeps all calls off the fast paths
+		everyKind(t, limit, run, append([]Option{WithObserver(func(string, int64, Decision) {})}, options...)...)
 	})
 }
 

@@ -434,3 +434,18 @@ func TestPeekAll_SurvivesAStateThatMovesOn(t *testing.T) {
 	require.NotPanics(t, func() { fast.apply(g, at, 1, false, &d) })
 	require.False(t, fast.validate())
 }
+
+// Of keys that have equally much left, the one named first decides, whichever is locked first.
+func TestTakeAll_NamesTheFirstOfEquals(t *testing.T) {
+	l := newTest(t, PerMinute(100), WithClock(NewManualClock(0)))
+	for i := range 20 { // so that either is first in the order of the locks
+		a, b := fmt.Sprint("a", i), fmt.Sprint("b", i)
+		require.NoError(t, l.SetLimits(a, PerMinute(50)))
+		require.NoError(t, l.SetLimits(b, PerHour(50)))
+		for range 3 { // the first call inserts the keys
+			require.Equal(t, PerMinute(50), l.TakeAll([]string{a, b}, 1).Limit)
+			require.Equal(t, PerHour(50), l.TakeAll([]string{b, a}, 1).Limit)
+			require.Equal(t, PerHour(50), l.PeekAll([]string{b, a}, 1).Limit)
+		}
+	}
+}

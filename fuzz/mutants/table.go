@@ -138,7 +138,7 @@ var mutants = []mutant{
 	{
 		name: "counter-two-steps", fault: "it checks, then counts",
 		file: "window.go", old: "!e.Word.CompareAndSwap(word, r.layout.pack(p.State))", new: "e.Word.Swap(r.layout.pack(p.State)) == locked",
-		tests: "TestRace_TightLoops",
+		tests: "TestRace_TightLoops|TestRace_OneKey|TestRace_Sweeps",
 	},
 	{
 		name: "counter-fast-two-steps", fault: "the fast path checks, then counts",
@@ -261,7 +261,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "log-believes-torn-reads", fault: "a denial is answered from halves of two states",
-		file: "log.go", old: "v := e.ring.Load().view()\n\t\tp, allowed := r.evaluateLog(&v, q)\n", new: "v := e.ring.Load().view()\natomic.Pause(nil)\np, allowed := r.evaluateLog(&v, q)\nif !q.charge {\nif p.units = r.cost(q, allowed, p.newestUnits); d != nil {\nr.logDecision(d, &v, &p, q, allowed)\n}\nreturn allowed, true\n}\n",
+		file: "log.go", old: "v := e.ring.Load().view()\n\t\tp, allowed := r.evaluateLog(&v, q)\n", new: "v := e.ring.Load().view()\natomic.Pause(nil)\nv.count = e.ring.Load().view().count\np, allowed := r.evaluateLog(&v, q)\nif !q.charge {\nif p.units = r.cost(q, allowed, p.newestUnits); d != nil {\nr.logDecision(d, &v, &p, q, allowed)\n}\nreturn allowed, true\n}\n",
 		tests: "TestRace_PeeksSeeOneState",
 	},
 	{
@@ -763,7 +763,7 @@ var mutants = []mutant{
 	{
 		name: "keys-fast-named-by-lock-order", fault: "of equal limits, an admitted call names the one of the key that is locked first",
 		file: "decision.go", old: " || remaining == left.remaining && left.key < left.order {", new: " {",
-		tests: "TestSeveralLimits_EqualTheReference",
+		tests: "TestTakeAll_Names",
 	},
 	{
 		name: "keys-named-by-lock-order", fault: "of equal limits, the one of the key that is locked first is named",
