@@ -1080,11 +1080,6 @@ var mutants = []mutant{
 		tests: "TestCountZero_IsEvicted",
 	},
 	{
-		name: "none-in-a-forecast", fault: "a call that waits behind others divides by a Count of 0",
-		file: "wait.go", old: "if r.Count == 0 {", new: "if false {",
-		tests: "TestCountZero_EndsWaits",
-	},
-	{
 		name: "unlimited-is-stored", fault: "a TakeAll makes an entry for an exempt key",
 		file: "rule.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.admitsNothing()",
 		tests: "TestUnlimited",
@@ -1163,11 +1158,6 @@ var mutants = []mutant{
 		name: "limits-of-the-caller", fault: "an option changes with the caller's slice of limits",
 		file: "options.go", old: "return limitOptions(slices.Clone(limits))", new: "return limitOptions(slices.Clip(limits))",
 		tests: "TestWithLimits_",
-	},
-	{
-		name: "none-has-an-origin", fault: "a denied reservation records where it was charged, though a limit of nothing was not",
-		file: "takeall.go", old: "if admitted && t.origins != nil {", new: "if t.origins != nil {",
-		tests: "TestCountZero_Charges",
 	},
 	{
 		name: "limits-for-sash", fault: "httplimit takes limits in WithSash",
