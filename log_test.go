@@ -339,3 +339,23 @@ func TestBuckets_AfterADaysPause(t *testing.T) {
 	require.Equal(t, 0, l.Sweep(), "the key was charged again")
 	require.LessOrEqual(t, ringOf(l, "k").room(), 8, "the ring has shrunk")
 }
+
+// Records that had expired at the newest one are left out of a snapshot, unless they alone
+// have units: an empty log would forget the time of the newest record.
+func TestRing_CurrentKeepsTheTimeThatTheKeyHasSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		records []record
+		want    int
+	}{
+		"expired":                    {[]record{{1, 3}, {100, 4}}, 1},
+		"expired, the newest empty":  {[]record{{1, 3}, {100, 3}}, 2},
+		"live":                       {[]record{{50, 3}, {100, 4}}, 2},
+		"live, the newest empty":     {[]record{{50, 3}, {100, 3}}, 2},
+		"empty":                      {[]record{{50, 0}, {100, 0}}, 0},
+		"one, with units":            {[]record{{100, 1}}, 1},
+		"expired, and nothing newer": {[]record{{1, 1}}, 1},
+	} {
+		v := newRingOf(c.records).view()
+		require.Equal(t, c.want, v.current(60).count, name)
+	}
+}

@@ -180,12 +180,17 @@ func (v *ringView) search(ok func(i int) bool) int {
 func (v ringView) without(n int) ringView { return ringView{v.ring, v.wrap(v.base + n), v.count - n} }
 
 // current returns v without the records that had expired at the newest one. No call will need
-// them, though a ring keeps some until they are in the way.
+// them, though a ring keeps some until they are in the way. If the others have no units any
+// more, it returns v: without units, nobody would know the time that the key has seen.
 func (v ringView) current(life int64) ringView {
-	if newest, ok := v.newest(); ok {
-		return v.without(v.firstLive(newest, life))
+	newest, ok := v.newest()
+	if !ok {
+		return v.without(v.count)
 	}
-	return v.without(v.count)
+	if c := v.without(v.firstLive(newest, life)); !c.isEmpty() {
+		return c
+	}
+	return v
 }
 
 // hasRoom reports whether the ring of v has room for v and a charge. If merge is set, that
