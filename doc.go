@@ -62,16 +62,16 @@
 // charged to all of several keys or to none.
 //
 // [Limiter.Wait] blocks until a call is admitted, [Limiter.WaitAll] until it is admitted for
-// several keys. [Limiter.Reserve] charges an estimate,
-// for a call whose cost is known only afterwards.
+// several keys. [Limiter.Reserve] charges an estimate, for a call whose cost is known only
+// afterwards.
 //
 // # Time
 //
 // A limiter reads its [Clock] once per decision, and again if it makes an entry or the limits
-// change during the call. Time never runs backwards for a key. A
-// reading may be older than the newest one that the key has seen, because the clock was
-// set back or the goroutine was preempted. Then the newest one counts in its place. So an
-// old reading neither rewinds nor erases anything, and readmits nothing.
+// change during the call. Time never runs backwards for a key. A reading may be older than
+// the newest one that the key has seen, because the clock was set back or the goroutine was
+// preempted. Then the newest one counts in its place. So an old reading neither rewinds nor
+// erases anything, and readmits nothing.
 //
 // A limiter that is made in a bubble of testing/synctest keeps the time of the bubble, on
 // [SystemClock] and on a [CoarseClock] that is made there.

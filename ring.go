@@ -179,9 +179,10 @@ func (v *ringView) search(ok func(i int) bool) int {
 // without returns v without the n oldest records, which stay in the ring.
 func (v ringView) without(n int) ringView { return ringView{v.ring, v.wrap(v.base + n), v.count - n} }
 
-// current returns v without the records that had expired at the newest one. No call will need
-// them, though a ring keeps some until they are in the way. If the others have no units any
-// more, it returns v: without units, nobody would know the time that the key has seen.
+// current returns v without the records that had expired at the newest one. No call needs
+// them; a ring keeps some until it needs their room. If the other records have given back all
+// their units, current returns v unchanged. A ring without units is empty, and an empty ring
+// does not remember the tick of its newest record.
 func (v ringView) current(life int64) ringView {
 	newest, ok := v.newest()
 	if !ok {
@@ -197,10 +198,10 @@ func (v ringView) current(life int64) ringView {
 // is one in the tick of the newest record.
 func (v ringView) hasRoom(merge bool) bool { return merge || v.count < v.room() }
 
-// append makes v the records of its ring, and charges units in a tick that is the newest
-// or, if merge is set, that of the newest record. The entry of the ring must be locked, v
-// must be of that state, and there must be room. A call that reads in between fails to
-// validate the word, so the order of the stores does not matter.
+// append makes v the records of its ring, and charges units: in the newest record if merge is
+// set, else in a new record of that tick. The caller must have locked the entry of the ring
+// from the word that v was read under, and the ring must have room. The order of the stores
+// does not matter: a call that reads in between fails to validate the word.
 func (v ringView) append(tick, units int64, merge bool) {
 	last := v.count
 	if merge {

@@ -173,7 +173,8 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 	case !d.Allowed && n == d.Remaining+1:
 		next = d
 	default:
-		// Not charged if it is denied: nobody has made that attempt.
+		// The caller has not made this attempt. So do not charge it, even if denied attempts
+		// are charged.
 		more := query{n: d.Remaining + 1}
 		if d.Limit == Unlimited() {
 			more.n = d.Remaining // no more can be asked for

@@ -17,11 +17,11 @@ import (
 // two equal limits the Decision names. An n of 0 asks and charges nothing. An n below 0 is
 // denied with [Never], and so is an empty list.
 //
-// It costs what the calls of Take would, and a second compare-and-swap for each key. Up to
+// It costs about what the calls of Take would, and one more atomic store for each key. Up to
 // 8 tracked keys, it allocates nothing. A denied call takes no lock. An admitted call locks
 // the keys for the few nanoseconds in which it charges them, without waiting for a lock.
 //
-// After four rounds in which other calls interfered, the call locks the keys in one order
+// If other calls interfere in each of its five rounds, the call locks the keys in one order
 // for all callers, waits for each, and decides. So a stream of calls on the same keys does
 // not starve it. It does this at once if it does not charge and two or more of its keys are
 // not tracked, or if keys do not fit under [WithMaxKeys].
@@ -55,7 +55,7 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 //
 // It costs about what the calls of [Limiter.Peek] would. Up to 8 tracked keys, it allocates
 // nothing. It takes no lock, unless two or more of its keys are not tracked, keys do not
-// fit under [WithMaxKeys], or other calls change the keys in each of four rounds.
+// fit under [WithMaxKeys], or other calls change the keys in each of its five rounds.
 func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 	g := l.current.Load()
 	at := g.instant(l.clock.Now())
@@ -474,7 +474,7 @@ func (l *Limiter) applyOne(t *target, others int, q query, admitted, store bool)
 	}
 	next := t.ruleset.apply(e, t.word, q, admitted, store, &d)
 	if store {
-		if admitted && t.origins != nil { // a denied call may have charged only some of the limits
+		if t.origins != nil {
 			e.asMulti().newest(t.origins)
 		}
 		t.unlock(next)

@@ -46,11 +46,12 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // for all of keys, and charges n units to each of them at one instant, as [Limiter.TakeAll]
 // does. A key named twice counts once.
 //
-// Calls that wait for the same keys are admitted in the order in which they came. The turn
-// of a call comes once no earlier call is to be admitted before it for any of its keys. Until
-// then it holds up nobody. During its turn, later calls may still be charged to a key that
-// it does not wait for, as long as that does not delay it. So each call is admitted in the
-// end, and a key at its limit holds up the calls that wait for it, and hardly any others.
+// Calls that wait for the same keys are admitted in the order in which they came. A call has
+// its turn once no earlier call must go first at any of its keys. Before that, later calls go
+// ahead of it, except at the key where it waits behind an earlier call. During its turn, later
+// calls may still take from its other keys, if this does not delay it. So each call is
+// admitted in the end. A key at its limit delays the calls that wait for it, and hardly any
+// others.
 //
 // The errors are those of Wait. [ErrExceedsLimit] is also that of an empty list, and of
 // more keys than fit under [WithMaxKeys] at one time, unless keys share a quota.

@@ -265,10 +265,10 @@ func TestWaitAll_IsWaitedForWhereItHasNoTurn(t *testing.T) {
 	})
 }
 
-// A call whose turn has not come at one key holds up nobody at its other keys, however many
-// come before it, whether they are calls for one key or for several. Once its turn has come,
-// it is admitted, though others go on to use the other key.
-func TestWaitAll_HoldsUpNobodyBeforeItsTurn(t *testing.T) {
+// A call that waits behind others at one key does not delay later calls at its other key,
+// whether those others wait for one key or for several. Once it has its turn, it is admitted,
+// though later calls go on to take from the other key.
+func TestWaitAll_DelaysNoOtherKeyBeforeItsTurn(t *testing.T) {
 	for _, ahead := range [][]string{{"full"}, {"full", "third"}} {
 		waiting(t, map[string]Limit{"full": PerMinute(1).Log(), "free": PerMinute(1).Log()}, func(w *waitTest) {
 			w.exhaust("full")

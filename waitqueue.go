@@ -21,13 +21,13 @@ import (
 //   - Of each other key a waiter claims the units that it waits for, and those only from
 //     the instant on from which a charge may still count when the last key admits it.
 //     Until then, and as long as the claim is left, waiters behind it go first.
-//   - A waiter without a turn at one of its keys claims nothing of the others. How long those
-//     before it need is not known, and nobody is to be held up for so long.
+//   - A waiter without a turn at one of its keys claims nothing of the others. The waiters
+//     before it may need hours. Those behind it at another key do not wait for them.
 //
 // Of several claims to a key the greatest must be left, not the sum: however many waiters
-// one full key has, they do not use up their other keys. It suffices against starvation. A
-// key that admits a waiter goes on to do so until a call that came before it, or does not
-// wait at all, is charged.
+// one full key has, they do not use up their other keys. No waiter starves by that. The
+// waiters before it are finite in number, so it gets its turn. During its turn, a key that
+// admits it goes on to do so until an earlier waiter, or a call that does not wait, is charged.
 //
 // A waiter depends only on waiters that came before it. So none waits in a circle, and the
 // wake-ups that follow from one come to an end.

@@ -300,7 +300,7 @@ func (c *crowd) records() (all []ratioRecord) {
 	for _, m := range comparisons() {
 		of, by := c.find(m.of), c.find(m.by)
 		if of == nil || by == nil {
-			continue // not measured with so many keys
+			continue // with so many keys, one of the two calls is not measured
 		}
 		all = append(all, ratioRecord{Of: m.of, By: m.by, Unit: "ratio", Keys: c.keys, Goroutines: c.goroutines, Value: rounds.Ratio(of.ns, by.ns), AtMost: m.atMost.with(c.keys)})
 	}
