@@ -29,6 +29,7 @@ type generation struct {
 	ruleset  *ruleset
 	counter  *rule // the rule of ruleset, if that is one counter
 	fastRule *rule // the same, if it is in one word
+	log      *rule // the rule of ruleset, if that is one log
 	observed bool  // whether the limiter has an observer, which the fast paths do not call
 	keys     sharded
 	old      atomic.Pointer[generation] // nil: none, or no key is left there
@@ -41,11 +42,13 @@ func (l *Limiter) newGeneration(t *timeline, shift int64, c *keyCap, limits []Li
 	if c != nil && c.overflow == ShareOverflow {
 		g.overflow = new(overflowEntries)
 	}
-	if g.ruleset.kind == kindCounter || g.ruleset.kind == kindWide {
-		g.counter = &g.ruleset.rules[0]
-	}
-	if g.ruleset.kind == kindCounter {
-		g.fastRule = g.counter
+	switch r := &g.ruleset.rules[0]; g.ruleset.kind {
+	case kindCounter:
+		g.counter, g.fastRule = r, r
+	case kindWide:
+		g.counter = r
+	case kindLog:
+		g.log = r
 	}
 	g.keys.init(keys, l.sizeHint, l.hasher.hash)
 	return g

@@ -86,7 +86,7 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, o
 	case kindWide:
 		return r.tryFastWide(e, at, n, d, next)
 	case kindLog:
-		return e.asLog().tryFast(r, word, at, n, d, next)
+		return r.tryFastLog(e, at, n, d, next)
 	case kindMulti:
 		return e.asMulti().tryFast(word, at, n, d)
 	default:

@@ -80,7 +80,7 @@ func (e *logEntry) tryAppend(word uint64, r *rule, v *ringView, p *logPosition) 
 		return false
 	}
 	// The lock was taken from the word that v was read under: v is the state.
-	v.without(drop).append(p.tick, p.units, p.merge)
+	v.without(drop).charging(p.tick, p.merge).charge(p.units)
 	e.unlock(word)
 	return true
 }
@@ -123,64 +123,83 @@ func (e *logEntry) shrink(r *rule) {
 	}
 }
 
-// fastView returns a view of g at an instant, for the fast paths: of those records that
-// count, if exact is set or they decide whether n units are admitted or have room. Otherwise
-// older records may be among them, which spares most calls to look for the first that
-// counts: they are dropped many at a time.
+// fastCharging returns a charge of n units to g at an instant, for the fast paths, and used,
+// the units that are there before it: those that count, if exact is set. Otherwise older ones
+// may be among them, as long as n units are admitted nevertheless and have room. So most calls
+// look at one old record at most, and drop it.
 //
-// used are the units of v, tick is that of the instant, and merge reports whether the newest
-// record is of that tick. ok is false of an empty ring, which must begin at the floor, of an
-// instant before the newest record, and where denied attempts are charged.
-func (r *rule) fastView(g *ring, at, n int64, exact bool) (v ringView, used, tick int64, merge, ok bool) {
-	v, tick = g.view(), r.ticks.Of(at)
-	if v.count == 0 || r.chargeDenied {
-		return v, 0, tick, false, false
+// ok is false of an empty ring, which must begin at the floor, of an instant before the
+// newest record, where many records are to be dropped, and where denied attempts are charged.
+func (r *rule) fastCharging(g *ring, at, n int64, exact bool) (c charging, used int64, ok bool) {
+	const most = 16 // records that are dropped here
+	if g == nil || r.chargeDenied {
+		return c, 0, false
 	}
-	newest := v.record(v.count - 1)
-	total, last := atomic.LoadUint64(&newest.cumulative), atomic.LoadInt64(&newest.tick)
-	used, merge = int64(total-v.before(0)), tick == last
+	tick := r.ticks.Of(at)
+	base, newest := unpackBounds(atomic.LoadUint64(&g.bounds))
+	last := atomic.LoadInt64(&g.slot(newest).tick)
+	total := atomic.LoadUint64(&g.slot(newest).cumulative)
+	used = int64(total - atomic.LoadUint64(&g.slot(base).cumulative))
+	slot := newest
+	if tick != last {
+		slot = g.next(newest)
+	}
 	if tick < last || used == 0 {
-		return v, 0, tick, false, false
+		return c, 0, false
 	}
-	if (exact || n > r.Count-used || !v.hasRoom(merge)) && !v.isLive(0, tick, r.ticks.Life) {
-		v = v.without(v.firstLive(tick, r.ticks.Life))
-		used = int64(total - v.before(0))
+	for dropped := 0; (exact || used > r.Count-n || slot == base) && base != newest; dropped++ {
+		oldest := g.next(base)
+		if r.ticks.Counts(atomic.LoadInt64(&g.slot(oldest).tick), tick) {
+			break
+		}
+		if dropped == most {
+			return c, 0, false
+		}
+		base, used = oldest, int64(total-atomic.LoadUint64(&g.slot(oldest).cumulative))
 	}
-	return v, used, tick, merge, uint64(used) <= uint64(r.Count)
+	return charging{g, packBounds(base, slot), total, tick}, used, uint64(used) <= uint64(r.Count)
 }
 
 // ringAdmitsFast reports whether r admits n units, n > 0, by g, and g has room for them. If
 // ok is false, the caller must take the slow path.
 func (r *rule) ringAdmitsFast(g *ring, at, n int64) (admits, ok bool) {
-	v, used, _, merge, ok := r.fastView(g, at, n, false)
+	c, used, ok := r.fastCharging(g, at, n, false)
 	admits = n <= r.Count-used
-	return admits, ok && (!admits || v.hasRoom(merge))
+	return admits, ok && (!admits || c.hasRoom())
 }
 
 // applyRingFast joins to left, unless that is nil, what n units leave that ringAdmitsFast
 // has admitted at that instant. If store is set, it charges them: the entry of g must have
 // been locked from the word that g was read under.
 func (r *rule) applyRingFast(g *ring, at, n int64, store bool, left *remainder) {
-	v, used, tick, merge, _ := r.fastView(g, at, n, left != nil)
+	c, used, _ := r.fastCharging(g, at, n, left != nil)
 	if store {
-		v.append(tick, n, merge)
+		c.charge(n)
 	}
 	if left != nil {
-		left.join(r, r.Count-used-n, r.ticks.Until(tick, at))
+		left.join(r, r.Count-used-n, r.ticks.Until(c.tick, at))
 	}
 }
 
-// tryFast is the fast path of decideLog for n units, n > 0, as rule.tryFast is that of
-// decideCounter. word is that of e, not locked and not dead. Unless they are nil, it makes
-// d the decision, and next that on one unit more than d leaves.
-func (e *logEntry) tryFast(r *rule, word uint64, at, n int64, d, next *Decision) (allowed, ok bool) {
-	v, used, tick, merge, ok := r.fastView(e.ring.Load(), at, n, d != nil)
-	if !ok || word&resizing != 0 {
+// tryFastLog is the fast path of decideLog for n units, n > 0, as tryFast is that of
+// decideCounter. Unless they are nil, it makes d the decision, and next that on one unit more
+// than d leaves.
+func (r *rule) tryFastLog(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
+	word := e.Word.Load()
+	if word&(dead|multi|locked|resizing) != 0 {
+		return false, false // with multi set, it is no logEntry
+	}
+	c, used, ok := r.fastCharging(e.asLog().ring.Load(), at, n, d != nil)
+	if !ok {
 		return false, false
 	}
 	allowed = n <= r.Count-used
-	if d != nil {
-		p := logPosition{tick: tick, used: used}
+	switch {
+	case d == nil:
+	case allowed && next == nil:
+		*d = Decision{Allowed: true, Limit: r.Limit, Remaining: r.Count - used - n, ResetAfter: r.ticks.Until(c.tick, at)}
+	default:
+		v, p := c.before(), logPosition{tick: c.tick, used: used}
 		if allowed {
 			p.units = n
 		}
@@ -189,11 +208,11 @@ func (e *logEntry) tryFast(r *rule, word uint64, at, n int64, d, next *Decision)
 	if !allowed {
 		return false, e.validate(word)
 	}
-	if !v.hasRoom(merge) || !e.tryLock(word) {
+	if !c.hasRoom() || !e.tryLock(word) {
 		return false, false
 	}
 	// The lock was taken from the word that the ring was read under: it is the state.
-	v.append(tick, n, merge)
+	c.charge(n)
 	e.unlock(word)
 	return true, true
 }
@@ -287,7 +306,7 @@ func (r *rule) applyRing(g *ring, q query, admitted, store bool, d *Decision) {
 	}
 	if store && p.units > 0 {
 		drop, _ := r.trim(&v, &p)
-		v.without(drop).append(p.tick, p.units, p.merge)
+		v.without(drop).charging(p.tick, p.merge).charge(p.units)
 	}
 }
 

@@ -275,7 +275,7 @@ func TestRing_GivesBackToTheRecordOfItsTick(t *testing.T) {
 		for base := range count + 1 {
 			for i := range count {
 				g, total := newRing(count), uint64(math.MaxUint64-5)
-				g.bounds = packBounds(base, count)
+				g.bounds = packBounds(base, (base+count)%(count+1))
 				g.slot(base).cumulative = total
 				want, left := make([]uint64, count), uint64(0)
 				for j := range want {

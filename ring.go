@@ -2,7 +2,6 @@ package sash
 
 import (
 	"math"
-	"math/bits"
 	"unsafe"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
@@ -65,19 +64,30 @@ func (g *ring) slot(i int) *record {
 	return (*record)(unsafe.Add(unsafe.Pointer(g), ringHeader+uintptr(i)*recordSize))
 }
 
-// wrap returns the slot of a number that may be one round too high. It does not branch: the
-// records of a key begin anywhere, so a processor could not predict where they wrap.
-func (g *ring) wrap(slot int) int {
-	over := slot - int(g.slots)
-	return over + int(g.slots)&(over>>(bits.UintSize-1)) // add slots if over is negative
+// next returns the slot after that of number slot.
+func (g *ring) next(slot int) int {
+	if slot++; slot == int(g.slots) {
+		slot = 0
+	}
+	return slot
 }
 
-// packBounds returns the bounds of a ring.
-//
-// Bits (high to low): slot of the base 32 | number of records 32, which is 64 GB of them.
-func packBounds(base, count int) uint64 { return uint64(base)<<32 | uint64(count) }
+// wrap returns the slot of a number that may be one round too high.
+func (g *ring) wrap(slot int) int {
+	if over := slot - int(g.slots); over >= 0 {
+		slot = over
+	}
+	return slot
+}
 
-func unpackBounds(bounds uint64) (base, count int) {
+// packBounds returns the bounds of a ring, given the slots of its base and of its newest
+// record. In a ring without records, they are the same.
+//
+// Bits (high to low): slot of the base 32 | slot of the newest record 32, so there may be
+// 64 GB of them.
+func packBounds(base, newest int) uint64 { return uint64(base)<<32 | uint64(newest) }
+
+func unpackBounds(bounds uint64) (base, newest int) {
 	return int(bounds >> 32), int(bounds & math.MaxUint32)
 }
 
@@ -95,8 +105,11 @@ func (g *ring) view() ringView {
 	if g == nil {
 		g = emptyRing
 	}
-	base, count := unpackBounds(atomic.LoadUint64(&g.bounds))
-	return ringView{g, base, count}
+	base, newest := unpackBounds(atomic.LoadUint64(&g.bounds))
+	if newest < base {
+		newest += int(g.slots)
+	}
+	return ringView{g, base, newest - base}
 }
 
 var emptyRing = newRing(0)
@@ -194,24 +207,57 @@ func (v ringView) current(life int64) ringView {
 	return v
 }
 
-// hasRoom reports whether the ring of v has room for v and a charge. If merge is set, that
-// is one in the tick of the newest record.
-func (v ringView) hasRoom(merge bool) bool { return merge || v.count < v.room() }
+// A charging is what a charge writes to a ring. It has as few fields as the compiler keeps in
+// registers.
+type charging struct {
+	*ring
+	bounds uint64 // of the ring once it is charged: the base, and the record that is charged
+	total  uint64 // the running total before the charge
+	tick   int64  // of the charge
+}
 
-// append makes v the records of its ring, and charges units: in the newest record if merge is
-// set, else in a new record of that tick. The caller must have locked the entry of the ring
-// from the word that v was read under, and the ring must have room. The order of the stores
-// does not matter: a call that reads in between fails to validate the word.
-func (v ringView) append(tick, units int64, merge bool) {
-	last := v.count
-	if merge {
-		last--
-	} else {
-		atomic.StoreInt64(&v.record(last).tick, tick)
+// charging returns a charge to v, at that tick, which leaves the records of v in the ring. If
+// merge is set, that is the tick of the newest record.
+func (v ringView) charging(tick int64, merge bool) charging {
+	slot := v.wrap(v.base + v.count)
+	if !merge {
+		slot = v.next(slot)
 	}
-	atomic.StoreUint64(&v.record(last).cumulative, v.before(v.count)+uint64(units))
-	if bounds := packBounds(v.base, last+1); bounds != v.ring.bounds { // a store costs as much as a compare-and-swap
-		atomic.StoreUint64(&v.ring.bounds, bounds)
+	return charging{v.ring, packBounds(v.base, slot), v.before(v.count), tick}
+}
+
+// before returns the view of the records that the charge leaves in the ring.
+func (c charging) before() ringView {
+	v := c.view() // its newest record is that before the charge, or the view is torn
+	base, _ := unpackBounds(c.bounds)
+	dropped := base - v.base
+	if dropped < 0 {
+		dropped += int(c.slots)
+	}
+	return ringView{c.ring, base, v.count - dropped}
+}
+
+// hasRoom reports whether the ring has room for the charge: whether its record is not the
+// base.
+func (c charging) hasRoom() bool {
+	base, slot := unpackBounds(c.bounds)
+	return slot != base
+}
+
+// charge charges units. The caller must have locked the entry of the ring from the word that
+// c was read under, and the ring must have room. The order of the stores does not matter: a
+// call that reads in between fails to validate the word.
+//
+// It stores only what has changed: a store costs as much as a compare-and-swap.
+func (c charging) charge(units int64) {
+	_, slot := unpackBounds(c.bounds)
+	charged := c.slot(slot)
+	if charged.tick != c.tick {
+		atomic.StoreInt64(&charged.tick, c.tick)
+	}
+	atomic.StoreUint64(&charged.cumulative, c.total+uint64(units))
+	if c.ring.bounds != c.bounds {
+		atomic.StoreUint64(&c.ring.bounds, c.bounds)
 	}
 }
 

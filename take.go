@@ -27,11 +27,15 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	if !g.observed && n > 0 {
 		h := g.keys.shard(k).Guess(k.hash, key)
 		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
-			if r := g.fastRule; r != nil {
-				if allowed, ok := r.tryFast(entryOf(h), at, n); ok {
-					return allowed
-				}
-			} else if allowed, ok := g.ruleset.tryFast(entryOf(h), at, n, nil, nil); ok {
+			var allowed, ok bool
+			if e := entryOf(h); g.fastRule != nil {
+				allowed, ok = g.fastRule.tryFast(e, at, n)
+			} else if g.log != nil {
+				allowed, ok = g.log.tryFastLog(e, at, n, nil, nil)
+			} else {
+				allowed, ok = g.ruleset.tryFast(e, at, n, nil, nil)
+			}
+			if ok {
 				return allowed
 			}
 		}
@@ -70,8 +74,8 @@ func (l *Limiter) AllowBytes(key []byte) bool { return l.AllowN(asString(key), 1
 // reading. That stores a copy of the key, and 34 to 38 bytes under one [SlidingCounter];
 // more under a very large limit, other algorithms or several limits.
 func (l *Limiter) Take(key string, n int64) Decision {
-	// The fast path is that of AllowN. It is shortest for a counter that admits the units
-	// with nothing in the previous window.
+	// The fast path is that of AllowN. It is shortest for a counter with nothing in the
+	// previous window.
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
 	h := g.keys.shard(k).Guess(k.hash, key)
@@ -84,13 +88,18 @@ func (l *Limiter) Take(key string, n int64) Decision {
 			} else {
 				left, elapsed, ok = r.takeFastWide(e, at, n)
 			}
-			if ok {
+			switch {
+			case ok && left >= 0: // here, as a call would copy the decision
 				return Decision{Allowed: true, Limit: r.Limit, Remaining: left, ResetAfter: r.counter.ResetAfterCharge(elapsed)}
+			case ok:
+				return r.deniedFast(left, elapsed, n)
 			}
 		}
 		var d Decision // here, as the calls above need none
-		if r := g.fastRule; r != nil {
-			ok = r.decideFast(e, at, n, true, &d, nil)
+		if g.fastRule != nil {
+			ok = g.fastRule.decideFast(e, at, n, true, &d, nil)
+		} else if g.log != nil {
+			_, ok = g.log.tryFastLog(e, at, n, &d, nil)
 		} else {
 			_, ok = g.ruleset.tryFast(e, at, n, &d, nil)
 		}

@@ -193,20 +193,30 @@ func (r *rule) tryFast(e *entry, at, n int64) (allowed, ok bool) {
 	return true, e.Word.CompareAndSwap(word, word+uint64(n))
 }
 
-// takeFast is tryFast for a Take that is admitted with nothing in the previous window. It
-// returns what is left, and the time since the window began. A processor has the loads of
-// one or two calls under way while it waits for the memory of another, so each instruction
-// less counts when there are many keys.
+// takeFast is tryFast for a Take with nothing in the previous window. It returns what is left,
+// and the time since the window began. If left is below 0, the units are denied, and left is
+// what there would have to be more. A processor has the loads of one or two calls under way
+// while it waits for the memory of another, so each instruction less counts when there are
+// many keys.
 func (r *rule) takeFast(e *entry, at, n int64) (left, elapsed int64, ok bool) {
 	index := r.index.Load()
 	elapsed, ok = r.counter.Within(index, at)
 	word := e.Word.Load()
 	curr, alone := r.layout.currAlone(word, index)
 	left = r.counter.Count - curr - n
-	if !ok || !alone || left < 0 {
+	switch {
+	case !ok || !alone:
 		return 0, 0, false
+	case left < 0:
+		return left, elapsed, !r.chargeDenied
 	}
 	return left, elapsed, e.Word.CompareAndSwap(word, word+uint64(n))
+}
+
+// deniedFast returns the decision on n units that takeFast has found denied.
+func (r *rule) deniedFast(left, elapsed, n int64) Decision {
+	p := window.Position{State: window.State{Curr: r.counter.Count - n - left}, Offset: elapsed}
+	return Decision{Limit: r.Limit, Remaining: left + n, RetryAfter: r.counter.RetryAfterDenial(p, n), ResetAfter: r.counter.ResetAfter(p)}
 }
 
 // decideFast is tryFast that makes d the decision and next, unless it is nil, that on one
@@ -268,14 +278,14 @@ func (r *rule) fastDecision(d, next *Decision, p window.Position, n int64, allow
 	d.Allowed, d.Limit = allowed, r.Limit
 	d.Remaining, d.RetryAfter, d.ResetAfter = r.counter.Remaining(p), 0, r.counter.ResetAfterCharge(p.Offset)
 	if !allowed {
-		d.RetryAfter = r.counter.RetryAfter(p, n)
+		d.RetryAfter = r.counter.RetryAfterDenial(p, n)
 		if p.Curr == 0 {
 			d.ResetAfter = r.counter.ResetAfter(p)
 		}
 	}
 	if next != nil {
 		*next = *d
-		next.Allowed, next.RetryAfter = false, r.counter.RetryAfter(p, d.Remaining+1)
+		next.Allowed, next.RetryAfter = false, r.counter.RetryAfterDenial(p, d.Remaining+1)
 	}
 }
 
@@ -347,15 +357,14 @@ func (r *rule) decideWide(e *wideEntry, q query, d *Decision) (allowed, alive bo
 }
 
 // fastWideState returns the word of e and its state as a wideEntry, for the fast paths. ok is
-// false if it was not charged last in the window of number index, if its low bits have no
-// room for n units, and if it is locked or dead. An empty state is left to the slow path: it
-// must start at the floor.
-func (e *entry) fastWideState(index, n int64) (w window.State, word uint64, ok bool) {
+// false if it was not charged last in the window of number index, and if it is locked or dead.
+// An empty state is left to the slow path: it must start at the floor.
+func (e *entry) fastWideState(index int64) (w window.State, word uint64, ok bool) {
 	word = e.Word.Load()
 	if word&(dead|multi|locked) == 0 { // else it may not even be a wideEntry
 		w = e.asWide().state(word)
 	}
-	return w, word, w.Index == index && w.Curr > 0 && uint64(n) <= lowRoom(word)
+	return w, word, w.Index == index && w.Curr > 0
 }
 
 // tryFastWide is the fast path of decideWide, as tryFast is that of decideCounter. Unless
@@ -363,8 +372,8 @@ func (e *entry) fastWideState(index, n int64) (w window.State, word uint64, ok b
 func (r *rule) tryFastWide(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
 	index := r.index.Load()
 	elapsed, ok := r.counter.Within(index, at)
-	w, word, recent := e.fastWideState(index, n)
-	if !ok || !recent {
+	w, word, recent := e.fastWideState(index)
+	if !ok || !recent || uint64(n) > lowRoom(word) {
 		return false, false
 	}
 	if !r.counter.Admits(w, elapsed, n) {
@@ -387,10 +396,13 @@ func (r *rule) tryFastWide(e *entry, at, n int64, d, next *Decision) (allowed, o
 func (r *rule) takeFastWide(e *entry, at, n int64) (left, elapsed int64, ok bool) {
 	index := r.index.Load()
 	elapsed, ok = r.counter.Within(index, at)
-	w, word, recent := e.fastWideState(index, n)
+	w, word, recent := e.fastWideState(index)
 	left = r.counter.Count - w.Curr - n
-	if !ok || !recent || w.Prev != 0 || left < 0 {
+	switch {
+	case !ok || !recent || w.Prev != 0 || uint64(n) > lowRoom(word):
 		return 0, 0, false
+	case left < 0:
+		return left, elapsed, !r.chargeDenied && sameVersion(e.Word.Load(), word)
 	}
 	return left, elapsed, e.Word.CompareAndSwap(word, word+uint64(n))
 }

@@ -63,7 +63,7 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	wide := s.tracking(1, "", large)
 	s.addBoth(", large", wide)
 	s.addBoth(", two limits", two)
-	s.addBoth(", log", s.tracking(1, "", []sash.Limit{rollingLog(n)}))
+	s.addBoth(", log", s.rolling(""))
 	s.addDenied(", denied", oneWord)
 	s.addDenied(", large, denied", large)
 	if n > 1 {
@@ -73,12 +73,12 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	}
 	if n <= few {
 		s.addBoth(", four limits", s.tracking(1, "", fourCounters))
-		s.addBoth(", log and counter", s.tracking(1, "", append(slices.Clone(oneWord), rollingLog(n))))
+		s.addBoth(", log and counter", s.rolling("", oneWord...))
 		s.addDenied(", two limits, denied", twoCounters)
 		s.addDenied(", log, denied", smallLog)
-		s.addComposed("", oneWord)
-		s.addComposed(", two limits", twoCounters)
-		s.addComposed(", log", []sash.Limit{rollingLog(n)})
+		s.addComposed("", func(prefix string) *sash.Limiter { return s.tracking(1, prefix, oneWord) })
+		s.addComposed(", two limits", func(prefix string) *sash.Limiter { return s.tracking(1, prefix, twoCounters) })
+		s.addComposed(", log", func(prefix string) *sash.Limiter { return s.rolling(prefix) })
 	}
 	s.addInserting("", oneWord)
 	s.addInserting(", two limits", twoCounters)
@@ -109,6 +109,19 @@ func (s *stage) tracking(units int64, prefix string, limits []sash.Limit) *sash.
 	return l
 }
 
+// rolling returns a limiter like that of tracking, of a rollingLog and other limits. Its logs
+// have grown as large as they get.
+func (s *stage) rolling(prefix string, others ...sash.Limit) *sash.Limiter {
+	log := rollingLog(s.keys)
+	l := s.made(append(slices.Clone(others), log))
+	forEach(s.ctx, s.keys, runtime.GOMAXPROCS(0), func(i int) {
+		for range log.Count {
+			l.Allow(prefix + keys.New(i))
+		}
+	})
+	return l
+}
+
 func (s *stage) add(sub subject) { s.subjects = append(s.subjects, sub) }
 
 // addBoth adds Allow and Take on one limiter.
@@ -131,9 +144,9 @@ func (s *stage) addInserting(of string, limits []sash.Limit) {
 }
 
 // addComposed adds Allow and Take of keys that are put together in the call.
-func (s *stage) addComposed(of string, limits []sash.Limit) {
+func (s *stage) addComposed(of string, tracking func(prefix string) *sash.Limiter) {
 	const prefix = "ip:"
-	l := s.tracking(1, prefix, limits)
+	l := tracking(prefix)
 	s.add(subject{name: "Allow" + of + ", composed key", limiter: l, composed: true, calls: func(keys []string) (yes int64) {
 		for _, key := range keys {
 			if l.Allow(prefix + key) {

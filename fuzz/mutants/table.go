@@ -189,12 +189,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "wide-fast-carries", fault: "on the fast path the low bits carry into the version",
-		file: "window.go", old: "uint64(n) <= lowRoom(word)", new: "uint64(n) <= lowMask",
+		file: "window.go", old: "!recent || uint64(n) > lowRoom(word) {", new: "!recent || uint64(n) > lowMask {",
+		tests: "TestWideCounter|TestWideEntry",
+	},
+	{
+		name: "take-fast-wide-carries", fault: "the same, for Take",
+		file: "window.go", old: "w.Prev != 0 || uint64(n) > lowRoom(word):", new: "w.Prev != 0 || uint64(n) > lowMask:",
 		tests: "TestWideCounter|TestWideEntry",
 	},
 	{
 		name: "wide-fast-old-window", fault: "the fast path reads an old count as current",
-		file: "window.go", old: "w.Index == index && w.Curr > 0 &&", new: "w.Curr > 0 &&",
+		file: "window.go", old: "word, w.Index == index && w.Curr > 0", new: "word, w.Curr > 0",
 		tests: "TestCounter|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -281,18 +286,33 @@ var mutants = []mutant{
 	},
 	{
 		name: "log-fast-counts-what-has-expired", fault: "its fast path denies by units that no longer count",
-		file: "log.go", old: "if (exact || n > r.Count-used || !v.hasRoom(merge)) &&", new: "if exact &&",
+		file: "log.go", old: "(exact || used > r.Count-n || slot == base) &&", new: "exact &&",
 		tests: "TestLog|TestAnswers_EqualTheReferences|TestSeveralLimits_EqualTheReference",
 	},
 	{
 		name: "log-fast-tells-what-has-expired", fault: "the decision of its fast path counts units that no longer count",
-		file: "log.go", old: "if (exact || n > r.Count-used ||", new: "if (n > r.Count-used ||",
+		file: "log.go", old: "(exact || used > r.Count-n ||", new: "(used > r.Count-n ||",
 		tests: "TestLog|TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "log-fast-overwrites", fault: "its fast path charges a ring without room",
-		file: "ring.go", old: "return merge || v.count < v.room()", new: "return true",
+		file: "ring.go", old: "return slot != base", new: "return true",
 		tests: "TestLog|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "log-fast-drops-what-counts", fault: "its fast path drops a record that still counts to make room",
+		file: "log.go", old: "if r.ticks.Counts(atomic.LoadInt64(&g.slot(oldest).tick), tick) {", new: "if used <= r.Count-n {",
+		tests: "TestLog|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "log-fast-drops-one-too-few", fault: "its fast path gives up dropping, and takes what is left for the answer",
+		file: "log.go", old: "if dropped == most {\n\t\t\treturn c, 0, false\n\t\t}", new: "if dropped == most {\n\t\t\tbreak\n\t\t}",
+		tests: "TestLog|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "take-fast-denied-forgets-next-window", fault: "RetryAfter of a denied Take is when its window ends",
+		file: "window.go", old: "window.State{Curr: r.counter.Count - n - left}", new: "window.State{}",
+		tests: "TestCounter|TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "log-base-overwritten", fault: "a ring has no slot for the base",
@@ -430,7 +450,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "allow-compares-h2", fault: "the fast path of Allow takes another key of the same shard, home and h2 for its own",
-		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined\n\t\t\tif r :=", new: "h.HasInlineLen(len(key)) {\nif r :=",
+		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined\n\t\t\tvar", new: "h.HasInlineLen(len(key)) {\nvar",
 		tests: "TestAllow_ComparesWhole",
 	},
 	{
@@ -450,7 +470,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "take-fast-wide-forgets-the-previous-window", fault: "the same, for a counter larger than a word",
-		file: "window.go", old: "|| w.Prev != 0 || left < 0", new: "|| left < 0",
+		file: "window.go", old: "!recent || w.Prev != 0 ||", new: "!recent ||",
 		tests: "TestAnswers_EqualTheReferences",
 	},
 	{
@@ -672,7 +692,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "peek-fast-charges-a-log", fault: "a Peek charges a log",
-		file: "log.go", old: "	if store {\n\t\tv.append", new: "	if true {\n\t\tv.append",
+		file: "log.go", old: "	if store {\n\t\tc.charge", new: "	if true {\n\t\tc.charge",
 		tests: "TestPeek|TestAnswers_EqualTheReferences",
 	},
 	{

@@ -116,11 +116,16 @@ func (c Counter) Remaining(p Position) int64 {
 // fades; or in the next, where Curr has become Prev; or at the latest when the next
 // window ends.
 func (c Counter) RetryAfter(p Position, n int64) time.Duration {
-	switch {
-	case n < 0 || n > c.Count:
-		return Never
-	case c.Admits(p.State, p.Elapsed(), n):
+	if n >= 0 && c.Admits(p.State, p.Elapsed(), n) {
 		return 0
+	}
+	return c.RetryAfterDenial(p, n)
+}
+
+// RetryAfterDenial is RetryAfter of n units that p denies.
+func (c Counter) RetryAfterDenial(p Position, n int64) time.Duration {
+	if n < 0 || n > c.Count {
+		return Never
 	}
 	size, elapsed := uint64(c.Window), uint64(p.Elapsed())
 	if from := c.fadesTo(p.Prev, c.Count-p.Curr-n); from < size {
