@@ -32,6 +32,8 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 				allowed, ok = g.fastRule.tryFast(e, at, n)
 			} else if g.log != nil {
 				allowed, ok = g.log.tryFastLog(e, at, n, nil, nil)
+			} else if g.bucket != nil {
+				allowed, ok = g.bucket.tryFastBucket(e, at, n, nil, nil)
 			} else {
 				allowed, ok = g.ruleset.tryFast(e, at, n, nil, nil)
 			}
@@ -100,6 +102,8 @@ func (l *Limiter) Take(key string, n int64) Decision {
 			ok = g.fastRule.decideFast(e, at, n, true, &d, nil)
 		} else if g.log != nil {
 			_, ok = g.log.tryFastLog(e, at, n, &d, nil)
+		} else if g.bucket != nil {
+			_, ok = g.bucket.tryFastBucket(e, at, n, &d, nil)
 		} else {
 			_, ok = g.ruleset.tryFast(e, at, n, &d, nil)
 		}
@@ -233,6 +237,11 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) 
 			// The entry that the key had may have been evicted after q.at was read. Read
 			// the clock again, so that q.at is not before that eviction.
 			q.at = g.instant(l.clock.Now())
+		}
+		if e != nil && q.charge && !g.ruleset.holds(e, q.at) {
+			l.convert(g, k, e, g.ruleset, kindMulti)
+			e = nil
+			continue
 		}
 		if e != nil {
 			if allowed, alive := g.ruleset.decide(e, *q, d); alive {
