@@ -275,45 +275,56 @@ func (l *debtLayout) charge(word uint64, t, n int64) (next, lack uint64, ok bool
 	return next, next - now, ok && word-1 < maxSteps
 }
 
-// tryFastBucket is the fast path of decideBucket for n units, n > 0, as tryFast is that of
-// decideCounter. Unless they are nil, it makes d the decision, and next that on one unit more
-// than d leaves. Nothing is divided for an answer of yes or no.
-func (r *rule) tryFastBucket(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
+// takeFastBucket is the fast path of decideBucket for n units, n > 0, as tryFast is that of
+// decideCounter. It returns the steps that the bucket lacks with the units. If they are more
+// than full, the units are denied. Nothing is divided for that.
+func (r *rule) takeFastBucket(e *entry, at, n int64) (lack uint64, ok bool) {
 	word := e.Word.Load()
 	charged, lack, ok := r.debts.charge(word, at, n)
-	if !ok || n > r.Burst {
-		return false, false
-	}
-	if allowed = lack <= r.debts.full; !allowed {
-		if d != nil {
-			r.fastBucketDecision(d, next, lack-uint64(n)*r.debts.cost, n, false)
-		}
-		return false, !r.chargeDenied // a denial that costs nothing writes nothing
+	switch {
+	case !ok || n > r.Burst:
+		return 0, false
+	case lack > r.debts.full:
+		return lack, !r.chargeDenied // a denial that costs nothing writes nothing
 	}
 	// If another call has changed the word, this fails, and nothing has happened.
-	if !e.Word.CompareAndSwap(word, charged) {
-		return false, false
-	}
-	if d != nil {
-		r.fastBucketDecision(d, next, lack, n, true)
-	}
-	return true, true
+	return lack, e.Word.CompareAndSwap(word, charged)
 }
 
-// fastBucketDecision makes d the decision on n units of a bucket that lacks so many steps; with
-// those of n, if they are allowed. It makes next, unless it is nil, the decision on one unit
-// more than that leaves.
-func (r *rule) fastBucketDecision(d, next *Decision, lack uint64, n int64, allowed bool) {
+// tryFastBucket is takeFastBucket that makes d, unless it is nil, the decision, and next, unless
+// it is nil, that on one unit more than d leaves.
+func (r *rule) tryFastBucket(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
+	lack, ok := r.takeFastBucket(e, at, n)
+	if d != nil && ok {
+		*d = r.fastBucketDecision(lack, n)
+		if next != nil {
+			*next = *d
+			next.Allowed = false
+			left := r.debts.lackOf(lack, n)
+			next.RetryAfter = r.bucket.RetryAfter(r.debts.amount(r.bucket, left), d.Remaining+1)
+		}
+	}
+	return lack <= r.debts.full, ok
+}
+
+// fastBucketDecision returns the decision on n units with which a bucket lacks so many steps.
+func (r *rule) fastBucketDecision(lack uint64, n int64) (d Decision) {
 	l := &r.debts
-	d.Allowed, d.Limit = allowed, r.Limit
-	d.Remaining, d.RetryAfter, d.ResetAfter = l.remaining(lack), 0, l.time(lack)
-	if !allowed {
-		d.RetryAfter = l.time(lack + uint64(n)*l.cost - l.full)
+	left := l.lackOf(lack, n)
+	d = Decision{Allowed: lack <= l.full, Limit: r.Limit, Remaining: l.remaining(left), ResetAfter: l.time(left)}
+	if !d.Allowed {
+		d.RetryAfter = l.time(lack - l.full)
 	}
-	if next != nil {
-		*next = *d
-		next.Allowed, next.RetryAfter = false, r.bucket.RetryAfter(l.amount(r.bucket, lack), d.Remaining+1)
+	return d
+}
+
+// lackOf returns the steps that a bucket lacks after a call for n units, with which it lacks so
+// many: without the units, if they are denied.
+func (l *debtLayout) lackOf(lack uint64, n int64) uint64 {
+	if lack > l.full {
+		lack -= uint64(n) * l.cost
 	}
+	return lack
 }
 
 // remaining returns how many units a bucket still holds that lacks so many steps.
