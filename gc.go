@@ -106,9 +106,17 @@ func (l *Limiter) sweepInterval() time.Duration {
 	var longest time.Duration
 	rules := l.current.Load().ruleset.rules
 	for i := range rules {
-		longest = max(longest, rules[i].Window)
+		longest = max(longest, rules[i].lasts())
 	}
 	return sweepIntervalFor(longest)
+}
+
+// lasts returns about how long a charge counts under r.
+func (r *rule) lasts() time.Duration {
+	if r.form == debtForm {
+		return time.Duration(r.horizon().looksBack)
+	}
+	return r.Window
 }
 
 // sweepIntervalFor returns how often to sweep keys whose longest window is longest.

@@ -30,6 +30,7 @@ type generation struct {
 	counter  *rule // the rule of ruleset, if that is one counter
 	fastRule *rule // the same, if it is in one word
 	log      *rule // the rule of ruleset, if that is one log
+	bucket   *rule // the same, if it is one token bucket in one word
 	observed bool  // whether the limiter has an observer, which the fast paths do not call
 	keys     sharded
 	old      atomic.Pointer[generation] // nil: none, or no key is left there
@@ -49,6 +50,8 @@ func (l *Limiter) newGeneration(t *timeline, shift int64, c *keyCap, limits []Li
 		g.counter = r
 	case kindLog:
 		g.log = r
+	case kindBucket:
+		g.bucket = r
 	}
 	g.keys.init(keys, l.sizeHint, l.hasher.hash)
 	return g

@@ -14,6 +14,7 @@ const (
 	kindCounter kind = iota // entry itself: a window.State in one word
 	kindWide                // wideEntry
 	kindLog                 // logEntry
+	kindBucket              // entry itself: a window.Debt in one word
 	kindMulti               // multiEntry
 	kinds
 )
@@ -35,7 +36,7 @@ func (rs *ruleset) kindOf(word uint64) kind {
 // newEntry returns an empty entry under rs, with a copy of name.
 func (rs *ruleset) newEntry(name string) *entry {
 	switch rs.kind {
-	case kindCounter:
+	case kindCounter, kindBucket:
 		return newCounterEntry(name)
 	case kindWide:
 		return &newWideEntry(name).entry
@@ -62,6 +63,8 @@ func (rs *ruleset) decide(e *entry, q query, d *Decision) (allowed, alive bool) 
 		return rs.decideLog(e.asLog(), q, d)
 	case kindMulti:
 		return e.asMulti().decide(q, d)
+	case kindBucket:
+		return r.decideBucket(e, q, d)
 	default:
 		panic(unknownKind(k))
 	}
@@ -89,6 +92,8 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, o
 		return r.tryFastLog(e, at, n, d, next)
 	case kindMulti:
 		return e.asMulti().tryFast(word, at, n, d)
+	case kindBucket:
+		return r.tryFastBucket(e, at, n, d, next)
 	default:
 		panic(unknownKind(k))
 	}
@@ -108,6 +113,8 @@ func (rs *ruleset) admitsFast(e *entry, word uint64, at, n int64) (admits, ok bo
 		return admits, ok && word&resizing == 0
 	case kindMulti:
 		return e.asMulti().admitsFast(word, at, n)
+	case kindBucket:
+		return r.bucketAdmitsFast(word, at, n)
 	default:
 		panic(unknownKind(k))
 	}
@@ -159,6 +166,10 @@ func (rs *ruleset) applyFast(e *entry, word uint64, at, n int64, store bool, lef
 		if e.asMulti().applyFast(at, n, store, left); store {
 			next = nextVersion(word)
 		}
+	case kindBucket:
+		if charged := r.applyBucketFast(word, at, n, left); store {
+			next = charged
+		}
 	default:
 		panic(unknownKind(k))
 	}
@@ -177,6 +188,8 @@ func (rs *ruleset) admits(e *entry, word uint64, q query) (ok bool) {
 		_, ok = r.evaluateLog(&v, q)
 	case kindMulti:
 		ok = e.asMulti().admits(q)
+	case kindBucket:
+		ok = r.admitsDebt(r.debts.unpack(r.bucket, word), q)
 	default:
 		panic(unknownKind(k))
 	}
@@ -205,6 +218,10 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, admitted, store bool, d
 		if e.asMulti().apply(q, admitted, store, d); store {
 			next = nextVersion(word)
 		}
+	case kindBucket:
+		if after := r.applyDebt(r.debts.unpack(r.bucket, word), q, admitted, d); store {
+			next, _ = r.debts.pack(r.bucket, after)
+		}
 	default:
 		panic(unknownKind(k))
 	}
@@ -215,7 +232,7 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, admitted, store bool, d
 // took from word.
 func (rs *ruleset) grow(e *entry, word uint64, q query) {
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter, kindWide:
+	case kindCounter, kindWide, kindBucket:
 	case kindLog:
 		r.growRing(&e.asLog().ring, q)
 	case kindMulti:
@@ -229,7 +246,7 @@ func (rs *ruleset) grow(e *entry, word uint64, q query) {
 // of q. If not, it makes room, and the caller must look again.
 func (rs *ruleset) ensureRoom(e *entry, word uint64, q query) bool {
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter, kindWide:
+	case kindCounter, kindWide, kindBucket:
 		return true
 	case kindLog:
 		return e.asLog().ensureRoom(r, word, q)
@@ -243,7 +260,7 @@ func (rs *ruleset) ensureRoom(e *entry, word uint64, q query) bool {
 // shrink gives back memory of e that is far too much by now.
 func (rs *ruleset) shrink(e *entry) {
 	switch r, k := &rs.rules[0], rs.kindOf(e.Word.Load()); k {
-	case kindCounter, kindWide:
+	case kindCounter, kindWide, kindBucket:
 	case kindLog:
 		e.asLog().shrink(r)
 	case kindMulti:
@@ -257,7 +274,7 @@ func (rs *ruleset) shrink(e *entry) {
 // is resizing.
 func (k kind) resizable() bool {
 	switch k {
-	case kindCounter, kindWide:
+	case kindCounter, kindWide, kindBucket:
 		return false
 	case kindLog, kindMulti:
 		return true
@@ -276,6 +293,8 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) (v stateView) {
 		v.ringView = e.asLog().ring.Load().view()
 	case kindMulti:
 		v = e.asMulti().stateOf(i)
+	case kindBucket:
+		v.debt = rs.rules[0].debts.unpack(rs.rules[0].bucket, word)
 	default:
 		panic(unknownKind(k))
 	}
@@ -283,11 +302,11 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) (v stateView) {
 }
 
 // validate reports whether all that was read of e since word was loaded is one state. For
-// a counter in one word it always is: what was read is that word. It says nothing of other
+// a counter or a token bucket in one word it always is: what was read is that word. It says nothing of other
 // keys: for these the words must be the same.
 func (rs *ruleset) validate(e *entry, word uint64) bool {
 	switch k := rs.kindOf(word); k {
-	case kindCounter:
+	case kindCounter, kindBucket:
 		return true
 	case kindWide:
 		return e.asWide().validateVersion(word)

@@ -17,6 +17,7 @@ func limitsOf(t *testing.T, k kind) []Limit {
 		kindCounter: {PerMinute(10).Counter()},
 		kindWide:    {Per(1e15, time.Hour)},
 		kindLog:     {PerMinute(10).Log()},
+		kindBucket:  {PerMinute(10).TokenBucket(10)},
 		kindMulti:   {PerMinute(10).Log(), PerHour(100), PerDay(1000).Buckets(time.Hour)},
 	}
 	require.Len(t, all, int(kinds), "a new kind needs limits here")
@@ -26,7 +27,7 @@ func limitsOf(t *testing.T, k kind) []Limit {
 
 func rulesetOf(t *testing.T, k kind) *ruleset {
 	t.Helper()
-	rs := newTimeline(false).newRuleset(limitsOf(t, k), true)
+	rs := newTimeline(false, 0).newRuleset(limitsOf(t, k), true)
 	require.Equal(t, k, rs.kind)
 	return rs
 }
@@ -103,6 +104,9 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 			held := v.Curr
 			if rs.rules[i].form == ringForm {
 				held = int64(v.unitsSince(0))
+			}
+			if r := &rs.rules[i]; r.form == debtForm {
+				held = r.bucket.Units(r.bucket.Lack(v.debt, 0))
 			}
 			require.EqualValues(t, 6, held, "under limit %d", i)
 		}
@@ -208,16 +212,17 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 		"expired":     func() { rs.expired(e, 0, 0) },
 		"compact":     func() { newMultiEntry(known, "").compact(kinds, "name") },
 	} {
-		require.PanicsWithError(t, "sash: no entry of kind 4", f, name)
+		require.PanicsWithError(t, "sash: no entry of kind 5", f, name)
 	}
 }
 
 // ruleOf returns a rule of that form, with an entry that has a state for it.
 func ruleOf(t *testing.T, f form) (*rule, *multiEntry) {
 	t.Helper()
-	all := map[form]Limit{windowForm: PerMinute(10).Counter(), ringForm: PerMinute(10).Log(), noForm: Unlimited()}
+	all := map[form]Limit{windowForm: PerMinute(10).Counter(), ringForm: PerMinute(10).Log(),
+		debtForm: PerMinute(10).TokenBucket(10), noForm: Unlimited()}
 	require.Len(t, all, int(forms), "a new form needs a limit here")
-	rs := newTimeline(false).newRuleset([]Limit{all[f]}, false)
+	rs := newTimeline(false, 0).newRuleset([]Limit{all[f]}, false)
 	require.Equal(t, f, rs.rules[0].form)
 	return &rs.rules[0], newMultiEntry(rs, "")
 }
@@ -227,6 +232,7 @@ func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 		t.Run(fmt.Sprint(f), func(t *testing.T) {
 			r, e := ruleOf(t, f)
 			s, minute := &e.states[0], int64(time.Minute)
+			s.lineage = newLineage()
 			q := query{at: minute, n: 3, charge: true}
 			require.Less(t, r.kind(), kindMulti)
 			require.True(t, r.admitsState(s, q))
@@ -239,7 +245,14 @@ func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 			r.applyState(s, q, true, true, nil)
 			require.False(t, r.admitsState(s, query{at: minute, n: 8}))
 			require.Nil(t, s.shrunkRing(r))
-			require.Equal(t, minute, r.beginningOf(s.newest(r)))
+			charged := s.newest(r)
+			if f == debtForm {
+				require.EqualValues(t, 1, charged, "charges are numbered")
+			} else {
+				require.Equal(t, minute, r.beginningOf(charged))
+				_, emptied := s.giveBack(r, charged+1, 3)
+				require.False(t, emptied, "it was charged before")
+			}
 
 			v := e.stateOf(0)
 			_, expired := v.expired(r, minute)
@@ -258,10 +271,16 @@ func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 				require.Equal(t, past, r.history(again.stateOf(0), minute), name)
 			}
 
-			require.False(t, s.giveBack(r, s.newest(r)+1, 3), "it was charged before")
-			require.False(t, s.giveBack(r, s.newest(r), 1))
+			_, emptied := s.giveBack(r, charged, 1)
+			require.False(t, emptied)
 			require.True(t, r.admitsState(s, query{at: minute, n: 8}))
-			require.True(t, s.giveBack(r, s.newest(r), 5))
+			rest := int64(5) // more than there is
+			if f == debtForm {
+				rest = 2 // it does not know how much a charge was
+			}
+			seen, emptied := s.giveBack(r, charged, rest)
+			require.True(t, emptied)
+			require.Equal(t, minute, seen)
 			require.Empty(t, r.history(e.stateOf(0), minute))
 		})
 	}
@@ -281,7 +300,8 @@ func TestForms_NoneKeepsNothing(t *testing.T) {
 	}
 	require.False(t, r.admitsState(s, query{n: -1}))
 	require.Nil(t, s.shrunkRing(r))
-	require.False(t, s.giveBack(r, s.newest(r), 1))
+	_, emptied := s.giveBack(r, s.newest(r), 1)
+	require.False(t, emptied)
 
 	v := e.stateOf(0)
 	since, expired := v.expired(r, math.MinInt64)
@@ -316,7 +336,7 @@ func TestForms_ThereIsNoOther(t *testing.T) {
 		"appendState":     func() { r.appendState(nil, &v) },
 		"limitState":      func() { new(snapshotReader).limitState(r, s) },
 	} {
-		require.PanicsWithError(t, "sash: no state of form 3", f, name)
+		require.PanicsWithError(t, "sash: no state of form 4", f, name)
 	}
 }
 
@@ -326,8 +346,8 @@ func TestAlgorithms_AreAcceptedIfThereIsARuleForThem(t *testing.T) {
 	accepted := 0
 	for a := range Algorithm(math.MaxUint8) {
 		valid := false
-		for _, precision := range []time.Duration{0, time.Second} {
-			limit := Limit{Count: 10, Window: time.Minute, Algorithm: a, Precision: precision}
+		for _, limit := range []Limit{{}, {Precision: time.Second}, {Burst: 10}} {
+			limit.Count, limit.Window, limit.Algorithm = 10, time.Minute, a
 			if _, err := New(limit); err != nil {
 				require.ErrorIs(t, err, ErrInvalidLimit)
 				continue
@@ -342,10 +362,10 @@ func TestAlgorithms_AreAcceptedIfThereIsARuleForThem(t *testing.T) {
 			continue
 		}
 		require.PanicsWithError(t, fmt.Sprintf("sash: no rule for Algorithm(%d)", a), func() {
-			new(rule).compile(Limit{Count: 1, Window: 1, Algorithm: a}, newTimeline(false))
+			new(rule).compile(Limit{Count: 1, Window: 1, Algorithm: a}, newTimeline(false, 0))
 		})
 	}
-	require.Equal(t, 3, accepted)
+	require.Equal(t, 4, accepted)
 }
 
 // useEverything calls what a limiter can do, under limits of which the least admits 10

@@ -43,6 +43,20 @@ const (
 	// Count in a window that is not aligned to them. Precision == Window is a fixed
 	// window. It takes 16 bytes for each bucket in use.
 	SlidingBuckets
+
+	// TokenBucket keeps one number for each key: when its bucket will be full again. A full
+	// bucket holds Burst units. A charge takes them out, and they flow back at the rate of
+	// Count per Window. This is the generic cell rate algorithm (GCRA).
+	//
+	// It admits Count per Window on average, and at most Burst at once: in any interval of
+	// length T at most Burst + Count*T/Window units. It is exact: 3 a second is exactly 3 a
+	// second for ever, and RetryAfter is the least wait, to the nanosecond. It takes one
+	// word of memory, or some 100 bytes more where the numbers are too large for one: see
+	// [Limit.TokenBucket].
+	//
+	// A call whose reading of the clock is late is decided at that reading, with what was
+	// charged since. So it may be denied, and is never admitted, because it is late.
+	TokenBucket
 )
 
 // String returns the name of the constant.
@@ -54,6 +68,8 @@ func (a Algorithm) String() string {
 		return "SlidingLog"
 	case SlidingBuckets:
 		return "SlidingBuckets"
+	case TokenBucket:
+		return "TokenBucket"
 	}
 	return "Algorithm(" + strconv.Itoa(int(a)) + ")"
 }
@@ -61,7 +77,7 @@ func (a Algorithm) String() string {
 // MarshalText returns the name of the constant. The error for any other value wraps
 // [ErrInvalidLimit].
 func (a Algorithm) MarshalText() ([]byte, error) {
-	if a > SlidingBuckets {
+	if a > TokenBucket {
 		return nil, malformed("sash: "+wantAlgorithm, a)
 	}
 	return []byte(a.String()), nil
@@ -70,7 +86,7 @@ func (a Algorithm) MarshalText() ([]byte, error) {
 // UnmarshalText sets a to the constant of the given name, such as "SlidingLog". The error
 // for any other text wraps [ErrInvalidLimit]. On an error, a is unchanged.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	for algorithm := SlidingCounter; algorithm <= SlidingBuckets; algorithm++ {
+	for algorithm := SlidingCounter; algorithm <= TokenBucket; algorithm++ {
 		if algorithm.String() == string(text) {
 			*a = algorithm
 			return nil
@@ -79,7 +95,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 	return malformed("sash: "+wantAlgorithm, quote(string(text)))
 }
 
-const wantAlgorithm = "Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got %v"
+const wantAlgorithm = "Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets or TokenBucket, got %v"
 
 // ErrInvalidLimit is wrapped by every error about a limit whose fields are not valid.
 var ErrInvalidLimit = errors.New("invalid limit")
@@ -90,7 +106,8 @@ var ErrInvalidLimit = errors.New("invalid limit")
 // [Never], and nothing is stored for its key. [Unlimited] admits everything.
 //
 // Most callers should write [Per], [PerSecond] and the like. These choose the algorithm by
-// the count; [Limit.Counter], [Limit.Log] and [Limit.Buckets] choose another. A Limit
+// the count; [Limit.Counter], [Limit.Log], [Limit.Buckets] and [Limit.TokenBucket] choose
+// another. A Limit
 // written field by field is a SlidingCounter unless it says otherwise.
 //
 // A Limit is read from text by [ParseLimit], and written by [Limit.String]. So it can
@@ -99,8 +116,8 @@ type Limit struct {
 	// Count is the number of units admitted per Window, at least 0. A limit with a Count of
 	// 0 admits nothing.
 	Count int64
-	// Window is the length of the sliding window, more than 0. Any length is exact to
-	// the nanosecond.
+	// Window is the length of the sliding window, or the time in which Count units flow into
+	// a TokenBucket. It is more than 0. Any length is exact to the nanosecond.
 	Window time.Duration
 	// Algorithm is the way in which the units charged are remembered. The zero value is
 	// SlidingCounter.
@@ -108,6 +125,9 @@ type Limit struct {
 	// Precision is the width of one bucket of SlidingBuckets, 0 < Precision <= Window.
 	// It must be 0 under the other algorithms.
 	Precision time.Duration
+	// Burst is the number of units that a full TokenBucket holds, at least 1. So it is the
+	// greatest number that is admitted at once. It must be 0 under the other algorithms.
+	Burst int64
 }
 
 // SmallCount is the largest Count for which [Per], [PerSecond] and the like, and limits
@@ -150,7 +170,7 @@ const (
 
 // Counter returns the same limit kept by [SlidingCounter].
 func (l Limit) Counter() Limit {
-	l.Algorithm, l.Precision = SlidingCounter, 0
+	l.Algorithm, l.Precision, l.Burst = SlidingCounter, 0, 0
 	return l
 }
 
@@ -171,7 +191,7 @@ func (l Limit) Log() Limit {
 	if l == Unlimited() {
 		return l
 	}
-	l.Algorithm, l.Precision = SlidingLog, 0
+	l.Algorithm, l.Precision, l.Burst = SlidingLog, 0, 0
 	return l
 }
 
@@ -181,12 +201,37 @@ func (l Limit) Buckets(precision time.Duration) Limit {
 	if l == Unlimited() {
 		return l
 	}
-	l.Algorithm, l.Precision = SlidingBuckets, precision
+	l.Algorithm, l.Precision, l.Burst = SlidingBuckets, precision, 0
 	return l
 }
 
+// TokenBucket returns the same rate with a burst of its own, kept by [TokenBucket]:
+// PerSecond(10).TokenBucket(100) admits 10 a second on average and 100 at once. That of
+// [Unlimited] is Unlimited.
+//
+// Whether the state of a key fits into one word depends on the numbers. It does if the
+// fraction Count per Window, in nanoseconds and lowest terms, has a numerator of at most 64,
+// and a bucket fills within some years. So it does at 10 or 100 a second, 600 a minute and
+// 1,000 an hour, which are one unit in so many nanoseconds, and also at 3, 7 or 60 a second.
+// At 12,345 a minute the numerator is 823, and the state of a key takes some 100 bytes more.
+func (l Limit) TokenBucket(burst int64) Limit {
+	if l == Unlimited() {
+		return l
+	}
+	l.Algorithm, l.Precision, l.Burst = TokenBucket, 0, burst
+	return l
+}
+
+// most returns the greatest number of units that l ever admits at once.
+func (l Limit) most() int64 {
+	if l.Algorithm == TokenBucket && l.Count > 0 {
+		return l.Burst
+	}
+	return l.Count
+}
+
 // String returns the limit as text, such as "100/1m0s", "5/1m0s counter", "10/1s log",
-// "240/1h0m0s buckets 1m0s" or "unlimited". A limit without the name of an algorithm is a
+// "240/1h0m0s buckets 1m0s", "10/1s burst 100" or "unlimited". A limit without the name of an algorithm is a
 // [SlidingCounter] of more than [SmallCount] units. [ParseLimit] reads the text back.
 func (l Limit) String() string {
 	if l == Unlimited() {
@@ -203,6 +248,8 @@ func (l Limit) String() string {
 		return s + " log"
 	case SlidingBuckets:
 		return s + " buckets " + l.Precision.String()
+	case TokenBucket:
+		return s + " burst " + strconv.FormatInt(l.Burst, 10)
 	}
 	return s + " " + l.Algorithm.String()
 }
@@ -215,6 +262,7 @@ const unlimitedText = "unlimited"
 //	COUNT/WINDOW counter
 //	COUNT/WINDOW log
 //	COUNT/WINDOW buckets PRECISION
+//	COUNT/WINDOW burst BURST
 //	unlimited
 //
 // Without a word for the algorithm, the count chooses it as it does for [Per].
@@ -222,7 +270,7 @@ const unlimitedText = "unlimited"
 // A duration is one of [time.ParseDuration], a unit without a number, or a whole number of
 // days or weeks. The units are s, sec, second, m, min, minute, h, hour, d, day, w and week.
 // Words are separated by white space, which may also stand around the slash. Examples are
-// "100/s", "100 / minute", "5000/30d", "5/250ms log" and "240/h buckets 1m".
+// "100/s", "100 / minute", "5000/30d", "5/250ms log", "240/h buckets 1m" and "10/s burst 100".
 //
 // The error wraps [ErrInvalidLimit], quotes s and names every fault. It says what was
 // probably meant by texts such as "100r/m" and "10 per minute".
@@ -317,8 +365,15 @@ func parseLimit(s string) (Limit, error) {
 		}
 		l.Algorithm, l.Precision = SlidingBuckets, precision
 		return l, nil
+	case len(algorithm) == 2 && algorithm[0] == "burst":
+		burst, err := strconv.ParseInt(algorithm[1], 10, 64)
+		if err != nil {
+			return Limit{}, malformed("burst %s is not a whole number of 64 bits", quote(algorithm[1]))
+		}
+		l.Algorithm, l.Burst = TokenBucket, burst
+		return l, nil
 	}
-	return Limit{}, malformed("%s after the window, want nothing, counter, log or buckets PRECISION", quote(strings.Join(algorithm, " ")))
+	return Limit{}, malformed("%s after the window, want nothing, counter, log, buckets PRECISION or burst BURST", quote(strings.Join(algorithm, " ")))
 }
 
 // malformed returns an error that wraps ErrInvalidLimit.
@@ -367,19 +422,23 @@ func (l Limit) faults(prefix string) (faults []error) {
 	if l.Window <= 0 {
 		fault("Window must be > 0, got %v", l.Window)
 	}
-	switch l.Algorithm {
-	case SlidingCounter, SlidingLog:
-		if l.Precision != 0 {
-			fault("Precision is for SlidingBuckets, must be 0 for %v, got %v", l.Algorithm, l.Precision)
-		}
-	case SlidingBuckets:
-		if l.Precision <= 0 {
-			fault("Precision must be > 0, got %v", l.Precision)
-		} else if l.Precision > l.Window {
-			fault("Precision must be <= Window, got %v and %v", l.Precision, l.Window)
-		}
-	default:
+	if l.Algorithm > TokenBucket {
 		fault(wantAlgorithm, l.Algorithm)
+		return faults
+	}
+	switch {
+	case l.Algorithm != SlidingBuckets && l.Precision != 0:
+		fault("Precision is for SlidingBuckets, must be 0 for %v, got %v", l.Algorithm, l.Precision)
+	case l.Algorithm == SlidingBuckets && l.Precision <= 0:
+		fault("Precision must be > 0, got %v", l.Precision)
+	case l.Algorithm == SlidingBuckets && l.Precision > l.Window:
+		fault("Precision must be <= Window, got %v and %v", l.Precision, l.Window)
+	}
+	switch {
+	case l.Algorithm != TokenBucket && l.Burst != 0:
+		fault("Burst is for TokenBucket, must be 0 for %v, got %d", l.Algorithm, l.Burst)
+	case l.Algorithm == TokenBucket && l.Burst < 1:
+		fault("Burst must be >= 1, got %d", l.Burst)
 	}
 	return faults
 }

@@ -291,18 +291,18 @@ func TestAlgorithm_MarshalsByName(t *testing.T) {
 	}
 	_, err := json.Marshal(Algorithm(9))
 	require.ErrorIs(t, err, ErrInvalidLimit)
-	require.ErrorContains(t, err, "Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got Algorithm(9)")
+	require.ErrorContains(t, err, "Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets or TokenBucket, got Algorithm(9)")
 	a := SlidingLog
 	err = json.Unmarshal([]byte(`"slidinglog"`), &a)
 	require.ErrorIs(t, err, ErrInvalidLimit)
-	require.ErrorContains(t, err, `Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got "slidinglog"`)
+	require.ErrorContains(t, err, `Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets or TokenBucket, got "slidinglog"`)
 	require.Equal(t, SlidingLog, a, "unchanged by an error")
 }
 
 func TestAlgorithm_String(t *testing.T) {
 	require.Equal(t, "SlidingCounter SlidingLog SlidingBuckets Algorithm(9)",
 		SlidingCounter.String()+" "+SlidingLog.String()+" "+SlidingBuckets.String()+" "+Algorithm(9).String())
-	require.Equal(t, "1/1s Algorithm(9)", Limit{1, time.Second, 9, 0}.String())
+	require.Equal(t, "1/1s Algorithm(9)", Limit{1, time.Second, 9, 0, 0}.String())
 }
 
 // Every method that takes limits accepts as many as a key may have. It refuses one more with

@@ -70,7 +70,7 @@ func New(options ...Option) (*Limiter, error) {
 
 		noReconfigure: c.noReconfigure,
 	}
-	l.current.Store(l.newGeneration(newTimeline(c.chargeDenied), 0, newKeyCap(c.maxKeys, c.overflow), c.limits, c.sizeHint))
+	l.current.Store(l.newGeneration(newTimeline(c.chargeDenied, l.clock.Now()), 0, newKeyCap(c.maxKeys, c.overflow), c.limits, c.sizeHint))
 	if l.interval >= 0 {
 		l.startJanitor()
 	}

@@ -25,7 +25,7 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 		}
 		l.placeAll(g, targets)
 		if charging {
-			l.ensureReservable(g, targets)
+			l.ensureHolds(g, targets, q.at)
 		}
 		if !l.lockAll(g, targets, charging) {
 			continue
@@ -37,7 +37,7 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 		}
 		allowed := admitAll(targets, asked)
 		store := asked.stores(allowed)
-		if store && !chargeable(targets) {
+		if store && !chargeable(targets, q.at) {
 			unlockAbsent(g, targets)
 			unlockAll(targets)
 			charging = true
@@ -55,10 +55,11 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 }
 
 // chargeable reports whether the targets, which are locked, have the entries that a
-// charge needs.
-func chargeable(targets []target) bool {
+// charge needs at that instant.
+func chargeable(targets []target, at int64) bool {
 	for i := range targets {
-		if t := &targets[i]; t.needsEntry() || t.reserve && t.placement == placedOwn && t.origins == nil {
+		t := &targets[i]
+		if t.needsEntry() || t.placement == placedOwn && (!t.holds(at) || t.reserve && t.origins == nil) {
 			return false
 		}
 	}

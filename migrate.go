@@ -9,15 +9,16 @@ import (
 // When the limits of a key change, its entry is replaced by another one. Each new rule
 // takes its charges from one old rule, and they are replayed oldest first. That old rule
 // is, in this order of preference:
-//   - the old rule that is equal, or equal but for Count: the counts and their instants
-//     then stay exactly as they are;
+//   - the old rule that is equal, or equal but for Count and Burst: the counts and their
+//     instants then stay exactly as they are;
 //   - of those that remember as far back as the new rule looks, the one with the finest
 //     resolution;
 //   - the one that remembers furthest back.
 //
 // If the old rule knows only the window or bucket in which a unit was charged, the unit is
 // dated at the end of that window or bucket. It may count longer than it should, but
-// never shorter.
+// never shorter. A token bucket knows what it lacks, but not since when: these units are dated
+// now. One that takes its charges from another lacks as many units as that one.
 
 // migrate replaces e, the entry of k in old, by an entry for k in g.
 func (l *Limiter) migrate(old, g *generation, k key, e *entry) {
@@ -86,17 +87,17 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 	for i := range rs.rules {
 		r, s := &rs.rules[i], &next.states[i]
 		source := r.source(rules)
-		r.replay(s, rules[source].history(from.stateOf(e, word, source), now))
-		if isMulti && rules[source].equalButCount(r.Limit) {
-			s.lineage = e.asMulti().states[source].lineage
+		r.inherit(s, &rules[source], from.stateOf(e, word, source), now)
+		if isMulti && rules[source].equalButAmounts(r.Limit) {
+			s.lineage = e.asMulti().states[source].lineage.next(s.debt(), r, now)
 		}
 	}
 	return next.compact(kind, e.Name())
 }
 
 // source returns the index of that of rules whose charges are replayed to r. Of those
-// equal but for Count it is the one with the greatest Count: where denied attempts are
-// charged, the others know of fewer.
+// equal but for Count and Burst it is the one with the greatest Count: where denied attempts
+// are charged, the others know of fewer.
 func (r *rule) source(rules []rule) (best int) {
 	for i := range rules {
 		if rules[i].Limit == r.Limit {
@@ -109,16 +110,25 @@ func (r *rule) source(rules []rule) (best int) {
 	return best
 }
 
-// equalButCount reports whether l and o differ in nothing or in Count alone.
-func (l Limit) equalButCount(o Limit) bool {
-	o.Count = l.Count
+// inherit makes s, which is empty, the state under r that follows from v, a state under from.
+func (r *rule) inherit(s *limitState, from *rule, v stateView, now int64) {
+	if r.form == debtForm && from.form == debtForm { // not in whole units, as a history is
+		s.storeDebt(r.bucket.Inherit(from.bucket, v.debt, now))
+		return
+	}
+	r.replay(s, from.history(v, now))
+}
+
+// equalButAmounts reports whether l and o differ in nothing, or in Count and Burst alone.
+func (l Limit) equalButAmounts(o Limit) bool {
+	o.Count, o.Burst = l.Count, l.Burst
 	return l == o
 }
 
 // informsBetter reports whether a knows better than b what r must know.
 func (r *rule) informsBetter(a, b *rule) bool {
-	if equal := a.equalButCount(r.Limit); equal || b.equalButCount(r.Limit) {
-		return equal && (!b.equalButCount(r.Limit) || a.Count > b.Count)
+	if equal := a.equalButAmounts(r.Limit); equal || b.equalButAmounts(r.Limit) {
+		return equal && (!b.equalButAmounts(r.Limit) || a.Count > b.Count)
 	}
 	ofA, ofB, needed := a.horizon(), b.horizon(), r.horizon().looksBack
 	if ofA.remembers >= needed && ofB.remembers >= needed {

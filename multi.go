@@ -30,17 +30,9 @@ type multiEntry struct {
 	entry
 }
 
-// lastLineage is the last lineage that a limitState has begun.
-var lastLineage atomic.Uint64
-
 // newMultiEntry returns an empty entry under rs, with a copy of name.
 func newMultiEntry(rs *ruleset, name string) *multiEntry {
-	states := make([]limitState, len(rs.rules))
-	lineage := lastLineage.Add(uint64(len(states)))
-	for i := range states {
-		states[i].lineage = lineage - uint64(i)
-	}
-	return multiEntryOf(rs, states, name)
+	return multiEntryOf(rs, make([]limitState, len(rs.rules)), name)
 }
 
 // multiEntryOf returns an entry of those states under rs, with a copy of name.
@@ -225,14 +217,18 @@ func (e *multiEntry) expired(now int64) (since int64, ok bool) {
 // stateOf returns the state under the i-th rule.
 func (e *multiEntry) stateOf(i int) stateView {
 	s := &e.states[i]
-	return stateView{s.window(), s.ring.Load().view()}
+	return stateView{s.window(), s.ring.Load().view(), s.debt()}
 }
 
-// newest returns where each state was charged last.
+// newest makes origins those of the charge that e was charged last, which can be given back
+// from there. Each has a lineage for a state that has none yet. The caller must hold the lock.
 func (e *multiEntry) newest(origins []origin) {
 	for i := range e.states {
 		s := &e.states[i]
-		origins[i] = origin{s.lineage, s.newest(&e.ruleset.rules[i])}
+		if s.lineage == nil {
+			s.lineage = origins[i].lineage
+		}
+		origins[i] = origin{s.lineage.root, s.newest(&e.ruleset.rules[i])}
 	}
 }
 
@@ -241,12 +237,18 @@ func (e *multiEntry) newest(origins []origin) {
 func (e *multiEntry) giveBack(origins []origin, units int64) {
 	for i := range e.states {
 		r, s := &e.ruleset.rules[i], &e.states[i]
+		if s.lineage == nil {
+			continue
+		}
 		// Two states of one lineage began as one: give back to each lineage once.
-		at := slices.IndexFunc(origins, func(o origin) bool { return o.lineage == s.lineage })
-		if at >= 0 && s.giveBack(r, origins[at].number, units) {
+		at := slices.IndexFunc(origins, func(o origin) bool { return o.lineage == s.lineage.root })
+		if at < 0 {
+			continue
+		}
+		if seen, emptied := s.giveBack(r, origins[at].number, units); emptied {
 			// An empty state remembers nothing. So the past before it must not be
 			// charged any more, as after an eviction.
-			r.raiseFloor(r.beginningOf(s.newest(r)))
+			r.raiseFloor(seen)
 		}
 	}
 }
@@ -256,8 +258,13 @@ func (e *multiEntry) giveBack(origins []origin, units int64) {
 func (e *multiEntry) compact(kind kind, name string) *entry {
 	r, s := &e.ruleset.rules[0], &e.states[0]
 	w := s.window()
-	if kind == kindCounter || kind == kindWide {
-		if max(w.Prev, w.Curr) > r.Count { // only a multiEntry can hold what was spent past Count
+	switch kind { // only a multiEntry can hold what was spent past Count, and any Debt
+	case kindCounter, kindWide:
+		if max(w.Prev, w.Curr) > r.Count {
+			kind = kindMulti
+		}
+	case kindBucket:
+		if _, fits := r.debts.pack(r.bucket, s.debt()); !fits {
 			kind = kindMulti
 		}
 	}
@@ -278,6 +285,11 @@ func (e *multiEntry) compact(kind kind, name string) *entry {
 		return &log.entry
 	case kindMulti:
 		return &multiEntryOf(e.ruleset, e.states, name).entry
+	case kindBucket:
+		bucket := newCounterEntry(name)
+		word, _ := r.debts.pack(r.bucket, s.debt())
+		bucket.Word.Store(word)
+		return bucket
 	}
 	panic(unknownKind(kind))
 }

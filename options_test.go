@@ -10,9 +10,9 @@ import (
 func TestNew_NamesEveryWrongOption(t *testing.T) {
 	l, err := New(
 		Per(-1, -time.Second),
-		Limit{1, time.Second, 9, 0},
+		Limit{1, time.Second, 9, 0, 0},
 		PerSecond(1).Buckets(time.Minute),
-		Limit{1, time.Second, SlidingLog, 1},
+		Limit{1, time.Second, SlidingLog, 1, 1},
 		WithClock(nil),
 		WithSizeHint(-4),
 		WithObserver(nil),
@@ -26,7 +26,7 @@ func TestNew_NamesEveryWrongOption(t *testing.T) {
 	for _, want := range []string{
 		"sash: limit 1: Count must be >= 0, got -1: invalid limit",
 		"sash: limit 1: Window must be > 0, got -1s: invalid limit",
-		"sash: limit 2: Algorithm must be SlidingCounter, SlidingLog or SlidingBuckets, got Algorithm(9): invalid limit",
+		"sash: limit 2: Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets or TokenBucket, got Algorithm(9): invalid limit",
 		"sash: limit 3: Precision must be <= Window, got 1m0s and 1s: invalid limit",
 		"sash: limit 4: Precision is for SlidingBuckets, must be 0 for SlidingLog, got 1ns: invalid limit",
 		"sash: WithClock: clock must not be nil: invalid option",

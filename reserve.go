@@ -21,14 +21,14 @@ type reservation struct {
 	settled atomic.Bool
 }
 
-// An origin is where a charge was recorded under one rule: the window or tick, and the
-// lineage of the state.
+// An origin is where a charge was recorded under one rule: the window or tick, or the number
+// of the charge, and the root of the lineage of the state.
 //
 // A state hands its lineage on only to a state that replaces it and knows just as well
-// where everything was recorded: under a rule that is equal but for Count.
+// where everything was recorded: under a rule that is equal but for Count and Burst.
 type origin struct {
-	lineage uint64
-	number  int64 // of the window or tick
+	lineage *lineage
+	number  int64
 }
 
 // Reserve takes n units from key, an estimate, as [Limiter.Take] does. It returns a

@@ -64,7 +64,7 @@ func (l *Limiter) Restore(r io.Reader) error {
 	// Read everything into a new generation that no other goroutine knows. It has a
 	// timeline of its own, and so no override, no cached ruleset and no floor of the old
 	// one. On an error it is dropped, and nothing has happened.
-	g := l.newGeneration(newTimeline(l.chargeDenied), 0, old.cap.emptied(), limits, 0)
+	g := l.newGeneration(newTimeline(l.chargeDenied, begun.at), 0, old.cap.emptied(), limits, 0)
 	l.readRecords(s, g)
 	if s.err == nil {
 		// Set the shift last: the time that reading took has passed, too.
@@ -331,12 +331,16 @@ func (s *snapshotReader) limits() (limits []Limit) {
 		s.fail("%d limits of one key, more than %d", n, maxLimits)
 	}
 	for ; n > 0 && s.err == nil; n-- {
-		limits = append(limits, Limit{
+		l := Limit{
 			Count:     s.count(),
 			Window:    time.Duration(s.count()),
 			Algorithm: Algorithm(s.byte()),
 			Precision: time.Duration(s.count()),
-		})
+		}
+		if l.Algorithm == TokenBucket {
+			l.Burst = s.count()
+		}
+		limits = append(limits, l)
 	}
 	return limits
 }
@@ -442,6 +446,14 @@ func (s *snapshotReader) window(r *rule) window.State {
 		return window.State{}
 	}
 	return w
+}
+
+// debt reads the state of a debtForm.
+func (s *snapshotReader) debt() (d window.Debt) {
+	if d.Lack = (window.Amount{Hi: s.uint(), Lo: s.uint()}); !d.Empty() {
+		d.At = s.int()
+	}
+	return d
 }
 
 // ring reads the state of a ringForm.

@@ -14,10 +14,12 @@ import (
 type rule struct {
 	Limit
 	*timeline
-	form    form           // of the state that a key has under it
-	counter window.Counter // the arithmetic of a windowForm
-	ticks   window.Ticks   // that of a ringForm
-	layout  layout         // of the word of a kindCounter
+	form    form               // of the state that a key has under it
+	counter window.Counter     // the arithmetic of a windowForm
+	ticks   window.Ticks       // that of a ringForm
+	bucket  window.TokenBucket // that of a debtForm
+	layout  layout             // of the word of a kindCounter
+	debts   debtLayout         // of the word of a kindBucket
 
 	// index is the window in which an instant was located last: a hint that spares a
 	// division. It is written once a window, so it has a cache line of its own.
@@ -31,7 +33,7 @@ type horizon struct {
 	resolution int64 // the length of the period to which a charge is dated
 	remembers  int64 // the age up to which every charge is known
 	looksBack  int64 // the age up to which a charge may count
-	life       int64 // the least time between a unit and the unit Count units later
+	life       int64 // the least time between a unit and the unit Count units later; not of a debtForm
 }
 
 // compile makes r the rule of l. With horizon, it is all that knows what an Algorithm is
@@ -50,6 +52,9 @@ func (r *rule) compile(l Limit, t *timeline) {
 		r.form, r.ticks = ringForm, window.Instants(size)
 	case SlidingBuckets:
 		r.form, r.ticks = ringForm, window.Buckets(size, int64(l.Precision))
+	case TokenBucket:
+		r.form, r.bucket = debtForm, window.TokenBucket{Count: l.Count, Window: size, Burst: l.most()}
+		r.debts, _ = debtLayoutOf(r.bucket, t.origin)
 	default:
 		panic(unknownAlgorithm(l.Algorithm))
 	}
@@ -65,6 +70,8 @@ func (r *rule) horizon() horizon {
 	case SlidingBuckets:
 		life := int64(window.Wait(0, uint64(r.ticks.Life)*uint64(r.ticks.Length)))
 		return horizon{resolution: r.ticks.Length, remembers: (r.ticks.Life - 1) * r.ticks.Length, looksBack: life, life: life}
+	case TokenBucket: // it knows how much was charged, but not when
+		return horizon{resolution: 1, looksBack: int64(r.bucket.ResetAfter(r.bucket.Cost(r.bucket.Burst)))}
 	default:
 		panic(unknownAlgorithm(r.Algorithm))
 	}
@@ -85,6 +92,11 @@ func (r *rule) kind() kind {
 		return kindWide
 	case ringForm:
 		return kindLog
+	case debtForm:
+		if _, fits := debtLayoutOf(r.bucket, r.origin); fits {
+			return kindBucket
+		}
+		return kindMulti
 	case noForm:
 		return kindMulti
 	}
@@ -92,7 +104,7 @@ func (r *rule) kind() kind {
 }
 
 // satisfiable reports whether r could ever admit n units.
-func (r *rule) satisfiable(n int64) bool { return 0 <= n && n <= r.Count }
+func (r *rule) satisfiable(n int64) bool { return 0 <= n && n <= r.most() }
 
 // A query asks an entry whether n units may be charged at an instant. If charge is not
 // set, the answer is that of a charge which is not made.

@@ -38,10 +38,12 @@ import (
 //	          (a signed instant; see timeline and maxAhead)
 //	name      length, bytes
 //	limits    their number, up to 64, and of each one Count, Window, Algorithm (a
-//	          byte) and Precision
+//	          byte), Precision and, under TokenBucket only, Burst
 //	state     under SlidingCounter: prev, curr and, unless both are 0, the index
 //	          (signed) of the window; under Unlimited: nothing, and only overrides
-//	          have it, or the limiter itself; under the others: the number of log records,
+//	          have it, or the limiter itself; under TokenBucket: the two words of the Lack
+//	          (high first) and, unless both are 0, the instant (signed) at which that is so;
+//	          under the others: the number of log records,
 //	          and of each its tick and its units. The first tick is signed, each other
 //	          one is the difference to the tick before
 //
@@ -245,6 +247,9 @@ func appendLimits(b []byte, rules []rule) []byte {
 		b = binary.AppendUvarint(b, uint64(l.Window))
 		b = append(b, byte(l.Algorithm))
 		b = binary.AppendUvarint(b, uint64(l.Precision))
+		if l.Algorithm == TokenBucket {
+			b = binary.AppendUvarint(b, uint64(l.Burst))
+		}
 	}
 	return b
 }
@@ -321,6 +326,16 @@ func appendWindow(b []byte, w window.State) []byte {
 	b = binary.AppendUvarint(b, uint64(w.Curr))
 	if !w.Empty() {
 		b = binary.AppendVarint(b, w.Index)
+	}
+	return b
+}
+
+// appendDebt appends the state of a debtForm.
+func appendDebt(b []byte, d window.Debt) []byte {
+	b = binary.AppendUvarint(b, d.Lack.Hi)
+	b = binary.AppendUvarint(b, d.Lack.Lo)
+	if !d.Empty() {
+		b = binary.AppendVarint(b, d.At)
 	}
 	return b
 }

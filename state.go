@@ -15,6 +15,7 @@ type form uint8
 const (
 	windowForm form = iota // a window.State: SlidingCounter
 	ringForm               // a ring: SlidingLog and SlidingBuckets
+	debtForm               // a window.Debt: TokenBucket
 	noForm                 // nothing: Unlimited
 	forms
 )
@@ -27,33 +28,50 @@ func (f unknownForm) Error() string { return fmt.Sprintf("sash: no state of form
 // A limitState is what a multi-limit entry holds under one rule. What is not of the
 // rule's form is zero.
 type limitState struct {
-	index, prev, curr atomic.Int64
-	ring              atomic.Pointer[ring]
-	lineage           uint64 // see origin
+	words   [3]atomic.Int64 // a window.State or a window.Debt
+	ring    atomic.Pointer[ring]
+	lineage *lineage // nil: no reservation was made from it; guarded by the lock of the entry
+}
+
+// load and store read and write the words.
+func (s *limitState) load() (a, b, c int64) {
+	return s.words[0].Load(), s.words[1].Load(), s.words[2].Load()
+}
+
+func (s *limitState) store(a, b, c int64) {
+	s.words[0].Store(a)
+	s.words[1].Store(b)
+	s.words[2].Store(c)
 }
 
 // window returns the state of a windowForm.
-func (s *limitState) window() window.State {
-	return window.State{Index: s.index.Load(), Prev: s.prev.Load(), Curr: s.curr.Load()}
+func (s *limitState) window() (w window.State) {
+	w.Index, w.Prev, w.Curr = s.load()
+	return w
 }
 
-// store makes w the state of a windowForm.
-func (s *limitState) store(w window.State) {
-	s.index.Store(w.Index)
-	s.prev.Store(w.Prev)
-	s.curr.Store(w.Curr)
-}
+// storeWindow makes w the state of a windowForm.
+func (s *limitState) storeWindow(w window.State) { s.store(w.Index, w.Prev, w.Curr) }
 
-// storeCharged is store of a state that follows from that of s by a charge. It stores
+// storeCharged is storeWindow of a state that follows from that of s by a charge. It stores
 // only what has changed: a store costs as much as a compare-and-swap, and most charges
-// change curr alone.
+// change Curr alone.
 func (s *limitState) storeCharged(w window.State) {
-	if s.index.Load() != w.Index {
-		s.index.Store(w.Index)
-		s.prev.Store(w.Prev)
+	if s.words[0].Load() != w.Index {
+		s.words[0].Store(w.Index)
+		s.words[1].Store(w.Prev)
 	}
-	s.curr.Store(w.Curr)
+	s.words[2].Store(w.Curr)
 }
+
+// debt returns the state of a debtForm.
+func (s *limitState) debt() window.Debt {
+	at, hi, lo := s.load()
+	return window.Debt{At: at, Lack: window.Amount{Hi: uint64(hi), Lo: uint64(lo)}}
+}
+
+// storeDebt makes d the state of a debtForm.
+func (s *limitState) storeDebt(d window.Debt) { s.store(d.At, int64(d.Lack.Hi), int64(d.Lack.Lo)) }
 
 // admitsState reports whether r admits q by s.
 func (r *rule) admitsState(s *limitState, q query) (ok bool) {
@@ -64,6 +82,8 @@ func (r *rule) admitsState(s *limitState, q query) (ok bool) {
 	case ringForm:
 		v := s.ring.Load().view()
 		_, ok = r.evaluateLog(&v, q)
+	case debtForm:
+		ok = r.admitsDebt(s.debt(), q)
 	case noForm:
 		ok = q.n >= 0
 	default:
@@ -80,6 +100,9 @@ func (r *rule) stateAdmitsFast(s *limitState, at, n int64) (admits, ok bool) {
 		return r.windowAdmitsFast(s.window(), at, n)
 	case ringForm:
 		return r.ringAdmitsFast(s.ring.Load(), at, n)
+	case debtForm:
+		d := s.debt()
+		return r.admitsDebt(d, query{at: at, n: n}), !d.Empty() && !r.chargeDenied
 	case noForm:
 		return true, true
 	default:
@@ -96,11 +119,22 @@ func (r *rule) applyStateFast(s *limitState, at, n int64, store bool, left *rema
 		w := s.window()
 		w.Curr += n
 		if store {
-			s.curr.Store(w.Curr)
+			s.words[2].Store(w.Curr)
 		}
 		left.joinWindow(r, w, at)
 	case ringForm:
 		r.applyRingFast(s.ring.Load(), at, n, store, left)
+	case debtForm:
+		before := s.debt()
+		d := r.bucket.Charge(before, at, r.bucket.Cost(n))
+		if store {
+			s.lineage.charged(r.bucket.Lack(before, at), true)
+			s.storeDebt(d)
+		}
+		if left != nil {
+			lack := r.bucket.Lack(d, at)
+			left.join(r, r.bucket.Remaining(lack), r.bucket.ResetAfter(lack))
+		}
 	case noForm:
 		if left != nil {
 			left.join(r, math.MaxInt64, 0)
@@ -120,6 +154,12 @@ func (r *rule) applyState(s *limitState, q query, admitted, store bool, d *Decis
 		}
 	case ringForm:
 		r.applyRing(s.ring.Load(), q, admitted, store, d)
+	case debtForm:
+		before := s.debt()
+		if after := r.applyDebt(before, q, admitted, d); store && after != before {
+			s.lineage.charged(r.bucket.Lack(before, q.at), admitted)
+			s.storeDebt(after)
+		}
 	case noForm:
 		r.unlimitedDecision(d, q, admitted)
 	default:
@@ -142,7 +182,7 @@ func (r *rule) unlimitedDecision(d *Decision, q query, admitted bool) {
 // needsGrowth reports whether s has no room for the charge of q under r.
 func (s *limitState) needsGrowth(r *rule, q query) bool {
 	switch r.form {
-	case windowForm, noForm:
+	case windowForm, debtForm, noForm:
 		return false
 	case ringForm:
 		v := s.ring.Load().view()
@@ -154,7 +194,7 @@ func (s *limitState) needsGrowth(r *rule, q query) bool {
 // shrunkRing returns a smaller ring for s, or nil if that of s is not far too large.
 func (s *limitState) shrunkRing(r *rule) *ring {
 	switch r.form {
-	case windowForm, noForm:
+	case windowForm, debtForm, noForm:
 		return nil
 	case ringForm:
 		v := s.ring.Load().view()
@@ -163,28 +203,32 @@ func (s *limitState) shrunkRing(r *rule) *ring {
 	panic(unknownForm(r.form))
 }
 
-// newest returns the window or tick that s was charged in last.
+// newest returns what an origin needs to know of the charge that s was charged last: the
+// window or tick that it is in or, under a token bucket, its number in the lineage.
 func (s *limitState) newest(r *rule) int64 {
 	switch r.form {
 	case windowForm:
-		return s.index.Load()
+		return s.words[0].Load()
 	case ringForm:
 		v := s.ring.Load().view()
 		return v.tick(v.count - 1)
+	case debtForm:
+		return s.lineage.charges
 	case noForm:
 		return 0
 	}
 	panic(unknownForm(r.form))
 }
 
-// giveBack takes units that were charged in that window or tick out of s, as far as they
-// are still there. It reports whether that has emptied s, whose entry must be locked.
-func (s *limitState) giveBack(r *rule, number, units int64) (emptied bool) {
+// giveBack takes units of the charge with that origin out of s, as far as they are still
+// there. If that has emptied s, it returns the instant up to which the state has seen time.
+// The entry of s must be locked.
+func (s *limitState) giveBack(r *rule, number, units int64) (seen int64, emptied bool) {
 	switch r.form {
 	case windowForm:
 		w := s.window()
 		if w.Empty() {
-			return false
+			return 0, false
 		}
 		switch number {
 		case w.Index:
@@ -192,13 +236,22 @@ func (s *limitState) giveBack(r *rule, number, units int64) (emptied bool) {
 		case w.Index - 1:
 			w.Prev -= min(units, w.Prev)
 		}
-		s.store(w)
-		return w.Empty()
+		s.storeWindow(w)
+		return r.beginningOf(w.Index), w.Empty()
 	case ringForm:
 		v := s.ring.Load().view()
-		return v.giveBack(number, units)
+		emptied = v.giveBack(number, units)
+		return r.beginningOf(s.newest(r)), emptied
+	case debtForm:
+		d := s.debt()
+		if d.Empty() {
+			return 0, false
+		}
+		d = r.bucket.GiveBack(d, s.lineage.giveBack(number, r.bucket.Cost(units)))
+		s.storeDebt(d)
+		return d.At, d.Empty()
 	case noForm:
-		return false
+		return 0, false
 	}
 	panic(unknownForm(r.form))
 }
@@ -208,6 +261,7 @@ func (s *limitState) giveBack(r *rule, number, units int64) (emptied bool) {
 type stateView struct {
 	window.State
 	ringView
+	debt window.Debt
 }
 
 // expired reports whether no unit of v counts at now, and since which instant.
@@ -217,6 +271,8 @@ func (v *stateView) expired(r *rule, now int64) (since int64, ok bool) {
 		return r.counter.Expired(v.State, now)
 	case ringForm:
 		return r.ringExpired(&v.ringView, now)
+	case debtForm:
+		return r.bucket.Expired(v.debt, now)
 	case noForm:
 		return math.MinInt64, true
 	}
@@ -244,6 +300,10 @@ func (r *rule) history(v stateView, now int64) (past []charge) {
 		for current, i := v.current(r.ticks.Life), 0; i < current.count; i++ {
 			add(current.tick(i), int64(min(current.units(i), math.MaxInt64)), i == current.count-1)
 		}
+	case debtForm: // it does not know when they were charged: now at the latest
+		if units := r.bucket.Units(r.bucket.Lack(v.debt, now)); units > 0 {
+			past = append(past, charge{now, units})
+		}
 	case noForm:
 	default:
 		panic(unknownForm(r.form))
@@ -255,9 +315,11 @@ func (r *rule) history(v stateView, now int64) (past []charge) {
 func (r *rule) replay(s *limitState, past []charge) {
 	switch r.form {
 	case windowForm:
-		s.store(r.windowOf(past))
+		s.storeWindow(r.windowOf(past))
 	case ringForm:
 		s.ring.Store(r.ringOf(past))
+	case debtForm:
+		s.storeDebt(r.debtOf(past))
 	case noForm:
 	default:
 		panic(unknownForm(r.form))
@@ -309,6 +371,8 @@ func (r *rule) appendState(b []byte, v *stateView) []byte {
 	case ringForm:
 		current := v.current(r.ticks.Life)
 		return appendRecords(b, &current)
+	case debtForm:
+		return appendDebt(b, v.debt)
 	case noForm:
 		return b
 	}
@@ -319,9 +383,11 @@ func (r *rule) appendState(b []byte, v *stateView) []byte {
 func (s *snapshotReader) limitState(r *rule, to *limitState) {
 	switch r.form {
 	case windowForm:
-		to.store(s.window(r))
+		to.storeWindow(s.window(r))
 	case ringForm:
 		to.ring.Store(s.ring(r))
+	case debtForm:
+		to.storeDebt(s.debt())
 	case noForm:
 	default:
 		panic(unknownForm(r.form))

@@ -32,6 +32,10 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 				allowed, ok = g.fastRule.tryFast(e, at, n)
 			} else if g.log != nil {
 				allowed, ok = g.log.tryFastLog(e, at, n, nil, nil)
+			} else if g.bucket != nil {
+				var lack uint64
+				lack, ok = g.bucket.takeFastBucket(e, at, n)
+				allowed = lack <= g.bucket.debts.full
 			} else {
 				allowed, ok = g.ruleset.tryFast(e, at, n, nil, nil)
 			}
@@ -93,6 +97,14 @@ func (l *Limiter) Take(key string, n int64) Decision {
 				return Decision{Allowed: true, Limit: r.Limit, Remaining: left, ResetAfter: r.counter.ResetAfterCharge(elapsed)}
 			case ok:
 				return r.deniedFast(left, elapsed, n)
+			}
+		} else if r := g.bucket; r != nil {
+			lack, ok := r.takeFastBucket(e, at, n)
+			switch {
+			case ok && lack <= r.debts.full:
+				return Decision{Allowed: true, Limit: r.Limit, Remaining: r.debts.remaining(lack), ResetAfter: r.debts.time(lack)}
+			case ok:
+				return r.fastBucketDecision(lack, n)
 			}
 		}
 		var d Decision // here, as the calls above need none
@@ -233,6 +245,11 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) 
 			// The entry that the key had may have been evicted after q.at was read. Read
 			// the clock again, so that q.at is not before that eviction.
 			q.at = g.instant(l.clock.Now())
+		}
+		if e != nil && q.charge && !g.ruleset.holds(e, q.at) {
+			l.convert(g, k, e, g.ruleset, kindMulti)
+			e = nil
+			continue
 		}
 		if e != nil {
 			if allowed, alive := g.ruleset.decide(e, *q, d); alive {

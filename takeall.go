@@ -256,7 +256,7 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 			}
 		case l.insertMissing(targets):
 			q.at = g.instant(l.clock.Now()) // as in decide: charge now
-		case !l.ensureReservable(g, targets):
+		case !l.ensureHolds(g, targets, q.at):
 		case ensureRoomForAll(targets, *q) && tryLockAll(targets) && l.confirmFresh(g, targets):
 			l.applyAll(targets, *q, allowed, true, d)
 			return g, true
@@ -322,32 +322,42 @@ func (l *Limiter) insertMissing(targets []target) (missing bool) {
 	return missing
 }
 
-// ensureReservable reports whether the entries that are reserved from are multi-limit
-// entries. If not, it replaces them by such, and the caller must look again.
-func (l *Limiter) ensureReservable(g *generation, targets []target) bool {
+// ensureHolds reports whether the entries of the targets hold a charge at an instant of g, and
+// those that are reserved from can give it back. If not, it replaces them by multi-limit
+// entries, and the caller must look again.
+func (l *Limiter) ensureHolds(g *generation, targets []target, at int64) bool {
 	ready := true
 	for i := range targets {
 		switch t := &targets[i]; {
-		case !t.reserve || t.placement != placedOwn:
-			t.origins = nil // it may have had an entry of its own before
-		case t.entry == nil:
-		case !t.entry.isMulti():
+		case t.entry != nil && t.placement == placedOwn && !t.holds(at):
 			l.convert(g, t.key, t.entry, g.ruleset, kindMulti)
 			ready = false
-		default:
+		case !t.reserve || t.placement != placedOwn:
+			t.origins = nil // it may have had an entry of its own before
+		case t.entry != nil:
 			t.origins = t.newOrigins() // now: an allocation must not delay others under the lock
 		}
 	}
 	return ready
 }
 
-// newOrigins returns room for where the charge to t is recorded. It is nil if the charge
+// holds reports whether the entry of t holds a charge at an instant, and can give it back if
+// that is asked for.
+func (t *target) holds(at int64) bool {
+	return t.ruleset.holds(t.entry, at) && (!t.reserve || t.entry.isMulti())
+}
+
+// newOrigins returns room for where the charge to t is recorded, with new lineages. It is nil if the charge
 // is not to be given back, or if the entry of t cannot tell.
 func (t *target) newOrigins() []origin {
 	if !t.reserve || !t.entry.isMulti() {
 		return nil
 	}
-	return make([]origin, len(t.entry.asMulti().states))
+	origins := make([]origin, len(t.entry.asMulti().states))
+	for i := range origins {
+		origins[i].lineage = newLineage()
+	}
+	return origins
 }
 
 // validateAll reports whether all that was read of the targets is of one instant. If one

@@ -12,6 +12,7 @@ import (
 // begins another one.
 type timeline struct {
 	chargeDenied bool
+	origin       int64              // the instant at which it began
 	overrides    lazyMap[*override] // of SetLimits, by key
 	rulesetCache lazyMap[*ruleset]  // of keys with limits of their own, by cacheKey
 
@@ -25,8 +26,8 @@ type timeline struct {
 	floor atomic.Int64
 }
 
-func newTimeline(chargeDenied bool) *timeline {
-	t := &timeline{chargeDenied: chargeDenied}
+func newTimeline(chargeDenied bool, origin int64) *timeline {
+	t := &timeline{chargeDenied: chargeDenied, origin: origin}
 	t.floor.Store(math.MinInt64)
 	return t
 }

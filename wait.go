@@ -248,7 +248,8 @@ func (l *Limiter) forecast(w *waiter) (least time.Duration) {
 // admitted first.
 //
 // Every Count units need one further window. So the wait is at least the wait for the
-// first units, up to Count of them, and one window for each full Count that follows.
+// first units, up to Count of them, and one window for each full Count that follows. Under a
+// TokenBucket, it is the wait for the first Burst units, and for the others to flow in.
 func (l *Limiter) forecastAt(p *place) time.Duration {
 	g := l.current.Load()
 	d, now := l.look(p.key, p.n)
@@ -262,21 +263,19 @@ func (l *Limiter) forecastAt(p *place) time.Duration {
 			return d.RetryAfter // it admits nothing: the limits have just changed
 		}
 		units := window.Plus(p.ahead, p.n)
-		windows := (units - 1) / r.Count
+		first := r.firstOf(units)
 		// The first units are admitted no earlier than they would be as one charge. A
 		// counter may admit them earlier if they come one by one, so there only now is
 		// certain.
 		firstAt := now
 		if !rs.hasCounter() {
-			first, at := l.look(p.key, units-windows*r.Count)
-			if first.RetryAfter != Never {
-				firstAt = window.Plus(at, int64(first.RetryAfter))
+			next, at := l.look(p.key, first)
+			if next.RetryAfter != Never {
+				firstAt = window.Plus(at, int64(next.RetryAfter))
 			}
 		}
-		if windows < int64(Never)/r.horizon().life {
-			lastAt := max(r.readmitsAt(firstAt, windows), now)
-			least = max(least, window.Wait(0, uint64(lastAt)-uint64(now)))
-		}
+		lastAt := max(r.readmitsAt(firstAt, units-first), now)
+		least = max(least, window.Wait(0, uint64(lastAt)-uint64(now)))
 	}
 	// The answer counts only if no waiter was admitted since p was enqueued: the units of
 	// that waiter would count twice, as units ahead and in the state of the key. And a
@@ -287,15 +286,30 @@ func (l *Limiter) forecastAt(p *place) time.Duration {
 	return least
 }
 
+// firstOf returns how many of so many units r may admit without a further wait: after them,
+// there are only full Counts of units, which readmitsAt is for.
+func (r *rule) firstOf(units int64) int64 {
+	if r.form == debtForm {
+		return min(units, r.Burst)
+	}
+	return (units-1)%r.Count + 1
+}
+
 // readmitsAt returns the earliest instant at which r can admit a unit, if the unit that
-// came windows*Count units before it is admitted at the given instant. Of units that are
+// came so many units before it is admitted at the given instant. Of units that are
 // Count apart, the later one is admitted at least horizon.life later, in whole windows or
 // ticks.
-func (r *rule) readmitsAt(at, windows int64) int64 {
-	size := r.horizon().resolution
-	number, _ := window.Divide(at, size)
-	number = window.Plus(number, windows*(r.horizon().life/size))
-	if number > math.MaxInt64/size {
+func (r *rule) readmitsAt(at, units int64) int64 {
+	if r.form == debtForm {
+		return window.Plus(at, int64(r.bucket.TimeFor(units)))
+	}
+	h, windows := r.horizon(), units/r.Count
+	if windows >= int64(Never)/h.life {
+		return at // too far away to tell: a bound all the same
+	}
+	number, _ := window.Divide(at, h.resolution)
+	number = window.Plus(number, windows*(h.life/h.resolution))
+	if number > math.MaxInt64/h.resolution {
 		return math.MaxInt64
 	}
 	return max(at, r.beginningOf(number))

@@ -1,0 +1,366 @@
+package sash
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// decideBucket decides q for a token bucket in one word. A charge is one compare-and-swap, and
+// a denial writes nothing. It is lock-free, except that it waits for calls that take several
+// keys at once. If it charges, e must hold a charge at that instant: see ruleset.holds.
+func (r *rule) decideBucket(e *entry, q query, d *Decision) (allowed, alive bool) {
+	for round := 1; ; round++ {
+		atomic.Round("decideBucket", round)
+		word := e.Word.Load()
+		if word&locked != 0 {
+			word, _ = e.loadUnlocked()
+		}
+		if word&dead != 0 {
+			return false, false
+		}
+		// The word is the whole state. All that follows is computed from it alone.
+		before := r.debts.unpack(r.bucket, word)
+		allowed := r.admitsDebt(before, q)
+		after := r.applyDebt(before, q, allowed, d)
+		if q.charge && after != before {
+			if next, _ := r.debts.pack(r.bucket, after); !e.Word.CompareAndSwap(word, next) {
+				continue // another call has changed the word, so decide again by its new value
+			}
+		}
+		return allowed, true
+	}
+}
+
+// started returns d, or the debt with which a bucket starts that was never charged: it cannot
+// have been full before the floor.
+func (r *rule) started(d window.Debt) window.Debt {
+	if d.Empty() {
+		return r.bucket.FullFrom(r.floor.Load())
+	}
+	return d
+}
+
+// admitsDebt reports whether r admits q to a bucket of debt d.
+func (r *rule) admitsDebt(d window.Debt, q query) bool {
+	return r.bucket.Admits(r.bucket.Lack(r.started(d), q.at), q.n)
+}
+
+// applyDebt returns d with q charged to it, given whether all limits admit q. It makes made,
+// unless that is nil, the decision on q.
+func (r *rule) applyDebt(d window.Debt, q query, admitted bool, made *Decision) window.Debt {
+	start := r.started(d)
+	lack := r.bucket.Lack(start, q.at)
+	if cost := r.debtCost(q, admitted, lack); cost != (window.Amount{}) {
+		d, lack = r.bucket.Charge(start, q.at, cost), lack.Plus(cost)
+	}
+	if made != nil {
+		r.debtDecision(made, lack, q, admitted)
+	}
+	return d
+}
+
+// debtCost returns what q is charged by a bucket with that lack, given whether all limits admit
+// it. A denied attempt empties the bucket at most.
+func (r *rule) debtCost(q query, admitted bool, lack window.Amount) window.Amount {
+	cost := r.bucket.Cost(max(q.n, 0))
+	switch {
+	case admitted:
+		return cost
+	case q.chargeDenied:
+		if left := r.bucket.Cost(r.bucket.Burst).Minus(lack); left.Less(cost) {
+			return left
+		}
+		return cost
+	}
+	return window.Amount{}
+}
+
+// debtDecision makes d the decision on q by a bucket with that lack, which has q charged to it,
+// given whether all limits admit it.
+func (r *rule) debtDecision(d *Decision, lack window.Amount, q query, admitted bool) {
+	d.Allowed, d.Limit = admitted, r.Limit
+	d.Remaining, d.RetryAfter, d.ResetAfter = r.bucket.Remaining(lack), 0, r.bucket.ResetAfter(lack)
+	if !admitted { // it stays 0 if another limit denies q
+		d.RetryAfter = r.bucket.RetryAfter(lack, q.n)
+	}
+	if q.next != nil {
+		*q.next = *d
+		q.next.Allowed, q.next.RetryAfter = false, r.bucket.RetryAfter(lack, d.Remaining+1)
+	}
+}
+
+// debtOf returns the debt after the charges of the past.
+func (r *rule) debtOf(past []charge) (d window.Debt) {
+	for _, c := range past {
+		if c.units > 0 {
+			d = r.bucket.Charge(d, c.at, r.bucket.Cost(c.units))
+		}
+	}
+	return d
+}
+
+// A lineage tells states that follow from one another by charges from all others, and knows
+// what a token bucket can give back. A state gets one with its first reservation.
+//
+// If a charge had been less by some amount, the bucket would lack less by that amount at each
+// later charge, but no bucket lacks less than nothing. So no more can be given back than the
+// least that the bucket lacked when a later charge came. lows holds that, for each charge:
+// those later charges that found the bucket to lack less than all after them did.
+//
+// Invariant: charge numbers and lacks of lows increase. There are maxLows at most. If there
+// were more, two are merged, and what is given back may be less than could be.
+type lineage struct {
+	root    *lineage // the first of the lineage: itself, or one of a state that it follows
+	charges int64    // so many charges since the first reservation
+	lows    []low
+}
+
+// A low is what a bucket lacked when the charge of that number came.
+type low struct {
+	charge int64
+	lack   window.Amount
+}
+
+const maxLows = 64
+
+func newLineage() *lineage {
+	g := new(lineage)
+	g.root = g
+	return g
+}
+
+// next returns the lineage of a state that replaces that of g, and knows as well where
+// everything was charged; nil for nil. Under r, it begins with debt d at now.
+func (g *lineage) next(d window.Debt, r *rule, now int64) *lineage {
+	if g == nil {
+		return nil
+	}
+	next := &lineage{g.root, g.charges, slices.Clone(g.lows)}
+	if r.form == debtForm {
+		next.charged(r.bucket.Lack(d, now), true) // as units may flow at another rate from here on
+	}
+	return next
+}
+
+// charged notes a charge that found a bucket to lack so much. If it was denied, nothing can be
+// given back of what was charged before: had that been less, it might have been admitted.
+func (g *lineage) charged(lack window.Amount, admitted bool) {
+	if g == nil {
+		return
+	}
+	if !admitted {
+		lack = window.Amount{}
+	}
+	g.charges++
+	last := len(g.lows)
+	for last > 0 && !g.lows[last-1].lack.Less(lack) {
+		last--
+	}
+	g.lows = append(g.lows[:last], low{g.charges, lack})
+	if len(g.lows) > maxLows {
+		// Of two that differ least, none is much in the way. But any will do.
+		g.lows[1].lack = g.lows[0].lack
+		g.lows = slices.Delete(g.lows, 0, 1)
+	}
+}
+
+// giveBack returns how much of cost, which was charged by the charge of that number, a bucket
+// gets back, and notes that it does.
+func (g *lineage) giveBack(number int64, cost window.Amount) window.Amount {
+	later := slices.IndexFunc(g.lows, func(l low) bool { return l.charge > number })
+	if later < 0 {
+		return cost
+	}
+	if least := g.lows[later].lack; least.Less(cost) {
+		cost = least
+	}
+	for i := range g.lows[later:] {
+		g.lows[later+i].lack = g.lows[later+i].lack.Minus(cost)
+	}
+	return cost
+}
+
+// A debtLayout says how a window.Debt is kept in one word: as the instant at which the bucket
+// is full, in steps since base. Only its methods scale that word.
+//
+// Bits (high to low): dead 1 | multi 1, never set here | locked 1 | steps 61.
+//
+// Count units in Window nanoseconds are, in lowest terms, rate units in cost nanoseconds. A
+// step is 1/rate of a nanosecond. So a nanosecond is rate steps, a unit is cost steps, and no
+// charge is ever rounded. The word 0 is that of a key never charged: a charge ends after base.
+//
+// A word changes only to a greater one; to itself locked, and from there to a greater one or
+// back; and to dead. So a word that is not locked comes back only if nothing has happened in
+// between, and a compare-and-swap from it proves that.
+//
+// The steps last for span nanoseconds after base, which is at least a year, and 73 years less
+// the time that a bucket takes to fill if rate is 1. A key that is charged outside of that gets
+// a multi-limit entry first, which holds any Debt.
+type debtLayout struct {
+	base, span       int64
+	rate, cost, full uint64 // the steps of a nanosecond, of a unit, and of Burst units
+}
+
+const (
+	stepBits = 61
+	maxSteps = 1<<stepBits - 1
+	minSpan  = 365 * int64(day)
+)
+
+// debtLayoutOf returns the layout of b for a limiter whose time begins at origin, and whether
+// the debts of b fit into one word.
+func debtLayoutOf(b window.TokenBucket, origin int64) (l debtLayout, fits bool) {
+	step := b.Step()
+	l.rate, l.cost = uint64(b.Count/step), uint64(b.Window/step)
+	hi, full := bits.Mul64(uint64(b.Burst), l.cost)
+	if hi > 0 || full > maxSteps || l.rate == 0 {
+		return debtLayout{}, false
+	}
+	l.full, l.span = full, int64((maxSteps-full)/l.rate)
+	l.base = window.Plus(origin, -l.span/8) // a few readings may be from before the origin
+	return l, l.span >= minSpan
+}
+
+// steps returns the steps from base to t, and whether a charge at t fits into a word.
+func (l *debtLayout) steps(t int64) (steps uint64, ok bool) {
+	since := uint64(t) - uint64(l.base)
+	return since * l.rate, t > l.base && since <= uint64(l.span)
+}
+
+// unpack returns the debt of word.
+func (l *debtLayout) unpack(b window.TokenBucket, word uint64) window.Debt {
+	if word == 0 {
+		return window.Debt{}
+	}
+	d := b.FullFrom(l.base + int64(word/l.rate))
+	d.Lack = d.Lack.Plus(window.Amount{Lo: word % l.rate}.MulDiv(uint64(b.Step()), 1))
+	return d
+}
+
+// pack returns the word of d, and whether d fits into one. It does after a charge at an instant
+// of which steps says so.
+func (l *debtLayout) pack(b window.TokenBucket, d window.Debt) (word uint64, ok bool) {
+	if d.Empty() {
+		return 0, true
+	}
+	since := uint64(d.At) - uint64(l.base)
+	lack := d.Lack.MulDiv(1, uint64(b.Step())) // a whole number of steps
+	if d.At < l.base || since > maxSteps/l.rate || lack.Hi > 0 || lack.Lo > maxSteps-since*l.rate {
+		return 0, false
+	}
+	return since*l.rate + lack.Lo, true
+}
+
+// holds reports whether a key with the entry e, which is in a table of rs, can be charged there
+// at an instant. If not, e must be replaced by a multi-limit entry first.
+func (rs *ruleset) holds(e *entry, at int64) bool {
+	if rs.kind != kindBucket || e.isMulti() {
+		return true
+	}
+	_, ok := rs.rules[0].debts.steps(at)
+	return ok
+}
+
+// charge returns the word of a bucket after a charge of n units at t, 0 < n <= Burst, and the
+// steps that it lacks then. If ok is false, the caller must take the slow path: word is locked
+// or dead, of a multi-limit entry, or of a bucket that must start at the floor; or the charge
+// does not fit.
+func (l *debtLayout) charge(word uint64, t, n int64) (next, lack uint64, ok bool) {
+	now, ok := l.steps(t)
+	next = max(word, now) + uint64(n)*l.cost
+	return next, next - now, ok && word-1 < maxSteps
+}
+
+// takeFastBucket is the fast path of decideBucket for n units, n > 0, as tryFast is that of
+// decideCounter. It returns the steps that the bucket lacks with the units. If they are more
+// than full, the units are denied. Nothing is divided for that.
+func (r *rule) takeFastBucket(e *entry, at, n int64) (lack uint64, ok bool) {
+	word := e.Word.Load()
+	charged, lack, ok := r.debts.charge(word, at, n)
+	switch {
+	case !ok || n > r.Burst:
+		return 0, false
+	case lack > r.debts.full:
+		return lack, !r.chargeDenied // a denial that costs nothing writes nothing
+	}
+	// If another call has changed the word, this fails, and nothing has happened.
+	return lack, e.Word.CompareAndSwap(word, charged)
+}
+
+// tryFastBucket is takeFastBucket that makes d, unless it is nil, the decision, and next, unless
+// it is nil, that on one unit more than d leaves.
+func (r *rule) tryFastBucket(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
+	lack, ok := r.takeFastBucket(e, at, n)
+	if d != nil && ok {
+		*d = r.fastBucketDecision(lack, n)
+		if next != nil {
+			*next = *d
+			next.Allowed = false
+			left := r.debts.lackOf(lack, n)
+			next.RetryAfter = r.bucket.RetryAfter(r.debts.amount(r.bucket, left), d.Remaining+1)
+		}
+	}
+	return lack <= r.debts.full, ok
+}
+
+// fastBucketDecision returns the decision on n units with which a bucket lacks so many steps.
+func (r *rule) fastBucketDecision(lack uint64, n int64) (d Decision) {
+	l := &r.debts
+	left := l.lackOf(lack, n)
+	d = Decision{Allowed: lack <= l.full, Limit: r.Limit, Remaining: l.remaining(left), ResetAfter: l.time(left)}
+	if !d.Allowed {
+		d.RetryAfter = l.time(lack - l.full)
+	}
+	return d
+}
+
+// lackOf returns the steps that a bucket lacks after a call for n units, with which it lacks so
+// many: without the units, if they are denied.
+func (l *debtLayout) lackOf(lack uint64, n int64) uint64 {
+	if lack > l.full {
+		lack -= uint64(n) * l.cost
+	}
+	return lack
+}
+
+// remaining returns how many units a bucket still holds that lacks so many steps.
+func (l *debtLayout) remaining(lack uint64) int64 {
+	if lack >= l.full {
+		return 0
+	}
+	return int64((l.full - lack) / l.cost)
+}
+
+// time returns how long it takes until so many steps have passed.
+func (l *debtLayout) time(steps uint64) time.Duration {
+	if l.rate > 1 { // which spares most limits a division
+		steps = (steps + l.rate - 1) / l.rate
+	}
+	return time.Duration(steps)
+}
+
+// amount returns so many steps as an Amount.
+func (l *debtLayout) amount(b window.TokenBucket, steps uint64) window.Amount {
+	return window.Amount{Lo: steps}.MulDiv(uint64(b.Step()), 1)
+}
+
+// bucketAdmitsFast reports whether r admits n units, n > 0, by word. If ok is false, the caller
+// must take the slow path.
+func (r *rule) bucketAdmitsFast(word uint64, at, n int64) (admits, ok bool) {
+	_, lack, ok := r.debts.charge(word, at, n)
+	return lack <= r.debts.full, ok && n <= r.Burst && !r.chargeDenied
+}
+
+// applyBucketFast returns word after a charge of n units that bucketAdmitsFast has admitted at
+// that instant. It joins to left, unless that is nil, what they leave.
+func (r *rule) applyBucketFast(word uint64, at, n int64, left *remainder) (next uint64) {
+	next, lack, _ := r.debts.charge(word, at, n)
+	if left != nil {
+		left.join(r, r.debts.remaining(lack), r.debts.time(lack))
+	}
+	return next
+}
