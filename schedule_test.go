@@ -142,6 +142,7 @@ var variants = []variant{
 	{"wide", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Counter()} }, useWide},
 	{"log", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log()} }, nil},
 	{"buckets", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Buckets(30 * sec)} }, nil},
+	{"token bucket", func(n int64) []Limit { return []Limit{Per(n, time.Minute).TokenBucket(n)} }, nil},
 	{"two counters", func(n int64) []Limit {
 		return []Limit{Per(n, time.Minute).Counter(), Per(n+2, time.Minute/2).Counter()}
 	}, nil},

@@ -1,6 +1,8 @@
 package sash
 
 import (
+	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -35,30 +37,22 @@ func (r *rule) decideBucket(e *entry, q query, d *Decision) (allowed, alive bool
 	}
 }
 
-// started returns d, or the debt with which a bucket starts that was never charged: it cannot
-// have been full before the floor.
-func (r *rule) started(d window.Debt) window.Debt {
-	if d.Empty() {
-		return r.bucket.FullFrom(r.floor.Load())
-	}
-	return d
-}
-
 // admitsDebt reports whether r admits q to a bucket of debt d.
 func (r *rule) admitsDebt(d window.Debt, q query) bool {
-	return r.bucket.Admits(r.bucket.Lack(r.started(d), q.at), q.n)
+	return r.bucket.Admits(r.bucket.Lack(d, q.at), q.n)
 }
 
 // applyDebt returns d with q charged to it, given whether all limits admit q. It makes made,
-// unless that is nil, the decision on q.
+// unless that is nil, the decision on q. A bucket that was never charged is charged at the
+// floor or later.
 func (r *rule) applyDebt(d window.Debt, q query, admitted bool, made *Decision) window.Debt {
-	start := r.started(d)
-	lack := r.bucket.Lack(start, q.at)
-	if cost := r.debtCost(q, admitted, lack); cost != (window.Amount{}) {
-		d, lack = r.bucket.Charge(start, q.at, cost), lack.Plus(cost)
+	at := q.at
+	if d.Empty() {
+		at = r.clampToFloor(at)
 	}
+	d = r.bucket.Charge(d, at, r.debtCost(q, admitted, r.bucket.Lack(d, q.at)))
 	if made != nil {
-		r.debtDecision(made, lack, q, admitted)
+		r.debtDecision(made, r.bucket.Lack(d, q.at), q, admitted)
 	}
 	return d
 }
@@ -112,7 +106,7 @@ func (r *rule) debtOf(past []charge) (d window.Debt) {
 // those later charges that found the bucket to lack less than all after them did.
 //
 // Invariant: charge numbers and lacks of lows increase. There are maxLows at most. If there
-// were more, two are merged, and what is given back may be less than could be.
+// would be more, each two become one, and what is given back may be less than could be.
 type lineage struct {
 	root    *lineage // the first of the lineage: itself, or one of a state that it follows
 	charges int64    // so many charges since the first reservation
@@ -125,7 +119,7 @@ type low struct {
 	lack   window.Amount
 }
 
-const maxLows = 64
+const maxLows = 256
 
 func newLineage() *lineage {
 	g := new(lineage)
@@ -134,14 +128,14 @@ func newLineage() *lineage {
 }
 
 // next returns the lineage of a state that replaces that of g, and knows as well where
-// everything was charged; nil for nil. Under r, it begins with debt d at now.
-func (g *lineage) next(d window.Debt, r *rule, now int64) *lineage {
+// everything was charged; nil for nil. It replaces one under from by one of debt d under r.
+func (g *lineage) next(d window.Debt, r, from *rule, now int64) *lineage {
 	if g == nil {
 		return nil
 	}
 	next := &lineage{g.root, g.charges, slices.Clone(g.lows)}
-	if r.form == debtForm {
-		next.charged(r.bucket.Lack(d, now), true) // as units may flow at another rate from here on
+	if r.form == debtForm && !r.bucket.SameRate(from.bucket) {
+		next.charged(r.bucket.Lack(d, now), true) // what it lacks now flows back at another rate
 	}
 	return next
 }
@@ -162,17 +156,25 @@ func (g *lineage) charged(lack window.Amount, admitted bool) {
 	}
 	g.lows = append(g.lows[:last], low{g.charges, lack})
 	if len(g.lows) > maxLows {
-		// Of two that differ least, none is much in the way. But any will do.
-		g.lows[1].lack = g.lows[0].lack
-		g.lows = slices.Delete(g.lows, 0, 1)
+		g.thin()
 	}
+}
+
+// thin halves lows. It keeps the charge of the later and the lack of the earlier of two, so
+// that nothing is given back which should not be.
+func (g *lineage) thin() {
+	half := len(g.lows) / 2
+	for i := range half {
+		g.lows[i] = low{g.lows[2*i+1].charge, g.lows[2*i].lack}
+	}
+	g.lows = append(g.lows[:half], g.lows[2*half:]...)
 }
 
 // giveBack returns how much of cost, which was charged by the charge of that number, a bucket
 // gets back, and notes that it does.
 func (g *lineage) giveBack(number int64, cost window.Amount) window.Amount {
-	later := slices.IndexFunc(g.lows, func(l low) bool { return l.charge > number })
-	if later < 0 {
+	later, _ := slices.BinarySearchFunc(g.lows, number+1, func(l low, charge int64) int { return cmp.Compare(l.charge, charge) })
+	if later == len(g.lows) {
 		return cost
 	}
 	if least := g.lows[later].lack; least.Less(cost) {
@@ -236,9 +238,10 @@ func (l *debtLayout) unpack(b window.TokenBucket, word uint64) window.Debt {
 	if word == 0 {
 		return window.Debt{}
 	}
-	d := b.FullFrom(l.base + int64(word/l.rate))
-	d.Lack = d.Lack.Plus(window.Amount{Lo: word % l.rate}.MulDiv(uint64(b.Step()), 1))
-	return d
+	// As late as an instant can be, but a nanosecond before it is full, at least: a Debt
+	// without a Lack is that of a bucket never charged.
+	since := min(word/l.rate-1, math.MaxInt64-uint64(l.base))
+	return window.Debt{At: int64(uint64(l.base) + since), Lack: l.amount(b, word-since*l.rate)}
 }
 
 // pack returns the word of d, and whether d fits into one. It does after a charge at an instant
