@@ -76,21 +76,29 @@ func readRateCases(t *testing.T) []rateCase {
 	return file.Cases
 }
 
-// A token bucket gives the answers of x/time/rate, also when the clock goes back. The
-// instant at which a case starts makes no difference.
+// A token bucket gives the answers of x/time/rate, also when the clock goes back. The kind
+// of its entry makes no difference, and neither does the instant at which a case starts.
 func TestTokenBucket_AnswersAsTimeRate(t *testing.T) {
 	for _, c := range readRateCases(t) {
-		for _, start := range []int64{0, -250_000_000, 1_700_000_000_123_456_789} {
-			t.Run(fmt.Sprintf("%s/from %d", c.Name, start), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r := rateRun{T: t, rateCase: c, start: start, clock: NewManualClock(start), reserved: map[string]Reservation{}}
-					r.l = newTest(t, r.of(c.Count), WithClock(r.clock))
-					for i := range c.Steps {
-						r.step = fmt.Sprintf("step %d", i+1)
-						r.play(&c.Steps[i])
-					}
+		for kind, limiter := range map[string]func(limit Limit, clock Clock) *Limiter{
+			"fast path": func(l Limit, c Clock) *Limiter { return newTest(t, l, WithClock(c)) },
+			"slow path": func(l Limit, c Clock) *Limiter {
+				return newTest(t, l, WithClock(c), WithObserver(func(string, int64, Decision) {}))
+			},
+			"multi": func(l Limit, c Clock) *Limiter { return useMulti(newTest(t, l, WithClock(c))) },
+		} {
+			for _, start := range []int64{0, -250_000_000, 1_700_000_000_123_456_789} {
+				t.Run(fmt.Sprintf("%s/%s/from %d", c.Name, kind, start), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						r := rateRun{T: t, rateCase: c, start: start, clock: NewManualClock(start), reserved: map[string]Reservation{}}
+						r.l = limiter(r.of(c.Count), r.clock)
+						for i := range c.Steps {
+							r.step = fmt.Sprintf("step %d", i+1)
+							r.play(&c.Steps[i])
+						}
+					})
 				})
-			})
+			}
 		}
 	}
 }
@@ -173,7 +181,9 @@ func (r *rateRun) allow(s *rateStep) {
 	if want.Tokens != nil {
 		require.Equal(r, max(*want.Tokens, 0), before.Remaining, r.step)
 	}
+	looked := r.l.Peek("k", s.N)
 	d := r.l.Take("k", s.N)
+	require.Equal(r, looked, d, r.step)
 	require.Equal(r, *want.OK, d.Allowed, r.step)
 	if d.Allowed {
 		require.Equal(r, before.Remaining-s.N, d.Remaining, r.step)
@@ -211,9 +221,9 @@ func (r *rateRun) stream(s *rateStep) {
 	require.Equal(r, *s.answer().Admitted, admitted, r.step)
 }
 
-// reserve makes the call of a source that charges units in advance. A limiter charges
-// them only when they are admitted. So the call waits for them, and then the clock goes
-// back. What is charged by then counts at the earlier instant as well.
+// reserve makes a call that in x/time/rate charges units in advance. A limiter charges them
+// when they are admitted. So the call waits for that, and the next step may set the clock
+// back. At the earlier instant, the units count as those charged in advance do.
 func (r *rateRun) reserve(s *rateStep) {
 	want, before := s.answer(), r.l.Peek("k", 0)
 	ctx := r.Context()
@@ -223,6 +233,9 @@ func (r *rateRun) reserve(s *rateStep) {
 		defer cancel()
 	}
 	d := r.l.Peek("k", s.N)
+	if !d.Allowed {
+		require.Equal(r, d, r.l.Take("k", s.N), r.step)
+	}
 	call := func() error { return r.l.Wait(ctx, "k", s.N) }
 	if s.As != "" {
 		call = func() (err error) {
@@ -231,7 +244,6 @@ func (r *rateRun) reserve(s *rateStep) {
 		}
 	}
 	if *want.OK {
-		require.Equal(r, *want.After, d.RetryAfter, r.step)
 		r.admitted(s, call)
 		return
 	}
@@ -264,6 +276,7 @@ func (r *rateRun) wait(s *rateStep) {
 		if s.Deadline != nil {
 			r.failed(call, context.DeadlineExceeded)
 		} else {
+			require.Equal(r, Never, r.l.Peek("k", s.N).RetryAfter, r.step)
 			r.failed(call, ErrExceedsLimit)
 		}
 	case *s.CancelAfter == 0:
@@ -284,11 +297,14 @@ func (r *rateRun) wait(s *rateStep) {
 
 // admitted checks that the call of s is admitted at the time wanted, and no earlier.
 func (r *rateRun) admitted(s *rateStep, call func() error) {
+	after, d := *s.answer().After, r.l.Peek("k", s.N)
+	require.Equal(r, after, d.RetryAfter, r.step)
+	require.Equal(r, after == 0, d.Allowed, r.step)
 	ended := r.begin(call)
-	if after := int64(*s.answer().After); after > 0 {
-		r.set(s.At + after - 1)
+	if after > 0 {
+		r.set(s.At + int64(after) - 1)
 		require.Empty(r, ended, r.step)
-		r.set(s.At + after)
+		r.set(s.At + int64(after))
 	}
 	require.Len(r, ended, 1, r.step)
 	require.NoError(r, <-ended, r.step)
