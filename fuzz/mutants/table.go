@@ -1439,7 +1439,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "tokens-fast-divided-interval", fault: "the same, in one word",
-		file: "tokenbucket.go", old: "uint64(b.Count/step), uint64(b.Window/step)", new: "uint64(1), uint64(b.Window/max(1, b.Count))",
+		file: "tokenbucket.go", old: "uint64(b.Count/step), uint64(b.Window/step)", new: "uint64(step/step), uint64(b.Window/max(1, b.Count))",
 		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
 	},
 	{
