@@ -128,16 +128,12 @@ func newLineage() *lineage {
 }
 
 // next returns the lineage of a state that replaces that of g, and knows as well where
-// everything was charged; nil for nil. It replaces one under from by one of debt d under r.
-func (g *lineage) next(d window.Debt, r, from *rule, now int64) *lineage {
+// everything was charged; nil for nil.
+func (g *lineage) next() *lineage {
 	if g == nil {
 		return nil
 	}
-	next := &lineage{g.root, g.charges, slices.Clone(g.lows)}
-	if r.form == debtForm && !r.bucket.SameRate(from.bucket) {
-		next.charged(r.bucket.Lack(d, now), true) // what it lacks now flows back at another rate
-	}
-	return next
+	return &lineage{g.root, g.charges, slices.Clone(g.lows)}
 }
 
 // charged notes a charge that found a bucket to lack so much. If it was denied, nothing can be
