@@ -156,8 +156,8 @@ func (t *Table) override(key string, limits []Limit) {
 // Reconfigure replaces the limits of all keys without limits of their own. The charges
 // under a limit migrate to a new limit that differs from it only in Count. Under any
 // other limit the key begins anew, since how much a limiter knows there is not defined
-// here. A token bucket that is not the same as before begins anew as well, since what
-// it keeps depends on the time: see [Table.ReconfigureAt].
+// here. A token bucket of another Count begins anew as well, since what it keeps depends
+// on the time: see [Table.ReconfigureAt].
 func (t *Table) Reconfigure(limits []Limit) {
 	t.limits = limits
 	for name := range t.keys {
@@ -200,9 +200,7 @@ func (k *Key) inherit(o *Key, now *big.Int) bool {
 	switch {
 	case k.tokens == nil:
 		k.charges = o.charges
-	case k.limit == o.limit:
-		k.tokens = o.tokens.clone()
-	case now == nil:
+	case now == nil && k.limit.Count != o.limit.Count:
 		return false
 	default:
 		k.tokens = o.tokens.clone()
