@@ -200,13 +200,8 @@ func (k *Key) inherit(o *Key, now *big.Int) bool {
 	switch {
 	case k.tokens == nil:
 		k.charges = o.charges
-	case k.limit == o.limit:
-		k.tokens = o.tokens.clone()
 	case now == nil && k.limit.Count != o.limit.Count:
 		return false
-	case now == nil: // units flow in as before
-		k.tokens = o.tokens.clone()
-		k.tokens.limit = k.limit
 	default:
 		k.tokens = o.tokens.clone()
 		k.tokens.change(now, k.limit)

@@ -17,8 +17,14 @@ import (
 // bucket keeps each charge that a reservation may still change, and those after it.
 type tokenBucket struct {
 	limit  Limit
-	full   *big.Rat // when it is full again after what is not kept; nil if that was nothing
-	events []event  // what is kept, oldest first
+	before debt    // after what is not kept
+	events []event // what is kept, oldest first
+}
+
+// A debt is what a bucket owes. The zero debt is that of a bucket that has always been full.
+type debt struct {
+	full  *big.Rat // when the bucket is full again, if it was ever charged
+	stuck *big.Rat // in place of full if Count is 0: the units owed, which do not come back
 }
 
 // An event is a charge, or a change of the limit.
@@ -26,53 +32,64 @@ type event struct {
 	at          *big.Rat
 	units       *big.Rat // charged
 	reservation int      // the number of the reservation that may give units back, or 0
-	from, to    Limit    // the limits before and after it, which are the same for a charge
+	from, to    rate     // those before and after it, which are the same for a charge
 }
 
-// fullAt returns the instant at which the bucket is full again; nil if it has always been
-// full.
-func (b *tokenBucket) fullAt() *big.Rat {
-	full := b.full
+// A rate is that of count units in window nanoseconds.
+type rate struct{ count, window int64 }
+
+func (b *tokenBucket) rate() rate { return rate{b.limit.Count, b.limit.Window} }
+
+// debt returns the debt after all events.
+func (b *tokenBucket) debt() debt {
+	d := b.before
 	for _, e := range b.events {
-		full = e.apply(full)
+		d = e.apply(d)
 	}
-	return full
+	return d
 }
 
-// apply returns the instant at which a bucket is full after e that was to be full at that
-// instant.
-func (e event) apply(full *big.Rat) *big.Rat {
-	if e.from == e.to {
-		return plus(latest(full, e.at), times(e.units, e.to.interval()))
+// owed returns the units owed at t by a bucket of debt d to which they come back at rate r.
+func (d debt) owed(t *big.Rat, r rate) *big.Rat {
+	switch {
+	case d.stuck != nil:
+		return d.stuck
+	case d.full == nil || d.full.Cmp(t) <= 0:
+		return new(big.Rat)
 	}
-	if e.finds(full) {
-		return nil // nothing is owed
-	}
-	owed := over(minus(full, e.at), e.from.interval())
-	return plus(e.at, times(e.to.roundUp(owed), e.to.interval()))
+	return over(minus(d.full, t), r.interval())
 }
 
-// finds reports whether e finds a bucket full that is full from that instant on. Then it
-// makes no difference what was before e.
-func (e event) finds(full *big.Rat) bool { return full == nil || full.Cmp(e.at) <= 0 }
+// apply returns the debt after e of a bucket that had debt d before.
+func (e event) apply(d debt) debt {
+	owed := d.owed(e.at, e.from)
+	switch {
+	case e.from == e.to && e.to.count == 0:
+		return debt{stuck: plus(owed, e.units)}
+	case e.from == e.to:
+		return debt{full: plus(latest(d.full, e.at), times(e.units, e.to.interval()))}
+	case owed.Sign() == 0:
+		return debt{}
+	case e.to.count == 0:
+		return debt{stuck: e.to.roundUp(owed)}
+	}
+	return debt{full: plus(e.at, times(e.to.roundUp(owed), e.to.interval()))}
+}
 
-// interval returns the time in which one unit comes back. Count must not be 0.
-func (l Limit) interval() *big.Rat { return big.NewRat(l.Window, l.Count) }
+// interval returns the time in which one unit comes back. The count must not be 0.
+func (r rate) interval() *big.Rat { return big.NewRat(r.window, r.count) }
 
-// roundUp rounds units up to a number that l can owe at a whole nanosecond. All charges
-// under l are of such numbers: the multiples of gcd(Count, Window)/Window.
-func (l Limit) roundUp(units *big.Rat) *big.Rat {
-	step := over(rat(new(big.Int).GCD(nil, nil, big.NewInt(l.Count), big.NewInt(l.Window))), rat(big.NewInt(l.Window)))
+// roundUp rounds units up to a number that can be owed at a whole nanosecond at rate r. All
+// charges at that rate are of such numbers: the multiples of gcd(count, window)/window.
+func (r rate) roundUp(units *big.Rat) *big.Rat {
+	divisor := new(big.Int).GCD(nil, nil, big.NewInt(r.count), big.NewInt(r.window))
+	step := over(rat(divisor), rat(big.NewInt(r.window)))
 	return times(rat(ceil(over(units, step))), step)
 }
 
 // used returns the units owed at t times Window, which is a whole number.
 func (b *tokenBucket) used(t *big.Int) *big.Int {
-	full := b.fullAt()
-	if full == nil || full.Cmp(rat(t)) <= 0 {
-		return new(big.Int)
-	}
-	used := times(minus(full, rat(t)), rat(big.NewInt(b.limit.Count)))
+	used := times(b.debt().owed(rat(t), b.rate()), rat(big.NewInt(b.limit.Window)))
 	if !used.IsInt() {
 		panic("reference: the units owed times Window are not a whole number")
 	}
@@ -82,10 +99,7 @@ func (b *tokenBucket) used(t *big.Int) *big.Int {
 // charge takes units out of the bucket at t. The reservation of that number may give them
 // back, if it is not 0.
 func (b *tokenBucket) charge(t *big.Int, units *big.Rat, reservation int) {
-	if b.limit.Count == 0 {
-		return // nothing would ever come back, and nothing is admitted
-	}
-	b.events = append(b.events, event{rat(t), units, reservation, b.limit, b.limit})
+	b.events = append(b.events, event{rat(t), units, reservation, b.rate(), b.rate()})
 	b.compact()
 }
 
@@ -123,16 +137,15 @@ func (b *tokenBucket) finish() {
 	b.compact()
 }
 
-// change replaces the limit at t. The units owed then stay owed.
+// change replaces the limit at t. The units owed then stay owed. If Count stays the same, so
+// does all that is owed at any time, and t may be nil.
 func (b *tokenBucket) change(t *big.Int, to Limit) {
-	from := b.limit
+	from := b.rate()
 	b.limit = to
-	if to.Count == 0 {
-		b.full, b.events = nil, nil // nothing is kept where nothing is admitted
-		return
+	if b.rate() != from {
+		b.events = append(b.events, event{rat(t), new(big.Rat), 0, from, b.rate()})
+		b.compact()
 	}
-	b.events = append(b.events, event{rat(t), new(big.Rat), 0, from, to})
-	b.compact()
 }
 
 // compact forgets events where that makes no difference to any answer, now or after
@@ -140,19 +153,19 @@ func (b *tokenBucket) change(t *big.Int, to Limit) {
 func (b *tokenBucket) compact() {
 	// What came before an event that found the bucket full makes no difference. Had units
 	// of it been given back, the bucket would have been full even earlier.
-	full, first := b.full, -1
+	d, first := b.before, -1
 	for i, e := range b.events {
-		if e.finds(full) {
+		if d.owed(e.at, e.from).Sign() == 0 {
 			first = i
 		}
-		full = e.apply(full)
+		d = e.apply(d)
 	}
 	if first >= 0 {
-		b.full, b.events = nil, b.events[first:]
+		b.before, b.events = debt{}, b.events[first:]
 	}
 	// What came before all that can be given back is known.
 	for len(b.events) > 0 && b.events[0].reservation == 0 {
-		b.full, b.events = b.events[0].apply(b.full), b.events[1:]
+		b.before, b.events = b.events[0].apply(b.before), b.events[1:]
 	}
 	// Two charges of which nothing can be given back act as one. Of n units at s and m at
 	// t, that is one of n+m at the later of s and t - n*Window/Count.
@@ -168,8 +181,9 @@ func (b *tokenBucket) compact() {
 	b.events = kept
 }
 
-// isFinal reports whether e is a charge of which nothing can be given back.
-func (e event) isFinal() bool { return e.reservation == 0 && e.from == e.to }
+// isFinal reports whether e is a charge of which nothing can be given back, though units
+// come back to the bucket.
+func (e event) isFinal() bool { return e.reservation == 0 && e.from == e.to && e.to.count > 0 }
 
 func (b *tokenBucket) clone() *tokenBucket {
 	c := *b
@@ -179,7 +193,7 @@ func (b *tokenBucket) clone() *tokenBucket {
 
 // equal reports whether b and o are in the same state.
 func (b *tokenBucket) equal(o *tokenBucket) bool {
-	return b.limit == o.limit && same(b.full, o.full) && slices.EqualFunc(b.events, o.events, func(a, b event) bool {
+	return b.limit == o.limit && same(b.before.full, o.before.full) && same(b.before.stuck, o.before.stuck) && slices.EqualFunc(b.events, o.events, func(a, b event) bool {
 		return same(a.at, b.at) && same(a.units, b.units) && a.reservation == b.reservation && a.from == b.from && a.to == b.to
 	})
 }

@@ -3,6 +3,7 @@ package reference
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -108,7 +109,7 @@ func TestTokenBucket_ChargesDeniedAsFarAsItHoldsAnything(t *testing.T) {
 	})
 }
 
-func TestTokenBucket_WithACountOfZeroAdmitsAndKeepsNothing(t *testing.T) {
+func TestTokenBucket_WithACountOfZeroAdmitsNothing(t *testing.T) {
 	for _, denied := range []bool{false, true} {
 		k := New(Limit{Count: 0, Window: 10, Burst: 3, ChargeDenied: denied})
 		run(t, k, []step{
@@ -118,9 +119,14 @@ func TestTokenBucket_WithACountOfZeroAdmitsAndKeepsNothing(t *testing.T) {
 		})
 		assert.True(t, k.equal(New(k.limit)))
 	}
+	// What is spent all the same does not come back.
 	table := NewTable([]Limit{{Count: 0, Window: 10, Burst: 3, ChargeDenied: true}, {Count: 1, Window: 10, Burst: 3, ChargeDenied: true}})
 	table.Spend(0, 2, "a")
-	peeks(t, table, []step{{0, 0, Answer{Allowed: true, ResetAfter: 20}}})
+	table.Spend(5, 1, "a")
+	never := Answer{RetryAfter: Never, ResetAfter: Never}
+	peeks(t, table, []step{{5, 0, never}, {math.MaxInt64, 0, never}})
+	table.ReconfigureAt(100, []Limit{{Count: 1, Window: 10, Burst: 3, ChargeDenied: true}})
+	peeks(t, table, []step{{100, 0, Answer{Allowed: true, ResetAfter: 30}}})
 }
 
 func TestTokenBucket_EndsOfTime(t *testing.T) {
@@ -282,7 +288,7 @@ func TestTokenBucket_ChangedLimitsInheritWhatIsOwed(t *testing.T) {
 		"not rounded":           {Limit{Count: 3, Window: 10, Burst: 10}, 16, 6, 12}, // 3.4, so 11.33
 		"nothing is owed":       {Limit{Count: 3, Window: 10, Burst: 10}, 50, 10, 0}, //
 		"a bit is owed":         {Limit{Count: 10, Window: 10, Burst: 10}, 49, 9, 1}, // 0.1, so 1
-		"to a Count of 0":       {Limit{Count: 0, Window: 10, Burst: 10}, 15, 0, 0},  // keeps nothing
+		"to a Count of 0":       {Limit{Count: 0, Window: 10, Burst: 10}, 15, 0, Never},
 		"to another window":     {Limit{Count: 1, Window: 11, Burst: 10}, 15, 10, 0}, // begins anew
 		"to another algorithm":  {Limit{Log: true, Count: 1, Window: 10}, 15, 1, 0},  // begins anew
 		"to denied ones":        {Limit{Count: 1, Window: 10, Burst: 10, ChargeDenied: true}, 15, 10, 0},
@@ -325,9 +331,22 @@ func TestTokenBucket_ChangedLimitsInheritWhatIsOwed(t *testing.T) {
 	table.Take(10, 5, "a")
 	table.Settle(10, r, 0)
 	assert.Equal(t, int64(50), table.Peek(10, 0, "a").ResetAfter)
-	table.ReconfigureAt(10, []Limit{{Count: 0, Window: 10, Burst: 10}})
-	table.ReconfigureAt(10, []Limit{tenOfTen})
-	assert.True(t, table.Idle(10, "a"), "nothing is kept where nothing is admitted")
+	table.SetLimits("a", []Limit{{Count: 1, Window: 10, Burst: 3}})
+	assert.Equal(t, int64(50), table.Peek(10, 0, "a").ResetAfter, "another burst, at whatever time")
+
+	// Under a Count of 0 nothing comes back.
+	table.ReconfigureAt(22, []Limit{{Count: 0, Window: 10, Burst: 10}}) // for the other keys
+	table.SetLimitsAt(22, "a", nil)                                     // 3.8 are owed, so 4
+	peeks(t, table, []step{
+		{22, 0, Answer{RetryAfter: Never, ResetAfter: Never}},
+		{1000, 1, Answer{RetryAfter: Never, ResetAfter: Never}},
+	})
+	assert.False(t, table.Idle(1000, "a"))
+	table.ReconfigureAt(1000, []Limit{{Count: 0, Window: 10, Burst: 7}})
+	table.ReconfigureAt(1000, []Limit{tenOfTen})
+	assert.Equal(t, int64(40), table.Peek(1000, 0, "a").ResetAfter)
+	table.ReconfigureAt(1040, []Limit{{Count: 0, Window: 10, Burst: 10}})
+	assert.True(t, table.Idle(1040, "a"), "nothing is owed")
 }
 
 func TestTokenBucket_GivesBackAfterAChangeOfLimits(t *testing.T) {
@@ -355,6 +374,16 @@ func TestTokenBucket_GivesBackAfterAChangeOfLimits(t *testing.T) {
 	table.Take(20, 1, "a")
 	table.Settle(20, r, 0)
 	assert.Equal(t, int64(5), table.Peek(20, 0, "a").ResetAfter)
+
+	// Under a Count of 0 as well.
+	table = NewTable([]Limit{tenOfTen})
+	r, late = reserve(t, table, 20, 5), reserve(t, table, 20, 2)
+	table.ReconfigureAt(25, []Limit{{Count: 0, Window: 10, Burst: 10}}) // 6.5, so 7
+	table.Settle(25, r, 1)
+	table.ReconfigureAt(25, []Limit{tenOfTen})
+	assert.Equal(t, int64(30), table.Peek(25, 0, "a").ResetAfter)
+	table.Settle(25, late, 0)
+	assert.Equal(t, int64(10), table.Peek(25, 0, "a").ResetAfter)
 }
 
 func TestTokenBucket_RestoresWhatWasSaved(t *testing.T) {
@@ -495,6 +524,9 @@ func (k *tank) owed() []int64 {
 		at := c.at - tankBegin
 		level := owed[at] + c.cost
 		if c.to != nil {
+			if count == c.to.Count {
+				continue
+			}
 			count = c.to.Count
 			for step := gcd(count, c.to.Window); level%step != 0; {
 				level++
@@ -524,21 +556,22 @@ func gcd(a, b int64) int64 {
 
 // answer returns the answer to a call for n units under l.
 func (k *tank) answer(l Limit, at, n int64, allowed bool) Answer {
-	owed, budget := k.owed()[at-tankBegin:], l.Burst*l.Window
-	a := Answer{Allowed: allowed, DecidingKey: "a"}
+	owed, budget := k.owed()[at-tankBegin:], l.most()*l.Window
+	until := func(most int64) int64 {
+		if i := slices.IndexFunc(owed, func(owed int64) bool { return owed <= most }); i >= 0 {
+			return int64(i)
+		}
+		return Never // tankEnd is far enough away
+	}
+	a := Answer{Allowed: allowed, ResetAfter: until(0), DecidingKey: "a"}
 	for owed[0]+(a.Remaining+1)*l.Window <= budget {
 		a.Remaining++
 	}
-	for owed[a.ResetAfter] > 0 {
-		a.ResetAfter++
-	}
 	switch {
-	case !allowed && (n < 0 || n > l.Burst):
+	case !allowed && n < 0:
 		a.RetryAfter = Never
 	case !allowed:
-		for owed[a.RetryAfter]+n*l.Window > budget {
-			a.RetryAfter++
-		}
+		a.RetryAfter = until(budget - n*l.Window)
 	}
 	return a
 }
@@ -549,7 +582,7 @@ func TestTokenBucket_AnswersAreThoseOfATank(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		draw := func(window int64) Limit {
-			return Limit{Count: 1 + rng.Int64N(7), Window: window, Burst: 1 + rng.Int64N(6), ChargeDenied: seed%3 == 0}
+			return Limit{Count: max(rng.Int64N(9)-1, 0), Window: window, Burst: 1 + rng.Int64N(6), ChargeDenied: seed%3 == 0}
 		}
 		l := draw(1 + rng.Int64N(12))
 		type open struct {
@@ -581,19 +614,19 @@ func TestTokenBucket_AnswersAreThoseOfATank(t *testing.T) {
 				if !r.settled && actual < r.n && r.call >= 0 && !tank.calls[r.call].final {
 					tank.calls[r.call].cost -= (r.n - actual) * l.Window
 				}
-				if !r.settled && actual > r.n {
+				if !r.settled && actual > r.n && l.Count > 0 {
 					tank.calls = append(tank.calls, tankCall{at: now, cost: (actual - r.n) * l.Window})
 				}
 				r.settled = true
 			default:
 				n := rng.Int64N(l.Burst+3) - 1
 				owed := tank.owed()[now-tankBegin]
-				allowed := n >= 0 && n <= l.Burst && owed+n*l.Window <= l.Burst*l.Window
+				allowed := n >= 0 && owed+n*l.Window <= l.most()*l.Window
 				cost := int64(0)
 				if allowed {
 					cost = n * l.Window
 				} else if l.ChargeDenied && n > 0 {
-					cost = min(n*l.Window, max(l.Burst*l.Window-owed, 0))
+					cost = min(n*l.Window, max(l.most()*l.Window-owed, 0))
 				}
 				if cost > 0 {
 					for i := range tank.calls {
@@ -617,7 +650,7 @@ func TestTokenBucket_AnswersAreThoseOfATank(t *testing.T) {
 					reservations = append(reservations, o)
 				}
 			}
-			want := tank.answer(l, now, 0, tank.owed()[now-tankBegin] <= l.Burst*l.Window)
+			want := tank.answer(l, now, 0, tank.owed()[now-tankBegin] <= l.most()*l.Window)
 			require.Equal(t, want, table.Peek(now, 0, "a"), "seed %d: at %d under %+v", seed, now, l)
 			require.Equal(t, want.ResetAfter == 0, table.Idle(now, "a"))
 		}
