@@ -15,7 +15,8 @@ import (
 // A Clock tells the time that a limiter decides by: nanoseconds since a fixed,
 // arbitrary origin. It must be safe for concurrent use. It should not run backwards.
 // Where it does, or where a reading is used late, a key stays at the newest time it has
-// seen, so nothing is admitted twice.
+// seen, so nothing is admitted twice. Under a [TokenBucket], the reading counts, with all that
+// was charged since: that admits even less.
 type Clock interface{ Now() int64 }
 
 // SystemClock returns the monotonic clock of the operating system, which no change of

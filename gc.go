@@ -113,7 +113,7 @@ func (l *Limiter) sweepInterval() time.Duration {
 
 // lasts returns about how long a charge counts under r.
 func (r *rule) lasts() time.Duration {
-	if r.form == debtForm {
+	if r.form == debtForm && r.Count > 0 {
 		return time.Duration(r.horizon().looksBack)
 	}
 	return r.Window

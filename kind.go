@@ -215,8 +215,9 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, admitted, store bool, d
 			next = nextVersion(word)
 		}
 	case kindBucket:
-		if after := r.applyDebt(r.debts.unpack(r.bucket, word), q, admitted, d); store {
-			next, _ = r.debts.pack(r.bucket, after)
+		before := r.debts.unpack(r.bucket, word)
+		if after := r.applyDebt(before, q, admitted, d); store && after != before {
+			next = r.debts.packCharged(r.bucket, after)
 		}
 	case kindMulti:
 		if e.asMulti().apply(q, admitted, store, d); store {

@@ -232,7 +232,7 @@ func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 		t.Run(fmt.Sprint(f), func(t *testing.T) {
 			r, e := ruleOf(t, f)
 			s, minute := &e.states[0], int64(time.Minute)
-			s.lineage = newLineage()
+			s.lineage.Store(newLineage(r))
 			q := query{at: minute, n: 3, charge: true}
 			require.Less(t, r.kind(), kindMulti)
 			require.True(t, r.admitsState(s, q))

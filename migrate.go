@@ -89,7 +89,7 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 		source := r.source(rules)
 		r.inherit(s, &rules[source], from.stateOf(e, word, source), now)
 		if isMulti && rules[source].equalButAmounts(r.Limit) {
-			s.lineage = e.asMulti().states[source].lineage.next()
+			s.lineage.Store(e.asMulti().states[source].lineage.Load().next())
 		}
 	}
 	return next.compact(kind, e.Name())
@@ -112,6 +112,12 @@ func (r *rule) source(rules []rule) (best int) {
 
 // inherit makes s, which is empty, the state under r that follows from v, a state under from.
 func (r *rule) inherit(s *limitState, from *rule, v stateView, now int64) {
+	if from.form == debtForm {
+		if since, full := from.bucket.Expired(v.debt, now); full {
+			r.raiseFloor(since) // as after an eviction: s does not know when it was full
+			return
+		}
+	}
 	if r.form == debtForm && from.form == debtForm { // not in whole units, as a history is
 		s.storeDebt(r.bucket.Inherit(from.bucket, v.debt, now))
 		return
@@ -128,13 +134,26 @@ func (l Limit) equalButAmounts(o Limit) bool {
 // informsBetter reports whether a knows better than b what r must know.
 func (r *rule) informsBetter(a, b *rule) bool {
 	if equal := a.equalButAmounts(r.Limit); equal || b.equalButAmounts(r.Limit) {
-		return equal && (!b.equalButAmounts(r.Limit) || a.Count > b.Count)
+		return equal && (!b.equalButAmounts(r.Limit) || r.sourceBefore(a, b))
 	}
 	ofA, ofB, needed := a.horizon(), b.horizon(), r.horizon().looksBack
+	if r.form == debtForm && (a.form == debtForm) != (b.form == debtForm) {
+		// A bucket knows what it lacks, and that is better than part of the past.
+		return a.form == debtForm && ofB.remembers < needed || a.form != debtForm && ofA.remembers >= needed
+	}
 	if ofA.remembers >= needed && ofB.remembers >= needed {
 		return ofA.resolution < ofB.resolution
 	}
 	return ofA.remembers > ofB.remembers
+}
+
+// sourceBefore reports whether a is the source of r rather than b. All are equal but for Count
+// and Burst.
+func (r *rule) sourceBefore(a, b *rule) bool {
+	if r.form == debtForm && (a.Count == r.Count) != (b.Count == r.Count) {
+		return a.Count == r.Count // what lacks under the same rate is what lacks
+	}
+	return a.Count > b.Count
 }
 
 // latestInstant returns the latest instant, at most now, that r takes for the window or

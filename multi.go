@@ -225,10 +225,10 @@ func (e *multiEntry) stateOf(i int) stateView {
 func (e *multiEntry) newest(origins []origin) {
 	for i := range e.states {
 		s := &e.states[i]
-		if s.lineage == nil {
-			s.lineage = origins[i].lineage
+		if s.lineage.Load() == nil {
+			s.lineage.Store(origins[i].lineage)
 		}
-		origins[i] = origin{s.lineage.root, s.newest(&e.ruleset.rules[i])}
+		origins[i] = origin{s.lineage.Load().root, s.newest(&e.ruleset.rules[i])}
 	}
 }
 
@@ -237,11 +237,12 @@ func (e *multiEntry) newest(origins []origin) {
 func (e *multiEntry) giveBack(origins []origin, units int64) {
 	for i := range e.states {
 		r, s := &e.ruleset.rules[i], &e.states[i]
-		if s.lineage == nil {
+		g := s.lineage.Load()
+		if g == nil {
 			continue
 		}
 		// Two states of one lineage began as one: give back to each lineage once.
-		at := slices.IndexFunc(origins, func(o origin) bool { return o.lineage == s.lineage.root })
+		at := slices.IndexFunc(origins, func(o origin) bool { return o.lineage == g.root })
 		if at < 0 {
 			continue
 		}

@@ -43,11 +43,12 @@ type origin struct {
 //
 // Under a [TokenBucket], the key then has what it would have if the units had never been
 // charged: nothing more, if the bucket was full when a later call came. It may have less
-// where it would take more than 256 later charges to tell, and it has nothing more if an
-// attempt was denied and charged in between, under [WithChargeDenied].
+// if it would have to tell more than 64 later charges apart. It has nothing more if, under
+// [WithChargeDenied], a denied attempt was charged in between.
 //
 // It costs what Take does under several limits, and about 150 bytes until it is settled.
-// The first reservation of a key turns its entry into a larger one.
+// The first reservation of a key turns its entry into a larger one: by about 100 bytes, and
+// by 1.6 KB for each [TokenBucket] of the key.
 func (l *Limiter) Reserve(key string, n int64) (Reservation, Decision) {
 	targets := []target{{key: l.key(key)}}
 	d := l.reserve(targets, n)

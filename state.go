@@ -30,7 +30,7 @@ func (f unknownForm) Error() string { return fmt.Sprintf("sash: no state of form
 type limitState struct {
 	words   [3]atomic.Int64 // a window.State or a window.Debt
 	ring    atomic.Pointer[ring]
-	lineage *lineage // nil: no reservation was made from it; guarded by the lock of the entry
+	lineage atomic.Pointer[lineage] // nil: no reservation was made from it; the lock of the entry guards what is in it
 }
 
 // load and store read and write the words.
@@ -128,7 +128,8 @@ func (r *rule) applyStateFast(s *limitState, at, n int64, store bool, left *rema
 		before := s.debt()
 		d := r.bucket.Charge(before, at, r.bucket.Cost(n))
 		if store {
-			s.lineage.charged(r.bucket.Lack(before, at), true)
+			s.lineage.Load().charged()
+			s.lineage.Load().note(r.bucket.Lack(before, at), true)
 			s.storeDebt(d)
 		}
 		if left != nil {
@@ -156,8 +157,12 @@ func (r *rule) applyState(s *limitState, q query, admitted, store bool, d *Decis
 		r.applyRing(s.ring.Load(), q, admitted, store, d)
 	case debtForm:
 		before := s.debt()
-		if after := r.applyDebt(before, q, admitted, d); store && after != before {
-			s.lineage.charged(r.bucket.Lack(before, q.at), admitted)
+		after := r.applyDebt(before, q, admitted, d)
+		if store {
+			s.lineage.Load().charged()
+		}
+		if store && after != before {
+			s.lineage.Load().note(r.bucket.Lack(before, q.at), admitted)
 			s.storeDebt(after)
 		}
 	case noForm:
@@ -213,7 +218,7 @@ func (s *limitState) newest(r *rule) int64 {
 		v := s.ring.Load().view()
 		return v.tick(v.count - 1)
 	case debtForm:
-		return s.lineage.charges
+		return s.lineage.Load().charges
 	case noForm:
 		return 0
 	}
@@ -247,7 +252,7 @@ func (s *limitState) giveBack(r *rule, number, units int64) (seen int64, emptied
 		if d.Empty() {
 			return 0, false
 		}
-		s.storeDebt(r.bucket.GiveBack(d, s.lineage.giveBack(number, r.bucket.Cost(units))))
+		s.storeDebt(r.bucket.GiveBack(d, s.lineage.Load().giveBack(number, r.bucket.Cost(units))))
 		return 0, false // it still knows when the bucket was full
 	case noForm:
 		return 0, false

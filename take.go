@@ -71,12 +71,12 @@ func (l *Limiter) AllowBytes(key []byte) bool { return l.AllowN(asString(key), 1
 
 // Take charges n units to key if all its limits admit them, else nothing, and returns the
 // decision with what is left. An n of 0 is a [Limiter.Peek]. An n below 0 is denied with
-// [Never], and so is an n above Count.
+// [Never], and so is an n above Count, or above the Burst of a [TokenBucket].
 //
 // It costs one reading of the clock, one look-up and, if it charges, one
 // compare-and-swap. A key that is new, or was evicted, also costs an insert and another
-// reading. That stores a copy of the key, and 34 to 38 bytes under one [SlidingCounter];
-// more under a very large limit, other algorithms or several limits.
+// reading. That stores a copy of the key, and 34 to 38 bytes under one [SlidingCounter] or
+// [TokenBucket]; more under a very large limit, other algorithms or several limits.
 func (l *Limiter) Take(key string, n int64) Decision {
 	// The fast path is that of AllowN. It is shortest for a counter with nothing in the
 	// previous window.

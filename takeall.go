@@ -347,15 +347,19 @@ func (t *target) holds(at int64) bool {
 	return t.ruleset.holds(t.entry, at) && (!t.reserve || t.entry.isMulti())
 }
 
-// newOrigins returns room for where the charge to t is recorded, with new lineages. It is nil if the charge
+// newOrigins returns room for where the charge to t is recorded, with lineages for those
+// states that have none. It is nil if the charge
 // is not to be given back, or if the entry of t cannot tell.
 func (t *target) newOrigins() []origin {
 	if !t.reserve || !t.entry.isMulti() {
 		return nil
 	}
-	origins := make([]origin, len(t.entry.asMulti().states))
+	e := t.entry.asMulti()
+	origins := make([]origin, len(e.states))
 	for i := range origins {
-		origins[i].lineage = newLineage()
+		if e.states[i].lineage.Load() == nil {
+			origins[i].lineage = newLineage(&e.ruleset.rules[i])
+		}
 	}
 	return origins
 }

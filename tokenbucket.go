@@ -28,10 +28,8 @@ func (r *rule) decideBucket(e *entry, q query, d *Decision) (allowed, alive bool
 		before := r.debts.unpack(r.bucket, word)
 		allowed := r.admitsDebt(before, q)
 		after := r.applyDebt(before, q, allowed, d)
-		if q.charge && after != before {
-			if next, _ := r.debts.pack(r.bucket, after); !e.Word.CompareAndSwap(word, next) {
-				continue // another call has changed the word, so decide again by its new value
-			}
+		if q.charge && after != before && !e.Word.CompareAndSwap(word, r.debts.packCharged(r.bucket, after)) {
+			continue // another call has changed the word, so decide again by its new value
 		}
 		return allowed, true
 	}
@@ -109,7 +107,7 @@ func (r *rule) debtOf(past []charge) (d window.Debt) {
 // would be more, each two become one, and what is given back may be less than could be.
 type lineage struct {
 	root    *lineage // the first of the lineage: itself, or one of a state that it follows
-	charges int64    // so many charges since the first reservation
+	charges int64    // their number since the first reservation
 	lows    []low
 }
 
@@ -119,11 +117,16 @@ type low struct {
 	lack   window.Amount
 }
 
-const maxLows = 256
+const maxLows = 64
 
-func newLineage() *lineage {
+// newLineage returns the first lineage of a state under r. That of a bucket has room for all
+// lows from the start, so that no charge allocates.
+func newLineage(r *rule) *lineage {
 	g := new(lineage)
 	g.root = g
+	if r.form == debtForm {
+		g.lows = make([]low, 0, maxLows+1)
+	}
 	return g
 }
 
@@ -133,31 +136,34 @@ func (g *lineage) next() *lineage {
 	if g == nil {
 		return nil
 	}
-	return &lineage{g.root, g.charges, slices.Clone(g.lows)}
+	return &lineage{g.root, g.charges, append(make([]low, 0, maxLows+1), g.lows...)}
 }
 
-// charged notes a charge that found a bucket to lack so much. If it was denied, nothing can be
-// given back of what was charged before: had that been less, it might have been admitted.
-func (g *lineage) charged(lack window.Amount, admitted bool) {
+// charged numbers a charge.
+func (g *lineage) charged() {
+	if g != nil {
+		g.charges++ // also of a state that it does not change: states of one root count alike
+	}
+}
+
+// note notes what a bucket lacked when the last charge came. If that was of a denied attempt,
+// nothing can be given back of what was charged before: had that been less, the attempt might
+// have been admitted.
+func (g *lineage) note(lack window.Amount, admitted bool) {
 	if g == nil {
 		return
 	}
 	if !admitted {
 		lack = window.Amount{}
 	}
-	g.charges++
-	last := len(g.lows)
-	for last > 0 && !g.lows[last-1].lack.Less(lack) {
-		last--
-	}
-	g.lows = append(g.lows[:last], low{g.charges, lack})
+	g.lows = append(g.lows[:g.below(len(g.lows), lack)], low{g.charges, lack})
 	if len(g.lows) > maxLows {
 		g.thin()
 	}
 }
 
-// thin halves lows. It keeps the charge of the later and the lack of the earlier of two, so
-// that nothing is given back which should not be.
+// thin halves lows. Of two, it keeps the charge of the later and the lack of the earlier, which
+// is less. So for any charge, the first low after it tells the same lack as before, or less.
 func (g *lineage) thin() {
 	half := len(g.lows) / 2
 	for i := range half {
@@ -166,8 +172,8 @@ func (g *lineage) thin() {
 	g.lows = append(g.lows[:half], g.lows[2*half:]...)
 }
 
-// giveBack returns how much of cost, which was charged by the charge of that number, a bucket
-// gets back, and notes that it does.
+// giveBack returns how much a bucket gets back of cost, which was charged by the charge of that
+// number. It lowers the lows of later charges by that.
 func (g *lineage) giveBack(number int64, cost window.Amount) window.Amount {
 	later, _ := slices.BinarySearchFunc(g.lows, number+1, func(l low, charge int64) int { return cmp.Compare(l.charge, charge) })
 	if later == len(g.lows) {
@@ -176,10 +182,20 @@ func (g *lineage) giveBack(number int64, cost window.Amount) window.Amount {
 	if least := g.lows[later].lack; least.Less(cost) {
 		cost = least
 	}
-	for i := range g.lows[later:] {
+	for i := range g.lows[later:] { // at each of these charges, the bucket would have lacked less
 		g.lows[later+i].lack = g.lows[later+i].lack.Minus(cost)
 	}
+	g.lows = slices.Delete(g.lows, g.below(later, g.lows[later].lack), later)
 	return cost
+}
+
+// below returns the number of those of the first n lows whose lack is less than lack: the
+// others are no lows any more once there is a later one with that lack.
+func (g *lineage) below(n int, lack window.Amount) int {
+	for n > 0 && !g.lows[n-1].lack.Less(lack) {
+		n--
+	}
+	return n
 }
 
 // A debtLayout says how a window.Debt is kept in one word: as the instant at which the bucket
@@ -195,9 +211,9 @@ func (g *lineage) giveBack(number int64, cost window.Amount) window.Amount {
 // back; and to dead. So a word that is not locked comes back only if nothing has happened in
 // between, and a compare-and-swap from it proves that.
 //
-// The steps last for span nanoseconds after base, which is at least a year, and 73 years less
-// the time that a bucket takes to fill if rate is 1. A key that is charged outside of that gets
-// a multi-limit entry first, which holds any Debt.
+// The steps last for span nanoseconds after base: a year at least; if rate is 1, 73 years less
+// the time in which a bucket fills. A key that is charged outside of that gets a multi-limit
+// entry first, which holds any Debt. See ruleset.holds.
 type debtLayout struct {
 	base, span       int64
 	rate, cost, full uint64 // the steps of a nanosecond, of a unit, and of Burst units
@@ -251,7 +267,20 @@ func (l *debtLayout) pack(b window.TokenBucket, d window.Debt) (word uint64, ok 
 	if d.At < l.base || since > maxSteps/l.rate || lack.Hi > 0 || lack.Lo > maxSteps-since*l.rate {
 		return 0, false
 	}
-	return since*l.rate + lack.Lo, true
+	word = since*l.rate + lack.Lo
+	return word, word >= l.rate // else it is full before base, where unpack has no word for it
+}
+
+// packCharged returns the word of d, the debt after a charge of which ruleset.holds has said
+// that it fits. If the floor has risen past the span since then, the charge is dated at the end
+// of the span.
+func (l *debtLayout) packCharged(b window.TokenBucket, d window.Debt) (word uint64) {
+	word, ok := l.pack(b, d)
+	if !ok {
+		d.At = l.base + l.span
+		word, _ = l.pack(b, d)
+	}
+	return word
 }
 
 // holds reports whether a key with the entry e, which is in a table of rs, can be charged there
@@ -259,6 +288,9 @@ func (l *debtLayout) pack(b window.TokenBucket, d window.Debt) (word uint64, ok 
 func (rs *ruleset) holds(e *entry, at int64) bool {
 	if rs.kind != kindBucket || e.isMulti() {
 		return true
+	}
+	if e.Word.Load()&^locked == 0 { // never charged: it starts at the floor
+		at = rs.clampToFloor(at)
 	}
 	_, ok := rs.rules[0].debts.steps(at)
 	return ok
@@ -306,7 +338,8 @@ func (r *rule) tryFastBucket(e *entry, at, n int64, d, next *Decision) (allowed,
 	return lack <= r.debts.full, ok
 }
 
-// fastBucketDecision returns the decision on n units with which a bucket lacks so many steps.
+// fastBucketDecision returns the decision on n units. lack is the steps that the bucket lacks
+// with them.
 func (r *rule) fastBucketDecision(lack uint64, n int64) (d Decision) {
 	l := &r.debts
 	left := l.lackOf(lack, n)
@@ -317,8 +350,8 @@ func (r *rule) fastBucketDecision(lack uint64, n int64) (d Decision) {
 	return d
 }
 
-// lackOf returns the steps that a bucket lacks after a call for n units, with which it lacks so
-// many: without the units, if they are denied.
+// lackOf returns the steps that a bucket lacks after a call for n units: lack with them, and less
+// without them if they are denied.
 func (l *debtLayout) lackOf(lack uint64, n int64) uint64 {
 	if lack > l.full {
 		lack -= uint64(n) * l.cost
@@ -326,7 +359,7 @@ func (l *debtLayout) lackOf(lack uint64, n int64) uint64 {
 	return lack
 }
 
-// remaining returns how many units a bucket still holds that lacks so many steps.
+// remaining returns how many units a bucket holds that lacks lack steps.
 func (l *debtLayout) remaining(lack uint64) int64 {
 	if lack >= l.full {
 		return 0
@@ -334,7 +367,7 @@ func (l *debtLayout) remaining(lack uint64) int64 {
 	return int64((l.full - lack) / l.cost)
 }
 
-// time returns how long it takes until so many steps have passed.
+// time returns how long steps take, rounded up.
 func (l *debtLayout) time(steps uint64) time.Duration {
 	if l.rate > 1 { // which spares most limits a division
 		steps = (steps + l.rate - 1) / l.rate
@@ -342,7 +375,7 @@ func (l *debtLayout) time(steps uint64) time.Duration {
 	return time.Duration(steps)
 }
 
-// amount returns so many steps as an Amount.
+// amount returns steps as an Amount.
 func (l *debtLayout) amount(b window.TokenBucket, steps uint64) window.Amount {
 	return window.Amount{Lo: steps}.MulDiv(uint64(b.Step()), 1)
 }

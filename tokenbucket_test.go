@@ -188,7 +188,7 @@ func TestTokenBucket_GivesBackWhatWouldHaveBeenLeft(t *testing.T) {
 	require.EqualValues(t, 8, l.Peek("both", 0).Remaining)
 }
 
-// A bucket tells so many charges apart, and of more gives back no more than it should.
+// A bucket tells maxLows charges apart. Of more it gives back no more than it should.
 func TestTokenBucket_GivesBackNoMoreThanItKnows(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, PerSecond(1).TokenBucket(2000), WithClock(clock))
@@ -198,7 +198,7 @@ func TestTokenBucket_GivesBackNoMoreThanItKnows(t *testing.T) {
 		require.True(t, d.Allowed)
 		all = append(all, r)
 	}
-	lineage := l.find(l.current.Load(), l.key("k")).asMulti().states[0].lineage
+	lineage := l.find(l.current.Load(), l.key("k")).asMulti().states[0].lineage.Load()
 	require.LessOrEqual(t, len(lineage.lows), maxLows)
 	require.Greater(t, len(lineage.lows), maxLows/2)
 	for i := 1; i < len(lineage.lows); i++ {
@@ -302,5 +302,148 @@ func TestTokenBucket_PacesWaitingCalls(t *testing.T) {
 	for units, want := range map[int64]time.Duration{1: 0, 2: 0, 3: 333_333_333, 5: time.Second, 3_000_002: 1_000_000 * time.Second} {
 		first := r.firstOf(units)
 		require.EqualValues(t, want, r.readmitsAt(0, units-first), "%d units", units)
+	}
+}
+
+// A refund that leaves the bucket to lack less at a later charge than at an earlier one counts
+// for what was charged before both.
+func TestTokenBucket_GivesBackNoMoreAfterAnotherRefund(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(1).TokenBucket(20), WithClock(clock))
+	first, _ := l.Reserve("k", 5)
+	second, _ := l.Reserve("k", 6)
+	clock.Advance(5 * time.Second)
+	require.True(t, l.Allow("k"))
+	second.Cancel()
+	first.Cancel()
+	require.EqualValues(t, 19, l.Peek("k", 0).Remaining, "the bucket would have been full when the last unit was taken")
+}
+
+// Two limits that began as one give back alike, however many denied attempts only one of them
+// was charged.
+func TestTokenBucket_GivesBackToEachOfTwoThatBeganAsOne(t *testing.T) {
+	for _, limits := range [][]Limit{
+		{PerSecond(20).TokenBucket(1000), PerSecond(10).TokenBucket(100)},
+		{PerSecond(10).TokenBucket(100), PerSecond(20).TokenBucket(100)},
+	} {
+		clock := NewManualClock(0)
+		l := newTest(t, PerSecond(10).TokenBucket(100), WithClock(clock))
+		l.Reserve("k", 1)
+		require.NoError(t, l.SetLimits("k", limits...))
+		clock.Set(int64(100 * time.Second))
+		r, _ := l.Reserve("k", 50)
+		clock.Set(int64(200 * time.Second))
+		require.True(t, l.AllowN("k", 10), "both are full")
+		r.Cancel()
+		require.EqualValues(t, 90, l.Peek("k", 0).Remaining)
+		clock.Set(int64(300 * time.Second))
+		r, _ = l.Reserve("k", 50)
+		r.Cancel()
+		require.EqualValues(t, 100, l.Peek("k", 0).Remaining)
+	}
+
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(10).TokenBucket(100), WithClock(clock), WithChargeDenied())
+	l.Reserve("k", 1)
+	require.NoError(t, l.SetLimits("k", PerSecond(10).TokenBucket(100), PerSecond(10).TokenBucket(5)))
+	require.True(t, l.AllowN("k", 4))
+	for range 10 {
+		require.False(t, l.AllowN("k", 5))
+	}
+	clock.Set(int64(100 * time.Second))
+	r, _ := l.Reserve("k", 5)
+	clock.Set(int64(200 * time.Second))
+	require.True(t, l.AllowN("k", 5))
+	r.Cancel()
+	require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
+}
+
+// A call after a reservation allocates nothing, however many follow.
+func TestTokenBucket_AllocatesNothingAfterAReservation(t *testing.T) {
+	l := newTest(t, PerSecond(1).TokenBucket(1_000_000), WithClock(NewManualClock(0)))
+	r, _ := l.Reserve("k", 1)
+	r.Cancel()
+	require.Zero(t, testing.AllocsPerRun(1, func() {
+		for range 300 {
+			l.Allow("k")
+		}
+	}))
+}
+
+// On a clock that was far ahead once, keys that are new start at the floor, which may lie
+// outside the span of a word.
+func TestTokenBucket_StartsAtAFloorOutsideTheSpan(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(37).TokenBucket(5), WithClock(clock))
+	span := l.rule().debts.span
+	clock.Set(span + 1)
+	require.True(t, l.Allow("old"))
+	clock.Advance(time.Hour)
+	require.Equal(t, 1, l.Sweep())
+	clock.Set(0)
+	for _, take := range map[string]func() bool{
+		"Allow":   func() bool { return l.Allow("a") },
+		"TakeAll": func() bool { return l.TakeAll([]string{"b", "c"}, 1).Allowed },
+	} {
+		require.True(t, take())
+		require.False(t, take(), "what it has taken is back after the floor")
+	}
+
+	// The floor may rise in the middle of a call.
+	layout, bucket := l.rule().debts, l.rule().bucket
+	word := layout.packCharged(bucket, window.Debt{At: math.MaxInt64, Lack: bucket.Cost(1)})
+	require.NotZero(t, word)
+	require.Equal(t, bucket.Cost(1), bucket.Lack(layout.unpack(bucket, word), layout.base+layout.span))
+}
+
+// Of several old limits, a bucket takes what it lacks from one of its own rate, and else from
+// another bucket, rather than from a limit that does not look back far enough.
+func TestTokenBucket_InheritsFromTheLimitThatKnowsMost(t *testing.T) {
+	slow, fast, log := PerSecond(1).TokenBucket(1000), PerSecond(100).TokenBucket(100), PerSecond(10).Log()
+	for _, c := range []struct {
+		old  []Limit
+		to   Limit
+		want int
+	}{
+		{[]Limit{slow, fast}, PerSecond(1).TokenBucket(1001), 0},
+		{[]Limit{fast, slow}, PerSecond(1).TokenBucket(1001), 1},
+		{[]Limit{fast, slow}, PerSecond(7).TokenBucket(1001), 0},
+		{[]Limit{log, slow}, Per(1, 30*time.Second).TokenBucket(100), 1},
+		{[]Limit{log, slow}, Per(100, 30*time.Second).TokenBucket(2), 0}, // it fills within what the log remembers
+	} {
+		r := newTest(t, c.to).rule()
+		require.Equal(t, c.want, r.source(newTest(t, WithLimits(c.old...)).own().rules), "%v to %v", c.old, c.to)
+	}
+}
+
+// Units flow into a bucket while its waiters wait for other limits. So a forecast says no more
+// than is sure.
+func TestTokenBucket_ForecastsNoMoreThanIsSureUnderOtherLimits(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(3, 1000*time.Second).Log(), Per(1, 50*time.Second).TokenBucket(2), WithClock(clock))
+	require.True(t, l.Allow("k"))
+	clock.Set(int64(900 * time.Second))
+	require.True(t, l.AllowN("k", 2))
+	clock.Set(int64(950 * time.Second))
+	var last *waiter
+	for range 3 {
+		last = l.queues.enqueue(l.targets(nil, []string{"k"}), 1)
+	}
+	require.LessOrEqual(t, l.forecast(last), 950*time.Second, "the third is admitted then")
+}
+
+// A bucket that is full when another limit takes its place is forgotten, as by an eviction: its
+// time is not.
+func TestTokenBucket_IsReplacedOnceItIsFull(t *testing.T) {
+	for _, to := range []Limit{PerSecond(11).TokenBucket(10), PerMinute(600).TokenBucket(10)} {
+		clock := NewManualClock(0)
+		l := newTest(t, PerSecond(10).TokenBucket(10), WithClock(clock))
+		require.True(t, l.AllowN("k", 10))
+		clock.Set(int64(5 * time.Second))
+		require.NoError(t, l.SetLimits("k", to))
+		require.EqualValues(t, time.Second, l.current.Load().floor.Load())
+		clock.Set(int64(100 * time.Millisecond))
+		require.True(t, l.Allow("k"), "at the floor")
+		require.False(t, l.AllowN("k", 2))
 	}
 }

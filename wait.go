@@ -266,10 +266,10 @@ func (l *Limiter) forecastAt(p *place) time.Duration {
 		units := window.Plus(p.ahead, p.n)
 		first := r.firstOf(units)
 		// The first units are admitted no earlier than they would be as one charge. A
-		// counter may admit them earlier if they come one by one, so there only now is
-		// certain.
+		// counter may admit them earlier if they come one by one, and units flow into a bucket
+		// while it waits for other limits, so there only now is certain.
 		firstAt := now
-		if !rs.hasCounter() {
+		if !rs.hasCounter() && (r.form != debtForm || len(rs.rules) == 1) {
 			next, at := l.look(p.key, first)
 			if next.RetryAfter != Never {
 				firstAt = window.Plus(at, int64(next.RetryAfter))
@@ -287,8 +287,8 @@ func (l *Limiter) forecastAt(p *place) time.Duration {
 	return least
 }
 
-// firstOf returns how many of so many units r may admit without a further wait: after them,
-// there are only full Counts of units, which readmitsAt is for.
+// firstOf returns how many of units r may admit without a further wait. The others are full
+// Counts of units, or what has to flow into a bucket, which readmitsAt is for.
 func (r *rule) firstOf(units int64) int64 {
 	if r.form == debtForm {
 		return min(units, r.Burst)
@@ -297,7 +297,7 @@ func (r *rule) firstOf(units int64) int64 {
 }
 
 // readmitsAt returns the earliest instant at which r can admit a unit, if the unit that
-// came so many units before it is admitted at the given instant. Of units that are
+// came that many units before it is admitted at the given instant. Of units that are
 // Count apart, the later one is admitted at least horizon.life later, in whole windows or
 // ticks.
 func (r *rule) readmitsAt(at, units int64) int64 {
