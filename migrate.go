@@ -112,15 +112,14 @@ func (r *rule) source(rules []rule) (best int) {
 
 // inherit makes s, which is empty, the state under r that follows from v, a state under from.
 func (r *rule) inherit(s *limitState, from *rule, v stateView, now int64) {
-	if from.form == debtForm {
-		if since, full := from.bucket.Expired(v.debt, now); full {
-			r.raiseFloor(since) // as after an eviction: s does not know when it was full
-			return
-		}
-	}
 	if r.form == debtForm && from.form == debtForm { // not in whole units, as a history is
 		s.storeDebt(r.bucket.Inherit(from.bucket, v.debt, now))
 		return
+	}
+	if from.form == debtForm {
+		if since, full := from.bucket.Expired(v.debt, now); full {
+			r.raiseFloor(since) // as after an eviction: s cannot tell when the bucket was full
+		}
 	}
 	r.replay(s, from.history(v, now))
 }

@@ -432,18 +432,25 @@ func TestTokenBucket_ForecastsNoMoreThanIsSureUnderOtherLimits(t *testing.T) {
 	require.LessOrEqual(t, l.forecast(last), 950*time.Second, "the third is admitted then")
 }
 
-// A bucket that is full when another limit takes its place is forgotten, as by an eviction: its
-// time is not.
+// When another limit takes the place of a bucket that is full, the time at which it was full is
+// not forgotten.
 func TestTokenBucket_IsReplacedOnceItIsFull(t *testing.T) {
-	for _, to := range []Limit{PerSecond(11).TokenBucket(10), PerMinute(600).TokenBucket(10)} {
+	replaced := func(to Limit) *Limiter {
 		clock := NewManualClock(0)
 		l := newTest(t, PerSecond(10).TokenBucket(10), WithClock(clock))
 		require.True(t, l.AllowN("k", 10))
 		clock.Set(int64(5 * time.Second))
 		require.NoError(t, l.SetLimits("k", to))
-		require.EqualValues(t, time.Second, l.current.Load().floor.Load())
-		clock.Set(int64(100 * time.Millisecond))
-		require.True(t, l.Allow("k"), "at the floor")
-		require.False(t, l.AllowN("k", 2))
+		clock.Set(int64(500 * time.Millisecond)) // half a second before it was full
+		return l
 	}
+	for to, remaining := range map[Limit]int64{
+		PerSecond(10).TokenBucket(20):  15,
+		PerMinute(600).TokenBucket(10): 5,
+		PerSecond(5).TokenBucket(10):   7,
+	} {
+		require.Equal(t, remaining, replaced(to).Peek("k", 0).Remaining, to)
+	}
+	l := replaced(PerSecond(10).Log())
+	require.EqualValues(t, time.Second, l.current.Load().floor.Load(), "as after an eviction")
 }

@@ -162,10 +162,17 @@ func (b TokenBucket) FullAt(d Debt) int64 {
 }
 
 // Inherit returns the debt of a bucket of b that has just replaced one of other with debt d:
-// it lacks as many units at now, rounded up to whole steps. If the rates are equal, it is d.
+// it lacks as many units at now, rounded up to whole steps. If it lacks none, it has been full
+// since the same instant, rounded up. If the rates are equal, it is d.
 func (b TokenBucket) Inherit(other TokenBucket, d Debt, now int64) Debt {
 	if d.Empty() || b.SameRate(other) {
 		return d
+	}
+	if since, full := other.Expired(d, now); full {
+		if since == math.MinInt64 {
+			return Debt{}
+		}
+		return Debt{since - 1, b.flow(1)}
 	}
 	lack := other.Lack(d, now).MulDiv(uint64(b.Window), uint64(other.Window))
 	step := uint64(b.Step())
