@@ -125,8 +125,19 @@ func TestTokenBucket_WithACountOfZeroAdmitsNothing(t *testing.T) {
 	table.Spend(5, 1, "a")
 	never := Answer{RetryAfter: Never, ResetAfter: Never}
 	peeks(t, table, []step{{5, 0, never}, {math.MaxInt64, 0, never}})
-	table.ReconfigureAt(100, []Limit{{Count: 1, Window: 10, Burst: 3, ChargeDenied: true}})
+	some := Limit{Count: 1, Window: 10, Burst: 3, ChargeDenied: true}
+	table.ReconfigureAt(100, []Limit{some})
 	peeks(t, table, []step{{100, 0, Answer{Allowed: true, ResetAfter: 30}}})
+
+	// Nor does it with an open reservation from before.
+	table.Reset("a")
+	r := reserve(t, table, 100, 3)
+	table.ReconfigureAt(100, []Limit{{Count: 0, Window: 10, Burst: 3, ChargeDenied: true}, {Log: true, Count: 1, Window: 10, ChargeDenied: true}})
+	table.Spend(100, 1, "a")
+	table.Spend(105, 1, "a")
+	table.Settle(105, r, 2)
+	table.ReconfigureAt(110, []Limit{some})
+	peeks(t, table, []step{{110, 0, Answer{RetryAfter: 10, ResetAfter: 40}}})
 }
 
 func TestTokenBucket_EndsOfTime(t *testing.T) {
@@ -478,6 +489,7 @@ func TestTokenBucket_KeepsNoMoreThanMatters(t *testing.T) {
 	changed := func(count int64) func(*Table) {
 		return func(t *Table) { t.ReconfigureAt(5, []Limit{{Count: count, Window: 10, Burst: 10}}) }
 	}
+	require.False(t, of(take(0, 3), changed(0)).Equal(of(take(0, 4), changed(0))))
 	require.True(t, of(take(0, 3), changed(2)).Equal(of(take(0, 2), take(0, 1), changed(2))))
 	require.False(t, of(reserved(0, 3), changed(3), changed(2)).Equal(of(reserved(0, 3), changed(4), changed(2))))
 	require.True(t, of(reserved(0, 3), take(30, 1)).Equal(of(take(30, 1))), "full in between")
