@@ -71,7 +71,7 @@ func (e event) apply(d debt) debt {
 	case owed.Sign() == 0:
 		return debt{}
 	case e.to.count == 0:
-		return debt{stuck: e.to.roundUp(owed)}
+		return debt{stuck: owed}
 	}
 	return debt{full: plus(e.at, times(e.to.roundUp(owed), e.to.interval()))}
 }
@@ -80,7 +80,8 @@ func (e event) apply(d debt) debt {
 func (r rate) interval() *big.Rat { return big.NewRat(r.window, r.count) }
 
 // roundUp rounds units up to a number that can be owed at a whole nanosecond at rate r. All
-// charges at that rate are of such numbers: the multiples of gcd(count, window)/window.
+// charges at that rate are of such numbers: the multiples of gcd(count, window)/window. The
+// count must not be 0.
 func (r rate) roundUp(units *big.Rat) *big.Rat {
 	divisor := new(big.Int).GCD(nil, nil, big.NewInt(r.count), big.NewInt(r.window))
 	step := over(rat(divisor), rat(big.NewInt(r.window)))

@@ -125,8 +125,19 @@ func TestTokenBucket_WithACountOfZeroAdmitsNothing(t *testing.T) {
 	table.Spend(5, 1, "a")
 	never := Answer{RetryAfter: Never, ResetAfter: Never}
 	peeks(t, table, []step{{5, 0, never}, {math.MaxInt64, 0, never}})
-	table.ReconfigureAt(100, []Limit{{Count: 1, Window: 10, Burst: 3, ChargeDenied: true}})
+	some := Limit{Count: 1, Window: 10, Burst: 3, ChargeDenied: true}
+	table.ReconfigureAt(100, []Limit{some})
 	peeks(t, table, []step{{100, 0, Answer{Allowed: true, ResetAfter: 30}}})
+
+	// Nor does it with an open reservation from before.
+	table.Reset("a")
+	r := reserve(t, table, 100, 3)
+	table.ReconfigureAt(100, []Limit{{Count: 0, Window: 10, Burst: 3, ChargeDenied: true}, {Log: true, Count: 1, Window: 10, ChargeDenied: true}})
+	table.Spend(100, 1, "a")
+	table.Spend(105, 1, "a")
+	table.Settle(105, r, 2)
+	table.ReconfigureAt(110, []Limit{some})
+	peeks(t, table, []step{{110, 0, Answer{RetryAfter: 10, ResetAfter: 40}}})
 }
 
 func TestTokenBucket_EndsOfTime(t *testing.T) {
@@ -206,6 +217,15 @@ func TestTokenBucket_GivesBackInAnyOrder(t *testing.T) {
 		}
 		assert.Equal(t, int64(15), table.Peek(55, 0, "a").ResetAfter, order)
 	}
+	// The third found 50 owed, and then 0. So the first gives back no more.
+	table := NewTable([]Limit{tenOfTen})
+	first, second := reserve(t, table, 0, 5), reserve(t, table, 40, 5)
+	table.Take(50, 1, "a")
+	table.Settle(50, second, 0) // full at 50, at 50 and at 60
+	assert.Equal(t, int64(10), table.Peek(50, 0, "a").ResetAfter)
+	table.Settle(50, first, 0)
+	assert.Equal(t, int64(10), table.Peek(50, 0, "a").ResetAfter)
+
 	table, all := of()
 	table.Settle(60, all[0], 0) // of 50, only 10 make a difference: full at 40, 90 and 100
 	assert.Equal(t, int64(40), table.Peek(60, 0, "a").ResetAfter)
@@ -336,7 +356,7 @@ func TestTokenBucket_ChangedLimitsInheritWhatIsOwed(t *testing.T) {
 
 	// Under a Count of 0 nothing comes back.
 	table.ReconfigureAt(22, []Limit{{Count: 0, Window: 10, Burst: 10}}) // for the other keys
-	table.SetLimitsAt(22, "a", nil)                                     // 3.8 are owed, so 4
+	table.SetLimitsAt(22, "a", nil)                                     // 3.8 are owed
 	peeks(t, table, []step{
 		{22, 0, Answer{RetryAfter: Never, ResetAfter: Never}},
 		{1000, 1, Answer{RetryAfter: Never, ResetAfter: Never}},
@@ -344,7 +364,7 @@ func TestTokenBucket_ChangedLimitsInheritWhatIsOwed(t *testing.T) {
 	assert.False(t, table.Idle(1000, "a"))
 	table.ReconfigureAt(1000, []Limit{{Count: 0, Window: 10, Burst: 7}})
 	table.ReconfigureAt(1000, []Limit{tenOfTen})
-	assert.Equal(t, int64(40), table.Peek(1000, 0, "a").ResetAfter)
+	assert.Equal(t, int64(38), table.Peek(1000, 0, "a").ResetAfter)
 	table.ReconfigureAt(1040, []Limit{{Count: 0, Window: 10, Burst: 10}})
 	assert.True(t, table.Idle(1040, "a"), "nothing is owed")
 }
@@ -378,12 +398,12 @@ func TestTokenBucket_GivesBackAfterAChangeOfLimits(t *testing.T) {
 	// Under a Count of 0 as well.
 	table = NewTable([]Limit{tenOfTen})
 	r, late = reserve(t, table, 20, 5), reserve(t, table, 20, 2)
-	table.ReconfigureAt(25, []Limit{{Count: 0, Window: 10, Burst: 10}}) // 6.5, so 7
+	table.ReconfigureAt(25, []Limit{{Count: 0, Window: 10, Burst: 10}}) // 6.5 are owed
 	table.Settle(25, r, 1)
 	table.ReconfigureAt(25, []Limit{tenOfTen})
-	assert.Equal(t, int64(30), table.Peek(25, 0, "a").ResetAfter)
+	assert.Equal(t, int64(25), table.Peek(25, 0, "a").ResetAfter)
 	table.Settle(25, late, 0)
-	assert.Equal(t, int64(10), table.Peek(25, 0, "a").ResetAfter)
+	assert.Equal(t, int64(5), table.Peek(25, 0, "a").ResetAfter)
 }
 
 func TestTokenBucket_RestoresWhatWasSaved(t *testing.T) {
@@ -478,6 +498,7 @@ func TestTokenBucket_KeepsNoMoreThanMatters(t *testing.T) {
 	changed := func(count int64) func(*Table) {
 		return func(t *Table) { t.ReconfigureAt(5, []Limit{{Count: count, Window: 10, Burst: 10}}) }
 	}
+	require.False(t, of(take(0, 3), changed(0)).Equal(of(take(0, 4), changed(0))))
 	require.True(t, of(take(0, 3), changed(2)).Equal(of(take(0, 2), take(0, 1), changed(2))))
 	require.False(t, of(reserved(0, 3), changed(3), changed(2)).Equal(of(reserved(0, 3), changed(4), changed(2))))
 	require.True(t, of(reserved(0, 3), take(30, 1)).Equal(of(take(30, 1))), "full in between")
@@ -528,7 +549,7 @@ func (k *tank) owed() []int64 {
 				continue
 			}
 			count = c.to.Count
-			for step := gcd(count, c.to.Window); level%step != 0; {
+			for step := gcd(count, c.to.Window); count > 0 && level%step != 0; {
 				level++
 			}
 			if level == 0 {
