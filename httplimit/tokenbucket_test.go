@@ -214,7 +214,7 @@ func TestHeaders_OfTokenBucketsTellTheTruth(t *testing.T) {
 	}
 	type spent struct{ at, units int64 }
 	retries, times, kept := 0, 0, 0
-	for seed := range uint64(200) {
+	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 5))
 		limit := sash.Per(1+random.Int64N(50), time.Duration(1+random.IntN(20_000))*time.Millisecond).TokenBucket(1 + random.Int64N(30))
 		s := newSite(t, costly("b", "", limit))
@@ -273,7 +273,7 @@ func TestHeaders_OfTokenBucketsTellTheTruth(t *testing.T) {
 		}
 	}
 	for _, n := range []int{retries, times, kept} {
-		require.Greater(t, n, 1000, "this traffic tells nothing")
+		require.Greater(t, n, 500, "this traffic tells nothing")
 	}
 }
 
