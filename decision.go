@@ -6,8 +6,8 @@ import (
 )
 
 // Never is the RetryAfter of a call that is not admitted however long it waits. Such a
-// call asks for more units than the Count of a limit, for fewer than 0 units, or for no
-// key; or [WithLimitsFor] returned wrong limits for its key.
+// call asks for more units than the Count of a limit, or the Burst of a [TokenBucket], for
+// fewer than 0 units, or for no key; or [WithLimitsFor] returned wrong limits for its key.
 const Never time.Duration = math.MaxInt64
 
 // A Decision is the answer of a limiter to one call.

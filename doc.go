@@ -1,6 +1,6 @@
-// Package sash limits, per key, how often things may happen, in sliding windows of time
-// inside one Go process. It decides from memory, exactly, in some tens of nanoseconds,
-// for millions of keys.
+// Package sash limits, per key, how often things may happen: in sliding windows of time, or
+// by a rate and a burst. It works inside one Go process, and decides from memory, exactly,
+// in some tens of nanoseconds, for millions of keys.
 //
 //	limiter := sash.Must(sash.New(sash.PerMinute(100)))
 //	defer limiter.Close()
@@ -37,9 +37,17 @@
 //   - [SlidingBuckets] counts per aligned bucket of Precision. All units of a bucket are
 //     back at once. It admits at most Count in the aligned buckets that make up a window,
 //     and takes 16 bytes for each bucket in use.
+//   - [TokenBucket] keeps the instant at which the bucket of the key will be full. A full
+//     bucket holds Burst units, and units flow back at the rate of Count per Window. It
+//     admits at most Burst at once, and at most Burst + Count*T/Window in any interval of
+//     length T. It takes as much memory as a counter, or some 100 bytes more.
 //
 // [Per], [PerSecond] and the like choose the log for a Count of at most [SmallCount], and
-// the counter above it. [Limit.Counter], [Limit.Log] and [Limit.Buckets] choose otherwise.
+// the counter above it. [Limit.Counter], [Limit.Log], [Limit.Buckets] and
+// [Limit.TokenBucket] choose otherwise. The first three have one number, Count, for
+// the rate and for the burst. Choose the token bucket where these are two numbers:
+//
+//	sash.New(sash.PerSecond(10).TokenBucket(100)) // 10 a second on average, 100 at once
 //
 // All arithmetic that decides is in integers. It is exact to the nanosecond and the unit,
 // for any Count and any Window.
@@ -71,7 +79,9 @@
 // change during the call. Time never runs backwards for a key. A reading may be older than
 // the newest one that the key has seen, because the clock was set back or the goroutine was
 // preempted. Then the newest one counts in its place. So an old reading neither rewinds nor
-// erases anything, and readmits nothing.
+// erases anything, and readmits nothing. Under [TokenBucket], a call is decided at its own
+// reading even if that is old. It may be denied for that reason, and is never admitted for
+// it.
 //
 // A limiter that is made in a bubble of testing/synctest keeps the time of the bubble, on
 // [SystemClock] and on a [CoarseClock] that is made there.
@@ -81,8 +91,9 @@
 //
 // # Memory
 //
-// A key under one counter costs about 35 bytes in addition to the bytes of the key. The
-// janitor evicts idle keys; for clocks that are set back, see [Limiter.Sweep].
+// A key under one counter costs about 35 bytes in addition to the bytes of the key. So does
+// a key under one token bucket that fits one word: see [Limit.TokenBucket]. The janitor
+// evicts idle keys; for clocks that are set back, see [Limiter.Sweep].
 //
 // Only [WithMaxKeys] bounds the number of keys. Without it, callers must not be free to
 // make up keys.
@@ -93,8 +104,8 @@
 // table. It does not allocate, with two exceptions: a log makes more room, or the key is
 // moved because the limits change.
 //
-//   - Under one counter that fits one word, a decision is lock-free. An admission is one
-//     compare-and-swap, and a denial writes nothing.
+//   - Under one counter or token bucket that fits one word, a decision is lock-free. An
+//     admission is one compare-and-swap, and a denial writes nothing.
 //   - In all other cases, a denial takes no lock, unless it loses four races to
 //     admissions. Admissions on one key hold each other up for a few stores, or while one
 //     of them makes more room in a log.

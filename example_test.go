@@ -149,6 +149,26 @@ func ExampleLimit_Buckets() {
 	// 240
 }
 
+// The bucket holds 100 units, and 10 flow back each second.
+func ExampleLimit_TokenBucket() {
+	clock := sash.NewManualClock(0)
+	limiter := sash.Must(sash.New(sash.PerSecond(10).TokenBucket(100), sash.WithClock(clock)))
+	defer limiter.Close()
+
+	fmt.Println(limiter.Take("alice", 100).Allowed) // the whole burst at once
+	d := limiter.Take("alice", 1)
+	fmt.Println(d.Allowed, d.RetryAfter, d.ResetAfter)
+
+	clock.Advance(2 * time.Second)
+	fmt.Println(limiter.Peek("alice", 0).Remaining)
+	fmt.Println(limiter.Take("alice", 101).RetryAfter == sash.Never)
+	// Output:
+	// true
+	// false 100ms 10s
+	// 20
+	// true
+}
+
 // Wait blocks until the call is admitted. Calls on one key are admitted in the order in
 // which they came.
 func ExampleLimiter_Wait() {
@@ -172,6 +192,26 @@ func ExampleLimiter_Wait() {
 	// true
 	// true
 	// sash: Wait: 2 is more than 1/10ms log ever admits: exceeds the limit
+}
+
+// Calls are paced: three at once, and from then on one every 10 milliseconds.
+func ExampleLimiter_Wait_tokenBucket() {
+	limiter := sash.Must(sash.New(sash.Per(1, 10*time.Millisecond).TokenBucket(3)))
+	defer limiter.Close()
+
+	start := time.Now()
+	for range 5 {
+		if err := limiter.Wait(context.Background(), "api.example.com", 1); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(time.Since(start) >= 20*time.Millisecond) // the last two have waited
+
+	// More units than the bucket holds are never there at once.
+	fmt.Println(limiter.Wait(context.Background(), "api.example.com", 4))
+	// Output:
+	// true
+	// sash: Wait: 4 is more than 1/10ms burst 3 ever admits: exceeds the limit
 }
 
 // A worker waits for its tenant's quota and for what all tenants share, and takes from both
@@ -232,6 +272,33 @@ func ExampleLimiter_Reserve() {
 	// false 1m0s
 	// 9000
 	// 1m0s
+}
+
+// A token bucket gives back what the key would have if the units had never been taken. That
+// is nothing once the bucket was full again at a later charge.
+func ExampleReservation_Cancel_tokenBucket() {
+	clock := sash.NewManualClock(0)
+	limiter := sash.Must(sash.New(sash.PerSecond(10).TokenBucket(100), sash.WithClock(clock)))
+	defer limiter.Close()
+	left := func() int64 { return limiter.Peek("alice", 0).Remaining }
+
+	r, _ := limiter.Reserve("alice", 60)
+	clock.Advance(3 * time.Second) // 30 units have flowed back
+	limiter.Take("alice", 20)
+	fmt.Println(left())
+	r.Cancel() // it gives back the other 30
+	fmt.Println(left())
+
+	clock.Advance(time.Minute)
+	r, _ = limiter.Reserve("alice", 60)
+	clock.Advance(6 * time.Second) // all 60 have flowed back
+	limiter.Take("alice", 20)
+	r.Cancel() // it gives back nothing
+	fmt.Println(left())
+	// Output:
+	// 50
+	// 80
+	// 80
 }
 
 // Logins are limited by their failures, for the account and for the address. Reserve a
@@ -300,6 +367,21 @@ func ExampleLimiter_Reconfigure() {
 	// 12
 }
 
+// A token bucket keeps what it lacks: 60 units before the change, and 60 after it. They flow
+// back at the new rate.
+func ExampleLimiter_Reconfigure_tokenBucket() {
+	limiter := sash.Must(sash.New(sash.PerSecond(10).TokenBucket(100), sash.WithClock(sash.NewManualClock(0))))
+	defer limiter.Close()
+
+	limiter.Take("alice", 60)
+	fmt.Println(limiter.Reconfigure(sash.PerSecond(20).TokenBucket(200)))
+	d := limiter.Peek("alice", 0)
+	fmt.Println(d.Remaining, d.ResetAfter)
+	// Output:
+	// <nil>
+	// 140 3s
+}
+
 func ExampleLimiter_AllowBytes() {
 	limiter := sash.Must(sash.New(sash.PerSecond(1)))
 	defer limiter.Close()
@@ -348,7 +430,7 @@ func ExampleNew_errors() {
 }
 
 func ExampleParseLimit() {
-	for _, s := range []string{"100/m", "100/m log", "5/m", "5/m counter", "10/fortnight"} {
+	for _, s := range []string{"100/m", "100/m log", "5/m", "5/m counter", "10/s burst 100", "10/fortnight"} {
 		limit, err := sash.ParseLimit(s)
 		if err != nil {
 			fmt.Println(err)
@@ -361,6 +443,7 @@ func ExampleParseLimit() {
 	// 100/1m0s log
 	// 5/1m0s log
 	// 5/1m0s counter
+	// 10/1s burst 100
 	// sash: limit "10/fortnight": window "fortnight" is not a duration such as 250ms, 1m30s or h: invalid limit
 }
 

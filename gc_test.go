@@ -76,8 +76,9 @@ func TestEvict_UnderAnyOtherCallChargesNothingBelowTheFloor(t *testing.T) {
 					require.Equal(t, 1, l.sweep(nil))
 				})
 				call()
-				require.EqualValues(t, 1, l.Peek("k", 0).Remaining)
-				clock.Advance(min1 - 1)
+				d := l.Peek("k", 0)
+				require.EqualValues(t, 1, d.Remaining)
+				clock.Advance(d.ResetAfter - 1)
 				require.False(t, l.AllowN("k", 3))
 			})
 		})
@@ -100,7 +101,7 @@ func TestEvict_OnAClockSetBackChargesAtTheFloor(t *testing.T) {
 		require.False(t, l.Allow("k"))
 		clock.Set(fresh)
 		require.EqualValues(t, 0, l.Peek("k", 0).Remaining, "they count from the floor, at which the key became idle")
-		clock.Set(fresh + int64(30*sec))
+		clock.Set(fresh + int64(29*sec))
 		require.False(t, l.Allow("k"))
 	})
 }
@@ -162,7 +163,7 @@ func TestEvict_LeavesExactAnswersAtTheFloor(t *testing.T) {
 		l.put(l.key("k"))
 
 		life := 2 * min1
-		if l.rule().Algorithm == SlidingLog {
+		if l.rule().form != windowForm {
 			life = min1
 		}
 		require.Equal(t, fresh+life, l.Take("k", 2).ResetAfter)

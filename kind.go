@@ -61,10 +61,10 @@ func (rs *ruleset) decide(e *entry, q query, d *Decision) (allowed, alive bool) 
 		return r.decideWide(e.asWide(), q, d)
 	case kindLog:
 		return rs.decideLog(e.asLog(), q, d)
-	case kindMulti:
-		return e.asMulti().decide(q, d)
 	case kindBucket:
 		return r.decideBucket(e, q, d)
+	case kindMulti:
+		return e.asMulti().decide(q, d)
 	default:
 		panic(unknownKind(k))
 	}
@@ -90,10 +90,10 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, o
 		return r.tryFastWide(e, at, n, d, next)
 	case kindLog:
 		return r.tryFastLog(e, at, n, d, next)
-	case kindMulti:
-		return e.asMulti().tryFast(word, at, n, d)
 	case kindBucket:
 		return r.tryFastBucket(e, at, n, d, next)
+	case kindMulti:
+		return e.asMulti().tryFast(word, at, n, d)
 	default:
 		panic(unknownKind(k))
 	}
@@ -111,10 +111,10 @@ func (rs *ruleset) admitsFast(e *entry, word uint64, at, n int64) (admits, ok bo
 	case kindLog:
 		admits, ok = r.ringAdmitsFast(e.asLog().ring.Load(), at, n)
 		return admits, ok && word&resizing == 0
-	case kindMulti:
-		return e.asMulti().admitsFast(word, at, n)
 	case kindBucket:
 		return r.bucketAdmitsFast(word, at, n)
+	case kindMulti:
+		return e.asMulti().admitsFast(word, at, n)
 	default:
 		panic(unknownKind(k))
 	}
@@ -162,13 +162,13 @@ func (rs *ruleset) applyFast(e *entry, word uint64, at, n int64, store bool, lef
 		if r.applyRingFast(e.asLog().ring.Load(), at, n, store, left); store {
 			next = nextVersion(word)
 		}
-	case kindMulti:
-		if e.asMulti().applyFast(at, n, store, left); store {
-			next = nextVersion(word)
-		}
 	case kindBucket:
 		if charged := r.applyBucketFast(word, at, n, left); store {
 			next = charged
+		}
+	case kindMulti:
+		if e.asMulti().applyFast(at, n, store, left); store {
+			next = nextVersion(word)
 		}
 	default:
 		panic(unknownKind(k))
@@ -186,10 +186,10 @@ func (rs *ruleset) admits(e *entry, word uint64, q query) (ok bool) {
 	case kindLog:
 		v := e.asLog().ring.Load().view()
 		_, ok = r.evaluateLog(&v, q)
-	case kindMulti:
-		ok = e.asMulti().admits(q)
 	case kindBucket:
 		ok = r.admitsDebt(r.debts.unpack(r.bucket, word), q)
+	case kindMulti:
+		ok = e.asMulti().admits(q)
 	default:
 		panic(unknownKind(k))
 	}
@@ -214,13 +214,13 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, admitted, store bool, d
 		if r.applyRing(e.asLog().ring.Load(), q, admitted, store, d); store {
 			next = nextVersion(word)
 		}
-	case kindMulti:
-		if e.asMulti().apply(q, admitted, store, d); store {
-			next = nextVersion(word)
-		}
 	case kindBucket:
 		if after := r.applyDebt(r.debts.unpack(r.bucket, word), q, admitted, d); store {
 			next, _ = r.debts.pack(r.bucket, after)
+		}
+	case kindMulti:
+		if e.asMulti().apply(q, admitted, store, d); store {
+			next = nextVersion(word)
 		}
 	default:
 		panic(unknownKind(k))
@@ -291,10 +291,10 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) (v stateView) {
 		v.State = e.asWide().state(word)
 	case kindLog:
 		v.ringView = e.asLog().ring.Load().view()
-	case kindMulti:
-		v = e.asMulti().stateOf(i)
 	case kindBucket:
 		v.debt = rs.rules[0].debts.unpack(rs.rules[0].bucket, word)
+	case kindMulti:
+		v = e.asMulti().stateOf(i)
 	default:
 		panic(unknownKind(k))
 	}

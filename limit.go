@@ -209,11 +209,11 @@ func (l Limit) Buckets(precision time.Duration) Limit {
 // PerSecond(10).TokenBucket(100) admits 10 a second on average and 100 at once. That of
 // [Unlimited] is Unlimited.
 //
-// Whether the state of a key fits into one word depends on the numbers. It does if the
-// fraction Count per Window, in nanoseconds and lowest terms, has a numerator of at most 64,
-// and a bucket fills within some years. So it does at 10 or 100 a second, 600 a minute and
-// 1,000 an hour, which are one unit in so many nanoseconds, and also at 3, 7 or 60 a second.
-// At 12,345 a minute the numerator is 823, and the state of a key takes some 100 bytes more.
+// Whether the state of a key fits into one word depends on the numbers. Write Count per
+// Window as a fraction in lowest terms, with Window in nanoseconds. The state fits if a year
+// and the time in which a bucket fills, times the numerator, are at most 73 years. At 10 or
+// 100 a second, 600 a minute and 1,000 an hour the numerator is 1, at 3 or 60 a second 3. At
+// 12,345 a minute it is 823, and the state of a key takes some 100 bytes more.
 func (l Limit) TokenBucket(burst int64) Limit {
 	if l == Unlimited() {
 		return l

@@ -133,6 +133,12 @@ func everyKind(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, cl
 		"counter": func(c Clock) *Limiter { return newTest(t, append(options, limit.Counter(), WithClock(c))...) },
 		"wide":    func(c Clock) *Limiter { return useWide(newTest(t, append(options, limit.Counter(), WithClock(c))...)) },
 		"log":     func(c Clock) *Limiter { return newTest(t, append(options, limit.Log(), WithClock(c))...) },
+		"bucket": func(c Clock) *Limiter {
+			return newTest(t, append(options, limit.TokenBucket(limit.Count), WithClock(c))...)
+		},
+		"multi bucket": func(c Clock) *Limiter {
+			return useMulti(newTest(t, append(options, limit.TokenBucket(limit.Count), WithClock(c))...))
+		},
 		"multi counter": func(c Clock) *Limiter {
 			return useMulti(newTest(t, append(options, limit.Counter(), WithClock(c))...))
 		},

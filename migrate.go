@@ -89,7 +89,7 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 		source := r.source(rules)
 		r.inherit(s, &rules[source], from.stateOf(e, word, source), now)
 		if isMulti && rules[source].equalButAmounts(r.Limit) {
-			s.lineage = e.asMulti().states[source].lineage.next(s.debt(), r, now)
+			s.lineage = e.asMulti().states[source].lineage.next(s.debt(), r, &rules[source], now)
 		}
 	}
 	return next.compact(kind, e.Name())

@@ -154,7 +154,8 @@ func WithLimitsFor(f func(key string) []Limit) Option {
 
 // WithChargeDenied charges denied attempts too, so that a key that keeps hammering stays
 // denied. A denied attempt is charged to every limit that it was checked against, up to
-// Count. RetryAfter is then the time for which the key must be silent.
+// Count; it empties a [TokenBucket], at most. RetryAfter is then the time for which the key
+// must be silent.
 //
 // A Peek, a negative cost, and the attempts of a call that waits are not charged when they
 // are denied.

@@ -62,7 +62,7 @@ func sameShard(l *Limiter) (a, b string) {
 }
 
 func TestShareOverflow_CarriesOverToOtherLimits(t *testing.T) {
-	everyAlgorithm := []Limit{PerMinute(3).Counter(), PerMinute(3).Log(), PerMinute(3).Buckets(time.Second), PerMinute(1e9)}
+	everyAlgorithm := []Limit{PerMinute(3).Counter(), PerMinute(3).Log(), PerMinute(3).Buckets(time.Second), PerMinute(1e9), PerMinute(3).TokenBucket(3)}
 	for _, from := range everyAlgorithm {
 		clock := NewManualClock(0)
 		l := newTest(t, from, WithClock(clock), WithMaxKeys(1, ShareOverflow))
@@ -71,6 +71,9 @@ func TestShareOverflow_CarriesOverToOtherLimits(t *testing.T) {
 		for _, count := range []int64{5, 4, 7} {
 			to := from
 			to.Count = count
+			if to.Algorithm == TokenBucket {
+				to.Burst = count
+			}
 			require.NoError(t, l.Reconfigure(to))
 			require.EqualValues(t, count-2, l.Peek("a", 0).Remaining, "%v", from)
 			require.EqualValues(t, count-1, l.Peek("tracked", 0).Remaining)

@@ -185,7 +185,7 @@ func TestRace_SweepsLoseNothing(t *testing.T) {
 			everyCrowd(t, Per(count, size), func(t *testing.T, l *Limiter, c *crowd) {
 				model := make([]*reference.Key, keys)
 				for i := range model {
-					model[i] = reference.New(reference.Limit{Log: l.rule().Algorithm == SlidingLog, Count: count, Window: int64(size)})
+					model[i] = reference.New(modelOf(l.rule().Limit, false))
 				}
 				for round := range shortened(crowded(200)) {
 					c.Advance(time.Duration(rand.Int64N(int64(size)*4) + 1))

@@ -74,7 +74,8 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 // them from one of the old limits:
 //   - If an old limit has the algorithm, window and precision of the new one, all counts
 //     stay exact. Each unit is back at the instant at which it would have been back
-//     before, whatever the Count.
+//     before, whatever the Count. A [TokenBucket] lacks as many units as before, whatever
+//     the Count and Burst.
 //   - Otherwise, the units that an old limit remembers are charged to the new limit
 //     again, oldest first. That old limit is the one with the finest resolution of those
 //     that remember as far back as the new limit looks. If none does, it is the one that
@@ -82,8 +83,9 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 //
 // If that old limit knows only the window or bucket in which a unit was charged, the unit
 // is dated at the end of that window or bucket, or now if that is earlier. It may count
-// longer than it should, but never shorter. Units older than the old limits remember are
-// lost. If the new limit is [Unlimited], all are: the keys are not tracked any more.
+// longer than it should, but never shorter. A [TokenBucket] does not know when the units
+// that it lacks were charged: they are dated now. Units older than the old limits remember
+// are lost. If the new limit is [Unlimited], all are: the keys are not tracked any more.
 //
 // Once Reconfigure has returned, no call is decided by the old limits. A call that runs at
 // the same time is decided by the old limits or by the new ones, never by some of each.

@@ -54,7 +54,11 @@ func TestReconfigure_ToLessAndBack(t *testing.T) {
 		clock.Set(int64(10 * time.Second))
 		require.True(t, l.AllowN("k", 8))
 		less := limit
-		less.Count = 3
+		if less.Algorithm == TokenBucket {
+			less.Burst = 3
+		} else {
+			less.Count = 3
+		}
 		require.NoError(t, l.Reconfigure(less))
 		d := l.Peek("k", 1)
 		require.False(t, d.Allowed)
@@ -74,7 +78,7 @@ func TestReconfigure_ToLessAndBack(t *testing.T) {
 // If the algorithm or the window changes, the units admitted before count for at least as
 // long as they would under the new limit from the start. They never count for more units.
 func TestReconfigure_ForgetsNothingThatCounts(t *testing.T) {
-	limits := []Limit{Per(10, 100).Counter(), Per(10, 100).Log(), Per(10, 100).Buckets(9), Per(10, 60).Log(), Per(10, 130).Counter(), Per(10, 40).Buckets(40)}
+	limits := []Limit{Per(10, 100).Counter(), Per(10, 100).Log(), Per(10, 100).Buckets(9), Per(10, 60).Log(), Per(10, 130).Counter(), Per(10, 40).Buckets(40), Per(10, 100).TokenBucket(10)}
 	for _, from := range limits[:5] { // a fixed window may already have dropped recent units
 		for _, to := range limits {
 			for seed := range uint64(10) {
@@ -196,8 +200,8 @@ func TestReconfigure_ChoosesTheSweepIntervalAnew(t *testing.T) {
 // At the ends of time a window is cut off, and the units carry over all the same.
 func TestReconfigure_AtTheEndsOfTime(t *testing.T) {
 	for _, at := range []int64{math.MinInt64, math.MinInt64 + 59, math.MaxInt64 - 70, math.MaxInt64} {
-		for _, from := range []Limit{Per(10, 60).Counter(), Per(10, 60).Log(), Per(10, 60).Buckets(7)} {
-			for _, to := range []Limit{Per(20, 60), Per(20, 100).Log(), Per(20, 100).Buckets(9), Per(20, 61)} {
+		for _, from := range []Limit{Per(10, 60).Counter(), Per(10, 60).Log(), Per(10, 60).Buckets(7), Per(10, 60).TokenBucket(10)} {
+			for _, to := range []Limit{Per(20, 60), Per(20, 100).Log(), Per(20, 100).Buckets(9), Per(20, 61), Per(20, 60).TokenBucket(20)} {
 				clock := NewManualClock(at)
 				l := newTest(t, from, WithClock(clock))
 				require.True(t, l.AllowN("k", 4))

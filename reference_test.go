@@ -44,7 +44,7 @@ func newTrial(t *testing.T, seed uint64, limit Limit, chargeDenied bool) *trial 
 func modelOf(l Limit, chargeDenied bool) reference.Limit {
 	return reference.Limit{
 		Log: l.Algorithm == SlidingLog, Precision: int64(l.Precision),
-		Count: l.Count, Window: int64(l.Window), ChargeDenied: chargeDenied,
+		Count: l.Count, Window: int64(l.Window), Burst: l.Burst, ChargeDenied: chargeDenied,
 	}
 }
 
@@ -57,7 +57,7 @@ func (tr *trial) key(name string) *reference.Key {
 
 // cost draws a cost, which in most cases is small, and at times at an edge.
 func (tr *trial) cost() int64 {
-	count := tr.limit.Count
+	count := tr.limit.most()
 	switch tr.rng.IntN(10) {
 	case 0:
 		return []int64{0, -1, count, max(count, count+1), math.MaxInt64, math.MinInt64, count - count/2}[tr.rng.IntN(7)]
@@ -140,7 +140,7 @@ func (tr *trial) retry(name string, n int64, d Decision) {
 		tr.clock.Set(now + wait - 1)
 		require.NotZero(tr, tr.l.Peek(name, 0).ResetAfter)
 		tr.clock.Set(now + wait)
-		require.Equal(tr, Decision{Allowed: true, Limit: tr.limit, Remaining: tr.limit.Count}, tr.l.Peek(name, 0))
+		require.Equal(tr, Decision{Allowed: true, Limit: tr.limit, Remaining: tr.limit.most()}, tr.l.Peek(name, 0))
 	}
 	tr.clock.Set(now)
 }
@@ -169,6 +169,14 @@ func eachTrial(t *testing.T, run func(tr *trial)) {
 				"buckets": func(seed uint64) *trial {
 					precision := limit.Window/time.Duration(1+10*seed) - time.Duration(seed)
 					return newTrial(t, seed, limit.Buckets(max(1, min(precision, limit.Window))), chargeDenied)
+				},
+				"bucket": func(seed uint64) *trial {
+					return newTrial(t, seed, limit.TokenBucket(max(1, limit.Count/int64(1+seed))), chargeDenied)
+				},
+				"multi bucket": func(seed uint64) *trial {
+					tr := newTrial(t, seed, limit.TokenBucket(window.Plus(limit.Count, limit.Count*int64(seed))), chargeDenied)
+					useMulti(tr.l)
+					return tr
 				},
 				"multi counter": func(seed uint64) *trial {
 					tr := newTrial(t, seed, limit.Counter(), chargeDenied)

@@ -38,8 +38,13 @@ type origin struct {
 // Giving back undoes the charge where it was recorded: in the window, the bucket or the
 // instant of the Reserve. So nothing is gained by it, and nothing comes back of units that
 // no longer count. If the limits change in between, units are given back under the limits
-// that differ from an old one in nothing but Count. Other limits do not know where the
-// units were recorded, and keep them.
+// that differ from an old one in nothing but Count and Burst. Other limits do not know where
+// the units were recorded, and keep them.
+//
+// Under a [TokenBucket], the key then has what it would have if the units had never been
+// charged: nothing more, if the bucket was full when a later call came. It may have less
+// where it would take more than 256 later charges to tell, and it has nothing more if an
+// attempt was denied and charged in between, under [WithChargeDenied].
 //
 // It costs what Take does under several limits, and about 150 bytes until it is settled.
 // The first reservation of a key turns its entry into a larger one.

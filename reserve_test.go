@@ -143,6 +143,7 @@ func TestCommit_PastTheLimitIsADebt(t *testing.T) {
 	}{
 		"log":     {PerMinute(10).Log(), time.Minute},
 		"buckets": {PerMinute(10).Buckets(20 * time.Second), time.Minute},
+		"tokens":  {PerMinute(10).TokenBucket(10), 21 * 6 * time.Second},
 		"counter": {PerMinute(10).Counter(), 2*time.Minute - 18*time.Second}, // 30 units count as 9 with 3/10 of the window left
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +165,8 @@ func TestCommit_PastTheLimitIsADebt(t *testing.T) {
 }
 
 func TestCommit_OfAsMuchAsCanBe(t *testing.T) {
-	for _, limit := range []Limit{PerMinute(10).Log(), PerMinute(10).Counter(), PerMinute(10).Buckets(time.Second), Per(math.MaxInt64, time.Minute), Per(math.MaxInt64, time.Minute).Log()} {
+	for _, limit := range []Limit{PerMinute(10).Log(), PerMinute(10).Counter(), PerMinute(10).Buckets(time.Second), Per(math.MaxInt64, time.Minute), Per(math.MaxInt64, time.Minute).Log(),
+		Per(math.MaxInt64, time.Minute).TokenBucket(math.MaxInt64)} {
 		clock := NewManualClock(0)
 		l := newTest(t, limit, WithClock(clock))
 		for range 5 {
@@ -230,7 +232,7 @@ func TestCancel_AfterAResetGivesNothingBack(t *testing.T) {
 func TestReserve_CarriesOverTheUnitsTaken(t *testing.T) {
 	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		l.AllowN("k", 3)
-		clock.Advance(10 * time.Second)
+		clock.Advance(time.Second)
 		r, d := l.Reserve("k", 5)
 		require.EqualValues(t, 2, d.Remaining)
 		require.True(t, l.AllowN("k", 2))

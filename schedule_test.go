@@ -33,7 +33,7 @@ var maxRounds = map[string]int{
 	"decideLog": 4, "multi.decide": 4, "tryTakeAll": 4,
 	"takeAllLocked under a cap": math.MaxInt, // while other calls take all the room
 	"takeAllLocked":             3,
-	"lock":                      6, "lockOwn": 3, "decideCounter": 4, "decideWide": 4,
+	"lock":                      6, "lockOwn": 3, "decideCounter": 4, "decideBucket": 4, "decideWide": 4,
 	"decide": 4, "insertEntry": 2, "lookup": 3, "find": 3, "raiseFloor": 3, "makeRoom": 5,
 	"Reset": 3, "giveBack": 3, "spend": 4, "appendEntry": 1, "appendKey": 1,
 }
@@ -142,6 +142,7 @@ var variants = []variant{
 	{"wide", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Counter()} }, useWide},
 	{"log", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log()} }, nil},
 	{"buckets", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Buckets(30 * sec)} }, nil},
+	{"token bucket", func(n int64) []Limit { return []Limit{Per(n, time.Minute).TokenBucket(n)} }, nil},
 	{"two counters", func(n int64) []Limit {
 		return []Limit{Per(n, time.Minute).Counter(), Per(n+2, time.Minute/2).Counter()}
 	}, nil},

@@ -84,6 +84,8 @@ func TestMemory_PerKey(t *testing.T) {
 	}{
 		"counter":        {[]Option{PerMinute(100)}, thorough(1_000_000), 1, 48, 1},
 		"wide counter":   {[]Option{PerMinute(1e9)}, 100_000, 1, 80, 1},
+		"token bucket":   {[]Option{PerMinute(100).TokenBucket(100)}, thorough(1_000_000), 1, 48, 1},
+		"wide bucket":    {[]Option{Per(12345, time.Minute).TokenBucket(100)}, 100_000, 1, 144, 2},
 		"log, one unit":  {[]Option{PerMinute(10)}, thorough(1_000_000), 1, 112, 2},
 		"log, five":      {[]Option{PerMinute(10)}, 100_000, 5, 176, 2},
 		"log, 16":        {[]Option{PerMinute(16)}, 100_000, 16, 352, 2},

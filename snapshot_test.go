@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // snapshot returns what l.Snapshot writes.
@@ -151,6 +153,7 @@ func TestSnapshot_KeepsADailyQuota(t *testing.T) {
 		"buckets": {PerDay(5).Buckets(time.Hour), 34 * time.Hour},
 		"fixed":   {PerDay(5).Buckets(day), 24 * time.Hour},
 		"counter": {PerDay(5).Counter(), 24*time.Hour + day/5},
+		"tokens":  {PerDay(1).TokenBucket(5), 34 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			midnight := time.Date(2025, 11, 20, 0, 0, 0, 0, time.UTC)
@@ -298,7 +301,8 @@ func TestSnapshot_ReturnsTheWritersError(t *testing.T) {
 	require.ErrorIs(t, l.Snapshot(writerFunc(func(b []byte) (int, error) { return len(b) - 1, nil })), io.ErrShortWrite)
 }
 
-// held returns the units that the key holds under each of the limiter's own limits.
+// held returns the units that the key holds under each of the limiter's own limits. Little
+// time has passed since it was charged first.
 func (l *Limiter) held(name string) (units []int64) {
 	g := l.current.Load()
 	e := l.find(g, l.key(name))
@@ -307,10 +311,16 @@ func (l *Limiter) held(name string) (units []int64) {
 	}
 	for i := range g.ruleset.rules {
 		h := g.ruleset.stateOf(e, e.Word.Load(), i)
-		if g.ruleset.rules[i].Algorithm == SlidingCounter {
+		switch r := &g.ruleset.rules[i]; r.form {
+		case windowForm:
 			units = append(units, h.Prev+h.Curr)
-		} else {
+		case ringForm:
 			units = append(units, int64(h.ringView.unitsSince(0)))
+		case debtForm:
+			// At instant 0, before all charges, nothing of them has flowed back. But the first
+			// was not at 0, so round down.
+			lack := r.bucket.Lack(h.debt, 0).Minus(r.bucket.Cost(1)).Plus(window.Amount{Lo: 1})
+			units = append(units, r.bucket.Units(lack))
 		}
 	}
 	return units

@@ -247,9 +247,8 @@ func (s *limitState) giveBack(r *rule, number, units int64) (seen int64, emptied
 		if d.Empty() {
 			return 0, false
 		}
-		d = r.bucket.GiveBack(d, s.lineage.giveBack(number, r.bucket.Cost(units)))
-		s.storeDebt(d)
-		return d.At, d.Empty()
+		s.storeDebt(r.bucket.GiveBack(d, s.lineage.giveBack(number, r.bucket.Cost(units))))
+		return 0, false // it still knows when the bucket was full
 	case noForm:
 		return 0, false
 	}

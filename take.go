@@ -33,7 +33,9 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 			} else if g.log != nil {
 				allowed, ok = g.log.tryFastLog(e, at, n, nil, nil)
 			} else if g.bucket != nil {
-				allowed, ok = g.bucket.tryFastBucket(e, at, n, nil, nil)
+				var lack uint64
+				lack, ok = g.bucket.takeFastBucket(e, at, n)
+				allowed = lack <= g.bucket.debts.full
 			} else {
 				allowed, ok = g.ruleset.tryFast(e, at, n, nil, nil)
 			}
@@ -96,14 +98,20 @@ func (l *Limiter) Take(key string, n int64) Decision {
 			case ok:
 				return r.deniedFast(left, elapsed, n)
 			}
+		} else if r := g.bucket; r != nil {
+			lack, ok := r.takeFastBucket(e, at, n)
+			switch {
+			case ok && lack <= r.debts.full:
+				return Decision{Allowed: true, Limit: r.Limit, Remaining: r.debts.remaining(lack), ResetAfter: r.debts.time(lack)}
+			case ok:
+				return r.fastBucketDecision(lack, n)
+			}
 		}
 		var d Decision // here, as the calls above need none
 		if g.fastRule != nil {
 			ok = g.fastRule.decideFast(e, at, n, true, &d, nil)
 		} else if g.log != nil {
 			_, ok = g.log.tryFastLog(e, at, n, &d, nil)
-		} else if g.bucket != nil {
-			_, ok = g.bucket.tryFastBucket(e, at, n, &d, nil)
 		} else {
 			_, ok = g.ruleset.tryFast(e, at, n, &d, nil)
 		}

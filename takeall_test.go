@@ -28,9 +28,11 @@ type multiTrial struct {
 // not, and may be equal.
 func randomLimit(rng *rand.Rand) Limit {
 	l := Per(1+rng.Int64N(12), []time.Duration{1, 7, 60, 60, 100, 1000}[rng.IntN(6)])
-	switch rng.IntN(4) {
+	switch rng.IntN(5) {
 	case 0:
 		return l.Log()
+	case 4:
+		return l.TokenBucket(1 + rng.Int64N(12))
 	case 1:
 		return l.Buckets(1 + time.Duration(rng.Int64N(int64(l.Window))))
 	case 2:

@@ -1,6 +1,8 @@
 package sash
 
 import (
+	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -35,30 +37,22 @@ func (r *rule) decideBucket(e *entry, q query, d *Decision) (allowed, alive bool
 	}
 }
 
-// started returns d, or the debt with which a bucket starts that was never charged: it cannot
-// have been full before the floor.
-func (r *rule) started(d window.Debt) window.Debt {
-	if d.Empty() {
-		return r.bucket.FullFrom(r.floor.Load())
-	}
-	return d
-}
-
 // admitsDebt reports whether r admits q to a bucket of debt d.
 func (r *rule) admitsDebt(d window.Debt, q query) bool {
-	return r.bucket.Admits(r.bucket.Lack(r.started(d), q.at), q.n)
+	return r.bucket.Admits(r.bucket.Lack(d, q.at), q.n)
 }
 
 // applyDebt returns d with q charged to it, given whether all limits admit q. It makes made,
-// unless that is nil, the decision on q.
+// unless that is nil, the decision on q. A bucket that was never charged is charged at the
+// floor or later.
 func (r *rule) applyDebt(d window.Debt, q query, admitted bool, made *Decision) window.Debt {
-	start := r.started(d)
-	lack := r.bucket.Lack(start, q.at)
-	if cost := r.debtCost(q, admitted, lack); cost != (window.Amount{}) {
-		d, lack = r.bucket.Charge(start, q.at, cost), lack.Plus(cost)
+	at := q.at
+	if d.Empty() {
+		at = r.clampToFloor(at)
 	}
+	d = r.bucket.Charge(d, at, r.debtCost(q, admitted, r.bucket.Lack(d, q.at)))
 	if made != nil {
-		r.debtDecision(made, lack, q, admitted)
+		r.debtDecision(made, r.bucket.Lack(d, q.at), q, admitted)
 	}
 	return d
 }
@@ -112,7 +106,7 @@ func (r *rule) debtOf(past []charge) (d window.Debt) {
 // those later charges that found the bucket to lack less than all after them did.
 //
 // Invariant: charge numbers and lacks of lows increase. There are maxLows at most. If there
-// were more, two are merged, and what is given back may be less than could be.
+// would be more, each two become one, and what is given back may be less than could be.
 type lineage struct {
 	root    *lineage // the first of the lineage: itself, or one of a state that it follows
 	charges int64    // so many charges since the first reservation
@@ -125,7 +119,7 @@ type low struct {
 	lack   window.Amount
 }
 
-const maxLows = 64
+const maxLows = 256
 
 func newLineage() *lineage {
 	g := new(lineage)
@@ -134,14 +128,14 @@ func newLineage() *lineage {
 }
 
 // next returns the lineage of a state that replaces that of g, and knows as well where
-// everything was charged; nil for nil. Under r, it begins with debt d at now.
-func (g *lineage) next(d window.Debt, r *rule, now int64) *lineage {
+// everything was charged; nil for nil. It replaces one under from by one of debt d under r.
+func (g *lineage) next(d window.Debt, r, from *rule, now int64) *lineage {
 	if g == nil {
 		return nil
 	}
 	next := &lineage{g.root, g.charges, slices.Clone(g.lows)}
-	if r.form == debtForm {
-		next.charged(r.bucket.Lack(d, now), true) // as units may flow at another rate from here on
+	if r.form == debtForm && !r.bucket.SameRate(from.bucket) {
+		next.charged(r.bucket.Lack(d, now), true) // what it lacks now flows back at another rate
 	}
 	return next
 }
@@ -162,17 +156,25 @@ func (g *lineage) charged(lack window.Amount, admitted bool) {
 	}
 	g.lows = append(g.lows[:last], low{g.charges, lack})
 	if len(g.lows) > maxLows {
-		// Of two that differ least, none is much in the way. But any will do.
-		g.lows[1].lack = g.lows[0].lack
-		g.lows = slices.Delete(g.lows, 0, 1)
+		g.thin()
 	}
+}
+
+// thin halves lows. It keeps the charge of the later and the lack of the earlier of two, so
+// that nothing is given back which should not be.
+func (g *lineage) thin() {
+	half := len(g.lows) / 2
+	for i := range half {
+		g.lows[i] = low{g.lows[2*i+1].charge, g.lows[2*i].lack}
+	}
+	g.lows = append(g.lows[:half], g.lows[2*half:]...)
 }
 
 // giveBack returns how much of cost, which was charged by the charge of that number, a bucket
 // gets back, and notes that it does.
 func (g *lineage) giveBack(number int64, cost window.Amount) window.Amount {
-	later := slices.IndexFunc(g.lows, func(l low) bool { return l.charge > number })
-	if later < 0 {
+	later, _ := slices.BinarySearchFunc(g.lows, number+1, func(l low, charge int64) int { return cmp.Compare(l.charge, charge) })
+	if later == len(g.lows) {
 		return cost
 	}
 	if least := g.lows[later].lack; least.Less(cost) {
@@ -236,9 +238,10 @@ func (l *debtLayout) unpack(b window.TokenBucket, word uint64) window.Debt {
 	if word == 0 {
 		return window.Debt{}
 	}
-	d := b.FullFrom(l.base + int64(word/l.rate))
-	d.Lack = d.Lack.Plus(window.Amount{Lo: word % l.rate}.MulDiv(uint64(b.Step()), 1))
-	return d
+	// As late as an instant can be, but a nanosecond before it is full, at least: a Debt
+	// without a Lack is that of a bucket never charged.
+	since := min(word/l.rate-1, math.MaxInt64-uint64(l.base))
+	return window.Debt{At: int64(uint64(l.base) + since), Lack: l.amount(b, word-since*l.rate)}
 }
 
 // pack returns the word of d, and whether d fits into one. It does after a charge at an instant
@@ -275,45 +278,56 @@ func (l *debtLayout) charge(word uint64, t, n int64) (next, lack uint64, ok bool
 	return next, next - now, ok && word-1 < maxSteps
 }
 
-// tryFastBucket is the fast path of decideBucket for n units, n > 0, as tryFast is that of
-// decideCounter. Unless they are nil, it makes d the decision, and next that on one unit more
-// than d leaves. Nothing is divided for an answer of yes or no.
-func (r *rule) tryFastBucket(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
+// takeFastBucket is the fast path of decideBucket for n units, n > 0, as tryFast is that of
+// decideCounter. It returns the steps that the bucket lacks with the units. If they are more
+// than full, the units are denied. Nothing is divided for that.
+func (r *rule) takeFastBucket(e *entry, at, n int64) (lack uint64, ok bool) {
 	word := e.Word.Load()
 	charged, lack, ok := r.debts.charge(word, at, n)
-	if !ok || n > r.Burst {
-		return false, false
-	}
-	if allowed = lack <= r.debts.full; !allowed {
-		if d != nil {
-			r.fastBucketDecision(d, next, lack-uint64(n)*r.debts.cost, n, false)
-		}
-		return false, !r.chargeDenied // a denial that costs nothing writes nothing
+	switch {
+	case !ok || n > r.Burst:
+		return 0, false
+	case lack > r.debts.full:
+		return lack, !r.chargeDenied // a denial that costs nothing writes nothing
 	}
 	// If another call has changed the word, this fails, and nothing has happened.
-	if !e.Word.CompareAndSwap(word, charged) {
-		return false, false
-	}
-	if d != nil {
-		r.fastBucketDecision(d, next, lack, n, true)
-	}
-	return true, true
+	return lack, e.Word.CompareAndSwap(word, charged)
 }
 
-// fastBucketDecision makes d the decision on n units of a bucket that lacks so many steps; with
-// those of n, if they are allowed. It makes next, unless it is nil, the decision on one unit
-// more than that leaves.
-func (r *rule) fastBucketDecision(d, next *Decision, lack uint64, n int64, allowed bool) {
+// tryFastBucket is takeFastBucket that makes d, unless it is nil, the decision, and next, unless
+// it is nil, that on one unit more than d leaves.
+func (r *rule) tryFastBucket(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
+	lack, ok := r.takeFastBucket(e, at, n)
+	if d != nil && ok {
+		*d = r.fastBucketDecision(lack, n)
+		if next != nil {
+			*next = *d
+			next.Allowed = false
+			left := r.debts.lackOf(lack, n)
+			next.RetryAfter = r.bucket.RetryAfter(r.debts.amount(r.bucket, left), d.Remaining+1)
+		}
+	}
+	return lack <= r.debts.full, ok
+}
+
+// fastBucketDecision returns the decision on n units with which a bucket lacks so many steps.
+func (r *rule) fastBucketDecision(lack uint64, n int64) (d Decision) {
 	l := &r.debts
-	d.Allowed, d.Limit = allowed, r.Limit
-	d.Remaining, d.RetryAfter, d.ResetAfter = l.remaining(lack), 0, l.time(lack)
-	if !allowed {
-		d.RetryAfter = l.time(lack + uint64(n)*l.cost - l.full)
+	left := l.lackOf(lack, n)
+	d = Decision{Allowed: lack <= l.full, Limit: r.Limit, Remaining: l.remaining(left), ResetAfter: l.time(left)}
+	if !d.Allowed {
+		d.RetryAfter = l.time(lack - l.full)
 	}
-	if next != nil {
-		*next = *d
-		next.Allowed, next.RetryAfter = false, r.bucket.RetryAfter(l.amount(r.bucket, lack), d.Remaining+1)
+	return d
+}
+
+// lackOf returns the steps that a bucket lacks after a call for n units, with which it lacks so
+// many: without the units, if they are denied.
+func (l *debtLayout) lackOf(lack uint64, n int64) uint64 {
+	if lack > l.full {
+		lack -= uint64(n) * l.cost
 	}
+	return lack
 }
 
 // remaining returns how many units a bucket still holds that lacks so many steps.

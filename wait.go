@@ -20,7 +20,8 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 //
 // Wait returns nil once n is charged. On an error, nothing is charged. The error is
 //   - that of ctx, as soon as ctx ends;
-//   - [ErrExceedsLimit], at once, if n is negative or more than the Count of a limit;
+//   - [ErrExceedsLimit], at once, if n is negative, or more than the Count of a limit or the
+//     Burst of a [TokenBucket];
 //   - [ErrInvalidLimit], at once, if [WithLimitsFor] returns wrong limits for the key, with
 //     what is wrong;
 //   - [context.DeadlineExceeded], at once, if ctx has a deadline and the wait is sure to

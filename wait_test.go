@@ -22,7 +22,7 @@ func TestWait_AdmitsAtOnceWhatFits(t *testing.T) {
 // the limit, to the nanosecond of the bubble's clock.
 func TestWait_FirstComeFirstServed(t *testing.T) {
 	const waiters = 1000
-	for name, limit := range map[string]Limit{"log": PerSecond(10).Log(), "buckets": PerSecond(10).Buckets(100 * time.Millisecond), "counter": PerSecond(10).Counter()} {
+	for name, limit := range map[string]Limit{"log": PerSecond(10).Log(), "buckets": PerSecond(10).Buckets(100 * time.Millisecond), "counter": PerSecond(10).Counter(), "tokens": PerSecond(10).TokenBucket(10)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newTest(t, limit)
@@ -111,6 +111,7 @@ func TestWait_ForecastsTheTurnsOfEarlierWaiters(t *testing.T) {
 	}{
 		"log":     {PerSecond(2).Log(), 3 * time.Second},
 		"buckets": {PerSecond(2).Buckets(time.Second), 2 * time.Second},
+		"tokens":  {PerSecond(2).TokenBucket(2), 2500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -422,7 +422,7 @@ func TestWaitAll_NoCallDelaysAnEarlierOne(t *testing.T) {
 		n    int64
 		at   time.Duration
 	}
-	kinds := []Limit{PerMinute(3).Log(), PerHour(4).Log(), Per(4, 10*time.Minute).Buckets(time.Minute), Per(3, 90*time.Second).Buckets(90 * time.Second), {Count: 3, Window: 4 * time.Minute}}
+	kinds := []Limit{PerMinute(3).Log(), PerHour(4).Log(), Per(4, 10*time.Minute).Buckets(time.Minute), Per(3, 90*time.Second).Buckets(90 * time.Second), {Count: 3, Window: 4 * time.Minute}, PerMinute(2).TokenBucket(3)}
 	for round := range thorough(150) {
 		random := rand.New(rand.NewPCG(uint64(round), 7))
 		limits := map[string]Limit{"a": kinds[random.IntN(len(kinds))], "b": kinds[random.IntN(len(kinds))]}

@@ -32,6 +32,8 @@ var (
 	large        = []sash.Limit{sash.PerDay(1 << 30)} // does not fit into one word
 	twoCounters  = []sash.Limit{sash.PerHour(2_000_000), sash.PerDay(2_000_000)}
 	fourCounters = append(slices.Clone(twoCounters), sash.Per(4_000_000, 30*24*time.Hour), sash.Per(8_000_000, 365*24*time.Hour))
+	bucket       = []sash.Limit{sash.PerDay(2_000_000).TokenBucket(1_000_000)} // fits into one word
+	smallBucket  = []sash.Limit{sash.PerHour(10).TokenBucket(10)}
 	smallLog     = []sash.Limit{sash.PerHour(10).Log()}
 )
 
@@ -64,7 +66,9 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	s.addBoth(", large", wide)
 	s.addBoth(", two limits", two)
 	s.addBoth(", log", s.rolling(""))
+	s.addBoth(", bucket", s.tracking(1, "", bucket))
 	s.addDenied(", denied", oneWord)
+	s.addDenied(", bucket, denied", smallBucket)
 	s.addDenied(", large, denied", large)
 	if n > 1 {
 		s.add(subject{name: "TakeAll of two keys", limiter: one, calls: takeTwoEach(one)})
@@ -83,8 +87,10 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	s.addInserting("", oneWord)
 	s.addInserting(", two limits", twoCounters)
 	s.addInserting(", log", smallLog)
-	s.add(subject{name: "go-limiter's Take", calls: s.goLimiter(n)})
-	s.add(subject{name: "go-limiter's Take, new key", calls: s.goLimiter(0), inserts: true})
+	s.addInserting(", bucket", bucket)
+	s.add(subject{name: "x/time/rate's Allow", calls: independentOf(s.peer(peers.XTimeRate(), n).Allow)})
+	s.add(subject{name: "go-limiter's Take", calls: independentOf(s.peer(peers.GoLimiter(), n).Take)})
+	s.add(subject{name: "go-limiter's Take, new key", calls: independentOf(s.peer(peers.GoLimiter(), 0).Take), inserts: true})
 	return s, ctx.Err()
 }
 
@@ -165,12 +171,16 @@ func (s *stage) addComposed(of string, tracking func(prefix string) *sash.Limite
 	}})
 }
 
-// goLimiter returns calls to a go-limiter that tracks n keys.
-func (s *stage) goLimiter(n int) func(keys []string) int64 {
-	table := peers.GoLimiter().New(peers.Plenty)
+// peer returns a limiter of p that tracks n keys.
+func (s *stage) peer(p peers.Peer, n int) peers.Table {
+	table := p.New(peers.Plenty)
 	s.closers = append(s.closers, table.Close)
 	forEach(s.ctx, n, runtime.GOMAXPROCS(0), func(i int) { table.Take(keys.New(i)) })
-	return func(keys []string) int64 { return independent(table.Take, script{keys}) }
+	return table
+}
+
+func independentOf(call func(key string) bool) func(keys []string) int64 {
+	return func(keys []string) int64 { return independent(call, script{keys}) }
 }
 
 // limiter returns a limiter of limits.

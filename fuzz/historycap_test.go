@@ -102,12 +102,18 @@ func (s *serial) refusal(o *operation, key string) int64 {
 	if len(distinct(o.keys)) > s.fixed.maxKeys {
 		return reference.Never
 	}
-	var longest int64
 	for _, l := range s.table.Limits(key) {
-		if o.units > l.Count {
+		if o.units > atOnce(l) {
 			return reference.Never
 		}
-		longest = max(longest, l.Window)
+	}
+	var longest int64
+	for _, l := range s.table.Limits("") { // the limiter's own
+		if l.Burst > 0 { // until an empty bucket is full
+			longest = max(longest, (l.Burst*l.Window-1)/l.Count+1)
+		} else {
+			longest = max(longest, l.Window)
+		}
 	}
 	if s.fixed.sweeper == janitorSweeps {
 		return int64(sweepInterval)
@@ -174,10 +180,18 @@ func (s *serial) mayEvict(o *operation, key string) bool {
 	return true
 }
 
-// left returns the part of its Count that the key has left.
+// left returns the part of its quota that the key has left.
 func (s *serial) left(key string, o *operation) float64 {
 	a := s.table.Peek(o.until+s.shift, 0, key)
-	return float64(a.Remaining) / float64(s.table.Limits(key)[a.Deciding].Count)
+	return float64(a.Remaining) / float64(atOnce(s.table.Limits(key)[a.Deciding]))
+}
+
+// atOnce returns the greatest number of units that l, which has a Count, admits at once.
+func atOnce(l reference.Limit) int64 {
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return l.Count
 }
 
 // markPresent records that the keys of o may have an entry now.

@@ -104,7 +104,9 @@ func (p *planner) drawNoneAndAll() {
 			return []sash.Limit{sash.Unlimited()}
 		}
 		limits = slices.Clone(limits)
-		limits[random.IntN(len(limits))].Count = 0
+		if l := &limits[random.IntN(len(limits))]; l.Algorithm != sash.TokenBucket { // see counted
+			l.Count = 0
+		}
 		return limits
 	}
 	if random.IntN(3) == 0 {
@@ -120,22 +122,27 @@ func (p *planner) distance(units int64) int64 {
 	return max(0, p.Int64N(units+1)*int64(p.unit)+p.Int64N(3)-1)
 }
 
-// drawLimits draws limits that differ in more than Count. So it is known from which limit
+// drawLimits draws limits that differ in more than Count and Burst. So it is known from which limit
 // to which a change migrates charges.
 func (p *planner) drawLimits() {
 	w := time.Duration(4+p.IntN(12)) * p.unit
 	shapes := []sash.Limit{
 		sash.Per(1, w).Counter(), sash.Per(1, 3*w).Counter(), sash.Per(1, w).Log(), sash.Per(1, w/2).Log(),
-		sash.Per(1, w).Buckets(w), sash.Per(1, w).Buckets(w/3 + 1),
+		sash.Per(1, w).Buckets(w), sash.Per(1, w).Buckets(w/3 + 1), sash.Per(1+p.Int64N(p.maxCount), w).TokenBucket(1),
 	}
 	p.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
 	p.limits = p.counted(shapes[:max(1, p.IntN(5)-1)])
 }
 
-// counted returns the same limits with other Counts.
+// counted returns the same limits with other Counts, token buckets with other Bursts. What a
+// bucket lacks at a change of its Count depends on the instant, which no history knows.
 func (p *planner) counted(like []sash.Limit) (limits []sash.Limit) {
 	for _, l := range like {
-		l.Count = 1 + p.Int64N(p.maxCount)
+		if l.Algorithm == sash.TokenBucket {
+			l.Burst = 1 + p.Int64N(p.maxCount)
+		} else {
+			l.Count = 1 + p.Int64N(p.maxCount)
+		}
 		limits = append(limits, l)
 	}
 	return limits

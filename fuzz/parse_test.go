@@ -51,10 +51,12 @@ var limitTexts = []string{
 	"unlimited", " unlimited ", "Unlimited", "unlimited log", "0/m log", "0/0s", "9223372036854775807/9223372036854775807ns log",
 	"10/s buckets 1s 1s", "10/s Log", "10/1x", "1e3/s", "10/s\u00a0log", "10/s\xff", "\x00/\x00",
 	"16/m", "17/m", "16/m counter", "17/m log", "0x10/m", "16/m counter counter",
+	"10/s burst 100", "10/1s burst 1", "10/s burst 0", "10/s burst -5", "10/s burst +7", "10/s burst", "10/s burst 1 2", "10/s burst 1s",
+	"0/s burst 3", "3/s burst 9223372036854775807", "3/s burst 9223372036854775808", "9223372036854775807/9223372036854775807ns burst 1",
 }
 
 var (
-	written   = regexp.MustCompile(`^(\S*?) ?/ ?(\S*)(| counter| log| buckets (\S*))$`)
+	written   = regexp.MustCompile(`^(\S*?) ?/ ?(\S*)(| counter| log| buckets (\S*)| burst ([+-]?\d+))$`)
 	dated     = regexp.MustCompile(`^([+-]?\d+)([dw])$`)
 	bareUnits = map[string]time.Duration{
 		"s": time.Second, "sec": time.Second, "second": time.Second,
@@ -76,6 +78,15 @@ func meaning(s string) (l sash.Limit, ok bool) {
 		return l, false
 	}
 	count, err := strconv.ParseInt(parts[1], 10, 64)
+	if parts[5] != "" {
+		burst, wrong := strconv.ParseInt(parts[5], 10, 64)
+		window := length(parts[2])
+		l = sash.Limit{Count: count, Window: window, Algorithm: sash.TokenBucket, Burst: burst}
+		if err != nil || wrong != nil || count < 0 || window < 1 || burst < 1 {
+			return sash.Limit{}, false
+		}
+		return l, true
+	}
 	window, precision := length(parts[2]), length(parts[4])
 	switch {
 	case err != nil || count < 0 || window < 1:
@@ -136,8 +147,8 @@ func usable(t *testing.T, l sash.Limit) {
 	if l == sash.Unlimited() {
 		left = math.MaxInt64
 	}
-	if d := limiter.Take("key", l.Count); !d.Allowed || d.Limit != l || d.Remaining != left {
-		t.Errorf("%v: Take of Count units by a new key: %+v", l, d)
+	if d := limiter.Take("key", most(l)); !d.Allowed || d.Limit != l || d.Remaining != left {
+		t.Errorf("%v: Take of as many units as it admits by a new key: %+v", l, d)
 	}
 }
 

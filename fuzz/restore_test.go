@@ -47,6 +47,8 @@ var restoreLimits = [][]sash.Limit{
 	{sash.Per(math.MaxInt64, math.MaxInt64-1).Log(), sash.Per(1, 1).Counter()},
 	{sash.Unlimited()},
 	{sash.Per(0, 60).Counter()},
+	{sash.Per(10, 60).TokenBucket(7)},
+	{sash.Per(10, 61).TokenBucket(1e15), sash.Per(10, 60).Log()},
 }
 
 const restoredAt = 1000 // the instant of a snapshot's header
@@ -149,6 +151,9 @@ func limitList(limits ...sash.Limit) []byte {
 		b = binary.AppendUvarint(b, uint64(l.Window))
 		b = append(b, byte(l.Algorithm))
 		b = binary.AppendUvarint(b, uint64(l.Precision))
+		if l.Algorithm == sash.TokenBucket {
+			b = binary.AppendUvarint(b, uint64(l.Burst))
+		}
 	}
 	return b
 }

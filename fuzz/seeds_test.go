@@ -66,6 +66,9 @@ func limitOf(l sash.Limit, flags byte) []byte {
 	case sash.SlidingBuckets:
 		flags |= inBuckets
 		numbers = append(numbers, number(int64(l.Precision))...)
+	case sash.TokenBucket:
+		flags |= withBurst
+		numbers = append(numbers, number(l.Burst)...)
 	}
 	switch {
 	case l == sash.Unlimited():
@@ -158,6 +161,16 @@ var sequenceSeeds = []seed{
 		on(0, take, 2), wait(huge), on(0, take, 2), wait(huge), on(0, take, 2), on(0, take, 1), wait(math.MinInt64), wait(math.MinInt64), on(0, take, 1))},
 	{"huge-buckets", sequence(sash.Per(huge, huge-1).Buckets(huge-1), 0, math.MinInt64,
 		on(0, take, huge), on(0, take, 1), wait(huge), on(0, take, 1), wait(huge), on(0, take, huge))},
+	{"token-bucket", sequence(sash.PerSecond(3).TokenBucket(5), 0, 7,
+		on(0, take, 5), on(0, take, 1), wait(time.Second/3), on(0, take, 1), wait(1), on(0, take, 1), wait(2*time.Second), on(0, take, 6), on(0, take, 5), wait(5*time.Second), plain(0, sweep), wait(-3*time.Second), on(0, take, 1), on(1, take, 2))},
+	{"token-bucket-charges-denied", sequence(sash.Per(7, 10).TokenBucket(3), denied, 0,
+		on(0, take, 2), on(0, take, 2), times(9, wait(1), on(0, take, 1)), wait(2), on(0, take, 1), wait(5), on(0, take, 9))},
+	{"token-bucket-late", sequence(sash.Per(10, 100).TokenBucket(20), 0, 500,
+		on(0, take, 11), wait(-60), on(0, take, 1), on(0, take, 9), on(0, take, 3), wait(30), on(0, take, 2), wait(-400), on(0, take, 1), wait(1000), on(0, take, 20))},
+	{"huge-token-bucket", sequence(sash.Per(1, time.Duration(year)).TokenBucket(1e15), 0, math.MinInt64,
+		on(0, take, 1e15), on(0, take, 1), wait(time.Duration(year)), on(0, take, 1), wait(huge), on(0, take, 300), wait(huge), on(0, take, 300))},
+	{"ends-of-time-token-bucket", sequence(sash.Per(huge, huge-1).TokenBucket(huge), 0, math.MinInt64,
+		on(0, take, huge), on(0, take, 1), wait(huge), on(0, take, huge-5), wait(huge), on(0, take, huge), wait(math.MinInt64), on(0, take, 1))},
 	{"odd-costs", sequence(sash.PerSecond(7).Counter(), 0, 0,
 		on(0, take, 0), on(0, take, -1), on(0, take, math.MinInt64), on(0, take, 8), on(0, take, huge), plain(0, forget),
 		on(0, takeBytes, 3), plain(0, allowBytes), []byte{1}, on(0, allow, 4), on(0, allow, 3), plain(0, forget), on(0, allow, 7))},
@@ -303,6 +316,12 @@ var policySeeds = []seed{
 		by(2, reserve, 3), all(1, 0, 2), wait(12), cancels(0), all(3, 0, 2), by(2, reserve, 0), commits(1, 9), all(1, 2, 0), wait(9), all(1, 2, 0))},
 	{"ends-of-time-for-all", program(limits(0, sash.Per(2, 1000).Buckets(7), sash.PerSecond(3).Counter(), sash.PerSecond(3).Log()), math.MinInt64,
 		all(2, 0, 1), wait(huge), all(2, 0, 1), wait(huge), all(2, 0, 1), all(1, 1, 2), wait(math.MinInt64), wait(math.MinInt64), all(1, 0, 1))},
+	{"token-buckets", program(limits(0, sash.Per(3, 10).TokenBucket(5), sash.Per(7, 60).TokenBucket(20), sash.Per(9, 40).Log()), 95,
+		by(0, take, 5), all(2, 1, 0), wait(4), all(2, 1, 0), by(1, take, 3), wait(-20), all(1, 2, 0), wait(60), all(5, 0, 1, 2), by(0, take, 1), wait(17), plain(0, sweep), wait(100), plain(0, sweep))},
+	{"token-bucket-gives-back", program(limits(givingBack, sash.Per(1, 10).TokenBucket(10)), 0,
+		by(0, reserve, 4), wait(3), by(0, reserve, 5), by(0, take, 1), cancels(1), wait(15), by(0, take, 2), commits(0, 1), by(1, reserve, 10), wait(95), by(1, take, 1), cancels(2), by(1, peek, 0), wait(300), by(1, reserve, 3), commits(3, 30), by(1, take, 1))},
+	{"token-bucket-gives-back-charges-denied", program(limits(givingBack+deniedCharged, sash.Per(1, 10).TokenBucket(10), sash.Per(30, 100)), 0,
+		by(0, reserve, 4), by(0, take, 7), cancels(0), wait(50), by(0, reserve, 3), commits(1, 0), all(2, 0, 1), by(0, reserve, 2), by(0, take, 9), commits(2, 1))},
 	{"odd-costs-for-all", program(limits(0, mixed...), 0,
 		all(0, 0, 1), all(-1, 0, 1), all(math.MinInt64, 0, 1), all(6, 0, 1), all(huge, 0, 1), by(0, reserve, huge), by(0, reserve, -1), all(5, 0, 1), all(0, 0, 1))},
 }

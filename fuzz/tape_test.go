@@ -54,11 +54,12 @@ const (
 	inBuckets             // SlidingBuckets, unless it is a log
 	ofNothing             // with a Count of 0
 	unlimited             // Unlimited, whatever else
+	withBurst             // TokenBucket, unless it is a log or buckets
 )
 
 // limit reads a valid limit, and whether denied calls are charged. The counts and windows
-// make counters of one word and wide ones. The precisions divide windows with and without
-// a remainder.
+// make counters of one word and wide ones, and token buckets in one word and not. The
+// precisions divide windows with and without a remainder.
 func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
 	flags := t.byte()
 	l = sash.Per(
@@ -70,6 +71,8 @@ func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
 	case flags&inBuckets != 0:
 		precision := positive(t.pick(w, 1, w/2, w/2+1, w/3, w/3+1, w/60, w-1))
 		l = l.Buckets(time.Duration(min(precision, w)))
+	case flags&withBurst != 0:
+		l = l.TokenBucket(positive(t.pick(l.Count, 1, 2, 3, 10, 100, l.Count/2, plus(l.Count, 1), 1e9, 1e15, math.MaxInt64)))
 	}
 	switch {
 	case flags&unlimited != 0:
@@ -97,6 +100,7 @@ func models(limits []sash.Limit, chargeDenied bool) (models []reference.Limit) {
 			Precision:    int64(l.Precision),
 			Count:        l.Count,
 			Window:       int64(l.Window),
+			Burst:        l.Burst,
 			ChargeDenied: chargeDenied,
 		})
 	}
@@ -120,8 +124,16 @@ func fresh(limits []sash.Limit) sash.Decision {
 	if some := limited(limits); len(some) > 0 {
 		limits = some
 	}
-	least := slices.MinFunc(limits, func(a, b sash.Limit) int { return cmp.Compare(a.Count, b.Count) })
-	return sash.Decision{Allowed: true, Limit: least, Remaining: least.Count}
+	least := slices.MinFunc(limits, func(a, b sash.Limit) int { return cmp.Compare(most(a), most(b)) })
+	return sash.Decision{Allowed: true, Limit: least, Remaining: most(least)}
+}
+
+// most returns the greatest number of units that l admits at once.
+func most(l sash.Limit) int64 {
+	if l.Algorithm == sash.TokenBucket && l.Count > 0 {
+		return l.Burst
+	}
+	return l.Count
 }
 
 // limited returns those of limits that are not Unlimited.
@@ -155,13 +167,15 @@ func plus(a, b int64) int64 {
 }
 
 // grain returns the resolution of l. Units charged in one aligned span of that length are
-// one charge.
+// one charge; under a token bucket, about one flows back in it.
 func grain(l sash.Limit) int64 {
 	switch l.Algorithm {
 	case sash.SlidingLog:
 		return 1
 	case sash.SlidingBuckets:
 		return int64(l.Precision)
+	case sash.TokenBucket:
+		return max(1, int64(l.Window)/max(1, l.Count)) // about one unit flows in
 	}
 	return int64(l.Window)
 }

@@ -389,17 +389,17 @@ var mutants = []mutant{
 
 	{
 		name: "entry-kind-without-a-case", fault: "a switch over kinds has no case for one of them",
-		file: "kind.go", old: "case kindCounter, kindWide:\n\tcase kindLog:\n\t\te.asLog().shrink(r)", new: "case kindCounter:\n\tcase kindLog:\n\t\te.asLog().shrink(r)",
+		file: "kind.go", old: "case kindCounter, kindWide, kindBucket:\n\tcase kindLog:\n\t\te.asLog().shrink(r)", new: "case kindCounter, kindWide:\n\tcase kindLog:\n\t\te.asLog().shrink(r)",
 		tests: "TestKinds",
 	},
 	{
 		name: "entry-kind-that-does-not-panic", fault: "an entry of a new kind is taken for a log",
-		file: "kind.go", old: "\tcase kindLog:\n\t\treturn rs.decideLog(e.asLog(), q, d)\n\tcase kindMulti:\n\t\treturn e.asMulti().decide(q, d)\n\tdefault:\n\t\tpanic(unknownKind(k))", new: "\tcase kindMulti:\n\t\treturn e.asMulti().decide(q, d)\n\tdefault:\n\t\treturn rs.decideLog(e.asLog(), q, d)",
+		file: "kind.go", old: "\tcase kindLog:\n\t\treturn rs.decideLog(e.asLog(), q, d)\n\tcase kindBucket:\n\t\treturn r.decideBucket(e, q, d)\n\tcase kindMulti:\n\t\treturn e.asMulti().decide(q, d)\n\tdefault:\n\t\tpanic(unknownKind(k))", new: "\tcase kindBucket:\n\t\treturn r.decideBucket(e, q, d)\n\tcase kindMulti:\n\t\treturn e.asMulti().decide(q, d)\n\tdefault:\n\t\treturn rs.decideLog(e.asLog(), q, d)",
 		tests: "TestKinds",
 	},
 	{
 		name: "entry-form-without-a-case", fault: "a switch over forms has no case for one of them",
-		file: "state.go", old: "case windowForm, noForm:\n\t\treturn nil\n", new: "",
+		file: "state.go", old: "case windowForm, debtForm, noForm:\n\t\treturn nil\n", new: "",
 		tests: "TestForms",
 	},
 	{
@@ -585,7 +585,7 @@ var mutants = []mutant{
 	// Costs, and who is charged.
 	{
 		name: "cost-below-zero", fault: "a negative cost gives quota back",
-		file: "rule.go", old: "return 0 <= n && n <= r.Count", new: "return n <= r.Count",
+		file: "rule.go", old: "return 0 <= n && n <= r.most()", new: "return n <= r.most()",
 		tests: "TestLimiter_CostsAreAnything|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -610,7 +610,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "take-charges-the-past", fault: "a call that finds its key evicted charges the instant it read before",
-		file: "take.go", old: "q.at = g.instant(l.clock.Now())\n\t\t}\n\t\tif e != nil {", new: "}\n\t\tif e != nil {",
+		file: "take.go", old: "q.at = g.instant(l.clock.Now())\n\t\t}\n\t\tif e != nil && q.charge", new: "}\n\t\tif e != nil && q.charge",
 		tests: "TestEvict",
 	},
 	{
@@ -652,7 +652,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "limits-no-prev", fault: "under several limits curr does not become prev",
-		file: "state.go", old: "s.prev.Store(w.Prev)\n\t}", new: "}",
+		file: "state.go", old: "s.words[1].Store(w.Prev)\n\t}", new: "}",
 		tests: "TestSeveralLimits_EqualTheReference",
 	},
 	{
@@ -712,7 +712,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "limits-one-lineage", fault: "two limits pass for one when a charge is given back",
-		file: "multi.go", old: "states[i].lineage = lineage - uint64(i)", new: "states[i].lineage = lineage",
+		file: "takeall.go", old: "	for i := range origins {\n\t\torigins[i].lineage = newLineage()", new: "one := newLineage()\n	for i := range origins {\n\t\torigins[i].lineage = one",
 		tests: "TestReserve|TestCancel",
 	},
 	{
@@ -834,7 +834,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "reserve-leaves-the-floor", fault: "a late reading is admitted before a state that was emptied by giving back",
-		file: "multi.go", old: "r.raiseFloor(r.beginningOf(s.newest(r)))", new: "s.newest(r)",
+		file: "multi.go", old: "r.raiseFloor(seen)", new: "_ = seen",
 		tests: "TestReserve_OnAnyClock",
 	},
 	{
@@ -1394,7 +1394,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "counter-keeps-a-precision", fault: "a counter made of a limit in buckets keeps the Precision",
-		file: "limit.go", old: "l.Algorithm, l.Precision = SlidingCounter, 0", new: "l.Algorithm = SlidingCounter",
+		file: "limit.go", old: "l.Algorithm, l.Precision, l.Burst = SlidingCounter, 0, 0", new: "l.Algorithm, l.Burst = SlidingCounter, 0",
 		tests: "TestLimit_TheLastChoice",
 	},
 	{
@@ -1424,12 +1424,152 @@ var mutants = []mutant{
 	},
 	{
 		name: "limit-of-no-precision", fault: "a precision longer than the window is taken",
-		file: "limit.go", old: "} else if l.Precision > l.Window {", new: "} else if l.Precision < 0 {",
+		file: "limit.go", old: "l.Algorithm == SlidingBuckets && l.Precision > l.Window:", new: "l.Algorithm == SlidingBuckets && l.Precision < 0:",
 		tests: "TestParseLimit|TestNew",
 	},
 	{
 		name: "limits-report-one-fault", fault: "of several wrong limits only the last is named",
 		file: "limit.go", old: "faults = append(faults, l.faults(", new: "faults = append(faults[:0], l.faults(",
 		tests: "TestSeveralLimits_Report|TestNew",
+	},
+	{
+		name: "tokens-divided-interval", fault: "the interval of a token bucket is divided out, and its rest is lost",
+		file: "internal/window/tokenbucket.go", old: "func (b TokenBucket) Cost(n int64) Amount { return multiply(n, b.Window) }", new: "func (b TokenBucket) Cost(n int64) Amount { return multiply(n, b.Window/max(1, b.Count)*max(1, b.Count)) }",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-fast-divided-interval", fault: "the same, in one word",
+		file: "tokenbucket.go", old: "uint64(b.Count/step), uint64(b.Window/step)", new: "uint64(step/step), uint64(b.Window/max(1, b.Count))",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-late-reading-refills", fault: "a late reading moves the time of a token bucket back, so that units flow in twice",
+		file: "internal/window/tokenbucket.go", old: "if d.Empty() || t > d.At {", new: "if d.Empty() || t != d.At {",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-late-reading-lacks-less", fault: "a late reading is decided by what the bucket lacks at its newest time",
+		file: "internal/window/tokenbucket.go", old: "return d.Lack.Plus(b.flow(uint64(d.At) - uint64(t)))", new: "return d.Lack",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-fast-late-reading-rewinds", fault: "a late reading sets a token bucket in one word to an earlier time",
+		file: "tokenbucket.go", old: "next = max(word, now) + uint64(n)*l.cost", new: "next = now + uint64(n)*l.cost",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-burst-off-by-one", fault: "a token bucket admits a unit more than Burst",
+		file: "internal/window/tokenbucket.go", old: "!b.Cost(b.Burst-n).Less(lack)", new: "!b.Cost(b.Burst-n+1).Less(lack)",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-fast-burst-off-by-one", fault: "a step too little is enough for a token bucket in one word",
+		file: "tokenbucket.go", old: "l.full, l.span = full, int64((maxSteps-full)/l.rate)", new: "l.full, l.span = full+1, int64((maxSteps-full)/l.rate)",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-fast-more-than-burst", fault: "a cost whose steps are more than 64 bits is taken for a small one",
+		file: "tokenbucket.go", old: "case !ok || n > r.Burst:", new: "case !ok:",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-before-the-first-charge", fault: "a token bucket never charged was full at instant 0, and not before",
+		file: "internal/window/tokenbucket.go", old: "case d.Empty():\n\t\treturn Amount{}\n", new: "",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-before-the-span", fault: "time before the span of a word is taken for time within it",
+		file: "tokenbucket.go", old: "t > l.base && since <= uint64(l.span)", new: "since <= uint64(l.span)",
+		tests: "TestTokenBucket",
+	},
+	{
+		name: "tokens-after-the-span", fault: "time after the span of a word is taken for time within it",
+		file: "tokenbucket.go", old: "t > l.base && since <= uint64(l.span)", new: "t > l.base",
+		tests: "TestTokenBucket",
+	},
+	{
+		name: "tokens-in-a-word-that-does-not-hold-them", fault: "a key is charged outside the span of its word",
+		file: "tokenbucket.go", old: "if rs.kind != kindBucket || e.isMulti() {", new: "if rs.kind != kindBucket || e != nil {",
+		tests: "TestTokenBucket",
+	},
+	{
+		name: "tokens-fast-forgets-the-floor", fault: "the fast path charges a token bucket never charged before the floor",
+		file: "tokenbucket.go", old: "ok && word-1 < maxSteps", new: "ok && word <= maxSteps",
+		tests: "TestEvict",
+	},
+	{
+		name: "tokens-forget-the-floor", fault: "an evicted token bucket is charged before the floor",
+		file: "tokenbucket.go", old: "at = r.clampToFloor(at)", new: "at = q.at",
+		tests: "TestEvict",
+	},
+	{
+		name: "tokens-two-steps", fault: "a token bucket is checked, then charged",
+		file: "tokenbucket.go", old: "return lack, e.Word.CompareAndSwap(word, charged)", new: "e.Word.Store(charged)\nreturn lack, true",
+		tests: "TestRace_OneKey|TestRace",
+	},
+	{
+		name: "tokens-slow-two-steps", fault: "the same, on its slow path",
+		file: "tokenbucket.go", old: "!e.Word.CompareAndSwap(word, next) {", new: "!e.Word.CompareAndSwap(word, next) && word == dead {",
+		tests: "TestRace_OneKey|TestRace",
+	},
+	{
+		name: "tokens-swept-too-soon", fault: "a token bucket is evicted up to a nanosecond before it is full",
+		file: "internal/window/tokenbucket.go", old: "if b.Lack(d, now) != (Amount{}) {", new: "if !b.Lack(d, now).Less(b.flow(1)) {",
+		tests: "TestTokenBucket|TestAnswers_AreTheSame|TestSweep",
+	},
+	{
+		name: "tokens-retry-rounded-down", fault: "RetryAfter of a token bucket is rounded down",
+		file: "internal/window/tokenbucket.go", old: "if rest > 0 && time < math.MaxUint64 {", new: "if rest > 0 && b.Count < 0 {",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-fast-retry-rounded-down", fault: "the same, in one word",
+		file: "tokenbucket.go", old: "(steps + l.rate - 1) / l.rate", new: "steps / l.rate",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-fast-denied-counts-its-units", fault: "Remaining of a denied call on a token bucket counts the units that were denied",
+		file: "tokenbucket.go", old: "lack -= uint64(n) * l.cost", new: "lack -= uint64(n-n) * l.cost",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-given-back-when-full-since", fault: "a token bucket that was full since gets back what it lacked",
+		file: "tokenbucket.go", old: "least.Less(cost) {\n\t\tcost = least", new: "least.Less(cost) {\n_ = least",
+		tests: "TestTokenBucket_GivesBack",
+	},
+	{
+		name: "tokens-given-back-twice", fault: "a second refund does not know of the first",
+		file: "tokenbucket.go", old: ".lack.Minus(cost)\n", new: ".lack.Minus(window.Amount{})\n",
+		tests: "TestTokenBucket_GivesBack",
+	},
+	{
+		name: "tokens-given-back-after-a-denied-attempt", fault: "what was charged before a denied attempt is given back",
+		file: "tokenbucket.go", old: "	if !admitted {\n\t\tlack = window.Amount{}", new: "	if !admitted && g == nil {\n\t\tlack = window.Amount{}",
+		tests: "TestTokenBucket_GivesBack",
+	},
+	{
+		name: "tokens-given-back-over-a-change", fault: "a bucket that was full when its rate changed gets back what was charged before",
+		file: "tokenbucket.go", old: "if r.form == debtForm && !r.bucket.SameRate(from.bucket) {", new: "if r.form != debtForm {",
+		tests: "TestTokenBucket_GivesBack",
+	},
+	{
+		name: "tokens-thinned-the-wrong-way", fault: "of two charges that a bucket no longer tells apart, the later decides",
+		file: "tokenbucket.go", old: "low{g.lows[2*i+1].charge, g.lows[2*i].lack}", new: "low{g.lows[2*i].charge, g.lows[2*i+1].lack}",
+		tests: "TestTokenBucket_GivesBack",
+	},
+	{
+		name: "tokens-denied-attempts-charge-nothing", fault: "WithChargeDenied leaves what is less than a unit in a bucket",
+		file: "tokenbucket.go", old: "left.Less(cost) {\n\t\t\treturn left", new: "left.Less(cost) {\n\t\t\treturn window.Amount{}",
+		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "tokens-inherit-less", fault: "a bucket lacks less under another rate than before",
+		file: "internal/window/tokenbucket.go", old: "return Debt{now, lack.MulDiv(1, step).MulDiv(step, 1)}", new: "return Debt{now, lack.MulDiv(1, step).Minus(Amount{0, 1}).MulDiv(step, 1)}",
+		tests: "TestTokenBucket|TestReconfigure",
+	},
+	{
+		name: "tokens-snapshot-without-burst", fault: "a snapshot forgets the burst",
+		file: "snapshot.go", old: "if l.Algorithm == TokenBucket {", new: "if l.Algorithm == TokenBucket && l.Burst < 0 {",
+		tests: "TestSnapshot|TestRestore",
 	},
 }

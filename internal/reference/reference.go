@@ -18,11 +18,12 @@ import (
 const Never int64 = math.MaxInt64
 
 // A Limit admits Count units per Window nanoseconds. With neither Log nor
-// Precision it counts in aligned windows, and weights the previous one.
+// Precision nor Burst it counts in aligned windows, and weights the previous one.
 type Limit struct {
 	Unlimited     bool  // everything is admitted, and nothing kept; the other fields mean nothing
 	Log           bool  // every unit counts for exactly Window
 	Precision     int64 // if > 0, and without Log: the width of a bucket, at most Window
+	Burst         int64 // if > 0, and without both: the size of a token bucket
 	Count, Window int64
 	ChargeDenied  bool
 }
@@ -30,11 +31,12 @@ type Limit struct {
 // A Key is the state of one key under one limit. [New] makes one.
 type Key struct {
 	limit                 Limit
-	count, window, budget *big.Int // budget is Count*Window: see used
-	width                 *big.Int // of a slot; a log's slots are instants
-	weighted              bool     // whether the slot that is a Window old counts in part
-	charges               []charge // oldest first
-	index                 int      // of the limit among those of the key
+	count, window, budget *big.Int     // budget is the most units at once, times Window: see used
+	width                 *big.Int     // of a slot; a log's slots are instants
+	weighted              bool         // whether the slot that is a Window old counts in part
+	charges               []charge     // oldest first
+	tokens                *tokenBucket // in place of charges, if the limit has a Burst
+	index                 int          // of the limit among those of the key
 
 	// lineage numbers how often the key has begun anew in its Table. A reservation
 	// made under another lineage has nothing to give back.
@@ -51,12 +53,23 @@ type charge struct{ slot, units *big.Int }
 // New returns the state of a key never seen.
 func New(l Limit) *Key {
 	k := &Key{limit: l, count: big.NewInt(l.Count), window: big.NewInt(l.Window)}
-	k.budget = mul(k.count, k.window)
+	k.budget = mul(big.NewInt(l.most()), k.window)
 	k.width, k.weighted = k.window, !l.Log && l.Precision == 0
 	if l.Precision > 0 {
 		k.width = big.NewInt(l.Precision)
 	}
+	if l.Burst > 0 {
+		k.tokens = &tokenBucket{limit: l}
+	}
 	return k
+}
+
+// most returns the greatest number of units that the limit ever admits at once.
+func (l Limit) most() int64 {
+	if l.Burst > 0 && l.Count > 0 {
+		return l.Burst
+	}
+	return l.Count
 }
 
 // Take charges n units at the clock reading now if the limit admits them. If the
@@ -69,6 +82,9 @@ func (k *Key) Peek(now, n int64) Answer { return k.clone().Take(now, n) }
 func (k *Key) clone() *Key {
 	c := *k
 	c.charges = append([]charge(nil), k.charges...)
+	if k.tokens != nil {
+		c.tokens = k.tokens.clone()
+	}
 	return &c
 }
 
@@ -76,11 +92,12 @@ func (k *Key) clone() *Key {
 func (k *Key) equal(o *Key) bool {
 	return k.limit == o.limit && k.lineage == o.lineage && slices.EqualFunc(k.charges, o.charges, func(a, b charge) bool {
 		return a.slot.Cmp(b.slot) == 0 && a.units.Cmp(b.units) == 0
-	})
+	}) && (k.tokens == nil || k.tokens.equal(o.tokens))
 }
 
 // instant returns the later of two times: d after the reading now, and the slot of
-// the newest charge. The time of a key never runs backwards.
+// the newest charge. The time of a key never runs backwards. A token bucket has no
+// slots. It decides a late reading at that reading, where it owes more.
 func (k *Key) instant(now, d int64) *big.Int {
 	t := add(big.NewInt(now), big.NewInt(d))
 	if i := len(k.charges); i > 0 && t.Cmp(k.charges[i-1].slot) < 0 {
@@ -89,10 +106,10 @@ func (k *Key) instant(now, d int64) *big.Int {
 	return t
 }
 
-// slot returns the time under which a charge made at t is kept. That is t for a log,
-// and else the start of the aligned bucket or window that contains t.
+// slot returns the time under which a charge made at t is kept. That is t for a log
+// and a token bucket, and else the start of the aligned bucket or window that contains t.
 func (k *Key) slot(t *big.Int) *big.Int {
-	if k.limit.Log {
+	if k.limit.Log || k.tokens != nil {
 		return t
 	}
 	index := new(big.Int).Div(t, k.width) // rounds down, as width > 0
@@ -100,8 +117,12 @@ func (k *Key) slot(t *big.Int) *big.Int {
 }
 
 // used returns how much of the limit is used at t, in units times Window. In that
-// measure the share of a counter's previous window is a whole number.
+// measure the share of a counter's previous window is a whole number, and so is what a
+// token bucket owes.
 func (k *Key) used(t *big.Int) *big.Int {
+	if k.tokens != nil {
+		return k.tokens.used(t)
+	}
 	sum := new(big.Int)
 	for _, c := range k.charges {
 		sum = add(sum, mul(c.units, k.weight(c.slot, t)))
@@ -135,11 +156,17 @@ func (k *Key) fits(used *big.Int, n int64) bool {
 	return add(used, mul(big.NewInt(n), k.window)).Cmp(k.budget) <= 0
 }
 
-// chargeCall charges the cost of a call for n units, which was allowed or denied.
-func (k *Key) chargeCall(now, n int64, allowed bool) {
+// chargeCall charges the cost of a call for n units, which was allowed or denied. An
+// allowed call may have made a reservation, of that number, which is otherwise 0.
+func (k *Key) chargeCall(now, n int64, allowed bool, reservation int) {
 	t, units := k.instant(now, 0), big.NewInt(n)
 	switch {
 	case n <= 0, k.limit.Unlimited:
+	case k.tokens != nil && allowed:
+		k.tokens.charge(t, rat(units), reservation)
+	case k.tokens != nil && k.limit.ChargeDenied:
+		k.tokens.chargeDenied(t, rat(units))
+	case k.tokens != nil:
 	case allowed:
 		k.charge(t, units)
 	case k.limit.ChargeDenied:
@@ -161,6 +188,10 @@ func (k *Key) room(slot *big.Int) *big.Int {
 
 // charge adds units to the slot of t, which is an instant of k.
 func (k *Key) charge(t, units *big.Int) {
+	if k.tokens != nil {
+		k.tokens.charge(t, rat(units), 0)
+		return
+	}
 	slot := k.slot(t)
 	if i := len(k.charges); i > 0 && k.charges[i-1].slot.Cmp(slot) == 0 {
 		units = add(units, k.charges[i-1].units)
@@ -198,7 +229,7 @@ func (k *Key) remaining(now int64) int64 {
 		return math.MaxInt64
 	}
 	used := k.used(k.instant(now, 0))
-	low, high := int64(0), k.limit.Count
+	low, high := int64(0), k.limit.most()
 	for low < high {
 		middle := high - (high-low)/2
 		if k.fits(used, middle) {
@@ -213,7 +244,7 @@ func (k *Key) remaining(now int64) int64 {
 // retryAfter returns the least wait after which n units are admitted; 0 if they are
 // admitted now.
 func (k *Key) retryAfter(now, n int64) int64 {
-	if n < 0 || n > k.limit.Count && !k.limit.Unlimited {
+	if n < 0 || n > k.limit.most() && !k.limit.Unlimited {
 		return Never
 	}
 	return soonest(func(d int64) bool { return k.admits(k.instant(now, d), n) })
@@ -226,6 +257,9 @@ func (k *Key) resetAfter(now int64) int64 {
 
 // idle reports whether no charge counts for anything at t.
 func (k *Key) idle(t *big.Int) bool {
+	if k.tokens != nil {
+		return k.used(t).Sign() == 0
+	}
 	for i := len(k.charges) - 1; i >= 0; i-- {
 		c := k.charges[i]
 		if c.units.Sign() != 0 && k.weight(c.slot, t).Sign() != 0 {

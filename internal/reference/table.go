@@ -28,6 +28,7 @@ type Table struct {
 	overrides map[string][]Limit
 	keys      map[string][]*Key  // a key's state under each of its limits
 	lineages  map[string]int     // how often each key has begun anew: its Key.lineage
+	made      map[string]int     // how many reservations each key has had
 	open      map[*reserved]bool // reservations that are not settled
 }
 
@@ -38,6 +39,7 @@ func NewTable(limits []Limit) *Table {
 		overrides: map[string][]Limit{},
 		keys:      map[string][]*Key{},
 		lineages:  map[string]int{},
+		made:      map[string]int{},
 		open:      map[*reserved]bool{},
 	}
 }
@@ -46,7 +48,8 @@ func NewTable(limits []Limit) *Table {
 // of the two.
 func (t *Table) Copy() *Table {
 	c := *t
-	c.overrides, c.lineages, c.open = maps.Clone(t.overrides), maps.Clone(t.lineages), maps.Clone(t.open)
+	c.overrides, c.lineages = maps.Clone(t.overrides), maps.Clone(t.lineages)
+	c.made, c.open = maps.Clone(t.made), maps.Clone(t.open)
 	c.keys = make(map[string][]*Key, len(t.keys))
 	for name, states := range t.keys {
 		for _, k := range states {
@@ -56,7 +59,8 @@ func (t *Table) Copy() *Table {
 	return &c
 }
 
-// Equal reports whether t and o are in the same state. It ignores reservations.
+// Equal reports whether t and o are in the same state. It ignores reservations, but for
+// what a token bucket keeps of them: the charges that they may give back.
 func (t *Table) Equal(o *Table) bool {
 	for _, keys := range []map[string][]*Key{t.keys, o.keys} {
 		for name := range keys {
@@ -130,27 +134,49 @@ func (t *Table) charges(key string) bool {
 // SetLimits gives the key limits of its own; without limits it removes them. The
 // key's charges migrate as in [Table.Reconfigure].
 func (t *Table) SetLimits(key string, limits []Limit) {
+	t.override(key, limits)
+	t.migrate(key, nil)
+}
+
+// SetLimitsAt is SetLimits at the clock reading now. The key's charges migrate as in
+// [Table.ReconfigureAt].
+func (t *Table) SetLimitsAt(now int64, key string, limits []Limit) {
+	t.override(key, limits)
+	t.migrate(key, big.NewInt(now))
+}
+
+func (t *Table) override(key string, limits []Limit) {
 	if len(limits) > 0 {
 		t.overrides[key] = limits
 	} else {
 		delete(t.overrides, key)
 	}
-	t.migrate(key)
 }
 
 // Reconfigure replaces the limits of all keys without limits of their own. The charges
 // under a limit migrate to a new limit that differs from it only in Count. Under any
 // other limit the key begins anew, since how much a limiter knows there is not defined
-// here.
+// here. A token bucket of another Count begins anew as well, since what it keeps depends
+// on the time: see [Table.ReconfigureAt].
 func (t *Table) Reconfigure(limits []Limit) {
 	t.limits = limits
 	for name := range t.keys {
-		t.migrate(name)
+		t.migrate(name, nil)
 	}
 }
 
-// migrate moves the key from the limits that it had to its present ones.
-func (t *Table) migrate(name string) {
+// ReconfigureAt is Reconfigure at the clock reading now. A token bucket keeps the units
+// that it owes at that time if its limit changes only in Count and Burst.
+func (t *Table) ReconfigureAt(now int64, limits []Limit) {
+	t.limits = limits
+	for name := range t.keys {
+		t.migrate(name, big.NewInt(now))
+	}
+}
+
+// migrate moves the key from the limits that it had to its present ones, at the reading
+// now if it is known.
+func (t *Table) migrate(name string, now *big.Int) {
 	old := t.keys[name]
 	if old == nil {
 		return
@@ -161,13 +187,32 @@ func (t *Table) migrate(name string) {
 		return
 	}
 	for _, k := range t.key(name) {
-		if i := slices.IndexFunc(old, func(o *Key) bool { return k.limit.equalButCount(o.limit) }); i >= 0 {
-			k.charges, k.lineage = old[i].charges, old[i].lineage
-		} else {
+		if i := slices.IndexFunc(old, func(o *Key) bool { return k.limit.equalButCount(o.limit) }); i < 0 || !k.inherit(old[i], now) {
 			k.lineage++
 			t.lineages[name] = k.lineage
 		}
 	}
+}
+
+// inherit begins k, a key without charges, with those of o. It reports false if they
+// depend on the time and now is nil, and then does nothing.
+func (k *Key) inherit(o *Key, now *big.Int) bool {
+	switch {
+	case k.tokens == nil:
+		k.charges = o.charges
+	case k.limit == o.limit:
+		k.tokens = o.tokens.clone()
+	case now == nil && k.limit.Count != o.limit.Count:
+		return false
+	case now == nil: // units flow in as before
+		k.tokens = o.tokens.clone()
+		k.tokens.limit = k.limit
+	default:
+		k.tokens = o.tokens.clone()
+		k.tokens.change(now, k.limit)
+	}
+	k.lineage = o.lineage
+	return true
 }
 
 // Save copies the state and the limits of the key into saved.
@@ -176,7 +221,11 @@ func (t *Table) Save(key string, saved *Table) {
 		saved.overrides[key] = own
 	}
 	for _, k := range t.keys[key] {
-		saved.keys[key] = append(saved.keys[key], k.clone())
+		c := k.clone()
+		if c.tokens != nil {
+			c.tokens.finish() // no reservation is restored
+		}
+		saved.keys[key] = append(saved.keys[key], c)
 	}
 }
 
@@ -197,9 +246,13 @@ func (t *Table) Restore(saved *Table) {
 	}
 }
 
-// equalButCount reports whether l and o differ in nothing but Count.
+// equalButCount reports whether l and o differ in nothing but Count, or, if both are token
+// buckets, Count and Burst.
 func (l Limit) equalButCount(o Limit) bool {
 	o.Count = l.Count
+	if l.Burst > 0 && o.Burst > 0 {
+		o.Burst = l.Burst
+	}
 	return l == o
 }
 
@@ -214,11 +267,12 @@ type reserved struct {
 }
 
 // An origin is the slot in which units were reserved under one limit of a key, and the
-// lineage of the key at that time.
+// lineage of the key at that time. Under a token bucket it is the charge of that number.
 type origin struct {
 	limit   Limit
 	lineage int
 	slot    *big.Int
+	number  int // 0 if the limit is no token bucket
 }
 
 // Equal reports whether r and o describe the same charge.
@@ -227,7 +281,7 @@ func (r Reservation) Equal(o Reservation) bool {
 		return r == o
 	}
 	return r.key == o.key && r.units == o.units && slices.EqualFunc(r.origins, o.origins, func(a, b origin) bool {
-		return a.limit == b.limit && a.lineage == b.lineage && a.slot.Cmp(b.slot) == 0
+		return a.limit == b.limit && a.lineage == b.lineage && a.number == b.number && a.slot.Cmp(b.slot) == 0
 	})
 }
 
@@ -242,6 +296,9 @@ func (t *Table) Reserve(now, n int64, key string) (Reservation, Answer) {
 // key, in their order; a key named twice has the same one twice.
 func (t *Table) ReserveAll(now, n int64, keys ...string) ([]Reservation, Answer) {
 	members, all := t.members(keys), make([]Reservation, len(keys))
+	for i := range members {
+		members[i].reservation = t.made[members[i].name] + 1
+	}
 	answer := take(members, now, n)
 	if !answer.Allowed {
 		return all, answer
@@ -254,6 +311,7 @@ func (t *Table) ReserveAll(now, n int64, keys ...string) ([]Reservation, Answer)
 		if byName[name] == nil {
 			byName[name] = &reserved{key: name, units: n}
 			t.open[byName[name]] = true
+			t.made[name]++
 		}
 		all[i] = Reservation{byName[name]}
 	}
@@ -262,7 +320,11 @@ func (t *Table) ReserveAll(now, n int64, keys ...string) ([]Reservation, Answer)
 		if r == nil {
 			continue
 		}
-		r.origins = append(r.origins, origin{m.limit, m.lineage, m.slot(m.instant(now, 0))})
+		o := origin{limit: m.limit, lineage: m.lineage, slot: m.slot(m.instant(now, 0))}
+		if m.tokens != nil {
+			o.number = m.reservation
+		}
+		r.origins = append(r.origins, o)
 	}
 	return all, answer
 }
@@ -277,9 +339,7 @@ func (t *Table) Settle(now int64, r Reservation, actual int64) {
 	}
 	delete(t.open, r.reserved)
 	actual = max(actual, 0)
-	if actual < r.units {
-		t.giveBack(now, r, big.NewInt(r.units-actual))
-	}
+	t.giveBack(now, r, big.NewInt(max(r.units-actual, 0)))
 	if actual > r.units {
 		t.Spend(now, actual-r.units, r.key)
 	}
@@ -296,15 +356,20 @@ func (t *Table) Spend(now, n int64, key string) {
 	}
 }
 
-// giveBack gives units back to each origin of r whose limit and lineage the key still
-// has.
+// giveBack gives units back, which may be 0, to each origin of r whose limit and lineage
+// the key still has.
 func (t *Table) giveBack(now int64, r Reservation, units *big.Int) {
 	for _, k := range t.keys[r.key] {
 		for _, o := range r.origins {
 			if !k.limit.equalButCount(o.limit) || k.lineage != o.lineage {
 				continue
 			}
-			k.giveBack(now, o.slot, units)
+			switch {
+			case k.tokens != nil:
+				k.tokens.settle(o.number, rat(units))
+			case units.Sign() > 0:
+				k.giveBack(now, o.slot, units)
+			}
 			break
 		}
 	}
@@ -313,7 +378,8 @@ func (t *Table) giveBack(now int64, r Reservation, units *big.Int) {
 // A member is one limit of one key of a call.
 type member struct {
 	*Key
-	name string
+	name        string
+	reservation int // the number of the reservation that the call makes of the key, or 0
 }
 
 // members returns every limit of every distinct key, in the order given.
@@ -326,7 +392,7 @@ func (t *Table) members(keys []string) []member {
 		}
 		seen[name] = true
 		for _, k := range t.key(name) {
-			members = append(members, member{k, name})
+			members = append(members, member{Key: k, name: name})
 		}
 	}
 	return members
@@ -357,7 +423,7 @@ func take(members []member, now, n int64) Answer {
 		allowed = allowed && m.admits(m.instant(now, 0), n)
 	}
 	for _, m := range members {
-		m.chargeCall(now, n, allowed)
+		m.chargeCall(now, n, allowed, m.reservation)
 	}
 	return combine(members, now, n, allowed)
 }

@@ -291,6 +291,19 @@ func TestSettle_AfterReset(t *testing.T) {
 	peeks(t, table, []step{{1, 0, Answer{Allowed: true, Remaining: 1, ResetAfter: 10}}})
 }
 
+func TestSettle_ToTheCostReservedForgetsNoTime(t *testing.T) {
+	limit := Limit{Log: true, Count: 1, Window: 10, ChargeDenied: true}
+	none := limit
+	none.Count = 0
+	table := NewTable([]Limit{limit})
+	r := reserve(t, table, 95, 0)
+	table.Reconfigure([]Limit{none})
+	table.Take(100, 1, "a") // charged nothing, at 100
+	table.Settle(100, r, 0)
+	table.Reconfigure([]Limit{limit})
+	peeks(t, table, []step{{95, 1, Answer{Allowed: true, ResetAfter: 15}}})
+}
+
 func TestSettle_ADeniedReservation(t *testing.T) {
 	table := NewTable([]Limit{{Log: true, Count: 3, Window: 10}})
 	table.Take(0, 2, "a")
@@ -305,13 +318,16 @@ func TestSettle_ADeniedReservation(t *testing.T) {
 // Every RetryAfter and ResetAfter is exact, and the order of the limits changes only
 // which of equals decided.
 func TestTable_AnswersHold(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		denied := seed%2 == 1
 		limits := []Limit{
 			{Count: 1 + rng.Int64N(9), Window: 1 + rng.Int64N(50), ChargeDenied: denied},
 			{Count: 1 + rng.Int64N(9), Window: 1 + rng.Int64N(50), ChargeDenied: denied, Log: true},
 			{Count: 1 + rng.Int64N(9), Window: 20 + rng.Int64N(30), ChargeDenied: denied, Precision: 1 + rng.Int64N(20)},
+		}
+		if seed >= 20 {
+			limits[rng.IntN(3)] = Limit{Count: 1 + rng.Int64N(9), Window: 1 + rng.Int64N(50), ChargeDenied: denied, Burst: 4 + rng.Int64N(9)}
 		}
 		forth, back := NewTable(limits), NewTable([]Limit{limits[2], limits[1], limits[0]})
 		now, reserved, settled := int64(0), [][2]Reservation{}, 0

@@ -32,14 +32,6 @@ type Debt struct {
 // Empty reports whether d is that of a bucket that was never charged.
 func (d Debt) Empty() bool { return d.Lack == Amount{} }
 
-// FullFrom returns the debt of a bucket that is full from instant t on.
-func (b TokenBucket) FullFrom(t int64) Debt {
-	if t == math.MinInt64 {
-		return Debt{}
-	}
-	return Debt{t - 1, b.flow(1)}
-}
-
 // Cost returns n units, n >= 0.
 func (b TokenBucket) Cost(n int64) Amount { return multiply(n, b.Window) }
 
@@ -121,8 +113,11 @@ func (b TokenBucket) TimeFor(n int64) time.Duration {
 	return Wait(0, time)
 }
 
-// Charge returns d after a charge of that cost at t.
+// Charge returns d after a charge of that cost at t. A cost of 0 changes nothing.
 func (b TokenBucket) Charge(d Debt, t int64, cost Amount) Debt {
+	if cost == (Amount{}) {
+		return d
+	}
 	if d.Empty() || t > d.At {
 		d = Debt{t, b.Lack(d, t)}
 	}
@@ -132,9 +127,13 @@ func (b TokenBucket) Charge(d Debt, t int64, cost Amount) Debt {
 
 // GiveBack returns d with that much, which was charged to it, given back.
 func (b TokenBucket) GiveBack(d Debt, back Amount) Debt {
-	if d.Lack.Less(back) {
-		// It was full before At. A Lack cannot be negative, so move At back to where it is not.
-		earlier := b.timeOf(back.Minus(d.Lack))
+	if !back.Less(d.Lack) {
+		// It was full before At, or is full there. Without a Lack, d would be that of a bucket
+		// never charged. So move At back to where there is some.
+		earlier := b.timeOf(back.Minus(d.Lack).Plus(Amount{0, 1}))
+		if earlier > uint64(d.At)-1<<63 {
+			return Debt{} // it was full at the first instant that there is
+		}
 		d = Debt{int64(uint64(d.At) - earlier), d.Lack.Plus(b.flow(earlier))}
 	}
 	d.Lack = d.Lack.Minus(back)
@@ -165,7 +164,7 @@ func (b TokenBucket) FullAt(d Debt) int64 {
 // Inherit returns the debt of a bucket of b that has just replaced one of other with debt d:
 // it lacks as many units at now, rounded up to whole steps. If the rates are equal, it is d.
 func (b TokenBucket) Inherit(other TokenBucket, d Debt, now int64) Debt {
-	if d.Empty() || b.Count == other.Count && b.Window == other.Window {
+	if d.Empty() || b.SameRate(other) {
 		return d
 	}
 	lack := other.Lack(d, now).MulDiv(uint64(b.Window), uint64(other.Window))
@@ -173,10 +172,18 @@ func (b TokenBucket) Inherit(other TokenBucket, d Debt, now int64) Debt {
 	return Debt{now, lack.MulDiv(1, step).MulDiv(step, 1)}
 }
 
+// SameRate reports whether units flow into b as fast as into other.
+func (b TokenBucket) SameRate(other TokenBucket) bool {
+	return b.Count == other.Count && b.Window == other.Window
+}
+
 // Step returns the greatest amount that divides every Lack in which only charges at whole
-// nanoseconds and their flow have a part: the greatest common divisor of Count and Window. A
-// Count of 0 has the steps of Window.
+// nanoseconds and their flow have a part: the greatest common divisor of Count and Window. With
+// a Count of 0, nothing is charged, and a Lack stays as it is: it returns 1.
 func (b TokenBucket) Step() int64 {
+	if b.Count == 0 {
+		return 1
+	}
 	x, y := b.Count, b.Window
 	for x > 0 {
 		x, y = y%x, x

@@ -95,6 +95,9 @@ func Field() []Peer {
 // GoLimiter returns go-limiter.
 func GoLimiter() Peer { return goLimiter }
 
+// XTimeRate returns x/time/rate.
+func XTimeRate() Peer { return xTimeRate }
+
 // must returns v, and panics on an error. An error of a constructor is a bug in this package.
 func must[T any](v T, err error) T {
 	if err != nil {

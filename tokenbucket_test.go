@@ -1,0 +1,306 @@
+package sash
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/reference"
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// Three a second is exactly three a second: a client that always waits RetryAfter is never
+// more than a nanosecond behind, however long it goes on.
+func TestTokenBucket_DoesNotDrift(t *testing.T) {
+	clock := NewManualClock(12345)
+	l := newTest(t, PerSecond(3).TokenBucket(2), WithClock(clock))
+	require.True(t, l.Allow("k"))
+	for i := range int64(30_000) {
+		want := 12345 + (i*int64(time.Second)+2)/3 // rounded up
+		if d := l.Take("k", 1); !d.Allowed {
+			clock.Advance(d.RetryAfter - 1)
+			require.False(t, l.Allow("k"))
+			clock.Advance(1)
+			require.True(t, l.Allow("k"))
+		}
+		require.Equal(t, want, clock.Now(), "unit %d", i)
+	}
+}
+
+// In any interval of length T, at most Burst + Count*T/Window units are admitted.
+func TestTokenBucket_AdmitsNoMoreThanItsBound(t *testing.T) {
+	type admission struct{ at, units int64 }
+	for seed := range uint64(steps(60)) {
+		rng := rand.New(rand.NewPCG(seed, 14))
+		limit := Per(1+rng.Int64N(20), time.Duration(1+rng.Int64N(1000))).TokenBucket(1 + rng.Int64N(30))
+		clock := NewManualClock(rng.Int64N(1000))
+		l := newTest(t, limit, WithClock(clock))
+		var admitted []admission
+		total := new(big.Rat)
+		for range 300 {
+			switch rng.IntN(4) {
+			case 0:
+				clock.Advance(time.Duration(rng.Int64N(int64(limit.Window) * 2)))
+			case 1:
+				clock.Advance(l.Peek("k", 1).RetryAfter)
+			}
+			if n := 1 + rng.Int64N(limit.Burst); l.AllowN("k", n) {
+				admitted = append(admitted, admission{clock.Now(), n})
+			}
+			total.Add(total, big.NewRat(1, 1))
+		}
+		for i := range admitted {
+			units := int64(0)
+			for _, a := range admitted[i:] {
+				units += a.units
+				// units <= Burst + Count*T/Window
+				require.LessOrEqual(t, (units-limit.Burst)*int64(limit.Window), limit.Count*(a.at-admitted[i].at), "%v, seed %d", limit, seed)
+			}
+		}
+		require.NotEmpty(t, admitted)
+	}
+}
+
+// A reading that is later than the span of a word, or earlier, is answered as exactly as any
+// other: the key gets an entry that holds it.
+func TestTokenBucket_OutsideTheSpanOfItsWord(t *testing.T) {
+	limit := Per(3, time.Second).TokenBucket(7)
+	origin := int64(1_000_000)
+	layout, fits := debtLayoutOf(window.TokenBucket{Count: 3, Window: int64(time.Second), Burst: 7}, origin)
+	require.True(t, fits)
+	require.Greater(t, layout.span, 20*minSpan)
+	for name, take := range map[string]func(l *Limiter, n int64) Decision{
+		"Take":    func(l *Limiter, n int64) Decision { return l.Take("k", n) },
+		"TakeAll": func(l *Limiter, n int64) Decision { return l.TakeAll([]string{"k", "k"}, n) },
+		"locked": func(l *Limiter, n int64) (d Decision) {
+			l.takeAllLocked(l.targets(nil, []string{"k"}), nil, &query{n: n, charge: true}, &d)
+			return d
+		},
+		"Reserve": func(l *Limiter, n int64) Decision { _, d := l.Reserve("k", n); return d },
+	} {
+		for _, at := range []int64{math.MinInt64, math.MinInt64 + 1, -1, layout.base - 1, layout.base, layout.base + 1, origin,
+			layout.base + layout.span, layout.base + layout.span + 1, math.MaxInt64 - int64(time.Minute)} {
+			for _, before := range []bool{false, true} { // whether the key has an entry in one word
+				clock := NewManualClock(origin)
+				l := newTest(t, limit, WithClock(clock))
+				model := reference.New(modelOf(limit, false))
+				if before {
+					model.Take(origin, 2)
+					require.True(t, l.AllowN("k", 2))
+					require.False(t, l.find(l.current.Load(), l.key("k")).isMulti())
+				}
+				clock.Set(at)
+				want := model.Peek(at, 2)
+				require.Equal(t, want.Remaining, l.Peek("k", 2).Remaining)
+				charged := false
+				for range 5 {
+					d, want := take(l, 2), model.Take(at, 2)
+					require.Equal(t, want.Allowed, d.Allowed, "%s at %d", name, at)
+					require.Equal(t, want.Remaining, d.Remaining)
+					require.EqualValues(t, want.RetryAfter, d.RetryAfter)
+					require.EqualValues(t, want.ResetAfter, d.ResetAfter)
+					charged = charged || d.Allowed
+				}
+				outside := at <= layout.base || at > layout.base+layout.span
+				if isMulti := l.find(l.current.Load(), l.key("k")).isMulti(); charged || !outside {
+					require.Equal(t, outside || name == "Reserve" && charged, isMulti, "%s at %d", name, at)
+				}
+				require.Equal(t, 1, l.Len())
+			}
+		}
+	}
+}
+
+// The numbers may be as large as a year and 1e15 units, and larger.
+func TestTokenBucket_OfHugeNumbers(t *testing.T) {
+	const year = 365 * day
+	clock := NewManualClock(-5)
+	l := newTest(t, Per(1, year).TokenBucket(1e15), WithClock(clock))
+	d := l.Take("k", 1e15)
+	require.True(t, d.Allowed)
+	require.Equal(t, Never, d.ResetAfter, "in a million times a billion years")
+	d = l.Take("k", 1)
+	require.Equal(t, year, d.RetryAfter)
+	clock.Advance(year - 1)
+	require.False(t, l.Allow("k"))
+	clock.Advance(1)
+	require.True(t, l.Allow("k"))
+
+	l = newTest(t, Per(1e15, year).TokenBucket(1e15), WithClock(clock))
+	require.True(t, l.AllowN("k", 1e15))
+	d = l.Take("k", 31_709_792) // a nanosecond is worth 0.0317 units
+	require.EqualValues(t, 1_000_000_001, d.RetryAfter)
+	clock.Advance(d.RetryAfter - 1)
+	require.False(t, l.AllowN("k", 31_709_792))
+	clock.Advance(1)
+	require.True(t, l.AllowN("k", 31_709_792))
+}
+
+// What a Cancel gives back is what the key would have without the charge, and no more.
+func TestTokenBucket_GivesBackWhatWouldHaveBeenLeft(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(1).TokenBucket(10), WithClock(clock))
+	sec := func(s float64) { clock.Set(int64(s * float64(time.Second))) }
+
+	r, _ := l.Reserve("at once", 10)
+	r.Cancel()
+	require.EqualValues(t, 10, l.Peek("at once", 0).Remaining)
+
+	r, _ = l.Reserve("in part", 10)
+	sec(0.5)
+	r.Commit(4)
+	require.Equal(t, 3500*time.Millisecond, l.Peek("in part", 0).ResetAfter)
+
+	sec(0)
+	r, _ = l.Reserve("later", 10)
+	sec(9.5)
+	require.True(t, l.Allow("later"), "it lacks half a unit")
+	r.Cancel()
+	require.Equal(t, time.Second, l.Peek("later", 0).ResetAfter, "that of the last unit alone")
+
+	sec(0)
+	r, _ = l.Reserve("full since", 10)
+	sec(10)
+	require.True(t, l.AllowN("full since", 4))
+	r.Cancel()
+	require.EqualValues(t, 6, l.Peek("full since", 0).Remaining)
+
+	// A late reading finds it full no earlier than it was.
+	sec(0)
+	require.True(t, l.AllowN("late", 10))
+	sec(10)
+	r, _ = l.Reserve("late", 10)
+	sec(5)
+	r.Cancel()
+	require.EqualValues(t, 5, l.Peek("late", 0).Remaining)
+
+	// Two refunds of one bucket, the later charge first.
+	sec(20)
+	a, _ := l.Reserve("both", 4)
+	b, _ := l.Reserve("both", 5)
+	require.True(t, l.Allow("both"))
+	b.Cancel()
+	a.Commit(1)
+	require.EqualValues(t, 8, l.Peek("both", 0).Remaining)
+}
+
+// A bucket tells so many charges apart, and of more gives back no more than it should.
+func TestTokenBucket_GivesBackNoMoreThanItKnows(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(1).TokenBucket(2000), WithClock(clock))
+	var all []Reservation
+	for range 3 * maxLows {
+		r, d := l.Reserve("k", 2) // each finds the bucket to lack more than the one before
+		require.True(t, d.Allowed)
+		all = append(all, r)
+	}
+	lineage := l.find(l.current.Load(), l.key("k")).asMulti().states[0].lineage
+	require.LessOrEqual(t, len(lineage.lows), maxLows)
+	require.Greater(t, len(lineage.lows), maxLows/2)
+	for i := 1; i < len(lineage.lows); i++ {
+		require.Less(t, lineage.lows[i-1].charge, lineage.lows[i].charge)
+		require.True(t, lineage.lows[i-1].lack.Less(lineage.lows[i].lack))
+	}
+	for _, r := range all[:len(all)-1] { // the oldest first, which is where most is lost
+		before := l.Peek("k", 0).Remaining
+		r.Cancel()
+		require.LessOrEqual(t, l.Peek("k", 0).Remaining, before+2)
+	}
+	left := l.Peek("k", 0).Remaining
+	require.Less(t, left, int64(2000-2))
+	require.Greater(t, left, int64(2000-2*len(all)/2-2))
+	all[len(all)-1].Cancel()
+	require.Equal(t, left+2, l.Peek("k", 0).Remaining, "nothing was charged since")
+}
+
+// Where denied attempts are charged, nothing is given back of what was charged before one.
+func TestTokenBucket_GivesBackNothingFromBeforeADeniedAttempt(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(1).TokenBucket(10), WithClock(clock), WithChargeDenied())
+	r, _ := l.Reserve("k", 6)
+	require.False(t, l.AllowN("k", 5))
+	require.EqualValues(t, 0, l.Peek("k", 0).Remaining, "the attempt has emptied it")
+	r.Cancel()
+	require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
+	clock.Advance(5 * time.Second)
+	r, _ = l.Reserve("k", 5)
+	r.Cancel()
+	require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
+}
+
+// A key that keeps trying stays denied, down to the fraction of a unit.
+func TestTokenBucket_ChargesDeniedAttempts(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(1).TokenBucket(2), WithClock(clock), WithChargeDenied())
+	require.True(t, l.AllowN("k", 2))
+	for range 100 {
+		clock.Advance(999 * time.Millisecond)
+		require.False(t, l.Allow("k"))
+	}
+	clock.Advance(time.Second)
+	require.True(t, l.Allow("k"))
+}
+
+// A change of the rate keeps the units that a bucket lacks, one of the burst also when it will
+// be full. Other limits get them as charged now.
+func TestTokenBucket_IsChangedWithWhatItLacks(t *testing.T) {
+	for name, c := range map[string]struct {
+		to        []Limit
+		remaining int64
+		reset     time.Duration
+	}{
+		"same":          {[]Limit{PerSecond(10).TokenBucket(100)}, 65, 3500 * time.Millisecond},
+		"faster":        {[]Limit{PerSecond(20).TokenBucket(100)}, 65, 1750 * time.Millisecond},
+		"another time":  {[]Limit{PerMinute(300).TokenBucket(100)}, 65, 7 * time.Second},
+		"larger":        {[]Limit{PerSecond(10).TokenBucket(1000)}, 965, 3500 * time.Millisecond},
+		"smaller":       {[]Limit{PerSecond(10).TokenBucket(20)}, 0, 3500 * time.Millisecond},
+		"log":           {[]Limit{PerMinute(100).Log()}, 65, time.Minute},
+		"with a log":    {[]Limit{PerMinute(50).Log(), PerSecond(10).TokenBucket(100)}, 15, time.Minute},
+		"not in a word": {[]Limit{Per(12345, time.Hour).TokenBucket(100)}, 65, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := NewManualClock(0)
+			l := newTest(t, PerSecond(10).TokenBucket(100), WithClock(clock))
+			require.True(t, l.AllowN("k", 50))
+			clock.Advance(1500 * time.Millisecond)
+			require.NoError(t, l.Reconfigure(c.to...))
+			d := l.Peek("k", 0)
+			require.Equal(t, c.remaining, d.Remaining)
+			if c.reset > 0 {
+				require.Equal(t, c.reset, d.ResetAfter)
+			}
+		})
+	}
+}
+
+// A reservation from before a change of rate and burst is given back after it.
+func TestTokenBucket_GivesBackAfterAChangeOfItsNumbers(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerSecond(10).TokenBucket(100), WithClock(clock))
+	r, _ := l.Reserve("k", 60)
+	full, _ := l.Reserve("full", 20)
+	clock.Advance(2 * time.Second)
+	require.NoError(t, l.Reconfigure(PerSecond(20).TokenBucket(200)))
+	require.EqualValues(t, 160, l.Peek("k", 0).Remaining)
+	require.True(t, l.AllowN("k", 30))
+	require.True(t, l.AllowN("full", 30))
+	r.Commit(50)
+	full.Cancel()
+	require.EqualValues(t, 140, l.Peek("k", 0).Remaining)
+	require.EqualValues(t, 170, l.Peek("full", 0).Remaining, "it was full when its numbers changed")
+}
+
+// Waiters are admitted one interval apart once the burst is used up, and a deadline that cannot
+// be met fails at once.
+func TestTokenBucket_PacesWaitingCalls(t *testing.T) {
+	limit := PerSecond(3).TokenBucket(2)
+	r := newTest(t, limit).rule()
+	for units, want := range map[int64]time.Duration{1: 0, 2: 0, 3: 333_333_333, 5: time.Second, 3_000_002: 1_000_000 * time.Second} {
+		first := r.firstOf(units)
+		require.EqualValues(t, want, r.readmitsAt(0, units-first), "%d units", units)
+	}
+}
