@@ -98,6 +98,8 @@ func (c *caller) call(ctx context.Context, s *subject, t *tally) {
 		c.takeAll(s, t, k, c.key(s), n)
 	case dice < 75:
 		c.peek(s, t, k, c.key(s), n)
+	case dice < 87 && k.plain:
+		c.take(s, t, k, n)
 	case dice < 87:
 		c.reserve(s, t, k, n)
 	case dice < 89:
@@ -261,10 +263,10 @@ func (c *caller) wait(ctx context.Context, s *subject, t *tally, a, b key, n int
 		ctx = undated{ctx}
 	}
 	keys, wait := []key{a}, func() error { return s.limiter.Wait(ctx, a.name, n) }
-	switch c.rand.IntN(3) {
-	case 0:
+	switch dice := c.rand.IntN(3); {
+	case dice == 0:
 		keys, wait = distinct(a, b), func() error { return s.limiter.WaitAll(ctx, names(a, b), n) }
-	case 1:
+	case dice == 1 && !a.plain:
 		wait = func() error {
 			_, err := s.limiter.WaitReserve(ctx, a.name, n)
 			return err

@@ -141,6 +141,9 @@ type subject struct {
 type key struct {
 	name    string
 	account *account
+	// plain is whether nothing is reserved from it. A reservation makes the entry of a key a
+	// larger one, so without such keys the small entries would hardly be checked.
+	plain bool
 }
 
 const (
@@ -154,7 +157,7 @@ func newSubject(p plan, build build) *subject {
 	s.counts.Store(1)
 	if p.aside {
 		for i := range keptKeys {
-			s.kept = append(s.kept, key{keptName(i), newAccount(p.limits, p.lowered(), s.clock)})
+			s.kept = append(s.kept, key{keptName(i), newAccount(p.limits, p.lowered(), s.clock), i%2 == 0})
 		}
 	}
 	return s
