@@ -1,5 +1,5 @@
-// Package httplimit puts the sliding-window limits of package sash around any
-// [net/http] handler, and behind any [http.Client].
+// Package httplimit puts the limits of package sash around any [net/http] handler, and
+// behind any [http.Client].
 //
 //	limiter := httplimit.Must(httplimit.New(
 //		httplimit.Policy{
@@ -66,6 +66,15 @@
 // If a policy has several limits, RateLimit names the one with the least left. If
 // several have equally little left, it names the one that takes longest until it has
 // more. That time is t.
+//
+// The quota q of a limit is its Count, and w is its Window in seconds, rounded up. There is
+// no w if that is under a second. A token bucket is described by what it holds: q is its
+// Burst, and w is the time in which an empty bucket fills, Burst*Window/Count. So 10 a
+// second with bursts of 100 is
+//
+//	RateLimit-Policy: "api";q=100;w=10
+//
+// A client that spends at most q units in any w seconds is never denied by a token bucket.
 //
 // A denied request is answered 429 with Retry-After, Cache-Control: no-store and problem
 // details (RFC 9457) that name the violated quotas. No answer contains anything of the

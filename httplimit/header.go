@@ -200,7 +200,7 @@ func (c *call) setXRateLimit(h http.Header) {
 			scarcest = t
 		}
 	}
-	h[xRateLimitLimit] = c.buffer.value(scarcest.leastQuota.countText)
+	h[xRateLimitLimit] = c.buffer.value(scarcest.leastQuota.unitsText)
 	if scarcest.remainingText != "" {
 		h[xRateLimitRemaining] = c.buffer.value(scarcest.remainingText)
 	} else {
@@ -221,13 +221,13 @@ func (t *take) scarcer(u *take) bool {
 // appendQuota appends the parameters that RateLimit-Policy has for a quota to its name.
 // They cannot express a window under a second, so there is then no w. Other windows are
 // rounded up: a client that keeps to a longer window keeps to the limit.
-func appendQuota(name []byte, l sash.Limit, unit string) []byte {
-	text := appendInteger(append(name, ";q="...), l.Count)
+func appendQuota(name []byte, units int64, window time.Duration, unit string) []byte {
+	text := appendInteger(append(name, ";q="...), units)
 	if unit != "" {
 		text = appendString(append(text, ";qu="...), unit)
 	}
-	if l.Window >= time.Second {
-		text = appendInteger(append(text, ";w="...), seconds(l.Window))
+	if window >= time.Second {
+		text = appendInteger(append(text, ";w="...), seconds(window))
 	}
 	return text
 }

@@ -145,7 +145,8 @@ func (l *Limiter) janitorInterval() time.Duration {
 	var longest time.Duration
 	for _, p := range l.policies {
 		for _, limit := range p.Limits {
-			longest = max(longest, limit.Window)
+			_, window := unitsAndWindow(limit)
+			longest = max(longest, window)
 		}
 	}
 	return bridge.SweepInterval(longest)

@@ -119,8 +119,9 @@ func WithoutRateLimit() Option {
 
 // WithXRateLimit also sends the older headers X-RateLimit-Limit, X-RateLimit-Remaining
 // and X-RateLimit-Reset. They are about the policy that denies for longest, else the
-// one with the least left, and its quota with the least left. Reset is in whole seconds
-// from now, rounded up, until all quotas of that policy are full again.
+// one with the least left, and its quota with the least left. Limit is the Count of that
+// quota, or the Burst of a token bucket. Reset is in whole seconds from now, rounded up,
+// until all quotas of that policy are full again.
 func WithXRateLimit() Option {
 	return optionFunc(func(c *config) { c.headers.xRateLimit = true })
 }

@@ -3,6 +3,7 @@ package httplimit
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,8 +20,9 @@ type Policy struct {
 	// least one character, all printable ASCII, and no other policy may have it.
 	//
 	// The quota of a policy with one limit bears this name. If there are several limits,
-	// each quota is named by Name and window, as in "api-1m" and "api-1h", followed by -2
-	// and so on for limits with the same window. These names must be unique, too.
+	// each quota is named by Name and the Window of its limit, as in "api-1m" and "api-1h",
+	// followed by -2 and so on for limits with the same Window. These names must be unique,
+	// too.
 	Name string
 
 	// Pattern selects the requests of the policy, in the syntax of [http.ServeMux], such
@@ -214,7 +216,29 @@ type quota struct {
 	name        string
 	quoted      string // name as an RFC 9651 String
 	policyField string // the quota as in RateLimit-Policy, without pk
-	countText   string // Count of limit, in digits
+	unitsText   string // its units, in digits
+}
+
+// unitsAndWindow returns the quota that l is to clients: units, and the time in which a
+// client that has spent them has as many again. These are Count and Window, except of a
+// token bucket. That grants Burst units at once, and an empty bucket fills in
+// Burst*Window/Count: rounded up, and at most sash.Never.
+func unitsAndWindow(l sash.Limit) (units int64, window time.Duration) {
+	if l.Algorithm != sash.TokenBucket || l.Count == 0 { // a Count of 0 grants nothing
+		return l.Count, l.Window
+	}
+	hi, lo := bits.Mul64(uint64(l.Burst), uint64(l.Window))
+	if hi >= uint64(l.Count) {
+		return l.Burst, sash.Never // more than 64 bits
+	}
+	fill, rest := bits.Div64(hi, lo, uint64(l.Count))
+	if fill >= uint64(sash.Never) {
+		return l.Burst, sash.Never
+	}
+	if rest > 0 {
+		fill++
+	}
+	return l.Burst, time.Duration(fill)
 }
 
 // newPolicy compiles a valid Policy.
@@ -238,7 +262,9 @@ func newPolicy(p Policy, number, route int) *policy {
 // newQuota returns the quota of a limit under that name.
 func (p *policy) newQuota(l sash.Limit, name string) *quota {
 	quoted := appendString(nil, name)
-	return &quota{l, name, string(quoted), string(appendQuota(quoted, l, p.Unit)), strconv.FormatInt(l.Count, 10)}
+	units, window := unitsAndWindow(l)
+	field := appendQuota(quoted, units, window, p.Unit)
+	return &quota{l, name, string(quoted), string(field), strconv.FormatInt(units, 10)}
 }
 
 // quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not,

@@ -104,6 +104,87 @@ func TestTransport_LetsEachHostWaitForItsTurn(t *testing.T) {
 	})
 }
 
+// A token bucket paces the requests of a host: as many at once as it holds, and then one
+// each Window/Count. That is exact, and so it is after any number of requests.
+func TestTransport_PacesByATokenBucket(t *testing.T) {
+	for _, c := range []struct {
+		limit    sash.Limit
+		requests int
+	}{
+		{sash.PerSecond(10).TokenBucket(100), 150},
+		{sash.PerSecond(3).TokenBucket(2), 60},               // an interval that is no whole number of nanoseconds
+		{sash.Per(12345, time.Minute).TokenBucket(50), 200},  // one whose state takes more than a word
+		{sash.Per(2, 50*time.Nanosecond).TokenBucket(1), 10}, // a short one
+		{sash.PerHour(7).TokenBucket(3), 10},                 // a long one
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			var sent []time.Duration
+			start := time.Now()
+			tr := &Transport{Limiter: newOutgoing(t, c.limit), Base: farEnd(func(*http.Request) (*http.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				sent = append(sent, time.Since(start))
+				return says(200), nil
+			})}
+			all := func(requests int) {
+				sent, start = nil, time.Now()
+				var g sync.WaitGroup
+				for range requests {
+					g.Go(func() { get(t.Context(), tr, "http://a.example/") })
+				}
+				g.Wait()
+			}
+			var want []time.Duration
+			for i := range int64(c.requests) {
+				intervals := max(i-c.limit.Burst+1, 0)
+				want = append(want, time.Duration((intervals*int64(c.limit.Window)+c.limit.Count-1)/c.limit.Count))
+			}
+			all(c.requests)
+			require.Equal(t, want, sent, c.limit)
+			<-time.After(time.Duration(c.limit.Burst+1) * c.limit.Window) // long enough for the bucket to fill
+			all(c.requests)
+			require.Equal(t, want, sent, "%v, after a pause", c.limit)
+			require.Empty(t, tr.gates)
+		})
+	}
+}
+
+// A request that costs more waits for as long as its units take to flow back; one that costs
+// more than a bucket holds is an error, and so is one whose deadline is too soon.
+func TestTransport_TakesCostsFromATokenBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, sent := time.Now(), time.Duration(-1)
+		tr := &Transport{
+			Limiter: newOutgoing(t, sash.PerSecond(10).TokenBucket(100)),
+			Cost:    func(r *http.Request) int64 { n, _ := strconv.ParseInt(r.URL.Path[1:], 10, 64); return n },
+			Base: farEnd(func(*http.Request) (*http.Response, error) {
+				sent = time.Since(start)
+				return says(200), nil
+			}),
+		}
+		for _, c := range []struct{ path, at string }{{"100", "0s"}, {"1", "100ms"}, {"25", "2.6s"}, {"100", "12.6s"}} {
+			_, err := get(t.Context(), tr, "http://a.example/"+c.path)
+			require.NoError(t, err)
+			require.Equal(t, c.at, sent.String(), c.path)
+		}
+		_, err := get(t.Context(), tr, "http://a.example/101")
+		require.ErrorIs(t, err, sash.ErrExceedsLimit)
+		ctx, cancel := context.WithTimeout(t.Context(), 499*time.Millisecond)
+		defer cancel()
+		_, err = get(ctx, tr, "http://a.example/5")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 12600*time.Millisecond, time.Since(start), "at once")
+
+		tr.NoWait = true
+		_, err = get(t.Context(), tr, "http://a.example/7")
+		require.Equal(t, &TurnError{RetryAfter: 700 * time.Millisecond}, err)
+		_, err = get(t.Context(), tr, "http://a.example/101")
+		require.ErrorIs(t, err, sash.ErrExceedsLimit)
+		require.ErrorContains(t, err, "a cost of 101 under a limit of 10/1s burst 100")
+	})
+}
+
 func TestTransport_HoldsBackAsAsked(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	date := now.Format(http.TimeFormat)
@@ -485,14 +566,29 @@ func TestTransport_WhatWaitsWaitsOnThoughItsKeyIsForgotten(t *testing.T) {
 // A Transport that talks to a server with this middleware obeys RateLimit, so that no
 // request is denied.
 func TestTransport_KeepsToTheLimitsOfOurOwnServers(t *testing.T) {
+	for _, c := range []struct {
+		burst sash.Limit
+		want  []time.Duration // the seconds at which the first requests are sent
+	}{
+		{sash.PerSecond(2).Log(), []time.Duration{0, 0, 1, 1, 2, 60, 60, 61, 3600, 3600}},
+		{sash.Per(1, 4*time.Second).TokenBucket(3), []time.Duration{0, 0, 0, 4, 8, 60, 60, 60, 3600, 3600}},
+	} {
+		sent, denied := sentTo(t, c.burst)
+		require.Zero(t, denied)
+		require.Equal(t, c.want, sent[:len(c.want)])
+	}
+}
+
+// sentTo returns the seconds of two hours at which a Transport sends as many requests as it
+// can to a server under that limit and others, and how many of them are denied.
+func sentTo(t *testing.T, burst sash.Limit) (sent []time.Duration, denied int) {
 	clock := sash.NewManualClock(0)
 	server := Must(New(
-		Policy{Name: "burst", Limits: []sash.Limit{sash.PerSecond(2).Log()}, Key: Everyone()},
+		Policy{Name: "burst", Limits: []sash.Limit{burst}, Key: Everyone()},
 		Policy{Name: "steady", Limits: []sash.Limit{sash.PerMinute(5).Log(), sash.PerHour(8).Log()}, Key: Everyone()},
 		WithClock(clock)))
 	defer server.Close()
 	h := server.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	denied := 0
 	tr := &Transport{
 		Limiter: newOutgoing(t, sash.PerSecond(1000), sash.WithClock(clock)), NoWait: true,
 		Base: farEnd(func(r *http.Request) (*http.Response, error) {
@@ -504,7 +600,6 @@ func TestTransport_KeepsToTheLimitsOfOurOwnServers(t *testing.T) {
 			return w.Result(), nil
 		}),
 	}
-	var sent []time.Duration
 	for clock.Now() < int64(2*time.Hour) {
 		_, err := get(t.Context(), tr, "http://a.example/")
 		var turn *TurnError
@@ -516,8 +611,7 @@ func TestTransport_KeepsToTheLimitsOfOurOwnServers(t *testing.T) {
 		require.NoError(t, err)
 		sent = append(sent, time.Duration(clock.Now())/time.Second)
 	}
-	require.Zero(t, denied)
-	require.Equal(t, []time.Duration{0, 0, 1, 1, 2, 60, 60, 61, 3600, 3600}, sent[:10])
+	return sent, denied
 }
 
 func TestTransport_RefusesARequestWithoutAHost(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -22,9 +23,10 @@ func TestCost_AgainstPlainReferences(t *testing.T) {
 	var above, givenBack, wrong, denied int64
 	for seed := range uint64(seeds) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		limits := policy{randomLimit(random, sash.Algorithm(seed%3)), randomLimit(random, sash.Algorithm(random.IntN(3)))}
+		limits := policy{randomLimit(random, sash.Algorithm(seed%4)), randomLimit(random, sash.Algorithm(random.IntN(4)))}
 		for i := range limits {
 			limits[i].Count *= 10
+			limits[i].Burst *= 10
 		}
 		lines := randomLines(random)
 		for i := range lines {
@@ -112,6 +114,62 @@ func TestCost_WithoutAnEstimateIsTaken(t *testing.T) {
 	assert.Empty(t, r.Estimate)
 }
 
+// Of a token bucket, what it holds bounds a cost, and what it admits in a window is what it
+// holds and what flows into it.
+func TestCost_OfATokenBucket(t *testing.T) {
+	const second = 1_000_000
+	lines := []line{
+		{0, "a", traffic.Charge{Asked: 100, Cost: 100}},
+		{1, "a", traffic.Charge{Asked: 1, Cost: 1}},            // denied: a unit takes 100 ms
+		{second / 2, "a", traffic.Charge{Asked: 5, Cost: 5}},   // what has flowed back
+		{second / 2, "a", traffic.Charge{Asked: 1, Cost: 1}},   // denied
+		{second / 2, "b", traffic.Charge{Asked: 101, Cost: 1}}, // denied for ever
+		{second, "b", traffic.Charge{Asked: 11, Cost: 11}},     // more than Count
+	}
+	args := []string{"-limit", "10/s burst 100", "-time", "when", "-key", "who", "-estimate", "estimate", "-cost", "cost"}
+	r := invoke(csvOf(lines), append(args, "-json")...).report(t)
+	bucket := sash.PerSecond(10).TokenBucket(100)
+	assert.True(t, r.Limits[0].Exact)
+	assert.EqualValues(t, 3, r.Limits[0].Denied)
+	assert.EqualValues(t, 3, r.Limits[0].ExactDenied)
+	assert.Zero(t, r.Limits[0].WronglyAdmitted+r.Limits[0].WronglyDenied)
+	assert.Equal(t, &account{
+		Asked: 219, Admitted: 116, Denied: 103, DeniedShare: 103. / 219, Spent: 116,
+		MostAtOnce: 100, TooLarge: 1,
+		Peaks: []peak{{bucket, 105, 105. / 110, "a", time.UnixMicro(second / 2).UTC()}},
+	}, r.Limits[0].Units)
+
+	// Next to a log, the less of both bounds a cost.
+	r = invoke(csvOf(lines), append(args, "-json", "-together", "-limit", "90/m log")...).report(t)
+	assert.EqualValues(t, 90, r.Limits[0].Units.MostAtOnce)
+	assert.EqualValues(t, 2, r.Limits[0].Units.TooLarge)
+
+	text := invoke(csvOf(lines), args...).stdout
+	assert.Contains(t, text, "1 event denied for asking more than 100 at once, which 10/1s burst 100 never admits")
+	assert.Contains(t, text, "95.455%")
+}
+
+func TestInWindow_IsWhatALimitIsMeantToAdmit(t *testing.T) {
+	for limit, want := range map[sash.Limit]int64{
+		sash.PerSecond(10):                               10,
+		sash.PerSecond(10).TokenBucket(3):                13,
+		sash.PerSecond(math.MaxInt64 - 3).TokenBucket(3): math.MaxInt64,
+		sash.PerSecond(math.MaxInt64 - 3).TokenBucket(4): math.MaxInt64,
+		sash.Unlimited():                                 math.MaxInt64,
+	} {
+		assert.Equal(t, want, inWindow(limit), limit)
+	}
+}
+
+// A bucket with a Count of 0 admits nothing, whatever it would hold.
+func TestCost_OfATokenBucketThatNeverFills(t *testing.T) {
+	lines := []line{{0, "a", traffic.Charge{Asked: 1, Cost: 1}}}
+	r := invoke(csvOf(lines), "-json", "-limit", "0/s burst 5", "-time", "when", "-key", "who", "-cost", "cost").report(t)
+	assert.EqualValues(t, 1, r.Limits[0].Denied)
+	assert.EqualValues(t, 1, r.Limits[0].Units.TooLarge)
+	assert.Zero(t, r.Limits[0].Units.MostAtOnce)
+}
+
 func TestCost_WhatNoWaitAdmits(t *testing.T) {
 	lines := []line{{0, "a", traffic.Charge{Asked: 11, Cost: 1}}, {0, "a", traffic.Charge{Asked: 10, Cost: 10}}, {0, "a", traffic.Charge{Asked: 5, Cost: 99}}, {0, "b", traffic.Charge{Asked: 5, Cost: 99}}}
 	args := []string{"-limit", "20/m", "-limit", "10/s", "-time", "when", "-key", "who", "-estimate", "estimate", "-cost", "cost"}
@@ -136,8 +194,8 @@ func TestCost_TextReport(t *testing.T) {
 	assert.Equal(t, `-: 5 events by 2 clients, told apart by who
 from 1970-01-01 00:00:00 to 1970-01-01 00:00:03 UTC, 3s
 
-  denied  of events  clients denied  exact log denies  wrongly admitted  wrongly denied  wrong of events  limit
-       2    40.000%               1                 2                 0               0           0.000%  1000/1m0s
+  denied  of events  clients denied  exactly denied  wrongly admitted  wrongly denied  wrong of events  limit
+       2    40.000%               1               2                 0               0           0.000%  1000/1m0s
 
 in units of cost
 asked, admitted and denied as estimated by estimate, settled 1s later

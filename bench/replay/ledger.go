@@ -56,7 +56,7 @@ type account struct {
 	ChargedAbove int64   `json:"charged_above_estimate"` // once all is settled
 	GivenBack    int64   `json:"given_back"`
 	Spent        int64   `json:"spent"`        // the costs of all admitted events
-	MostAtOnce   int64   `json:"most_at_once"` // the highest cost that can be admitted: the least Count
+	MostAtOnce   int64   `json:"most_at_once"` // the highest cost that can be admitted: the least Count, or Burst of a token bucket
 	TooLarge     int64   `json:"too_large"`    // the number of events that ask for more, which are denied
 
 	Peaks []peak `json:"most_in_window"` // one for each limit; none if nothing was spent
@@ -67,7 +67,7 @@ type account struct {
 type peak struct {
 	Limit   sash.Limit `json:"limit"`
 	Units   int64      `json:"units"`
-	OfCount float64    `json:"of_count"`
+	OfCount float64    `json:"of_count"` // of a token bucket: of Burst + Count, the most that it admits in a window
 	Client  string     `json:"client"`
 	End     time.Time  `json:"end"` // of the window: the first at which it held them
 }
@@ -88,7 +88,7 @@ func (b *ledger) account(on *traffic.Traffic) *account {
 	}
 	for _, w := range b.windows {
 		if w.Most > 0 {
-			a.Peaks = append(a.Peaks, peak{w.Limit, w.Most, share(w.Most, w.Limit.Count), on.Clients[w.Client], traffic.Instant(w.End)})
+			a.Peaks = append(a.Peaks, peak{w.Limit, w.Most, share(w.Most, inWindow(w.Limit)), on.Clients[w.Client], traffic.Instant(w.End)})
 		}
 	}
 	return a

@@ -7,6 +7,7 @@
 //	go run ./bench/replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
 //	zcat access.log.*.gz | go run ./bench/replay -limit 10/s -key addr,path
 //	go run ./bench/replay -together -limit 10/s -limit "240/h buckets 1m" access.log
+//	go run ./bench/replay -limit "10/s burst 100" -limit "10/s log" access.log
 //	go run ./bench/replay -limit 600000/m -time TIMESTAMP -estimate ContextTokens \
 //		-cost ContextTokens+GeneratedTokens -settle 5s calls.csv.gz
 //
@@ -32,10 +33,15 @@
 // its own history. An answer is wrongly admitted if the exact log denies that event, and
 // wrongly denied if the exact log admits it.
 //
+// A token bucket is exact itself, like a log, and is compared with nothing: it is meant to
+// admit bursts that a log of the same count and window denies. To see by how much they
+// differ, give both.
+//
 // With -together, all of them are the limits of one limiter. An event is admitted if each
 // limit admits it, and else charged to none. The report counts the denials that each limit
 // decided: the limit with the longest wait, and of equals the one given first. The
-// comparison is with a limiter of the exact logs of all.
+// comparison is with a limiter of the exact logs of all, and of the token buckets as they
+// are.
 //
 // # CSV and costs
 //
@@ -53,10 +59,11 @@
 //
 // The report then also counts units: asked for, admitted and denied, as estimated; charged
 // above the estimates and given back, once all is settled; and spent, the costs of all
-// admitted events. An event that asks for more than Count is denied. It is counted apart,
-// since no wait would admit it. The most units that one client spent in one window are
-// exact, with all of a cost at the time of its event. Under an estimate they may exceed the
-// limit.
+// admitted events. An event that asks for more than Count, or than the Burst of a token
+// bucket, is denied. It is counted apart, since no wait would admit it. The most units that
+// one client spent in one window are exact, with all of a cost at the time of its event.
+// Their share is that of Count, or of Burst + Count for a token bucket, which is the most
+// that it admits in one window. Under an estimate they may exceed the limit.
 //
 // # Lines
 //

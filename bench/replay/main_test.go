@@ -201,9 +201,9 @@ from 1970-01-01 00:00:00 to 1970-01-01 00:01:01 UTC, 1m1s
 1 of 9 lines unreadable, skipped:
   -:7: no address: "oops"
 
-  denied  of events  clients denied  exact log denies  wrongly admitted  wrongly denied  wrong of events  limit
-       3    42.857%               1                 3                 0               0           0.000%  1/1s log
-       4    57.143%               1                 3                 0               1          14.286%  1/1s counter
+  denied  of events  clients denied  exactly denied  wrongly admitted  wrongly denied  wrong of events  limit
+       3    42.857%               1               3                 0               0           0.000%  1/1s log
+       4    57.143%               1               3                 0               1          14.286%  1/1s counter
 
 denied most under 1/1s log, times in UTC
   denied  of its events         first denied          last denied    busiest minute  denied in it  client

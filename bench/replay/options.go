@@ -65,7 +65,7 @@ func parseArgs(args []string) (*options, error) {
 type reader func(name, usage string, set func(string) error)
 
 func (o *options) limitFlags(read reader) {
-	read("limit", "replay this `LIMIT`, such as 100/m, \"60/60s log\", \"240/h buckets 1m\" or \"10/s counter\"; a count of at most 16 without such a word is a log; repeat it to compare several", o.addLimit)
+	read("limit", "replay this `LIMIT`, such as 100/m, \"60/60s log\", \"240/h buckets 1m\", \"10/s burst 100\" or \"10/s counter\"; a count of at most 16 without such a word is a log; repeat it to compare several", o.addLimit)
 	o.flags.BoolVar(&o.together, "together", false, "make all limits one policy, each of which must admit an event, instead of comparing them: -together -limit 10/s -limit 240/h")
 }
 
@@ -169,7 +169,7 @@ const usageText = `Usage: go run ./bench/replay -limit LIMIT [flags] [FILE...]
 
 Replays access logs through the limiter on a clock driven by the log's own
 times, and reports what each limit would have denied, to whom, when, and how
-far its answers are from the exact log's.
+far its answers are from the exact log's. A token bucket is exact itself.
 
 A FILE is an access log in Common or Combined Log Format, or a .tsv of Unix
 microseconds and client; with -time it is CSV, in which an event may have a cost
@@ -179,6 +179,7 @@ Several are one stream, merged by time.
   go run ./bench/replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
   zcat access.log.*.gz | go run ./bench/replay -limit 10/s -key addr,path -json
   go run ./bench/replay -together -limit 10/s -limit "240/h buckets 1m" access.log
+  go run ./bench/replay -limit "10/s burst 100" -limit "10/s log" access.log
   go run ./bench/replay -limit 600000/m -time TIMESTAMP -estimate ContextTokens \
     -cost ContextTokens+GeneratedTokens -settle 5s calls.csv.gz
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -38,6 +39,8 @@ func randomLines(random *rand.Rand) []line {
 func randomLimit(random *rand.Rand, a sash.Algorithm) sash.Limit {
 	l := sash.Per(1+random.Int64N(5), time.Duration(1+random.IntN(2000))*time.Millisecond)
 	switch a {
+	case sash.TokenBucket:
+		return l.TokenBucket(1 + random.Int64N(5))
 	case sash.SlidingLog:
 		return l.Log()
 	case sash.SlidingBuckets:
@@ -113,6 +116,13 @@ func (p *plainPolicy) admits(l sash.Limit, client string, at, n int64) bool {
 	switch l.Algorithm {
 	case sash.SlidingLog:
 		return p.since(client, at-w+1)+n <= l.Count
+	case sash.TokenBucket:
+		// The instant at which the bucket is full again, in 1/Count of a nanosecond.
+		full := int64(math.MinInt64)
+		for _, c := range p.charged[client] {
+			full = max(full, c.at*l.Count) + c.units*w
+		}
+		return n <= l.Burst && max(full, at*l.Count)+n*w-at*l.Count <= l.Burst*w
 	case sash.SlidingBuckets:
 		b := int64(l.Precision)
 		return p.since(client, floor(at, b)-((w-1)/b)*b)+n <= l.Count
@@ -145,7 +155,7 @@ type plainVerdict struct {
 
 func plainReplay(lines []line, wait time.Duration, limits ...sash.Limit) plainVerdict {
 	v := plainVerdict{deniedOf: map[string]int64{}}
-	chosen, exact := newPlain(limits), newPlain(policy(limits).log())
+	chosen, exact := newPlain(limits), newPlain(policy(limits).exactly())
 	for _, l := range lines {
 		allowed := chosen.allow(l.client, l.micros*1000, l.Charge, int64(wait))
 		right := exact.allow(l.client, l.micros*1000, l.Charge, int64(wait))

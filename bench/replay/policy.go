@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -30,25 +31,52 @@ func (p policy) String() string {
 	return strings.Join(names, " and ")
 }
 
-// exact reports whether every limit is an exact log.
+// exact reports whether every limit is exact.
 func (p policy) exact() bool {
-	return !slices.ContainsFunc(p, func(l sash.Limit) bool { return l.Algorithm != sash.SlidingLog })
+	return !slices.ContainsFunc(p, func(l sash.Limit) bool { return exactly(l) != l })
 }
 
-// log returns the exact logs of the same counts and windows.
-func (p policy) log() policy {
-	logs := make(policy, len(p))
+// exactly returns the limits of p, each as it is if it is exact.
+func (p policy) exactly() policy {
+	all := make(policy, len(p))
 	for i, l := range p {
-		logs[i] = l.Log()
+		all[i] = exactly(l)
 	}
-	return logs
+	return all
+}
+
+// exactly returns the limit that answers exactly as l is meant to: a token bucket itself, and
+// the log of the same Count and Window for all others. A bucket admits a burst on purpose, so
+// the answers of a log say nothing about its errors.
+func exactly(l sash.Limit) sash.Limit {
+	if l.Algorithm == sash.TokenBucket {
+		return l
+	}
+	return l.Log()
+}
+
+// atOnce returns the highest cost of an event that l can admit.
+func atOnce(l sash.Limit) int64 {
+	if l.Algorithm == sash.TokenBucket && l.Count > 0 {
+		return l.Burst
+	}
+	return l.Count
+}
+
+// inWindow returns the most units that l is meant to admit in one Window. A token bucket
+// admits what it holds and what flows into it.
+func inWindow(l sash.Limit) int64 {
+	if l.Burst > math.MaxInt64-l.Count {
+		return math.MaxInt64
+	}
+	return l.Count + l.Burst // which is 0 but for a token bucket
 }
 
 // maxCost returns the highest cost of an event that p can admit.
 func (p policy) maxCost() int64 {
-	cost := p[0].Count
+	cost := atOnce(p[0])
 	for _, l := range p {
-		cost = min(cost, l.Count)
+		cost = min(cost, atOnce(l))
 	}
 	return cost
 }

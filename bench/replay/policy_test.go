@@ -24,6 +24,7 @@ func TestTogether_AdmitsWhatEveryLimitAdmits(t *testing.T) {
 			randomLimit(random, sash.SlidingCounter),
 			randomLimit(random, sash.SlidingLog),
 			randomLimit(random, sash.SlidingBuckets),
+			randomLimit(random, sash.TokenBucket),
 		}
 		lines := randomLines(random)
 		want := plainReplay(lines, 0, limits...)
@@ -49,6 +50,7 @@ func TestTogether_AdmitsWhatEveryLimitAdmits(t *testing.T) {
 		wrong += got.WronglyAdmitted + got.WronglyDenied
 	}
 	assert.Greater(t, wrong, int64(seeds), "this traffic does not tell the algorithms apart")
+	assert.Len(t, decided, 4)
 	for a, n := range decided {
 		assert.Greater(t, n, int64(seeds), "%v hardly decides", a)
 	}
@@ -68,6 +70,7 @@ func TestTogether_CountsTheLimitThatDecided(t *testing.T) {
 		{"in any order", []string{"3/1m log", "2/1s log"}, []int64{2, 1}},
 		{"the first of equals", []string{"3/1m log", "3/1m buckets 1ns"}, []int64{3, 0}},
 		{"one alone", []string{"2/1m log"}, []int64{4}},
+		{"a token bucket", []string{"1/1m burst 2", "4/1m log"}, []int64{4, 0}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,7 +97,9 @@ func TestTogether_CountsTheLimitThatDecided(t *testing.T) {
 func TestTogether_IsExactIfEveryLimitIs(t *testing.T) {
 	const stdin = "0\ta\n"
 	assert.True(t, invoke(stdin, "-json", "-together", "-limit", "2/s log", "-limit", "3/m log").report(t).Limits[0].Exact)
+	assert.True(t, invoke(stdin, "-json", "-together", "-limit", "2/s log", "-limit", "3/m burst 9").report(t).Limits[0].Exact)
 	assert.False(t, invoke(stdin, "-json", "-together", "-limit", "2/s log", "-limit", "3/m counter").report(t).Limits[0].Exact)
+	assert.False(t, invoke(stdin, "-json", "-together", "-limit", "2/s burst 9", "-limit", "3/m counter").report(t).Limits[0].Exact)
 }
 
 func TestTogether_TextReport(t *testing.T) {
@@ -104,8 +109,8 @@ func TestTogether_TextReport(t *testing.T) {
 	assert.Equal(t, `-: 7 events by 2 clients, told apart by addr
 from 1970-01-01 00:00:00 to 1970-01-01 00:00:02 UTC, 3s
 
-  denied  of events  clients denied  exact log denies  wrongly admitted  wrongly denied  wrong of events  limit
-       3    42.857%               1                 3                 0               0           0.000%  2/1s log and 3/1m0s buckets 1s
+  denied  of events  clients denied  exactly denied  wrongly admitted  wrongly denied  wrong of events  limit
+       3    42.857%               1               3                 0               0           0.000%  2/1s log and 3/1m0s buckets 1s
 
 denials by the limit that decided, the one with the longest wait
   denied  of denials  limit

@@ -66,8 +66,8 @@ func (o *options) judge(ctx context.Context, t *traffic.Traffic, p progress.Draw
 	return verdicts, nil
 }
 
-// A trial replays traffic under one policy, and also under the exact logs of the same counts
-// and windows. Each limiter has its own history.
+// A trial replays traffic under one policy, and also under the exact limits in its place.
+// Each limiter has its own history.
 type trial struct {
 	policy  policy
 	clock   *sash.ManualClock
@@ -97,7 +97,7 @@ func (o *options) newTrial(p policy) (*trial, error) {
 		return nil, err
 	}
 	if !p.exact() {
-		t.exact, err = p.log().limiter(t.clock)
+		t.exact, err = p.exactly().limiter(t.clock)
 	}
 	return t, err
 }

@@ -106,17 +106,18 @@ func TestReplay_OfAnotherFormatIsUnreadableThroughout(t *testing.T) {
 
 func TestReplay_AgainstPlainReferences(t *testing.T) {
 	t.Parallel()
-	const seeds = 45
-	var wrong, denied [3]int64 // by algorithm
+	const seeds = 60
+	var wrong, denied [4]int64 // by algorithm
 	for seed := range uint64(seeds) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		limit := randomLimit(random, sash.Algorithm(seed%3))
+		limit := randomLimit(random, sash.Algorithm(seed%4))
 		lines := randomLines(random)
 		want := plainReplay(lines, 0, limit)
-		args := []string{"-json", "-top", "100", "-limit", limit.String(), "-limit", limit.Log().String()}
+		args := []string{"-json", "-top", "100", "-limit", limit.String(), "-limit", exactly(limit).String()}
 		r := invoke(tsvOf(lines), args...).report(t)
 		got, exact := r.Limits[0], r.Limits[1]
 		assert.Equal(t, want.ExactDenied, exact.Denied, limit)
+		assert.Equal(t, limit.Algorithm == sash.SlidingLog || limit.Algorithm == sash.TokenBucket, got.Exact, limit)
 		assert.Equal(t, want.counts(), got.counts(), limit)
 		gotOf := map[string]int64{}
 		for _, d := range got.Top {
@@ -128,9 +129,12 @@ func TestReplay_AgainstPlainReferences(t *testing.T) {
 		denied[limit.Algorithm] += got.Denied
 	}
 	assert.Zero(t, wrong[sash.SlidingLog])
+	assert.Zero(t, wrong[sash.TokenBucket])
 	for _, a := range []sash.Algorithm{sash.SlidingCounter, sash.SlidingBuckets} {
-		assert.Greater(t, wrong[a], int64(seeds/3), "this traffic does not tell %v from the log", a)
-		assert.Greater(t, denied[a], int64(10*seeds/3), "this traffic is hardly denied by %v", a)
+		assert.Greater(t, wrong[a], int64(seeds/4), "this traffic does not tell %v from the log", a)
+	}
+	for a, n := range denied {
+		assert.Greater(t, n, int64(10*seeds/4), "this traffic is hardly denied by %v", sash.Algorithm(a))
 	}
 }
 

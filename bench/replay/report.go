@@ -50,8 +50,8 @@ type verdict struct {
 	DeniedShare   float64    `json:"denied_share"`   // of all events
 	DeniedClients int        `json:"denied_clients"` // denied at least once
 
-	Exact           bool    `json:"exact"`        // whether every limit is an exact log itself
-	ExactDenied     int64   `json:"exact_denied"` // by the exact log of the same count and window, or all such logs
+	Exact           bool    `json:"exact"`        // whether every limit is exact itself: a log or a token bucket
+	ExactDenied     int64   `json:"exact_denied"` // by the exact limits: the logs of the same counts and windows, and the token buckets
 	WronglyAdmitted int64   `json:"wrongly_admitted"`
 	WronglyDenied   int64   `json:"wrongly_denied"`
 	ErrorShare      float64 `json:"error_share"` // wrong answers of all events
@@ -224,7 +224,7 @@ func lineRange(first, last int64) string {
 // comparison writes a table with a row for each policy.
 func (r *report) comparison(w io.Writer) {
 	table := newTable(w)
-	fmt.Fprintln(table, "denied\tof events\tclients denied\texact log denies\twrongly admitted\twrongly denied\twrong of events\t  limit")
+	fmt.Fprintln(table, "denied\tof events\tclients denied\texactly denied\twrongly admitted\twrongly denied\twrong of events\t  limit")
 	for _, v := range r.Limits {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %v\n",
 			humanize.Comma(v.Denied), percent(v.DeniedShare), humanize.Comma(int64(v.DeniedClients)),

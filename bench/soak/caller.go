@@ -60,7 +60,7 @@ func (c *caller) run(ctx context.Context) {
 		s, t := c.subjects[i], &c.tallies[i]
 		c.call(ctx, s, t)
 		if c.rand.IntN(callsPerMove) == 0 {
-			c.move(s.clock)
+			c.move(s)
 			runtime.Gosched() // so that the operator runs as well
 		}
 		if c.rand.IntN(callsPerLenCheck) == 0 {
@@ -69,14 +69,14 @@ func (c *caller) run(ctx context.Context) {
 	}
 }
 
-func (c *caller) move(clock *clock) {
-	switch c.rand.IntN(movesPerJump) {
-	case 0:
-		clock.move(c.upTo(maxForward))
-	case 1:
-		clock.move(-c.upTo(maxBack))
+func (c *caller) move(s *subject) {
+	switch dice := c.rand.IntN(movesPerJump); {
+	case dice == 0:
+		s.clock.move(c.upTo(maxForward))
+	case dice == 1 && !s.forward:
+		s.clock.move(-c.upTo(maxBack))
 	default:
-		clock.move(c.upTo(maxStep))
+		s.clock.move(c.upTo(maxStep))
 	}
 }
 
@@ -98,6 +98,8 @@ func (c *caller) call(ctx context.Context, s *subject, t *tally) {
 		c.takeAll(s, t, k, c.key(s), n)
 	case dice < 75:
 		c.peek(s, t, k, c.key(s), n)
+	case dice < 87 && k.plain:
+		c.take(s, t, k, n)
 	case dice < 87:
 		c.reserve(s, t, k, n)
 	case dice < 89:
@@ -130,10 +132,10 @@ func (c *caller) unseen() string {
 func (c *caller) charge(s *subject, t *tally, stay int64, call func() sash.Decision, keys ...key) sash.Decision {
 	t.calls.Add(1)
 	counts := s.counts.Load()
-	seen := make([]int64, len(keys))
+	pasts := make([]past, len(keys))
 	for i, k := range keys {
 		if k.account != nil {
-			seen[i] = k.account.seenBy()
+			pasts[i] = k.account.before()
 		}
 	}
 	// The call is decided at an instant no earlier than the reading before it, unless the
@@ -147,7 +149,7 @@ func (c *caller) charge(s *subject, t *tally, stay int64, call func() sash.Decis
 	earliest, lowered := s.clock.earliest(before), s.loweredSince(counts)
 	for i, k := range keys {
 		if k.account != nil {
-			c.faults.overAdmission(s, k, k.account.record(max(earliest, seen[i]), stay, lowered))
+			c.faults.overAdmission(s, k, k.account.record(pasts[i], earliest, stay, lowered))
 		}
 	}
 	return d
@@ -202,12 +204,13 @@ func (c *caller) peek(s *subject, t *tally, a, b key, n int64) {
 // An openReservation is a reservation that is not settled.
 type openReservation struct {
 	sash.Reservation
-	max int64 // the highest cost to settle it to
+	min, max int64 // the costs to settle it to
 }
 
-// reserve makes a reservation. A reservation of a key with an account is settled at once,
-// to no more than the estimate. Others are settled later or never. They may be settled to
-// more than the estimate, unless that could evict a key with an account.
+// reserve makes a reservation, and settles it at once, later or never. That of a key with an
+// account is settled to no less than the account has recorded, and no more than the estimate.
+// Others may be settled to more than the estimate, unless that could evict a key with an
+// account.
 func (c *caller) reserve(s *subject, t *tally, k key, n int64) {
 	var r sash.Reservation
 	actual := c.rand.Int64N(n + 1)
@@ -221,7 +224,9 @@ func (c *caller) reserve(s *subject, t *tally, k key, n int64) {
 		if s.aside && s.maxKeys > 0 {
 			limit = n
 		}
-		c.settleLater(openReservation{r, limit})
+		c.settleLater(openReservation{r, 0, limit})
+	case c.rand.IntN(2) == 0:
+		c.settleLater(openReservation{r, actual, n})
 	case actual == 0:
 		r.Cancel()
 	default:
@@ -238,7 +243,8 @@ func (c *caller) settleLater(r openReservation) {
 	}
 	i := c.rand.IntN(maxOpen)
 	if c.rand.IntN(4) > 0 {
-		c.open[i].Commit(c.rand.Int64N(c.open[i].max + 1))
+		o := c.open[i]
+		o.Commit(o.min + c.rand.Int64N(o.max-o.min+1))
 	}
 	c.open[i] = r
 }
@@ -257,10 +263,10 @@ func (c *caller) wait(ctx context.Context, s *subject, t *tally, a, b key, n int
 		ctx = undated{ctx}
 	}
 	keys, wait := []key{a}, func() error { return s.limiter.Wait(ctx, a.name, n) }
-	switch c.rand.IntN(3) {
-	case 0:
+	switch dice := c.rand.IntN(3); {
+	case dice == 0:
 		keys, wait = distinct(a, b), func() error { return s.limiter.WaitAll(ctx, names(a, b), n) }
-	case 1:
+	case dice == 1 && !a.plain:
 		wait = func() error {
 			_, err := s.limiter.WaitReserve(ctx, a.name, n)
 			return err

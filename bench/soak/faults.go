@@ -50,8 +50,8 @@ func (f *faults) counts() (overAdmissions, others int) {
 	return f.overAdmissions, f.others
 }
 
-// check checks a decision on n units for contradictions. n is at most half of each Count,
-// so RetryAfter must not be Never.
+// check checks a decision on n units for contradictions. n is at most half of each Count
+// or Burst, so RetryAfter must not be Never.
 func (f *faults) check(s *subject, n int64, d sash.Decision) {
 	f.checkState(s, d)
 	if d.RetryAfter == sash.Never {
@@ -64,8 +64,8 @@ func (f *faults) checkState(s *subject, d sash.Decision) {
 	switch {
 	case d.Limit.Count < 1:
 		f.add(s, "a decision names no limit: %+v", d)
-	case d.Remaining < 0 || d.Remaining > d.Limit.Count:
-		f.add(s, "Remaining is not from 0 to Count: %+v", d)
+	case d.Remaining < 0 || d.Remaining > atOnce(d.Limit):
+		f.add(s, "Remaining is not from 0 to Count, or Burst: %+v", d)
 	case d.Allowed != (d.RetryAfter == 0):
 		f.add(s, "RetryAfter is not 0, or is, though the call is admitted, or denied: %+v", d)
 	case d.RetryAfter < 0 || d.ResetAfter < 0:

@@ -13,10 +13,12 @@
 //   - under SlidingLog, more than Count in any window;
 //   - under SlidingCounter, more than Count in an aligned window, or more than Count*(1+f)
 //     in a window that ends the fraction f into an aligned one;
-//   - under SlidingBuckets, more than Count in as many buckets as make up a window.
+//   - under SlidingBuckets, more than Count in as many buckets as make up a window;
+//   - under TokenBucket, more than Burst + Count*T/Window in an interval of length T.
 //
-// The Counts of these keys change, too, and lowered Counts are checked while they are in
-// force. Further checks:
+// The Counts and Bursts of these keys change, too, and lowered ones are checked while they
+// are in force. The Count of a TokenBucket, its rate, changes only where the clock never goes
+// back: see plan.lowered. Further checks:
 //
 //   - each decision is free of contradictions;
 //   - the number of keys is never above the cap;

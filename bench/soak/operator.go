@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed-30da4c49/sash"
 )
@@ -51,11 +52,18 @@ func (o *operator) override(s *subject) {
 	}
 	name := recurring(o.rand.IntN(recurringKeys))
 	s.overrides = append(s.overrides, name)
-	o.succeed(s, "SetLimits", s.limiter.SetLimits(name, sash.PerMinute(4*s.cost).Log(), sash.PerSecond(2*s.cost).Counter()))
+	limits := []sash.Limit{sash.PerMinute(4 * s.cost).Log(), sash.PerSecond(2 * s.cost).Counter()}
+	switch o.rand.IntN(3) {
+	case 0:
+		limits = []sash.Limit{sash.PerSecond(3 * s.cost).TokenBucket(2 * s.cost)}
+	case 1:
+		limits = append(limits, sash.Per(12345, time.Minute).TokenBucket(2*s.cost))
+	}
+	o.succeed(s, "SetLimits", s.limiter.SetLimits(name, limits...))
 }
 
-// reconfigure changes the limits. Of a subject with accounts it changes only the Counts, and
-// it records when the lowered ones are in force.
+// reconfigure changes the limits. Of a subject with accounts it changes only the Counts and
+// Bursts, and it records when the lowered ones are in force.
 func (o *operator) reconfigure(s *subject) {
 	o.changes.Add(1)
 	switch {
@@ -71,7 +79,7 @@ func (o *operator) reconfigure(s *subject) {
 	}
 }
 
-// raise restores the plan's Counts.
+// raise restores the plan's limits.
 func (o *operator) raise(s *subject) {
 	s.counts.Add(1) // before the change, as above
 	o.succeed(s, "Reconfigure", s.limiter.Reconfigure(s.limits...))

@@ -47,7 +47,7 @@ func (o *operator) restoreAside(s *subject) {
 	latest := s.clock.high.Load() + int64(time.Since(begun)+time.Millisecond) // on the second limiter's timeline
 	for i, k := range s.kept {
 		for _, b := range k.account.bounds {
-			if held := b.held(charged[i], latest); held+states[i].Remaining > b.limit.Count {
+			if held := b.held(charged[i], latest); held+states[i].Remaining > atOnce(b.limit) {
 				o.faults.add(s, "restored, key %q under %v has %d units left, though at least %d are taken", k.name, b.limit, states[i].Remaining, held)
 			}
 		}

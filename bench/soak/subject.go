@@ -38,8 +38,9 @@ type plan struct {
 	name    string
 	limits  []sash.Limit
 	options []sash.Option
-	cost    int64 // the highest cost of a call; at most half of each Count
+	cost    int64 // the highest cost of a call; at most half of each Count, or Burst of a token bucket
 	maxKeys int   // 0: any number
+	forward bool  // whether its clock never goes back
 
 	aside   bool           // whether some keys have accounts
 	crowded bool           // whether a new key may have no quota of its own
@@ -53,6 +54,8 @@ func plans() []plan {
 	const maxKeys = 1000
 	counter := sash.PerSecond(40)
 	tenths := 100 * time.Millisecond
+	bucket := counter.TokenBucket(60)                             // in one word
+	largeBucket := sash.Per(12345, time.Minute).TokenBucket(5000) // in more than a word
 	capped := func(name string, o sash.Overflow) plan {
 		return plan{name: name, limits: []sash.Limit{counter}, cost: 10, maxKeys: maxKeys,
 			options: []sash.Option{sash.WithMaxKeys(maxKeys, o)}, crowded: o != sash.EvictLeastUsed}
@@ -66,15 +69,22 @@ func plans() []plan {
 		aside(plan{name: "large counter", limits: []sash.Limit{sash.PerSecond(20_000)}, cost: 5_000}),
 		aside(plan{name: "log", limits: []sash.Limit{counter.Log()}, cost: 10}),
 		aside(plan{name: "buckets", limits: []sash.Limit{counter.Buckets(tenths)}, cost: 10}),
+		aside(plan{name: "token bucket", limits: []sash.Limit{bucket}, cost: 10}),
+		aside(plan{name: "large token bucket", limits: []sash.Limit{largeBucket}, cost: 1000}),
+		aside(plan{name: "token bucket of two rates", limits: []sash.Limit{bucket}, cost: 10, forward: true}),
+		aside(plan{name: "large token bucket of two rates", limits: []sash.Limit{largeBucket}, cost: 1000, forward: true}),
+		aside(plan{name: "token bucket and others", limits: []sash.Limit{bucket, counter.Log(), sash.Per(60, 2*time.Second).Buckets(tenths), largeBucket}, cost: 10}),
+		aside(plan{name: "denied are charged to a token bucket", limits: []sash.Limit{bucket}, cost: 2, options: []sash.Option{sash.WithChargeDenied()}}),
 		aside(plan{name: "three limits", limits: []sash.Limit{sash.Per(20, 200*time.Millisecond), counter.Log(), sash.Per(60, 2*time.Second).Buckets(tenths)}, cost: 10}),
 		aside(plan{name: "denied are charged", limits: []sash.Limit{counter}, cost: 2, options: []sash.Option{sash.WithChargeDenied()}}),
 		capped("at most 1,000 keys, EvictLeastUsed", sash.EvictLeastUsed),
 		aside(capped("at most 1,000 keys, DenyNew", sash.DenyNew)),
 		capped("at most 1,000 keys, ShareOverflow", sash.ShareOverflow),
 		{name: "other limits", limits: []sash.Limit{counter}, cost: 10, others: [][]sash.Limit{
-			{counter.Log()}, {counter.Buckets(tenths), sash.PerMinute(1000)}, {sash.PerSecond(20_000)}, {counter},
+			{counter.Log()}, {counter.Buckets(tenths), sash.PerMinute(1000)}, {bucket}, {sash.PerSecond(20_000)},
+			{largeBucket}, {sash.PerSecond(20).TokenBucket(40), counter.Log()}, {counter},
 		}},
-		{name: "restored", limits: []sash.Limit{counter, counter.Log()}, cost: 10, replace: true},
+		{name: "restored", limits: []sash.Limit{counter, counter.Log(), bucket}, cost: 10, replace: true},
 	}
 }
 
@@ -92,11 +102,20 @@ func (p plan) make(c sash.Clock) *sash.Limiter {
 	return sash.Must(sash.New(append(options, p.options...)...))
 }
 
-// lowered returns the limits of p, with lower Counts.
+// lowered returns the limits of p, with lower Counts and Bursts.
+//
+// A token bucket keeps its Count, and so its rate, unless the clock only goes forward. When
+// the rate changes, it keeps the units that it lacks by the clock's reading. At a late reading
+// it lacks what is yet to flow back, too, and at a higher rate all of that flows back sooner
+// than it would have. So no bound holds across a rise at a late reading.
 func (p plan) lowered() []sash.Limit {
+	const halved = 2
 	lower := make([]sash.Limit, len(p.limits))
 	for i, l := range p.limits {
-		l.Count /= halved
+		if l.Algorithm != sash.TokenBucket || p.forward {
+			l.Count /= halved
+		}
+		l.Burst /= halved
 		lower[i] = l
 	}
 	return lower
@@ -110,8 +129,8 @@ type subject struct {
 	clock   *clock
 	kept    []key // the keys with accounts
 
-	// counts changes with the Counts in force. It is odd while they may be those of the
-	// plan, and even while they are the lowered ones.
+	// counts changes with the limits in force. It is odd while they may be those of the
+	// plan, and even while they are the lowered ones. It starts at 1.
 	counts atomic.Uint64
 
 	turns     int      // the number of changes to others
@@ -122,6 +141,9 @@ type subject struct {
 type key struct {
 	name    string
 	account *account
+	// plain is whether nothing is reserved from it. A reservation makes the entry of a key a
+	// larger one, so without such keys the small entries would hardly be checked.
+	plain bool
 }
 
 const (
@@ -135,7 +157,7 @@ func newSubject(p plan, build build) *subject {
 	s.counts.Store(1)
 	if p.aside {
 		for i := range keptKeys {
-			s.kept = append(s.kept, key{keptName(i), newAccount(p.limits, s.clock)})
+			s.kept = append(s.kept, key{keptName(i), newAccount(p.limits, p.lowered(), s.clock), i%2 == 0})
 		}
 	}
 	return s
@@ -149,10 +171,13 @@ func (s *subject) idle() int {
 	return s.limiter.Len()
 }
 
-// loweredSince reports whether the lowered Counts have been in force ever since counts was
-// loaded as then.
-func (s *subject) loweredSince(then uint64) bool {
-	return then%2 == 0 && s.counts.Load() == then
+// loweredSince returns then if the same lowered limits have been in force ever since counts
+// was loaded as then, and else 0.
+func (s *subject) loweredSince(then uint64) uint64 {
+	if then%2 == 0 && s.counts.Load() == then {
+		return then
+	}
+	return 0
 }
 
 func keptName(i int) string  { return "kept " + strconv.Itoa(i) }

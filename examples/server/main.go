@@ -4,6 +4,7 @@
 //
 //	go run ./examples/server
 //	go run ./examples/server -addr 127.0.0.1:9090 -hello "3/s log"
+//	go run ./examples/server -hello "2/s burst 20"
 package main
 
 import (
@@ -18,6 +19,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/seed-30da4c49/sash"
 )
 
 func main() {
@@ -41,7 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
-	flags.TextVar(&limits.Hello, "hello", limits.Hello, "`limit` of /hello for each address, such as 20/10s or \"3/s log\"")
+	flags.TextVar(&limits.Hello, "hello", limits.Hello, "`limit` of /hello for each address, such as 20/10s, \"3/s log\" or \"2/s burst 20\"")
 	flags.TextVar(&limits.Quote, "quote", limits.Quote, "`limit` of /quote for each API key")
 	flags.TextVar(&limits.Login, "login", limits.Login, "`limit` of failed /login for each account from each address")
 	flags.TextVar(&limits.LoginAddress, "login-address", limits.LoginAddress, "`limit` of failed /login from each address, for all accounts together")
@@ -66,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
-	fmt.Fprintf(stdout, welcome, "http://"+listener.Addr().String(), limits.Hello.Count+2, limits.Login.Count+2)
+	fmt.Fprintf(stdout, welcome, "http://"+listener.Addr().String(), atOnce(limits.Hello)+2, atOnce(limits.Login)+2)
 	ended := make(chan error, 1)
 	context.AfterFunc(ctx, func() {
 		patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -77,6 +80,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return <-ended
+}
+
+// atOnce returns the number of requests that l admits at once.
+func atOnce(l sash.Limit) int64 {
+	if l.Algorithm == sash.TokenBucket {
+		return l.Burst
+	}
+	return l.Count
 }
 
 const welcome = `Watch the windows slide:

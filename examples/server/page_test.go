@@ -30,11 +30,16 @@ type visit struct {
 
 // newVisit returns nil if there is no browser. The wraps stand around the service.
 func newVisit(t *testing.T, wraps ...func(http.Handler) http.Handler) *visit {
+	return newVisitUnder(t, defaultLimits(), wraps...)
+}
+
+// newVisitUnder is newVisit of a service under those limits.
+func newVisitUnder(t *testing.T, l limits, wraps ...func(http.Handler) http.Handler) *visit {
 	v := &visit{browser: startBrowser(t), clock: sash.NewManualClock(0)}
 	if v.browser == nil {
 		return nil
 	}
-	var service http.Handler = newTestService(t, defaultLimits(), httplimit.WithClock(v.clock), httplimit.WithObserver(func(e httplimit.Event) {
+	var service http.Handler = newTestService(t, l, httplimit.WithClock(v.clock), httplimit.WithObserver(func(e httplimit.Event) {
 		switch {
 		case e.Cost > 0 && e.Outcome == httplimit.Admitted:
 			v.admitted.Add(1)
@@ -181,6 +186,56 @@ func TestPage_EstimatesWhatIsLeftOfLogins(t *testing.T) {
 	v.clock.Advance(20 * time.Second)
 	v.send("login", 1)
 	v.shows("login", ".remaining b", "4")
+}
+
+// Of a token bucket, the page shows what it holds and the time in which it fills. It polls
+// that of /hello. That of the logins it cannot query, so it estimates what flows back.
+func TestPage_ShowsATokenBucket(t *testing.T) {
+	limits := defaultLimits()
+	limits.Hello, limits.Login = sash.PerSecond(2).TokenBucket(20), sash.PerMinute(1).TokenBucket(3)
+	v := newVisitUnder(t, limits)
+	if v == nil {
+		return
+	}
+	v.shows("hello", ".limit", "2/1s burst 20")
+	v.shows("hello", ".how", "Units flow back one by one.")
+	v.shows("hello", ".quota", "20")
+	for range 3 {
+		v.send("hello", 10)
+	}
+	v.shows("hello", "dd.admitted", "20")
+	v.shows("hello", "dd.denied", "10")
+	v.shows("hello", ".remaining b", "0")
+	v.clock.Advance(5 * time.Second)
+	v.shows("hello", ".remaining b", "10")
+	v.clock.Advance(5 * time.Second)
+	v.shows("hello", ".remaining b", "20")
+	v.shows("hello", ".more", "as good as new")
+
+	v.eval("window.ahead = 0; window.read = performance.now.bind(performance); performance.now = () => read() + ahead", nil)
+	v.send("login", 1)
+	v.shows("login", ".quota", "3")
+	v.shows("login", ".remaining b", "2")
+	response, err := http.PostForm(v.server.URL+"/login", url.Values{"account": {"alice"}, "password": {"x"}}) // by another client
+	require.NoError(t, err)
+	response.Body.Close()
+	v.send("login", 1)
+	v.shows("login", ".remaining b", "0")
+	for left := range 3 { // a unit flows back each minute, by the page's own clock
+		v.eval("ahead += 60_000", nil)
+		v.shows("login", ".remaining b", fmt.Sprint(left+1))
+	}
+	v.shows("login", ".more", "as good as new")
+
+	// The service's clock stands still, so its bucket is still empty. The next answer says so.
+	v.send("login", 1)
+	v.shows("login", "dd.denied", "1")
+	v.shows("login", ".remaining b", "0")
+	v.clock.Advance(time.Minute)
+	v.click("[name=password][value=sash] + span")
+	v.send("login", 1)
+	v.shows("login", ".answer b", "200 OK")
+	v.shows("login", ".remaining b", "1")
 }
 
 // An answer is marked as past once its time is over, until the next answer.

@@ -284,6 +284,48 @@ func TestPage_LoadsNothingFromElsewhere(t *testing.T) {
 	}
 }
 
+// A token bucket of an address admits its burst over all accounts, and then its rate. Logins
+// that succeed take nothing.
+func TestLogin_LimitsAnAddressByATokenBucket(t *testing.T) {
+	limits, clock := defaultLimits(), sash.NewManualClock(0)
+	require.Equal(t, sash.PerSecond(1).TokenBucket(20), limits.LoginAddress)
+	service := newTestService(t, limits, httplimit.WithClock(clock))
+	tried := 0
+	guess := func() (status int, headers http.Header) {
+		tried++
+		w := from(service, "203.0.113.7", fmt.Sprint("account ", tried), "guess")
+		return w.Code, w.Header()
+	}
+	for range 20 {
+		status, headers := guess()
+		require.Equal(t, 401, status)
+		require.Equal(t, `"login";q=5;w=20, "login-address";q=20;w=20`, headers.Get("RateLimit-Policy"))
+	}
+	for range 10 {
+		status, headers := guess()
+		require.Equal(t, 429, status)
+		require.Equal(t, "1", headers.Get("Retry-After"))
+		clock.Advance(time.Second)
+		status, _ = guess()
+		require.Equal(t, 401, status)
+	}
+	clock.Advance(time.Second)
+	for range 30 {
+		require.Equal(t, 200, from(service, "203.0.113.7", "alice", "sash").Code)
+	}
+	status, _ := guess()
+	require.Equal(t, 401, status)
+}
+
+// What the server prints to try asks for two requests more than are admitted at once.
+func TestAtOnce_IsWhatALimitAdmits(t *testing.T) {
+	for limit, want := range map[sash.Limit]int64{
+		sash.PerSecond(3): 3, sash.PerMinute(90).Buckets(time.Second): 90, sash.PerSecond(2).TokenBucket(20): 20,
+	} {
+		require.Equal(t, want, atOnce(limit))
+	}
+}
+
 // The server runs on a free port until it is interrupted.
 func TestRun(t *testing.T) {
 	ctx, interrupt := context.WithCancel(context.Background())
@@ -324,6 +366,7 @@ func TestRun_NamesWrongInput(t *testing.T) {
 		{"-hello", "5/fortnight", `window "fortnight" is not a duration`},
 		{"-quote", "-1/s", "Count must be >= 0, got -1"},
 		{"-login", "5/h buckets 2h", "Precision must be"},
+		{"-login", "5/h burst 0", "Burst must be >= 1, got 0"},
 		{"-login-address", "5", "no slash"},
 		{"-addr", "127.0.0.1:99999", "invalid port"},
 	} {

@@ -41,7 +41,7 @@ func defaultLimits() limits {
 		Quote: sash.Per(12, 12*time.Second).Buckets(3 * time.Second),
 		Login: sash.Per(5, 20*time.Second).Log(),
 
-		LoginAddress: sash.Per(20, 20*time.Second).Log(),
+		LoginAddress: sash.PerSecond(1).TokenBucket(20),
 	}
 }
 

@@ -50,6 +50,7 @@ class History {
   admitted = 0;
   denied = 0;
   failures = []; // time of the answer to each failed attempt; see estimateLeft
+  full = 0; // time at which a token bucket is full again; see estimateFlow
   others = { units: 0, until: Infinity };
 
   // update reads the headers of an answer. It ignores an answer to a request that was sent
@@ -73,8 +74,10 @@ class History {
   }
 
   // estimateLeft computes how much is left of a quota that cannot be polled: the quota less
-  // the failures in the window and the charges of others.
-  estimateLeft(now) {
+  // the failures in the window and the charges of others; or, if flows is true, less what has
+  // not flowed back into the token bucket.
+  estimateLeft(now, flows) {
+    if (flows) return this.estimateFlow(now);
     while (this.failures[0] + this.window <= now) this.failures.shift();
     if (now >= this.others.until) this.others = { units: 0, until: Infinity };
     if (!Number.isFinite(this.quota)) return;
@@ -82,13 +85,29 @@ class History {
     this.moreAt = this.idle() ? 0 : Math.min(this.failures[0] + this.window || Infinity, this.others.until);
   }
 
+  // estimateFlow is estimateLeft for a token bucket, which fills in one window.
+  estimateFlow(now) {
+    if (!Number.isFinite(this.quota)) return;
+    const unit = this.window / this.quota;
+    const missing = Math.max(0, Math.ceil((this.full - now) / unit - 1e-6)); // in part or whole
+    this.level(Math.max(0, this.quota - missing), now);
+    this.moreAt = this.idle() ? 0 : this.full - (missing - 1) * unit;
+  }
+
   // attempted updates the history by the units left after an attempt. If no other request
   // was under way, the rest is the charges of others, which end after one window at most.
   attempted(kind, left, alone, now) {
-    if (kind === "admitted") this.failures.push(now);
+    const unit = this.window / this.quota;
+    if (kind === "admitted") {
+      this.failures.push(now);
+      this.full = Math.max(this.full, now) + unit;
+    }
     if (!alone) return;
     const returned = kind === "returned" ? 1 : 0; // given back after the headers were written
     const charged = this.quota - left - returned;
+    // Of the last unit charged, a part may have flowed back: as this page knows, else none.
+    const missing = (this.full - now) / unit;
+    if (missing <= charged - 1 || missing > charged) this.full = now + charged * unit;
     while (this.failures.length > charged) this.failures.shift(); // no longer charged, by the server's clock
     const units = charged - this.failures.length;
     this.others = { units, until: units > 0 ? now + this.window : Infinity };
@@ -128,6 +147,7 @@ class Route {
   again = false;
   spokenAt = 0;
   answerUntil = 0; // time at which the last answer is past
+  flows = false; // whether the limit is a token bucket
 
   constructor(section) {
     this.section = section;
@@ -238,7 +258,7 @@ class Route {
     const { history } = this;
     const { free } = this.ask();
     history.forget(now);
-    if (!free) history.estimateLeft(now);
+    if (!free) history.estimateLeft(now, this.flows);
     this.chart.draw(history, now);
     const known = Number.isFinite(history.quota);
     const wait = Math.max(0, history.retry.until - now);
@@ -455,6 +475,7 @@ class Chart {
 }
 
 const how = [
+  [/burst/, "Units flow back one by one."],
   [/buckets/, "A whole bucket is back at once."],
   [/log/, "Each unit is back after one window."],
   [/./, "Units come back bit by bit."],
@@ -466,6 +487,7 @@ async function showLimits(routes) {
   for (const route of routes) {
     const limit = limits[route.name];
     route.text(".limit", limit);
+    route.flows = /burst/.test(limit);
     route.text(".how", how.find(([algorithm]) => algorithm.test(limit))[1]);
   }
 }
