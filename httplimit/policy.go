@@ -3,7 +3,6 @@ package httplimit
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/bridge"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // A Policy defines which requests share a quota, and how large the quota is. It is an
@@ -223,22 +223,12 @@ type quota struct {
 // client that has spent them has as many again. These are Count and Window, except of a
 // token bucket. That grants Burst units at once, and an empty bucket fills in
 // Burst*Window/Count: rounded up, and at most sash.Never.
-func unitsAndWindow(l sash.Limit) (units int64, window time.Duration) {
+func unitsAndWindow(l sash.Limit) (units int64, within time.Duration) {
 	if l.Algorithm != sash.TokenBucket || l.Count == 0 { // a Count of 0 grants nothing
 		return l.Count, l.Window
 	}
-	hi, lo := bits.Mul64(uint64(l.Burst), uint64(l.Window))
-	if hi >= uint64(l.Count) {
-		return l.Burst, sash.Never // more than 64 bits
-	}
-	fill, rest := bits.Div64(hi, lo, uint64(l.Count))
-	if fill >= uint64(sash.Never) {
-		return l.Burst, sash.Never
-	}
-	if rest > 0 {
-		fill++
-	}
-	return l.Burst, time.Duration(fill)
+	b := window.TokenBucket{Count: l.Count, Window: int64(l.Window), Burst: l.Burst}
+	return l.Burst, b.ResetAfter(b.Cost(l.Burst))
 }
 
 // newPolicy compiles a valid Policy.
