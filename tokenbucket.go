@@ -277,7 +277,7 @@ func (l *debtLayout) pack(b window.TokenBucket, d window.Debt) (word uint64, ok 
 func (l *debtLayout) packCharged(b window.TokenBucket, d window.Debt) (word uint64) {
 	word, ok := l.pack(b, d)
 	if !ok {
-		d.At = l.base + l.span
+		d.At = window.Plus(l.base, l.span)
 		word, _ = l.pack(b, d)
 	}
 	return word

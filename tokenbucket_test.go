@@ -390,10 +390,13 @@ func TestTokenBucket_StartsAtAFloorOutsideTheSpan(t *testing.T) {
 	}
 
 	// The floor may rise in the middle of a call.
-	layout, bucket := l.rule().debts, l.rule().bucket
-	word := layout.packCharged(bucket, window.Debt{At: math.MaxInt64, Lack: bucket.Cost(1)})
-	require.NotZero(t, word)
-	require.Equal(t, bucket.Cost(1), bucket.Lack(layout.unpack(bucket, word), layout.base+layout.span))
+	bucket := l.rule().bucket
+	for _, origin := range []int64{0, math.MaxInt64} {
+		layout, _ := debtLayoutOf(bucket, origin)
+		word := layout.packCharged(bucket, window.Debt{At: math.MinInt64, Lack: bucket.Cost(1)}) // which does not fit
+		require.NotZero(t, word)
+		require.Equal(t, bucket.Cost(1), bucket.Lack(layout.unpack(bucket, word), window.Plus(layout.base, layout.span)))
+	}
 }
 
 // Of several old limits, a bucket takes what it lacks from one of its own rate, and else from
