@@ -75,7 +75,12 @@ type (
 	failing  struct{ *sash.Limiter }
 	fixing   struct{ *sash.Limiter }
 	running  struct{ *sash.Limiter }
-	fat      struct {
+	altering struct {
+		*sash.Limiter
+		alter func(sash.Limit) sash.Limit
+	}
+	forgetting struct{ *sash.Limiter }
+	fat        struct {
 		*sash.Limiter
 		ballast *[]byte
 	}
@@ -113,6 +118,38 @@ func fixed(limits []sash.Limit) (all []sash.Limit) {
 
 func (l fixing) Reconfigure(limits ...sash.Limit) error {
 	return l.Limiter.Reconfigure(fixed(limits)...)
+}
+
+// altered returns limits with other token buckets.
+func altered(limits []sash.Limit, alter func(sash.Limit) sash.Limit) (all []sash.Limit) {
+	for _, l := range limits {
+		if l.Algorithm == sash.TokenBucket {
+			l = alter(l)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func (l altering) Reconfigure(limits ...sash.Limit) error {
+	return l.Limiter.Reconfigure(altered(limits, l.alter)...)
+}
+
+// altersBuckets builds limiters whose token buckets are others than their limits say.
+func altersBuckets(alter func(sash.Limit) sash.Limit) build {
+	return func(p plan, c sash.Clock) limiter {
+		p.limits = altered(p.limits, alter)
+		return altering{p.make(c), alter}
+	}
+}
+
+// Reconfigure of a forgetting limiter also resets keys that are not idle.
+func (l forgetting) Reconfigure(limits ...sash.Limit) error {
+	err := l.Limiter.Reconfigure(limits...)
+	for i := range keptKeys {
+		l.Reset(keptName(i))
+	}
+	return err
 }
 
 func (l amnesiac) Restore(r io.Reader) error {
@@ -159,6 +196,20 @@ func TestSoak_FindsWhatIsWrong(t *testing.T) {
 		}, "over-admission"},
 		"loses charges as it sweeps": {func(p plan, c sash.Clock) limiter { return losing{p.make(c)} }, "over-admission"},
 		"keeps to old limits":        {func(p plan, c sash.Clock) limiter { return deaf{p.make(c)} }, "over-admission"},
+		"holds a third more than Burst": {altersBuckets(func(l sash.Limit) sash.Limit {
+			l.Burst += l.Burst / 3
+			return l
+		}), "burst"},
+		"flows a third faster": {altersBuckets(func(l sash.Limit) sash.Limit {
+			l.Count += l.Count / 3
+			return l
+		}), "burst"},
+		"forgets token buckets as limits change": {func(p plan, c sash.Clock) limiter {
+			if p.limits[0].Algorithm == sash.TokenBucket {
+				return forgetting{p.make(c)}
+			}
+			return p.make(c)
+		}, "burst"},
 		"restores nothing":           {func(p plan, c sash.Clock) limiter { return amnesiac{p.make(c)} }, "units left, though"},
 		"has more keys than the cap": {func(p plan, c sash.Clock) limiter { return capless{p.make(c)} }, "at most 1000 may be"},
 		"does not wait":              {func(p plan, c sash.Clock) limiter { return failing{p.make(c)} }, "no more waiting"},
