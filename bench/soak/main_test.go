@@ -143,13 +143,21 @@ func altersBuckets(alter func(sash.Limit) sash.Limit) build {
 	}
 }
 
-// Reconfigure of a forgetting limiter also resets keys that are not idle.
-func (l forgetting) Reconfigure(limits ...sash.Limit) error {
-	err := l.Limiter.Reconfigure(limits...)
+// A forgetting limiter also resets keys that are not idle when it changes any limits.
+func (l forgetting) forget() {
 	for i := range keptKeys {
 		l.Reset(keptName(i))
 	}
-	return err
+}
+
+func (l forgetting) Reconfigure(limits ...sash.Limit) error {
+	defer l.forget()
+	return l.Limiter.Reconfigure(limits...)
+}
+
+func (l forgetting) SetLimits(key string, limits ...sash.Limit) error {
+	defer l.forget()
+	return l.Limiter.SetLimits(key, limits...)
 }
 
 func (l amnesiac) Restore(r io.Reader) error {
