@@ -99,8 +99,8 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, o
 	}
 }
 
-// admitsFast reports whether e, whose word was loaded as given, admits n units, n > 0, and
-// has room for them. If ok is false, the caller must take the slow path. word must not be
+// admitsFast reports whether e, whose word was loaded as given, admits n units, n > 0, has
+// room for them, and can tell what they leave. If ok is false, the caller must take the slow path. word must not be
 // locked or dead.
 func (rs *ruleset) admitsFast(e *entry, word uint64, at, n int64) (admits, ok bool) {
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
@@ -109,12 +109,12 @@ func (rs *ruleset) admitsFast(e *entry, word uint64, at, n int64) (admits, ok bo
 	case kindWide:
 		return r.windowAdmitsFast(e.asWide().state(word), at, n)
 	case kindLog:
-		admits, ok = r.ringAdmitsFast(e.asLog().ring.Load(), at, n)
+		admits, ok = r.ringAdmitsFast(e.asLog().ring.Load(), at, n, true)
 		return admits, ok && word&resizing == 0
 	case kindBucket:
 		return r.bucketAdmitsFast(word, at, n)
 	case kindMulti:
-		return e.asMulti().admitsFast(word, at, n)
+		return e.asMulti().admitsFast(word, at, n, true)
 	default:
 		panic(unknownKind(k))
 	}

@@ -326,7 +326,7 @@ func TestForms_ThereIsNoOther(t *testing.T) {
 		"kind":            func() { r.kind() },
 		"admitsState":     func() { r.admitsState(s, q) },
 		"applyState":      func() { r.applyState(s, q, true, true, nil) },
-		"stateAdmitsFast": func() { r.stateAdmitsFast(s, 0, 1) },
+		"stateAdmitsFast": func() { r.stateAdmitsFast(s, 0, 1, true) },
 		"applyStateFast":  func() { r.applyStateFast(s, 0, 1, true, nil) },
 		"needsGrowth":     func() { s.needsGrowth(r, q) },
 		"shrunkRing":      func() { s.shrunkRing(r) },

@@ -160,16 +160,17 @@ func (r *rule) fastCharging(g *ring, at, n int64, exact bool) (c charging, used 
 	return charging{g, packBounds(base, slot), total, tick}, used, uint64(used) <= uint64(r.Count)
 }
 
-// ringAdmitsFast reports whether r admits n units, n > 0, by g, and g has room for them. If
-// ok is false, the caller must take the slow path.
-func (r *rule) ringAdmitsFast(g *ring, at, n int64) (admits, ok bool) {
-	c, used, ok := r.fastCharging(g, at, n, false)
+// ringAdmitsFast reports whether r admits n units, n > 0, by g, and g has room for them and, if
+// exact is set, can tell what they leave. If ok is false, the caller must take the slow path.
+func (r *rule) ringAdmitsFast(g *ring, at, n int64, exact bool) (admits, ok bool) {
+	c, used, ok := r.fastCharging(g, at, n, exact)
 	admits = n <= r.Count-used
 	return admits, ok && (!admits || c.hasRoom())
 }
 
 // applyRingFast joins to left, unless that is nil, what n units leave that ringAdmitsFast
-// has admitted at that instant. If store is set, it charges them: the entry of g must have
+// has admitted at that instant, with exact set unless left is nil: otherwise there may be too
+// many old records to tell what is left. If store is set, it charges them: the entry of g must have
 // been locked from the word that g was read under.
 func (r *rule) applyRingFast(g *ring, at, n int64, store bool, left *remainder) {
 	c, used, _ := r.fastCharging(g, at, n, left != nil)

@@ -359,3 +359,45 @@ func TestRing_CurrentKeepsTheTimeThatTheKeyHasSeen(t *testing.T) {
 		require.Equal(t, c.want, v.current(60).count, name)
 	}
 }
+
+// The fast paths drop a few old records only. With more of them, every call still decides, and
+// tells what is left, as one that has no old records.
+func TestLog_ManyOldRecordsChangeNoAnswer(t *testing.T) {
+	log := PerSecond(100).Log()
+	want := Decision{Allowed: true, Limit: log, Remaining: 99, ResetAfter: time.Second}
+	for name, limits := range map[string][]Limit{"alone": {log}, "with another": {log, PerHour(1_000_000)}} {
+		for old := 1; old <= 60; old++ {
+			for call, take := range map[string]func(l *Limiter) Decision{
+				"Take":         func(l *Limiter) Decision { return l.Take("k", 1) },
+				"TakeAll":      func(l *Limiter) Decision { return l.TakeAll([]string{"k", "j"}, 1) },
+				"TakeAll of 1": func(l *Limiter) Decision { return l.TakeAll([]string{"k"}, 1) },
+				"PeekAll":      func(l *Limiter) Decision { return l.PeekAll([]string{"k"}, 1) },
+				"Peek":         func(l *Limiter) Decision { return l.Peek("k", 1) },
+				"TakeThenPeek": func(l *Limiter) Decision { d, _ := l.TakeThenPeek("k", 1); return d },
+				"Allow":        func(l *Limiter) Decision { l.Allow("k"); return l.Peek("k", 0) },
+			} {
+				clock := NewManualClock(0)
+				options := []Option{WithClock(clock)}
+				for _, l := range limits {
+					options = append(options, l)
+				}
+				l := newTest(t, options...)
+				for range old {
+					clock.Advance(time.Millisecond)
+					require.True(t, l.Allow("k"))
+					require.True(t, l.Allow("j"))
+				}
+				clock.Advance(5 * time.Second)
+				d := take(l)
+				if len(limits) > 1 {
+					d.ResetAfter = time.Second // that of the hour is longer
+				}
+				require.True(t, d.Allowed)
+				require.Equal(t, want.Limit, d.Limit, "%s, %s, %d", name, call, old)
+				require.Equal(t, want.Remaining, d.Remaining, "%s, %s, %d", name, call, old)
+				require.Equal(t, want.ResetAfter, d.ResetAfter, "%s, %s, %d", name, call, old)
+				require.True(t, l.Allow("k"), "no lock is left behind")
+			}
+		}
+	}
+}

@@ -79,7 +79,7 @@ func (e *multiEntry) decide(q query, d *Decision) (allowed, alive bool) {
 // admit, and one that need not be told when they will. word is that of e, not locked and not
 // dead. Unless d is nil, it makes d the decision.
 func (e *multiEntry) tryFast(word uint64, at, n int64, d *Decision) (allowed, ok bool) {
-	if admits, ok := e.admitsFast(word, at, n); !admits || !ok {
+	if admits, ok := e.admitsFast(word, at, n, d != nil); !admits || !ok {
 		return false, ok && d == nil && e.validate(word)
 	}
 	if !e.tryLock(word) {
@@ -99,14 +99,15 @@ func (e *multiEntry) tryFast(word uint64, at, n int64, d *Decision) (allowed, ok
 }
 
 // admitsFast reports whether every rule admits n units, n > 0, and every state has room for
-// them. If ok is false, the caller must take the slow path.
-func (e *multiEntry) admitsFast(word uint64, at, n int64) (admits, ok bool) {
+// them and, if exact is set, can tell what they leave. If ok is false, the caller must take the
+// slow path.
+func (e *multiEntry) admitsFast(word uint64, at, n int64, exact bool) (admits, ok bool) {
 	rules, states := e.ruleset.rules, e.states
 	if word&resizing != 0 || len(rules) < len(states) { // it is not, and then the loop needs no checks
 		return false, false
 	}
 	for i := range states {
-		if admits, ok = rules[i].stateAdmitsFast(&states[i], at, n); !admits || !ok {
+		if admits, ok = rules[i].stateAdmitsFast(&states[i], at, n, exact); !admits || !ok {
 			break
 		}
 	}
@@ -114,7 +115,7 @@ func (e *multiEntry) admitsFast(word uint64, at, n int64) (admits, ok bool) {
 }
 
 // applyFast joins to left, unless that is nil, what n units leave that admitsFast has
-// admitted at that instant. If store is set, it charges them. Then the caller must hold the
+// admitted at that instant, with exact set unless left is nil. If store is set, it charges them. Then the caller must hold the
 // lock.
 func (e *multiEntry) applyFast(at, n int64, store bool, left *remainder) {
 	for i := range e.states {

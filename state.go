@@ -92,14 +92,15 @@ func (r *rule) admitsState(s *limitState, q query) (ok bool) {
 	return ok
 }
 
-// stateAdmitsFast reports whether r admits n units, n > 0, by s, and s has room for them.
-// If ok is false, the caller must take the slow path.
-func (r *rule) stateAdmitsFast(s *limitState, at, n int64) (admits, ok bool) {
+// stateAdmitsFast reports whether r admits n units, n > 0, by s, and s has room for them and,
+// if exact is set, can tell what they leave. If ok is false, the caller must take the slow
+// path.
+func (r *rule) stateAdmitsFast(s *limitState, at, n int64, exact bool) (admits, ok bool) {
 	switch r.form {
 	case windowForm:
 		return r.windowAdmitsFast(s.window(), at, n)
 	case ringForm:
-		return r.ringAdmitsFast(s.ring.Load(), at, n)
+		return r.ringAdmitsFast(s.ring.Load(), at, n, exact)
 	case debtForm:
 		d := s.debt()
 		return r.admitsDebt(d, query{at: at, n: n}), !d.Empty() && !r.chargeDenied
