@@ -95,5 +95,5 @@ func TestFlow_IsExact(t *testing.T) {
 	} {
 		assert.Equal(t, want, flow(limit, elapsed), elapsed)
 	}
-	assert.EqualValues(t, math.MaxInt64, flow(sash.Per(math.MaxInt64, time.Hour), 3600*second))
+	assert.Equal(t, int64(math.MaxInt64), flow(sash.Per(math.MaxInt64, time.Hour), 3600*second))
 }
