@@ -18,6 +18,11 @@ import (
 //
 //	client := &http.Client{Transport: &httplimit.Transport{Limiter: limiter}}
 //
+// The kind of limit tells how requests are spaced. Under sash.PerSecond(10).Log(), ten are
+// sent at once, and ten more after a second. A [sash.TokenBucket] paces them:
+// sash.PerSecond(10).TokenBucket(1) sends one each 100 milliseconds, and a larger Burst lets
+// that many go at once after a pause.
+//
 // A request waits as in [sash.Limiter.Wait], on the key of its host, for as long as its
 // context allows. The Transport retries nothing by itself, and follows no redirect: the
 // client does, and each hop waits under its own key.

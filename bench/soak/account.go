@@ -139,8 +139,8 @@ func boundsOf(l, lowered sash.Limit) []bound {
 	case sash.SlidingBuckets:
 		return []bound{{l, lowered, aligned, precision, (window + precision - 1) / precision}}
 	case sash.TokenBucket:
-		// An interval of any length has a bound. In so many times that in which a bucket fills,
-		// one that is too fast by a sixteenth admits Burst too many.
+		// An interval of any length has a bound. While a bucket fills 16 times, one whose rate is
+		// too high by a sixteenth admits Burst units too many.
 		const fills = 16
 		span := fills * (l.Burst*window/l.Count + 1)
 		return []bound{{l, lowered, flowing, 1, span}, {l, lowered, draining, 1, span}}
@@ -203,8 +203,8 @@ type stretch struct {
 // max returns the units that s may hold.
 func (b bound) max(s stretch) int64 {
 	l := b.limit
-	// Between two times of lowered limits, the others are in force. Then more flows into a token
-	// bucket; but no window forgets anything.
+	// If limits were lowered twice, they were raised in between. Then more flowed into a token
+	// bucket, while no window forgot anything sooner.
 	if s.lowered && (b.kind != flowing || s.same) {
 		l = b.lowered
 	}

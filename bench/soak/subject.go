@@ -105,9 +105,9 @@ func (p plan) make(c sash.Clock) *sash.Limiter {
 // lowered returns the limits of p, with lower Counts and Bursts.
 //
 // A token bucket keeps its Count, and so its rate, unless the clock only goes forward. When
-// the rate changes, it keeps the units that it lacks by the clock's reading. At a late reading
-// it lacks what is yet to flow back, too, and at a higher rate all of that flows back sooner
-// than it would have. So no bound holds across a rise at a late reading.
+// the rate changes, the bucket goes on from the units that it lacks at the clock's reading. At
+// a late reading it lacks more than it did. If the rate rises then, what it lacks may have
+// flowed back by the time that the clock is where it was. So no bound holds across such a rise.
 func (p plan) lowered() []sash.Limit {
 	const halved = 2
 	lower := make([]sash.Limit, len(p.limits))
