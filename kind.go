@@ -100,8 +100,8 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, o
 }
 
 // admitsFast reports whether e, whose word was loaded as given, admits n units, n > 0, has
-// room for them, and can tell what they leave. If ok is false, the caller must take the slow path. word must not be
-// locked or dead.
+// room for them, and can tell what they leave. If ok is false, the caller must take the slow
+// path. word must not be locked or dead.
 func (rs *ruleset) admitsFast(e *entry, word uint64, at, n int64) (admits, ok bool) {
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
 	case kindCounter:

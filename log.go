@@ -170,8 +170,8 @@ func (r *rule) ringAdmitsFast(g *ring, at, n int64, exact bool) (admits, ok bool
 
 // applyRingFast joins to left, unless that is nil, what n units leave that ringAdmitsFast
 // has admitted at that instant, with exact set unless left is nil: otherwise there may be too
-// many old records to tell what is left. If store is set, it charges them: the entry of g must have
-// been locked from the word that g was read under.
+// many old records to tell what is left. If store is set, it charges them: the entry of g must
+// have been locked from the word that g was read under.
 func (r *rule) applyRingFast(g *ring, at, n int64, store bool, left *remainder) {
 	c, used, _ := r.fastCharging(g, at, n, left != nil)
 	if store {

@@ -115,8 +115,8 @@ func (e *multiEntry) admitsFast(word uint64, at, n int64, exact bool) (admits, o
 }
 
 // applyFast joins to left, unless that is nil, what n units leave that admitsFast has
-// admitted at that instant, with exact set unless left is nil. If store is set, it charges them. Then the caller must hold the
-// lock.
+// admitted at that instant, with exact set unless left is nil. If store is set, it charges
+// them. Then the caller must hold the lock.
 func (e *multiEntry) applyFast(at, n int64, store bool, left *remainder) {
 	for i := range e.states {
 		e.ruleset.rules[i].applyStateFast(&e.states[i], at, n, store, left)
