@@ -677,7 +677,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "limits-fast-first-only", fault: "the fast path asks only the first limit",
-		file: "multi.go", old: "stateAdmitsFast(&states[i], at, n); !admits || !ok {", new: "stateAdmitsFast(&states[i], at, n); true {",
+		file: "multi.go", old: "stateAdmitsFast(&states[i], at, n, exact); !admits || !ok {", new: "stateAdmitsFast(&states[i], at, n, exact); true {",
 		tests: "TestSeveralLimits|TestSeveralLimits_EqualTheReference",
 	},
 	{
@@ -712,7 +712,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "limits-one-lineage", fault: "two limits pass for one when a charge is given back",
-		file: "takeall.go", old: "	for i := range origins {\n\t\torigins[i].lineage = newLineage()", new: "one := newLineage()\n	for i := range origins {\n\t\torigins[i].lineage = one",
+		file: "takeall.go", old: "	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = newLineage(&e.ruleset.rules[i])", new: "one := newLineage(&e.ruleset.rules[0])\n	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = one",
 		tests: "TestReserve|TestCancel",
 	},
 	{
@@ -829,7 +829,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "reserve-back-to-another-life", fault: "a key that was reset is given back units that it was never charged",
-		file: "multi.go", old: "return o.lineage == s.lineage", new: "return true",
+		file: "multi.go", old: "return o.lineage == g.root", new: "return true",
 		tests: "TestCancel",
 	},
 	{
@@ -1003,7 +1003,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "change-follows-the-smallest", fault: "of two equal limits the one that knows less is replayed",
-		file: "migrate.go", old: "a.Count > b.Count)", new: "a.Count < b.Count)",
+		file: "migrate.go", old: "return a.Count > b.Count\n", new: "return a.Count < b.Count\n",
 		tests: "TestReconfigure_Replays",
 	},
 	{
@@ -1509,7 +1509,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "tokens-slow-two-steps", fault: "the same, on its slow path",
-		file: "tokenbucket.go", old: "!e.Word.CompareAndSwap(word, next) {", new: "!e.Word.CompareAndSwap(word, next) && word == dead {",
+		file: "tokenbucket.go", old: "!e.Word.CompareAndSwap(word, r.debts.packCharged(r.bucket, after)) {", new: "!e.Word.CompareAndSwap(word, r.debts.packCharged(r.bucket, after)) && word == dead {",
 		tests: "TestRace_OneKey|TestRace",
 	},
 	{
