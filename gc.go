@@ -63,7 +63,7 @@ type janitor struct {
 
 func (l *Limiter) startJanitor() {
 	l.janitor = &janitor{make(chan struct{}), make(chan struct{})}
-	go l.janitor.run(weak.Make(l), l.sweepInterval())
+	go l.janitor.run(weak.Make(l), l.sweepInterval(l.current.Load()))
 }
 
 // run sweeps l at each interval until j.stop is closed. It holds the limiter only while it
@@ -93,18 +93,18 @@ func (j *janitor) sweep(l *Limiter) (interval time.Duration, ok bool) {
 		return 0, false
 	}
 	l.sweep(j.stop)
-	return l.sweepInterval(), true
+	return l.sweepInterval(l.current.Load()), true
 }
 
-// sweepInterval returns the interval between sweeps. Half the longest window keeps idle
-// keys few compared with live ones. A second at least, and ten minutes at most, keep
-// the cost low and memory bounded for very short and very long windows.
-func (l *Limiter) sweepInterval() time.Duration {
+// sweepInterval returns the interval between sweeps under the limits of g. Half the longest
+// window keeps idle keys few compared with live ones. A second at least, and ten minutes at
+// most, keep the cost low and memory bounded for very short and very long windows.
+func (l *Limiter) sweepInterval(g *generation) time.Duration {
 	if l.interval > 0 {
 		return l.interval
 	}
 	var longest time.Duration
-	rules := l.current.Load().ruleset.rules
+	rules := g.ruleset.rules
 	for i := range rules {
 		longest = max(longest, rules[i].lasts())
 	}

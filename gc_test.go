@@ -247,7 +247,7 @@ func TestSweepInterval_IsChosenFromTheWindow(t *testing.T) {
 	} {
 		l := newTest(t, Per(1, window), Per(1, window/2))
 		l.interval = 0
-		require.Equal(t, want, l.sweepInterval())
+		require.Equal(t, want, l.sweepInterval(l.current.Load()))
 	}
 }
 

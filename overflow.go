@@ -38,7 +38,10 @@ func (l *Limiter) refused(r resolved, q query, others int, admitted bool) Decisi
 	case !r.ruleset.satisfiable(q.n) || q.n > 0 && int64(others) >= r.generation.cap.max:
 		d.RetryAfter = Never
 	case q.n > 0:
-		d.RetryAfter = l.sweepInterval()
+		// Use the generation that decides. A Reconfigure may have published the next one
+		// since, and an answer must not have its Limit from one and its RetryAfter from the
+		// other.
+		d.RetryAfter = l.sweepInterval(r.generation)
 	}
 	return d
 }

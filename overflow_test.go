@@ -33,6 +33,18 @@ func TestDenyNew_DeniesWhatDoesNotFit(t *testing.T) {
 	require.Zero(t, l.Stats().Displaced)
 }
 
+// The answer to a key that does not fit follows from one set of limits, also if the limits
+// change during the call.
+func TestDenyNew_AnswersByOneSetOfLimits(t *testing.T) {
+	l, _ := capped(t, 1, DenyNew)
+	require.True(t, l.Allow("a"))
+	before := l.Peek("new", 1)
+	old := l.resolve(l.current.Load(), "new")
+	require.NoError(t, l.Reconfigure(PerHour(3).Counter()))
+	require.Equal(t, before, l.refused(old, query{n: 1}, 0, false))
+	require.Equal(t, Decision{Limit: PerHour(3).Counter(), RetryAfter: 10 * time.Minute}, l.Peek("new", 1))
+}
+
 func TestShareOverflow_SharesOneQuotaPerShard(t *testing.T) {
 	l, clock := capped(t, 1, ShareOverflow)
 	require.True(t, l.Allow("tracked"))

@@ -775,7 +775,7 @@ func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
 			over.Store(true)
 		case 1, 2:
 			for !over.Load() {
-				c.call(func() { l.sweepInterval() })
+				c.call(func() { l.sweepInterval(l.current.Load()) })
 			}
 		}
 	})

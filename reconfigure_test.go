@@ -192,9 +192,9 @@ func TestReconfigure_OfBadInputChangesNothing(t *testing.T) {
 func TestReconfigure_ChoosesTheSweepIntervalAnew(t *testing.T) {
 	l := newTest(t, PerSecond(10))
 	l.interval = 0
-	require.Equal(t, time.Second, l.sweepInterval())
+	require.Equal(t, time.Second, l.sweepInterval(l.current.Load()))
 	require.NoError(t, l.Reconfigure(PerMinute(10), PerSecond(1)))
-	require.Equal(t, 30*time.Second, l.sweepInterval())
+	require.Equal(t, 30*time.Second, l.sweepInterval(l.current.Load()))
 }
 
 // At the ends of time a window is cut off, and the units carry over all the same.

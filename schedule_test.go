@@ -522,6 +522,10 @@ func reconfigure(count int64) call {
 	return call{name: "Reconfigure", do: func(s *stage) any { return s.l.Reconfigure(s.kind.limits(count)...) }}
 }
 
+func reconfigureTo(limits ...Limit) call {
+	return call{name: "Reconfigure", do: func(s *stage) any { return s.l.Reconfigure(limits...) }}
+}
+
 // taken takes n units of the first key at 0, and then sets the clock to seconds.
 func taken(n, seconds int64) func(s *stage) {
 	return func(s *stage) {
@@ -1012,6 +1016,31 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			meets:    deaths,
 		},
 	})
+}
+
+// A key that does not fit is refused by the old limits or by the new ones. Both the Limit of
+// the answer and its RetryAfter follow from them.
+func TestSchedules_ChangesOfLimitsWhileKeysAreRefused(t *testing.T) {
+	full := func(s *stage) { s.l.Allow(s.b) }
+	longer := reconfigureTo(Per(3, time.Hour).Counter())
+	playEach(t, []scene{
+		{
+			name:     "one key",
+			variants: []string{"counter", "token bucket"},
+			before:   full,
+			actors:   [][]call{{take(1)}, {longer}},
+			admits:   []int64{0},
+			meets:    waits,
+		},
+		{
+			name:     "a look at one key",
+			variants: []string{"counter"},
+			before:   full,
+			actors:   [][]call{{peek(1)}, {longer}},
+			admits:   []int64{0},
+			meets:    waits,
+		},
+	}, WithMaxKeys(1, DenyNew))
 }
 
 func TestSchedules_SeveralKeys(t *testing.T) {
