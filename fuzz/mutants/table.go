@@ -1232,6 +1232,11 @@ var mutants = []mutant{
 		tests: "TestTakeAll_OfNothing",
 	},
 	{
+		name: "cap-refuses-by-other-limits", fault: "a key that does not fit is refused by the old limits, and told to wait by the new ones",
+		file: "overflow.go", old: "l.sweepInterval(r.generation)", new: "l.sweepInterval(l.current.Load())",
+		tests: "TestDenyNew",
+	},
+	{
 		name: "cap-compares-units", fault: "the units left are compared, not the part of Count",
 		file: "capacity.go", old: "bits.Mul64(uint64(c.left), uint64(o.count))", new: "bits.Mul64(uint64(c.left), uint64(c.count))",
 		tests: "TestEvictLeastUsed",
