@@ -1,0 +1,75 @@
+package sashredis
+
+import (
+	"context"
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"strings"
+)
+
+// A Conn runs scripts on a server. The packages rueidisconn and goredisconn make one of a
+// client. All its methods must be safe for concurrent use.
+type Conn interface {
+	// Run runs s with keys and args, and returns its reply, which is always text. It must
+	// return once ctx is done, whatever the server does.
+	//
+	// It must never run s again if s may have run: a call whose outcome is unknown may have
+	// charged. It may run s again after an answer which says that s did not run: NOSCRIPT,
+	// MOVED, ASK.
+	//
+	// The error of a server must contain the text that the server sent.
+	Run(ctx context.Context, s *Script, keys, args []string) (reply string, err error)
+}
+
+// A Script is a Lua script that a [Conn] runs. Its methods are safe for concurrent use.
+type Script struct{ text, sha1 string }
+
+// Text returns the script, for EVAL.
+func (s *Script) Text() string { return s.text }
+
+// SHA1 returns the digest of the script in hexadecimal, for EVALSHA.
+func (s *Script) SHA1() string { return s.sha1 }
+
+//go:embed scripts/*.lua
+var sources embed.FS
+
+// newScript returns the script that consists of those files.
+func newScript(names ...string) *Script {
+	var b strings.Builder
+	for _, name := range names {
+		source, err := sources.ReadFile("scripts/" + name + ".lua")
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		b.Write(source)
+	}
+	sum := sha1.Sum([]byte(b.String()))
+	return &Script{b.String(), hex.EncodeToString(sum[:])}
+}
+
+// scripts are those for limits of some kinds. A script has nothing of other kinds: the server
+// runs all of it at each call.
+type scripts struct{ take, settle *Script }
+
+var (
+	scriptsOf   = map[string]*scripts{} // by the letters of the kinds, in order
+	resetScript = newScript("common", "reset")
+)
+
+func init() {
+	for kinds := range 1 << 3 {
+		var letters string
+		var names []string
+		for i, name := range []string{"bucket", "counter", "ring"} {
+			if kinds>>i&1 == 1 {
+				letters += string("tcr"[i])
+				names = append(names, name)
+			}
+		}
+		names = append(append([]string{"common"}, names...), "key")
+		take := append(names[:len(names):len(names)], "take")
+		settle := append(names[:len(names):len(names)], "settle")
+		scriptsOf[letters] = &scripts{newScript(take...), newScript(settle...)}
+	}
+}
