@@ -1,6 +1,9 @@
 package sash
 
-import "github.com/seed-30da4c49/sash/internal/bridge"
+import (
+	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/bridge"
+)
 
 func init() {
 	bridge.Inspect = func(options any) bridge.Inspection { return inspect(options.([]Option)) }
@@ -9,6 +12,8 @@ func init() {
 		return optionFunc(func(c *config) { c.noReconfigure = err })
 	}
 	bridge.SweepInterval = sweepIntervalFor
+	bridge.Seed = func(limiter any, key string, past func() [][]bridge.Charge) { limiter.(*Limiter).seed(key, past) }
+	bridge.After = func(clock any, at int64) (<-chan struct{}, func()) { return after(clock.(Clock), at) }
 }
 
 // inspect applies options to an empty config and returns the part of it that httplimit
@@ -23,4 +28,34 @@ func inspect(options []Option) (result bridge.Inspection) {
 		result.LimitsFor = c.limitsFor
 	}
 	return result
+}
+
+// seed makes an entry for the key of that name with charges of the past, unless it has an
+// entry.
+func (l *Limiter) seed(name string, past func() [][]bridge.Charge) {
+	k := l.key(name)
+	for round := 1; ; round++ {
+		atomic.Round("seed", round)
+		g, e := l.lookup(k)
+		if e != nil {
+			return
+		}
+		r := l.resolve(g, name)
+		charges := past()
+		if r.ruleset.neverCharges || len(charges) != len(r.ruleset.rules) {
+			return // nothing is charged under these limits, or they are not those of past
+		}
+		made := newMultiEntry(r.ruleset, name)
+		for i, of := range charges {
+			rule, history := &r.ruleset.rules[i], make([]charge, len(of))
+			for j, c := range of {
+				history[j] = charge{at: c.At, units: c.Units}
+			}
+			rule.replay(&made.states[i], history)
+		}
+		// Another call may have been first, or the limits may have changed: look again.
+		if l.insertEntry(r, k, &made.entry, nil, false) == nil && g.cap != nil {
+			return // there is no room
+		}
+	}
 }

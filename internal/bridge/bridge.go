@@ -1,5 +1,5 @@
-// Package bridge gives package httplimit the parts of package sash that sash does not
-// export.
+// Package bridge gives packages httplimit and sashredis the parts of package sash that sash
+// does not export.
 //
 // Package sash imports this package and sets its variables when it is initialized. So
 // the types of sash cannot be named here: a variable that takes or returns one says any.
@@ -34,7 +34,19 @@ var (
 	// SweepInterval returns how often the janitor sweeps keys whose longest window is
 	// longest.
 	SweepInterval func(longest time.Duration) time.Duration
+
+	// Seed gives a key of limiter, a *sash.Limiter, an entry with charges of the past, unless
+	// it has one. past returns the charges under each limit of the key but Unlimited, oldest
+	// first. It may be called several times, or not at all.
+	Seed func(limiter any, key string, past func() [][]Charge)
+
+	// After returns a channel that is closed once clock, a sash.Clock, shows that instant. It
+	// works on a sash.ManualClock, too. stop frees what it uses.
+	After func(clock any, at int64) (due <-chan struct{}, stop func())
 )
+
+// A Charge is units charged at an instant.
+type Charge struct{ At, Units int64 }
 
 // AsString returns b as a string without copying it. The bytes must not be changed
 // while the string is in use.

@@ -103,7 +103,7 @@ end
 function bucket.giveBack(s, units, number)
   local hi, lo = mul(units, s.a)
   if number == 0 then
-    if now < s.key.leaseEnd then
+    if now < s.key.leaseEnd and s.key.leaseEnd == s.key.settledEnd then
       s.hi, s.lo = sub(s.hi, s.lo, hi, lo)
     end
     return

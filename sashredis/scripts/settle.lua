@@ -5,8 +5,8 @@
 --   ARGV[2]  the limits of the key
 --   ARGV[3]  the units
 --   ARGV[4]  where they were charged under each limit, to give them back; '': charge them
---   ARGV[5]  the token of the reservation; '': they are units of a lease that were not used
---   ARGV[6]  the end of the lease
+--   ARGV[5]  the token with which they were charged
+--   ARGV[6]  '', or the end of the lease of which they were not used
 --
 -- It returns the time.
 
@@ -24,16 +24,16 @@ if ARGV[4] == '' then
 end
 
 -- The charge is forgotten if the key has expired or was reset, and was charged anew.
-local reserved = ARGV[5] ~= ''
-if reserved and key.token ~= ARGV[5] or not reserved and key.leaseEnd ~= tonumber(ARGV[6]) then
+if key.token ~= ARGV[5] then
   return text(now)
 end
+key.settledEnd = tonumber(ARGV[6])
 local i = 0
 for origin in gmatch(ARGV[4], '%S+') do
   i = i + 1
   key[i].kind.giveBack(key[i], units, tonumber(origin))
 end
-if not reserved then
+if key.settledEnd == key.leaseEnd then
   key.leased = math.max(key.leased - units, 0)
 end
 close(key)

@@ -4,14 +4,14 @@
 --   ARGV[1]  the time, or '' for the server's
 --   ARGV[2]  the calls: 'UNITS+TIMES' for calls that are charged if they are admitted, and
 --            'UNITS?TIMES' for ones that are not charged
---   ARGV[3]  '', or a token: the calls are reservations
+--   ARGV[3]  '', or a token: the calls are reservations, or a lease is wanted
 --   ARGV[4]  '', or 'UNITS LENGTH END': a lease is wanted of that many units, for that time; the
 --            caller's last lease ended at END
 --   ARGV[5]  and so on: the limits of each key
 --
--- It returns, separated by '|': the time; of each group of calls, how many were admitted, all of which came before
--- those that were denied; the units and the end of the lease; the token of each key's first
--- reservation; and the state of each key under each limit before the calls.
+-- It returns, separated by '|': the time; of each group of calls, how many were admitted, all
+-- of which came before those that were denied; the units and the end of the lease; the token
+-- of each key; and the state of each key under each limit before the calls.
 
 local keys, states = {}, {}
 for i, name in ipairs(KEYS) do
@@ -111,12 +111,11 @@ end
 local tokens = {}
 for i, k in ipairs(keys) do
   if charged + leased > 0 then
-    local reserving = ARGV[3] ~= ''
-    if reserving and k.token == '' then
-      k.token = ARGV[3]
+    if k.token == '' then
+      k.token = (ARGV[4] == '' or leased > 0) and ARGV[3] or ''
     end
     for _, s in ipairs(k) do
-      if reserving and s.kind.reserve then
+      if ARGV[3] ~= '' and ARGV[4] == '' and s.kind.reserve then
         s.kind.reserve(s)
       end
       s.kind.charge(s, charged + leased)

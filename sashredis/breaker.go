@@ -1,0 +1,43 @@
+package sashredis
+
+import "sync/atomic"
+
+// A breaker tells whether calls go to the store. It is open after limit failures in a row. Then
+// one call in each pause goes there all the same, and closes it if the store answers.
+type breaker struct {
+	limit, pause int64
+	failures     atomic.Int64 // in a row
+	probeAt      atomic.Int64 // while it is open: the instant at which the next call goes through
+}
+
+// allows reports whether a call at that instant goes to the store.
+func (b *breaker) allows(now int64) bool {
+	if b.failures.Load() < b.limit {
+		return true
+	}
+	// Of all calls that see the pause over, the one that moves probeAt is the probe.
+	at := b.probeAt.Load()
+	return now >= at && b.probeAt.CompareAndSwap(at, now+b.pause)
+}
+
+// failed counts a call to which the store has not answered by then.
+func (b *breaker) failed(now int64) {
+	if b.failures.Add(1) >= b.limit {
+		b.probeAt.Store(now + b.pause)
+	}
+}
+
+// succeeded closes b. It writes only if there was a failure, since all calls share b.
+func (b *breaker) succeeded() {
+	if b.failures.Load() != 0 {
+		b.failures.Store(0)
+	}
+}
+
+// wait returns how long it takes from now until a call goes to the store, and whether b is open.
+func (b *breaker) wait(now int64) (left int64, open bool) {
+	if b.failures.Load() < b.limit {
+		return 0, false
+	}
+	return max(b.probeAt.Load()-now, 0), true
+}

@@ -1,0 +1,221 @@
+package sashredis
+
+import (
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
+)
+
+// A Fallback decides calls that the store does not: it does not answer in time or is known to be
+// away, or the context of the call has ended. It must be chosen with [WithFallback]. The zero
+// Fallback is none.
+type Fallback struct {
+	mode     fallbackMode
+	num, den int64
+}
+
+type fallbackMode uint8
+
+const (
+	noFallback fallbackMode = iota
+	denyMode
+	admitMode
+	localMode
+)
+
+var (
+	// FallbackDeny denies. RetryAfter is then the time until a call tries the store again. It is
+	// for limits that guard something that must not be overrun: money, a login, a partner's API.
+	FallbackDeny = Fallback{mode: denyMode}
+
+	// FallbackAdmit admits everything: for limits that are a courtesy.
+	FallbackAdmit = Fallback{mode: admitMode}
+)
+
+// FallbackLocal decides in this process, with the share num/den of each Count and Burst, rounded
+// down, but at least 1. With a share of 1/N, a fleet of N processes admits no more than Count
+// together, as long as Count is at least N.
+//
+// A key does not get a fresh window: the share of what was used when the store was heard of last
+// counts as used, as far as the mirror knows the key.
+func FallbackLocal(num, den int64) Fallback { return Fallback{localMode, num, den} }
+
+// String returns the name of f, such as "FallbackLocal(1, 4)".
+func (f Fallback) String() string {
+	switch f.mode {
+	case denyMode:
+		return "FallbackDeny"
+	case admitMode:
+		return "FallbackAdmit"
+	case localMode:
+		return fmt.Sprintf("FallbackLocal(%d, %d)", f.num, f.den)
+	}
+	return "no fallback"
+}
+
+// faults returns what is wrong with f.
+func (f Fallback) faults() (faults []error) {
+	switch {
+	case f.mode == noFallback:
+		faults = append(faults, fmt.Errorf("sashredis: New needs WithFallback(FallbackDeny, FallbackAdmit or FallbackLocal): %w", sash.ErrInvalidOption))
+	case f.mode == localMode && (f.num < 1 || f.num > f.den):
+		faults = append(faults, fmt.Errorf("sashredis: WithFallback: a share must be more than 0 and at most 1, got %d/%d: %w", f.num, f.den, sash.ErrInvalidOption))
+	}
+	return faults
+}
+
+// share returns the share of units, rounded down, but at least 1 of any.
+func (f Fallback) share(units int64) int64 {
+	hi, lo := bits.Mul64(uint64(units), uint64(f.num))
+	part, _ := bits.Div64(hi, lo, uint64(f.den)) // num <= den, so it does not overflow
+	if part == 0 && units > 0 {
+		return 1
+	}
+	return int64(part)
+}
+
+// shareUp returns the share of units, rounded up.
+func (f Fallback) shareUp(units int64) int64 {
+	hi, lo := bits.Mul64(uint64(units), uint64(f.num))
+	part, rest := bits.Div64(hi, lo, uint64(f.den))
+	if rest > 0 {
+		part++
+	}
+	return int64(part)
+}
+
+// limits returns limits with the share of their units.
+func (f Fallback) limits(limits []sash.Limit) []sash.Limit {
+	shares := make([]sash.Limit, len(limits))
+	for i, l := range limits {
+		if l != sash.Unlimited() {
+			l.Count, l.Burst = f.share(l.Count), f.share(l.Burst)
+		}
+		shares[i] = l
+	}
+	return shares
+}
+
+// A fallback decides by the Fallback of a limiter.
+type fallback struct {
+	Fallback
+	limiter *Limiter
+	shares  *sash.Limiter // of FallbackLocal, else nil
+	clock   *storeClock   // of shares; nil: it has the caller's
+}
+
+// A storeClock is the time of the store, as far as it is known, in nanoseconds since 1970.
+type storeClock struct {
+	local  sash.Clock
+	offset atomic.Int64
+}
+
+// Now returns the time. It may run back by what the store's clock turns out to be off.
+func (c *storeClock) Now() int64 { return c.local.Now() + c.offset.Load() }
+
+func (l *Limiter) newFallback(limits []sash.Limit) (f fallback, err error) {
+	f = fallback{Fallback: l.fallback, limiter: l}
+	if f.mode != localMode {
+		return f, nil
+	}
+	clock := l.clock
+	if clock == nil {
+		f.clock = &storeClock{local: l.local}
+		f.clock.offset.Store(time.Now().UnixNano() - l.local.Now())
+		clock = f.clock
+	}
+	options := []sash.Option{sash.WithClock(clock), sash.WithLimits(f.limits(limits)...)}
+	if len(limits) == 0 {
+		options = append(options, sash.Limit{Window: time.Second}) // keys have limits of their own
+	}
+	if l.limitsFor != nil {
+		options = append(options, sash.WithLimitsFor(func(key string) []sash.Limit { return f.limits(l.limitsFor(key)) }))
+	}
+	f.shares, err = sash.New(options...)
+	return f, err
+}
+
+// decide returns the answer of the fallback to a call that the store has not decided because of
+// err.
+func (f *fallback) decide(targets []target, c call, reserve bool, err error) (a answer) {
+	a.By, a.Err = ByFallback, err
+	d, n := &a.Decision, c.n
+	switch {
+	case f.mode == localMode && reserve:
+		f.seed(targets[0])
+		a.local, d.Decision = f.shares.Reserve(targets[0].name, n)
+	case f.mode == localMode:
+		d.Decision = f.decideLocally(targets, n, c.charge)
+	case n < 0:
+		d.Limit, d.RetryAfter = targets[0].rules[0].Limit, sash.Never
+	case f.mode == admitMode:
+		d.Allowed, d.Limit = true, targets[0].rules[0].Limit
+	default:
+		d.Limit, d.RetryAfter = targets[0].rules[0].Limit, f.limiter.tryAfter()
+		for _, t := range targets {
+			if t.neverAdmits(n) {
+				d.RetryAfter = sash.Never
+			}
+		}
+	}
+	return a
+}
+
+// tryAfter returns how long it takes until a call may find the store again.
+func (l *Limiter) tryAfter() time.Duration {
+	if left, open := l.breaker.wait(l.local.Now()); open {
+		return time.Duration(max(left, 1))
+	}
+	return l.timeout
+}
+
+func (f *fallback) decideLocally(targets []target, n int64, charge bool) sash.Decision {
+	names := make([]string, len(targets))
+	for i, t := range targets {
+		names[i] = t.name
+		f.seed(t)
+	}
+	if charge {
+		return f.shares.TakeAll(names, n)
+	}
+	return f.shares.PeekAll(names, n)
+}
+
+// seed charges to t, if it has no charges here yet, the share of what the mirror knows.
+func (f *fallback) seed(t target) {
+	if f.limiter.mirror == nil {
+		return
+	}
+	e := f.limiter.mirror.load(t)
+	if e == nil {
+		return
+	}
+	bridge.Seed(f.shares, t.name, func() (pasts [][]bridge.Charge) {
+		for i := range t.rules {
+			past := t.rules[i].past(&e.states[i], e.at)
+			for j := range past {
+				past[j].Units = f.shareUp(past[j].Units)
+			}
+			pasts = append(pasts, past)
+		}
+		return pasts
+	})
+}
+
+// answered notes that the store has answered for targets: what was decided here without it is
+// history. When it is away again, they are seeded anew.
+func (f *fallback) answered(b *batch) {
+	if f.shares == nil {
+		return
+	}
+	if f.clock != nil {
+		f.clock.offset.Store(b.views[0].at - b.received)
+	}
+	for _, t := range b.targets {
+		f.shares.Reset(t.name)
+	}
+}

@@ -1,0 +1,317 @@
+package sashredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v3"
+	"github.com/seed-30da4c49/sash"
+)
+
+// lessees hands out units that the store has leased to this process, and gives back those that
+// are not used.
+//
+// A lease ends with the window or bucket in which the store has charged it, at the latest time
+// that the store's clock may show. So at each use, the exact rule fed with the uses alone would
+// have admitted it:
+//   - Of a counter, the uses in a window are at most what was charged in it. At the last charge
+//     they fitted, and since then only less of the window before counts.
+//   - Of buckets, the uses in each bucket are at most what was charged in it.
+//   - A token bucket lacks at least what is leased, until the lease ends. So at any time it
+//     lacks at least what it would lack by the uses alone, with the units that are not used yet:
+//     a charge adds to both sides, a use moves units within one, and what flows in takes no more
+//     from the left side, as the right side flows at the same rate until it is empty.
+type lessees struct {
+	*Limiter
+	byKey *xsync.MapOf[string, *lessee]
+
+	closed atomic.Bool
+	stop   chan struct{}
+	done   chan struct{}
+}
+
+// A lessee is what this process knows of the demand for one key, and its lease.
+type lessee struct {
+	target
+	lease atomic.Pointer[lease] // nil: none; set with mu held
+
+	mu      sync.Mutex // guards the fields below
+	since   int64      // the local instant from which on units are counted
+	units   int64      // used since then
+	lastEnd int64      // the end of the latest lease in the store, in microseconds
+	removed bool       // from the map: it gets no lease any more
+}
+
+// A lease is units that the store has charged ahead of their use.
+//
+// left is the units that are not used. A use takes n from it, and puts them back if it falls
+// below 0: so it may be too low for a moment, and never too high. Whoever ends the lease swaps
+// left for a number so low that no use ever succeeds again, and so learns what was left.
+type lease struct {
+	left    atomic.Int64
+	granted int64
+	until   int64 // the local instant from which on no unit may be used
+
+	// Of the decisions on units of the lease.
+	limit     sash.Limit
+	remaining int64 // in the store when the lease was granted
+	resetAt   int64 // on the local clock
+
+	// To give units back.
+	origins  string
+	token    string
+	storeEnd int64 // the end of the lease in the store, in microseconds
+}
+
+const ended = math.MinInt64 / 2
+
+// take takes n units from a lease. It reports whether there are that many.
+func (s *lessees) take(t target, n int64) (d Decision, ok bool) {
+	e, known := s.byKey.Load(t.name)
+	if !known || e.ruleset != t.ruleset {
+		return Decision{}, false
+	}
+	b := e.lease.Load()
+	if b == nil {
+		return Decision{}, false
+	}
+	now := s.local.Now()
+	if now >= b.until || n > b.granted {
+		return Decision{}, false
+	}
+	left := b.left.Add(-n)
+	if left < 0 {
+		b.left.Add(n)
+		return Decision{}, false
+	}
+	return Decision{By: ByLease, Decision: sash.Decision{
+		Allowed: true, Limit: b.limit, Remaining: b.remaining + left, ResetAfter: time.Duration(max(b.resetAt-now, 0)),
+	}}, true
+}
+
+// end ends the lease, and returns how many units were not used.
+func (b *lease) end() int64 { return max(b.left.Swap(ended), 0) }
+
+// A wanted is a request for a lease.
+type wanted struct {
+	of      *lessee
+	units   int64
+	length  time.Duration
+	lastEnd int64
+	token   string
+}
+
+// String returns w as the script reads it.
+func (w *wanted) String() string {
+	return fmt.Sprintf("%d %d %d", w.units, w.length.Microseconds(), w.lastEnd)
+}
+
+// want counts the demand that b is, and returns the request for a lease that b makes; nil for
+// none. No other batch of the key is under way.
+func (s *lessees) want(b *batch) *wanted {
+	t := b.targets[0]
+	if !t.leasable || s.closed.Load() {
+		return nil
+	}
+	e := s.lessee(t)
+	if e == nil {
+		return nil
+	}
+	now, length := s.local.Now(), min(s.leaseFor, t.leaseFor)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if held := e.lease.Load(); held != nil {
+		if held.left.Load() > 0 && now < held.until {
+			e.units += b.units()
+			return nil // a call for more than is left
+		}
+		s.retire(e)
+	}
+	before := e.rescale(now, length)
+	e.units = before + b.units()
+	if before == 0 || e.removed {
+		return nil // one call is no demand yet
+	}
+	// What is used in the length of a lease, but not much more than was ever used.
+	rate := float64(e.units) / float64(max(now-e.since, int64(time.Millisecond)))
+	units := min(rate*float64(length), 3*float64(e.units), float64(s.Limiter.lease))
+	if units < 2 {
+		return nil
+	}
+	return &wanted{of: e, units: int64(units), length: length, lastEnd: e.lastEnd, token: s.newToken()}
+}
+
+// lessee returns the lessee of t; nil if there are too many.
+func (s *lessees) lessee(t target) *lessee {
+	const most = 1 << 16 // the janitor removes those that have become idle
+	e, known := s.byKey.Load(t.name)
+	switch {
+	case known && e.ruleset == t.ruleset:
+		return e
+	case !known && s.byKey.Size() >= most:
+		return nil
+	case known: // its limits have changed
+		s.remove(e)
+	}
+	e, _ = s.byKey.LoadOrStore(t.name, &lessee{target: t, lastEnd: -1})
+	return e
+}
+
+// rescale forgets what was used longer ago than twice the length of a lease, in proportion, and
+// returns the units that are left. e must be locked.
+func (e *lessee) rescale(now int64, length time.Duration) (units int64) {
+	if elapsed := now - e.since; elapsed > 2*int64(length) {
+		e.units = int64(float64(e.units) * float64(length) / float64(elapsed))
+		e.since = now - int64(length)
+	}
+	return e.units
+}
+
+// retire ends the lease of e, which must be locked, and gives back what was not used.
+func (s *lessees) retire(e *lessee) {
+	held := e.lease.Swap(nil)
+	left := held.end()
+	e.units += held.granted - left
+	if left > 0 {
+		go s.giveBack(context.Background(), e.target, held, left)
+	}
+}
+
+// giveBack gives back units of a lease that has ended. If that fails, they lapse with the window
+// or bucket in which they were charged.
+func (s *lessees) giveBack(ctx context.Context, t target, held *lease, units int64) error {
+	err := s.settle(ctx, t, units, held.origins, held.token, strconv.FormatInt(held.storeEnd, 10))
+	if err == nil {
+		s.stats.returned.Add(units)
+	}
+	return err
+}
+
+// grant begins the lease of units that the store has granted to a batch until end, in
+// microseconds. v is the state with all that was charged, before is the state without.
+func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
+	rs, until := w.of.ruleset, end*microsecond
+	origins := make([]string, len(rs.rules))
+	for i := range rs.rules {
+		until = min(until, rs.rules[i].periodEnd(&v.states[i]))
+		origins[i] = strconv.FormatInt(rs.rules[i].origin(&v.states[i], v.at, false), 10)
+	}
+	d := joined{}
+	d.Allowed = true
+	v.decide(rs, v.at, 0, &d)
+	length := until - v.at // by the store's clock, which may run faster than the local one
+	held := &lease{
+		granted: units, until: b.sent + length - length/maxDrift - 1,
+		limit: d.Limit, remaining: d.Remaining, resetAt: b.received + int64(d.ResetAfter),
+		origins: strings.Join(origins, " "), token: v.token, storeEnd: end,
+	}
+	held.left.Store(units)
+	s.stats.leased.Add(units)
+	e := w.of
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lastEnd = end
+	e.lease.Store(held)
+	if e.removed || s.closed.Load() { // meanwhile, so nobody else would give them back
+		s.retire(e)
+	}
+}
+
+// drop ends the lease of t without giving anything back.
+func (s *lessees) drop(t target) {
+	if e, known := s.byKey.Load(t.name); known {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if held := e.lease.Swap(nil); held != nil {
+			held.end()
+		}
+	}
+}
+
+// remove removes e from the map, and ends its lease.
+func (s *lessees) remove(e *lessee) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.removed {
+		return
+	}
+	e.removed = true
+	if e.lease.Load() != nil {
+		s.retire(e)
+	}
+	s.byKey.Delete(e.name) // until it is marked, nobody replaces it
+}
+
+func newLessees(l *Limiter) *lessees {
+	s := &lessees{Limiter: l, byKey: xsync.NewMapOf[string, *lessee](), stop: make(chan struct{}), done: make(chan struct{})}
+	go s.run(max(l.leaseFor/2, 10*time.Millisecond))
+	return s
+}
+
+// run ends leases whose time is over, and removes keys that are not used any more.
+func (s *lessees) run(interval time.Duration) {
+	defer close(s.done)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-ticker.C:
+			s.byKey.Range(func(_ string, e *lessee) bool {
+				s.sweep(e, s.local.Now())
+				return true
+			})
+		}
+	}
+}
+
+// sweep ends the lease of e if its time is over. Without a lease and recent calls, e is removed.
+func (s *lessees) sweep(e *lessee, now int64) {
+	e.mu.Lock()
+	held := e.lease.Load()
+	if held != nil && now >= held.until {
+		s.retire(e)
+		held = nil
+	}
+	idle := held == nil && e.rescale(now, min(s.leaseFor, e.leaseFor)) == 0
+	e.mu.Unlock()
+	if idle {
+		s.remove(e)
+	}
+}
+
+// close ends all leases and gives back what was not used, one after the other, until the store
+// does not answer any more.
+func (s *lessees) close() error {
+	if s.closed.Swap(true) {
+		<-s.done
+		return nil
+	}
+	close(s.stop)
+	<-s.done
+	var errs []error
+	s.byKey.Range(func(_ string, e *lessee) bool {
+		e.mu.Lock()
+		held := e.lease.Swap(nil)
+		e.removed = true
+		e.mu.Unlock()
+		if held == nil {
+			return true
+		}
+		if left := held.end(); left > 0 {
+			if err := s.giveBack(context.Background(), e.target, held, left); err != nil {
+				errs = append(errs, fmt.Errorf("sashredis: Close: key %q: %w", e.name, err))
+			}
+		}
+		return len(errs) < s.failures
+	})
+	return errors.Join(errs...)
+}

@@ -1,0 +1,301 @@
+package sashredis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/puzpuzpuz/xsync/v3"
+	"github.com/seed-30da4c49/sash"
+)
+
+// A Limiter decides, per key, whether a call may go on. All limiters on one store, with one
+// prefix and the same limits, share their counts. Make one with [New]. All its methods are safe
+// for concurrent use.
+//
+// Each call ends within its context and two time-outs, whatever the store does; see
+// [WithTimeout]. The answers are those of package sash at the time of the store.
+type Limiter struct {
+	config
+	conn     Conn
+	own      *ruleset // of the limits given to New; nil: none
+	rulesets rulesets // of the limits of keys' own
+	local    sash.Clock
+	flights  flights
+	mirror   *mirror  // nil: none
+	lessees  *lessees // nil: there are no leases
+	breaker  breaker
+	away     fallback
+	turns    turns
+	stats    counters
+	token    string        // begins the tokens of this limiter
+	tokens   atomic.Uint64 // made so far
+}
+
+// New returns a limiter that keeps its counts in the store of conn. Each key has all of limits,
+// of any algorithms, and a call is admitted if every limit admits it. [WithFallback] is
+// required. New does not call the store.
+//
+// The error names every fault. It wraps [sash.ErrInvalidLimit], [sash.ErrInvalidOption] or
+// [sash.ErrNoLimit]. A limit must be exact in the numbers of a store:
+//   - Window and Precision are whole microseconds.
+//   - Count, Burst, and Window in microseconds, are less than 2^51.
+//   - A token bucket fills in less than 2^51 microseconds.
+//
+// With [WithLease], New starts a goroutine, which [Limiter.Close] ends. The limiter does not
+// close conn.
+func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
+	c, err := configure(limits, options)
+	if conn == nil {
+		err = errors.Join(fmt.Errorf("sashredis: New: conn must not be nil: %w", sash.ErrInvalidOption), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := &Limiter{config: c, conn: conn, rulesets: newRulesets(), local: sash.SystemClock(), token: randomToken()}
+	if len(limits) > 0 {
+		l.own = newRuleset(limits)
+	}
+	l.flights.init()
+	l.stats.init()
+	l.breaker = breaker{limit: int64(c.failures), pause: int64(c.pause)}
+	l.mirror = newMirror(c.mirror)
+	if l.away, err = l.newFallback(limits); err != nil {
+		return nil, err
+	}
+	if c.lease > 0 {
+		l.lessees = newLessees(l)
+	}
+	return l, nil
+}
+
+// Must returns l, and panics if err is not nil. It is for limiters whose options are written in
+// the program.
+func Must(l *Limiter, err error) *Limiter {
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// Close gives units back that are leased and not used, and ends the goroutine that does so. It
+// gives up after as many failures as open the breaker: the leases that are left lapse by
+// themselves. Every other method still works afterwards, without leases. Closing again does
+// nothing. The error is that of the store.
+func (l *Limiter) Close() error {
+	if l.lessees == nil {
+		return nil
+	}
+	return l.lessees.close()
+}
+
+func randomToken() string {
+	var b [9]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// newToken returns a token that no limiter has used before.
+func (l *Limiter) newToken() string {
+	return l.token + strconv.FormatUint(l.tokens.Add(1), 36)
+}
+
+// A target is a key of a call: what the caller names it, and the limits of it.
+type target struct {
+	name string
+	*ruleset
+}
+
+// target returns the target of the key of that name. The error says what is wrong with its
+// limits.
+func (l *Limiter) target(name string) (target, error) {
+	rs := l.own
+	if l.limitsFor != nil {
+		if limits := l.limitsFor(name); len(limits) > 0 {
+			var err error
+			if rs, err = l.rulesets.of(limits); err != nil {
+				return target{}, fmt.Errorf("WithLimitsFor: key %q: %w", name, err)
+			}
+		}
+	}
+	if rs == nil {
+		return target{}, fmt.Errorf("sashredis: WithLimitsFor: key %q: %w", name, sash.ErrNoLimit)
+	}
+	return target{name, rs}, nil
+}
+
+// appendKey appends the name of t in the store: the prefix, the hash tag if there is one, the
+// name, and what must be equal of the limits of keys that share a state. So no two keys have
+// the same name, nor one key under limits that keep their states differently.
+func (l *Limiter) appendKey(b []byte, t target) []byte {
+	b = append(b, l.prefix...)
+	if l.hashTag != nil {
+		b = append(b, '{')
+		b = append(b, hashTag(l.hashTag(t.name))...)
+		b = append(b, '}')
+	}
+	b = append(b, t.name...)
+	return append(b, t.suffix...)
+}
+
+// hashTag returns tag, or a digest if Redis would read it as another.
+func hashTag(tag string) string {
+	if tag == "" || strings.Contains(tag, "}") {
+		return strconv.FormatUint(xxhash.Sum64String(tag), 16)
+	}
+	return tag
+}
+
+// rulesets are those of the limits of keys' own. They are the same for the same limits.
+type rulesets struct {
+	single  *xsync.MapOf[sash.Limit, *ruleset]
+	several *xsync.MapOf[string, *ruleset]
+}
+
+func newRulesets() rulesets {
+	return rulesets{xsync.NewMapOf[sash.Limit, *ruleset](), xsync.NewMapOf[string, *ruleset]()}
+}
+
+// of returns the ruleset of limits, of which there is at least one.
+func (s *rulesets) of(limits []sash.Limit) (*ruleset, error) {
+	if len(limits) == 1 {
+		return cached(s.single, limits[0], limits)
+	}
+	var name strings.Builder
+	for _, limit := range limits {
+		name.WriteString(limit.String())
+		name.WriteByte(',')
+	}
+	return cached(s.several, name.String(), limits)
+}
+
+// cached returns the ruleset of limits, which m has under that key if it is known.
+func cached[K comparable](m *xsync.MapOf[K, *ruleset], key K, limits []sash.Limit) (*ruleset, error) {
+	const maxCached = 4096 // a caller that makes up limits for each key pays for each
+	if rs, ok := m.Load(key); ok {
+		return rs, nil
+	}
+	if err := validate(limits); err != nil {
+		return nil, err
+	}
+	rs := newRuleset(limits)
+	if m.Size() < maxCached {
+		rs, _ = m.LoadOrStore(key, rs) // another call may have been first
+	}
+	return rs, nil
+}
+
+// Reset forgets key, for all processes, as if it had never been seen. Reservations from before
+// have nothing to give back any more. Units that another process has leased before may still be
+// used there.
+//
+// On an error, the key may or may not have been forgotten. The context and the time-out bound
+// the call as they do a Take.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	t, err := l.target(key)
+	if err != nil || t.unlimited {
+		return err
+	}
+	name := string(l.appendKey(nil, t))
+	if l.lessees != nil {
+		l.lessees.drop(t)
+	}
+	reply, err := l.run(ctx, resetScript, []string{name}, []string{l.reading()})
+	if err != nil {
+		return fmt.Errorf("sashredis: Reset: %w", err)
+	}
+	return l.forgetMirrored(t, reply)
+}
+
+// reading returns the time of a caller's clock in microseconds, as a script reads it; "" for the
+// store's own.
+func (l *Limiter) reading() string {
+	if l.clock == nil {
+		return ""
+	}
+	micros := l.clock.Now() / microsecond
+	if micros*microsecond > l.clock.Now() {
+		micros--
+	}
+	return strconv.FormatInt(micros, 10)
+}
+
+// forgetMirrored forgets what the mirror has of t from before reply, which tells the time at
+// which t became less.
+func (l *Limiter) forgetMirrored(t target, reply string) error {
+	micros, err := number(reply)
+	if err != nil {
+		return err
+	}
+	if l.mirror != nil {
+		l.mirror.forget(t, micros*microsecond)
+	}
+	return nil
+}
+
+// run runs a script, bounded by ctx and the time-out. It reports to the breaker whether the
+// store has answered.
+func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string) (string, error) {
+	if !l.breaker.allows(l.local.Now()) {
+		return "", ErrUnavailable
+	}
+	return l.runAllowed(ctx, s, keys, args)
+}
+
+// runAllowed is run of a call that the breaker has let through.
+func (l *Limiter) runAllowed(ctx context.Context, s *Script, keys, args []string) (string, error) {
+	bounded, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	l.stats.trips.Inc()
+	reply, err := l.conn.Run(bounded, s, keys, args)
+	switch {
+	case err == nil:
+		l.breaker.succeeded()
+		return reply, nil
+	case ctx.Err() != nil: // it says nothing about the store
+		return "", ctx.Err()
+	case isMisuse(err):
+		l.breaker.succeeded()
+		return "", fmt.Errorf("%w: %w", explain(err), ErrServer)
+	}
+	l.stats.failures.Inc()
+	l.breaker.failed(l.local.Now())
+	return "", explain(err)
+}
+
+// misuses are the beginnings of errors by which a server that works refuses a call, and what to
+// do about it.
+var misuses = []struct{ text, advice string }{
+	{"CROSSSLOT", "keys of one call must share a slot: see WithHashTag"},
+	{"WRONGTYPE", "the key holds something else: see WithPrefix"},
+	{"SASH ", "the key holds something else: see WithPrefix"},
+}
+
+// isMisuse reports whether err is of a server that works.
+func isMisuse(err error) bool {
+	for _, m := range misuses {
+		if strings.Contains(err.Error(), m.text) {
+			return true
+		}
+	}
+	return false
+}
+
+// explain adds to err what to do about it, if that is known.
+func explain(err error) error {
+	for _, m := range misuses {
+		if strings.Contains(err.Error(), m.text) {
+			return fmt.Errorf("%s: %w", m.advice, err)
+		}
+	}
+	if text := err.Error(); strings.Contains(text, "syntax error") || strings.Contains(text, "Write commands not allowed") {
+		return fmt.Errorf("the server must be Redis 6.2, Valkey 7.2 or newer: %w: %w", err, ErrServer)
+	}
+	return err
+}

@@ -1,0 +1,130 @@
+package sashredis
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+)
+
+// A mirror keeps the latest state that the store has answered for each of the latest keys, to
+// deny in-process what the store would deny.
+//
+// This is exact. Counts only grow between answers, but for the exceptions that WithMirror names.
+// So a state of the past is a lower bound of the state now. What is used under it only declines
+// with time. So if it denies a call at the latest time that the store's clock may show, then the
+// store would deny it, too.
+//
+// A key may be in any slot of one set. Readers load the slots. A writer holds the lock of the
+// set, and replaces whole entries.
+type mirror struct {
+	seed maphash.Seed
+	sets []mirrorSet
+}
+
+type mirrorSet struct {
+	mu    sync.Mutex
+	slots [8]atomic.Pointer[mirrored]
+}
+
+// A mirrored is what a mirror keeps of a key. It does not change.
+type mirrored struct {
+	name, suffix   string
+	hash           uint64
+	view                 // without states: the key became less at that instant, and earlier states are no bound
+	sent, received int64 // readings of the local clock before and after the answer
+}
+
+// maxDrift is the inverse of how far a clock may be off another: 200 parts per million.
+const maxDrift = 5000
+
+// clockBounds returns what the store's clock shows at a reading of the local clock, at least and
+// at most. The store read its clock between sent and received.
+func (m *mirrored) clockBounds(now int64) (earliest, latest int64) {
+	drift := (now - m.sent) / maxDrift
+	return m.at + (now - m.received) - drift, m.at + (now - m.sent) + drift + 1
+}
+
+// newMirror returns a mirror of that number of keys; nil for none.
+func newMirror(keys int) *mirror {
+	if keys == 0 {
+		return nil
+	}
+	const slots = len(mirrorSet{}.slots)
+	return &mirror{seed: maphash.MakeSeed(), sets: make([]mirrorSet, (keys+slots-1)/slots)}
+}
+
+func (m *mirror) set(t target) (set *mirrorSet, hash uint64) {
+	hash = maphash.String(m.seed, t.name)
+	return &m.sets[hash%uint64(len(m.sets))], hash
+}
+
+// is reports whether e is what is kept of t.
+func (e *mirrored) is(t target, hash uint64) bool {
+	return e != nil && e.hash == hash && e.name == t.name && e.suffix == t.suffix
+}
+
+// load returns what is kept of t, or nil.
+func (m *mirror) load(t target) *mirrored {
+	set, hash := m.set(t)
+	for i := range set.slots {
+		if e := set.slots[i].Load(); e.is(t, hash) && len(e.states) > 0 {
+			return e
+		}
+	}
+	return nil
+}
+
+// keep keeps v as the state of t, unless something newer is kept.
+func (m *mirror) keep(t target, v view, sent, received int64) {
+	m.store(t, &mirrored{view: v, sent: sent, received: received})
+}
+
+// forget forgets the states of t from before an instant, and does not keep them afterwards
+// either: an answer may be on its way.
+func (m *mirror) forget(t target, at int64) {
+	m.store(t, &mirrored{view: view{at: at}})
+}
+
+// store puts e into the slot of its key, else into an empty one, else into that of the key that
+// was heard of longest ago.
+func (m *mirror) store(t target, e *mirrored) {
+	set, hash := m.set(t)
+	e.name, e.suffix, e.hash = t.name, t.suffix, hash
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	victim := &set.slots[0]
+	for i := range set.slots {
+		slot := &set.slots[i]
+		old := slot.Load()
+		if old.is(t, hash) {
+			// At the same microsecond, what forgets is newer: that is safe in any order.
+			if old.at < e.at || old.at == e.at && len(old.states) > 0 {
+				slot.Store(e)
+			}
+			return
+		}
+		if v := victim.Load(); v != nil && (old == nil || old.received < v.received) {
+			victim = slot
+		}
+	}
+	victim.Store(e)
+}
+
+// deny returns the denial of n units by targets at a reading of the local clock, if that is
+// certain. It must know all targets: the wait is the longest of all.
+func (m *mirror) deny(targets []target, n, now int64) (d Decision, ok bool) {
+	var soonest, latest joined
+	for _, t := range targets {
+		e := m.load(t)
+		if e == nil {
+			return Decision{}, false
+		}
+		from, to := e.clockBounds(now)
+		// The wait counts from the earliest time that it may be, so that it is long enough.
+		if !e.decide(t.ruleset, to, n, &latest) || !e.decide(t.ruleset, from, n, &soonest) {
+			return Decision{}, false
+		}
+	}
+	soonest.Remaining = latest.Remaining
+	return Decision{Decision: soonest.Decision, By: ByMirror}, latest.denied
+}

@@ -1,0 +1,210 @@
+package sashredis
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// An Option configures a [Limiter] in [New]. Of an option given twice, the last holds.
+type Option interface{ apply(*config) }
+
+// A config is the result of all options of one New.
+type config struct {
+	fallback  Fallback
+	prefix    string
+	hashTag   func(key string) string
+	limitsFor func(key string) []sash.Limit
+	timeout   time.Duration
+	mirror    int
+	lease     int64
+	leaseFor  time.Duration
+	failures  int
+	pause     time.Duration
+	clock     sash.Clock // nil: the server's
+
+	mirrorGiven bool
+	faults      []error
+}
+
+const (
+	defaultPrefix   = "sash:"
+	defaultTimeout  = 100 * time.Millisecond
+	defaultMirror   = 1 << 16
+	maxMirror       = 1 << 30
+	defaultFailures = 5
+	defaultPause    = time.Second
+)
+
+// fault records that an option is invalid.
+func (c *config) fault(format string, args ...any) {
+	c.faults = append(c.faults, fmt.Errorf("sashredis: "+format+": %w", append(args, sash.ErrInvalidOption)...))
+}
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// WithFallback sets who decides when the store does not answer. It is required: there is no
+// answer that is right for everyone. See [FallbackDeny], [FallbackAdmit] and [FallbackLocal].
+func WithFallback(f Fallback) Option {
+	return optionFunc(func(c *config) { c.fallback = f })
+}
+
+// WithPrefix sets the text with which all keys of the limiter begin in the store. The default
+// is "sash:". Limiters with one prefix share the counts of keys with the same name and limits.
+// A prefix must not contain braces, which mean something in the names of Redis keys.
+func WithPrefix(p string) Option {
+	return optionFunc(func(c *config) {
+		if strings.ContainsAny(p, "{}") {
+			c.fault("WithPrefix: a prefix must not contain { or }, got %q", p)
+		}
+		c.prefix = p
+	})
+}
+
+// WithHashTag sets which keys are stored in one slot of a Redis cluster: those for which f
+// returns the same text. All keys of one [Limiter.TakeAll] must share a slot, such as "user 7"
+// and "the address of user 7" by their user. The default is the key, so that keys are spread
+// over the cluster, and a TakeAll of several keys is refused by a cluster.
+//
+// All processes that share counts must use the same f. It runs on each call, and must be safe
+// for concurrent use.
+func WithHashTag(f func(key string) string) Option {
+	return optionFunc(func(c *config) {
+		if f == nil {
+			c.fault("WithHashTag: f must not be nil")
+		}
+		c.hashTag = f
+	})
+}
+
+// WithLimitsFor gives keys limits of their own, such as those of a customer's plan. If f returns
+// none, the key has the limits given to [New]. If it returns a wrong limit, the key is denied
+// with [sash.Never], and the Err of the [Decision] says what is wrong.
+//
+// f runs on each call, in its goroutine, and must be safe for concurrent use. All processes that
+// share counts should return the same limits. A limit keeps its counts if only its Count or its
+// Burst changes, but for the Count of a [sash.TokenBucket]; any other limit begins anew.
+func WithLimitsFor(f func(key string) []sash.Limit) Option {
+	return optionFunc(func(c *config) {
+		if f == nil {
+			c.fault("WithLimitsFor: f must not be nil")
+		}
+		c.limitsFor = f
+	})
+}
+
+// WithTimeout sets for how long one round trip to the store may take. The default is 100 ms. A
+// call ends within two of them: that of the round trip that is under way for its key, if there
+// is one, and that of its own.
+func WithTimeout(d time.Duration) Option {
+	return optionFunc(func(c *config) {
+		if d <= 0 {
+			c.fault("WithTimeout: d must be > 0, got %v", d)
+		}
+		c.timeout = d
+	})
+}
+
+// WithMirror sets for how many keys the limiter keeps the latest state that the store has
+// answered. The default is 65,536, which take up to about 25 MB. With 0 there is no mirror.
+//
+// A call that the mirror is sure the store would deny is denied in-process. Counts only grow
+// between answers, so such a denial is exact, with these exceptions, in each of which it
+// lasts at most for the RetryAfter that it tells: another process has given units back, has
+// Reset the key or changed its limits; the store has lost counts; or its clock was set forward.
+//
+// Without the server's clock there is no mirror: see [WithCallerClock].
+func WithMirror(keys int) Option {
+	return optionFunc(func(c *config) {
+		if keys < 0 || keys > maxMirror {
+			c.fault("WithMirror: keys must be from 0 to %d, got %d", maxMirror, keys)
+		}
+		c.mirror, c.mirrorGiven = keys, true
+	})
+}
+
+// WithLease lets the limiter lease units from the store ahead of demand, and hand them out
+// in-process. A lease holds at most that many units, for at most d. There are none by default.
+//
+// A key gets a lease once calls for it keep coming, sized for what it uses in d, and at most half
+// of what is left, divided by the number of processes that hold one. A lease ends with the
+// window or bucket of the limit in which it was charged. So nothing is admitted that the exact
+// rule, fed with the units used alone, would not admit. The price is that units which a process
+// has leased but not used are denied to others, until it gives them back after d, or they lapse.
+//
+// [sash.SlidingLog] has no leases: its units count from the instant at which they were used.
+func WithLease(units int64, d time.Duration) Option {
+	return optionFunc(func(c *config) {
+		if units < 2 || units > maxCount {
+			c.fault("WithLease: units must be from 2 to 2^51-1, got %d", units)
+		}
+		if d < time.Millisecond {
+			c.fault("WithLease: d must be at least 1ms, got %v", d)
+		}
+		c.lease, c.leaseFor = units, d.Truncate(time.Microsecond)
+	})
+}
+
+// WithBreaker sets after how many failures in a row calls no longer wait for the store. The
+// fallback then answers at once. One call at a time, at most once in each pause, tries the store
+// and, if it answers, all calls go there again. The default is 5 failures and a pause of 1 s.
+func WithBreaker(failures int, pause time.Duration) Option {
+	return optionFunc(func(c *config) {
+		if failures < 1 {
+			c.fault("WithBreaker: failures must be >= 1, got %d", failures)
+		}
+		if pause <= 0 {
+			c.fault("WithBreaker: pause must be > 0, got %v", pause)
+		}
+		c.failures, c.pause = failures, pause
+	})
+}
+
+// WithCallerClock makes the limiter decide at readings of clock, instead of at the time of the
+// store. It is for tests and replays: processes whose clocks differ give different answers. A
+// reading is rounded down to microseconds, and must lie within 142 years of instant 0.
+//
+// There is no mirror then, and [WithMirror] and [WithLease] are refused: they need a clock that
+// all processes share. The store keeps a key for a day of its own time longer than it counts.
+func WithCallerClock(clock sash.Clock) Option {
+	return optionFunc(func(c *config) {
+		if clock == nil {
+			c.fault("WithCallerClock: clock must not be nil")
+		}
+		c.clock = clock
+	})
+}
+
+// configure applies options, and returns all their faults in one error.
+func configure(limits []sash.Limit, options []Option) (config, error) {
+	c := config{prefix: defaultPrefix, timeout: defaultTimeout, mirror: defaultMirror, failures: defaultFailures, pause: defaultPause}
+	for i, o := range options {
+		if o == nil {
+			c.fault("option %d: must not be nil", i+1)
+			continue
+		}
+		o.apply(&c)
+	}
+	if len(limits) == 0 && c.limitsFor == nil {
+		c.faults = append(c.faults, fmt.Errorf("sashredis: New needs a Limit: %w", sash.ErrNoLimit))
+	}
+	if err := validate(limits); err != nil {
+		c.faults = append(c.faults, err)
+	}
+	c.faults = append(c.faults, c.fallback.faults()...)
+	if c.clock != nil {
+		if c.mirrorGiven && c.mirror > 0 {
+			c.fault("WithMirror: needs the clock of the store, not WithCallerClock")
+		}
+		if c.lease > 0 {
+			c.fault("WithLease: needs the clock of the store, not WithCallerClock")
+		}
+		c.mirror = 0
+	}
+	return c, errors.Join(c.faults...)
+}

@@ -1,0 +1,107 @@
+package sashredis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// A Reservation is a charge that may still change: see [Limiter.Reserve]. It may be copied; its
+// copies are the same reservation. The zero Reservation, which a call that is denied or
+// [sash.Unlimited] returns, settles nothing.
+type Reservation struct{ of *reservation }
+
+type reservation struct {
+	limiter *Limiter
+	target
+	n       int64
+	origins string // where it was charged under each limit
+	token   string
+	local   sash.Reservation // of the fallback, if that has decided
+	settled atomic.Bool
+}
+
+// Reserve takes n units from key, an estimate, as [Limiter.Take] does. It returns a reservation
+// to settle, in this process, once the true cost is known; if it is denied, the zero one. What is
+// never settled stays charged as estimated.
+//
+// Giving back undoes the charge where it was recorded: in the window, the bucket or the
+// microsecond of the Reserve. So nothing is gained by it, and nothing comes back of units that no
+// longer count, or of a key that was reset. Under a [sash.TokenBucket], the key then has what it
+// would have if the units had never been charged, as in package sash.
+//
+// It costs one round trip. Calls are never decided by the mirror or from a lease. If the fallback
+// decides, the reservation is one of the fallback: it settles nothing in the store.
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (Reservation, Decision) {
+	t, err := l.target(key)
+	switch {
+	case err != nil:
+		l.stats.invalid.Inc()
+		return Reservation{}, refused(err)
+	case t.unlimited:
+		return Reservation{}, unlimited(n)
+	}
+	a := l.ask(ctx, []target{t}, n, n > 0, l.newToken())
+	l.stats.by[a.By].Inc()
+	if !a.Allowed {
+		return Reservation{}, a.Decision
+	}
+	r := &reservation{limiter: l, target: t, n: n, local: a.local}
+	if a.views != nil {
+		v := &a.views[0]
+		origins := make([]string, len(t.rules))
+		for i := range t.rules {
+			origins[i] = strconv.FormatInt(t.rules[i].origin(&v.states[i], v.at, true), 10)
+		}
+		r.origins, r.token = strings.Join(origins, " "), v.token
+	}
+	return Reservation{r}, a.Decision
+}
+
+// Commit settles the reservation to actual units. If that is less than was reserved, the
+// difference is given back. If it is more, the difference is charged at the time of the Commit,
+// even past the limit, since it has been spent: later calls wait for it. A negative actual counts
+// as 0. Only the first Commit or Cancel does anything.
+//
+// It costs one round trip, unless actual is what was reserved. On an error, the difference may or
+// may not have been settled; it is not tried again.
+func (r Reservation) Commit(ctx context.Context, actual int64) error {
+	if r.of == nil || !r.of.settled.CompareAndSwap(false, true) {
+		return nil
+	}
+	difference := r.of.n - max(actual, 0)
+	r.of.local.Commit(actual)
+	switch {
+	case difference == 0 || r.of.origins == "":
+		return nil
+	case difference < 0 && r.of.zero:
+		return nil // nothing is ever charged to such a key
+	}
+	origins, token := r.of.origins, r.of.token
+	if difference < 0 {
+		origins, token, difference = "", "", -difference
+	}
+	if err := r.of.limiter.settle(ctx, r.of.target, min(difference, maxCount), origins, token, ""); err != nil {
+		return fmt.Errorf("sashredis: Commit of a reservation of key %q: %w", r.of.name, err)
+	}
+	return nil
+}
+
+// Cancel settles the reservation to nothing: the whole charge is given back.
+func (r Reservation) Cancel(ctx context.Context) error { return r.Commit(ctx, 0) }
+
+// settle gives units back that were charged to t at those origins. Without origins, it charges
+// them. end is that of the lease to which they belong, or "".
+func (l *Limiter) settle(ctx context.Context, t target, units int64, origins, token, end string) error {
+	name := string(l.appendKey(nil, t))
+	args := []string{l.reading(), t.limits, strconv.FormatInt(units, 10), origins, token, end}
+	reply, err := l.run(ctx, t.scripts.settle, []string{name}, args)
+	if err != nil || origins == "" { // with more charged, what the mirror has is still a bound
+		return err
+	}
+	return l.forgetMirrored(t, reply)
+}

@@ -1,0 +1,48 @@
+package sashredis
+
+import "github.com/puzpuzpuz/xsync/v3"
+
+// Stats counts what a limiter has done since New.
+type Stats struct {
+	Store    int64 // calls that the store decided
+	Mirror   int64 // calls that were denied in-process
+	Lease    int64 // calls that were admitted from a lease
+	Fallback int64 // calls that the fallback decided
+
+	RoundTrips int64 // scripts sent to the store
+	Failures   int64 // of them, those that failed
+	Combined   int64 // calls that went to the store together with an earlier one
+
+	Leased   int64 // units leased from the store
+	Returned int64 // of them, those that were given back
+	Invalid  int64 // calls denied because WithLimitsFor returned wrong limits
+}
+
+// counters are what Stats is read from. Those of calls in-process are striped: all cores would
+// share one.
+type counters struct {
+	by               [ByFallback + 1]*xsync.Counter
+	trips, failures  *xsync.Counter
+	combined         *xsync.Counter
+	leased, returned *xsync.Counter
+	invalid          *xsync.Counter
+}
+
+func (c *counters) init() {
+	for i := range c.by {
+		c.by[i] = xsync.NewCounter()
+	}
+	for _, counter := range []**xsync.Counter{&c.trips, &c.failures, &c.combined, &c.leased, &c.returned, &c.invalid} {
+		*counter = xsync.NewCounter()
+	}
+}
+
+// Stats returns the limiter's figures. They are read one after the other while calls may run.
+func (l *Limiter) Stats() Stats {
+	c := &l.stats
+	return Stats{
+		Store: c.by[ByStore].Value(), Mirror: c.by[ByMirror].Value(), Lease: c.by[ByLease].Value(), Fallback: c.by[ByFallback].Value(),
+		RoundTrips: c.trips.Value(), Failures: c.failures.Value(), Combined: c.combined.Value(),
+		Leased: c.leased.Value(), Returned: c.returned.Value(), Invalid: c.invalid.Value(),
+	}
+}

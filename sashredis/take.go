@@ -1,0 +1,353 @@
+package sashredis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// Allow is shorthand for Take(ctx, key, 1).Allowed.
+func (l *Limiter) Allow(ctx context.Context, key string) bool {
+	return l.Take(ctx, key, 1).Allowed
+}
+
+// Take charges n units to key if every limit admits them. Else it charges nothing. An n of 0 is a
+// [Limiter.Peek], and a negative n is denied with [sash.Never].
+//
+// A call that the store decides costs one round trip, in which other calls of this process for
+// the key take part: each is decided by itself, in the order in which they came. A call that is
+// denied in-process, or admitted from a lease, costs some tens of nanoseconds.
+//
+// If the store does not answer in time, or ctx ends, the fallback decides, and Err says why. A
+// call that has been sent may then have been charged.
+func (l *Limiter) Take(ctx context.Context, key string, n int64) Decision {
+	return l.take(ctx, key, n, n > 0)
+}
+
+// Peek returns what Take would. It charges nothing and stores nothing.
+func (l *Limiter) Peek(ctx context.Context, key string, n int64) Decision {
+	return l.take(ctx, key, n, false)
+}
+
+func (l *Limiter) take(ctx context.Context, key string, n int64, charge bool) (d Decision) {
+	t, err := l.target(key)
+	switch {
+	case err != nil:
+		l.stats.invalid.Inc()
+		return refused(err)
+	case t.unlimited:
+		return unlimited(n)
+	}
+	d, ok := l.decideHere(t, n, charge)
+	if !ok {
+		d = l.ask(ctx, []target{t}, n, charge, "").Decision
+	}
+	l.stats.by[d.By].Inc()
+	return d
+}
+
+// decideHere decides a call without the store, if that is exact.
+func (l *Limiter) decideHere(t target, n int64, charge bool) (d Decision, ok bool) {
+	if charge && l.lessees != nil {
+		if d, ok = l.lessees.take(t, n); ok {
+			return d, true
+		}
+	}
+	if l.mirror != nil {
+		return l.mirror.deny([]target{t}, n, l.local.Now())
+	}
+	return Decision{}, false
+}
+
+// TakeAll charges n units to each of keys if all of them admit n, at one instant. Else it charges
+// nothing. A key named twice counts once. Without keys, it is denied with [sash.Never].
+//
+// On a Redis cluster, all keys must share a slot: see [WithHashTag].
+func (l *Limiter) TakeAll(ctx context.Context, keys []string, n int64) Decision {
+	return l.takeAll(ctx, keys, n, n > 0)
+}
+
+// PeekAll returns what TakeAll would. It charges nothing and stores nothing.
+func (l *Limiter) PeekAll(ctx context.Context, keys []string, n int64) Decision {
+	return l.takeAll(ctx, keys, n, false)
+}
+
+func (l *Limiter) takeAll(ctx context.Context, keys []string, n int64, charge bool) (d Decision) {
+	targets, err := l.targets(keys)
+	switch {
+	case err != nil:
+		l.stats.invalid.Inc()
+		return refused(err)
+	case len(keys) == 0:
+		return refused(nil)
+	case len(targets) == 0:
+		return unlimited(n)
+	}
+	ok := false
+	if l.mirror != nil {
+		d, ok = l.mirror.deny(targets, n, l.local.Now())
+	}
+	if !ok {
+		d = l.ask(ctx, targets, n, charge, "").Decision
+	}
+	l.stats.by[d.By].Inc()
+	return d
+}
+
+// targets returns the targets of keys that have limits, each once.
+func (l *Limiter) targets(keys []string) (targets []target, err error) {
+	seen := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		t, err := l.target(key)
+		if err != nil {
+			return nil, err
+		}
+		if !t.unlimited {
+			targets = append(targets, t)
+		}
+	}
+	return targets, nil
+}
+
+// A batch is calls for the same keys that the store decides in one round trip.
+type batch struct {
+	targets []target
+	keys    []string // of the targets, in the store
+	token   string   // of reservations; "": they are none
+	groups  []group
+
+	sent, received int64 // readings of the local clock before and after the round trip
+	views          []view
+	err            error
+}
+
+// A group is calls of a batch, one after the other, with the same cost.
+type group struct {
+	n        int64
+	charge   bool
+	calls    int
+	admitted int   // how many; they came before those that were denied
+	before   int64 // the units charged by groups before
+}
+
+// impossible stands for a cost that no limit admits. The scripts know no negative numbers, and no
+// large ones.
+const impossible = 1 << 52
+
+// add adds a call to the last group if it is of its cost, else to a new one.
+func (b *batch) add(c *call) {
+	last := len(b.groups) - 1
+	if last < 0 || b.groups[last].n != c.n || b.groups[last].charge != c.charge {
+		b.groups = append(b.groups, group{n: c.n, charge: c.charge})
+		last++
+	}
+	c.batch, c.group, c.place = b, last, b.groups[last].calls
+	b.groups[last].calls++
+}
+
+// appendCalls appends the calls of b as a script reads them.
+func (b *batch) appendCalls(text []byte) []byte {
+	for i, g := range b.groups {
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		n, operation := g.n, byte('?')
+		if n < 0 || n > maxCount {
+			n = impossible
+		}
+		if g.charge {
+			operation = '+'
+		}
+		text = strconv.AppendInt(text, n, 10)
+		text = append(text, operation)
+		text = strconv.AppendInt(text, int64(g.calls), 10)
+	}
+	return text
+}
+
+// decide lets the store decide the calls of b, and keeps what it has answered.
+func (l *Limiter) decide(ctx context.Context, b *batch) {
+	want, lease := "", (*wanted)(nil)
+	if l.lessees != nil && len(b.targets) == 1 && b.token == "" {
+		if lease = l.lessees.want(b); lease != nil {
+			want = lease.String()
+		}
+	}
+	token := b.token
+	if lease != nil {
+		token = lease.token
+	}
+	args := make([]string, 0, 4+len(b.targets))
+	args = append(args, l.reading(), string(b.appendCalls(make([]byte, 0, 16))), token, want)
+	for _, t := range b.targets {
+		args = append(args, t.limits)
+	}
+	b.sent = l.local.Now()
+	reply, err := l.runAllowed(ctx, scriptsFor(b.targets).take, b.keys, args)
+	b.received = l.local.Now()
+	if err == nil {
+		err = l.accept(b, reply, lease)
+	}
+	b.err = err
+}
+
+// scriptsFor returns the scripts that know the limits of all targets.
+func scriptsFor(targets []target) *scripts {
+	s := targets[0].scripts
+	for _, t := range targets[1:] {
+		if t.scripts != s {
+			return scriptsOf["tcr"]
+		}
+	}
+	return s
+}
+
+// accept takes the reply of the store to b.
+func (l *Limiter) accept(b *batch, reply string, lease *wanted) error {
+	fields := strings.Split(reply, "|")
+	if len(fields) != 5 {
+		return fmt.Errorf("sashredis: the server answered %q: %w", reply, ErrServer)
+	}
+	micros, err := number(fields[0])
+	if err != nil {
+		return err
+	}
+	if err := b.parseViews(micros*microsecond, fields[3], fields[4]); err != nil {
+		return err
+	}
+	charged, err := b.parseCounts(fields[1])
+	if err != nil {
+		return err
+	}
+	leased, end, err := parseLease(fields[2])
+	if err != nil {
+		return err
+	}
+	l.away.answered(b)
+	for i, t := range b.targets {
+		v := b.views[i].clone()
+		v.charge(t.ruleset, charged+leased)
+		if leased > 0 {
+			v.lease(t.ruleset, leased, end)
+			l.lessees.grant(lease, b, &v, leased, end)
+		}
+		if l.mirror != nil {
+			l.mirror.keep(t, v, b.sent, b.received)
+		}
+	}
+	return nil
+}
+
+// parseLease parses the units and the end of a lease.
+func parseLease(text string) (units, end int64, err error) {
+	first, second, _ := strings.Cut(text, " ")
+	if units, err = number(first); err != nil {
+		return 0, 0, err
+	}
+	end, err = number(second)
+	return units, end, err
+}
+
+// parseViews parses the state of each key under each limit at an instant.
+func (b *batch) parseViews(at int64, tokens, answers string) (err error) {
+	states, names := strings.Split(answers, ";"), strings.Split(tokens, " ")
+	b.views = make([]view, len(b.targets))
+	if len(names) != len(b.targets) {
+		return fmt.Errorf("sashredis: the server answered %q for the tokens of %d keys: %w", tokens, len(b.targets), ErrServer)
+	}
+	for i, t := range b.targets {
+		v := &b.views[i]
+		*v = view{at: at, token: names[i], states: make([]state, len(t.rules))}
+		for j := range t.rules {
+			if len(states) == 0 {
+				return fmt.Errorf("sashredis: the server answered %q, too few states: %w", answers, ErrServer)
+			}
+			if v.states[j], err = t.rules[j].parse(states[0], at); err != nil {
+				return err
+			}
+			states = states[1:]
+		}
+	}
+	return nil
+}
+
+// parseCounts parses how many calls of each group were admitted, and returns the units charged.
+func (b *batch) parseCounts(text string) (charged int64, err error) {
+	counts := strings.Split(text, " ")
+	if len(counts) != len(b.groups) {
+		return 0, fmt.Errorf("sashredis: the server answered %q for %d groups of calls: %w", text, len(b.groups), ErrServer)
+	}
+	for i := range b.groups {
+		g := &b.groups[i]
+		admitted, err := number(counts[i])
+		if err != nil {
+			return 0, err
+		}
+		g.admitted, g.before = int(admitted), charged
+		if g.charge {
+			charged += g.n * admitted
+		}
+	}
+	return charged, nil
+}
+
+// A call is one caller's part of a batch.
+type call struct {
+	n      int64
+	charge bool
+
+	// Set once the store has decided.
+	batch *batch
+	group int
+	place int // among the calls of its group
+}
+
+// answer is the answer to a call, and what the keys were when it was charged.
+type answer struct {
+	Decision
+	views []view           // nil: not by the store
+	local sash.Reservation // of the fallback
+}
+
+// answer returns the answer to c, which the store has decided.
+func (c *call) answer() (a answer) {
+	b, g := c.batch, &c.batch.groups[c.group]
+	before := g.before
+	if g.charge {
+		before += int64(min(c.place, g.admitted)) * g.n
+	}
+	d := joined{}
+	d.Allowed = c.place < g.admitted
+	for i, t := range b.targets {
+		v := b.views[i].clone()
+		v.charge(t.ruleset, before)
+		if d.Allowed && c.charge {
+			v.charge(t.ruleset, c.n)
+		}
+		if !v.decide(t.ruleset, v.at, c.n, &d) {
+			return answer{Decision: refused(fmt.Errorf("sashredis: the server left out what a denial of %d units follows from: %w", c.n, ErrServer))}
+		}
+	}
+	if d.Allowed == d.denied {
+		return answer{Decision: refused(fmt.Errorf("sashredis: the server's answer (allowed: %v) does not follow from its state: %w", d.Allowed, ErrServer))}
+	}
+	a.Decision.Decision, a.views = d.Decision, b.views
+	return a
+}
+
+// units returns the units that the calls of b ask for.
+func (b *batch) units() (n int64) {
+	for _, g := range b.groups {
+		if g.charge && g.n <= maxCount/int64(g.calls) {
+			n = min(n+g.n*int64(g.calls), maxCount)
+		}
+	}
+	return n
+}

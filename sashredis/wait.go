@@ -1,0 +1,119 @@
+package sashredis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
+	"github.com/seed-30da4c49/sash/internal/window"
+	"golang.org/x/sync/semaphore"
+)
+
+// Wait blocks until n units are admitted for key, and charges them. Calls of this process that
+// wait for one key are admitted in the order in which they came; those of other processes, and
+// each Take, may be admitted before them.
+//
+// Wait returns nil once n is charged. The error is
+//   - that of ctx, as soon as ctx ends; a call that has been sent may then have been charged;
+//   - [sash.ErrExceedsLimit], at once, if n is negative, or more than a limit ever admits;
+//   - what is wrong, at once, if WithLimitsFor returns wrong limits for the key, or the store
+//     refuses the call as wrong;
+//   - [context.DeadlineExceeded], at once, if ctx has a deadline and the wait is sure to last
+//     longer, by what the store has answered.
+//
+// While the store does not answer, the fallback decides: [FallbackDeny] waits for the store, as
+// long as ctx allows. On a [sash.ManualClock], Wait waits for that clock to be moved.
+//
+// It asks the store once, and again each time that the wait is over which the answer tells.
+func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
+	release, err := l.turns.acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for {
+		d := l.Take(ctx, key, n)
+		switch {
+		case d.Allowed:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case d.RetryAfter == sash.Never:
+			return neverAdmitted(d, n)
+		}
+		if deadline, ok := ctx.Deadline(); ok && d.By != ByFallback && d.RetryAfter > time.Until(deadline) {
+			return fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
+				d.RetryAfter, time.Until(deadline), context.DeadlineExceeded)
+		}
+		if err := l.sleep(ctx, d.RetryAfter); err != nil {
+			return err
+		}
+	}
+}
+
+// neverAdmitted returns the error of a wait for n units that d denies for ever.
+func neverAdmitted(d Decision, n int64) error {
+	if d.Err != nil && d.By != ByFallback {
+		return fmt.Errorf("sashredis: Wait: %w", d.Err)
+	}
+	return fmt.Errorf("sashredis: Wait: %v never admits %d: %w", d.Limit, n, sash.ErrExceedsLimit)
+}
+
+// sleep blocks for d, by the clock that decides.
+func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
+	clock := l.local
+	if l.clock != nil {
+		clock = l.clock
+	}
+	due, stop := bridge.After(clock, window.Plus(clock.Now(), int64(d)))
+	defer stop()
+	select {
+	case <-due:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// turns are the queues of the calls that wait, one for each key. The zero value has none.
+type turns struct {
+	mu    sync.Mutex
+	byKey map[string]*turn
+}
+
+// A turn is the queue of a key, a semaphore that admits in order.
+type turn struct {
+	*semaphore.Weighted
+	calls int // in the queue, with the one whose turn it is; guarded by turns.mu
+}
+
+// acquire waits for the turn of a call on key, and returns how to end it.
+func (t *turns) acquire(ctx context.Context, key string) (release func(), err error) {
+	t.mu.Lock()
+	if t.byKey == nil {
+		t.byKey = map[string]*turn{}
+	}
+	queue := t.byKey[key]
+	if queue == nil {
+		queue = &turn{Weighted: semaphore.NewWeighted(1)}
+		t.byKey[key] = queue
+	}
+	queue.calls++
+	t.mu.Unlock()
+
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if queue.calls--; queue.calls == 0 {
+			delete(t.byKey, key)
+		}
+	}
+	if err := queue.Acquire(ctx, 1); err != nil {
+		leave()
+		return nil, err
+	}
+	return func() { queue.Release(1); leave() }, nil
+}
