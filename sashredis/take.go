@@ -328,7 +328,7 @@ func (c *call) answer() (a answer) {
 	for i, t := range b.targets {
 		v := b.views[i].clone()
 		v.charge(t.ruleset, before)
-		if d.Allowed && c.charge {
+		if d.Allowed { // of a Peek, too: it tells what would be left
 			v.charge(t.ruleset, c.n)
 		}
 		if !v.decide(t.ruleset, v.at, c.n, &d) {

@@ -130,22 +130,18 @@ end
 -- caller cannot tell from their sum.
 function ring.denied(s, units, charged)
   local missing = s.used + charged + units - s.c
-  if units <= s.c and missing > 1 and missing <= s.used then
-    s.freed = s.freed or {}
-    s.freed[missing] = s.freed[missing] or freedAt(s, missing)
+  if units <= s.c and missing > 1 and missing <= s.used and missing ~= s.missing then
+    s.missing = missing
+    s.freed = (s.freed or '') .. ' ' .. text(missing) .. ' ' .. text(freedAt(s, missing))
   end
 end
 
 -- answer returns the units that count, the tick of the time, the tick of the newest units, and
 -- for some numbers of units in which tick the last of that many oldest units was charged.
 function ring.answer(s)
-  local answer = {text(s.used), text(s.tick), text(s.used > 0 and s.lastUnits or s.tick)}
-  if s.used > 0 then
-    answer[4], answer[5] = '1', text(freedAt(s, 1))
+  local answer = text(s.used) .. ' ' .. text(s.tick) .. ' '
+  if s.used == 0 then
+    return answer .. text(s.tick)
   end
-  for units, tick in pairs(s.freed or {}) do
-    answer[#answer + 1] = text(units)
-    answer[#answer + 1] = text(tick)
-  end
-  return table.concat(answer, ' ')
+  return answer .. text(s.lastUnits) .. ' 1 ' .. text(freedAt(s, 1)) .. (s.freed or '')
 end
