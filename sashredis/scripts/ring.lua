@@ -61,8 +61,9 @@ function ring.charge(s, units)
   if total >= BASE then
     total = total - BASE
   end
-  if s.newest == s.tick or s.newest ~= s.lastUnits then -- it grows, or is empty
-    redis.call('ZREM', key, member(s, s.newest, s.total))
+  local last = s.newest and member(s, s.newest, s.total)
+  if last and last ~= s.before and (s.newest == s.tick or s.newest ~= s.lastUnits) then -- it grows, or is empty
+    redis.call('ZREM', key, last)
   end
   redis.call('ZADD', key, 0, member(s, s.tick, total))
   s.newest, s.total = s.tick, total
