@@ -6,6 +6,8 @@ import (
 	"embed"
 	"encoding/hex"
 	"strings"
+
+	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
 // A Conn runs scripts on a server. The packages rueidisconn and goredisconn make one of a
@@ -44,9 +46,16 @@ func newScript(names ...string) *Script {
 		}
 		b.Write(source)
 	}
-	sum := sha1.Sum([]byte(b.String()))
-	return &Script{b.String(), hex.EncodeToString(sum[:])}
+	return scriptOf(b.String())
 }
+
+// scriptOf returns the script with that text.
+func scriptOf(text string) *Script {
+	sum := sha1.Sum([]byte(text))
+	return &Script{text, hex.EncodeToString(sum[:])}
+}
+
+func init() { bridge.Script = func(text string) any { return scriptOf(text) } }
 
 // scripts are those for limits of some kinds. A script has nothing of other kinds: the server
 // runs all of it at each call.
