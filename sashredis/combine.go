@@ -15,14 +15,7 @@ import (
 // the answer that it would have had in a round trip of its own.
 func (l *Limiter) ask(ctx context.Context, targets []target, n int64, charge bool, token string) answer {
 	c := &waiting{call: call{n: n, charge: charge}, targets: targets, token: token}
-	err := ctx.Err()
-	switch {
-	case err != nil:
-	case !l.breaker.allows(l.local.Now()):
-		err = ErrUnavailable
-	default:
-		err = l.decideTogether(ctx, c)
-	}
+	err := l.attempt(ctx, c)
 	switch {
 	case err == nil:
 		return c.answer()
@@ -30,6 +23,17 @@ func (l *Limiter) ask(ctx context.Context, targets []target, n int64, charge boo
 		return answer{Decision: refused(err)}
 	}
 	return l.away.decide(targets, c.call, token != "", err)
+}
+
+// attempt lets the store decide c, unless ctx has ended or the breaker is open.
+func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !l.breaker.allows(l.local.Now()) {
+		return ErrUnavailable
+	}
+	return l.decideTogether(ctx, c)
 }
 
 // decideTogether lets the store decide c, with the other calls of its batch.

@@ -316,13 +316,18 @@ type answer struct {
 	local sash.Reservation // of the fallback
 }
 
+// before returns the units that the calls of the batch before c have charged.
+func (c *call) before() int64 {
+	g := &c.batch.groups[c.group]
+	if g.charge {
+		return g.before + int64(min(c.place, g.admitted))*g.n
+	}
+	return g.before
+}
+
 // answer returns the answer to c, which the store has decided.
 func (c *call) answer() (a answer) {
-	b, g := c.batch, &c.batch.groups[c.group]
-	before := g.before
-	if g.charge {
-		before += int64(min(c.place, g.admitted)) * g.n
-	}
+	b, g, before := c.batch, &c.batch.groups[c.group], c.before()
 	d := joined{}
 	d.Allowed = c.place < g.admitted
 	for i, t := range b.targets {
