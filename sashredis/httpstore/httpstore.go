@@ -26,7 +26,7 @@ type Store struct{ limiter *sashredis.Limiter }
 //
 // Limiters with the same prefix share the counts of policies with the same name and limits: see
 // [sashredis.WithPrefix]. [sashredis.WithLimitsFor] gives keys limits of their own, as does
-// [sash.WithLimitsFor] in [httplimit.WithSash]. On a cluster, see [httplimit.HashTag].
+// sash.WithLimitsFor in [httplimit.WithSash]. On a cluster, see [httplimit.HashTag].
 //
 // A policy that may give charges back is always decided by the store. The others are also decided
 // from the mirror and from leases. Headers of a decision from a lease tell what is left, but not
