@@ -59,8 +59,8 @@ const instances = {
   show() {
     if (this.origins.length < 2) return;
     const element = document.querySelector(".instances");
-    const each = this.origins.map((origin, i) => `${new URL(origin).host} has answered ${this.answers[i]}`);
-    element.textContent = `${this.origins.length} instances share the counts: ${each.join(", ")}.`;
+    const ports = this.origins.map((origin) => new URL(origin).port);
+    element.textContent = `Instances on ports ${ports.join(" and ")} share the counts. Answers: ${this.answers.join(" and ")}.`;
     element.hidden = false;
   },
 };
