@@ -33,3 +33,13 @@ func (l *Limiter) Flights() (n int) {
 	}
 	return n
 }
+
+// Queued returns how many calls wait for key.
+func (l *Limiter) Queued(key string) int {
+	l.turns.mu.Lock()
+	defer l.turns.mu.Unlock()
+	if queue := l.turns.byKey[key]; queue != nil {
+		return queue.calls
+	}
+	return 0
+}

@@ -287,6 +287,9 @@ func (b *batch) parseCounts(text string) (charged int64, err error) {
 	for i := range b.groups {
 		g := &b.groups[i]
 		admitted, err := number(counts[i])
+		if err == nil && (admitted < 0 || admitted > int64(g.calls)) {
+			err = fmt.Errorf("sashredis: the server admitted %d of %d calls: %w", admitted, g.calls, ErrServer)
+		}
 		if err != nil {
 			return 0, err
 		}
