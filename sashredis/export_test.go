@@ -43,3 +43,6 @@ func (l *Limiter) Queued(key string) int {
 	}
 	return 0
 }
+
+// TakeScript returns the script that takes under limits of those kinds.
+func TakeScript(kinds string) string { return scriptsOf[kinds].take.text }
