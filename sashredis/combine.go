@@ -42,6 +42,9 @@ func (l *Limiter) decideTogether(ctx context.Context, c *waiting) error {
 	l.stats.combined.Inc()
 	select {
 	case <-c.ready:
+		if c.batch.panicked != nil {
+			panic(c.batch.panicked)
+		}
 		return c.batch.err
 	case <-ctx.Done():
 		// If it has not been sent, it has not happened. Otherwise nobody knows.
@@ -64,12 +67,19 @@ func (l *Limiter) fly(ctx context.Context, name string, keys []string, c *waitin
 // flyOn makes round trips for calls that have waited, until there are none.
 func (l *Limiter) flyOn(name string, keys []string, calls []*waiting) {
 	for calls != nil {
-		l.decide(context.Background(), newBatch(keys, calls...))
+		l.decideForAll(newBatch(keys, calls...))
 		for _, c := range calls {
 			close(c.ready)
 		}
 		calls = l.flights.next(name)
 	}
+}
+
+// decideForAll is decide without the context of a caller. If the Conn panics, so does each caller,
+// in its own goroutine.
+func (l *Limiter) decideForAll(b *batch) {
+	defer func() { b.panicked = recover() }()
+	l.decide(context.Background(), b)
 }
 
 // newBatch returns the batch of calls for the same keys.

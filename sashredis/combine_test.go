@@ -144,6 +144,22 @@ func TestTake_AConnThatPanicsHoldsUpNobody(t *testing.T) {
 	assert.PanicsWithValue(t, "test", func() { l.Allow(context.Background(), "k") })
 	require.Zero(t, l.Flights())
 	assert.True(t, l.Allow(context.Background(), "k"))
+
+	// So do those that share a round trip, each in its own goroutine.
+	arrived, release := s.holdUp()
+	go l.Allow(context.Background(), "k")
+	<-arrived
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { assert.PanicsWithValue(t, "test", func() { l.Allow(context.Background(), "k") }) })
+	}
+	eventually(t, "they wait", func() bool { return l.Waiting() == 3 })
+	s.set(func() { s.before = func() { panic("test") } }) // the first has read what to do
+	release()
+	wg.Wait()
+	s.set(func() { s.before = nil })
+	assert.Zero(t, l.Flights())
+	assert.True(t, l.Allow(context.Background(), "k"))
 }
 
 // Calls under other limits, on other keys, and reservations do not wait for one another.

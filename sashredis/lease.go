@@ -117,14 +117,14 @@ func (w *wanted) String() string {
 // none. No other batch of the key is under way.
 func (s *lessees) want(b *batch) *wanted {
 	t := b.targets[0]
-	if !t.leasable || s.closed.Load() {
-		return nil
+	now, length := s.local.Now(), min(s.leaseFor, t.leaseFor)
+	if !t.leasable || length < time.Millisecond || s.closed.Load() {
+		return nil // a shorter lease would be over before anyone has used it
 	}
 	e := s.lessee(t)
 	if e == nil {
 		return nil
 	}
-	now, length := s.local.Now(), min(s.leaseFor, t.leaseFor)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if held := e.lease.Load(); held != nil {

@@ -81,8 +81,8 @@ func (m *mirror) keep(t target, v view, sent, received int64) {
 
 // forget forgets the states of t from before an instant, and does not keep them afterwards
 // either: an answer may be on its way.
-func (m *mirror) forget(t target, at int64) {
-	m.store(t, &mirrored{view: view{at: at}})
+func (m *mirror) forget(t target, at, now int64) {
+	m.store(t, &mirrored{view: view{at: at}, sent: now, received: now})
 }
 
 // store puts e into the slot of its key, else into an empty one, else into that of the key that

@@ -126,6 +126,7 @@ type batch struct {
 	sent, received int64 // readings of the local clock before and after the round trip
 	views          []view
 	err            error
+	panicked       any // what the Conn has panicked with; nil: it has not
 }
 
 // A group is calls of a batch, one after the other, with the same cost.
