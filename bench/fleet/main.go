@@ -86,7 +86,7 @@ type scale struct {
 }
 
 var (
-	fully   = scale{[]int{1, 16, 256}, 5, 400 * time.Millisecond, 1_000_000, 100_000, 1900 * time.Millisecond, 2.2, 8}
+	fully   = scale{[]int{1, 16, 256}, 5, 300 * time.Millisecond, 1_000_000, 100_000, 1900 * time.Millisecond, 2.1, 8}
 	quickly = scale{[]int{1, 16, 256}, 1, 20 * time.Millisecond, 1_000_000, 1000, 100 * time.Millisecond, 1.6, 2}
 )
 
@@ -227,7 +227,7 @@ func (l *lab) notes(version string, took time.Duration) []string {
 	return []string{
 		fmt.Sprintf("Server: %s, with its defaults, on a unix socket, without persistence. It shares the cores with the callers. Clients and limiters: %s. All took %v.",
 			version, strings.Join(versions(), ", "), took.Round(time.Second)),
-		fmt.Sprintf("Callers are goroutines that call as soon as they have an answer (a closed loop). Turns of %v, in %d rounds with another order each; a figure is the median of the rounds, a percentile is of all calls.", l.turn, l.rounds),
+		fmt.Sprintf("Callers are goroutines that call as soon as they have an answer (a closed loop). Turns of %v in rounds (%d), each in another order; a figure is the median of the rounds, a percentile is of all calls.", l.turn, l.rounds),
 		"go-redis has its usual settings (at most 10 connections for each core), and for sashredis ContextTimeoutEnabled. sashredis has its defaults but for the time-out, which is that of go-redis. So its mirror is on, unless the name says otherwise.",
 		"Server µs are the processor time of the server. Commands include those that scripts call. A packet is a write to a connection, which may hold several commands. Bytes are those of the protocol, both ways. Allocations are those of the calling process, with its client.",
 		"nothing: a script that returns 1, so what any limiter pays for one round trip.",
