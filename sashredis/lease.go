@@ -205,7 +205,7 @@ func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
 	}
 	d := joined{}
 	d.Allowed = true
-	v.decide(rs, v.at, 0, &d)
+	v.decide(rs, v.at, 0, 0, &d)
 	length := until - v.at // by the store's clock, which may run faster than the local one
 	held := &lease{
 		granted: units, until: b.sent + length - length/maxDrift - 1,

@@ -43,7 +43,7 @@ func (l *Limiter) take(ctx context.Context, key string, n int64, charge bool) (d
 	}
 	d, ok := l.decideHere(t, n, charge)
 	if !ok {
-		d = l.ask(ctx, []target{t}, n, charge, "").Decision
+		d = l.ask(ctx, newWaitingFor(t, n, charge, "")).Decision
 	}
 	l.stats.by[d.By].Inc()
 	return d
@@ -57,7 +57,7 @@ func (l *Limiter) decideHere(t target, n int64, charge bool) (d Decision, ok boo
 		}
 	}
 	if l.mirror != nil {
-		return l.mirror.deny([]target{t}, n, l.local.Now())
+		return l.mirror.deny(t, n, l.local.Now())
 	}
 	return Decision{}, false
 }
@@ -88,10 +88,10 @@ func (l *Limiter) takeAll(ctx context.Context, keys []string, n int64, charge bo
 	}
 	ok := false
 	if l.mirror != nil {
-		d, ok = l.mirror.deny(targets, n, l.local.Now())
+		d, ok = l.mirror.denyAll(targets, n, l.local.Now())
 	}
 	if !ok {
-		d = l.ask(ctx, targets, n, charge, "").Decision
+		d = l.ask(ctx, newWaiting(targets, n, charge, "")).Decision
 	}
 	l.stats.by[d.By].Inc()
 	return d
@@ -142,15 +142,16 @@ type group struct {
 // large ones.
 const impossible = 1 << 52
 
-// add adds a call to the last group if it is of its cost, else to a new one.
-func (b *batch) add(c *call) {
+// add adds a call to the last group if it is of its cost, else to a new one. It returns the group
+// and its place there.
+func (b *batch) add(n int64, charge bool) (number, place int) {
 	last := len(b.groups) - 1
-	if last < 0 || b.groups[last].n != c.n || b.groups[last].charge != c.charge {
-		b.groups = append(b.groups, group{n: c.n, charge: c.charge})
+	if last < 0 || b.groups[last].n != n || b.groups[last].charge != charge {
+		b.groups = append(b.groups, group{n: n, charge: charge})
 		last++
 	}
-	c.batch, c.group, c.place = b, last, b.groups[last].calls
 	b.groups[last].calls++
+	return last, b.groups[last].calls - 1
 }
 
 // appendCalls appends the calls of b as a script reads them.
@@ -307,7 +308,7 @@ type call struct {
 	n      int64
 	charge bool
 
-	// Set once the store has decided.
+	// Set once it is in a batch.
 	batch *batch
 	group int
 	place int // among the calls of its group
@@ -323,19 +324,17 @@ type answer struct {
 // answer returns the answer to c, which the store has decided.
 func (c *call) answer() (a answer) {
 	b, g := c.batch, &c.batch.groups[c.group]
-	before := g.before
+	charged := g.before
 	if g.charge {
-		before += int64(min(c.place, g.admitted)) * g.n
+		charged += int64(min(c.place, g.admitted)) * g.n
 	}
 	d := joined{}
-	d.Allowed = c.place < g.admitted
+	if d.Allowed = c.place < g.admitted; d.Allowed { // of a Peek, too: it tells what would be left
+		charged += c.n
+	}
 	for i, t := range b.targets {
-		v := b.views[i].clone()
-		v.charge(t.ruleset, before)
-		if d.Allowed { // of a Peek, too: it tells what would be left
-			v.charge(t.ruleset, c.n)
-		}
-		if !v.decide(t.ruleset, v.at, c.n, &d) {
+		v := &b.views[i]
+		if !v.decide(t.ruleset, v.at, charged, c.n, &d) {
 			return answer{Decision: refused(fmt.Errorf("sashredis: the server left out what a denial of %d units follows from: %w", c.n, ErrServer))}
 		}
 	}
