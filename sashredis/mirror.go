@@ -29,9 +29,11 @@ type mirrorSet struct {
 
 // A mirrored is what a mirror keeps of a key. It does not change.
 type mirrored struct {
-	name, suffix   string
-	hash           uint64
-	view                 // without states: the key became less at that instant, and earlier states are no bound
+	name, suffix string
+	hash         uint64
+	// Without states: the key became less at that instant, and earlier states are no bound.
+	view
+	charged        int64 // units that the same answer has charged to it since
 	sent, received int64 // readings of the local clock before and after the answer
 }
 
@@ -75,9 +77,13 @@ func (m *mirror) load(t target) *mirrored {
 	return nil
 }
 
-// keep keeps v as the state of t, unless something newer is kept.
-func (m *mirror) keep(t target, v view, sent, received int64) {
-	m.store(t, &mirrored{view: v, sent: sent, received: received})
+// keep keeps v, an answer to b, as the state of t before that many units were charged to it, unless
+// something newer is kept.
+func (m *mirror) keep(t target, v view, charged int64, b *batch) {
+	if m != nil {
+		v.token = "" // it refers to the whole reply
+		m.store(t, &mirrored{view: v, charged: charged, sent: b.sent, received: b.received})
+	}
 }
 
 // forget forgets the states of t from before an instant, and does not keep them afterwards
@@ -137,7 +143,7 @@ func (m *mirror) denies(t target, n, now int64, d *joined) (ok bool) {
 	}
 	earliest, latest := e.clockBounds(now)
 	d.early = time.Duration(latest - earliest)
-	return e.decide(t.ruleset, latest, 0, n, d)
+	return e.decide(t.ruleset, latest, e.charged, n, d)
 }
 
 // byMirror returns d as a denial of a mirror, if it is one.

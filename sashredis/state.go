@@ -3,7 +3,7 @@ package sashredis
 import (
 	"fmt"
 	"math"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -34,12 +34,10 @@ type freedAt struct{ units, tick int64 }
 
 // parse returns the state in a field of a script's answer at that instant.
 func (r *rule) parse(field string, at int64) (s state, err error) {
-	texts := strings.Fields(field)
-	numbers := make([]int64, len(texts))
-	for i, text := range texts {
-		if numbers[i], err = number(text); err != nil {
-			return s, err
-		}
+	var buf [8]int64
+	numbers, err := parseNumbers(buf[:0], field)
+	if err != nil {
+		return s, err
 	}
 	switch n := len(numbers); {
 	case r.kind == counterKind && n == 3:
@@ -259,18 +257,14 @@ func (v *view) lease(rs *ruleset, units, end int64) {
 	}
 }
 
-// clone returns a copy of v that can be charged.
-func (v *view) clone() view {
+// with returns a copy of v with units charged under all rules of rs.
+func (v *view) with(rs *ruleset, units int64) view {
 	c := *v
-	c.states = append([]state(nil), v.states...)
-	return c
-}
-
-// charge charges units to v under all rules of rs.
-func (v *view) charge(rs *ruleset, units int64) {
-	for i := range v.states {
-		rs.rules[i].charge(&v.states[i], v.at, units)
+	c.states = slices.Clone(v.states)
+	for i := range c.states {
+		rs.rules[i].charge(&c.states[i], c.at, units)
 	}
+	return c
 }
 
 // decide joins to d the decision for n units by v at an instant, once charged units are charged
