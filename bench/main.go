@@ -25,7 +25,7 @@
 // on the machine disturbs the figures.
 //
 // A measurement that would need more than 60 % of the free memory is left out, and the
-// results say so. Limiters that ask a server are not measured, because they do another job.
+// results say so. Limiters that ask a server do another job: bench/fleet measures those.
 //
 // The exit status is 0; 1 if something failed; 2 if the command line was wrong; 130 if
 // interrupted, and then the figures measured so far are written.

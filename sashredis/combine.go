@@ -13,16 +13,18 @@ import (
 // Calls that come meanwhile wait for it, and make the next one together. So a key that everyone
 // asks for costs a round trip per round-trip time, however many calls there are, and each has
 // the answer that it would have had in a round trip of its own.
-func (l *Limiter) ask(ctx context.Context, targets []target, n int64, charge bool, token string) answer {
-	c := &waiting{call: call{n: n, charge: charge}, targets: targets, token: token}
+func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
 	err := l.attempt(ctx, c)
 	switch {
 	case err == nil:
-		return c.answer()
+		a = c.answer()
 	case isMisuse(err):
-		return answer{Decision: refused(err)}
+		a.Decision = refused(err)
+	default:
+		a = l.away.decide(c.targets, c.call, c.token != "", err)
 	}
-	return l.away.decide(targets, c.call, token != "", err)
+	c.finish()
+	return a
 }
 
 // attempt lets the store decide c, unless ctx has ended or the breaker is open.
@@ -38,82 +40,134 @@ func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
 
 // decideTogether lets the store decide c, with the other calls of its batch.
 func (l *Limiter) decideTogether(ctx context.Context, c *waiting) error {
-	name, keys := l.flightName(c.targets, c.token != "")
-	if !l.flights.join(name, c) {
-		l.fly(ctx, name, keys, c)
+	f := l.flightOf(c)
+	if !l.flights.join(f, c) {
+		l.fly(ctx, f, c)
 		return c.batch.err
 	}
 	l.stats.combined.Inc()
 	select {
-	case <-c.ready:
-		return c.batch.err
+	case b := <-c.ready:
+		if c.batch = b; b.panicked != nil {
+			panic(b.panicked)
+		}
+		return b.err
 	case <-ctx.Done():
 		// If it has not been sent, it has not happened. Otherwise nobody knows.
-		l.flights.withdraw(name, c)
+		c.sent = !l.flights.withdraw(f, c)
 		return ctx.Err()
 	}
 }
 
 // fly makes the round trip of c, whose flight was none before, in the goroutine of the caller:
 // nobody else depends on its context. Calls that have come meanwhile get a goroutine.
-func (l *Limiter) fly(ctx context.Context, name string, keys []string, c *waiting) {
+func (l *Limiter) fly(ctx context.Context, f flight, c *waiting) {
 	defer func() { // also if the Conn panics
-		if next := l.flights.next(name); next != nil {
-			go l.flyOn(name, keys, next)
+		if next := l.flights.next(f); next != nil {
+			go l.flyOn(f, next)
 		}
 	}()
-	l.decide(ctx, newBatch(keys, c))
+	c.batch = l.newBatch(c)
+	l.decide(ctx, c.batch)
 }
 
 // flyOn makes round trips for calls that have waited, until there are none.
-func (l *Limiter) flyOn(name string, keys []string, calls []*waiting) {
+func (l *Limiter) flyOn(f flight, calls []*waiting) {
 	for calls != nil {
-		l.decide(context.Background(), newBatch(keys, calls...))
+		b := l.newBatch(calls...)
+		l.decideForAll(b)
 		for _, c := range calls {
-			close(c.ready)
+			c.ready <- b // there is room
 		}
-		calls = l.flights.next(name)
+		calls = l.flights.next(f)
 	}
 }
 
+// decideForAll is decide without the context of a caller. If the Conn panics, so does each caller,
+// in its own goroutine.
+func (l *Limiter) decideForAll(b *batch) {
+	defer func() { b.panicked = recover() }()
+	l.decide(context.Background(), b)
+}
+
 // newBatch returns the batch of calls for the same keys.
-func newBatch(keys []string, calls ...*waiting) *batch {
-	b := &batch{targets: calls[0].targets, keys: keys, token: calls[0].token}
+func (l *Limiter) newBatch(calls ...*waiting) *batch {
+	first := calls[0]
+	b := &batch{targets: slices.Clone(first.targets), keys: make([]string, len(first.targets)), token: first.token}
+	buf := make([]byte, 0, 64)
+	for i, t := range b.targets {
+		buf = l.appendKey(buf[:0], t)
+		b.keys[i] = string(buf)
+	}
 	for _, c := range calls {
-		b.add(&c.call)
+		c.group, c.place = b.add(c.n, c.charge)
 	}
 	return b
 }
 
-// flightName returns what tells the flight of a call from others, and the keys of targets in the
-// store.
-func (l *Limiter) flightName(targets []target, reserves bool) (name string, keys []string) {
+// A flight is what calls that share round trips have in common.
+type flight struct {
+	name     string   // of the key, or of all keys and limits if there are several
+	ruleset  *ruleset // of the key; nil: there are several
+	reserves bool
+}
+
+// flightOf returns the flight of c.
+func (l *Limiter) flightOf(c *waiting) flight {
+	if len(c.targets) == 1 {
+		return flight{c.targets[0].name, c.targets[0].ruleset, c.token != ""}
+	}
 	buf := make([]byte, 0, 128)
-	keys = make([]string, len(targets))
-	for i, t := range targets {
-		begin := len(buf)
-		buf = l.appendKey(buf, t)
-		keys[i] = string(buf[begin:])
-		buf = append(buf, 0)
-		buf = append(buf, t.limits...)
+	for _, t := range c.targets {
+		buf = append(l.appendKey(buf, t), 0)
+		buf = append(append(buf, t.limits...), 0)
 	}
-	if reserves {
-		buf = append(buf, 0)
-	}
-	return string(buf), keys
+	return flight{name: string(buf), reserves: c.token != ""}
 }
 
 // A waiting call is one that waits for a batch, or makes it.
 type waiting struct {
 	call
 	targets []target
+	one     [1]target // targets, if there is only one
 	token   string
-	ready   chan struct{} // closed once the batch has been answered; nil: it does not wait
+	ready   chan *batch // receives its batch once that has been answered
+	sent    bool        // it has given up, but is in a batch
+}
+
+var waitings = sync.Pool{New: func() any { return &waiting{ready: make(chan *batch, 1)} }}
+
+// newWaiting returns a call for n units of targets. A token makes it a reservation.
+func newWaiting(targets []target, n int64, charge bool, token string) *waiting {
+	c := waitings.Get().(*waiting)
+	c.call, c.targets, c.token = call{n: n, charge: charge}, targets, token
+	return c
+}
+
+// newWaitingFor is newWaiting for one target.
+func newWaitingFor(t target, n int64, charge bool, token string) *waiting {
+	c := newWaiting(nil, n, charge, token)
+	c.one[0] = t
+	c.targets = c.one[:]
+	return c
+}
+
+// finish releases c, unless its batch is under way.
+func (c *waiting) finish() {
+	if !c.sent || c.batch != nil {
+		c.release()
+	}
+}
+
+// release makes c available for other calls. Nobody else may know it any more.
+func (c *waiting) release() {
+	*c = waiting{ready: c.ready}
+	waitings.Put(c)
 }
 
 // flights are the round trips that are under way, and the calls that wait for them to end.
 //
-// Invariant: a name is in the map from the join that returns false until a next that returns
+// Invariant: a flight is in the map from the join that returns false until a next that returns
 // nothing. In between, one goroutine makes round trips for it.
 type flights struct {
 	seed   maphash.Seed
@@ -122,63 +176,65 @@ type flights struct {
 
 type flightShard struct {
 	mu      sync.Mutex
-	waiting map[string][]*waiting
+	waiting map[flight][]*waiting
 	_       [48]byte // of another cache line
 }
 
 func (f *flights) init() {
 	f.seed = maphash.MakeSeed()
 	for i := range f.shards {
-		f.shards[i].waiting = map[string][]*waiting{}
+		f.shards[i].waiting = map[flight][]*waiting{}
 	}
 }
 
-func (f *flights) shard(name string) *flightShard {
-	return &f.shards[maphash.String(f.seed, name)%uint64(len(f.shards))]
+func (f *flights) shard(of flight) *flightShard {
+	return &f.shards[maphash.String(f.seed, of.name)%uint64(len(f.shards))]
 }
 
-// join lets c wait for the next batch of the flight of that name, and reports true. If there is
-// no such flight, it reports false: there is one now, and the caller must make the round trip,
-// and then call next until it returns nothing.
-func (f *flights) join(name string, c *waiting) bool {
-	s := f.shard(name)
+// join lets c wait for the next batch of its flight, and reports true. If there is no such flight,
+// it reports false: there is one now, and the caller must make the round trip, and then call next
+// until it returns nothing.
+func (f *flights) join(of flight, c *waiting) bool {
+	s := f.shard(of)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	calls, underway := s.waiting[name]
+	calls, underway := s.waiting[of]
 	if !underway {
-		s.waiting[name] = nil
+		s.waiting[of] = nil
 		return false
 	}
-	c.ready = make(chan struct{})
-	s.waiting[name] = append(calls, c)
+	s.waiting[of] = append(calls, c)
 	return true
 }
 
 // next returns the calls of the next batch. If there are none, the flight has ended.
-func (f *flights) next(name string) (calls []*waiting) {
+func (f *flights) next(of flight) (calls []*waiting) {
 	const most = 512 // so that a batch is short for the server, whatever the costs of its calls
-	s := f.shard(name)
+	s := f.shard(of)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	calls = s.waiting[name]
+	calls = s.waiting[of]
 	if len(calls) == 0 {
-		delete(s.waiting, name)
+		delete(s.waiting, of)
 		return nil
 	}
 	if len(calls) <= most {
-		s.waiting[name] = nil
+		s.waiting[of] = nil
 		return calls
 	}
-	s.waiting[name] = calls[most:]
+	s.waiting[of] = calls[most:]
 	return calls[:most:most]
 }
 
-// withdraw removes c if it is not in a batch yet.
-func (f *flights) withdraw(name string, c *waiting) {
-	s := f.shard(name)
+// withdraw removes c, and reports whether it was not in a batch yet.
+func (f *flights) withdraw(of flight, c *waiting) bool {
+	s := f.shard(of)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.waiting[name], c); i >= 0 {
-		s.waiting[name] = slices.Delete(slices.Clone(s.waiting[name]), i, i+1)
+	i := slices.Index(s.waiting[of], c)
+	if i < 0 {
+		return false
 	}
+	s.waiting[of] = slices.Delete(slices.Clone(s.waiting[of]), i, i+1)
+	return true
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
@@ -36,17 +37,26 @@ func (s *Script) SHA1() string { return s.sha1 }
 //go:embed scripts/*.lua
 var sources embed.FS
 
-// newScript returns the script that consists of those files.
-func newScript(names ...string) *Script {
+// source returns the text of scripts.
+func source(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
-		source, err := sources.ReadFile("scripts/" + name + ".lua")
+		text, err := sources.ReadFile("scripts/" + name + ".lua")
 		if err != nil {
 			panic(err) // it is embedded
 		}
-		b.Write(source)
+		b.Write(text)
 	}
-	return scriptOf(b.String())
+	return b.String()
+}
+
+// newScript returns the script that consists of those files, after that of the time.
+func newScript(names ...string) *Script { return scriptOf(source("time") + source(names...)) }
+
+// newFastScript is newScript of a script that begins with a fast path. The server makes all
+// functions of a script anew at each run. So those of the slow path are inside of one.
+func newFastScript(fast string, names ...string) *Script {
+	return scriptOf(source("time") + "local function slow()\n" + source(names...) + "end\n" + source(fast) + "return slow()\n")
 }
 
 // scriptOf returns the script with that text.
@@ -69,16 +79,22 @@ var (
 func init() {
 	for kinds := range 1 << 3 {
 		var letters string
-		var names []string
+		names := []string{"common"}
 		for i, name := range []string{"bucket", "counter", "ring"} {
 			if kinds>>i&1 == 1 {
 				letters += string("tcr"[i])
 				names = append(names, name)
 			}
 		}
-		names = append(append([]string{"common"}, names...), "key")
-		take := append(names[:len(names):len(names)], "take")
-		settle := append(names[:len(names):len(names)], "settle")
-		scriptsOf[letters] = &scripts{newScript(take...), newScript(settle...)}
+		names = append(names, "key")
+		with := func(last string) []string { return append(slices.Clone(names), last) }
+		s := &scripts{take: newScript(with("take")...), settle: newScript(with("settle")...)}
+		switch letters {
+		case "c":
+			s.take = newFastScript("fastcounter", with("take")...)
+		case "t":
+			s.take = newFastScript("fastbucket", with("take")...)
+		}
+		scriptsOf[letters] = s
 	}
 }

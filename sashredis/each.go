@@ -94,10 +94,12 @@ func (e *each) decide(ctx context.Context) Decision {
 			return d
 		}
 	}
-	c := &waiting{call: e.call, targets: e.targets}
+	token := ""
 	if e.op == bridge.Reserve {
-		c.token = e.newToken()
+		token = e.newToken()
 	}
+	c := newWaiting(e.targets, e.call.n, e.call.charge, token)
+	defer c.finish()
 	err := e.attempt(ctx, c)
 	switch {
 	case err == nil:
@@ -144,31 +146,27 @@ func (e *each) fromStore(ctx context.Context, c *call) Decision {
 // ofKey returns what the key of that index says to c, and the decision on one unit more than is
 // left of it then. If the answer of the store does not tell the latter, known is false.
 func (c *call) ofKey(index int, allowed bool) (own, next sash.Decision, known bool) {
-	b, rs := c.batch, c.batch.targets[index].ruleset
-	v := b.views[index].clone()
-	v.charge(rs, c.before())
+	v, rs, charged := &c.batch.views[index], c.batch.targets[index].ruleset, c.before()
 	var d joined
-	if !allowed && v.decide(rs, v.at, c.n, &d) && d.denied {
+	if !allowed && v.decide(rs, v.at, charged, c.n, &d) && d.denied {
 		own = d.Decision
 	} else { // it admits the call, even if another key denies it
-		with := v.clone()
-		with.charge(rs, c.n)
-		own = with.left(rs).Decision
+		own = v.left(rs, v.at, charged+c.n).Decision
 		if allowed && c.charge {
-			v = with
+			charged += c.n
 		}
 	}
-	left, more := v.left(rs), joined{}
-	if !v.decide(rs, v.at, left.Remaining+1, &more) {
+	left, more := v.left(rs, v.at, charged), joined{}
+	if !v.decide(rs, v.at, charged, left.Remaining+1, &more) {
 		return own, unknownNext(left.Decision), false
 	}
 	return own, more.Decision, true
 }
 
-// left returns the decision on no more units by v.
-func (v *view) left(rs *ruleset) (d joined) {
+// left returns the decision on no more units by v at an instant, once charged units are charged.
+func (v *view) left(rs *ruleset, at, charged int64) (d joined) {
 	d.Allowed = true
-	v.decide(rs, v.at, 0, &d)
+	v.decide(rs, at, charged, 0, &d)
 	return d
 }
 
@@ -190,7 +188,7 @@ func (e *each) decideHere() (d Decision, ok bool) {
 		return Decision{}, false
 	}
 	now := e.local.Now()
-	if d, ok = e.mirror.deny(e.targets, e.call.n, now); ok {
+	if d, ok = e.mirror.denyAll(e.targets, e.call.n, now); ok {
 		for i, t := range e.targets {
 			*e.says[i] = e.mirror.ofKey(t, e.call.n, now, d.Decision)
 		}
@@ -201,32 +199,26 @@ func (e *each) decideHere() (d Decision, ok bool) {
 // ofKey returns what t says to a call for n units at a reading of the local clock, where the
 // mirror has denied all keys of the call by d. It is as exact as the mirror is.
 func (m *mirror) ofKey(t target, n, now int64, d sash.Decision) bridge.KeyAnswer {
-	unknown := bridge.KeyAnswer{Decision: d, Next: unknownNext(d)}
+	var own joined
 	e := m.load(t)
-	if e == nil {
-		return unknown // another key has taken its place since
+	if e == nil || !m.denies(t, n, now, &own) {
+		return bridge.KeyAnswer{Decision: d, Next: unknownNext(d)} // it has forgotten t since
 	}
-	from, to := e.clockBounds(now)
-	var soonest, latest, more joined
-	if !e.decide(t.ruleset, to, n, &latest) || !e.decide(t.ruleset, from, n, &soonest) {
-		return unknown
+	_, latest := e.clockBounds(now)
+	left, more := own.Decision, joined{early: own.early}
+	if !own.denied { // another key denies
+		left = e.left(t.ruleset, latest, e.charged).Decision
+		own.Decision = left
+		own.Remaining -= n
 	}
-	left := latest.Remaining
-	own := soonest.Decision
-	own.Remaining = left
-	if !latest.denied { // another key denies
-		own.Allowed, own.RetryAfter, own.Remaining = true, 0, left-n
-	}
-	next := unknownNext(own)
-	next.Remaining = left
+	next := unknownNext(left)
 	switch {
-	case latest.denied && n == left+1:
-		next = own
-	case e.decide(t.ruleset, from, left+1, &more):
+	case own.denied && n == left.Remaining+1:
+		next = own.Decision
+	case e.decide(t.ruleset, latest, e.charged, left.Remaining+1, &more):
 		next = more.Decision
-		next.Remaining = left
 	}
-	return bridge.KeyAnswer{Decision: own, Next: next}
+	return bridge.KeyAnswer{Decision: own.Decision, Next: next}
 }
 
 // fromFallback returns the answer of the fallback to a call that the store has not decided

@@ -195,8 +195,9 @@ func (f *fallback) seed(t target) {
 		return
 	}
 	bridge.Seed(f.shares, t.name, func() (pasts [][]bridge.Charge) {
+		v := e.view.with(t.ruleset, e.charged)
 		for i := range t.rules {
-			past := t.rules[i].past(&e.states[i], e.at)
+			past := t.rules[i].past(&v.states[i], v.at)
 			for j := range past {
 				past[j].Units = f.shareUp(past[j].Units)
 			}

@@ -117,14 +117,14 @@ func (w *wanted) String() string {
 // none. No other batch of the key is under way.
 func (s *lessees) want(b *batch) *wanted {
 	t := b.targets[0]
-	if !t.leasable || s.closed.Load() {
-		return nil
+	now, length := s.local.Now(), min(s.leaseFor, t.leaseFor)
+	if !t.leasable || length < time.Millisecond || s.closed.Load() {
+		return nil // a shorter lease would be over before anyone has used it
 	}
 	e := s.lessee(t)
 	if e == nil {
 		return nil
 	}
-	now, length := s.local.Now(), min(s.leaseFor, t.leaseFor)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if held := e.lease.Load(); held != nil {
@@ -205,7 +205,7 @@ func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
 	}
 	d := joined{}
 	d.Allowed = true
-	v.decide(rs, v.at, 0, &d)
+	v.decide(rs, v.at, 0, 0, &d)
 	length := until - v.at // by the store's clock, which may run faster than the local one
 	held := &lease{
 		granted: units, until: b.sent + length - length/maxDrift - 1,

@@ -48,8 +48,8 @@ type Limiter struct {
 //   - Count, Burst, and Window in microseconds, are less than 2^51.
 //   - A token bucket fills in less than 2^51 microseconds.
 //
-// With [WithLease], New starts a goroutine, which [Limiter.Close] ends. The limiter does not
-// close conn.
+// With [WithLease] and with [FallbackLocal], New starts a goroutine, which [Limiter.Close] ends.
+// The limiter does not close conn.
 func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	c, err := configure(limits, options)
 	if conn == nil {
@@ -84,11 +84,14 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// Close gives units back that are leased and not used, and ends the goroutine that does so. It
-// gives up after as many failures as open the breaker: the leases that are left lapse by
-// themselves. Every other method still works afterwards, without leases. Closing again does
-// nothing. The error is that of the store.
+// Close gives units back that are leased and not used, and ends the goroutines of l. It gives up
+// after as many failures as open the breaker: the leases that are left lapse by themselves. Every
+// other method still works afterwards, without leases. Closing again does nothing. The error is
+// that of the store.
 func (l *Limiter) Close() error {
+	if l.away.shares != nil {
+		l.away.shares.Close()
+	}
 	if l.lessees == nil {
 		return nil
 	}
@@ -234,7 +237,7 @@ func (l *Limiter) forgetMirrored(t target, reply string) error {
 		return err
 	}
 	if l.mirror != nil {
-		l.mirror.forget(t, micros*microsecond)
+		l.mirror.forget(t, micros*microsecond, l.local.Now())
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A mirror keeps the latest state that the store has answered for each of the latest keys, to
@@ -28,9 +29,11 @@ type mirrorSet struct {
 
 // A mirrored is what a mirror keeps of a key. It does not change.
 type mirrored struct {
-	name, suffix   string
-	hash           uint64
-	view                 // without states: the key became less at that instant, and earlier states are no bound
+	name, suffix string
+	hash         uint64
+	// Without states: the key became less at that instant, and earlier states are no bound.
+	view
+	charged        int64 // units that the same answer has charged to it since
 	sent, received int64 // readings of the local clock before and after the answer
 }
 
@@ -74,15 +77,19 @@ func (m *mirror) load(t target) *mirrored {
 	return nil
 }
 
-// keep keeps v as the state of t, unless something newer is kept.
-func (m *mirror) keep(t target, v view, sent, received int64) {
-	m.store(t, &mirrored{view: v, sent: sent, received: received})
+// keep keeps v, an answer to b, as the state of t before that many units were charged to it, unless
+// something newer is kept.
+func (m *mirror) keep(t target, v view, charged int64, b *batch) {
+	if m != nil {
+		v.token = "" // it refers to the whole reply
+		m.store(t, &mirrored{view: v, charged: charged, sent: b.sent, received: b.received})
+	}
 }
 
 // forget forgets the states of t from before an instant, and does not keep them afterwards
 // either: an answer may be on its way.
-func (m *mirror) forget(t target, at int64) {
-	m.store(t, &mirrored{view: view{at: at}})
+func (m *mirror) forget(t target, at, now int64) {
+	m.store(t, &mirrored{view: view{at: at}, sent: now, received: now})
 }
 
 // store puts e into the slot of its key, else into an empty one, else into that of the key that
@@ -110,21 +117,36 @@ func (m *mirror) store(t target, e *mirrored) {
 	victim.Store(e)
 }
 
-// deny returns the denial of n units by targets at a reading of the local clock, if that is
-// certain. It must know all targets: the wait is the longest of all.
-func (m *mirror) deny(targets []target, n, now int64) (d Decision, ok bool) {
-	var soonest, latest joined
+// deny returns the denial of n units by t at a reading of the local clock, if that is certain.
+func (m *mirror) deny(t target, n, now int64) (Decision, bool) {
+	var d joined
+	return d.byMirror(m.denies(t, n, now, &d))
+}
+
+// denyAll is deny of several targets. All must be known: the wait is the longest of them.
+func (m *mirror) denyAll(targets []target, n, now int64) (Decision, bool) {
+	var d joined
 	for _, t := range targets {
-		e := m.load(t)
-		if e == nil {
-			return Decision{}, false
-		}
-		from, to := e.clockBounds(now)
-		// The wait counts from the earliest time that it may be, so that it is long enough.
-		if !e.decide(t.ruleset, to, n, &latest) || !e.decide(t.ruleset, from, n, &soonest) {
+		if !m.denies(t, n, now, &d) {
 			return Decision{}, false
 		}
 	}
-	soonest.Remaining = latest.Remaining
-	return Decision{Decision: soonest.Decision, By: ByMirror}, latest.denied
+	return d.byMirror(true)
+}
+
+// denies joins to d the decision for n units of t, if it can be told. It is that at the latest time
+// that the store's clock may show. Its wait counts from the earliest: so it is long enough.
+func (m *mirror) denies(t target, n, now int64, d *joined) (ok bool) {
+	e := m.load(t)
+	if e == nil {
+		return false
+	}
+	earliest, latest := e.clockBounds(now)
+	d.early = time.Duration(latest - earliest)
+	return e.decide(t.ruleset, latest, e.charged, n, d)
+}
+
+// byMirror returns d as a denial of a mirror, if it is one.
+func (d *joined) byMirror(known bool) (Decision, bool) {
+	return Decision{Decision: d.Decision, By: ByMirror}, known && d.denied
 }

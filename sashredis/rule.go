@@ -213,3 +213,17 @@ func number(text string) (int64, error) {
 	}
 	return n, nil
 }
+
+// parseNumbers appends the numbers in text, between which there are spaces.
+func parseNumbers(numbers []int64, text string) ([]int64, error) {
+	for more := true; more; {
+		var word string
+		word, text, more = strings.Cut(text, " ")
+		n, err := number(word)
+		if err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}

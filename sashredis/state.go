@@ -3,7 +3,7 @@ package sashredis
 import (
 	"fmt"
 	"math"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -34,12 +34,10 @@ type freedAt struct{ units, tick int64 }
 
 // parse returns the state in a field of a script's answer at that instant.
 func (r *rule) parse(field string, at int64) (s state, err error) {
-	texts := strings.Fields(field)
-	numbers := make([]int64, len(texts))
-	for i, text := range texts {
-		if numbers[i], err = number(text); err != nil {
-			return s, err
-		}
+	var buf [8]int64
+	numbers, err := parseNumbers(buf[:0], field)
+	if err != nil {
+		return s, err
 	}
 	switch n := len(numbers); {
 	case r.kind == counterKind && n == 3:
@@ -259,26 +257,23 @@ func (v *view) lease(rs *ruleset, units, end int64) {
 	}
 }
 
-// clone returns a copy of v that can be charged.
-func (v *view) clone() view {
+// with returns a copy of v with units charged under all rules of rs.
+func (v *view) with(rs *ruleset, units int64) view {
 	c := *v
-	c.states = append([]state(nil), v.states...)
+	c.states = slices.Clone(v.states)
+	for i := range c.states {
+		rs.rules[i].charge(&c.states[i], c.at, units)
+	}
 	return c
 }
 
-// charge charges units to v under all rules of rs.
-func (v *view) charge(rs *ruleset, units int64) {
+// decide joins to d the decision for n units by v at an instant, once charged units are charged
+// to it. If the call is admitted, its own are among these. ok is false if v does not know enough.
+func (v *view) decide(rs *ruleset, at, charged, n int64, d *joined) (ok bool) {
 	for i := range v.states {
-		rs.rules[i].charge(&v.states[i], v.at, units)
-	}
-}
-
-// decide joins to d the decision for n units by v at an instant. If the call is admitted, its
-// units have been charged to v. ok is false if v does not know enough.
-func (v *view) decide(rs *ruleset, at, n int64, d *joined) (ok bool) {
-	for i := range v.states {
-		r := &rs.rules[i]
-		o, ok := r.decide(&v.states[i], at, n, d.Allowed)
+		r, s := &rs.rules[i], v.states[i]
+		r.charge(&s, v.at, charged)
+		o, ok := r.decide(&s, at, n, d.Allowed)
 		if !ok {
 			return false
 		}
@@ -291,12 +286,14 @@ func (v *view) decide(rs *ruleset, at, n int64, d *joined) (ok bool) {
 // before the first join.
 type joined struct {
 	sash.Decision
-	some   bool // whether a limit was joined
-	denied bool // whether one denies
+	some   bool          // whether a limit was joined
+	denied bool          // whether one denies
+	early  time.Duration // by how much earlier it may be than the instant of the decision
 }
 
 // join joins what follows under l. Of equal limits, the first decides.
 func (d *joined) join(l sash.Limit, o outcome) {
+	o.retryAfter, o.resetAfter = later(o.retryAfter, d.early), later(o.resetAfter, d.early)
 	decides := o.remaining < d.Remaining
 	if !d.Allowed {
 		decides = o.retryAfter > d.RetryAfter
@@ -311,6 +308,14 @@ func (d *joined) join(l sash.Limit, o outcome) {
 	d.Remaining = min(d.Remaining, o.remaining)
 	d.RetryAfter = max(d.RetryAfter, o.retryAfter)
 	d.ResetAfter = max(d.ResetAfter, o.resetAfter)
+}
+
+// later returns a wait that begins earlier. No wait stays none.
+func later(wait, early time.Duration) time.Duration {
+	if wait == 0 {
+		return 0
+	}
+	return window.Wait(uint64(wait), uint64(early))
 }
 
 // past returns the charges that s tells of at the instant of its answer, oldest first. A charge

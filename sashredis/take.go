@@ -43,7 +43,7 @@ func (l *Limiter) take(ctx context.Context, key string, n int64, charge bool) (d
 	}
 	d, ok := l.decideHere(t, n, charge)
 	if !ok {
-		d = l.ask(ctx, []target{t}, n, charge, "").Decision
+		d = l.ask(ctx, newWaitingFor(t, n, charge, "")).Decision
 	}
 	l.stats.by[d.By].Inc()
 	return d
@@ -57,7 +57,7 @@ func (l *Limiter) decideHere(t target, n int64, charge bool) (d Decision, ok boo
 		}
 	}
 	if l.mirror != nil {
-		return l.mirror.deny([]target{t}, n, l.local.Now())
+		return l.mirror.deny(t, n, l.local.Now())
 	}
 	return Decision{}, false
 }
@@ -88,10 +88,10 @@ func (l *Limiter) takeAll(ctx context.Context, keys []string, n int64, charge bo
 	}
 	ok := false
 	if l.mirror != nil {
-		d, ok = l.mirror.deny(targets, n, l.local.Now())
+		d, ok = l.mirror.denyAll(targets, n, l.local.Now())
 	}
 	if !ok {
-		d = l.ask(ctx, targets, n, charge, "").Decision
+		d = l.ask(ctx, newWaiting(targets, n, charge, "")).Decision
 	}
 	l.stats.by[d.By].Inc()
 	return d
@@ -126,6 +126,7 @@ type batch struct {
 	sent, received int64 // readings of the local clock before and after the round trip
 	views          []view
 	err            error
+	panicked       any // what the Conn has panicked with; nil: it has not
 }
 
 // A group is calls of a batch, one after the other, with the same cost.
@@ -141,15 +142,16 @@ type group struct {
 // large ones.
 const impossible = 1 << 52
 
-// add adds a call to the last group if it is of its cost, else to a new one.
-func (b *batch) add(c *call) {
+// add adds a call to the last group if it is of its cost, else to a new one. It returns the group
+// and its place there.
+func (b *batch) add(n int64, charge bool) (number, place int) {
 	last := len(b.groups) - 1
-	if last < 0 || b.groups[last].n != c.n || b.groups[last].charge != c.charge {
-		b.groups = append(b.groups, group{n: c.n, charge: c.charge})
+	if last < 0 || b.groups[last].n != n || b.groups[last].charge != charge {
+		b.groups = append(b.groups, group{n: n, charge: charge})
 		last++
 	}
-	c.batch, c.group, c.place = b, last, b.groups[last].calls
 	b.groups[last].calls++
+	return last, b.groups[last].calls - 1
 }
 
 // appendCalls appends the calls of b as a script reads them.
@@ -209,70 +211,73 @@ func scriptsFor(targets []target) *scripts {
 	return s
 }
 
-// accept takes the reply of the store to b.
+// accept takes the reply of the store to b: the time, how many calls of each group were admitted,
+// the lease, a token for each key, and the states.
 func (l *Limiter) accept(b *batch, reply string, lease *wanted) error {
-	fields := strings.Split(reply, "|")
-	if len(fields) != 5 {
-		return fmt.Errorf("sashredis: the server answered %q: %w", reply, ErrServer)
+	var fields [5]string
+	rest, more := reply, true
+	for i := range fields {
+		if fields[i], rest, more = strings.Cut(rest, "|"); more != (i < len(fields)-1) {
+			return fmt.Errorf("sashredis: the server answered %q: %w", reply, ErrServer)
+		}
 	}
 	micros, err := number(fields[0])
 	if err != nil {
-		return err
-	}
-	if err := b.parseViews(micros*microsecond, fields[3], fields[4]); err != nil {
 		return err
 	}
 	charged, err := b.parseCounts(fields[1])
 	if err != nil {
 		return err
 	}
-	leased, end, err := parseLease(fields[2])
-	if err != nil {
+	var buf [2]int64
+	leases, err := parseNumbers(buf[:0], fields[2])
+	if err != nil || len(leases) != 2 {
+		return fmt.Errorf("sashredis: the server answered %q for a lease: %w", fields[2], ErrServer)
+	}
+	if err := b.parseViews(micros*microsecond, fields[3], fields[4]); err != nil {
 		return err
 	}
-	l.away.answered(b)
-	for i, t := range b.targets {
-		v := b.views[i].clone()
-		v.charge(t.ruleset, charged+leased)
-		if leased > 0 {
-			v.lease(t.ruleset, leased, end)
-			l.lessees.grant(lease, b, &v, leased, end)
-		}
-		if l.mirror != nil {
-			l.mirror.keep(t, v, b.sent, b.received)
-		}
-	}
+	l.learn(b, charged, lease, leases[0], leases[1])
 	return nil
 }
 
-// parseLease parses the units and the end of a lease.
-func parseLease(text string) (units, end int64, err error) {
-	first, second, _ := strings.Cut(text, " ")
-	if units, err = number(first); err != nil {
-		return 0, 0, err
+// learn keeps what the answer to b tells of its keys, once units are charged to them, and begins
+// the lease of which the units were charged, too, if it is any.
+func (l *Limiter) learn(b *batch, charged int64, lease *wanted, leased, end int64) {
+	l.away.answered(b)
+	for i, t := range b.targets {
+		if leased == 0 {
+			l.mirror.keep(t, b.views[i], charged, b)
+			continue
+		}
+		v := b.views[i].with(t.ruleset, charged+leased)
+		v.lease(t.ruleset, leased, end)
+		l.lessees.grant(lease, b, &v, leased, end)
+		l.mirror.keep(t, v, 0, b)
 	}
-	end, err = number(second)
-	return units, end, err
 }
 
 // parseViews parses the state of each key under each limit at an instant.
 func (b *batch) parseViews(at int64, tokens, answers string) (err error) {
-	states, names := strings.Split(answers, ";"), strings.Split(tokens, " ")
-	b.views = make([]view, len(b.targets))
-	if len(names) != len(b.targets) {
-		return fmt.Errorf("sashredis: the server answered %q for the tokens of %d keys: %w", tokens, len(b.targets), ErrServer)
+	rules := 0
+	for _, t := range b.targets {
+		rules += len(t.rules)
 	}
+	if strings.Count(answers, ";")+1 != rules || strings.Count(tokens, " ")+1 != len(b.targets) {
+		return fmt.Errorf("sashredis: the server answered %q and %q for %d states of %d keys: %w", tokens, answers, rules, len(b.targets), ErrServer)
+	}
+	b.views = make([]view, len(b.targets))
+	states := make([]state, rules)
 	for i, t := range b.targets {
 		v := &b.views[i]
-		*v = view{at: at, token: names[i], states: make([]state, len(t.rules))}
-		for j := range t.rules {
-			if len(states) == 0 {
-				return fmt.Errorf("sashredis: the server answered %q, too few states: %w", answers, ErrServer)
-			}
-			if v.states[j], err = t.rules[j].parse(states[0], at); err != nil {
+		v.at, v.states, states = at, states[:len(t.rules):len(t.rules)], states[len(t.rules):]
+		v.token, tokens, _ = strings.Cut(tokens, " ")
+		for j := range v.states {
+			var field string
+			field, answers, _ = strings.Cut(answers, ";")
+			if v.states[j], err = t.rules[j].parse(field, at); err != nil {
 				return err
 			}
-			states = states[1:]
 		}
 	}
 	return nil
@@ -280,19 +285,19 @@ func (b *batch) parseViews(at int64, tokens, answers string) (err error) {
 
 // parseCounts parses how many calls of each group were admitted, and returns the units charged.
 func (b *batch) parseCounts(text string) (charged int64, err error) {
-	counts := strings.Split(text, " ")
-	if len(counts) != len(b.groups) {
+	var buf [16]int64
+	counts, err := parseNumbers(buf[:0], text)
+	if err != nil || len(counts) != len(b.groups) {
 		return 0, fmt.Errorf("sashredis: the server answered %q for %d groups of calls: %w", text, len(b.groups), ErrServer)
 	}
 	for i := range b.groups {
 		g := &b.groups[i]
-		admitted, err := number(counts[i])
-		if err != nil {
-			return 0, err
+		if counts[i] < 0 || counts[i] > int64(g.calls) {
+			return 0, fmt.Errorf("sashredis: the server admitted %d of %d calls: %w", counts[i], g.calls, ErrServer)
 		}
-		g.admitted, g.before = int(admitted), charged
+		g.admitted, g.before = int(counts[i]), charged
 		if g.charge {
-			charged += g.n * admitted
+			charged += g.n * counts[i]
 		}
 	}
 	return charged, nil
@@ -303,7 +308,7 @@ type call struct {
 	n      int64
 	charge bool
 
-	// Set once the store has decided.
+	// Set once it is in a batch.
 	batch *batch
 	group int
 	place int // among the calls of its group
@@ -327,16 +332,14 @@ func (c *call) before() int64 {
 
 // answer returns the answer to c, which the store has decided.
 func (c *call) answer() (a answer) {
-	b, g, before := c.batch, &c.batch.groups[c.group], c.before()
+	b, g, charged := c.batch, &c.batch.groups[c.group], c.before()
 	d := joined{}
-	d.Allowed = c.place < g.admitted
+	if d.Allowed = c.place < g.admitted; d.Allowed { // of a Peek, too: it tells what would be left
+		charged += c.n
+	}
 	for i, t := range b.targets {
-		v := b.views[i].clone()
-		v.charge(t.ruleset, before)
-		if d.Allowed { // of a Peek, too: it tells what would be left
-			v.charge(t.ruleset, c.n)
-		}
-		if !v.decide(t.ruleset, v.at, c.n, &d) {
+		v := &b.views[i]
+		if !v.decide(t.ruleset, v.at, charged, c.n, &d) {
 			return answer{Decision: refused(fmt.Errorf("sashredis: the server left out what a denial of %d units follows from: %w", c.n, ErrServer))}
 		}
 	}

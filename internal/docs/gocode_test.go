@@ -136,14 +136,16 @@ func TestDocuments_GoCodeCompilesAndRuns(t *testing.T) {
 		for _, block := range goBlocks(string(text)) {
 			source, whole, err := complete(filepath.Join(here, name), block)
 			require.NoError(t, err, "%s:%d", name, block.line)
-			pkg := fmt.Sprintf("./block%d", len(packages))
-			packages = append(packages, pkg)
-			add(filepath.Join(here, pkg, "block.go"), source)
+			// In the module of the document. Fragments have the prelude, which is of this one.
+			pkg := filepath.Join(here, fmt.Sprintf("block%d", len(packages)))
 			if whole {
+				pkg = filepath.Join(here, filepath.Dir(name), filepath.Base(pkg))
 				programs[pkg] = passage{block.line, block.text}
 			} else {
-				add(filepath.Join(here, pkg, "prelude.go"), prelude)
+				add(filepath.Join(pkg, "prelude.go"), prelude)
 			}
+			packages = append(packages, pkg)
+			add(filepath.Join(pkg, "block.go"), source)
 		}
 	}
 	require.Greater(t, len(packages), 8)

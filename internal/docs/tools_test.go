@@ -24,7 +24,7 @@ func isCommand(text string) bool {
 }
 
 // checkTool checks a command other than go test and go run, given as its words: make has the
-// target, .ci/run has the step, and go get names the module in dir.
+// target, .ci/run has the step, and go get names a module in dir.
 func checkTool(dir string, words []string) error {
 	switch {
 	case words[0] == "make":
@@ -79,16 +79,24 @@ func hasStep(dir, part string) error {
 	return fmt.Errorf(".ci/run has no step %q", part)
 }
 
-// namesModule returns an error if path is not that of the module in dir.
+// namesModule returns an error if path is not that of the module in dir, or of one in it.
 func namesModule(dir, path string) error {
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		return err
+	for _, nested := range []string{"", "*", "*/*"} {
+		names, err := filepath.Glob(filepath.Join(dir, nested, "go.mod"))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			mod, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			if m := modulePath.FindSubmatch(mod); m != nil && string(m[1]) == path {
+				return nil
+			}
+		}
 	}
-	if m := modulePath.FindSubmatch(mod); m == nil || string(m[1]) != path {
-		return fmt.Errorf("%s is not the module of %s", path, dir)
-	}
-	return nil
+	return fmt.Errorf("%s is not a module of %s", path, dir)
 }
 
 // leadsTo returns an error if the file that a link in a document names does not exist, or has
@@ -141,7 +149,7 @@ func TestCheckTool(t *testing.T) {
 		".ci/run bits":               "",
 		`.ci/run "32 bytes"`:         `.ci/run has no step "32 bytes"`,
 		"go get example.com/m":       "",
-		"go get example.com/other":   "not the module",
+		"go get example.com/other":   "not a module",
 		"go vet . && make slow # no": "make has no target slow",
 	})
 }

@@ -22,10 +22,10 @@ import (
 // goroutine that ends when the server answers, when the client's ConnWriteTimeout (10 s by
 // default) has passed without one, or when the client is closed.
 //
-// The client's options can stay at their defaults, except that ConnLifetime must not be set: when
-// a connection reaches it and then breaks, rueidis repeats the calls that were under way on it.
-// DisableCache avoids the cost of a cache that scripts do not use. DisableAutoPipelining makes
-// each call take a connection of its own.
+// The client's options can stay at their defaults, with one exception: ConnLifetime must not be
+// set. When a connection has lived for so long, rueidis sends the calls that are under way on it
+// again, and they may be charged twice. DisableCache avoids the cost of a cache that scripts do
+// not use. DisableAutoPipelining makes each call take a connection of its own.
 func New(client rueidis.Client) sashredis.Conn { return &conn{client} }
 
 type conn struct{ client rueidis.Client }

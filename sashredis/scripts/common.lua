@@ -63,17 +63,6 @@ local function divide(t, d)
   return (t - rest) / d, rest
 end
 
--- The time, in microseconds since 1970, is read once: it may move while a script runs. A
--- caller's clock gives it as an argument.
-local now
-local callers = ARGV[1] ~= ''
-if callers then
-  now = tonumber(ARGV[1])
-else
-  local time = redis.call('TIME')
-  now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-end
-
 -- A state is what a key was charged under one limit. The functions of its kind are:
 --   load(s, field)  reads it from its text
 --   fits(s, units)  reports whether that many more units fit now

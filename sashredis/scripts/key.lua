@@ -56,12 +56,7 @@ local function close(key)
     fields[#key + 2] = text(key.leaseEnd) .. ' ' .. text(key.leased) .. ' ' .. text(key.lessees) .. ';'
   end
   local stored = table.concat(fields)
-  -- An instant, so that nothing depends on how long the script takes. Under a caller's clock
-  -- there is no such instant: the key is kept for a day longer than it counts by that clock.
-  local option, command, time = 'PXAT', 'PEXPIREAT', ceil(expires / 1000)
-  if callers then
-    option, command, time = 'PX', 'PEXPIRE', math.max(ceil((expires - now) / 1000), 0) + 86400000
-  end
+  local option, time = expiry(expires)
   if key.sorted then
     local head = (used or key.token ~= '') and '!' .. stored or nil
     if key.head and key.head ~= head then
@@ -70,9 +65,9 @@ local function close(key)
     if head and key.head ~= head then
       redis.call('ZADD', key.name, 0, head)
     end
-    redis.call(command, key.name, text(time))
+    redis.call(option == 'PX' and 'PEXPIRE' or 'PEXPIREAT', key.name, time)
   elseif used then
-    redis.call('SET', key.name, stored, option, text(time))
+    redis.call('SET', key.name, stored, option, time)
   else -- all was given back
     redis.call('DEL', key.name)
   end

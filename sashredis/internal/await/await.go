@@ -24,7 +24,8 @@ type Result struct {
 }
 
 // Do makes a call and returns how it ended. Once ctx is done, Do returns an error that wraps that
-// of ctx, whether the call has ended or not. If ctx is done already, the call is not made.
+// of ctx, whether the call has ended or not. No other error wraps that of a context. If ctx is
+// done already, the call is not made.
 //
 // If ctx can be done, the call is made in a goroutine of its own. That goroutine ends with the
 // call, which may be after Do has returned.
@@ -70,7 +71,12 @@ func (r Result) of(ctx context.Context) (string, error) {
 	if d, ok := ctx.Deadline(); cause == nil && ok && !time.Now().Before(d) {
 		cause = context.DeadlineExceeded
 	}
-	if cause == nil || errors.Is(r.Err, cause) {
+	switch {
+	case cause == nil && (errors.Is(r.Err, context.Canceled) || errors.Is(r.Err, context.DeadlineExceeded)):
+		// Calls may wait for a connection together. Then all of them fail with the context of
+		// the one that makes it.
+		return "", fmt.Errorf("of another call: %v", r.Err)
+	case cause == nil || errors.Is(r.Err, cause):
 		return "", r.Err
 	}
 	return "", fmt.Errorf("%w: %w", cause, r.Err)

@@ -1,0 +1,187 @@
+package sashredis_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/sashredis"
+)
+
+// All calls for a key that come while a round trip is under way make one more together, and each
+// has an answer of its own.
+func TestTake_CallsForAKeyShareARoundTrip(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(50)})
+	arrived, release := s.holdUp()
+
+	const calls = 101
+	decisions := make(chan sashredis.Decision, calls)
+	take := func() { decisions <- l.Take(context.Background(), "k", 1) }
+	go take()
+	<-arrived
+	for range calls - 1 {
+		go take()
+	}
+	eventually(t, "all other calls wait", func() bool { return l.Waiting() == calls-1 })
+	release()
+
+	left := map[int64]int{}
+	denied := 0
+	for range calls {
+		if d := <-decisions; d.Allowed {
+			left[d.Remaining]++
+		} else {
+			assert.NoError(t, d.Err)
+			assert.Equal(t, sashredis.ByStore, d.By)
+			denied++
+		}
+	}
+	assert.Equal(t, 2, s.count(), "round trips")
+	assert.Equal(t, calls-50, denied)
+	for remaining := range int64(50) {
+		assert.Equal(t, 1, left[remaining], "calls that left %d", remaining)
+	}
+	assert.Equal(t, int64(calls-1), l.Stats().Combined)
+	assert.Zero(t, l.Flights())
+}
+
+// Calls of different costs, and Peeks, are decided in the order in which they came, as in round
+// trips of their own.
+func TestTake_CallsOfARoundTripAreDecidedInOrder(t *testing.T) {
+	type made struct {
+		n      int64
+		charge bool
+	}
+	calls := []made{{3, true}, {3, true}, {3, false}, {9, true}, {2, true}, {2, true}, {0, true}, {-1, true}, {1, true}, {1, false}}
+	for _, limit := range []sash.Limit{sash.PerMinute(10).Counter(), sash.PerMinute(10).Log(), sash.PerMinute(10).Buckets(time.Second), sash.PerMinute(10).TokenBucket(10)} {
+		s, alone := newStore(t), newStore(t)
+		l, _ := s.limiter([]sash.Limit{limit, sash.PerHour(100)}, sashredis.WithMirror(0))
+		reference, _ := alone.limiter([]sash.Limit{limit, sash.PerHour(100)}, sashredis.WithMirror(0))
+		arrived, release := s.holdUp()
+		go l.Peek(context.Background(), "k", 1)
+		<-arrived
+
+		got := make([]sashredis.Decision, len(calls))
+		var wg sync.WaitGroup
+		call := func(l *sashredis.Limiter, c made) sashredis.Decision {
+			if c.charge {
+				return l.Take(context.Background(), "k", c.n)
+			}
+			return l.Peek(context.Background(), "k", c.n)
+		}
+		for i, c := range calls {
+			wg.Go(func() { got[i] = call(l, c) })
+			eventually(t, "the call waits", func() bool { return l.Waiting() == i+1 })
+		}
+		release()
+		wg.Wait()
+		assert.Equal(t, 2, s.count(), "round trips")
+		for i, c := range calls {
+			assert.Equal(t, call(reference, c), got[i], "%v: call %d: %v", limit, i, c)
+		}
+	}
+}
+
+// A call that gives up before it was sent is not charged. The others have their answers.
+func TestTake_ACallThatGivesUpInTimeIsNotSent(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(10)})
+	arrived, release := s.holdUp()
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.True(t, l.Allow(context.Background(), "k")) })
+	<-arrived
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var gaveUp sashredis.Decision
+	first := make(chan struct{})
+	go func() { gaveUp = l.Take(ctx, "k", 1); close(first) }()
+	eventually(t, "the first waits", func() bool { return l.Waiting() == 1 })
+	wg.Go(func() { assert.Equal(t, int64(8), l.Take(context.Background(), "k", 1).Remaining) })
+	eventually(t, "both wait", func() bool { return l.Waiting() == 2 })
+	cancel()
+	<-first
+	release()
+	wg.Wait()
+
+	assert.False(t, gaveUp.Allowed)
+	assert.Equal(t, sashredis.ByFallback, gaveUp.By)
+	assert.ErrorIs(t, gaveUp.Err, context.Canceled)
+	assert.Equal(t, int64(8), l.Peek(context.Background(), "k", 0).Remaining)
+}
+
+// The caller that makes a round trip may give up: those that wait do not depend on it.
+func TestTake_ACallerThatGivesUpHoldsUpNobody(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(10)})
+	arrived, release := s.holdUp()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		d := l.Take(ctx, "k", 1)
+		assert.ErrorIs(t, d.Err, context.Canceled)
+	})
+	<-arrived
+	wg.Go(func() { assert.Equal(t, int64(9), l.Take(context.Background(), "k", 1).Remaining) })
+	eventually(t, "the other waits", func() bool { return l.Waiting() == 1 })
+	cancel()
+	<-arrived // the round trip of the other
+	release()
+	wg.Wait()
+	assert.Equal(t, int64(0), l.Stats().Failures, "a caller that gives up says nothing about the store")
+}
+
+// A Conn that panics takes down its caller alone.
+func TestTake_AConnThatPanicsHoldsUpNobody(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(10)})
+	s.set(func() { s.before = func() { s.set(func() { s.before = nil }); panic("test") } })
+	assert.PanicsWithValue(t, "test", func() { l.Allow(context.Background(), "k") })
+	require.Zero(t, l.Flights())
+	assert.True(t, l.Allow(context.Background(), "k"))
+
+	// So do those that share a round trip, each in its own goroutine.
+	arrived, release := s.holdUp()
+	go l.Allow(context.Background(), "k")
+	<-arrived
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { assert.PanicsWithValue(t, "test", func() { l.Allow(context.Background(), "k") }) })
+	}
+	eventually(t, "they wait", func() bool { return l.Waiting() == 3 })
+	s.set(func() { s.before = func() { panic("test") } }) // the first has read what to do
+	release()
+	wg.Wait()
+	s.set(func() { s.before = nil })
+	assert.Zero(t, l.Flights())
+	assert.True(t, l.Allow(context.Background(), "k"))
+}
+
+// Calls under other limits, on other keys, and reservations do not wait for one another.
+func TestTake_OnlyLikeCallsShareARoundTrip(t *testing.T) {
+	s := newStore(t)
+	plan := sash.PerMinute(10).Counter()
+	l, _ := s.limiter(nil, sashredis.WithLimitsFor(func(string) []sash.Limit { return []sash.Limit{plan} }))
+	arrived, release := s.holdUp()
+	var wg sync.WaitGroup
+	wg.Go(func() { l.Allow(context.Background(), "k") })
+	<-arrived
+	wg.Go(func() { l.Allow(context.Background(), "other") })
+	<-arrived
+	wg.Go(func() { l.Reserve(context.Background(), "k", 1) })
+	<-arrived
+	wg.Go(func() { l.TakeAll(context.Background(), []string{"k", "other"}, 1) })
+	<-arrived
+	plan = sash.PerMinute(20).Counter()
+	wg.Go(func() { l.Allow(context.Background(), "k") })
+	<-arrived
+	release()
+	wg.Wait()
+	assert.Equal(t, 5, s.count())
+	assert.Equal(t, int64(16), l.Peek(context.Background(), "k", 0).Remaining, "all count, under the larger limit as well")
+}

@@ -1,0 +1,106 @@
+package goredisconn_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/sashredis"
+	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
+	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
+	"github.com/seed-30da4c49/sash/sashredis/internal/conntest"
+	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
+)
+
+// network returns that of addr.
+func network(addr string) string {
+	if strings.HasPrefix(addr, "/") {
+		return "unix"
+	}
+	return "tcp"
+}
+
+// dial returns a function that connects to a single server.
+func dial(o redis.Options) conntest.Dial {
+	return func(t testing.TB, addr string) (sashredis.Conn, func()) {
+		o := o
+		o.Network, o.Addr = network(addr), addr
+		client := redis.NewClient(&o)
+		return goredisconn.New(client), func() { client.Close() }
+	}
+}
+
+func TestConn_ClientWithDefaults(t *testing.T) { conntest.Single(t, dial(redis.Options{})) }
+
+func TestConn_ClientWithContextTimeout(t *testing.T) {
+	conntest.Single(t, dial(redis.Options{ContextTimeoutEnabled: true}))
+}
+
+func TestConn_Ring(t *testing.T) {
+	conntest.Single(t, func(t testing.TB, addr string) (sashredis.Conn, func()) {
+		client := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, HeartbeatFrequency: time.Hour})
+		return goredisconn.New(client), func() { client.Close() }
+	})
+}
+
+func TestConn_Miniredis(t *testing.T) {
+	conntest.Replies(t, dial(redis.Options{}), miniredis.RunT(t).Addr())
+}
+
+func TestConn_Cluster(t *testing.T) {
+	conntest.Cluster(t, func(t testing.TB, addr string) (sashredis.Conn, func()) {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}})
+		return goredisconn.New(client), func() { client.Close() }
+	})
+}
+
+func TestConn_ClusterOfOne(t *testing.T) {
+	conntest.SingleNode(t, func(t testing.TB, addr string) (sashredis.Conn, func()) {
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: []string{addr},
+			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, network(addr), addr)
+			},
+		})
+		return goredisconn.New(client), func() { client.Close() }
+	})
+}
+
+func TestConn_RingRefusesKeysOfSeveralTags(t *testing.T) {
+	a, b := miniredis.RunT(t), miniredis.RunT(t)
+	client := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr(), "b": b.Addr()}})
+	defer client.Close()
+	conn := goredisconn.New(client)
+	s := bridge.Script("return redis.call('INCR', KEYS[1]) .. ''").(*sashredis.Script)
+	for _, keys := range [][]string{{"a", "b"}, {"{a}", "b"}, {"{a}1", "{a}2", "{b}1"}, {"{}a", "{}b"}, {"{a", "{a}"}} {
+		_, err := conn.Run(context.Background(), s, keys, nil)
+		assert.ErrorContains(t, err, "CROSSSLOT", "%q", keys)
+	}
+	for _, keys := range [][]string{{"a"}, {"b", "b"}, {"b", "{b}"}, {"x{a}1", "{a}2{c}", "{a}3"}} {
+		_, err := conn.Run(context.Background(), s, keys, nil)
+		assert.NoError(t, err, "%q", keys)
+	}
+}
+
+func BenchmarkRun(b *testing.B) {
+	s := redistest.Start(b)
+	conn, closeClient := dial(redis.Options{ContextTimeoutEnabled: true})(b, s.Addr())
+	defer closeClient()
+	conntest.Benchmark(b, conn)
+}
+
+func TestRun_Allocations(t *testing.T) {
+	conn, closeClient := dial(redis.Options{})(t, redistest.Start(t).Addr())
+	defer closeClient()
+	forever, deadline := conntest.Allocations(t, conn)
+	require.LessOrEqual(t, forever, 11.0)
+	require.LessOrEqual(t, deadline, 13.0)
+}

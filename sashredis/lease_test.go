@@ -1,0 +1,203 @@
+package sashredis_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/sashredis"
+)
+
+var leasable = [][]sash.Limit{
+	{sash.PerMinute(100_000).Counter()},
+	{sash.PerMinute(100_000).Buckets(time.Second)},
+	{sash.PerSecond(10_000).TokenBucket(100_000)},
+	{sash.PerMinute(100_000).Counter(), sash.PerHour(1_000_000).Counter()},
+}
+
+// Calls that keep coming are admitted from leases, with few round trips.
+func TestLease_HandsOutUnitsInProcess(t *testing.T) {
+	for _, limits := range leasable {
+		t.Run(fmt.Sprint(limits), func(t *testing.T) {
+			s := newStore(t)
+			l, local := s.limiter(limits, sashredis.WithLease(10_000, time.Hour))
+			ctx := context.Background()
+			const calls = 20_000
+			for i := range calls {
+				d := l.Take(ctx, "k", 1)
+				require.True(t, d.Allowed, "call %d: %+v", i, d)
+				local.Advance(time.Microsecond)
+				s.advance(time.Microsecond)
+			}
+			stats := l.Stats()
+			assert.Equal(t, int64(calls), stats.Store+stats.Lease)
+			assert.Less(t, s.count(), 40)
+			assert.Greater(t, stats.Leased, stats.Lease-1)
+
+			// The store has charged what was used, and what is leased.
+			other, _ := s.limiter(limits)
+			used := limits[0].Count - other.Peek(ctx, "k", 0).Remaining
+			if limits[0].Algorithm == sash.TokenBucket {
+				return // some has flowed back
+			}
+			assert.Equal(t, stats.Store+stats.Leased, used)
+		})
+	}
+}
+
+// One call alone leases nothing, nor does a key with a log.
+func TestLease_NeedsDemand(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(1000)}, sashredis.WithLease(100, time.Second),
+		sashredis.WithLimitsFor(func(key string) []sash.Limit {
+			if key == "log" {
+				return []sash.Limit{sash.PerMinute(1000).Log()}
+			}
+			return nil
+		}))
+	ctx := context.Background()
+	for range 5 {
+		require.True(t, l.Allow(ctx, "slow"))
+		local.Advance(10 * time.Second)
+	}
+	for range 50 {
+		require.True(t, l.Allow(ctx, "log"))
+	}
+	assert.Zero(t, l.Stats().Leased)
+}
+
+// A lease leaves others at least as much as it takes, for each process that has one.
+func TestLease_LeavesOthersTheirPart(t *testing.T) {
+	s := newStore(t)
+	limits := []sash.Limit{sash.PerMinute(1000)}
+	ctx := context.Background()
+	var processes []*sashredis.Limiter
+	for range 4 {
+		l, _ := s.limiter(limits, sashredis.WithLease(1000, time.Second))
+		for range 30 {
+			require.True(t, l.Allow(ctx, "k"))
+		}
+		processes = append(processes, l)
+	}
+	for i, l := range processes {
+		stats := l.Stats()
+		assert.Positive(t, stats.Leased, "process %d", i)
+	}
+	other, _ := s.limiter(limits)
+	assert.Greater(t, other.Peek(ctx, "k", 0).Remaining, int64(200))
+}
+
+// What is not used is given back when the time of a lease is over, and by Close.
+func TestLease_GivesBackWhatIsNotUsed(t *testing.T) {
+	for _, limits := range leasable {
+		s := newStore(t)
+		l, _ := s.limiter(limits, sashredis.WithLease(1000, time.Hour))
+		ctx := context.Background()
+		for range 100 {
+			require.True(t, l.Allow(ctx, "k"))
+		}
+		require.Positive(t, l.Stats().Leased)
+		require.NoError(t, l.Close())
+		other, _ := s.limiter(limits)
+		d := other.Peek(ctx, "k", 0)
+		most := d.Limit.Count
+		if d.Limit.Burst > 0 {
+			most = d.Limit.Burst
+		}
+		assert.Equal(t, most-100, d.Remaining, "%v", limits)
+		assert.True(t, l.Allow(ctx, "k"), "it works on, without leases")
+		stats := l.Stats()
+		assert.Equal(t, int64(100), stats.Store+stats.Leased-stats.Returned-1)
+		assert.NoError(t, l.Close())
+	}
+}
+
+// A lease is gone at the latest when the window ends in which it was charged, by any clock.
+func TestLease_EndsWithItsWindow(t *testing.T) {
+	s := newStore(t) // at the beginning of a minute
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(100_000)}, sashredis.WithLease(100_000, time.Hour))
+	ctx := context.Background()
+	for range 100 {
+		require.True(t, l.Allow(ctx, "k"))
+	}
+	require.Equal(t, sashredis.ByLease, l.Take(ctx, "k", 1).By)
+	local.Advance(time.Minute - 13*time.Millisecond) // the store's clock may be 12 ms ahead
+	require.Equal(t, sashredis.ByLease, l.Take(ctx, "k", 1).By)
+	local.Advance(2 * time.Millisecond)
+	assert.Equal(t, sashredis.ByStore, l.Take(ctx, "k", 1).By)
+}
+
+// Reset ends the lease of this process: its units belong to what is forgotten.
+func TestLease_EndsWithReset(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1000)}, sashredis.WithLease(1000, time.Minute))
+	ctx := context.Background()
+	for range 100 {
+		require.True(t, l.Allow(ctx, "k"))
+	}
+	require.NoError(t, l.Reset(ctx, "k"))
+	d := l.Take(ctx, "k", 1)
+	assert.Equal(t, sashredis.ByStore, d.By)
+	assert.Equal(t, int64(999), d.Remaining)
+}
+
+// Whatever several processes with leases admit, the exact rule admits, fed with what they have
+// used alone: however the round trips go, however the clocks run apart within 200 parts per
+// million, and whatever is given back.
+func TestLease_AdmitsNothingThatTheRuleWouldNot(t *testing.T) {
+	ctx := context.Background()
+	for _, limits := range [][]sash.Limit{
+		{sash.Per(400, 50*time.Millisecond).Counter()},
+		{sash.Per(400, 50*time.Millisecond).Buckets(10 * time.Millisecond)},
+		{sash.Per(400, 50*time.Millisecond).TokenBucket(200)},
+		{sash.Per(100, 10*time.Millisecond).Counter(), sash.Per(5000, time.Second).Counter(), sash.Per(900, 100*time.Millisecond).TokenBucket(300)},
+	} {
+		t.Run(fmt.Sprint(limits), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(3, 3))
+			s := newStore(t)
+			rates := []float64{1 + 190e-6, 1 - 190e-6, 1}
+			sides, locals := make([]*sashredis.Limiter, len(rates)), make([]*sash.ManualClock, len(rates))
+			for i := range sides {
+				sides[i], locals[i] = s.limiter(limits, sashredis.WithLease(int64(10+rng.IntN(100)), time.Duration(1+rng.IntN(20))*time.Millisecond))
+			}
+			clock := sash.NewManualClock(s.now.UnixNano())
+			rule := sash.Must(sash.New(sash.WithLimits(limits...), sash.WithClock(clock)))
+			defer rule.Close()
+			pass := func(d time.Duration) {
+				s.advance(d)
+				clock.Advance(d)
+				for i := range locals {
+					locals[i].Advance(time.Duration(float64(d) * rates[i]))
+				}
+			}
+			used, leased := 0, 0
+			for range steps(t, 10_000) {
+				switch rng.IntN(40) {
+				case 0:
+					pass(time.Duration(rng.IntN(60)) * time.Millisecond)
+				case 1, 2, 3, 4, 5:
+					pass(time.Duration(rng.IntN(2000)) * time.Microsecond)
+				}
+				n := 1 + rng.Int64N(3)
+				// The instant of a decision is when the script ran, or the call was made.
+				d := sides[rng.IntN(len(sides))].Take(ctx, "k", n)
+				require.NoError(t, d.Err)
+				if d.Allowed {
+					used++
+					require.True(t, rule.Take("k", n).Allowed, "by the %v: %+v", d.By, d)
+				}
+				if d.By == sashredis.ByLease {
+					leased++
+				}
+			}
+			assert.Greater(t, used, 1000)
+			assert.Greater(t, leased, used/10)
+		})
+	}
+}

@@ -1,0 +1,36 @@
+-- The fast path of one call on a key with one SlidingCounter, where doubles are exact. If it cannot tell, it has no effect. See counter.lua for what it does.
+
+if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
+  local match, format = string.match, string.format
+  local units, window, count = match(ARGV[2], '^([1-9]%d*)%+1$'), match(ARGV[5], '^c (%d+) (%d+);$')
+  local index, previous, current, rest
+  if units and window then
+    units, window, count = tonumber(units), tonumber(window), tonumber(count)
+    local elapsed = math.fmod(now, window)
+    index, previous, current, rest = (now - elapsed) / window, 0, 0, ';;;'
+    local stored = redis.call('GET', KEYS[1])
+    if stored then
+      local newest, before, latest, tail = match(stored, '^(%d+) (%d+) (%d+)(;.*)$')
+      newest = tonumber(newest)
+      if not newest or newest > index then
+        index = nil -- given back, or the clock is late
+      elseif newest == index then
+        previous, current, rest = tonumber(before), tonumber(latest), tail
+      elseif newest == index - 1 then
+        previous, rest = tonumber(latest), tail
+      else
+        rest = tail
+      end
+    end
+    local room = count - current - units
+    local weighted, limit = previous * (window - elapsed), room * window
+    if index and weighted < 9007199254740992 and limit < 9007199254740992 then
+      local admitted = room >= 0 and weighted <= limit
+      if admitted then
+        redis.call('SET', KEYS[1], format('%.0f %.0f %.0f%s', index, previous, current + units, rest),
+          expiry((index + 2) * window))
+      end
+      return format('%.0f|%d|0 0|%s|%.0f %.0f %.0f', now, admitted and 1 or 0, match(rest, '^;([^;]*)'), index, previous, current)
+    end
+  end
+end
