@@ -211,14 +211,10 @@ func (m *mirror) ofKey(t target, n, now int64, d sash.Decision) bridge.KeyAnswer
 		own.Decision = left
 		own.Remaining -= n
 	}
-	next := unknownNext(left)
-	switch {
-	case own.denied && n == left.Remaining+1:
-		next = own.Decision
-	case e.decide(t.ruleset, latest, e.charged, left.Remaining+1, &more):
-		next = more.Decision
+	if !e.decide(t.ruleset, latest, e.charged, left.Remaining+1, &more) {
+		return bridge.KeyAnswer{Decision: own.Decision, Next: unknownNext(left)}
 	}
-	return bridge.KeyAnswer{Decision: own.Decision, Next: next}
+	return bridge.KeyAnswer{Decision: own.Decision, Next: more.Decision}
 }
 
 // fromFallback returns the answer of the fallback to a call that the store has not decided
@@ -265,9 +261,7 @@ func (e *each) reserveLocally(err error) Decision {
 func (e *each) saySharesOf(charged bool) {
 	for i, t := range e.targets {
 		own, next := e.away.shares.TakeThenPeek(t.name, 0)
-		if charged {
-			own.Allowed, own.RetryAfter = true, 0 // whatever others have charged since
-		} else {
+		if !charged {
 			own = e.away.shares.Peek(t.name, e.call.n)
 		}
 		*e.says[i] = bridge.KeyAnswer{Decision: own, Next: next}

@@ -305,6 +305,45 @@ func TestMiddleware_AFloodSendsNoPackets(t *testing.T) {
 	for i, e := range s.takeEvents() {
 		require.Equal(t, "mirror", e.By)
 		require.Equal(t, []httplimit.Outcome{httplimit.Denied, httplimit.Withheld}[i%2], e.Outcome)
+		require.EqualValues(t, []int64{0, 47}[i%2], e.Decision.Remaining, "after the call, if it was admitted")
+	}
+}
+
+// A key that was charged past its limit tells when it admits one unit, which no answer to a call for
+// several units contains.
+func TestMiddleware_AKeyPastItsLimit(t *testing.T) {
+	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
+		clock, p := sash.NewManualClock(0), per("p", "", sash.PerHour(4).Log())
+		p.Cost = func(*http.Request) int64 { return 2 }
+		here := newSite(t, p, httplimit.WithClock(clock))
+		there := newSite(t, p, onStore(conn, sashredis.WithCallerClock(clock)))
+		for range 6 { // the last four by a Commit of more than was reserved
+			key, _ := here.KeyFor("p", request("u"))
+			r, _ := here.Sash().Reserve(key, 0)
+			r.Commit(1)
+			key, _ = there.KeyFor("p", request("u"))
+			reserved, _ := there.Store().(*httpstore.Store).Limiter().Reserve(t.Context(), key, 0)
+			require.NoError(t, reserved.Commit(t.Context(), 1))
+			clock.Advance(time.Minute)
+		}
+		for range 70 {
+			want, got := here.do("/", "X-User", "u"), there.do("/", "X-User", "u")
+			require.Equal(t, want.Code, got.Code)
+			require.Equal(t, want.Header(), got.Header())
+			clock.Advance(time.Minute)
+		}
+	})
+}
+
+// The fallback knows what the store has said of a key, also of one whose charges may be given back.
+func TestMiddleware_TheFallbackKnowsWhatWasUsed(t *testing.T) {
+	for _, charge := range []func(int) bool{nil, func(int) bool { return true }} {
+		conn, p := &flaky{Conn: embedded(t)}, per("p", "", sash.PerHour(3).Log())
+		p.Charge = charge
+		s := newSite(t, p, onStore(conn, sashredis.WithFallback(sashredis.FallbackLocal(1, 1))))
+		require.Equal(t, []int{200, 200}, s.codes(2, "/", "X-User", "u"))
+		conn.cut.Store(true)
+		require.Equal(t, []int{200, 429}, s.codes(2, "/", "X-User", "u"))
 	}
 }
 
