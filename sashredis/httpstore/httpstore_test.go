@@ -415,6 +415,8 @@ func TestMiddleware_TheFallbackDecides(t *testing.T) {
 		require.Equal(t, 200, w.Code)
 		require.Equal(t, `"plain";r=1;t=3600, "other";r=7;t=3600`, w.Header().Get("RateLimit"))
 		require.Equal(t, []int{200, 429}, s.codes(2, "/plain", "X-User", "u"))
+		require.Equal(t, httplimit.Withheld, s.events[5].Outcome)
+		require.EqualValues(t, 5, s.events[5].Decision.Remaining, "6 are left, and this call would take one")
 		require.Equal(t, []int{200, 200, 200}, s.codes(3, "/refunded", "X-User", "u"), "each is given back")
 		require.Equal(t, []int{401, 401, 429}, s.codes(3, "/refunded", "X-User", "u", "X-Status", "401"))
 		w = s.do("/", "X-User", "u")
