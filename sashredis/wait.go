@@ -41,6 +41,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	for {
 		d := l.Take(ctx, key, n)
 		switch {
+		case d.By == ByFallback && ctx.Err() != nil:
+			return ctx.Err()
 		case d.Allowed:
 			return nil
 		case ctx.Err() != nil:
@@ -50,7 +52,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 		case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):
 			return fmt.Errorf("sashredis: Wait: it may have been charged: %w", d.Err)
 		}
-		if deadline, ok := ctx.Deadline(); ok && d.By != ByFallback && d.RetryAfter > time.Until(deadline) {
+		if deadline, ok := ctx.Deadline(); ok && l.clock == nil && d.By != ByFallback && d.RetryAfter > time.Until(deadline) {
 			return fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
 				d.RetryAfter, time.Until(deadline), context.DeadlineExceeded)
 		}
