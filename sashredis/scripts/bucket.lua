@@ -80,6 +80,10 @@ local function note(s)
     return
   end
   local hi, lo = lack(s)
+  if now < s.key.leaseEnd then -- what is leased has not flowed back, and may not be used at all
+    local leasedHi, leasedLo = mul(s.key.leased, s.a)
+    hi, lo = sub(hi, lo, leasedHi, leasedLo)
+  end
   local lows = s.lows
   while #lows > 0 and not less(lows[#lows].hi, lows[#lows].lo, hi, lo) do
     lows[#lows] = nil
