@@ -14,9 +14,9 @@ import (
 )
 
 // hotPath lists the functions that an Allow, a Take, a Peek or a TakeAll of tracked keys
-// runs through, each with the functions that it calls. A function of an internal package has the
-// name of the package in front. All other calls are inlined. A call costs about 2 ns, and a
-// whole decision 20 to 30 ns.
+// runs through, each with the functions that it calls. A function of an internal package
+// has the name of the package in front. All other calls are inlined. A call costs about
+// 2 ns, and a whole decision 20 to 30 ns.
 var hotPath = map[string]string{
 	"(*Limiter).AllowN":               "(*Limiter).allowSlow, (*rule).takeFastBucket, (*rule).tryFast, (*rule).tryFastLog, (*ruleset).tryFast, dynamic, memequal, memhash",
 	"(*Limiter).Peek":                 "(*Limiter).decide, (*ruleset).peekFast, dynamic, hashmap.(*Map).Load, memhash",

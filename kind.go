@@ -303,8 +303,8 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) (v stateView) {
 }
 
 // validate reports whether all that was read of e since word was loaded is one state. For
-// a counter or a token bucket in one word it always is: what was read is that word. It says nothing of other
-// keys: for these the words must be the same.
+// a counter or a token bucket in one word it always is: what was read is that word. It says
+// nothing of other keys: for these the words must be the same.
 func (rs *ruleset) validate(e *entry, word uint64) bool {
 	switch k := rs.kindOf(word); k {
 	case kindCounter, kindBucket:

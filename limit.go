@@ -107,8 +107,7 @@ var ErrInvalidLimit = errors.New("invalid limit")
 //
 // Most callers should write [Per], [PerSecond] and the like. These choose the algorithm by
 // the count; [Limit.Counter], [Limit.Log], [Limit.Buckets] and [Limit.TokenBucket] choose
-// another. A Limit
-// written field by field is a SlidingCounter unless it says otherwise.
+// another. A Limit written field by field is a SlidingCounter unless it says otherwise.
 //
 // A Limit is read from text by [ParseLimit], and written by [Limit.String]. So it can
 // stand in JSON, in YAML and on a command line (flag.TextVar).
@@ -233,8 +232,9 @@ func (l Limit) most() int64 {
 }
 
 // String returns the limit as text, such as "100/1m0s", "5/1m0s counter", "10/1s log",
-// "240/1h0m0s buckets 1m0s", "10/1s burst 100" or "unlimited". A limit without the name of an algorithm is a
-// [SlidingCounter] of more than [SmallCount] units. [ParseLimit] reads the text back.
+// "240/1h0m0s buckets 1m0s", "10/1s burst 100" or "unlimited". A limit without the name of
+// an algorithm is a [SlidingCounter] of more than [SmallCount] units. [ParseLimit] reads the
+// text back.
 func (l Limit) String() string {
 	if l == Unlimited() {
 		return unlimitedText

@@ -15,6 +15,9 @@ import (
 //     resolution;
 //   - the one that remembers furthest back.
 //
+// Of old token buckets with its Window, a new one prefers that of its own rate. It prefers
+// any token bucket to a rule that does not remember as far back as it looks.
+//
 // If the old rule knows only the window or bucket in which a unit was charged, the unit is
 // dated at the end of that window or bucket. It may count longer than it should, but
 // never shorter. A token bucket knows what it lacks, but not since when: these units are dated

@@ -170,9 +170,9 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 }
 
 // TakeThenPeek is [Limiter.Take], and also returns the decision on one unit more than that
-// leaves, which is not charged. So next.RetryAfter is how long until more can be taken if no other call takes
-// any, and next.Limit is the limit that has so little left. It is for telling clients, as
-// the RateLimit header does.
+// leaves, which is not charged. So next.RetryAfter is how long until more can be taken if
+// no other call takes any, and next.Limit is the limit that has so little left. It is for
+// telling clients, as the RateLimit header does.
 //
 // For most keys, those that have only the limiter's one limit and had no reservation, it
 // costs little more than Take, and decides both at one instant. So next is denied. For

@@ -348,8 +348,8 @@ func (t *target) holds(at int64) bool {
 }
 
 // newOrigins returns room for where the charge to t is recorded, with lineages for those
-// states that have none. It is nil if the charge
-// is not to be given back, or if the entry of t cannot tell.
+// states that have none. It is nil if the charge is not to be given back, or if the entry
+// of t cannot tell.
 func (t *target) newOrigins() []origin {
 	if !t.reserve || !t.entry.isMulti() {
 		return nil

@@ -322,8 +322,8 @@ func (r *rule) takeFastBucket(e *entry, at, n int64) (lack uint64, ok bool) {
 	return lack, e.Word.CompareAndSwap(word, charged)
 }
 
-// tryFastBucket is takeFastBucket that makes d, unless it is nil, the decision, and next, unless
-// it is nil, that on one unit more than d leaves.
+// tryFastBucket is takeFastBucket that makes d, unless it is nil, the decision, and next,
+// unless it is nil, that on one unit more than d leaves.
 func (r *rule) tryFastBucket(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
 	lack, ok := r.takeFastBucket(e, at, n)
 	if d != nil && ok {
@@ -350,8 +350,8 @@ func (r *rule) fastBucketDecision(lack uint64, n int64) (d Decision) {
 	return d
 }
 
-// lackOf returns the steps that a bucket lacks after a call for n units: lack with them, and less
-// without them if they are denied.
+// lackOf returns the steps that a bucket lacks after a call for n units: lack with them, and
+// less without them if they are denied.
 func (l *debtLayout) lackOf(lack uint64, n int64) uint64 {
 	if lack > l.full {
 		lack -= uint64(n) * l.cost

@@ -506,7 +506,8 @@ func TestUnlimited_ForgetsNoEviction(t *testing.T) {
 	require.Equal(t, 2*time.Minute, d.ResetAfter, "it is charged where the eviction was")
 }
 
-// Where the limiter's own limits are unlimited, keys of other limits that do not fit share that.
+// Where the limiter's own limits are unlimited, keys of other limits that do not fit share
+// that.
 func TestUnlimited_IsShared(t *testing.T) {
 	l, _ := capped(t, 1, ShareOverflow)
 	for i := range 3 {

@@ -27,11 +27,10 @@ func (b *breaker) failed(now int64) {
 	}
 }
 
-// succeeded closes b. It writes only if there was a failure, since all calls share b.
-func (b *breaker) succeeded() {
-	if b.failures.Load() != 0 {
-		b.failures.Store(0)
-	}
+// succeeded closes b, and reports whether it was open. It writes only if there was a failure,
+// since all calls share b.
+func (b *breaker) succeeded() (wasOpen bool) {
+	return b.failures.Load() != 0 && b.failures.Swap(0) >= b.limit
 }
 
 // wait returns how long it takes from now until a call goes to the store, and whether b is open.

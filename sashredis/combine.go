@@ -2,6 +2,7 @@ package sashredis
 
 import (
 	"context"
+	"encoding/binary"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 // asks for costs a round trip per round-trip time, however many calls there are, and each has
 // the answer that it would have had in a round trip of its own.
 func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
+	targets, n, charge, reserves := c.targets, c.n, c.charge, c.token != ""
 	err := l.attempt(ctx, c)
 	switch {
 	case err == nil:
@@ -21,13 +23,14 @@ func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
 	case isMisuse(err):
 		a.Decision = refused(err)
 	default:
-		a = l.away.decide(c.targets, c.call, c.token != "", err)
+		return l.away.decide(targets, n, charge, reserves, err) // c may be in a batch
 	}
-	c.finish()
+	c.release()
 	return a
 }
 
-// attempt lets the store decide c, unless ctx has ended or the breaker is open.
+// attempt lets the store decide c, unless ctx has ended or the breaker is open. After an error, c
+// may still be in a batch.
 func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -38,44 +41,49 @@ func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
 	return l.decideTogether(ctx, c)
 }
 
-// decideTogether lets the store decide c, with the other calls of its batch.
+// decideTogether lets the store decide c, with the other calls of its batch. After an error, c may
+// still be in a batch.
 func (l *Limiter) decideTogether(ctx context.Context, c *waiting) error {
 	f := l.flightOf(c)
 	if !l.flights.join(f, c) {
-		l.fly(ctx, f, c)
-		return c.batch.err
+		return l.fly(ctx, f, c)
 	}
 	l.stats.combined.Inc()
 	select {
 	case b := <-c.ready:
-		if c.batch = b; b.panicked != nil {
+		if b.panicked != nil {
 			panic(b.panicked)
 		}
 		return b.err
 	case <-ctx.Done():
-		// If it has not been sent, it has not happened. Otherwise nobody knows.
-		c.sent = !l.flights.withdraw(f, c)
+		// If it has not been sent, it has not happened. Otherwise the outcome is unknown.
+		l.flights.withdraw(f, c)
 		return ctx.Err()
 	}
 }
 
-// fly makes the round trip of c, whose flight was none before, in the goroutine of the caller:
-// nobody else depends on its context. Calls that have come meanwhile get a goroutine.
-func (l *Limiter) fly(ctx context.Context, f flight, c *waiting) {
+// fly makes the round trip of c, whose flight was none before, in the goroutine of the caller: no
+// other call depends on its context. Calls that have come meanwhile get a goroutine.
+func (l *Limiter) fly(ctx context.Context, f flight, c *waiting) error {
 	defer func() { // also if the Conn panics
 		if next := l.flights.next(f); next != nil {
 			go l.flyOn(f, next)
 		}
 	}()
-	c.batch = l.newBatch(c)
-	l.decide(ctx, c.batch)
+	b := l.newBatch(c)
+	l.decide(ctx, b)
+	return b.err
 }
 
-// flyOn makes round trips for calls that have waited, until there are none.
+// flyOn makes round trips for calls that have waited, until there are none. If the store does not
+// answer, calls that have waited meanwhile do not wait for another round trip.
 func (l *Limiter) flyOn(f flight, calls []*waiting) {
 	for calls != nil {
 		b := l.newBatch(calls...)
 		l.decideForAll(b)
+		if b.err != nil && !isMisuse(b.err) {
+			calls = append(calls, l.flights.waitingFor(f)...) // the others were not sent
+		}
 		for _, c := range calls {
 			c.ready <- b // there is room
 		}
@@ -100,6 +108,7 @@ func (l *Limiter) newBatch(calls ...*waiting) *batch {
 		b.keys[i] = string(buf)
 	}
 	for _, c := range calls {
+		c.batch = b
 		c.group, c.place = b.add(c.n, c.charge)
 	}
 	return b
@@ -107,20 +116,21 @@ func (l *Limiter) newBatch(calls ...*waiting) *batch {
 
 // A flight is what calls that share round trips have in common.
 type flight struct {
-	name     string   // of the key, or of all keys and limits if there are several
-	ruleset  *ruleset // of the key; nil: there are several
+	name     string // of the key, or of all keys and their limits if there are several
+	limits   string // of the key
 	reserves bool
 }
 
 // flightOf returns the flight of c.
 func (l *Limiter) flightOf(c *waiting) flight {
 	if len(c.targets) == 1 {
-		return flight{c.targets[0].name, c.targets[0].ruleset, c.token != ""}
+		return flight{c.targets[0].name, c.targets[0].limits, c.token != ""}
 	}
 	buf := make([]byte, 0, 128)
 	for _, t := range c.targets {
-		buf = append(l.appendKey(buf, t), 0)
-		buf = append(append(buf, t.limits...), 0)
+		for _, text := range []string{t.name, t.limits} { // with their lengths: they may hold any bytes
+			buf = append(binary.AppendUvarint(buf, uint64(len(text))), text...)
+		}
 	}
 	return flight{name: string(buf), reserves: c.token != ""}
 }
@@ -132,7 +142,7 @@ type waiting struct {
 	one     [1]target // targets, if there is only one
 	token   string
 	ready   chan *batch // receives its batch once that has been answered
-	sent    bool        // it has given up, but is in a batch
+	gone    bool        // its caller has given up; guarded by the lock of its flight
 }
 
 var waitings = sync.Pool{New: func() any { return &waiting{ready: make(chan *batch, 1)} }}
@@ -150,13 +160,6 @@ func newWaitingFor(t target, n int64, charge bool, token string) *waiting {
 	c.one[0] = t
 	c.targets = c.one[:]
 	return c
-}
-
-// finish releases c, unless its batch is under way.
-func (c *waiting) finish() {
-	if !c.sent || c.batch != nil {
-		c.release()
-	}
 }
 
 // release makes c available for other calls. Nobody else may know it any more.
@@ -209,32 +212,48 @@ func (f *flights) join(of flight, c *waiting) bool {
 
 // next returns the calls of the next batch. If there are none, the flight has ended.
 func (f *flights) next(of flight) (calls []*waiting) {
-	const most = 512 // so that a batch is short for the server, whatever the costs of its calls
 	s := f.shard(of)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	calls = s.waiting[of]
+	calls = slices.DeleteFunc(s.waiting[of], func(c *waiting) bool { return c.gone })
 	if len(calls) == 0 {
 		delete(s.waiting, of)
 		return nil
 	}
-	if len(calls) <= most {
-		s.waiting[of] = nil
-		return calls
-	}
-	s.waiting[of] = calls[most:]
-	return calls[:most:most]
+	end := batchEnd(calls)
+	s.waiting[of] = slices.Clip(calls[end:])
+	return slices.Clip(calls[:end])
 }
 
-// withdraw removes c, and reports whether it was not in a batch yet.
-func (f *flights) withdraw(of flight, c *waiting) bool {
+// batchEnd returns how many of calls make a batch. That is all of them unless their costs differ
+// so often that they would keep the server from other work.
+func batchEnd(calls []*waiting) int {
+	const most = 512 // groups of calls with the same cost
+	groups := 1
+	for i := 1; i < len(calls); i++ {
+		if calls[i].n != calls[i-1].n || calls[i].charge != calls[i-1].charge {
+			if groups++; groups > most {
+				return i
+			}
+		}
+	}
+	return len(calls)
+}
+
+// waitingFor returns all calls that wait for the next batch, which then wait no more.
+func (f *flights) waitingFor(of flight) (calls []*waiting) {
 	s := f.shard(of)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(s.waiting[of], c)
-	if i < 0 {
-		return false
-	}
-	s.waiting[of] = slices.Delete(slices.Clone(s.waiting[of]), i, i+1)
-	return true
+	calls = slices.DeleteFunc(s.waiting[of], func(c *waiting) bool { return c.gone })
+	s.waiting[of] = nil
+	return calls
+}
+
+// withdraw leaves c out of the next batch. If c is in a batch already, it has no effect.
+func (f *flights) withdraw(of flight, c *waiting) {
+	s := f.shard(of)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.gone = true
 }

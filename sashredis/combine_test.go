@@ -185,3 +185,66 @@ func TestTake_OnlyLikeCallsShareARoundTrip(t *testing.T) {
 	assert.Equal(t, 5, s.count())
 	assert.Equal(t, int64(16), l.Peek(context.Background(), "k", 0).Remaining, "all count, under the larger limit as well")
 }
+
+// No name of a key makes one call take part in the round trip of another.
+func TestTakeAll_NoNameIsTakenForSeveral(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(20)}, sashredis.WithMirror(0))
+	ctx := context.Background()
+	require.True(t, l.TakeAll(ctx, []string{"x", "y"}, 20).Allowed)
+	arrived, release := s.holdUp()
+	forged := []string{"x:c60000000\x00c 60000000 20;\x00sash:y", "z"}
+	var wg sync.WaitGroup
+	wg.Go(func() { l.TakeAll(ctx, forged, 1) })
+	<-arrived
+	wg.Go(func() { l.TakeAll(ctx, forged, 1) })
+	eventually(t, "it waits", func() bool { return l.Waiting() == 1 })
+	wg.Go(func() { assert.False(t, l.TakeAll(ctx, []string{"x", "y", "z"}, 1).Allowed) })
+	<-arrived
+	release()
+	wg.Wait()
+}
+
+// If the store does not answer, no call waits for more than the round trip under way and one more,
+// however many calls there are and whatever they cost.
+func TestTake_AllThatWaitAreToldThatTheStoreDoesNotAnswer(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1_000_000)}, sashredis.WithBreaker(100, time.Second))
+	arrived, release := s.holdUp()
+	var wg sync.WaitGroup
+	wg.Go(func() { l.Allow(context.Background(), "k") })
+	<-arrived
+	const calls = 2000
+	for i := range calls {
+		wg.Go(func() {
+			d := l.Take(context.Background(), "k", int64(i+1))
+			assert.ErrorIs(t, d.Err, errAway)
+		})
+	}
+	eventually(t, "they wait", func() bool { return l.Waiting() == calls })
+	s.set(func() { s.err = errAway })
+	release()
+	wg.Wait()
+	assert.Equal(t, 2, s.count())
+	assert.Zero(t, l.Flights())
+}
+
+// Many calls that give up at once cost no more each than one does, and harm nobody.
+func TestTake_ManyGiveUp(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1_000_000)})
+	arrived, release := s.holdUp()
+	var wg sync.WaitGroup
+	wg.Go(func() { l.Allow(context.Background(), "k") })
+	<-arrived
+	ctx, cancel := context.WithCancel(context.Background())
+	for range 1000 {
+		wg.Go(func() { assert.ErrorIs(t, l.Take(ctx, "k", 1).Err, context.Canceled) })
+	}
+	wg.Go(func() { assert.True(t, l.Allow(context.Background(), "k")) })
+	eventually(t, "they wait", func() bool { return l.Waiting() == 1001 })
+	cancel()
+	release()
+	wg.Wait()
+	assert.Zero(t, l.Flights())
+}

@@ -99,15 +99,17 @@ func (e *each) decide(ctx context.Context) Decision {
 		token = e.newToken()
 	}
 	c := newWaiting(e.targets, e.call.n, e.call.charge, token)
-	defer c.finish()
-	err := e.attempt(ctx, c)
+	d, err := Decision{}, e.attempt(ctx, c)
 	switch {
 	case err == nil:
-		return e.fromStore(ctx, &c.call)
+		d = e.fromStore(ctx, &c.call)
 	case isMisuse(err):
-		return e.refused(refused(err))
+		d = e.refused(refused(err))
+	default:
+		return e.fromFallback(err) // c may be in a batch
 	}
-	return e.fromFallback(err)
+	c.release()
+	return d
 }
 
 // refused lets all targets say d, a denial because of an error.
@@ -220,50 +222,36 @@ func (m *mirror) ofKey(t target, n, now int64, d sash.Decision) bridge.KeyAnswer
 // fromFallback returns the answer of the fallback to a call that the store has not decided
 // because of err.
 func (e *each) fromFallback(err error) Decision {
-	f, n := &e.away, e.call.n
-	if f.mode == localMode && e.op == bridge.Reserve {
-		return e.reserveLocally(err)
-	}
-	d := f.decide(e.targets, e.call, false, err).Decision
+	f := &e.away
+	a := f.decide(e.targets, e.call.n, e.call.charge, e.op == bridge.Reserve, err)
 	switch {
 	case f.mode == localMode:
-		e.saySharesOf(d.Allowed && e.call.charge)
-	case d.Allowed: // everything, so there is no limit to tell of
-		own := unlimited(n).Decision
+		e.saySharesOf(&a)
+	case a.Allowed: // everything, so there is no limit to tell of
+		own := unlimited(e.call.n).Decision
 		for i := range e.says {
 			*e.says[i] = bridge.KeyAnswer{Decision: own, Next: own}
 		}
 	default:
-		e.refused(d)
+		e.refused(a.Decision)
 	}
-	return d
+	return a.Decision
 }
 
-// reserveLocally reserves from the shares of this process.
-func (e *each) reserveLocally(err error) Decision {
-	names := make([]string, len(e.targets))
+// saySharesOf sets what each target says by the shares of this process, which have answered a.
+func (e *each) saySharesOf(a *answer) {
+	shares := e.away.shares.Load()
 	for i, t := range e.targets {
-		e.away.seed(t)
-		names[i] = t.name
-	}
-	reservations, d := e.away.shares.ReserveAll(names, e.call.n)
-	e.saySharesOf(d.Allowed)
-	for i := range e.says {
-		if d.Allowed {
-			e.says[i].Cancel = func(context.Context) error { reservations[i].Cancel(); return nil }
+		own, next := shares.TakeThenPeek(t.name, 0)
+		if !a.Allowed || !e.call.charge {
+			own = shares.Peek(t.name, e.call.n)
 		}
-	}
-	return Decision{Decision: d, By: ByFallback, Err: err}
-}
-
-// saySharesOf sets what each target says by the shares of this process, after a call that has
-// charged them or not.
-func (e *each) saySharesOf(charged bool) {
-	for i, t := range e.targets {
-		own, next := e.away.shares.TakeThenPeek(t.name, 0)
-		if !charged {
-			own = e.away.shares.Peek(t.name, e.call.n)
+		if !a.Allowed { // what is more than a share may be admitted by the store
+			own.RetryAfter = min(own.RetryAfter, a.RetryAfter)
 		}
 		*e.says[i] = bridge.KeyAnswer{Decision: own, Next: next}
+		if a.Allowed && i < len(a.local) {
+			e.says[i].Cancel = func(context.Context) error { a.local[i].Cancel(); return nil }
+		}
 	}
 }

@@ -1,8 +1,11 @@
 package sashredis
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +35,8 @@ var (
 	// for limits that guard something that must not be overrun: money, a login, a partner's API.
 	FallbackDeny = Fallback{mode: denyMode}
 
-	// FallbackAdmit admits everything: for limits that are a courtesy.
+	// FallbackAdmit admits everything that the limits could ever admit: for limits that are a
+	// courtesy.
 	FallbackAdmit = Fallback{mode: admitMode}
 )
 
@@ -41,7 +45,9 @@ var (
 // together, as long as Count is at least N.
 //
 // A key does not get a fresh window: the share of what was used when the store was heard of last
-// counts as used, as far as the mirror knows the key.
+// counts as used, as far as the mirror knows the key. What is admitted meanwhile is not charged to
+// the store. So in a window in which the store is away for a time, both may admit: at most Count
+// and the shares.
 func FallbackLocal(num, den int64) Fallback { return Fallback{localMode, num, den} }
 
 // String returns the name of f, such as "FallbackLocal(1, 4)".
@@ -104,8 +110,9 @@ func (f Fallback) limits(limits []sash.Limit) []sash.Limit {
 type fallback struct {
 	Fallback
 	limiter *Limiter
-	shares  *sash.Limiter // of FallbackLocal, else nil
-	clock   *storeClock   // of shares; nil: it has the caller's
+	options []sash.Option                // of shares
+	shares  atomic.Pointer[sash.Limiter] // of FallbackLocal, else nil; a new one after each time away
+	clock   *storeClock                  // of shares; nil: it has the caller's
 }
 
 // A storeClock is the time of the store, as far as it is known, in nanoseconds since 1970.
@@ -117,10 +124,11 @@ type storeClock struct {
 // Now returns the time. It may run back by what the store's clock turns out to be off.
 func (c *storeClock) Now() int64 { return c.local.Now() + c.offset.Load() }
 
-func (l *Limiter) newFallback(limits []sash.Limit) (f fallback, err error) {
-	f = fallback{Fallback: l.fallback, limiter: l}
+// init makes f the fallback of l, whose own limits these are.
+func (f *fallback) init(l *Limiter, limits []sash.Limit) error {
+	f.Fallback, f.limiter = l.fallback, l
 	if f.mode != localMode {
-		return f, nil
+		return nil
 	}
 	clock := l.clock
 	if clock == nil {
@@ -128,39 +136,40 @@ func (l *Limiter) newFallback(limits []sash.Limit) (f fallback, err error) {
 		f.clock.offset.Store(time.Now().UnixNano() - l.local.Now())
 		clock = f.clock
 	}
-	options := []sash.Option{sash.WithClock(clock), sash.WithLimits(f.limits(limits)...)}
+	f.options = []sash.Option{sash.WithClock(clock), sash.WithLimits(f.limits(limits)...)}
 	if len(limits) == 0 {
-		options = append(options, sash.Limit{Window: time.Second}) // keys have limits of their own
+		f.options = append(f.options, sash.Limit{Window: time.Second}) // keys have limits of their own
 	}
 	if l.limitsFor != nil {
-		options = append(options, sash.WithLimitsFor(func(key string) []sash.Limit { return f.limits(l.limitsFor(key)) }))
+		f.options = append(f.options, sash.WithLimitsFor(func(key string) []sash.Limit { return f.limits(l.limitsFor(key)) }))
 	}
-	f.shares, err = sash.New(options...)
-	return f, err
+	shares, err := sash.New(f.options...)
+	f.shares.Store(shares)
+	return err
 }
 
 // decide returns the answer of the fallback to a call that the store has not decided because of
-// err.
-func (f *fallback) decide(targets []target, c call, reserve bool, err error) (a answer) {
+// err. A call whose context was canceled is denied: its caller does not wait for an answer, and
+// must not take one that is charged nowhere.
+func (f *fallback) decide(targets []target, n int64, charge, reserve bool, err error) (a answer) {
 	a.By, a.Err = ByFallback, err
-	d, n := &a.Decision, c.n
+	hopeless := slices.ContainsFunc(targets, func(t target) bool { return t.neverAdmits(n) })
+	d, canceled := &a.Decision.Decision, errors.Is(err, context.Canceled)
 	switch {
-	case f.mode == localMode && reserve:
-		f.seed(targets[0])
-		a.local, d.Decision = f.shares.Reserve(targets[0].name, n)
-	case f.mode == localMode:
-		d.Decision = f.decideLocally(targets, n, c.charge)
-	case n < 0:
-		d.Limit, d.RetryAfter = targets[0].rules[0].Limit, sash.Never
+	case canceled || hopeless || f.mode == denyMode:
 	case f.mode == admitMode:
 		d.Allowed, d.Limit = true, targets[0].rules[0].Limit
+		return a
+	case reserve:
+		a.local, *d = f.shares.Load().ReserveAll(f.seedAll(targets), n)
 	default:
+		*d = f.decideLocally(targets, n, charge)
+	}
+	switch {
+	case hopeless:
+		d.Limit, d.RetryAfter = targets[0].rules[0].Limit, sash.Never
+	case !d.Allowed && (d.RetryAfter == 0 || d.RetryAfter == sash.Never): // the store may admit it
 		d.Limit, d.RetryAfter = targets[0].rules[0].Limit, f.limiter.tryAfter()
-		for _, t := range targets {
-			if t.neverAdmits(n) {
-				d.RetryAfter = sash.Never
-			}
-		}
 	}
 	return a
 }
@@ -174,15 +183,21 @@ func (l *Limiter) tryAfter() time.Duration {
 }
 
 func (f *fallback) decideLocally(targets []target, n int64, charge bool) sash.Decision {
+	names := f.seedAll(targets)
+	if charge {
+		return f.shares.Load().TakeAll(names, n)
+	}
+	return f.shares.Load().PeekAll(names, n)
+}
+
+// seedAll is seed of all targets. It returns their names.
+func (f *fallback) seedAll(targets []target) []string {
 	names := make([]string, len(targets))
 	for i, t := range targets {
 		names[i] = t.name
 		f.seed(t)
 	}
-	if charge {
-		return f.shares.TakeAll(names, n)
-	}
-	return f.shares.PeekAll(names, n)
+	return names
 }
 
 // seed charges to t, if it has no charges here yet, the share of what the mirror knows.
@@ -194,7 +209,7 @@ func (f *fallback) seed(t target) {
 	if e == nil {
 		return
 	}
-	bridge.Seed(f.shares, t.name, func() (pasts [][]bridge.Charge) {
+	bridge.Seed(f.shares.Load(), t.name, func() (pasts [][]bridge.Charge) {
 		v := e.view.with(t.ruleset, e.charged)
 		for i := range t.rules {
 			past := t.rules[i].past(&v.states[i], v.at)
@@ -207,16 +222,27 @@ func (f *fallback) seed(t target) {
 	})
 }
 
-// answered notes that the store has answered for targets: what was decided here without it is
-// history. When it is away again, they are seeded anew.
+// answered notes the time of the store.
 func (f *fallback) answered(b *batch) {
-	if f.shares == nil {
-		return
-	}
 	if f.clock != nil {
 		f.clock.offset.Store(b.views[0].at - b.received)
 	}
-	for _, t := range b.targets {
-		f.shares.Reset(t.name)
+}
+
+// back notes that the store is back after a time away. What was decided here is history: when it
+// is away again, keys are seeded anew.
+func (f *fallback) back() {
+	if f.shares.Load() == nil {
+		return
+	}
+	if fresh, err := sash.New(f.options...); err == nil {
+		f.shares.Swap(fresh).Close()
+	}
+}
+
+// close ends the goroutine of f.
+func (f *fallback) close() {
+	if shares := f.shares.Load(); shares != nil {
+		shares.Close()
 	}
 }

@@ -103,7 +103,7 @@ func TestFallbackLocal_GoesOnFromWhatTheStoreSaid(t *testing.T) {
 		{sash.PerMinute(40).TokenBucket(40)}, {sash.PerHour(400).Log(), sash.PerMinute(40).Counter()},
 	} {
 		s := newStore(t)
-		l, local := s.limiter(limits, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)), sashredis.WithBreaker(1000, time.Second))
+		l, local := s.limiter(limits, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)), sashredis.WithBreaker(2, time.Second))
 		ctx := context.Background()
 		require.True(t, l.Take(ctx, "k", 21).Allowed)
 		s.set(func() { s.err = errAway })
@@ -125,6 +125,7 @@ func TestFallbackLocal_GoesOnFromWhatTheStoreSaid(t *testing.T) {
 
 		// The store is back, and goes on from where it was: 21 are used there.
 		s.set(func() { s.err = nil })
+		local.Advance(time.Second)
 		assert.Equal(t, int64(18), l.Take(ctx, "k", 1).Remaining)
 		// What was decided without it is history.
 		s.set(func() { s.err = errAway })
@@ -158,4 +159,95 @@ func TestFallbackLocal_SharesLimits(t *testing.T) {
 	assert.Equal(t, int64(11), l.Take(ctx, "pro", 1).Remaining)
 	assert.False(t, l.Allow(ctx, "none"))
 	assert.True(t, l.Allow(ctx, "free"))
+}
+
+// A store that comes and goes does not give a key its share anew.
+func TestFallbackLocal_AdmitsAShareInAWindow(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerHour(100)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)))
+	ctx := context.Background()
+	admitted := map[sashredis.By]int{}
+	for i := range 2000 {
+		s.set(func() {
+			s.err = errAway
+			if i%4 == 0 {
+				s.err = nil
+			}
+		})
+		if d := l.Take(ctx, "k", 1); d.Allowed {
+			admitted[d.By]++
+		}
+	}
+	assert.Equal(t, 100, admitted[sashredis.ByStore])
+	assert.Equal(t, 25-1, admitted[sashredis.ByFallback], "one of the share was used in the store")
+}
+
+// What a share never admits, the store may: it is not denied for ever. What the limits never admit
+// is, by every fallback.
+func TestFallback_KnowsWhatIsNeverAdmitted(t *testing.T) {
+	for _, f := range []sashredis.Fallback{sashredis.FallbackDeny, sashredis.FallbackAdmit, sashredis.FallbackLocal(1, 8)} {
+		s := newStore(t)
+		l, _ := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithFallback(f),
+			sashredis.WithLimitsFor(func(key string) []sash.Limit {
+				if key == "blocked" {
+					return []sash.Limit{{Window: time.Minute}}
+				}
+				return nil
+			}))
+		s.set(func() { s.err = errAway })
+		ctx := context.Background()
+		d := l.Take(ctx, "k", 50)
+		assert.Equal(t, f == sashredis.FallbackAdmit, d.Allowed, "%v", f)
+		assert.Equal(t, int64(100), d.Limit.Count)
+		if !d.Allowed {
+			assert.Greater(t, d.RetryAfter, time.Duration(0))
+			assert.Less(t, d.RetryAfter, time.Minute)
+		}
+		for _, d := range []sashredis.Decision{l.Take(ctx, "k", 101), l.Take(ctx, "blocked", 1)} {
+			assert.False(t, d.Allowed, "%v", f)
+			assert.Equal(t, sash.Never, d.RetryAfter)
+		}
+	}
+}
+
+// A caller that has hung up gets no unit from a fallback.
+func TestFallback_DeniesWhatWasCanceled(t *testing.T) {
+	for _, f := range []sashredis.Fallback{sashredis.FallbackAdmit, sashredis.FallbackLocal(1, 2)} {
+		s := newStore(t)
+		l, _ := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithFallback(f))
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		d := l.Take(ctx, "k", 1)
+		assert.False(t, d.Allowed)
+		assert.Greater(t, d.RetryAfter, time.Duration(0))
+		assert.ErrorIs(t, d.Err, context.Canceled)
+		assert.ErrorIs(t, l.Wait(ctx, "k", 1), context.Canceled)
+
+		// One whose time is over before the store answers has the answer of the fallback, but a
+		// Wait reports the end of its context.
+		_, release := s.holdUp()
+		short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		assert.True(t, l.Take(short, "k", 1).Allowed)
+		assert.ErrorIs(t, l.Wait(short, "k", 1), context.DeadlineExceeded)
+		release()
+	}
+}
+
+// Callers whose contexts end before the time-out open the breaker, too, if the store had time.
+func TestBreaker_CountsDeadlines(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithBreaker(3, time.Hour))
+	_, release := s.holdUp()
+	defer release()
+	for i := range 6 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		if i >= 3 { // a tenth of the time-out passes on the local clock
+			s.set(func() { s.arrive = func() { local.Advance(time.Second) } })
+		}
+		assert.ErrorIs(t, l.Take(ctx, "k", 1).Err, context.DeadlineExceeded)
+	}
+	assert.ErrorIs(t, l.Take(context.Background(), "k", 1).Err, sashredis.ErrUnavailable)
+	assert.Equal(t, int64(3), l.Stats().Failures)
 }

@@ -32,9 +32,10 @@ type lessees struct {
 	*Limiter
 	byKey *xsync.MapOf[string, *lessee]
 
-	closed atomic.Bool
-	stop   chan struct{}
-	done   chan struct{}
+	closing sync.Once
+	closed  atomic.Bool
+	stop    chan struct{}
+	done    chan struct{}
 }
 
 // A lessee is what this process knows of the demand for one key, and its lease.
@@ -75,7 +76,7 @@ const ended = math.MinInt64 / 2
 // take takes n units from a lease. It reports whether there are that many.
 func (s *lessees) take(t target, n int64) (d Decision, ok bool) {
 	e, known := s.byKey.Load(t.name)
-	if !known || e.ruleset != t.ruleset {
+	if !known || e.limits != t.limits {
 		return Decision{}, false
 	}
 	b := e.lease.Load()
@@ -113,13 +114,14 @@ func (w *wanted) String() string {
 	return fmt.Sprintf("%d %d %d", w.units, w.length.Microseconds(), w.lastEnd)
 }
 
-// want counts the demand that b is, and returns the request for a lease that b makes; nil for
-// none. No other batch of the key is under way.
+// want returns the request for a lease that b makes; nil for none. No other batch of the key is
+// under way.
 func (s *lessees) want(b *batch) *wanted {
 	t := b.targets[0]
 	now, length := s.local.Now(), min(s.leaseFor, t.leaseFor)
-	if !t.leasable || length < time.Millisecond || s.closed.Load() {
-		return nil // a shorter lease would be over before anyone has used it
+	asked, largest := b.asks(t.ruleset)
+	if asked == 0 || !t.leasable || length < time.Millisecond || s.closed.Load() {
+		return nil // a shorter lease would be over before it was used
 	}
 	e := s.lessee(t)
 	if e == nil {
@@ -128,24 +130,32 @@ func (s *lessees) want(b *batch) *wanted {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if held := e.lease.Load(); held != nil {
-		if held.left.Load() > 0 && now < held.until {
-			e.units += b.units()
-			return nil // a call for more than is left
+		if now < held.until && largest > held.granted {
+			return nil // it is for smaller calls
 		}
 		s.retire(e)
 	}
 	before := e.rescale(now, length)
-	e.units = before + b.units()
 	if before == 0 || e.removed {
 		return nil // one call is no demand yet
 	}
 	// What is used in the length of a lease, but not much more than was ever used.
-	rate := float64(e.units) / float64(max(now-e.since, int64(time.Millisecond)))
-	units := min(rate*float64(length), 3*float64(e.units), float64(s.Limiter.lease))
+	used := float64(before + asked)
+	rate := used / float64(max(now-e.since, int64(time.Millisecond)))
+	units := min(rate*float64(length), 3*used, float64(s.Limiter.lease))
 	if units < 2 {
 		return nil
 	}
 	return &wanted{of: e, units: int64(units), length: length, lastEnd: e.lastEnd, token: s.newToken()}
+}
+
+// used counts units that the store has admitted for t.
+func (s *lessees) used(t target, units int64) {
+	if e, known := s.byKey.Load(t.name); known && units > 0 {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.units = min(e.units+units, maxCount)
+	}
 }
 
 // lessee returns the lessee of t; nil if there are too many.
@@ -153,7 +163,7 @@ func (s *lessees) lessee(t target) *lessee {
 	const most = 1 << 16 // the janitor removes those that have become idle
 	e, known := s.byKey.Load(t.name)
 	switch {
-	case known && e.ruleset == t.ruleset:
+	case known && e.limits == t.limits:
 		return e
 	case !known && s.byKey.Size() >= most:
 		return nil
@@ -161,6 +171,9 @@ func (s *lessees) lessee(t target) *lessee {
 		s.remove(e)
 	}
 	e, _ = s.byKey.LoadOrStore(t.name, &lessee{target: t, lastEnd: -1})
+	if e.limits != t.limits { // those of another call that was first
+		return nil
+	}
 	return e
 }
 
@@ -174,30 +187,38 @@ func (e *lessee) rescale(now int64, length time.Duration) (units int64) {
 	return e.units
 }
 
-// retire ends the lease of e, which must be locked, and gives back what was not used.
+// retire ends the lease of e, which must be locked, and has what was not used given back.
 func (s *lessees) retire(e *lessee) {
-	held := e.lease.Swap(nil)
-	left := held.end()
-	e.units += held.granted - left
-	if left > 0 {
-		go s.giveBack(context.Background(), e.target, held, left)
+	if held, left := e.endLease(); left > 0 {
+		go s.giveBack(e.target, held, left)
 	}
+}
+
+// endLease ends the lease of e, which must be locked, and returns what was not used. Without a
+// lease, it returns 0.
+func (e *lessee) endLease() (held *lease, left int64) {
+	if held = e.lease.Swap(nil); held == nil {
+		return nil, 0
+	}
+	left = held.end()
+	e.units = min(e.units+held.granted-left, maxCount)
+	return held, left
 }
 
 // giveBack gives back units of a lease that has ended. If that fails, they lapse with the window
 // or bucket in which they were charged.
-func (s *lessees) giveBack(ctx context.Context, t target, held *lease, units int64) error {
-	err := s.settle(ctx, t, units, held.origins, held.token, strconv.FormatInt(held.storeEnd, 10))
+func (s *lessees) giveBack(t target, held *lease, units int64) error {
+	err := s.settle(context.Background(), t, units, held.origins, held.token, strconv.FormatInt(held.storeEnd, 10))
 	if err == nil {
 		s.stats.returned.Add(units)
 	}
 	return err
 }
 
-// grant begins the lease of units that the store has granted to a batch until end, in
-// microseconds. v is the state with all that was charged, before is the state without.
+// grant begins the lease of units that the store has granted to b until end, in microseconds. v is
+// the state of the key with all that was charged.
 func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
-	rs, until := w.of.ruleset, end*microsecond
+	rs, until := b.targets[0].ruleset, end*microsecond
 	origins := make([]string, len(rs.rules))
 	for i := range rs.rules {
 		until = min(until, rs.rules[i].periodEnd(&v.states[i]))
@@ -229,9 +250,7 @@ func (s *lessees) drop(t target) {
 	if e, known := s.byKey.Load(t.name); known {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if held := e.lease.Swap(nil); held != nil {
-			held.end()
-		}
+		e.endLease()
 	}
 }
 
@@ -243,10 +262,8 @@ func (s *lessees) remove(e *lessee) {
 		return
 	}
 	e.removed = true
-	if e.lease.Load() != nil {
-		s.retire(e)
-	}
-	s.byKey.Delete(e.name) // until it is marked, nobody replaces it
+	s.retire(e)
+	s.byKey.Delete(e.name) // no other lessee of the key was stored before
 }
 
 func newLessees(l *Limiter) *lessees {
@@ -276,42 +293,52 @@ func (s *lessees) run(interval time.Duration) {
 // sweep ends the lease of e if its time is over. Without a lease and recent calls, e is removed.
 func (s *lessees) sweep(e *lessee, now int64) {
 	e.mu.Lock()
-	held := e.lease.Load()
+	held, left := e.lease.Load(), int64(0)
 	if held != nil && now >= held.until {
-		s.retire(e)
-		held = nil
+		_, left = e.endLease()
 	}
-	idle := held == nil && e.rescale(now, min(s.leaseFor, e.leaseFor)) == 0
+	idle := e.lease.Load() == nil && e.rescale(now, min(s.leaseFor, e.leaseFor)) == 0
 	e.mu.Unlock()
+	if left > 0 {
+		s.giveBack(e.target, held, left) // one after the other: they may be many
+	}
 	if idle {
 		s.remove(e)
 	}
 }
 
-// close ends all leases and gives back what was not used, one after the other, until the store
-// does not answer any more.
-func (s *lessees) close() error {
-	if s.closed.Swap(true) {
+// close ends all leases, and then gives back what was not used, one after the other, until the
+// store does not answer any more.
+func (s *lessees) close() (err error) {
+	s.closing.Do(func() {
+		s.closed.Store(true)
+		close(s.stop)
 		<-s.done
-		return nil
-	}
-	close(s.stop)
-	<-s.done
-	var errs []error
-	s.byKey.Range(func(_ string, e *lessee) bool {
-		e.mu.Lock()
-		held := e.lease.Swap(nil)
-		e.removed = true
-		e.mu.Unlock()
-		if held == nil {
-			return true
+		type unused struct {
+			target
+			*lease
+			units int64
 		}
-		if left := held.end(); left > 0 {
-			if err := s.giveBack(context.Background(), e.target, held, left); err != nil {
-				errs = append(errs, fmt.Errorf("sashredis: Close: key %q: %w", e.name, err))
+		var all []unused
+		s.byKey.Range(func(_ string, e *lessee) bool {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.removed = true
+			if held, left := e.endLease(); left > 0 {
+				all = append(all, unused{e.target, held, left})
+			}
+			return true
+		})
+		var errs []error
+		for _, u := range all {
+			if err := s.giveBack(u.target, u.lease, u.units); err != nil {
+				errs = append(errs, fmt.Errorf("sashredis: Close: key %q: %w", u.name, err))
+			}
+			if len(errs) == s.failures {
+				break
 			}
 		}
-		return len(errs) < s.failures
+		err = errors.Join(errs...)
 	})
-	return errors.Join(errs...)
+	return err
 }

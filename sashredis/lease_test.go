@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,4 +202,114 @@ func TestLease_AdmitsNothingThatTheRuleWouldNot(t *testing.T) {
 			assert.Greater(t, leased, used/10)
 		})
 	}
+}
+
+// Only calls that are charged lease units, and only units that were admitted count as demand.
+func TestLease_IsForUnitsThatAreAdmitted(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerHour(1000)}, sashredis.WithLease(1000, time.Minute), sashredis.WithMirror(0))
+	ctx := context.Background()
+	require.True(t, l.Allow(ctx, "k"))
+	for range 5 {
+		require.True(t, l.Peek(ctx, "k", 1).Allowed)
+		require.True(t, l.Take(ctx, "k", 0).Allowed)
+		require.False(t, l.Take(ctx, "k", 1_000_000).Allowed)
+		require.False(t, l.Take(ctx, "k", 1000).Allowed)
+	}
+	assert.Zero(t, l.Stats().Leased)
+}
+
+// What is left of a lease and is too little for a call does not keep the key from the next lease.
+func TestLease_IsReplacedIfTooLittleIsLeft(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerHour(1_000_000)}, sashredis.WithLease(1000, 10*time.Second))
+	ctx := context.Background()
+	const calls = 5000
+	for range calls {
+		require.True(t, l.Take(ctx, "k", 3).Allowed)
+		local.Advance(time.Microsecond)
+		s.advance(time.Microsecond)
+	}
+	stats := l.Stats()
+	assert.Less(t, stats.Store, int64(100))
+	// A call for more than a lease ever holds leaves it alone.
+	require.True(t, l.Take(ctx, "k", 3).Allowed)
+	before := l.Stats()
+	require.True(t, l.Take(ctx, "k", 5000).Allowed)
+	require.Equal(t, sashredis.ByLease, l.Take(ctx, "k", 3).By)
+	assert.Equal(t, before.Store+1, l.Stats().Store)
+}
+
+// A key whose limits change while calls run gets no unit of other limits.
+func TestLease_OfChangingLimits(t *testing.T) {
+	s := newStore(t)
+	plans := [][]sash.Limit{{sash.PerHour(100_000)}, {sash.PerHour(100_000), sash.PerDay(1_000_000), sash.PerMinute(50_000)}}
+	var turn atomic.Int64
+	l, _ := s.limiter(nil, sashredis.WithLease(100, time.Minute),
+		sashredis.WithLimitsFor(func(string) []sash.Limit { return plans[turn.Add(1)/7%2] }))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				if d := l.Take(context.Background(), "k", 1); !assert.True(t, d.Allowed) || !assert.NoError(t, d.Err) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Reservations that are given back while units of a token bucket are leased do not let more units
+// through than the bucket would.
+func TestLease_WithReservationsOfABucket(t *testing.T) {
+	s := newStore(t)
+	limits := []sash.Limit{sash.PerSecond(1).TokenBucket(40)}
+	l, local := s.limiter(limits, sashredis.WithLease(5, 10*time.Second), sashredis.WithMirror(0))
+	other, _ := s.limiter(limits, sashredis.WithMirror(0))
+	clock := sash.NewManualClock(s.now.UnixNano())
+	rule := sash.Must(sash.New(sash.WithLimits(limits...), sash.WithClock(clock)))
+	defer rule.Close()
+	ctx := context.Background()
+	take := func(l *sashredis.Limiter, n int64) {
+		if d := l.Take(ctx, "k", n); d.Allowed {
+			require.True(t, rule.Take("k", n).Allowed, "%d units by the %v", n, d.By)
+		}
+	}
+	r, d := other.Reserve(ctx, "k", 10)
+	require.True(t, d.Allowed)
+	here, _ := rule.Reserve("k", 10)
+	take(l, 1)
+	take(l, 1)
+	require.Positive(t, l.Stats().Leased)
+	s.advance(7 * time.Second)
+	local.Advance(7 * time.Second)
+	clock.Advance(7 * time.Second)
+	take(other, 4)
+	require.NoError(t, r.Cancel(ctx))
+	here.Cancel()
+	for range 60 {
+		take(other, 1)
+	}
+	for range 5 {
+		take(l, 1)
+	}
+}
+
+// Close ends all leases before it gives anything back, so none is used while the store is away.
+func TestLease_CloseEndsAll(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerHour(100_000)}, sashredis.WithLease(100, time.Minute), sashredis.WithBreaker(2, time.Second))
+	ctx := context.Background()
+	for i := range 10 {
+		for range 20 {
+			require.True(t, l.Allow(ctx, fmt.Sprint(i)))
+		}
+	}
+	s.set(func() { s.err = errAway })
+	assert.ErrorIs(t, l.Close(), errAway)
+	for i := range 10 {
+		assert.NotEqual(t, sashredis.ByLease, l.Take(ctx, fmt.Sprint(i), 1).By)
+	}
+	assert.NoError(t, l.Close())
 }

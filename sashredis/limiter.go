@@ -66,7 +66,7 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	l.stats.init()
 	l.breaker = breaker{limit: int64(c.failures), pause: int64(c.pause)}
 	l.mirror = newMirror(c.mirror)
-	if l.away, err = l.newFallback(limits); err != nil {
+	if err := l.away.init(l, limits); err != nil {
 		return nil, err
 	}
 	if c.lease > 0 {
@@ -89,9 +89,7 @@ func Must(l *Limiter, err error) *Limiter {
 // other method still works afterwards, without leases. Closing again does nothing. The error is
 // that of the store.
 func (l *Limiter) Close() error {
-	if l.away.shares != nil {
-		l.away.shares.Close()
-	}
+	l.away.close()
 	if l.lessees == nil {
 		return nil
 	}
@@ -195,8 +193,8 @@ func cached[K comparable](m *xsync.MapOf[K, *ruleset], key K, limits []sash.Limi
 }
 
 // Reset forgets key, for all processes, as if it had never been seen. Reservations from before
-// have nothing to give back any more. Units that another process has leased before may still be
-// used there.
+// have nothing to give back any more. Units that were leased before may still be used: by other
+// processes, and by this one if a call runs at the same time.
 //
 // On an error, the key may or may not have been forgotten. The context and the time-out bound
 // the call as they do a Take.
@@ -208,6 +206,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	name := string(l.appendKey(nil, t))
 	if l.lessees != nil {
 		l.lessees.drop(t)
+	}
+	if shares := l.away.shares.Load(); shares != nil {
+		shares.Reset(key)
 	}
 	reply, err := l.run(ctx, resetScript, []string{name}, []string{l.reading()})
 	if err != nil {
@@ -256,19 +257,27 @@ func (l *Limiter) runAllowed(ctx context.Context, s *Script, keys, args []string
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	l.stats.trips.Inc()
+	sent := l.local.Now()
 	reply, err := l.conn.Run(bounded, s, keys, args)
-	switch {
-	case err == nil:
-		l.breaker.succeeded()
-		return reply, nil
-	case ctx.Err() != nil: // it says nothing about the store
-		return "", ctx.Err()
-	case isMisuse(err):
-		l.breaker.succeeded()
-		return "", fmt.Errorf("%w: %w", explain(err), ErrServer)
+	if err == nil || isMisuse(err) {
+		if l.breaker.succeeded() {
+			l.away.back()
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: %w", explain(err), ErrServer)
+		}
+		return reply, err
 	}
-	l.stats.failures.Inc()
-	l.breaker.failed(l.local.Now())
+	// A caller that gives up says nothing about the store, unless its time was over and the store
+	// had some.
+	now, gaveUp := l.local.Now(), ctx.Err()
+	if gaveUp == nil || errors.Is(gaveUp, context.DeadlineExceeded) && now-sent >= int64(l.timeout)/10 {
+		l.stats.failures.Inc()
+		l.breaker.failed(now)
+	}
+	if gaveUp != nil {
+		return "", gaveUp
+	}
 	return "", explain(err)
 }
 

@@ -44,7 +44,7 @@ const maxDrift = 5000
 // at most. The store read its clock between sent and received.
 func (m *mirrored) clockBounds(now int64) (earliest, latest int64) {
 	drift := (now - m.sent) / maxDrift
-	return m.at + (now - m.received) - drift, m.at + (now - m.sent) + drift + 1
+	return m.at + (now - m.received) - drift, m.at + (now - m.sent) + drift + microsecond // at is rounded down
 }
 
 // newMirror returns a mirror of that number of keys; nil for none.
@@ -80,8 +80,10 @@ func (m *mirror) load(t target) *mirrored {
 // keep keeps v, an answer to b, as the state of t before that many units were charged to it, unless
 // something newer is kept.
 func (m *mirror) keep(t target, v view, charged int64, b *batch) {
-	if m != nil {
+	const longest = 512 // bytes of a name: clients may choose names
+	if m != nil && len(t.name) <= longest {
 		v.token = "" // it refers to the whole reply
+		v.forgetTicks()
 		m.store(t, &mirrored{view: v, charged: charged, sent: b.sent, received: b.received})
 	}
 }

@@ -209,3 +209,39 @@ func TestMirror_DeniesOnlyWhatTheStoreWould(t *testing.T) {
 		})
 	}
 }
+
+// A mirror does not tell that more is left than there may be.
+func TestMirror_TellsNoMoreThanIsLeft(t *testing.T) {
+	s := newStore(t)
+	limits := []sash.Limit{sash.Per(10, 10*time.Second).Log()}
+	l, local := s.limiter(limits)
+	other, otherLocal := s.limiter(limits, sashredis.WithMirror(0))
+	pass := func(d time.Duration) {
+		s.advance(d)
+		local.Advance(d)
+		otherLocal.Advance(d)
+	}
+	ctx := context.Background()
+	require.True(t, other.Take(ctx, "k", 1).Allowed)
+	pass(5 * time.Second)
+	require.True(t, other.Take(ctx, "k", 4).Allowed)
+	pass(time.Second)
+	require.True(t, other.Take(ctx, "k", 5).Allowed)
+	require.Equal(t, sashredis.ByStore, l.Take(ctx, "k", 7).By)
+	pass(4010 * time.Millisecond)
+	d := l.Take(ctx, "k", 7)
+	require.Equal(t, sashredis.ByMirror, d.By)
+	assert.Equal(t, int64(1), d.Remaining)
+}
+
+// The store rounds its time down to microseconds, so it may be almost one more.
+func TestMirror_KnowsThatTimeIsRoundedDown(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.Per(1, time.Millisecond).Log()})
+	ctx := context.Background()
+	require.True(t, l.Allow(ctx, "k"))
+	local.Advance(time.Millisecond - 1500*time.Nanosecond)
+	require.Equal(t, sashredis.ByMirror, l.Take(ctx, "k", 1).By)
+	local.Advance(time.Microsecond)
+	assert.Equal(t, sashredis.ByStore, l.Take(ctx, "k", 1).By)
+}

@@ -56,7 +56,9 @@ func WithFallback(f Fallback) Option {
 
 // WithPrefix sets the text with which all keys of the limiter begin in the store. The default
 // is "sash:". Limiters with one prefix share the counts of keys with the same name and limits.
-// A prefix must not contain braces, which mean something in the names of Redis keys.
+// A prefix must not contain braces, which mean something in the names of Redis keys. It should not
+// be the beginning of another one: with "sash:" and "sash:login:", the key "login:bob" of the first
+// is the key "bob" of the second.
 func WithPrefix(p string) Option {
 	return optionFunc(func(c *config) {
 		if strings.ContainsAny(p, "{}") {
@@ -87,8 +89,12 @@ func WithHashTag(f func(key string) string) Option {
 // with [sash.Never], and the Err of the [Decision] says what is wrong.
 //
 // f runs on each call, in its goroutine, and must be safe for concurrent use. All processes that
-// share counts should return the same limits. A limit keeps its counts if only its Count or its
-// Burst changes, but for the Count of a [sash.TokenBucket]; any other limit begins anew.
+// share counts should return the same limits.
+//
+// A key keeps its counts if nothing changes but the Count of limits, other than that of a
+// [sash.TokenBucket], and the Burst. After any other change, also of one limit of several or of
+// their order, all limits of the key begin anew. [sash.Per] chooses the algorithm by the count:
+// write [sash.Limit.Counter] or [sash.Limit.Log] for limits that change.
 func WithLimitsFor(f func(key string) []sash.Limit) Option {
 	return optionFunc(func(c *config) {
 		if f == nil {
@@ -100,7 +106,8 @@ func WithLimitsFor(f func(key string) []sash.Limit) Option {
 
 // WithTimeout sets for how long one round trip to the store may take. The default is 100 ms. A
 // call ends within two of them: that of the round trip that is under way for its key, if there
-// is one, and that of its own.
+// is one, and that of its own. If more than 512 calls of different costs wait for one key, each
+// 512 take a round trip.
 func WithTimeout(d time.Duration) Option {
 	return optionFunc(func(c *config) {
 		if d <= 0 {
@@ -116,7 +123,8 @@ func WithTimeout(d time.Duration) Option {
 // A call that the mirror is sure the store would deny is denied in-process. Counts only grow
 // between answers, so such a denial is exact, with these exceptions, in each of which it
 // lasts at most for the RetryAfter that it tells: another process has given units back, has
-// Reset the key or changed its limits; the store has lost counts; or its clock was set forward.
+// Reset the key or changed its limits; the store has lost counts; its clock was set forward; or
+// this machine was suspended. Keys of more than 512 bytes are left to the store.
 //
 // Without the server's clock there is no mirror: see [WithCallerClock].
 func WithMirror(keys int) Option {
@@ -135,7 +143,12 @@ func WithMirror(keys int) Option {
 // of what is left, divided by the number of processes that hold one. A lease ends with the
 // window or bucket of the limit in which it was charged. So nothing is admitted that the exact
 // rule, fed with the units used alone, would not admit. The price is that units which a process
-// has leased but not used are denied to others, until it gives them back after d, or they lapse.
+// has leased but not used are denied to others, and to its own calls that are larger than the
+// lease, until it gives them back after d, or they lapse.
+//
+// Time is that of the store, as far as it can be known here. If the store's clock is set forward, or
+// this machine is suspended, units of a lease may be used once more after their window: at most as
+// many as were leased.
 //
 // [sash.SlidingLog] has no leases: its units count from the instant at which they were used.
 func WithLease(units int64, d time.Duration) Option {
@@ -153,6 +166,10 @@ func WithLease(units int64, d time.Duration) Option {
 // WithBreaker sets after how many failures in a row calls no longer wait for the store. The
 // fallback then answers at once. One call at a time, at most once in each pause, tries the store
 // and, if it answers, all calls go there again. The default is 5 failures and a pause of 1 s.
+//
+// There is one breaker for all keys: in a cluster, successes of other nodes keep it closed. A call
+// whose context ends counts as a failure only if its deadline is over, and it has waited for a
+// tenth of the time-out at least.
 func WithBreaker(failures int, pause time.Duration) Option {
 	return optionFunc(func(c *config) {
 		if failures < 1 {

@@ -2,6 +2,7 @@ package sashredis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,7 +33,10 @@ type reservation struct {
 // Giving back undoes the charge where it was recorded: in the window, the bucket or the
 // microsecond of the Reserve. So nothing is gained by it, and nothing comes back of units that no
 // longer count, or of a key that was reset. Under a [sash.TokenBucket], the key then has what it
-// would have if the units had never been charged, as in package sash.
+// would have if the units had never been charged, or less, if it would have to tell more than 64
+// later charges apart. Under a [sash.SlidingLog] or [sash.SlidingBuckets], giving back costs the
+// store some microseconds for each instant or bucket that was charged since: a log with thousands
+// of charges in its window is not made for it.
 //
 // It costs one round trip. Calls are never decided by the mirror or from a lease. If the fallback
 // decides, the reservation is one of the fallback: it settles nothing in the store.
@@ -51,7 +55,11 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (Reservation
 		return Reservation{}, a.Decision
 	}
 	if a.views == nil {
-		return Reservation{&reservation{limiter: l, target: t, n: n, local: a.local}}, a.Decision
+		r := &reservation{limiter: l, target: t, n: n}
+		if len(a.local) > 0 {
+			r.local = a.local[0]
+		}
+		return Reservation{r}, a.Decision
 	}
 	return Reservation{l.reservation(t, n, &a.views[0])}, a.Decision
 }
@@ -70,10 +78,19 @@ func (l *Limiter) reservation(t target, n int64, v *view) *reservation {
 // even past the limit, since it has been spent: later calls wait for it. A negative actual counts
 // as 0. Only the first Commit or Cancel does anything.
 //
-// It costs one round trip, unless actual is what was reserved. On an error, the difference may or
-// may not have been settled; it is not tried again.
+// It costs one round trip, unless actual is what was reserved. An error that wraps
+// [ErrUnavailable], or that of a ctx that had ended before, means that nothing was sent: the
+// reservation may be settled again later. After any other error, the difference may or may not have
+// been settled, and it is not sent again. A request whose client has hung up should settle with
+// [context.WithoutCancel].
 func (r Reservation) Commit(ctx context.Context, actual int64) error {
-	if r.of == nil || !r.of.settled.CompareAndSwap(false, true) {
+	if r.of == nil || r.of.settled.Load() {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("sashredis: Commit of a reservation of key %q: not sent: %w", r.of.name, err)
+	}
+	if !r.of.settled.CompareAndSwap(false, true) {
 		return nil
 	}
 	difference := r.of.n - max(actual, 0)
@@ -89,6 +106,7 @@ func (r Reservation) Commit(ctx context.Context, actual int64) error {
 		origins, token, difference = "", "", -difference
 	}
 	if err := r.of.limiter.settle(ctx, r.of.target, min(difference, maxCount), origins, token, ""); err != nil {
+		r.of.settled.Store(!errors.Is(err, ErrUnavailable)) // not sent, so it may be tried again
 		return fmt.Errorf("sashredis: Commit of a reservation of key %q: %w", r.of.name, err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,4 +72,32 @@ func TestReserve_EqualsThatOfSash(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A Commit that was certainly not sent may be tried again; any other is not.
+func TestCommit_IsTriedAgainOnlyIfItWasNotSent(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(10)}, sashredis.WithBreaker(1, time.Second))
+	ctx := context.Background()
+	r, d := l.Reserve(ctx, "k", 5)
+	require.True(t, d.Allowed)
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	assert.ErrorIs(t, r.Cancel(gone), context.Canceled)
+	s.set(func() { s.err = errAway })
+	require.Error(t, l.Reset(ctx, "other"))
+	assert.ErrorIs(t, r.Cancel(ctx), sashredis.ErrUnavailable)
+	s.set(func() { s.err = nil })
+	local.Advance(time.Second)
+	assert.NoError(t, r.Cancel(ctx))
+	assert.Equal(t, int64(10), l.Peek(ctx, "k", 0).Remaining)
+
+	r, d = l.Reserve(ctx, "k", 5)
+	require.True(t, d.Allowed)
+	s.set(func() { s.err = errAway })
+	assert.ErrorIs(t, r.Cancel(ctx), errAway)
+	s.set(func() { s.err = nil })
+	local.Advance(time.Second)
+	assert.NoError(t, r.Cancel(ctx))
+	assert.Equal(t, int64(5), l.Peek(ctx, "k", 0).Remaining, "it may have been settled, so it was not sent again")
 }

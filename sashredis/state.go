@@ -29,7 +29,7 @@ type state struct {
 	freed                     []freedAt
 }
 
-// freedAt tells in which tick the last of so many oldest units was charged.
+// freedAt tells in which tick the last of that many oldest units was charged.
 type freedAt struct{ units, tick int64 }
 
 // parse returns the state in a field of a script's answer at that instant.
@@ -171,7 +171,7 @@ func (r *rule) decideRing(s *state, at, n int64, admitted bool) (o outcome, ok b
 	return o, ok
 }
 
-// freedAt returns the tick in which the last of so many oldest units was charged, and whether
+// freedAt returns the tick in which the last of that many oldest units was charged, and whether
 // s knows it.
 func (s *state) freedAt(units int64) (tick int64, ok bool) {
 	if units > s.used {
@@ -185,20 +185,20 @@ func (s *state) freedAt(units int64) (tick int64, ok bool) {
 	return 0, false
 }
 
-// counting returns how many units of the ring s count at an instant, or less if it does not
-// know all ticks.
+// counting returns how many units of the ring s count at an instant, or more if it does not know
+// all ticks.
 func (r *rule) counting(s *state, at int64) (units int64) {
 	now := max(r.ticks.Of(at), s.tick)
-	if r.ticks.Counts(s.tick, now) {
-		units = s.added
+	if !r.ticks.Counts(s.newest, now) {
+		return 0
 	}
-	most := int64(0) // how many of the units before that count
+	gone := int64(0)
 	for _, f := range s.freed {
-		if r.ticks.Counts(f.tick, now) {
-			most = max(most, s.used-f.units+1)
+		if !r.ticks.Counts(f.tick, now) {
+			gone = max(gone, f.units)
 		}
 	}
-	return units + most
+	return s.used - gone + s.added
 }
 
 // origin tells where a charge of s at the instant of its answer was recorded. Units of a lease
@@ -280,6 +280,20 @@ func (v *view) decide(rs *ruleset, at, charged, n int64, d *joined) (ok bool) {
 		d.join(r.Limit, o)
 	}
 	return true
+}
+
+// forgetTicks bounds the ticks that v knows: there may be one for each cost of a batch.
+func (v *view) forgetTicks() {
+	const most = 8
+	for i := range v.states {
+		if len(v.states[i].freed) > most {
+			v.states = slices.Clone(v.states) // the calls of the batch read the others
+			for j := range v.states {
+				v.states[j].freed = slices.Clone(v.states[j].freed[:min(len(v.states[j].freed), most)])
+			}
+			return
+		}
+	}
 }
 
 // A joined is the decision of several limits. The zero value is denied and empty; set Allowed

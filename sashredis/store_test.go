@@ -29,9 +29,11 @@ type fakeStore struct {
 	runs    int
 	arrived chan struct{} // a round trip has arrived, if hold is not nil
 	hold    chan struct{} // each round trip waits for one of these, or until it is closed
+	arrive  func()        // runs when a round trip arrives
 	before  func()        // runs before the script
 	after   func()        // runs after it
 	err     error         // if it is set, no script runs
+	lost    error         // if it is set, scripts run, and their replies are lost
 }
 
 func newStore(t *testing.T) *fakeStore {
@@ -72,8 +74,11 @@ func (s *fakeStore) holdUp() (arrived <-chan struct{}, release func()) {
 func (s *fakeStore) Run(ctx context.Context, script *sashredis.Script, keys, args []string) (string, error) {
 	s.mu.Lock()
 	s.runs++
-	hold, arrived, before, after, err := s.hold, s.arrived, s.before, s.after, s.err
+	hold, arrived, arrive, before, after, err, lost := s.hold, s.arrived, s.arrive, s.before, s.after, s.err, s.lost
 	s.mu.Unlock()
+	if arrive != nil {
+		arrive()
+	}
 	if hold != nil {
 		arrived <- struct{}{}
 		select {
@@ -91,6 +96,9 @@ func (s *fakeStore) Run(ctx context.Context, script *sashredis.Script, keys, arg
 	reply, err := s.conn.Run(ctx, script, keys, args)
 	if after != nil {
 		after()
+	}
+	if lost != nil {
+		return "", lost
 	}
 	return reply, err
 }

@@ -245,6 +245,9 @@ func (l *Limiter) accept(b *batch, reply string, lease *wanted) error {
 // the lease of which the units were charged, too, if it is any.
 func (l *Limiter) learn(b *batch, charged int64, lease *wanted, leased, end int64) {
 	l.away.answered(b)
+	if l.lessees != nil && len(b.targets) == 1 {
+		l.lessees.used(b.targets[0], charged)
+	}
 	for i, t := range b.targets {
 		if leased == 0 {
 			l.mirror.keep(t, b.views[i], charged, b)
@@ -317,8 +320,8 @@ type call struct {
 // answer is the answer to a call, and what the keys were when it was charged.
 type answer struct {
 	Decision
-	views []view           // nil: not by the store
-	local sash.Reservation // of the fallback
+	views []view             // nil: not by the store
+	local []sash.Reservation // of the fallback, one for each key
 }
 
 // before returns the units that the calls of the batch before c have charged.
@@ -350,12 +353,13 @@ func (c *call) answer() (a answer) {
 	return a
 }
 
-// units returns the units that the calls of b ask for.
-func (b *batch) units() (n int64) {
+// asks returns the units that b asks for and rs may admit, and the largest cost among them.
+func (b *batch) asks(rs *ruleset) (units, largest int64) {
 	for _, g := range b.groups {
-		if g.charge && g.n <= maxCount/int64(g.calls) {
-			n = min(n+g.n*int64(g.calls), maxCount)
+		if g.charge && !rs.neverAdmits(g.n) {
+			largest = max(largest, g.n)
+			units = min(units+g.n*int64(min(g.calls, 1<<11)), maxCount)
 		}
 	}
-	return n
+	return units, largest
 }

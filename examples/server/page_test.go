@@ -112,7 +112,7 @@ func TestPage_ShowsWhatTheServiceAnswers(t *testing.T) {
 	v.shows("hello", ".remaining b", "10")
 	v.clock.Advance(5 * time.Second)
 	v.shows("hello", ".remaining b", "20")
-	v.shows("hello", ".more", "as good as new")
+	v.shows("hello", ".more", "the full quota")
 	require.EqualValues(t, 20, v.admitted.Load(), "the page asks, and is charged nothing")
 }
 
@@ -158,7 +158,7 @@ func TestPage_GivesBackLoginsThatSucceed(t *testing.T) {
 	}
 	v.shows("login", ".answer b", "200 OK")
 	v.shows("login", ".remaining b", "5")
-	v.shows("login", ".more", "as good as new")
+	v.shows("login", ".more", "the full quota")
 }
 
 // The page cannot query how much is left of the logins. It estimates that from its own
@@ -210,7 +210,7 @@ func TestPage_ShowsATokenBucket(t *testing.T) {
 	v.shows("hello", ".remaining b", "10")
 	v.clock.Advance(5 * time.Second)
 	v.shows("hello", ".remaining b", "20")
-	v.shows("hello", ".more", "as good as new")
+	v.shows("hello", ".more", "the full quota")
 
 	v.eval("window.ahead = 0; window.read = performance.now.bind(performance); performance.now = () => read() + ahead", nil)
 	v.send("login", 1)
@@ -225,7 +225,7 @@ func TestPage_ShowsATokenBucket(t *testing.T) {
 		v.eval("ahead += 60_000", nil)
 		v.shows("login", ".remaining b", fmt.Sprint(left+1))
 	}
-	v.shows("login", ".more", "as good as new")
+	v.shows("login", ".more", "the full quota")
 
 	// The service's clock stands still, so its bucket is still empty. The next answer says so.
 	v.send("login", 1)

@@ -67,17 +67,27 @@ function bucket.fits(s, units)
 end
 
 -- No number comes again, not even after the key has expired.
-function bucket.reserve(s) s.number = math.max(s.number or now, now) end
+function bucket.reserve(s)
+  s.first = not s.number
+  s.number = math.max(s.number or now, now)
+end
 
 -- note notes what the bucket lacks now, when a charge comes. Earlier lows that are not less
--- are none any more.
+-- are none any more. Before the first reservation there is nothing to give back.
 local function note(s)
+  s.number = s.number + 1
+  if s.first then
+    return
+  end
   local hi, lo = lack(s)
+  if now < s.key.leaseEnd then -- what is leased has not flowed back, and may not be used at all
+    local leasedHi, leasedLo = mul(s.key.leased, s.a)
+    hi, lo = sub(hi, lo, leasedHi, leasedLo)
+  end
   local lows = s.lows
   while #lows > 0 and not less(lows[#lows].hi, lows[#lows].lo, hi, lo) do
     lows[#lows] = nil
   end
-  s.number = s.number + 1
   lows[#lows + 1] = {number = s.number, hi = hi, lo = lo}
   if #lows > 64 then -- keep one of two: the number of the later, and the lack of the earlier
     s.lows = {}

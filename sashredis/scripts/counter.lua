@@ -55,4 +55,6 @@ function counter.save(s)
   return text(s.index) .. ' ' .. text(s.previous) .. ' ' .. text(s.current), (s.index + 2) * s.a
 end
 
+function counter.ends(s) return (s.index + 1) * s.a end
+
 function counter.answer(s) return text(s.index) .. ' ' .. text(s.previous) .. ' ' .. text(s.current) end

@@ -10,7 +10,7 @@ if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
     index, previous, current, rest = (now - elapsed) / window, 0, 0, ';;;'
     local stored = redis.call('GET', KEYS[1])
     if stored then
-      local newest, before, latest, tail = match(stored, '^(%d+) (%d+) (%d+)(;.*)$')
+      local newest, before, latest, tail = match(stored, '^(%d+) (%d+) (%d+)(;[^;]*;[^;]*;)$')
       newest = tonumber(newest)
       if not newest or newest > index then
         index = nil -- given back, or the clock is late

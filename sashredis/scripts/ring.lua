@@ -101,6 +101,8 @@ function ring.giveBack(s, units, tick)
   end
 end
 
+function ring.ends(s) return (s.tick + 1) * s.a end
+
 function ring.save(s) return '', (s.tick + s.b) * s.a end
 
 -- freedAt returns the tick of the oldest units that count, that many of them. 0 < units <= used.

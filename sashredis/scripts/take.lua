@@ -81,11 +81,14 @@ end
 
 -- A lease leaves others as much for each process that had one in the same time.
 local leased, key = 0, keys[1]
-if ARGV[4] ~= '' then
+if ARGV[4] ~= '' and charged > 0 then
   local want, length, last = string.match(ARGV[4], '(%S+) (%S+) (%S+)')
   local ending, before, lessees = key.leaseEnd, key.leased, key.lessees
   if now >= ending then
     ending, before, lessees = now + tonumber(length), 0, 0
+    for _, s in ipairs(key) do
+      ending = s.kind.ends and math.min(ending, s.kind.ends(s)) or ending
+    end
   end
   if tonumber(last) ~= ending then
     lessees = lessees + 1

@@ -314,7 +314,7 @@ class Route {
 
   more(known, free, wait) {
     if (!known) return free ? "\u00a0" : "told with an attempt";
-    if (this.history.idle()) return "as good as new";
+    if (this.history.idle()) return "the full quota";
     return wait > 0 ? `more within ${Math.ceil(wait / 1000)} s` : "\u00a0";
   }
 
