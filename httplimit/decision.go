@@ -101,13 +101,17 @@ func (t *take) setLeastQuota(l *sash.Limiter) {
 func (c *call) report(allowed bool) {
 	for i := range c.takes {
 		t := &c.takes[i]
-		outcome := Admitted
-		switch {
-		case !t.decision.Allowed:
-			outcome = Denied
-		case !allowed:
-			outcome = Withheld
-		}
-		c.observe(t, outcome)
+		c.observe(t, t.outcome(allowed))
 	}
+}
+
+// outcome returns the outcome of t in a call that is allowed or not.
+func (t *take) outcome(allowed bool) Outcome {
+	switch {
+	case !t.decision.Allowed:
+		return Denied
+	case !allowed:
+		return Withheld
+	}
+	return Admitted
 }

@@ -79,7 +79,7 @@ func (t *Transport) holdBack(key string, d time.Duration) {
 	}
 	// Set the hold before the notification, and both under mu: a request that starts over
 	// must find the new hold and the context that follows it.
-	g.hold = newHold(t.Limiter.Clock(), d)
+	g.hold = newHold(t.clock(), d)
 	g.notify()
 	g.changed, g.notify = context.WithCancel(context.Background())
 }

@@ -30,13 +30,15 @@ type Limiter struct {
 	ownLimitsFor func(string) []sash.Limit // limits of keys, instead of their policy's; nil: none
 	secret       [32]byte                  // of fingerprints
 	calls        sync.Pool
+	store        Store // decides instead of limiter, which is nil then; nil: none
 }
 
 // New returns a limiter with every [Policy] among options. The error lists all faults
 // of all of them, and wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or
 // [sash.ErrNoLimit].
 //
-// New starts a goroutine that evicts idle keys. [Limiter.Close] ends it.
+// New starts a goroutine that evicts idle keys. [Limiter.Close] ends it. With [WithStore], it
+// opens the store instead.
 func New(options ...Option) (*Limiter, error) {
 	c, err := configure(options)
 	if err != nil {
@@ -48,7 +50,12 @@ func New(options ...Option) (*Limiter, error) {
 	l.compile(c.policies)
 	inspection := bridge.Inspect(l.forSash)
 	l.ownLimitsFor, _ = inspection.LimitsFor.(func(string) []sash.Limit)
-	if l.limiter, err = sash.New(l.sashOptions()...); err != nil {
+	if l.openStore != nil {
+		err = l.open()
+	} else {
+		l.limiter, err = sash.New(l.sashOptions()...)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -158,27 +165,38 @@ func (l *Limiter) janitorInterval() time.Duration {
 //
 // [sash.Limiter.Reconfigure] replaces the limits of the only policy. If there are
 // several, it changes nothing and returns an error that wraps [errors.ErrUnsupported].
+//
+// With [WithStore], there is none, and Sash returns nil: see [Limiter.Store].
 func (l *Limiter) Sash() *sash.Limiter { return l.limiter }
 
 // KeyFor returns the key of r under the policy of that name, for the methods of
-// [Limiter.Sash]. ok is false if there is no such policy, or if the identity cannot be
+// [Limiter.Sash] or of the store. ok is false if there is no such policy, or if the identity cannot be
 // told. KeyFor does not check the policy's Pattern and does not call its Skip.
 func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
 	for _, p := range l.policies {
 		if p.Name == policy {
 			var c call
-			_, ok = c.appendKey(p, r)
+			if _, ok = c.appendKey(p, r); ok && l.store != nil {
+				return p.storedKey(string(c.keys)), true
+			}
 			return string(c.keys), ok
 		}
 	}
 	return "", false
 }
 
-// ParseKey returns the policy's name and the identity in a key of [Limiter.Sash]. Such
-// keys are returned by [Limiter.KeyFor], and passed to the functions of
+// ParseKey returns the policy's name and the identity in a key of [Limiter.Sash], or of the
+// store. Such keys are returned by [Limiter.KeyFor], and passed to the functions of
 // [sash.WithLimitsFor] and [sash.WithObserver]. ok is false if key is not one of l's,
 // or if its identity was longer than 128 bytes, since the key then holds only a digest.
 func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
+	if l.openStore != nil {
+		p, identity, digest := l.cutStored(key)
+		if p == nil || digest {
+			return "", "", false
+		}
+		return p.Name, identity, true
+	}
 	number, identity, digest, ok := cutKeyPrefix(key)
 	if !ok || digest || number >= len(l.policies) {
 		return "", "", false
@@ -188,4 +206,11 @@ func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
 
 // Close ends the goroutine that evicts idle keys. Every other method still works
 // afterwards. The error is always nil.
-func (l *Limiter) Close() error { return l.limiter.Close() }
+//
+// With [WithStore], it closes the store, and returns the error of that.
+func (l *Limiter) Close() error {
+	if l.store != nil {
+		return l.store.Close()
+	}
+	return l.limiter.Close()
+}

@@ -32,6 +32,9 @@ import (
 // quota use it up.
 func (l *Limiter) Middleware(next http.Handler) http.Handler {
 	mustNotBeNil("Middleware", next == nil)
+	if l.store != nil {
+		return &storeHandler{l, next}
+	}
 	return &handler{l, next}
 }
 

@@ -25,6 +25,12 @@ type Event struct {
 	// Identity is the identity that the policy's KeyFunc has appended. It is empty without
 	// [WithEventIdentities].
 	Identity string
+	// By tells who made the Decision, under [WithStore] only: "store", or another answer of the
+	// store, such as "fallback".
+	By string
+	// Err is why the store did not make the Decision, nil if it did. If Outcome is GivenBack, it
+	// is why the charge may not have been given back.
+	Err error
 }
 
 // An Outcome is the result of a request under one policy.

@@ -27,6 +27,7 @@ type config struct {
 	eventFields   eventFields
 	denied        func(http.ResponseWriter, *http.Request, Denial)
 	unidentified  http.Handler
+	openStore     func(StoreKeys) (Store, error) // nil: there is no store
 	faults        []error
 }
 
@@ -206,6 +207,7 @@ func configure(options []Option) (config, error) {
 	if c.eventFields != (eventFields{}) && c.observer == nil {
 		c.fault("WithEventFingerprints and WithEventIdentities need WithObserver")
 	}
+	c.checkStore()
 	c.faults = append(c.faults, validatePolicies(c.policies, c.foldPaths))
 	return c, errors.Join(c.faults...)
 }

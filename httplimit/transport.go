@@ -41,6 +41,8 @@ import (
 //
 // If a response asks in both ways, Retry-After holds.
 //
+// Held keys are those of this process, also with a Store.
+//
 // # Errors
 //
 // The error of a request that is not sent wraps one of these. The body of such a
@@ -50,6 +52,7 @@ import (
 //     to come first, it is [context.DeadlineExceeded] at once.
 //   - [sash.ErrExceedsLimit] for a cost that is never admitted.
 //   - Under NoWait, it is a [*TurnError].
+//   - With a Store, what is wrong with a call that the store refuses.
 //
 // A request whose context ends after it was admitted stays charged. So does a request
 // that is held back at the moment of its admission, and it is charged again when it is
@@ -66,8 +69,14 @@ import (
 // keys are held back. So there are never more such keys than 32 or twice the number that
 // were held at one time, whichever is more, and never more than MaxHeld.
 type Transport struct {
-	// Limiter admits the requests. It is required: without one, every request is an error.
+	// Limiter admits the requests. Either a Limiter or a Store is required: without one, and
+	// with both, every request is an error.
 	Limiter *sash.Limiter
+
+	// Store admits the requests instead, together with those of all processes that share it.
+	// Requests of this process wait in order for one key; those of several processes are
+	// admitted in any order. While the store does not answer, its fallback decides.
+	Store Store
 
 	// Base sends the admitted requests. Nil means [http.DefaultTransport].
 	Base http.RoundTripper
@@ -84,8 +93,8 @@ type Transport struct {
 	// NoWait makes a request that would have to wait fail with a [*TurnError].
 	NoWait bool
 
-	// MaxHold bounds for how long one response holds a key back, on the Limiter's clock. 0
-	// means an hour. If it is negative, Retry-After and RateLimit are ignored.
+	// MaxHold bounds for how long one response holds a key back, on the Limiter's clock, or on
+	// that of the system with a Store. 0 means an hour. If it is negative, Retry-After and RateLimit are ignored.
 	MaxHold time.Duration
 
 	// MaxHeld bounds how many keys are held back at a time. 0 or less means 1024. Beyond
@@ -108,19 +117,28 @@ type TurnError struct {
 	// Held reports whether the server asked to wait, with Retry-After or RateLimit.
 	// Otherwise, the Limiter denies the request.
 	Held bool
+	// Err is why the Store did not decide. It is nil if it did, and without a Store.
+	Err error
 }
+
+// Unwrap returns Err.
+func (e *TurnError) Unwrap() error { return e.Err }
 
 // Error returns, for example, "httplimit: not sent: the limiter admits it in 1.5s".
 func (e *TurnError) Error() string {
 	if e.Held {
 		return fmt.Sprintf("httplimit: not sent: the server asked to wait for another %v", e.RetryAfter)
 	}
+	if e.Err != nil {
+		return fmt.Sprintf("httplimit: not sent: the fallback of the store admits it in %v: %v", e.RetryAfter, e.Err)
+	}
 	return fmt.Sprintf("httplimit: not sent: the limiter admits it in %v", e.RetryAfter)
 }
 
 var (
-	errNoLimiter = errors.New("httplimit: Transport.Limiter must not be nil")
-	errNoKey     = errors.New("httplimit: not sent: the request does not tell the key to count it under")
+	errNoLimiter   = errors.New("httplimit: Transport.Limiter must not be nil, unless there is a Store")
+	errTwoLimiters = errors.New("httplimit: Transport must not have both a Limiter and a Store")
+	errNoKey       = errors.New("httplimit: not sent: the request does not tell the key to count it under")
 )
 
 // defaultMaxHold is the longest window that is common among services. A server that
@@ -200,8 +218,11 @@ func urlHost(u *url.URL) string {
 
 // admit returns once r may be sent, with the key that was charged.
 func (t *Transport) admit(r *http.Request) (key string, err error) {
-	if t.Limiter == nil {
+	switch {
+	case t.Limiter == nil && t.Store == nil:
 		return "", errNoLimiter
+	case t.Limiter != nil && t.Store != nil:
+		return "", errTwoLimiters
 	}
 	key, ok := t.key(r)
 	if !ok {
@@ -212,7 +233,7 @@ func (t *Transport) admit(r *http.Request) (key string, err error) {
 		n = t.Cost(r)
 	}
 	if t.NoWait {
-		return key, t.takeNow(key, n)
+		return key, t.takeNow(r.Context(), key, n)
 	}
 	return key, t.wait(r.Context(), key, n)
 }
@@ -228,18 +249,31 @@ func (t *Transport) key(r *http.Request) (key string, ok bool) {
 }
 
 // takeNow charges n units to key if that requires no waiting.
-func (t *Transport) takeNow(key string, n int64) error {
+func (t *Transport) takeNow(ctx context.Context, key string, n int64) error {
 	if left := t.heldFor(key); left > 0 {
 		return &TurnError{RetryAfter: left, Held: true}
 	}
-	d := t.Limiter.Take(key, n)
+	d, err := t.take(ctx, key, n)
 	switch {
 	case d.Allowed:
 		return nil
+	case ctx.Err() != nil && err != nil: // so the store could not be asked
+		return fmt.Errorf("httplimit: not sent: %w", ctx.Err())
+	case d.RetryAfter == sash.Never && err != nil:
+		return fmt.Errorf("httplimit: not sent: %w", err)
 	case d.RetryAfter == sash.Never:
 		return fmt.Errorf("httplimit: not sent: a cost of %d under a limit of %v: %w", n, d.Limit, sash.ErrExceedsLimit)
 	}
-	return &TurnError{RetryAfter: d.RetryAfter}
+	return &TurnError{RetryAfter: d.RetryAfter, Err: err}
+}
+
+// take charges n units to key. The error is why a store did not decide.
+func (t *Transport) take(ctx context.Context, key string, n int64) (d sash.Decision, err error) {
+	if t.Store == nil {
+		return t.Limiter.Take(key, n), nil
+	}
+	answer := t.Store.Take(ctx, []string{key}, n)
+	return answer.Decision, answer.Err
 }
 
 // wait blocks until n units are charged to key and key is not held back.
@@ -267,10 +301,26 @@ func (t *Transport) waitOnce(ctx, news context.Context, h hold, key string, n in
 	if err := h.wait(ctx); err != nil {
 		return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
 	}
-	if err := t.Limiter.Wait(ctx, key, n); err != nil {
+	if err := t.waitForTurn(ctx, key, n); err != nil {
 		return fmt.Errorf("httplimit: not sent: %w", err)
 	}
 	return nil
+}
+
+// waitForTurn blocks until n units are charged to key.
+func (t *Transport) waitForTurn(ctx context.Context, key string, n int64) error {
+	if t.Store == nil {
+		return t.Limiter.Wait(ctx, key, n)
+	}
+	return t.Store.Wait(ctx, key, n)
+}
+
+// clock returns the clock of the holds.
+func (t *Transport) clock() sash.Clock {
+	if t.Store == nil {
+		return t.Limiter.Clock()
+	}
+	return sash.SystemClock()
 }
 
 // obeyWait holds key back for as long as the response asks, at most MaxHold.

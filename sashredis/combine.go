@@ -16,14 +16,7 @@ import (
 // the answer that it would have had in a round trip of its own.
 func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
 	targets, n, charge, reserves := c.targets, c.n, c.charge, c.token != ""
-	err := ctx.Err()
-	switch {
-	case err != nil:
-	case !l.breaker.allows(l.local.Now()):
-		err = ErrUnavailable
-	default:
-		err = l.decideTogether(ctx, c)
-	}
+	err := l.attempt(ctx, c)
 	switch {
 	case err == nil:
 		a = c.answer()
@@ -34,6 +27,18 @@ func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
 	}
 	c.release()
 	return a
+}
+
+// attempt lets the store decide c, unless ctx has ended or the breaker is open. After an error, c
+// may still be in a batch.
+func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !l.breaker.allows(l.local.Now()) {
+		return ErrUnavailable
+	}
+	return l.decideTogether(ctx, c)
 }
 
 // decideTogether lets the store decide c, with the other calls of its batch. After an error, c may

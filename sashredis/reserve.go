@@ -54,16 +54,19 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (Reservation
 	if !a.Allowed {
 		return Reservation{}, a.Decision
 	}
-	r := &reservation{limiter: l, target: t, n: n, local: a.local}
-	if a.views != nil {
-		v := &a.views[0]
-		origins := make([]string, len(t.rules))
-		for i := range t.rules {
-			origins[i] = strconv.FormatInt(t.rules[i].origin(&v.states[i], v.at, true), 10)
-		}
-		r.origins, r.token = strings.Join(origins, " "), v.token
+	if a.views == nil {
+		return Reservation{&reservation{limiter: l, target: t, n: n, local: a.local}}, a.Decision
 	}
-	return Reservation{r}, a.Decision
+	return Reservation{l.reservation(t, n, &a.views[0])}, a.Decision
+}
+
+// reservation returns the reservation of n units of t, which the store has charged at v.
+func (l *Limiter) reservation(t target, n int64, v *view) *reservation {
+	origins := make([]string, len(t.rules))
+	for i := range t.rules {
+		origins[i] = strconv.FormatInt(t.rules[i].origin(&v.states[i], v.at, true), 10)
+	}
+	return &reservation{limiter: l, target: t, n: n, origins: strings.Join(origins, " "), token: v.token}
 }
 
 // Commit settles the reservation to actual units. If that is less than was reserved, the

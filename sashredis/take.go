@@ -324,13 +324,18 @@ type answer struct {
 	local sash.Reservation // of the fallback
 }
 
+// before returns the units that the calls of the batch before c have charged.
+func (c *call) before() int64 {
+	g := &c.batch.groups[c.group]
+	if g.charge {
+		return g.before + int64(min(c.place, g.admitted))*g.n
+	}
+	return g.before
+}
+
 // answer returns the answer to c, which the store has decided.
 func (c *call) answer() (a answer) {
-	b, g := c.batch, &c.batch.groups[c.group]
-	charged := g.before
-	if g.charge {
-		charged += int64(min(c.place, g.admitted)) * g.n
-	}
+	b, g, charged := c.batch, &c.batch.groups[c.group], c.before()
 	d := joined{}
 	if d.Allowed = c.place < g.admitted; d.Allowed { // of a Peek, too: it tells what would be left
 		charged += c.n

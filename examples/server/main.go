@@ -5,6 +5,13 @@
 //	go run ./examples/server
 //	go run ./examples/server -addr 127.0.0.1:9090 -hello "3/s log"
 //	go run ./examples/server -hello "2/s burst 20"
+//
+// With -redis, it runs two instances that share their counts in Redis or Valkey. The page then
+// sends requests to both of them in turn. Without a server at hand, use the one in this process:
+//
+//	go run ./examples/server -redis embedded
+//	go run ./examples/server -redis 127.0.0.1:6379
+//	go run ./examples/server -redis unix:/run/redis/redis.sock
 package main
 
 import (
@@ -17,10 +24,12 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
 )
 
 func main() {
@@ -44,6 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	redis := flags.String("redis", "", "run two instances that share their counts in the Redis at that `address`: HOST:PORT, unix:PATH, or embedded for one in this process")
 	flags.TextVar(&limits.Hello, "hello", limits.Hello, "`limit` of /hello for each address, such as 20/10s, \"3/s log\" or \"2/s burst 20\"")
 	flags.TextVar(&limits.Quote, "quote", limits.Quote, "`limit` of /quote for each API key")
 	flags.TextVar(&limits.Login, "login", limits.Login, "`limit` of failed /login for each account from each address")
@@ -51,25 +61,99 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	service, err := newService(limits, withLog(stderr)...)
+	options := withLog(stderr)
+	instances := 1
+	if *redis != "" {
+		store, err := openRedis(ctx, *redis)
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		options = append(options, httplimit.WithStore(store.open))
+		instances = 2
+	}
+	listeners, err := listen(*addr, instances)
 	if err != nil {
 		return err
 	}
-	defer service.Close()
-	listener, err := net.Listen("tcp", *addr)
-	if err != nil {
-		return err
+	var handlers []http.Handler
+	origins := originsOf(listeners)
+	for range listeners {
+		service, err := newServiceAmong(origins, limits, options...)
+		if err != nil {
+			closeAll(listeners)
+			return err
+		}
+		defer service.Close()
+		handlers = append(handlers, service)
 	}
+	fmt.Fprintf(stdout, welcome, origins[0], atOnce(limits.Hello)+2, atOnce(limits.Login)+2)
+	for _, other := range origins[1:] {
+		fmt.Fprintf(stdout, welcomeOther, other)
+	}
+	return serve(ctx, listeners, handlers)
+}
 
+// listen listens on an address and, for each further instance, on the next port. If the port is 0,
+// each gets a free one.
+func listen(addr string, instances int) (listeners []net.Listener, err error) {
+	for range instances {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			closeAll(listeners)
+			return nil, err
+		}
+		listeners = append(listeners, l)
+		host, port, _ := net.SplitHostPort(addr)
+		if n, err := strconv.Atoi(port); err == nil && n > 0 {
+			addr = net.JoinHostPort(host, strconv.Itoa(n+1))
+		}
+	}
+	return listeners, nil
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		l.Close()
+	}
+}
+
+// originsOf returns the URLs of listeners, without a slash at their end.
+func originsOf(listeners []net.Listener) (origins []string) {
+	for _, l := range listeners {
+		origins = append(origins, "http://"+l.Addr().String())
+	}
+	return origins
+}
+
+// serve serves on each listener with its handler, until ctx is done or one of them fails. Then it
+// waits for the requests under way.
+func serve(ctx context.Context, listeners []net.Listener, handlers []http.Handler) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, len(listeners))
+	for i, l := range listeners {
+		go func() {
+			defer stop()
+			ended <- serveOne(ctx, l, handlers[i])
+		}()
+	}
+	var errs []error
+	for range listeners {
+		errs = append(errs, <-ended)
+	}
+	return errors.Join(errs...)
+}
+
+func serveOne(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
-		Handler:           service,
+		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second, // the form of a login is read before it is admitted
 		WriteTimeout:      10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
-	fmt.Fprintf(stdout, welcome, "http://"+listener.Addr().String(), atOnce(limits.Hello)+2, atOnce(limits.Login)+2)
 	ended := make(chan error, 1)
 	context.AfterFunc(ctx, func() {
 		patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -110,5 +194,11 @@ Or try it from another shell. /hello is limited by address:
 To ask what is left of /hello and /quote, and be charged nothing:
 
   curl -I %[1]s/hello
+
+`
+
+const welcomeOther = `Another instance shares the counts. Try both in turn:
+
+  %s/
 
 `

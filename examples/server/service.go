@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -45,9 +46,15 @@ func defaultLimits() limits {
 	}
 }
 
-// newService puts one limiter around a whole mux. The patterns of its policies have the
-// same syntax as those of the mux. The page has no policy.
+// newService returns a service that is the only instance.
 func newService(l limits, options ...httplimit.Option) (*service, error) {
+	return newServiceAmong(nil, l, options...)
+}
+
+// newServiceAmong puts one limiter around a whole mux. The patterns of its policies have the
+// same syntax as those of the mux. The page has no policy. The origins are the URLs of all
+// instances, which are told to the page.
+func newServiceAmong(origins []string, l limits, options ...httplimit.Option) (*service, error) {
 	options = append(options,
 		httplimit.Policy{
 			Name: "hello", Pattern: "GET /hello", Limits: []sash.Limit{l.Hello},
@@ -90,9 +97,11 @@ func newService(l limits, options ...httplimit.Option) (*service, error) {
 	mux.HandleFunc("GET /quote", quote)
 	mux.HandleFunc("POST /login", login)
 	mux.HandleFunc("GET /limits", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, l) })
-	mux.Handle("GET /", page())
+	mux.HandleFunc("GET /instances", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, origins) })
+	mux.Handle("GET /", page(origins))
 	const largestForm = 4 << 10 // bytes
-	return &service{http.MaxBytesHandler(limiter.Middleware(mux), largestForm), limiter}, nil
+	limited := http.MaxBytesHandler(limiter.Middleware(mux), largestForm)
+	return &service{fromPagesOf(origins, limited), limiter}, nil
 }
 
 // oneUnlessAsked returns the cost of a request: 0 for HEAD, else 1. By HEAD, the page reads
@@ -156,15 +165,17 @@ func writeJSON(w http.ResponseWriter, v any) {
 //go:embed page
 var pageFiles embed.FS
 
-// page returns a handler of the files of the page, which may load nothing from other sites.
-func page() http.Handler {
+// page returns a handler of the files of the page, which may load nothing from other sites. It
+// may send requests to those origins.
+func page(origins []string) http.Handler {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
 		panic(err) // it is embedded
 	}
 	serve := http.FileServerFS(files)
+	policy := strings.Join(append([]string{"default-src 'self'; frame-ancestors 'none'; connect-src 'self'"}, origins...), " ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
+		w.Header().Set("Content-Security-Policy", policy)
 		w.Header().Set("Cache-Control", "no-cache") // the files have no date
 		serve.ServeHTTP(w, r)
 	})

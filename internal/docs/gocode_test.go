@@ -45,6 +45,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/sashredis"
 )
 
 type job struct{ Tenant string }
@@ -61,6 +62,7 @@ var (
 	jobs                        chan job
 	complete                    func(context.Context, string) (int64, error)
 	byAddress                   httplimit.KeyFunc
+	conn                        sashredis.Conn
 )
 `
 
@@ -68,7 +70,8 @@ var (
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "expvar": "expvar", "fmt": "fmt", "http": "net/http",
 	"httplimit": "github.com/seed-30da4c49/sash/httplimit", "log": "log", "netip": "net/netip", "os": "os",
-	"sash": "github.com/seed-30da4c49/sash", "time": "time",
+	"sash": "github.com/seed-30da4c49/sash", "sashredis": "github.com/seed-30da4c49/sash/sashredis",
+	"httpstore": "github.com/seed-30da4c49/sash/sashredis/httpstore", "time": "time",
 }
 
 // complete returns a Go file for a block, and reports whether the block is a whole file. Else

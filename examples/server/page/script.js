@@ -29,6 +29,42 @@ const asks = {
   },
 };
 
+// The instances of the service share their counts. The page sends its requests to all of them in
+// turn. By another name of the host than that of their URLs, it knows only its own.
+const instances = {
+  origins: [location.origin],
+  answers: [0],
+  turns: { HEAD: 0, other: 0 }, // polls take their turns apart from other requests
+
+  async load() {
+    const all = await (await fetch("/instances")).json();
+    if (!all || all.length < 2 || !all.includes(location.origin)) return;
+    this.origins = all;
+    this.answers = all.map(() => 0);
+    this.show();
+  },
+
+  // fetch sends a request to the next instance.
+  async fetch(path, options) {
+    const kind = options.method === "HEAD" ? "HEAD" : "other";
+    const turn = this.turns[kind]++ % this.origins.length;
+    const response = await fetch(this.origins[turn] + path, options);
+    if (kind === "other") {
+      this.answers[turn]++;
+      this.show();
+    }
+    return response;
+  },
+
+  show() {
+    if (this.origins.length < 2) return;
+    const element = document.querySelector(".instances");
+    const ports = this.origins.map((origin) => new URL(origin).port);
+    element.textContent = `Instances on ports ${ports.join(" and ")} share the counts. Answers: ${this.answers.join(" and ")}.`;
+    element.hidden = false;
+  },
+};
+
 const chosen = (name) => document.querySelector(`input[name=${name}]:checked`).value;
 
 // parameters reads the first member of a list such as "hello";q=20;w=10 into {q: 20, w: 10}.
@@ -187,7 +223,7 @@ class Route {
     const number = ++this.number;
     const alone = ++this.underWay === 1;
     try {
-      const response = await fetch(path, { method, headers, body, cache: "no-store" });
+      const response = await instances.fetch(path, { method, headers, body, cache: "no-store" });
       const now = performance.now();
       const state = history.update(number, response, now, free);
       const kind = kindOf(this.name, response.status);
@@ -211,7 +247,7 @@ class Route {
     const { history } = this;
     const number = ++this.number;
     try {
-      const response = await fetch(path, { method: "HEAD", headers, cache: "no-store" });
+      const response = await instances.fetch(path, { method: "HEAD", headers, cache: "no-store" });
       history.update(number, response, performance.now(), free);
     } catch {
       this.unanswered();
@@ -494,6 +530,7 @@ async function showLimits(routes) {
 
 const routes = [...document.querySelectorAll("section[data-route]")].map((section) => new Route(section));
 showLimits(routes);
+instances.load();
 
 let ticked = performance.now();
 setInterval(() => {

@@ -1,0 +1,305 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// A localStore is a store in this process: a sash.Limiter.
+type localStore struct {
+	*sash.Limiter
+	httplimit.StoreKeys
+	err      error    // of all calls, if it is set
+	calls    []string // their names and keys
+	ended    bool     // whether a call had a context that has ended
+	tampered func(*httplimit.StoreDecision)
+	closed   bool
+}
+
+// open is for WithStore.
+func (s *localStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
+	s.StoreKeys = keys
+	s.Limiter = sash.Must(sash.New(keys.Limits[0][0], sash.WithLimitsFor(keys.LimitsFor), sash.WithClock(sash.NewManualClock(0)), sash.WithSweepInterval(-1)))
+	return s, nil
+}
+
+func (s *localStore) decide(ctx context.Context, call string, keys []string, d sash.Decision) httplimit.StoreDecision {
+	s.calls = append(s.calls, strings.Join(append([]string{call}, keys...), " "))
+	s.ended = s.ended || ctx.Err() != nil
+	answer := httplimit.StoreDecision{Decision: d, By: "test", Err: s.err}
+	for _, key := range keys {
+		own, next := s.Limiter.TakeThenPeek(key, 0)
+		own.Allowed = d.Allowed || s.Limiter.Peek(key, 1).Allowed
+		if !own.Allowed {
+			own = s.Limiter.Peek(key, 1)
+		}
+		answer.Keys = append(answer.Keys, httplimit.KeyDecision{Decision: own, Next: next})
+	}
+	if s.tampered != nil {
+		s.tampered(&answer)
+	}
+	return answer
+}
+
+func (s *localStore) Take(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
+	return s.decide(ctx, "take", keys, s.TakeAll(keys, n))
+}
+
+func (s *localStore) Peek(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
+	return s.decide(ctx, "peek", keys, s.PeekAll(keys, n))
+}
+
+func (s *localStore) Reserve(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
+	reservations, d := s.ReserveAll(keys, n)
+	answer := s.decide(ctx, "reserve", keys, d)
+	for i := range answer.Keys {
+		if d.Allowed {
+			answer.Keys[i].Cancel = func(ctx context.Context) error {
+				s.calls = append(s.calls, "cancel "+keys[i])
+				s.ended = s.ended || ctx.Err() != nil
+				reservations[i].Cancel()
+				return s.err
+			}
+		}
+	}
+	return answer
+}
+
+func (s *localStore) Wait(ctx context.Context, key string, n int64) error {
+	return s.Limiter.Wait(ctx, key, n)
+}
+
+func (s *localStore) Close() error {
+	s.closed = true
+	return errors.Join(s.Limiter.Close(), s.err)
+}
+
+// newStoreSite returns a site whose store is s.
+func newStoreSite(t *testing.T, s *localStore, options ...httplimit.Option) *site {
+	l, err := httplimit.New(append(options, httplimit.WithStore(s.open))...)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return &site{Limiter: l}
+}
+
+// A request costs one call of the store for all policies with the same cost, one for each other
+// cost and each shadow, and one for each charge that is given back.
+func TestStore_IsAskedAsSeldomAsCanBe(t *testing.T) {
+	a, b, c := per("a", "", sash.PerHour(2).Log()), per("b", "/b", sash.PerHour(5).Log()), per("c", "/c", sash.PerHour(1).Log())
+	d, shadow := per("d", "/d", sash.PerHour(9).Log()), per("shadow", "/shadow", sash.PerHour(1).Log())
+	c.Cost = func(*http.Request) int64 { return 7 } // which is never admitted
+	d.Charge = func(int) bool { return false }
+	shadow.Shadow = true
+	s := &localStore{}
+	site := newStoreSite(t, s, a, b, c, d, shadow)
+	for _, step := range []struct {
+		request, key string
+		code         int
+		calls        []string
+	}{
+		{"GET /", "k", 200, []string{"take a\x00k"}},
+		{"GET /b", "l", 200, []string{"take a\x00l b\x00l"}},
+		{"GET /c", "m", 429, []string{"reserve a\x00m", "reserve c\x00m", "cancel a\x00m", "peek a\x00m"}},
+		{"GET /c", "l", 429, []string{"reserve a\x00l", "reserve c\x00l", "cancel a\x00l", "peek a\x00l"}},
+		{"GET /d", "l", 200, []string{"reserve a\x00l d\x00l", "cancel d\x00l"}},
+		{"GET /c", "l", 429, []string{"reserve a\x00l", "peek c\x00l"}},
+		{"GET /shadow", "k", 200, []string{"take a\x00k", "take shadow\x00k"}},
+		{"GET /shadow", "k", 429, []string{"take a\x00k"}}, // nobody wants to know of the shadow
+	} {
+		s.calls = nil
+		require.Equal(t, step.code, site.do(step.request, "X-Key", step.key).Code, step)
+		require.Equal(t, step.calls, s.calls, step)
+	}
+	require.EqualValues(t, 9, s.Limiter.Peek("d\x00l", 0).Remaining)
+}
+
+// The context of the calls ends with no request, and has its values.
+func TestStore_IsAskedThoughTheClientHasGone(t *testing.T) {
+	p := per("p", "", sash.PerHour(2).Log())
+	p.Charge, p.ChargeUncertain = func(int) bool { return false }, func(int) bool { return false }
+	s := &localStore{}
+	site := newStoreSite(t, s, p)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 5 {
+		w := httptest.NewRecorder()
+		site.ServeHTTP(w, newRequest("GET /", "X-Key", "k").WithContext(ctx))
+		require.Equal(t, 200, w.Code)
+	}
+	require.Len(t, s.calls, 10)
+	require.False(t, s.ended)
+}
+
+// Events tell who decided, and what went wrong.
+func TestStore_EventsTellWhoDecided(t *testing.T) {
+	var events []httplimit.Event
+	s := &localStore{}
+	p, shadow := per("p", "", sash.PerHour(1).Log()), per("shadow", "", sash.PerHour(1).Log())
+	p.Charge = func(status int) bool { return status == 200 }
+	shadow.Shadow = true
+	site := newStoreSite(t, s, p, shadow, httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e) }))
+	site.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }
+	s.err = errors.New("away")
+	require.Equal(t, 404, site.do("GET /", "X-Key", "k").Code)
+	site.answer = nil
+	require.Equal(t, []int{200, 429}, site.codes(2, "GET /", "X-Key", "k"))
+	var outcomes []httplimit.Outcome
+	for _, e := range events {
+		require.Equal(t, "test", e.By)
+		require.Equal(t, s.err, e.Err)
+		outcomes = append(outcomes, e.Outcome)
+	}
+	require.Equal(t, []httplimit.Outcome{
+		httplimit.Admitted, httplimit.Admitted, httplimit.GivenBack, // p, shadow, p
+		httplimit.Admitted, httplimit.Denied,
+		httplimit.Denied, httplimit.Denied,
+	}, outcomes)
+	require.ErrorIs(t, site.Close(), s.err)
+	require.True(t, s.closed)
+}
+
+// A denial names a quota, even if no key by itself denies the request.
+func TestStore_EveryDenialNamesAQuota(t *testing.T) {
+	s := &localStore{tampered: func(d *httplimit.StoreDecision) {
+		d.Decision = sash.Decision{Limit: sash.PerHour(2).Log(), RetryAfter: 90 * time.Second}
+	}}
+	w := newStoreSite(t, s, per("a", "", sash.PerHour(1).Log()), per("b", "", sash.PerHour(2).Log())).do("GET /", "X-Key", "k")
+	require.Equal(t, 429, w.Code)
+	require.Equal(t, "90", w.Header().Get("Retry-After"))
+	require.Contains(t, w.Body.String(), `"violated-policies":["b"]`)
+}
+
+// A store that panics, or does not answer for each key, admits nothing.
+func TestStore_ThatPanicsAdmitsNothing(t *testing.T) {
+	site := newStoreSite(t, &localStore{tampered: func(d *httplimit.StoreDecision) { d.Keys = nil }}, per("a", "", sash.PerHour(1)))
+	var logged strings.Builder
+	server := &http.Server{ErrorLog: log.New(&logged, "", 0)}
+	r := newRequest("GET /", "X-Key", "k")
+	w := httptest.NewRecorder()
+	site.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, server)))
+	require.Equal(t, 500, w.Code)
+	require.Contains(t, logged.String(), "httplimit: panic")
+	require.Zero(t, site.served.Load())
+}
+
+// The keys of a store begin with the name of their policy. KeyFor, ParseKey, HashTag and the
+// limits know them.
+func TestStore_KeysHaveTheNameOfTheirPolicy(t *testing.T) {
+	s := &localStore{}
+	gold := sash.PerMinute(7).Log()
+	var site *site
+	site = newStoreSite(t, s, per("a", "", sash.PerHour(1)), per("ab", "", sash.PerHour(2)),
+		httplimit.WithSash(sash.WithLimitsFor(func(key string) []sash.Limit {
+			if policy, identity, ok := site.ParseKey(key); ok && policy == "ab" && identity == "gold" {
+				return []sash.Limit{gold}
+			}
+			return nil
+		})))
+	require.Equal(t, [][]sash.Limit{{sash.PerHour(1)}, {sash.PerHour(2)}}, s.StoreKeys.Limits)
+	require.Nil(t, site.Sash())
+	require.Same(t, s, site.Store())
+
+	long := strings.Repeat("x", 200)
+	for _, identity := range []string{"k", "gold", long, "{\x00\x01}"} {
+		a, ok := site.KeyFor("a", newRequest("GET /", "X-Key", identity))
+		require.True(t, ok)
+		ab, _ := site.KeyFor("ab", newRequest("GET /", "X-Key", identity))
+		require.NotEqual(t, a, ab)
+		require.Equal(t, httplimit.HashTag(a), httplimit.HashTag(ab))
+		require.Equal(t, []sash.Limit{sash.PerHour(1)}, s.LimitsFor(a))
+		want := sash.PerHour(2)
+		if identity == "gold" {
+			want = gold
+		}
+		require.Equal(t, []sash.Limit{want}, s.LimitsFor(ab))
+		policy, parsed, ok := site.ParseKey(ab)
+		if identity == long {
+			require.False(t, ok)
+			continue
+		}
+		require.True(t, ok)
+		require.Equal(t, []string{"ab", identity, identity}, []string{policy, parsed, httplimit.HashTag(ab)})
+	}
+	_, ok := site.KeyFor("a", newRequest("GET /"))
+	require.False(t, ok)
+	for _, key := range []string{"", "a", "abc\x00k", "\x00k"} {
+		_, _, ok := site.ParseKey(key)
+		require.False(t, ok, "%q", key)
+		require.Empty(t, s.LimitsFor(key), "%q", key)
+	}
+	require.Equal(t, "other", httplimit.HashTag("other"))
+}
+
+// An option that has no effect on a store is refused.
+func TestWithStore_RefusesWhatDoesNotWorkWithIt(t *testing.T) {
+	p, store := per("p", "", sash.PerHour(1)), httplimit.WithStore(new(localStore).open)
+	for want, options := range map[string][]httplimit.Option{
+		"httplimit: WithClock does not work with WithStore: the time is the store's: invalid option":                           {httplimit.WithClock(sash.SystemClock())},
+		"httplimit: WithSizeHint does not work with WithStore: there is no table of keys in this process: invalid option":      {httplimit.WithSizeHint(1)},
+		"httplimit: WithSweepInterval does not work with WithStore: there is no table of keys in this process: invalid option": {httplimit.WithSweepInterval(-1)},
+		"httplimit: WithSash: option 2: of the options of sash, only WithLimitsFor works with WithStore: invalid option":       {httplimit.WithSash(sash.WithLimitsFor(func(string) []sash.Limit { return nil }), sash.WithChargeDenied())},
+		"httplimit: WithStore: open must not be nil: invalid option":                                                           {httplimit.WithStore(nil)},
+		"httplimit: WithStore: open returned neither a store nor an error":                                                     {httplimit.WithStore(func(httplimit.StoreKeys) (httplimit.Store, error) { return nil, nil })},
+		"httplimit: WithStore: no such host": {httplimit.WithStore(func(httplimit.StoreKeys) (httplimit.Store, error) { return nil, errors.New("no such host") })},
+		"httplimit: WithSash: option 1: of the options of sash, only WithLimitsFor works with WithStore: invalid option":                                                                              {httplimit.WithSash(sash.WithLimitsFor(nil))},
+		"httplimit: WithSash: option 1: limits are given to a Policy: invalid option\nhttplimit: WithSash: option 1: of the options of sash, only WithLimitsFor works with WithStore: invalid option": {httplimit.WithSash(sash.PerHour(1))},
+	} {
+		_, err := httplimit.New(append([]httplimit.Option{p, store}, options...)...)
+		require.EqualError(t, err, want)
+	}
+	_, err := httplimit.New(p, store, httplimit.WithClock(sash.SystemClock()))
+	require.ErrorIs(t, err, sash.ErrInvalidOption)
+}
+
+// A Transport takes its turn from a store as from a limiter, and has one of them.
+func TestTransport_WithAStore(t *testing.T) {
+	s := &localStore{}
+	_, err := s.open(httplimit.StoreKeys{Limits: [][]sash.Limit{{sash.PerHour(2).Log()}}, LimitsFor: func(string) []sash.Limit { return nil }})
+	require.NoError(t, err)
+	send := func(tr *httplimit.Transport) error {
+		r, err := http.NewRequest("GET", "http://a.example/", nil)
+		require.NoError(t, err)
+		tr.Base = sent(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"60"}}, Body: http.NoBody}, nil
+		})
+		_, err = tr.RoundTrip(r)
+		return err
+	}
+	require.NoError(t, send(&httplimit.Transport{Store: s}))
+	holding := &httplimit.Transport{Store: s, NoWait: true}
+	require.NoError(t, send(holding))
+	var turn *httplimit.TurnError
+	require.ErrorAs(t, send(holding), &turn)
+	require.True(t, turn.Held, "on the clock of the system")
+	require.InDelta(t, time.Minute, turn.RetryAfter, float64(time.Second))
+
+	s.err = errors.New("away")
+	err = send(&httplimit.Transport{Store: s, NoWait: true})
+	require.ErrorAs(t, err, &turn)
+	require.Equal(t, httplimit.TurnError{RetryAfter: time.Hour, Err: s.err}, *turn)
+	require.ErrorIs(t, err, s.err)
+	require.EqualError(t, err, "httplimit: not sent: the fallback of the store admits it in 1h0m0s: away")
+	cost := func(*http.Request) int64 { return 3 }
+	require.ErrorIs(t, send(&httplimit.Transport{Store: s, Cost: cost, NoWait: true}), s.err)
+	s.err = nil
+	require.ErrorIs(t, send(&httplimit.Transport{Store: s, Cost: cost, NoWait: true}), sash.ErrExceedsLimit)
+	require.ErrorIs(t, send(&httplimit.Transport{Store: s, Cost: cost}), sash.ErrExceedsLimit)
+
+	require.EqualError(t, send(&httplimit.Transport{Store: s, Limiter: s.Limiter}), "httplimit: Transport must not have both a Limiter and a Store")
+	require.EqualError(t, send(&httplimit.Transport{}), "httplimit: Transport.Limiter must not be nil, unless there is a Store")
+}
+
+type sent func(*http.Request) (*http.Response, error)
+
+func (f sent) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
