@@ -229,7 +229,7 @@ func TestTake_AllThatWaitAreToldThatTheStoreDoesNotAnswer(t *testing.T) {
 	assert.Zero(t, l.Flights())
 }
 
-// Many calls that give up at once cost no more each than one does, and harm nobody.
+// Many calls may give up at once.
 func TestTake_ManyGiveUp(t *testing.T) {
 	s := newStore(t)
 	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1_000_000)})

@@ -37,8 +37,8 @@ type Decision struct {
 	// Decision is the answer as package sash gives it. Its durations count from the instant of
 	// the decision.
 	sash.Decision
-	// By tells who decided. It is ByStore, too, if nobody had to: for [sash.Unlimited], without
-	// keys, and for limits that are wrong.
+	// By tells who decided. It is ByStore, too, if no decision was needed: for
+	// [sash.Unlimited], without keys, and for limits that are wrong.
 	By By
 	// Err is why the store did not decide; nil if it did, or did not need to.
 	Err error

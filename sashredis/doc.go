@@ -29,9 +29,12 @@
 // refund or a Reset elsewhere, other limits, a failover. With leases, what is used never exceeds
 // what the exact rule admits; what is leased and not used is denied to others for a while.
 //
-// More is admitted than that only if the store loses counts: on a failover, what was not
-// replicated, at most Count for each key and window; with an eviction policy that drops keys
-// which have not expired, those; and after Reset, by the units that other processes have leased.
+// More is admitted than that in these cases:
+//   - The store loses counts: on a failover what was not replicated, at most Count for each key
+//     and window; with an eviction policy that drops keys which have not expired, those.
+//   - A lease outlives its window, since the store's clock was set forward or this machine was
+//     suspended, or outlives a Reset: at most the units leased.
+//   - The fallback decides: see [FallbackLocal].
 //
 // A call whose outcome is unknown, since the connection broke or the time was over, is never
 // sent again: it may have been charged.

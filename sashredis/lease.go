@@ -240,7 +240,7 @@ func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
 	defer e.mu.Unlock()
 	e.lastEnd = end
 	e.lease.Store(held)
-	if e.removed || s.closed.Load() { // meanwhile, so nobody else would give them back
+	if e.removed || s.closed.Load() { // meanwhile: no other goroutine would give them back
 		s.retire(e)
 	}
 }

@@ -65,7 +65,7 @@ func TestMirror_AsksWhenItIsNotSure(t *testing.T) {
 	local.Advance(30 * time.Second)
 	require.True(t, l.Take(ctx, "k", 4).Allowed)
 
-	assert.Equal(t, sashredis.ByStore, l.Take(ctx, "k", 5).By, "nobody has asked yet when the fifth unit is free")
+	assert.Equal(t, sashredis.ByStore, l.Take(ctx, "k", 5).By, "the store was not asked yet when the fifth unit is free")
 	assert.Equal(t, sashredis.ByMirror, l.Take(ctx, "k", 5).By)
 	assert.Equal(t, sashredis.ByMirror, l.Take(ctx, "k", 3).By, "the oldest units must go")
 	assert.Equal(t, sashredis.ByMirror, l.Take(ctx, "k", 11).By)
@@ -91,7 +91,7 @@ func TestMirror_ForgetsWhatHasBecomeLess(t *testing.T) {
 	require.True(t, d.Allowed)
 	require.Equal(t, sashredis.ByMirror, l.Take(ctx, "k", 1).By)
 	require.NoError(t, r.Commit(ctx, 1))
-	s.advance(time.Microsecond) // at the same one, nobody could tell which came first
+	s.advance(time.Microsecond) // at the same one, it would not be known which came first
 	assert.True(t, l.Allow(ctx, "k"))
 	require.Equal(t, sashredis.ByMirror, l.Take(ctx, "k", 1).By)
 	require.NoError(t, l.Reset(ctx, "k"))

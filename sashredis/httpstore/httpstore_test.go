@@ -427,6 +427,26 @@ func TestMiddleware_TheFallbackDecides(t *testing.T) {
 	})
 }
 
+// A request that costs more than the share of this process is told to come again when the store
+// may admit it.
+func TestMiddleware_MoreThanTheShareOfAProcess(t *testing.T) {
+	for _, charge := range []func(int) bool{nil, func(int) bool { return true }} {
+		p := per("p", "", sash.PerHour(8).Log())
+		p.Charge = charge
+		p.Cost = func(r *http.Request) int64 {
+			n, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
+			return n
+		}
+		s := newSite(t, p, httplimit.WithStore(httpstore.New(broken{}, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)))))
+		for cost, retry := range map[string]string{"3": "1", "9": ""} {
+			w := s.do("/", "X-User", "u", "X-Cost", cost)
+			require.Equal(t, 429, w.Code)
+			require.Equal(t, retry, w.Header().Get("Retry-After"), "cost %s of 8, with a share of 2", cost)
+		}
+		require.Equal(t, []int{200, 429}, s.codes(2, "/", "X-User", "u", "X-Cost", "2"))
+	}
+}
+
 // flaky is a connection that can be cut.
 type flaky struct {
 	sashredis.Conn

@@ -25,7 +25,7 @@ for i, name in ipairs(KEYS) do
   end
 end
 
--- fits reports whether so many units fit under all limits.
+-- fits reports whether that many units fit under all limits.
 local function fits(units)
   for _, s in ipairs(states) do
     if not s.kind.fits(s, units) then

@@ -37,7 +37,7 @@ func Do(ctx context.Context, call Call) (string, error) {
 	if _, ok := ctx.(bounded); ok || done == nil {
 		return call.Make().of(ctx)
 	}
-	// There is room for the result, so that the goroutine ends even if nobody receives it.
+	// There is room for the result, so that the goroutine ends even if its result is not received.
 	results := make(chan Result, 1)
 	go func() { results <- call.Make() }()
 	select {
