@@ -190,6 +190,36 @@ func TestWait_EndsAtOnceIfItIsHopeless(t *testing.T) {
 	assert.Zero(t, l.Queued("k"))
 }
 
+// Wait does not send a call again that may have been charged. It waits as long as calls are not
+// sent.
+func TestWait_NeverChargesTwice(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(10)}, sashredis.WithBreaker(1, time.Hour))
+	fresh, _ := s.limiter([]sash.Limit{sash.PerMinute(10)}, sashredis.WithMirror(0))
+	ctx := context.Background()
+	s.set(func() { s.lost = errAway })
+	soon, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	assert.ErrorIs(t, l.Wait(soon, "k", 4), errAway)
+	assert.Equal(t, 1, s.count())
+	s.set(func() { s.lost = nil })
+	assert.Equal(t, int64(6), fresh.Peek(ctx, "k", 0).Remaining)
+
+	waited := make(chan error)
+	go func() { waited <- l.Wait(ctx, "k", 4) }()
+	eventually(t, "it waits", func() bool { return l.Queued("k") == 1 && l.Stats().Fallback == 2 })
+	for done := false; !done; { // until the one that waits has seen it
+		local.Advance(time.Hour)
+		select {
+		case err := <-waited:
+			assert.NoError(t, err)
+			done = true
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	assert.Equal(t, int64(2), fresh.Peek(ctx, "k", 0).Remaining)
+}
+
 // Reset forgets a key for all.
 func TestReset_ForgetsTheKey(t *testing.T) {
 	for _, limit := range oneOfEach {

@@ -32,6 +32,7 @@ type fakeStore struct {
 	before  func()        // runs before the script
 	after   func()        // runs after it
 	err     error         // if it is set, no script runs
+	lost    error         // if it is set, scripts run, and their replies are lost
 }
 
 func newStore(t *testing.T) *fakeStore {
@@ -72,7 +73,7 @@ func (s *fakeStore) holdUp() (arrived <-chan struct{}, release func()) {
 func (s *fakeStore) Run(ctx context.Context, script *sashredis.Script, keys, args []string) (string, error) {
 	s.mu.Lock()
 	s.runs++
-	hold, arrived, before, after, err := s.hold, s.arrived, s.before, s.after, s.err
+	hold, arrived, before, after, err, lost := s.hold, s.arrived, s.before, s.after, s.err, s.lost
 	s.mu.Unlock()
 	if hold != nil {
 		arrived <- struct{}{}
@@ -91,6 +92,9 @@ func (s *fakeStore) Run(ctx context.Context, script *sashredis.Script, keys, arg
 	reply, err := s.conn.Run(ctx, script, keys, args)
 	if after != nil {
 		after()
+	}
+	if lost != nil {
+		return "", lost
 	}
 	return reply, err
 }

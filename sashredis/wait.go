@@ -2,6 +2,7 @@ package sashredis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -21,11 +22,14 @@ import (
 //   - [sash.ErrExceedsLimit], at once, if n is negative, or more than a limit ever admits;
 //   - what is wrong, at once, if WithLimitsFor returns wrong limits for the key, or the store
 //     refuses the call as wrong;
+//   - why the store did not answer, at once, if the fallback denies a call that was sent: it may
+//     have been charged, and is never sent again;
 //   - [context.DeadlineExceeded], at once, if ctx has a deadline and the wait is sure to last
 //     longer, by what the store has answered.
 //
-// While the store does not answer, the fallback decides: [FallbackDeny] waits for the store, as
-// long as ctx allows. On a [sash.ManualClock], Wait waits for that clock to be moved.
+// While calls are not sent to the store, as [WithBreaker] says, the fallback decides:
+// [FallbackDeny] waits for the store, as long as ctx allows. On a [sash.ManualClock], Wait waits
+// for that clock to be moved.
 //
 // It asks the store once, and again each time that the wait is over which the answer tells.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
@@ -43,6 +47,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 			return ctx.Err()
 		case d.RetryAfter == sash.Never:
 			return neverAdmitted(d, n)
+		case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):
+			return fmt.Errorf("sashredis: Wait: it may have been charged: %w", d.Err)
 		}
 		if deadline, ok := ctx.Deadline(); ok && d.By != ByFallback && d.RetryAfter > time.Until(deadline) {
 			return fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
