@@ -59,11 +59,11 @@ local function close(key)
   local option, time = expiry(expires)
   if key.sorted then
     local head = (used or key.token ~= '') and '!' .. stored or nil
-    if key.head and key.head ~= head then
-      redis.call('ZREM', key.name, key.head)
-    end
     if head and key.head ~= head then
       redis.call('ZADD', key.name, 0, head)
+    end
+    if key.head and key.head ~= head then
+      redis.call('ZREM', key.name, key.head)
     end
     redis.call(option == 'PX' and 'PEXPIRE' or 'PEXPIREAT', key.name, time)
   elseif used then

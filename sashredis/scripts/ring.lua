@@ -51,7 +51,9 @@ end
 
 function ring.fits(s, units) return s.used + units <= s.c end
 
--- charge writes at once.
+-- charge writes at once. What is new is added before what is old is removed, here and below: if
+-- the key was gone for a moment while its slot moves to another node, this one would refuse the
+-- rest of the script.
 function ring.charge(s, units)
   local key = s.key.name
   if s.before then -- only the newest member that does not count is needed
@@ -61,11 +63,11 @@ function ring.charge(s, units)
   if total >= BASE then
     total = total - BASE
   end
-  local last = s.newest and member(s, s.newest, s.total)
-  if last and last ~= s.before and (s.newest == s.tick or s.newest ~= s.lastUnits) then -- it grows, or is empty
+  local last, newest = s.newest and member(s, s.newest, s.total), member(s, s.tick, total)
+  redis.call('ZADD', key, 0, newest)
+  if last and last ~= s.before and last ~= newest and (s.newest == s.tick or s.newest ~= s.lastUnits) then -- it grows, or is empty
     redis.call('ZREM', key, last)
   end
-  redis.call('ZADD', key, 0, member(s, s.tick, total))
   s.newest, s.total = s.tick, total
 end
 
@@ -93,10 +95,14 @@ function ring.giveBack(s, units, tick)
   end
   for i, m in ipairs(members) do
     local t, total = parse(m)
-    redis.call('ZREM', key, m)
+    local less
     -- An empty member is kept only if it is the newest, for the time that the key has seen.
     if i > 1 or i == #members or between(charged, back) ~= earlier then
-      redis.call('ZADD', key, 0, member(s, t, between(total, back)))
+      less = member(s, t, between(total, back))
+      redis.call('ZADD', key, 0, less)
+    end
+    if less ~= m then
+      redis.call('ZREM', key, m)
     end
   end
 end
