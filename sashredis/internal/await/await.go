@@ -34,7 +34,7 @@ func Do(ctx context.Context, call Call) (string, error) {
 		return "", err
 	}
 	done := ctx.Done()
-	if _, ok := ctx.(bounded); ok || done == nil {
+	if done == nil {
 		return call.Make().of(ctx)
 	}
 	// There is room for the result, so that the goroutine ends even if its result is not received.
@@ -52,13 +52,6 @@ func Do(ctx context.Context, call Call) (string, error) {
 		}
 	}
 }
-
-// Bounded returns a context which is like ctx, except that [Do] makes calls with it in the
-// goroutine of its caller. So a call may last longer than ctx. It is for callers that do not wait
-// for Do when ctx is done: they spare a second goroutine.
-func Bounded(ctx context.Context) context.Context { return bounded{ctx} }
-
-type bounded struct{ context.Context }
 
 // of returns r as the result of a call with ctx.
 func (r Result) of(ctx context.Context) (string, error) {

@@ -26,7 +26,7 @@ func TestDo_ReturnsHowTheCallEnded(t *testing.T) {
 	cancellable, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for name, ctx := range map[string]context.Context{
-		"never ends": context.Background(), "may end": cancellable, "bounded": await.Bounded(cancellable),
+		"never ends": context.Background(), "may end": cancellable,
 	} {
 		reply, err := await.Do(ctx, call(func() await.Result { return await.Result{Reply: "a", Answered: true} }))
 		assert.NoError(t, err, name)
@@ -53,34 +53,19 @@ func TestDo_EndsWithItsContext(t *testing.T) {
 func TestDo_MakesNoCallOnceTheContextIsDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, ctx := range []context.Context{ctx, await.Bounded(ctx)} {
-		_, err := await.Do(ctx, call(func() await.Result { panic("called") }))
-		assert.ErrorIs(t, err, context.Canceled)
-	}
+	_, err := await.Do(ctx, call(func() await.Result { panic("called") }))
+	assert.ErrorIs(t, err, context.Canceled)
 }
 
 func TestDo_NeedsNoGoroutineIfNothingEndsTheCall(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for _, ctx := range []context.Context{context.Background(), await.Bounded(ctx)} {
-		// In another goroutine, a panic would end the test.
-		assert.PanicsWithValue(t, "called", func() {
-			_, _ = await.Do(ctx, call(func() await.Result { panic("called") }))
-		})
-	}
+	// In another goroutine, a panic would end the test.
+	assert.PanicsWithValue(t, "called", func() {
+		_, _ = await.Do(context.Background(), call(func() await.Result { panic("called") }))
+	})
 }
 
 func TestDo_FailuresOfTheClientAreThoseOfAContextThatIsOver(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	fail := call(func() await.Result {
-		cancel()
-		return await.Result{Err: errClient}
-	})
-	_, err := await.Do(await.Bounded(ctx), fail)
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.ErrorIs(t, err, errClient)
-
-	_, err = await.Do(late{context.Background()}, call(func() await.Result { return await.Result{Err: errClient} }))
+	_, err := await.Do(late{context.Background()}, call(func() await.Result { return await.Result{Err: errClient} }))
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorIs(t, err, errClient)
 }

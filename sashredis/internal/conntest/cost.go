@@ -9,21 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash/sashredis"
-	"github.com/seed-30da4c49/sash/sashredis/internal/await"
 )
 
 // keys and args are about those of a decision.
 var keys, args = []string{"sash:user 7"}, []string{"", "1+1", "", "", "c 60000000 100;"}
 
-// Benchmark measures calls with contexts that never end, that end at a deadline, and that the
-// caller bounds. One caller waits for each call; many share the Conn.
+// Benchmark measures calls with contexts that never end, and that end at a deadline. One caller
+// waits for each call; many share the Conn.
 func Benchmark(b *testing.B, conn sashredis.Conn) {
 	deadline, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
-	}{{"forever", context.Background()}, {"deadline", deadline}, {"bounded", await.Bounded(deadline)}} {
+	}{{"forever", context.Background()}, {"deadline", deadline}} {
 		run := func(b *testing.B) {
 			if _, err := conn.Run(c.ctx, echo, keys, args); err != nil {
 				b.Fatal(err)
