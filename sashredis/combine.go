@@ -19,7 +19,7 @@ func (l *Limiter) ask(ctx context.Context, targets []target, n int64, charge boo
 	switch {
 	case err != nil:
 	case !l.breaker.allows(l.local.Now()):
-		err = ErrUnavailable
+		err = l.breaker.unavailable()
 	default:
 		err = l.decideTogether(ctx, c)
 	}
