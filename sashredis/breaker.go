@@ -1,13 +1,17 @@
 package sashredis
 
-import "sync/atomic"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // A breaker tells whether calls go to the store. It is open after limit failures in a row. Then
 // one call in each pause goes there all the same, and closes it if the store answers.
 type breaker struct {
 	limit, pause int64
-	failures     atomic.Int64 // in a row
-	probeAt      atomic.Int64 // while it is open: the instant at which the next call goes through
+	failures     atomic.Int64          // in a row
+	probeAt      atomic.Int64          // while it is open: the instant at which the next call goes through
+	reason       atomic.Pointer[error] // while it is open: the error of calls that do not go through
 }
 
 // allows reports whether a call at that instant goes to the store.
@@ -20,11 +24,23 @@ func (b *breaker) allows(now int64) bool {
 	return now >= at && b.probeAt.CompareAndSwap(at, now+b.pause)
 }
 
-// failed counts a call to which the store has not answered by then.
-func (b *breaker) failed(now int64) {
+// failed counts a call to which the store has not answered by then, because of err.
+func (b *breaker) failed(now int64, err error) {
 	if b.failures.Add(1) >= b.limit {
+		// Callers may tell this error by ErrUnavailable alone: it is not one of a call that was
+		// sent.
+		reason := fmt.Errorf("%w: the latest call that was sent failed: %v", ErrUnavailable, err)
+		b.reason.Store(&reason)
 		b.probeAt.Store(now + b.pause)
 	}
+}
+
+// unavailable returns the error of a call that b does not allow.
+func (b *breaker) unavailable() error {
+	if reason := b.reason.Load(); reason != nil {
+		return *reason
+	}
+	return ErrUnavailable // failed has counted the failure, and is about to note it
 }
 
 // succeeded closes b, and reports whether it was open. It writes only if there was a failure,

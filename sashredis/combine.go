@@ -36,7 +36,7 @@ func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
 		return err
 	}
 	if !l.breaker.allows(l.local.Now()) {
-		return ErrUnavailable
+		return l.breaker.unavailable()
 	}
 	return l.decideTogether(ctx, c)
 }

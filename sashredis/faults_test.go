@@ -231,7 +231,11 @@ func newStorm(t *testing.T, conn sashredis.Conn, timeout time.Duration, leases b
 		sashredis.WithBreaker(1<<30, time.Millisecond), // calls go to the store, however many have failed
 	}, options...)
 	if leases {
-		options = append(options, sashredis.WithLease(leased, time.Second))
+		length := time.Second
+		if timeout == ample {
+			length = 20 * time.Millisecond // they end before they are used up
+		}
+		options = append(options, sashredis.WithLease(leased, length))
 	}
 	var err error
 	s.Limiter, err = sashredis.New(conn, nil, options...)
@@ -748,23 +752,23 @@ func TestFaults_OfTheServer(t *testing.T) {
 	for name, fault := range map[string]struct {
 		args    []string
 		timeout time.Duration
-		disturb func(server *redistest.Server)
+		disturb func(server *redistest.Server, s *storm)
 		exact   bool // no outcome is unknown
 	}{
-		"SIGSTOP": {timeout: brief, disturb: func(server *redistest.Server) {
+		"SIGSTOP": {timeout: brief, disturb: func(server *redistest.Server, s *storm) {
 			server.Pause()
-			time.Sleep(3 * brief / 2)
-			server.Resume()
+			defer server.Resume()
+			s.until(int(s.calls.Load())+20, func() bool { return true }) // each caller has timed out
 		}},
-		"CLIENT PAUSE": {timeout: brief, disturb: func(server *redistest.Server) {
+		"CLIENT PAUSE": {timeout: brief, disturb: func(server *redistest.Server, _ *storm) {
 			server.Command("CLIENT", "PAUSE", fmt.Sprint((3 * brief / 2).Milliseconds()), "ALL")
 			server.Command("PING") // waits until that is over
 		}},
-		"restart": {args: []string{"--appendonly", "yes", "--appendfsync", "always"}, timeout: brief, disturb: (*redistest.Server).Restart},
-		"SCRIPT FLUSH": {timeout: ample, exact: true, disturb: func(server *redistest.Server) {
+		"restart": {args: []string{"--appendonly", "yes", "--appendfsync", "always"}, timeout: brief, disturb: func(server *redistest.Server, _ *storm) { server.Restart() }},
+		"SCRIPT FLUSH": {timeout: ample, exact: true, disturb: func(server *redistest.Server, _ *storm) {
 			server.Command("SCRIPT", "FLUSH")
 		}},
-		"OOM": {args: []string{"--maxmemory-policy", "noeviction"}, timeout: ample, exact: true, disturb: func(server *redistest.Server) {
+		"OOM": {args: []string{"--maxmemory-policy", "noeviction"}, timeout: ample, exact: true, disturb: func(server *redistest.Server, _ *storm) {
 			server.Command("CONFIG", "SET", "maxmemory", "1")
 			time.Sleep(5 * time.Millisecond)
 			server.Command("CONFIG", "SET", "maxmemory", "0")
@@ -779,8 +783,9 @@ func TestFaults_OfTheServer(t *testing.T) {
 				s.blow(4, func() {
 					for round := 1; round <= 3 || round <= steps(t, 300)/100; round++ {
 						s.until(100*round, func() bool { return true })
-						fault.disturb(server)
+						fault.disturb(server, s)
 					}
+					s.until(0, func() bool { return !leases || s.Stats().Lease > 0 && s.Stats().Returned > 0 })
 				})
 				s.recovers()
 				s.audit(conn)

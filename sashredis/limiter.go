@@ -247,7 +247,7 @@ func (l *Limiter) forgetMirrored(t target, reply string) error {
 // store has answered.
 func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string) (string, error) {
 	if !l.breaker.allows(l.local.Now()) {
-		return "", ErrUnavailable
+		return "", l.breaker.unavailable()
 	}
 	return l.runAllowed(ctx, s, keys, args)
 }
@@ -271,43 +271,73 @@ func (l *Limiter) runAllowed(ctx context.Context, s *Script, keys, args []string
 	// A caller that gives up says nothing about the store, unless its time was over and the store
 	// had some.
 	now, gaveUp := l.local.Now(), ctx.Err()
+	err = explain(err)
 	if gaveUp == nil || errors.Is(gaveUp, context.DeadlineExceeded) && now-sent >= int64(l.timeout)/10 {
 		l.stats.failures.Inc()
-		l.breaker.failed(now)
+		l.breaker.failed(now, err)
 	}
 	if gaveUp != nil {
 		return "", gaveUp
 	}
-	return "", explain(err)
+	return "", err
 }
 
-// misuses are the beginnings of errors by which a server that works refuses a call, and what to
-// do about it.
-var misuses = []struct{ text, advice string }{
-	{"CROSSSLOT", "keys of one call must share a slot: see WithHashTag"},
-	{"WRONGTYPE", "the key holds something else: see WithPrefix"},
-	{"SASH ", "the key holds something else: see WithPrefix"},
+// misuses are parts of errors by which a server that works refuses a call, and what to do about
+// it.
+var misuses = []advice{
+	{"CROSSSLOT", "keys of one call must share a slot: see WithHashTag", nil},
+	{"WRONGTYPE", "the key holds something else: see WithPrefix", nil},
+	{"SASH ", "the key holds something else: see WithPrefix", nil},
+}
+
+// advices are parts of errors of a server that is not ready for calls, or not the right one.
+var advices = []advice{
+	{"syntax error", "the server must be Redis 6.2, Valkey 7.2 or newer", ErrServer},
+	{"Write commands not allowed", "the server must be Redis 6.2, Valkey 7.2 or newer", ErrServer},
+	{"unknown command", "the server must be Redis 6.2, Valkey 7.2 or newer, and must not hide EVALSHA and EVAL", ErrServer},
+	{"HTTP/1", "the server speaks HTTP: it must be Redis or Valkey", ErrServer},
+	{"MOVED ", "the server is a node of a cluster: make conn of a client of the cluster", nil},
+	{"READONLY", "the server is a replica: connect the client to the primary", nil},
+	{"NOAUTH", "the client must know a password of the server", nil},
+	{"WRONGPASS", "the client must know a password of the server", nil},
+	{"NOPERM", "the user of the client needs permission for scripts, their commands, and keys that begin with the prefix", nil},
+	{"can't run this command", "the user of the client needs permission for scripts, their commands, and keys that begin with the prefix", nil},
+	{"can't access at least one of the keys", "the user of the client needs permission for scripts, their commands, and keys that begin with the prefix", nil},
+	{"LOADING", "the server is not ready yet", nil},
+	{"OOM ", "the server is out of memory: see its maxmemory", nil},
+}
+
+// An advice is what to do about errors that contain a text.
+type advice struct {
+	text, what string
+	is         error // what such errors wrap; nil: nothing more
+}
+
+// find returns the advice on err, or nil.
+func find(advices []advice, err error) *advice {
+	text := err.Error()
+	for i := range advices {
+		if strings.Contains(text, advices[i].text) {
+			return &advices[i]
+		}
+	}
+	return nil
 }
 
 // isMisuse reports whether err is of a server that works.
-func isMisuse(err error) bool {
-	for _, m := range misuses {
-		if strings.Contains(err.Error(), m.text) {
-			return true
-		}
-	}
-	return false
-}
+func isMisuse(err error) bool { return find(misuses, err) != nil }
 
 // explain adds to err what to do about it, if that is known.
 func explain(err error) error {
-	for _, m := range misuses {
-		if strings.Contains(err.Error(), m.text) {
-			return fmt.Errorf("%s: %w", m.advice, err)
-		}
+	a := find(misuses, err)
+	if a == nil {
+		a = find(advices, err)
 	}
-	if text := err.Error(); strings.Contains(text, "syntax error") || strings.Contains(text, "Write commands not allowed") {
-		return fmt.Errorf("the server must be Redis 6.2, Valkey 7.2 or newer: %w: %w", err, ErrServer)
+	switch {
+	case a == nil:
+		return err
+	case a.is == nil:
+		return fmt.Errorf("%s: %w", a.what, err)
 	}
-	return err
+	return fmt.Errorf("%s: %w: %w", a.what, err, a.is)
 }
