@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
-	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis/rueidisconn"
 )
 

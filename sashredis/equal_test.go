@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
-	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
 )
 
 // steps returns how many random calls a test makes: few, unless SASH_STEPS says how many.

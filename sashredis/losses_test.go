@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
-	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
 )
 
 // lossyLimits are those of the keys of a rush, which are soon full. None admits less when time passes.

@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 	"github.com/seed-30da4c49/sash/sashredis/internal/conntest"
-	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
 )
 
 // network returns that of addr.

@@ -19,10 +19,10 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
 	"github.com/seed-30da4c49/sash/sashredis/httpstore"
-	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
 )
 
 // onEachStore runs a test on an embedded store and on a real one.

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/internal/conntest"
-	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis/rueidisconn"
 )
 

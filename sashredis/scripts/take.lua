@@ -84,8 +84,8 @@ local leased, key = 0, keys[1]
 if ARGV[4] ~= '' and charged > 0 then
   local want, length, last = string.match(ARGV[4], '(%S+) (%S+) (%S+)')
   local ending, before, lessees = key.leaseEnd, key.leased, key.lessees
-  if now >= ending then
-    ending, before, lessees = now + tonumber(length), 0, 0
+  if now >= ending then -- nobody has a lease
+    ending, before, lessees, last = now + tonumber(length), 0, 0, '-1'
     for _, s in ipairs(key) do
       ending = s.kind.ends and math.min(ending, s.kind.ends(s)) or ending
     end

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
-	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
 )
 
 // A Dial returns a Conn to the server at addr, with a client whose options are mostly the

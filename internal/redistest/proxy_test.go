@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
+	"github.com/seed-30da4c49/sash/internal/redistest"
 )
 
 // start starts a server and a proxy of it, and a client that repeats nothing.

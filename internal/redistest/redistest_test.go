@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
+	"github.com/seed-30da4c49/sash/internal/redistest"
 )
 
 func TestStart_ServesAndKeepsNothing(t *testing.T) {

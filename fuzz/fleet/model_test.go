@@ -1,0 +1,146 @@
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/reference"
+	"github.com/seed-30da4c49/sash/sashredis"
+)
+
+// A history is what several processes did.
+type history struct {
+	limits []sash.Limit
+	operations
+	records []*record
+	faults  []string
+}
+
+type operations []*operation
+
+// An id names an operation in its history.
+type id struct{ process, number int }
+
+// A state is that of the reference after a sequence of operations. It is not changed.
+type state struct {
+	last     int64 // the instant of the latest operation, in microseconds
+	table    *reference.Table
+	reserved map[id]reference.Reservation
+}
+
+func (s *state) equal(o *state) bool {
+	return s.last == o.last && s.table.Equal(o.table) && maps.EqualFunc(s.reserved, o.reserved, reference.Reservation.Equal)
+}
+
+// model returns the limits of h as the reference has them.
+func (h *history) model() []reference.Limit {
+	limits := make([]reference.Limit, len(h.limits))
+	for i, l := range h.limits {
+		limits[i] = reference.Limit{
+			Log: l.Algorithm == sash.SlidingLog, Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
+		}
+	}
+	return limits
+}
+
+// step returns the states in which s may be after o.
+func (s *state) step(o *operation) (next []any) {
+	if o.By == sashredis.ByMirror {
+		return s.mirrored(o)
+	}
+	for _, at := range o.Instants {
+		if at < s.last {
+			continue
+		}
+		after := &state{at, s.table.Copy(), s.reserved}
+		if after.do(o) {
+			next = append(next, after)
+		}
+	}
+	return next
+}
+
+// mirrored returns the state after a denial in-process: the reference must deny the call, too,
+// at an instant while it ran. What is used only declines with time, so if it ever does, it does
+// at the first of these instants. How many units are left, and for how long the call is denied,
+// the mirror tells by what it knows: it must not be nothing.
+func (s *state) mirrored(o *operation) (next []any) {
+	at := max(s.last, o.Began)
+	if at > o.Ended || o.Decision.Allowed || o.Decision.RetryAfter <= 0 || o.Decision.Remaining < 0 {
+		return nil
+	}
+	if s.table.Copy().Peek(at*1000, o.Units, o.Keys...).Allowed {
+		return nil
+	}
+	return []any{&state{at, s.table, s.reserved}}
+}
+
+// do applies o to s at s.last, and reports whether the answer is that of the reference.
+func (s *state) do(o *operation) bool {
+	var a reference.Answer
+	at := s.last * 1000
+	switch o.Verb {
+	case takes, takesAll:
+		a = s.table.Take(at, o.Units, o.Keys...)
+	case peeks, peeksAll:
+		a = s.table.Peek(at, o.Units, o.Keys...)
+	case reserves:
+		var r reference.Reservation
+		r, a = s.table.Reserve(at, o.Units, o.Keys[0])
+		s.reserved = maps.Clone(s.reserved)
+		s.reserved[id{o.Process, o.Number}] = r
+	case settles:
+		s.table.Settle(at, s.reserved[id{o.Process, o.Of}], o.Units)
+		return true
+	case resets:
+		s.table.Reset(o.Keys[0])
+		return true
+	}
+	decided := s.table.Limits(a.DecidingKey)[a.Deciding]
+	d := o.Decision
+	return d.Allowed == a.Allowed && d.Remaining == a.Remaining &&
+		d.RetryAfter == time.Duration(a.RetryAfter) && d.ResetAfter == time.Duration(a.ResetAfter) &&
+		(&history{limits: []sash.Limit{d.Limit}}).model()[0] == decided
+}
+
+// verdict returns whether h is linearizable.
+func (h *history) verdict() porcupine.CheckResult {
+	m := porcupine.NondeterministicModel{
+		Init: func() []any {
+			return []any{&state{table: reference.NewTable(h.model()), reserved: map[id]reference.Reservation{}}}
+		},
+		Step:  func(s, input, _ any) []any { return s.(*state).step(input.(*operation)) },
+		Equal: func(a, b any) bool { return a.(*state).equal(b.(*state)) },
+	}
+	return porcupine.CheckOperationsTimeout(m.ToModel(), h.porcupine(), time.Minute)
+}
+
+// porcupine returns the operations of h. Each has a part of the time in which it ran: that from
+// the first to the last instant at which it may have been decided. Those instants lie in it, and
+// the model takes none else. So this rules out nothing but what the model would.
+func (h *history) porcupine() (all []porcupine.Operation) {
+	for _, o := range h.operations {
+		began, ended := o.Began, o.Ended
+		if o.By != sashredis.ByMirror {
+			began, ended = o.Instants[0], o.Instants[len(o.Instants)-1]
+		}
+		all = append(all, porcupine.Operation{ClientId: 1000*o.Process + o.Caller, Input: o, Call: began, Return: ended})
+	}
+	return all
+}
+
+// String returns the limits and the operations in the order in which they began.
+func (h *history) String() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, h.limits)
+	for _, o := range slices.SortedFunc(slices.Values(h.operations), func(a, b *operation) int { return int(a.Began - b.Began) }) {
+		fmt.Fprintln(&b, o)
+	}
+	return b.String()
+}
