@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
-	"github.com/seed-30da4c49/sash/sashredis/internal/redistest"
 )
 
 // fakeServer starts a server that gives those answers to EVALSHA and to EVAL, and says OK to

@@ -1,4 +1,4 @@
-package redistest_test
+package conntest_test
 
 import (
 	"context"
