@@ -235,7 +235,7 @@ func TestReset_ForgetsTheKey(t *testing.T) {
 
 // An answer that makes no sense is an error, not a decision.
 func TestServer_MayAnswerNonsense(t *testing.T) {
-	for _, reply := range []string{"", "OK", "1|2|3", "x|1|0 0||0 0 0", "1|1|0 0||0 0", "1|1|0 0||a b c", "1||0 0||0 0 0", "1|1|0||0 0 0", "1|1|0 0|a b|0 0 0", "1|7|0 0||0 0 99"} {
+	for _, reply := range []string{"", "OK", "1|2|3", "x|1|0 0||0 0 0", "1|1|0 0||0 0", "1|1|0 0||a b c", "1||0 0||0 0 0", "1|1|0||0 0 0", "1|1|0 0|a b|0 0 0", "1|7|0 0||0 0 99", "1|1|5 9||0 0 0", "1|1|-5 9||0 0 0"} {
 		l, err := sashredis.New(nonsense(reply), []sash.Limit{sash.PerMinute(10).Counter()}, sashredis.WithFallback(sashredis.FallbackAdmit))
 		require.NoError(t, err)
 		d := l.Take(context.Background(), "k", 1)

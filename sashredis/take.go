@@ -231,7 +231,7 @@ func (l *Limiter) accept(b *batch, reply string, lease *wanted) error {
 	}
 	var buf [2]int64
 	leases, err := parseNumbers(buf[:0], fields[2])
-	if err != nil || len(leases) != 2 {
+	if err != nil || len(leases) != 2 || leases[0] < 0 || leases[0] > 0 && lease == nil {
 		return fmt.Errorf("sashredis: the server answered %q for a lease: %w", fields[2], ErrServer)
 	}
 	if err := b.parseViews(micros*microsecond, fields[3], fields[4]); err != nil {
