@@ -29,7 +29,8 @@ func (l *Limiter) ask(ctx context.Context, targets []target, n int64, charge boo
 	case isMisuse(err):
 		return answer{Decision: refused(err)}
 	}
-	return l.away.decide(targets, c.call, token != "", err)
+	// If ctx has ended, a batch may be taking c in at this moment. So c is not read.
+	return l.away.decide(targets, call{n: n, charge: charge}, token != "", err)
 }
 
 // decideTogether lets the store decide c, with the other calls of its batch.
