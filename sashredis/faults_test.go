@@ -593,7 +593,7 @@ func TestFaults_OnTheWay(t *testing.T) {
 							proxy.SetDelay(d)
 						}
 						s.until(i*10, func() bool { return true })
-						if i*10 >= steps(t, 300) && (happened.Load() >= 10 || fault.faults == nil) {
+						if i*10 >= steps(t, 150) && (happened.Load() >= 6 || fault.faults == nil) {
 							return
 						}
 					}
@@ -632,7 +632,10 @@ func TestFaults_AtEveryRequest(t *testing.T) {
 				proxy.OnRequest(s.onRequest)
 				s.run(t, conn)
 				proxy.OnRequest(nil)
-				if s.sent < target {
+				s.mu.Lock()
+				sent := s.sent
+				s.mu.Unlock()
+				if sent < target {
 					require.Greater(t, target, 15)
 					break // it has been each of them
 				}
@@ -779,7 +782,7 @@ func TestFaults_OfTheServer(t *testing.T) {
 				defer closeClient()
 				s := newStorm(t, conn, fault.timeout, leases)
 				s.blow(4, func() {
-					for round := 1; round <= 3 || round <= steps(t, 300)/100; round++ {
+					for round := 1; round <= 2 || round <= steps(t, 200)/100; round++ {
 						s.until(100*round, func() bool { return true })
 						fault.disturb(server, s)
 					}
