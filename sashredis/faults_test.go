@@ -511,7 +511,9 @@ func (s *storm) audit(conn sashredis.Conn, options ...sashredis.Option) {
 			}
 		}
 	}
-	assert.LessOrEqual(t, s.accounts["full"].used, stormLimits["full"][0].Count)
+	if a := s.accounts["full"]; !a.open { // else it may have been reset later than is known
+		assert.LessOrEqual(t, a.used, stormLimits["full"][0].Count)
+	}
 	t.Logf("%d calls: %d unsure, %d refused, %d not sent; %d round trips, %d by the mirror, %d by leases",
 		s.calls.Load(), s.unsure.Load(), s.refused.Load(), s.unavailable.Load(), stats.RoundTrips, stats.Mirror, stats.Lease)
 }
@@ -595,7 +597,7 @@ func TestFaults_OnTheWay(t *testing.T) {
 							proxy.SetDelay(d)
 						}
 						s.until(i*10, func() bool { return true })
-						if i*10 >= steps(t, 300) && (happened.Load() >= 10 || fault.faults == nil) {
+						if i*10 >= steps(t, 150) && (happened.Load() >= 6 || fault.faults == nil) {
 							return
 						}
 					}
@@ -634,7 +636,10 @@ func TestFaults_AtEveryRequest(t *testing.T) {
 				proxy.OnRequest(s.onRequest)
 				s.run(t, conn)
 				proxy.OnRequest(nil)
-				if s.sent < target {
+				s.mu.Lock()
+				sent := s.sent
+				s.mu.Unlock()
+				if sent < target {
 					require.Greater(t, target, 15)
 					break // it has been each of them
 				}
@@ -781,7 +786,7 @@ func TestFaults_OfTheServer(t *testing.T) {
 				defer closeClient()
 				s := newStorm(t, conn, fault.timeout, leases)
 				s.blow(4, func() {
-					for round := 1; round <= 3 || round <= steps(t, 300)/100; round++ {
+					for round := 1; round <= 2 || round <= steps(t, 200)/100; round++ {
 						s.until(100*round, func() bool { return true })
 						fault.disturb(server, s)
 					}
