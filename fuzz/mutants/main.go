@@ -4,9 +4,10 @@
 //	go run ./fuzz/mutants [flags]
 //	go run ./fuzz/mutants -run late -race
 //
-// A mutant is one file of the root module with one text replaced. The source is not changed:
-// the go command reads the mutant in place of the file (go help build: -overlay). These are
-// errors before any test runs, so that mutants stay up to date:
+// A mutant is one file of the root module or of sashredis with one text replaced. It may be a
+// script that runs in a store. The source is not changed: the go command reads the mutant in
+// place of the file (go help build: -overlay). These are errors before any test runs, so that
+// mutants stay up to date:
 //   - a text that does not occur exactly once in its file
 //   - a pattern of tests of which an alternative matches no test
 //
@@ -14,7 +15,8 @@
 //
 // First the tests of each package needed run on the original source. Then each mutant is
 // tried on the tests of its own package, and, if they do not kill it, on those of the root
-// package. In each package the tests that should notice it run first, and then all short
+// package or, for sashredis, of fuzz/fleet. Those of sashredis need redis-server or
+// valkey-server in PATH. In each package the tests that should notice it run first, and then all short
 // tests. Tests hang if they take five times as long as on the original source, and at least
 // a minute. A hang is a kill, too.
 //

@@ -6,10 +6,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/seed-30da4c49/sash/internal/testnames"
 )
+
+// mutants are the faults.
+var mutants = slices.Concat(ofSash, ofScripts, ofSashredis)
 
 // A mutant is a fault, made by replacing one text in one file.
 type mutant struct {
@@ -20,12 +24,20 @@ type mutant struct {
 }
 
 // packages returns the directories of the packages whose tests try m, relative to the root
-// package: first the package of m's file, then the root package, which is ".".
+// package: first the package of m's file, which is the one above the file if that is a script.
+// Then comes the root package, which is ".", or for sashredis the package of its histories.
 func (m mutant) packages() []string {
-	if own := path.Dir(m.file); own != "." {
-		return []string{own, "."}
+	own := path.Dir(m.file)
+	if path.Ext(m.file) == ".lua" {
+		own = path.Dir(own)
 	}
-	return []string{"."}
+	switch {
+	case own == ".":
+		return []string{own}
+	case strings.HasPrefix(own, "sashredis"):
+		return []string{own, "fuzz/fleet"}
+	}
+	return []string{own, "."}
 }
 
 // text returns the text of the mutant's file with the fault. root is the directory of the root

@@ -1,9 +1,9 @@
 package main
 
-// mutants are the faults: those that rate limiters are known for, and others as easily
-// made. A text is only as long as it must be to stand in its file once, so that it
+// ofSash are the faults of package sash: those that rate limiters are known for, and others as
+// easily made. A text is only as long as it must be to stand in its file once, so that it
 // outlives changes around it.
-var mutants = []mutant{
+var ofSash = []mutant{
 	// The sliding counter.
 	{
 		name: "counter-rewinds", fault: "a late reading clears the window it is late for",

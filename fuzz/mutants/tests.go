@@ -32,7 +32,7 @@ func stderrOf(err error) []byte {
 	return nil
 }
 
-// tests are the tests of one package of the root module.
+// tests are the tests of one package.
 type tests struct {
 	root    string // the directory of the root package
 	dir     string // the directory of the package, relative to root
@@ -127,7 +127,10 @@ func (t *tests) once(ctx context.Context, binary, pattern string, skipped []stri
 	}
 	test := exec.CommandContext(ctx, binary, args...)
 	test.Dir = t.packageDir()
-	test.Env = append(test.Environ(), "SASH_ALL_STEPS=1") // of random trials, under -short too
+	test.Env = append(test.Environ(),
+		"SASH_ALL_STEPS=1",    // of random trials, under -short too
+		"SASH_REDIS=required", // tests that are skipped notice nothing
+	)
 	out, err := test.CombinedOutput()
 	exit := (*exec.ExitError)(nil)
 	switch {

@@ -1,0 +1,249 @@
+package main
+
+// ofSashredis are the faults of package sashredis, but for its scripts.
+var ofSashredis = []mutant{
+	// The mirror.
+	{
+		name: "mirror-earliest", fault: "the mirror denies what the store would at the earliest time that it may be",
+		file: "sashredis/mirror.go", old: "return e.decide(t.ruleset, latest, e.charged, n, d)", new: "return e.decide(t.ruleset, earliest, e.charged, n, d)",
+		tests: "TestMirror|TestFleet",
+	},
+	{
+		name: "mirror-no-drift", fault: "the mirror takes the local clock for as fast as the store's",
+		file: "sashredis/mirror.go", old: "drift := (now - m.sent) / maxDrift", new: "drift := (now - m.sent) / maxDrift * 0",
+		tests: "TestMirror",
+	},
+	{
+		name: "mirror-bounds-from-one-reading", fault: "the store's clock is taken for that of the moment of the answer",
+		file: "sashredis/mirror.go", old: "m.at + (now - m.sent) + drift + microsecond", new: "m.at + (now - m.received) + drift + microsecond",
+		tests: "TestMirror",
+	},
+	{
+		name: "mirror-waits-too-short", fault: "the wait of a denial counts from the latest time that it may be",
+		file: "sashredis/mirror.go", old: "d.early = time.Duration(latest - earliest)", new: "d.early = 0 * time.Duration(latest-earliest)",
+		tests: "TestMirror",
+	},
+	{
+		name: "mirror-keeps-the-older", fault: "an answer that comes late replaces a newer one",
+		file: "sashredis/mirror.go", old: "if old.at < e.at || old.at == e.at && len(old.states) > 0 {", new: "if true {",
+		tests: "TestMirror",
+	},
+	{
+		name: "mirror-does-not-forget", fault: "the mirror keeps what it had when units are given back",
+		file: "sashredis/mirror.go", old: "m.store(t, &mirrored{view: view{at: at}, sent: now, received: now})", new: "",
+		tests: "TestMirror|TestReserve",
+	},
+	{
+		name: "mirror-mixes-limits", fault: "the mirror takes a key under other limits for the same",
+		file: "sashredis/mirror.go", old: " && e.suffix == t.suffix", new: "",
+		tests: "TestExact_TheMirrorKnowsItsLimits",
+	},
+	{
+		name: "mirror-any-key", fault: "a call on several keys is denied by those that the mirror knows",
+		file: "sashredis/mirror.go", old: "\t\tif !m.denies(t, n, now, &d) {\n\t\t\treturn Decision{}, false\n", new: "\t\tif !m.denies(t, n, now, &d) {\n\t\t\tcontinue\n",
+		tests: "TestMirror",
+	},
+	{
+		name: "mirror-without-the-batch", fault: "the mirror keeps the state before the charges of the answer",
+		file: "sashredis/take.go", old: "l.mirror.keep(t, b.views[i], charged, b)", new: "l.mirror.keep(t, b.views[i], 0*charged, b)",
+		tests: "TestMirror",
+	},
+
+	// Combining.
+	{
+		name: "combine-charges-nothing-before", fault: "each call of a batch is answered as if it were the first",
+		file: "sashredis/take.go", old: "g.before + int64(min(c.place, g.admitted))*g.n", new: "g.before",
+		tests: "TestTake|TestFleet",
+	},
+	{
+		name: "combine-forgets-earlier-groups", fault: "a call of a batch is answered without those of other costs",
+		file: "sashredis/take.go", old: "g.admitted, g.before = int(counts[i]), charged", new: "g.admitted, g.before = int(counts[i]), 0",
+		tests: "TestTake|TestFleet",
+	},
+	{
+		name: "combine-all-alike", fault: "if one call of a group is admitted, all are",
+		file: "sashredis/take.go", old: "if d.Allowed = c.place < g.admitted; d.Allowed {", new: "if d.Allowed = g.admitted > 0; d.Allowed {",
+		tests: "TestTake|TestFleet",
+	},
+	{
+		name: "combine-peeks-with-takes", fault: "calls that charge nothing are charged with those that do",
+		file: "sashredis/take.go", old: " || b.groups[last].charge != charge", new: "",
+		tests: "TestTake|TestFleet",
+	},
+	{
+		name: "combine-reservations-with-takes", fault: "reservations share a round trip with other calls",
+		file: "sashredis/combine.go", old: "return flight{c.targets[0].name, c.targets[0].limits, c.token != \"\"}", new: "return flight{c.targets[0].name, c.targets[0].limits, false}",
+		tests: "TestTake|TestFleet",
+	},
+	{
+		name: "combine-withdraws-nothing", fault: "a call that has given up before it was sent is sent",
+		file: "sashredis/combine.go", old: "c.gone = true", new: "c.gone = false",
+		tests: "TestTake_ACallThatGivesUp",
+	},
+	{
+		name: "combine-in-the-context-of-one", fault: "a batch ends with the context of an earlier caller",
+		file: "sashredis/combine.go", old: "go l.flyOn(f, next)", new: "go func() {\n\t\t\t\tb := l.newBatch(next...)\n\t\t\t\tl.decide(ctx, b)\n\t\t\t\tfor _, c := range next {\n\t\t\t\t\tc.ready <- b\n\t\t\t\t}\n\t\t\t\tl.flyOn(f, l.flights.next(f))\n\t\t\t}()",
+		tests: "TestTake_ACallerThatGivesUp",
+	},
+	{
+		name: "combine-not-after-a-panic", fault: "a Conn that panics leaves calls waiting",
+		file: "sashredis/combine.go", old: "\tdefer func() { // also if the Conn panics\n", new: "\tdefer func() {\n\t\tif r := recover(); r != nil {\n\t\t\tpanic(r)\n\t\t}\n",
+		tests: "TestTake_AConnThatPanics",
+	},
+
+	{
+		name: "combine-hides-a-panic", fault: "a Conn that panics is a denial for those who waited",
+		file: "sashredis/combine.go", old: "panic(b.panicked)", new: "b.err = ErrServer",
+		tests: "TestTake_AConnThatPanics",
+	},
+
+	// What is sent and answered.
+	{
+		name: "redis-answers-any-verdict", fault: "a verdict that does not follow from the state is believed",
+		file: "sashredis/take.go", old: "if d.Allowed == d.denied {", new: "if d.Allowed && d.denied && c.n < 0 {",
+		tests: "TestServer|TestExact_AVerdict",
+	},
+	{
+		name: "redis-unknown-outcome-repeated", fault: "a round trip of which the outcome is unknown is repeated",
+		file: "sashredis/limiter.go", old: "\treply, err := l.conn.Run(bounded, s, keys, args)\n", new: "\treply, err := l.conn.Run(bounded, s, keys, args)\n\tif err != nil {\n\t\treply, err = l.conn.Run(bounded, s, keys, args)\n\t}\n",
+		tests: "TestExact_ARoundTripIsNotRepeated",
+	},
+	{
+		name: "redis-without-time-out", fault: "a round trip has no time-out",
+		file: "sashredis/limiter.go", old: "context.WithTimeout(ctx, l.timeout)", new: "context.WithCancel(ctx)",
+		tests: "TestExact_ARoundTripEnds",
+	},
+	{
+		name: "redis-keys-meet", fault: "keys under limits with other states share one",
+		file: "sashredis/limiter.go", old: "return append(b, t.suffix...)", new: "return b",
+		tests: "TestKeys|TestLimits",
+	},
+	{
+		name: "redis-reading-rounded-up", fault: "a caller's clock below zero is rounded towards it",
+		file: "sashredis/limiter.go", old: "\t\tmicros--\n", new: "",
+		tests: "TestExact_ACallersClock",
+	},
+
+	// The breaker.
+	{
+		name: "breaker-never-opens", fault: "calls go on waiting for a store that does not answer",
+		file: "sashredis/breaker.go", old: "if b.failures.Add(1) >= b.limit {", new: "if b.failures.Load() >= b.limit {",
+		tests: "TestBreaker",
+	},
+	{
+		name: "breaker-never-closes", fault: "once calls do not go to the store, they never do again",
+		file: "sashredis/breaker.go", old: "return b.failures.Load() != 0 && b.failures.Swap(0) >= b.limit", new: "return b.failures.Load() >= b.limit",
+		tests: "TestBreaker",
+	},
+	{
+		name: "breaker-all-probe", fault: "all calls try the store once the pause is over",
+		file: "sashredis/breaker.go", old: "return now >= at && b.probeAt.CompareAndSwap(at, now+b.pause)", new: "return now >= at",
+		tests: "TestBreaker|TestExact_OneCallProbes",
+	},
+	{
+		name: "breaker-counts-all-failures", fault: "failures count that are not in a row",
+		file: "sashredis/breaker.go", old: "return b.failures.Load() != 0 &&", new: "return b.failures.Load() >= b.limit &&",
+		tests: "TestBreaker",
+	},
+	{
+		name: "breaker-blames-the-store", fault: "calls whose callers give up count as failures of the store",
+		file: "sashredis/limiter.go", old: "if gaveUp == nil ||", new: "if gaveUp != nil || gaveUp == nil ||",
+		tests: "TestBreaker|TestExact_CallersThatGiveUp",
+	},
+
+	// Fallbacks.
+	{
+		name: "fallback-fresh-window", fault: "the fallback begins with nothing used",
+		file: "sashredis/fallback.go", old: "\te := f.limiter.mirror.load(t)\n\tif e == nil {", new: "\te := f.limiter.mirror.load(t)\n\tif e == nil || e.at > 0 {",
+		tests: "TestFallbackLocal",
+	},
+	{
+		name: "fallback-whole-limit", fault: "each process has the whole limit while the store is away",
+		file: "sashredis/fallback.go", old: "l.Count, l.Burst = f.share(l.Count), f.share(l.Burst)", new: "l.Burst = f.share(l.Burst)",
+		tests: "TestFallbackLocal",
+	},
+	{
+		name: "fallback-seeds-too-little", fault: "the share of what was used is rounded down",
+		file: "sashredis/fallback.go", old: "\tif rest > 0 {\n\t\tpart++\n\t}\n", new: "\t_ = rest\n",
+		tests: "TestFallbackLocal|TestExact_AFallback",
+	},
+	{
+		name: "fallback-remembers", fault: "what a fallback has admitted counts in the next outage, too",
+		file: "sashredis/fallback.go", old: "f.shares.Swap(fresh).Close()", new: "fresh.Close()",
+		tests: "TestFallbackLocal|TestExact_AFallback",
+	},
+	{
+		name: "fallback-peeks-charge", fault: "a Peek is charged to the fallback",
+		file: "sashredis/fallback.go", old: "\tif charge {\n", new: "\tif charge || n > 0 {\n",
+		tests: "TestFallbackLocal|TestExact_AFallback",
+	},
+	{
+		name: "fallback-admits-debt", fault: "FallbackAdmit admits a negative cost",
+		file: "sashredis/fallback.go", old: "case canceled || hopeless || f.mode == denyMode:", new: "case canceled || hopeless && f.mode != admitMode || f.mode == denyMode:",
+		tests: "TestFallback|TestExact_AFallback",
+	},
+
+	// Leases.
+	{
+		name: "lease-ends-by-a-slow-clock", fault: "a lease ends by a local clock that may be slower than the store's",
+		file: "sashredis/lease.go", old: "until: b.sent + length - length/maxDrift - 1", new: "until: b.sent + length",
+		tests: "TestLease|TestExact_ALease",
+	},
+	{
+		name: "lease-begins-when-received", fault: "a lease is taken to begin when its answer has come",
+		file: "sashredis/lease.go", old: "until: b.sent + length", new: "until: b.received + length",
+		tests: "TestLease|TestExact_ALease",
+	},
+	{
+		name: "lease-hands-out-one-too-many", fault: "one unit more than was leased is handed out",
+		file: "sashredis/lease.go", old: "\tif left < 0 {\n", new: "\tif left < -1 {\n",
+		tests: "TestLease",
+	},
+	{
+		name: "lease-used-after-its-end", fault: "units that were given back may still be used",
+		file: "sashredis/lease.go", old: "max(b.left.Swap(ended), 0)", new: "max(b.left.Load(), 0)",
+		tests: "TestExact_ALease",
+	},
+	{
+		name: "lease-kept-by-close", fault: "Close gives nothing back",
+		file: "sashredis/lease.go", old: "if held, left := e.endLease(); left > 0 {\n\t\t\t\tall", new: "if held, left := e.endLease(); left > 1<<60 {\n\t\t\t\tall",
+		tests: "TestLease",
+	},
+	{
+		name: "lease-returned-in-full", fault: "units of a lease that were used are given back, too",
+		file: "sashredis/lease.go", old: "go s.giveBack(e.target, held, left)", new: "go s.giveBack(e.target, held, left-left+held.granted)",
+		tests: "TestLease|TestExact_ALease",
+	},
+	{
+		name: "lease-returned-twice", fault: "a lease whose time is over is given back twice",
+		file: "sashredis/lease.go", old: "s.giveBack(e.target, held, left) // one", new: "_ = s.giveBack(e.target, held, left)\n\t\ts.giveBack(e.target, held, left) // one",
+		tests: "TestLease|TestScripts_ALeaseAfterOneThatWasGivenBack",
+	},
+	{
+		name: "lease-survives-reset", fault: "a lease goes on after a Reset",
+		file: "sashredis/lease.go", old: "\t\te.endLease()\n\t}\n}\n", new: "\t}\n}\n",
+		tests: "TestLease",
+	},
+	{
+		name: "lease-of-a-log", fault: "units of a log are leased",
+		file: "sashredis/rule.go", old: " && l.Algorithm != sash.SlidingLog", new: "",
+		tests: "TestLease",
+	},
+	{
+		name: "lease-beyond-its-bound", fault: "a lease holds more than WithLease allows",
+		file: "sashredis/lease.go", old: ", float64(s.Limiter.lease))", new: ", float64(s.Limiter.lease)*1e6)",
+		tests: "TestLease|TestExact_ALease",
+	},
+
+	// Reservations.
+	{
+		name: "redis-settles-twice", fault: "each Commit of a reservation settles it",
+		file: "sashredis/reserve.go", old: "!r.of.settled.CompareAndSwap(false, true)", new: "r.of.settled.Load()",
+		tests: "TestReserve",
+	},
+	{
+		name: "redis-gives-back-what-was-overspent", fault: "units above the estimate are given back",
+		file: "sashredis/reserve.go", old: "origins, token, difference = \"\", \"\", -difference", new: "difference = -difference",
+		tests: "TestReserve",
+	},
+}
