@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -317,6 +318,38 @@ func TestExact_TheLastUnitThatFits(t *testing.T) {
 		}
 		require.Greater(t, exact, steps(t, 600)/3)
 	})
+}
+
+// A hookedClock is a clock that runs a function once, before its next reading.
+type hookedClock struct {
+	sash.Clock
+	hook atomic.Pointer[func()]
+}
+
+func (c *hookedClock) Now() int64 {
+	if hook := c.hook.Swap(nil); hook != nil {
+		(*hook)()
+	}
+	return c.Clock.Now()
+}
+
+// A call that has found a lease, which ends before it takes its units, takes none.
+func TestExact_ALeaseThatEndsDuringAUse(t *testing.T) {
+	s := newStore(t)
+	ctx := context.Background()
+	l, local := s.limiter([]sash.Limit{sash.PerHour(1000).Counter()}, sashredis.WithLease(100, time.Hour))
+	clock := &hookedClock{Clock: local}
+	l.SetLocalClock(clock)
+	used := int64(0)
+	for ; l.Stats().Leased == 0; used++ {
+		require.True(t, l.Take(ctx, "a", 1).Allowed)
+	}
+	closes := func() { require.NoError(t, l.Close()) }
+	clock.hook.Store(&closes)
+	d := l.Take(ctx, "a", 1)
+	require.Nil(t, clock.hook.Load())
+	assert.Equal(t, sashredis.ByStore, d.By)
+	assert.Equal(t, 1000-used-1, d.Remaining)
 }
 
 // A key whose limits change is not denied by what the mirror has of it under the old ones.

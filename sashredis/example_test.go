@@ -35,8 +35,8 @@ func embedded() sashredis.Conn {
 func Example() {
 	conn := embedded()
 	limits := []sash.Limit{sash.PerMinute(3)}
-	here := sashredis.Must(sashredis.New(conn, limits, sashredis.WithFallback(sashredis.FallbackDeny)))
-	there := sashredis.Must(sashredis.New(conn, limits, sashredis.WithFallback(sashredis.FallbackDeny)))
+	here := sashredis.Must(sashredis.New(conn, limits, sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(time.Second)))
+	there := sashredis.Must(sashredis.New(conn, limits, sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(time.Second)))
 
 	ctx := context.Background()
 	for _, process := range []*sashredis.Limiter{here, there, here, there, there} {
@@ -55,7 +55,7 @@ func Example() {
 // when its cost is known.
 func ExampleLimiter_Reserve() {
 	limiter := sashredis.Must(sashredis.New(embedded(), []sash.Limit{sash.PerMinute(10_000)},
-		sashredis.WithFallback(sashredis.FallbackDeny)))
+		sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(time.Second)))
 	ctx := context.Background()
 
 	r, d := limiter.Reserve(ctx, "team 7", 4000)
@@ -72,7 +72,7 @@ func ExampleLimiter_Reserve() {
 // The user and the address of a login are charged both, or neither.
 func ExampleLimiter_TakeAll() {
 	limiter := sashredis.Must(sashredis.New(embedded(), []sash.Limit{sash.PerHour(5)},
-		sashredis.WithFallback(sashredis.FallbackDeny)))
+		sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(time.Second)))
 	ctx := context.Background()
 	for range 6 {
 		limiter.TakeAll(ctx, []string{"user alice", "address 203.0.113.7"}, 1)

@@ -594,5 +594,7 @@ func TestScripts_ALeaseAfterOneThatWasGivenBack(t *testing.T) {
 		require.True(t, other.Take(ctx, "a", other.Peek(ctx, "a", 0).Remaining-31).Allowed)
 		require.True(t, l.Take(ctx, "a", 1).Allowed)
 		assert.LessOrEqual(t, l.Stats().Leased-leased, int64(15), "%v", limits)
+		require.NoError(t, l.Close())
+		assert.Equal(t, int64(30), s.remaining(limits), "%v: nothing comes back twice", limits)
 	}
 }
