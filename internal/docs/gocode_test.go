@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -164,6 +165,9 @@ func TestDocuments_GoCodeCompilesAndRuns(t *testing.T) {
 	}
 	run(append([]string{"build", "-overlay", list}, packages...)...)
 	for pkg, program := range programs {
+		if strconv.IntSize < 64 && filepath.Dir(pkg) == filepath.Join(filepath.Dir(filepath.Dir(here)), "sashredis") {
+			continue // miniredis, its store, reads instants as an int
+		}
 		_, want, says := strings.Cut(program.text, "// Output:\n")
 		require.True(t, says, "the program on line %d states no output", program.line)
 		var lines []string
