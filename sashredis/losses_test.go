@@ -237,10 +237,10 @@ func TestFaults_SlotMigration(t *testing.T) {
 			nodes[0].Command("CLUSTER", "SETSLOT", slot, "STABLE")
 		}
 
+		at := 0 // the node that has the slot
 		for _, leases := range []bool{false, true} {
 			names := []sashredis.Option{sashredis.WithPrefix(fmt.Sprint(leases)), sashredis.WithHashTag(func(string) string { return "b" })}
 			s := newStorm(t, conn, ample, leases, names...)
-			at := 0
 			s.blow(5, func() {
 				for round := 1; round <= 3 || round <= steps(t, 300)/100; round++ {
 					s.until(100*round, func() bool { return true })
