@@ -19,6 +19,14 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
 )
 
+// trials is steps of a test of one goroutine, which makes fewer under the race detector.
+func trials(t *testing.T, few int) int {
+	if raceDetector {
+		few /= 4
+	}
+	return steps(t, few)
+}
+
 // steps returns how many random calls a test makes: few, unless SASH_STEPS says how many.
 func steps(t *testing.T, few int) int {
 	if text := os.Getenv("SASH_STEPS"); text != "" {
@@ -164,7 +172,7 @@ func TestAnswers_EqualThoseOfSash(t *testing.T) {
 		for name, algorithms := range kinds {
 			t.Run(name, func(t *testing.T) {
 				allowed := 0
-				total := steps(t, 2000)
+				total := trials(t, 2000)
 				for i := range total / 50 {
 					r := newTrial(t, name, uint64(i), conn, algorithms)
 					for range 50 {

@@ -27,7 +27,7 @@ func TestReserve_EqualsThatOfSash(t *testing.T) {
 		for name, algorithms := range kinds {
 			t.Run(name, func(t *testing.T) {
 				settled := 0
-				for i := range steps(t, 2000) / 50 {
+				for i := range trials(t, 2000) / 50 {
 					r := newTrial(t, name, uint64(i), conn, algorithms)
 					var reservations []open
 					var calls []string

@@ -1,0 +1,5 @@
+//go:build !race
+
+package sashredis_test
+
+const raceDetector = false
