@@ -44,5 +44,8 @@ func (l *Limiter) Queued(key string) int {
 	return 0
 }
 
+// Closed reports whether Close has begun.
+func (l *Limiter) Closed() bool { return l.lessees.closed.Load() }
+
 // TakeScript returns the script that takes under limits of those kinds.
 func TakeScript(kinds string) string { return scriptsOf[kinds].take.text }

@@ -36,6 +36,7 @@ type lessees struct {
 	closed  atomic.Bool
 	stop    chan struct{}
 	done    chan struct{}
+	returns sync.WaitGroup // of units in goroutines of their own; none begins for a lessee that is removed
 }
 
 // A lessee is what this process knows of the demand for one key, and its lease.
@@ -129,6 +130,9 @@ func (s *lessees) want(b *batch) *wanted {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.removed || s.closed.Load() {
+		return nil // again: close has not seen a lessee that is newer than it
+	}
 	if held := e.lease.Load(); held != nil {
 		if now < held.until && largest > held.granted {
 			return nil // it is for smaller calls
@@ -136,7 +140,7 @@ func (s *lessees) want(b *batch) *wanted {
 		s.retire(e)
 	}
 	before := e.rescale(now, length)
-	if before == 0 || e.removed {
+	if before == 0 {
 		return nil // one call is no demand yet
 	}
 	// What is used in the length of a lease, but not much more than was ever used.
@@ -187,10 +191,11 @@ func (e *lessee) rescale(now int64, length time.Duration) (units int64) {
 	return e.units
 }
 
-// retire ends the lease of e, which must be locked, and has what was not used given back.
+// retire ends the lease of e, which must be locked and not removed, and has what was not used given
+// back.
 func (s *lessees) retire(e *lessee) {
 	if held, left := e.endLease(); left > 0 {
-		go s.giveBack(e.target, held, left)
+		s.returns.Go(func() { s.giveBack(e.target, held, left) })
 	}
 }
 
@@ -235,14 +240,21 @@ func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
 	}
 	held.left.Store(units)
 	s.stats.leased.Add(units)
-	e := w.of
+	if !w.of.begin(held) {
+		s.giveBack(w.of.target, held, units)
+	}
+}
+
+// begin makes held the lease of e. If e was removed meanwhile, it reports false: nobody would ever
+// give back what is not used.
+func (e *lessee) begin(held *lease) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lastEnd = end
-	e.lease.Store(held)
-	if e.removed || s.closed.Load() { // meanwhile: no other goroutine would give them back
-		s.retire(e)
+	e.lastEnd = held.storeEnd
+	if !e.removed {
+		e.lease.Store(held)
 	}
+	return !e.removed
 }
 
 // drop ends the lease of t without giving anything back.
@@ -261,8 +273,8 @@ func (s *lessees) remove(e *lessee) {
 	if e.removed {
 		return
 	}
-	e.removed = true
 	s.retire(e)
+	e.removed = true
 	s.byKey.Delete(e.name) // no other lessee of the key was stored before
 }
 
@@ -308,7 +320,7 @@ func (s *lessees) sweep(e *lessee, now int64) {
 }
 
 // close ends all leases, and then gives back what was not used, one after the other, until the
-// store does not answer any more.
+// store does not answer any more. When it returns, no goroutine of s gives back anything.
 func (s *lessees) close() (err error) {
 	s.closing.Do(func() {
 		s.closed.Store(true)
@@ -338,6 +350,7 @@ func (s *lessees) close() (err error) {
 				break
 			}
 		}
+		s.returns.Wait()
 		err = errors.Join(errs...)
 	})
 	return err

@@ -313,3 +313,51 @@ func TestLease_CloseEndsAll(t *testing.T) {
 	}
 	assert.NoError(t, l.Close())
 }
+
+// Close waits for what is being given back: whoever calls it closes the client next.
+func TestLease_CloseWaitsForWhatIsGivenBack(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerHour(100_000)}, sashredis.WithLease(100, time.Minute))
+	ctx := context.Background()
+	for l.Stats().Leased == 0 {
+		require.True(t, l.Take(ctx, "k", 2).Allowed)
+	}
+	require.Equal(t, sashredis.ByLease, l.Take(ctx, "k", 1).By)
+	before := l.Stats()
+	arrived, release := s.holdUp()
+	var taken, closed sync.WaitGroup
+	taken.Go(func() { l.Take(ctx, "k", before.Leased) }) // more than is left: it replaces the lease
+	<-arrived
+	<-arrived // one of them gives back
+	var returned int64
+	closed.Go(func() {
+		assert.NoError(t, l.Close())
+		returned = l.Stats().Returned
+	})
+	eventually(t, "Close ends the leases", func() bool { return l.Closed() })
+	release()
+	closed.Wait()
+	taken.Wait()
+	assert.Positive(t, returned)
+}
+
+// Units that are granted after Close are given back before the call returns.
+func TestLease_GrantedWhileClosing(t *testing.T) {
+	s := newStore(t)
+	limits := []sash.Limit{sash.PerHour(100_000)}
+	l, _ := s.limiter(limits, sashredis.WithLease(100, time.Minute))
+	ctx := context.Background()
+	require.True(t, l.Allow(ctx, "k")) // the next call leases
+	arrived, release := s.holdUp()
+	var taken sync.WaitGroup
+	taken.Go(func() { assert.True(t, l.Allow(ctx, "k")) })
+	<-arrived
+	require.NoError(t, l.Close())
+	release()
+	taken.Wait()
+	stats := l.Stats()
+	assert.Positive(t, stats.Leased)
+	assert.Equal(t, stats.Leased, stats.Returned)
+	other, _ := s.limiter(limits)
+	assert.Equal(t, int64(100_000-2), other.Peek(ctx, "k", 0).Remaining)
+}

@@ -211,8 +211,18 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-returned-in-full", fault: "units of a lease that were used are given back, too",
-		file: "sashredis/lease.go", old: "go s.giveBack(e.target, held, left)", new: "go s.giveBack(e.target, held, left-left+held.granted)",
+		file: "sashredis/lease.go", old: "func() { s.giveBack(e.target, held, left) }", new: "func() { s.giveBack(e.target, held, left-left+held.granted) }",
 		tests: "TestLease|TestExact_ALease",
+	},
+	{
+		name: "lease-close-does-not-wait", fault: "Close returns while units are being given back",
+		file: "sashredis/lease.go", old: "\t\ts.returns.Wait()\n", new: "",
+		tests: "TestLease_Close",
+	},
+	{
+		name: "lease-begins-when-removed", fault: "a lease begins that nobody will give back",
+		file: "sashredis/lease.go", old: "\tif !e.removed {\n\t\te.lease.Store(held)\n\t}\n\treturn !e.removed", new: "\te.lease.Store(held)\n\treturn true",
+		tests: "TestLease_Granted",
 	},
 	{
 		name: "lease-returned-twice", fault: "a lease whose time is over is given back twice",
