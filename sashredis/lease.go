@@ -134,8 +134,8 @@ func (s *lessees) want(b *batch) *wanted {
 		return nil // again: close has not seen a lessee that is newer than it
 	}
 	if held := e.lease.Load(); held != nil {
-		if now < held.until && largest > held.granted {
-			return nil // it is for smaller calls
+		if now < held.until && (largest > held.granted || largest <= held.left.Load()) {
+			return nil // it is for smaller calls, or began while these waited
 		}
 		s.retire(e)
 	}

@@ -314,6 +314,27 @@ func TestLease_CloseEndsAll(t *testing.T) {
 	assert.NoError(t, l.Close())
 }
 
+// A lease that is granted while calls wait for the next round trip outlives that round trip.
+func TestLease_IsKeptByCallsThatHaveWaited(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerHour(100_000)}, sashredis.WithLease(100, time.Minute))
+	ctx := context.Background()
+	require.True(t, l.Allow(ctx, "k")) // the next call leases
+	arrived, release := s.holdUp()
+	var taken sync.WaitGroup
+	for range 2 {
+		taken.Go(func() { assert.True(t, l.Allow(ctx, "k")) })
+	}
+	<-arrived
+	eventually(t, "the other call waits", func() bool { return l.Waiting() == 1 })
+	release()
+	taken.Wait()
+	leased := l.Stats().Leased
+	require.Positive(t, leased)
+	assert.Equal(t, sashredis.ByLease, l.Take(ctx, "k", leased).By, "all of it is left")
+	assert.Zero(t, l.Stats().Returned)
+}
+
 // Close waits for what is being given back: whoever calls it closes the client next.
 func TestLease_CloseWaitsForWhatIsGivenBack(t *testing.T) {
 	s := newStore(t)
