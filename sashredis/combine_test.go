@@ -16,8 +16,18 @@ import (
 // All calls for a key that come while a round trip is under way make one more together, and each
 // has an answer of its own.
 func TestTake_CallsForAKeyShareARoundTrip(t *testing.T) {
+	for _, count := range []int64{50, 200} { // some calls are denied, or none
+		for _, limit := range []sash.Limit{
+			sash.PerMinute(count), sash.PerMinute(count).Log(), sash.PerMinute(count).Buckets(time.Second), sash.PerMinute(count).TokenBucket(count),
+		} {
+			t.Run(limit.String(), func(t *testing.T) { shareARoundTrip(t, limit) })
+		}
+	}
+}
+
+func shareARoundTrip(t *testing.T, limit sash.Limit) {
 	s := newStore(t)
-	l, _ := s.limiter([]sash.Limit{sash.PerMinute(50)})
+	l, _ := s.limiter([]sash.Limit{limit})
 	arrived, release := s.holdUp()
 
 	const calls = 101
@@ -32,7 +42,7 @@ func TestTake_CallsForAKeyShareARoundTrip(t *testing.T) {
 	release()
 
 	left := map[int64]int{}
-	denied := 0
+	denied := int64(0)
 	for range calls {
 		if d := <-decisions; d.Allowed {
 			left[d.Remaining]++
@@ -43,10 +53,11 @@ func TestTake_CallsForAKeyShareARoundTrip(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 2, s.count(), "round trips")
-	assert.Equal(t, calls-50, denied)
-	for remaining := range int64(50) {
-		assert.Equal(t, 1, left[remaining], "calls that left %d", remaining)
+	assert.Equal(t, max(calls-limit.Count, 0), denied)
+	for i := range calls - denied {
+		assert.Equal(t, 1, left[limit.Count-1-i], "calls that left %d", limit.Count-1-i)
 	}
+	assert.Equal(t, max(limit.Count-calls, 0), l.Peek(context.Background(), "k", 0).Remaining)
 	assert.Equal(t, int64(calls-1), l.Stats().Combined)
 	assert.Zero(t, l.Flights())
 }

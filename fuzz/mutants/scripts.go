@@ -170,13 +170,33 @@ var ofScripts = []mutant{
 		tests: "TestAnswers",
 	},
 	{
+		name: "redis-fast-counter-denies-all", fault: "of several calls of which some are admitted, the fast path denies all",
+		file: "sashredis/scripts/fastcounter.lua", old: " and (admitted or times == '1') then", new: " then",
+		tests: "TestTake_CallsForAKey",
+	},
+	{
+		name: "redis-fast-counter-charges-one", fault: "of several calls, the fast path charges one",
+		file: "sashredis/scripts/fastcounter.lua", old: "units * times,", new: "tonumber(units),",
+		tests: "TestTake_CallsForAKey",
+	},
+	{
+		name: "redis-fast-bucket-denies-all", fault: "of several calls of which some are admitted, the fast path of a bucket denies all",
+		file: "sashredis/scripts/fastbucket.lua", old: "if admitted or times == '1' then", new: "if true then",
+		tests: "TestTake_CallsForAKey",
+	},
+	{
+		name: "redis-fast-bucket-charges-one", fault: "of several calls, the fast path of a bucket charges one",
+		file: "sashredis/scripts/fastbucket.lua", old: "units * times,", new: "tonumber(units),",
+		tests: "TestTake_CallsForAKey",
+	},
+	{
 		name: "redis-fast-counter-late-clock", fault: "the fast path decides a late reading",
 		file: "sashredis/scripts/fastcounter.lua", old: "if not newest or newest > index then", new: "if not newest then",
 		tests: "TestAnswers",
 	},
 	{
 		name: "redis-fast-counter-rounds", fault: "the fast path decides where doubles are not exact",
-		file: "sashredis/scripts/fastcounter.lua", old: "if index and weighted < 9007199254740992 and limit < 9007199254740992 then", new: "if index then",
+		file: "sashredis/scripts/fastcounter.lua", old: "if index and weighted < 9007199254740992 and limit < 9007199254740992 and", new: "if index and",
 		tests: "TestExact_TheLastUnitThatFits",
 	},
 	{

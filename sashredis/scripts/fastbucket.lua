@@ -1,12 +1,13 @@
--- The fast path of one call on a key with one TokenBucket, where doubles are exact, if there are
--- no leases and reservations. If it cannot tell, it has no effect. See
--- bucket.lua for what it does.
+-- The fast path of one call, or of several alike that are all admitted, on a key with one
+-- TokenBucket, where doubles are exact, if there are no leases and reservations. If it cannot
+-- tell, it has no effect. See bucket.lua for what it does.
 
 if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
   local match, format = string.match, string.format
-  local units, window, count, burst = match(ARGV[2], '^([1-9]%d*)%+1$'), match(ARGV[5], '^t (%d+) (%d+) (%d+);$')
+  local units, times = match(ARGV[2], '^([1-9]%d*)%+(%d+)$')
+  local window, count, burst = match(ARGV[5], '^t (%d+) (%d+) (%d+);$')
   if units and window then
-    units, window, count, burst = tonumber(units), tonumber(window), tonumber(count), tonumber(burst)
+    units, window, count, burst = units * times, tonumber(window), tonumber(count), tonumber(burst)
     local stored, at, lack = redis.call('GET', KEYS[1]), now, 0
     if stored then
       at, lack = match(stored, '^(%d+) 0 (%d+);;;$')
@@ -21,7 +22,9 @@ if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
         redis.call('SET', KEYS[1], format('%.0f 0 %.0f;;;', now, charged),
           expiry(now + charged / count * (1 + 1e-9) + 1))
       end
-      return format('%.0f|%d|0 0||0 %.0f 0 0', now, admitted and 1 or 0, lack)
+      if admitted or times == '1' then
+        return format('%.0f|%s|0 0||0 %.0f 0 0', now, admitted and times or '0', lack)
+      end
     end
   end
 end

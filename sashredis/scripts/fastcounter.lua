@@ -1,11 +1,14 @@
--- The fast path of one call on a key with one SlidingCounter, where doubles are exact. If it cannot tell, it has no effect. See counter.lua for what it does.
+-- The fast path of one call, or of several alike that are all admitted, on a key with one
+-- SlidingCounter, where doubles are exact. If it cannot tell, it has no effect. See counter.lua
+-- for what it does.
 
 if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
   local match, format = string.match, string.format
-  local units, window, count = match(ARGV[2], '^([1-9]%d*)%+1$'), match(ARGV[5], '^c (%d+) (%d+);$')
+  local units, times = match(ARGV[2], '^([1-9]%d*)%+(%d+)$')
+  local window, count = match(ARGV[5], '^c (%d+) (%d+);$')
   local index, previous, current, rest
   if units and window then
-    units, window, count = tonumber(units), tonumber(window), tonumber(count)
+    units, window, count = units * times, tonumber(window), tonumber(count)
     local elapsed = math.fmod(now, window)
     index, previous, current, rest = (now - elapsed) / window, 0, 0, ';;;'
     local stored = redis.call('GET', KEYS[1])
@@ -24,13 +27,13 @@ if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
     end
     local room = count - current - units
     local weighted, limit = previous * (window - elapsed), room * window
-    if index and weighted < 9007199254740992 and limit < 9007199254740992 then
-      local admitted = room >= 0 and weighted <= limit
+    local admitted = room >= 0 and weighted <= limit
+    if index and weighted < 9007199254740992 and limit < 9007199254740992 and (admitted or times == '1') then
       if admitted then
         redis.call('SET', KEYS[1], format('%.0f %.0f %.0f%s', index, previous, current + units, rest),
           expiry((index + 2) * window))
       end
-      return format('%.0f|%d|0 0|%s|%.0f %.0f %.0f', now, admitted and 1 or 0, match(rest, '^;([^;]*)'), index, previous, current)
+      return format('%.0f|%s|0 0|%s|%.0f %.0f %.0f', now, admitted and times or '0', match(rest, '^;([^;]*)'), index, previous, current)
     end
   end
 end
