@@ -175,7 +175,7 @@ func TestMirror_DeniesOnlyWhatTheStoreWould(t *testing.T) {
 			}
 			latency := func() { pass(time.Duration(rng.IntN(300)) * time.Microsecond) }
 			denied, asked := 0, 0
-			for range steps(t, 1500) {
+			for range trials(t, 2000) {
 				switch rng.IntN(20) {
 				case 0:
 					pass(time.Duration(rng.IntN(100)) * time.Millisecond)

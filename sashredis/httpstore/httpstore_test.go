@@ -154,7 +154,7 @@ func randomPolicies(r *rand.Rand) (options []httplimit.Option) {
 func TestMiddleware_AnswersAsWithoutAStore(t *testing.T) {
 	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
 		seen := map[httplimit.Outcome]int{}
-		for seed := range uint64(60) {
+		for seed := range uint64(30) {
 			r := rand.New(rand.NewPCG(seed, 2))
 			policies, clock := randomPolicies(r), sash.NewManualClock(r.Int64N(1e15)*1000)
 			here := newSite(t, append(policies, httplimit.WithClock(clock))...)
