@@ -1,5 +1,5 @@
 -- The fast path of one call, or of several alike that are all admitted, on a key with one
--- SlidingCounter, where doubles are exact. If it cannot tell, it has no effect. See counter.lua
+-- SlidingCounter, where doubles tell. If it cannot tell, it has no effect. See counter.lua
 -- for what it does.
 
 if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
@@ -27,8 +27,11 @@ if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
     end
     local room = count - current - units
     local weighted, limit = previous * (window - elapsed), room * window
+    local larger = math.max(weighted, math.abs(limit))
+    -- Above 2^53 the products are rounded, by less than one part in 2^50.
+    local sure = larger < 9007199254740992 or math.abs(weighted - limit) > larger / 1125899906842624
     local admitted = room >= 0 and weighted <= limit
-    if index and weighted < 9007199254740992 and limit < 9007199254740992 and (admitted or times == '1') then
+    if index and sure and (admitted or times == '1') then
       if admitted then
         redis.call('SET', KEYS[1], format('%.0f %.0f %.0f%s', index, previous, current + units, rest),
           expiry((index + 2) * window))
