@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"fmt"
@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
+	"github.com/seed-30da4c49/sash/internal/command"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/bench/internal/traffic"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 func TestCost_AgainstPlainReferences(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package traffic reads recorded requests: access logs, columns of time and client, and CSV
-// with costs. The documentation of command replay describes the formats, and how unusual
+// with costs. The documentation of package replay describes the formats, and how unusual
 // lines are read.
 package traffic
 

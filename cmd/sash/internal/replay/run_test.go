@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
-	"github.com/seed-30da4c49/sash/bench/internal/progress"
-	"github.com/seed-30da4c49/sash/bench/internal/traffic"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+	"github.com/seed-30da4c49/sash/internal/command"
 )
 
 // An outcome is the result of a run of the command.
@@ -33,7 +33,7 @@ func invoke(stdin string, args ...string) outcome {
 
 func commandFrom(ctx context.Context, stdin io.Reader, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
-	status := run(ctx, args, stdin, &stdout, &stderr)
+	status := Run(ctx, args, stdin, &stdout, &stderr)
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
@@ -152,7 +152,7 @@ func TestRun_InterruptedWhileInputIsSilent(t *testing.T) {
 		cancel()
 	}()
 	got := commandFrom(ctx, silent, "-limit", "1/s")
-	assert.Equal(t, outcome{command.Interrupted, "", "replay: interrupted, no report\n"}, got)
+	assert.Equal(t, outcome{command.Interrupted, "", "sash replay: interrupted, no report\n"}, got)
 }
 
 func TestRun_InterruptedBeforeReplaying(t *testing.T) {
@@ -171,9 +171,9 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left
 
 func TestRun_ReportThatCannotBeWritten(t *testing.T) {
 	var stderr bytes.Buffer
-	status := run(context.Background(), []string{"-limit", "1/s"}, strings.NewReader("0\ta\n"), fullDisk{}, &stderr)
+	status := Run(context.Background(), []string{"-limit", "1/s"}, strings.NewReader("0\ta\n"), fullDisk{}, &stderr)
 	assert.Equal(t, command.Failed, status)
-	assert.Equal(t, "replay: writing the report: no space left\n", stderr.String())
+	assert.Equal(t, "sash replay: writing the report: no space left\n", stderr.String())
 }
 
 func TestRun_InputThatFails(t *testing.T) {

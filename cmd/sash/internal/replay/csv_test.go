@@ -1,15 +1,15 @@
-package main
+package replay
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
+	"github.com/seed-30da4c49/sash/internal/command"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-30da4c49/sash/bench/internal/traffic"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // calls are the columns of most CSV in these tests.

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"fmt"
@@ -9,18 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
+	"github.com/seed-30da4c49/sash/internal/command"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/bench/internal/progress"
-	"github.com/seed-30da4c49/sash/bench/internal/traffic"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // recorded is the directory of recorded traffic, which is not part of the project.
-const recorded = "../../../shared/data"
+const recorded = "../../../../../shared/data"
 
 func recordedFile(t *testing.T, name string) string {
 	t.Helper()
@@ -221,7 +221,7 @@ func TestReplay_EachFileOnItsOwn(t *testing.T) {
 
 	got = invoke("", "-json", "-each", "-limit", "1/s log", first, bad, second)
 	assert.Equal(t, command.Failed, got.status)
-	assert.Equal(t, "replay: nothing readable in "+bad+"\n", got.stderr)
+	assert.Equal(t, "sash replay: nothing readable in "+bad+"\n", got.stderr)
 	reports := got.decode(t)
 	require.Len(t, reports, 3)
 	assert.Equal(t, []string{second}, reports[2].Files)

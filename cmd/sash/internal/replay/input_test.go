@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"bytes"
@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
+	"github.com/seed-30da4c49/sash/internal/command"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-30da4c49/sash/bench/internal/progress"
-	"github.com/seed-30da4c49/sash/bench/internal/traffic"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 const clf = `192.0.2.1 - frank [17/May/2015:10:05:03 +0000] "GET /a.png?size=2 HTTP/1.1" 200 2326`

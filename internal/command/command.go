@@ -1,4 +1,4 @@
-// Package command holds the parts that the commands of this module share.
+// Package command holds the parts that the commands of this repository share.
 package command
 
 import (

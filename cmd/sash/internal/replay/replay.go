@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/bench/internal/progress"
-	"github.com/seed-30da4c49/sash/bench/internal/traffic"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // replay reads the files, and replays them under each policy.

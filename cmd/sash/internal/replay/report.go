@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/bench/internal/traffic"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // A report is one replay. Lines = Events + Blank + Unreadable + Headings.

@@ -1,14 +1,14 @@
-// Command replay sends recorded traffic through the limiter, on a clock driven by the
+// Package replay is the subcommand that sends recorded traffic through the limiter, on a clock driven by the
 // log's own times. It answers the questions of an operator before a limit is switched on:
 // how many requests would be denied, of which clients, and when; and how far a limit's
 // answers are from those of the exact log.
 //
-//	go run ./bench/replay [flags] [FILE...]
-//	go run ./bench/replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
-//	zcat access.log.*.gz | go run ./bench/replay -limit 10/s -key addr,path
-//	go run ./bench/replay -together -limit 10/s -limit "240/h buckets 1m" access.log
-//	go run ./bench/replay -limit "10/s burst 100" -limit "10/s log" access.log
-//	go run ./bench/replay -limit 600000/m -time TIMESTAMP -estimate ContextTokens \
+//	sash replay [flags] [FILE...]
+//	sash replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
+//	zcat access.log.*.gz | sash replay -limit 10/s -key addr,path
+//	sash replay -together -limit 10/s -limit "240/h buckets 1m" access.log
+//	sash replay -limit "10/s burst 100" -limit "10/s log" access.log
+//	sash replay -limit 600000/m -time TIMESTAMP -estimate ContextTokens \
 //		-cost ContextTokens+GeneratedTokens -settle 5s calls.csv.gz
 //
 // A FILE is an access log in Common or Combined Log Format, or a .tsv of two columns, Unix
@@ -84,41 +84,34 @@
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
 // readable or not the columns that flags name; 2 if the command line was wrong; 130 if
 // interrupted, and then no report is written.
-package main
+package replay
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
-	"github.com/seed-30da4c49/sash/bench/internal/progress"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
+	"github.com/seed-30da4c49/sash/internal/command"
 )
 
-func main() {
-	command.Main(func(ctx context.Context, args []string) int {
-		return run(ctx, args, os.Stdin, os.Stdout, os.Stderr)
-	})
-}
-
-// run runs the command with these arguments and streams, and returns its exit status.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// Run runs the subcommand with these arguments and streams, and returns its exit status.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	o, err := parseArgs(args)
 	if err != nil {
-		return command.Refuse("replay", err, o.usage, stdout, stderr)
+		return command.Refuse("sash replay", err, o.usage, stdout, stderr)
 	}
 	reports, err := o.replay(ctx, stdin, progress.On(stderr))
 	switch {
 	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "replay: interrupted, no report")
+		fmt.Fprintln(stderr, "sash replay: interrupted, no report")
 		return command.Interrupted
 	case err != nil:
-		command.Say(stderr, "replay", err)
+		command.Say(stderr, "sash replay", err)
 		return command.Failed
 	}
 	if err := write(stdout, reports, o.json); err != nil {
-		command.Say(stderr, "replay", fmt.Errorf("writing the report: %w", err))
+		command.Say(stderr, "sash replay", fmt.Errorf("writing the report: %w", err))
 		return command.Failed
 	}
 	return complain(stderr, reports)
@@ -130,11 +123,11 @@ func complain(stderr io.Writer, reports []report) int {
 	status := command.OK
 	for _, r := range reports {
 		for _, b := range r.BrokenOff {
-			fmt.Fprintf(stderr, "replay: %s could be read to line %d only: %s\n", b.File, b.Line, b.Why)
+			fmt.Fprintf(stderr, "sash replay: %s could be read to line %d only: %s\n", b.File, b.Line, b.Why)
 			status = command.Failed
 		}
 		if r.Events == 0 {
-			fmt.Fprintf(stderr, "replay: nothing readable in %s\n", r.source())
+			fmt.Fprintf(stderr, "sash replay: nothing readable in %s\n", r.source())
 			status = command.Failed
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/bench/internal/traffic"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // A ledger counts the units of a trial whose events have costs.

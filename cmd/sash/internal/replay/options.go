@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/bench/internal/traffic"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // options are the settings of the command line.
@@ -30,7 +30,7 @@ type options struct {
 // parseArgs reads the command line. Its error names every fault found, or is flag.ErrHelp.
 // The options can print the usage in any case.
 func parseArgs(args []string) (*options, error) {
-	o := &options{key: traffic.Key{traffic.Addr}, flags: flag.NewFlagSet("replay", flag.ContinueOnError)}
+	o := &options{key: traffic.Key{traffic.Addr}, flags: flag.NewFlagSet("sash replay", flag.ContinueOnError)}
 	o.flags.SetOutput(io.Discard) // run prints errors and usage
 	var faults []error
 	var key *string // it names fields, or columns if there is -time
@@ -165,7 +165,7 @@ func (o *options) check() error {
 	return errors.Join(faults...)
 }
 
-const usageText = `Usage: go run ./bench/replay -limit LIMIT [flags] [FILE...]
+const usageText = `Usage: sash replay -limit LIMIT [flags] [FILE...]
 
 Replays access logs through the limiter on a clock driven by the log's own
 times, and reports what each limit would have denied, to whom, when, and how
@@ -176,11 +176,11 @@ microseconds and client; with -time it is CSV, in which an event may have a cost
 and an estimate of it. It is plain or gzip; none or "-" is standard input.
 Several are one stream, merged by time.
 
-  go run ./bench/replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
-  zcat access.log.*.gz | go run ./bench/replay -limit 10/s -key addr,path -json
-  go run ./bench/replay -together -limit 10/s -limit "240/h buckets 1m" access.log
-  go run ./bench/replay -limit "10/s burst 100" -limit "10/s log" access.log
-  go run ./bench/replay -limit 600000/m -time TIMESTAMP -estimate ContextTokens \
+  sash replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
+  zcat access.log.*.gz | sash replay -limit 10/s -key addr,path -json
+  sash replay -together -limit 10/s -limit "240/h buckets 1m" access.log
+  sash replay -limit "10/s burst 100" -limit "10/s log" access.log
+  sash replay -limit 600000/m -time TIMESTAMP -estimate ContextTokens \
     -cost ContextTokens+GeneratedTokens -settle 5s calls.csv.gz
 
 Flags:

@@ -1,11 +1,11 @@
-package main
+package replay
 
 import (
 	"math/rand/v2"
 	"strings"
 	"testing"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
+	"github.com/seed-30da4c49/sash/internal/command"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

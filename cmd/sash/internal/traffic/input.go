@@ -10,7 +10,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/seed-30da4c49/sash/bench/internal/progress"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
 )
 
 // StandardInput is the name that stands for standard input.
