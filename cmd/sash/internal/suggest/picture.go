@@ -21,13 +21,14 @@ var pictureTemplate = template.Must(template.New("picture").Funcs(template.FuncM
 // A picture shows, for each window, the share of clients that a limit denies, over its Count.
 // Both scales are logarithmic. Lengths are in pixels.
 type picture struct {
-	Title, Subtitle string
-	Width, Height   int
-	Left, Right     float64 // of each panel
-	XTicks          []tick
-	Axis            float64 // where the labels of the x axis are
-	XLabel          string
-	Panels          []panel
+	Title         string
+	Source, Times string
+	Width, Height int
+	Left, Right   float64 // of each panel
+	XTicks        []tick
+	Axis          float64 // where the labels of the x axis are
+	XLabel        string
+	Panels        []panel
 }
 
 // A panel is the part of a picture for one window.
@@ -60,17 +61,18 @@ const (
 	pictureWidth               = 880
 	panelLeft, panelRight      = 76., 824.
 	panelHeight, panelDistance = 170., 252.
-	firstPanel                 = 118.
+	firstPanel                 = 136.
 	labelWidth                 = 370. // of the longest label of a suggestion
 )
 
 // draw writes the SVG of the report.
 func (r *report) draw(w io.Writer) error {
 	p := picture{
-		Title:    "What would a limit deny?",
-		Subtitle: r.headline() + ", " + r.times(),
-		Width:    pictureWidth,
-		Left:     panelLeft, Right: panelRight,
+		Title:  "What would a limit deny?",
+		Source: clipped(r.headline()),
+		Times:  r.times(),
+		Width:  pictureWidth,
+		Left:   panelLeft, Right: panelRight,
 		XLabel: fmt.Sprintf("Count of a limit, in %s per window", r.Unit),
 	}
 	x := r.xScale()
@@ -212,6 +214,15 @@ func (v *windowReport) curve(x, y scale) string {
 		fmt.Fprintf(&b, "H%gV%g", at, v.height(share(int64(n-next), int64(n)), y))
 	}
 	return b.String()
+}
+
+// clipped returns text with its middle left out if it is too long for a line.
+func clipped(text string) string {
+	const most, end = 120, 70
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-end]) + "…" + string(runes[len(runes)-end:])
+	}
+	return text
 }
 
 // escaped returns text for XML.
