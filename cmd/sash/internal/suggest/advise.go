@@ -60,7 +60,7 @@ func (s *study) suggest(g *gauge, d distribution, o *options) (_ *suggestion, wh
 			s.span().Round(time.Second), short(window), enoughWindows*window)
 	}
 	base := d.percentile(o.percentile)
-	wanted := math.Ceil(float64(base)*o.headroom - rounding)
+	wanted := math.Ceil(float64(base) * o.headroom)
 	if base == 0 {
 		return nil, "no event costs anything at the percentile"
 	}

@@ -105,7 +105,7 @@ func (r *recent) decide(units int64) (denied uint64) {
 		if i < len(r.denied) {
 			admitted -= r.denied[i]
 		}
-		if units > count-admitted && units > 0 {
+		if units > count-admitted {
 			denied |= 1 << i
 		}
 	}

@@ -198,6 +198,11 @@ func TestNext_CommandsRun(t *testing.T) {
 			require.Equal(t, command.OK, replay.Run(context.Background(), append([]string{"-json"}, words[2:]...), strings.NewReader(""), &stdout, &stderr), stderr.String())
 			require.NoError(t, json.Unmarshal(stdout.Bytes(), &v))
 			assert.Equal(t, r.Events, v.Events)
+			for _, arg := range args {
+				if arg == "-cost" || arg == "-time" || arg == "-key" {
+					assert.Contains(t, words, arg)
+				}
+			}
 		}
 	}
 }
@@ -219,6 +224,15 @@ func TestRun_TextIsThatOfTheJSON(t *testing.T) {
 	for _, c := range r.Top {
 		assert.Contains(t, text, c.Client)
 	}
+}
+
+func TestRun_WindowsInTheirOrder(t *testing.T) {
+	r := invoke(minutes(1), "-json", "-window", "1d", "-window", "90s", "-window", "10s").report(t)
+	var windows []string
+	for _, v := range r.Windows {
+		windows = append(windows, v.Window)
+	}
+	assert.Equal(t, []string{"10s", "1m30s", "24h0m0s"}, windows)
 }
 
 func TestRun_ReadsStandardInputAsItsFile(t *testing.T) {
@@ -303,6 +317,17 @@ func TestPicture_OfAnything(t *testing.T) {
 			assert.NotContains(t, string(text), "Inf")
 		})
 	}
+}
+
+// However close the values are, the curve ends at the bottom.
+func TestCurve_EndsAtTheBottom(t *testing.T) {
+	v := windowReport{distribution: make(distribution, 5000)}
+	for i := range v.distribution {
+		v.distribution[i] = int64(1_000_000 + i)
+	}
+	curve := v.curve(scale{1, 2e6, 0, 800}, scale{1, 1e-4, 0, 100})
+	assert.Regexp(t, "V100$", curve)
+	assert.Less(t, len(curve), 200)
 }
 
 // shellWords returns the words of a command line, as sh -c takes them apart.
