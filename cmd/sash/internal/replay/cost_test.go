@@ -276,7 +276,7 @@ func TestCost_OfRecordedCalls(t *testing.T) {
 				args = append(args, "-limit", l)
 			}
 			r := invoke("", append(args, recordedFile(t, "azure_llm_conv.csv.gz"))...).report(t)
-			assert.Equal(t, 19_366, r.Events)
+			assert.EqualValues(t, 19_366, r.Events)
 			assert.Zero(t, r.Unreadable+r.OutOfOrder+r.Blank)
 			require.Len(t, r.Limits, len(tt.limits))
 			for i, v := range r.Limits {

@@ -29,19 +29,19 @@ func newLedger(p policy) *ledger {
 }
 
 // add counts an event.
-func (b *ledger) add(e traffic.Event, c traffic.Charge, allowed bool) {
-	b.asked += c.Asked
-	if c.Asked > b.maxCost {
+func (b *ledger) add(e traffic.Event, allowed bool) {
+	b.asked += e.Asked
+	if e.Asked > b.maxCost {
 		b.tooLarge++
 	}
 	if !allowed {
 		return
 	}
-	b.admitted += c.Asked
-	b.above += max(0, c.Cost-c.Asked)
-	b.givenBack += max(0, c.Asked-c.Cost)
+	b.admitted += e.Asked
+	b.above += max(0, e.Cost-e.Asked)
+	b.givenBack += max(0, e.Asked-e.Cost)
 	for _, w := range b.windows {
-		w.Add(e, c.Cost)
+		w.Add(e, e.Cost)
 	}
 }
 

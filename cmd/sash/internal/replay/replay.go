@@ -14,20 +14,23 @@ import (
 
 // replay reads the files, and replays them under each policy.
 func (o *options) replay(ctx context.Context, stdin io.Reader, p progress.Drawer) ([]report, error) {
-	if _, err := traffic.CheckFiles(o.files); err != nil {
+	size, err := traffic.CheckFiles(o.files)
+	if err != nil {
 		return nil, err
 	}
+	bar := p.Bytes(size, "replaying")
+	defer bar.End()
 	var reports []report
 	for _, files := range o.streams() {
-		t, err := o.read(ctx, files, stdin, p)
+		trials, err := o.newTrials()
 		if err != nil {
 			return nil, err
 		}
-		verdicts, err := o.judge(ctx, t, p)
+		t, err := traffic.Read(ctx, &o.Settings, files, stdin, bar, trials.take)
 		if err != nil {
 			return nil, err
 		}
-		reports = append(reports, o.report(files, t, verdicts))
+		reports = append(reports, o.report(files, t, trials.verdicts(t, o)))
 	}
 	return reports, nil
 }
@@ -40,30 +43,37 @@ func (o *options) streams() [][]string {
 	return slices.Collect(slices.Chunk(o.files, 1))
 }
 
-func (o *options) read(ctx context.Context, files []string, stdin io.Reader, p progress.Drawer) (*traffic.Traffic, error) {
-	return traffic.Read(ctx, files, stdin, o.key, o.columns, p)
-}
+// trials replay traffic under each policy.
+type trials []*trial
 
-// judge replays t under each policy.
-func (o *options) judge(ctx context.Context, t *traffic.Traffic, p progress.Drawer) ([]verdict, error) {
-	verdicts := []verdict{}
-	if len(t.Events) == 0 {
-		return verdicts, nil
-	}
-	policies := o.policies()
-	bar := p.Events(int64(len(t.Events)*len(policies)), "replaying")
-	defer bar.End()
-	for _, policy := range policies {
-		r, err := o.newTrial(policy)
+func (o *options) newTrials() (all trials, err error) {
+	for _, p := range o.policies() {
+		t, err := o.newTrial(p)
 		if err != nil {
 			return nil, err
 		}
-		if err := r.run(ctx, t, bar); err != nil {
-			return nil, err
-		}
-		verdicts = append(verdicts, r.verdict(t, o))
+		all = append(all, t)
 	}
-	return verdicts, nil
+	return all, nil
+}
+
+// take replays events under each policy.
+func (all trials) take(on *traffic.Traffic, events []traffic.Event) error {
+	for _, t := range all {
+		t.run(on.Clients, events)
+	}
+	return nil
+}
+
+// verdicts returns the results. There are none without events.
+func (all trials) verdicts(on *traffic.Traffic, o *options) []verdict {
+	verdicts := []verdict{}
+	for _, t := range all {
+		if on.Events > 0 {
+			verdicts = append(verdicts, t.verdict(on, o))
+		}
+	}
+	return verdicts
 }
 
 // A trial replays traffic under one policy, and also under the exact limits in its place.
@@ -86,10 +96,10 @@ type trial struct {
 
 func (o *options) newTrial(p policy) (*trial, error) {
 	t := &trial{policy: p, clock: sash.NewManualClock(0), decided: make([]int64, len(p)), tallies: make(map[uint32]*tally)}
-	if o.columns.Estimate != nil {
+	if o.Estimate != nil {
 		t.pending = &pending{wait: o.settle}
 	}
-	if o.columns.Cost != nil {
+	if o.Cost != nil {
 		t.ledger = newLedger(p)
 	}
 	var err error
@@ -102,36 +112,27 @@ func (o *options) newTrial(p policy) (*trial, error) {
 	return t, err
 }
 
-// batch is the number of events between two checks for an interrupt, and two sweeps.
-const batch = 1 << 14
-
-func (t *trial) run(ctx context.Context, on *traffic.Traffic, b progress.Bar) error {
-	for events := range slices.Chunk(on.Events, batch) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		for _, e := range events {
-			t.take(e, on.Clients[e.Client], on.Charge(e))
-		}
-		t.sweep(len(events))
-		b.Add(len(events))
+// run replays events of these clients.
+func (t *trial) run(clients []string, events []traffic.Event) {
+	for _, e := range events {
+		t.take(e, clients[e.Client])
 	}
-	return nil
+	t.sweep(len(events))
 }
 
 // take replays one event.
-func (t *trial) take(e traffic.Event, name string, c traffic.Charge) {
+func (t *trial) take(e traffic.Event, name string) {
 	if t.pending != nil {
 		t.pending.settle(e.At, t.clock)
 	}
 	t.clock.Set(e.At)
-	d := t.decide(t.chosen, e, name, c)
+	d := t.decide(t.chosen, e, name)
 	right := d.Allowed
 	if t.exact != nil {
-		right = t.decide(t.exact, e, name, c).Allowed
+		right = t.decide(t.exact, e, name).Allowed
 	}
 	if t.ledger != nil {
-		t.ledger.add(e, c, d.Allowed)
+		t.ledger.add(e, d.Allowed)
 	}
 	if !d.Allowed {
 		t.denied++
@@ -150,13 +151,13 @@ func (t *trial) take(e traffic.Event, name string, c traffic.Charge) {
 }
 
 // decide takes the units that e asks for from l. If the cost may differ, it reserves them.
-func (t *trial) decide(l *sash.Limiter, e traffic.Event, name string, c traffic.Charge) sash.Decision {
+func (t *trial) decide(l *sash.Limiter, e traffic.Event, name string) sash.Decision {
 	if t.pending == nil {
-		return l.Take(name, c.Asked)
+		return l.Take(name, e.Asked)
 	}
-	r, d := l.Reserve(name, c.Asked)
+	r, d := l.Reserve(name, e.Asked)
 	if d.Allowed {
-		t.pending.add(e.At, r, c.Cost)
+		t.pending.add(e.At, r, e.Cost)
 	}
 	return d
 }
@@ -169,12 +170,15 @@ func (t *trial) sweep(events int) {
 		return
 	}
 	t.chosen.Sweep()
-	t.sweepIn = t.chosen.Len()
+	t.sweepIn = max(leastSweep, t.chosen.Len())
 	if t.exact != nil {
 		t.exact.Sweep()
 		t.sweepIn = max(t.sweepIn, t.exact.Len())
 	}
 }
+
+// leastSweep is the least number of events between two sweeps.
+const leastSweep = 1 << 14
 
 // A tally counts the denials of one client under one policy.
 type tally struct {
@@ -204,7 +208,7 @@ func (t *trial) tally(e traffic.Event) {
 
 // verdict returns the result of a trial.
 func (t *trial) verdict(on *traffic.Traffic, o *options) verdict {
-	events := int64(len(on.Events))
+	events := on.Events
 	v := verdict{
 		Denied:          t.denied,
 		DeniedShare:     share(t.denied, events),
@@ -246,10 +250,9 @@ func (t *trial) top(on *traffic.Traffic, n int) []denials {
 		return cmp.Or(cmp.Compare(y.denied, x.denied), cmp.Compare(x.first, y.first), cmp.Compare(a, b))
 	})
 	clients = clients[:min(n, len(clients))]
-	events := on.EventsOf(clients)
 	top := []denials{}
 	for _, c := range clients {
-		top = append(top, t.tallies[c].denials(on.Clients[c], events[c]))
+		top = append(top, t.tallies[c].denials(on.Clients[c], on.Counts[c]))
 	}
 	return top
 }

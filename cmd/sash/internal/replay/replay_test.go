@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
@@ -52,7 +52,7 @@ func TestReplay_DeniesWhatTheExactLogDenies(t *testing.T) {
 				args = append(args, "-limit", l+" log", "-limit", l+" counter")
 			}
 			r := invoke("", append(args, recordedFile(t, tt.file))...).report(t)
-			assert.Equal(t, tt.events, r.Events)
+			assert.EqualValues(t, tt.events, r.Events)
 			assert.Equal(t, tt.clients, r.Clients)
 			assert.EqualValues(t, tt.events, r.Lines)
 			assert.Zero(t, r.OutOfOrder)
@@ -85,7 +85,7 @@ func TestReplay_ReadsTheOthersToTheLastLine(t *testing.T) {
 			got := invoke("", "-json", "-limit", "10/s", recordedFile(t, tt.file))
 			assert.Equal(t, command.OK, got.status)
 			r := got.report(t)
-			assert.Equal(t, tt.events, r.Events)
+			assert.EqualValues(t, tt.events, r.Events)
 			assert.Equal(t, tt.clients, r.Clients)
 			assert.Zero(t, r.Unreadable+r.Blank)
 			assert.Equal(t, tt.cutShort, r.CutShort)
@@ -143,22 +143,24 @@ func TestReplay_SweepsForgetNothing(t *testing.T) {
 	// Many clients call once, so that there are keys to evict. One is held at its limit
 	// all the time.
 	var tsv strings.Builder
-	for i := range 5 * batch {
+	for i := range 5 * leastSweep {
 		fmt.Fprintf(&tsv, "%d\tclient%d\n", i*1000, i)
 		if i%100 == 0 {
 			fmt.Fprintf(&tsv, "%d\theld\n", i*1000)
 		}
 	}
-	tr := read(t, traffic.Key{traffic.Addr}, tsv.String(), "-")
+	tr := read(t, "addr", tsv.String(), "-")
 	trial, err := new(options).newTrial(policy{sash.Per(3, time.Second).Counter()})
 	require.NoError(t, err)
-	require.NoError(t, trial.run(t.Context(), tr, progress.On(nil).Events(1, "")))
-	assert.Greater(t, trial.chosen.Stats().Evicted, uint64(batch))
-	assert.Greater(t, trial.exact.Stats().Evicted, uint64(batch))
-	assert.Less(t, trial.chosen.Len(), 3*batch)
+	for events := range slices.Chunk(tr.Events, 1000) {
+		trial.run(tr.Clients, events)
+	}
+	assert.Greater(t, trial.chosen.Stats().Evicted, uint64(leastSweep))
+	assert.Greater(t, trial.exact.Stats().Evicted, uint64(leastSweep))
+	assert.Less(t, trial.chosen.Len(), 3*leastSweep)
 
 	var held []line
-	for i := 0; i < 5*batch; i += 100 {
+	for i := 0; i < 5*leastSweep; i += 100 {
 		held = append(held, line{micros: int64(i) * 1000, client: "held", Charge: traffic.Charge{Asked: 1, Cost: 1}})
 	}
 	assert.Equal(t, plainReplay(held, 0, sash.Per(3, time.Second).Counter()).ExactDenied, trial.exactDenied)

@@ -20,7 +20,7 @@ type report struct {
 	Files   []string   `json:"files"` // "-" is standard input
 	Key     string     `json:"key"`   // fields or columns that identify a client; empty if there is only the client "all"
 	Lines   int64      `json:"lines"`
-	Events  int        `json:"events"`
+	Events  int64      `json:"events"`
 	Clients int        `json:"clients"`
 	First   *time.Time `json:"first,omitempty"` // times of the first and last event
 	Last    *time.Time `json:"last,omitempty"`
@@ -92,12 +92,12 @@ type denials struct {
 
 func (o *options) report(files []string, t *traffic.Traffic, verdicts []verdict) report {
 	r := report{
-		Files: files, Key: t.KeyNames(),
-		Lines: t.Lines, Events: len(t.Events), Clients: len(t.Clients),
+		Files: files, Key: t.Key,
+		Lines: t.Lines, Events: t.Events, Clients: len(t.Clients),
 		Blank: t.Blank, CutShort: t.CutShort, OutOfOrder: t.OutOfOrder, Unreadable: t.Unreadable, Headings: t.Headings,
 		UnreadableLines: append([]traffic.FaultyLine{}, t.Faults...), UnreadableLinesCap: traffic.MaxFaults,
 		BrokenOff: append([]traffic.FaultyLine{}, t.BrokenOff...),
-		Cost:      t.Columns.Cost.String(), Estimate: t.Columns.Estimate.String(),
+		Cost:      t.Cost, Estimate: o.Estimate.String(),
 		Limits: verdicts,
 	}
 	if o.settle > 0 {
@@ -133,7 +133,7 @@ func write(w io.Writer, reports []report, asJSON bool) error {
 
 // text writes the report for human readers.
 func (r *report) text(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s %s\n", r.source(), count(int64(r.Events), "event"), r.clients())
+	fmt.Fprintf(w, "%s: %s %s\n", r.source(), count(r.Events, "event"), r.clients())
 	if r.First != nil {
 		fmt.Fprintf(w, "from %s to %s UTC, %v\n", r.First.Format(toTheSecond), r.Last.Format(toTheSecond), r.Last.Sub(*r.First).Round(time.Second))
 	}

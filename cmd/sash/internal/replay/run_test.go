@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 	"github.com/seed-30da4c49/sash/internal/command"
 )
@@ -98,14 +97,14 @@ func TestRun_ExitStatus(t *testing.T) {
 		{"no limit", good, nil, 2, []string{"no -limit"}},
 		{"bad limits", good, []string{"-limit", "x", "-limit", "1/s", "-limit", "-1/s"}, 2, []string{`limit "x": no slash`, `limit "-1/s": Count must be >= 0`}},
 		{"bad limit and flag", good, []string{"-limit", "x", "-nonsense"}, 2, []string{`limit "x"`, "-nonsense"}},
-		{"bad key and top", good, []string{"-limit", "1/s", "-key", "x", "-top", "-1"}, 2, []string{`-key: no field "x"`, "-top must be >= 0"}},
-		{"cost of a log", good, []string{"-limit", "1/s", "-cost", "tokens"}, 2, []string{"-cost needs -time"}},
+		{"bad key and top", good, []string{"-limit", "1/s", "-key", "addr/0", "-top", "-1"}, 2, []string{"-key: addr/0: an address has from 1 to 128 bits", "-top must be >= 0"}},
+		{"cost of a log", good, []string{"-limit", "1/s", "-cost", "tokens"}, 1, []string{"-cost tokens: - has no tokens, line 1 is a .tsv"}},
 		{"estimate of no cost", good, []string{"-limit", "1/s", "-time", "when", "-estimate", "tokens"}, 2, []string{"-estimate needs -cost"}},
 		{"settling no estimate", good, []string{"-limit", "1/s", "-time", "when", "-cost", "tokens", "-settle", "1s"}, 2, []string{"-settle needs -estimate"}},
 		{"settling before", good, []string{"-limit", "1/s", "-time", "when", "-cost", "a", "-estimate", "a", "-settle", "-1s"}, 2, []string{"-settle must be >= 0, got -1s"}},
 		{"columns without a name", good, []string{"-limit", "1/s", "-time", "when", "-cost", "a++b", "-estimate", "", "-key", "a,,a"}, 2,
-			[]string{`-cost: "a++b" has a summand without a name`, `-estimate: "" has a summand`, `-key: "a,,a" has a column without a name`, "a is named twice"}},
-		{"time without a name", good, []string{"-limit", "1/s", "-time", " "}, 2, []string{`-time: " " names no column`}},
+			[]string{`-cost: "a++b" has a summand without a name`, `-estimate: "" has a summand`, `-key: "a,,a" has a field without a name`, "a is named twice"}},
+		{"time without a name", good, []string{"-limit", "1/s", "-time", " "}, 2, []string{`-time: " " names no field`}},
 		{"a number too large", good, []string{"-limit", "1/s", "-time", "when", "-cost", "9223372036854775807+1"}, 2, []string{`-cost: "9223372036854775807+1" is more than 64 bits hold`}},
 		{"flag after a file", good, []string{"x.log", "-limit", "1/s"}, 2, []string{"no -limit", "-limit comes after a FILE"}},
 		{"standard input twice", good, []string{"-limit", "1/s", "-", "-"}, 2, []string{"named 2 times"}},
@@ -138,7 +137,7 @@ func TestRun_Help(t *testing.T) {
 	got := invoke("", "-h")
 	assert.Equal(t, command.OK, got.status)
 	assert.Empty(t, got.stderr)
-	for _, want := range []string{"Usage: ", "-limit", "-together", "-key", "-time", "-cost", "-estimate", "-settle", "-json", "-top", "-each", "addr ident user method path status referer agent"} {
+	for _, want := range []string{"Usage: ", "-limit", "-together", "-key", "-time", "-cost", "-estimate", "-settle", "-json", "-top", "-each", "addr user method path status", "-format", "-trust", "-unit", "-separator", "-reorder"} {
 		assert.Contains(t, got.stdout, want)
 	}
 }
@@ -158,11 +157,8 @@ func TestRun_InterruptedWhileInputIsSilent(t *testing.T) {
 func TestRun_InterruptedBeforeReplaying(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	o, err := parseArgs([]string{"-limit", "1/s"})
-	require.NoError(t, err)
-	tr := read(t, o.key, "0\ta\n", "-")
-	_, err = o.judge(ctx, tr, progress.On(io.Discard))
-	assert.ErrorIs(t, err, context.Canceled)
+	got := commandFrom(ctx, strings.NewReader("0\ta\n"), "-limit", "1/s")
+	assert.Equal(t, outcome{command.Interrupted, "", "sash replay: interrupted, no report\n"}, got)
 }
 
 type fullDisk struct{}
@@ -181,7 +177,7 @@ func TestRun_InputThatFails(t *testing.T) {
 	got := commandFrom(context.Background(), stdin, "-limit", "1/s", "-json")
 	assert.Equal(t, command.Failed, got.status)
 	r := got.report(t)
-	assert.Equal(t, 1, r.Events)
+	assert.EqualValues(t, 1, r.Events)
 	assert.Equal(t, []traffic.FaultyLine{{File: "-", Line: 2, Why: "the file breaks off in it", Text: `"1\tabc"`}}, r.UnreadableLines)
 	assert.Equal(t, []traffic.FaultyLine{{File: "-", Line: 2, Why: "cable pulled"}}, r.BrokenOff)
 }
@@ -199,7 +195,7 @@ from 1970-01-01 00:00:00 to 1970-01-01 00:01:01 UTC, 1m1s
 4 lines out of order, older than one before in the same file: replayed sorted by time
 1 blank line skipped
 1 of 9 lines unreadable, skipped:
-  -:7: no address: "oops"
+  -:7: no tab after the time: "oops"
 
   denied  of events  clients denied  exactly denied  wrongly admitted  wrongly denied  wrong of events  limit
        3    42.857%               1               3                 0               0           0.000%  1/1s log

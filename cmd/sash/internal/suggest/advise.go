@@ -15,7 +15,7 @@ import (
 const enoughWindows = 3
 
 // advise returns what a study tells about the i-th window, and the limit that it suggests.
-func (s *study) advise(i int, o *options, names []string) windowReport {
+func (s *study) advise(i int, o *options) windowReport {
 	g, window := s.gauges[i], s.windows[i]
 	d := g.distribution()
 	r := windowReport{
@@ -24,7 +24,7 @@ func (s *study) advise(i int, o *options, names []string) windowReport {
 		window: window, distribution: d,
 	}
 	if g.peak.units > 0 {
-		r.Busiest = &busiest{Client: names[g.peak.client], End: time.Unix(0, g.peak.end).UTC()}
+		r.Busiest = &busiest{Client: s.on.Clients[g.peak.client], End: time.Unix(0, g.peak.end).UTC()}
 	}
 	for i, count := range candidates {
 		r.Candidates = append(r.Candidates, s.candidate(g, d, i))
@@ -47,7 +47,7 @@ func (s *study) candidate(g *gauge, d distribution, i int) candidate {
 		Clients:      clients,
 		ClientsShare: share(int64(clients), int64(len(d))),
 		Denied:       g.denied[i],
-		DeniedShare:  share(g.denied[i], s.total),
+		DeniedShare:  share(g.denied[i], s.on.Events),
 	}
 }
 
@@ -131,7 +131,7 @@ func implies(a, b sash.Limit) bool {
 // the limits of one policy, these are the clients that the policy denies: the first event that
 // it denies is the first with more than a Count in a window, since all before it were admitted.
 func (s *study) touchedBy(limits []sash.Limit) (clients int) {
-	for client := range s.events {
+	for client := range s.on.Counts {
 		if s.exceeds(client, limits) {
 			clients++
 		}

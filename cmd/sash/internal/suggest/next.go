@@ -25,7 +25,7 @@ func nextSteps(r *report, o *options) []step {
 	limits := r.Policy.Limits
 	return []step{
 		{"Replay them: whom do they deny, and when? A counter takes less memory than a log; the replay says where it differs.", replayCommands(limits, o)},
-		{"Shadow them in production: the policy decides, and denies nothing. Count its outcomes for a week.", policyCode(limits, o)},
+		{"Shadow them in production: the policy decides, and denies nothing. Count its outcomes for a week.", policyCode(limits, r.Key)},
 		{"Enforce them: remove Shadow, and go on counting.", ""},
 	}
 }
@@ -54,14 +54,14 @@ func replayCommands(limits []sash.Limit, o *options) string {
 }
 
 // policyCode returns the Go code of the shadow policy.
-func policyCode(limits []sash.Limit, o *options) string {
+func policyCode(limits []sash.Limit, clients string) string {
 	var calls []string
 	for _, l := range limits {
 		calls = append(calls, limitCode(l))
 	}
 	key := "httplimit.ByAddress(), // behind a proxy: httplimit.ByAddress(httplimit.TrustProxies(…))"
-	if o.keyNames() != addressKey {
-		key = fmt.Sprintf("…, // the httplimit.KeyFunc that identifies clients as -key %s does", o.keyNames())
+	if clients != addressKey {
+		key = "…, // the httplimit.KeyFunc that tells clients apart as this recording does"
 	}
 	return fmt.Sprintf("httplimit.Policy{\n\tName:   \"suggested\",\n\tLimits: []sash.Limit{%s},\n\tKey:    %s\n\tShadow: true,\n}\n",
 		strings.Join(calls, ", "), key)

@@ -16,16 +16,16 @@ import (
 
 // options are the settings of the command line.
 type options struct {
+	traffic.Settings
 	windows    []time.Duration
 	percentile float64
 	headroom   float64
 	top        int
 	json       bool
 	svg        string // the file of the picture; none if empty
-	key        traffic.Key
-	columns    traffic.Columns
 	files      []string
 
+	args  []string // the command line
 	flags *flag.FlagSet
 }
 
@@ -38,41 +38,31 @@ var theWindows = []time.Duration{time.Second, time.Minute, time.Hour}
 // parseArgs reads the command line. Its error names every fault found, or is flag.ErrHelp.
 // The options can print the usage in any case.
 func parseArgs(args []string) (*options, error) {
-	o := &options{key: traffic.Key{traffic.Addr}, flags: flag.NewFlagSet("sash suggest", flag.ContinueOnError)}
+	o := &options{args: args, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
 	o.flags.SetOutput(io.Discard) // Run prints errors and usage
 	var faults []error
-	var key *string // it names fields, or columns if there is -time
-	// The functions return no error, because flag would stop at the first.
-	read := func(name, usage string, set func(string) error) {
-		o.flags.Func(name, usage, func(s string) error {
-			faults = append(faults, set(s))
-			return nil
-		})
-	}
-	read("window", "suggest a limit for windows of this `DURATION`, instead of 1s, 1m and 1h; repeat it for several: -window 10s -window 7d", o.addWindow)
-	read("time", "read CSV with a header, in which this `COLUMN` has the time: -time TIMESTAMP", o.setTime)
-	read("cost", "the `SUM` of columns that an event costs, instead of 1: -cost ContextTokens+GeneratedTokens", o.setCost)
-	read("key", "the `FIELDS` that identify a client, joined by commas, such as addr,path, of "+strings.Join(traffic.FieldNames[:], " ")+" (default addr); with -time any columns", func(s string) error {
-		key = &s
-		return nil
-	})
-	o.reportFlags()
+	fault := func(err error) { faults = append(faults, err) }
+	o.ownFlags(o.flags, fault)
+	o.Settings.Flags(o.flags, fault)
 	if err := o.flags.Parse(args); err != nil {
 		return o, errors.Join(append(faults, err)...)
 	}
 	o.setDefaults()
-	if key != nil {
-		faults = append(faults, o.setKey(*key))
-	}
 	return o, errors.Join(append(faults, o.check())...)
 }
 
-func (o *options) reportFlags() {
-	o.flags.Float64Var(&o.percentile, "percentile", 99.9, "leave this `PERCENT` of the clients alone: -percentile 99")
-	o.flags.Float64Var(&o.headroom, "headroom", 1.5, "suggest this `FACTOR` times what the busiest of them had, or the next round number: -headroom 2")
-	o.flags.IntVar(&o.top, "top", 8, "show the `N` clients that exceed the suggested limits most: -top 20")
-	o.flags.BoolVar(&o.json, "json", false, "report as JSON, one object: -json")
-	o.flags.StringVar(&o.svg, "svg", "", "also draw the distribution and the candidates into this `FILE`: -svg limits.svg")
+// ownFlags defines the flags that do not say how files are read. The function of -window
+// returns no error, because flag would stop at the first.
+func (o *options) ownFlags(flags *flag.FlagSet, fault func(error)) {
+	flags.Func("window", "suggest a limit for windows of this `DURATION`, instead of 1s, 1m and 1h; repeat it for several: -window 10s -window 7d", func(s string) error {
+		fault(o.addWindow(s))
+		return nil
+	})
+	flags.Float64Var(&o.percentile, "percentile", 99.9, "leave this `PERCENT` of the clients alone: -percentile 99")
+	flags.Float64Var(&o.headroom, "headroom", 1.5, "suggest this `FACTOR` times what the busiest of them had, or the next round number: -headroom 2")
+	flags.IntVar(&o.top, "top", 8, "show the `N` clients that exceed the suggested limits most: -top 20")
+	flags.BoolVar(&o.json, "json", false, "report as JSON, one object: -json")
+	flags.StringVar(&o.svg, "svg", "", "also draw the distribution and the candidates into this `FILE`: -svg limits.svg")
 }
 
 func (o *options) setDefaults() {
@@ -101,30 +91,6 @@ func (o *options) addWindow(s string) error {
 	return nil
 }
 
-func (o *options) setTime(s string) error {
-	if o.columns.Time = strings.TrimSpace(s); o.columns.Time == "" {
-		return fmt.Errorf("-time: %s names no column", traffic.Clip(s))
-	}
-	return nil
-}
-
-func (o *options) setCost(s string) (err error) {
-	if o.columns.Cost, err = traffic.ParseSum(s); err != nil {
-		return fmt.Errorf("-cost: %w", err)
-	}
-	return nil
-}
-
-// setKey reads the columns of a CSV, or the fields of a log.
-func (o *options) setKey(s string) (err error) {
-	if o.columns.IsCSV() {
-		o.columns.Key, err = traffic.ParseColumns(s)
-	} else {
-		o.key, err = traffic.ParseKey(s)
-	}
-	return err
-}
-
 func (o *options) check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -137,10 +103,7 @@ func (o *options) check() error {
 	if o.top < 0 {
 		fault("-top must be >= 0, got %d", o.top)
 	}
-	if o.columns.Cost != nil && !o.columns.IsCSV() {
-		fault("-cost needs -time, the column of the time: only a CSV has costs")
-	}
-	return errors.Join(append(faults, o.checkFiles())...)
+	return errors.Join(append(faults, o.Settings.Check(), o.checkFiles())...)
 }
 
 func (o *options) checkFiles() error {
@@ -162,36 +125,35 @@ func (o *options) checkFiles() error {
 
 // unit returns what limits count.
 func (o *options) unit() string {
-	if o.columns.Cost == nil {
+	if o.Cost == nil {
 		return "events"
 	}
-	return "units of " + o.columns.Cost.String()
+	return "units of " + o.Cost.String()
 }
 
-// input returns the words of a command line that reads the same events.
+// input returns the words of a command line that reads the same events: all flags but those of
+// suggest itself, and the files.
 func (o *options) input() (words []string) {
-	o.flags.Visit(func(f *flag.Flag) {
-		switch f.Name {
-		case "time":
-			words = append(words, "-time", quoted(o.columns.Time))
-		case "cost":
-			words = append(words, "-cost", quoted(o.columns.Cost.String()))
-		case "key":
-			words = append(words, "-key", quoted(o.keyNames()))
+	own := flag.NewFlagSet("", flag.ContinueOnError)
+	new(options).ownFlags(own, func(error) {})
+	given := o.args[:len(o.args)-o.flags.NArg()]
+	for len(given) > 0 {
+		name, _, inline := strings.Cut(strings.TrimLeft(given[0], "-"), "=")
+		f, n := o.flags.Lookup(name), 2 // words
+		if inline || f == nil || f.Name == "json" {
+			n = 1
 		}
-	})
+		if f != nil && own.Lookup(name) == nil {
+			for _, word := range given[:n] {
+				words = append(words, quoted(word))
+			}
+		}
+		given = given[n:]
+	}
 	for _, name := range o.files {
 		words = append(words, quoted(name))
 	}
 	return words
-}
-
-// keyNames returns the names of the fields or columns that identify a client.
-func (o *options) keyNames() string {
-	if o.columns.IsCSV() {
-		return strings.Join(o.columns.Key, ",")
-	}
-	return o.key.String()
 }
 
 const usageText = `Usage: sash suggest [flags] [FILE...]
@@ -200,9 +162,10 @@ Suggests limits from recorded traffic. It measures each client's busiest window,
 wherever that begins, and says which clients and events each limit would have
 denied. A suggested limit leaves 99.9% of the clients alone, with headroom.
 
-It reads what sash replay reads: access logs in Common or Combined Log Format, or
-a .tsv of Unix microseconds and client; with -time CSV. A FILE is plain or gzip;
-none or "-" is standard input. Several are one stream, merged by time.
+It reads what sash replay reads: the logs of many servers, whose format is detected
+or named by -format; with -time CSV with a header or JSON lines. A file is plain,
+gzip, zstd or bzip2; none or "-" is standard input. Several are one stream, merged
+by time.
 
   sash suggest access.log access.log.1.gz
   sash suggest -percentile 99 -headroom 2 -svg limits.svg access.log
@@ -216,5 +179,5 @@ func (o *options) usage(w io.Writer) {
 	io.WriteString(w, usageText)
 	o.flags.SetOutput(w)
 	o.flags.PrintDefaults()
-	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable or not the columns that flags name, or if the picture could not\nbe written; 2 for a wrong command line; 130 if interrupted.\n")
+	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable or not the fields that flags name, or if the picture could not\nbe written; 2 for a wrong command line; 130 if interrupted.\n")
 }

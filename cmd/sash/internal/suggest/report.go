@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // A report is what a recording says about limits.
@@ -78,43 +77,43 @@ type client struct {
 	Above   []sash.Limit `json:"above"`   // the suggested limits that it exceeds
 }
 
-// report returns the results of a study of t.
-func (s *study) report(o *options, t *traffic.Traffic) *report {
+// report returns the results.
+func (s *study) report(o *options) *report {
 	r := &report{
-		summary: o.summary(t),
+		summary: o.summary(s.on),
 		Unit:    o.unit(), Percentile: o.percentile, Headroom: o.headroom,
 		Windows: []windowReport{}, Top: []client{}, Warnings: []warning{}, Next: []step{},
 	}
-	if s.total == 0 {
+	if s.on.Events == 0 {
 		return r
 	}
-	names := t.Clients
+
 	for i := range s.windows {
-		r.Windows = append(r.Windows, s.advise(i, o, names))
+		r.Windows = append(r.Windows, s.advise(i, o))
 	}
 	if limits := policy(r.Windows); len(limits) > 0 {
 		clients := s.touchedBy(limits)
-		r.Policy = &together{limits, clients, share(int64(clients), int64(len(names)))}
+		r.Policy = &together{limits, clients, share(int64(clients), int64(len(s.on.Clients)))}
 	}
-	r.Top = s.top(r.Windows, o.top, names)
-	r.Warnings = s.warnings(r, o, names)
+	r.Top = s.top(r.Windows, o.top)
+	r.Warnings = s.warnings(r, o)
 	r.Next = nextSteps(r, o)
 	return r
 }
 
 // top returns the n clients that exceed the suggested limits most, and then the busiest.
-func (s *study) top(windows []windowReport, n int, names []string) []client {
-	order := make([]int, len(s.events))
-	excess := make([]float64, len(s.events))
+func (s *study) top(windows []windowReport, n int) []client {
+	order := make([]int, len(s.on.Counts))
+	excess := make([]float64, len(s.on.Counts))
 	for i := range order {
 		order[i], excess[i] = i, s.excess(i, windows)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(excess[b], excess[a]), cmp.Compare(s.events[b], s.events[a]))
+		return cmp.Or(cmp.Compare(excess[b], excess[a]), cmp.Compare(s.on.Counts[b], s.on.Counts[a]))
 	})
 	clients := []client{}
 	for _, i := range order[:min(n, len(order))] {
-		clients = append(clients, s.client(i, windows, names))
+		clients = append(clients, s.client(i, windows))
 	}
 	return clients
 }
@@ -130,8 +129,8 @@ func (s *study) excess(client int, windows []windowReport) (times float64) {
 	return times
 }
 
-func (s *study) client(i int, windows []windowReport, names []string) client {
-	c := client{Client: names[i], Events: s.events[i], Share: share(s.events[i], s.total), Above: []sash.Limit{}}
+func (s *study) client(i int, windows []windowReport) client {
+	c := client{Client: s.on.Clients[i], Events: s.on.Counts[i], Share: share(s.on.Counts[i], s.on.Events), Above: []sash.Limit{}}
 	for j, g := range s.gauges {
 		c.Busiest = append(c.Busiest, g.busiest[i])
 		if r := windows[j].Suggested; r != nil && g.busiest[i] > r.Limit.Count {

@@ -45,7 +45,7 @@
 // windowReport, busiest, candidate, suggestion, together, client, warning and step.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
-// readable or not the columns that flags name, or if the picture could not be written; 2 if
+// readable or not the fields that flags name, or if the picture could not be written; 2 if
 // the command line was wrong; 130 if interrupted, and then no report is written.
 package suggest
 
@@ -88,15 +88,19 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // suggest reads the files, and returns the report.
 func (o *options) suggest(ctx context.Context, stdin io.Reader, p progress.Drawer) (*report, error) {
-	t, err := traffic.Read(ctx, o.files, stdin, o.key, o.columns, p)
+	size, err := traffic.CheckFiles(o.files)
 	if err != nil {
 		return nil, err
 	}
+	bar := p.Bytes(size, "reading")
+	defer bar.End()
 	s := newStudy(o.windows)
-	for _, e := range t.Events {
-		s.add(e.Client, e.At, t.Charge(e).Cost)
+	t, err := traffic.Read(ctx, &o.Settings, o.files, stdin, bar, s.take)
+	if err != nil {
+		return nil, err
 	}
-	return s.report(o, t), nil
+	s.on = t
+	return s.report(o), nil
 }
 
 // write writes the report, and the picture if there is to be one.

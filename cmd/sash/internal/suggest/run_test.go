@@ -87,10 +87,10 @@ func TestRun_ExitStatus(t *testing.T) {
 		{"a percentile above 100", "", []string{"-percentile", "NaN"}, command.Usage, "-percentile must be > 0 and <= 100, got NaN"},
 		{"a headroom below 1", "", []string{"-headroom", "0.9"}, command.Usage, "-headroom must be >= 1, got 0.9"},
 		{"a negative top", "", []string{"-top", "-1"}, command.Usage, "-top must be >= 0, got -1"},
-		{"costs of a log", "", []string{"-cost", "a"}, command.Usage, "-cost needs -time"},
+		{"a separator of a log", "", []string{"-separator", ";"}, command.Usage, "-separator needs -time"},
 		{"an empty sum", "", []string{"-time", "a", "-cost", "a+"}, command.Usage, "-cost: "},
-		{"no column", "", []string{"-time", " "}, command.Usage, "names no column"},
-		{"no such field", "", []string{"-key", "adr"}, command.Usage, "-key: no field"},
+		{"no column", "", []string{"-time", " "}, command.Usage, "names no field"},
+		{"no field", "", []string{"-key", "addr,"}, command.Usage, "-key: "},
 		{"a flag after a file", "", []string{"a", "-json"}, command.Usage, "-json comes after a FILE"},
 		{"standard input twice", "", []string{"-", "-"}, command.Usage, "standard input is named 2 times"},
 		{"several faults", "", []string{"-top", "-1", "-headroom", "0"}, command.Usage, "sash suggest: -top must be >= 0"},
@@ -328,6 +328,13 @@ func TestCurve_EndsAtTheBottom(t *testing.T) {
 	curve := v.curve(scale{1, 2e6, 0, 800}, scale{1, 1e-4, 0, 100})
 	assert.Regexp(t, "V100$", curve)
 	assert.Less(t, len(curve), 200)
+}
+
+// The next command has every flag that says how files are read, as it was given.
+func TestInput_KeepsTheFlagsOfReading(t *testing.T) {
+	o, err := parseArgs([]string{"-json", "-percentile=99", "--key", "addr/64, path", "-window", "1s", "-trust=10.0.0.0/8", "-trust", "::1/128", "-svg", "a b.svg", "--", "a b.log"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"--key", `"addr/64, path"`, "-trust=10.0.0.0/8", "-trust", "::1/128", `"a b.log"`}, o.input())
 }
 
 // shellWords returns the words of a command line, as sh -c takes them apart.

@@ -4,48 +4,39 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // A study measures all clients in windows of several lengths.
 type study struct {
 	windows []time.Duration
-	gauges  []*gauge // by window
-	events  []int64  // by client
-	total   int64    // events of all clients
-
-	first, last  int64 // times of the first event and the last
-	wholeSeconds bool  // whether all times are
+	gauges  []*gauge         // by window
+	on      *traffic.Traffic // once all of it is taken
 }
 
 func newStudy(windows []time.Duration) *study {
-	s := &study{windows: windows, wholeSeconds: true}
+	s := &study{windows: windows}
 	for _, w := range windows {
 		s.gauges = append(s.gauges, &gauge{window: int64(w)})
 	}
 	return s
 }
 
-// add counts an event. Events come in the order of time, and clients are numbered from 0.
-func (s *study) add(client uint32, at, units int64) {
-	if s.total == 0 {
-		s.first = at
-	}
-	s.last = at
-	s.total++
-	s.wholeSeconds = s.wholeSeconds && at%int64(time.Second) == 0
-	for uint32(len(s.events)) <= client {
-		s.events = append(s.events, 0)
-	}
-	s.events[client]++
+// take counts events, which are in the order of time.
+func (s *study) take(_ *traffic.Traffic, events []traffic.Event) error {
 	for _, g := range s.gauges {
-		g.add(client, at, units)
+		for _, e := range events {
+			g.add(e.Client, e.At, e.Cost)
+		}
 	}
+	return nil
 }
 
-// span returns the time from the first event to the last.
+// span returns the time from the first event to the last, which is 292 years at most.
 func (s *study) span() time.Duration {
-	span := uint64(s.last) - uint64(s.first)
-	return time.Duration(min(span, math.MaxInt64))
+	first, last := s.on.Span()
+	return last.Sub(first)
 }
 
 // rounding is more than a product with a decimal fraction may be too high: 0.28 percent of 2500

@@ -31,8 +31,8 @@ type summary struct {
 
 func (o *options) summary(t *traffic.Traffic) summary {
 	s := summary{
-		Files: o.files, Key: t.KeyNames(),
-		Lines: t.Lines, Events: int64(len(t.Events)), Clients: len(t.Clients),
+		Files: o.files, Key: t.Key,
+		Lines: t.Lines, Events: t.Events, Clients: len(t.Clients),
 		Blank: t.Blank, Unreadable: t.Unreadable, Headings: t.Headings,
 		UnreadableLines: append([]traffic.FaultyLine{}, t.Faults[:min(shownFaults, len(t.Faults))]...),
 		BrokenOff:       append([]traffic.FaultyLine{}, t.BrokenOff...),

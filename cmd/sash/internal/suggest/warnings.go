@@ -29,18 +29,18 @@ const (
 )
 
 // warnings returns what to know before the suggestions of r are used.
-func (s *study) warnings(r *report, o *options, names []string) []warning {
+func (s *study) warnings(r *report, o *options) []warning {
 	all := []warning{}
 	add := func(kind, text string) {
 		if text != "" {
 			all = append(all, warning{kind, text})
 		}
 	}
-	add("few clients", s.warnOfFewClients(o, names))
+	add("few clients", s.warnOfFewClients(o))
 	for i := range r.Windows {
 		add("two kinds of clients", r.Windows[i].warnOfTail(o.percentile))
 	}
-	add("dominant client", s.warnOfDominant(names))
+	add("dominant client", s.warnOfDominant())
 	add("whole seconds", s.warnOfStamps())
 	if r.suggested() > 0 && s.span() < aDay {
 		add("short recording", fmt.Sprintf("The recording covers %v. Other hours and days may be busier.", s.span().Round(time.Second)))
@@ -49,15 +49,15 @@ func (s *study) warnings(r *report, o *options, names []string) []warning {
 }
 
 // warnOfFewClients returns a warning if no client is above the percentile.
-func (s *study) warnOfFewClients(o *options, names []string) string {
-	d := make(distribution, len(names))
+func (s *study) warnOfFewClients(o *options) string {
+	d := make(distribution, len(s.on.Clients))
 	switch {
-	case len(names) == 1:
-		return fmt.Sprintf("All events are of one client, %s. If it is your own proxy, -key tells clients apart by another field.", names[0])
+	case len(s.on.Clients) == 1:
+		return fmt.Sprintf("All events are of one client, %s. If it is your own proxy, -key tells clients apart by another field.", s.on.Clients[0])
 	case o.percentile == 100 || d.rank(o.percentile) < len(d)-1:
 		return ""
 	}
-	return fmt.Sprintf("With %d clients, the percentile %v is the busiest of them. So no limit is suggested that denies any.", len(names), o.percentile)
+	return fmt.Sprintf("With %d clients, the percentile %v is the busiest of them. So no limit is suggested that denies any.", len(s.on.Clients), o.percentile)
 }
 
 // warnOfTail returns a warning if clients of another kind than most, such as crawlers, may
@@ -81,24 +81,24 @@ func isOrAre(clients int) string {
 }
 
 // warnOfDominant returns a warning if one of many clients has a large share of all events.
-func (s *study) warnOfDominant(names []string) string {
+func (s *study) warnOfDominant() string {
 	most := 0
-	for i, n := range s.events {
-		if n > s.events[most] {
+	for i, n := range s.on.Counts {
+		if n > s.on.Counts[most] {
 			most = i
 		}
 	}
-	of := share(s.events[most], s.total)
-	if len(s.events) <= fewClients || of < dominantShare {
+	of := share(s.on.Counts[most], s.on.Events)
+	if len(s.on.Counts) <= fewClients || of < dominantShare {
 		return ""
 	}
 	return fmt.Sprintf("%s of all events are of one client, %s: a crawler, or many people behind one address? Such people need another -key, or limits of their own (Limiter.SetLimits).",
-		percent(of), names[most])
+		percent(of), s.on.Clients[most])
 }
 
 // warnOfStamps returns a warning if times are whole seconds and a window has few of them.
 func (s *study) warnOfStamps() string {
-	if !s.wholeSeconds {
+	if !s.on.WholeSeconds {
 		return ""
 	}
 	for _, w := range s.windows {

@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -14,34 +13,14 @@ type Charge struct {
 	Cost  int64 // the actual cost
 }
 
-// Charge returns the cost of e. It is one unit if the traffic has no costs.
-func (t *Traffic) Charge(e Event) Charge {
-	if t.Columns.Cost == nil {
-		return Charge{1, 1}
-	}
-	return t.charges[e.charge]
-}
-
-// bill adds c to the charges. It refuses c if the sum of all estimates and costs would
-// exceed an int64. So no sum of any of them overflows.
-func (t *Traffic) bill(c Charge) error {
-	left := math.MaxInt64 - t.billed
-	if c.Asked > left || c.Cost > left-c.Asked {
-		return errors.New("with this line all costs add up to more than 64 bits hold")
-	}
-	t.billed += c.Asked + c.Cost
-	t.charges = append(t.charges, c)
-	return nil
-}
-
-// A Sum is a sum of columns and a whole number, computed for each row.
+// A Sum is a sum of fields and a whole number, computed for each line.
 type Sum struct {
 	text    string
 	columns []string
 	number  int64
 }
 
-// ParseSum parses names of columns and whole numbers, joined by plus signs.
+// ParseSum parses names of fields and whole numbers, joined by plus signs.
 func ParseSum(s string) (*Sum, error) {
 	var parts []string
 	var total Sum
@@ -73,11 +52,11 @@ func (s *Sum) String() string {
 	return s.text
 }
 
-// of returns the sum for a row, whose columns value returns.
-func (s *Sum) of(value func(column string) string) (int64, error) {
+// of returns the sum for values in which its fields are at these indices.
+func (s *Sum) of(indices []int, values []string) (int64, error) {
 	total := s.number
-	for _, column := range s.columns {
-		n, err := wholeNumber(column, value(column))
+	for i, column := range s.columns {
+		n, err := wholeNumber(column, values[indices[i]])
 		if err != nil {
 			return 0, err
 		}

@@ -3,14 +3,15 @@ package traffic
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
+	"compress/bzip2"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
-	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 )
 
 // StandardInput is the name that stands for standard input.
@@ -20,31 +21,6 @@ const StandardInput = "-"
 // the length of the longest request with headers that a server accepts, with every byte
 // escaped.
 const MaxLine = 256 << 10
-
-// Read returns the events of files in the order of time. "-" stands for stdin. A file that
-// breaks off is read as far as possible.
-func Read(ctx context.Context, files []string, stdin io.Reader, key Key, c Columns, p progress.Drawer) (*Traffic, error) {
-	size, err := CheckFiles(files)
-	if err != nil {
-		return nil, err
-	}
-	in := inputs{stdin, p.Bytes(size, "reading")}
-	defer in.bar.End()
-	t := newTraffic(key, c)
-	for _, name := range files {
-		if err := in.read(ctx, t, name); err != nil {
-			return nil, err
-		}
-	}
-	t.sort()
-	return t, nil
-}
-
-// inputs opens files.
-type inputs struct {
-	stdin io.Reader
-	bar   progress.Bar
-}
 
 // CheckFiles returns an error that names every file that is missing or a directory. Otherwise
 // it returns the total size, or -1 if the size of a file is not known.
@@ -69,56 +45,90 @@ func CheckFiles(names []string) (size int64, err error) {
 	return size, errors.Join(faults...)
 }
 
-// read adds the lines of a file to t. If the file breaks off, t records that.
-func (in *inputs) read(ctx context.Context, t *Traffic, name string) error {
-	raw := io.NopCloser(in.stdin)
-	if name != StandardInput {
-		f, err := os.Open(name)
+// start reads the file in a goroutine of its own, until ctx is done. The channel returned has
+// room for as many events as a stream passes on at once, so that one side seldom waits for the
+// other.
+func (s *source) start(ctx context.Context, stdin io.Reader, bar io.Writer) <-chan batch {
+	out := make(chan batch, 1+s.settings.room(s.files)/batchSize)
+	go func() {
+		defer close(out)
+		s.send = func(b batch) bool {
+			select {
+			case out <- b:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		if err := s.read(stdin, bar); err != nil {
+			s.send(batch{err: err})
+		}
+	}()
+	return out
+}
+
+// read reads the file. If it breaks off, s records that.
+func (s *source) read(stdin io.Reader, bar io.Writer) error {
+	raw := io.NopCloser(stdin)
+	if s.file != StandardInput {
+		f, err := os.Open(s.file)
 		if err != nil {
 			return err
 		}
 		raw = f
 	}
 	defer raw.Close()
-	piped := interruptible(ctx, io.TeeReader(raw, in.bar))
-	defer piped.Close()
-	s := t.source(name)
-	r, err := plainText(piped)
+	r, err := plainText(io.TeeReader(raw, bar))
 	if err != nil {
 		s.breakOff(err)
-		return ctx.Err()
+		return nil
 	}
-	return errors.Join(s.readLines(r), ctx.Err())
+	if err := s.readLines(r); err != nil {
+		return err
+	}
+	return s.finish()
 }
 
-// interruptible returns a reader of the content of r that fails once ctx is done. A
-// goroutine of its own reads r, so that an interrupt has an effect while r blocks.
-func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
-	pr, pw := io.Pipe()
-	stop := context.AfterFunc(ctx, func() { pw.CloseWithError(ctx.Err()) })
-	go func() {
-		defer stop()
-		_, err := io.Copy(pw, r)
-		pw.CloseWithError(err)
-	}()
-	return pr
+// compressions are the ways to compress a file that are read, or refused with the reason.
+var compressions = []struct {
+	magic string
+	open  func(io.Reader) (io.Reader, error)
+}{
+	{"\x1f\x8b", func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
+	{"\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) {
+		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))
+	}},
+	{"BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
+	{"\xfd7zXZ\x00", refuse("it is xz: decompress it first, as in xz -dc FILE | sash replay")},
+	{"PK\x03\x04", refuse("it is zip: decompress it first, as in unzip -p FILE | sash replay")},
+	{"\xff\xfe", refuse("it is UTF-16: convert it first, as in iconv -f UTF-16 -t UTF-8 FILE | sash replay")},
+	{"\xfe\xff", refuse("it is UTF-16: convert it first, as in iconv -f UTF-16 -t UTF-8 FILE | sash replay")},
 }
 
-// plainText returns a reader of the content of r, decompressed if it is gzip.
+func refuse(why string) func(io.Reader) (io.Reader, error) {
+	return func(io.Reader) (io.Reader, error) { return nil, errors.New(why) }
+}
+
+// plainText returns a reader of the content of r, decompressed if it is gzip, zstd or bzip2.
 func plainText(r io.Reader) (*bufio.Reader, error) {
 	buffered := bufio.NewReaderSize(r, MaxLine)
-	if magic, _ := buffered.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return buffered, nil
+	for _, c := range compressions {
+		if magic, _ := buffered.Peek(len(c.magic)); string(magic) == c.magic {
+			z, err := c.open(buffered)
+			if err != nil {
+				return nil, err
+			}
+			return bufio.NewReaderSize(z, MaxLine), nil
+		}
 	}
-	z, err := gzip.NewReader(buffered)
-	if err != nil {
-		return nil, err
-	}
-	return bufio.NewReaderSize(z, MaxLine), nil
+	return buffered, nil
 }
 
 // readLines takes every line of r. The buffer of r must hold MaxLine bytes.
 func (s *source) readLines(r *bufio.Reader) error {
+	if mark, _ := r.Peek(3); string(mark) == "\ufeff" {
+		r.Discard(len(mark)) // as some programs begin a file
+	}
 	for {
 		line, err := r.ReadSlice('\n')
 		switch {

@@ -1,41 +1,51 @@
-// Package traffic reads recorded requests: access logs, columns of time and client, and CSV
-// with costs. The documentation of package replay describes the formats, and how unusual
+// Package traffic reads recorded requests: access logs of many servers, columns with a header,
+// and JSON lines. The documentation of package replay describes the formats, and how unusual
 // lines are read.
+//
+// Files are read as streams. Read merges them by time, and passes the events on in order, so
+// it needs memory for the clients and for a bounded number of lines, not for all events.
 package traffic
 
 import (
-	"cmp"
-	"fmt"
-	"math"
-	"slices"
-	"strings"
+	"context"
+	"io"
 	"time"
 )
 
-// An Event is one request. It takes 16 bytes, since there may be very many.
+// An Event is one request.
 type Event struct {
-	At             int64 // Unix nanoseconds
-	Client, charge uint32
+	At     int64  // Unix nanoseconds
+	Client uint32 // an index of Traffic.Clients
+	Charge
 }
 
-// Traffic is the events read from files.
+// Traffic is what has been read from files, but for the events.
 //
 // Invariant: every line is counted once, so Lines = Events + Blank + Unreadable + Headings.
 type Traffic struct {
-	key     Key     // of a log
-	Columns Columns // of a CSV
-	Events  []Event
-	Clients []string          // the names of clients, by Event.Client
-	number  map[string]uint32 // the inverse of Clients
-	name    []byte            // a reused buffer
-
-	charges []Charge // by Event.charge, if the columns have a cost
-	billed  int64    // the sum of all estimates and costs
+	Events  int64
+	Clients []string // the names of clients, by Event.Client
+	Counts  []int64  // the numbers of events of clients, by Event.Client
+	Cost    string   // the sum of fields that an event costs, or ""
+	Key     string   // the fields that identify a client, or ""
 
 	Lines, Blank, Unreadable, Headings, CutShort, OutOfOrder int64
 
+	// Late counts the events that came too late to be put in order. They are passed on at the
+	// time of the event before them.
+	Late int64
+	// Mixed counts the unreadable lines that another format reads, among those of Faults.
+	Mixed int64
+
+	Formats   []FileFormat // of each file of which a line could be read
 	Faults    []FaultyLine // the first MaxFaults unreadable lines
 	BrokenOff []FaultyLine // the files that could not be read to the end, with their last line
+	Jumps     []Jump       // the greatest jump of the clock in each file that has one
+
+	WholeSeconds bool // whether all times are, and there are some
+
+	first, last int64
+	number      map[string]uint32 // the inverse of Clients
 }
 
 // MaxFaults is the greatest number of unreadable lines kept.
@@ -49,167 +59,107 @@ type FaultyLine struct {
 	Text string `json:"text,omitempty"` // the beginning of the line, quoted
 }
 
-func newTraffic(key Key, c Columns) *Traffic {
-	return &Traffic{key: key, Columns: c, number: make(map[string]uint32)}
+// A FileFormat is the format of a file, and the reason for it.
+type FileFormat struct {
+	File   string `json:"file"`
+	Format string `json:"format"` // as -format takes it
+	Why    string `json:"why"`
 }
 
-// KeyNames returns the names of the fields or columns that identify a client, or "" if there
-// are none.
-func (t *Traffic) KeyNames() string {
-	if t.Columns.IsCSV() {
-		return strings.Join(t.Columns.Key, ",")
-	}
-	return t.key.String()
+// A Jump is a place in a file at which the time leaps back by more than servers log late, or
+// forward by more than a year.
+type Jump struct {
+	File string        `json:"file"`
+	Line int64         `json:"line"`
+	By   time.Duration `json:"by_ns"` // negative if back
 }
 
-// A source is one file of traffic while it is read.
-type source struct {
-	*Traffic
-	file   string
-	line   int64
-	sheet  *sheet // nil for a log
-	known  bool   // whether format is known, from the first line read
-	format format
-	newest int64 // the latest time of a line so far
+// Read reads the files of s, and passes all events to each, in the order of time and in
+// batches. A batch is valid during the call only. Events of one instant keep the order in
+// which they stand in a file, and the order of the files. A file that breaks off is read as
+// far as possible. "-" stands for stdin. Every byte read is also written to bar.
+//
+// During a call of each, the Traffic passed has the names and counts of clients up to the
+// batch, and Read returns it with all figures. An error means that files are missing, or lack
+// the fields that the settings name; or it is that of each, or of ctx.
+func Read(ctx context.Context, s *Settings, files []string, stdin io.Reader, bar io.Writer, each func(*Traffic, []Event) error) (*Traffic, error) {
+	if _, err := CheckFiles(files); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the goroutines that read files
+	t := &Traffic{
+		Cost: s.Cost.String(), Key: s.keyNames(), WholeSeconds: true,
+		number: make(map[string]uint32),
+	}
+	m := merger{t: t, each: each}
+	for _, name := range files {
+		src := newSource(s, name, len(files))
+		m.streams = append(m.streams, newStream(t, src.start(ctx, stdin, bar), s.room(len(files))))
+		m.sources = append(m.sources, src)
+	}
+	if err := m.run(ctx); err != nil {
+		return nil, err
+	}
+	for _, src := range m.sources {
+		t.addFile(src)
+	}
+	t.WholeSeconds = t.WholeSeconds && t.Events > 0
+	return t, nil
 }
 
-func (t *Traffic) source(file string) *source {
-	s := &source{Traffic: t, file: file, newest: math.MinInt64}
-	if t.Columns.IsCSV() {
-		s.sheet = newSheet()
+// addFile adds the figures of a file that has been read.
+func (t *Traffic) addFile(s *source) {
+	t.Lines += s.lines
+	t.Blank += s.blank
+	t.Unreadable += s.unreadable
+	t.Headings += s.headings
+	t.CutShort += s.cutShort
+	t.OutOfOrder += s.outOfOrder
+	t.Mixed += s.mixed
+	room := min(MaxFaults-len(t.Faults), len(s.faults))
+	t.Faults = append(t.Faults, s.faults[:room]...)
+	t.BrokenOff = append(t.BrokenOff, s.brokenOff...)
+	if s.decoder != nil {
+		t.Formats = append(t.Formats, FileFormat{s.file, s.decoder.name(), s.why})
 	}
-	return s
+	if s.jump != (Jump{}) {
+		t.Jumps = append(t.Jumps, s.jump)
+	}
 }
 
-// take counts a line, and adds an event if the line can be read. An error means that the
-// file lacks the fields that the flags name.
-func (s *source) take(line string) error {
-	s.Lines++
-	s.line++
-	switch {
-	case isBlank(line):
-		s.Blank++
-		return nil
-	case s.sheet != nil:
-		return s.takeRow(line)
-	}
-	return s.takeLogLine(line)
-}
-
-// takeLogLine is take for a log.
-func (s *source) takeLogLine(line string) error {
-	r, err := s.parse(line)
-	if err != nil {
-		s.fault(err.Error(), line)
-		return nil
-	}
-	if f, missing := s.key.missing(r.format); missing && s.known {
-		s.fault(fmt.Sprintf("no %s, which -key wants: the line is %v", f, r.format), line)
-		return nil
-	} else if missing {
-		return fmt.Errorf("-key %v: %s has no %s, line %d is %v", s.key, s.file, f, s.line, r.format)
-	}
-	s.known, s.format = true, r.format
-	if r.fields[Addr] == "-" && r.format != tsv && slices.Contains(s.key, Addr) {
-		s.fault(`no addr, which -key wants: it is "-"`, line)
-		return nil
-	}
-	if r.cut {
-		s.CutShort++
-	}
-	s.add(Event{At: r.at}, s.key.appendName(s.name[:0], &r))
-	return nil
-}
-
-// parse parses a line. A file is a .tsv or an access log, and not both. An access log may
-// have lines of both log formats.
-func (s *source) parse(line string) (record, error) {
-	r, err := parseLine(line)
-	switch {
-	case err != nil && !s.known:
-		return r, fmt.Errorf("neither a log line nor time, tab, client: %w", err)
-	case err == nil && s.known && (r.format == tsv) != (s.format == tsv):
-		return r, fmt.Errorf("the line is %v, the file %v", r.format, s.format)
-	}
-	return r, err
-}
-
-// add adds e, for the client of that name.
-func (s *source) add(e Event, name []byte) {
-	if e.At < s.newest {
-		s.OutOfOrder++
-	}
-	s.newest = max(s.newest, e.At)
-	e.Client = s.client(name)
-	s.Events = append(s.Events, e)
-}
-
-// client returns the number of the client of that name. It keeps name as the buffer for the
-// next name.
+// client returns the number of the client of that name.
 func (t *Traffic) client(name []byte) uint32 {
-	t.name = name
-	n, seen := t.number[string(t.name)]
+	n, seen := t.number[string(name)]
 	if !seen {
 		n = uint32(len(t.Clients))
-		name := string(t.name)
+		name := string(name)
 		t.Clients = append(t.Clients, name)
+		t.Counts = append(t.Counts, 0)
 		t.number[name] = n
 	}
 	return n
 }
 
-// takeUnread counts a line that was not read to its end.
-func (s *source) takeUnread(why, beginning string) {
-	s.Lines++
-	s.line++
-	s.fault(why, beginning)
-}
-
-// fault counts the line as unreadable.
-func (s *source) fault(why, line string) {
-	s.Unreadable++
-	if len(s.Faults) < MaxFaults {
-		s.Faults = append(s.Faults, FaultyLine{s.file, s.line, why, Clip(line)})
+// count counts events that are about to be passed on.
+func (t *Traffic) count(events []Event) {
+	if t.Events == 0 {
+		t.first = events[0].At
 	}
-}
-
-// breakOff records that the file cannot be read beyond this line.
-func (s *source) breakOff(err error) {
-	s.BrokenOff = append(s.BrokenOff, FaultyLine{File: s.file, Line: s.line, Why: err.Error()})
-}
-
-// sort sorts events by time. Events of one instant stay in the order in which they were
-// read.
-func (t *Traffic) sort() {
-	byTime := func(a, b Event) int { return cmp.Compare(a.At, b.At) }
-	if !slices.IsSortedFunc(t.Events, byTime) {
-		slices.SortStableFunc(t.Events, byTime)
+	t.Events += int64(len(events))
+	t.last = events[len(events)-1].At
+	for _, e := range events {
+		t.Counts[e.Client]++
+		t.WholeSeconds = t.WholeSeconds && e.At%int64(time.Second) == 0
 	}
-}
-
-// EventsOf counts the events of some clients.
-func (t *Traffic) EventsOf(clients []uint32) map[uint32]int64 {
-	counts := make(map[uint32]int64, len(clients))
-	for _, c := range clients {
-		counts[c] = 0
-	}
-	if len(clients) == 0 {
-		return counts
-	}
-	for _, e := range t.Events {
-		if n, wanted := counts[e.Client]; wanted {
-			counts[e.Client] = n + 1
-		}
-	}
-	return counts
 }
 
 // Span returns the times of the first event and the last.
 func (t *Traffic) Span() (first, last time.Time) {
-	if len(t.Events) == 0 {
+	if t.Events == 0 {
 		return first, last
 	}
-	return Instant(t.Events[0].At), Instant(t.Events[len(t.Events)-1].At)
+	return Instant(t.first), Instant(t.last)
 }
 
 func Instant(ns int64) time.Time { return time.Unix(0, ns).UTC() }

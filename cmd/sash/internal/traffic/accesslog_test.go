@@ -18,51 +18,80 @@ func at(t *testing.T, rfc3339 string) int64 {
 	return when.UnixNano()
 }
 
+// parseLine reads a line of a log, or of a .tsv if it has a tab before any space. It returns the
+// fields of the line.
+func parseLine(line string) (map[string]string, record, error) {
+	r := record{values: make([]string, 1)}
+	if i := strings.IndexAny(line, "\t \""); i >= 0 && line[i] == '\t' {
+		w := &wanted{}
+		w.add(Addr, "key")
+		err := newMicros(w).decode(line, &r)
+		return map[string]string{Addr: r.values[0]}, r, err
+	}
+	a := newAccessLog(&wanted{}, false, false).(*accessLog)
+	tail, cut, err := a.parse(line, &r)
+	r.cut, r.title = cut, tail.String()
+	fields := map[string]string{}
+	for f, v := range a.fields {
+		if a.has(f, tail) {
+			fields[fieldNames[f]] = v
+		}
+	}
+	return fields, r, err
+}
+
 func TestParseLine_ReadsEveryFormat(t *testing.T) {
 	tests := []struct {
 		name, line, at string
-		format         format
+		format         string
 		cut            bool
-		fields         [numFields]string // addr ident user method path status referer agent
+		fields         [8]string // addr ident user method path status referer agent
 	}{
-		{name: "common", line: clf, at: "2015-05-17T10:05:03Z", format: common,
-			fields: [numFields]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "-", "-"}},
-		{name: "combined", line: clf + ` "http://example.net/" "Agent/1.0 (a; b)"`, at: "2015-05-17T10:05:03Z", format: combined,
-			fields: [numFields]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "http://example.net/", "Agent/1.0 (a; b)"}},
-		{name: "more than combined", line: clf + ` "-" "A" "203.0.113.9" 0.005`, at: "2015-05-17T10:05:03Z", format: combined,
-			fields: [numFields]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "-", "A"}},
-		{name: "empty quoted fields", line: clf + ` "" ""`, at: "2015-05-17T10:05:03Z", format: combined,
-			fields: [numFields]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "-", "-"}},
-		{name: "zone west of Greenwich", line: `::1 - - [01/Aug/1995:00:00:01 -0400] "GET / HTTP/1.0" 304 -`, at: "1995-08-01T04:00:01Z", format: common,
-			fields: [numFields]string{"::1", "-", "-", "GET", "/", "304", "-", "-"}},
-		{name: "zone of half an hour", line: `2001:db8::1 - - [01/Jan/2020:05:29:59 +0530] "GET /" 200 1`, at: "2019-12-31T23:59:59Z", format: common,
-			fields: [numFields]string{"2001:db8::1", "-", "-", "GET", "/", "200", "-", "-"}},
-		{name: "user with a space", line: `host.example id Jane Doe [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 401 0`, at: "2015-05-17T10:05:03Z", format: common,
-			fields: [numFields]string{"host.example", "id", "Jane Doe", "GET", "/", "401", "-", "-"}},
-		{name: "escaped quotes and backslashes", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /\"x\" HTTP/1.1" 200 1 "\\" "say \"hi\" \\\""`, at: "2015-05-17T10:05:03Z", format: combined,
-			fields: [numFields]string{"192.0.2.1", "-", "-", "GET", `/\"x\"`, "200", `\\`, `say \"hi\" \\\"`}},
-		{name: "no request at all", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "-" 408 - "-" "-"`, at: "2015-05-17T10:05:03Z", format: combined,
-			fields: [numFields]string{"192.0.2.1", "-", "-", "-", "-", "408", "-", "-"}},
-		{name: "a handshake for a request", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "\x16\x03\x01" 400 226`, at: "2015-05-17T10:05:03Z", format: common,
-			fields: [numFields]string{"192.0.2.1", "-", "-", "-", "-", "400", "-", "-"}},
-		{name: "spaces in a path", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /a b HTTP/1.1" 200 1`, at: "2015-05-17T10:05:03Z", format: common,
-			fields: [numFields]string{"192.0.2.1", "-", "-", "GET", "/a b", "200", "-", "-"}},
-		{name: "cut short inside the agent", line: clf + ` "-" "Mozilla/5.0 (comp`, at: "2015-05-17T10:05:03Z", format: combined, cut: true,
-			fields: [numFields]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "-", "Mozilla/5.0 (comp"}},
-		{name: "cut short after a backslash", line: clf + ` "-" "x\`, at: "2015-05-17T10:05:03Z", format: combined, cut: true,
-			fields: [numFields]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "-", `x\`}},
-		{name: "tsv", line: "1442018818771001\t100.64.0.0", at: "2015-09-12T00:46:58.771001Z", format: tsv,
-			fields: [numFields]string{"100.64.0.0"}},
-		{name: "tsv before 1970, client with a space", line: "-1\tJane Doe", at: "1969-12-31T23:59:59.999999Z", format: tsv,
-			fields: [numFields]string{"Jane Doe"}},
-		{name: "tsv without a client", line: "0\t", at: "1970-01-01T00:00:00Z", format: tsv,
-			fields: [numFields]string{"-"}},
+		{name: "common", line: clf, at: "2015-05-17T10:05:03Z", format: common.String(),
+			fields: [8]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "", ""}},
+		{name: "combined", line: clf + ` "http://example.net/" "Agent/1.0 (a; b)"`, at: "2015-05-17T10:05:03Z", format: combined.String(),
+			fields: [8]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "http://example.net/", "Agent/1.0 (a; b)"}},
+		{name: "more than combined", line: clf + ` "-" "A" "203.0.113.9" 0.005`, at: "2015-05-17T10:05:03Z", format: combined.String(),
+			fields: [8]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "-", "A"}},
+		{name: "combined with X-Forwarded-For", line: clf + ` "-" "A" "203.0.113.9, 10.0.0.1"`, at: "2015-05-17T10:05:03Z", format: proxied.String(),
+			fields: [8]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "-", "A"}},
+		{name: "empty quoted fields", line: clf + ` "" ""`, at: "2015-05-17T10:05:03Z", format: combined.String(),
+			fields: [8]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "-", "-"}},
+		{name: "zone west of Greenwich", line: `::1 - - [01/Aug/1995:00:00:01 -0400] "GET / HTTP/1.0" 304 -`, at: "1995-08-01T04:00:01Z", format: common.String(),
+			fields: [8]string{"::1", "-", "-", "GET", "/", "304", "", ""}},
+		{name: "zone of half an hour", line: `2001:db8::1 - - [01/Jan/2020:05:29:59 +0530] "GET /" 200 1`, at: "2019-12-31T23:59:59Z", format: common.String(),
+			fields: [8]string{"2001:db8::1", "-", "-", "GET", "/", "200", "", ""}},
+		{name: "user with a space", line: `host.example id Jane Doe [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 401 0`, at: "2015-05-17T10:05:03Z", format: common.String(),
+			fields: [8]string{"host.example", "id", "Jane Doe", "GET", "/", "401", "", ""}},
+		{name: "escaped quotes and backslashes", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /\"x\" HTTP/1.1" 200 1 "\\" "say \"hi\" \\\""`, at: "2015-05-17T10:05:03Z", format: combined.String(),
+			fields: [8]string{"192.0.2.1", "-", "-", "GET", `/\"x\"`, "200", `\\`, `say \"hi\" \\\"`}},
+		{name: "no request at all", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "-" 408 - "-" "-"`, at: "2015-05-17T10:05:03Z", format: combined.String(),
+			fields: [8]string{"192.0.2.1", "-", "-", "-", "-", "408", "-", "-"}},
+		{name: "a handshake for a request", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "\x16\x03\x01" 400 226`, at: "2015-05-17T10:05:03Z", format: common.String(),
+			fields: [8]string{"192.0.2.1", "-", "-", "-", "-", "400", "", ""}},
+		{name: "spaces in a path", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /a b HTTP/1.1" 200 1`, at: "2015-05-17T10:05:03Z", format: common.String(),
+			fields: [8]string{"192.0.2.1", "-", "-", "GET", "/a b", "200", "", ""}},
+		{name: "cut short inside the agent", line: clf + ` "-" "Mozilla/5.0 (comp`, at: "2015-05-17T10:05:03Z", format: combined.String(), cut: true,
+			fields: [8]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "-", "Mozilla/5.0 (comp"}},
+		{name: "cut short after a backslash", line: clf + ` "-" "x\`, at: "2015-05-17T10:05:03Z", format: combined.String(), cut: true,
+			fields: [8]string{"192.0.2.1", "-", "frank", "GET", "/a.png", "200", "-", `x\`}},
+		{name: "tsv", line: "1442018818771001\t100.64.0.0", at: "2015-09-12T00:46:58.771001Z", format: microsTitle,
+			fields: [8]string{"100.64.0.0"}},
+		{name: "tsv before 1970, client with a space", line: "-1\tJane Doe", at: "1969-12-31T23:59:59.999999Z", format: microsTitle,
+			fields: [8]string{"Jane Doe"}},
+		{name: "tsv without a client", line: "0\t", at: "1970-01-01T00:00:00Z", format: microsTitle,
+			fields: [8]string{""}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := parseLine(tt.line)
+			fields, r, err := parseLine(tt.line)
 			require.NoError(t, err)
-			assert.Equal(t, record{at: at(t, tt.at), format: tt.format, cut: tt.cut, fields: tt.fields}, r)
+			assert.Equal(t, at(t, tt.at), r.at)
+			assert.Equal(t, tt.format, r.title)
+			assert.Equal(t, tt.cut, r.cut)
+			for i, name := range []string{Addr, "ident", "user", "method", "path", "status", "referer", "agent"} {
+				assert.Equal(t, tt.fields[i], fields[name], name)
+			}
 		})
 	}
 }
@@ -117,7 +146,7 @@ func TestParseLine_SaysWhatIsWrong(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.line, func(t *testing.T) {
-			_, err := parseLine(tt.line)
+			_, _, err := parseLine(tt.line)
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), tt.want)
 		})
@@ -128,9 +157,9 @@ func TestParseLine_SaysWhatIsWrong(t *testing.T) {
 func TestParseLine_ReadsEveryClient(t *testing.T) {
 	for _, client := range []string{"192.0.2.1", "::1", "2001:DB8::1", "::ffff:192.0.2.1", "fe80::1%eth0", "-", "localhost",
 		"h", "crawl-66-249-66-1.googlebot.com", "Host_1.Example.COM.", "3com.example", "192.0.2.x", "xn--bcher-kva.example"} {
-		r, err := parseLine(client + ` - - [17/May/2015:10:05:03 +0000] "GET /" 200 1`)
+		fields, _, err := parseLine(client + ` - - [17/May/2015:10:05:03 +0000] "GET /" 200 1`)
 		require.NoError(t, err)
-		assert.Equal(t, client, r.fields[Addr])
+		assert.Equal(t, client, fields[Addr])
 	}
 }
 
@@ -138,8 +167,8 @@ func TestParseLine_ReadsEveryClient(t *testing.T) {
 func TestParseLine_EveryCut(t *testing.T) {
 	line := clf + ` "http://example.net/\"" "Agent/1.0 \\" 17`
 	for end := range len(line) {
-		if r, err := parseLine(line[:end]); err == nil {
-			assert.Equal(t, "192.0.2.1", r.fields[Addr], line[:end])
+		if fields, r, err := parseLine(line[:end]); err == nil {
+			assert.Equal(t, "192.0.2.1", fields[Addr], line[:end])
 			assert.Equal(t, at(t, "2015-05-17T10:05:03Z"), r.at, line[:end])
 		}
 	}
