@@ -28,14 +28,6 @@ import (
 // skipped where there is no repository.
 const docs = "../../docs"
 
-// TestMain runs the command itself if the test is called sash, as by the commands of the page.
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "sash" {
-		main()
-	}
-	os.Exit(m.Run())
-}
-
 // page returns the blocks of docs/operators.md.
 func page(t *testing.T) []block {
 	t.Helper()
@@ -73,12 +65,12 @@ func after(blocks []block, language, contains string) (before, text []string) {
 // Each command of the page that is followed by its output has that output. A line of "…" stands
 // for lines that are left out. The pictures are those that the commands draw.
 func TestOperatorsPage_ShowsWhatTheCommandsWrite(t *testing.T) {
+	t.Parallel()
 	scripts, outputs := after(page(t), "sh", "sash ")
 	require.Greater(t, len(scripts), 4)
 	folder := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(folder, "sash")))
+	built, err := exec.Command("go", "build", "-o", filepath.Join(folder, "sash"), ".").CombinedOutput() // faster without the race detector
+	require.NoError(t, err, string(built))
 	recording, err := os.ReadFile("testdata/shop.log.gz")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "shop.log.gz"), recording, 0o600))
@@ -123,6 +115,7 @@ func TestOperatorsPage_ShowsThePoliciesThatAreTested(t *testing.T) {
 // The recording goes through the middleware, first under shadows and then under the same
 // policies enforced. The page shows what is counted.
 func TestOperatorsPage_ShowsWhatTheMiddlewareCounts(t *testing.T) {
+	t.Parallel()
 	var outputs []string
 	for _, b := range page(t) {
 		if b.language == "text" && strings.HasPrefix(b.text, "all admitted: ") {
@@ -130,10 +123,11 @@ func TestOperatorsPage_ShowsWhatTheMiddlewareCounts(t *testing.T) {
 		}
 	}
 	require.Len(t, outputs, 2)
-	shadowed := serve(t, policies(true))
+	requests := recordedRequests(t)
+	shadowed := serve(t, requests, policies(true))
 	assert.Equal(t, outputs[0], shadowed.text())
 	assert.Empty(t, shadowed.denied, "a shadow denies nothing")
-	enforced := serve(t, policies(false))
+	enforced := serve(t, requests, policies(false))
 	assert.Equal(t, outputs[1], enforced.text())
 	assert.NotContains(t, enforced.denied, "203.0.113.10", "the office is served")
 }
@@ -158,9 +152,9 @@ func sorted(prefix string, counts map[string]int) string {
 	return strings.Join(lines, "")
 }
 
-// serve sends the requests of the recording through the policies, at the times recorded, to a
-// handler that answers as recorded.
-func serve(t *testing.T, policies []httplimit.Option) *tally {
+// serve sends requests through the policies, at the times recorded, to a handler that answers as
+// recorded.
+func serve(t *testing.T, requests []recordedRequest, policies []httplimit.Option) *tally {
 	t.Helper()
 	c := &tally{map[string]int{}, map[string]int{}}
 	clock := sash.NewManualClock(0)
@@ -170,7 +164,7 @@ func serve(t *testing.T, policies []httplimit.Option) *tally {
 	defer limiter.Close()
 	status := 0
 	handler := limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-	for _, line := range recordedRequests(t) {
+	for _, line := range requests {
 		clock.Set(line.at.UnixNano())
 		status = line.status
 		r := httptest.NewRequest(line.method, line.path, nil)

@@ -124,7 +124,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-// What the report says of each candidate, and of the suggested policy, is what sash itself
+// What the report says of candidates, and of the suggested policy, is what sash itself
 // decides when the recording is replayed through it.
 func TestReport_TellsWhatSashDecides(t *testing.T) {
 	r := invoke("", "-json", "-percentile", "99.8", shop).report(t)
@@ -133,12 +133,15 @@ func TestReport_TellsWhatSashDecides(t *testing.T) {
 	var want []candidate
 	for _, v := range r.Windows {
 		require.NotNil(t, v.Suggested)
-		for _, c := range v.Candidates {
+		for i, c := range v.Candidates {
+			if i%6 > 0 && c.Limit != v.Suggested.Limit {
+				continue // all of them are in TestGauge_TellsWhatALogDenies
+			}
 			args = append(args, "-limit", c.Limit.String())
 			want = append(want, c)
 		}
 	}
-	require.Greater(t, len(want), 40)
+	require.Greater(t, len(want), 8)
 	got := replayed(t, append(args, shop)...)
 	require.Len(t, got.Limits, len(want))
 	for i, c := range want {
@@ -179,10 +182,15 @@ func TestNext_CommandsRun(t *testing.T) {
 		fmt.Fprintf(&csv, "2026-03-10 00:%02d:%02d.5,c%d,%d,%d\n", i/60, i%60, i%7, 10+i%5, i%3)
 	}
 	require.NoError(t, os.WriteFile(file, []byte(csv.String()), 0o600))
+	access := filepath.Join(folder, "access.log")
+	var log strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&log, "192.0.2.%d - - [10/Mar/2026:00:%02d:%02d +0000] \"GET /%d HTTP/1.1\" 200 1\n", i%200, i/60, i%60, i%3)
+	}
+	require.NoError(t, os.WriteFile(access, []byte(log.String()), 0o600))
 	for _, args := range [][]string{
 		{"-time", "when", "-key", "who", "-cost", "in+out", "-window", "1s", "-window", "90s", file},
-		{shop},
-		{"-key", "addr,path", "-percentile", "99", shop},
+		{"-key", "addr,path", access},
 	} {
 		r := invoke("", append([]string{"-json"}, args...)...).report(t)
 		require.Len(t, r.Next, 3)
