@@ -34,6 +34,10 @@ func cutKeyPrefix(key string) (policy int, identity string, digest, ok bool) {
 	return 0, "", false, false
 }
 
+// maxIdentity is the length in bytes up to which a key holds the identity. The key of a longer
+// one holds its digest.
+const maxIdentity = 128
+
 // appendKey appends to keys the key of r under p: the prefix, and the identity of the
 // client. It returns the index at which the identity begins.
 //
@@ -41,7 +45,6 @@ func cutKeyPrefix(key string) (policy int, identity string, digest, ok bool) {
 // instead of appending cannot forge the key of another policy. A long identity is
 // replaced by its digest, so that a client cannot fill the memory with a few requests.
 func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
-	const maxIdentity = 128 // bytes
 	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
 		return 0, false
 	}
