@@ -3,14 +3,15 @@
 // window.
 //
 //	page := new(offenders.Page)
-//	log := new(offenders.Log)
+//	records := new(offenders.Log)
 //	limiter := httplimit.Must(httplimit.New(
 //		httplimit.WithObserver(page.Observe),
-//		httplimit.WithObserver(log.Observe),
+//		httplimit.WithObserver(records.Observe),
 //		httplimit.WithEventFingerprints(httplimit.Denied),
 //		policy,
 //	))
-//	operators.Handle("/debug/offenders", page) // a mux that is not for everyone
+//	operators := http.NewServeMux() // on an address that only operators reach
+//	operators.Handle("/debug/offenders", page)
 //
 // Importing the package registers nothing.
 //

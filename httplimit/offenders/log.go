@@ -33,8 +33,9 @@ import (
 //
 // All methods are safe for concurrent use. The fields must not be changed once the Log is used,
 // and it must not be copied. An event that is no denial costs a branch. A denial without a record
-// costs as much as one of a [sash.Limiter], which it is: a Log remembers clients by one. It
-// keeps no more than Size of them.
+// takes no lock and allocates nothing, also if its client does not fit. A record costs what the
+// Logger takes. If all of Size clients are remembered, a new one costs a look at each of them,
+// once some may be forgotten.
 type Log struct {
 	// Logger writes the records. Nil means [slog.Default] at the time of each record.
 	Logger *slog.Logger
@@ -44,11 +45,12 @@ type Log struct {
 
 	// Size bounds the number of clients to remember at a time, so it also bounds the number of
 	// records in a window. A client that does not fit has no record, and is counted in the
-	// attribute unlogged. 0 or less means 1000, and the most is 2^30 - 1.
+	// attribute unlogged. 0 or less means 1000. Each takes about 200 bytes.
 	Size int
 
-	// Clock tells when windows have passed. Nil means [sash.SystemClock]. To keep the time of a
-	// limiter that has a clock of its own, give that.
+	// Clock tells when windows have passed. Nil means [sash.CoarseClock] of 10 milliseconds, which
+	// costs least; a window may then be taken for that much shorter. To keep the time of a limiter
+	// that has a clock of its own, give that.
 	Clock sash.Clock
 
 	// Name names clients by their identities; it needs [httplimit.WithEventIdentities]. [Address]

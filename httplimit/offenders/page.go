@@ -11,12 +11,12 @@ import (
 
 // A Page counts which clients are denied most now, and shows them as an [http.Handler]. The zero
 // Page is ready to use. Give its Observe to [httplimit.WithObserver], and mount it where only
-// operators can reach it: it checks nobody's credentials, and needs no limit of its own.
+// operators can reach it: it checks nobody's credentials.
 //
 // # Now
 //
-// A Page covers at least the last Period, and at most two: it counts in periods, of which it keeps
-// the current one and the one before. After a pause of two periods, nothing of before is left.
+// A Page covers the last one to two periods. It counts in periods, of which it keeps the current
+// one and the one before: so a denial is shown for at least one Period, and for less than two.
 //
 // # How exact
 //
@@ -32,11 +32,12 @@ import (
 // and it must not be copied.
 //
 // An event that is no denial costs a branch. A denial of a client that has a counter takes no lock
-// and allocates nothing. A denial of another one takes a lock, and allocates some hundred bytes
-// that replace as many. It is usually a matter of a fraction of a microsecond. If many
-// counters have grown since the last such call, it puts all of them in order, which takes some
-// ten nanoseconds for each. The memory is about 300 bytes for each counter in use, in both periods;
-// 128 more if clients are named, and have long identities.
+// and allocates nothing. A denial of another one takes a lock, and allocates what replaces the
+// counter that it takes over: a fraction of a microsecond. If many counters have grown since the
+// last such denial, it puts them in order, which takes some ten nanoseconds for each.
+//
+// A counter takes about 210 bytes, and up to 128 more if clients are named. There are at most Size
+// for each of two periods, and no more than there are clients.
 type Page struct {
 	// Size is the number of counters for each period. 0 or less means 1000. More make the counts
 	// more exact, and cost memory.
