@@ -149,6 +149,23 @@ func TestEventFields_MustBeOfOutcomes(t *testing.T) {
 		"httplimit: WithEventIdentities: no Outcome has the number 255: invalid option")
 }
 
+// Identities of any length that differ anywhere have different fingerprints.
+func TestObserver_TellsAnyTwoIdentitiesApartByFingerprints(t *testing.T) {
+	prints := make(map[uint64]string)
+	var identity string
+	s := newSite(t, httplimit.WithEventFingerprints(), httplimit.WithObserver(func(e httplimit.Event) { prints[e.Fingerprint] = identity }),
+		httplimit.Policy{Name: "each", Limits: []sash.Limit{sash.PerHour(9)}, Key: httplimit.By(func(*http.Request) (string, bool) { return identity, true })})
+	sent := 0
+	for length := range 150 {
+		same := strings.Repeat("\x00", length)
+		for _, identity = range []string{same + "\x00", same + "b", "b" + same + "\x00"} {
+			sent++
+			s.do("GET /")
+		}
+	}
+	require.Len(t, prints, sent)
+}
+
 func TestOutcome_HasALabel(t *testing.T) {
 	for o, want := range []string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "unknown"} {
 		require.Equal(t, want, httplimit.Outcome(o).String())

@@ -45,7 +45,8 @@ type Log struct {
 
 	// Size bounds the number of clients to remember at a time, so it also bounds the number of
 	// records in a window. A client that does not fit has no record, and is counted in the
-	// attribute unlogged. 0 or less means 1000. Each takes about 200 bytes.
+	// attribute unlogged. 0 or less means 1000. Each takes about 100 bytes, and
+	// up to 128 more if clients are named.
 	Size int
 
 	// Clock tells when windows have passed. Nil means [sash.CoarseClock] of 10 milliseconds, which
