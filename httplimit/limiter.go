@@ -1,7 +1,7 @@
 package httplimit
 
 import (
-	"crypto/rand"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,7 +28,7 @@ type Limiter struct {
 	routeCache   *routeCache // nil: the only route is every request
 	limiter      *sash.Limiter
 	ownLimitsFor func(string) []sash.Limit // limits of keys, instead of their policy's; nil: none
-	secret       [32]byte                  // of fingerprints
+	secret       cipher.Block              // of fingerprints
 	calls        sync.Pool
 	store        Store // decides instead of limiter, which is nil then; nil: none
 }
@@ -44,8 +44,7 @@ func New(options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{config: c}
-	_, _ = rand.Read(l.secret[:]) // never fails
+	l := &Limiter{config: c, secret: newSecret()}
 	l.calls.New = func() any { return &call{Limiter: l} }
 	l.compile(c.policies)
 	inspection := bridge.Inspect(l.forSash)
