@@ -165,6 +165,17 @@ func TestExact_ARoundTripEnds(t *testing.T) {
 	assert.Greater(t, trips, 8)
 }
 
+// An error says that the time-out is over, and that it was not the caller's.
+func TestExact_ATimeoutIsNamed(t *testing.T) {
+	l := newOn(t, connFunc(func(ctx context.Context, _ *sashredis.Script, _, _ []string) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}), []sash.Limit{sash.PerHour(100)}, sashredis.WithTimeout(time.Millisecond))
+	err := l.Take(t.Context(), "a", 1).Err
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "no answer within 1ms (see WithTimeout)")
+}
+
 // A reading of a caller's clock is rounded down to microseconds, also below zero.
 func TestExact_ACallersClockIsRoundedDown(t *testing.T) {
 	s := newStore(t)

@@ -276,8 +276,11 @@ func (l *Limiter) runAllowed(ctx context.Context, s *Script, keys, args []string
 		l.stats.failures.Inc()
 		l.breaker.failed(now, err)
 	}
-	if gaveUp != nil {
+	switch {
+	case gaveUp != nil:
 		return "", gaveUp
+	case bounded.Err() != nil:
+		err = fmt.Errorf("no answer within %v (see WithTimeout): %w", l.timeout, err)
 	}
 	return "", err
 }

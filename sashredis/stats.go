@@ -14,7 +14,7 @@ type Stats struct {
 	Combined   int64 // calls that went to the store together with an earlier one
 
 	Leased   int64 // units leased from the store
-	Returned int64 // of them, those that were given back
+	Returned int64 // of them, those that were not used and given back, or had flowed back into their token bucket
 	Invalid  int64 // calls denied because WithLimitsFor returned wrong limits
 }
 
