@@ -286,8 +286,8 @@ func TestPolicies_AreInTheOrderOfNew(t *testing.T) {
 		policies := s.Policies()
 		require.Len(t, policies, 2)
 		require.Equal(t, []string{"shadow", "enforced"}, []string{policies[0].Name, policies[1].Name})
-		require.Equal(t, shadow.Limits, policies[0].Limits)
-		require.Equal(t, enforced.Limits, policies[1].Limits)
+		require.Equal(t, []sash.Limit{sash.PerHour(9), sash.PerDay(20)}, policies[0].Limits)
+		require.Equal(t, []sash.Limit{sash.PerHour(1)}, policies[1].Limits)
 		require.True(t, policies[0].Shadow)
 		require.Equal(t, "POST /login", policies[1].Pattern)
 		policies[0].Limits[0].Count = 0

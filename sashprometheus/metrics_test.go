@@ -101,6 +101,7 @@ sash_limit_window_seconds{limit="2/1m0s log",policy="trial"} 60
 sash_limit_window_seconds{limit="5/1h0m0s log",policy="login"} 3600
 sash_refunds_total{policy="login"} 2
 `, values(s.exposition()))
+	require.Equal(t, 1, testutil.CollectAndCount(s.metrics, "sash_limit_burst_units"), "of token buckets only")
 }
 
 func TestMetrics_OfALimiterWithoutPolicies(t *testing.T) {

@@ -132,6 +132,7 @@ func (p *server) query(ctx context.Context, query string) (samples []string, err
 }
 
 func TestPrometheus_ScrapesTheMetrics(t *testing.T) {
+	t.Parallel() // a Prometheus finds its targets after 5 s
 	s := newSite(t)
 	p := startServer(t, s)
 	s.do("GET", "/", "a", 7)
@@ -148,6 +149,7 @@ func TestPrometheus_ScrapesTheMetrics(t *testing.T) {
 
 // Each query of the dashboard has an answer in a real server.
 func TestPrometheus_AnswersTheDashboard(t *testing.T) {
+	t.Parallel() // a Prometheus finds its targets after 5 s
 	s, d := newSite(t), readDashboard(t)
 	stored := newStoreSite(t)
 	require.NoError(t, stored.metrics.Register(s.registry, stored.limiter))

@@ -4,7 +4,6 @@ package tally
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -147,8 +146,7 @@ func (t *Tally) update() {
 func newPolicy(p httplimit.Policy, before *policy) *policy {
 	made := &policy{name: p.Name}
 	if before != nil {
-		*made = *before
-		made.own = slices.Clip(made.own) // the table before may be in use
+		*made = *before // appending to own below is not seen by calls that use before
 	} else {
 		made.other = newDecided(Other)
 		made.undecided = newSeries("", Unidentified, Failed)
