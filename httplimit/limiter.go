@@ -168,6 +168,20 @@ func (l *Limiter) janitorInterval() time.Duration {
 // With [WithStore], there is none, and Sash returns nil: see [Limiter.Store].
 func (l *Limiter) Sash() *sash.Limiter { return l.limiter }
 
+// Policies returns the policies in the order in which [New] was given them. If there is only
+// one, its Limits are those of the latest [sash.Limiter.Reconfigure]. The caller may change the
+// slice and the Limits.
+func (l *Limiter) Policies() []Policy {
+	policies := slices.Clone(l.config.policies)
+	for i := range policies {
+		policies[i].Limits = slices.Clone(policies[i].Limits)
+	}
+	if len(policies) == 1 && l.limiter != nil {
+		policies[0].Limits = l.limiter.Limits()
+	}
+	return policies
+}
+
 // KeyFor returns the key of r under the policy of that name, for the methods of
 // [Limiter.Sash] or of the store. ok is false if there is no such policy, or if the identity cannot be
 // told. KeyFor does not check the policy's Pattern and does not call its Skip.
