@@ -16,12 +16,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
 	"github.com/seed-30da4c49/sash/bench/internal/keys"
 	"github.com/seed-30da4c49/sash/bench/internal/peers"
 	"github.com/seed-30da4c49/sash/bench/internal/progress"
 	"github.com/seed-30da4c49/sash/bench/internal/report"
 	"github.com/seed-30da4c49/sash/bench/internal/rounds"
+	"github.com/seed-30da4c49/sash/internal/command"
 )
 
 // An outcome is the result of a run of the command.

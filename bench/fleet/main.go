@@ -36,9 +36,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
 	"github.com/seed-30da4c49/sash/bench/internal/progress"
 	"github.com/seed-30da4c49/sash/bench/internal/report"
+	"github.com/seed-30da4c49/sash/internal/command"
 )
 
 func main() {

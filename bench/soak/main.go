@@ -46,7 +46,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
+	"github.com/seed-30da4c49/sash/internal/command"
 
 	"golang.org/x/term"
 )

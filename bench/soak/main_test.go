@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-30da4c49/sash/bench/internal/command"
+	"github.com/seed-30da4c49/sash/internal/command"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

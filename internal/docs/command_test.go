@@ -14,7 +14,7 @@ import (
 )
 
 // checkCommand returns the faults of a line of shell that is run in dir, or nil. It checks go
-// test, go run, go get, make and .ci/run. It accepts all other commands.
+// test, go run, go get, go install, sash, make and .ci/run. It accepts all other commands.
 func checkCommand(dir, line string) error {
 	var faults []error
 	for _, words := range commands(line) {
@@ -23,6 +23,9 @@ func checkCommand(dir, line string) error {
 		}
 		if len(words) == 0 {
 			continue
+		}
+		if words[0] == "sash" {
+			words = append([]string{"go", "run", "./cmd/sash"}, words[1:]...)
 		}
 		var err error
 		switch strings.Join(words[:min(2, len(words))], " ") {
@@ -43,18 +46,33 @@ func checkCommand(dir, line string) error {
 var assignment = regexp.MustCompile(`^[A-Za-z_]\w*=`)
 
 // checkRun checks the arguments of go run: the package exists, and its source names each flag.
+// If the first argument is a subcommand, which is a package in internal, the source of that
+// names them.
 func checkRun(dir string, args []string) error {
 	if len(args) == 0 {
 		return errors.New("names no package")
 	}
-	place := filepath.Join(dir, args[0])
+	place := packageDir(dir, args[0])
 	faults := []error{isPackage(place)}
+	if len(args) > 1 && isPackage(filepath.Join(place, "internal", args[1])) == nil {
+		place = filepath.Join(place, "internal", args[1])
+	}
 	for _, arg := range args[1:] {
 		if name, flag := strings.CutPrefix(strings.Trim(arg, "[]"), "-"); flag && name != "" {
 			faults = append(faults, declares(place, name))
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// packageDir returns the directory of a package that a command in dir names by its path, or by
+// its import path and a version.
+func packageDir(dir, path string) string {
+	path, _, _ = strings.Cut(path, "@")
+	if nested, found := strings.CutPrefix(path, "github.com/seed-30da4c49/sash/"); found {
+		return filepath.Join(root, nested)
+	}
+	return filepath.Join(dir, path)
 }
 
 // declares returns an error if no Go file in dir contains the name of a flag in quotes.

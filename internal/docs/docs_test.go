@@ -209,6 +209,8 @@ func TestCheckCommand(t *testing.T) {
 	write("b/b_test.go", `package b; func TestTwo() {}; func FuzzF() {}; func FuzzFG() {}; var _ = flag.Int("rounds", 1, "")`)
 	write("tagged_test.go", "//go:build tagged\n\npackage a; func TestTagged() {}")
 	write("cmd/main.go", `package main; var _ = flag.Bool("long", false, "")`)
+	write("cmd/sash/main.go", "package main")
+	write("cmd/sash/internal/dig/dig.go", `package dig; var _ = flag.Bool("deep", false, "")`)
 	write("nested/go.mod", "module n")
 	write("nested/n_test.go", "package n; func TestNested() {}")
 	checkCommands(t, dir, map[string]string{
@@ -241,6 +243,11 @@ func TestCheckCommand(t *testing.T) {
 		"go run ./cmd [-long] FILE # and so on":                 "",
 		"cat x | go run ./cmd -short":                           "no flag -short",
 		"go run ./gone":                                         "no package in ",
+		"sash dig -deep x":                                      "",
+		"zcat x | sash dig -broad":                              "no flag -broad",
+		"sash delve -deep":                                      "no flag -deep",
+		"go run ./cmd/sash dig -deep":                           "",
+		"go run ./cmd/sash dig -broad":                          "no flag -broad",
 		"go run":                                                "names no package",
 		"GOARCH=386 A='b c' go test -run Gone .":                "-run Gone matches nothing",
 		"go test -run One . && go test -run Gone . | tee x":     "-run Gone matches nothing",

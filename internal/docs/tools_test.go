@@ -15,7 +15,7 @@ import (
 
 // isCommand reports whether text is a command that checkCommand checks.
 func isCommand(text string) bool {
-	for _, begin := range []string{"make ", ".ci/run", "go get "} {
+	for _, begin := range []string{"make ", ".ci/run", "go get ", "go install ", "sash "} {
 		if strings.HasPrefix(text, begin) {
 			return true
 		}
@@ -24,7 +24,7 @@ func isCommand(text string) bool {
 }
 
 // checkTool checks a command other than go test and go run, given as its words: make has the
-// target, .ci/run has the step, and go get names a module in dir.
+// target, .ci/run has the step, go get names a module in dir, and go install a package.
 func checkTool(dir string, words []string) error {
 	switch {
 	case words[0] == "make":
@@ -33,6 +33,8 @@ func checkTool(dir string, words []string) error {
 		return hasStep(dir, words[1])
 	case words[0] == "go" && len(words) == 3 && words[1] == "get":
 		return namesModule(dir, words[2])
+	case words[0] == "go" && len(words) == 3 && words[1] == "install":
+		return isPackage(packageDir(dir, words[2]))
 	}
 	return nil
 }
@@ -140,17 +142,20 @@ func TestCheckTool(t *testing.T) {
 	write("Makefile", "# loops\nquick: # fast\n\tgo test .\nci:\n\t.ci/run\n")
 	write(".ci/run", "if step \"32 bits\"; then\n\tls\nfi\n")
 	checkCommands(t, dir, map[string]string{
-		"make quick ci":              "",
-		`make ci STEP="32 bits"`:     "",
-		"make slow":                  "make has no target slow",
-		"make ci STEP=64":            `.ci/run has no step "64"`,
-		".ci/run":                    "",
-		".ci/run -l":                 "",
-		".ci/run bits":               "",
-		`.ci/run "32 bytes"`:         `.ci/run has no step "32 bytes"`,
-		"go get example.com/m":       "",
-		"go get example.com/other":   "not a module",
-		"go vet . && make slow # no": "make has no target slow",
+		"make quick ci":            "",
+		`make ci STEP="32 bits"`:   "",
+		"make slow":                "make has no target slow",
+		"make ci STEP=64":          `.ci/run has no step "64"`,
+		".ci/run":                  "",
+		".ci/run -l":               "",
+		".ci/run bits":             "",
+		`.ci/run "32 bytes"`:       `.ci/run has no step "32 bytes"`,
+		"go get example.com/m":     "",
+		"go get example.com/other": "not a module",
+		"go install ./gone":        "no package in ",
+		"go install github.com/seed-30da4c49/sash/cmd/sash@latest": "",
+		"go install github.com/seed-30da4c49/sash/cmd/gone@latest": "no package in ",
+		"go vet . && make slow # no":                               "make has no target slow",
 	})
 }
 

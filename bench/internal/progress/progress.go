@@ -22,24 +22,12 @@ func On(out io.Writer) Drawer {
 	return Drawer{out, ok && term.IsTerminal(int(f.Fd()))}
 }
 
-// A Bar shows how much of a job is done. It is also a writer, which counts the bytes written.
+// A Bar shows how much of a job is done.
 type Bar struct{ *progressbar.ProgressBar }
 
-// Bytes begins a bar for total bytes; -1 if the number is not known.
-func (d Drawer) Bytes(total int64, what string) Bar {
-	return d.begin(total, what, progressbar.OptionShowBytes(true))
-}
-
-// Events begins a bar for total events.
-func (d Drawer) Events(total int64, what string) Bar {
-	return d.begin(total, what, progressbar.OptionShowCount())
-}
-
 // Work begins a bar for work in any unit.
-func (d Drawer) Work(total int64, what string) Bar { return d.begin(total, what) }
-
-func (d Drawer) begin(total int64, what string, more ...progressbar.Option) Bar {
-	return Bar{progressbar.NewOptions64(total, append(more,
+func (d Drawer) Work(total int64, what string) Bar {
+	return Bar{progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(d.out),
 		progressbar.OptionSetVisibility(d.visible),
 		progressbar.OptionSetDescription(what),
@@ -47,7 +35,7 @@ func (d Drawer) begin(total int64, what string, more ...progressbar.Option) Bar 
 		progressbar.OptionSetWidth(30),
 		progressbar.OptionUseANSICodes(true),
 		progressbar.OptionClearOnFinish(),
-	)...)}
+	)}
 }
 
 // End clears the bar, finished or not.

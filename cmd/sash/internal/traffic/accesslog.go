@@ -1,0 +1,429 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The parser of this file is our own because there is no maintained module. The existing
+// ones split at spaces or by one regular expression. An escaped quote inside a request, a
+// user name with a space, or a line cut short makes them fail, or read another client.
+
+// A field is a field of an access log.
+type field uint8
+
+const (
+	addr field = iota
+	ident
+	user
+	method
+	path
+	status
+	size
+	referer
+	agent
+	forwardedFor
+	host
+	numFields
+)
+
+var fieldNames = [numFields]string{Addr, "ident", "user", "method", "path", "status", "size", "referer", "agent", forwarded, "host"}
+
+// A tail is what follows the size in a line of an access log.
+type tail uint8
+
+const (
+	common   tail = iota // nothing
+	combined             // the referer and the agent, and perhaps other fields
+	proxied              // the referer, the agent, and X-Forwarded-For, as nginx names "main"
+	extended             // other fields
+)
+
+func (t tail) String() string {
+	return [...]string{"Common Log Format", "Combined Log Format", "Combined Log Format with X-Forwarded-For", "Common Log Format with other fields"}[t]
+}
+
+// An accessLog reads Common Log Format and what servers make of it:
+//
+//	addr ident user [time] "request" status size
+//	addr ident user [time] "request" status size "referer" "agent"
+//	addr ident user [time] "request" status size "referer" "agent" "forwarded"
+//
+// It ignores further fields that servers may append to the second.
+type accessLog struct {
+	*wanted
+	indices []int // of the fields wanted; -1 if there is none of that name
+	vhost   bool  // whether a virtual host stands before the address
+	free    bool  // whether any other fields may follow the size
+	times   timeCache
+
+	fields [numFields]string
+}
+
+func newAccessLog(w *wanted, vhost, free bool) decoder {
+	a := &accessLog{wanted: w, vhost: vhost, free: free}
+	for _, f := range w.fields {
+		a.indices = append(a.indices, slices.Index(fieldNames[:], f.name))
+	}
+	return a
+}
+
+func (a *accessLog) name() string {
+	switch {
+	case a.vhost && a.free:
+		return "vhost_extended"
+	case a.vhost:
+		return "vhost_combined"
+	case a.free:
+		return "extended"
+	}
+	return "combined"
+}
+
+// has reports whether lines with that tail have the field.
+func (a *accessLog) has(f int, t tail) bool {
+	switch field(f) {
+	case host:
+		return a.vhost
+	case referer, agent:
+		return t == combined || t == proxied
+	case forwardedFor:
+		return t == proxied
+	}
+	return f >= 0
+}
+
+func (a *accessLog) decode(line string, r *record) error {
+	t, cut, err := a.parse(line, r)
+	if err != nil {
+		return err
+	}
+	r.cut, r.title = cut, t.String()
+	if a.vhost {
+		r.title += " after a virtual host"
+	}
+	for i, f := range a.indices {
+		if !a.has(f, t) {
+			return &lackError{wantedField: a.wanted.fields[i], title: r.title}
+		}
+		r.values[i] = a.fields[f]
+	}
+	return a.checkClient(r.values)
+}
+
+// parse sets the fields of a line and its time. A field that is empty or not in the line is "-",
+// as servers write it. Escapes are kept: they distinguish values as well as the characters that
+// they stand for.
+func (a *accessLog) parse(line string, r *record) (t tail, cut bool, err error) {
+	s := scanner{rest: line}
+	a.fields = [numFields]string{}
+	if a.vhost {
+		a.fields[host] = s.word("virtual host")
+	}
+	a.fields[addr] = s.word("address")
+	a.fields[ident] = s.word("ident")
+	a.fields[user] = s.until(" [", "time in brackets")
+	when := s.until("] ", "time in brackets")
+	request := s.quoted("request")
+	s.space("request")
+	a.fields[status] = s.number("status")
+	a.fields[size] = s.number("size")
+	t = a.tail(&s)
+	if s.err != nil {
+		return t, false, s.err
+	}
+	if r.at, err = a.times.read(when); err != nil {
+		return t, false, err
+	}
+	a.fields[method], a.fields[path] = splitRequest(request)
+	for f := range a.fields {
+		if a.fields[f] == "" {
+			a.fields[f] = "-"
+		}
+	}
+	if a.fields[size] == "-" {
+		a.fields[size] = "0" // Apache's "-" stands for no bytes
+	}
+	return t, s.cut, a.inPlace()
+}
+
+// tail reads what follows the size.
+func (a *accessLog) tail(s *scanner) tail {
+	switch {
+	case s.rest == "" && !a.free:
+		return common
+	case a.free:
+		s.others()
+		return extended
+	}
+	a.fields[referer] = s.quoted("referer")
+	s.space("referer")
+	a.fields[agent] = s.lastQuoted("agent")
+	if list, found := strings.CutPrefix(s.rest, ` "`); found && closing(list) == len(list)-1 {
+		a.fields[forwardedFor] = list[:len(list)-1]
+		return proxied
+	}
+	return combined
+}
+
+// inPlace refuses a line with more text before the address than it should have. In such a line
+// every field is further right than it is read, and a virtual host would be taken for the
+// client.
+func (a *accessLog) inPlace() error {
+	client := a.fields[addr]
+	if err := checkAddr(client); err != nil {
+		return err
+	}
+	if a.vhost && !isVirtualHost(a.fields[host]) {
+		return fmt.Errorf("first field %s is no virtual host", Clip(a.fields[host]))
+	}
+	if client != "-" && !isAddress(client) && !isHostName(client) {
+		return fmt.Errorf("%s field %s is neither an address nor a host name", a.place(), Clip(client))
+	}
+	if isAddress(a.fields[ident]) {
+		return fmt.Errorf("ident %s is an address: something stands before the address of the client", Clip(a.fields[ident]))
+	}
+	// A user's name may have spaces. In a shifted line it includes the ident, which is
+	// nearly always "-".
+	if words := strings.Fields(a.fields[user]); len(words) > 1 && slices.Contains(words, "-") {
+		return fmt.Errorf("user %s is more than one field: something stands before the address of the client", Clip(a.fields[user]))
+	}
+	return nil
+}
+
+func (a *accessLog) place() string {
+	if a.vhost {
+		return "second"
+	}
+	return "first"
+}
+
+// isVirtualHost reports whether s is a host name or an address, with or without a port.
+func isVirtualHost(s string) bool {
+	name := s
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && s[i+1:] != "" && strings.Trim(s[i+1:], "0123456789") == "" {
+		name = strings.TrimSuffix(strings.TrimPrefix(s[:i], "["), "]")
+	}
+	return isHostName(name) || isAddress(name)
+}
+
+// A timeCache reads times such as 17/May/2015:10:05:03 +0000. It remembers the last one, since
+// many lines have the same.
+type timeCache struct {
+	text string
+	at   int64
+}
+
+func (c *timeCache) read(s string) (int64, error) {
+	if s == c.text && s != "" {
+		return c.at, nil
+	}
+	t, err := time.Parse("02/Jan/2006:15:04:05 -0700", s)
+	if err != nil {
+		return 0, fmt.Errorf("time %s is not like 02/Jan/2006:15:04:05 -0700", Clip(s))
+	}
+	at, err := nanoseconds(t, s)
+	if err == nil {
+		*c = timeCache{s, at}
+	}
+	return at, err
+}
+
+// A micros reads Unix microseconds, a tab and a client.
+type micros struct{ *wanted }
+
+const microsTitle = "a .tsv of time and client"
+
+func newMicros(w *wanted) decoder { return &micros{w} }
+
+func (m *micros) name() string { return "micros" }
+
+func (m *micros) decode(line string, r *record) error {
+	r.title = microsTitle
+	if i := strings.IndexAny(line, "\t \""); i < 0 || line[i] != '\t' {
+		return errors.New("no tab after the time")
+	}
+	when, client, _ := strings.Cut(line, "\t")
+	if n := strings.Count(client, "\t"); n > 0 {
+		return fmt.Errorf("%d columns, want time and client", n+2)
+	}
+	n, err := strconv.ParseInt(when, 10, 64)
+	if err != nil {
+		return fmt.Errorf("time %s is not in whole Unix microseconds", Clip(when))
+	}
+	if n > math.MaxInt64/1000 || n < math.MinInt64/1000 {
+		return outOfRange(when)
+	}
+	r.at = n * 1000
+	for i, f := range m.fields {
+		if f.name != Addr {
+			return &lackError{wantedField: f, title: microsTitle}
+		}
+		r.values[i] = client
+	}
+	return checkAddr(client)
+}
+
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+// isHostName reports whether s is a host name, as a server may have looked it up for an
+// address. The last label of a host name is no number, so 192.0.2.999 is none.
+func isHostName(s string) bool {
+	const longest, longestLabel = 253, 63
+	s = strings.TrimSuffix(s, ".")
+	label := ""
+	for label = range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > longestLabel || strings.ContainsFunc(label, notOfHostName) {
+			return false
+		}
+	}
+	return len(s) <= longest && strings.Trim(label, "0123456789") != ""
+}
+
+// notOfHostName reports whether c cannot be part of a host name. Underscores can, in names
+// found by reverse look-ups.
+func notOfHostName(c rune) bool {
+	return c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+}
+
+// splitRequest returns the method of a request line, and its path without the query. They
+// are empty for other text, as probes send it.
+func splitRequest(request string) (method, path string) {
+	method, target, ok := strings.Cut(request, " ")
+	if !ok {
+		return "", ""
+	}
+	if i := strings.LastIndex(target, " HTTP/"); i >= 0 {
+		target = target[:i]
+	}
+	path, _, _ = strings.Cut(target, "?")
+	return method, path
+}
+
+// A scanner splits a line from the left. It keeps the first error, and finds nothing after
+// it.
+type scanner struct {
+	rest string
+	err  error
+	cut  bool
+}
+
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf(format, args...)
+	}
+	s.rest = ""
+}
+
+// word consumes the text before the next space, and the space.
+func (s *scanner) word(what string) string {
+	word, rest, found := strings.Cut(s.rest, " ")
+	if !found || word == "" {
+		s.fail("no %s", what)
+		return ""
+	}
+	s.rest = rest
+	return word
+}
+
+// until consumes the text before mark, and the mark.
+func (s *scanner) until(mark, what string) string {
+	value, rest, found := strings.Cut(s.rest, mark)
+	if !found {
+		s.fail("no %s", what)
+		return ""
+	}
+	s.rest = rest
+	return value
+}
+
+// number consumes a number or "-", and the space after it unless the line ends.
+func (s *scanner) number(what string) string {
+	number, rest, _ := strings.Cut(s.rest, " ")
+	if number != "-" && (number == "" || strings.Trim(number, "0123456789") != "") {
+		s.fail("no %s", what)
+		return ""
+	}
+	s.rest = rest
+	return number
+}
+
+// others consumes fields of which nothing is known.
+func (s *scanner) others() {
+	if s.rest == "" {
+		s.fail("no field after the size")
+	}
+	s.rest = ""
+}
+
+func (s *scanner) space(after string) {
+	rest, found := strings.CutPrefix(s.rest, " ")
+	if !found {
+		s.fail("no space after the %s", after)
+		return
+	}
+	s.rest = rest
+}
+
+// quoted consumes a text in quotes. A backslash escapes the byte after it.
+func (s *scanner) quoted(what string) string {
+	value, found := s.open(what)
+	if !found {
+		return ""
+	}
+	end := closing(value)
+	if end < 0 {
+		s.fail("no closing quote of the %s", what)
+		return ""
+	}
+	s.rest = value[end+1:]
+	return value[:end]
+}
+
+// lastQuoted is like quoted, but the end of the line may close the text.
+func (s *scanner) lastQuoted(what string) string {
+	if value, found := s.open(what); found && closing(value) < 0 {
+		s.rest, s.cut = "", true
+		return value
+	}
+	return s.quoted(what)
+}
+
+func (s *scanner) open(what string) (rest string, found bool) {
+	rest, found = strings.CutPrefix(s.rest, `"`)
+	if !found {
+		s.fail("no %s in quotes", what)
+	}
+	return rest, found
+}
+
+// closing returns the index of the first quote that no backslash escapes, or -1.
+func closing(s string) int {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return -1
+}
+
+// Clip quotes s for a message, shortened to at most 100 bytes.
+func Clip(s string) string {
+	const maxLen = 100
+	if len(s) > maxLen {
+		return strconv.Quote(s[:maxLen]) + "..."
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,211 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A decoder reads the lines of one file, in one format.
+type decoder interface {
+	// name returns what -format takes.
+	name() string
+	// decode reads a line. Its error says what is wrong with the line, unless it is a
+	// *lackError.
+	decode(line string, r *record) error
+}
+
+// A record is a line that could be read.
+type record struct {
+	at      int64    // Unix nanoseconds
+	values  []string // by the index of the field wanted; "" and "-" are unknown
+	title   string   // what the line is
+	heading bool     // whether it names fields, and is no event
+	cut     bool     // whether it ends inside its last field
+}
+
+// wanted is the fields that a decoder shall find.
+type wanted struct {
+	fields    []wantedField
+	time      string // the field of the time, or "" for that of the format
+	unit      string
+	separator string
+	file      string // its name, for errors
+}
+
+type wantedField struct{ name, flag string }
+
+// add adds a field, and returns its index.
+func (w *wanted) add(name, flag string) int {
+	w.fields = append(w.fields, wantedField{name, flag})
+	return len(w.fields) - 1
+}
+
+// A lackError says that a line has no field of that name. If that is true of the first line of
+// a file, the flag is wrong, and else the line.
+type lackError struct {
+	wantedField
+	title string   // what the line is
+	has   []string // the fields that it has, if the file names them
+}
+
+func (e *lackError) Error() string {
+	return fmt.Sprintf("no %s, which -%s wants: the line is %s", e.name, e.flag, e.title)
+}
+
+// of returns the error about a file whose first line has no such field.
+func (e *lackError) of(flags, file string, line int64) error {
+	text := fmt.Sprintf("-%s: %s has no %s, line %d is %s", flags, file, e.name, line, e.title)
+	if len(e.has) > 0 {
+		text += " with the fields " + Clip(strings.Join(e.has, " "))
+	}
+	return errors.New(text)
+}
+
+// A fileFormat is a format that -format names.
+type fileFormat struct {
+	names   []string
+	title   string
+	decoder func(w *wanted) decoder
+	guess   int // what a line that it reads counts when the format is detected; 0 if it is never tried
+}
+
+// formats are all formats. Of those that read equally many lines of a file, the first is taken.
+// A line counts half for those that also read what the others read.
+var formats = []fileFormat{
+	{[]string{"micros"}, microsTitle, newMicros, 2},
+	{[]string{"combined", "common"}, "Common or Combined Log Format", func(w *wanted) decoder { return newAccessLog(w, false, false) }, 2},
+	{[]string{"vhost_combined", "vhost_common"}, "Combined Log Format after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, false) }, 2},
+	{[]string{"extended"}, "Common Log Format with other fields", func(w *wanted) decoder { return newAccessLog(w, false, true) }, 1},
+	{[]string{"vhost_extended"}, "Common Log Format with other fields after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, true) }, 1},
+	{[]string{"elb"}, "an AWS Classic Load Balancer log", func(w *wanted) decoder { return newPattern("elb", "an AWS Classic Load Balancer log", elbPattern, w) }, 2},
+	{[]string{"alb"}, "an AWS Application Load Balancer log", func(w *wanted) decoder {
+		return newPattern("alb", "an AWS Application Load Balancer log", albPattern, w)
+	}, 2},
+	{[]string{"haproxy"}, "an HAProxy HTTP log", newHAProxy, 2},
+	{[]string{"w3c", "iis"}, "a W3C Extended Log", func(w *wanted) decoder { return newHashed("w3c", "a W3C Extended Log", w) }, 2},
+	{[]string{"zeek"}, "a Zeek log", func(w *wanted) decoder { return newHashed("zeek", "a Zeek log", w) }, 2},
+	{[]string{"json", "caddy", "traefik"}, "JSON", newJSON, 2},
+	{[]string{"csv"}, "CSV", func(w *wanted) decoder { return newColumns("csv", w) }, 0},
+	{[]string{"tsv"}, "TSV", func(w *wanted) decoder { return newColumns("tsv", w) }, 0},
+}
+
+// FormatNames returns the names that -format takes.
+func FormatNames() (names []string) {
+	for _, f := range formats {
+		names = append(names, f.names...)
+	}
+	return names
+}
+
+// decoderFor returns the maker of a decoder for the value of -format.
+func decoderFor(s *Settings, format string) (func(w *wanted) decoder, error) {
+	for _, f := range formats {
+		if slices.Contains(f.names, format) {
+			return f.decoder, nil
+		}
+	}
+	if !strings.ContainsAny(format, "$%") {
+		return nil, fmt.Errorf("-format: no format %s, want one of %s, or a pattern such as '$remote_addr [$time_local] \"$request\" $status'",
+			Clip(format), strings.Join(FormatNames(), " "))
+	}
+	if _, err := compile(format); err != nil {
+		return nil, fmt.Errorf("-format: %w", err)
+	}
+	return func(w *wanted) decoder { return newPattern(format, "the pattern of -format", format, w) }, nil
+}
+
+// An alias is a field of a format that holds what a common name stands for.
+type alias struct {
+	field string
+	part  func(string) string // what of its value; nil for all
+}
+
+// aliases are the names by which servers log the fields that most logs have. The first one that
+// a file has is taken.
+var aliases = map[string][]alias{
+	Addr: {{"remote_addr", nil}, {"addr_port", hostOf}, {"request.client_ip", nil}, {"request.remote_ip", nil},
+		{"request.remote_addr", hostOf}, {"ClientHost", nil}, {"c-ip", nil}, {"id.orig_h", nil}, {"client_ip", nil},
+		{"clientip", nil}, {"remote_ip", nil}, {"client.ip", nil}, {"client_addr", hostOf}, {"client", nil}, {"ip", nil}},
+	"ident": {{"remote_logname", nil}},
+	"user":  {{"remote_user", nil}, {"user_id", nil}, {"ClientUsername", nil}, {"cs-username", nil}},
+	"method": {{"request_method", nil}, {"request.method", nil}, {"RequestMethod", nil}, {"cs-method", nil},
+		{"request", methodOf}},
+	"path": {{"request.uri", withoutQuery}, {"RequestPath", withoutQuery}, {"cs-uri-stem", nil}, {"request_uri", withoutQuery},
+		{"uri", withoutQuery}, {"request", pathOf}},
+	"status":  {{"DownstreamStatus", nil}, {"sc-status", nil}, {"status_code", nil}},
+	"size":    {{"body_bytes_sent", nil}, {"bytes_sent", nil}, {"DownstreamContentSize", nil}, {"sc-bytes", nil}},
+	"referer": {{"http_referer", nil}, {"request.headers.Referer.0", nil}, {"request_Referer", nil}, {"cs(Referer)", nil}},
+	"agent": {{"http_user_agent", nil}, {"request.headers.User-Agent.0", nil}, {"request_User-Agent", nil},
+		{"cs(User-Agent)", nil}, {"user_agent", nil}},
+	"host": {{"http_host", nil}, {"request.host", nil}, {"RequestHost", nil}, {"cs-host", nil}, {"server_name", nil}},
+	forwarded: {{"http_x_forwarded_for", nil}, {"request.headers.X-Forwarded-For.0", nil}, {"request_X-Forwarded-For", nil},
+		{"cs(X-Forwarded-For)", nil}, {"x-forwarded-for", nil}, {"x_forwarded_for", nil}},
+}
+
+// names returns the fields that may hold what name stands for: those of that name, and its
+// aliases.
+func namesOf(name string) []alias { return append([]alias{{name, nil}}, aliases[name]...) }
+
+// apply returns the part of a value that the alias stands for.
+func (a alias) apply(v string) string {
+	if a.part == nil || v == "-" {
+		return v
+	}
+	return a.part(v)
+}
+
+// hostOf returns the address of an address and a port.
+func hostOf(v string) string {
+	if i := strings.LastIndexByte(v, ':'); i >= 0 {
+		v = v[:i]
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(v, "["), "]")
+}
+
+func methodOf(request string) string {
+	method, _ := splitRequest(request)
+	return method
+}
+
+func pathOf(request string) string {
+	_, path := splitRequest(request)
+	return path
+}
+
+// withoutQuery returns the path of a target, which may be a whole URL.
+func withoutQuery(target string) string {
+	if _, rest, found := strings.Cut(target, "://"); found && !strings.HasPrefix(target, "/") {
+		i := strings.IndexAny(rest, "/?")
+		if i < 0 {
+			return "/"
+		}
+		target = rest[i:]
+	}
+	path, _, _ := strings.Cut(target, "?")
+	return path
+}
+
+// checkAddr refuses an address with control characters, which no server writes: with the zeros
+// that a crash leaves in a file, the client would become another one.
+func checkAddr(addr string) error {
+	if strings.ContainsFunc(addr, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		return fmt.Errorf("address %s has control characters", Clip(addr))
+	}
+	return nil
+}
+
+// checkClient refuses values in which addr is wanted and unknown, or has control characters.
+func (w *wanted) checkClient(values []string) error {
+	for i, f := range w.fields {
+		if f.name != Addr {
+			continue
+		}
+		if v := values[i]; v == "" || v == "-" {
+			return fmt.Errorf("no addr, which -key wants: it is %q", v)
+		}
+		return checkAddr(values[i])
+	}
+	return nil
+}

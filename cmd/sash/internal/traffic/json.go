@@ -1,0 +1,154 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// jsonTimes are the fields in which servers log the time. The first one that a file has is taken.
+var jsonTimes = []string{"StartUTC", "time_iso8601", "time_local", "msec", "@timestamp", "timestamp", "ts", "time", "datetime"}
+
+// A jsonLines reads an object a line, such as nginx with a log_format of JSON, Caddy and Traefik
+// write.
+type jsonLines struct {
+	*wanted
+	clock timeReader
+	paths []jsonPath // of the time, and of the fields wanted; nil before the first line
+}
+
+// A jsonPath is where a field is, in the syntax of gjson.
+type jsonPath struct {
+	path string
+	alias
+}
+
+func newJSON(w *wanted) decoder { return &jsonLines{wanted: w, clock: timeReader{unit: w.unit}} }
+
+func (j *jsonLines) name() string { return "json" }
+
+func (j *jsonLines) decode(line string, r *record) error {
+	r.title = "JSON"
+	if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "{") {
+		return errors.New("no JSON object")
+	}
+	if !gjson.Valid(line) {
+		return errors.New(`not valid JSON (nginx writes valid JSON with escape=json in its log_format)`)
+	}
+	if j.paths == nil {
+		if err := j.resolve(line); err != nil {
+			return err
+		}
+	}
+	when, err := value(line, j.paths[0])
+	if err != nil {
+		return err
+	}
+	if r.at, err = j.clock.read(when); err != nil {
+		return err
+	}
+	for i, p := range j.paths[1:] {
+		if r.values[i], err = value(line, p); err != nil {
+			return err
+		}
+	}
+	return j.checkClient(r.values)
+}
+
+// resolve finds the fields in the first line.
+func (j *jsonLines) resolve(line string) error {
+	times := jsonTimes
+	if j.time != "" {
+		times = []string{j.time}
+	}
+	var paths []jsonPath
+	for _, name := range times {
+		if p, found := find(line, []alias{{name, nil}}); found {
+			paths = append(paths, p)
+			break
+		}
+	}
+	if len(paths) == 0 && j.time != "" {
+		return &lackError{wantedField{j.time, "time"}, "JSON", fieldsOf(line)}
+	}
+	if len(paths) == 0 {
+		return fmt.Errorf("JSON without a time known by its name: name it by -time, the fields are %s", Clip(strings.Join(fieldsOf(line), " ")))
+	}
+	for _, f := range j.wanted.fields {
+		p, found := find(line, namesOf(f.name))
+		if !found {
+			return &lackError{f, "JSON", fieldsOf(line)}
+		}
+		paths = append(paths, p)
+	}
+	j.paths = paths
+	return nil
+}
+
+// find returns the path of the first of the fields that the line has. A name with a leading dot
+// is a path. Another one is a name first, as in "id.orig_h", and then a path.
+func find(line string, names []alias) (jsonPath, bool) {
+	for _, a := range names {
+		name, path := strings.CutPrefix(a.field, ".")
+		parts := strings.Split(name, ".")
+		for i := range parts {
+			parts[i] = gjson.Escape(parts[i])
+		}
+		for _, p := range []string{gjson.Escape(name), strings.Join(parts, ".")} {
+			if (!path || p != gjson.Escape(name) || len(parts) == 1) && gjson.Get(line, p).Exists() {
+				return jsonPath{p, a}, true
+			}
+		}
+	}
+	return jsonPath{}, false
+}
+
+// value returns the text of a field.
+func value(line string, p jsonPath) (string, error) {
+	switch v := gjson.Get(line, p.path); v.Type {
+	case gjson.String:
+		return p.apply(v.Str), nil
+	case gjson.Number:
+		return v.Raw, nil
+	case gjson.True, gjson.False:
+		return v.Raw, nil
+	case gjson.Null:
+		if v.Exists() {
+			return "-", nil
+		}
+		return "", fmt.Errorf("no %s", p.field)
+	}
+	return "", fmt.Errorf("%s is no text or number", p.field)
+}
+
+// fieldsOf returns the names of the fields of a line, and of the objects in it.
+func fieldsOf(line string) (names []string) {
+	var walk func(prefix string, v gjson.Result)
+	walk = func(prefix string, v gjson.Result) {
+		v.ForEach(func(key, v gjson.Result) bool {
+			if v.IsObject() {
+				walk(prefix+key.Str+".", v)
+			} else {
+				names = append(names, prefix+key.Str)
+			}
+			return true
+		})
+	}
+	walk("", gjson.Parse(line))
+	slices.Sort(names)
+	return names
+}
+
+// about says which fields were chosen.
+func (j *jsonLines) about() string {
+	text := "time from " + j.paths[0].field
+	for i, f := range j.wanted.fields {
+		if got := j.paths[i+1].field; got != f.name {
+			text += fmt.Sprintf(", %s from %s", f.name, got)
+		}
+	}
+	return text
+}

@@ -1,0 +1,110 @@
+package traffic
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseKey_NamesEveryWrongField(t *testing.T) {
+	k, err := ParseKey("addr/64, path, client.net/24/48, a/b")
+	require.NoError(t, err)
+	assert.Equal(t, Key{{Addr, 32, 64}, {"path", 0, 0}, {"client.net", 24, 48}, {"a/b", 0, 0}}, k)
+	assert.Equal(t, "addr/64,path,client.net/24/48,a/b", k.String())
+
+	_, err = ParseKey("addr,,addr/0,addr/129,addr/33/64,addr")
+	require.Error(t, err)
+	assert.ErrorContains(t, err, `"addr,,addr/0,addr/129,addr/33/64,addr" has a field without a name`)
+	assert.ErrorContains(t, err, "addr/0: an address has from 1 to 128 bits")
+	assert.ErrorContains(t, err, "addr/129: an address has")
+	assert.ErrorContains(t, err, "addr/33/64: an address has")
+	assert.ErrorContains(t, err, "addr is named twice")
+}
+
+// named returns the name of a client by a key of fields that have these values.
+func named(t *testing.T, key string, trusted []netip.Prefix, list string, values ...string) (string, error) {
+	t.Helper()
+	k, err := ParseKey(key)
+	require.NoError(t, err)
+	clients, err := k.clients(trusted)
+	require.NoError(t, err)
+	var name []byte
+	for i := range clients {
+		if name, err = clients[i].append(name, i, values[i], list); err != nil {
+			return "", err
+		}
+	}
+	return string(name), nil
+}
+
+func TestKey_NamesClients(t *testing.T) {
+	tests := []struct {
+		key    string
+		values []string
+		want   string
+	}{
+		{"user", []string{"jane"}, "jane"},
+		{"user", []string{"-"}, "-"},
+		{"user", []string{""}, "-"},
+		{"user,path", []string{"jane", "/a"}, "jane /a"},
+		{"user,path", []string{"Jane Doe", "/a"}, `"Jane Doe" /a`},
+		{"user,path", []string{"Jane", "Doe /a"}, `Jane "Doe /a"`},
+		{"user", []string{`"Jane"`}, `"\"Jane\""`},
+		{"user", []string{"\x1b[2J"}, `"\x1b[2J"`},
+		{"addr", []string{"2001:DB8::1"}, "2001:DB8::1"},
+		{"addr/64", []string{"2001:DB8::1"}, "2001:db8::/64"},
+		{"addr/60", []string{"2001:db8:0:ffff::1"}, "2001:db8:0:fff0::/60"},
+		{"addr/64", []string{"192.0.2.1"}, "192.0.2.1"},
+		{"addr/64", []string{"::ffff:192.0.2.1"}, "192.0.2.1"},
+		{"addr/24/48", []string{"192.0.2.1"}, "192.0.2.0/24"},
+		{"addr/21/48", []string{"192.0.255.1"}, "192.0.248.0/21"},
+		{"addr/24/48", []string{"2001:db8:1:2::1"}, "2001:db8:1::/48"},
+		{"addr/128", []string{"2001:db8::0:1"}, "2001:db8::1"},
+		{"addr/64", []string{"fe80::1%eth0"}, "fe80::1%eth0"},
+		{"path,addr/64", []string{"/a", "2001:db8::1"}, "/a 2001:db8::/64"},
+	}
+	for _, tt := range tests {
+		got, err := named(t, tt.key, nil, "", tt.values...)
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, got, tt.values)
+	}
+	_, err := named(t, "addr/64", nil, "", "host.example")
+	assert.EqualError(t, err, `addr "host.example" is no address, which -key addr/64 wants`)
+}
+
+// The client behind proxies is the one that httplimit would limit.
+func TestKey_BelievesTrustedProxiesOnly(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:ffff::/48")}
+	tests := []struct{ key, addr, list, want string }{
+		{"addr", "10.0.0.1", "203.0.113.9", "203.0.113.9"},
+		{"addr", "10.0.0.1", "198.51.100.7, 203.0.113.9, 10.0.0.2", "203.0.113.9"},
+		{"addr", "192.0.2.1", "203.0.113.9", "192.0.2.1"}, // no proxy: it may have made it up
+		{"addr", "10.0.0.1", "-", "10.0.0.1"},
+		{"addr", "10.0.0.1", "", "10.0.0.1"},
+		{"addr/64", "2001:db8:ffff::1", "2001:db8:1::5", "2001:db8:1::/64"},
+		{"addr", "2001:db8:ffff::1", "2001:db8:1::5", "2001:db8:1::5"},
+	}
+	for _, tt := range tests {
+		got, err := named(t, tt.key, trusted, tt.list, tt.addr)
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, got)
+	}
+	_, err := named(t, "addr", trusted, "unknown", "10.0.0.1")
+	assert.EqualError(t, err, `addr "10.0.0.1" with X-Forwarded-For "unknown" tells no address, which -key wants`)
+}
+
+func TestKey_NoTwoClientsShareAName(t *testing.T) {
+	parts := []string{"-", "a", " ", "a a", `"`, `"a"`, `\`, `\"`, `" "`, `a" "a`, "\xff", "\ufffd", `\xff`, "é"}
+	seen := map[string][2]string{}
+	for _, u := range parts {
+		for _, p := range parts {
+			name, err := named(t, "user,path", nil, "", u, p)
+			require.NoError(t, err)
+			before, taken := seen[name]
+			assert.False(t, taken, "%q is the name of %q and of %q", name, before, [2]string{u, p})
+			seen[name] = [2]string{u, p}
+		}
+	}
+}

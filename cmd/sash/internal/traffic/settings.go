@@ -1,0 +1,175 @@
+package traffic
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Settings say how files are read. The zero Settings read logs whose format can be detected,
+// and tell clients apart by address.
+type Settings struct {
+	Format    string // the name of a format, or a pattern; "" detects it
+	Time      string // the field of the time; "" if the format tells it
+	Unit      string // of times in numbers: s, ms, us or ns; "" tells it by their size
+	Separator string // of columns; "" detects it
+	Key       Key    // the fields that identify a client; nil is the default
+	Trust     []netip.Prefix
+	Cost      *Sum // if nil, each event costs one unit
+	// Estimate is the cost to reserve. If nil, the cost is known when an event is decided.
+	Estimate *Sum
+	// Reorder is the number of lines by which a line may be late and still be put in order.
+	// 0 is DefaultReorder. Several files share it.
+	Reorder int
+}
+
+// DefaultReorder is the default of Settings.Reorder.
+const DefaultReorder = 1 << 18
+
+// minRoom is the least number of lines by which a line may be late, however many files there
+// are.
+const minRoom = 1 << 12
+
+// room returns the number of lines by which a line may be late, if there are that many files.
+func (s *Settings) room(files int) int {
+	n := s.Reorder
+	if n == 0 {
+		n = DefaultReorder
+	}
+	return max(n/files, min(n, minRoom))
+}
+
+// keyNames returns the fields that identify a client. They are "" for columns with a header, if
+// no -key names any.
+func (s *Settings) keyNames() string {
+	if s.Key == nil && s.columns() {
+		return ""
+	}
+	return s.key().String()
+}
+
+func (s *Settings) key() Key {
+	if s.Key == nil {
+		return Key{{name: Addr}}
+	}
+	return s.Key
+}
+
+// columns reports whether files may be columns with a header. Their clients are not told apart
+// unless a key names columns.
+func (s *Settings) columns() bool {
+	return s.Format == "csv" || s.Format == "tsv" || s.Format == "" && s.Time != "" && !strings.HasPrefix(s.Time, ".")
+}
+
+// Flags defines the flags that set s. The error of a flag goes to fault, since package flag
+// would stop at the first.
+func (s *Settings) Flags(flags *flag.FlagSet, fault func(error)) {
+	read := func(name, usage string, set func(string) error) {
+		flags.Func(name, usage, func(v string) error {
+			if err := set(v); err != nil {
+				fault(err)
+			}
+			return nil
+		})
+	}
+	read("format", "read this `FORMAT` instead of detecting it: "+strings.Join(FormatNames(), " ")+
+		", or a pattern such as '$remote_addr [$time_local] \"$request\" $status' or '%h %l %u %t \"%r\" %>s %b'", s.setFormat)
+	read("key", keyUsage, func(v string) (err error) {
+		s.Key, err = ParseKey(v)
+		return err
+	})
+	read("trust", "believe X-Forwarded-For from proxies in this `NETWORK`, so that addr is the client behind them; repeat it: -trust 10.0.0.0/8 -trust 2001:db8::/32", s.addTrust)
+	read("time", "the `FIELD` of the time in a CSV with a header or in JSON lines: -time TIMESTAMP, -time .request.ts", func(v string) error {
+		return setName(&s.Time, "time", v)
+	})
+	read("unit", "the `UNIT` of times that are numbers: s, ms, us or ns (default: by their size)", s.setUnit)
+	read("separator", "the `CHARACTER` between columns, such as ';' or '\\t' (default: found in the header)", s.setSeparator)
+	read("cost", "the `SUM` of fields that an event costs, instead of 1: -cost ContextTokens+GeneratedTokens, -cost size", func(v string) error {
+		return setSum(&s.Cost, "cost", v)
+	})
+	flags.IntVar(&s.Reorder, "reorder", DefaultReorder, "put lines in order that come up to `N` lines late; all FILEs share them, at some 100 bytes a line")
+}
+
+// EstimateFlag defines the flag -estimate.
+func (s *Settings) EstimateFlag(flags *flag.FlagSet, fault func(error)) {
+	flags.Func("estimate", "the `SUM` of fields and numbers that an event reserves, to be settled to its cost if it is admitted: -estimate ContextTokens+500", func(v string) error {
+		if err := setSum(&s.Estimate, "estimate", v); err != nil {
+			fault(err)
+		}
+		return nil
+	})
+}
+
+const keyUsage = "the `FIELDS` that identify a client, joined by commas: of most logs addr user method path status host referer agent forwarded, or fields as the file names them; path has no query; addr/64 takes an IPv6 address by its network of 64 bits, addr/24/64 an IPv4 address by one of 24 (default addr; in a CSV none: all events are one client's)"
+
+func (s *Settings) setFormat(v string) error {
+	s.Format = v
+	_, err := decoderFor(s, v)
+	return err
+}
+
+func (s *Settings) addTrust(v string) error {
+	n, err := netip.ParsePrefix(v)
+	if err != nil {
+		return fmt.Errorf("-trust: %s is not a network such as 10.0.0.0/8 or 2001:db8::/32", Clip(v))
+	}
+	s.Trust = append(s.Trust, n)
+	if _, err := s.key().clients(s.Trust); err != nil {
+		return fmt.Errorf("-trust: %w", err)
+	}
+	return nil
+}
+
+func (s *Settings) setUnit(v string) error {
+	if _, known := units[v]; !known {
+		return fmt.Errorf("-unit: %s is none of s, ms, us and ns", Clip(v))
+	}
+	s.Unit = v
+	return nil
+}
+
+func (s *Settings) setSeparator(v string) error {
+	switch v {
+	case `\t`, "tab":
+		v = "\t"
+	}
+	if len([]rune(v)) != 1 || strings.ContainsAny(v, "\"\r\n\ufffd") {
+		return fmt.Errorf(`-separator: %s is not one character such as ';' or '\t'`, Clip(v))
+	}
+	s.Separator = v
+	return nil
+}
+
+func setName(to *string, flag, v string) error {
+	if *to = strings.TrimSpace(v); *to == "" {
+		return fmt.Errorf("-%s: %s names no field", flag, Clip(v))
+	}
+	return nil
+}
+
+func setSum(to **Sum, flag, v string) (err error) {
+	if *to, err = ParseSum(v); err != nil {
+		return fmt.Errorf("-%s: %w", flag, err)
+	}
+	return nil
+}
+
+// Check returns what is wrong with the settings as a whole.
+func (s *Settings) Check() error {
+	var faults []error
+	if s.Reorder < 0 {
+		faults = append(faults, fmt.Errorf("-reorder must be >= 0, got %d", s.Reorder))
+	}
+	if s.Separator != "" && !s.columns() {
+		faults = append(faults, errors.New("-separator needs -time, the column of the time, or -format csv"))
+	}
+	if (s.Format == "csv" || s.Format == "tsv") && s.Time == "" {
+		faults = append(faults, fmt.Errorf("-format %s needs -time, the column of the time", s.Format))
+	}
+	if len(s.Trust) > 0 && !s.key().hasAddr() {
+		faults = append(faults, fmt.Errorf("-trust is for addr, which -key %v does not name", s.key()))
+	}
+	return errors.Join(faults...)
+}

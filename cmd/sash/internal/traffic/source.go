@@ -1,0 +1,434 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A source reads one file. Only its goroutine uses it until the channel that start returns is
+// closed.
+type source struct {
+	settings *Settings
+	file     string
+	files    int // the number of files
+	wanted   *wanted
+	clients  []clientName // by field of the key; none if all events are one client's
+	list     int          // the index of X-Forwarded-For among the values, or -1
+	cost     []int        // the indices of the fields of Cost
+	estimate []int        // the indices of the fields of Estimate
+
+	decoder decoder // nil until the format is known
+	why     string  // why it is that format
+	title   string  // what the lines are
+	known   bool    // whether a line has been read
+	waiting []waitingLine
+	record  record
+
+	batch batch
+	send  func(batch) bool // false if nobody reads the file any more
+
+	lines, blank, unreadable, headings, cutShort, outOfOrder, mixed int64
+
+	faults    []FaultyLine
+	brokenOff []FaultyLine
+	billed    int64 // the sum of all estimates and costs
+	newest    int64 // the latest time of a line so far
+	clock     clockWatch
+	jump      Jump // the greatest
+}
+
+// A waitingLine is a line that waits until the format is known. If why is set, it could not be
+// read.
+type waitingLine struct {
+	text, why string
+}
+
+// sampleSize is the number of lines by which the format is detected.
+const sampleSize = 32
+
+func newSource(s *Settings, file string, files int) *source {
+	src := &source{settings: s, file: file, files: files, list: -1, newest: math.MinInt64,
+		wanted: &wanted{time: s.Time, unit: s.Unit, separator: s.Separator, file: file}}
+	if s.Key != nil || !s.columns() {
+		src.wantKey()
+	}
+	src.cost = src.indices(s.Cost, "cost")
+	src.estimate = src.indices(s.Estimate, "estimate")
+	src.record.values = make([]string, len(src.wanted.fields))
+	return src
+}
+
+// wantKey adds the fields of the key to those wanted.
+func (s *source) wantKey() {
+	for _, f := range s.settings.key() {
+		s.wanted.add(f.name, "key")
+	}
+	if len(s.settings.Trust) > 0 {
+		s.list = s.wanted.add(forwarded, "trust")
+	}
+	clients, err := s.settings.key().clients(s.settings.Trust)
+	if err != nil {
+		panic(err) // addTrust has refused it
+	}
+	s.clients = clients
+}
+
+// indices returns the indices of the fields of a sum.
+func (s *source) indices(sum *Sum, flag string) (all []int) {
+	if sum == nil {
+		return nil
+	}
+	for _, name := range sum.columns {
+		all = append(all, s.wanted.add(name, flag))
+	}
+	return all
+}
+
+// take takes a line. An error means that the file lacks the fields that the flags name.
+func (s *source) take(line string) error {
+	if s.decoder == nil {
+		return s.wait(waitingLine{text: line})
+	}
+	return s.decode(line)
+}
+
+// takeUnread takes a line that was not read to its end.
+func (s *source) takeUnread(why, beginning string) {
+	if s.decoder == nil {
+		s.waiting = append(s.waiting, waitingLine{beginning, why})
+		return
+	}
+	s.count()
+	s.fault(why, beginning)
+}
+
+// wait keeps a line until there are enough to detect the format.
+func (s *source) wait(line waitingLine) error {
+	s.waiting = append(s.waiting, line)
+	if len(s.waiting) < sampleSize {
+		return nil
+	}
+	return s.detect()
+}
+
+// finish ends the file.
+func (s *source) finish() error {
+	if err := s.detect(); err != nil {
+		return err
+	}
+	s.flush()
+	return nil
+}
+
+// detect detects the format by the lines that wait, and reads them. If no format reads any, they
+// are unreadable, and the format is still not known.
+func (s *source) detect() error {
+	lines := s.waiting
+	s.waiting = nil
+	if s.decoder == nil {
+		s.choose(lines)
+	}
+	for _, l := range lines {
+		switch {
+		case l.why != "":
+			s.count()
+			s.fault(l.why, l.text)
+		case s.decoder != nil:
+			if err := s.decode(l.text); err != nil {
+				return err
+			}
+		default:
+			s.count()
+			if isBlank(l.text) {
+				s.blank++
+			} else {
+				s.fault("no known format: see -format and -time", l.text)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *source) count() { s.lines++ }
+
+// decode reads a line in the format of the file.
+func (s *source) decode(line string) error {
+	s.count()
+	if isBlank(line) {
+		s.blank++
+		return nil
+	}
+	r := &s.record
+	r.heading, r.cut = false, false
+	err := s.decoder.decode(line, r)
+	var lack *lackError
+	var header *headerError
+	switch {
+	case errors.As(err, &header):
+		s.headings++
+		return header.error
+	case errors.As(err, &lack) && !s.known:
+		return lack.of(s.flagText(lack.flag), s.file, s.lines)
+	case err != nil:
+		s.faultOf(err, line)
+		return nil
+	case r.heading:
+		s.headings++
+		return nil
+	}
+	s.known, s.title = true, r.title
+	if err := s.add(r); err != nil {
+		s.fault(err.Error(), line)
+		return nil
+	}
+	if r.cut {
+		s.cutShort++
+	}
+	return nil
+}
+
+// flagText returns a flag as it was given.
+func (s *source) flagText(flag string) string {
+	switch flag {
+	case "key":
+		return "key " + s.settings.key().String()
+	case "cost":
+		return "cost " + s.settings.Cost.String()
+	case "estimate":
+		return "estimate " + s.settings.Estimate.String()
+	case "time":
+		return "time " + s.settings.Time
+	}
+	return flag
+}
+
+// faultOf counts a line that the format of the file does not read, and says which format does.
+func (s *source) faultOf(err error, line string) {
+	if len(s.faults) < MaxFaults && s.known {
+		if title, found := s.otherFormat(line); found {
+			s.mixed++
+			err = fmt.Errorf("the line is %s, the file %s", title, s.title)
+		}
+	}
+	s.fault(err.Error(), line)
+}
+
+// fault counts the line as unreadable.
+func (s *source) fault(why, line string) {
+	s.unreadable++
+	if len(s.faults) < MaxFaults {
+		s.faults = append(s.faults, FaultyLine{s.file, s.lines, why, Clip(line)})
+	}
+}
+
+// breakOff records that the file cannot be read beyond this line.
+func (s *source) breakOff(err error) {
+	s.brokenOff = append(s.brokenOff, FaultyLine{File: s.file, Line: s.lines + int64(len(s.waiting)), Why: err.Error()})
+}
+
+// add makes a record an event.
+func (s *source) add(r *record) error {
+	e := Event{At: r.at, Charge: Charge{1, 1}}
+	if s.settings.Cost != nil {
+		c, err := s.charge(r.values)
+		if err != nil {
+			return err
+		}
+		e.Charge = c
+	}
+	names := s.batch.names
+	names, err := s.appendName(names, r.values)
+	if err != nil {
+		return err
+	}
+	s.billed += e.Asked + e.Cost
+	s.batch.names = names
+	s.batch.ends = append(s.batch.ends, len(names))
+	s.batch.events = append(s.batch.events, e)
+	if e.At < s.newest {
+		s.outOfOrder++
+	}
+	s.newest = max(s.newest, e.At)
+	if by, line := s.clock.see(e.At, s.lines); by.Abs() > s.jump.By.Abs() {
+		s.jump = Jump{s.file, line, by}
+	}
+	if len(s.batch.events) == batchSize {
+		s.flush()
+	}
+	return nil
+}
+
+// appendName appends the name of the client of these values.
+func (s *source) appendName(name []byte, values []string) (_ []byte, err error) {
+	if len(s.clients) == 0 {
+		return append(name, everybody...), nil
+	}
+	list := ""
+	if s.list >= 0 {
+		list = values[s.list]
+	}
+	for i := range s.clients {
+		if name, err = s.clients[i].append(name, i, values[i], list); err != nil {
+			return nil, err
+		}
+	}
+	return name, nil
+}
+
+// charge returns the cost of an event. It refuses one with which the sum of all estimates and
+// costs of all files might exceed an int64, so that no sum of any of them overflows.
+func (s *source) charge(values []string) (c Charge, err error) {
+	if c.Cost, err = s.settings.Cost.of(s.cost, values); err != nil {
+		return c, err
+	}
+	c.Asked = c.Cost
+	if s.settings.Estimate != nil {
+		if c.Asked, err = s.settings.Estimate.of(s.estimate, values); err != nil {
+			return c, err
+		}
+	}
+	left := math.MaxInt64/int64(s.files) - s.billed
+	if c.Asked > left || c.Cost > left-c.Asked {
+		return c, errors.New("with this line all costs add up to more than 64 bits hold")
+	}
+	return c, nil
+}
+
+// flush sends the events read so far.
+func (s *source) flush() {
+	if len(s.batch.events) > 0 {
+		s.send(s.batch)
+	}
+	s.batch = batch{
+		events: make([]Event, 0, batchSize),
+		ends:   make([]int, 0, batchSize),
+		names:  make([]byte, 0, len(s.batch.names)+len(s.batch.names)/8),
+	}
+}
+
+// choose chooses the decoder by the settings, or by these lines if they do not tell it.
+func (s *source) choose(lines []waitingLine) {
+	if s.settings.Format != "" {
+		make, err := decoderFor(s.settings, s.settings.Format)
+		if err != nil {
+			panic(err) // setFormat has refused it
+		}
+		s.decoder, s.why = make(s.wanted), "as -format says"
+		return
+	}
+	if s.settings.Time != "" {
+		s.chooseByTime(lines)
+		return
+	}
+	best, reads, score, of := 0, 0, 0, 0
+	for i, f := range formats {
+		if f.guess == 0 {
+			continue
+		}
+		var n int
+		if n, of = readable(f.decoder(&wanted{unit: s.settings.Unit}), lines); n*f.guess > score {
+			best, reads, score = i, n, n*f.guess
+		}
+	}
+	if score == 0 {
+		return
+	}
+	s.decoder = formats[best].decoder(s.wanted)
+	s.why = fmt.Sprintf("it reads %d of the first %d lines", reads, of)
+}
+
+// chooseByTime chooses among the formats whose time -time names.
+func (s *source) chooseByTime(lines []waitingLine) {
+	first := ""
+	for _, l := range lines {
+		if l.why == "" && !isBlank(l.text) {
+			first = l.text
+			break
+		}
+	}
+	if first == "" {
+		return
+	}
+	if strings.HasPrefix(strings.TrimSpace(first), "{") || strings.HasPrefix(s.settings.Time, ".") {
+		s.decoder, s.why = newJSON(s.wanted), "-time names a field of JSON"
+		return
+	}
+	s.decoder, s.why = newColumns("csv", s.wanted), "-time names a column of its header"
+}
+
+// readable returns how many of the lines a decoder reads, and how many are not blank.
+func readable(d decoder, lines []waitingLine) (n, of int) {
+	var r record
+	for _, l := range lines {
+		if l.why != "" || isBlank(l.text) {
+			continue
+		}
+		of++
+		r = record{}
+		if d.decode(l.text, &r) == nil && !r.heading {
+			n++
+		}
+	}
+	return n, of
+}
+
+// otherFormat returns what a line is that the format of the file does not read.
+func (s *source) otherFormat(line string) (title string, found bool) {
+	for _, f := range formats {
+		if f.guess < 2 || slices.Contains(f.names, s.decoder.name()) {
+			continue
+		}
+		r := record{}
+		if f.decoder(&wanted{}).decode(line, &r) == nil && !r.heading {
+			return r.title, true
+		}
+	}
+	return "", false
+}
+
+// A clockWatch finds jumps in the times of a file.
+type clockWatch struct {
+	begun   bool
+	last    int64 // the time of the line before
+	suspect int64 // the number of the line before if it may be after a jump back; 0 if not
+}
+
+// Servers log a request when it ends, so a line may be late without a jump.
+const (
+	farBack  = 10 * time.Minute
+	farAhead = 365 * 24 * time.Hour
+)
+
+// see returns the length of the jump before the line that has this time, and the number of the
+// line, or 0. A jump back is told by its second line: one late line is no jump.
+func (c *clockWatch) see(at, line int64) (by time.Duration, where int64) {
+	switch since := difference(at, c.last); {
+	case !c.begun:
+		c.begun = true
+	case since < -farBack && c.suspect == 0:
+		c.suspect = line
+		return 0, 0
+	case since < -farBack:
+		by, where = since, c.suspect
+	case since > farAhead:
+		by, where = since, line
+	}
+	c.last, c.suspect = at, 0
+	return by, where
+}
+
+// difference returns a-b, or the nearest Duration.
+func difference(a, b int64) time.Duration {
+	d := a - b
+	switch {
+	case a >= b && d < 0:
+		return math.MaxInt64
+	case a < b && d >= 0:
+		return math.MinInt64 + 1
+	}
+	return time.Duration(d)
+}

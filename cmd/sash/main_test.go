@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/seed-30da4c49/sash/internal/command"
+)
+
+func TestRun_SelectsTheSubcommand(t *testing.T) {
+	tests := []struct {
+		name           string
+		args           []string
+		status         int
+		stdout, stderr string // each contains this; "" stands for nothing
+	}{
+		{"replay", []string{"replay", "-limit", "1/s"}, command.OK, "2 events by 1 client", ""},
+		{"suggest", []string{"suggest"}, command.OK, "2 events by 1 client", ""},
+		{"help of replay", []string{"replay", "-h"}, command.OK, "Usage: sash replay ", ""},
+		{"a wrong flag of replay", []string{"replay", "-nonsense"}, command.Usage, "", "sash replay: -h explains the flags\n"},
+		{"help", []string{"-h"}, command.OK, "  replay   what a limit would have done", ""},
+		{"help as a word", []string{"help"}, command.OK, "Usage: sash SUBCOMMAND", ""},
+		{"none", nil, command.Usage, "", "sash: no subcommand\nsash: -h explains the flags\n"},
+		{"unknown", []string{"reply"}, command.Usage, "", `sash: no subcommand "reply"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			assert.Equal(t, tt.status, run(t.Context(), tt.args, strings.NewReader("0\ta\n0\ta\n"), &stdout, &stderr))
+			for got, want := range map[*bytes.Buffer]string{&stdout: tt.stdout, &stderr: tt.stderr} {
+				assert.Contains(t, got.String(), want)
+				assert.Equal(t, want == "", got.Len() == 0, got.String())
+			}
+		})
+	}
+}
