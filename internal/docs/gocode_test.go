@@ -72,7 +72,7 @@ var imports = map[string]string{
 	"context": "context", "errors": "errors", "expvar": "expvar", "fmt": "fmt", "http": "net/http",
 	"httplimit": "github.com/seed-30da4c49/sash/httplimit", "log": "log", "netip": "net/netip", "os": "os",
 	"offenders": "github.com/seed-30da4c49/sash/httplimit/offenders",
-	"sash": "github.com/seed-30da4c49/sash", "sashredis": "github.com/seed-30da4c49/sash/sashredis",
+	"sash":      "github.com/seed-30da4c49/sash", "sashredis": "github.com/seed-30da4c49/sash/sashredis",
 	"httpstore": "github.com/seed-30da4c49/sash/sashredis/httpstore", "time": "time",
 }
 
