@@ -259,6 +259,28 @@ func TestPage_CoversOneToTwoPeriods(t *testing.T) {
 	require.Empty(t, at(30), "the clock runs backwards")
 }
 
+// A period begins once, however many calls find it due.
+func TestPage_BeginsAPeriodOnceForManyAtOnce(t *testing.T) {
+	const goroutines, rounds = 8, 1000
+	clock := sash.NewManualClock(0)
+	page := offenders.Page{Period: time.Minute, Clock: clock}
+	page.Observe(denial("each", 1))
+	for round := range rounds {
+		clock.Advance(time.Minute)
+		var g sync.WaitGroup
+		start := make(chan struct{})
+		for i := range uint64(goroutines) {
+			g.Go(func() {
+				<-start
+				page.Observe(denial("each", 1+i))
+			})
+		}
+		close(start)
+		g.Wait()
+		require.EqualValues(t, goroutines*min(2, round+1)+max(0, 1-round), page.Report().Denials, "of this period and the one before")
+	}
+}
+
 func TestPage_TellsWhenClientsWereDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now().Round(0)
