@@ -32,15 +32,18 @@ func BenchmarkObserve(b *testing.B) {
 		{"denied/clients=1000", events(httplimit.Denied, 1000)},
 		{"denied/clients=100000", events(httplimit.Denied, 100_000)}, // a hundred times as many as have counters
 	} {
-		for name, observe := range map[string]func(httplimit.Event){
-			"page": new(offenders.Page).Observe,
-			"log":  (&offenders.Log{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}).Observe,
+		for _, by := range []struct {
+			name    string
+			observe func(httplimit.Event)
+		}{
+			{"page", new(offenders.Page).Observe},
+			{"log", (&offenders.Log{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}).Observe},
 		} {
-			b.Run(fmt.Sprintf("%s/%s", name, c.name), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/%s", by.name, c.name), func(b *testing.B) {
 				b.ReportAllocs()
 				b.RunParallel(func(pb *testing.PB) {
 					for i := 0; pb.Next(); i++ {
-						observe(c.events[i%len(c.events)])
+						by.observe(c.events[i%len(c.events)])
 					}
 				})
 			})
