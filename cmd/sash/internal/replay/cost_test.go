@@ -193,6 +193,7 @@ func TestCost_TextReport(t *testing.T) {
 	assert.Equal(t, command.OK, got.status, got.stderr)
 	assert.Equal(t, `-: 5 events by 2 clients, told apart by who
 from 1970-01-01 00:00:00 to 1970-01-01 00:00:03 UTC, 3s
+read as csv: -time names a column of its header
 
   denied  of events  clients denied  exactly denied  wrongly admitted  wrongly denied  wrong of events  limit
        2    40.000%               1               2                 0               0           0.000%  1000/1m0s
@@ -220,6 +221,8 @@ func TestCost_JSONNamesFieldsAsDocumented(t *testing.T) {
 		"first": "1970-01-01T00:00:00Z", "last": "1970-01-01T00:00:00Z",
 		"blank": 0, "cut_short": 0, "out_of_order": 0, "unreadable": 0, "headings": 1,
 		"unreadable_lines": [], "unreadable_lines_cap": 1000, "broken_off": [],
+		"formats": [{"file": "-", "format": "csv", "why": "-time names a column of its header"}],
+		"warnings": ["all times are whole seconds, so the requests of a second come at one instant: in windows of 1s the errors of a counter are those of the log; log fractions of a second, such as $msec of nginx"],
 		"cost": "cost", "estimate": "estimate", "settle": "1m0s",
 		"limits": [{
 			"together": [

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,16 @@ func (o *options) addLimit(s string) error {
 		return fmt.Errorf("-limit: %w", err)
 	}
 	return nil
+}
+
+// windows returns the windows of all limits.
+func (o *options) windows() (all []time.Duration) {
+	for _, l := range o.limits {
+		if !slices.Contains(all, l.Window) {
+			all = append(all, l.Window)
+		}
+	}
+	return all
 }
 
 // checkCosts refuses flags that have no meaning without another flag.

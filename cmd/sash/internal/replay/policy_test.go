@@ -108,6 +108,7 @@ func TestTogether_TextReport(t *testing.T) {
 	assert.Equal(t, command.OK, got.status, got.stderr)
 	assert.Equal(t, `-: 7 events by 2 clients, told apart by addr
 from 1970-01-01 00:00:00 to 1970-01-01 00:00:02 UTC, 3s
+read as micros: it reads 7 of the first 7 lines
 
   denied  of events  clients denied  exactly denied  wrongly admitted  wrongly denied  wrong of events  limit
        3    42.857%               1               3                 0               0           0.000%  2/1s log and 3/1m0s buckets 1s

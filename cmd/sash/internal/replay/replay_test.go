@@ -223,7 +223,7 @@ func TestReplay_EachFileOnItsOwn(t *testing.T) {
 
 	got = invoke("", "-json", "-each", "-limit", "1/s log", first, bad, second)
 	assert.Equal(t, command.Failed, got.status)
-	assert.Equal(t, "sash replay: nothing readable in "+bad+"\n", got.stderr)
+	assert.Equal(t, "sash replay: nothing readable in "+bad+": name the format by -format, or the field of the time by -time\n", got.stderr)
 	reports := got.decode(t)
 	require.Len(t, reports, 3)
 	assert.Equal(t, []string{second}, reports[2].Files)
@@ -238,6 +238,9 @@ func TestReplay_JSONNamesFieldsAsDocumented(t *testing.T) {
 		"first": "1970-01-01T00:00:00Z", "last": "1970-01-01T00:00:00Z",
 		"blank": 0, "cut_short": 0, "out_of_order": 0, "unreadable": 0,
 		"unreadable_lines": [], "unreadable_lines_cap": 1000, "broken_off": [],
+		"formats": [{"file": "-", "format": "micros", "why": "it reads 2 of the first 2 lines"}],
+		"warnings": ["all times are whole seconds, so the requests of a second come at one instant: in windows of 1s the errors of a counter are those of the log; log fractions of a second, such as $msec of nginx",
+			"all events are of one client, a: if it is a proxy, name it by -trust, and log X-Forwarded-For"],
 		"limits": [{
 			"limit": "1/1s counter", "denied": 1, "denied_share": 0.5, "denied_clients": 1,
 			"exact": false, "exact_denied": 1, "wrongly_admitted": 0, "wrongly_denied": 0, "error_share": 0,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -34,6 +35,9 @@ type report struct {
 	UnreadableLines    []traffic.FaultyLine `json:"unreadable_lines"`     // the first of them
 	UnreadableLinesCap int                  `json:"unreadable_lines_cap"` // the greatest number listed
 	BrokenOff          []traffic.FaultyLine `json:"broken_off"`           // files not read beyond that line
+
+	Formats  []traffic.FileFormat `json:"formats"`  // of the files of which a line could be read
+	Warnings []string             `json:"warnings"` // what makes the answers doubtful, and what to do about it
 
 	Cost     string `json:"cost,omitempty"`     // the sum of columns, if events have costs
 	Estimate string `json:"estimate,omitempty"` // the sum of columns, if calls reserve
@@ -97,7 +101,8 @@ func (o *options) report(files []string, t *traffic.Traffic, verdicts []verdict)
 		Blank: t.Blank, CutShort: t.CutShort, OutOfOrder: t.OutOfOrder, Unreadable: t.Unreadable, Headings: t.Headings,
 		UnreadableLines: append([]traffic.FaultyLine{}, t.Faults...), UnreadableLinesCap: traffic.MaxFaults,
 		BrokenOff: append([]traffic.FaultyLine{}, t.BrokenOff...),
-		Cost:      t.Cost, Estimate: o.Estimate.String(),
+		Formats:   append([]traffic.FileFormat{}, t.Formats...), Warnings: t.Warnings(o.windows()),
+		Cost: t.Cost, Estimate: o.Estimate.String(),
 		Limits: verdicts,
 	}
 	if o.settle > 0 {
@@ -137,7 +142,11 @@ func (r *report) text(w io.Writer) {
 	if r.First != nil {
 		fmt.Fprintf(w, "from %s to %s UTC, %v\n", r.First.Format(toTheSecond), r.Last.Format(toTheSecond), r.Last.Sub(*r.First).Round(time.Second))
 	}
+	r.formats(w)
 	r.oddities(w)
+	for _, text := range r.Warnings {
+		fmt.Fprintf(w, "WARNING: %s\n", text)
+	}
 	if len(r.Limits) == 0 {
 		return
 	}
@@ -147,6 +156,20 @@ func (r *report) text(w io.Writer) {
 	r.units(w)
 	for i := range r.Limits {
 		r.Limits[i].text(w)
+	}
+}
+
+// formats writes the formats of the files, and the reasons. Files of one format share a line.
+func (r *report) formats(w io.Writer) {
+	for i, f := range r.Formats {
+		if i > 0 && f.Format == r.Formats[i-1].Format {
+			continue
+		}
+		of := ""
+		if slices.ContainsFunc(r.Formats, func(g traffic.FileFormat) bool { return g.Format != f.Format }) {
+			of = f.File + " "
+		}
+		fmt.Fprintf(w, "%sread as %s: %s\n", of, f.Format, f.Why)
 	}
 }
 

@@ -192,6 +192,7 @@ func TestRun_TextReport(t *testing.T) {
 	assert.Equal(t, command.OK, got.status, got.stderr)
 	assert.Equal(t, `-: 7 events by 2 clients, told apart by addr
 from 1970-01-01 00:00:00 to 1970-01-01 00:01:01 UTC, 1m1s
+read as micros: it reads 7 of the first 8 lines
 4 lines out of order, older than one before in the same file: replayed sorted by time
 1 blank line skipped
 1 of 9 lines unreadable, skipped:

@@ -144,7 +144,10 @@ func fieldsOf(line string) (names []string) {
 
 // about says which fields were chosen.
 func (j *jsonLines) about() string {
-	text := "time from " + j.paths[0].field
+	if j.paths == nil {
+		return ""
+	}
+	text := ", time from " + j.paths[0].field
 	for i, f := range j.wanted.fields {
 		if got := j.paths[i+1].field; got != f.name {
 			text += fmt.Sprintf(", %s from %s", f.name, got)

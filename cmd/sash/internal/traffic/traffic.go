@@ -120,8 +120,12 @@ func (t *Traffic) addFile(s *source) {
 	room := min(MaxFaults-len(t.Faults), len(s.faults))
 	t.Faults = append(t.Faults, s.faults[:room]...)
 	t.BrokenOff = append(t.BrokenOff, s.brokenOff...)
-	if s.decoder != nil {
-		t.Formats = append(t.Formats, FileFormat{s.file, s.decoder.name(), s.why})
+	if s.known {
+		why := s.why
+		if j, ok := s.decoder.(*jsonLines); ok {
+			why += j.about()
+		}
+		t.Formats = append(t.Formats, FileFormat{s.file, s.decoder.name(), why})
 	}
 	if s.jump != (Jump{}) {
 		t.Jumps = append(t.Jumps, s.jump)
