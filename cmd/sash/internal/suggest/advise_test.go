@@ -140,7 +140,7 @@ func TestWarnings(t *testing.T) {
 		text          string
 	}{
 		{"none", minutes(append(crowd, crowd...)...), []string{"-window", "1m", "-percentile", "99"}, []string{"short recording"}, "The recording covers 10h0m0s"},
-		{"one client", "0\ta\n90000000001\ta\n", []string{"-window", "1m"}, []string{"few clients"}, "All events are of one client, a. If it is your own proxy, -key tells clients apart by another field."},
+		{"one client", "0\ta\n90000000001\ta\n", []string{"-window", "1m"}, []string{"log"}, "all events are of one client, a: if it is a proxy, name it by -trust, and log X-Forwarded-For"},
 		{"few clients", "0\ta\n90000000001\tb\n", []string{"-window", "1m"}, []string{"few clients"}, "With 2 clients, the percentile 99.9 is the busiest of them."},
 		{"few clients, but all are meant", "0\ta\n90000000001\tb\n", []string{"-window", "1m", "-percentile", "100"}, nil, ""},
 		{"two kinds", minutes(mixed...), []string{"-window", "1m", "-percentile", "99.5"}, []string{"two kinds of clients", "short recording"}, "In 1m, the percentile 99.5 is 50. But 3 clients are at 40 or above, and all others at 5 or below. If the first are to be denied, try -percentile 99.\n"},

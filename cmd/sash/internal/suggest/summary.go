@@ -25,6 +25,7 @@ type summary struct {
 	Unreadable int64 `json:"unreadable"`
 	Headings   int64 `json:"headings,omitempty"` // lines that name the columns of a CSV
 
+	Formats         []traffic.FileFormat `json:"formats"`          // of the files of which a line could be read
 	UnreadableLines []traffic.FaultyLine `json:"unreadable_lines"` // the first of them
 	BrokenOff       []traffic.FaultyLine `json:"broken_off"`       // files not read beyond that line
 }
@@ -34,6 +35,7 @@ func (o *options) summary(t *traffic.Traffic) summary {
 		Files: o.files, Key: t.Key,
 		Lines: t.Lines, Events: t.Events, Clients: len(t.Clients),
 		Blank: t.Blank, Unreadable: t.Unreadable, Headings: t.Headings,
+		Formats:         append([]traffic.FileFormat{}, t.Formats...),
 		UnreadableLines: append([]traffic.FaultyLine{}, t.Faults[:min(shownFaults, len(t.Faults))]...),
 		BrokenOff:       append([]traffic.FaultyLine{}, t.BrokenOff...),
 	}
@@ -70,6 +72,9 @@ func (s *summary) text(w io.Writer) {
 	fmt.Fprintln(w, s.headline())
 	if s.First != nil {
 		fmt.Fprintln(w, s.times())
+	}
+	for _, line := range traffic.FormatLines(s.Formats) {
+		fmt.Fprintln(w, line)
 	}
 	for _, b := range s.BrokenOff {
 		fmt.Fprintf(w, "NOT COMPLETE: %s could be read to line %d only: %s\n", b.File, b.Line, b.Why)

@@ -36,6 +36,9 @@ func (s *study) warnings(r *report, o *options) []warning {
 			all = append(all, warning{kind, text})
 		}
 	}
+	for _, text := range s.on.Warnings(nil) { // those about short windows are in warnOfStamps
+		add("log", text)
+	}
 	add("few clients", s.warnOfFewClients(o))
 	for i := range r.Windows {
 		add("two kinds of clients", r.Windows[i].warnOfTail(o.percentile))
@@ -51,11 +54,8 @@ func (s *study) warnings(r *report, o *options) []warning {
 // warnOfFewClients returns a warning if no client is above the percentile.
 func (s *study) warnOfFewClients(o *options) string {
 	d := make(distribution, len(s.on.Clients))
-	switch {
-	case len(s.on.Clients) == 1:
-		return fmt.Sprintf("All events are of one client, %s. If it is your own proxy, -key tells clients apart by another field.", s.on.Clients[0])
-	case o.percentile == 100 || d.rank(o.percentile) < len(d)-1:
-		return ""
+	if len(d) == 1 || o.percentile == 100 || d.rank(o.percentile) < len(d)-1 {
+		return "" // of one client, the log's own warning tells
 	}
 	return fmt.Sprintf("With %d clients, the percentile %v is the busiest of them. So no limit is suggested that denies any.", len(s.on.Clients), o.percentile)
 }
