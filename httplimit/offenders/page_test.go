@@ -74,7 +74,8 @@ func requireBounds(t *testing.T, r offenders.Report, truth exact, size int64) {
 		require.False(t, shown[c.Name], "twice: %s", c.Name)
 		shown[c.Name] = true
 		require.LessOrEqual(t, truth[c.Name], c.Denials, "too low")
-		require.LessOrEqual(t, c.Denials-c.Error, truth[c.Name], "too high by more than its error")
+		require.LessOrEqual(t, c.Certain(), truth[c.Name], "too high by more than its error")
+		require.Equal(t, c.Denials-c.Error, c.Certain())
 		require.LessOrEqual(t, c.Error, r.MaxError)
 	}
 	for client, count := range truth {

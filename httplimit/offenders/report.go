@@ -33,6 +33,9 @@ type Client struct {
 	unknown bool // whether it is all clients that events do not tell apart
 }
 
+// Certain returns the number of denials that c had at least.
+func (c Client) Certain() int64 { return c.Denials - c.Error }
+
 // Report returns the clients that are denied most now. It costs some hundred nanoseconds for each
 // counter, holds up only denials of clients without a counter, and clears nothing.
 //

@@ -173,8 +173,8 @@ func (p *Page) document(r Report, v view) document {
 	return d
 }
 
-// Share returns the length of a client's bar, from 0 to 100.
-func (d document) Share(c Client) int64 { return c.Denials * 100 / d.Most }
+// Share returns the length of the bar of a number of denials, from 0 to 100.
+func (d document) Share(denials int64) int64 { return denials * 100 / d.Most }
 
 func writePage(w http.ResponseWriter, d document) {
 	d.Nonce = rand.Text()

@@ -57,7 +57,7 @@ func TestServeHTTP_ShowsAPage(t *testing.T) {
 	require.Contains(t, shown, "All counts are exact.")
 	require.Contains(t, shown, "2 of 2 clients, those denied most first")
 	require.Contains(t, shown, "0000000000000001 login 5/1m0s log 1,234 0 3 min ago 3 min ago")
-	require.Contains(t, shown, "0000000000000002 tried (shadow: only tried out) 5/1m0s log 1 0 15 s ago 15 s ago")
+	require.Contains(t, shown, "0000000000000002 tried (shadow) 5/1m0s log 1 0 15 s ago 15 s ago")
 	require.Contains(t, shown, "with 2 counters for each of two periods")
 	require.NotContains(t, shown, "Some events tell no client")
 
@@ -66,6 +66,7 @@ func TestServeHTTP_ShowsAPage(t *testing.T) {
 	require.Contains(t, shown, "1,236 denials")
 	require.Contains(t, shown, "A client without a counter was denied no more than 1 times.")
 	require.Contains(t, shown, "0000000000000003 login 5/1m0s log 2 1 0 s ago 0 s ago")
+	require.Contains(t, get(page, "GET /").Body.String(), `<rect class="bound" width="100" height="4"></rect><rect width="100" height="4">`)
 }
 
 // Everything of an event is hostile: keys are what clients send.
