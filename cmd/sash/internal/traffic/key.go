@@ -99,14 +99,6 @@ func (k Key) hasAddr() bool {
 	return slices.ContainsFunc(k, func(f keyField) bool { return f.name == Addr })
 }
 
-// names returns the names of the fields.
-func (k Key) names() (names []string) {
-	for _, f := range k {
-		names = append(names, f.name)
-	}
-	return names
-}
-
 // clients returns what names clients by k, with addr behind proxies of the trusted networks.
 func (k Key) clients(trusted []netip.Prefix) (all []clientName, err error) {
 	defer func() {
