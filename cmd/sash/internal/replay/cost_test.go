@@ -222,7 +222,7 @@ func TestCost_JSONNamesFieldsAsDocumented(t *testing.T) {
 		"blank": 0, "cut_short": 0, "out_of_order": 0, "unreadable": 0, "headings": 1,
 		"unreadable_lines": [], "unreadable_lines_cap": 1000, "broken_off": [],
 		"formats": [{"file": "-", "format": "csv", "why": "-time names a column of its header"}],
-		"warnings": ["all times are whole seconds, so the requests of a second come at one instant: in windows of 1s the errors of a counter are those of the log; log fractions of a second, such as $msec of nginx"],
+		"warnings": ["all times are whole seconds, so the requests of a second seem to come at once: in windows of 1s the denials, and the errors of a counter, are partly those of the clock; log fractions of a second, such as $msec of nginx"],
 		"cost": "cost", "estimate": "estimate", "settle": "1m0s",
 		"limits": [{
 			"together": [

@@ -239,7 +239,7 @@ func TestReplay_JSONNamesFieldsAsDocumented(t *testing.T) {
 		"blank": 0, "cut_short": 0, "out_of_order": 0, "unreadable": 0,
 		"unreadable_lines": [], "unreadable_lines_cap": 1000, "broken_off": [],
 		"formats": [{"file": "-", "format": "micros", "why": "it reads 2 of the first 2 lines"}],
-		"warnings": ["all times are whole seconds, so the requests of a second come at one instant: in windows of 1s the errors of a counter are those of the log; log fractions of a second, such as $msec of nginx",
+		"warnings": ["all times are whole seconds, so the requests of a second seem to come at once: in windows of 1s the denials, and the errors of a counter, are partly those of the clock; log fractions of a second, such as $msec of nginx",
 			"all events are of one client, a: if it is a proxy, name it by -trust, and log X-Forwarded-For"],
 		"limits": [{
 			"limit": "1/1s counter", "denied": 1, "denied_share": 0.5, "denied_clients": 1,

@@ -5,25 +5,70 @@
 //
 //	sash replay [flags] [FILE...]
 //	sash replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
-//	zcat access.log.*.gz | sash replay -limit 10/s -key addr,path
+//	zcat access.log.*.gz | sash replay -limit 10/s -key addr/64,path
+//	sash replay -limit 10/s -time .ts -key .client.ip events.jsonl
 //	sash replay -together -limit 10/s -limit "240/h buckets 1m" access.log
 //	sash replay -limit "10/s burst 100" -limit "10/s log" access.log
 //	sash replay -limit 600000/m -time TIMESTAMP -estimate ContextTokens \
 //		-cost ContextTokens+GeneratedTokens -settle 5s calls.csv.gz
 //
-// A FILE is an access log in Common or Combined Log Format, or a .tsv of two columns, Unix
-// microseconds and the client. It is plain or gzip, recognized by its content. Without a
-// FILE, or where one is "-", replay reads standard input. Further fields after the user
-// agent of a Combined line are ignored. With -time a FILE is CSV: see below.
-//
 // Several FILEs are one stream, merged by time. With -each, every FILE is a replay of its
-// own. Events are sorted by time before they are replayed; events of one instant stay in
-// the order in which they were read. So a log of a server that logs at the end of a request,
-// and is out of order, is replayed as it happened. The report counts the lines that were
-// out of order: older than a line before them in the same FILE.
+// own. Without a FILE, or where one is "-", replay reads standard input. A FILE is plain, or
+// compressed by gzip, zstd or bzip2, recognized by its content.
 //
-// All events are kept in memory. They take 16 bytes each, or 32 with costs, and up to twice
-// that while they are read. Each client's name is kept once.
+// # Formats
+//
+// The format of each FILE is detected by its first lines, and the report says which one was
+// chosen. The option -format names it instead:
+//
+//	micros           Unix microseconds, a tab, and the client
+//	combined         Common or Combined Log Format, as Apache and nginx write them; further
+//	                 fields may follow the user agent
+//	vhost_combined   the same after a virtual host, as Apache on Debian writes it
+//	extended         Common Log Format, and any other fields after the size, such as times
+//	vhost_extended   the same after a virtual host
+//	elb, alb         AWS Classic and Application Load Balancers
+//	haproxy          HAProxy's option httplog, with or without the prefix of syslog
+//	w3c              the W3C Extended Log of IIS, CloudFront and others
+//	zeek             the logs of Zeek with their header
+//	json             an object a line: nginx with escape=json, Caddy, Traefik, Zeek and others
+//	csv, tsv         columns with a header
+//	a pattern        a log_format of nginx such as '$remote_addr [$time_local] "$request"', or a
+//	                 LogFormat of Apache such as '%h %l %u %t "%r" %>s %b'
+//
+// With -time FIELD a FILE is columns with a header or JSON lines, whichever its first line is.
+// In JSON, .request.ts is the field ts of the object request. The separator of columns is found
+// in the header, or given by -separator. A row of columns is one line; a line break within
+// quotes makes its lines unreadable.
+//
+// A time is a date and a time of day, in UTC unless it names a zone, or Unix time. The number of
+// digits before the decimals tells the unit of Unix time: fewer than 12 are seconds, fewer than
+// 15 milliseconds, fewer than 18 microseconds. The option -unit names it instead. In a pattern
+// the time is $time_local, $time_iso8601, $msec or, in any of these forms, $time.
+//
+// # Clients
+//
+// The option -key names the fields that identify a client. The names addr, user, method, path,
+// status, size, host, referer, agent and forwarded (X-Forwarded-For) hold in all formats that
+// have such a field. Other fields are named as the FILE names them. A path has no query. Without
+// -key, clients are told apart by addr, and the events of columns are all one client's.
+//
+// With addr/64 an IPv6 address counts by its network of 64 bits, and with addr/24/64 an IPv4
+// address by one of 24. With -trust addr is the client behind proxies in that network. Both are
+// decided by httplimit.ByAddress, so clients are those of the middleware. The middleware's
+// default is addr/64.
+//
+// # Order
+//
+// Events are put in the order of time; those of one instant stay in the order in which they
+// were read. So the log of a server that logs at the end of a request, and is out of order, is
+// replayed as it happened. The report counts the lines that were out of order: older than a line
+// before them in the same FILE. Every line finds its place that comes at most -reorder lines
+// late, which several FILEs share. A later one is counted, and replayed at the time of the line
+// before.
+//
+// Memory is needed for the names and the state of clients, and for the lines that wait to be put
+// in order: some 30 MB by default. It does not grow with the number of lines.
 //
 // # Limits
 //
@@ -43,15 +88,10 @@
 // comparison is with a limiter of the exact logs of all, and of the token buckets as they
 // are.
 //
-// # CSV and costs
+// # Costs
 //
-// With -time COLUMN a FILE is CSV, separated by commas, whose first line names the columns.
-// A row is one line; a line break within quotes makes its lines unreadable. A time is a date
-// and a time of day, in UTC unless it names a zone. The columns of -key identify a client;
-// without -key all events are one client's.
-//
-// With -cost an event costs the sum of the columns named there, instead of one unit. A
-// column that is negative, or no whole number, makes the line unreadable. With -estimate a
+// With -cost an event costs the sum of the fields named there, instead of one unit. A field
+// that is negative, or no whole number, makes the line unreadable. With -estimate a
 // call reserves the estimate, as it would before its cost is known. If it is admitted, it is
 // settled to its cost: at once, or with -settle that much later by the log's clock, before
 // any event of that instant. A summand of digits is a number: -estimate ContextTokens+500
@@ -71,18 +111,22 @@
 // a line of more than 256 KiB. Blank lines are counted apart. A line that ends inside its
 // user agent has all that a replay needs: it is an event, and is counted as cut short.
 //
-// If something else than the client stands at the beginning of lines, such as the virtual
-// host in Apache's vhost_combined, all fields would be read one position off. So a line
-// cannot be read if its first field is neither an address nor a host name, if its ident is
-// an address, or if its user is several fields of which one is "-". Cut the text before the
-// client first. A client that is "-" cannot be read where -key names addr.
+// A line that another format reads is unreadable, too. If something else than the client stands
+// at the beginning of lines, all fields would be read one position off. So an access log's line
+// cannot be read if its first field is neither an address nor a host name, if its ident is an
+// address, or if its user is several fields of which one is "-". A client that is "-" cannot be
+// read where -key names addr.
+//
+// The report warns of what makes its answers doubtful: times in whole seconds and windows of
+// seconds, a single client, clocks that jump, several formats in a FILE, lines that came too
+// late.
 //
 // With -json the report is one object on one line, one for each FILE with -each. Its fields
-// are those of the types report, traffic.FaultyLine, verdict, decision, account, peak and
+// are those of the types report, traffic.FaultyLine, traffic.FileFormat, verdict, decision, account, peak and
 // denials.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
-// readable or not the columns that flags name; 2 if the command line was wrong; 130 if
+// readable or not the fields that flags name; 2 if the command line was wrong; 130 if
 // interrupted, and then no report is written.
 package replay
 

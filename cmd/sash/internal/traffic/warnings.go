@@ -14,7 +14,7 @@ func (t *Traffic) Warnings(windows []time.Duration) []string {
 	all := []string{}
 	warn := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if short := shorterThan(time.Minute, windows); t.WholeSeconds && t.Events > 1 && short != "" {
-		warn("all times are whole seconds, so the requests of a second come at one instant: in windows of %s the errors of a counter are those of the log; "+
+		warn("all times are whole seconds, so the requests of a second seem to come at once: in windows of %s the denials, and the errors of a counter, are partly those of the clock; "+
 			"log fractions of a second, such as $msec of nginx", short)
 	}
 	if len(t.Clients) == 1 && t.Events > 1 && t.Key != "" {

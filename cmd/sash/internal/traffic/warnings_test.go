@@ -21,7 +21,7 @@ func TestTraffic_Warnings(t *testing.T) {
 	}{
 		{"none", apart, []time.Duration{time.Second}, nil},
 		{"whole seconds", "1000000\ta\n2000000\tb\n", []time.Duration{time.Second, 10 * time.Second, time.Minute},
-			[]string{"all times are whole seconds, so the requests of a second come at one instant: in windows of 1s, 10s the errors"}},
+			[]string{"all times are whole seconds, so the requests of a second seem to come at once: in windows of 1s, 10s the denials"}},
 		{"whole seconds and windows of a minute", "1000000\ta\n2000000\tb\n", []time.Duration{time.Minute}, nil},
 		{"one client", "1000001\ta\n2000000\ta\n", nil, []string{"all events are of one client, a: if it is a proxy"}},
 		{"a clock set back", apart + "7200000001\ta\n7200000002\ta\n1000000\tb\n1000002\tb\n1000003\tb\n", nil,
