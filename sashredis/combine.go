@@ -81,15 +81,27 @@ func (l *Limiter) flyOn(f flight, calls []*waiting) {
 	for calls != nil {
 		b := l.newBatch(calls...)
 		l.decideForAll(b)
-		if b.err != nil && !isMisuse(b.err) {
-			calls = append(calls, l.flights.waitingFor(f)...) // the others were not sent
-		}
 		for _, c := range calls {
 			c.ready <- b // there is room
+		}
+		if b.err != nil && !isMisuse(b.err) {
+			unsent := &batch{err: unsentError{b.err}}
+			for _, c := range l.flights.waitingFor(f) {
+				c.ready <- unsent
+			}
 		}
 		calls = l.flights.next(f)
 	}
 }
+
+// An unsentError is that of a call that was not sent, since a call before it failed.
+type unsentError struct{ error }
+
+func (e unsentError) Error() string {
+	return "not sent, as an earlier call for the key has failed: " + e.error.Error()
+}
+
+func (e unsentError) Unwrap() error { return e.error }
 
 // decideForAll is decide without the context of a caller. If the Conn panics, so does each caller,
 // in its own goroutine.

@@ -2,7 +2,9 @@ package sashredis_test
 
 import (
 	"context"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,11 +227,17 @@ func TestTake_AllThatWaitAreToldThatTheStoreDoesNotAnswer(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { l.Allow(context.Background(), "k") })
 	<-arrived
-	const calls = 2000
+	const calls, sent = 2000, 512
+	var failed, unsent atomic.Int64
 	for i := range calls {
 		wg.Go(func() {
-			d := l.Take(context.Background(), "k", int64(i+1))
-			assert.ErrorIs(t, d.Err, errAway)
+			err := l.Take(context.Background(), "k", int64(i+1)).Err
+			assert.ErrorIs(t, err, errAway)
+			if strings.HasPrefix(err.Error(), "not sent, as an earlier call for the key has failed: ") {
+				unsent.Add(1)
+			} else {
+				failed.Add(1)
+			}
 		})
 	}
 	eventually(t, "they wait", func() bool { return l.Waiting() == calls })
@@ -237,6 +245,8 @@ func TestTake_AllThatWaitAreToldThatTheStoreDoesNotAnswer(t *testing.T) {
 	release()
 	wg.Wait()
 	assert.Equal(t, 2, s.count())
+	assert.Equal(t, int64(sent), failed.Load())
+	assert.Equal(t, int64(calls-sent), unsent.Load())
 	assert.Zero(t, l.Flights())
 }
 
@@ -258,4 +268,31 @@ func TestTake_ManyGiveUp(t *testing.T) {
 	release()
 	wg.Wait()
 	assert.Zero(t, l.Flights())
+}
+
+// A Wait whose call was not sent, since a call before it failed, says that it is not charged.
+func TestWait_ThatWasNotSent(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(100)})
+	hold := make(chan struct{})
+	arrived := make(chan struct{}, 10)
+	s.set(func() { s.arrived, s.hold = arrived, hold })
+	ctx := context.Background()
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.True(t, l.Take(ctx, "k", 1).Allowed) })
+	<-arrived
+	wg.Go(func() { assert.ErrorIs(t, l.Take(ctx, "k", 2).Err, errAway) })
+	eventually(t, "a call waits", func() bool { return l.Waiting() == 1 })
+	s.set(func() { s.err = errAway })
+	hold <- struct{}{} // the first round trip ends
+	<-arrived
+	wg.Go(func() {
+		err := l.Wait(ctx, "k", 3)
+		assert.ErrorIs(t, err, errAway)
+		assert.ErrorContains(t, err, "it is not charged: not sent")
+	})
+	eventually(t, "the Wait waits", func() bool { return l.Waiting() == 1 })
+	close(hold)
+	wg.Wait()
+	assert.Equal(t, 2, s.count(), "round trips")
 }

@@ -47,5 +47,13 @@ func (l *Limiter) Queued(key string) int {
 // Closed reports whether Close has begun.
 func (l *Limiter) Closed() bool { return l.lessees.closed.Load() }
 
+// FailUse asks the lease of key for n units, again and again, until it has ended.
+func (l *Limiter) FailUse(key string, n int64) {
+	e, _ := l.lessees.byKey.Load(key)
+	for held := e.lease.Load(); held != nil && held.left.Load() != ended; {
+		held.use(n)
+	}
+}
+
 // TakeScript returns the script that takes under limits of those kinds.
 func TakeScript(kinds string) string { return scriptsOf[kinds].take.text }

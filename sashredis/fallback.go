@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -112,6 +113,8 @@ type fallback struct {
 	limiter *Limiter
 	options []sash.Option                // of shares
 	shares  atomic.Pointer[sash.Limiter] // of FallbackLocal, else nil; a new one after each time away
+	mu      sync.Mutex                   // held to replace shares
+	closed  bool                         // guarded by mu
 	clock   *storeClock                  // of shares; nil: it has the caller's
 }
 
@@ -235,13 +238,23 @@ func (f *fallback) back() {
 	if f.shares.Load() == nil {
 		return
 	}
-	if fresh, err := sash.New(f.options...); err == nil {
-		f.shares.Swap(fresh).Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fresh, err := sash.New(f.options...)
+	if err != nil {
+		return
+	}
+	f.shares.Swap(fresh).Close()
+	if f.closed {
+		fresh.Close()
 	}
 }
 
-// close ends the goroutine of f.
+// close ends the goroutine of f. The shares decide as before.
 func (f *fallback) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
 	if shares := f.shares.Load(); shares != nil {
 		shares.Close()
 	}

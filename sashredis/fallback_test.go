@@ -2,6 +2,7 @@ package sashredis_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -250,4 +251,21 @@ func TestBreaker_CountsDeadlines(t *testing.T) {
 	}
 	assert.ErrorIs(t, l.Take(context.Background(), "k", 1).Err, sashredis.ErrUnavailable)
 	assert.Equal(t, int64(3), l.Stats().Failures)
+}
+
+// Shares begin anew when the store is back, also after Close, which has ended their goroutine.
+func TestFallback_NoGoroutineAfterClose(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)), sashredis.WithBreaker(1, time.Second))
+	require.True(t, l.Allow(t.Context(), "k")) // there is a connection now
+	s.set(func() { s.err = errAway })
+	require.ErrorIs(t, l.Take(t.Context(), "k", 1).Err, errAway)
+	require.NoError(t, l.Close())
+	before := runtime.NumGoroutine()
+	s.set(func() { s.err = nil })
+	local.Advance(time.Second)
+	require.NoError(t, l.Take(t.Context(), "k", 1).Err)
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	s.set(func() { s.err = errAway })
+	assert.True(t, l.Take(t.Context(), "k", 1).Allowed, "by the shares")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/puzpuzpuz/xsync/v3"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/seed-30da4c49/sash"
 )
 
@@ -36,7 +37,9 @@ type lessees struct {
 	closed  atomic.Bool
 	stop    chan struct{}
 	done    chan struct{}
-	returns sync.WaitGroup // of units in goroutines of their own; none begins for a lessee that is removed
+	// Requests for leases that are under way, and units that are being given back. None begins for
+	// a lessee that is removed, but for units of such a request.
+	underway sync.WaitGroup
 }
 
 // A lessee is what this process knows of the demand for one key, and its lease.
@@ -53,9 +56,8 @@ type lessee struct {
 
 // A lease is units that the store has charged ahead of their use.
 //
-// left is the units that are not used. A use takes n from it, and puts them back if it falls
-// below 0: so it may be too low for a moment, and never too high. Whoever ends the lease swaps
-// left for a number so low that no use ever succeeds again, and so learns what was left.
+// left is the units that are not used. A use swaps it for less. Whoever ends the lease swaps it
+// for a number below 0, under which no use succeeds, and so learns what was left.
 type lease struct {
 	left    atomic.Int64
 	granted int64
@@ -72,7 +74,7 @@ type lease struct {
 	storeEnd int64 // the end of the lease in the store, in microseconds
 }
 
-const ended = math.MinInt64 / 2
+const ended = -1
 
 // take takes n units from a lease. It reports whether there are that many.
 func (s *lessees) take(t target, n int64) (d Decision, ok bool) {
@@ -88,14 +90,28 @@ func (s *lessees) take(t target, n int64) (d Decision, ok bool) {
 	if now >= b.until || n > b.granted {
 		return Decision{}, false
 	}
-	left := b.left.Add(-n)
-	if left < 0 {
-		b.left.Add(n)
+	left, ok := b.use(n)
+	if !ok {
 		return Decision{}, false
 	}
 	return Decision{By: ByLease, Decision: sash.Decision{
 		Allowed: true, Limit: b.limit, Remaining: b.remaining + left, ResetAfter: time.Duration(max(b.resetAt-now, 0)),
 	}}, true
+}
+
+// use takes n units, n > 0, and returns how many are left. It reports whether there were that many.
+// It tries again if another call has swapped left meanwhile. Each of these has used units of the
+// lease, or ended it, so it tries no more often than the lease has units.
+func (b *lease) use(n int64) (left int64, ok bool) {
+	for {
+		left = b.left.Load()
+		if left < n {
+			return 0, false
+		}
+		if b.left.CompareAndSwap(left, left-n) {
+			return left - n, true
+		}
+	}
 }
 
 // end ends the lease, and returns how many units were not used.
@@ -116,7 +132,7 @@ func (w *wanted) String() string {
 }
 
 // want returns the request for a lease that b makes; nil for none. No other batch of the key is
-// under way.
+// under way. Once the request has ended, the caller must call s.underway.Done.
 func (s *lessees) want(b *batch) *wanted {
 	t := b.targets[0]
 	now, length := s.local.Now(), min(s.leaseFor, t.leaseFor)
@@ -150,6 +166,7 @@ func (s *lessees) want(b *batch) *wanted {
 	if units < 2 {
 		return nil
 	}
+	s.underway.Add(1) // e is locked and not removed, so close does not wait yet
 	return &wanted{of: e, units: int64(units), length: length, lastEnd: e.lastEnd, token: s.newToken()}
 }
 
@@ -195,7 +212,7 @@ func (e *lessee) rescale(now int64, length time.Duration) (units int64) {
 // back.
 func (s *lessees) retire(e *lessee) {
 	if held, left := e.endLease(); left > 0 {
-		s.returns.Go(func() { s.giveBack(e.target, held, left) })
+		s.underway.Go(func() { s.giveBack(e.target, held, left) })
 	}
 }
 
@@ -240,8 +257,8 @@ func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
 	}
 	held.left.Store(units)
 	s.stats.leased.Add(units)
-	if !w.of.begin(held) {
-		s.giveBack(w.of.target, held, units)
+	if !w.of.begin(held) { // the request is under way, so close waits for this, too
+		s.underway.Go(func() { s.giveBack(w.of.target, held, units) })
 	}
 }
 
@@ -296,7 +313,7 @@ func (s *lessees) run(interval time.Duration) {
 		case <-ticker.C:
 			s.byKey.Range(func(_ string, e *lessee) bool {
 				s.sweep(e, s.local.Now())
-				return true
+				return !s.closed.Load()
 			})
 		}
 	}
@@ -319,39 +336,64 @@ func (s *lessees) sweep(e *lessee, now int64) {
 	}
 }
 
-// close ends all leases, and then gives back what was not used, one after the other, until the
-// store does not answer any more. When it returns, no goroutine of s gives back anything.
+// close ends all leases, and then gives back what was not used, until the store does not answer any
+// more. It returns when no units are on their way any more.
 func (s *lessees) close() (err error) {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		close(s.stop)
 		<-s.done
-		type unused struct {
-			target
-			*lease
-			units int64
-		}
-		var all []unused
-		s.byKey.Range(func(_ string, e *lessee) bool {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.removed = true
-			if held, left := e.endLease(); left > 0 {
-				all = append(all, unused{e.target, held, left})
-			}
-			return true
-		})
-		var errs []error
-		for _, u := range all {
-			if err := s.giveBack(u.target, u.lease, u.units); err != nil {
-				errs = append(errs, fmt.Errorf("sashredis: Close: key %q: %w", u.name, err))
-			}
-			if len(errs) == s.failures {
-				break
-			}
-		}
-		s.returns.Wait()
-		err = errors.Join(errs...)
+		err = s.giveBackAll(s.endAll())
+		s.underway.Wait()
 	})
 	return err
+}
+
+// An unused is a lease that has ended, and the units of it that were not used.
+type unused struct {
+	target
+	*lease
+	units int64
+}
+
+// endAll removes all lessees, and ends their leases.
+func (s *lessees) endAll() (all []unused) {
+	s.byKey.Range(func(_ string, e *lessee) bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.removed = true
+		if held, left := e.endLease(); left > 0 {
+			all = append(all, unused{e.target, held, left})
+		}
+		return true
+	})
+	return all
+}
+
+// giveBackAll gives units back, some at a time, until as many calls have failed as open the
+// breaker.
+func (s *lessees) giveBackAll(all []unused) error {
+	const together = 64
+	var calls errgroup.Group
+	calls.SetLimit(together)
+	var mu sync.Mutex
+	var errs []error // guarded by mu
+	for _, u := range all {
+		mu.Lock()
+		hopeless := len(errs) >= s.failures
+		mu.Unlock()
+		if hopeless {
+			break
+		}
+		calls.Go(func() error {
+			if err := s.giveBack(u.target, u.lease, u.units); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("sashredis: Close: key %q: %w", u.name, err))
+			}
+			return nil
+		})
+	}
+	_ = calls.Wait() // the errors are in errs
+	return errors.Join(errs...)
 }

@@ -362,7 +362,8 @@ func TestLease_CloseWaitsForWhatIsGivenBack(t *testing.T) {
 	assert.Positive(t, returned)
 }
 
-// Units that are granted after Close are given back before the call returns.
+// Close waits for a lease that is being granted, and has its units given back. The call is not held
+// up by that.
 func TestLease_GrantedWhileClosing(t *testing.T) {
 	s := newStore(t)
 	limits := []sash.Limit{sash.PerHour(100_000)}
@@ -370,15 +371,62 @@ func TestLease_GrantedWhileClosing(t *testing.T) {
 	ctx := context.Background()
 	require.True(t, l.Allow(ctx, "k")) // the next call leases
 	arrived, release := s.holdUp()
-	var taken sync.WaitGroup
+	var taken, closed sync.WaitGroup
 	taken.Go(func() { assert.True(t, l.Allow(ctx, "k")) })
 	<-arrived
-	require.NoError(t, l.Close())
+	closed.Go(func() { assert.NoError(t, l.Close()) })
+	eventually(t, "Close ends the leases", func() bool { return l.Closed() })
+	releaseSettle := make(chan struct{})
+	s.set(func() { s.hold = releaseSettle }) // for the next round trip, which gives back
 	release()
 	taken.Wait()
+	close(releaseSettle)
+	closed.Wait()
 	stats := l.Stats()
 	assert.Positive(t, stats.Leased)
 	assert.Equal(t, stats.Leased, stats.Returned)
 	other, _ := s.limiter(limits)
 	assert.Equal(t, int64(100_000-2), other.Peek(ctx, "k", 0).Remaining)
+}
+
+// A call that needs more than is left takes nothing, not for a moment: a lease that ends meanwhile
+// gives back all of it.
+func TestLease_AFailedUseTakesNothing(t *testing.T) {
+	s := newStore(t)
+	ctx := context.Background()
+	for range 300 {
+		l, _ := s.limiter([]sash.Limit{sash.PerHour(100_000_000)}, sashredis.WithLease(10, time.Hour), sashredis.WithMirror(0))
+		for l.Stats().Leased == 0 {
+			require.True(t, l.Take(ctx, "k", 4).Allowed)
+		}
+		granted := l.Stats().Leased
+		require.Equal(t, sashredis.ByLease, l.Take(ctx, "k", 1).By)
+		var taken sync.WaitGroup
+		taken.Go(func() { l.FailUse("k", granted) })
+		require.NoError(t, l.Close())
+		taken.Wait()
+		require.Equal(t, granted-1, l.Stats().Returned)
+	}
+}
+
+// Many leases are given back together.
+func TestLease_CloseGivesBackManyTogether(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerHour(100_000)}, sashredis.WithLease(100, time.Minute))
+	const keys = 20
+	for key := range keys {
+		for range 2 {
+			require.True(t, l.Allow(context.Background(), fmt.Sprint(key)))
+		}
+	}
+	require.Positive(t, l.Stats().Leased)
+	arrived, release := s.holdUp()
+	var closed sync.WaitGroup
+	closed.Go(func() { assert.NoError(t, l.Close()) })
+	for range keys {
+		<-arrived // none has an answer yet
+	}
+	release()
+	closed.Wait()
+	assert.Equal(t, l.Stats().Leased, l.Stats().Returned)
 }

@@ -84,8 +84,9 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// Close gives units back that are leased and not used, and ends the goroutines of l. It gives up
-// after as many failures as open the breaker: the leases that are left lapse by themselves. Every
+// Close gives units back that are leased and not used, 64 keys at a time, and ends the goroutines
+// of l. It gives up after as many failures as open the breaker: the leases that are left lapse by
+// themselves. It also waits for leases that are being granted, a time-out at most for each. Every
 // other method still works afterwards, without leases. Closing again does nothing. The error is
 // that of the store.
 func (l *Limiter) Close() error {
@@ -279,7 +280,7 @@ func (l *Limiter) runAllowed(ctx context.Context, s *Script, keys, args []string
 	switch {
 	case gaveUp != nil:
 		return "", gaveUp
-	case bounded.Err() != nil:
+	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %v (see WithTimeout): %w", l.timeout, err)
 	}
 	return "", err

@@ -179,6 +179,7 @@ func (l *Limiter) decide(ctx context.Context, b *batch) {
 	want, lease := "", (*wanted)(nil)
 	if l.lessees != nil && len(b.targets) == 1 && b.token == "" {
 		if lease = l.lessees.want(b); lease != nil {
+			defer l.lessees.underway.Done() // also if the Conn panics
 			want = lease.String()
 		}
 	}

@@ -23,7 +23,8 @@ import (
 //   - what is wrong, at once, if WithLimitsFor returns wrong limits for the key, or the store
 //     refuses the call as wrong;
 //   - why the store did not answer, at once, if the fallback denies a call that was sent: it may
-//     have been charged, and is never sent again;
+//     have been charged, and is never sent again. A call that has waited for one for the same
+//     key that failed so is not sent, nor charged: the error says so;
 //   - [context.DeadlineExceeded], at once, if ctx has a deadline and the wait is sure to last
 //     longer, by what the store has answered.
 //
@@ -49,6 +50,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 			return ctx.Err()
 		case d.RetryAfter == sash.Never:
 			return neverAdmitted(d, n)
+		case d.By == ByFallback && errors.As(d.Err, new(unsentError)):
+			return fmt.Errorf("sashredis: Wait: it is not charged: %w", d.Err)
 		case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):
 			return fmt.Errorf("sashredis: Wait: it may have been charged: %w", d.Err)
 		}

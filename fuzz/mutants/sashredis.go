@@ -196,7 +196,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-hands-out-one-too-many", fault: "one unit more than was leased is handed out",
-		file: "sashredis/lease.go", old: "\tif left < 0 {\n", new: "\tif left < -1 {\n",
+		file: "sashredis/lease.go", old: "\t\tif left < n {\n", new: "\t\tif left < n-1 {\n",
 		tests: "TestLease",
 	},
 	{
@@ -206,7 +206,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-kept-by-close", fault: "Close gives nothing back",
-		file: "sashredis/lease.go", old: "if held, left := e.endLease(); left > 0 {\n\t\t\t\tall", new: "if held, left := e.endLease(); left > 1<<60 {\n\t\t\t\tall",
+		file: "sashredis/lease.go", old: "if held, left := e.endLease(); left > 0 {\n\t\t\tall", new: "if held, left := e.endLease(); left > 1<<60 {\n\t\t\tall",
 		tests: "TestLease",
 	},
 	{
@@ -215,8 +215,18 @@ var ofSashredis = []mutant{
 		tests: "TestLease|TestExact_ALease",
 	},
 	{
+		name: "lease-of-nobody-lapses", fault: "units that were granted to a key that was removed are not given back",
+		file: "sashredis/lease.go", old: "if !w.of.begin(held) { // the", new: "if w.of.begin(held); false { // the",
+		tests: "TestLease_Granted",
+	},
+	{
+		name: "lease-dips", fault: "a use that fails takes units for a moment",
+		file: "sashredis/lease.go", old: "\t\tleft = b.left.Load()\n\t\tif left < n {\n\t\t\treturn 0, false\n\t\t}", new: "\t\tleft = b.left.Load()\n\t\tif left < n {\n\t\t\tb.left.Add(-n)\n\t\t\tb.left.Add(n)\n\t\t\treturn 0, false\n\t\t}",
+		tests: "TestLease_AFailed",
+	},
+	{
 		name: "lease-close-does-not-wait", fault: "Close returns while units are being given back",
-		file: "sashredis/lease.go", old: "\t\ts.returns.Wait()\n", new: "",
+		file: "sashredis/lease.go", old: "\t\ts.underway.Wait()\n", new: "",
 		tests: "TestLease_Close",
 	},
 	{
