@@ -51,7 +51,7 @@ func TestRead_SortsWithinBoundedRoom(t *testing.T) {
 			all = append(all, line{i / 3, fmt.Sprintf("%d %d", i/3, i)}) // three at each instant
 		}
 		// Shuffled within blocks, no line is more lines late than a block has.
-		for block := range slices.Chunk(all[room/2:], room) {
+		for block := range slices.Chunk(all[room/4:], room) {
 			if seed > 0 {
 				random.Shuffle(len(block), func(i, j int) { block[i], block[j] = block[j], block[i] })
 			}
