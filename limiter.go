@@ -170,6 +170,18 @@ func (l *Limiter) Stats() Stats {
 	return s
 }
 
+// Limits returns the limiter's own limits as they are now: those of [New], or of the latest
+// [Limiter.Reconfigure]. An [Unlimited] next to others is left out, since it has no effect.
+// The caller may change the slice.
+func (l *Limiter) Limits() []Limit {
+	rules := l.current.Load().ruleset.rules
+	limits := make([]Limit, len(rules))
+	for i := range rules {
+		limits[i] = rules[i].Limit
+	}
+	return limits
+}
+
 // Clock returns the clock by which l decides, for code that must keep the same time.
 func (l *Limiter) Clock() Clock { return ordered(l.clock) }
 

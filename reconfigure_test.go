@@ -11,6 +11,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestLimits_AreThoseOfTheLatestReconfigure(t *testing.T) {
+	l := newTest(t, PerSecond(10).TokenBucket(3), Unlimited(), PerMinute(5))
+	first := l.Limits()
+	require.Equal(t, []Limit{PerSecond(10).TokenBucket(3), PerMinute(5)}, first)
+	require.NoError(t, l.Reconfigure(PerHour(7)))
+	require.Error(t, l.Reconfigure())
+	require.NoError(t, l.SetLimits("k", PerHour(1)))
+	require.Equal(t, []Limit{PerHour(7)}, l.Limits())
+	require.NoError(t, l.Reconfigure(Unlimited(), Unlimited()))
+	require.Equal(t, []Limit{Unlimited()}, l.Limits())
+	require.Len(t, first, 2)
+}
+
+func TestLimits_BelongToTheCaller(t *testing.T) {
+	l := newTest(t, PerHour(7))
+	l.Limits()[0].Count = 0
+	require.Equal(t, []Limit{PerHour(7)}, l.Limits())
+	require.True(t, l.Allow("k"))
+}
+
 // If only Count changes, the units carry over exactly: all answers are those of a limiter
 // that had the new Count from the start, and was charged the same units.
 func TestReconfigure_OfTheCountAloneIsExact(t *testing.T) {

@@ -336,6 +336,37 @@ func cutLastElement(line string) (before, element string, found bool) {
 	return "", line, false
 }
 
+// AddressOfIdentity returns the address or network in an identity of [ByAddress] or
+// [ByAddressOf], in text, to show it to people: "203.0.113.7", "2001:db8::/64" or
+// "fe80::1%eth0". The length of a network is given in whole bytes, so a /20 is shown as a
+// /24 whose last bits are 0. ok is false if identity is not of that form. Other
+// identities may be so by chance: ask only for those of policies that are keyed by address.
+func AddressOfIdentity(identity string) (address string, ok bool) {
+	var sixteen [16]byte
+	switch n := len(identity) - 1; {
+	case 1 <= n && n <= 4 && identity[0] == '4':
+		var four [4]byte
+		copy(four[:], identity[1:])
+		return networkText(netip.AddrFrom4(four), 8*n), true
+	case 1 <= n && n <= 16 && identity[0] == '6':
+		copy(sixteen[:], identity[1:])
+		return networkText(netip.AddrFrom16(sixteen), 8*n), true
+	case n > 16 && identity[0] == '6':
+		copy(sixteen[:], identity[1:])
+		linkLocal := netip.AddrFrom16(sixteen)
+		return linkLocal.WithZone(identity[17:]).String(), linkLocal.IsLinkLocalUnicast()
+	}
+	return "", false
+}
+
+// networkText returns the text of the first bits of an address.
+func networkText(address netip.Addr, bits int) string {
+	if bits == address.BitLen() {
+		return address.String()
+	}
+	return netip.PrefixFrom(address, bits).String()
+}
+
 // append appends the kind of the client's address and the bits that identify the
 // client.
 func (a *addresses) append(key []byte, client netip.Addr, zone string) []byte {

@@ -629,3 +629,36 @@ func TestByAddress_RefusesOptionsThatContradictEachOther(t *testing.T) {
 			func() { httplimit.ReadHeader(name) })
 	}
 }
+
+func TestAddressOfIdentity_IsWhatByAddressHasKeyed(t *testing.T) {
+	byAddress := httplimit.ByAddressOf(func(r *http.Request) (string, bool) { return r.Header.Get("Address"), true })
+	short := httplimit.ByAddressOf(func(r *http.Request) (string, bool) { return r.Header.Get("Address"), true },
+		httplimit.IPv4Prefix(20), httplimit.IPv6Prefix(44))
+	whole := httplimit.ByAddressOf(func(r *http.Request) (string, bool) { return r.Header.Get("Address"), true },
+		httplimit.IPv6Prefix(128))
+	for _, c := range []struct {
+		key           httplimit.KeyFunc
+		address, want string
+	}{
+		{byAddress, "203.0.113.7", "203.0.113.7"},
+		{byAddress, "203.0.113.7:1024", "203.0.113.7"},
+		{byAddress, "::ffff:203.0.113.7", "203.0.113.7"},
+		{byAddress, "64:ff9b::203.0.113.7", "203.0.113.7"},
+		{byAddress, "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"},
+		{byAddress, "fe80::1%eth0", "fe80::1%eth0"},
+		{byAddress, "fe80::1", "fe80::1"},
+		{short, "203.0.113.7", "203.0.112.0/24"},
+		{short, "2001:db8:1fff::1", "2001:db8:1ff0::/48"},
+		{whole, "2001:db8::1", "2001:db8::1"},
+	} {
+		identity, ok := c.key(nil, newRequest("GET /", "Address", c.address))
+		require.True(t, ok, c.address)
+		got, ok := httplimit.AddressOfIdentity(string(identity))
+		require.True(t, ok, c.address)
+		require.Equal(t, c.want, got)
+	}
+	for _, identity := range []string{"", "4", "6", "412345", "5abcd", "6" + strings.Repeat("x", 17), "alice"} {
+		_, ok := httplimit.AddressOfIdentity(identity)
+		require.False(t, ok, identity)
+	}
+}

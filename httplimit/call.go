@@ -31,7 +31,7 @@ type take struct {
 	*policy
 	begin, body, end int    // bounds of the key in keys; its identity begins at body
 	key              string // set once keys is complete
-	identity         string // set if events contain it
+	longIdentity     string // the identity if the key has only its digest, and events may contain it
 	cost             int64
 	decision         sash.Decision
 	quota            *quota        // the quota that has decided
@@ -65,7 +65,7 @@ func (c *call) release() {
 	if cap(c.keys) > maxBuffer || cap(c.identity) > maxBuffer {
 		return
 	}
-	if c.reserved || c.eventFields.identities {
+	if c.reserved || c.eventFields.identities != 0 {
 		clear(c.takes)
 		c.reserved = false
 	}
@@ -179,8 +179,8 @@ func (c *call) addTake(p *policy, r *http.Request) bool {
 			cost := p.cost(r)
 			t := c.newTake()
 			*t = take{policy: p, begin: begin, body: body, end: len(c.keys), cost: cost}
-			if c.eventFields.identities {
-				t.identity = string(c.identity)
+			if c.eventFields.identities != 0 && len(c.identity) > maxIdentity {
+				t.longIdentity = string(c.identity) // the key has only its digest
 			}
 		}
 	}

@@ -15,6 +15,7 @@ type pendingCharge struct {
 	*policy
 	reservation sash.Reservation
 	observer    func(Event)
+	eventFields eventFields
 	event       Event // to be reported if the charge is given back, or if the policy fails
 }
 
@@ -26,9 +27,9 @@ func (c *call) pendingCharges() (all pendingCharges) {
 		if !t.givesBack() || t.Shadow && !t.decision.Allowed {
 			continue
 		}
-		one := pendingCharge{policy: t.policy, reservation: t.reservation, observer: c.observer}
+		one := pendingCharge{policy: t.policy, reservation: t.reservation, observer: c.observer, eventFields: c.eventFields}
 		if c.observer != nil {
-			one.event = c.newEvent(t, GivenBack)
+			one.event = c.newPendingEvent(t)
 		}
 		all = append(all, one)
 	}
@@ -84,6 +85,7 @@ func (c *pendingCharge) askPolicy(r *http.Request, status int, certain bool) (st
 func (c *pendingCharge) observe(outcome Outcome) {
 	if c.observer != nil {
 		c.event.Outcome = outcome
+		c.eventFields.restrict(&c.event)
 		c.observer(c.event)
 	}
 }

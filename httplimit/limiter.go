@@ -1,7 +1,7 @@
 package httplimit
 
 import (
-	"crypto/rand"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,7 +28,7 @@ type Limiter struct {
 	routeCache   *routeCache // nil: the only route is every request
 	limiter      *sash.Limiter
 	ownLimitsFor func(string) []sash.Limit // limits of keys, instead of their policy's; nil: none
-	secret       [32]byte                  // of fingerprints
+	secret       cipher.Block              // of fingerprints
 	calls        sync.Pool
 	store        Store // decides instead of limiter, which is nil then; nil: none
 }
@@ -44,8 +44,7 @@ func New(options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{config: c}
-	_, _ = rand.Read(l.secret[:]) // never fails
+	l := &Limiter{config: c, secret: newSecret()}
 	l.calls.New = func() any { return &call{Limiter: l} }
 	l.compile(c.policies)
 	inspection := bridge.Inspect(l.forSash)
@@ -168,6 +167,20 @@ func (l *Limiter) janitorInterval() time.Duration {
 //
 // With [WithStore], there is none, and Sash returns nil: see [Limiter.Store].
 func (l *Limiter) Sash() *sash.Limiter { return l.limiter }
+
+// Policies returns the policies in the order in which [New] was given them. If there is only
+// one, its Limits are those of the latest [sash.Limiter.Reconfigure]. The caller may change the
+// slice and the Limits.
+func (l *Limiter) Policies() []Policy {
+	policies := slices.Clone(l.config.policies)
+	for i := range policies {
+		policies[i].Limits = slices.Clone(policies[i].Limits)
+	}
+	if len(policies) == 1 && l.limiter != nil {
+		policies[0].Limits = l.limiter.Limits()
+	}
+	return policies
+}
 
 // KeyFor returns the key of r under the policy of that name, for the methods of
 // [Limiter.Sash] or of the store. ok is false if there is no such policy, or if the identity cannot be

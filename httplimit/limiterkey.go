@@ -1,7 +1,11 @@
 package httplimit
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/binary"
 	"math"
 	"net/http"
@@ -34,6 +38,10 @@ func cutKeyPrefix(key string) (policy int, identity string, digest, ok bool) {
 	return 0, "", false, false
 }
 
+// maxIdentity is the length in bytes up to which a key holds the identity. The key of a longer
+// one holds its digest.
+const maxIdentity = 128
+
 // appendKey appends to keys the key of r under p: the prefix, and the identity of the
 // client. It returns the index at which the identity begins.
 //
@@ -41,7 +49,6 @@ func cutKeyPrefix(key string) (policy int, identity string, digest, ok bool) {
 // instead of appending cannot forge the key of another policy. A long identity is
 // replaced by its digest, so that a client cannot fill the memory with a few requests.
 func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
-	const maxIdentity = 128 // bytes
 	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
 		return 0, false
 	}
@@ -57,12 +64,35 @@ func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	return body, true
 }
 
-// fingerprint returns the fingerprint of t's identity in this process. It is a digest
-// with a secret. A fast seeded hash would not do: it can be inverted, so that a client
-// that knows one identity and its hash could compute the seed, and then try all
-// addresses.
+// newSecret returns the cipher of fingerprints, with a key that nobody knows.
+func newSecret() cipher.Block {
+	var key [aes.BlockSize]byte
+	_, _ = rand.Read(key[:]) // never fails
+	secret, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic(err) // a key of that length is right
+	}
+	return secret
+}
+
+// fingerprint returns the fingerprint of t's identity in this process: its CBC-MAC by AES with
+// a secret key. The length comes first, with which a CBC-MAC is pseudorandom for messages of any
+// length. Without the key, nobody can tell an identity from its fingerprint, or try all
+// addresses. A fast seeded hash would not do: it can be inverted, so that a client that
+// knows one identity and its hash could compute the seed. A digest with a secret would do, but
+// takes several times as long.
 func (c *call) fingerprint(t *take) uint64 {
-	c.identity = append(append(c.identity[:0], c.secret[:]...), t.key[t.body-t.begin:]...)
-	digest := sha256.Sum256(c.identity)
-	return binary.BigEndian.Uint64(digest[:])
+	var zeros [aes.BlockSize]byte
+	identity := t.key[t.body-t.begin:]
+	rest := append(binary.AppendUvarint(c.identity[:0], uint64(len(identity))), identity...)
+	rest = append(rest, zeros[:-len(rest)&(aes.BlockSize-1)]...) // to whole blocks
+	c.identity = rest
+	for {
+		mac := rest[:aes.BlockSize]
+		c.secret.Encrypt(mac, mac)
+		if rest = rest[aes.BlockSize:]; len(rest) == 0 {
+			return binary.BigEndian.Uint64(mac)
+		}
+		subtle.XORBytes(rest, rest[:aes.BlockSize], mac)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/seed-30da4c49/sash"
 )
@@ -20,10 +21,10 @@ type Event struct {
 	// outcomes it is the zero Decision.
 	Decision sash.Decision
 	// Fingerprint identifies the client within this process: it is the same for the same
-	// identity, under every policy. It is 0 without [WithEventFingerprints].
+	// identity, under every policy. It is 0 unless [WithEventFingerprints] asks for it.
 	Fingerprint uint64
-	// Identity is the identity that the policy's KeyFunc has appended. It is empty without
-	// [WithEventIdentities].
+	// Identity is the identity that the policy's KeyFunc has appended. It is empty unless
+	// [WithEventIdentities] asks for it.
 	Identity string
 	// By tells who made the Decision, under [WithStore] only: "store", or another answer of the
 	// store, such as "fallback".
@@ -90,8 +91,18 @@ func (o Outcome) decided() bool {
 	}
 }
 
-// eventFields tells which fields of an event identify the client.
-type eventFields struct{ fingerprints, identities bool }
+// An outcomeSet is a set of outcomes: the bit 1<<o is set if it contains o.
+type outcomeSet uint8
+
+const (
+	allOutcomes     outcomeSet = 1<<len(outcomeNames) - 1
+	pendingOutcomes outcomeSet = 1<<GivenBack | 1<<Failed // of a pendingCharge
+)
+
+func (s outcomeSet) has(o Outcome) bool { return s>>o&1 != 0 }
+
+// eventFields tells which events have the fields that identify the client.
+type eventFields struct{ fingerprints, identities outcomeSet }
 
 // observe reports the outcome of a take.
 func (c *call) observe(t *take, outcome Outcome) {
@@ -107,11 +118,46 @@ func (c *call) newEvent(t *take, outcome Outcome) Event {
 	if outcome.decided() {
 		e.Decision = t.decision
 	}
-	if c.eventFields.fingerprints && t.key != "" {
+	c.identify(&e, t, 1<<outcome)
+	return e
+}
+
+// newPendingEvent returns the event of a take whose charge may be given back. Its outcome may
+// become another of pendingOutcomes: then eventFields.restrict drops what was not asked for.
+func (c *call) newPendingEvent(t *take) Event {
+	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Cost: t.cost}
+	c.identify(&e, t, pendingOutcomes)
+	return e
+}
+
+// identify sets the fields of e that tell the client of t, if events of one of those outcomes
+// have them.
+func (c *call) identify(e *Event, t *take, outcomes outcomeSet) {
+	if t.key == "" {
+		return // the identity is not known
+	}
+	if c.eventFields.fingerprints&outcomes != 0 {
 		e.Fingerprint = c.fingerprint(t)
 	}
-	if c.eventFields.identities {
-		e.Identity = t.identity
+	if c.eventFields.identities&outcomes != 0 {
+		e.Identity = t.copyIdentity()
 	}
-	return e
+}
+
+// copyIdentity returns the identity of t. It is a copy, since the memory of keys is reused.
+func (t *take) copyIdentity() string {
+	if t.longIdentity != "" {
+		return t.longIdentity
+	}
+	return strings.Clone(t.key[t.body-t.begin:])
+}
+
+// restrict clears the fields that events with the outcome of e do not have.
+func (f eventFields) restrict(e *Event) {
+	if !f.fingerprints.has(e.Outcome) {
+		e.Fingerprint = 0
+	}
+	if !f.identities.has(e.Outcome) {
+		e.Identity = ""
+	}
 }

@@ -58,6 +58,114 @@ func TestObserver_IsToldWhoIsCallingIfItAsks(t *testing.T) {
 	require.NotContains(t, prints, uint64(0))
 }
 
+// Who makes an admitted request is not computed if only denials tell it.
+func TestObserver_IsToldWhoIsCallingInEventsOfThoseOutcomes(t *testing.T) {
+	long := strings.Repeat("long", 99)
+	for _, c := range []struct {
+		name         string
+		fingerprints []httplimit.Outcome
+		identities   []httplimit.Outcome
+		want         string
+	}{
+		{"fingerprints of denials", []httplimit.Outcome{httplimit.Denied}, nil, "admitted - -; given back - -; admitted - -; failed - -; denied # -"},
+		{"identities of denials", nil, []httplimit.Outcome{httplimit.Denied}, "admitted - -; given back - -; admitted - -; failed - -; denied - *"},
+		{"of what Charge gives back", []httplimit.Outcome{httplimit.GivenBack}, []httplimit.Outcome{httplimit.GivenBack},
+			"admitted - -; given back # *; admitted - -; failed - -; denied - -"},
+		{"of a Charge that panics", []httplimit.Outcome{httplimit.Failed}, []httplimit.Outcome{httplimit.Failed},
+			"admitted - -; given back - -; admitted - -; failed # *; denied - -"},
+		{"of several", []httplimit.Outcome{httplimit.Admitted, httplimit.Denied}, []httplimit.Outcome{httplimit.Denied, httplimit.Failed},
+			"admitted # -; given back - -; admitted # -; failed - *; denied # *"},
+	} {
+		for _, key := range []string{"key", long} {
+			captureLog(t)
+			var seen []string
+			p := per("each", "", sash.PerHour(1).Log())
+			p.Charge = func(status int) bool {
+				if status == http.StatusAccepted {
+					panic("of Charge")
+				}
+				return false
+			}
+			options := []httplimit.Option{p, httplimit.WithObserver(func(e httplimit.Event) {
+				print, identity := "-", "-"
+				if e.Fingerprint != 0 {
+					print = "#"
+				}
+				if e.Identity == key {
+					identity = "*"
+				}
+				seen = append(seen, e.Outcome.String()+" "+print+" "+identity)
+			})}
+			for _, o := range c.fingerprints {
+				options = append(options, httplimit.WithEventFingerprints(o))
+			}
+			if len(c.identities) > 0 {
+				options = append(options, httplimit.WithEventIdentities(c.identities...))
+			}
+			s := newSite(t, options...)
+			status := http.StatusOK
+			s.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+			request := func() { s.do("GET /", "X-Key", key) }
+			request() // given back
+			status = http.StatusAccepted
+			request() // stays charged, since Charge panics
+			request()
+			require.Equal(t, c.want, strings.Join(seen, "; "), c.name)
+		}
+	}
+}
+
+func TestObservers_AreCalledInOrder(t *testing.T) {
+	var calls []string
+	observer := func(name string) httplimit.Option {
+		return httplimit.WithObserver(func(e httplimit.Event) { calls = append(calls, name+" "+e.Outcome.String()) })
+	}
+	p := per("each", "", sash.PerHour(1).Log())
+	p.Charge = func(int) bool { return false }
+	s := newSite(t, observer("first"), p, observer("second"), observer("third"))
+	s.do("GET /", "X-Key", "a")
+	require.Equal(t, []string{
+		"first admitted", "second admitted", "third admitted",
+		"first given back", "second given back", "third given back",
+	}, calls)
+}
+
+func TestObservers_AfterOneThatPanicsMissTheEvent(t *testing.T) {
+	var calls []string
+	s := newSite(t, per("each", "", sash.PerHour(1).Log()),
+		httplimit.WithObserver(func(httplimit.Event) { calls = append(calls, "first") }),
+		httplimit.WithObserver(func(httplimit.Event) { panic("second") }),
+		httplimit.WithObserver(func(httplimit.Event) { calls = append(calls, "third") }))
+	captureLog(t)
+	require.Equal(t, 500, s.do("GET /", "X-Key", "a").Code)
+	require.Equal(t, []string{"first"}, calls)
+}
+
+func TestEventFields_MustBeOfOutcomes(t *testing.T) {
+	_, err := httplimit.New(per("each", "", sash.PerHour(1)), httplimit.WithObserver(func(httplimit.Event) {}),
+		httplimit.WithEventFingerprints(httplimit.Denied, 6), httplimit.WithEventIdentities(255))
+	require.ErrorIs(t, err, sash.ErrInvalidOption)
+	require.EqualError(t, err, "httplimit: WithEventFingerprints: no Outcome has the number 6: invalid option\n"+
+		"httplimit: WithEventIdentities: no Outcome has the number 255: invalid option")
+}
+
+// Identities of any length that differ anywhere have different fingerprints.
+func TestObserver_TellsAnyTwoIdentitiesApartByFingerprints(t *testing.T) {
+	prints := make(map[uint64]string)
+	var identity string
+	s := newSite(t, httplimit.WithEventFingerprints(), httplimit.WithObserver(func(e httplimit.Event) { prints[e.Fingerprint] = identity }),
+		httplimit.Policy{Name: "each", Limits: []sash.Limit{sash.PerHour(9)}, Key: httplimit.By(func(*http.Request) (string, bool) { return identity, true })})
+	sent := 0
+	for length := range 150 {
+		same := strings.Repeat("\x00", length)
+		for _, identity = range []string{same + "\x00", same + "b", "b" + same + "\x00"} {
+			sent++
+			s.do("GET /")
+		}
+	}
+	require.Equal(t, sent, len(prints)) // a map in binary is no message
+}
+
 func TestOutcome_HasALabel(t *testing.T) {
 	for o, want := range []string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "unknown"} {
 		require.Equal(t, want, httplimit.Outcome(o).String())

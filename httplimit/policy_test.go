@@ -277,6 +277,31 @@ func TestParseKey_IsTheInverseOfKeyFor(t *testing.T) {
 	}
 }
 
+func TestPolicies_AreInTheOrderOfNew(t *testing.T) {
+	shadow := per("shadow", "", sash.PerHour(9), sash.PerDay(20))
+	shadow.Shadow = true
+	enforced := per("enforced", "POST /login", sash.PerHour(1))
+	s := newSite(t, shadow, enforced)
+	for range 2 { // the caller's changes are its own
+		policies := s.Policies()
+		require.Len(t, policies, 2)
+		require.Equal(t, []string{"shadow", "enforced"}, []string{policies[0].Name, policies[1].Name})
+		require.Equal(t, []sash.Limit{sash.PerHour(9), sash.PerDay(20)}, policies[0].Limits)
+		require.Equal(t, []sash.Limit{sash.PerHour(1)}, policies[1].Limits)
+		require.True(t, policies[0].Shadow)
+		require.Equal(t, "POST /login", policies[1].Pattern)
+		policies[0].Limits[0].Count = 0
+		policies[1] = httplimit.Policy{}
+	}
+}
+
+func TestPolicies_HaveTheLimitsOfReconfigure(t *testing.T) {
+	s := newSite(t, per("plan", "", sash.PerHour(1)))
+	require.Equal(t, []sash.Limit{sash.PerHour(1)}, s.Policies()[0].Limits)
+	require.NoError(t, s.Sash().Reconfigure(sash.PerHour(3), sash.PerDay(30)))
+	require.Equal(t, []sash.Limit{sash.PerHour(3), sash.PerDay(30)}, s.Policies()[0].Limits)
+}
+
 // With several policies, it would be unclear which limits Reconfigure replaces.
 func TestSash_ReconfigureIsForTheOnlyPolicy(t *testing.T) {
 	for name, options := range map[string][]httplimit.Option{

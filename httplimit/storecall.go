@@ -216,9 +216,9 @@ func (c *storeCall) pendingCharges() (all storeCharges) {
 		if !t.givesBack() || !t.decision.Allowed {
 			continue
 		}
-		one := storeCharge{pendingCharge{policy: t.policy, observer: c.observer}, c.stored[i].cancel}
+		one := storeCharge{pendingCharge{policy: t.policy, observer: c.observer, eventFields: c.eventFields}, c.stored[i].cancel}
 		if c.observer != nil {
-			one.event = c.newEvent(t, GivenBack)
+			one.event = c.newPendingEvent(t)
 			one.event.By = c.stored[i].by
 		}
 		all = append(all, one)

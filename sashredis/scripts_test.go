@@ -188,18 +188,24 @@ func (s *watchedServer) key(t *testing.T) string {
 	return keys[0].(string)
 }
 
-// A key does not expire before a lease of it has ended.
+// A key does not expire before a lease of it has ended, and what was leased has flowed back.
 func TestScripts_KeysExpireAfterTheirLeases(t *testing.T) {
-	ctx := context.Background()
-	s := watch(t)
-	l := s.limiter(t, []sash.Limit{sash.Per(1000, time.Second).Counter()}, sashredis.WithLease(10, time.Hour))
-	for l.Stats().Leased == 0 {
-		require.True(t, l.Take(ctx, "a", 1).Allowed)
+	for limit, flowsBack := range map[sash.Limit]time.Duration{
+		sash.Per(1000, time.Second).Counter():            0,
+		sash.Per(1000, time.Second).Buckets(time.Second): 0,
+		sash.Per(1000, time.Second).TokenBucket(1000):    2 * time.Millisecond,
+	} {
+		ctx := context.Background()
+		s := watch(t)
+		l := s.limiter(t, []sash.Limit{limit}, sashredis.WithLease(10, time.Hour))
+		for l.Stats().Leased < 2 {
+			require.True(t, l.Take(ctx, "a", 1).Allowed)
+		}
+		lease := strings.Split(s.reply, "|")[2]
+		end, err := strconv.ParseInt(strings.Fields(lease)[1], 10, 64)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, s.Command("PEXPIRETIME", s.key(t)).(int64)*1000, end+flowsBack.Microseconds(), "%v", limit)
 	}
-	lease := strings.Split(s.reply, "|")[2]
-	end, err := strconv.ParseInt(strings.Fields(lease)[1], 10, 64)
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, s.Command("PEXPIRETIME", s.key(t)).(int64)*1000, end)
 }
 
 // A call that is denied or not charged writes nothing, and creates no key.

@@ -2,11 +2,13 @@
 // logs, and needs no clone of the repository:
 //
 //	go install github.com/seed-30da4c49/sash/cmd/sash@latest
+//	sash suggest access.log
 //	sash replay -limit 10/s -limit "60/m log" access.log
 //
 // The subcommands are
 //
 //	replay   what a limit would have done to recorded traffic
+//	suggest  which limit to set, by recorded traffic
 //
 // sash SUBCOMMAND -h explains each. The exit status is that of the subcommand, or 2 if there
 // is none of that name.
@@ -21,6 +23,7 @@ import (
 	"os"
 
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/replay"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/suggest"
 	"github.com/seed-30da4c49/sash/internal/command"
 )
 
@@ -33,6 +36,7 @@ type subcommand struct {
 
 var subcommands = []subcommand{
 	{"replay", "what a limit would have done to recorded traffic", replay.Run},
+	{"suggest", "which limit to set, by recorded traffic", suggest.Run},
 }
 
 func main() {

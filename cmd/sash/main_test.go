@@ -18,6 +18,7 @@ func TestRun_SelectsTheSubcommand(t *testing.T) {
 		stdout, stderr string // each contains this; "" stands for nothing
 	}{
 		{"replay", []string{"replay", "-limit", "1/s"}, command.OK, "2 events by 1 client", ""},
+		{"suggest", []string{"suggest"}, command.OK, "2 events by 1 client", ""},
 		{"help of replay", []string{"replay", "-h"}, command.OK, "Usage: sash replay ", ""},
 		{"a wrong flag of replay", []string{"replay", "-nonsense"}, command.Usage, "", "sash replay: -h explains the flags\n"},
 		{"help", []string{"-h"}, command.OK, "  replay   what a limit would have done", ""},

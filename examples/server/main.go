@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	options := withLog(stderr)
+	options := withLog(stderr, nil)
 	instances := 1
 	if *redis != "" {
 		store, err := openRedis(ctx, *redis)
@@ -194,6 +194,11 @@ Or try it from another shell. /hello is limited by address:
 To ask what is left of /hello and /quote, and be charged nothing:
 
   curl -I %[1]s/hello
+
+Who is denied most now, as a page or in JSON:
+
+  %[1]s/debug/offenders
+  curl -H 'Accept: application/json' %[1]s/debug/offenders
 
 `
 

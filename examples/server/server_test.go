@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/offenders"
 )
 
 func newTestService(t *testing.T, l limits, options ...httplimit.Option) *service {
@@ -32,7 +34,7 @@ func TestHello_IsLimitedByAddress(t *testing.T) {
 	clock, limits := sash.NewManualClock(0), defaultLimits()
 	limits.Hello = sash.Per(2, 10*time.Second).Log()
 	var log bytes.Buffer
-	service := newTestService(t, limits, append(withLog(&log, sash.WithClock(clock)), httplimit.WithClock(clock))...)
+	service := newTestService(t, limits, append(withLog(&log, clock), httplimit.WithClock(clock))...)
 
 	for i, c := range []struct {
 		at     time.Duration
@@ -68,7 +70,7 @@ func TestHello_IsLimitedByAddress(t *testing.T) {
 			require.Contains(t, w.Body.String(), `"violated-policies":["hello"]`)
 		}
 	}
-	require.Equal(t, 2, strings.Count(log.String(), "hello: denied client "), "one for each client")
+	require.Equal(t, 2, strings.Count(log.String(), `msg="request denied" policy=hello`), "one for each client")
 	require.NotContains(t, log.String(), "203.0.113.7")
 }
 
@@ -231,37 +233,67 @@ func TestLogin_LimitsAnAddressOverAllAccounts(t *testing.T) {
 	require.Equal(t, 200, from(service, "198.51.100.1", "alice", "sash").Code)
 }
 
-// The log names a client once a minute, and has a limit for all clients, so that denied
-// clients cannot fill it.
+// The log names a client once a window, and not all clients, so that denied clients cannot
+// fill it.
 func TestLog_IsNoLineForEachDenial(t *testing.T) {
 	limits, clock := defaultLimits(), sash.NewManualClock(0)
 	limits.Hello = sash.PerHour(1).Log()
 	var log bytes.Buffer
-	service := newTestService(t, limits, append(withLog(&log, sash.WithClock(clock)), httplimit.WithClock(clock))...)
-	hello := func(remote string) {
-		r := httptest.NewRequest("GET", "/hello", nil)
-		r.RemoteAddr = remote
-		service.ServeHTTP(httptest.NewRecorder(), r)
-	}
+	service := newTestService(t, limits, append(withLog(&log, clock), httplimit.WithClock(clock))...)
 	lines := func() int { return strings.Count(log.String(), "\n") }
 	for range 1001 {
-		hello("203.0.113.7:1")
+		helloFrom(service, "203.0.113.7:1")
 	}
 	require.Equal(t, 1, lines(), "1,000 denials of one client")
-	require.Contains(t, log.String(), "hello: denied client ")
+	require.Contains(t, log.String(), "policy=hello")
 	require.NotContains(t, log.String(), "203.0.113.7")
-	clock.Advance(time.Minute)
-	hello("203.0.113.7:1")
+	clock.Advance(time.Hour)
+	for range 2 {
+		helloFrom(service, "203.0.113.7:1")
+	}
 	require.Equal(t, 2, lines())
-	require.True(t, strings.HasSuffix(log.String(), " for 59m0s; 999 more denials since the last line\n"), log.String())
 
-	clock.Advance(time.Minute)
+	clock.Advance(time.Hour)
 	for i := range 1000 {
 		for range 2 {
-			hello(fmt.Sprintf("[2001:db8:0:%x::1]:1", i))
+			helloFrom(service, fmt.Sprintf("[2001:db8:0:%x::1]:1", i))
 		}
 	}
 	require.Equal(t, 2+maxLogged, lines(), "1,000 clients that are denied")
+}
+
+// helloFrom asks for /hello from an address.
+func helloFrom(service *service, remote string) {
+	r := httptest.NewRequest("GET", "/hello", nil)
+	r.RemoteAddr = remote
+	service.ServeHTTP(httptest.NewRecorder(), r)
+}
+
+func TestOffenders_AreShownByFingerprints(t *testing.T) {
+	limits := defaultLimits()
+	limits.Hello = sash.PerHour(2)
+	service := newTestService(t, limits, httplimit.WithClock(sash.NewManualClock(0)))
+	for range 5 {
+		helloFrom(service, "203.0.113.7:1")
+	}
+	get := func(accept string) string {
+		r := httptest.NewRequest("GET", "/debug/offenders", nil)
+		r.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		service.ServeHTTP(w, r)
+		require.Equal(t, 200, w.Code)
+		require.Empty(t, w.Header().Get("RateLimit"), "the page has no policy")
+		require.NotContains(t, w.Body.String(), "203.0.113.7")
+		return w.Body.String()
+	}
+	require.Contains(t, get("text/html"), "3 denials")
+	var report offenders.Report
+	require.NoError(t, json.Unmarshal([]byte(get("application/json")), &report))
+	require.Len(t, report.Clients, 1)
+	c := report.Clients[0]
+	require.Equal(t, "hello", c.Policy)
+	require.EqualValues(t, 3, c.Denials)
+	require.Regexp(t, "^[0-9a-f]{16}$", c.Name)
 }
 
 func TestPage_LoadsNothingFromElsewhere(t *testing.T) {

@@ -8,14 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
+	"log/slog"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/offenders"
 )
 
 // A service is the handler of this server: its routes behind their limits.
@@ -55,7 +55,10 @@ func newService(l limits, options ...httplimit.Option) (*service, error) {
 // same syntax as those of the mux. The page has no policy. The origins are the URLs of all
 // instances, which are told to the page.
 func newServiceAmong(origins []string, l limits, options ...httplimit.Option) (*service, error) {
+	denied := new(offenders.Page)
 	options = append(options,
+		httplimit.WithObserver(denied.Observe),
+		httplimit.WithEventFingerprints(httplimit.Denied),
 		httplimit.Policy{
 			Name: "hello", Pattern: "GET /hello", Limits: []sash.Limit{l.Hello},
 			// Behind a proxy, all clients would have the proxy's address. Then add
@@ -98,6 +101,9 @@ func newServiceAmong(origins []string, l limits, options ...httplimit.Option) (*
 	mux.HandleFunc("POST /login", login)
 	mux.HandleFunc("GET /limits", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, l) })
 	mux.HandleFunc("GET /instances", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, origins) })
+	// Here anyone may see it, by fingerprints. A real service keeps it to its operators, for
+	// instance on a port of its own.
+	mux.Handle("GET /debug/offenders", denied)
 	mux.Handle("GET /", page(origins))
 	const largestForm = 4 << 10 // bytes
 	limited := http.MaxBytesHandler(limiter.Middleware(mux), largestForm)
@@ -181,36 +187,17 @@ func page(origins []string) http.Handler {
 	})
 }
 
-// maxLogged is the number of clients that the log names in a minute.
+// maxLogged is the number of clients that the log names in a window.
 const maxLogged = 100
 
-// withLog logs denials to w: at most one line a minute for each client and policy, and at
-// most maxLogged a minute in total. Each line reports the number of denials since the last
-// line. So a flood of requests does not cause a flood of lines, which would cost more than
-// the requests do. A client is named by a fingerprint, which differs in every run and does
-// not reveal the identity.
-//
-// The limits of the log are those of a sash.Limiter, to which the options apply.
-func withLog(w io.Writer, options ...sash.Option) []httplimit.Option {
-	lines := sash.Must(sash.New(append(options,
-		sash.PerMinute(1).Log(),
-		sash.WithMaxKeys(maxLogged, sash.DenyNew),
-		sash.WithSweepInterval(-1), // a full table evicts idle keys by itself
-	)...))
-	logger := log.New(w, "", 0)
-	var unlogged atomic.Int64
+// withLog logs denials to w: one record for each client, policy and window, and of at most
+// maxLogged clients at a time. So a flood of requests does not cause a flood of records, which
+// would cost more than the requests do. A client is named by a fingerprint, which differs in every
+// run and does not reveal the identity. The clock is that of the limiter; nil is the default.
+func withLog(w io.Writer, clock sash.Clock) []httplimit.Option {
+	log := &offenders.Log{Logger: slog.New(slog.NewTextHandler(w, nil)), Size: maxLogged, Clock: clock}
 	return []httplimit.Option{
-		httplimit.WithEventFingerprints(),
-		httplimit.WithObserver(func(e httplimit.Event) {
-			if e.Outcome != httplimit.Denied {
-				return
-			}
-			client := fmt.Sprintf("%s: denied client %016x", e.Policy, e.Fingerprint)
-			if !lines.Allow(client) {
-				unlogged.Add(1)
-				return
-			}
-			logger.Printf("%s for %v; %d more denials since the last line", client, e.Decision.RetryAfter, unlogged.Swap(0))
-		}),
+		httplimit.WithObserver(log.Observe),
+		httplimit.WithEventFingerprints(httplimit.Denied),
 	}
 }

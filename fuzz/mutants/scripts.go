@@ -303,7 +303,7 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-bucket-expires-before-its-lease", fault: "a key expires before a lease of it ends",
-		file: "sashredis/scripts/key.lua", old: "local fields, expires, used = {}, key.leaseEnd, key.leased > 0", new: "local fields, expires, used = {}, -BASE, key.leased > 0",
+		file: "sashredis/scripts/bucket.lua", old: "math.max(s.at, s.key.leaseEnd) + math.min", new: "s.at + math.min",
 		tests: "TestScripts_KeysExpire",
 	},
 

@@ -71,7 +71,8 @@ var (
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "expvar": "expvar", "fmt": "fmt", "http": "net/http",
 	"httplimit": "github.com/seed-30da4c49/sash/httplimit", "log": "log", "netip": "net/netip", "os": "os",
-	"sash": "github.com/seed-30da4c49/sash", "sashredis": "github.com/seed-30da4c49/sash/sashredis",
+	"offenders": "github.com/seed-30da4c49/sash/httplimit/offenders",
+	"sash":      "github.com/seed-30da4c49/sash", "sashredis": "github.com/seed-30da4c49/sash/sashredis",
 	"httpstore": "github.com/seed-30da4c49/sash/sashredis/httpstore", "time": "time",
 }
 

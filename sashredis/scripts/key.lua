@@ -43,7 +43,7 @@ end
 
 -- close writes key after a charge or what was given back, and sets when it expires.
 local function close(key)
-  local fields, expires, used = {}, key.leaseEnd, key.leased > 0
+  local fields, expires, used = {}, now, key.leased > 0 -- no lease outlives what counts
   for i, s in ipairs(key) do
     local field, idle = s.kind.save(s)
     fields[i] = field .. ';'

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -142,7 +141,9 @@ func (r *report) text(w io.Writer) {
 	if r.First != nil {
 		fmt.Fprintf(w, "from %s to %s UTC, %v\n", r.First.Format(toTheSecond), r.Last.Format(toTheSecond), r.Last.Sub(*r.First).Round(time.Second))
 	}
-	r.formats(w)
+	for _, line := range traffic.FormatLines(r.Formats) {
+		fmt.Fprintln(w, line)
+	}
 	r.oddities(w)
 	for _, text := range r.Warnings {
 		fmt.Fprintf(w, "WARNING: %s\n", text)
@@ -156,20 +157,6 @@ func (r *report) text(w io.Writer) {
 	r.units(w)
 	for i := range r.Limits {
 		r.Limits[i].text(w)
-	}
-}
-
-// formats writes the formats of the files, and the reasons. Files of one format share a line.
-func (r *report) formats(w io.Writer) {
-	for i, f := range r.Formats {
-		if i > 0 && f.Format == r.Formats[i-1].Format {
-			continue
-		}
-		of := ""
-		if slices.ContainsFunc(r.Formats, func(g traffic.FileFormat) bool { return g.Format != f.Format }) {
-			of = f.File + " "
-		}
-		fmt.Fprintf(w, "%sread as %s: %s\n", of, f.Format, f.Why)
 	}
 }
 

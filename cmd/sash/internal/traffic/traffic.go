@@ -8,7 +8,9 @@ package traffic
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -175,4 +177,19 @@ func isBlank(line string) bool {
 		}
 	}
 	return true
+}
+
+// FormatLines says in lines which formats files have, and why. Files of one format share a line.
+func FormatLines(formats []FileFormat) (all []string) {
+	for i, f := range formats {
+		if i > 0 && f.Format == formats[i-1].Format {
+			continue
+		}
+		of := ""
+		if slices.ContainsFunc(formats, func(g FileFormat) bool { return g.Format != f.Format }) {
+			of = f.File + " "
+		}
+		all = append(all, fmt.Sprintf("%sread as %s: %s", of, f.Format, f.Why))
+	}
+	return all
 }

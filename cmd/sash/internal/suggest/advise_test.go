@@ -1,0 +1,233 @@
+package suggest
+
+import (
+	"fmt"
+	"go/parser"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+func TestDistribution_PercentileLeavesSoManyPercentAlone(t *testing.T) {
+	d := make(distribution, 1000)
+	for i := range d {
+		d[i] = int64(i + 1)
+	}
+	for p, want := range map[float64]int64{0.01: 1, 0.1: 1, 50: 500, 90: 900, 99: 990, 99.9: 999, 99.91: 1000, 100: 1000} {
+		assert.Equal(t, want, d.percentile(p), p)
+		assert.LessOrEqual(t, float64(d.above(d.percentile(p))), 1000*(100-p)/100+rounding*1000, p)
+	}
+	assert.EqualValues(t, 7, distribution{7}.percentile(0.1))
+	assert.Zero(t, distribution(nil).percentile(50))
+	assert.Equal(t, 7-1, make(distribution, 2500).rank(0.28))
+}
+
+func TestDistribution_GapIsBetweenTwoKindsOfClients(t *testing.T) {
+	d := make(distribution, 100, 106)
+	for i := range d {
+		d[i] = int64(1 + i/5)
+	}
+	d = append(d, 193, 800, 800, 800, 1500, 90000)
+	low, high, above := d.gap(99)
+	assert.Equal(t, []int64{20, 193, 6}, []int64{low, high, int64(above)})
+	_, _, above = d.gap(94)
+	assert.Zero(t, above, "the percentile is below the gap")
+	_, _, above = distribution{1, 1, 2, 4, 8}.gap(100)
+	assert.Zero(t, above, "small numbers are no gap")
+}
+
+func TestSuggest_LeastCandidateAboveThePercentileWithHeadroom(t *testing.T) {
+	counts := make([]int, 199)
+	for i := range counts {
+		counts[i] = 10
+	}
+	counts[0] = 59
+	tests := []struct {
+		args    []string
+		limit   string
+		clients int
+		reason  string
+	}{
+		{nil, "100/m", 0, "all of 200 clients had at most 59 in any 1m; 1.5 times that is 88.5; 100 is the next candidate. It would have denied nobody."},
+		{[]string{"-percentile", "99"}, "15/m", 1, "99% of 200 clients had at most 10 in any 1m; 1.5 times that is 15; 15 is the next candidate. It would have denied 44 events (2.156%) of 1 client, and none of the others, of which the busiest had 10."},
+		{[]string{"-percentile", "99", "-headroom", "1"}, "10/m", 1, "99% of 200 clients had at most 10 in any 1m; 10 is the next candidate. It would have denied 49 events"},
+		{[]string{"-percentile", "99", "-headroom", "1.1"}, "12/m", 1, "1.1 times that is 11; 12 is the next candidate"},
+		{[]string{"-percentile", "0.1"}, "2/m", 199, "It would have denied 1,641 events"},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.args), func(t *testing.T) {
+			r := invoke(minutes(counts...), append([]string{"-json", "-window", "1m"}, tt.args...)...).report(t)
+			require.NotNil(t, r.Windows[0].Suggested, r.Windows[0].NotSuggested)
+			assert.Equal(t, tt.limit, rate(r.Windows[0].Suggested.Limit))
+			assert.Equal(t, tt.clients, r.Windows[0].Suggested.Clients)
+			assert.Contains(t, r.Windows[0].Suggested.Reason, tt.reason)
+		})
+	}
+}
+
+func TestSuggest_NothingFromAShortRecording(t *testing.T) {
+	var b strings.Builder
+	for i := range 21 {
+		fmt.Fprintf(&b, "%d\ta\n", i*60_000_000)
+	}
+	got := invoke(b.String())
+	assert.Contains(t, got.stdout, "\n  nothing for 1h: the recording covers 20m0s, too short for windows of 1h: 3h0m0s or more would do.\n")
+	r := invoke(b.String(), "-json").report(t)
+	assert.NotNil(t, r.Windows[1].Suggested)
+	assert.Nil(t, r.Windows[2].Suggested)
+	assert.Len(t, invoke(b.String(), "-json", "-window", "400s").report(t).Next, 3)
+	none := invoke(b.String(), "-json", "-window", "401s").report(t)
+	assert.Nil(t, none.Policy)
+	assert.Empty(t, none.Next)
+}
+
+func TestSuggest_NothingBeyondTheCandidates(t *testing.T) {
+	const csv = "when,in\n2026-03-10 00:00:00.5,%d\n2026-03-10 10:00:00,1\n"
+	args := []string{"-json", "-time", "when", "-cost", "in", "-headroom", "1"}
+	r := invoke(fmt.Sprintf(csv, int64(1e11)), args...).report(t)
+	assert.EqualValues(t, 1e11, r.Windows[0].Suggested.Limit.Count)
+	r = invoke(fmt.Sprintf(csv, int64(1e11+1)), args...).report(t)
+	assert.Contains(t, r.Windows[0].NotSuggested, "no candidate is that large")
+	r = invoke("when,in\n2026-03-10 00:00:00.5,0\n2026-03-10 10:00:00,0\n", args...).report(t)
+	assert.Contains(t, r.Windows[0].NotSuggested, "no event costs anything")
+}
+
+func TestPolicy_LeavesOutWhatAnotherLimitImplies(t *testing.T) {
+	tests := []struct{ suggested, policy []sash.Limit }{
+		{[]sash.Limit{sash.PerSecond(5), sash.PerMinute(100), sash.PerHour(1000)}, []sash.Limit{sash.PerSecond(5), sash.PerMinute(100), sash.PerHour(1000)}},
+		{[]sash.Limit{sash.PerSecond(30), sash.PerMinute(30)}, []sash.Limit{sash.PerMinute(30)}},
+		{[]sash.Limit{sash.PerSecond(1), sash.PerMinute(60)}, []sash.Limit{sash.PerSecond(1)}},
+		{[]sash.Limit{sash.PerSecond(1), sash.PerMinute(59)}, []sash.Limit{sash.PerSecond(1), sash.PerMinute(59)}},
+		{[]sash.Limit{sash.Per(2, 40*time.Second), sash.PerMinute(4)}, []sash.Limit{sash.Per(2, 40*time.Second)}},
+		{[]sash.Limit{sash.Per(2, 40*time.Second), sash.PerMinute(3)}, []sash.Limit{sash.Per(2, 40*time.Second), sash.PerMinute(3)}},
+	}
+	for _, tt := range tests {
+		var windows []windowReport
+		for _, l := range tt.suggested {
+			windows = append(windows, windowReport{Suggested: &suggestion{candidate: candidate{Limit: l}}})
+		}
+		assert.Equal(t, tt.policy, policy(append(windows, windowReport{})))
+	}
+}
+
+func TestPolicy_TouchesWhoExceedsALimit(t *testing.T) {
+	r := invoke(minutes(4, 5, 6, 30), "-json", "-window", "1m", "-percentile", "40", "-headroom", "1").report(t)
+	assert.Equal(t, []sash.Limit{sash.PerMinute(4)}, r.Policy.Limits)
+	assert.Equal(t, 3, r.Policy.Clients, "all but those of 4 and of 1")
+}
+
+func TestReport_TellsWhatALimitAddsNothingTo(t *testing.T) {
+	r := invoke(minutes(5, 5, 6))
+	assert.Contains(t, r.stdout, "  Enough is 2/s and 10/h: the others add nothing to it. It would have denied nobody.\n")
+	assert.Contains(t, r.stdout, "sash.PerSecond(2), sash.PerHour(10)}")
+}
+
+func TestWarnings(t *testing.T) {
+	crowd := make([]int, 300)
+	for i := range crowd {
+		crowd[i] = 5
+	}
+	mixed := append([]int{40, 50, 60}, crowd...)
+	tests := []struct {
+		name, content string
+		args          []string
+		kinds         []string
+		text          string
+	}{
+		{"none", minutes(append(crowd, crowd...)...), []string{"-window", "1m", "-percentile", "99"}, []string{"short recording"}, "The recording covers 10h0m0s"},
+		{"one client", "0\ta\n90000000001\ta\n", []string{"-window", "1m"}, []string{"log"}, "all events are of one client, a: if it is a proxy, name it by -trust, and log X-Forwarded-For"},
+		{"few clients", "0\ta\n90000000001\tb\n", []string{"-window", "1m"}, []string{"few clients"}, "With 2 clients, the percentile 99.9 is the busiest of them."},
+		{"few clients, but all are meant", "0\ta\n90000000001\tb\n", []string{"-window", "1m", "-percentile", "100"}, nil, ""},
+		{"two kinds", minutes(mixed...), []string{"-window", "1m", "-percentile", "99.5"}, []string{"two kinds of clients", "short recording"}, "In 1m, the percentile 99.5 is 50. But 3 clients are at 40 or above, and all others at 5 or below. If the first are to be denied, try -percentile 99.\n"},
+		{"two kinds, of which one is left out", minutes(mixed...), []string{"-window", "1m", "-percentile", "99"}, []string{"short recording"}, ""},
+		{"a dominant client", minutes(append([]int{400}, crowd...)...), []string{"-window", "1m", "-percentile", "99"}, []string{"dominant client", "short recording"}, "21.030% of all events are of one client, c0: a crawler, or many people behind one address?"},
+		{"whole seconds", "0\ta\n1000000\ta\n90000000000\tb\n", []string{"-percentile", "100"}, []string{"whole seconds"}, "So a window of 1s may have held up to 2 times what is shown"},
+		{"whole seconds, and half a second", "0\ta\n90000000000\tb\n", []string{"-percentile", "100", "-window", "500ms"}, []string{"whole seconds"}, "So a window of 500ms may have held up to"},
+		{"a part of a second", "0\ta\n500000\ta\n90000000000\tb\n", []string{"-percentile", "100"}, nil, ""},
+		{"whole seconds do not matter", "0\ta\n90000000000\tb\n", []string{"-percentile", "100", "-window", "11s"}, nil, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := invoke(tt.content, append([]string{"-json"}, tt.args...)...).report(t)
+			var kinds, texts []string
+			for _, w := range r.Warnings {
+				kinds, texts = append(kinds, w.Kind), append(texts, w.Text)
+			}
+			assert.Equal(t, tt.kinds, kinds, texts)
+			assert.Contains(t, strings.Join(texts, "\n")+"\n", tt.text)
+		})
+	}
+}
+
+// A percentile that a warning tells to try leaves the clients out that it names.
+func TestWarnings_PercentileToTryLeavesTheOthersOut(t *testing.T) {
+	r := invoke("", "-json", "-percentile", "99.8", shop).report(t)
+	for _, v := range r.Windows {
+		assert.LessOrEqual(t, v.Suggested.AtPercentile, int64(20), v.Window)
+	}
+	for _, w := range r.Warnings {
+		assert.NotEqual(t, "two kinds of clients", w.Kind)
+	}
+}
+
+func TestTop_ClientsThatExceedTheSuggestionsMost(t *testing.T) {
+	r := invoke("", "-json", "-percentile", "99.8", "-top", "7", shop).report(t)
+	var clients []string
+	for i, c := range r.Top {
+		clients = append(clients, c.Client)
+		assert.Equal(t, i < 6, len(c.Above) > 0, c.Client)
+	}
+	// 1500 in an hour are 50 times the limit of 30, 800 are 27 times, and 193 are 6 times; 600
+	// in a minute are 50 times the limit of 12.
+	assert.Equal(t, []string{"192.0.2.80", "198.51.100.23", "203.0.113.66", "203.0.113.67", "203.0.113.68", "203.0.113.10", "198.18.170.92"}, clients)
+	assert.Empty(t, invoke("", "-json", "-top", "0", shop).report(t).Top)
+}
+
+func TestRows_FewCandidatesAroundTheSuggestion(t *testing.T) {
+	r := invoke(minutes(1, 1, 1, 1, 1, 1, 1, 1, 1, 9000), "-json", "-window", "1m", "-percentile", "50").report(t)
+	v := r.Windows[0]
+	v.window = time.Minute
+	rows := v.rows()
+	assert.EqualValues(t, 1, rows[0].Limit.Count)
+	assert.EqualValues(t, 10_000, rows[len(rows)-1].Limit.Count)
+	for _, c := range rows[:len(rows)-1] {
+		assert.True(t, isCoarse(c.Limit.Count), c.Limit)
+	}
+	assert.Contains(t, invoke(minutes(1, 2, 3), "-window", "1m").stdout, "5/m        0      0.000%       0     0.000%  <- suggested\n")
+}
+
+func TestShort_IsReadAsItsWindow(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		time.Second: "1s", 90 * time.Second: "1m30s", time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m",
+		10 * time.Hour: "10h", 24 * time.Hour: "1d", 36 * time.Hour: "36h", 250 * time.Millisecond: "250ms", 10 * time.Minute: "10m",
+	} {
+		assert.Equal(t, want, short(d))
+		limit, err := sash.ParseLimit(rate(sash.Per(20, d)) + " log")
+		require.NoError(t, err)
+		assert.Equal(t, sash.Per(20, d).Log(), limit)
+	}
+}
+
+func TestPolicyCode_IsGo(t *testing.T) {
+	for l, want := range map[sash.Limit]string{
+		sash.PerSecond(5):                  "sash.PerSecond(5)",
+		sash.PerMinute(100).Log():          "sash.PerMinute(100).Log()",
+		sash.PerHour(16):                   "sash.PerHour(16)",
+		sash.Per(20, 24*time.Hour).Log():   "sash.Per(20, 24*time.Hour).Log()",
+		sash.Per(20, 90*time.Second).Log(): "sash.Per(20, 90*time.Second).Log()",
+		sash.Per(2, 1500*time.Microsecond): "sash.Per(2, 1500000)",
+	} {
+		assert.Equal(t, want, limitCode(l))
+	}
+	for _, args := range [][]string{{shop}, {"-key", "addr,agent", shop}} {
+		code := invoke("", append([]string{"-json"}, args...)...).report(t).Next[1].Code
+		_, err := parser.ParseExpr(strings.ReplaceAll(code, "…", "nil"))
+		require.NoError(t, err, code)
+		assert.Contains(t, code, "Shadow: true")
+	}
+}

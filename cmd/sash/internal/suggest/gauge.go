@@ -1,0 +1,130 @@
+package suggest
+
+import "math/bits"
+
+// A gauge measures the busiest window of each client, for windows of one length, and what the
+// exact log of each candidate denies. It does so in one pass over the events in the order of
+// time.
+//
+// A window that ends at an event holds the events of the same client that are less than
+// the window's length older, as in a SlidingLog. A client's busiest window is the one with the
+// most units. All events count, whether a limit would have admitted them or not.
+//
+// It keeps the number of each client's busiest window, and the events that are still within
+// the window: 24 bytes each, and up to twice that while they grow.
+type gauge struct {
+	window  int64     // in nanoseconds
+	busiest []int64   // units of the busiest window so far, by client
+	recent  []*recent // by client; nil for a client without events in the window
+	denied  [len(candidates)]int64
+
+	peak peak // the busiest window of all
+
+	sinceSweep int // events since the recent ones were swept
+}
+
+// A peak is the busiest window of all clients.
+type peak struct {
+	units  int64
+	client uint32
+	end    int64 // the first instant at which the window held them
+}
+
+// recent holds the events of one client in the window that ends at its last event.
+type recent struct {
+	events []event // oldest first
+	units  int64   // of all events
+	denied []int64 // units of the events that each candidate denied; as long as there are any
+}
+
+// An event has a bit in denied for each candidate whose log has denied it.
+type event struct {
+	at, units int64
+	denied    uint64
+}
+
+// add counts an event of a client. Clients are numbered from 0.
+func (g *gauge) add(client uint32, at, units int64) {
+	r := g.recentOf(client)
+	r.expire(at, g.window)
+	e := event{at: at, units: units, denied: r.decide(units)}
+	r.append(e)
+	for rest := e.denied; rest != 0; rest &= rest - 1 {
+		g.denied[bits.TrailingZeros64(rest)]++
+	}
+	g.busiest[client] = max(g.busiest[client], r.units)
+	if r.units > g.peak.units {
+		g.peak = peak{r.units, client, at}
+	}
+	g.sweep(at)
+}
+
+func (g *gauge) recentOf(client uint32) *recent {
+	for uint32(len(g.busiest)) <= client {
+		g.busiest, g.recent = append(g.busiest, 0), append(g.recent, nil)
+	}
+	if g.recent[client] == nil {
+		g.recent[client] = &recent{}
+	}
+	return g.recent[client]
+}
+
+// sweep drops the events that have left the window at now, of all clients. It does so once in
+// as many events as there are clients, so it costs a few steps for each event.
+func (g *gauge) sweep(now int64) {
+	if g.sinceSweep++; g.sinceSweep < max(1024, len(g.recent)) {
+		return
+	}
+	g.sinceSweep = 0
+	for i, r := range g.recent {
+		if r == nil {
+			continue
+		}
+		if r.expire(now, g.window); len(r.events) == 0 {
+			g.recent[i] = nil
+		}
+	}
+}
+
+// expire drops the events that are as old as the window at now.
+func (r *recent) expire(now, window int64) {
+	for len(r.events) > 0 && uint64(now)-uint64(r.events[0].at) >= uint64(window) { // at most 64 bits apart
+		r.charge(r.events[0], -1)
+		r.events = r.events[1:]
+	}
+}
+
+// decide returns the candidates whose logs deny an event of so many units now: those that have
+// too little left of what they have admitted in the window.
+func (r *recent) decide(units int64) (denied uint64) {
+	for i, count := range candidates {
+		admitted := r.units
+		if count >= admitted+units {
+			break // it has admitted all events of the window, and so have all larger ones
+		}
+		if i < len(r.denied) {
+			admitted -= r.denied[i]
+		}
+		if units > count-admitted {
+			denied |= 1 << i
+		}
+	}
+	return denied
+}
+
+// append adds an event that has been decided.
+func (r *recent) append(e event) {
+	r.events = append(r.events, e)
+	for len(r.denied) < bits.Len64(e.denied) {
+		r.denied = append(r.denied, 0)
+	}
+	r.charge(e, 1)
+}
+
+// charge adds the units of e to the sums, or takes them away if times is -1.
+func (r *recent) charge(e event, times int64) {
+	r.units += times * e.units
+	for rest := e.denied; rest != 0; rest &= rest - 1 {
+		r.denied[bits.TrailingZeros64(rest)] += times * e.units
+	}
+}

@@ -1,0 +1,152 @@
+package suggest
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// A call is one event of a test.
+type call struct {
+	client    uint32
+	at, units int64
+}
+
+func measure(window time.Duration, calls []call) *gauge {
+	g := &gauge{window: int64(window)}
+	for _, c := range calls {
+		g.add(c.client, c.at, c.units)
+	}
+	return g
+}
+
+// decide sends calls through a limiter, and returns which clients it denies, and how many
+// calls.
+func decide(t *testing.T, l sash.Limit, calls []call) (clients map[uint32]bool, denied int64) {
+	t.Helper()
+	clock := sash.NewManualClock(0)
+	limiter, err := sash.New(l, sash.WithClock(clock), sash.WithSweepInterval(-1))
+	require.NoError(t, err)
+	defer limiter.Close()
+	clients = make(map[uint32]bool)
+	for _, c := range calls {
+		clock.Set(c.at)
+		if !limiter.AllowN(string(rune('a'+c.client)), c.units) {
+			clients[c.client] = true
+			denied++
+		}
+	}
+	return clients, denied
+}
+
+// randomCalls returns calls in the order of time, in bursts of which many meet the edges of
+// windows of one second.
+func randomCalls(random *rand.Rand) (calls []call) {
+	steps := []int64{0, 0, 1, int64(time.Second) - 1, int64(time.Second), int64(time.Second) / 4, int64(time.Second) / 10}
+	most := 1 + random.Int64N(4)
+	for at := int64(time.Hour); len(calls) < 600; at += steps[random.IntN(len(steps))] {
+		for range random.IntN(6) {
+			calls = append(calls, call{uint32(random.IntN(4) * random.IntN(4)), at, random.Int64N(most + 1)})
+		}
+	}
+	return calls
+}
+
+// A SlidingLog denies a client at least once if and only if its busiest window holds more than
+// the limit admits, and it denies exactly the events that the gauge says.
+func TestGauge_TellsWhatALogDenies(t *testing.T) {
+	t.Parallel()
+	touched, untouched := 0, 0
+	for seed := range uint64(40) {
+		calls := randomCalls(rand.New(rand.NewPCG(seed, 1)))
+		g := measure(time.Second, calls)
+		for i, count := range candidates[:20] {
+			clients, denied := decide(t, sash.PerSecond(count).Log(), calls)
+			for client, busiest := range g.busiest {
+				require.Equal(t, clients[uint32(client)], busiest > count, "seed %d, %d/s, client %d", seed, count, client)
+			}
+			require.Equal(t, denied, g.denied[i], "seed %d, %d/s", seed, count)
+			touched, untouched = touched+len(clients), untouched+len(g.busiest)-len(clients)
+		}
+	}
+	assert.Greater(t, touched, 1000, "these calls tell nothing")
+	assert.Greater(t, untouched, 1000, "these calls tell nothing")
+}
+
+// A SlidingCounter weighs the window before by how much of it is still covered, so it may
+// deny a client whose busiest window is within the limit, and admit one that is above. It
+// denies no client whose busiest window holds at most half of the limit, and every client
+// whose busiest window holds twice the limit.
+func TestGauge_TellsWithinAFactorOfTwoWhatACounterDenies(t *testing.T) {
+	t.Parallel()
+	within, above := 0, 0
+	for seed := range uint64(60) {
+		calls := randomCalls(rand.New(rand.NewPCG(seed, 2)))
+		g := measure(time.Second, calls)
+		for _, count := range candidates[:20] {
+			clients, _ := decide(t, sash.PerSecond(count).Counter(), calls)
+			for client, busiest := range g.busiest {
+				denied := clients[uint32(client)]
+				switch {
+				case 2*busiest <= count:
+					require.False(t, denied, "seed %d, %d/s, busiest window %d", seed, count, busiest)
+				case busiest >= 2*count:
+					require.True(t, denied, "seed %d, %d/s, busiest window %d", seed, count, busiest)
+				case denied && busiest <= count:
+					within++
+				case !denied && busiest > count:
+					above++
+				}
+			}
+		}
+	}
+	assert.Greater(t, within, 10, "no counter denied a client that the log admits")
+	assert.Greater(t, above, 10, "no counter admitted a client that the log denies")
+}
+
+func TestGauge_BusiestWindowIsHalfOpen(t *testing.T) {
+	const second = int64(time.Second)
+	g := measure(time.Second, []call{{0, 0, 1}, {0, second - 1, 1}, {0, second, 5}, {1, second, 2}, {1, 2 * second, 4}, {2, 2 * second, 0}})
+	assert.Equal(t, []int64{6, 4, 0}, g.busiest)
+	assert.Equal(t, peak{6, 0, second}, g.peak)
+}
+
+// Busy clients keep the events of the last window only, and idle ones keep none.
+func TestGauge_KeepsTheEventsOfTheLastWindow(t *testing.T) {
+	const clients, perWindow, windows = 2000, 50, 200
+	g := &gauge{window: int64(time.Second)}
+	for i := range perWindow * windows {
+		at := int64(i) * int64(time.Second) / perWindow
+		g.add(0, at, 1)
+		g.add(1+uint32(i%clients), at, 1)
+	}
+	kept, active := 0, 0
+	for _, r := range g.recent {
+		if r != nil {
+			active++
+			kept += len(r.events)
+			assert.LessOrEqual(t, cap(r.events), 4*perWindow)
+		}
+	}
+	// A sweep comes after as many events as there are clients.
+	assert.LessOrEqual(t, kept, 2*perWindow+clients)
+	assert.LessOrEqual(t, active, 1+perWindow+clients/2)
+	assert.EqualValues(t, perWindow, g.busiest[0])
+}
+
+func TestCandidates_AscendAndCoverWhatPeopleChoose(t *testing.T) {
+	for i := 1; i < len(candidates); i++ {
+		require.Less(t, candidates[i-1], candidates[i])
+		require.LessOrEqual(t, candidates[i], 10*candidates[i-1])
+	}
+	for _, n := range []int64{5, 10, 20, 30, 60, 100, 120, 300, 500, 1000, 5000} {
+		assert.Equal(t, n, candidates[atLeast(n)])
+	}
+	assert.EqualValues(t, 12, candidates[atLeast(11)])
+	assert.Equal(t, len(candidates), atLeast(candidates[len(candidates)-1]+1))
+}

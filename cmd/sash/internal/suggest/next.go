@@ -1,0 +1,111 @@
+package suggest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// addressKey is the key that httplimit.ByAddress tells clients apart by.
+const addressKey = "addr"
+
+// A step is what to do next, with the command or the code for it.
+type step struct {
+	Text string `json:"text"`
+	Code string `json:"code"`
+}
+
+// nextSteps returns the way from the suggestions to limits that are enforced.
+func nextSteps(r *report, o *options) []step {
+	if r.Policy == nil {
+		return []step{}
+	}
+	limits := r.Policy.Limits
+	return []step{
+		{"Replay them: whom do they deny, and when? A counter takes less memory than a log; the replay says where it differs.", replayCommands(limits, o)},
+		{"Shadow them in production: the policy decides, and denies nothing. Count its outcomes for a week.", policyCode(limits, r.Key)},
+		{"Enforce them: remove Shadow, and go on counting.", ""},
+	}
+}
+
+// replayCommands returns commands that replay the limits: each alone, as a log and as the
+// counter that sash.Per would choose, and all together.
+func replayCommands(limits []sash.Limit, o *options) string {
+	var alone, all []string
+	for _, l := range limits {
+		alone = append(alone, "-limit "+quoted(rate(l)+" log"))
+		if l.Count > sash.SmallCount {
+			alone = append(alone, "-limit "+rate(l))
+		}
+		all = append(all, "-limit "+quoted(rate(l)+" log"))
+	}
+	command := func(limits []string, flags ...string) string {
+		words := append([]string{"sash replay"}, flags...)
+		words = append(append(words, limits...), o.input()...)
+		return strings.Join(words, " ") + "\n"
+	}
+	text := command(alone)
+	if len(limits) > 1 {
+		text += command(all, "-together")
+	}
+	return text
+}
+
+// policyCode returns the Go code of the shadow policy.
+func policyCode(limits []sash.Limit, clients string) string {
+	var calls []string
+	for _, l := range limits {
+		calls = append(calls, limitCode(l))
+	}
+	key := "httplimit.ByAddress(), // behind a proxy: httplimit.ByAddress(httplimit.TrustProxies(…))"
+	if clients != addressKey {
+		key = "…, // the httplimit.KeyFunc that tells clients apart as this recording does"
+	}
+	return fmt.Sprintf("httplimit.Policy{\n\tName:   \"suggested\",\n\tLimits: []sash.Limit{%s},\n\tKey:    %s\n\tShadow: true,\n}\n",
+		strings.Join(calls, ", "), key)
+}
+
+// limitCode returns a limit as a Go expression.
+func limitCode(l sash.Limit) string {
+	var call string
+	switch l.Window {
+	case time.Second:
+		call = fmt.Sprintf("sash.PerSecond(%d)", l.Count)
+	case time.Minute:
+		call = fmt.Sprintf("sash.PerMinute(%d)", l.Count)
+	case time.Hour:
+		call = fmt.Sprintf("sash.PerHour(%d)", l.Count)
+	default:
+		call = fmt.Sprintf("sash.Per(%d, %s)", l.Count, durationCode(l.Window))
+	}
+	if l.Count > sash.SmallCount {
+		call += ".Log()"
+	}
+	return call
+}
+
+// durationCode returns a duration as a Go expression, in the largest unit that divides it.
+func durationCode(d time.Duration) string {
+	for _, u := range []struct {
+		length time.Duration
+		name   string
+	}{{time.Hour, "time.Hour"}, {time.Minute, "time.Minute"}, {time.Second, "time.Second"}, {time.Millisecond, "time.Millisecond"}} {
+		if d%u.length == 0 {
+			return fmt.Sprintf("%d*%s", d/u.length, u.name)
+		}
+	}
+	return fmt.Sprintf("%d", int64(d))
+}
+
+// quoted returns a word for a shell.
+func quoted(word string) string {
+	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") == "" {
+		return word
+	}
+	if !strings.ContainsAny(word, "\"$`\\!") {
+		return `"` + word + `"`
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

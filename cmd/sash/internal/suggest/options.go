@@ -1,0 +1,183 @@
+package suggest
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+)
+
+// options are the settings of the command line.
+type options struct {
+	traffic.Settings
+	windows    []time.Duration
+	percentile float64
+	headroom   float64
+	top        int
+	json       bool
+	svg        string // the file of the picture; none if empty
+	files      []string
+
+	args  []string // the command line
+	flags *flag.FlagSet
+}
+
+// longestWindow is the longest of which the recording can have enough.
+const longestWindow = math.MaxInt64 / enoughWindows * time.Nanosecond
+
+// theWindows are the windows if there is no -window.
+var theWindows = []time.Duration{time.Second, time.Minute, time.Hour}
+
+// parseArgs reads the command line. Its error names every fault found, or is flag.ErrHelp.
+// The options can print the usage in any case.
+func parseArgs(args []string) (*options, error) {
+	o := &options{args: args, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
+	o.flags.SetOutput(io.Discard) // Run prints errors and usage
+	var faults []error
+	fault := func(err error) { faults = append(faults, err) }
+	o.ownFlags(o.flags, fault)
+	o.Settings.Flags(o.flags, fault)
+	if err := o.flags.Parse(args); err != nil {
+		return o, errors.Join(append(faults, err)...)
+	}
+	o.setDefaults()
+	return o, errors.Join(append(faults, o.check())...)
+}
+
+// ownFlags defines the flags that do not say how files are read. The function of -window
+// returns no error, because flag would stop at the first.
+func (o *options) ownFlags(flags *flag.FlagSet, fault func(error)) {
+	flags.Func("window", "suggest a limit for windows of this `DURATION`, instead of 1s, 1m and 1h; repeat it for several: -window 10s -window 7d", func(s string) error {
+		fault(o.addWindow(s))
+		return nil
+	})
+	flags.Float64Var(&o.percentile, "percentile", 99.9, "leave this `PERCENT` of the clients alone: -percentile 99")
+	flags.Float64Var(&o.headroom, "headroom", 1.5, "suggest this `FACTOR` times what the busiest of them had, or the next round number: -headroom 2")
+	flags.IntVar(&o.top, "top", 8, "show the `N` clients that exceed the suggested limits most: -top 20")
+	flags.BoolVar(&o.json, "json", false, "report as JSON, one object: -json")
+	flags.StringVar(&o.svg, "svg", "", "also draw the distribution and the candidates into this `FILE`: -svg limits.svg")
+}
+
+func (o *options) setDefaults() {
+	o.files = o.flags.Args()
+	if len(o.files) == 0 {
+		o.files = []string{traffic.StandardInput}
+	}
+	if len(o.windows) == 0 {
+		o.windows = slices.Clone(theWindows)
+	}
+	slices.Sort(o.windows)
+}
+
+func (o *options) addWindow(s string) error {
+	l, err := sash.ParseLimit("1/" + s + " log")
+	d := l.Window
+	switch {
+	case err != nil:
+		return fmt.Errorf("-window: %s is no length of a window, want one such as 10s, 5m, 24h or 7d", traffic.Clip(s))
+	case d > longestWindow:
+		return fmt.Errorf("-window must be at most %v, got %v", longestWindow, d)
+	case slices.Contains(o.windows, d):
+		return fmt.Errorf("-window: %s is given twice", short(d))
+	}
+	o.windows = append(o.windows, d)
+	return nil
+}
+
+func (o *options) check() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if !(o.percentile > 0 && o.percentile <= 100) {
+		fault("-percentile must be > 0 and <= 100, got %v", o.percentile)
+	}
+	if !(o.headroom >= 1 && o.headroom <= math.MaxInt32) {
+		fault("-headroom must be >= 1, got %v: less would deny clients that it is to leave alone", o.headroom)
+	}
+	if o.top < 0 {
+		fault("-top must be >= 0, got %d", o.top)
+	}
+	return errors.Join(append(faults, o.Settings.Check(), o.checkFiles())...)
+}
+
+func (o *options) checkFiles() error {
+	var faults []error
+	inputs := 0
+	for _, name := range o.files {
+		switch {
+		case name == traffic.StandardInput:
+			inputs++
+		case strings.HasPrefix(name, "-"):
+			faults = append(faults, fmt.Errorf("%s comes after a FILE: flags stand before them; a file of that name is ./%s", name, name))
+		}
+	}
+	if inputs > 1 {
+		faults = append(faults, fmt.Errorf("standard input is named %d times, want once", inputs))
+	}
+	return errors.Join(faults...)
+}
+
+// unit returns what limits count.
+func (o *options) unit() string {
+	if o.Cost == nil {
+		return "events"
+	}
+	return "units of " + o.Cost.String()
+}
+
+// input returns the words of a command line that reads the same events: all flags but those of
+// suggest itself, and the files.
+func (o *options) input() (words []string) {
+	own := flag.NewFlagSet("", flag.ContinueOnError)
+	new(options).ownFlags(own, func(error) {})
+	given := o.args[:len(o.args)-o.flags.NArg()]
+	for len(given) > 0 {
+		name, _, inline := strings.Cut(strings.TrimLeft(given[0], "-"), "=")
+		f, n := o.flags.Lookup(name), 2 // words
+		if inline || f == nil || f.Name == "json" {
+			n = 1
+		}
+		if f != nil && own.Lookup(name) == nil {
+			for _, word := range given[:n] {
+				words = append(words, quoted(word))
+			}
+		}
+		given = given[n:]
+	}
+	for _, name := range o.files {
+		words = append(words, quoted(name))
+	}
+	return words
+}
+
+const usageText = `Usage: sash suggest [flags] [FILE...]
+
+Suggests limits from recorded traffic. It measures each client's busiest window,
+wherever that begins, and says which clients and events each limit would have
+denied. A suggested limit leaves 99.9% of the clients alone, with headroom.
+
+It reads what sash replay reads: the logs of many servers, whose format is detected
+or named by -format; with -time CSV with a header or JSON lines. A file is plain,
+gzip, zstd or bzip2; none or "-" is standard input. Several are one stream, merged
+by time.
+
+  sash suggest access.log access.log.1.gz
+  sash suggest -percentile 99 -headroom 2 -svg limits.svg access.log
+  zcat access.log.*.gz | grep '"POST /login' | sash suggest -window 1m -window 1h
+  sash suggest -time TIMESTAMP -cost ContextTokens+GeneratedTokens calls.csv.gz
+
+Flags:
+`
+
+func (o *options) usage(w io.Writer) {
+	io.WriteString(w, usageText)
+	o.flags.SetOutput(w)
+	o.flags.PrintDefaults()
+	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable or not the fields that flags name, or if the picture could not\nbe written; 2 for a wrong command line; 130 if interrupted.\n")
+}

@@ -1,0 +1,142 @@
+// Package suggest is the subcommand that answers which limit to set. It measures recorded
+// traffic, and suggests limits that leave ordinary clients alone.
+//
+//	sash suggest [flags] [FILE...]
+//	sash suggest access.log access.log.1.gz
+//	sash suggest -percentile 99 -headroom 2 -svg limits.svg access.log
+//	zcat access.log.*.gz | grep '"POST /login' | sash suggest -window 1m -window 1h
+//
+// It reads what sash replay reads.
+//
+// # The busiest window
+//
+// A window ends at an event, and holds the events of the same client that are less than the
+// window's length older. So it slides, as that of a SlidingLog. The busiest window of a client
+// is the one with the most events, or with -cost the most units. It is exact. All events count,
+// whether a limit would have admitted them or not.
+//
+// A log denies a client at least once if and only if the busiest window of that client holds
+// more than the limit's Count: before its first denial, all that is in the window was
+// admitted. That holds for several limits in one policy, too. The events that a log denies are
+// counted by simulation, for each candidate. Both are what sash itself answers.
+//
+// A SlidingCounter answers otherwise. It may deny a client whose busiest window is within the
+// Count, if that holds more than half of it. And it may admit one whose busiest window is
+// above the Count, if that holds less than twice of it. So the next steps replay both.
+//
+// # The suggestion
+//
+// For each length of a window, it is the least candidate of at least -headroom times the
+// -percentile of all clients. The percentile is the least value that so many percent of the
+// clients do not exceed. Candidates are round numbers: 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25,
+// 30 and so on. A recording that is shorter than three windows suggests nothing for them.
+//
+// A few clients may be of another kind than the rest: crawlers, attackers, offices behind one
+// address. If they set the percentile, the limit suits them. The report warns of that, names
+// them, and says which percentile leaves them out. Whether to deny them is for the operator to
+// say.
+//
+// # Memory
+//
+// Per window, a client takes 16 bytes, and 24 for each of its events in the last window, or
+// up to twice that. Further memory is that of reading.
+//
+// With -json the report is one object. Its fields are those of the types summary, report,
+// windowReport, busiest, candidate, suggestion, together, client, warning and step.
+//
+// The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
+// readable or not the fields that flags name, or if the picture could not be written; 2 if
+// the command line was wrong; 130 if interrupted, and then no report is written.
+package suggest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+	"github.com/seed-30da4c49/sash/internal/command"
+)
+
+const name = "sash suggest"
+
+// Run runs the subcommand with these arguments and streams, and returns its exit status.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	o, err := parseArgs(args)
+	if err != nil {
+		return command.Refuse(name, err, o.usage, stdout, stderr)
+	}
+	r, err := o.suggest(ctx, stdin, progress.On(stderr))
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, name+": interrupted, no report")
+		return command.Interrupted
+	case err != nil:
+		command.Say(stderr, name, err)
+		return command.Failed
+	}
+	if err := o.write(stdout, r); err != nil {
+		command.Say(stderr, name, fmt.Errorf("writing the report: %w", err))
+		return command.Failed
+	}
+	return r.complain(stderr)
+}
+
+// suggest reads the files, and returns the report.
+func (o *options) suggest(ctx context.Context, stdin io.Reader, p progress.Drawer) (*report, error) {
+	size, err := traffic.CheckFiles(o.files)
+	if err != nil {
+		return nil, err
+	}
+	bar := p.Bytes(size, "reading")
+	defer bar.End()
+	s := newStudy(o.windows)
+	t, err := traffic.Read(ctx, &o.Settings, o.files, stdin, bar, s.take)
+	if err != nil {
+		return nil, err
+	}
+	s.on = t
+	return s.report(o), nil
+}
+
+// write writes the report, and the picture if there is to be one.
+func (o *options) write(stdout io.Writer, r *report) error {
+	var out bytes.Buffer
+	if o.json {
+		if err := json.NewEncoder(&out).Encode(r); err != nil {
+			return err
+		}
+	} else {
+		r.text(&out)
+	}
+	if o.svg != "" && r.Events > 0 {
+		var picture bytes.Buffer
+		if err := r.draw(&picture); err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.svg, picture.Bytes(), 0o666); err != nil {
+			return err
+		}
+	}
+	_, err := out.WriteTo(stdout)
+	return err
+}
+
+// complain writes to stderr which input the report does not cover, and returns the exit
+// status.
+func (r *report) complain(stderr io.Writer) int {
+	status := command.OK
+	for _, b := range r.BrokenOff {
+		fmt.Fprintf(stderr, "%s: %s could be read to line %d only: %s\n", name, b.File, b.Line, b.Why)
+		status = command.Failed
+	}
+	if r.Events == 0 {
+		fmt.Fprintf(stderr, "%s: nothing readable in %s\n", name, r.source())
+		status = command.Failed
+	}
+	return status
+}

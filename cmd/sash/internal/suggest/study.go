@@ -1,0 +1,96 @@
+package suggest
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+)
+
+// A study measures all clients in windows of several lengths.
+type study struct {
+	windows []time.Duration
+	gauges  []*gauge         // by window
+	on      *traffic.Traffic // once all of it is taken
+}
+
+func newStudy(windows []time.Duration) *study {
+	s := &study{windows: windows}
+	for _, w := range windows {
+		s.gauges = append(s.gauges, &gauge{window: int64(w)})
+	}
+	return s
+}
+
+// take counts events, which are in the order of time.
+func (s *study) take(_ *traffic.Traffic, events []traffic.Event) error {
+	for _, g := range s.gauges {
+		for _, e := range events {
+			g.add(e.Client, e.At, e.Cost)
+		}
+	}
+	return nil
+}
+
+// span returns the time from the first event to the last, which is 292 years at most.
+func (s *study) span() time.Duration {
+	first, last := s.on.Span()
+	return last.Sub(first)
+}
+
+// rounding is more than a product with a decimal fraction may be too high: 0.28 percent of 2500
+// clients are 7, and 7.000000000000001 in floating point.
+const rounding = 1e-9
+
+// A distribution is the busiest window of each client, in ascending order.
+type distribution []int64
+
+func (g *gauge) distribution() distribution {
+	d := slices.Clone(g.busiest)
+	slices.Sort(d)
+	return d
+}
+
+// percentile returns the least value that p percent of the clients do not exceed.
+func (d distribution) percentile(p float64) int64 {
+	if len(d) == 0 {
+		return 0
+	}
+	return d[d.rank(p)]
+}
+
+// rank returns the index of the percentile p.
+func (d distribution) rank(p float64) int {
+	at := int(math.Ceil(float64(len(d))*p/100 - rounding))
+	return min(max(at, 1), len(d)) - 1
+}
+
+// above returns the number of clients whose busiest window holds more than count: those that a
+// log of count denies at least once.
+func (d distribution) above(count int64) int {
+	i, _ := slices.BinarySearch(d, count+1)
+	return len(d) - i
+}
+
+// below returns the greatest value of at most count, and 0 if there is none.
+func (d distribution) below(count int64) int64 {
+	if within := len(d) - d.above(count); within > 0 {
+		return d[within-1]
+	}
+	return 0
+}
+
+// gap returns the widest gap between p90 and the percentile p: two neighbouring values with
+// the greatest ratio, and the number of clients above the gap. Values that are less than ten
+// apart make no gap. So it is the border between clients of two kinds, if there are two.
+func (d distribution) gap(p float64) (low, high int64, above int) {
+	const apart = 10
+	widest := 0.
+	for i := d.rank(90); i < d.rank(p); i++ {
+		if ratio := float64(d[i+1]) / float64(max(1, d[i])); d[i+1]-d[i] >= apart && ratio > widest {
+			widest, low, high, above = ratio, d[i], d[i+1], len(d)-i-1
+		}
+	}
+	return low, high, above
+}

@@ -1,0 +1,228 @@
+package suggest
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// text writes the report for human readers.
+func (r *report) text(w io.Writer) {
+	r.summary.text(w)
+	if r.Events == 0 {
+		return
+	}
+	r.percentiles(w)
+	for i := range r.Windows {
+		r.Windows[i].text(w)
+	}
+	r.suggestions(w)
+	r.clients(w)
+	if len(r.Warnings) > 0 {
+		fmt.Fprintln(w, "\nbe careful")
+	}
+	for _, v := range r.Warnings {
+		fmt.Fprintf(w, "  - %s\n", v.Text)
+	}
+	if len(r.Next) > 0 {
+		fmt.Fprintln(w, "\nnext")
+	}
+	for i, v := range r.Next {
+		fmt.Fprintf(w, "  %d. %s\n%s", i+1, v.Text, indented(v.Code))
+	}
+}
+
+// percentiles writes a row for each window.
+func (r *report) percentiles(w io.Writer) {
+	fmt.Fprintf(w, "\n%s in the busiest window of each client, wherever it begins\n", r.Unit)
+	table := newTable(w)
+	fmt.Fprintln(table, "window\tp50\tp90\tp99\tp99.9\tmax\t  busiest client")
+	for _, v := range r.Windows {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", short(v.window), humanize.Comma(v.P50), humanize.Comma(v.P90),
+			humanize.Comma(v.P99), humanize.Comma(v.P999), humanize.Comma(v.Max), v.Busiest)
+	}
+	table.Flush()
+}
+
+const toTheSecond = "2006-01-02 15:04:05"
+
+func (b *busiest) String() string {
+	if b == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s, until %s", b.Client, b.End.Format(toTheSecond))
+}
+
+// text writes what candidates would have denied.
+func (v *windowReport) text(w io.Writer) {
+	fmt.Fprintf(w, "\nwhat a log of so many per %s would have denied\n", short(v.window))
+	table := newTable(w)
+	fmt.Fprintln(table, "limit\tclients\tof clients\tevents\tof events\t")
+	for _, c := range v.rows() {
+		mark := ""
+		if v.Suggested != nil && v.Suggested.Limit == c.Limit {
+			mark = "  <- suggested"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", rate(c.Limit), humanize.Comma(int64(c.Clients)),
+			percent(c.ClientsShare), humanize.Comma(c.Denied), percent(c.DeniedShare), mark)
+	}
+	table.Flush()
+}
+
+// rows returns the candidates to show: from what one in ten clients exceeds to the last. If these are many, they are those that begin with 1, 2 or 5, the last, and
+// the suggested.
+func (v *windowReport) rows() []candidate {
+	const few = 12
+	rows := v.Candidates[min(atLeast(v.P90), len(v.Candidates)-1):]
+	if len(rows) <= few {
+		return rows
+	}
+	last := rows[len(rows)-1]
+	return slices.DeleteFunc(slices.Clone(rows), func(c candidate) bool {
+		suggested := v.Suggested != nil && v.Suggested.Limit == c.Limit
+		return c != last && !suggested && !isCoarse(c.Limit.Count)
+	})
+}
+
+// isCoarse reports whether n is 1, 2 or 5 times a power of ten.
+func isCoarse(n int64) bool {
+	for n%10 == 0 {
+		n /= 10
+	}
+	return n == 1 || n == 2 || n == 5
+}
+
+// suggestions writes the limit for each window, and the policy that they make.
+func (r *report) suggestions(w io.Writer) {
+	fmt.Fprintln(w, "\nsuggested")
+	for _, v := range r.Windows {
+		if v.Suggested == nil {
+			fmt.Fprintf(w, "  nothing for %s: %s.\n", short(v.window), v.NotSuggested)
+			continue
+		}
+		fmt.Fprintf(w, "  %s: %s\n", rate(v.Suggested.Limit), v.Suggested.Reason)
+	}
+	if p := r.Policy; p != nil && len(p.Limits) < r.suggested() {
+		fmt.Fprintf(w, "  Enough is %s: the others add nothing to it. It would have denied %s.\n",
+			rates(p.Limits), p.denied())
+	} else if p != nil && len(p.Limits) > 1 {
+		fmt.Fprintf(w, "  Together they would have denied %s.\n", p.denied())
+	}
+}
+
+// denied says how many clients the limits deny.
+func (p *together) denied() string {
+	if p.Clients == 0 {
+		return "nobody"
+	}
+	return fmt.Sprintf("%s (%s)", count(int64(p.Clients), "client"), percent(p.ClientsShare))
+}
+
+// suggested returns the number of windows with a suggestion.
+func (r *report) suggested() (n int) {
+	for _, v := range r.Windows {
+		if v.Suggested != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// clients writes the clients that exceed the suggested limits most, or the busiest.
+func (r *report) clients(w io.Writer) {
+	if len(r.Top) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nclients most above the suggested limits, then the busiest; %s in their busiest windows\n", r.Unit)
+	table := newTable(w)
+	header := "events\tof all\t"
+	for _, v := range r.Windows {
+		header += short(v.window) + "\t"
+	}
+	fmt.Fprintln(table, header+"  client")
+	starred := false
+	for _, c := range r.Top {
+		starred = starred || len(c.Above) > 0
+		row := fmt.Sprintf("%s\t%s\t", humanize.Comma(c.Events), percent(c.Share))
+		for i, n := range c.Busiest {
+			mark := " "
+			if s := r.Windows[i].Suggested; s != nil && n > s.Limit.Count {
+				mark = "*"
+			}
+			row += humanize.Comma(n) + mark + "\t"
+		}
+		fmt.Fprintln(table, row+"  "+c.Client)
+	}
+	table.Flush()
+	if starred {
+		fmt.Fprintln(w, "* above the suggested limit")
+	}
+}
+
+// newTable returns a writer that aligns columns to the right. Text after the last tab stays
+// on the left.
+func newTable(w io.Writer) *tabwriter.Writer {
+	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
+
+func count(n int64, of string) string {
+	if n != 1 {
+		of += "s"
+	}
+	return humanize.Comma(n) + " " + of
+}
+
+// short returns a window as people write it: 1m and not 1m0s.
+func short(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
+// rate returns a limit as people write it: 100/m, and not 100/1m0s log. A limit is always
+// a log here.
+func rate(l sash.Limit) string {
+	window := short(l.Window)
+	if strings.HasPrefix(window, "1") && len(window) == 2 {
+		window = window[1:]
+	}
+	return fmt.Sprintf("%d/%s", l.Count, window)
+}
+
+// rates returns limits joined by "and".
+func rates(limits []sash.Limit) string {
+	var names []string
+	for _, l := range limits {
+		names = append(names, rate(l))
+	}
+	return strings.Join(names, " and ")
+}
+
+// indented returns the lines of code, indented.
+func indented(code string) string {
+	var b strings.Builder
+	for line := range strings.Lines(code) {
+		b.WriteString("       " + line)
+	}
+	if code != "" && !strings.HasSuffix(code, "\n") {
+		b.WriteString("\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,118 @@
+package suggest
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// A warning says why figures may mislead, and what to try.
+type warning struct {
+	Kind string `json:"kind"`
+	Text string `json:"text"`
+}
+
+const (
+	// dominantShare is the share of all events from which on one client dominates.
+	dominantShare = 0.1
+	// fewClients is the number of clients up to which one of them is expected to dominate.
+	fewClients = 10
+	// wideGap is the ratio of two neighbours from which on they are clients of two kinds.
+	wideGap = 2
+	// coarseWindows is the number of stamps in a window up to which it matters that a stamp
+	// is rounded.
+	coarseWindows = 10
+	// aDay is a little less than a day: the first event of a day is not at midnight.
+	aDay = 23 * time.Hour
+)
+
+// warnings returns what to know before the suggestions of r are used.
+func (s *study) warnings(r *report, o *options) []warning {
+	all := []warning{}
+	add := func(kind, text string) {
+		if text != "" {
+			all = append(all, warning{kind, text})
+		}
+	}
+	for _, text := range s.on.Warnings(nil) { // those about short windows are in warnOfStamps
+		add("log", text)
+	}
+	add("few clients", s.warnOfFewClients(o))
+	for i := range r.Windows {
+		add("two kinds of clients", r.Windows[i].warnOfTail(o.percentile))
+	}
+	add("dominant client", s.warnOfDominant())
+	add("whole seconds", s.warnOfStamps())
+	if r.suggested() > 0 && s.span() < aDay {
+		add("short recording", fmt.Sprintf("The recording covers %v. Other hours and days may be busier.", s.span().Round(time.Second)))
+	}
+	return all
+}
+
+// warnOfFewClients returns a warning if no client is above the percentile.
+func (s *study) warnOfFewClients(o *options) string {
+	d := make(distribution, len(s.on.Clients))
+	if len(d) == 1 || o.percentile == 100 || d.rank(o.percentile) < len(d)-1 {
+		return "" // of one client, the log's own warning tells
+	}
+	return fmt.Sprintf("With %d clients, the percentile %v is the busiest of them. So no limit is suggested that denies any.", len(s.on.Clients), o.percentile)
+}
+
+// warnOfTail returns a warning if clients of another kind than most, such as crawlers, may
+// have set the percentile: if it is above a wide gap.
+func (v *windowReport) warnOfTail(percentile float64) string {
+	low, high, above := v.distribution.gap(percentile)
+	if v.Suggested == nil || percentile == 100 || above == 0 || high < wideGap*low {
+		return ""
+	}
+	at, n := v.distribution.percentile(percentile), len(v.distribution)
+	leaves := math.Floor(1000*float64(n-above)/float64(n)) / 10
+	return fmt.Sprintf("In %s, the percentile %v is %s. But %s at %s or above, and all others at %s or below. If the first are to be denied, try -percentile %v.",
+		short(v.window), percentile, humanize.Comma(at), isOrAre(above), humanize.Comma(high), humanize.Comma(low), leaves)
+}
+
+func isOrAre(clients int) string {
+	if clients == 1 {
+		return "1 client is"
+	}
+	return humanize.Comma(int64(clients)) + " clients are"
+}
+
+// warnOfDominant returns a warning if one of many clients has a large share of all events.
+func (s *study) warnOfDominant() string {
+	most := 0
+	for i, n := range s.on.Counts {
+		if n > s.on.Counts[most] {
+			most = i
+		}
+	}
+	of := share(s.on.Counts[most], s.on.Events)
+	if len(s.on.Counts) <= fewClients || of < dominantShare {
+		return ""
+	}
+	return fmt.Sprintf("%s of all events are of one client, %s: a crawler, or many people behind one address? Such people need another -key, or limits of their own (Limiter.SetLimits).",
+		percent(of), s.on.Clients[most])
+}
+
+// warnOfStamps returns a warning if times are whole seconds and a window has few of them.
+func (s *study) warnOfStamps() string {
+	if !s.on.WholeSeconds {
+		return ""
+	}
+	for _, w := range s.windows {
+		if w <= coarseWindows*time.Second {
+			return fmt.Sprintf("Times are whole seconds. So a window of %s may have held up to %s what is shown: leave room for that.",
+				short(w), times(w))
+		}
+	}
+	return ""
+}
+
+// times returns how much more a window can have held than whole seconds show: it meets one
+// second more than it is long.
+func times(w time.Duration) string {
+	seconds := max(1, float64(w)/float64(time.Second))
+	return fmt.Sprintf("%.3g times", (seconds+1)/seconds)
+}

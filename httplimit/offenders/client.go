@@ -1,0 +1,118 @@
+package offenders
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/puzpuzpuz/xsync/v3"
+
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// maxIdentity is the length in bytes up to which an identity is kept. A longer one is cut, and
+// told from others by its digest.
+const maxIdentity = 128
+
+// A client is one identity under one policy.
+type client struct {
+	policy   string
+	identity string // as much of it as is kept; empty if clients are known by fingerprints
+	digest   uint64 // the fingerprint, or the digest of an identity that is cut
+}
+
+// seed is that of the digests of identities that are cut, and of hashes. Nobody outside the
+// process knows it, so nobody can make two clients collide.
+var seed = maphash.MakeSeed()
+
+// clientOf returns the client of an event. Its identity, if it is named, shares the memory of that
+// of the event.
+func clientOf(e *httplimit.Event, named bool) client {
+	if !named || e.Identity == "" {
+		return client{policy: e.Policy, digest: e.Fingerprint}
+	}
+	if len(e.Identity) <= maxIdentity {
+		return client{policy: e.Policy, identity: e.Identity}
+	}
+	return client{policy: e.Policy, identity: e.Identity[:maxIdentity], digest: maphash.String(seed, e.Identity)}
+}
+
+// clone returns a copy of c that does not keep the memory of an identity, which may be much more
+// than what is kept of it.
+func (c client) clone() client {
+	c.identity = strings.Clone(c.identity)
+	return c
+}
+
+// newClientMap returns a map of clients whose readers take no lock.
+func newClientMap[V any]() *xsync.MapOf[client, V] {
+	return xsync.NewMapOfWithHasher[client, V](func(c client, seed uint64) uint64 { return c.hash() ^ seed })
+}
+
+// hash returns a hash of c. It costs less than one of all fields by reflection. A fingerprint is a
+// digest with a secret, so one multiplication is enough to spread it.
+func (c client) hash() uint64 {
+	h := maphash.String(seed, c.policy) ^ c.digest
+	if c.identity != "" {
+		h ^= maphash.String(seed, c.identity) << 1
+	}
+	h *= 0x9e37_79b9_7f4a_7c15 // 2^64 divided by the golden ratio
+	return h ^ h>>32
+}
+
+// Identity names a client by its identity as it is. It is for identities that are text, such as
+// names of accounts. Use [Address] for those of [httplimit.ByAddress].
+func Identity(_, identity string) string { return identity }
+
+// Address names a client of [httplimit.ByAddress] or [httplimit.ByAddressOf] by its address or
+// network, such as 203.0.113.7 or 2001:db8::/64; see [httplimit.AddressOfIdentity]. It names
+// another client by its identity as it is.
+func Address(_, identity string) string {
+	if address, ok := httplimit.AddressOfIdentity(identity); ok {
+		return address
+	}
+	return identity
+}
+
+// name returns the name of c: what namer says, or its fingerprint if namer is nil or c has no
+// identity. It is printable, and bounded in length, whatever the identity is.
+func (c client) name(namer func(policy, identity string) string) string {
+	switch {
+	case namer == nil || c.identity == "":
+		return fingerprint(c.digest)
+	case c.digest != 0:
+		return printable(namer(c.policy, c.identity)) + "…" + fingerprint(c.digest)
+	}
+	return printable(namer(c.policy, c.identity))
+}
+
+// unknown is the name of all clients whose events do not tell them apart.
+const unknown = "unknown"
+
+// fingerprint returns the text of a fingerprint, which is 0 if events have none.
+func fingerprint(digest uint64) string {
+	if digest == 0 {
+		return unknown
+	}
+	return fmt.Sprintf("%016x", digest)
+}
+
+// printable returns s, cut to maxName bytes. If it has characters that are not printed as they
+// are, or cannot be told from the quotes around it, it is a Go string in quotes.
+func printable(s string) string {
+	const maxName = 2 * maxIdentity
+	cut := ""
+	if len(s) > maxName {
+		s, cut = strings.ToValidUTF8(s[:maxName], ""), "…"
+	}
+	plain := utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
+		return !unicode.IsPrint(r) || r == '"' || r == '\\' || r == utf8.RuneError
+	})
+	if plain && strings.TrimSpace(s) != "" {
+		return s + cut
+	}
+	return strconv.Quote(s) + cut
+}

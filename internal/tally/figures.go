@@ -1,0 +1,136 @@
+package tally
+
+import (
+	"slices"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// Figures are all figures of a limiter at one moment. Slices are in the order of the policies.
+type Figures struct {
+	Decisions   []Count
+	Refunds     []Count // without Limit and Result
+	StoreErrors []Count // likewise; none if no store decides
+	Limits      []Limit // in force
+	Stats       []Stat  // of the keys; none if they are not in this process
+}
+
+// A Count is a number of requests since the limiter is watched.
+type Count struct {
+	Policy string
+	Limit  string // its text, or Other; empty if no limit decided
+	Result Result
+	N      int64
+}
+
+// A Limit is a limit of a policy, other than [sash.Unlimited].
+type Limit struct {
+	Policy string
+	Label  string // its text
+	sash.Limit
+}
+
+// Read returns the figures, and none if nothing is watched yet. It first takes note of limits
+// that have changed: decisions by a new limit until then were counted under [Other]. Figures
+// are read one after the other while requests may run.
+func (t *Tally) Read() (f Figures) {
+	t.changes.Lock()
+	defer t.changes.Unlock()
+	if t.watched == nil {
+		return f
+	}
+	if !t.table.Load().current(t.source.policies()) {
+		t.update()
+	}
+	for _, p := range t.table.Load().policies {
+		f.add(p)
+		if t.source.stored {
+			f.StoreErrors = append(f.StoreErrors, Count{Policy: p.name, N: p.errors.Value()})
+		}
+	}
+	if t.source.stats != nil {
+		f.Stats = statsOf(t.source.stats())
+	}
+	return f
+}
+
+// current reports whether t has those policies with their limits.
+func (t *table) current(policies []httplimit.Policy) bool {
+	return slices.EqualFunc(t.policies, policies, func(p *policy, now httplimit.Policy) bool {
+		return p.name == now.Name && p.shadow == now.Shadow && slices.Equal(p.limits, now.Limits)
+	})
+}
+
+// add adds the figures of a policy.
+func (f *Figures) add(p *policy) {
+	for _, s := range p.own {
+		f.addSeries(p, s, true)
+	}
+	f.addSeries(p, p.other, false)
+	f.addSeries(p, p.undecided, true)
+	f.Refunds = append(f.Refunds, Count{Policy: p.name, N: p.refunds.Value()})
+	for i, l := range p.limits {
+		if l != sash.Unlimited() && !slices.Contains(p.limits[:i], l) {
+			f.Limits = append(f.Limits, Limit{p.name, l.String(), l})
+		}
+	}
+}
+
+// addSeries adds the counts of a series. If zeros is set, these include the counts that are 0
+// so far: only a count that is there from the start shows its first increase.
+func (f *Figures) addSeries(p *policy, s *series, zeros bool) {
+	never := ShadowDenied
+	if p.shadow {
+		never = Denied
+	}
+	for i, counter := range s.counts {
+		if counter == nil {
+			continue
+		}
+		r, n := Result(i), counter.Value()
+		if n > 0 || zeros && r != never {
+			f.Decisions = append(f.Decisions, Count{p.name, s.label, r, n})
+		}
+	}
+}
+
+// A Stat is one figure of [sash.Stats]. Its Name consists of words with underscores, to which
+// exporters add what their conventions ask for.
+type Stat struct {
+	Name, Unit, Help string
+	Counter          bool // else it is a gauge
+	Value            float64
+}
+
+// stats describes the figures of sash.Stats. Value is set when they are read.
+var stats = []struct {
+	Stat
+	of func(*sash.Stats) uint64
+}{
+	{Stat{Name: "keys", Unit: "key", Help: "Keys that are tracked."},
+		func(s *sash.Stats) uint64 { return uint64(s.Keys) }},
+	{Stat{Name: "evicted_keys", Unit: "key", Help: "Idle keys that were evicted.", Counter: true},
+		func(s *sash.Stats) uint64 { return s.Evicted }},
+	{Stat{Name: "sweeps", Unit: "sweep", Help: "Complete sweeps for idle keys.", Counter: true},
+		func(s *sash.Stats) uint64 { return s.Sweeps }},
+	{Stat{Name: "displaced_keys", Unit: "key", Help: "Keys that were evicted though not idle, as the table was full.", Counter: true},
+		func(s *sash.Stats) uint64 { return s.Displaced }},
+	{Stat{Name: "refused_calls", Unit: "call", Help: "Calls that were denied as their key did not fit into the table.", Counter: true},
+		func(s *sash.Stats) uint64 { return s.Refused }},
+	{Stat{Name: "shared_calls", Unit: "call", Help: "Calls that were decided by a quota that keys share, as the table was full.", Counter: true},
+		func(s *sash.Stats) uint64 { return s.Shared }},
+	{Stat{Name: "invalid_calls", Unit: "call", Help: "Calls that were denied as WithLimitsFor returned wrong limits.", Counter: true},
+		func(s *sash.Stats) uint64 { return s.Invalid }},
+}
+
+// Stats returns all figures of [sash.Stats], with the Value 0.
+func Stats() []Stat { return statsOf(sash.Stats{}) }
+
+func statsOf(s sash.Stats) (all []Stat) {
+	for _, d := range stats {
+		d.Value = float64(d.of(&s))
+		all = append(all, d.Stat)
+	}
+	return all
+}

@@ -1,0 +1,20 @@
+package tally
+
+// A Result is what became of a request under one policy, as a label of metrics.
+type Result uint8
+
+const (
+	Admitted     Result = iota // and charged
+	Denied                     // by this policy
+	ShadowDenied               // by a shadow, so that the request went on
+	Withheld                   // by another policy, while this one would have admitted it
+	Unidentified               // the identity could not be told
+	Failed                     // a function of the policy panicked
+	numResults
+)
+
+// resultNames are the texts of the results.
+var resultNames = [numResults]string{"admitted", "denied", "shadow_denied", "withheld", "unidentified", "failed"}
+
+// String returns the label.
+func (r Result) String() string { return resultNames[r] }

@@ -1,0 +1,226 @@
+// Package tally counts decisions by policy, limit and result, and reads the other figures of
+// a limiter. The modules that export metrics share it: they differ in names and formats only.
+package tally
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/puzpuzpuz/xsync/v3"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// A Tally counts the decisions of one limiter, which it watches. The zero Tally watches none
+// yet, and counts nothing until it does. It is safe for concurrent use.
+//
+// To count takes one look-up of the policy by its name, one comparison for each limit of the
+// policy, and one addition to a striped counter. It allocates nothing.
+//
+// Policies and limits are those of the limiter. So what is counted has a bounded number of
+// labels, whatever clients send: keys with limits of their own are counted under [Other].
+type Tally struct {
+	changes sync.Mutex // held while table, and what is watched, change
+	watched any        // the limiter; nil: none yet
+	source  source
+	table   atomic.Pointer[table] // nil: nothing is watched yet
+}
+
+// A source reads the limiter that is watched.
+type source struct {
+	policies func() []httplimit.Policy
+	stats    func() sash.Stats // nil: the keys are not in this process
+	stored   bool              // whether a store decides
+}
+
+// A table has the counters of each policy by its name. It does not change once it is published.
+type table struct {
+	policies []*policy // in the limiter's order
+	byName   map[string]*policy
+}
+
+// A policy has the counters of one policy. Of a limiter without policies, the name is empty.
+type policy struct {
+	name      string
+	shadow    bool
+	limits    []sash.Limit // in force when the table was made
+	own       []*series    // of the limits that are or were in force
+	other     *series      // of all other limits
+	undecided *series      // of requests without a decision
+	refunds   *xsync.Counter
+	errors    *xsync.Counter
+}
+
+// A series has the counters of one policy and limit, by result. Those are nil that a request
+// under this limit, or without one, cannot have.
+type series struct {
+	limit  sash.Limit
+	label  string
+	counts [numResults]*xsync.Counter
+}
+
+// maxOwn bounds the series of a policy, for limits that were in force before a Reconfigure, too.
+// A policy has at most 64 limits at a time.
+const maxOwn = 128
+
+// Other labels limits that are not among those of the policy.
+const Other = "other"
+
+func newSeries(label string, results ...Result) *series {
+	s := &series{label: label}
+	for _, r := range results {
+		s.counts[r] = xsync.NewCounter()
+	}
+	return s
+}
+
+func newDecided(label string) *series {
+	return newSeries(label, Admitted, Denied, ShadowDenied, Withheld)
+}
+
+// WatchPolicies makes t count the decisions of l's policies.
+func (t *Tally) WatchPolicies(l *httplimit.Limiter) error {
+	if l == nil {
+		return errNoLimiter
+	}
+	s := source{policies: l.Policies, stored: l.Store() != nil}
+	if below := l.Sash(); below != nil {
+		s.stats = below.Stats
+	}
+	return t.watch(l, s)
+}
+
+// WatchLimits makes t count the decisions of l, under a policy with an empty name.
+func (t *Tally) WatchLimits(l *sash.Limiter) error {
+	if l == nil {
+		return errNoLimiter
+	}
+	return t.watch(l, source{
+		policies: func() []httplimit.Policy { return []httplimit.Policy{{Limits: l.Limits()}} },
+		stats:    l.Stats,
+	})
+}
+
+var (
+	errNoLimiter = errors.New("the limiter must not be nil")
+	errTaken     = errors.New("these metrics are of another limiter already; make new ones for each limiter")
+)
+
+// watch begins to count the decisions of a limiter. It does nothing if t does already.
+func (t *Tally) watch(limiter any, s source) error {
+	t.changes.Lock()
+	defer t.changes.Unlock()
+	switch t.watched {
+	case limiter:
+		return nil
+	case nil:
+		t.watched, t.source = limiter, s
+		t.update()
+		return nil
+	default:
+		return errTaken
+	}
+}
+
+// update publishes a table with the policies and limits that are in force now. What was
+// counted stays: the new table has the counters of the old one. changes is held.
+func (t *Tally) update() {
+	old := t.table.Load()
+	next := &table{byName: make(map[string]*policy)}
+	for _, p := range t.source.policies() {
+		var before *policy
+		if old != nil {
+			before = old.byName[p.Name]
+		}
+		made := newPolicy(p, before)
+		next.policies = append(next.policies, made)
+		next.byName[p.Name] = made
+	}
+	t.table.Store(next)
+}
+
+// newPolicy returns the counters of p. If p was counted before, these are its counters from
+// before, and those of limits that are new.
+func newPolicy(p httplimit.Policy, before *policy) *policy {
+	made := &policy{name: p.Name}
+	if before != nil {
+		*made = *before // appending to own below is not seen by calls that use before
+	} else {
+		made.other = newDecided(Other)
+		made.undecided = newSeries("", Unidentified, Failed)
+		made.refunds, made.errors = xsync.NewCounter(), xsync.NewCounter()
+	}
+	made.shadow, made.limits = p.Shadow, p.Limits
+	for _, l := range p.Limits {
+		if made.seriesOf(&l) == made.other && len(made.own) < maxOwn {
+			s := newDecided(l.String())
+			s.limit = l
+			made.own = append(made.own, s)
+		}
+	}
+	return made
+}
+
+// seriesOf returns the series of a limit.
+func (p *policy) seriesOf(l *sash.Limit) *series {
+	for _, s := range p.own {
+		if s.limit == *l {
+			return s
+		}
+	}
+	return p.other
+}
+
+// Observe counts an event. It is for [httplimit.WithObserver].
+func (t *Tally) Observe(e *httplimit.Event) {
+	table := t.table.Load()
+	if table == nil {
+		return
+	}
+	p := table.byName[e.Policy]
+	if p == nil {
+		return
+	}
+	if e.Err != nil {
+		p.errors.Inc()
+	}
+	switch e.Outcome {
+	case httplimit.Admitted:
+		p.decided(Admitted, &e.Decision)
+	case httplimit.Denied:
+		if e.Shadow {
+			p.decided(ShadowDenied, &e.Decision)
+		} else {
+			p.decided(Denied, &e.Decision)
+		}
+	case httplimit.Withheld:
+		p.decided(Withheld, &e.Decision)
+	case httplimit.GivenBack:
+		p.refunds.Inc()
+	case httplimit.Unidentified:
+		p.undecided.counts[Unidentified].Inc()
+	case httplimit.Failed:
+		p.undecided.counts[Failed].Inc()
+	}
+}
+
+// ObserveTake counts a decision. It is for [sash.WithObserver].
+func (t *Tally) ObserveTake(d *sash.Decision) {
+	table := t.table.Load()
+	if table == nil {
+		return
+	}
+	p := table.byName[""] // nil if policies are watched, which have names
+	switch {
+	case p == nil:
+	case d.Allowed:
+		p.decided(Admitted, d)
+	default:
+		p.decided(Denied, d)
+	}
+}
+
+// decided counts a decision with that result, under the limit that decided.
+func (p *policy) decided(r Result, d *sash.Decision) { p.seriesOf(&d.Limit).counts[r].Inc() }

@@ -1,0 +1,267 @@
+package tally_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/tally"
+)
+
+func policy(name string, limits ...sash.Limit) httplimit.Policy {
+	return httplimit.Policy{Name: name, Limits: limits, Key: httplimit.ByHeader("X-Key")}
+}
+
+// A site is a handler behind a limiter whose decisions are counted.
+type site struct {
+	tally   tally.Tally
+	limiter *httplimit.Limiter
+	clock   *sash.ManualClock
+}
+
+func newSite(t testing.TB, options ...httplimit.Option) *site {
+	s := &site{clock: sash.NewManualClock(0)}
+	var err error
+	s.limiter, err = httplimit.New(append(options, httplimit.WithClock(s.clock), httplimit.WithSweepInterval(-1),
+		httplimit.WithObserver(func(e httplimit.Event) { s.tally.Observe(&e) }))...)
+	require.NoError(t, err)
+	t.Cleanup(func() { s.limiter.Close() })
+	require.NoError(t, s.tally.WatchPolicies(s.limiter))
+	return s
+}
+
+// do serves n requests of that key; the empty key is none.
+func (s *site) do(key string, n int) {
+	h := s.limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	for range n {
+		r := httptest.NewRequest("GET", "/", nil)
+		if key != "" {
+			r.Header.Set("X-Key", key)
+		}
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+}
+
+// lines returns the counts that are not 0 as text.
+func lines(counts []tally.Count) (all []string) {
+	for _, c := range counts {
+		if c.N != 0 {
+			all = append(all, fmt.Sprintf("%s %s %v %d", c.Policy, c.Limit, c.Result, c.N))
+		}
+	}
+	return all
+}
+
+func TestTally_CountsWhatEachPolicyMakesOfARequest(t *testing.T) {
+	shadow := policy("shadow", sash.PerHour(1))
+	shadow.Shadow = true
+	s := newSite(t, policy("all", sash.PerHour(100), sash.PerMinute(3)), policy("few", sash.PerHour(2)), shadow)
+	s.do("a", 5) // few admits 2
+	s.do("", 4)
+	require.Equal(t, []string{
+		"all 3/1m0s log admitted 2", "all 3/1m0s log withheld 3", "all  unidentified 4",
+		"few 2/1h0m0s log admitted 2", "few 2/1h0m0s log denied 3",
+		"shadow 1/1h0m0s log admitted 1", "shadow 1/1h0m0s log shadow_denied 4",
+	}, lines(s.tally.Read().Decisions))
+}
+
+// A count that begins at 0 shows its first increase.
+func TestTally_BeginsWithAllCountsThatCanIncrease(t *testing.T) {
+	shadow := policy("shadow", sash.PerHour(1))
+	shadow.Shadow = true
+	f := newSite(t, policy("all", sash.PerHour(1)), shadow).tally.Read()
+	require.Equal(t, []tally.Count{
+		{"all", "1/1h0m0s log", tally.Admitted, 0}, {"all", "1/1h0m0s log", tally.Denied, 0}, {"all", "1/1h0m0s log", tally.Withheld, 0},
+		{"all", "", tally.Unidentified, 0}, {"all", "", tally.Failed, 0},
+		{"shadow", "1/1h0m0s log", tally.Admitted, 0}, {"shadow", "1/1h0m0s log", tally.ShadowDenied, 0}, {"shadow", "1/1h0m0s log", tally.Withheld, 0},
+		{"shadow", "", tally.Unidentified, 0}, {"shadow", "", tally.Failed, 0},
+	}, f.Decisions)
+	require.Equal(t, []tally.Count{{Policy: "all"}, {Policy: "shadow"}}, f.Refunds)
+	require.Empty(t, f.StoreErrors)
+}
+
+func TestTally_CountsRefundsApart(t *testing.T) {
+	p := policy("p", sash.PerHour(1))
+	p.Charge = func(int) bool { return false }
+	s := newSite(t, p)
+	s.do("a", 3)
+	f := s.tally.Read()
+	require.Equal(t, []string{"p 1/1h0m0s log admitted 3"}, lines(f.Decisions))
+	require.Equal(t, []tally.Count{{Policy: "p", N: 3}}, f.Refunds)
+}
+
+// Clients and customers cannot add labels.
+func TestTally_HasOneLabelForLimitsOfKeys(t *testing.T) {
+	s := newSite(t, policy("p", sash.PerHour(1)), httplimit.WithSash(sash.WithLimitsFor(func(key string) []sash.Limit {
+		return []sash.Limit{sash.PerMinute(int64(len(key)))}
+	})))
+	before := len(s.tally.Read().Decisions)
+	for key := "a"; len(key) < 50; key += "a" {
+		s.do(key, 1)
+	}
+	f := s.tally.Read()
+	require.Equal(t, []string{"p other admitted 49"}, lines(f.Decisions))
+	require.Len(t, f.Decisions, before+1)
+}
+
+func TestTally_KnowsTheLimitsOfReconfigure(t *testing.T) {
+	s := newSite(t, policy("p", sash.PerHour(1)))
+	s.do("a", 1)
+	require.NoError(t, s.limiter.Sash().Reconfigure(sash.PerHour(3), sash.Unlimited()))
+	s.do("a", 1) // not known yet
+	f := s.tally.Read()
+	require.Equal(t, []tally.Limit{{"p", "3/1h0m0s log", sash.PerHour(3)}}, f.Limits)
+	s.do("a", 2)
+	require.Equal(t, []string{"p 1/1h0m0s log admitted 1", "p 3/1h0m0s log admitted 1", "p 3/1h0m0s log denied 1", "p other admitted 1"},
+		lines(s.tally.Read().Decisions))
+}
+
+func TestTally_BoundsTheLimitsOfReconfigure(t *testing.T) {
+	s := newSite(t, policy("p", sash.PerHour(1)))
+	for count := range int64(300) {
+		require.NoError(t, s.limiter.Sash().Reconfigure(sash.PerHour(count)))
+		s.tally.Read()
+	}
+	s.do("a", 1)
+	f := s.tally.Read()
+	require.Equal(t, []string{"p other admitted 1"}, lines(f.Decisions))
+	require.Len(t, f.Decisions, 128*3+1+2)
+	require.Len(t, f.Limits, 1)
+}
+
+func TestTally_ListsEachLimitOnceAndNoUnlimited(t *testing.T) {
+	s := newSite(t, policy("p", sash.PerHour(7), sash.Unlimited(), sash.PerHour(7)), policy("q", sash.Unlimited()))
+	s.do("a", 1)
+	f := s.tally.Read()
+	require.Equal(t, []tally.Limit{{"p", "7/1h0m0s log", sash.PerHour(7)}}, f.Limits)
+	require.Equal(t, []string{"p 7/1h0m0s log admitted 1", "q unlimited admitted 1"}, lines(f.Decisions))
+}
+
+func TestTally_CountsTheCallsOfALimiterWithoutPolicies(t *testing.T) {
+	var n tally.Tally
+	l := sash.Must(sash.New(sash.PerHour(2), sash.WithClock(sash.NewManualClock(0)), sash.WithObserver(
+		func(_ string, _ int64, d sash.Decision) { n.ObserveTake(&d) })))
+	defer l.Close()
+	require.NoError(t, n.WatchLimits(l))
+	for range 5 {
+		l.Allow("a")
+	}
+	f := n.Read()
+	require.Equal(t, []string{" 2/1h0m0s log admitted 2", " 2/1h0m0s log denied 3"}, lines(f.Decisions))
+	require.Equal(t, "keys", f.Stats[0].Name)
+	require.EqualValues(t, 1, f.Stats[0].Value)
+}
+
+func TestTally_ReadsTheStats(t *testing.T) {
+	s := newSite(t, policy("p", sash.PerHour(1)), httplimit.WithSash(sash.WithMaxKeys(1, sash.DenyNew)))
+	s.do("a", 1)
+	s.do("b", 1) // refused
+	s.clock.Advance(2 * time.Hour)
+	s.limiter.Sash().Sweep()
+	got := map[string]float64{}
+	for _, f := range s.tally.Read().Stats {
+		got[f.Name] = f.Value
+	}
+	require.Equal(t, map[string]float64{"keys": 0, "evicted_keys": 1, "sweeps": 1, "displaced_keys": 0, "refused_calls": 1,
+		"shared_calls": 0, "invalid_calls": 0}, got)
+}
+
+func TestTally_CountsOneLimiterOnly(t *testing.T) {
+	var n tally.Tally
+	require.Zero(t, n.Read())
+	n.Observe(&httplimit.Event{Policy: "p"}) // not counted, and no harm
+	n.ObserveTake(&sash.Decision{})
+	require.EqualError(t, n.WatchPolicies(nil), "the limiter must not be nil")
+	require.EqualError(t, n.WatchLimits(nil), "the limiter must not be nil")
+
+	a, b := newSite(t, policy("p", sash.PerHour(1))), newSite(t, policy("p", sash.PerHour(1)))
+	require.NoError(t, n.WatchPolicies(a.limiter))
+	require.NoError(t, n.WatchPolicies(a.limiter))
+	require.ErrorContains(t, n.WatchPolicies(b.limiter), "another limiter")
+	require.ErrorContains(t, n.WatchLimits(b.limiter.Sash()), "another limiter")
+
+	n.Observe(&httplimit.Event{Policy: "unknown"})
+	n.ObserveTake(&sash.Decision{})
+	require.Empty(t, lines(n.Read().Decisions))
+}
+
+func TestTally_CountsEachOutcome(t *testing.T) {
+	s := newSite(t, policy("p", sash.PerHour(1)))
+	for o := httplimit.Outcome(0); o.String() != "unknown"; o++ {
+		s.tally.Observe(&httplimit.Event{Policy: "p", Outcome: o})
+		f, all := s.tally.Read(), 0
+		for _, c := range append(f.Decisions, f.Refunds...) {
+			all += int(c.N)
+		}
+		require.Equal(t, int(o)+1, all, o)
+	}
+}
+
+func TestTally_LosesNothing(t *testing.T) {
+	s := newSite(t, policy("p", sash.PerHour(1)))
+	const each = 2000
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range each {
+				s.tally.Observe(&httplimit.Event{Policy: "p", Decision: sash.Decision{Limit: sash.PerHour(1)}})
+			}
+		})
+	}
+	for count := range int64(50) { // the table changes meanwhile
+		require.NoError(t, s.limiter.Sash().Reconfigure(sash.PerHour(count+2)))
+		s.tally.Read()
+	}
+	wg.Wait()
+	require.Equal(t, []string{fmt.Sprint("p 1/1h0m0s log admitted ", 4*each)}, lines(s.tally.Read().Decisions))
+}
+
+func TestTally_AllocatesNothing(t *testing.T) {
+	s := newSite(t, policy("p", sash.PerHour(1)))
+	e := httplimit.Event{Policy: "p", Decision: sash.Decision{Limit: sash.PerHour(1)}}
+	s.tally.Observe(&e) // the first takes a token of the counter
+	if n := testing.AllocsPerRun(1000, func() { s.tally.Observe(&e) }); n != 0 && !raceDetector {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A store admits everything, and says that something else has decided.
+type store struct{ err error }
+
+func (s store) Take(_ context.Context, keys []string, _ int64) httplimit.StoreDecision {
+	d := sash.Decision{Allowed: true, Limit: sash.PerHour(1)}
+	return httplimit.StoreDecision{Decision: d, Keys: []httplimit.KeyDecision{{Decision: d}}, By: "fallback", Err: s.err}
+}
+
+func (s store) Peek(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
+	return s.Take(ctx, keys, n)
+}
+
+func (s store) Reserve(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
+	return s.Take(ctx, keys, n)
+}
+
+func (store) Wait(context.Context, string, int64) error { return nil }
+func (store) Close() error                              { return nil }
+
+func TestTally_CountsWhatAStoreDidNotDecide(t *testing.T) {
+	s := &site{}
+	s.limiter = httplimit.Must(httplimit.New(policy("p", sash.PerHour(1)),
+		httplimit.WithStore(func(httplimit.StoreKeys) (httplimit.Store, error) { return store{io.ErrUnexpectedEOF}, nil }),
+		httplimit.WithObserver(func(e httplimit.Event) { s.tally.Observe(&e) })))
+	require.NoError(t, s.tally.WatchPolicies(s.limiter))
+	s.do("a", 3)
+	f := s.tally.Read()
+	require.Equal(t, []tally.Count{{Policy: "p", N: 3}}, f.StoreErrors)
+	require.Equal(t, []string{"p 1/1h0m0s log admitted 3"}, lines(f.Decisions))
+	require.Empty(t, f.Stats, "the keys are elsewhere")
+}

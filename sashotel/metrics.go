@@ -1,0 +1,196 @@
+package sashotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/tally"
+)
+
+const (
+	scope     = "github.com/seed-30da4c49/sash/sashotel"
+	namespace = "sash.rate_limiting." // of instruments and attributes
+)
+
+// Metrics are the metrics of one limiter. Make them with [New], let the limiter's observer call
+// [Metrics.Observe] or [Metrics.ObserveTake], and register them with [Metrics.Register] or
+// [Metrics.RegisterLimits]. All methods are safe for concurrent use.
+type Metrics struct {
+	limiter string
+	tally   tally.Tally
+
+	mu           sync.Mutex
+	registration metric.Registration // nil: none
+}
+
+// New returns the metrics of the limiter with that name, which is the value of the attribute
+// sash.rate_limiting.limiter. Limiters of one process need different names: a MeterProvider
+// does not tell, and adds up the counts of limiters with the same name. A name must not be empty.
+func New(limiter string) *Metrics { return &Metrics{limiter: limiter} }
+
+// Observe counts an event. It is the function for [httplimit.WithObserver]. Until
+// [Metrics.Register], it counts nothing.
+func (m *Metrics) Observe(e httplimit.Event) { m.tally.Observe(&e) }
+
+// ObserveTake counts a decision of a limiter without policies. It is the function for
+// [sash.WithObserver]. Until [Metrics.RegisterLimits], it counts nothing.
+func (m *Metrics) ObserveTake(_ string, _ int64, d sash.Decision) { m.tally.ObserveTake(&d) }
+
+// Register begins to count what l decides, and registers the instruments with a meter of p.
+// Call it before the first request.
+//
+// It is an error if the Metrics are registered already, or of another limiter.
+func (m *Metrics) Register(p metric.MeterProvider, l *httplimit.Limiter) error {
+	return m.register(p, func() error { return m.tally.WatchPolicies(l) })
+}
+
+// RegisterLimits is [Metrics.Register] for a limiter without policies.
+func (m *Metrics) RegisterLimits(p metric.MeterProvider, l *sash.Limiter) error {
+	return m.register(p, func() error { return m.tally.WatchLimits(l) })
+}
+
+// Unregister ends the collection. It is for limiters that end before the process does. Counting
+// goes on, so that the Metrics can be registered again. It does nothing if the Metrics are not
+// registered.
+func (m *Metrics) Unregister() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.registration == nil {
+		return nil
+	}
+	err := m.registration.Unregister()
+	m.registration = nil
+	return err
+}
+
+func (m *Metrics) register(p metric.MeterProvider, watch func() error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.registerLocked(p, watch)
+	if err != nil {
+		return fmt.Errorf("sashotel: limiter %q: %w", m.limiter, err)
+	}
+	return nil
+}
+
+func (m *Metrics) registerLocked(p metric.MeterProvider, watch func() error) error {
+	switch {
+	case m.limiter == "":
+		return errors.New("New needs a name for the limiter")
+	case p == nil:
+		return errors.New("the MeterProvider must not be nil; try otel.GetMeterProvider()")
+	case m.registration != nil:
+		return errors.New("these metrics are registered already; Unregister them first, or make new ones for another limiter")
+	}
+	if err := watch(); err != nil {
+		return err
+	}
+	i, err := newInstruments(p.Meter(scope), m.limiter)
+	if err == nil {
+		m.registration, err = i.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+			f := m.tally.Read()
+			i.observe(o, &f)
+			return nil
+		}, i.all...)
+	}
+	return err
+}
+
+// instruments are those of one limiter.
+type instruments struct {
+	meter   metric.Meter
+	limiter attribute.KeyValue
+	all     []metric.Observable
+	err     error // of making them
+
+	requests, refunds, storeErrors metric.Int64ObservableCounter
+	units, burst                   metric.Int64ObservableGauge
+	window                         metric.Float64ObservableGauge
+	stats                          map[string]metric.Int64Observable // by the name of a tally.Stat
+}
+
+func newInstruments(meter metric.Meter, limiter string) (*instruments, error) {
+	i := &instruments{meter: meter, limiter: attribute.String(namespace+"limiter", limiter), stats: make(map[string]metric.Int64Observable)}
+	i.requests = i.counter("requests", "{request}", "Requests by their result under each of their policies.")
+	i.refunds = i.counter("refunds", "{request}", "Charges that were given back after the answer.")
+	i.storeErrors = i.counter("store_errors", "{error}", "Decisions that the store did not make.")
+	i.units = i.gauge("limit.units", "Units that the limit admits in its window.")
+	i.burst = i.gauge("limit.burst", "Units that the token bucket admits at once.")
+	window, err := meter.Float64ObservableGauge(namespace+"limit.window", metric.WithUnit("s"), metric.WithDescription("Window of the limit."))
+	i.window = window
+	i.made(window, err)
+	for _, s := range tally.Stats() {
+		i.stats[s.Name] = i.stat(s)
+	}
+	return i, i.err
+}
+
+// made adds an instrument.
+func (i *instruments) made(o metric.Observable, err error) {
+	i.all, i.err = append(i.all, o), errors.Join(i.err, err)
+}
+
+func (i *instruments) counter(name, unit, help string) metric.Int64ObservableCounter {
+	c, err := i.meter.Int64ObservableCounter(namespace+name, metric.WithUnit(unit), metric.WithDescription(help))
+	i.made(c, err)
+	return c
+}
+
+func (i *instruments) gauge(name, help string) metric.Int64ObservableGauge {
+	g, err := i.meter.Int64ObservableGauge(namespace+name, metric.WithUnit("{unit}"), metric.WithDescription(help))
+	i.made(g, err)
+	return g
+}
+
+// stat makes the instrument of a figure of [sash.Stats]. One that is no counter is the sum of
+// what was added and removed, so it is an up-down counter: those of several processes add up.
+func (i *instruments) stat(s tally.Stat) metric.Int64Observable {
+	if s.Counter {
+		return i.counter(s.Name, "{"+s.Unit+"}", s.Help)
+	}
+	c, err := i.meter.Int64ObservableUpDownCounter(namespace+s.Name, metric.WithUnit("{"+s.Unit+"}"), metric.WithDescription(s.Help))
+	i.made(c, err)
+	return c
+}
+
+// observe reports the figures.
+func (i *instruments) observe(o metric.Observer, f *tally.Figures) {
+	for _, c := range f.Decisions {
+		o.ObserveInt64(i.requests, c.N, i.attributes(c.Policy, c.Limit, c.Result.String()))
+	}
+	for _, c := range f.Refunds {
+		o.ObserveInt64(i.refunds, c.N, i.attributes(c.Policy, "", ""))
+	}
+	for _, c := range f.StoreErrors {
+		o.ObserveInt64(i.storeErrors, c.N, i.attributes(c.Policy, "", ""))
+	}
+	for _, l := range f.Limits {
+		labels := i.attributes(l.Policy, l.Label, "")
+		o.ObserveInt64(i.units, l.Count, labels)
+		o.ObserveFloat64(i.window, l.Window.Seconds(), labels)
+		if l.Algorithm == sash.TokenBucket {
+			o.ObserveInt64(i.burst, l.Burst, labels)
+		}
+	}
+	for _, s := range f.Stats {
+		o.ObserveInt64(i.stats[s.Name], int64(s.Value), i.attributes("", "", ""))
+	}
+}
+
+// attributes returns the attributes that are not empty.
+func (i *instruments) attributes(policy, limit, result string) metric.MeasurementOption {
+	all := []attribute.KeyValue{i.limiter}
+	for _, a := range []struct{ key, value string }{{"policy", policy}, {"limit", limit}, {"result", result}} {
+		if a.value != "" {
+			all = append(all, attribute.String(namespace+a.key, a.value))
+		}
+	}
+	return metric.WithAttributeSet(attribute.NewSet(all...))
+}

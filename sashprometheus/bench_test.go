@@ -1,0 +1,60 @@
+package sashprometheus_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/offenders"
+	"github.com/seed-30da4c49/sash/sashprometheus"
+)
+
+// BenchmarkRequest measures a request through the middleware, without an observer, with the
+// metrics, and with the metrics and a page of offenders.
+func BenchmarkRequest(b *testing.B) {
+	for _, c := range []struct {
+		result string
+		limit  sash.Limit
+	}{{"admitted", sash.PerSecond(1 << 50)}, {"denied", sash.PerHour(0)}} {
+		for _, observers := range []struct {
+			name    string
+			options func() []httplimit.Option
+		}{
+			{"none", func() []httplimit.Option { return nil }},
+			{"metrics", func() []httplimit.Option {
+				return []httplimit.Option{httplimit.WithObserver(sashprometheus.New("site").Observe)}
+			}},
+			{"metrics+page", func() []httplimit.Option {
+				return []httplimit.Option{
+					httplimit.WithObserver(sashprometheus.New("site").Observe),
+					httplimit.WithObserver(new(offenders.Page).Observe),
+					httplimit.WithEventFingerprints(httplimit.Denied),
+				}
+			}},
+		} {
+			b.Run("result="+c.result+"/observers="+observers.name, func(b *testing.B) {
+				policy := httplimit.Policy{Name: "all", Limits: []sash.Limit{c.limit}, Key: httplimit.ByAddress()}
+				limiter := httplimit.Must(httplimit.New(append(observers.options(), policy)...))
+				defer limiter.Close()
+				handler := limiter.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				b.ReportAllocs()
+				b.RunParallel(func(p *testing.PB) {
+					r, w := httptest.NewRequest("GET", "/", nil), blank{http.Header{}}
+					for p.Next() {
+						clear(w.header)
+						handler.ServeHTTP(w, r)
+					}
+				})
+			})
+		}
+	}
+}
+
+// blank is a ResponseWriter that keeps nothing but the header.
+type blank struct{ header http.Header }
+
+func (w blank) Header() http.Header         { return w.header }
+func (w blank) Write(b []byte) (int, error) { return len(b), nil }
+func (w blank) WriteHeader(int)             {}
