@@ -159,6 +159,8 @@ func TestFormats_DamageIsNeverMisread(t *testing.T) {
 		{name: "an array", good: nginx, damaged: "[" + nginx + "]", why: "no JSON object"},
 		{name: "a load balancer's line cut short", good: alb, damaged: alb[:120], why: "no "},
 		{name: "a load balancer's line without its type", good: alb, damaged: strings.TrimPrefix(alb, "h2 "), why: "the line is an AWS Classic"},
+		{name: "a load balancer's line with a name for the client", good: alb, damaged: strings.Replace(alb, "192.0.2.1:2817", "app/my-lb", 1), why: "is no address with a port"},
+		{name: "a list of addresses for the virtual host", good: "www.example.com " + combined, damaged: "203.0.113.9, " + combined, why: "is no virtual host"},
 		{name: "HAProxy's line of a start", good: haproxy, damaged: "Feb  6 12:14:14 localhost haproxy[14389]: Proxy http-in started.", why: "no client before a time in brackets"},
 		{name: "HAProxy's line cut short", good: haproxy, damaged: haproxy[:100], why: "no "},
 		{name: "a W3C line with too few fields", head: w3c.head, good: row(w3c), damaged: "2020-01-01 00:00:00 10.0.0.1 GET", why: "4 fields, the heading names 13"},

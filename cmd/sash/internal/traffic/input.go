@@ -99,10 +99,10 @@ var compressions = []struct {
 		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))
 	}},
 	{"BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
-	{"\xfd7zXZ\x00", refuse("it is xz: decompress it first, as in xz -dc FILE | sash replay")},
-	{"PK\x03\x04", refuse("it is zip: decompress it first, as in unzip -p FILE | sash replay")},
-	{"\xff\xfe", refuse("it is UTF-16: convert it first, as in iconv -f UTF-16 -t UTF-8 FILE | sash replay")},
-	{"\xfe\xff", refuse("it is UTF-16: convert it first, as in iconv -f UTF-16 -t UTF-8 FILE | sash replay")},
+	{"\xfd7zXZ\x00", refuse("it is xz: decompress it first, by xz -dc")},
+	{"PK\x03\x04", refuse("it is zip: decompress it first, by unzip -p")},
+	{"\xff\xfe", refuse("it is UTF-16: convert it first, by iconv -f UTF-16 -t UTF-8")},
+	{"\xfe\xff", refuse("it is UTF-16: convert it first, by iconv -f UTF-16 -t UTF-8")},
 }
 
 func refuse(why string) func(io.Reader) (io.Reader, error) {

@@ -155,7 +155,7 @@ func (m *merger) next() []Event {
 		if i == first || s.next == s.ready {
 			continue
 		}
-		if at := m.head(i); at < until || at == until && i < first {
+		if at := m.head(i); at < until {
 			until, inclusive = at, i > first
 		}
 	}
