@@ -211,7 +211,7 @@ func linearizable(t *testing.T, h *history) {
 // itself or together with other calls, or the mirror.
 func TestFleet_IsLinearizable(t *testing.T) {
 	s := redistest.Start(t)
-	c := checkAll(t, goroutines(t, 5), count(40), func(seed uint64) plan { return newPlan(s.Addr(), seed) }, linearizable)
+	c := checkAll(t, goroutines(t, 5), count(25), func(seed uint64) plan { return newPlan(s.Addr(), seed) }, linearizable)
 	t.Log(&c)
 	c.requireContention(t)
 }
@@ -237,7 +237,7 @@ func (c *tally) requireContention(t *testing.T) {
 // for a while after another process has given units back, so there is none.
 func TestFleet_SettlesAsTheExactRule(t *testing.T) {
 	s := redistest.Start(t)
-	c := checkAll(t, goroutines(t, 4), count(30), func(seed uint64) plan {
+	c := checkAll(t, goroutines(t, 4), count(20), func(seed uint64) plan {
 		p := newPlan(s.Addr(), 2000000+seed)
 		p.Mirror, p.Settles = 0, true
 		return p

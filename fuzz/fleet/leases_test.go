@@ -161,14 +161,14 @@ func withinTheRule(t *testing.T, h *history) {
 // use, and not with what they have leased.
 func TestLeases_AdmitWhatTheExactRuleAdmits(t *testing.T) {
 	s := redistest.Start(t)
-	c := checkAll(t, goroutines(t, 4), count(12), func(seed uint64) plan { return newLeasePlan(s.Addr(), 3000000+seed) }, withinTheRule)
+	c := checkAll(t, goroutines(t, 4), count(8), func(seed uint64) plan { return newLeasePlan(s.Addr(), 3000000+seed) }, withinTheRule)
 	t.Log(&c)
 	c.requireLeases(t)
 }
 
 func TestLeases_OfProgramsAdmitWhatTheExactRuleAdmits(t *testing.T) {
 	s := redistest.Start(t)
-	c := checkAll(t, programs(t, 4), count(6), func(seed uint64) plan { return newLeasePlan(s.Addr(), 4000000+seed) }, withinTheRule)
+	c := checkAll(t, programs(t, 4), count(4), func(seed uint64) plan { return newLeasePlan(s.Addr(), 4000000+seed) }, withinTheRule)
 	t.Log(&c)
 	c.requireLeases(t)
 }
