@@ -97,7 +97,7 @@ func withEachAdapter(t *testing.T, test func(t *testing.T, a adapter)) {
 func leaveNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		for deadline := time.Now().Add(ample); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(ample); runtime.NumGoroutine() > before; runtime.Gosched() {
 			if time.Now().After(deadline) {
 				b := make([]byte, 1<<20)
 				t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), b[:runtime.Stack(b, true)])
@@ -197,7 +197,8 @@ type storm struct {
 	accounts map[string]*account
 
 	calls, unsure, unavailable, refused atomic.Int64
-	unitsOfLeases                       atomic.Int64 // used
+	unitsOfLeases                       atomic.Int64  // used
+	called                              chan struct{} // receives after a call, if there is room
 
 	mu   sync.Mutex
 	held []holding // reservations that are not settled
@@ -222,7 +223,7 @@ func limitsOf(leases bool) sashredis.Option {
 
 // newStorm returns a storm whose calls find the store by conn, and wait for it for timeout.
 func newStorm(t *testing.T, conn sashredis.Conn, timeout time.Duration, leases bool, options ...sashredis.Option) *storm {
-	s := &storm{t: t, timeout: timeout, leases: leases, accounts: map[string]*account{}}
+	s := &storm{t: t, timeout: timeout, leases: leases, accounts: map[string]*account{}, called: make(chan struct{}, 1)}
 	for _, key := range stormKeys {
 		s.accounts[key] = &account{}
 	}
@@ -257,6 +258,10 @@ func (s *storm) blow(seed uint64, disturb func()) {
 				default:
 					s.call(rng)
 					s.calls.Add(1)
+					select {
+					case s.called <- struct{}{}:
+					default: // until has not looked yet
+					}
 				}
 			}
 		})
@@ -266,11 +271,15 @@ func (s *storm) blow(seed uint64, disturb func()) {
 	disturb()
 }
 
-// until waits until so many calls have been made, and holds returns true.
+// until waits until so many calls have been made, and holds returns true, while the storm blows. It
+// looks after each call.
 func (s *storm) until(calls int, holds func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); s.calls.Load() < int64(calls) || !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	stuck := time.After(time.Minute)
+	for s.calls.Load() < int64(calls) || !holds() {
+		select {
+		case <-s.called:
+		case <-stuck:
 			s.t.Fatalf("the test does not get on: %d calls, %d units by leases, %+v", s.calls.Load(), s.unitsOfLeases.Load(), s.Stats())
 		}
 	}
@@ -505,7 +514,7 @@ func (s *storm) audit(conn sashredis.Conn, options ...sashredis.Option) {
 		assert.Positive(t, stats.Lease)
 		if s.unsure.Load()+s.refused.Load() == 0 {
 			// What is given back may be under way for a moment.
-			s.until(0, func() bool { return s.Stats().Leased == s.Stats().Returned+s.unitsOfLeases.Load() })
+			eventually(s.t, "all is given back", func() bool { return s.Stats().Leased == s.Stats().Returned+s.unitsOfLeases.Load() })
 			for _, key := range stormKeys {
 				assert.Equal(t, s.accounts[key].used, read(key), "key %q: used, charged", key)
 			}
@@ -522,7 +531,7 @@ func (s *storm) audit(conn sashredis.Conn, options ...sashredis.Option) {
 func (s *storm) recovers() {
 	s.t.Helper()
 	account := s.accounts["counter"]
-	s.until(0, func() bool {
+	eventually(s.t, "calls succeed", func() bool {
 		d := s.Take(context.Background(), "counter", 1)
 		s.note(d, 1, account)
 		return d.Allowed
@@ -773,9 +782,10 @@ func TestFaults_OfTheServer(t *testing.T) {
 		"SCRIPT FLUSH": {timeout: ample, exact: true, disturb: func(server *redistest.Server, _ *storm) {
 			server.Command("SCRIPT", "FLUSH")
 		}},
-		"OOM": {args: []string{"--maxmemory-policy", "noeviction"}, timeout: ample, exact: true, disturb: func(server *redistest.Server, _ *storm) {
+		"OOM": {args: []string{"--maxmemory-policy", "noeviction"}, timeout: ample, exact: true, disturb: func(server *redistest.Server, s *storm) {
+			before := s.refused.Load()
 			server.Command("CONFIG", "SET", "maxmemory", "1")
-			time.Sleep(5 * time.Millisecond)
+			s.until(0, func() bool { return s.refused.Load() > before })
 			server.Command("CONFIG", "SET", "maxmemory", "0")
 		}},
 	} {

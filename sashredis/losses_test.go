@@ -88,20 +88,14 @@ func (r *rush) full(t *testing.T, conn sashredis.Conn) {
 	fresh, err := sashredis.New(conn, nil, sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithMirror(0), sashredis.WithTimeout(ample),
 		sashredis.WithLimitsFor(func(key string) []sash.Limit { return lossyLimits[key] }))
 	require.NoError(t, err)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		left := int64(0)
+	eventually(t, "the keys are full", func() bool {
 		for key := range lossyLimits {
-			d := fresh.Peek(context.Background(), key, 0)
-			if d.Err != nil {
-				left++
+			if d := fresh.Peek(context.Background(), key, 0); d.Err != nil || d.Remaining > 0 {
+				return false
 			}
-			left += d.Remaining
 		}
-		if left == 0 {
-			return
-		}
-		require.True(t, time.Now().Before(deadline), "the keys are not full")
-	}
+		return true
+	})
 }
 
 // A server that keeps nothing forgets all counts when it is restarted. Each time, at most Count
