@@ -49,8 +49,10 @@ func (l *Limiter) Closed() bool { return l.lessees.closed.Load() }
 
 // FailUse asks the lease of key for n units, again and again, until it has ended.
 func (l *Limiter) FailUse(key string, n int64) {
+	const most = 1 << 20 // if it never seems to end, the caller's check fails
 	e, _ := l.lessees.byKey.Load(key)
-	for held := e.lease.Load(); held != nil && held.left.Load() != ended; {
+	held := e.lease.Load()
+	for i := 0; i < most && held != nil && held.left.Load() != ended; i++ {
 		held.use(n)
 	}
 }
