@@ -79,13 +79,14 @@ func (r request) String() string {
 func (s *shop) household(i int) {
 	address := netip.AddrFrom4([4]byte{198, 18 + byte(i>>11&1), byte(i >> 3), byte(1 + s.random.IntN(254))})
 	v := visitor{address, pick(s.random, browsers)}
-	for range 1 + s.seldom(4, 3) {
+	for range 1 + s.again(4, 3) {
 		s.visit(v, s.daytime())
 	}
 }
 
-// seldom returns a number of at most most. Each next one is one in n times as frequent.
-func (s *shop) seldom(n, most int) (times int) {
+// again returns how many times a visitor does something once more, at most most: each time, one
+// visitor in n goes on.
+func (s *shop) again(n, most int) (times int) {
 	for times < most && s.random.IntN(n) == 0 {
 		times++
 	}
@@ -117,7 +118,7 @@ func (s *shop) visit(v visitor, at int) {
 	for range s.random.IntN(3) {
 		s.get(v, at+s.random.IntN(2), pick(s.random, assets), "https://shop.example/")
 	}
-	for range 1 + s.seldom(2, 12) {
+	for range 1 + s.again(2, 12) {
 		at += 3 + s.random.IntN(20)*s.random.IntN(8)
 		next := pick(s.random, pages)
 		if next == "/products/" {
@@ -134,7 +135,7 @@ func (s *shop) visit(v visitor, at int) {
 // login makes the attempts of a person to log in, of whom some mistype the password.
 func (s *shop) login(v visitor, at int) {
 	s.get(v, at, "/login", "https://shop.example/")
-	for range s.seldom(4, 4) {
+	for range s.again(4, 4) {
 		at += 6 + s.random.IntN(15)
 		s.post(v, at, 401)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
@@ -78,7 +79,7 @@ func (b *ledger) account(on *traffic.Traffic) *account {
 		Asked:        b.asked,
 		Admitted:     b.admitted,
 		Denied:       b.asked - b.admitted,
-		DeniedShare:  share(b.asked-b.admitted, b.asked),
+		DeniedShare:  output.Share(b.asked-b.admitted, b.asked),
 		ChargedAbove: b.above,
 		GivenBack:    b.givenBack,
 		Spent:        b.admitted + b.above - b.givenBack,
@@ -88,7 +89,7 @@ func (b *ledger) account(on *traffic.Traffic) *account {
 	}
 	for _, w := range b.windows {
 		if w.Most > 0 {
-			a.Peaks = append(a.Peaks, peak{w.Limit, w.Most, share(w.Most, inWindow(w.Limit)), on.Clients[w.Client], traffic.Instant(w.End)})
+			a.Peaks = append(a.Peaks, peak{w.Limit, w.Most, output.Share(w.Most, inWindow(w.Limit)), on.Clients[w.Client], traffic.Instant(w.End)})
 		}
 	}
 	return a
@@ -107,7 +108,7 @@ func (r *report) units(w io.Writer) {
 	for _, v := range r.Limits {
 		if n := v.Units.TooLarge; n > 0 {
 			fmt.Fprintf(w, "%s denied for asking more than %s at once, which %s never admits\n",
-				count(n, "event"), humanize.Comma(v.Units.MostAtOnce), v.name())
+				output.Count(n, "event"), humanize.Comma(v.Units.MostAtOnce), v.name())
 		}
 	}
 	r.peaks(w)
@@ -121,12 +122,12 @@ func (r *report) settled() string {
 }
 
 func (r *report) accounts(w io.Writer) {
-	table := newTable(w)
+	table := output.NewTable(w)
 	fmt.Fprintln(table, "asked\tadmitted\tdenied\tof units\tcharged above\tgiven back\tspent\t  limit")
 	for _, v := range r.Limits {
 		a := v.Units
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n",
-			humanize.Comma(a.Asked), humanize.Comma(a.Admitted), humanize.Comma(a.Denied), percent(a.DeniedShare),
+			humanize.Comma(a.Asked), humanize.Comma(a.Admitted), humanize.Comma(a.Denied), output.Percent(a.DeniedShare),
 			humanize.Comma(a.ChargedAbove), humanize.Comma(a.GivenBack), humanize.Comma(a.Spent), v.name())
 	}
 	table.Flush()
@@ -137,12 +138,12 @@ func (r *report) peaks(w io.Writer) {
 		return
 	}
 	fmt.Fprintln(w, "\nmost units that a client spent in one window, times in UTC")
-	table := newTable(w)
+	table := output.NewTable(w)
 	fmt.Fprintln(table, "spent\tof the limit\tuntil\tlimit\t  client")
 	for _, v := range r.Limits {
 		for _, p := range v.Units.Peaks {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%v\t  %s\n",
-				humanize.Comma(p.Units), percent(p.OfCount), p.End.Format(toTheSecond), p.Limit, p.Client)
+				humanize.Comma(p.Units), output.Percent(p.OfCount), p.End.Format(output.ToTheSecond), p.Limit, p.Client)
 		}
 	}
 	table.Flush()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
@@ -211,13 +212,13 @@ func (t *trial) verdict(on *traffic.Traffic, o *options) verdict {
 	events := on.Events
 	v := verdict{
 		Denied:          t.denied,
-		DeniedShare:     share(t.denied, events),
+		DeniedShare:     output.Share(t.denied, events),
 		DeniedClients:   len(t.tallies),
 		Exact:           t.exact == nil,
 		ExactDenied:     t.exactDenied,
 		WronglyAdmitted: t.wronglyAdmitted,
 		WronglyDenied:   t.wronglyDenied,
-		ErrorShare:      share(t.wronglyAdmitted+t.wronglyDenied, events),
+		ErrorShare:      output.Share(t.wronglyAdmitted+t.wronglyDenied, events),
 		Top:             t.top(on, o.top),
 	}
 	if o.together {
@@ -234,7 +235,7 @@ func (t *trial) verdict(on *traffic.Traffic, o *options) verdict {
 // decisions returns how many denials each limit decided.
 func (t *trial) decisions() (all []decision) {
 	for i, l := range t.policy {
-		all = append(all, decision{l, t.decided[i], share(t.decided[i], t.denied)})
+		all = append(all, decision{l, t.decided[i], output.Share(t.decided[i], t.denied)})
 	}
 	return all
 }
@@ -267,11 +268,4 @@ func (c *tally) denials(name string, events int64) denials {
 		BusiestMinute: time.Unix(c.busiest, 0).UTC(),
 		InBusiest:     c.inBusiest,
 	}
-}
-
-func share(part, of int64) float64 {
-	if of == 0 {
-		return 0
-	}
-	return float64(part) / float64(of)
 }

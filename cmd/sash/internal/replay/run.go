@@ -171,7 +171,7 @@ func complain(stderr io.Writer, reports []report) int {
 			status = command.Failed
 		}
 		if r.Events == 0 {
-			fmt.Fprintf(stderr, "sash replay: nothing readable in %s: name the format by -format, or the field of the time by -time\n", r.source())
+			fmt.Fprintf(stderr, "sash replay: nothing readable in %s: name the format by -format, or the field of the time by -time\n", r.Source())
 			status = command.Failed
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/seed-30da4c49/sash"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 )
 
 // enoughWindows is the number of windows that a recording must cover for a suggestion. A
@@ -45,9 +47,9 @@ func (s *study) candidate(g *gauge, d distribution, i int) candidate {
 	return candidate{
 		Limit:        sash.Per(candidates[i], time.Duration(g.window)).Log(),
 		Clients:      clients,
-		ClientsShare: share(int64(clients), int64(len(d))),
+		ClientsShare: output.Share(int64(clients), int64(len(d))),
 		Denied:       g.denied[i],
-		DeniedShare:  share(g.denied[i], s.on.Events),
+		DeniedShare:  output.Share(g.denied[i], s.on.Events),
 	}
 }
 
@@ -76,9 +78,9 @@ func (s *study) suggest(g *gauge, d distribution, o *options) (_ *suggestion, wh
 
 // reason says in words how a suggestion follows from the recording, and what it does.
 func (s *study) reason(r *suggestion, d distribution, o *options, window time.Duration) string {
-	within := fmt.Sprintf("%v%% of %s", o.percentile, count(int64(len(d)), "client"))
+	within := fmt.Sprintf("%v%% of %s", o.percentile, output.Count(int64(len(d)), "client"))
 	if d.rank(o.percentile) == len(d)-1 {
-		within = "all of " + count(int64(len(d)), "client")
+		within = "all of " + output.Count(int64(len(d)), "client")
 	}
 	text := fmt.Sprintf("%s had at most %s in any %s", within, humanize.Comma(r.AtPercentile), short(window))
 	if o.headroom != 1 {
@@ -86,9 +88,9 @@ func (s *study) reason(r *suggestion, d distribution, o *options, window time.Du
 	}
 	text += fmt.Sprintf("; %s is the next candidate", humanize.Comma(r.Limit.Count))
 	if r.Clients == 0 {
-		return text + ". It would have denied nobody."
+		return text + ". It would have denied no client."
 	}
-	text += fmt.Sprintf(". It would have denied %s (%s) of %s", count(r.Denied, "event"), percent(r.DeniedShare), count(int64(r.Clients), "client"))
+	text += fmt.Sprintf(". It would have denied %s (%s) of %s", output.Count(r.Denied, "event"), output.Percent(r.DeniedShare), output.Count(int64(r.Clients), "client"))
 	if left := d.below(r.Limit.Count); left > 0 {
 		text += fmt.Sprintf(", and none of the others, of which the busiest had %s", humanize.Comma(left))
 	}

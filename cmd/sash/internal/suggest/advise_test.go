@@ -53,7 +53,7 @@ func TestSuggest_LeastCandidateAboveThePercentileWithHeadroom(t *testing.T) {
 		clients int
 		reason  string
 	}{
-		{nil, "100/m", 0, "all of 200 clients had at most 59 in any 1m; 1.5 times that is 88.5; 100 is the next candidate. It would have denied nobody."},
+		{nil, "100/m", 0, "all of 200 clients had at most 59 in any 1m; 1.5 times that is 88.5; 100 is the next candidate. It would have denied no client."},
 		{[]string{"-percentile", "99"}, "15/m", 1, "99% of 200 clients had at most 10 in any 1m; 1.5 times that is 15; 15 is the next candidate. It would have denied 44 events (2.156%) of 1 client, and none of the others, of which the busiest had 10."},
 		{[]string{"-percentile", "99", "-headroom", "1"}, "10/m", 1, "99% of 200 clients had at most 10 in any 1m; 10 is the next candidate. It would have denied 49 events"},
 		{[]string{"-percentile", "99", "-headroom", "1.1"}, "12/m", 1, "1.1 times that is 11; 12 is the next candidate"},
@@ -123,7 +123,7 @@ func TestPolicy_TouchesWhoExceedsALimit(t *testing.T) {
 
 func TestReport_TellsWhatALimitAddsNothingTo(t *testing.T) {
 	r := invoke(minutes(5, 5, 6))
-	assert.Contains(t, r.stdout, "  Enough is 2/s and 10/h: the others add nothing to it. It would have denied nobody.\n")
+	assert.Contains(t, r.stdout, "  Enough is 2/s and 10/h: the others add nothing to it. It would have denied no client.\n")
 	assert.Contains(t, r.stdout, "sash.PerSecond(2), sash.PerHour(10)}")
 }
 

@@ -94,8 +94,8 @@ func (r *recent) expire(now, window int64) {
 	}
 }
 
-// decide returns the candidates whose logs deny an event of so many units now: those that have
-// too little left of what they have admitted in the window.
+// decide returns which candidates deny an event of that many units now. A candidate denies it if
+// the event, and what the candidate has admitted in the window, are more than its count.
 func (r *recent) decide(units int64) (denied uint64) {
 	for i, count := range candidates {
 		admitted := r.units

@@ -11,6 +11,8 @@ import (
 	"text/template"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 )
 
 //go:embed picture.svg.tmpl
@@ -69,8 +71,8 @@ const (
 func (r *report) draw(w io.Writer) error {
 	p := picture{
 		Title:  "What would a limit deny?",
-		Source: clipped(r.headline()),
-		Times:  r.times(),
+		Source: clipped(r.Headline()),
+		Times:  r.Times(),
 		Width:  pictureWidth,
 		Left:   panelLeft, Right: panelRight,
 		XLabel: fmt.Sprintf("Count of a limit, in %s per window", r.Unit),
@@ -178,9 +180,9 @@ func (c *candidate) says() string { return rate(c.Limit) + ": " + c.effect() }
 // effect says what the candidate denies.
 func (c *candidate) effect() string {
 	if c.Clients == 0 {
-		return "would have denied nobody"
+		return "would have denied no client"
 	}
-	return fmt.Sprintf("would have denied %s (%s), %s of events", count(int64(c.Clients), "client"), percent(c.ClientsShare), percent(c.DeniedShare))
+	return fmt.Sprintf("would have denied %s (%s), %s of events", output.Count(int64(c.Clients), "client"), output.Percent(c.ClientsShare), output.Percent(c.DeniedShare))
 }
 
 // height returns the position of a share. Nothing is at the bottom, which a logarithmic scale
@@ -211,7 +213,7 @@ func (v *windowReport) curve(x, y scale) string {
 			continue
 		}
 		drawn = at
-		fmt.Fprintf(&b, "H%gV%g", at, v.height(share(int64(n-next), int64(n)), y))
+		fmt.Fprintf(&b, "H%gV%g", at, v.height(output.Share(int64(n-next), int64(n)), y))
 	}
 	return b.String()
 }

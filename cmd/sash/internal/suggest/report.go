@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 )
 
 // A report is what a recording says about limits.
 type report struct {
-	summary
+	output.Summary
 	Unit       string  `json:"unit"` // of counts: "events", or what an event costs
 	Percentile float64 `json:"percentile"`
 	Headroom   float64 `json:"headroom"`
@@ -31,7 +33,7 @@ type windowReport struct {
 	P999         int64       `json:"p99.9"`
 	Max          int64       `json:"max"`
 	Busiest      *busiest    `json:"busiest,omitempty"`
-	Candidates   []candidate `json:"candidates"` // up to the first that denies nobody, and the suggested
+	Candidates   []candidate `json:"candidates"` // up to the first that denies no client, and the suggested one
 	Suggested    *suggestion `json:"suggested,omitempty"`
 	NotSuggested string      `json:"not_suggested,omitempty"` // why no limit is suggested
 
@@ -80,7 +82,7 @@ type client struct {
 // report returns the results.
 func (s *study) report(o *options) *report {
 	r := &report{
-		summary: o.summary(s.on),
+		Summary: output.Summarize(o.files, s.on, shownFaults),
 		Unit:    o.unit(), Percentile: o.percentile, Headroom: o.headroom,
 		Windows: []windowReport{}, Top: []client{}, Warnings: []warning{}, Next: []step{},
 	}
@@ -93,7 +95,7 @@ func (s *study) report(o *options) *report {
 	}
 	if limits := policy(r.Windows); len(limits) > 0 {
 		clients := s.touchedBy(limits)
-		r.Policy = &together{limits, clients, share(int64(clients), int64(len(s.on.Clients)))}
+		r.Policy = &together{limits, clients, output.Share(int64(clients), int64(len(s.on.Clients)))}
 	}
 	r.Top = s.top(r.Windows, o.top)
 	r.Warnings = s.warnings(r, o)
@@ -130,7 +132,7 @@ func (s *study) excess(client int, windows []windowReport) (times float64) {
 }
 
 func (s *study) client(i int, windows []windowReport) client {
-	c := client{Client: s.on.Clients[i], Events: s.on.Counts[i], Share: share(s.on.Counts[i], s.on.Events), Above: []sash.Limit{}}
+	c := client{Client: s.on.Clients[i], Events: s.on.Counts[i], Share: output.Share(s.on.Counts[i], s.on.Events), Above: []sash.Limit{}}
 	for j, g := range s.gauges {
 		c.Busiest = append(c.Busiest, g.busiest[i])
 		if r := windows[j].Suggested; r != nil && g.busiest[i] > r.Limit.Count {
@@ -138,11 +140,4 @@ func (s *study) client(i int, windows []windowReport) client {
 		}
 	}
 	return c
-}
-
-func share(part, of int64) float64 {
-	if of == 0 {
-		return 0
-	}
-	return float64(part) / float64(of)
 }

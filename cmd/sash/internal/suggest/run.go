@@ -41,7 +41,7 @@
 // Per window, a client takes 16 bytes, and 24 for each of its events in the last window, or
 // up to twice that. Further memory is that of reading.
 //
-// With -json the report is one object. Its fields are those of the types summary, report,
+// With -json the report is one object. Its fields are those of output.Summary, and of the types report,
 // windowReport, busiest, candidate, suggestion, together, client, warning and step.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
@@ -135,7 +135,7 @@ func (r *report) complain(stderr io.Writer) int {
 		status = command.Failed
 	}
 	if r.Events == 0 {
-		fmt.Fprintf(stderr, "%s: nothing readable in %s\n", name, r.source())
+		fmt.Fprintf(stderr, "%s: nothing readable in %s\n", name, r.Source())
 		status = command.Failed
 	}
 	return status

@@ -5,17 +5,18 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/seed-30da4c49/sash"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 )
 
 // text writes the report for human readers.
 func (r *report) text(w io.Writer) {
-	r.summary.text(w)
+	r.summary(w)
 	if r.Events == 0 {
 		return
 	}
@@ -42,7 +43,7 @@ func (r *report) text(w io.Writer) {
 // percentiles writes a row for each window.
 func (r *report) percentiles(w io.Writer) {
 	fmt.Fprintf(w, "\n%s in the busiest window of each client, wherever it begins\n", r.Unit)
-	table := newTable(w)
+	table := output.NewTable(w)
 	fmt.Fprintln(table, "window\tp50\tp90\tp99\tp99.9\tmax\t  busiest client")
 	for _, v := range r.Windows {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", short(v.window), humanize.Comma(v.P50), humanize.Comma(v.P90),
@@ -51,19 +52,17 @@ func (r *report) percentiles(w io.Writer) {
 	table.Flush()
 }
 
-const toTheSecond = "2006-01-02 15:04:05"
-
 func (b *busiest) String() string {
 	if b == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%s, until %s", b.Client, b.End.Format(toTheSecond))
+	return fmt.Sprintf("%s, until %s", b.Client, b.End.Format(output.ToTheSecond))
 }
 
 // text writes what candidates would have denied.
 func (v *windowReport) text(w io.Writer) {
 	fmt.Fprintf(w, "\nwhat a log of so many per %s would have denied\n", short(v.window))
-	table := newTable(w)
+	table := output.NewTable(w)
 	fmt.Fprintln(table, "limit\tclients\tof clients\tevents\tof events\t")
 	for _, c := range v.rows() {
 		mark := ""
@@ -71,7 +70,7 @@ func (v *windowReport) text(w io.Writer) {
 			mark = "  <- suggested"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", rate(c.Limit), humanize.Comma(int64(c.Clients)),
-			percent(c.ClientsShare), humanize.Comma(c.Denied), percent(c.DeniedShare), mark)
+			output.Percent(c.ClientsShare), humanize.Comma(c.Denied), output.Percent(c.DeniedShare), mark)
 	}
 	table.Flush()
 }
@@ -120,9 +119,9 @@ func (r *report) suggestions(w io.Writer) {
 // denied says how many clients the limits deny.
 func (p *together) denied() string {
 	if p.Clients == 0 {
-		return "nobody"
+		return "no client"
 	}
-	return fmt.Sprintf("%s (%s)", count(int64(p.Clients), "client"), percent(p.ClientsShare))
+	return fmt.Sprintf("%s (%s)", output.Count(int64(p.Clients), "client"), output.Percent(p.ClientsShare))
 }
 
 // suggested returns the number of windows with a suggestion.
@@ -141,7 +140,7 @@ func (r *report) clients(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "\nclients most above the suggested limits, then the busiest; %s in their busiest windows\n", r.Unit)
-	table := newTable(w)
+	table := output.NewTable(w)
 	header := "events\tof all\t"
 	for _, v := range r.Windows {
 		header += short(v.window) + "\t"
@@ -150,7 +149,7 @@ func (r *report) clients(w io.Writer) {
 	starred := false
 	for _, c := range r.Top {
 		starred = starred || len(c.Above) > 0
-		row := fmt.Sprintf("%s\t%s\t", humanize.Comma(c.Events), percent(c.Share))
+		row := fmt.Sprintf("%s\t%s\t", humanize.Comma(c.Events), output.Percent(c.Share))
 		for i, n := range c.Busiest {
 			mark := " "
 			if s := r.Windows[i].Suggested; s != nil && n > s.Limit.Count {
@@ -164,21 +163,6 @@ func (r *report) clients(w io.Writer) {
 	if starred {
 		fmt.Fprintln(w, "* above the suggested limit")
 	}
-}
-
-// newTable returns a writer that aligns columns to the right. Text after the last tab stays
-// on the left.
-func newTable(w io.Writer) *tabwriter.Writer {
-	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-}
-
-func percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
-
-func count(n int64, of string) string {
-	if n != 1 {
-		of += "s"
-	}
-	return humanize.Comma(n) + " " + of
 }
 
 // short returns a window as people write it: 1m and not 1m0s.

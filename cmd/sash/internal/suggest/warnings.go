@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 )
 
 // A warning says why figures may mislead, and what to try.
@@ -88,12 +90,12 @@ func (s *study) warnOfDominant() string {
 			most = i
 		}
 	}
-	of := share(s.on.Counts[most], s.on.Events)
+	of := output.Share(s.on.Counts[most], s.on.Events)
 	if len(s.on.Counts) <= fewClients || of < dominantShare {
 		return ""
 	}
 	return fmt.Sprintf("%s of all events are of one client, %s: a crawler, or many people behind one address? Such people need another -key, or limits of their own (Limiter.SetLimits).",
-		percent(of), s.on.Clients[most])
+		output.Percent(of), s.on.Clients[most])
 }
 
 // warnOfStamps returns a warning if times are whole seconds and a window has few of them.

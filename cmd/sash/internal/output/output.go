@@ -1,0 +1,118 @@
+// Package output is what the reports of all subcommands have in common: the summary of what was
+// read, tables and numbers.
+package output
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+)
+
+// A Summary tells what was read. Lines = Events + Blank + Unreadable + Headings.
+type Summary struct {
+	Files   []string   `json:"files"` // "-" is standard input
+	Key     string     `json:"key"`   // fields or columns that identify a client; empty if there is only the client "all"
+	Lines   int64      `json:"lines"`
+	Events  int64      `json:"events"`
+	Clients int        `json:"clients"`
+	First   *time.Time `json:"first,omitempty"` // times of the first and last event
+	Last    *time.Time `json:"last,omitempty"`
+
+	Blank      int64 `json:"blank"`
+	Unreadable int64 `json:"unreadable"`
+	Headings   int64 `json:"headings,omitempty"` // lines that name the columns of a CSV
+
+	Formats         []traffic.FileFormat `json:"formats"`          // of the files of which a line could be read
+	UnreadableLines []traffic.FaultyLine `json:"unreadable_lines"` // the first of them
+	BrokenOff       []traffic.FaultyLine `json:"broken_off"`       // files not read beyond that line
+}
+
+// Summarize returns the summary of t, which was read from files, with at most that many
+// unreadable lines.
+func Summarize(files []string, t *traffic.Traffic, unreadable int) Summary {
+	s := Summary{
+		Files: files, Key: t.Key,
+		Lines: t.Lines, Events: t.Events, Clients: len(t.Clients),
+		Blank: t.Blank, Unreadable: t.Unreadable, Headings: t.Headings,
+		Formats:         append([]traffic.FileFormat{}, t.Formats...),
+		UnreadableLines: append([]traffic.FaultyLine{}, t.Faults[:min(unreadable, len(t.Faults))]...),
+		BrokenOff:       append([]traffic.FaultyLine{}, t.BrokenOff...),
+	}
+	if s.Events > 0 {
+		first, last := t.Span()
+		s.First, s.Last = &first, &last
+	}
+	return s
+}
+
+// Source returns the names of the files.
+func (s *Summary) Source() string { return strings.Join(s.Files, ", ") }
+
+// Headline says in a line what was read.
+func (s *Summary) Headline() string {
+	clients := "by one client, as no -key tells any apart"
+	if s.Key != "" {
+		clients = fmt.Sprintf("by %s, told apart by %s", Count(int64(s.Clients), "client"), s.Key)
+	}
+	return fmt.Sprintf("%s: %s %s", s.Source(), Count(s.Events, "event"), clients)
+}
+
+// Times says in a line from when to when the recording is. It is empty without events.
+func (s *Summary) Times() string {
+	if s.First == nil {
+		return ""
+	}
+	return fmt.Sprintf("from %s to %s UTC, %v", s.First.Format(ToTheSecond), s.Last.Format(ToTheSecond), s.Last.Sub(*s.First).Round(time.Second))
+}
+
+// Heading writes what was read, from when to when, and in which formats.
+func (s *Summary) Heading(w io.Writer) {
+	fmt.Fprintln(w, s.Headline())
+	if s.First != nil {
+		fmt.Fprintln(w, s.Times())
+	}
+	for _, line := range traffic.FormatLines(s.Formats) {
+		fmt.Fprintln(w, line)
+	}
+}
+
+// Incomplete writes which files could not be read to the end.
+func (s *Summary) Incomplete(w io.Writer) {
+	for _, b := range s.BrokenOff {
+		fmt.Fprintf(w, "NOT COMPLETE: %s could be read to line %d only: %s\n", b.File, b.Line, b.Why)
+	}
+}
+
+// ToTheSecond is the layout of instants.
+const ToTheSecond = "2006-01-02 15:04:05"
+
+// NewTable returns a writer that aligns columns to the right. Text after the last tab stays
+// on the left, and may be long.
+func NewTable(w io.Writer) *tabwriter.Writer {
+	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+}
+
+// Percent returns a share of 1 as text.
+func Percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
+
+// Count returns n with the name of what was counted, in the plural unless n is 1.
+func Count(n int64, of string) string {
+	if n != 1 {
+		of += "s"
+	}
+	return humanize.Comma(n) + " " + of
+}
+
+// Share returns part as a share of the whole, or 0 of nothing.
+func Share(part, of int64) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(part) / float64(of)
+}
