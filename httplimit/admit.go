@@ -7,7 +7,7 @@ func (c *call) admit(d *sash.Decision) {
 	takes := c.takes[:c.enforced]
 	switch {
 	case len(takes) == 0:
-	case anyGivesBack(takes) || !sameCost(takes):
+	case anySettles(takes) || !sameCost(takes):
 		c.reserveByCost(takes, d)
 	case len(takes) == 1 && c.headers.any():
 		t := &takes[0]
@@ -23,10 +23,10 @@ func (c *call) admit(d *sash.Decision) {
 	}
 }
 
-// anyGivesBack reports whether a charge of takes may be given back.
-func anyGivesBack(takes []take) bool {
+// anySettles reports whether a charge of takes may change after the response.
+func anySettles(takes []take) bool {
 	for i := range takes {
-		if takes[i].givesBack() {
+		if takes[i].settles() {
 			return true
 		}
 	}
@@ -43,7 +43,7 @@ func sameCost(takes []take) bool {
 	return true
 }
 
-// reserveByCost is admit for charges that may be given back, and for policies whose
+// reserveByCost is admit for charges that may change after the response, and for policies whose
 // costs differ. The takes of one cost are charged at one instant, then those of the
 // next cost. If one group is denied, the groups before it are given back.
 func (c *call) reserveByCost(takes []take, d *sash.Decision) {
@@ -89,7 +89,7 @@ func cancelAll(takes []take) {
 func (c *call) admitShadows() {
 	for i := c.enforced; i < len(c.takes); i++ {
 		t := &c.takes[i]
-		if t.givesBack() {
+		if t.settles() {
 			c.reserved = true
 			t.reservation, t.decision = c.limiter.Reserve(t.key, t.cost)
 		} else {

@@ -46,16 +46,6 @@ type take struct {
 	reserved         bool // whether the charge is a reservation
 }
 
-// A verdict tells how to answer a request.
-type verdict uint8
-
-const (
-	verdictAdmitted     verdict = iota
-	verdictDenied               // by a policy
-	verdictUnidentified         // the identity cannot be told
-	verdictFailed               // a function of a policy, or the observer, has panicked
-)
-
 // release returns c to the pool. The keys of its takes must not be used afterwards.
 //
 // It clears as little as possible. What stays refers only to the limiter's own
@@ -74,17 +64,16 @@ func (c *call) release() {
 	c.calls.Put(c)
 }
 
-// decide charges all policies of r, or none, and sets the headers that report their
-// quotas.
-func (c *call) decide(h http.Header, r *http.Request) (v verdict, denial Denial) {
+// decide is Limiter.Decide without a store.
+func (c *call) decide(h http.Header, r *http.Request) (v Verdict) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			c.handlePanic(r, fault)
-			v = verdictFailed
+			v = Verdict{Outcome: Failed}
 		}
 	}()
 	if !c.collectTakes(r) {
-		return verdictUnidentified, Denial{}
+		return Verdict{Outcome: Unidentified}
 	}
 	d := sash.Decision{Allowed: true}
 	c.admit(&d)
@@ -92,19 +81,18 @@ func (c *call) decide(h http.Header, r *http.Request) (v verdict, denial Denial)
 		c.admitShadows()
 	}
 	// The call is decided. The rest only reports it.
-	if !d.Allowed || c.headers.any() || c.observer != nil {
+	if !d.Allowed || c.headers.any() || c.observed() {
 		c.decideEach(&d)
 	}
 	if !d.Allowed {
-		v, denial = verdictDenied, c.denial(&d)
+		v = Verdict{Outcome: Denied, Denial: c.denial(&d)}
 	}
-	if c.observer != nil {
-		c.report(d.Allowed)
+	c.report(d.Allowed)
+	c.setHeaders(h, v.Denial)
+	if d.Allowed {
+		v.Charges = c.newCharges(r, nil)
 	}
-	if c.enforced > 0 {
-		c.setHeaders(h, denial)
-	}
-	return v, denial
+	return v
 }
 
 // handlePanic logs a panic and, if a function of a policy has panicked, reports it to

@@ -1,91 +1,239 @@
 package httplimit
 
 import (
+	"context"
 	"net/http"
+	"sync"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// pendingCharges are the charges of one request that may be given back after its
-// answer.
-type pendingCharges []pendingCharge
-
-// A pendingCharge is a reservation that is kept or given back after the answer.
-type pendingCharge struct {
-	*policy
-	reservation sash.Reservation
-	observer    func(Event)
-	eventFields eventFields
-	event       Event // to be reported if the charge is given back, or if the policy fails
+// Charges are the charges of one admitted request that its response may change: those of
+// policies with Charge, ChargeUncertain or Settle. All methods may be called on nil, which is
+// no charges. They are safe for concurrent use.
+type Charges struct {
+	limiter *Limiter
+	request *http.Request
+	all     []Charge
+	single  [1]Charge // the memory of all, if it is one
+	outer   *Charges  // of a limiter around this one, in which ChargeOf goes on to look
+	settled sync.Once
 }
 
-// pendingCharges returns the charges of c that may be given back. Each holds all that
-// it needs, since c is released before the answer.
-func (c *call) pendingCharges() (all pendingCharges) {
+// newCharges returns the charges of r, which is admitted, that may change; nil if there are
+// none. They hold all that they need, since c is released before the response. stored is what
+// a store has said to each take; nil without a store.
+func (c *call) newCharges(r *http.Request, stored []storedTake) (charges *Charges) {
 	for i := range c.takes {
 		t := &c.takes[i]
-		if !t.givesBack() || t.Shadow && !t.decision.Allowed {
+		if !t.settles() || !t.decision.Allowed && t.Shadow {
 			continue
 		}
-		one := pendingCharge{policy: t.policy, reservation: t.reservation, observer: c.observer, eventFields: c.eventFields}
-		if c.observer != nil {
-			one.event = c.newPendingEvent(t)
+		if charges == nil {
+			charges = &Charges{limiter: c.Limiter, request: r}
+			charges.all = charges.single[:0]
 		}
-		all = append(all, one)
+		charges.all = append(charges.all, Charge{policy: t.policy, estimate: t.cost, reservation: t.reservation})
+		charge := &charges.all[len(charges.all)-1]
+		if c.observed() {
+			charge.event = c.newPendingEvent(t)
+		}
+		if stored != nil {
+			charge.commit, charge.event.By = stored[i].commit, stored[i].by
+		}
 	}
-	return all
+	return charges
 }
 
-// serve calls next, and keeps the charges or gives them back by its answer. A panic of
-// next passes through afterwards.
-func (all pendingCharges) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
+// chargesKey is the key of the Charges in the context of a request.
+type chargesKey struct{}
+
+// Context returns a context of the request with c, for [ChargeOf].
+func (c *Charges) Context(ctx context.Context) context.Context {
+	if !c.adjustable() {
+		return ctx
+	}
+	c.outer, _ = ctx.Value(chargesKey{}).(*Charges)
+	return context.WithValue(ctx, chargesKey{}, c)
+}
+
+// adjustable reports whether ChargeOf finds any charge.
+func (c *Charges) adjustable() bool {
+	if c == nil {
+		return false
+	}
+	for i := range c.all {
+		if c.all[i].policy.Settle != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Settle changes the charges to what the request has cost, by its response and by what its
+// handler has said. It must be called once the request is answered, or will not be. Only the
+// first call has an effect; without one, the charges stay.
+func (c *Charges) Settle(r Response) {
+	if c == nil {
+		return
+	}
+	c.settled.Do(func() {
+		r.Request = c.request
+		for i := range c.all {
+			c.limiter.settle(&c.all[i], r)
+		}
+	})
+}
+
+// serve calls next, and settles the charges by its response. A panic of next passes through
+// afterwards.
+func (c *Charges) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w, ctx: r.Context()}
 	returned := false
-	defer func() { all.settle(r, rec.status, returned && rec.certain()) }()
-	rec.serve(next, r)
+	defer func() { c.Settle(rec.response(r, returned)) }()
+	rec.serve(next, r, c.Context(rec.ctx))
 	returned = true
 }
 
-func (all pendingCharges) settle(r *http.Request, status int, certain bool) {
-	for i := range all {
-		all[i].settle(r, status, certain)
+// A Charge is what a request is charged under one policy. Its methods let the handler of the
+// request say what it has cost. What the handler says holds whatever the response is, even if
+// the client hangs up or the handler panics. It takes effect when the handler returns.
+//
+// All methods may be called on nil, on which they do nothing. So a handler works without a
+// limiter, too. They are safe for concurrent use.
+type Charge struct {
+	policy      *policy
+	estimate    int64
+	reservation sash.Reservation
+	commit      func(ctx context.Context, actual int64) error // in a store; nil: reservation is used
+	event       Event                                         // to be reported if the charge changes
+
+	mu    sync.Mutex
+	said  bool  // whether the handler has said what the request costs
+	units int64 // that cost
+	more  int64 // what the handler has added to the cost
+}
+
+// ChargeOf returns the charge of a request under the policy of that name, for the handler of
+// the request, whose context ctx is. It returns nil if the policy does not apply to the
+// request, or if its Settle is nil.
+//
+//	httplimit.ChargeOf(r.Context(), "tokens").Commit(usage.TotalTokens)
+func ChargeOf(ctx context.Context, policy string) *Charge {
+	in, _ := ctx.Value(chargesKey{}).(*Charges)
+	for ; in != nil; in = in.outer {
+		for i := range in.all {
+			if c := &in.all[i]; c.policy.Name == policy && c.policy.Settle != nil {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// Estimate returns the units that were charged when the request arrived: its Cost.
+func (c *Charge) Estimate() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.estimate
+}
+
+// Commit says what the request costs, in units, in place of what the policy says. The last
+// Commit, Cancel or Keep holds. A negative number counts as 0. The cost may be more than is left
+// of the quota: then the client is denied until it is paid off.
+func (c *Charge) Commit(units int64) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said, c.units = true, max(units, 0)
+}
+
+// Cancel says that the request costs nothing.
+func (c *Charge) Cancel() { c.Commit(0) }
+
+// Keep says that the request costs its estimate. It is for a handler that answers a login which
+// has failed by a status that [Policy].Charge does not keep.
+func (c *Charge) Keep() { c.Commit(c.Estimate()) }
+
+// Add says that the request costs that many units more than the policy, or the handler by the
+// other methods, says. Several calls add up. A negative number lowers the cost, down to 0.
+func (c *Charge) Add(units int64) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.more = window.Plus(c.more, units)
+}
+
+// settle changes c to what the request has cost. It recovers from a panic of an observer or of
+// the store: the response is written already, and the other charges must be settled, too.
+func (l *Limiter) settle(c *Charge, r Response) {
+	defer logPanics(r.Request)
+	r.Estimate = c.estimate
+	cost := l.costOf(c, &r)
+	if cost == c.estimate {
+		return
+	}
+	if c.commit == nil {
+		c.reservation.Commit(cost)
+	} else {
+		c.event.Err = c.commit(context.WithoutCancel(r.Request.Context()), cost) // the client may be gone by now
+	}
+	c.event.Cost = cost
+	if cost == 0 {
+		c.event.Cost = c.estimate
+		l.observeCharge(c, GivenBack)
+	} else {
+		l.observeCharge(c, Settled)
 	}
 }
 
-// settle keeps c or gives it back. It recovers from a panic of the observer: the answer
-// is already written, and the other charges must be settled too.
-func (c *pendingCharge) settle(r *http.Request, status int, certain bool) {
-	defer logPanics(r)
-	if !c.askPolicy(r, status, certain) {
-		c.reservation.Cancel()
-		c.observe(GivenBack)
+// costOf returns what the request has cost under the policy of c.
+func (l *Limiter) costOf(c *Charge, r *Response) int64 {
+	c.mu.Lock()
+	said, cost, more := c.said, c.units, c.more
+	c.mu.Unlock()
+	if !said {
+		cost = l.costByPolicy(c, r)
 	}
+	return max(window.Plus(cost, more), 0)
 }
 
-// askPolicy calls Charge or ChargeUncertain and returns its answer, which is true if c
-// stays. If the function panics, c stays.
-func (c *pendingCharge) askPolicy(r *http.Request, status int, certain bool) (stays bool) {
-	ask := c.Charge
-	if !certain {
-		ask = c.ChargeUncertain
-	}
-	if ask == nil {
-		return true
-	}
+// costByPolicy asks the policy of c. If one of its functions panics, the estimate stays.
+func (l *Limiter) costByPolicy(c *Charge, r *Response) (cost int64) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			logPanic(r, c.policy, fault)
-			stays = true
-			c.observe(Failed)
+			logPanic(r.Request, c.policy, fault)
+			cost = c.estimate
+			l.observeCharge(c, Failed)
 		}
 	}()
-	return ask(status)
+	stays := c.policy.Charge
+	if r.Uncertain {
+		stays = c.policy.ChargeUncertain
+	}
+	switch {
+	case stays != nil && !stays(r.Status):
+		return 0
+	case c.policy.Settle == nil || !r.settleable():
+		return c.estimate
+	}
+	if cost = c.policy.Settle(r); cost < 0 {
+		return c.estimate
+	}
+	return cost
 }
 
-func (c *pendingCharge) observe(outcome Outcome) {
-	if c.observer != nil {
+// observeCharge reports a change of c.
+func (l *Limiter) observeCharge(c *Charge, outcome Outcome) {
+	if l.observed() {
 		c.event.Outcome = outcome
-		c.eventFields.restrict(&c.event)
-		c.observer(c.event)
+		l.eventFields.restrict(&c.event)
+		l.emit(&c.event)
 	}
 }

@@ -99,6 +99,9 @@ func (t *take) setLeastQuota(l *sash.Limiter) {
 
 // report reports the outcomes of all takes to the observer.
 func (c *call) report(allowed bool) {
+	if !c.observed() {
+		return
+	}
 	for i := range c.takes {
 		t := &c.takes[i]
 		c.observe(t, t.outcome(allowed))

@@ -32,9 +32,11 @@ const (
 	xRateLimitReset     = "X-Ratelimit-Reset"
 )
 
-// setHeaders sets the headers of a call that has been decided. It must be called only
-// if an enforced policy matches.
+// setHeaders sets the headers of a call that has been decided in h, unless that is nil.
 func (c *call) setHeaders(h http.Header, denial Denial) {
+	if h == nil || c.enforced == 0 {
+		return
+	}
 	c.buffer.ensureRoom()
 	limited := false // whether there is a quota to report
 	if c.headers.any() {

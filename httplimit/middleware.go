@@ -1,9 +1,6 @@
 package httplimit
 
-import (
-	"net/http"
-	"strconv"
-)
+import "net/http"
 
 // Middleware returns a handler that asks all policies whose Pattern matches a request,
 // and calls next if they admit it. It can stand around a whole mux, or around one
@@ -32,9 +29,6 @@ import (
 // quota use it up.
 func (l *Limiter) Middleware(next http.Handler) http.Handler {
 	mustNotBeNil("Middleware", next == nil)
-	if l.store != nil {
-		return &storeHandler{l, next}
-	}
 	return &handler{l, next}
 }
 
@@ -45,41 +39,18 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := h.calls.Get().(*call)
 	header := w.Header()
 	bare := len(header) == 0
-	v, denial := c.decide(header, r)
-	var charges pendingCharges
-	if v == verdictAdmitted {
-		charges = c.pendingCharges()
-	} else if !bare {
-		dropContent(header)
-	}
-	// The handler may run for long, so another request gets the call first.
-	c.release()
-	switch v {
-	case verdictAdmitted:
-		if charges == nil {
-			h.next.ServeHTTP(w, r)
-		} else {
-			charges.serve(h.next, w, r)
+	v := h.Decide(header, r)
+	switch {
+	case v.Outcome != Admitted:
+		if !bare {
+			dropContent(header)
 		}
-	case verdictDenied:
-		header["Cache-Control"] = []string{"no-store"}
-		h.denied(w, r, denial)
-	case verdictUnidentified:
-		h.unidentified.ServeHTTP(w, r)
-	case verdictFailed:
-		answerPanic(w)
+		h.refuse(w, r, &v)
+	case v.Charges == nil:
+		h.next.ServeHTTP(w, r)
 	default:
-		panic("httplimit: no verdict has the number " + strconv.Itoa(int(v)))
-	}
-}
-
-// dropContent deletes the headers in which a handler around the middleware has
-// described the content of the response, since another content is sent.
-func dropContent(h http.Header) {
-	for _, name := range [...]string{"Content-Length", "Etag", "Last-Modified"} {
-		delete(h, name)
+		v.Charges.serve(h.next, w, r)
 	}
 }

@@ -29,8 +29,8 @@ type Event struct {
 	// By tells who made the Decision, under [WithStore] only: "store", or another answer of the
 	// store, such as "fallback".
 	By string
-	// Err is why the store did not make the Decision, nil if it did. If Outcome is GivenBack, it
-	// is why the charge may not have been given back.
+	// Err is why the store did not make the Decision, nil if it did. If Outcome is GivenBack or
+	// Settled, it is why the charge may not have been changed.
 	Err error
 }
 
@@ -41,13 +41,14 @@ const (
 	Admitted     Outcome = iota // and charged
 	Denied                      // by this policy
 	Withheld                    // this policy would have admitted it, but another one denied it; not charged
-	GivenBack                   // Admitted before; Charge or ChargeUncertain has given the charge back
+	GivenBack                   // Admitted before; after the response, the whole Cost was given back
 	Unidentified                // the identity cannot be told
 	Failed                      // a function of the policy has panicked
+	Settled                     // Admitted before; after the response, the charge was changed to Cost
 )
 
 // outcomeNames are the texts of the outcomes.
-var outcomeNames = [...]string{"admitted", "denied", "withheld", "given back", "unidentified", "failed"}
+var outcomeNames = [...]string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "settled"}
 
 // String returns the name of the constant in lower case, such as "given back" for
 // [GivenBack]. It suits as a label of metrics. For any other value it returns
@@ -73,7 +74,7 @@ func (o Outcome) MarshalText() ([]byte, error) {
 func (o *Outcome) UnmarshalText(text []byte) error {
 	i := slices.Index(outcomeNames[:], string(text))
 	if i < 0 {
-		return fmt.Errorf("httplimit: Outcome must be admitted, denied, withheld, given back, unidentified or failed, got %q", text)
+		return fmt.Errorf("httplimit: Outcome must be admitted, denied, withheld, given back, unidentified, failed or settled, got %q", text)
 	}
 	*o = Outcome(i)
 	return nil
@@ -84,7 +85,7 @@ func (o Outcome) decided() bool {
 	switch o {
 	case Admitted, Denied, Withheld:
 		return true
-	case GivenBack, Unidentified, Failed:
+	case GivenBack, Unidentified, Failed, Settled:
 		return false
 	default:
 		panic("httplimit: no Outcome has the number " + strconv.Itoa(int(o)))
@@ -96,7 +97,7 @@ type outcomeSet uint8
 
 const (
 	allOutcomes     outcomeSet = 1<<len(outcomeNames) - 1
-	pendingOutcomes outcomeSet = 1<<GivenBack | 1<<Failed // of a pendingCharge
+	pendingOutcomes outcomeSet = 1<<GivenBack | 1<<Settled | 1<<Failed // of a Charge
 )
 
 func (s outcomeSet) has(o Outcome) bool { return s>>o&1 != 0 }
@@ -104,11 +105,23 @@ func (s outcomeSet) has(o Outcome) bool { return s>>o&1 != 0 }
 // eventFields tells which events have the fields that identify the client.
 type eventFields struct{ fingerprints, identities outcomeSet }
 
+// observed reports whether there is an observer.
+func (c *config) observed() bool { return len(c.observers) > 0 }
+
+// emit reports e to all observers.
+func (c *config) emit(e *Event) {
+	for _, observe := range c.observers {
+		observe(*e)
+	}
+}
+
 // observe reports the outcome of a take.
 func (c *call) observe(t *take, outcome Outcome) {
-	if c.observer != nil {
-		c.observer(c.newEvent(t, outcome))
+	if !c.observed() {
+		return
 	}
+	e := c.newEvent(t, outcome)
+	c.emit(&e)
 }
 
 // newEvent returns the event of a take. It identifies the client as far as the options
@@ -122,7 +135,7 @@ func (c *call) newEvent(t *take, outcome Outcome) Event {
 	return e
 }
 
-// newPendingEvent returns the event of a take whose charge may be given back. Its outcome may
+// newPendingEvent returns the event of a take whose charge may change. Its outcome may
 // become another of pendingOutcomes: then eventFields.restrict drops what was not asked for.
 func (c *call) newPendingEvent(t *take) Event {
 	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Cost: t.cost}

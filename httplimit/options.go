@@ -24,7 +24,7 @@ type config struct {
 	forSash       []sash.Option // more options of the sash.Limiter
 	foldPaths     bool
 	headers       headers
-	observer      func(Event)
+	observers     []func(Event)
 	eventFields   eventFields
 	denied        func(http.ResponseWriter, *http.Request, Denial)
 	unidentified  http.Handler
@@ -150,21 +150,8 @@ func WithObserver(f func(Event)) Option {
 			c.fault("WithObserver: f must not be nil")
 			return
 		}
-		c.addObserver(f)
+		c.observers = append(c.observers, f)
 	})
-}
-
-// addObserver makes f the last observer.
-func (c *config) addObserver(f func(Event)) {
-	before := c.observer
-	if before == nil {
-		c.observer = f
-		return
-	}
-	c.observer = func(e Event) {
-		before(e)
-		f(e)
-	}
 }
 
 // WithEventFingerprints sets [Event.Fingerprint] in the events of those outcomes, or of all
@@ -251,7 +238,7 @@ func configure(options []Option) (config, error) {
 	if c.headers.partition && !c.headers.standard {
 		c.fault("WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in")
 	}
-	if c.eventFields != (eventFields{}) && c.observer == nil {
+	if c.eventFields != (eventFields{}) && !c.observed() {
 		c.fault("WithEventFingerprints and WithEventIdentities need WithObserver")
 	}
 	c.checkStore()

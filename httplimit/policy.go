@@ -102,6 +102,20 @@ type Policy struct {
 	//	func(status int) bool { return status == 0 || status == 401 }
 	ChargeUncertain func(status int) bool
 
+	// Settle returns what a request has cost, in units, once it is answered. Cost is then an
+	// estimate, which is charged when the request arrives. The difference is charged or given
+	// back afterwards, even if that is more than is left. A negative result leaves the
+	// estimate, and so does a Settle that panics. Nil, the default, leaves the estimate.
+	//
+	// [SettleBytes], [SettleHeader] and [SettleEstimate] return such functions. With any of
+	// them, the handler of the request may say what it has cost, by [ChargeOf]; that goes
+	// before what the policy says.
+	//
+	// Settle is not called if Charge or ChargeUncertain gives the charge back, if the response
+	// is uncertain, or if its connection was hijacked: then the estimate stays. So it must not
+	// be 0 if clients gain by hanging up.
+	Settle func(*Response) int64
+
 	// Shadow marks a policy that is only tried out. It decides, is charged for the
 	// requests that the other policies admit, and is reported to the observer. But it
 	// never denies a request, and clients are not told of it. If a function of a shadow
@@ -269,8 +283,8 @@ func (p *policy) quotaOf(l sash.Limit) (q *quota, own bool) {
 	return p.newQuota(l, p.Name), false
 }
 
-// givesBack reports whether a charge of p may be given back after the answer.
-func (p *policy) givesBack() bool { return p.Charge != nil || p.ChargeUncertain != nil }
+// settles reports whether a charge of p may change after the response.
+func (p *policy) settles() bool { return p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil }
 
 // cost returns the cost of r in units.
 func (p *policy) cost(r *http.Request) int64 {

@@ -20,23 +20,27 @@ type recorder struct {
 	http.ResponseWriter
 	ctx         context.Context // of the request; done once the client has hung up
 	status      int             // that the client was sent; 0: none
+	bytes       int64           // of the body that were written
 	writeFailed bool
 	body        *requestBody // nil: the request has none
 }
 
-// serve calls next with a request whose body is watched. The request is a copy, since
-// net/http inspects the body of its own request. Afterwards, the other fields are
-// copied back: the server deletes the files of a form, and handlers around this one may
-// read the Pattern.
-func (rec *recorder) serve(next http.Handler, r *http.Request) {
-	if r.Body == nil || r.Body == http.NoBody {
+// serve calls next with a request that has the context ctx, and whose body is watched. The
+// request is a copy, since net/http inspects the body of its own request. Afterwards, the
+// other fields are copied back: the server deletes the files of a form, and handlers around
+// this one may read the Pattern.
+func (rec *recorder) serve(next http.Handler, r *http.Request, ctx context.Context) {
+	own := r.Body
+	hasBody := own != nil && own != http.NoBody
+	if !hasBody && ctx == rec.ctx {
 		next.ServeHTTP(rec.wrapped(), r)
 		return
 	}
-	own := r.Body
-	rec.body = &requestBody{ReadCloser: own}
-	watched := r.WithContext(rec.ctx)
-	watched.Body = rec.body
+	watched := r.WithContext(ctx)
+	if hasBody {
+		rec.body = &requestBody{ReadCloser: own}
+		watched.Body = rec.body
+	}
 	defer func() {
 		*r = *watched
 		r.Body = own
@@ -83,6 +87,16 @@ func (rec *recorder) certain() bool {
 	return rec.status != 0 && !rec.writeFailed && rec.connected() && rec.body.intact()
 }
 
+// response returns what the client was sent. returned tells whether the handler has
+// returned, and has not panicked.
+func (rec *recorder) response(r *http.Request, returned bool) Response {
+	sent := rec.bytes
+	if r.Method == http.MethodHead {
+		sent = 0 // net/http drops what is written
+	}
+	return Response{Status: rec.status, Bytes: sent, Header: rec.Header(), Uncertain: !returned || !rec.certain()}
+}
+
 // connected reports whether the client has not hung up yet, as far as is known.
 func (rec *recorder) connected() bool { return rec.ctx.Err() == nil }
 
@@ -114,6 +128,7 @@ func (rec *recorder) WriteHeader(status int) {
 func (rec *recorder) Write(b []byte) (n int, err error) {
 	rec.noteStatus(http.StatusOK)
 	n, err = rec.ResponseWriter.Write(b)
+	rec.bytes += int64(n)
 	rec.noteError(err)
 	return n, err
 }
@@ -121,6 +136,7 @@ func (rec *recorder) Write(b []byte) (n int, err error) {
 func (rec *recorder) WriteString(s string) (n int, err error) {
 	rec.noteStatus(http.StatusOK)
 	n, err = io.WriteString(rec.ResponseWriter, s)
+	rec.bytes += int64(n)
 	rec.noteError(err)
 	return n, err
 }
@@ -194,6 +210,7 @@ type http1Recorder struct{ hijackingRecorder }
 func (rec http1Recorder) ReadFrom(r io.Reader) (int64, error) {
 	connected := rec.connected() // before the copy: the client may hang up because of it
 	n, err := rec.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
+	rec.bytes += n
 	if n > 0 && rec.status == 0 && connected { // a copy of nothing leaves the status open
 		rec.status = http.StatusOK
 	}

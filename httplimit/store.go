@@ -25,7 +25,7 @@ type Store interface {
 	// Peek returns what Take would, and charges nothing.
 	Peek(ctx context.Context, keys []string, n int64) StoreDecision
 
-	// Reserve is Take of charges that may be given back, by the Cancel of each key.
+	// Reserve is Take of charges that may change, by the Commit of each key.
 	Reserve(ctx context.Context, keys []string, n int64) StoreDecision
 
 	// Wait blocks until n units are charged to key. Its errors are those of
@@ -58,9 +58,9 @@ type KeyDecision struct {
 	// [sash.Limiter.TakeThenPeek]. Its RetryAfter is [sash.Never] if the time until more is left
 	// is not known.
 	Next sash.Decision
-	// Cancel gives back the charge of this key. Only a Reserve that was admitted sets it. It is
-	// called once at most.
-	Cancel func(ctx context.Context) error
+	// Commit changes the charge of this key to the units that the call has cost, even if that is
+	// more than is left. Only a Reserve that was admitted sets it. It is called once at most.
+	Commit func(ctx context.Context, actual int64) error
 }
 
 // StoreKeys describes the keys of a [Limiter] to the [Store] that it opens.
@@ -88,8 +88,7 @@ type StoreKeys struct {
 // costs
 //   - one call to the store for all policies with the same cost;
 //   - one more for each policy that is a shadow;
-//   - one more after the answer for each charge that Charge or ChargeUncertain gives back, which
-//     the client waits for;
+//   - one more after the answer for each charge that changes then, which the client waits for;
 //   - if it is denied and costs differ, one more for each other cost.
 //
 // If the store does not answer, its fallback decides, and the request is answered accordingly.

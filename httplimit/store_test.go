@@ -65,10 +65,10 @@ func (s *localStore) Reserve(ctx context.Context, keys []string, n int64) httpli
 	answer := s.decide(ctx, "reserve", keys, d)
 	for i := range answer.Keys {
 		if d.Allowed {
-			answer.Keys[i].Cancel = func(ctx context.Context) error {
+			answer.Keys[i].Commit = func(ctx context.Context, actual int64) error {
 				s.calls = append(s.calls, "cancel "+keys[i])
 				s.ended = s.ended || ctx.Err() != nil
-				reservations[i].Cancel()
+				reservations[i].Commit(actual)
 				return s.err
 			}
 		}

@@ -110,7 +110,7 @@ type instruments struct {
 	all     []metric.Observable
 	err     error // of making them
 
-	requests, refunds, storeErrors metric.Int64ObservableCounter
+	requests, refunds, settlements, storeErrors metric.Int64ObservableCounter
 	units, burst                   metric.Int64ObservableGauge
 	window                         metric.Float64ObservableGauge
 	stats                          map[string]metric.Int64Observable // by the name of a tally.Stat
@@ -120,6 +120,7 @@ func newInstruments(meter metric.Meter, limiter string) (*instruments, error) {
 	i := &instruments{meter: meter, limiter: attribute.String(namespace+"limiter", limiter), stats: make(map[string]metric.Int64Observable)}
 	i.requests = i.counter("requests", "{request}", "Requests by their result under each of their policies.")
 	i.refunds = i.counter("refunds", "{request}", "Charges that were given back after the answer.")
+	i.settlements = i.counter("settlements", "{request}", "Charges that were changed to another cost after the answer.")
 	i.storeErrors = i.counter("store_errors", "{error}", "Decisions that the store did not make.")
 	i.units = i.gauge("limit.units", "Units that the limit admits in its window.")
 	i.burst = i.gauge("limit.burst", "Units that the token bucket admits at once.")
@@ -167,6 +168,9 @@ func (i *instruments) observe(o metric.Observer, f *tally.Figures) {
 	}
 	for _, c := range f.Refunds {
 		o.ObserveInt64(i.refunds, c.N, i.attributes(c.Policy, "", ""))
+	}
+	for _, c := range f.Settlements {
+		o.ObserveInt64(i.settlements, c.N, i.attributes(c.Policy, "", ""))
 	}
 	for _, c := range f.StoreErrors {
 		o.ObserveInt64(i.storeErrors, c.N, i.attributes(c.Policy, "", ""))

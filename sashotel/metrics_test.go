@@ -142,7 +142,7 @@ func TestMetrics_AreNamedAndDescribed(t *testing.T) {
 		require.NotEmpty(t, m.Unit, m.Name)
 		names = append(names, name)
 	}
-	require.ElementsMatch(t, []string{"requests", "refunds", "limit.units", "limit.burst", "limit.window", "keys",
+	require.ElementsMatch(t, []string{"requests", "refunds", "settlements", "limit.units", "limit.burst", "limit.window", "keys",
 		"evicted_keys", "sweeps", "displaced_keys", "refused_calls", "shared_calls", "invalid_calls"}, names)
 }
 

@@ -5,6 +5,9 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/httplimit/offenders"
@@ -20,15 +23,15 @@ func BenchmarkRequest(b *testing.B) {
 	}{{"admitted", sash.PerSecond(1 << 50)}, {"denied", sash.PerHour(0)}} {
 		for _, observers := range []struct {
 			name    string
-			options func() []httplimit.Option
+			options func(*sashprometheus.Metrics) []httplimit.Option
 		}{
-			{"none", func() []httplimit.Option { return nil }},
-			{"metrics", func() []httplimit.Option {
-				return []httplimit.Option{httplimit.WithObserver(sashprometheus.New("site").Observe)}
+			{"none", func(*sashprometheus.Metrics) []httplimit.Option { return nil }},
+			{"metrics", func(m *sashprometheus.Metrics) []httplimit.Option {
+				return []httplimit.Option{httplimit.WithObserver(m.Observe)}
 			}},
-			{"metrics+page", func() []httplimit.Option {
+			{"metrics+page", func(m *sashprometheus.Metrics) []httplimit.Option {
 				return []httplimit.Option{
-					httplimit.WithObserver(sashprometheus.New("site").Observe),
+					httplimit.WithObserver(m.Observe),
 					httplimit.WithObserver(new(offenders.Page).Observe),
 					httplimit.WithEventFingerprints(httplimit.Denied),
 				}
@@ -36,8 +39,10 @@ func BenchmarkRequest(b *testing.B) {
 		} {
 			b.Run("result="+c.result+"/observers="+observers.name, func(b *testing.B) {
 				policy := httplimit.Policy{Name: "all", Limits: []sash.Limit{c.limit}, Key: httplimit.ByAddress()}
-				limiter := httplimit.Must(httplimit.New(append(observers.options(), policy)...))
+				metrics := sashprometheus.New("site")
+				limiter := httplimit.Must(httplimit.New(append(observers.options(metrics), policy)...))
 				defer limiter.Close()
+				require.NoError(b, metrics.Register(prometheus.NewRegistry(), limiter)) // else they count nothing
 				handler := limiter.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 				b.ReportAllocs()
 				b.RunParallel(func(p *testing.PB) {

@@ -14,6 +14,7 @@
 //
 //	sash_decisions_total{policy,limit,result}   requests, once for each of their policies
 //	sash_refunds_total{policy}                  charges that were given back after the answer
+//	sash_settlements_total{policy}              charges that were changed to another cost after the answer
 //	sash_store_errors_total{policy}             decisions that a store did not make
 //	sash_limit_units{policy,limit}              Count of each limit in force
 //	sash_limit_window_seconds{policy,limit}     Window of each limit in force

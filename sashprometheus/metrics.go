@@ -21,7 +21,7 @@ type Metrics struct {
 	limiter string
 	tally   tally.Tally
 
-	decisions, refunds, storeErrors *prometheus.Desc
+	decisions, refunds, settlements, storeErrors *prometheus.Desc
 	units, window, burst            *prometheus.Desc
 	stats                           map[string]*prometheus.Desc // by the name of a tally.Stat
 }
@@ -35,6 +35,7 @@ func New(limiter string) *Metrics {
 	}
 	m.decisions = desc("decisions_total", "Requests by their result under each of their policies.", "policy", "limit", "result")
 	m.refunds = desc("refunds_total", "Charges that were given back after the answer.", "policy")
+	m.settlements = desc("settlements_total", "Charges that were changed to another cost after the answer.", "policy")
 	m.storeErrors = desc("store_errors_total", "Decisions that the store did not make.", "policy")
 	m.units = desc("limit_units", "Units that the limit admits in its window.", "policy", "limit")
 	m.window = desc("limit_window_seconds", "Window of the limit.", "policy", "limit")
@@ -94,7 +95,7 @@ func (m *Metrics) register(r prometheus.Registerer, watch func() error) error {
 
 // Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.decisions, m.refunds, m.storeErrors, m.units, m.window, m.burst} {
+	for _, d := range []*prometheus.Desc{m.decisions, m.refunds, m.settlements, m.storeErrors, m.units, m.window, m.burst} {
 		descs <- d
 	}
 	for _, d := range m.stats {
@@ -116,6 +117,9 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	}
 	for _, c := range f.Refunds {
 		counter(m.refunds, c.N, c.Policy)
+	}
+	for _, c := range f.Settlements {
+		counter(m.settlements, c.N, c.Policy)
 	}
 	for _, c := range f.StoreErrors {
 		counter(m.storeErrors, c.N, c.Policy)

@@ -139,7 +139,7 @@ func (e *each) fromStore(ctx context.Context, c *call) Decision {
 		}
 		*e.says[i] = bridge.KeyAnswer{Decision: own, Next: next}
 		if a.Allowed && e.op == bridge.Reserve {
-			e.says[i].Cancel = Reservation{e.reservation(t, c.n, &a.views[i])}.Cancel
+			e.says[i].Commit = Reservation{e.reservation(t, c.n, &a.views[i])}.Commit
 		}
 	}
 	return a.Decision
@@ -251,7 +251,7 @@ func (e *each) saySharesOf(a *answer) {
 		}
 		*e.says[i] = bridge.KeyAnswer{Decision: own, Next: next}
 		if a.Allowed && i < len(a.local) {
-			e.says[i].Cancel = func(context.Context) error { a.local[i].Cancel(); return nil }
+			e.says[i].Commit = func(_ context.Context, actual int64) error { a.local[i].Commit(actual); return nil }
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 type Figures struct {
 	Decisions   []Count
 	Refunds     []Count // without Limit and Result
+	Settlements []Count // likewise
 	StoreErrors []Count // likewise; none if no store decides
 	Limits      []Limit // in force
 	Stats       []Stat  // of the keys; none if they are not in this process
@@ -70,6 +71,7 @@ func (f *Figures) add(p *policy) {
 	f.addSeries(p, p.other, false)
 	f.addSeries(p, p.undecided, true)
 	f.Refunds = append(f.Refunds, Count{Policy: p.name, N: p.refunds.Value()})
+	f.Settlements = append(f.Settlements, Count{Policy: p.name, N: p.settled.Value()})
 	for i, l := range p.limits {
 		if l != sash.Unlimited() && !slices.Contains(p.limits[:i], l) {
 			f.Limits = append(f.Limits, Limit{p.name, l.String(), l})

@@ -50,6 +50,7 @@ type policy struct {
 	other     *series      // of all other limits
 	undecided *series      // of requests without a decision
 	refunds   *xsync.Counter
+	settled   *xsync.Counter // charges that were changed, and not to nothing
 	errors    *xsync.Counter
 }
 
@@ -150,7 +151,7 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 	} else {
 		made.other = newDecided(Other)
 		made.undecided = newSeries("", Unidentified, Failed)
-		made.refunds, made.errors = xsync.NewCounter(), xsync.NewCounter()
+		made.refunds, made.settled, made.errors = xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter()
 	}
 	made.shadow, made.limits = p.Shadow, p.Limits
 	for _, l := range p.Limits {
@@ -199,6 +200,8 @@ func (t *Tally) Observe(e *httplimit.Event) {
 		p.decided(Withheld, &e.Decision)
 	case httplimit.GivenBack:
 		p.refunds.Inc()
+	case httplimit.Settled:
+		p.settled.Inc()
 	case httplimit.Unidentified:
 		p.undecided.counts[Unidentified].Inc()
 	case httplimit.Failed:

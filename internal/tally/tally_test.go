@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -199,7 +200,7 @@ func TestTally_CountsEachOutcome(t *testing.T) {
 	for o := httplimit.Outcome(0); o.String() != "unknown"; o++ {
 		s.tally.Observe(&httplimit.Event{Policy: "p", Outcome: o})
 		f, all := s.tally.Read(), 0
-		for _, c := range append(f.Decisions, f.Refunds...) {
+		for _, c := range slices.Concat(f.Decisions, f.Refunds, f.Settlements) {
 			all += int(c.N)
 		}
 		require.Equal(t, int(o)+1, all, o)

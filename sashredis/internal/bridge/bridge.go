@@ -47,6 +47,7 @@ type KeyAnswer struct {
 	// Next is the decision on one unit more than is left. Its RetryAfter is sash.Never if it is
 	// not known.
 	Next sash.Decision
-	// Cancel gives the charge back. It is set after a Reserve that was admitted.
-	Cancel func(ctx context.Context) error
+	// Commit settles the charge to the units that the call has cost. It is set after a Reserve
+	// that was admitted.
+	Commit func(ctx context.Context, actual int64) error
 }

@@ -1,0 +1,61 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// A Response is what [Charges.Settle] must know of the answer to a request, and what
+// [Policy].Settle is given.
+type Response struct {
+	// Status is the status that the client was sent; 0 if none. The status of a hijacked
+	// connection is 101. Transports other than HTTP have codes of their own.
+	Status int
+	// Bytes is the number of bytes of the body that were written for the client. It does not
+	// include headers. What a handler writes to a hijacked connection is not known.
+	Bytes int64
+	// Header is the header of the response, with trailers. It may be nil.
+	Header http.Header
+	// Uncertain reports whether it is not certain that the client was sent all this, or
+	// whether the client has caused it by hanging up; see [Policy].Charge.
+	Uncertain bool
+
+	// Request is the request, and Estimate what it was charged when it arrived. [Charges.Settle]
+	// sets both.
+	Request  *http.Request
+	Estimate int64
+}
+
+// settleable reports whether a policy may settle a request by r. That of a hijacked
+// connection goes on after r.
+func (r *Response) settleable() bool {
+	return !r.Uncertain && r.Status != http.StatusSwitchingProtocols
+}
+
+// SettleEstimate is a [Policy].Settle that leaves the estimate. It lets the handler change the
+// charge, by [ChargeOf], and nothing else.
+func SettleEstimate() func(*Response) int64 {
+	return func(r *Response) int64 { return r.Estimate }
+}
+
+// SettleBytes is a [Policy].Settle by which a request costs the bytes of its response's body.
+// The Unit of such a policy is "content-bytes".
+func SettleBytes() func(*Response) int64 {
+	return func(r *Response) int64 { return r.Bytes }
+}
+
+// SettleHeader is a [Policy].Settle by which a request costs what a header of its response
+// says, in digits. Without the header, or if it is no number from 0 on, the estimate stays.
+// The client is sent the header, too, unless a handler around the middleware deletes it; to
+// keep a cost to yourself, see [ChargeOf]. SettleHeader panics if name is empty.
+func SettleHeader(name string) func(*Response) int64 {
+	mustNotBeEmpty("SettleHeader", name)
+	return func(r *Response) int64 {
+		n, err := strconv.ParseInt(strings.TrimSpace(r.Header.Get(name)), 10, 64)
+		if err != nil || n < 0 {
+			return r.Estimate
+		}
+		return n
+	}
+}

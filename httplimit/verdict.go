@@ -1,0 +1,81 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+)
+
+// A Verdict is the answer of [Limiter.Decide] to one request.
+type Verdict struct {
+	// Outcome is Admitted, Denied, Unidentified or Failed. A request is Failed if a function
+	// of a policy, or an observer, has panicked.
+	Outcome Outcome
+	// Denial says which quotas deny the request, and for how long, if it is Denied.
+	Denial Denial
+	// Charges are those of the request that its response may change. They are nil if there
+	// are none, and then none of their methods does anything.
+	Charges *Charges
+}
+
+// Decide asks all policies whose Pattern matches r, and charges r to all of them or to none.
+// It is what [Limiter.Middleware] does before it calls a handler, for transports that have no
+// handler of net/http: an RPC, a framework, a queue. Such a transport describes its request by
+// an [http.Request]. The policies look at
+//
+//   - Method, Host and URL, which Patterns match,
+//   - Header, RemoteAddr and TLS, as far as the functions of the policies do,
+//   - the context, in which the caller may put an identity that it knows.
+//
+// Decide sets the headers that report quotas, and Retry-After, in h. If h is nil, it sets none.
+//
+// A request that is Admitted may go on. Once it is answered, the caller must settle
+// Verdict.Charges by [Charges.Settle]. Any other request must be refused; for an
+// [http.ResponseWriter], that is [Limiter.Refuse].
+//
+// Decide keeps nothing of r but what Charges need, until they are settled. It is safe for
+// concurrent use.
+func (l *Limiter) Decide(h http.Header, r *http.Request) Verdict {
+	c := l.calls.Get().(*call)
+	var v Verdict
+	if l.store == nil {
+		v = c.decide(h, r)
+	} else {
+		v = c.decideByStore(h, r)
+	}
+	// Serving the request may take long, so another request gets the call first.
+	c.release()
+	return v
+}
+
+// Refuse writes the answer of the middleware to a request that is not admitted: that of
+// [WithDenied] or [WithUnidentified], or 500 if the request is Failed. Headers must have been
+// set by [Limiter.Decide]. Refuse deletes Content-Length, ETag and Last-Modified, in which a
+// handler around the caller may have described the content of another answer.
+//
+// It panics if the request is admitted.
+func (l *Limiter) Refuse(w http.ResponseWriter, r *http.Request, v Verdict) {
+	dropContent(w.Header())
+	l.refuse(w, r, &v)
+}
+
+func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
+	switch v.Outcome {
+	case Denied:
+		w.Header()["Cache-Control"] = []string{"no-store"}
+		l.denied(w, r, v.Denial)
+	case Unidentified:
+		l.unidentified.ServeHTTP(w, r)
+	case Failed:
+		answerPanic(w)
+	default:
+		panic("httplimit: Refuse: no request is refused whose Outcome is " + strconv.Quote(v.Outcome.String()))
+	}
+}
+
+// dropContent deletes the headers in which a handler around the middleware has
+// described the content of the response, since another content is sent.
+func dropContent(h http.Header) {
+	for _, name := range [...]string{"Content-Length", "Etag", "Last-Modified"} {
+		delete(h, name)
+	}
+}
