@@ -30,6 +30,7 @@
 //   - Cost makes requests cost more or less than one unit.
 //   - Skip exempts requests.
 //   - Charge keeps the charges of requests by the status of the answer.
+//   - Settle charges what a request has cost, once it is answered.
 //   - Shadow tries a policy out without denying anything.
 //
 // Hosts are compared as names, and paths as in [http.ServeMux]. Some routers serve
@@ -54,6 +55,27 @@
 //
 // [ByHeader], [ByRoute] and [By] take other identities. [Join] and [FirstOf] combine
 // them.
+//
+// # Costs known after the response
+//
+// A policy with Settle charges its Cost as an estimate when a request arrives, and what the
+// request has cost once it is answered: the bytes of the response by [SettleBytes], a number in
+// a header by [SettleHeader], or what a function of yours makes of the [Response]. The handler
+// may say it, too, whatever the status:
+//
+//	charge := httplimit.ChargeOf(r.Context(), "tokens")
+//	charge.Commit(usage.TotalTokens) // it has cost that much
+//	charge.Add(5)                    // 5 more than the policy says
+//	charge.Cancel()                  // nothing
+//	charge.Keep()                    // the estimate, as for a login that has failed
+//
+// What the handler says holds even if the client hangs up. Without that, a response that is
+// aborted or hijacked costs the estimate.
+//
+// # Other transports
+//
+// [Limiter.Decide] decides a request without a handler of net/http, and [Charges.Settle]
+// settles it. The middleware is a thin layer over both.
 //
 // # Headers
 //

@@ -284,7 +284,9 @@ func (p *policy) quotaOf(l sash.Limit) (q *quota, own bool) {
 }
 
 // settles reports whether a charge of p may change after the response.
-func (p *policy) settles() bool { return p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil }
+func (p *policy) settles() bool {
+	return p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
+}
 
 // cost returns the cost of r in units.
 func (p *policy) cost(r *http.Request) int64 {

@@ -111,9 +111,9 @@ type instruments struct {
 	err     error // of making them
 
 	requests, refunds, settlements, storeErrors metric.Int64ObservableCounter
-	units, burst                   metric.Int64ObservableGauge
-	window                         metric.Float64ObservableGauge
-	stats                          map[string]metric.Int64Observable // by the name of a tally.Stat
+	units, burst                                metric.Int64ObservableGauge
+	window                                      metric.Float64ObservableGauge
+	stats                                       map[string]metric.Int64Observable // by the name of a tally.Stat
 }
 
 func newInstruments(meter metric.Meter, limiter string) (*instruments, error) {

@@ -22,8 +22,8 @@ type Metrics struct {
 	tally   tally.Tally
 
 	decisions, refunds, settlements, storeErrors *prometheus.Desc
-	units, window, burst            *prometheus.Desc
-	stats                           map[string]*prometheus.Desc // by the name of a tally.Stat
+	units, window, burst                         *prometheus.Desc
+	stats                                        map[string]*prometheus.Desc // by the name of a tally.Stat
 }
 
 // New returns the metrics of the limiter with that name, which is the value of the label
