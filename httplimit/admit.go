@@ -26,7 +26,7 @@ func (c *call) admit(d *sash.Decision) {
 // anySettles reports whether a charge of takes may change after the response.
 func anySettles(takes []take) bool {
 	for i := range takes {
-		if takes[i].settles() {
+		if takes[i].settles {
 			return true
 		}
 	}
@@ -89,7 +89,7 @@ func cancelAll(takes []take) {
 func (c *call) admitShadows() {
 	for i := c.enforced; i < len(c.takes); i++ {
 		t := &c.takes[i]
-		if t.settles() {
+		if t.settles {
 			c.reserved = true
 			t.reservation, t.decision = c.limiter.Reserve(t.key, t.cost)
 		} else {

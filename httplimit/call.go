@@ -64,16 +64,12 @@ func (c *call) release() {
 	c.calls.Put(c)
 }
 
-// decide is Limiter.Decide without a store.
-func (c *call) decide(h http.Header, r *http.Request) (v Verdict) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			c.handlePanic(r, fault)
-			v = Verdict{Outcome: Failed}
-		}
-	}()
+// decide is Limiter.Decide without a store. It sets v, which is the zero Verdict.
+func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
+	defer c.recoverInto(v, r)
 	if !c.collectTakes(r) {
-		return Verdict{Outcome: Unidentified}
+		v.Outcome = Unidentified
+		return
 	}
 	d := sash.Decision{Allowed: true}
 	c.admit(&d)
@@ -85,14 +81,22 @@ func (c *call) decide(h http.Header, r *http.Request) (v Verdict) {
 		c.decideEach(&d)
 	}
 	if !d.Allowed {
-		v = Verdict{Outcome: Denied, Denial: c.denial(&d)}
+		v.Outcome, v.Denial = Denied, c.denial(&d)
 	}
 	c.report(d.Allowed)
-	c.setHeaders(h, v.Denial)
+	c.setHeaders(h, &v.Denial)
 	if d.Allowed {
 		v.Charges = c.newCharges(r, nil)
 	}
-	return v
+}
+
+// recoverInto recovers from a panic of a function of a policy or of an observer, of which v is
+// then the verdict. It must be deferred.
+func (c *call) recoverInto(v *Verdict, r *http.Request) {
+	if fault := recover(); fault != nil {
+		c.handlePanic(r, fault)
+		*v = Verdict{Outcome: Failed}
+	}
 }
 
 // handlePanic logs a panic and, if a function of a policy has panicked, reports it to
@@ -166,7 +170,9 @@ func (c *call) addTake(p *policy, r *http.Request) bool {
 		if body, identified = c.appendKey(p, r); identified {
 			cost := p.cost(r)
 			t := c.newTake()
-			*t = take{policy: p, begin: begin, body: body, end: len(c.keys), cost: cost}
+			*t = take{} // and then its fields: a literal of them would be made elsewhere, and copied
+			t.policy, t.cost = p, cost
+			t.begin, t.body, t.end = begin, body, len(c.keys)
 			if c.eventFields.identities != 0 && len(c.identity) > maxIdentity {
 				t.longIdentity = string(c.identity) // the key has only its digest
 			}

@@ -27,7 +27,7 @@ type Charges struct {
 func (c *call) newCharges(r *http.Request, stored []storedTake) (charges *Charges) {
 	for i := range c.takes {
 		t := &c.takes[i]
-		if !t.settles() || !t.decision.Allowed && t.Shadow {
+		if !t.settles || !t.decision.Allowed && t.Shadow {
 			continue
 		}
 		if charges == nil {

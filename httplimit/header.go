@@ -33,7 +33,7 @@ const (
 )
 
 // setHeaders sets the headers of a call that has been decided in h, unless that is nil.
-func (c *call) setHeaders(h http.Header, denial Denial) {
+func (c *call) setHeaders(h http.Header, denial *Denial) {
 	if h == nil || c.enforced == 0 {
 		return
 	}

@@ -218,8 +218,9 @@ func shortDuration(d time.Duration) string {
 // A policy is a Policy in compiled form.
 type policy struct {
 	Policy
-	number      int // index among the policies of the limiter, which begins its keys
-	route       int // index among the routes of the limiter
+	number      int  // index among the policies of the limiter, which begins its keys
+	route       int  // index among the routes of the limiter
+	settles     bool // whether a charge may change after the response
 	quotas      []quota
 	policyField string // all quotas as in RateLimit-Policy, without pk
 }
@@ -248,6 +249,7 @@ func unitsAndWindow(l sash.Limit) (units int64, within time.Duration) {
 // newPolicy compiles a valid Policy.
 func newPolicy(p Policy, number, route int) *policy {
 	made := &policy{Policy: p, number: number, route: route}
+	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 	names, limits := p.quotaNames(), made.quotaLimits()
 	if len(limits) > 1 {
 		names = names[1:]
@@ -281,11 +283,6 @@ func (p *policy) quotaOf(l sash.Limit) (q *quota, own bool) {
 		}
 	}
 	return p.newQuota(l, p.Name), false
-}
-
-// settles reports whether a charge of p may change after the response.
-func (p *policy) settles() bool {
-	return p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 }
 
 // cost returns the cost of r in units.

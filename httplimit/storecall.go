@@ -40,17 +40,13 @@ func (c *storeCall) ask(ask func(context.Context, []string, int64) StoreDecision
 	return answer.Decision
 }
 
-// decideByStore is Limiter.Decide with a store.
-func (of *call) decideByStore(h http.Header, r *http.Request) (v Verdict) {
+// decideByStore is Limiter.Decide with a store. It sets v, which is the zero Verdict.
+func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
+	defer of.recoverInto(v, r)
 	c := storeCall{call: of, ctx: context.WithoutCancel(r.Context())}
-	defer func() {
-		if fault := recover(); fault != nil {
-			c.handlePanic(r, fault)
-			v = Verdict{Outcome: Failed}
-		}
-	}()
 	if !c.collectTakes(r) {
-		return Verdict{Outcome: Unidentified}
+		v.Outcome = Unidentified
+		return
 	}
 	c.stored = make([]storedTake, len(c.takes))
 	for i := range c.takes {
@@ -66,14 +62,13 @@ func (of *call) decideByStore(h http.Header, r *http.Request) (v Verdict) {
 		c.takes[i].setQuota()
 	}
 	if !d.Allowed {
-		v = Verdict{Outcome: Denied, Denial: c.denial(&d)}
+		v.Outcome, v.Denial = Denied, c.denial(&d)
 	}
 	c.report(d.Allowed)
-	c.setHeaders(h, v.Denial)
+	c.setHeaders(h, &v.Denial)
 	if d.Allowed {
 		v.Charges = c.newCharges(r, c.stored)
 	}
-	return v
 }
 
 // admit charges all enforced policies, or none. The takes of one cost are charged at one instant,
@@ -131,7 +126,7 @@ func (c *storeCall) cancel(indices []int) {
 func (c *storeCall) askShadows(allowed bool) {
 	for i := c.enforced; i < len(c.takes); i++ {
 		switch {
-		case allowed && c.takes[i].settles():
+		case allowed && c.takes[i].settles:
 			c.ask(c.store.Reserve, []int{i})
 		case allowed:
 			c.ask(c.store.Take, []int{i})

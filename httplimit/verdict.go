@@ -34,13 +34,12 @@ type Verdict struct {
 //
 // Decide keeps nothing of r but what Charges need, until they are settled. It is safe for
 // concurrent use.
-func (l *Limiter) Decide(h http.Header, r *http.Request) Verdict {
+func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
 	c := l.calls.Get().(*call)
-	var v Verdict
 	if l.store == nil {
-		v = c.decide(h, r)
+		c.decide(&v, h, r)
 	} else {
-		v = c.decideByStore(h, r)
+		c.decideByStore(&v, h, r)
 	}
 	// Serving the request may take long, so another request gets the call first.
 	c.release()
