@@ -28,7 +28,7 @@ func inspect(options []Option) (result bridge.Inspection) {
 	for _, o := range options {
 		o.apply(&c)
 	}
-	result.Limits = len(c.limits) > 0
+	result.Limits, result.ChargeDenied = len(c.limits) > 0, c.chargeDenied
 	if c.limitsFor != nil {
 		result.LimitsFor = c.limitsFor
 	}

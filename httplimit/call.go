@@ -24,6 +24,9 @@ type call struct {
 	buffer   headerBuffer
 	running  *policy // policy whose functions are running; nil: none
 	reserved bool    // whether a take has a reservation
+
+	waited    time.Duration // in queues
+	abandoned bool          // whether its context has ended there
 }
 
 // A take is one policy's share of a call: its key, its cost and its decision.
@@ -60,6 +63,7 @@ func (c *call) release() {
 		c.reserved = false
 	}
 	c.takes, c.enforced = c.takes[:0], 0
+	c.waited, c.abandoned = 0, false
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)
 }
@@ -72,7 +76,11 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 		return
 	}
 	d := sash.Decision{Allowed: true}
-	c.admit(&d)
+	if c.mayQueue && anyQueues(c.takes[:c.enforced]) {
+		d = c.admitInTurn(r.Context(), c)
+	} else {
+		c.admit(&d)
+	}
 	if d.Allowed {
 		c.admitShadows()
 	}
@@ -81,7 +89,7 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 		c.decideEach(&d)
 	}
 	if !d.Allowed {
-		v.Outcome, v.Denial = Denied, c.denial(&d)
+		v.Outcome, v.Denial = c.refused(), c.denial(&d)
 	}
 	c.report(d.Allowed)
 	c.setHeaders(h, &v.Denial)

@@ -30,6 +30,8 @@ type Limiter struct {
 	ownLimitsFor func(string) []sash.Limit // limits of keys, instead of their policy's; nil: none
 	secret       cipher.Block              // of fingerprints
 	calls        sync.Pool
+	mayQueue     bool // whether a policy has a Queue
+	waits        waitQueues
 	store        Store // decides instead of limiter, which is nil then; nil: none
 }
 
@@ -81,7 +83,8 @@ func (l *Limiter) compile(policies []Policy) {
 	}
 	l.firstShadow = len(enforced)
 	for i, p := range append(enforced, shadows...) {
-		l.policies = append(l.policies, newPolicy(p, i, l.routeFor(p.Pattern)))
+		made := newPolicy(p, i, l.routeFor(p.Pattern))
+		l.policies, l.mayQueue = append(l.policies, made), l.mayQueue || made.queues()
 	}
 	if len(l.routes) > 1 || l.routes[0].mux != nil {
 		l.routeCache = new(routeCache)

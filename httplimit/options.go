@@ -242,6 +242,7 @@ func configure(options []Option) (config, error) {
 		c.fault("WithEventFingerprints and WithEventIdentities need WithObserver")
 	}
 	c.checkStore()
+	c.checkQueues()
 	c.faults = append(c.faults, validatePolicies(c.policies, c.foldPaths))
 	return c, errors.Join(c.faults...)
 }

@@ -116,6 +116,10 @@ type Policy struct {
 	// be 0 if clients gain by hanging up.
 	Settle func(*Response) int64
 
+	// Queue lets requests wait that the policy denies, instead of refusing them. The zero
+	// Queue, the default, lets none wait. A shadow lets none wait, either.
+	Queue Queue
+
 	// Shadow marks a policy that is only tried out. It decides, is charged for the
 	// requests that the other policies admit, and is reported to the observer. But it
 	// never denies a request, and clients are not told of it. If a function of a shadow
@@ -153,6 +157,7 @@ func (p *Policy) faults(number int, folded bool) (faults []error) {
 	if len(p.Limits) == 0 {
 		fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
+	p.Queue.faults(fault)
 	for _, err := range bridge.LimitFaults(p.Limits) {
 		faults = append(faults, fmt.Errorf("httplimit: %s: %w", called, err))
 	}

@@ -17,6 +17,8 @@ type Inspection struct {
 	LimitsFor any
 	// Limits reports whether any of the options is a limit, or gives some.
 	Limits bool
+	// ChargeDenied reports whether sash.WithChargeDenied is among the options.
+	ChargeDenied bool
 }
 
 // A Setup is what Reconfigure replaces.

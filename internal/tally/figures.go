@@ -91,7 +91,7 @@ func (f *Figures) addSeries(p *policy, s *series, zeros bool) {
 			continue
 		}
 		r, n := Result(i), counter.Value()
-		if n > 0 || zeros && r != never {
+		if n > 0 || zeros && r != never && (p.queued || r != Abandoned) {
 			f.Decisions = append(f.Decisions, Count{p.name, s.label, r, n})
 		}
 	}

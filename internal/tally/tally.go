@@ -45,6 +45,7 @@ type table struct {
 type policy struct {
 	name      string
 	shadow    bool
+	queued    bool         // whether requests may wait
 	limits    []sash.Limit // in force when the table was made
 	own       []*series    // of the limits that are or were in force
 	other     *series      // of all other limits
@@ -78,7 +79,7 @@ func newSeries(label string, results ...Result) *series {
 }
 
 func newDecided(label string) *series {
-	return newSeries(label, Admitted, Denied, ShadowDenied, Withheld)
+	return newSeries(label, Admitted, Denied, ShadowDenied, Withheld, Abandoned)
 }
 
 // WatchPolicies makes t count the decisions of l's policies.
@@ -153,7 +154,7 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 		made.undecided = newSeries("", Unidentified, Failed)
 		made.refunds, made.settled, made.errors = xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter()
 	}
-	made.shadow, made.limits = p.Shadow, p.Limits
+	made.shadow, made.queued, made.limits = p.Shadow, p.Queue.Wait > 0 && !p.Shadow, p.Limits
 	for _, l := range p.Limits {
 		if made.seriesOf(&l) == made.other && len(made.own) < maxOwn {
 			s := newDecided(l.String())
@@ -198,6 +199,8 @@ func (t *Tally) Observe(e *httplimit.Event) {
 		}
 	case httplimit.Withheld:
 		p.decided(Withheld, &e.Decision)
+	case httplimit.Abandoned:
+		p.decided(Abandoned, &e.Decision)
 	case httplimit.GivenBack:
 		p.refunds.Inc()
 	case httplimit.Settled:

@@ -79,14 +79,18 @@ func TestTally_CountsWhatEachPolicyMakesOfARequest(t *testing.T) {
 func TestTally_BeginsWithAllCountsThatCanIncrease(t *testing.T) {
 	shadow := policy("shadow", sash.PerHour(1))
 	shadow.Shadow = true
-	f := newSite(t, policy("all", sash.PerHour(1)), shadow).tally.Read()
+	waits := policy("waits", sash.PerHour(1))
+	waits.Queue = httplimit.Queue{Wait: time.Second, Requests: 1}
+	f := newSite(t, policy("all", sash.PerHour(1)), waits, shadow).tally.Read()
 	require.Equal(t, []tally.Count{
 		{"all", "1/1h0m0s log", tally.Admitted, 0}, {"all", "1/1h0m0s log", tally.Denied, 0}, {"all", "1/1h0m0s log", tally.Withheld, 0},
 		{"all", "", tally.Unidentified, 0}, {"all", "", tally.Failed, 0},
+		{"waits", "1/1h0m0s log", tally.Admitted, 0}, {"waits", "1/1h0m0s log", tally.Denied, 0}, {"waits", "1/1h0m0s log", tally.Withheld, 0},
+		{"waits", "1/1h0m0s log", tally.Abandoned, 0}, {"waits", "", tally.Unidentified, 0}, {"waits", "", tally.Failed, 0},
 		{"shadow", "1/1h0m0s log", tally.Admitted, 0}, {"shadow", "1/1h0m0s log", tally.ShadowDenied, 0}, {"shadow", "1/1h0m0s log", tally.Withheld, 0},
 		{"shadow", "", tally.Unidentified, 0}, {"shadow", "", tally.Failed, 0},
 	}, f.Decisions)
-	require.Equal(t, []tally.Count{{Policy: "all"}, {Policy: "shadow"}}, f.Refunds)
+	require.Equal(t, []tally.Count{{Policy: "all"}, {Policy: "waits"}, {Policy: "shadow"}}, f.Refunds)
 	require.Empty(t, f.StoreErrors)
 }
 
