@@ -64,6 +64,21 @@ func TestReplace_LimitsOfTrackedKeysFollow(t *testing.T) {
 	})
 }
 
+// Keys that have limits of their own keep them in a Reconfigure, whatever WithLimitsFor would
+// return by now.
+func TestReconfigure_AsksForNoTrackedKey(t *testing.T) {
+	asked, limit := 0, PerMinute(20)
+	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)), WithLimitsFor(func(string) []Limit {
+		asked++
+		return []Limit{limit}
+	}))
+	require.True(t, l.Allow("k"))
+	limit = PerMinute(30)
+	require.NoError(t, l.Reconfigure(PerMinute(11)))
+	require.EqualValues(t, 19, l.Peek("k", 0).Remaining)
+	require.Equal(t, 1, asked)
+}
+
 // A key that has no limit any more is forgotten. So is one whose limits are wrong: it is denied,
 // and asked for again.
 func TestReplace_KeysThatAreNotTrackedAnyMore(t *testing.T) {

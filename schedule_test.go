@@ -1064,14 +1064,6 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			admits: []int64{0, 3},
 		},
 		{
-			name:     "a setup and two callers",
-			variants: []string{"counter"},
-			before:   taken(2, 0),
-			actors:   [][]call{{allow(2)}, {allow(1)}, {replace(4)}},
-			admits:   []int64{1, 2},
-			meets:    losses | deaths,
-		},
-		{
 			name:     "a setup that makes a key unlimited",
 			variants: small,
 			before:   taken(2, 0),

@@ -983,7 +983,7 @@ var ofSash = []mutant{
 	// Limits that change.
 	{
 		name: "reconfigure-not-refused", fault: "below several HTTP policies, Reconfigure changes the first of them only",
-		file: "reconfigure.go", old: "if l.noReconfigure != nil {", new: "if l.noReconfigure != nil && l == nil {",
+		file: "reconfigure.go", old: "if err := old.setup.noReconfigure; err != nil {", new: "if err := old.setup.noReconfigure; err != nil && l == nil {",
 		tests: "TestReconfigure_CanBeRefused",
 	},
 	{
@@ -1042,6 +1042,42 @@ var ofSash = []mutant{
 		tests: "TestReconfigure_AKeyThatIsMigrated|TestRace_ResetsFind",
 	},
 
+	// What WithLimitsFor returns, replaced with the limits.
+	{
+		name: "replace-keeps-limits-of-keys", fault: "a key that was charged before keeps the limits that the former WithLimitsFor gave it",
+		file: "migrate.go", old: "case g.setup != old.setup:", new: "case g.setup != old.setup && own == old.ruleset:",
+		tests: "TestReplace_LimitsOfTracked",
+	},
+	{
+		name: "replace-always-asks", fault: "Reconfigure asks WithLimitsFor for keys that are tracked",
+		file: "migrate.go", old: "case g.setup != old.setup:", new: "case g != old:",
+		tests: "TestReconfigure_AsksForNo",
+	},
+	{
+		name: "replace-keeps-wrong-limits", fault: "a key for which WithLimitsFor returned wrong limits once is denied until it is evicted",
+		file: "migrate.go", old: "case rs.unlimited() || rs.fault != nil:", new: "case rs.unlimited():",
+		tests: "TestReplace_KeysThatAreNotTracked",
+	},
+	{
+		name: "replace-keeps-the-unlimited", fault: "a key that has become unlimited stays in the table",
+		file: "migrate.go", old: "case rs.unlimited() || rs.fault != nil:", new: "case rs.fault != nil:",
+		tests: "TestReplace_KeysThatAreNotTracked",
+	},
+	{
+		name: "replace-of-another-generation", fault: "a change of limits that comes in between is lost, with what was charged since",
+		file: "reconfigure.go", old: "if published = l.current.Load() == old; !published {", new: "if published = true; !published {",
+		tests: "TestReplace_DoesNotPublish",
+	},
+	{
+		name: "replace-before-others-end", fault: "the limits are replaced while a Snapshot or a SetLimits relies on them",
+		file: "reconfigure.go", old: "if !l.changes.TryLock() {", new: "if !l.changes.TryLock() && l == nil {",
+		tests: "TestReplace_DoesNotPublish",
+	},
+	{
+		name: "setlimits-asks-the-former", fault: "a key whose limits are taken away keeps those of a WithLimitsFor that was replaced meanwhile",
+		file: "reconfigure.go", old: "if len(limits) > 0 || l.current.Load().setup == s {", new: "if len(limits) > 0 || s != nil {",
+		tests: "TestReplace_WhileTheFormer",
+	},
 	{
 		name: "change-not-noticed", fault: "a key that is first seen while its limits change keeps the old ones",
 		file: "generation.go", old: "return l.current.Load() == r.generation && override == r.override", new: "return l.current.Load() == r.generation && override == override",
@@ -1059,7 +1095,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "ruleset-before-override", fault: "WithLimitsFor takes precedence over SetLimits",
-		file: "generation.go", old: "r.override != nil {", new: "r.override != nil && l.limitsFor == nil {",
+		file: "generation.go", old: "r.override != nil {", new: "r.override != nil && g.setup.limitsFor == nil {",
 		tests: "TestReconfigure_KeepsLimits",
 	},
 	{
