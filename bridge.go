@@ -29,6 +29,7 @@ func inspect(options []Option) (result bridge.Inspection) {
 		o.apply(&c)
 	}
 	result.Limits, result.ChargeDenied = len(c.limits) > 0, c.chargeDenied
+	result.SweepInterval = c.sweepInterval
 	if c.limitsFor != nil {
 		result.LimitsFor = c.limitsFor
 	}

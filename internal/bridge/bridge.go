@@ -17,6 +17,8 @@ type Inspection struct {
 	LimitsFor any
 	// Limits reports whether any of the options is a limit, or gives some.
 	Limits bool
+	// SweepInterval is that of sash.WithSweepInterval, 0 if that is not among the options.
+	SweepInterval time.Duration
 	// ChargeDenied reports whether sash.WithChargeDenied is among the options.
 	ChargeDenied bool
 }
