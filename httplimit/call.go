@@ -63,7 +63,6 @@ func (c *call) release() {
 		c.reserved = false
 	}
 	c.takes, c.enforced = c.takes[:0], 0
-	c.waited, c.abandoned = 0, false
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)
 }
@@ -76,7 +75,7 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 		return
 	}
 	d := sash.Decision{Allowed: true}
-	if c.mayQueue && anyQueues(c.takes[:c.enforced]) {
+	if c.mayQueue && c.beginQueueing() {
 		d = c.admitInTurn(r.Context(), c)
 	} else {
 		c.admit(&d)

@@ -185,9 +185,10 @@ func (c *call) refusal(latest sash.Decision) (d sash.Decision) {
 	return d
 }
 
-// anyQueues reports whether a request that one of takes denies may wait.
-func anyQueues(takes []take) bool {
-	return slices.ContainsFunc(takes, func(t take) bool { return t.queues() })
+// beginQueueing reports whether the call may wait, and prepares it for that.
+func (c *call) beginQueueing() bool {
+	c.waited, c.abandoned = 0, false // in case an earlier call has waited
+	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.queues() })
 }
 
 // leastWait returns the least Wait of the policies of takes with a Queue.
