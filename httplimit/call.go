@@ -68,7 +68,9 @@ func (c *call) release() {
 		c.reserved = false
 	}
 	c.takes, c.enforced = c.takes[:0], 0
-	c.place, c.waited, c.abandoned = 0, 0, false
+	if c.place != 0 {
+		c.place, c.waited, c.abandoned = 0, 0, false
+	}
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)
 }
@@ -109,7 +111,7 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 // admitOrWait sets d to the decision on all enforced policies, and blocks while the call waits
 // in a Queue. It reports false, and has charged nothing, if the call must start over.
 func (c *call) admitOrWait(r *http.Request, d *sash.Decision) bool {
-	if c.mayQueue && anyQueues(c.takes[:c.enforced]) {
+	if c.mayQueue && c.mayWait() {
 		*d = c.admitInTurn(r.Context(), c)
 		return c.within
 	}

@@ -194,9 +194,9 @@ func (c *call) refusal(latest sash.Decision) (d sash.Decision) {
 	return d
 }
 
-// anyQueues reports whether a request that one of takes denies may wait.
-func anyQueues(takes []take) bool {
-	return slices.ContainsFunc(takes, func(t take) bool { return t.queues() })
+// mayWait reports whether the call may wait, if a policy denies it.
+func (c *call) mayWait() bool {
+	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.queues() })
 }
 
 // leastWait returns the least Wait of the policies of takes with a Queue.

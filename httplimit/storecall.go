@@ -54,7 +54,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 		c.stored[i].key = c.takes[i].storedKey(c.takes[i].key)
 	}
 	var d sash.Decision
-	if c.queued = c.mayQueue && anyQueues(c.takes[:c.enforced]); c.queued {
+	if c.queued = c.mayQueue && c.mayWait(); c.queued {
 		d = c.admitInTurn(r.Context(), &c)
 	} else {
 		d = c.admit()
