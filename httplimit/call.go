@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -16,13 +17,13 @@ import (
 // that they have grown. One goroutine at a time owns a call.
 type call struct {
 	*Limiter
-	*table           // of the limiter when the call began, or started over
-	stripe   *stripe // at which it counts itself while it is in a section
-	within   bool    // whether it is in a section
-	takes    []take  // of the enforced policies, then of the shadows
-	enforced int     // number of takes of enforced policies
-	keys     []byte  // keys of all takes, one after the other
-	identity []byte  // of the latest take
+	*table                 // of the limiter when the call began, or started over
+	stripe   *atomic.Int64 // at which it counts itself while it is in a section
+	within   bool          // whether it is in a section
+	takes    []take        // of the enforced policies, then of the shadows
+	enforced int           // number of takes of enforced policies
+	keys     []byte        // keys of all takes, one after the other
+	identity []byte        // of the latest take
 	names    []string
 	buffer   headerBuffer
 	running  *policy // policy whose functions are running; nil: none
@@ -66,11 +67,9 @@ func (c *call) release() {
 	if c.reserved || c.eventFields.identities != 0 {
 		clear(c.takes)
 		c.reserved = false
-	}
-	c.takes, c.enforced = c.takes[:0], 0
-	if c.place != 0 {
 		c.place, c.waited, c.abandoned = 0, 0, false
 	}
+	c.takes, c.enforced = c.takes[:0], 0
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)
 }
@@ -84,12 +83,18 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 			v.Outcome = Unidentified
 			return
 		}
-		if c.begin() && c.admitOrWait(r, &d) {
-			break
+		if c.tryBegin() || c.beginLater() {
+			if !c.mayQueue || !c.mayWait() {
+				c.admit(&d)
+				break
+			}
+			if d = c.admitInTurn(r.Context(), c); c.within {
+				break
+			}
 		}
 		c.startOver() // the policies were replaced
 	}
-	if d.Allowed {
+	if d.Allowed && c.enforced < len(c.takes) {
 		c.admitShadows()
 	}
 	// The call is decided. The rest only reports it.
@@ -99,24 +104,14 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	if !d.Allowed {
 		v.Outcome, v.Denial = c.refused(), c.denial(&d)
 	}
-	limited := h != nil && c.setLeastQuotas()
 	c.end() // observers may take their time
-	c.report(d.Allowed)
-	c.setHeaders(h, &v.Denial, limited)
+	if c.observed() {
+		c.report(d.Allowed)
+	}
+	c.setHeaders(h, &v.Denial)
 	if d.Allowed {
 		v.Charges = c.newCharges(r, nil)
 	}
-}
-
-// admitOrWait sets d to the decision on all enforced policies, and blocks while the call waits
-// in a Queue. It reports false, and has charged nothing, if the call must start over.
-func (c *call) admitOrWait(r *http.Request, d *sash.Decision) bool {
-	if c.mayQueue && c.mayWait() {
-		*d = c.admitInTurn(r.Context(), c)
-		return c.within
-	}
-	c.admit(d)
-	return true
 }
 
 // recoverInto recovers from a panic of a function of a policy or of an observer, of which v is

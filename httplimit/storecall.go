@@ -71,7 +71,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 		v.Outcome, v.Denial = c.refused(), c.denial(&d)
 	}
 	c.report(d.Allowed)
-	c.setHeaders(h, &v.Denial, h != nil && c.setLeastQuotas())
+	c.setHeaders(h, &v.Denial)
 	if d.Allowed {
 		v.Charges = c.newCharges(r, c.stored)
 	}

@@ -1081,7 +1081,7 @@ var ofSash = []mutant{
 	// Policies that are replaced while requests are decided.
 	{
 		name: "policies-half-replaced", fault: "a request is charged to the former policies under the new limits",
-		file: "httplimit/section.go", old: "if c.sections.closed.Load() || c.Limiter.table.Load() != c.table {", new: "if c.sections.closed.Load() {",
+		file: "httplimit/section.go", old: "if c.sections.opened.Load() != c.table {", new: "if c.sections.opened.Load() == nil {",
 		tests: "TestReconfigure_WhileARequestIsAbout",
 	},
 	{
@@ -1091,7 +1091,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "sections-not-closed", fault: "requests begin to be charged while policies are replaced",
-		file: "httplimit/section.go", old: "s.closed.Store(true)", new: "s.closed.Store(false)",
+		file: "httplimit/section.go", old: "s.opened.Store(nil)", new: "",
 		tests: "TestReconfigure_WaitsFor|TestReconfigure_NoRequest",
 	},
 	{
