@@ -26,8 +26,9 @@ type call struct {
 	identity []byte        // of the latest take
 	names    []string
 	buffer   headerBuffer
-	running  *policy // policy whose functions are running; nil: none
-	reserved bool    // whether a take has a reservation
+	running  *policy  // policy whose functions are running; nil: none
+	reserved bool     // whether a take has a reservation
+	missed   []missed // shadows that could not decide it, to be reported
 
 	came      int64         // instant at which it began to wait, if it did
 	place     uint64        // number of its waiter, by which it waits again when it starts over; 0: none
@@ -121,6 +122,7 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 		c.end()
 	}
 	if fault := recover(); fault != nil {
+		c.missed = nil
 		c.handlePanic(r, fault)
 		*v = Verdict{Outcome: Failed}
 	}
@@ -135,9 +137,37 @@ func (c *call) handlePanic(r *http.Request, fault any) {
 	}
 	p := c.running
 	logPanic(r, p, fault)
-	if c.running = nil; p != nil {
-		defer logPanics(r)
-		c.observe(&take{policy: p}, Failed)
+	if c.running = nil; p == nil {
+		return
+	}
+	if p.Shadow {
+		c.miss(p, Failed)
+		return
+	}
+	defer logPanics(r)
+	c.observe(&take{policy: p}, Failed)
+}
+
+// A missed is a shadow that could not decide a call.
+type missed struct {
+	*policy
+	outcome Outcome // Unidentified or Failed
+}
+
+// miss notes that a shadow could not decide the call. It is reported with the other outcomes,
+// since the call may still start over with other policies.
+func (c *call) miss(p *policy, outcome Outcome) {
+	if c.observed() {
+		c.missed = append(c.missed, missed{p, outcome})
+	}
+}
+
+// reportMissed reports the shadows that could not decide the call.
+func (c *call) reportMissed() {
+	all := c.missed
+	c.missed = nil
+	for _, m := range all {
+		c.observe(&take{policy: m.policy}, m.outcome)
 	}
 }
 
@@ -231,6 +261,6 @@ func (c *call) addShadowTake(p *policy, r *http.Request) {
 		}
 	}()
 	if !c.addTake(p, r) {
-		c.observe(&take{policy: p}, Unidentified)
+		c.miss(p, Unidentified)
 	}
 }

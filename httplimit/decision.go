@@ -105,6 +105,7 @@ func (t *take) setLeastQuota() {
 
 // report reports the outcomes of all takes to the observer.
 func (c *call) report(allowed bool) {
+	c.reportMissed()
 	for i := range c.takes {
 		t := &c.takes[i]
 		c.observe(t, c.outcome(t, allowed))

@@ -108,6 +108,7 @@ func (c *call) end() {
 // startOver makes c a call with the limiter's table as it is now, without any takes.
 func (c *call) startOver() {
 	c.table = c.Limiter.table.Load()
+	c.missed = nil
 	c.takes, c.enforced = c.takes[:0], 0
 	c.keys, c.names = c.keys[:0], c.names[:0]
 }

@@ -174,6 +174,7 @@ func (c *storeCall) report(allowed bool) {
 	if !c.observed() {
 		return
 	}
+	c.reportMissed()
 	for i := range c.takes {
 		t := &c.takes[i]
 		e := c.newEvent(t, c.outcome(t, allowed))
