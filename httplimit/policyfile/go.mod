@@ -1,0 +1,15 @@
+module github.com/seed-30da4c49/sash/httplimit/policyfile
+
+go 1.25.0
+
+require (
+	github.com/seed-30da4c49/sash v0.0.0
+	go.yaml.in/yaml/v4 v4.0.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
+)
+
+replace github.com/seed-30da4c49/sash => ../..
