@@ -30,7 +30,10 @@ func parseYAML(data []byte) (_ *node, err error) {
 	case err != nil:
 		return nil, yamlFault(data, err)
 	}
-	root, err := new(yamlReader).node(&first, 0)
+	if first.Kind != yaml.DocumentNode || len(first.Content) != 1 {
+		return nil, atPlace(place{1, 1}, errors.New("not a document of YAML"))
+	}
+	root, err := new(yamlReader).node(first.Content[0], 0)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +74,6 @@ func (r *yamlReader) node(y *yaml.Node, depth int) (*node, error) {
 		return nil, atPlace(n.place, err)
 	}
 	switch y.Kind {
-	case yaml.DocumentNode:
-		return r.node(y.Content[0], depth)
 	case yaml.AliasNode:
 		return r.node(y.Alias, depth+1) // an alias may stand for what it is in
 	case yaml.ScalarNode:
