@@ -12,3 +12,6 @@ func (l *Limiter) Waiting() int {
 	}
 	return int(l.waits.total.Load())
 }
+
+// Exchanging reports whether a Reconfigure waits for requests, or keeps them away.
+func (l *Limiter) Exchanging() bool { return l.sections.closed.Load() }

@@ -85,18 +85,25 @@ type admission interface {
 
 // admitInTurn admits a call under policies of which some have a Queue. It blocks until the call
 // is admitted, or is denied for good. If ctx ends before, the call is abandoned: it is denied, too.
+//
+// If the policies are replaced while the call waits, admitInTurn returns, and has charged
+// nothing. The call is not in a section then, and must start over. It keeps its place: that is the
+// number of its waiter, by which queues are ordered.
 func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	// Without a waiter, try at once. With one, only look: a new request must not overtake.
-	attempted := c.waits.none()
+	attempted := c.place == 0 && c.waits.none()
 	if attempted {
 		if d = a.attempt(); d.Allowed {
 			return d
 		}
 	}
 	clock, takes := c.waitClock(), c.takes[:c.enforced]
-	came := clock.Now()
-	until := window.Plus(came, int64(leastWait(takes)))
-	w := c.waits.newWaiter(takes)
+	if c.place == 0 {
+		c.came = clock.Now()
+	}
+	until := window.Plus(c.came, int64(leastWait(takes)))
+	w := c.waits.newWaiter(takes, c.place)
+	c.place = w.number
 	defer c.waits.leave(w)
 	for {
 		turn, full := attempted, false
@@ -125,8 +132,10 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		if turn {
 			at = min(at, window.Plus(now, int64(wait)))
 		}
-		sleep(ctx, clock, w, at)
-		c.waited = time.Duration(clock.Now() - came)
+		if !c.sleep(ctx, clock, w, at) {
+			return d
+		}
+		c.waited = time.Duration(clock.Now() - c.came)
 		if ctx.Err() != nil {
 			break
 		}
@@ -185,9 +194,8 @@ func (c *call) refusal(latest sash.Decision) (d sash.Decision) {
 	return d
 }
 
-// beginQueueing reports whether the call may wait, and prepares it for that.
-func (c *call) beginQueueing() bool {
-	c.waited, c.abandoned = 0, false // in case an earlier call has waited
+// mayWait reports whether the call may wait, if a policy denies it.
+func (c *call) mayWait() bool {
 	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.queues() })
 }
 
@@ -234,13 +242,20 @@ func (l *Limiter) waitClock() sash.Clock {
 	return l.limiter.Clock()
 }
 
-// sleep blocks until w is woken, or clock shows an instant, or ctx ends.
-func sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64) {
+// sleep blocks until w is woken, or clock shows an instant, or ctx ends. It does so outside of a
+// section, so that the policies can be replaced meanwhile. If they were, it reports false, and the
+// call is not in a section any more.
+func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64) bool {
 	due, stop := bridge.After(clock, at)
 	defer stop()
+	within := c.within // not if a store decides: then policies are not replaced
+	if within {
+		c.end()
+	}
 	select {
 	case <-due:
 	case <-w.wake:
 	case <-ctx.Done():
 	}
+	return !within || c.begin()
 }

@@ -54,7 +54,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 		c.stored[i].key = c.takes[i].storedKey(c.takes[i].key)
 	}
 	var d sash.Decision
-	if c.queued = c.mayQueue && c.beginQueueing(); c.queued {
+	if c.queued = c.mayQueue && c.mayWait(); c.queued {
 		d = c.admitInTurn(r.Context(), &c)
 	} else {
 		d = c.admit()
@@ -71,7 +71,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 		v.Outcome, v.Denial = c.refused(), c.denial(&d)
 	}
 	c.report(d.Allowed)
-	c.setHeaders(h, &v.Denial)
+	c.setHeaders(h, &v.Denial, h != nil && c.setLeastQuotas())
 	if d.Allowed {
 		v.Charges = c.newCharges(r, c.stored)
 	}

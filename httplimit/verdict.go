@@ -39,6 +39,7 @@ type Verdict struct {
 // concurrent use.
 func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
 	c := l.calls.Get().(*call)
+	c.table = l.table.Load()
 	if l.store == nil {
 		c.decide(&v, h, r)
 	} else {

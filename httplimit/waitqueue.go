@@ -55,8 +55,9 @@ func (w *waiter) notify() {
 // none reports whether no request waits.
 func (q *waitQueues) none() bool { return q.total.Load() == 0 }
 
-// newWaiter returns a waiter of takes that is in no queue yet.
-func (q *waitQueues) newWaiter(takes []take) *waiter {
+// newWaiter returns a waiter of takes that is in no queue yet. number is that of the waiter whose
+// place it takes; 0: none.
+func (q *waitQueues) newWaiter(takes []take, number uint64) *waiter {
 	w := &waiter{wake: make(chan struct{}, 1)}
 	for i := range takes {
 		if t := &takes[i]; t.queues() {
@@ -66,8 +67,10 @@ func (q *waitQueues) newWaiter(takes []take) *waiter {
 	q.total.Add(1)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.came++
-	w.number = q.came
+	if w.number = number; number == 0 {
+		q.came++
+		w.number = q.came
+	}
 	return w
 }
 
@@ -176,5 +179,19 @@ func (q *waitQueues) notify(key string) {
 	defer q.mu.Unlock()
 	if in := q.byKey[key]; in != nil {
 		in.Front().Value.(*waiter).notify()
+	}
+}
+
+// notifyAll wakes all waiters: their policies were replaced.
+func (q *waitQueues) notifyAll() {
+	if q.none() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, in := range q.byKey {
+		for e := in.Front(); e != nil; e = e.Next() {
+			e.Value.(*waiter).notify()
+		}
 	}
 }
