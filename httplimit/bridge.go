@@ -10,6 +10,6 @@ func init() {
 	}
 	bridge.QuotaNames = func(p any) []string {
 		policy := p.(Policy)
-		return policy.quotaNames()
+		return policy.allQuotaNames()
 	}
 }

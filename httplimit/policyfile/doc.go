@@ -3,7 +3,8 @@
 //	policies, err := policyfile.Load("limits.yaml", policyfile.WithKey("account", byAccount))
 //
 // A file has all that is data in an [httplimit.Policy]. The program keeps the functions, and
-// gives them names that the file may use: [WithKey], [WithCost], [WithSkip], [WithSettle].
+// gives them names that the file may use: [WithKey], [WithPlan],
+// [WithCost], [WithSkip], [WithSettle].
 //
 //	policies:
 //	  - name: api
@@ -33,6 +34,11 @@
 //   - name: text.
 //   - pattern: text, such as POST /login.
 //   - limits: one limit or a list, in the form of [sash.ParseLimit]: 100/m, 10/s burst 100.
+//   - plan: the plan of a request: {header: NAME}, for a header that a proxy in front of the server
+//     overwrites in each request, or a name of [WithPlan]. A header that clients choose would let
+//     them choose their limits. A request without the header, or with several, has no plan.
+//   - plans: the limits of each plan, by its name. Other requests have limits. plan and plans need
+//     each other.
 //   - key: who makes a request; see below.
 //   - cost: a number of units, or a name of [WithCost].
 //   - unit: text.

@@ -24,6 +24,7 @@ func FuzzParse(f *testing.F) {
 		"", "\t", "policies: &a [*a]", "- ? {? \n", "\"\\ud800\"", "{\"a\":1e999}", "a: |0#\n", "! !00 \xf6", "&0: *0\n*0:\n*0:", "\xff\xfea\x00",
 		"policies: [{name: a, limits: [1/s, 2/m log], key: {join: [account, route]}, cost: 5, settle: {header: a}, charge: [401, 4xx]}]",
 		"policies: [{name: a, limits: 1/s, key: {address: {trust-hops: 1, read-forwarded: true}}, skip: {networks: '::1', methods: [GET]}}]",
+		"policies: [{name: a, limits: 1/s, key: everyone, plan: {header: P}, plans: {'': 1/s, a: [2/s, 3/h], b: unlimited}}]",
 		"policies: [{name: a, limits: 0/s, key: everyone, queue: {wait: 1ns, requests: 1}, shadow: true, unit: x, pattern: 'GET a.b/{c...}'}]",
 	} {
 		f.Add([]byte(seed))

@@ -16,6 +16,7 @@ type options struct {
 	costs     map[string]func(*http.Request) int64
 	skips     map[string]func(*http.Request) bool
 	settles   map[string]func(*httplimit.Response) int64
+	plansOf   map[string]func(*http.Request) string
 	foldPaths bool
 }
 
@@ -24,6 +25,7 @@ func newOptions(given []Option) (o options) {
 	o.costs = map[string]func(*http.Request) int64{}
 	o.skips = map[string]func(*http.Request) bool{}
 	o.settles = map[string]func(*httplimit.Response) int64{}
+	o.plansOf = map[string]func(*http.Request) string{}
 	for _, option := range given {
 		if option == nil {
 			panic("policyfile: an Option must not be nil")
@@ -59,6 +61,13 @@ func WithSkip(name string, skip func(*http.Request) bool) Option {
 func WithSettle(name string, settle func(*httplimit.Response) int64) Option {
 	check("WithSettle", name, settle == nil, "bytes", "estimate")
 	return func(o *options) { o.settles[name] = settle }
+}
+
+// WithPlan lets files name plan as the Plan of a policy. WithPlan panics if name is empty, or if
+// plan is nil.
+func WithPlan(name string, plan func(*http.Request) string) Option {
+	check("WithPlan", name, plan == nil)
+	return func(o *options) { o.plansOf[name] = plan }
 }
 
 // WithPathFolding says that the policies are for a limiter with [httplimit.WithPathFolding]. The

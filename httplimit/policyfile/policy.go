@@ -30,7 +30,13 @@ func (r *reader) policyList(v value) (policies []httplimit.Policy) {
 }
 
 func (r *reader) policy(v value) (p httplimit.Policy) {
-	if r.mapping(v, policyFields(&p)...) && p.Name != "" {
+	if !r.mapping(v, policyFields(&p)...) {
+		return p
+	}
+	if v.has("plan") != v.has("plans") {
+		r.fault(v, "plan and plans need each other")
+	}
+	if p.Name != "" {
 		r.checkQuotas(v, p)
 	}
 	return p
@@ -42,6 +48,8 @@ func policyFields(p *httplimit.Policy) []field {
 		{"name", func(r *reader, v value) { p.Name = r.printable(v) }, true},
 		{"pattern", func(r *reader, v value) { p.Pattern = r.pattern(v) }, false},
 		{"limits", func(r *reader, v value) { p.Limits = r.limits(v) }, true},
+		{"plan", func(r *reader, v value) { p.Plan = r.plan(v) }, false},
+		{"plans", func(r *reader, v value) { p.Plans = r.plans(v) }, false},
 		{"key", func(r *reader, v value) { p.Key = r.key(v) }, true},
 		{"cost", func(r *reader, v value) { p.Cost = r.cost(v) }, false},
 		{"unit", func(r *reader, v value) { p.Unit = r.printable(v) }, false},
@@ -89,6 +97,57 @@ func (r *reader) limits(v value) (limits []sash.Limit) {
 		limits = append(limits, l)
 	})
 	return limits
+}
+
+// plans reads the limits of each plan.
+func (r *reader) plans(v value) map[string][]sash.Limit {
+	if v.kind != mapping {
+		r.fault(v, "must be a mapping of plans to their limits, got %v", v)
+		return nil
+	}
+	if len(v.entries) == 0 {
+		r.fault(v, "must not be empty")
+	}
+	plans := make(map[string][]sash.Limit, len(v.entries))
+	r.eachEntry(v, func(e entry) {
+		if !isPrintable(e.name) {
+			r.faultAt(e.place, v.pathOf(e.name), fmt.Errorf("the name of a plan must be %s, got %s", printableText, quote(e.name)))
+		}
+		plans[e.name] = r.limits(v.field(e))
+	})
+	return plans
+}
+
+// plan reads how the plan of a request is found.
+func (r *reader) plan(v value) (plan func(*http.Request) string) {
+	if v.kind == mapping {
+		r.mapping(v, planFields(&plan)...)
+		return plan
+	}
+	plan, _ = registered(r, v, r.plansOf, "WithPlan")
+	return plan
+}
+
+func planFields(plan *func(*http.Request) string) []field {
+	return []field{
+		{"header", func(r *reader, v value) {
+			name, ok := r.token(v, "the name of a header")
+			if name = http.CanonicalHeaderKey(name); name == "Host" {
+				r.fault(v, "requests have no header %v", v)
+			}
+			if ok {
+				*plan = func(r *http.Request) string { return onlyValue(r.Header[name]) }
+			}
+		}, true},
+	}
+}
+
+// onlyValue returns the value of a header that is given once, and otherwise "".
+func onlyValue(values []string) string {
+	if len(values) != 1 {
+		return ""
+	}
+	return values[0]
 }
 
 // cost reads a number of units, or the name of a function.

@@ -2,6 +2,7 @@ package policyfile_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -37,6 +38,10 @@ func TestLoad_ReadsTheSamePoliciesFromJSONAndYAML(t *testing.T) {
 
 			require.Equal(t, "/api/", api.Pattern)
 			require.Equal(t, []sash.Limit{sash.PerMinute(100), sash.PerDay(5000)}, api.Limits)
+			require.Equal(t, map[string][]sash.Limit{
+				"pro":      {sash.PerMinute(1000), sash.PerDay(100_000)},
+				"internal": {sash.Unlimited()},
+			}, api.Plans)
 			require.Nil(t, api.Skip)
 			require.Nil(t, api.Charge)
 			require.Nil(t, api.Settle)
@@ -195,6 +200,34 @@ func TestCostAndSettle_AreDataOrFunctions(t *testing.T) {
 	require.Equal(t, int64(0), policy(t, "cost: 0").Cost(r))
 }
 
+func TestPlan_IsAHeaderOrAFunction(t *testing.T) {
+	const plans = ", plans: {free: 1/m, pro: [10/m, 100/h], internal: unlimited}"
+	p := policy(t, "plan: {header: x-plan}"+plans)
+	require.Equal(t, map[string][]sash.Limit{
+		"free":     {sash.PerMinute(1)},
+		"pro":      {sash.PerMinute(10), sash.PerHour(100)},
+		"internal": {sash.Unlimited()},
+	}, p.Plans)
+	for _, values := range [][]string{nil, {"pro"}, {"pro", "internal"}} {
+		want := ""
+		if len(values) == 1 {
+			want = values[0]
+		}
+		require.Equal(t, want, p.Plan(&http.Request{Header: http.Header{"X-Plan": values}}), values)
+	}
+	p = policy(t, "plan: ofAccount"+plans, policyfile.WithPlan("ofAccount", func(r *http.Request) string { return r.Method }))
+	require.Equal(t, "GET", p.Plan(&http.Request{Method: "GET"}))
+
+	faults(t, `limits.yaml:1:12: policies[0]: plan and plans need each other
+limits.yaml:2:17: policies[0].plans.free: sash: limit "1": no slash, want COUNT/WINDOW such as 100/1m: invalid limit
+limits.yaml:2:22: policies[0].plans["ä"]: the name of a plan must be text of printable ASCII, got "ä"
+limits.yaml:2:41: policies[0].plans.pro[1]: must be a limit such as 100/m, got 7: write text in quotes`,
+		"policies: [{name: a, limits: 1/s, key: route,\n  plans: {free: '1', ä: 1/s, pro: [1/s, 7]}}]")
+	// The quotas of plans must be those of no other policy, but may be those of another plan.
+	faults(t, `limits.yaml:2:10: policies[1].name: a quota would be named "a-1h", and one of policies[0] is`,
+		"policies: [{name: a, limits: 1/s, plan: {header: P}, plans: {p: [1/s, 1/h], q: [2/s, 2/h]}, key: route},\n  {name: a-1h, limits: 1/s, key: route}]")
+}
+
 func TestParse_ReportsAllFaultsInOrder(t *testing.T) {
 	_, err := policyfile.Parse("limits.yaml", []byte(`# comment
 policies:
@@ -214,7 +247,7 @@ policies:
     pattern: POST login
     key: route
 `), account)
-	require.Equal(t, strings.Split(`limits.yaml:4:5: policies[0].patern: unknown field, did you mean "pattern"?; the fields are name, pattern, limits, key, cost, unit, skip, charge, charge-uncertain, settle, queue, shadow
+	require.Equal(t, strings.Split(`limits.yaml:4:5: policies[0].patern: unknown field, did you mean "pattern"?; the fields are name, pattern, limits, plan, plans, key, cost, unit, skip, charge, charge-uncertain, settle, queue, shadow
 limits.yaml:5:21: policies[0].limits[1]: sash: limit "5000r/day", did you mean "5000/day"?: count "5000r" is not a whole number of 64 bits: invalid limit
 limits.yaml:6:10: policies[0].key: nothing is named "acount", did you mean "account"?; known are account, address, everyone, route; the program adds names by WithKey
 limits.yaml:7:19: policies[0].queue.wait: must be a duration of more than 0 such as 250ms, 2s or 1m30s, got 2
@@ -320,11 +353,7 @@ func TestParse_BoundsWhatAFileCosts(t *testing.T) {
 
 	bomb := "a0: &a0 [1, 1]\n"
 	for i := range 32 {
-		this, that := "a"+string(rune('A'+i)), "a0"
-		if i > 0 {
-			that = "a" + string(rune('A'+i-1))
-		}
-		bomb += this + ": &" + this + " [*" + that + ", *" + that + "]\n"
+		bomb += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
 	}
 	_, err = policyfile.Parse("limits.yaml", []byte(bomb))
 	require.ErrorContains(t, err, "more than 131072 values, counting each use of an alias")
@@ -353,6 +382,7 @@ func TestOptions_PanicIfTheyAreWrong(t *testing.T) {
 		"policyfile: WithKey: \"route\" has a meaning of its own in files": func() { policyfile.WithKey("route", key) },
 		"policyfile: WithKey: must not be given nil":                       func() { policyfile.WithKey("a", nil) },
 		"policyfile: WithCost: must not be given nil":                      func() { policyfile.WithCost("a", nil) },
+		"policyfile: WithPlan: must not be given nil":                      func() { policyfile.WithPlan("a", nil) },
 		"policyfile: WithSkip: must not be given nil":                      func() { policyfile.WithSkip("a", nil) },
 		"policyfile: WithSettle: \"bytes\" has a meaning of its own in files": func() {
 			policyfile.WithSettle("bytes", httplimit.SettleBytes())

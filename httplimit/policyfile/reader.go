@@ -168,12 +168,18 @@ func (r *reader) string(v value, wanted string) (string, bool) {
 
 // printable returns the text of v, of printable ASCII.
 func (r *reader) printable(v value) string {
-	const wanted = "text of printable ASCII"
-	s, ok := r.string(v, wanted)
-	if ok && strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) {
-		r.fault(v, "must be %s, got %v", wanted, v)
+	s, ok := r.string(v, printableText)
+	if ok && !isPrintable(s) {
+		r.fault(v, "must be %s, got %v", printableText, v)
 	}
 	return s
+}
+
+const printableText = "text of printable ASCII"
+
+// isPrintable reports whether s is printable ASCII, and not empty.
+func isPrintable(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
 // token returns the text of v, a token of HTTP such as the name of a header or a method.

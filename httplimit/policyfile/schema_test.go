@@ -53,6 +53,7 @@ func TestSchema_HasTheFieldsThatAreRead(t *testing.T) {
 		"address": addressFields(nil),
 		"source":  sourceFields(nil),
 		"skip":    skipFields(nil),
+		"plan":    planFields(nil),
 		"settle":  settleFields(nil),
 		"queue":   queueFields(nil),
 	}
@@ -129,6 +130,11 @@ func TestSchema_TakesTheValuesThatAreRead(t *testing.T) {
 				`{"address": {"ipv4-prefix": 33}}`, `{"address": {"ipv6-prefix": 0}}`, `{"address": {"read-forwarded": "yes"}}`, `{"address": {"hops": 1}}`},
 			[]string{`"unknown"`, `{"header": "Host"}`, `{"address": {"trust-proxies": "0.0.0.0/0"}}`, `{"address": {"trust-proxies": "10.0.0.1/8"}}`,
 				`{"address": {"read-forwarded": true}}`, `{"address": {"trust-proxies": "1.2.3"}}`, `{"address": {"trust-hops": 1, "trust-proxies": "10.0.0.0/8"}}`}},
+		{"plan", []string{`"named", "plans": {"pro": "1/s"}`, `{"header": "X-Plan"}, "plans": {"pro": ["1/s", "2/m"], "a b": "unlimited"}`},
+			[]string{`"named"`, `7, "plans": {"pro": "1/s"}`, `{}, "plans": {"pro": "1/s"}`, `{"header": "X Y"}, "plans": {"pro": "1/s"}`, `"named", "plans": {}`, `"named", "plans": []`, `"named", "plans": {"": "1/s"}`,
+				`"named", "plans": {"ä": "1/s"}`, `"named", "plans": {"pro": []}`, `"named", "plans": {"pro": 5}`},
+			[]string{`"unknown", "plans": {"pro": "1/s"}`, `{"header": "host"}, "plans": {"pro": "1/s"}`, `"named", "plans": {"pro": "1"}`}},
+		{"plans", nil, []string{`{"pro": "1/s"}`}, nil},
 		{"cost", []string{`0`, `1`, `9007199254740992`, `"named"`}, []string{`-1`, `1.5`, `9007199254740993`, `true`, `null`, `""`, `{}`}, []string{`"unknown"`, `1e3`, `1.0`}},
 		{"unit", []string{`"content-bytes"`}, []string{`""`, `7`, `"ü"`}, nil},
 		{"skip", []string{`"named"`, `{"methods": "GET"}`, `{"methods": ["GET", "custom"], "function": "named"}`, `{"networks": ["10.0.0.0/8", "::1"]}`, `{"networks": "10.0.0.0/8", "address": {"trust-hops": 1}}`},
@@ -153,6 +159,7 @@ func TestSchema_TakesTheValuesThatAreRead(t *testing.T) {
 				WithKey("named", httplimit.Everyone()),
 				WithCost("named", func(*http.Request) int64 { return 1 }),
 				WithSkip("named", func(*http.Request) bool { return true }),
+				WithPlan("named", func(*http.Request) string { return "pro" }),
 				WithSettle("named", httplimit.SettleBytes()))
 			return checkSchema(t, "a.json", data), read
 		}
