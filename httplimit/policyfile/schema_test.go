@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -170,4 +171,17 @@ func TestSchema_TakesTheValuesThatAreRead(t *testing.T) {
 			require.Equal(t, slices.Contains(c.refused, value), schema != nil, "%s: %v", what, schema)
 		}
 	}
+}
+
+// The file in the README is taken by the schema, and read.
+func TestReadme_HasAFileThatIsRead(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, rest, begins := strings.Cut(string(readme), "```yaml\n")
+	file, _, ends := strings.Cut(rest, "```\n")
+	require.True(t, begins && ends)
+	require.NoError(t, checkSchema(t, "limits.yaml", []byte(file)))
+	policies, err := Parse("limits.yaml", []byte(file), WithKey("account", httplimit.By(byAccount)))
+	require.NoError(t, err)
+	require.Len(t, policies, 4)
 }
