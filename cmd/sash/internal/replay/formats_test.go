@@ -149,6 +149,11 @@ func TestFormats_DamageIsNeverMisread(t *testing.T) {
 		{name: "a line without its first field", good: combined, damaged: strings.TrimPrefix(combined, "192.0.2.1 "), why: "no time in brackets"},
 		{name: "a time that cannot be", good: combined, damaged: strings.Replace(combined, "17/May", "32/May", 1), why: "is not like 02/Jan"},
 		{name: "a line of an error log", good: combined, damaged: `2024/01/01 00:00:00 [error] 7#7: *1 open() failed, client: 192.0.2.1`, why: "no time in brackets"},
+		{name: "two lines in one", good: combined, damaged: combined + combined, why: "two lines in one: it has a second time"},
+		{name: "two lines in one, and a space", good: combined, damaged: combined + " " + combined, why: "two lines in one"},
+		{name: "a line cut short inside the agent, and another", good: combined, damaged: combined[:len(combined)-3] + combined, why: "two lines in one"},
+		{name: "a line cut short inside the agent, and another format", good: combined, damaged: combined[:len(combined)-3] + clf, why: "two lines in one"},
+		{name: "two lines in one, with fields after the size", good: clf + " 0.005 0.1", damaged: clf + " 0.0" + clf + " 0.005 0.1", why: "two lines in one"},
 		{name: "JSON cut short", good: nginx, damaged: nginx[:len(nginx)-9], why: "not valid JSON"},
 		{name: "JSON with an escape of nginx", good: nginx, damaged: strings.Replace(nginx, "GET /", `GET /\x22`, 1), why: "escape=json"},
 		{name: "two objects in a line", good: nginx, damaged: nginx + nginx, why: "not valid JSON"},
@@ -222,6 +227,54 @@ func TestFormats_ErrorsSayWhatToTry(t *testing.T) {
 			assert.Contains(t, got.stderr, tt.stderr)
 		})
 	}
+}
+
+// What a client sends is not taken for a second line.
+func TestFormats_ATimeInTheAgentIsNoSecondLine(t *testing.T) {
+	agents := []string{`[17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200`, `[17/May/2015:10:05:03 +0000] `, `x] "`, `a"b`, `x`}
+	for _, agent := range agents {
+		r := invoke(clf+` "-" "`+agent+"\"\n"+clf+` "-" "x" "[17/May/2015:10:05:03 +0000]"`+"\n", "-limit", "1/s", "-json").report(t)
+		assert.EqualValues(t, 2, r.Events, agent)
+	}
+}
+
+// A server may log its start, and headers that a request had not.
+func TestFormats_LinesOfJSONDiffer(t *testing.T) {
+	const start = `{"level":"info","ts":1700000000.1,"msg":"serving initial configuration"}` + "\n"
+	request := func(headers string) string {
+		return `{"ts":1700000001.5,"request":{"client_ip":"10.0.0.1","headers":{` + headers + "}}}\n"
+	}
+	none, one := request(""), request(`"X-Forwarded-For":["192.0.2.1"],"User-Agent":["curl/8"]`)
+	several := request(`"X-Forwarded-For":["198.51.100.9","192.0.2.2, 10.0.0.7"]`)
+	tests := []struct {
+		name, log  string
+		args       []string
+		unreadable int64
+		clients    []string
+	}{
+		{"a line before the first request", start + one, nil, 1, []string{"10.0.0.1"}},
+		{"a proxy, and a client without one", none + one, []string{"-trust", "10.0.0.0/8"}, 0, []string{"10.0.0.1", "192.0.2.1"}},
+		{"the other way round", one + none, []string{"-trust", "10.0.0.0/8"}, 0, []string{"10.0.0.1", "192.0.2.1"}},
+		{"a header twice", several, []string{"-trust", "10.0.0.0/8"}, 0, []string{"192.0.2.2"}},
+		{"an agent that is not sent", none + one, []string{"-key", "agent"}, 0, []string{"-", "curl/8"}},
+		{"an address with a port or without", `{"ts":1,"client_addr":"2001:db8::1"}` + "\n" + `{"ts":1,"client_addr":"[2001:db8::2]:443"}` + "\n" +
+			`{"ts":1,"client_addr":"[2001:db8::3]"}` + "\n" + `{"ts":1,"client_addr":"192.0.2.1:80"}` + "\n", nil, 0,
+			[]string{"192.0.2.1", "2001:db8::1", "2001:db8::2", "2001:db8::3"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := invoke(tt.log, append(tt.args, "-limit", "0/s", "-json", "-top", "9")...).report(t)
+			assert.Equal(t, tt.unreadable, r.Unreadable)
+			var clients []string
+			for _, d := range r.Limits[0].Top {
+				clients = append(clients, d.Client)
+			}
+			assert.ElementsMatch(t, tt.clients, clients)
+		})
+	}
+	got := invoke(strings.Repeat(start, 32)+one, "-limit", "1/s")
+	assert.Equal(t, command.Failed, got.status)
+	assert.Contains(t, got.stderr, `-key addr: - has no addr, line 1 is JSON with the fields "level msg ts"`)
 }
 
 func TestKey_ClientsBehindTrustedProxies(t *testing.T) {

@@ -135,7 +135,7 @@ func (r *report) complain(stderr io.Writer) int {
 		status = command.Failed
 	}
 	if r.Events == 0 {
-		fmt.Fprintf(stderr, "%s: nothing readable in %s\n", name, r.Source())
+		fmt.Fprintf(stderr, "%s: %s\n", name, r.Nothing())
 		status = command.Failed
 	}
 	return status

@@ -42,7 +42,7 @@ func (w *wanted) add(name, flag string) int {
 	return len(w.fields) - 1
 }
 
-// A lackError says that a line has no field of that name. If that is true of the first line of
+// A lackError says that a line has no field of that name. If that is true of the first lines of
 // a file, the flag is wrong, and else the line.
 type lackError struct {
 	wantedField
@@ -54,7 +54,7 @@ func (e *lackError) Error() string {
 	return fmt.Sprintf("no %s, which -%s wants: the line is %s", e.name, e.flag, e.title)
 }
 
-// of returns the error about a file whose first line has no such field.
+// of returns the error about a file whose first lines have no such field.
 func (e *lackError) of(flags, file string, line int64) error {
 	text := fmt.Sprintf("-%s: %s has no %s, line %d is %s", flags, file, e.name, line, e.title)
 	if len(e.has) > 0 {
@@ -126,8 +126,8 @@ type alias struct {
 // a file has is taken.
 var aliases = map[string][]alias{
 	Addr: {{"remote_addr", nil}, {"addr_port", hostOf}, {"request.client_ip", nil}, {"request.remote_ip", nil},
-		{"request.remote_addr", hostOf}, {"ClientHost", nil}, {"c-ip", nil}, {"id.orig_h", nil}, {"client_ip", nil},
-		{"clientip", nil}, {"remote_ip", nil}, {"client.ip", nil}, {"client_addr", hostOf}, {"client", nil}, {"ip", nil}},
+		{"request.remote_addr", hostOfAny}, {"ClientHost", nil}, {"c-ip", nil}, {"id.orig_h", nil}, {"client_ip", nil},
+		{"clientip", nil}, {"remote_ip", nil}, {"client.ip", nil}, {"client_addr", hostOfAny}, {"client", nil}, {"ip", nil}},
 	"ident": {{"remote_logname", nil}},
 	"user":  {{"remote_user", nil}, {"user_id", nil}, {"ClientUsername", nil}, {"cs-username", nil}},
 	"method": {{"request_method", nil}, {"request.method", nil}, {"RequestMethod", nil}, {"cs-method", nil},
@@ -136,15 +136,19 @@ var aliases = map[string][]alias{
 		{"uri", withoutQuery}, {"request", pathOf}},
 	"status":  {{"DownstreamStatus", nil}, {"sc-status", nil}, {"status_code", nil}},
 	"size":    {{"body_bytes_sent", nil}, {"bytes_sent", nil}, {"DownstreamContentSize", nil}, {"sc-bytes", nil}},
-	"referer": {{"http_referer", nil}, {"request.headers.Referer.0", nil}, {"request_Referer", nil}, {"cs(Referer)", nil}},
-	"agent": {{"http_user_agent", nil}, {"request.headers.User-Agent.0", nil}, {"request_User-Agent", nil},
+	"referer": {{"http_referer", nil}, {"request.headers.Referer", nil}, {"request_Referer", nil}, {"cs(Referer)", nil}},
+	"agent": {{"http_user_agent", nil}, {"request.headers.User-Agent", nil}, {"request_User-Agent", nil},
 		{"cs(User-Agent)", nil}, {"user_agent", nil}},
 	"host": {{"http_host", nil}, {"request.host", nil}, {"RequestHost", nil}, {"cs-host", nil}, {"server_name", nil}},
-	forwarded: {{"http_x_forwarded_for", nil}, {"request.headers.X-Forwarded-For.0", nil}, {"request_X-Forwarded-For", nil},
+	forwarded: {{"http_x_forwarded_for", nil}, {"request.headers.X-Forwarded-For", nil}, {"request_X-Forwarded-For", nil},
 		{"cs(X-Forwarded-For)", nil}, {"x-forwarded-for", nil}, {"x_forwarded_for", nil}},
 }
 
-// names returns the fields that may hold what name stands for: those of that name, and its
+// isHeader reports whether a field of that name is a header of the request. A request without it
+// is logged without the field, by servers that log headers as they come.
+func isHeader(name string) bool { return name == forwarded || name == "referer" || name == "agent" }
+
+// namesOf returns the fields that may hold what name stands for: those of that name, and its
 // aliases.
 func namesOf(name string) []alias { return append([]alias{{name, nil}}, aliases[name]...) }
 
@@ -162,6 +166,14 @@ func hostOf(v string) string {
 		v = v[:i]
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(v, "["), "]")
+}
+
+// hostOfAny returns the address of an address with or without a port.
+func hostOfAny(v string) string {
+	if host := strings.TrimSuffix(strings.TrimPrefix(v, "["), "]"); isAddress(host) {
+		return host
+	}
+	return hostOf(v)
 }
 
 func methodOf(request string) string {
