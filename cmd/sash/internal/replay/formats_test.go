@@ -233,7 +233,7 @@ func TestFormats_ErrorsSayWhatToTry(t *testing.T) {
 func TestFormats_ATimeInTheAgentIsNoSecondLine(t *testing.T) {
 	agents := []string{`[17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200`, `[17/May/2015:10:05:03 +0000] `, `x] "`, `a"b`, `x`}
 	for _, agent := range agents {
-		r := invoke(clf+` "-" "`+agent+"\"\n"+clf+` "-" "x" "[17/May/2015:10:05:03 +0000]"`+"\n", "-limit", "1/s", "-json").report(t)
+		r := invoke(clf+` "-" "`+agent+"\"\n"+clf+` "-" "[17/May/2015:10:05:03 +0000] " "[17/May/2015:10:05:03 +0000]"`+"\n", "-limit", "1/s", "-json").report(t)
 		assert.EqualValues(t, 2, r.Events, agent)
 	}
 }

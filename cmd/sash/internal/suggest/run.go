@@ -39,7 +39,8 @@
 // # Memory
 //
 // Per window, a client takes 16 bytes, and 24 for each of its events in the last window, or
-// up to twice that. Further memory is that of reading.
+// up to twice that. Events of one instant mostly share them, so a log of whole seconds takes
+// little for a flood. Further memory is that of reading.
 //
 // With -json the report is one object. Its fields are those of output.Summary, and of the types report,
 // windowReport, busiest, candidate, suggestion, together, client, warning and step.
