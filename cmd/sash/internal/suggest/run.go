@@ -54,6 +54,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -114,17 +115,20 @@ func (o *options) write(stdout io.Writer, r *report) error {
 	} else {
 		r.text(&out)
 	}
-	if o.svg != "" && r.Events > 0 {
-		var picture bytes.Buffer
-		if err := r.draw(&picture); err != nil {
-			return err
-		}
-		if err := os.WriteFile(o.svg, picture.Bytes(), 0o666); err != nil {
-			return err
-		}
-	}
+	// The report is written even if the picture cannot be: a long log took long to read.
 	_, err := out.WriteTo(stdout)
-	return err
+	if o.svg == "" || r.Events == 0 {
+		return err
+	}
+	return errors.Join(err, o.writePicture(r))
+}
+
+func (o *options) writePicture(r *report) error {
+	var picture bytes.Buffer
+	if err := r.draw(&picture); err != nil {
+		return err
+	}
+	return os.WriteFile(o.svg, picture.Bytes(), 0o666)
 }
 
 // complain writes to stderr which input the report does not cover, and returns the exit
