@@ -172,6 +172,11 @@ func TestFormats_DamageIsNeverMisread(t *testing.T) {
 		{name: "a W3C line of another log", head: w3c.head, good: row(w3c), damaged: combined, why: "the line is Combined Log Format, the file a W3C Extended Log"},
 		{name: "a Zeek line cut short", head: zeek.head, good: row(zeek), damaged: "1700000000.0\tCHhAvVG", why: "2 fields, the heading names 5"},
 		{name: "a Zeek line without a client", head: zeek.head, good: row(zeek), damaged: "1700000000.0\tC\t-\t443\tx", why: "no addr"},
+		{name: "a Zeek line with text for the client", head: zeek.head, good: row(zeek), damaged: "1700000000.0\tC\tfoo bar\t443\tx", why: `addr "foo bar" is neither an address nor a host name`},
+		{name: "a W3C line with fields in another order", head: "#Fields: date time c-ip cs-uri\n", good: "2020-01-01 00:00:00 192.0.2.1 /", damaged: "2020-01-01 00:00:00 /a 192.0.2.1", why: `addr "/a" is neither`},
+		{name: "a W3C line with a part of an address", head: "#Fields: date time c-ip cs-uri\n", good: "2020-01-01 00:00:00 192.0.2.1 /", damaged: "2020-01-01 00:00:00 192.0.2. /", why: `addr "192.0.2." is neither`},
+		{name: "JSON with text for the client", good: nginx, damaged: strings.Replace(nginx, "192.0.2.1", "GET /", 1), why: `addr "GET /" is neither`},
+		{name: "JSON with a list of addresses for the client", good: nginx, damaged: strings.Replace(nginx, "192.0.2.1", "192.0.2.1, 10.0.0.1", 1), why: "is neither an address"},
 		{name: "CSV with a column too many", head: "when,who\n", good: "1,a", damaged: "1,a,b", why: "3 columns, the header has 2", args: []string{"-time", "when", "-key", "who"}},
 		{name: "CSV with a bad time", head: "when,who\n", good: "1,a", damaged: "a,1", why: `time "a"`, args: []string{"-time", "when", "-key", "who"}},
 		{name: "a pattern that a line continues", good: "1 192.0.2.1;", damaged: "1 192.0.2.1; 2", why: "follows where the pattern ends", args: []string{"-format", "$msec $remote_addr;"}},
@@ -260,6 +265,8 @@ func TestFormats_LinesOfJSONDiffer(t *testing.T) {
 		{"an address with a port or without", `{"ts":1,"client_addr":"2001:db8::1"}` + "\n" + `{"ts":1,"client_addr":"[2001:db8::2]:443"}` + "\n" +
 			`{"ts":1,"client_addr":"[2001:db8::3]"}` + "\n" + `{"ts":1,"client_addr":"192.0.2.1:80"}` + "\n", nil, 0,
 			[]string{"192.0.2.1", "2001:db8::1", "2001:db8::2", "2001:db8::3"}},
+		{"a program that logs the port", `{"ts":1,"remote_addr":"192.0.2.1:5000"}` + "\n" + `{"ts":1,"remote_addr":"192.0.2.1:5001"}` + "\n" +
+			`{"ts":1,"remote_addr":"unix:"}` + "\n", nil, 0, []string{"192.0.2.1", "unix:"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -119,7 +119,8 @@
 // If something else than the client stands at the beginning of lines, all fields would be read
 // one position off. So an access log's line cannot be read if its first field is neither an
 // address nor a host name, if its ident is an address, or if its user is several fields of which
-// one is "-". A client that is "-" cannot be read where -key names addr.
+// one is "-". A client that is "-", or neither an address nor a host name, cannot be read where
+// -key names addr.
 //
 // The report warns of what makes its answers doubtful: times in whole seconds and windows of
 // seconds, a single client, clocks that jump, several formats in a FILE, microseconds

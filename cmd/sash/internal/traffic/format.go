@@ -125,9 +125,9 @@ type alias struct {
 // aliases are the names by which servers log the fields that most logs have. The first one that
 // a file has is taken.
 var aliases = map[string][]alias{
-	Addr: {{"remote_addr", nil}, {"addr_port", hostOf}, {"request.client_ip", nil}, {"request.remote_ip", nil},
-		{"request.remote_addr", hostOfAny}, {"ClientHost", nil}, {"c-ip", nil}, {"id.orig_h", nil}, {"client_ip", nil},
-		{"clientip", nil}, {"remote_ip", nil}, {"client.ip", nil}, {"client_addr", hostOfAny}, {"client", nil}, {"ip", nil}},
+	Addr: {{"remote_addr", hostOfAny}, {"addr_port", hostOf}, {"request.client_ip", nil}, {"request.remote_ip", nil},
+		{"request.remote_addr", hostOfAny}, {"ClientHost", nil}, {"c-ip", nil}, {"id.orig_h", nil}, {"client_ip", hostOfAny},
+		{"clientip", hostOfAny}, {"remote_ip", hostOfAny}, {"client.ip", hostOfAny}, {"client_addr", hostOfAny}, {"client", hostOfAny}, {"ip", hostOfAny}},
 	"ident": {{"remote_logname", nil}},
 	"user":  {{"remote_user", nil}, {"user_id", nil}, {"ClientUsername", nil}, {"cs-username", nil}},
 	"method": {{"request_method", nil}, {"request.method", nil}, {"RequestMethod", nil}, {"cs-method", nil},
@@ -168,12 +168,15 @@ func hostOf(v string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(v, "["), "]")
 }
 
-// hostOfAny returns the address of an address with or without a port.
+// hostOfAny returns the address of an address with or without a port, and other text as it is.
 func hostOfAny(v string) string {
 	if host := strings.TrimSuffix(strings.TrimPrefix(v, "["), "]"); isAddress(host) {
 		return host
 	}
-	return hostOf(v)
+	if host := hostOf(v); isAddress(host) {
+		return host
+	}
+	return v
 }
 
 func methodOf(request string) string {
@@ -208,7 +211,8 @@ func checkAddr(addr string) error {
 	return nil
 }
 
-// checkClient refuses values in which addr is wanted and unknown, or has control characters.
+// checkClient refuses values in which addr is wanted and unknown, or cannot be a client: the line
+// is damaged, or its fields are others.
 func (w *wanted) checkClient(values []string) error {
 	for i, f := range w.fields {
 		if f.name != Addr {
@@ -217,7 +221,16 @@ func (w *wanted) checkClient(values []string) error {
 		if v := values[i]; v == "" || v == "-" {
 			return fmt.Errorf("no addr, which -key wants: it is %q", v)
 		}
-		return checkAddr(values[i])
+		if err := checkAddr(values[i]); err != nil {
+			return err
+		}
+		if !isClient(values[i]) {
+			return fmt.Errorf("addr %s is neither an address nor a host name", Clip(values[i]))
+		}
 	}
 	return nil
 }
+
+// isClient reports whether a server may log v for the address of a client: an address, a name
+// that was looked up for it, or what nginx writes for a Unix socket.
+func isClient(v string) bool { return isAddress(v) || isHostName(v) || strings.HasPrefix(v, "unix:") }

@@ -199,13 +199,16 @@ func (p *pattern) decode(line string, r *record) (err error) {
 	if r.at, err = p.clock.read(p.found[p.time]); err != nil {
 		return err
 	}
+	if err := p.plausible(); err != nil {
+		return err
+	}
 	if err := p.pick(p.sources, p.found, r); err != nil {
 		if lack, ok := err.(*lackError); ok {
 			lack.has = p.variables
 		}
 		return err
 	}
-	return p.plausible()
+	return nil
 }
 
 // match finds the values of the variables in a line.
@@ -254,7 +257,7 @@ func (p *pattern) plausible() error {
 		v := p.found[i]
 		switch name {
 		case "remote_addr", "addr":
-			if v != "-" && !isAddress(v) && !isHostName(v) && !strings.HasPrefix(v, "unix:") {
+			if v != "-" && !isClient(v) {
 				return fmt.Errorf("$%s %s is neither an address nor a host name", name, Clip(v))
 			}
 		case "addr_port":
