@@ -131,6 +131,7 @@ func TestFormats_DenyWhatTheSameEventsInTwoColumnsDo(t *testing.T) {
 func TestFormats_DamageIsNeverMisread(t *testing.T) {
 	combined := clf + ` "http://example.net/" "Agent/1.0"`
 	alb := everyFormat[18].line(time.Unix(1.7e9, 0).UTC(), "192.0.2.1")
+	elb := everyFormat[17].line(time.Unix(1.7e9, 0).UTC(), "192.0.2.1")
 	haproxy := everyFormat[19].line(time.Unix(1.7e9, 0).UTC(), "192.0.2.1")
 	w3c := everyFormat[22]
 	zeek := everyFormat[24]
@@ -163,8 +164,12 @@ func TestFormats_DamageIsNeverMisread(t *testing.T) {
 		{name: "JSON of another program", good: nginx, damaged: `{"msg":"started"}`, why: "no time_iso8601"},
 		{name: "an array", good: nginx, damaged: "[" + nginx + "]", why: "no JSON object"},
 		{name: "a load balancer's line cut short", good: alb, damaged: alb[:120], why: "no "},
-		{name: "a load balancer's line without its type", good: alb, damaged: strings.TrimPrefix(alb, "h2 "), why: "the line is an AWS Classic"},
+		{name: "a load balancer's line without its type", good: alb, damaged: strings.TrimPrefix(alb, "h2 "), why: "after $request"},
 		{name: "a load balancer's line with a name for the client", good: alb, damaged: strings.Replace(alb, "192.0.2.1:2817", "app/my-lb", 1), why: "is no address with a port"},
+		{name: "two load balancer's lines in one", good: alb, damaged: alb + alb, why: "two lines in one"},
+		{name: "a load balancer's line cut short after the agent, and another", good: alb, damaged: alb[:strings.Index(alb, `"Root`)] + alb, why: "two lines in one"},
+		{name: "a load balancer's line cut short inside quotes, and another", good: alb, damaged: alb[:strings.Index(alb, `oot=`)] + alb, why: "two lines in one"},
+		{name: "two lines of a classic load balancer in one", good: elb, damaged: elb + elb, why: "two lines in one"},
 		{name: "a list of addresses for the virtual host", good: "www.example.com " + combined, damaged: "203.0.113.9, " + combined, why: "is no virtual host"},
 		{name: "HAProxy's line of a start", good: haproxy, damaged: "Feb  6 12:14:14 localhost haproxy[14389]: Proxy http-in started.", why: "no client before a time in brackets"},
 		{name: "HAProxy's line cut short", good: haproxy, damaged: haproxy[:100], why: "no "},
@@ -241,6 +246,14 @@ func TestFormats_ATimeInTheAgentIsNoSecondLine(t *testing.T) {
 		r := invoke(clf+` "-" "`+agent+"\"\n"+clf+` "-" "[17/May/2015:10:05:03 +0000] " "[17/May/2015:10:05:03 +0000]"`+"\n", "-limit", "1/s", "-json").report(t)
 		assert.EqualValues(t, 2, r.Events, agent)
 	}
+}
+
+// Nor does a client hide a request by what a load balancer quotes of it.
+func TestFormats_ATimeWithinQuotesIsNoSecondLine(t *testing.T) {
+	line := everyFormat[18].line(time.Unix(1.7e9, 0).UTC(), "192.0.2.1")
+	r := invoke(strings.Replace(line, `"forward"`, `"forward 2018-07-02T22:22:48.364000Z 2018-07-02T22:22:48.364000Z"`, 1), "-limit", "1/s", "-json").report(t)
+	assert.EqualValues(t, 1, r.Events)
+	assert.Zero(t, r.Unreadable)
 }
 
 // A server may log its start, and headers that a request had not.

@@ -112,9 +112,10 @@
 // a line of more than 256 KiB. Blank lines are counted apart. A line that ends inside its
 // user agent has all that a replay needs: it is an event, and is counted as cut short.
 //
-// A line that another format reads is unreadable, too, and so are two access log lines in one, as
-// a crash leaves them. A file may begin with lines that lack a field which a flag names; if the
-// first 32 do, it is refused. In JSON, a header of the request may be missing: it was not sent.
+// A line that another format reads is unreadable, too, and so are two lines of an access log
+// or a load balancer in one, as a crash leaves them. A file may begin with lines that lack a
+// field which a flag names; if the first 32 do, it is refused. In JSON, a header of the request
+// may be missing: it was not sent.
 //
 // If something else than the client stands at the beginning of lines, all fields would be read
 // one position off. So an access log's line cannot be read if its first field is neither an

@@ -79,9 +79,9 @@ var formats = []fileFormat{
 	{[]string{"vhost_combined", "vhost_common"}, "Combined Log Format after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, false) }, 2},
 	{[]string{"extended"}, "Common Log Format with other fields", func(w *wanted) decoder { return newAccessLog(w, false, true) }, 1},
 	{[]string{"vhost_extended"}, "Common Log Format with other fields after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, true) }, 1},
-	{[]string{"elb"}, "an AWS Classic Load Balancer log", func(w *wanted) decoder { return newPattern("elb", "an AWS Classic Load Balancer log", elbPattern, w) }, 2},
+	{[]string{"elb"}, "an AWS Classic Load Balancer log", func(w *wanted) decoder { return newAmazon("elb", "an AWS Classic Load Balancer log", elbPattern, 0, w) }, 2},
 	{[]string{"alb"}, "an AWS Application Load Balancer log", func(w *wanted) decoder {
-		return newPattern("alb", "an AWS Application Load Balancer log", albPattern, w)
+		return newAmazon("alb", "an AWS Application Load Balancer log", albPattern, 1, w)
 	}, 2},
 	{[]string{"haproxy"}, "an HAProxy HTTP log", newHAProxy, 2},
 	{[]string{"w3c", "iis"}, "a W3C Extended Log", func(w *wanted) decoder { return newHashed("w3c", "a W3C Extended Log", w) }, 2},
