@@ -75,8 +75,8 @@ func (c *call) release() {
 	c.calls.Put(c)
 }
 
-// decide is Limiter.Decide without a store. It sets v, which is the zero Verdict.
-func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
+// decideHere is Limiter.decide without a store.
+func (c *call) decideHere(v *Verdict, h http.Header, r *http.Request) {
 	defer c.recoverInto(v, r)
 	d := sash.Decision{Allowed: true}
 	for {

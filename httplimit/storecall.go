@@ -41,7 +41,7 @@ func (c *storeCall) ask(ask func(context.Context, []string, int64) StoreDecision
 	return answer.Decision
 }
 
-// decideByStore is Limiter.Decide with a store. It sets v, which is the zero Verdict.
+// decideByStore is Limiter.decide with a store.
 func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 	defer of.recoverInto(v, r)
 	c := storeCall{call: of, ctx: context.WithoutCancel(r.Context())}
