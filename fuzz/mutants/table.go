@@ -1086,7 +1086,7 @@ var ofSash = []mutant{
 	// Policies that are replaced while requests are decided.
 	{
 		name: "policies-half-replaced", fault: "a request is charged to the former policies under the new limits",
-		file: "httplimit/section.go", old: "if c.sections.opened.Load() != c.table {", new: "if c.sections.opened.Load() == nil {",
+		file: "httplimit/section.go", old: "c.within = c.sections.opened.Load() == c.table", new: "c.within = c.sections.opened.Load() != nil",
 		tests: "TestReconfigure_WhileARequestIsAbout",
 	},
 	{
