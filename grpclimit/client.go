@@ -44,7 +44,7 @@ import (
 // A call that is not sent has a status of RESOURCE_EXHAUSTED if it may not wait, with RetryInfo,
 // or is never admitted; CANCELLED or DEADLINE_EXCEEDED if its context ends, or must end before
 // its turn; and else INTERNAL. The error also wraps what t says: a [*httplimit.TurnError],
-// [sash.ErrExceedsLimit], the error of the context.
+// sash.ErrExceedsLimit, the error of the context.
 //
 // The interceptor repeats no call. Attempts that grpc-go itself repeats, by the retry policy of
 // a service config, are below the interceptor, and charged once. UnaryClientInterceptor panics if
