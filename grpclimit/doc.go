@@ -77,7 +77,8 @@
 // The answer is uncertain, and the charge stays unless ChargeUncertain gives it back, if
 //
 //   - the context of the call is done before the handler has returned: the client has cancelled
-//     it, is gone, or its deadline is over. The status is then CANCELLED or DEADLINE_EXCEEDED.
+//     it, is gone, or its deadline is over. The status is then CANCELLED or DEADLINE_EXCEEDED; a
+//     client that sets a deadline may cause either.
 //   - the handler panics. The status is UNKNOWN, and the panic goes on.
 //   - a stream could not send or receive a message, other than that it has ended or was refused.
 //     The status is that of the handler's error.
