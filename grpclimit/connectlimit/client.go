@@ -141,7 +141,7 @@ func (c *clientConn) wait() error {
 // sent returns why the stream is not sent, once that is known. It is called by the side that
 // receives.
 func (c *clientConn) sent() error {
-	select {
+	select { // what is known holds, even if the context has ended since
 	case <-c.turn:
 		return c.err
 	default:
@@ -150,7 +150,7 @@ func (c *clientConn) sent() error {
 	case <-c.turn:
 		return c.err
 	case <-c.ctx.Done():
-		return connect.NewError(connect.CodeOf(c.ctx.Err()), c.ctx.Err())
+		return connect.NewError(connect.Code(codeOf(c.ctx.Err())), c.ctx.Err())
 	}
 }
 

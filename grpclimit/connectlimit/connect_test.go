@@ -195,11 +195,11 @@ func TestHandler_TellsTheExactWait(t *testing.T) {
 			c := dial(t, server.URL, sayProcedure, options...)
 			response, err := c.CallUnary(t.Context(), connect.NewRequest(message(10)))
 			require.NoError(t, err)
-			require.Equal(t, `"slow";r=1;t=8, "fast";r=999;t=1`, response.Header().Get("RateLimit"))
+			require.Contains(t, response.Header().Get("RateLimit"), `"slow";r=1;t=8, `)
 			clock.Advance(time.Second + time.Nanosecond)
 			bidi := dial(t, server.URL, chatProcedure, options...).CallBidiStream(t.Context())
 			require.NoError(t, bidi.Send(message(10)))
-			require.Equal(t, `"slow";r=0;t=7, "fast";r=999;t=1`, bidi.ResponseHeader().Get("RateLimit"))
+			require.Contains(t, bidi.ResponseHeader().Get("RateLimit"), `"slow";r=0;t=7, `)
 			require.NoError(t, bidi.CloseRequest())
 			require.NoError(t, bidi.CloseResponse())
 			clock.Advance(time.Millisecond)
@@ -212,7 +212,8 @@ func TestHandler_TellsTheExactWait(t *testing.T) {
 			meta := err.(*connect.Error).Meta()
 			require.Equal(t, []string{"6000"}, meta["Grpc-Retry-Pushback-Ms"], "rounded up")
 			require.Equal(t, []string{"6"}, meta["Retry-After"], "rounded up")
-			require.Equal(t, []string{`"slow";r=0;t=6, "fast";r=999;t=1`}, meta["Ratelimit"])
+			require.Len(t, meta["Ratelimit"], 1)
+			require.Contains(t, meta["Ratelimit"][0], `"slow";r=0;t=6, `)
 
 			bidi = dial(t, server.URL, chatProcedure, options...).CallBidiStream(t.Context())
 			require.NoError(t, bidi.CloseRequest())
@@ -243,30 +244,28 @@ func TestHandler_OmitsTheWaitIfNoneWouldDo(t *testing.T) {
 	require.Equal(t, "-1", err.(*connect.Error).Meta().Get("Grpc-Retry-Pushback-Ms"))
 }
 
-// A client of grpc-go calls a handler of Connect, and a client of Connect a server of grpc-go.
 func TestHandler_AnswersClientsOfGRPCGo(t *testing.T) {
 	l, clock := limiter(t, everyone("all", sash.Per(1, time.Minute+time.Nanosecond).Log()))
 	server := serve(t, &echo{}, limited(l))
-	tr := &httplimit.Transport{Limiter: sash.Must(sash.New(sash.PerSecond(1000), sash.WithClock(clock))), NoWait: true}
-	defer tr.Limiter.Close()
-	conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(server.URL, "http://"),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(tr)))
-	require.NoError(t, err)
-	defer conn.Close()
-	call := func() error { return conn.Invoke(t.Context(), sayProcedure, message(10), new(value)) }
+	dialGRPC := func(options ...grpc.DialOption) func() error {
+		conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(server.URL, "http://"),
+			append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		return func() error { return conn.Invoke(t.Context(), sayProcedure, message(10), new(value)) }
+	}
+	waits := &httplimit.Transport{Limiter: outgoing(t, clock), NoWait: true}
+	call, waiting := dialGRPC(), dialGRPC(grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(waits)))
 	require.NoError(t, call())
-	clock.Advance(time.Minute)
-	require.Equal(t, codes.ResourceExhausted, status.Code(call()), "of the client, by the RateLimit of the handler")
-	clock.Advance(time.Minute)
-	require.NoError(t, call())
-	require.NoError(t, say(t.Context(), dial(t, serve(t, &echo{}).URL, sayProcedure)))
-
-	tr.MaxHold = -1
-	err = call()
+	err := waiting()
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
-	require.Equal(t, "/google.rpc.RetryInfo", strings.TrimPrefix(status.Convert(err).Proto().Details[0].TypeUrl, "type.googleapis.com"))
 	require.Equal(t, time.Minute+time.Nanosecond, status.Convert(err).Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration())
+	clock.Advance(time.Minute)
+	var turn *httplimit.TurnError
+	require.ErrorAs(t, waiting(), &turn)
+	require.Equal(t, time.Nanosecond, turn.RetryAfter)
+	clock.Advance(1)
+	require.NoError(t, waiting())
 }
 
 func TestHandler_RefusesCallsOfNobodyAndOfBrokenPolicies(t *testing.T) {
@@ -300,7 +299,7 @@ func TestHandler_DescribesCallsToPolicies(t *testing.T) {
 	client := everyone("client", sash.PerMinute(1))
 	client.Key = httplimit.ByAddress(httplimit.TrustProxies(netip.MustParsePrefix("127.0.0.0/8")))
 	l, _ := limiter(t, p, posts, client)
-	c := dial(t, serve(t, &echo{}, limited(l)).URL, sayProcedure, connect.WithHTTPGet())
+	c := dial(t, serve(t, &echo{}, limited(l)).URL, sayProcedure, connect.WithHTTPGet(), connect.WithIdempotency(connect.IdempotencyNoSideEffects))
 	request := connect.NewRequest(message(12))
 	request.Header().Set("X-Forwarded-For", "192.0.2.1")
 	_, err := c.CallUnary(t.Context(), request)
@@ -462,6 +461,7 @@ func testCut(t *testing.T, options []connect.ClientOption, ending string, k int)
 		require.NoError(t, bidi.CloseRequest())
 	case "cancel":
 		cancel()
+		_ = bidi.CloseResponse() // the transport of net/http notices that the context is done
 	}
 	<-settled
 	charged := func(l *httplimit.Limiter, policy string) int64 { return perMinute - left(t, l, policy) }

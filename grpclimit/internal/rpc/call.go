@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -82,7 +83,7 @@ func (c *Call) Receive(message any, receive func(any) error) (*Refusal, error) {
 		return ended, nil
 	}
 	if err := receive(message); err != nil {
-		if err != io.EOF && c.Refusal() == nil {
+		if !errors.Is(err, io.EOF) && c.Refusal() == nil {
 			c.broken.Store(true)
 		}
 		return nil, err
