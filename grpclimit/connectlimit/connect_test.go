@@ -352,7 +352,9 @@ func TestHandler_ChargesByTheCodeOfTheAnswer(t *testing.T) {
 		{errors.New("fault"), int(connect.CodeUnknown)},
 		{connect.NewNotModifiedError(nil), 0},
 	} {
-		e.say = func(context.Context, *connect.Request[value]) (*connect.Response[value], error) { return nil, answer.err }
+		e.say = func(context.Context, *connect.Request[value]) (*connect.Response[value], error) {
+			return nil, answer.err
+		}
 		_ = say(t.Context(), c)
 		require.Equal(t, answer.code, <-codes)
 	}
