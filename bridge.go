@@ -11,6 +11,11 @@ func init() {
 	bridge.RefuseReconfigure = func(err error) any {
 		return optionFunc(func(c *config) { c.noReconfigure = err })
 	}
+	bridge.Reconfigure = func(limiter any, to bridge.Setup, switchOver func(publish func() bool)) {
+		limitsFor, _ := to.LimitsFor.(func(string) []Limit)
+		s := &setup{limitsFor: limitsFor, interval: to.SweepInterval, noReconfigure: to.NoReconfigure}
+		limiter.(*Limiter).replace(to.Limits.([]Limit), s, switchOver)
+	}
 	bridge.SweepInterval = sweepIntervalFor
 	bridge.Seed = func(limiter any, key string, past func() [][]bridge.Charge) { limiter.(*Limiter).seed(key, past) }
 	bridge.After = func(clock any, at int64) (<-chan struct{}, func()) { return after(clock.(Clock), at) }
@@ -23,7 +28,8 @@ func inspect(options []Option) (result bridge.Inspection) {
 	for _, o := range options {
 		o.apply(&c)
 	}
-	result.Limits = len(c.limits) > 0
+	result.Limits, result.ChargeDenied = len(c.limits) > 0, c.chargeDenied
+	result.SweepInterval = c.sweepInterval
 	if c.limitsFor != nil {
 		result.LimitsFor = c.limitsFor
 	}

@@ -63,7 +63,7 @@ type janitor struct {
 
 func (l *Limiter) startJanitor() {
 	l.janitor = &janitor{make(chan struct{}), make(chan struct{})}
-	go l.janitor.run(weak.Make(l), l.sweepInterval(l.current.Load()))
+	go l.janitor.run(weak.Make(l), l.current.Load().sweepInterval())
 }
 
 // run sweeps l at each interval until j.stop is closed. It holds the limiter only while it
@@ -93,15 +93,15 @@ func (j *janitor) sweep(l *Limiter) (interval time.Duration, ok bool) {
 		return 0, false
 	}
 	l.sweep(j.stop)
-	return l.sweepInterval(l.current.Load()), true
+	return l.current.Load().sweepInterval(), true
 }
 
 // sweepInterval returns the interval between sweeps under the limits of g. Half the longest
 // window keeps idle keys few compared with live ones. A second at least, and ten minutes at
 // most, keep the cost low and memory bounded for very short and very long windows.
-func (l *Limiter) sweepInterval(g *generation) time.Duration {
-	if l.interval > 0 {
-		return l.interval
+func (g *generation) sweepInterval() time.Duration {
+	if g.setup.interval > 0 {
+		return g.setup.interval
 	}
 	var longest time.Duration
 	rules := g.ruleset.rules

@@ -246,8 +246,8 @@ func TestSweepInterval_IsChosenFromTheWindow(t *testing.T) {
 		24 * time.Hour:   10 * time.Minute,
 	} {
 		l := newTest(t, Per(1, window), Per(1, window/2))
-		l.interval = 0
-		require.Equal(t, want, l.sweepInterval(l.current.Load()))
+		l.current.Load().setup.interval = 0
+		require.Equal(t, want, l.current.Load().sweepInterval())
 	}
 }
 

@@ -3,6 +3,7 @@ package sash
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/window"
@@ -23,6 +24,9 @@ import (
 //
 // Restore makes a generation without an old one the current one. A call that has begun in
 // the generation before comes before the Restore, and is forgotten with its table.
+//
+// What WithLimitsFor returns belongs to a generation, too: see setup. So a call never has the
+// limiter's own limits from one generation, and those of a key from another.
 type generation struct {
 	*timeline
 	shift    int64 // see instant; until a Restore it is the same in all generations
@@ -36,10 +40,19 @@ type generation struct {
 	old      atomic.Pointer[generation] // nil: none, or no key is left there
 	cap      *keyCap                    // nil: none
 	overflow *overflowEntries           // under ShareOverflow
+	setup    *setup
 }
 
-func (l *Limiter) newGeneration(t *timeline, shift int64, c *keyCap, limits []Limit, keys int) *generation {
-	g := &generation{timeline: t, shift: shift, ruleset: t.newRuleset(limits, true), cap: c, observed: l.observer != nil}
+// A setup is what may be replaced together with the limiter's own limits: see
+// Limiter.replace. It does not change. A Reconfigure and a Restore keep it.
+type setup struct {
+	limitsFor     func(key string) []Limit // of WithLimitsFor; nil: none
+	interval      time.Duration            // between sweeps; 0: chosen from the limiter's own limits
+	noReconfigure error                    // why Reconfigure is refused; nil: it is not
+}
+
+func (l *Limiter) newGeneration(t *timeline, shift int64, c *keyCap, limits []Limit, s *setup, keys int) *generation {
+	g := &generation{timeline: t, shift: shift, ruleset: t.newRuleset(limits, true), cap: c, observed: l.observer != nil, setup: s}
 	if c != nil && c.overflow == ShareOverflow {
 		g.overflow = new(overflowEntries)
 	}
@@ -129,7 +142,7 @@ func (l *Limiter) resolve(g *generation, name string) resolved {
 	r := resolved{generation: g, ruleset: g.ruleset}
 	if r.override, _ = g.overrides.load(name); r.override != nil {
 		r.ruleset = r.override.ruleset
-	} else if own := l.rulesetFor(g, name); own != nil {
+	} else if own := g.rulesetFor(name); own != nil {
 		r.ruleset = own
 	}
 	return r
@@ -205,8 +218,8 @@ func (l *Limiter) tryInsert(r resolved, k key, e *entry, hasRoom bool) (found *e
 
 // rulesetFor returns the ruleset that WithLimitsFor gives a key in g; nil for none. For
 // wrong limits, it is one that denies.
-func (l *Limiter) rulesetFor(g *generation, name string) *ruleset {
-	limits, fault := l.callLimitsFor(name)
+func (g *generation) rulesetFor(name string) *ruleset {
+	limits, fault := g.setup.callLimitsFor(name)
 	switch {
 	case fault != nil:
 		return g.newDenying(fault)
@@ -218,11 +231,11 @@ func (l *Limiter) rulesetFor(g *generation, name string) *ruleset {
 
 // callLimitsFor returns the limits that WithLimitsFor gives a key, none for none, and what
 // is wrong with them.
-func (l *Limiter) callLimitsFor(name string) (limits []Limit, fault error) {
-	if l.limitsFor == nil {
+func (s *setup) callLimitsFor(name string) (limits []Limit, fault error) {
+	if s.limitsFor == nil {
 		return nil, nil
 	}
-	limits = l.limitsFor(strings.Clone(name))
+	limits = s.limitsFor(strings.Clone(name))
 	return limits, errors.Join(limitFaults("WithLimitsFor: ", limits)...)
 }
 

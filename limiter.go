@@ -24,20 +24,16 @@ type Limiter struct {
 
 	chargeDenied bool
 	observer     func(key string, n int64, d Decision)
-	limitsFor    func(key string) []Limit
 	changes      sync.Mutex // held to change limits, and to write or restore a snapshot
 
 	queues   waitQueues
 	sizeHint int
 
-	interval        time.Duration // of the janitor; 0: chosen from the windows
-	janitor         *janitor      // nil: none
+	janitor         *janitor // nil: none
 	closing         sync.Once
 	evicted, sweeps atomic.Uint64
 
 	displaced, refusals, shared, invalid atomic.Uint64 // see Stats
-
-	noReconfigure error // why Reconfigure is refused; nil: it is not
 }
 
 // New returns a limiter with every [Limit] among options, such as
@@ -64,14 +60,11 @@ func New(options ...Option) (*Limiter, error) {
 		wall:         time.Now,
 		chargeDenied: c.chargeDenied,
 		observer:     c.observer,
-		limitsFor:    c.limitsFor,
 		sizeHint:     c.sizeHint,
-		interval:     c.sweepInterval,
-
-		noReconfigure: c.noReconfigure,
 	}
-	l.current.Store(l.newGeneration(newTimeline(c.chargeDenied, l.clock.Now()), 0, newKeyCap(c.maxKeys, c.overflow), c.limits, c.sizeHint))
-	if l.interval >= 0 {
+	s := &setup{limitsFor: c.limitsFor, interval: c.sweepInterval, noReconfigure: c.noReconfigure}
+	l.current.Store(l.newGeneration(newTimeline(c.chargeDenied, l.clock.Now()), 0, newKeyCap(c.maxKeys, c.overflow), c.limits, s, c.sizeHint))
+	if s.interval >= 0 {
 		l.startJanitor()
 	}
 	return l, nil

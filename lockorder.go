@@ -138,7 +138,7 @@ func (l *Limiter) lockOwn(g *generation, t *target, charging bool, room *int64) 
 			continue
 		}
 		if t.resolved.generation != g { // it had an entry when it was looked up
-			if l.limitsFor != nil {
+			if g.setup.limitsFor != nil {
 				return false
 			}
 			t.resolve(l, g)

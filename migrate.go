@@ -23,21 +23,23 @@ import (
 // never shorter. A token bucket knows what it lacks, but not since when: these units are dated
 // now. One that takes its charges from another lacks as many units as that one.
 
-// migrate replaces e, the entry of k in old, by an entry for k in g.
+// migrate replaces e, the entry of k in old, by an entry for k in g. It gets none if it is
+// unlimited in g, or if WithLimitsFor returns wrong limits for it there.
 func (l *Limiter) migrate(old, g *generation, k key, e *entry) {
-	now := g.instant(l.clock.Now()) // not while e is locked: a clock is the caller's code
+	// Not while e is locked: WithLimitsFor and a clock are the caller's code. Other calls
+	// may migrate the key at the same time, and WithLimitsFor may tell each of them
+	// something else. The call that locks e while it is alive migrates it, by what it was
+	// told.
+	rs := l.rulesetAfter(old, g, k, e)
+	now := g.instant(l.clock.Now())
 	word, alive := old.ruleset.lock(e)
-	switch own := old.ruleset.of(e) != old.ruleset; { // whether the key has limits of its own
+	switch {
 	case !alive:
-	case g.ruleset.unlimited() && !own:
+	case rs.unlimited() || rs.fault != nil:
 		old.tryKill(k, e, word|locked) // the key is not tracked any more: as in forget
 	default:
 		// While e is locked, every other call on k waits for it. So none can decide by
 		// both entries, and no charge is lost between them.
-		rs := g.ruleset
-		if own {
-			rs = old.ruleset.of(e) // the key keeps them
-		}
 		next := old.ruleset.migrated(e, word, rs, rs.kind, now)
 		k := key{k.hash, next.Name()}
 		g.keys.loadOrStoreIf(k, next, func() bool { return true })
@@ -46,6 +48,22 @@ func (l *Limiter) migrate(old, g *generation, k key, e *entry) {
 		e.markDead(word)
 	}
 	old.keys.compareAndDelete(k, e)
+}
+
+// rulesetAfter returns the ruleset that k, whose entry in old is e, has in g.
+//
+// If the setup has changed, the limits of the key are resolved anew. What that depends on
+// is the same whenever it happens, as long as e is alive: the override of a key does not
+// change, since a SetLimits waits until the last key has been migrated.
+func (l *Limiter) rulesetAfter(old, g *generation, k key, e *entry) *ruleset {
+	own := old.ruleset.of(e)
+	switch {
+	case g.setup != old.setup:
+		return l.resolve(g, k.name).ruleset
+	case own != old.ruleset:
+		return own // the key keeps them
+	}
+	return g.ruleset
 }
 
 // of returns the ruleset of e, an entry in a table of rs.

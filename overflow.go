@@ -41,7 +41,7 @@ func (l *Limiter) refused(r resolved, q query, others int, admitted bool) Decisi
 		// Use the generation that decides. A Reconfigure may have published the next one
 		// since, and an answer must not have its Limit from one and its RetryAfter from the
 		// other.
-		d.RetryAfter = l.sweepInterval(r.generation)
+		d.RetryAfter = r.generation.sweepInterval()
 	}
 	return d
 }

@@ -608,10 +608,13 @@ func TestRace_ChangingLimitsLosesNothing(t *testing.T) {
 					changes++
 					next := limit
 					next.Count += rng.Int64N(1000)
-					if i%2 == 0 {
+					switch i % 3 {
+					case 0:
 						limits := []Limit{next, PerHour(plenty)}
 						require.NoError(t, l.Reconfigure(limits[:1+rng.IntN(2)]...))
-					} else {
+					case 1:
+						replaceWith(l, byPrefix(map[string]Limit{strconv.Itoa(rng.IntN(10)): next}), limit)
+					default:
 						require.NoError(t, l.SetLimits(strconv.Itoa(rng.IntN(keys)), []Limit{next, next}[:rng.IntN(3)]...))
 					}
 					continue
@@ -639,7 +642,7 @@ func TestRace_ChangingLimitsLosesNothing(t *testing.T) {
 				}
 			}
 		})
-		require.NoError(t, l.Reconfigure(limit))
+		replaceWith(l, nil, limit)
 		for key := range admitted {
 			require.NoError(t, l.SetLimits(strconv.Itoa(key)))
 			require.EqualValues(t, plenty-admitted[key].Load(), l.Peek(strconv.Itoa(key), 0).Remaining, "key %d", key)
@@ -656,6 +659,10 @@ func TestRace_NoCallIsDecidedByOldLimits(t *testing.T) {
 	for name, change := range map[string]func(l *Limiter, limit Limit) error{
 		"Reconfigure": func(l *Limiter, limit Limit) error { return l.Reconfigure(limit) },
 		"SetLimits":   func(l *Limiter, limit Limit) error { return l.SetLimits("k", limit) },
+		"replace": func(l *Limiter, limit Limit) error {
+			replaceWith(l, byPrefix(map[string]Limit{"k": limit}), PerMinute(3))
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			everyCrowd(t, PerMinute(plenty), func(t *testing.T, l *Limiter, c *crowd) {
@@ -707,7 +714,14 @@ func TestRace_ReconfigureHidesNoKey(t *testing.T) {
 		c.run(func(caller int) {
 			if caller == 0 {
 				for i := 0; i < 60 || i < 6000 && c.overlaps.Load() < enoughOverlaps; i++ {
-					require.NoError(t, l.Reconfigure(limit))
+					switch i % 4 {
+					case 1: // the key has limits of its own, and then the limiter's again
+						replaceWith(l, byPrefix(map[string]Limit{"full": limit}), limit)
+					case 2:
+						replaceWith(l, nil, limit)
+					default:
+						require.NoError(t, l.Reconfigure(limit))
+					}
 				}
 				over.Store(true)
 				return
@@ -759,7 +773,7 @@ func TestRace_ResetsFindTheirKeyWhileLimitsChange(t *testing.T) {
 
 func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
 	l := newTest(t, PerSecond(1))
-	l.interval = 0
+	l.current.Load().setup.interval = 0
 	var c crowd
 	var over atomic.Bool
 	c.run(func(caller int) {
@@ -775,7 +789,7 @@ func TestRace_SweepIntervalWhileLimitsChange(t *testing.T) {
 			over.Store(true)
 		case 1, 2:
 			for !over.Load() {
-				c.call(func() { l.sweepInterval(l.current.Load()) })
+				c.call(func() { l.current.Load().sweepInterval() })
 			}
 		}
 	})

@@ -3,6 +3,8 @@ package sash
 import (
 	"fmt"
 	"strings"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
 // SetLimits gives key limits of its own. They replace the limiter's own limits, and those
@@ -25,17 +27,12 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	if err := validate(limits); err != nil {
 		return err
 	}
-	own := limits
-	if len(limits) == 0 {
-		var fault error
-		if own, fault = l.callLimitsFor(key); fault != nil { // not under the lock: it runs the caller's code
-			return fmt.Errorf("sash: %w", fault)
-		}
+	own, err := l.lockChanges(key, limits)
+	if err != nil {
+		return err
 	}
-
 	// While this lock is held, the generation stays, and all keys are in its table: a
 	// Reconfigure holds the lock until it has moved the last one.
-	l.changes.Lock()
 	defer l.changes.Unlock()
 	g, k := l.current.Load(), l.key(key)
 	rs := g.ruleset
@@ -65,6 +62,27 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	// Waiting calls may be admitted by the new limits, or exceed them.
 	l.queues.notify(key)
 	return nil
+}
+
+// lockChanges locks changes for a SetLimits of key, and returns the limits that the key then
+// has. If the SetLimits gives it none, these are those of WithLimitsFor, or none for the
+// limiter's own. On an error it has locked nothing.
+func (l *Limiter) lockChanges(key string, limits []Limit) ([]Limit, error) {
+	for round := 1; ; round++ {
+		atomic.Round("lockChanges", round)
+		s, own := l.current.Load().setup, limits
+		if len(limits) == 0 {
+			var fault error
+			if own, fault = s.callLimitsFor(key); fault != nil { // not under the lock: it runs the caller's code
+				return nil, fmt.Errorf("sash: %w", fault)
+			}
+		}
+		l.changes.Lock()
+		if len(limits) > 0 || l.current.Load().setup == s {
+			return own, nil
+		}
+		l.changes.Unlock() // another WithLimitsFor counts by now: ask that
+	}
 }
 
 // Reconfigure replaces the limiter's own limits while it runs. Keys with limits of their
@@ -97,9 +115,6 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 // is none. On an error, nothing has changed. The limiter below an httplimit.Limiter of
 // several policies always returns an error.
 func (l *Limiter) Reconfigure(limits ...Limit) error {
-	if l.noReconfigure != nil {
-		return l.noReconfigure
-	}
 	if len(limits) == 0 {
 		return fmt.Errorf("sash: Reconfigure needs a Limit, such as PerSecond(10): %w", ErrNoLimit)
 	}
@@ -109,18 +124,73 @@ func (l *Limiter) Reconfigure(limits ...Limit) error {
 	l.changes.Lock()
 	defer l.changes.Unlock()
 	old := l.current.Load()
-	g := l.newGeneration(old.timeline, old.shift, old.cap, limits, max(l.sizeHint, old.keys.size()))
+	if err := old.setup.noReconfigure; err != nil {
+		return err
+	}
+	g := l.successor(old, limits, old.setup)
+	l.publish(old, g)
+	l.migrateAll(old, g)
+	return nil
+}
 
+// replace is Reconfigure of valid limits that replaces the setup, too: at the same instant,
+// the generation that publish makes current has both. The keys that are tracked get the
+// limits that they have under the new setup.
+//
+// replace calls switchOver, which calls publish while it keeps calls away from l that must
+// not see one configuration after the other. publish does not wait. It reports false, and
+// has done nothing, if another change is going on. Then switchOver must let the calls go on
+// and return, and replace calls it again. So calls that are kept away wait neither for a
+// Snapshot, nor for a SetLimits that waits for them, nor for the keys to be migrated.
+func (l *Limiter) replace(limits []Limit, s *setup, switchOver func(publish func() bool)) {
+	var old, g *generation
+	for published := false; !published; {
+		// Wait for the other change. Then make the table, which may take milliseconds, before
+		// any call is kept away.
+		l.changes.Lock()
+		if current := l.current.Load(); current != old {
+			old, g = current, l.successor(current, limits, s)
+		}
+		l.changes.Unlock()
+
+		switchOver(func() bool {
+			if !l.changes.TryLock() {
+				return false
+			}
+			// Another change may have come in between, and ended. Then g is not the successor
+			// of the current generation.
+			if published = l.current.Load() == old; !published {
+				l.changes.Unlock()
+				return false
+			}
+			l.publish(old, g) // and keep the lock
+			return true
+		})
+	}
+	defer l.changes.Unlock()
+	l.migrateAll(old, g)
+}
+
+// successor returns a generation that is to follow old, with an empty table.
+func (l *Limiter) successor(old *generation, limits []Limit, s *setup) *generation {
+	return l.newGeneration(old.timeline, old.shift, old.cap, limits, s, max(l.sizeHint, old.keys.size()))
+}
+
+// publish makes g, the successor of old, the current generation. changes is held.
+func (l *Limiter) publish(old, g *generation) {
 	// Link the old generation before the new one is published. A call that finds no entry
 	// in g must know where else to look, or it would take a tracked key for a new one.
 	g.old.Store(old)
 
 	// Publish. From here on, no insert into the old table succeeds: inserts check, under
 	// the lock of the shard, that their generation is the current one. Calls in g move
-	// their keys themselves, and race with the loop below. The lock of the old entry
-	// decides which of them moves it.
+	// their keys themselves, and race with migrateAll. The lock of the old entry decides
+	// which of them moves it.
 	l.current.Store(g)
+}
 
+// migrateAll moves all keys of old to g, which has been published. changes is held.
+func (l *Limiter) migrateAll(old, g *generation) {
 	// Move all keys. rangeAll lists each shard under its lock, after the publication, so
 	// it misses no insert. A call that is still under way in the old generation may
 	// replace an entry there by another one, as a Reserve does. So go on with a key until
@@ -146,5 +216,4 @@ func (l *Limiter) Reconfigure(limits ...Limit) error {
 
 	// Waiting calls may be admitted by the new limits, or exceed them.
 	l.queues.notifyAll()
-	return nil
 }

@@ -211,10 +211,10 @@ func TestReconfigure_OfBadInputChangesNothing(t *testing.T) {
 
 func TestReconfigure_ChoosesTheSweepIntervalAnew(t *testing.T) {
 	l := newTest(t, PerSecond(10))
-	l.interval = 0
-	require.Equal(t, time.Second, l.sweepInterval(l.current.Load()))
+	l.current.Load().setup.interval = 0
+	require.Equal(t, time.Second, l.current.Load().sweepInterval())
 	require.NoError(t, l.Reconfigure(PerMinute(10), PerSecond(1)))
-	require.Equal(t, 30*time.Second, l.sweepInterval(l.current.Load()))
+	require.Equal(t, 30*time.Second, l.current.Load().sweepInterval())
 }
 
 // At the ends of time a window is cut off, and the units carry over all the same.
@@ -401,7 +401,7 @@ func TestSetLimits_OfOthersWhileAKeyIsFirstSeen(t *testing.T) {
 func TestReconfigure_AKeyThatIsMigratedBetweenTwoLooksIsFound(t *testing.T) {
 	everyKind(t, PerMinute(5), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		old, k := l.current.Load(), l.key("k")
-		g := l.newGeneration(old.timeline, old.shift, old.cap, []Limit{PerMinute(7)}, 0)
+		g := l.newGeneration(old.timeline, old.shift, old.cap, []Limit{PerMinute(7)}, old.setup, 0)
 		g.old.Store(old)
 		l.current.Store(g)
 

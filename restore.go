@@ -64,7 +64,7 @@ func (l *Limiter) Restore(r io.Reader) error {
 	// Read everything into a new generation that no other goroutine knows. It has a
 	// timeline of its own, and so no override, no cached ruleset and no floor of the old
 	// one. On an error it is dropped, and nothing has happened.
-	g := l.newGeneration(newTimeline(l.chargeDenied, begun.at), 0, old.cap.emptied(), limits, 0)
+	g := l.newGeneration(newTimeline(l.chargeDenied, begun.at), 0, old.cap.emptied(), limits, old.setup, 0)
 	l.readRecords(s, g)
 	if s.err == nil {
 		// Set the shift last: the time that reading took has passed, too.

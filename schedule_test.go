@@ -526,6 +526,35 @@ func reconfigureTo(limits ...Limit) call {
 	return call{name: "Reconfigure", do: func(s *stage) any { return s.l.Reconfigure(limits...) }}
 }
 
+// replace gives the first key limits of its own, and the limiter others.
+func replace(count int64) call {
+	return call{name: "replace", do: func(s *stage) any {
+		s.l.replace(s.kind.limits(1), &setup{interval: -1, limitsFor: func(key string) []Limit {
+			if key == s.a {
+				return s.kind.limits(count)
+			}
+			return nil
+		}}, atOnce)
+		return nil
+	}}
+}
+
+// reconfigureSetup gives all keys the limiter's own limits.
+func reconfigureSetup(count int64) call {
+	return call{name: "replace", do: func(s *stage) any {
+		s.l.replace(s.kind.limits(count), &setup{interval: -1}, atOnce)
+		return nil
+	}}
+}
+
+// replaceByNone makes the first key unlimited.
+func replaceByNone() call {
+	return call{name: "replace", do: func(s *stage) any {
+		s.l.replace(s.kind.limits(3), &setup{interval: -1, limitsFor: func(string) []Limit { return []Limit{Unlimited()} }}, atOnce)
+		return nil
+	}}
+}
+
 // taken takes n units of the first key at 0, and then sets the clock to seconds.
 func taken(n, seconds int64) func(s *stage) {
 	return func(s *stage) {
@@ -1013,6 +1042,33 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			before:   taken(2, 0),
 			actors:   [][]call{{reserve(1), commit(0)}, {reconfigure(4)}},
 			admits:   []int64{0},
+			meets:    deaths,
+		},
+		{
+			name:   "a setup that gives a key limits of its own",
+			before: taken(2, 0),
+			actors: [][]call{{take(2)}, {replace(4)}},
+			admits: []int64{0, 2},
+			meets:  losses | deaths,
+		},
+		{
+			name:   "a setup that takes a key its own limits away",
+			before: func(s *stage) { replace(4).do(s); taken(2, 0)(s) },
+			actors: [][]call{{take(2)}, {reconfigureSetup(3)}},
+			admits: []int64{0, 2},
+			meets:  losses | deaths,
+		},
+		{
+			name:   "a setup and a key never seen",
+			actors: [][]call{{take(3)}, {replace(2)}},
+			admits: []int64{0, 3},
+		},
+		{
+			name:     "a setup that makes a key unlimited",
+			variants: small,
+			before:   taken(2, 0),
+			actors:   [][]call{{take(2)}, {replaceByNone()}},
+			admits:   []int64{0, 2},
 			meets:    deaths,
 		},
 	})

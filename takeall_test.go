@@ -338,7 +338,7 @@ func TestTakeAll_IsNotDeniedByUnitsThatWereGivenBack(t *testing.T) {
 		first, second := inOrder(l)
 		r, d := l.Reserve(first, 1)
 		require.True(t, d.Allowed)
-		l.limitsFor = func(key string) []Limit {
+		l.current.Load().setup.limitsFor = func(key string) []Limit {
 			if key == second {
 				r.Cancel()
 			}

@@ -192,7 +192,7 @@ func TestCountZero_DeniesACallOnOtherKeys(t *testing.T) {
 	require.EqualValues(t, 2, l.Peek("a", 0).Remaining)
 	require.True(t, l.TakeAll([]string{"a", "banned", "b"}, 0).Allowed, "the key that takes no room fits")
 	require.Zero(t, l.Stats().Refused)
-	require.Equal(t, Decision{Limit: PerMinute(3).Counter(), RetryAfter: l.sweepInterval(l.current.Load())}, l.Take("c", 1))
+	require.Equal(t, Decision{Limit: PerMinute(3).Counter(), RetryAfter: l.current.Load().sweepInterval()}, l.Take("c", 1))
 	require.EqualValues(t, 1, l.Stats().Refused)
 }
 
@@ -202,7 +202,7 @@ func TestUnlimited_TakesNoRoom(t *testing.T) {
 	require.NoError(t, l.SetLimits("free", Unlimited()))
 	require.NoError(t, l.SetLimits("banned", PerMinute(0)))
 	require.True(t, l.TakeAll([]string{"free", "k"}, 1).Allowed)
-	require.Equal(t, Decision{Limit: PerMinute(3).Counter(), RetryAfter: l.sweepInterval(l.current.Load())}, l.TakeAll([]string{"free", "new"}, 1),
+	require.Equal(t, Decision{Limit: PerMinute(3).Counter(), RetryAfter: l.current.Load().sweepInterval()}, l.TakeAll([]string{"free", "new"}, 1),
 		"the other key is denied for lack of room, not for ever")
 	require.EqualValues(t, 1, l.Stats().Refused)
 	clock.Advance(time.Hour)

@@ -420,6 +420,47 @@ func TestServer_KeepsTheChargeOfACallThatItsClientAborts(t *testing.T) {
 	require.EqualValues(t, codes.DeadlineExceeded, uncertain.Load())
 }
 
+func TestServer_LetsCallsAndMessagesWaitInAQueue(t *testing.T) {
+	asked := make(chan struct{}, 4)
+	p := everyone("queue", sash.PerMinute(1).Log())
+	p.Queue = httplimit.Queue{Wait: time.Hour, Requests: 5}
+	p.Cost = func(*http.Request) int64 { asked <- struct{}{}; return 1 }
+	s := newSettled(t, nil, p)
+	clock := s.limiter.Sash().Clock().(*sash.ManualClock)
+	answered := make(chan error, 1)
+	require.NoError(t, say(t.Context(), s.conn))
+	<-s.done
+	<-asked
+
+	go func() { answered <- say(t.Context(), s.conn) }()
+	<-asked
+	clock.Advance(time.Minute)
+	require.NoError(t, <-answered)
+	<-s.done
+
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { answered <- say(ctx, s.conn) }()
+	<-asked
+	cancel()
+	require.Equal(t, codes.Canceled, status.Code(<-answered))
+	<-s.done
+	clock.Advance(time.Minute)
+	require.EqualValues(t, 1, left(t, s.limiter, "queue"), "a call whose client has gone is charged nothing")
+
+	calls, _ := limiter(t, everyone("calls", sash.PerMinute(100)))
+	conn := dial(t, serve(t, &echo{}, limited(calls, LimitReceived(s.limiter))...))
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	for i := range 3 {
+		require.NoError(t, stream.SendMsg(message(t, 10)))
+		<-asked
+		if i > 0 {
+			clock.Advance(time.Minute)
+		}
+		require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	}
+}
+
 func TestServer_TellsNothingAboutTheClient(t *testing.T) {
 	p := everyone("all", sash.PerMinute(1))
 	p.Key = httplimit.ByHeader("token")

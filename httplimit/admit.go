@@ -52,7 +52,7 @@ func (c *call) reserveByCost(takes []take, d *sash.Decision) {
 			continue
 		}
 		if *d = c.reserveCost(takes[i:], takes[i].cost); !d.Allowed {
-			cancelAll(takes)
+			c.cancelAll(takes)
 			return
 		}
 	}
@@ -77,10 +77,11 @@ func (c *call) reserveCost(takes []take, cost int64) sash.Decision {
 }
 
 // cancelAll gives all reservations of takes back.
-func cancelAll(takes []take) {
+func (c *call) cancelAll(takes []take) {
 	for i := range takes {
-		if takes[i].reserved {
-			takes[i].reservation.Cancel()
+		if t := &takes[i]; t.reserved {
+			t.reservation.Cancel()
+			c.waits.notify(t.key)
 		}
 	}
 }

@@ -16,14 +16,22 @@ import (
 // that they have grown. One goroutine at a time owns a call.
 type call struct {
 	*Limiter
-	takes    []take // of the enforced policies, then of the shadows
-	enforced int    // number of takes of enforced policies
-	keys     []byte // keys of all takes, one after the other
-	identity []byte // of the latest take
+	*table           // of the limiter when the call began, or started over
+	stripe   *stripe // at which it counts itself while it is in a section
+	within   bool    // whether it is in a section
+	takes    []take  // of the enforced policies, then of the shadows
+	enforced int     // number of takes of enforced policies
+	keys     []byte  // keys of all takes, one after the other
+	identity []byte  // of the latest take
 	names    []string
 	buffer   headerBuffer
 	running  *policy // policy whose functions are running; nil: none
 	reserved bool    // whether a take has a reservation
+
+	came      int64         // instant at which it began to wait, if it did
+	place     uint64        // number of its waiter, by which it waits again when it starts over; 0: none
+	waited    time.Duration // in queues
+	abandoned bool          // whether its context has ended there
 }
 
 // A take is one policy's share of a call: its key, its cost and its decision.
@@ -60,6 +68,9 @@ func (c *call) release() {
 		c.reserved = false
 	}
 	c.takes, c.enforced = c.takes[:0], 0
+	if c.place != 0 {
+		c.place, c.waited, c.abandoned = 0, 0, false
+	}
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)
 }
@@ -67,12 +78,17 @@ func (c *call) release() {
 // decide is Limiter.Decide without a store. It sets v, which is the zero Verdict.
 func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	defer c.recoverInto(v, r)
-	if !c.collectTakes(r) {
-		v.Outcome = Unidentified
-		return
-	}
 	d := sash.Decision{Allowed: true}
-	c.admit(&d)
+	for {
+		if !c.collectTakes(r) {
+			v.Outcome = Unidentified
+			return
+		}
+		if c.begin() && c.admitOrWait(r, &d) {
+			break
+		}
+		c.startOver() // the policies were replaced
+	}
 	if d.Allowed {
 		c.admitShadows()
 	}
@@ -81,18 +97,34 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 		c.decideEach(&d)
 	}
 	if !d.Allowed {
-		v.Outcome, v.Denial = Denied, c.denial(&d)
+		v.Outcome, v.Denial = c.refused(), c.denial(&d)
 	}
+	limited := h != nil && c.setLeastQuotas()
+	c.end() // observers may take their time
 	c.report(d.Allowed)
-	c.setHeaders(h, &v.Denial)
+	c.setHeaders(h, &v.Denial, limited)
 	if d.Allowed {
 		v.Charges = c.newCharges(r, nil)
 	}
 }
 
+// admitOrWait sets d to the decision on all enforced policies, and blocks while the call waits
+// in a Queue. It reports false, and has charged nothing, if the call must start over.
+func (c *call) admitOrWait(r *http.Request, d *sash.Decision) bool {
+	if c.mayQueue && c.mayWait() {
+		*d = c.admitInTurn(r.Context(), c)
+		return c.within
+	}
+	c.admit(d)
+	return true
+}
+
 // recoverInto recovers from a panic of a function of a policy or of an observer, of which v is
 // then the verdict. It must be deferred.
 func (c *call) recoverInto(v *Verdict, r *http.Request) {
+	if c.within { // a function that WithSash was given has panicked, or ended its goroutine
+		c.end()
+	}
 	if fault := recover(); fault != nil {
 		c.handlePanic(r, fault)
 		*v = Verdict{Outcome: Failed}
@@ -166,6 +198,9 @@ func (c *call) addTake(p *policy, r *http.Request) bool {
 	c.running = p
 	skipped, identified := p.Skip != nil && p.Skip(r), false
 	if !skipped {
+		if p.Plan != nil {
+			p = p.under(r)
+		}
 		begin, body := len(c.keys), 0
 		if body, identified = c.appendKey(p, r); identified {
 			cost := p.cost(r)

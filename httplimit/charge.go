@@ -3,6 +3,7 @@ package httplimit
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/seed-30da4c49/sash"
@@ -38,6 +39,9 @@ func (c *call) newCharges(r *http.Request, stored []storedTake) (charges *Charge
 		charge := &charges.all[len(charges.all)-1]
 		if c.observed() {
 			charge.event = c.newPendingEvent(t)
+		}
+		if t.queues() {
+			charge.key = strings.Clone(t.key)
 		}
 		if stored != nil {
 			charge.commit, charge.event.By = stored[i].commit, stored[i].by
@@ -107,6 +111,7 @@ type Charge struct {
 	estimate    int64
 	reservation sash.Reservation
 	commit      func(ctx context.Context, actual int64) error // in a store; nil: reservation is used
+	key         string                                        // of waiters, if the policy has a Queue
 	event       Event                                         // to be reported if the charge changes
 
 	mu    sync.Mutex
@@ -183,6 +188,9 @@ func (l *Limiter) settle(c *Charge, r Response) {
 		c.reservation.Commit(cost)
 	} else {
 		c.event.Err = c.commit(context.WithoutCancel(r.Request.Context()), cost) // the client may be gone by now
+	}
+	if cost < c.estimate {
+		l.waits.notify(c.key)
 	}
 	c.event.Cost = cost
 	if cost == 0 {

@@ -104,17 +104,27 @@ func (c *call) report(allowed bool) {
 	}
 	for i := range c.takes {
 		t := &c.takes[i]
-		c.observe(t, t.outcome(allowed))
+		c.observe(t, c.outcome(t, allowed))
 	}
 }
 
 // outcome returns the outcome of t in a call that is allowed or not.
-func (t *take) outcome(allowed bool) Outcome {
+func (c *call) outcome(t *take, allowed bool) Outcome {
 	switch {
-	case !t.decision.Allowed:
+	case !t.decision.Allowed && t.Shadow:
 		return Denied
+	case !t.decision.Allowed:
+		return c.refused()
 	case !allowed:
 		return Withheld
 	}
 	return Admitted
+}
+
+// refused returns the outcome of a call that is not allowed.
+func (c *call) refused() Outcome {
+	if c.abandoned {
+		return Abandoned
+	}
+	return Denied
 }

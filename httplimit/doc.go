@@ -31,6 +31,7 @@
 //   - Skip exempts requests.
 //   - Charge keeps the charges of requests by the status of the answer.
 //   - Settle charges what a request has cost, once it is answered.
+//   - Queue lets requests wait instead of refusing them.
 //   - Shadow tries a policy out without denying anything.
 //
 // Hosts are compared as names, and paths as in [http.ServeMux]. Some routers serve
@@ -71,6 +72,13 @@
 //
 // What the handler says holds even if the client hangs up. Without that, a response that is
 // aborted or hijacked costs the estimate.
+//
+// # Waiting instead of refusing
+//
+// A policy with a [Queue] lets a request wait that it denies, first come, first served, for a
+// bounded time and in bounded number:
+//
+//	Queue: httplimit.Queue{Wait: 2 * time.Second, Requests: 100, RequestsEach: 5}
 //
 // # Other transports
 //

@@ -32,19 +32,25 @@ const (
 	xRateLimitReset     = "X-Ratelimit-Reset"
 )
 
-// setHeaders sets the headers of a call that has been decided in h, unless that is nil.
-func (c *call) setHeaders(h http.Header, denial *Denial) {
-	if h == nil || c.enforced == 0 {
-		return
-	}
-	c.buffer.ensureRoom()
-	limited := false // whether there is a quota to report
+// setLeastQuotas sets the least quota of each enforced take, if any header reports quotas, and
+// reports whether there is a quota to report.
+func (c *call) setLeastQuotas() (limited bool) {
 	if c.headers.any() {
 		for i := range c.takes[:c.enforced] {
 			c.takes[i].setLeastQuota(c.limiter)
 			limited = limited || !c.takes[i].unlimited()
 		}
 	}
+	return limited
+}
+
+// setHeaders sets the headers of a call that has been decided in h, unless that is nil. limited
+// is what setLeastQuotas has reported.
+func (c *call) setHeaders(h http.Header, denial *Denial, limited bool) {
+	if h == nil || c.enforced == 0 {
+		return
+	}
+	c.buffer.ensureRoom()
 	if c.headers.standard && limited {
 		empty := len(h) == 0
 		addToList(h, rateLimitPolicy, c.rateLimitPolicyValue(), empty)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-30da4c49/sash"
 )
@@ -16,7 +17,7 @@ type Event struct {
 	Shadow          bool   // whether the policy is only tried out
 	Outcome         Outcome
 	Cost            int64 // in units; 0 if the cost was not computed
-	// Decision is that policy's own decision. If Outcome is Admitted or Denied, it is the
+	// Decision is that policy's own decision. If Outcome is Admitted, Denied or Abandoned, it is the
 	// answer to Cost; if Withheld, the answer that the policy would have given. For other
 	// outcomes it is the zero Decision.
 	Decision sash.Decision
@@ -29,6 +30,8 @@ type Event struct {
 	// By tells who made the Decision, under [WithStore] only: "store", or another answer of the
 	// store, such as "fallback".
 	By string
+	// Waited is how long the request has waited in queues.
+	Waited time.Duration
 	// Err is why the store did not make the Decision, nil if it did. If Outcome is GivenBack or
 	// Settled, it is why the charge may not have been changed.
 	Err error
@@ -45,10 +48,11 @@ const (
 	Unidentified                // the identity cannot be told
 	Failed                      // a function of the policy has panicked
 	Settled                     // Admitted before; after the response, the charge was changed to Cost
+	Abandoned                   // denied by this policy, and then the request's context ended while it waited
 )
 
 // outcomeNames are the texts of the outcomes.
-var outcomeNames = [...]string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "settled"}
+var outcomeNames = [...]string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "settled", "abandoned"}
 
 // String returns the name of the constant in lower case, such as "given back" for
 // [GivenBack]. It suits as a label of metrics. For any other value it returns
@@ -74,7 +78,7 @@ func (o Outcome) MarshalText() ([]byte, error) {
 func (o *Outcome) UnmarshalText(text []byte) error {
 	i := slices.Index(outcomeNames[:], string(text))
 	if i < 0 {
-		return fmt.Errorf("httplimit: Outcome must be admitted, denied, withheld, given back, unidentified, failed or settled, got %q", text)
+		return fmt.Errorf("httplimit: Outcome must be admitted, denied, withheld, given back, unidentified, failed, settled or abandoned, got %q", text)
 	}
 	*o = Outcome(i)
 	return nil
@@ -83,7 +87,7 @@ func (o *Outcome) UnmarshalText(text []byte) error {
 // decided reports whether an event with this outcome has a Decision.
 func (o Outcome) decided() bool {
 	switch o {
-	case Admitted, Denied, Withheld:
+	case Admitted, Denied, Withheld, Abandoned:
 		return true
 	case GivenBack, Unidentified, Failed, Settled:
 		return false
@@ -127,7 +131,7 @@ func (c *call) observe(t *take, outcome Outcome) {
 // newEvent returns the event of a take. It identifies the client as far as the options
 // ask.
 func (c *call) newEvent(t *take, outcome Outcome) Event {
-	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Outcome: outcome, Cost: t.cost}
+	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Outcome: outcome, Cost: t.cost, Waited: c.waited}
 	if outcome.decided() {
 		e.Decision = t.decision
 	}
@@ -138,7 +142,7 @@ func (c *call) newEvent(t *take, outcome Outcome) Event {
 // newPendingEvent returns the event of a take whose charge may change. Its outcome may
 // become another of pendingOutcomes: then eventFields.restrict drops what was not asked for.
 func (c *call) newPendingEvent(t *take) Event {
-	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Cost: t.cost}
+	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Cost: t.cost, Waited: c.waited}
 	c.identify(&e, t, pendingOutcomes)
 	return e
 }

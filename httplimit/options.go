@@ -242,6 +242,6 @@ func configure(options []Option) (config, error) {
 		c.fault("WithEventFingerprints and WithEventIdentities need WithObserver")
 	}
 	c.checkStore()
-	c.faults = append(c.faults, validatePolicies(c.policies, c.foldPaths))
+	c.checkPolicies("New")
 	return c, errors.Join(c.faults...)
 }

@@ -47,6 +47,25 @@ type Policy struct {
 	// told of all but [sash.Unlimited].
 	Limits []sash.Limit
 
+	// Plan names the plan of a request, such as that of the customer who makes it. The limits
+	// that Plans has under that name then replace Limits. The name "", and a name that Plans
+	// does not have, mean Limits: so a mistake leaves no request unlimited. Nil, the
+	// default, means Limits for all requests.
+	//
+	// An identity has counts of its own under each plan. If its plan changes, it begins anew
+	// under the other one; if the plan changes back, what it was charged before still counts.
+	// So do not let clients choose their plan. To move a client to other limits with its counts,
+	// use [sash.Limiter.SetLimits], or change the plan's limits by [Limiter.Reconfigure].
+	//
+	// Plan is called once for each request that Skip does not skip. It costs a look-up by the
+	// name.
+	Plan func(*http.Request) string
+
+	// Plans are the limits of each plan, by its name: any printable ASCII but "". Each has from
+	// 1 to 64 limits. Clients are told of the limits of their plan, under the names that they
+	// would have as Limits. The name of the plan is not told.
+	Plans map[string][]sash.Limit
+
 	// Key tells which client makes a request. There is no default.
 	Key KeyFunc
 
@@ -116,6 +135,10 @@ type Policy struct {
 	// be 0 if clients gain by hanging up.
 	Settle func(*Response) int64
 
+	// Queue lets requests wait that the policy denies, instead of refusing them. The zero
+	// Queue, the default, lets none wait. A shadow lets none wait, either.
+	Queue Queue
+
 	// Shadow marks a policy that is only tried out. It decides, is charged for the
 	// requests that the other policies admit, and is reported to the observer. But it
 	// never denies a request, and clients are not told of it. If a function of a shadow
@@ -153,24 +176,27 @@ func (p *Policy) faults(number int, folded bool) (faults []error) {
 	if len(p.Limits) == 0 {
 		fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
+	p.Queue.faults(fault)
 	for _, err := range bridge.LimitFaults(p.Limits) {
 		faults = append(faults, fmt.Errorf("httplimit: %s: %w", called, err))
 	}
+	p.planFaults(called, fault, func(err error) { faults = append(faults, err) })
 	return faults
 }
 
-// validatePolicies returns every fault of policies in one error.
-func validatePolicies(policies []Policy, folded bool) error {
+// validatePolicies returns every fault of policies in one error. They were given to the function
+// of that name.
+func validatePolicies(function string, policies []Policy, folded bool) error {
 	var faults []error
 	if len(policies) == 0 {
-		faults = append(faults, fmt.Errorf("httplimit: New needs a Policy: %w", sash.ErrInvalidOption))
+		faults = append(faults, fmt.Errorf("httplimit: %s needs a Policy: %w", function, sash.ErrInvalidOption))
 	}
 	owner := map[string]int{}
 	for i := range policies {
 		p := &policies[i]
 		faults = append(faults, p.faults(i+1, folded)...)
-		for _, name := range p.quotaNames() {
-			if first, taken := owner[name]; taken && name != "" {
+		for _, name := range p.allQuotaNames() {
+			if first, taken := owner[name]; taken && name != "" && first != i+1 { // not another plan of p
 				faults = append(faults, fmt.Errorf("httplimit: policies %d and %d: both have a quota named %q: %w", first, i+1, name, sash.ErrInvalidOption))
 			}
 			owner[name] = i + 1
@@ -204,6 +230,15 @@ func (p *Policy) quotaNames() []string {
 	return names
 }
 
+// allQuotaNames returns the quotaNames under each plan, some of them several times.
+func (p *Policy) allQuotaNames() (names []string) {
+	for _, limits := range p.allLimits() {
+		under := Policy{Name: p.Name, Limits: limits}
+		names = append(names, under.quotaNames()...)
+	}
+	return names
+}
+
 // shortDuration writes a window in its shortest form: 1m and not 1m0s.
 func shortDuration(d time.Duration) string {
 	switch {
@@ -218,9 +253,11 @@ func shortDuration(d time.Duration) string {
 // A policy is a Policy in compiled form.
 type policy struct {
 	Policy
-	number      int  // index among the policies of the limiter, which begins its keys
-	route       int  // index among the routes of the limiter
-	settles     bool // whether a charge may change after the response
+	plans       map[string]*policy // p under each of its plans
+	number      int                // of the variant, which begins its keys
+	storedName  string             // begins its keys in a store
+	route       int                // index among the routes of the limiter
+	settles     bool               // whether a charge may change after the response
 	quotas      []quota
 	policyField string // all quotas as in RateLimit-Policy, without pk
 }

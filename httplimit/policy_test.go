@@ -325,8 +325,8 @@ func TestSash_ReconfigureIsForTheOnlyPolicy(t *testing.T) {
 		s := newSite(t, per("a", "", sash.PerHour(1).Log()), second)
 		err := s.Sash().Reconfigure(sash.PerHour(3).Log())
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.EqualError(t, err, "httplimit: Reconfigure does not say which of 2 policies the limits are for; "+
-			"SetLimits gives limits to a key of KeyFor: unsupported operation")
+		require.EqualError(t, err, "httplimit: sash.Limiter.Reconfigure does not say which of 2 policies and plans the limits are for; "+
+			"Limiter.Reconfigure replaces policies, and SetLimits gives limits to a key of KeyFor: unsupported operation")
 		require.Equal(t, []int{200, 429}, s.codes(2, "GET /", "X-Key", "k"))
 		key, _ := s.KeyFor("a", newRequest("GET /", "X-Key", "k"))
 		require.NoError(t, s.Sash().SetLimits(key, sash.PerHour(3).Log()))

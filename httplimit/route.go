@@ -123,20 +123,20 @@ var everyRequest = routeSet{true}
 
 // routesOf returns the routes that match r. The result is shared: it must not be
 // changed.
-func (l *Limiter) routesOf(r *http.Request) routeSet {
-	if l.routeCache == nil {
+func (t *table) routesOf(r *http.Request) routeSet {
+	if t.routeCache == nil {
 		return everyRequest
 	}
-	return l.routeCache.lookUp(r, l.findRoutes)
+	return t.routeCache.lookUp(r, t.findRoutes)
 }
 
 // findRoutes matches r with each route.
-func (l *Limiter) findRoutes(r *http.Request) routeSet {
-	set := make(routeSet, len(l.routes))
+func (t *table) findRoutes(r *http.Request) routeSet {
+	set := make(routeSet, len(t.routes))
 	var buf [4]*http.Request
-	readings := l.readings(buf[:0], r)
-	for i, t := range l.routes {
-		set[i] = t.matches(readings)
+	readings := t.readings(buf[:0], r)
+	for i, route := range t.routes {
+		set[i] = route.matches(readings)
 	}
 	return set
 }
@@ -150,11 +150,11 @@ func (l *Limiter) findRoutes(r *http.Request) routeSet {
 //     do not. It is read with its escapes and without them.
 //   - A folded path is read with a trailing slash and without one, and in the readings
 //     of otherTargets.
-func (l *Limiter) readings(all []*http.Request, r *http.Request) []*http.Request {
-	if l.byHost || !strings.HasPrefix(r.URL.Path, "/") {
+func (t *table) readings(all []*http.Request, r *http.Request) []*http.Request {
+	if t.byHost || !strings.HasPrefix(r.URL.Path, "/") {
 		r = canonicalRequest(r)
 	}
-	if l.foldPaths {
+	if t.foldPaths {
 		for _, other := range otherTargets(r) {
 			all = appendFoldings(all, other)
 		}

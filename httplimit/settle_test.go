@@ -198,12 +198,42 @@ func TestSettle_MayExceedTheQuota(t *testing.T) {
 }
 
 func TestSettle_TakesEffectOnce(t *testing.T) {
-	s := newSite(t, settled(httplimit.SettleBytes()))
+	settlements := 0
+	s := newSite(t, settled(httplimit.SettleBytes()), httplimit.WithObserver(func(e httplimit.Event) {
+		if e.Outcome == httplimit.Settled {
+			settlements++
+		}
+	}))
 	v := s.Decide(nil, newRequest("GET /", "X-Key", "k"))
 	require.Equal(t, httplimit.Admitted, v.Outcome)
 	v.Charges.Settle(httplimit.Response{Status: 200, Bytes: 3})
 	v.Charges.Settle(httplimit.Response{Status: 200, Bytes: 300})
 	require.EqualValues(t, 9997, s.left(t, "p"))
+	require.Equal(t, 1, settlements)
+}
+
+// The writer of a real server takes a copy by ReadFrom.
+func TestSettle_CountsWhatIsCopied(t *testing.T) {
+	s := newSite(t, settled(httplimit.SettleBytes()))
+	s.answer = func(w http.ResponseWriter, _ *http.Request) {
+		n, err := w.(io.ReaderFrom).ReadFrom(strings.NewReader("eleven char"))
+		require.NoError(t, err)
+		require.EqualValues(t, 11, n)
+	}
+	done := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		s.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL, nil)
+	require.NoError(t, err)
+	r.Header.Set("X-Key", "k")
+	response, err := server.Client().Do(r)
+	require.NoError(t, err)
+	response.Body.Close()
+	<-done
+	require.EqualValues(t, 9989, s.left(t, "p"))
 }
 
 func TestSettle_IsObserved(t *testing.T) {

@@ -65,7 +65,7 @@ type KeyDecision struct {
 
 // StoreKeys describes the keys of a [Limiter] to the [Store] that it opens.
 type StoreKeys struct {
-	// Limits are those of each policy.
+	// Limits are those of each policy, and of each of its plans.
 	Limits [][]sash.Limit
 	// LimitsFor returns the limits of a key: those of its policy, or limits of its own by
 	// [sash.WithLimitsFor].
@@ -149,9 +149,9 @@ func (c *config) checkStore() {
 }
 
 // open opens the store of l.
-func (l *Limiter) open() (err error) {
+func (l *Limiter) open(t *table) (err error) {
 	keys := StoreKeys{LimitsFor: l.limitsForStored}
-	for _, p := range l.policies {
+	for _, p := range t.variants {
 		keys.Limits = append(keys.Limits, p.Limits)
 	}
 	if l.store, err = l.openStore(keys); err != nil {
@@ -183,21 +183,22 @@ func (l *Limiter) limitsForStored(key string) []sash.Limit {
 	return nil
 }
 
-// The byte after the name of the policy in a key of a store. No Name contains them, since a Name
-// is printable.
+// The bytes after the names of the policy and of the plan in a key of a store. No name contains
+// them, since names are printable.
 const (
 	storedIdentity = "\x00" // what follows is the identity
 	storedDigest   = "\x01" // what follows is the digest of an identity that was too long
+	storedPlan     = "\x02" // what follows, up to one of the others, is the plan
 )
 
-// storedKey returns the key in a store of a key under p. It begins with the Name, which is the
-// same in all processes, and not with the number of the policy. It shares no memory with key.
+// storedKey returns the key in a store of a key under p. It begins with the names of the policy
+// and of the plan, which are the same in all processes, and not with a number. It shares no memory with key.
 func (p *policy) storedKey(key string) string {
 	_, identity, digest, _ := cutKeyPrefix(key)
 	if digest {
-		return p.Name + storedDigest + identity
+		return p.storedName + storedDigest + identity
 	}
-	return p.Name + storedIdentity + identity
+	return p.storedName + storedIdentity + identity
 }
 
 // cutStored returns the policy and the identity in a key of a store. p is nil if key is not one
@@ -207,8 +208,8 @@ func (l *Limiter) cutStored(key string) (p *policy, identity string, digest bool
 	if end < 0 {
 		return nil, "", false
 	}
-	for _, p := range l.policies {
-		if p.Name == key[:end] {
+	for _, p := range l.table.Load().variants {
+		if p.storedName == key[:end] {
 			return p, key[end+1:], key[end] == storedDigest[0]
 		}
 	}

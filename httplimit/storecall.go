@@ -13,6 +13,7 @@ type storeCall struct {
 	*call
 	ctx    context.Context // of the request, but it does not end with that
 	stored []storedTake    // of the takes
+	queued bool            // whether it may wait, so that what it is charged may have to be given back
 }
 
 // A storedTake is what belongs to a take of a storeCall only.
@@ -52,7 +53,12 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 	for i := range c.takes {
 		c.stored[i].key = c.takes[i].storedKey(c.takes[i].key)
 	}
-	d := c.admit()
+	var d sash.Decision
+	if c.queued = c.mayQueue && c.mayWait(); c.queued {
+		d = c.admitInTurn(r.Context(), &c)
+	} else {
+		d = c.admit()
+	}
 	c.askShadows(d.Allowed)
 	// The call is decided. The rest only reports it.
 	if !d.Allowed {
@@ -62,10 +68,10 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 		c.takes[i].setQuota()
 	}
 	if !d.Allowed {
-		v.Outcome, v.Denial = Denied, c.denial(&d)
+		v.Outcome, v.Denial = c.refused(), c.denial(&d)
 	}
 	c.report(d.Allowed)
-	c.setHeaders(h, &v.Denial)
+	c.setHeaders(h, &v.Denial, h != nil && c.setLeastQuotas())
 	if d.Allowed {
 		v.Charges = c.newCharges(r, c.stored)
 	}
@@ -75,7 +81,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 // then those of the next cost.
 func (c *storeCall) admit() (d sash.Decision) {
 	takes, ask := c.takes[:c.enforced], c.store.Take
-	if anySettles(takes) || !sameCost(takes) {
+	if c.queued || anySettles(takes) || !sameCost(takes) {
 		ask = c.store.Reserve
 	}
 	d.Allowed = true
@@ -99,6 +105,23 @@ func (c *storeCall) admit() (d sash.Decision) {
 	return d
 }
 
+// attempt is that of an admission by a store.
+func (c *storeCall) attempt() sash.Decision { return c.admit() }
+
+// look is that of an admission by a store.
+func (c *storeCall) look() {
+	for _, group := range groupByCost(c.takes[:c.enforced]) {
+		c.ask(c.store.Peek, group)
+	}
+}
+
+// undo is that of an admission by a store.
+func (c *storeCall) undo() {
+	for _, group := range groupByCost(c.takes[:c.enforced]) {
+		c.cancel(group)
+	}
+}
+
 // groupByCost returns the indices of takes, those of one cost together.
 func groupByCost(takes []take) (groups [][]int) {
 	for i := range takes {
@@ -117,6 +140,7 @@ func (c *storeCall) cancel(indices []int) {
 	for _, i := range indices {
 		if commit := c.stored[i].commit; commit != nil {
 			_ = commit(c.ctx, 0)
+			c.waits.notify(c.takes[i].key)
 		}
 	}
 }
@@ -152,7 +176,7 @@ func (c *storeCall) report(allowed bool) {
 	}
 	for i := range c.takes {
 		t := &c.takes[i]
-		e := c.newEvent(t, t.outcome(allowed))
+		e := c.newEvent(t, c.outcome(t, allowed))
 		e.By, e.Err = c.stored[i].by, c.stored[i].err
 		c.emit(&e)
 	}

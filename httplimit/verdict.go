@@ -7,10 +7,11 @@ import (
 
 // A Verdict is the answer of [Limiter.Decide] to one request.
 type Verdict struct {
-	// Outcome is Admitted, Denied, Unidentified or Failed. A request is Failed if a function
-	// of a policy, or an observer, has panicked.
+	// Outcome is Admitted, Denied, Unidentified, Failed or Abandoned. A request is Failed if a
+	// function of a policy, or an observer, has panicked. It is Abandoned if it was denied, and
+	// its context has ended while it waited in a Queue.
 	Outcome Outcome
-	// Denial says which quotas deny the request, and for how long, if it is Denied.
+	// Denial says which quotas deny the request, and for how long, if it is Denied or Abandoned.
 	Denial Denial
 	// Charges are those of the request that its response may change. They are nil if there
 	// are none, and then none of their methods does anything.
@@ -32,10 +33,13 @@ type Verdict struct {
 // Verdict.Charges by [Charges.Settle]. Any other request must be refused; for an
 // [http.ResponseWriter], that is [Limiter.Refuse].
 //
+// Decide blocks while the request waits, if a policy has a [Queue], and else it does not.
+//
 // Decide keeps nothing of r but what Charges need, until they are settled. It is safe for
 // concurrent use.
 func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
 	c := l.calls.Get().(*call)
+	c.table = l.table.Load()
 	if l.store == nil {
 		c.decide(&v, h, r)
 	} else {
@@ -59,7 +63,7 @@ func (l *Limiter) Refuse(w http.ResponseWriter, r *http.Request, v Verdict) {
 
 func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
 	switch v.Outcome {
-	case Denied:
+	case Denied, Abandoned:
 		w.Header()["Cache-Control"] = []string{"no-store"}
 		l.denied(w, r, v.Denial)
 	case Unidentified:

@@ -56,7 +56,7 @@ func TestDecide_IsTheMiddlewareWithoutATransport(t *testing.T) {
 		require.Equal(t, want.Code, got.Code)
 		require.Equal(t, want.Header(), got.Header())
 		require.Equal(t, want.Body, got.Body)
-		step := time.Duration(random.IntN(int(3 * time.Second)))
+		step := time.Duration(random.Int64N(int64(3 * time.Second)))
 		served.clock.Advance(step)
 		decided.clock.Advance(step)
 	}

@@ -44,6 +44,7 @@
 //   - denied: by this policy, and the client was told so.
 //   - shadow_denied: by this policy, which is a shadow, so the request went on.
 //   - withheld: admitted by this policy and denied by another one.
+//   - abandoned: denied by this policy, and the client has gone while the request waited.
 //   - unidentified: the identity of the client could not be told.
 //   - failed: a function of the policy panicked.
 //

@@ -1,15 +1,10 @@
 package sashredis_test
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,75 +14,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/vectors"
 	"github.com/seed-30da4c49/sash/sashredis"
 )
 
-// A vector is a call and the answer of an independent implementation. The calls of one Seq
-// share their state.
-type vector struct {
-	Seq    int
-	Limits [][]int64 // seconds, count, and the precision in seconds unless it is a fixed window
-	Keys   []string
-	Now    json.Number
-	Weight int64
-	Over   int // 1: denied
-}
-
-// readVectors returns all vectors. It skips the test if there are none: they are not part of
-// this repository.
-func readVectors(t *testing.T) (vectors []vector) {
-	t.Helper()
-	f, err := os.Open("../../shared/vectors/redis_buckets.jsonl.gz")
-	if err != nil {
-		t.Skipf("no vectors: %v", err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	for lines := bufio.NewScanner(z); lines.Scan(); {
-		var v vector
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &v))
-		vectors = append(vectors, v)
-	}
-	return vectors
-}
-
-func (v vector) limits() (limits []sash.Limit) {
-	for _, l := range v.Limits {
-		window := time.Duration(l[0]) * time.Second
-		precision := window
-		if len(l) > 2 {
-			precision = time.Duration(l[2]) * time.Second
-		}
-		limits = append(limits, sash.Per(l[1], window).Buckets(precision))
-	}
-	return limits
-}
-
-// instant returns the time of v in nanoseconds, exactly.
-func (v vector) instant(t *testing.T) int64 {
-	t.Helper()
-	whole, fraction, _ := strings.Cut(v.Now.String(), ".")
-	d, err := time.ParseDuration(whole + "s" + (fraction + "000000000")[:9] + "ns")
-	require.NoError(t, err)
-	return int64(d)
-}
-
 // A store gives each call the answer of its vector.
 func TestVectors_AreAnsweredAlike(t *testing.T) {
-	vectors := readVectors(t)
+	all := vectors.Read(t, "..")
 	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
 		var l *sashredis.Limiter
 		clock := sash.NewManualClock(0)
 		answered, denied := 0, 0
-		for i, v := range vectors {
-			if i == 0 || vectors[i-1].Seq != v.Seq {
+		for i, v := range all {
+			if i == 0 || all[i-1].Seq != v.Seq {
 				var err error
-				l, err = sashredis.New(conn, v.limits(), sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithCallerClock(clock),
+				var limits []sash.Limit
+				for _, l := range v.Limits {
+					limits = append(limits, sash.Per(l.Count, l.Window).Buckets(l.Precision))
+				}
+				l, err = sashredis.New(conn, limits, sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithCallerClock(clock),
 					sashredis.WithPrefix(strconv.Itoa(i)+":"), sashredis.WithTimeout(10*time.Second))
 				require.NoError(t, err)
 			}
-			clock.Set(v.instant(t))
+			clock.Set(int64(v.Now))
 			d := l.TakeAll(context.Background(), v.Keys, v.Weight)
 			require.NoError(t, d.Err)
 			require.Equal(t, v.Over == 0, d.Allowed, "call %d: %+v", i+1, v)

@@ -277,6 +277,8 @@ func (p *process) call(caller, half, calls int) {
 	for range calls {
 		o := p.next(random, caller)
 		p.do(o)
+		// The clock is that of a real server. So that windows pass and leases lapse between calls,
+		// some real time must pass. No expectation depends on how much.
 		if p.Pause > 0 && random.IntN(3) > 0 {
 			time.Sleep(time.Duration(random.Int64N(int64(p.Pause))))
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // mutants are the faults.
-var mutants = slices.Concat(ofSash, ofOffenders, ofScripts, ofSashredis)
+var mutants = slices.Concat(ofSash, ofHTTPLimit, ofOffenders, ofScripts, ofSashredis)
 
 // A mutant is a fault, made by replacing one text in one file.
 type mutant struct {

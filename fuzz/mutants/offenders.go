@@ -49,7 +49,7 @@ var ofOffenders = []mutant{
 	},
 	{
 		name: "observers-replace-each-other", fault: "of two observers, only the last is called",
-		file: "httplimit/options.go", old: "\t\tbefore(e)\n", new: "\t\t_ = before\n",
+		file: "httplimit/options.go", old: "c.observers = append(c.observers, f)", new: "c.observers = append(c.observers[:0], f)",
 		tests: "TestObservers",
 	},
 }

@@ -983,7 +983,7 @@ var ofSash = []mutant{
 	// Limits that change.
 	{
 		name: "reconfigure-not-refused", fault: "below several HTTP policies, Reconfigure changes the first of them only",
-		file: "reconfigure.go", old: "if l.noReconfigure != nil {", new: "if l.noReconfigure != nil && l == nil {",
+		file: "reconfigure.go", old: "if err := old.setup.noReconfigure; err != nil {", new: "if err := old.setup.noReconfigure; err != nil && l == nil {",
 		tests: "TestReconfigure_CanBeRefused",
 	},
 	{
@@ -1042,6 +1042,99 @@ var ofSash = []mutant{
 		tests: "TestReconfigure_AKeyThatIsMigrated|TestRace_ResetsFind",
 	},
 
+	// What WithLimitsFor returns, replaced with the limits.
+	{
+		name: "replace-keeps-limits-of-keys", fault: "a key that was charged before keeps the limits that the former WithLimitsFor gave it",
+		file: "migrate.go", old: "case g.setup != old.setup:", new: "case g.setup != old.setup && own == old.ruleset:",
+		tests: "TestReplace_LimitsOfTracked",
+	},
+	{
+		name: "replace-always-asks", fault: "Reconfigure asks WithLimitsFor for keys that are tracked",
+		file: "migrate.go", old: "case g.setup != old.setup:", new: "case g != old:",
+		tests: "TestReconfigure_AsksForNo",
+	},
+	{
+		name: "replace-keeps-wrong-limits", fault: "a key for which WithLimitsFor returned wrong limits once is denied until it is evicted",
+		file: "migrate.go", old: "case rs.unlimited() || rs.fault != nil:", new: "case rs.unlimited():",
+		tests: "TestReplace_KeysThatAreNotTracked",
+	},
+	{
+		name: "replace-keeps-the-unlimited", fault: "a key that has become unlimited stays in the table",
+		file: "migrate.go", old: "case rs.unlimited() || rs.fault != nil:", new: "case rs.fault != nil:",
+		tests: "TestReplace_KeysThatAreNotTracked",
+	},
+	{
+		name: "replace-of-another-generation", fault: "a change of limits that comes in between is lost, with what was charged since",
+		file: "reconfigure.go", old: "if published = l.current.Load() == old; !published {", new: "if published = true; !published {",
+		tests: "TestReplace_DoesNotPublish",
+	},
+	{
+		name: "replace-before-others-end", fault: "the limits are replaced while a Snapshot or a SetLimits relies on them",
+		file: "reconfigure.go", old: "if !l.changes.TryLock() {", new: "if !l.changes.TryLock() && l == nil {",
+		tests: "TestReplace_DoesNotPublish",
+	},
+	{
+		name: "setlimits-asks-the-former", fault: "a key whose limits are taken away keeps those of a WithLimitsFor that was replaced meanwhile",
+		file: "reconfigure.go", old: "if len(limits) > 0 || l.current.Load().setup == s {", new: "if len(limits) > 0 || s != nil {",
+		tests: "TestReplace_WhileTheFormer",
+	},
+	// Policies that are replaced while requests are decided.
+	{
+		name: "policies-half-replaced", fault: "a request is charged to the former policies under the new limits",
+		file: "httplimit/section.go", old: "if c.sections.closed.Load() || c.Limiter.table.Load() != c.table {", new: "if c.sections.closed.Load() {",
+		tests: "TestReconfigure_WhileARequestIsAbout",
+	},
+	{
+		name: "policies-replaced-within", fault: "policies are replaced while requests are being charged",
+		file: "httplimit/section.go", old: "s.stripes[i].calls.Load() != 0", new: "s.stripes[i].calls.Load() < 0",
+		tests: "TestReconfigure_WaitsFor|TestReconfigure_NoRequest",
+	},
+	{
+		name: "sections-not-closed", fault: "requests begin to be charged while policies are replaced",
+		file: "httplimit/section.go", old: "s.closed.Store(true)", new: "s.closed.Store(false)",
+		tests: "TestReconfigure_WaitsFor|TestReconfigure_NoRequest",
+	},
+	{
+		name: "section-not-ended", fault: "after a panic in the function of a sash.WithObserver, no policy can be replaced any more",
+		file: "httplimit/call.go", old: "if c.within { // a function", new: "if c == nil { // a function",
+		tests: "TestReconfigure_AfterAPanic",
+	},
+	{
+		name: "section-while-waiting", fault: "while a request waits in a queue, no policy can be replaced",
+		file: "httplimit/queue.go", old: "within := c.within //", new: "within := c == nil //",
+		tests: "TestReconfigure_WhileRequestsWait",
+	},
+	{
+		name: "policies-not-told-to-waiters", fault: "requests wait on for limits that were replaced",
+		file: "httplimit/reconfigure.go", old: "l.waits.notifyAll()", new: "",
+		tests: "TestReconfigure_WhileRequestsWait",
+	},
+	{
+		name: "waiters-lose-their-place", fault: "requests that wait lose their order when policies are replaced",
+		file: "httplimit/queue.go", old: "w := c.waits.newWaiter(takes, c.place)", new: "w := c.waits.newWaiter(takes, 0)",
+		tests: "TestReconfigure_WhileRequestsWait",
+	},
+	{
+		name: "waiters-wait-anew", fault: "requests wait for longer than their policy says when policies are replaced",
+		file: "httplimit/queue.go", old: "if c.place == 0 {", new: "if c.place >= 0 {",
+		tests: "TestReconfigure_WhileRequestsWait",
+	},
+	{
+		name: "policy-numbers-reused", fault: "a new policy inherits the counts of one that is gone",
+		file: "httplimit/table.go", old: "byNumber: make(map[int]*policy), next: former.next,", new: "byNumber: make(map[int]*policy), next: len(former.numbers) - 1,",
+		tests: "TestReconfigure_",
+	},
+	{
+		name: "policies-gone-stay", fault: "keys of policies that are gone stay in the table",
+		file: "httplimit/table.go", old: "return []sash.Limit{sash.Unlimited()}", new: "return nil",
+		tests: "TestReconfigure_",
+	},
+	{
+		name: "policies-swept-by-the-former", fault: "keys are swept by the windows of the former policies",
+		file: "httplimit/reconfigure.go", old: "SweepInterval: l.janitorInterval(next),", new: "SweepInterval: l.janitorInterval(l.table.Load()),",
+		tests: "TestReconfigure_Sweeps",
+	},
+
 	{
 		name: "change-not-noticed", fault: "a key that is first seen while its limits change keeps the old ones",
 		file: "generation.go", old: "return l.current.Load() == r.generation && override == r.override", new: "return l.current.Load() == r.generation && override == override",
@@ -1059,7 +1152,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "ruleset-before-override", fault: "WithLimitsFor takes precedence over SetLimits",
-		file: "generation.go", old: "r.override != nil {", new: "r.override != nil && l.limitsFor == nil {",
+		file: "generation.go", old: "r.override != nil {", new: "r.override != nil && g.setup.limitsFor == nil {",
 		tests: "TestReconfigure_KeepsLimits",
 	},
 	{

@@ -17,6 +17,18 @@ type Inspection struct {
 	LimitsFor any
 	// Limits reports whether any of the options is a limit, or gives some.
 	Limits bool
+	// SweepInterval is that of sash.WithSweepInterval, 0 if that is not among the options.
+	SweepInterval time.Duration
+	// ChargeDenied reports whether sash.WithChargeDenied is among the options.
+	ChargeDenied bool
+}
+
+// A Setup is what Reconfigure replaces.
+type Setup struct {
+	Limits        any           // the limiter's own limits, a valid []sash.Limit
+	LimitsFor     any           // as of sash.WithLimitsFor, a func(key string) []sash.Limit; nil: none
+	SweepInterval time.Duration // as of sash.WithSweepInterval; it neither starts nor ends a janitor
+	NoReconfigure error         // as of RefuseReconfigure; nil: Reconfigure is allowed
 }
 
 var (
@@ -30,6 +42,17 @@ var (
 	// RefuseReconfigure returns a sash.Option of a limiter whose Reconfigure returns err
 	// and changes nothing.
 	RefuseReconfigure func(err error) any
+
+	// Reconfigure gives limiter, a *sash.Limiter, another Setup. It is
+	// sash.Limiter.Reconfigure, but the limits of keys that were charged before follow the
+	// new Setup, too, unless sash.Limiter.SetLimits has set them. A key that is Unlimited from
+	// now on, or has wrong limits, is not tracked any more.
+	//
+	// Reconfigure calls switchOver, which calls publish once. publish makes the new Setup
+	// hold, at one instant and without waiting. It reports false, and has done nothing, if
+	// another change of the limiter is going on. Then Reconfigure waits for that, and calls
+	// switchOver again. When publish has reported true, the keys are still to be moved.
+	Reconfigure func(limiter any, to Setup, switchOver func(publish func() bool))
 
 	// SweepInterval returns how often the janitor sweeps keys whose longest window is
 	// longest.

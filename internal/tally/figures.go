@@ -59,7 +59,7 @@ func (t *Tally) Read() (f Figures) {
 // current reports whether t has those policies with their limits.
 func (t *table) current(policies []httplimit.Policy) bool {
 	return slices.EqualFunc(t.policies, policies, func(p *policy, now httplimit.Policy) bool {
-		return p.name == now.Name && p.shadow == now.Shadow && slices.Equal(p.limits, now.Limits)
+		return p.name == now.Name && p.shadow == now.Shadow && p.queued == queues(now) && slices.Equal(p.limits, limitsOf(now))
 	})
 }
 
@@ -91,7 +91,7 @@ func (f *Figures) addSeries(p *policy, s *series, zeros bool) {
 			continue
 		}
 		r, n := Result(i), counter.Value()
-		if n > 0 || zeros && r != never {
+		if n > 0 || zeros && r != never && (p.queued || r != Abandoned) {
 			f.Decisions = append(f.Decisions, Count{p.name, s.label, r, n})
 		}
 	}

@@ -8,13 +8,14 @@ const (
 	Denied                     // by this policy
 	ShadowDenied               // by a shadow, so that the request went on
 	Withheld                   // by another policy, while this one would have admitted it
+	Abandoned                  // by this policy, and its client has gone while it waited
 	Unidentified               // the identity could not be told
 	Failed                     // a function of the policy panicked
 	numResults
 )
 
 // resultNames are the texts of the results.
-var resultNames = [numResults]string{"admitted", "denied", "shadow_denied", "withheld", "unidentified", "failed"}
+var resultNames = [numResults]string{"admitted", "denied", "shadow_denied", "withheld", "abandoned", "unidentified", "failed"}
 
 // String returns the label.
 func (r Result) String() string { return resultNames[r] }

@@ -4,6 +4,8 @@ package tally
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -45,6 +47,7 @@ type table struct {
 type policy struct {
 	name      string
 	shadow    bool
+	queued    bool         // whether requests may wait
 	limits    []sash.Limit // in force when the table was made
 	own       []*series    // of the limits that are or were in force
 	other     *series      // of all other limits
@@ -62,8 +65,8 @@ type series struct {
 	counts [numResults]*xsync.Counter
 }
 
-// maxOwn bounds the series of a policy, for limits that were in force before a Reconfigure, too.
-// A policy has at most 64 limits at a time.
+// maxOwn bounds the series of a policy, for limits of its plans and limits that were in force
+// before a Reconfigure, too. A policy has at most 64 limits at a time, without its plans.
 const maxOwn = 128
 
 // Other labels limits that are not among those of the policy.
@@ -78,7 +81,7 @@ func newSeries(label string, results ...Result) *series {
 }
 
 func newDecided(label string) *series {
-	return newSeries(label, Admitted, Denied, ShadowDenied, Withheld)
+	return newSeries(label, Admitted, Denied, ShadowDenied, Withheld, Abandoned)
 }
 
 // WatchPolicies makes t count the decisions of l's policies.
@@ -153,8 +156,8 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 		made.undecided = newSeries("", Unidentified, Failed)
 		made.refunds, made.settled, made.errors = xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter()
 	}
-	made.shadow, made.limits = p.Shadow, p.Limits
-	for _, l := range p.Limits {
+	made.shadow, made.queued, made.limits = p.Shadow, queues(p), limitsOf(p)
+	for _, l := range made.limits {
 		if made.seriesOf(&l) == made.other && len(made.own) < maxOwn {
 			s := newDecided(l.String())
 			s.limit = l
@@ -162,6 +165,18 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 		}
 	}
 	return made
+}
+
+// queues reports whether requests wait under p.
+func queues(p httplimit.Policy) bool { return p.Queue.Wait > 0 && !p.Shadow }
+
+// limitsOf returns the limits of p and of its plans, in the order of their names.
+func limitsOf(p httplimit.Policy) []sash.Limit {
+	limits := slices.Clone(p.Limits)
+	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
+		limits = append(limits, p.Plans[plan]...)
+	}
+	return limits
 }
 
 // seriesOf returns the series of a limit.
@@ -182,7 +197,9 @@ func (t *Tally) Observe(e *httplimit.Event) {
 	}
 	p := table.byName[e.Policy]
 	if p == nil {
-		return
+		if p = t.policyAdded(e.Policy); p == nil {
+			return
+		}
 	}
 	if e.Err != nil {
 		p.errors.Inc()
@@ -198,6 +215,8 @@ func (t *Tally) Observe(e *httplimit.Event) {
 		}
 	case httplimit.Withheld:
 		p.decided(Withheld, &e.Decision)
+	case httplimit.Abandoned:
+		p.decided(Abandoned, &e.Decision)
 	case httplimit.GivenBack:
 		p.refunds.Inc()
 	case httplimit.Settled:
@@ -207,6 +226,18 @@ func (t *Tally) Observe(e *httplimit.Event) {
 	case httplimit.Failed:
 		p.undecided.counts[Failed].Inc()
 	}
+}
+
+// policyAdded returns the policy of that name, which is not in the table, if a Reconfigure has
+// added it since the table was made. Otherwise it returns nil: the policy is gone, and requests
+// that it has charged are still being served.
+func (t *Tally) policyAdded(name string) *policy {
+	t.changes.Lock()
+	defer t.changes.Unlock()
+	if !t.table.Load().current(t.source.policies()) {
+		t.update()
+	}
+	return t.table.Load().byName[name]
 }
 
 // ObserveTake counts a decision. It is for [sash.WithObserver].

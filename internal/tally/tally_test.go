@@ -79,14 +79,18 @@ func TestTally_CountsWhatEachPolicyMakesOfARequest(t *testing.T) {
 func TestTally_BeginsWithAllCountsThatCanIncrease(t *testing.T) {
 	shadow := policy("shadow", sash.PerHour(1))
 	shadow.Shadow = true
-	f := newSite(t, policy("all", sash.PerHour(1)), shadow).tally.Read()
+	waits := policy("waits", sash.PerHour(1))
+	waits.Queue = httplimit.Queue{Wait: time.Second, Requests: 1}
+	f := newSite(t, policy("all", sash.PerHour(1)), waits, shadow).tally.Read()
 	require.Equal(t, []tally.Count{
 		{"all", "1/1h0m0s log", tally.Admitted, 0}, {"all", "1/1h0m0s log", tally.Denied, 0}, {"all", "1/1h0m0s log", tally.Withheld, 0},
 		{"all", "", tally.Unidentified, 0}, {"all", "", tally.Failed, 0},
+		{"waits", "1/1h0m0s log", tally.Admitted, 0}, {"waits", "1/1h0m0s log", tally.Denied, 0}, {"waits", "1/1h0m0s log", tally.Withheld, 0},
+		{"waits", "1/1h0m0s log", tally.Abandoned, 0}, {"waits", "", tally.Unidentified, 0}, {"waits", "", tally.Failed, 0},
 		{"shadow", "1/1h0m0s log", tally.Admitted, 0}, {"shadow", "1/1h0m0s log", tally.ShadowDenied, 0}, {"shadow", "1/1h0m0s log", tally.Withheld, 0},
 		{"shadow", "", tally.Unidentified, 0}, {"shadow", "", tally.Failed, 0},
 	}, f.Decisions)
-	require.Equal(t, []tally.Count{{Policy: "all"}, {Policy: "shadow"}}, f.Refunds)
+	require.Equal(t, []tally.Count{{Policy: "all"}, {Policy: "waits"}, {Policy: "shadow"}}, f.Refunds)
 	require.Empty(t, f.StoreErrors)
 }
 
@@ -265,4 +269,49 @@ func TestTally_CountsWhatAStoreDidNotDecide(t *testing.T) {
 	require.Equal(t, []tally.Count{{Policy: "p", N: 3}}, f.StoreErrors)
 	require.Equal(t, []string{"p 1/1h0m0s log admitted 3"}, lines(f.Decisions))
 	require.Empty(t, f.Stats, "the keys are elsewhere")
+}
+
+// A Reconfigure of policies shows at once in what is counted, and in the figures.
+func TestTally_FollowsPoliciesThatAreReplaced(t *testing.T) {
+	s := newSite(t, policy("a", sash.PerHour(9)), policy("b", sash.PerHour(9)))
+	s.do("k", 1)
+	require.NoError(t, s.limiter.Reconfigure(policy("b", sash.PerHour(8)), policy("c", sash.PerHour(7))))
+	s.do("k", 2)
+	require.Equal(t, []string{"b 8/1h0m0s log admitted 1", "b 9/1h0m0s log admitted 1", "b other admitted 1", "c 7/1h0m0s log admitted 2"},
+		sorted(lines(s.tally.Read().Decisions)), "the first after a change finds a limit that is not known yet")
+	s.do("k", 1)
+	f := s.tally.Read()
+	require.Contains(t, lines(f.Decisions), "b 8/1h0m0s log admitted 2")
+	require.Equal(t, []tally.Limit{{"b", "8/1h0m0s log", sash.PerHour(8)}, {"c", "7/1h0m0s log", sash.PerHour(7)}}, f.Limits)
+
+	// A policy that is gone is not counted. If it comes again, it begins at 0.
+	s.tally.Observe(&httplimit.Event{Policy: "a"})
+	require.NoError(t, s.limiter.Reconfigure(policy("a", sash.PerHour(9))))
+	require.Empty(t, lines(s.tally.Read().Decisions))
+	s.do("k", 1)
+	require.Equal(t, []string{"a 9/1h0m0s log admitted 1"}, lines(s.tally.Read().Decisions))
+}
+
+func TestTally_CountsPlansUnderTheirLimits(t *testing.T) {
+	p := policy("p", sash.PerHour(1))
+	p.Plan = func(r *http.Request) string { return r.Header.Get("X-Key") }
+	p.Plans = map[string][]sash.Limit{"gold": {sash.PerHour(3)}, "free": {sash.PerHour(1), sash.PerMinute(2)}}
+	s := newSite(t, p)
+	for _, key := range []string{"gold", "free", "none", "whatever"} {
+		s.do(key, 1)
+	}
+	f := s.tally.Read()
+	require.Equal(t, []string{"p 1/1h0m0s log admitted 3", "p 3/1h0m0s log admitted 1"}, lines(f.Decisions))
+	require.Equal(t, []tally.Limit{{"p", "1/1h0m0s log", sash.PerHour(1)}, {"p", "2/1m0s log", sash.PerMinute(2)}, {"p", "3/1h0m0s log", sash.PerHour(3)}}, f.Limits)
+	free := p
+	free.Plans = map[string][]sash.Limit{"gold": {sash.PerHour(4)}}
+	require.NoError(t, s.limiter.Reconfigure(free))
+	s.tally.Read()
+	s.do("gold", 1)
+	require.Contains(t, lines(s.tally.Read().Decisions), "p 4/1h0m0s log admitted 1")
+}
+
+func sorted(lines []string) []string {
+	slices.Sort(lines)
+	return lines
 }

@@ -56,9 +56,11 @@ func newRefusal(ctx context.Context, v *httplimit.Verdict, h http.Header) *Refus
 		return &Refusal{Code: InvalidArgument, Message: "the call does not tell who is making it", Header: h}
 	case httplimit.Failed:
 		return &Refusal{Code: Internal, Message: "internal error", Header: h}
+	case httplimit.Abandoned:
+		return &Refusal{Code: contextCode(ctx.Err()), Message: "the call has ended while it waited for its turn", Header: h}
+	default:
+		panic("grpclimit: no verdict has the outcome " + strconv.Quote(v.Outcome.String()))
 	}
-	// The context has ended while the call waited in a queue.
-	return &Refusal{Code: contextCode(ctx.Err()), Message: "the call has ended while it waited for its turn", Header: h}
 }
 
 // denied returns the answer to a denial: how long to wait, and the names of the quotas.

@@ -1,0 +1,261 @@
+package httplimit
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// A Queue lets requests wait that a [Policy] denies. A request waits until all its policies
+// admit it, and then goes on as if it had come then.
+//
+// Requests of one identity are admitted in the order in which they came, and a new one does
+// not overtake those that wait. A request is refused at once if
+//
+//   - a policy without a Queue denies it,
+//   - its wait is sure to last longer than Wait, or than its context has left,
+//   - or the queue is full.
+//
+// A request that is denied after it has waited is answered like any other denial. Under several
+// policies with a Queue, it waits for the least Wait of them.
+//
+// A request that waits gives up when its context ends, which mostly means that the client has
+// hung up. Its Outcome is Abandoned, and it is charged nothing. The server of net/http notices
+// that an HTTP/1 client has hung up once the request's body was read; a request with a body may
+// wait, and be served, without its client.
+//
+// A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of
+// units that are given back after a response. It does not learn of units that come back by the
+// methods of [Limiter.Sash], and tries again when it would have been admitted without them.
+type Queue struct {
+	// Wait is for how long a request waits at most. With 0, the default, none waits.
+	Wait time.Duration
+	// Requests is how many requests wait at a time, at least 1: those of all identities
+	// together.
+	Requests int
+	// RequestsEach is how many requests of one identity wait at a time. With 0, the default,
+	// there is no bound but Requests, so one client can fill the queue.
+	RequestsEach int
+}
+
+// faults calls fault for each fault of q.
+func (q *Queue) faults(fault func(wrapped error, format string, args ...any)) {
+	if q.Wait < 0 {
+		fault(sash.ErrInvalidOption, "Queue: Wait must not be negative, got %v", q.Wait)
+	}
+	if q.Wait > 0 && q.Requests < 1 {
+		fault(sash.ErrInvalidOption, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
+	}
+	if q.Wait == 0 && (q.Requests != 0 || q.RequestsEach != 0) {
+		fault(sash.ErrInvalidOption, "Queue: Wait must be more than 0 if Requests or RequestsEach is set")
+	}
+	if q.RequestsEach < 0 {
+		fault(sash.ErrInvalidOption, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
+	}
+}
+
+// checkQueues records that a Queue does not work with an option.
+func (c *config) checkQueues() {
+	queued := slices.ContainsFunc(c.policies, func(p Policy) bool { return p.Queue.Wait > 0 })
+	chargesDenied := slices.ContainsFunc(c.forSash, func(o sash.Option) bool {
+		return o != nil && bridge.Inspect([]sash.Option{o}).ChargeDenied
+	})
+	if queued && chargesDenied {
+		c.fault("WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
+	}
+}
+
+// queues reports whether a request that p denies may wait. A shadow denies none.
+func (p *policy) queues() bool { return p.Queue.Wait > 0 && !p.Shadow }
+
+// An admission decides a call: in this process, or by a store.
+type admission interface {
+	// attempt reserves all enforced takes of the call, or none. If it reserves none, it sets
+	// the decision of each of them.
+	attempt() sash.Decision
+	// look sets the decision of each enforced take, and charges nothing.
+	look()
+	// undo gives back what attempt has reserved.
+	undo()
+}
+
+// admitInTurn admits a call under policies of which some have a Queue. It blocks until the call
+// is admitted, or is denied for good. If ctx ends before, the call is abandoned: it is denied, too.
+//
+// If the policies are replaced while the call waits, admitInTurn returns, and has charged
+// nothing. The call is not in a section then, and must start over. It keeps its place: that is the
+// number of its waiter, by which queues are ordered.
+func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
+	// Without a waiter, try at once. With one, only look: a new request must not overtake.
+	attempted := c.place == 0 && c.waits.none()
+	if attempted {
+		if d = a.attempt(); d.Allowed {
+			return d
+		}
+	}
+	clock, takes := c.waitClock(), c.takes[:c.enforced]
+	if c.place == 0 {
+		c.came = clock.Now()
+	}
+	until := window.Plus(c.came, int64(leastWait(takes)))
+	w := c.waits.newWaiter(takes, c.place)
+	c.place = w.number
+	defer c.waits.leave(w)
+	for {
+		turn, full := attempted, false
+		if !attempted {
+			if turn, full = c.waits.beginAttempt(w); !turn {
+				a.look()
+			} else if d = a.attempt(); d.Allowed {
+				break
+			}
+		}
+		attempted = false
+
+		// The call was denied, or it has not its turn. Is waiting of any use?
+		now := clock.Now()
+		wait, useful := waitOf(ctx, takes, time.Duration(until-now))
+		if turn && useful {
+			full = c.waits.endAttempt(w, c.denies)
+		}
+		if full || !useful {
+			return c.refusal(d)
+		}
+
+		// A waiter that has its turn tries again when it may be admitted. Another one is woken
+		// when it may have its turn.
+		at := until
+		if turn {
+			at = min(at, window.Plus(now, int64(wait)))
+		}
+		if !c.sleep(ctx, clock, w, at) {
+			return d
+		}
+		c.waited = time.Duration(clock.Now() - c.came)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if ctx.Err() == nil {
+		return d
+	}
+	// There is no client any more to be served. Give back what was charged in the meantime.
+	if c.abandoned = true; d.Allowed {
+		a.undo()
+		a.look()
+	}
+	return c.refusal(d)
+}
+
+// waitOf returns for how long a call has to wait at least, by the decisions of its takes, and
+// whether that is of any use: whether all that deny it have a Queue, and it may wait that long.
+func waitOf(ctx context.Context, takes []take, left time.Duration) (wait time.Duration, useful bool) {
+	for i := range takes {
+		if t := &takes[i]; !t.decision.Allowed {
+			if !t.queues() {
+				return 0, false
+			}
+			wait = max(wait, t.decision.RetryAfter)
+		}
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		left = min(left, time.Until(deadline))
+	}
+	return wait, left > 0 && wait <= left
+}
+
+// denies reports whether the take of an enforced policy has denied the call.
+func (c *call) denies(p *policy) bool {
+	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.policy == p && !t.decision.Allowed })
+}
+
+// refusal returns the decision that refuses the call: that of the take that denies it for
+// longest. If none does, it is before its turn: then that is the latest decision on the call, or
+// the first take with a Queue denies it for as short as can be.
+func (c *call) refusal(latest sash.Decision) (d sash.Decision) {
+	takes := c.takes[:c.enforced]
+	for i := range takes {
+		if own := &takes[i].decision; !own.Allowed && (d.Limit == sash.Limit{} || own.RetryAfter > d.RetryAfter) {
+			d = *own
+		}
+	}
+	switch first := slices.IndexFunc(takes, func(t take) bool { return t.queues() }); {
+	case d.Limit != sash.Limit{}:
+	case !latest.Allowed && latest.RetryAfter > 0:
+		d = latest
+	default:
+		d = takes[first].decision
+		d.Allowed, d.RetryAfter = false, 1
+	}
+	return d
+}
+
+// mayWait reports whether the call may wait, if a policy denies it.
+func (c *call) mayWait() bool {
+	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.queues() })
+}
+
+// leastWait returns the least Wait of the policies of takes with a Queue.
+func leastWait(takes []take) (least time.Duration) {
+	least = sash.Never
+	for i := range takes {
+		if t := &takes[i]; t.queues() {
+			least = min(least, t.Queue.Wait)
+		}
+	}
+	return least
+}
+
+// attempt is that of an admission in this process.
+func (c *call) attempt() (d sash.Decision) {
+	takes := c.takes[:c.enforced]
+	for i := range takes {
+		t := &takes[i]
+		t.reserved, t.reservation, t.nextKnown = false, sash.Reservation{}, false
+	}
+	d.Allowed = true
+	if c.reserveByCost(takes, &d); !d.Allowed {
+		c.decideEach(&d)
+	}
+	return d
+}
+
+// look is that of an admission in this process.
+func (c *call) look() {
+	for i := range c.takes[:c.enforced] {
+		c.takes[i].peekOwn(c.limiter, false)
+	}
+}
+
+// undo is that of an admission in this process.
+func (c *call) undo() { c.cancelAll(c.takes[:c.enforced]) }
+
+// waitClock returns the clock that measures how long requests wait.
+func (l *Limiter) waitClock() sash.Clock {
+	if l.store != nil {
+		return sash.SystemClock()
+	}
+	return l.limiter.Clock()
+}
+
+// sleep blocks until w is woken, or clock shows an instant, or ctx ends. It does so outside of a
+// section, so that the policies can be replaced meanwhile. If they were, it reports false, and the
+// call is not in a section any more.
+func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64) bool {
+	due, stop := bridge.After(clock, at)
+	defer stop()
+	within := c.within // not if a store decides: then policies are not replaced
+	if within {
+		c.end()
+	}
+	select {
+	case <-due:
+	case <-w.wake:
+	case <-ctx.Done():
+	}
+	return !within || c.begin()
+}

@@ -1,0 +1,95 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed-30da4c49/sash/internal/bridge"
+)
+
+// Reconfigure replaces the policies while requests are decided. No request is decided by some of
+// the former policies and some of the new: its policies, their limits, its headers and its events
+// are all of one configuration. A request that arrives after Reconfigure has returned is decided
+// by the new one.
+//
+// Policies are the same if their Name is. A policy that stays keeps its counts, even if its
+// Limits, its Pattern or anything else of it changes. How counts carry over to other limits is
+// told by [sash.Limiter.Reconfigure]. The same holds for each of its Plans. A policy that is
+// gone is forgotten with its counts and with the limits that keys were given by
+// [sash.Limiter.SetLimits]. If it comes again, it begins anew. The limits of SetLimits for keys
+// of policies that stay also stay.
+//
+// Reconfigure first validates all policies, as [New] does. The error lists all faults, and wraps
+// the same errors. On an error, nothing has changed. With [WithStore], it returns an error that
+// wraps [errors.ErrUnsupported]: start processes with the new policies, one after the other.
+//
+// Requests go on in the meantime, with two exceptions. They wait for the moment in which the
+// policies are exchanged, which lasts until the requests that are just being charged are
+// decided: microseconds. And a request that has its Key and Cost from the former policies by
+// then starts over, so that functions of a policy may be called for it once more. It does so,
+// too, if it waits in a [Queue]. There it keeps its time, and mostly its place. What a request was
+// charged before is settled after its response by the policy that has charged it.
+//
+// Reconfigure takes about a microsecond for each tracked key. Until it returns, the keys take up
+// to twice their memory. The function of sash.WithLimitsFor, if [WithSash] was given one, is
+// asked for every tracked key. It must not change the limits of [Limiter.Sash] meanwhile. It and
+// the function of sash.WithObserver run while a request is decided. So they must neither call
+// Reconfigure nor decide another request of this Limiter, or they wait for themselves.
+//
+// Reconfigure may be called by several goroutines. The last call to begin does not need to be
+// the last to take effect.
+func (l *Limiter) Reconfigure(policies ...Policy) error {
+	if l.openStore != nil {
+		return fmt.Errorf("httplimit: Reconfigure does not work with WithStore: "+
+			"start processes with the new policies, one after the other: %w", errors.ErrUnsupported)
+	}
+	c := l.config
+	c.policies, c.faults = policies, nil
+	c.checkPolicies("Reconfigure")
+	if err := errors.Join(c.faults...); err != nil {
+		return err
+	}
+	l.reconfiguring.Lock()
+	defer l.reconfiguring.Unlock()
+	next := newTable(policies, l.foldPaths, l.ownLimitsFor, l.table.Load())
+	bridge.Reconfigure(l.limiter, bridge.Setup{
+		Limits:        next.base.Limits,
+		LimitsFor:     next.limitsFor,
+		SweepInterval: l.janitorInterval(next),
+		NoReconfigure: next.refusal(),
+	}, func(publish func() bool) { l.exchange(next, publish) })
+	return nil
+}
+
+// checkPolicies records all faults of the policies, for the function of that name.
+func (c *config) checkPolicies(function string) {
+	c.checkQueues()
+	c.faults = append(c.faults, validatePolicies(function, c.policies, c.foldPaths))
+}
+
+// exchange makes next the table, at the instant at which publish, which publishes the limits of
+// next, reports true. If it reports false, nothing has changed.
+func (l *Limiter) exchange(next *table, publish func() bool) {
+	l.sections.close()
+	defer l.sections.open()
+	// No call is in a section, and none begins one. Those that arrive wait. Others go on to
+	// run functions of the former policies, and find that they must start over when they try to
+	// begin one.
+	if publish() {
+		// The limits are those of next already. Only a call that uses Sash itself can tell.
+		l.table.Store(next)
+		// Requests that wait in a Queue start over. One that goes to sleep from now on has the
+		// new table: it began its section later.
+		l.waits.notifyAll()
+	}
+}
+
+// refusal returns why sash.Limiter.Reconfigure of the limiter below is refused; nil if it is not.
+func (t *table) refusal() error {
+	n := len(t.variants)
+	if n == 1 {
+		return nil
+	}
+	return fmt.Errorf("httplimit: sash.Limiter.Reconfigure does not say which of %d policies and plans the limits are for; "+
+		"Limiter.Reconfigure replaces policies, and SetLimits gives limits to a key of KeyFor: %w", n, errors.ErrUnsupported)
+}

@@ -1,0 +1,111 @@
+package httplimit
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Sections are where calls use the limits of their table. They begin and end at any time, on
+// all cores, until Reconfigure closes them: then none is under way.
+//
+// A call counts itself at a stripe, which hardly ever is another call's at the same time. So it
+// costs two additions on a cache line of its own. A closing goroutine looks at all stripes, which
+// costs it a microsecond.
+//
+// Invariant: a call is in a section only if it has found the sections open after it has counted
+// itself. close closes them before it looks at the stripes. So, whichever of the two comes
+// first, either the call finds them closed and does not go in, or close finds the call and
+// waits for it.
+type sections struct {
+	closed   atomic.Bool
+	reopened sync.RWMutex // locked while they are closed
+	stripes  []stripe
+	nextCall atomic.Uint32 // number of calls made so far
+}
+
+// A stripe counts the calls in a section. It has a cache line, and the one that the processor
+// fetches with it, for itself.
+type stripe struct {
+	calls atomic.Int64
+	_     [120]byte
+}
+
+func (s *sections) init() {
+	n := 8
+	for n < 4*runtime.GOMAXPROCS(0) && n < 256 {
+		n *= 2
+	}
+	s.stripes = make([]stripe, n)
+}
+
+// stripe returns the stripe of a new call.
+func (s *sections) stripe() *stripe {
+	return &s.stripes[int(s.nextCall.Add(1))&(len(s.stripes)-1)]
+}
+
+// close closes the sections, and waits until none is under way.
+func (s *sections) close() {
+	s.reopened.Lock()
+	s.closed.Store(true)
+	for i := range s.stripes {
+		// A call stays for about a microsecond, unless its goroutine has to wait for a core or
+		// runs a function that WithSash was given.
+		const spins = 100
+		for round := 0; s.stripes[i].calls.Load() != 0; round++ {
+			if round < spins {
+				runtime.Gosched()
+			} else {
+				time.Sleep(20 * time.Microsecond)
+			}
+		}
+	}
+}
+
+// open opens the sections again.
+func (s *sections) open() {
+	s.closed.Store(false)
+	s.reopened.Unlock()
+}
+
+// wait waits until the sections are open.
+func (s *sections) wait() {
+	s.reopened.RLock()
+	//lint:ignore SA2001 nothing is to be done while they are open
+	s.reopened.RUnlock()
+}
+
+// begin begins a section, in which the limits are those of the call's table. It reports false,
+// and has not begun one, if that is not the limiter's table any more.
+func (c *call) begin() bool {
+	c.stripe.calls.Add(1)
+	// Look at closed first. While it is false, the table does not change: Reconfigure changes it
+	// only between a close, which would wait for this call, and an open.
+	if c.sections.closed.Load() || c.Limiter.table.Load() != c.table {
+		return c.beginLater()
+	}
+	c.within = true
+	return true
+}
+
+// beginLater is begin of a call that has counted itself while the sections were closed, or
+// whose table was replaced.
+func (c *call) beginLater() bool {
+	c.stripe.calls.Add(-1)
+	c.sections.wait()
+	return c.Limiter.table.Load() == c.table && c.begin()
+}
+
+// end ends the section.
+func (c *call) end() {
+	c.within = false
+	c.stripe.calls.Add(-1)
+}
+
+// startOver makes c a call with the limiter's table as it is now, without any takes.
+func (c *call) startOver() {
+	c.table = c.Limiter.table.Load()
+	c.takes, c.enforced = c.takes[:0], 0
+	c.keys, c.names = c.keys[:0], c.names[:0]
+}

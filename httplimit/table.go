@@ -1,0 +1,176 @@
+package httplimit
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
+)
+
+// A table is all that a limiter makes of its policies. It does not change: Reconfigure makes
+// another one. A call has one table from its beginning to its end, or starts over.
+type table struct {
+	given       []Policy  // in the order in which they were given
+	policies    []*policy // the enforced ones, then the shadows
+	firstShadow int       // index in policies
+	mayQueue    bool      // whether a policy has a Queue
+
+	routes     []*route
+	byHost     bool        // whether a route has a host
+	foldPaths  bool        // whether paths are folded
+	routeCache *routeCache // nil: the only route is every request
+
+	// Keys of the sash.Limiter begin with the number of a variant.
+	variants []*policy                     // the policies and, for each of their plans, another one
+	numbers  map[variant]int               // of variants
+	byNumber map[int]*policy               // the inverse of numbers
+	next     int                           // no number from here on was ever given
+	base     *policy                       // whose limits are the own limits of the sash.Limiter
+	own      func(key string) []sash.Limit // the caller's sash.WithLimitsFor; nil: none
+}
+
+// A variant names a policy under one plan. The empty plan is the policy's own Limits.
+type variant struct{ policy, plan string }
+
+// newTable compiles valid policies. former is the table that the new one is to replace; nil for
+// none. A variant that is in both has the same number in both, and so keeps its keys. No other
+// number is used twice. So a policy that was taken away and comes again begins anew, even if
+// requests that were charged under it before are still being served.
+func newTable(policies []Policy, foldPaths bool, own func(string) []sash.Limit, former *table) *table {
+	if former == nil {
+		former = new(table)
+	}
+	t := &table{
+		given: clonePolicies(policies), foldPaths: foldPaths, own: own,
+		numbers: make(map[variant]int), byNumber: make(map[int]*policy), next: former.next,
+	}
+	var enforced, shadows []Policy
+	for _, p := range t.given {
+		if p.Shadow {
+			shadows = append(shadows, p)
+		} else {
+			enforced = append(enforced, p)
+		}
+		t.mayQueue = t.mayQueue || p.Queue.Wait > 0 && !p.Shadow
+	}
+	t.firstShadow = len(enforced)
+	for _, p := range append(enforced, shadows...) {
+		t.policies = append(t.policies, t.newVariant(p, "", t.routeFor(p.Pattern), former))
+	}
+	for _, p := range t.policies {
+		t.addPlans(p, former)
+	}
+	if t.base = t.policies[0]; former.base != nil {
+		if still := t.byNumber[former.base.number]; still != nil {
+			t.base = still // its keys need not be converted
+		}
+	}
+	if len(t.routes) > 1 || t.routes[0].mux != nil {
+		t.routeCache = new(routeCache)
+	}
+	return t
+}
+
+// newVariant compiles a policy under one plan. Its Limits are those of the plan.
+func (t *table) newVariant(p Policy, plan string, route int, former *table) *policy {
+	name := variant{p.Name, plan}
+	number, stays := former.numbers[name]
+	if !stays {
+		number = t.next
+		t.next++
+	}
+	made := newPolicy(p, number, route)
+	made.storedName = name.stored()
+	t.variants = append(t.variants, made)
+	t.numbers[name], t.byNumber[number] = number, made
+	return made
+}
+
+// addPlans compiles the plans of p.
+func (t *table) addPlans(p *policy, former *table) {
+	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) { // sorted, so that numbers are the same in each process
+		under := p.Policy
+		under.Limits = p.Plans[plan]
+		if p.plans == nil {
+			p.plans = make(map[string]*policy)
+		}
+		p.plans[plan] = t.newVariant(under, plan, p.route, former)
+	}
+}
+
+// routeFor returns the index of the route of a valid pattern. It appends the route if
+// no policy before has had that pattern.
+func (t *table) routeFor(pattern string) int {
+	i := slices.IndexFunc(t.routes, func(r *route) bool { return r.pattern == pattern })
+	if i >= 0 {
+		return i
+	}
+	r, err := newRoute(pattern, t.foldPaths)
+	if err != nil {
+		panic(err) // validatePolicies has made the same route
+	}
+	t.routes = append(t.routes, r)
+	t.byHost = t.byHost || r.hosted
+	return len(t.routes) - 1
+}
+
+// policy returns the policy of that name, nil if there is none.
+func (t *table) policy(name string) *policy {
+	i := slices.IndexFunc(t.policies, func(p *policy) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return t.policies[i]
+}
+
+// limitsFor returns the limits of a key: those of the caller's sash.WithLimitsFor, else
+// those of its policy. None means the limiter's own limits, those of base.
+//
+// The keys of a policy that was taken away are unlimited. So they are not tracked any more: the
+// Reconfigure drops them.
+func (t *table) limitsFor(key string) []sash.Limit {
+	number, _, _, ok := cutKeyPrefix(key)
+	var p *policy
+	if ok {
+		if p = t.byNumber[number]; p == nil && number < t.next {
+			return []sash.Limit{sash.Unlimited()}
+		}
+	}
+	if t.own != nil {
+		if limits := t.own(key); len(limits) > 0 {
+			return limits
+		}
+	}
+	if p != nil && p != t.base {
+		return p.Limits
+	}
+	return nil
+}
+
+// sweepInterval returns how often to sweep, if the caller has not said. That is the default of
+// sash for the longest window of all policies: sash itself knows only the limits of base.
+func (t *table) sweepInterval() time.Duration {
+	var longest time.Duration
+	for _, p := range t.variants {
+		for _, limit := range p.Limits {
+			_, window := unitsAndWindow(limit)
+			longest = max(longest, window)
+		}
+	}
+	return bridge.SweepInterval(longest)
+}
+
+// clonePolicies returns a copy of policies that shares no slice and no map with them.
+func clonePolicies(policies []Policy) []Policy {
+	policies = slices.Clone(policies)
+	for i := range policies {
+		p := &policies[i]
+		p.Limits, p.Plans = slices.Clone(p.Limits), maps.Clone(p.Plans)
+		for plan, limits := range p.Plans {
+			p.Plans[plan] = slices.Clone(limits)
+		}
+	}
+	return policies
+}
