@@ -91,7 +91,7 @@ func TestClient_WaitsExactlyAsLongAsTheServerAsks(t *testing.T) {
 }
 
 func TestClient_LeavesAServerAloneWhoseQuotaIsUsedUp(t *testing.T) {
-	l, clock := limiter(t, everyone("all", sash.PerMinute(2).Log()))
+	l, clock := limiter(t, everyone("all", sash.PerMinute(1).Log()))
 	target := serve(t, &echo{}, limited(l)...)
 	tr := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}
 	conn := dial(t, target, waiting(tr)...)
@@ -99,15 +99,13 @@ func TestClient_LeavesAServerAloneWhoseQuotaIsUsedUp(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, stream.SendMsg(message(t, 10)))
 	require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
-	require.NoError(t, say(t.Context(), conn))
 	clock.Advance(time.Second)
-	require.Equal(t, 59*time.Second, held(t, say(t.Context(), conn)))
+	require.Equal(t, 59*time.Second, held(t, say(t.Context(), conn)), "as soon as the header is there")
 	clock.Advance(time.Hour)
-
-	// What the header has asked for is over when the stream ends.
 	require.NoError(t, stream.CloseSend())
 	require.Equal(t, io.EOF, stream.RecvMsg(new(wrapperspb.BytesValue)))
-	require.NoError(t, say(t.Context(), conn))
+	require.NoError(t, say(t.Context(), conn), "what the header has asked for is over when the stream ends")
+	require.Equal(t, time.Minute, held(t, say(t.Context(), conn)), "a unary call has a header, too")
 }
 
 // answers is the end of a call without a connection: it sets the trailer and returns a status.

@@ -80,8 +80,8 @@
 //     it, is gone, or its deadline is over. The status is then CANCELLED or DEADLINE_EXCEEDED; a
 //     client that sets a deadline may cause either.
 //   - the handler panics. The status is UNKNOWN, and the panic goes on.
-//   - a stream could not send or receive a message, other than that it has ended or was refused.
-//     The status is that of the handler's error.
+//   - a stream could not send or receive a message, other than that it has ended or was refused:
+//     one that is too large, say. grpc-go then ends its context, so the status is CANCELLED.
 //
 // # Messages of streams
 //

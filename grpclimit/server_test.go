@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
@@ -288,14 +290,40 @@ func TestServer_WorksWithoutAPeerMetadataOrTransport(t *testing.T) {
 	require.Equal(t, codes.InvalidArgument, status.Code(call("/a/b")))
 }
 
-func TestServer_MatchesMethodsWithoutASlash(t *testing.T) {
-	p := everyone("all", sash.PerMinute(1))
-	p.Pattern = "/test.Echo/"
+func TestServer_KnowsNoOtherSpellingOfAMethod(t *testing.T) {
+	p := everyone("all", sash.PerMinute(2))
+	p.Pattern, p.Key = "/test.Echo/", ByMethod()
 	l, _ := limiter(t, p)
-	_, err := UnaryServerInterceptor(l)(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "test.Echo/Say"},
-		func(context.Context, any) (any, error) { return nil, nil })
-	require.NoError(t, err)
-	require.EqualValues(t, 0, left(t, l, "all"))
+	call := func(method string) codes.Code {
+		_, err := UnaryServerInterceptor(l)(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
+			func(context.Context, any) (any, error) { return nil, nil })
+		return status.Code(err)
+	}
+	require.Equal(t, codes.OK, call("/test.Echo/Say"))
+	require.Equal(t, codes.OK, call("test.Echo/Say"))
+	require.Equal(t, codes.ResourceExhausted, call("test.Echo/Say"))
+	require.Equal(t, codes.OK, call("/test.Echo/Chat"))
+}
+
+func TestServer_KnowsTheTLSOfACall(t *testing.T) {
+	certified := httptest.NewTLSServer(nil) // for its certificate
+	defer certified.Close()
+	p := everyone("all", sash.PerMinute(1))
+	p.Key = httplimit.By(func(r *http.Request) (string, bool) {
+		if r.TLS == nil {
+			return "", false
+		}
+		return r.TLS.ServerName, true
+	})
+	l, _ := limiter(t, p)
+	target := serve(t, &echo{}, append(limited(l), grpc.Creds(credentials.NewServerTLSFromCert(&certified.TLS.Certificates[0])))...)
+	call := func(name string) codes.Code {
+		trusted := certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+		return status.Code(say(t.Context(), dial(t, target, grpc.WithTransportCredentials(credentials.NewClientTLSFromCert(trusted, name)))))
+	}
+	require.Equal(t, codes.OK, call("a.example.com"))
+	require.Equal(t, codes.ResourceExhausted, call("a.example.com"))
+	require.Equal(t, codes.OK, call("b.example.com"))
 }
 
 // settled serves calls whose handler is a function of the test, and tells what they were

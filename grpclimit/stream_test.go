@@ -272,6 +272,67 @@ func TestStream_MessagesCostTheirBytesByMethodAndClient(t *testing.T) {
 	require.NoError(t, say(metadata.AppendToOutgoingContext(t.Context(), "tenant", "a"), conn), "a unary call is none of a stream")
 }
 
+// A stream that cannot send or receive a message has an uncertain end, though its context is not
+// done: the client causes it by what it sends.
+func TestStream_KeepsItsChargeIfAMessageFails(t *testing.T) {
+	for name, sizes := range map[string][2]int{"received": {101, 10}, "sent": {10, 101}} {
+		t.Run(name, func(t *testing.T) {
+			kept := everyone("kept", sash.PerMinute(100).Log())
+			kept.Charge = func(int) bool { return false }
+			calls, _ := limiter(t, kept)
+			received, _ := limiter(t, everyone("messages", sash.PerMinute(100).Log()))
+			back := everyone("messages", sash.PerMinute(100).Log())
+			back.ChargeUncertain = func(int) bool { return false }
+			sent, _ := limiter(t, back)
+			settled := make(chan struct{})
+			e := &echo{chat: func(stream grpc.ServerStream) error {
+				if err := stream.RecvMsg(new(wrapperspb.BytesValue)); err != nil {
+					return err
+				}
+				return stream.SendMsg(message(t, sizes[1]))
+			}}
+			conn := dial(t, serve(t, e, grpc.MaxRecvMsgSize(100), grpc.MaxSendMsgSize(100), grpc.ChainStreamInterceptor(
+				func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+					defer close(settled)
+					return handler(srv, stream)
+				}, StreamServerInterceptor(calls, LimitReceived(received), LimitSent(sent)))))
+			stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+			require.NoError(t, err)
+			require.NoError(t, stream.SendMsg(message(t, sizes[0])))
+			require.Equal(t, codes.ResourceExhausted, status.Code(stream.RecvMsg(new(wrapperspb.BytesValue))))
+			<-settled
+			require.EqualValues(t, 99, left(t, calls, "kept"))
+			require.EqualValues(t, 100, left(t, sent, "messages"), "given back, since nothing was sent")
+			if name == "received" {
+				require.EqualValues(t, 100, left(t, received, "messages"), "the handler has got no message")
+			} else {
+				require.EqualValues(t, 99, left(t, received, "messages"))
+			}
+		})
+	}
+}
+
+func TestStream_RecordsTheMetadataOfTheHandler(t *testing.T) {
+	p := everyone("all", sash.PerMinute(100).Log())
+	got := make(chan http.Header, 1)
+	p.Settle = func(r *httplimit.Response) int64 { got <- r.Header; return 1 }
+	l, _ := limiter(t, p)
+	e := &echo{chat: func(stream grpc.ServerStream) error {
+		stream.SetTrailer(metadata.Pairs("a", "1"))
+		return errors.Join(stream.SetHeader(metadata.Pairs("b", "2")), grpc.SetHeader(stream.Context(), metadata.Pairs("c", "3")),
+			grpc.SetTrailer(stream.Context(), metadata.Pairs("a", "4")), stream.SendHeader(metadata.Pairs("d", "5")))
+	}}
+	conn := dial(t, serve(t, e, limited(l, RecordMetadata())...))
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	require.Equal(t, io.EOF, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	require.Equal(t, http.Header{"A": {"1", "4"}, "B": {"2"}, "C": {"3"}, "D": {"5"}}, <-got)
+	header, err := stream.Header()
+	require.NoError(t, err)
+	require.Equal(t, []string{"5"}, header["d"])
+	require.Len(t, header["ratelimit"], 1)
+}
+
 func TestServer_SizesOfOtherCodecs(t *testing.T) {
 	p := everyone("all", sash.PerMinute(100_000).Log())
 	p.Cost = MessageBytes

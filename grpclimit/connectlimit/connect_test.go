@@ -501,6 +501,33 @@ func (r recovers) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 	}
 }
 
+// A stream that cannot send or receive a message has an uncertain end.
+func TestHandler_KeepsTheChargeOfAStreamIfAMessageFails(t *testing.T) {
+	for name, sizes := range map[string][2]int{"received": {101, 10}, "sent": {10, 101}} {
+		t.Run(name, func(t *testing.T) {
+			kept := everyone("kept", sash.PerMinute(100).Log())
+			kept.Charge = func(int) bool { return false }
+			codes := make(chan int, 1)
+			kept.ChargeUncertain = func(code int) bool { codes <- code; return true }
+			calls, _ := limiter(t, kept)
+			e := &echo{chat: func(_ context.Context, stream *stream) error {
+				if _, err := stream.Receive(); err != nil {
+					return err
+				}
+				return stream.Send(message(sizes[1]))
+			}}
+			bidi := dial(t, serve(t, e, limited(calls), connect.WithReadMaxBytes(100), connect.WithSendMaxBytes(100)).URL, chatProcedure).CallBidiStream(t.Context())
+			require.NoError(t, bidi.Send(message(sizes[0])))
+			_, err := bidi.Receive()
+			require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err))
+			require.Equal(t, int(connect.CodeResourceExhausted), <-codes)
+			require.EqualValues(t, 99, left(t, calls, "kept"))
+			require.NoError(t, bidi.CloseRequest())
+			require.NoError(t, bidi.CloseResponse())
+		})
+	}
+}
+
 func TestHandler_EndsAStreamAtAMessageThatIsDenied(t *testing.T) {
 	for name, options := range protocols {
 		for _, direction := range []string{"received", "sent"} {
