@@ -18,7 +18,8 @@
 //	defer limiter.Close()
 //	http.ListenAndServe(":8080", limiter.Middleware(mux))
 //
-// For the requests that a program sends, see [Transport].
+// For the requests that a program sends, see [Transport]. For calls of gRPC and Connect, see the
+// module grpclimit.
 //
 // # Policies
 //
