@@ -259,6 +259,23 @@ func TestQueue_LearnsOfUnitsThatAreGivenBack(t *testing.T) {
 	})
 }
 
+// The same between the denial of a request and its entry in the queue.
+func TestQueue_LearnsOfUnitsThatAreGivenBackAsItBeginsToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := queued("p", "", sash.PerHour(1).Log(), httplimit.Queue{Wait: time.Hour, Requests: 9})
+		p.Charge = func(status int) bool { return status == 200 }
+		var before httplimit.Verdict
+		l := newLobby(t, p, httplimit.WithSash(sash.WithObserver(func(_ string, _ int64, d sash.Decision) {
+			if !d.Allowed {
+				before.Charges.Settle(httplimit.Response{Status: 500})
+			}
+		})))
+		before = l.Decide(nil, newRequest("GET /", "X-Key", "k"))
+		l.send("waits", "GET /", "X-Key", "k")
+		require.Equal(t, []string{"waits served"}, l.happened())
+	})
+}
+
 // A request that waits for one of its policies does not hold up others under its other ones.
 func TestQueue_HoldsUpOthersOnlyWhereItIsDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
