@@ -220,6 +220,7 @@ func (c *call) attempt() (d sash.Decision) {
 	d.Allowed = true
 	if c.reserveByCost(takes, &d); !d.Allowed {
 		c.decideEach(&d)
+		c.ensureDenial(&d)
 	}
 	return d
 }

@@ -347,6 +347,26 @@ func TestQueue_NoneWaitsInACircle(t *testing.T) {
 	})
 }
 
+// There is room for each key of the request that waits, but not for both. So each policy by itself
+// would admit it, at once.
+func TestQueue_WaitsForRoomInTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		q := httplimit.Queue{Wait: time.Hour, Requests: 9}
+		l := newLobby(t, queued("a", "", sash.PerHour(5), q), queued("b", "", sash.PerHour(5), q),
+			httplimit.WithSash(sash.WithMaxKeys(3, sash.DenyNew), sash.WithObserver(func(string, int64, sash.Decision) {
+				if attempts++; attempts > 1000 {
+					panic("it does not wait, and tries all the time")
+				}
+			})))
+		l.send("has room", "GET /", "X-Key", "k")
+		leave := l.send("waits", "GET /", "X-Key", "other")
+		require.Equal(t, []string{"has room served"}, l.happened())
+		require.Equal(t, 1, l.Waiting())
+		leave()
+	})
+}
+
 func TestQueue_OfAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(localStore)
