@@ -382,6 +382,27 @@ func TestQueue_OfAStore(t *testing.T) {
 	})
 }
 
+// A request that does not wait makes no reservation. For that, its key would keep for good all
+// that it has to know to give units back.
+func TestQueue_AllocatesNothingForRequestsThatDoNotWait(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector makes pools drop items")
+	}
+	allocations := func(q httplimit.Queue) float64 {
+		handler := newSite(t, queued("p", "", sash.PerHour(1e6), q)).Middleware(http.NotFoundHandler())
+		r, w := newRequest("GET /", "X-Key", "k"), &bareWriter{http.Header{}}
+		return testing.AllocsPerRun(1000, func() {
+			clear(w.header)
+			handler.ServeHTTP(w, r)
+		})
+	}
+	q := httplimit.Queue{Wait: time.Minute, Requests: 9}
+	require.Equal(t, allocations(httplimit.Queue{}), allocations(q))
+	store := new(localStore)
+	newStoreSite(t, store, queued("p", "", sash.PerHour(9), q)).do("GET /", "X-Key", "k")
+	require.Equal(t, []string{"take p\x00k"}, store.calls)
+}
+
 func TestQueue_IsValidated(t *testing.T) {
 	for want, q := range map[string]httplimit.Queue{
 		"Wait must not be negative, got -1s":                          {Wait: -time.Second},

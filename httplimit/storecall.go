@@ -13,7 +13,6 @@ type storeCall struct {
 	*call
 	ctx    context.Context // of the request, but it does not end with that
 	stored []storedTake    // of the takes
-	queued bool            // whether it may wait, so that what it is charged may have to be given back
 }
 
 // A storedTake is what belongs to a take of a storeCall only.
@@ -54,7 +53,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 		c.stored[i].key = c.takes[i].storedKey(c.takes[i].key)
 	}
 	var d sash.Decision
-	if c.queued = c.mayQueue && c.mayWait(); c.queued {
+	if c.mayQueue && c.mayWait() {
 		d = c.admitInTurn(r.Context(), &c)
 	} else {
 		d = c.admit()
@@ -81,7 +80,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 // then those of the next cost.
 func (c *storeCall) admit() (d sash.Decision) {
 	takes, ask := c.takes[:c.enforced], c.store.Take
-	if c.queued || anySettles(takes) || !sameCost(takes) {
+	if c.place != 0 || anySettles(takes) || !sameCost(takes) { // a call that has waited may be undone
 		ask = c.store.Reserve
 	}
 	d.Allowed = true
