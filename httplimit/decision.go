@@ -1,6 +1,10 @@
 package httplimit
 
-import "github.com/seed-30da4c49/sash"
+import (
+	"slices"
+
+	"github.com/seed-30da4c49/sash"
+)
 
 // decideEach sets the decision of each take, given the decision d of the whole call.
 func (c *call) decideEach(d *sash.Decision) {
@@ -77,6 +81,16 @@ func (c *call) denial(d *sash.Decision) Denial {
 	t.setQuota()
 	result.Violated = append(result.Violated, t.quota.name)
 	return result
+}
+
+// ensureDenial makes sure that an enforced take denies: the one that decided d, if each by itself
+// says otherwise. That may be if they were not asked at the same instant, or if there is room for
+// each of their keys, but not for all.
+func (c *call) ensureDenial(d *sash.Decision) {
+	takes := c.takes[:c.enforced]
+	if !slices.ContainsFunc(takes, func(t take) bool { return !t.decision.Allowed }) {
+		c.decidingTake(d).decision = *d
+	}
 }
 
 // decidingTake returns the take whose limit has decided d.

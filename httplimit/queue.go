@@ -74,12 +74,12 @@ func (p *policy) queues() bool { return p.Queue.Wait > 0 && !p.Shadow }
 
 // An admission decides a call: in this process, or by a store.
 type admission interface {
-	// attempt reserves all enforced takes of the call, or none. If it reserves none, it sets
+	// attempt charges all enforced takes of the call, or none. If it charges none, it sets
 	// the decision of each of them.
 	attempt() sash.Decision
 	// look sets the decision of each enforced take, and charges nothing.
 	look()
-	// undo gives back what attempt has reserved.
+	// undo gives back what attempt has charged a call that has waited.
 	undo()
 }
 
@@ -218,8 +218,14 @@ func (c *call) attempt() (d sash.Decision) {
 		t.reserved, t.reservation, t.nextKnown = false, sash.Reservation{}, false
 	}
 	d.Allowed = true
-	if c.reserveByCost(takes, &d); !d.Allowed {
+	if c.place == 0 {
+		c.admit(&d) // it has not waited, so it is not undone
+	} else {
+		c.reserveByCost(takes, &d)
+	}
+	if !d.Allowed {
 		c.decideEach(&d)
+		c.ensureDenial(&d)
 	}
 	return d
 }

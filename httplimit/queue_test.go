@@ -259,6 +259,23 @@ func TestQueue_LearnsOfUnitsThatAreGivenBack(t *testing.T) {
 	})
 }
 
+// The same between the denial of a request and its entry in the queue.
+func TestQueue_LearnsOfUnitsThatAreGivenBackAsItBeginsToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := queued("p", "", sash.PerHour(1).Log(), httplimit.Queue{Wait: time.Hour, Requests: 9})
+		p.Charge = func(status int) bool { return status == 200 }
+		var before httplimit.Verdict
+		l := newLobby(t, p, httplimit.WithSash(sash.WithObserver(func(_ string, _ int64, d sash.Decision) {
+			if !d.Allowed {
+				before.Charges.Settle(httplimit.Response{Status: 500})
+			}
+		})))
+		before = l.Decide(nil, newRequest("GET /", "X-Key", "k"))
+		l.send("waits", "GET /", "X-Key", "k")
+		require.Equal(t, []string{"waits served"}, l.happened())
+	})
+}
+
 // A request that waits for one of its policies does not hold up others under its other ones.
 func TestQueue_HoldsUpOthersOnlyWhereItIsDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -330,6 +347,26 @@ func TestQueue_NoneWaitsInACircle(t *testing.T) {
 	})
 }
 
+// There is room for each key of the request that waits, but not for both. So each policy by itself
+// would admit it, at once.
+func TestQueue_WaitsForRoomInTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		q := httplimit.Queue{Wait: time.Hour, Requests: 9}
+		l := newLobby(t, queued("a", "", sash.PerHour(5), q), queued("b", "", sash.PerHour(5), q),
+			httplimit.WithSash(sash.WithMaxKeys(3, sash.DenyNew), sash.WithObserver(func(string, int64, sash.Decision) {
+				if attempts++; attempts > 1000 {
+					panic("it does not wait, and tries all the time")
+				}
+			})))
+		l.send("has room", "GET /", "X-Key", "k")
+		leave := l.send("waits", "GET /", "X-Key", "other")
+		require.Equal(t, []string{"has room served"}, l.happened())
+		require.Equal(t, 1, l.Waiting())
+		leave()
+	})
+}
+
 func TestQueue_OfAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(localStore)
@@ -343,6 +380,27 @@ func TestQueue_OfAStore(t *testing.T) {
 		time.Sleep(time.Second) // of the bubble: the store has a clock of its own
 		require.Equal(t, 200, <-done)
 	})
+}
+
+// A request that does not wait makes no reservation. For that, its key would keep for good all
+// that it has to know to give units back.
+func TestQueue_AllocatesNothingForRequestsThatDoNotWait(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector makes pools drop items")
+	}
+	allocations := func(q httplimit.Queue) float64 {
+		handler := newSite(t, queued("p", "", sash.PerHour(1e6), q)).Middleware(http.NotFoundHandler())
+		r, w := newRequest("GET /", "X-Key", "k"), &bareWriter{http.Header{}}
+		return testing.AllocsPerRun(1000, func() {
+			clear(w.header)
+			handler.ServeHTTP(w, r)
+		})
+	}
+	q := httplimit.Queue{Wait: time.Minute, Requests: 9}
+	require.Equal(t, allocations(httplimit.Queue{}), allocations(q))
+	store := new(localStore)
+	newStoreSite(t, store, queued("p", "", sash.PerHour(9), q)).do("GET /", "X-Key", "k")
+	require.Equal(t, []string{"take p\x00k"}, store.calls)
 }
 
 func TestQueue_IsValidated(t *testing.T) {

@@ -13,7 +13,6 @@ type storeCall struct {
 	*call
 	ctx    context.Context // of the request, but it does not end with that
 	stored []storedTake    // of the takes
-	queued bool            // whether it may wait, so that what it is charged may have to be given back
 }
 
 // A storedTake is what belongs to a take of a storeCall only.
@@ -54,7 +53,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 		c.stored[i].key = c.takes[i].storedKey(c.takes[i].key)
 	}
 	var d sash.Decision
-	if c.queued = c.mayQueue && c.mayWait(); c.queued {
+	if c.mayQueue && c.mayWait() {
 		d = c.admitInTurn(r.Context(), &c)
 	} else {
 		d = c.admit()
@@ -81,7 +80,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 // then those of the next cost.
 func (c *storeCall) admit() (d sash.Decision) {
 	takes, ask := c.takes[:c.enforced], c.store.Take
-	if c.queued || anySettles(takes) || !sameCost(takes) {
+	if c.place != 0 || anySettles(takes) || !sameCost(takes) { // a call that has waited may be undone
 		ask = c.store.Reserve
 	}
 	d.Allowed = true
@@ -106,7 +105,12 @@ func (c *storeCall) admit() (d sash.Decision) {
 }
 
 // attempt is that of an admission by a store.
-func (c *storeCall) attempt() sash.Decision { return c.admit() }
+func (c *storeCall) attempt() (d sash.Decision) {
+	if d = c.admit(); !d.Allowed {
+		c.ensureDenial(&d)
+	}
+	return d
+}
 
 // look is that of an admission by a store.
 func (c *storeCall) look() {
@@ -157,15 +161,6 @@ func (c *storeCall) askShadows(allowed bool) {
 		case c.observed():
 			c.ask(c.store.Peek, []int{i})
 		}
-	}
-}
-
-// ensureDenial makes sure that an enforced take denies: the one that decided d, if each by itself
-// says otherwise. That may be if they were not asked at the same instant.
-func (c *storeCall) ensureDenial(d *sash.Decision) {
-	takes := c.takes[:c.enforced]
-	if !slices.ContainsFunc(takes, func(t take) bool { return !t.decision.Allowed }) {
-		c.decidingTake(d).decision = *d
 	}
 }
 
