@@ -40,12 +40,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "charge-of-the-first", fault: "a handler finds the charges of the nearest limiter only",
-		file: "httplimit/charge.go", old: "for ; in != nil; in = in.outer {", new: "for ; in != nil; in = nil {",
+		file: "httplimit/charge.go", old: "ctx = in.Context // go on with a limiter around", new: "return nil",
 		tests: "TestChargeOf",
 	},
 	{
 		name: "queue-overtaken", fault: "a new request overtakes those that wait",
-		file: "httplimit/queue.go", old: "	attempted := c.waits.none()", new: "	attempted := true",
+		file: "httplimit/queue.go", old: "attempted := c.place == 0 && c.waits.none()", new: "attempted := c.place == 0",
 		tests: "TestQueue",
 	},
 	{
@@ -65,7 +65,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-everywhere", fault: "a request holds up others where it is admitted",
-		file: "httplimit/waitqueue.go", old: "if !denies(p.policy) {", new: "if false {",
+		file: "httplimit/waitqueue.go", old: "case !denies(p.policy):", new: "case false:",
 		tests: "TestQueue",
 	},
 	{

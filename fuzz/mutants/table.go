@@ -1121,7 +1121,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waiters-wait-anew", fault: "requests wait for longer than their policy says when policies are replaced",
-		file: "httplimit/queue.go", old: "if c.place == 0 {", new: "if c.place >= 0 {",
+		file: "httplimit/queue.go", old: "if c.place == 0 {\n\t\tc.came", new: "if c.place >= 0 {\n\t\tc.came",
 		tests: "TestReconfigure_WhileRequestsWait",
 	},
 	{
@@ -1254,7 +1254,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "unlimited-for-all", fault: "a limiter that becomes unlimited forgets keys with limits of their own",
-		file: "migrate.go", old: "case g.ruleset.unlimited() && !own:", new: "case g.ruleset.unlimited():",
+		file: "migrate.go", old: "return own // the key keeps them", new: "return g.ruleset",
 		tests: "TestUnlimited_IsNoLonger",
 	},
 	{
@@ -1351,7 +1351,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "cap-refuses-by-other-limits", fault: "a key that does not fit is refused by the old limits, and told to wait by the new ones",
-		file: "overflow.go", old: "l.sweepInterval(r.generation)", new: "l.sweepInterval(l.current.Load())",
+		file: "overflow.go", old: "r.generation.sweepInterval()", new: "l.current.Load().sweepInterval()",
 		tests: "TestDenyNew",
 	},
 	{
