@@ -118,7 +118,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 
 		// The call was denied, or it has not its turn. Is waiting of any use?
 		now := clock.Now()
-		wait, useful := waitOf(ctx, takes, time.Duration(until-now))
+		wait, useful := waitOf(ctx, takes, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
 			full = c.waits.endAttempt(w, c.denies)
 		}
@@ -135,7 +135,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		if !c.sleep(ctx, clock, w, at) {
 			return d
 		}
-		c.waited = time.Duration(clock.Now() - c.came)
+		c.waited = max(time.Duration(clock.Now()-c.came), 0) // a clock may go back
 		if ctx.Err() != nil {
 			break
 		}
