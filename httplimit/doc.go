@@ -170,6 +170,7 @@
 // A request costs the time of its decision in [sash] and about as much again for the
 // headers. The routes of recent requests are cached, and a request on a cached route
 // allocates nothing. A request on another one also takes the time of [http.ServeMux]. A
-// charge that may be given back takes some hundred bytes while the request is under way,
-// and as many more if the request has a body.
+// charge that may change takes some hundred bytes while the request is under way, and as
+// many more if the request has a body. Its key takes more for good, as [sash.Limiter.Reserve]
+// says: 1.6 KB under a token bucket. The same holds for a request that has waited in a [Queue].
 package httplimit

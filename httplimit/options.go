@@ -137,7 +137,7 @@ func WithPartitionKey() Option {
 }
 
 // WithObserver calls f with an [Event] for each policy of each request, before the
-// request goes on. It calls f once more if a charge is given back after the answer.
+// request goes on. It calls f once more if a charge is changed after the answer.
 //
 // Given several times, it calls each f, in the order in which they are given.
 //

@@ -14,7 +14,9 @@ import (
 // admit it, and then goes on as if it had come then.
 //
 // Requests of one identity are admitted in the order in which they came, and a new one does
-// not overtake those that wait. A request is refused at once if
+// not overtake those that wait. If several policies have a Queue, a request waits only under those
+// that deny it, and holds up no others under the rest. So it is overtaken there, and may find
+// that another policy denies it in the end. A request is refused at once if
 //
 //   - a policy without a Queue denies it,
 //   - its wait is sure to last longer than Wait, or than its context has left,
@@ -26,11 +28,14 @@ import (
 // A request that waits gives up when its context ends, which mostly means that the client has
 // hung up. Its Outcome is Abandoned, and it is charged nothing. The server of net/http notices
 // that an HTTP/1 client has hung up once the request's body was read; a request with a body may
-// wait, and be served, without its client.
+// wait, and be served, without its client. The time of waiting counts towards the WriteTimeout of
+// an [http.Server]: after that, a request that has waited is charged, and its client gets no
+// answer. So the timeout should be longer than Wait.
 //
 // A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of
 // units that are given back after a response. It does not learn of units that come back by the
-// methods of [Limiter.Sash], and tries again when it would have been admitted without them.
+// methods of [Limiter.Sash], and tries again when it would have been admitted without them. Each
+// time that it tries, the function of sash.WithObserver is called, and a store is asked.
 type Queue struct {
 	// Wait is for how long a request waits at most. With 0, the default, none waits.
 	Wait time.Duration
@@ -118,7 +123,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 
 		// The call was denied, or it has not its turn. Is waiting of any use?
 		now := clock.Now()
-		wait, useful := waitOf(ctx, takes, time.Duration(until-now))
+		wait, useful := waitOf(ctx, takes, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
 			full = c.waits.endAttempt(w, c.denies)
 		}
@@ -135,7 +140,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		if !c.sleep(ctx, clock, w, at) {
 			return d
 		}
-		c.waited = time.Duration(clock.Now() - c.came)
+		c.waited = max(time.Duration(clock.Now()-c.came), 0) // a clock may go back
 		if ctx.Err() != nil {
 			break
 		}

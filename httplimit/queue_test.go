@@ -234,6 +234,21 @@ func TestQueue_ServesNoneWhoseClientLeavesAtItsTurn(t *testing.T) {
 	})
 }
 
+// A clock that goes back lets nobody wait for a negative time, or give up because of an overflow.
+func TestQueue_OutlastsAClockThatGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLobby(t, queued("p", "", sash.PerHour(1).Log(), httplimit.Queue{Wait: sash.Never, Requests: 9}))
+		l.send("0", "GET /", "X-Key", "k")
+		leave := l.send("1", "GET /", "X-Key", "k")
+		l.send("2", "GET /", "X-Key", "k")
+		l.clock.Set(-int64(time.Hour))
+		leave()
+		require.Equal(t, []string{"0 served", "1 429 3600"}, l.happened())
+		require.Zero(t, l.events[len(l.events)-1].Waited)
+		require.Equal(t, []string{"2 served"}, l.after(2*time.Hour))
+	})
+}
+
 // Units that are given back after a response are for those who wait.
 func TestQueue_LearnsOfUnitsThatAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ type Verdict struct {
 // Verdict.Charges by [Charges.Settle]. Any other request must be refused; for an
 // [http.ResponseWriter], that is [Limiter.Refuse].
 //
-// Decide blocks while the request waits, if a policy has a [Queue], and else it does not.
+// Decide blocks while the request waits in a [Queue], and while a store decides.
 //
 // Decide keeps nothing of r but what Charges need, until they are settled. It is safe for
 // concurrent use.
