@@ -510,17 +510,20 @@ func TestHandler_KeepsTheChargeOfAStreamIfAMessageFails(t *testing.T) {
 			codes := make(chan int, 1)
 			kept.ChargeUncertain = func(code int) bool { codes <- code; return true }
 			calls, _ := limiter(t, kept)
+			failed := make(chan error, 1)
 			e := &echo{chat: func(_ context.Context, stream *stream) error {
-				if _, err := stream.Receive(); err != nil {
-					return err
+				_, err := stream.Receive()
+				if err == nil {
+					err = stream.Send(message(sizes[1]))
 				}
-				return stream.Send(message(sizes[1]))
+				failed <- err
+				return err
 			}}
-			bidi := dial(t, serve(t, e, limited(calls), connect.WithReadMaxBytes(100), connect.WithSendMaxBytes(100)).URL, chatProcedure).CallBidiStream(t.Context())
+			bidi := dial(t, serve(t, e, limited(calls), connect.WithReadMaxBytes(100), connect.WithSendMaxBytes(100), connect.WithCompressMinBytes(1000)).URL, chatProcedure).CallBidiStream(t.Context())
 			require.NoError(t, bidi.Send(message(sizes[0])))
 			_, err := bidi.Receive()
-			require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err))
-			require.Equal(t, int(connect.CodeResourceExhausted), <-codes)
+			require.Error(t, err)
+			require.Equal(t, int(connect.CodeOf(<-failed)), <-codes)
 			require.EqualValues(t, 99, left(t, calls, "kept"))
 			require.NoError(t, bidi.CloseRequest())
 			require.NoError(t, bidi.CloseResponse())
