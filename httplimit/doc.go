@@ -18,7 +18,8 @@
 //	defer limiter.Close()
 //	http.ListenAndServe(":8080", limiter.Middleware(mux))
 //
-// For the requests that a program sends, see [Transport].
+// For the requests that a program sends, see [Transport]. For calls of gRPC and Connect, see the
+// module grpclimit.
 //
 // # Policies
 //
@@ -29,6 +30,7 @@
 //
 //   - Cost makes requests cost more or less than one unit.
 //   - Skip exempts requests.
+//   - Plan and Plans give requests other limits, by the plan of the customer.
 //   - Charge keeps the charges of requests by the status of the answer.
 //   - Settle charges what a request has cost, once it is answered.
 //   - Queue lets requests wait instead of refusing them.
@@ -79,6 +81,20 @@
 // bounded time and in bounded number:
 //
 //	Queue: httplimit.Queue{Wait: 2 * time.Second, Requests: 100, RequestsEach: 5}
+//
+// # Plans
+//
+// A policy has limits for each plan of your customers. A function of yours names the plan of a
+// request, from what the code around the middleware knows of the customer:
+//
+//	Limits: []sash.Limit{sash.PerMinute(60)}, // without a plan
+//	Plan:   func(r *http.Request) string { return customerOf(r.Context()).Plan },
+//	Plans:  map[string][]sash.Limit{"gold": {sash.PerMinute(1000)}},
+//
+// # Policies that change
+//
+// [Limiter.Reconfigure] replaces the policies while requests are decided. Policies whose Name
+// stays keep their counts, and no request is decided by half a configuration.
 //
 // # Other transports
 //

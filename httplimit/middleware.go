@@ -41,7 +41,8 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	bare := len(header) == 0
-	v := h.Decide(header, r)
+	var v Verdict
+	h.decide(&v, header, r)
 	switch {
 	case v.Outcome != Admitted:
 		if !bare {

@@ -78,7 +78,8 @@ func WithSweepInterval(d time.Duration) Option {
 // The functions of [sash.WithLimitsFor] and [sash.WithObserver] receive the keys of
 // [Limiter.KeyFor], which contain identities as they are. [Limiter.ParseKey] returns
 // the policy and the identity of a key. The functions may keep the keys, which never
-// change.
+// change. They must not call [Limiter.Reconfigure], which waits for them, and must not decide
+// other requests of this Limiter.
 func WithSash(options ...sash.Option) Option {
 	return optionFunc(func(c *config) {
 		for i, o := range options {

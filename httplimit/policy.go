@@ -79,8 +79,7 @@ type Policy struct {
 
 	// Skip reports whether the policy does not apply to a request that matches Pattern.
 	// The request is then not charged, and clients are told nothing of the policy. Nil
-	// skips none. Policies that skip each other's requests give customers of several plans
-	// different limits.
+	// skips none.
 	Skip func(*http.Request) bool
 
 	// Charge reports whether a request that was answered with that status stays charged.

@@ -103,7 +103,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	}
 	until := window.Plus(c.came, int64(leastWait(takes)))
 	w := c.waits.newWaiter(takes, c.place)
-	c.place = w.number
+	c.place, c.reserved = w.number, true // release then clears what belongs to the waiter
 	defer c.waits.leave(w)
 	for {
 		turn, full := attempted, false

@@ -71,7 +71,7 @@ func (c *config) checkPolicies(function string) {
 // next, reports true. If it reports false, nothing has changed.
 func (l *Limiter) exchange(next *table, publish func() bool) {
 	l.sections.close()
-	defer l.sections.open()
+	defer func() { l.sections.open(l.table.Load()) }()
 	// No call is in a section, and none begins one. Those that arrive wait. Others go on to
 	// run functions of the former policies, and find that they must start over when they try to
 	// begin one.

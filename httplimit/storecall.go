@@ -41,7 +41,7 @@ func (c *storeCall) ask(ask func(context.Context, []string, int64) StoreDecision
 	return answer.Decision
 }
 
-// decideByStore is Limiter.Decide with a store. It sets v, which is the zero Verdict.
+// decideByStore is Limiter.decide with a store.
 func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 	defer of.recoverInto(v, r)
 	c := storeCall{call: of, ctx: context.WithoutCancel(r.Context())}
@@ -71,7 +71,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 		v.Outcome, v.Denial = c.refused(), c.denial(&d)
 	}
 	c.report(d.Allowed)
-	c.setHeaders(h, &v.Denial, h != nil && c.setLeastQuotas())
+	c.setHeaders(h, &v.Denial)
 	if d.Allowed {
 		v.Charges = c.newCharges(r, c.stored)
 	}
@@ -174,6 +174,7 @@ func (c *storeCall) report(allowed bool) {
 	if !c.observed() {
 		return
 	}
+	c.reportMissed()
 	for i := range c.takes {
 		t := &c.takes[i]
 		e := c.newEvent(t, c.outcome(t, allowed))

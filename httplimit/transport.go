@@ -159,14 +159,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			r.Body.Close()
 		}
 	}()
-	key, err := t.admit(r)
+	key, err := t.Admit(r)
 	if err != nil {
 		return nil, err
 	}
 	sent = true
 	response, err := t.base().RoundTrip(r)
 	if err == nil {
-		t.obeyWait(key, response)
+		t.Obey(key, response)
 	}
 	return response, err
 }
@@ -216,8 +216,11 @@ func urlHost(u *url.URL) string {
 	return host + ":" + port
 }
 
-// admit returns once r may be sent, with the key that was charged.
-func (t *Transport) admit(r *http.Request) (key string, err error) {
+// Admit waits as RoundTrip does, and returns once r may be sent, with the key that was
+// charged. It sends nothing. Its errors are those of RoundTrip, and it leaves the body of r
+// alone. It is for calls of other protocols, which [Transport.Obey] or
+// [Transport.HoldBack] must tell of the answer.
+func (t *Transport) Admit(r *http.Request) (key string, err error) {
 	switch {
 	case t.Limiter == nil && t.Store == nil:
 		return "", errNoLimiter
@@ -323,13 +326,22 @@ func (t *Transport) clock() sash.Clock {
 	return sash.SystemClock()
 }
 
-// obeyWait holds key back for as long as the response asks, at most MaxHold.
-func (t *Transport) obeyWait(key string, response *http.Response) {
+// Obey holds key back for as long as a response asks, by its status, Retry-After and
+// RateLimit, at most MaxHold. It is what RoundTrip does with a response. The key must be one
+// that Admit has returned.
+func (t *Transport) Obey(key string, response *http.Response) {
+	t.HoldBack(key, requestedWait(response))
+}
+
+// HoldBack holds key back for d from now, at most MaxHold. It never shortens a hold. If d is
+// not positive, or MaxHold is negative, it does nothing. The key must be one that Admit has
+// returned.
+func (t *Transport) HoldBack(key string, d time.Duration) {
 	longest := t.MaxHold
 	if longest == 0 {
 		longest = defaultMaxHold
 	}
-	if d := min(requestedWait(response), longest); d > 0 {
+	if d = min(d, longest); d > 0 {
 		t.holdBack(key, d)
 	}
 }

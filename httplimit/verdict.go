@@ -38,16 +38,21 @@ type Verdict struct {
 // Decide keeps nothing of r but what Charges need, until they are settled. It is safe for
 // concurrent use.
 func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
+	l.decide(&v, h, r)
+	return v
+}
+
+// decide is Decide that sets v, which is the zero Verdict.
+func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) {
 	c := l.calls.Get().(*call)
 	c.table = l.table.Load()
 	if l.store == nil {
-		c.decide(&v, h, r)
+		c.decideHere(v, h, r)
 	} else {
-		c.decideByStore(&v, h, r)
+		c.decideByStore(v, h, r)
 	}
 	// Serving the request may take long, so another request gets the call first.
 	c.release()
-	return v
 }
 
 // Refuse writes the answer of the middleware to a request that is not admitted: that of

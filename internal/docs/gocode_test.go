@@ -70,6 +70,7 @@ var (
 // imports holds the paths of the packages that fragments use without an import.
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "expvar": "expvar", "fmt": "fmt", "http": "net/http",
+	"grpc": "google.golang.org/grpc", "grpclimit": "github.com/seed-30da4c49/sash/grpclimit",
 	"httplimit": "github.com/seed-30da4c49/sash/httplimit", "log": "log", "netip": "net/netip", "os": "os",
 	"offenders":  "github.com/seed-30da4c49/sash/httplimit/offenders",
 	"policyfile": "github.com/seed-30da4c49/sash/httplimit/policyfile",

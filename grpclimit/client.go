@@ -1,0 +1,161 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/seed-30da4c49/sash/grpclimit/internal/rpc"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// UnaryClientInterceptor returns an interceptor that lets each call wait for its turn before it
+// is sent, as t does with requests of HTTP, and holds a key back when the server asks for it.
+//
+//	limiter := sash.Must(sash.New(sash.PerSecond(10).TokenBucket(20)))
+//	t := &httplimit.Transport{Limiter: limiter}
+//	grpc.NewClient(target,
+//		grpc.WithChainUnaryInterceptor(grpclimit.UnaryClientInterceptor(t)),
+//		grpc.WithChainStreamInterceptor(grpclimit.StreamClientInterceptor(t)))
+//
+// All fields of t work as they do there, but for Base, which is not used. Several interceptors,
+// and an http.Client, may share one t, and so its quotas. The key of a call, if t.Key is nil, is
+// the address in the target of its connection. The request of which a KeyFunc and t.Cost are
+// given has the target as the host of its URL, the method as its path, and the outgoing
+// metadata as its header; [MessageOf] and [MessageBytes] know the message of a unary call.
+//
+// A server asks to wait, for the calls of a key, in one of these ways. The first that is there
+// holds:
+//
+//   - RetryInfo in the details of RESOURCE_EXHAUSTED or UNAVAILABLE
+//   - the trailer grpc-retry-pushback-ms with one of these codes
+//   - the metadata retry-after with one of these codes
+//   - the metadata ratelimit with any code, if it reports that a quota is used up
+//
+// A call that is not sent has a status of RESOURCE_EXHAUSTED if it may not wait, with RetryInfo,
+// or is never admitted; CANCELLED or DEADLINE_EXCEEDED if its context ends, or must end before
+// its turn; and else INTERNAL. The error also wraps what t says: a [*httplimit.TurnError],
+// sash.ErrExceedsLimit, the error of the context.
+//
+// The interceptor repeats no call. Attempts that grpc-go itself repeats, by the retry policy of
+// a service config, are below the interceptor, and charged once. UnaryClientInterceptor panics if
+// t is nil.
+func UnaryClientInterceptor(t *httplimit.Transport) grpc.UnaryClientInterceptor {
+	mustNotBeNil("UnaryClientInterceptor", t == nil)
+	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		key, err := rpc.Admit(ctx, t, describeOutgoing(ctx, method, conn, request))
+		if err != nil {
+			return notSent(err)
+		}
+		var header, trailer metadata.MD
+		options = append(options[:len(options):len(options)], grpc.Header(&header), grpc.Trailer(&trailer))
+		err = invoke(ctx, method, request, reply, conn, options...)
+		obey(t, key, err, header, trailer)
+		return err
+	}
+}
+
+// StreamClientInterceptor is [UnaryClientInterceptor] for streams. A stream waits before it is
+// opened. Its messages do not wait.
+func StreamClientInterceptor(t *httplimit.Transport) grpc.StreamClientInterceptor {
+	mustNotBeNil("StreamClientInterceptor", t == nil)
+	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+		key, err := rpc.Admit(ctx, t, describeOutgoing(ctx, method, conn, nil))
+		if err != nil {
+			return nil, notSent(err)
+		}
+		stream, err := open(ctx, desc, conn, method, options...)
+		if err != nil {
+			obey(t, key, err)
+			return nil, err
+		}
+		return &clientStream{ClientStream: stream, transport: t, key: key}, nil
+	}
+}
+
+// A clientStream is a stream that was opened. It obeys the header of the server as soon as it
+// is there, and the trailer at the end: what a header asks for would be stale by then.
+type clientStream struct {
+	grpc.ClientStream
+	transport *httplimit.Transport
+	key       string
+	begun     bool // whether the header was obeyed; by the goroutine that receives
+}
+
+func (s *clientStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	var header metadata.MD
+	if !s.begun {
+		s.begun = true
+		header, _ = s.Header() // does not block: a message is there, or the end
+	}
+	if err != nil && err != io.EOF {
+		obey(s.transport, s.key, err, header, s.Trailer())
+	} else if header != nil {
+		obey(s.transport, s.key, nil, header)
+	}
+	return err
+}
+
+// describeOutgoing describes a call that is about to be made.
+func describeOutgoing(ctx context.Context, method string, conn *grpc.ClientConn, message any) *rpc.Description {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	d := &rpc.Description{Procedure: method, Header: headerOf(md), Message: message}
+	if conn != nil {
+		d.Host = endpoint(conn.CanonicalTarget())
+	}
+	return d
+}
+
+// endpoint returns the address in a target such as "dns:///example.com:443" or "unix:path".
+func endpoint(target string) string {
+	_, rest, _ := strings.Cut(target, ":")
+	if authority, ok := strings.CutPrefix(rest, "//"); ok {
+		_, rest, _ = strings.Cut(authority, "/")
+	}
+	return rest
+}
+
+// obey has t obey what a server has answered.
+func obey(t *httplimit.Transport, key string, err error, answer ...metadata.MD) {
+	s := status.Convert(err)
+	var details []proto.Message
+	for _, detail := range s.Details() {
+		if message, ok := detail.(proto.Message); ok { // else it cannot be read
+			details = append(details, message)
+		}
+	}
+	rpc.Obey(t, key, uint32(s.Code()), details, headerOf(metadata.Join(answer...)))
+}
+
+// A notSentError is the error of a call that was not sent.
+type notSentError struct {
+	error
+	status *status.Status
+}
+
+func (e *notSentError) Unwrap() error { return e.error }
+
+// GRPCStatus is for package status of grpc-go.
+func (e *notSentError) GRPCStatus() *status.Status { return e.status }
+
+// notSent returns the error of a call that was not sent because of err.
+func notSent(err error) error {
+	s := status.New(codes.Code(rpc.NotSent(err)), err.Error())
+	var turn *httplimit.TurnError
+	if errors.As(err, &turn) {
+		if detailed, fault := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(turn.RetryAfter)}); fault == nil {
+			s = detailed
+		}
+	}
+	return &notSentError{err, s}
+}

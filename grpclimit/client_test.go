@@ -1,0 +1,274 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// waiting returns the options of a client that waits by tr.
+func waiting(tr *httplimit.Transport) []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(UnaryClientInterceptor(tr)),
+		grpc.WithChainStreamInterceptor(StreamClientInterceptor(tr)),
+	}
+}
+
+func outgoing(t *testing.T, options ...sash.Option) *sash.Limiter {
+	l := sash.Must(sash.New(options...))
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// generous is a limit that no test reaches.
+var generous = sash.PerSecond(1_000_000)
+
+// held returns for how long err, of a call under NoWait, says that its key is held back.
+func held(t *testing.T, err error) time.Duration {
+	t.Helper()
+	var turn *httplimit.TurnError
+	require.ErrorAs(t, err, &turn)
+	require.True(t, turn.Held)
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	wait, ok := retryDelay(err)
+	require.True(t, ok)
+	require.Equal(t, turn.RetryAfter, wait)
+	return wait
+}
+
+func TestClient_WaitsExactlyAsLongAsTheServerAsks(t *testing.T) {
+	l, clock := limiter(t, everyone("all", sash.Per(1, 90*time.Second+7*time.Nanosecond).Log()))
+	target := serve(t, &echo{}, limited(l)...)
+	chat := func(conn *grpc.ClientConn) error {
+		stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+		if err != nil {
+			return err
+		}
+		_ = stream.CloseSend()
+		if err = stream.RecvMsg(new(wrapperspb.BytesValue)); err == io.EOF {
+			return nil
+		}
+		return err
+	}
+	for name, call := range map[string]func(*grpc.ClientConn) error{
+		"unary":  func(conn *grpc.ClientConn) error { return say(t.Context(), conn) },
+		"stream": chat,
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}
+			conn := dial(t, target, waiting(tr)...)
+			clock.Advance(time.Hour)
+			require.NoError(t, say(t.Context(), dial(t, target)))
+			err := call(conn)
+			require.Equal(t, codes.ResourceExhausted, status.Code(err))
+			require.Equal(t, []string{"all"}, violated(err), "of the server")
+			require.Equal(t, 90*time.Second+7, held(t, call(conn)))
+			clock.Advance(90*time.Second + 6)
+			require.Equal(t, time.Duration(1), held(t, call(conn)))
+			clock.Advance(1)
+			require.NoError(t, call(conn))
+		})
+	}
+}
+
+func TestClient_LeavesAServerAloneWhoseQuotaIsUsedUp(t *testing.T) {
+	l, clock := limiter(t, everyone("all", sash.PerMinute(1).Log()))
+	target := serve(t, &echo{}, limited(l)...)
+	tr := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}
+	conn := dial(t, target, waiting(tr)...)
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	require.NoError(t, stream.SendMsg(message(t, 10)))
+	require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	clock.Advance(time.Second)
+	require.Equal(t, 59*time.Second, held(t, say(t.Context(), conn)), "as soon as the header is there")
+	clock.Advance(time.Hour)
+	require.NoError(t, stream.CloseSend())
+	require.Equal(t, io.EOF, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	require.NoError(t, say(t.Context(), conn), "what the header has asked for is over when the stream ends")
+	require.Equal(t, time.Minute, held(t, say(t.Context(), conn)), "a unary call has a header, too")
+}
+
+// answers is the end of a call without a connection: it sets the trailer and returns a status.
+func answers(code codes.Code, trailer metadata.MD, details ...protoadapt.MessageV1) grpc.UnaryInvoker {
+	return func(_ context.Context, _ string, _, _ any, _ *grpc.ClientConn, options ...grpc.CallOption) error {
+		for _, option := range options {
+			if o, ok := option.(grpc.TrailerCallOption); ok {
+				*o.TrailerAddr = trailer
+			}
+		}
+		s, err := status.New(code, "").WithDetails(details...)
+		if err != nil {
+			return status.Error(code, "")
+		}
+		return s.Err()
+	}
+}
+
+func TestClient_ObeysWhatServersAskFor(t *testing.T) {
+	wait := func(d time.Duration) *errdetails.RetryInfo {
+		return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
+	}
+	pushback := func(ms string) metadata.MD { return metadata.Pairs("grpc-retry-pushback-ms", ms) }
+	all := metadata.Join(pushback("7000"), metadata.Pairs("retry-after", "9"), metadata.Pairs("ratelimit", `"a";r=0;t=11`))
+	for name, c := range map[string]struct {
+		invoke grpc.UnaryInvoker
+		held   time.Duration
+	}{
+		"exhausted":               {answers(codes.ResourceExhausted, nil, wait(5*time.Second)), 5 * time.Second},
+		"unavailable":             {answers(codes.Unavailable, nil, wait(5*time.Second+1)), 5*time.Second + 1},
+		"a transaction":           {answers(codes.Aborted, nil, wait(5*time.Second)), 0},
+		"RetryInfo goes first":    {answers(codes.ResourceExhausted, all, wait(5*time.Second)), 5 * time.Second},
+		"then pushback":           {answers(codes.ResourceExhausted, all), 7 * time.Second},
+		"then retry-after":        {answers(codes.ResourceExhausted, metadata.Join(all, pushback("8000"))), 9 * time.Second},
+		"then ratelimit":          {answers(codes.NotFound, all), 11 * time.Second},
+		"RetryInfo of no time":    {answers(codes.Unavailable, pushback("1"), wait(0)), time.Millisecond},
+		"a negative time":         {answers(codes.Unavailable, pushback("-1"), wait(-time.Hour)), 0},
+		"no number":               {answers(codes.Unavailable, pushback("soon")), 0},
+		"a number of 33 bits":     {answers(codes.Unavailable, pushback("4294967296")), 0},
+		"longer than MaxHold":     {answers(codes.Unavailable, nil, wait(1000*time.Hour)), time.Hour},
+		"beyond a Duration":       {answers(codes.Unavailable, nil, &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: 1 << 60}}), time.Hour},
+		"RetryInfo without delay": {answers(codes.Unavailable, nil, &errdetails.RetryInfo{}), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := sash.NewManualClock(0)
+			interceptor := UnaryClientInterceptor(&httplimit.Transport{
+				Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true, Key: ByMethod()})
+			require.Error(t, interceptor(t.Context(), "/a/b", nil, nil, nil, c.invoke))
+			sends := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }
+			err := interceptor(t.Context(), "/a/b", nil, nil, nil, sends)
+			if c.held == 0 {
+				require.NoError(t, err)
+			} else {
+				require.Equal(t, c.held, held(t, err))
+			}
+			require.NoError(t, interceptor(t.Context(), "/a/other", nil, nil, nil, sends), "another key")
+		})
+	}
+}
+
+// All goroutines of a bubble end, or the test fails.
+func TestClient_WaitsInOrderAndGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		l := sash.Must(sash.New(sash.PerSecond(1).Log(), sash.WithSweepInterval(-1)))
+		tr := &httplimit.Transport{Limiter: l, Key: ByMethod()}
+		interceptor, streams := UnaryClientInterceptor(tr), StreamClientInterceptor(tr)
+		var mu sync.Mutex
+		var sent []time.Duration
+		call := func(ctx context.Context, invoke grpc.UnaryInvoker) error {
+			return interceptor(ctx, "/a/b", nil, nil, nil, func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, options ...grpc.CallOption) error {
+				mu.Lock()
+				sent = append(sent, time.Since(start))
+				mu.Unlock()
+				return invoke(ctx, method, request, reply, conn, options...)
+			})
+		}
+		ok := answers(codes.OK, nil)
+		require.NoError(t, call(t.Context(), ok))
+		require.NoError(t, call(t.Context(), answers(codes.OK, nil)))
+
+		// Calls that wait already are held back as well, by an answer that comes meanwhile.
+		for range 2 {
+			go func() { require.NoError(t, call(t.Context(), ok)) }()
+			synctest.Wait()
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		gaveUp := make(chan error, 1)
+		go func() { gaveUp <- call(cancelled, ok) }()
+		synctest.Wait()
+		tr.HoldBack("/a/b", 10*time.Second)
+		synctest.Wait()
+		cancel()
+		err := <-gaveUp
+		require.Equal(t, codes.Canceled, status.Code(err))
+		require.ErrorIs(t, err, context.Canceled)
+
+		deadline, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		_, err = streams(deadline, &chatDesc, nil, "/a/b", nil)
+		require.Equal(t, codes.DeadlineExceeded, status.Code(err))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(start), "at once")
+
+		<-time.After(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []time.Duration{0, time.Second, 11 * time.Second, 12 * time.Second}, sent)
+	})
+}
+
+func TestClient_TellsWhyACallIsNotSent(t *testing.T) {
+	tr := &httplimit.Transport{Limiter: outgoing(t, sash.PerMinute(1).Log(), sash.WithClock(sash.NewManualClock(0))), NoWait: true,
+		Key: ByMethod(), Cost: MessageBytes}
+	call := func(tr *httplimit.Transport, size int) error {
+		return UnaryClientInterceptor(tr)(t.Context(), "/a/b", message(t, size), nil, nil,
+			func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { panic("sent") })
+	}
+	err := call(tr, 10)
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	require.ErrorIs(t, err, sash.ErrExceedsLimit)
+	_, ok := retryDelay(err)
+	require.False(t, ok)
+
+	err = call(new(httplimit.Transport), 10)
+	require.Equal(t, codes.Internal, status.Code(err))
+	require.Contains(t, err.Error(), "Transport.Limiter must not be nil")
+
+	tr.Cost = nil
+	require.Panics(t, func() { _ = call(tr, 10) })
+	err = call(tr, 10)
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	wait, _ := retryDelay(err)
+	require.Equal(t, time.Minute, wait)
+	require.False(t, errors.Is(err, sash.ErrExceedsLimit))
+}
+
+func TestClient_DescribesCallsToKeyFuncs(t *testing.T) {
+	seen := make(chan *http.Request, 1)
+	tr := &httplimit.Transport{Limiter: outgoing(t, generous), Cost: func(r *http.Request) int64 { seen <- r; return 1 }}
+	target := serve(t, &echo{})
+	conn := dial(t, target, waiting(tr)...)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "X-Tenant", "a")
+	require.NoError(t, conn.Invoke(ctx, sayMethod, message(t, 12), new(wrapperspb.BytesValue)))
+	r := <-seen
+	require.Equal(t, sayMethod, r.URL.Path)
+	require.Equal(t, "a", r.Header.Get("X-Tenant"))
+	require.EqualValues(t, 12, MessageBytes(r))
+	key, ok := httplimit.ByHost()(nil, r)
+	require.True(t, ok)
+	require.Equal(t, target, "passthrough:///"+string(key))
+}
+
+func TestClient_KeysCallsByTheAddressOfTheTarget(t *testing.T) {
+	for target, want := range map[string]string{
+		"dns:///api.example:443":             "api.example:443",
+		"dns://192.0.2.53/API.example.:443":  "api.example:443",
+		"dns:api.example":                    "api.example",
+		"passthrough:///[2001:db8::1]:50051": "[2001:db8::1]:50051",
+	} {
+		key, ok := httplimit.ByHost()(nil, &http.Request{URL: &url.URL{Host: endpoint(target)}})
+		require.True(t, ok, target)
+		require.Equal(t, want, string(key), target)
+	}
+	require.Equal(t, "tmp/socket", endpoint("unix:///tmp/socket"))
+	require.Equal(t, "socket", endpoint("unix:socket"))
+}

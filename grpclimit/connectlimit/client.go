@@ -1,0 +1,220 @@
+package connectlimit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/seed-30da4c49/sash/grpclimit/internal/rpc"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// NewClientInterceptor returns an interceptor for clients. It lets each call wait for its turn
+// before it is sent, as t does with requests of HTTP, and holds a key back when the server asks
+// for it.
+//
+//	limiter := sash.Must(sash.New(sash.PerSecond(10).TokenBucket(20)))
+//	waits := connectlimit.NewClientInterceptor(&httplimit.Transport{Limiter: limiter})
+//	client := pingv1connect.NewPingServiceClient(http.DefaultClient, url, connect.WithInterceptors(waits))
+//
+// All fields of t work as they do there, but for Base, which is not used. Several interceptors,
+// and an http.Client, may share one t, and so its quotas. The key of a call, if t.Key is nil, is
+// the host of the URL. The request of which a KeyFunc and t.Cost are given has that host in its
+// URL, the procedure as its path, and the headers of the call; [MessageOf] and [MessageBytes]
+// know the message of a unary call. A stream waits when the client first sends a message or
+// closes its side. Its messages do not wait.
+//
+// A server asks to wait, for the calls of a key, in one of these ways. The first that is there
+// holds:
+//
+//   - RetryInfo in the details of CodeResourceExhausted or CodeUnavailable
+//   - the trailer Grpc-Retry-Pushback-Ms with one of these codes
+//   - the header Retry-After with one of these codes
+//   - the header RateLimit with any code, if it reports that a quota is used up
+//
+// A call that is not sent has CodeResourceExhausted if it may not wait, with RetryInfo, or is
+// never admitted; CodeCanceled or CodeDeadlineExceeded if its context ends, or must end before
+// its turn; and else CodeInternal. The error also wraps what t says: a [*httplimit.TurnError],
+// sash.ErrExceedsLimit, the error of the context.
+//
+// The interceptor repeats no call. Calls of handlers pass through it unchanged. It panics if t is
+// nil.
+func NewClientInterceptor(t *httplimit.Transport) connect.Interceptor {
+	mustNotBeNil("NewClientInterceptor", t == nil)
+	return &clientInterceptor{t}
+}
+
+type clientInterceptor struct{ transport *httplimit.Transport }
+
+func (i *clientInterceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+func (i *clientInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+		if !request.Spec().IsClient {
+			return next(ctx, request)
+		}
+		key, err := rpc.Admit(ctx, i.transport, &rpc.Description{
+			Procedure: request.Spec().Procedure,
+			Host:      request.Peer().Addr,
+			Header:    request.Header(),
+			Message:   request.Any(),
+		})
+		if err != nil {
+			return nil, notSent(err)
+		}
+		response, err := next(ctx, request)
+		if err != nil {
+			i.obey(key, err)
+		} else {
+			i.obey(key, nil, response.Header(), response.Trailer())
+		}
+		return response, err
+	}
+}
+
+func (i *clientInterceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		return &clientConn{StreamingClientConn: next(ctx, spec), interceptor: i, ctx: ctx, turn: make(chan struct{})}
+	}
+}
+
+// obey has the transport obey the answer to a call of key. Connect puts the headers and
+// trailers of a call that has failed into its error.
+func (i *clientInterceptor) obey(key string, err error, headers ...http.Header) {
+	var coded *connect.Error
+	if !errors.As(err, &coded) {
+		rpc.Obey(i.transport, key, rpc.OK, nil, joined(headers...))
+		return
+	}
+	var details []proto.Message
+	for _, detail := range coded.Details() {
+		if message, fault := detail.Value(); fault == nil { // else it cannot be read
+			details = append(details, message)
+		}
+	}
+	rpc.Obey(i.transport, key, uint32(coded.Code()), details, joined(append(headers, coded.Meta())...))
+}
+
+// A clientConn is a stream that waits for its turn before it sends anything. Only then are the
+// headers of the call complete, of which the key may be made.
+type clientConn struct {
+	connect.StreamingClientConn
+	interceptor *clientInterceptor
+	ctx         context.Context
+
+	// The side that sends waits, and then closes turn. It may send if err is nil.
+	waited bool
+	turn   chan struct{}
+	key    string
+	err    error
+
+	begun bool // whether the headers of the response were obeyed; by the side that receives
+}
+
+// wait waits for the turn of the stream, once. It is called by the side that sends.
+func (c *clientConn) wait() error {
+	if c.waited {
+		return c.err
+	}
+	c.waited = true
+	defer close(c.turn)
+	key, err := rpc.Admit(c.ctx, c.interceptor.transport, &rpc.Description{
+		Procedure: c.Spec().Procedure,
+		Host:      c.Peer().Addr,
+		Header:    c.RequestHeader(),
+	})
+	c.key = key
+	if err != nil {
+		c.err = notSent(err)
+	}
+	return c.err
+}
+
+// sent returns why the stream is not sent, once that is known. It is called by the side that
+// receives.
+func (c *clientConn) sent() error {
+	select { // what is known holds, even if the context has ended since
+	case <-c.turn:
+		return c.err
+	default:
+	}
+	select {
+	case <-c.turn:
+		return c.err
+	case <-c.ctx.Done():
+		return connect.NewError(connect.Code(codeOf(c.ctx.Err())), c.ctx.Err())
+	}
+}
+
+func (c *clientConn) Send(message any) error {
+	if err := c.wait(); err != nil {
+		return err
+	}
+	return c.StreamingClientConn.Send(message)
+}
+
+func (c *clientConn) CloseRequest() error {
+	if err := c.wait(); err != nil {
+		return err
+	}
+	return c.StreamingClientConn.CloseRequest()
+}
+
+func (c *clientConn) Receive(message any) error {
+	if err := c.sent(); err != nil {
+		return err
+	}
+	err := c.StreamingClientConn.Receive(message)
+	var header http.Header
+	if !c.begun {
+		c.begun = true
+		header = c.StreamingClientConn.ResponseHeader() // is there: a message is, or the end
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.interceptor.obey(c.key, err)
+	} else if header != nil {
+		c.interceptor.obey(c.key, nil, header)
+	}
+	return err
+}
+
+func (c *clientConn) ResponseHeader() http.Header {
+	if c.sent() != nil {
+		return http.Header{}
+	}
+	return c.StreamingClientConn.ResponseHeader()
+}
+
+func (c *clientConn) ResponseTrailer() http.Header {
+	if c.sent() != nil {
+		return http.Header{}
+	}
+	return c.StreamingClientConn.ResponseTrailer()
+}
+
+func (c *clientConn) CloseResponse() error {
+	if c.sent() != nil {
+		return nil // nothing is open
+	}
+	return c.StreamingClientConn.CloseResponse()
+}
+
+// notSent returns the error of a call that was not sent because of err.
+func notSent(err error) *connect.Error {
+	coded := connect.NewError(connect.Code(rpc.NotSent(err)), err)
+	var turn *httplimit.TurnError
+	if errors.As(err, &turn) {
+		if detail, fault := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(turn.RetryAfter)}); fault == nil {
+			coded.AddDetail(detail)
+		}
+	}
+	return coded
+}

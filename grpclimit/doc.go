@@ -1,0 +1,105 @@
+// Package grpclimit limits calls of gRPC: at servers, by the policies of package httplimit, and
+// at clients, which wait for their turn.
+//
+//	limiter := httplimit.Must(httplimit.New(
+//		httplimit.Policy{
+//			Name:   "all",
+//			Limits: []sash.Limit{sash.PerMinute(300)},
+//			Key:    httplimit.ByAddress(),
+//		},
+//		httplimit.Policy{
+//			Name:    "login",
+//			Pattern: "/accounts.Accounts/Login",
+//			Limits:  []sash.Limit{sash.PerHour(5)},
+//			Key:     httplimit.ByAddress(),
+//			Charge:  func(code int) bool { return codes.Code(code) == codes.Unauthenticated },
+//		},
+//	))
+//	defer limiter.Close()
+//	server := grpc.NewServer(
+//		grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(limiter)),
+//		grpc.ChainStreamInterceptor(grpclimit.StreamServerInterceptor(limiter)))
+//
+// For clients, see [UnaryClientInterceptor]. For Connect, see package connectlimit.
+//
+// # Calls as requests
+//
+// Policies decide a call as if it were a request of HTTP, with
+//
+//   - the method POST, and the path "/package.Service/Method". So the Pattern "/package.Service/"
+//     is for all methods of a service.
+//   - the host that the client has named as its authority.
+//   - the metadata as its header, with canonical names: X-Forwarded-For, X-Api-Key. Metadata
+//     whose name ends in -bin is there in bytes.
+//   - the address of the peer. All options of [httplimit.ByAddress] work as they do with HTTP.
+//   - TLS, if the connection has it, and the context of the call. [MessageOf] returns the message
+//     of a unary call.
+//
+// Identities, costs, shadows, stores and observers are those of httplimit. A transport within the
+// process may have no peer: then ByAddress cannot tell the identity.
+//
+// # Refused calls
+//
+// A call that is denied is answered RESOURCE_EXHAUSTED, with the details
+//
+//   - RetryInfo: the time to wait, exact to the nanosecond. A client that waits for that time is
+//     admitted if no other call is charged meanwhile; a nanosecond earlier, it is denied. It is
+//     missing if no wait would do.
+//   - QuotaFailure: the names of the quotas, in quota_id. They have no subject, since an answer
+//     tells nothing about the client.
+//
+// and the metadata ratelimit, ratelimit-policy, retry-after in seconds, and
+// grpc-retry-pushback-ms, both rounded up. By the last one, clients with a retry policy for
+// RESOURCE_EXHAUSTED retry at that time. It is -1, do not retry, if no wait would do, or one over
+// 24 days. The metadata is in the trailer, which of such an answer is all there is: grpc-go
+// retries no call that was sent a header.
+//
+// Other calls that are refused have no details. A call whose identity cannot be told is answered
+// INVALID_ARGUMENT, and not UNAUTHENTICATED, by which clients would get new credentials. If a
+// function of a policy panics, it is INTERNAL. If the context of a call ends while it waits in a
+// queue, it is CANCELLED or DEADLINE_EXCEEDED.
+//
+// An admitted call is sent ratelimit and ratelimit-policy in its header, or in its trailer if
+// it fails before anything is sent.
+//
+// # Charges
+//
+// A call is charged when it begins. When its handler has returned, the policies that may change
+// a charge are told of the answer, by their functions Charge, ChargeUncertain and Settle:
+//
+//   - The status is the code of gRPC as a number, from 0 for OK to 16.
+//   - Bytes are those of the messages that the handler has sent, in binary form, before
+//     compression; see [MessageSize].
+//   - Header is nil, or the metadata that the handler has set; see [RecordMetadata].
+//
+// Handlers may declare the cost themselves, by httplimit.ChargeOf.
+//
+// The answer is uncertain, and the charge stays unless ChargeUncertain gives it back, if
+//
+//   - the context of the call is done before the handler has returned: the client has cancelled
+//     it, is gone, or its deadline is over. The status is then CANCELLED or DEADLINE_EXCEEDED; a
+//     client that sets a deadline may cause either.
+//   - the handler panics. The status is UNKNOWN, and the panic goes on.
+//   - a stream could not send or receive a message, other than that it has ended or was refused:
+//     one that is too large, say. grpc-go then ends its context, so the status is CANCELLED.
+//
+// # Messages of streams
+//
+// A stream is one call, however many messages it has. [LimitReceived] and [LimitSent] decide its
+// messages, by policies of their own. A message that is denied ends the stream: it is answered as
+// a denied call is, whatever the handler returns, but for ratelimit, ratelimit-policy and
+// retry-after. The context of the handler ends, and further messages fail in the same way. A
+// handler that waits for a message while another goroutine of it was refused one waits on.
+//
+// Each message that a handler gets is charged, and each that it sends, even if sending fails
+// then. So wherever a stream is cut, the charges are those of the messages that the handler has
+// got and sent until then. Messages that grpc-go has received and not handed on are not charged.
+// The policies of messages are told of the answer OK, and of the bytes of the message, as soon as
+// the message is sent or received.
+//
+// # Order of interceptors
+//
+// The interceptors see the code that the handler returns to them. An interceptor that changes
+// errors into codes, or recovers from panics, belongs behind them: later in the chain. What an
+// authenticating interceptor puts into the context, KeyFuncs find there if it stands before.
+package grpclimit

@@ -1,0 +1,172 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// A Server is what the interceptors of a server share.
+type Server struct {
+	Limiter  *httplimit.Limiter // of calls
+	Received *httplimit.Limiter // of each message that a stream receives; nil: none
+	Sent     *httplimit.Limiter // of each message that a stream sends; nil: none
+	Size     func(any) int64    // of a message, in bytes
+}
+
+// A Call is a call that was admitted. It must be settled.
+type Call struct {
+	// RateLimit is the headers that report quotas, to be sent to the client.
+	RateLimit http.Header
+
+	server  *Server
+	arrived context.Context // done once the client has gone
+	handled context.Context // of the handler
+	request *http.Request
+	charges *httplimit.Charges // nil: none may change
+
+	// Messages are sent and received by goroutines of their own.
+	bytes   atomic.Int64            // of the messages sent
+	broken  atomic.Bool             // whether sending or receiving a message has failed
+	refusal atomic.Pointer[Refusal] // of the message that has ended the stream; nil: none
+	cancel  context.CancelFunc      // of handled; nil: no message is decided
+}
+
+// Begin decides a call. It returns either the admitted call or why it is refused.
+func (s *Server) Begin(ctx context.Context, d *Description) (*Call, *Refusal) {
+	c := &Call{server: s, arrived: ctx, handled: ctx, RateLimit: http.Header{}, request: d.Request(ctx, s.Size)}
+	v := decide(s.Limiter, c.RateLimit, c.request)
+	if refusal := newRefusal(ctx, &v, c.RateLimit); refusal != nil {
+		return nil, refusal
+	}
+	c.charges, c.handled = v.Charges, v.Charges.Context(ctx)
+	return c, nil
+}
+
+// BeginStream is Begin for a stream, whose messages are decided as well.
+func (s *Server) BeginStream(ctx context.Context, d *Description) (*Call, *Refusal) {
+	c, refusal := s.Begin(ctx, d)
+	if c != nil && (s.Received != nil || s.Sent != nil) {
+		c.handled, c.cancel = context.WithCancel(c.handled)
+	}
+	return c, refusal
+}
+
+// decide is Limiter.Decide, but that a function of a policy cannot abort the process.
+func decide(l *httplimit.Limiter, h http.Header, r *http.Request) (v httplimit.Verdict) {
+	defer func() {
+		// Decide recovers from all panics but this one, by which a handler of net/http
+		// aborts its connection. No server of RPCs recovers from it.
+		if fault := recover(); fault == http.ErrAbortHandler {
+			v = httplimit.Verdict{Outcome: httplimit.Failed}
+		} else if fault != nil {
+			panic(fault)
+		}
+	}()
+	return l.Decide(h, r)
+}
+
+// Context returns the context for the handler.
+func (c *Call) Context() context.Context { return c.handled }
+
+// Refusal returns why the stream has ended, or nil if no message was refused.
+func (c *Call) Refusal() *Refusal { return c.refusal.Load() }
+
+// Receive calls receive, and decides the message that it has received. A refusal ends the
+// stream.
+func (c *Call) Receive(message any, receive func(any) error) (*Refusal, error) {
+	if ended := c.Refusal(); ended != nil {
+		return ended, nil
+	}
+	if err := receive(message); err != nil {
+		if !errors.Is(err, io.EOF) && c.Refusal() == nil {
+			c.broken.Store(true)
+		}
+		return nil, err
+	}
+	charges, refusal := c.decideMessage(c.server.Received, message)
+	c.settleMessage(charges, message, nil)
+	return refusal, nil
+}
+
+// Send decides a message, and calls send if it is admitted. A refusal ends the stream.
+func (c *Call) Send(message any, send func(any) error) (*Refusal, error) {
+	charges, refusal := c.decideMessage(c.server.Sent, message)
+	if refusal != nil {
+		return refusal, nil
+	}
+	err := send(message)
+	c.NoteSent(message, err)
+	c.settleMessage(charges, message, err)
+	return nil, err
+}
+
+// NoteSent records that a message was sent, or that this has failed.
+func (c *Call) NoteSent(message any, err error) {
+	switch {
+	case err != nil:
+		c.broken.Store(true)
+	case c.charges != nil:
+		c.bytes.Add(c.server.Size(message))
+	}
+}
+
+// decideMessage decides a message by l. It returns charges to be settled, or why the stream
+// has ended.
+func (c *Call) decideMessage(l *httplimit.Limiter, message any) (*httplimit.Charges, *Refusal) {
+	if ended := c.Refusal(); ended != nil || l == nil {
+		return nil, ended
+	}
+	r := withMessage(c.handled, c.request, message, c.server.Size)
+	v := decide(l, nil, r)
+	refusal := newRefusal(c.handled, &v, nil)
+	if refusal == nil {
+		return v.Charges, nil
+	}
+	// The other direction may have ended the stream at the same time. The first refusal is
+	// the answer. Cancel the handler's context only after it is stored: what the handler
+	// then returns must not be taken for the answer.
+	c.refusal.CompareAndSwap(nil, refusal)
+	c.cancel()
+	return nil, c.Refusal()
+}
+
+// settleMessage settles the charges of a message that was admitted. err is why it was not
+// sent.
+func (c *Call) settleMessage(charges *httplimit.Charges, message any, err error) {
+	if charges != nil {
+		charges.Settle(httplimit.Response{Bytes: c.server.Size(message), Uncertain: err != nil})
+	}
+}
+
+// Settle settles the charges of the call. The code is that of the handler's error, and header
+// returns what the client is sent. returned tells whether the handler has returned, and has not
+// panicked. Only the first call has an effect.
+func (c *Call) Settle(code uint32, header func() http.Header, returned bool) {
+	if c.cancel != nil {
+		defer c.cancel()
+	}
+	if c.charges == nil {
+		return
+	}
+	gone := c.arrived.Err()
+	refusal := c.Refusal()
+	switch {
+	case gone != nil:
+		code = contextCode(gone)
+	case !returned:
+		code = Unknown
+	case refusal != nil:
+		code = refusal.Code
+	}
+	c.charges.Settle(httplimit.Response{
+		Status:    int(code),
+		Bytes:     c.bytes.Load(),
+		Header:    header(),
+		Uncertain: !returned || gone != nil || c.broken.Load(),
+	})
+}

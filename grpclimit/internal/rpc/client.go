@@ -1,0 +1,75 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// Admit waits until the call may be made, and returns the key that was charged.
+func Admit(ctx context.Context, t *httplimit.Transport, d *Description) (key string, err error) {
+	return t.Admit(d.outgoing(ctx, Size))
+}
+
+// NotSent returns the code of a call that was not made because of err, an error of Admit.
+func NotSent(err error) uint32 {
+	var turn *httplimit.TurnError
+	switch {
+	case errors.As(err, &turn), errors.Is(err, sash.ErrExceedsLimit):
+		return ResourceExhausted
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return contextCode(err)
+	}
+	return Internal
+}
+
+// Obey holds key back for as long as the server has asked in the answer to a call: by the
+// details of its status, and by its headers and trailers.
+func Obey(t *httplimit.Transport, key string, code uint32, details []proto.Message, header http.Header) {
+	response := &http.Response{StatusCode: http.StatusOK, Header: header}
+	// Other codes have RetryInfo for other reasons: under ABORTED it says when to repeat a
+	// transaction.
+	if code == ResourceExhausted || code == Unavailable {
+		if d := RetryDelay(details); d > 0 {
+			t.HoldBack(key, d)
+			return
+		}
+		if d := pushbackOf(header); d > 0 {
+			t.HoldBack(key, d)
+			return
+		}
+		response.StatusCode = http.StatusTooManyRequests
+	}
+	t.Obey(key, response)
+}
+
+// RetryDelay returns the time in the RetryInfo among details, or 0.
+func RetryDelay(details []proto.Message) time.Duration {
+	for _, detail := range details {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return info.GetRetryDelay().AsDuration()
+		}
+	}
+	return 0
+}
+
+// pushbackOf returns the time in the pushback of a server, or 0.
+func pushbackOf(header http.Header) time.Duration {
+	values := header[Pushback]
+	if len(values) != 1 {
+		return 0
+	}
+	ms, err := strconv.ParseInt(values[0], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ms) * time.Millisecond
+}

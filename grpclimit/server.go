@@ -1,0 +1,108 @@
+package grpclimit
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/seed-30da4c49/sash/grpclimit/internal/rpc"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// UnaryServerInterceptor returns an interceptor that asks all policies of l whose Pattern
+// matches a call, and calls the handler if they admit it. The package's documentation says what
+// a refused call is answered, and what an admitted one is charged in the end.
+//
+// grpc-go calls interceptors once it has read the message of a call. A call whose message it
+// cannot read is answered without them, and charged nothing.
+//
+// UnaryServerInterceptor panics if l or an option is nil.
+func UnaryServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.UnaryServerInterceptor {
+	s := newServer("UnaryServerInterceptor", l, options)
+	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
+		call, refusal := s.Begin(ctx, describe(ctx, info.FullMethod, message))
+		if refusal != nil {
+			_ = grpc.SetTrailer(ctx, trailerOf(refusal)) // fails only if no transport is below
+			return nil, statusOf(refusal)
+		}
+		handled, recorded := call.Context(), (*recorder)(nil)
+		if s.recordMetadata {
+			handled, recorded = record(handled)
+		}
+		returned := false
+		defer func() { call.Settle(codeOf(err), recorded.header, returned) }()
+		response, err = handler(handled, message)
+		returned = true
+		if err == nil {
+			call.NoteSent(response, nil)
+			_ = grpc.SetHeader(ctx, metadataOf(call.RateLimit)) // fails if the handler has sent its headers
+		} else {
+			_ = grpc.SetTrailer(ctx, metadataOf(call.RateLimit))
+		}
+		return response, err
+	}
+}
+
+// StreamServerInterceptor is [UnaryServerInterceptor] for streams. A stream is decided when it
+// begins. [LimitReceived] and [LimitSent] decide its messages as well.
+func StreamServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.StreamServerInterceptor {
+	s := newServer("StreamServerInterceptor", l, options)
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+		call, refusal := s.BeginStream(ss.Context(), describe(ss.Context(), info.FullMethod, nil))
+		if refusal != nil {
+			ss.SetTrailer(trailerOf(refusal))
+			return statusOf(refusal)
+		}
+		stream := &serverStream{ServerStream: ss, call: call, handled: call.Context()}
+		if s.recordMetadata {
+			stream.handled, stream.recorded = record(stream.handled)
+		}
+		returned := false
+		defer func() { call.Settle(codeOf(err), stream.recorded.header, returned) }()
+		err = handler(srv, stream)
+		returned = true
+		if refusal := call.Refusal(); refusal != nil {
+			ss.SetTrailer(trailerOf(refusal))
+			err = statusOf(refusal)
+		}
+		stream.finish(err)
+		return err
+	}
+}
+
+// codeOf returns the code that grpc-go answers for a handler's error.
+func codeOf(err error) uint32 {
+	s, ok := status.FromError(err)
+	if !ok {
+		s = status.FromContextError(err)
+	}
+	return uint32(s.Code())
+}
+
+// statusOf returns a refusal as an error with a status.
+func statusOf(r *rpc.Refusal) error {
+	s := status.New(codes.Code(r.Code), r.Message)
+	details := make([]protoadapt.MessageV1, len(r.Details))
+	for i, detail := range r.Details {
+		details[i] = protoadapt.MessageV1Of(detail)
+	}
+	if detailed, err := s.WithDetails(details...); err == nil {
+		s = detailed
+	}
+	return s.Err()
+}
+
+// trailerOf returns the metadata of a refusal. It belongs into the trailer, since grpc-go
+// retries no call that was sent a header. The answer to a call that is refused at once has only
+// a trailer, which is then the header of the HTTP response.
+func trailerOf(r *rpc.Refusal) metadata.MD {
+	md := metadataOf(r.Header)
+	if r.Pushback != "" {
+		md.Set(rpc.Pushback, r.Pushback)
+	}
+	return md
+}

@@ -1,0 +1,77 @@
+package grpclimit
+
+import (
+	"context"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/seed-30da4c49/sash/grpclimit/internal/rpc"
+)
+
+// A serverStream is the stream of an admitted call, as its handler sees it.
+type serverStream struct {
+	grpc.ServerStream
+	call     *rpc.Call
+	handled  context.Context
+	recorded *recorder   // nil: metadata is not recorded
+	reported atomic.Bool // whether the headers that report quotas were set
+}
+
+func (s *serverStream) Context() context.Context { return s.handled }
+
+func (s *serverStream) RecvMsg(m any) error {
+	refusal, err := s.call.Receive(m, s.ServerStream.RecvMsg)
+	if refusal != nil {
+		return statusOf(refusal)
+	}
+	return err
+}
+
+func (s *serverStream) SendMsg(m any) error {
+	refusal, err := s.call.Send(m, s.send)
+	if refusal != nil {
+		return statusOf(refusal)
+	}
+	return err
+}
+
+// send sends a message that is admitted.
+func (s *serverStream) send(m any) error {
+	s.report()
+	return s.ServerStream.SendMsg(m)
+}
+
+func (s *serverStream) SetHeader(md metadata.MD) error {
+	s.recorded.add(md)
+	return s.ServerStream.SetHeader(md)
+}
+
+func (s *serverStream) SendHeader(md metadata.MD) error {
+	s.report()
+	s.recorded.add(md)
+	return s.ServerStream.SendHeader(md)
+}
+
+func (s *serverStream) SetTrailer(md metadata.MD) {
+	s.recorded.add(md)
+	s.ServerStream.SetTrailer(md)
+}
+
+// report sets the headers that report quotas, before the headers are sent.
+func (s *serverStream) report() {
+	if s.reported.CompareAndSwap(false, true) {
+		_ = s.ServerStream.SetHeader(metadataOf(s.call.RateLimit)) // fails if the headers were sent by grpc.SendHeader
+	}
+}
+
+// finish reports quotas if nothing was sent. A call that has failed has no header then, so that
+// clients may retry it: see trailerOf.
+func (s *serverStream) finish(err error) {
+	if err == nil {
+		s.report()
+	} else if !s.reported.Load() {
+		s.ServerStream.SetTrailer(metadataOf(s.call.RateLimit))
+	}
+}

@@ -1,0 +1,355 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// A cut ends a stream in which some messages were echoed.
+type cut struct {
+	name    string
+	client  func(stream grpc.ClientStream, cancel func(), connection net.Conn) // by the client
+	handler func() error                                                       // by the handler, instead of its next RecvMsg
+	certain bool                                                               // whether the client is sent the answer for certain
+	code    codes.Code                                                         // that policies are told
+}
+
+var cuts = []cut{
+	{name: "the client closes", client: func(stream grpc.ClientStream, _ func(), _ net.Conn) { _ = stream.CloseSend() }, certain: true, code: codes.OK},
+	{name: "the client cancels", client: func(_ grpc.ClientStream, cancel func(), _ net.Conn) { cancel() }, code: codes.Canceled},
+	{name: "the client sends more and cancels", client: func(stream grpc.ClientStream, cancel func(), _ net.Conn) {
+		for range 3 {
+			_ = stream.SendMsg(&wrapperspb.BytesValue{Value: []byte("more")})
+		}
+		cancel()
+	}, code: codes.Canceled},
+	{name: "the connection breaks", client: func(_ grpc.ClientStream, _ func(), connection net.Conn) { connection.Close() }, code: codes.Canceled},
+	{name: "the handler returns", handler: func() error { return nil }, certain: true, code: codes.OK},
+	{name: "the handler fails", handler: func() error { return status.Error(codes.NotFound, "gone") }, certain: true, code: codes.NotFound},
+	{name: "the handler fails by a context", handler: func() error { return context.Canceled }, certain: true, code: codes.Canceled},
+	{name: "the handler panics", handler: func() error { panic("fault") }, code: codes.Unknown},
+	{name: "the handler aborts", handler: func() error { panic(http.ErrAbortHandler) }, code: codes.Unknown},
+}
+
+// perMinute is a limit that no test reaches.
+const perMinute = 1_000_000
+
+// TestStream_LeavesTheDocumentedChargesWhereverItIsCut echoes k messages of a stream, each of
+// its own size, cuts the stream there, and compares what every kind of policy has charged.
+func TestStream_LeavesTheDocumentedChargesWhereverItIsCut(t *testing.T) {
+	for _, c := range cuts {
+		t.Run(c.name, func(t *testing.T) {
+			for k := range 6 {
+				testCut(t, c, k)
+			}
+		})
+	}
+}
+
+func testCut(t *testing.T, c cut, k int) {
+	var told atomic.Int64
+	told.Store(-1)
+	policy := func(name string, charge, uncertain func(int) bool, settle func(*httplimit.Response) int64) httplimit.Policy {
+		p := everyone(name, sash.PerMinute(perMinute).Log())
+		p.Cost = func(*http.Request) int64 { return 1000 }
+		p.Charge, p.ChargeUncertain, p.Settle = charge, uncertain, settle
+		return p
+	}
+	never := func(int) bool { return false }
+	hears := func(code int) bool { told.Store(int64(code)); return true }
+	calls, _ := limiter(t,
+		policy("plain", nil, nil, nil),
+		policy("told", hears, hears, nil),
+		policy("free", never, nil, nil),
+		policy("back", never, never, nil),
+		policy("bytes", nil, nil, httplimit.SettleBytes()),
+		policy("handler", nil, nil, httplimit.SettleEstimate()))
+	received, _ := limiter(t, everyone("count", sash.PerMinute(perMinute).Log()))
+	bytes := everyone("bytes", sash.PerMinute(perMinute).Log())
+	bytes.Cost = MessageBytes
+	sent, _ := limiter(t, bytes)
+
+	var got, answered, handled int64 // messages, bytes, and units that the handler declares
+	echo := &echo{chat: func(stream grpc.ServerStream) error {
+		for i := 0; ; i++ {
+			if c.handler != nil && i == k {
+				return c.handler()
+			}
+			m := new(wrapperspb.BytesValue)
+			if err := stream.RecvMsg(m); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			got++
+			answered += sizeOf(m)
+			handled += 3
+			httplimit.ChargeOf(stream.Context(), "handler").Commit(handled)
+			if err := stream.SendMsg(m); err != nil {
+				return err
+			}
+		}
+	}}
+	settled := make(chan struct{})
+	target := serve(t, echo, grpc.ChainStreamInterceptor(
+		func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+			defer close(settled)
+			defer recovers(&err)
+			return handler(srv, stream)
+		}, StreamServerInterceptor(calls, LimitReceived(received), LimitSent(sent))))
+	var connection net.Conn
+	conn := dial(t, target, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		var err error
+		connection, err = new(net.Dialer).DialContext(ctx, "tcp", address)
+		return connection, err
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &chatDesc, chatMethod)
+	require.NoError(t, err)
+	for i := range k {
+		require.NoError(t, stream.SendMsg(message(t, 10+i)))
+		require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	}
+	if k == 0 && c.client != nil {
+		// Until a message is echoed, the stream may be cut before the server sees it.
+		require.NoError(t, stream.SendMsg(message(t, 10)))
+		require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	}
+	if c.client != nil {
+		c.client(stream, cancel, connection)
+	}
+	<-settled
+
+	charged := func(l *httplimit.Limiter, policy string) int64 { return perMinute - left(t, l, policy) }
+	at := fmt.Sprintf("cut after %d messages", k)
+	require.EqualValues(t, 1000, charged(calls, "plain"), at)
+	require.EqualValues(t, 1000, charged(calls, "told"), at)
+	require.EqualValues(t, c.code, told.Load(), at)
+	require.EqualValues(t, 0, charged(calls, "back"), at)
+	if c.certain {
+		require.EqualValues(t, 0, charged(calls, "free"), at)
+		require.EqualValues(t, answered, charged(calls, "bytes"), at)
+	} else {
+		require.EqualValues(t, 1000, charged(calls, "free"), at)
+		require.EqualValues(t, 1000, charged(calls, "bytes"), "%s: the estimate stays", at)
+	}
+	if handled > 0 {
+		require.EqualValues(t, handled, charged(calls, "handler"), at)
+	} else {
+		require.EqualValues(t, 1000, charged(calls, "handler"), at)
+	}
+	require.GreaterOrEqual(t, got, int64(k), at)
+	require.Equal(t, got, charged(received, "count"), "%s: the messages that the handler has got", at)
+	require.Equal(t, answered, charged(sent, "bytes"), "%s: the messages that the handler has sent", at)
+}
+
+// sizeOf returns the size of m in binary form.
+func sizeOf(m *wrapperspb.BytesValue) int64 {
+	if len(m.Value) == 0 {
+		return 0
+	}
+	return int64(len(m.Value)) + 2
+}
+
+// A limit of messages ends the stream at each message in turn, in both directions.
+func TestStream_EndsAtAMessageThatIsDenied(t *testing.T) {
+	for _, direction := range []string{"received", "sent"} {
+		for k := range 5 {
+			t.Run(fmt.Sprint(direction, " after ", k), func(t *testing.T) { testDeniedMessage(t, direction, k) })
+		}
+	}
+}
+
+func testDeniedMessage(t *testing.T, direction string, k int) {
+	opening := everyone("calls", sash.PerMinute(10).Log())
+	opening.Charge = func(code int) bool { return codes.Code(code) != codes.ResourceExhausted }
+	opening.ChargeUncertain = func(code int) bool { panic("the end is certain") }
+	calls, _ := limiter(t, opening)
+	messages, clock := limiter(t, everyone("messages", sash.Per(max(int64(k), 1), time.Minute+time.Nanosecond).Log()))
+	if k == 0 {
+		messages.Sash().Allow(mustKey(t, messages, "messages"))
+	}
+	option := LimitReceived(messages)
+	if direction == "sent" {
+		option = LimitSent(messages)
+	}
+	var after, cause error
+	got, settled := 0, make(chan struct{})
+	e := &echo{chat: func(stream grpc.ServerStream) error {
+		for {
+			m := new(wrapperspb.BytesValue)
+			err := stream.RecvMsg(m)
+			if err == nil {
+				got++
+				err = stream.SendMsg(m)
+			}
+			if err != nil {
+				<-stream.Context().Done()
+				cause, after = err, errors.Join(stream.SendMsg(m), stream.RecvMsg(m))
+				return nil // which is not the answer
+			}
+		}
+	}}
+	conn := dial(t, serve(t, e, grpc.ChainStreamInterceptor(
+		func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			defer close(settled)
+			return handler(srv, stream)
+		}, StreamServerInterceptor(calls, option))))
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	for range k {
+		require.NoError(t, stream.SendMsg(message(t, 10)))
+		require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	}
+	clock.Advance(time.Second)
+	require.NoError(t, stream.SendMsg(message(t, 10)))
+	err = stream.RecvMsg(new(wrapperspb.BytesValue))
+	<-settled
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	wait, _ := retryDelay(err)
+	require.Equal(t, 59*time.Second+time.Nanosecond, wait)
+	require.Equal(t, []string{"messages"}, violated(err))
+	require.Equal(t, []string{"59001"}, stream.Trailer()["grpc-retry-pushback-ms"])
+	require.Equal(t, codes.ResourceExhausted, status.Code(cause))
+	require.Equal(t, codes.ResourceExhausted, status.Code(after), "the stream is over in both directions")
+	if direction == "received" {
+		require.Equal(t, k, got, "the handler does not get the message")
+	}
+	require.EqualValues(t, 0, left(t, messages, "messages"))
+	require.EqualValues(t, 10, left(t, calls, "calls"), "given back, by the code of the answer")
+}
+
+func mustKey(t *testing.T, l *httplimit.Limiter, policy string) string {
+	key, ok := l.KeyFor(policy, &http.Request{})
+	require.True(t, ok)
+	return key
+}
+
+func TestStream_MessagesCostTheirBytesByMethodAndClient(t *testing.T) {
+	p := httplimit.Policy{
+		Name:    "upload",
+		Pattern: "/test.Echo/Chat",
+		Limits:  []sash.Limit{sash.PerMinute(100).Log()},
+		Key:     httplimit.Join(httplimit.ByHeader("tenant"), ByMethod()),
+		Cost:    MessageBytes,
+		Unit:    "content-bytes",
+	}
+	bytes, _ := limiter(t, p)
+	calls, _ := limiter(t, everyone("calls", sash.PerMinute(100)))
+	conn := dial(t, serve(t, &echo{}, limited(calls, LimitReceived(bytes))...))
+	send := func(tenant string, size int) error {
+		stream, err := conn.NewStream(metadata.AppendToOutgoingContext(t.Context(), "tenant", tenant), &chatDesc, chatMethod)
+		require.NoError(t, err)
+		require.NoError(t, stream.SendMsg(message(t, size)))
+		require.NoError(t, stream.CloseSend())
+		for err == nil {
+			err = stream.RecvMsg(new(wrapperspb.BytesValue))
+		}
+		return err
+	}
+	require.Equal(t, io.EOF, send("a", 60))
+	require.Equal(t, io.EOF, send("b", 100))
+	require.Equal(t, codes.ResourceExhausted, status.Code(send("a", 41)))
+	require.Equal(t, io.EOF, send("a", 40))
+	require.NoError(t, say(metadata.AppendToOutgoingContext(t.Context(), "tenant", "a"), conn), "a unary call is none of a stream")
+}
+
+// A stream that cannot send or receive a message has an uncertain end, though its context is not
+// done: the client causes it by what it sends.
+func TestStream_KeepsItsChargeIfAMessageFails(t *testing.T) {
+	for name, sizes := range map[string][2]int{"received": {101, 10}, "sent": {10, 101}} {
+		t.Run(name, func(t *testing.T) {
+			kept := everyone("kept", sash.PerMinute(100).Log())
+			kept.Charge = func(int) bool { return false }
+			calls, _ := limiter(t, kept)
+			received, _ := limiter(t, everyone("messages", sash.PerMinute(100).Log()))
+			back := everyone("messages", sash.PerMinute(100).Log())
+			back.ChargeUncertain = func(int) bool { return false }
+			sent, _ := limiter(t, back)
+			settled := make(chan struct{})
+			e := &echo{chat: func(stream grpc.ServerStream) error {
+				if err := stream.RecvMsg(new(wrapperspb.BytesValue)); err != nil {
+					return err
+				}
+				return stream.SendMsg(message(t, sizes[1]))
+			}}
+			conn := dial(t, serve(t, e, grpc.MaxRecvMsgSize(100), grpc.MaxSendMsgSize(100), grpc.ChainStreamInterceptor(
+				func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+					defer close(settled)
+					return handler(srv, stream)
+				}, StreamServerInterceptor(calls, LimitReceived(received), LimitSent(sent)))))
+			stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+			require.NoError(t, err)
+			require.NoError(t, stream.SendMsg(message(t, sizes[0])))
+			require.Equal(t, codes.ResourceExhausted, status.Code(stream.RecvMsg(new(wrapperspb.BytesValue))))
+			<-settled
+			require.EqualValues(t, 99, left(t, calls, "kept"))
+			require.EqualValues(t, 100, left(t, sent, "messages"), "given back, since nothing was sent")
+			if name == "received" {
+				require.EqualValues(t, 100, left(t, received, "messages"), "the handler has got no message")
+			} else {
+				require.EqualValues(t, 99, left(t, received, "messages"))
+			}
+		})
+	}
+}
+
+func TestStream_RecordsTheMetadataOfTheHandler(t *testing.T) {
+	p := everyone("all", sash.PerMinute(100).Log())
+	got := make(chan http.Header, 1)
+	p.Settle = func(r *httplimit.Response) int64 { got <- r.Header; return 1 }
+	l, _ := limiter(t, p)
+	e := &echo{chat: func(stream grpc.ServerStream) error {
+		stream.SetTrailer(metadata.Pairs("a", "1"))
+		return errors.Join(stream.SetHeader(metadata.Pairs("b", "2")), grpc.SetHeader(stream.Context(), metadata.Pairs("c", "3")),
+			grpc.SetTrailer(stream.Context(), metadata.Pairs("a", "4")), stream.SendHeader(metadata.Pairs("d", "5")))
+	}}
+	conn := dial(t, serve(t, e, limited(l, RecordMetadata())...))
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	require.Equal(t, io.EOF, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	require.Equal(t, http.Header{"A": {"1", "4"}, "B": {"2"}, "C": {"3"}, "D": {"5"}}, <-got)
+	header, err := stream.Header()
+	require.NoError(t, err)
+	require.Equal(t, []string{"5"}, header["d"])
+	require.Len(t, header["ratelimit"], 1)
+}
+
+func TestServer_SizesOfOtherCodecs(t *testing.T) {
+	p := everyone("all", sash.PerMinute(100_000).Log())
+	p.Cost = MessageBytes
+	p.Settle = func(r *httplimit.Response) int64 { return 1000*r.Bytes + r.Estimate }
+	call := func(message, answer any, options ...Option) (charged int64) {
+		l, _ := limiter(t, p)
+		_, err := UnaryServerInterceptor(l, options...)(t.Context(), message, &grpc.UnaryServerInfo{FullMethod: "/a/b"},
+			func(context.Context, any) (any, error) { return answer, nil })
+		require.NoError(t, err)
+		return 100_000 - left(t, l, "all")
+	}
+	require.EqualValues(t, 3005, call("12345", "123", MessageSize(func(m any) int64 { return int64(len(m.(string))) })))
+	require.EqualValues(t, 9009, call(sized{}, sized{}))
+	require.EqualValues(t, 0, call("12345", "123"))
+}
+
+// sized is a message of a codec whose messages know their size, as those of gogo/protobuf do.
+type sized struct{}
+
+func (sized) Size() int { return 9 }
