@@ -182,7 +182,7 @@ func (r *reader) network(v value) (n netip.Prefix, ok bool) {
 // hold returns a function that reports whether a request comes from an address in n. Its address
 // is what ByAddress finds with those options. If that finds none, the function reports false.
 func (n networks) hold(source []httplimit.AddressOption) func(*http.Request) bool {
-	whole := append(source[:len(source):len(source)], httplimit.IPv4Prefix(32), httplimit.IPv6Prefix(128))
+	whole := append(source[:len(source):len(source)], httplimit.IPv6Prefix(128))
 	identify := httplimit.ByAddress(whole...)
 	return func(r *http.Request) bool {
 		var buf [64]byte

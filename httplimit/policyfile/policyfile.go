@@ -30,8 +30,9 @@ func Load(path string, options ...Option) ([]httplimit.Policy, error) {
 // [httplimit.New]. The data is JSON if name ends in .json, in any case, and YAML otherwise. name
 // stands in errors.
 //
-// The error is [Errors]: all faults of the data, each with its place. But if the data is no JSON
-// or YAML at all, there is only the first. A limit's error wraps [sash.ErrInvalidLimit].
+// The error is [Errors]: all faults of the data, each with its place. If there are more than 1000,
+// the last says how many are left out. If the data is no JSON or YAML at all, there is only the
+// first. A limit's error wraps [sash.ErrInvalidLimit].
 //
 // The data must not be longer than 1 MiB. No data makes Parse panic. A file of a hundred policies
 // takes some milliseconds, and data that is made to be slow takes a few seconds at most.

@@ -78,6 +78,18 @@ func TestLoad_NamesTheFileAsItWasGiven(t *testing.T) {
 	require.EqualError(t, err, file+":1:11: policies: must be a list of policies, got 7")
 }
 
+func TestLoad_RefusesWhatIsTooLongToRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	const policies = "policies: [{name: a, limits: 1/s, key: route}]\n#"
+	long := policies + strings.Repeat("#", 1<<20-len(policies))
+	require.NoError(t, os.WriteFile(file, []byte(long), 0o600))
+	_, err := policyfile.Load(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte(long+"#"), 0o600))
+	_, err = policyfile.Load(file)
+	require.EqualError(t, err, file+":1:1: longer than 1048576 bytes")
+}
+
 // policy returns the only policy of a file that has one, with these fields in YAML's flow style
 // in addition to a name, a limit and, unless it is among the fields, a key.
 func policy(t *testing.T, fields string, options ...policyfile.Option) httplimit.Policy {
@@ -311,6 +323,7 @@ func TestParse_NamesThePlaceOfWrongSyntax(t *testing.T) {
 	faults(t, `limits.yaml:1:1: "<<" does not merge here: use an alias as a whole value`, "<<: {policies: []}\n")
 	faults(t, `limits.yaml:1:11: values have no tags here, got "!include"`, "policies: !include a.yaml\n")
 	faults(t, `limits.yaml:1:11: values have no tags here, got "!!set"`, "policies: !!set {a}\n")
+	faults(t, `limits.yaml:1:11: "a" is no !!seq`, "policies: !!seq a\n")
 	faults(t, "limits.yaml:1:1: a name must be text, got 1: write it in quotes", "1: 2\n")
 
 	faults(t, "limits.json:1:1: unexpected end of JSON input", "")
@@ -325,6 +338,17 @@ func TestParse_RefusesNamesThatAreGivenTwice(t *testing.T) {
 	faults(t, "limits.yaml:2:1: policies: given twice, first in line 1", "policies: [{name: a, limits: 1/s, key: route}]\npolicies: []\n")
 	faults(t, "limits.json:2:1: policies: given twice, first in line 1", "{\"policies\": [{\"name\": \"a\", \"limits\": \"1/s\", \"key\": \"route\"}],\n\"policies\": []}")
 	faults(t, "limits.json:1:1: policies is missing\nlimits.json:1:2: [\"pol icies\"]: unknown field, did you mean \"policies\"?; the fields are $schema, parts, policies\nlimits.json:1:19: [\"pol icies\"]: given twice, first in line 1", `{"pol icies": [], "pol icies": []}`)
+}
+
+func TestParse_NamesThePlaceOfWhatNewWouldRefuse(t *testing.T) {
+	faults(t, "limits.yaml:1:45: policies[0].limits: must be at most 64 limits, got 65",
+		"policies: [{name: a, key: everyone, limits: ["+strings.Repeat("1/s, ", 65)+"]}]")
+	faults(t, "limits.yaml:1:64: policies[0].queue.wait: must be a duration of more than 0 such as 250ms, 2s or 1m30s, got \"0s\"",
+		"policies: [{name: a, key: everyone, limits: 1/s, queue: {wait: 0s, requests: 1}}]")
+}
+
+func TestParse_TakesADateForText(t *testing.T) {
+	require.Equal(t, "2024-01-01", policy(t, "unit: 2024-01-01").Unit)
 }
 
 func TestParse_ReadsJSONByItsNameAlone(t *testing.T) {

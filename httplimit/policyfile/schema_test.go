@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -184,4 +186,14 @@ func TestReadme_HasAFileThatIsRead(t *testing.T) {
 	policies, err := Parse("limits.yaml", []byte(file), WithKey("account", httplimit.By(byAccount)))
 	require.NoError(t, err)
 	require.Len(t, policies, 4)
+}
+
+// Each field of a Policy has one in files.
+func TestPolicy_HasAFieldForEachOfHttplimit(t *testing.T) {
+	var want []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[httplimit.Policy]()) {
+		kebab := regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(f.Name, "$1-$2")
+		want = append(want, strings.ToLower(kebab))
+	}
+	require.ElementsMatch(t, want, fieldNames(policyFields(nil)))
 }

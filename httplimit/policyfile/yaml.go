@@ -75,7 +75,7 @@ func (r *yamlReader) node(y *yaml.Node, depth int) (*node, error) {
 	}
 	switch y.Kind {
 	case yaml.AliasNode:
-		return r.node(y.Alias, depth+1) // an alias may stand for what it is in
+		return r.node(y.Alias, depth) // which may be what the alias is in: then it becomes too deep
 	case yaml.ScalarNode:
 		return n, r.scalar(n, y)
 	case yaml.SequenceNode:
