@@ -26,7 +26,7 @@ type config struct {
 	headers       headers
 	observers     []func(Event)
 	eventFields   eventFields
-	denied        func(http.ResponseWriter, *http.Request, Denial)
+	denied        func(http.ResponseWriter, *http.Request, Denial) // nil: Denial.ServeHTTP
 	unidentified  http.Handler
 	openStore     func(StoreKeys) (Store, error) // nil: there is no store
 	faults        []error
@@ -223,7 +223,6 @@ func WithUnidentified(h http.Handler) Option {
 func configure(options []Option) (config, error) {
 	c := config{
 		headers:      headers{standard: true},
-		denied:       func(w http.ResponseWriter, r *http.Request, d Denial) { d.ServeHTTP(w, r) },
 		unidentified: answerUnidentified,
 	}
 	for i, o := range options {

@@ -69,6 +69,10 @@ func (l *Limiter) Refuse(w http.ResponseWriter, r *http.Request, v Verdict) {
 func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
 	switch v.Outcome {
 	case Denied, Abandoned:
+		if l.denied == nil {
+			v.Denial.ServeHTTP(w, r)
+			return
+		}
 		w.Header()["Cache-Control"] = []string{"no-store"}
 		l.denied(w, r, v.Denial)
 	case Unidentified:
