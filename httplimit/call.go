@@ -34,6 +34,7 @@ type call struct {
 	place     uint64        // number of its waiter, by which it waits again when it starts over; 0: none
 	waited    time.Duration // in queues
 	abandoned bool          // whether its context has ended there
+	behind    *policy       // in whose queue others were before it, if that alone has refused it; nil: none
 }
 
 // A take is one policy's share of a call: its key, its cost and its decision.
@@ -68,9 +69,11 @@ func (c *call) release() {
 	if c.reserved || c.eventFields.identities != 0 {
 		clear(c.takes)
 		c.reserved = false
-		c.place, c.waited, c.abandoned = 0, 0, false
 	}
 	c.takes, c.enforced = c.takes[:0], 0
+	if c.place != 0 {
+		c.place, c.waited, c.abandoned, c.behind = 0, 0, false, nil
+	}
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)
 }

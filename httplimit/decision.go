@@ -1,10 +1,6 @@
 package httplimit
 
-import (
-	"slices"
-
-	"github.com/seed-30da4c49/sash"
-)
+import "github.com/seed-30da4c49/sash"
 
 // decideEach sets the decision of each take, given the decision d of the whole call.
 func (c *call) decideEach(d *sash.Decision) {
@@ -83,21 +79,16 @@ func (c *call) denial(d *sash.Decision) Denial {
 	return result
 }
 
-// ensureDenial makes sure that an enforced take denies: the one that decided d, if each by itself
-// says otherwise. That may be if they were not asked at the same instant, or if there is room for
-// each of their keys, but not for all.
-func (c *call) ensureDenial(d *sash.Decision) {
-	takes := c.takes[:c.enforced]
-	if !slices.ContainsFunc(takes, func(t take) bool { return !t.decision.Allowed }) {
-		c.decidingTake(d).decision = *d
-	}
-}
-
-// decidingTake returns the take whose limit has decided d.
+// decidingTake returns the take whose limit, or queue, has decided d.
 func (c *call) decidingTake(d *sash.Decision) *take {
 	for i := range c.takes[:c.enforced] {
-		if _, own := c.takes[i].quotaOf(d.Limit); own {
-			return &c.takes[i]
+		t := &c.takes[i]
+		_, own := t.quotaOf(d.Limit)
+		if c.behind != nil {
+			own = t.policy == c.behind
+		}
+		if own {
+			return t
 		}
 	}
 	return &c.takes[0]

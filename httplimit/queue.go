@@ -114,6 +114,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		turn, full := attempted, false
 		if !attempted {
 			if turn, full = c.waits.beginAttempt(w); !turn {
+				d = sash.Decision{} // that of an earlier attempt holds no more
 				a.look()
 			} else if d = a.attempt(); d.Allowed {
 				break
@@ -123,12 +124,12 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 
 		// The call was denied, or it has not its turn. Is waiting of any use?
 		now := clock.Now()
-		wait, useful := waitOf(ctx, takes, time.Duration(window.Plus(until, -now)))
+		wait, useful := waitOf(ctx, takes, d.RetryAfter, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
 			full = c.waits.endAttempt(w, c.denies)
 		}
 		if full || !useful {
-			return c.refusal(d)
+			return c.refusal(w, d)
 		}
 
 		// A waiter that has its turn tries again when it may be admitted. Another one is woken
@@ -153,12 +154,16 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		a.undo()
 		a.look()
 	}
-	return c.refusal(d)
+	return c.refusal(w, d)
 }
 
 // waitOf returns for how long a call has to wait at least, by the decisions of its takes, and
-// whether that is of any use: whether all that deny it have a Queue, and it may wait that long.
-func waitOf(ctx context.Context, takes []take, left time.Duration) (wait time.Duration, useful bool) {
+// whether that is of any use: whether all that deny it have a Queue, and it may wait that long. If
+// none of them denies it by itself, together is how long they deny it together.
+func waitOf(ctx context.Context, takes []take, together, left time.Duration) (wait time.Duration, useful bool) {
+	if !anyDenies(takes) {
+		wait = together
+	}
 	for i := range takes {
 		if t := &takes[i]; !t.decision.Allowed {
 			if !t.queues() {
@@ -173,27 +178,37 @@ func waitOf(ctx context.Context, takes []take, left time.Duration) (wait time.Du
 	return wait, left > 0 && wait <= left
 }
 
-// denies reports whether the take of an enforced policy has denied the call.
+// denies reports whether the take of an enforced policy has denied the call. If none of them
+// denies it by itself, all together do.
 func (c *call) denies(p *policy) bool {
-	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.policy == p && !t.decision.Allowed })
+	takes := c.takes[:c.enforced]
+	return !anyDenies(takes) || slices.ContainsFunc(takes, func(t take) bool { return t.policy == p && !t.decision.Allowed })
 }
 
-// refusal returns the decision that refuses the call: that of the take that denies it for
-// longest. If none does, it is before its turn: then that is the latest decision on the call, or
-// the first take with a Queue denies it for as short as can be.
-func (c *call) refusal(latest sash.Decision) (d sash.Decision) {
+// anyDenies reports whether one of takes denies the call by itself. None does if there is room in
+// the table for each of their keys, but not for all, or if they were asked later than all together.
+func anyDenies(takes []take) bool {
+	return slices.ContainsFunc(takes, func(t take) bool { return !t.decision.Allowed })
+}
+
+// refusal returns the decision that refuses the call of w: that of the take that denies it for
+// longest. If none does, it is latest, the decision on all together. Before the turn of w, the
+// policy in whose queue others are before it denies it, for as short as can be.
+func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 	takes := c.takes[:c.enforced]
+	d.Allowed = true
 	for i := range takes {
-		if own := &takes[i].decision; !own.Allowed && (d.Limit == sash.Limit{} || own.RetryAfter > d.RetryAfter) {
+		if own := &takes[i].decision; !own.Allowed && (d.Allowed || own.RetryAfter > d.RetryAfter) {
 			d = *own
 		}
 	}
-	switch first := slices.IndexFunc(takes, func(t take) bool { return t.queues() }); {
-	case d.Limit != sash.Limit{}:
-	case !latest.Allowed && latest.RetryAfter > 0:
+	switch {
+	case !d.Allowed:
+	case w.behind == nil && !latest.Allowed:
 		d = latest
 	default:
-		d = takes[first].decision
+		c.behind = w.behind
+		d = c.decidingTake(&d).decision
 		d.Allowed, d.RetryAfter = false, 1
 	}
 	return d
@@ -230,7 +245,6 @@ func (c *call) attempt() (d sash.Decision) {
 	}
 	if !d.Allowed {
 		c.decideEach(&d)
-		c.ensureDenial(&d)
 	}
 	return d
 }

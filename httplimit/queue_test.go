@@ -213,6 +213,26 @@ func TestQueue_GivesUpWithItsClient(t *testing.T) {
 	})
 }
 
+// A request that its policies would admit is refused by the policy whose queue is full, though
+// another one has the same limit.
+func TestQueue_RefusesInTheNameOfThePolicyWithTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := queued("first", "", sash.PerHour(3).Log(), httplimit.Queue{Wait: time.Hour, Requests: 9})
+		second := first
+		second.Name, second.Key, second.Queue.Requests = "second", httplimit.Everyone(), 1
+		second.Cost = func(r *http.Request) int64 { return int64(len(r.Header.Get("X-Size"))) }
+		l := newLobby(t, first, second)
+		l.send("two", "GET /", "X-Key", "a", "X-Size", "xx")
+		l.send("waits", "GET /", "X-Key", "b", "X-Size", "xx")
+		l.events = nil
+		v := l.Decide(nil, newRequest("GET /", "X-Key", "c", "X-Size", "x"))
+		require.Equal(t, []string{"second"}, v.Denial.Violated)
+		require.Equal(t, httplimit.Withheld, l.events[0].Outcome)
+		require.Equal(t, httplimit.Denied, l.events[1].Outcome)
+		require.Equal(t, []string{"two served", "waits served"}, append(l.happened(), l.after(time.Hour)...))
+	})
+}
+
 // A request whose client leaves while it is admitted is not served, and not charged.
 func TestQueue_ServesNoneWhoseClientLeavesAtItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -287,6 +307,30 @@ func TestQueue_LearnsOfUnitsThatAreGivenBackAsItBeginsToWait(t *testing.T) {
 		})))
 		before = l.Decide(nil, newRequest("GET /", "X-Key", "k"))
 		l.send("waits", "GET /", "X-Key", "k")
+		require.Equal(t, []string{"waits served"}, l.happened())
+	})
+}
+
+// The same while it waits under another policy of the same limit, and tries in vain.
+func TestQueue_LearnsOfUnitsThatAreGivenBackAsItTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := httplimit.Queue{Wait: time.Hour, Requests: 9}
+		first, second := queued("first", "", sash.PerHour(1).Log(), q), queued("second", "/both", sash.PerHour(1).Log(), q)
+		second.Key = httplimit.Everyone()
+		first.Charge = func(status int) bool { return status == 200 }
+		second.Charge = first.Charge
+		failed := httplimit.Response{Status: 500}
+		var atFirst, atSecond httplimit.Verdict
+		l := newLobby(t, first, second, httplimit.WithSash(sash.WithObserver(func(_ string, _ int64, d sash.Decision) {
+			if !d.Allowed {
+				atSecond.Charges.Settle(failed)
+			}
+		})))
+		atFirst = l.Decide(nil, newRequest("GET /", "X-Key", "k"))
+		l.send("waits", "GET /both", "X-Key", "k")
+		atSecond = l.Decide(nil, newRequest("GET /both", "X-Key", "other"))
+		require.Equal(t, httplimit.Admitted, atSecond.Outcome)
+		atFirst.Charges.Settle(failed)
 		require.Equal(t, []string{"waits served"}, l.happened())
 	})
 }

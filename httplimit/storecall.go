@@ -105,12 +105,7 @@ func (c *storeCall) admit() (d sash.Decision) {
 }
 
 // attempt is that of an admission by a store.
-func (c *storeCall) attempt() (d sash.Decision) {
-	if d = c.admit(); !d.Allowed {
-		c.ensureDenial(&d)
-	}
-	return d
-}
+func (c *storeCall) attempt() sash.Decision { return c.admit() }
 
 // look is that of an admission by a store.
 func (c *storeCall) look() {
@@ -161,6 +156,14 @@ func (c *storeCall) askShadows(allowed bool) {
 		case c.observed():
 			c.ask(c.store.Peek, []int{i})
 		}
+	}
+}
+
+// ensureDenial makes sure that an enforced take denies: the one that decided d, if each by itself
+// says otherwise. That may be if they were not asked at the same instant.
+func (c *storeCall) ensureDenial(d *sash.Decision) {
+	if !anyDenies(c.takes[:c.enforced]) {
+		c.decidingTake(d).decision = *d
 	}
 }
 

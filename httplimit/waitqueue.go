@@ -34,6 +34,7 @@ type waitQueues struct {
 type waiter struct {
 	number uint64 // in the order in which waiters came
 	places []place
+	behind *policy       // one in whose queue others were before it at its latest beginAttempt; nil: none
 	wake   chan struct{} // of capacity 1: a wake-up is kept until the waiter sleeps
 }
 
@@ -79,13 +80,13 @@ func (q *waitQueues) newWaiter(takes []take, number uint64) *waiter {
 func (q *waitQueues) beginAttempt(w *waiter) (turn, full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	turn = true
+	turn, w.behind = true, nil
 	for i := range w.places {
 		p := &w.places[i]
 		if in := q.byKey[p.key]; in == nil || in.Front().Value.(*waiter).number >= w.number {
 			continue
 		}
-		turn = false
+		turn, w.behind = false, p.policy
 		if !q.join(w, p) {
 			return false, true
 		}
