@@ -102,9 +102,15 @@ func (c *Charges) Settle(r Response) {
 	})
 }
 
-// serve calls next, and settles the charges by its response. A panic of next passes through
-// afterwards.
-func (c *Charges) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
+// Serve calls next, and settles the charges by what next writes to its ResponseWriter, as the
+// middleware does. It is for frameworks whose handlers write to an [http.ResponseWriter]. The
+// request that next is given has the context for [ChargeOf]. A panic of next passes through
+// after the charges are settled.
+func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	if c == nil {
+		next.ServeHTTP(w, r)
+		return
+	}
 	rec := &recorder{ResponseWriter: w, ctx: r.Context()}
 	returned := false
 	defer func() { c.Settle(rec.response(r, returned)) }()

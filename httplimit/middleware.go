@@ -52,6 +52,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case v.Charges == nil:
 		h.next.ServeHTTP(w, r)
 	default:
-		v.Charges.serve(h.next, w, r)
+		v.Charges.Serve(h.next, w, r)
 	}
 }

@@ -30,8 +30,8 @@ type Verdict struct {
 // Decide sets the headers that report quotas, and Retry-After, in h. If h is nil, it sets none.
 //
 // A request that is Admitted may go on. Once it is answered, the caller must settle
-// Verdict.Charges by [Charges.Settle]. Any other request must be refused; for an
-// [http.ResponseWriter], that is [Limiter.Refuse].
+// Verdict.Charges by [Charges.Settle]; for an [http.Handler], [Charges.Serve] does both. Any
+// other request must be refused; for an [http.ResponseWriter], that is [Limiter.Refuse].
 //
 // Decide blocks while the request waits in a [Queue], and while a store decides.
 //

@@ -1,4 +1,4 @@
-package frameworks
+package frameworks_test
 
 import (
 	"bufio"
@@ -19,11 +19,15 @@ import (
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	"github.com/gorilla/mux"
 	adapter "github.com/gwatts/gin-adapter"
-	"github.com/labstack/echo/v4"
+	echo4 "github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/echo4limit"
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/echolimit"
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/ginlimit"
 )
 
 // A mount builds a site under a limiter. The site has one route, POST /login, which counts
@@ -40,18 +44,23 @@ type mount struct {
 // mounts are the places that the package documentation lists for the middleware, and some
 // more where it works.
 var mounts = map[string]mount{
-	"ServeMux, around": {aroundServeMux, true, true, true},
-	"chi, around":      {aroundChi, true, true, true},
-	"chi, Use":         {inChi, true, true, true},
-	"gorilla, around":  {aroundGorilla, true, true, true},
-	"gorilla, Use":     {inGorilla, true, true, false},
-	"gin, around":      {aroundGin, true, true, true},
-	"gin, gin-adapter": {inGinByAdapter, true, true, true},
-	"gin, by hand":     {inGinByHand, false, false, true},
-	"echo, around":     {aroundEcho, true, true, true},
-	"echo, Use":        {inEcho, true, false, true},
-	"fiber, around":    {aroundFiber, true, true, true},
-	"fiber, Use":       {inFiber, false, false, true},
+	"ServeMux, around":  {aroundServeMux, true, true, true},
+	"chi, around":       {aroundChi, true, true, true},
+	"chi, Use":          {inChi, true, true, true},
+	"gorilla, around":   {aroundGorilla, true, true, true},
+	"gorilla, Use":      {inGorilla, true, true, false},
+	"gin, around":       {aroundGin, true, true, true},
+	"gin, gin-adapter":  {inGinByAdapter, true, true, true},
+	"gin, by hand":      {inGinByHand, false, false, true},
+	"gin, ginlimit":     {inGin, true, true, true},
+	"echo, around":      {aroundEcho, true, true, true},
+	"echo, wrapped":     {inEchoWrapped, true, false, true},
+	"echo, echolimit":   {inEcho, true, true, true},
+	"echo4, around":     {aroundEcho4, true, true, true},
+	"echo4, wrapped":    {inEcho4Wrapped, true, false, true},
+	"echo4, echo4limit": {inEcho4, true, true, true},
+	"fiber, around":     {aroundFiber, true, true, true},
+	"fiber, Use":        {inFiber, false, false, true},
 }
 
 func handle(served *atomic.Int64) http.HandlerFunc {
@@ -136,10 +145,14 @@ func inGinByHand(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64)
 	})
 }
 
+func inGin(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newGin(served, ginlimit.Middleware(limiter))
+}
+
 func newEcho(served *atomic.Int64, use ...echo.MiddlewareFunc) *echo.Echo {
 	e := echo.New()
 	e.Use(use...)
-	e.POST("/login", func(c echo.Context) error {
+	e.POST("/login", func(c *echo.Context) error {
 		served.Add(1)
 		if c.FormValue("password") != "right" {
 			return echo.NewHTTPError(http.StatusUnauthorized, "wrong")
@@ -153,8 +166,37 @@ func aroundEcho(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) 
 	return limiter.Middleware(newEcho(served))
 }
 
-func inEcho(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+func inEchoWrapped(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
 	return newEcho(served, echo.WrapMiddleware(limiter.Middleware))
+}
+
+func inEcho(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newEcho(served, echolimit.Middleware(limiter))
+}
+
+func newEcho4(served *atomic.Int64, use ...echo4.MiddlewareFunc) *echo4.Echo {
+	e := echo4.New()
+	e.Use(use...)
+	e.POST("/login", func(c echo4.Context) error {
+		served.Add(1)
+		if c.FormValue("password") != "right" {
+			return echo4.NewHTTPError(http.StatusUnauthorized, "wrong")
+		}
+		return c.String(http.StatusOK, "welcome")
+	})
+	return e
+}
+
+func aroundEcho4(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return limiter.Middleware(newEcho4(served))
+}
+
+func inEcho4Wrapped(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newEcho4(served, echo4.WrapMiddleware(limiter.Middleware))
+}
+
+func inEcho4(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newEcho4(served, echo4limit.Middleware(limiter))
 }
 
 func newFiber(served *atomic.Int64, use ...any) *fiber.App {
