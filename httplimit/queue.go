@@ -179,10 +179,13 @@ func waitOf(ctx context.Context, takes []take, together, left time.Duration) (wa
 }
 
 // denies reports whether the take of an enforced policy has denied the call. If none of them
-// denies it by itself, all together do.
+// denies it by itself, all together do, but for those that were reserved before.
 func (c *call) denies(p *policy) bool {
 	takes := c.takes[:c.enforced]
-	return !anyDenies(takes) || slices.ContainsFunc(takes, func(t take) bool { return t.policy == p && !t.decision.Allowed })
+	together := !anyDenies(takes)
+	return slices.ContainsFunc(takes, func(t take) bool {
+		return t.policy == p && (!t.decision.Allowed || together && !t.reserved)
+	})
 }
 
 // anyDenies reports whether one of takes denies the call by itself. None does if there is room in
@@ -238,10 +241,10 @@ func (c *call) attempt() (d sash.Decision) {
 		t.reserved, t.reservation, t.nextKnown = false, sash.Reservation{}, false
 	}
 	d.Allowed = true
-	if c.place == 0 {
-		c.admit(&d) // it has not waited, so it is not undone
-	} else {
+	if c.place != 0 {
 		c.reserveByCost(takes, &d)
+	} else {
+		c.admit(&d) // it has not waited, so it is not undone
 	}
 	if !d.Allowed {
 		c.decideEach(&d)

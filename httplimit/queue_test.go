@@ -406,14 +406,16 @@ func TestQueue_NoneWaitsInACircle(t *testing.T) {
 	})
 }
 
-// There is room for each key of the request that waits, but not for both. So each policy by itself
-// would admit it, at once.
+// There is room for each key of the request that waits, but not for all. So each policy by itself
+// would admit it, at once. Those of another cost are charged before, and given back.
 func TestQueue_WaitsForRoomInTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
 		q := httplimit.Queue{Wait: time.Hour, Requests: 9}
-		l := newLobby(t, queued("a", "", sash.PerHour(5), q), queued("b", "", sash.PerHour(5), q),
-			httplimit.WithSash(sash.WithMaxKeys(3, sash.DenyNew), sash.WithObserver(func(string, int64, sash.Decision) {
+		costly := queued("costly", "", sash.PerHour(5), q)
+		costly.Cost = func(*http.Request) int64 { return 2 }
+		l := newLobby(t, costly, queued("a", "", sash.PerHour(5), q), queued("b", "", sash.PerHour(5), q),
+			httplimit.WithSash(sash.WithMaxKeys(5, sash.DenyNew), sash.WithObserver(func(string, int64, sash.Decision) {
 				if attempts++; attempts > 1000 {
 					panic("it does not wait, and tries all the time")
 				}
