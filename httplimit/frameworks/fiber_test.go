@@ -14,6 +14,7 @@ import (
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/gofiber/fiber/v3/middleware/recover"
+	"github.com/gofiber/fiber/v3/middleware/timeout"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
@@ -294,4 +295,15 @@ func TestFiber_KnowsAUnixSocket(t *testing.T) {
 	require.NoError(t, app.Shutdown())
 	require.NoError(t, <-ended)
 	require.Equal(t, []int{404, 429, 404}, statuses)
+}
+
+// When fiber's timeout middleware answers, its handler may still be at work on the response.
+func TestFiber_DoesNotReadAResponseThatIsAbandoned(t *testing.T) {
+	release := make(chan struct{})
+	s := fiberSite(timeout.New(func(c fiber.Ctx) error {
+		<-release
+		return c.SendString("late")
+	}, timeout.Config{Timeout: time.Millisecond}))
+	require.Equal(t, "0?", s.told(t, "GET", "/"))
+	close(release)
 }
