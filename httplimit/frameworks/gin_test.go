@@ -109,7 +109,9 @@ func TestGin_Recovers(t *testing.T) {
 // else comes.
 func TestGin_LetsMiddlewareBeforeItAnswer(t *testing.T) {
 	errorsAsStatus := func(c *gin.Context) {
+		own := c.Writer
 		c.Next()
+		require.Same(t, own, c.Writer)
 		if c.Errors.Last() != nil && !c.Writer.Written() {
 			c.String(http.StatusUnauthorized, "wrong")
 		}
