@@ -71,6 +71,18 @@ func TestDecide_WorksWithoutAHeader(t *testing.T) {
 	require.Equal(t, httplimit.Verdict{Outcome: httplimit.Denied, Denial: httplimit.Denial{Violated: []string{"all"}, RetryAfter: time.Hour}}, v)
 }
 
+// A transport need not ask whether there are charges.
+func TestCharges_ServeWithoutAny(t *testing.T) {
+	var none *httplimit.Charges
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+	none.Serve(http.HandlerFunc(func(seen http.ResponseWriter, request *http.Request) {
+		require.Same(t, w, seen)
+		require.Same(t, r, request)
+		seen.WriteHeader(http.StatusTeapot)
+	}), w, r)
+	require.Equal(t, http.StatusTeapot, w.Code)
+}
+
 func TestRefuse_RefusesNoAdmittedRequest(t *testing.T) {
 	s := newSite(t, per("all", "", sash.PerHour(1)))
 	r := newRequest("GET /", "X-Key", "k")

@@ -136,7 +136,10 @@ func TestEcho_AnswersAnErrorOnce(t *testing.T) {
 			e := echo.New()
 			e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 				return func(c *echo.Context) error {
+					response, _ := echo.UnwrapResponse(c.Response())
+					own := response.ResponseWriter
 					err := next(c)
+					require.Equal(t, own, response.ResponseWriter)
 					passed = append(passed, err)
 					return err
 				}
@@ -148,7 +151,9 @@ func TestEcho_AnswersAnErrorOnce(t *testing.T) {
 			e := echo4.New()
 			e.Use(func(next echo4.HandlerFunc) echo4.HandlerFunc {
 				return func(c echo4.Context) error {
+					own := c.Response().Writer
 					err := next(c)
+					require.Equal(t, own, c.Response().Writer)
 					passed = append(passed, err)
 					return err
 				}

@@ -44,6 +44,8 @@ func TestFiber_ShowsWhatHandlersAnswer(t *testing.T) {
 		"JSON":              {func(c fiber.Ctx) error { return c.Status(401).JSON([]int{1}) }, "401, 3 bytes"},
 		"a status":          {func(c fiber.Ctx) error { c.Status(202); return nil }, "202, 0 bytes"},
 		"no content":        {func(c fiber.Ctx) error { return c.SendStatus(204) }, "204, 0 bytes"},
+		"not modified":      {func(c fiber.Ctx) error { return c.Status(304).SendString("hello") }, "304, 0 bytes"},
+		"a stream":          {func(c fiber.Ctx) error { return c.SendStream(strings.NewReader("hello")) }, "200?"},
 		"an error":          {func(fiber.Ctx) error { return fiber.ErrUnauthorized }, "401, 12 bytes"},
 		"another error":     {func(fiber.Ctx) error { return io.EOF }, "500, 3 bytes"},
 		"an error too late": {func(c fiber.Ctx) error { return errors.Join(c.SendString("hi"), io.EOF) }, "500, 3 bytes"},
@@ -116,14 +118,16 @@ func TestFiber_AnswersAnErrorOnce(t *testing.T) {
 }
 
 func TestFiber_Hijacks(t *testing.T) {
-	w := newWitness(t)
-	h := fiberSite(func(c fiber.Ctx) error {
-		c.RequestCtx().Hijack(func(conn net.Conn) { io.WriteString(conn, "hello") })
-		return c.SendStatus(fiber.StatusSwitchingProtocols)
-	})(t, w.limiter)
-	conn := dial(t, serve(t, h), "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-	require.Equal(t, http.StatusSwitchingProtocols, conn.response().StatusCode)
-	require.Equal(t, "101", w.next(t))
+	for _, status := range []int{fiber.StatusSwitchingProtocols, fiber.StatusOK} {
+		w := newWitness(t)
+		h := fiberSite(func(c fiber.Ctx) error {
+			c.RequestCtx().Hijack(func(conn net.Conn) { io.WriteString(conn, "hello") })
+			return c.SendStatus(status)
+		})(t, w.limiter)
+		conn := dial(t, serve(t, h), "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		require.Equal(t, status, conn.response().StatusCode)
+		require.Equal(t, "101", w.next(t)) // as of every hijacked connection
+	}
 }
 
 // tokens is a policy whose requests cost what their handler says, and else 1 of 100 units.
@@ -235,6 +239,44 @@ func TestFiber_KeepsTheHeadersOfOtherHandlers(t *testing.T) {
 	require.Equal(t, "*", denied.Header.Get("Access-Control-Allow-Origin"))
 	require.Equal(t, "text/plain; charset=utf-8", denied.Header.Get("Content-Type"))
 	require.Len(t, denied.Cookies(), 2)
+}
+
+// A refusal replaces the response that other handlers have begun.
+func TestFiber_RefusesAsWithDeniedSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		denied func(w http.ResponseWriter)
+		status int
+		body   string
+	}{
+		"nothing":           {func(http.ResponseWriter) {}, 200, ""},
+		"a body":            {func(w http.ResponseWriter) { io.WriteString(w, "<p>no, "); io.WriteString(w, "no") }, 200, "<p>no, no"},
+		"a status":          {func(w http.ResponseWriter) { w.WriteHeader(503) }, 503, ""},
+		"the first status":  {func(w http.ResponseWriter) { w.WriteHeader(503); w.WriteHeader(200) }, 503, ""},
+		"after early hints": {func(w http.ResponseWriter) { w.WriteHeader(103); w.WriteHeader(503) }, 503, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			denied := httplimit.WithDenied(func(w http.ResponseWriter, _ *http.Request, _ httplimit.Denial) { c.denied(w) })
+			client := newClient(t, mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
+				app := fiber.New()
+				app.Use(func(c fiber.Ctx) error {
+					if err := c.Status(202).SendString("begun"); err != nil {
+						return err
+					}
+					return c.Next()
+				}, fiberlimit.New(l))
+				return serveFiber(t, app)
+			}}, policy("all", "", 0), denied)
+			response, err := client.Get(client.url)
+			require.NoError(t, err)
+			body, err := io.ReadAll(response.Body)
+			require.NoError(t, errors.Join(err, response.Body.Close()))
+			require.Equal(t, c.status, response.StatusCode)
+			require.Equal(t, c.body, string(body))
+			if c.body != "" {
+				require.Equal(t, http.DetectContentType(body), response.Header.Get("Content-Type"))
+			}
+		})
+	}
 }
 
 func TestFiber_AsksForPathFolding(t *testing.T) {

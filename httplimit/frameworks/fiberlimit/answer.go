@@ -33,7 +33,7 @@ func headerOf(c fiber.Ctx) http.Header {
 // refuse sets the response of c to what write writes.
 func refuse(c fiber.Ctx, write func(http.ResponseWriter)) {
 	w := &answer{c: c, header: headerOf(c)}
-	w.header.Del("Content-Type") // that of fasthttp, if no handler has set one
+	w.header.Del("Content-Type") // of another content
 	write(w)
 	w.WriteHeader(http.StatusOK) // unless there is a status
 }
@@ -66,8 +66,13 @@ func (w *answer) WriteHeader(status int) {
 	to.SetStatusCode(status)
 }
 
+// Write appends to the body. Without a Content-Type, the first bytes tell it, as in net/http.
 func (w *answer) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	w.c.Response().AppendBody(b)
+	to := w.c.Response()
+	if _, known := w.header["Content-Type"]; !known && len(to.Body()) == 0 {
+		to.Header.SetContentType(http.DetectContentType(b))
+	}
+	to.AppendBody(b)
 	return len(b), nil
 }

@@ -39,6 +39,9 @@
 //   - The status is 200 and there is no body, as if no handler had answered.
 //   - The timeout middleware has answered.
 //
+// Mount it in apps that fiber's own server serves. Under adaptor.FiberApp, which serves an app by
+// net/http, charges of streams are settled late; there, put httplimit's Middleware around.
+//
 // Fasthttp does not notice that a client hangs up. So a request that waits in a
 // [httplimit.Queue] goes on waiting, and is served in its turn.
 package fiberlimit
