@@ -178,6 +178,13 @@ func (l *Limiter) successor(old *generation, limits []Limit, s *setup) *generati
 
 // publish makes g, the successor of old, the current generation. changes is held.
 func (l *Limiter) publish(old, g *generation) {
+	// Forget the rulesets of limits that a former setup gave to keys. Keys get theirs when
+	// they are migrated. Otherwise a limiter whose limits change often would fill the cache
+	// with limits that no key has any more.
+	if g.setup != old.setup {
+		g.rulesetCache.clear()
+	}
+
 	// Link the old generation before the new one is published. A call that finds no entry
 	// in g must know where else to look, or it would take a tracked key for a new one.
 	g.old.Store(old)

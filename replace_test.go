@@ -228,3 +228,16 @@ func TestReplace_AfterARestore(t *testing.T) {
 	replaceWith(l, nil, PerMinute(10))
 	require.EqualValues(t, 7, l.Peek("k", 0).Remaining)
 }
+
+// However often limits change, keys of equal limits share a ruleset, and no more than those in
+// use are kept.
+func TestReplace_ForgetsRulesetsThatNoKeyHas(t *testing.T) {
+	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
+	for i := range int64(5000) {
+		replaceWith(l, byPrefix(map[string]Limit{"k": PerMinute(100 + i)}), PerMinute(10))
+		l.Allow("k1")
+	}
+	l.Allow("k2")
+	require.Equal(t, 1, l.own().rulesetCache.forWriting().Size())
+	require.Same(t, l.table().load(l.key("k1")).asMulti().ruleset, l.table().load(l.key("k2")).asMulti().ruleset)
+}

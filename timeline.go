@@ -71,6 +71,10 @@ func (l *lazyMap[V]) delete(name string) {
 	}
 }
 
+// clear removes all names. A call that runs at the same time may still write to the map from
+// before.
+func (l *lazyMap[V]) clear() { l.m.Store(nil) }
+
 // notEscaping returns name, and hides from the compiler that it is the same, as noescape
 // of package runtime does. A map that hashes through a func value makes the compiler
 // believe that it keeps a name that it only looks up. Then each caller would allocate it.

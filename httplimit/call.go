@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -16,22 +17,24 @@ import (
 // that they have grown. One goroutine at a time owns a call.
 type call struct {
 	*Limiter
-	*table           // of the limiter when the call began, or started over
-	stripe   *stripe // at which it counts itself while it is in a section
-	within   bool    // whether it is in a section
-	takes    []take  // of the enforced policies, then of the shadows
-	enforced int     // number of takes of enforced policies
-	keys     []byte  // keys of all takes, one after the other
-	identity []byte  // of the latest take
+	*table                 // of the limiter when the call began, or started over
+	stripe   *atomic.Int64 // at which it counts itself while it is in a section
+	within   bool          // whether it is in a section
+	takes    []take        // of the enforced policies, then of the shadows
+	enforced int           // number of takes of enforced policies
+	keys     []byte        // keys of all takes, one after the other
+	identity []byte        // of the latest take
 	names    []string
 	buffer   headerBuffer
-	running  *policy // policy whose functions are running; nil: none
-	reserved bool    // whether a take has a reservation
+	running  *policy  // policy whose functions are running; nil: none
+	reserved bool     // whether a take has a reservation
+	missed   []missed // shadows that could not decide it, to be reported
 
 	came      int64         // instant at which it began to wait, if it did
 	place     uint64        // number of its waiter, by which it waits again when it starts over; 0: none
 	waited    time.Duration // in queues
 	abandoned bool          // whether its context has ended there
+	behind    *policy       // in whose queue others were before it, if that alone has refused it; nil: none
 }
 
 // A take is one policy's share of a call: its key, its cost and its decision.
@@ -69,14 +72,14 @@ func (c *call) release() {
 	}
 	c.takes, c.enforced = c.takes[:0], 0
 	if c.place != 0 {
-		c.place, c.waited, c.abandoned = 0, 0, false
+		c.place, c.waited, c.abandoned, c.behind = 0, 0, false, nil
 	}
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)
 }
 
-// decide is Limiter.Decide without a store. It sets v, which is the zero Verdict.
-func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
+// decideHere is Limiter.decide without a store.
+func (c *call) decideHere(v *Verdict, h http.Header, r *http.Request) {
 	defer c.recoverInto(v, r)
 	d := sash.Decision{Allowed: true}
 	for {
@@ -84,12 +87,18 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 			v.Outcome = Unidentified
 			return
 		}
-		if c.begin() && c.admitOrWait(r, &d) {
-			break
+		if c.tryBegin() || c.beginLater() {
+			if !c.mayQueue || !c.mayWait() {
+				c.admit(&d)
+				break
+			}
+			if d = c.admitInTurn(r.Context(), c); c.within {
+				break
+			}
 		}
 		c.startOver() // the policies were replaced
 	}
-	if d.Allowed {
+	if d.Allowed && c.enforced < len(c.takes) {
 		c.admitShadows()
 	}
 	// The call is decided. The rest only reports it.
@@ -99,24 +108,14 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	if !d.Allowed {
 		v.Outcome, v.Denial = c.refused(), c.denial(&d)
 	}
-	limited := h != nil && c.setLeastQuotas()
 	c.end() // observers may take their time
-	c.report(d.Allowed)
-	c.setHeaders(h, &v.Denial, limited)
+	if c.observed() {
+		c.report(d.Allowed)
+	}
+	c.setHeaders(h, &v.Denial)
 	if d.Allowed {
 		v.Charges = c.newCharges(r, nil)
 	}
-}
-
-// admitOrWait sets d to the decision on all enforced policies, and blocks while the call waits
-// in a Queue. It reports false, and has charged nothing, if the call must start over.
-func (c *call) admitOrWait(r *http.Request, d *sash.Decision) bool {
-	if c.mayQueue && c.mayWait() {
-		*d = c.admitInTurn(r.Context(), c)
-		return c.within
-	}
-	c.admit(d)
-	return true
 }
 
 // recoverInto recovers from a panic of a function of a policy or of an observer, of which v is
@@ -126,6 +125,7 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 		c.end()
 	}
 	if fault := recover(); fault != nil {
+		c.missed = nil
 		c.handlePanic(r, fault)
 		*v = Verdict{Outcome: Failed}
 	}
@@ -140,9 +140,37 @@ func (c *call) handlePanic(r *http.Request, fault any) {
 	}
 	p := c.running
 	logPanic(r, p, fault)
-	if c.running = nil; p != nil {
-		defer logPanics(r)
-		c.observe(&take{policy: p}, Failed)
+	if c.running = nil; p == nil {
+		return
+	}
+	if p.Shadow {
+		c.miss(p, Failed)
+		return
+	}
+	defer logPanics(r)
+	c.observe(&take{policy: p}, Failed)
+}
+
+// A missed is a shadow that could not decide a call.
+type missed struct {
+	*policy
+	outcome Outcome // Unidentified or Failed
+}
+
+// miss notes that a shadow could not decide the call. It is reported with the other outcomes,
+// since the call may still start over with other policies.
+func (c *call) miss(p *policy, outcome Outcome) {
+	if c.observed() {
+		c.missed = append(c.missed, missed{p, outcome})
+	}
+}
+
+// reportMissed reports the shadows that could not decide the call.
+func (c *call) reportMissed() {
+	all := c.missed
+	c.missed = nil
+	for _, m := range all {
+		c.observe(&take{policy: m.policy}, m.outcome)
 	}
 }
 
@@ -236,6 +264,6 @@ func (c *call) addShadowTake(p *policy, r *http.Request) {
 		}
 	}()
 	if !c.addTake(p, r) {
-		c.observe(&take{policy: p}, Unidentified)
+		c.miss(p, Unidentified)
 	}
 }

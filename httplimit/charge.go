@@ -18,7 +18,6 @@ type Charges struct {
 	request *http.Request
 	all     []Charge
 	single  [1]Charge // the memory of all, if it is one
-	outer   *Charges  // of a limiter around this one, in which ChargeOf goes on to look
 	settled sync.Once
 }
 
@@ -50,16 +49,29 @@ func (c *call) newCharges(r *http.Request, stored []storedTake) (charges *Charge
 	return charges
 }
 
-// chargesKey is the key of the Charges in the context of a request.
+// chargesKey is the key of the innermost chargesContext of a request.
 type chargesKey struct{}
+
+// A chargesContext is a context with Charges. The context in it may have those of limiters
+// around.
+type chargesContext struct {
+	context.Context
+	charges *Charges
+}
+
+func (c *chargesContext) Value(key any) any {
+	if key == (chargesKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
 
 // Context returns a context of the request with c, for [ChargeOf].
 func (c *Charges) Context(ctx context.Context) context.Context {
 	if !c.adjustable() {
 		return ctx
 	}
-	c.outer, _ = ctx.Value(chargesKey{}).(*Charges)
-	return context.WithValue(ctx, chargesKey{}, c)
+	return &chargesContext{ctx, c}
 }
 
 // adjustable reports whether ChargeOf finds any charge.
@@ -90,9 +102,15 @@ func (c *Charges) Settle(r Response) {
 	})
 }
 
-// serve calls next, and settles the charges by its response. A panic of next passes through
-// afterwards.
-func (c *Charges) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
+// Serve calls next, and settles the charges by what next writes to its ResponseWriter, as the
+// middleware does. It is for frameworks whose handlers write to an [http.ResponseWriter]. The
+// request that next is given has the context for [ChargeOf]. A panic of next passes through
+// after the charges are settled.
+func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	if c == nil {
+		next.ServeHTTP(w, r)
+		return
+	}
 	rec := &recorder{ResponseWriter: w, ctx: r.Context()}
 	returned := false
 	defer func() { c.Settle(rec.response(r, returned)) }()
@@ -126,15 +144,18 @@ type Charge struct {
 //
 //	httplimit.ChargeOf(r.Context(), "tokens").Commit(usage.TotalTokens)
 func ChargeOf(ctx context.Context, policy string) *Charge {
-	in, _ := ctx.Value(chargesKey{}).(*Charges)
-	for ; in != nil; in = in.outer {
-		for i := range in.all {
-			if c := &in.all[i]; c.policy.Name == policy && c.policy.Settle != nil {
+	for {
+		in, ok := ctx.Value(chargesKey{}).(*chargesContext)
+		if !ok {
+			return nil
+		}
+		for i := range in.charges.all {
+			if c := &in.charges.all[i]; c.policy.Name == policy && c.policy.Settle != nil {
 				return c
 			}
 		}
+		ctx = in.Context // go on with a limiter around
 	}
-	return nil
 }
 
 // Estimate returns the units that were charged when the request arrived: its Cost.

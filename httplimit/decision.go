@@ -7,6 +7,9 @@ func (c *call) decideEach(d *sash.Decision) {
 	if c.enforced == 1 {
 		t := &c.takes[0]
 		t.decision, t.remaining = *d, d.Remaining
+		if !t.nextKnown && c.headers.any() {
+			t.ensureNext(c.limiter)
+		}
 	} else {
 		for i := range c.takes[:c.enforced] {
 			c.takes[i].peekOwn(c.limiter, d.Allowed)
@@ -44,6 +47,15 @@ func (t *take) peekNext(l *sash.Limiter) (now sash.Decision) {
 	return now
 }
 
+// ensureNext sets next, for a decision that was set without it.
+func (t *take) ensureNext(l *sash.Limiter) {
+	if !t.decision.Allowed && t.cost == t.remaining+1 {
+		t.next, t.nextKnown = t.decision, true
+	} else {
+		t.peekNext(l)
+	}
+}
+
 // denial returns which quotas have denied the request, and for how long. d is the
 // decision of the whole call.
 func (c *call) denial(d *sash.Decision) Denial {
@@ -60,17 +72,23 @@ func (c *call) denial(d *sash.Decision) Denial {
 	// The clock has advanced since d, and by now every policy would admit the request.
 	// Report d as it was decided.
 	t := c.decidingTake(d)
-	t.decision, t.remaining, t.nextKnown = *d, d.Remaining, false
+	t.decision, t.remaining = *d, d.Remaining
+	t.ensureNext(c.limiter)
 	t.setQuota()
 	result.Violated = append(result.Violated, t.quota.name)
 	return result
 }
 
-// decidingTake returns the take whose limit has decided d.
+// decidingTake returns the take whose limit, or queue, has decided d.
 func (c *call) decidingTake(d *sash.Decision) *take {
 	for i := range c.takes[:c.enforced] {
-		if _, own := c.takes[i].quotaOf(d.Limit); own {
-			return &c.takes[i]
+		t := &c.takes[i]
+		_, own := t.quotaOf(d.Limit)
+		if c.behind != nil {
+			own = t.policy == c.behind
+		}
+		if own {
+			return t
 		}
 	}
 	return &c.takes[0]
@@ -83,14 +101,7 @@ func (t *take) setQuota() { t.quota, t.ownQuota = t.quotaOf(t.decision.Limit) }
 // is the quota that denies one unit more than remains. The quota that has decided may
 // be another one, since a request of several units may wait longer for a quota with
 // more left.
-func (t *take) setLeastQuota(l *sash.Limiter) {
-	switch {
-	case t.nextKnown:
-	case !t.decision.Allowed && t.cost == t.remaining+1:
-		t.next = t.decision
-	default:
-		t.peekNext(l)
-	}
+func (t *take) setLeastQuota() {
 	t.leastQuota, t.moreAfter = t.quota, t.next.RetryAfter
 	if t.next.Limit != t.quota.limit {
 		t.leastQuota, _ = t.quotaOf(t.next.Limit)
@@ -99,9 +110,7 @@ func (t *take) setLeastQuota(l *sash.Limiter) {
 
 // report reports the outcomes of all takes to the observer.
 func (c *call) report(allowed bool) {
-	if !c.observed() {
-		return
-	}
+	c.reportMissed()
 	for i := range c.takes {
 		t := &c.takes[i]
 		c.observe(t, c.outcome(t, allowed))

@@ -30,6 +30,7 @@
 //
 //   - Cost makes requests cost more or less than one unit.
 //   - Skip exempts requests.
+//   - Plan and Plans give requests other limits, by the plan of the customer.
 //   - Charge keeps the charges of requests by the status of the answer.
 //   - Settle charges what a request has cost, once it is answered.
 //   - Queue lets requests wait instead of refusing them.
@@ -80,6 +81,20 @@
 // bounded time and in bounded number:
 //
 //	Queue: httplimit.Queue{Wait: 2 * time.Second, Requests: 100, RequestsEach: 5}
+//
+// # Plans
+//
+// A policy has limits for each plan of your customers. A function of yours names the plan of a
+// request, from what the code around the middleware knows of the customer:
+//
+//	Limits: []sash.Limit{sash.PerMinute(60)}, // without a plan
+//	Plan:   func(r *http.Request) string { return customerOf(r.Context()).Plan },
+//	Plans:  map[string][]sash.Limit{"gold": {sash.PerMinute(1000)}},
+//
+// # Policies that change
+//
+// [Limiter.Reconfigure] replaces the policies while requests are decided. Policies whose Name
+// stays keep their counts, and no request is decided by half a configuration.
 //
 // # Other transports
 //
@@ -155,6 +170,7 @@
 // A request costs the time of its decision in [sash] and about as much again for the
 // headers. The routes of recent requests are cached, and a request on a cached route
 // allocates nothing. A request on another one also takes the time of [http.ServeMux]. A
-// charge that may be given back takes some hundred bytes while the request is under way,
-// and as many more if the request has a body.
+// charge that may change takes some hundred bytes while the request is under way, and as
+// many more if the request has a body. Its key takes more for good, as [sash.Limiter.Reserve]
+// says: 1.6 KB under a token bucket. The same holds for a request that has waited in a [Queue].
 package httplimit

@@ -14,4 +14,4 @@ func (l *Limiter) Waiting() int {
 }
 
 // Exchanging reports whether a Reconfigure waits for requests, or keeps them away.
-func (l *Limiter) Exchanging() bool { return l.sections.closed.Load() }
+func (l *Limiter) Exchanging() bool { return l.sections.opened.Load() == nil }

@@ -8,6 +8,10 @@ import (
 	"unicode"
 )
 
+// FoldsPaths reports whether l was given [WithPathFolding]. Adapters of routers that serve
+// several spellings of a path alike ask for it.
+func (l *Limiter) FoldsPaths() bool { return l.foldPaths }
+
 // otherTargets returns r in the readings of a router that parses the target of the
 // request again. So does fasthttp, the base of fiber: it drops everything from a "#"
 // on, and may take the text between "//" and the next slash for the host.

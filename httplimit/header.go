@@ -32,25 +32,19 @@ const (
 	xRateLimitReset     = "X-Ratelimit-Reset"
 )
 
-// setLeastQuotas sets the least quota of each enforced take, if any header reports quotas, and
-// reports whether there is a quota to report.
-func (c *call) setLeastQuotas() (limited bool) {
-	if c.headers.any() {
-		for i := range c.takes[:c.enforced] {
-			c.takes[i].setLeastQuota(c.limiter)
-			limited = limited || !c.takes[i].unlimited()
-		}
-	}
-	return limited
-}
-
-// setHeaders sets the headers of a call that has been decided in h, unless that is nil. limited
-// is what setLeastQuotas has reported.
-func (c *call) setHeaders(h http.Header, denial *Denial, limited bool) {
+// setHeaders sets the headers of a call that has been decided in h, unless that is nil.
+func (c *call) setHeaders(h http.Header, denial *Denial) {
 	if h == nil || c.enforced == 0 {
 		return
 	}
 	c.buffer.ensureRoom()
+	limited := false // whether there is a quota to report
+	if c.headers.any() {
+		for i := range c.takes[:c.enforced] {
+			c.takes[i].setLeastQuota()
+			limited = limited || !c.takes[i].unlimited()
+		}
+	}
 	if c.headers.standard && limited {
 		empty := len(h) == 0
 		addToList(h, rateLimitPolicy, c.rateLimitPolicyValue(), empty)

@@ -42,7 +42,6 @@ func New(options ...Option) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{config: c, secret: newSecret()}
-	l.sections.init()
 	l.calls.New = func() any { return &call{Limiter: l, stripe: l.sections.stripe()} }
 	inspection := bridge.Inspect(l.forSash)
 	l.ownLimitsFor, _ = inspection.LimitsFor.(func(string) []sash.Limit)
@@ -51,6 +50,7 @@ func New(options ...Option) (*Limiter, error) {
 	}
 	t := newTable(c.policies, l.foldPaths, l.ownLimitsFor, nil)
 	l.table.Store(t)
+	l.sections.init(t)
 	if l.openStore != nil {
 		err = l.open(t)
 	} else {

@@ -41,7 +41,8 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	bare := len(header) == 0
-	v := h.Decide(header, r)
+	var v Verdict
+	h.decide(&v, header, r)
 	switch {
 	case v.Outcome != Admitted:
 		if !bare {
@@ -51,6 +52,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case v.Charges == nil:
 		h.next.ServeHTTP(w, r)
 	default:
-		v.Charges.serve(h.next, w, r)
+		v.Charges.Serve(h.next, w, r)
 	}
 }

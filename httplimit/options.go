@@ -26,7 +26,7 @@ type config struct {
 	headers       headers
 	observers     []func(Event)
 	eventFields   eventFields
-	denied        func(http.ResponseWriter, *http.Request, Denial)
+	denied        func(http.ResponseWriter, *http.Request, Denial) // nil: Denial.ServeHTTP
 	unidentified  http.Handler
 	openStore     func(StoreKeys) (Store, error) // nil: there is no store
 	faults        []error
@@ -78,7 +78,8 @@ func WithSweepInterval(d time.Duration) Option {
 // The functions of [sash.WithLimitsFor] and [sash.WithObserver] receive the keys of
 // [Limiter.KeyFor], which contain identities as they are. [Limiter.ParseKey] returns
 // the policy and the identity of a key. The functions may keep the keys, which never
-// change.
+// change. They must not call [Limiter.Reconfigure], which waits for them, and must not decide
+// other requests of this Limiter.
 func WithSash(options ...sash.Option) Option {
 	return optionFunc(func(c *config) {
 		for i, o := range options {
@@ -136,7 +137,7 @@ func WithPartitionKey() Option {
 }
 
 // WithObserver calls f with an [Event] for each policy of each request, before the
-// request goes on. It calls f once more if a charge is given back after the answer.
+// request goes on. It calls f once more if a charge is changed after the answer.
 //
 // Given several times, it calls each f, in the order in which they are given.
 //
@@ -222,7 +223,6 @@ func WithUnidentified(h http.Handler) Option {
 func configure(options []Option) (config, error) {
 	c := config{
 		headers:      headers{standard: true},
-		denied:       func(w http.ResponseWriter, r *http.Request, d Denial) { d.ServeHTTP(w, r) },
 		unidentified: answerUnidentified,
 	}
 	for i, o := range options {

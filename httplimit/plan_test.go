@@ -105,6 +105,9 @@ httplimit: policy "p": plan "wrong": limit 2: Count must be >= 0, got -1: invali
 httplimit: policy "p": Plans: the name of a plan must be printable ASCII, got "é": invalid option
 httplimit: policy "free": Plan must not be nil if there are Plans: invalid option
 httplimit: policies 4 and 5: both have a quota named "api-1m": invalid option`), err.Error())
+
+	_, err = httplimit.New(per("api-1m", "", sash.PerHour(1)), planned())
+	require.EqualError(t, err, `httplimit: policies 1 and 2: both have a quota named "api-1m": invalid option`)
 }
 
 func TestPlans_APanicIsThatOfThePolicy(t *testing.T) {

@@ -70,7 +70,8 @@ type Policy struct {
 	Key KeyFunc
 
 	// Cost returns how many units a request costs. The default, nil, is 1. A cost of 0 is
-	// admitted and charged nothing. A negative cost is denied, and never admitted later.
+	// charged nothing. It is admitted, unless Settle has charged more than the limit; behind
+	// others in a Queue, it waits like them. A negative cost is denied, and never admitted later.
 	Cost func(*http.Request) int64
 
 	// Unit is the unit of Cost, sent to clients as "qu": "content-bytes", or any printable
@@ -79,8 +80,7 @@ type Policy struct {
 
 	// Skip reports whether the policy does not apply to a request that matches Pattern.
 	// The request is then not charged, and clients are told nothing of the policy. Nil
-	// skips none. Policies that skip each other's requests give customers of several plans
-	// different limits.
+	// skips none.
 	Skip func(*http.Request) bool
 
 	// Charge reports whether a request that was answered with that status stays charged.

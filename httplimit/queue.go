@@ -14,7 +14,9 @@ import (
 // admit it, and then goes on as if it had come then.
 //
 // Requests of one identity are admitted in the order in which they came, and a new one does
-// not overtake those that wait. A request is refused at once if
+// not overtake those that wait. If several policies have a Queue, a request waits only under those
+// that deny it, and holds up no others under the rest. So it is overtaken there, and may find
+// that another policy denies it in the end. A request is refused at once if
 //
 //   - a policy without a Queue denies it,
 //   - its wait is sure to last longer than Wait, or than its context has left,
@@ -26,11 +28,14 @@ import (
 // A request that waits gives up when its context ends, which mostly means that the client has
 // hung up. Its Outcome is Abandoned, and it is charged nothing. The server of net/http notices
 // that an HTTP/1 client has hung up once the request's body was read; a request with a body may
-// wait, and be served, without its client.
+// wait, and be served, without its client. The time of waiting counts towards the WriteTimeout of
+// an [http.Server]: after that, a request that has waited is charged, and its client gets no
+// answer. So the timeout should be longer than Wait.
 //
 // A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of
 // units that are given back after a response. It does not learn of units that come back by the
-// methods of [Limiter.Sash], and tries again when it would have been admitted without them.
+// methods of [Limiter.Sash], and tries again when it would have been admitted without them. Each
+// time that it tries, the function of sash.WithObserver is called, and a store is asked.
 type Queue struct {
 	// Wait is for how long a request waits at most. With 0, the default, none waits.
 	Wait time.Duration
@@ -74,12 +79,12 @@ func (p *policy) queues() bool { return p.Queue.Wait > 0 && !p.Shadow }
 
 // An admission decides a call: in this process, or by a store.
 type admission interface {
-	// attempt reserves all enforced takes of the call, or none. If it reserves none, it sets
+	// attempt charges all enforced takes of the call, or none. If it charges none, it sets
 	// the decision of each of them.
 	attempt() sash.Decision
 	// look sets the decision of each enforced take, and charges nothing.
 	look()
-	// undo gives back what attempt has reserved.
+	// undo gives back what attempt has charged a call that has waited.
 	undo()
 }
 
@@ -103,12 +108,13 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	}
 	until := window.Plus(c.came, int64(leastWait(takes)))
 	w := c.waits.newWaiter(takes, c.place)
-	c.place = w.number
+	c.place, c.reserved = w.number, true // release then clears what belongs to the waiter
 	defer c.waits.leave(w)
 	for {
 		turn, full := attempted, false
 		if !attempted {
 			if turn, full = c.waits.beginAttempt(w); !turn {
+				d = sash.Decision{} // that of an earlier attempt holds no more
 				a.look()
 			} else if d = a.attempt(); d.Allowed {
 				break
@@ -118,12 +124,12 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 
 		// The call was denied, or it has not its turn. Is waiting of any use?
 		now := clock.Now()
-		wait, useful := waitOf(ctx, takes, time.Duration(until-now))
+		wait, useful := waitOf(ctx, takes, d.RetryAfter, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
 			full = c.waits.endAttempt(w, c.denies)
 		}
 		if full || !useful {
-			return c.refusal(d)
+			return c.refusal(w, d)
 		}
 
 		// A waiter that has its turn tries again when it may be admitted. Another one is woken
@@ -135,7 +141,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		if !c.sleep(ctx, clock, w, at) {
 			return d
 		}
-		c.waited = time.Duration(clock.Now() - c.came)
+		c.waited = max(time.Duration(clock.Now()-c.came), 0) // a clock may go back
 		if ctx.Err() != nil {
 			break
 		}
@@ -148,12 +154,16 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		a.undo()
 		a.look()
 	}
-	return c.refusal(d)
+	return c.refusal(w, d)
 }
 
 // waitOf returns for how long a call has to wait at least, by the decisions of its takes, and
-// whether that is of any use: whether all that deny it have a Queue, and it may wait that long.
-func waitOf(ctx context.Context, takes []take, left time.Duration) (wait time.Duration, useful bool) {
+// whether that is of any use: whether all that deny it have a Queue, and it may wait that long. If
+// none of them denies it by itself, together is how long they deny it together.
+func waitOf(ctx context.Context, takes []take, together, left time.Duration) (wait time.Duration, useful bool) {
+	if !anyDenies(takes) {
+		wait = together
+	}
 	for i := range takes {
 		if t := &takes[i]; !t.decision.Allowed {
 			if !t.queues() {
@@ -168,27 +178,40 @@ func waitOf(ctx context.Context, takes []take, left time.Duration) (wait time.Du
 	return wait, left > 0 && wait <= left
 }
 
-// denies reports whether the take of an enforced policy has denied the call.
+// denies reports whether the take of an enforced policy has denied the call. If none of them
+// denies it by itself, all together do, but for those that were reserved before.
 func (c *call) denies(p *policy) bool {
-	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.policy == p && !t.decision.Allowed })
+	takes := c.takes[:c.enforced]
+	together := !anyDenies(takes)
+	return slices.ContainsFunc(takes, func(t take) bool {
+		return t.policy == p && (!t.decision.Allowed || together && !t.reserved)
+	})
 }
 
-// refusal returns the decision that refuses the call: that of the take that denies it for
-// longest. If none does, it is before its turn: then that is the latest decision on the call, or
-// the first take with a Queue denies it for as short as can be.
-func (c *call) refusal(latest sash.Decision) (d sash.Decision) {
+// anyDenies reports whether one of takes denies the call by itself. None does if there is room in
+// the table for each of their keys, but not for all, or if they were asked later than all together.
+func anyDenies(takes []take) bool {
+	return slices.ContainsFunc(takes, func(t take) bool { return !t.decision.Allowed })
+}
+
+// refusal returns the decision that refuses the call of w: that of the take that denies it for
+// longest. If none does, it is latest, the decision on all together. Before the turn of w, the
+// policy in whose queue others are before it denies it, for as short as can be.
+func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 	takes := c.takes[:c.enforced]
+	d.Allowed = true
 	for i := range takes {
-		if own := &takes[i].decision; !own.Allowed && (d.Limit == sash.Limit{} || own.RetryAfter > d.RetryAfter) {
+		if own := &takes[i].decision; !own.Allowed && (d.Allowed || own.RetryAfter > d.RetryAfter) {
 			d = *own
 		}
 	}
-	switch first := slices.IndexFunc(takes, func(t take) bool { return t.queues() }); {
-	case d.Limit != sash.Limit{}:
-	case !latest.Allowed && latest.RetryAfter > 0:
+	switch {
+	case !d.Allowed:
+	case w.behind == nil && !latest.Allowed:
 		d = latest
 	default:
-		d = takes[first].decision
+		c.behind = w.behind
+		d = c.decidingTake(&d).decision
 		d.Allowed, d.RetryAfter = false, 1
 	}
 	return d
@@ -218,7 +241,12 @@ func (c *call) attempt() (d sash.Decision) {
 		t.reserved, t.reservation, t.nextKnown = false, sash.Reservation{}, false
 	}
 	d.Allowed = true
-	if c.reserveByCost(takes, &d); !d.Allowed {
+	if c.place != 0 {
+		c.reserveByCost(takes, &d)
+	} else {
+		c.admit(&d) // it has not waited, so it is not undone
+	}
+	if !d.Allowed {
 		c.decideEach(&d)
 	}
 	return d

@@ -213,6 +213,26 @@ func TestQueue_GivesUpWithItsClient(t *testing.T) {
 	})
 }
 
+// A request that its policies would admit is refused by the policy whose queue is full, though
+// another one has the same limit.
+func TestQueue_RefusesInTheNameOfThePolicyWithTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := queued("first", "", sash.PerHour(3).Log(), httplimit.Queue{Wait: time.Hour, Requests: 9})
+		second := first
+		second.Name, second.Key, second.Queue.Requests = "second", httplimit.Everyone(), 1
+		second.Cost = func(r *http.Request) int64 { return int64(len(r.Header.Get("X-Size"))) }
+		l := newLobby(t, first, second)
+		l.send("two", "GET /", "X-Key", "a", "X-Size", "xx")
+		l.send("waits", "GET /", "X-Key", "b", "X-Size", "xx")
+		l.events = nil
+		v := l.Decide(nil, newRequest("GET /", "X-Key", "c", "X-Size", "x"))
+		require.Equal(t, []string{"second"}, v.Denial.Violated)
+		require.Equal(t, httplimit.Withheld, l.events[0].Outcome)
+		require.Equal(t, httplimit.Denied, l.events[1].Outcome)
+		require.Equal(t, []string{"two served", "waits served"}, append(l.happened(), l.after(time.Hour)...))
+	})
+}
+
 // A request whose client leaves while it is admitted is not served, and not charged.
 func TestQueue_ServesNoneWhoseClientLeavesAtItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -231,6 +251,21 @@ func TestQueue_ServesNoneWhoseClientLeavesAtItsTurn(t *testing.T) {
 		leave = gone
 		require.ElementsMatch(t, []string{"1 429 1", "2 served"}, l.after(time.Second))
 		require.EqualValues(t, 2, l.served.Load())
+	})
+}
+
+// A clock that goes back lets nobody wait for a negative time, or give up because of an overflow.
+func TestQueue_OutlastsAClockThatGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLobby(t, queued("p", "", sash.PerHour(1).Log(), httplimit.Queue{Wait: sash.Never, Requests: 9}))
+		l.send("0", "GET /", "X-Key", "k")
+		leave := l.send("1", "GET /", "X-Key", "k")
+		l.send("2", "GET /", "X-Key", "k")
+		l.clock.Set(-int64(time.Hour))
+		leave()
+		require.Equal(t, []string{"0 served", "1 429 3600"}, l.happened())
+		require.Zero(t, l.events[len(l.events)-1].Waited)
+		require.Equal(t, []string{"2 served"}, l.after(2*time.Hour))
 	})
 }
 
@@ -256,6 +291,47 @@ func TestQueue_LearnsOfUnitsThatAreGivenBack(t *testing.T) {
 		require.Equal(t, []string{"fails served"}, l.happened())
 		close(release)
 		require.Equal(t, []string{"fails 500 ", "waits served"}, sorted(l.happened()))
+	})
+}
+
+// The same between the denial of a request and its entry in the queue.
+func TestQueue_LearnsOfUnitsThatAreGivenBackAsItBeginsToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := queued("p", "", sash.PerHour(1).Log(), httplimit.Queue{Wait: time.Hour, Requests: 9})
+		p.Charge = func(status int) bool { return status == 200 }
+		var before httplimit.Verdict
+		l := newLobby(t, p, httplimit.WithSash(sash.WithObserver(func(_ string, _ int64, d sash.Decision) {
+			if !d.Allowed {
+				before.Charges.Settle(httplimit.Response{Status: 500})
+			}
+		})))
+		before = l.Decide(nil, newRequest("GET /", "X-Key", "k"))
+		l.send("waits", "GET /", "X-Key", "k")
+		require.Equal(t, []string{"waits served"}, l.happened())
+	})
+}
+
+// The same while it waits under another policy of the same limit, and tries in vain.
+func TestQueue_LearnsOfUnitsThatAreGivenBackAsItTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := httplimit.Queue{Wait: time.Hour, Requests: 9}
+		first, second := queued("first", "", sash.PerHour(1).Log(), q), queued("second", "/both", sash.PerHour(1).Log(), q)
+		second.Key = httplimit.Everyone()
+		first.Charge = func(status int) bool { return status == 200 }
+		second.Charge = first.Charge
+		failed := httplimit.Response{Status: 500}
+		var atFirst, atSecond httplimit.Verdict
+		l := newLobby(t, first, second, httplimit.WithSash(sash.WithObserver(func(_ string, _ int64, d sash.Decision) {
+			if !d.Allowed {
+				atSecond.Charges.Settle(failed)
+			}
+		})))
+		atFirst = l.Decide(nil, newRequest("GET /", "X-Key", "k"))
+		l.send("waits", "GET /both", "X-Key", "k")
+		atSecond = l.Decide(nil, newRequest("GET /both", "X-Key", "other"))
+		require.Equal(t, httplimit.Admitted, atSecond.Outcome)
+		atFirst.Charges.Settle(failed)
+		require.Equal(t, []string{"waits served"}, l.happened())
 	})
 }
 
@@ -330,6 +406,28 @@ func TestQueue_NoneWaitsInACircle(t *testing.T) {
 	})
 }
 
+// There is room for each key of the request that waits, but not for all. So each policy by itself
+// would admit it, at once. Those of another cost are charged before, and given back.
+func TestQueue_WaitsForRoomInTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		q := httplimit.Queue{Wait: time.Hour, Requests: 9}
+		costly := queued("costly", "", sash.PerHour(5), q)
+		costly.Cost = func(*http.Request) int64 { return 2 }
+		l := newLobby(t, costly, queued("a", "", sash.PerHour(5), q), queued("b", "", sash.PerHour(5), q),
+			httplimit.WithSash(sash.WithMaxKeys(5, sash.DenyNew), sash.WithObserver(func(string, int64, sash.Decision) {
+				if attempts++; attempts > 1000 {
+					panic("it does not wait, and tries all the time")
+				}
+			})))
+		l.send("has room", "GET /", "X-Key", "k")
+		leave := l.send("waits", "GET /", "X-Key", "other")
+		require.Equal(t, []string{"has room served"}, l.happened())
+		require.Equal(t, 1, l.Waiting())
+		leave()
+	})
+}
+
 func TestQueue_OfAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(localStore)
@@ -343,6 +441,27 @@ func TestQueue_OfAStore(t *testing.T) {
 		time.Sleep(time.Second) // of the bubble: the store has a clock of its own
 		require.Equal(t, 200, <-done)
 	})
+}
+
+// A request that does not wait makes no reservation. For that, its key would keep for good all
+// that it has to know to give units back.
+func TestQueue_AllocatesNothingForRequestsThatDoNotWait(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector makes pools drop items")
+	}
+	allocations := func(q httplimit.Queue) float64 {
+		handler := newSite(t, queued("p", "", sash.PerHour(1e6), q)).Middleware(http.NotFoundHandler())
+		r, w := newRequest("GET /", "X-Key", "k"), &bareWriter{http.Header{}}
+		return testing.AllocsPerRun(1000, func() {
+			clear(w.header)
+			handler.ServeHTTP(w, r)
+		})
+	}
+	q := httplimit.Queue{Wait: time.Minute, Requests: 9}
+	require.Equal(t, allocations(httplimit.Queue{}), allocations(q))
+	store := new(localStore)
+	newStoreSite(t, store, queued("p", "", sash.PerHour(9), q)).do("GET /", "X-Key", "k")
+	require.Equal(t, []string{"take p\x00k"}, store.calls)
 }
 
 func TestQueue_IsValidated(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 // Requests go on in the meantime, with two exceptions. They wait for the moment in which the
 // policies are exchanged, which lasts until the requests that are just being charged are
 // decided: microseconds. And a request that has its Key and Cost from the former policies by
-// then starts over, so that functions of a policy may be called for it once more. It does so,
+// then starts over, so that functions of a policy may be called for it once more, for each Reconfigure. It does so,
 // too, if it waits in a [Queue]. There it keeps its time, and mostly its place. What a request was
 // charged before is settled after its response by the policy that has charged it.
 //
@@ -71,7 +71,7 @@ func (c *config) checkPolicies(function string) {
 // next, reports true. If it reports false, nothing has changed.
 func (l *Limiter) exchange(next *table, publish func() bool) {
 	l.sections.close()
-	defer l.sections.open()
+	defer func() { l.sections.open(l.table.Load()) }()
 	// No call is in a section, and none begins one. Those that arrive wait. Others go on to
 	// run functions of the former policies, and find that they must start over when they try to
 	// begin one.

@@ -209,6 +209,28 @@ func TestReconfigure_WhileARequestIsAboutToBeDecided(t *testing.T) {
 	require.Equal(t, 2, s.Sash().Len(), "nothing is charged to the first")
 }
 
+// A request that starts over is reported by the policies that decide it, and by no others.
+func TestReconfigure_ReportsTheNewPoliciesOnly(t *testing.T) {
+	var s *site
+	var events []string
+	shadow := func(name string, key httplimit.KeyFunc) httplimit.Policy {
+		p := per(name, "", sash.PerHour(1))
+		p.Shadow, p.Key = true, key
+		return p
+	}
+	nobody := func(key []byte, _ *http.Request) ([]byte, bool) { return key, false }
+	fails := func([]byte, *http.Request) ([]byte, bool) { panic("shadow") }
+	replaces := func(key []byte, _ *http.Request) ([]byte, bool) {
+		require.NoError(t, s.Reconfigure(per("b", "", sash.PerHour(9)), shadow("b1", nobody), shadow("b2", fails)))
+		return key, true
+	}
+	s = newSite(t, per("a", "", sash.PerHour(9)), shadow("a1", nobody), shadow("a2", fails), shadow("a3", replaces),
+		httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e.Policy+" "+e.Outcome.String()) }))
+	require.Equal(t, []int{200, 200}, s.codes(2, "GET /", "X-Key", "k"))
+	once := []string{"b1 unidentified", "b2 failed", "b admitted"}
+	require.Equal(t, append(once, once...), events)
+}
+
 // While a request is being charged, the policies stay. Requests that come meanwhile are decided
 // by the new ones. What tells of the policies does not wait.
 func TestReconfigure_WaitsForRequestsThatAreBeingCharged(t *testing.T) {

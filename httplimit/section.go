@@ -14,13 +14,13 @@ import (
 // costs two additions on a cache line of its own. A closing goroutine looks at all stripes, which
 // costs it a microsecond.
 //
-// Invariant: a call is in a section only if it has found the sections open after it has counted
-// itself. close closes them before it looks at the stripes. So, whichever of the two comes
+// Invariant: a call is in a section only if it has found the sections open to its table after
+// it has counted itself. close closes them before it looks at the stripes. So, whichever of the two comes
 // first, either the call finds them closed and does not go in, or close finds the call and
 // waits for it.
 type sections struct {
-	closed   atomic.Bool
-	reopened sync.RWMutex // locked while they are closed
+	opened   atomic.Pointer[table] // of the calls that may begin one; nil: they are closed
+	reopened sync.RWMutex          // locked while they are closed
 	stripes  []stripe
 	nextCall atomic.Uint32 // number of calls made so far
 }
@@ -32,7 +32,9 @@ type stripe struct {
 	_     [120]byte
 }
 
-func (s *sections) init() {
+// init opens the sections to calls with that table.
+func (s *sections) init(t *table) {
+	s.opened.Store(t)
 	n := 8
 	for n < 4*runtime.GOMAXPROCS(0) && n < 256 {
 		n *= 2
@@ -41,14 +43,14 @@ func (s *sections) init() {
 }
 
 // stripe returns the stripe of a new call.
-func (s *sections) stripe() *stripe {
-	return &s.stripes[int(s.nextCall.Add(1))&(len(s.stripes)-1)]
+func (s *sections) stripe() *atomic.Int64 {
+	return &s.stripes[int(s.nextCall.Add(1))&(len(s.stripes)-1)].calls
 }
 
 // close closes the sections, and waits until none is under way.
 func (s *sections) close() {
 	s.reopened.Lock()
-	s.closed.Store(true)
+	s.opened.Store(nil)
 	for i := range s.stripes {
 		// A call stays for about a microsecond, unless its goroutine has to wait for a core or
 		// runs a function that WithSash was given.
@@ -63,9 +65,9 @@ func (s *sections) close() {
 	}
 }
 
-// open opens the sections again.
-func (s *sections) open() {
-	s.closed.Store(false)
+// open opens the sections, which are closed, to calls with that table.
+func (s *sections) open(t *table) {
+	s.opened.Store(t)
 	s.reopened.Unlock()
 }
 
@@ -78,21 +80,21 @@ func (s *sections) wait() {
 
 // begin begins a section, in which the limits are those of the call's table. It reports false,
 // and has not begun one, if that is not the limiter's table any more.
-func (c *call) begin() bool {
-	c.stripe.calls.Add(1)
-	// Look at closed first. While it is false, the table does not change: Reconfigure changes it
-	// only between a close, which would wait for this call, and an open.
-	if c.sections.closed.Load() || c.Limiter.table.Load() != c.table {
-		return c.beginLater()
-	}
-	c.within = true
-	return true
+//
+// The first of the two methods that it consists of is inlined.
+func (c *call) begin() bool { return c.tryBegin() || c.beginLater() }
+
+// tryBegin counts c, and then begins a section if it can.
+func (c *call) tryBegin() bool {
+	c.stripe.Add(1)
+	c.within = c.sections.opened.Load() == c.table
+	return c.within
 }
 
 // beginLater is begin of a call that has counted itself while the sections were closed, or
 // whose table was replaced.
 func (c *call) beginLater() bool {
-	c.stripe.calls.Add(-1)
+	c.stripe.Add(-1)
 	c.sections.wait()
 	return c.Limiter.table.Load() == c.table && c.begin()
 }
@@ -100,12 +102,13 @@ func (c *call) beginLater() bool {
 // end ends the section.
 func (c *call) end() {
 	c.within = false
-	c.stripe.calls.Add(-1)
+	c.stripe.Add(-1)
 }
 
 // startOver makes c a call with the limiter's table as it is now, without any takes.
 func (c *call) startOver() {
 	c.table = c.Limiter.table.Load()
+	c.missed = nil
 	c.takes, c.enforced = c.takes[:0], 0
 	c.keys, c.names = c.keys[:0], c.names[:0]
 }

@@ -185,6 +185,21 @@ func TestChargeOf_FindsTheChargesOfLimitersAround(t *testing.T) {
 	require.EqualValues(t, 9998, outer.left(t, "outer"))
 }
 
+// A transport may make several contexts of the same charges, one of another, and at the same time.
+func TestChargeOf_EndsInEachContextOfTheSameCharges(t *testing.T) {
+	v := newSite(t, settled(httplimit.SettleEstimate())).Decide(nil, newRequest("GET /", "X-Key", "k"))
+	var made [2]context.Context
+	var g sync.WaitGroup
+	for i := range made {
+		g.Go(func() { made[i] = v.Charges.Context(v.Charges.Context(t.Context())) })
+	}
+	g.Wait()
+	for _, ctx := range made {
+		require.NotNil(t, httplimit.ChargeOf(ctx, "p"))
+		require.Nil(t, httplimit.ChargeOf(ctx, "another"))
+	}
+}
+
 // A cost above the quota is charged all the same, and must be paid off.
 func TestSettle_MayExceedTheQuota(t *testing.T) {
 	p := settled(httplimit.SettleEstimate())

@@ -89,6 +89,7 @@ type StoreKeys struct {
 //   - one call to the store for all policies with the same cost;
 //   - one more for each policy that is a shadow;
 //   - one more after the answer for each charge that changes then, which the client waits for;
+//   - as many again each time that it tries, if it waits in a [Queue];
 //   - if it is denied and costs differ, one more for each other cost.
 //
 // If the store does not answer, its fallback decides, and the request is answered accordingly.

@@ -13,7 +13,6 @@ type storeCall struct {
 	*call
 	ctx    context.Context // of the request, but it does not end with that
 	stored []storedTake    // of the takes
-	queued bool            // whether it may wait, so that what it is charged may have to be given back
 }
 
 // A storedTake is what belongs to a take of a storeCall only.
@@ -41,7 +40,7 @@ func (c *storeCall) ask(ask func(context.Context, []string, int64) StoreDecision
 	return answer.Decision
 }
 
-// decideByStore is Limiter.Decide with a store. It sets v, which is the zero Verdict.
+// decideByStore is Limiter.decide with a store.
 func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 	defer of.recoverInto(v, r)
 	c := storeCall{call: of, ctx: context.WithoutCancel(r.Context())}
@@ -54,7 +53,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 		c.stored[i].key = c.takes[i].storedKey(c.takes[i].key)
 	}
 	var d sash.Decision
-	if c.queued = c.mayQueue && c.mayWait(); c.queued {
+	if c.mayQueue && c.mayWait() {
 		d = c.admitInTurn(r.Context(), &c)
 	} else {
 		d = c.admit()
@@ -71,7 +70,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 		v.Outcome, v.Denial = c.refused(), c.denial(&d)
 	}
 	c.report(d.Allowed)
-	c.setHeaders(h, &v.Denial, h != nil && c.setLeastQuotas())
+	c.setHeaders(h, &v.Denial)
 	if d.Allowed {
 		v.Charges = c.newCharges(r, c.stored)
 	}
@@ -81,7 +80,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 // then those of the next cost.
 func (c *storeCall) admit() (d sash.Decision) {
 	takes, ask := c.takes[:c.enforced], c.store.Take
-	if c.queued || anySettles(takes) || !sameCost(takes) {
+	if c.place != 0 || anySettles(takes) || !sameCost(takes) { // a call that has waited may be undone
 		ask = c.store.Reserve
 	}
 	d.Allowed = true
@@ -163,8 +162,7 @@ func (c *storeCall) askShadows(allowed bool) {
 // ensureDenial makes sure that an enforced take denies: the one that decided d, if each by itself
 // says otherwise. That may be if they were not asked at the same instant.
 func (c *storeCall) ensureDenial(d *sash.Decision) {
-	takes := c.takes[:c.enforced]
-	if !slices.ContainsFunc(takes, func(t take) bool { return !t.decision.Allowed }) {
+	if !anyDenies(c.takes[:c.enforced]) {
 		c.decidingTake(d).decision = *d
 	}
 }
@@ -174,6 +172,7 @@ func (c *storeCall) report(allowed bool) {
 	if !c.observed() {
 		return
 	}
+	c.reportMissed()
 	for i := range c.takes {
 		t := &c.takes[i]
 		e := c.newEvent(t, c.outcome(t, allowed))

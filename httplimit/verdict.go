@@ -30,24 +30,29 @@ type Verdict struct {
 // Decide sets the headers that report quotas, and Retry-After, in h. If h is nil, it sets none.
 //
 // A request that is Admitted may go on. Once it is answered, the caller must settle
-// Verdict.Charges by [Charges.Settle]. Any other request must be refused; for an
-// [http.ResponseWriter], that is [Limiter.Refuse].
+// Verdict.Charges by [Charges.Settle]; for an [http.Handler], [Charges.Serve] does both. Any
+// other request must be refused; for an [http.ResponseWriter], that is [Limiter.Refuse].
 //
-// Decide blocks while the request waits, if a policy has a [Queue], and else it does not.
+// Decide blocks while the request waits in a [Queue], and while a store decides.
 //
 // Decide keeps nothing of r but what Charges need, until they are settled. It is safe for
 // concurrent use.
 func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
+	l.decide(&v, h, r)
+	return v
+}
+
+// decide is Decide that sets v, which is the zero Verdict.
+func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) {
 	c := l.calls.Get().(*call)
 	c.table = l.table.Load()
 	if l.store == nil {
-		c.decide(&v, h, r)
+		c.decideHere(v, h, r)
 	} else {
-		c.decideByStore(&v, h, r)
+		c.decideByStore(v, h, r)
 	}
 	// Serving the request may take long, so another request gets the call first.
 	c.release()
-	return v
 }
 
 // Refuse writes the answer of the middleware to a request that is not admitted: that of
@@ -64,6 +69,10 @@ func (l *Limiter) Refuse(w http.ResponseWriter, r *http.Request, v Verdict) {
 func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
 	switch v.Outcome {
 	case Denied, Abandoned:
+		if l.denied == nil {
+			v.Denial.ServeHTTP(w, r)
+			return
+		}
 		w.Header()["Cache-Control"] = []string{"no-store"}
 		l.denied(w, r, v.Denial)
 	case Unidentified:

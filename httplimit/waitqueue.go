@@ -34,6 +34,7 @@ type waitQueues struct {
 type waiter struct {
 	number uint64 // in the order in which waiters came
 	places []place
+	behind *policy       // one in whose queue others were before it at its latest beginAttempt; nil: none
 	wake   chan struct{} // of capacity 1: a wake-up is kept until the waiter sleeps
 }
 
@@ -79,13 +80,13 @@ func (q *waitQueues) newWaiter(takes []take, number uint64) *waiter {
 func (q *waitQueues) beginAttempt(w *waiter) (turn, full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	turn = true
+	turn, w.behind = true, nil
 	for i := range w.places {
 		p := &w.places[i]
 		if in := q.byKey[p.key]; in == nil || in.Front().Value.(*waiter).number >= w.number {
 			continue
 		}
-		turn = false
+		turn, w.behind = false, p.policy
 		if !q.join(w, p) {
 			return false, true
 		}
@@ -95,15 +96,22 @@ func (q *waitQueues) beginAttempt(w *waiter) (turn, full bool) {
 
 // endAttempt ends an attempt of w that was denied. w is then in the queues of the policies that
 // deny it, and in no other. full reports whether one of these has no room for w.
+//
+// The next sleep of a waiter that has joined a queue ends at once. Units may have been given back
+// since its attempt, and nobody knew of it then.
 func (q *waitQueues) endAttempt(w *waiter, denies func(*policy) bool) (full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range w.places {
 		p := &w.places[i]
-		if !denies(p.policy) {
+		switch {
+		case !denies(p.policy):
 			q.part(p)
-		} else if !q.join(w, p) {
+		case p.element != nil: // it is in the queue already
+		case !q.join(w, p):
 			return true
+		default:
+			w.notify()
 		}
 	}
 	return false

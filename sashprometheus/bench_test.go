@@ -23,26 +23,26 @@ func BenchmarkRequest(b *testing.B) {
 	}{{"admitted", sash.PerSecond(1 << 50)}, {"denied", sash.PerHour(0)}} {
 		for _, observers := range []struct {
 			name    string
-			options func(*sashprometheus.Metrics) []httplimit.Option
+			options func(*sashprometheus.Metrics, *offenders.Page) []httplimit.Option
 		}{
-			{"none", func(*sashprometheus.Metrics) []httplimit.Option { return nil }},
-			{"metrics", func(m *sashprometheus.Metrics) []httplimit.Option {
+			{"none", func(*sashprometheus.Metrics, *offenders.Page) []httplimit.Option { return nil }},
+			{"metrics", func(m *sashprometheus.Metrics, _ *offenders.Page) []httplimit.Option {
 				return []httplimit.Option{httplimit.WithObserver(m.Observe)}
 			}},
-			{"metrics+page", func(m *sashprometheus.Metrics) []httplimit.Option {
+			{"metrics+page", func(m *sashprometheus.Metrics, p *offenders.Page) []httplimit.Option {
 				return []httplimit.Option{
 					httplimit.WithObserver(m.Observe),
-					httplimit.WithObserver(new(offenders.Page).Observe),
+					httplimit.WithObserver(p.Observe),
 					httplimit.WithEventFingerprints(httplimit.Denied),
 				}
 			}},
 		} {
 			b.Run("result="+c.result+"/observers="+observers.name, func(b *testing.B) {
 				policy := httplimit.Policy{Name: "all", Limits: []sash.Limit{c.limit}, Key: httplimit.ByAddress()}
-				metrics := sashprometheus.New("site")
-				limiter := httplimit.Must(httplimit.New(append(observers.options(metrics), policy)...))
+				metrics, page := sashprometheus.New("site"), new(offenders.Page)
+				limiter := httplimit.Must(httplimit.New(append(observers.options(metrics, page), policy)...))
 				defer limiter.Close()
-				require.NoError(b, metrics.Register(prometheus.NewRegistry(), limiter)) // else they count nothing
+				require.NoError(b, metrics.Register(prometheus.NewRegistry(), limiter)) // it counts nothing before
 				handler := limiter.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 				b.ReportAllocs()
 				b.RunParallel(func(p *testing.PB) {
@@ -52,9 +52,29 @@ func BenchmarkRequest(b *testing.B) {
 						handler.ServeHTTP(w, r)
 					}
 				})
+				if observers.name != "none" {
+					require.Equal(b, float64(b.N), counted(b, metrics), "requests that the metrics count")
+				}
 			})
 		}
 	}
+}
+
+// counted returns the number of requests that the metrics have counted.
+func counted(b *testing.B, metrics *sashprometheus.Metrics) (n float64) {
+	registry := prometheus.NewRegistry()
+	require.NoError(b, registry.Register(metrics))
+	families, err := registry.Gather()
+	require.NoError(b, err)
+	for _, f := range families {
+		if f.GetName() != "sash_decisions_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			n += m.GetCounter().GetValue()
+		}
+	}
+	return n
 }
 
 // blank is a ResponseWriter that keeps nothing but the header.

@@ -10,17 +10,18 @@
 //	replay   what a limit would have done to recorded traffic
 //	suggest  which limit to set, by recorded traffic
 //
-// sash SUBCOMMAND -h explains each. The exit status is that of the subcommand, or 2 if there
-// is none of that name.
+// sash SUBCOMMAND -h explains each, and sash version tells which release this is. The exit status
+// is that of the subcommand, or 2 if there is none of that name.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
+	"strings"
 
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/replay"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/suggest"
@@ -48,19 +49,46 @@ func main() {
 // run runs the subcommand that args begin with, and returns its exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		return command.Refuse("sash", errors.New("no subcommand"), usage, stdout, stderr)
+		return refuse(errors.New("no subcommand"), stderr)
+	}
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		if len(args) > 1 {
+			return run(ctx, []string{args[1], "-h"}, stdin, stdout, stderr)
+		}
+		usage(stdout)
+		return command.OK
+	case "version", "-v", "-version", "--version":
+		fmt.Fprintln(stdout, version())
+		return command.OK
 	}
 	for _, s := range subcommands {
 		if s.name == args[0] {
 			return s.run(ctx, args[1:], stdin, stdout, stderr)
 		}
 	}
-	err := fmt.Errorf("no subcommand %q", args[0])
-	switch args[0] {
-	case "help", "-h", "-help", "--help":
-		err = flag.ErrHelp
+	if strings.HasPrefix(args[0], "-") {
+		return refuse(fmt.Errorf("%s stands before the subcommand: flags come after it", args[0]), stderr)
 	}
-	return command.Refuse("sash", err, usage, stdout, stderr)
+	return refuse(fmt.Errorf("no subcommand %q", args[0]), stderr)
+}
+
+// refuse reports an error of a command line that selects no subcommand, with those that there
+// are, and returns the exit status.
+func refuse(err error, stderr io.Writer) int {
+	command.Say(stderr, "sash", err)
+	fmt.Fprintln(stderr)
+	usage(stderr)
+	return command.Usage
+}
+
+// version returns the version that was installed, as the build records it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "sash (devel)"
+	}
+	return "sash " + info.Main.Version
 }
 
 func usage(w io.Writer) {
@@ -68,5 +96,6 @@ func usage(w io.Writer) {
 	for _, s := range subcommands {
 		fmt.Fprintf(w, "  %-8s %s\n", s.name, s.about)
 	}
+	fmt.Fprintf(w, "  %-8s %s\n", "version", "which release of sash this is")
 	fmt.Fprint(w, "\nsash SUBCOMMAND -h explains a subcommand and its flags.\n")
 }

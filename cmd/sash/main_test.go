@@ -23,8 +23,13 @@ func TestRun_SelectsTheSubcommand(t *testing.T) {
 		{"a wrong flag of replay", []string{"replay", "-nonsense"}, command.Usage, "", "sash replay: -h explains the flags\n"},
 		{"help", []string{"-h"}, command.OK, "  replay   what a limit would have done", ""},
 		{"help as a word", []string{"help"}, command.OK, "Usage: sash SUBCOMMAND", ""},
-		{"none", nil, command.Usage, "", "sash: no subcommand\nsash: -h explains the flags\n"},
-		{"unknown", []string{"reply"}, command.Usage, "", `sash: no subcommand "reply"`},
+		{"help of a subcommand", []string{"help", "suggest"}, command.OK, "Usage: sash suggest ", ""},
+		{"version", []string{"version"}, command.OK, "sash ", ""},
+		{"version as a flag", []string{"-version"}, command.OK, "sash ", ""},
+		{"none", nil, command.Usage, "", "sash: no subcommand\n\n" + usageText()},
+		{"unknown", []string{"reply"}, command.Usage, "", "sash: no subcommand \"reply\"\n\n" + usageText()},
+		{"help of none", []string{"help", "reply"}, command.Usage, "", "sash: no subcommand \"reply\"\n"},
+		{"a flag first", []string{"-json", "suggest"}, command.Usage, "", "sash: -json stands before the subcommand: flags come after it\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -36,4 +41,11 @@ func TestRun_SelectsTheSubcommand(t *testing.T) {
 			}
 		})
 	}
+}
+
+// usageText is what tells a user which subcommands there are.
+func usageText() string {
+	var b strings.Builder
+	usage(&b)
+	return b.String()
 }

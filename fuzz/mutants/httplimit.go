@@ -40,12 +40,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "charge-of-the-first", fault: "a handler finds the charges of the nearest limiter only",
-		file: "httplimit/charge.go", old: "for ; in != nil; in = in.outer {", new: "for ; in != nil; in = nil {",
+		file: "httplimit/charge.go", old: "		ctx = in.Context // go on with a limiter around\n", new: "		return nil\n",
 		tests: "TestChargeOf",
 	},
 	{
 		name: "queue-overtaken", fault: "a new request overtakes those that wait",
-		file: "httplimit/queue.go", old: "	attempted := c.waits.none()", new: "	attempted := true",
+		file: "httplimit/queue.go", old: "attempted := c.place == 0 && c.waits.none()", new: "attempted := true",
 		tests: "TestQueue",
 	},
 	{
@@ -64,8 +64,23 @@ var ofHTTPLimit = []mutant{
 		tests: "TestQueue",
 	},
 	{
+		name: "queue-deaf-at-first", fault: "units that are given back while a request begins to wait are not for it",
+		file: "httplimit/waitqueue.go", old: "		default:\n			w.notify()\n", new: "",
+		tests: "TestQueue",
+	},
+	{
+		name: "queue-together", fault: "a request that its policies deny together tries all the time",
+		file: "httplimit/queue.go", old: "		wait = together\n", new: "",
+		tests: "TestQueue",
+	},
+	{
+		name: "queue-deaf-together", fault: "a request that its policies deny together waits in none of their queues",
+		file: "httplimit/queue.go", old: "together := !anyDenies(takes)", new: "together := false",
+		tests: "TestQueue",
+	},
+	{
 		name: "queue-everywhere", fault: "a request holds up others where it is admitted",
-		file: "httplimit/waitqueue.go", old: "if !denies(p.policy) {", new: "if false {",
+		file: "httplimit/waitqueue.go", old: "case !denies(p.policy):", new: "case false:",
 		tests: "TestQueue",
 	},
 	{

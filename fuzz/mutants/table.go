@@ -1064,6 +1064,11 @@ var ofSash = []mutant{
 		tests: "TestReplace_KeysThatAreNotTracked",
 	},
 	{
+		name: "replace-keeps-rulesets", fault: "limits that no key has any more fill the cache of rulesets",
+		file: "reconfigure.go", old: "g.rulesetCache.clear()", new: "",
+		tests: "TestReplace_Forgets",
+	},
+	{
 		name: "replace-of-another-generation", fault: "a change of limits that comes in between is lost, with what was charged since",
 		file: "reconfigure.go", old: "if published = l.current.Load() == old; !published {", new: "if published = true; !published {",
 		tests: "TestReplace_DoesNotPublish",
@@ -1081,7 +1086,7 @@ var ofSash = []mutant{
 	// Policies that are replaced while requests are decided.
 	{
 		name: "policies-half-replaced", fault: "a request is charged to the former policies under the new limits",
-		file: "httplimit/section.go", old: "if c.sections.closed.Load() || c.Limiter.table.Load() != c.table {", new: "if c.sections.closed.Load() {",
+		file: "httplimit/section.go", old: "c.within = c.sections.opened.Load() == c.table", new: "c.within = c.sections.opened.Load() != nil",
 		tests: "TestReconfigure_WhileARequestIsAbout",
 	},
 	{
@@ -1091,7 +1096,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "sections-not-closed", fault: "requests begin to be charged while policies are replaced",
-		file: "httplimit/section.go", old: "s.closed.Store(true)", new: "s.closed.Store(false)",
+		file: "httplimit/section.go", old: "s.opened.Store(nil)", new: "",
 		tests: "TestReconfigure_WaitsFor|TestReconfigure_NoRequest",
 	},
 	{
@@ -1116,13 +1121,33 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waiters-wait-anew", fault: "requests wait for longer than their policy says when policies are replaced",
-		file: "httplimit/queue.go", old: "if c.place == 0 {", new: "if c.place >= 0 {",
+		file: "httplimit/queue.go", old: "if c.place == 0 {\n\t\tc.came", new: "if c.place >= 0 {\n\t\tc.came",
 		tests: "TestReconfigure_WhileRequestsWait",
 	},
 	{
 		name: "policy-numbers-reused", fault: "a new policy inherits the counts of one that is gone",
 		file: "httplimit/table.go", old: "byNumber: make(map[int]*policy), next: former.next,", new: "byNumber: make(map[int]*policy), next: len(former.numbers) - 1,",
 		tests: "TestReconfigure_",
+	},
+	{
+		name: "events-of-former-policies", fault: "a request that starts over is reported under shadows that do not decide it",
+		file: "httplimit/section.go", old: "c.missed = nil", new: "",
+		tests: "TestReconfigure_ReportsTheNew",
+	},
+	{
+		name: "plan-ignored", fault: "all plans have the Limits of their policy",
+		file: "httplimit/plan.go", old: "planned != nil {", new: "planned != nil && r == nil {",
+		tests: "TestPlans",
+	},
+	{
+		name: "plan-forged-in-a-store", fault: "the keys of a plan in a store are those of a policy whose Name ends in that of the plan",
+		file: "httplimit/plan.go", old: "return v.policy + storedPlan + v.plan", new: "return v.policy + v.plan",
+		tests: "TestPlans",
+	},
+	{
+		name: "plan-takes-names-of-others", fault: "a plan and another policy have quotas of one name",
+		file: "httplimit/policy.go", old: "taken && name != \"\" && first != i+1 {", new: "taken && name == p.Name && first != i+1 {",
+		tests: "TestPlans|TestNew",
 	},
 	{
 		name: "policies-gone-stay", fault: "keys of policies that are gone stay in the table",
@@ -1229,7 +1254,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "unlimited-for-all", fault: "a limiter that becomes unlimited forgets keys with limits of their own",
-		file: "migrate.go", old: "case g.ruleset.unlimited() && !own:", new: "case g.ruleset.unlimited():",
+		file: "migrate.go", old: "return own // the key keeps them", new: "return g.ruleset",
 		tests: "TestUnlimited_IsNoLonger",
 	},
 	{
@@ -1326,7 +1351,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "cap-refuses-by-other-limits", fault: "a key that does not fit is refused by the old limits, and told to wait by the new ones",
-		file: "overflow.go", old: "l.sweepInterval(r.generation)", new: "l.sweepInterval(l.current.Load())",
+		file: "overflow.go", old: "r.generation.sweepInterval()", new: "l.current.Load().sweepInterval()",
 		tests: "TestDenyNew",
 	},
 	{

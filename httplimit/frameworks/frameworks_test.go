@@ -1,4 +1,4 @@
-package frameworks
+package frameworks_test
 
 import (
 	"bufio"
@@ -19,11 +19,16 @@ import (
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	"github.com/gorilla/mux"
 	adapter "github.com/gwatts/gin-adapter"
-	"github.com/labstack/echo/v4"
+	echo4 "github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/echo4limit"
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/echolimit"
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/fiberlimit"
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/ginlimit"
 )
 
 // A mount builds a site under a limiter. The site has one route, POST /login, which counts
@@ -40,18 +45,24 @@ type mount struct {
 // mounts are the places that the package documentation lists for the middleware, and some
 // more where it works.
 var mounts = map[string]mount{
-	"ServeMux, around": {aroundServeMux, true, true, true},
-	"chi, around":      {aroundChi, true, true, true},
-	"chi, Use":         {inChi, true, true, true},
-	"gorilla, around":  {aroundGorilla, true, true, true},
-	"gorilla, Use":     {inGorilla, true, true, false},
-	"gin, around":      {aroundGin, true, true, true},
-	"gin, gin-adapter": {inGinByAdapter, true, true, true},
-	"gin, by hand":     {inGinByHand, false, false, true},
-	"echo, around":     {aroundEcho, true, true, true},
-	"echo, Use":        {inEcho, true, false, true},
-	"fiber, around":    {aroundFiber, true, true, true},
-	"fiber, Use":       {inFiber, false, false, true},
+	"ServeMux, around":  {aroundServeMux, true, true, true},
+	"chi, around":       {aroundChi, true, true, true},
+	"chi, Use":          {inChi, true, true, true},
+	"gorilla, around":   {aroundGorilla, true, true, true},
+	"gorilla, Use":      {inGorilla, true, true, false},
+	"gin, around":       {aroundGin, true, true, true},
+	"gin, gin-adapter":  {inGinByAdapter, true, true, true},
+	"gin, by hand":      {inGinByHand, false, false, true},
+	"gin, ginlimit":     {inGin, true, true, true},
+	"echo, around":      {aroundEcho, true, true, true},
+	"echo, wrapped":     {inEchoWrapped, true, false, true},
+	"echo, echolimit":   {inEcho, true, true, true},
+	"echo4, around":     {aroundEcho4, true, true, true},
+	"echo4, wrapped":    {inEcho4Wrapped, true, false, true},
+	"echo4, echo4limit": {inEcho4, true, true, true},
+	"fiber, around":     {aroundFiber, true, true, true},
+	"fiber, wrapped":    {inFiberWrapped, false, false, true},
+	"fiber, fiberlimit": {inFiber, true, true, true},
 }
 
 func handle(served *atomic.Int64) http.HandlerFunc {
@@ -136,10 +147,14 @@ func inGinByHand(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64)
 	})
 }
 
+func inGin(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newGin(served, ginlimit.Middleware(limiter))
+}
+
 func newEcho(served *atomic.Int64, use ...echo.MiddlewareFunc) *echo.Echo {
 	e := echo.New()
 	e.Use(use...)
-	e.POST("/login", func(c echo.Context) error {
+	e.POST("/login", func(c *echo.Context) error {
 		served.Add(1)
 		if c.FormValue("password") != "right" {
 			return echo.NewHTTPError(http.StatusUnauthorized, "wrong")
@@ -153,8 +168,37 @@ func aroundEcho(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) 
 	return limiter.Middleware(newEcho(served))
 }
 
-func inEcho(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+func inEchoWrapped(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
 	return newEcho(served, echo.WrapMiddleware(limiter.Middleware))
+}
+
+func inEcho(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newEcho(served, echolimit.Middleware(limiter))
+}
+
+func newEcho4(served *atomic.Int64, use ...echo4.MiddlewareFunc) *echo4.Echo {
+	e := echo4.New()
+	e.Use(use...)
+	e.POST("/login", func(c echo4.Context) error {
+		served.Add(1)
+		if c.FormValue("password") != "right" {
+			return echo4.NewHTTPError(http.StatusUnauthorized, "wrong")
+		}
+		return c.String(http.StatusOK, "welcome")
+	})
+	return e
+}
+
+func aroundEcho4(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return limiter.Middleware(newEcho4(served))
+}
+
+func inEcho4Wrapped(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newEcho4(served, echo4.WrapMiddleware(limiter.Middleware))
+}
+
+func inEcho4(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return newEcho4(served, echo4limit.Middleware(limiter))
 }
 
 func newFiber(served *atomic.Int64, use ...any) *fiber.App {
@@ -176,9 +220,16 @@ func aroundFiber(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64)
 	return limiter.Middleware(adaptor.FiberApp(newFiber(served)))
 }
 
-// inFiber serves the app by fiber's own server, which is not that of net/http.
+func inFiberWrapped(t *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+	return serveFiber(t, newFiber(served, adaptor.HTTPMiddleware(limiter.Middleware)))
+}
+
 func inFiber(t *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	app := newFiber(served, adaptor.HTTPMiddleware(limiter.Middleware))
+	return serveFiber(t, newFiber(served, fiberlimit.New(limiter)))
+}
+
+// serveFiber serves the app by fiber's own server, which is not that of net/http.
+func serveFiber(t *testing.T, app *fiber.App) http.Handler {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ended := make(chan error, 1)
@@ -204,7 +255,7 @@ type client struct {
 }
 
 func newClient(t *testing.T, m mount, policies ...httplimit.Option) *client {
-	limiter := httplimit.Must(httplimit.New(append(policies,
+	limiter := httplimit.Must(httplimit.New(append(policies, httplimit.WithPathFolding(),
 		httplimit.WithClock(sash.NewManualClock(0)), httplimit.WithSweepInterval(-1))...))
 	t.Cleanup(func() { limiter.Close() })
 	c := &client{T: t, Client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}}
@@ -331,9 +382,9 @@ func TestFrameworks_LimitRequestsThatNoRouteMatches(t *testing.T) {
 
 // Fiber parses the target of a request by rules of its own.
 func TestFiber_ServesNoSpellingPastThePolicy(t *testing.T) {
-	for _, name := range []string{"fiber, around", "fiber, Use"} {
+	for _, name := range []string{"fiber, around", "fiber, wrapped", "fiber, fiberlimit"} {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t, mounts[name], policy("login", "POST /login", 1), httplimit.WithPathFolding())
+			c := newClient(t, mounts[name], policy("login", "POST /login", 1))
 			require.Equal(t, []int{401, 429}, c.logins(2, "wrong"))
 			for _, target := range []string{"/login#x", "/LOGIN/#", "//h/login?://", "//u@h/Login/#://", "//h/login#?://", "http://h/LOGIN", "//login", "/logi%6E"} {
 				require.NotEqual(t, http.StatusUnauthorized, c.postTo(target), target)

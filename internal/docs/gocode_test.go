@@ -72,9 +72,10 @@ var imports = map[string]string{
 	"context": "context", "errors": "errors", "expvar": "expvar", "fmt": "fmt", "http": "net/http",
 	"grpc": "google.golang.org/grpc", "grpclimit": "github.com/seed-30da4c49/sash/grpclimit",
 	"httplimit": "github.com/seed-30da4c49/sash/httplimit", "log": "log", "netip": "net/netip", "os": "os",
-	"offenders": "github.com/seed-30da4c49/sash/httplimit/offenders",
-	"sash":      "github.com/seed-30da4c49/sash", "sashredis": "github.com/seed-30da4c49/sash/sashredis",
-	"httpstore": "github.com/seed-30da4c49/sash/sashredis/httpstore", "time": "time",
+	"offenders":  "github.com/seed-30da4c49/sash/httplimit/offenders",
+	"policyfile": "github.com/seed-30da4c49/sash/httplimit/policyfile",
+	"sash":       "github.com/seed-30da4c49/sash", "sashredis": "github.com/seed-30da4c49/sash/sashredis",
+	"httpstore": "github.com/seed-30da4c49/sash/sashredis/httpstore", "signal": "os/signal", "syscall": "syscall", "time": "time",
 }
 
 // complete returns a Go file for a block, and reports whether the block is a whole file. Else

@@ -51,8 +51,22 @@ func Summarize(files []string, t *traffic.Traffic, unreadable int) Summary {
 	return s
 }
 
-// Source returns the names of the files.
-func (s *Summary) Source() string { return strings.Join(s.Files, ", ") }
+// Source returns the names of the files, or of the first of very many.
+func (s *Summary) Source() string {
+	const most = 10
+	if len(s.Files) > most {
+		return fmt.Sprintf("%s and %s", strings.Join(s.Files[:most], ", "), Count(int64(len(s.Files)-most), "other file"))
+	}
+	return strings.Join(s.Files, ", ")
+}
+
+// Nothing says that there is no event, and what to try.
+func (s *Summary) Nothing() string {
+	if s.Unreadable == 0 && len(s.BrokenOff) == 0 {
+		return "no event in " + s.Source()
+	}
+	return "nothing readable in " + s.Source() + ": name the format by -format, or the field of the time by -time"
+}
 
 // Headline says in a line what was read.
 func (s *Summary) Headline() string {

@@ -131,6 +131,7 @@ func TestFormats_DenyWhatTheSameEventsInTwoColumnsDo(t *testing.T) {
 func TestFormats_DamageIsNeverMisread(t *testing.T) {
 	combined := clf + ` "http://example.net/" "Agent/1.0"`
 	alb := everyFormat[18].line(time.Unix(1.7e9, 0).UTC(), "192.0.2.1")
+	elb := everyFormat[17].line(time.Unix(1.7e9, 0).UTC(), "192.0.2.1")
 	haproxy := everyFormat[19].line(time.Unix(1.7e9, 0).UTC(), "192.0.2.1")
 	w3c := everyFormat[22]
 	zeek := everyFormat[24]
@@ -149,6 +150,11 @@ func TestFormats_DamageIsNeverMisread(t *testing.T) {
 		{name: "a line without its first field", good: combined, damaged: strings.TrimPrefix(combined, "192.0.2.1 "), why: "no time in brackets"},
 		{name: "a time that cannot be", good: combined, damaged: strings.Replace(combined, "17/May", "32/May", 1), why: "is not like 02/Jan"},
 		{name: "a line of an error log", good: combined, damaged: `2024/01/01 00:00:00 [error] 7#7: *1 open() failed, client: 192.0.2.1`, why: "no time in brackets"},
+		{name: "two lines in one", good: combined, damaged: combined + combined, why: "two lines in one: it has a second time"},
+		{name: "two lines in one, and a space", good: combined, damaged: combined + " " + combined, why: "two lines in one"},
+		{name: "a line cut short inside the agent, and another", good: combined, damaged: combined[:len(combined)-3] + combined, why: "two lines in one"},
+		{name: "a line cut short inside the agent, and another format", good: combined, damaged: combined[:len(combined)-3] + clf, why: "two lines in one"},
+		{name: "two lines in one, with fields after the size", good: clf + " 0.005 0.1", damaged: clf + " 0.0" + clf + " 0.005 0.1", why: "two lines in one"},
 		{name: "JSON cut short", good: nginx, damaged: nginx[:len(nginx)-9], why: "not valid JSON"},
 		{name: "JSON with an escape of nginx", good: nginx, damaged: strings.Replace(nginx, "GET /", `GET /\x22`, 1), why: "escape=json"},
 		{name: "two objects in a line", good: nginx, damaged: nginx + nginx, why: "not valid JSON"},
@@ -158,8 +164,12 @@ func TestFormats_DamageIsNeverMisread(t *testing.T) {
 		{name: "JSON of another program", good: nginx, damaged: `{"msg":"started"}`, why: "no time_iso8601"},
 		{name: "an array", good: nginx, damaged: "[" + nginx + "]", why: "no JSON object"},
 		{name: "a load balancer's line cut short", good: alb, damaged: alb[:120], why: "no "},
-		{name: "a load balancer's line without its type", good: alb, damaged: strings.TrimPrefix(alb, "h2 "), why: "the line is an AWS Classic"},
+		{name: "a load balancer's line without its type", good: alb, damaged: strings.TrimPrefix(alb, "h2 "), why: "after $request"},
 		{name: "a load balancer's line with a name for the client", good: alb, damaged: strings.Replace(alb, "192.0.2.1:2817", "app/my-lb", 1), why: "is no address with a port"},
+		{name: "two load balancer's lines in one", good: alb, damaged: alb + alb, why: "two lines in one"},
+		{name: "a load balancer's line cut short after the agent, and another", good: alb, damaged: alb[:strings.Index(alb, `"Root`)] + alb, why: "two lines in one"},
+		{name: "a load balancer's line cut short inside quotes, and another", good: alb, damaged: alb[:strings.Index(alb, `oot=`)] + alb, why: "two lines in one"},
+		{name: "two lines of a classic load balancer in one", good: elb, damaged: elb + elb, why: "two lines in one"},
 		{name: "a list of addresses for the virtual host", good: "www.example.com " + combined, damaged: "203.0.113.9, " + combined, why: "is no virtual host"},
 		{name: "HAProxy's line of a start", good: haproxy, damaged: "Feb  6 12:14:14 localhost haproxy[14389]: Proxy http-in started.", why: "no client before a time in brackets"},
 		{name: "HAProxy's line cut short", good: haproxy, damaged: haproxy[:100], why: "no "},
@@ -167,6 +177,11 @@ func TestFormats_DamageIsNeverMisread(t *testing.T) {
 		{name: "a W3C line of another log", head: w3c.head, good: row(w3c), damaged: combined, why: "the line is Combined Log Format, the file a W3C Extended Log"},
 		{name: "a Zeek line cut short", head: zeek.head, good: row(zeek), damaged: "1700000000.0\tCHhAvVG", why: "2 fields, the heading names 5"},
 		{name: "a Zeek line without a client", head: zeek.head, good: row(zeek), damaged: "1700000000.0\tC\t-\t443\tx", why: "no addr"},
+		{name: "a Zeek line with text for the client", head: zeek.head, good: row(zeek), damaged: "1700000000.0\tC\tfoo bar\t443\tx", why: `addr "foo bar" is neither an address nor a host name`},
+		{name: "a W3C line with fields in another order", head: "#Fields: date time c-ip cs-uri\n", good: "2020-01-01 00:00:00 192.0.2.1 /", damaged: "2020-01-01 00:00:00 /a 192.0.2.1", why: `addr "/a" is neither`},
+		{name: "a W3C line with a part of an address", head: "#Fields: date time c-ip cs-uri\n", good: "2020-01-01 00:00:00 192.0.2.1 /", damaged: "2020-01-01 00:00:00 192.0.2. /", why: `addr "192.0.2." is neither`},
+		{name: "JSON with text for the client", good: nginx, damaged: strings.Replace(nginx, "192.0.2.1", "GET /", 1), why: `addr "GET /" is neither`},
+		{name: "JSON with a list of addresses for the client", good: nginx, damaged: strings.Replace(nginx, "192.0.2.1", "192.0.2.1, 10.0.0.1", 1), why: "is neither an address"},
 		{name: "CSV with a column too many", head: "when,who\n", good: "1,a", damaged: "1,a,b", why: "3 columns, the header has 2", args: []string{"-time", "when", "-key", "who"}},
 		{name: "CSV with a bad time", head: "when,who\n", good: "1,a", damaged: "a,1", why: `time "a"`, args: []string{"-time", "when", "-key", "who"}},
 		{name: "a pattern that a line continues", good: "1 192.0.2.1;", damaged: "1 192.0.2.1; 2", why: "follows where the pattern ends", args: []string{"-format", "$msec $remote_addr;"}},
@@ -222,6 +237,64 @@ func TestFormats_ErrorsSayWhatToTry(t *testing.T) {
 			assert.Contains(t, got.stderr, tt.stderr)
 		})
 	}
+}
+
+// What a client sends is not taken for a second line.
+func TestFormats_ATimeInTheAgentIsNoSecondLine(t *testing.T) {
+	agents := []string{`[17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200`, `[17/May/2015:10:05:03 +0000] `, `x] "`, `a"b`, `x`}
+	for _, agent := range agents {
+		r := invoke(clf+` "-" "`+agent+"\"\n"+clf+` "-" "[17/May/2015:10:05:03 +0000] " "[17/May/2015:10:05:03 +0000]"`+"\n", "-limit", "1/s", "-json").report(t)
+		assert.EqualValues(t, 2, r.Events, agent)
+	}
+}
+
+// Nor does a client hide a request by what a load balancer quotes of it.
+func TestFormats_ATimeWithinQuotesIsNoSecondLine(t *testing.T) {
+	line := everyFormat[18].line(time.Unix(1.7e9, 0).UTC(), "192.0.2.1")
+	r := invoke(strings.Replace(line, `"forward"`, `"forward 2018-07-02T22:22:48.364000Z 2018-07-02T22:22:48.364000Z"`, 1), "-limit", "1/s", "-json").report(t)
+	assert.EqualValues(t, 1, r.Events)
+	assert.Zero(t, r.Unreadable)
+}
+
+// A server may log its start, and headers that a request had not.
+func TestFormats_LinesOfJSONDiffer(t *testing.T) {
+	const start = `{"level":"info","ts":1700000000.1,"msg":"serving initial configuration"}` + "\n"
+	request := func(headers string) string {
+		return `{"ts":1700000001.5,"request":{"client_ip":"10.0.0.1","headers":{` + headers + "}}}\n"
+	}
+	none, one := request(""), request(`"X-Forwarded-For":["192.0.2.1"],"User-Agent":["curl/8"]`)
+	several := request(`"X-Forwarded-For":["198.51.100.9","192.0.2.2, 10.0.0.7"]`)
+	tests := []struct {
+		name, log  string
+		args       []string
+		unreadable int64
+		clients    []string
+	}{
+		{"a line before the first request", start + one, nil, 1, []string{"10.0.0.1"}},
+		{"a proxy, and a client without one", none + one, []string{"-trust", "10.0.0.0/8"}, 0, []string{"10.0.0.1", "192.0.2.1"}},
+		{"the other way round", one + none, []string{"-trust", "10.0.0.0/8"}, 0, []string{"10.0.0.1", "192.0.2.1"}},
+		{"a header twice", several, []string{"-trust", "10.0.0.0/8"}, 0, []string{"192.0.2.2"}},
+		{"an agent that is not sent", none + one, []string{"-key", "agent"}, 0, []string{"-", "curl/8"}},
+		{"an address with a port or without", `{"ts":1,"client_addr":"2001:db8::1"}` + "\n" + `{"ts":1,"client_addr":"[2001:db8::2]:443"}` + "\n" +
+			`{"ts":1,"client_addr":"[2001:db8::3]"}` + "\n" + `{"ts":1,"client_addr":"192.0.2.1:80"}` + "\n", nil, 0,
+			[]string{"192.0.2.1", "2001:db8::1", "2001:db8::2", "2001:db8::3"}},
+		{"a program that logs the port", `{"ts":1,"remote_addr":"192.0.2.1:5000"}` + "\n" + `{"ts":1,"remote_addr":"192.0.2.1:5001"}` + "\n" +
+			`{"ts":1,"remote_addr":"unix:"}` + "\n", nil, 0, []string{"192.0.2.1", "unix:"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := invoke(tt.log, append(tt.args, "-limit", "0/s", "-json", "-top", "9")...).report(t)
+			assert.Equal(t, tt.unreadable, r.Unreadable)
+			var clients []string
+			for _, d := range r.Limits[0].Top {
+				clients = append(clients, d.Client)
+			}
+			assert.ElementsMatch(t, tt.clients, clients)
+		})
+	}
+	got := invoke(strings.Repeat(start, 32)+one, "-limit", "1/s")
+	assert.Equal(t, command.Failed, got.status)
+	assert.Contains(t, got.stderr, `-key addr: - has no addr, line 1 is JSON with the fields "level msg ts"`)
 }
 
 func TestKey_ClientsBehindTrustedProxies(t *testing.T) {

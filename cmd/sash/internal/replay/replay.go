@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -58,11 +59,14 @@ func (o *options) newTrials() (all trials, err error) {
 	return all, nil
 }
 
-// take replays events under each policy.
+// take replays events under each policy. The trials share nothing but what they read, so they run
+// at the same time.
 func (all trials) take(on *traffic.Traffic, events []traffic.Event) error {
+	var running sync.WaitGroup
 	for _, t := range all {
-		t.run(on.Clients, events)
+		running.Go(func() { t.run(on.Clients, events) })
 	}
+	running.Wait()
 	return nil
 }
 

@@ -43,7 +43,8 @@
 //
 // A time is a date and a time of day, in UTC unless it names a zone, or Unix time. The number of
 // digits before the decimals tells the unit of Unix time: fewer than 12 are seconds, fewer than
-// 15 milliseconds, fewer than 18 microseconds. The option -unit names it instead. In a pattern
+// 15 milliseconds, fewer than 18 microseconds. The option -unit names it instead, also that of
+// micros, where the digits tell nothing. In a pattern
 // the time is $time_local, $time_iso8601, $msec or, in any of these forms, $time.
 //
 // # Clients
@@ -111,15 +112,20 @@
 // a line of more than 256 KiB. Blank lines are counted apart. A line that ends inside its
 // user agent has all that a replay needs: it is an event, and is counted as cut short.
 //
-// A line that another format reads is unreadable, too. If something else than the client stands
-// at the beginning of lines, all fields would be read one position off. So an access log's line
-// cannot be read if its first field is neither an address nor a host name, if its ident is an
-// address, or if its user is several fields of which one is "-". A client that is "-" cannot be
-// read where -key names addr.
+// A line that another format reads is unreadable, too, and so are two lines of an access log
+// or a load balancer in one, as a crash leaves them. A file may begin with lines that lack a
+// field which a flag names; if the first 32 do, it is refused. In JSON, a header of the request
+// may be missing: it was not sent.
+//
+// If something else than the client stands at the beginning of lines, all fields would be read
+// one position off. So an access log's line cannot be read if its first field is neither an
+// address nor a host name, if its ident is an address, or if its user is several fields of which
+// one is "-". A client that is "-", or neither an address nor a host name, cannot be read where
+// -key names addr.
 //
 // The report warns of what makes its answers doubtful: times in whole seconds and windows of
-// seconds, a single client, clocks that jump, several formats in a FILE, lines that came too
-// late.
+// seconds, a single client, clocks that jump, several formats in a FILE, microseconds
+// that are likely to be another unit, lines that came too late.
 //
 // With -json the report is one object on one line, one for each FILE with -each. Its fields
 // are those of the types report, traffic.FaultyLine, traffic.FileFormat, verdict, decision, account, peak and
@@ -171,7 +177,7 @@ func complain(stderr io.Writer, reports []report) int {
 			status = command.Failed
 		}
 		if r.Events == 0 {
-			fmt.Fprintf(stderr, "sash replay: nothing readable in %s: name the format by -format, or the field of the time by -time\n", r.Source())
+			fmt.Fprintln(stderr, "sash replay: "+r.Nothing())
 			status = command.Failed
 		}
 	}

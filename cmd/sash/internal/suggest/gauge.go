@@ -11,7 +11,8 @@ import "math/bits"
 // most units. All events count, whether a limit would have admitted them or not.
 //
 // It keeps the number of each client's busiest window, and the events that are still within
-// the window: 24 bytes each, and up to twice that while they grow.
+// the window: 24 bytes each, and up to twice that while they grow. Events of one instant share
+// them, if the same candidates deny them.
 type gauge struct {
 	window  int64     // in nanoseconds
 	busiest []int64   // units of the busiest window so far, by client
@@ -37,7 +38,8 @@ type recent struct {
 	denied []int64 // units of the events that each candidate denied; as long as there are any
 }
 
-// An event has a bit in denied for each candidate whose log has denied it.
+// An event has a bit in denied for each candidate whose log has denied it. Several events of one
+// instant are one, of all their units, if they have the same bits: they leave the window together.
 type event struct {
 	at, units int64
 	denied    uint64
@@ -114,7 +116,11 @@ func (r *recent) decide(units int64) (denied uint64) {
 
 // append adds an event that has been decided.
 func (r *recent) append(e event) {
-	r.events = append(r.events, e)
+	if last := len(r.events) - 1; last >= 0 && r.events[last].at == e.at && r.events[last].denied == e.denied {
+		r.events[last].units += e.units
+	} else {
+		r.events = append(r.events, e)
+	}
 	for len(r.denied) < bits.Len64(e.denied) {
 		r.denied = append(r.denied, 0)
 	}

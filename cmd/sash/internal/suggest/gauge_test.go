@@ -139,6 +139,20 @@ func TestGauge_KeepsTheEventsOfTheLastWindow(t *testing.T) {
 	assert.EqualValues(t, perWindow, g.busiest[0])
 }
 
+// A flood within one second of a log of whole seconds takes no memory for each of its events.
+func TestGauge_KeepsOneInstantOnce(t *testing.T) {
+	const flood, instants = 10_000, 3
+	g := &gauge{window: int64(time.Hour)}
+	for i := range flood * instants {
+		g.add(0, int64(i/flood)*int64(time.Second), 1)
+	}
+	assert.LessOrEqual(t, len(g.recent[0].events), len(candidates)*instants)
+	assert.EqualValues(t, flood*instants, g.busiest[0])
+	assert.EqualValues(t, flood*instants-100, g.denied[atLeast(100)])
+	g.add(0, int64(time.Hour), 1)
+	assert.EqualValues(t, flood*(instants-1)+1, g.recent[0].units, "the first instant has left the window as one")
+}
+
 func TestCandidates_AscendAndCoverWhatPeopleChoose(t *testing.T) {
 	for i := 1; i < len(candidates); i++ {
 		require.Less(t, candidates[i-1], candidates[i])

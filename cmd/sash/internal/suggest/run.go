@@ -39,7 +39,8 @@
 // # Memory
 //
 // Per window, a client takes 16 bytes, and 24 for each of its events in the last window, or
-// up to twice that. Further memory is that of reading.
+// up to twice that. Events of one instant mostly share them, so a log of whole seconds takes
+// little for a flood. Further memory is that of reading.
 //
 // With -json the report is one object. Its fields are those of output.Summary, and of the types report,
 // windowReport, busiest, candidate, suggestion, together, client, warning and step.
@@ -53,6 +54,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -113,17 +115,20 @@ func (o *options) write(stdout io.Writer, r *report) error {
 	} else {
 		r.text(&out)
 	}
-	if o.svg != "" && r.Events > 0 {
-		var picture bytes.Buffer
-		if err := r.draw(&picture); err != nil {
-			return err
-		}
-		if err := os.WriteFile(o.svg, picture.Bytes(), 0o666); err != nil {
-			return err
-		}
-	}
+	// The report is written even if the picture cannot be: a long log took long to read.
 	_, err := out.WriteTo(stdout)
-	return err
+	if o.svg == "" || r.Events == 0 {
+		return err
+	}
+	return errors.Join(err, o.writePicture(r))
+}
+
+func (o *options) writePicture(r *report) error {
+	var picture bytes.Buffer
+	if err := r.draw(&picture); err != nil {
+		return err
+	}
+	return os.WriteFile(o.svg, picture.Bytes(), 0o666)
 }
 
 // complain writes to stderr which input the report does not cover, and returns the exit
@@ -135,7 +140,7 @@ func (r *report) complain(stderr io.Writer) int {
 		status = command.Failed
 	}
 	if r.Events == 0 {
-		fmt.Fprintf(stderr, "%s: nothing readable in %s\n", name, r.Source())
+		fmt.Fprintf(stderr, "%s: %s\n", name, r.Nothing())
 		status = command.Failed
 	}
 	return status

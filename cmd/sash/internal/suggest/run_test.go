@@ -120,6 +120,15 @@ func TestRun_ReportsWhatItCannotWrite(t *testing.T) {
 	assert.Contains(t, stderr.String(), "writing the report: full")
 }
 
+// A long log took long to read, so its report is not lost with the picture.
+func TestRun_ReportsWithoutThePictureThatCannotBeWritten(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	args := []string{"-svg", filepath.Join(t.TempDir(), "none", "limits.svg")}
+	assert.Equal(t, command.Failed, Run(context.Background(), args, strings.NewReader("0\ta\n"), &stdout, &stderr))
+	assert.Contains(t, stdout.String(), "-: 1 event by 1 client")
+	assert.Contains(t, stderr.String(), "writing the report: open ")
+}
+
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("full") }

@@ -164,7 +164,14 @@ func (a *accessLog) tail(s *scanner) tail {
 	}
 	a.fields[referer] = s.quoted("referer")
 	s.space("referer")
+	last := s.rest
 	a.fields[agent] = s.lastQuoted("agent")
+	if strings.HasPrefix(s.rest, " ") {
+		last = s.rest // what stands inside the agent is what the client sent
+	}
+	if s.rest != "" {
+		s.refuseJoined(last)
+	}
 	if list, found := strings.CutPrefix(s.rest, ` "`); found && closing(list) == len(list)-1 {
 		a.fields[forwardedFor] = list[:len(list)-1]
 		return proxied
@@ -235,12 +242,22 @@ func (c *timeCache) read(s string) (int64, error) {
 	return at, err
 }
 
-// A micros reads Unix microseconds, a tab and a client.
-type micros struct{ *wanted }
+// A micros reads Unix microseconds, a tab and a client. The times may be in another unit, if it is
+// named.
+type micros struct {
+	*wanted
+	scale int64 // the length of the unit in nanoseconds
+}
 
 const microsTitle = "a .tsv of time and client"
 
-func newMicros(w *wanted) decoder { return &micros{w} }
+func newMicros(w *wanted) decoder {
+	m := &micros{w, units["us"]}
+	if w.unit != "" {
+		m.scale = units[w.unit]
+	}
+	return m
+}
 
 func (m *micros) name() string { return "micros" }
 
@@ -255,12 +272,12 @@ func (m *micros) decode(line string, r *record) error {
 	}
 	n, err := strconv.ParseInt(when, 10, 64)
 	if err != nil {
-		return fmt.Errorf("time %s is not in whole Unix microseconds", Clip(when))
+		return fmt.Errorf("time %s is not in whole Unix %s", Clip(when), m.unitName())
 	}
-	if n > math.MaxInt64/1000 || n < math.MinInt64/1000 {
-		return outOfRange(when)
+	if n > math.MaxInt64/m.scale || n < math.MinInt64/m.scale {
+		return fmt.Errorf("%w, if it is in %s: another unit is named by -unit", outOfRange(when), m.unitName())
 	}
-	r.at = n * 1000
+	r.at = n * m.scale
 	for i, f := range m.fields {
 		if f.name != Addr {
 			return &lackError{wantedField: f, title: microsTitle}
@@ -268,6 +285,34 @@ func (m *micros) decode(line string, r *record) error {
 		r.values[i] = client
 	}
 	return checkAddr(client)
+}
+
+func (m *micros) unitName() string {
+	switch m.unit {
+	case "s":
+		return "seconds"
+	case "ms":
+		return "milliseconds"
+	case "ns":
+		return "nanoseconds"
+	}
+	return "microseconds"
+}
+
+// unitOf returns the unit in which a time that was read as microseconds would be of this century,
+// or "" if it is no other. Its argument is in nanoseconds.
+func (m *micros) unitOf(at int64) string {
+	const begin, end = 978_307_200, 4_102_444_800 // 2001 and 2100, in Unix seconds
+	if m.unit != "" {
+		return ""
+	}
+	switch n := at / m.scale; {
+	case n >= begin && n < end:
+		return "s"
+	case n >= begin*1000 && n < end*1000:
+		return "ms"
+	}
+	return ""
 }
 
 func isAddress(s string) bool {
@@ -362,7 +407,27 @@ func (s *scanner) others() {
 	if s.rest == "" {
 		s.fail("no field after the size")
 	}
+	s.refuseJoined(s.rest)
 	s.rest = ""
+}
+
+// refuseJoined fails if another line begins in text: one that was written after a line without an
+// end, as a crash leaves it. Its client would be lost without notice.
+func (s *scanner) refuseJoined(text string) {
+	const layout = "02/Jan/2006:15:04:05 -0700"
+	for rest := text; ; {
+		before, after, found := strings.Cut(rest, `] "`)
+		if !found {
+			return
+		}
+		if begin := len(before) - len(layout); begin > 0 && before[begin-1] == '[' {
+			if _, err := time.Parse(layout, before[begin:]); err == nil {
+				s.fail("two lines in one: it has a second time, [%s]", before[begin:])
+				return
+			}
+		}
+		rest = after
+	}
 }
 
 func (s *scanner) space(after string) {

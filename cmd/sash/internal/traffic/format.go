@@ -42,7 +42,7 @@ func (w *wanted) add(name, flag string) int {
 	return len(w.fields) - 1
 }
 
-// A lackError says that a line has no field of that name. If that is true of the first line of
+// A lackError says that a line has no field of that name. If that is true of the first lines of
 // a file, the flag is wrong, and else the line.
 type lackError struct {
 	wantedField
@@ -54,7 +54,7 @@ func (e *lackError) Error() string {
 	return fmt.Sprintf("no %s, which -%s wants: the line is %s", e.name, e.flag, e.title)
 }
 
-// of returns the error about a file whose first line has no such field.
+// of returns the error about a file whose first lines have no such field.
 func (e *lackError) of(flags, file string, line int64) error {
 	text := fmt.Sprintf("-%s: %s has no %s, line %d is %s", flags, file, e.name, line, e.title)
 	if len(e.has) > 0 {
@@ -79,9 +79,9 @@ var formats = []fileFormat{
 	{[]string{"vhost_combined", "vhost_common"}, "Combined Log Format after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, false) }, 2},
 	{[]string{"extended"}, "Common Log Format with other fields", func(w *wanted) decoder { return newAccessLog(w, false, true) }, 1},
 	{[]string{"vhost_extended"}, "Common Log Format with other fields after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, true) }, 1},
-	{[]string{"elb"}, "an AWS Classic Load Balancer log", func(w *wanted) decoder { return newPattern("elb", "an AWS Classic Load Balancer log", elbPattern, w) }, 2},
+	{[]string{"elb"}, "an AWS Classic Load Balancer log", func(w *wanted) decoder { return newAmazon("elb", "an AWS Classic Load Balancer log", elbPattern, 0, w) }, 2},
 	{[]string{"alb"}, "an AWS Application Load Balancer log", func(w *wanted) decoder {
-		return newPattern("alb", "an AWS Application Load Balancer log", albPattern, w)
+		return newAmazon("alb", "an AWS Application Load Balancer log", albPattern, 1, w)
 	}, 2},
 	{[]string{"haproxy"}, "an HAProxy HTTP log", newHAProxy, 2},
 	{[]string{"w3c", "iis"}, "a W3C Extended Log", func(w *wanted) decoder { return newHashed("w3c", "a W3C Extended Log", w) }, 2},
@@ -125,9 +125,9 @@ type alias struct {
 // aliases are the names by which servers log the fields that most logs have. The first one that
 // a file has is taken.
 var aliases = map[string][]alias{
-	Addr: {{"remote_addr", nil}, {"addr_port", hostOf}, {"request.client_ip", nil}, {"request.remote_ip", nil},
-		{"request.remote_addr", hostOf}, {"ClientHost", nil}, {"c-ip", nil}, {"id.orig_h", nil}, {"client_ip", nil},
-		{"clientip", nil}, {"remote_ip", nil}, {"client.ip", nil}, {"client_addr", hostOf}, {"client", nil}, {"ip", nil}},
+	Addr: {{"remote_addr", hostOfAny}, {"addr_port", hostOf}, {"request.client_ip", nil}, {"request.remote_ip", nil},
+		{"request.remote_addr", hostOfAny}, {"ClientHost", nil}, {"c-ip", nil}, {"id.orig_h", nil}, {"client_ip", hostOfAny},
+		{"clientip", hostOfAny}, {"remote_ip", hostOfAny}, {"client.ip", hostOfAny}, {"client_addr", hostOfAny}, {"client", hostOfAny}, {"ip", hostOfAny}},
 	"ident": {{"remote_logname", nil}},
 	"user":  {{"remote_user", nil}, {"user_id", nil}, {"ClientUsername", nil}, {"cs-username", nil}},
 	"method": {{"request_method", nil}, {"request.method", nil}, {"RequestMethod", nil}, {"cs-method", nil},
@@ -136,15 +136,19 @@ var aliases = map[string][]alias{
 		{"uri", withoutQuery}, {"request", pathOf}},
 	"status":  {{"DownstreamStatus", nil}, {"sc-status", nil}, {"status_code", nil}},
 	"size":    {{"body_bytes_sent", nil}, {"bytes_sent", nil}, {"DownstreamContentSize", nil}, {"sc-bytes", nil}},
-	"referer": {{"http_referer", nil}, {"request.headers.Referer.0", nil}, {"request_Referer", nil}, {"cs(Referer)", nil}},
-	"agent": {{"http_user_agent", nil}, {"request.headers.User-Agent.0", nil}, {"request_User-Agent", nil},
+	"referer": {{"http_referer", nil}, {"request.headers.Referer", nil}, {"request_Referer", nil}, {"cs(Referer)", nil}},
+	"agent": {{"http_user_agent", nil}, {"request.headers.User-Agent", nil}, {"request_User-Agent", nil},
 		{"cs(User-Agent)", nil}, {"user_agent", nil}},
 	"host": {{"http_host", nil}, {"request.host", nil}, {"RequestHost", nil}, {"cs-host", nil}, {"server_name", nil}},
-	forwarded: {{"http_x_forwarded_for", nil}, {"request.headers.X-Forwarded-For.0", nil}, {"request_X-Forwarded-For", nil},
+	forwarded: {{"http_x_forwarded_for", nil}, {"request.headers.X-Forwarded-For", nil}, {"request_X-Forwarded-For", nil},
 		{"cs(X-Forwarded-For)", nil}, {"x-forwarded-for", nil}, {"x_forwarded_for", nil}},
 }
 
-// names returns the fields that may hold what name stands for: those of that name, and its
+// isHeader reports whether a field of that name is a header of the request. A request without it
+// is logged without the field, by servers that log headers as they come.
+func isHeader(name string) bool { return name == forwarded || name == "referer" || name == "agent" }
+
+// namesOf returns the fields that may hold what name stands for: those of that name, and its
 // aliases.
 func namesOf(name string) []alias { return append([]alias{{name, nil}}, aliases[name]...) }
 
@@ -162,6 +166,17 @@ func hostOf(v string) string {
 		v = v[:i]
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(v, "["), "]")
+}
+
+// hostOfAny returns the address of an address with or without a port, and other text as it is.
+func hostOfAny(v string) string {
+	if host := strings.TrimSuffix(strings.TrimPrefix(v, "["), "]"); isAddress(host) {
+		return host
+	}
+	if host := hostOf(v); isAddress(host) {
+		return host
+	}
+	return v
 }
 
 func methodOf(request string) string {
@@ -196,7 +211,8 @@ func checkAddr(addr string) error {
 	return nil
 }
 
-// checkClient refuses values in which addr is wanted and unknown, or has control characters.
+// checkClient refuses values in which addr is wanted and unknown, or cannot be a client: the line
+// is damaged, or its fields are others.
 func (w *wanted) checkClient(values []string) error {
 	for i, f := range w.fields {
 		if f.name != Addr {
@@ -205,7 +221,16 @@ func (w *wanted) checkClient(values []string) error {
 		if v := values[i]; v == "" || v == "-" {
 			return fmt.Errorf("no addr, which -key wants: it is %q", v)
 		}
-		return checkAddr(values[i])
+		if err := checkAddr(values[i]); err != nil {
+			return err
+		}
+		if !isClient(values[i]) {
+			return fmt.Errorf("addr %s is neither an address nor a host name", Clip(values[i]))
+		}
 	}
 	return nil
 }
+
+// isClient reports whether a server may log v for the address of a client: an address, a name
+// that was looked up for it, or what nginx writes for a Unix socket.
+func isClient(v string) bool { return isAddress(v) || isHostName(v) || strings.HasPrefix(v, "unix:") }

@@ -24,6 +24,7 @@ type jsonLines struct {
 type jsonPath struct {
 	path string
 	alias
+	header bool // whether a line may be without it, or have several values
 }
 
 func newJSON(w *wanted) decoder { return &jsonLines{wanted: w, clock: timeReader{unit: w.unit}} }
@@ -82,6 +83,7 @@ func (j *jsonLines) resolve(line string) error {
 		if !found {
 			return &lackError{f, "JSON", fieldsOf(line)}
 		}
+		p.header = isHeader(f.name)
 		paths = append(paths, p)
 	}
 	j.paths = paths
@@ -89,7 +91,8 @@ func (j *jsonLines) resolve(line string) error {
 }
 
 // find returns the path of the first of the fields that the line has. A name with a leading dot
-// is a path. Another one is a name first, as in "id.orig_h", and then a path.
+// is a path. Another one is a name first, as in "id.orig_h", and then a path. A line of Caddy has
+// all headers, and one that is not there was not sent.
 func find(line string, names []alias) (jsonPath, bool) {
 	for _, a := range names {
 		name, path := strings.CutPrefix(a.field, ".")
@@ -99,16 +102,30 @@ func find(line string, names []alias) (jsonPath, bool) {
 		}
 		for _, p := range []string{gjson.Escape(name), strings.Join(parts, ".")} {
 			if (!path || p != gjson.Escape(name) || len(parts) == 1) && gjson.Get(line, p).Exists() {
-				return jsonPath{p, a}, true
+				return jsonPath{path: p, alias: a}, true
 			}
+		}
+		if strings.HasPrefix(a.field, caddyHeaders) && gjson.Get(line, strings.TrimSuffix(caddyHeaders, ".")).IsObject() {
+			return jsonPath{path: a.field, alias: a}, true
 		}
 	}
 	return jsonPath{}, false
 }
 
+// caddyHeaders begins the path of a header in a line of Caddy.
+const caddyHeaders = "request.headers."
+
 // value returns the text of a field.
 func value(line string, p jsonPath) (string, error) {
-	switch v := gjson.Get(line, p.path); v.Type {
+	v := gjson.Get(line, p.path)
+	if p.header && v.IsArray() {
+		var all []string
+		for _, one := range v.Array() {
+			all = append(all, one.String())
+		}
+		return p.apply(strings.Join(all, ", ")), nil
+	}
+	switch v.Type {
 	case gjson.String:
 		return p.apply(v.Str), nil
 	case gjson.Number:
@@ -116,7 +133,7 @@ func value(line string, p jsonPath) (string, error) {
 	case gjson.True, gjson.False:
 		return v.Raw, nil
 	case gjson.Null:
-		if v.Exists() {
+		if v.Exists() || p.header {
 			return "-", nil
 		}
 		return "", fmt.Errorf("no %s", p.field)

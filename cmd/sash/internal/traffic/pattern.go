@@ -1,9 +1,11 @@
 package traffic
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The patterns of logs whose fields stand in a fixed order.
@@ -199,13 +201,16 @@ func (p *pattern) decode(line string, r *record) (err error) {
 	if r.at, err = p.clock.read(p.found[p.time]); err != nil {
 		return err
 	}
+	if err := p.plausible(); err != nil {
+		return err
+	}
 	if err := p.pick(p.sources, p.found, r); err != nil {
 		if lack, ok := err.(*lackError); ok {
 			lack.has = p.variables
 		}
 		return err
 	}
-	return p.plausible()
+	return nil
 }
 
 // match finds the values of the variables in a line.
@@ -254,7 +259,7 @@ func (p *pattern) plausible() error {
 		v := p.found[i]
 		switch name {
 		case "remote_addr", "addr":
-			if v != "-" && !isAddress(v) && !isHostName(v) && !strings.HasPrefix(v, "unix:") {
+			if v != "-" && !isClient(v) {
 				return fmt.Errorf("$%s %s is neither an address nor a host name", name, Clip(v))
 			}
 		case "addr_port":
@@ -268,6 +273,46 @@ func (p *pattern) plausible() error {
 		}
 	}
 	return nil
+}
+
+// An amazon reads what a load balancer of AWS logs. Fields that are not known follow the agent, so
+// another line might, too.
+type amazon struct {
+	pattern
+	times int // in a line, after the agent
+}
+
+func newAmazon(format, title, text string, times int, w *wanted) decoder {
+	return &amazon{*newPattern(format, title, text, w).(*pattern), times}
+}
+
+func (a *amazon) decode(line string, r *record) error {
+	if err := a.pattern.decode(line, r); err != nil {
+		return err
+	}
+	if timesIn(a.found[len(a.found)-1]) > a.times {
+		return errors.New("two lines in one: it has one more time")
+	}
+	return nil
+}
+
+// timesIn returns the number of times in the last fields of a line. Those within quotes are what a
+// client sent, unless a quote is not closed.
+func timesIn(fields string) (n int) {
+	const layout = "2006-01-02T15:04:05.000000Z"
+	closed := strings.Count(fields, `"`)%2 == 0
+	quoted := false
+	for part := range strings.SplitSeq(fields, `"`) {
+		for word := range strings.FieldsSeq(part) {
+			if begin := len(word) - len(layout); begin >= 0 && word[len(word)-1] == 'Z' && !(quoted && closed) {
+				if _, err := time.Parse(layout, word[begin:]); err == nil {
+					n++
+				}
+			}
+		}
+		quoted = !quoted
+	}
+	return n
 }
 
 // An haproxy reads what HAProxy logs with option httplog, after the prefix that syslog writes,

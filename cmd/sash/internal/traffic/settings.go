@@ -84,7 +84,7 @@ func (s *Settings) Flags(flags *flag.FlagSet, fault func(error)) {
 	read("time", "the `FIELD` of the time in a CSV with a header or in JSON lines: -time TIMESTAMP, -time .request.ts", func(v string) error {
 		return setName(&s.Time, "time", v)
 	})
-	read("unit", "the `UNIT` of times that are numbers: s, ms, us or ns (default: by their size)", s.setUnit)
+	read("unit", "the `UNIT` of times that are numbers: s, ms, us or ns (default: by their size, and us in two columns without a header)", s.setUnit)
 	read("separator", "the `CHARACTER` between columns, such as ';' or '\\t' (default: found in the header)", s.setSeparator)
 	read("cost", "the `SUM` of fields that an event costs, instead of 1: -cost ContextTokens+GeneratedTokens, -cost size", func(v string) error {
 		return setSum(&s.Cost, "cost", v)

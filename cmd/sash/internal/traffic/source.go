@@ -25,6 +25,7 @@ type source struct {
 	why     string  // why it is that format
 	title   string  // what the lines are
 	known   bool    // whether a line has been read
+	lacking error   // that the first line lacks a field; nil: it has all
 	waiting []waitingLine
 	record  record
 
@@ -36,6 +37,7 @@ type source struct {
 	faults    []FaultyLine
 	brokenOff []FaultyLine
 	billed    int64 // the sum of all estimates and costs
+	oldest    int64 // the earliest time of a line so far
 	newest    int64 // the latest time of a line so far
 	clock     clockWatch
 	jump      Jump // the greatest
@@ -51,7 +53,7 @@ type waitingLine struct {
 const sampleSize = 32
 
 func newSource(s *Settings, file string, files int) *source {
-	src := &source{settings: s, file: file, files: files, list: -1, newest: math.MinInt64,
+	src := &source{settings: s, file: file, files: files, list: -1, oldest: math.MaxInt64, newest: math.MinInt64,
 		wanted: &wanted{time: s.Time, unit: s.Unit, separator: s.Separator, file: file}}
 	if s.Key != nil || !s.columns() {
 		src.wantKey()
@@ -120,6 +122,9 @@ func (s *source) finish() error {
 	if err := s.detect(); err != nil {
 		return err
 	}
+	if !s.known && s.lacking != nil {
+		return s.lacking
+	}
 	s.flush()
 	return nil
 }
@@ -172,7 +177,15 @@ func (s *source) decode(line string) error {
 		s.headings++
 		return header.error
 	case errors.As(err, &lack) && !s.known:
-		return lack.of(s.flagText(lack.flag), s.file, s.lines)
+		// It may be a line of another kind, such as that of a server's start.
+		if s.lacking == nil {
+			s.lacking = lack.of(s.flagText(lack.flag), s.file, s.lines)
+		}
+		if s.lines >= sampleSize {
+			return s.lacking
+		}
+		s.faultOf(err, line)
+		return nil
 	case err != nil:
 		s.faultOf(err, line)
 		return nil
@@ -252,7 +265,7 @@ func (s *source) add(r *record) error {
 	if e.At < s.newest {
 		s.outOfOrder++
 	}
-	s.newest = max(s.newest, e.At)
+	s.oldest, s.newest = min(s.oldest, e.At), max(s.newest, e.At)
 	if by, line := s.clock.see(e.At, s.lines); by.Abs() > s.jump.By.Abs() {
 		s.jump = Jump{s.file, line, by}
 	}

@@ -44,6 +44,10 @@ type Traffic struct {
 	BrokenOff []FaultyLine // the files that could not be read to the end, with their last line
 	Jumps     []Jump       // the greatest jump of the clock in each file that has one
 
+	// OtherUnit is a unit in which all times of a file that was read as microseconds, OtherUnitOf,
+	// would be of this century. It is "" if there is none.
+	OtherUnit, OtherUnitOf string
+
 	WholeSeconds bool // whether all times are, and there are some
 
 	first, last int64
@@ -128,6 +132,11 @@ func (t *Traffic) addFile(s *source) {
 			why += j.about()
 		}
 		t.Formats = append(t.Formats, FileFormat{s.file, s.decoder.name(), why})
+	}
+	if m, ok := s.decoder.(*micros); ok && s.known {
+		if unit := m.unitOf(s.newest); unit != "" && unit == m.unitOf(s.oldest) {
+			t.OtherUnit, t.OtherUnitOf = unit, s.file
+		}
 	}
 	if s.jump != (Jump{}) {
 		t.Jumps = append(t.Jumps, s.jump)

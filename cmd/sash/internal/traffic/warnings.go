@@ -20,12 +20,15 @@ func (t *Traffic) Warnings(windows []time.Duration) []string {
 	if len(t.Clients) == 1 && t.Events > 1 && t.Key != "" {
 		warn("all events are of one client, %s: if it is a proxy, name it by -trust, and log X-Forwarded-For", t.Clients[0])
 	}
+	if t.OtherUnit != "" {
+		warn("the times of %s are read as microseconds, so they are of %d: if they are in another unit, name it, as by -unit %s", t.OtherUnitOf, Instant(t.first).Year(), t.OtherUnit)
+	}
 	for _, j := range t.Jumps {
 		direction := "ahead"
 		if j.By < 0 {
 			direction = "back"
 		}
-		warn("the clock of %s jumps %s by %v at line %d: requests at one time of the log were not made at one time", j.File, direction, j.By.Abs().Round(time.Second), j.Line)
+		warn("the clock of %s jumps %s by %v at line %d: requests at one time of the log were not made at one time; if it is local time, log the zone or UTC", j.File, direction, j.By.Abs().Round(time.Second), j.Line)
 	}
 	if t.Mixed > 0 {
 		warn("%s of another format than their file: split it by format", lines(t.Mixed))

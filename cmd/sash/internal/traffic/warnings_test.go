@@ -29,6 +29,11 @@ func TestTraffic_Warnings(t *testing.T) {
 		{"one late line", apart + "7200000001\ta\n1000000\tb\n7200000002\ta\n1000002\tb\n7200000003\tb\n", nil, nil},
 		{"a clock set ahead", apart + "1700000000000000\ta\n", nil, []string{"the clock of FILE jumps ahead by 472222h13m18s at line 3"}},
 		{"two formats", apart + clf + "\n" + apart + clf + "\n" + apart, nil, []string{"2 lines are of another format than their file"}},
+		{"seconds in two columns", "1700000000\ta\n1700000001\tb\n", nil,
+			[]string{"the times of FILE are read as microseconds, so they are of 1970: if they are in another unit, name it, as by -unit s"}},
+		{"milliseconds in two columns", "1700000000123\ta\n1700000001123\tb\n", nil,
+			[]string{"the times of FILE are read as microseconds, so they are of 1970: if they are in another unit, name it, as by -unit ms"}},
+		{"an hour of microseconds from 0", "0\ta\n1700000001\tb\n", nil, nil},
 		{"the ends of time", "-9223372036854775\ta\n9223372036854775\tb\n", nil, []string{"the clock of FILE jumps ahead by 2562047h47m16"}},
 	}
 	for _, tt := range tests {
@@ -37,6 +42,9 @@ func TestTraffic_Warnings(t *testing.T) {
 			for i := range tr.Jumps {
 				tr.Jumps[i].File = "FILE"
 			}
+			if tr.OtherUnit != "" {
+				tr.OtherUnitOf = "FILE"
+			}
 			got := tr.Warnings(tt.windows)
 			require.Len(t, got, len(tt.want), got)
 			for i, want := range tt.want {
@@ -44,6 +52,21 @@ func TestTraffic_Warnings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The unit of times in two columns is microseconds, unless it is named.
+func TestRead_UnitOfTwoColumns(t *testing.T) {
+	for unit, log := range map[string]string{
+		"": "1700000000000000\ta\n", "s": "1700000000\ta\n", "ms": "1700000000000\ta\n",
+		"us": "1700000000000000\ta\n", "ns": "1700000000000000000\ta\n",
+	} {
+		events, tr := readAll(t, &Settings{Unit: unit}, log)
+		assert.Equal(t, []string{"1700000000000000 a"}, events, unit)
+		assert.Empty(t, tr.OtherUnit)
+	}
+	_, tr := readAll(t, &Settings{}, "1\ta\n1700000000000000000\ta\n")
+	require.Len(t, tr.Faults, 1)
+	assert.Contains(t, tr.Faults[0].Why, "if it is in microseconds: another unit is named by -unit")
 }
 
 func TestRead_Compressions(t *testing.T) {

@@ -1,0 +1,87 @@
+// Package echolimit puts a limiter of [httplimit] into echo, version 5:
+//
+//	e := echo.New()
+//	e.Use(echolimit.Middleware(limiter))
+//
+// All that the documentation of [httplimit.Limiter.Middleware] says holds. Handlers find the
+// charges of a request, for [httplimit.ChargeOf], in c.Request().Context().
+//
+// # Where to mount it
+//
+// Echo.Use limits all requests, also those that no route matches. Groups and single routes may
+// have limiters of their own. With Echo.Pre it comes before the router, and before the
+// middleware that rewrites paths. If RemoveTrailingSlash or Rewrite are used, mount the limiter
+// by Use, or give it [httplimit.WithPathFolding].
+//
+// # Errors
+//
+// If the status decides what a request is charged, the middleware has echo's HTTPErrorHandler
+// answer an error of a handler at once, so that the limiter sees the status that the client is
+// sent. It then returns the error, as echo's RequestLogger does. An HTTPErrorHandler of yours
+// must do nothing if the response is committed, as echo's own. Middleware that makes another
+// error or another response of an error belongs after this one.
+package echolimit
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// Middleware returns a middleware that limits the requests that echo passes to it. It panics if
+// l is nil.
+//
+// Behind the router, Request.Pattern is the path of echo's route, such as "/users/:id", so
+// [httplimit.ByRoute] keys requests by their route. Requests that no route matches have none;
+// to count them together, use httplimit.FirstOf(httplimit.ByRoute(), httplimit.Everyone()).
+//
+// A request that has no charges which its response may change costs nothing more than in
+// [httplimit.Limiter.Decide].
+func Middleware(l *httplimit.Limiter) echo.MiddlewareFunc {
+	if l == nil {
+		panic("echolimit: Middleware: limiter must not be nil")
+	}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			v := l.Decide(c.Response().Header(), c.Request())
+			switch {
+			case v.Outcome != httplimit.Admitted:
+				l.Refuse(c.Response(), c.Request(), v)
+				return nil
+			case v.Charges == nil:
+				return next(c)
+			}
+			return serve(v.Charges, c, next)
+		}
+	}
+}
+
+// serve calls next, and settles the charges by the response.
+func serve(charges *httplimit.Charges, c *echo.Context, next echo.HandlerFunc) (err error) {
+	response := responseOf(c)
+	own := response.ResponseWriter
+	defer func() { response.ResponseWriter = own }()
+	// The limiter sees what echo's response writes, which is what the client is sent: hooks of
+	// the response may change what handlers write.
+	charges.Serve(http.HandlerFunc(func(seen http.ResponseWriter, r *http.Request) {
+		response.ResponseWriter = seen
+		c.SetRequest(r)
+		if err = next(c); err != nil {
+			c.Echo().HTTPErrorHandler(c, err)
+		}
+	}), own, c.Request())
+	return err
+}
+
+// responseOf returns echo's response of c. If another middleware has replaced it by a writer
+// that does not lead to it, the response is made, as echo.WrapMiddleware does.
+func responseOf(c *echo.Context) *echo.Response {
+	if response, err := echo.UnwrapResponse(c.Response()); err == nil {
+		return response
+	}
+	response := echo.NewResponse(c.Response(), c.Logger())
+	c.SetResponse(response)
+	return response
+}

@@ -1,0 +1,139 @@
+// Package ginlimit puts a limiter of [httplimit] into gin:
+//
+//	e := gin.New()
+//	e.Use(ginlimit.Middleware(limiter))
+//
+// All that the documentation of [httplimit.Limiter.Middleware] says holds. Handlers find the
+// charges of a request, for [httplimit.ChargeOf], in c.Request.Context().
+//
+// # Where to mount it
+//
+// Engine.Use limits all requests but those that gin's router redirects: /login/ if there is a
+// route /login. Groups and single routes may have limiters of their own.
+//
+// Mount gin.Recovery before it or after it. A panic that passes through the middleware leaves
+// the response uncertain in the sense of [httplimit.Policy].Charge; behind it, gin.Recovery
+// answers 500.
+//
+// # What it knows of the response
+//
+// The middleware knows what handlers write to c.Writer, and a status that they set by c.Status
+// without writing a body. Handlers before it in the chain, which run on when it has returned,
+// may still change the response if nothing is written yet. So it is uncertain, and the request
+// stays charged, in these cases:
+//
+//   - No handler has set a status or written a body.
+//   - A handler has only set a status, and has left an error by c.Error, from which a handler
+//     before the middleware may make another one. Mount the middleware before that handler.
+package ginlimit
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// Middleware returns a handler that limits the requests that gin passes to it. If a request is
+// refused, the handler answers it and calls Abort. Middleware panics if l is nil.
+//
+// It sets Request.Pattern to gin's FullPath, such as "/users/:id", so [httplimit.ByRoute] keys
+// requests by their route. Requests that no route matches have none; to count them together,
+// use httplimit.FirstOf(httplimit.ByRoute(), httplimit.Everyone()).
+//
+// A request that has no charges which its response may change costs nothing more than in
+// [httplimit.Limiter.Decide].
+func Middleware(l *httplimit.Limiter) gin.HandlerFunc {
+	if l == nil {
+		panic("ginlimit: Middleware: limiter must not be nil")
+	}
+	return func(c *gin.Context) {
+		if route := c.FullPath(); route != "" {
+			c.Request.Pattern = route
+		}
+		v := l.Decide(c.Writer.Header(), c.Request)
+		switch {
+		case v.Outcome != httplimit.Admitted:
+			l.Refuse(c.Writer, c.Request, v)
+			c.Abort()
+		case v.Charges != nil:
+			v.Charges.Serve(&next{c}, c.Writer, c.Request)
+		}
+	}
+}
+
+// A next is the handlers that come after the middleware.
+type next struct{ c *gin.Context }
+
+// ServeHTTP calls them, and has them write to seen.
+func (n *next) ServeHTTP(seen http.ResponseWriter, r *http.Request) {
+	own := n.c.Writer
+	defer func() { n.c.Writer = own }() // also for a Recovery before the middleware
+	w := &writer{ResponseWriter: own, seen: seen}
+	n.c.Writer, n.c.Request = w, r
+	n.c.Next()
+	if !w.Written() && w.decided() && len(n.c.Errors) == 0 {
+		w.showStatus() // gin writes it when all handlers have returned
+	}
+}
+
+// A writer is gin's writer that shows the limiter what the client is sent.
+//
+// gin's own writer keeps a status until something is written, and until then another one may
+// replace it. So the limiter must not see it earlier.
+type writer struct {
+	gin.ResponseWriter                     // gin's own
+	seen               http.ResponseWriter // writes to gin's own, and is seen by the limiter
+	set                bool                // whether a handler has set a status
+	shown              bool                // whether the limiter has seen it
+}
+
+// decided reports whether the status is more than what gin begins with.
+func (w *writer) decided() bool { return w.set || w.Status() != http.StatusOK }
+
+// showStatus shows the limiter the status of gin's writer, which must be final.
+func (w *writer) showStatus() {
+	if !w.shown {
+		w.shown = true
+		w.seen.WriteHeader(w.Status())
+	}
+}
+
+func (w *writer) WriteHeader(status int) {
+	w.set = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) WriteHeaderNow() {
+	w.showStatus()
+	w.ResponseWriter.WriteHeaderNow()
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.showStatus()
+	return w.seen.Write(b)
+}
+
+func (w *writer) WriteString(s string) (int, error) {
+	w.showStatus()
+	return w.seen.(stringWriter).WriteString(s)
+}
+
+func (w *writer) Flush() {
+	w.showStatus()
+	w.seen.(http.Flusher).Flush()
+}
+
+// Hijack does not show the status. The limiter sees that the connection is hijacked.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return w.seen.(http.Hijacker).Hijack()
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *writer) Unwrap() http.ResponseWriter { return w.seen }
+
+// A stringWriter is io.StringWriter, which every writer that the limiter sees is.
+type stringWriter interface{ WriteString(string) (int, error) }

@@ -1,0 +1,101 @@
+package policyfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// Load returns the policies in the file of that path, as [Parse] does. If the file cannot be
+// read, the error is that of package os.
+func Load(path string, options ...Option) ([]httplimit.Policy, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1)) // Parse refuses more than maxBytes
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data, options...)
+}
+
+// Parse returns the policies in data, in their order: at least one, and valid for
+// [httplimit.New]. The data is JSON if name ends in .json, in any case, and YAML otherwise. name
+// stands in errors.
+//
+// The error is [Errors]: all faults of the data, each with its place. If there are more than 1000,
+// the last says how many are left out. If the data is no JSON or YAML at all, there is only the
+// first. A limit's error wraps [sash.ErrInvalidLimit].
+//
+// The data must not be longer than 1 MiB. No data makes Parse panic. A file of a hundred policies
+// takes some milliseconds, and data that is made to be slow takes a few seconds at most.
+//
+// Parse panics if an option is nil. It may be called by several goroutines.
+func Parse(name string, data []byte, options ...Option) ([]httplimit.Policy, error) {
+	r := &reader{options: newOptions(options), file: name}
+	policies := r.policies(data)
+	if r.count > 0 {
+		return nil, r.errors()
+	}
+	return policies, nil
+}
+
+// policies reads the policies in data, and records the faults.
+func (r *reader) policies(data []byte) (policies []httplimit.Policy) {
+	root, err := r.parse(data)
+	if err != nil {
+		at := place{1, 1}
+		var syntax *syntaxError
+		if errors.As(err, &syntax) {
+			at, err = syntax.place, syntax.err
+		}
+		r.faultAt(at, "", err)
+		return nil
+	}
+	file := value{root, ""}
+	if root.kind == null {
+		r.fault(file, "the file is empty, want policies")
+		return nil
+	}
+	r.mapping(file, fileFields(&policies)...)
+	if r.count == 0 {
+		r.try(file, policies)
+	}
+	return policies
+}
+
+// parse returns the value in data.
+func (r *reader) parse(data []byte) (*node, error) {
+	if len(data) > maxBytes {
+		return nil, fmt.Errorf("longer than %d bytes", maxBytes)
+	}
+	if strings.EqualFold(filepath.Ext(r.file), ".json") {
+		return parseJSON(data)
+	}
+	return parseYAML(data)
+}
+
+// try records what New has against the policies. Faults were found before, each with its place,
+// unless httplimit knows one that this package does not.
+func (r *reader) try(file value, policies []httplimit.Policy) {
+	options := make([]httplimit.Option, 0, len(policies)+1)
+	for _, p := range policies {
+		options = append(options, p)
+	}
+	if r.foldPaths {
+		options = append(options, httplimit.WithPathFolding())
+	}
+	limiter, err := httplimit.New(options...)
+	if err != nil {
+		r.faultAt(file.place, "", err)
+		return
+	}
+	limiter.Close()
+}
