@@ -149,21 +149,22 @@
 // the Echo of echo. For fiber, it is limiter.Middleware(adaptor.FiberApp(app)). There it
 // limits every request, and calls Charge for every answer.
 //
-// It can also be mounted inside of them:
+// It can also be mounted inside of them. The adapters of gin, echo and fiber are packages of the
+// module github.com/seed-30da4c49/sash/httplimit/frameworks:
 //
 //   - chi: r.Use(limiter.Middleware). It works as around the router.
 //   - gorilla/mux: r.Use(limiter.Middleware). Requests that match no route are not
 //     limited.
-//   - gin: e.Use(adapter.Wrap(limiter.Middleware)), of github.com/gwatts/gin-adapter. A
-//     handwritten adapter must call Abort when the middleware does not call its handler.
-//     If it leaves gin its own writer, responses are written past the middleware.
-//   - echo: e.Use(echo.WrapMiddleware(limiter.Middleware)). If a handler returns an
-//     error, the response is made after the middleware has returned.
-//   - fiber: app.Use(adaptor.HTTPMiddleware(limiter.Middleware)). All handlers run after
-//     the middleware has returned.
+//   - gin: e.Use(ginlimit.Middleware(limiter)).
+//   - echo: e.Use(echolimit.Middleware(limiter)), or echo4limit for its version 4.
+//   - fiber: app.Use(fiberlimit.New(limiter)), with [WithPathFolding]. It works without
+//     net/http.
 //
-// A response that is written past the middleware, or after it, is uncertain in the sense
-// of [Policy].Charge: the request stays charged. Denials work everywhere.
+// What wraps any middleware of net/http does not show it the responses. Examples are
+// echo.WrapMiddleware, under which the errors of handlers are answered later, fiber's
+// adaptor.HTTPMiddleware, and an adapter for gin that leaves gin its own writer. A response that
+// is written past the middleware, or after it, is uncertain in the sense of [Policy].Charge: the
+// request stays charged. Denials work everywhere.
 //
 // # Cost
 //
