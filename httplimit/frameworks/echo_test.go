@@ -72,11 +72,14 @@ func TestEcho_ShowsWhatHandlersWrite(t *testing.T) {
 			handler func(echoContext, http.ResponseWriter) error
 			want    string
 		}{
-			"a body":          {func(c echoContext, _ http.ResponseWriter) error { return c.String(201, "hello") }, "201, 5 bytes"},
-			"JSON":            {func(c echoContext, _ http.ResponseWriter) error { return c.JSON(401, []int{1}) }, "401, 4 bytes"},
-			"a status":        {func(c echoContext, _ http.ResponseWriter) error { return c.NoContent(204) }, "204, 0 bytes"},
-			"a written body":  {func(_ echoContext, w http.ResponseWriter) error { _, err := w.Write([]byte("hello")); return err }, "200, 5 bytes"},
-			"a written error": {func(_ echoContext, w http.ResponseWriter) error { http.Error(w, "wrong", 401); return nil }, "401, 6 bytes"},
+			"a body":         {func(c echoContext, _ http.ResponseWriter) error { return c.String(201, "hello") }, "201, 5 bytes"},
+			"JSON":           {func(c echoContext, _ http.ResponseWriter) error { return c.JSON(401, []int{1}) }, "401, 4 bytes"},
+			"a status":       {func(c echoContext, _ http.ResponseWriter) error { return c.NoContent(204) }, "204, 0 bytes"},
+			"a written body": {func(_ echoContext, w http.ResponseWriter) error { _, err := w.Write([]byte("hello")); return err }, "200, 5 bytes"},
+			"a written error": {func(_ echoContext, w http.ResponseWriter) error {
+				http.Error(w, "wrong", http.StatusUnauthorized)
+				return nil
+			}, "401, 6 bytes"},
 			"a flush": {func(_ echoContext, w http.ResponseWriter) error {
 				w.WriteHeader(202)
 				w.(http.Flusher).Flush()

@@ -143,7 +143,7 @@ func (c *Call) settleMessage(charges *httplimit.Charges, message any, err error)
 	}
 }
 
-// Settle settles the charges of the call. The code is that of the handler's error, and header
+// Settle settles the charges of the call. The code is that of the answer, and header
 // returns what the client is sent. returned tells whether the handler has returned, and has not
 // panicked. Only the first call has an effect.
 func (c *Call) Settle(code uint32, header func() http.Header, returned bool) {
@@ -154,14 +154,11 @@ func (c *Call) Settle(code uint32, header func() http.Header, returned bool) {
 		return
 	}
 	gone := c.arrived.Err()
-	refusal := c.Refusal()
 	switch {
 	case gone != nil:
 		code = contextCode(gone)
 	case !returned:
 		code = Unknown
-	case refusal != nil:
-		code = refusal.Code
 	}
 	c.charges.Settle(httplimit.Response{
 		Status:    int(code),
