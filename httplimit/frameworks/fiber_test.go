@@ -176,7 +176,7 @@ func TestFiber_GivesPoliciesTextsOfTheirOwn(t *testing.T) {
 	p := policy("all", "", 10)
 	p.Skip = func(r *http.Request) bool { kept = append(kept, r); return false }
 	c := newClient(t, mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
-		app := fiber.New()
+		app := fiber.New(fiber.Config{DisableHeaderNormalizing: true}) // as clients write them
 		app.Use(fiberlimit.New(l))
 		return serveFiber(t, app)
 	}}, p)
