@@ -36,6 +36,7 @@ var maxRounds = map[string]int{
 	"lock":                      6, "lockOwn": 3, "decideCounter": 4, "decideBucket": 4, "decideWide": 4,
 	"decide": 4, "insertEntry": 2, "lookup": 3, "find": 3, "raiseFloor": 3, "makeRoom": 5,
 	"Reset": 3, "giveBack": 3, "spend": 4, "appendEntry": 1, "appendKey": 1,
+	"lockChanges": 1, // no scene replaces a WithLimitsFor
 }
 
 // A scene is a case: calls of several actors, and what must come of them.
