@@ -33,12 +33,12 @@ const lossyCount = 60
 type rush struct {
 	limiters []*sashredis.Limiter
 	admitted map[string]*atomic.Int64
-	calls    atomic.Int64
+	called   chan struct{} // receives a value after a call, if somebody waits for one
 }
 
 // newRush returns a rush with and without a mirror and leases.
 func newRush(t *testing.T, conn sashredis.Conn, timeout time.Duration) *rush {
-	r := &rush{admitted: map[string]*atomic.Int64{}}
+	r := &rush{admitted: map[string]*atomic.Int64{}, called: make(chan struct{})}
 	for key := range lossyLimits {
 		r.admitted[key] = &atomic.Int64{}
 	}
@@ -73,13 +73,23 @@ func (r *rush) during(f func()) {
 						r.admitted[key].Add(n)
 					}
 				}
-				r.calls.Add(1)
+				select {
+				case r.called <- struct{}{}:
+				default:
+				}
 			}
 		})
 	}
 	defer wg.Wait()
 	defer close(over)
 	f()
+}
+
+// wait waits until the callers have made 20 calls more for each key.
+func (r *rush) wait() {
+	for range 20 {
+		<-r.called
+	}
 }
 
 // full waits until a new limiter finds no unit left of any key.
@@ -163,9 +173,7 @@ func TestLosses_Failover(t *testing.T) {
 		take(20)
 		r := newRush(t, conn, time.Second)
 		r.during(func() {
-			for r.calls.Load() < 20 {
-				time.Sleep(time.Millisecond)
-			}
+			r.wait()
 			primary.Command("SET", "mark", "1") // after all that was taken so far
 			replica.Until("it has heard of the mark", func(ctx context.Context) bool {
 				reply, err := replica.Do(ctx, "GET", "mark")
@@ -173,9 +181,7 @@ func TestLosses_Failover(t *testing.T) {
 			})
 			replica.Command("REPLICAOF", "NO", "ONE")
 			take(30) // which the replica does not hear of
-			for before := r.calls.Load(); r.calls.Load() < before+20; {
-				time.Sleep(time.Millisecond)
-			}
+			r.wait()
 			current.Store(replica)
 			primary.Kill()
 			r.full(t, toReplica)
