@@ -64,7 +64,7 @@ func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	return body, true
 }
 
-// newSecret returns the cipher of fingerprints, with a key that nobody knows.
+// newSecret returns the cipher of fingerprints, with a random key that never leaves the process.
 func newSecret() cipher.Block {
 	var key [aes.BlockSize]byte
 	_, _ = rand.Read(key[:]) // never fails
@@ -77,8 +77,8 @@ func newSecret() cipher.Block {
 
 // fingerprint returns the fingerprint of t's identity in this process: its CBC-MAC by AES with
 // a secret key. The length comes first, with which a CBC-MAC is pseudorandom for messages of any
-// length. Without the key, nobody can tell an identity from its fingerprint, or try all
-// addresses. A fast seeded hash would not do: it can be inverted, so that a client that
+// length. Without the key, an identity cannot be told from its fingerprint, not even by
+// trying all addresses. A fast seeded hash would not do: it can be inverted, so that a client that
 // knows one identity and its hash could compute the seed. A digest with a secret would do, but
 // takes several times as long.
 func (c *call) fingerprint(t *take) uint64 {

@@ -23,12 +23,14 @@ import (
 // the same errors. On an error, nothing has changed. With [WithStore], it returns an error that
 // wraps [errors.ErrUnsupported]: start processes with the new policies, one after the other.
 //
-// Requests go on in the meantime, with two exceptions. They wait for the moment in which the
-// policies are exchanged, which lasts until the requests that are just being charged are
-// decided: microseconds. And a request that has its Key and Cost from the former policies by
-// then starts over, so that functions of a policy may be called for it once more, for each Reconfigure. It does so,
-// too, if it waits in a [Queue]. There it keeps its time, and mostly its place. What a request was
-// charged before is settled after its response by the policy that has charged it.
+// Requests go on in the meantime, with two exceptions:
+//   - While Reconfigure exchanges the policies, new requests wait for some microseconds: until
+//     the requests that are being charged are decided.
+//   - A request that has called the Key and Cost of the former policies, and is not charged yet,
+//     starts over. So each Reconfigure may call these functions once more for it. A request that
+//     waits in a [Queue] starts over, too. It keeps its deadline, and mostly its place.
+//
+// A request that was charged before the exchange is settled by the policy that charged it.
 //
 // Reconfigure takes about a microsecond for each tracked key. Until it returns, the keys take up
 // to twice their memory. The function of sash.WithLimitsFor, if [WithSash] was given one, is

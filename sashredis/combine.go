@@ -174,7 +174,7 @@ func newWaitingFor(t target, n int64, charge bool, token string) *waiting {
 	return c
 }
 
-// release makes c available for other calls. Nobody else may know it any more.
+// release makes c available for other calls. No other goroutine may hold a pointer to it.
 func (c *waiting) release() {
 	*c = waiting{ready: c.ready}
 	waitings.Put(c)

@@ -56,8 +56,8 @@ type lessee struct {
 
 // A lease is units that the store has charged ahead of their use.
 //
-// left is the units that are not used. A use swaps it for less. Whoever ends the lease swaps it
-// for a number below 0, under which no use succeeds, and so learns what was left.
+// left is the units that are not used. A use swaps it for less. The goroutine that ends the
+// lease swaps it for a number below 0, under which no use succeeds, and so learns what was left.
 type lease struct {
 	left    atomic.Int64
 	granted int64
@@ -262,8 +262,8 @@ func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
 	}
 }
 
-// begin makes held the lease of e. If e was removed meanwhile, it reports false: nobody would ever
-// give back what is not used.
+// begin makes held the lease of e. If e was removed meanwhile, it reports false, as no call would
+// give back the units that are not used.
 func (e *lessee) begin(held *lease) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -78,10 +78,10 @@ type scale struct {
 	callers   []int
 	rounds    int
 	turn      time.Duration // one limiter in one round
-	keys      int           // new ones are chosen among so many
+	keys      int           // number of new keys to choose from
 	known     int           // keys that the store knows
 	window    time.Duration // of processes
-	windows   float64       // for so many they run
+	windows   float64       // number of windows for which the processes run
 	processes int
 }
 

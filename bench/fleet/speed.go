@@ -13,7 +13,7 @@ import (
 // many is the greatest number of callers, for which the aims are.
 func (s scale) many() int { return s.callers[len(s.callers)-1] }
 
-// measure lets subjects take turns under the load of so many callers, in rounds. The keys of a
+// measure runs the subjects under load, one after the other, in rounds. The keys of a
 // round are the same for all. Before each turn, prepare is called.
 func (l *lab) measure(ctx context.Context, subjects []subject, q quota, load load, choose func(round int) []string, prepare func() error) ([]*series, error) {
 	all := make([]*series, len(subjects))

@@ -23,7 +23,7 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/rueidisconn"
 )
 
-// A quota is so many units in each window.
+// A quota is a number of units in each window.
 type quota struct {
 	Count  int64
 	Window time.Duration
@@ -31,8 +31,8 @@ type quota struct {
 
 // A client is a limiter of one process.
 type client struct {
-	// take charges one unit to key, and reports whether it was admitted. The error says that
-	// nobody decided.
+	// take charges one unit to key, and reports whether it was admitted. An error means
+	// that the call was not decided.
 	take func(key string) (bool, error)
 	// stats returns what sashredis counts; nil: another limiter.
 	stats func() sashredis.Stats

@@ -54,7 +54,7 @@ func (s *series) percentile(p float64) float64 {
 
 func at(h *hdrhistogram.Histogram, p float64) float64 { return float64(h.ValueAtPercentile(p)) }
 
-// failures returns the share of calls that nobody decided.
+// failures returns the share of calls that ended with an error.
 func (s *series) failures() float64 {
 	var failed, all float64
 	for _, x := range s.samples {

@@ -195,7 +195,7 @@ To ask what is left of /hello and /quote, and be charged nothing:
 
   curl -I %[1]s/hello
 
-Who is denied most now, as a page or in JSON:
+To list the clients that are denied most now, as a page or in JSON:
 
   %[1]s/debug/offenders
   curl -H 'Accept: application/json' %[1]s/debug/offenders

@@ -54,7 +54,7 @@ var ofHTTPLimit = []mutant{
 		tests: "TestQueue",
 	},
 	{
-		name: "queue-asleep", fault: "whoever becomes the first of a queue is not told",
+		name: "queue-does-not-wake-the-next", fault: "a queue does not wake the waiter that becomes its first",
 		file: "httplimit/waitqueue.go", old: "		return\n	}\n	in.Front().Value.(*waiter).notify()", new: "		return\n	}",
 		tests: "TestQueue",
 	},

@@ -13,7 +13,7 @@ var ofOffenders = []mutant{
 		tests: "TestSketch|TestPage_CountsWithinItsBoundsForManyAtOnce",
 	},
 	{
-		name: "sketch-retires-what-grows", fault: "a counter is retired with denials that nobody counts",
+		name: "sketch-loses-denials-of-a-retired-counter", fault: "the sketch retires a counter while denials are added to it, and loses them",
 		file: "httplimit/offenders/sketch.go", old: "if c.count.CompareAndSwap(c.known, retired) {", new: "if c.count.Store(retired); true {",
 		tests: "TestPage_CountsWithinItsBounds",
 	},

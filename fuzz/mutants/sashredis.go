@@ -215,7 +215,7 @@ var ofSashredis = []mutant{
 		tests: "TestLease|TestExact_ALease",
 	},
 	{
-		name: "lease-of-nobody-lapses", fault: "units that were granted to a key that was removed are not given back",
+		name: "lease-of-a-removed-key-lapses", fault: "a lease that was granted to a removed key does not give its units back",
 		file: "sashredis/lease.go", old: "if !w.of.begin(held) { // the", new: "if w.of.begin(held); false { // the",
 		tests: "TestLease_Granted",
 	},
@@ -230,7 +230,7 @@ var ofSashredis = []mutant{
 		tests: "TestLease_Close",
 	},
 	{
-		name: "lease-begins-when-removed", fault: "a lease begins that nobody will give back",
+		name: "lease-begins-when-removed", fault: "a lease begins after its key was removed, and is never given back",
 		file: "sashredis/lease.go", old: "\tif !e.removed {\n\t\te.lease.Store(held)\n\t}\n\treturn !e.removed", new: "\te.lease.Store(held)\n\treturn true",
 		tests: "TestLease_Granted",
 	},

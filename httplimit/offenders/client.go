@@ -24,8 +24,8 @@ type client struct {
 	digest   uint64 // the fingerprint, or the digest of an identity that is cut
 }
 
-// seed is that of the digests of identities that are cut, and of hashes. Nobody outside the
-// process knows it, so nobody can make two clients collide.
+// seed is that of the digests of identities that are cut, and of hashes. It never leaves
+// the process, so no client can choose a name that collides with that of another.
 var seed = maphash.MakeSeed()
 
 // clientOf returns the client of an event. Its identity, if it is named, shares the memory of that

@@ -93,7 +93,7 @@ func (l *Log) denied(e *httplimit.Event) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	// A record that nobody wants must not stand for a later one.
+	// A record below the level must not suppress a later one.
 	if logger.Enabled(context.Background(), l.Level) && l.claim(c, now, e.Decision.Limit.Window) {
 		logger.LogAttrs(context.Background(), l.Level, "request denied", l.attributes(e, c)...)
 	}

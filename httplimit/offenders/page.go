@@ -11,7 +11,7 @@ import (
 
 // A Page counts which clients are denied most now, and shows them as an [http.Handler]. The zero
 // Page is ready to use. Give its Observe to [httplimit.WithObserver], and mount it where only
-// operators can reach it: it checks nobody's credentials.
+// operators can reach it: it does not ask for credentials.
 //
 // # Now
 //

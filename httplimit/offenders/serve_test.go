@@ -40,7 +40,7 @@ func TestServeHTTP_ShowsAPage(t *testing.T) {
 	clock := sash.NewManualClock(0)
 	page := &offenders.Page{Size: 2, Clock: clock}
 	require.Contains(t, text(get(page, "GET /")), "0 denials in the last 0 s, since")
-	require.Contains(t, text(get(page, "GET /")), "Nobody was denied.")
+	require.Contains(t, text(get(page, "GET /")), "No client was denied.")
 	for range 1234 {
 		page.Observe(denial("login", 1))
 	}
@@ -196,7 +196,7 @@ func TestServeHTTP_ShowsThePolicyAndAsManyAsAreAskedFor(t *testing.T) {
 		{"?n=0", 60, name(60), "60 of 60 clients, those"},
 		{"?n=0&policy=even", 30, name(59), "30 of 30 clients of policy even, those"},
 		{"?policy=odd&n=1", 1, name(60), "1 of 30 clients of policy odd, those"},
-		{"?policy=none", 0, "", "The policy none has denied nobody."},
+		{"?policy=none", 0, "", "The policy none has denied no client."},
 	} {
 		var r offenders.Report
 		require.NoError(t, json.Unmarshal(get(page, "GET /"+c.query, "Accept", "application/json").Body.Bytes(), &r))

@@ -27,8 +27,8 @@
 // # The suggestion
 //
 // For each length of a window, it is the least candidate of at least -headroom times the
-// -percentile of all clients. The percentile is the least value that so many percent of the
-// clients do not exceed. Candidates are round numbers: 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25,
+// -percentile of all clients. The percentile is the least value that this share of the
+// clients does not exceed. Candidates are round numbers: 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25,
 // 30 and so on. A recording that is shorter than three windows suggests nothing for them.
 //
 // A few clients may be of another kind than the rest: crawlers, attackers, offices behind one

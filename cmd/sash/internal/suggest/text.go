@@ -61,7 +61,7 @@ func (b *busiest) String() string {
 
 // text writes what candidates would have denied.
 func (v *windowReport) text(w io.Writer) {
-	fmt.Fprintf(w, "\nwhat a log of so many per %s would have denied\n", short(v.window))
+	fmt.Fprintf(w, "\nwhat a limit per %s would have denied (a log)\n", short(v.window))
 	table := output.NewTable(w)
 	fmt.Fprintln(table, "limit\tclients\tof clients\tevents\tof events\t")
 	for _, c := range v.rows() {

@@ -46,7 +46,7 @@ func CheckFiles(names []string) (size int64, err error) {
 }
 
 // start reads the file in a goroutine of its own, until ctx is done. The channel returned has
-// room for as many events as a stream passes on at once, so that one side seldom waits for the
+// room for as many events as a stream passes on at once, so that one side rarely waits for the
 // other.
 func (s *source) start(ctx context.Context, stdin io.Reader, bar io.Writer) <-chan batch {
 	out := make(chan batch, 1+s.settings.room(s.files)/batchSize)

@@ -30,7 +30,7 @@ type source struct {
 	record  record
 
 	batch batch
-	send  func(batch) bool // false if nobody reads the file any more
+	send  func(batch) bool // false if the events of this file are not wanted any more
 
 	lines, blank, unreadable, headings, cutShort, outOfOrder, mixed int64
 
