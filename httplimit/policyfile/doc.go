@@ -74,7 +74,8 @@
 //
 // A file is JSON if its name ends in .json, and YAML otherwise. Both have the same fields, and
 // errors of the same form. In both, a name that is given twice is a fault, and text must be text:
-// write a name such as 42 or true in quotes. Numbers are whole, and in digits.
+// write a name such as 42 or true in quotes. No text is longer than 512 bytes. Numbers are whole,
+// and in digits.
 //
 // A YAML file has one document. An alias stands for a whole value; << and tags are refused. A
 // fault in what an alias stands for has the place of the anchor.
