@@ -151,15 +151,20 @@ func inGin(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.
 	return newGin(served, ginlimit.Middleware(limiter))
 }
 
+// logIn is the handler of both versions of echo.
+func logIn(c echoContext, served *atomic.Int64, wrong error) error {
+	served.Add(1)
+	if c.FormValue("password") != "right" {
+		return wrong
+	}
+	return c.String(http.StatusOK, "welcome")
+}
+
 func newEcho(served *atomic.Int64, use ...echo.MiddlewareFunc) *echo.Echo {
 	e := echo.New()
 	e.Use(use...)
 	e.POST("/login", func(c *echo.Context) error {
-		served.Add(1)
-		if c.FormValue("password") != "right" {
-			return echo.NewHTTPError(http.StatusUnauthorized, "wrong")
-		}
-		return c.String(http.StatusOK, "welcome")
+		return logIn(c, served, echo.NewHTTPError(http.StatusUnauthorized, "wrong"))
 	})
 	return e
 }
@@ -180,11 +185,7 @@ func newEcho4(served *atomic.Int64, use ...echo4.MiddlewareFunc) *echo4.Echo {
 	e := echo4.New()
 	e.Use(use...)
 	e.POST("/login", func(c echo4.Context) error {
-		served.Add(1)
-		if c.FormValue("password") != "right" {
-			return echo4.NewHTTPError(http.StatusUnauthorized, "wrong")
-		}
-		return c.String(http.StatusOK, "welcome")
+		return logIn(c, served, echo4.NewHTTPError(http.StatusUnauthorized, "wrong"))
 	})
 	return e
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/labstack/echo/v5"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/internal/eitherecho"
 )
 
 // Middleware returns a middleware that limits the requests that echo passes to it. It panics if
@@ -44,35 +45,13 @@ func Middleware(l *httplimit.Limiter) echo.MiddlewareFunc {
 		panic("echolimit: Middleware: limiter must not be nil")
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c *echo.Context) error {
-			v := l.Decide(c.Response().Header(), c.Request())
-			switch {
-			case v.Outcome != httplimit.Admitted:
-				l.Refuse(c.Response(), c.Request(), v)
-				return nil
-			case v.Charges == nil:
-				return next(c)
-			}
-			return serve(v.Charges, c, next)
-		}
+		return func(c *echo.Context) error { return version.Serve(l, c, c.Response(), next) }
 	}
 }
 
-// serve calls next, and settles the charges by the response.
-func serve(charges *httplimit.Charges, c *echo.Context, next echo.HandlerFunc) (err error) {
-	response := responseOf(c)
-	own := response.ResponseWriter
-	defer func() { response.ResponseWriter = own }()
-	// The limiter sees what echo's response writes, which is what the client is sent: hooks of
-	// the response may change what handlers write.
-	charges.Serve(http.HandlerFunc(func(seen http.ResponseWriter, r *http.Request) {
-		response.ResponseWriter = seen
-		c.SetRequest(r)
-		if err = next(c); err != nil {
-			c.Echo().HTTPErrorHandler(c, err)
-		}
-	}), own, c.Request())
-	return err
+var version = eitherecho.Version[*echo.Context]{
+	Writer: func(c *echo.Context) *http.ResponseWriter { return &responseOf(c).ResponseWriter },
+	Answer: func(c *echo.Context, err error) { c.Echo().HTTPErrorHandler(c, err) },
 }
 
 // responseOf returns echo's response of c. If another middleware has replaced it by a writer
