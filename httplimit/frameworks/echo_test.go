@@ -2,9 +2,11 @@ package frameworks_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	echo4 "github.com/labstack/echo/v4"
@@ -146,6 +148,43 @@ func TestEcho_AnswersAnErrorOnce(t *testing.T) {
 			require.Equal(t, 27, recorded.Body.Len())
 			require.Len(t, passed, 1)
 			require.ErrorContains(t, passed[0], "Unauthorized")
+		})
+	}
+}
+
+// Compression around the limiter sends nothing before the limiter has returned.
+func TestEcho_ShowsWhatIsCompressedAroundIt(t *testing.T) {
+	for version, s := range map[string]site{
+		"echo": func(_ *testing.T, l *httplimit.Limiter) http.Handler {
+			e := echo.New()
+			e.Use(middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 100}), echolimit.Middleware(l))
+			e.GET("/", func(c *echo.Context) error { return c.String(200, c.QueryParam("body")) })
+			e.GET("/error", func(*echo.Context) error { return echo.ErrUnauthorized })
+			return e
+		},
+		"echo4": func(_ *testing.T, l *httplimit.Limiter) http.Handler {
+			e := echo4.New()
+			e.Use(middleware4.GzipWithConfig(middleware4.GzipConfig{MinLength: 100}), echo4limit.Middleware(l))
+			e.GET("/", func(c echo4.Context) error { return c.String(200, c.QueryParam("body")) })
+			e.GET("/error", func(echo4.Context) error { return echo4.ErrUnauthorized })
+			return e
+		},
+	} {
+		t.Run(version, func(t *testing.T) {
+			for target, want := range map[string]string{
+				"/?body=hello": "200, 5 bytes", "/?body=" + strings.Repeat("a", 1000): "200, 1000 bytes", "/?body=": "200, 0 bytes", "/error": "401, 27 bytes",
+			} {
+				w := newWitness(t)
+				recorded := httptest.NewRecorder()
+				r := httptest.NewRequest("GET", target, nil)
+				r.Header.Set("Accept-Encoding", "gzip")
+				s(t, w.limiter).ServeHTTP(recorded, r)
+				require.Equal(t, want, w.next(t), target)
+				require.Equal(t, want[:3], fmt.Sprint(recorded.Code))
+				if recorded.Header().Get("Content-Encoding") == "" {
+					require.Equal(t, want[5:], fmt.Sprintf("%d bytes", recorded.Body.Len())) // once
+				}
+			}
 		})
 	}
 }

@@ -54,10 +54,11 @@ var version = eitherecho.Version[*echo.Context]{
 	Answer: func(c *echo.Context, err error) { c.Echo().HTTPErrorHandler(c, err) },
 }
 
-// responseOf returns echo's response of c. If another middleware has replaced it by a writer
-// that does not lead to it, the response is made, as echo.WrapMiddleware does.
+// responseOf returns echo's response of c. If another middleware has replaced it by a writer of its
+// own, another response is made around that writer, as by echo.WrapMiddleware: echo's own one may
+// not know of what handlers write before that middleware returns.
 func responseOf(c *echo.Context) *echo.Response {
-	if response, err := echo.UnwrapResponse(c.Response()); err == nil {
+	if response, ok := c.Response().(*echo.Response); ok {
 		return response
 	}
 	response := echo.NewResponse(c.Response(), c.Logger())
