@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -168,6 +169,101 @@ func TestFiber_SettlesAStreamWhenItHasBeenSent(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the stream was never settled")
 	}
+}
+
+// Two limiters around a stream both settle it.
+func TestFiber_SettlesAStreamUnderEachLimiter(t *testing.T) {
+	settled := make(chan string, 2)
+	observe := httplimit.WithObserver(func(e httplimit.Event) {
+		if e.Outcome == httplimit.Settled {
+			settled <- fmt.Sprint(e.Policy, " ", e.Cost)
+		}
+	})
+	group := tokens()
+	group.Name = "group"
+	inner := httplimit.Must(httplimit.New(group, observe, httplimit.WithPathFolding(), httplimit.WithSweepInterval(-1)))
+	defer inner.Close()
+	c := newClient(t, mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
+		app := fiber.New()
+		app.Use(fiberlimit.New(l))
+		app.Group("/group", fiberlimit.New(inner)).Get("/", func(c fiber.Ctx) error {
+			httplimit.ChargeOf(c.Context(), "tokens").Commit(5)
+			httplimit.ChargeOf(c.Context(), "group").Commit(7)
+			return c.SendStream(strings.NewReader("hello"))
+		})
+		return serveFiber(t, app)
+	}}, tokens(), observe)
+	response, err := c.Get(c.url + "/group")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	var all []string
+	for range 2 {
+		select {
+		case e := <-settled:
+			all = append(all, e)
+		case <-time.After(time.Minute):
+			t.Fatal("the stream was settled only under ", all)
+		}
+	}
+	require.ElementsMatch(t, []string{"tokens 5", "group 7"}, all)
+}
+
+// A stream is settled also if its client hangs up in the middle of it.
+func TestFiber_SettlesAStreamWhoseClientHangsUp(t *testing.T) {
+	w := newWitness(t)
+	failed := make(chan bool)
+	h := fiberSite(func(c fiber.Ctx) error {
+		return c.SendStreamWriter(func(w *bufio.Writer) {
+			defer close(failed)
+			for {
+				if _, err := w.Write(make([]byte, 1<<10)); err != nil || w.Flush() != nil {
+					return
+				}
+			}
+		})
+	})(t, w.limiter)
+	conn := dial(t, serve(t, h), "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	require.Equal(t, 200, conn.response().StatusCode)
+	require.NoError(t, conn.Conn.Close())
+	<-failed
+	require.Equal(t, "200?", w.next(t))
+}
+
+// A request waits until another one gives its units back.
+func TestFiber_ServesAQueue(t *testing.T) {
+	p := policy("queue", "", 1)
+	p.Queue = httplimit.Queue{Wait: sash.Never, Requests: 10}
+	p.Charge = func(int) bool { return false }
+	denied := make(chan bool, 10)
+	served, release := make(chan bool), make(chan bool)
+	c := newClient(t, mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
+		return fiberSite(func(c fiber.Ctx) error {
+			served <- true
+			<-release
+			return c.SendString("hello")
+		})(t, l)
+	}}, p, httplimit.WithSash(sash.WithObserver(func(_ string, _ int64, d sash.Decision) {
+		if !d.Allowed {
+			denied <- true
+		}
+	})))
+	answers := make(chan error)
+	ask := func() {
+		response, err := c.Get(c.url)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		answers <- err
+	}
+	go ask()
+	<-served
+	go ask()
+	<-denied
+	release <- true
+	require.NoError(t, <-answers)
+	<-served // the second
+	release <- true
+	require.NoError(t, <-answers)
 }
 
 // A policy may keep what it reads of a request: the memory is not fasthttp's.
