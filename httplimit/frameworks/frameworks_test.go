@@ -292,6 +292,17 @@ func (c *client) postTo(target string) int {
 	return response.StatusCode
 }
 
+// status sends a request such as "GET /", and returns the status of the response.
+func (c *client) status(request string) int {
+	method, path, _ := strings.Cut(request, " ")
+	r, err := http.NewRequest(method, c.url+path, nil)
+	require.NoError(c, err)
+	response, err := c.Do(r)
+	require.NoError(c, err)
+	require.NoError(c, response.Body.Close())
+	return response.StatusCode
+}
+
 // logins returns the statuses of n logins.
 func (c *client) logins(n int, password string) (statuses []int) {
 	for range n {
