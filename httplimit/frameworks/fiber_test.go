@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,6 +38,9 @@ func configuredFiberSite(config fiber.Config, handlers ...any) site {
 }
 
 func TestFiber_ShowsWhatHandlersAnswer(t *testing.T) {
+	goMod, err := os.Stat("go.mod")
+	require.NoError(t, err)
+	goModSize := fmt.Sprintf("200, %d bytes", goMod.Size())
 	for name, c := range map[string]struct {
 		handler fiber.Handler
 		want    string
@@ -52,6 +56,8 @@ func TestFiber_ShowsWhatHandlersAnswer(t *testing.T) {
 		"an error too late": {func(c fiber.Ctx) error { return errors.Join(c.SendString("hi"), io.EOF) }, "500, 3 bytes"},
 		"no route":          {func(c fiber.Ctx) error { return c.Next() }, "404, 9 bytes"},
 		"a known length":    {func(c fiber.Ctx) error { return c.SendStream(strings.NewReader("hello"), 5) }, "200, 5 bytes"},
+		"a file":            {func(c fiber.Ctx) error { return c.SendFile("go.mod") }, goModSize},
+		"an ended response": {func(c fiber.Ctx) error { return errors.Join(c.Status(201).SendString("hello"), c.End()) }, "201, 5 bytes"},
 		"nothing":           {func(fiber.Ctx) error { return nil }, "200?"},
 		"a panic":           {func(fiber.Ctx) error { panic("oh") }, "0?"},
 		"an ended context": {func(c fiber.Ctx) error {
@@ -116,6 +122,27 @@ func TestFiber_AnswersAnErrorOnce(t *testing.T) {
 	fails := func(fiber.Ctx, error) error { return io.EOF }
 	s = configuredFiberSite(fiber.Config{ErrorHandler: fails}, func(fiber.Ctx) error { return io.EOF })
 	require.Equal(t, "500, 21 bytes", s.told(t, "GET", "/"))
+}
+
+// The ErrorHandler is that of the mounted app, as without the limiter.
+func TestFiber_AnswersAnErrorByTheMountedApp(t *testing.T) {
+	for _, mounted := range []bool{false, true} { // whether the limiter is in the mounted app
+		s := site(func(t *testing.T, l *httplimit.Limiter) http.Handler {
+			app := fiber.New()
+			sub := fiber.New(fiber.Config{ErrorHandler: func(c fiber.Ctx, err error) error {
+				return c.Status(fiber.StatusTeapot).SendString("sub: " + err.Error())
+			}})
+			if mounted {
+				sub.Use(fiberlimit.New(l))
+			} else {
+				app.Use(fiberlimit.New(l))
+			}
+			sub.Post("/a", func(fiber.Ctx) error { return errors.New("tea") })
+			app.Use("/sub", sub)
+			return serveFiber(t, app)
+		})
+		require.Equal(t, "418, 8 bytes", s.told(t, "POST", "/sub/a"))
+	}
 }
 
 func TestFiber_Hijacks(t *testing.T) {
