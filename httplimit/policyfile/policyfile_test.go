@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,6 +78,45 @@ func TestLoad_NamesTheFileAsItWasGiven(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("policies: 7\n"), 0o600))
 	_, err := policyfile.Load(file)
 	require.EqualError(t, err, file+":1:11: policies: must be a list of policies, got 7")
+}
+
+// A file that is loaded again while requests are decided keeps their counts. One with faults
+// changes nothing.
+func TestLoad_ReadsAgainWhileRequestsAreDecided(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	load := func(count int, more string) ([]httplimit.Policy, error) {
+		data := fmt.Sprintf("policies: [{name: all, limits: %d/h log, key: everyone%s}]", count, more)
+		require.NoError(t, os.WriteFile(file, []byte(data), 0o600))
+		return policyfile.Load(file)
+	}
+	policies, err := load(100, "")
+	require.NoError(t, err)
+	limiter := httplimit.Must(httplimit.New(policies[0], httplimit.WithClock(sash.NewManualClock(0)), httplimit.WithSweepInterval(-1)))
+	defer limiter.Close()
+
+	var admitted atomic.Int64
+	var deciding sync.WaitGroup
+	for range 4 {
+		deciding.Go(func() {
+			for range 100 {
+				if limiter.Decide(nil, httptest.NewRequest("GET", "/", nil)).Outcome == httplimit.Admitted {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	for count := 101; count <= 120; count++ {
+		policies, err = load(count, "")
+		require.NoError(t, err)
+		require.NoError(t, limiter.Reconfigure(policies...))
+		_, err = load(count, ", limits: 1000/h")
+		require.Error(t, err)
+	}
+	deciding.Wait()
+	for limiter.Decide(nil, httptest.NewRequest("GET", "/", nil)).Outcome == httplimit.Admitted {
+		admitted.Add(1)
+	}
+	require.EqualValues(t, 120, admitted.Load())
 }
 
 func TestLoad_RefusesWhatIsTooLongToRead(t *testing.T) {
