@@ -14,13 +14,7 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/frameworks/ginlimit"
 )
 
-// ginSite serves the handlers of gin at /.
-func ginSite(handlers ...gin.HandlerFunc) site {
-	return func(_ *testing.T, l *httplimit.Limiter) http.Handler {
-		return newGinSite(l, handlers...)
-	}
-}
-
+// newGinSite serves the handlers of gin at /.
 func newGinSite(l *httplimit.Limiter, handlers ...gin.HandlerFunc) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()

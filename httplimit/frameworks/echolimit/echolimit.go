@@ -13,6 +13,9 @@
 // middleware that rewrites paths. If RemoveTrailingSlash or Rewrite are used, mount the limiter
 // by Use, or give it [httplimit.WithPathFolding].
 //
+// Compression may stand before it or behind it. Before it, [httplimit.SettleBytes] counts the bytes
+// that handlers write; behind it, those that are sent.
+//
 // # Errors
 //
 // If the status decides what a request is charged, the middleware has echo's HTTPErrorHandler
