@@ -6,13 +6,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	"github.com/gin-gonic/gin"
 	"github.com/gofiber/fiber/v3"
-	echo4 "github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash/httplimit"
@@ -90,35 +86,11 @@ func say(path string, charge *httplimit.Charge) {
 }
 
 // sayers are sites whose handlers say what they cost, and answer all requests by 500.
-var sayers = map[string]func(*testing.T, *httplimit.Limiter, *atomic.Int64) http.Handler{
-	"gin": func(_ *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
-		e := gin.New()
-		e.Use(ginlimit.Middleware(l))
-		e.GET("/*path", func(c *gin.Context) {
-			say(c.Param("path"), httplimit.ChargeOf(c.Request.Context(), "tokens"))
-			c.AbortWithStatus(500)
-		})
-		return e
-	},
-	"echo": func(_ *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
-		e := echo.New()
-		e.Use(echolimit.Middleware(l))
-		e.GET("/*", func(c *echo.Context) error {
-			say(c.Request().URL.Path, httplimit.ChargeOf(c.Request().Context(), "tokens"))
-			return io.EOF
-		})
-		return e
-	},
-	"echo4": func(_ *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
-		e := echo4.New()
-		e.Use(echo4limit.Middleware(l))
-		e.GET("/*", func(c echo4.Context) error {
-			say(c.Request().URL.Path, httplimit.ChargeOf(c.Request().Context(), "tokens"))
-			return io.EOF
-		})
-		return e
-	},
-	"fiber": func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
+var sayers = map[string]site{
+	"gin":   writers["gin"](nowhere, sayAndFail),
+	"echo":  writers["echo"](nowhere, sayAndFail),
+	"echo4": writers["echo4"](nowhere, sayAndFail),
+	"fiber": func(t *testing.T, l *httplimit.Limiter) http.Handler {
 		app := fiber.New()
 		app.Use(fiberlimit.New(l))
 		app.Get("/*", func(c fiber.Ctx) error {
@@ -129,14 +101,19 @@ var sayers = map[string]func(*testing.T, *httplimit.Limiter, *atomic.Int64) http
 	},
 }
 
+func sayAndFail(_ http.ResponseWriter, r *http.Request) error {
+	say(r.URL.Path, httplimit.ChargeOf(r.Context(), "tokens"))
+	return io.EOF
+}
+
 // What the handler says goes before what the policy says of the status.
 func TestAdapters_LetTheHandlerSay(t *testing.T) {
-	for name, build := range sayers {
+	for name, s := range sayers {
 		t.Run(name, func(t *testing.T) {
 			p := tokens()
 			p.Charge = func(status int) bool { return status < 500 }
 			p.Cost = func(*http.Request) int64 { return 2 }
-			c := newClient(t, mount{build: build}, p)
+			c := newClient(t, s.mount(), p)
 			spent := int64(0)
 			for _, step := range []struct {
 				path string
@@ -155,11 +132,11 @@ func TestAdapters_LetTheHandlerSay(t *testing.T) {
 
 // The functions of a policy read the headers and the query of a request in every framework.
 func TestAdapters_LetPoliciesReadTheRequest(t *testing.T) {
-	for name, build := range sayers {
+	for name, s := range sayers {
 		t.Run(name, func(t *testing.T) {
 			skips := policy("skips", "", 0)
 			skips.Skip = func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" && r.URL.Query().Get("q") == "1" }
-			c := newClient(t, mount{build: build}, skips)
+			c := newClient(t, s.mount(), skips)
 			r, err := http.NewRequest("GET", c.url+"/?q=1", nil)
 			require.NoError(t, err)
 			r.Header.Set("X-Skip", "yes")
@@ -187,11 +164,11 @@ func TestAdapters_RefuseNoLimiter(t *testing.T) {
 
 // Admitted requests and no more, whichever goroutines serve them.
 func TestAdapters_AdmitExactlyTheLimit(t *testing.T) {
-	for name, build := range sayers {
+	for name, s := range sayers {
 		t.Run(name, func(t *testing.T) {
 			p := policy("all", "", 50)
 			p.Charge = func(int) bool { return true }
-			c := newClient(t, mount{build: build}, p)
+			c := newClient(t, s.mount(), p)
 			statuses := make(chan int, 200)
 			for range 8 {
 				go func() {

@@ -2,10 +2,11 @@ package frameworks_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
+	"strings"
 	"testing"
 
 	echo4 "github.com/labstack/echo/v4"
@@ -24,38 +25,40 @@ type echoContext interface {
 	String(status int, s string) error
 	JSON(status int, v any) error
 	NoContent(status int) error
+	FormValue(name string) string
 	Stream(status int, contentType string, r io.Reader) error
 	Request() *http.Request
 }
 
-// An echoSite returns the site of a version of echo with the handler at /, behind the
-// middleware of that version that recovers from panics, if it is wanted.
-type echoSite func(recovers bool, handler func(echoContext, http.ResponseWriter) error) site
+// An echoSite serves all requests by a handler of a version of echo, behind the limiter.
+type echoSite func(recovers recovery, handler func(echoContext, http.ResponseWriter) error) site
 
 // echoes are the versions of echo.
 var echoes = map[string]echoSite{
-	"echo": func(recovers bool, handler func(echoContext, http.ResponseWriter) error) site {
+	"echo": func(recovers recovery, handler func(echoContext, http.ResponseWriter) error) site {
 		return func(_ *testing.T, l *httplimit.Limiter) http.Handler {
 			e := echo.New()
-			e.Use(echolimit.Middleware(l))
-			if recovers {
-				e.Use(middleware.Recover())
-			}
-			e.Any("/", func(c *echo.Context) error { return handler(c, c.Response()) })
+			useAround(recovers, func(m echo.MiddlewareFunc) { e.Use(m) }, echolimit.Middleware(l), middleware.Recover())
+			e.Any("/*", func(c *echo.Context) error { return handler(c, c.Response()) })
 			return e
 		}
 	},
-	"echo4": func(recovers bool, handler func(echoContext, http.ResponseWriter) error) site {
+	"echo4": func(recovers recovery, handler func(echoContext, http.ResponseWriter) error) site {
 		return func(_ *testing.T, l *httplimit.Limiter) http.Handler {
 			e := echo4.New()
-			e.Use(echo4limit.Middleware(l))
-			if recovers {
-				e.Use(middleware4.RecoverWithConfig(middleware4.RecoverConfig{LogErrorFunc: func(_ echo4.Context, err error, _ []byte) error { return err }}))
-			}
-			e.Any("/", func(c echo4.Context) error { return handler(c, c.Response()) })
+			quiet := middleware4.RecoverWithConfig(middleware4.RecoverConfig{LogErrorFunc: func(_ echo4.Context, err error, _ []byte) error { return err }})
+			useAround(recovers, func(m echo4.MiddlewareFunc) { e.Use(m) }, echo4limit.Middleware(l), quiet)
+			e.Any("/*", func(c echo4.Context) error { return handler(c, c.Response()) })
 			return e
 		}
 	},
+}
+
+// writer returns the writer of a version of echo.
+func (s echoSite) writer() writer {
+	return func(recovers recovery, handler writing) site {
+		return s(recovers, func(c echoContext, w http.ResponseWriter) error { return handler(w, c.Request()) })
+	}
 }
 
 // A statusError is an error that both versions of echo answer by its status.
@@ -94,40 +97,13 @@ func TestEcho_ShowsWhatHandlersWrite(t *testing.T) {
 		} {
 			t.Run(version+", "+name, func(t *testing.T) {
 				w := newWitness(t)
-				wire := dial(t, serve(t, site(false, c.handler)(t, w.limiter)), "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+				wire := dial(t, serve(t, site(nowhere, c.handler)(t, w.limiter)), "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 				require.Equal(t, c.want, w.next(t))
 				if c.want[len(c.want)-1] != '?' { // the client is sent what the limiter was told
 					require.Equal(t, c.want[:3], wire.response().Status[:3])
 				}
 			})
 		}
-	}
-}
-
-func TestEcho_ShowsWhatAClientDoes(t *testing.T) {
-	for version, site := range echoes {
-		t.Run(version, func(t *testing.T) {
-			hello := site(false, func(c echoContext, _ http.ResponseWriter) error { return c.String(200, "hello") })
-			upload := site(false, func(c echoContext, _ http.ResponseWriter) error {
-				if _, err := io.ReadAll(c.Request().Body); err != nil {
-					return err
-				}
-				return c.String(200, "thanks")
-			})
-			require.Equal(t, "200, 0 bytes", hello.told(t, "HEAD", "/"))
-			require.Equal(t, "200, 6 bytes", upload.told(t, "POST", "/"))
-			require.Equal(t, "200?", hello.toldOf(t, newGone(), httptest.NewRequest("GET", "/", nil)))
-			require.Equal(t, "500?", upload.toldOf(t, httptest.NewRecorder(), cutRequest("/")))
-		})
-	}
-}
-
-func TestEcho_Recovers(t *testing.T) {
-	for version, site := range echoes {
-		t.Run(version, func(t *testing.T) {
-			panics := site(true, func(echoContext, http.ResponseWriter) error { panic("oh") })
-			require.Equal(t, "500, 36 bytes", panics.told(t, "GET", "/"))
-		})
 	}
 }
 
@@ -176,15 +152,52 @@ func TestEcho_AnswersAnErrorOnce(t *testing.T) {
 	}
 }
 
+// Compression around the limiter sends nothing before the limiter has returned.
+func TestEcho_ShowsWhatIsCompressedAroundIt(t *testing.T) {
+	for version, s := range map[string]site{
+		"echo": func(_ *testing.T, l *httplimit.Limiter) http.Handler {
+			e := echo.New()
+			e.Use(middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 100}), echolimit.Middleware(l))
+			e.GET("/", func(c *echo.Context) error { return c.String(200, c.QueryParam("body")) })
+			e.GET("/error", func(*echo.Context) error { return echo.ErrUnauthorized })
+			return e
+		},
+		"echo4": func(_ *testing.T, l *httplimit.Limiter) http.Handler {
+			e := echo4.New()
+			e.Use(middleware4.GzipWithConfig(middleware4.GzipConfig{MinLength: 100}), echo4limit.Middleware(l))
+			e.GET("/", func(c echo4.Context) error { return c.String(200, c.QueryParam("body")) })
+			e.GET("/error", func(echo4.Context) error { return echo4.ErrUnauthorized })
+			return e
+		},
+	} {
+		t.Run(version, func(t *testing.T) {
+			for target, want := range map[string]string{
+				"/?body=hello": "200, 5 bytes", "/?body=" + strings.Repeat("a", 1000): "200, 1000 bytes", "/?body=": "200, 0 bytes", "/error": "401, 27 bytes",
+			} {
+				w := newWitness(t)
+				recorded := httptest.NewRecorder()
+				r := httptest.NewRequest("GET", target, nil)
+				r.Header.Set("Accept-Encoding", "gzip")
+				s(t, w.limiter).ServeHTTP(recorded, r)
+				require.Equal(t, want, w.next(t), target)
+				require.Equal(t, want[:3], fmt.Sprint(recorded.Code))
+				if recorded.Header().Get("Content-Encoding") == "" {
+					require.Equal(t, want[5:], fmt.Sprintf("%d bytes", recorded.Body.Len())) // once
+				}
+			}
+		})
+	}
+}
+
 // The limiter is shown the status that a hook of the response has made of the handler's.
 func TestEcho_ShowsWhatHooksMakeOfAStatus(t *testing.T) {
-	s := echoes["echo4"](false, func(c echoContext, w http.ResponseWriter) error {
+	s := echoes["echo4"](nowhere, func(c echoContext, w http.ResponseWriter) error {
 		response := w.(*echo4.Response)
 		response.Before(func() { response.Status = http.StatusUnauthorized })
 		return c.String(200, "hello")
 	})
 	require.Equal(t, "401, 5 bytes", s.told(t, "GET", "/"))
-	s = echoes["echo"](false, func(c echoContext, w http.ResponseWriter) error {
+	s = echoes["echo"](nowhere, func(c echoContext, w http.ResponseWriter) error {
 		response, err := echo.UnwrapResponse(w)
 		if err != nil {
 			return err
@@ -193,29 +206,6 @@ func TestEcho_ShowsWhatHooksMakeOfAStatus(t *testing.T) {
 		return c.String(200, "hello")
 	})
 	require.Equal(t, "401, 5 bytes", s.told(t, "GET", "/"))
-}
-
-func TestEcho_Hijacks(t *testing.T) {
-	for version, site := range echoes {
-		t.Run(version, func(t *testing.T) {
-			w := newWitness(t)
-			h := site(false, func(_ echoContext, w http.ResponseWriter) error {
-				conn, buffer, err := w.(http.Hijacker).Hijack()
-				if err != nil {
-					return err
-				}
-				defer conn.Close()
-				buffer.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nhello")
-				return buffer.Flush()
-			})(t, w.limiter)
-			conn := dial(t, serve(t, h), "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-			require.Equal(t, http.StatusSwitchingProtocols, conn.response().StatusCode)
-			rest, err := io.ReadAll(conn)
-			require.NoError(t, err)
-			require.Equal(t, "hello", string(rest))
-			require.Equal(t, "101", w.next(t))
-		})
-	}
 }
 
 // Without echo's own response, which other middleware may replace, one is made.
@@ -233,31 +223,4 @@ func TestEcho_WorksWithoutItsOwnResponse(t *testing.T) {
 		return e
 	})
 	require.Equal(t, "401, 27 bytes", s.told(t, "GET", "/"))
-}
-
-// ByRoute keys requests by echo's route.
-func TestEcho_KeysByRoute(t *testing.T) {
-	for version, build := range map[string]func(*testing.T, *httplimit.Limiter, *atomic.Int64) http.Handler{
-		"echo": func(_ *testing.T, l *httplimit.Limiter, served *atomic.Int64) http.Handler {
-			e := newEcho(served, echolimit.Middleware(l))
-			e.POST("/users/:id", func(c *echo.Context) error { return c.String(200, c.Param("id")) })
-			return e
-		},
-		"echo4": func(_ *testing.T, l *httplimit.Limiter, served *atomic.Int64) http.Handler {
-			e := newEcho4(served, echo4limit.Middleware(l))
-			e.POST("/users/:id", func(c echo4.Context) error { return c.String(200, c.Param("id")) })
-			return e
-		},
-	} {
-		t.Run(version, func(t *testing.T) {
-			p := policy("routes", "", 1)
-			p.Key = httplimit.FirstOf(httplimit.ByRoute(), httplimit.Everyone())
-			c := newClient(t, mount{build: build}, p)
-			var statuses []int
-			for _, path := range []string{"/users/1", "/users/2", "/login", "/absent", "/else"} {
-				statuses = append(statuses, c.post(path, "right").StatusCode)
-			}
-			require.Equal(t, []int{200, 429, 200, 404, 429}, statuses)
-		})
-	}
 }

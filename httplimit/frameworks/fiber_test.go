@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,6 +38,9 @@ func configuredFiberSite(config fiber.Config, handlers ...any) site {
 }
 
 func TestFiber_ShowsWhatHandlersAnswer(t *testing.T) {
+	goMod, err := os.Stat("go.mod")
+	require.NoError(t, err)
+	goModSize := fmt.Sprintf("200, %d bytes", goMod.Size())
 	for name, c := range map[string]struct {
 		handler fiber.Handler
 		want    string
@@ -51,6 +56,8 @@ func TestFiber_ShowsWhatHandlersAnswer(t *testing.T) {
 		"an error too late": {func(c fiber.Ctx) error { return errors.Join(c.SendString("hi"), io.EOF) }, "500, 3 bytes"},
 		"no route":          {func(c fiber.Ctx) error { return c.Next() }, "404, 9 bytes"},
 		"a known length":    {func(c fiber.Ctx) error { return c.SendStream(strings.NewReader("hello"), 5) }, "200, 5 bytes"},
+		"a file":            {func(c fiber.Ctx) error { return c.SendFile("go.mod") }, goModSize},
+		"an ended response": {func(c fiber.Ctx) error { return errors.Join(c.Status(201).SendString("hello"), c.End()) }, "201, 5 bytes"},
 		"nothing":           {func(fiber.Ctx) error { return nil }, "200?"},
 		"a panic":           {func(fiber.Ctx) error { panic("oh") }, "0?"},
 		"an ended context": {func(c fiber.Ctx) error {
@@ -117,6 +124,27 @@ func TestFiber_AnswersAnErrorOnce(t *testing.T) {
 	require.Equal(t, "500, 21 bytes", s.told(t, "GET", "/"))
 }
 
+// The ErrorHandler is that of the mounted app, as without the limiter.
+func TestFiber_AnswersAnErrorByTheMountedApp(t *testing.T) {
+	for _, mounted := range []bool{false, true} { // whether the limiter is in the mounted app
+		s := site(func(t *testing.T, l *httplimit.Limiter) http.Handler {
+			app := fiber.New()
+			sub := fiber.New(fiber.Config{ErrorHandler: func(c fiber.Ctx, err error) error {
+				return c.Status(fiber.StatusTeapot).SendString("sub: " + err.Error())
+			}})
+			if mounted {
+				sub.Use(fiberlimit.New(l))
+			} else {
+				app.Use(fiberlimit.New(l))
+			}
+			sub.Post("/a", func(fiber.Ctx) error { return errors.New("tea") })
+			app.Use("/sub", sub)
+			return serveFiber(t, app)
+		})
+		require.Equal(t, "418, 8 bytes", s.told(t, "POST", "/sub/a"))
+	}
+}
+
 func TestFiber_Hijacks(t *testing.T) {
 	for _, status := range []int{fiber.StatusSwitchingProtocols, fiber.StatusOK} {
 		w := newWitness(t)
@@ -168,6 +196,101 @@ func TestFiber_SettlesAStreamWhenItHasBeenSent(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the stream was never settled")
 	}
+}
+
+// Two limiters around a stream both settle it.
+func TestFiber_SettlesAStreamUnderEachLimiter(t *testing.T) {
+	settled := make(chan string, 2)
+	observe := httplimit.WithObserver(func(e httplimit.Event) {
+		if e.Outcome == httplimit.Settled {
+			settled <- fmt.Sprint(e.Policy, " ", e.Cost)
+		}
+	})
+	group := tokens()
+	group.Name = "group"
+	inner := httplimit.Must(httplimit.New(group, observe, httplimit.WithPathFolding(), httplimit.WithSweepInterval(-1)))
+	defer inner.Close()
+	c := newClient(t, mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
+		app := fiber.New()
+		app.Use(fiberlimit.New(l))
+		app.Group("/group", fiberlimit.New(inner)).Get("/", func(c fiber.Ctx) error {
+			httplimit.ChargeOf(c.Context(), "tokens").Commit(5)
+			httplimit.ChargeOf(c.Context(), "group").Commit(7)
+			return c.SendStream(strings.NewReader("hello"))
+		})
+		return serveFiber(t, app)
+	}}, tokens(), observe)
+	response, err := c.Get(c.url + "/group")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	var all []string
+	for range 2 {
+		select {
+		case e := <-settled:
+			all = append(all, e)
+		case <-time.After(time.Minute):
+			t.Fatal("the stream was settled only under ", all)
+		}
+	}
+	require.ElementsMatch(t, []string{"tokens 5", "group 7"}, all)
+}
+
+// A stream is settled also if its client hangs up in the middle of it.
+func TestFiber_SettlesAStreamWhoseClientHangsUp(t *testing.T) {
+	w := newWitness(t)
+	failed := make(chan bool)
+	h := fiberSite(func(c fiber.Ctx) error {
+		return c.SendStreamWriter(func(w *bufio.Writer) {
+			defer close(failed)
+			for {
+				if _, err := w.Write(make([]byte, 1<<10)); err != nil || w.Flush() != nil {
+					return
+				}
+			}
+		})
+	})(t, w.limiter)
+	conn := dial(t, serve(t, h), "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	require.Equal(t, 200, conn.response().StatusCode)
+	require.NoError(t, conn.Conn.Close())
+	<-failed
+	require.Equal(t, "200?", w.next(t))
+}
+
+// A request waits until another one gives its units back.
+func TestFiber_ServesAQueue(t *testing.T) {
+	p := policy("queue", "", 1)
+	p.Queue = httplimit.Queue{Wait: sash.Never, Requests: 10}
+	p.Charge = func(int) bool { return false }
+	denied := make(chan bool, 10)
+	served, release := make(chan bool), make(chan bool)
+	c := newClient(t, mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
+		return fiberSite(func(c fiber.Ctx) error {
+			served <- true
+			<-release
+			return c.SendString("hello")
+		})(t, l)
+	}}, p, httplimit.WithSash(sash.WithObserver(func(_ string, _ int64, d sash.Decision) {
+		if !d.Allowed {
+			denied <- true
+		}
+	})))
+	answers := make(chan error)
+	ask := func() {
+		response, err := c.Get(c.url)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		answers <- err
+	}
+	go ask()
+	<-served
+	go ask()
+	<-denied
+	release <- true
+	require.NoError(t, <-answers)
+	<-served // the second
+	release <- true
+	require.NoError(t, <-answers)
 }
 
 // A policy may keep what it reads of a request: the memory is not fasthttp's.

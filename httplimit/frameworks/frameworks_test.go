@@ -50,16 +50,16 @@ var mounts = map[string]mount{
 	"chi, Use":          {inChi, true, true, true},
 	"gorilla, around":   {aroundGorilla, true, true, true},
 	"gorilla, Use":      {inGorilla, true, true, false},
-	"gin, around":       {aroundGin, true, true, true},
-	"gin, gin-adapter":  {inGinByAdapter, true, true, true},
+	"gin, around":       {around(newGin), true, true, true},
+	"gin, gin-adapter":  {with(newGin, ginByAdapter), true, true, true},
 	"gin, by hand":      {inGinByHand, false, false, true},
-	"gin, ginlimit":     {inGin, true, true, true},
-	"echo, around":      {aroundEcho, true, true, true},
-	"echo, wrapped":     {inEchoWrapped, true, false, true},
-	"echo, echolimit":   {inEcho, true, true, true},
-	"echo4, around":     {aroundEcho4, true, true, true},
-	"echo4, wrapped":    {inEcho4Wrapped, true, false, true},
-	"echo4, echo4limit": {inEcho4, true, true, true},
+	"gin, ginlimit":     {with(newGin, ginlimit.Middleware), true, true, true},
+	"echo, around":      {around(newEcho), true, true, true},
+	"echo, wrapped":     {with(newEcho, echoWrapped), true, false, true},
+	"echo, echolimit":   {with(newEcho, echolimit.Middleware), true, true, true},
+	"echo4, around":     {around(newEcho4), true, true, true},
+	"echo4, wrapped":    {with(newEcho4, echo4Wrapped), true, false, true},
+	"echo4, echo4limit": {with(newEcho4, echo4limit.Middleware), true, true, true},
 	"fiber, around":     {aroundFiber, true, true, true},
 	"fiber, wrapped":    {inFiberWrapped, false, false, true},
 	"fiber, fiberlimit": {inFiber, true, true, true},
@@ -108,6 +108,28 @@ func inGorilla(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) h
 	return r
 }
 
+// around puts the limiter around a site of a framework.
+func around[M any, H http.Handler](newSite func(*atomic.Int64, ...M) H) func(*testing.T, *httplimit.Limiter, *atomic.Int64) http.Handler {
+	return func(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+		return limiter.Middleware(newSite(served))
+	}
+}
+
+// with puts middleware of a framework, made of the limiter, into a site.
+func with[M any, H http.Handler](newSite func(*atomic.Int64, ...M) H, use func(*httplimit.Limiter) M) func(*testing.T, *httplimit.Limiter, *atomic.Int64) http.Handler {
+	return func(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
+		return newSite(served, use(limiter))
+	}
+}
+
+func ginByAdapter(l *httplimit.Limiter) gin.HandlerFunc { return adapter.Wrap(l.Middleware) }
+
+func echoWrapped(l *httplimit.Limiter) echo.MiddlewareFunc { return echo.WrapMiddleware(l.Middleware) }
+
+func echo4Wrapped(l *httplimit.Limiter) echo4.MiddlewareFunc {
+	return echo4.WrapMiddleware(l.Middleware)
+}
+
 // newGin returns an engine with the middleware of use.
 func newGin(served *atomic.Int64, use ...gin.HandlerFunc) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
@@ -122,14 +144,6 @@ func newGin(served *atomic.Int64, use ...gin.HandlerFunc) *gin.Engine {
 		c.String(http.StatusOK, "welcome")
 	})
 	return e
-}
-
-func aroundGin(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	return limiter.Middleware(newGin(served))
-}
-
-func inGinByAdapter(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	return newGin(served, adapter.Wrap(limiter.Middleware))
 }
 
 // inGinByHand has the usual handwritten adapter: gin's handlers write to gin's own writer.
@@ -147,58 +161,31 @@ func inGinByHand(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64)
 	})
 }
 
-func inGin(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	return newGin(served, ginlimit.Middleware(limiter))
+// logIn is the handler of both versions of echo.
+func logIn(c echoContext, served *atomic.Int64, wrong error) error {
+	served.Add(1)
+	if c.FormValue("password") != "right" {
+		return wrong
+	}
+	return c.String(http.StatusOK, "welcome")
 }
 
 func newEcho(served *atomic.Int64, use ...echo.MiddlewareFunc) *echo.Echo {
 	e := echo.New()
 	e.Use(use...)
 	e.POST("/login", func(c *echo.Context) error {
-		served.Add(1)
-		if c.FormValue("password") != "right" {
-			return echo.NewHTTPError(http.StatusUnauthorized, "wrong")
-		}
-		return c.String(http.StatusOK, "welcome")
+		return logIn(c, served, echo.NewHTTPError(http.StatusUnauthorized, "wrong"))
 	})
 	return e
-}
-
-func aroundEcho(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	return limiter.Middleware(newEcho(served))
-}
-
-func inEchoWrapped(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	return newEcho(served, echo.WrapMiddleware(limiter.Middleware))
-}
-
-func inEcho(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	return newEcho(served, echolimit.Middleware(limiter))
 }
 
 func newEcho4(served *atomic.Int64, use ...echo4.MiddlewareFunc) *echo4.Echo {
 	e := echo4.New()
 	e.Use(use...)
 	e.POST("/login", func(c echo4.Context) error {
-		served.Add(1)
-		if c.FormValue("password") != "right" {
-			return echo4.NewHTTPError(http.StatusUnauthorized, "wrong")
-		}
-		return c.String(http.StatusOK, "welcome")
+		return logIn(c, served, echo4.NewHTTPError(http.StatusUnauthorized, "wrong"))
 	})
 	return e
-}
-
-func aroundEcho4(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	return limiter.Middleware(newEcho4(served))
-}
-
-func inEcho4Wrapped(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	return newEcho4(served, echo4.WrapMiddleware(limiter.Middleware))
-}
-
-func inEcho4(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	return newEcho4(served, echo4limit.Middleware(limiter))
 }
 
 func newFiber(served *atomic.Int64, use ...any) *fiber.App {
@@ -288,6 +275,17 @@ func (c *client) postTo(target string) int {
 	require.NoError(c, err)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(c, err)
+	return response.StatusCode
+}
+
+// status sends a request such as "GET /", and returns the status of the response.
+func (c *client) status(request string) int {
+	method, path, _ := strings.Cut(request, " ")
+	r, err := http.NewRequest(method, c.url+path, nil)
+	require.NoError(c, err)
+	response, err := c.Do(r)
+	require.NoError(c, err)
+	require.NoError(c, response.Body.Close())
 	return response.StatusCode
 }
 

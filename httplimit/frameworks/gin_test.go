@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -15,13 +14,7 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/frameworks/ginlimit"
 )
 
-// ginSite serves the handlers of gin at /.
-func ginSite(handlers ...gin.HandlerFunc) site {
-	return func(_ *testing.T, l *httplimit.Limiter) http.Handler {
-		return newGinSite(l, handlers...)
-	}
-}
-
+// newGinSite serves the handlers of gin at /.
 func newGinSite(l *httplimit.Limiter, handlers ...gin.HandlerFunc) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
@@ -73,38 +66,6 @@ func TestGin_ShowsTheStatusOfARequestWithoutARoute(t *testing.T) {
 	require.Equal(t, "404, 0 bytes", w.next(t)) // gin writes the body later
 }
 
-func TestGin_ShowsWhatAClientDoes(t *testing.T) {
-	hello := ginSite(func(c *gin.Context) { c.String(200, "hello") })
-	upload := ginSite(func(c *gin.Context) {
-		if _, err := io.ReadAll(c.Request.Body); err != nil {
-			c.String(500, "no body")
-			return
-		}
-		c.String(200, "thanks")
-	})
-	require.Equal(t, "200, 0 bytes", hello.told(t, "HEAD", "/"))
-	require.Equal(t, "200, 6 bytes", upload.told(t, "POST", "/"))
-	require.Equal(t, "200?", hello.toldOf(t, newGone(), httptest.NewRequest("GET", "/", nil)))
-	require.Equal(t, "500?", upload.toldOf(t, httptest.NewRecorder(), cutRequest("/")))
-}
-
-// A Recovery behind the middleware answers 500; before it, the response is uncertain.
-func TestGin_Recovers(t *testing.T) {
-	recovery := gin.RecoveryWithWriter(io.Discard)
-	panics := func(*gin.Context) { panic("oh") }
-	require.Equal(t, "500, 0 bytes", ginSite(recovery, panics).told(t, "GET", "/"))
-
-	before := site(func(_ *testing.T, l *httplimit.Limiter) http.Handler {
-		e := gin.New()
-		e.Use(recovery, ginlimit.Middleware(l))
-		e.GET("/", panics)
-		return e
-	})
-	recorded := httptest.NewRecorder()
-	require.Equal(t, "0?", before.toldOf(t, recorded, httptest.NewRequest("GET", "/", nil)))
-	require.Equal(t, http.StatusInternalServerError, recorded.Code) // by gin's own writer
-}
-
 // Middleware around the limiter writes after it, and the limiter does not believe that nothing
 // else comes.
 func TestGin_LetsMiddlewareBeforeItAnswer(t *testing.T) {
@@ -126,51 +87,4 @@ func TestGin_LetsMiddlewareBeforeItAnswer(t *testing.T) {
 	require.Equal(t, "0?", s.toldOf(t, recorded, httptest.NewRequest("GET", "/", nil)))
 	require.Equal(t, http.StatusUnauthorized, recorded.Code)
 	require.Equal(t, "wrong", recorded.Body.String())
-}
-
-func TestGin_Hijacks(t *testing.T) {
-	hijack := func(c *gin.Context) {
-		conn, buffer, err := c.Writer.Hijack()
-		if err != nil {
-			panic(err)
-		}
-		defer conn.Close()
-		buffer.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nhello")
-		buffer.Flush()
-	}
-	w := newWitness(t)
-	conn := dial(t, serveHTTP(t, newGinSite(w.limiter, hijack)), "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-	require.Equal(t, http.StatusSwitchingProtocols, conn.response().StatusCode)
-	rest, err := io.ReadAll(conn)
-	require.NoError(t, err)
-	require.Equal(t, "hello", string(rest))
-	require.Equal(t, "101", w.next(t))
-}
-
-func TestGin_LeavesResponseControllersWhatTheyCanDo(t *testing.T) {
-	require.Equal(t, "200, 2 bytes", ginSite(func(c *gin.Context) {
-		controller := http.NewResponseController(c.Writer)
-		if err := errors.Join(controller.EnableFullDuplex(), controller.Flush()); err != nil {
-			panic(err)
-		}
-		c.String(200, "hi")
-	}).told(t, "GET", "/"))
-}
-
-// ByRoute keys requests by gin's route.
-func TestGin_KeysByRoute(t *testing.T) {
-	p := policy("routes", "", 1)
-	p.Key = httplimit.FirstOf(httplimit.ByRoute(), httplimit.Everyone())
-	c := newClient(t, mount{build: inGinWithUsers}, p)
-	var statuses []int
-	for _, path := range []string{"/users/1", "/users/2", "/login", "/absent", "/else"} {
-		statuses = append(statuses, c.post(path, "right").StatusCode)
-	}
-	require.Equal(t, []int{200, 429, 200, 404, 429}, statuses)
-}
-
-func inGinWithUsers(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
-	e := newGin(served, ginlimit.Middleware(limiter))
-	e.POST("/users/:id", func(c *gin.Context) { c.String(200, c.Param("id")) })
-	return e
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,10 +64,13 @@ func (w *witness) next(t *testing.T) string {
 	}
 }
 
+// quiet is a log that nobody reads.
+var quiet = log.New(io.Discard, "", 0)
+
 // serveHTTP serves h by a server of net/http that logs nothing, and returns its address.
 func serveHTTP(t *testing.T, h http.Handler) (address string) {
 	server := httptest.NewUnstartedServer(h)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ErrorLog = quiet
 	server.Start()
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
@@ -101,6 +105,11 @@ func (w *wire) response() *http.Response {
 
 // A site serves handlers of a framework, each at its path, behind a limiter.
 type site func(*testing.T, *httplimit.Limiter) http.Handler
+
+// mount returns s as a mount.
+func (s site) mount() mount {
+	return mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler { return s(t, l) }}
+}
 
 // told sends a request to the path over a connection, and returns what the witness was told of the response.
 func (s site) told(t *testing.T, method, path string) string {

@@ -31,7 +31,7 @@
 // which is ignored: it is a place for YAML anchors. The fields of a policy are those of
 // [httplimit.Policy]. name, limits and key are required.
 //
-//   - name: text.
+//   - name: text of at most 128 characters, as are the names of plans.
 //   - pattern: text, such as POST /login.
 //   - limits: one limit or a list, in the form of [sash.ParseLimit]: 100/m, 10/s burst 100.
 //   - plan: the plan of a request: {header: NAME}, for a header that a proxy in front of the server
@@ -41,7 +41,7 @@
 //     each other.
 //   - key: who makes a request; see below.
 //   - cost: a number of units, or a name of [WithCost].
-//   - unit: text.
+//   - unit: text of at most 128 characters.
 //   - skip: a name of [WithSkip], or a mapping with methods, networks or function, a name of
 //     WithSkip. It skips requests with one of the methods, from one of the networks, or for which
 //     the function says so. With networks, it may have address, the source of the address as in a
@@ -74,7 +74,8 @@
 //
 // A file is JSON if its name ends in .json, and YAML otherwise. Both have the same fields, and
 // errors of the same form. In both, a name that is given twice is a fault, and text must be text:
-// write a name such as 42 or true in quotes. Numbers are whole, and in digits.
+// write a name such as 42 or true in quotes. No text is longer than 512 bytes. Numbers are whole,
+// and in digits.
 //
 // A YAML file has one document. An alias stands for a whole value; << and tags are refused. A
 // fault in what an alias stands for has the place of the anchor.

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"unicode/utf8"
 )
 
 // parseJSON returns the value in a file of JSON. Each error is a syntaxError.
 func parseJSON(data []byte) (*node, error) {
-	r := &jsonReader{data: data, tokens: json.NewDecoder(bytes.NewReader(data))}
+	r := &jsonReader{data: data, tokens: json.NewDecoder(bytes.NewReader(data)), place: place{1, 1}}
 	r.tokens.UseNumber()
 	if err := r.check(); err != nil {
 		return nil, err
@@ -43,7 +44,11 @@ func (r *jsonReader) check() error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		// The offset is that after the byte that is wrong, or the end.
-		return atPlace(r.placeOf(max(0, int(syntax.Offset)-1)), err)
+		wrong := max(0, int(syntax.Offset)-1)
+		if c, size := utf8.DecodeRune(r.data[wrong:]); size > 1 {
+			err = fmt.Errorf("invalid character %q", c) // and not only its first byte
+		}
+		return atPlace(r.placeOf(wrong), err)
 	}
 	return atPlace(place{1, 1}, err)
 }
@@ -51,16 +56,7 @@ func (r *jsonReader) check() error {
 // placeOf returns the place of the byte at offset, which must not be before that of the last
 // call.
 func (r *jsonReader) placeOf(offset int) place {
-	if r.place.line == 0 {
-		r.place = place{1, 1}
-	}
-	for _, c := range string(r.data[r.offset:offset]) {
-		r.place.column++
-		if c == '\n' {
-			r.place = place{r.place.line + 1, 1}
-		}
-	}
-	r.offset = offset
+	r.place, r.offset = r.place.after(r.data[r.offset:offset]), offset
 	return r.place
 }
 
@@ -81,13 +77,13 @@ func (r *jsonReader) value(depth int) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.spend(depth); err != nil {
-		return nil, atPlace(at, err)
-	}
 	n := &node{place: at}
 	switch t := token.(type) {
 	case json.Delim:
-		return n, r.contents(n, t, depth+1)
+		n.kind = list
+		if t == '{' {
+			n.kind = mapping
+		}
 	case string:
 		n.kind, n.text = text, t
 	case json.Number:
@@ -100,15 +96,17 @@ func (r *jsonReader) value(depth int) (*node, error) {
 	case nil:
 		n.kind = null
 	}
+	if err := r.spend(depth, n.text); err != nil {
+		return nil, atPlace(at, err)
+	}
+	if n.kind == list || n.kind == mapping {
+		return n, r.contents(n, depth+1)
+	}
 	return n, nil
 }
 
 // contents reads the contents of the list or mapping n, and what closes it.
-func (r *jsonReader) contents(n *node, open json.Delim, depth int) error {
-	n.kind = list
-	if open == '{' {
-		n.kind = mapping
-	}
+func (r *jsonReader) contents(n *node, depth int) error {
 	for r.tokens.More() {
 		var e entry
 		if n.kind == mapping {
@@ -117,6 +115,9 @@ func (r *jsonReader) contents(n *node, open json.Delim, depth int) error {
 				return err
 			}
 			e.name, e.place = token.(string), at
+			if err := r.spend(depth, e.name); err != nil {
+				return atPlace(at, err)
+			}
 		}
 		value, err := r.value(depth)
 		if err != nil {

@@ -32,7 +32,7 @@ func (r *reader) key(v value) (key httplimit.KeyFunc) {
 			return httplimit.ByRoute()
 		}
 	}
-	key, _ = registered(r, v, r.keys, "WithKey", "address", "everyone", "route")
+	key, _ = registered(r, v, "a name or a mapping", r.keys, "WithKey", "address", "everyone", "route")
 	return key
 }
 

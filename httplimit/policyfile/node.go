@@ -11,10 +11,23 @@ const (
 	maxBytes = 1 << 20 // of a file
 	maxNodes = 1 << 17 // values and names in a file, with each use of an alias counted anew
 	maxDepth = 64      // lists and mappings in each other
+	maxText  = 512     // bytes of one value or name, since an alias may repeat it
+	maxName  = 128     // bytes of the name of a policy or plan, and of a unit: each limit repeats them
 )
 
 // A place is a place in a file: a line, and a column in characters, both from 1.
 type place struct{ line, column int }
+
+// after returns the place that follows s, which begins at p.
+func (p place) after(s []byte) place {
+	for _, c := range string(s) {
+		p.column++
+		if c == '\n' {
+			p = place{p.line + 1, 1}
+		}
+	}
+	return p
+}
 
 // A kind is the kind of a node.
 type kind uint8
@@ -81,14 +94,17 @@ func cut(s string) string {
 // A budget bounds the nodes of a file.
 type budget struct{ nodes int }
 
-// spend counts a node that is so deep in others. It returns an error if there are too many, or
-// if the node is too deep.
-func (b *budget) spend(depth int) error {
+// spend counts a value or a name with that text, which is so deep in lists and mappings. It
+// returns an error if there are too many, or if it is too deep or too long.
+func (b *budget) spend(depth int, text string) error {
 	if b.nodes++; b.nodes > maxNodes {
 		return fmt.Errorf("more than %d values, counting each use of an alias", maxNodes)
 	}
 	if depth > maxDepth {
 		return fmt.Errorf("more than %d lists and mappings in each other", maxDepth)
+	}
+	if len(text) > maxText {
+		return fmt.Errorf("longer than %d bytes: %s", maxText, quote(text))
 	}
 	return nil
 }

@@ -14,9 +14,17 @@ import (
 func fileFields(policies *[]httplimit.Policy) []field {
 	return []field{
 		{"$schema", func(r *reader, v value) { r.string(v, "the address of a schema") }, false},
-		{"parts", func(*reader, value) {}, false}, // read where an alias stands for one
+		{"parts", (*reader).part, false},
 		{"policies", func(r *reader, v value) { *policies = r.policyList(v) }, true},
 	}
+}
+
+// part checks that no name is given twice in v. The rest is read where an alias stands for it.
+func (r *reader) part(v value) {
+	for i := range v.items {
+		r.part(v.item(i))
+	}
+	r.eachEntry(v, func(e entry) { r.part(v.field(e)) })
 }
 
 func (r *reader) policyList(v value) (policies []httplimit.Policy) {
@@ -124,7 +132,7 @@ func (r *reader) plan(v value) (plan func(*http.Request) string) {
 		r.mapping(v, planFields(&plan)...)
 		return plan
 	}
-	plan, _ = registered(r, v, r.plansOf, "WithPlan")
+	plan, _ = registered(r, v, "a name or a mapping", r.plansOf, "WithPlan")
 	return plan
 }
 
@@ -153,7 +161,7 @@ func onlyValue(values []string) string {
 // cost reads a number of units, or the name of a function.
 func (r *reader) cost(v value) func(*http.Request) int64 {
 	if v.kind != number {
-		cost, _ := registered(r, v, r.costs, "WithCost")
+		cost, _ := registered(r, v, "a number or a name", r.costs, "WithCost")
 		return cost
 	}
 	units, _ := r.int(v, 0, 1<<53)
@@ -172,7 +180,7 @@ func (r *reader) settle(v value) (settle func(*httplimit.Response) int64) {
 	case v.kind == text && v.text == "estimate":
 		return httplimit.SettleEstimate()
 	}
-	settle, _ = registered(r, v, r.settles, "WithSettle", "bytes", "estimate")
+	settle, _ = registered(r, v, "a name or a mapping", r.settles, "WithSettle", "bytes", "estimate")
 	return settle
 }
 
@@ -244,7 +252,7 @@ func (r *reader) status(v value, to *statuses) {
 		return
 	}
 	if v.kind != number {
-		r.fault(v, "must be a status such as 401, or a class such as 4xx, got %v", v)
+		r.fault(v, "must be a status such as 401, without quotes, or a class such as 4xx, got %v", v)
 		return
 	}
 	if status, ok := r.int(v, leastStatus, endOfStatus-1); ok {
@@ -263,7 +271,7 @@ type skipping struct {
 // skip reads which requests a policy skips.
 func (r *reader) skip(v value) func(*http.Request) bool {
 	if v.kind != mapping {
-		function, _ := registered(r, v, r.skips, "WithSkip")
+		function, _ := registered(r, v, "a name or a mapping", r.skips, "WithSkip")
 		return function
 	}
 	var s skipping
@@ -286,7 +294,7 @@ func skipFields(s *skipping) []field {
 		{"methods", func(r *reader, v value) { s.methods = r.methods(v) }, false},
 		{"networks", func(r *reader, v value) { s.networks = r.networks(v) }, false},
 		{"address", func(r *reader, v value) { r.byAddress(v, &s.address, sourceFields(&s.address)) }, false},
-		{"function", func(r *reader, v value) { s.function, _ = registered(r, v, r.skips, "WithSkip") }, false},
+		{"function", func(r *reader, v value) { s.function, _ = registered(r, v, "a name", r.skips, "WithSkip") }, false},
 	}
 }
 

@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,9 @@ import (
 
 // Load returns the policies in the file of that path, as [Parse] does. If the file cannot be
 // read, the error is that of package os.
+//
+// To change a file that a program loads again, rename another one to it. Half of a YAML file may be
+// a file with fewer policies.
 func Load(path string, options ...Option) ([]httplimit.Policy, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -76,6 +80,7 @@ func (r *reader) parse(data []byte) (*node, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("longer than %d bytes", maxBytes)
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // a byte order mark, which editors hide
 	if strings.EqualFold(filepath.Ext(r.file), ".json") {
 		return parseJSON(data)
 	}

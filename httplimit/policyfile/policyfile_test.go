@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,6 +78,45 @@ func TestLoad_NamesTheFileAsItWasGiven(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("policies: 7\n"), 0o600))
 	_, err := policyfile.Load(file)
 	require.EqualError(t, err, file+":1:11: policies: must be a list of policies, got 7")
+}
+
+// A file that is loaded again while requests are decided keeps their counts. One with faults
+// changes nothing.
+func TestLoad_ReadsAgainWhileRequestsAreDecided(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	load := func(count int, more string) ([]httplimit.Policy, error) {
+		data := fmt.Sprintf("policies: [{name: all, limits: %d/h log, key: everyone%s}]", count, more)
+		require.NoError(t, os.WriteFile(file, []byte(data), 0o600))
+		return policyfile.Load(file)
+	}
+	policies, err := load(100, "")
+	require.NoError(t, err)
+	limiter := httplimit.Must(httplimit.New(policies[0], httplimit.WithClock(sash.NewManualClock(0)), httplimit.WithSweepInterval(-1)))
+	defer limiter.Close()
+
+	var admitted atomic.Int64
+	var deciding sync.WaitGroup
+	for range 4 {
+		deciding.Go(func() {
+			for range 100 {
+				if limiter.Decide(nil, httptest.NewRequest("GET", "/", nil)).Outcome == httplimit.Admitted {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	for count := 101; count <= 120; count++ {
+		policies, err = load(count, "")
+		require.NoError(t, err)
+		require.NoError(t, limiter.Reconfigure(policies...))
+		_, err = load(count, ", limits: 1000/h")
+		require.Error(t, err)
+	}
+	deciding.Wait()
+	for limiter.Decide(nil, httptest.NewRequest("GET", "/", nil)).Outcome == httplimit.Admitted {
+		admitted.Add(1)
+	}
+	require.EqualValues(t, 120, admitted.Load())
 }
 
 func TestLoad_RefusesWhatIsTooLongToRead(t *testing.T) {
@@ -232,7 +273,7 @@ func TestPlan_IsAHeaderOrAFunction(t *testing.T) {
 
 	faults(t, `limits.yaml:1:12: policies[0]: plan and plans need each other
 limits.yaml:2:17: policies[0].plans.free: sash: limit "1": no slash, want COUNT/WINDOW such as 100/1m: invalid limit
-limits.yaml:2:22: policies[0].plans["ä"]: the name of a plan must be text of printable ASCII, got "ä"
+limits.yaml:2:22: policies[0].plans["ä"]: the name of a plan must be at most 128 characters of printable ASCII, got "ä"
 limits.yaml:2:41: policies[0].plans.pro[1]: must be a limit such as 100/m, got 7: write text in quotes`,
 		"policies: [{name: a, limits: 1/s, key: route,\n  plans: {free: '1', ä: 1/s, pro: [1/s, 7]}}]")
 	// The quotas of plans must be those of no other policy, but may be those of another plan.
@@ -317,25 +358,34 @@ func TestParse_NamesThePlaceOfWrongSyntax(t *testing.T) {
 	faults(t, "limits.yaml:1:1: the file is empty, want policies", "")
 	faults(t, "limits.yaml:1:1: the file is empty, want policies", "# nothing\n")
 	faults(t, "limits.yaml:2:1: while scanning for the next token: found character that cannot start any token: a tab, where YAML wants spaces", "policies:\n\t- name: a\n")
+	faults(t, "limits.yaml:4:1: while scanning for the next token: found character that cannot start any token: a tab, where YAML wants spaces", "# äöü\r\n\r\npolicies:\r\n\t- name: a\r\n")
 	faults(t, "limits.yaml:2:1: while parsing a flow node: did not find expected node content", "policies: [\n")
+	faults(t, "limits.yaml:3:1: while scanning a quoted scalar that begins in line 1: found unexpected end of stream", "policies: 'a\n\n")
+	faults(t, "limits.yaml:2:8: invalid leading UTF-8 octet (value: 255)", "# ä\nä: \"ä ä\xff\"\n")
+	faults(t, "limits.yaml:1:13: incomplete UTF-8 octet sequence", "policies: a \xc3")
+	faults(t, "limits.yaml:2:3: control characters are not allowed (value: 7)", "# ä\n- \a\n")
 	faults(t, "limits.yaml:1:11: unknown anchor 'a' referenced", "policies: *a\n")
 	faults(t, "limits.yaml:2:1: a second document: a file has one", "policies: []\n---\npolicies: []\n")
 	faults(t, `limits.yaml:1:1: "<<" does not merge here: use an alias as a whole value`, "<<: {policies: []}\n")
 	faults(t, `limits.yaml:1:11: values have no tags here, got "!include"`, "policies: !include a.yaml\n")
 	faults(t, `limits.yaml:1:11: values have no tags here, got "!!set"`, "policies: !!set {a}\n")
-	faults(t, `limits.yaml:1:11: "a" is no !!seq`, "policies: !!seq a\n")
+	faults(t, `limits.yaml:1:11: values have no tags here, got "!!seq"`, "policies: !!seq a\n")
+	faults(t, `limits.yaml:1:4: values have no tags here, got "!!str"`, "a: !!str 5\n")
+	faults(t, `limits.yaml:1:1: values have no tags here, got "!!map"`, "!!map {policies: []}\n")
 	faults(t, "limits.yaml:1:1: a name must be text, got 1: write it in quotes", "1: 2\n")
 
 	faults(t, "limits.json:1:1: unexpected end of JSON input", "")
 	faults(t, "limits.json:2:14: invalid character ']' looking for beginning of value", "{\n\t\"policies\": ]}")
 	faults(t, "limits.json:1:17: invalid character '{' after top-level value", "{\"policies\": []}{}")
 	faults(t, "limits.json:1:15: invalid character '\\'' looking for beginning of value", "{\"ä\": 1, \"b\": 'c'}")
+	faults(t, "limits.json:1:7: invalid character '“'", "{\"ä\": “b”}")
 	faults(t, "limits.json:2:3: not UTF-8", "{\"a\":\n \"\xff\"}")
 	faults(t, "limits.json:1:1: the file is empty, want policies", "null")
 }
 
 func TestParse_RefusesNamesThatAreGivenTwice(t *testing.T) {
 	faults(t, "limits.yaml:2:1: policies: given twice, first in line 1", "policies: [{name: a, limits: 1/s, key: route}]\npolicies: []\n")
+	faults(t, "limits.yaml:2:12: parts.a[0].b: given twice, first in line 1", "parts: {a: [{b: 1,\n           b: 2}]}\npolicies: [{name: a, limits: 1/s, key: route}]\n")
 	faults(t, "limits.json:2:1: policies: given twice, first in line 1", "{\"policies\": [{\"name\": \"a\", \"limits\": \"1/s\", \"key\": \"route\"}],\n\"policies\": []}")
 	faults(t, "limits.json:1:1: policies is missing\nlimits.json:1:2: [\"pol icies\"]: unknown field, did you mean \"policies\"?; the fields are $schema, parts, policies\nlimits.json:1:19: [\"pol icies\"]: given twice, first in line 1", `{"pol icies": [], "pol icies": []}`)
 }
@@ -345,6 +395,28 @@ func TestParse_NamesThePlaceOfWhatNewWouldRefuse(t *testing.T) {
 		"policies: [{name: a, key: everyone, limits: ["+strings.Repeat("1/s, ", 65)+"]}]")
 	faults(t, "limits.yaml:1:64: policies[0].queue.wait: must be a duration of more than 0 such as 250ms, 2s or 1m30s, got \"0s\"",
 		"policies: [{name: a, key: everyone, limits: 1/s, queue: {wait: 0s, requests: 1}}]")
+}
+
+func TestParse_SaysWhatAValueMayBe(t *testing.T) {
+	faults(t, `limits.yaml:1:40: policies[0].key: must be a name or a mapping, got 5
+limits.yaml:2:7: policies[0].cost: must be a number or a name, got nothing
+limits.yaml:3:8: policies[0].skip: must be a name or a mapping, got true
+limits.yaml:4:10: policies[0].settle: must be a name or a mapping, got a list
+limits.yaml:5:10: policies[0].charge: must be a status such as 401, without quotes, or a class such as 4xx, got "401"`,
+		"policies: [{name: a, limits: 1/s, key: 5,\n cost:,\n skip: true,\n settle: [],\n charge: '401'}]")
+}
+
+// Editors of some systems begin a file with a byte order mark.
+func TestParse_PassesOverAByteOrderMark(t *testing.T) {
+	for name, file := range map[string]string{
+		"limits.yaml": "policies: [{name: a, limits: 1/s, key: route}]",
+		"limits.json": `{"policies": [{"name": "a", "limits": "1/s", "key": "route"}]}`,
+	} {
+		_, err := policyfile.Parse(name, []byte("\ufeff"+file))
+		require.NoError(t, err)
+		_, err = policyfile.Parse(name, []byte("\ufeff7"))
+		require.EqualError(t, err, name+":1:1: must be a mapping with $schema, parts, policies, got 7")
+	}
 }
 
 func TestParse_TakesADateForText(t *testing.T) {
@@ -374,6 +446,21 @@ func TestParse_BoundsWhatAFileCosts(t *testing.T) {
 		_, err = policyfile.Parse(name, []byte("["+strings.Repeat("1,\n", nodes)+"1]"))
 		require.EqualError(t, err, name+":131072:1: more than 131072 values, counting each use of an alias")
 	}
+
+	// Each use of an alias may make a copy of what it stands for, so that must not be long.
+	for _, name := range []string{"limits.yaml", "limits.json"} {
+		for _, long := range []string{`{"parts": "%s"}`, `{"%s": 1}`} {
+			_, err = policyfile.Parse(name, fmt.Appendf(nil, long, strings.Repeat("a", 512)))
+			require.NotContains(t, err.Error(), "longer")
+			_, err = policyfile.Parse(name, fmt.Appendf(nil, long, strings.Repeat("a", 513)))
+			require.ErrorContains(t, err, "longer than 512 bytes: \"aaa")
+		}
+		_, err = policyfile.Parse(name, []byte("{"+strings.Repeat("\"a\": 1,", nodes/2)+"\"a\": 1}"))
+		require.ErrorContains(t, err, "more than 131072 values, counting each use of an alias")
+	}
+	// The quotas of each plan have names that begin with that of the policy.
+	_, err = policyfile.Parse("limits.yaml", []byte("policies: [{name: "+strings.Repeat("a", 129)+", limits: 1/s, key: route}]"))
+	require.ErrorContains(t, err, "policies[0].name: must be at most 128 characters of printable ASCII")
 
 	bomb := "a0: &a0 [1, 1]\n"
 	for i := range 32 {

@@ -166,7 +166,7 @@ func (r *reader) string(v value, wanted string) (string, bool) {
 	return "", false
 }
 
-// printable returns the text of v, of printable ASCII.
+// printable returns the text of v, of printable ASCII and not longer than maxName.
 func (r *reader) printable(v value) string {
 	s, ok := r.string(v, printableText)
 	if ok && !isPrintable(s) {
@@ -175,11 +175,11 @@ func (r *reader) printable(v value) string {
 	return s
 }
 
-const printableText = "text of printable ASCII"
+const printableText = "at most 128 characters of printable ASCII"
 
-// isPrintable reports whether s is printable ASCII, and not empty.
+// isPrintable reports whether s is printable ASCII of a length from 1 to maxName.
 func isPrintable(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
+	return s != "" && len(s) <= maxName && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
 // token returns the text of v, a token of HTTP such as the name of a header or a method.
@@ -228,13 +228,13 @@ func (r *reader) duration(v value) time.Duration {
 	return d
 }
 
-// registered returns the function that v names, one of those that were given by option. words are
-// the names that need no function.
-func registered[F any](r *reader, v value, functions map[string]F, option string, words ...string) (f F, ok bool) {
+// registered returns the function that v names, one of those that were given by option. wanted says
+// what v must be, and words are the names that need no function.
+func registered[F any](r *reader, v value, wanted string, functions map[string]F, option string, words ...string) (f F, ok bool) {
 	f, ok = functions[v.text]
 	switch {
 	case v.kind != text:
-		r.fault(v, "must be a name, got %v", v)
+		r.fault(v, "must be %s, got %v", wanted, v)
 		return f, false
 	case !ok:
 		all := slices.Sorted(slices.Values(slices.AppendSeq(words, maps.Keys(functions))))

@@ -121,7 +121,7 @@ func TestSchema_TakesTheValuesThatAreRead(t *testing.T) {
 		refused  []string
 		readOnly []string // taken by the schema, but refused when read
 	}{
-		{"name", []string{`"a b~"`}, []string{`""`, `5`, `null`, `"ä"`, `"a\n"`}, nil},
+		{"name", []string{`"a b~"`, `"` + strings.Repeat("a", 128) + `"`}, []string{`"` + strings.Repeat("a", 129) + `"`, `""`, `5`, `null`, `"ä"`, `"a\n"`}, nil},
 		{"pattern", []string{`"/"`, `"POST /login"`}, []string{`""`, `7`, `[]`}, []string{`"login"`, `"a.com:80/"`}},
 		{"limits", []string{`"1/s"`, `["1/s"]`, `["1/s", "2/m"]`, `"unlimited"`}, []string{`[]`, `5`, `""`, `["1/s", 5]`, `[["1/s"]]`}, []string{`"1/x"`}},
 		{"key", []string{`"route"`, `"address"`, `"named"`, `{"address": {}}`, `{"header": "X-Key"}`, `{"join": ["named"]}`, `{"first-of": [{"join": ["route"]}, "route"]}`,
@@ -146,8 +146,8 @@ func TestSchema_TakesTheValuesThatAreRead(t *testing.T) {
 		{"charge", []string{`401`, `"4xx"`, `["4XX", 999, 100]`}, []string{`[]`, `99`, `1000`, `"401"`, `"xxx"`, `"0xx"`, `"none"`, `null`, `[[401]]`}, nil},
 		{"charge-uncertain", []string{`[]`, `"none"`, `["none", 401, "5xx"]`}, []string{`0`, `"some"`, `{}`}, nil},
 		{"settle", []string{`"bytes"`, `"estimate"`, `"named"`, `{"header": "X-Cost"}`}, []string{`{}`, `{"header": ""}`, `7`, `{"header": "X", "bytes": true}`}, []string{`"unknown"`}},
-		{"queue", []string{`{"wait": "2s", "requests": 1}`, `{"wait": "1m30.5s", "requests": 10, "requests-each": 0}`},
-			[]string{`{}`, `{"wait": "2s"}`, `{"requests": 1}`, `{"wait": 2, "requests": 1}`, `{"wait": "2", "requests": 1}`, `{"wait": "-2s", "requests": 1}`, `{"wait": "2s", "requests": 0}`, `{"wait": "2s", "requests": 1, "requests-each": -1}`, `{"wait": "2s", "requests": 1, "x": 1}`, `"2s"`, `{"wait": "2s", "requests": 1073741825}`},
+		{"queue", []string{`{"wait": "2s", "requests": 1}`, `{"wait": "1m30.5s", "requests": 10, "requests-each": 0}`, `{"wait": ".5s", "requests": 1}`, `{"wait": "+1.s", "requests": 1}`},
+			[]string{`{}`, `{"wait": "2s"}`, `{"requests": 1}`, `{"wait": 2, "requests": 1}`, `{"wait": "2", "requests": 1}`, `{"wait": ".s", "requests": 1}`, `{"wait": "-2s", "requests": 1}`, `{"wait": "2s", "requests": 0}`, `{"wait": "2s", "requests": 1, "requests-each": -1}`, `{"wait": "2s", "requests": 1, "x": 1}`, `"2s"`, `{"wait": "2s", "requests": 1073741825}`},
 			[]string{`{"wait": "0s", "requests": 1}`}},
 		{"shadow", []string{`true`, `false`}, []string{`"true"`, `1`, `null`}, nil},
 		{"unknown", nil, []string{`1`}, nil},

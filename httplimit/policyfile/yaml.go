@@ -52,80 +52,68 @@ func yamlFault(data []byte, err error) error {
 	if !errors.As(err, &fault) {
 		return atPlace(place{1, 1}, err)
 	}
-	at := place{max(1, fault.Mark.Line), max(1, fault.Mark.Column)}
+	if fault.Mark.Line == 0 { // no text at all: Index counts bytes
+		return atPlace(place{1, 1}.after(data[:min(fault.Mark.Index, len(data))]), errors.New(fault.Message))
+	}
 	message := fault.Message
-	if fault.ContextMsg != "" {
+	if begin := fault.ContextMark.Line; 0 < begin && begin < fault.Mark.Line {
+		message = fmt.Sprintf("%s that begins in line %d: %s", fault.ContextMsg, begin, message)
+	} else if fault.ContextMsg != "" {
 		message = fault.ContextMsg + ": " + message
 	}
-	if i := fault.Mark.Index; 0 <= i && i < len(data) && data[i] == '\t' {
+	if all, i := []rune(string(data)), fault.Mark.Index; 0 <= i && i < len(all) && all[i] == '\t' {
 		message += ": a tab, where YAML wants spaces"
 	}
-	return atPlace(at, errors.New(message))
+	return atPlace(place{fault.Mark.Line, max(1, fault.Mark.Column)}, errors.New(message))
 }
 
 // A yamlReader makes nodes of those of the library.
 type yamlReader struct{ budget }
 
-// node returns y as a node that is in depth lists and mappings. An alias becomes what it stands
-// for, with the place of that.
-func (r *yamlReader) node(y *yaml.Node, depth int) (*node, error) {
-	n := &node{place: place{y.Line, y.Column}}
-	if err := r.spend(depth); err != nil {
-		return nil, atPlace(n.place, err)
-	}
-	switch y.Kind {
-	case yaml.AliasNode:
-		return r.node(y.Alias, depth) // which may be what the alias is in: then it becomes too deep
-	case yaml.ScalarNode:
-		return n, r.scalar(n, y)
-	case yaml.SequenceNode:
-		n.kind = list
-		return n, r.contents(n, y, depth+1)
-	case yaml.MappingNode:
-		n.kind = mapping
-		return n, r.contents(n, y, depth+1)
-	}
-	return nil, atPlace(n.place, fmt.Errorf("not a value of YAML: kind %d", y.Kind))
-}
-
-// yamlKinds are the tags that values may have. A date is text, as in YAML 1.2.
+// yamlKinds are the tags that values without a tag of their own are given. A date is text, as in
+// YAML 1.2.
 var yamlKinds = map[string]kind{
 	"!!str": text, "!!timestamp": text, "!!int": number, "!!float": number, "!!bool": boolean, "!!null": null,
 	"!!merge": text, "!!seq": list, "!!map": mapping,
 }
 
-func (r *yamlReader) scalar(n *node, y *yaml.Node) error {
-	known, err := kindOf(n, y)
-	n.kind, n.text = known, y.Value
-	if known == list || known == mapping {
-		return atPlace(n.place, fmt.Errorf("%s is no %s", quote(y.Value), y.ShortTag()))
+// node returns y as a node that is in depth lists and mappings. An alias becomes what it stands
+// for, with the place of that.
+func (r *yamlReader) node(y *yaml.Node, depth int) (*node, error) {
+	n := &node{place: place{y.Line, y.Column}}
+	if err := r.spend(depth, y.Value); err != nil {
+		return nil, atPlace(n.place, err)
 	}
-	return err
-}
-
-func kindOf(n *node, y *yaml.Node) (kind, error) {
+	if y.Kind == yaml.AliasNode {
+		return r.node(y.Alias, depth) // which may be what the alias is in: then it becomes too deep
+	}
 	known, ok := yamlKinds[y.ShortTag()]
-	if !ok {
-		return null, atPlace(n.place, fmt.Errorf("values have no tags here, got %s", quote(y.ShortTag())))
+	if !ok || y.Style&yaml.TaggedStyle != 0 {
+		return nil, atPlace(n.place, fmt.Errorf("values have no tags here, got %s", quote(y.ShortTag())))
 	}
-	return known, nil
+	switch n.kind, n.text = known, y.Value; y.Kind {
+	case yaml.SequenceNode:
+		return n, r.items(n, y, depth+1)
+	case yaml.MappingNode:
+		return n, r.entries(n, y, depth+1)
+	}
+	return n, nil
 }
 
-// contents reads the contents of the list or mapping n.
-func (r *yamlReader) contents(n *node, y *yaml.Node, depth int) error {
-	if known, err := kindOf(n, y); err != nil || known != n.kind {
-		return atPlace(n.place, fmt.Errorf("values have no tags here, got %s", quote(y.ShortTag())))
-	}
-	if n.kind == list {
-		for _, item := range y.Content {
-			value, err := r.node(item, depth)
-			if err != nil {
-				return err
-			}
-			n.items = append(n.items, value)
+// items reads the items of the list n.
+func (r *yamlReader) items(n *node, y *yaml.Node, depth int) error {
+	for _, item := range y.Content {
+		value, err := r.node(item, depth)
+		if err != nil {
+			return err
 		}
-		return nil
+		n.items = append(n.items, value)
 	}
+	return nil
+}
+
+// entries reads the entries of the mapping n.
+func (r *yamlReader) entries(n *node, y *yaml.Node, depth int) error {
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		e, err := r.entry(y.Content[i], y.Content[i+1], depth)
 		if err != nil {

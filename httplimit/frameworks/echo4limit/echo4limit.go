@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/internal/eitherecho"
 )
 
 // Middleware returns a middleware that limits the requests that echo passes to it. It panics if
@@ -35,32 +36,12 @@ func Middleware(l *httplimit.Limiter) echo.MiddlewareFunc {
 			if route := c.Path(); route != "" {
 				c.Request().Pattern = route
 			}
-			v := l.Decide(c.Response().Header(), c.Request())
-			switch {
-			case v.Outcome != httplimit.Admitted:
-				l.Refuse(c.Response(), c.Request(), v)
-				return nil
-			case v.Charges == nil:
-				return next(c)
-			}
-			return serve(v.Charges, c, next)
+			return version.Serve(l, c, c.Response(), next)
 		}
 	}
 }
 
-// serve calls next, and settles the charges by the response.
-func serve(charges *httplimit.Charges, c echo.Context, next echo.HandlerFunc) (err error) {
-	response := c.Response()
-	own := response.Writer
-	defer func() { response.Writer = own }()
-	// The limiter sees what echo's response writes, which is what the client is sent: hooks of
-	// the response may change what handlers write.
-	charges.Serve(http.HandlerFunc(func(seen http.ResponseWriter, r *http.Request) {
-		response.Writer = seen
-		c.SetRequest(r)
-		if err = next(c); err != nil {
-			c.Error(err)
-		}
-	}), own, c.Request())
-	return err
+var version = eitherecho.Version[echo.Context]{
+	Writer: func(c echo.Context) *http.ResponseWriter { return &c.Response().Writer },
+	Answer: func(c echo.Context, err error) { c.Error(err) },
 }

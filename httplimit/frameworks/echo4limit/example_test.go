@@ -12,35 +12,29 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/frameworks/echo4limit"
 )
 
-// Only failed logins count, also if the handler returns an error.
+// A download costs its bytes, of which each client has ten an hour.
 func ExampleMiddleware() {
 	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
-		Name:    "login",
-		Pattern: "POST /login",
-		Limits:  []sash.Limit{sash.PerHour(2)},
-		Key:     httplimit.ByAddress(),
-		Charge:  func(status int) bool { return status == http.StatusUnauthorized },
+		Name:   "downloads",
+		Limits: []sash.Limit{sash.PerHour(10)},
+		Key:    httplimit.ByAddress(),
+		Unit:   "content-bytes",
+		Settle: httplimit.SettleBytes(),
 	}))
 	defer limiter.Close()
 
 	e := echo.New()
-	e.Use(echo4limit.Middleware(limiter))
-	e.POST("/login", func(c echo.Context) error {
-		if c.QueryParam("password") != "secret" {
-			return echo.ErrUnauthorized
-		}
-		return c.String(http.StatusOK, "welcome")
-	})
+	e.GET("/files/:name", func(c echo.Context) error {
+		return c.String(http.StatusOK, "content")
+	}, echo4limit.Middleware(limiter))
 
-	for _, password := range []string{"secret", "guess", "secret", "another", "secret"} {
+	for range 3 {
 		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest("POST", "/login?password="+password, nil))
-		fmt.Println(password, w.Code)
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/files/a", nil))
+		fmt.Println(w.Code)
 	}
 	// Output:
-	// secret 200
-	// guess 401
-	// secret 200
-	// another 401
-	// secret 429
+	// 200
+	// 200
+	// 429
 }

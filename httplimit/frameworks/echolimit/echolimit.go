@@ -13,6 +13,9 @@
 // middleware that rewrites paths. If RemoveTrailingSlash or Rewrite are used, mount the limiter
 // by Use, or give it [httplimit.WithPathFolding].
 //
+// Compression may stand before it or behind it. Before it, [httplimit.SettleBytes] counts the bytes
+// that handlers write; behind it, those that are sent.
+//
 // # Errors
 //
 // If the status decides what a request is charged, the middleware has echo's HTTPErrorHandler
@@ -28,6 +31,7 @@ import (
 	"github.com/labstack/echo/v5"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/internal/eitherecho"
 )
 
 // Middleware returns a middleware that limits the requests that echo passes to it. It panics if
@@ -44,41 +48,20 @@ func Middleware(l *httplimit.Limiter) echo.MiddlewareFunc {
 		panic("echolimit: Middleware: limiter must not be nil")
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c *echo.Context) error {
-			v := l.Decide(c.Response().Header(), c.Request())
-			switch {
-			case v.Outcome != httplimit.Admitted:
-				l.Refuse(c.Response(), c.Request(), v)
-				return nil
-			case v.Charges == nil:
-				return next(c)
-			}
-			return serve(v.Charges, c, next)
-		}
+		return func(c *echo.Context) error { return version.Serve(l, c, c.Response(), next) }
 	}
 }
 
-// serve calls next, and settles the charges by the response.
-func serve(charges *httplimit.Charges, c *echo.Context, next echo.HandlerFunc) (err error) {
-	response := responseOf(c)
-	own := response.ResponseWriter
-	defer func() { response.ResponseWriter = own }()
-	// The limiter sees what echo's response writes, which is what the client is sent: hooks of
-	// the response may change what handlers write.
-	charges.Serve(http.HandlerFunc(func(seen http.ResponseWriter, r *http.Request) {
-		response.ResponseWriter = seen
-		c.SetRequest(r)
-		if err = next(c); err != nil {
-			c.Echo().HTTPErrorHandler(c, err)
-		}
-	}), own, c.Request())
-	return err
+var version = eitherecho.Version[*echo.Context]{
+	Writer: func(c *echo.Context) *http.ResponseWriter { return &responseOf(c).ResponseWriter },
+	Answer: func(c *echo.Context, err error) { c.Echo().HTTPErrorHandler(c, err) },
 }
 
-// responseOf returns echo's response of c. If another middleware has replaced it by a writer
-// that does not lead to it, the response is made, as echo.WrapMiddleware does.
+// responseOf returns echo's response of c. If another middleware has replaced it by a writer of its
+// own, another response is made around that writer, as by echo.WrapMiddleware: echo's own one may
+// not know of what handlers write before that middleware returns.
 func responseOf(c *echo.Context) *echo.Response {
-	if response, err := echo.UnwrapResponse(c.Response()); err == nil {
+	if response, ok := c.Response().(*echo.Response); ok {
 		return response
 	}
 	response := echo.NewResponse(c.Response(), c.Logger())

@@ -107,7 +107,8 @@ func serve(c fiber.Ctx, r *http.Request, charges *httplimit.Charges) error {
 	}
 	if response.Bytes < 0 {
 		response.Bytes, later = 0, true
-		c.RequestCtx().SetUserValue(settlementKey{}, &settlement{charges, response})
+		s := &settlement{charges, response}
+		c.RequestCtx().SetUserValue(s, s) // its own key: another limiter may have one
 	}
 	return nil
 }
@@ -117,8 +118,6 @@ type settlement struct {
 	charges  *httplimit.Charges
 	response httplimit.Response
 }
-
-type settlementKey struct{}
 
 // Close is called by fasthttp when it has sent the response, or has failed to.
 func (s *settlement) Close() error {

@@ -12,37 +12,30 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/frameworks/ginlimit"
 )
 
-// Only failed logins count.
+// Each client has two requests an hour for each route of a group.
 func ExampleMiddleware() {
 	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
-		Name:    "login",
-		Pattern: "POST /login",
-		Limits:  []sash.Limit{sash.PerHour(2)},
-		Key:     httplimit.ByAddress(),
-		Charge:  func(status int) bool { return status == http.StatusUnauthorized },
+		Name:   "routes",
+		Limits: []sash.Limit{sash.PerHour(2)},
+		Key:    httplimit.Join(httplimit.ByAddress(), httplimit.ByRoute()),
 	}))
 	defer limiter.Close()
 
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	e.Use(ginlimit.Middleware(limiter))
-	e.POST("/login", func(c *gin.Context) {
-		if c.Query("password") != "secret" {
-			c.AbortWithStatus(http.StatusUnauthorized)
-			return
-		}
-		c.String(http.StatusOK, "welcome")
-	})
+	api := e.Group("/api", ginlimit.Middleware(limiter))
+	hello := func(c *gin.Context) { c.String(http.StatusOK, "hello") }
+	api.GET("/users/:id", hello)
+	api.GET("/orders", hello)
 
-	for _, password := range []string{"secret", "guess", "secret", "another", "secret"} {
+	for _, path := range []string{"/api/users/1", "/api/users/2", "/api/users/3", "/api/orders"} {
 		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest("POST", "/login?password="+password, nil))
-		fmt.Println(password, w.Code)
+		e.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		fmt.Println(path, w.Code)
 	}
 	// Output:
-	// secret 200
-	// guess 401
-	// secret 200
-	// another 401
-	// secret 429
+	// /api/users/1 200
+	// /api/users/2 200
+	// /api/users/3 429
+	// /api/orders 200
 }

@@ -1,0 +1,52 @@
+// Package eitherecho has what the adapters of both versions of echo share.
+package eitherecho
+
+import (
+	"net/http"
+
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// A Context is what the Contexts of both versions have.
+type Context interface {
+	Request() *http.Request
+	SetRequest(*http.Request)
+}
+
+// A Version is what a version of echo, whose Context is C, does in its own way.
+type Version[C Context] struct {
+	// Writer returns where echo's response of a context has the writer below it.
+	Writer func(C) *http.ResponseWriter
+	// Answer answers an error of a handler.
+	Answer func(C, error)
+}
+
+// Serve decides the request of c, whose response is w. It refuses the request, or calls next.
+func (v Version[C]) Serve(l *httplimit.Limiter, c C, w http.ResponseWriter, next func(C) error) error {
+	decided := l.Decide(w.Header(), c.Request())
+	switch {
+	case decided.Outcome != httplimit.Admitted:
+		l.Refuse(w, c.Request(), decided)
+		return nil
+	case decided.Charges == nil:
+		return next(c)
+	}
+	return v.settle(decided.Charges, c, next)
+}
+
+// settle calls next, and settles the charges by the response.
+func (v Version[C]) settle(charges *httplimit.Charges, c C, next func(C) error) (err error) {
+	writer := v.Writer(c)
+	own := *writer
+	defer func() { *writer = own }()
+	// The limiter sees what echo's response writes, which is what the client is sent: hooks of
+	// the response may change what handlers write.
+	charges.Serve(http.HandlerFunc(func(seen http.ResponseWriter, r *http.Request) {
+		*writer = seen
+		c.SetRequest(r)
+		if err = next(c); err != nil {
+			v.Answer(c, err)
+		}
+	}), own, c.Request())
+	return err
+}
