@@ -35,7 +35,8 @@ import (
 // A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of
 // units that are given back after a response. It does not learn of units that come back by the
 // methods of [Limiter.Sash], and tries again when it would have been admitted without them. Each
-// time that it tries, the function of sash.WithObserver is called, and a store is asked.
+// time that it tries, the function of sash.WithObserver is called, and a store is asked. Between
+// two times that it asks a store there is at least a millisecond.
 type Queue struct {
 	// Wait is for how long a request waits at most. With 0, the default, none waits.
 	Wait time.Duration
@@ -274,16 +275,29 @@ func (l *Limiter) waitClock() sash.Clock {
 // section, so that the policies can be replaced meanwhile. If they were, it reports false, and the
 // call is not in a section any more.
 func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64) bool {
-	due, stop := bridge.After(clock, at)
-	defer stop()
 	within := c.within // not if a store decides: then policies are not replaced
 	if within {
 		c.end()
 	}
+	if c.store != nil {
+		// Nothing wakes it for now. A wake-up is kept.
+		blockUntil(ctx, clock, window.Plus(clock.Now(), int64(storePause)), nil)
+	}
+	blockUntil(ctx, clock, at, w.wake)
+	return !within || c.begin()
+}
+
+// storePause is for how long a request waits at least between two times that it asks a store. So
+// no answer makes it ask all the time, not even one that says another thing each time.
+const storePause = time.Millisecond
+
+// blockUntil blocks until clock shows an instant, or there is something in wake, or ctx ends.
+func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake <-chan struct{}) {
+	due, stop := bridge.After(clock, at)
+	defer stop()
 	select {
 	case <-due:
-	case <-w.wake:
+	case <-wake:
 	case <-ctx.Done():
 	}
-	return !within || c.begin()
 }

@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -440,6 +441,42 @@ func TestQueue_OfAStore(t *testing.T) {
 		store.Limiter.Clock().(*sash.ManualClock).Advance(time.Second)
 		time.Sleep(time.Second) // of the bubble: the store has a clock of its own
 		require.Equal(t, 200, <-done)
+	})
+}
+
+// Whatever a store says, a request that waits does not ask it all the time.
+func TestQueue_DoesNotAskAStoreAllTheTime(t *testing.T) {
+	q := httplimit.Queue{Wait: time.Second, Requests: 9}
+	calls := func(t *testing.T, answer func(call int, d *httplimit.StoreDecision)) int {
+		store := new(localStore)
+		s := newStoreSite(t, store, queued("a", "", sash.PerHour(9), q), queued("b", "", sash.PerHour(9), q))
+		store.tampered = func(d *httplimit.StoreDecision) {
+			if len(store.calls) > 5000 {
+				panic("it asks all the time")
+			}
+			answer(len(store.calls), d)
+		}
+		v := s.Decide(nil, newRequest("GET /", "X-Key", "k"))
+		require.Equal(t, httplimit.Denied, v.Outcome)
+		require.Positive(t, v.Denial.RetryAfter)
+		return len(store.calls)
+	}
+	deny := func(d *sash.Decision, after time.Duration) { d.Allowed, d.RetryAfter = false, after }
+	for _, after := range []time.Duration{0, -time.Hour, math.MinInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			require.LessOrEqual(t, calls(t, func(_ int, d *httplimit.StoreDecision) {
+				deny(&d.Decision, after)
+				deny(&d.Keys[0].Decision, after)
+				deny(&d.Keys[1].Decision, after)
+			}), 12, "at first, and then each 100 ms")
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // another policy each time, in whose queue it has not waited
+		require.LessOrEqual(t, calls(t, func(call int, d *httplimit.StoreDecision) {
+			deny(&d.Decision, 1)
+			deny(&d.Keys[call%2].Decision, 1)
+			d.Keys[(call+1)%2].Allowed = true
+		}), 1002, "each millisecond")
 	})
 }
 

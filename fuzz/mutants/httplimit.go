@@ -108,4 +108,14 @@ var ofHTTPLimit = []mutant{
 		file: "httplimit/waitqueue.go", old: ">= p.Queue.RequestsEach {", new: "> p.Queue.RequestsEach {",
 		tests: "TestQueue",
 	},
+	{
+		name: "queue-asks-all-the-time", fault: "a request that waits asks a store all the time",
+		file: "httplimit/queue.go", old: "if c.store != nil {", new: "if c == nil {",
+		tests: "TestQueue_DoesNotAsk",
+	},
+	{
+		name: "queue-believes-a-store", fault: "a store that denies without a RetryAfter is asked again at once",
+		file: "httplimit/storecall.go", old: "!d.Allowed && d.RetryAfter <= 0", new: "!d.Allowed && d == nil",
+		tests: "TestQueue_DoesNotAsk",
+	},
 }
