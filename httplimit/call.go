@@ -34,6 +34,7 @@ type call struct {
 	place     uint64        // number of its waiter, by which it waits again when it starts over; 0: none
 	waited    time.Duration // in queues
 	abandoned bool          // whether its context has ended there
+	full      *policy       // whose queue had no room for it; nil: none
 	behind    *policy       // in whose queue others were before it, if that alone has refused it; nil: none
 }
 
@@ -72,7 +73,7 @@ func (c *call) release() {
 	}
 	c.takes, c.enforced = c.takes[:0], 0
 	if c.place != 0 {
-		c.place, c.waited, c.abandoned, c.behind = 0, 0, false, nil
+		c.place, c.waited, c.abandoned, c.full, c.behind = 0, 0, false, nil, nil
 	}
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)
@@ -88,7 +89,7 @@ func (c *call) decideHere(v *Verdict, h http.Header, r *http.Request) {
 			return
 		}
 		if c.tryBegin() || c.beginLater() {
-			if !c.mayQueue || !c.mayWait() {
+			if c.place == 0 && (!c.mayQueue || !c.mayWait()) {
 				c.admit(&d)
 				break
 			}

@@ -94,7 +94,8 @@ type admission interface {
 //
 // If the policies are replaced while the call waits, admitInTurn returns, and has charged
 // nothing. The call is not in a section then, and must start over. It keeps its place: that is the
-// number of its waiter, by which queues are ordered.
+// number of its waiter, by which queues are ordered. Then it is admitted in turn again, even if none
+// of its new policies has a Queue, so that it is not served if its client has gone.
 func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	// Without a waiter, try at once. With one, only look: a new request must not overtake.
 	attempted := c.place == 0 && c.waits.none()
@@ -112,9 +113,9 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	c.place, c.reserved = w.number, true // release then clears what belongs to the waiter
 	defer c.waits.leave(w)
 	for {
-		turn, full := attempted, false
+		turn := attempted
 		if !attempted {
-			if turn, full = c.waits.beginAttempt(w); !turn {
+			if turn = c.waits.beginAttempt(w); !turn {
 				d = sash.Decision{} // that of an earlier attempt holds no more
 				a.look()
 			} else if d = a.attempt(); d.Allowed {
@@ -127,9 +128,9 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		now := clock.Now()
 		wait, useful := waitOf(ctx, takes, d.RetryAfter, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
-			full = c.waits.endAttempt(w, c.denies)
+			c.waits.endAttempt(w, c.denies)
 		}
-		if full || !useful {
+		if c.full = w.full; c.full != nil || !useful {
 			return c.refusal(w, d)
 		}
 
@@ -139,10 +140,11 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		if turn {
 			at = min(at, window.Plus(now, int64(wait)))
 		}
-		if !c.sleep(ctx, clock, w, at) {
+		stays := c.sleep(ctx, clock, w, at)
+		c.waited = max(time.Duration(clock.Now()-c.came), 0) // a clock may go back
+		if !stays {
 			return d
 		}
-		c.waited = max(time.Duration(clock.Now()-c.came), 0) // a clock may go back
 		if ctx.Err() != nil {
 			break
 		}
@@ -208,6 +210,8 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 	}
 	switch {
 	case !d.Allowed:
+	case len(takes) == 0: // its policies were taken away, and its client has gone
+		d.Allowed, d.RetryAfter = false, 1
 	case w.behind == nil && !latest.Allowed:
 		d = latest
 	default:
@@ -223,12 +227,11 @@ func (c *call) mayWait() bool {
 	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.queues() })
 }
 
-// leastWait returns the least Wait of the policies of takes with a Queue.
+// leastWait returns the least Wait of the policies of takes with a Queue; 0 if there are none.
 func leastWait(takes []take) (least time.Duration) {
-	least = sash.Never
 	for i := range takes {
-		if t := &takes[i]; t.queues() {
-			least = min(least, t.Queue.Wait)
+		if t := &takes[i]; t.queues() && (least == 0 || t.Queue.Wait < least) {
+			least = t.Queue.Wait
 		}
 	}
 	return least

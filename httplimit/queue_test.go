@@ -149,6 +149,46 @@ func TestQueue_IsBounded(t *testing.T) {
 	})
 }
 
+// Events tell a request for which there was no room, one that has waited in vain, and one that was
+// refused at once.
+func TestQueue_EventsTellWhyARequestIsDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := queued("other", "/other", sash.PerHour(1).Log(), httplimit.Queue{Wait: time.Minute, Requests: 9})
+		l := newLobby(t, queued("p", "", sash.PerMinute(2).Log(), httplimit.Queue{Wait: time.Minute, Requests: 1}), other)
+		denied := func(d time.Duration) []httplimit.Event {
+			l.after(d)
+			events := slices.DeleteFunc(l.events, func(e httplimit.Event) bool { return e.Outcome != httplimit.Denied })
+			l.events = nil
+			return events
+		}
+		first := l.Decide(nil, newRequest("GET /other", "X-Key", "k"))
+		require.Equal(t, httplimit.Admitted, first.Outcome)
+		l.send("second", "GET /", "X-Key", "k")
+		require.Empty(t, denied(30*time.Second))
+
+		l.send("hopeless", "GET /other", "X-Key", "k")
+		e := denied(0)
+		require.Equal(t, "p other", e[0].Policy+" "+e[1].Policy)
+		require.Equal(t, []any{false, false, time.Duration(0)}, []any{e[0].QueueFull, e[1].QueueFull, e[0].Waited})
+
+		l.send("waits", "GET /", "X-Key", "k")
+		l.send("served", "GET /", "X-Key", "another")
+		l.send("served", "GET /", "X-Key", "another")
+		for _, key := range []string{"k", "another"} { // behind the one that waits, and as the first of its key
+			l.send("full", "GET /", "X-Key", key)
+			e = denied(0)
+			require.Len(t, e, 1)
+			require.Equal(t, []any{"p", true, time.Duration(0)}, []any{e[0].Policy, e[0].QueueFull, e[0].Waited})
+		}
+
+		key, _ := l.KeyFor("p", newRequest("GET /", "X-Key", "k"))
+		l.Sash().Reset(key)
+		require.NoError(t, l.Sash().SetLimits(key, sash.PerHour(0)))
+		e = denied(30 * time.Second)
+		require.Equal(t, []any{"p", false, 30 * time.Second}, []any{e[0].Policy, e[0].QueueFull, e[0].Waited})
+	})
+}
+
 func TestQueue_RefusesAtOnceWhatCannotBeServedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLobby(t, queued("p", "", sash.Per(1, 10*time.Second).Log(), httplimit.Queue{Wait: 4 * time.Second, Requests: 9}))

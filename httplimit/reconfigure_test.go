@@ -449,6 +449,55 @@ func TestReconfigure_WhileRequestsWait(t *testing.T) {
 		require.NoError(t, l.Reconfigure(shorter))
 		require.Len(t, l.happened(), 3, "all are denied")
 	})
+	synctest.Test(t, func(t *testing.T) { // the time that they have waited is told
+		l := waiting(t)
+		l.clock.Advance(30 * time.Second)
+		l.events = nil
+		require.NoError(t, l.Reconfigure(per("a", "", sash.PerMinute(9).Log())))
+		require.Len(t, l.happened(), 3)
+		for _, e := range l.events {
+			require.Equal(t, 30*time.Second, e.Waited)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // without a Queue, those that policies deny together are denied
+		denyNew := httplimit.WithSash(sash.WithMaxKeys(2, sash.DenyNew))
+		l := newLobby(t, policy(1), denyNew)
+		l.send("1", "GET /", "X-Key", "k")
+		l.send("2", "GET /", "X-Key", "k")
+		require.NoError(t, l.Reconfigure(per("b", "", sash.PerHour(1)), per("c", "", sash.PerHour(1)), per("d", "", sash.PerHour(1))))
+		require.Len(t, l.happened(), 2)
+		require.Equal(t, 0, l.Waiting())
+	})
+	// A client that goes when its policies have been replaced is not served, and not charged.
+	leaving := func(t *testing.T, change func(p *httplimit.Policy, leave func())) []httplimit.Event {
+		var events []httplimit.Event
+		synctest.Test(t, func(t *testing.T) {
+			l := newLobby(t, policy(1))
+			l.send("1", "GET /", "X-Key", "k")
+			gone := l.send("2", "GET /", "X-Key", "k")
+			l.happened()
+			l.events = nil
+			p := per("a", "", sash.PerMinute(9).Log())
+			change(&p, gone)
+			require.NoError(t, l.Reconfigure(p))
+			require.Equal(t, "429", strings.Fields(l.happened()[0])[1])
+			require.EqualValues(t, 8, l.left(t, "a"))
+			events = l.events
+		})
+		return events
+	}
+	events := leaving(t, func(p *httplimit.Policy, leave func()) {
+		p.Cost = func(*http.Request) int64 { leave(); return 1 }
+	})
+	require.Len(t, events, 1)
+	require.Equal(t, httplimit.Abandoned, events[0].Outcome)
+	leaving(t, func(p *httplimit.Policy, leave func()) { // no policy is left
+		p.Skip = func(*http.Request) bool { leave(); return true }
+	})
+	leaving(t, func(p *httplimit.Policy, leave func()) { // but for a shadow
+		p.Shadow = true
+		p.Cost = func(*http.Request) int64 { leave(); return 1 }
+	})
 	synctest.Test(t, func(t *testing.T) { // a client that has gone is not served
 		l := newLobby(t, policy(1))
 		l.send("1", "GET /", "X-Key", "k")

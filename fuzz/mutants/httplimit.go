@@ -118,4 +118,24 @@ var ofHTTPLimit = []mutant{
 		file: "httplimit/storecall.go", old: "!d.Allowed && d.RetryAfter <= 0", new: "!d.Allowed && d == nil",
 		tests: "TestQueue_DoesNotAsk",
 	},
+	{
+		name: "queue-serves-nobody", fault: "a request is served whose client has gone, if its policy has no Queue any more",
+		file: "httplimit/call.go", old: "if c.place == 0 && (!c.mayQueue", new: "if (!c.mayQueue",
+		tests: "TestReconfigure_WhileRequestsWait",
+	},
+	{
+		name: "queue-without-a-queue", fault: "a request waits on when its policy has no Queue any more",
+		file: "httplimit/queue.go", old: "int64(leastWait(takes)))\n", new: "int64(leastWait(takes)))\nif !c.mayWait() {\nuntil = 1 << 62\n}\n",
+		tests: "TestReconfigure_WhileRequestsWait",
+	},
+	{
+		name: "queue-forgets-the-wait", fault: "events do not tell how long a request has waited whose policies were replaced",
+		file: "httplimit/queue.go", old: "		c.waited = max(time.Duration(clock.Now()-c.came), 0) // a clock may go back\n		if !stays {\n			return d\n		}\n", new: "		if !stays {\n			return d\n		}\n		c.waited = max(time.Duration(clock.Now()-c.came), 0)\n",
+		tests: "TestReconfigure_WhileRequestsWait",
+	},
+	{
+		name: "queue-full-untold", fault: "events do not tell that a queue is full",
+		file: "httplimit/waitqueue.go", old: "		w.full = p.policy\n		return false", new: "		w.full = new(policy)\n		return false",
+		tests: "TestQueue_Events",
+	},
 }
