@@ -460,12 +460,14 @@ func TestReconfigure_WhileRequestsWait(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // without a Queue, those that policies deny together are denied
-		denyNew := httplimit.WithSash(sash.WithMaxKeys(2, sash.DenyNew))
-		l := newLobby(t, policy(1), denyNew)
+		b := per("b", "", sash.PerHour(9))
+		l := newLobby(t, policy(1), b, httplimit.WithSash(sash.WithMaxKeys(3, sash.DenyNew)))
+		key, _ := l.KeyFor("b", newRequest("GET /", "X-Key", "other"))
+		require.True(t, l.Sash().Allow(key))
 		l.send("1", "GET /", "X-Key", "k")
 		l.send("2", "GET /", "X-Key", "k")
-		require.NoError(t, l.Reconfigure(per("b", "", sash.PerHour(1)), per("c", "", sash.PerHour(1)), per("d", "", sash.PerHour(1))))
-		require.Len(t, l.happened(), 2)
+		require.NoError(t, l.Reconfigure(b, per("c", "", sash.PerHour(1)), per("d", "", sash.PerHour(1))))
+		require.Len(t, l.happened(), 2, "there is room for the key of c and for that of d, but not for both")
 		require.Equal(t, 0, l.Waiting())
 	})
 	// A client that goes when its policies have been replaced is not served, and not charged.
