@@ -83,12 +83,18 @@ func (c *call) release() {
 func (c *call) decideHere(v *Verdict, h http.Header, r *http.Request) {
 	defer c.recoverInto(v, r)
 	d := sash.Decision{Allowed: true}
-	for {
-		if !c.collectTakes(r) {
+	for round := 1; ; round++ {
+		var identified bool
+		if round <= freeRounds {
+			identified = c.collectTakes(r)
+		} else {
+			identified = c.collectTakesWithin(r)
+		}
+		if !identified {
 			v.Outcome = Unidentified
 			return
 		}
-		if c.tryBegin() || c.beginLater() {
+		if c.within || c.tryBegin() || c.beginLater() {
 			if c.place == 0 && (!c.mayQueue || !c.mayWait()) {
 				c.admit(&d)
 				break
@@ -219,6 +225,19 @@ func (c *call) collectTakes(r *http.Request) bool {
 		t.key = all[t.begin:t.end]
 	}
 	return true
+}
+
+// freeRounds is how often a request starts over until it keeps Reconfigure waiting.
+const freeRounds = 4
+
+// collectTakesWithin is collectTakes that begins a section, too. A Reconfigure waits meanwhile, so
+// that a stream of them does not make the call start over for ever. Other calls go on.
+func (c *call) collectTakesWithin(r *http.Request) (identified bool) {
+	c.reconfiguring.RLock()
+	defer c.reconfiguring.RUnlock()
+	// No Reconfigure is under way, and none begins. So the sections are open, to this table.
+	c.startOver()
+	return c.collectTakes(r) && c.begin()
 }
 
 // addTake appends the take of p, unless p skips r. It reports whether p skips r or the

@@ -13,5 +13,24 @@ func (l *Limiter) Waiting() int {
 	return int(l.waits.total.Load())
 }
 
+// Reconfigurable reports whether a Reconfigure could begin, and would not wait.
+func (l *Limiter) Reconfigurable() bool {
+	ok := l.reconfiguring.TryLock()
+	if ok {
+		l.reconfiguring.Unlock()
+	}
+	return ok
+}
+
+// BeginsWhileClosed reports whether a call begins a section, if it finds the sections closed each
+// time that it has waited for them.
+func (l *Limiter) BeginsWhileClosed() bool {
+	c := l.calls.Get().(*call)
+	c.table = l.table.Load()
+	l.sections.opened.Store(nil)
+	defer l.sections.opened.Store(c.table)
+	return c.begin()
+}
+
 // Exchanging reports whether a Reconfigure waits for requests, or keeps them away.
 func (l *Limiter) Exchanging() bool { return l.sections.opened.Load() == nil }

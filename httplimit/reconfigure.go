@@ -26,9 +26,11 @@ import (
 // Requests go on in the meantime, with two exceptions. They wait for the moment in which the
 // policies are exchanged, which lasts until the requests that are just being charged are
 // decided: microseconds. And a request that has its Key and Cost from the former policies by
-// then starts over, so that functions of a policy may be called for it once more, for each Reconfigure. It does so,
-// too, if it waits in a [Queue]. There it keeps its time, and mostly its place. What a request was
-// charged before is settled after its response by the policy that has charged it.
+// then starts over, so that functions of a policy are called for it once more. After four times it
+// keeps the next Reconfigure waiting until they have run. So these functions must not call
+// Reconfigure. A request starts over, too, if it waits in a [Queue]. There it keeps its time, and
+// mostly its place. What a request was charged before is settled after its response by the policy
+// that has charged it.
 //
 // Reconfigure takes about a microsecond for each tracked key. Until it returns, the keys take up
 // to twice their memory. The function of sash.WithLimitsFor, if [WithSash] was given one, is

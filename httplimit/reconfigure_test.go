@@ -209,6 +209,44 @@ func TestReconfigure_WhileARequestIsAboutToBeDecided(t *testing.T) {
 	require.Equal(t, 2, s.Sash().Len(), "nothing is charged to the first")
 }
 
+// Replacing the policies all the time does not make a request start over for ever.
+func TestReconfigure_StartsARequestOverAFewTimes(t *testing.T) {
+	for what, end := range map[string]func() bool{
+		"decided":      func() bool { return true },
+		"unidentified": func() bool { return false },
+		"failed":       func() bool { panic("it fails") },
+	} {
+		var s *site
+		rounds := 0
+		p := per("a", "", sash.PerHour(9).Log())
+		p.Key = func(key []byte, _ *http.Request) ([]byte, bool) {
+			rounds++
+			require.Less(t, rounds, 100, "it starts over for ever")
+			if !s.Reconfigurable() {
+				return key, end()
+			}
+			require.NoError(t, s.Reconfigure(p))
+			return key, true
+		}
+		s = newSite(t, p)
+		v := s.Decide(nil, newRequest("GET /"))
+		require.Equal(t, what == "decided", v.Outcome == httplimit.Admitted, what)
+		require.Equal(t, 5, rounds)
+		require.True(t, s.Reconfigurable(), what)
+		require.Equal(t, what == "decided", s.Sash().Len() == 1)
+		require.NoError(t, s.Reconfigure(per("b", "", sash.PerHour(9))), "it waits for nothing")
+	}
+}
+
+// The policies are not replaced at once while other limits change. A request that finds the
+// sections closed over and over starts over, too.
+func TestReconfigure_RequestsWaitForItAFewTimes(t *testing.T) {
+	s := newSite(t, per("a", "", sash.PerHour(9).Log()))
+	require.False(t, s.BeginsWhileClosed())
+	require.NoError(t, s.Reconfigure(per("b", "", sash.PerHour(9))), "it is not counted as within")
+	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
+}
+
 // A request that starts over is reported by the policies that decide it, and by no others.
 func TestReconfigure_ReportsTheNewPoliciesOnly(t *testing.T) {
 	var s *site

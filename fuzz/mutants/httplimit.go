@@ -138,4 +138,19 @@ var ofHTTPLimit = []mutant{
 		file: "httplimit/waitqueue.go", old: "		w.full = p.policy\n		return false", new: "		w.full = new(policy)\n		return false",
 		tests: "TestQueue_Events",
 	},
+	{
+		name: "requests-start-over-for-ever", fault: "policies that are replaced all the time let no request through",
+		file: "httplimit/call.go", old: "if round <= freeRounds {", new: "if round > 0 {",
+		tests: "TestReconfigure_StartsARequestOver",
+	},
+	{
+		name: "reconfigure-waits-for-ever", fault: "no policy can be replaced after the functions of a request have failed that has started over",
+		file: "httplimit/call.go", old: "	defer c.reconfiguring.RUnlock()\n	// No", new: "	// No",
+		tests: "TestReconfigure_StartsARequestOver",
+	},
+	{
+		name: "sections-found-closed", fault: "a request that gives up beginning is counted as under way",
+		file: "httplimit/section.go", old: "	c.stripe.Add(-1)\n	return false\n}", new: "	return false\n}",
+		tests: "TestReconfigure_RequestsWait",
+	},
 }
