@@ -60,7 +60,19 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 		SweepInterval: l.janitorInterval(next),
 		NoReconfigure: next.refusal(),
 	}, func(publish func() bool) { l.exchange(next, publish) })
+	l.dropLimitsOfGone(next)
 	return nil
+}
+
+// dropLimitsOfGone takes the limits away that SetLimits has given to keys of policies that t does
+// not have any more. No request has such a key again.
+func (l *Limiter) dropLimitsOfGone(t *table) {
+	bridge.KeysWithLimits(l.limiter, func(key string) bool {
+		if t.gone(key) {
+			_ = l.limiter.SetLimits(key) // without limits, it never fails: limitsFor returns right ones
+		}
+		return true
+	})
 }
 
 // checkPolicies records all faults of the policies, for the function of that name.

@@ -153,4 +153,9 @@ var ofHTTPLimit = []mutant{
 		file: "httplimit/section.go", old: "	c.stripe.Add(-1)\n	return false\n}", new: "	return false\n}",
 		tests: "TestReconfigure_RequestsWait",
 	},
+	{
+		name: "limits-of-gone-policies", fault: "limits that keys were given stay in memory when their policy is gone",
+		file: "httplimit/reconfigure.go", old: "	l.dropLimitsOfGone(next)\n", new: "",
+		tests: "TestReconfigure_Forgets",
+	},
 }
