@@ -188,10 +188,10 @@ func logPanics(r *http.Request) {
 	}
 }
 
-// logPanic logs a panic in p, or in the observer if p is nil. Like net/http, it writes
+// logPanic logs a panic in p, or in an observer or the store if p is nil. Like net/http, it writes
 // to the error log of the server, and sends nothing to the client.
 func logPanic(r *http.Request, p *policy, fault any) {
-	logf, in := log.Printf, "the observer"
+	logf, in := log.Printf, "an observer or the store"
 	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ErrorLog != nil {
 		logf = server.ErrorLog.Printf
 	}

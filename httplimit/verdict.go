@@ -25,7 +25,7 @@ type Verdict struct {
 // handler of net/http: an RPC, a framework, a queue. Such a transport describes its request by
 // an [http.Request]. The policies look at
 //
-//   - Method, Host and URL, which Patterns match,
+//   - Method, Host and URL, which Patterns match; URL must not be nil,
 //   - Header, RemoteAddr and TLS, as far as the functions of the policies do,
 //   - the context, in which the caller may put an identity that it knows.
 //

@@ -30,7 +30,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "settle-head", fault: "the body of a HEAD request costs",
-		file: "httplimit/recorder.go", old: "		sent = 0 // net/http drops what is written", new: "",
+		file: "httplimit/recorder.go", old: "		sent = 0 // net/http drops what is written; a writer in between may not say so", new: "",
 		tests: "TestSettle_AHead",
 	},
 	{
