@@ -16,6 +16,9 @@ func init() {
 		s := &setup{limitsFor: limitsFor, interval: to.SweepInterval, noReconfigure: to.NoReconfigure}
 		limiter.(*Limiter).replace(to.Limits.([]Limit), s, switchOver)
 	}
+	bridge.KeysWithLimits = func(limiter any, yield func(key string) bool) {
+		limiter.(*Limiter).current.Load().overrides.rangeAll(func(key string, _ *override) bool { return yield(key) })
+	}
 	bridge.SweepInterval = sweepIntervalFor
 	bridge.Seed = func(limiter any, key string, past func() [][]bridge.Charge) { limiter.(*Limiter).seed(key, past) }
 	bridge.After = func(clock any, at int64) (<-chan struct{}, func()) { return after(clock.(Clock), at) }

@@ -34,6 +34,7 @@ type call struct {
 	place     uint64        // number of its waiter, by which it waits again when it starts over; 0: none
 	waited    time.Duration // in queues
 	abandoned bool          // whether its context has ended there
+	full      *policy       // whose queue had no room for it; nil: none
 	behind    *policy       // in whose queue others were before it, if that alone has refused it; nil: none
 }
 
@@ -72,7 +73,7 @@ func (c *call) release() {
 	}
 	c.takes, c.enforced = c.takes[:0], 0
 	if c.place != 0 {
-		c.place, c.waited, c.abandoned, c.behind = 0, 0, false, nil
+		c.place, c.waited, c.abandoned, c.full, c.behind = 0, 0, false, nil, nil
 	}
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)
@@ -82,13 +83,19 @@ func (c *call) release() {
 func (c *call) decideHere(v *Verdict, h http.Header, r *http.Request) {
 	defer c.recoverInto(v, r)
 	d := sash.Decision{Allowed: true}
-	for {
-		if !c.collectTakes(r) {
+	for round := 1; ; round++ {
+		var identified bool
+		if round <= freeRounds {
+			identified = c.collectTakes(r)
+		} else {
+			identified = c.collectTakesWithin(r)
+		}
+		if !identified {
 			v.Outcome = Unidentified
 			return
 		}
-		if c.tryBegin() || c.beginLater() {
-			if !c.mayQueue || !c.mayWait() {
+		if c.within || c.tryBegin() || c.beginLater() {
+			if c.place == 0 && (!c.mayQueue || !c.mayWait()) {
 				c.admit(&d)
 				break
 			}
@@ -181,10 +188,10 @@ func logPanics(r *http.Request) {
 	}
 }
 
-// logPanic logs a panic in p, or in the observer if p is nil. Like net/http, it writes
+// logPanic logs a panic in p, or in an observer or the store if p is nil. Like net/http, it writes
 // to the error log of the server, and sends nothing to the client.
 func logPanic(r *http.Request, p *policy, fault any) {
-	logf, in := log.Printf, "the observer"
+	logf, in := log.Printf, "an observer or the store"
 	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ErrorLog != nil {
 		logf = server.ErrorLog.Printf
 	}
@@ -218,6 +225,19 @@ func (c *call) collectTakes(r *http.Request) bool {
 		t.key = all[t.begin:t.end]
 	}
 	return true
+}
+
+// freeRounds is how often a request starts over until it keeps Reconfigure waiting.
+const freeRounds = 4
+
+// collectTakesWithin is collectTakes that begins a section, too. A Reconfigure waits meanwhile, so
+// that a stream of them does not make the call start over for ever. Other calls go on.
+func (c *call) collectTakesWithin(r *http.Request) (identified bool) {
+	c.reconfiguring.RLock()
+	defer c.reconfiguring.RUnlock()
+	// No Reconfigure is under way, and none begins. So the sections are open, to this table.
+	c.startOver()
+	return c.collectTakes(r) && c.begin()
 }
 
 // addTake appends the take of p, unless p skips r. It reports whether p skips r or the

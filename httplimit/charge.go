@@ -120,7 +120,9 @@ func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Reques
 
 // A Charge is what a request is charged under one policy. Its methods let the handler of the
 // request say what it has cost. What the handler says holds whatever the response is, even if
-// the client hangs up or the handler panics. It takes effect when the handler returns.
+// the client hangs up or the handler panics. It takes effect when the handler returns. After that,
+// the methods do nothing: a goroutine that outlives the handler comes too late, and so does a
+// handler that runs on after its [http.TimeoutHandler], behind the middleware, has answered.
 //
 // All methods may be called on nil, on which they do nothing. So a handler works without a
 // limiter, too. They are safe for concurrent use.
@@ -140,7 +142,7 @@ type Charge struct {
 
 // ChargeOf returns the charge of a request under the policy of that name, for the handler of
 // the request, whose context ctx is. It returns nil if the policy does not apply to the
-// request, or if its Settle is nil.
+// request, or if its Settle is nil. A misspelt name is that of no policy, so it returns nil, too.
 //
 //	httplimit.ChargeOf(r.Context(), "tokens").Commit(usage.TotalTokens)
 func ChargeOf(ctx context.Context, policy string) *Charge {

@@ -430,6 +430,6 @@ func TestCharge_IsGivenBackThoughTheObserverPanics(t *testing.T) {
 	logged := captureLog(t)
 	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
 	require.True(t, panics)
-	require.Contains(t, logged.String(), "httplimit: panic in the observer: secret")
+	require.Contains(t, logged.String(), "httplimit: panic in an observer or the store: secret")
 	require.Equal(t, []int64{5, 5}, []int64{s.left(t, "failures"), s.left(t, "second")})
 }

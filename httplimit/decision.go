@@ -66,7 +66,7 @@ func (c *call) denial(d *sash.Decision) Denial {
 			result.RetryAfter = max(result.RetryAfter, t.decision.RetryAfter)
 		}
 	}
-	if len(result.Violated) > 0 {
+	if len(result.Violated) > 0 || c.enforced == 0 {
 		return result
 	}
 	// The clock has advanced since d, and by now every policy would admit the request.

@@ -1,5 +1,7 @@
 package httplimit
 
+import "github.com/seed-30da4c49/sash/internal/bridge"
+
 // Decided reports whether an event with this outcome has a Decision.
 func Decided(o Outcome) bool { return o.decided() }
 
@@ -11,6 +13,31 @@ func (l *Limiter) Waiting() int {
 		panic("a queue is left")
 	}
 	return int(l.waits.total.Load())
+}
+
+// KeysWithLimits returns how many keys have limits of SetLimits.
+func (l *Limiter) KeysWithLimits() (n int) {
+	bridge.KeysWithLimits(l.limiter, func(string) bool { n++; return true })
+	return n
+}
+
+// Reconfigurable reports whether a Reconfigure could begin, and would not wait.
+func (l *Limiter) Reconfigurable() bool {
+	ok := l.reconfiguring.TryLock()
+	if ok {
+		l.reconfiguring.Unlock()
+	}
+	return ok
+}
+
+// BeginsWhileClosed reports whether a call begins a section, if it finds the sections closed each
+// time that it has waited for them.
+func (l *Limiter) BeginsWhileClosed() bool {
+	c := l.calls.Get().(*call)
+	c.table = l.table.Load()
+	l.sections.opened.Store(nil)
+	defer l.sections.opened.Store(c.table)
+	return c.begin()
 }
 
 // Exchanging reports whether a Reconfigure waits for requests, or keeps them away.

@@ -21,7 +21,7 @@ type Limiter struct {
 	config
 	table         atomic.Pointer[table] // never nil
 	sections      sections              // while none is under way and they are closed, the table changes
-	reconfiguring sync.Mutex            // held to make a table from the one before
+	reconfiguring sync.RWMutex          // locked to replace the table
 	limiter       *sash.Limiter
 	ownLimitsFor  func(string) []sash.Limit // limits of keys, instead of their policy's; nil: none
 	secret        cipher.Block              // of fingerprints

@@ -16,6 +16,7 @@ type Event struct {
 	Policy, Pattern string // of the policy
 	Shadow          bool   // whether the policy is only tried out
 	Outcome         Outcome
+	QueueFull       bool  // whether it was Denied since there was no room for it in the policy's [Queue]
 	Cost            int64 // in units; 0 if the cost was not computed
 	// Decision is that policy's own decision. If Outcome is Admitted, Denied or Abandoned, it is the
 	// answer to Cost; if Withheld, the answer that the policy would have given. For other
@@ -30,7 +31,8 @@ type Event struct {
 	// By tells who made the Decision, under [WithStore] only: "store", or another answer of the
 	// store, such as "fallback".
 	By string
-	// Waited is how long the request has waited in queues.
+	// Waited is how long the request has waited in queues. A request that was Denied and has
+	// waited has waited in vain.
 	Waited time.Duration
 	// Err is why the store did not make the Decision, nil if it did. If Outcome is GivenBack or
 	// Settled, it is why the charge may not have been changed.
@@ -131,7 +133,7 @@ func (c *call) observe(t *take, outcome Outcome) {
 // newEvent returns the event of a take. It identifies the client as far as the options
 // ask.
 func (c *call) newEvent(t *take, outcome Outcome) Event {
-	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Outcome: outcome, Cost: t.cost, Waited: c.waited}
+	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Outcome: outcome, Cost: t.cost, Waited: c.waited, QueueFull: c.full == t.policy}
 	if outcome.decided() {
 		e.Decision = t.decision
 	}

@@ -29,7 +29,7 @@ type Policy struct {
 	// as "POST /login", "/api/" or "GET example.com/files/{name}". A policy is for the
 	// requests that a ServeMux with this one pattern would serve or redirect. A request
 	// may match several policies; see [Limiter.Middleware]. The default, empty, is every
-	// request.
+	// request. Methods are compared with their case, so "post /login" matches no usual request.
 	//
 	// Paths are compared as in a ServeMux, which distinguishes /login from /LOGIN and
 	// /login/. If the router behind the middleware serves them alike, give

@@ -30,12 +30,15 @@ import (
 // that an HTTP/1 client has hung up once the request's body was read; a request with a body may
 // wait, and be served, without its client. The time of waiting counts towards the WriteTimeout of
 // an [http.Server]: after that, a request that has waited is charged, and its client gets no
-// answer. So the timeout should be longer than Wait.
+// answer. So the timeout should be longer than Wait. [http.Server.Shutdown] waits for requests that
+// wait. A [Limiter.Reconfigure] to policies without a Queue ends their waiting: each of them is
+// then admitted or denied at once.
 //
 // A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of
 // units that are given back after a response. It does not learn of units that come back by the
 // methods of [Limiter.Sash], and tries again when it would have been admitted without them. Each
-// time that it tries, the function of sash.WithObserver is called, and a store is asked.
+// time that it tries, the function of sash.WithObserver is called, and a store is asked. Between
+// two times that it asks a store there is at least a millisecond.
 type Queue struct {
 	// Wait is for how long a request waits at most. With 0, the default, none waits.
 	Wait time.Duration
@@ -93,7 +96,8 @@ type admission interface {
 //
 // If the policies are replaced while the call waits, admitInTurn returns, and has charged
 // nothing. The call is not in a section then, and must start over. It keeps its place: that is the
-// number of its waiter, by which queues are ordered.
+// number of its waiter, by which queues are ordered. Then it is admitted in turn again, even if none
+// of its new policies has a Queue, so that it is not served if its client has gone.
 func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	// Without a waiter, try at once. With one, only look: a new request must not overtake.
 	attempted := c.place == 0 && c.waits.none()
@@ -111,9 +115,9 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	c.place, c.reserved = w.number, true // release then clears what belongs to the waiter
 	defer c.waits.leave(w)
 	for {
-		turn, full := attempted, false
+		turn := attempted
 		if !attempted {
-			if turn, full = c.waits.beginAttempt(w); !turn {
+			if turn = c.waits.beginAttempt(w); !turn {
 				d = sash.Decision{} // that of an earlier attempt holds no more
 				a.look()
 			} else if d = a.attempt(); d.Allowed {
@@ -126,9 +130,9 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		now := clock.Now()
 		wait, useful := waitOf(ctx, takes, d.RetryAfter, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
-			full = c.waits.endAttempt(w, c.denies)
+			c.waits.endAttempt(w, c.denies)
 		}
-		if full || !useful {
+		if c.full = w.full; c.full != nil || !useful {
 			return c.refusal(w, d)
 		}
 
@@ -138,10 +142,11 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		if turn {
 			at = min(at, window.Plus(now, int64(wait)))
 		}
-		if !c.sleep(ctx, clock, w, at) {
+		stays := c.sleep(ctx, clock, w, at)
+		c.waited = max(time.Duration(clock.Now()-c.came), 0) // a clock may go back
+		if !stays {
 			return d
 		}
-		c.waited = max(time.Duration(clock.Now()-c.came), 0) // a clock may go back
 		if ctx.Err() != nil {
 			break
 		}
@@ -207,6 +212,8 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 	}
 	switch {
 	case !d.Allowed:
+	case len(takes) == 0: // its policies were taken away, and its client has gone
+		d.Allowed, d.RetryAfter = false, 1
 	case w.behind == nil && !latest.Allowed:
 		d = latest
 	default:
@@ -222,12 +229,11 @@ func (c *call) mayWait() bool {
 	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.queues() })
 }
 
-// leastWait returns the least Wait of the policies of takes with a Queue.
+// leastWait returns the least Wait of the policies of takes with a Queue; 0 if there are none.
 func leastWait(takes []take) (least time.Duration) {
-	least = sash.Never
 	for i := range takes {
-		if t := &takes[i]; t.queues() {
-			least = min(least, t.Queue.Wait)
+		if t := &takes[i]; t.queues() && (least == 0 || t.Queue.Wait < least) {
+			least = t.Queue.Wait
 		}
 	}
 	return least
@@ -274,16 +280,29 @@ func (l *Limiter) waitClock() sash.Clock {
 // section, so that the policies can be replaced meanwhile. If they were, it reports false, and the
 // call is not in a section any more.
 func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64) bool {
-	due, stop := bridge.After(clock, at)
-	defer stop()
 	within := c.within // not if a store decides: then policies are not replaced
 	if within {
 		c.end()
 	}
+	if c.store != nil {
+		// Nothing wakes it for now. A wake-up is kept.
+		blockUntil(ctx, clock, window.Plus(clock.Now(), int64(storePause)), nil)
+	}
+	blockUntil(ctx, clock, at, w.wake)
+	return !within || c.begin()
+}
+
+// storePause is for how long a request waits at least between two times that it asks a store. So
+// no answer makes it ask all the time, not even one that says another thing each time.
+const storePause = time.Millisecond
+
+// blockUntil blocks until clock shows an instant, or there is something in wake, or ctx ends.
+func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake <-chan struct{}) {
+	due, stop := bridge.After(clock, at)
+	defer stop()
 	select {
 	case <-due:
-	case <-w.wake:
+	case <-wake:
 	case <-ctx.Done():
 	}
-	return !within || c.begin()
 }

@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -145,6 +146,46 @@ func TestQueue_IsBounded(t *testing.T) {
 		l.send("c1", "GET /", "X-Key", "c")
 		require.Equal(t, []string{"c1 served"}, l.happened())
 		require.Equal(t, []string{"a1 served"}, l.after(time.Second))
+	})
+}
+
+// Events tell a request for which there was no room, one that has waited in vain, and one that was
+// refused at once.
+func TestQueue_EventsTellWhyARequestIsDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := queued("other", "/other", sash.PerHour(1).Log(), httplimit.Queue{Wait: time.Minute, Requests: 9})
+		l := newLobby(t, queued("p", "", sash.PerMinute(2).Log(), httplimit.Queue{Wait: time.Minute, Requests: 1}), other)
+		denied := func(d time.Duration) []httplimit.Event {
+			l.after(d)
+			events := slices.DeleteFunc(l.events, func(e httplimit.Event) bool { return e.Outcome != httplimit.Denied })
+			l.events = nil
+			return events
+		}
+		first := l.Decide(nil, newRequest("GET /other", "X-Key", "k"))
+		require.Equal(t, httplimit.Admitted, first.Outcome)
+		l.send("second", "GET /", "X-Key", "k")
+		require.Empty(t, denied(30*time.Second))
+
+		l.send("hopeless", "GET /other", "X-Key", "k")
+		e := denied(0)
+		require.Equal(t, "p other", e[0].Policy+" "+e[1].Policy)
+		require.Equal(t, []any{false, false, time.Duration(0)}, []any{e[0].QueueFull, e[1].QueueFull, e[0].Waited})
+
+		l.send("waits", "GET /", "X-Key", "k")
+		l.send("served", "GET /", "X-Key", "another")
+		l.send("served", "GET /", "X-Key", "another")
+		for _, key := range []string{"k", "another"} { // behind the one that waits, and as the first of its key
+			l.send("full", "GET /", "X-Key", key)
+			e = denied(0)
+			require.Len(t, e, 1)
+			require.Equal(t, []any{"p", true, time.Duration(0)}, []any{e[0].Policy, e[0].QueueFull, e[0].Waited})
+		}
+
+		key, _ := l.KeyFor("p", newRequest("GET /", "X-Key", "k"))
+		l.Sash().Reset(key)
+		require.NoError(t, l.Sash().SetLimits(key, sash.PerHour(0)))
+		e = denied(30 * time.Second)
+		require.Equal(t, []any{"p", false, 30 * time.Second}, []any{e[0].Policy, e[0].QueueFull, e[0].Waited})
 	})
 }
 
@@ -440,6 +481,42 @@ func TestQueue_OfAStore(t *testing.T) {
 		store.Limiter.Clock().(*sash.ManualClock).Advance(time.Second)
 		time.Sleep(time.Second) // of the bubble: the store has a clock of its own
 		require.Equal(t, 200, <-done)
+	})
+}
+
+// Whatever a store says, a request that waits does not ask it all the time.
+func TestQueue_DoesNotAskAStoreAllTheTime(t *testing.T) {
+	q := httplimit.Queue{Wait: time.Second, Requests: 9}
+	calls := func(t *testing.T, answer func(call int, d *httplimit.StoreDecision)) int {
+		store := new(localStore)
+		s := newStoreSite(t, store, queued("a", "", sash.PerHour(9), q), queued("b", "", sash.PerHour(9), q))
+		store.tampered = func(d *httplimit.StoreDecision) {
+			if len(store.calls) > 5000 {
+				panic("it asks all the time")
+			}
+			answer(len(store.calls), d)
+		}
+		v := s.Decide(nil, newRequest("GET /", "X-Key", "k"))
+		require.Equal(t, httplimit.Denied, v.Outcome)
+		require.Positive(t, v.Denial.RetryAfter)
+		return len(store.calls)
+	}
+	deny := func(d *sash.Decision, after time.Duration) { d.Allowed, d.RetryAfter = false, after }
+	for _, after := range []time.Duration{0, -time.Hour, math.MinInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			require.LessOrEqual(t, calls(t, func(_ int, d *httplimit.StoreDecision) {
+				deny(&d.Decision, after)
+				deny(&d.Keys[0].Decision, after)
+				deny(&d.Keys[1].Decision, after)
+			}), 12, "at first, and then each 100 ms")
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // another policy each time, in whose queue it has not waited
+		require.LessOrEqual(t, calls(t, func(call int, d *httplimit.StoreDecision) {
+			deny(&d.Decision, 1)
+			deny(&d.Keys[call%2].Decision, 1)
+			d.Keys[(call+1)%2].Allowed = true
+		}), 1002, "each millisecond")
 	})
 }
 

@@ -27,8 +27,10 @@ import (
 //   - While Reconfigure exchanges the policies, new requests wait for some microseconds: until
 //     the requests that are being charged are decided.
 //   - A request that has called the Key and Cost of the former policies, and is not charged yet,
-//     starts over. So each Reconfigure may call these functions once more for it. A request that
-//     waits in a [Queue] starts over, too. It keeps its deadline, and mostly its place.
+//     starts over. So each Reconfigure may call these functions once more for it. After it has
+//     started over four times, the next Reconfigure waits until these functions have returned.
+//     So they must not call Reconfigure. A request that waits in a [Queue] starts over, too. It
+//     keeps its deadline, and mostly its place.
 //
 // A request that was charged before the exchange is settled by the policy that charged it.
 //
@@ -60,7 +62,19 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 		SweepInterval: l.janitorInterval(next),
 		NoReconfigure: next.refusal(),
 	}, func(publish func() bool) { l.exchange(next, publish) })
+	l.dropLimitsOfGone(next)
 	return nil
+}
+
+// dropLimitsOfGone takes the limits away that SetLimits has given to keys of policies that t does
+// not have any more. No request has such a key again.
+func (l *Limiter) dropLimitsOfGone(t *table) {
+	bridge.KeysWithLimits(l.limiter, func(key string) bool {
+		if t.gone(key) {
+			_ = l.limiter.SetLimits(key) // without limits, it never fails: limitsFor returns right ones
+		}
+		return true
+	})
 }
 
 // checkPolicies records all faults of the policies, for the function of that name.

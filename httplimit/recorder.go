@@ -91,8 +91,8 @@ func (rec *recorder) certain() bool {
 // returned, and has not panicked.
 func (rec *recorder) response(r *http.Request, returned bool) Response {
 	sent := rec.bytes
-	if r.Method == http.MethodHead {
-		sent = 0 // net/http drops what is written
+	if r.Method == http.MethodHead || rec.status == http.StatusNoContent || rec.status == http.StatusNotModified {
+		sent = 0 // net/http drops what is written; a writer in between may not say so
 	}
 	return Response{Status: rec.status, Bytes: sent, Header: rec.Header(), Uncertain: !returned || !rec.certain()}
 }

@@ -79,7 +79,8 @@ func (s *sections) wait() {
 }
 
 // begin begins a section, in which the limits are those of the call's table. It reports false,
-// and has not begun one, if that is not the limiter's table any more.
+// and has not begun one, if the call must start over, since that is not the limiter's table any
+// more.
 //
 // The first of the two methods that it consists of is inlined.
 func (c *call) begin() bool { return c.tryBegin() || c.beginLater() }
@@ -93,10 +94,23 @@ func (c *call) tryBegin() bool {
 
 // beginLater is begin of a call that has counted itself while the sections were closed, or
 // whose table was replaced.
+//
+// A Reconfigure may close the sections several times until its table is published, so beginLater
+// waits several times. After that it reports false, too: the call starts over.
 func (c *call) beginLater() bool {
+	const rounds = 10
+	for range rounds {
+		c.stripe.Add(-1)
+		c.sections.wait()
+		if c.Limiter.table.Load() != c.table {
+			return false
+		}
+		if c.tryBegin() {
+			return true
+		}
+	}
 	c.stripe.Add(-1)
-	c.sections.wait()
-	return c.Limiter.table.Load() == c.table && c.begin()
+	return false
 }
 
 // end ends the section.

@@ -13,7 +13,8 @@ type Response struct {
 	// connection is 101. Transports other than HTTP have codes of their own.
 	Status int
 	// Bytes is the number of bytes of the body that were written for the client. It does not
-	// include headers. What a handler writes to a hijacked connection is not known.
+	// include headers, and is 0 for a response without a body, such as one to HEAD or of status 204.
+	// What a handler writes to a hijacked connection is not known.
 	Bytes int64
 	// Header is the header of the response, with trailers. It may be nil.
 	Header http.Header

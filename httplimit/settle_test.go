@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,6 +85,20 @@ func TestSettle_ByTheResponse(t *testing.T) {
 // The client of a HEAD request is sent no body.
 func TestSettle_AHeadHasNoBytes(t *testing.T) {
 	require.Zero(t, spent(t, "HEAD", settled(httplimit.SettleBytes()), func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("body")) }))
+}
+
+// An http.TimeoutHandler around the middleware takes a body that net/http drops afterwards.
+func TestSettle_AResponseThatMayHaveNoBodyHasNoBytes(t *testing.T) {
+	for _, status := range []int{204, 304} {
+		s := newSite(t, settled(httplimit.SettleBytes()))
+		s.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			w.Write([]byte("body"))
+		}
+		http.TimeoutHandler(s, time.Hour, "").ServeHTTP(httptest.NewRecorder(), newRequest("GET /", "X-Key", "k"))
+		require.EqualValues(t, 1, s.served.Load())
+		require.EqualValues(t, 10_000, s.left(t, "p"), status)
+	}
 }
 
 func TestSettle_UncertainResponsesKeepTheEstimate(t *testing.T) {

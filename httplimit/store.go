@@ -39,7 +39,8 @@ type Store interface {
 
 // A StoreDecision is the answer of a [Store] to one call.
 type StoreDecision struct {
-	// Decision is the answer for all keys together.
+	// Decision is the answer for all keys together. The RetryAfter of a denial, here and in Keys,
+	// is more than 0, or [sash.Never]. If it is not, it counts as 100 ms.
 	sash.Decision
 	// Keys has an element for each key of the call, in their order.
 	Keys []KeyDecision

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/seed-30da4c49/sash"
 )
@@ -31,13 +32,25 @@ func (c *storeCall) ask(ask func(context.Context, []string, int64) StoreDecision
 		keys[i] = c.stored[index].key
 	}
 	answer := ask(c.ctx, keys, c.takes[indices[0]].cost)
+	ensureRetryAfter(&answer.Decision)
 	for i, index := range indices {
 		t, stored, key := &c.takes[index], &c.stored[index], &answer.Keys[i]
+		ensureRetryAfter(&key.Decision)
 		t.decision, t.next, t.nextKnown = key.Decision, key.Next, true
 		t.remaining = key.Next.Remaining
 		stored.by, stored.err, stored.commit = answer.By, answer.Err, key.Commit
 	}
 	return answer.Decision
+}
+
+// unknownWait stands for the RetryAfter of a store that denies and does not say for how long.
+const unknownWait = 100 * time.Millisecond
+
+// ensureRetryAfter makes the RetryAfter of a denial by a store positive.
+func ensureRetryAfter(d *sash.Decision) {
+	if !d.Allowed && d.RetryAfter <= 0 {
+		d.RetryAfter = unknownWait
+	}
 }
 
 // decideByStore is Limiter.decide with a store.

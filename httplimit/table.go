@@ -131,12 +131,12 @@ func (t *table) policy(name string) *policy {
 // The keys of a policy that was taken away are unlimited. So they are not tracked any more: the
 // Reconfigure drops them.
 func (t *table) limitsFor(key string) []sash.Limit {
-	number, _, _, ok := cutKeyPrefix(key)
+	if t.gone(key) {
+		return []sash.Limit{sash.Unlimited()}
+	}
 	var p *policy
-	if ok {
-		if p = t.byNumber[number]; p == nil && number < t.next {
-			return []sash.Limit{sash.Unlimited()}
-		}
+	if number, _, _, ok := cutKeyPrefix(key); ok {
+		p = t.byNumber[number]
 	}
 	if t.own != nil {
 		if limits := t.own(key); len(limits) > 0 {
@@ -147,6 +147,12 @@ func (t *table) limitsFor(key string) []sash.Limit {
 		return p.Limits
 	}
 	return nil
+}
+
+// gone reports whether key is one of a policy, or plan, that was taken away.
+func (t *table) gone(key string) bool {
+	number, _, _, ok := cutKeyPrefix(key)
+	return ok && t.byNumber[number] == nil && number < t.next
 }
 
 // sweepInterval returns how often to sweep, if the caller has not said. That is the default of

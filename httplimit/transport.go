@@ -276,6 +276,7 @@ func (t *Transport) take(ctx context.Context, key string, n int64) (d sash.Decis
 		return t.Limiter.Take(key, n), nil
 	}
 	answer := t.Store.Take(ctx, []string{key}, n)
+	ensureRetryAfter(&answer.Decision)
 	return answer.Decision, answer.Err
 }
 

@@ -12,6 +12,8 @@ type Verdict struct {
 	// its context has ended while it waited in a Queue.
 	Outcome Outcome
 	// Denial says which quotas deny the request, and for how long, if it is Denied or Abandoned.
+	// It names none if [Limiter.Reconfigure] has taken away all policies of a request that is
+	// Abandoned.
 	Denial Denial
 	// Charges are those of the request that its response may change. They are nil if there
 	// are none, and then none of their methods does anything.
@@ -23,7 +25,7 @@ type Verdict struct {
 // handler of net/http: an RPC, a framework, a queue. Such a transport describes its request by
 // an [http.Request]. The policies look at
 //
-//   - Method, Host and URL, which Patterns match,
+//   - Method, Host and URL, which Patterns match; URL must not be nil,
 //   - Header, RemoteAddr and TLS, as far as the functions of the policies do,
 //   - the context, in which the caller may put an identity that it knows.
 //

@@ -35,6 +35,7 @@ type waiter struct {
 	number uint64 // in the order in which waiters came
 	places []place
 	behind *policy       // one in whose queue others were before it at its latest beginAttempt; nil: none
+	full   *policy       // one whose queue had no room for it: the waiter gives up; nil: none
 	wake   chan struct{} // of capacity 1: a wake-up is kept until the waiter sleeps
 }
 
@@ -76,8 +77,8 @@ func (q *waitQueues) newWaiter(takes []take, number uint64) *waiter {
 }
 
 // beginAttempt reports whether w has its turn. If it has not, w is then in the queues of all
-// keys for which an earlier waiter waits. full reports whether one of these has no room for w.
-func (q *waitQueues) beginAttempt(w *waiter) (turn, full bool) {
+// keys for which an earlier waiter waits, unless one of these has no room for it: see waiter.full.
+func (q *waitQueues) beginAttempt(w *waiter) (turn bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	turn, w.behind = true, nil
@@ -88,18 +89,18 @@ func (q *waitQueues) beginAttempt(w *waiter) (turn, full bool) {
 		}
 		turn, w.behind = false, p.policy
 		if !q.join(w, p) {
-			return false, true
+			break
 		}
 	}
-	return turn, false
+	return turn
 }
 
 // endAttempt ends an attempt of w that was denied. w is then in the queues of the policies that
-// deny it, and in no other. full reports whether one of these has no room for w.
+// deny it, and in no other, unless one of these has no room for it: see waiter.full.
 //
 // The next sleep of a waiter that has joined a queue ends at once. Units may have been given back
 // since its attempt, and nobody knew of it then.
-func (q *waitQueues) endAttempt(w *waiter, denies func(*policy) bool) (full bool) {
+func (q *waitQueues) endAttempt(w *waiter, denies func(*policy) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range w.places {
@@ -109,12 +110,11 @@ func (q *waitQueues) endAttempt(w *waiter, denies func(*policy) bool) (full bool
 			q.part(p)
 		case p.element != nil: // it is in the queue already
 		case !q.join(w, p):
-			return true
+			return
 		default:
 			w.notify()
 		}
 	}
-	return false
 }
 
 // leave takes w out of all queues.
@@ -127,8 +127,8 @@ func (q *waitQueues) leave(w *waiter) {
 	q.total.Add(-1)
 }
 
-// join puts w into the queue of p, unless it is there, and reports whether there is room. mu is
-// held.
+// join puts w into the queue of p, unless it is there, and reports whether there is room. If
+// there is none, it notes that in w. mu is held.
 func (q *waitQueues) join(w *waiter, p *place) bool {
 	if p.element != nil {
 		return true
@@ -139,6 +139,7 @@ func (q *waitQueues) join(w *waiter, p *place) bool {
 		each = in.Len()
 	}
 	if q.byPolicy[p.Name] >= p.Queue.Requests || p.Queue.RequestsEach > 0 && each >= p.Queue.RequestsEach {
+		w.full = p.policy
 		return false
 	}
 	if q.byKey == nil {

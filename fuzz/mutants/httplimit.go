@@ -30,7 +30,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "settle-head", fault: "the body of a HEAD request costs",
-		file: "httplimit/recorder.go", old: "		sent = 0 // net/http drops what is written", new: "",
+		file: "httplimit/recorder.go", old: "		sent = 0 // net/http drops what is written; a writer in between may not say so", new: "",
 		tests: "TestSettle_AHead",
 	},
 	{
@@ -107,5 +107,55 @@ var ofHTTPLimit = []mutant{
 		name: "queue-one-too-many-of-a-client", fault: "one request more of a client than may wait",
 		file: "httplimit/waitqueue.go", old: ">= p.Queue.RequestsEach {", new: "> p.Queue.RequestsEach {",
 		tests: "TestQueue",
+	},
+	{
+		name: "queue-asks-all-the-time", fault: "a request that waits asks a store all the time",
+		file: "httplimit/queue.go", old: "if c.store != nil {", new: "if c == nil {",
+		tests: "TestQueue_DoesNotAsk",
+	},
+	{
+		name: "queue-believes-a-store", fault: "a store that denies without a RetryAfter is asked again at once",
+		file: "httplimit/storecall.go", old: "!d.Allowed && d.RetryAfter <= 0", new: "!d.Allowed && d == nil",
+		tests: "TestQueue_DoesNotAsk",
+	},
+	{
+		name: "queue-serves-nobody", fault: "a request is served whose client has gone, if its policy has no Queue any more",
+		file: "httplimit/call.go", old: "if c.place == 0 && (!c.mayQueue", new: "if (!c.mayQueue",
+		tests: "TestReconfigure_WhileRequestsWait",
+	},
+	{
+		name: "queue-without-a-queue", fault: "a request waits on when its policy has no Queue any more",
+		file: "httplimit/queue.go", old: "int64(leastWait(takes)))\n", new: "int64(leastWait(takes)))\nif !c.mayWait() {\nuntil = 1 << 62\n}\n",
+		tests: "TestReconfigure_WhileRequestsWait",
+	},
+	{
+		name: "queue-forgets-the-wait", fault: "events do not tell how long a request has waited whose policies were replaced",
+		file: "httplimit/queue.go", old: "		c.waited = max(time.Duration(clock.Now()-c.came), 0) // a clock may go back\n		if !stays {\n			return d\n		}\n", new: "		if !stays {\n			return d\n		}\n		c.waited = max(time.Duration(clock.Now()-c.came), 0)\n",
+		tests: "TestReconfigure_WhileRequestsWait",
+	},
+	{
+		name: "queue-full-untold", fault: "events do not tell that a queue is full",
+		file: "httplimit/waitqueue.go", old: "		w.full = p.policy\n		return false", new: "		w.full = new(policy)\n		return false",
+		tests: "TestQueue_Events",
+	},
+	{
+		name: "requests-start-over-for-ever", fault: "policies that are replaced all the time let no request through",
+		file: "httplimit/call.go", old: "if round <= freeRounds {", new: "if round > 0 {",
+		tests: "TestReconfigure_StartsARequestOver",
+	},
+	{
+		name: "reconfigure-waits-for-ever", fault: "no policy can be replaced after the functions of a request have failed that has started over",
+		file: "httplimit/call.go", old: "	defer c.reconfiguring.RUnlock()\n	// No", new: "	// No",
+		tests: "TestReconfigure_StartsARequestOver",
+	},
+	{
+		name: "sections-found-closed", fault: "a request that gives up beginning is counted as under way",
+		file: "httplimit/section.go", old: "	c.stripe.Add(-1)\n	return false\n}", new: "	return false\n}",
+		tests: "TestReconfigure_RequestsWait",
+	},
+	{
+		name: "limits-of-gone-policies", fault: "limits that keys were given stay in memory when their policy is gone",
+		file: "httplimit/reconfigure.go", old: "	l.dropLimitsOfGone(next)\n", new: "",
+		tests: "TestReconfigure_Forgets",
 	},
 }

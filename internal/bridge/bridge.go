@@ -54,6 +54,11 @@ var (
 	// switchOver again. When publish has reported true, the keys are still to be moved.
 	Reconfigure func(limiter any, to Setup, switchOver func(publish func() bool))
 
+	// KeysWithLimits calls yield for each key that SetLimits has given limits in limiter, a
+	// *sash.Limiter, until yield returns false. A key that SetLimits is called for meanwhile may be
+	// among them or not.
+	KeysWithLimits func(limiter any, yield func(key string) bool)
+
 	// SweepInterval returns how often the janitor sweeps keys whose longest window is
 	// longest.
 	SweepInterval func(longest time.Duration) time.Duration
