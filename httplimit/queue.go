@@ -111,7 +111,10 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	c.place, c.reserved = w.number, true // release then clears what belongs to the waiter
 	defer c.waits.leave(w)
 	for {
-		turn, full := attempted, false
+		// Read the clock before the attempt, which reads it, too. If time passes between the
+		// two, the call wakes early and tries again. Read afterwards, it would oversleep, and
+		// on a clock that is not moved again it would never wake.
+		now, turn, full := clock.Now(), attempted, false
 		if !attempted {
 			if turn, full = c.waits.beginAttempt(w); !turn {
 				d = sash.Decision{} // that of an earlier attempt holds no more
@@ -123,7 +126,9 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		attempted = false
 
 		// The call was denied, or it has not its turn. Is waiting of any use?
-		now := clock.Now()
+		if c.store != nil {
+			now = clock.Now() // the wait that a store tells counts from its answer
+		}
 		wait, useful := waitOf(ctx, takes, d.RetryAfter, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
 			full = c.waits.endAttempt(w, c.denies)
