@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -222,8 +223,10 @@ func TestServer_DescribesCallsToPolicies(t *testing.T) {
 	require.EqualValues(t, 12, MessageBytes(r))
 	require.NotNil(t, r.Context().Value(http.LocalAddrContextKey))
 
-	_, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
 	require.NoError(t, err)
+	require.NoError(t, stream.CloseSend())
+	require.Equal(t, io.EOF, stream.RecvMsg(new(wrapperspb.BytesValue)), "the stream is charged by then")
 	r = <-seen
 	require.Equal(t, chatMethod, r.URL.Path)
 	require.Nil(t, MessageOf(r.Context()))
