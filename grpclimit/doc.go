@@ -59,8 +59,8 @@
 // function of a policy panics, it is INTERNAL. If the context of a call ends while it waits in a
 // queue, it is CANCELLED or DEADLINE_EXCEEDED.
 //
-// An admitted call is sent ratelimit and ratelimit-policy in its header, or in its trailer if
-// it fails before anything is sent.
+// An admitted call is sent ratelimit and ratelimit-policy in its header. They are in its trailer
+// if it fails before anything is sent, or if the handler has sent the header by grpc.SendHeader.
 //
 // # Charges
 //

@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -118,6 +119,29 @@ func TestServer_TellsQuotasInTheHeaderOfAnAdmittedCall(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, header["ratelimit"], 1)
 	require.NoError(t, stream.CloseSend())
+}
+
+func TestServer_TellsQuotasInTheTrailerIfTheHandlerHasSentTheHeader(t *testing.T) {
+	l, _ := limiter(t, everyone("all", sash.PerMinute(100)))
+	sends := func(ctx context.Context) error { return grpc.SendHeader(ctx, metadata.Pairs("a", "1")) }
+	conn := dial(t, serve(t, &echo{
+		say: func(ctx context.Context, m *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
+			return m, sends(ctx)
+		},
+		chat: func(stream grpc.ServerStream) error { return errors.Join(sends(stream.Context()), chats(stream)) },
+	}, limited(l)...))
+	var header, trailer metadata.MD
+	require.NoError(t, say(t.Context(), conn, grpc.Header(&header), grpc.Trailer(&trailer)))
+	require.NotContains(t, header, "ratelimit")
+	require.Len(t, trailer["ratelimit"], 1)
+
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	require.NoError(t, stream.SendMsg(message(t, 10)))
+	require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	require.NoError(t, stream.CloseSend())
+	require.Equal(t, io.EOF, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	require.Len(t, stream.Trailer()["ratelimit"], 1)
 }
 
 // A retry policy as users of grpc-go have it.
