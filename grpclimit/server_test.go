@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -408,6 +409,10 @@ func TestServer_ChargesByTheCodeOfTheAnswer(t *testing.T) {
 			return message(t, 0), status.Error(code, "")
 		}), code)
 	}
+	want--
+	require.Equal(t, want, s.call(t, "login", func(context.Context) (*wrapperspb.BytesValue, error) {
+		return nil, fmt.Errorf("wrapped: %w", status.Error(codes.Unauthenticated, ""))
+	}))
 	require.Equal(t, want, s.call(t, "login", func(context.Context) (*wrapperspb.BytesValue, error) {
 		return nil, fmt.Errorf("wrapped: %w", context.DeadlineExceeded) // of the handler's own; grpc-go answers DEADLINE_EXCEEDED
 	}))
@@ -527,4 +532,25 @@ func TestServer_TellsNothingAboutTheClient(t *testing.T) {
 	err := say(ctx, conn, grpc.Trailer(&trailer))
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	require.NotContains(t, strings.ToLower(fmt.Sprint(status.Convert(err).Proto(), trailer)), "secret")
+}
+
+func TestServer_KeysCallsByTheAddressOfEachKindOfPeer(t *testing.T) {
+	p := everyone("all", sash.PerMinute(1))
+	p.Key = httplimit.ByAddress()
+	l, _ := limiter(t, p)
+	call := func(address string) codes.Code {
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))})
+		_, err := UnaryServerInterceptor(l)(ctx, nil, &grpc.UnaryServerInfo{FullMethod: sayMethod},
+			func(context.Context, any) (any, error) { return nil, nil })
+		return status.Code(err)
+	}
+	for address, same := range map[string]string{
+		"192.0.2.1:1":         "[::ffff:192.0.2.1]:2",
+		"[2001:db8::1]:1":     "[2001:db8::2]:2", // of one subnet
+		"[fe80::1%eth0]:1":    "[fe80::1%eth0]:2",
+		"[2001:db8:0:1::]:99": "[2001:db8:0:1:ffff::]:1",
+	} {
+		require.Equal(t, codes.OK, call(address), address)
+		require.Equal(t, codes.ResourceExhausted, call(same), same)
+	}
 }
