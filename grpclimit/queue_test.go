@@ -79,3 +79,64 @@ func TestServer_ServesQueuedCallsInOrderAndNoneWhoseClientHasGone(t *testing.T) 
 		require.NoError(t, call(t.Context(), 0), "none waits any more, and none that has gone was charged")
 	})
 }
+
+func TestServer_RefusesACallAtOnceWhoseDeadlineComesBeforeItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		p := everyone("all", sash.Per(1, 10*time.Second).Log())
+		p.Queue = httplimit.Queue{Wait: time.Hour, Requests: 100}
+		l, _ := limiter(t, p, httplimit.WithSweepInterval(-1))
+		conn := dialBuffer(t, &echo{}, limited(l)...)
+		require.NoError(t, say(t.Context(), conn))
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		err := say(ctx, conn)
+		require.Equal(t, codes.ResourceExhausted, status.Code(err))
+		wait, _ := retryDelay(err)
+		require.Equal(t, 10*time.Second, wait)
+		require.Equal(t, start, time.Now(), "at once")
+	})
+}
+
+// A handler receives and sends at the same time. A message that it has received waits, and one
+// that it sends is denied.
+func TestStream_LeavesTheQueueWhenItsOtherDirectionIsDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waits := everyone("received", sash.PerMinute(1).Log())
+		waits.Queue = httplimit.Queue{Wait: time.Hour, Requests: 100}
+		received, clock := limiter(t, waits, httplimit.WithSweepInterval(-1))
+		sent, _ := limiter(t, everyone("sent", sash.PerMinute(1).Log()), httplimit.WithSweepInterval(-1))
+		calls, _ := limiter(t, everyone("calls", sash.PerMinute(10).Log()), httplimit.WithSweepInterval(-1))
+		got := make(chan error, 1)
+		conn := dialBuffer(t, &echo{chat: func(stream grpc.ServerStream) error {
+			if err := chats1(stream); err != nil {
+				return err
+			}
+			go func() { got <- stream.RecvMsg(new(wrapperspb.BytesValue)) }()
+			synctest.Wait() // it waits
+			err := stream.SendMsg(message(t, 10))
+			require.Equal(t, status.Code(err), status.Code(<-got))
+			return nil
+		}}, limited(calls, LimitReceived(received), LimitSent(sent))...)
+		stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, stream.SendMsg(message(t, 10)))
+		}
+		require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+		err = stream.RecvMsg(new(wrapperspb.BytesValue))
+		require.Equal(t, codes.ResourceExhausted, status.Code(err))
+		require.Equal(t, []string{"sent"}, violated(err))
+		clock.Advance(time.Minute)
+		require.EqualValues(t, 1, left(t, received, "received"), "the message that waited is charged nothing")
+	})
+}
+
+// chats1 answers one message with the same message.
+func chats1(stream grpc.ServerStream) error {
+	m := new(wrapperspb.BytesValue)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return stream.SendMsg(m)
+}
