@@ -155,6 +155,20 @@ func TestClient_GivesUpWithItsContext(t *testing.T) {
 	})
 }
 
+// A stream is not sent after a KeyFunc has panicked, even if the caller recovers and goes on.
+func TestClient_SendsNoStreamWhoseKeyPanics(t *testing.T) {
+	tr := &httplimit.Transport{
+		Limiter: outgoing(t, sash.NewManualClock(0)),
+		Key:     func([]byte, *http.Request) ([]byte, bool) { panic("fault") },
+	}
+	conn := NewClientInterceptor(tr).WrapStreamingClient(func(context.Context, connect.Spec) connect.StreamingClientConn {
+		return sends{header: http.Header{}}
+	})(t.Context(), connect.Spec{})
+	require.PanicsWithValue(t, "fault", func() { _ = conn.Send(new(value)) })
+	require.Equal(t, connect.CodeInternal, connect.CodeOf(conn.Send(new(value))))
+	require.Equal(t, connect.CodeInternal, connect.CodeOf(conn.Receive(new(value))))
+}
+
 // request returns the request by which a stream is keyed.
 func request(t *testing.T, conn connect.StreamingClientConn) *http.Request {
 	r, err := http.NewRequest("POST", "http://"+conn.Peer().Addr+conn.Spec().Procedure, nil)
