@@ -554,3 +554,28 @@ func TestServer_KeysCallsByTheAddressOfEachKindOfPeer(t *testing.T) {
 		require.Equal(t, codes.ResourceExhausted, call(same), same)
 	}
 }
+
+// A server of net/http may serve gRPC by ServeHTTP.
+func TestServer_LimitsCallsThatAServerOfNetHTTPHandsOn(t *testing.T) {
+	p := everyone("all", sash.PerMinute(1).Log())
+	p.Key = httplimit.ByAddress(httplimit.TrustProxies(netip.MustParsePrefix("127.0.0.0/8")))
+	l, _ := limiter(t, p)
+	server := grpc.NewServer(limited(l)...)
+	server.RegisterService(&echoDesc, &echo{say: says, chat: chats})
+	defer server.Stop()
+	web := httptest.NewUnstartedServer(server)
+	web.Config.Protocols = new(http.Protocols)
+	web.Config.Protocols.SetUnencryptedHTTP2(true)
+	web.Start()
+	t.Cleanup(web.Close)
+	conn := dial(t, "passthrough:///"+web.Listener.Addr().String())
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", "198.51.100.1", "x-forwarded-for", "127.0.0.2")
+	require.NoError(t, say(ctx, conn))
+	var trailer metadata.MD
+	err := say(ctx, conn, grpc.Trailer(&trailer))
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	wait, _ := retryDelay(err)
+	require.Equal(t, time.Minute, wait)
+	require.Equal(t, []string{"60000"}, trailer["grpc-retry-pushback-ms"])
+	require.NoError(t, say(metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", "198.51.100.2"), conn))
+}
