@@ -3,7 +3,6 @@ package grpclimit
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,21 +13,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
-
-// dialBuffer serves e on a connection in memory, which works in a bubble of synctest.
-func dialBuffer(t *testing.T, e *echo, options ...grpc.ServerOption) *grpc.ClientConn {
-	buffer := bufconn.Listen(1 << 16)
-	serveOn(t, buffer, e, options...)
-	return dial(t, "passthrough:///buffer", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return buffer.DialContext(ctx)
-	}))
-}
 
 // Every third client gives up while its call waits. All goroutines of a bubble end, or the test
 // fails.

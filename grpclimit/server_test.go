@@ -23,7 +23,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/seed-30da4c49/sash"
@@ -293,40 +292,26 @@ func TestServer_KnowsUnixSocketsAndTransportsWithoutAddresses(t *testing.T) {
 	require.NoError(t, say(ctx, conn))
 	require.Equal(t, codes.ResourceExhausted, status.Code(say(ctx, conn)))
 
-	buffer := bufconn.Listen(1 << 16)
-	serveOn(t, buffer, &echo{}, limited(l)...)
-	conn = dial(t, "passthrough:///buffer", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return buffer.DialContext(ctx) }))
-	require.Equal(t, codes.InvalidArgument, status.Code(say(ctx, conn)))
+	require.Equal(t, codes.InvalidArgument, status.Code(say(ctx, dialBuffer(t, &echo{}, limited(l)...))))
 }
 
 // A transport within the process may call interceptors with a bare context.
 func TestServer_WorksWithoutAPeerMetadataOrTransport(t *testing.T) {
 	l, _ := limiter(t, everyone("all", sash.PerMinute(1)))
-	interceptor := UnaryServerInterceptor(l, RecordMetadata())
-	call := func(method string) error {
-		_, err := interceptor(t.Context(), "no protobuf", &grpc.UnaryServerInfo{FullMethod: method},
-			func(context.Context, any) (any, error) { return nil, nil })
-		return err
-	}
-	require.NoError(t, call("no/slash"))
-	require.Equal(t, codes.ResourceExhausted, status.Code(call("")))
+	require.NoError(t, ask(t.Context(), l, "no/slash", "no protobuf", nil, RecordMetadata()))
+	require.Equal(t, codes.ResourceExhausted, status.Code(ask(t.Context(), l, "", "no protobuf", nil, RecordMetadata())))
 
 	address := everyone("all", sash.PerMinute(1))
 	address.Key = httplimit.ByAddress()
 	l, _ = limiter(t, address)
-	interceptor = UnaryServerInterceptor(l)
-	require.Equal(t, codes.InvalidArgument, status.Code(call("/a/b")))
+	require.Equal(t, codes.InvalidArgument, status.Code(ask(t.Context(), l, "/a/b", nil, nil)))
 }
 
 func TestServer_KnowsNoOtherSpellingOfAMethod(t *testing.T) {
 	p := everyone("all", sash.PerMinute(2))
 	p.Pattern, p.Key = "/test.Echo/", ByMethod()
 	l, _ := limiter(t, p)
-	call := func(method string) codes.Code {
-		_, err := UnaryServerInterceptor(l)(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
-			func(context.Context, any) (any, error) { return nil, nil })
-		return status.Code(err)
-	}
+	call := func(method string) codes.Code { return status.Code(ask(t.Context(), l, method, nil, nil)) }
 	require.Equal(t, codes.OK, call("/test.Echo/Say"))
 	require.Equal(t, codes.OK, call("test.Echo/Say"))
 	require.Equal(t, codes.ResourceExhausted, call("test.Echo/Say"))
@@ -472,9 +457,7 @@ func TestServer_KeepsTheChargeOfACallThatItsClientAborts(t *testing.T) {
 	// A client that sets a deadline cancels the call as well, so a server may see either.
 	ctx, cancel = context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
-	_, err := UnaryServerInterceptor(s.limiter)(ctx, nil, &grpc.UnaryServerInfo{FullMethod: sayMethod},
-		func(context.Context, any) (any, error) { return message(t, 10), nil })
-	require.NoError(t, err)
+	require.NoError(t, ask(ctx, s.limiter, sayMethod, nil, message(t, 10)))
 	require.EqualValues(t, 98, left(t, s.limiter, "kept"))
 	require.EqualValues(t, 100, left(t, s.limiter, "back"))
 	require.EqualValues(t, codes.DeadlineExceeded, uncertain.Load())
@@ -540,9 +523,7 @@ func TestServer_KeysCallsByTheAddressOfEachKindOfPeer(t *testing.T) {
 	l, _ := limiter(t, p)
 	call := func(address string) codes.Code {
 		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))})
-		_, err := UnaryServerInterceptor(l)(ctx, nil, &grpc.UnaryServerInfo{FullMethod: sayMethod},
-			func(context.Context, any) (any, error) { return nil, nil })
-		return status.Code(err)
+		return status.Code(ask(ctx, l, sayMethod, nil, nil))
 	}
 	for address, same := range map[string]string{
 		"192.0.2.1:1":         "[::ffff:192.0.2.1]:2",

@@ -340,9 +340,7 @@ func TestServer_SizesOfOtherCodecs(t *testing.T) {
 	p.Settle = func(r *httplimit.Response) int64 { return 1000*r.Bytes + r.Estimate }
 	call := func(message, answer any, options ...Option) (charged int64) {
 		l, _ := limiter(t, p)
-		_, err := UnaryServerInterceptor(l, options...)(t.Context(), message, &grpc.UnaryServerInfo{FullMethod: "/a/b"},
-			func(context.Context, any) (any, error) { return answer, nil })
-		require.NoError(t, err)
+		require.NoError(t, ask(t.Context(), l, "/a/b", message, answer, options...))
 		return 100_000 - left(t, l, "all")
 	}
 	require.EqualValues(t, 3005, call("12345", "123", MessageSize(func(m any) int64 { return int64(len(m.(string))) })))
@@ -392,9 +390,7 @@ func TestServer_NeverAdmitsNegativeSizes(t *testing.T) {
 	p.Cost, p.Settle = MessageBytes, httplimit.SettleBytes()
 	l, _ := limiter(t, p)
 	call := func(size int64, answer any) error {
-		_, err := UnaryServerInterceptor(l, MessageSize(func(m any) int64 { return m.(int64) }))(t.Context(), size,
-			&grpc.UnaryServerInfo{FullMethod: "/a/b"}, func(context.Context, any) (any, error) { return answer, nil })
-		return err
+		return ask(t.Context(), l, "/a/b", size, answer, MessageSize(func(m any) int64 { return m.(int64) }))
 	}
 	err := call(-1, int64(1))
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
