@@ -76,6 +76,8 @@
 //     compression; see [MessageSize].
 //   - Header is nil, or the metadata that the handler has set; see [RecordMetadata].
 //
+// An answer of a unary call that grpc-go then cannot send, since it is too large, say, counts as sent.
+//
 // Handlers may declare the cost themselves, by httplimit.ChargeOf.
 //
 // The answer is uncertain, and the charge stays unless ChargeUncertain gives it back, if

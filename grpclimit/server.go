@@ -36,10 +36,10 @@ func UnaryServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.UnaryS
 		returned := false
 		defer func() { call.Settle(codeOf(err), recorded.header, returned) }()
 		response, err = handler(handled, message)
-		returned = true
 		if err == nil {
 			call.NoteSent(response, nil)
 		}
+		returned = true
 		report(ctx, metadataOf(call.RateLimit), err)
 		return response, err
 	}

@@ -344,8 +344,19 @@ func TestServer_SizesOfOtherCodecs(t *testing.T) {
 		return 100_000 - left(t, l, "all")
 	}
 	require.EqualValues(t, 3005, call("12345", "123", MessageSize(func(m any) int64 { return int64(len(m.(string))) })))
+	require.EqualValues(t, 5, call("12345", nil, MessageSize(func(m any) int64 { return int64(len(m.(string))) })), "which nil is not given to")
 	require.EqualValues(t, 9009, call(sized{}, sized{}))
 	require.EqualValues(t, 0, call("12345", "123"))
+}
+
+func TestServer_KeepsTheEstimateIfTheSizeOfTheAnswerPanics(t *testing.T) {
+	p := everyone("all", sash.PerMinute(100).Log())
+	p.Cost, p.Settle = func(*http.Request) int64 { return 10 }, httplimit.SettleBytes()
+	l, _ := limiter(t, p)
+	require.PanicsWithValue(t, "fault", func() {
+		_ = ask(t.Context(), l, "/a/b", nil, "answer", MessageSize(func(any) int64 { panic("fault") }))
+	})
+	require.EqualValues(t, 90, left(t, l, "all"))
 }
 
 // sized is a message of a codec whose messages know their size, as those of gogo/protobuf do.

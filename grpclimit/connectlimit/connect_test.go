@@ -493,6 +493,34 @@ func (r recovers) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 	}
 }
 
+// Connect sends the headers alone if a handler sends nil.
+func TestHandler_HeadersAreNoMessage(t *testing.T) {
+	for name, options := range protocols {
+		t.Run(name, func(t *testing.T) {
+			settles := everyone("bytes", sash.PerMinute(100).Log())
+			settles.Settle = httplimit.SettleBytes()
+			calls, _ := limiter(t, settles)
+			sent, _ := limiter(t, everyone("messages", sash.PerMinute(1).Log()))
+			size := MessageSize(func(m any) int64 { return int64(len(m.(*value).Value)) })
+			e := &echo{chat: func(ctx context.Context, stream *stream) error {
+				return errors.Join(stream.Send(nil), chats(ctx, stream))
+			}}
+			bidi := dial(t, serve(t, e, limited(calls, LimitSent(sent), size)).URL, chatProcedure, options...).CallBidiStream(t.Context())
+			require.NoError(t, bidi.Send(nil))
+			require.NotEmpty(t, bidi.ResponseHeader().Get("RateLimit"))
+			require.EqualValues(t, 1, left(t, sent, "messages"))
+			require.NoError(t, bidi.Send(message(12)))
+			_, err := bidi.Receive()
+			require.NoError(t, err)
+			require.NoError(t, bidi.CloseRequest())
+			_, err = bidi.Receive()
+			require.ErrorIs(t, err, io.EOF)
+			require.EqualValues(t, 90, left(t, calls, "bytes"))
+			require.NoError(t, bidi.CloseResponse())
+		})
+	}
+}
+
 // A stream that cannot send or receive a message has an uncertain end.
 func TestHandler_KeepsTheChargeOfAStreamIfAMessageFails(t *testing.T) {
 	for name, sizes := range map[string][2]int{"received": {101, 10}, "sent": {10, 101}} {

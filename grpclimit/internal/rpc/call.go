@@ -105,12 +105,13 @@ func (c *Call) Send(message any, send func(any) error) (*Refusal, error) {
 	return nil, err
 }
 
-// NoteSent records that a message was sent, or that this has failed.
+// NoteSent records that a message was sent, or that this has failed. A message that is nil has no
+// size.
 func (c *Call) NoteSent(message any, err error) {
 	switch {
 	case err != nil:
 		c.broken.Store(true)
-	case c.charges != nil:
+	case c.charges != nil && message != nil:
 		c.bytes.Add(c.server.Size(message))
 	}
 }
