@@ -76,7 +76,8 @@
 //     compression; see [MessageSize].
 //   - Header is nil, or the metadata that the handler has set; see [RecordMetadata].
 //
-// An answer of a unary call that grpc-go then cannot send, since it is too large, say, counts as sent.
+// An answer of a unary call that grpc-go then cannot send, since it is too large, say, counts as
+// sent.
 //
 // Handlers may declare the cost themselves, by httplimit.ChargeOf.
 //

@@ -63,7 +63,8 @@
 //     whatever the codec and the compression; see [MessageSize].
 //   - Header is the headers and trailers that the handler has set.
 //
-// An answer of a unary call that Connect then cannot send, since it is too large, say, counts as sent.
+// An answer of a unary call that Connect then cannot send, since it is too large, say, counts as
+// sent.
 //
 // Handlers may declare the cost themselves, by httplimit.ChargeOf.
 //
