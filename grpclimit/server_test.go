@@ -151,19 +151,34 @@ const retries = `{"methodConfig":[{"name":[{}],"retryPolicy":{"maxAttempts":3,"i
 func TestServer_PushesRetriesOfClientsBack(t *testing.T) {
 	l, clock := limiter(t, everyone("all", sash.Per(1, time.Millisecond).Log()))
 	denials := 0
-	advance := func(ctx context.Context, m any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		response, err := handler(ctx, m)
+	advance := func(err error) {
 		if err != nil {
 			denials++
 			clock.Advance(time.Millisecond) // which the client waits for, and not an hour
 		}
-		return response, err
 	}
-	options := append([]grpc.ServerOption{grpc.ChainUnaryInterceptor(advance)}, limited(l)...)
+	options := append([]grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, m any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			response, err := handler(ctx, m)
+			advance(err)
+			return response, err
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			err := handler(srv, stream)
+			advance(err)
+			return err
+		}),
+	}, limited(l)...)
 	conn := dial(t, serve(t, &echo{}, options...), grpc.WithDefaultServiceConfig(retries))
 	require.NoError(t, say(t.Context(), conn))
 	require.NoError(t, say(t.Context(), conn))
 	require.Equal(t, 1, denials)
+
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	require.NoError(t, stream.SendMsg(message(t, 10)))
+	require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	require.Equal(t, 2, denials)
 }
 
 func TestServer_DoesNotKeepClientsFromRetryingCallsThatFail(t *testing.T) {
