@@ -33,15 +33,6 @@ func waiting(tr *httplimit.Transport) []grpc.DialOption {
 	}
 }
 
-func outgoing(t *testing.T, options ...sash.Option) *sash.Limiter {
-	l := sash.Must(sash.New(options...))
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
-// generous is a limit that no test reaches.
-var generous = sash.PerSecond(1_000_000)
-
 // held returns for how long err, of a call under NoWait, says that its key is held back.
 func held(t *testing.T, err error) time.Duration {
 	t.Helper()

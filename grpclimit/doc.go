@@ -35,6 +35,10 @@
 //   - TLS, if the connection has it, and the context of the call. [MessageOf] returns the message
 //     of a unary call.
 //
+// Health checks and reflection are calls, too, unless a policy skips them:
+//
+//	Skip: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/grpc.health.v1.Health/") },
+//
 // Identities, costs, shadows, stores and observers are those of httplimit. A transport within the
 // process may have no peer: then ByAddress cannot tell the identity.
 //
@@ -59,8 +63,8 @@
 // function of a policy panics, it is INTERNAL. If the context of a call ends while it waits in a
 // queue, it is CANCELLED or DEADLINE_EXCEEDED.
 //
-// An admitted call is sent ratelimit and ratelimit-policy in its header, or in its trailer if
-// it fails before anything is sent.
+// An admitted call is sent ratelimit and ratelimit-policy in its header. They are in its trailer
+// if it fails before anything is sent, or if the handler has sent the header by grpc.SendHeader.
 //
 // # Charges
 //
@@ -71,6 +75,9 @@
 //   - Bytes are those of the messages that the handler has sent, in binary form, before
 //     compression; see [MessageSize].
 //   - Header is nil, or the metadata that the handler has set; see [RecordMetadata].
+//
+// An answer of a unary call that grpc-go then cannot send, since it is too large, say, counts as
+// sent.
 //
 // Handlers may declare the cost themselves, by httplimit.ChargeOf.
 //
@@ -96,6 +103,19 @@
 // got and sent until then. Messages that grpc-go has received and not handed on are not charged.
 // The policies of messages are told of the answer OK, and of the bytes of the message, as soon as
 // the message is sent or received.
+//
+// # Cost
+//
+// With a call that has four keys of metadata, and one policy by address, on one core of an AMD
+// EPYC under Go 1.26.8, at commit 8a10294:
+//
+//   - a call that is admitted takes a server 2.5 µs, 2.7 kB and 24 allocations more
+//   - one that is charged by its code takes 4.5 µs, 3.4 kB and 32 allocations
+//   - one that is denied takes 7.1 µs, 4.0 kB and 58 allocations, its answer included
+//   - one that a client makes at once takes the client 2.2 µs, 2.3 kB and 26 allocations
+//
+// These are the best of 75 runs of go test -run '^$' -bench Unary -cpu 1 -benchtime 10000x
+// ./grpclimit, without a connection, while the machine had other work.
 //
 // # Order of interceptors
 //

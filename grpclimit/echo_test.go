@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"net/http"
 	"testing"
 	"time"
 
@@ -14,9 +13,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/grpclimit/internal/rpctest"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
@@ -119,25 +120,25 @@ func dial(t *testing.T, target string, options ...grpc.DialOption) *grpc.ClientC
 	return conn
 }
 
-// limiter returns a limiter on a clock of its own.
-func limiter(t *testing.T, options ...httplimit.Option) (*httplimit.Limiter, *sash.ManualClock) {
-	clock := sash.NewManualClock(0)
-	l := httplimit.Must(httplimit.New(append(options, httplimit.WithClock(clock))...))
-	t.Cleanup(func() { l.Close() })
-	return l, clock
+// dialBuffer serves e on a connection in memory, which works in a bubble of synctest.
+func dialBuffer(t *testing.T, e *echo, options ...grpc.ServerOption) *grpc.ClientConn {
+	buffer := bufconn.Listen(1 << 16)
+	serveOn(t, buffer, e, options...)
+	return dial(t, "passthrough:///buffer", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return buffer.DialContext(ctx)
+	}))
 }
 
-// everyone is a policy for all calls together.
-func everyone(name string, limit sash.Limit) httplimit.Policy {
-	return httplimit.Policy{Name: name, Limits: []sash.Limit{limit}, Key: httplimit.Everyone()}
-}
+// What the tests share with those of connectlimit.
+var (
+	limiter  = rpctest.Limiter
+	outgoing = rpctest.Outgoing
+	everyone = rpctest.Everyone
+	left     = rpctest.Left
+)
 
-// left returns how many units of a policy are left for everyone.
-func left(t *testing.T, l *httplimit.Limiter, policy string) int64 {
-	key, ok := l.KeyFor(policy, &http.Request{})
-	require.True(t, ok)
-	return l.Sash().Peek(key, 0).Remaining
-}
+// generous is a limit of clients that no test reaches.
+var generous = sash.PerSecond(1_000_000)
 
 // message returns a message of that many bytes in binary form.
 func message(t testing.TB, size int) *wrapperspb.BytesValue {
@@ -151,6 +152,13 @@ func message(t testing.TB, size int) *wrapperspb.BytesValue {
 // say calls Say with an empty message.
 func say(ctx context.Context, conn *grpc.ClientConn, options ...grpc.CallOption) error {
 	return conn.Invoke(ctx, sayMethod, &wrapperspb.BytesValue{}, &wrapperspb.BytesValue{}, options...)
+}
+
+// ask asks the interceptor of a limiter, without a connection, on a call whose handler answers.
+func ask(ctx context.Context, l *httplimit.Limiter, method string, message, answer any, options ...Option) error {
+	_, err := UnaryServerInterceptor(l, options...)(ctx, message, &grpc.UnaryServerInfo{FullMethod: method},
+		func(context.Context, any) (any, error) { return answer, nil })
+	return err
 }
 
 // retryDelay returns the RetryInfo in err.

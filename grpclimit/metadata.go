@@ -36,7 +36,8 @@ func describe(ctx context.Context, method string, message any) *rpc.Description 
 	return d
 }
 
-// headerOf returns metadata as a header, without pseudo-headers.
+// headerOf returns metadata as a header, without pseudo-headers. The header shares the values of
+// md, so md must be the caller's own.
 func headerOf(md metadata.MD) http.Header {
 	h := make(http.Header, len(md))
 	for key, values := range md {
@@ -44,7 +45,10 @@ func headerOf(md metadata.MD) http.Header {
 			continue
 		}
 		name := textproto.CanonicalMIMEHeaderKey(key)
-		h[name] = append(h[name], values...)
+		if earlier := h[name]; len(earlier) > 0 { // a handler has spelled a key in two ways
+			values = append(earlier, values...)
+		}
+		h[name] = values
 	}
 	return h
 }

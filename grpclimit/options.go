@@ -50,8 +50,9 @@ func LimitSent(l *httplimit.Limiter) Option {
 
 // MessageSize returns the bytes of a message, for [MessageBytes] and httplimit.Response, in
 // place of the default: the size of a protobuf message in binary form, and of any other value
-// what its method Size() int returns, or 0. It is for codecs of other kinds. MessageSize panics
-// if size is nil.
+// what its method Size() int returns, or 0. It is for codecs of other kinds. It is not given nil.
+// A panic of it counts as one of the policy that asks for the size, or of the handler that sends
+// the message. MessageSize panics if size is nil.
 func MessageSize(size func(message any) int64) Option {
 	mustNotBeNil("MessageSize", size == nil)
 	return func(s *server) { s.Size = size }

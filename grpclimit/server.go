@@ -36,14 +36,21 @@ func UnaryServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.UnaryS
 		returned := false
 		defer func() { call.Settle(codeOf(err), recorded.header, returned) }()
 		response, err = handler(handled, message)
-		returned = true
 		if err == nil {
 			call.NoteSent(response, nil)
-			_ = grpc.SetHeader(ctx, metadataOf(call.RateLimit)) // fails if the handler has sent its headers
-		} else {
-			_ = grpc.SetTrailer(ctx, metadataOf(call.RateLimit))
 		}
+		returned = true
+		report(ctx, metadataOf(call.RateLimit), err)
 		return response, err
+	}
+}
+
+// report tells the quotas of a unary call whose handler has returned err. A call that has failed
+// has no header, so that clients may retry it: see trailerOf. Nor can a header be set if the
+// handler has sent the headers itself.
+func report(ctx context.Context, quotas metadata.MD, err error) {
+	if err != nil || grpc.SetHeader(ctx, quotas) != nil {
+		_ = grpc.SetTrailer(ctx, quotas) // fails if no transport is below
 	}
 }
 

@@ -2,7 +2,9 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,8 +21,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/seed-30da4c49/sash"
@@ -119,6 +121,29 @@ func TestServer_TellsQuotasInTheHeaderOfAnAdmittedCall(t *testing.T) {
 	require.NoError(t, stream.CloseSend())
 }
 
+func TestServer_TellsQuotasInTheTrailerIfTheHandlerHasSentTheHeader(t *testing.T) {
+	l, _ := limiter(t, everyone("all", sash.PerMinute(100)))
+	sends := func(ctx context.Context) error { return grpc.SendHeader(ctx, metadata.Pairs("a", "1")) }
+	conn := dial(t, serve(t, &echo{
+		say: func(ctx context.Context, m *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
+			return m, sends(ctx)
+		},
+		chat: func(stream grpc.ServerStream) error { return errors.Join(sends(stream.Context()), chats(stream)) },
+	}, limited(l)...))
+	var header, trailer metadata.MD
+	require.NoError(t, say(t.Context(), conn, grpc.Header(&header), grpc.Trailer(&trailer)))
+	require.NotContains(t, header, "ratelimit")
+	require.Len(t, trailer["ratelimit"], 1)
+
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	require.NoError(t, stream.SendMsg(message(t, 10)))
+	require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	require.NoError(t, stream.CloseSend())
+	require.Equal(t, io.EOF, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	require.Len(t, stream.Trailer()["ratelimit"], 1)
+}
+
 // A retry policy as users of grpc-go have it.
 const retries = `{"methodConfig":[{"name":[{}],"retryPolicy":{"maxAttempts":3,"initialBackoff":"3600s",` +
 	`"maxBackoff":"3600s","backoffMultiplier":1,"retryableStatusCodes":["RESOURCE_EXHAUSTED","UNAVAILABLE"]}}]}`
@@ -126,19 +151,34 @@ const retries = `{"methodConfig":[{"name":[{}],"retryPolicy":{"maxAttempts":3,"i
 func TestServer_PushesRetriesOfClientsBack(t *testing.T) {
 	l, clock := limiter(t, everyone("all", sash.Per(1, time.Millisecond).Log()))
 	denials := 0
-	advance := func(ctx context.Context, m any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		response, err := handler(ctx, m)
+	advance := func(err error) {
 		if err != nil {
 			denials++
 			clock.Advance(time.Millisecond) // which the client waits for, and not an hour
 		}
-		return response, err
 	}
-	options := append([]grpc.ServerOption{grpc.ChainUnaryInterceptor(advance)}, limited(l)...)
+	options := append([]grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, m any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			response, err := handler(ctx, m)
+			advance(err)
+			return response, err
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			err := handler(srv, stream)
+			advance(err)
+			return err
+		}),
+	}, limited(l)...)
 	conn := dial(t, serve(t, &echo{}, options...), grpc.WithDefaultServiceConfig(retries))
 	require.NoError(t, say(t.Context(), conn))
 	require.NoError(t, say(t.Context(), conn))
 	require.Equal(t, 1, denials)
+
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	require.NoError(t, stream.SendMsg(message(t, 10)))
+	require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+	require.Equal(t, 2, denials)
 }
 
 func TestServer_DoesNotKeepClientsFromRetryingCallsThatFail(t *testing.T) {
@@ -222,8 +262,10 @@ func TestServer_DescribesCallsToPolicies(t *testing.T) {
 	require.EqualValues(t, 12, MessageBytes(r))
 	require.NotNil(t, r.Context().Value(http.LocalAddrContextKey))
 
-	_, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
 	require.NoError(t, err)
+	require.NoError(t, stream.CloseSend())
+	require.Equal(t, io.EOF, stream.RecvMsg(new(wrapperspb.BytesValue)), "the stream is charged by then")
 	r = <-seen
 	require.Equal(t, chatMethod, r.URL.Path)
 	require.Nil(t, MessageOf(r.Context()))
@@ -265,40 +307,26 @@ func TestServer_KnowsUnixSocketsAndTransportsWithoutAddresses(t *testing.T) {
 	require.NoError(t, say(ctx, conn))
 	require.Equal(t, codes.ResourceExhausted, status.Code(say(ctx, conn)))
 
-	buffer := bufconn.Listen(1 << 16)
-	serveOn(t, buffer, &echo{}, limited(l)...)
-	conn = dial(t, "passthrough:///buffer", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return buffer.DialContext(ctx) }))
-	require.Equal(t, codes.InvalidArgument, status.Code(say(ctx, conn)))
+	require.Equal(t, codes.InvalidArgument, status.Code(say(ctx, dialBuffer(t, &echo{}, limited(l)...))))
 }
 
 // A transport within the process may call interceptors with a bare context.
 func TestServer_WorksWithoutAPeerMetadataOrTransport(t *testing.T) {
 	l, _ := limiter(t, everyone("all", sash.PerMinute(1)))
-	interceptor := UnaryServerInterceptor(l, RecordMetadata())
-	call := func(method string) error {
-		_, err := interceptor(t.Context(), "no protobuf", &grpc.UnaryServerInfo{FullMethod: method},
-			func(context.Context, any) (any, error) { return nil, nil })
-		return err
-	}
-	require.NoError(t, call("no/slash"))
-	require.Equal(t, codes.ResourceExhausted, status.Code(call("")))
+	require.NoError(t, ask(t.Context(), l, "no/slash", "no protobuf", nil, RecordMetadata()))
+	require.Equal(t, codes.ResourceExhausted, status.Code(ask(t.Context(), l, "", "no protobuf", nil, RecordMetadata())))
 
 	address := everyone("all", sash.PerMinute(1))
 	address.Key = httplimit.ByAddress()
 	l, _ = limiter(t, address)
-	interceptor = UnaryServerInterceptor(l)
-	require.Equal(t, codes.InvalidArgument, status.Code(call("/a/b")))
+	require.Equal(t, codes.InvalidArgument, status.Code(ask(t.Context(), l, "/a/b", nil, nil)))
 }
 
 func TestServer_KnowsNoOtherSpellingOfAMethod(t *testing.T) {
 	p := everyone("all", sash.PerMinute(2))
 	p.Pattern, p.Key = "/test.Echo/", ByMethod()
 	l, _ := limiter(t, p)
-	call := func(method string) codes.Code {
-		_, err := UnaryServerInterceptor(l)(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
-			func(context.Context, any) (any, error) { return nil, nil })
-		return status.Code(err)
-	}
+	call := func(method string) codes.Code { return status.Code(ask(t.Context(), l, method, nil, nil)) }
 	require.Equal(t, codes.OK, call("/test.Echo/Say"))
 	require.Equal(t, codes.OK, call("test.Echo/Say"))
 	require.Equal(t, codes.ResourceExhausted, call("test.Echo/Say"))
@@ -381,6 +409,10 @@ func TestServer_ChargesByTheCodeOfTheAnswer(t *testing.T) {
 			return message(t, 0), status.Error(code, "")
 		}), code)
 	}
+	want--
+	require.Equal(t, want, s.call(t, "login", func(context.Context) (*wrapperspb.BytesValue, error) {
+		return nil, fmt.Errorf("wrapped: %w", status.Error(codes.Unauthenticated, ""))
+	}))
 	require.Equal(t, want, s.call(t, "login", func(context.Context) (*wrapperspb.BytesValue, error) {
 		return nil, fmt.Errorf("wrapped: %w", context.DeadlineExceeded) // of the handler's own; grpc-go answers DEADLINE_EXCEEDED
 	}))
@@ -440,9 +472,7 @@ func TestServer_KeepsTheChargeOfACallThatItsClientAborts(t *testing.T) {
 	// A client that sets a deadline cancels the call as well, so a server may see either.
 	ctx, cancel = context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
-	_, err := UnaryServerInterceptor(s.limiter)(ctx, nil, &grpc.UnaryServerInfo{FullMethod: sayMethod},
-		func(context.Context, any) (any, error) { return message(t, 10), nil })
-	require.NoError(t, err)
+	require.NoError(t, ask(ctx, s.limiter, sayMethod, nil, message(t, 10)))
 	require.EqualValues(t, 98, left(t, s.limiter, "kept"))
 	require.EqualValues(t, 100, left(t, s.limiter, "back"))
 	require.EqualValues(t, codes.DeadlineExceeded, uncertain.Load())
@@ -500,4 +530,48 @@ func TestServer_TellsNothingAboutTheClient(t *testing.T) {
 	err := say(ctx, conn, grpc.Trailer(&trailer))
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	require.NotContains(t, strings.ToLower(fmt.Sprint(status.Convert(err).Proto(), trailer)), "secret")
+}
+
+func TestServer_KeysCallsByTheAddressOfEachKindOfPeer(t *testing.T) {
+	p := everyone("all", sash.PerMinute(1))
+	p.Key = httplimit.ByAddress()
+	l, _ := limiter(t, p)
+	call := func(address string) codes.Code {
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))})
+		return status.Code(ask(ctx, l, sayMethod, nil, nil))
+	}
+	for address, same := range map[string]string{
+		"192.0.2.1:1":         "[::ffff:192.0.2.1]:2",
+		"[2001:db8::1]:1":     "[2001:db8::2]:2", // of one subnet
+		"[fe80::1%eth0]:1":    "[fe80::1%eth0]:2",
+		"[2001:db8:0:1::]:99": "[2001:db8:0:1:ffff::]:1",
+	} {
+		require.Equal(t, codes.OK, call(address), address)
+		require.Equal(t, codes.ResourceExhausted, call(same), same)
+	}
+}
+
+// A server of net/http may serve gRPC by ServeHTTP.
+func TestServer_LimitsCallsThatAServerOfNetHTTPHandsOn(t *testing.T) {
+	p := everyone("all", sash.PerMinute(1).Log())
+	p.Key = httplimit.ByAddress(httplimit.TrustProxies(netip.MustParsePrefix("127.0.0.0/8")))
+	l, _ := limiter(t, p)
+	server := grpc.NewServer(limited(l)...)
+	server.RegisterService(&echoDesc, &echo{say: says, chat: chats})
+	defer server.Stop()
+	web := httptest.NewUnstartedServer(server)
+	web.Config.Protocols = new(http.Protocols)
+	web.Config.Protocols.SetUnencryptedHTTP2(true)
+	web.Start()
+	t.Cleanup(web.Close)
+	conn := dial(t, "passthrough:///"+web.Listener.Addr().String())
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", "198.51.100.1", "x-forwarded-for", "127.0.0.2")
+	require.NoError(t, say(ctx, conn))
+	var trailer metadata.MD
+	err := say(ctx, conn, grpc.Trailer(&trailer))
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	wait, _ := retryDelay(err)
+	require.Equal(t, time.Minute, wait)
+	require.Equal(t, []string{"60000"}, trailer["grpc-retry-pushback-ms"])
+	require.NoError(t, say(metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", "198.51.100.2"), conn))
 }

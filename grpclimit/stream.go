@@ -16,7 +16,7 @@ type serverStream struct {
 	call     *rpc.Call
 	handled  context.Context
 	recorded *recorder   // nil: metadata is not recorded
-	reported atomic.Bool // whether the headers that report quotas were set
+	reported atomic.Bool // whether the quotas were reported
 }
 
 func (s *serverStream) Context() context.Context { return s.handled }
@@ -59,10 +59,15 @@ func (s *serverStream) SetTrailer(md metadata.MD) {
 	s.ServerStream.SetTrailer(md)
 }
 
-// report sets the headers that report quotas, before the headers are sent.
+// report sets the headers that report quotas, before the headers are sent. If the handler has
+// sent them by grpc.SendHeader, the trailer reports the quotas.
 func (s *serverStream) report() {
-	if s.reported.CompareAndSwap(false, true) {
-		_ = s.ServerStream.SetHeader(metadataOf(s.call.RateLimit)) // fails if the headers were sent by grpc.SendHeader
+	if !s.reported.CompareAndSwap(false, true) {
+		return
+	}
+	quotas := metadataOf(s.call.RateLimit)
+	if s.ServerStream.SetHeader(quotas) != nil {
+		s.ServerStream.SetTrailer(quotas)
 	}
 }
 

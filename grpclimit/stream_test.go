@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -339,17 +340,77 @@ func TestServer_SizesOfOtherCodecs(t *testing.T) {
 	p.Settle = func(r *httplimit.Response) int64 { return 1000*r.Bytes + r.Estimate }
 	call := func(message, answer any, options ...Option) (charged int64) {
 		l, _ := limiter(t, p)
-		_, err := UnaryServerInterceptor(l, options...)(t.Context(), message, &grpc.UnaryServerInfo{FullMethod: "/a/b"},
-			func(context.Context, any) (any, error) { return answer, nil })
-		require.NoError(t, err)
+		require.NoError(t, ask(t.Context(), l, "/a/b", message, answer, options...))
 		return 100_000 - left(t, l, "all")
 	}
 	require.EqualValues(t, 3005, call("12345", "123", MessageSize(func(m any) int64 { return int64(len(m.(string))) })))
+	require.EqualValues(t, 5, call("12345", nil, MessageSize(func(m any) int64 { return int64(len(m.(string))) })), "which nil is not given to")
 	require.EqualValues(t, 9009, call(sized{}, sized{}))
 	require.EqualValues(t, 0, call("12345", "123"))
+}
+
+func TestServer_KeepsTheEstimateIfTheSizeOfTheAnswerPanics(t *testing.T) {
+	p := everyone("all", sash.PerMinute(100).Log())
+	p.Cost, p.Settle = func(*http.Request) int64 { return 10 }, httplimit.SettleBytes()
+	l, _ := limiter(t, p)
+	require.PanicsWithValue(t, "fault", func() {
+		_ = ask(t.Context(), l, "/a/b", nil, "answer", MessageSize(func(any) int64 { panic("fault") }))
+	})
+	require.EqualValues(t, 90, left(t, l, "all"))
 }
 
 // sized is a message of a codec whose messages know their size, as those of gogo/protobuf do.
 type sized struct{}
 
 func (sized) Size() int { return 9 }
+
+func TestStream_FollowsPoliciesThatAreReplacedMeanwhile(t *testing.T) {
+	opening := everyone("calls", sash.PerMinute(10).Log())
+	opening.Charge = func(int) bool { return false }
+	calls, _ := limiter(t, opening)
+	messages, _ := limiter(t, everyone("messages", sash.PerMinute(100).Log()))
+	conn := dial(t, serve(t, &echo{}, limited(calls, LimitReceived(messages))...))
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	echo := func() error {
+		require.NoError(t, stream.SendMsg(message(t, 10)))
+		return stream.RecvMsg(new(wrapperspb.BytesValue))
+	}
+	require.NoError(t, echo())
+	require.NoError(t, calls.Reconfigure(everyone("other", sash.PerMinute(10).Log())))
+	require.NoError(t, messages.Reconfigure(everyone("messages", sash.PerMinute(2).Log())))
+	require.NoError(t, echo())
+	err = echo()
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	wait, _ := retryDelay(err)
+	require.Equal(t, time.Minute, wait)
+	require.EqualValues(t, 10, left(t, calls, "other"))
+}
+
+// A limiter decides after Close as well.
+func TestServer_WorksWithALimiterThatIsClosed(t *testing.T) {
+	l, _ := limiter(t, everyone("all", sash.PerMinute(1).Log()))
+	conn := dial(t, serve(t, &echo{}, limited(l)...))
+	l.Close()
+	require.NoError(t, say(t.Context(), conn))
+	require.Equal(t, codes.ResourceExhausted, status.Code(say(t.Context(), conn)))
+}
+
+func TestServer_NeverAdmitsNegativeSizes(t *testing.T) {
+	p := everyone("all", sash.PerMinute(100).Log())
+	p.Cost, p.Settle = MessageBytes, httplimit.SettleBytes()
+	l, _ := limiter(t, p)
+	call := func(size int64, answer any) error {
+		return ask(t.Context(), l, "/a/b", size, answer, MessageSize(func(m any) int64 { return m.(int64) }))
+	}
+	err := call(-1, int64(1))
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	_, ok := retryDelay(err)
+	require.False(t, ok)
+	require.Equal(t, codes.ResourceExhausted, status.Code(call(math.MaxInt64, int64(1))))
+	require.EqualValues(t, 100, left(t, l, "all"))
+	require.NoError(t, call(10, int64(-5)))
+	require.EqualValues(t, 90, left(t, l, "all"), "the estimate stays")
+	require.NoError(t, call(10, int64(math.MaxInt64)))
+	require.EqualValues(t, 0, left(t, l, "all"), "the answer is charged in full")
+}

@@ -99,6 +99,12 @@ type admission interface {
 // number of its waiter, by which queues are ordered. Then it is admitted in turn again, even if none
 // of its new policies has a Queue, so that it is not served if its client has gone.
 func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
+	// Read the clock before each attempt, which reads it, too. If time passes between the two, the
+	// call wakes early and tries again. Read afterwards, it would oversleep, and on a clock that is
+	// not moved again it would never wake.
+	clock, takes := c.waitClock(), c.takes[:c.enforced]
+	now := clock.Now()
+
 	// Without a waiter, try at once. With one, only look: a new request must not overtake.
 	attempted := c.place == 0 && c.waits.none()
 	if attempted {
@@ -106,9 +112,8 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 			return d
 		}
 	}
-	clock, takes := c.waitClock(), c.takes[:c.enforced]
 	if c.place == 0 {
-		c.came = clock.Now()
+		c.came = now
 	}
 	until := window.Plus(c.came, int64(leastWait(takes)))
 	w := c.waits.newWaiter(takes, c.place)
@@ -117,6 +122,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	for {
 		turn := attempted
 		if !attempted {
+			now = clock.Now()
 			if turn = c.waits.beginAttempt(w); !turn {
 				d = sash.Decision{} // that of an earlier attempt holds no more
 				a.look()
@@ -127,7 +133,9 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		attempted = false
 
 		// The call was denied, or it has not its turn. Is waiting of any use?
-		now := clock.Now()
+		if c.store != nil {
+			now = clock.Now() // the wait that a store tells counts from its answer
+		}
 		wait, useful := waitOf(ctx, takes, d.RetryAfter, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
 			c.waits.endAttempt(w, c.denies)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -621,6 +622,50 @@ func TestQueue_UnderLoad(t *testing.T) {
 	}
 	require.EqualValues(t, l.served.Load(), served)
 	require.Less(t, served, clients*each, "some have left")
+}
+
+// A steppingClock moves on once, right after one of its readings.
+type steppingClock struct {
+	*sash.ManualClock
+	readings atomic.Int64 // left until then
+	step     time.Duration
+}
+
+func (c *steppingClock) Now() int64 {
+	now := c.ManualClock.Now()
+	if c.readings.Add(-1) == 0 {
+		c.Advance(c.step)
+	}
+	return now
+}
+
+// No reading of the clock is so late that a request waits for longer than it must.
+func TestQueue_DoesNotOversleepWhenTimePassesDuringAnAttempt(t *testing.T) {
+	for reading := range int64(12) {
+		synctest.Test(t, func(t *testing.T) {
+			clock := &steppingClock{ManualClock: sash.NewManualClock(0), step: time.Second}
+			l := httplimit.Must(httplimit.New(
+				queued("p", "", sash.PerSecond(1).Log(), httplimit.Queue{Wait: time.Minute, Requests: 1}),
+				httplimit.WithClock(clock), httplimit.WithSweepInterval(-1)))
+			decide := func(ctx context.Context) httplimit.Outcome {
+				return l.Decide(nil, newRequest("GET /", "X-Key", "k").WithContext(ctx)).Outcome
+			}
+			require.Equal(t, httplimit.Admitted, decide(t.Context()))
+
+			ctx, gone := context.WithCancel(t.Context())
+			defer gone()
+			outcome := make(chan httplimit.Outcome, 1)
+			clock.readings.Store(1 + reading)
+			go func() { outcome <- decide(ctx) }()
+			synctest.Wait()
+			if clock.ManualClock.Now() == 0 { // it waits, after fewer readings
+				clock.Advance(clock.step)
+			}
+			synctest.Wait()
+			require.Len(t, outcome, 1, "it waits on, though it is admitted, after reading %d", 1+reading)
+			require.Equal(t, httplimit.Admitted, <-outcome)
+		})
+	}
 }
 
 // Against a model: a list of waiters for each key, and the times of its admissions.

@@ -99,6 +99,11 @@ var ofHTTPLimit = []mutant{
 		tests: "TestQueue",
 	},
 	{
+		name: "queue-oversleeps", fault: "a request whose attempt took time waits for longer than it must",
+		file: "httplimit/queue.go", old: "		if c.store != nil {\n", new: "		if c != nil {\n",
+		tests: "TestQueue",
+	},
+	{
 		name: "queue-one-too-many", fault: "one request more than fits waits",
 		file: "httplimit/waitqueue.go", old: ">= p.Queue.Requests ||", new: "> p.Queue.Requests ||",
 		tests: "TestQueue",
@@ -110,7 +115,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-asks-all-the-time", fault: "a request that waits asks a store all the time",
-		file: "httplimit/queue.go", old: "if c.store != nil {", new: "if c == nil {",
+		file: "httplimit/queue.go", old: "if c.store != nil {\n		// Nothing", new: "if c == nil {\n		// Nothing",
 		tests: "TestQueue_DoesNotAsk",
 	},
 	{

@@ -124,19 +124,23 @@ func (c *clientConn) wait() error {
 	if c.waited {
 		return c.err
 	}
-	c.waited = true
+	// If a KeyFunc panics, and the caller recovers, the stream must not be sent: it was charged
+	// nothing.
+	c.waited, c.err = true, connect.NewError(connect.CodeInternal, errPanicked)
 	defer close(c.turn)
 	key, err := rpc.Admit(c.ctx, c.interceptor.transport, &rpc.Description{
 		Procedure: c.Spec().Procedure,
 		Host:      c.Peer().Addr,
 		Header:    c.RequestHeader(),
 	})
-	c.key = key
-	if err != nil {
+	if c.key, c.err = key, nil; err != nil {
 		c.err = notSent(err)
 	}
 	return c.err
 }
+
+// errPanicked is why a stream is not sent after a function of the Transport has panicked.
+var errPanicked = errors.New("connectlimit: not sent: a function of the Transport has panicked")
 
 // sent returns why the stream is not sent, once that is known. It is called by the side that
 // receives.

@@ -19,13 +19,6 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// outgoing returns a limiter of clients whose limit no test reaches.
-func outgoing(t *testing.T, clock sash.Clock) *sash.Limiter {
-	l := sash.Must(sash.New(sash.PerSecond(1_000_000), sash.WithClock(clock)))
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
 // held returns for how long err, of a call under NoWait, says that its key is held back.
 func held(t *testing.T, err error) time.Duration {
 	t.Helper()
@@ -61,7 +54,7 @@ func TestClient_WaitsExactlyAsLongAsTheServerAsks(t *testing.T) {
 				l, clock := limiter(t, everyone("all", sash.Per(1, 90*time.Second+7*time.Nanosecond).Log()))
 				server := serve(t, &echo{}, limited(l))
 				require.NoError(t, say(t.Context(), dial(t, server.URL, sayProcedure)))
-				tr := &httplimit.Transport{Limiter: outgoing(t, clock), NoWait: true}
+				tr := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}
 				c := dial(t, server.URL, procedure, append(options, connect.WithInterceptors(NewClientInterceptor(tr)))...)
 				err := call(t.Context(), c)
 				require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err))
@@ -93,7 +86,7 @@ func TestClient_ObeysServersOfGRPCGo(t *testing.T) {
 	defer server.Stop()
 	url := "http://" + listener.Addr().String()
 	require.NoError(t, say(t.Context(), dial(t, url, sayProcedure, connect.WithGRPC())))
-	tr := &httplimit.Transport{Limiter: outgoing(t, clock), NoWait: true}
+	tr := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}
 	c := dial(t, url, sayProcedure, connect.WithGRPC(), connect.WithInterceptors(NewClientInterceptor(tr)))
 	err = say(t.Context(), c)
 	require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err))
@@ -155,6 +148,20 @@ func TestClient_GivesUpWithItsContext(t *testing.T) {
 	})
 }
 
+// A stream is not sent after a KeyFunc has panicked, even if the caller recovers and goes on.
+func TestClient_SendsNoStreamWhoseKeyPanics(t *testing.T) {
+	tr := &httplimit.Transport{
+		Limiter: outgoing(t, generous, sash.WithClock(sash.NewManualClock(0))),
+		Key:     func([]byte, *http.Request) ([]byte, bool) { panic("fault") },
+	}
+	conn := NewClientInterceptor(tr).WrapStreamingClient(func(context.Context, connect.Spec) connect.StreamingClientConn {
+		return sends{header: http.Header{}}
+	})(t.Context(), connect.Spec{})
+	require.PanicsWithValue(t, "fault", func() { _ = conn.Send(new(value)) })
+	require.Equal(t, connect.CodeInternal, connect.CodeOf(conn.Send(new(value))))
+	require.Equal(t, connect.CodeInternal, connect.CodeOf(conn.Receive(new(value))))
+}
+
 // request returns the request by which a stream is keyed.
 func request(t *testing.T, conn connect.StreamingClientConn) *http.Request {
 	r, err := http.NewRequest("POST", "http://"+conn.Peer().Addr+conn.Spec().Procedure, nil)
@@ -164,7 +171,7 @@ func request(t *testing.T, conn connect.StreamingClientConn) *http.Request {
 }
 
 func TestClient_TellsWhyACallIsNotSent(t *testing.T) {
-	tr := &httplimit.Transport{Limiter: outgoing(t, sash.NewManualClock(0)), Cost: func(*http.Request) int64 { return 2_000_000 }}
+	tr := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(sash.NewManualClock(0))), Cost: func(*http.Request) int64 { return 2_000_000 }}
 	c := dial(t, "http://api.example", sayProcedure, connect.WithInterceptors(NewClientInterceptor(tr)))
 	err := say(t.Context(), c)
 	require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err))
@@ -176,7 +183,7 @@ func TestClient_TellsWhyACallIsNotSent(t *testing.T) {
 // A list of interceptors may be shared by clients and handlers.
 func TestInterceptors_LeaveTheOtherSideAlone(t *testing.T) {
 	l, clock := limiter(t, everyone("all", sash.PerMinute(1).Log()))
-	both := connect.WithInterceptors(NewInterceptor(l), NewClientInterceptor(&httplimit.Transport{Limiter: outgoing(t, clock), NoWait: true}))
+	both := connect.WithInterceptors(NewInterceptor(l), NewClientInterceptor(&httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}))
 	server := serve(t, &echo{}, both)
 	require.NoError(t, say(t.Context(), dial(t, server.URL, sayProcedure, both)))
 	require.EqualValues(t, 0, left(t, l, "all"))

@@ -26,6 +26,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/grpclimit"
+	"github.com/seed-30da4c49/sash/grpclimit/internal/rpctest"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
@@ -114,29 +115,20 @@ func say(ctx context.Context, c *client) error {
 	return err
 }
 
-// limiter returns a limiter on a clock of its own.
-func limiter(t *testing.T, options ...httplimit.Option) (*httplimit.Limiter, *sash.ManualClock) {
-	clock := sash.NewManualClock(0)
-	l := httplimit.Must(httplimit.New(append(options, httplimit.WithClock(clock))...))
-	t.Cleanup(func() { l.Close() })
-	return l, clock
-}
+// What the tests share with those of grpclimit.
+var (
+	limiter  = rpctest.Limiter
+	outgoing = rpctest.Outgoing
+	everyone = rpctest.Everyone
+	left     = rpctest.Left
+)
+
+// generous is a limit of clients that no test reaches.
+var generous = sash.PerSecond(1_000_000)
 
 // limited returns the option of a handler with the interceptor of a limiter.
 func limited(l *httplimit.Limiter, options ...Option) connect.HandlerOption {
 	return connect.WithInterceptors(NewInterceptor(l, options...))
-}
-
-// everyone is a policy for all calls together.
-func everyone(name string, limit sash.Limit) httplimit.Policy {
-	return httplimit.Policy{Name: name, Limits: []sash.Limit{limit}, Key: httplimit.Everyone()}
-}
-
-// left returns how many units of a policy are left for everyone.
-func left(t *testing.T, l *httplimit.Limiter, policy string) int64 {
-	key, ok := l.KeyFor(policy, &http.Request{})
-	require.True(t, ok)
-	return l.Sash().Peek(key, 0).Remaining
 }
 
 // detailsOf returns the RetryInfo, if there is one, and the quotas of the QuotaFailure.
@@ -254,7 +246,7 @@ func TestHandler_AnswersClientsOfGRPCGo(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		return func() error { return conn.Invoke(t.Context(), sayProcedure, message(10), new(value)) }
 	}
-	waits := &httplimit.Transport{Limiter: outgoing(t, clock), NoWait: true}
+	waits := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}
 	call, waiting := dialGRPC(), dialGRPC(grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(waits)))
 	require.NoError(t, call())
 	err := waiting()
@@ -498,6 +490,34 @@ func (r recovers) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 			}
 		}()
 		return next(ctx, conn)
+	}
+}
+
+// Connect sends the headers alone if a handler sends nil.
+func TestHandler_HeadersAreNoMessage(t *testing.T) {
+	for name, options := range protocols {
+		t.Run(name, func(t *testing.T) {
+			settles := everyone("bytes", sash.PerMinute(100).Log())
+			settles.Settle = httplimit.SettleBytes()
+			calls, _ := limiter(t, settles)
+			sent, _ := limiter(t, everyone("messages", sash.PerMinute(1).Log()))
+			size := MessageSize(func(m any) int64 { return int64(len(m.(*value).Value)) })
+			e := &echo{chat: func(ctx context.Context, stream *stream) error {
+				return errors.Join(stream.Send(nil), chats(ctx, stream))
+			}}
+			bidi := dial(t, serve(t, e, limited(calls, LimitSent(sent), size)).URL, chatProcedure, options...).CallBidiStream(t.Context())
+			require.NoError(t, bidi.Send(nil))
+			require.NotEmpty(t, bidi.ResponseHeader().Get("RateLimit"))
+			require.EqualValues(t, 1, left(t, sent, "messages"))
+			require.NoError(t, bidi.Send(message(12)))
+			_, err := bidi.Receive()
+			require.NoError(t, err)
+			require.NoError(t, bidi.CloseRequest())
+			_, err = bidi.Receive()
+			require.ErrorIs(t, err, io.EOF)
+			require.EqualValues(t, 90, left(t, calls, "bytes"))
+			require.NoError(t, bidi.CloseResponse())
+		})
 	}
 }
 

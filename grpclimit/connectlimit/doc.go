@@ -63,6 +63,9 @@
 //     whatever the codec and the compression; see [MessageSize].
 //   - Header is the headers and trailers that the handler has set.
 //
+// An answer of a unary call that Connect then cannot send, since it is too large, say, counts as
+// sent.
+//
 // Handlers may declare the cost themselves, by httplimit.ChargeOf.
 //
 // The answer is uncertain, and the charge stays unless ChargeUncertain gives it back, if

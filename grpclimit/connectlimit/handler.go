@@ -59,10 +59,10 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			call.Settle(codeOf(err), func() http.Header { return unaryHeader(info, response) }, returned)
 		}()
 		response, err = next(call.Context(), request)
-		returned = true
 		if err == nil {
 			call.NoteSent(response.Any(), nil)
 		}
+		returned = true
 		return response, err
 	}
 }
@@ -107,6 +107,11 @@ func (c *handlerConn) Receive(message any) error {
 }
 
 func (c *handlerConn) Send(message any) error {
+	if message == nil { // Connect sends the headers, and no message
+		err := c.StreamingHandlerConn.Send(nil)
+		c.call.NoteSent(nil, err)
+		return err
+	}
 	refusal, err := c.call.Send(message, c.StreamingHandlerConn.Send)
 	if refusal != nil {
 		return errorOf(refusal)

@@ -105,13 +105,21 @@ func (c *Call) Send(message any, send func(any) error) (*Refusal, error) {
 	return nil, err
 }
 
+// sizeOf returns the size of a message. One that is nil has none.
+func (s *Server) sizeOf(message any) int64 {
+	if message == nil {
+		return 0
+	}
+	return s.Size(message)
+}
+
 // NoteSent records that a message was sent, or that this has failed.
 func (c *Call) NoteSent(message any, err error) {
 	switch {
 	case err != nil:
 		c.broken.Store(true)
 	case c.charges != nil:
-		c.bytes.Add(c.server.Size(message))
+		c.bytes.Add(c.server.sizeOf(message))
 	}
 }
 
@@ -139,7 +147,7 @@ func (c *Call) decideMessage(l *httplimit.Limiter, message any) (*httplimit.Char
 // sent.
 func (c *Call) settleMessage(charges *httplimit.Charges, message any, err error) {
 	if charges != nil {
-		charges.Settle(httplimit.Response{Bytes: c.server.Size(message), Uncertain: err != nil})
+		charges.Settle(httplimit.Response{Bytes: c.server.sizeOf(message), Uncertain: err != nil})
 	}
 }
 
