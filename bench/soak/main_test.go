@@ -183,6 +183,9 @@ func (l rewinding) Take(key string, n int64) sash.Decision {
 // Soak finds every kind of fault. Without this test, a soak that finds nothing would prove
 // nothing.
 func TestSoak_FindsWhatIsWrong(t *testing.T) {
+	if raceDetector {
+		t.Skip("takes a minute with the race detector, which has nothing to see here: TestSoak_FindsNothingWrong runs the same code")
+	}
 	var denials atomic.Int64
 	for name, c := range map[string]struct {
 		build build
@@ -217,7 +220,7 @@ func TestSoak_FindsWhatIsWrong(t *testing.T) {
 				return forgetting{p.make(c)}
 			}
 			return p.make(c)
-		}, "burst"},
+		}, "burst|units left, though"}, // whichever is found first
 		"restores nothing":           {func(p plan, c sash.Clock) limiter { return amnesiac{p.make(c)} }, "units left, though"},
 		"has more keys than the cap": {func(p plan, c sash.Clock) limiter { return capless{p.make(c)} }, "at most 1000 may be"},
 		"does not wait":              {func(p plan, c sash.Clock) limiter { return failing{p.make(c)} }, "no more waiting"},
@@ -249,7 +252,7 @@ func TestSoak_FindsWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := soaked(t.Context(), c.build, "-for", "5m", "-first") // it ends with the first fault, within seconds on a machine that is not busy
 			require.Equal(t, command.Failed, got.status)
-			require.Contains(t, got.stdout, c.want)
+			require.Regexp(t, c.want, got.stdout)
 		})
 	}
 }
