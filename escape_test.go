@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // A key that is composed for a call costs nothing if it is tracked: it stays on the stack
@@ -30,7 +32,7 @@ func TestKeys_DoNotEscape(t *testing.T) {
 }
 
 func TestAllocs_NoneForAComposedKey(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	address, bytes, ctx := "203.0.113.7", []byte("ip:203.0.113.7"), t.Context()

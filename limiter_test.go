@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // table returns the table of the current generation.
@@ -40,7 +42,7 @@ func newTest(t testing.TB, options ...Option) *Limiter {
 // of it under -short, under the race detector and with yields. The last two are slow, and
 // find nothing in one goroutine.
 func thorough(n int) int {
-	if testing.Short() || raceDetector || yielding {
+	if testing.Short() || race.Enabled || yielding {
 		return max(1, n/10)
 	}
 	return n
@@ -50,7 +52,7 @@ func thorough(n int) int {
 // there are: n, but a third of it under -short, and under the race detector, which sees
 // nothing there. With SASH_ALL_STEPS set it is n.
 func steps(n int) int {
-	if raceDetector && os.Getenv("SASH_ALL_STEPS") == "" {
+	if race.Enabled && os.Getenv("SASH_ALL_STEPS") == "" {
 		return max(1, n/3)
 	}
 	return shortened(n)

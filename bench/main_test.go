@@ -22,6 +22,7 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/report"
 	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // An outcome is the result of a run of the command.
@@ -66,6 +67,9 @@ func results(t *testing.T, dir, experiment string) (r struct {
 }
 
 func TestRun_QuickMeasuresEverything(t *testing.T) {
+	if race.Enabled {
+		t.Skip("takes a minute with the race detector; the other tests run the same code on fewer keys")
+	}
 	dir := t.TempDir()
 	got := invoke(t.Context(), "-quick", "-out", dir)
 	require.Equal(t, command.OK, got.status, got.stderr)

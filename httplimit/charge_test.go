@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // failures returns a policy that charges requests answered with a status of 400 or more.
@@ -370,7 +371,7 @@ func TestCharge_HandsOnWhatAWriterCanDoAndNoMore(t *testing.T) {
 
 // A recorder with all methods allocates no more than one with none.
 func TestCharge_HandsOnWhatAWriterCanDoWithoutAllocating(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the race detector makes pools drop items")
 	}
 	handler := newSite(t, failures(5)).Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }))

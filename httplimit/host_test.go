@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // requestTo returns a request as a server receives it: a CONNECT with an authority
@@ -99,7 +100,7 @@ func TestPattern_SpellingsOfAHostShareOneQuota(t *testing.T) {
 
 // A request whose Host has a port is copied only if a policy is for a host.
 func TestPattern_FindingARouteCopiesNoRequestForItsPort(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the race detector makes pools drop items")
 	}
 	h := newSite(t, everyone("/things/"), httplimit.WithoutRateLimit()).Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // A site is a limiter on a manual clock, around a handler that counts its calls.
@@ -657,7 +658,7 @@ func TestMiddleware_AllocatesLittle(t *testing.T) {
 	}
 	serve() // the first request allocates its state
 	serve() // the second one allocates the cached route
-	if !raceDetector {
+	if !race.Enabled {
 		require.Zero(t, testing.AllocsPerRun(1000, serve)) // one in 16 requests allocates; the mean is rounded down
 	}
 	require.Len(t, w.header, 5)

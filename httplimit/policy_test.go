@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 func TestNew_NamesEveryFaultOfEveryPolicy(t *testing.T) {
@@ -196,7 +197,7 @@ func TestWithSash_ObserversAreGivenKeysThatNeverChange(t *testing.T) {
 
 // Keys are copied only for an observer.
 func TestWithSash_OtherOptionsCostNoAllocation(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the race detector makes pools drop items")
 	}
 	allocations := func(options ...httplimit.Option) float64 {

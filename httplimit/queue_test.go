@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // queued returns a policy whose requests wait.
@@ -524,7 +525,7 @@ func TestQueue_DoesNotAskAStoreAllTheTime(t *testing.T) {
 // A request that does not wait makes no reservation. For that, its key would keep for good all
 // that it has to know to give units back.
 func TestQueue_AllocatesNothingForRequestsThatDoNotWait(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the race detector makes pools drop items")
 	}
 	allocations := func(q httplimit.Queue) float64 {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 func TestReconfigure_CountsOfPoliciesThatStayCarryOver(t *testing.T) {
@@ -437,7 +438,7 @@ func TestReconfigure_NoRequestIsDecidedByHalfOfIt(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	enough := 400
-	if raceDetector {
+	if race.Enabled {
 		enough = 100
 	}
 	for range enough {

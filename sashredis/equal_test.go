@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/race"
 	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
@@ -21,7 +22,7 @@ import (
 
 // trials is steps of a test of one goroutine, which makes fewer under the race detector.
 func trials(t *testing.T, few int) int {
-	if raceDetector {
+	if race.Enabled {
 		few /= 4
 	}
 	return steps(t, few)

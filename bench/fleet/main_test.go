@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 func TestMain(m *testing.M) {
@@ -45,6 +46,9 @@ func invoke(ctx context.Context, args ...string) (status int, stdout, stderr str
 }
 
 func TestRun_QuickMeasuresEverything(t *testing.T) {
+	if race.Enabled {
+		t.Skip("takes a minute with the race detector; the other tests run the same code for less time")
+	}
 	needsServer(t)
 	dir := t.TempDir()
 	status, stdout, stderr := invoke(t.Context(), "-quick", "-out", dir)

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-30da4c49/sash/internal/command"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // An outcome is the result of a run of the command.
@@ -183,7 +183,7 @@ func (l rewinding) Take(key string, n int64) sash.Decision {
 // Soak finds every kind of fault. Without this test, a soak that finds nothing would prove
 // nothing.
 func TestSoak_FindsWhatIsWrong(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("takes a minute with the race detector, which has nothing to see here: TestSoak_FindsNothingWrong runs the same code")
 	}
 	var denials atomic.Int64

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/race"
 	"github.com/seed-30da4c49/sash/internal/tally"
 )
 
@@ -234,7 +235,7 @@ func TestTally_AllocatesNothing(t *testing.T) {
 	s := newSite(t, policy("p", sash.PerHour(1)))
 	e := httplimit.Event{Policy: "p", Decision: sash.Decision{Limit: sash.PerHour(1)}}
 	s.tally.Observe(&e) // the first takes a token of the counter
-	if n := testing.AllocsPerRun(1000, func() { s.tally.Observe(&e) }); n != 0 && !raceDetector {
+	if n := testing.AllocsPerRun(1000, func() { s.tally.Observe(&e) }); n != 0 && !race.Enabled {
 		t.Errorf("%v allocations", n)
 	}
 }

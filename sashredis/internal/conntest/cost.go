@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash/internal/race"
 	"github.com/seed-30da4c49/sash/sashredis"
 )
 
@@ -49,7 +50,7 @@ func Benchmark(b *testing.B, conn sashredis.Conn) {
 // Allocations returns the number of allocations of a call with a context that never ends, and of
 // one with a context that does. The race detector adds some, so the test is skipped under it.
 func Allocations(t *testing.T, conn sashredis.Conn) (forever, deadline float64) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("under the race detector")
 	}
 	of := func(ctx context.Context) float64 {

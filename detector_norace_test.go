@@ -1,5 +1,0 @@
-//go:build !race
-
-package sash
-
-const raceDetector = false

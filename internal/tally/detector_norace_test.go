@@ -1,5 +1,0 @@
-//go:build !race
-
-package tally_test
-
-const raceDetector = false

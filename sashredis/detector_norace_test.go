@@ -1,5 +1,0 @@
-//go:build !race
-
-package sashredis_test
-
-const raceDetector = false

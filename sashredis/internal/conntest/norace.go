@@ -1,5 +1,0 @@
-//go:build !race
-
-package conntest
-
-const raceDetector = false
