@@ -260,9 +260,9 @@ func (a *addresses) check() {
 	case a.hops > 0 && a.single:
 		fault("TrustHops trusts whatever connects, which could send any %s: ReadHeader needs TrustProxies or TrustUnixSocket", a.names[0])
 	case a.single && !trusting:
-		fault("%s is believed from nobody: give TrustProxies or TrustUnixSocket", a.names[0])
+		fault("%s is read, but no proxy is trusted: give TrustProxies or TrustUnixSocket", a.names[0])
 	case len(a.names) > 0 && !trusting && a.hops == 0:
-		fault("%s is believed from nobody: give TrustProxies, TrustHops or TrustUnixSocket", a.names[0])
+		fault("%s is read, but no proxy is trusted: give TrustProxies, TrustHops or TrustUnixSocket", a.names[0])
 	}
 }
 

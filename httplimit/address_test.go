@@ -599,8 +599,8 @@ func TestByAddress_RefusesOptionsThatContradictEachOther(t *testing.T) {
 		{options{forwarded, header, proxies}, "only one header is read: it cannot be both Forwarded and X-Real-IP"},
 		{options{header, forwarded, proxies}, "only one header is read: it cannot be both X-Real-IP and Forwarded"},
 		{options{header, httplimit.ReadHeader("CF-Connecting-IP"), proxies}, "only one header is read: it cannot be both X-Real-IP and CF-Connecting-IP"},
-		{options{forwarded}, "Forwarded is believed from nobody: give TrustProxies, TrustHops or TrustUnixSocket"},
-		{options{header}, "X-Real-IP is believed from nobody: give TrustProxies or TrustUnixSocket"},
+		{options{forwarded}, "Forwarded is read, but no proxy is trusted: give TrustProxies, TrustHops or TrustUnixSocket"},
+		{options{header}, "X-Real-IP is read, but no proxy is trusted: give TrustProxies or TrustUnixSocket"},
 	} {
 		require.PanicsWithValue(t, "httplimit: ByAddress: "+c.want, func() { httplimit.ByAddress(c.given...) })
 	}

@@ -223,7 +223,7 @@ func TestQueue_RefusesAtOnceWhatItsContextDoesNotWaitFor(t *testing.T) {
 }
 
 // A request whose time is over before its turn is denied, though nothing else denies it.
-func TestQueue_DeniesWhoeverHasNoTurnInTime(t *testing.T) {
+func TestQueue_DeniesARequestThatHasNoTurnInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := queued("p", "", sash.PerHour(3).Log(), httplimit.Queue{Wait: time.Hour, Requests: 9})
 		impatient := queued("impatient", "/impatient", sash.PerHour(9).Log(), httplimit.Queue{Wait: time.Second, Requests: 9})

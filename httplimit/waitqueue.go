@@ -99,7 +99,7 @@ func (q *waitQueues) beginAttempt(w *waiter) (turn bool) {
 // deny it, and in no other, unless one of these has no room for it: see waiter.full.
 //
 // The next sleep of a waiter that has joined a queue ends at once. Units may have been given back
-// since its attempt, and nobody knew of it then.
+// since its attempt, when no queue held it.
 func (q *waitQueues) endAttempt(w *waiter, denies func(*policy) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -124,7 +124,7 @@ var ofHTTPLimit = []mutant{
 		tests: "TestQueue_DoesNotAsk",
 	},
 	{
-		name: "queue-serves-nobody", fault: "a request is served whose client has gone, if its policy has no Queue any more",
+		name: "queue-serves-a-client-that-has-gone", fault: "a request is served whose client has gone, if its policy has no Queue any more",
 		file: "httplimit/call.go", old: "if c.place == 0 && (!c.mayQueue", new: "if (!c.mayQueue",
 		tests: "TestReconfigure_WhileRequestsWait",
 	},

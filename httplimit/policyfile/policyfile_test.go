@@ -308,7 +308,7 @@ limits.yaml:7:32: policies[0].queue.requests: must be a whole number from 1 to 1
 limits.yaml:8:5: policies[1]: name is missing
 limits.yaml:11:19: policies[1].key.first-of[0].header: must be the name of a header, got "X API"
 limits.yaml:12:37: policies[1].key.first-of[1].address.trust-proxies[0]: "10.0.0.1/8" is not the first address of its network: write 10.0.0.0/8
-limits.yaml:13:20: policies[1].key.first-of[2].address: ByAddress: X-Real-IP is believed from nobody: give TrustProxies or TrustUnixSocket
+limits.yaml:13:20: policies[1].key.first-of[2].address: ByAddress: X-Real-IP is read, but no proxy is trusted: give TrustProxies or TrustUnixSocket
 limits.yaml:14:13: policies[1].shadow: must be true or false, got "yes"
 limits.yaml:15:21: policies[1].skip.methods: no client sends "options": methods are written in capitals
 limits.yaml:16:14: policies[1].pattern: "POST login": at offset 5: host/path missing /
