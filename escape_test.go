@@ -27,6 +27,7 @@ func TestKeys_DoNotEscape(t *testing.T) {
 		found[leak[1]]++
 	}
 	require.Equal(t, map[string]int{
+		"bridge.go":  1, // KeysWithLimits, which gives out the table's own strings
 		"reserve.go": 2, // Reserve, ReserveAll
 	}, found)
 }
