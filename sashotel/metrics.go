@@ -110,18 +110,24 @@ type instruments struct {
 	all     []metric.Observable
 	err     error // of making them
 
-	requests, refunds, settlements, storeErrors metric.Int64ObservableCounter
-	units, burst                                metric.Int64ObservableGauge
-	window                                      metric.Float64ObservableGauge
-	stats                                       map[string]metric.Int64Observable // by the name of a tally.Stat
+	requests     metric.Int64ObservableCounter
+	others       map[string]metric.Int64Observable // by the name of a tally.Other
+	units, burst metric.Int64ObservableGauge
+	window       metric.Float64ObservableGauge
+	stats        map[string]metric.Int64Observable // by the name of a tally.Stat
 }
 
 func newInstruments(meter metric.Meter, limiter string) (*instruments, error) {
-	i := &instruments{meter: meter, limiter: attribute.String(namespace+"limiter", limiter), stats: make(map[string]metric.Int64Observable)}
+	i := &instruments{
+		meter:   meter,
+		limiter: attribute.String(namespace+"limiter", limiter),
+		others:  make(map[string]metric.Int64Observable),
+		stats:   make(map[string]metric.Int64Observable),
+	}
 	i.requests = i.counter("requests", "{request}", "Requests by their result under each of their policies.")
-	i.refunds = i.counter("refunds", "{request}", "Charges that were given back after the answer.")
-	i.settlements = i.counter("settlements", "{request}", "Charges that were changed to another cost after the answer.")
-	i.storeErrors = i.counter("store_errors", "{error}", "Decisions that the store did not make.")
+	for _, other := range tally.Others() {
+		i.others[other.Name] = i.counter(other.Name, "{"+other.Unit+"}", other.Help)
+	}
 	i.units = i.gauge("limit.units", "Units that the limit admits in its window.")
 	i.burst = i.gauge("limit.burst", "Units that the token bucket admits at once.")
 	window, err := meter.Float64ObservableGauge(namespace+"limit.window", metric.WithUnit("s"), metric.WithDescription("Window of the limit."))
@@ -166,14 +172,8 @@ func (i *instruments) observe(o metric.Observer, f *tally.Figures) {
 	for _, c := range f.Decisions {
 		o.ObserveInt64(i.requests, c.N, i.attributes(c.Policy, c.Limit, c.Result.String()))
 	}
-	for _, c := range f.Refunds {
-		o.ObserveInt64(i.refunds, c.N, i.attributes(c.Policy, "", ""))
-	}
-	for _, c := range f.Settlements {
-		o.ObserveInt64(i.settlements, c.N, i.attributes(c.Policy, "", ""))
-	}
-	for _, c := range f.StoreErrors {
-		o.ObserveInt64(i.storeErrors, c.N, i.attributes(c.Policy, "", ""))
+	for _, c := range f.Others {
+		o.ObserveInt64(i.others[c.Name], c.N, i.attributes(c.Policy, "", ""))
 	}
 	for _, l := range f.Limits {
 		labels := i.attributes(l.Policy, l.Label, "")

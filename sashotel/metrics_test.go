@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -30,14 +31,16 @@ type site struct {
 	limiter  *httplimit.Limiter
 }
 
-// newSite returns a site with a policy of two limits, one that gives charges back, and a shadow.
+// newSite returns a site with a policy of two limits, one that gives charges back and lets
+// requests wait, and a shadow.
 func newSite(t testing.TB, options ...httplimit.Option) *site {
 	s := &site{metrics: sashotel.New("api"), reader: sdk.NewManualReader()}
 	s.provider = sdk.NewMeterProvider(sdk.WithReader(s.reader))
 	key := httplimit.ByHeader("X-Key")
 	api := httplimit.Policy{Name: "api", Limits: []sash.Limit{sash.PerSecond(10).TokenBucket(5), sash.PerHour(100)}, Key: key}
 	login := httplimit.Policy{Name: "login", Pattern: "POST /login", Limits: []sash.Limit{sash.PerHour(5)}, Key: key,
-		Charge: func(status int) bool { return status == http.StatusUnauthorized }}
+		Charge: func(status int) bool { return status == http.StatusUnauthorized },
+		Queue:  httplimit.Queue{Wait: time.Second, Requests: 10}}
 	trial := httplimit.Policy{Name: "trial", Limits: []sash.Limit{sash.PerMinute(2)}, Key: key, Shadow: true}
 	s.limiter = httplimit.Must(httplimit.New(append(options, api, login, trial, httplimit.WithObserver(s.metrics.Observe))...))
 	t.Cleanup(func() { s.limiter.Close() })
@@ -142,7 +145,7 @@ func TestMetrics_AreNamedAndDescribed(t *testing.T) {
 		require.NotEmpty(t, m.Unit, m.Name)
 		names = append(names, name)
 	}
-	require.ElementsMatch(t, []string{"requests", "refunds", "settlements", "limit.units", "limit.burst", "limit.window", "keys",
+	require.ElementsMatch(t, []string{"requests", "refunds", "settlements", "full_queues", "limit.units", "limit.burst", "limit.window", "keys",
 		"evicted_keys", "sweeps", "displaced_keys", "refused_calls", "shared_calls", "invalid_calls"}, names)
 }
 

@@ -21,25 +21,25 @@ type Metrics struct {
 	limiter string
 	tally   tally.Tally
 
-	decisions, refunds, settlements, storeErrors *prometheus.Desc
-	units, window, burst                         *prometheus.Desc
-	stats                                        map[string]*prometheus.Desc // by the name of a tally.Stat
+	decisions, units, window, burst *prometheus.Desc
+	others                          map[string]*prometheus.Desc // by the name of a tally.Other
+	stats                           map[string]*prometheus.Desc // by the name of a tally.Stat
 }
 
 // New returns the metrics of the limiter with that name, which is the value of the label
 // limiter. Limiters of one process need different names. A name must not be empty.
 func New(limiter string) *Metrics {
-	m := &Metrics{limiter: limiter, stats: make(map[string]*prometheus.Desc)}
+	m := &Metrics{limiter: limiter, others: make(map[string]*prometheus.Desc), stats: make(map[string]*prometheus.Desc)}
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("sash_"+name, help, labels, prometheus.Labels{"limiter": limiter})
 	}
 	m.decisions = desc("decisions_total", "Requests by their result under each of their policies.", "policy", "limit", "result")
-	m.refunds = desc("refunds_total", "Charges that were given back after the answer.", "policy")
-	m.settlements = desc("settlements_total", "Charges that were changed to another cost after the answer.", "policy")
-	m.storeErrors = desc("store_errors_total", "Decisions that the store did not make.", "policy")
 	m.units = desc("limit_units", "Units that the limit admits in its window.", "policy", "limit")
 	m.window = desc("limit_window_seconds", "Window of the limit.", "policy", "limit")
 	m.burst = desc("limit_burst_units", "Units that the token bucket admits at once.", "policy", "limit")
+	for _, o := range tally.Others() {
+		m.others[o.Name] = desc(o.Name+"_total", o.Help, "policy")
+	}
 	for _, s := range tally.Stats() {
 		name := s.Name
 		if s.Counter {
@@ -95,7 +95,10 @@ func (m *Metrics) register(r prometheus.Registerer, watch func() error) error {
 
 // Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.decisions, m.refunds, m.settlements, m.storeErrors, m.units, m.window, m.burst} {
+	for _, d := range []*prometheus.Desc{m.decisions, m.units, m.window, m.burst} {
+		descs <- d
+	}
+	for _, d := range m.others {
 		descs <- d
 	}
 	for _, d := range m.stats {
@@ -115,14 +118,8 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	for _, c := range f.Decisions {
 		counter(m.decisions, c.N, c.Policy, c.Limit, c.Result.String())
 	}
-	for _, c := range f.Refunds {
-		counter(m.refunds, c.N, c.Policy)
-	}
-	for _, c := range f.Settlements {
-		counter(m.settlements, c.N, c.Policy)
-	}
-	for _, c := range f.StoreErrors {
-		counter(m.storeErrors, c.N, c.Policy)
+	for _, c := range f.Others {
+		counter(m.others[c.Name], c.N, c.Policy)
 	}
 	for _, l := range f.Limits {
 		gauge(m.units, float64(l.Count), l.Policy, l.Label)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -28,12 +29,14 @@ type site struct {
 	limiter  *httplimit.Limiter
 }
 
-// newSite returns a site with a policy of two limits, one that gives charges back, and a shadow.
+// newSite returns a site with a policy of two limits, one that gives charges back and lets
+// requests wait, and a shadow.
 func newSite(t testing.TB) *site {
 	key := httplimit.ByHeader("X-Key")
 	api := httplimit.Policy{Name: "api", Limits: []sash.Limit{sash.PerSecond(10).TokenBucket(5), sash.PerHour(100)}, Key: key}
 	login := httplimit.Policy{Name: "login", Pattern: "POST /login", Limits: []sash.Limit{sash.PerHour(5)}, Key: key,
-		Charge: func(status int) bool { return status == http.StatusUnauthorized }}
+		Charge: func(status int) bool { return status == http.StatusUnauthorized },
+		Queue:  httplimit.Queue{Wait: time.Second, Requests: 10}}
 	trial := httplimit.Policy{Name: "trial", Limits: []sash.Limit{sash.PerMinute(2)}, Key: key, Shadow: true}
 	return newSiteOf(t, "api", api, login, trial)
 }

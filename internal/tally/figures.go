@@ -9,21 +9,49 @@ import (
 
 // Figures are all figures of a limiter at one moment. Slices are in the order of the policies.
 type Figures struct {
-	Decisions   []Count
-	Refunds     []Count // without Limit and Result
-	Settlements []Count // likewise
-	StoreErrors []Count // likewise; none if no store decides
-	Limits      []Limit // in force
-	Stats       []Stat  // of the keys; none if they are not in this process
+	Decisions []Count
+	Others    []OtherCount
+	Limits    []Limit // in force
+	Stats     []Stat  // of the keys; none if they are not in this process
 }
 
 // A Count is a number of requests since the limiter is watched.
 type Count struct {
 	Policy string
-	Limit  string // its text, or Other; empty if no limit decided
+	Limit  string // its text, or OtherLimit; empty if no limit decided
 	Result Result
 	N      int64
 }
+
+// An OtherCount is a number of requests of a policy since the limiter is watched.
+type OtherCount struct {
+	Other
+	Policy string
+	N      int64
+}
+
+// An Other is a counter that each policy has beside its decisions. Its Name consists of words
+// with underscores, to which exporters add what their conventions ask for.
+type Other struct{ Name, Unit, Help string }
+
+// The counters beside the decisions, as indices of others.
+const (
+	refunds     = iota
+	settlements // not those to nothing, which are refunds
+	storeErrors // only if a store decides
+	fullQueues  // only if requests may wait under the policy
+	numOthers
+)
+
+var others = [numOthers]Other{
+	refunds:     {"refunds", "request", "Charges that were given back after the answer."},
+	settlements: {"settlements", "request", "Charges that were changed to another cost after the answer."},
+	storeErrors: {"store_errors", "error", "Decisions that the store did not make."},
+	fullQueues:  {"full_queues", "request", "Requests that were denied as there was no room in the queue of the policy."},
+}
+
+// Others returns all counters that policies can have beside their decisions.
+func Others() []Other { return others[:] }
 
 // A Limit is a limit of a policy, other than [sash.Unlimited].
 type Limit struct {
@@ -33,7 +61,7 @@ type Limit struct {
 }
 
 // Read returns the figures, and none if nothing is watched yet. It first takes note of limits
-// that have changed: decisions by a new limit until then were counted under [Other]. Figures
+// that have changed: decisions by a new limit until then were counted under [OtherLimit]. Figures
 // are read one after the other while requests may run.
 func (t *Tally) Read() (f Figures) {
 	t.changes.Lock()
@@ -45,10 +73,7 @@ func (t *Tally) Read() (f Figures) {
 		t.update()
 	}
 	for _, p := range t.table.Load().policies {
-		f.add(p)
-		if t.source.stored {
-			f.StoreErrors = append(f.StoreErrors, Count{Policy: p.name, N: p.errors.Value()})
-		}
+		f.add(p, t.source.stored)
 	}
 	if t.source.stats != nil {
 		f.Stats = statsOf(t.source.stats())
@@ -63,15 +88,19 @@ func (t *table) current(policies []httplimit.Policy) bool {
 	})
 }
 
-// add adds the figures of a policy.
-func (f *Figures) add(p *policy) {
+// add adds the figures of a policy. stored tells whether a store decides.
+func (f *Figures) add(p *policy, stored bool) {
 	for _, s := range p.own {
 		f.addSeries(p, s, true)
 	}
-	f.addSeries(p, p.other, false)
+	f.addSeries(p, p.rest, false)
 	f.addSeries(p, p.undecided, true)
-	f.Refunds = append(f.Refunds, Count{Policy: p.name, N: p.refunds.Value()})
-	f.Settlements = append(f.Settlements, Count{Policy: p.name, N: p.settled.Value()})
+	for i, counter := range p.others {
+		n := counter.Value()
+		if n > 0 || (i != storeErrors || stored) && (i != fullQueues || p.queued) {
+			f.Others = append(f.Others, OtherCount{others[i], p.name, n})
+		}
+	}
 	for i, l := range p.limits {
 		if l != sash.Unlimited() && !slices.Contains(p.limits[:i], l) {
 			f.Limits = append(f.Limits, Limit{p.name, l.String(), l})

@@ -22,7 +22,7 @@ import (
 // policy, and one addition to a striped counter. It allocates nothing.
 //
 // Policies and limits are those of the limiter. So what is counted has a bounded number of
-// labels, whatever clients send: keys with limits of their own are counted under [Other].
+// labels, whatever clients send: keys with limits of their own are counted under [OtherLimit].
 type Tally struct {
 	changes sync.Mutex // held while table, and what is watched, change
 	watched any        // the limiter; nil: none yet
@@ -50,11 +50,9 @@ type policy struct {
 	queued    bool         // whether requests may wait
 	limits    []sash.Limit // in force when the table was made
 	own       []*series    // of the limits that are or were in force
-	other     *series      // of all other limits
+	rest      *series      // of all other limits
 	undecided *series      // of requests without a decision
-	refunds   *xsync.Counter
-	settled   *xsync.Counter // charges that were changed, and not to nothing
-	errors    *xsync.Counter
+	others    [numOthers]*xsync.Counter
 }
 
 // A series has the counters of one policy and limit, by result. Those are nil that a request
@@ -69,8 +67,8 @@ type series struct {
 // before a Reconfigure, too. A policy has at most 64 limits at a time, without its plans.
 const maxOwn = 128
 
-// Other labels limits that are not among those of the policy.
-const Other = "other"
+// OtherLimit labels limits that are not among those of the policy.
+const OtherLimit = "other"
 
 func newSeries(label string, results ...Result) *series {
 	s := &series{label: label}
@@ -152,13 +150,15 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 	if before != nil {
 		*made = *before // appending to own below is not seen by calls that use before
 	} else {
-		made.other = newDecided(Other)
+		made.rest = newDecided(OtherLimit)
 		made.undecided = newSeries("", Unidentified, Failed)
-		made.refunds, made.settled, made.errors = xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter()
+		for i := range made.others {
+			made.others[i] = xsync.NewCounter()
+		}
 	}
 	made.shadow, made.queued, made.limits = p.Shadow, queues(p), limitsOf(p)
 	for _, l := range made.limits {
-		if made.seriesOf(&l) == made.other && len(made.own) < maxOwn {
+		if made.seriesOf(&l) == made.rest && len(made.own) < maxOwn {
 			s := newDecided(l.String())
 			s.limit = l
 			made.own = append(made.own, s)
@@ -186,7 +186,7 @@ func (p *policy) seriesOf(l *sash.Limit) *series {
 			return s
 		}
 	}
-	return p.other
+	return p.rest
 }
 
 // Observe counts an event. It is for [httplimit.WithObserver].
@@ -202,7 +202,10 @@ func (t *Tally) Observe(e *httplimit.Event) {
 		}
 	}
 	if e.Err != nil {
-		p.errors.Inc()
+		p.others[storeErrors].Inc()
+	}
+	if e.QueueFull {
+		p.others[fullQueues].Inc()
 	}
 	switch e.Outcome {
 	case httplimit.Admitted:
@@ -218,9 +221,9 @@ func (t *Tally) Observe(e *httplimit.Event) {
 	case httplimit.Abandoned:
 		p.decided(Abandoned, &e.Decision)
 	case httplimit.GivenBack:
-		p.refunds.Inc()
+		p.others[refunds].Inc()
 	case httplimit.Settled:
-		p.settled.Inc()
+		p.others[settlements].Inc()
 	case httplimit.Unidentified:
 		p.undecided.counts[Unidentified].Inc()
 	case httplimit.Failed:

@@ -63,6 +63,14 @@ func lines(counts []tally.Count) (all []string) {
 	return all
 }
 
+// others returns the counts beside the decisions as text.
+func others(f tally.Figures) (all []string) {
+	for _, c := range f.Others {
+		all = append(all, fmt.Sprintf("%s %s %d", c.Policy, c.Name, c.N))
+	}
+	return all
+}
+
 func TestTally_CountsWhatEachPolicyMakesOfARequest(t *testing.T) {
 	shadow := policy("shadow", sash.PerHour(1))
 	shadow.Shadow = true
@@ -91,8 +99,26 @@ func TestTally_BeginsWithAllCountsThatCanIncrease(t *testing.T) {
 		{"shadow", "1/1h0m0s log", tally.Admitted, 0}, {"shadow", "1/1h0m0s log", tally.ShadowDenied, 0}, {"shadow", "1/1h0m0s log", tally.Withheld, 0},
 		{"shadow", "", tally.Unidentified, 0}, {"shadow", "", tally.Failed, 0},
 	}, f.Decisions)
-	require.Equal(t, []tally.Count{{Policy: "all"}, {Policy: "waits"}, {Policy: "shadow"}}, f.Refunds)
-	require.Empty(t, f.StoreErrors)
+	require.Equal(t, []string{"all refunds 0", "all settlements 0", "waits refunds 0", "waits settlements 0", "waits full_queues 0",
+		"shadow refunds 0", "shadow settlements 0"}, others(f))
+}
+
+// A request that a full queue denies is counted as denied, too. What was counted stays when the
+// policy has no Queue any more.
+func TestTally_CountsFullQueuesApart(t *testing.T) {
+	p := policy("p", sash.PerHour(1))
+	p.Queue = httplimit.Queue{Wait: time.Second, Requests: 1}
+	s := newSite(t, p)
+	event := httplimit.Event{Policy: "p", Outcome: httplimit.Denied, Decision: sash.Decision{Limit: p.Limits[0]}}
+	s.tally.Observe(&event)
+	event.QueueFull = true
+	s.tally.Observe(&event)
+	want := []string{"p refunds 0", "p settlements 0", "p full_queues 1"}
+	require.Equal(t, want, others(s.tally.Read()))
+	require.NoError(t, s.limiter.Reconfigure(policy("p", sash.PerHour(1))))
+	f := s.tally.Read()
+	require.Equal(t, want, others(f))
+	require.Equal(t, []string{"p 1/1h0m0s log denied 2"}, lines(f.Decisions))
 }
 
 func TestTally_CountsRefundsApart(t *testing.T) {
@@ -102,7 +128,7 @@ func TestTally_CountsRefundsApart(t *testing.T) {
 	s.do("a", 3)
 	f := s.tally.Read()
 	require.Equal(t, []string{"p 1/1h0m0s log admitted 3"}, lines(f.Decisions))
-	require.Equal(t, []tally.Count{{Policy: "p", N: 3}}, f.Refunds)
+	require.Equal(t, []string{"p refunds 3", "p settlements 0"}, others(f))
 }
 
 // Clients and customers cannot add labels.
@@ -205,7 +231,10 @@ func TestTally_CountsEachOutcome(t *testing.T) {
 	for o := httplimit.Outcome(0); o.String() != "unknown"; o++ {
 		s.tally.Observe(&httplimit.Event{Policy: "p", Outcome: o})
 		f, all := s.tally.Read(), 0
-		for _, c := range slices.Concat(f.Decisions, f.Refunds, f.Settlements) {
+		for _, c := range f.Decisions {
+			all += int(c.N)
+		}
+		for _, c := range f.Others {
 			all += int(c.N)
 		}
 		require.Equal(t, int(o)+1, all, o)
@@ -267,7 +296,7 @@ func TestTally_CountsWhatAStoreDidNotDecide(t *testing.T) {
 	require.NoError(t, s.tally.WatchPolicies(s.limiter))
 	s.do("a", 3)
 	f := s.tally.Read()
-	require.Equal(t, []tally.Count{{Policy: "p", N: 3}}, f.StoreErrors)
+	require.Equal(t, []string{"p refunds 0", "p settlements 0", "p store_errors 3"}, others(f))
 	require.Equal(t, []string{"p 1/1h0m0s log admitted 3"}, lines(f.Decisions))
 	require.Empty(t, f.Stats, "the keys are elsewhere")
 }
