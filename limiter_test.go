@@ -58,7 +58,7 @@ func steps(n int) int {
 	return shortened(n)
 }
 
-// shortened returns n, but a third of it under -short without -allsteps.
+// shortened returns n, but a third of it under -short without SASH_ALL_STEPS.
 func shortened(n int) int {
 	if testing.Short() && os.Getenv("SASH_ALL_STEPS") == "" {
 		return max(1, n/3)
@@ -67,11 +67,14 @@ func shortened(n int) int {
 }
 
 // crowded returns the number of times to repeat a step of several goroutines, or to see an
-// event among them: n, or a tenth of it with yields. Yields make each repetition slower, and
-// more likely to find a fault.
+// event among them: n, but half of it under the race detector, and a tenth with yields. Both
+// make each repetition slower, and more likely to find a fault.
 func crowded(n int) int {
-	if yielding {
+	switch {
+	case yielding:
 		return max(1, n/10)
+	case race.Enabled:
+		return max(1, n/2)
 	}
 	return n
 }

@@ -176,7 +176,8 @@ func TestRace_ManyKeysAdmitExactlyCountEach(t *testing.T) {
 // the units for which the reference has room.
 func TestRace_SweepsLoseNothing(t *testing.T) {
 	const keys, count = 5, 40
-	evictions := shortened(50)
+	rounds := shortened(crowded(200))
+	evictions := rounds / 4
 	if yielding {
 		evictions = 0 // a sweep is slow, and hardly reaches an idle key before it is charged
 	}
@@ -187,7 +188,7 @@ func TestRace_SweepsLoseNothing(t *testing.T) {
 				for i := range model {
 					model[i] = reference.New(modelOf(l.rule().Limit, false))
 				}
-				for round := range shortened(crowded(200)) {
+				for round := range rounds {
 					c.Advance(time.Duration(rand.Int64N(int64(size)*4) + 1))
 					var admitted [keys]atomic.Int64
 					c.run(func(caller int) {

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 func TestAllocs_NoneOnATrackedKey(t *testing.T) {
@@ -74,6 +76,9 @@ func heapOf[T any](build func() T) (bytes, objects int64, built T) {
 }
 
 func TestMemory_PerKey(t *testing.T) {
+	if race.Enabled {
+		t.Skip("fills limiters in one goroutine, and so slowly")
+	}
 	const nameBytes = 16
 	for name, c := range map[string]struct {
 		limits     []Option

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-30da4c49/sash/bench/internal/keys"
 	"github.com/seed-30da4c49/sash/bench/internal/report"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // staged returns a stage of n keys.
@@ -171,6 +172,9 @@ func TestAllocations_OfACall(t *testing.T) {
 // The bytes of a key are without its name. A counter takes 16 bytes and the name, in one
 // object, and a slot of a bucket; a large one takes more.
 func TestHolding_MeasuresOnlyTheKeys(t *testing.T) {
+	if race.Enabled {
+		t.Skip("fills limiters in one goroutine, and so slowly")
+	}
 	const n = 100_000
 	of := map[string]*holding{}
 	for _, h := range holdings(n) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 var (
@@ -78,6 +79,8 @@ func TestHistories_AreLinearizable(t *testing.T) {
 	case n > 0:
 	case testing.Short():
 		n = 500
+	case race.Enabled:
+		n = 1000 // checking them is slow, and has no races
 	default:
 		n = 3000
 	}

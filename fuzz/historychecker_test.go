@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 func linearizable(h *history) bool { return verdict(h) == porcupine.Ok }
@@ -15,6 +16,9 @@ func linearizable(h *history) bool { return verdict(h) == porcupine.Ok }
 // Sequential histories in which one answer is changed, by a unit or a nanosecond, are
 // rejected.
 func TestHistories_WithAnotherAnswerAreRejected(t *testing.T) {
+	if race.Enabled {
+		t.Skip("all of it happens in one goroutine")
+	}
 	rejected := 0
 	for seed := range uint64(40) {
 		h := plan(seed)
