@@ -15,9 +15,9 @@ import (
 // costs it a microsecond.
 //
 // Invariant: a call is in a section only if it has found the sections open to its table after
-// it has counted itself. close closes them before it looks at the stripes. So, whichever of the two comes
-// first, either the call finds them closed and does not go in, or close finds the call and
-// waits for it.
+// it has counted itself. close closes them before it looks at the stripes. So, whichever of the
+// two comes first, either the call finds them closed and does not go in, or close finds the
+// call and waits for it.
 type sections struct {
 	opened   atomic.Pointer[table] // of the calls that may begin one; nil: they are closed
 	reopened sync.RWMutex          // locked while they are closed
