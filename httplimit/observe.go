@@ -126,19 +126,20 @@ func (c *call) observe(t *take, outcome Outcome) {
 	if !c.observed() {
 		return
 	}
-	e := c.newEvent(t, outcome)
+	var e Event
+	c.describe(&e, t, outcome)
 	c.emit(&e)
 }
 
-// newEvent returns the event of a take. It identifies the client as far as the options
-// ask.
-func (c *call) newEvent(t *take, outcome Outcome) Event {
-	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Outcome: outcome, Cost: t.cost, Waited: c.waited, QueueFull: c.full == t.policy}
+// describe sets e, which is the zero Event, to that of a take. It identifies the client as far as
+// the options ask.
+func (c *call) describe(e *Event, t *take, outcome Outcome) {
+	e.Policy, e.Pattern, e.Shadow, e.Outcome = t.Name, t.Pattern, t.Shadow, outcome
+	e.Cost, e.Waited, e.QueueFull = t.cost, c.waited, c.full == t.policy
 	if outcome.decided() {
 		e.Decision = t.decision
 	}
-	c.identify(&e, t, 1<<outcome)
-	return e
+	c.identify(e, t, 1<<outcome)
 }
 
 // newPendingEvent returns the event of a take whose charge may change. Its outcome may

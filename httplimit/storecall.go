@@ -188,7 +188,8 @@ func (c *storeCall) report(allowed bool) {
 	c.reportMissed()
 	for i := range c.takes {
 		t := &c.takes[i]
-		e := c.newEvent(t, c.outcome(t, allowed))
+		var e Event
+		c.describe(&e, t, c.outcome(t, allowed))
 		e.By, e.Err = c.stored[i].by, c.stored[i].err
 		c.emit(&e)
 	}
