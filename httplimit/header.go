@@ -37,7 +37,7 @@ func (c *call) setHeaders(h http.Header, denial *Denial) {
 	if h == nil || c.enforced == 0 {
 		return
 	}
-	c.buffer.ensureRoom()
+	c.buffer.ensureText()
 	limited := false // whether there is a quota to report
 	if c.headers.any() {
 		for i := range c.takes[:c.enforced] {
@@ -80,21 +80,21 @@ type headerBuffer struct {
 	slots []string
 }
 
-// ensureRoom makes sure that there are slots for all headers of one response, and room
-// for text of the usual length. A longer text gets memory of its own, by append.
-func (b *headerBuffer) ensureRoom() {
-	const headersPerResponse, usualText, responses = 6, 128, 16
-	if len(b.slots) < headersPerResponse {
-		b.slots = make([]string, responses*headersPerResponse)
-	}
-	if cap(b.text) < usualText {
-		b.text = make([]byte, 0, responses*usualText)
+// ensureText makes sure that there is room for the text of one response, of the usual length.
+// A longer text gets memory of its own, by append.
+func (b *headerBuffer) ensureText() {
+	const usual, responses = 128, 16
+	if cap(b.text) < usual {
+		b.text = make([]byte, 0, responses*usual)
 	}
 }
 
 // value returns a slice that holds value. Its capacity is 1, so that an append to it
 // copies.
 func (b *headerBuffer) value(value string) []string {
+	if len(b.slots) == 0 {
+		b.slots = make([]string, 96) // for 16 responses or more
+	}
 	slot := b.slots[:1:1]
 	b.slots = b.slots[1:]
 	slot[0] = value

@@ -233,6 +233,41 @@ func TestHeaders_OfADenial(t *testing.T) {
 	}
 }
 
+// A nesting is a writer that serves another request while it is given the body.
+type nesting struct {
+	http.ResponseWriter
+	serve func()
+}
+
+func (w nesting) Write(b []byte) (int, error) {
+	w.serve()
+	return w.ResponseWriter.Write(b)
+}
+
+// Answers share memory, one after the other. What is done to a header does not show in another.
+func TestDenial_IsNotChangedByOthers(t *testing.T) {
+	answer := func(name string, meanwhile func()) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		httplimit.Denial{Violated: []string{name}}.ServeHTTP(nesting{w, meanwhile}, nil)
+		return w
+	}
+	var headers []http.Header
+	for range 100 {
+		w := answer("first", func() { answer("other", func() {}) })
+		require.Contains(t, w.Body.String(), `"violated-policies":["first"]`)
+		headers = append(headers, w.Header())
+	}
+	for _, h := range headers {
+		for _, values := range h {
+			_ = append(values, "added by a handler around it")
+		}
+	}
+	for _, h := range headers {
+		require.Equal(t, http.Header{"Cache-Control": {"no-store"}, "Content-Type": {"application/problem+json"}}, h)
+		h["Cache-Control"][0], h["Content-Type"][0] = "changed by one", "likewise"
+	}
+}
+
 func TestHeaders_TheOlderOnesAreOfTheQuotaNearestToItsEnd(t *testing.T) {
 	s := newSite(t, httplimit.WithXRateLimit(),
 		per("minute", "", sash.PerMinute(3).Log()), per("hour", "", sash.PerHour(4).Log()), per("day", "/x", sash.PerDay(2).Log()))

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -20,14 +21,15 @@ type Denial struct {
 // quotas. It sets Content-Type and Cache-Control; the other headers must have been set
 // before. The answer contains nothing of the request and nothing about the client.
 func (d Denial) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	body := append(make([]byte, 0, 256), quotaExceeded...)
+	p := newProblem(quotaExceeded)
 	for i, name := range d.Violated {
 		if i > 0 {
-			body = append(body, ',')
+			p.body = append(p.body, ',')
 		}
-		body = appendString(body, name) // of printable ASCII, it is a string of JSON too
+		p.body = appendString(p.body, name) // of printable ASCII, it is a string of JSON too
 	}
-	writeProblem(w, http.StatusTooManyRequests, append(body, "]}"...))
+	p.body = append(p.body, "]}"...)
+	p.write(w, http.StatusTooManyRequests)
 }
 
 // quotaExceeded is the problem details of a denial, up to the names of the quotas.
@@ -37,23 +39,38 @@ const quotaExceeded = `{"type":"https://iana.org/assignments/http-problem-types#
 
 // answerUnidentified answers requests whose identity cannot be told.
 var answerUnidentified = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-	writeProblem(w, http.StatusBadRequest, []byte(`{"type":"about:blank","title":"Bad Request","status":400,`+
-		`"detail":"The request does not tell who is making it."}`))
+	newProblem(`{"type":"about:blank","title":"Bad Request","status":400,`+
+		`"detail":"The request does not tell who is making it."}`).write(w, http.StatusBadRequest)
 })
 
 // answerPanic answers requests on which a function of a policy, or the observer, has
 // panicked.
 func answerPanic(w http.ResponseWriter) {
-	writeProblem(w, http.StatusInternalServerError,
-		[]byte(`{"type":"about:blank","title":"Internal Server Error","status":500}`))
+	newProblem(`{"type":"about:blank","title":"Internal Server Error","status":500}`).write(w, http.StatusInternalServerError)
 }
 
-// writeProblem writes an answer with problem details (RFC 9457) that must not be
-// cached.
-func writeProblem(w http.ResponseWriter, status int, body []byte) {
-	values := []string{"no-store", "application/problem+json"}
+// A problem is an answer with problem details (RFC 9457). It is pooled with its memory, which
+// may be used again once it is written: a Writer keeps nothing of what it is given.
+type problem struct {
+	body    []byte
+	headers headerBuffer
+}
+
+var problems = sync.Pool{New: func() any { return new(problem) }}
+
+// newProblem returns a problem whose body begins with text.
+func newProblem(text string) *problem {
+	p := problems.Get().(*problem)
+	p.body = append(p.body[:0], text...)
+	return p
+}
+
+// write writes the answer, which must not be cached. p must not be used afterwards.
+func (p *problem) write(w http.ResponseWriter, status int) {
 	h := w.Header()
-	h["Cache-Control"], h["Content-Type"] = values[0:1:1], values[1:2:2]
+	h["Cache-Control"] = p.headers.value("no-store")
+	h["Content-Type"] = p.headers.value("application/problem+json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	_, _ = w.Write(p.body)
+	problems.Put(p)
 }
