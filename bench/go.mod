@@ -14,8 +14,8 @@ require (
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/redis/rueidis v1.0.79
 	github.com/schollz/progressbar/v3 v3.19.1
-	github.com/seed-30da4c49/sash v0.0.0
-	github.com/seed-30da4c49/sash/sashredis v0.0.0
+	github.com/seed-30da4c49/sash v0.1.0
+	github.com/seed-30da4c49/sash/sashredis v0.1.0
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/shirou/gopsutil/v4 v4.25.12
 	github.com/stretchr/testify v1.11.1
@@ -55,7 +55,3 @@ require (
 	golang.org/x/text v0.41.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
-
-replace github.com/seed-30da4c49/sash => ../
-
-replace github.com/seed-30da4c49/sash/sashredis => ../sashredis

@@ -8,8 +8,8 @@ require (
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/redis/rueidis v1.0.79
-	github.com/seed-30da4c49/sash v0.0.0
-	github.com/seed-30da4c49/sash/sashredis v0.0.0
+	github.com/seed-30da4c49/sash v0.1.0
+	github.com/seed-30da4c49/sash/sashredis v0.1.0
 	github.com/stretchr/testify v1.11.1
 )
 
@@ -22,7 +22,3 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
-
-replace github.com/seed-30da4c49/sash => ../
-
-replace github.com/seed-30da4c49/sash/sashredis => ../sashredis

@@ -3,7 +3,7 @@ module github.com/seed-30da4c49/sash/sashotel
 go 1.25.0
 
 require (
-	github.com/seed-30da4c49/sash v0.0.0
+	github.com/seed-30da4c49/sash v0.1.0
 	github.com/stretchr/testify v1.11.1
 	go.opentelemetry.io/otel v1.43.0
 	go.opentelemetry.io/otel/metric v1.43.0
@@ -24,5 +24,3 @@ require (
 	golang.org/x/sys v0.42.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
-
-replace github.com/seed-30da4c49/sash => ../

@@ -5,7 +5,7 @@ go 1.25.0
 require (
 	github.com/VictoriaMetrics/metricsql v0.84.0
 	github.com/prometheus/client_golang v1.23.2
-	github.com/seed-30da4c49/sash v0.0.0
+	github.com/seed-30da4c49/sash v0.1.0
 	github.com/stretchr/testify v1.11.1
 )
 
@@ -30,5 +30,3 @@ require (
 	google.golang.org/protobuf v1.36.10 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
-
-replace github.com/seed-30da4c49/sash => ../

@@ -5,8 +5,8 @@ go 1.25.0
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/redis/go-redis/v9 v9.22.0
-	github.com/seed-30da4c49/sash v0.0.0
-	github.com/seed-30da4c49/sash/sashredis v0.0.0
+	github.com/seed-30da4c49/sash v0.1.0
+	github.com/seed-30da4c49/sash/sashredis v0.1.0
 	github.com/stretchr/testify v1.11.1
 )
 
@@ -20,9 +20,4 @@ require (
 	golang.org/x/sync v0.20.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-)
-
-replace (
-	github.com/seed-30da4c49/sash => ../../
-	github.com/seed-30da4c49/sash/sashredis => ../../sashredis
 )

@@ -10,7 +10,7 @@ require (
 	github.com/gwatts/gin-adapter v1.0.0
 	github.com/labstack/echo/v4 v4.15.1
 	github.com/labstack/echo/v5 v5.4.4
-	github.com/seed-30da4c49/sash v0.0.0
+	github.com/seed-30da4c49/sash v0.1.0
 	github.com/stretchr/testify v1.11.1
 )
 
@@ -63,5 +63,3 @@ require (
 	google.golang.org/protobuf v1.36.10 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
-
-replace github.com/seed-30da4c49/sash => ../..
