@@ -1,3 +1,4 @@
+// Not published: it compares sash with other limiters.
 module github.com/seed-30da4c49/sash/bench
 
 go 1.25.0

@@ -1,3 +1,4 @@
+// Not published: fuzz targets, histories and mutants.
 module github.com/seed-30da4c49/sash/fuzz
 
 go 1.25.0

@@ -1,3 +1,4 @@
+// Not published: an example.
 module github.com/seed-30da4c49/sash/examples/server
 
 go 1.25.0
