@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/echo4limit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/echolimit"
+	"github.com/seed-30da4c49/sash/httplimit/echo4limit"
+	"github.com/seed-30da4c49/sash/httplimit/echolimit"
 )
 
 // An echoContext is what both versions of echo's Context have.

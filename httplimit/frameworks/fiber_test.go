@@ -21,7 +21,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/fiberlimit"
+	"github.com/seed-30da4c49/sash/httplimit/fiberlimit"
 )
 
 // fiberSite serves the handlers of fiber at /, behind a middleware that recovers from panics

@@ -25,10 +25,10 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/echo4limit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/echolimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/fiberlimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/ginlimit"
+	"github.com/seed-30da4c49/sash/httplimit/echo4limit"
+	"github.com/seed-30da4c49/sash/httplimit/echolimit"
+	"github.com/seed-30da4c49/sash/httplimit/fiberlimit"
+	"github.com/seed-30da4c49/sash/httplimit/ginlimit"
 )
 
 // A mount builds a site under a limiter. The site has one route, POST /login, which counts

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/ginlimit"
+	"github.com/seed-30da4c49/sash/httplimit/ginlimit"
 )
 
 // newGinSite serves the handlers of gin at /.

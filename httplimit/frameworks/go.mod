@@ -1,3 +1,4 @@
+// Not published: tests of httplimit under routers and frameworks.
 module github.com/seed-30da4c49/sash/httplimit/frameworks
 
 go 1.25.0
@@ -47,6 +48,10 @@ require (
 	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/quic-go/quic-go v0.59.0 // indirect
+	github.com/seed-30da4c49/sash/httplimit/echo4limit v0.1.0
+	github.com/seed-30da4c49/sash/httplimit/echolimit v0.1.0
+	github.com/seed-30da4c49/sash/httplimit/fiberlimit v0.1.0
+	github.com/seed-30da4c49/sash/httplimit/ginlimit v0.1.0
 	github.com/tinylib/msgp v1.6.3 // indirect
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	github.com/ugorji/go/codec v1.3.1 // indirect

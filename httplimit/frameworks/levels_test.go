@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/echo4limit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/echolimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/fiberlimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/ginlimit"
+	"github.com/seed-30da4c49/sash/httplimit/echo4limit"
+	"github.com/seed-30da4c49/sash/httplimit/echolimit"
+	"github.com/seed-30da4c49/sash/httplimit/fiberlimit"
+	"github.com/seed-30da4c49/sash/httplimit/ginlimit"
 )
 
 // A level is where a limiter is mounted.

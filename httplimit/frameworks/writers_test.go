@@ -20,9 +20,9 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/echo4limit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/echolimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/ginlimit"
+	"github.com/seed-30da4c49/sash/httplimit/echo4limit"
+	"github.com/seed-30da4c49/sash/httplimit/echolimit"
+	"github.com/seed-30da4c49/sash/httplimit/ginlimit"
 )
 
 // A writing is a handler of a framework whose handlers write to an http.ResponseWriter. The

@@ -121,7 +121,7 @@ func complete(document string, block passage) (source string, whole bool, err er
 	return source + code, false, nil
 }
 
-// Each Go block of each document compiles. Whole programs print the output that they state.
+// Each Go block of each document compiles. Whole programs that state their output print it.
 func TestDocuments_GoCodeCompilesAndRuns(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go command")
@@ -147,7 +147,9 @@ func TestDocuments_GoCodeCompilesAndRuns(t *testing.T) {
 			pkg := filepath.Join(here, fmt.Sprintf("block%d", len(packages)))
 			if whole {
 				pkg = filepath.Join(here, filepath.Dir(name), filepath.Base(pkg))
-				programs[pkg] = passage{block.line, block.text}
+				if strings.Contains(block.text, "// Output:\n") {
+					programs[pkg] = passage{block.line, block.text}
+				}
 			} else {
 				add(filepath.Join(pkg, "prelude.go"), prelude)
 			}
@@ -171,8 +173,7 @@ func TestDocuments_GoCodeCompilesAndRuns(t *testing.T) {
 		if strconv.IntSize < 64 && filepath.Dir(pkg) == filepath.Join(filepath.Dir(filepath.Dir(here)), "sashredis") {
 			continue // miniredis, its store, reads instants as an int
 		}
-		_, want, says := strings.Cut(program.text, "// Output:\n")
-		require.True(t, says, "the program on line %d states no output", program.line)
+		_, want, _ := strings.Cut(program.text, "// Output:\n")
 		var lines []string
 		for line := range strings.Lines(want) {
 			if text, comment := strings.CutPrefix(strings.TrimSpace(line), "// "); comment {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/echolimit"
+	"github.com/seed-30da4c49/sash/httplimit/echolimit"
 )
 
 // Only failed logins count, also if the handler returns an error.

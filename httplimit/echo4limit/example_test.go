@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/echo4limit"
+	"github.com/seed-30da4c49/sash/httplimit/echo4limit"
 )
 
 // A download costs its bytes, of which each client has ten an hour.

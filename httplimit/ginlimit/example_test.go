@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/ginlimit"
+	"github.com/seed-30da4c49/sash/httplimit/ginlimit"
 )
 
 // Each client has two requests an hour for each route of a group.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/frameworks/fiberlimit"
+	"github.com/seed-30da4c49/sash/httplimit/fiberlimit"
 )
 
 // Each customer has 100 tokens a day. What a question has cost is known once it is answered.
