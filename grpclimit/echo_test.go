@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/grpclimit/internal/rpctest"
+	"github.com/seed-30da4c49/sash/internal/rpctest"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 

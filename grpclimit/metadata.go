@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/seed-30da4c49/sash/grpclimit/internal/rpc"
+	"github.com/seed-30da4c49/sash/internal/rpc"
 )
 
 // describe describes the call of a server.

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
-	"github.com/seed-30da4c49/sash/grpclimit/internal/rpc"
+	"github.com/seed-30da4c49/sash/internal/rpc"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 

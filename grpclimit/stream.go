@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/seed-30da4c49/sash/grpclimit/internal/rpc"
+	"github.com/seed-30da4c49/sash/internal/rpc"
 )
 
 // A serverStream is the stream of an admitted call, as its handler sees it.

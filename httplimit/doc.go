@@ -149,8 +149,8 @@
 // the Echo of echo. For fiber, it is limiter.Middleware(adaptor.FiberApp(app)). There it
 // limits every request, and calls Charge for every answer.
 //
-// It can also be mounted inside of them. The adapters of gin, echo and fiber are packages of the
-// module github.com/seed-30da4c49/sash/httplimit/frameworks:
+// It can also be mounted inside of them. The adapters of gin, echo and fiber are modules,
+// such as github.com/seed-30da4c49/sash/httplimit/ginlimit:
 //
 //   - chi: r.Use(limiter.Middleware). It works as around the router.
 //   - gorilla/mux: r.Use(limiter.Middleware). Requests that match no route are not

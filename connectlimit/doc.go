@@ -102,5 +102,5 @@
 // the 3.0 µs without the interceptor.
 //
 // These are the best of 30 runs of go test -run '^$' -bench Interceptor -cpu 1 -benchtime 10000x
-// ./grpclimit/connectlimit.
+// ./connectlimit.
 package connectlimit

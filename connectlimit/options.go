@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/seed-30da4c49/sash/grpclimit/internal/rpc"
+	"github.com/seed-30da4c49/sash/internal/rpc"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 

@@ -1,4 +1,4 @@
-package connectlimit
+package grpctest
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/connectlimit"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
@@ -22,7 +23,7 @@ func BenchmarkInterceptor(b *testing.B) {
 	policy := func(limit sash.Limit, charge func(int) bool) []connect.HandlerOption {
 		l := httplimit.Must(httplimit.New(httplimit.Policy{Name: "all", Limits: []sash.Limit{limit}, Key: httplimit.ByAddress(), Charge: charge}))
 		b.Cleanup(func() { l.Close() })
-		return []connect.HandlerOption{connect.WithInterceptors(NewInterceptor(l))}
+		return []connect.HandlerOption{connect.WithInterceptors(connectlimit.NewInterceptor(l))}
 	}
 	plenty := sash.PerSecond(1 << 40)
 	body, err := proto.Marshal(message(10))
@@ -62,7 +63,7 @@ func BenchmarkInterceptor(b *testing.B) {
 func BenchmarkClientInterceptor(b *testing.B) {
 	l := sash.Must(sash.New(sash.PerSecond(1 << 40)))
 	b.Cleanup(func() { l.Close() })
-	waits := NewClientInterceptor(&httplimit.Transport{Limiter: l, Key: ByMethod()})
+	waits := connectlimit.NewClientInterceptor(&httplimit.Transport{Limiter: l, Key: connectlimit.ByMethod()})
 	body, err := proto.Marshal(message(10))
 	require.NoError(b, err)
 	for name, options := range map[string][]connect.ClientOption{"none": nil, "admitted": {connect.WithInterceptors(waits)}} {

@@ -7,7 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/seed-30da4c49/sash/grpclimit/internal/rpc"
+	"github.com/seed-30da4c49/sash/internal/rpc"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 

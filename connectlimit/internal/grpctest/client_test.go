@@ -1,4 +1,4 @@
-package connectlimit
+package grpctest
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/connectlimit"
 	"github.com/seed-30da4c49/sash/grpclimit"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
@@ -55,7 +56,7 @@ func TestClient_WaitsExactlyAsLongAsTheServerAsks(t *testing.T) {
 				server := serve(t, &echo{}, limited(l))
 				require.NoError(t, say(t.Context(), dial(t, server.URL, sayProcedure)))
 				tr := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}
-				c := dial(t, server.URL, procedure, append(options, connect.WithInterceptors(NewClientInterceptor(tr)))...)
+				c := dial(t, server.URL, procedure, append(options, connect.WithInterceptors(connectlimit.NewClientInterceptor(tr)))...)
 				err := call(t.Context(), c)
 				require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err))
 				_, _, quotas := detailsOf(t, err)
@@ -87,7 +88,7 @@ func TestClient_ObeysServersOfGRPCGo(t *testing.T) {
 	url := "http://" + listener.Addr().String()
 	require.NoError(t, say(t.Context(), dial(t, url, sayProcedure, connect.WithGRPC())))
 	tr := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}
-	c := dial(t, url, sayProcedure, connect.WithGRPC(), connect.WithInterceptors(NewClientInterceptor(tr)))
+	c := dial(t, url, sayProcedure, connect.WithGRPC(), connect.WithInterceptors(connectlimit.NewClientInterceptor(tr)))
 	err = say(t.Context(), c)
 	require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err))
 	require.Equal(t, time.Minute+time.Nanosecond, held(t, say(t.Context(), c)))
@@ -108,9 +109,9 @@ func TestClient_GivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		l := sash.Must(sash.New(sash.PerMinute(1).Log(), sash.WithSweepInterval(-1)))
-		tr := &httplimit.Transport{Limiter: l, Key: httplimit.Join(httplimit.ByHost(), ByMethod(), httplimit.ByHeader("Tenant"))}
+		tr := &httplimit.Transport{Limiter: l, Key: httplimit.Join(httplimit.ByHost(), connectlimit.ByMethod(), httplimit.ByHeader("Tenant"))}
 		open := func(ctx context.Context) connect.StreamingClientConn {
-			return NewClientInterceptor(tr).WrapStreamingClient(func(context.Context, connect.Spec) connect.StreamingClientConn {
+			return connectlimit.NewClientInterceptor(tr).WrapStreamingClient(func(context.Context, connect.Spec) connect.StreamingClientConn {
 				return sends{header: http.Header{"Tenant": {"a"}}}
 			})(ctx, connect.Spec{})
 		}
@@ -154,7 +155,7 @@ func TestClient_SendsNoStreamWhoseKeyPanics(t *testing.T) {
 		Limiter: outgoing(t, generous, sash.WithClock(sash.NewManualClock(0))),
 		Key:     func([]byte, *http.Request) ([]byte, bool) { panic("fault") },
 	}
-	conn := NewClientInterceptor(tr).WrapStreamingClient(func(context.Context, connect.Spec) connect.StreamingClientConn {
+	conn := connectlimit.NewClientInterceptor(tr).WrapStreamingClient(func(context.Context, connect.Spec) connect.StreamingClientConn {
 		return sends{header: http.Header{}}
 	})(t.Context(), connect.Spec{})
 	require.PanicsWithValue(t, "fault", func() { _ = conn.Send(new(value)) })
@@ -172,18 +173,18 @@ func request(t *testing.T, conn connect.StreamingClientConn) *http.Request {
 
 func TestClient_TellsWhyACallIsNotSent(t *testing.T) {
 	tr := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(sash.NewManualClock(0))), Cost: func(*http.Request) int64 { return 2_000_000 }}
-	c := dial(t, "http://api.example", sayProcedure, connect.WithInterceptors(NewClientInterceptor(tr)))
+	c := dial(t, "http://api.example", sayProcedure, connect.WithInterceptors(connectlimit.NewClientInterceptor(tr)))
 	err := say(t.Context(), c)
 	require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err))
 	require.ErrorIs(t, err, sash.ErrExceedsLimit)
-	c = dial(t, "http://api.example", sayProcedure, connect.WithInterceptors(NewClientInterceptor(new(httplimit.Transport))))
+	c = dial(t, "http://api.example", sayProcedure, connect.WithInterceptors(connectlimit.NewClientInterceptor(new(httplimit.Transport))))
 	require.Equal(t, connect.CodeInternal, connect.CodeOf(say(t.Context(), c)))
 }
 
 // A list of interceptors may be shared by clients and handlers.
 func TestInterceptors_LeaveTheOtherSideAlone(t *testing.T) {
 	l, clock := limiter(t, everyone("all", sash.PerMinute(1).Log()))
-	both := connect.WithInterceptors(NewInterceptor(l), NewClientInterceptor(&httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}))
+	both := connect.WithInterceptors(connectlimit.NewInterceptor(l), connectlimit.NewClientInterceptor(&httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}))
 	server := serve(t, &echo{}, both)
 	require.NoError(t, say(t.Context(), dial(t, server.URL, sayProcedure, both)))
 	require.EqualValues(t, 0, left(t, l, "all"))

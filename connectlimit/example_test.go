@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/grpclimit/connectlimit"
+	"github.com/seed-30da4c49/sash/connectlimit"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 

@@ -1,4 +1,4 @@
-package connectlimit
+package grpctest
 
 import (
 	"bytes"
@@ -25,9 +25,10 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/connectlimit"
 	"github.com/seed-30da4c49/sash/grpclimit"
-	"github.com/seed-30da4c49/sash/grpclimit/internal/rpctest"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/rpctest"
 )
 
 type (
@@ -127,8 +128,8 @@ var (
 var generous = sash.PerSecond(1_000_000)
 
 // limited returns the option of a handler with the interceptor of a limiter.
-func limited(l *httplimit.Limiter, options ...Option) connect.HandlerOption {
-	return connect.WithInterceptors(NewInterceptor(l, options...))
+func limited(l *httplimit.Limiter, options ...connectlimit.Option) connect.HandlerOption {
+	return connect.WithInterceptors(connectlimit.NewInterceptor(l, options...))
 }
 
 // detailsOf returns the RetryInfo, if there is one, and the quotas of the QuotaFailure.
@@ -226,7 +227,7 @@ func TestHandler_TellsTheExactWait(t *testing.T) {
 
 func TestHandler_OmitsTheWaitIfNoneWouldDo(t *testing.T) {
 	p := everyone("bytes", sash.PerMinute(100).Log())
-	p.Cost = MessageBytes
+	p.Cost = connectlimit.MessageBytes
 	l, _ := limiter(t, p)
 	c := dial(t, serve(t, &echo{}, limited(l)).URL, sayProcedure)
 	_, err := c.CallUnary(t.Context(), connect.NewRequest(message(101)))
@@ -299,8 +300,8 @@ func TestHandler_DescribesCallsToPolicies(t *testing.T) {
 	require.Equal(t, "GET", request.HTTPMethod())
 	r := <-seen
 	require.Equal(t, []any{"POST", sayProcedure}, []any{r.Method, r.URL.Path})
-	require.Len(t, MessageOf(r.Context()).(*value).Value, 10)
-	require.EqualValues(t, 12, MessageBytes(r))
+	require.Len(t, connectlimit.MessageOf(r.Context()).(*value).Value, 10)
+	require.EqualValues(t, 12, connectlimit.MessageBytes(r))
 	require.EqualValues(t, 99, left(t, l, "posts"), "GET is no way around a policy for POST")
 	_, err = c.CallUnary(t.Context(), request)
 	<-seen
@@ -411,7 +412,7 @@ func testCut(t *testing.T, options []connect.ClientOption, ending string, k int)
 	calls, _ := limiter(t, free, back, settles)
 	received, _ := limiter(t, everyone("count", sash.PerMinute(perMinute).Log()))
 	sizes := everyone("bytes", sash.PerMinute(perMinute).Log())
-	sizes.Cost = MessageBytes
+	sizes.Cost = connectlimit.MessageBytes
 	sent, _ := limiter(t, sizes)
 
 	var got, answered int64
@@ -441,7 +442,7 @@ func testCut(t *testing.T, options []connect.ClientOption, ending string, k int)
 		}
 	}}
 	settled := make(chan struct{})
-	server := serve(t, e, connect.WithInterceptors(recovers{settled}, NewInterceptor(calls, LimitReceived(received), LimitSent(sent))))
+	server := serve(t, e, connect.WithInterceptors(recovers{settled}, connectlimit.NewInterceptor(calls, connectlimit.LimitReceived(received), connectlimit.LimitSent(sent))))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	bidi := dial(t, server.URL, chatProcedure, options...).CallBidiStream(ctx)
@@ -501,11 +502,11 @@ func TestHandler_HeadersAreNoMessage(t *testing.T) {
 			settles.Settle = httplimit.SettleBytes()
 			calls, _ := limiter(t, settles)
 			sent, _ := limiter(t, everyone("messages", sash.PerMinute(1).Log()))
-			size := MessageSize(func(m any) int64 { return int64(len(m.(*value).Value)) })
+			size := connectlimit.MessageSize(func(m any) int64 { return int64(len(m.(*value).Value)) })
 			e := &echo{chat: func(ctx context.Context, stream *stream) error {
 				return errors.Join(stream.Send(nil), chats(ctx, stream))
 			}}
-			bidi := dial(t, serve(t, e, limited(calls, LimitSent(sent), size)).URL, chatProcedure, options...).CallBidiStream(t.Context())
+			bidi := dial(t, serve(t, e, limited(calls, connectlimit.LimitSent(sent), size)).URL, chatProcedure, options...).CallBidiStream(t.Context())
 			require.NoError(t, bidi.Send(nil))
 			require.NotEmpty(t, bidi.ResponseHeader().Get("RateLimit"))
 			require.EqualValues(t, 1, left(t, sent, "messages"))
@@ -559,9 +560,9 @@ func TestHandler_EndsAStreamAtAMessageThatIsDenied(t *testing.T) {
 				opening.Charge = func(code int) bool { return connect.Code(code) != connect.CodeResourceExhausted }
 				calls, _ := limiter(t, opening)
 				messages, _ := limiter(t, everyone("messages", sash.Per(2, time.Minute+time.Nanosecond).Log()))
-				option := LimitReceived(messages)
+				option := connectlimit.LimitReceived(messages)
 				if direction == "sent" {
-					option = LimitSent(messages)
+					option = connectlimit.LimitSent(messages)
 				}
 				e := &echo{chat: func(ctx context.Context, stream *stream) error {
 					err := chats(ctx, stream)

@@ -1,0 +1,16 @@
+module github.com/seed-30da4c49/sash/connectlimit
+
+go 1.25.0
+
+require (
+	connectrpc.com/connect v1.21.0
+	github.com/seed-30da4c49/sash v0.1.0
+	github.com/seed-30da4c49/sash/internal/rpc v0.1.0
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800
+	google.golang.org/protobuf v1.36.11
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
+)
