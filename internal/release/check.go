@@ -59,7 +59,7 @@ func (r *repository) checkTree(ctx context.Context) error {
 	return err
 }
 
-// checkChanges returns an error if CHANGELOG.md has no section of that version with text.
+// checkChanges returns an error if the change log has no section of that version with text.
 func (r *repository) checkChanges(version string) error {
 	text, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
 	if err != nil {

@@ -2,7 +2,7 @@
 //
 //	go run ./internal/release -version v0.1.0
 //
-// It checks that the tree is clean, that CHANGELOG.md has a section for the version, and that the
+// It checks that the tree is clean, that the change log has a section for the version, and that the
 // modules agree with each other. Then it writes the version into each requirement of a module of
 // this repository, and prints the tags in the order in which they must be pushed: a module after
 // those it requires. It commits, tags and pushes nothing. If anything is wrong, it says what, and

@@ -22,7 +22,20 @@ var (
 	// WithLimitsFor gives none, and limits are all that it returns. They are checked when the
 	// limiter is made.
 	PolicyLimits func(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit) any
+
+	// Inside returns what tests see of a *sashredis.Limiter.
+	Inside func(limiter any) Insider
 )
+
+// An Insider looks into a Limiter, for tests.
+type Insider interface {
+	SetLocalClock(sash.Clock)
+	Waiting() int
+	Flights() int
+	Queued(key string) int
+	Closed() bool
+	FailUse(key string, n int64)
+}
 
 // An Op is what a call does.
 type Op uint8

@@ -1,0 +1,18 @@
+module github.com/seed-30da4c49/sash/sashredis/goredisconn
+
+go 1.25.0
+
+require github.com/redis/go-redis/v9 v9.22.0
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
+	github.com/seed-30da4c49/sash v0.1.0 // indirect
+	golang.org/x/sync v0.20.0 // indirect
+)
+
+require (
+	github.com/seed-30da4c49/sash/sashredis v0.1.0
+	go.uber.org/atomic v1.11.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)

@@ -1,0 +1,271 @@
+package clienttest
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/sashredis"
+)
+
+// After some failures in a row, calls do not wait for the store. One in each pause tries it, and
+// its success sends all calls there again.
+func TestBreaker_OneCallInEachPauseTriesTheStore(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(10)}, sashredis.WithBreaker(3, time.Second))
+	ctx := context.Background()
+	s.set(func() { s.err = errAway })
+	for i := range 3 {
+		d := l.Take(ctx, "k", 1)
+		assert.Equal(t, sashredis.ByFallback, d.By)
+		assert.ErrorIs(t, d.Err, errAway, "call %d", i)
+	}
+	for range 100 {
+		d := l.Take(ctx, "other", 1)
+		assert.ErrorIs(t, d.Err, sashredis.ErrUnavailable)
+		assert.False(t, d.Allowed)
+		assert.Equal(t, time.Second, d.RetryAfter, "until a call tries the store")
+	}
+	assert.ErrorIs(t, l.Reset(ctx, "k"), sashredis.ErrUnavailable)
+	assert.Equal(t, 3, s.count())
+
+	local.Advance(time.Second)
+	assert.ErrorIs(t, l.Take(ctx, "k", 1).Err, errAway, "the probe")
+	assert.ErrorIs(t, l.Take(ctx, "k", 1).Err, sashredis.ErrUnavailable)
+	assert.Equal(t, 4, s.count())
+
+	s.set(func() { s.err = nil })
+	assert.ErrorIs(t, l.Take(ctx, "k", 1).Err, sashredis.ErrUnavailable)
+	local.Advance(time.Second)
+	for range 10 {
+		d := l.Take(ctx, "k", 1)
+		assert.NoError(t, d.Err)
+		assert.True(t, d.Allowed)
+	}
+	assert.Equal(t, int64(4), l.Stats().Failures)
+}
+
+// Only failures in a row open the breaker, and only those of the store.
+func TestBreaker_CountsFailuresInARow(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1000)}, sashredis.WithBreaker(2, time.Hour))
+	ctx := context.Background()
+	gone, cancel := context.WithCancel(ctx)
+	for range 10 {
+		s.set(func() { s.err = errAway })
+		require.ErrorIs(t, l.Take(ctx, "k", 1).Err, errAway)
+		s.set(func() { s.err, s.before = nil, nil })
+		require.NoError(t, l.Take(ctx, "k", 1).Err)
+	}
+	cancel()
+	for range 10 {
+		require.ErrorIs(t, l.Take(gone, "k", 1).Err, context.Canceled)
+	}
+	require.NoError(t, s.server.Set("sash:wrong:c60000000", "something else"))
+	for range 10 {
+		d := l.Take(ctx, "wrong", 1)
+		require.ErrorIs(t, d.Err, sashredis.ErrServer)
+		require.ErrorContains(t, d.Err, "WithPrefix")
+		require.False(t, d.Allowed)
+		require.Equal(t, sash.Never, d.RetryAfter)
+	}
+	assert.True(t, l.Allow(ctx, "k"))
+}
+
+func TestFallback_DeniesOrAdmits(t *testing.T) {
+	for _, f := range []sashredis.Fallback{sashredis.FallbackDeny, sashredis.FallbackAdmit} {
+		s := newStore(t)
+		l, _ := s.limiter([]sash.Limit{sash.PerMinute(10)}, sashredis.WithFallback(f))
+		s.set(func() { s.err = errAway })
+		ctx := context.Background()
+		for _, d := range []sashredis.Decision{l.Take(ctx, "k", 1), l.TakeAll(ctx, []string{"k", "j"}, 1), l.Peek(ctx, "k", 1)} {
+			assert.Equal(t, f == sashredis.FallbackAdmit, d.Allowed, "%v", f)
+			assert.Equal(t, sash.PerMinute(10), d.Limit)
+			assert.Equal(t, sashredis.ByFallback, d.By)
+			assert.ErrorIs(t, d.Err, errAway)
+		}
+		assert.False(t, l.Take(ctx, "k", -1).Allowed)
+		assert.Equal(t, sash.Never, l.Take(ctx, "k", -1).RetryAfter)
+		r, d := l.Reserve(ctx, "k", 5)
+		assert.Equal(t, f == sashredis.FallbackAdmit, d.Allowed)
+		assert.NoError(t, r.Cancel(ctx))
+	}
+}
+
+// While the store is away, each process decides by its share, and what was used before counts.
+func TestFallbackLocal_GoesOnFromWhatTheStoreSaid(t *testing.T) {
+	for _, limits := range [][]sash.Limit{
+		{sash.PerMinute(40).Counter()}, {sash.PerMinute(40).Log()}, {sash.PerMinute(40).Buckets(10 * time.Second)},
+		{sash.PerMinute(40).TokenBucket(40)}, {sash.PerHour(400).Log(), sash.PerMinute(40).Counter()},
+	} {
+		s := newStore(t)
+		l, local := s.limiter(limits, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)), sashredis.WithBreaker(2, time.Second))
+		ctx := context.Background()
+		require.True(t, l.Take(ctx, "k", 21).Allowed)
+		s.set(func() { s.err = errAway })
+
+		// A quarter of 40 is 10. Of those, a quarter of 21, rounded up, counts as used: 6.
+		d := l.Take(ctx, "k", 1)
+		assert.Equal(t, sashredis.ByFallback, d.By)
+		assert.True(t, d.Allowed)
+		assert.Equal(t, int64(3), d.Remaining, "%v", limits)
+		assert.Equal(t, int64(10), d.Limit.Count)
+		assert.True(t, l.Take(ctx, "k", 3).Allowed)
+		assert.False(t, l.Allow(ctx, "k"))
+		assert.Equal(t, int64(9), l.Take(ctx, "unknown", 1).Remaining)
+		assert.True(t, l.TakeAll(ctx, []string{"unknown", "other"}, 9).Allowed)
+
+		// Its time goes on.
+		local.Advance(2 * time.Minute)
+		assert.True(t, l.Take(ctx, "k", 10).Allowed)
+
+		// The store is back, and goes on from where it was: 21 are used there.
+		s.set(func() { s.err = nil })
+		local.Advance(time.Second)
+		assert.Equal(t, int64(18), l.Take(ctx, "k", 1).Remaining)
+		// What was decided without it is history.
+		s.set(func() { s.err = errAway })
+		assert.Equal(t, int64(3), l.Take(ctx, "k", 1).Remaining)
+	}
+}
+
+// A reservation that the fallback has made is settled with the fallback.
+func TestFallbackLocal_Reserves(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(40)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+	ctx := context.Background()
+	s.set(func() { s.err = errAway })
+	r, d := l.Reserve(ctx, "k", 15)
+	require.True(t, d.Allowed)
+	require.False(t, l.Take(ctx, "k", 10).Allowed)
+	require.NoError(t, r.Commit(ctx, 5))
+	assert.Equal(t, int64(5), l.Take(ctx, "k", 10).Remaining)
+}
+
+// A share is rounded down, but is at least one unit. Keys have shares of their own limits.
+func TestFallbackLocal_SharesLimits(t *testing.T) {
+	s := newStore(t)
+	plans := map[string][]sash.Limit{"none": {{Window: time.Minute}}, "free": {sash.Unlimited()}, "small": {sash.PerMinute(3)}, "pro": {sash.PerMinute(1000).TokenBucket(50)}}
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(10)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)),
+		sashredis.WithLimitsFor(func(key string) []sash.Limit { return plans[key] }))
+	ctx := context.Background()
+	s.set(func() { s.err = errAway })
+	assert.Equal(t, int64(1), l.Take(ctx, "own", 1).Remaining)
+	assert.Equal(t, int64(0), l.Take(ctx, "small", 1).Remaining)
+	assert.Equal(t, int64(11), l.Take(ctx, "pro", 1).Remaining)
+	assert.False(t, l.Allow(ctx, "none"))
+	assert.True(t, l.Allow(ctx, "free"))
+}
+
+// A store that comes and goes does not give a key its share anew.
+func TestFallbackLocal_AdmitsAShareInAWindow(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerHour(100)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)))
+	ctx := context.Background()
+	admitted := map[sashredis.By]int{}
+	for i := range 2000 {
+		s.set(func() {
+			s.err = errAway
+			if i%4 == 0 {
+				s.err = nil
+			}
+		})
+		if d := l.Take(ctx, "k", 1); d.Allowed {
+			admitted[d.By]++
+		}
+	}
+	assert.Equal(t, 100, admitted[sashredis.ByStore])
+	assert.Equal(t, 25-1, admitted[sashredis.ByFallback], "one of the share was used in the store")
+}
+
+// What a share never admits, the store may: it is not denied for ever. What the limits never admit
+// is, by every fallback.
+func TestFallback_KnowsWhatIsNeverAdmitted(t *testing.T) {
+	for _, f := range []sashredis.Fallback{sashredis.FallbackDeny, sashredis.FallbackAdmit, sashredis.FallbackLocal(1, 8)} {
+		s := newStore(t)
+		l, _ := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithFallback(f),
+			sashredis.WithLimitsFor(func(key string) []sash.Limit {
+				if key == "blocked" {
+					return []sash.Limit{{Window: time.Minute}}
+				}
+				return nil
+			}))
+		s.set(func() { s.err = errAway })
+		ctx := context.Background()
+		d := l.Take(ctx, "k", 50)
+		assert.Equal(t, f == sashredis.FallbackAdmit, d.Allowed, "%v", f)
+		assert.Equal(t, int64(100), d.Limit.Count)
+		if !d.Allowed {
+			assert.Greater(t, d.RetryAfter, time.Duration(0))
+			assert.Less(t, d.RetryAfter, time.Minute)
+		}
+		for _, d := range []sashredis.Decision{l.Take(ctx, "k", 101), l.Take(ctx, "blocked", 1)} {
+			assert.False(t, d.Allowed, "%v", f)
+			assert.Equal(t, sash.Never, d.RetryAfter)
+		}
+	}
+}
+
+// A caller that has hung up gets no unit from a fallback.
+func TestFallback_DeniesWhatWasCanceled(t *testing.T) {
+	for _, f := range []sashredis.Fallback{sashredis.FallbackAdmit, sashredis.FallbackLocal(1, 2)} {
+		s := newStore(t)
+		l, _ := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithFallback(f))
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		d := l.Take(ctx, "k", 1)
+		assert.False(t, d.Allowed)
+		assert.Greater(t, d.RetryAfter, time.Duration(0))
+		assert.ErrorIs(t, d.Err, context.Canceled)
+		assert.ErrorIs(t, l.Wait(ctx, "k", 1), context.Canceled)
+
+		// One whose time is over before the store answers has the answer of the fallback, but a
+		// Wait reports the end of its context.
+		_, release := s.holdUp()
+		short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		assert.True(t, l.Take(short, "k", 1).Allowed)
+		assert.ErrorIs(t, l.Wait(short, "k", 1), context.DeadlineExceeded)
+		release()
+	}
+}
+
+// Callers whose contexts end before the time-out open the breaker, too, if the store had time.
+func TestBreaker_CountsDeadlines(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithBreaker(3, time.Hour))
+	_, release := s.holdUp()
+	defer release()
+	for i := range 6 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		if i >= 3 { // a tenth of the time-out passes on the local clock
+			s.set(func() { s.arrive = func() { local.Advance(time.Second) } })
+		}
+		assert.ErrorIs(t, l.Take(ctx, "k", 1).Err, context.DeadlineExceeded)
+	}
+	assert.ErrorIs(t, l.Take(context.Background(), "k", 1).Err, sashredis.ErrUnavailable)
+	assert.Equal(t, int64(3), l.Stats().Failures)
+}
+
+// Shares begin anew when the store is back, also after Close, which has ended their goroutine.
+func TestFallback_NoGoroutineAfterClose(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)), sashredis.WithBreaker(1, time.Second))
+	require.True(t, l.Allow(t.Context(), "k")) // there is a connection now
+	s.set(func() { s.err = errAway })
+	require.ErrorIs(t, l.Take(t.Context(), "k", 1).Err, errAway)
+	require.NoError(t, l.Close())
+	before := runtime.NumGoroutine()
+	s.set(func() { s.err = nil })
+	local.Advance(time.Second)
+	require.NoError(t, l.Take(t.Context(), "k", 1).Err)
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	s.set(func() { s.err = errAway })
+	assert.True(t, l.Take(t.Context(), "k", 1).Allowed, "by the shares")
+}

@@ -1,0 +1,591 @@
+package clienttest
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/redistest"
+	"github.com/seed-30da4c49/sash/sashredis"
+	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
+)
+
+// limitsOfEachKind are limits for each way in which scripts decide.
+var limitsOfEachKind = map[string][]sash.Limit{
+	"counter":      {sash.Per(1000, 3*time.Second).Counter()},
+	"wide counter": {sash.Per(1<<50, 3*time.Second).Counter()},
+	"log":          {sash.Per(1000, 3*time.Second).Log()},
+	"buckets":      {sash.Per(1000, 3*time.Second).Buckets(time.Second)},
+	"token bucket": {sash.Per(1000, 3*time.Second).TokenBucket(3000)},
+	"wide bucket":  {sash.Per(1<<49, 3*time.Second).TokenBucket(1 << 50)},
+	"several": {
+		sash.Per(1000, 3*time.Second).Counter(), sash.Per(5000, time.Minute).Log(),
+		sash.Per(100, time.Second).TokenBucket(1000), sash.Per(9000, time.Hour).Buckets(7 * time.Minute),
+	},
+}
+
+// A watchedServer is a real server and a Conn to it. It notes the reply of each script, and the
+// commands that ran in the meantime.
+type watchedServer struct {
+	sashredis.Conn
+	*redistest.Server
+	reply    string
+	commands map[string]int // how often each ran, by its name
+}
+
+func watch(t *testing.T) *watchedServer {
+	s := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Addr(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { client.Close() })
+	return &watchedServer{Conn: goredisconn.New(client), Server: s}
+}
+
+var ran = regexp.MustCompile(`(?m)^cmdstat_([a-z]+):calls=(\d+)`)
+
+func (s *watchedServer) Run(ctx context.Context, script *sashredis.Script, keys, args []string) (reply string, err error) {
+	s.Command("CONFIG", "RESETSTAT")
+	s.reply, err = s.Conn.Run(ctx, script, keys, args)
+	s.commands = map[string]int{}
+	for _, match := range ran.FindAllStringSubmatch(s.Command("INFO", "commandstats").(string), -1) {
+		s.commands[match[1]], _ = strconv.Atoi(match[2])
+	}
+	return s.reply, err
+}
+
+// time returns the server's time of the latest reply, in microseconds.
+func (s *watchedServer) time(t *testing.T) int64 {
+	text, _, _ := strings.Cut(s.reply, "|")
+	now, err := strconv.ParseInt(text, 10, 64)
+	require.NoError(t, err)
+	return now
+}
+
+func (s *watchedServer) limiter(t *testing.T, limits []sash.Limit, options ...sashredis.Option) *sashredis.Limiter {
+	options = append([]sashredis.Option{
+		sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(20 * time.Second), sashredis.WithMirror(0),
+	}, options...)
+	l, err := sashredis.New(s, limits, options...)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// eachCall makes calls of all kinds, and calls check after each.
+func (s *watchedServer) eachCall(t *testing.T, limits []sash.Limit, check func(call string)) {
+	ctx := context.Background()
+	l := s.limiter(t, limits)
+	take := func(call string, d sashredis.Decision) {
+		require.NoError(t, d.Err, call)
+		check(call)
+	}
+	take("Peek", l.Peek(ctx, "a", 1))
+	take("Take", l.Take(ctx, "a", 1))
+	take("another Take", l.Take(ctx, "a", 2))
+	take("a denied Take", l.Take(ctx, "a", 1<<50))
+	take("TakeAll", l.TakeAll(ctx, []string{"b", "a"}, 1))
+	r, d := l.Reserve(ctx, "a", 5)
+	take("Reserve", d)
+	take("a Take after a Reserve", l.Take(ctx, "a", 1))
+	require.NoError(t, r.Commit(ctx, 3))
+	check("Commit")
+	r, d = l.Reserve(ctx, "a", 5)
+	take("another Reserve", d)
+	require.NoError(t, r.Commit(ctx, 7))
+	check("Commit of more")
+	require.NoError(t, l.Reset(ctx, "a"))
+	check("Reset")
+	for _, limit := range limits {
+		if limit.Algorithm == sash.SlidingLog {
+			return
+		}
+	}
+	leases := s.limiter(t, limits, sashredis.WithLease(10, time.Second))
+	for leases.Stats().Leased == 0 {
+		take("Take of a lease", leases.Take(ctx, "c", 1))
+	}
+	require.NoError(t, leases.Close())
+	check("Close")
+}
+
+// The time may move while a script runs.
+func TestScripts_ReadTheTimeOnce(t *testing.T) {
+	for name, limits := range limitsOfEachKind {
+		s := watch(t)
+		s.eachCall(t, limits, func(call string) {
+			assert.Equal(t, 1, s.commands["time"], "%s: %s", name, call)
+		})
+	}
+}
+
+func TestScripts_DecideAtTheTimeOfTheServer(t *testing.T) {
+	for name, limits := range limitsOfEachKind {
+		s := watch(t)
+		before := time.Now()
+		s.eachCall(t, limits, func(call string) {
+			at := time.UnixMicro(s.time(t))
+			assert.False(t, at.Before(before.Truncate(time.Microsecond)), "%s: %s", name, call)
+			before = time.Now()
+			assert.False(t, at.After(before), "%s: %s", name, call)
+		})
+	}
+}
+
+// A key expires in the millisecond after the instant from which on it is like a key never seen.
+// That instant follows from the time that the script has read.
+func TestScripts_KeysExpireAtAnInstant(t *testing.T) {
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		limit sash.Limit
+		units int64
+		idle  func(now int64) int64
+	}{
+		"counter": {sash.Per(1000, 3001234*time.Microsecond).Counter(), 7, func(now int64) int64 { return (now/3001234 + 2) * 3001234 }},
+		"wide counter": {sash.Per(1<<50, 3001234*time.Microsecond).Counter(), 1 << 49, func(now int64) int64 {
+			return (now/3001234 + 2) * 3001234
+		}},
+		"log":          {sash.Per(1000, 3001234*time.Microsecond).Log(), 7, func(now int64) int64 { return now + 3001234 }},
+		"buckets":      {sash.Per(1000, 3001234*time.Microsecond).Buckets(1000123 * time.Microsecond), 7, func(now int64) int64 { return (now/1000123 + 4) * 1000123 }},
+		"token bucket": {sash.Per(7, 3001234*time.Microsecond).TokenBucket(5), 3, func(now int64) int64 { return now + (3*3001234+6)/7 }},
+		"wide bucket":  {sash.Per(1<<48+1, 3001234*time.Microsecond).TokenBucket(1 << 50), 1 << 50, func(now int64) int64 { return now + 4*3001234 - 1 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := watch(t)
+			l := s.limiter(t, []sash.Limit{c.limit})
+			var early, late int64
+			check := func(call string) {
+				expires, idle := s.Command("PEXPIRETIME", s.key(t)).(int64), c.idle(s.time(t))
+				early, late = min(early, expires*1000-idle), max(late, expires*1000-idle)
+				slack := int64(1000)
+				if c.limit.Algorithm == sash.TokenBucket {
+					slack = 1100 // it may round up
+				}
+				assert.GreaterOrEqual(t, expires*1000, idle, call)
+				assert.Less(t, expires*1000, idle+slack, call)
+			}
+			require.True(t, l.Take(ctx, "a", c.units).Allowed)
+			check("Take")
+			require.NoError(t, l.Reset(ctx, "a"))
+			_, d := l.Reserve(ctx, "a", c.units)
+			require.True(t, d.Allowed)
+			check("Reserve")
+		})
+	}
+}
+
+// key returns the only key of the server.
+func (s *watchedServer) key(t *testing.T) string {
+	keys := s.Command("KEYS", "*").([]any)
+	require.Len(t, keys, 1)
+	return keys[0].(string)
+}
+
+// A key does not expire before a lease of it has ended, and what was leased has flowed back.
+func TestScripts_KeysExpireAfterTheirLeases(t *testing.T) {
+	for limit, flowsBack := range map[sash.Limit]time.Duration{
+		sash.Per(1000, time.Second).Counter():            0,
+		sash.Per(1000, time.Second).Buckets(time.Second): 0,
+		sash.Per(1000, time.Second).TokenBucket(1000):    2 * time.Millisecond,
+	} {
+		ctx := context.Background()
+		s := watch(t)
+		l := s.limiter(t, []sash.Limit{limit}, sashredis.WithLease(10, time.Hour))
+		for l.Stats().Leased < 2 {
+			require.True(t, l.Take(ctx, "a", 1).Allowed)
+		}
+		lease := strings.Split(s.reply, "|")[2]
+		end, err := strconv.ParseInt(strings.Fields(lease)[1], 10, 64)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, s.Command("PEXPIRETIME", s.key(t)).(int64)*1000, end+flowsBack.Microseconds(), "%v", limit)
+	}
+}
+
+// A call that is denied or not charged writes nothing, and creates no key.
+func TestScripts_ADenialWritesNothing(t *testing.T) {
+	ctx := context.Background()
+	for name, limits := range limitsOfEachKind {
+		s := watch(t)
+		l := s.limiter(t, limits)
+		nothing := func(call string) {
+			for _, command := range []string{"set", "del", "zadd", "zrem", "zremrangebylex", "pexpireat", "pexpire"} {
+				assert.Zero(t, s.commands[command], "%s: %s: %s", name, call, command)
+			}
+		}
+		require.True(t, l.Peek(ctx, "a", 1).Allowed)
+		nothing("Peek of a new key")
+		require.False(t, l.Take(ctx, "a", 1<<51).Allowed)
+		nothing("denied Take of a new key")
+		assert.Equal(t, int64(0), s.Command("DBSIZE"))
+		for l.Take(ctx, "a", 1+limits[0].Count/3).Allowed {
+			assert.Positive(t, s.commands["set"]+s.commands["zadd"])
+		}
+		nothing("denied Take")
+		l.Peek(ctx, "a", 1)
+		nothing("Peek")
+		require.False(t, l.TakeAll(ctx, []string{"b", "a"}, 1+limits[0].Count/3).Allowed)
+		nothing("denied TakeAll")
+		_, d := l.Reserve(ctx, "a", 1+limits[0].Count/3)
+		require.False(t, d.Allowed)
+		nothing("denied Reserve")
+	}
+}
+
+// A value that a script did not write is left alone, and the call denied with an error.
+func TestScripts_RefuseWhatIsNotTheirs(t *testing.T) {
+	ctx := context.Background()
+	for name, limits := range limitsOfEachKind {
+		s := watch(t)
+		l := s.limiter(t, limits)
+		require.True(t, l.Take(ctx, "a", 1+limits[0].Count/3).Allowed)
+		key := s.key(t) // it is used for a second yet
+		for _, value := range []string{"17", "1 2 3;;", "1 2 3;;;;;;;;;", ""} {
+			s.Command("DEL", key)
+			if s.sorted(limits) {
+				s.Command("ZADD", key, "0", "!"+value)
+			} else {
+				s.Command("SET", key, value)
+			}
+			d := l.Take(ctx, "a", 1)
+			assert.False(t, d.Allowed, "%s: %q", name, value)
+			assert.ErrorIs(t, d.Err, sashredis.ErrServer, "%s: %q", name, value)
+			assert.Equal(t, sashredis.ByStore, d.By, "%s: %q", name, value)
+			assert.Equal(t, int64(-1), s.Command("PTTL", key), "%s: %q", name, value)
+		}
+		s.Command("DEL", key)
+		s.Command("LPUSH", key, "x")
+		assert.ErrorContains(t, l.Take(ctx, "a", 1).Err, "WRONGTYPE", name)
+	}
+}
+
+// sorted reports whether a key under limits is a sorted set.
+func (s *watchedServer) sorted(limits []sash.Limit) bool {
+	for _, l := range limits {
+		if l.Algorithm == sash.SlidingLog || l.Algorithm == sash.SlidingBuckets {
+			return true
+		}
+	}
+	return false
+}
+
+// A call on several keys takes each by its own limits, whatever their order.
+func TestScripts_EachKeyHasItsLimits(t *testing.T) {
+	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
+		ctx := context.Background()
+		for i, kind := range []func(count int64) sash.Limit{
+			func(count int64) sash.Limit { return sash.PerHour(count).Counter() },
+			func(count int64) sash.Limit { return sash.PerHour(count).Log() },
+			func(count int64) sash.Limit { return sash.PerDay(1).TokenBucket(count) },
+		} {
+			limits := func(key string) []sash.Limit {
+				switch key {
+				case "large":
+					return []sash.Limit{kind(50)}
+				case "mixed":
+					return []sash.Limit{sash.PerDay(30).Counter(), sash.PerDay(2).TokenBucket(20)}
+				}
+				return nil
+			}
+			l, err := sashredis.New(conn, []sash.Limit{kind(10)}, sashredis.WithLimitsFor(limits),
+				sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithPrefix(fmt.Sprint(i)), sashredis.WithTimeout(10*time.Second))
+			require.NoError(t, err)
+			assert.False(t, l.TakeAll(ctx, []string{"large", "small"}, 11).Allowed)
+			assert.False(t, l.TakeAll(ctx, []string{"small", "large"}, 11).Allowed)
+			assert.False(t, l.TakeAll(ctx, []string{"mixed", "small"}, 11).Allowed)
+			assert.True(t, l.TakeAll(ctx, []string{"small", "large"}, 9).Allowed)
+			assert.True(t, l.TakeAll(ctx, []string{"large", "mixed", "small"}, 1).Allowed)
+			assert.True(t, l.TakeAll(ctx, []string{"mixed", "large"}, 19).Allowed)
+			for key, left := range map[string]int64{"small": 0, "large": 50 - 9 - 1 - 19, "mixed": 0} {
+				assert.Equal(t, left, l.Peek(ctx, key, 0).Remaining, key)
+			}
+		}
+	})
+}
+
+// A log keeps no more members than it has units, and one.
+func TestScripts_ALogKeepsOnlyWhatCounts(t *testing.T) {
+	onEachServer(t, func(t *testing.T, client *redis.Client) {
+		ctx := context.Background()
+		clock := sash.NewManualClock(0)
+		l, err := sashredis.New(goredisconn.New(client), []sash.Limit{sash.Per(5, 100*time.Microsecond).Log(), sash.Per(3, 50*time.Microsecond).Log()},
+			sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithCallerClock(clock), sashredis.WithTimeout(10*time.Second))
+		require.NoError(t, err)
+		admitted := 0
+		for range 300 {
+			clock.Advance(7 * time.Microsecond)
+			if l.Allow(ctx, "a") {
+				admitted++
+			}
+			keys, err := client.Keys(ctx, "*").Result()
+			require.NoError(t, err)
+			require.Len(t, keys, 1)
+			members, err := client.ZCard(ctx, keys[0]).Result()
+			require.NoError(t, err)
+			assert.LessOrEqual(t, members, int64(5+1+3+1))
+		}
+		assert.Greater(t, admitted, 50)
+	})
+}
+
+// Members tell totals modulo 2^52.
+func TestScripts_TotalsOfALogComeAround(t *testing.T) {
+	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
+		ctx := context.Background()
+		const count = 1<<51 - 1
+		for i, limit := range []sash.Limit{sash.Per(count, time.Second).Log(), sash.Per(count, time.Second).Buckets(100 * time.Millisecond)} {
+			clock := sash.NewManualClock(0)
+			l, err := sashredis.New(conn, []sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackDeny),
+				sashredis.WithCallerClock(clock), sashredis.WithPrefix(fmt.Sprint(i)), sashredis.WithTimeout(10*time.Second))
+			require.NoError(t, err)
+			for range 10 {
+				for _, n := range []int64{count - 10, 1, 6, 1, 1, 1} {
+					d := l.Take(ctx, "a", n)
+					require.True(t, d.Allowed, "%+v", d)
+				}
+				d := l.Take(ctx, "a", 1)
+				require.False(t, d.Allowed)
+				require.Equal(t, int64(0), d.Remaining)
+				clock.Advance(d.RetryAfter)
+			}
+		}
+	})
+}
+
+// A pair is a limiter of package sash and one in a store, under the same limit and clock.
+type pair struct {
+	clock *sash.ManualClock
+	here  *sash.Limiter
+	store *sashredis.Limiter
+}
+
+func newPair(t *testing.T, conn sashredis.Conn, limit sash.Limit) *pair {
+	p := &pair{clock: sash.NewManualClock(0)}
+	p.here = sash.Must(sash.New(limit, sash.WithClock(p.clock), sash.WithSweepInterval(-1)))
+	var err error
+	p.store, err = sashredis.New(conn, []sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithCallerClock(p.clock),
+		sashredis.WithPrefix(t.Name()), sashredis.WithTimeout(10*time.Second))
+	require.NoError(t, err)
+	return p
+}
+
+// reserve reserves units on both sides.
+func (p *pair) reserve(t *testing.T, n int64) open {
+	here, want := p.here.Reserve("a", n)
+	store, got := p.store.Reserve(context.Background(), "a", n)
+	require.Equal(t, want, got.Decision)
+	require.True(t, got.Allowed)
+	return open{here, store, n}
+}
+
+// commit settles o on both sides.
+func (p *pair) commit(t *testing.T, o open, actual int64) {
+	o.here.Commit(actual)
+	require.NoError(t, o.store.Commit(context.Background(), actual))
+}
+
+// take takes units on both sides.
+func (p *pair) take(t *testing.T, n int64) {
+	t.Helper()
+	require.Equal(t, p.here.Take("a", n), p.store.Take(context.Background(), "a", n).Decision)
+}
+
+// A key moves on to a later window only by a charge. So a late reading after a refund finds what
+// it would have found without.
+func TestScripts_ARefundMovesNoWindow(t *testing.T) {
+	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
+		p := newPair(t, conn, sash.Per(20, time.Second).Counter())
+		o := p.reserve(t, 9)
+		p.take(t, 3)
+		p.clock.Set(int64(1300 * time.Millisecond))
+		p.commit(t, o, 5)
+		p.clock.Set(int64(800 * time.Millisecond))
+		p.take(t, 12)
+		p.take(t, 1)
+	})
+}
+
+// What a refund has given back, a later one does not give back again.
+func TestScripts_TwoRefundsGiveBackWhatIsThere(t *testing.T) {
+	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
+		p := newPair(t, conn, sash.PerSecond(1).TokenBucket(100))
+		first, second := p.reserve(t, 5), p.reserve(t, 5)
+		p.clock.Advance(4 * time.Second)
+		p.take(t, 1) // when it comes, the bucket lacks 6
+		p.commit(t, first, 0)
+		p.take(t, 1)
+		p.commit(t, second, 0)
+		p.take(t, 1)
+		require.Equal(t, int64(97), p.store.Peek(context.Background(), "a", 0).Remaining)
+	})
+}
+
+// A bucket tells a bounded number of charges apart. It gives back as much as package sash does,
+// which tells as many apart.
+func TestScripts_ABucketWithManyCharges(t *testing.T) {
+	onEachServer(t, func(t *testing.T, client *redis.Client) {
+		ctx := context.Background()
+		p := newPair(t, goredisconn.New(client), sash.PerSecond(10).TokenBucket(10_000))
+		var reservations []open
+		o := p.reserve(t, 1000)
+		p.clock.Advance(50 * time.Second) // it lacks 500
+		for range 500 {
+			reservations = append(reservations, p.reserve(t, 3))
+			p.clock.Advance(100 * time.Millisecond)
+		}
+		keys, err := client.Keys(ctx, "*").Result()
+		require.NoError(t, err)
+		require.Len(t, keys, 1)
+		size, err := client.StrLen(ctx, keys[0]).Result()
+		require.NoError(t, err)
+		assert.Less(t, size, int64(65*40))
+		p.commit(t, o, 0) // 500 come back
+		d := p.store.Peek(ctx, "a", 0)
+		assert.Equal(t, int64(10_000-500-500*2+500), d.Remaining)
+		for i, r := range reservations {
+			if i%7 == 0 {
+				p.commit(t, r, 0)
+				p.take(t, 1)
+			}
+		}
+	})
+}
+
+// onEachServer runs a test on an embedded server and on a real one.
+func onEachServer(t *testing.T, test func(t *testing.T, client *redis.Client)) {
+	t.Run("miniredis", func(t *testing.T) {
+		client := redis.NewClient(&redis.Options{Addr: newStore(t).server.Addr()})
+		defer client.Close()
+		test(t, client)
+	})
+	t.Run("server", func(t *testing.T) {
+		client := redis.NewClient(&redis.Options{Network: "unix", Addr: redistest.Start(t).Addr()})
+		defer client.Close()
+		test(t, client)
+	})
+}
+
+// A lessee is a limiter that holds a lease.
+func (s *fakeStore) lessee(limits []sash.Limit, d time.Duration) (l *sashredis.Limiter, used int64) {
+	l, _ = s.limiter(limits, sashredis.WithLease(1_000_000, d))
+	for l.Stats().Leased == 0 {
+		require.True(s.t, l.Take(context.Background(), "a", 100).Allowed)
+		used += 100
+	}
+	return l, used
+}
+
+// remaining returns how much a new limiter finds left.
+func (s *fakeStore) remaining(limits []sash.Limit) int64 {
+	l, _ := s.limiter(limits)
+	return l.Peek(context.Background(), "a", 0).Remaining
+}
+
+var tokens = []sash.Limit{sash.PerSecond(1000).TokenBucket(100_000)}
+
+// What is leased of a token bucket does not flow back as long as the lease runs.
+func TestScripts_ABucketLacksWhatIsLeased(t *testing.T) {
+	s := newStore(t)
+	l, used := s.lessee(tokens, 5*time.Second)
+	leased := l.Stats().Leased
+	require.Greater(t, leased, int64(100))
+	require.Less(t, used+leased, int64(4000))
+	assert.Equal(t, 100_000-used-leased, s.remaining(tokens))
+	s.advance(4999 * time.Millisecond)
+	assert.Equal(t, 100_000-leased, s.remaining(tokens), "what was used has flowed back")
+	s.advance(101 * time.Millisecond)
+	assert.Equal(t, 100_000-leased+100, s.remaining(tokens), "the lease is over")
+	s.advance(time.Minute)
+	assert.Equal(t, int64(100_000), s.remaining(tokens))
+}
+
+// A lease is given back to a bucket only while it runs: afterwards it flows back. A later lease
+// of another process is none of it.
+func TestScripts_ALeaseIsGivenBackWhileItRuns(t *testing.T) {
+	s := newStore(t)
+	l, used := s.lessee(tokens, 5*time.Second)
+	require.NoError(t, l.Close())
+	assert.Equal(t, 100_000-used, s.remaining(tokens))
+
+	s.advance(time.Minute)
+	l, _ = s.lessee(tokens, 5*time.Second)
+	s.advance(5001 * time.Millisecond)
+	before := s.remaining(tokens)
+	require.Less(t, before, int64(100_000))
+	require.NoError(t, l.Close())
+	assert.Equal(t, before, s.remaining(tokens), "it has lapsed")
+
+	s.advance(time.Minute)
+	l, _ = s.lessee(tokens, 5*time.Second)
+	s.advance(5001 * time.Millisecond)
+	other, _ := s.lessee(tokens, 5*time.Second)
+	before = s.remaining(tokens)
+	require.NoError(t, l.Close())
+	assert.Equal(t, before, s.remaining(tokens), "the lease that runs is another's")
+	s.advance(4900 * time.Millisecond)
+	assert.Equal(t, 100_000-other.Stats().Leased, s.remaining(tokens), "and it goes on")
+}
+
+// At most half of a bucket is leased at one time, since that does not flow back.
+func TestScripts_ABucketLeasesHalf(t *testing.T) {
+	limits := []sash.Limit{sash.PerSecond(100).TokenBucket(10_000)}
+	s := newStore(t)
+	for _, c := range []struct{ units, want, leased int64 }{{700, 4000, 4000}, {170, 1000, 1000}, {51, 300, 0}} {
+		l, _ := s.limiter(limits, sashredis.WithLease(c.want, 20*time.Second))
+		for range 2 { // the second is a demand
+			require.True(t, l.Take(context.Background(), "a", c.units).Allowed)
+		}
+		assert.Equal(t, c.leased, l.Stats().Leased, "of %d", c.want)
+	}
+}
+
+// Each further process that has a lease leaves the others their part, until all leases end.
+func TestScripts_ALeaseIsSmallerIfOthersHaveOne(t *testing.T) {
+	limits := []sash.Limit{sash.PerHour(100_000).Counter()}
+	s := newStore(t)
+	next := func() (leased, left int64) {
+		l, _ := s.limiter(limits, sashredis.WithLease(1_000_000, time.Minute))
+		for l.Stats().Leased == 0 {
+			require.True(t, l.Take(context.Background(), "a", 5000).Allowed)
+		}
+		return l.Stats().Leased, s.remaining(limits)
+	}
+	for processes := int64(1); processes < 5; processes++ {
+		leased, left := next()
+		assert.LessOrEqual(t, 2*processes*leased, leased+left, "of %d processes", processes)
+	}
+	s.advance(time.Hour + time.Minute) // to a window with room
+	s.advance(time.Hour)
+	leased, left := next()
+	assert.Greater(t, 4*2*leased, (leased+left)/4, "the others' leases are over")
+}
+
+// A lease is no larger than others leave it, also if its process has given one back that would
+// have ended at the same instant.
+func TestScripts_ALeaseAfterOneThatWasGivenBack(t *testing.T) {
+	for _, limits := range [][]sash.Limit{
+		{sash.PerMinute(1000).Counter()}, {sash.PerMinute(1000).Buckets(time.Second)}, {sash.PerMinute(1).TokenBucket(1000)},
+	} {
+		s := newStore(t) // its time stands still
+		ctx := context.Background()
+		l, local := s.limiter(limits, sashredis.WithLease(50, 20*time.Millisecond))
+		for l.Stats().Leased == 0 {
+			require.True(t, l.Take(ctx, "a", 100).Allowed)
+		}
+		leased := l.Stats().Leased
+		local.Advance(30 * time.Millisecond)
+		eventually(t, "the lease is given back", func() bool { return l.Stats().Returned == leased })
+		other, _ := s.limiter(limits)
+		require.True(t, other.Take(ctx, "a", other.Peek(ctx, "a", 0).Remaining-31).Allowed)
+		require.True(t, l.Take(ctx, "a", 1).Allowed)
+		assert.LessOrEqual(t, l.Stats().Leased-leased, int64(15), "%v", limits)
+		require.NoError(t, l.Close())
+		assert.Equal(t, int64(30), s.remaining(limits), "%v: nothing comes back twice", limits)
+	}
+}
