@@ -9,7 +9,6 @@ require (
 	github.com/seed-30da4c49/sash v0.1.0
 	github.com/stretchr/testify v1.11.1
 	github.com/tidwall/gjson v1.18.0
-	golang.org/x/mod v0.29.0
 	golang.org/x/term v0.44.0
 )
 
