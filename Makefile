@@ -2,8 +2,8 @@
 
 .PHONY: quick full race docs ci
 
-quick: # the root package, with fewer trials of the model tests
-	go test -short .
+quick: # the root package and its arithmetic, with fewer trials of the model tests
+	go test -short -timeout 2m . ./internal/window
 
 full: # all tests of this module, and of its documents
 	go test -timeout 30m ./...
