@@ -7,8 +7,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/seed-30da4c49/sash/internal/rpc"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/rpc"
 )
 
 // NewInterceptor returns an interceptor for handlers. It asks all policies of l whose Pattern

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/internal/rpctest"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/rpctest"
 )
 
 // An echo is a service whose methods are functions of a test.

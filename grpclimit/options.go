@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/seed-30da4c49/sash/internal/rpc"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/rpc"
 )
 
 // An Option configures the interceptors of a server.
