@@ -56,8 +56,8 @@ func TestRehearsal_EachModuleIsInstalledAsItsREADMESays(t *testing.T) {
 	t.Logf("%d of %d modules fail", failed, len(order))
 }
 
-// readLog reads what git appends to at each commit, so that go test does not take the result of an
-// older commit for that of this one.
+// readLog reads the file to which git appends at each commit. So go test does not reuse the result
+// of an older commit.
 func readLog(t *testing.T) {
 	t.Helper()
 	path, err := output(t.Context(), ".", nil, "git", "rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD")

@@ -59,7 +59,7 @@ func (r *repository) tidy(ctx context.Context) error {
 }
 
 // tidied calls changed with the go.mod and the go.sum of m, as go mod tidy makes them where the
-// modules of this repository are those of the tree.
+// other modules of this repository are taken from the tree.
 func (r *repository) tidied(ctx context.Context, m *goModule, changed func(name string, text []byte) error) error {
 	scratch, err := os.MkdirTemp("", "release")
 	if err != nil {
