@@ -2,7 +2,6 @@ package policyfile
 
 import (
 	"encoding/json"
-	"net/http"
 	"os"
 	"reflect"
 	"regexp"
@@ -15,12 +14,6 @@ import (
 )
 
 const schemaFile = "policies.schema.json"
-
-// byAccount is a function that the files of these tests name.
-func byAccount(r *http.Request) (string, bool) {
-	account := r.Header.Get("X-Account")
-	return account, account != ""
-}
 
 func TestSchema_HasTheFieldsThatAreRead(t *testing.T) {
 	data, err := os.ReadFile(schemaFile)
