@@ -232,7 +232,7 @@ func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 		t.Run(fmt.Sprint(f), func(t *testing.T) {
 			r, e := ruleOf(t, f)
 			s, minute := &e.states[0], int64(time.Minute)
-			s.lineage.Store(newLineage(r))
+			s.lineage.Store(newLineage())
 			q := query{at: minute, n: 3, charge: true}
 			require.Less(t, r.kind(), kindMulti)
 			require.True(t, r.admitsState(s, q))
@@ -245,7 +245,7 @@ func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 			r.applyState(s, q, true, true, nil)
 			require.False(t, r.admitsState(s, query{at: minute, n: 8}))
 			require.Nil(t, s.shrunkRing(r))
-			charged := s.newest(r)
+			charged := s.reserved(r)
 			if f == debtForm {
 				require.EqualValues(t, 1, charged, "charges are numbered")
 			} else {
@@ -278,6 +278,7 @@ func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 			if f == debtForm {
 				rest = 2 // it does not know how much a charge was
 			}
+			s.reserved(r)
 			seen, emptied := s.giveBack(r, charged, rest)
 			require.Equal(t, f != debtForm, emptied, "a bucket still knows when it was full")
 			if emptied {

@@ -221,20 +221,20 @@ func (e *multiEntry) stateOf(i int) stateView {
 	return stateView{s.window(), s.ring.Load().view(), s.debt()}
 }
 
-// newest makes origins those of the charge that e was charged last, which can be given back
+// reserved makes origins those of the charge that e was charged last, which can be given back
 // from there. Each has a lineage for a state that has none yet. The caller must hold the lock.
-func (e *multiEntry) newest(origins []origin) {
+func (e *multiEntry) reserved(origins []origin) {
 	for i := range e.states {
 		s := &e.states[i]
 		if s.lineage.Load() == nil {
 			s.lineage.Store(origins[i].lineage)
 		}
-		origins[i] = origin{s.lineage.Load().root, s.newest(&e.ruleset.rules[i])}
+		origins[i] = origin{s.lineage.Load().root, s.reserved(&e.ruleset.rules[i])}
 	}
 }
 
-// giveBack gives units back to the states in which they were charged, those of the
-// lineages in origins. The caller must hold the lock.
+// giveBack gives units, or none, back to the states in which they were charged, those of the
+// lineages in origins. The reservation is no longer open. The caller must hold the lock.
 func (e *multiEntry) giveBack(origins []origin, units int64) {
 	for i := range e.states {
 		r, s := &e.ruleset.rules[i], &e.states[i]

@@ -18,6 +18,7 @@ type reservation struct {
 	n       int64
 	origins []origin
 	shared  bool // whether the key had no room, and shared a quota
+	buckets bool // whether a token bucket keeps it open until it is settled
 	settled atomic.Bool
 }
 
@@ -42,13 +43,14 @@ type origin struct {
 // the units were recorded, and keep them.
 //
 // Under a [TokenBucket], the key then has what it would have if the units had never been
-// charged: nothing more, if the bucket was full when a later call came. It may have less
-// if it would have to tell more than 64 later charges apart. It has nothing more if, under
-// [WithChargeDenied], a denied attempt was charged in between.
+// charged: nothing more, if the bucket was full when a later call came. It has nothing more
+// if, under [WithChargeDenied], a denied attempt was charged in between.
 //
 // It costs what Take does under several limits, and about 150 bytes until it is settled.
-// The first reservation of a key turns its entry into a larger one: by about 100 bytes, and
-// by 1.6 KB for each [TokenBucket] of the key.
+// The first reservation of a key turns its entry into a larger one, by about 100 bytes. Under
+// a [TokenBucket], a reservation costs up to 64 bytes more while it is open, and to settle it
+// takes time proportional to the number of open reservations that were made after it. One that
+// is never settled stays open until the bucket holds more again than after that charge.
 func (l *Limiter) Reserve(key string, n int64) (Reservation, Decision) {
 	targets := []target{{key: l.key(key)}}
 	d := l.reserve(targets, n)
@@ -96,7 +98,7 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 		return Reservation{}
 	}
 	return Reservation{&reservation{limiter: l, key: key{t.hash, strings.Clone(t.name)}, n: n, origins: t.origins,
-		shared: t.placement == placedShared || t.placement == placedWithAnother}}
+		shared: t.placement == placedShared || t.placement == placedWithAnother, buckets: rs.buckets}}
 }
 
 // Commit settles the reservation to actual units. If that is less than was reserved, the
@@ -110,18 +112,20 @@ func (r Reservation) Commit(actual int64) {
 	if r.of == nil || !r.of.settled.CompareAndSwap(false, true) {
 		return
 	}
-	switch back := r.of.n - max(actual, 0); {
-	case back > 0:
-		r.of.giveBack(back)
-	case back < 0:
+	back := r.of.n - max(actual, 0)
+	if back < 0 {
 		r.of.spend(-back)
+	}
+	if back > 0 || r.of.buckets {
+		r.of.giveBack(max(back, 0))
 	}
 }
 
 // Cancel settles the reservation to nothing: the whole charge is given back.
 func (r Reservation) Cancel() { r.Commit(0) }
 
-// giveBack gives units of the charge back, in the states of its lineages.
+// giveBack gives units of the charge, or none, back in the states of its lineages, where it is
+// no longer open.
 func (r *reservation) giveBack(units int64) {
 	l := r.limiter
 	for round := 1; ; round++ {

@@ -147,9 +147,10 @@ type ruleset struct {
 	rules []rule
 	// kind is the kind of the entries under it. In a table of the limiter's own limits,
 	// those that need more are of kindMulti.
-	kind  kind
-	rings bool   // whether a state under any of the rules is a ring
-	fresh *entry // is never charged: it answers for keys without an entry
+	kind    kind
+	rings   bool   // whether a state under any of the rules is a ring
+	buckets bool   // whether any of the rules is a token bucket
+	fresh   *entry // is never charged: it answers for keys without an entry
 
 	// neverCharges is whether no call is ever charged under the ruleset, because it is
 	// unlimited or admits nothing. So a key under it gets no entry. It may have one that was
@@ -167,6 +168,7 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 	for i, l := range limits {
 		rs.rules[i].compile(l, t)
 		rs.rings = rs.rings || rs.rules[i].form == ringForm
+		rs.buckets = rs.buckets || rs.rules[i].form == debtForm
 	}
 	if own && len(limits) == 1 {
 		rs.kind = rs.rules[0].kind()

@@ -209,6 +209,15 @@ func (s *limitState) shrunkRing(r *rule) *ring {
 	panic(unknownForm(r.form))
 }
 
+// reserved makes the charge that s was charged last an open reservation. It returns what newest
+// does.
+func (s *limitState) reserved(r *rule) int64 {
+	if r.form == debtForm {
+		s.lineage.Load().reserved()
+	}
+	return s.newest(r)
+}
+
 // newest returns what an origin needs to know of the charge that s was charged last: the
 // window or tick that it is in or, under a token bucket, its number in the lineage.
 func (s *limitState) newest(r *rule) int64 {
@@ -249,11 +258,10 @@ func (s *limitState) giveBack(r *rule, number, units int64) (seen int64, emptied
 		emptied = v.giveBack(number, units)
 		return r.beginningOf(s.newest(r)), emptied
 	case debtForm:
-		d := s.debt()
-		if d.Empty() {
-			return 0, false
+		back := s.lineage.Load().settle(number, r.bucket.Cost(units))
+		if d := s.debt(); !d.Empty() {
+			s.storeDebt(r.bucket.GiveBack(d, back))
 		}
-		s.storeDebt(r.bucket.GiveBack(d, s.lineage.Load().giveBack(number, r.bucket.Cost(units))))
 		return 0, false // it still knows when the bucket was full
 	case noForm:
 		return 0, false

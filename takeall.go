@@ -358,7 +358,7 @@ func (t *target) newOrigins() []origin {
 	origins := make([]origin, len(e.states))
 	for i := range origins {
 		if e.states[i].lineage.Load() == nil {
-			origins[i].lineage = newLineage(&e.ruleset.rules[i])
+			origins[i].lineage = newLineage()
 		}
 	}
 	return origins
@@ -488,8 +488,8 @@ func (l *Limiter) applyOne(t *target, others int, q query, admitted, store bool)
 	}
 	next := t.ruleset.apply(e, t.word, q, admitted, store, &d)
 	if store {
-		if t.origins != nil {
-			e.asMulti().newest(t.origins)
+		if admitted && t.origins != nil {
+			e.asMulti().reserved(t.origins)
 		}
 		t.unlock(next)
 	}

@@ -100,33 +100,31 @@ func (r *rule) debtOf(past []charge) (d window.Debt) {
 //
 // If a charge had been less by some amount, the bucket would lack less by that amount at each
 // later charge, but no bucket lacks less than nothing. So no more can be given back than the
-// least that the bucket lacked when a later charge came. lows holds that, for each charge:
-// those later charges that found the bucket to lack less than all after them did.
+// least that the bucket lacked when a later charge came. lows holds that least for each open
+// reservation: the first low after the charge of the reservation.
 //
-// Invariant: charge numbers and lacks of lows increase. There are maxLows at most. If there
-// would be more, each two become one, and what is given back may be less than could be.
+// Invariant: charge numbers and lacks of lows increase, and each low is the first one after the
+// charges of its open reservations, of which there is at least one. So there are at most as
+// many lows as open reservations.
 type lineage struct {
 	root    *lineage // the first of the lineage: itself, or one of a state that it follows
 	charges int64    // their number since the first reservation
 	lows    []low
+	open    int // reservations after whose charge none came
 }
 
-// A low is what a bucket lacked when the charge of that number came.
+// A low is the least that a bucket has lacked when a charge came, from the charge of that
+// number on.
 type low struct {
 	charge int64
 	lack   window.Amount
+	open   int // reservations of charges from the low before, or from the first, until this one
 }
 
-const maxLows = 64
-
-// newLineage returns the first lineage of a state under r. That of a bucket has room for all
-// lows from the start, so that no charge allocates.
-func newLineage(r *rule) *lineage {
+// newLineage returns the first lineage of a state.
+func newLineage() *lineage {
 	g := new(lineage)
 	g.root = g
-	if r.form == debtForm {
-		g.lows = make([]low, 0, maxLows+1)
-	}
 	return g
 }
 
@@ -136,7 +134,7 @@ func (g *lineage) next() *lineage {
 	if g == nil {
 		return nil
 	}
-	return &lineage{g.root, g.charges, append(make([]low, 0, maxLows+1), g.lows...)}
+	return &lineage{g.root, g.charges, append(make([]low, 0, len(g.lows)+1), g.lows...), g.open}
 }
 
 // charged numbers a charge.
@@ -144,6 +142,13 @@ func (g *lineage) charged() {
 	if g != nil {
 		g.charges++ // also of a state that it does not change: states of one root count alike
 	}
+}
+
+// reserved makes the last charge of a bucket an open reservation. It makes room for one more
+// low, so that a charge without a reservation does not allocate.
+func (g *lineage) reserved() {
+	g.open++
+	g.lows = slices.Grow(g.lows, 1)
 }
 
 // note notes what a bucket lacked when the last charge came. If that was of a denied attempt,
@@ -156,27 +161,32 @@ func (g *lineage) note(lack window.Amount, admitted bool) {
 	if !admitted {
 		lack = window.Amount{}
 	}
-	g.lows = append(g.lows[:g.below(len(g.lows), lack)], low{g.charges, lack})
-	if len(g.lows) > maxLows {
-		g.thin()
+	open := g.open + g.dropFrom(len(g.lows), lack)
+	if open == 0 {
+		return // no reservation would look here
 	}
+	g.lows = append(g.lows, low{g.charges, lack, open})
+	g.open = 0
 }
 
-// thin halves lows. Of two, it keeps the charge of the later and the lack of the earlier, which
-// is less. So for any charge, the first low after it tells the same lack as before, or less.
-func (g *lineage) thin() {
-	half := len(g.lows) / 2
-	for i := range half {
-		g.lows[i] = low{g.lows[2*i+1].charge, g.lows[2*i].lack}
+// dropFrom removes those of the first n lows whose lack is not less than lack: they are no lows
+// any more once there is a later one with that lack. It returns their open reservations.
+func (g *lineage) dropFrom(n int, lack window.Amount) (open int) {
+	from := n
+	for from > 0 && !g.lows[from-1].lack.Less(lack) {
+		from--
+		open += g.lows[from].open
 	}
-	g.lows = append(g.lows[:half], g.lows[2*half:]...)
+	g.lows = slices.Delete(g.lows, from, n)
+	return open
 }
 
-// giveBack returns how much a bucket gets back of cost, which was charged by the charge of that
-// number. It lowers the lows of later charges by that.
-func (g *lineage) giveBack(number int64, cost window.Amount) window.Amount {
+// settle ends the open reservation of the charge of that number. It returns how much of cost
+// the bucket gets back, and lowers the lows of later charges by that.
+func (g *lineage) settle(number int64, cost window.Amount) window.Amount {
 	later, _ := slices.BinarySearchFunc(g.lows, number+1, func(l low, charge int64) int { return cmp.Compare(l.charge, charge) })
 	if later == len(g.lows) {
+		g.open--
 		return cost
 	}
 	if least := g.lows[later].lack; least.Less(cost) {
@@ -185,17 +195,13 @@ func (g *lineage) giveBack(number int64, cost window.Amount) window.Amount {
 	for i := range g.lows[later:] { // at each of these charges, the bucket would have lacked less
 		g.lows[later+i].lack = g.lows[later+i].lack.Minus(cost)
 	}
-	g.lows = slices.Delete(g.lows, g.below(later, g.lows[later].lack), later)
-	return cost
-}
-
-// below returns the number of those of the first n lows whose lack is less than lack: the
-// others are no lows any more once there is a later one with that lack.
-func (g *lineage) below(n int, lack window.Amount) int {
-	for n > 0 && !g.lows[n-1].lack.Less(lack) {
-		n--
+	kept := len(g.lows) - later
+	open := g.dropFrom(later, g.lows[later].lack) - 1
+	later = len(g.lows) - kept
+	if g.lows[later].open += open; g.lows[later].open == 0 {
+		g.lows = slices.Delete(g.lows, later, later+1)
 	}
-	return n
+	return cost
 }
 
 // A debtLayout says how a window.Debt is kept in one word: as the instant at which the bucket

@@ -173,5 +173,5 @@
 // allocates nothing. A request on another one also takes the time of [http.ServeMux]. A
 // charge that may change takes some hundred bytes while the request is under way, and as
 // many more if the request has a body. Its key takes more for good, as [sash.Limiter.Reserve]
-// says: 1.6 KB under a token bucket. The same holds for a request that has waited in a [Queue].
+// says. The same holds for a request that has waited in a [Queue].
 package httplimit

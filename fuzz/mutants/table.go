@@ -1671,8 +1671,13 @@ var ofSash = []mutant{
 		tests: "TestTokenBucket_GivesBack",
 	},
 	{
-		name: "tokens-thinned-the-wrong-way", fault: "of two charges that a bucket no longer tells apart, the later decides",
-		file: "tokenbucket.go", old: "low{g.lows[2*i+1].charge, g.lows[2*i].lack}", new: "low{g.lows[2*i].charge, g.lows[2*i+1].lack}",
+		name: "tokens-open-forgotten", fault: "a bucket forgets the open reservations of lows that a lower one replaces",
+		file: "tokenbucket.go", old: "g.open + g.dropFrom(len(g.lows), lack)", new: "g.open + min(0, g.dropFrom(len(g.lows), lack))",
+		tests: "TestTokenBucket_GivesBack",
+	},
+	{
+		name: "tokens-open-after-commit", fault: "a reservation that is committed as reserved stays open",
+		file: "reserve.go", old: "back > 0 || r.of.buckets", new: "back > 0 || r.of.buckets && back < 0",
 		tests: "TestTokenBucket_GivesBack",
 	},
 	{

@@ -21,7 +21,7 @@ import (
 
 // A store gives each call the answer of its vector.
 func TestVectors_AreAnsweredAlike(t *testing.T) {
-	all := vectors.Read(t, "..")
+	all := vectors.Read(t, "../../..")
 	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
 		var l *sashredis.Limiter
 		clock := sash.NewManualClock(0)
