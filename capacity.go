@@ -247,6 +247,7 @@ const (
 // free slots would be found too often, and its eviction would make the run longer.
 func (l *Limiter) sample(g *generation, pinned []target, evictBusy bool) (evicted bool, least candidate) {
 	c, now := g.cap, g.instant(l.clock.Now())
+	waits := len(pinned) > 0 && pinned[0].waits
 	random, all, seen := rand.NewPCG(rand.Uint64(), 0), len(c.slots) <= sampleSlots, 0
 	for i := range min(sampleSlots, len(c.slots)) {
 		if !all && seen >= sampleKeys && (least.sampleItem == nil || least.left > 0) {
@@ -261,7 +262,7 @@ func (l *Limiter) sample(g *generation, pinned []target, evictBusy bool) (evicte
 			continue
 		}
 		seen++
-		if l.evict(item.generation, item.key, item.entry, now) {
+		if l.evict(item.generation, item.key, item.entry, now, waits) {
 			slot.CompareAndSwap(item, nil)
 			return true, candidate{}
 		}

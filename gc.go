@@ -21,7 +21,7 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 		}
 		entries = g.keys.appendEntries(entries[:0], i)
 		for _, e := range entries {
-			if l.evict(g, g.keys.keyOf(e), e, now) {
+			if l.evict(g, g.keys.keyOf(e), e, now, false) {
 				evicted++
 			} else {
 				g.ruleset.shrink(e)
@@ -38,14 +38,18 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 	return evicted
 }
 
-// evict removes e, the entry of k in g, if it is idle at now and no call waits for k.
+// evict removes e, the entry of k in g, if it is idle at now.
+//
+// A key that a call waits for stays, since new keys might take its room before the call is
+// admitted. It makes room only for another call that has waited, as waits says. Otherwise calls
+// for several keys might each hold a key that another one has no room for, without end.
 //
 // It races with calls that charge e. The kill is a compare-and-swap from the word by which
 // e was found idle: if a charge came first, it fails, and e stays. If the kill came first,
 // the call finds e dead and makes a new entry. That starts no earlier than the floor,
 // which has been raised before the kill.
-func (l *Limiter) evict(g *generation, k key, e *entry, now int64) bool {
-	if l.queues.waiting(k.name) {
+func (l *Limiter) evict(g *generation, k key, e *entry, now int64, waits bool) bool {
+	if !waits && l.queues.waiting(k.name) {
 		return false
 	}
 	if word, ok := g.ruleset.checkIdle(e, now); !ok || !g.tryKill(k, e, word) {

@@ -117,14 +117,14 @@ func TestEvict_FindsTheEntryChangedOrDead(t *testing.T) {
 		require.True(t, idle)
 		require.True(t, l.Allow("k")) // between checkIdle and tryKill
 		require.False(t, e.tryKill(word))
-		require.False(t, l.evict(l.current.Load(), k, e, clock.Now()))
+		require.False(t, l.evict(l.current.Load(), k, e, clock.Now(), false))
 
 		clock.Advance(time.Hour)
 		word, idle = l.own().checkIdle(e, clock.Now())
 		require.True(t, idle)
 		require.True(t, e.tryKill(word)) // the dead entry stays in the table
 		require.Equal(t, 1, l.Len())
-		require.False(t, l.evict(l.current.Load(), k, e, clock.Now()))
+		require.False(t, l.evict(l.current.Load(), k, e, clock.Now(), false))
 		require.Equal(t, Decision{Allowed: true, Limit: l.rule().Limit, Remaining: 2}, l.Peek("k", 0), "like a key never seen")
 		require.False(t, l.Reset("k"))
 		require.True(t, l.AllowN("k", 2))

@@ -36,6 +36,7 @@ var maxRounds = map[string]int{
 	"lock":                      6, "lockOwn": 3, "decideCounter": 4, "decideBucket": 4, "decideWide": 4,
 	"decide": 4, "insertEntry": 2, "lookup": 3, "find": 3, "raiseFloor": 3, "makeRoom": 5,
 	"Reset": 3, "giveBack": 3, "spend": 4, "appendEntry": 1, "appendKey": 1,
+	"forWriting":  2,
 	"lockChanges": 1, // no scene replaces a WithLimitsFor
 }
 
@@ -1214,4 +1215,20 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 			meets:    losses | waits,
 		},
 	})
+}
+
+// A map that one call makes while another clears it is there for the call that writes to it.
+func TestSchedules_ALazyMapIsThereForWriting(t *testing.T) {
+	r, err := schedule.Explore(func() schedule.Case {
+		m, missing := new(lazyMap[int]), false
+		write := func() { missing = missing || m.forWriting() == nil }
+		return schedule.Case{Actors: []func(){write, write, m.clear}, Check: func([]schedule.Step) error {
+			if missing {
+				return errors.New("forWriting returned no map")
+			}
+			return nil
+		}}
+	})
+	require.NoError(t, err)
+	require.Greater(t, r.Schedules, 5)
 }

@@ -181,6 +181,7 @@ type target struct {
 	order     int      // among the keys, as the caller gave them
 	claimed   int64    // units that the charge must leave, for calls that wait
 	reserve   bool     // whether the charge may be given back, which takes a multi-limit entry
+	waits     bool     // whether it is of a call that has waited: see evict
 	origins   []origin // then: where the charge was recorded
 	entry     *entry   // nil: none
 	word      uint64   // from which the entry was read or locked

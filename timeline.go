@@ -97,9 +97,18 @@ func (l *lazyMap[V]) rangeAll(f func(name string, value V) bool) {
 
 // forWriting returns the map, which is made if there is none yet.
 func (l *lazyMap[V]) forWriting() *xsync.MapOf[string, V] {
-	if m := l.m.Load(); m != nil {
-		return m
+	var made *xsync.MapOf[string, V]
+	for round := 1; ; round++ {
+		atomic.Round("forWriting", round)
+		if m := l.m.Load(); m != nil {
+			return m
+		}
+		if made == nil {
+			made = xsync.NewMapOf[string, V]()
+		}
+		if l.m.CompareAndSwap(nil, made) {
+			return made
+		}
+		// Another goroutine has made one in between. It may be cleared by now, so load it again.
 	}
-	l.m.CompareAndSwap(nil, xsync.NewMapOf[string, V]()) // of two goroutines here, one makes it
-	return l.m.Load()
 }

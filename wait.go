@@ -104,6 +104,9 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 		return Decision{}, err
 	}
 
+	for i := range targets {
+		targets[i].waits = true
+	}
 	w := l.queues.enqueue(targets, n)
 	defer l.queues.dequeue(w)
 	if err := l.waitError(ctx, targets, n, l.forecast(w)); err != nil {
@@ -136,7 +139,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 // under WithChargeDenied. It returns the instant of the decision.
 func (l *Limiter) attempt(targets []target, n int64, turn bool) (d Decision, at int64) {
 	q := query{n: n, charge: turn && n > 0}
-	if t := &targets[0]; len(targets) > 1 || t.reserve || t.claimed > 0 {
+	if t := &targets[0]; len(targets) > 1 || t.reserve || t.waits {
 		l.takeAll(targets, nil, &q, &d)
 	} else {
 		l.decideNow(t.name, &q, &d) // as Take does, which is faster

@@ -619,6 +619,37 @@ func TestWaitAll_UnderACap(t *testing.T) {
 	}
 }
 
+// Calls whose keys are idle make room for one another, although none of the keys is evicted for a
+// key that does not wait.
+func TestWaitAll_IdleKeysMakeRoomForOthersThatWait(t *testing.T) {
+	waiting(t, nil, func(w *waitTest) {
+		w.l.Take("a", 1)
+		w.l.Take("b", 1)
+		w.wait("a and c", 1, "a", "c")
+		w.wait("b and c", 1, "b", "c")
+		w.wait("d", 1, "d")
+		w.until(59 * time.Minute)
+		require.Empty(t, w.order)
+		require.False(t, w.l.Allow("new"))
+		w.until(10 * time.Hour)
+		require.Equal(t, []string{"a and c", "b and c", "d"}, w.order)
+	}, WithMaxKeys(2, DenyNew))
+}
+
+// A call waits for a key that does not fit, while another waits for all keys that there are.
+func TestWait_IdleKeysThatAreWaitedForMakeRoom(t *testing.T) {
+	waiting(t, map[string]Limit{"slow": Per(1, 24*time.Hour).Log()}, func(w *waitTest) {
+		w.l.Take("slow", 1)
+		w.l.Take("a", 1)
+		w.wait("slow and a", 1, "slow", "a")
+		w.wait("new", 1, "new")
+		w.until(23 * time.Hour)
+		require.Equal(t, []string{"new"}, w.order)
+		w.until(50 * time.Hour)
+		require.Equal(t, []string{"new", "slow and a"}, w.order)
+	}, WithMaxKeys(2, DenyNew))
+}
+
 func TestWaitAll_IsObservedOncePerKey(t *testing.T) {
 	seen := make(chan string, 10)
 	waiting(t, map[string]Limit{"a": PerHour(1).Log()}, func(w *waitTest) {

@@ -204,12 +204,13 @@ func (l *Limiter) settle(c *Charge, r Response) {
 	defer logPanics(r.Request)
 	r.Estimate = c.estimate
 	cost := l.costOf(c, &r)
+	if c.commit == nil {
+		c.reservation.Commit(cost) // also to the estimate: the reservation is no longer open
+	}
 	if cost == c.estimate {
 		return
 	}
-	if c.commit == nil {
-		c.reservation.Commit(cost)
-	} else {
+	if c.commit != nil {
 		c.event.Err = c.commit(context.WithoutCancel(r.Request.Context()), cost) // the client may be gone by now
 	}
 	if cost < c.estimate {

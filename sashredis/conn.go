@@ -74,6 +74,7 @@ type scripts struct{ take, settle *Script }
 var (
 	scriptsOf   = map[string]*scripts{} // by the letters of the kinds, in order
 	resetScript = newScript("common", "reset")
+	pingScript  = newScript("common", "ping")
 )
 
 func init() {

@@ -191,6 +191,7 @@ func (s *lessees) lessee(t target) *lessee {
 	case known: // its limits have changed
 		s.remove(e)
 	}
+	t.name, t.tag = strings.Clone(t.name), strings.Clone(t.tag) // see mirror.store
 	e, _ = s.byKey.LoadOrStore(t.name, &lessee{target: t, lastEnd: -1})
 	if e.limits != t.limits { // those of another call that was first
 		return nil
@@ -229,8 +230,9 @@ func (e *lessee) endLease() (held *lease, left int64) {
 
 // giveBack gives back units of a lease that has ended. If that fails, they lapse with the window
 // or bucket in which they were charged.
-func (s *lessees) giveBack(t target, held *lease, units int64) error {
-	err := s.settle(context.Background(), t, units, held.origins, held.token, strconv.FormatInt(held.storeEnd, 10))
+func (s *lessees) giveBack(t target, held *lease, units int64) (err error) {
+	defer recoverConn(&err)
+	err = s.settle(context.Background(), t, units, held.origins, held.token, strconv.FormatInt(held.storeEnd, 10))
 	if err == nil {
 		s.stats.returned.Add(units)
 	}

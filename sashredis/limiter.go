@@ -31,6 +31,7 @@ type Limiter struct {
 	mirror   *mirror  // nil: none
 	lessees  *lessees // nil: there are no leases
 	breaker  breaker
+	examiner examiner
 	away     fallback
 	turns    turns
 	stats    counters
@@ -91,6 +92,7 @@ func Must(l *Limiter, err error) *Limiter {
 // that of the store.
 func (l *Limiter) Close() error {
 	l.away.close()
+	l.examiner.close()
 	if l.lessees == nil {
 		return nil
 	}
@@ -111,6 +113,7 @@ func (l *Limiter) newToken() string {
 // A target is a key of a call: what the caller names it, and the limits of it.
 type target struct {
 	name string
+	tag  string // of WithHashTag; "": none
 	*ruleset
 }
 
@@ -129,7 +132,11 @@ func (l *Limiter) target(name string) (target, error) {
 	if rs == nil {
 		return target{}, fmt.Errorf("sashredis: WithLimitsFor: key %q: %w", name, sash.ErrNoLimit)
 	}
-	return target{name, rs}, nil
+	t := target{name: name, ruleset: rs}
+	if l.hashTag != nil && !rs.unlimited {
+		t.tag = hashTag(l.hashTag(name)) // here, since the caller can recover from its panic
+	}
+	return t, nil
 }
 
 // appendKey appends the name of t in the store: the prefix, the hash tag if there is one, the
@@ -137,9 +144,9 @@ func (l *Limiter) target(name string) (target, error) {
 // the same name, nor one key under limits that keep their states differently.
 func (l *Limiter) appendKey(b []byte, t target) []byte {
 	b = append(b, l.prefix...)
-	if l.hashTag != nil {
+	if t.tag != "" {
 		b = append(b, '{')
-		b = append(b, hashTag(l.hashTag(t.name))...)
+		b = append(b, t.tag...)
 		b = append(b, '}')
 	}
 	b = append(b, t.name...)
@@ -258,27 +265,26 @@ func (l *Limiter) runAllowed(ctx context.Context, s *Script, keys, args []string
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	l.stats.trips.Inc()
-	sent := l.local.Now()
 	reply, err := l.conn.Run(bounded, s, keys, args)
 	if err == nil || isMisuse(err) {
-		if l.breaker.succeeded() {
-			l.away.back()
-		}
+		l.answered()
 		if err != nil {
 			err = fmt.Errorf("%w: %w", explain(err), ErrServer)
 		}
 		return reply, err
 	}
-	// A caller that gives up says nothing about the store, unless its time was over and the store
-	// had some.
-	now, gaveUp := l.local.Now(), ctx.Err()
+	gaveUp := ctx.Err()
 	err = explain(err)
-	if gaveUp == nil || errors.Is(gaveUp, context.DeadlineExceeded) && now-sent >= int64(l.timeout)/10 {
-		l.stats.failures.Inc()
-		l.breaker.failed(now, err)
+	if gaveUp == nil {
+		l.failed(err)
 	}
 	switch {
 	case gaveUp != nil:
+		// A caller that gives up says nothing about the store: clients may choose deadlines. But
+		// it may not have answered anybody in time. So ask it without a caller.
+		if errors.Is(gaveUp, context.DeadlineExceeded) || l.breaker.failures.Load() > 0 {
+			l.examine(keys)
+		}
 		return "", gaveUp
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %v (see WithTimeout): %w", l.timeout, err)

@@ -2,6 +2,7 @@ package sashredis
 
 import (
 	"hash/maphash"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,7 +99,7 @@ func (m *mirror) forget(t target, at, now int64) {
 // was heard of longest ago.
 func (m *mirror) store(t target, e *mirrored) {
 	set, hash := m.set(t)
-	e.name, e.suffix, e.hash = t.name, t.suffix, hash
+	e.suffix, e.hash = t.suffix, hash
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	victim := &set.slots[0]
@@ -108,6 +109,7 @@ func (m *mirror) store(t target, e *mirrored) {
 		if old.is(t, hash) {
 			// At the same microsecond, what forgets is newer: that is safe in any order.
 			if old.at < e.at || old.at == e.at && len(old.states) > 0 {
+				e.name = old.name
 				slot.Store(e)
 			}
 			return
@@ -116,6 +118,7 @@ func (m *mirror) store(t target, e *mirrored) {
 			victim = slot
 		}
 	}
+	e.name = strings.Clone(t.name) // that of the caller may be a part of a long text, such as a request
 	victim.Store(e)
 }
 

@@ -147,7 +147,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "breaker-blames-the-store", fault: "calls whose callers give up count as failures of the store",
-		file: "sashredis/limiter.go", old: "if gaveUp == nil ||", new: "if gaveUp != nil || gaveUp == nil ||",
+		file: "sashredis/limiter.go", old: "if gaveUp == nil {", new: "if gaveUp != nil || gaveUp == nil {",
 		tests: "TestBreaker|TestExact_CallersThatGiveUp",
 	},
 

@@ -712,7 +712,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-one-lineage", fault: "two limits pass for one when a charge is given back",
-		file: "takeall.go", old: "	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = newLineage(&e.ruleset.rules[i])", new: "one := newLineage(&e.ruleset.rules[0])\n	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = one",
+		file: "takeall.go", old: "	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = newLineage()", new: "one := newLineage(&e.ruleset.rules[0])\n	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = one",
 		tests: "TestReserve|TestCancel",
 	},
 	{
@@ -1669,6 +1669,11 @@ var ofSash = []mutant{
 		name: "tokens-given-back-after-a-denied-attempt", fault: "what was charged before a denied attempt is given back",
 		file: "tokenbucket.go", old: "	if !admitted {\n\t\tlack = window.Amount{}", new: "	if !admitted && g == nil {\n\t\tlack = window.Amount{}",
 		tests: "TestTokenBucket_GivesBack",
+	},
+	{
+		name: "idle-keys-held-by-waiters", fault: "an idle key that a call waits for makes room for no other call that waits",
+		file: "wait.go", old: "targets[i].waits = true", new: "targets[i].waits = false",
+		tests: "TestWait_|TestWaitAll_",
 	},
 	{
 		name: "tokens-open-forgotten", fault: "a bucket forgets the open reservations of lows that a lower one replaces",

@@ -24,8 +24,9 @@ import (
 //
 // A call ends with its context. The client may go on waiting for the server then. It does so in a
 // goroutine that keeps the connection until the server answers, the client's ReadTimeout has
-// passed, or the client is closed. So ReadTimeout must not be disabled. Clients should set
-// ContextTimeoutEnabled: then the deadline of the context ends the wait as well.
+// passed, or the client is closed. So ReadTimeout must not be disabled. ContextTimeoutEnabled has
+// no effect on these calls: a connection to a distant server may take longer to make than a call
+// may wait, and is there for the next one.
 //
 // Calls run in parallel on up to PoolSize connections. Further calls wait for one to be free. The
 // default of 10 for each CPU suits most programs. Those with many calls at once on different keys
@@ -102,6 +103,7 @@ func (c *conn) call(ctx context.Context, name any, script string, keys, args []s
 	for i := range args {
 		all = append(all, &copies[1+i])
 	}
+	ctx = context.WithoutCancel(ctx) // the deadline of a call must not end the making of a connection
 	result := &call{*redis.NewStringCmd(ctx, all...), c.client, ctx}
 	if len(keys) > 0 {
 		result.SetFirstKeyPos(3) // by which a cluster client and a Ring find the server

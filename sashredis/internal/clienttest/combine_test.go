@@ -176,6 +176,32 @@ func TestTake_AConnThatPanicsHoldsUpNobody(t *testing.T) {
 	assert.True(t, l.Allow(context.Background(), "k"))
 }
 
+// So does a WithHashTag that panics, also for calls that share a round trip.
+func TestTake_AHashTagThatPanicsTakesDownItsCallerAlone(t *testing.T) {
+	s := newStore(t)
+	var panics atomic.Bool
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(10)}, sashredis.WithHashTag(func(key string) string {
+		if panics.Load() {
+			panic("tag")
+		}
+		return key
+	}))
+	arrived, release := s.holdUp()
+	first := make(chan bool)
+	go func() { first <- l.Allow(context.Background(), "k") }()
+	<-arrived
+	second := make(chan bool)
+	go func() { second <- l.Allow(context.Background(), "k") }()
+	eventually(t, "it waits", func() bool { return bridge.Inside(l).Waiting() == 1 })
+	panics.Store(true) // no goroutine but that of a caller may find out
+	release()
+	assert.True(t, <-first)
+	assert.True(t, <-second)
+	assert.PanicsWithValue(t, "tag", func() { l.Allow(context.Background(), "k") })
+	panics.Store(false)
+	assert.True(t, l.Allow(context.Background(), "k"))
+}
+
 // Calls under other limits, on other keys, and reservations do not wait for one another.
 func TestTake_OnlyLikeCallsShareARoundTrip(t *testing.T) {
 	s := newStore(t)

@@ -2,6 +2,7 @@ package clienttest
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
 	"time"
@@ -235,22 +236,62 @@ func TestFallback_DeniesWhatWasCanceled(t *testing.T) {
 	}
 }
 
-// Callers whose contexts end before the time-out open the breaker, too, if the store had time.
-func TestBreaker_CountsDeadlines(t *testing.T) {
+// A store that hangs opens the breaker although all callers give up before the time-out.
+func TestBreaker_OpensForCallersWithShortDeadlines(t *testing.T) {
 	s := newStore(t)
-	l, local := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithBreaker(3, time.Hour))
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithBreaker(3, time.Hour), sashredis.WithTimeout(5*time.Millisecond))
 	_, release := s.holdUp()
 	defer release()
-	for i := range 6 {
+	eventually(t, "the breaker is open", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
-		if i >= 3 { // a tenth of the time-out passes on the local clock
-			s.set(func() { s.arrive = func() { local.Advance(time.Second) } })
-		}
-		assert.ErrorIs(t, l.Take(ctx, "k", 1).Err, context.DeadlineExceeded)
+		err := l.Take(ctx, "k", 1).Err
+		assert.Error(t, err)
+		return errors.Is(err, sashredis.ErrUnavailable)
+	})
+}
+
+// Clients may choose deadlines, as those of gRPC do. Those that are too short for the store to
+// answer do not open the breaker, nor do they hold it open for others.
+func TestBreaker_IsNotHeldOpenByShortDeadlines(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithBreaker(1, time.Second))
+	late := func() { // the deadline of a caller ends on the way
+		ctx, cancel := context.WithCancelCause(context.Background())
+		s.set(func() {
+			s.before = func() {
+				s.set(func() { s.before = nil })
+				cancel(nil)
+			}
+		})
+		deadline := deadlineContext{ctx}
+		assert.ErrorIs(t, l.Take(deadline, "k", 1).Err, context.DeadlineExceeded)
 	}
-	assert.ErrorIs(t, l.Take(context.Background(), "k", 1).Err, sashredis.ErrUnavailable)
-	assert.Equal(t, int64(3), l.Stats().Failures)
+	for range 5 {
+		late()
+		require.Equal(t, sashredis.ByStore, l.Take(context.Background(), "k", 1).By)
+	}
+
+	s.set(func() { s.err = errAway })
+	require.ErrorIs(t, l.Take(context.Background(), "k", 1).Err, errAway)
+	require.ErrorIs(t, l.Take(context.Background(), "k", 1).Err, sashredis.ErrUnavailable)
+	s.set(func() { s.err = nil })
+	local.Advance(time.Second)
+	late() // it is the one that tries the store
+	eventually(t, "the store is in use", func() bool {
+		return l.Take(context.Background(), "k", 1).By == sashredis.ByStore
+	})
+	require.NoError(t, l.Close())
+}
+
+// A deadlineContext is a context whose end is that of its deadline.
+type deadlineContext struct{ context.Context }
+
+func (c deadlineContext) Err() error {
+	if c.Context.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // Shares begin anew when the store is back, also after Close, which has ended their goroutine.

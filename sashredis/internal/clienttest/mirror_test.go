@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,4 +246,29 @@ func TestMirror_KnowsThatTimeIsRoundedDown(t *testing.T) {
 	require.Equal(t, sashredis.ByMirror, l.Take(ctx, "k", 1).By)
 	local.Advance(time.Microsecond)
 	assert.Equal(t, sashredis.ByStore, l.Take(ctx, "k", 1).By)
+}
+
+// Keys may be parts of requests. Nothing keeps the whole request.
+func TestMirror_KeepsNothingButTheKey(t *testing.T) {
+	for name, options := range map[string][]sashredis.Option{"mirror": nil, "mirror and lessees": {sashredis.WithLease(10, time.Second)}} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			l, _ := s.limiter([]sash.Limit{sash.PerHour(100)}, append(options, sashredis.WithMirror(10_000))...)
+			heap := func() int64 {
+				var m runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&m)
+				return int64(m.HeapAlloc)
+			}
+			before := heap()
+			for i := range 100 {
+				request := fmt.Sprintf("%09d", i) + strings.Repeat("x", 1<<20)
+				for range 3 {
+					l.Take(t.Context(), request[:9], 1)
+				}
+			}
+			require.Less(t, heap()-before, int64(20<<20), "100 requests are 100 MiB")
+			require.True(t, l.Allow(t.Context(), "000000001"), "l is in use until here")
+		})
+	}
 }

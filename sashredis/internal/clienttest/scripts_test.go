@@ -426,8 +426,9 @@ func TestScripts_TwoRefundsGiveBackWhatIsThere(t *testing.T) {
 	})
 }
 
-// A bucket tells a bounded number of charges apart. It gives back as much as package sash does,
-// which tells as many apart.
+// A bucket tells 64 charges apart, since the store reads and writes them at each call. Of more it
+// gives back no more than package sash does, which tells all of them apart. Here it keeps 137
+// of 216.
 func TestScripts_ABucketWithManyCharges(t *testing.T) {
 	onEachServer(t, func(t *testing.T, client *redis.Client) {
 		ctx := context.Background()
@@ -451,7 +452,9 @@ func TestScripts_ABucketWithManyCharges(t *testing.T) {
 		for i, r := range reservations {
 			if i%7 == 0 {
 				p.commit(t, r, 0)
-				p.take(t, 1)
+				exact, got := p.here.Peek("a", 0).Remaining, p.store.Peek(ctx, "a", 0).Remaining
+				require.LessOrEqual(t, got, exact)
+				require.Greater(t, got, exact-150)
 			}
 		}
 	})

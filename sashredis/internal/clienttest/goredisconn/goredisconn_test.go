@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
@@ -103,4 +104,20 @@ func TestRun_Allocations(t *testing.T) {
 	forever, deadline := conntest.Allocations(t, conn)
 	require.LessOrEqual(t, forever, 11.0)
 	require.LessOrEqual(t, deadline, 13.0)
+}
+
+// A server is so far away that a call ends before a connection is made. The connection is there for
+// the calls after it.
+func TestConn_ReachesADistantServer(t *testing.T) {
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr())
+	proxy.SetDelay(20 * time.Millisecond)
+	client := redis.NewClient(&redis.Options{Network: proxy.Network(), Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	l, err := sashredis.New(goredisconn.New(client), []sash.Limit{sash.PerHour(1_000_000)},
+		sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(60*time.Millisecond), sashredis.WithBreaker(5, time.Millisecond))
+	require.NoError(t, err)
+	defer l.Close()
+	for l.Take(t.Context(), "k", 1).By != sashredis.ByStore {
+		require.Less(t, l.Stats().Failures, int64(200), "each of them has thrown its connection away")
+	}
 }
