@@ -632,7 +632,7 @@ func TestWaitAll_IdleKeysMakeRoomForOthersThatWait(t *testing.T) {
 		require.Empty(t, w.order)
 		require.False(t, w.l.Allow("new"))
 		w.until(10 * time.Hour)
-		require.Equal(t, []string{"a and c", "b and c", "d"}, w.order)
+		require.ElementsMatch(t, []string{"a and c", "b and c", "d"}, w.order, "at one instant, any of them may be first")
 	}, WithMaxKeys(2, DenyNew))
 }
 

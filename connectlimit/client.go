@@ -30,13 +30,14 @@ import (
 // know the message of a unary call. A stream waits when the client first sends a message or
 // closes its side. Its messages do not wait.
 //
-// A server asks to wait, for the calls of a key, in one of these ways. The first that is there
-// holds:
+// A server asks to wait by CodeResourceExhausted or CodeUnavailable with one of these, of which the
+// first holds. Calls of that procedure to that host, or of the key that t.Key tells, are then not
+// sent until the time has passed. An answer that denies nothing holds back no calls.
 //
-//   - RetryInfo in the details of CodeResourceExhausted or CodeUnavailable
-//   - the trailer Grpc-Retry-Pushback-Ms with one of these codes
-//   - the header Retry-After with one of these codes
-//   - the header RateLimit with any code, if it reports that a quota is used up
+//   - RetryInfo in the details of the error
+//   - the trailer Grpc-Retry-Pushback-Ms
+//   - the header Retry-After
+//   - the header RateLimit, if it reports that a quota is used up
 //
 // A call that is not sent has CodeResourceExhausted if it may not wait, with RetryInfo, or is
 // never admitted; CodeCanceled or CodeDeadlineExceeded if its context ends, or must end before
@@ -71,11 +72,7 @@ func (i *clientInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc 
 			return nil, notSent(err)
 		}
 		response, err := next(ctx, request)
-		if err != nil {
-			i.obey(key, err)
-		} else {
-			i.obey(key, nil, response.Header(), response.Trailer())
-		}
+		i.obey(key, err)
 		return response, err
 	}
 }
@@ -86,12 +83,11 @@ func (i *clientInterceptor) WrapStreamingClient(next connect.StreamingClientFunc
 	}
 }
 
-// obey has the transport obey the answer to a call of key. Connect puts the headers and
-// trailers of a call that has failed into its error.
-func (i *clientInterceptor) obey(key string, err error, headers ...http.Header) {
+// obey has the transport obey the error of a call of key. Connect puts the headers and trailers of
+// the call into it.
+func (i *clientInterceptor) obey(key string, err error) {
 	var coded *connect.Error
 	if !errors.As(err, &coded) {
-		rpc.Obey(i.transport, key, rpc.OK, nil, joined(headers...))
 		return
 	}
 	var details []proto.Message
@@ -100,7 +96,7 @@ func (i *clientInterceptor) obey(key string, err error, headers ...http.Header) 
 			details = append(details, message)
 		}
 	}
-	rpc.Obey(i.transport, key, uint32(coded.Code()), details, joined(append(headers, coded.Meta())...))
+	rpc.Obey(i.transport, key, uint32(coded.Code()), details, joined(coded.Meta()))
 }
 
 // A clientConn is a stream that waits for its turn before it sends anything. Only then are the
@@ -115,8 +111,6 @@ type clientConn struct {
 	turn   chan struct{}
 	key    string
 	err    error
-
-	begun bool // whether the headers of the response were obeyed; by the side that receives
 }
 
 // wait waits for the turn of the stream, once. It is called by the side that sends.
@@ -177,15 +171,8 @@ func (c *clientConn) Receive(message any) error {
 		return err
 	}
 	err := c.StreamingClientConn.Receive(message)
-	var header http.Header
-	if !c.begun {
-		c.begun = true
-		header = c.StreamingClientConn.ResponseHeader() // is there: a message is, or the end
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
+	if !errors.Is(err, io.EOF) {
 		c.interceptor.obey(c.key, err)
-	} else if header != nil {
-		c.interceptor.obey(c.key, nil, header)
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 type answering [2]string
 
 func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Ratelimit": a[:]}, Body: http.NoBody}, nil
+	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Ratelimit": a[:]}, Body: http.NoBody}, nil
 }
 
 // FuzzRateLimit gives a Transport any two lines of RateLimit. The Transport must wait for

@@ -33,13 +33,14 @@ import (
 // given has the target as the host of its URL, the method as its path, and the outgoing
 // metadata as its header; [MessageOf] and [MessageBytes] know the message of a unary call.
 //
-// A server asks to wait, for the calls of a key, in one of these ways. The first that is there
-// holds:
+// A server asks to wait by RESOURCE_EXHAUSTED or UNAVAILABLE with one of these, of which the
+// first holds. Calls of that method to that target, or of the key that t.Key tells, are then not
+// sent until the time has passed. An answer that denies nothing holds back no calls.
 //
-//   - RetryInfo in the details of RESOURCE_EXHAUSTED or UNAVAILABLE
-//   - the trailer grpc-retry-pushback-ms with one of these codes
-//   - the metadata retry-after with one of these codes
-//   - the metadata ratelimit with any code, if it reports that a quota is used up
+//   - RetryInfo in the details of the status
+//   - the trailer grpc-retry-pushback-ms
+//   - the metadata retry-after
+//   - the metadata ratelimit, if it reports that a quota is used up
 //
 // A call that is not sent has a status of RESOURCE_EXHAUSTED if it may not wait, with RetryInfo,
 // or is never admitted; CANCELLED or DEADLINE_EXCEEDED if its context ends, or must end before
@@ -82,26 +83,19 @@ func StreamClientInterceptor(t *httplimit.Transport) grpc.StreamClientIntercepto
 	}
 }
 
-// A clientStream is a stream that was opened. It obeys the header of the server as soon as it
-// is there, and the trailer at the end: what a header asks for would be stale by then.
+// A clientStream is a stream that was opened. It obeys the server if the stream ends with a
+// denial.
 type clientStream struct {
 	grpc.ClientStream
 	transport *httplimit.Transport
 	key       string
-	begun     bool // whether the header was obeyed; by the goroutine that receives
 }
 
 func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	var header metadata.MD
-	if !s.begun {
-		s.begun = true
-		header, _ = s.Header() // does not block: a message is there, or the end
-	}
 	if err != nil && err != io.EOF {
+		header, _ := s.Header() // does not block: the stream has ended
 		obey(s.transport, s.key, err, header, s.Trailer())
-	} else if header != nil {
-		obey(s.transport, s.key, nil, header)
 	}
 	return err
 }

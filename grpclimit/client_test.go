@@ -81,22 +81,76 @@ func TestClient_WaitsExactlyAsLongAsTheServerAsks(t *testing.T) {
 	}
 }
 
-func TestClient_LeavesAServerAloneWhoseQuotaIsUsedUp(t *testing.T) {
-	l, clock := limiter(t, everyone("all", sash.PerMinute(1).Log()))
+// The quota that an admitted call reports may be that of one user or one method. So a call is held
+// back only by a denial of its own method.
+func TestClient_IsHeldBackByDenialsOnly(t *testing.T) {
+	byUser := httplimit.Policy{Name: "user", Limits: []sash.Limit{sash.PerHour(2).Log()}, Key: httplimit.ByHeader("X-User"), Pattern: sayMethod}
+	l, clock := limiter(t, byUser)
 	target := serve(t, &echo{}, limited(l)...)
 	tr := &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true}
 	conn := dial(t, target, waiting(tr)...)
-	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
-	require.NoError(t, err)
-	require.NoError(t, stream.SendMsg(message(t, 10)))
-	require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
-	clock.Advance(time.Second)
-	require.Equal(t, 59*time.Second, held(t, say(t.Context(), conn)), "as soon as the header is there")
-	clock.Advance(time.Hour)
-	require.NoError(t, stream.CloseSend())
-	require.Equal(t, io.EOF, stream.RecvMsg(new(wrapperspb.BytesValue)))
-	require.NoError(t, say(t.Context(), conn), "what the header has asked for is over when the stream ends")
-	require.Equal(t, time.Minute, held(t, say(t.Context(), conn)), "a unary call has a header, too")
+	as := func(user string) error {
+		return say(metadata.AppendToOutgoingContext(t.Context(), "x-user", user), conn)
+	}
+	chat := func() error {
+		stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+		if err != nil {
+			return err
+		}
+		if err := stream.SendMsg(message(t, 10)); err != nil {
+			return err
+		}
+		return stream.RecvMsg(new(wrapperspb.BytesValue))
+	}
+	require.NoError(t, as("ann"))
+	require.NoError(t, as("ann"), "it reports that the quota is used up")
+	require.NoError(t, as("bob"))
+	require.NoError(t, chat())
+	err := as("ann")
+	require.Equal(t, []string{"user"}, violated(err), "of the server")
+	require.Equal(t, time.Hour, held(t, as("ann")))
+	require.NoError(t, chat(), "another method was not denied")
+
+	// With a Key, no other user is held back either.
+	tr = &httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true, Key: httplimit.ByHeader("X-User")}
+	conn = dial(t, target, waiting(tr)...)
+	require.Equal(t, []string{"user"}, violated(as("ann")), "of the server")
+	require.Equal(t, time.Hour, held(t, as("ann")))
+	require.NoError(t, as("bob"))
+}
+
+// An obedient client is no slower than one that tries again when the server says.
+func TestClient_ObedienceCostsNoTime(t *testing.T) {
+	l, clock := limiter(t, everyone("all", sash.Per(10, 100*time.Millisecond).Log()))
+	target := serve(t, &echo{}, limited(l)...)
+	conn := dial(t, target, waiting(&httplimit.Transport{Limiter: outgoing(t, generous, sash.WithClock(clock)), NoWait: true})...)
+	for sent := 0; sent < 60; {
+		err := say(t.Context(), conn)
+		if err == nil {
+			sent++
+			continue
+		}
+		wait, ok := retryDelay(err)
+		require.True(t, ok)
+		clock.Advance(wait)
+	}
+	require.EqualValues(t, 500*time.Millisecond, clock.Now())
+}
+
+// A client whose deadline comes first is told not to retry, and to wait no longer.
+func TestServer_PushesNothingBackBeyondTheDeadline(t *testing.T) {
+	l, _ := limiter(t, everyone("all", sash.PerMinute(1).Log()))
+	target := serve(t, &echo{}, limited(l)...)
+	conn := dial(t, target, grpc.WithDefaultServiceConfig(`{"methodConfig":[{"name":[{}],"retryPolicy":
+		{"maxAttempts":5,"initialBackoff":"0.001s","maxBackoff":"0.001s","backoffMultiplier":1,"retryableStatusCodes":["RESOURCE_EXHAUSTED"]}}]}`))
+	require.NoError(t, say(t.Context(), conn))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // the pushback would be a minute
+	defer cancel()
+	err := say(ctx, conn)
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	wait, ok := retryDelay(err)
+	require.True(t, ok)
+	require.Equal(t, time.Minute, wait)
 }
 
 // answers is the end of a call without a connection: it sets the trailer and returns a status.
@@ -131,7 +185,8 @@ func TestClient_ObeysWhatServersAskFor(t *testing.T) {
 		"RetryInfo goes first":    {answers(codes.ResourceExhausted, all, wait(5*time.Second)), 5 * time.Second},
 		"then pushback":           {answers(codes.ResourceExhausted, all), 7 * time.Second},
 		"then retry-after":        {answers(codes.ResourceExhausted, metadata.Join(all, pushback("8000"))), 9 * time.Second},
-		"then ratelimit":          {answers(codes.NotFound, all), 11 * time.Second},
+		"then ratelimit":          {answers(codes.ResourceExhausted, metadata.Pairs("ratelimit", `"a";r=0;t=11`)), 11 * time.Second},
+		"no denial":               {answers(codes.NotFound, all), 0},
 		"RetryInfo of no time":    {answers(codes.Unavailable, pushback("1"), wait(0)), time.Millisecond},
 		"a negative time":         {answers(codes.Unavailable, pushback("-1"), wait(-time.Hour)), 0},
 		"no number":               {answers(codes.Unavailable, pushback("soon")), 0},

@@ -3,6 +3,8 @@ package httplimit
 import (
 	"context"
 	"time"
+
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // A gate is the place where the requests of one key wait. It exists while a request
@@ -13,6 +15,7 @@ type gate struct {
 
 	// changed ends when the key is held back, or held for longer. The requests that wait
 	// then start over. Otherwise the Limiter would admit them while the key is held back.
+	// Both are nil while none waits.
 	changed context.Context
 	notify  context.CancelFunc // ends changed
 }
@@ -22,7 +25,9 @@ func (t *Transport) acquireGate(key string) *gate {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.gate(key)
-	g.requests++
+	if g.requests++; g.requests == 1 {
+		g.changed, g.notify = context.WithCancel(context.Background())
+	}
 	return g
 }
 
@@ -30,7 +35,10 @@ func (t *Transport) acquireGate(key string) *gate {
 func (t *Transport) releaseGate(key string, g *gate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g.requests--
+	if g.requests--; g.requests == 0 {
+		g.notify()
+		g.changed, g.notify = nil, nil
+	}
 	if g.idle() {
 		t.endHold(key, g)
 	}
@@ -49,9 +57,8 @@ func (t *Transport) gate(key string) *gate {
 	g := t.gates[key]
 	if g == nil {
 		g = new(gate)
-		g.changed, g.notify = context.WithCancel(context.Background())
 		if t.gates == nil {
-			t.gates = map[string]*gate{}
+			t.gates, t.perDomain = map[string]*gate{}, map[string]int{}
 		}
 		t.gates[key] = g
 	}
@@ -71,47 +78,62 @@ func (t *Transport) holdBack(key string, d time.Duration) {
 		return
 	}
 	if g == nil || g.hold == (hold{}) {
-		if !t.ensureRoom(d) {
+		if !t.ensureRoom(t.domain(key), d) {
 			return
 		}
 		g = t.gate(key)
 		t.holds++
+		t.perDomain[t.domain(key)]++
 	}
 	// Set the hold before the notification, and both under mu: a request that starts over
 	// must find the new hold and the context that follows it.
-	g.hold = newHold(t.clock(), d)
-	g.notify()
-	g.changed, g.notify = context.WithCancel(context.Background())
+	clock := t.clock()
+	g.hold = hold{clock, window.Plus(clock.Now(), int64(d))}
+	if g.requests > 0 {
+		g.notify()
+		g.changed, g.notify = context.WithCancel(context.Background())
+	}
 }
 
-// ensureRoom makes room for one more hold, of duration d, and reports whether there is
-// any. It must be called with mu held.
+// domain returns the domain of key, by which the holds of one owner are bounded.
+func (t *Transport) domain(key string) string {
+	if t.Key != nil {
+		return key
+	}
+	return domainOf(key)
+}
+
+// ensureRoom makes room for one more hold, of duration d and in domain, and reports whether
+// there is any. It must be called with mu held.
 //
 // It purges the holds that have passed whenever there are twice as many holds as it
 // left the last time. So the cost for each new hold is a few visits, amortized. At
-// MaxHeld holds, it visits all of them each time, and ends the hold that would pass
-// first.
-func (t *Transport) ensureRoom(d time.Duration) bool {
+// MaxHeld holds, or at half of it in one domain, it visits all of them each time, and ends
+// the hold that would pass first: of that domain, if it is the one that is full. So the
+// names of one domain end no hold of others before they are half of all.
+func (t *Transport) ensureRoom(domain string, d time.Duration) bool {
 	const minPurgeAt = 32
 	limit := t.MaxHeld
 	if limit <= 0 {
 		limit = defaultMaxHeld
 	}
-	if t.holds < min(max(t.purgeAt, minPurgeAt), limit) {
+	each := max(limit/2, 1)
+	if t.holds < min(max(t.purgeAt, minPurgeAt), limit) && t.perDomain[domain] < each {
 		return true
 	}
+	full := t.perDomain[domain] >= each
 	var first *gate // whose hold passes first, if that is before the new one
 	var firstKey string
 	for key, g := range t.gates {
 		switch left := g.hold.left(); {
 		case left == 0:
 			t.endHold(key, g)
-		case left < d:
+		case left < d && (!full || t.domain(key) == domain):
 			first, firstKey, d = g, key, left
 		}
 	}
 	t.purgeAt = 2 * t.holds
-	if t.holds < limit {
+	if t.holds < limit && t.perDomain[domain] < each {
 		return true
 	}
 	if first != nil {
@@ -126,6 +148,10 @@ func (t *Transport) endHold(key string, g *gate) {
 	if g.hold != (hold{}) {
 		g.hold = hold{}
 		t.holds--
+		domain := t.domain(key)
+		if t.perDomain[domain]--; t.perDomain[domain] == 0 {
+			delete(t.perDomain, domain)
+		}
 	}
 	if g.requests == 0 {
 		delete(t.gates, key)

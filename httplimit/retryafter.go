@@ -10,20 +10,20 @@ import (
 )
 
 // requestedWait returns for how long the server asks the client to wait, at most 292
-// years. Retry-After goes before RateLimit. A malformed field counts as absent.
+// years. Only a 429 or 503 asks for that. Retry-After goes before RateLimit. A malformed field
+// counts as absent.
 func requestedWait(response *http.Response) time.Duration {
+	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
+		return 0
+	}
 	if d := retryAfterOf(response); d > 0 {
 		return d
 	}
 	return rateLimitWait(response.Header)
 }
 
-// retryAfterOf returns the Retry-After of a 429 or 503, or 0. With another status, the
-// field is not about the rate of calls.
+// retryAfterOf returns the Retry-After of a response, or 0.
 func retryAfterOf(response *http.Response) time.Duration {
-	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
-		return 0
-	}
 	value := response.Header.Get("Retry-After")
 	if d, ok := parseSeconds(value); ok {
 		return d

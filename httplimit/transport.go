@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A Transport is an [http.RoundTripper] that lets each request wait for its turn before
@@ -29,17 +30,16 @@ import (
 //
 // # Held keys
 //
-// The Transport also holds a key back when the server asks for it. Requests of that
-// key, including those that wait already, are then not sent until the time has passed.
-// A server asks for it in two ways:
+// The Transport also holds a key back when the server asks for it by a denial. Requests of
+// that key, including those that wait already, are then not sent until the time has passed.
+// A server asks for it by a 429 or 503 with one of these, of which the first holds:
 //
-//   - A 429 or 503 with a Retry-After, which is a date or a number of seconds. A
-//     fraction is rounded up.
-//   - A RateLimit in any response, if it reports that a quota is used up:
-//     "default";r=0;t=30 holds the key back for 30 seconds. If several quotas are used
-//     up, the longest t holds.
+//   - Retry-After, which is a date or a number of seconds. A fraction is rounded up.
+//   - A RateLimit that reports that a quota is used up: "default";r=0;t=30 holds the key
+//     back for 30 seconds. If several quotas are used up, the longest t holds.
 //
-// If a response asks in both ways, Retry-After holds.
+// A RateLimit in any other response has no effect. The quota that it tells of may be that of
+// one user or of one route, and other requests may be admitted.
 //
 // Held keys are those of this process, also with a Store.
 //
@@ -64,7 +64,7 @@ import (
 // used, and it must not be copied. Admission takes a lock twice, and starts no
 // goroutine.
 //
-// A key costs memory while requests of it wait, and 7 kB while it is held back. That
+// A key costs memory while requests of it wait, and some 200 bytes while it is held back. That
 // memory is freed at the key's next request after the time has passed, or when other
 // keys are held back. So there are never more such keys than 32 or twice the number that
 // were held at one time, whichever is more, and never more than MaxHeld.
@@ -97,16 +97,18 @@ type Transport struct {
 	// that of the system with a Store. 0 means an hour. If it is negative, Retry-After and RateLimit are ignored.
 	MaxHold time.Duration
 
-	// MaxHeld bounds how many keys are held back at a time. 0 or less means 1024. Beyond
-	// it, the key whose time would end first, which may be the new one, is not held back:
+	// MaxHeld bounds how many keys are held back at a time, and half of it those of one domain,
+	// unless there is a Key. The domain of a host is its last two labels, or three where these
+	// look like a public suffix. 0 or less means 16384. Beyond these bounds, the key whose time would end first, which may be the new one, is not held back:
 	// its next request waits for the Limiter only. Requests of it that wait already keep
 	// waiting.
 	MaxHeld int
 
-	mu      sync.Mutex
-	gates   map[string]*gate // guarded by mu, as are the fields below
-	holds   int              // number of gates with a hold, passed or not
-	purgeAt int              // number of holds at which those that have passed are purged
+	mu        sync.Mutex
+	gates     map[string]*gate // by the key of holds; guarded by mu, as are the fields below
+	holds     int              // number of gates with a hold, passed or not
+	perDomain map[string]int   // of these, by domain
+	purgeAt   int              // number of holds at which those that have passed are purged
 }
 
 // A TurnError reports that a [Transport] with NoWait did not send a request that would
@@ -145,8 +147,8 @@ var (
 // asks to wait for a year has made a mistake.
 const defaultMaxHold = time.Hour
 
-// defaultMaxHeld is the number of keys whose holds take about 7 MB.
-const defaultMaxHeld = 1024
+// defaultMaxHeld is the number of keys whose holds take about 3 MB.
+const defaultMaxHeld = 1 << 14
 
 // RoundTrip sends r once it is admitted, and returns the response unchanged. It does
 // not modify r.
@@ -216,8 +218,9 @@ func urlHost(u *url.URL) string {
 	return host + ":" + port
 }
 
-// Admit waits as RoundTrip does, and returns once r may be sent, with the key that was
-// charged. It sends nothing. Its errors are those of RoundTrip, and it leaves the body of r
+// Admit waits as RoundTrip does, and returns once r may be sent, with the key to hold back if the
+// server asks for it: the one that was charged, and of an RPC its method, too, unless there is a
+// Key. It sends nothing. Its errors are those of RoundTrip, and it leaves the body of r
 // alone. It is for calls of other protocols, which [Transport.Obey] or
 // [Transport.HoldBack] must tell of the answer.
 func (t *Transport) Admit(r *http.Request) (key string, err error) {
@@ -235,10 +238,20 @@ func (t *Transport) Admit(r *http.Request) (key string, err error) {
 	if t.Cost != nil {
 		n = t.Cost(r)
 	}
+	held := t.holdKey(r, key)
 	if t.NoWait {
-		return key, t.takeNow(r.Context(), key, n)
+		return held, t.takeNow(r.Context(), key, held, n)
 	}
-	return key, t.wait(r.Context(), key, n)
+	return held, t.wait(r.Context(), key, held, n)
+}
+
+// holdKey returns the key that a denial of r holds back, where r is charged to key: the denial
+// of an RPC says nothing about other methods.
+func (t *Transport) holdKey(r *http.Request, key string) string {
+	if method, ok := r.Context().Value(bridge.Method{}).(string); ok && t.Key == nil {
+		return key + method
+	}
+	return key
 }
 
 // key returns the key of r.
@@ -252,8 +265,8 @@ func (t *Transport) key(r *http.Request) (key string, ok bool) {
 }
 
 // takeNow charges n units to key if that requires no waiting.
-func (t *Transport) takeNow(ctx context.Context, key string, n int64) error {
-	if left := t.heldFor(key); left > 0 {
+func (t *Transport) takeNow(ctx context.Context, key, held string, n int64) error {
+	if left := t.heldFor(held); left > 0 {
 		return &TurnError{RetryAfter: left, Held: true}
 	}
 	d, err := t.take(ctx, key, n)
@@ -280,10 +293,10 @@ func (t *Transport) take(ctx context.Context, key string, n int64) (d sash.Decis
 	return answer.Decision, answer.Err
 }
 
-// wait blocks until n units are charged to key and key is not held back.
-func (t *Transport) wait(ctx context.Context, key string, n int64) error {
-	g := t.acquireGate(key)
-	defer t.releaseGate(key, g)
+// wait blocks until n units are charged to key and held is not held back.
+func (t *Transport) wait(ctx context.Context, key, held string, n int64) error {
+	g := t.acquireGate(held)
+	defer t.releaseGate(held, g)
 	for {
 		h, changed := t.holdOf(g)
 		err := t.waitOnce(ctx, changed, h, key, n)

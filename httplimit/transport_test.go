@@ -218,40 +218,41 @@ func TestTransport_HoldsBackAsAsked(t *testing.T) {
 		"only a fraction":     {response: says(429, "Retry-After", ".5")},
 		"two fractions":       {response: says(429, "Retry-After", "1.5.5")},
 
-		"quota used up":              {response: says(200, "RateLimit", `"a";r=0;t=30`), want: 30 * time.Second},
-		"used up by an error":        {response: says(404, "RateLimit", `"a";r=0;t=30`), want: 30 * time.Second},
+		"quota used up":              {response: says(429, "RateLimit", `"a";r=0;t=30`), want: 30 * time.Second},
+		"used up by an error":        {response: says(404, "RateLimit", `"a";r=0;t=30`)},
 		"used up, denied":            {response: says(429, "RateLimit", `"a";r=0;t=30`), want: 30 * time.Second},
 		"used up, and retry sooner":  {response: says(429, "RateLimit", `"a";r=0;t=30`, "Retry-After", "7"), want: 7 * time.Second},
-		"used up, and no denial":     {response: says(200, "RateLimit", `"a";r=0;t=30`, "Retry-After", "7"), want: 30 * time.Second},
+		"used up, and no denial":     {response: says(200, "RateLimit", `"a";r=0;t=30`, "Retry-After", "7")},
+		"used up, and admitted":      {response: says(200, "RateLimit", `"a";r=0;t=30`)},
 		"used up, wrongly denied":    {response: says(429, "RateLimit", `"a";r=0;t=30`, "Retry-After", "soon"), want: 30 * time.Second},
-		"used up for too long":       {response: says(200, "RateLimit", `"a";r=0;t=999999999999999`), want: time.Hour},
-		"used up, own bound":         {response: says(200, "RateLimit", `"a";r=0;t=60`), longest: 5 * time.Second, want: 5 * time.Second},
-		"used up, not heeded":        {response: says(200, "RateLimit", `"a";r=0;t=60`), longest: -1},
-		"used up, no time":           {response: says(200, "RateLimit", `"a";r=0`)},
-		"used up, and back":          {response: says(200, "RateLimit", `"a";r=0;t=0`)},
-		"left":                       {response: says(200, "RateLimit", `"a";r=1;t=30`)},
-		"left, ten":                  {response: says(200, "RateLimit", `"a";r=10;t=30`)},
-		"nothing left to say":        {response: says(200, "RateLimit", `"a";t=30`)},
-		"several policies":           {response: says(200, "RateLimit", `"a";r=0;t=5, "b";r=0;t=40,"c";r=0;t=7 , "d";r=1;t=99`), want: 40 * time.Second},
-		"several lines":              {response: saysTwice(200, "RateLimit", `"a";r=0;t=5`, `"b";r=0;t=40`), want: 40 * time.Second},
-		"more parameters":            {response: says(200, "RateLimit", `"a";pk=:sdfjLJUOUH==:;t=30; x;y=?0; z="r=1,\";r=2;t=3";r=0;w=1.5;v=tok/en;u=@-17;q=-3`), want: 30 * time.Second},
-		"a display string":           {response: says(200, "RateLimit", `"a";y=%"\";r=0;t=30`), want: 30 * time.Second},
-		"a parameter without a name": {response: says(200, "RateLimit", `"a";;r=0;t=30`)},
-		"a value without a name":     {response: says(200, "RateLimit", `"a";r=0;t=30;=1`)},
-		"a name like a quota":        {response: says(200, "RateLimit", `"a\";r=0;t=50,";r=3;t=4, "b;r=0;t=60";r=0;t=6`), want: 6 * time.Second},
-		"a token for a name":         {response: says(200, "RateLimit", `default;r=0;t=30`), want: 30 * time.Second},
-		"the last parameter holds":   {response: says(200, "RateLimit", `"a";r=0;r=1;t=30, "b";r=0;t=50;t=6`), want: 6 * time.Second},
-		"a fraction of t":            {response: says(200, "RateLimit", `"a";r=0;t=1.5`), want: 2 * time.Second},
-		"no number left":             {response: says(200, "RateLimit", `"a";r="0";t=30, "b";r;t=30, "c";r=0.0;t=30, "d";r=-1;t=30`)},
-		"no number of seconds":       {response: says(200, "RateLimit", `"a";r=0;t="30", "b";r=0;t, "c";r=0;t=-30, "d";r=0;t=soon`)},
-		"an old draft":               {response: says(200, "RateLimit", `limit=100, remaining=0, reset=30`)},
-		"cut short":                  {response: says(200, "RateLimit", `"a";r=0;t=30, "b`)},
-		"a comma at the end":         {response: says(200, "RateLimit", `"a";r=0;t=30,`)},
-		"no comma":                   {response: says(200, "RateLimit", `"a";r=0;t=30 "b"`)},
-		"an inner list":              {response: says(200, "RateLimit", `("a");r=0;t=30`)},
-		"no name":                    {response: says(200, "RateLimit", `;r=0;t=30`)},
-		"a huge number":              {response: says(200, "RateLimit", `"a";r=0;t=1234567890123456`)},
-		"empty":                      {response: says(200, "RateLimit", ``)},
+		"used up for too long":       {response: says(429, "RateLimit", `"a";r=0;t=999999999999999`), want: time.Hour},
+		"used up, own bound":         {response: says(429, "RateLimit", `"a";r=0;t=60`), longest: 5 * time.Second, want: 5 * time.Second},
+		"used up, not heeded":        {response: says(429, "RateLimit", `"a";r=0;t=60`), longest: -1},
+		"used up, no time":           {response: says(429, "RateLimit", `"a";r=0`)},
+		"used up, and back":          {response: says(429, "RateLimit", `"a";r=0;t=0`)},
+		"left":                       {response: says(429, "RateLimit", `"a";r=1;t=30`)},
+		"left, ten":                  {response: says(429, "RateLimit", `"a";r=10;t=30`)},
+		"nothing left to say":        {response: says(429, "RateLimit", `"a";t=30`)},
+		"several policies":           {response: says(429, "RateLimit", `"a";r=0;t=5, "b";r=0;t=40,"c";r=0;t=7 , "d";r=1;t=99`), want: 40 * time.Second},
+		"several lines":              {response: saysTwice(429, "RateLimit", `"a";r=0;t=5`, `"b";r=0;t=40`), want: 40 * time.Second},
+		"more parameters":            {response: says(429, "RateLimit", `"a";pk=:sdfjLJUOUH==:;t=30; x;y=?0; z="r=1,\";r=2;t=3";r=0;w=1.5;v=tok/en;u=@-17;q=-3`), want: 30 * time.Second},
+		"a display string":           {response: says(429, "RateLimit", `"a";y=%"\";r=0;t=30`), want: 30 * time.Second},
+		"a parameter without a name": {response: says(429, "RateLimit", `"a";;r=0;t=30`)},
+		"a value without a name":     {response: says(429, "RateLimit", `"a";r=0;t=30;=1`)},
+		"a name like a quota":        {response: says(429, "RateLimit", `"a\";r=0;t=50,";r=3;t=4, "b;r=0;t=60";r=0;t=6`), want: 6 * time.Second},
+		"a token for a name":         {response: says(429, "RateLimit", `default;r=0;t=30`), want: 30 * time.Second},
+		"the last parameter holds":   {response: says(429, "RateLimit", `"a";r=0;r=1;t=30, "b";r=0;t=50;t=6`), want: 6 * time.Second},
+		"a fraction of t":            {response: says(429, "RateLimit", `"a";r=0;t=1.5`), want: 2 * time.Second},
+		"no number left":             {response: says(429, "RateLimit", `"a";r="0";t=30, "b";r;t=30, "c";r=0.0;t=30, "d";r=-1;t=30`)},
+		"no number of seconds":       {response: says(429, "RateLimit", `"a";r=0;t="30", "b";r=0;t, "c";r=0;t=-30, "d";r=0;t=soon`)},
+		"an old draft":               {response: says(429, "RateLimit", `limit=100, remaining=0, reset=30`)},
+		"cut short":                  {response: says(429, "RateLimit", `"a";r=0;t=30, "b`)},
+		"a comma at the end":         {response: says(429, "RateLimit", `"a";r=0;t=30,`)},
+		"no comma":                   {response: says(429, "RateLimit", `"a";r=0;t=30 "b"`)},
+		"an inner list":              {response: says(429, "RateLimit", `("a");r=0;t=30`)},
+		"no name":                    {response: says(429, "RateLimit", `;r=0;t=30`)},
+		"a huge number":              {response: says(429, "RateLimit", `"a";r=0;t=1234567890123456`)},
+		"empty":                      {response: says(429, "RateLimit", ``)},
 		"duration":                   {response: says(429, "Retry-After", "7s")},
 		"other digits":               {response: says(429, "Retry-After", "٧")},
 		"garbage":                    {response: says(429, "Retry-After", "\x00soon, I hope")},
@@ -419,7 +420,7 @@ func TestTransport_SaysWhyItDidNotSend(t *testing.T) {
 		"deadline too soon": {soon, func(tr *Transport) { tr.Limiter.Allow("a.example") }, context.DeadlineExceeded,
 			"admitted in 1h0m0s at the earliest"},
 		"deadline too soon, held back": {soon, func(tr *Transport) { tr.holdBack("a.example", 2*time.Minute) }, context.DeadlineExceeded,
-			"httplimit: not sent: the server asked to wait: sash: Wait: admitted in 2m0s at the earliest"},
+			"httplimit: not sent: the server asked to wait: for another 2m0s, the context ends in "},
 		"cost above the limit": {soon, func(tr *Transport) { tr.Cost = func(*http.Request) int64 { return 2 } }, sash.ErrExceedsLimit,
 			"httplimit: not sent: sash: Wait: 2 is more than 1/1h0m0s log ever admits"},
 		"negative cost": {soon, func(tr *Transport) { tr.Cost = func(*http.Request) int64 { return -1 } }, sash.ErrExceedsLimit, "got -1"},
@@ -474,7 +475,7 @@ func TestByHost_IsOneKeyForOneHost(t *testing.T) {
 
 // At the bound, the hosts that ask for the longest times are held back.
 func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
-	for bound, field := range map[int]int{1: 1, 3: 3, 100: 100, 1024: 0, 1025: 1025} {
+	for bound, field := range map[int]int{1: 1, 3: 3, 100: 100, 1 << 14: 0, 1025: 1025} {
 		clock := sash.NewManualClock(0)
 		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1e6), sash.WithClock(clock)), MaxHeld: field}
 		host := strconv.Itoa
@@ -512,11 +513,42 @@ func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
 	}
 }
 
+// A hostile domain has names without end, all of which ask to be held back for ever. They end no
+// hold of other domains.
+func TestTransport_ADomainEndsNoHoldsOfOthers(t *testing.T) {
+	for _, maxHeld := range []int{0, 300} {
+		clock := sash.NewManualClock(0)
+		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1e6), sash.WithClock(clock)), MaxHeld: maxHeld}
+		for i := range 100 {
+			tr.holdBack(fmt.Sprintf("api%d.example", i), time.Minute)
+		}
+		for i := range 20_000 {
+			tr.holdBack(fmt.Sprintf("n%d.hostile.co.uk:8443", i), time.Hour)
+		}
+		for i := range 100 {
+			require.Equal(t, time.Minute, tr.heldFor(fmt.Sprintf("api%d.example", i)))
+		}
+		require.LessOrEqual(t, len(tr.gates), 100+max(maxHeld, defaultMaxHeld)/2)
+		require.Len(t, tr.perDomain, 101)
+	}
+}
+
+func TestTransport_HostsOfADomain(t *testing.T) {
+	for host, want := range map[string]string{
+		"example.com": "example.com", "a.b.example.com:80": "example.com", "a.example.co.uk": "example.co.uk",
+		"example.co.uk": "example.co.uk", "a.b.example.io": "example.io", "localhost": "localhost",
+		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1:80", "[2001:db8::1]:80": "[2001:db8::1]:80",
+		"api.example.com:443/pkg.Service/Method": "example.com", "": "",
+	} {
+		require.Equal(t, want, domainOf(host), host)
+	}
+}
+
 // If a flood of hosts asks to wait, memory is bounded, and requests are still sent.
 func TestTransport_IsNotFilledByAFloodOfHosts(t *testing.T) {
 	tr := &Transport{
 		Limiter: newOutgoing(t, sash.PerHour(9), sash.WithClock(sash.NewManualClock(0))),
-		Base:    farEnd(func(*http.Request) (*http.Response, error) { return says(200, "RateLimit", `"a";r=0;t=3600`), nil }),
+		Base:    farEnd(func(*http.Request) (*http.Response, error) { return says(429, "RateLimit", `"a";r=0;t=3600`), nil }),
 		MaxHeld: 50, NoWait: true,
 	}
 	for i := range 2000 {
@@ -563,19 +595,20 @@ func TestTransport_WhatWaitsWaitsOnThoughItsKeyIsForgotten(t *testing.T) {
 	})
 }
 
-// A Transport that talks to a server with this middleware obeys RateLimit, so that no
-// request is denied.
+// A Transport that talks to a server with this middleware sends as much as the server admits, and
+// one request more whenever a quota is used up: by its denial the Transport learns when to go on.
 func TestTransport_KeepsToTheLimitsOfOurOwnServers(t *testing.T) {
 	for _, c := range []struct {
-		burst sash.Limit
-		want  []time.Duration // the seconds at which the first requests are sent
+		burst  sash.Limit
+		want   []time.Duration // the seconds at which the first requests are admitted
+		denied int
 	}{
-		{sash.PerSecond(2).Log(), []time.Duration{0, 0, 1, 1, 2, 60, 60, 61, 3600, 3600}},
-		{sash.Per(1, 4*time.Second).TokenBucket(3), []time.Duration{0, 0, 0, 4, 8, 60, 60, 60, 3600, 3600}},
+		{sash.PerSecond(2).Log(), []time.Duration{0, 0, 1, 1, 2, 60, 60, 61, 3600, 3600}, 10},
+		{sash.Per(1, 4*time.Second).TokenBucket(3), []time.Duration{0, 0, 0, 4, 8, 60, 60, 60, 3600, 3600}, 8},
 	} {
 		sent, denied := sentTo(t, c.burst)
-		require.Zero(t, denied)
 		require.Equal(t, c.want, sent[:len(c.want)])
+		require.Equal(t, c.denied, denied)
 	}
 }
 
@@ -596,6 +629,8 @@ func sentTo(t *testing.T, burst sash.Limit) (sent []time.Duration, denied int) {
 			h.ServeHTTP(w, r)
 			if w.Code == http.StatusTooManyRequests {
 				denied++
+			} else {
+				sent = append(sent, time.Duration(clock.Now())/time.Second)
 			}
 			return w.Result(), nil
 		}),
@@ -609,7 +644,6 @@ func sentTo(t *testing.T, burst sash.Limit) (sent []time.Duration, denied int) {
 			continue
 		}
 		require.NoError(t, err)
-		sent = append(sent, time.Duration(clock.Now())/time.Second)
 	}
 	return sent, denied
 }

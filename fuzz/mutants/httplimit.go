@@ -34,6 +34,16 @@ var ofHTTPLimit = []mutant{
 		tests: "TestSettle_AHead",
 	},
 	{
+		name: "transport-obeys-admitted", fault: "the RateLimit of an admitted answer holds back",
+		file: "httplimit/retryafter.go", old: "response.StatusCode != http.StatusServiceUnavailable {\n\t\treturn 0", new: "response.StatusCode != http.StatusServiceUnavailable {\n\t\treturn rateLimitWait(response.Header)",
+		tests: "TestTransport_HoldsBackAsAsked",
+	},
+	{
+		name: "transport-one-domain", fault: "one domain may end the holds of others",
+		file: "httplimit/gate.go", old: "(!full || t.domain(key) == domain)", new: "(!full || true)",
+		tests: "TestTransport_ADomain",
+	},
+	{
 		name: "settle-copies", fault: "bytes that are copied into a response cost nothing",
 		file: "httplimit/recorder.go", old: "	rec.bytes += n", new: "",
 		tests: "TestSettle",

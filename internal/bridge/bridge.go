@@ -31,6 +31,9 @@ type Setup struct {
 	NoReconfigure error         // as of RefuseReconfigure; nil: Reconfigure is allowed
 }
 
+// Method is the key under which the context of an outgoing RPC has the name of its method.
+type Method struct{}
+
 var (
 	// Inspect inspects options, a []sash.Option without nil.
 	Inspect func(options any) Inspection

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// Admit waits until the call may be made, and returns the key that was charged.
+// Admit waits until the call may be made, and returns the key for Obey.
 func Admit(ctx context.Context, t *httplimit.Transport, d *Description) (key string, err error) {
 	return t.Admit(d.outgoing(ctx, Size))
 }
@@ -31,24 +31,21 @@ func NotSent(err error) uint32 {
 	return Internal
 }
 
-// Obey holds key back for as long as the server has asked in the answer to a call: by the
-// details of its status, and by its headers and trailers.
+// Obey holds key back for as long as the server has asked in the denial of a call: by the
+// details of its status, and by its headers and trailers. Any other answer holds nothing back.
 func Obey(t *httplimit.Transport, key string, code uint32, details []proto.Message, header http.Header) {
-	response := &http.Response{StatusCode: http.StatusOK, Header: header}
 	// Other codes have RetryInfo for other reasons: under ABORTED it says when to repeat a
 	// transaction.
-	if code == ResourceExhausted || code == Unavailable {
-		if d := RetryDelay(details); d > 0 {
-			t.HoldBack(key, d)
-			return
-		}
-		if d := pushbackOf(header); d > 0 {
-			t.HoldBack(key, d)
-			return
-		}
-		response.StatusCode = http.StatusTooManyRequests
+	if code != ResourceExhausted && code != Unavailable {
+		return
 	}
-	t.Obey(key, response)
+	if d := RetryDelay(details); d > 0 {
+		t.HoldBack(key, d)
+	} else if d := pushbackOf(header); d > 0 {
+		t.HoldBack(key, d)
+	} else {
+		t.Obey(key, &http.Response{StatusCode: http.StatusTooManyRequests, Header: header})
+	}
 }
 
 // RetryDelay returns the time in the RetryInfo among details, or 0.

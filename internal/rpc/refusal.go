@@ -51,7 +51,7 @@ func newRefusal(ctx context.Context, v *httplimit.Verdict, h http.Header) *Refus
 	case httplimit.Admitted:
 		return nil
 	case httplimit.Denied:
-		return denied(&v.Denial, h)
+		return denied(ctx, &v.Denial, h)
 	case httplimit.Unidentified:
 		return &Refusal{Code: InvalidArgument, Message: "the call does not tell who is making it", Header: h}
 	case httplimit.Failed:
@@ -63,9 +63,14 @@ func newRefusal(ctx context.Context, v *httplimit.Verdict, h http.Header) *Refus
 	}
 }
 
-// denied returns the answer to a denial: how long to wait, and the names of the quotas.
-func denied(d *httplimit.Denial, h http.Header) *Refusal {
+// denied returns the answer to a denial: how long to wait, and the names of the quotas. A client
+// whose deadline comes before the end of that time is told not to retry: otherwise it would wait
+// until its deadline for nothing, and lose the answer.
+func denied(ctx context.Context, d *httplimit.Denial, h http.Header) *Refusal {
 	r := &Refusal{Code: ResourceExhausted, Header: h, Pushback: pushback(d.RetryAfter)}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d.RetryAfter {
+		r.Pushback = pushback(sash.Never)
+	}
 	quotas := make([]*errdetails.QuotaFailure_Violation, len(d.Violated))
 	for i, name := range d.Violated {
 		quotas[i] = &errdetails.QuotaFailure_Violation{QuotaId: name, Description: fmt.Sprintf("quota %q is used up", name)}

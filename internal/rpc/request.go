@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A Description describes a call to policies and KeyFuncs.
@@ -51,13 +53,14 @@ func (d *Description) request(ctx context.Context, urlHost string, size func(any
 		RequestURI: path,
 		TLS:        d.TLS,
 	}
-	return r.WithContext(&callContext{ctx, d.Message, size, d.LocalAddr})
+	return r.WithContext(&callContext{ctx, path, d.Message, size, d.LocalAddr})
 }
 
 // A callContext is the context of a request that stands for a call or a message. Handlers are
 // not given it.
 type callContext struct {
 	context.Context
+	method  string // of a call, with a slash before it
 	message any
 	size    func(any) int64
 	local   net.Addr
@@ -70,6 +73,8 @@ func (c *callContext) Value(key any) any {
 	switch {
 	case key == messageKey{}:
 		return c
+	case key == bridge.Method{} && c.method != "":
+		return c.method
 	case key == http.LocalAddrContextKey && c.local != nil:
 		return c.local
 	}
@@ -78,7 +83,7 @@ func (c *callContext) Value(key any) any {
 
 // withMessage returns the request of a message that belongs to the call of r.
 func withMessage(ctx context.Context, r *http.Request, message any, size func(any) int64) *http.Request {
-	return r.WithContext(&callContext{ctx, message, size, nil})
+	return r.WithContext(&callContext{Context: ctx, message: message, size: size})
 }
 
 // MessageOf returns the message that the request with that context stands for, or nil.

@@ -66,7 +66,10 @@ func TestClient_WaitsExactlyAsLongAsTheServerAsks(t *testing.T) {
 				require.Equal(t, time.Duration(1), held(t, call(t.Context(), c)))
 				clock.Advance(1)
 				require.NoError(t, call(t.Context(), c))
-				require.Equal(t, 91*time.Second, held(t, call(t.Context(), c)), "by the RateLimit of the call before")
+				err = call(t.Context(), c)
+				require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err), "the RateLimit of an admitted call holds nothing back")
+				_, _, quotas = detailsOf(t, err)
+				require.Equal(t, []string{"all"}, quotas, "of the server")
 			})
 		}
 	}
@@ -188,5 +191,6 @@ func TestInterceptors_LeaveTheOtherSideAlone(t *testing.T) {
 	server := serve(t, &echo{}, both)
 	require.NoError(t, say(t.Context(), dial(t, server.URL, sayProcedure, both)))
 	require.EqualValues(t, 0, left(t, l, "all"))
-	require.Positive(t, held(t, say(t.Context(), dial(t, server.URL, sayProcedure, both))))
+	require.Error(t, say(t.Context(), dial(t, server.URL, sayProcedure, both)))
+	require.Equal(t, time.Minute, held(t, say(t.Context(), dial(t, server.URL, sayProcedure, both))))
 }
