@@ -252,10 +252,11 @@ func (l *Limiter) costByPolicy(c *Charge, r *Response) (cost int64) {
 	switch {
 	case stays != nil && !stays(r.Status):
 		return 0
-	case c.policy.Settle == nil || !r.settleable():
+	case c.policy.Settle == nil || r.Status == http.StatusSwitchingProtocols: // a hijacked connection goes on
 		return c.estimate
 	}
-	if cost = c.policy.Settle(r); cost < 0 {
+	cost = c.policy.Settle(r)
+	if cost < 0 || r.Uncertain && cost < c.estimate {
 		return c.estimate
 	}
 	return cost

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -99,10 +100,10 @@ type Policy struct {
 	//   - Reading the body of the request fails. The client sends a malformed body, or is
 	//     too slow for the server's ReadTimeout, or sends more than an
 	//     http.MaxBytesHandler around the middleware admits.
-	//   - The handler returns without having written a status or a body to its
-	//     ResponseWriter. A handler that means 200 must write it. Adapters of some
-	//     frameworks write the response elsewhere, or later; see the package's section on
-	//     frameworks.
+	//   - The handler returns without having written a status or a body, unless its
+	//     ResponseWriter is one of package net/http, which then answers 200. Frameworks with
+	//     writers of their own may write the response elsewhere, or later; see the package's
+	//     section on frameworks. Behind such a writer, a handler that means 200 must write it.
 	//
 	// So a client cannot get a charge back by aborting. But it chooses its request: do not
 	// give back a status that a client can provoke at will, unless such requests are to be
@@ -130,9 +131,10 @@ type Policy struct {
 	// them, the handler of the request may say what it has cost, by [ChargeOf]; that goes
 	// before what the policy says.
 	//
-	// Settle is not called if Charge or ChargeUncertain gives the charge back, if the response
-	// is uncertain, or if its connection was hijacked: then the estimate stays. So it must not
-	// be 0 if clients gain by hanging up.
+	// Settle is not called if Charge or ChargeUncertain gives the charge back, or if the
+	// connection was hijacked: then the estimate stays. If the response is uncertain, a request
+	// costs the greater of the estimate and of what Settle returns for what was written. So a
+	// client that hangs up pays for what it was sent.
 	Settle func(*Response) int64
 
 	// Queue lets requests wait that the policy denies, instead of refusing them. The zero
@@ -247,7 +249,7 @@ func shortDuration(d time.Duration) string {
 	case d%time.Minute == 0:
 		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
 	}
-	return d.String()
+	return strings.ReplaceAll(d.String(), "µ", "u") // names are ASCII
 }
 
 // A policy is a Policy in compiled form.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"sync/atomic"
 )
 
@@ -90,11 +91,20 @@ func (rec *recorder) certain() bool {
 // response returns what the client was sent. returned tells whether the handler has
 // returned, and has not panicked.
 func (rec *recorder) response(r *http.Request, returned bool) Response {
+	if returned && ofNetHTTP(rec.ResponseWriter) {
+		rec.noteStatus(http.StatusOK) // if the handler has written none
+	}
 	sent := rec.bytes
 	if r.Method == http.MethodHead || rec.status == http.StatusNoContent || rec.status == http.StatusNotModified {
 		sent = 0 // net/http drops what is written; a writer in between may not say so
 	}
 	return Response{Status: rec.status, Bytes: sent, Header: rec.Header(), Uncertain: !returned || !rec.certain()}
+}
+
+// ofNetHTTP reports whether w is of package net/http, which answers 200 if nothing was written.
+func ofNetHTTP(w http.ResponseWriter) bool {
+	t := reflect.TypeOf(w)
+	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "net/http"
 }
 
 // connected reports whether the client has not hung up yet, as far as is known.

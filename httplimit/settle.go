@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,12 +29,6 @@ type Response struct {
 	Estimate int64
 }
 
-// settleable reports whether a policy may settle a request by r. That of a hijacked
-// connection goes on after r.
-func (r *Response) settleable() bool {
-	return !r.Uncertain && r.Status != http.StatusSwitchingProtocols
-}
-
 // SettleEstimate is a [Policy].Settle that leaves the estimate. It lets the handler change the
 // charge, by [ChargeOf], and nothing else.
 func SettleEstimate() func(*Response) int64 {
@@ -47,14 +42,20 @@ func SettleBytes() func(*Response) int64 {
 }
 
 // SettleHeader is a [Policy].Settle by which a request costs what a header of its response
-// says, in digits. Without the header, or if it is no number from 0 on, the estimate stays.
+// says, in digits. It may be a trailer, also one that is announced by [http.TrailerPrefix].
+// Without the header, or if it is no number from 0 on, the estimate stays. A number of more than
+// 63 bits counts as the greatest.
 // The client is sent the header, too, unless a handler around the middleware deletes it; to
 // keep a cost to yourself, see [ChargeOf]. SettleHeader panics if name is empty.
 func SettleHeader(name string) func(*Response) int64 {
 	mustNotBeEmpty("SettleHeader", name)
 	return func(r *Response) int64 {
-		n, err := strconv.ParseInt(strings.TrimSpace(r.Header.Get(name)), 10, 64)
-		if err != nil || n < 0 {
+		text := r.Header.Get(name)
+		if text == "" {
+			text = r.Header.Get(http.TrailerPrefix + http.CanonicalHeaderKey(name))
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) || n < 0 {
 			return r.Estimate
 		}
 		return n

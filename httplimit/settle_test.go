@@ -70,11 +70,15 @@ func TestSettle_ByTheResponse(t *testing.T) {
 		"header, absent":    {httplimit.SettleHeader("X-Cost"), header(), 10},
 		"header, malformed": {httplimit.SettleHeader("X-Cost"), header("1e3"), 10},
 		"header, negative":  {httplimit.SettleHeader("X-Cost"), header("-5"), 10},
-		"header, too large": {httplimit.SettleHeader("X-Cost"), header("99999999999999999999"), 10},
-		"estimate":          {httplimit.SettleEstimate(), text, 10},
-		"own":               {twice, text, 20 + 200 + 1},
-		"negative":          {func(*httplimit.Response) int64 { return math.MinInt64 }, text, 10},
-		"panics":            {func(*httplimit.Response) int64 { panic("on purpose") }, text, 10},
+		"header, too large": {httplimit.SettleHeader("X-Cost"), header("99999999999999999999"), 10_000},
+		"header, an announced trailer": {httplimit.SettleHeader("x-cost"), func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(200)
+			w.Header().Set(http.TrailerPrefix+"X-Cost", "37")
+		}, 37},
+		"estimate": {httplimit.SettleEstimate(), text, 10},
+		"own":      {twice, text, 20 + 200 + 1},
+		"negative": {func(*httplimit.Response) int64 { return math.MinInt64 }, text, 10},
+		"panics":   {func(*httplimit.Response) int64 { panic("on purpose") }, text, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, spent(t, "GET", settled(c.settle), c.answer))
@@ -101,16 +105,91 @@ func TestSettle_AResponseThatMayHaveNoBodyHasNoBytes(t *testing.T) {
 	}
 }
 
-func TestSettle_UncertainResponsesKeepTheEstimate(t *testing.T) {
-	never := func(*httplimit.Response) int64 { panic("Settle was called") }
-	for name, answer := range map[string]http.HandlerFunc{
-		"panic":   func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("x")); panic("on purpose") },
-		"abort":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"nothing": func(http.ResponseWriter, *http.Request) {},
+// A response that is cut short costs the estimate at least, and what was written.
+func TestSettle_UncertainResponsesCostTheEstimateAtLeast(t *testing.T) {
+	writes := func(n int, then func()) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, n)); then() }
+	}
+	fails := func() { panic("on purpose") }
+	for name, c := range map[string]struct {
+		settle func(*httplimit.Response) int64
+		answer http.HandlerFunc
+		want   int64
+	}{
+		"panic":       {httplimit.SettleBytes(), writes(1, fails), 10},
+		"panic, more": {httplimit.SettleBytes(), writes(1000, fails), 1000},
+		"abort":       {httplimit.SettleBytes(), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 10},
+		"nothing":     {httplimit.SettleBytes(), func(http.ResponseWriter, *http.Request) {}, 10},
+		"header": {httplimit.SettleHeader("X-Cost"), func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Cost", "37")
+			fails()
+		}, 37},
+		"negative": {func(*httplimit.Response) int64 { return -1 }, writes(1000, fails), 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.EqualValues(t, 10, spent(t, "GET", settled(never), answer))
+			require.Equal(t, c.want, spent(t, "GET", settled(c.settle), c.answer))
 		})
+	}
+}
+
+// A client that half-closes its connection is sent the response all the same, and one that leaves is
+// sent a part of it.
+func TestSettle_AClientThatHangsUpPaysForWhatItWasSent(t *testing.T) {
+	for name, hangUp := range map[string]func(w *wire) (received int64, err error){
+		"half-closes": func(w *wire) (int64, error) {
+			if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+				return 0, err
+			}
+			return io.Copy(io.Discard, w.in)
+		},
+		"leaves": func(w *wire) (received int64, err error) {
+			received, err = io.CopyN(io.Discard, w.in, 20<<20)
+			return received, errors.Join(err, w.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := settled(httplimit.SettleBytes())
+			p.Key, p.Limits = httplimit.Everyone(), []sash.Limit{sash.PerHour(1 << 30)}
+			s, done := newSite(t, p), make(chan struct{})
+			s.answer = large(200)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(done)
+				s.ServeHTTP(w, r)
+			}))
+			defer server.Close()
+			w := dial(t, server)
+			_, err := io.WriteString(w, "GET / HTTP/1.0\r\n\r\n") // so that the body is not chunked
+			require.NoError(t, err)
+			received, err := hangUp(w)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, received, int64(20<<20))
+			<-done
+			key, _ := s.KeyFor("p", &http.Request{})
+			const headers = 1 << 10
+			require.LessOrEqual(t, s.Sash().Peek(key, 0).Remaining, int64(1<<30)-received+headers)
+		})
+	}
+}
+
+// A handler of net/http that writes nothing has answered 200. So a login that succeeds like that
+// is not charged like one that has failed.
+func TestCharge_AHandlerThatWritesNothingHasAnswered200(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		s := newSite(t, loginPolicy())
+		s.answer = func(http.ResponseWriter, *http.Request) {}
+		server := httptest.NewUnstartedServer(s)
+		if server.EnableHTTP2 = http2; http2 {
+			server.StartTLS()
+		} else {
+			server.Start()
+		}
+		defer server.Close()
+		for range 20 {
+			response, err := server.Client().Post(server.URL+"/login", "", nil)
+			require.NoError(t, err)
+			require.Equal(t, 200, response.StatusCode)
+			require.NoError(t, response.Body.Close())
+		}
 	}
 }
 
@@ -379,7 +458,7 @@ func serveSomehow(l *httplimit.Limiter, key string, estimate int64, random *rand
 		answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500); w.Write(make([]byte, size)) }
 	case 3: // the handler panics in the middle
 		answer = func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, size)); panic("on purpose") }
-		cost = estimate
+		cost = max(estimate, int64(size))
 	case 4: // the connection is hijacked
 		answer = func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, _ := w.(http.Hijacker).Hijack()
@@ -388,7 +467,7 @@ func serveSomehow(l *httplimit.Limiter, key string, estimate int64, random *rand
 		cost = estimate
 	case 5: // the client hangs up
 		answer = func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, size)); hangUp() }
-		cost = estimate
+		cost = max(estimate, int64(size))
 	case 6: // a write fails
 		w.broken = true
 		cost = estimate

@@ -92,7 +92,7 @@ func TestEcho_ShowsWhatHandlersWrite(t *testing.T) {
 			"an error":     {func(echoContext, http.ResponseWriter) error { return statusError(version, 401) }, "401, 20 bytes"},
 			"another one":  {func(echoContext, http.ResponseWriter) error { return io.EOF }, "500, 36 bytes"},
 			"a late error": {func(c echoContext, _ http.ResponseWriter) error { return errors.Join(c.String(200, "hi"), io.EOF) }, "200, 2 bytes"},
-			"nothing":      {func(echoContext, http.ResponseWriter) error { return nil }, "0?"},
+			"nothing":      {func(echoContext, http.ResponseWriter) error { return nil }, "200, 0 bytes"},
 			"a panic":      {func(echoContext, http.ResponseWriter) error { panic("oh") }, "0?"},
 		} {
 			t.Run(version+", "+name, func(t *testing.T) {
