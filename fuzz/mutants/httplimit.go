@@ -4,18 +4,28 @@ package main
 // wait.
 var ofHTTPLimit = []mutant{
 	{
-		name: "settle-uncertain", fault: "a response that was aborted is settled by what was written",
-		file: "httplimit/settle.go", old: "return !r.Uncertain && ", new: "return ",
+		name: "settle-estimate-if-aborted", fault: "a response that was aborted costs the estimate, though more was written",
+		file: "httplimit/charge.go", old: "r.Uncertain && cost < c.estimate", new: "r.Uncertain",
+		tests: "TestSettle",
+	},
+	{
+		name: "charge-nothing-written", fault: "a handler of net/http that writes nothing has not answered",
+		file: "httplimit/recorder.go", old: "returned && ofNetHTTP(rec.ResponseWriter)", new: "false && ofNetHTTP(rec.ResponseWriter)",
+		tests: "TestCharge_AHandlerThatWritesNothing",
+	},
+	{
+		name: "settle-uncertain", fault: "a response that was aborted costs what was written, though the estimate is more",
+		file: "httplimit/charge.go", old: "r.Uncertain && cost < c.estimate", new: "r.Uncertain && false",
 		tests: "TestSettle",
 	},
 	{
 		name: "settle-hijacked", fault: "a hijacked connection is settled by what was written before",
-		file: "httplimit/settle.go", old: "r.Status != http.StatusSwitchingProtocols", new: "true",
+		file: "httplimit/charge.go", old: "r.Status == http.StatusSwitchingProtocols", new: "false",
 		tests: "TestSettle",
 	},
 	{
 		name: "settle-negative", fault: "a negative cost makes a request free",
-		file: "httplimit/charge.go", old: "cost = c.policy.Settle(r); cost < 0", new: "cost = c.policy.Settle(r); false",
+		file: "httplimit/charge.go", old: "if cost < 0 || r.Uncertain", new: "if r.Uncertain",
 		tests: "TestSettle",
 	},
 	{
