@@ -106,7 +106,7 @@ func TestTogether_TextReport(t *testing.T) {
 	stdin := strings.Join([]string{"0\ta", "0\ta", "0\ta", "1000000\ta", "1000001\tb", "1500000\ta", "2500000\ta"}, "\n")
 	got := invoke(stdin, "-together", "-limit", "2/1s log", "-limit", "3/m buckets 1s")
 	assert.Equal(t, command.OK, got.status, got.stderr)
-	assert.Equal(t, `-: 7 events by 2 clients, told apart by addr
+	assert.Equal(t, `-: 7 events by 2 clients, told apart by addr/64
 from 1970-01-01 00:00:00 to 1970-01-01 00:00:02 UTC, 3s
 read as micros: it reads 7 of the first 7 lines
 

@@ -234,7 +234,7 @@ func TestReplay_EachFileOnItsOwn(t *testing.T) {
 func TestReplay_JSONNamesFieldsAsDocumented(t *testing.T) {
 	got := invoke("0\ta\n0\ta\n", "-json", "-limit", "1/s counter")
 	assert.JSONEq(t, `{
-		"files": ["-"], "key": "addr", "lines": 2, "events": 2, "clients": 1,
+		"files": ["-"], "key": "addr/64", "lines": 2, "events": 2, "clients": 1,
 		"first": "1970-01-01T00:00:00Z", "last": "1970-01-01T00:00:00Z",
 		"blank": 0, "cut_short": 0, "out_of_order": 0, "unreadable": 0,
 		"unreadable_lines": [], "unreadable_lines_cap": 1000, "broken_off": [],

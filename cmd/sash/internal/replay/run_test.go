@@ -191,7 +191,7 @@ func TestRun_TextReport(t *testing.T) {
 	}, "\n")
 	got := invoke(stdin, "-limit", "1/s log", "-limit", "1/s counter")
 	assert.Equal(t, command.OK, got.status, got.stderr)
-	assert.Equal(t, `-: 7 events by 2 clients, told apart by addr
+	assert.Equal(t, `-: 7 events by 2 clients, told apart by addr/64
 from 1970-01-01 00:00:00 to 1970-01-01 00:01:01 UTC, 1m1s
 read as micros: it reads 7 of the first 8 lines
 4 lines out of order, older than one before in the same file: replayed sorted by time

@@ -8,9 +8,6 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// addressKey is the key that httplimit.ByAddress tells clients apart by.
-const addressKey = "addr"
-
 // A step is what to do next, with the command or the code for it.
 type step struct {
 	Text string `json:"text"`
@@ -25,7 +22,7 @@ func nextSteps(r *report, o *options) []step {
 	limits := r.Policy.Limits
 	return []step{
 		{"Replay them: whom do they deny, and when? A counter takes less memory than a log; the replay says where it differs.", replayCommands(limits, o)},
-		{"Shadow them in production: the policy decides, and denies nothing. Count its outcomes for a week.", policyCode(limits, r.Key)},
+		{"Shadow them in production: the policy decides, and denies nothing. Count its outcomes for a week.", policyCode(limits, o)},
 		{"Enforce them: remove Shadow, and go on counting.", ""},
 	}
 }
@@ -53,18 +50,50 @@ func replayCommands(limits []sash.Limit, o *options) string {
 	return text
 }
 
-// policyCode returns the Go code of the shadow policy.
-func policyCode(limits []sash.Limit, clients string) string {
+// policyCode returns the Go code of the shadow policy. It tells clients apart, and counts, as was
+// measured.
+func policyCode(limits []sash.Limit, o *options) string {
 	var calls []string
 	for _, l := range limits {
 		calls = append(calls, limitCode(l))
 	}
-	key := "httplimit.ByAddress(), // behind a proxy: httplimit.ByAddress(httplimit.TrustProxies(…))"
-	if clients != addressKey {
-		key = "…, // the httplimit.KeyFunc that tells clients apart as this recording does"
+	fields := []string{`Name:   "suggested",`, "Limits: []sash.Limit{" + strings.Join(calls, ", ") + "},", "Key:    " + keyCode(o)}
+	switch {
+	case o.Cost == nil:
+	case o.Cost.String() == "size":
+		fields = append(fields, `Unit:   "content-bytes",`, "Settle: httplimit.SettleBytes(),")
+	default:
+		fields = append(fields, "Cost:   …, // func(*http.Request) int64: the "+o.unit()+"; or Settle, if they are known afterwards")
 	}
-	return fmt.Sprintf("httplimit.Policy{\n\tName:   \"suggested\",\n\tLimits: []sash.Limit{%s},\n\tKey:    %s\n\tShadow: true,\n}\n",
-		strings.Join(calls, ", "), key)
+	fields = append(fields, "Shadow: true,")
+	return "httplimit.Policy{\n\t" + strings.Join(fields, "\n\t") + "\n}\n"
+}
+
+// keyCode returns the Go code of the Key of a policy, and a remark.
+func keyCode(o *options) string {
+	bits4, bits6, ok := o.ClientKey().Networks()
+	if !ok {
+		return "…, // the httplimit.KeyFunc that tells clients apart as this recording does"
+	}
+	var options []string
+	if len(o.Trust) > 0 {
+		var networks []string
+		for _, n := range o.Trust {
+			networks = append(networks, fmt.Sprintf("netip.MustParsePrefix(%q)", n))
+		}
+		options = append(options, "httplimit.TrustProxies("+strings.Join(networks, ", ")+")")
+	}
+	if bits4 != 32 {
+		options = append(options, fmt.Sprintf("httplimit.IPv4Prefix(%d)", bits4))
+	}
+	if bits6 != 64 {
+		options = append(options, fmt.Sprintf("httplimit.IPv6Prefix(%d)", bits6))
+	}
+	code := "httplimit.ByAddress(" + strings.Join(options, ", ") + "),"
+	if len(o.Trust) == 0 {
+		code += " // behind a proxy: httplimit.ByAddress(httplimit.TrustProxies(…))"
+	}
+	return code
 }
 
 // limitCode returns a limit as a Go expression.

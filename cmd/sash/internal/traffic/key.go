@@ -27,6 +27,7 @@ type Key []keyField
 type keyField struct {
 	name         string
 	bits4, bits6 int
+	orName       bool // whether a value that is no address, such as the name of a host, counts as it is
 }
 
 // ParseKey parses fields joined by commas. Its error names every wrong one.
@@ -95,6 +96,18 @@ func (k Key) String() string {
 	return strings.Join(names, ",")
 }
 
+// Networks returns how many leading bits of an IPv4 and of an IPv6 address identify a client. It
+// reports false if other fields do.
+func (k Key) Networks() (bits4, bits6 int, ok bool) {
+	switch {
+	case len(k) != 1 || k[0].name != Addr:
+		return 0, 0, false
+	case k[0].bits6 == 0:
+		return 32, 128, true
+	}
+	return k[0].bits4, k[0].bits6, true
+}
+
 func (k Key) hasAddr() bool {
 	return slices.ContainsFunc(k, func(f keyField) bool { return f.name == Addr })
 }
@@ -141,11 +154,11 @@ func (c *clientName) find(options ...httplimit.AddressOption) {
 // append appends the i-th value of a name. The field has this value, and the header
 // X-Forwarded-For is the list.
 func (c *clientName) append(name []byte, i int, value, list string) ([]byte, error) {
-	if c.byAddress == nil {
-		return appendValue(name, i, value), nil
-	}
 	if list == "-" {
 		list = ""
+	}
+	if c.byAddress == nil || c.orName && list == "" && !isAddress(value) {
+		return appendValue(name, i, value), nil
 	}
 	c.request.RemoteAddr, c.header[0] = value, list
 	c.request.Header["X-Forwarded-For"] = c.header[:min(len(list), 1)]

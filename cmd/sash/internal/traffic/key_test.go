@@ -11,7 +11,7 @@ import (
 func TestParseKey_NamesEveryWrongField(t *testing.T) {
 	k, err := ParseKey("addr/64, path, client.net/24/48, a/b")
 	require.NoError(t, err)
-	assert.Equal(t, Key{{Addr, 32, 64}, {"path", 0, 0}, {"client.net", 24, 48}, {"a/b", 0, 0}}, k)
+	assert.Equal(t, Key{{name: Addr, bits4: 32, bits6: 64}, {name: "path"}, {name: "client.net", bits4: 24, bits6: 48}, {name: "a/b"}}, k)
 	assert.Equal(t, "addr/64,path,client.net/24/48,a/b", k.String())
 
 	_, err = ParseKey("addr,,addr/0,addr/129,addr/33/64,addr")

@@ -44,15 +44,20 @@ func (s *Settings) room(files int) int {
 // keyNames returns the fields that identify a client. They are "" for columns with a header, if
 // no -key names any.
 func (s *Settings) keyNames() string {
+	return s.ClientKey().String()
+}
+
+// ClientKey returns the key that identifies a client: none if all events are one client's.
+func (s *Settings) ClientKey() Key {
 	if s.Key == nil && s.columns() {
-		return ""
+		return nil
 	}
-	return s.key().String()
+	return s.key()
 }
 
 func (s *Settings) key() Key {
 	if s.Key == nil {
-		return Key{{name: Addr}}
+		return Key{{name: Addr, bits4: 32, bits6: 64, orName: true}} // as httplimit.ByAddress
 	}
 	return s.Key
 }
@@ -102,7 +107,7 @@ func (s *Settings) EstimateFlag(flags *flag.FlagSet, fault func(error)) {
 	})
 }
 
-const keyUsage = "the `FIELDS` that identify a client, joined by commas: of most logs addr user method path status host referer agent forwarded, or fields as the file names them; path has no query; addr/64 takes an IPv6 address by its network of 64 bits, addr/24/64 an IPv4 address by one of 24 (default addr; in a CSV none: all events are one client's)"
+const keyUsage = "the `FIELDS` that identify a client, joined by commas: of most logs addr user method path status host referer agent forwarded, or fields as the file names them; path has no query; addr/64 takes an IPv6 address by its network of 64 bits, addr/24/64 an IPv4 address by one of 24 (default addr/64, as httplimit.ByAddress; in a CSV none: all events are one client's)"
 
 func (s *Settings) setFormat(v string) error {
 	s.Format = v
