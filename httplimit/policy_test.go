@@ -334,3 +334,11 @@ func TestSash_ReconfigureIsForTheOnlyPolicy(t *testing.T) {
 		require.Equal(t, []int{200, 200, 429}, s.codes(3, "GET /", "X-Key", "k"))
 	}
 }
+
+// A name of a quota is a String of RFC 9651. With another character, clients drop the whole field.
+func TestPolicy_NamesQuotasInASCII(t *testing.T) {
+	p := per("p", "", sash.Per(5, 250*time.Microsecond).Log())
+	p.Limits = append(p.Limits, sash.PerHour(100))
+	w := newSite(t, p).do("GET /", "X-Key", "k")
+	require.Equal(t, `"p-250us";q=5, "p-1h";q=100;w=3600`, w.Header().Get("RateLimit-Policy"))
+}
