@@ -208,6 +208,9 @@ func (l *Limiter) settle(c *Charge, r Response) {
 		c.reservation.Commit(cost) // also to the estimate: the reservation is no longer open
 	}
 	if cost == c.estimate {
+		if r.unseen {
+			l.observeCharge(c, Unseen)
+		}
 		return
 	}
 	if c.commit != nil {

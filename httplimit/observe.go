@@ -51,10 +51,11 @@ const (
 	Failed                      // a function of the policy has panicked
 	Settled                     // Admitted before; after the response, the charge was changed to Cost
 	Abandoned                   // denied by this policy, and then the request's context ended while it waited
+	Unseen                      // Admitted before; the charge stays, as the handler has shown no response, see [Policy].Charge
 )
 
 // outcomeNames are the texts of the outcomes.
-var outcomeNames = [...]string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "settled", "abandoned"}
+var outcomeNames = [...]string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "settled", "abandoned", "unseen"}
 
 // String returns the name of the constant in lower case, such as "given back" for
 // [GivenBack]. It suits as a label of metrics. For any other value it returns
@@ -80,7 +81,7 @@ func (o Outcome) MarshalText() ([]byte, error) {
 func (o *Outcome) UnmarshalText(text []byte) error {
 	i := slices.Index(outcomeNames[:], string(text))
 	if i < 0 {
-		return fmt.Errorf("httplimit: Outcome must be admitted, denied, withheld, given back, unidentified, failed, settled or abandoned, got %q", text)
+		return fmt.Errorf("httplimit: Outcome must be admitted, denied, withheld, given back, unidentified, failed, settled, abandoned or unseen, got %q", text)
 	}
 	*o = Outcome(i)
 	return nil
@@ -91,7 +92,7 @@ func (o Outcome) decided() bool {
 	switch o {
 	case Admitted, Denied, Withheld, Abandoned:
 		return true
-	case GivenBack, Unidentified, Failed, Settled:
+	case GivenBack, Unidentified, Failed, Settled, Unseen:
 		return false
 	default:
 		panic("httplimit: no Outcome has the number " + strconv.Itoa(int(o)))
@@ -99,11 +100,11 @@ func (o Outcome) decided() bool {
 }
 
 // An outcomeSet is a set of outcomes: the bit 1<<o is set if it contains o.
-type outcomeSet uint8
+type outcomeSet uint16
 
 const (
 	allOutcomes     outcomeSet = 1<<len(outcomeNames) - 1
-	pendingOutcomes outcomeSet = 1<<GivenBack | 1<<Settled | 1<<Failed // of a Charge
+	pendingOutcomes outcomeSet = 1<<GivenBack | 1<<Settled | 1<<Failed | 1<<Unseen // of a Charge
 )
 
 func (s outcomeSet) has(o Outcome) bool { return s>>o&1 != 0 }

@@ -143,9 +143,9 @@ func TestObservers_AfterOneThatPanicsMissTheEvent(t *testing.T) {
 
 func TestEventFields_MustBeOfOutcomes(t *testing.T) {
 	_, err := httplimit.New(per("each", "", sash.PerHour(1)), httplimit.WithObserver(func(httplimit.Event) {}),
-		httplimit.WithEventFingerprints(httplimit.Denied, 8), httplimit.WithEventIdentities(255))
+		httplimit.WithEventFingerprints(httplimit.Denied, 9), httplimit.WithEventIdentities(255))
 	require.ErrorIs(t, err, sash.ErrInvalidOption)
-	require.EqualError(t, err, "httplimit: WithEventFingerprints: no Outcome has the number 8: invalid option\n"+
+	require.EqualError(t, err, "httplimit: WithEventFingerprints: no Outcome has the number 9: invalid option\n"+
 		"httplimit: WithEventIdentities: no Outcome has the number 255: invalid option")
 }
 
@@ -167,16 +167,16 @@ func TestObserver_TellsAnyTwoIdentitiesApartByFingerprints(t *testing.T) {
 }
 
 func TestOutcome_HasALabel(t *testing.T) {
-	for o, want := range []string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "settled", "abandoned", "unknown"} {
+	for o, want := range []string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "settled", "abandoned", "unseen", "unknown"} {
 		require.Equal(t, want, httplimit.Outcome(o).String())
 	}
 }
 
 func TestEvent_HasADecisionWhereAPolicyHasDecided(t *testing.T) {
-	for o := httplimit.Admitted; o <= httplimit.Abandoned; o++ {
+	for o := httplimit.Admitted; o <= httplimit.Unseen; o++ {
 		require.Equal(t, o == httplimit.Admitted || o == httplimit.Denied || o == httplimit.Withheld || o == httplimit.Abandoned, httplimit.Decided(o), o)
 	}
-	require.Panics(t, func() { httplimit.Decided(httplimit.Abandoned + 1) })
+	require.Panics(t, func() { httplimit.Decided(httplimit.Unseen + 1) })
 }
 
 func TestObserver_SeesNothingOfSkippedRequests(t *testing.T) {
@@ -209,7 +209,7 @@ func TestEvent_OfAnyOutcomeMarshalsInJSON(t *testing.T) {
 }
 
 func TestOutcome_MarshalsByName(t *testing.T) {
-	for o := httplimit.Admitted; o <= httplimit.Abandoned; o++ {
+	for o := httplimit.Admitted; o <= httplimit.Unseen; o++ {
 		text, err := json.Marshal(map[httplimit.Outcome]httplimit.Outcome{o: o})
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf(`{"%v":"%v"}`, o, o), string(text))
@@ -217,10 +217,10 @@ func TestOutcome_MarshalsByName(t *testing.T) {
 		require.NoError(t, json.Unmarshal(text, &back))
 		require.Equal(t, map[httplimit.Outcome]httplimit.Outcome{o: o}, back)
 	}
-	_, err := (httplimit.Abandoned + 1).MarshalText()
-	require.EqualError(t, err, "httplimit: no Outcome has the number 8")
+	_, err := (httplimit.Unseen + 1).MarshalText()
+	require.EqualError(t, err, "httplimit: no Outcome has the number 9")
 	o := httplimit.Denied
 	require.EqualError(t, o.UnmarshalText([]byte("unknown")),
-		`httplimit: Outcome must be admitted, denied, withheld, given back, unidentified, failed, settled or abandoned, got "unknown"`)
+		`httplimit: Outcome must be admitted, denied, withheld, given back, unidentified, failed, settled, abandoned or unseen, got "unknown"`)
 	require.Equal(t, httplimit.Denied, o, "unchanged by an error")
 }

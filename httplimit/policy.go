@@ -104,6 +104,8 @@ type Policy struct {
 	//     ResponseWriter is one of package net/http, which then answers 200. Frameworks with
 	//     writers of their own may write the response elsewhere, or later; see the package's
 	//     section on frameworks. Behind such a writer, a handler that means 200 must write it.
+	//     Otherwise a login that succeeds is charged like one that fails. Each such charge is
+	//     reported as [Unseen].
 	//
 	// So a client cannot get a charge back by aborting. But it chooses its request: do not
 	// give back a status that a client can provoke at will, unless such requests are to be

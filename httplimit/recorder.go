@@ -81,11 +81,11 @@ func (b *requestBody) intact() bool { return b == nil || !b.failed.Load() }
 // Unwrap is for http.ResponseController.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
-// certain reports whether the client was sent the status and all that the handler has
-// written, and has not caused the status by the way in which it sent the body. It must
-// be called after the handler has returned.
-func (rec *recorder) certain() bool {
-	return rec.status != 0 && !rec.writeFailed && rec.connected() && rec.body.intact()
+// intact reports whether nothing has gone wrong with the exchange: each write succeeded, the
+// client is connected, and it has sent its body properly. It must be called after the handler
+// has returned.
+func (rec *recorder) intact() bool {
+	return !rec.writeFailed && rec.connected() && rec.body.intact()
 }
 
 // response returns what the client was sent. returned tells whether the handler has
@@ -98,7 +98,14 @@ func (rec *recorder) response(r *http.Request, returned bool) Response {
 	if r.Method == http.MethodHead || rec.status == http.StatusNoContent || rec.status == http.StatusNotModified {
 		sent = 0 // net/http drops what is written; a writer in between may not say so
 	}
-	return Response{Status: rec.status, Bytes: sent, Header: rec.Header(), Uncertain: !returned || !rec.certain()}
+	intact, seen := returned && rec.intact(), rec.status != 0
+	return Response{
+		Status:    rec.status,
+		Bytes:     sent,
+		Header:    rec.Header(),
+		Uncertain: !intact || !seen,
+		unseen:    intact && !seen,
+	}
 }
 
 // ofNetHTTP reports whether w is of package net/http, which answers 200 if nothing was written.

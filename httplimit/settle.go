@@ -22,6 +22,7 @@ type Response struct {
 	// Uncertain reports whether it is not certain that the client was sent all this, or
 	// whether the client has caused it by hanging up; see [Policy].Charge.
 	Uncertain bool
+	unseen    bool // it is Uncertain only since the handler has shown no response
 
 	// Request is the request, and Estimate what it was charged when it arrived. [Charges.Settle]
 	// sets both.

@@ -193,6 +193,40 @@ func TestCharge_AHandlerThatWritesNothingHasAnswered200(t *testing.T) {
 	}
 }
 
+// A writer of another package may write the response where httplimit does not see it, or 200 if
+// the handler writes nothing. The charge stays, and is reported.
+func TestCharge_StaysAndIsReportedIfAWriterOfAnotherPackageShowsNoResponse(t *testing.T) {
+	type foreign struct{ http.ResponseWriter }
+	var outcomes []httplimit.Outcome
+	s := newSite(t, loginPolicy(), httplimit.WithObserver(func(e httplimit.Event) {
+		require.Equal(t, "login", e.Policy)
+		outcomes = append(outcomes, e.Outcome)
+	}))
+	post := func(ctx context.Context, answer http.HandlerFunc) {
+		s.answer = answer
+		defer func() { _ = recover() }()
+		s.ServeHTTP(foreign{httptest.NewRecorder()}, httptest.NewRequestWithContext(ctx, "POST", "/login", nil))
+	}
+	nothing := func(http.ResponseWriter, *http.Request) {}
+	post(t.Context(), nothing)
+	require.Equal(t, []httplimit.Outcome{httplimit.Admitted, httplimit.Unseen}, outcomes)
+	key, _ := s.KeyFor("login", httptest.NewRequest("POST", "/login", nil))
+	require.EqualValues(t, 4, s.Sash().Peek(key, 0).Remaining)
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, after := range map[string]func(){
+		"written":    func() { post(t.Context(), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }) },
+		"a panic":    func() { post(t.Context(), func(http.ResponseWriter, *http.Request) { panic("on purpose") }) },
+		"a hang-up":  func() { post(gone, nothing) },
+		"given back": func() { post(t.Context(), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }) },
+	} {
+		outcomes = nil
+		after()
+		require.NotContains(t, outcomes, httplimit.Unseen, name)
+	}
+}
+
 func TestChargeOf_TheHandlerSaysTheCost(t *testing.T) {
 	type charge = httplimit.Charge
 	refundsAll := func(int) bool { return false }

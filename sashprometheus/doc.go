@@ -17,6 +17,7 @@
 //	sash_settlements_total{policy}              charges that were changed to another cost after the answer
 //	sash_store_errors_total{policy}             decisions that a store did not make
 //	sash_full_queues_total{policy}              requests that were denied for lack of room in a Queue
+//	sash_unseen_responses_total{policy}         charges that stayed since the handler showed no response
 //	sash_limit_units{policy,limit}              Count of each limit in force
 //	sash_limit_window_seconds{policy,limit}     Window of each limit in force
 //	sash_limit_burst_units{policy,limit}        Burst of each token bucket in force

@@ -40,6 +40,7 @@ const (
 	settlements // not those to nothing, which are refunds
 	storeErrors // only if a store decides
 	fullQueues  // only if requests may wait under the policy
+	unseen      // only if responses may change charges of the policy
 	numOthers
 )
 
@@ -48,6 +49,7 @@ var others = [numOthers]Other{
 	settlements: {"settlements", "request", "Charges that were changed to another cost after the answer."},
 	storeErrors: {"store_errors", "error", "Decisions that the store did not make."},
 	fullQueues:  {"full_queues", "request", "Requests that were denied as there was no room in the queue of the policy."},
+	unseen:      {"unseen_responses", "request", "Charges that stayed as the handler showed no response."},
 }
 
 // Others returns all counters that policies can have beside their decisions.
@@ -84,7 +86,7 @@ func (t *Tally) Read() (f Figures) {
 // current reports whether t has those policies with their limits.
 func (t *table) current(policies []httplimit.Policy) bool {
 	return slices.EqualFunc(t.policies, policies, func(p *policy, now httplimit.Policy) bool {
-		return p.name == now.Name && p.shadow == now.Shadow && p.queued == queues(now) && slices.Equal(p.limits, limitsOf(now))
+		return p.name == now.Name && p.shadow == now.Shadow && p.queued == queues(now) && p.settled == settles(now) && slices.Equal(p.limits, limitsOf(now))
 	})
 }
 
@@ -97,7 +99,7 @@ func (f *Figures) add(p *policy, stored bool) {
 	f.addSeries(p, p.undecided, true)
 	for i, counter := range p.others {
 		n := counter.Value()
-		if n > 0 || (i != storeErrors || stored) && (i != fullQueues || p.queued) {
+		if n > 0 || (i != storeErrors || stored) && (i != fullQueues || p.queued) && (i != unseen || p.settled) {
 			f.Others = append(f.Others, OtherCount{others[i], p.name, n})
 		}
 	}

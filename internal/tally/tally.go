@@ -48,6 +48,7 @@ type policy struct {
 	name      string
 	shadow    bool
 	queued    bool         // whether requests may wait
+	settled   bool         // whether responses may change charges
 	limits    []sash.Limit // in force when the table was made
 	own       []*series    // of the limits that are or were in force
 	rest      *series      // of all other limits
@@ -156,7 +157,7 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 			made.others[i] = xsync.NewCounter()
 		}
 	}
-	made.shadow, made.queued, made.limits = p.Shadow, queues(p), limitsOf(p)
+	made.shadow, made.queued, made.settled, made.limits = p.Shadow, queues(p), settles(p), limitsOf(p)
 	for _, l := range made.limits {
 		if made.seriesOf(&l) == made.rest && len(made.own) < maxOwn {
 			s := newDecided(l.String())
@@ -169,6 +170,11 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 
 // queues reports whether requests wait under p.
 func queues(p httplimit.Policy) bool { return p.Queue.Wait > 0 && !p.Shadow }
+
+// settles reports whether p looks at responses, to change what was charged.
+func settles(p httplimit.Policy) bool {
+	return p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
+}
 
 // limitsOf returns the limits of p and of its plans, in the order of their names.
 func limitsOf(p httplimit.Policy) []sash.Limit {
@@ -224,6 +230,8 @@ func (t *Tally) Observe(e *httplimit.Event) {
 		p.others[refunds].Inc()
 	case httplimit.Settled:
 		p.others[settlements].Inc()
+	case httplimit.Unseen:
+		p.others[unseen].Inc()
 	case httplimit.Unidentified:
 		p.undecided.counts[Unidentified].Inc()
 	case httplimit.Failed:

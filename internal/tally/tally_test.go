@@ -121,6 +121,17 @@ func TestTally_CountsFullQueuesApart(t *testing.T) {
 	require.Equal(t, []string{"p 1/1h0m0s log denied 2"}, lines(f.Decisions))
 }
 
+// Only a policy that looks at responses begins with a count of those that were not seen.
+func TestTally_CountsUnseenResponses(t *testing.T) {
+	login := policy("login", sash.PerHour(1))
+	login.Charge = func(status int) bool { return status == 401 }
+	s := newSite(t, policy("all", sash.PerHour(1)), login)
+	want := []string{"all refunds 0", "all settlements 0", "login refunds 0", "login settlements 0"}
+	require.Equal(t, append(want, "login unseen_responses 0"), others(s.tally.Read()))
+	s.tally.Observe(&httplimit.Event{Policy: "login", Outcome: httplimit.Unseen})
+	require.Equal(t, append(want, "login unseen_responses 1"), others(s.tally.Read()))
+}
+
 func TestTally_CountsRefundsApart(t *testing.T) {
 	p := policy("p", sash.PerHour(1))
 	p.Charge = func(int) bool { return false }
@@ -128,7 +139,7 @@ func TestTally_CountsRefundsApart(t *testing.T) {
 	s.do("a", 3)
 	f := s.tally.Read()
 	require.Equal(t, []string{"p 1/1h0m0s log admitted 3"}, lines(f.Decisions))
-	require.Equal(t, []string{"p refunds 3", "p settlements 0"}, others(f))
+	require.Equal(t, []string{"p refunds 3", "p settlements 0", "p unseen_responses 0"}, others(f))
 }
 
 // Clients and customers cannot add labels.
