@@ -13,7 +13,9 @@ import (
 )
 
 // A Clock tells the time that a limiter decides by: nanoseconds since a fixed,
-// arbitrary origin. It must be safe for concurrent use. It should not run backwards.
+// arbitrary origin. It must be safe for concurrent use. A limiter cannot notice another unit:
+// with a clock in milliseconds, a window lasts a million times as long as its Limit says. A Clock
+// should not run backwards.
 // Where it does, or where a reading is used late, a key stays at the newest time it has
 // seen, so nothing is admitted twice. Under a [TokenBucket], the reading counts, with all that
 // was charged since: that admits even less.

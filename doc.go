@@ -91,8 +91,8 @@
 //
 // # Memory
 //
-// A key under one counter costs about 35 bytes in addition to the bytes of the key. So does
-// a key under one token bucket that fits one word: see [Limit.TokenBucket]. The janitor
+// A key under one counter costs 35 to 50 bytes in addition to the bytes of the key, by its length.
+// So does a key under one token bucket that fits one word: see [Limit.TokenBucket]. The janitor
 // evicts idle keys; for clocks that are set back, see [Limiter.Sweep].
 //
 // Only [WithMaxKeys] bounds the number of keys. Without it, callers must not be free to

@@ -46,6 +46,10 @@ type Limiter struct {
 // [Decision] names. The error names every wrong option with its value. It wraps
 // [ErrInvalidLimit], [ErrInvalidOption] or [ErrNoLimit].
 //
+// Each Limiter counts alone. So a limit holds for one process, and n processes, such as the
+// children of a web server that forks, admit n times as much. Module sashredis counts for all of
+// them.
+//
 // New starts a goroutine that evicts idle keys, unless [WithSweepInterval] says otherwise.
 // [Limiter.Close] ends it. It also ends by itself, within its interval, once the limiter
 // is garbage.

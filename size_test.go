@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"encoding/binary"
 	"runtime"
 	"strconv"
 	"testing"
@@ -117,6 +118,29 @@ func TestMemory_PerKey(t *testing.T) {
 			require.LessOrEqual(t, perKey-nameBytes, c.maxBytes)
 			require.Less(t, objectsPerKey, c.maxObjects+0.1, "with the objects of the table")
 		})
+	}
+}
+
+// A key is one object: its word, its name, and what the allocator adds to reach the next size.
+func TestMemory_ByTheLengthOfTheName(t *testing.T) {
+	if race.Enabled {
+		t.Skip("fills limiters in one goroutine, and so slowly")
+	}
+	for _, length := range []int{8, 12, 16, 20, 24, 32, 40, 49} {
+		keys := thorough(1_000_000)
+		bytes, _, l := heapOf(func() *Limiter {
+			l := newTest(t, PerMinute(100).Counter(), WithClock(NewManualClock(0)))
+			name := make([]byte, length)
+			for i := range uint64(keys) {
+				binary.BigEndian.PutUint64(name, i)
+				l.AllowBytes(name)
+			}
+			return l
+		})
+		require.Equal(t, keys, l.Len())
+		perKey := float64(bytes)/float64(keys) - float64(length)
+		t.Logf("a name of %d bytes: %.1f bytes more", length, perKey)
+		require.LessOrEqual(t, perKey, 51.0, length)
 	}
 }
 

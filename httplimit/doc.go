@@ -18,6 +18,9 @@
 //	defer limiter.Close()
 //	http.ListenAndServe(":8080", limiter.Middleware(mux))
 //
+// Where other middleware or a framework wraps the ResponseWriter, a handler that succeeds must write
+// its 200. Otherwise it is charged like a failed login: see [Policy].Charge.
+//
 // For the requests that a program sends, see [Transport]. For calls of gRPC and Connect, see the
 // module grpclimit.
 //
@@ -164,7 +167,7 @@
 // echo.WrapMiddleware, under which the errors of handlers are answered later, fiber's
 // adaptor.HTTPMiddleware, and an adapter for gin that leaves gin its own writer. A response that
 // is written past the middleware, or after it, is uncertain in the sense of [Policy].Charge: the
-// request stays charged. Denials work everywhere.
+// request stays charged, and is reported as [Unseen]. Denials work everywhere.
 //
 // # Cost
 //

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -171,6 +172,29 @@ func TestDocuments_EveryFileThatIsNamedExists(t *testing.T) {
 			}
 		}
 	}
+}
+
+var commitNamed = regexp.MustCompile(`(?:commit|at|to)\s+\x60?([0-9a-f]{7,40})\b`)
+
+// A figure is of a commit, and a reader must be able to check that commit out.
+func TestDocuments_EveryCommitThatIsNamedExists(t *testing.T) {
+	shallow, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
+	if err != nil || strings.TrimSpace(string(shallow)) != "false" {
+		t.Skip("this is not a clone of the whole history")
+	}
+	named := 0
+	for _, name := range files(t, ".md") {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, m := range commitNamed.FindAllSubmatch(text, -1) {
+			named++
+			commit := string(m[1])
+			if exec.Command("git", "cat-file", "-e", commit+"^{commit}").Run() != nil {
+				t.Errorf("%s: there is no commit %s", name, commit)
+			}
+		}
+	}
+	require.Positive(t, named)
 }
 
 // exists reports whether the repository has a file that the glob pattern path matches.
