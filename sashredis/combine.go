@@ -25,7 +25,7 @@ func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
 	default:
 		return l.away.decide(targets, n, charge, reserves, err) // c may be in a batch
 	}
-	c.release()
+	l.release(c)
 	return a
 }
 
@@ -157,27 +157,31 @@ type waiting struct {
 	gone    bool        // its caller has given up; guarded by the lock of its flight
 }
 
-var waitings = sync.Pool{New: func() any { return &waiting{ready: make(chan *batch, 1)} }}
-
 // newWaiting returns a call for n units of targets. A token makes it a reservation.
-func newWaiting(targets []target, n int64, charge bool, token string) *waiting {
-	c := waitings.Get().(*waiting)
+//
+// Calls are pooled by the limiter, not by the package: a channel that is made in a bubble of
+// testing/synctest must not be used by a limiter of another one.
+func (l *Limiter) newWaiting(targets []target, n int64, charge bool, token string) *waiting {
+	c, ok := l.waitings.Get().(*waiting)
+	if !ok {
+		c = &waiting{ready: make(chan *batch, 1)}
+	}
 	c.call, c.targets, c.token = call{n: n, charge: charge}, targets, token
 	return c
 }
 
 // newWaitingFor is newWaiting for one target.
-func newWaitingFor(t target, n int64, charge bool, token string) *waiting {
-	c := newWaiting(nil, n, charge, token)
+func (l *Limiter) newWaitingFor(t target, n int64, charge bool, token string) *waiting {
+	c := l.newWaiting(nil, n, charge, token)
 	c.one[0] = t
 	c.targets = c.one[:]
 	return c
 }
 
 // release makes c available for other calls. No other goroutine may hold a pointer to it.
-func (c *waiting) release() {
+func (l *Limiter) release(c *waiting) {
 	*c = waiting{ready: c.ready}
-	waitings.Put(c)
+	l.waitings.Put(c)
 }
 
 // flights are the round trips that are under way, and the calls that wait for them to end.

@@ -98,7 +98,7 @@ func (e *each) decide(ctx context.Context) Decision {
 	if e.op == bridge.Reserve {
 		token = e.newToken()
 	}
-	c := newWaiting(e.targets, e.call.n, e.call.charge, token)
+	c := e.newWaiting(e.targets, e.call.n, e.call.charge, token)
 	d, err := Decision{}, e.attempt(ctx, c)
 	switch {
 	case err == nil:
@@ -108,7 +108,7 @@ func (e *each) decide(ctx context.Context) Decision {
 	default:
 		return e.fromFallback(err) // c may be in a batch
 	}
-	c.release()
+	e.release(c)
 	return d
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -28,6 +29,7 @@ type Limiter struct {
 	rulesets rulesets // of the limits of keys' own
 	local    sash.Clock
 	flights  flights
+	waitings sync.Pool // of *waiting
 	mirror   *mirror  // nil: none
 	lessees  *lessees // nil: there are no leases
 	breaker  breaker

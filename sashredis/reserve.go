@@ -49,7 +49,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (Reservation
 	case t.unlimited:
 		return Reservation{}, unlimited(n)
 	}
-	a := l.ask(ctx, newWaitingFor(t, n, n > 0, l.newToken()))
+	a := l.ask(ctx, l.newWaitingFor(t, n, n > 0, l.newToken()))
 	l.stats.by[a.By].Inc()
 	if !a.Allowed {
 		return Reservation{}, a.Decision

@@ -43,7 +43,7 @@ func (l *Limiter) take(ctx context.Context, key string, n int64, charge bool) (d
 	}
 	d, ok := l.decideHere(t, n, charge)
 	if !ok {
-		d = l.ask(ctx, newWaitingFor(t, n, charge, "")).Decision
+		d = l.ask(ctx, l.newWaitingFor(t, n, charge, "")).Decision
 	}
 	l.stats.by[d.By].Inc()
 	return d
@@ -91,7 +91,7 @@ func (l *Limiter) takeAll(ctx context.Context, keys []string, n int64, charge bo
 		d, ok = l.mirror.denyAll(targets, n, l.local.Now())
 	}
 	if !ok {
-		d = l.ask(ctx, newWaiting(targets, n, charge, "")).Decision
+		d = l.ask(ctx, l.newWaiting(targets, n, charge, "")).Decision
 	}
 	l.stats.by[d.By].Inc()
 	return d

@@ -81,11 +81,7 @@ func (t *Table) Take(now, n int64, keys ...string) Answer {
 
 // Peek returns the answer of Take, and charges nothing.
 func (t *Table) Peek(now, n int64, keys ...string) Answer {
-	members := t.members(keys)
-	for i, m := range members {
-		members[i].Key = m.clone()
-	}
-	return take(members, now, n)
+	return take(clones(t.members(keys)), now, n)
 }
 
 // Refuse returns the answer to a call for n units that is denied for another reason
@@ -290,13 +286,17 @@ func (t *Table) Reserve(now, n int64, key string) (Reservation, Answer) {
 // ReserveAll takes n units of each key, as Take does. It returns a reservation for each
 // key, in their order; a key named twice has the same one twice.
 func (t *Table) ReserveAll(now, n int64, keys ...string) ([]Reservation, Answer) {
-	members, all := t.members(keys), make([]Reservation, len(keys))
+	all, members, allowed := t.reserveAll(now, n, keys)
+	return all, combine(members, now, n, allowed)
+}
+
+func (t *Table) reserveAll(now, n int64, keys []string) (all []Reservation, members []member, allowed bool) {
+	members, all = t.members(keys), make([]Reservation, len(keys))
 	for i := range members {
 		members[i].reservation = t.made[members[i].name] + 1
 	}
-	answer := take(members, now, n)
-	if !answer.Allowed {
-		return all, answer
+	if !decide(members, now, n) {
+		return all, members, false
 	}
 	byName := map[string]*reserved{}
 	for i, name := range keys {
@@ -321,7 +321,7 @@ func (t *Table) ReserveAll(now, n int64, keys ...string) ([]Reservation, Answer)
 		}
 		r.origins = append(r.origins, o)
 	}
-	return all, answer
+	return all, members, true
 }
 
 // Settle corrects a reservation to its actual cost. Only the first call for a
@@ -410,17 +410,22 @@ func (t *Table) key(name string) []*Key {
 	return t.keys[name]
 }
 
-// take charges n units to the members if all of them admit n. It asks all limits before
-// it charges any.
+// take charges n units to the members if all of them admit n, and returns the answer.
 func take(members []member, now, n int64) Answer {
-	allowed := true
+	return combine(members, now, n, decide(members, now, n))
+}
+
+// decide charges n units to the members if all of them admit n, and reports whether they do. It
+// asks all limits before it charges any.
+func decide(members []member, now, n int64) (allowed bool) {
+	allowed = true
 	for _, m := range members {
 		allowed = allowed && m.admits(m.instant(now, 0), n)
 	}
 	for _, m := range members {
 		m.chargeCall(now, n, allowed, m.reservation)
 	}
-	return combine(members, now, n, allowed)
+	return allowed
 }
 
 // combine returns the answer to a call, from the state that the members are in after
