@@ -123,11 +123,11 @@ func TestMemory_PerKey(t *testing.T) {
 
 // A key is one object: its word, its name, and what the allocator adds to reach the next size.
 func TestMemory_ByTheLengthOfTheName(t *testing.T) {
-	if race.Enabled {
-		t.Skip("fills limiters in one goroutine, and so slowly")
+	if race.Enabled || testing.Short() {
+		t.Skip("fills limiters with a million keys each")
 	}
 	for _, length := range []int{8, 12, 16, 20, 24, 32, 40, 49} {
-		keys := thorough(1_000_000)
+		const keys = 1_000_000
 		bytes, _, l := heapOf(func() *Limiter {
 			l := newTest(t, PerMinute(100).Counter(), WithClock(NewManualClock(0)))
 			name := make([]byte, length)
@@ -138,7 +138,7 @@ func TestMemory_ByTheLengthOfTheName(t *testing.T) {
 			return l
 		})
 		require.Equal(t, keys, l.Len())
-		perKey := float64(bytes)/float64(keys) - float64(length)
+		perKey := float64(bytes)/keys - float64(length)
 		t.Logf("a name of %d bytes: %.1f bytes more", length, perKey)
 		require.LessOrEqual(t, perKey, 51.0, length)
 	}
