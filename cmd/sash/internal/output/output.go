@@ -37,7 +37,7 @@ type Summary struct {
 // unreadable lines.
 func Summarize(files []string, t *traffic.Traffic, unreadable int) Summary {
 	s := Summary{
-		Files: files, Key: t.Key,
+		Files: files, Key: t.Key.String(),
 		Lines: t.Lines, Events: t.Events, Clients: len(t.Clients),
 		Blank: t.Blank, Unreadable: t.Unreadable, Headings: t.Headings,
 		Formats:         append([]traffic.FileFormat{}, t.Formats...),

@@ -160,7 +160,7 @@ func TestCSV_Keys(t *testing.T) {
 			assert.Equal(t, traffic.Charge{Asked: 1, Cost: 1}, e.Charge, "it has no cost")
 		}
 		assert.Equal(t, tt.clients, clients)
-		assert.Equal(t, tt.key, tr.Key)
+		assert.Equal(t, tt.key, tr.Key.String())
 	}
 	assert.Contains(t, invoke(content, "-limit", "1/s", "-time", "when").stdout, "-: 4 events by one client, as no -key tells any apart\n")
 }

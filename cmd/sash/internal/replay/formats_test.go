@@ -3,6 +3,8 @@ package replay
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -314,4 +316,111 @@ func TestKey_ClientsBehindTrustedProxies(t *testing.T) {
 		clients = append(clients, d.Client)
 	}
 	assert.ElementsMatch(t, []string{"192.0.2.1", "2001:db8::/64", "10.0.0.1"}, clients)
+}
+
+// X-Forwarded-For and an address may as well be a virtual host and an address. With the second read
+// as the client, all clients behind a proxy would be one.
+func TestFormats_TwoAddressesAreNotTakenForAVirtualHost(t *testing.T) {
+	const rest = ` - frank [17/May/2015:10:05:03 +0000] "GET /a.png HTTP/1.1" 200 2326 "-" "curl/8"` + "\n"
+	behind := func(clients ...string) (log string) {
+		for _, c := range clients {
+			log += c + " 10.0.0.1" + rest
+		}
+		return log
+	}
+	refused := map[string]string{
+		"addresses":                 behind("203.0.113.9", "203.0.113.10", "2001:db8::1"),
+		"addresses and ports":       behind("203.0.113.9:51234", "203.0.113.10:40000"),
+		"one without":               behind("-", "203.0.113.9", "unknown"),
+		"one that a client made up": behind("www.example.com", "203.0.113.9", "203.0.113.10"),
+		"fields after the size":     strings.ReplaceAll(behind("203.0.113.9", "203.0.113.10"), ` "-" "curl/8"`, " 0.005"),
+	}
+	for name, log := range refused {
+		t.Run(name, func(t *testing.T) {
+			got := invoke(log, "-limit", "1/s")
+			assert.Equal(t, command.Failed, got.status)
+			assert.Contains(t, got.stderr, "-: its lines begin with two addresses such as ")
+			assert.Contains(t, got.stderr, "-format vhost_combined")
+			assert.Contains(t, got.stderr, `-format '%{X-Forwarded-For}i %h %l %u %t "%r" %>s %b'`)
+			assert.Empty(t, got.stdout)
+			named := invoke(log, "-limit", "0/s", "-json", "-format", "vhost_extended").report(t)
+			assert.Equal(t, 1, named.Clients, "as the flag says")
+		})
+	}
+	for name, log := range map[string]string{
+		"names":              behind("www.example.com", "b.example:8080"),
+		"a port of a server": behind("127.0.1.1:80", "[::1]:8443"),
+		"some by address":    behind("www.example.com", "a.example", "203.0.113.9"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := invoke(log, "-limit", "0/s", "-json").report(t)
+			assert.Equal(t, "vhost_combined", r.Formats[0].Format)
+			assert.Zero(t, r.Unreadable)
+		})
+	}
+}
+
+// A pattern tells the client behind a proxy, however long the list of X-Forwarded-For is.
+func TestFormats_PatternsWithXForwardedFor(t *testing.T) {
+	const rest = ` - frank [17/May/2015:10:05:03 +0000] "GET /a.png HTTP/1.1" 200 2326` + "\n"
+	log := "203.0.113.9 10.0.0.1" + rest + "203.0.113.10, 10.0.0.9 10.0.0.1" + rest + "made.up, 203.0.113.11 10.0.0.1" + rest + "- 10.0.0.1" + rest
+	shifted := "203.0.113.9 198.51.100.1 x, 203.0.113.12 10.0.0.1" + rest
+	for name, pattern := range map[string]string{
+		"Apache":                 `%{X-Forwarded-For}i %h %l %u %t "%r" %>s %b`,
+		"Apache's configuration": `%{X-Forwarded-For}i %a %l %u %t \"%r\" %!400,501s %O`,
+		"nginx":                  `$http_x_forwarded_for $remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := invoke(log+shifted, "-limit", "0/s", "-json", "-format", pattern, "-trust", "10.0.0.0/8")
+			r := got.report(t)
+			require.Len(t, r.Limits, 1, got.stderr)
+			assert.EqualValues(t, 1, r.Unreadable, r.UnreadableLines)
+			var clients []string
+			for _, d := range r.Limits[0].Top {
+				clients = append(clients, d.Client)
+			}
+			assert.ElementsMatch(t, []string{"203.0.113.9", "203.0.113.10", "203.0.113.11", "10.0.0.1"}, clients)
+		})
+	}
+}
+
+// Formats are known by other names, in any case.
+func TestFormats_Nicknames(t *testing.T) {
+	for nickname, name := range map[string]string{"COMBINED": "combined", "VCOMBINED": "vhost_combined", "VCOMMON": "vhost_combined", "combinedio": "combined", "main": "combined", "TRAEFIKCLF": "combined"} {
+		log := "192.0.2.1" + strings.TrimPrefix(clf, "192.0.2.1") + ` "-" "curl/8" 17 18` + "\n"
+		if strings.HasPrefix(name, "vhost") {
+			log = "www.example.com " + log
+		}
+		r := invoke(log, "-limit", "0/s", "-json", "-format", nickname).report(t)
+		assert.Zero(t, r.Unreadable, nickname)
+		assert.Equal(t, name, r.Formats[0].Format, nickname)
+	}
+}
+
+// With -time, the clients of JSON are told apart as without it.
+func TestFormats_TimeOfJSONKeepsTheKey(t *testing.T) {
+	json := `{"when":1700000000.5,"remote_addr":"192.0.2.1","in":2}` + "\n" + `{"when":1700000001.5,"remote_addr":"192.0.2.2","in":3}` + "\n"
+	for _, args := range [][]string{{"-time", "when"}, {"-time", ".when"}, {"-time", "when", "-cost", "in"}, {"-format", "json", "-time", "when"}} {
+		r := invoke(json, append(args, "-limit", "0/s", "-json")...).report(t)
+		assert.Equal(t, "addr/64", r.Key, args)
+		assert.Equal(t, 2, r.Clients, args)
+	}
+	none := invoke(json, "-time", "when", "-key", "none", "-limit", "0/s", "-json").report(t)
+	assert.Empty(t, none.Key)
+	assert.Equal(t, 1, none.Clients)
+	got := invoke(strings.ReplaceAll(json, "remote_addr", "from"), "-time", "when", "-limit", "0/s")
+	assert.Equal(t, command.Failed, got.status)
+	assert.Contains(t, got.stderr, "-key addr/64: - has no addr, line 1 is JSON with the fields")
+
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a.json"), filepath.Join(dir, "b.csv")
+	require.NoError(t, os.WriteFile(a, []byte(json), 0o600))
+	require.NoError(t, os.WriteFile(b, []byte("when,addr\n1700000000,192.0.2.1\n"), 0o600))
+	got = invoke("", "-time", "when", "-limit", "0/s", a, b)
+	assert.Equal(t, command.Failed, got.status)
+	assert.Contains(t, got.stderr, `clients are told apart by "addr/64" in `)
+	assert.Equal(t, 2, invoke("", "-time", "when", "-key", "addr", "-limit", "0/s", "-json", a, b).report(t).Clients)
+	got = invoke("", "-time", "when", "-trust", "10.0.0.0/8", "-limit", "0/s", b)
+	assert.Equal(t, command.Failed, got.status)
+	assert.Contains(t, got.stderr, "has columns, and no -key names that of the address")
 }

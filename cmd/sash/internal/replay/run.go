@@ -36,6 +36,13 @@
 //	a pattern        a log_format of nginx such as '$remote_addr [$time_local] "$request"', or a
 //	                 LogFormat of Apache such as '%h %l %u %t "%r" %>s %b'
 //
+// Names are taken in any case. So are those by which servers and other tools know the formats: main,
+// combinedio, vcombined, vcommon, traefikclf, cloudfront, awselb and awsalb.
+//
+// Lines that begin with two addresses are refused unless -format is given. The first may be a virtual
+// host, or a client in X-Forwarded-For. Then -format '%{X-Forwarded-For}i %h %l %u %t "%r" %>s %b'
+// reads them, and -trust names the proxy.
+//
 // With -time FIELD a FILE is columns with a header or JSON lines, whichever its first line is.
 // In JSON, .request.ts is the field ts of the object request. The separator of columns is found
 // in the header, or given by -separator. A row of columns is one line; a line break within
@@ -52,10 +59,11 @@
 // The option -key names the fields that identify a client. The names addr, user, method, path,
 // status, size, host, referer, agent and forwarded (X-Forwarded-For) hold in all formats that
 // have such a field. Other fields are named as the FILE names them. A path has no query. Without
-// -key, clients are told apart by addr, and the events of columns are all one client's.
+// -key, clients are told apart by addr/64, and the events of columns are all one client's. With
+// -key none all events are one client's.
 //
 // With addr/64 an IPv6 address counts by its network of 64 bits, and with addr/24/64 an IPv4
-// address by one of 24. With -trust addr is the client behind proxies in that network. Both are
+// address by one of 24. With addr alone it counts whole, however it is written. With -trust addr is the client behind proxies in that network. Both are
 // decided by httplimit.ByAddress, so clients are those of the middleware. The middleware's
 // default is addr/64.
 //
@@ -124,7 +132,7 @@
 // -key names addr.
 //
 // The report warns of what makes its answers doubtful: times in whole seconds and windows of
-// seconds, a single client, clocks that jump, several formats in a FILE, microseconds
+// seconds, a single client, a few addresses with nearly all events that may be proxies, clocks that jump, several formats in a FILE, microseconds
 // that are likely to be another unit, lines that came too late.
 //
 // With -json the report is one object on one line, one for each FILE with -each. Its fields

@@ -3,6 +3,7 @@ package suggest
 import (
 	"fmt"
 	"go/parser"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 func TestDistribution_PercentileLeavesSoManyPercentAlone(t *testing.T) {
@@ -27,18 +29,59 @@ func TestDistribution_PercentileLeavesSoManyPercentAlone(t *testing.T) {
 	assert.Equal(t, 7-1, make(distribution, 2500).rank(0.28))
 }
 
-func TestDistribution_GapIsBetweenTwoKindsOfClients(t *testing.T) {
-	d := make(distribution, 100, 106)
+// studyOf returns a study of clients with these numbers of events.
+func studyOf(counts ...int64) *study {
+	s := &study{on: &traffic.Traffic{Counts: counts}}
+	for _, n := range counts {
+		s.on.Events += n
+	}
+	return s
+}
+
+func TestBorder_IsBetweenTwoKindsOfClients(t *testing.T) {
+	d := make([]int64, 100, 106)
 	for i := range d {
 		d[i] = int64(1 + i/5)
 	}
 	d = append(d, 193, 800, 800, 800, 1500, 90000)
-	low, high, above := d.gap(99)
-	assert.Equal(t, []int64{20, 193, 6}, []int64{low, high, int64(above)})
-	_, _, above = d.gap(94)
-	assert.Zero(t, above, "the percentile is below the gap")
-	_, _, above = distribution{1, 1, 2, 4, 8}.gap(100)
-	assert.Zero(t, above, "small numbers are no gap")
+	s := studyOf(d...)
+	b, found := s.border(d, 99, false)
+	assert.True(t, found)
+	assert.Equal(t, border{20, 193, 6, 94093}, b)
+	assert.Equal(t, 94.3, b.leaves(len(d)))
+	_, found = s.border(d, 94, false)
+	assert.False(t, found, "the percentile is below the gap")
+	small := []int64{1, 1, 2, 4, 8}
+	_, found = studyOf(small...).border(small, 100, false)
+	assert.False(t, found, "small numbers are no gap")
+}
+
+// More than one client in ten is of another kind only if most events are theirs.
+func TestBorder_OfACrowdIsThatOfMostEvents(t *testing.T) {
+	busiest := make([]int64, 1180)
+	for i := range busiest {
+		busiest[i] = 3 + int64(i%4)
+		if i >= 1000 {
+			busiest[i] = 60
+		}
+	}
+	counts := slices.Clone(busiest)
+	for i := range counts[1000:] {
+		counts[1000+i] *= 8
+	}
+	b, found := studyOf(counts...).border(busiest, 99.9, false)
+	assert.True(t, found)
+	assert.Equal(t, border{6, 60, 180, 86_400}, b)
+	for i := range counts {
+		counts[i] = busiest[len(busiest)-1-i]
+	}
+	_, found = studyOf(counts...).border(busiest, 99.9, false)
+	assert.False(t, found, "others have most events")
+	_, found = studyOf(100, 100, 100, 100, 1, 1, 1, 1).border([]int64{100, 100, 100, 100, 1, 1, 1, 1}, 99.9, false)
+	assert.False(t, found, "four clients are no crowd")
+	few := []int64{100, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
+	_, found = studyOf(few...).border(few, 100, true)
+	assert.False(t, found, "one client is no crowd")
 }
 
 func TestSuggest_LeastCandidateAboveThePercentileWithHeadroom(t *testing.T) {
@@ -145,6 +188,11 @@ func TestWarnings(t *testing.T) {
 		{"few clients, but all are meant", "0\ta\n90000000001\tb\n", []string{"-window", "1m", "-percentile", "100"}, nil, ""},
 		{"two kinds", minutes(mixed...), []string{"-window", "1m", "-percentile", "99.5"}, []string{"two kinds of clients", "short recording"}, "In 1m, the percentile 99.5 is 50. But 3 clients are at 40 or above, and all others at 5 or below. If the first are to be denied, try -percentile 99.\n"},
 		{"two kinds, of which one is left out", minutes(mixed...), []string{"-window", "1m", "-percentile", "99"}, []string{"short recording"}, ""},
+		{"a crowd", minutes(append(slices.Repeat([]int{59}, 60), crowd...)...), []string{"-window", "1m", "-percentile", "99"}, []string{"two kinds of clients", "short recording"},
+			"In 1m, the percentile 99 is 59. But 60 clients are at 59 or above, with 70.210% of all events, and all others at 5 or below. If the first are to be denied, try -percentile 83.3.\n"},
+		{"a crowd that is slow", minutes(append(slices.Repeat([]int{59}, 60), crowd...)...), []string{"-window", "1s", "-percentile", "99"}, []string{"two kinds of clients", "short recording"},
+			"70.210% of all events are of 60 clients with 59 or more each, and all others have 5 or fewer. If the first are to be denied, try -percentile 83.3.\n"},
+		{"a crowd that is left out", minutes(append(slices.Repeat([]int{59}, 60), crowd...)...), []string{"-window", "1m", "-percentile", "83.3"}, []string{"short recording"}, ""},
 		{"a dominant client", minutes(append([]int{400}, crowd...)...), []string{"-window", "1m", "-percentile", "99"}, []string{"dominant client", "short recording"}, "21.030% of all events are of one client, c0: a crawler, or many people behind one address?"},
 		{"whole seconds", "0\ta\n1000000\ta\n90000000000\tb\n", []string{"-percentile", "100"}, []string{"whole seconds"}, "So a window of 1s may have held up to 2 times what is shown"},
 		{"whole seconds, and half a second", "0\ta\n90000000000\tb\n", []string{"-percentile", "100", "-window", "500ms"}, []string{"whole seconds"}, "So a window of 500ms may have held up to"},

@@ -2,10 +2,12 @@ package suggest
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // A step is what to do next, with the command or the code for it.
@@ -15,14 +17,14 @@ type step struct {
 }
 
 // nextSteps returns the way from the suggestions to limits that are enforced.
-func nextSteps(r *report, o *options) []step {
+func nextSteps(r *report, key traffic.Key, o *options) []step {
 	if r.Policy == nil {
 		return []step{}
 	}
 	limits := r.Policy.Limits
 	return []step{
 		{"Replay them: whom do they deny, and when? A counter takes less memory than a log; the replay says where it differs.", replayCommands(limits, o)},
-		{"Shadow them in production: the policy decides, and denies nothing. Count its outcomes for a week.", policyCode(limits, o)},
+		{"Shadow them in production: the policy decides, and denies nothing. Count its outcomes for a week.", policyCode(limits, key, o)},
 		{"Enforce them: remove Shadow, and go on counting.", ""},
 	}
 }
@@ -40,6 +42,9 @@ func replayCommands(limits []sash.Limit, o *options) string {
 	}
 	command := func(limits []string, flags ...string) string {
 		words := append([]string{"sash replay"}, flags...)
+		if o.settles() {
+			words = append(words, "-estimate 1")
+		}
 		words = append(append(words, limits...), o.input()...)
 		return strings.Join(words, " ") + "\n"
 	}
@@ -52,33 +57,74 @@ func replayCommands(limits []sash.Limit, o *options) string {
 
 // policyCode returns the Go code of the shadow policy. It tells clients apart, and counts, as was
 // measured.
-func policyCode(limits []sash.Limit, o *options) string {
+func policyCode(limits []sash.Limit, key traffic.Key, o *options) string {
 	var calls []string
 	for _, l := range limits {
 		calls = append(calls, limitCode(l))
 	}
-	fields := []string{`Name:   "suggested",`, "Limits: []sash.Limit{" + strings.Join(calls, ", ") + "},", "Key:    " + keyCode(o)}
+	fields := []string{`Name:   "suggested",`, "Limits: []sash.Limit{" + strings.Join(calls, ", ") + "},", "Key:    " + keyCode(key, o.Trust)}
 	switch {
 	case o.Cost == nil:
-	case o.Cost.String() == "size":
-		fields = append(fields, `Unit:   "content-bytes",`, "Settle: httplimit.SettleBytes(),")
+	case o.settles():
+		fields = append(fields, `Unit:   "content-bytes",`, "Settle: httplimit.SettleBytes(), // known afterwards: the request that exceeds a limit is served")
 	default:
-		fields = append(fields, "Cost:   …, // func(*http.Request) int64: the "+o.unit()+"; or Settle, if they are known afterwards")
+		fields = append(fields, fmt.Sprintf("Unit:   %+q,", o.Cost), "Cost:   …, // func(*http.Request) int64: the "+o.unit()+"; or Settle, if they are known afterwards")
 	}
 	fields = append(fields, "Shadow: true,")
 	return "httplimit.Policy{\n\t" + strings.Join(fields, "\n\t") + "\n}\n"
 }
 
+// settles reports whether the policy settles what a request has cost after its response.
+func (o *options) settles() bool { return o.Cost != nil && o.Cost.String() == "size" }
+
 // keyCode returns the Go code of the Key of a policy, and a remark.
-func keyCode(o *options) string {
-	bits4, bits6, ok := o.ClientKey().Networks()
-	if !ok {
-		return "…, // the httplimit.KeyFunc that tells clients apart as this recording does"
+func keyCode(key traffic.Key, trust []netip.Prefix) string {
+	var parts []string
+	for _, f := range key {
+		code, known := requestCode[f.Name()]
+		switch bits4, bits6, networks := f.Networks(); {
+		case f.Name() == traffic.Addr:
+			parts = append(parts, addressCode(bits4, bits6, trust))
+		case known && !networks:
+			parts = append(parts, "httplimit.By(func(r *http.Request) (string, bool) { return "+code+", true })")
+		default:
+			parts = append(parts, "…")
+		}
 	}
+	code := strings.Join(parts, ", ")
+	switch len(parts) {
+	case 0:
+		return "httplimit.Everyone(),"
+	case 1:
+		code += ","
+	default:
+		code = "httplimit.Join(" + code + "),"
+	}
+	var remarks []string
+	if strings.Contains(code, "…,") || strings.Contains(code, "…)") {
+		remarks = append(remarks, "…: the httplimit.KeyFunc of "+key.String())
+	}
+	if len(trust) == 0 && strings.Contains(code, "ByAddress") {
+		remarks = append(remarks, "behind a proxy: httplimit.ByAddress(httplimit.TrustProxies(…))")
+	}
+	if len(remarks) > 0 {
+		code += " // " + strings.Join(remarks, "; ")
+	}
+	return code
+}
+
+// requestCode is the Go code of what fields of a log are in a request.
+var requestCode = map[string]string{
+	"method": "r.Method", "host": "r.Host", "path": "r.URL.EscapedPath()", "agent": "r.UserAgent()", "referer": "r.Referer()",
+}
+
+// addressCode returns the Go code of the KeyFunc of addresses behind those proxies, of which that
+// many leading bits count.
+func addressCode(bits4, bits6 int, trust []netip.Prefix) string {
 	var options []string
-	if len(o.Trust) > 0 {
+	if len(trust) > 0 {
 		var networks []string
-		for _, n := range o.Trust {
+		for _, n := range trust {
 			networks = append(networks, fmt.Sprintf("netip.MustParsePrefix(%q)", n))
 		}
 		options = append(options, "httplimit.TrustProxies("+strings.Join(networks, ", ")+")")
@@ -89,11 +135,7 @@ func keyCode(o *options) string {
 	if bits6 != 64 {
 		options = append(options, fmt.Sprintf("httplimit.IPv6Prefix(%d)", bits6))
 	}
-	code := "httplimit.ByAddress(" + strings.Join(options, ", ") + "),"
-	if len(o.Trust) == 0 {
-		code += " // behind a proxy: httplimit.ByAddress(httplimit.TrustProxies(…))"
-	}
-	return code
+	return "httplimit.ByAddress(" + strings.Join(options, ", ") + ")"
 }
 
 // limitCode returns a limit as a Go expression.

@@ -99,7 +99,7 @@ func (s *study) report(o *options) *report {
 	}
 	r.Top = s.top(r.Windows, o.top)
 	r.Warnings = s.warnings(r, o)
-	r.Next = nextSteps(r, o)
+	r.Next = nextSteps(r, s.on.Key, o)
 	return r
 }
 

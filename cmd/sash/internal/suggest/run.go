@@ -33,8 +33,16 @@
 //
 // A few clients may be of another kind than the rest: crawlers, attackers, offices behind one
 // address. If they set the percentile, the limit suits them. The report warns of that, names
-// them, and says which percentile leaves them out. Whether to deny them is for the operator to
-// say.
+// them, and says which percentile leaves them out. It looks for a wide gap among the busiest windows
+// of clients. More than one client in ten are of another kind if most events are theirs, such as
+// those of a botnet. Whether to deny them is for the operator to say.
+//
+// # The policy
+//
+// The policy that is printed tells clients apart, and counts, as the recording was measured. Where
+// the code cannot be known, it has "…". The bytes of a response are known afterwards. So with -cost
+// size the policy settles them, and a client is denied one event later than a log would deny it.
+// The replay that is printed does the same, by -estimate 1.
 //
 // # Memory
 //

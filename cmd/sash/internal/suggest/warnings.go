@@ -2,7 +2,6 @@ package suggest
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -21,8 +20,6 @@ const (
 	dominantShare = 0.1
 	// fewClients is the number of clients up to which one of them is expected to dominate.
 	fewClients = 10
-	// wideGap is the ratio of two neighbours from which on they are clients of two kinds.
-	wideGap = 2
 	// coarseWindows is the number of stamps in a window up to which it matters that a stamp
 	// is rounded.
 	coarseWindows = 10
@@ -42,8 +39,8 @@ func (s *study) warnings(r *report, o *options) []warning {
 		add("log", text)
 	}
 	add("few clients", s.warnOfFewClients(o))
-	for i := range r.Windows {
-		add("two kinds of clients", r.Windows[i].warnOfTail(o.percentile))
+	for _, text := range s.warnOfKinds(r, o.percentile) {
+		add("two kinds of clients", text)
 	}
 	add("dominant client", s.warnOfDominant())
 	add("whole seconds", s.warnOfStamps())
@@ -62,17 +59,32 @@ func (s *study) warnOfFewClients(o *options) string {
 	return fmt.Sprintf("With %d clients, the percentile %v is the busiest of them. So no limit is suggested that denies any.", len(s.on.Clients), o.percentile)
 }
 
-// warnOfTail returns a warning if clients of another kind than most, such as crawlers, may
-// have set the percentile: if it is above a wide gap.
-func (v *windowReport) warnOfTail(percentile float64) string {
-	low, high, above := v.distribution.gap(percentile)
-	if v.Suggested == nil || percentile == 100 || above == 0 || high < wideGap*low {
-		return ""
+// warnOfKinds returns warnings if clients of another kind than most, such as crawlers or a botnet,
+// may have set the percentile: if it is above a border between them, in a window or by all events.
+func (s *study) warnOfKinds(r *report, percentile float64) (all []string) {
+	if percentile == 100 {
+		return nil
 	}
-	at, n := v.distribution.percentile(percentile), len(v.distribution)
-	leaves := math.Floor(1000*float64(n-above)/float64(n)) / 10
-	return fmt.Sprintf("In %s, the percentile %v is %s. But %s at %s or above, and all others at %s or below. If the first are to be denied, try -percentile %v.",
-		short(v.window), percentile, humanize.Comma(at), isOrAre(above), humanize.Comma(high), humanize.Comma(low), leaves)
+	told := map[int]bool{} // the numbers of clients of another kind
+	n := len(s.on.Clients)
+	for i, v := range r.Windows {
+		b, found := s.border(s.gauges[i].busiest, percentile, false)
+		if v.Suggested == nil || !found {
+			continue
+		}
+		told[b.above] = true
+		most := ""
+		if 2*b.events > s.on.Events {
+			most = fmt.Sprintf(", with %s of all events", output.Percent(output.Share(b.events, s.on.Events)))
+		}
+		all = append(all, fmt.Sprintf("In %s, the percentile %v is %s. But %s at %s or above%s, and all others at %s or below. If the first are to be denied, try -percentile %v.",
+			short(v.window), percentile, humanize.Comma(v.distribution.percentile(percentile)), isOrAre(b.above), humanize.Comma(b.high), most, humanize.Comma(b.low), b.leaves(n)))
+	}
+	if b, found := s.border(s.on.Counts, percentile, true); found && r.suggested() > 0 && !told[b.above] {
+		all = append(all, fmt.Sprintf("%s of all events are of %s with %s or more each, and all others have %s or fewer. If the first are to be denied, try -percentile %v.",
+			output.Percent(output.Share(b.events, s.on.Events)), output.Count(int64(b.above), "client"), humanize.Comma(b.high), humanize.Comma(b.low), b.leaves(n)))
+	}
+	return all
 }
 
 func isOrAre(clients int) string {

@@ -110,6 +110,10 @@ func (a *accessLog) decode(line string, r *record) error {
 	}
 	for i, f := range a.indices {
 		if !a.has(f, t) {
+			if a.wanted.fields[i].flag == "" {
+				r.values[i] = "-"
+				continue
+			}
 			return &lackError{wantedField: a.wanted.fields[i], title: r.title}
 		}
 		r.values[i] = a.fields[f]
@@ -220,6 +224,16 @@ func isVirtualHost(s string) bool {
 	return isHostName(name) || isAddress(name)
 }
 
+// isSurelyHost reports whether s is a virtual host and cannot be a client: a host name, or an address
+// with a port at which servers listen. Proxies write "unknown" for a client.
+func isSurelyHost(s string) bool {
+	if at, err := netip.ParseAddrPort(s); err == nil {
+		return at.Port() < 10_000
+	}
+	name, _, _ := strings.Cut(s, ":")
+	return isHostName(name) && s != "-" && s != "unknown"
+}
+
 // A timeCache reads times such as 17/May/2015:10:05:03 +0000. It remembers the last one, since
 // many lines have the same.
 type timeCache struct {
@@ -279,6 +293,10 @@ func (m *micros) decode(line string, r *record) error {
 	}
 	r.at = n * m.scale
 	for i, f := range m.fields {
+		if f.flag == "" {
+			r.values[i] = "-"
+			continue
+		}
 		if f.name != Addr {
 			return &lackError{wantedField: f, title: microsTitle}
 		}

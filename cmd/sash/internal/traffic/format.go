@@ -34,13 +34,16 @@ type wanted struct {
 	file      string // its name, for errors
 }
 
-type wantedField struct{ name, flag string }
+type wantedField struct{ name, flag string } // the flag is "" if the field may be missing
 
 // add adds a field, and returns its index.
 func (w *wanted) add(name, flag string) int {
 	w.fields = append(w.fields, wantedField{name, flag})
 	return len(w.fields) - 1
 }
+
+// addIfThere adds a field that a file may be without, and returns its index. Its value is then "-".
+func (w *wanted) addIfThere(name string) int { return w.add(name, "") }
 
 // A lackError says that a line has no field of that name. If that is true of the first lines of
 // a file, the flag is wrong, and else the line.
@@ -68,27 +71,28 @@ type fileFormat struct {
 	names   []string
 	title   string
 	decoder func(w *wanted) decoder
-	guess   int // what a line that it reads counts when the format is detected; 0 if it is never tried
+	guess   int  // what a line that it reads counts when the format is detected; 0 if it is never tried
+	vhost   bool // whether a virtual host stands before the address
 }
 
 // formats are all formats. Of those that read equally many lines of a file, the first is taken.
 // A line counts half for those that also read what the others read.
 var formats = []fileFormat{
-	{[]string{"micros"}, microsTitle, newMicros, 2},
-	{[]string{"combined", "common"}, "Common or Combined Log Format", func(w *wanted) decoder { return newAccessLog(w, false, false) }, 2},
-	{[]string{"vhost_combined", "vhost_common"}, "Combined Log Format after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, false) }, 2},
-	{[]string{"extended"}, "Common Log Format with other fields", func(w *wanted) decoder { return newAccessLog(w, false, true) }, 1},
-	{[]string{"vhost_extended"}, "Common Log Format with other fields after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, true) }, 1},
-	{[]string{"elb"}, "an AWS Classic Load Balancer log", func(w *wanted) decoder { return newAmazon("elb", "an AWS Classic Load Balancer log", elbPattern, 0, w) }, 2},
+	{[]string{"micros"}, microsTitle, newMicros, 2, false},
+	{[]string{"combined", "common"}, "Common or Combined Log Format", func(w *wanted) decoder { return newAccessLog(w, false, false) }, 2, false},
+	{[]string{"vhost_combined", "vhost_common"}, "Combined Log Format after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, false) }, 2, true},
+	{[]string{"extended"}, "Common Log Format with other fields", func(w *wanted) decoder { return newAccessLog(w, false, true) }, 1, false},
+	{[]string{"vhost_extended"}, "Common Log Format with other fields after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, true) }, 1, true},
+	{[]string{"elb"}, "an AWS Classic Load Balancer log", func(w *wanted) decoder { return newAmazon("elb", "an AWS Classic Load Balancer log", elbPattern, 0, w) }, 2, false},
 	{[]string{"alb"}, "an AWS Application Load Balancer log", func(w *wanted) decoder {
 		return newAmazon("alb", "an AWS Application Load Balancer log", albPattern, 1, w)
-	}, 2},
-	{[]string{"haproxy"}, "an HAProxy HTTP log", newHAProxy, 2},
-	{[]string{"w3c", "iis"}, "a W3C Extended Log", func(w *wanted) decoder { return newHashed("w3c", "a W3C Extended Log", w) }, 2},
-	{[]string{"zeek"}, "a Zeek log", func(w *wanted) decoder { return newHashed("zeek", "a Zeek log", w) }, 2},
-	{[]string{"json", "caddy", "traefik"}, "JSON", newJSON, 2},
-	{[]string{"csv"}, "CSV", func(w *wanted) decoder { return newColumns("csv", w) }, 0},
-	{[]string{"tsv"}, "TSV", func(w *wanted) decoder { return newColumns("tsv", w) }, 0},
+	}, 2, false},
+	{[]string{"haproxy"}, "an HAProxy HTTP log", newHAProxy, 2, false},
+	{[]string{"w3c", "iis"}, "a W3C Extended Log", func(w *wanted) decoder { return newHashed("w3c", "a W3C Extended Log", w) }, 2, false},
+	{[]string{"zeek"}, "a Zeek log", func(w *wanted) decoder { return newHashed("zeek", "a Zeek log", w) }, 2, false},
+	{[]string{"json", "caddy", "traefik"}, "JSON", newJSON, 2, false},
+	{[]string{"csv"}, "CSV", func(w *wanted) decoder { return newColumns("csv", w) }, 0, false},
+	{[]string{"tsv"}, "TSV", func(w *wanted) decoder { return newColumns("tsv", w) }, 0, false},
 }
 
 // FormatNames returns the names that -format takes.
@@ -99,10 +103,25 @@ func FormatNames() (names []string) {
 	return names
 }
 
+// nicknames are names by which servers and the tools that read their logs know formats.
+var nicknames = map[string]string{
+	"main": "combined", "combinedio": "combined", "traefikclf": "combined", // more fields may follow
+	"vcombined": "vhost_combined", "vcommon": "vhost_common", "cloudfront": "w3c", "awsalb": "alb", "awselb": "alb",
+}
+
+// canonical returns the name of a format, in whatever case and by whatever nickname it is given.
+func canonical(format string) string {
+	name := strings.ToLower(format)
+	if known, found := nicknames[name]; found {
+		return known
+	}
+	return name
+}
+
 // decoderFor returns the maker of a decoder for the value of -format.
-func decoderFor(s *Settings, format string) (func(w *wanted) decoder, error) {
+func decoderFor(format string) (func(w *wanted) decoder, error) {
 	for _, f := range formats {
-		if slices.Contains(f.names, format) {
+		if slices.Contains(f.names, canonical(format)) {
 			return f.decoder, nil
 		}
 	}
@@ -141,7 +160,7 @@ var aliases = map[string][]alias{
 		{"cs(User-Agent)", nil}, {"user_agent", nil}},
 	"host": {{"http_host", nil}, {"request.host", nil}, {"RequestHost", nil}, {"cs-host", nil}, {"server_name", nil}},
 	forwarded: {{"http_x_forwarded_for", nil}, {"request.headers.X-Forwarded-For", nil}, {"request_X-Forwarded-For", nil},
-		{"cs(X-Forwarded-For)", nil}, {"x-forwarded-for", nil}, {"x_forwarded_for", nil}},
+		{"cs(X-Forwarded-For)", nil}, {"x-forwarded-for", nil}, {"x_forwarded_for", nil}, {"proxy_add_x_forwarded_for", nil}},
 }
 
 // isHeader reports whether a field of that name is a header of the request. A request without it

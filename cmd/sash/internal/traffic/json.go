@@ -80,10 +80,10 @@ func (j *jsonLines) resolve(line string) error {
 	}
 	for _, f := range j.wanted.fields {
 		p, found := find(line, namesOf(f.name))
-		if !found {
+		if !found && f.flag != "" {
 			return &lackError{f, "JSON", fieldsOf(line)}
 		}
-		p.header = isHeader(f.name)
+		p.header = isHeader(f.name) || !found
 		paths = append(paths, p)
 	}
 	j.paths = paths
@@ -166,7 +166,7 @@ func (j *jsonLines) about() string {
 	}
 	text := ", time from " + j.paths[0].field
 	for i, f := range j.wanted.fields {
-		if got := j.paths[i+1].field; got != f.name {
+		if got := j.paths[i+1].field; f.flag != "" && got != f.name {
 			text += fmt.Sprintf(", %s from %s", f.name, got)
 		}
 	}

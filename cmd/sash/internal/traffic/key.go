@@ -30,8 +30,14 @@ type keyField struct {
 	orName       bool // whether a value that is no address, such as the name of a host, counts as it is
 }
 
-// ParseKey parses fields joined by commas. Its error names every wrong one.
+// nothing is what -key takes for an empty Key.
+const nothing = "none"
+
+// ParseKey parses fields joined by commas, or "none". Its error names every wrong one.
 func ParseKey(s string) (Key, error) {
+	if strings.TrimSpace(s) == nothing {
+		return Key{}, nil
+	}
 	var k Key
 	var faults []error
 	for text := range strings.SplitSeq(s, ",") {
@@ -78,6 +84,21 @@ func parseKeyField(s string) (keyField, error) {
 	return f, nil
 }
 
+// Name returns the name of the field.
+func (f keyField) Name() string { return f.name }
+
+// Networks returns how many leading bits of an IPv4 and of an IPv6 address identify a client. It
+// reports false if the value counts whole, whatever it is.
+func (f keyField) Networks() (bits4, bits6 int, ok bool) {
+	switch {
+	case f.bits6 > 0:
+		return f.bits4, f.bits6, true
+	case f.name == Addr:
+		return 32, 128, true
+	}
+	return 0, 0, false
+}
+
 func (f keyField) String() string {
 	switch {
 	case f.bits6 == 0:
@@ -96,16 +117,21 @@ func (k Key) String() string {
 	return strings.Join(names, ",")
 }
 
-// Networks returns how many leading bits of an IPv4 and of an IPv6 address identify a client. It
-// reports false if other fields do.
-func (k Key) Networks() (bits4, bits6 int, ok bool) {
-	switch {
-	case len(k) != 1 || k[0].name != Addr:
-		return 0, 0, false
-	case k[0].bits6 == 0:
-		return 32, 128, true
+// address returns the address in the name of a client, and reports whether k has one.
+func (k Key) address(client string) (string, bool) {
+	for _, f := range k {
+		value := client
+		if quoted, err := strconv.QuotedPrefix(client); err == nil {
+			value = quoted
+		} else if i := strings.IndexByte(client, ' '); i >= 0 {
+			value = client[:i]
+		}
+		if f.name == Addr {
+			return value, true
+		}
+		client = strings.TrimPrefix(client[len(value):], " ")
 	}
-	return k[0].bits4, k[0].bits6, true
+	return "", false
 }
 
 func (k Key) hasAddr() bool {
@@ -121,9 +147,12 @@ func (k Key) clients(trusted []netip.Prefix) (all []clientName, err error) {
 	}()
 	for _, f := range k {
 		c := clientName{keyField: f}
-		if f.name == Addr && len(trusted) > 0 {
+		_, _, networks := f.Networks()
+		switch {
+		case f.name == Addr && len(trusted) > 0:
 			c.find(httplimit.TrustProxies(trusted...))
-		} else if f.bits6 > 0 {
+		case networks:
+			c.orName = c.orName || f.bits6 == 0 // a name is a client, too
 			c.find()
 		}
 		all = append(all, c)
@@ -143,9 +172,7 @@ type clientName struct {
 
 // find sets byAddress with the options and the bits of the field.
 func (c *clientName) find(options ...httplimit.AddressOption) {
-	if c.bits6 == 0 {
-		c.bits4, c.bits6 = 32, 128
-	}
+	c.bits4, c.bits6, _ = c.Networks()
 	c.byAddress = httplimit.ByAddress(append(options, httplimit.IPv4Prefix(c.bits4), httplimit.IPv6Prefix(c.bits6))...)
 	c.header = make([]string, 1)
 	c.request = &http.Request{Header: http.Header{"X-Forwarded-For": c.header}}

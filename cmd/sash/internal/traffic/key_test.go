@@ -53,7 +53,10 @@ func TestKey_NamesClients(t *testing.T) {
 		{"user,path", []string{"Jane", "Doe /a"}, `Jane "Doe /a"`},
 		{"user", []string{`"Jane"`}, `"\"Jane\""`},
 		{"user", []string{"\x1b[2J"}, `"\x1b[2J"`},
-		{"addr", []string{"2001:DB8::1"}, "2001:DB8::1"},
+		{"addr", []string{"2001:DB8::1"}, "2001:db8::1"}, // as httplimit, however it is written
+		{"addr", []string{"::ffff:192.0.2.1"}, "192.0.2.1"},
+		{"addr", []string{"2001:db8::1%eth0"}, "2001:db8::1"},
+		{"addr", []string{"host.example"}, "host.example"},
 		{"addr/64", []string{"2001:DB8::1"}, "2001:db8::/64"},
 		{"addr/60", []string{"2001:db8:0:ffff::1"}, "2001:db8:0:fff0::/60"},
 		{"addr/64", []string{"192.0.2.1"}, "192.0.2.1"},
@@ -70,7 +73,10 @@ func TestKey_NamesClients(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, got, tt.values)
 	}
-	_, err := named(t, "addr/64", nil, "", "host.example")
+	nobody, err := named(t, "none", nil, "")
+	require.NoError(t, err)
+	assert.Empty(t, nobody)
+	_, err = named(t, "addr/64", nil, "", "host.example")
 	assert.EqualError(t, err, `addr "host.example" is no address, which -key addr/64 wants`)
 }
 

@@ -21,7 +21,12 @@ var directives = map[string]string{
 	"h": "remote_addr", "a": "remote_addr", "l": "remote_logname", "u": "remote_user", "r": "request",
 	"s": "status", "b": "body_bytes_sent", "O": "bytes_sent", "B": "body_bytes_sent", "v": "host", "V": "host",
 	"m": "request_method", "U": "uri", "D": "duration_us", "T": "duration_s", "p": "port", "I": "received", "q": "query",
+	"A": "local_addr", "f": "file", "H": "protocol", "k": "keepalive", "L": "log_id", "P": "pid", "R": "handler", "S": "transferred", "X": "connection",
 }
+
+// prefixes are what begins the names of the variables for what Apache names in braces, by the letter after them.
+// In the time, the name is the unit.
+var prefixes = map[byte]string{'i': "http_", 'o': "sent_http_", 'C': "cookie_", 'e': "env_", 'n': "note_", 'a': "peer_", 't': ""}
 
 // timeVariables are the variables of a pattern that hold the time. The first one is taken.
 var timeVariables = []string{"time", "time_local", "time_iso8601", "msec"}
@@ -77,6 +82,13 @@ func variable(s string) (name string, after remains, err error) {
 		return nginxVariable(s)
 	case '%':
 		return apacheDirective(s)
+	case '\\': // as quotes stand in the configuration of Apache
+		if len(s) > 1 && strings.IndexByte(`"\'`, s[1]) >= 0 {
+			return "", remains{s[1:2], s[2:]}, nil
+		}
+		if strings.HasPrefix(s, `\t`) {
+			return "", remains{"\t", s[2:]}, nil
+		}
 	}
 	return "", remains{s[:1], s[1:]}, nil
 }
@@ -101,19 +113,19 @@ func nginxVariable(s string) (string, remains, error) {
 
 // apacheDirective reads a directive such as %h, %>s or %{User-Agent}i.
 func apacheDirective(s string) (string, remains, error) {
-	rest := strings.TrimLeft(s[1:], "<>")
+	rest := strings.TrimLeft(s[1:], "<>!,0123456789") // for which request, and for which statuses
 	if header, found := strings.CutPrefix(rest, "{"); found {
 		name, after, closed := strings.Cut(header, "}")
 		if !closed || after == "" {
 			return "", remains{}, fmt.Errorf("pattern: %s is no directive", Clip(s))
 		}
-		if after[0] == 'i' {
-			name = "http_" + name
-		}
-		name = strings.ReplaceAll(strings.ToLower(name), "-", "_")
-		if after[0] == 't' {
+		switch unit := name == "sec" || name == "msec" || name == "usec"; {
+		case after[0] == 't' && !unit:
 			return "", remains{}, fmt.Errorf("pattern: %s: a time of a format of its own cannot be read, want %%t", Clip(s))
+		case after[0] == 't':
+			name = "time"
 		}
+		name = strings.ReplaceAll(strings.ToLower(prefixes[after[0]]+name), "-", "_")
 		return name, remains{rest: after[1:]}, nil
 	}
 	if rest == "" {
@@ -183,6 +195,10 @@ func (w *wanted) sourcesAmong(names []string) (all []fieldSource) {
 // pick sets the values wanted from those found.
 func (w *wanted) pick(sources []fieldSource, found []string, r *record) error {
 	for i, s := range sources {
+		if s.index < 0 && w.fields[i].flag == "" {
+			r.values[i] = "-"
+			continue
+		}
 		if s.index < 0 {
 			return &lackError{wantedField: w.fields[i], title: r.title}
 		}
@@ -225,6 +241,8 @@ func (t *template) matchInto(line string, found []string) error {
 		switch {
 		case strings.HasSuffix(before, `"`) && strings.HasPrefix(after, `"`):
 			end = closing(rest)
+		case isList(name) && strings.HasPrefix(after, " "):
+			end = endOfList(rest)
 		case after != "":
 			from := 0
 			if name == "time_local" {
@@ -251,6 +269,21 @@ func (t *template) matchInto(line string, found []string) error {
 	return nil
 }
 
+// isList reports whether a variable holds addresses, joined by a comma and a space.
+func isList(variable string) bool {
+	return variable == "http_x_forwarded_for" || variable == "proxy_add_x_forwarded_for"
+}
+
+// endOfList returns the index of the first space in s that does not follow a comma, or -1.
+func endOfList(s string) int {
+	for i := range len(s) {
+		if s[i] == ' ' && (i == 0 || s[i-1] != ',') {
+			return i
+		}
+	}
+	return -1
+}
+
 func (p *pattern) match(line string) error { return p.matchInto(line, p.found) }
 
 // plausible refuses a line in which an address or a status cannot be one: it is shifted.
@@ -265,6 +298,14 @@ func (p *pattern) plausible() error {
 		case "addr_port":
 			if !isAddress(hostOf(v)) {
 				return fmt.Errorf("%s is no address with a port", Clip(v))
+			}
+		case "remote_logname":
+			if isAddress(v) {
+				return fmt.Errorf("$%s %s is an address", name, Clip(v))
+			}
+		case "remote_user": // it may have spaces; see accessLog.inPlace
+			if words := strings.Fields(v); len(words) > 1 && slices.Contains(words, "-") {
+				return fmt.Errorf("$%s %s is more than one field", name, Clip(v))
 			}
 		case "status":
 			if v != "-" && v != "-1" && (v == "" || strings.Trim(v, "0123456789") != "") {

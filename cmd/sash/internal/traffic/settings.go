@@ -15,7 +15,7 @@ type Settings struct {
 	Time      string // the field of the time; "" if the format tells it
 	Unit      string // of times in numbers: s, ms, us or ns; "" tells it by their size
 	Separator string // of columns; "" detects it
-	Key       Key    // the fields that identify a client; nil is the default
+	Key       Key    // the fields that identify a client; nil is the default, and an empty one none
 	Trust     []netip.Prefix
 	Cost      *Sum // if nil, each event costs one unit
 	// Estimate is the cost to reserve. If nil, the cost is known when an event is decided.
@@ -41,15 +41,10 @@ func (s *Settings) room(files int) int {
 	return max(n/files, min(n, minRoom))
 }
 
-// keyNames returns the fields that identify a client. They are "" for columns with a header, if
-// no -key names any.
-func (s *Settings) keyNames() string {
-	return s.ClientKey().String()
-}
-
-// ClientKey returns the key that identifies a client: none if all events are one client's.
-func (s *Settings) ClientKey() Key {
-	if s.Key == nil && s.columns() {
+// keyOf returns the key that identifies a client, in files that are columns or are not: none if
+// all events are one client's.
+func (s *Settings) keyOf(columns bool) Key {
+	if s.Key == nil && columns {
 		return nil
 	}
 	return s.key()
@@ -63,7 +58,7 @@ func (s *Settings) key() Key {
 }
 
 // columns reports whether files may be columns with a header. Their clients are not told apart
-// unless a key names columns.
+// unless a key names columns. With -time a file may be JSON as well, whose first line tells.
 func (s *Settings) columns() bool {
 	return s.Format == "csv" || s.Format == "tsv" || s.Format == "" && s.Time != "" && !strings.HasPrefix(s.Time, ".")
 }
@@ -80,7 +75,7 @@ func (s *Settings) Flags(flags *flag.FlagSet, fault func(error)) {
 		})
 	}
 	read("format", "read this `FORMAT` instead of detecting it: "+strings.Join(FormatNames(), " ")+
-		", or a pattern such as '$remote_addr [$time_local] \"$request\" $status' or '%h %l %u %t \"%r\" %>s %b'", s.setFormat)
+		", or a pattern: the log_format of nginx such as '$remote_addr [$time_local] \"$request\" $status', or the LogFormat of Apache such as '%{X-Forwarded-For}i %h %l %u %t \"%r\" %>s %b'", s.setFormat)
 	read("key", keyUsage, func(v string) (err error) {
 		s.Key, err = ParseKey(v)
 		return err
@@ -107,11 +102,14 @@ func (s *Settings) EstimateFlag(flags *flag.FlagSet, fault func(error)) {
 	})
 }
 
-const keyUsage = "the `FIELDS` that identify a client, joined by commas: of most logs addr user method path status host referer agent forwarded, or fields as the file names them; path has no query; addr/64 takes an IPv6 address by its network of 64 bits, addr/24/64 an IPv4 address by one of 24 (default addr/64, as httplimit.ByAddress; in a CSV none: all events are one client's)"
+const keyUsage = "the `FIELDS` that identify a client, joined by commas: of most logs addr user method path status host referer agent forwarded, or fields as the file names them; path has no query; addr/64 takes an IPv6 address by its network of 64 bits, addr/24/64 an IPv4 address by one of 24; none makes all events one client's (default addr/64, as httplimit.ByAddress; in a CSV none)"
 
 func (s *Settings) setFormat(v string) error {
 	s.Format = v
-	_, err := decoderFor(s, v)
+	if !strings.ContainsAny(v, "$%") {
+		s.Format = canonical(v)
+	}
+	_, err := decoderFor(s.Format)
 	return err
 }
 

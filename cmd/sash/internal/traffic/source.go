@@ -16,6 +16,7 @@ type source struct {
 	file     string
 	files    int // the number of files
 	wanted   *wanted
+	key      Key
 	clients  []clientName // by field of the key; none if all events are one client's
 	list     int          // the index of X-Forwarded-For among the values, or -1
 	cost     []int        // the indices of the fields of Cost
@@ -33,6 +34,8 @@ type source struct {
 	send  func(batch) bool // false if the events of this file are not wanted any more
 
 	lines, blank, unreadable, headings, cutShort, outOfOrder, mixed int64
+
+	forwarded int64 // events with X-Forwarded-For
 
 	faults    []FaultyLine
 	brokenOff []FaultyLine
@@ -53,30 +56,34 @@ type waitingLine struct {
 const sampleSize = 32
 
 func newSource(s *Settings, file string, files int) *source {
-	src := &source{settings: s, file: file, files: files, list: -1, oldest: math.MaxInt64, newest: math.MinInt64,
+	return &source{settings: s, file: file, files: files, list: -1, oldest: math.MaxInt64, newest: math.MinInt64,
 		wanted: &wanted{time: s.Time, unit: s.Unit, separator: s.Separator, file: file}}
-	if s.Key != nil || !s.columns() {
-		src.wantKey()
-	}
-	src.cost = src.indices(s.Cost, "cost")
-	src.estimate = src.indices(s.Estimate, "estimate")
-	src.record.values = make([]string, len(src.wanted.fields))
-	return src
 }
 
-// wantKey adds the fields of the key to those wanted.
-func (s *source) wantKey() {
-	for _, f := range s.settings.key() {
+// want adds the fields that the settings name to those wanted, for a file that is columns or is not.
+// Those of the key come first.
+func (s *source) want(columns bool) error {
+	s.key = s.settings.keyOf(columns)
+	for _, f := range s.key {
 		s.wanted.add(f.name, "key")
 	}
-	if len(s.settings.Trust) > 0 {
+	switch {
+	case len(s.settings.Trust) > 0 && len(s.key) == 0:
+		return fmt.Errorf("-trust: %s has columns, and no -key names that of the address", s.file)
+	case len(s.settings.Trust) > 0:
 		s.list = s.wanted.add(forwarded, "trust")
+	case s.key.hasAddr() && !columns:
+		s.list = s.wanted.addIfThere(forwarded)
 	}
-	clients, err := s.settings.key().clients(s.settings.Trust)
+	clients, err := s.key.clients(s.settings.Trust)
 	if err != nil {
 		panic(err) // addTrust has refused it
 	}
 	s.clients = clients
+	s.cost = s.indices(s.settings.Cost, "cost")
+	s.estimate = s.indices(s.settings.Estimate, "estimate")
+	s.record.values = make([]string, len(s.wanted.fields))
+	return nil
 }
 
 // indices returns the indices of the fields of a sum.
@@ -135,7 +142,9 @@ func (s *source) detect() error {
 	lines := s.waiting
 	s.waiting = nil
 	if s.decoder == nil {
-		s.choose(lines)
+		if err := s.choose(lines); err != nil {
+			return err
+		}
 	}
 	for _, l := range lines {
 		switch {
@@ -208,7 +217,7 @@ func (s *source) decode(line string) error {
 func (s *source) flagText(flag string) string {
 	switch flag {
 	case "key":
-		return "key " + s.settings.key().String()
+		return "key " + s.key.String()
 	case "cost":
 		return "cost " + s.settings.Cost.String()
 	case "estimate":
@@ -284,6 +293,12 @@ func (s *source) appendName(name []byte, values []string) (_ []byte, err error) 
 	if s.list >= 0 {
 		list = values[s.list]
 	}
+	if list != "" && list != "-" {
+		s.forwarded++
+	}
+	if len(s.settings.Trust) == 0 {
+		list = "" // no proxy is believed
+	}
 	for i := range s.clients {
 		if name, err = s.clients[i].append(name, i, values[i], list); err != nil {
 			return nil, err
@@ -323,19 +338,18 @@ func (s *source) flush() {
 	}
 }
 
-// choose chooses the decoder by the settings, or by these lines if they do not tell it.
-func (s *source) choose(lines []waitingLine) {
+// choose chooses the decoder by the settings, or by these lines if they do not tell it. An error
+// means that they may be of several formats, or that the flags do not suit the format.
+func (s *source) choose(lines []waitingLine) error {
 	if s.settings.Format != "" {
-		make, err := decoderFor(s.settings, s.settings.Format)
+		make, err := decoderFor(s.settings.Format)
 		if err != nil {
 			panic(err) // setFormat has refused it
 		}
-		s.decoder, s.why = make(s.wanted), "as -format says"
-		return
+		return s.use(make, "as -format says", s.settings.columns())
 	}
 	if s.settings.Time != "" {
-		s.chooseByTime(lines)
-		return
+		return s.chooseByTime(lines)
 	}
 	best, reads, score, of := 0, 0, 0, 0
 	for i, f := range formats {
@@ -348,14 +362,53 @@ func (s *source) choose(lines []waitingLine) {
 		}
 	}
 	if score == 0 {
-		return
+		return nil
 	}
-	s.decoder = formats[best].decoder(s.wanted)
-	s.why = fmt.Sprintf("it reads %d of the first %d lines", reads, of)
+	if formats[best].vhost {
+		if err := s.checkHosts(lines); err != nil {
+			return err
+		}
+	}
+	return s.use(formats[best].decoder, fmt.Sprintf("it reads %d of the first %d lines", reads, of), false)
+}
+
+// use sets the decoder of the file.
+func (s *source) use(make func(*wanted) decoder, why string, columns bool) error {
+	if err := s.want(columns); err != nil {
+		return err
+	}
+	s.decoder, s.why = make(s.wanted), why
+	return nil
+}
+
+// checkHosts refuses lines of which most begin with what may be a client behind a proxy as well
+// as a virtual host: the second field would then be the proxy, and be taken for the client.
+func (s *source) checkHosts(lines []waitingLine) error {
+	first, hosts, of := "", 0, 0
+	for _, l := range lines {
+		host, _, found := strings.Cut(l.text, " ")
+		switch {
+		case l.why != "" || !found:
+			continue
+		case isSurelyHost(host):
+			hosts++
+		case first == "":
+			first = l.text
+		}
+		of++
+	}
+	if 2*hosts > of {
+		return nil
+	}
+	host, rest, _ := strings.Cut(first, " ")
+	client, _, _ := strings.Cut(rest, " ")
+	return fmt.Errorf("%s: its lines begin with two addresses such as %s and %s, and nothing tells which is the client. "+
+		"If a virtual host comes first: -format vhost_combined. If X-Forwarded-For does: "+
+		`-format '%%{X-Forwarded-For}i %%h %%l %%u %%t "%%r" %%>s %%b', with all that follows, and -trust, the network of the proxy`, s.file, Clip(host), Clip(client))
 }
 
 // chooseByTime chooses among the formats whose time -time names.
-func (s *source) chooseByTime(lines []waitingLine) {
+func (s *source) chooseByTime(lines []waitingLine) error {
 	first := ""
 	for _, l := range lines {
 		if l.why == "" && !isBlank(l.text) {
@@ -364,13 +417,12 @@ func (s *source) chooseByTime(lines []waitingLine) {
 		}
 	}
 	if first == "" {
-		return
+		return nil
 	}
 	if strings.HasPrefix(strings.TrimSpace(first), "{") || strings.HasPrefix(s.settings.Time, ".") {
-		s.decoder, s.why = newJSON(s.wanted), "-time names a field of JSON"
-		return
+		return s.use(newJSON, "-time names a field of JSON", false)
 	}
-	s.decoder, s.why = newColumns("csv", s.wanted), "-time names a column of its header"
+	return s.use(func(w *wanted) decoder { return newColumns("csv", w) }, "-time names a column of its header", true)
 }
 
 // readable returns how many of the lines a decoder reads, and how many are not blank.

@@ -29,7 +29,7 @@ type Traffic struct {
 	Clients []string // the names of clients, by Event.Client
 	Counts  []int64  // the numbers of events of clients, by Event.Client
 	Cost    string   // the sum of fields that an event costs, or ""
-	Key     string   // the fields that identify a client, or ""
+	Key     Key      // the fields that identify a client; empty if all events are one client's
 
 	Lines, Blank, Unreadable, Headings, CutShort, OutOfOrder int64
 
@@ -48,8 +48,12 @@ type Traffic struct {
 	// would be of this century. It is "" if there is none.
 	OtherUnit, OtherUnitOf string
 
+	// Forwarded counts the events with X-Forwarded-For, in files that log it.
+	Forwarded int64
+
 	WholeSeconds bool // whether all times are, and there are some
 
+	trusting    bool // whether proxies are believed
 	first, last int64
 	number      map[string]uint32 // the inverse of Clients
 }
@@ -95,8 +99,8 @@ func Read(ctx context.Context, s *Settings, files []string, stdin io.Reader, bar
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the goroutines that read files
 	t := &Traffic{
-		Cost: s.Cost.String(), Key: s.keyNames(), WholeSeconds: true,
-		number: make(map[string]uint32),
+		Cost: s.Cost.String(), Key: s.keyOf(s.columns()), WholeSeconds: true,
+		trusting: len(s.Trust) > 0, number: make(map[string]uint32),
 	}
 	m := merger{t: t, each: each}
 	for _, name := range files {
@@ -109,6 +113,9 @@ func Read(ctx context.Context, s *Settings, files []string, stdin io.Reader, bar
 	}
 	for _, src := range m.sources {
 		t.addFile(src)
+	}
+	if err := t.chooseKey(m.sources); err != nil {
+		return nil, err
 	}
 	t.WholeSeconds = t.WholeSeconds && t.Events > 0
 	return t, nil
@@ -123,6 +130,7 @@ func (t *Traffic) addFile(s *source) {
 	t.CutShort += s.cutShort
 	t.OutOfOrder += s.outOfOrder
 	t.Mixed += s.mixed
+	t.Forwarded += s.forwarded
 	room := min(MaxFaults-len(t.Faults), len(s.faults))
 	t.Faults = append(t.Faults, s.faults[:room]...)
 	t.BrokenOff = append(t.BrokenOff, s.brokenOff...)
@@ -141,6 +149,22 @@ func (t *Traffic) addFile(s *source) {
 	if s.jump != (Jump{}) {
 		t.Jumps = append(t.Jumps, s.jump)
 	}
+}
+
+// chooseKey sets Key to that by which the files have been read. It refuses files of which some
+// tell clients apart by default and others do not.
+func (t *Traffic) chooseKey(sources []*source) error {
+	var by *source
+	for _, s := range sources {
+		switch {
+		case !s.known:
+		case by == nil:
+			by, t.Key = s, s.key
+		case len(s.key) != len(by.key):
+			return fmt.Errorf("clients are told apart by %q in %s, and by %q in %s: name the fields by -key, or -key none", by.key, by.file, s.key, s.file)
+		}
+	}
+	return nil
 }
 
 // client returns the number of the client of that name.

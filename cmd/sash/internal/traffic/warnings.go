@@ -1,7 +1,11 @@
 package traffic
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +21,8 @@ func (t *Traffic) Warnings(windows []time.Duration) []string {
 		warn("all times are whole seconds, so the requests of a second seem to come at once: in windows of %s the denials, and the errors of a counter, are partly those of the clock; "+
 			"log fractions of a second, such as $msec of nginx", short)
 	}
-	if len(t.Clients) == 1 && t.Events > 1 && t.Key != "" {
-		warn("all events are of one client, %s: if it is a proxy, name it by -trust, and log X-Forwarded-For", t.Clients[0])
+	if text := t.warnOfProxies(); text != "" {
+		warn("%s", text)
 	}
 	if t.OtherUnit != "" {
 		warn("the times of %s are read as microseconds, so they are of %d: if they are in another unit, name it, as by -unit %s", t.OtherUnitOf, Instant(t.first).Year(), t.OtherUnit)
@@ -39,6 +43,81 @@ func (t *Traffic) Warnings(windows []time.Duration) []string {
 	return all
 }
 
+const (
+	// fewProxies is the number of addresses up to which they may be all proxies of a server.
+	fewProxies = 10
+	// manyEvents is the number of events of an address from which on it may be a proxy, if nothing
+	// else tells.
+	manyEvents = 1000
+)
+
+// warnOfProxies returns a warning if nearly all events come from a few addresses that may be
+// proxies: since X-Forwarded-For is there, or they are private, or have many events.
+func (t *Traffic) warnOfProxies() string {
+	if len(t.Key) == 0 || t.Events < 2 {
+		return ""
+	}
+	if len(t.Clients) == 1 && !t.trusting {
+		return fmt.Sprintf("all events are of one client, %s: if it is a proxy, name it by -trust, and log X-Forwarded-For", t.Clients[0])
+	}
+	proxies, share := t.busiestAddresses()
+	if len(proxies) == 0 || t.trusting {
+		return ""
+	}
+	private := !slices.ContainsFunc(proxies, func(p string) bool { return !isPrivate(p) })
+	names := strings.Join(proxies[:min(3, len(proxies))], ", ")
+	switch of := fmt.Sprintf("%.1f%% of all events are of %s", 100*share, count(len(proxies), "address", "addresses")); {
+	case 2*t.Forwarded > t.Events:
+		return fmt.Sprintf("%s such as %s, and X-Forwarded-For names others: if they are proxies, name them by -trust, or their clients are limited as one", of, names)
+	case private && t.Events >= manyEvents:
+		return fmt.Sprintf("%s such as %s, which are private: if they are proxies, name them by -trust, and log X-Forwarded-For", of, names)
+	case t.Events/int64(len(proxies)) >= manyEvents && len(t.Clients) <= fewProxies:
+		return fmt.Sprintf("%s such as %s: if they are proxies, name them by -trust, and log X-Forwarded-For", of, names)
+	}
+	return ""
+}
+
+// busiestAddresses returns the fewest addresses that have nearly all events, busiest first, and
+// their share. It returns none if these are more than fewProxies, or clients are told apart by
+// something else.
+func (t *Traffic) busiestAddresses() (names []string, share float64) {
+	const nearlyAll = 0.9
+	events := map[string]int64{}
+	for i, client := range t.Clients {
+		address, ok := t.Key.address(client)
+		if !ok {
+			return nil, 0
+		}
+		events[address] += t.Counts[i]
+	}
+	busiest := slices.SortedFunc(maps.Keys(events), func(a, b string) int {
+		return cmp.Or(cmp.Compare(events[b], events[a]), strings.Compare(a, b))
+	})
+	for _, name := range busiest[:min(fewProxies, len(busiest))] {
+		if !isAddress(name) && !isNetwork(name) {
+			return nil, 0
+		}
+		names, share = append(names, name), share+float64(events[name])/float64(t.Events)
+		if share >= nearlyAll {
+			return names, share
+		}
+	}
+	return nil, 0
+}
+
+// isNetwork reports whether s is a network of addresses.
+func isNetwork(s string) bool {
+	_, err := netip.ParsePrefix(s)
+	return err == nil
+}
+
+// isPrivate reports whether an address or a network in text is one inside an organisation.
+func isPrivate(s string) bool {
+	s, _, _ = strings.Cut(s, "/")
+	a, err := netip.ParseAddr(s)
+	return err == nil && (a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast())
+}
+
 // shorterThan returns the windows shorter than d, as text.
 func shorterThan(d time.Duration, windows []time.Duration) string {
 	var short []string
@@ -48,6 +127,13 @@ func shorterThan(d time.Duration, windows []time.Duration) string {
 		}
 	}
 	return strings.Join(short, ", ")
+}
+
+func count(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
 }
 
 func lines(n int64) string {

@@ -3,6 +3,8 @@ package traffic
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,61 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// linesOf returns a log of n events of each of the addresses, of which the text is the rest of a line.
+func linesOf(n int, rest string, addresses ...string) string {
+	var b strings.Builder
+	for range n {
+		for _, a := range addresses {
+			b.WriteString(a + strings.TrimPrefix(clf, "192.0.2.1") + rest + "\n")
+		}
+	}
+	return b.String()
+}
+
+// Proxies that are taken for clients do not go unnoticed.
+func TestTraffic_WarnsOfProxies(t *testing.T) {
+	const behind = ` "-" "curl/8" "203.0.113.9"`
+	many := make([]string, 30)
+	for i := range many {
+		many[i] = fmt.Sprintf("198.51.100.%d", i)
+	}
+	several := Key{{name: "path"}, {name: Addr, bits4: 32, bits6: 64}}
+	tests := []struct {
+		name, log string
+		settings  Settings
+		want      string
+	}{
+		{"one", linesOf(2, "", "192.0.2.7"), Settings{}, "all events are of one client, 192.0.2.7: if it is a proxy, name it by -trust"},
+		{"two that write X-Forwarded-For", linesOf(5, behind, "192.0.2.7", "192.0.2.8"), Settings{},
+			"100.0% of all events are of 2 addresses such as 192.0.2.7, 192.0.2.8, and X-Forwarded-For names others"},
+		{"two, and some clients past them", linesOf(50, behind, "2001:db8::1", "192.0.2.8") + linesOf(1, "", many[:9]...), Settings{},
+			"91.7% of all events are of 2 addresses such as 192.0.2.8, 2001:db8::/64, and X-Forwarded-For"},
+		{"two, by path", linesOf(5, behind, "192.0.2.7", "192.0.2.8"), Settings{Key: several}, "100.0% of all events are of 2 addresses"},
+		{"two private ones", linesOf(500, "", "10.0.0.1", "10.0.0.2"), Settings{}, "100.0% of all events are of 2 addresses such as 10.0.0.1, 10.0.0.2, which are private"},
+		{"two busy ones", linesOf(1000, "", "192.0.2.7", "192.0.2.8"), Settings{}, "100.0% of all events are of 2 addresses such as 192.0.2.7, 192.0.2.8: if they"},
+		{"JSON", strings.Repeat(`{"ts":1.5,"remote_addr":"192.0.2.7","http_x_forwarded_for":"203.0.113.9"}`+"\n"+`{"ts":1.5,"remote_addr":"192.0.2.8","http_x_forwarded_for":"203.0.113.9"}`+"\n", 9),
+			Settings{}, "100.0% of all events are of 2 addresses"},
+		{"two that are trusted", linesOf(5, behind, "192.0.2.7", "192.0.2.8"), Settings{Trust: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, ""},
+		{"two, of which clients are not told apart by addresses", linesOf(1000, behind, "192.0.2.7", "192.0.2.8"), Settings{Key: Key{{name: "path"}, {name: "agent"}}},
+			"all events are of one client, /a.png curl/8"},
+		{"two quiet clients", linesOf(9, "", "192.0.2.7", "192.0.2.8"), Settings{}, ""},
+		{"two of which few come through a proxy", linesOf(9, "", "192.0.2.7", "192.0.2.8") + linesOf(2, behind, "192.0.2.7"), Settings{}, ""},
+		{"many clients, whose addresses the proxy has passed on", linesOf(9, behind, many...), Settings{}, ""},
+		{"many busy clients", linesOf(1000, "", many...), Settings{}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, tr := readAll(t, &tt.settings, tt.log)
+			require.Zero(t, tr.Unreadable, tr.Faults)
+			got := strings.Join(tr.Warnings(nil), "\n")
+			if tt.want == "" {
+				assert.Empty(t, got)
+			}
+			assert.True(t, strings.HasPrefix(got, tt.want), got)
+		})
+	}
+}
 
 func TestTraffic_Warnings(t *testing.T) {
 	const apart = "1000001\ta\n2000000\tb\n"
