@@ -32,6 +32,7 @@ type call struct {
 
 	came      int64         // instant at which it began to wait, if it did
 	place     uint64        // number of its waiter, by which it waits again when it starts over; 0: none
+	slept     bool          // whether it has waited, so that its charges may be undone
 	waited    time.Duration // in queues
 	abandoned bool          // whether its context has ended there
 	full      *policy       // whose queue had no room for it; nil: none
@@ -73,7 +74,7 @@ func (c *call) release() {
 	}
 	c.takes, c.enforced = c.takes[:0], 0
 	if c.place != 0 {
-		c.place, c.waited, c.abandoned, c.full, c.behind = 0, 0, false, nil, nil
+		c.place, c.slept, c.waited, c.abandoned, c.full, c.behind = 0, false, 0, false, nil, nil
 	}
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)

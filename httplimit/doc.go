@@ -85,6 +85,8 @@
 //
 //	Queue: httplimit.Queue{Wait: 2 * time.Second, Requests: 100, RequestsEach: 5}
 //
+// One client fills at most half of a queue that it shares with others.
+//
 // # Plans
 //
 // A policy has limits for each plan of your customers. A function of yours names the plan of a

@@ -9,7 +9,7 @@ func Decided(o Outcome) bool { return o.decided() }
 func (l *Limiter) Waiting() int {
 	l.waits.mu.Lock()
 	defer l.waits.mu.Unlock()
-	if l.waits.none() && len(l.waits.byKey)+len(l.waits.byPolicy) > 0 {
+	if l.waits.total.Load() == 0 && len(l.waits.byKey)+len(l.waits.byPolicy)+len(l.waits.byClient) > 0 {
 		panic("a queue is left")
 	}
 	return int(l.waits.total.Load())
@@ -42,3 +42,10 @@ func (l *Limiter) BeginsWhileClosed() bool {
 
 // Exchanging reports whether a Reconfigure waits for requests, or keeps them away.
 func (l *Limiter) Exchanging() bool { return l.sections.opened.Load() == nil }
+
+// Compared returns how often the order of two requests that wait was asked for.
+func (l *Limiter) Compared() int {
+	l.waits.mu.Lock()
+	defer l.waits.mu.Unlock()
+	return l.waits.compared
+}

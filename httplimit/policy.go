@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -262,6 +263,7 @@ type policy struct {
 	storedName  string             // begins its keys in a store
 	route       int                // index among the routes of the limiter
 	settles     bool               // whether a charge may change after the response
+	pace        sash.Limit         // the limit with the longest Window, which orders policies
 	quotas      []quota
 	policyField string // all quotas as in RateLimit-Policy, without pk
 }
@@ -291,6 +293,7 @@ func unitsAndWindow(l sash.Limit) (units int64, within time.Duration) {
 func newPolicy(p Policy, number, route int) *policy {
 	made := &policy{Policy: p, number: number, route: route}
 	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
+	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
 	names, limits := p.quotaNames(), made.quotaLimits()
 	if len(limits) > 1 {
 		names = names[1:]

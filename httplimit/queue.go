@@ -15,8 +15,11 @@ import (
 //
 // Requests of one identity are admitted in the order in which they came, and a new one does
 // not overtake those that wait. If several policies have a Queue, a request waits only under those
-// that deny it, and holds up no others under the rest. So it is overtaken there, and may find
-// that another policy denies it in the end. A request is refused at once if
+// that deny it. It holds up others under a policy only as long as that denies it: when the policy
+// admits it, and another one does not, others go first there. If the policy then denies it again,
+// the request was overtaken, and may wait longer. So that it does not wait for ever, it is
+// overtaken there once; after that, it holds up others there until faster policies admit it, too.
+// A request is refused at once if
 //
 //   - a policy without a Queue denies it,
 //   - its wait is sure to last longer than Wait, or than its context has left,
@@ -48,6 +51,14 @@ type Queue struct {
 	// RequestsEach is how many requests of one identity wait at a time. With 0, the default,
 	// there is no bound but Requests, so one client can fill the queue.
 	RequestsEach int
+	// RequestsPerClient is how many requests of one client wait at a time in a queue that clients
+	// share, such as one of a policy for [Everyone]. A client is an identity under any other policy
+	// of the request, with or without a Queue; shadows and Everyone do not count. The default, 0,
+	// is half of Requests, rounded up. To set no bound, set it to Requests.
+	//
+	// If no other policy tells clients apart, one client can fill the queue. A policy by which all
+	// is admitted tells them apart and costs no memory: its limit is [sash.Unlimited].
+	RequestsPerClient int
 }
 
 // faults calls fault for each fault of q.
@@ -58,12 +69,23 @@ func (q *Queue) faults(fault func(wrapped error, format string, args ...any)) {
 	if q.Wait > 0 && q.Requests < 1 {
 		fault(sash.ErrInvalidOption, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
 	}
-	if q.Wait == 0 && (q.Requests != 0 || q.RequestsEach != 0) {
-		fault(sash.ErrInvalidOption, "Queue: Wait must be more than 0 if Requests or RequestsEach is set")
+	if q.Wait == 0 && (q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0) {
+		fault(sash.ErrInvalidOption, "Queue: Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set")
 	}
 	if q.RequestsEach < 0 {
 		fault(sash.ErrInvalidOption, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
 	}
+	if q.RequestsPerClient < 0 {
+		fault(sash.ErrInvalidOption, "Queue: RequestsPerClient must not be negative, got %d", q.RequestsPerClient)
+	}
+}
+
+// perClient returns RequestsPerClient, or its default.
+func (q *Queue) perClient() int {
+	if q.RequestsPerClient > 0 {
+		return q.RequestsPerClient
+	}
+	return q.Requests - q.Requests/2
 }
 
 // checkQueues records that a Queue does not work with an option.
@@ -105,8 +127,9 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	clock, takes := c.waitClock(), c.takes[:c.enforced]
 	now := clock.Now()
 
-	// Without a waiter, try at once. With one, only look: a new request must not overtake.
-	attempted := c.place == 0 && c.waits.none()
+	// If none waits for its keys, try at once. If one does, only look: a new request must not
+	// overtake.
+	attempted := c.place == 0 && !c.waits.waitsFor(takes)
 	if attempted {
 		if d = a.attempt(); d.Allowed {
 			return d
@@ -117,7 +140,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	}
 	until := window.Plus(c.came, int64(leastWait(takes)))
 	w := c.waits.newWaiter(takes, c.place)
-	c.place, c.reserved = w.number, true // release then clears what belongs to the waiter
+	c.place = w.number
 	defer c.waits.leave(w)
 	for {
 		turn := attempted
@@ -136,7 +159,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		if c.store != nil {
 			now = clock.Now() // the wait that a store tells counts from its answer
 		}
-		wait, useful := waitOf(ctx, takes, d.RetryAfter, time.Duration(window.Plus(until, -now)))
+		soonest, useful := waitOf(ctx, takes, d.RetryAfter, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
 			c.waits.endAttempt(w, c.denies)
 		}
@@ -144,12 +167,14 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 			return c.refusal(w, d)
 		}
 
-		// A waiter that has its turn tries again when it may be admitted. Another one is woken
-		// when it may have its turn.
+		// A waiter that has its turn tries again when the first of the policies that deny it may
+		// admit it. If the others still deny it then, it leaves the turn there to those behind it.
+		// A waiter without a turn is woken when it may have one.
 		at := until
 		if turn {
-			at = min(at, window.Plus(now, int64(wait)))
+			at = min(at, window.Plus(now, int64(soonest)))
 		}
+		c.slept = true
 		stays := c.sleep(ctx, clock, w, at)
 		c.waited = max(time.Duration(clock.Now()-c.came), 0) // a clock may go back
 		if !stays {
@@ -159,7 +184,7 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 			break
 		}
 	}
-	if ctx.Err() == nil {
+	if ctx.Err() == nil || d.Allowed && !c.slept {
 		return d
 	}
 	// There is no client any more to be served. Give back what was charged in the meantime.
@@ -170,25 +195,26 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 	return c.refusal(w, d)
 }
 
-// waitOf returns for how long a call has to wait at least, by the decisions of its takes, and
-// whether that is of any use: whether all that deny it have a Queue, and it may wait that long. If
+// waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is
+// of any use: whether all that deny it have a Queue, and it may wait until the last admits it. If
 // none of them denies it by itself, together is how long they deny it together.
-func waitOf(ctx context.Context, takes []take, together, left time.Duration) (wait time.Duration, useful bool) {
+func waitOf(ctx context.Context, takes []take, together, left time.Duration) (soonest time.Duration, useful bool) {
+	soonest, last := sash.Never, time.Duration(0)
 	if !anyDenies(takes) {
-		wait = together
+		soonest, last = together, together
 	}
 	for i := range takes {
 		if t := &takes[i]; !t.decision.Allowed {
 			if !t.queues() {
 				return 0, false
 			}
-			wait = max(wait, t.decision.RetryAfter)
+			soonest, last = min(soonest, t.decision.RetryAfter), max(last, t.decision.RetryAfter)
 		}
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		left = min(left, time.Until(deadline))
 	}
-	return wait, left > 0 && wait <= left
+	return soonest, left > 0 && last <= left
 }
 
 // denies reports whether the take of an enforced policy has denied the call. If none of them
@@ -255,10 +281,10 @@ func (c *call) attempt() (d sash.Decision) {
 		t.reserved, t.reservation, t.nextKnown = false, sash.Reservation{}, false
 	}
 	d.Allowed = true
-	if c.place != 0 {
-		c.reserveByCost(takes, &d)
+	if c.slept {
+		c.reserveByCost(takes, &d) // its client may have gone: then it is undone
 	} else {
-		c.admit(&d) // it has not waited, so it is not undone
+		c.admit(&d)
 	}
 	if !d.Allowed {
 		c.decideEach(&d)
@@ -294,9 +320,9 @@ func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64)
 	}
 	if c.store != nil {
 		// Nothing wakes it for now. A wake-up is kept.
-		blockUntil(ctx, clock, window.Plus(clock.Now(), int64(storePause)), nil)
+		blockUntil(ctx, clock, window.Plus(clock.Now(), int64(storePause)), nil, nil)
 	}
-	blockUntil(ctx, clock, at, w.wake)
+	blockUntil(ctx, clock, at, w.wake, c.replaced)
 	return !within || c.begin()
 }
 
@@ -304,13 +330,15 @@ func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64)
 // no answer makes it ask all the time, not even one that says another thing each time.
 const storePause = time.Millisecond
 
-// blockUntil blocks until clock shows an instant, or there is something in wake, or ctx ends.
-func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake <-chan struct{}) {
+// blockUntil blocks until clock shows an instant, or there is something in wake, or replaced is
+// closed, or ctx ends.
+func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake, replaced <-chan struct{}) {
 	due, stop := bridge.After(clock, at)
 	defer stop()
 	select {
 	case <-due:
 	case <-wake:
+	case <-replaced:
 	case <-ctx.Done():
 	}
 }

@@ -545,10 +545,11 @@ func TestQueue_AllocatesNothingForRequestsThatDoNotWait(t *testing.T) {
 
 func TestQueue_IsValidated(t *testing.T) {
 	for want, q := range map[string]httplimit.Queue{
-		"Wait must not be negative, got -1s":                          {Wait: -time.Second},
-		"Requests must be at least 1 if there is a Wait, got 0":       {Wait: time.Second},
-		"Wait must be more than 0 if Requests or RequestsEach is set": {Requests: 1},
-		"RequestsEach must not be negative, got -1":                   {Wait: 1, Requests: 1, RequestsEach: -1},
+		"Wait must not be negative, got -1s":                                             {Wait: -time.Second},
+		"Requests must be at least 1 if there is a Wait, got 0":                          {Wait: time.Second},
+		"Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set": {Requests: 1},
+		"RequestsEach must not be negative, got -1":                                      {Wait: 1, Requests: 1, RequestsEach: -1},
+		"RequestsPerClient must not be negative, got -1":                                 {Wait: 1, Requests: 1, RequestsPerClient: -1},
 	} {
 		_, err := httplimit.New(queued("p", "", sash.PerSecond(1), q))
 		require.EqualError(t, err, `httplimit: policy "p": Queue: `+want+": invalid option")

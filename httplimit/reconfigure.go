@@ -86,6 +86,18 @@ func (c *config) checkPolicies(function string) {
 // exchange makes next the table, at the instant at which publish, which publishes the limits of
 // next, reports true. If it reports false, nothing has changed.
 func (l *Limiter) exchange(next *table, publish func() bool) {
+	former := l.table.Load()
+	l.exchangeClosed(next, publish)
+	if l.table.Load() == next {
+		// Requests that wait in a Queue start over. The sections are open again, so however many
+		// wait, no other request waits for them to be woken. One that goes to sleep from now on
+		// with the former table wakes at once.
+		close(former.replaced)
+	}
+}
+
+// exchangeClosed does what exchange does while the sections are closed.
+func (l *Limiter) exchangeClosed(next *table, publish func() bool) {
 	l.sections.close()
 	defer func() { l.sections.open(l.table.Load()) }()
 	// No call is in a section, and none begins one. Those that arrive wait. Others go on to
@@ -94,9 +106,6 @@ func (l *Limiter) exchange(next *table, publish func() bool) {
 	if publish() {
 		// The limits are those of next already. Only a call that uses Sash itself can tell.
 		l.table.Store(next)
-		// Requests that wait in a Queue start over. One that goes to sleep from now on has the
-		// new table: it began its section later.
-		l.waits.notifyAll()
 	}
 }
 

@@ -93,7 +93,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 // then those of the next cost.
 func (c *storeCall) admit() (d sash.Decision) {
 	takes, ask := c.takes[:c.enforced], c.store.Take
-	if c.place != 0 || anySettles(takes) || !sameCost(takes) { // a call that has waited may be undone
+	if c.slept || anySettles(takes) || !sameCost(takes) { // a call that has waited may be undone
 		ask = c.store.Reserve
 	}
 	d.Allowed = true

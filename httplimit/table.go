@@ -12,10 +12,11 @@ import (
 // A table is all that a limiter makes of its policies. It does not change: Reconfigure makes
 // another one. A call has one table from its beginning to its end, or starts over.
 type table struct {
-	given       []Policy  // in the order in which they were given
-	policies    []*policy // the enforced ones, then the shadows
-	firstShadow int       // index in policies
-	mayQueue    bool      // whether a policy has a Queue
+	given       []Policy      // in the order in which they were given
+	policies    []*policy     // the enforced ones, then the shadows
+	firstShadow int           // index in policies
+	mayQueue    bool          // whether a policy has a Queue
+	replaced    chan struct{} // closed once another table has replaced this one: requests that wait start over
 
 	routes     []*route
 	byHost     bool        // whether a route has a host
@@ -45,6 +46,7 @@ func newTable(policies []Policy, foldPaths bool, own func(string) []sash.Limit, 
 	t := &table{
 		given: clonePolicies(policies), foldPaths: foldPaths, own: own,
 		numbers: make(map[variant]int), byNumber: make(map[int]*policy), next: former.next,
+		replaced: make(chan struct{}),
 	}
 	var enforced, shadows []Policy
 	for _, p := range t.given {

@@ -65,17 +65,17 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-overtaken", fault: "a new request overtakes those that wait",
-		file: "httplimit/queue.go", old: "attempted := c.place == 0 && c.waits.none()", new: "attempted := true",
+		file: "httplimit/queue.go", old: "attempted := c.place == 0 && !c.waits.waitsFor(takes)", new: "attempted := true",
 		tests: "TestQueue",
 	},
 	{
 		name: "queue-out-of-order", fault: "a request that has waited elsewhere comes last",
-		file: "httplimit/waitqueue.go", old: "if after.Value.(*waiter).number < w.number {", new: "if true {",
+		file: "httplimit/waitqueue.go", old: "return q.places[i].waiter.number < q.places[j].waiter.number", new: "return false",
 		tests: "TestQueue",
 	},
 	{
 		name: "queue-does-not-wake-the-next", fault: "a queue does not wake the waiter that becomes its first",
-		file: "httplimit/waitqueue.go", old: "		return\n	}\n	in.Front().Value.(*waiter).notify()", new: "		return\n	}",
+		file: "httplimit/waitqueue.go", old: "	case first:\n		in.places[0].waiter.notify()\n", new: "	case first:\n",
 		tests: "TestQueue",
 	},
 	{
@@ -85,12 +85,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-deaf-at-first", fault: "units that are given back while a request begins to wait are not for it",
-		file: "httplimit/waitqueue.go", old: "		default:\n			w.notify()\n", new: "",
+		file: "httplimit/waitqueue.go", old: "		w.notify()\n", new: "",
 		tests: "TestQueue",
 	},
 	{
 		name: "queue-together", fault: "a request that its policies deny together tries all the time",
-		file: "httplimit/queue.go", old: "		wait = together\n", new: "",
+		file: "httplimit/queue.go", old: "soonest, last = together, together", new: "soonest, last = 0, 0",
 		tests: "TestQueue",
 	},
 	{
@@ -100,7 +100,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-everywhere", fault: "a request holds up others where it is admitted",
-		file: "httplimit/waitqueue.go", old: "case !denies(p.policy):", new: "case false:",
+		file: "httplimit/waitqueue.go", old: "!p.insists(denies) {", new: "false {",
 		tests: "TestQueue",
 	},
 	{
@@ -110,7 +110,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-for-nothing", fault: "a request waits that is sure to be denied in the end",
-		file: "httplimit/queue.go", old: "return wait, left > 0 && wait <= left", new: "return wait, left > 0",
+		file: "httplimit/queue.go", old: "return soonest, left > 0 && last <= left", new: "return soonest, left > 0",
 		tests: "TestQueue",
 	},
 	{
@@ -125,7 +125,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-one-too-many", fault: "one request more than fits waits",
-		file: "httplimit/waitqueue.go", old: ">= p.Queue.Requests ||", new: "> p.Queue.Requests ||",
+		file: "httplimit/waitqueue.go", old: ">= p.Queue.Requests {", new: "> p.Queue.Requests {",
 		tests: "TestQueue",
 	},
 	{
@@ -160,8 +160,53 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-full-untold", fault: "events do not tell that a queue is full",
-		file: "httplimit/waitqueue.go", old: "		w.full = p.policy\n		return false", new: "		w.full = new(policy)\n		return false",
+		file: "httplimit/waitqueue.go", old: "p.waiter.full = p.policy", new: "p.waiter.full = new(policy)",
 		tests: "TestQueue_Events",
+	},
+	{
+		name: "queue-sleeps-until-the-last", fault: "a request keeps its turn under a policy that admits it until all do",
+		file: "httplimit/queue.go", old: "int64(soonest)))", new: "int64(max(soonest, leastWait(takes)/100))))",
+		tests: "TestQueue_AClientAbove",
+	},
+	{
+		name: "queue-first-without-a-turn", fault: "a request without a turn holds up others where it is the first",
+		file: "httplimit/waitqueue.go", old: "			q.part(p)\n		case !q.join(p):", new: "		case !q.join(p):",
+		tests: "TestQueue_ARequestWithoutATurn",
+	},
+	{
+		name: "queue-starves", fault: "a request that was overtaken does not insist",
+		file: "httplimit/waitqueue.go", old: "	if !p.overtaken {", new: "	if true {",
+		tests: "TestQueue_NoneStarves",
+	},
+	{
+		name: "queue-insists-where-it-is-slow", fault: "a request that insists holds up others while a slow policy denies it",
+		file: "httplimit/waitqueue.go", old: "cmp.Compare(other.pace.Window, p.pace.Window)", new: "cmp.Compare(p.pace.Window, other.pace.Window)",
+		tests: "TestQueue_ARequestWaits",
+	},
+	{
+		name: "queue-filled-by-one", fault: "one client fills a queue that it shares",
+		file: "httplimit/waitqueue.go", old: ">= p.Queue.perClient() {", new: ">= p.Queue.Requests {",
+		tests: "TestQueue_Bounds",
+	},
+	{
+		name: "queue-everyone-is-one", fault: "all requests under a policy for Everyone count as those of one client",
+		file: "httplimit/waitqueue.go", old: "if t.body < t.end { //", new: "if t.body <= t.end { //",
+		tests: "TestQueue_Bounds",
+	},
+	{
+		name: "queue-dear-for-all", fault: "a request that waits for one key makes those for all keys wait",
+		file: "httplimit/waitqueue.go", old: "t.queues() && q.byKey[t.key] != nil", new: "t.queues()",
+		tests: "TestQueue_ARequestThatWaits",
+	},
+	{
+		name: "queue-reserves-at-once", fault: "a request reserves that has not waited",
+		file: "httplimit/storecall.go", old: "if c.slept || anySettles", new: "if true || anySettles",
+		tests: "TestQueue_ARequestThatWaits|TestStore_IsAsked",
+	},
+	{
+		name: "queue-quadratic", fault: "each request looks at all others of its queue to find its place",
+		file: "httplimit/waitqueue.go", old: "heap.Push(in, p)", new: "in.Push(p)\n	heap.Init(in)",
+		tests: "TestQueue_StartsOver",
 	},
 	{
 		name: "requests-start-over-for-ever", fault: "policies that are replaced all the time let no request through",

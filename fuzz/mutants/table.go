@@ -1111,7 +1111,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "policies-not-told-to-waiters", fault: "requests wait on for limits that were replaced",
-		file: "httplimit/reconfigure.go", old: "l.waits.notifyAll()", new: "",
+		file: "httplimit/reconfigure.go", old: "close(former.replaced)", new: "_ = former",
 		tests: "TestReconfigure_WhileRequestsWait",
 	},
 	{

@@ -53,7 +53,7 @@
 //   - settle: bytes, estimate, {header: NAME} for [httplimit.SettleHeader], or a name of
 //     [WithSettle].
 //   - queue: a mapping with wait, a duration such as 2s; requests; and, if you like,
-//     requests-each.
+//     requests-each and requests-per-client.
 //   - shadow: true or false.
 //
 // # Keys

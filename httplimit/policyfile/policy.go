@@ -202,6 +202,7 @@ func queueFields(q *httplimit.Queue) []field {
 		{"wait", func(r *reader, v value) { q.Wait = r.duration(v) }, true},
 		{"requests", func(r *reader, v value) { q.Requests = r.waiting(v, 1) }, true},
 		{"requests-each", func(r *reader, v value) { q.RequestsEach = r.waiting(v, 0) }, false},
+		{"requests-per-client", func(r *reader, v value) { q.RequestsPerClient = r.waiting(v, 0) }, false},
 	}
 }
 
