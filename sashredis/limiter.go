@@ -30,8 +30,8 @@ type Limiter struct {
 	local    sash.Clock
 	flights  flights
 	waitings sync.Pool // of *waiting
-	mirror   *mirror  // nil: none
-	lessees  *lessees // nil: there are no leases
+	mirror   *mirror   // nil: none
+	lessees  *lessees  // nil: there are no leases
 	breaker  breaker
 	examiner examiner
 	away     fallback
