@@ -397,6 +397,26 @@ func TestFormats_Nicknames(t *testing.T) {
 	}
 }
 
+// Load balancers log whole URLs, whose path is what a server sees. Their formats have names of AWS, too.
+func TestFormats_PathsOfLoadBalancers(t *testing.T) {
+	const rest = ` app/one 192.0.2.1:2817 10.0.0.9:80 0.001 0.002 0.003 200 200 17 29 "GET https://www.example.com:443/a?x=/b HTTP/1.1" "curl/8" - -`
+	for name, line := range map[string]string{"awselb": "2026-03-10T10:00:00.000001Z" + rest, "awsalb": "h2 2026-03-10T10:00:00.000001Z" + rest} {
+		r := invoke(line+"\n", "-limit", "0/s", "-json", "-key", "path", "-format", name).report(t)
+		require.Len(t, r.Limits, 1, name)
+		assert.Equal(t, "/a", r.Limits[0].Top[0].Client, name)
+	}
+}
+
+// IIS and CloudFront encode the spaces of X-Forwarded-For.
+func TestFormats_EncodedXForwardedFor(t *testing.T) {
+	for name, list := range map[string]string{"cs(X-Forwarded-For)": "203.0.113.9,+10.0.0.9", "X-Forwarded-For": "1.2.3.4,+203.0.113.9", "x-forwarded-for": "1.2.3.4,%20203.0.113.9"} {
+		log := "#Fields: date time c-ip " + name + "\n2026-03-10 10:00:00 10.0.0.1 " + list + "\n"
+		r := invoke(log, "-limit", "0/s", "-json", "-trust", "10.0.0.0/8").report(t)
+		require.Len(t, r.Limits, 1, r.UnreadableLines)
+		assert.Equal(t, "203.0.113.9", r.Limits[0].Top[0].Client, name)
+	}
+}
+
 // With -time, the clients of JSON are told apart as without it.
 func TestFormats_TimeOfJSONKeepsTheKey(t *testing.T) {
 	json := `{"when":1700000000.5,"remote_addr":"192.0.2.1","in":2}` + "\n" + `{"when":1700000001.5,"remote_addr":"192.0.2.2","in":3}` + "\n"

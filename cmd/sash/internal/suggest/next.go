@@ -68,10 +68,20 @@ func policyCode(limits []sash.Limit, key traffic.Key, o *options) string {
 	case o.settles():
 		fields = append(fields, `Unit:   "content-bytes",`, "Settle: httplimit.SettleBytes(), // known afterwards: the request that exceeds a limit is served")
 	default:
-		fields = append(fields, fmt.Sprintf("Unit:   %+q,", o.Cost), "Cost:   …, // func(*http.Request) int64: the "+o.unit()+"; or Settle, if they are known afterwards")
+		fields = append(fields, fmt.Sprintf("Unit:   %q,", asUnit(o.Cost)), "Cost:   …, // func(*http.Request) int64: the "+o.unit()+"; or Settle, if they are known afterwards")
 	}
 	fields = append(fields, "Shadow: true,")
 	return "httplimit.Policy{\n\t" + strings.Join(fields, "\n\t") + "\n}\n"
+}
+
+// asUnit returns the sum as the Unit of a policy, which is printable ASCII.
+func asUnit(cost *traffic.Sum) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '_'
+		}
+		return c
+	}, cost.String())
 }
 
 // settles reports whether the policy settles what a request has cost after its response.

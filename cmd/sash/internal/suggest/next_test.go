@@ -31,6 +31,7 @@ func TestPolicyCode_IsWhatWasMeasured(t *testing.T) {
 		"bytes": {"addr/64", []string{"-cost", "size"}, []string{`Unit:   "content-bytes",`, "Settle: httplimit.SettleBytes(),"}},
 		"other costs": {"none", []string{"-time", "at", "-cost", "input+output"},
 			[]string{`Unit:   "input+output",`, "Cost:   …, // func(*http.Request) int64: the units of input+output; or Settle", "Key:    httplimit.Everyone(),"}},
+		"a unit that no header can have": {"none", []string{"-time", "at", "-cost", "größe"}, []string{`Unit:   "gr__e",`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, err := parseArgs(c.args)

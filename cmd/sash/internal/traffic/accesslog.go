@@ -358,8 +358,8 @@ func notOfHostName(c rune) bool {
 	return c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 }
 
-// splitRequest returns the method of a request line, and its path without the query. They
-// are empty for other text, as probes send it.
+// splitRequest returns the method of a request line, and its path without the query. The target may be
+// a whole URL, as load balancers log it. Both are empty for other text, as probes send it.
 func splitRequest(request string) (method, path string) {
 	method, target, ok := strings.Cut(request, " ")
 	if !ok {
@@ -368,8 +368,7 @@ func splitRequest(request string) (method, path string) {
 	if i := strings.LastIndex(target, " HTTP/"); i >= 0 {
 		target = target[:i]
 	}
-	path, _, _ = strings.Cut(target, "?")
-	return method, path
+	return method, withoutQuery(target)
 }
 
 // A scanner splits a line from the left. It keeps the first error, and finds nothing after

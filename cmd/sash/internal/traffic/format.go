@@ -106,7 +106,7 @@ func FormatNames() (names []string) {
 // nicknames are names by which servers and the tools that read their logs know formats.
 var nicknames = map[string]string{
 	"main": "combined", "combinedio": "combined", "traefikclf": "combined", // more fields may follow
-	"vcombined": "vhost_combined", "vcommon": "vhost_common", "cloudfront": "w3c", "awsalb": "alb", "awselb": "alb",
+	"vcombined": "vhost_combined", "vcommon": "vhost_common", "cloudfront": "w3c", "awsalb": "alb", "awselb": "elb",
 }
 
 // canonical returns the name of a format, in whatever case and by whatever nickname it is given.
@@ -160,7 +160,7 @@ var aliases = map[string][]alias{
 		{"cs(User-Agent)", nil}, {"user_agent", nil}},
 	"host": {{"http_host", nil}, {"request.host", nil}, {"RequestHost", nil}, {"cs-host", nil}, {"server_name", nil}},
 	forwarded: {{"http_x_forwarded_for", nil}, {"request.headers.X-Forwarded-For", nil}, {"request_X-Forwarded-For", nil},
-		{"cs(X-Forwarded-For)", nil}, {"x-forwarded-for", nil}, {"x_forwarded_for", nil}, {"proxy_add_x_forwarded_for", nil}},
+		{"cs(X-Forwarded-For)", spaced}, {"X-Forwarded-For", spaced}, {"x-forwarded-for", spaced}, {"x_forwarded_for", nil}, {"proxy_add_x_forwarded_for", nil}},
 }
 
 // isHeader reports whether a field of that name is a header of the request. A request without it
@@ -197,6 +197,9 @@ func hostOfAny(v string) string {
 	}
 	return v
 }
+
+// spaced returns a list of addresses with its spaces, which IIS and CloudFront encode.
+func spaced(list string) string { return strings.NewReplacer("+", " ", "%20", " ").Replace(list) }
 
 func methodOf(request string) string {
 	method, _ := splitRequest(request)
