@@ -29,6 +29,7 @@ type call struct {
 	running  *policy  // policy whose functions are running; nil: none
 	reserved bool     // whether a take has a reservation
 	missed   []missed // shadows that could not decide it, to be reported
+	decided  uint64   // number of requests so far that had this call
 
 	came      int64         // instant at which it began to wait, if it did
 	place     uint64        // number of its waiter, by which it waits again when it starts over; 0: none
@@ -189,17 +190,22 @@ func logPanics(r *http.Request) {
 	}
 }
 
+// logfOf returns the function that writes to the error log of the server of r.
+func logfOf(r *http.Request) func(format string, args ...any) {
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ErrorLog != nil {
+		return server.ErrorLog.Printf
+	}
+	return log.Printf
+}
+
 // logPanic logs a panic in p, or in an observer or the store if p is nil. Like net/http, it writes
 // to the error log of the server, and sends nothing to the client.
 func logPanic(r *http.Request, p *policy, fault any) {
-	logf, in := log.Printf, "an observer or the store"
-	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ErrorLog != nil {
-		logf = server.ErrorLog.Printf
-	}
+	in := "an observer or the store"
 	if p != nil {
 		in = "policy " + strconv.Quote(p.Name)
 	}
-	logf("httplimit: panic in %s: %v\n%s", in, fault, debug.Stack())
+	logfOf(r)("httplimit: panic in %s: %v\n%s", in, fault, debug.Stack())
 }
 
 // collectTakes fills takes, and reports whether the identity can be told for all

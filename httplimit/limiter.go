@@ -27,7 +27,9 @@ type Limiter struct {
 	secret        cipher.Block              // of fingerprints
 	calls         sync.Pool
 	waits         waitQueues
-	store         Store // decides instead of limiter, which is nil then; nil: none
+	marked        atomic.Int64 // number of marked requests that are being served
+	warned        atomic.Bool  // whether it has warned of a request that it decides twice
+	store         Store        // decides instead of limiter, which is nil then; nil: none
 }
 
 // New returns a limiter with every [Policy] among options. The error lists all faults

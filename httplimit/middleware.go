@@ -27,6 +27,11 @@ import "net/http"
 //
 // The headers report the quota that is left at that moment. All clients that share the
 // quota use it up.
+//
+// Mount a Limiter once on the way of a request: a request that passes two of its middlewares is
+// charged twice, and each of the requests that a handler makes of it, and passes to the mux again,
+// is charged as well. A limiter looks for that in the contexts of some requests, the first among
+// them, and warns once in the server's error log.
 func (l *Limiter) Middleware(next http.Handler) http.Handler {
 	mustNotBeNil("Middleware", next == nil)
 	return &handler{l, next}
@@ -42,13 +47,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	bare := len(header) == 0
 	var v Verdict
-	h.decide(&v, header, r)
+	mark := h.decide(&v, header, r)
 	switch {
 	case v.Outcome != Admitted:
 		if !bare {
 			dropContent(header)
 		}
 		h.refuse(w, r, &v)
+	case mark:
+		h.serveMarked(h.next, w, r, v.Charges)
 	case v.Charges == nil:
 		h.next.ServeHTTP(w, r)
 	default:

@@ -40,13 +40,16 @@ type Verdict struct {
 // Decide keeps nothing of r but what Charges need, until they are settled. It is safe for
 // concurrent use.
 func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
-	l.decide(&v, h, r)
+	_ = l.decide(&v, h, r)
 	return v
 }
 
-// decide is Decide that sets v, which is the zero Verdict.
-func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) {
+// decide is Decide that sets v, which is the zero Verdict. It reports whether to mark the request,
+// if it is admitted.
+func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) (mark bool) {
 	c := l.calls.Get().(*call)
+	l.warnOfSecond(r)
+	mark = c.marks()
 	c.table = l.table.Load()
 	if l.store == nil {
 		c.decideHere(v, h, r)
@@ -55,6 +58,7 @@ func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) {
 	}
 	// Serving the request may take long, so another request gets the call first.
 	c.release()
+	return mark
 }
 
 // Refuse writes the answer of the middleware to a request that is not admitted: that of

@@ -209,6 +209,11 @@ var ofHTTPLimit = []mutant{
 		tests: "TestQueue_StartsOver",
 	},
 	{
+		name: "mounted-twice-later", fault: "only the first request tells that a limiter is mounted twice",
+		file: "httplimit/mounted.go", old: "c.decided%251 == 1", new: "c.decided == 1",
+		tests: "TestMiddleware_Warns",
+	},
+	{
 		name: "requests-start-over-for-ever", fault: "policies that are replaced all the time let no request through",
 		file: "httplimit/call.go", old: "if round <= freeRounds {", new: "if round > 0 {",
 		tests: "TestReconfigure_StartsARequestOver",
