@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,17 +17,18 @@ import (
 
 // FuzzPattern compares policies with an http.ServeMux that has only their pattern. A policy
 // must apply to the requests that the mux serves or redirects, by the path as it was sent
-// or with its escapes undone. Hosts are compared as names.
+// or with its escapes undone, and cleaned or not. Hosts are compared as names.
 func FuzzPattern(f *testing.F) {
 	for _, s := range [][4]string{
 		{"POST /login", "POST", "h", "/login"}, {"/api/", "GET", "h", "/api"}, {"/api/", "CONNECT", "h", "/api"},
 		{"GET h/{x}/y", "HEAD", "h:80", "/%2F/y"}, {"/{any...}", "GET", "", "//x/../y"}, {"/{$}", "PUT", "h", "/"},
 		{"GET", "GET", "h", "/"}, {"", "GET", "h", "*"}, {"/a%2Fb", "GET", "h", "/a%2Fb"}, {"/", "GET", "h", ""},
+		{"/api/", "GET", "h", "/api/x/../.."}, {"PUT /a/{x}/b", "PUT", "h", "/a//b"}, {"h/%2e%2e/{x}", "CONNECT", "h", "/../%2f"}, {"/a/", "CONNECT", "h", "/x/%2e./%61"},
 		{"H.example./", "GET", "h.EXAMPLE.:80", "/"}, {"[::1]/", "CONNECT", "[0::1]:443", "http://[::1]:1"}, {"h:80/", "GET", "h:80", "/"}, {"./", "GET", ".", "/"},
 	} {
 		f.Add(s[0], s[1], s[2], s[3])
 	}
-	f.Fuzz(func(t *testing.T, pattern, method, host, path string) {
+	f.Fuzz(func(t *testing.T, pattern, method, host, target string) {
 		l, err := httplimit.New(policyFor(pattern), httplimit.WithSweepInterval(-1))
 		mux, fault := muxOf(pattern)
 		if (err == nil) != (fault == nil) {
@@ -35,13 +37,13 @@ func FuzzPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r := requestFor(method, host, path)
+		r := requestFor(method, host, target)
 		if r == nil {
 			return
 		}
 		for range 3 { // the third time from the cache
-			if got, want := hasLimit(l, r), serves(mux, r); got != want {
-				t.Fatalf("%q: %s %q %q: %v, want %v", pattern, method, host, path, got, want)
+			if got, want := hasLimit(l, r), serves(mux, r) || servesUnclean(pattern, r); got != want {
+				t.Fatalf("%q: %s %q %q: %v, want %v", pattern, method, host, target, got, want)
 			}
 		}
 	})
@@ -55,9 +57,9 @@ func FuzzPathFolding(f *testing.F) {
 	} {
 		f.Add(s[0], s[1], s[2])
 	}
-	f.Fuzz(func(t *testing.T, pattern, method, path string) {
+	f.Fuzz(func(t *testing.T, pattern, method, target string) {
 		plain, err := httplimit.New(policyFor(pattern), httplimit.WithSweepInterval(-1))
-		r := requestFor(method, "h", path)
+		r := requestFor(method, "h", target)
 		if err != nil || r == nil {
 			return
 		}
@@ -70,13 +72,19 @@ func FuzzPathFolding(f *testing.F) {
 		}
 		if !hasLimit(folding, r) {
 			if hasLimit(plain, r) {
-				t.Fatalf("%q: %s %q: only without folding", pattern, method, path)
+				t.Fatalf("%q: %s %q: only without folding", pattern, method, target)
 			}
 			return
 		}
 		escaped := r.URL.EscapedPath()
 		if !strings.HasPrefix(escaped, "/") || strings.HasPrefix(escaped, "//") || strings.Contains(r.URL.RawPath, "#") {
 			return // other spellings of these cannot be read in all the same ways
+		}
+		if clean := r.Clone(r.Context()); hasUnclean(r) {
+			clean.URL = parseTarget(path.Clean(r.URL.EscapedPath()))
+			if !hasLimit(folding, clean) {
+				return // it applies to this path as it is, but not to all paths that are cleaned alike
+			}
 		}
 		for _, other := range []string{swapCase(escaped), escaped + "/", strings.TrimSuffix(escaped, "/"), "/" + escaped, "/x/.." + escaped, escaped + "/."} {
 			changed := r.Clone(r.Context())
@@ -85,7 +93,7 @@ func FuzzPathFolding(f *testing.F) {
 				t.Fatal(err)
 			}
 			if !hasLimit(folding, changed) {
-				t.Fatalf("%q: %s %q, but not %q", pattern, method, path, other)
+				t.Fatalf("%q: %s %q, but not %q", pattern, method, target, other)
 			}
 		}
 	})
@@ -138,12 +146,12 @@ func muxOf(pattern string) (mux *http.ServeMux, fault error) {
 	}()
 	nothing := func(http.ResponseWriter, *http.Request) {}
 	http.NewServeMux().HandleFunc(pattern, nothing)
-	if _, host, path := parts(pattern); host != "" {
+	if _, host, rest := parts(pattern); host != "" {
 		name, port := hostAndPort(host)
 		if name == "" || port {
 			return nil, fmt.Errorf("no name or a port: %q", host)
 		}
-		pattern = strings.TrimSuffix(pattern, host+path) + name + path
+		pattern = strings.TrimSuffix(pattern, host+rest) + name + rest
 	}
 	mux = http.NewServeMux()
 	mux.HandleFunc(pattern, nothing)
@@ -151,7 +159,7 @@ func muxOf(pattern string) (mux *http.ServeMux, fault error) {
 }
 
 // parts splits a pattern of a mux.
-func parts(pattern string) (method, host, path string) {
+func parts(pattern string) (method, host, rest string) {
 	found := regexp.MustCompile(`(?s)^([^ \t]*[ \t]+)?([^/]*)(/.*)$`).FindStringSubmatch(pattern)
 	return found[1], found[2], found[3]
 }
@@ -197,4 +205,63 @@ func serves(mux *http.ServeMux, r *http.Request) bool {
 	asked.URL.RawPath = ""
 	_, pattern := mux.Handler(asked)
 	return strings.Contains(r.URL.EscapedPath(), "%") && pattern != ""
+}
+
+// hasUnclean reports whether the path of r is not clean, in one of its readings.
+func hasUnclean(r *http.Request) bool {
+	clean := path.Clean(r.URL.Path)
+	return clean != strings.TrimSuffix(r.URL.Path, "/") && clean != r.URL.Path
+}
+
+// servesUnclean reports whether a mux for a pattern would serve or redirect r if it read a
+// path as it is, or cleaned, whatever the method of r. A mux does not clean the path of a
+// CONNECT.
+func servesUnclean(pattern string, r *http.Request) bool {
+	if pattern == "" || !hasUnclean(r) {
+		return false
+	}
+	method, host, patternPath := parts(pattern)
+	method = strings.TrimSpace(method)
+	if method != "" && method != r.Method && (method != "GET" || r.Method != "HEAD") {
+		return false
+	}
+	mux, fault := muxOf("CONNECT " + host + patternPath)
+	if fault != nil {
+		panic(fault)
+	}
+	slash := regexp.MustCompile("(?i)/%2f(/|$)") // no wildcard of a mux matches it
+	readable := func(escaped string) *url.URL {
+		for slash.MatchString(escaped) {
+			escaped = slash.ReplaceAllString(escaped, "/-a-slash-$1")
+		}
+		return parseTarget(escaped)
+	}
+	name, _ := hostAndPort(r.Host)
+	for _, reading := range []*url.URL{
+		{Path: r.URL.Path}, {Path: cleanPath(r.URL.Path)}, readable(r.URL.EscapedPath()), readable(cleanPath(r.URL.EscapedPath())),
+	} {
+		reading.Host = name
+		if _, served := mux.Handler(&http.Request{Method: "CONNECT", Host: name, URL: reading}); served != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// parseTarget returns the URL of a path with escapes.
+func parseTarget(escaped string) *url.URL {
+	plain, err := url.PathUnescape(escaped)
+	if err != nil {
+		panic(err)
+	}
+	return &url.URL{Path: plain, RawPath: escaped}
+}
+
+// cleanPath cleans a path as a mux does.
+func cleanPath(p string) string {
+	clean := path.Clean(p)
+	if strings.HasSuffix(p, "/") && clean != "/" {
+		clean += "/"
+	}
+	return clean
 }

@@ -34,26 +34,29 @@ func otherTargets(r *http.Request) (others []*http.Request) {
 }
 
 // appendFoldings appends r with its path folded, in both readings of its escapes.
-func appendFoldings(all []*http.Request, r *http.Request) []*http.Request {
-	all = appendFolded(all, r, path.Clean("/"+fold(r.URL.Path)), "")
+func (t *table) appendFoldings(all []*http.Request, r *http.Request) []*http.Request {
+	all = appendFolded(all, withPath(r, path.Clean("/"+fold(r.URL.Path)), ""))
 	if r.URL.RawPath != "" {
 		escaped := foldEscaped(path.Clean("/" + r.URL.EscapedPath()))
-		all = appendFolded(all, r, unescape(escaped), escaped)
+		all = appendFolded(all, withPath(r, unescape(escaped), escaped))
+	}
+	if unclean(r.URL.Path) {
+		all = t.appendUncleanFoldings(all, r)
 	}
 	return all
 }
 
-// appendFolded appends r with the path folded, without a trailing slash and with one.
-// escaped is the path with its escapes, or empty if it needs none.
-func appendFolded(all []*http.Request, r *http.Request, folded, escaped string) []*http.Request {
-	all = append(all, withPath(r, folded, escaped))
-	if folded == "/" {
+// appendFolded appends a request with a folded path, without a trailing slash and with one.
+func appendFolded(all []*http.Request, r *http.Request) []*http.Request {
+	all = append(all, r)
+	if r.URL.Path == "/" {
 		return all
 	}
+	escaped := r.URL.RawPath
 	if escaped != "" {
 		escaped += "/"
 	}
-	return append(all, withPath(r, folded+"/", escaped))
+	return append(all, withPath(r, r.URL.Path+"/", escaped))
 }
 
 // fold replaces each letter of s by the smallest of the letters that
@@ -67,15 +70,6 @@ func foldRune(r rune) rune {
 		first = min(first, other)
 	}
 	return first
-}
-
-// cleanPattern cleans the path of a pattern, and keeps its trailing slash.
-func cleanPattern(p string) string {
-	clean := path.Clean(p)
-	if strings.HasSuffix(p, "/") && clean != "/" {
-		return clean + "/"
-	}
-	return clean
 }
 
 // foldPattern folds the literal segments of the path of a pattern.
@@ -99,14 +93,10 @@ func foldEscaped(p string) string {
 	return strings.Join(segments, "/")
 }
 
-// foldSegment folds a segment with escapes. The segments "." and ".." stay escaped,
-// since a mux reads them as a place in the tree.
-func foldSegment(s string) string {
-	if s = fold(unescape(s)); s == "." || s == ".." {
-		return strings.ReplaceAll(s, ".", "%2E")
-	}
-	return url.PathEscape(s)
-}
+// foldSegment folds a segment, and keeps its escapes.
+func foldSegment(s string) string { return escapeSegment(foldUnescaped(s)) }
+
+func foldUnescaped(s string) string { return fold(unescape(s)) }
 
 // unescape returns s with its escapes replaced. Like a mux, it returns s itself if it
 // is malformed.

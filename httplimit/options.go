@@ -102,7 +102,6 @@ func WithSash(options ...sash.Option) Option {
 //
 //   - Letters are equal as under [strings.EqualFold].
 //   - Trailing slashes do not matter.
-//   - "//", "." and ".." are cleaned as by [path.Clean].
 //   - Fiber parses the target of a request by rules of its own, and serves /login#x and
 //     //host/login?:// as /login. So a "#" ends the path, and the text after a leading
 //     "//" may be the host.

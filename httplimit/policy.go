@@ -35,9 +35,14 @@ type Policy struct {
 	//
 	// Paths are compared as in a ServeMux, which distinguishes /login from /LOGIN and
 	// /login/. If the router behind the middleware serves them alike, give
-	// [WithPathFolding], or clients get past the policy by another spelling. A path with
-	// escapes matches if either reading does, with the escapes or with the characters that
-	// they stand for. An empty path, which a CONNECT may have, is "/".
+	// [WithPathFolding], or clients get past the policy by another spelling. An empty path,
+	// which a CONNECT may have, is "/".
+	//
+	// Routers read some paths in different ways, so a policy is for every reading of a path:
+	//   - With escapes, and with the characters that they stand for.
+	//   - With "//", "." and "..", and cleaned of them as by [path.Clean]. So "/api/" and
+	//     "/secret" are both for /api/../secret, which chi, gin and echo pass to the handler
+	//     of /api/* as it is. An empty segment matches a wildcard, as it does in gin.
 	//
 	// Hosts are compared as names. Case, one trailing dot, the port and the spelling of an
 	// IPv6 address do not matter, not for CONNECT either. The host of a Pattern must have

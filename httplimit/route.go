@@ -60,7 +60,7 @@ func checkPattern(pattern, name string, folded bool) error {
 	case found:
 		return fmt.Errorf("%.200q: the host must have no port, since ports are ignored: write %.200q", pattern, method+bare+path)
 	}
-	if clean := cleanPattern(path); folded && path != clean {
+	if clean := cleanPath(path); folded && path != clean {
 		return fmt.Errorf("%.200q: WithPathFolding cleans paths: write %.200q", pattern, method+host+clean)
 	}
 	return nil
@@ -148,6 +148,8 @@ func (t *table) findRoutes(r *http.Request) routeSet {
 //   - Hosts are compared as names.
 //   - A path may hold escapes, such as %2F, that a mux distinguishes and other handlers
 //     do not. It is read with its escapes and without them.
+//   - A path may hold "//", "." and "..", which a mux cleans and other handlers do not. It
+//     is read cleaned and as it is.
 //   - A folded path is read with a trailing slash and without one, and in the readings
 //     of otherTargets.
 func (t *table) readings(all []*http.Request, r *http.Request) []*http.Request {
@@ -156,12 +158,16 @@ func (t *table) readings(all []*http.Request, r *http.Request) []*http.Request {
 	}
 	if t.foldPaths {
 		for _, other := range otherTargets(r) {
-			all = appendFoldings(all, other)
+			all = t.appendFoldings(all, other)
 		}
-		return appendFoldings(all, r)
+		return t.appendFoldings(all, r)
 	}
-	if all = append(all, r); r.URL.RawPath != "" {
+	all = append(all, r)
+	if r.URL.RawPath != "" {
 		all = append(all, withPath(r, r.URL.Path, ""))
+	}
+	if unclean(r.URL.Path) {
+		all = t.appendUnclean(all, r)
 	}
 	return all
 }

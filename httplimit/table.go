@@ -3,6 +3,7 @@ package httplimit
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -20,6 +21,7 @@ type table struct {
 
 	routes     []*route
 	byHost     bool        // whether a route has a host
+	depth      int         // number of segments of the longest pattern
 	foldPaths  bool        // whether paths are folded
 	routeCache *routeCache // nil: the only route is every request
 
@@ -115,6 +117,7 @@ func (t *table) routeFor(pattern string) int {
 	}
 	t.routes = append(t.routes, r)
 	t.byHost = t.byHost || r.hosted
+	t.depth = max(t.depth, strings.Count(pattern, "/"))
 	return len(t.routes) - 1
 }
 

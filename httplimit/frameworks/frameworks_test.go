@@ -246,16 +246,19 @@ func newClient(t *testing.T, m mount, policies ...httplimit.Option) *client {
 		httplimit.WithClock(sash.NewManualClock(0)), httplimit.WithSweepInterval(-1))...))
 	t.Cleanup(func() { limiter.Close() })
 	c := &client{T: t, Client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}}
-	h := m.build(t, limiter, &c.served)
-	if there, ok := h.(at); ok {
-		c.url = "http://" + there.address
-	} else {
-		server := httptest.NewServer(h)
-		t.Cleanup(server.Close)
-		c.url = server.URL
-	}
+	c.url = urlOf(t, m.build(t, limiter, &c.served))
 	t.Cleanup(c.CloseIdleConnections)
 	return c
+}
+
+// urlOf returns the URL of a site, which it serves if the site has no server of its own.
+func urlOf(t *testing.T, h http.Handler) string {
+	if there, ok := h.(at); ok {
+		return "http://" + there.address
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func (c *client) post(path, password string) *http.Response {
@@ -267,15 +270,18 @@ func (c *client) post(path, password string) *http.Response {
 }
 
 // postTo posts to a target as it stands, and returns the status.
-func (c *client) postTo(target string) int {
-	conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
-	require.NoError(c, err)
+func (c *client) postTo(target string) int { return postTo(c, c.url, target).StatusCode }
+
+// postTo posts to a target of a site, as it stands, and returns the response without its body.
+func postTo(t require.TestingT, site, target string) *http.Response {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(site, "http://"))
+	require.NoError(t, err)
 	defer conn.Close()
 	_, err = io.WriteString(conn, "POST "+target+" HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
-	require.NoError(c, err)
+	require.NoError(t, err)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(c, err)
-	return response.StatusCode
+	require.NoError(t, err)
+	return response
 }
 
 // status sends a request such as "GET /", and returns the status of the response.
