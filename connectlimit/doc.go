@@ -47,6 +47,9 @@
 // metadata Grpc-Retry-Pushback-Ms of the error, in milliseconds, rounded up. That is -1, do not
 // retry, if no wait would do, or one over 24 days.
 //
+// A call that would have waited in a queue, but for Close of the limiter, is answered UNAVAILABLE.
+// Close the limiter before a server that stops gracefully: it would wait for those that wait.
+//
 // Other calls that are refused have no details. A call whose identity cannot be told is answered
 // CodeInvalidArgument. If a function of a policy panics, it is CodeInternal. If the context of a
 // call ends while it waits in a queue, it is CodeCanceled or CodeDeadlineExceeded.

@@ -58,6 +58,9 @@
 // 24 days. The metadata is in the trailer, which of such an answer is all there is: grpc-go
 // retries no call that was sent a header.
 //
+// A call that would have waited in a queue, but for Close of the limiter, is answered UNAVAILABLE.
+// Close the limiter before a server that stops gracefully: it would wait for those that wait.
+//
 // Other calls that are refused have no details. A call whose identity cannot be told is answered
 // INVALID_ARGUMENT, and not UNAUTHENTICATED, by which clients would get new credentials. If a
 // function of a policy panics, it is INTERNAL. If the context of a call ends while it waits in a

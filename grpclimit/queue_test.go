@@ -129,3 +129,19 @@ func chats1(stream grpc.ServerStream) error {
 	}
 	return stream.SendMsg(m)
 }
+
+// GracefulStop waits for calls. A limiter that is closed before refuses those that wait.
+func TestServer_CloseRefusesCallsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := everyone("all", sash.PerSecond(1).Log())
+		p.Queue = httplimit.Queue{Wait: time.Hour, Requests: 100}
+		l, _ := limiter(t, p, httplimit.WithSweepInterval(-1))
+		conn := dialBuffer(t, &echo{}, limited(l)...)
+		require.NoError(t, say(t.Context(), conn))
+		answer := make(chan error)
+		go func() { answer <- say(t.Context(), conn) }()
+		synctest.Wait()
+		require.NoError(t, l.Close())
+		require.Equal(t, codes.Unavailable, status.Code(<-answer))
+	})
+}

@@ -37,6 +37,7 @@ type call struct {
 	waited    time.Duration // in queues
 	abandoned bool          // whether its context has ended there
 	full      *policy       // whose queue had no room for it; nil: none
+	err       error         // why it must not wait; nil: it may
 	behind    *policy       // in whose queue others were before it, if that alone has refused it; nil: none
 }
 
@@ -75,7 +76,7 @@ func (c *call) release() {
 	}
 	c.takes, c.enforced = c.takes[:0], 0
 	if c.place != 0 {
-		c.place, c.slept, c.waited, c.abandoned, c.full, c.behind = 0, false, 0, false, nil, nil
+		c.place, c.slept, c.waited, c.abandoned, c.full, c.err, c.behind = 0, false, 0, false, nil, nil, nil
 	}
 	c.keys, c.names = c.keys[:0], c.names[:0]
 	c.calls.Put(c)

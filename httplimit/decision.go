@@ -59,7 +59,7 @@ func (t *take) ensureNext(l *sash.Limiter) {
 // denial returns which quotas have denied the request, and for how long. d is the
 // decision of the whole call.
 func (c *call) denial(d *sash.Decision) Denial {
-	result := Denial{RetryAfter: d.RetryAfter}
+	result := Denial{RetryAfter: d.RetryAfter, Err: c.err}
 	for i := range c.takes[:c.enforced] {
 		if t := &c.takes[i]; !t.decision.Allowed {
 			result.Violated = append(result.Violated, t.quota.name)

@@ -30,7 +30,7 @@ func (h hold) wait(ctx context.Context) error {
 		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
 			return fmt.Errorf("for another %v, the context ends in %v: %w", left, time.Until(deadline), context.DeadlineExceeded)
 		}
-		blockUntil(ctx, h.clock, h.until, nil, nil)
+		blockUntil(ctx, h.clock, h.until, nil, nil, nil)
 		if err := ctx.Err(); err != nil {
 			return err
 		}

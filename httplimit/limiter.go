@@ -27,6 +27,8 @@ type Limiter struct {
 	secret        cipher.Block              // of fingerprints
 	calls         sync.Pool
 	waits         waitQueues
+	closing       chan struct{} // closed by Close
+	closeOnce     sync.Once
 	marked        atomic.Int64 // number of marked requests that are being served
 	warned        atomic.Bool  // whether it has warned of a request that it decides twice
 	store         Store        // decides instead of limiter, which is nil then; nil: none
@@ -43,7 +45,7 @@ func New(options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{config: c, secret: newSecret()}
+	l := &Limiter{config: c, secret: newSecret(), closing: make(chan struct{})}
 	l.calls.New = func() any { return &call{Limiter: l, stripe: l.sections.stripe()} }
 	inspection := bridge.Inspect(l.forSash)
 	l.ownLimitsFor, _ = inspection.LimitsFor.(func(string) []sash.Limit)
@@ -166,11 +168,18 @@ func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
 	return p.Name, identity, true
 }
 
-// Close ends the goroutine that evicts idle keys. Every other method still works
-// afterwards. The error is always nil.
+// Close ends the goroutine that evicts idle keys, and the waiting in every [Queue]: each request that
+// waits is admitted at once if it can be, or refused. Every other method still works afterwards, but
+// no request waits. The error is always nil.
+//
+// A request that is refused for that is answered 503: its Denial.Err is [http.ErrServerClosed]. So
+// a server that closes its limiter when it shuts down does not wait for requests that wait:
+//
+//	server.RegisterOnShutdown(func() { limiter.Close() })
 //
 // With [WithStore], it closes the store, and returns the error of that.
 func (l *Limiter) Close() error {
+	l.closeOnce.Do(func() { close(l.closing) })
 	if l.store != nil {
 		return l.store.Close()
 	}

@@ -15,7 +15,7 @@ import "net/http"
 //
 // Some requests are answered without next:
 //
-//   - 429 if a policy denies the request.
+//   - 429 if a policy denies the request, or 503 if [Denial].Err says why.
 //   - 400 if the identity cannot be told for a policy. Nothing is charged.
 //   - 500 if a function of a policy or the observer panics. The panic goes to the
 //     server's error log. Nothing is charged, unless it was the observer that panicked.

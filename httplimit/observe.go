@@ -35,7 +35,8 @@ type Event struct {
 	// waited has waited in vain.
 	Waited time.Duration
 	// Err is why the store did not make the Decision, nil if it did. If Outcome is GivenBack or
-	// Settled, it is why the charge may not have been changed.
+	// Settled, it is why the charge may not have been changed. If it is Denied, it may also be
+	// [http.ErrServerClosed]: the request would have waited in the policy's [Queue], but for Close.
 	Err error
 }
 
@@ -137,6 +138,9 @@ func (c *call) observe(t *take, outcome Outcome) {
 func (c *call) describe(e *Event, t *take, outcome Outcome) {
 	e.Policy, e.Pattern, e.Shadow, e.Outcome = t.Name, t.Pattern, t.Shadow, outcome
 	e.Cost, e.Waited, e.QueueFull = t.cost, c.waited, c.full == t.policy
+	if outcome == Denied {
+		e.Err = c.err
+	}
 	if outcome.decided() {
 		e.Decision = t.decision
 	}

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"time"
 
@@ -34,7 +35,7 @@ import (
 // wait, and be served, without its client. The time of waiting counts towards the WriteTimeout of
 // an [http.Server]: after that, a request that has waited is charged, and its client gets no
 // answer. So the timeout should be longer than Wait. [http.Server.Shutdown] waits for requests that
-// wait. A [Limiter.Reconfigure] to policies without a Queue ends their waiting: each of them is
+// wait, unless [Limiter.Close] ends their waiting. A [Limiter.Reconfigure] to policies without a Queue ends their waiting: each of them is
 // then admitted or denied at once.
 //
 // A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of
@@ -163,7 +164,10 @@ func (c *call) admitInTurn(ctx context.Context, a admission) (d sash.Decision) {
 		if turn && useful {
 			c.waits.endAttempt(w, c.denies)
 		}
-		if c.full = w.full; c.full != nil || !useful {
+		if useful && w.full == nil && isClosed(c.closing) {
+			c.err = http.ErrServerClosed
+		}
+		if c.full = w.full; c.full != nil || !useful || c.err != nil {
 			return c.refusal(w, d)
 		}
 
@@ -320,9 +324,9 @@ func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64)
 	}
 	if c.store != nil {
 		// Nothing wakes it for now. A wake-up is kept.
-		blockUntil(ctx, clock, window.Plus(clock.Now(), int64(storePause)), nil, nil)
+		blockUntil(ctx, clock, window.Plus(clock.Now(), int64(storePause)), nil, nil, nil)
 	}
-	blockUntil(ctx, clock, at, w.wake, c.replaced)
+	blockUntil(ctx, clock, at, w.wake, c.replaced, c.closing)
 	return !within || c.begin()
 }
 
@@ -330,15 +334,26 @@ func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64)
 // no answer makes it ask all the time, not even one that says another thing each time.
 const storePause = time.Millisecond
 
-// blockUntil blocks until clock shows an instant, or there is something in wake, or replaced is
-// closed, or ctx ends.
-func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake, replaced <-chan struct{}) {
+// blockUntil blocks until clock shows an instant, or there is something in wake, or replaced or
+// closing is closed, or ctx ends. A channel may be nil.
+func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake, replaced, closing <-chan struct{}) {
 	due, stop := bridge.After(clock, at)
 	defer stop()
 	select {
 	case <-due:
 	case <-wake:
 	case <-replaced:
+	case <-closing:
 	case <-ctx.Done():
+	}
+}
+
+// isClosed reports whether c, on which nothing is sent, is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

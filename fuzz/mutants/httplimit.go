@@ -214,6 +214,16 @@ var ofHTTPLimit = []mutant{
 		tests: "TestMiddleware_Warns",
 	},
 	{
+		name: "queue-outlasts-close", fault: "requests wait on when the limiter is closed",
+		file: "httplimit/queue.go", old: "	case <-closing:\n", new: "",
+		tests: "TestClose",
+	},
+	{
+		name: "queue-after-close", fault: "requests wait in a limiter that is closed",
+		file: "httplimit/queue.go", old: "w.full == nil && isClosed(c.closing)", new: "w.full == nil && c.slept && isClosed(c.closing)",
+		tests: "TestClose",
+	},
+	{
 		name: "requests-start-over-for-ever", fault: "policies that are replaced all the time let no request through",
 		file: "httplimit/call.go", old: "if round <= freeRounds {", new: "if round > 0 {",
 		tests: "TestReconfigure_StartsARequestOver",

@@ -67,6 +67,9 @@ func newRefusal(ctx context.Context, v *httplimit.Verdict, h http.Header) *Refus
 // whose deadline comes before the end of that time is told not to retry: otherwise it would wait
 // until its deadline for nothing, and lose the answer.
 func denied(ctx context.Context, d *httplimit.Denial, h http.Header) *Refusal {
+	if d.Err != nil { // another server may answer at once
+		return &Refusal{Code: Unavailable, Message: "the server cannot decide the call at present", Header: h}
+	}
 	r := &Refusal{Code: ResourceExhausted, Header: h, Pushback: pushback(d.RetryAfter)}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d.RetryAfter {
 		r.Pushback = pushback(sash.Never)
