@@ -37,12 +37,12 @@ import (
 //   - RetryInfo in the details of the error
 //   - the trailer Grpc-Retry-Pushback-Ms
 //   - the header Retry-After
-//   - the header RateLimit, if it reports that a quota is used up
 //
 // A call that is not sent has CodeResourceExhausted if it may not wait, with RetryInfo, or is
 // never admitted; CodeCanceled or CodeDeadlineExceeded if its context ends, or must end before
-// its turn; and else CodeInternal. The error also wraps what t says: a [*httplimit.TurnError],
-// sash.ErrExceedsLimit, the error of the context.
+// its turn, with RetryInfo if the server has asked to wait for longer; and else CodeInternal. The
+// error also wraps what t says: a [*httplimit.TurnError], sash.ErrExceedsLimit, the error of the
+// context.
 //
 // The interceptor repeats no call. Calls of handlers pass through it unchanged. It panics if t is
 // nil.
@@ -111,6 +111,8 @@ type clientConn struct {
 	turn   chan struct{}
 	key    string
 	err    error
+
+	ended bool // set by Receive, which is called by one goroutine at a time
 }
 
 // wait waits for the turn of the stream, once. It is called by the side that sends.
@@ -171,7 +173,9 @@ func (c *clientConn) Receive(message any) error {
 		return err
 	}
 	err := c.StreamingClientConn.Receive(message)
-	if !errors.Is(err, io.EOF) {
+	// Each call after the end returns the same denial. Its time counts from the first.
+	if err != nil && !errors.Is(err, io.EOF) && !c.ended {
+		c.ended = true
 		c.interceptor.obey(c.key, err)
 	}
 	return err

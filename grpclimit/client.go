@@ -40,12 +40,11 @@ import (
 //   - RetryInfo in the details of the status
 //   - the trailer grpc-retry-pushback-ms
 //   - the metadata retry-after
-//   - the metadata ratelimit, if it reports that a quota is used up
 //
 // A call that is not sent has a status of RESOURCE_EXHAUSTED if it may not wait, with RetryInfo,
 // or is never admitted; CANCELLED or DEADLINE_EXCEEDED if its context ends, or must end before
-// its turn; and else INTERNAL. The error also wraps what t says: a [*httplimit.TurnError],
-// sash.ErrExceedsLimit, the error of the context.
+// its turn, with RetryInfo if the server has asked to wait for longer; and else INTERNAL. The error
+// also wraps what t says: a [*httplimit.TurnError], sash.ErrExceedsLimit, the error of the context.
 //
 // The interceptor repeats no call. Attempts that grpc-go itself repeats, by the retry policy of
 // a service config, are below the interceptor, and charged once. UnaryClientInterceptor panics if
@@ -89,11 +88,14 @@ type clientStream struct {
 	grpc.ClientStream
 	transport *httplimit.Transport
 	key       string
+	ended     bool // set by RecvMsg, which is called by one goroutine at a time
 }
 
 func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	if err != nil && err != io.EOF {
+	// Each call after the end returns the same denial. Its time counts from the first.
+	if err != nil && err != io.EOF && !s.ended {
+		s.ended = true
 		header, _ := s.Header() // does not block: the stream has ended
 		obey(s.transport, s.key, err, header, s.Trailer())
 	}

@@ -185,7 +185,7 @@ func TestClient_ObeysWhatServersAskFor(t *testing.T) {
 		"RetryInfo goes first":    {answers(codes.ResourceExhausted, all, wait(5*time.Second)), 5 * time.Second},
 		"then pushback":           {answers(codes.ResourceExhausted, all), 7 * time.Second},
 		"then retry-after":        {answers(codes.ResourceExhausted, metadata.Join(all, pushback("8000"))), 9 * time.Second},
-		"then ratelimit":          {answers(codes.ResourceExhausted, metadata.Pairs("ratelimit", `"a";r=0;t=11`)), 11 * time.Second},
+		"not ratelimit":           {answers(codes.ResourceExhausted, metadata.Pairs("ratelimit", `"a";r=0;t=11`)), 0},
 		"no denial":               {answers(codes.NotFound, all), 0},
 		"RetryInfo of no time":    {answers(codes.Unavailable, pushback("1"), wait(0)), time.Millisecond},
 		"a negative time":         {answers(codes.Unavailable, pushback("-1"), wait(-time.Hour)), 0},

@@ -11,7 +11,8 @@ import (
 // waits, and while the key is held back. Its fields are guarded by the Transport's mu.
 type gate struct {
 	hold     hold
-	requests int // number of requests that wait
+	domain   string // of the hold
+	requests int    // number of requests that wait
 
 	// changed ends when the key is held back, or held for longer. The requests that wait
 	// then start over. Otherwise the Limiter would admit them while the key is held back.
@@ -73,22 +74,26 @@ func (g *gate) idle() bool { return g.requests == 0 && g.hold.left() == 0 }
 func (t *Transport) holdBack(key string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	clock := t.clock()
+	now := clock.Now()
+	until := window.Plus(now, int64(d))
 	g := t.gates[key]
 	if g != nil && g.hold.left() >= d {
 		return
 	}
 	if g == nil || g.hold == (hold{}) {
-		if !t.ensureRoom(t.domain(key), d) {
+		domain := t.domain(key)
+		if !t.ensureRoom(domain, now, until) {
 			return
 		}
 		g = t.gate(key)
+		g.domain = domain
 		t.holds++
-		t.perDomain[t.domain(key)]++
+		t.perDomain[domain]++
 	}
 	// Set the hold before the notification, and both under mu: a request that starts over
 	// must find the new hold and the context that follows it.
-	clock := t.clock()
-	g.hold = hold{clock, window.Plus(clock.Now(), int64(d))}
+	g.hold = hold{clock, until}
 	if g.requests > 0 {
 		g.notify()
 		g.changed, g.notify = context.WithCancel(context.Background())
@@ -103,43 +108,59 @@ func (t *Transport) domain(key string) string {
 	return domainOf(key)
 }
 
-// ensureRoom makes room for one more hold, of duration d and in domain, and reports whether
+// ensureRoom makes room for one more hold, in domain and until then, and reports whether
 // there is any. It must be called with mu held.
 //
 // It purges the holds that have passed whenever there are twice as many holds as it
 // left the last time. So the cost for each new hold is a few visits, amortized. At
-// MaxHeld holds, or at half of it in one domain, it visits all of them each time, and ends
-// the hold that would pass first: of that domain, if it is the one that is full. So the
-// names of one domain end no hold of others before they are half of all.
-func (t *Transport) ensureRoom(domain string, d time.Duration) bool {
+// MaxHeld holds, it visits all of them each time, and ends one.
+func (t *Transport) ensureRoom(domain string, now, until int64) bool {
 	const minPurgeAt = 32
 	limit := t.MaxHeld
 	if limit <= 0 {
 		limit = defaultMaxHeld
 	}
-	each := max(limit/2, 1)
-	if t.holds < min(max(t.purgeAt, minPurgeAt), limit) && t.perDomain[domain] < each {
+	if t.holds < min(max(t.purgeAt, minPurgeAt), limit) {
 		return true
 	}
-	full := t.perDomain[domain] >= each
-	var first *gate // whose hold passes first, if that is before the new one
-	var firstKey string
 	for key, g := range t.gates {
-		switch left := g.hold.left(); {
-		case left == 0:
+		if g.hold.until <= now {
 			t.endHold(key, g)
-		case left < d && (!full || t.domain(key) == domain):
-			first, firstKey, d = g, key, left
 		}
 	}
 	t.purgeAt = 2 * t.holds
-	if t.holds < limit && t.perDomain[domain] < each {
-		return true
+	return t.holds < limit || t.endFirst(domain, until)
+}
+
+// endFirst ends a hold in place of a new one, in domain and until then, or reports false: of
+// the domain with the most holds, the one that would pass first. So the names of one domain end no
+// holds of domains that have fewer. It must be called with mu held.
+func (t *Transport) endFirst(domain string, until int64) bool {
+	t.perDomain[domain]++ // the new one
+	defer func() { t.removeFrom(domain) }()
+	most := 0
+	for _, n := range t.perDomain {
+		most = max(most, n)
+	}
+	stays := t.perDomain[domain] < most // the new one, whichever is ended
+	var first *gate
+	var firstKey string
+	for key, g := range t.gates {
+		if g.hold != (hold{}) && (stays || g.hold.until < until) && t.perDomain[g.domain] == most {
+			first, firstKey, until, stays = g, key, g.hold.until, false
+		}
 	}
 	if first != nil {
 		t.endHold(firstKey, first)
 	}
 	return first != nil
+}
+
+// removeFrom counts one hold less in domain. It must be called with mu held.
+func (t *Transport) removeFrom(domain string) {
+	if t.perDomain[domain]--; t.perDomain[domain] == 0 {
+		delete(t.perDomain, domain)
+	}
 }
 
 // endHold ends the hold of g, and deletes g unless requests wait there. Those requests
@@ -148,10 +169,7 @@ func (t *Transport) endHold(key string, g *gate) {
 	if g.hold != (hold{}) {
 		g.hold = hold{}
 		t.holds--
-		domain := t.domain(key)
-		if t.perDomain[domain]--; t.perDomain[domain] == 0 {
-			delete(t.perDomain, domain)
-		}
+		t.removeFrom(g.domain)
 	}
 	if g.requests == 0 {
 		delete(t.gates, key)

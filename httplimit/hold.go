@@ -3,6 +3,7 @@ package httplimit
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -23,35 +24,47 @@ func (h hold) left() time.Duration {
 	return time.Duration(max(h.until-h.clock.Now(), 0))
 }
 
-// wait blocks until h has passed. If the deadline of ctx comes first, it returns an
-// error at once.
+// wait blocks until h has passed. If the deadline of ctx comes first, it returns a TurnError
+// at once.
 func (h hold) wait(ctx context.Context) error {
 	for left := h.left(); left > 0; left = h.left() { // a manual clock may go back
 		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
-			return fmt.Errorf("for another %v, the context ends in %v: %w", left, time.Until(deadline), context.DeadlineExceeded)
+			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
 		}
 		blockUntil(ctx, h.clock, h.until, nil, nil, nil)
 		if err := ctx.Err(); err != nil {
-			return err
+			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
 		}
 	}
 	return nil
 }
 
 // domainOf returns what the names of one owner have in common: of a host, its last two
-// labels, or its last three if these two may be a public suffix such as "co.uk". Other keys,
-// and addresses, stand for themselves.
-func domainOf(host string) string {
-	host, _, _ = strings.Cut(host, "/") // what follows is a method
+// labels, or its last three if these two may be a public suffix such as "co.uk". It is the address
+// of an IPv4 host, and the first 48 bits of an IPv6 one. One owner has all ports of a host.
+func domainOf(key string) string {
+	host, _, _ := strings.Cut(key, "/") // what follows is a method
 	name, _, _ := cutPort(host)
+	if addr, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return ownerOf(addr)
+	}
 	labels := strings.Split(name, ".")
 	n := len(labels)
-	if n < 3 || digits(labels[n-1]) == len(labels[n-1]) || strings.Contains(name, ":") {
-		return host
+	if n < 3 {
+		return name
 	}
 	kept := 2
 	if len(labels[n-1]) == 2 && len(labels[n-2]) <= 3 {
 		kept = 3
 	}
 	return strings.Join(labels[n-kept:], ".")
+}
+
+// ownerOf returns the addresses that have one owner with addr.
+func ownerOf(addr netip.Addr) string {
+	if addr = addr.WithZone(""); addr.Is4() {
+		return addr.String()
+	}
+	site, _ := addr.Prefix(48) // fails for no length up to 128
+	return site.String()
 }

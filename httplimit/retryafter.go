@@ -11,33 +11,36 @@ import (
 
 // requestedWait returns for how long the server asks the client to wait, at most 292
 // years. Only a 429 or 503 asks for that. Retry-After goes before RateLimit. A malformed field
-// counts as absent.
+// counts as absent. A 503 says that the server cannot answer. The RateLimit in it may be that of a
+// request that was admitted, so only that in a 429 counts.
 func requestedWait(response *http.Response) time.Duration {
-	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
+	denied := response.StatusCode == http.StatusTooManyRequests
+	if !denied && response.StatusCode != http.StatusServiceUnavailable {
 		return 0
 	}
-	if d := retryAfterOf(response); d > 0 {
+	if d, ok := retryAfterOf(response); ok || !denied {
 		return d
 	}
 	return rateLimitWait(response.Header)
 }
 
-// retryAfterOf returns the Retry-After of a response, or 0.
-func retryAfterOf(response *http.Response) time.Duration {
+// retryAfterOf returns the Retry-After of a response, and whether it has one that is valid. A date
+// that has passed asks for no wait.
+func retryAfterOf(response *http.Response) (d time.Duration, ok bool) {
 	value := response.Header.Get("Retry-After")
 	if d, ok := parseSeconds(value); ok {
-		return d
+		return d, true
 	}
 	until, err := http.ParseTime(value)
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	// Measure from the server's own Date if there is one: the clock here may differ.
 	now, err := http.ParseTime(response.Header.Get("Date"))
 	if err != nil {
 		now = time.Now()
 	}
-	return until.Sub(now)
+	return max(until.Sub(now), 0), true
 }
 
 // parseSeconds reads a number of seconds: digits, or digits and a fraction. It rounds

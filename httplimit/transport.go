@@ -35,11 +35,11 @@ import (
 // A server asks for it by a 429 or 503 with one of these, of which the first holds:
 //
 //   - Retry-After, which is a date or a number of seconds. A fraction is rounded up.
-//   - A RateLimit that reports that a quota is used up: "default";r=0;t=30 holds the key
-//     back for 30 seconds. If several quotas are used up, the longest t holds.
+//   - In a 429, a RateLimit that reports that a quota is used up: "default";r=0;t=30 holds the
+//     key back for 30 seconds. If several quotas are used up, the longest t holds.
 //
-// A RateLimit in any other response has no effect. The quota that it tells of may be that of
-// one user or of one route, and other requests may be admitted.
+// A RateLimit in any other response has no effect, as the limiter has admitted that request. The
+// quota may be that of one user or of one route, and other requests may be admitted.
 //
 // Held keys are those of this process, also with a Store.
 //
@@ -49,7 +49,8 @@ import (
 // request has not been read, and is closed.
 //
 //   - The error of its context, as soon as the context ends. If the deadline is certain
-//     to come first, it is [context.DeadlineExceeded] at once.
+//     to come first, it is [context.DeadlineExceeded] at once. If that is since the server asked
+//     to wait, it is in a [*TurnError], which tells for how long.
 //   - [sash.ErrExceedsLimit] for a cost that is never admitted.
 //   - Under NoWait, it is a [*TurnError].
 //   - With a Store, what is wrong with a call that the store refuses.
@@ -97,11 +98,13 @@ type Transport struct {
 	// that of the system with a Store. 0 means an hour. If it is negative, Retry-After and RateLimit are ignored.
 	MaxHold time.Duration
 
-	// MaxHeld bounds how many keys are held back at a time, and half of it those of one domain,
-	// unless there is a Key. The domain of a host is its last two labels, or three where these
-	// look like a public suffix. 0 or less means 16384. Beyond these bounds, the key whose time would end first, which may be the new one, is not held back:
-	// its next request waits for the Limiter only. Requests of it that wait already keep
-	// waiting.
+	// MaxHeld bounds how many keys are held back at a time. 0 or less means 16384. Beyond it, the
+	// domain with the most of these keys loses the one whose time would end first, which may be the
+	// new one. So a server with many names ends no holds of others. The next request of that key
+	// waits for the Limiter only. Requests of it that wait already keep waiting.
+	//
+	// The domain of a host is its last two labels, or three where these look like a public suffix,
+	// an IPv4 address, or 48 bits of an IPv6 one. With a Key, each key is a domain.
 	MaxHeld int
 
 	mu        sync.Mutex
@@ -111,15 +114,16 @@ type Transport struct {
 	purgeAt   int              // number of holds at which those that have passed are purged
 }
 
-// A TurnError reports that a [Transport] with NoWait did not send a request that would
-// have had to wait.
+// A TurnError reports that a [Transport] did not send a request that would have had to wait: with
+// NoWait, or since the server asked to wait beyond the deadline of its context.
 type TurnError struct {
 	// RetryAfter is how long the request would have to wait, if nothing else is charged.
 	RetryAfter time.Duration
 	// Held reports whether the server asked to wait, with Retry-After or RateLimit.
 	// Otherwise, the Limiter denies the request.
 	Held bool
-	// Err is why the Store did not decide. It is nil if it did, and without a Store.
+	// Err is [context.DeadlineExceeded] if the deadline of the request would end its wait. With
+	// a Store, it is why the Store did not decide. Else it is nil.
 	Err error
 }
 
@@ -128,6 +132,9 @@ func (e *TurnError) Unwrap() error { return e.Err }
 
 // Error returns, for example, "httplimit: not sent: the limiter admits it in 1.5s".
 func (e *TurnError) Error() string {
+	if e.Held && e.Err != nil {
+		return fmt.Sprintf("httplimit: not sent: the server asked to wait for another %v: %v", e.RetryAfter, e.Err)
+	}
 	if e.Held {
 		return fmt.Sprintf("httplimit: not sent: the server asked to wait for another %v", e.RetryAfter)
 	}
@@ -316,7 +323,7 @@ func (t *Transport) waitOnce(ctx, news context.Context, h hold, key string, n in
 	defer cancel()
 	defer context.AfterFunc(news, cancel)()
 	if err := h.wait(ctx); err != nil {
-		return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
+		return err
 	}
 	if err := t.waitForTurn(ctx, key, n); err != nil {
 		return fmt.Errorf("httplimit: not sent: %w", err)

@@ -420,7 +420,7 @@ func TestTransport_SaysWhyItDidNotSend(t *testing.T) {
 		"deadline too soon": {soon, func(tr *Transport) { tr.Limiter.Allow("a.example") }, context.DeadlineExceeded,
 			"admitted in 1h0m0s at the earliest"},
 		"deadline too soon, held back": {soon, func(tr *Transport) { tr.holdBack("a.example", 2*time.Minute) }, context.DeadlineExceeded,
-			"httplimit: not sent: the server asked to wait: for another 2m0s, the context ends in "},
+			"httplimit: not sent: the server asked to wait for another 2m0s: context deadline exceeded"},
 		"cost above the limit": {soon, func(tr *Transport) { tr.Cost = func(*http.Request) int64 { return 2 } }, sash.ErrExceedsLimit,
 			"httplimit: not sent: sash: Wait: 2 is more than 1/1h0m0s log ever admits"},
 		"negative cost": {soon, func(tr *Transport) { tr.Cost = func(*http.Request) int64 { return -1 } }, sash.ErrExceedsLimit, "got -1"},
@@ -513,32 +513,42 @@ func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
 	}
 }
 
-// A hostile domain has names without end, all of which ask to be held back for ever. They end no
-// hold of other domains.
+// Hostile domains have names without end, and ports, all of which ask to be held back for ever.
+// They end no hold of other domains.
 func TestTransport_ADomainEndsNoHoldsOfOthers(t *testing.T) {
-	for _, maxHeld := range []int{0, 300} {
-		clock := sash.NewManualClock(0)
-		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1e6), sash.WithClock(clock)), MaxHeld: maxHeld}
-		for i := range 100 {
-			tr.holdBack(fmt.Sprintf("api%d.example", i), time.Minute)
-		}
-		for i := range 20_000 {
-			tr.holdBack(fmt.Sprintf("n%d.hostile.co.uk:8443", i), time.Hour)
-		}
-		for i := range 100 {
-			require.Equal(t, time.Minute, tr.heldFor(fmt.Sprintf("api%d.example", i)))
-		}
-		require.LessOrEqual(t, len(tr.gates), 100+max(maxHeld, defaultMaxHeld)/2)
-		require.Len(t, tr.perDomain, 101)
+	clock := sash.NewManualClock(0)
+	tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1e6), sash.WithClock(clock)), MaxHeld: 300}
+	for i := range 100 {
+		tr.holdBack(fmt.Sprintf("api%d.example", i), time.Minute)
 	}
+	for i := range 2000 {
+		tr.holdBack(fmt.Sprintf("n%d.hostile.co.uk:8443", i), time.Hour)
+		tr.holdBack(fmt.Sprintf("hostile.example:%d", i), time.Hour)
+		tr.holdBack(fmt.Sprintf("192.0.2.1:%d", i), time.Hour)
+		tr.holdBack(fmt.Sprintf("[2001:db8:0:%x::1]:%d", i, i), time.Hour)
+	}
+	for i := range 100 {
+		require.Equal(t, time.Minute, tr.heldFor(fmt.Sprintf("api%d.example", i)))
+	}
+	require.Len(t, tr.gates, 300)
+	require.Len(t, tr.perDomain, 104)
+	require.Equal(t, 300, tr.holds)
+	require.Equal(t, 50, tr.perDomain["hostile.co.uk"], "a quarter of what is left")
+	tr.holdBack("late.example", time.Second)
+	require.Equal(t, time.Second, tr.heldFor("late.example"), "one more host is held back, though for less time than any other")
+
+	clock.Advance(time.Hour)
+	tr.holdBack("api.example", time.Second)
+	require.Len(t, tr.gates, 1)
+	require.Equal(t, map[string]int{"api.example": 1}, tr.perDomain)
 }
 
 func TestTransport_HostsOfADomain(t *testing.T) {
 	for host, want := range map[string]string{
-		"example.com": "example.com", "a.b.example.com:80": "example.com", "a.example.co.uk": "example.co.uk",
-		"example.co.uk": "example.co.uk", "a.b.example.io": "example.io", "localhost": "localhost",
-		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1:80", "[2001:db8::1]:80": "[2001:db8::1]:80",
-		"api.example.com:443/pkg.Service/Method": "example.com", "": "",
+		"example.com": "example.com", "example.com:81": "example.com", "a.b.example.com:80": "example.com", "a.example.co.uk": "example.co.uk",
+		"example.co.uk": "example.co.uk", "a.b.example.io": "example.io", "localhost": "localhost", "localhost:81": "localhost",
+		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "[2001:db8::1]:80": "2001:db8::/48", "[2001:db8:0:7::1]": "2001:db8::/48",
+		"[fe80::1%eth0]:80": "fe80::/48", "api.example.com:443/pkg.Service/Method": "example.com", "": "",
 	} {
 		require.Equal(t, want, domainOf(host), host)
 	}

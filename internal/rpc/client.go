@@ -23,7 +23,7 @@ func Admit(ctx context.Context, t *httplimit.Transport, d *Description) (key str
 func NotSent(err error) uint32 {
 	var turn *httplimit.TurnError
 	switch {
-	case errors.As(err, &turn), errors.Is(err, sash.ErrExceedsLimit):
+	case errors.As(err, &turn) && !(turn.Held && turn.Err != nil), errors.Is(err, sash.ErrExceedsLimit):
 		return ResourceExhausted
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return contextCode(err)
@@ -32,7 +32,9 @@ func NotSent(err error) uint32 {
 }
 
 // Obey holds key back for as long as the server has asked in the denial of a call: by the
-// details of its status, and by its headers and trailers. Any other answer holds nothing back.
+// details of its status, and by its headers and trailers. Any other answer holds nothing back. Nor
+// does a RateLimit: it may be that of a call that was admitted, and has failed by the same code
+// later, such as one whose connection broke, or whose answer the client has found too large.
 func Obey(t *httplimit.Transport, key string, code uint32, details []proto.Message, header http.Header) {
 	// Other codes have RetryInfo for other reasons: under ABORTED it says when to repeat a
 	// transaction.
@@ -44,7 +46,7 @@ func Obey(t *httplimit.Transport, key string, code uint32, details []proto.Messa
 	} else if d := pushbackOf(header); d > 0 {
 		t.HoldBack(key, d)
 	} else {
-		t.Obey(key, &http.Response{StatusCode: http.StatusTooManyRequests, Header: header})
+		t.Obey(key, &http.Response{StatusCode: http.StatusServiceUnavailable, Header: header}) // by Retry-After only
 	}
 }
 

@@ -71,7 +71,8 @@ func denied(ctx context.Context, d *httplimit.Denial, h http.Header) *Refusal {
 		return &Refusal{Code: Unavailable, Message: "the server cannot decide the call at present", Header: h}
 	}
 	r := &Refusal{Code: ResourceExhausted, Header: h, Pushback: pushback(d.RetryAfter)}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d.RetryAfter {
+	// The pushback is rounded up, so a millisecond before the deadline is too late as well.
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline)-time.Millisecond <= d.RetryAfter {
 		r.Pushback = pushback(sash.Never)
 	}
 	quotas := make([]*errdetails.QuotaFailure_Violation, len(d.Violated))

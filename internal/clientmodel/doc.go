@@ -1,0 +1,15 @@
+// Package clientmodel is a model of clients that keep to the limits of servers: of
+// httplimit.Transport, and of the interceptors of grpclimit and connectlimit. It is for their tests.
+//
+// A [Program] has clients that make calls, and servers that answer them. Some servers have random
+// policies. Others answer what the program says, such as a Retry-After that means nothing. The
+// program runs twice: on the package under test, with connections in memory in a bubble of
+// testing/synctest, and on a simulation that holds limits in package reference. In both, each call
+// must arrive at the same instants, and end at the same instant in the same way. So it is held
+// back by denials of its own key only, for exactly as long as they tell.
+//
+// Calls of one program either take turns, under any limit of the client's own, or run at once,
+// under one that admits all. So the model does not reach the order of calls that wait for the
+// client's own limit: the tests of Limiter.Wait do. If two events at one instant can come in either
+// order, such as a deadline and an answer, the program has no verdict.
+package clientmodel
