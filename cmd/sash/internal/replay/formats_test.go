@@ -329,12 +329,18 @@ func TestFormats_TwoAddressesAreNotTakenForAVirtualHost(t *testing.T) {
 		return log
 	}
 	refused := map[string]string{
-		"addresses":                 behind("203.0.113.9", "203.0.113.10", "2001:db8::1"),
-		"addresses and ports":       behind("203.0.113.9:51234", "203.0.113.10:40000"),
-		"one without":               behind("-", "203.0.113.9", "unknown"),
-		"one that a client made up": behind("www.example.com", "203.0.113.9", "203.0.113.10"),
-		"fields after the size":     strings.ReplaceAll(behind("203.0.113.9", "203.0.113.10"), ` "-" "curl/8"`, " 0.005"),
+		"addresses":                       behind("203.0.113.9", "203.0.113.10", "2001:db8::1"),
+		"addresses that begin like names": behind("2a02:8070::1", "fe80::1", "2a02:8070::2"),
+		"several addresses":               behind("203.0.113.9, 10.0.0.9", "203.0.113.10"),
+		"addresses and ports":             behind("203.0.113.9:51234", "203.0.113.10:40000"),
+		"one without":                     behind("-", "203.0.113.9", "unknown"),
+		"one that a client made up":       behind("www.example.com", "203.0.113.9", "203.0.113.10"),
+		"fields after the size":           strings.ReplaceAll(behind("203.0.113.9", "203.0.113.10"), ` "-" "curl/8"`, " 0.005"),
 	}
+	several := invoke(behind("203.0.113.9, 10.0.0.9", "2a02:8070::1, 10.0.0.9"), "-limit", "1/s")
+	assert.Equal(t, command.Failed, several.status)
+	assert.Contains(t, several.stderr, `-: its lines begin with several addresses such as "203.0.113.9, 10.0.0.9", as in X-Forwarded-For`)
+	assert.Contains(t, several.stderr, `-format '%{X-Forwarded-For}i %h %l %u %t "%r" %>s %b'`)
 	for name, log := range refused {
 		t.Run(name, func(t *testing.T) {
 			got := invoke(log, "-limit", "1/s")

@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
@@ -25,6 +26,8 @@ type settings struct {
 	percentile, headroom string
 	top, reorder         int
 	svg                  string // the file
+	ambiguous            bool   // whether nothing tells which of two addresses is the client
+	attacked             bool   // whether some clients are a botnet
 }
 
 // A flagOf is a flag of suggest. Its function gives it to some programs, in the way of the form,
@@ -69,7 +72,7 @@ var flags = []flagOf{
 	}},
 	{"svg", func(s *settings, r *rand.Rand) {
 		if r.IntN(40) == 0 {
-			s.svg = filepath.Join(s.dir, "picture of $it.svg")
+			s.svg = filepath.Join(s.dir, fmt.Sprintf("picture %d of $it.svg", r.Uint32()))
 			s.give("svg", s.svg, r)
 		}
 	}},
@@ -99,7 +102,7 @@ func (s *settings) give(name, value string, r *rand.Rand) {
 
 // newSettings chooses flags for logs of a form, of clients behind proxies or not.
 func newSettings(r *rand.Rand, f *form, w *world, dir string) *settings {
-	s := &settings{dir: dir, form: f, percentile: "99.9", headroom: "1.5", top: 8, logger: &logger{random: r, form: f, separator: ","}}
+	s := &settings{dir: dir, form: f, percentile: "99.9", headroom: "1.5", top: 8, attacked: w.bots > 0, logger: &logger{random: r, form: f, separator: ","}}
 	w.trusted = len(w.proxies) > 0 && f.forwarded && r.IntN(4) > 0
 	if w.trusted {
 		s.trust = w.proxies
@@ -107,10 +110,14 @@ func newSettings(r *rand.Rand, f *form, w *world, dir string) *settings {
 	for _, flag := range flags {
 		flag.add(s, r)
 	}
+	w.polite = s.ambiguous
 	return s
 }
 
 func (s *settings) chooseFormat(r *rand.Rand) {
+	if s.ambiguous = strings.HasPrefix(s.form.names[0], "%{X-Forwarded-For}i %h ") && r.IntN(3) == 0; s.ambiguous {
+		return
+	}
 	if !s.form.detected && !s.form.columns && s.form.time == "" || r.IntN(3) == 0 {
 		s.give("format", pick(r, s.form.names), r)
 	}
@@ -152,6 +159,8 @@ func (s *settings) chooseSeparator(r *rand.Rand) {
 // chooseKey chooses fields of the form. With proxies to be trusted, the address is one of them.
 func (s *settings) chooseKey(r *rand.Rand) {
 	switch n := r.IntN(8); {
+	case s.attacked && !s.form.columns:
+		return
 	case n < 3 && !(s.form.columns && s.trust != nil):
 		s.none = s.form.columns
 		return

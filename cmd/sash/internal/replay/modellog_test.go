@@ -241,14 +241,23 @@ func (l *logger) row(q *request) string {
 	return strings.Join(cells, l.separator)
 }
 
-// log returns the lines of requests, in this order.
-func (l *logger) log(requests []*request) string {
+// log returns the lines of requests, in this order, and with some between them that are no requests.
+func (l *logger) log(requests []*request) (text string, garbage int) {
 	var b strings.Builder
 	if l.form.head != nil {
 		b.WriteString(l.form.head(l))
 	}
-	for _, q := range requests {
+	noisy := l.random.IntN(3) == 0
+	for i, q := range requests {
 		b.WriteString(l.form.line(l, q) + "\n")
+		switch {
+		case !noisy || i < 3 || l.random.IntN(6) > 0:
+		case l.random.IntN(3) == 0:
+			b.WriteString("  \r\n") // blank
+		default:
+			b.WriteString(pick(l.random, []string{"}{", "server started", `192.0.2.1 - - [10/Mar/2026:25:61:00 +0000] "GET / HTTP/1.1" 200 1`, "\x00\x00\x00"}) + "\n")
+			garbage++
+		}
 	}
-	return b.String()
+	return b.String(), garbage
 }

@@ -66,7 +66,7 @@ type printer struct {
 func newPrinter() *printer {
 	p := &printer{numbers: map[string]int{}}
 	p.source.WriteString("package main\n\nimport (\n\t\"net/http\"\n\t\"net/netip\"\n\t\"time\"\n\n\t\"github.com/seed-30da4c49/sash\"\n\t\"github.com/seed-30da4c49/sash/httplimit\"\n)\n\n" +
-		"var (\n\t_ *http.Request\n\t_ netip.Prefix\n\t_ time.Duration\n)\n\nfunc init() {\n")
+		"var (\n\t_ sash.Limit\n\t_ httplimit.Policy\n\t_ *http.Request\n\t_ netip.Prefix\n\t_ time.Duration\n)\n\nfunc init() {\n")
 	return p
 }
 

@@ -16,7 +16,8 @@ type world struct {
 	trusted bool           // whether -trust will name them
 	clients []*client
 	begin   int64
-	cut     bool // whether no client is of another kind
+	bots    int  // the number of the last clients, which are a botnet with most requests; 0 if none are
+	polite  bool // whether no client makes up an X-Forwarded-For of names
 }
 
 // A client sends requests from an address of its own, and at a pace.
@@ -25,7 +26,6 @@ type client struct {
 	user    string
 	agent   string
 	host    string
-	bot     bool
 	odd     bool // sends an X-Forwarded-For of its own
 }
 
@@ -73,6 +73,10 @@ func newWorld(r *rand.Rand, behindProxies bool) *world {
 	if behindProxies {
 		w.proxies = pick(r, networks)
 	}
+	if r.IntN(8) == 0 {
+		w.attacked()
+		return w
+	}
 	beginnings := addresses[:1+r.IntN(len(addresses))]
 	for range 1 + r.IntN(30) {
 		w.clients = append(w.clients, &client{address: pick(r, beginnings)(r), user: pick(r, users), agent: pick(r, agents), host: pick(r, hosts), odd: r.IntN(6) == 0})
@@ -80,8 +84,39 @@ func newWorld(r *rand.Rand, behindProxies bool) *world {
 	return w
 }
 
+// attacked gives w ordinary clients, and bots that are more than one client in ten.
+func (w *world) attacked() {
+	w.proxies, w.bots = nil, 5+w.random.IntN(8)
+	for i := range 3*w.bots + w.random.IntN(20) {
+		a := netip.AddrFrom4([4]byte{198, 51, byte(i), 7})
+		w.clients = append(w.clients, &client{address: a, agent: pick(w.random, agents), host: pick(w.random, hosts)})
+	}
+}
+
+// isBot reports whether the i-th client is a bot.
+func (w *world) isBot(i int) bool { return i >= len(w.clients)-w.bots }
+
+// attack returns the requests of an attack of hours. Bots are ten times as busy as others.
+func (w *world) attack() (all []*request) {
+	r := w.random
+	for i, c := range w.clients {
+		n := 1 + r.IntN(2)
+		if w.isBot(i) {
+			n = 25 + r.IntN(5)
+		}
+		for range n {
+			all = append(all, w.request(c, w.begin+r.Int64N(1e7)*1e6))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *request) int { return int(min(max(a.at-b.at, -1), 1)) })
+	return all
+}
+
 // requests returns requests in the order of time: in bursts, with jitter and gaps.
 func (w *world) requests() (all []*request) {
+	if w.bots > 0 {
+		return w.attack()
+	}
 	r, at := w.random, w.begin
 	mean := pick(r, []time.Duration{3 * time.Millisecond, 200 * time.Millisecond, 4 * time.Second, time.Minute, 20 * time.Minute})
 	for range 10 + r.IntN(180) {
@@ -111,7 +146,11 @@ func (w *world) request(c *client, at int64) *request {
 	}
 	port := uint16(1024 + r.IntN(60000))
 	if c.odd && r.IntN(2) == 0 {
-		q.forwarded = []string{pick(r, []string{"127.0.0.1", "unknown", "203.0.113.77, 10.0.0.1", "x.example", "198.51.100.9:443"})}
+		made := []string{"127.0.0.1", "unknown", "203.0.113.77, 10.0.0.1", "198.51.100.99:41234", "x.example"}
+		if w.polite {
+			made = made[:4]
+		}
+		q.forwarded = []string{pick(r, made)}
 	}
 	if len(w.proxies) == 0 || r.IntN(25) == 0 { // some reach the server past the proxies
 		q.peer = netip.AddrPortFrom(c.address, port)
@@ -131,7 +170,7 @@ func (w *world) pass(q *request, c *client, port uint16) {
 	seen := c.address.String()
 	switch {
 	case r.IntN(25) == 0:
-		seen = pick(r, []string{"unknown", "", "client.example"})
+		seen = pick(r, []string{"unknown", ""})
 	case r.IntN(6) == 0:
 		seen = netip.AddrPortFrom(c.address, port).String()
 	}

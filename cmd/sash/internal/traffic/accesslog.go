@@ -221,7 +221,7 @@ func isVirtualHost(s string) bool {
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && s[i+1:] != "" && strings.Trim(s[i+1:], "0123456789") == "" {
 		name = strings.TrimSuffix(strings.TrimPrefix(s[:i], "["), "]")
 	}
-	return isHostName(name) || isAddress(name)
+	return isHostName(name) || isAddress(name) || isAddress(s) // of an IPv6 address, the end may look like a port
 }
 
 // isSurelyHost reports whether s is a virtual host and cannot be a client: a host name, or an address
@@ -230,8 +230,8 @@ func isSurelyHost(s string) bool {
 	if at, err := netip.ParseAddrPort(s); err == nil {
 		return at.Port() < 10_000
 	}
-	name, _, _ := strings.Cut(s, ":")
-	return isHostName(name) && s != "-" && s != "unknown"
+	name, _, _ := strings.Cut(s, ":") // of an IPv6 address, it may look like a name
+	return isHostName(name) && !isAddress(s) && s != "-" && s != "unknown"
 }
 
 // A timeCache reads times such as 17/May/2015:10:05:03 +0000. It remembers the last one, since

@@ -362,7 +362,7 @@ func (s *source) choose(lines []waitingLine) error {
 		}
 	}
 	if score == 0 {
-		return nil
+		return s.checkLists(lines)
 	}
 	if formats[best].vhost {
 		if err := s.checkHosts(lines); err != nil {
@@ -403,9 +403,26 @@ func (s *source) checkHosts(lines []waitingLine) error {
 	host, rest, _ := strings.Cut(first, " ")
 	client, _, _ := strings.Cut(rest, " ")
 	return fmt.Errorf("%s: its lines begin with two addresses such as %s and %s, and nothing tells which is the client. "+
-		"If a virtual host comes first: -format vhost_combined. If X-Forwarded-For does: "+
-		`-format '%%{X-Forwarded-For}i %%h %%l %%u %%t "%%r" %%>s %%b', with all that follows, and -trust, the network of the proxy`, s.file, Clip(host), Clip(client))
+		"If a virtual host comes first: -format vhost_combined. If X-Forwarded-For does: %s", s.file, Clip(host), Clip(client), forwardedFirst)
 }
+
+// checkLists refuses lines of which some begin with several addresses, as X-Forwarded-For has them.
+// No format that is detected reads them.
+func (s *source) checkLists(lines []waitingLine) error {
+	for _, l := range lines {
+		end := endOfList(l.text)
+		if l.why != "" || end < 0 {
+			continue
+		}
+		if client, _, several := strings.Cut(l.text[:end], ","); several && isAddress(hostOfAny(client)) {
+			return fmt.Errorf("%s: its lines begin with several addresses such as %s, as in X-Forwarded-For. If that comes first: %s", s.file, Clip(l.text[:end]), forwardedFirst)
+		}
+	}
+	return nil
+}
+
+// forwardedFirst is the advice for lines that begin with X-Forwarded-For.
+const forwardedFirst = `-format '%{X-Forwarded-For}i %h %l %u %t "%r" %>s %b', with all that follows, and -trust, the network of the proxy`
 
 // chooseByTime chooses among the formats whose time -time names.
 func (s *source) chooseByTime(lines []waitingLine) error {
