@@ -43,10 +43,11 @@ func (b *breaker) unavailable() error {
 	return ErrUnavailable // failed has counted the failure, and is about to note it
 }
 
-// succeeded closes b, and reports whether it was open. It writes only if there was a failure,
-// since all calls share b.
-func (b *breaker) succeeded() (wasOpen bool) {
-	return b.failures.Load() != 0 && b.failures.Swap(0) >= b.limit
+// succeeded closes b. It writes only if there was a failure, since all calls share b.
+func (b *breaker) succeeded() {
+	if b.failures.Load() != 0 {
+		b.failures.Store(0)
+	}
 }
 
 // wait returns how long it takes from now until a call goes to the store, and whether b is open.

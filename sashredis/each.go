@@ -240,7 +240,7 @@ func (e *each) fromFallback(err error) Decision {
 
 // saySharesOf sets what each target says by the shares of this process, which have answered a.
 func (e *each) saySharesOf(a *answer) {
-	shares := e.away.shares.Load()
+	shares := e.away.shares
 	for i, t := range e.targets {
 		own, next := shares.TakeThenPeek(t.name, 0)
 		if !a.Allowed || !e.call.charge {

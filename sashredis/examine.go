@@ -53,7 +53,7 @@ func (l *Limiter) examine(keys []string) {
 		defer cancel()
 		l.stats.trips.Inc()
 		if err := l.ping(ctx, keys[0]); err == nil || isMisuse(err) {
-			l.answered()
+			l.breaker.succeeded()
 		} else {
 			l.failed(explain(err))
 		}
@@ -72,13 +72,6 @@ func (l *Limiter) ping(ctx context.Context, key string) (err error) {
 func recoverConn(err *error) {
 	if fault := recover(); fault != nil {
 		*err = fmt.Errorf("sashredis: the Conn panicked: %v", fault)
-	}
-}
-
-// answered tells the breaker and the fallback that the store has answered.
-func (l *Limiter) answered() {
-	if l.breaker.succeeded() {
-		l.away.back()
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,9 +46,13 @@ var (
 // together, as long as Count is at least N.
 //
 // A key does not get a fresh window: the share of what was used when the store was heard of last
-// counts as used, as far as the mirror knows the key. What is admitted meanwhile is not charged to
-// the store. So in a window in which the store is away for a time, both may admit: at most Count
-// and the shares.
+// counts as used, as far as the mirror knows the key. What is admitted here counts here until it
+// leaves the window, also if the store comes back and goes again. It is not charged to the store.
+// So in a window in which the store is away, once or more often, both may admit: at most Count and
+// the shares.
+//
+// If [WithLimitsFor] gives a key other limits, its share is that of the earlier ones until nothing
+// that was admitted here counts.
 func FallbackLocal(num, den int64) Fallback { return Fallback{localMode, num, den} }
 
 // String returns the name of f, such as "FallbackLocal(1, 4)".
@@ -111,24 +115,49 @@ func (f Fallback) limits(limits []sash.Limit) []sash.Limit {
 type fallback struct {
 	Fallback
 	limiter *Limiter
-	options []sash.Option                // of shares
-	shares  atomic.Pointer[sash.Limiter] // of FallbackLocal, else nil; a new one after each time away
-	mu      sync.Mutex                   // held to replace shares
-	closed  bool                         // guarded by mu
-	clock   *storeClock                  // of shares; nil: it has the caller's
+	shares  *sash.Limiter // of FallbackLocal, else nil
+	clock   *storeClock   // of shares; nil: it has the caller's
 }
 
-// A storeClock is the time of the store, as far as it is known, in nanoseconds since 1970.
+// A storeClock is the time of the store, as far as it is known, in nanoseconds since 1970. Once it
+// is in use, it does not follow a clock of the store that is set: what was charged before would
+// leave its window early, or late.
 type storeClock struct {
 	local  sash.Clock
 	offset atomic.Int64
+	used   atomic.Bool
 }
+
+// maxClockStep is by how much a storeClock in use is moved at a time, at most.
+const maxClockStep = int64(time.Second)
 
 // Now returns the time. It may run back by what the store's clock turns out to be off.
 func (c *storeClock) Now() int64 { return c.local.Now() + c.offset.Load() }
 
+// follow notes that the store's clock is off the local one by offset.
+func (c *storeClock) follow(offset int64) {
+	if !c.used.Load() || c.near(offset) {
+		c.offset.Store(offset)
+	}
+}
+
+// near reports whether offset may be that of c, measured again.
+func (c *storeClock) near(offset int64) bool {
+	step := offset - c.offset.Load()
+	return -maxClockStep < step && step < maxClockStep
+}
+
+// toNear returns what to add to instants of the store's clock, which is off the local one by
+// offset, to have instants of c. It is 0 unless that clock was set, so that windows stay aligned.
+func (c *storeClock) toNear(offset int64) int64 {
+	if c.near(offset) {
+		return 0
+	}
+	return c.offset.Load() - offset
+}
+
 // init makes f the fallback of l, whose own limits these are.
-func (f *fallback) init(l *Limiter, limits []sash.Limit) error {
+func (f *fallback) init(l *Limiter, limits []sash.Limit) (err error) {
 	f.Fallback, f.limiter = l.fallback, l
 	if f.mode != localMode {
 		return nil
@@ -139,15 +168,14 @@ func (f *fallback) init(l *Limiter, limits []sash.Limit) error {
 		f.clock.offset.Store(time.Now().UnixNano() - l.local.Now())
 		clock = f.clock
 	}
-	f.options = []sash.Option{sash.WithClock(clock), sash.WithLimits(f.limits(limits)...)}
+	options := []sash.Option{sash.WithClock(clock), sash.WithLimits(f.limits(limits)...)}
 	if len(limits) == 0 {
-		f.options = append(f.options, sash.Limit{Window: time.Second}) // keys have limits of their own
+		options = append(options, sash.Limit{Window: time.Second}) // keys have limits of their own
 	}
 	if l.limitsFor != nil {
-		f.options = append(f.options, sash.WithLimitsFor(func(key string) []sash.Limit { return f.limits(l.limitsFor(key)) }))
+		options = append(options, sash.WithLimitsFor(func(key string) []sash.Limit { return f.limits(l.limitsFor(key)) }))
 	}
-	shares, err := sash.New(f.options...)
-	f.shares.Store(shares)
+	f.shares, err = sash.New(options...)
 	return err
 }
 
@@ -164,7 +192,7 @@ func (f *fallback) decide(targets []target, n int64, charge, reserve bool, err e
 		d.Allowed, d.Limit = true, targets[0].rules[0].Limit
 		return a
 	case reserve:
-		a.local, *d = f.shares.Load().ReserveAll(f.seedAll(targets), n)
+		a.local, *d = f.shares.ReserveAll(f.seedAll(targets), n)
 	default:
 		*d = f.decideLocally(targets, n, charge)
 	}
@@ -188,9 +216,9 @@ func (l *Limiter) tryAfter() time.Duration {
 func (f *fallback) decideLocally(targets []target, n int64, charge bool) sash.Decision {
 	names := f.seedAll(targets)
 	if charge {
-		return f.shares.Load().TakeAll(names, n)
+		return f.shares.TakeAll(names, n)
 	}
-	return f.shares.Load().PeekAll(names, n)
+	return f.shares.PeekAll(names, n)
 }
 
 // seedAll is seed of all targets. It returns their names.
@@ -203,59 +231,54 @@ func (f *fallback) seedAll(targets []target) []string {
 	return names
 }
 
-// seed charges to t, if it has no charges here yet, the share of what the mirror knows.
+// seed charges to t the share of what the mirror knows, unless that has been done.
 func (f *fallback) seed(t target) {
 	if f.limiter.mirror == nil {
 		return
 	}
-	e := f.limiter.mirror.load(t)
-	if e == nil {
-		return
+	f.clock.used.Store(true)
+	if e := f.limiter.mirror.load(t); e != nil {
+		e.seeding.Do(func() { f.seedFrom(e, t) })
 	}
-	bridge.Seed(f.shares.Load(), t.name, func() (pasts [][]bridge.Charge) {
-		v := e.view.with(t.ruleset, e.charged)
+}
+
+// seedFrom charges to t the share of what e tells. If calls of an earlier time away count here, or
+// the share of an earlier answer, only what is more than those is charged.
+func (f *fallback) seedFrom(e *mirrored, t target) {
+	v, later := e.view.with(t.ruleset, e.charged), f.clock.toNear(e.at-e.received)
+	bridge.Seed(f.shares, t.name, func() (pasts [][]bridge.Charge) {
 		for i := range t.rules {
 			past := t.rules[i].past(&v.states[i], v.at)
 			for j := range past {
 				past[j].Units = f.shareUp(past[j].Units)
+				past[j].At += later
 			}
 			pasts = append(pasts, past)
 		}
 		return pasts
 	})
+	earliest, _ := e.clockBounds(f.limiter.local.Now())
+	left := int64(math.MaxInt64)
+	for i := range t.rules {
+		r := &t.rules[i]
+		o, _ := r.decide(&v.states[i], max(earliest, e.at), 0, true)
+		left = min(left, f.share(r.most())-f.shareUp(r.most()-o.remaining))
+	}
+	if more := f.shares.Peek(t.name, 0).Remaining - left; more > 0 {
+		f.shares.Take(t.name, more)
+	}
 }
 
 // answered notes the time of the store.
 func (f *fallback) answered(b *batch) {
 	if f.clock != nil {
-		f.clock.offset.Store(b.views[0].at - b.received)
-	}
-}
-
-// back notes that the store is back after a time away. What was decided here is history: when it
-// is away again, keys are seeded anew.
-func (f *fallback) back() {
-	if f.shares.Load() == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	fresh, err := sash.New(f.options...)
-	if err != nil {
-		return
-	}
-	f.shares.Swap(fresh).Close()
-	if f.closed {
-		fresh.Close()
+		f.clock.follow(b.views[0].at - b.received)
 	}
 }
 
 // close ends the goroutine of f. The shares decide as before.
 func (f *fallback) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	if shares := f.shares.Load(); shares != nil {
-		shares.Close()
+	if f.shares != nil {
+		f.shares.Close()
 	}
 }

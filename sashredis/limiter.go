@@ -217,8 +217,8 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if l.lessees != nil {
 		l.lessees.drop(t)
 	}
-	if shares := l.away.shares.Load(); shares != nil {
-		shares.Reset(key)
+	if l.away.shares != nil {
+		l.away.shares.Reset(key)
 	}
 	reply, err := l.run(ctx, resetScript, []string{name}, []string{l.reading()})
 	if err != nil {
@@ -269,7 +269,7 @@ func (l *Limiter) runAllowed(ctx context.Context, s *Script, keys, args []string
 	l.stats.trips.Inc()
 	reply, err := l.conn.Run(bounded, s, keys, args)
 	if err == nil || isMisuse(err) {
-		l.answered()
+		l.breaker.succeeded()
 		if err != nil {
 			err = fmt.Errorf("%w: %w", explain(err), ErrServer)
 		}

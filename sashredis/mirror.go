@@ -28,7 +28,7 @@ type mirrorSet struct {
 	slots [8]atomic.Pointer[mirrored]
 }
 
-// A mirrored is what a mirror keeps of a key. It does not change.
+// A mirrored is what a mirror keeps of a key. But for seeding, it does not change.
 type mirrored struct {
 	name, suffix string
 	hash         uint64
@@ -36,6 +36,8 @@ type mirrored struct {
 	view
 	charged        int64 // units that the same answer has charged to it since
 	sent, received int64 // readings of the local clock before and after the answer
+
+	seeding sync.Once // charges the share of it to the fallback
 }
 
 // maxDrift is the inverse of how far a clock may be off another: 200 parts per million.

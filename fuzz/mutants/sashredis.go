@@ -132,7 +132,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "breaker-never-closes", fault: "once calls do not go to the store, they never do again",
-		file: "sashredis/breaker.go", old: "return b.failures.Load() != 0 && b.failures.Swap(0) >= b.limit", new: "return b.failures.Load() >= b.limit",
+		file: "sashredis/breaker.go", old: "\tif b.failures.Load() != 0 {\n\t\tb.failures.Store(0)\n\t}", new: "\tif b.failures.Load() < b.limit {\n\t\tb.failures.Store(0)\n\t}",
 		tests: "TestBreaker",
 	},
 	{
@@ -142,7 +142,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "breaker-counts-all-failures", fault: "failures count that are not in a row",
-		file: "sashredis/breaker.go", old: "return b.failures.Load() != 0 &&", new: "return b.failures.Load() >= b.limit &&",
+		file: "sashredis/breaker.go", old: "if b.failures.Load() != 0 {", new: "if b.failures.Load() >= b.limit {",
 		tests: "TestBreaker",
 	},
 	{
@@ -154,7 +154,7 @@ var ofSashredis = []mutant{
 	// Fallbacks.
 	{
 		name: "fallback-fresh-window", fault: "the fallback begins with nothing used",
-		file: "sashredis/fallback.go", old: "\te := f.limiter.mirror.load(t)\n\tif e == nil {", new: "\te := f.limiter.mirror.load(t)\n\tif e == nil || e.at > 0 {",
+		file: "sashredis/fallback.go", old: "e := f.limiter.mirror.load(t); e != nil {", new: "e := f.limiter.mirror.load(t); e != nil && e.at < 0 {",
 		tests: "TestFallbackLocal",
 	},
 	{
@@ -168,9 +168,29 @@ var ofSashredis = []mutant{
 		tests: "TestFallbackLocal|TestExact_AFallback",
 	},
 	{
-		name: "fallback-remembers", fault: "what a fallback has admitted counts in the next outage, too",
-		file: "sashredis/fallback.go", old: "f.shares.Swap(fresh).Close()", new: "fresh.Close()",
-		tests: "TestFallbackLocal|TestExact_AFallback",
+		name: "fallback-forgets", fault: "what a fallback has admitted counts no longer once the store has answered",
+		file: "sashredis/fallback.go", old: "\tif more := f.shares.Peek(t.name, 0).Remaining - left; more > 0 {", new: "\tf.shares.Reset(t.name)\n\tif more := f.shares.Peek(t.name, 0).Remaining - left; more > 0 {",
+		tests: "TestFallbackLocal",
+	},
+	{
+		name: "fallback-learns-once", fault: "what the store has answered since an earlier outage counts for nothing",
+		file: "sashredis/fallback.go", old: "f.shares.Take(t.name, more)", new: "f.shares.Peek(t.name, more)",
+		tests: "TestFallbackLocal",
+	},
+	{
+		name: "fallback-adds-up", fault: "a fallback charges the share of one answer again with each call",
+		file: "sashredis/fallback.go", old: "more := f.shares.Peek(t.name, 0).Remaining - left; more", new: "more := f.share(t.rules[0].most()) - left; more",
+		tests: "TestFallbackLocal",
+	},
+	{
+		name: "fallback-follows-a-clock-that-is-set", fault: "the time of a fallback jumps with the clock of the store",
+		file: "sashredis/fallback.go", old: "if !c.used.Load() || c.near(offset) {", new: "if !c.used.Load() || c.near(offset) || offset != 0 {",
+		tests: "TestFallbackLocal",
+	},
+	{
+		name: "fallback-dates-by-another-clock", fault: "charges of the store are dated by its clock after it was set",
+		file: "sashredis/fallback.go", old: "\treturn c.offset.Load() - offset\n", new: "\treturn 0\n",
+		tests: "TestFallbackLocal",
 	},
 	{
 		name: "fallback-peeks-charge", fault: "a Peek is charged to the fallback",

@@ -129,9 +129,93 @@ func TestFallbackLocal_GoesOnFromWhatTheStoreSaid(t *testing.T) {
 		s.set(func() { s.err = nil })
 		local.Advance(time.Second)
 		assert.Equal(t, int64(18), l.Take(ctx, "k", 1).Remaining)
-		// What was decided without it is history.
+		// What was decided without it still counts, when it is away again.
 		s.set(func() { s.err = errAway })
-		assert.Equal(t, int64(3), l.Take(ctx, "k", 1).Remaining)
+		assert.False(t, l.Allow(ctx, "k"))
+		local.Advance(2 * time.Minute)
+		assert.Equal(t, int64(9), l.Take(ctx, "k", 1).Remaining)
+	}
+}
+
+// However often the store goes away, a process admits its share in a window, and all together at
+// most the share more than the Count.
+func TestFallbackLocal_AdmitsItsShareOverSeveralOutages(t *testing.T) {
+	for _, limit := range []sash.Limit{
+		sash.Per(100, 10*time.Second).Counter(), sash.Per(100, 10*time.Second).Log(),
+		sash.Per(100, 10*time.Second).Buckets(time.Second), sash.PerHour(100).TokenBucket(100),
+	} {
+		s := newStore(t)
+		l, local := s.limiter([]sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)), sashredis.WithBreaker(1, 900*time.Millisecond))
+		ctx := context.Background()
+		require.True(t, l.Peek(ctx, "k", 1).Allowed) // it knows the time of the store
+		admitted := map[sashredis.By]int{}
+		for range 10 { // outages in 9 s
+			s.set(func() { s.err = errAway })
+			for range 60 {
+				if d := l.Take(ctx, "k", 1); d.Allowed {
+					admitted[d.By]++
+				}
+			}
+			local.Advance(900 * time.Millisecond)
+			s.advance(900 * time.Millisecond)
+			s.set(func() { s.err = nil })
+			for range 20 {
+				if d := l.Take(ctx, "k", 1); d.Allowed {
+					admitted[d.By]++
+				}
+			}
+		}
+		assert.Equal(t, map[sashredis.By]int{sashredis.ByStore: 100, sashredis.ByFallback: 50}, admitted, "%v", limit)
+	}
+}
+
+// What the store has answered since an earlier outage counts as used, if it is more than what was
+// admitted here.
+func TestFallbackLocal_LearnsFromTheStoreBetweenOutages(t *testing.T) {
+	for _, limit := range []sash.Limit{
+		sash.PerHour(100).Counter(), sash.PerHour(100).Log(), sash.PerHour(100).Buckets(time.Minute), sash.PerHour(100).TokenBucket(100),
+	} {
+		s := newStore(t)
+		l, _ := s.limiter([]sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+		ctx := context.Background()
+		require.True(t, l.Peek(ctx, "k", 1).Allowed) // it knows the time of the store
+		s.set(func() { s.err = errAway })
+		assert.Equal(t, int64(45), l.Take(ctx, "k", 5).Remaining, "%v", limit)
+		s.set(func() { s.err = nil })
+		require.True(t, l.Take(ctx, "k", 6).Allowed)
+		s.set(func() { s.err = errAway })
+		assert.Equal(t, int64(44), l.Take(ctx, "k", 1).Remaining, "a share of 3 is less than the 5")
+		s.set(func() { s.err = nil })
+		require.True(t, l.Take(ctx, "k", 81).Allowed)
+		s.set(func() { s.err = errAway })
+		assert.Equal(t, int64(5), l.Take(ctx, "k", 1).Remaining, "a share of 44 is more than the 6: %v", limit)
+		assert.Equal(t, int64(4), l.Take(ctx, "k", 1).Remaining, "it counts once")
+	}
+}
+
+// A store whose clock is set does not give a process its share anew, nor take it away for longer
+// than a window.
+func TestFallbackLocal_CountsByASteadyClock(t *testing.T) {
+	for _, limit := range []sash.Limit{
+		sash.PerMinute(100).Counter(), sash.PerMinute(100).Log(), sash.PerMinute(100).Buckets(time.Second), sash.PerMinute(100).TokenBucket(100),
+	} {
+		for _, step := range []time.Duration{-time.Hour, time.Hour} {
+			s := newStore(t)
+			l, local := s.limiter([]sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+			ctx := context.Background()
+			require.True(t, l.Take(ctx, "other", 1).Allowed) // it knows the time of the store
+			s.set(func() { s.err = errAway })
+			require.True(t, l.Take(ctx, "k", 50).Allowed)
+			s.advance(step)
+			s.set(func() { s.err = nil })
+			require.True(t, l.Take(ctx, "k", 20).Allowed)
+			require.True(t, l.Take(ctx, "new", 20).Allowed)
+			s.set(func() { s.err = errAway })
+			assert.False(t, l.Allow(ctx, "k"), "%v, %v", limit, step)
+			assert.Equal(t, int64(39), l.Take(ctx, "new", 1).Remaining, "a share of 20 is used: %v, %v", limit, step)
+			local.Advance(2 * time.Minute)
+			assert.Equal(t, int64(49), l.Take(ctx, "k", 1).Remaining, "%v, %v", limit, step)
+		}
 	}
 }
 
@@ -294,7 +378,7 @@ func (c deadlineContext) Err() error {
 	return nil
 }
 
-// Shares begin anew when the store is back, also after Close, which has ended their goroutine.
+// Shares decide also after Close, which has ended their goroutine.
 func TestFallback_NoGoroutineAfterClose(t *testing.T) {
 	s := newStore(t)
 	l, local := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)), sashredis.WithBreaker(1, time.Second))
