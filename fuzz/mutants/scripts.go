@@ -347,7 +347,7 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-ring-back-late", fault: "a unit counts for a tick too long",
-		file: "sashredis/scripts/ring.lua", old: "s.tick - s.b + 1 + BASE)", new: "s.tick - s.b + BASE)",
+		file: "sashredis/scripts/ring.lua", old: "digits(s.tick - s.b + 1)\n", new: "digits(s.tick - s.b)\n",
 		tests: "TestAnswers",
 	},
 	{
@@ -402,7 +402,7 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-ring-frees-too-early", fault: "the wait for the oldest units is that for one less",
-		file: "sashredis/scripts/ring.lua", old: "if between(reached, s.base) >= units then", new: "if between(reached, s.base) >= units - 1 then",
+		file: "sashredis/scripts/ring.lua", old: "if counting(s, reached, t) >= units then", new: "if counting(s, reached, t) >= units - 1 then",
 		tests: "TestAnswers",
 	},
 	{
@@ -411,9 +411,44 @@ var ofScripts = []mutant{
 		tests: "TestReserve",
 	},
 	{
-		name: "redis-ring-refund-of-one-member", fault: "a refund leaves later totals as they are",
-		file: "sashredis/scripts/ring.lua", old: "member(s, t, between(total, back))", new: "member(s, t, i > 1 and total or between(total, back))",
+		name: "redis-ring-refund-of-all-powers", fault: "the units given back lack their greatest power of two",
+		file: "sashredis/scripts/ring.lua", old: "s.powers = nil, 0, 0, 0, powers(s)", new: "s.powers = nil, 0, 0, 0, math.max(powers(s) - 1, 0)",
 		tests: "TestReserve",
+	},
+	{
+		name: "redis-ring-refund-before-the-window", fault: "units given back of ticks that no longer count are taken from those that do",
+		file: "sashredis/scripts/ring.lua", old: "givenBack(s, s.tick - s.b + 1, tick))", new: "givenBack(s, -BASE, tick))",
+		tests: "TestReserve",
+	},
+	{
+		name: "redis-ring-refund-twice", fault: "a second refund of a tick replaces the first",
+		file: "sashredis/scripts/ring.lua", old: "setGivenBack(s, tick, before, fmod(before + units, BASE))", new: "setGivenBack(s, tick, before, units)",
+		tests: "TestReserve|TestScripts_GivingBack",
+	},
+	{
+		name: "redis-ring-refund-without-the-next", fault: "a tick of which all was given back leaves its units to the next as charged",
+		file: "sashredis/scripts/ring.lua", old: "setGivenBack(s, following, earlier, fmod(earlier + charged, BASE))", new: "setGivenBack(s, following, earlier, earlier)",
+		tests: "TestReserve",
+	},
+	{
+		name: "redis-ring-refund-of-the-newest-lost", fault: "what was given back of the newest tick counts again with the next charge",
+		file: "sashredis/scripts/ring.lua", old: "setGivenBack(s, s.tick, 0, s.newestBack)", new: "setGivenBack(s, s.tick, 0, 0)",
+		tests: "TestReserve",
+	},
+	{
+		name: "redis-ring-refunds-not-pruned", fault: "what was given back of ticks that do not count stays",
+		file: "sashredis/scripts/ring.lua", old: "redis.call('ZREMRANGEBYLEX', key, '[' .. back(s, power), ", new: "local _ = (",
+		tests: "TestScripts_GivingBack",
+	},
+	{
+		name: "redis-ring-refund-not-modulo", fault: "units given back grow past the powers of two that there are",
+		file: "sashredis/scripts/ring.lua", old: "fmod(earlier + charged, BASE)", new: "earlier + charged",
+		tests: "TestScripts_WhatWasGivenBack",
+	},
+	{
+		name: "redis-ring-refund-of-each-member", fault: "a refund looks at all later members",
+		file: "sashredis/scripts/ring.lua", old: "  local charged, before = raw(", new: "  for _, m in ipairs(redis.call('ZRANGEBYLEX', key, '[' .. s.letter .. digits(tick), limit)) do\n    redis.call('ZSCORE', key, m)\n  end\n  local charged, before = raw(",
+		tests: "TestScripts_GivingBack",
 	},
 
 	// Keys.

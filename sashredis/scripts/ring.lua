@@ -4,11 +4,21 @@
 -- The key is a sorted set, and the units charged in a tick are a member: the letter of the
 -- limit, the tick, and the units charged up to its end since ever, modulo 2^52. All scores
 -- are 0, so members are in the order of their texts: by tick. The units that count are those
--- of the newest member less those of the newest that does not count, which is kept for that.
+-- of the newest member less those of the newest that does not count, which is kept for that,
+-- and less the units that were given back since.
+--
+-- No total changes when units are given back: that would be all later ones. The units given
+-- back of a tick are a sum of powers of two, and each power is a member of its own: the letter
+-- of the limit, '~', the letter of the power, and the tick. So all that was given back in some
+-- ticks is told by counting the members of each power there. A tick of which all units were
+-- given back has no member, unless it is the newest. Its units are then charged in the tick
+-- after it, and given back there. Only a key with a token has given back anything.
 local ring = {}
 kinds.r = ring
 
-local function member(s, tick, total) return s.letter .. format('%016.0f%016.0f', tick + BASE, total) end
+local function digits(tick) return format('%016.0f', tick + BASE) end
+
+local function member(s, tick, total) return s.letter .. digits(tick) .. format('%016.0f', total) end
 
 -- parse returns the tick and the total of a member.
 local function parse(m) return tonumber(string.sub(m, 2, 17)) - BASE, tonumber(string.sub(m, 18)) end
@@ -22,31 +32,74 @@ local function between(total, earlier)
   return units
 end
 
+-- back returns the prefix of the members of a power, before the tick.
+local function back(s, power) return s.letter .. '~' .. string.char(65 + power) end
+
+-- powers returns how many powers of two may have members.
+local function powers(s)
+  if s.key.token == '' then
+    return 0
+  end
+  local last = redis.call('ZREVRANGEBYLEX', s.key.name, '(' .. s.letter .. '~~', '[' .. s.letter .. '~', 'LIMIT', 0, 1)[1]
+  return last and string.byte(last, 3) - 64 or 0
+end
+
+-- givenBack returns the units given back from one tick to another, modulo 2^52.
+local function givenBack(s, from, to)
+  local units, each = 0, 1
+  for power = 0, s.powers - 1 do
+    local count = redis.call('ZLEXCOUNT', s.key.name, '[' .. back(s, power) .. digits(from), '[' .. back(s, power) .. digits(to))
+    units = fmod(units + fmod(count * each, BASE), BASE) -- a count times a power of two is exact
+    each = 2 * each
+  end
+  return units
+end
+
+-- setGivenBack makes the units given back of a tick others.
+local function setGivenBack(s, tick, before, units)
+  local key, power = s.key.name, 0
+  while before + units > 0 do
+    local had, has = fmod(before, 2), fmod(units, 2)
+    if has > had then
+      redis.call('ZADD', key, 0, back(s, power) .. digits(tick))
+      s.powers = math.max(s.powers, power + 1)
+    elseif has < had then
+      redis.call('ZREM', key, back(s, power) .. digits(tick))
+    end
+    before, units, power = (before - had) / 2, (units - has) / 2, power + 1
+  end
+end
+
+-- counting returns the units that count up to a tick with that total.
+local function counting(s, total, tick)
+  return between(between(total, s.base), givenBack(s, s.tick - s.b + 1, tick))
+end
+
 function ring.load(s)
   local key = s.key.name
   s.tick = divide(now, s.a)
-  s.newest, s.total, s.base, s.used = nil, 0, 0, 0
+  s.newest, s.total, s.base, s.used, s.powers = nil, 0, 0, 0, powers(s)
   local last = redis.call('ZREVRANGEBYLEX', key, '(' .. s.letter .. '~', '[' .. s.letter, 'LIMIT', 0, 2)
   if #last == 0 then
     return
   end
   s.newest, s.total = parse(last[1])
   s.tick = math.max(s.tick, s.newest) -- the clock may be late
-  s.lastUnits = s.newest
+  s.lastUnits, s.newestBack = s.newest, givenBack(s, s.newest, s.newest)
   if last[2] then
     local tick, total = parse(last[2])
-    if total == s.total then -- all units of the newest were given back
+    if between(s.total, total) == s.newestBack then -- all units of the newest were given back
       s.lastUnits = tick
     end
   end
-  s.first = '[' .. s.letter .. format('%016.0f', s.tick - s.b + 1 + BASE)
+  s.first = '[' .. s.letter .. digits(s.tick - s.b + 1)
   local before = redis.call('ZREVRANGEBYLEX', key, '(' .. string.sub(s.first, 2), '[' .. s.letter, 'LIMIT', 0, 1)[1]
   if before then
     s.before = before
     local _, total = parse(before)
     s.base = total
   end
-  s.used = between(s.total, s.base)
+  s.used = counting(s, s.total, s.newest)
 end
 
 function ring.fits(s, units) return s.used + units <= s.c end
@@ -58,6 +111,9 @@ function ring.charge(s, units)
   local key = s.key.name
   if s.before then -- only the newest member that does not count is needed
     redis.call('ZREMRANGEBYLEX', key, '[' .. s.letter, '(' .. s.before)
+    for power = 0, s.powers - 1 do
+      redis.call('ZREMRANGEBYLEX', key, '[' .. back(s, power), '(' .. back(s, power) .. string.sub(s.first, 3))
+    end
   end
   local total = math.min(s.used + units, LONGEST) - s.used + s.total
   if total >= BASE then
@@ -66,44 +122,48 @@ function ring.charge(s, units)
   local last, newest = s.newest and member(s, s.newest, s.total), member(s, s.tick, total)
   redis.call('ZADD', key, 0, newest)
   if last and last ~= s.before and last ~= newest and (s.newest == s.tick or s.newest ~= s.lastUnits) then -- it grows, or is empty
+    if s.newest ~= s.tick then
+      setGivenBack(s, s.tick, 0, s.newestBack)
+      setGivenBack(s, s.newest, s.newestBack, 0)
+    end
     redis.call('ZREM', key, last)
   end
   s.newest, s.total = s.tick, total
 end
 
--- giveBack writes at once. All totals from that of the tick on become less.
-function ring.giveBack(s, units, tick)
-  if not s.newest or tick <= s.tick - s.b then
-    return
-  end
-  local key = s.key.name
-  local start, limit = s.letter .. format('%016.0f', tick + BASE), '(' .. s.letter .. '~'
-  local members = redis.call('ZRANGEBYLEX', key, '[' .. start, limit)
-  if not members[1] or parse(members[1]) ~= tick then
-    return
-  end
-  local _, charged = parse(members[1])
-  local before = redis.call('ZREVRANGEBYLEX', key, '(' .. start, '[' .. s.letter, 'LIMIT', 0, 1)[1]
+-- raw returns the units of the member m, charged in a tick, with those given back.
+local function raw(s, m, tick)
+  local before = redis.call('ZREVRANGEBYLEX', s.key.name, '(' .. s.letter .. digits(tick), '[' .. s.letter, 'LIMIT', 0, 1)[1]
+  local _, total = parse(m)
   local earlier = 0
   if before then
     _, earlier = parse(before)
   end
-  local back = math.min(units, between(charged, earlier))
-  if back == s.used then -- no unit is left: the key forgets the time that it has seen
-    redis.call('ZREMRANGEBYLEX', key, '[' .. s.letter, limit)
+  return between(total, earlier)
+end
+
+-- giveBack writes at once.
+function ring.giveBack(s, units, tick)
+  if not s.newest or tick <= s.tick - s.b then
     return
   end
-  for i, m in ipairs(members) do
-    local t, total = parse(m)
-    local less
-    -- An empty member is kept only if it is the newest, for the time that the key has seen.
-    if i > 1 or i == #members or between(charged, back) ~= earlier then
-      less = member(s, t, between(total, back))
-      redis.call('ZADD', key, 0, less)
-    end
-    if less ~= m then
-      redis.call('ZREM', key, m)
-    end
+  local key, limit = s.key.name, '(' .. s.letter .. '~'
+  local members = redis.call('ZRANGEBYLEX', key, '[' .. s.letter .. digits(tick), limit, 'LIMIT', 0, 2)
+  if not members[1] or parse(members[1]) ~= tick then
+    return
+  end
+  local charged, before = raw(s, members[1], tick), givenBack(s, tick, tick)
+  units = math.min(units, between(charged, before))
+  if units == s.used then -- no unit is left: the key forgets the time that it has seen
+    redis.call('ZREMRANGEBYLEX', key, '[' .. s.letter, '(' .. s.letter .. '~~')
+  elseif members[2] and units == between(charged, before) then -- the member goes, and the next has its units
+    local following = parse(members[2])
+    local earlier = givenBack(s, following, following)
+    setGivenBack(s, following, earlier, fmod(earlier + charged, BASE))
+    setGivenBack(s, tick, before, 0)
+    redis.call('ZREM', key, members[1])
+  else
+    setGivenBack(s, tick, before, fmod(before + units, BASE))
   end
 end
 
@@ -116,7 +176,7 @@ local function freedAt(s, units)
   local key = s.key.name
   local oldest = redis.call('ZRANGEBYLEX', key, s.first, '(' .. s.letter .. '~', 'LIMIT', 0, 1)[1]
   local tick, total = parse(oldest)
-  if between(total, s.base) >= units then
+  if counting(s, total, tick) >= units then
     return tick
   end
   -- Search by rank. That many units are not reached at low, and are reached at high.
@@ -126,7 +186,7 @@ local function freedAt(s, units)
   while high - low > 1 do
     local middle = low + math.floor((high - low) / 2)
     local t, reached = parse(redis.call('ZRANGE', key, middle, middle)[1])
-    if between(reached, s.base) >= units then
+    if counting(s, reached, t) >= units then
       high, tick = middle, t
     else
       low = middle

@@ -3,6 +3,7 @@ package clienttest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
@@ -394,6 +395,110 @@ func (p *pair) commit(t *testing.T, o open, actual int64) {
 func (p *pair) take(t *testing.T, n int64) {
 	t.Helper()
 	require.Equal(t, p.here.Take("a", n), p.store.Take(context.Background(), "a", n).Decision)
+}
+
+// Giving back under a log costs the server some commands, however many charges came since.
+func TestScripts_GivingBackToALogTouchesFewMembers(t *testing.T) {
+	ctx := context.Background()
+	for _, limit := range []sash.Limit{sash.PerHour(1 << 40).Log(), sash.PerHour(1 << 40).Buckets(time.Millisecond)} {
+		s := watch(t)
+		few := func(what string) {
+			total := 0
+			for command, n := range s.commands {
+				if strings.HasPrefix(command, "z") {
+					total += n
+				}
+			}
+			assert.Positive(t, total, "%v: %s", limit, what)
+			assert.LessOrEqual(t, total, 200, "%v: %s", limit, what)
+		}
+		l := s.limiter(t, []sash.Limit{limit})
+		var open []sashredis.Reservation
+		reserve := func() {
+			r, d := l.Reserve(ctx, "a", 1000)
+			require.True(t, d.Allowed)
+			open = append(open, r)
+		}
+		for range 100 {
+			reserve()
+		}
+		fill, err := sashredis.New(s.Conn, []sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(20*time.Second))
+		require.NoError(t, err)
+		for range 600 {
+			require.NoError(t, fill.Take(ctx, "a", 1).Err)
+		}
+		reserve()
+		for i, r := range open {
+			require.NoError(t, r.Commit(ctx, int64(i)))
+			few("Commit")
+		}
+		require.Equal(t, int64(1<<40-600-100*101/2), l.Peek(ctx, "a", 0).Remaining)
+		require.True(t, l.Take(ctx, "a", 1).Allowed)
+		few("Take")
+		require.False(t, l.Take(ctx, "a", 1<<40-1500).Allowed)
+		few("a denied Take")
+	}
+}
+
+// A log from which units are given back in any order is that of package sash, and has a member for
+// each instant that counts, and a few for each of which a part was given back.
+func TestScripts_GivingBackToALogInAnyOrder(t *testing.T) {
+	onEachServer(t, func(t *testing.T, client *redis.Client) {
+		for seed := range uint64(3) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			p := newPair(t, goredisconn.New(client), sash.Per(5000, time.Second).Log())
+			p.take(t, 3)
+			var open []open
+			for range 30 {
+				p.clock.Advance(time.Duration(r.IntN(3)) * time.Microsecond)
+				open = append(open, p.reserve(t, 1+r.Int64N(100)))
+			}
+			key := client.Keys(t.Context(), "*").Val()[0]
+			before := client.ZCard(t.Context(), key).Val()
+			r.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
+			partly := int64(0)
+			for _, o := range open {
+				actual := int64(0)
+				if r.IntN(3) == 0 {
+					actual, partly = r.Int64N(o.n), partly+1
+				}
+				p.commit(t, o, actual)
+				p.take(t, 5000)             // denied, which tells of the oldest units
+				p.take(t, 1+r.Int64N(5000)) // and of others
+			}
+			assert.LessOrEqual(t, client.ZCard(t.Context(), key).Val(), before+8*partly+2, "seed %d", seed)
+			p.clock.Advance(time.Second)
+			p.take(t, 1)
+			assert.Equal(t, int64(3), client.ZCard(t.Context(), key).Val(), "seed %d: the base, the newest, and the token", seed)
+			client.FlushAll(t.Context())
+		}
+	})
+}
+
+// What was charged and given back in one window may be more than a total can be.
+func TestScripts_WhatWasGivenBackComesAround(t *testing.T) {
+	const count = 1<<51 - 1
+	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
+		p := newPair(t, conn, sash.Per(count, time.Second).Log())
+		p.take(t, 1)
+		var kept []open
+		for i := range int64(6) { // of 2^51 each
+			p.clock.Advance(time.Microsecond)
+			o := p.reserve(t, count-2000)
+			p.take(t, 50)
+			p.clock.Advance(time.Microsecond)
+			p.take(t, 1)
+			p.commit(t, o, i%2)
+			p.take(t, count)
+			kept = append(kept, p.reserve(t, 1))
+		}
+		for _, o := range kept {
+			p.commit(t, o, 0)
+			p.take(t, count)
+		}
+		p.clock.Advance(time.Second - 6*time.Microsecond)
+		p.take(t, count)
+	})
 }
 
 // A key moves on to a later window only by a charge. So a late reading after a refund finds what
