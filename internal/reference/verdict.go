@@ -92,6 +92,17 @@ func (v Verdict) confirmsReset(wait int64) bool {
 	return wait >= 0 && (wait == Never || idleAt(wait)) && (wait == 0 || !idleAt(wait-1))
 }
 
+// AdmitsAfter reports whether the call, which is denied, is admitted after the wait, if nothing else
+// is charged. After [Never], every call is.
+func (v Verdict) AdmitsAfter(wait int64) bool {
+	for _, m := range v.members {
+		if wait < Never && !m.admits(m.instant(v.now, wait), v.n) {
+			return false
+		}
+	}
+	return true
+}
+
 func (v Verdict) isDecided(a Answer, index int) bool {
 	m := v.members[index]
 	return a.Deciding == m.index && a.DecidingKey == m.name

@@ -34,6 +34,7 @@ func TestVerdict_ConfirmsTheAnswerAlone(t *testing.T) {
 			require.True(t, table.Equal(other) || v.n < 0)
 			require.Equal(t, want, v.Answer())
 			require.True(t, v.Confirms(want), "%+v", want)
+			require.True(t, want.Allowed || v.AdmitsAfter(want.RetryAfter) && !v.AdmitsAfter(want.RetryAfter-1))
 			for _, change := range []func(a *Answer){
 				func(a *Answer) { a.Allowed = !a.Allowed }, func(a *Answer) { a.Remaining++ }, func(a *Answer) { a.Remaining-- },
 				func(a *Answer) { a.RetryAfter++ }, func(a *Answer) { a.RetryAfter-- }, func(a *Answer) { a.ResetAfter++ },

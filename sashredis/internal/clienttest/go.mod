@@ -9,6 +9,7 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/seed-30da4c49/sash v0.1.0
 	github.com/stretchr/testify v1.11.1
+	github.com/yuin/gopher-lua v1.1.1
 )
 
 require (
@@ -23,7 +24,6 @@ require (
 	github.com/seed-30da4c49/sash/sashredis v0.1.0
 	github.com/seed-30da4c49/sash/sashredis/goredisconn v0.1.0
 	github.com/seed-30da4c49/sash/sashredis/rueidisconn v0.1.0
-	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect

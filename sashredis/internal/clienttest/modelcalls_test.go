@@ -1,0 +1,512 @@
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/sashredis"
+)
+
+// A modelCall is a public call of the package, or an event of its surroundings.
+type modelCall struct {
+	weight int
+	event  bool // no call is under way meanwhile
+	do     func(p *program, q *process, r *rand.Rand)
+}
+
+// modelCalls are all public calls, and the events.
+var modelCalls = map[string]modelCall{
+	"Allow":              {weight: 4, do: (*program).allow},
+	"Take":               {weight: 30, do: (*program).take},
+	"Peek":               {weight: 6, do: (*program).peek},
+	"TakeAll":            {weight: 8, do: (*program).takeAll},
+	"PeekAll":            {weight: 3, do: (*program).peekAll},
+	"Wait":               {weight: 6, do: (*program).wait},
+	"Reserve":            {weight: 10, do: (*program).reserve},
+	"Reservation.Commit": {weight: 8, do: (*program).settle},
+	"Reservation.Cancel": {weight: 3, do: (*program).cancel},
+	"Reset":              {weight: 2, do: (*program).reset},
+	"Stats":              {weight: 1, do: (*program).stats},
+	"Close":              {weight: 1, do: func(_ *program, q *process, _ *rand.Rand) { q.closes() }},
+
+	"a while":         {weight: 10, do: func(*program, *process, *rand.Rand) {}},
+	"weather":         {weight: 8, do: (*program).changeWeather},
+	"caller's clock":  {weight: 8, event: true, do: (*program).moveClock},
+	"plan":            {weight: 2, event: true, do: (*program).changePlan},
+	"panics":          {weight: 2, event: true, do: (*program).beginPanics},
+	"forgets all":     {weight: 1, event: true, do: (*program).forgetAll},
+	"evicts":          {weight: 1, event: true, do: (*program).evict},
+	"sets its clock":  {weight: 1, event: true, do: (*program).setClock},
+	"many, then back": {weight: 1, do: (*program).many},
+}
+
+// begins returns a call that begins now.
+func (q *process) begins(what string, names []string, n int64, charge, reserve bool) *asked {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ask(what, names, n, charge, reserve)
+}
+
+func (p *program) name(r *rand.Rand) string { return p.names[r.IntN(len(p.names))] }
+
+// cost returns a number of units for a key of that name.
+func (p *program) cost(q *process, name string, r *rand.Rand) int64 {
+	most := int64(1)
+	for _, l := range q.limitsOf(name) {
+		most = max(modelMost(l), 1)
+	}
+	switch r.IntN(14) {
+	case 0:
+		return 0
+	case 1:
+		return -1 - r.Int64N(3)
+	case 2:
+		return most + r.Int64N(2)
+	case 3:
+		return 1 + r.Int64N(most)
+	case 4:
+		return 1 << 62
+	}
+	return 1 + r.Int64N(most/4+1)
+}
+
+func (p *program) take(q *process, r *rand.Rand) { p.one(q, r, "Take", true) }
+func (p *program) peek(q *process, r *rand.Rand) { p.one(q, r, "Peek", false) }
+
+func (p *program) one(q *process, r *rand.Rand, what string, charge bool) {
+	name := p.name(r)
+	n := p.cost(q, name, r)
+	ctx, cancel := p.context(q, r, false)
+	call := q.Limiter.Peek
+	if charge {
+		call = q.Limiter.Take
+	}
+	times := 1 + r.IntN(4)*r.IntN(2)*r.IntN(2) // at once, to share round trips
+	for range times {
+		time.Sleep(1) // until the call before is under way, so that their order is that of the seed
+		a := q.begins(what, []string{name}, n, charge && n > 0, false)
+		p.background(a, func() {
+			defer cancel()
+			a.checks(ctx, call(ctx, name, n))
+		})
+	}
+}
+
+func (p *program) takeAll(q *process, r *rand.Rand) { p.all(q, r, "TakeAll", true) }
+func (p *program) peekAll(q *process, r *rand.Rand) { p.all(q, r, "PeekAll", false) }
+
+func (p *program) all(q *process, r *rand.Rand, what string, charge bool) {
+	var names []string
+	for range r.IntN(4) {
+		names = append(names, p.name(r))
+	}
+	n := p.cost(q, p.name(r), r)
+	ctx, cancel := p.context(q, r, false)
+	call := q.Limiter.PeekAll
+	if charge {
+		call = q.Limiter.TakeAll
+	}
+	a := q.begins(what, names, n, charge && n > 0, false)
+	p.background(a, func() {
+		defer cancel()
+		a.checks(ctx, call(ctx, names, n))
+	})
+}
+
+// allow asks for one unit. The answer does not tell who has decided.
+func (p *program) allow(q *process, r *rand.Rand) {
+	name := p.name(r)
+	ctx, cancel := p.context(q, r, false)
+	if q.leasing {
+		p.calls.Wait() // else it is not known whose units are leased
+		defer p.calls.Wait()
+	}
+	a := q.begins("Allow", []string{name}, 1, true, false)
+	p.background(a, func() {
+		defer cancel()
+		allowed := q.Allow(ctx, name)
+		a.intime(ctx, 2)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.notes("%s -> %v", a, allowed)
+		if a.wrong != nil || a.unlimited {
+			if allowed != (a.wrong == nil) {
+				a.fails("%s -> %v", a, allowed)
+			}
+			return
+		}
+		a.guess(allowed)
+	})
+}
+
+// guess finds who has decided a, of which only that is known: now, if it may be a lease, and else
+// once all calls are known that have had a slot.
+func (a *asked) guess(allowed bool) {
+	a.unknown++
+	a.last = a.world.seq
+	if a.leasing && allowed && !slices.ContainsFunc(a.slots, func(s *slot) bool { return a.is(s) && s.delivered && s.admitted }) {
+		if a.byLease(sashredis.Decision{Decision: sash.Decision{Allowed: true}}) == "" {
+			return
+		}
+	}
+	a.guesses = append(a.guesses, guess{a, allowed})
+}
+
+// A guess is a call of which only that is known.
+type guess struct {
+	*asked
+	allowed bool
+}
+
+// follows finds the slot of a guess. There may be none if the fallback or the mirror may have
+// decided it.
+func (g guess) follows() {
+	found := g.slot(func(s *slot) bool { return s.delivered && s.admitted == g.allowed }) != nil
+	if !found && g.allowed && g.fallback.mode == "deny" {
+		g.fails("%s: nobody has admitted it", g)
+	}
+	if !found {
+		g.last = 0
+		g.unsure = append(g.unsure, g.asked)
+	}
+}
+
+// wait waits for units.
+func (p *program) wait(q *process, r *rand.Rand) {
+	name := p.name(r)
+	n := p.cost(q, name, r)
+	ctx, cancel := p.context(q, r, true)
+	if q.leasing {
+		p.calls.Wait() // else it is not known whose units are leased
+		defer p.calls.Wait()
+	}
+	a := q.begins("Wait", []string{name}, n, n > 0, false)
+	p.background(a, func() {
+		defer cancel()
+		err := q.Wait(ctx, name, n)
+		if d, ok := ctx.Deadline(); ok && time.Since(d) > 0 && time.Since(a.began) > 0 {
+			a.faultf("it has ended %v after its deadline", time.Since(d))
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.notes("%s -> %v", a, err)
+		switch {
+		case a.wrong != nil:
+			if err == nil {
+				a.fails("%s: wrong limits", a)
+			}
+			return
+		case a.unlimited:
+			if (err == nil) != (n >= 0 && ctx.Err() == nil) && ctx.Err() == nil {
+				a.fails("%s -> %v", a, err)
+			}
+			return
+		}
+		for a.slot(func(s *slot) bool { return s.delivered && !s.admitted }) != nil {
+			a.unknown++
+		}
+		if err == nil {
+			a.guess(true)
+		} else {
+			a.unknown++
+			a.unsure = append(a.unsure, a)
+		}
+		if errors.Is(err, sash.ErrExceedsLimit) && n >= 0 && !slices.ContainsFunc(a.limits[0], func(l sash.Limit) bool { return n > modelMost(l) }) {
+			a.fails("%s -> %v", a, err)
+		}
+	})
+}
+
+func (p *program) reserve(q *process, r *rand.Rand) {
+	name := p.name(r)
+	n := p.cost(q, name, r)
+	ctx, cancel := p.context(q, r, false)
+	a := q.begins("Reserve", []string{name}, n, n > 0, true)
+	p.background(a, func() {
+		defer cancel()
+		reservation, d := q.Reserve(ctx, name, n)
+		p.holds(a, reservation, d, a.checks(ctx, d))
+	})
+}
+
+func (p *program) settle(_ *process, r *rand.Rand) { p.commit(r, false) }
+func (p *program) cancel(_ *process, r *rand.Rand) { p.commit(r, true) }
+
+// commit settles a reservation.
+func (p *program) commit(r *rand.Rand, cancels bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.held) == 0 {
+		return
+	}
+	h := p.held[r.IntN(len(p.held))]
+	if h.busy {
+		return
+	}
+	h.busy, h.actual = true, 0
+	if !cancels {
+		h.actual = r.Int64N(h.n+1) + h.n*int64(r.IntN(3)/2) - int64(r.IntN(20)/19)
+	}
+	ctx, cancel := p.context(h.by, r, false)
+	a := h.by.ask("Commit", nil, h.actual, false, false)
+	actual := h.actual
+	h.actual = max(h.actual, 0)
+	p.background(a, func() {
+		defer cancel()
+		ended := ctx.Err() != nil
+		settling := context.WithValue(ctx, settling{}, h)
+		var err error
+		if cancels {
+			err = h.Cancel(settling)
+		} else {
+			err = h.Commit(settling, actual)
+		}
+		a.intime(ctx, 1)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.notes("%s: of %d -> %v", a, h.n, err)
+		h.settles(a, err, ended)
+	})
+}
+
+// settles checks how a settlement has ended.
+func (h *held) settles(a *asked, err error, ended bool) {
+	unsent := err != nil && (errors.Is(err, sashredis.ErrUnavailable) || ended)
+	if ended && err == nil && h.n != h.actual && h.ofStore && !h.ran {
+		a.fails("%s: its context had ended, and it is not sent", a)
+	}
+	if !unsent && !h.ofStore {
+		a.shares.Settle(a.sharesTime(), h.local, h.actual)
+	}
+	if errors.Is(err, sashredis.ErrUnavailable) && !a.mayBeOpen() {
+		a.fails("%s: %v after %d failures of the store in a row", a, err, a.inARow)
+	}
+	if err == nil && h.ofStore && h.n != h.actual && !h.ran && h.n > 0 {
+		a.fails("%s: it is settled, and nothing was sent", a)
+	}
+	if unsent && !h.ran {
+		h.busy = false // it may be settled again
+	}
+}
+
+func (p *program) reset(q *process, r *rand.Rand) {
+	name := p.name(r)
+	ctx, cancel := p.context(q, r, false)
+	a := q.begins("Reset", []string{name}, 0, false, false)
+	p.background(a, func() {
+		defer cancel()
+		q.sharesForget(name)
+		err := q.Reset(ctx, name)
+		a.intime(ctx, 1)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.notes("%s -> %v", a, err)
+		if (a.wrong != nil) != errors.Is(err, sash.ErrInvalidLimit) {
+			a.fails("%s -> %v", a, err)
+		}
+		if err == nil && !a.unlimited && a.key(a.keys[0]).less <= a.seq {
+			a.fails("%s: it has forgotten nothing", a)
+		}
+	})
+}
+
+// sharesForget lets the shares of q forget a key, as a Reset does.
+func (q *process) sharesForget(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shares.Reset(name)
+}
+
+func (p *program) stats(q *process, _ *rand.Rand) { _ = q.Stats() }
+
+// closes closes q, which gives its leases back.
+func (q *process) closes() {
+	began := time.Now()
+	err := q.Close()
+	if took := time.Since(began); took > 20*q.timeout {
+		q.failf("%s.Close takes %v", q.name, took)
+	}
+	q.notef("%s.Close() -> %v", q.name, err)
+}
+
+func (p *program) changeWeather(q *process, r *rand.Rand) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q.weather = newWeather(r, q.timeout)
+	p.notes("%s: the weather is %+v", q.name, q.weather)
+}
+
+// moveClock moves the clock of the callers, now and then back.
+func (p *program) moveClock(_ *process, r *rand.Rand) {
+	if p.clock == nil {
+		return
+	}
+	d := time.Duration(r.Int64N(int64(p.scale)))
+	if r.IntN(6) == 0 {
+		d = -d
+		p.back = true
+	}
+	p.clock.Advance(d)
+	p.notef("the clock of the callers moves by %v", d)
+}
+
+// changePlan changes the limits of a key.
+func (p *program) changePlan(_ *process, r *rand.Rand) {
+	p.planMu.Lock()
+	defer p.planMu.Unlock()
+	name := p.name(r)
+	limits := slices.Clone(p.plans[name])
+	switch r.IntN(4) {
+	case 0:
+		limits = p.newLimits(r)
+	case 1:
+		limits = wrongLimits
+	default:
+		for i, l := range limits {
+			if l != sash.Unlimited() && l.Algorithm != sash.TokenBucket && l.Count > 0 {
+				limits[i].Count = 1 + r.Int64N(2*l.Count)
+			}
+		}
+	}
+	p.plans[name] = limits
+	p.notef("the limits of %q are %v", name, limits)
+}
+
+// beginPanics lets the functions of the user panic for a key, or for none any more.
+func (p *program) beginPanics(_ *process, r *rand.Rand) {
+	p.planMu.Lock()
+	defer p.planMu.Unlock()
+	if p.panics = ""; r.IntN(2) == 0 {
+		p.panics = p.name(r)
+	}
+	p.notef("functions of the user panic for %q", p.panics)
+}
+
+// forgetAll lets the store forget all keys, as one does that is restarted without persistence.
+func (p *program) forgetAll(*process, *rand.Rand) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range sortedKeys(p.keys) {
+		p.evicts(key)
+	}
+	p.notes("the store forgets all")
+}
+
+func (p *program) evict(_ *process, r *rand.Rand) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if keys := sortedKeys(p.store.values); len(keys) > 0 {
+		key := keys[r.IntN(len(keys))]
+		p.evicts(key)
+		p.notes("the store forgets %q", key)
+	}
+}
+
+func (w *world) evicts(key string) {
+	delete(w.store.values, key)
+	w.seq++
+	w.forgets(key)
+	k := w.key(key)
+	k.less, k.loose = w.seq, k.leased
+}
+
+// setClock sets the clock of the store.
+func (p *program) setClock(_ *process, r *rand.Rand) {
+	if p.clock != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := time.Duration(r.Int64N(int64(p.scale) * 2))
+	if r.IntN(2) == 0 {
+		d = -d
+		p.back = true
+	}
+	p.seq++
+	for _, k := range p.keys {
+		if d > 0 {
+			k.less = p.seq
+		}
+	}
+	p.offset += int64(d)
+	p.set = true
+	p.notes("the clock of the store is set by %v", d)
+}
+
+// many charges a key many times, each at an instant of its own, and then gives the first back.
+func (p *program) many(q *process, r *rand.Rand) {
+	p.calls.Wait()
+	name := p.name(r)
+	ctx := context.Background()
+	a := q.begins("Reserve", []string{name}, 1, true, true)
+	ok := p.guarded(a, func() {
+		reservation, d := q.Reserve(ctx, name, 1)
+		p.holds(a, reservation, d, a.checks(ctx, d))
+	})
+	for i := 0; i < 40 && ok && !p.failed(); i++ {
+		time.Sleep(time.Duration(1+r.IntN(2000)) * time.Microsecond)
+		a := q.begins("Take", []string{name}, 1, true, false)
+		ok = p.guarded(a, func() { a.checks(ctx, q.Take(ctx, name, 1)) })
+	}
+	p.commit(r, true)
+}
+
+// holds notes that a reservation is to be settled.
+func (p *program) holds(a *asked, reservation sashredis.Reservation, d sashredis.Decision, s *slot) {
+	if !d.Allowed || a.unlimited {
+		return
+	}
+	h := &held{Reservation: reservation, by: a.process, n: a.n, local: a.local, ofStore: s != nil, key: a.keys[0]}
+	if s != nil {
+		h.exact, h.used = s.exact, s.used
+		if len(s.reserved) > 0 {
+			h.reserved = s.reserved[0]
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = append(p.held, h)
+}
+
+// totals checks what q counts against what the model has counted.
+func (q *process) totals() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.Stats()
+	for by, got := range []int64{s.Store, s.Mirror, s.Lease, s.Fallback} {
+		if n := q.decided[by]; got < n || got > n+int64(q.unknown) {
+			q.fails("%s counts %d calls decided by the %v; %d were, and perhaps some of %d more", q.name, got, sashredis.By(by), n, q.unknown)
+		}
+	}
+	if s.RoundTrips != q.trips {
+		q.fails("%s counts %d round trips, and %d were", q.name, s.RoundTrips, q.trips)
+	}
+	if s.Leased != q.leased {
+		q.fails("%s counts %d units leased, and %d were", q.name, s.Leased, q.leased)
+	}
+}
+
+// audit checks that all that is charged is known to a call: one that was admitted, or one that
+// has failed and may have been, and that alone.
+func (w *world) audit() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, g := range w.guesses {
+		g.follows()
+	}
+	for _, s := range w.slots {
+		if !s.admitted || !s.charge || s.n <= 0 || s.claimed || s.repeated {
+			continue
+		}
+		i := slices.IndexFunc(w.unsure, func(a *asked) bool { return a.is(s) })
+		if i < 0 {
+			w.fails("%d units of %q are charged at %d, for %s, by no call", s.n, s.keys, s.at, s.by.name)
+			return
+		}
+		w.unsure = slices.Delete(w.unsure, i, i+1)
+	}
+}

@@ -1,0 +1,324 @@
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/reference"
+	"github.com/seed-30da4c49/sash/sashredis"
+)
+
+// An asked is a call for units of keys, and what the model knows when it begins.
+type asked struct {
+	*process
+	what            string
+	names           []string
+	keys            []string // in the store, each once
+	limits          [][]sash.Limit
+	n               int64
+	charge, reserve bool
+	began           time.Time
+	seq, last       int   // of the world, when it began and ended; last is 0 if it may come to pass later
+	wrong           error // limits that are wrong
+	unlimited       bool
+	local           reference.Reservation // of what the fallback has admitted
+}
+
+// ask returns a call that begins now. The world must be locked.
+func (p *process) ask(what string, names []string, n int64, charge, reserve bool) *asked {
+	a := &asked{process: p, what: what, names: names, n: n, charge: charge, reserve: reserve, began: time.Now(), seq: p.seq}
+	var seen []string
+	for _, name := range names {
+		if slices.Contains(seen, name) {
+			continue
+		}
+		seen = append(seen, name)
+		limits := p.limitsOf(name)
+		if slices.Equal(limits, wrongLimits) {
+			a.wrong = sash.ErrInvalidLimit
+			return a
+		}
+		text, suffix := wire(limits)
+		if text == "" {
+			continue
+		}
+		p.world.limits[text] = slices.DeleteFunc(slices.Clone(limits), func(l sash.Limit) bool { return l == sash.Unlimited() })
+		a.keys, a.limits = append(a.keys, p.prefix+p.tagOf(name)+name+suffix), append(a.limits, p.world.limits[text])
+		if k := p.key(a.keys[len(a.keys)-1]); k.uses == nil && p.leasing {
+			k.uses = reference.NewTable(modelLimits(limits))
+		}
+	}
+	a.unlimited = len(a.keys) == 0
+	return a
+}
+
+func (a *asked) faultf(format string, args ...any) {
+	a.failf("%s: %s", a, fmt.Sprintf(format, args...))
+}
+
+func (a *asked) String() string {
+	names := make([]string, len(a.names))
+	for i, name := range a.names {
+		names[i] = fmt.Sprintf("%.12q", name)
+	}
+	return fmt.Sprintf("%s.%s(%v, %d) began at %v", a.process.name, a.what, names, a.n, a.began.Sub(a.world.began))
+}
+
+// is reports whether s is a slot of a.
+func (a *asked) is(s *slot) bool {
+	n := a.n
+	if n < 0 || n > 1<<51-1 {
+		n = impossibleCost
+	}
+	return s.by == a.process && s.seq > a.seq && (a.last == 0 || s.seq <= a.last) && !s.claimed && s.n == n && s.charge == a.charge && s.reserve == a.reserve && slices.Equal(s.keys, a.keys)
+}
+
+// slot claims a slot of a for which holds is true, or returns nil.
+func (a *asked) slot(holds func(s *slot) bool) *slot {
+	for _, s := range a.slots {
+		if a.is(s) && holds(s) {
+			s.claimed = true
+			return s
+		}
+	}
+	return nil
+}
+
+// checks checks the answer to a, and returns its slot, if the store has decided it.
+func (a *asked) checks(ctx context.Context, d sashredis.Decision) *slot {
+	a.intime(ctx, 2)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.notes("%s -> %+v by %v, %v", a, d.Decision, d.By, d.Err)
+	fault := ""
+	var s *slot
+	switch {
+	case a.wrong != nil:
+		if d.Allowed || !errors.Is(d.Err, a.wrong) || d.RetryAfter != sash.Never {
+			fault = "wrong limits are not refused"
+		}
+		return nil
+	case len(a.names) == 0:
+		if d.Allowed || d.RetryAfter != sash.Never || d.Err != nil {
+			fault = "no keys are not denied"
+		}
+	case a.unlimited:
+		if d.Allowed != (a.n >= 0) || d.Err != nil || d.By != sashredis.ByStore {
+			fault = "an unlimited key"
+		}
+	default:
+		a.decided[d.By]++
+		s, fault = a.byWhom(d)
+	}
+	if fault != "" {
+		a.fails("%s -> %+v by %v, %v: %s", a, d.Decision, d.By, d.Err, fault)
+	}
+	return s
+}
+
+// byWhom checks the answer to a by the rules of who has decided it.
+func (a *asked) byWhom(d sashredis.Decision) (s *slot, fault string) {
+	switch d.By {
+	case sashredis.ByStore:
+		if d.Err != nil {
+			return nil, "the store refuses it"
+		}
+		if s = a.slot(func(s *slot) bool { return s.delivered && a.confirms(s, d.Decision) }); s == nil {
+			return nil, "no answer of the store says so" + a.wanted()
+		}
+	case sashredis.ByMirror:
+		fault = a.byMirror(d)
+	case sashredis.ByLease:
+		fault = a.byLease(d)
+	case sashredis.ByFallback:
+		fault = a.byFallback(d)
+	}
+	return s, fault
+}
+
+// wanted tells what the answers are that a may have had.
+func (a *asked) wanted() (text string) {
+	for _, s := range a.slots {
+		if a.is(s) && s.delivered && s.exact {
+			text += fmt.Sprintf("; wanted %+v", s.verdict.Answer())
+		}
+	}
+	return text
+}
+
+// confirms reports whether d is the answer to s.
+func (a *asked) confirms(s *slot, d sash.Decision) bool {
+	if !s.exact {
+		return s.admitted == d.Allowed
+	}
+	return a.confirmed(s.verdict, d)
+}
+
+// confirmed reports whether d is the answer of v. Several limits may be equal to that of d.
+func (a *asked) confirmed(v reference.Verdict, d sash.Decision) bool {
+	for i, key := range a.keys {
+		for j, l := range a.limits[i] {
+			if l == d.Limit && v.Confirms(reference.Answer{
+				Allowed: d.Allowed, Remaining: d.Remaining, RetryAfter: int64(d.RetryAfter), ResetAfter: int64(d.ResetAfter),
+				DecidingKey: key, Deciding: j,
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// considers returns what the model says of a now.
+func (a *asked) considers() reference.Verdict {
+	for i, key := range a.keys {
+		if model := modelLimits(a.limits[i]); !slices.Equal(a.table.Limits(key), model) {
+			a.table.SetLimitsAt(a.world.now()*1000, key, model)
+		}
+	}
+	return a.table.Consider(a.world.now()*1000, max(a.n, -1), a.keys...)
+}
+
+// byMirror checks a denial by the mirror: the store would deny, too, unless the keys have become less
+// in another way than with time since the process has heard of them.
+func (a *asked) byMirror(d sashredis.Decision) (fault string) {
+	sole := true
+	age := time.Duration(0)
+	for _, key := range a.keys {
+		k, known := a.key(key), a.known[key]
+		if k.inexact || k.less > known.seq {
+			return ""
+		}
+		sole = sole && k.charged <= known.seq
+		age = max(age, time.Since(known.at))
+	}
+	v := a.considers()
+	if d.Allowed || d.Err != nil || v.Allowed {
+		return "the store would admit it"
+	}
+	if !sole || a.back || !spendingIsMirrored && a.key(a.keys[0]).spent {
+		return ""
+	}
+	slack := int64(2*a.timeout + age/1000 + 2*time.Microsecond)
+	if got := int64(d.RetryAfter); !v.AdmitsAfter(got) || v.AdmitsAfter(got-slack-1) {
+		return fmt.Sprintf("by all that the process knows, its wait is %v", time.Duration(v.Answer().RetryAfter))
+	}
+	return ""
+}
+
+// byLease checks an admission from a lease, and uses its units.
+func (a *asked) byLease(d sashredis.Decision) (fault string) {
+	if !d.Allowed || d.Err != nil || !a.charge || a.n <= 0 || len(a.keys) != 1 {
+		return "a lease only admits"
+	}
+	now := a.world.now()
+	k := a.key(a.keys[0])
+	for i := len(a.grants) - 1; i >= 0; i-- {
+		g := a.grants[i]
+		if g.by != a.process || g.key != a.keys[0] || !g.delivered || g.over || g.left < a.n {
+			continue
+		}
+		if now >= g.end && !a.set {
+			return fmt.Sprintf("the lease has ended at %d, and it is %d", g.end, now)
+		}
+		g.left -= a.n
+		a.uses(a.keys[0], now, a.n)
+		return ""
+	}
+	if k.loose {
+		return ""
+	}
+	return "no lease has as many units"
+}
+
+// byFallback checks an answer of the fallback.
+func (a *asked) byFallback(d sashredis.Decision) (fault string) {
+	hopeless := a.n < 0
+	for _, limits := range a.limits {
+		for _, l := range limits {
+			hopeless = hopeless || a.n > modelMost(l)
+		}
+	}
+	canceled := errors.Is(d.Err, context.Canceled)
+	if !errors.Is(d.Err, sashredis.ErrUnavailable) {
+		a.unsure = append(a.unsure, a)
+	}
+	local, _ := a.fallback.shares()
+	switch {
+	case d.Err == nil:
+		return "no reason is told"
+	case errors.Is(d.Err, sashredis.ErrUnavailable) && !a.mayBeOpen():
+		return fmt.Sprintf("the breaker is open after %d failures of the store in a row", a.inARow)
+	case hopeless && (d.Allowed || d.RetryAfter != sash.Never):
+		return "it is never admitted"
+	case !d.Allowed && d.RetryAfter <= 0:
+		return "a denial without a wait"
+	case (canceled || a.fallback.mode == "deny") && d.Allowed:
+		return "it is admitted"
+	case !canceled && !hopeless && a.fallback.mode == "admit" && !d.Allowed:
+		return "it is denied"
+	case d.Allowed && local && sharesLast:
+		return a.byShares()
+	}
+	return ""
+}
+
+// byShares checks what the fallback has admitted: by itself, it is within the exact rule of the
+// shares, however often the store was away.
+func (a *asked) byShares() (fault string) {
+	now := a.sharesTime()
+	for i, name := range a.names {
+		if i < len(a.limits) && len(a.names) == len(a.keys) {
+			a.shares.SetLimitsAt(now, name, modelLimits(a.fallback.of(a.limits[i])))
+		} else {
+			return "" // a key that is named twice, or unlimited
+		}
+	}
+	if !a.back && !a.shares.Consider(max(now, a.latest), a.n, a.names...).Allowed {
+		return "the fallback admits more than its share"
+	}
+	if !a.charge || a.n <= 0 {
+		return ""
+	}
+	all, v := a.shares.DecideReserve(now, a.n, a.names...)
+	if a.local = all[0]; !v.Allowed {
+		for _, name := range a.names {
+			a.shares.Spend(now, a.n, name)
+		}
+	}
+	return ""
+}
+
+// sharesTime returns the time by which the fallback decides, in nanoseconds.
+func (p *process) sharesTime() int64 {
+	if p.clock != nil {
+		return p.clock.Now()
+	}
+	if p.heard == 0 {
+		return time.Now().UnixNano()
+	}
+	return p.heard + int64(time.Since(p.heardAt))
+}
+
+// intime checks that a has ended with its context, and within so many time-outs.
+func (a *asked) intime(ctx context.Context, timeouts int) {
+	took := time.Since(a.began)
+	most := time.Duration(timeouts) * a.timeout
+	if d, ok := ctx.Deadline(); ok {
+		most = min(most, max(d.Sub(a.began), 0))
+	}
+	if took > most {
+		a.faultf("it has taken %v, and may %v", took, most)
+	}
+}
+
+func modelMost(l sash.Limit) int64 {
+	if l.Burst > 0 && l.Count > 0 {
+		return l.Burst
+	}
+	return l.Count
+}

@@ -1,0 +1,486 @@
+package clienttest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/reference"
+	"github.com/seed-30da4c49/sash/sashredis"
+)
+
+// A world is a store, the exact model of what is charged there, and processes that share it.
+// The model is told of each script when it runs, at the time of the store. It says what the
+// script must answer, and what the calls must that it decides.
+type world struct {
+	began time.Time
+
+	mu      sync.Mutex // guards the fields below
+	store   *scriptStore
+	base    int64 // what the store's clock showed when the world began, in nanoseconds
+	ppm     int64 // by how much it is faster than that of the processes, in parts per million
+	offset  int64 // by how much it has been set forward, in nanoseconds
+	table   *reference.Table
+	limits  map[string][]sash.Limit // by how a script reads them
+	seq     int                     // counts what has happened to keys
+	slots   []*slot
+	grants  []*grant
+	guesses []guess
+	unsure  []*asked // calls of which it is not known whether they were charged
+	keys    map[string]*keyState
+	set     bool // the clock has been set
+	back    bool // and it ran back
+	fault   string
+	log     []string
+	verbose bool
+}
+
+// A keyState is what is known of a key of the store beside its charges.
+type keyState struct {
+	less, lessBy int  // the latest event by which it became less than charges tell, and the process that caused it
+	charged      int  // the latest charge
+	leased       bool // it was leased
+	inexact      bool // the reference does not know it exactly: see hasBucket
+	spent        bool // past a reservation
+	gaveBack     bool // units of a token bucket were given back
+	loose        bool // units of a lease may be used once more
+	uses         *reference.Table
+}
+
+// A slot is one call that a script has decided.
+type slot struct {
+	seq             int
+	by              *process
+	keys            []string
+	n               int64
+	charge, reserve bool
+	at              int64
+	exact, admitted bool
+	verdict         reference.Verdict
+	reserved        []reference.Reservation
+	used            reference.Reservation // of what is used by itself
+	delivered       bool                  // its answer has reached the limiter
+	repeated        bool                  // the connection has run the script twice, and this is the first run
+	claimed         bool                  // by a call
+}
+
+// A grant is units leased to a process.
+type grant struct {
+	by        *process
+	key       string
+	end       int64 // microseconds
+	units     int64
+	left      int64
+	reserved  reference.Reservation
+	delivered bool
+	over      bool // given back, or begun anew
+}
+
+// A request is a script on its way.
+type request struct {
+	by         *process
+	ctx        context.Context
+	script     *sashredis.Script
+	keys, args []string
+	// Set once it has run.
+	slots []*slot
+	grant *grant
+	settled,
+	reset bool
+	seq int
+}
+
+func (w *world) failf(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fails(format, args...)
+}
+
+// fails is failf with mu held. The first fault counts.
+func (w *world) fails(format string, args ...any) {
+	if w.fault == "" {
+		w.fault = fmt.Sprintf(format, args...)
+		w.notes("FAULT: %s", w.fault)
+	}
+}
+
+func (w *world) notef(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes(format, args...)
+}
+
+func (w *world) notes(format string, args ...any) {
+	if !w.verbose {
+		return
+	}
+	w.log = append(w.log, fmt.Sprintf("%12v  ", time.Since(w.began))+fmt.Sprintf(format, args...))
+}
+
+func (w *world) failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fault != ""
+}
+
+// now returns the time of the store in microseconds. w must be locked.
+func (w *world) now() int64 {
+	elapsed := int64(time.Since(w.began))
+	return (w.base + elapsed + elapsed/1000*w.ppm/1000 + w.offset) / 1000
+}
+
+func (w *world) key(name string) *keyState {
+	k := w.keys[name]
+	if k == nil {
+		k = &keyState{}
+		w.keys[name] = k
+	}
+	return k
+}
+
+// scriptKind returns what a script does, as its first comments say.
+func scriptKind(s *sashredis.Script) string {
+	for kind, text := range map[string]string{
+		"take": "-- Decides calls on keys", "settle": "-- Gives units of an earlier charge back",
+		"reset": "-- Forgets a key", "ping": "-- Returns the time, and reads no key",
+	} {
+		if strings.Contains(s.Text(), text) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// run runs r in the store, and tells the model of it.
+func (w *world) run(r *request) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.store.now = w.now()
+	reply, err := w.store.run(r.script, r.keys, r.args)
+	w.notes("  %s: %s %q %q -> %q %v", r.by.name, scriptKind(r.script), r.keys, r.args, reply, err)
+	if err != nil {
+		w.fails("a script fails: %v", err)
+		return reply, err
+	}
+	at := w.store.now
+	if r.args[0] != "" {
+		at, _ = strconv.ParseInt(r.args[0], 10, 64)
+	}
+	for _, key := range w.store.expired {
+		if !w.table.Idle(at*1000, key) && !w.key(key).inexact {
+			w.fails("key %q has expired although it is in use", key)
+		}
+		if w.key(key).leased && w.set {
+			w.key(key).loose = true
+		}
+		w.forgets(key)
+	}
+	w.seq++
+	r.seq = w.seq
+	switch kind := scriptKind(r.script); kind {
+	case "take":
+		w.took(r, at, strings.Split(reply, "|"))
+	case "settle":
+		w.settled(r, at)
+	case "reset":
+		r.reset = true
+		w.forgets(r.keys[0])
+		w.key(r.keys[0]).loose = w.key(r.keys[0]).leased
+		w.becomesLess(r.keys[0], r)
+	case "ping":
+	default:
+		w.fails("the model does not know the script %q", r.script.Text()[:200])
+	}
+	return reply, nil
+}
+
+// forgets forgets a key. Units that are leased may be used once more.
+func (w *world) forgets(key string) {
+	w.table.Reset(key)
+	k := w.key(key)
+	k.inexact = false
+	if k.uses != nil {
+		k.uses.Reset(key)
+	}
+}
+
+// becomesLess notes that r has made a key less.
+func (w *world) becomesLess(key string, r *request) { w.key(key).less = r.seq }
+
+// knows lets the model have the limits under which a script is to decide.
+func (w *world) knows(key, text string, at int64) bool {
+	limits, ok := w.limits[text]
+	if !ok {
+		w.fails("a script is to decide by %q, the limits of no key", text)
+		return false
+	}
+	model := modelLimits(limits)
+	if !slices.Equal(w.table.Limits(key), model) {
+		w.table.SetLimitsAt(at*1000, key, model)
+	}
+	return true
+}
+
+// took tells the model of a script that has decided calls.
+func (w *world) took(r *request, at int64, reply []string) {
+	for i, key := range r.keys {
+		if !w.knows(key, r.args[4+i], at) {
+			return
+		}
+	}
+	counts := strings.Fields(reply[1])
+	lease := strings.Fields(reply[2])
+	units, _ := strconv.ParseInt(lease[0], 10, 64)
+	exact := true
+	for _, key := range r.keys {
+		k := w.key(key)
+		k.inexact = k.inexact || k.gaveBack && w.back
+		exact = exact && !k.inexact
+	}
+	for i, group := range strings.Fields(r.args[1]) {
+		var n int64
+		var op rune
+		var times, admitted int
+		if _, err := fmt.Sscanf(group, "%d%c%d", &n, &op, &times); err != nil {
+			w.fails("a script is to decide %q", group)
+			return
+		}
+		said, _ := strconv.Atoi(counts[i])
+		for j := range times {
+			s := &slot{seq: r.seq, by: r.by, keys: r.keys, n: n, charge: op == '+', reserve: r.args[2] != "" && r.args[3] == "", at: at, exact: exact}
+			w.decide(s, j < said)
+			if s.admitted {
+				admitted++
+			}
+			r.slots, w.slots = append(r.slots, s), append(w.slots, s)
+		}
+		if admitted != said {
+			w.fails("the store admits %d of %d calls for %d units of %q, and the exact model %d", said, times, n, r.keys, admitted)
+		}
+	}
+	if units > 0 {
+		w.leases(r, at, units, lease[1])
+	}
+}
+
+// hasBucket reports whether a token bucket is among the limits of a key. The reference does not
+// know that
+//   - a token bucket keeps back what is leased of it, until the lease ends,
+//   - one that was given back all that it lacks is like one never charged, also at a time before
+//     the charge.
+func (w *world) hasBucket(text string) bool {
+	return slices.ContainsFunc(w.limits[text], func(l sash.Limit) bool { return l.Algorithm == sash.TokenBucket })
+}
+
+const impossibleCost = 1 << 52
+
+// decide decides s by the model. If that is not exact, it goes by what the store has said.
+func (w *world) decide(s *slot, said bool) {
+	n := s.n
+	if n == impossibleCost {
+		n = -1
+	}
+	switch {
+	case !s.exact:
+		s.admitted = said
+		for _, key := range s.keys {
+			if said && s.charge && !w.key(key).inexact {
+				w.table.Spend(s.at*1000, n, key)
+			}
+		}
+	case !s.charge || n <= 0:
+		s.verdict = w.table.Consider(s.at*1000, n, s.keys...)
+		s.admitted = s.verdict.Allowed
+	case s.reserve:
+		s.reserved, s.verdict = w.table.DecideReserve(s.at*1000, n, s.keys...)
+		s.admitted = s.verdict.Allowed
+	default:
+		s.verdict = w.table.Decide(s.at*1000, n, s.keys...)
+		s.admitted = s.verdict.Allowed
+	}
+	if s.admitted && s.charge && n > 0 {
+		for _, key := range s.keys {
+			w.key(key).charged = s.seq
+			s.used = w.uses(key, s.at, n)
+		}
+	}
+}
+
+// uses tells the model of uses that n units of a key are used. Where leases are, what is used must
+// be within the exact rule by itself.
+func (w *world) uses(key string, at, n int64) (used reference.Reservation) {
+	k := w.key(key)
+	if k.uses == nil {
+		return used
+	}
+	if model := w.table.Limits(key); !slices.Equal(k.uses.Limits(key), model) {
+		k.uses.SetLimitsAt(at*1000, key, model)
+	}
+	all, v := k.uses.DecideReserve(at*1000, n, key)
+	if !v.Allowed {
+		if !k.loose && !w.set {
+			w.fails("key %q: with %d units at %d, more is used than %v admits", key, n, at, w.table.Limits(key))
+		}
+		k.loose = true
+	}
+	return all[0]
+}
+
+// leases tells the model that r was granted a lease.
+func (w *world) leases(r *request, at, units int64, until string) {
+	g := &grant{by: r.by, key: r.keys[0], units: units, left: units}
+	g.end, _ = strconv.ParseInt(until, 10, 64)
+	k := w.key(g.key)
+	k.leased, k.charged = true, r.seq
+	if units > r.by.leaseUnits || g.end > at+r.by.leaseFor.Microseconds() || g.end <= at {
+		w.fails("a lease of %d units for %d us, of at most %d for %v", units, g.end-at, r.by.leaseUnits, r.by.leaseFor)
+	}
+	k.inexact = k.inexact || w.hasBucket(r.args[4])
+	if !k.inexact {
+		all, v := w.table.DecideReserve(at*1000, units, g.key)
+		if g.reserved = all[0]; !v.Allowed {
+			w.fails("%d units of %q are leased, which the exact model denies", units, g.key)
+		}
+	}
+	r.grant = g
+	w.grants = append(w.grants, g)
+}
+
+// settled tells the model of a script that gives back or charges what was spent.
+func (w *world) settled(r *request, at int64) {
+	key := r.keys[0]
+	if !w.knows(key, r.args[1], at) {
+		return
+	}
+	units, _ := strconv.ParseInt(r.args[2], 10, 64)
+	r.settled = r.args[3] != ""
+	if r.settled {
+		w.becomesLess(key, r)
+		w.key(key).gaveBack = w.key(key).gaveBack || w.hasBucket(r.args[1])
+	} else {
+		w.key(key).charged, w.key(key).spent = r.seq, true
+	}
+	if members := 0; r.settled && givingBackIsCheap {
+		if v := w.store.values[key]; v != nil {
+			members = len(v.members)
+		}
+		most := 60 + 12*bitsOf(members)
+		if w.store.touched > most {
+			w.fails("giving back among %d members touches %d", members, w.store.touched)
+		}
+	}
+	if h, ok := r.ctx.Value(settling{}).(*held); ok {
+		if h.ran {
+			w.fails("a reservation is settled twice")
+		}
+		if h.ran = true; h.key != key || r.settled != (h.actual < h.n) || units != max(h.n-h.actual, h.actual-h.n) {
+			w.fails("%d units of %q are settled, of a reservation of %d of %q that has cost %d", units, key, h.n, h.key, h.actual)
+		}
+		if !w.key(key).inexact && h.exact {
+			w.table.Settle(at*1000, h.reserved, h.actual)
+		}
+		if k := w.key(key); k.uses != nil {
+			k.uses.Settle(at*1000, h.used, h.actual)
+		}
+		return
+	}
+	w.returned(r, key, at, units)
+}
+
+// returned tells the model that units of a lease are given back.
+func (w *world) returned(r *request, key string, at, units int64) {
+	for _, g := range w.grants {
+		if g.by == r.by && g.key == key && !g.over && g.delivered && strconv.FormatInt(g.end, 10) == r.args[5] && g.left == units {
+			g.over = true
+			if !w.key(key).inexact {
+				w.table.Settle(at*1000, g.reserved, g.units-units)
+			}
+			return
+		}
+	}
+	w.fails("%s gives %d units of %q back, of no lease that has as many left", r.by.name, units, key)
+}
+
+func bitsOf(n int) (bits int) {
+	for ; n > 0; n /= 2 {
+		bits++
+	}
+	return bits
+}
+
+// delivers notes that the answer to r has reached its limiter.
+func (w *world) delivers(r *request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range r.slots {
+		s.delivered = true
+		r.by.heard, r.by.heardAt = s.at*1000, time.Now()
+		r.by.latest = max(r.by.latest, r.by.heard)
+	}
+	if g := r.grant; g != nil {
+		for _, o := range w.grants { // it takes the place of the one before
+			if o.by == g.by && o.key == g.key && o.left == 0 {
+				o.over = true
+			}
+		}
+		g.delivered = true
+		g.by.leased += g.units
+	}
+	for _, key := range r.keys {
+		if (len(r.slots) > 0 || r.reset || r.settled) && r.seq > r.by.known[key].seq {
+			r.by.known[key] = knowledge{r.seq, time.Now()}
+		}
+	}
+}
+
+// knowledge is what a process has last heard of a key.
+type knowledge struct {
+	seq int
+	at  time.Time
+}
+
+// modelLimits returns limits as the reference has them.
+func modelLimits(limits []sash.Limit) []reference.Limit {
+	model := make([]reference.Limit, len(limits))
+	for i, l := range limits {
+		model[i] = reference.Limit{
+			Unlimited: l == sash.Unlimited(),
+			Log:       l.Algorithm == sash.SlidingLog, Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
+		}
+	}
+	return model
+}
+
+// wire returns limits as scripts read them, and what is equal of limits whose keys share a state.
+func wire(limits []sash.Limit) (text, suffix string) {
+	for _, l := range limits {
+		if l == sash.Unlimited() {
+			continue
+		}
+		micros := l.Window.Microseconds()
+		suffix += ","
+		switch l.Algorithm {
+		case sash.SlidingCounter:
+			text += fmt.Sprintf("c %d %d;", micros, l.Count)
+			suffix += fmt.Sprintf("c%d", micros)
+		case sash.TokenBucket:
+			burst := l.Burst
+			if l.Count == 0 {
+				burst = 0
+			}
+			text += fmt.Sprintf("t %d %d %d;", micros, l.Count, burst)
+			suffix += fmt.Sprintf("t%d/%d", l.Count, micros)
+		default:
+			length := max(l.Precision.Microseconds(), 1)
+			life := (micros + length - 1) / length
+			text += fmt.Sprintf("r %d %d %d;", length, life, l.Count)
+			suffix += fmt.Sprintf("r%dx%d", length, life)
+		}
+	}
+	return text, strings.Replace(suffix, ",", ":", 1)
+}
