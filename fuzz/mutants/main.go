@@ -4,8 +4,8 @@
 //	go run ./fuzz/mutants [flags]
 //	go run ./fuzz/mutants -run late -race
 //
-// A mutant is one file of the root module or of sashredis with one text replaced. It may be a
-// script that runs in a store. The source is not changed: the go command reads the mutant in
+// A mutant is one file of the root module, of sashredis or of cmd/sash with one text replaced. It may
+// be a script that runs in a store. The source is not changed: the go command reads the mutant in
 // place of the file (go help build: -overlay). These are errors before any test runs, so that
 // mutants stay up to date:
 //   - a text that does not occur exactly once in its file
@@ -15,7 +15,8 @@
 //
 // First the tests of each package needed run on the original source. Then each mutant is
 // tried on the tests of its own package, and, if they do not kill it, on those of the root
-// package or, for sashredis, of fuzz/fleet. Those of sashredis need redis-server or
+// package or, for sashredis, of fuzz/fleet. Those of cmd/sash are first tried on the model of
+// what it prints. Those of sashredis need redis-server or
 // valkey-server in PATH. In each package the tests that should notice it run first, and then all short
 // tests. Tests hang if they take five times as long as on the original source, and at least
 // a minute. A hang is a kill, too.

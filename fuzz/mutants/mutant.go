@@ -13,7 +13,7 @@ import (
 )
 
 // mutants are the faults.
-var mutants = slices.Concat(ofSash, ofHTTPLimit, ofOffenders, ofScripts, ofSashredis)
+var mutants = slices.Concat(ofSash, ofHTTPLimit, ofOffenders, ofScripts, ofSashredis, ofSuggest)
 
 // A mutant is a fault, made by replacing one text in one file.
 type mutant struct {
@@ -26,7 +26,7 @@ type mutant struct {
 // packages returns the directories of the packages whose tests try m, relative to the root
 // package: first the package of m's file, which is the one above the file if that is a script.
 // Then comes the root package, which is ".". Most tests of sashredis are in a module of their own,
-// and its histories come last.
+// and its histories come last. The model of cmd/sash, a module of its own, is in the package of replay.
 func (m mutant) packages() []string {
 	own := path.Dir(m.file)
 	if path.Ext(m.file) == ".lua" {
@@ -37,9 +37,16 @@ func (m mutant) packages() []string {
 		return []string{own}
 	case own == "sashredis":
 		return []string{"sashredis/internal/clienttest", own, "fuzz/fleet"}
+	case own == ofModelOfSash:
+		return []string{own}
+	case strings.HasPrefix(own, "cmd/sash/"):
+		return []string{ofModelOfSash, own}
 	}
 	return []string{own, "."}
 }
+
+// ofModelOfSash is the package of the model of cmd/sash.
+const ofModelOfSash = "cmd/sash/internal/replay"
 
 // text returns the text of the mutant's file with the fault. root is the directory of the root
 // package.

@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -41,17 +42,18 @@ type program struct {
 	files    []string
 	stdin    string
 
-	events  []event
-	nobodys int // requests that tell no client
-	garbage int // lines that are no requests
+	events    []event
+	strangers []*request // that tell no client
+	garbage   int        // lines that are no requests
 
 	report   report
 	commands []string // that the report tells to run
 	alone    []replay.Decided
 	together []replay.Decided
 	printed  printedProgram
-	order    []event // the events of printed, without those of nobody
-	policy   string  // the code of the policy, completed; empty if there is none
+	order    []event           // as replayed
+	asked    []*replay.Decided // of each request of printed; nil for those of strangers
+	policy   string            // the code of the policy, completed; empty if there is none
 
 	steps []string
 	err   error
@@ -112,7 +114,7 @@ func newProgram(seed uint64, dir string) *program {
 func (p *program) write() {
 	r := rand.New(rand.NewPCG(p.seed, 0x106))
 	p.set.logger.random = r
-	servers := make([][]*request, p.servers)
+	servers, logs := make([][]*request, p.servers), []string{}
 	for _, q := range p.sent {
 		i := r.IntN(len(servers))
 		servers[i] = append(servers[i], q)
@@ -122,6 +124,7 @@ func (p *program) write() {
 		p.requests = append(p.requests, requests...)
 		text, garbage := p.set.logger.log(requests)
 		p.garbage += garbage
+		logs = append(logs, text)
 		if len(servers) == 1 && r.IntN(3) > 0 {
 			p.stdin = text
 			continue
@@ -132,7 +135,10 @@ func (p *program) write() {
 		}
 		p.files = append(p.files, name)
 	}
-	p.events, p.nobodys = p.set.events(p.requests)
+	p.events, p.strangers = p.set.events(p.requests)
+	if len(p.sent) < 10 { // a program that has been shrunk
+		p.step("%s", strings.Join(logs, "--\n"))
+	}
 	p.step("%s: %d requests of %d clients, %d of them bots; proxies %v; %d servers; up to %d places late", p.set.form.names[0], len(p.sent), len(p.world.clients), p.world.bots, p.world.proxies, p.servers, p.places)
 }
 
@@ -224,7 +230,7 @@ func (p *program) checkReport() {
 		names[e.client] = true
 	}
 	p.equal("events", r.Events, int64(len(p.events)))
-	p.equal("unreadable lines", r.Unreadable, p.nobodys+p.garbage)
+	p.equal("unreadable lines", r.Unreadable, len(p.strangers)+p.garbage)
 	p.equal("clients", r.Clients, len(names))
 	p.equal("clients shown", len(r.Top), min(p.set.top, len(names)))
 	if p.err == nil && p.late() == 0 {
@@ -328,18 +334,14 @@ func (p *program) names(words []string) map[string]string {
 		p.fail("replayed %d of %d events: %v", len(decided), len(p.events), err)
 		return nil
 	}
-	clients, names := map[string]string{}, map[string]string{}
+	clients := newNames()
 	for i, d := range decided {
-		e := p.events[i]
-		if clients[d.Client] == "" && names[e.client] == "" {
-			clients[d.Client], names[e.client] = e.client, d.Client
-		}
-		if clients[d.Client] != e.client || names[e.client] != d.Client || d.At != e.at || d.Cost != e.cost {
-			p.fail("event %d is %+v, want %d, %s, cost %d: the name of that client was %q", i, d, e.at, e.client, e.cost, names[e.client])
+		if e := p.events[i]; !clients.match(d.Client, e.client) || d.At != e.at || d.Cost != e.cost {
+			p.fail("event %d is %+v, want %d, cost %d, of %s, who was %q", i, d, e.at, e.cost, e.client, clients.left[e.client])
 			return nil
 		}
 	}
-	return clients
+	return clients.right
 }
 
 // arrange puts the events in the order, and at the times, in which they were replayed.
@@ -378,6 +380,13 @@ func (p *program) compareReplay() {
 			return
 		}
 	}
+	bit := 0
+	for _, l := range limits {
+		p.compareAlone(bit, l)
+		if bit++; l.Count > sash.SmallCount {
+			bit++ // of the counter, which is no exact limit
+		}
+	}
 	known := decide(p.order, limits, false) // costs that are known beforehand, as the report has it
 	_, clients := tally(p.order, known)
 	p.equal("clients denied by the policy", p.report.Policy.Clients, clients)
@@ -394,43 +403,129 @@ func (p *program) compareReplay() {
 	p.equal("clients denied by all suggested limits", p.report.Policy.Clients, clients)
 }
 
-// prepare makes the requests for the printed policy, with those in between that tell no client.
+// compareAlone compares what was replayed under one limit, in the order of the command, with the
+// reference.
+func (p *program) compareAlone(bit int, l sash.Limit) {
+	want := decide(p.order, []sash.Limit{l}, p.set.settles())
+	for i, d := range p.alone {
+		if denied := d.Denied>>bit&1 == 1; denied != want[i] {
+			p.fail("replayed under %v alone: event %d, %+v: denied: %t, want %t", l, i, d, denied, want[i])
+			return
+		}
+	}
+}
+
+// prepare makes the requests for the printed policy, in the order in which they were replayed. Those
+// that tell no client come when they were sent.
 func (p *program) prepare() {
 	if p.err != nil || p.policy == "" {
 		return
 	}
-	for _, e := range p.order {
-		q := e.request
-		var fields []string
-		for _, k := range p.set.keyOf() {
-			if !slices.Contains([]string{"addr", "method", "host", "path", "agent", "referer"}, k.name) {
-				part, _ := q.identity(k, nil)
-				fields = append(fields, part)
-			}
+	nobodys := slices.Clone(p.strangers)
+	slices.SortStableFunc(nobodys, func(a, b *request) int { return cmp.Compare(a.at, b.at) })
+	ask := func(at int64, q *request, d *replay.Decided) {
+		p.asked = append(p.asked, d)
+		p.printed.Requests = append(p.printed.Requests, p.ask(at, q))
+	}
+	for i, e := range p.order {
+		for len(nobodys) > 0 && nobodys[0].at <= e.at {
+			ask(nobodys[0].at, nobodys[0], nil)
+			nobodys = nobodys[1:]
 		}
-		p.printed.Requests = append(p.printed.Requests, printedRequest{
-			At: e.at, Remote: q.peer.String(), Forwarded: q.forwarded, Method: q.method, Target: q.target(), Host: q.host,
-			Agent: q.agent, Referer: q.referer, Fields: fields, Cost: e.cost, Size: q.size,
-		})
+		ask(e.at, e.request, &p.together[i])
 	}
 }
 
-// comparePrinted compares what the printed policy has decided with the replay, event for event.
+// ask returns a request for the printed policy.
+func (p *program) ask(at int64, q *request) printedRequest {
+	var fields []string
+	for _, k := range p.set.keyOf() {
+		if !slices.Contains([]string{"addr", "method", "host", "path", "agent", "referer"}, k.name) {
+			part, _ := q.identity(k, nil)
+			fields = append(fields, part)
+		}
+	}
+	return printedRequest{
+		At: at, Remote: q.peer.String(), Forwarded: q.forwarded, Method: q.method, Target: q.target(), Host: q.host,
+		Agent: q.agent, Referer: q.referer, Fields: fields, Cost: p.set.costOf(q), Size: q.size,
+	}
+}
+
+// comparePrinted compares what the printed policy has decided with the replay, event for event. Both
+// must tell the same clients apart.
 func (p *program) comparePrinted(result printedResult) {
-	if result.Fault != "" || len(result.Outcomes) != len(p.order) {
-		p.fail("the printed policy: %s after %d events", result.Fault, len(result.Outcomes))
+	if result.Fault != "" || len(result.Outcomes) != len(p.printed.Requests) {
+		p.fail("the printed policy: %s after %d requests", result.Fault, len(result.Outcomes))
 		return
 	}
-	for i, d := range p.together {
-		want := byte('a')
-		if d.Denied&1 == 1 {
+	clients := newNames()
+	for i, d := range p.asked {
+		want := byte('u')
+		switch {
+		case d == nil:
+		case d.Denied&1 == 1:
 			want = 'd'
+		default:
+			want = 'a'
 		}
-		if got := result.Outcomes[i]; got != want {
-			p.fail("the printed policy: event %d, %+v, request %+v: got %c, want %c", i, d, p.printed.Requests[i], got, want)
-			return
+		got := result.Outcomes[i]
+		if got == want && (d == nil || clients.match(d.Client, result.Identities[i])) {
+			continue
+		}
+		p.fail("the printed policy: request %d, %+v: %c of client %q, want %c, %+v", i, p.printed.Requests[i], got, result.Identities[i], want, d)
+		return
+	}
+}
+
+// names are the clients as two sides name them.
+type names struct{ left, right map[string]string }
+
+func newNames() names { return names{map[string]string{}, map[string]string{}} }
+
+// match reports whether both names are of the same client, for all that is known of both.
+func (n names) match(left, right string) bool {
+	l, isLeft := n.left[right]
+	r, isRight := n.right[left]
+	if !isLeft && !isRight {
+		n.left[right], n.right[left] = left, right
+		return true
+	}
+	return isLeft && isRight && l == left && r == right
+}
+
+// shrunk returns a program that fails as p does, with fewer requests, and nothing compiled. It is p if
+// there is none.
+func (p *program) shrunk(dir string) *program {
+	if p.world.bots > 0 || p.set.ambiguous { // these must have their requests
+		return p
+	}
+	for n := len(p.sent) / 2; n > 0; n /= 2 {
+		for from := 0; from+n <= len(p.sent); {
+			smaller := &program{seed: p.seed, dir: dir, world: p.world, set: p.set, servers: p.servers, places: p.places,
+				sent: slices.Delete(slices.Clone(p.sent), from, from+n)}
+			smaller.write()
+			smaller.suggest()
+			words, err := shellWords(smaller.commands)
+			if err == nil {
+				smaller.replay(words)
+			}
+			if smaller.err == nil {
+				from += n
+				continue
+			}
+			p = smaller
 		}
 	}
+	return p
+}
+
+// String returns what a program has done, and where it went wrong.
+func (p *program) String() string {
+	text := fmt.Sprintf("seed %d\n%s\n", p.seed, strings.Join(p.steps, "\n"))
+	if p.err != nil {
+		text += fmt.Sprintf("%v\nto repeat it: SASH_MODEL_SEED=%d go test -run TestModel_Printed ./cmd/sash/internal/replay\n", p.err, p.seed)
+	}
+	return text
 }
 
 // A batch is programs whose policies are compiled together.
@@ -531,7 +626,7 @@ const batchOfPrograms = 1000
 // X-Forwarded-For that is sent and empty, which most logs do not tell from none.
 func TestModel_PrintedPoliciesDecideAsReplayed(t *testing.T) {
 	few := uint64(150)
-	if testing.Short() {
+	if testing.Short() && os.Getenv("SASH_ALL_STEPS") == "" {
 		few = 60
 	}
 	programs, first := number(t, "SASH_MODEL_PROGRAMS", few), uint64(1)
@@ -549,10 +644,13 @@ func TestModel_PrintedPoliciesDecideAsReplayed(t *testing.T) {
 		require.NoError(t, b.run(dir))
 		for _, p := range b {
 			c.count(p)
-			if text := fmt.Sprintf("seed %d\n%s", p.seed, strings.Join(p.steps, "\n")); p.err != nil {
-				t.Errorf("%s\n%v\nto repeat it: SASH_MODEL_SEED=%d go test ./internal/replay -run TestModel_Printed", text, p.err, p.seed)
-			} else if programs == 1 {
-				t.Log(text)
+			switch {
+			case p.err != nil && !t.Failed():
+				t.Errorf("%vThe same with fewer requests, unless it fails only once compiled:\n%v", p, p.shrunk(dir))
+			case p.err != nil:
+				t.Error(p)
+			case programs == 1:
+				t.Log(p)
 			}
 		}
 		require.NoError(t, os.RemoveAll(dir))

@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -49,7 +50,7 @@ var flags = []flagOf{
 	{"window", (*settings).chooseWindows},
 	{"percentile", func(s *settings, r *rand.Rand) {
 		if r.IntN(4) > 0 {
-			s.percentile = pick(r, []string{"50", "66.6", "25", "33", "75", "80", "90", "95.5", "99", "100", "12.5", "0.1"})
+			s.percentile = pick(r, []string{"0.1", "5", "12.5", "25", "33", "50", "66.6", "75", "80", "90", "95.5", "99", "100"})
 			s.give("percentile", s.percentile, r)
 		}
 	}},
@@ -254,9 +255,9 @@ func (s *settings) costOf(q *request) (units int64) {
 	return units
 }
 
-// events returns the events that requests in the order of lines are, in the order of time, and how
-// many lines name no client.
-func (s *settings) events(requests []*request) (all []event, unreadable int) {
+// events returns the events that requests in the order of lines are, in the order of time, and those
+// that tell no client.
+func (s *settings) events(requests []*request) (all []event, strangers []*request) {
 	for _, q := range requests {
 		e := event{at: q.at / int64(s.form.step) * int64(s.form.step), cost: s.costOf(q), request: q}
 		known := true
@@ -266,11 +267,11 @@ func (s *settings) events(requests []*request) (all []event, unreadable int) {
 			e.client += part + " "
 		}
 		if !known {
-			unreadable++
+			strangers = append(strangers, q)
 			continue
 		}
 		all = append(all, e)
 	}
-	slices.SortStableFunc(all, func(a, b event) int { return int(min(max(a.at-b.at, -1), 1)) })
-	return all, unreadable
+	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	return all, strangers
 }

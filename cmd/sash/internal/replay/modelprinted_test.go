@@ -30,8 +30,9 @@ type (
 		Cost, Size           int64
 	}
 	printedResult struct {
-		Outcomes []byte
-		Fault    string
+		Outcomes   []byte
+		Identities []string
+		Fault      string
 	}
 )
 

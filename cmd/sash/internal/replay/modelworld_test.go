@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -108,7 +109,7 @@ func (w *world) attack() (all []*request) {
 			all = append(all, w.request(c, w.begin+r.Int64N(1e7)*1e6))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *request) int { return int(min(max(a.at-b.at, -1), 1)) })
+	slices.SortStableFunc(all, func(a, b *request) int { return cmp.Compare(a.at, b.at) })
 	return all
 }
 

@@ -39,8 +39,8 @@
 // Names are taken in any case. So are those by which servers and other tools know the formats: main,
 // combinedio, vcombined, vcommon, traefikclf, cloudfront, awselb and awsalb.
 //
-// Lines that begin with two addresses are refused unless -format is given. The first may be a virtual
-// host, or a client in X-Forwarded-For. Then -format '%{X-Forwarded-For}i %h %l %u %t "%r" %>s %b'
+// Lines that begin with two addresses or more are refused unless -format is given. The first may be a
+// virtual host, or a client in X-Forwarded-For. Then -format '%{X-Forwarded-For}i %h %l %u %t "%r" %>s %b'
 // reads them, and -trust names the proxy.
 //
 // With -time FIELD a FILE is columns with a header or JSON lines, whichever its first line is.

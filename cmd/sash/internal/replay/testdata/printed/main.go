@@ -41,10 +41,12 @@ type Request struct {
 	Size                 int64    // of the response's body
 }
 
-// A Result has a byte for each request: the first letter of its outcome.
+// A Result has a byte for each request, the first letter of its outcome, and the identity of its
+// client.
 type Result struct {
-	Outcomes []byte
-	Fault    string
+	Outcomes   []byte
+	Identities []string
+	Fault      string
 }
 
 // field is the httplimit.KeyFunc that an operator writes in place of the i-th "…" of a key.
@@ -88,13 +90,13 @@ func (p *Program) run() (result Result) {
 		policy.Shadow = false
 	}
 	clock := sash.NewManualClock(0)
-	var outcome httplimit.Outcome
+	var event httplimit.Event
 	limiter, err := httplimit.New(policy, httplimit.WithClock(clock), httplimit.WithSweepInterval(-1),
 		httplimit.WithObserver(func(e httplimit.Event) {
 			if e.Outcome != httplimit.Settled && e.Outcome != httplimit.GivenBack { // which come after the response
-				outcome = e.Outcome
+				event = e
 			}
-		}))
+		}), httplimit.WithEventIdentities())
 	if err != nil {
 		return Result{Fault: err.Error()}
 	}
@@ -112,10 +114,11 @@ func (p *Program) run() (result Result) {
 		clock.Set(p.Requests[i].At)
 		served = false
 		handler.ServeHTTP(&response{http.Header{}}, r)
-		if served != (outcome == httplimit.Admitted || !p.Enforced) {
-			return Result{Fault: fmt.Sprintf("request %d: %v, and served: %t", i, outcome, served)}
+		if served != (event.Outcome == httplimit.Admitted || !p.Enforced) {
+			return Result{Fault: fmt.Sprintf("request %d: %v, and served: %t", i, event.Outcome, served)}
 		}
-		result.Outcomes = append(result.Outcomes, outcome.String()[0])
+		result.Outcomes = append(result.Outcomes, event.Outcome.String()[0])
+		result.Identities = append(result.Identities, event.Identity)
 	}
 	return result
 }

@@ -1,0 +1,81 @@
+package main
+
+// ofSuggest are faults of sash suggest at seams: each needs two features at once, such as a proxy
+// and the length of a network.
+var ofSuggest = []mutant{
+	{
+		name: "printed-policy-forgets-proxies-of-networks", fault: "the printed Key trusts the proxies of -trust only if -key has addr/64",
+		file: "cmd/sash/internal/suggest/next.go", old: "\tif len(trust) > 0 {\n\t\tvar networks", new: "\tif len(trust) > 0 && bits6 == 64 {\n\t\tvar networks",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "printed-policy-has-one-prefix", fault: "the printed Key has the length of IPv4 networks only if that of IPv6 is the default",
+		file: "cmd/sash/internal/suggest/next.go", old: "if bits4 != 32 {", new: "if bits4 != 32 && bits6 == 64 {",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "printed-policy-settles-sums", fault: "a sum that begins with size is settled by the bytes alone",
+		file: "cmd/sash/internal/suggest/next.go", old: `o.Cost.String() == "size"`, new: `strings.HasPrefix(o.Cost.String(), "size")`,
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "printed-policy-counts-short-windows", fault: "a large limit of less than a second is printed as a counter",
+		file: "cmd/sash/internal/suggest/next.go", old: "\tif l.Count > sash.SmallCount {\n\t\tcall", new: "\tif l.Count > sash.SmallCount && l.Window >= time.Second {\n\t\tcall",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "printed-policy-rounds-windows", fault: "a window of 90s is printed as one of a minute",
+		file: "cmd/sash/internal/suggest/next.go", old: "if d%u.length == 0 {", new: "if d >= u.length {",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "printed-replay-of-several-limits-settles-nothing", fault: "the command for all limits together has no -estimate",
+		file: "cmd/sash/internal/suggest/next.go", old: "\t\tif o.settles() {\n", new: "\t\tif o.settles() && len(flags) == 0 {\n",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "printed-replay-loses-the-flag-after-one-with-a-value", fault: "of -key=addr -cost size, the command has no -cost",
+		file: "cmd/sash/internal/suggest/options.go", old: "if inline || f == nil", new: "if f == nil",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "printed-replay-leaves-dollars-to-the-shell", fault: "a file with a dollar in its name is not the one that the command reads",
+		file: "cmd/sash/internal/suggest/next.go", old: "\"\\\"$`", new: "\"\\\"`",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "policy-drops-a-limit-that-a-shorter-one-does-not-imply", fault: "a limit of a shorter window and no higher count replaces that of a longer one",
+		file: "cmd/sash/internal/suggest/advise.go", old: "return windows*float64(a.Count) <= float64(b.Count)", new: "return windows > 0 && a.Count <= b.Count",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "gauge-keeps-what-is-as-old-as-the-window", fault: "an event that is as old as the window still counts, as it does not in a log",
+		file: "cmd/sash/internal/suggest/gauge.go", old: ">= uint64(window)", new: "> uint64(window)",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "suggest-overlooks-a-botnet", fault: "more than one client in ten are never taken for clients of another kind",
+		file: "cmd/sash/internal/suggest/study.go", old: "crowd := above >= leastCrowd &&", new: "crowd := above < leastCrowd &&",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "json-with-a-time-is-of-one-client", fault: "with -time, the events of JSON lines are all one client's",
+		file: "cmd/sash/internal/traffic/source.go", old: "s.key = s.settings.keyOf(columns)", new: "s.key = s.settings.keyOf(s.settings.columns())",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "proxies-hide-networks", fault: "behind proxies, IPv4 clients are told apart by whole addresses",
+		file: "cmd/sash/internal/traffic/key.go", old: "append(options, httplimit.IPv4Prefix(c.bits4), ", new: "append(options, httplimit.IPv4Prefix(max(c.bits4, 32*min(1, len(options)))), ",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "files-of-one-instant-change-places", fault: "of events of one instant, those of the file named last come first",
+		file: "cmd/sash/internal/traffic/merge.go", old: "until, inclusive = at, i > first", new: "until, inclusive = at, false",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "ipv6-clients-are-hosts", fault: "lines that begin with the IPv6 address of a client and that of a proxy are read as those of a virtual host",
+		file: "cmd/sash/internal/traffic/accesslog.go", old: "return isHostName(name) && !isAddress(s) &&", new: "return isHostName(name) &&",
+		tests: "TestFormats_TwoAddressesAreNotTakenForAVirtualHost",
+	},
+}
