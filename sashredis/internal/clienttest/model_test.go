@@ -251,8 +251,4 @@ func (p *program) keeps() string {
 }
 
 // Rules that the package does not keep yet.
-const (
-	sharesLast         = false
-	spendingIsMirrored = false
-	givingBackIsCheap  = false
-)
+const spendingIsMirrored = false

@@ -372,7 +372,7 @@ func (p *program) changePlan(_ *process, r *rand.Rand) {
 			}
 		}
 	}
-	p.plans[name] = limits
+	p.plans[name], p.changed[name] = limits, true
 	p.notef("the limits of %q are %v", name, limits)
 }
 

@@ -261,7 +261,7 @@ func (a *asked) byFallback(d sashredis.Decision) (fault string) {
 		return "it is admitted"
 	case !canceled && !hopeless && a.fallback.mode == "admit" && !d.Allowed:
 		return "it is denied"
-	case d.Allowed && local && sharesLast:
+	case d.Allowed && local:
 		return a.byShares()
 	}
 	return ""
@@ -271,6 +271,9 @@ func (a *asked) byFallback(d sashredis.Decision) (fault string) {
 // shares, however often the store was away.
 func (a *asked) byShares() (fault string) {
 	now := a.sharesTime()
+	if a.set || slices.ContainsFunc(a.names, func(name string) bool { return a.program.changed[name] }) {
+		return "" // it goes on by its own clock then, and by the earlier limits
+	}
 	for i, name := range a.names {
 		if i < len(a.limits) && len(a.names) == len(a.keys) {
 			a.shares.SetLimitsAt(now, name, modelLimits(a.fallback.of(a.limits[i])))

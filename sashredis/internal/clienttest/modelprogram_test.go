@@ -133,9 +133,10 @@ type program struct {
 	calls     sync.WaitGroup
 	crossed   map[string]int // calls, and calls with options
 
-	planMu sync.Mutex
-	plans  map[string][]sash.Limit
-	panics string // the name for which functions of the user panic; "": none
+	planMu  sync.Mutex
+	plans   map[string][]sash.Limit
+	changed map[string]bool // the plans that have changed
+	panics  string          // the name for which functions of the user panic; "": none
 }
 
 // held is a reservation that a process holds.
@@ -195,7 +196,7 @@ func (p *process) tagOf(name string) string {
 // newProgram returns the program of a seed. It is to be made in a bubble.
 func newProgram(seed uint64) *program {
 	r := rand.New(rand.NewPCG(seed, 1))
-	p := &program{Rand: r, seed: seed, crossed: map[string]int{}, plans: map[string][]sash.Limit{}}
+	p := &program{Rand: r, seed: seed, crossed: map[string]int{}, plans: map[string][]sash.Limit{}, changed: map[string]bool{}}
 	p.world = &world{
 		began: time.Now(), store: newScriptStore(), ppm: r.Int64N(391) - 195,
 		base:   1_800_000_000_000_000_000 + r.Int64N(int64(24*time.Hour)),
@@ -363,7 +364,7 @@ func (p *program) ends() {
 	for _, q := range p.processes {
 		q.shares = nil
 	}
-	p.names, p.plans, p.held, p.world.unsure, p.world.guesses = nil, nil, nil, nil, nil // callers are gone
+	p.names, p.plans, p.changed, p.held, p.world.unsure, p.world.guesses = nil, nil, nil, nil, nil, nil // callers are gone
 }
 
 // background makes a call in a goroutine.

@@ -222,6 +222,8 @@ func (s *scriptStore) sorted(key string, v *storeValue, args []string) any {
 		from, _ := strconv.Atoi(args[2])
 		to, _ := strconv.Atoi(args[3])
 		return slices.Clone(v.members[min(from, len(v.members)):min(to+1, len(v.members))])
+	case "ZLEXCOUNT":
+		return max(bound(v, args[3], false)-bound(v, args[2], true), 0)
 	case "ZRANGEBYLEX":
 		return limited(v.members[bound(v, args[2], true):max(bound(v, args[2], true), bound(v, args[3], false))], args[4:], false)
 	case "ZREVRANGEBYLEX":

@@ -3,6 +3,7 @@ package clienttest
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -365,14 +366,8 @@ func (w *world) settled(r *request, at int64) {
 	} else {
 		w.key(key).charged, w.key(key).spent = r.seq, true
 	}
-	if members := 0; r.settled && givingBackIsCheap {
-		if v := w.store.values[key]; v != nil {
-			members = len(v.members)
-		}
-		most := 60 + 12*bitsOf(members)
-		if w.store.touched > most {
-			w.fails("giving back among %d members touches %d", members, w.store.touched)
-		}
+	if most := w.mayTouch(r.args[1]); r.settled && w.store.touched > most {
+		w.fails("giving %d units of %q back touches %d members, and may touch %d", units, key, w.store.touched, most)
 	}
 	if h, ok := r.ctx.Value(settling{}).(*held); ok {
 		if h.ran {
@@ -392,6 +387,16 @@ func (w *world) settled(r *request, at int64) {
 	w.returned(r, key, at, units)
 }
 
+// mayTouch returns how many members the server reads and writes at most for what is given back
+// under limits: some for each binary digit of their counts.
+func (w *world) mayTouch(text string) (members int) {
+	members = 40
+	for _, l := range w.limits[text] {
+		members += 4 * bits.Len64(uint64(l.Count))
+	}
+	return members
+}
+
 // returned tells the model that units of a lease are given back.
 func (w *world) returned(r *request, key string, at, units int64) {
 	for _, g := range w.grants {
@@ -404,13 +409,6 @@ func (w *world) returned(r *request, key string, at, units int64) {
 		}
 	}
 	w.fails("%s gives %d units of %q back, of no lease that has as many left", r.by.name, units, key)
-}
-
-func bitsOf(n int) (bits int) {
-	for ; n > 0; n /= 2 {
-		bits++
-	}
-	return bits
 }
 
 // delivers notes that the answer to r has reached its limiter.
