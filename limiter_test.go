@@ -286,6 +286,8 @@ func TestTakeThenPeek_AtTheEnds(t *testing.T) {
 		require.Equal(t, Never, d.RetryAfter)
 		require.Equal(t, Never, next.RetryAfter)
 	})
+	_, next := newTest(t, Unlimited()).TakeThenPeek("k", math.MinInt64) // which is one more than all that is left, but for the overflow
+	require.True(t, next.Allowed)
 	l := newTest(t, PerMinute(5), WithClock(NewManualClock(0)), WithMaxKeys(1, DenyNew))
 	require.True(t, l.Allow("k"))
 	for n := range int64(2) {

@@ -46,11 +46,11 @@ func (l *Limiter) refused(r resolved, q query, others int, admitted bool) Decisi
 	return d
 }
 
-// anyRefusable reports whether a call on targets may have been denied because a key does
-// not fit. That may be over at any time.
-func (l *Limiter) anyRefusable(targets []target) bool {
+// anyUnplaced reports whether a call on targets may have been denied because a key does not fit,
+// or by a quota that the key shares for that reason. That may be over at any time.
+func (l *Limiter) anyUnplaced(targets []target) bool {
 	for i := range targets {
-		if g, e := l.lookup(targets[i].key); e == nil && g.cap != nil && g.cap.overflow == DenyNew {
+		if g, e := l.lookup(targets[i].key); e == nil && g.cap != nil && !g.cap.evictsBusy() {
 			return true
 		}
 	}

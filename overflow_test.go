@@ -64,6 +64,18 @@ func TestShareOverflow_SharesOneQuotaPerShard(t *testing.T) {
 	require.EqualValues(t, 2, l.Peek(a, 0).Remaining, "the key has a quota of its own")
 }
 
+// Of keys that share a quota, the one that was named first counts where several limits are equal.
+func TestShareOverflow_TheFirstKeyThatSharesDecides(t *testing.T) {
+	l, _ := capped(t, 1, ShareOverflow)
+	require.NoError(t, l.SetLimits("tracked", PerHour(2).Log()))
+	require.True(t, l.Allow("tracked"))
+	a, b := sameShard(l)
+	for _, keys := range [][]string{{a, "tracked", b}, {b, "tracked", a}} {
+		require.Equal(t, l.Limits()[0], l.TakeAll(keys, 4).Limit)
+		require.Equal(t, PerHour(2).Log(), l.TakeAll([]string{"tracked", keys[0], keys[2]}, 4).Limit)
+	}
+}
+
 // sameShard returns two names of one shard.
 func sameShard(l *Limiter) (a, b string) {
 	for i := 1; ; i++ {

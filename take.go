@@ -191,7 +191,7 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 	}
 	switch {
 	case next.Limit.Window > 0: // else an entry with several limits has left it empty
-	case !d.Allowed && n == d.Remaining+1:
+	case !d.Allowed && n > 0 && n-1 == d.Remaining:
 		next = d
 	default:
 		// The caller has not made this attempt. So do not charge it, even if denied attempts

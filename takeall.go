@@ -465,13 +465,27 @@ func (l *Limiter) applyAll(targets []target, q query, admitted, store bool, d *D
 		if t.placement == placedWithAnother {
 			continue
 		}
-		one := l.applyOne(t, others, q, admitted, store)
+		one, order := l.applyOne(t, others, q, admitted, store), t.order
+		if t.placement == placedShared {
+			order = sharedOrder(t, targets)
+		}
 		if i == 0 {
-			*d, first = one, t.order
-		} else if d.join(&one, t.order < first) {
-			first = t.order
+			*d, first = one, order
+		} else if d.join(&one, order < first) {
+			first = order
 		}
 	}
+}
+
+// sharedOrder returns the order of the first of the keys that share the entry of t.
+func sharedOrder(t *target, targets []target) int {
+	order := t.order
+	for i := range targets {
+		if o := &targets[i]; o.placement == placedWithAnother && o.entry == t.entry {
+			order = min(order, o.order)
+		}
+	}
+	return order
 }
 
 // applyOne is applyAll for t, one of the targets of a call that has others.

@@ -128,7 +128,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 		if err := l.waitError(ctx, targets, n, least); err != nil {
 			return Decision{}, err
 		}
-		if err := l.sleep(ctx, w, turn, at, d.RetryAfter); err != nil {
+		if err := l.sleep(ctx, w, turn, at, l.retryAfter(targets, d)); err != nil {
 			return Decision{}, err
 		}
 	}
@@ -185,9 +185,8 @@ func (l *Limiter) waitError(ctx context.Context, targets []target, n int64, wait
 			return err
 		}
 	}
-	// The wait for a key that does not fit under DenyNew is an estimate. There may be room
-	// for the key earlier.
-	if deadline, ok := ctx.Deadline(); ok && wait > time.Until(deadline) && !l.anyRefusable(targets) {
+	// The wait for a key that does not fit is an estimate. There may be room for the key earlier.
+	if deadline, ok := ctx.Deadline(); ok && wait > time.Until(deadline) && !l.anyUnplaced(targets) {
 		return fmt.Errorf("sash: Wait: admitted in %v at the earliest, the context ends in %v: %w",
 			wait, time.Until(deadline), context.DeadlineExceeded)
 	}
@@ -237,6 +236,16 @@ func (l *Limiter) sleep(ctx context.Context, w *waiter, turn bool, at int64, wai
 	case <-ctx.Done():
 	}
 	return ctx.Err()
+}
+
+// retryAfter returns how long a call on targets sleeps after an attempt that was denied by d. A
+// key that shares a quota may get room of its own before that quota admits the call, if it ever
+// does: the key may have other limits. Nobody tells when a key becomes idle, so look now and then.
+func (l *Limiter) retryAfter(targets []target, d Decision) time.Duration {
+	if anyPlaced(targets, placedShared) {
+		return min(d.RetryAfter, l.current.Load().sweepInterval())
+	}
+	return d.RetryAfter
 }
 
 // forecast returns how long w has to wait at least, if no call ahead of it gives up.

@@ -650,6 +650,22 @@ func TestWait_IdleKeysThatAreWaitedForMakeRoom(t *testing.T) {
 	}, WithMaxKeys(2, DenyNew))
 }
 
+// A key without room shares a quota that never admits the call. Its own limits do, once an idle
+// key makes room.
+func TestWait_AKeyThatSharesAQuotaWaitsForRoom(t *testing.T) {
+	waiting(t, map[string]Limit{"large": PerHour(2000).Log()}, func(w *waitTest) {
+		w.l.Take("a", 1)
+		w.wait("large", 1500, "large")
+		short, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		w.waitIn(short, "gives up", 1500, "large")
+		w.until(59 * time.Minute)
+		require.Empty(t, w.order)
+		w.until(2 * time.Hour)
+		require.Equal(t, []string{"large"}, w.order)
+	}, WithMaxKeys(1, ShareOverflow))
+}
+
 func TestWaitAll_IsObservedOncePerKey(t *testing.T) {
 	seen := make(chan string, 10)
 	waiting(t, map[string]Limit{"a": PerHour(1).Log()}, func(w *waitTest) {

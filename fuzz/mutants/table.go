@@ -787,7 +787,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "keys-named-by-lock-order", fault: "of equal limits, the one of the key that is locked first is named",
-		file: "takeall.go", old: "d.join(&one, t.order < first)", new: "d.join(&one, first < 0)",
+		file: "takeall.go", old: "d.join(&one, order < first)", new: "d.join(&one, first < 0)",
 		tests: "TestSeveralLimits_EqualTheReference",
 	},
 

@@ -298,6 +298,26 @@ func (t *Table) reserveAll(now, n int64, keys []string) (all []Reservation, memb
 	if !decide(members, now, n) {
 		return all, members, false
 	}
+	t.register(all, members, now, n, keys)
+	return all, members, true
+}
+
+// Charge charges n units to each of the keys as an admitted call does, whatever their limits say.
+// It returns a reservation for each key, as ReserveAll does. It is for calls that are known to
+// have been admitted, though not in which order.
+func (t *Table) Charge(now, n int64, keys ...string) []Reservation {
+	members, all := t.members(keys), make([]Reservation, len(keys))
+	for i := range members {
+		members[i].reservation = t.made[members[i].name] + 1
+	}
+	chargeAll(members, now, n, true)
+	t.register(all, members, now, n, keys)
+	return all
+}
+
+// register makes all the open reservations of n units that were just charged to the keys, whose
+// members are given.
+func (t *Table) register(all []Reservation, members []member, now, n int64, keys []string) {
 	byName := map[string]*reserved{}
 	for i, name := range keys {
 		if t.unlimited(name) {
@@ -321,7 +341,6 @@ func (t *Table) reserveAll(now, n int64, keys []string) (all []Reservation, memb
 		}
 		r.origins = append(r.origins, o)
 	}
-	return all, members, true
 }
 
 // Settle corrects a reservation to its actual cost. Only the first call for a
@@ -418,14 +437,21 @@ func take(members []member, now, n int64) Answer {
 // decide charges n units to the members if all of them admit n, and reports whether they do. It
 // asks all limits before it charges any.
 func decide(members []member, now, n int64) (allowed bool) {
-	allowed = true
-	for _, m := range members {
-		allowed = allowed && m.admits(m.instant(now, 0), n)
-	}
+	allowed = admit(members, now, n)
+	chargeAll(members, now, n, allowed)
+	return allowed
+}
+
+// admit reports whether all members admit n units.
+func admit(members []member, now, n int64) bool {
+	return !slices.ContainsFunc(members, func(m member) bool { return !m.admits(m.instant(now, 0), n) })
+}
+
+// chargeAll charges the members a call for n units, which was allowed or denied.
+func chargeAll(members []member, now, n int64, allowed bool) {
 	for _, m := range members {
 		m.chargeCall(now, n, allowed, m.reservation)
 	}
-	return allowed
 }
 
 // combine returns the answer to a call, from the state that the members are in after

@@ -21,6 +21,17 @@ func (t *Table) Consider(now, n int64, keys ...string) Verdict {
 	return Verdict{decide(members, now, n), now, n, members}
 }
 
+// Foresee returns the verdict on a call that charges nothing if it is denied, whatever the limits
+// charge. It does not charge it either if it is admitted.
+func (t *Table) Foresee(now, n int64, keys ...string) Verdict {
+	members := clones(t.members(keys))
+	allowed := admit(members, now, n)
+	if allowed {
+		chargeAll(members, now, n, true)
+	}
+	return Verdict{allowed, now, n, members}
+}
+
 // DecideReserve charges as [Table.ReserveAll] does, and returns the verdict.
 func (t *Table) DecideReserve(now, n int64, keys ...string) ([]Reservation, Verdict) {
 	all, members, allowed := t.reserveAll(now, n, keys)

@@ -1,0 +1,276 @@
+package sash
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-30da4c49/sash/internal/reference"
+)
+
+// A modelWait is a call that waits.
+type modelWait struct {
+	call     string
+	keys     []string // each once
+	n        int64
+	number   int // in the order in which they came
+	ctx      context.Context
+	cancel   func()
+	deadline time.Time // zero for none
+	ended    bool
+	slept    bool // whether it did not end at once
+	err      error
+	at       int64 // the clock's reading when it ended
+	elapsed  time.Time
+	ours     Reservation
+}
+
+// canWait reports whether the program may make another call that waits. Of several that are
+// admitted at one instant, it is not known which comes first, and so which evicts a key that is
+// not idle, or which finds room and which shares a quota.
+func (m *model) canWait() bool {
+	switch {
+	case m.late:
+		return false
+	case m.maxKeys == 0:
+		return len(m.waits) < 12
+	case m.overflow == DenyNew:
+		return len(m.waits) < 6
+	}
+	return m.overflow == ShareOverflow && len(m.waits) == 0
+}
+
+func (m *model) someWait() bool { return len(m.waits) > 0 }
+
+// isWaitedFor reports whether a call waits for the key.
+func (m *model) isWaitedFor(name string) bool {
+	return slices.ContainsFunc(m.waits, func(w *modelWait) bool { return slices.Contains(w.keys, name) })
+}
+
+// beginWait begins a call that waits, and lets it come to its first sleep or its end.
+func (m *model) beginWait(call string) {
+	keys := []string{m.key()}
+	if call == "WaitAll" {
+		keys = m.someKeys()
+	}
+	w := &modelWait{call: call, keys: m.place(keys, false).keys, n: m.cost(m.key()), number: m.begun}
+	m.begun++
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	switch m.rng.IntN(6) {
+	case 0:
+		w.deadline = time.Now().Add(m.distance())
+		w.ctx, w.cancel = context.WithDeadline(w.ctx, w.deadline)
+	case 1:
+		if m.rng.IntN(4) == 0 {
+			w.cancel()
+		}
+	}
+	m.did("call %d: %s(%s, %d) at %d, until %v", w.number, call, modelKeys(keys), w.n, m.now(), w.deadline)
+	if len(keys) > 0 && w.n > 0 && w.ctx.Err() == nil && !slices.ContainsFunc(keys, m.isWaitedFor) && slices.ContainsFunc(keys, m.wrong) {
+		m.stats.Invalid++
+	}
+	m.waits = append(m.waits, w)
+	go m.wait(w, keys)
+	synctest.Wait()
+	w.slept = !w.ended
+	m.waited = m.waited || w.slept || m.maxKeys > 0
+}
+
+func (m *model) wait(w *modelWait, keys []string) {
+	switch w.call {
+	case "Wait":
+		w.err = m.l.Wait(w.ctx, keys[0], w.n)
+	case "WaitAll":
+		w.err = m.l.WaitAll(w.ctx, keys, w.n)
+	case "WaitReserve":
+		w.ours, w.err = m.l.WaitReserve(w.ctx, keys[0], w.n)
+	}
+	w.at, w.elapsed, w.ended = m.clock.Now(), time.Now(), true
+}
+
+// giveUp ends the context of one of the calls that wait.
+func (m *model) giveUp() {
+	w := m.waits[m.rng.IntN(len(m.waits))]
+	w.cancel()
+	m.did("call %d gives up", w.number)
+	synctest.Wait()
+}
+
+// settle checks the calls that have ended since, in the order in which they did, and that the
+// others have to wait.
+func (m *model) settle() {
+	var ended []*modelWait
+	for _, w := range m.waits {
+		if w.ended {
+			ended = append(ended, w)
+		}
+	}
+	slices.SortStableFunc(ended, func(a, b *modelWait) int { return cmp.Or(cmp.Compare(a.at, b.at), a.number-b.number) })
+	for i, w := range ended {
+		if m.bubbleClock && w.at > m.settled && (i == 0 || ended[i-1].at < w.at) {
+			m.checkWaiting(w.at+m.shift-1, w) // a ManualClock may have gone on further than that
+		}
+		m.finish(w)
+	}
+	m.checkWaiting(m.now(), nil)
+	m.settled = m.clock.Now()
+}
+
+// finish checks the result of a call that has ended.
+func (m *model) finish(w *modelWait) {
+	m.waits = slices.DeleteFunc(m.waits, func(o *modelWait) bool { return o == w })
+	m.did("call %d has ended at %d: %v", w.number, w.at+m.shift, w.err)
+	if w.err != nil {
+		m.checkWaitError(w)
+		return
+	}
+	at := w.at + m.shift
+	p := m.place(w.keys, true)
+	if len(p.refused) > 0 && w.n > 0 {
+		m.fail("call %d was admitted without room", w.number)
+	}
+	v := m.table.Foresee(at, w.n, p.names...)
+	if !v.Allowed || len(w.keys) == 0 {
+		m.fail("call %d was admitted at %d, where it is\n%+v", w.number, at, v.Answer())
+	}
+	for _, o := range m.waits {
+		if o.number < w.number && o.n > 0 && w.n > 0 && slices.Equal(slices.Sorted(slices.Values(o.keys)), slices.Sorted(slices.Values(w.keys))) && !o.ended {
+			m.fail("call %d was admitted before call %d, which came earlier", w.number, o.number)
+		}
+	}
+	m.admit(w, p, at)
+}
+
+// admit notes that a call was admitted at that instant.
+func (m *model) admit(w *modelWait, p placing, at int64) {
+	var theirs []reference.Reservation
+	if w.n > 0 {
+		theirs = m.table.Charge(at, w.n, p.names...)
+	} else {
+		theirs, _ = m.table.DecideReserve(at, 0, p.names...)
+	}
+	if w.n > 0 {
+		if p.shared {
+			m.stats.Shared++
+		}
+		m.track(p.names...)
+	}
+	if w.call == "WaitReserve" && len(p.refused) == 0 {
+		m.addReservation(w.ours, theirs[0], w.keys[0], p.names[0], w.n)
+	}
+	if m.observed && w.n > 0 {
+		m.observedWait(w)
+	}
+}
+
+// observedWait checks that the observer has seen each key of a call that was admitted.
+func (m *model) observedWait(w *modelWait) {
+	for _, name := range w.keys {
+		i := slices.IndexFunc(m.seen, func(o observation) bool { return o.key == name && o.n == w.n && o.d.Allowed })
+		if i < 0 {
+			m.fail("the observer has not seen call %d: %+v", w.number, m.seen)
+		}
+		m.seen = slices.Delete(m.seen, i, i+1)
+	}
+}
+
+// checkWaitError checks the error of a call.
+func (m *model) checkWaitError(w *modelWait) {
+	exceeds := len(w.keys) == 0 || w.n < 0 || slices.ContainsFunc(w.keys, func(name string) bool { return m.exceeds(name, w.n) })
+	need := 0
+	for _, name := range w.keys {
+		if m.charges(name) {
+			need++
+		}
+	}
+	exceeds = exceeds || m.overflow == DenyNew && m.maxKeys > 0 && need > m.maxKeys
+	expired := !w.deadline.IsZero() && !w.elapsed.Before(w.deadline)
+	switch {
+	case errors.Is(w.err, ErrExceedsLimit) && exceeds:
+	case errors.Is(w.err, ErrInvalidLimit) && slices.ContainsFunc(w.keys, m.wrong):
+	case errors.Is(w.err, context.Canceled) && w.ctx.Err() != nil:
+	case errors.Is(w.err, context.DeadlineExceeded) && (expired || !w.deadline.IsZero() && m.isTooLate(w)):
+	default:
+		m.fail("call %d: %v", w.number, w.err)
+	}
+	if w.ours != (Reservation{}) {
+		m.fail("call %d has failed, and has a reservation", w.number)
+	}
+}
+
+// isTooLate reports whether the call cannot be admitted before its deadline, if those before it
+// that wait for its key alone are admitted as early as can be.
+func (m *model) isTooLate(w *modelWait) bool {
+	copied, at := m.table.Copy(), w.at+m.shift
+	var retry int64
+	for _, o := range append(slices.Clone(m.waits), w) {
+		if o != w && (o.number > w.number || len(o.keys) > 1 || o.n <= 0 || !slices.Contains(w.keys, o.keys[0])) {
+			continue
+		}
+		names := m.place(o.keys, true).names
+		v := copied.Foresee(at, o.n, names...)
+		if a := v.Answer(); !a.Allowed {
+			if a.RetryAfter == reference.Never {
+				return true
+			}
+			at, retry = plusSaturated(at, a.RetryAfter), plusSaturated(retry, a.RetryAfter)
+		}
+		copied.Charge(at, o.n, names...)
+	}
+	return retry > int64(w.deadline.Sub(w.elapsed))
+}
+
+// checkWaiting checks that each call that still waited at that instant, and that no earlier call
+// could hold up, had to. Of those that ended, it is for those that ended as w did.
+func (m *model) checkWaiting(at int64, w *modelWait) {
+	if m.maxKeys > 0 {
+		return // a key may have got room since, of which nobody tells: see drain
+	}
+	taken := map[string]bool{}
+	for _, o := range m.waits {
+		first := !slices.ContainsFunc(o.keys, func(name string) bool { return taken[name] })
+		if (first || o.n == 0) && (w == nil || o.slept) && (o.ctx.Err() == nil || w != nil) && len(o.keys) > 0 {
+			if v := m.table.Foresee(at, o.n, o.keys...); v.Allowed {
+				m.fail("call %d waits at %d, though it would be admitted", o.number, at)
+			}
+		}
+		if o.n > 0 {
+			for _, name := range o.keys {
+				taken[name] = true
+			}
+		}
+	}
+}
+
+// drain lets time pass until no call waits any more. Each must be admitted, once its keys have
+// their whole quota.
+func (m *model) drain() {
+	m.l.Close() // its janitor would sweep many times
+	for rounds := 2 * len(m.waits); len(m.waits) > 0; rounds-- {
+		if rounds == 0 {
+			m.fail("call %d still waits: %s(%s, %d)", m.waits[0].number, m.waits[0].call, modelKeys(m.waits[0].keys), m.waits[0].n)
+		}
+		longest := m.l.current.Load().sweepInterval()
+		for _, name := range modelNames() {
+			longest = max(longest, m.l.Peek(name, 0).ResetAfter)
+		}
+		for _, w := range m.waits { // they may share quotas
+			longest = max(longest, m.l.PeekAll(w.keys, 0).ResetAfter)
+		}
+		m.seen = m.seen[:0]
+		if int64(longest) > math.MaxInt64-m.now() || int64(longest) > math.MaxInt64-m.clock.Now() {
+			return // time ends before
+		}
+		if m.bubbleClock {
+			time.Sleep(longest)
+		} else {
+			m.manual.Advance(longest)
+		}
+		synctest.Wait()
+		m.settle()
+	}
+}
