@@ -3,6 +3,7 @@ package httplimit
 import (
 	"crypto/cipher"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,7 +125,9 @@ func (l *Limiter) Policies() []Policy {
 	t := l.table.Load()
 	policies := clonePolicies(t.given)
 	if len(t.variants) == 1 && l.limiter != nil {
-		if limits := l.limiter.Limits(); l.table.Load() == t { // else they may be those of another policy
+		limits := l.limiter.Limits()
+		// Under another table by now, they may be those of another policy.
+		if l.table.Load() == t && !slices.Equal(limits, t.base.Limits) {
 			policies[0].Limits = limits
 		}
 	}

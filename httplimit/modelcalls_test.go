@@ -390,7 +390,7 @@ func (m *model) setOwnLimits() string {
 	if err := m.limiter.Sash().SetLimits(real, limits...); err != nil {
 		m.failf("SetLimits: %v", err)
 	}
-	m.keys[key].own = true
+	m.keys[key].take.own = true
 	m.setLimits(key, limits)
 	return fmt.Sprintf("%q %v", key, limits)
 }

@@ -215,7 +215,7 @@ func (m *model) confirms(v reference.Verdict, t *modelTake, d sash.Decision) boo
 func answerOf(d sash.Decision, t *modelTake) reference.Answer {
 	return reference.Answer{
 		Allowed: d.Allowed, Remaining: d.Remaining, RetryAfter: int64(d.RetryAfter), ResetAfter: int64(d.ResetAfter),
-		Deciding: slices.Index(t.limits, d.Limit), DecidingKey: t.key,
+		Deciding: slices.Index(t.allLimits(), d.Limit), DecidingKey: t.key,
 	}
 }
 

@@ -18,7 +18,8 @@ type modelTake struct {
 	plan, shown string // shown is the identity
 	key         string // in the table of package reference
 	cost        int64
-	limits      []sash.Limit // of the key
+	limits      []sash.Limit // of the key, without what carries its debts
+	own         bool         // whether the key was given limits of its own
 	reservation reference.Reservation
 	changes     bool // whether the charge may change after the response
 }
@@ -118,28 +119,33 @@ type knownKey struct {
 	policy  string
 	request *http.Request // one that has it
 	take    modelTake
-	own     bool // whether it was given limits of its own
 }
 
 // know returns the limits of the key of t, and begins to keep it.
 func (m *model) know(t *modelTake, r *http.Request) []sash.Limit {
 	if m.keys[t.key] == nil {
-		own := m.ownLimits != nil && !t.opaque && len(t.shown) <= 128 && m.hasOwnLimits(t.shown)
-		if own {
+		t.own = m.ownLimits != nil && !t.opaque && len(t.shown) <= 128 && m.hasOwnLimits(t.shown)
+		if t.own {
 			t.limits = m.ownLimits
 		}
 		r = r.Clone(r.Context())
 		r.Header.Del("X-Panic")
-		m.keys[t.key] = &knownKey{t.Name, r, *t, own}
+		m.keys[t.key] = &knownKey{t.Name, r, *t}
 		m.names = append(m.names, t.key)
 		m.setLimits(t.key, t.limits)
 	}
+	t.own = m.keys[t.key].take.own
 	return m.keys[t.key].take.limits
 }
 
 // setLimits sets the limits of a key in the table of package reference.
 func (m *model) setLimits(key string, limits []sash.Limit) {
-	m.keys[key].take.limits = limits
+	k := m.keys[key]
+	k.take.limits = limits
+	if !k.take.own && k.take.Settle != nil {
+		buckets, _ := debtBuckets(limits)
+		limits = append(slices.Clone(limits), buckets...)
+	}
 	var made []reference.Limit
 	for _, l := range limits {
 		made = append(made, referenceLimit(l, m.chargesDenied))

@@ -135,6 +135,12 @@ func (m *model) checkQuota(x *exchange, t *modelTake, member string, at int64) {
 	for i := range t.limits {
 		names[i] = t.quotaName(i)
 	}
+	if t.mayOwe() {
+		_, of := debtBuckets(t.limits)
+		for _, i := range of { // debts are told by the name of the limit
+			names = append(names, names[i])
+		}
+	}
 	if len(names) > 1 && !m.chargesDenied && m.random.IntN(4) == 0 { // a search takes long
 		names = names[m.table.Peek(at, left+1, t.key).Deciding:][:1]
 	}

@@ -224,7 +224,7 @@ func (m *model) replace(next []*modelPolicy) string {
 			m.names = slices.DeleteFunc(m.names, func(name string) bool { return name == key })
 			continue
 		}
-		if limits := next[i].Limits; k.take.plan == "" && !k.own && !slices.Equal(limits, k.take.limits) {
+		if limits := next[i].Limits; k.take.plan == "" && !k.take.own && !slices.Equal(limits, k.take.limits) {
 			m.setLimits(key, limits)
 		}
 	}

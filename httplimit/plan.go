@@ -45,7 +45,7 @@ func (p *Policy) planFaults(called string, fault func(wrapped error, format stri
 		case len(limits) == 0:
 			fault(sash.ErrNoLimit, "plan %q: its limits must not be empty", plan)
 		default:
-			for _, err := range bridge.LimitFaults(limits) {
+			for _, err := range bridge.LimitFaults(p.carried(limits)) {
 				add(fmt.Errorf("httplimit: %s: plan %q: %w", called, plan, err))
 			}
 		}

@@ -143,6 +143,16 @@ type Policy struct {
 	// connection was hijacked: then the estimate stays. If the response is uncertain, a request
 	// costs the greater of the estimate and of what Settle returns for what was written. So a
 	// client that hangs up pays for what it was sent.
+	//
+	// A client whose requests cost more than is left is denied until it has paid for them, for
+	// more than a Window if need be. A token bucket carries such a debt by itself; the other
+	// algorithms forget it after a Window. So under Settle each of them gets, for each key, a
+	// token bucket of the same rate next to it, which holds twice its Count. That denies nothing
+	// but debts, and clients know it by the name of the limit. It is one more of the 64 limits
+	// of a key, and costs the time and memory of one. Limits that a key was given by
+	// [sash.Limiter.SetLimits] or [sash.WithLimitsFor], and limits of
+	// [sash.Limiter.Reconfigure], have none: let them be token buckets, as in
+	// sash.PerHour(100).TokenBucket(100).
 	Settle func(*Response) int64
 
 	// Queue lets requests wait that the policy denies, instead of refusing them. The zero
@@ -187,7 +197,7 @@ func (p *Policy) faults(number int, folded bool) (faults []error) {
 		fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
 	p.Queue.faults(fault)
-	for _, err := range bridge.LimitFaults(p.Limits) {
+	for _, err := range bridge.LimitFaults(p.carried(p.Limits)) {
 		faults = append(faults, fmt.Errorf("httplimit: %s: %w", called, err))
 	}
 	p.planFaults(called, fault, func(err error) { faults = append(faults, err) })
@@ -311,6 +321,7 @@ func newPolicy(p Policy, number, route int) *policy {
 		}
 		made.policyField += q.policyField
 	}
+	made.Limits = p.carried(p.Limits)
 	return made
 }
 
@@ -328,6 +339,11 @@ func (p *policy) newQuota(l sash.Limit, name string) *quota {
 func (p *policy) quotaOf(l sash.Limit) (q *quota, own bool) {
 	for i := range p.quotas {
 		if q = &p.quotas[i]; q.limit == l {
+			return q, true
+		}
+	}
+	for i := range p.quotas { // a limit that carries debts has the quota of the one that forgets them
+		if q = &p.quotas[i]; p.Settle != nil && forgetsDebts(q.limit) && carrier(q.limit) == l {
 			return q, true
 		}
 	}
