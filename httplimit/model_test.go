@@ -55,6 +55,7 @@ type model struct {
 	stopping   chan struct{}
 	ended      chan struct{} // closed when the server has ended
 
+	closed    bool // whether the limiter is
 	policies  []*modelPolicy
 	made      int // policies that there were
 	exchanges []*exchange

@@ -51,7 +51,8 @@ func init() { // they refer to themselves
 		{"Reconfigure", "Limiter.Reconfigure Limiter.Policies", (*model).reconfigure},
 		{"SetLimits", "Limiter.Sash Limiter.KeyFor Limiter.ParseKey", (*model).setOwnLimits},
 		{"Reset", "Limiter.Store", (*model).reset},
-		{"Sweep", "Limiter.FoldsPaths Limiter.Close", (*model).sweep},
+		{"Sweep", "Limiter.FoldsPaths", (*model).sweep},
+		{"Close", "Limiter.Close", (*model).close},
 	}
 }
 
@@ -438,4 +439,16 @@ func (m *model) sweep() string {
 		return ""
 	}
 	return fmt.Sprint(m.limiter.Sash().Sweep(), " keys")
+}
+
+// close ends the waiting of all requests. It is done to few programs, in which nothing waits any more.
+func (m *model) close() string {
+	if m.closed || m.random.IntN(4) > 0 {
+		return ""
+	}
+	m.closed = true
+	if err := m.limiter.Close(); err != nil {
+		m.failf("Close: %v", err)
+	}
+	return "the limiter"
 }

@@ -68,6 +68,9 @@ func (m *model) happenings() (all []happening) {
 func (m *model) compare() {
 	all := m.happenings()
 	exact := isOrdered(all)
+	if m.store != nil {
+		m.store.checkReserved()
+	}
 	var want []wantedEvent
 	for _, h := range all {
 		if h.settles {
@@ -141,7 +144,9 @@ func (m *model) decided(x *exchange, at int64, exact bool) (want []wantedEvent) 
 	if exact && !(waited && !x.admitted) {
 		m.checkHeader(x, at)
 	}
-	m.checkStatus(x)
+	if exact || !m.closed {
+		m.checkStatus(x)
+	}
 	return m.withWait(x, want)
 }
 
@@ -193,6 +198,9 @@ func (m *model) isWanted(w *wantedEvent, e httplimit.Event) bool {
 	}
 	if w.take != nil && w.take.Queue.Wait > 0 && e.Outcome != httplimit.Admitted {
 		e.QueueFull = false // whether it is right is checked with the refusal
+	}
+	if w.closedOut && e.Err == http.ErrServerClosed {
+		e.Err = nil
 	}
 	if e.Err != nil || e != w.Event {
 		return false
@@ -361,6 +369,9 @@ func (m *model) checkStatus(x *exchange) {
 		want = http.StatusInternalServerError
 	case !x.admitted:
 		want = m.deniedBy
+		if x.closedOut && m.deniedBy == http.StatusTooManyRequests {
+			want = http.StatusServiceUnavailable
+		}
 	}
 	if x.verdict != nil && want != 0 && x.status != want {
 		m.failf("exchange %d: Refuse has answered %d, want %d", x.number, x.status, want)

@@ -166,8 +166,9 @@ func (m *model) admits(t *modelTake, at, n int64) bool { return m.table.Consider
 // A wantedEvent is an event that the observers must have been told.
 type wantedEvent struct {
 	httplimit.Event
-	take    *modelTake
-	verdict *reference.Verdict // on the decision; nil: any
+	take      *modelTake
+	verdict   *reference.Verdict // on the decision; nil: any
+	closedOut bool               // it may tell that the limiter is closed
 	// outcomes are those that it may have; nil: only its own. It may then tell that a queue is full.
 	outcomes []httplimit.Outcome
 }

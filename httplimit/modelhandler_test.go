@@ -28,22 +28,23 @@ type exchange struct {
 	reset  bool
 	leave  context.CancelFunc // ends the context of a request without a server
 
-	proceed  chan struct{}
-	request  *http.Request // as the middleware was given it; nil: it has not arrived yet
-	ctx      context.Context
-	arrived  moment
-	admitted bool // by the middleware
-	left     bool // whether its client had gone when it was refused
-	ended    bool
-	verdict  *httplimit.Verdict  // without a server
-	answer   *httplimit.Response // by which it was settled without a handler
-	denial   *httplimit.Denial   // that the function of WithDenied was told
-	status   int                 // of a refusal, without a server
-	header   http.Header         // when it was decided
-	decided  moment
-	settled  moment
-	did      deeds
-	expected expectation // what the model knows of it
+	proceed   chan struct{}
+	request   *http.Request // as the middleware was given it; nil: it has not arrived yet
+	ctx       context.Context
+	arrived   moment
+	admitted  bool // by the middleware
+	left      bool // whether its client had gone when it was refused
+	closedOut bool // whether it was refused since the limiter is closed
+	ended     bool
+	verdict   *httplimit.Verdict  // without a server
+	answer    *httplimit.Response // by which it was settled without a handler
+	denial    *httplimit.Denial   // that the function of WithDenied was told
+	status    int                 // of a refusal, without a server
+	header    http.Header         // when it was decided
+	decided   moment
+	settled   moment
+	did       deeds
+	expected  expectation // what the model knows of it
 }
 
 // A moment is an instant, and the place in the order of all that happened.
@@ -130,11 +131,12 @@ var handlerCalls = []handlerCall{
 		if f, ok := h.w.(http.Flusher); ok {
 			h.noteStatus(200)
 			f.Flush()
+			h.wrote(0, nil)
 		}
 	}},
 	{"Body.Read", func(h *handling, n int) {
 		_, err := io.CopyN(io.Discard, h.r.Body, int64(n))
-		if err != nil && err != io.EOF {
+		if err != nil && err != io.EOF && err != http.ErrBodyReadAfterClose { // which is the server's own doing
 			h.did.failed = true
 			h.pause()
 		}
@@ -233,11 +235,12 @@ func (h *handling) noteWritten(connected bool) {
 }
 
 // wrote notes what a write has returned. After a failure the handler waits: all that the client has
-// done to it is known by then.
+// done to it is known by then. The answer to a HEAD of HTTP/2 ends with its header, and its context then.
 func (h *handling) wrote(n int, err error) {
 	h.did.bytes += int64(n)
-	if err != nil && !errors.Is(err, http.ErrBodyNotAllowed) {
-		h.did.failed = true
+	failed := err != nil && !errors.Is(err, http.ErrBodyNotAllowed)
+	h.did.failed = h.did.failed || failed
+	if failed || h.method == http.MethodHead && h.client != nil && h.client.http2 {
 		h.pause()
 	}
 }

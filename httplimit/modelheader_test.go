@@ -26,6 +26,9 @@ func (m *model) checkHeader(x *exchange, at int64) {
 		}
 	}
 	known := x.expected.outcome == httplimit.Admitted
+	if behind := known && !x.admitted && !slices.ContainsFunc(takes, func(t *modelTake) bool { return !m.admits(t, at, t.cost) }); behind {
+		return // the policy that others wait for tells what would be left
+	}
 	m.checkQuotas(x, takes, known && !m.withoutRateLimit, at)
 	m.checkOlder(x, takes, known && m.xRateLimit, at)
 	m.checkRetryAfter(x, at)
@@ -180,7 +183,8 @@ func (m *model) checkOlder(x *exchange, takes []*modelTake, sent bool, at int64)
 		s, err := strconv.ParseInt(reset, 10, 64)
 		const never = 9_000_000_000
 		idle := func(s int64) bool { return s > never || m.table.Idle(at+s*1_000_000_000, t.key) }
-		if err != nil || !m.chargesDenied && (!idle(s) || s > 0 && s <= never && idle(s-1)) {
+		withheld := !x.admitted && m.admits(t, at, t.cost) // it tells when it would be full if it were charged
+		if err != nil || !m.chargesDenied && !withheld && (!idle(s) || s > 0 && s <= never && idle(s-1)) {
 			return false
 		}
 		return slices.ContainsFunc(t.limits, func(l sash.Limit) bool {
@@ -206,6 +210,8 @@ func (m *model) checkRetryAfter(x *exchange, at int64) {
 		return !slices.ContainsFunc(x.expected.enforcedTakes(), func(t modelTake) bool { return !admitted(&t, after) })
 	}
 	switch {
+	case x.closedOut:
+		return // it would have waited until its turn
 	case all(0):
 		if text != "1" {
 			m.failf("exchange %d: others are before it, but it has Retry-After: %s", x.number, text)

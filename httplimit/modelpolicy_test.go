@@ -271,7 +271,8 @@ var settleFunctions = []settleFunction{
 var modelPatterns = []string{"", "", "/", "/api/", "GET /files/{name}", "POST /login", "example.com/"}
 
 // A modelTarget is the target of a request. It says which of modelPatterns match it, besides those
-// that match every request, and which do only if paths are folded.
+// that match every request, and which do only if paths are folded. Two are separated by a bar. A path
+// that is not clean is matched as it is, as some routers do, and cleaned, as a mux does.
 type modelTarget struct{ method, target, matches, folded string }
 
 var modelTargets = []modelTarget{
@@ -282,6 +283,13 @@ var modelTargets = []modelTarget{
 	{"GET", "/api", "/api/", ""},    // a mux redirects it
 	{"GET", "/api//x", "/api/", ""}, // and this
 	{"GET", "/x/../api/y", "/api/", ""},
+	{"GET", "/api/..", "/api/", ""},
+	{"GET", "/api//..", "/api/", ""},
+	{"GET", "/api/x/../..", "/api/", ""},
+	{"GET", "/api/./../secret", "/api/", ""},
+	{"POST", "/api/../login", "/api/|POST /login", ""},
+	{"POST", "/x/../login/", "", "POST /login"},
+	{"GET", "/files/./a", "GET /files/{name}", ""},
 	{"GET", "/%61pi/x", "/api/", ""},
 	{"GET", "/API/x", "", "/api/"},
 	{"GET", "/files/a", "GET /files/{name}", ""},
@@ -307,5 +315,6 @@ func (m *model) matches(pattern string, x *exchange) bool {
 	case "example.com/":
 		return strings.EqualFold(x.host[:1], "e")
 	}
-	return pattern == x.kind.matches || m.folds && pattern == x.kind.folded
+	some := strings.Split(x.kind.matches, "|")
+	return slices.Contains(some, pattern) || m.folds && pattern == x.kind.folded
 }

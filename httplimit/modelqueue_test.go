@@ -30,6 +30,9 @@ func (m *model) checkWaiting() {
 			x.expected.waits = false
 			continue
 		}
+		if m.closed {
+			m.failf("exchange %d waits, though the limiter is closed", x.number)
+		}
 		began := !x.expected.waits
 		x.expected.waits = true
 		switch {
@@ -130,7 +133,9 @@ func (m *model) checkRoom() {
 // expectRefusal checks that x, which might have waited or has, was refused rightly, and returns the
 // events that must have come of it.
 func (m *model) expectRefusal(x *exchange, at int64, exact bool) (want []wantedEvent) {
-	if exact && !x.left && !m.mayRefuse(x, at) {
+	may := m.mayRefuse(x, at)
+	x.closedOut = m.closed && !x.left && !may
+	if exact && !x.left && !may && !m.closed {
 		m.failf("exchange %d is refused%s", x.number, m.explain(x, at))
 	}
 	for _, missed := range x.expected.missed {
@@ -143,6 +148,7 @@ func (m *model) expectRefusal(x *exchange, at int64, exact bool) (want []wantedE
 		t := &x.expected.takes[i]
 		v := m.table.Consider(at, t.cost, t.key)
 		w := wantedEvent{Event: t.event(httplimit.Denied), take: t, verdict: &v}
+		w.closedOut = m.closed && (x.closedOut || !exact || x.left)
 		if w.Cost = t.cost; v.Allowed {
 			w.Outcome = httplimit.Withheld
 		}

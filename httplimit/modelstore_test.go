@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/seed-30da4c49/sash"
@@ -13,19 +14,17 @@ import (
 type modelStore struct {
 	*model
 	*sash.Limiter
-	mu    sync.Mutex
-	asked map[string]int // by the name of the method
+	mu       sync.Mutex
+	reserved []string // keys, since the model has looked
 }
 
 func (s *modelStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
-	s.asked = map[string]int{}
 	s.Limiter = sash.Must(sash.New(keys.Limits[0][0], sash.WithLimitsFor(keys.LimitsFor), sash.WithSweepInterval(-1)))
 	return s, nil
 }
 
 // answer returns the answer to a call whose decision is d.
-func (s *modelStore) answer(method string, keys []string, n int64, d sash.Decision, charged bool) httplimit.StoreDecision {
-	s.asked[method]++
+func (s *modelStore) answer(keys []string, n int64, d sash.Decision, charged bool) httplimit.StoreDecision {
 	a := httplimit.StoreDecision{Decision: d, By: "store"}
 	for _, key := range keys {
 		now, next := s.TakeThenPeek(key, 0)
@@ -43,20 +42,21 @@ func (s *modelStore) Take(_ context.Context, keys []string, n int64) httplimit.S
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.TakeAll(keys, n)
-	return s.answer("Take", keys, n, d, d.Allowed)
+	return s.answer(keys, n, d, d.Allowed)
 }
 
 func (s *modelStore) Peek(_ context.Context, keys []string, n int64) httplimit.StoreDecision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.answer("Peek", keys, n, s.PeekAll(keys, n), false)
+	return s.answer(keys, n, s.PeekAll(keys, n), false)
 }
 
 func (s *modelStore) Reserve(_ context.Context, keys []string, n int64) httplimit.StoreDecision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reserved = append(s.reserved, keys...)
 	reservations, d := s.ReserveAll(keys, n)
-	a := s.answer("Reserve", keys, n, d, d.Allowed)
+	a := s.answer(keys, n, d, d.Allowed)
 	for i := range a.Keys {
 		if d.Allowed {
 			a.Keys[i].Commit = func(_ context.Context, actual int64) error {
@@ -73,3 +73,28 @@ func (s *modelStore) Wait(ctx context.Context, key string, n int64) error {
 }
 
 func (s *modelStore) Close() error { return s.Limiter.Close() }
+
+// checkReserved checks that the store was asked for reservations only where a charge may change, or
+// several are made one after the other, or for requests that have waited. A reservation makes its key
+// dear for good, so a request that waits for one key must not be the cause of one of another.
+func (s *modelStore) checkReserved() {
+	for _, key := range s.reserved {
+		if !slices.ContainsFunc(s.exchanges, func(x *exchange) bool { return s.mayReserve(x, key) }) {
+			s.failf("the store was asked to reserve %q", key)
+		}
+	}
+	s.reserved = nil
+}
+
+// mayReserve reports whether x may reserve a key of the store.
+func (s *modelStore) mayReserve(x *exchange, key string) bool {
+	takes := x.expected.takes
+	waited := x.expected.waits || isWaiting(x) || x.decided.at > x.arrived.at
+	if !waited && !slices.ContainsFunc(takes, func(t modelTake) bool { return t.changes || t.cost != takes[0].cost }) {
+		return false
+	}
+	return slices.ContainsFunc(takes, func(t modelTake) bool {
+		real, _ := s.realKey(t.key)
+		return real == key
+	})
+}
