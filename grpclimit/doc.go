@@ -59,6 +59,7 @@
 // retries no call that was sent a header.
 //
 // A call that would have waited in a queue, but for Close of the limiter, is answered UNAVAILABLE.
+// So is a call that a store denies since it cannot decide.
 // Close the limiter before a server that stops gracefully: it would wait for those that wait.
 //
 // Other calls that are refused have no details. A call whose identity cannot be told is answered

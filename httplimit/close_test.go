@@ -70,5 +70,6 @@ func TestDenial_WithAReasonIsAnswered503(t *testing.T) {
 	w := httptest.NewRecorder()
 	httplimit.Denial{Violated: []string{"p"}, RetryAfter: time.Second, Err: http.ErrServerClosed}.ServeHTTP(w, nil)
 	require.Equal(t, 503, w.Code)
-	require.JSONEq(t, `{"type":"about:blank","title":"Service Unavailable","status":503}`, w.Body.String())
+	require.JSONEq(t, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+		"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503}`, w.Body.String())
 }

@@ -53,7 +53,7 @@ func (c *call) setHeaders(h http.Header, denial *Denial) {
 	if c.headers.xRateLimit && limited {
 		c.setXRateLimit(h)
 	}
-	if len(denial.Violated) > 0 && denial.RetryAfter != sash.Never {
+	if (len(denial.Violated) > 0 || denial.Err != nil) && denial.RetryAfter != sash.Never {
 		h[retryAfter] = c.buffer.numberValue(seconds(denial.RetryAfter))
 	}
 }

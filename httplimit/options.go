@@ -195,7 +195,7 @@ func (c *config) outcomes(option string, outcomes []Outcome) (set outcomeSet) {
 }
 
 // WithDenied answers denied requests by f. The default is 429 with a body of
-// application/problem+json, which [Denial.ServeHTTP] writes. All headers about quotas,
+// application/problem+json, which [Denial.ServeHTTP] writes, or 503 if the Denial has an Err. All headers about quotas,
 // Retry-After and Cache-Control: no-store are set before f is called.
 func WithDenied(f func(http.ResponseWriter, *http.Request, Denial)) Option {
 	return optionFunc(func(c *config) {

@@ -53,7 +53,8 @@ type StoreDecision struct {
 // A KeyDecision is what one key of a call says, whatever the others say.
 type KeyDecision struct {
 	// Decision is that of a [sash.Limiter.Peek] on this key, at the instant of the call. If the
-	// call was admitted, it is that of the charge.
+	// call was admitted, it is that of the charge. If there is an Err, and the Limit of a denial is
+	// [sash.Unlimited], no quota denies: the store does not know whether one would.
 	sash.Decision
 	// Next is the decision on one unit more than is left after the call, as that of
 	// [sash.Limiter.TakeThenPeek]. Its RetryAfter is [sash.Never] if the time until more is left
@@ -93,9 +94,11 @@ type StoreKeys struct {
 //   - as many again each time that it tries, if it waits in a [Queue];
 //   - if it is denied and costs differ, one more for each other cost.
 //
-// If the store does not answer, its fallback decides, and the request is answered accordingly.
-// [Event].By and Err tell of it. A client cannot choose the fallback by hanging up, since the
-// calls do not end with the context of the request. They keep its values.
+// If the store does not answer, its fallback decides, and the request is answered accordingly. If
+// it denies whatever comes, as FallbackDeny does, no quota is exceeded: the answer is 503 with
+// Retry-After, and names no quota. The By and Err of [Event] and [Denial] tell of it. A client
+// cannot choose the fallback by hanging up, since the calls do not end with the context of the
+// request. They keep its values.
 //
 // A call that the store refuses as wrong denies the request, and it is answered 429 without
 // Retry-After. So watch Err: a fault in the configuration can look like a limit.

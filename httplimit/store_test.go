@@ -304,3 +304,49 @@ func TestTransport_WithAStore(t *testing.T) {
 type sent func(*http.Request) (*http.Response, error)
 
 func (f sent) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A store that denies because it cannot decide is no reason to say that a quota is exceeded.
+func TestStore_ThatCannotDecideIsAnswered503(t *testing.T) {
+	away := errors.New("the store is away")
+	undecided := func(d *httplimit.StoreDecision) {
+		*d = httplimit.StoreDecision{Decision: sash.Decision{RetryAfter: 1500 * time.Millisecond}, By: "fallback", Err: away, Keys: d.Keys}
+		for i := range d.Keys {
+			d.Keys[i] = httplimit.KeyDecision{Decision: d.Decision, Next: d.Decision}
+			d.Keys[i].Limit = sash.Unlimited()
+		}
+	}
+	var events []httplimit.Event
+	var denials []httplimit.Denial
+	options := []httplimit.Option{
+		per("a", "", sash.PerHour(1).Log()), per("b", "/b", sash.PerHour(1).Log()), httplimit.WithXRateLimit(),
+		httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e) }),
+	}
+	s := &localStore{tampered: undecided}
+	w := newStoreSite(t, s, options...).do("GET /b", "X-Key", "k")
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Equal(t, http.Header{
+		"Retry-After": {"2"}, "Cache-Control": {"no-store"}, "Content-Type": {"application/problem+json"},
+	}, w.Header(), "nobody knows what is left")
+	require.JSONEq(t, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+		"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503}`, w.Body.String())
+	require.Len(t, events, 2)
+	for _, e := range events {
+		require.Equal(t, httplimit.Denied, e.Outcome)
+		require.Equal(t, away, e.Err)
+	}
+
+	// A function of the caller is told why. A quota that denies goes before.
+	site := newStoreSite(t, s, append(options, httplimit.WithDenied(func(_ http.ResponseWriter, _ *http.Request, d httplimit.Denial) {
+		denials = append(denials, d)
+	}))...)
+	site.do("GET /b", "X-Key", "k")
+	s.tampered = func(d *httplimit.StoreDecision) {
+		undecided(d)
+		d.Keys[0].Limit = sash.PerHour(1).Log()
+	}
+	site.do("GET /b", "X-Key", "k")
+	require.Equal(t, []httplimit.Denial{
+		{RetryAfter: 1500 * time.Millisecond, By: "fallback", Err: away},
+		{RetryAfter: 1500 * time.Millisecond, By: "fallback", Violated: []string{"a"}},
+	}, denials)
+}

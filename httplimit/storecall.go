@@ -81,6 +81,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 	}
 	if !d.Allowed {
 		v.Outcome, v.Denial = c.refused(), c.denial(&d)
+		c.explain(&v.Denial)
 	}
 	c.report(d.Allowed)
 	c.setHeaders(h, &v.Denial)
@@ -177,6 +178,28 @@ func (c *storeCall) askShadows(allowed bool) {
 func (c *storeCall) ensureDenial(d *sash.Decision) {
 	if !anyDenies(c.takes[:c.enforced]) {
 		c.decidingTake(d).decision = *d
+	}
+}
+
+// explain sets who has denied the call. If the store could not decide, and no quota denies, it
+// takes the names of the quotas from d, and sets why.
+func (c *storeCall) explain(d *Denial) {
+	var violated []string
+	var undecided error
+	for i := range c.takes[:c.enforced] {
+		t, stored := &c.takes[i], &c.stored[i]
+		switch {
+		case t.decision.Allowed:
+			continue
+		case t.unlimited() && stored.err != nil:
+			undecided = stored.err
+		default:
+			violated = append(violated, t.quota.name)
+		}
+		d.By = stored.by
+	}
+	if d.Violated = violated; len(violated) == 0 {
+		d.Err = undecided
 	}
 }
 

@@ -12,8 +12,8 @@ type Verdict struct {
 	// its context has ended while it waited in a Queue.
 	Outcome Outcome
 	// Denial says which quotas deny the request, and for how long, if it is Denied or Abandoned.
-	// It names none if [Limiter.Reconfigure] has taken away all policies of a request that is
-	// Abandoned.
+	// It names none in two cases: the store of [WithStore] denies it since it cannot decide, or
+	// [Limiter.Reconfigure] has taken away all policies of a request that is Abandoned.
 	Denial Denial
 	// Charges are those of the request that its response may change. They are nil if there
 	// are none, and then none of their methods does anything.

@@ -232,8 +232,14 @@ func (e *each) fromFallback(err error) Decision {
 		for i := range e.says {
 			*e.says[i] = bridge.KeyAnswer{Decision: own, Next: own}
 		}
-	default:
+	case a.RetryAfter == sash.Never: // it costs more than is ever admitted
 		e.refused(a.Decision)
+	default: // no limit denies it
+		own := a.Decision.Decision
+		own.Limit = sash.Unlimited()
+		for i := range e.says {
+			*e.says[i] = bridge.KeyAnswer{Decision: own, Next: own}
+		}
 	}
 	return a.Decision
 }

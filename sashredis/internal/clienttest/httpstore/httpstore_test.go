@@ -391,10 +391,22 @@ func TestMiddleware_TheFallbackDecides(t *testing.T) {
 		s := newSite(t, options(sashredis.FallbackDeny)...)
 		for _, path := range []string{"/plain", "/refunded", "/"} {
 			w := s.do(path, "X-User", "u")
-			require.Equal(t, 429, w.Code)
+			require.Equal(t, 503, w.Code)
 			require.Equal(t, "1", w.Header().Get("Retry-After"))
-			require.Contains(t, w.Header().Get("RateLimit"), `"other";r=0;t=1`)
+			require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+			require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+			require.JSONEq(t, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","status":503,
+				"title":"Request cannot be satisfied due to temporary server capacity constraints"}`, w.Body.String())
+			require.Empty(t, w.Header().Get("RateLimit"), "nobody knows what is left")
 			require.ErrorIs(t, s.events[0].Err, errBroken)
+
+			r := httptest.NewRequest("GET", path, nil)
+			r.Header.Set("X-User", "u")
+			v := s.Decide(nil, r)
+			require.Equal(t, httplimit.Denied, v.Outcome)
+			require.Empty(t, v.Denial.Violated)
+			require.Equal(t, "fallback", v.Denial.By)
+			require.ErrorContains(t, v.Denial.Err, errBroken.Error())
 			check(t, s)
 		}
 	})
