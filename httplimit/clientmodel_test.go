@@ -19,6 +19,10 @@ import (
 // A Transport, in http.Clients and by itself, against servers of net/http.
 func TestModel_Clients(t *testing.T) { clientmodel.Test(t, httpProtocol, 1000) }
 
+func TestModel_ObedientClientsAreNotSlower(t *testing.T) {
+	clientmodel.TestThroughput(t, httpProtocol, 100)
+}
+
 // How a call is made.
 const (
 	http1 = iota
@@ -149,6 +153,9 @@ func (s *httpSession) Do(ctx context.Context, c *clientmodel.Call) clientmodel.R
 		if status == response.StatusCode {
 			reply.Class = class
 		}
+	}
+	if response.StatusCode >= 400 {
+		reply.Wait = clientmodel.Seconds(response.Header.Get("Retry-After"))
 	}
 	return reply
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // mutants are the faults.
-var mutants = slices.Concat(ofSash, ofHTTPLimit, ofOffenders, ofScripts, ofSashredis, ofSuggest)
+var mutants = slices.Concat(ofSash, ofHTTPLimit, ofClients, ofOffenders, ofScripts, ofSashredis, ofSuggest)
 
 // A mutant is a fault, made by replacing one text in one file.
 type mutant struct {
@@ -21,18 +21,22 @@ type mutant struct {
 	file        string // below the root package's directory, with slashes
 	old, new    string
 	tests       string // the pattern, as of go test -run, of tests that should notice it and run first
+	in          string // the directory of the package of these tests; "": see packages
 }
 
 // packages returns the directories of the packages whose tests try m, relative to the root
 // package: first the package of m's file, which is the one above the file if that is a script.
 // Then comes the root package, which is ".". Most tests of sashredis are in a module of their own,
-// and its histories come last. The model of cmd/sash, a module of its own, is in the package of replay.
+// and its histories come last. So are those of connectlimit. The tests of what connectlimit and
+// grpclimit share are theirs. The model of cmd/sash, a module of its own, is in the package of replay.
 func (m mutant) packages() []string {
 	own := path.Dir(m.file)
 	if path.Ext(m.file) == ".lua" {
 		own = path.Dir(own)
 	}
 	switch {
+	case m.in != "":
+		return []string{m.in}
 	case own == ".":
 		return []string{own}
 	case own == "sashredis":
@@ -41,6 +45,12 @@ func (m mutant) packages() []string {
 		return []string{own}
 	case strings.HasPrefix(own, "cmd/sash/"):
 		return []string{ofModelOfSash, own}
+	case own == "grpclimit":
+		return []string{own}
+	case own == "connectlimit":
+		return []string{"connectlimit/internal/grpctest"}
+	case own == "internal/rpc":
+		return []string{"grpclimit", "connectlimit/internal/grpctest"}
 	}
 	return []string{own, "."}
 }

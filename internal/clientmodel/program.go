@@ -3,6 +3,7 @@ package clientmodel
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -106,6 +107,10 @@ func Generate(p *Protocol, seed int64) *Program {
 	if one(r, 20) {
 		program.Policies = []Policy{{Limit: sash.PerSecond(0), Path: -1}} // it is never known when to retry
 	}
+	if one(r, 5) {
+		program.crowd(r, p)
+		return program
+	}
 	calls, span := 3+r.IntN(12), pick(r, time.Second, 20*time.Second, 3*time.Hour)
 	few := 1 + r.IntN(len(hosts)) // so that calls meet
 	for i := range calls {
@@ -117,6 +122,22 @@ func Generate(p *Protocol, seed int64) *Program {
 		program.Calls = append(program.Calls, c)
 	}
 	return program
+}
+
+// crowd makes a program of many hosts that ask to wait, for clients that hold few of them back.
+func (p *Program) crowd(r *rand.Rand, protocol *Protocol) {
+	p.Policies = nil
+	p.Settings.NoWait, p.Settings.MaxHold, p.Settings.MaxHeld = true, 0, 2+r.IntN(3)
+	if one(r, 3) {
+		p.Settings.Key = ""
+	}
+	for i := range 10 + r.IntN(20) {
+		c := newCall(r, protocol, r.Int64N(int64(time.Minute)), len(hosts))
+		c.ID, c.Method, c.Cost = i, 0, 1
+		seconds := 5 + r.IntN(200)
+		c.Answer = Answer{Class: Exhausted, RetryAfter: Told{Text: strconv.Itoa(seconds), Wait: time.Duration(seconds) * time.Second, Valid: true}}
+		p.Calls = append(p.Calls, c)
+	}
 }
 
 func newPolicy(r *rand.Rand) Policy {
@@ -144,7 +165,7 @@ func newCall(r *rand.Rand, p *Protocol, at int64, few int) Call {
 	c.Answer = newAnswer(r, p, few)
 	switch r.IntN(8) {
 	case 0:
-		c.Deadline = 1 + time.Duration(r.Int64N(int64(pick(r, time.Millisecond, time.Second, time.Minute, 2*time.Hour))))
+		c.Deadline = rounding + time.Duration(r.Int64N(int64(pick(r, time.Second, time.Minute, 2*time.Hour))))
 	case 1:
 		c.Cancel = 1 + time.Duration(r.Int64N(int64(pick(r, time.Millisecond, time.Second, time.Minute))))
 	case 2:

@@ -205,7 +205,7 @@ func (s *simulation) advance(c *simulated, key, held string) {
 
 // sleep calls f at an instant, unless the call has ended or sleeps for longer then.
 func (s *simulation) sleep(c *simulated, until time.Duration, held bool, f func()) {
-	if until == c.deadline || until == c.cancel {
+	if before := c.deadline - until; 0 <= before && before <= rounding || until == c.cancel {
 		s.open = true
 	}
 	c.version++
@@ -279,7 +279,8 @@ func (s *simulation) decide(c *simulated) Answer {
 // denial returns the answer to a call that is denied for d.
 func (p *Protocol) denial(d time.Duration) Answer {
 	if p.HTTP {
-		return Answer{Class: Exhausted, RetryAfter: Told{Wait: (d + time.Second - 1).Truncate(time.Second), Valid: true}}
+		d = (d + time.Second - 1).Truncate(time.Second)
+		return Answer{Class: Exhausted, RetryAfter: Told{Text: strconv.Itoa(int(d / time.Second)), Wait: d, Valid: true}}
 	}
 	return Answer{Class: Exhausted, RetryInfo: delay(d)}
 }
@@ -294,7 +295,10 @@ func (s *simulation) read(c *simulated) {
 		return
 	}
 	r := Reply{Kind: Answered, Class: c.answer.Class}
-	if !s.p.HTTP && (r.Class == Failed || r.Class == Exhausted || r.Class == Unavailable) {
+	switch fails := r.Class == Failed || r.Class == Exhausted || r.Class == Unavailable; {
+	case fails && s.p.HTTP:
+		r.Wait = Seconds(c.answer.RetryAfter.Text)
+	case fails:
 		r.Wait = c.answer.RetryInfo.Delay
 	}
 	if r.Class == TooLarge {

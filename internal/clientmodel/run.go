@@ -17,7 +17,7 @@ import (
 // Test runs programs against the clients and servers of a protocol, and compares each call with
 // what the reference says.
 //
-// SASH_MODEL_PROGRAMS is how many programs run, in place of the given number. SASH_MODEL_SEED is
+// Under -short fewer run, unless SASH_ALL_STEPS is set. SASH_MODEL_PROGRAMS is how many programs run, in place of the given number. SASH_MODEL_SEED is
 // the seed of the only one that runs, and that logs its calls.
 func Test(t *testing.T, p *Protocol, programs int64) {
 	if seed := number(t, "SASH_MODEL_SEED"); seed > 0 {
@@ -33,7 +33,7 @@ func Test(t *testing.T, p *Protocol, programs int64) {
 		}
 		return
 	}
-	if testing.Short() {
+	if testing.Short() && os.Getenv("SASH_ALL_STEPS") == "" {
 		programs /= 4
 	}
 	if race.Enabled {

@@ -53,9 +53,10 @@ type World struct {
 	Limiter   *httplimit.Limiter // decides for hosts that are Limited
 	Hosts     []string
 
-	start time.Time
-	mu    sync.Mutex
-	calls []*real
+	session Session
+	start   time.Time
+	mu      sync.Mutex
+	calls   []*real
 }
 
 // A real is a call as it happens.
@@ -67,6 +68,10 @@ type real struct {
 
 // Limited reports whether the server of a host has policies.
 func (w *World) Limited(host string) bool { return slices.Index(w.Hosts, host)%2 == 0 }
+
+// rounding is longer than a server's deadline is before that of the client, which is sent in
+// milliseconds.
+const rounding = 2 * time.Millisecond
 
 var errBroken = errors.New("clientmodel: the connection breaks again")
 
@@ -89,9 +94,13 @@ func (w *World) Arrive(ctx context.Context, id string) (Answer, error) {
 	if again {
 		return Answer{}, errBroken
 	}
+	if c.Latency == 0 {
+		return c.Answer, nil
+	}
 	select {
 	case <-time.After(c.Latency):
 	case <-ctx.Done():
+		time.Sleep(rounding) // the client's own deadline comes first
 		return Answer{}, ctx.Err()
 	}
 	if hop > 1 {
@@ -103,40 +112,48 @@ func (w *World) Arrive(ctx context.Context, id string) (Answer, error) {
 // longest is longer than any program takes, in simulated time.
 const longest = 10_000 * time.Hour
 
+// open opens a world with the policies of a program, and returns a function that closes it.
+func (w *World) open(p *Protocol, program *Program, settings Settings) (closes func()) {
+	for _, h := range hosts {
+		w.Hosts = append(w.Hosts, h.name)
+	}
+	w.Limiter = program.limiter(p)
+	transport, closeLimiter := settings.transport(func(r *http.Request) int64 {
+		i, _ := strconv.Atoi(r.Header.Get(CallHeader))
+		return program.Calls[i].Cost
+	})
+	w.Transport = transport
+	w.session = p.Open(w)
+	return func() {
+		w.session.Close()
+		closeLimiter()
+		w.Limiter.Close()
+	}
+}
+
 // run runs a program, and returns what becomes of each call. It is called in a bubble.
 func run(p *Protocol, program *Program) []*real {
 	w := &World{start: time.Now()}
 	for i := range program.Calls {
 		w.calls = append(w.calls, &real{Call: &program.Calls[i]})
 	}
-	for _, h := range hosts {
-		w.Hosts = append(w.Hosts, h.name)
-	}
-	w.Limiter = program.limiter(p)
-	defer w.Limiter.Close()
-	var closes func()
-	w.Transport, closes = program.Settings.transport(func(r *http.Request) int64 {
-		i, _ := strconv.Atoi(r.Header.Get(CallHeader))
-		return program.Calls[i].Cost
-	})
-	defer closes()
-	session := p.Open(w)
-	defer session.Close()
+	defer w.open(p, program, program.Settings)()
 	defer time.AfterFunc(longest, func() { panic(fmt.Sprintf("seed %d: a call never ends", program.Seed)) }).Stop()
 	var all sync.WaitGroup
 	for _, c := range w.calls {
 		if !program.InTurn {
-			all.Go(func() { w.do(session, c) })
+			all.Go(func() { w.do(c) })
 			continue
 		}
-		w.do(session, c)
+		w.do(c)
 	}
 	all.Wait()
+	time.Sleep(2 * rounding) // until no server is in Arrive
 	return w.calls
 }
 
 // do makes a call when its time has come.
-func (w *World) do(session Session, c *real) {
+func (w *World) do(c *real) {
 	time.Sleep(c.At - time.Since(w.start))
 	ctx := context.Background()
 	if c.Deadline > 0 {
@@ -150,7 +167,7 @@ func (w *World) do(session Session, c *real) {
 		defer time.AfterFunc(c.Cancel, cancel).Stop()
 		ctx = until
 	}
-	reply := session.Do(ctx, c.Call)
+	reply := w.session.Do(ctx, c.Call)
 	reply.At = time.Since(w.start)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,6 +218,15 @@ func (p Policy) key(protocol *Protocol, c *Call) (key string, ok bool) {
 		key += protocol.Path(c.Kind, c.Method)
 	}
 	return key, p.Path < 0 || p.Path == c.Method
+}
+
+// Seconds returns the wait in a Retry-After that is a number of seconds, or 0.
+func Seconds(text string) time.Duration {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n > int64(sash.Never/time.Second) {
+		return 0
+	}
+	return time.Duration(n) * time.Second
 }
 
 // SetHeaders sets the headers of a call, by a function that sets one.

@@ -1,0 +1,80 @@
+package main
+
+// ofClients are the faults of clients that keep to the limits of servers, where two things meet.
+var ofClients = []mutant{
+	{
+		name: "client-error-obeys-quota", fault: "a 503 holds back by the quota of a request that was admitted",
+		file: "httplimit/retryafter.go", old: "ok || !denied {", new: "ok {",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-hold-on-arrival-shortened", fault: "a later denial that tells a shorter time shortens a hold",
+		file: "httplimit/gate.go", old: "g != nil && g.hold.left() >= d", new: "g != nil && g.hold.left() == d",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-waits-deaf", fault: "a request that waits for a hold does not see that it gets longer",
+		file: "httplimit/gate.go", old: "		g.notify()\n		g.changed, g.notify = context.WithCancel(context.Background())\n	}\n}\n\n// domain", new: "	}\n}\n\n// domain",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-deadline-burnt", fault: "a request that is held back beyond its deadline waits until then",
+		file: "httplimit/hold.go", old: "ok && left > time.Until(deadline)", new: "ok && left < time.Until(deadline) && false",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-method-forgotten", fault: "a denial of one method holds back the others of its host",
+		file: "httplimit/transport.go", old: "ok && t.Key == nil {", new: "ok && t.Key != nil {",
+		tests: "TestModel_Clients", in: "grpclimit",
+	},
+	{
+		name: "client-ports-are-owners", fault: "each port of a host may have the holds of a domain",
+		file: "httplimit/hold.go", old: "		return name\n	}\n	kept", new: "		return host\n	}\n	kept",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-least-domain-loses", fault: "at MaxHeld any domain loses the hold that ends first",
+		file: "httplimit/gate.go", old: " && t.perDomain[g.domain] == most {", new: " {",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-now-is-absent", fault: "a Retry-After of 0 gives way to RateLimit",
+		file: "httplimit/retryafter.go", old: "if d, ok := retryAfterOf(response); ok ||", new: "if d, ok := retryAfterOf(response); ok && d > 0 ||",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-ends-twice", fault: "each read at the end of a stream of gRPC makes its hold longer",
+		file: "grpclimit/client.go", old: "err != io.EOF && !s.ended {", new: "err != io.EOF {",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-connect-ends-twice", fault: "each read at the end of a stream of Connect makes its hold longer",
+		file: "connectlimit/client.go", old: "!errors.Is(err, io.EOF) && !c.ended {", new: "!errors.Is(err, io.EOF) {",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-obeys-failures", fault: "the RetryInfo of a call that was not denied holds back",
+		file: "internal/rpc/client.go", old: "code != ResourceExhausted && code != Unavailable {", new: "code == OK {",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-obeys-quota", fault: "an RPC that was admitted and fails holds back by its quota",
+		file: "internal/rpc/client.go", old: "StatusCode: http.StatusServiceUnavailable", new: "StatusCode: http.StatusTooManyRequests",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-deadline-is-exhausted", fault: "a call that is held back beyond its deadline has the code of one that may not wait",
+		file: "internal/rpc/client.go", old: "errors.As(err, &turn) && !(turn.Held && turn.Err != nil)", new: "errors.As(err, &turn)",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-connect-late-key", fault: "a stream of Connect is keyed without its host",
+		file: "connectlimit/client.go", old: "		Host:      c.Peer().Addr,\n", new: "",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "server-pushes-beyond-deadline", fault: "a server pushes back beyond the deadline by what it rounds up",
+		file: "internal/rpc/refusal.go", old: "time.Until(deadline)-time.Millisecond <=", new: "time.Until(deadline) <=",
+		tests: "TestServer_PushesNothingBack",
+	},
+}
