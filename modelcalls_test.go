@@ -36,7 +36,7 @@ func init() { // the calls refer to each other
 		{"Limiter.ReserveAll", 3, nil, (*model).reserveAll},
 		{"Reservation.Commit", 8, (*model).settles, func(m *model) { m.settleOne(false) }},
 		{"Reservation.Cancel", 2, (*model).settles, func(m *model) { m.settleOne(true) }},
-		{"many reservations", 1, (*model).settles, (*model).reserveMany},
+		{"many reservations", 2, (*model).settles, (*model).reserveMany},
 		{"Limiter.Reset", 3, nil, (*model).reset},
 		{"Limiter.Sweep", 3, func(m *model) bool { return !m.late }, (*model).sweep},
 		{"Limiter.SetLimits", 3, nil, (*model).changeKey},
@@ -48,7 +48,7 @@ func init() { // the calls refer to each other
 		{"ManualClock.Advance", 16, nil, (*model).advance},
 		{"ManualClock.Set", 4, func(m *model) bool { return m.late }, (*model).setClock},
 		{"Limiter.Wait", 4, (*model).canWait, func(m *model) { m.beginWait("Wait") }},
-		{"Limiter.WaitAll", 4, (*model).canWait, func(m *model) { m.beginWait("WaitAll") }},
+		{"Limiter.WaitAll", 6, (*model).canWait, func(m *model) { m.beginWait("WaitAll") }},
 		{"Limiter.WaitReserve", 3, (*model).canWait, func(m *model) { m.beginWait("WaitReserve") }},
 		{"a caller gives up", 2, (*model).someWait, (*model).giveUp},
 	}
@@ -397,13 +397,12 @@ func (m *model) settleTo(r *modelReservation, actual int64, cancels bool) {
 // reserveMany reserves many times from one key, while time passes, and settles all of them to less.
 func (m *model) reserveMany() {
 	name, first := m.key(), len(m.reservations)
-	if m.maxKeys > 0 || len(m.waits) > 0 || m.rng.IntN(4) > 0 || !m.givesBack(name) {
+	l := m.limitsOf(name)[0]
+	if m.maxKeys > 0 || len(m.waits) > 0 || l.most() < 70 || !m.givesBack(name) || m.rng.IntN(4) > 0 {
 		return
 	}
-	n, between := 1+m.rng.Int64N(3), m.distance()/1000
-	if most := m.limitsOf(name)[0].most(); m.rng.IntN(2) == 0 {
-		n = max(1, most/200)
-	}
+	n := 1 + m.rng.Int64N(max(1, l.most()/100))
+	between := l.Window / time.Duration(max(1, l.Count/n)) / time.Duration(1+m.rng.IntN(4))
 	for range 66 + m.rng.IntN(60) {
 		ours, got := m.l.Reserve(name, n)
 		theirs, v := m.table.DecideReserve(m.now(), n, name)
@@ -418,7 +417,7 @@ func (m *model) reserveMany() {
 	m.did("and many more reservations of %d units, each %v later", n, between)
 	all := slices.Clone(m.reservations[first:])
 	m.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	for _, r := range all[:m.rng.IntN(len(all)+1)] {
+	for _, r := range all[min(m.rng.IntN(2*len(all)), len(all))/2:] {
 		actual := m.rng.Int64N(r.n + 1)
 		r.ours.Commit(actual)
 		if r.open {

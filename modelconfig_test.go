@@ -172,7 +172,7 @@ func (c *modelConfig) drawMaxKeys() {
 	if c.late || c.bubbleClock {
 		return
 	}
-	c.overflow = Overflow(c.rng.IntN(len(modelOverflows)))
+	c.overflow = []Overflow{EvictLeastUsed, DenyNew, DenyNew, ShareOverflow}[c.rng.IntN(4)]
 	c.maxKeys = 1 + c.rng.IntN(5)
 }
 

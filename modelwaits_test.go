@@ -53,11 +53,14 @@ func (m *model) isWaitedFor(name string) bool {
 
 // beginWait begins a call that waits, and lets it come to its first sleep or its end.
 func (m *model) beginWait(call string) {
-	keys := []string{m.key()}
-	if call == "WaitAll" {
+	keys, n := []string{m.key()}, m.cost(m.key())
+	switch {
+	case call == "WaitAll" && m.maxKeys > 1 && m.rng.IntN(3) > 0:
+		keys, n = m.oldAndNew(), 1
+	case call == "WaitAll":
 		keys = m.someKeys()
 	}
-	w := &modelWait{call: call, keys: m.place(keys, false).keys, n: m.cost(m.key()), number: m.begun}
+	w := &modelWait{call: call, keys: m.place(keys, false).keys, n: n, number: m.begun}
 	m.begun++
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	switch m.rng.IntN(6) {
@@ -78,6 +81,22 @@ func (m *model) beginWait(call string) {
 	synctest.Wait()
 	w.slept = !w.ended
 	m.waited = m.waited || w.slept || m.maxKeys > 0
+}
+
+// oldAndNew draws a key that is tracked and that no call waits for, and one that is not tracked, if
+// it finds any. Where the table is full, the one must make room for the other.
+func (m *model) oldAndNew() (keys []string) {
+	for _, tracked := range []bool{true, false} {
+		name := m.key()
+		for range m.keys() {
+			if m.tracked[name] == tracked && !(tracked && m.isWaitedFor(name)) {
+				break
+			}
+			name = m.key()
+		}
+		keys = append(keys, name)
+	}
+	return keys
 }
 
 func (m *model) wait(w *modelWait, keys []string) {
