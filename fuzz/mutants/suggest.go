@@ -35,7 +35,7 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "printed-replay-loses-the-flag-after-one-with-a-value", fault: "of -key=addr -cost size, the command has no -cost",
-		file: "cmd/sash/internal/suggest/options.go", old: "if inline || f == nil", new: "if f == nil",
+		file: "cmd/sash/internal/suggest/options.go", old: "if inline || f == nil", new: "if inline && len(given) == 1 || f == nil",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
@@ -71,6 +71,11 @@ var ofSuggest = []mutant{
 	{
 		name: "files-of-one-instant-change-places", fault: "of events of one instant, those of the file named last come first",
 		file: "cmd/sash/internal/traffic/merge.go", old: "until, inclusive = at, i > first", new: "until, inclusive = at, false",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "reorder-forgets-the-latest", fault: "a line that is as late as -reorder says is one place too late",
+		file: "cmd/sash/internal/traffic/merge.go", old: "s.ready -= s.room", new: "s.ready -= max(1, s.room-1)",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // settings are the command line of a program, and what the reference needs of it.
@@ -50,13 +52,13 @@ var flags = []flagOf{
 	{"window", (*settings).chooseWindows},
 	{"percentile", func(s *settings, r *rand.Rand) {
 		if r.IntN(4) > 0 {
-			s.percentile = pick(r, []string{"0.1", "5", "12.5", "25", "33", "50", "66.6", "75", "80", "90", "95.5", "99", "100"})
+			s.percentile = pick(r, []string{"0.1", "5", "12.5", "25", "25", "33", "40", "50", "50", "66.6", "75", "80", "90", "95.5", "99", "100"})
 			s.give("percentile", s.percentile, r)
 		}
 	}},
 	{"headroom", func(s *settings, r *rand.Rand) {
-		if r.IntN(2) == 0 {
-			s.headroom = pick(r, []string{"1", "1", "1", "1.1", "1.25", "2", "3", "10"})
+		if r.IntN(3) > 0 {
+			s.headroom = pick(r, []string{"1", "1", "1", "1", "1", "1.1", "1.25", "2", "3", "10"})
 			s.give("headroom", s.headroom, r)
 		}
 	}},
@@ -103,7 +105,7 @@ func (s *settings) give(name, value string, r *rand.Rand) {
 
 // newSettings chooses flags for logs of a form, of clients behind proxies or not.
 func newSettings(r *rand.Rand, f *form, w *world, dir string) *settings {
-	s := &settings{dir: dir, form: f, percentile: "99.9", headroom: "1.5", top: 8, attacked: w.bots > 0, logger: &logger{random: r, form: f, separator: ","}}
+	s := &settings{dir: dir, form: f, percentile: "99.9", headroom: "1.5", top: 8, reorder: traffic.DefaultReorder, attacked: w.bots > 0, logger: &logger{random: r, form: f, separator: ","}}
 	w.trusted = len(w.proxies) > 0 && f.forwarded && r.IntN(4) > 0
 	if w.trusted {
 		s.trust = w.proxies

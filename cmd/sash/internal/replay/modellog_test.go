@@ -136,6 +136,7 @@ const (
 
 var (
 	ofCommon   = []string{"addr", "user", "method", "path", "status", "size"}
+	ofSize     = []string{"size", "size", "size+50", "50+size"}
 	ofCombined = append([]string{"referer", "agent"}, ofCommon...)
 )
 
@@ -143,29 +144,29 @@ var (
 var forms = []*form{
 	{names: []string{"micros"}, detected: true, step: time.Microsecond, fields: []string{"addr"}, numbers: true,
 		line: func(l *logger, q *request) string { return l.wholeNumber(q) + "\t" + l.address(q.peer.Addr()) }},
-	{names: []string{"combined", "common", "COMMON"}, detected: true, step: time.Second, fields: ofCommon, costs: []string{"size"},
+	{names: []string{"combined", "common", "COMMON"}, detected: true, step: time.Second, fields: ofCommon, costs: ofSize,
 		line: (*logger).common},
-	{names: []string{"combined", "Combined", "combinedio"}, detected: true, step: time.Second, fields: ofCombined, costs: []string{"size", "size+50"},
+	{names: []string{"combined", "Combined", "combinedio"}, detected: true, step: time.Second, fields: ofCombined, costs: []string{"size", "size+50", "50+size"},
 		line: (*logger).combined},
-	{names: []string{"combined", "main", "traefikclf"}, detected: true, step: time.Second, fields: append([]string{"forwarded"}, ofCombined...), costs: []string{"size"}, forwarded: true,
+	{names: []string{"combined", "main", "traefikclf"}, detected: true, step: time.Second, fields: append([]string{"forwarded"}, ofCombined...), costs: ofSize, forwarded: true,
 		line: func(l *logger, q *request) string { return l.combined(q) + " " + quoted(q.list()) }},
-	{names: []string{"vhost_combined", "vhost_common", "vcombined", "vcommon"}, detected: true, step: time.Second, fields: append([]string{"host"}, ofCombined...), costs: []string{"size"},
+	{names: []string{"vhost_combined", "vhost_common", "vcombined", "vcommon"}, detected: true, step: time.Second, fields: append([]string{"host"}, ofCombined...), costs: ofSize,
 		line: func(l *logger, q *request) string { return q.host + ":443 " + l.combined(q) }},
-	{names: []string{"extended"}, detected: true, step: time.Second, fields: ofCommon, costs: []string{"size"},
+	{names: []string{"extended"}, detected: true, step: time.Second, fields: ofCommon, costs: ofSize,
 		line: func(l *logger, q *request) string { return l.common(q) + ` 0.005 "a b"` }},
-	{names: []string{"vhost_extended"}, detected: true, step: time.Second, fields: append([]string{"host"}, ofCommon...), costs: []string{"size"},
+	{names: []string{"vhost_extended"}, detected: true, step: time.Second, fields: append([]string{"host"}, ofCommon...), costs: ofSize,
 		line: func(l *logger, q *request) string { return q.host + " " + l.common(q) + ` 0.005` }},
-	{names: []string{"elb", "awselb"}, detected: true, step: time.Microsecond, fields: []string{"addr", "method", "path", "agent"}, costs: []string{"size", "bytes_sent"},
+	{names: []string{"elb", "awselb"}, detected: true, step: time.Microsecond, fields: []string{"addr", "method", "path", "agent"}, costs: []string{"size", "size+50", "bytes_sent"},
 		line: func(l *logger, q *request) string { return l.balanced(q, "- -") }},
-	{names: []string{"alb", "awsalb"}, detected: true, step: time.Microsecond, fields: []string{"addr", "method", "path", "agent"}, costs: []string{"size"},
+	{names: []string{"alb", "awsalb"}, detected: true, step: time.Microsecond, fields: []string{"addr", "method", "path", "agent"}, costs: ofSize,
 		line: func(l *logger, q *request) string {
 			return "h2 " + l.balanced(q, `- - arn "-" "-" "-" 0 `+l.iso(q, "2006-01-02T15:04:05.000000Z")+` "forward"`)
 		}},
-	{names: []string{"haproxy"}, detected: true, step: time.Millisecond, fields: []string{"addr", "method", "path"}, costs: []string{"size", "bytes_sent"},
+	{names: []string{"haproxy"}, detected: true, step: time.Millisecond, fields: []string{"addr", "method", "path"}, costs: []string{"size", "size+50", "bytes_sent"},
 		line: func(l *logger, q *request) string {
 			return fmt.Sprintf(`%s [%s] in out/one 0/0/1/2/3 200 %d - - ---- 1/1/0/0/0 0/0 %s`, l.addressAndPort(q), l.iso(q, "02/Jan/2006:15:04:05.000"), q.size, l.requestLine(q))
 		}},
-	{names: []string{"w3c", "iis", "cloudfront"}, detected: true, step: time.Second, fields: []string{"addr", "user", "method", "path", "agent", "referer", "host", "status"}, costs: []string{"size", "sc-bytes"}, forwarded: true,
+	{names: []string{"w3c", "iis", "cloudfront"}, detected: true, step: time.Second, fields: []string{"addr", "user", "method", "path", "agent", "referer", "host", "status"}, costs: []string{"size", "size+50", "sc-bytes"}, forwarded: true,
 		head: func(*logger) string {
 			return "#Software: Microsoft Internet Information Services 10.0\n#Fields: date time c-ip cs-username cs-method cs-uri-stem cs-uri-query sc-status sc-bytes cs(User-Agent) cs(Referer) cs-host cs(X-Forwarded-For)\n"
 		},
@@ -178,12 +179,12 @@ var forms = []*form{
 		line: func(l *logger, q *request) string {
 			return strings.Join([]string{l.number(q), l.address(q.peer.Addr()), q.method, q.host, q.target()}, "\t")
 		}},
-	{names: []string{"json"}, detected: true, step: time.Microsecond, time: "msec", fields: append([]string{"forwarded", "host"}, ofCombined...), costs: []string{"size", "body_bytes_sent", "in+out"}, forwarded: true, numbers: true,
+	{names: []string{"json"}, detected: true, step: time.Microsecond, time: "msec", fields: append([]string{"forwarded", "host"}, ofCombined...), costs: []string{"size", "size+50", "body_bytes_sent", "in+out"}, forwarded: true, numbers: true,
 		line: func(l *logger, q *request) string {
 			return line(map[string]any{"msec": json.Number(l.number(q)), "remote_addr": l.address(q.peer.Addr()), "remote_user": q.user, "request": q.method + " " + q.target() + " HTTP/2.0", "status": 200,
 				"body_bytes_sent": q.size, "http_user_agent": q.agent, "http_referer": q.referer, "http_host": q.host, "http_x_forwarded_for": strings.Join(q.forwarded, ", "), "in": q.in, "out": q.out})
 		}},
-	{names: []string{"json", "caddy"}, detected: true, step: time.Microsecond, time: ".ts", fields: []string{"addr", "user", "method", "path", "agent", "referer", "host", "forwarded", "request.remote_ip"}, costs: []string{"size"}, forwarded: true, numbers: true,
+	{names: []string{"json", "caddy"}, detected: true, step: time.Microsecond, time: ".ts", fields: []string{"addr", "user", "method", "path", "agent", "referer", "host", "forwarded", "request.remote_ip"}, costs: ofSize, forwarded: true, numbers: true,
 		line: func(l *logger, q *request) string {
 			headers := map[string][]string{"User-Agent": {q.agent}}
 			if len(q.forwarded) > 0 {
@@ -195,7 +196,7 @@ var forms = []*form{
 			return line(map[string]any{"ts": json.Number(l.number(q)), "user_id": q.user, "status": 200, "size": q.size,
 				"request": map[string]any{"remote_ip": l.address(q.peer.Addr()), "method": q.method, "uri": q.target(), "host": q.host, "headers": headers}})
 		}},
-	{names: []string{"json", "traefik"}, detected: true, step: time.Microsecond, time: "StartUTC", fields: []string{"addr", "user", "method", "path", "host", "agent", "ClientHost"}, costs: []string{"size", "DownstreamContentSize"}, forwarded: true,
+	{names: []string{"json", "traefik"}, detected: true, step: time.Microsecond, time: "StartUTC", fields: []string{"addr", "user", "method", "path", "host", "agent", "ClientHost"}, costs: []string{"size", "size+50", "DownstreamContentSize"}, forwarded: true,
 		line: func(l *logger, q *request) string {
 			return line(map[string]any{"StartUTC": l.iso(q, time.RFC3339Nano), "ClientHost": l.address(q.peer.Addr()), "ClientUsername": dashed(q.user), "RequestMethod": q.method, "RequestPath": q.target(), "RequestHost": q.host,
 				"DownstreamStatus": 200, "DownstreamContentSize": q.size, "request_User-Agent": q.agent, "request_X-Forwarded-For": q.list()})
@@ -214,11 +215,11 @@ var forms = []*form{
 			return strings.Join([]string{"when", "addr", "who", "path", "in", "out", "größe"}, "\t") + "\n"
 		},
 		line: (*logger).row},
-	{names: []string{nginxPattern}, step: time.Microsecond, fields: []string{"addr", "method", "host", "path", "agent", "forwarded"}, costs: []string{"size"}, forwarded: true, numbers: true,
+	{names: []string{nginxPattern}, step: time.Microsecond, fields: []string{"addr", "method", "host", "path", "agent", "forwarded"}, costs: ofSize, forwarded: true, numbers: true,
 		line: func(l *logger, q *request) string {
 			return strings.Join([]string{l.address(q.peer.Addr()), l.number(q), q.method, q.host, q.target(), fmt.Sprint(q.size), quoted(q.agent), q.list(), "end"}, "|")
 		}},
-	{names: []string{apachePattern, strings.ReplaceAll(apachePattern, `"`, `\"`)}, step: time.Second, fields: []string{"addr", "user", "method", "path", "forwarded"}, costs: []string{"size"}, forwarded: true,
+	{names: []string{apachePattern, strings.ReplaceAll(apachePattern, `"`, `\"`)}, step: time.Second, fields: []string{"addr", "user", "method", "path", "forwarded"}, costs: ofSize, forwarded: true,
 		line: func(l *logger, q *request) string { return q.list() + " " + l.common(q) }},
 }
 

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/seed-30da4c49/sash"
 )
 
 // The following are those of testdata/printed, which runs them.
@@ -30,6 +32,7 @@ type (
 		Cost, Size           int64
 	}
 	printedResult struct {
+		Limits     []sash.Limit
 		Outcomes   []byte
 		Identities []string
 		Fault      string

@@ -3,6 +3,7 @@ package replay_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -113,23 +114,24 @@ func (w *world) attack() (all []*request) {
 	return all
 }
 
-// requests returns requests in the order of time: in bursts, with jitter and gaps.
-func (w *world) requests() (all []*request) {
+// requests returns requests in the order of time: in bursts, with jitter and gaps, and about as many
+// in one of the windows as make a limit deny some. A few clients make most of them.
+func (w *world) requests(windows []time.Duration) (all []*request) {
 	if w.bots > 0 {
 		return w.attack()
 	}
 	r, at := w.random, w.begin
-	mean := pick(r, []time.Duration{3 * time.Millisecond, 200 * time.Millisecond, 4 * time.Second, time.Minute, 20 * time.Minute})
-	for range 10 + r.IntN(180) {
+	mean := float64(pick(r, windows)) / pick(r, []float64{1, 4, 15, 40})
+	for range 20 + r.IntN(200) {
 		switch r.IntN(12) {
 		case 0: // at once
 		case 1:
-			at += int64(r.ExpFloat64() * 60 * float64(mean))
+			at += int64(r.ExpFloat64() * 20 * mean)
 		default:
-			at += int64(r.ExpFloat64() * float64(mean))
+			at += int64(r.ExpFloat64() * mean)
 		}
-		busy := min(r.IntN(len(w.clients)), r.IntN(len(w.clients)), r.IntN(len(w.clients)))
-		all = append(all, w.request(w.clients[busy], at/1e3*1e3))
+		busy := math.Pow(r.Float64(), 3)
+		all = append(all, w.request(w.clients[int(busy*float64(len(w.clients)))], at/1e3*1e3))
 	}
 	return all
 }
@@ -219,4 +221,19 @@ func late(r *rand.Rand, requests []*request, places int) []*request {
 		all = append(all, p.q)
 	}
 	return all
+}
+
+// lateness returns by how many places the latest line is late: the number of lines before it whose
+// times are later.
+func lateness(requests []*request, step time.Duration) (most int) {
+	for i, q := range requests {
+		before := 0
+		for _, other := range requests[:i] {
+			if other.at/int64(step) > q.at/int64(step) {
+				before++
+			}
+		}
+		most = max(most, before)
+	}
+	return most
 }

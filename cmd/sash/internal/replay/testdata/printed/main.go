@@ -41,9 +41,10 @@ type Request struct {
 	Size                 int64    // of the response's body
 }
 
-// A Result has a byte for each request, the first letter of its outcome, and the identity of its
-// client.
+// A Result has the limits of the policy, and for each request a byte, the first letter of its outcome,
+// and the identity of its client.
 type Result struct {
+	Limits     []sash.Limit
 	Outcomes   []byte
 	Identities []string
 	Fault      string
@@ -101,6 +102,7 @@ func (p *Program) run() (result Result) {
 		return Result{Fault: err.Error()}
 	}
 	defer limiter.Close()
+	result.Limits = policy.Limits
 	served := false
 	handler := limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		served = true
