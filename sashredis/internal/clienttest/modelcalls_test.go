@@ -37,7 +37,7 @@ var modelCalls = map[string]modelCall{
 	"weather":         {weight: 8, do: (*program).changeWeather},
 	"caller's clock":  {weight: 8, event: true, do: (*program).moveClock},
 	"plan":            {weight: 2, event: true, do: (*program).changePlan},
-	"panics":          {weight: 2, event: true, do: (*program).beginPanics},
+	"panics":          {weight: 2, do: (*program).beginPanics},
 	"forgets all":     {weight: 1, event: true, do: (*program).forgetAll},
 	"evicts":          {weight: 1, event: true, do: (*program).evict},
 	"sets its clock":  {weight: 1, event: true, do: (*program).setClock},
@@ -51,7 +51,13 @@ func (q *process) begins(what string, names []string, n int64, charge, reserve b
 	return q.ask(what, names, n, charge, reserve)
 }
 
-func (p *program) name(r *rand.Rand) string { return p.names[r.IntN(len(p.names))] }
+// name returns the name of a key, in most programs most often the same.
+func (p *program) name(r *rand.Rand) string {
+	if p.seed%4 > 0 && r.IntN(3) > 0 {
+		return p.names[0]
+	}
+	return p.names[r.IntN(len(p.names))]
+}
 
 // cost returns a number of units for a key of that name.
 func (p *program) cost(q *process, name string, r *rand.Rand) int64 {
@@ -194,6 +200,7 @@ func (p *program) wait(q *process, r *rand.Rand) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.notes("%s -> %v", a, err)
+		a.waits = true
 		switch {
 		case a.wrong != nil:
 			if err == nil {
@@ -478,7 +485,7 @@ func (q *process) totals() {
 	defer q.mu.Unlock()
 	s := q.Stats()
 	for by, got := range []int64{s.Store, s.Mirror, s.Lease, s.Fallback} {
-		if n := q.decided[by]; got < n || got > n+int64(q.unknown) {
+		if n := q.decided[by]; got < n || got > n+int64(q.unknown) && !q.waits { // which ask as often as they must
 			q.fails("%s counts %d calls decided by the %v; %d were, and perhaps some of %d more", q.name, got, sashredis.By(by), n, q.unknown)
 		}
 	}

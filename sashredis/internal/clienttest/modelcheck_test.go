@@ -194,7 +194,7 @@ func (a *asked) byMirror(d sashredis.Decision) (fault string) {
 			return ""
 		}
 		sole = sole && k.charged <= known.seq
-		age = max(age, time.Since(known.at))
+		age = max(age, time.Since(known.heard))
 	}
 	v := a.considers()
 	if d.Allowed || d.Err != nil || v.Allowed {

@@ -32,7 +32,8 @@ type process struct {
 	trips    int64                // round trips
 	leased   int64                // units
 	decided  [4]int64             // calls, by who decided
-	unknown  int                  // calls of which it is not known who decided
+	waits    bool
+	unknown  int // calls of which it is not known who decided
 
 	underway sync.WaitGroup // requests
 }

@@ -94,6 +94,7 @@ type request struct {
 	settled,
 	reset bool
 	seq int
+	at  int64
 }
 
 func (w *world) failf(format string, args ...any) {
@@ -182,7 +183,7 @@ func (w *world) run(r *request) (string, error) {
 		w.forgets(key)
 	}
 	w.seq++
-	r.seq = w.seq
+	r.seq, r.at = w.seq, at
 	switch kind := scriptKind(r.script); kind {
 	case "take":
 		w.took(r, at, strings.Split(reply, "|"))
@@ -338,7 +339,7 @@ func (w *world) leases(r *request, at, units int64, until string) {
 	g.end, _ = strconv.ParseInt(until, 10, 64)
 	k := w.key(g.key)
 	k.leased, k.charged = true, r.seq
-	if units > r.by.leaseUnits || g.end > at+r.by.leaseFor.Microseconds() || g.end <= at {
+	if units > r.by.leaseUnits || g.end > at+r.by.leaseFor.Microseconds() && !w.back || g.end <= at {
 		w.fails("a lease of %d units for %d us, of at most %d for %v", units, g.end-at, r.by.leaseUnits, r.by.leaseFor)
 	}
 	k.inexact = k.inexact || w.hasBucket(r.args[4])
@@ -430,16 +431,19 @@ func (w *world) delivers(r *request) {
 		g.by.leased += g.units
 	}
 	for _, key := range r.keys {
-		if (len(r.slots) > 0 || r.reset || r.settled) && r.seq > r.by.known[key].seq {
-			r.by.known[key] = knowledge{r.seq, time.Now()}
+		// What is of an earlier time, since the clock was set, is not newer for a mirror.
+		known := r.by.known[key]
+		if (len(r.slots) > 0 || r.reset || r.settled) && r.seq > known.seq && r.at >= known.at {
+			r.by.known[key] = knowledge{r.seq, r.at, time.Now()}
 		}
 	}
 }
 
 // knowledge is what a process has last heard of a key.
 type knowledge struct {
-	seq int
-	at  time.Time
+	seq   int
+	at    int64 // by the clock of the store, in microseconds
+	heard time.Time
 }
 
 // modelLimits returns limits as the reference has them.
