@@ -153,6 +153,22 @@ func TestServer_PushesNothingBackBeyondTheDeadline(t *testing.T) {
 	require.Equal(t, time.Minute, wait)
 }
 
+// A pushback is rounded up to a millisecond, which must not lead beyond the deadline either.
+func TestServer_PushesNothingBackBeyondTheDeadlineByRounding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := httplimit.Must(httplimit.New(everyone("all", sash.PerMinute(1).Log()), httplimit.WithSweepInterval(-1)))
+		defer l.Close()
+		conn := dialBuffer(t, &echo{}, limited(l)...)
+		require.NoError(t, say(t.Context(), conn))
+		time.Sleep(900 * time.Microsecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute-500*time.Microsecond)
+		defer cancel()
+		var trailer metadata.MD
+		require.Equal(t, codes.ResourceExhausted, status.Code(say(ctx, conn, grpc.Trailer(&trailer))))
+		require.Equal(t, []string{"-1"}, trailer.Get("grpc-retry-pushback-ms"))
+	})
+}
+
 // answers is the end of a call without a connection: it sets the trailer and returns a status.
 func answers(code codes.Code, trailer metadata.MD, details ...protoadapt.MessageV1) grpc.UnaryInvoker {
 	return func(_ context.Context, _ string, _, _ any, _ *grpc.ClientConn, options ...grpc.CallOption) error {
