@@ -61,9 +61,9 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{config: c, conn: conn, rulesets: newRulesets(), local: sash.SystemClock(), token: randomToken()}
+	l := &Limiter{config: c, conn: conn, rulesets: newRulesets(c.maxAhead), local: sash.SystemClock(), token: randomToken()}
 	if len(limits) > 0 {
-		l.own = newRuleset(limits)
+		l.own = newRuleset(limits, c.maxAhead)
 	}
 	l.flights.init()
 	l.stats.init()
@@ -165,29 +165,30 @@ func hashTag(tag string) string {
 
 // rulesets are those of the limits of keys' own. They are the same for the same limits.
 type rulesets struct {
-	single  *xsync.MapOf[sash.Limit, *ruleset]
-	several *xsync.MapOf[string, *ruleset]
+	single   *xsync.MapOf[sash.Limit, *ruleset]
+	several  *xsync.MapOf[string, *ruleset]
+	maxAhead int // of each of them
 }
 
-func newRulesets() rulesets {
-	return rulesets{xsync.NewMapOf[sash.Limit, *ruleset](), xsync.NewMapOf[string, *ruleset]()}
+func newRulesets(maxAhead int) rulesets {
+	return rulesets{xsync.NewMapOf[sash.Limit, *ruleset](), xsync.NewMapOf[string, *ruleset](), maxAhead}
 }
 
 // of returns the ruleset of limits, of which there is at least one.
 func (s *rulesets) of(limits []sash.Limit) (*ruleset, error) {
 	if len(limits) == 1 {
-		return cached(s.single, limits[0], limits)
+		return cached(s.single, limits[0], limits, s.maxAhead)
 	}
 	var name strings.Builder
 	for _, limit := range limits {
 		name.WriteString(limit.String())
 		name.WriteByte(',')
 	}
-	return cached(s.several, name.String(), limits)
+	return cached(s.several, name.String(), limits, s.maxAhead)
 }
 
 // cached returns the ruleset of limits, which m has under that key if it is known.
-func cached[K comparable](m *xsync.MapOf[K, *ruleset], key K, limits []sash.Limit) (*ruleset, error) {
+func cached[K comparable](m *xsync.MapOf[K, *ruleset], key K, limits []sash.Limit, maxAhead int) (*ruleset, error) {
 	const maxCached = 4096 // a caller that makes up limits for each key pays for each
 	if rs, ok := m.Load(key); ok {
 		return rs, nil
@@ -195,7 +196,7 @@ func cached[K comparable](m *xsync.MapOf[K, *ruleset], key K, limits []sash.Limi
 	if err := validate(limits); err != nil {
 		return nil, err
 	}
-	rs := newRuleset(limits)
+	rs := newRuleset(limits, maxAhead)
 	if m.Size() < maxCached {
 		rs, _ = m.LoadOrStore(key, rs) // another call may have been first
 	}

@@ -109,8 +109,9 @@ func (m *mirror) store(t target, e *mirrored) {
 		slot := &set.slots[i]
 		old := slot.Load()
 		if old.is(t, hash) {
-			// At the same microsecond, what forgets is newer: that is safe in any order.
-			if old.at < e.at || old.at == e.at && len(old.states) > 0 {
+			// At the same microsecond, what forgets is newer: that is safe in any order. What was
+			// sent after the other had been received is newer, too, if the store's clock was set back.
+			if old.at < e.at || old.at == e.at && len(old.states) > 0 || old.received < e.sent {
 				e.name = old.name
 				slot.Store(e)
 			}

@@ -24,6 +24,7 @@ type config struct {
 	leaseFor  time.Duration
 	failures  int
 	pause     time.Duration
+	maxAhead  int        // 0: no bound
 	clock     sash.Clock // nil: the server's
 
 	mirrorGiven bool
@@ -123,8 +124,8 @@ func WithTimeout(d time.Duration) Option {
 // A call that the mirror is sure the store would deny is denied in-process. Counts only grow
 // between answers, so such a denial is exact, with these exceptions, in each of which it
 // lasts at most for the RetryAfter that it tells: another process has given units back, has
-// Reset the key or changed its limits; the store has lost counts; its clock was set forward; or
-// this machine was suspended. Keys of more than 512 bytes are left to the store.
+// Reset the key or changed its limits; the store has lost counts; its clock was set; or this
+// machine was suspended. Keys of more than 512 bytes are left to the store.
 //
 // Without the server's clock there is no mirror: see [WithCallerClock].
 func WithMirror(keys int) Option {
@@ -179,6 +180,27 @@ func WithBreaker(failures int, pause time.Duration) Option {
 			c.fault("WithBreaker: pause must be > 0, got %v", pause)
 		}
 		c.failures, c.pause = failures, pause
+	})
+}
+
+// WithMaxAhead sets by how many windows what a key was charged may be ahead of the store's clock. A
+// key that is further ahead under one of its limits begins anew, as after a [Limiter.Reset]. windows
+// must be from 1 to 2^20. By default there is no bound.
+//
+// A key is ahead after the store's clock was set back, or after a failover to a server whose clock is
+// behind. Its time stands still until the clock has caught up, and it admits what was left. Of a limit
+// of 100 in a minute, one unit charged while the clock was an hour ahead leaves 99 for that hour. With
+// a bound of 2, it costs nothing. The price is that units charged shortly before the clock was set
+// back count no more, so up to Count more may be admitted in a window.
+//
+// All processes that share counts should have the same bound. It should be larger than the steps by
+// which the clocks of servers are corrected.
+func WithMaxAhead(windows int) Option {
+	return optionFunc(func(c *config) {
+		if windows < 1 || windows > 1<<20 {
+			c.fault("WithMaxAhead: windows must be from 1 to 2^20, got %d", windows)
+		}
+		c.maxAhead = windows
 	})
 }
 

@@ -108,8 +108,9 @@ type ruleset struct {
 	leaseFor  time.Duration // the longest lease
 }
 
-// newRuleset returns the ruleset of limits, which are valid.
-func newRuleset(limits []sash.Limit) *ruleset {
+// newRuleset returns the ruleset of limits, which are valid. A key that is ahead by more windows than
+// maxAhead begins anew; 0 is no bound.
+func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 	rs := &ruleset{leasable: true, leaseFor: sash.Never}
 	var names, kinds []string
 	for _, l := range limits {
@@ -127,6 +128,9 @@ func newRuleset(limits []sash.Limit) *ruleset {
 			rs.leaseFor = min(rs.leaseFor, r.bucket.ResetAfter(r.bucket.Cost(r.Burst))/4)
 		}
 		names, kinds = append(names, r.name()), append(kinds, string(r.kind))
+	}
+	if maxAhead > 0 {
+		rs.limits += strconv.Itoa(maxAhead)
 	}
 	rs.unlimited = len(rs.rules) == 0
 	rs.suffix = ":" + strings.Join(names, ",")

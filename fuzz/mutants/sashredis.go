@@ -25,8 +25,13 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-keeps-the-older", fault: "an answer that comes late replaces a newer one",
-		file: "sashredis/mirror.go", old: "if old.at < e.at || old.at == e.at && len(old.states) > 0 {", new: "if true {",
+		file: "sashredis/mirror.go", old: "if old.at < e.at || old.at == e.at && len(old.states) > 0 || old.received < e.sent {", new: "if true {",
 		tests: "TestMirror",
+	},
+	{
+		name: "mirror-keeps-the-future", fault: "after the store's clock was set back, the mirror keeps what it had before",
+		file: "sashredis/mirror.go", old: " || old.received < e.sent {", new: " {",
+		tests: "TestMirror_FollowsAClockThatIsSetBack",
 	},
 	{
 		name: "mirror-does-not-forget", fault: "the mirror keeps what it had when units are given back",

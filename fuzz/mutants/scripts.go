@@ -412,7 +412,7 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-ring-refund-of-all-powers", fault: "the units given back lack their greatest power of two",
-		file: "sashredis/scripts/ring.lua", old: "s.powers = nil, 0, 0, 0, powers(s)", new: "s.powers = nil, 0, 0, 0, math.max(powers(s) - 1, 0)",
+		file: "sashredis/scripts/ring.lua", old: "s.powers = nil, 0, 0, 0, 0, powers(s)", new: "s.powers = nil, 0, 0, 0, 0, math.max(powers(s) - 1, 0)",
 		tests: "TestReserve",
 	},
 	{
@@ -476,6 +476,33 @@ var ofScripts = []mutant{
 		name: "redis-sorted-set-never-expires", fault: "a key with a log never expires",
 		file: "sashredis/scripts/key.lua", old: "redis.call(option == 'PX' and 'PEXPIRE' or 'PEXPIREAT', key.name, time)", new: "",
 		tests: "TestScripts_KeysExpire",
+	},
+
+	// Keys that are ahead of the time.
+	{
+		name: "redis-ahead-for-ever", fault: "a key that is ahead by more than the bound waits for the clock",
+		file: "sashredis/scripts/key.lua", old: "most and s.ahead > most", new: "most and s.ahead > 1e9",
+		tests: "TestMaxAhead",
+	},
+	{
+		name: "redis-ahead-by-the-bound", fault: "a key that is ahead by just the bound begins anew",
+		file: "sashredis/scripts/key.lua", old: "most and s.ahead > most", new: "most and s.ahead >= most",
+		tests: "TestMaxAhead",
+	},
+	{
+		name: "redis-ahead-by-the-last-limit", fault: "only the last limit tells whether a key is ahead",
+		file: "sashredis/scripts/key.lua", old: "key.anew = key.anew or most and s.ahead > most", new: "key.anew = most and s.ahead > most",
+		tests: "TestMaxAhead",
+	},
+	{
+		name: "redis-ahead-members-stay", fault: "a log that begins anew keeps members that are ahead",
+		file: "sashredis/scripts/ring.lua", old: "    redis.call('ZREMRANGEBYLEX', key, '(' .. newest, '(' .. s.letter .. '~~')\n", new: "",
+		tests: "TestMaxAhead",
+	},
+	{
+		name: "redis-ahead-token-stays", fault: "reservations of a key that begins anew give back units of later charges",
+		file: "sashredis/scripts/key.lua", old: "    key.token, key.leaseEnd, key.leased, key.lessees = '', -BASE, 0, 0\n", new: "",
+		tests: "TestMaxAhead",
 	},
 
 	// Deciding.

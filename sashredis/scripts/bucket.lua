@@ -21,7 +21,7 @@ local function flowed(s, hi, lo, time, leastHi, leastLo)
 end
 
 function bucket.load(s, field)
-  s.at, s.hi, s.lo, s.lows = now, 0, 0, {}
+  s.at, s.hi, s.lo, s.lows, s.number, s.lateHi, s.ahead = now, 0, 0, {}, nil, nil, 0
   local numbers = {}
   for number in gmatch(field, '%S+') do
     numbers[#numbers + 1] = tonumber(number)
@@ -35,7 +35,7 @@ function bucket.load(s, field)
     s.lows[#s.lows + 1] = {number = numbers[i], hi = numbers[i + 1], lo = numbers[i + 2]}
   end
   if now < at and hi + lo > 0 then -- a late reading: it lacks more by what flows in until then
-    s.at, s.hi, s.lo = at, hi, lo
+    s.at, s.hi, s.lo, s.ahead = at, hi, lo, (at - now) / s.a
     s.lateHi, s.lateLo = mul(math.min(at - now, LONGEST), s.b)
     return
   end

@@ -64,7 +64,8 @@ local function divide(t, d)
 end
 
 -- A state is what a key was charged under one limit. The functions of its kind are:
---   load(s, field)  reads it from its text
+--   load(s, field)  reads it from its text, and sets s.ahead, by how many windows it is ahead of
+--                   the time, if that is more than 0
 --   fits(s, units)  reports whether that many more units fit now
 --   charge(s, units)
 --   giveBack(s, units, origin)  undoes a charge: origin tells where it was recorded

@@ -6,7 +6,7 @@ kinds.c = counter
 function counter.load(s, field)
   local index, previous, current = string.match(field, '^(%S+) (%S+) (%S+)$')
   s.index, s.elapsed = divide(now, s.a)
-  s.previous, s.current = 0, 0
+  s.previous, s.current, s.stored, s.ahead = 0, 0, nil, 0
   if not index then
     return
   end
@@ -17,6 +17,7 @@ function counter.load(s, field)
   elseif index == s.index - 1 then
     s.previous = current
   elseif index > s.index then -- the clock is late: it is as if the stored window began now
+    s.ahead = index - s.index
     s.index, s.elapsed, s.previous, s.current = index, 0, previous, current
   end
 end

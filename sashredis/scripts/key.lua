@@ -1,5 +1,6 @@
 -- open returns the key of that name with its states under limits, such as
--- 'c WINDOW COUNT;t WINDOW COUNT BURST;r LENGTH LIFE COUNT;'.
+-- 'c WINDOW COUNT;t WINDOW COUNT BURST;r LENGTH LIFE COUNT;'. A number may follow. A key whose
+-- state under one of them is ahead of the time by more windows than that begins anew.
 --
 -- What a key holds but for the members of rings is one text: the state under each limit, the
 -- token of its first reservation, and its lease. Each ends with a semicolon. The text is the
@@ -35,8 +36,16 @@ local function open(name, limits)
       key.leaseEnd, key.leased, key.lessees = tonumber(ending), tonumber(leased), tonumber(lessees)
     end
   end
+  local most = tonumber(string.match(limits, '%d*$'))
   for i, s in ipairs(key) do
     s.kind.load(s, fields[i] or '')
+    key.anew = key.anew or most and s.ahead > most
+  end
+  if key.anew then
+    key.token, key.leaseEnd, key.leased, key.lessees = '', -BASE, 0, 0
+    for _, s in ipairs(key) do
+      s.kind.load(s, '')
+    end
   end
   return key
 end

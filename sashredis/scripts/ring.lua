@@ -78,12 +78,17 @@ end
 function ring.load(s)
   local key = s.key.name
   s.tick = divide(now, s.a)
-  s.newest, s.total, s.base, s.used, s.powers = nil, 0, 0, 0, powers(s)
+  s.newest, s.total, s.base, s.used, s.ahead, s.powers = nil, 0, 0, 0, 0, powers(s)
+  if s.key.anew then
+    s.before = nil
+    return
+  end
   local last = redis.call('ZREVRANGEBYLEX', key, '(' .. s.letter .. '~', '[' .. s.letter, 'LIMIT', 0, 2)
   if #last == 0 then
     return
   end
   s.newest, s.total = parse(last[1])
+  s.ahead = (s.newest - s.tick) / s.b
   s.tick = math.max(s.tick, s.newest) -- the clock may be late
   s.lastUnits, s.newestBack = s.newest, givenBack(s, s.newest, s.newest)
   if last[2] then
@@ -121,6 +126,10 @@ function ring.charge(s, units)
   end
   local last, newest = s.newest and member(s, s.newest, s.total), member(s, s.tick, total)
   redis.call('ZADD', key, 0, newest)
+  if s.key.anew then
+    redis.call('ZREMRANGEBYLEX', key, '[' .. s.letter, '(' .. newest)
+    redis.call('ZREMRANGEBYLEX', key, '(' .. newest, '(' .. s.letter .. '~~')
+  end
   if last and last ~= s.before and last ~= newest and (s.newest == s.tick or s.newest ~= s.lastUnits) then -- it grows, or is empty
     if s.newest ~= s.tick then
       setGivenBack(s, s.tick, 0, s.newestBack)

@@ -18,12 +18,12 @@ func TestNew_NamesEveryFault(t *testing.T) {
 	_, err := sashredis.New(nil, []sash.Limit{
 		{Count: -1, Window: time.Second},
 	}, sashredis.WithPrefix("a{b"), sashredis.WithTimeout(0), sashredis.WithMirror(-1), sashredis.WithLease(1, 0),
-		sashredis.WithBreaker(0, -1), nil, sashredis.WithHashTag(nil), sashredis.WithLimitsFor(nil), sashredis.WithCallerClock(nil))
+		sashredis.WithBreaker(0, -1), nil, sashredis.WithMaxAhead(0), sashredis.WithHashTag(nil), sashredis.WithLimitsFor(nil), sashredis.WithCallerClock(nil))
 	require.Error(t, err)
 	for _, part := range []string{
 		"conn must not be nil", "Count must be >= 0, got -1", `a prefix must not contain { or }, got "a{b"`, "WithTimeout: d must be > 0, got 0s",
 		"WithMirror: keys must be from 0 to 1073741824, got -1", "units must be from 2 to 2^51-1, got 1", "d must be at least 1ms, got 0s",
-		"failures must be >= 1, got 0", "pause must be > 0, got -1ns", "option 6: must not be nil", "WithHashTag: f", "WithLimitsFor: f",
+		"failures must be >= 1, got 0", "WithMaxAhead: windows must be from 1 to 2^20, got 0", "pause must be > 0, got -1ns", "option 6: must not be nil", "WithHashTag: f", "WithLimitsFor: f",
 		"WithCallerClock: clock", "New needs WithFallback(FallbackDeny, FallbackAdmit or FallbackLocal)",
 	} {
 		assert.ErrorContains(t, err, part)

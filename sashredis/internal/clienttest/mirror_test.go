@@ -57,6 +57,25 @@ func TestMirror_DeniesAFloodInProcess(t *testing.T) {
 	}
 }
 
+// After the clock of the store was set back, the mirror goes on from what the store says now.
+func TestMirror_FollowsAClockThatIsSetBack(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(2)}, sashredis.WithMaxAhead(2))
+	ctx := context.Background()
+	s.advance(time.Hour)
+	require.True(t, l.Allow(ctx, "k"))
+	s.advance(-time.Hour)
+	local.Advance(time.Second)
+	for range 2 {
+		require.True(t, l.Allow(ctx, "k"))
+		local.Advance(time.Millisecond)
+		s.advance(time.Millisecond)
+	}
+	d := l.Take(ctx, "k", 1)
+	assert.False(t, d.Allowed)
+	assert.Equal(t, sashredis.ByMirror, d.By)
+}
+
 // While the store may admit a call, the store is asked, and a call for less than is left.
 func TestMirror_AsksWhenItIsNotSure(t *testing.T) {
 	s := newStore(t)
