@@ -45,7 +45,7 @@ import (
 //   - The memory of a request, of which a key is a part, is not kept.
 //
 // It does not reach the clients and their adapters, which the faults and losses of this package
-// test, and clusters. Of a token bucket that was leased, or that was given back units
+// test, and clusters. No key is so far ahead of the store's clock that it begins anew. Of a token bucket that was leased, or that was given back units
 // while the clock was late, only what is used is checked.
 func TestModel(t *testing.T) {
 	if text := os.Getenv("SASH_MODEL_SEED"); text != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -45,6 +46,9 @@ func (p *process) ask(what string, names []string, n int64, charge, reserve bool
 		text, suffix := wire(limits)
 		if text == "" {
 			continue
+		}
+		if p.maxAhead > 0 {
+			text += strconv.Itoa(p.maxAhead)
 		}
 		p.world.limits[text] = slices.DeleteFunc(slices.Clone(limits), func(l sash.Limit) bool { return l == sash.Unlimited() })
 		a.keys, a.limits = append(a.keys, p.prefix+p.tagOf(name)+name+suffix), append(a.limits, p.world.limits[text])

@@ -30,6 +30,7 @@ type settings struct {
 	leaseFor   time.Duration
 	failures   int
 	pause      time.Duration
+	maxAhead   int
 	clock      *sash.ManualClock
 	own        []sash.Limit
 }
@@ -109,6 +110,10 @@ var modelOptions = map[string]func(p *program, r *rand.Rand, s *settings) sashre
 	"WithBreaker": func(_ *program, r *rand.Rand, s *settings) sashredis.Option {
 		s.failures, s.pause = 1+r.IntN(4), 5*time.Millisecond<<r.IntN(8)
 		return sashredis.WithBreaker(s.failures, s.pause)
+	},
+	"WithMaxAhead": func(_ *program, _ *rand.Rand, s *settings) sashredis.Option {
+		s.maxAhead = 1 << 20 // no key is as far ahead: see TestMaxAhead
+		return sashredis.WithMaxAhead(s.maxAhead)
 	},
 	"WithCallerClock": func(p *program, _ *rand.Rand, s *settings) sashredis.Option {
 		if p.clock == nil {
@@ -273,6 +278,9 @@ func (p *program) newProcess(name string, r *rand.Rand, own []sash.Limit) *proce
 		if r.IntN(2) == 0 || name == "WithMirror" && r.IntN(20) > 0 { // a mirror of the default size is large
 			given = append(given, name)
 		}
+	}
+	if p.seed%2 == 0 { // it changes nothing
+		given = append(given, "WithMaxAhead")
 	}
 	var options []sashredis.Option
 	for _, name := range given {
