@@ -69,7 +69,7 @@ func rateLimitWait(h http.Header) (longest time.Duration) {
 	if len(lines) == 0 {
 		return 0
 	}
-	rest := trim(strings.Join(lines, ","))
+	rest := strings.Trim(strings.Join(lines, ","), " ")
 	for {
 		wait, after, ok := cutQuota(rest)
 		if !ok {

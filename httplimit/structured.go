@@ -1,8 +1,11 @@
 package httplimit
 
 import (
+	"encoding/base64"
+	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxInteger is the largest Integer of RFC 9651.
@@ -61,18 +64,17 @@ func isKeyByte(c byte, first bool) bool {
 	return !first && ('0' <= c && c <= '9' || c == '_' || c == '-' || c == '.')
 }
 
-// cutItem cuts off the bare item at the beginning of s. It reads only as much of the
-// item as it takes to find its end.
+// cutItem cuts off the bare item at the beginning of s.
 func cutItem(s string) (item, rest string, ok bool) {
 	end := 0
 	switch {
 	case s == "":
 	case s[0] == '"':
-		end = closingQuote(s) + 1
-	case s[0] == ':': // a Byte Sequence
-		end = afterClosing(s, 1)
-	case strings.HasPrefix(s, `%"`): // a Display String, in which a backslash escapes nothing
-		end = afterClosing(s, 2)
+		end = stringEnd(s)
+	case s[0] == ':':
+		end = bytesEnd(s)
+	case strings.HasPrefix(s, `%"`):
+		end = displayStringEnd(s)
 	case strings.HasPrefix(s, "?0"), strings.HasPrefix(s, "?1"):
 		end = 2
 	case strings.IndexByte("@-0123456789", s[0]) >= 0:
@@ -83,14 +85,47 @@ func cutItem(s string) (item, rest string, ok bool) {
 	return s[:end], s[end:], end > 0
 }
 
-// afterClosing returns the index after the delimiter that closes an item, or 0 if there
-// is none. The item's content begins at begin, and the delimiter is the byte before it.
-func afterClosing(s string, begin int) int {
-	i := strings.IndexByte(s[begin:], s[begin-1])
-	if i < 0 {
+// stringEnd returns the length of the String at the beginning of s, or 0 if it is malformed.
+func stringEnd(s string) int {
+	end := closingQuote(s)
+	if end < 0 || !printable(s[:end]) {
 		return 0
 	}
-	return begin + i + 1
+	if escaped := strings.NewReplacer(`\\`, "", `\"`, "").Replace(s[1:end]); strings.Contains(escaped, `\`) {
+		return 0 // it escapes something else
+	}
+	return end + 1
+}
+
+// bytesEnd returns the length of the Byte Sequence at the beginning of s, or 0 if it is
+// malformed. Padding may be missing.
+func bytesEnd(s string) int {
+	content, _, closed := strings.Cut(s[1:], ":")
+	if !closed || strings.ContainsAny(content, "\r\n") { // which package base64 would skip
+		return 0
+	}
+	if _, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(content, "=")); err != nil {
+		return 0
+	}
+	return len(content) + 2
+}
+
+// displayStringEnd returns the length of the Display String at the beginning of s, or 0 if it
+// is malformed.
+func displayStringEnd(s string) int {
+	content, _, closed := strings.Cut(s[2:], `"`)
+	if !closed || !printable(content) {
+		return 0
+	}
+	for i := range len(content) {
+		if content[i] == '%' && strings.ContainsAny(content[i:min(i+3, len(content))], "ABCDEF") {
+			return 0 // digits of an escape are in lower case
+		}
+	}
+	if text, err := url.PathUnescape(content); err != nil || !utf8.ValidString(text) {
+		return 0
+	}
+	return len(content) + 3
 }
 
 // numberEnd returns the length of the Integer, Decimal or Date at the beginning of s,
@@ -101,7 +136,7 @@ func numberEnd(s string) int {
 	if end += whole; whole == 0 || whole > 15 {
 		return 0
 	}
-	if end == len(s) || s[end] != '.' {
+	if end == len(s) || s[end] != '.' || s[0] == '@' { // a Date is an Integer
 		return end
 	}
 	part := digits(s[end+1:])
