@@ -242,7 +242,7 @@ func (l *Limiter) reading() string {
 }
 
 // forgetMirrored forgets what the mirror has of t from before reply, which tells the time at
-// which t became less.
+// which t became less, or more.
 func (l *Limiter) forgetMirrored(t target, reply string) error {
 	micros, err := number(reply)
 	if err != nil {

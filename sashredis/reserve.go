@@ -121,8 +121,8 @@ func (l *Limiter) settle(ctx context.Context, t target, units int64, origins, to
 	name := string(l.appendKey(nil, t))
 	args := []string{l.reading(), t.limits, strconv.FormatInt(units, 10), origins, token, end}
 	reply, err := l.run(ctx, t.scripts.settle, []string{name}, args)
-	if err != nil || origins == "" { // with more charged, what the mirror has is still a bound
+	if err != nil {
 		return err
 	}
-	return l.forgetMirrored(t, reply)
+	return l.forgetMirrored(t, reply) // with more charged, it would deny as before, but tell too short a wait
 }

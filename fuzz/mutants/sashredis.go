@@ -29,6 +29,11 @@ var ofSashredis = []mutant{
 		tests: "TestMirror",
 	},
 	{
+		name: "mirror-does-not-know-what-was-overspent", fault: "the mirror tells the wait from before a Commit of more than was reserved",
+		file: "sashredis/reserve.go", old: "\tif err != nil {\n\t\treturn err\n\t}\n\treturn l.forget", new: "\tif err != nil || origins == \"\" {\n\t\treturn err\n\t}\n\treturn l.forget",
+		tests: "TestMirror_WaitsForWhatACommit",
+	},
+	{
 		name: "mirror-keeps-the-future", fault: "after the store's clock was set back, the mirror keeps what it had before",
 		file: "sashredis/mirror.go", old: " || old.received < e.sent {", new: " {",
 		tests: "TestMirror_FollowsAClockThatIsSetBack",

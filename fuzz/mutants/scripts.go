@@ -428,12 +428,12 @@ var ofScripts = []mutant{
 	{
 		name: "redis-ring-refund-without-the-next", fault: "a tick of which all was given back leaves its units to the next as charged",
 		file: "sashredis/scripts/ring.lua", old: "setGivenBack(s, following, earlier, fmod(earlier + charged, BASE))", new: "setGivenBack(s, following, earlier, earlier)",
-		tests: "TestReserve",
+		tests: "TestScripts_GivingBack",
 	},
 	{
 		name: "redis-ring-refund-of-the-newest-lost", fault: "what was given back of the newest tick counts again with the next charge",
 		file: "sashredis/scripts/ring.lua", old: "setGivenBack(s, s.tick, 0, s.newestBack)", new: "setGivenBack(s, s.tick, 0, 0)",
-		tests: "TestReserve",
+		tests: "TestScripts_GivingBack",
 	},
 	{
 		name: "redis-ring-refunds-not-pruned", fault: "what was given back of ticks that do not count stays",

@@ -57,6 +57,37 @@ func TestMirror_DeniesAFloodInProcess(t *testing.T) {
 	}
 }
 
+// After a Commit of more than was reserved, the wait of a denial is that of the store.
+func TestMirror_WaitsForWhatACommitHasCharged(t *testing.T) {
+	for _, limit := range []sash.Limit{
+		sash.PerMinute(10).Counter(), sash.PerMinute(10).Log(), sash.PerMinute(10).Buckets(time.Second), sash.PerMinute(10).TokenBucket(10),
+	} {
+		s := newStore(t)
+		l, local := s.limiter([]sash.Limit{limit})
+		plain, _ := s.limiter([]sash.Limit{limit}, sashredis.WithMirror(0))
+		ctx := context.Background()
+		r, d := l.Reserve(ctx, "k", 10)
+		require.True(t, d.Allowed)
+		for range 2 {
+			require.False(t, l.Take(ctx, "k", 8).Allowed)
+		}
+		s.advance(10 * time.Second)
+		local.Advance(10 * time.Second)
+		require.Equal(t, sashredis.ByMirror, l.Take(ctx, "k", 8).By)
+		require.NoError(t, r.Commit(ctx, 15))
+		for range 3 {
+			s.advance(time.Millisecond)
+			local.Advance(time.Millisecond)
+			want, got := plain.Take(ctx, "k", 8), l.Take(ctx, "k", 8)
+			require.False(t, want.Allowed)
+			assert.GreaterOrEqual(t, got.RetryAfter, want.RetryAfter, "%v", limit)
+			assert.LessOrEqual(t, got.RetryAfter, want.RetryAfter+10*time.Millisecond, "what the clocks may be off: %v", limit)
+			assert.False(t, got.Allowed)
+		}
+		assert.Equal(t, sashredis.ByMirror, l.Take(ctx, "k", 8).By)
+	}
+}
+
 // After the clock of the store was set back, the mirror goes on from what the store says now.
 func TestMirror_FollowsAClockThatIsSetBack(t *testing.T) {
 	s := newStore(t)
