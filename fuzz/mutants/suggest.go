@@ -30,7 +30,12 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "printed-replay-of-several-limits-settles-nothing", fault: "the command for all limits together has no -estimate",
-		file: "cmd/sash/internal/suggest/next.go", old: "\t\tif o.settles() {\n", new: "\t\tif o.settles() && len(flags) == 0 {\n",
+		file: "cmd/sash/internal/suggest/next.go", old: "if o.settles() {\n\t\t\twords", new: "if o.settles() && len(flags) == 0 {\n\t\t\twords",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "printed-replay-forgets-debts", fault: "the command for all limits together carries less than the policy does after a response that costs more than is left",
+		file: "cmd/sash/internal/suggest/next.go", old: "2*l.Count))", new: "1000*l.Count))",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
@@ -74,8 +79,8 @@ var ofSuggest = []mutant{
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
-		name: "reorder-forgets-the-latest", fault: "a line that is as late as -reorder says is one place too late",
-		file: "cmd/sash/internal/traffic/merge.go", old: "s.ready -= s.room", new: "s.ready -= max(1, s.room-1)",
+		name: "reorder-keeps-half-of-its-room", fault: "lines may be half as late as -reorder says",
+		file: "cmd/sash/internal/traffic/merge.go", old: "s.ready -= s.room", new: "s.ready -= (s.room + 1) / 2",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/suggest"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 const batchOfPrograms = 1000
@@ -34,7 +35,7 @@ const batchOfPrograms = 1000
 // X-Forwarded-For that is sent and empty, which most logs do not tell from none.
 func TestModel_PrintedPoliciesDecideAsReplayed(t *testing.T) {
 	few := uint64(150)
-	if testing.Short() && os.Getenv("SASH_ALL_STEPS") == "" {
+	if race.Enabled || testing.Short() && os.Getenv("SASH_ALL_STEPS") == "" {
 		few = 60
 	}
 	programs, first := number(t, "SASH_MODEL_PROGRAMS", few), uint64(1)
@@ -100,7 +101,7 @@ func (c *crossings) String() string {
 	return fmt.Sprintf("%d programs, %d policies compiled and run, %d of them deny; %d requests, %d of them denied; %d pairs of flags, and of a flag and a format, have met", c.programs, c.policies, c.denying, c.requests, c.denied, len(c.pairs))
 }
 
-// Whatever suggest is given, and whatever it reads, the model knows of it.
+// A flag of suggest, or a format, that the tables of the model lack would be tested by no program.
 func TestModel_KnowsEveryFlagAndFormat(t *testing.T) {
 	var usage, stderr bytes.Buffer
 	require.Equal(t, command.OK, suggest.Run(t.Context(), []string{"-h"}, nil, &usage, &stderr))

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// The following are those of testdata/printed, which runs them.
+// These are the types of testdata/printed that it reads and writes.
 type (
 	printedProgram struct {
 		Policy   int
@@ -39,8 +39,8 @@ type (
 	}
 )
 
-// completed returns the Go code of a policy as an operator completes it: with code of their own in
-// place of each "…".
+// completed returns the Go code of a policy as an operator completes it, with other code in place of
+// each "…".
 func completed(code string) string {
 	var b strings.Builder
 	fields := 0
@@ -108,7 +108,7 @@ func (p *printer) build(dir string) (string, error) {
 	return binary, nil
 }
 
-// run runs programs, and returns the result of each.
+// runPrinted runs programs by the binary, and returns the result of each.
 func runPrinted(binary string, programs []printedProgram) ([]printedResult, error) {
 	command := exec.Command(binary)
 	in, err := command.StdinPipe()

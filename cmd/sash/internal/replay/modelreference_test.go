@@ -156,32 +156,77 @@ func network(a netip.Addr, bits4, bits6 int) string {
 	return n.String()
 }
 
-// decide returns which of the events a policy of exact logs denies. If it settles, a request takes
-// one unit, and what it has cost is known after its response.
-func decide(events []event, limits []sash.Limit, settles bool) (denied []bool) {
-	type charge struct{ at, units int64 }
-	charged := map[string][]charge{}
+// A mode says when it is known what a request costs.
+type mode int
+
+const (
+	before  mode = iota // its costs are known before
+	settled             // it takes one unit, and its costs are known after its response
+	carried             // the same, and what was spent beyond a limit is carried until it is paid
+)
+
+// decide returns which of the events a policy of exact logs denies.
+func decide(events []event, limits []sash.Limit, m mode) (denied []bool) {
+	clients := map[string][]*account{}
 	for _, e := range events {
+		if clients[e.client] == nil {
+			for _, l := range limits {
+				clients[e.client] = append(clients[e.client], &account{limit: l, carries: m == carried, debt: new(big.Int)})
+			}
+		}
 		ask := e.cost
-		if settles {
+		if m != before {
 			ask = 1
 		}
 		admitted := true
-		for _, l := range limits {
-			units := int64(0)
-			for _, c := range charged[e.client] {
-				if e.at-c.at < int64(l.Window) {
-					units += c.units
-				}
-			}
-			admitted = admitted && (units+ask <= l.Count || ask == 0)
+		for _, a := range clients[e.client] {
+			admitted = a.admits(e.at, ask) && admitted
 		}
-		if admitted {
-			charged[e.client] = append(charged[e.client], charge{e.at, e.cost})
+		for _, a := range clients[e.client] {
+			if admitted {
+				a.charge(e.at, e.cost)
+			}
 		}
 		denied = append(denied, !admitted)
 	}
 	return denied
+}
+
+// An account is what a client was charged under one limit.
+type account struct {
+	limit   sash.Limit
+	charges []charge
+	carries bool
+	// debt is what is to be paid at the time paid: in units, times the window. It is paid at the rate of
+	// the limit, and denies from twice the Count on.
+	debt *big.Int
+	paid int64
+}
+
+type charge struct{ at, units int64 }
+
+func (a *account) admits(at, ask int64) bool {
+	units := ask
+	for _, c := range a.charges {
+		if at-c.at < int64(a.limit.Window) {
+			units += c.units
+		}
+	}
+	if !a.carries {
+		return units <= a.limit.Count || ask == 0
+	}
+	window := big.NewInt(int64(a.limit.Window))
+	a.debt.Sub(a.debt, new(big.Int).Mul(big.NewInt(at-a.paid), big.NewInt(a.limit.Count)))
+	if a.paid = at; a.debt.Sign() < 0 {
+		a.debt.SetInt64(0)
+	}
+	wanted := new(big.Int).Add(a.debt, new(big.Int).Mul(big.NewInt(ask), window))
+	return units <= a.limit.Count && wanted.Cmp(window.Mul(window, big.NewInt(2*a.limit.Count))) <= 0
+}
+
+func (a *account) charge(at, units int64) {
+	a.charges = append(a.charges, charge{at, units})
+	a.debt.Add(a.debt, new(big.Int).Mul(big.NewInt(units), big.NewInt(int64(a.limit.Window))))
 }
 
 // tally returns the numbers of events and clients that are denied.

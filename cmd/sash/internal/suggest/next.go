@@ -30,15 +30,18 @@ func nextSteps(r *report, key traffic.Key, o *options) []step {
 }
 
 // replayCommands returns commands that replay the limits: each alone, as a log and as the
-// counter that sash.Per would choose, and all together.
+// counter that sash.Per would choose, and all together, as the policy decides.
 func replayCommands(limits []sash.Limit, o *options) string {
 	var alone, all []string
 	for _, l := range limits {
-		alone = append(alone, "-limit "+quoted(rate(l)+" log"))
+		log := "-limit " + quoted(rate(l)+" log")
+		alone, all = append(alone, log), append(all, log)
 		if l.Count > sash.SmallCount {
 			alone = append(alone, "-limit "+rate(l))
 		}
-		all = append(all, "-limit "+quoted(rate(l)+" log"))
+		if o.settles() {
+			all = append(all, "-limit "+quoted(fmt.Sprintf("%s burst %d", rate(l), 2*l.Count))) // as httplimit carries debts
+		}
 	}
 	command := func(limits []string, flags ...string) string {
 		words := append([]string{"sash replay"}, flags...)
@@ -49,7 +52,7 @@ func replayCommands(limits []sash.Limit, o *options) string {
 		return strings.Join(words, " ") + "\n"
 	}
 	text := command(alone)
-	if len(limits) > 1 {
+	if len(all) > 1 {
 		text += command(all, "-together")
 	}
 	return text

@@ -40,9 +40,13 @@
 // # The policy
 //
 // The policy that is printed tells clients apart, and counts, as the recording was measured. Where
-// the code cannot be known, it has "…". The bytes of a response are known afterwards. So with -cost
-// size the policy settles them, and a client is denied one event later than a log would deny it.
-// The replay that is printed does the same, by -estimate 1.
+// the code cannot be known, it has "…".
+//
+// The bytes of a response are known afterwards. So with -cost size the policy settles them. The event
+// that exceeds a limit is then served, and what it costs beyond the limit is carried until it is paid.
+// So other events are denied than the report says, but only those of clients that the report says are
+// denied. The replay that is printed decides as the policy does: -estimate 1 settles, and a token
+// bucket next to each limit carries.
 //
 // # Memory
 //
