@@ -42,6 +42,7 @@ var modelCalls = map[string]modelCall{
 	"evicts":          {weight: 1, event: true, do: (*program).evict},
 	"sets its clock":  {weight: 1, event: true, do: (*program).setClock},
 	"many, then back": {weight: 1, do: (*program).many},
+	"comes and goes":  {weight: 1, event: true, do: (*program).comeAndGo},
 }
 
 // begins returns a call that begins now.
@@ -460,6 +461,29 @@ func (p *program) many(q *process, r *rand.Rand) {
 		ok = p.guarded(a, func() { a.checks(ctx, q.Take(ctx, name, 1)) })
 	}
 	p.commit(r, true)
+}
+
+// comeAndGo lets the store be away several times, while a process goes on to take.
+func (p *program) comeAndGo(q *process, r *rand.Rand) {
+	name, ctx := p.name(r), context.Background()
+	for range 2 + r.IntN(4) {
+		for _, away := range []bool{true, false} {
+			q.mu.Lock()
+			q.weather = weather{latency: min(time.Millisecond, q.timeout/4), down: away, refuses: true}
+			q.mu.Unlock()
+			calls := 1 + r.IntN(2)
+			if away {
+				calls += q.failures + 2
+			}
+			for range calls {
+				a := q.begins("Take", []string{name}, 1, true, false)
+				if !p.guarded(a, func() { a.checks(ctx, q.Take(ctx, name, 1)) }) || p.failed() {
+					return
+				}
+			}
+			time.Sleep(q.pause)
+		}
+	}
 }
 
 // holds notes that a reservation is to be settled.

@@ -197,14 +197,14 @@ func (a *asked) byMirror(d sashredis.Decision) (fault string) {
 		if k.inexact || k.less > known.seq {
 			return ""
 		}
-		sole = sole && k.charged <= known.seq
+		sole = sole && k.heardOfAll(a.process)
 		age = max(age, time.Since(known.heard))
 	}
 	v := a.considers()
 	if d.Allowed || d.Err != nil || v.Allowed {
 		return "the store would admit it"
 	}
-	if !sole || a.back || !spendingIsMirrored && a.key(a.keys[0]).spent {
+	if !sole || a.back || !spendingIsMirrored {
 		return ""
 	}
 	slack := int64(2*a.timeout + age/1000 + 2*time.Microsecond)

@@ -43,13 +43,14 @@ type world struct {
 
 // A keyState is what is known of a key of the store beside its charges.
 type keyState struct {
-	less, lessBy int  // the latest event by which it became less than charges tell, and the process that caused it
-	charged      int  // the latest charge
-	leased       bool // it was leased
-	inexact      bool // the reference does not know it exactly: see hasBucket
-	spent        bool // past a reservation
-	gaveBack     bool // units of a token bucket were given back
-	loose        bool // units of a lease may be used once more
+	name         string
+	less, lessBy int              // the latest event by which it became less than charges tell, and the process that caused it
+	charged      map[*process]int // the latest charge of each process
+	unheard      map[*process]int // its charges of which it has not heard
+	leased       bool             // it was leased
+	inexact      bool             // the reference does not know it exactly: see hasBucket
+	gaveBack     bool             // units of a token bucket were given back
+	loose        bool             // units of a lease may be used once more
 	uses         *reference.Table
 }
 
@@ -74,6 +75,7 @@ type slot struct {
 type grant struct {
 	by        *process
 	key       string
+	token     string
 	end       int64 // microseconds
 	units     int64
 	left      int64
@@ -89,12 +91,13 @@ type request struct {
 	script     *sashredis.Script
 	keys, args []string
 	// Set once it has run.
-	slots []*slot
-	grant *grant
-	settled,
-	reset bool
-	seq int
-	at  int64
+	slots   []*slot
+	grant   *grant
+	settled bool // it gives back
+	spends  bool // it charges what was spent past a reservation
+	reset   bool
+	seq     int
+	at      int64
 }
 
 func (w *world) failf(format string, args ...any) {
@@ -139,10 +142,29 @@ func (w *world) now() int64 {
 func (w *world) key(name string) *keyState {
 	k := w.keys[name]
 	if k == nil {
-		k = &keyState{}
+		k = &keyState{name: name, charged: map[*process]int{}, unheard: map[*process]int{}}
 		w.keys[name] = k
 	}
 	return k
+}
+
+// charges notes a charge by p.
+func (k *keyState) charges(p *process, seq int) {
+	if k.charged[p] < seq {
+		k.charged[p] = seq
+		k.unheard[p]++
+	}
+}
+
+// heardOfAll reports whether p knows of all that is charged. What it has charged itself it knows
+// of, once that is answered.
+func (k *keyState) heardOfAll(p *process) bool {
+	for by, seq := range k.charged {
+		if by != p && seq > p.known[k.name].seq {
+			return false
+		}
+	}
+	return k.unheard[p] == 0
 }
 
 // scriptKind returns what a script does, as its first comments say.
@@ -266,7 +288,7 @@ func (w *world) took(r *request, at int64, reply []string) {
 		}
 	}
 	if units > 0 {
-		w.leases(r, at, units, lease[1])
+		w.leases(r, at, units, lease[1], reply[3])
 	}
 }
 
@@ -307,7 +329,7 @@ func (w *world) decide(s *slot, said bool) {
 	}
 	if s.admitted && s.charge && n > 0 {
 		for _, key := range s.keys {
-			w.key(key).charged = s.seq
+			w.key(key).charges(s.by, s.seq)
 			s.used = w.uses(key, s.at, n)
 		}
 	}
@@ -334,11 +356,11 @@ func (w *world) uses(key string, at, n int64) (used reference.Reservation) {
 }
 
 // leases tells the model that r was granted a lease.
-func (w *world) leases(r *request, at, units int64, until string) {
-	g := &grant{by: r.by, key: r.keys[0], units: units, left: units}
+func (w *world) leases(r *request, at, units int64, until, token string) {
+	g := &grant{by: r.by, key: r.keys[0], token: token, units: units, left: units}
 	g.end, _ = strconv.ParseInt(until, 10, 64)
 	k := w.key(g.key)
-	k.leased, k.charged = true, r.seq
+	k.leased = true
 	if units > r.by.leaseUnits || g.end > at+r.by.leaseFor.Microseconds() && !w.back || g.end <= at {
 		w.fails("a lease of %d units for %d us, of at most %d for %v", units, g.end-at, r.by.leaseUnits, r.by.leaseFor)
 	}
@@ -365,7 +387,8 @@ func (w *world) settled(r *request, at int64) {
 		w.becomesLess(key, r)
 		w.key(key).gaveBack = w.key(key).gaveBack || w.hasBucket(r.args[1])
 	} else {
-		w.key(key).charged, w.key(key).spent = r.seq, true
+		r.spends = true
+		w.key(key).charges(r.by, r.seq)
 	}
 	if most := w.mayTouch(r.args[1]); r.settled && w.store.touched > most {
 		w.fails("giving %d units of %q back touches %d members, and may touch %d", units, key, w.store.touched, most)
@@ -401,7 +424,7 @@ func (w *world) mayTouch(text string) (members int) {
 // returned tells the model that units of a lease are given back.
 func (w *world) returned(r *request, key string, at, units int64) {
 	for _, g := range w.grants {
-		if g.by == r.by && g.key == key && !g.over && g.delivered && strconv.FormatInt(g.end, 10) == r.args[5] && g.left == units {
+		if g.by == r.by && g.key == key && !g.over && g.delivered && strconv.FormatInt(g.end, 10) == r.args[5] && g.token == r.args[4] && g.left == units {
 			g.over = true
 			if !w.key(key).inexact {
 				w.table.Settle(at*1000, g.reserved, g.units-units)
@@ -431,6 +454,11 @@ func (w *world) delivers(r *request) {
 		g.by.leased += g.units
 	}
 	for _, key := range r.keys {
+		if k := w.key(key); r.spends {
+			k.unheard[r.by]--
+		} else if len(r.slots) > 0 && r.seq >= k.charged[r.by] {
+			k.unheard[r.by] = 0
+		}
 		// What is of an earlier time, since the clock was set, is not newer for a mirror.
 		known := r.by.known[key]
 		if (len(r.slots) > 0 || r.reset || r.settled) && r.seq > known.seq && r.at >= known.at {
