@@ -44,9 +44,11 @@ import (
 //   - A panic of a function of the user, or of the Conn, is that of the call.
 //   - The memory of a request, of which a key is a part, is not kept.
 //
-// It does not reach the clients and their adapters, which the faults and losses of this package
-// test, and clusters. No key is so far ahead of the store's clock that it begins anew. Of a token bucket that was leased, or that was given back units
-// while the clock was late, only what is used is checked.
+// It does not reach the clients, their adapters and clusters, which the faults and losses of this
+// package test. No key is so far ahead of the store's clock that it begins anew: see TestMaxAhead. Of
+// a token bucket that was leased, or was given back units while the clock was late, only what is used
+// is checked. What a fallback admits is not checked once the limits of a key have changed, or the
+// store's clock was set.
 func TestModel(t *testing.T) {
 	if text := os.Getenv("SASH_MODEL_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -249,6 +251,3 @@ func (p *program) keeps() string {
 	}
 	return "limiters keep the memory of which keys were parts"
 }
-
-// Rules that the package does not keep yet.
-const spendingIsMirrored = false

@@ -204,7 +204,7 @@ func (a *asked) byMirror(d sashredis.Decision) (fault string) {
 	if d.Allowed || d.Err != nil || v.Allowed {
 		return "the store would admit it"
 	}
-	if !sole || a.back || !spendingIsMirrored {
+	if !sole || a.back {
 		return ""
 	}
 	slack := int64(2*a.timeout + age/1000 + 2*time.Microsecond)
