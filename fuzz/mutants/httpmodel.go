@@ -1,0 +1,55 @@
+package main
+
+// ofHTTPModel are faults where two features of httplimit meet. The model of that package finds them.
+var ofHTTPModel = []mutant{
+	{
+		name: "model-plan-after-reconfigure", fault: "after a Reconfigure, a plan shares the counts of the policy without one",
+		file: "httplimit/table.go", old: "number, stays := former.numbers[name]", new: "number, stays := former.numbers[variant{p.Name, \"\"}]",
+		tests: "TestModel$",
+	},
+	{
+		name: "model-costs-that-differ", fault: "a policy stays charged if one with another cost denies the request",
+		file: "httplimit/admit.go", old: "c.cancelAll(takes)\n", new: "c.cancelAll(takes[i:])\n",
+		tests: "TestModel$",
+	},
+	{
+		name: "model-shadow-settles", fault: "what a shadow has charged is not settled",
+		file: "httplimit/admit.go", old: "		if t.settles {\n			c.reserved = true", new: "		if false {\n			c.reserved = true",
+		tests: "TestModel$",
+	},
+	{
+		name: "model-shadow-denied", fault: "a shadow that has denied a request gives its charge back",
+		file: "httplimit/charge.go", old: "if !t.settles || !t.decision.Allowed && t.Shadow {", new: "if !t.settles {",
+		tests: "TestModel$",
+	},
+	{
+		name: "model-shadow-in-a-store", fault: "what a shadow has charged in a store is not settled",
+		file: "httplimit/storecall.go", old: "case allowed && c.takes[i].settles:", new: "case false:",
+		tests: "TestModel$",
+	},
+	{
+		name: "model-costs-in-a-store", fault: "in a store, a policy stays charged if one with another cost denies the request",
+		file: "httplimit/storecall.go", old: "			c.cancel(before)\n", new: "			_ = before\n",
+		tests: "TestModel$",
+	},
+	{
+		name: "model-least-of-several", fault: "RateLimit names the limit that has decided, though another one has less left",
+		file: "httplimit/decision.go", old: "if t.next.Limit != t.quota.limit {", new: "if t == nil {",
+		tests: "TestModel$",
+	},
+	{
+		name: "model-flush-then-status", fault: "a status that comes after a flush, and so is not sent, decides whether a charge stays",
+		file: "httplimit/recorder.go", old: "!errors.Is(err, errors.ErrUnsupported) {\n		rec.status = http.StatusOK", new: "!errors.Is(err, errors.ErrUnsupported) {\n		rec.status = 0",
+		tests: "TestModel$",
+	},
+	{
+		name: "model-long-identity", fault: "an event tells the digest of an identity that is long",
+		file: "httplimit/call.go", old: "t.longIdentity = string(c.identity) //", new: "_ = string(c.identity) //",
+		tests: "TestModel$",
+	},
+	{
+		name: "model-host-of-the-last", fault: "hosts are compared as names only if the last of several patterns has one",
+		file: "httplimit/table.go", old: "t.byHost = t.byHost || r.hosted", new: "t.byHost = r.hosted",
+		tests: "TestModel$",
+	},
+}
