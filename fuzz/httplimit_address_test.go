@@ -185,7 +185,7 @@ func address(s string) (netip.Addr, bool) {
 	}
 	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
 		addr, err := netip.ParseAddr(s[1 : len(s)-1])
-		return addr.Unmap(), err == nil && addr.Is6()
+		return addr.Unmap(), err == nil
 	}
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return addr.Unmap(), true
@@ -195,6 +195,10 @@ func address(s string) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	// The ports of proxies are not read, so any number of five digits will do.
+	if strings.HasPrefix(s, "[") && s[colon-1] == ']' {
+		addr, err := netip.ParseAddr(s[1 : colon-1]) // of IPv4, too
+		return addr.Unmap(), err == nil
+	}
 	p, err := netip.ParseAddrPort(s[:colon] + ":1")
 	return p.Addr().Unmap(), err == nil
 }
@@ -204,7 +208,7 @@ func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == 
 // FuzzRemoteAddr compares the reading of RemoteAddr with package netip's. It tests the fast
 // path for IPv4, and the slow path, which white space before the address selects.
 func FuzzRemoteAddr(f *testing.F) {
-	for _, s := range []string{"192.0.2.1:80", "192.0.2.1", "[2001:db8::1%x]:80", "::1", "", "@", "1.2.3.4:", "01.2.3.4:5", "256.1.1.1:1", "1.2.3:4", "1.2.3.4.5:6", "[1::%x]:8]", "[fe80::1%eth0]:80", "[64:ff9b::1.2.3.4]:80", "fe80::%a%b"} {
+	for _, s := range []string{"192.0.2.1:80", "192.0.2.1", "[2001:db8::1%x]:80", "::1", "", "@", "1.2.3.4:", "01.2.3.4:5", "256.1.1.1:1", "1.2.3:4", "1.2.3.4.5:6", "[1::%x]:8]", "[fe80::1%eth0]:80", "[64:ff9b::1.2.3.4]:80", "fe80::%a%b", "[192.0.2.1]:80", "[192.0.2.1]"} {
 		f.Add(s)
 	}
 	key := httplimit.ByAddress(httplimit.IPv6Prefix(128))

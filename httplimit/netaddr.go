@@ -39,8 +39,8 @@ func unmapped(n netip.Prefix) netip.Prefix {
 }
 
 // parseAddress reads an address with or without a port, as in RemoteAddr and as proxies
-// write it: 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1], [2001:db8::1]:80. It
-// allocates nothing if s is an address.
+// write it: 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1], [2001:db8::1]:80. Brackets
+// may be around an IPv4 address, too. It allocates nothing if s is an address.
 func parseAddress(s string) (addr netip.Addr, zone string, ok bool) {
 	if addr, ok = parseFast(s); ok {
 		return addr, "", true
@@ -77,7 +77,9 @@ func parseFast(s string) (addr netip.Addr, ok bool) {
 func parseNode(s string, isPort func(string) bool) (addr netip.Addr, zone string, ok bool) {
 	if strings.HasPrefix(s, "[") {
 		host, port, closed := strings.Cut(s[1:], "]")
-		addr, zone, ok = parseIPv6(host)
+		if addr, zone, ok = parseIPv6(host); !ok {
+			addr, ok = parseIPv4(host)
+		}
 		return addr, zone, ok && closed && (port == "" || port[0] == ':' && isPort(port[1:]))
 	}
 	colon := strings.IndexByte(s, ':')

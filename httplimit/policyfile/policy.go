@@ -84,13 +84,22 @@ func (r *reader) pattern(v value) string {
 // quotaNames returns the names of the quotas of p.
 func quotaNames(p httplimit.Policy) []string { return bridge.QuotaNames(p) }
 
-// maxLimits is how many limits a policy may have.
-const maxLimits = 64
+const (
+	maxLimits    = 64      // limits of a policy, or of a plan
+	maxAllLimits = 1 << 13 // limits of all policies and plans in a file, with each use of an alias counted anew
+)
 
 // limits reads one limit or a list of them.
 func (r *reader) limits(v value) (limits []sash.Limit) {
 	if len(v.items) > maxLimits {
 		r.fault(v, "must be at most %d limits, got %d", maxLimits, len(v.items))
+		return nil
+	}
+	before := r.limitCount
+	if r.limitCount += max(1, len(v.items)); r.limitCount > maxAllLimits {
+		if before <= maxAllLimits { // reported once
+			r.fault(v, "more than %d limits in all policies and plans, counting each use of an alias", maxAllLimits)
+		}
 		return nil
 	}
 	r.each(v, false, func(v value) {

@@ -38,7 +38,8 @@ func Load(path string, options ...Option) ([]httplimit.Policy, error) {
 // the last says how many are left out. If the data is no JSON or YAML at all, there is only the
 // first. A limit's error wraps [sash.ErrInvalidLimit].
 //
-// The data must not be longer than 1 MiB. No data makes Parse panic. A file of a hundred policies
+// The data must not be longer than 1 MiB, and all policies and plans together have at most 8192
+// limits, with each use of an alias counted anew. No data makes Parse panic. A file of a hundred policies
 // takes some milliseconds, and data that is made to be slow takes a few seconds at most.
 //
 // Parse panics if an option is nil. It may be called by several goroutines.

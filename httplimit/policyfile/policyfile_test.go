@@ -433,6 +433,39 @@ func TestParse_ReadsJSONByItsNameAlone(t *testing.T) {
 	}
 }
 
+// A number that no float holds is a number in both formats, and so no text.
+func TestParse_ReadsHugeNumbersAlike(t *testing.T) {
+	for _, huge := range []string{"1E400", "-1e400", "1.5E+999"} {
+		file := `{"policies": [{"name": %s, "limits": "1/s", "key": "route"}]}`
+		for _, name := range []string{"limits.yaml", "limits.json"} {
+			faults(t, name+":1:24: policies[0].name: must be "+"at most 128 characters of printable ASCII, got "+huge+": write text in quotes", fmt.Sprintf(file, huge))
+			_, err := policyfile.Parse(name, fmt.Appendf(nil, file, `"`+huge+`"`))
+			require.NoError(t, err)
+		}
+	}
+}
+
+// A few aliases may stand for many limits.
+func TestParse_BoundsTheLimitsOfAllPoliciesAndPlans(t *testing.T) {
+	const most = 1 << 13
+	file := func(limits int) []byte {
+		var b strings.Builder
+		fmt.Fprintf(&b, "parts: {l: &l [%s]}\npolicies:\n", strings.TrimSuffix(strings.Repeat("1/s, ", 64), ", "))
+		for i := range limits / 128 {
+			fmt.Fprintf(&b, "- {name: p%d, limits: *l, plan: {header: X}, plans: {a: *l}, key: route}\n", i)
+		}
+		for i := range limits % 128 {
+			fmt.Fprintf(&b, "- {name: one%d, limits: 1/s, key: route}\n", i)
+		}
+		return []byte(b.String())
+	}
+	policies, err := policyfile.Parse("limits.yaml", file(most))
+	require.NoError(t, err)
+	require.Len(t, policies, most/128)
+	_, err = policyfile.Parse("limits.yaml", file(most+2))
+	require.EqualError(t, err, "limits.yaml:67:24: policies[64].limits: more than 8192 limits in all policies and plans, counting each use of an alias")
+}
+
 func TestParse_BoundsWhatAFileCosts(t *testing.T) {
 	const bytes, depth, nodes = 1 << 20, 64, 1 << 17
 	_, err := policyfile.Parse("limits.yaml", []byte("policies: []"+strings.Repeat(" ", bytes)))

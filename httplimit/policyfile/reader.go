@@ -14,10 +14,11 @@ import (
 // A reader reads policies from the nodes of a file. Its methods record each fault, and go on.
 type reader struct {
 	options
-	file   string
-	faults Errors
-	count  int               // of faults, with those that are left out of faults
-	quotas map[string]string // path of the policy that has a quota, by the name of the quota
+	file       string
+	faults     Errors
+	count      int               // of faults, with those that are left out of faults
+	quotas     map[string]string // path of the policy that has a quota, by the name of the quota
+	limitCount int               // limits of all policies and plans so far
 }
 
 // A value is a node and the path to it.

@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -91,7 +92,11 @@ func (r *yamlReader) node(y *yaml.Node, depth int) (*node, error) {
 	if !ok || y.Style&yaml.TaggedStyle != 0 {
 		return nil, atPlace(n.place, fmt.Errorf("values have no tags here, got %s", quote(y.ShortTag())))
 	}
-	switch n.kind, n.text = known, y.Value; y.Kind {
+	n.kind, n.text = known, y.Value
+	if plain := y.Kind == yaml.ScalarNode && y.Style == 0; plain && known == text && json.Valid([]byte(y.Value)) {
+		n.kind = number // one that is out of the range of a float, such as 1E400
+	}
+	switch y.Kind {
 	case yaml.SequenceNode:
 		return n, r.items(n, y, depth+1)
 	case yaml.MappingNode:
