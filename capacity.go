@@ -108,7 +108,8 @@ func (c *keyCap) purge() {
 // tryKill makes e, the entry of k in g, dead if its word still is word. Then it takes e
 // out of the table, and gives back its room, in the same step. It reports whether it has.
 func (g *generation) tryKill(k key, e *entry, word uint64) (killed bool) {
-	g.keys.update(k, func(found *entry) *entry {
+	own := key{k.hash, e.Name()} // as in compareAndDelete
+	g.keys.update(own, func(found *entry) *entry {
 		if killed = found == e && e.tryKill(word); !killed {
 			return found
 		}

@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"bytes"
 	"os/exec"
 	"regexp"
 	"runtime"
@@ -30,6 +31,19 @@ func TestKeys_DoNotEscape(t *testing.T) {
 		"bridge.go":  1, // KeysWithLimits, which gives out the table's own strings
 		"reserve.go": 2, // Reserve, ReserveAll
 	}, found)
+
+	// A key that is hidden from the compiler may lie on a stack that moves. It moves with the
+	// targets that hold it, as long as they lie on a stack, too.
+	places := regexp.MustCompile(`(?m)^\./(\w+\.go):\d+:\d+: (\[\]target\{\.\.\.\} (?:does not escape|escapes to heap)|moved to heap: (?:buf|targets|self))$`)
+	placed := map[string]int{}
+	for _, place := range places.FindAllStringSubmatch(string(out), -1) {
+		placed[place[1]+": "+place[2]]++
+	}
+	require.Equal(t, map[string]int{
+		"overflow.go: []target{...} does not escape": 1, // decideUnplaced
+		"reserve.go: []target{...} does not escape":  1, // Reserve
+		"wait.go: []target{...} does not escape":     2, // Wait, WaitReserve
+	}, placed)
 }
 
 func TestAllocs_NoneForAComposedKey(t *testing.T) {
@@ -70,6 +84,52 @@ func TestAllocs_NoneForAComposedKey(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The bytes of a key change during a call, at each of its readings of the clock: its caller uses
+// the memory for something else meanwhile. The call may count for either name. But each entry has
+// the hash of its own name, no name has two, and no call hangs.
+func TestKeys_WhoseBytesChangeDuringTheCall(t *testing.T) {
+	for method, call := range map[string]func(l *Limiter, key string){
+		"Take":        func(l *Limiter, key string) { l.Take(key, 1) },
+		"TakeAll":     func(l *Limiter, key string) { l.TakeAll([]string{key, "other", "another"}, 1) },
+		"both names":  func(l *Limiter, key string) { l.TakeAll([]string{key, "a", "b"}, 1) },
+		"Reserve":     func(l *Limiter, key string) { r, _ := l.Reserve(key, 2); r.Commit(1) },
+		"Commit":      func(l *Limiter, key string) { r, _ := l.Reserve(key, 0); r.Commit(1) },
+		"ReserveAll":  func(l *Limiter, key string) { l.ReserveAll([]string{key, "a", "b"}, 1) },
+		"Wait":        func(l *Limiter, key string) { l.Wait(t.Context(), key, 1) },
+		"WaitReserve": func(l *Limiter, key string) { l.WaitReserve(t.Context(), key, 1) },
+		"Reset":       func(l *Limiter, key string) { l.Allow(key); l.Reset(key) },
+		"SetLimits":   func(l *Limiter, key string) { l.Allow(key); l.SetLimits(key, PerHour(9)) },
+	} {
+		for at := range int64(8) { // the reading at which they change
+			for _, options := range [][]Option{nil, {WithMaxKeys(3, EvictLeastUsed)}, {WithMaxKeys(3, DenyNew)}, {WithMaxKeys(3, ShareOverflow)}} {
+				name, readings := []byte("a"), int64(0)
+				l := newTest(t, append(options, PerMinute(5), WithClock(clockFunc(func() int64 {
+					if readings++; readings >= at {
+						name[0] = 'b'
+					}
+					return 0
+				})))...)
+				call(l, asString(name))
+				call(l, asString(name))
+				requireKeysInPlace(t, l, method)
+			}
+		}
+	}
+}
+
+// requireKeysInPlace requires that each entry of l is found by its name, and that a snapshot, of
+// which no name may be in it twice, can be restored.
+func requireKeysInPlace(t *testing.T, l *Limiter, call string) {
+	l.table().rangeAll(func(k key, e *entry) bool {
+		require.Same(t, e, l.table().load(k), "%s: %q has another entry, or is in another shard", call, k.name)
+		require.Zero(t, e.Word.Load()&(dead|locked), call)
+		return true
+	})
+	var saved bytes.Buffer
+	require.NoError(t, l.Snapshot(&saved))
+	require.NoError(t, l.Restore(&saved), call)
 }
 
 // What an observer is given it may keep, and the caller's memory is the caller's again.

@@ -202,7 +202,7 @@ func (l *Limiter) insertEntry(r resolved, k key, e *entry, pinned []target, evic
 // calls that insert one key at once take one place.
 func (l *Limiter) tryInsert(r resolved, k key, e *entry, hasRoom bool) (found *entry, full bool) {
 	g := r.generation
-	own := key{k.hash, e.Name()} // the caller may reuse its own name
+	own := l.key(e.Name()) // the bytes of the caller's name may have changed since they were hashed
 	found = g.keys.loadOrStoreIf(own, e, func() bool {
 		if !l.stillValid(r, own.name) {
 			return false

@@ -1,6 +1,10 @@
 package sash
 
-import "github.com/seed-30da4c49/sash/internal/atomic"
+import (
+	"slices"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
+)
 
 // takeAllLocked is takeAll under locks, for each of which it waits.
 //
@@ -28,6 +32,7 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 			l.ensureHolds(g, targets, q.at)
 		}
 		if !l.lockAll(g, targets, charging) {
+			targets = reordered(targets)
 			continue
 		}
 		// From here to the unlocks, nothing that the answer depends on can change.
@@ -52,6 +57,22 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 		l.countOverflow(g, targets, *q)
 		return
 	}
+}
+
+// reordered returns the targets in the order in which they are locked. They are in that order
+// already, unless lockOwn has found that the bytes of a name have changed. Then two targets may
+// have become one key. The second of the two is not among those that are returned.
+func reordered(targets []target) []target {
+	slices.SortStableFunc(targets, func(a, b target) int { return a.compare(b.key) })
+	for i := len(targets) - 1; i > 0; i-- {
+		if targets[i].key == targets[i-1].key {
+			second := targets[i]
+			copy(targets[i:], targets[i+1:])
+			targets[len(targets)-1] = second
+			targets = targets[:len(targets)-1]
+		}
+	}
+	return targets
 }
 
 // chargeable reports whether the targets, which are locked, have the entries that a
@@ -150,6 +171,10 @@ func (l *Limiter) lockOwn(g *generation, t *target, charging bool, room *int64) 
 		e := t.ruleset.newEntry(t.name)
 		if t.reserve {
 			e = &newMultiEntry(t.ruleset, t.name).entry
+		}
+		if own := l.key(e.Name()); own.hash != t.hash {
+			t.key = own // the bytes of the caller's name have changed: look up again by the copy
+			return false
 		}
 		// Lock it before it is published: no other call can charge it first.
 		word := e.Word.Load()

@@ -73,8 +73,10 @@ func (l *Limiter) ReserveAll(keys []string, n int64) ([]Reservation, Decision) {
 	}
 	all := make([]Reservation, len(keys))
 	for i, name := range keys {
-		at, _ := slices.BinarySearchFunc(targets, l.key(name), func(t target, k key) int { return t.key.compare(k) })
-		all[i] = made[at]
+		at, found := slices.BinarySearchFunc(targets, l.key(name), func(t target, k key) int { return t.key.compare(k) })
+		if found { // else the bytes of the name have changed
+			all[i] = made[at]
+		}
 	}
 	return all, d
 }
@@ -97,7 +99,7 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 	if !d.Allowed || rs.unlimited() {
 		return Reservation{}
 	}
-	return Reservation{&reservation{limiter: l, key: key{t.hash, strings.Clone(t.name)}, n: n, origins: t.origins,
+	return Reservation{&reservation{limiter: l, key: l.key(strings.Clone(t.name)), n: n, origins: t.origins,
 		shared: t.placement == placedShared || t.placement == placedWithAnother, buckets: rs.buckets}}
 }
 

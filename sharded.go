@@ -98,9 +98,10 @@ func (s *sharded) compareAndSwap(k key, old, next *entry) {
 	})
 }
 
-// compareAndDelete removes the entry of k, if that is old, which must be dead.
+// compareAndDelete removes the entry of k, if that is old, which must be dead. It goes by the name
+// of old: the bytes of the caller's may have changed since old was found.
 func (s *sharded) compareAndDelete(k key, old *entry) {
-	s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (next *hashmap.Entry) {
+	s.shard(k).Update(k.hash, old.Name(), func(found *hashmap.Entry) (next *hashmap.Entry) {
 		if found == old.header() {
 			return nil
 		}

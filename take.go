@@ -241,7 +241,9 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) 
 				}
 				continue
 			}
-			e = l.insert(r, k, nil)
+			if e = l.insert(r, k, nil); e != nil {
+				k = g.keys.keyOf(e)
+			}
 			// The entry that the key had may have been evicted after q.at was read. Read
 			// the clock again, so that q.at is not before that eviction.
 			q.at = g.instant(l.clock.Now())

@@ -196,10 +196,10 @@ type target struct {
 func (l *Limiter) targets(all []target, keys []string) []target {
 	onStack := len(keys) <= cap(all) // then all stays where the caller has it
 	for i, name := range keys {
-		k := l.key(name).hidden()
 		if !onStack {
-			k.name = strings.Clone(k.name)
+			name = strings.Clone(name)
 		}
+		k := l.key(name).hidden()
 		all = append(all, target{key: k, order: i})
 	}
 	slices.SortFunc(all, func(a, b target) int {
