@@ -296,4 +296,56 @@ var ofSashredis = []mutant{
 		file: "sashredis/reserve.go", old: "origins, token, difference = \"\", \"\", -difference", new: "difference = -difference",
 		tests: "TestReserve",
 	},
+
+	// Where two features meet.
+	{
+		name: "mirror-counts-a-lease-twice", fault: "the mirror keeps the units of a lease twice",
+		file: "sashredis/take.go", old: "\t\tl.mirror.keep(t, v, 0, b)\n", new: "\t\tl.mirror.keep(t, v, leased, b)\n",
+		tests: "TestModel$",
+	},
+	{
+		name: "settle-without-the-tag", fault: "a reservation is settled at the key without its hash tag",
+		file: "sashredis/reserve.go", old: "&reservation{limiter: l, target: t, n: n, origins", new: "&reservation{limiter: l, target: target{name: t.name, ruleset: t.ruleset}, n: n, origins",
+		tests: "TestModel$",
+	},
+	{
+		name: "fallback-admits-the-canceled", fault: "a fallback admits a call whose caller has hung up",
+		file: "sashredis/fallback.go", old: "case canceled || hopeless || f.mode == denyMode:", new: "case canceled && hopeless || hopeless || f.mode == denyMode:",
+		tests: "TestModel$",
+	},
+	{
+		name: "settle-not-again", fault: "a settlement that the open breaker has kept back is lost",
+		file: "sashredis/reserve.go", old: "r.of.settled.Store(!errors.Is(err, ErrUnavailable))", new: "r.of.settled.Store(err != nil || !errors.Is(err, ErrUnavailable))",
+		tests: "TestModel$",
+	},
+	{
+		name: "counter-keeps-the-window-before", fault: "what was reserved in the window before is not given back",
+		file: "sashredis/scripts/counter.lua", old: "    s.previous = s.previous - math.min(units, s.previous)\n", new: "    s.previous = s.previous - 0 * math.min(units, s.previous)\n",
+		tests: "TestModel$",
+	},
+	{
+		name: "ring-denies-without-the-batch", fault: "a log tells the wait of a call without those of its round trip before it",
+		file: "sashredis/scripts/ring.lua", old: "local missing = s.used + charged + units - s.c", new: "local missing = s.used + 0 * charged + units - s.c",
+		tests: "TestModel$",
+	},
+	{
+		name: "fast-counter-drops-the-token", fault: "the first fast call in a window forgets that units were reserved",
+		file: "sashredis/scripts/fastcounter.lua", old: "previous, rest = tonumber(latest), tail", new: "previous = tonumber(latest)",
+		tests: "TestModel$",
+	},
+	{
+		name: "all-charge-a-name-twice", fault: "a key that a call names twice is charged twice",
+		file: "sashredis/take.go", old: "\t\tseen[key] = true\n", new: "\t\tseen[key] = len(keys) < 2\n",
+		tests: "TestModel$",
+	},
+	{
+		name: "reset-leaves-the-mirror", fault: "a key that was reset is denied by what the mirror had of it",
+		file: "sashredis/limiter.go", old: "\treturn l.forgetMirrored(t, reply)\n}\n\n// reading", new: "\t_ = reply\n\treturn nil\n}\n\n// reading",
+		tests: "TestModel$",
+	},
+	{
+		name: "wait-asks-again", fault: "a Wait asks again when it is not known whether it was charged",
+		file: "sashredis/wait.go", old: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):", new: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable) && n > maxCount:",
+		tests: "TestModel$",
+	},
 }
