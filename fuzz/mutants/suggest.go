@@ -79,11 +79,6 @@ var ofSuggest = []mutant{
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
-		name: "reorder-keeps-half-of-its-room", fault: "lines may be half as late as -reorder says",
-		file: "cmd/sash/internal/traffic/merge.go", old: "s.ready -= s.room", new: "s.ready -= (s.room + 1) / 2",
-		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
-	},
-	{
 		name: "ipv6-clients-are-hosts", fault: "lines that begin with the IPv6 address of a client and that of a proxy are read as those of a virtual host",
 		file: "cmd/sash/internal/traffic/accesslog.go", old: "return isHostName(name) && !isAddress(s) &&", new: "return isHostName(name) &&",
 		tests: "TestFormats_TwoAddressesAreNotTakenForAVirtualHost",

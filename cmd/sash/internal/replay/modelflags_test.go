@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // settings are the command line of a program, and what the reference needs of it.
@@ -27,7 +25,7 @@ type settings struct {
 	windows []time.Duration
 
 	percentile, headroom string
-	top, reorder         int
+	top                  int
 	svg                  string // the file
 	ambiguous            bool   // whether nothing tells which of two addresses is the client
 	attacked             bool   // whether some clients are a botnet
@@ -81,8 +79,7 @@ var flags = []flagOf{
 	}},
 	{"reorder", func(s *settings, r *rand.Rand) {
 		if r.IntN(3) == 0 {
-			s.reorder = []int{2, 40, 1 << 12}[r.IntN(3)]
-			s.give("reorder", map[int]string{2: "2", 40: "40", 1 << 12: "4096"}[s.reorder], r)
+			s.give("reorder", []string{"2", "40", "4096"}[r.IntN(3)], r)
 		}
 	}},
 }
@@ -105,7 +102,7 @@ func (s *settings) give(name, value string, r *rand.Rand) {
 
 // newSettings chooses flags for logs of a form, of clients behind proxies or not.
 func newSettings(r *rand.Rand, f *form, w *world, dir string) *settings {
-	s := &settings{dir: dir, form: f, percentile: "99.9", headroom: "1.5", top: 8, reorder: traffic.DefaultReorder, attacked: w.bots > 0, logger: &logger{random: r, form: f, separator: ","}}
+	s := &settings{dir: dir, form: f, percentile: "99.9", headroom: "1.5", top: 8, attacked: w.bots > 0, logger: &logger{random: r, form: f, separator: ","}}
 	w.trusted = len(w.proxies) > 0 && f.forwarded && r.IntN(4) > 0
 	if w.trusted {
 		s.trust = w.proxies

@@ -29,7 +29,6 @@ type program struct {
 	sent     []*request // in the order of time
 	servers  int        // that log them
 	places   int        // that a line may be late
-	lateness int        // the most places by which one is
 	requests []*request // in the order of lines
 	files    []string
 	stdin    string
@@ -43,7 +42,6 @@ type program struct {
 	alone    []replay.Decided
 	together []replay.Decided
 	printed  printedProgram
-	order    []event           // as replayed
 	asked    []*replay.Decided // of each request of printed; nil for those of strangers
 	policy   string            // the code of the policy, completed; empty if there is none
 
@@ -93,9 +91,7 @@ func newProgram(seed uint64, dir string) *program {
 	p.sent = p.world.requests(p.set.windows)
 	p.printed.Enforced = r.IntN(2) == 0
 	if r.IntN(2) == 0 {
-		if p.places = r.IntN([]int{4, 60}[r.IntN(2)]); p.places%2 == 1 && p.set.reorder <= 40 {
-			p.places = p.set.reorder // as late as a line may be
-		}
+		p.places = r.IntN([]int{4, 60}[r.IntN(2)])
 	}
 	p.servers = []int{1, 1, 1, 2, 3}[r.IntN(5)]
 	p.write()
@@ -114,7 +110,6 @@ func (p *program) write() {
 	}
 	for i, requests := range servers {
 		requests = late(r, requests, p.places)
-		p.lateness = max(p.lateness, lateness(requests, p.set.form.step))
 		p.requests = append(p.requests, requests...)
 		text, garbage := p.set.logger.log(requests)
 		p.garbage += garbage
@@ -227,16 +222,13 @@ func (p *program) checkReport() {
 	p.equal("unreadable lines", r.Unreadable, len(p.strangers)+p.garbage)
 	p.equal("clients", r.Clients, len(names))
 	p.equal("clients shown", len(r.Top), min(p.set.top, len(names)))
-	if p.err == nil && !p.late() {
+	if p.err == nil {
 		for i := range r.Windows {
 			p.checkWindow(i)
 		}
 		p.checkWarnings()
 	}
 }
-
-// late reports whether a line may be too late to be put in order.
-func (p *program) late() bool { return p.lateness > p.set.reorder }
 
 func (p *program) checkWindow(i int) {
 	r, window := &p.report.Windows[i], p.set.windows[i]
@@ -293,71 +285,26 @@ func (p *program) replay(words [][]string) {
 			p.alone = decided
 		}
 	}
-	p.arrange(words[len(words)-1][2:])
-	if p.err == nil && !p.late() {
-		p.equal("the events replayed", fmt.Sprint(sequence(p.order)), fmt.Sprint(sequence(p.events)))
-	}
+	p.compareEvents()
 	if p.err == nil {
 		p.compareReplay()
 	}
 }
 
-func sequence(events []event) (all []string) {
-	for _, e := range events {
-		all = append(all, fmt.Sprintf("%d %s%d", e.at, e.client, e.cost))
-	}
-	return all
-}
-
-// names returns the clients of the reference by the names that replay gives them. It replays the
-// events in the order of time, and fails unless each client has one name, and no other client has it.
-func (p *program) names(words []string) map[string]string {
-	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(strings.TrimLeft(w, "-"), "reorder") }); i >= 0 {
-		n := 2
-		if strings.Contains(words[i], "=") {
-			n = 1
-		}
-		words = slices.Delete(slices.Clone(words), i, i+n)
-	}
-	decided, err := replay.Decide(context.Background(), words, strings.NewReader(p.stdin))
-	if err != nil || len(decided) != len(p.events) {
-		p.fail("replayed %d of %d events: %v", len(decided), len(p.events), err)
-		return nil
-	}
+// compareEvents compares the events that were replayed with the reference. Each client has one name
+// there, and no other client has it.
+func (p *program) compareEvents() {
+	p.equal("the number of events replayed together", len(p.together), len(p.events))
+	p.equal("the number of events replayed alone", len(p.alone), len(p.events))
 	clients := newNames()
-	for i, d := range decided {
-		if e := p.events[i]; !clients.match(d.Client, e.client) || d.At != e.at || d.Cost != e.cost {
-			p.fail("event %d is %+v, want %d, cost %d, of %s, who was %q", i, d, e.at, e.cost, e.client, clients.left[e.client])
-			return nil
-		}
-	}
-	return clients.right
-}
-
-// arrange puts the events in the order, and at the times, in which they were replayed.
-func (p *program) arrange(words []string) {
-	type kind struct {
-		client string
-		cost   int64
-	}
-	left := map[kind][]event{}
-	for _, e := range p.events {
-		left[kind{e.client, e.cost}] = append(left[kind{e.client, e.cost}], e)
-	}
-	clients := p.names(words)
-	for _, d := range p.together {
-		k := kind{clients[d.Client], d.Cost}
-		if p.err != nil || len(left[k]) == 0 {
-			p.fail("replayed: %+v: no such event", d)
+	for i, d := range p.together {
+		if p.err != nil {
 			return
 		}
-		e := left[k][0]
-		left[k] = left[k][1:]
-		e.at = max(e.at, d.At)
-		p.equal("the time of an event", d.At, e.at)
-		p.order = append(p.order, e)
+		if e := p.events[i]; !clients.match(d.Client, e.client) || d.At != e.at || d.Cost != e.cost {
+			p.fail("event %d is %+v, want %d, cost %d, of %s, who was %q", i, d, e.at, e.cost, e.client, clients.left[e.client])
+		}
 	}
-	p.equal("the number of events replayed", len(p.order), len(p.events))
 }
 
 // compareReplay compares what was replayed with the reference, and with the report.
@@ -367,28 +314,28 @@ func (p *program) compareReplay() {
 	if p.set.settles() {
 		alone, together = settled, carried
 	}
-	p.compareDenials("together", p.together, 0, decide(p.order, limits, together))
+	p.compareDenials("together", p.together, 0, decide(p.events, limits, together))
 	bit := 0
 	for _, l := range limits {
-		p.compareDenials(l.String()+" alone", p.alone, bit, decide(p.order, []sash.Limit{l}, alone))
+		p.compareDenials(l.String()+" alone", p.alone, bit, decide(p.events, []sash.Limit{l}, alone))
 		if bit++; l.Count > sash.SmallCount {
 			bit++ // of the counter, which is no exact limit
 		}
 	}
-	known := decide(p.order, limits, before)
-	_, clients := tally(p.order, known)
+	known := decide(p.events, limits, before)
+	_, clients := tally(p.events, known)
 	p.equal("clients denied by the policy", p.report.Policy.Clients, clients)
 	p.compareClients(known)
 	var all []sash.Limit
 	for i := range p.report.Windows {
 		if c := p.report.Windows[i].Suggested; c != nil {
 			all = append(all, c.Limit)
-			n, clients := tally(p.order, decide(p.order, []sash.Limit{c.Limit}, before))
+			n, clients := tally(p.events, decide(p.events, []sash.Limit{c.Limit}, before))
 			p.equal(fmt.Sprint("events denied by ", c.Limit), c.Denied, n)
 			p.equal(fmt.Sprint("clients denied by ", c.Limit), c.Clients, clients)
 		}
 	}
-	_, clients = tally(p.order, decide(p.order, all, before))
+	_, clients = tally(p.events, decide(p.events, all, before))
 	p.equal("clients denied by all suggested limits", p.report.Policy.Clients, clients)
 }
 
@@ -405,18 +352,18 @@ func (p *program) compareDenials(what string, decided []replay.Decided, bit int,
 // compareClients fails if replay denies an event of a client that the report says is not denied.
 func (p *program) compareClients(known []bool) {
 	of := map[string]bool{}
-	for i, e := range p.order {
+	for i, e := range p.events {
 		of[e.client] = of[e.client] || known[i]
 	}
-	for i, e := range p.order {
+	for i, e := range p.events {
 		if p.together[i].Denied&1 == 1 && !of[e.client] {
 			p.fail("replayed: event %d of %s is denied, a client that the report says is not", i, e.client)
 		}
 	}
 }
 
-// prepare makes the requests for the printed policy, in the order in which they were replayed. Those
-// that tell no client come when they were sent.
+// prepare makes the requests for the printed policy, in the order of time, with those that tell no
+// client.
 func (p *program) prepare() {
 	if p.err != nil || p.policy == "" {
 		return
@@ -427,7 +374,7 @@ func (p *program) prepare() {
 		p.asked = append(p.asked, d)
 		p.printed.Requests = append(p.printed.Requests, p.ask(at, q))
 	}
-	for i, e := range p.order {
+	for i, e := range p.events {
 		for len(nobodys) > 0 && nobodys[0].at <= e.at {
 			ask(nobodys[0].at, nobodys[0], nil)
 			nobodys = nobodys[1:]

@@ -222,18 +222,3 @@ func late(r *rand.Rand, requests []*request, places int) []*request {
 	}
 	return all
 }
-
-// lateness returns by how many places the latest line is late: the number of lines before it whose
-// times are later.
-func lateness(requests []*request, step time.Duration) (most int) {
-	for i, q := range requests {
-		before := 0
-		for _, other := range requests[:i] {
-			if other.at/int64(step) > q.at/int64(step) {
-				before++
-			}
-		}
-		most = max(most, before)
-	}
-	return most
-}
