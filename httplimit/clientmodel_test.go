@@ -203,6 +203,8 @@ func TestModel_ClientsCrossAllOptionsAndCalls(t *testing.T) {
 	for i := range transport.NumField() {
 		if f := transport.Field(i); f.IsExported() {
 			require.Contains(t, clientmodel.Options, f.Name)
+			_, ok := reflect.TypeFor[clientmodel.Settings]().FieldByName(clientmodel.Options[f.Name])
+			require.True(t, ok, f.Name)
 		}
 	}
 	calls := map[string]string{

@@ -8,8 +8,16 @@
 // must arrive at the same instants, and end at the same instant in the same way. So it is held
 // back by denials of its own key only, for exactly as long as they tell.
 //
+// A contest is how long workers take who have only a quota to keep to. Those that obey denials must
+// take no longer than those that ignore them, and try again when a denial says. Over HTTP a denial
+// tells whole seconds, so the limits of these contests admit at whole seconds.
+//
 // Calls of one program either take turns, under any limit of the client's own, or run at once,
 // under one that admits all. So the model does not reach the order of calls that wait for the
 // client's own limit: the tests of Limiter.Wait do. If two events at one instant can come in either
 // order, such as a deadline and an answer, the program has no verdict.
+//
+// Nor does the model reach the policies of messages, and what servers charge in the end, which other
+// tests do; the attempts that grpc-go repeats by itself, since its backoff is random; the fallback of
+// a Store; and a Key or Cost that panics.
 package clientmodel
