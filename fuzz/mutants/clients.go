@@ -35,7 +35,7 @@ var ofClients = []mutant{
 	{
 		name: "client-least-domain-loses", fault: "at MaxHeld any domain loses the hold that ends first",
 		file: "httplimit/gate.go", old: " && t.perDomain[g.domain] == most {", new: " {",
-		tests: "TestModel_Clients",
+		tests: "TestModel_Clients|TestTransport_ADomain",
 	},
 	{
 		name: "client-now-is-absent", fault: "a Retry-After of 0 gives way to RateLimit",

@@ -49,11 +49,6 @@ var ofHTTPLimit = []mutant{
 		tests: "TestTransport_HoldsBackAsAsked",
 	},
 	{
-		name: "transport-one-domain", fault: "one domain may end the holds of others",
-		file: "httplimit/gate.go", old: "(!full || t.domain(key) == domain)", new: "(!full || true)",
-		tests: "TestTransport_ADomain",
-	},
-	{
 		name: "settle-copies", fault: "bytes that are copied into a response cost nothing",
 		file: "httplimit/recorder.go", old: "	rec.bytes += n", new: "",
 		tests: "TestSettle",
