@@ -31,7 +31,8 @@
 //   - the host that the client has named as its authority.
 //   - the metadata as its header, with canonical names: X-Forwarded-For, X-Api-Key. Metadata
 //     whose name ends in -bin is there in bytes.
-//   - the address of the peer. All options of [httplimit.ByAddress] work as they do with HTTP.
+//   - the address of the peer. All options of [httplimit.ByAddress] work as they do with HTTP. All
+//     peers without an address, as over bufconn in tests, are one client.
 //   - TLS, if the connection has it, and the context of the call. [MessageOf] returns the message
 //     of a unary call.
 //

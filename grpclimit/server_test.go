@@ -310,6 +310,24 @@ func TestServer_KnowsUnixSocketsAndTransportsWithoutAddresses(t *testing.T) {
 	require.Equal(t, codes.InvalidArgument, status.Code(say(ctx, dialBuffer(t, &echo{}, limited(l)...))))
 }
 
+// Where no proxy is trusted, those who call without an address are one client.
+func TestServer_LimitsUnixSocketsAndBuffersByAddress(t *testing.T) {
+	p := everyone("all", sash.PerMinute(1))
+	p.Key = httplimit.ByAddress()
+	l, _ := limiter(t, p)
+	conn := dialBuffer(t, &echo{}, limited(l)...)
+	require.NoError(t, say(t.Context(), conn))
+	require.Equal(t, codes.ResourceExhausted, status.Code(say(t.Context(), conn)))
+
+	l, _ = limiter(t, p)
+	socket, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	serveOn(t, socket, &echo{}, limited(l)...)
+	conn = dial(t, "unix:"+socket.Addr().String())
+	require.NoError(t, say(t.Context(), conn))
+	require.Equal(t, codes.ResourceExhausted, status.Code(say(t.Context(), conn)))
+}
+
 // A transport within the process may call interceptors with a bare context.
 func TestServer_WorksWithoutAPeerMetadataOrTransport(t *testing.T) {
 	l, _ := limiter(t, everyone("all", sash.PerMinute(1)))

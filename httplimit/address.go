@@ -30,6 +30,11 @@ import (
 // The identity cannot be told if an element that is read is no address: an empty one, a
 // host name, "unknown". ByAddress does not skip such an element, and does not guess.
 //
+// Clients of this machine, whose connections have no addresses, are one client together: those
+// of a Unix socket, and those of bufconn or [net.Pipe] in tests. If one of them is a proxy, give
+// [TrustUnixSocket], or all its clients share one quota. If any proxy is trusted, the identity of
+// a connection without an address cannot be told.
+//
 // Addresses are keyed as follows. Ports are ignored.
 //
 //   - IPv4 clients are keyed by the whole address; see [IPv4Prefix].
@@ -45,14 +50,21 @@ import (
 func ByAddress(options ...AddressOption) KeyFunc {
 	a := newAddresses("ByAddress", options)
 	a.check()
+	trusting := len(a.given) > 0
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		client, zone, ok := a.client(r)
-		if !ok {
-			return key, false
+		switch {
+		case ok:
+			return a.append(key, client, zone), true
+		case !trusting && withoutAddress(r):
+			return append(key, local), true
 		}
-		return a.append(key, client, zone), true
+		return key, false
 	}
 }
+
+// local is the identity of all clients on connections without addresses.
+const local = 'l'
 
 // ByAddressOf keys requests by the address that a function finds, such as one that an
 // outer handler has put into the context, or that of the PROXY protocol. The text is
@@ -142,7 +154,7 @@ func TrustHops(hops int) AddressOption {
 
 // TrustUnixSocket treats every connection through a Unix socket as one from a trusted
 // proxy. The other end of such a socket has no address. So the identity of its requests
-// cannot be told without this option, nor if the header names no client.
+// cannot be told if the header names no client.
 func TrustUnixSocket() AddressOption {
 	return func(a *addresses) {
 		a.given = append(a.given, "TrustUnixSocket")
@@ -316,6 +328,13 @@ func (a *addresses) hopAddress(lines []string) (client netip.Addr, zone string, 
 func throughUnixSocket(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && local.Network() == "unix"
+}
+
+// withoutAddress reports whether r has come through a connection whose ends have no addresses of
+// the Internet.
+func withoutAddress(r *http.Request) bool {
+	end, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && !strings.HasPrefix(end.Network(), "tcp") && !strings.HasPrefix(end.Network(), "udp")
 }
 
 // trusts reports whether addr lies in a trusted network.

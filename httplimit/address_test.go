@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -665,4 +666,40 @@ func TestAddressOfIdentity_IsWhatByAddressHasKeyed(t *testing.T) {
 		_, ok := httplimit.AddressOfIdentity(identity)
 		require.False(t, ok, identity)
 	}
+}
+
+// Connections without addresses are one client, unless a proxy is trusted. They share no quota with
+// an address.
+func TestByAddress_TakesConnectionsWithoutAddressesForOneClient(t *testing.T) {
+	through := func(local net.Addr, remote string) *http.Request {
+		r := newRequest("GET /", "X-Forwarded-For", "6.6.6.6")
+		r.RemoteAddr = remote
+		if local != nil {
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, local))
+		}
+		return r
+	}
+	here, there := net.Pipe()
+	defer there.Close()
+	defer here.Close()
+	socket, tcp := &net.UnixAddr{Name: "/run/s", Net: "unix"}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}
+	key := httplimit.ByAddress()
+	for _, r := range []*http.Request{
+		through(socket, "@"), through(socket, ""), through(socket, "/run/client"), through(here.LocalAddr(), "pipe"), through(here.LocalAddr(), "bufconn"),
+	} {
+		got, ok := key([]byte("x"), r)
+		require.True(t, ok)
+		require.Equal(t, "xl", string(got))
+		for _, trusted := range []httplimit.AddressOption{httplimit.TrustProxies(prefix("10.0.0.0/8")), httplimit.TrustHops(2)} {
+			_, ok = httplimit.ByAddress(trusted)(nil, r)
+			require.False(t, ok)
+		}
+	}
+	for _, r := range []*http.Request{through(nil, "@"), through(tcp, "@"), through(tcp, ""), through(&net.UDPAddr{}, "quic")} {
+		_, ok := key(nil, r)
+		require.False(t, ok)
+	}
+	got, ok := key([]byte("x"), through(socket, "192.0.2.1:80"))
+	require.True(t, ok)
+	require.Equal(t, keyed("192.0.2.1"), string(got))
 }
