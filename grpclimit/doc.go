@@ -98,10 +98,12 @@
 // # Messages of streams
 //
 // A stream is one call, however many messages it has. [LimitReceived] and [LimitSent] decide its
-// messages, by policies of their own. A message that is denied ends the stream: it is answered as
-// a denied call is, whatever the handler returns, but for ratelimit, ratelimit-policy and
-// retry-after. The context of the handler ends, and further messages fail in the same way. A
-// handler that waits for a message while another goroutine of it was refused one waits on.
+// messages, by policies of their own. When a message is denied, the context of the handler ends, and
+// further messages fail in the same way. The stream ends when the handler returns: it is then
+// answered as a denied call is, whatever the handler returns, but for ratelimit, ratelimit-policy
+// and retry-after. Until then the client is told nothing. A handler that waits in RecvMsg while
+// another goroutine of it is refused a message waits on, until the client sends one or ends its
+// side. So receive in a goroutine of its own, and return when the context ends.
 //
 // Each message that a handler gets is charged, and each that it sends, even if sending fails
 // then. So wherever a stream is cut, the charges are those of the messages that the handler has

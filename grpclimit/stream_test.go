@@ -414,3 +414,34 @@ func TestServer_NeverAdmitsNegativeSizes(t *testing.T) {
 	require.NoError(t, call(10, int64(math.MaxInt64)))
 	require.EqualValues(t, 0, left(t, l, "all"), "the answer is charged in full")
 }
+
+// A handler that sits in RecvMsg is not woken when a message of another goroutine is denied. The
+// client is told once the handler has returned.
+func TestStream_EndsWhenAHandlerReturnsThatWaitsForAMessage(t *testing.T) {
+	calls, _ := limiter(t, everyone("calls", sash.PerMinute(10)))
+	messages, _ := limiter(t, everyone("messages", sash.PerMinute(1).Log()))
+	messages.Sash().Allow(mustKey(t, messages, "messages"))
+	denied, returned := make(chan error, 1), make(chan struct{})
+	e := &echo{chat: func(stream grpc.ServerStream) error {
+		defer close(returned)
+		go func() {
+			denied <- stream.SendMsg(message(t, 10))
+			<-stream.Context().Done()
+			denied <- stream.Context().Err()
+		}()
+		return stream.RecvMsg(new(wrapperspb.BytesValue))
+	}}
+	conn := dial(t, serve(t, e, grpc.ChainStreamInterceptor(StreamServerInterceptor(calls, LimitSent(messages)))))
+	stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+	require.NoError(t, err)
+	require.Equal(t, codes.ResourceExhausted, status.Code(<-denied))
+	require.ErrorIs(t, <-denied, context.Canceled, "the handler may know")
+	select {
+	case <-returned:
+		t.Fatal("nothing has ended RecvMsg")
+	default:
+	}
+	require.NoError(t, stream.CloseSend())
+	<-returned
+	require.Equal(t, codes.ResourceExhausted, status.Code(stream.RecvMsg(new(wrapperspb.BytesValue))))
+}

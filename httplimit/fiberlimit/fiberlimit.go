@@ -42,11 +42,21 @@
 // Mount it in apps that fiber's own server serves. Under adaptor.FiberApp, which serves an app by
 // net/http, charges of streams are settled late; there, put httplimit's Middleware around.
 //
+// # Prefork
+//
+// With EnablePrefork, fiber serves by as many processes as there are cores, and each of them counts
+// alone. Together they admit as many times what a limit says. So give the limiter a store that the
+// processes share, by [httplimit.WithStore], or divide the limits by the number of processes. [New]
+// warns in the log of each child process that has no store.
+//
+// # Clients that hang up
+//
 // Fasthttp does not notice that a client hangs up. So a request that waits in a
 // [httplimit.Queue] goes on waiting, and is served in its turn.
 package fiberlimit
 
 import (
+	"log"
 	"net/http"
 
 	"github.com/gofiber/fiber/v3"
@@ -66,6 +76,9 @@ func New(l *httplimit.Limiter) fiber.Handler {
 		panic("fiberlimit: New: limiter must not be nil")
 	case !l.FoldsPaths():
 		panic("fiberlimit: New: the limiter must have httplimit.WithPathFolding, since fiber serves /LOGIN and /login/ as /login")
+	}
+	if fiber.IsChild() && l.Store() == nil {
+		log.Print("fiberlimit: each process of prefork counts alone, so together they admit a multiple of each limit: give the limiter httplimit.WithStore")
 	}
 	return func(c fiber.Ctx) error {
 		r := newRequest(c)

@@ -2,10 +2,12 @@ package frameworks_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -472,3 +474,27 @@ func TestFiber_DoesNotReadAResponseThatIsAbandoned(t *testing.T) {
 	require.Equal(t, "0?", s.told(t, "GET", "/"))
 	close(release)
 }
+
+// A child of prefork is known by its environment.
+func TestFiber_WarnsOfPreforkWithoutAStore(t *testing.T) {
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	mount := func(options ...httplimit.Option) string {
+		logged.Reset()
+		l := httplimit.Must(httplimit.New(append(options, policy("all", "", 1), httplimit.WithPathFolding())...))
+		defer l.Close()
+		fiberlimit.New(l)
+		return logged.String()
+	}
+	store := httplimit.WithStore(func(httplimit.StoreKeys) (httplimit.Store, error) { return emptyStore{}, nil })
+	require.Empty(t, mount())
+	t.Setenv("FIBER_PREFORK_CHILD", "1")
+	require.True(t, fiber.IsChild())
+	require.Contains(t, mount(), "each process of prefork counts alone")
+	require.Empty(t, mount(store))
+}
+
+type emptyStore struct{ httplimit.Store }
+
+func (emptyStore) Close() error { return nil }
