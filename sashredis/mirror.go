@@ -2,10 +2,12 @@ package sashredis
 
 import (
 	"hash/maphash"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 )
 
 // A mirror keeps the latest state that the store has answered for each of the latest keys, to
@@ -36,6 +38,7 @@ type mirrored struct {
 	view
 	charged        int64 // units that the same answer has charged to it since
 	sent, received int64 // readings of the local clock before and after the answer
+	bytes          int   // that it takes
 
 	seeding sync.Once // charges the share of it to the fallback
 }
@@ -86,9 +89,27 @@ func (m *mirror) keep(t target, v view, charged int64, b *batch) {
 	const longest = 512 // bytes of a name: clients may choose names
 	if m != nil && len(t.name) <= longest {
 		v.token = "" // it refers to the whole reply
+		if len(b.targets) > 1 {
+			v.states = slices.Clone(v.states) // they are a part of those of all targets
+		}
 		v.forgetTicks()
 		m.store(t, &mirrored{view: v, charged: charged, sent: b.sent, received: b.received})
 	}
+}
+
+// bytesPerKey bounds what a mirror takes, on the average of its keys.
+const bytesPerKey = 512
+
+// mirrorSetBytes is what the keys of one set take at most.
+const mirrorSetBytes = len(mirrorSet{}.slots) * bytesPerKey
+
+// size returns the bytes that e takes, with its name.
+func (e *mirrored) size(name string) int {
+	bytes := int(unsafe.Sizeof(*e)) + len(name)
+	for i := range e.states {
+		bytes += int(unsafe.Sizeof(e.states[i])) + cap(e.states[i].freed)*int(unsafe.Sizeof(freedAt{}))
+	}
+	return bytes
 }
 
 // forget forgets the states of t from before an instant, and does not keep them afterwards
@@ -98,10 +119,14 @@ func (m *mirror) forget(t target, at, now int64) {
 }
 
 // store puts e into the slot of its key, else into an empty one, else into that of the key that
-// was heard of longest ago.
+// was heard of longest ago. More of these go if the set takes too many bytes. If e alone does, it
+// is not kept.
 func (m *mirror) store(t target, e *mirrored) {
 	set, hash := m.set(t)
-	e.suffix, e.hash = t.suffix, hash
+	e.suffix, e.hash, e.bytes = t.suffix, hash, e.size(t.name)
+	if e.bytes > mirrorSetBytes {
+		return
+	}
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	victim := &set.slots[0]
@@ -114,6 +139,7 @@ func (m *mirror) store(t target, e *mirrored) {
 			if old.at < e.at || old.at == e.at && len(old.states) > 0 || old.received < e.sent {
 				e.name = old.name
 				slot.Store(e)
+				set.shrink(slot)
 			}
 			return
 		}
@@ -123,6 +149,30 @@ func (m *mirror) store(t target, e *mirrored) {
 	}
 	e.name = strings.Clone(t.name) // that of the caller may be a part of a long text, such as a request
 	victim.Store(e)
+	set.shrink(victim)
+}
+
+// shrink empties slots, but not the one to keep, until the set takes no more bytes than it may. The
+// set must be locked.
+func (set *mirrorSet) shrink(keep *atomic.Pointer[mirrored]) {
+	for {
+		bytes, oldest := 0, (*atomic.Pointer[mirrored])(nil)
+		for i := range set.slots {
+			slot := &set.slots[i]
+			e := slot.Load()
+			if e == nil {
+				continue
+			}
+			bytes += e.bytes
+			if slot != keep && (oldest == nil || e.received < oldest.Load().received) {
+				oldest = slot
+			}
+		}
+		if bytes <= mirrorSetBytes {
+			return
+		}
+		oldest.Store(nil) // the one to keep fits alone, so there is another
+	}
 }
 
 // deny returns the denial of n units by t at a reading of the local clock, if that is certain.

@@ -118,8 +118,13 @@ func WithTimeout(d time.Duration) Option {
 	})
 }
 
-// WithMirror sets for how many keys the limiter keeps the latest state that the store has
-// answered. The default is 65,536, which take up to about 25 MB. With 0 there is no mirror.
+// WithMirror sets for how many keys, at most, the limiter keeps the latest state that the store has
+// answered. The default is 65,536. With 0 there is no mirror.
+//
+// A mirror takes up to 512 bytes for each of the keys that it may keep, and some percent more by how
+// memory is allocated: about 35 MB by default. A key takes about 300 bytes and its name under one
+// limit, 140 for each further limit, and up to 130 more for each log or buckets. So fewer keys are
+// kept if they have several limits or long names, and none that has more than some 25 limits.
 //
 // A call that the mirror is sure the store would deny is denied in-process. Counts only grow
 // between answers, so such a denial is exact, with these exceptions, in each of which it

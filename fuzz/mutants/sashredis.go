@@ -34,6 +34,21 @@ var ofSashredis = []mutant{
 		tests: "TestMirror_WaitsForWhatACommit",
 	},
 	{
+		name: "mirror-without-bound", fault: "a mirror takes the more memory, the more limits keys have",
+		file: "sashredis/mirror.go", old: "if bytes <= mirrorSetBytes {", new: "if bytes <= mirrorSetBytes<<10 {",
+		tests: "TestMirror_TakesNoMoreBytes",
+	},
+	{
+		name: "mirror-keeps-a-giant", fault: "a mirror keeps a key that alone takes more than all of its set may",
+		file: "sashredis/mirror.go", old: "if e.bytes > mirrorSetBytes {", new: "if e.bytes > mirrorSetBytes<<10 {",
+		tests: "TestMirror_TakesNoMoreBytes",
+	},
+	{
+		name: "mirror-pins-a-batch", fault: "what is kept of one key holds the states of all keys of the call",
+		file: "sashredis/mirror.go", old: "v.states = slices.Clone(v.states) // they", new: "_ = slices.Clone(v.states) // they",
+		tests: "TestMirror_TakesNoMoreBytes",
+	},
+	{
 		name: "mirror-keeps-the-future", fault: "after the store's clock was set back, the mirror keeps what it had before",
 		file: "sashredis/mirror.go", old: " || old.received < e.sent {", new: " {",
 		tests: "TestMirror_FollowsAClockThatIsSetBack",
