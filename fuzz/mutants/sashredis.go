@@ -344,8 +344,8 @@ var ofSashredis = []mutant{
 		tests: "TestModel$",
 	},
 	{
-		name: "fast-counter-drops-the-token", fault: "the first fast call in a window forgets that units were reserved",
-		file: "sashredis/scripts/fastcounter.lua", old: "previous, rest = tonumber(latest), tail", new: "previous = tonumber(latest)",
+		name: "fallback-reserves-for-nothing", fault: "a fallback charges reservations nothing",
+		file: "sashredis/fallback.go", old: "a.local, *d = f.shares.ReserveAll(f.seedAll(targets), n)", new: "*d = f.decideLocally(targets, n, false)",
 		tests: "TestModel$",
 	},
 	{

@@ -29,7 +29,7 @@ var modelCalls = map[string]modelCall{
 	"Reserve":            {weight: 10, do: (*program).reserve},
 	"Reservation.Commit": {weight: 8, do: (*program).settle},
 	"Reservation.Cancel": {weight: 3, do: (*program).cancel},
-	"Reset":              {weight: 2, do: (*program).reset},
+	"Reset":              {weight: 4, do: (*program).reset},
 	"Stats":              {weight: 1, do: (*program).stats},
 	"Close":              {weight: 1, do: func(_ *program, q *process, _ *rand.Rand) { q.closes() }},
 
@@ -157,6 +157,8 @@ func (a *asked) guess(allowed bool) {
 	a.last = a.world.seq
 	if a.leasing && allowed && !slices.ContainsFunc(a.slots, func(s *slot) bool { return a.is(s) && s.delivered && s.admitted }) {
 		if a.byLease(sashredis.Decision{Decision: sash.Decision{Allowed: true}}) == "" {
+			a.last = 0
+			a.unsure = append(a.unsure, a) // or the fallback has admitted it, after it was sent
 			return
 		}
 	}
@@ -301,32 +303,45 @@ func (h *held) settles(a *asked, err error, ended bool) {
 	}
 }
 
+// reset forgets a key, and then takes of it.
 func (p *program) reset(q *process, r *rand.Rand) {
 	name := p.name(r)
 	ctx, cancel := p.context(q, r, false)
 	a := q.begins("Reset", []string{name}, 0, false, false)
 	p.background(a, func() {
 		defer cancel()
-		q.sharesForget(name)
+		q.forgetsHere(a, name)
 		err := q.Reset(ctx, name)
-		a.intime(ctx, 1)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.notes("%s -> %v", a, err)
-		if (a.wrong != nil) != errors.Is(err, sash.ErrInvalidLimit) {
-			a.fails("%s -> %v", a, err)
-		}
-		if err == nil && !a.unlimited && a.key(a.keys[0]).less <= a.seq {
-			a.fails("%s: it has forgotten nothing", a)
-		}
+		a.hasReset(ctx, err)
+		a := q.begins("Take", []string{name}, 1, true, false)
+		p.guarded(a, func() { a.checks(ctx, q.Take(ctx, name, 1)) })
 	})
 }
 
-// sharesForget lets the shares of q forget a key, as a Reset does.
-func (q *process) sharesForget(name string) {
+// hasReset checks how a Reset has ended.
+func (a *asked) hasReset(ctx context.Context, err error) {
+	a.intime(ctx, 1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.notes("%s -> %v", a, err)
+	if (a.wrong != nil) != errors.Is(err, sash.ErrInvalidLimit) {
+		a.fails("%s -> %v", a, err)
+	}
+	if err == nil && !a.unlimited && a.key(a.keys[0]).less <= a.seq {
+		a.fails("%s: it has forgotten nothing", a)
+	}
+}
+
+// forgetsHere lets the shares and the leases of q forget a key, as a Reset does.
+func (q *process) forgetsHere(a *asked, name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.shares.Reset(name)
+	for _, g := range q.grants {
+		if g.by == q && slices.Contains(a.keys, g.key) && g.delivered {
+			g.dropped = true
+		}
+	}
 }
 
 func (p *program) stats(q *process, _ *rand.Rand) { _ = q.Stats() }

@@ -223,7 +223,7 @@ func (a *asked) byLease(d sashredis.Decision) (fault string) {
 	k := a.key(a.keys[0])
 	for i := len(a.grants) - 1; i >= 0; i-- {
 		g := a.grants[i]
-		if g.by != a.process || g.key != a.keys[0] || !g.delivered || g.over || g.left < a.n {
+		if g.by != a.process || g.key != a.keys[0] || !g.delivered || g.over || g.dropped || g.left < a.n {
 			continue
 		}
 		if now >= g.end && !a.set {

@@ -81,6 +81,7 @@ type grant struct {
 	left      int64
 	reserved  reference.Reservation
 	delivered bool
+	dropped   bool // by a Reset
 	over      bool // given back, or begun anew
 }
 
