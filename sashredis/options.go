@@ -174,8 +174,9 @@ func WithLease(units int64, d time.Duration) Option {
 // and, if it answers, all calls go there again. The default is 5 failures and a pause of 1 s.
 //
 // There is one breaker for all keys: in a cluster, successes of other nodes keep it closed. A call
-// whose context ends counts as a failure only if its deadline is over, and it has waited for a
-// tenth of the time-out at least.
+// whose context ends is no failure, since clients may choose deadlines. If its deadline was over, or
+// the latest call has failed, the limiter asks the store without a caller, for as long as the
+// time-out. That counts.
 func WithBreaker(failures int, pause time.Duration) Option {
 	return optionFunc(func(c *config) {
 		if failures < 1 {
