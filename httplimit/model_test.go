@@ -125,6 +125,9 @@ func (m *model) start() {
 	for range 1 + m.random.IntN(4) {
 		m.policies = append(m.policies, m.newPolicy())
 	}
+	if !m.chargesDenied && m.random.IntN(6) == 0 {
+		m.policies = append(m.policies[:0], m.newSharedPolicies()...)
+	}
 	for _, p := range m.policies {
 		options = append(options, p.Policy)
 	}
@@ -156,6 +159,20 @@ func (m *model) newPolicy() *modelPolicy {
 	}
 	p.panicOnRequest()
 	return p
+}
+
+// newSharedPolicies returns a fast policy that clients share and a slow one of each client, both with a
+// Queue: what one client does there, others may have to wait for.
+func (m *model) newSharedPolicies() []*modelPolicy {
+	shared, own := m.newPolicy(), m.newPolicy()
+	for i, p := range []*modelPolicy{shared, own} {
+		*p = modelPolicy{id: p.id, Policy: httplimit.Policy{Name: p.Name, Queue: httplimit.Queue{Wait: time.Minute, Requests: 8}}}
+		c := &policyChoice{p, m, m.random}
+		modelKeys[[]int{2, 0}[i]].choose(c)
+		p.Limits = []sash.Limit{pick(m.random, modelLimits[[]int{1, 5}[i]:][:3])}
+		p.panicOnRequest()
+	}
+	return []*modelPolicy{shared, own}
 }
 
 // stop ends all that the model has begun, also if it has failed.
