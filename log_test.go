@@ -310,7 +310,7 @@ func TestLog_AdmitsAtMostCountInAnyWindow(t *testing.T) {
 	trailing := 0
 	for at := range admitted {
 		clock.Set(int64(at))
-		for l.Allow("k") {
+		for admitted[at] <= 50 && l.Allow("k") { // the bound ends it under any fault
 			admitted[at]++
 		}
 		if trailing += admitted[at]; at >= 1000 {
