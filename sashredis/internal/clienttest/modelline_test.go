@@ -89,38 +89,11 @@ func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args 
 	f := p.fate(scriptKind(script) == "settle")
 	p.mu.Unlock()
 	sent := time.Now()
-	type result struct {
-		reply string
-		err   error
-	}
-	results := make(chan result, 1)
+	results := make(chan travelled, 1)
 	p.underway.Go(func() {
-		time.Sleep(f.there)
-		var end result
-		switch {
-		case f.lost:
-			return
-		case f.cutBefore:
-			end.err = errCut
-		default:
-			if f.repeated {
-				again := *r
-				_, _ = p.run(&again)
-				for _, s := range again.slots {
-					s.repeated = true
-				}
-				time.Sleep(f.back)
-			}
-			end.reply, end.err = p.run(r)
-			if f.cutAfter {
-				end = result{"", errCut}
-			}
-			if f.stalled {
-				return
-			}
+		if end, answered := p.travels(r, f); answered {
+			results <- end
 		}
-		time.Sleep(f.back)
-		results <- end
 	})
 	select {
 	case end := <-results:
@@ -137,6 +110,41 @@ func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args 
 		p.ends(ctx, sent, ctx.Err())
 		return "", ctx.Err()
 	}
+}
+
+// A travelled is what comes back of a round trip.
+type travelled struct {
+	reply string
+	err   error
+}
+
+// travels carries r to the store and back, and reports whether anything comes back.
+func (p *process) travels(r *request, f fate) (end travelled, answered bool) {
+	time.Sleep(f.there)
+	switch {
+	case f.lost:
+		return end, false
+	case f.cutBefore:
+		end.err = errCut
+	default:
+		if f.repeated {
+			again := *r
+			_, _ = p.run(&again)
+			for _, s := range again.slots {
+				s.repeated = true
+			}
+			time.Sleep(f.back)
+		}
+		end.reply, end.err = p.run(r)
+		if f.cutAfter {
+			end = travelled{"", errCut}
+		}
+	}
+	if f.stalled && !f.cutBefore {
+		return end, false
+	}
+	time.Sleep(f.back)
+	return end, true
 }
 
 // ends counts a round trip that has ended with err for the breaker: as a failure if it may be one.
