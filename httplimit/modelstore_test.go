@@ -78,12 +78,15 @@ func (s *modelStore) Close() error { return s.Limiter.Close() }
 // several are made one after the other, or for requests that have waited. A reservation makes its key
 // dear for good, so a request that waits for one key must not be the cause of one of another.
 func (s *modelStore) checkReserved() {
-	for _, key := range s.reserved {
+	s.mu.Lock()
+	reserved := s.reserved
+	s.reserved = nil
+	s.mu.Unlock()
+	for _, key := range reserved {
 		if !slices.ContainsFunc(s.exchanges, func(x *exchange) bool { return s.mayReserve(x, key) }) {
 			s.failf("the store was asked to reserve %q", key)
 		}
 	}
-	s.reserved = nil
 }
 
 // mayReserve reports whether x may reserve a key of the store.
