@@ -499,12 +499,6 @@ var ofScripts = []mutant{
 		file: "sashredis/scripts/ring.lua", old: "    redis.call('ZREMRANGEBYLEX', key, '(' .. newest, '(' .. s.letter .. '~~')\n", new: "",
 		tests: "TestMaxAhead",
 	},
-	{
-		name: "redis-ahead-token-stays", fault: "reservations of a key that begins anew give back units of later charges",
-		file: "sashredis/scripts/key.lua", old: "    key.token, key.leaseEnd, key.leased, key.lessees = '', -BASE, 0, 0\n", new: "",
-		tests: "TestMaxAhead",
-	},
-
 	// Deciding.
 	{
 		name: "redis-limits-one-suffices", fault: "a call is admitted if the last limit admits it",
