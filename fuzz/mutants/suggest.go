@@ -34,11 +34,6 @@ var ofSuggest = []mutant{
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
-		name: "printed-replay-forgets-debts", fault: "the command for all limits together carries less than the policy does after a response that costs more than is left",
-		file: "cmd/sash/internal/suggest/next.go", old: "2*l.Count))", new: "1000*l.Count))",
-		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
-	},
-	{
 		name: "printed-replay-loses-the-flag-after-one-with-a-value", fault: "of -key=addr -cost size, the command has no -cost",
 		file: "cmd/sash/internal/suggest/options.go", old: "if inline || f == nil", new: "if inline && len(given) == 1 || f == nil",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",

@@ -91,7 +91,7 @@ func counts(events []event) (sorted []int64) {
 
 // botsSet reports whether bots set a percentile, so that a warning is due.
 func (p *program) botsSet() bool {
-	if p.world.bots == 0 || p.set.none || p.report.Policy == nil {
+	if p.world.bots == 0 || p.set.form.columns || p.report.Policy == nil { // the bots share a name in columns
 		return false
 	}
 	share, _ := new(big.Rat).SetString(p.set.percentile)
