@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,7 @@ type model struct {
 	begun        int          // the number of calls that began to wait
 	settled      int64        // the clock's reading when all that waited was last looked at
 	saved        []*modelSnapshot
+	mu           sync.Mutex    // guards seen and what of waits they write, while calls run
 	seen, told   []observation // by the observer, and what it must have seen
 
 	last Decision // the latest, whose numbers the next calls may ask for
@@ -173,11 +175,14 @@ func (m *model) check() {
 		m.fail("the observer has seen\n%+v, want\n%+v", m.seen, m.told)
 	}
 	m.seen, m.told = m.seen[:0], m.told[:0]
+	m.goOn()
 }
 
 func (m *model) observe(key string, n int64, d Decision) {
-	m.seen = append(m.seen, observation{key, n, d})
 	m.l.Peek(key, 1) // it may call the limiter
+	m.mu.Lock()      // calls that wait may be admitted at the same time
+	defer m.mu.Unlock()
+	m.seen = append(m.seen, observation{key, n, d})
 }
 
 // sync finds out which keys were evicted, and checks that they were those to be evicted. The keys

@@ -80,6 +80,7 @@ func (m *model) beginWait(call string) {
 	go m.wait(w, keys)
 	synctest.Wait()
 	w.slept = !w.ended
+	m.goOn()
 	m.waited = m.waited || w.slept || m.maxKeys > 0
 }
 
@@ -100,14 +101,19 @@ func (m *model) oldAndNew() (keys []string) {
 }
 
 func (m *model) wait(w *modelWait, keys []string) {
+	var err error
+	var ours Reservation
 	switch w.call {
 	case "Wait":
-		w.err = m.l.Wait(w.ctx, keys[0], w.n)
+		err = m.l.Wait(w.ctx, keys[0], w.n)
 	case "WaitAll":
-		w.err = m.l.WaitAll(w.ctx, keys, w.n)
+		err = m.l.WaitAll(w.ctx, keys, w.n)
 	case "WaitReserve":
-		w.ours, w.err = m.l.WaitReserve(w.ctx, keys[0], w.n)
+		ours, err = m.l.WaitReserve(w.ctx, keys[0], w.n)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w.ours, w.err = ours, err
 	w.at, w.elapsed, w.ended = m.clock.Now(), time.Now(), true
 }
 
@@ -137,6 +143,13 @@ func (m *model) settle() {
 	}
 	m.checkWaiting(m.now(), nil)
 	m.settled = m.clock.Now()
+	m.goOn()
+}
+
+// goOn makes what the program has read so far come before what calls that wait write from now on.
+func (m *model) goOn() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 }
 
 // finish checks the result of a call that has ended.
@@ -281,6 +294,7 @@ func (m *model) drain() {
 			longest = max(longest, m.l.PeekAll(w.keys, 0).ResetAfter)
 		}
 		m.seen = m.seen[:0]
+		m.goOn()
 		if int64(longest) > math.MaxInt64-m.now() || int64(longest) > math.MaxInt64-m.clock.Now() {
 			return // time ends before
 		}
