@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -369,10 +368,4 @@ func (p *modelPolicy) panicOnRequest() {
 	if plan := p.Plan; plan != nil {
 		p.Plan = func(r *http.Request) string { check(r, "Plan"); return plan(r) }
 	}
-}
-
-// sortedByMoment sorts exchanges by when they were decided or settled.
-func sortedByMoment(all []*exchange, of func(*exchange) moment) []*exchange {
-	slices.SortFunc(all, func(a, b *exchange) int { return of(a).order - of(b).order })
-	return all
 }

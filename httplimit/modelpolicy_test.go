@@ -20,7 +20,6 @@ type modelPolicy struct {
 	identity   func(*http.Request) (string, bool)
 	opaque     bool // whether the form of its identities is not the model's business
 	everyone   bool
-	panicsFor  string // the function that panics on a request with this in X-Panic
 	settleName string
 }
 

@@ -57,12 +57,8 @@ var (
 	errPanic = errors.New("the Conn panics, says the model")
 )
 
-// caller is the key under which the context of a call has itself, and settling that of a
-// reservation which is settled.
-type (
-	caller   struct{}
-	settling struct{}
-)
+// settling is the key under which the context of a call has the reservation that is settled.
+type settling struct{}
 
 // fate draws what becomes of the next round trip.
 func (p *process) fate(settles bool) (f fate) {

@@ -43,15 +43,15 @@ type world struct {
 
 // A keyState is what is known of a key of the store beside its charges.
 type keyState struct {
-	name         string
-	less, lessBy int              // the latest event by which it became less than charges tell, and the process that caused it
-	charged      map[*process]int // the latest charge of each process
-	unheard      map[*process]int // its charges of which it has not heard
-	leased       bool             // it was leased
-	inexact      bool             // the reference does not know it exactly: see hasBucket
-	gaveBack     bool             // units of a token bucket were given back
-	loose        bool             // units of a lease may be used once more
-	uses         *reference.Table
+	name     string
+	less     int              // the latest event by which it became less than charges tell
+	charged  map[*process]int // the latest charge of each process
+	unheard  map[*process]int // its charges of which it has not heard
+	leased   bool             // it was leased
+	inexact  bool             // the reference does not know it exactly: see hasBucket
+	gaveBack bool             // units of a token bucket were given back
+	loose    bool             // units of a lease may be used once more
+	uses     *reference.Table
 }
 
 // A slot is one call that a script has decided.
