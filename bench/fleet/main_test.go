@@ -115,7 +115,7 @@ func TestRun_InterruptedWritesWhatThereIs(t *testing.T) {
 	needsServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := t.TempDir()
-	time.AfterFunc(300*time.Millisecond, cancel)
+	time.AfterFunc(2*time.Second, cancel) // the server runs by then, and it measures for longer
 	status, stdout, stderr := invoke(ctx, "-out", dir, "-only", "hot")
 	require.Equal(t, command.Interrupted, status, stderr)
 	require.Contains(t, stdout, "**Interrupted:**")
