@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,8 +148,8 @@ func TestQueue_ARequestWaitsForItsOwnPoliciesAndEarlierRequestsOnly(t *testing.T
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 26))
 			q := httplimit.Queue{Wait: 1000 * time.Hour, Requests: 1000, RequestsPerClient: 1000}
-			attempts := 0
-			options := []httplimit.Option{httplimit.WithSash(sash.WithObserver(func(string, int64, sash.Decision) { attempts++ }))}
+			var attempts atomic.Int64
+			options := []httplimit.Option{httplimit.WithSash(sash.WithObserver(func(string, int64, sash.Decision) { attempts.Add(1) }))}
 			fromSlow := []string{"a", "b", "c"} // the policies, by the length of their windows
 			for i, name := range fromSlow {
 				limit := sash.Per(3+random.Int64N(5), time.Duration(20-7*i+random.IntN(6))*time.Second)
@@ -201,7 +202,7 @@ func TestQueue_ARequestWaitsForItsOwnPoliciesAndEarlierRequestsOnly(t *testing.T
 				check(step)
 			}
 			require.Zero(t, l.Waiting())
-			require.Less(t, attempts, 10*steps)
+			require.Less(t, attempts.Load(), int64(10*steps))
 		})
 	}
 }
