@@ -346,6 +346,7 @@ func (m *model) wait() string {
 // reconfigure changes, adds and removes policies. Limits change in what package reference defines:
 // their Count and Burst.
 func (m *model) reconfigure() string {
+	m.reconfigured = m.step
 	if m.store != nil {
 		return ""
 	}

@@ -99,7 +99,11 @@ func (m *model) isHopeless(x *exchange, now int64) bool {
 }
 
 // checkOvertaking checks that x, which is admitted, has not overtaken a request that could go first.
+// Requests that start over, as policies are replaced, mostly keep their places, but not always.
 func (m *model) checkOvertaking(x *exchange, at int64) {
+	if m.reconfigured == m.step {
+		return
+	}
 	for _, earlier := range m.exchanges {
 		if earlier == x || !isWaiting(earlier) || !earlier.expected.waits || earlier.arrived.order > x.arrived.order {
 			continue

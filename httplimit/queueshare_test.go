@@ -187,7 +187,7 @@ func TestQueue_ARequestWaitsForItsOwnPoliciesAndEarlierRequestsOnly(t *testing.T
 			const steps = 100
 			for step := range steps {
 				if random.IntN(2) == 0 {
-					l.clock.Advance(time.Duration(random.IntN(int(6 * time.Second))))
+					l.clock.Advance(time.Duration(random.Int64N(int64(6 * time.Second))))
 				} else {
 					paths := []string{"/a", "/ab", "/abc", "/bc", "/c", "/ac"}
 					w := waiting{strconv.Itoa(step), strconv.Itoa(random.IntN(3)), paths[random.IntN(len(paths))], 1 + random.Int64N(3)}

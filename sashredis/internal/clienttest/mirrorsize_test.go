@@ -20,7 +20,7 @@ import (
 type answering struct{}
 
 func (answering) Run(_ context.Context, _ *sashredis.Script, keys, args []string) (string, error) {
-	const now = 1_800_000_000_000_000
+	const now int64 = 1_800_000_000_000_000
 	var states []string
 	for _, limits := range args[4:] {
 		for limit := range strings.SplitSeq(strings.TrimSuffix(limits, ";"), ";") {
