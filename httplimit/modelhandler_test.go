@@ -93,6 +93,17 @@ type handling struct {
 	*model
 	w http.ResponseWriter
 	r *http.Request
+
+	// headerIsRead is whether the server may be reading the header in another goroutine: that of
+	// HTTP/2 sends a status 1xx so, and does not wait for it once the stream is closed.
+	headerIsRead bool
+}
+
+// setHeader sets a header, unless that would be a race with the server.
+func (h *handling) setHeader(name, value string) {
+	if !h.headerIsRead {
+		h.w.Header().Set(name, value)
+	}
 }
 
 // handlerCalls are all that handlers do, by random.
@@ -118,7 +129,10 @@ var handlerCalls = []handlerCall{
 		h.noteStatus(status)
 		h.w.WriteHeader(status)
 	}},
-	{"WriteHeader(103)", func(h *handling, _ int) { h.w.WriteHeader(http.StatusEarlyHints) }},
+	{"WriteHeader(103)", func(h *handling, _ int) {
+		h.w.WriteHeader(http.StatusEarlyHints)
+		h.headerIsRead = h.r.Context().Err() != nil
+	}},
 	{"Flush", func(h *handling, _ int) {
 		connected := h.connected()
 		err := http.NewResponseController(h.w).Flush()
@@ -141,9 +155,9 @@ var handlerCalls = []handlerCall{
 			h.pause()
 		}
 	}},
-	{"a header with the cost", func(h *handling, n int) { h.w.Header().Set("X-Units", units[n%len(units)]) }},
+	{"a header with the cost", func(h *handling, n int) { h.setHeader("X-Units", units[n%len(units)]) }},
 	{"a trailer with the cost", func(h *handling, n int) {
-		h.w.Header().Set(http.TrailerPrefix+"X-Units", units[n%len(units)])
+		h.setHeader(http.TrailerPrefix+"X-Units", units[n%len(units)])
 	}},
 	{"Commit", func(h *handling, n int) {
 		h.say(n, func(c *httplimit.Charge, s *said) { c.Commit(int64(n)); s.whole, s.cost = true, int64(n) })
@@ -272,7 +286,7 @@ func (h *handling) say(n int, do func(*httplimit.Charge, *said)) {
 
 // handle is the handler behind the middleware.
 func (m *model) handle(w http.ResponseWriter, r *http.Request) {
-	h := &handling{m.exchanges[exchangeNumber(r)], m, w, r}
+	h := &handling{exchange: m.exchanges[exchangeNumber(r)], model: m, w: w, r: r}
 	if now := m.moment(); h.verdict == nil {
 		h.admitted, h.header, h.exchange.decided = true, w.Header().Clone(), now
 	}
