@@ -15,8 +15,9 @@ import (
 //     resolution;
 //   - the one that remembers furthest back.
 //
-// Of old token buckets with its Window, a new one prefers that of its own rate. It prefers
-// any token bucket to a rule that does not remember as far back as it looks.
+// Of old token buckets with its Window, a new one prefers one of its own rate, and then the
+// one at its own place among the rules. It prefers any token bucket to a rule that does not
+// remember as far back as it looks.
 //
 // If the old rule knows only the window or bucket in which a unit was charged, the unit is
 // dated at the end of that window or bucket. It may count longer than it should, but
@@ -107,7 +108,7 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 	}
 	for i := range rs.rules {
 		r, s := &rs.rules[i], &next.states[i]
-		source := r.source(rules)
+		source := r.source(rules, i)
 		r.inherit(s, &rules[source], from.stateOf(e, word, source), now)
 		if isMulti && rules[source].equalButAmounts(r.Limit) {
 			s.lineage.Store(e.asMulti().states[source].lineage.Load().next())
@@ -116,10 +117,10 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 	return next.compact(kind, e.Name())
 }
 
-// source returns the index of that of rules whose charges are replayed to r. Of those
-// equal but for Count and Burst it is the one with the greatest Count: where denied attempts
-// are charged, the others know of fewer.
-func (r *rule) source(rules []rule) (best int) {
+// source returns the index of the one of rules whose charges are replayed to r, a rule at
+// that place. If none is preferred to the one at the same place, it is that one.
+func (r *rule) source(rules []rule, place int) (best int) {
+	best = min(place, len(rules)-1)
 	for i := range rules {
 		if rules[i].Limit == r.Limit {
 			return i
@@ -167,13 +168,13 @@ func (r *rule) informsBetter(a, b *rule) bool {
 	return ofA.remembers > ofB.remembers
 }
 
-// sourceBefore reports whether a is the source of r rather than b. All are equal but for Count
-// and Burst.
+// sourceBefore reports whether a is preferred to b as the source of r. All are equal but for
+// Count and Burst.
 func (r *rule) sourceBefore(a, b *rule) bool {
-	if r.form == debtForm && (a.Count == r.Count) != (b.Count == r.Count) {
-		return a.Count == r.Count // what lacks under the same rate is what lacks
+	if r.form == debtForm {
+		return a.Count == r.Count && b.Count != r.Count // at the same rate, as many units came back
 	}
-	return a.Count > b.Count
+	return a.Count > b.Count // where denied attempts are charged, b knows of fewer
 }
 
 // latestInstant returns the latest instant, at most now, that r takes for the window or

@@ -142,7 +142,7 @@ func TestReconfigure_ReplaysTheLimitThatKnowsMost(t *testing.T) {
 	} {
 		p := newTest(t, hour, log, buckets).own()
 		r := newTest(t, c.to).rule()
-		require.Equal(t, c.want, r.source(p.rules), c.to)
+		require.Equal(t, c.want, r.source(p.rules, 0), c.to)
 	}
 }
 

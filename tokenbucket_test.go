@@ -432,23 +432,28 @@ func TestTokenBucket_StartsAtAFloorOutsideTheSpan(t *testing.T) {
 	}
 }
 
-// Of several old limits, a bucket takes what it lacks from one of its own rate, and else from
-// another bucket, rather than from a limit that does not look back far enough.
+// Of several old limits, a bucket takes what it lacks from one of its own rate, else from the
+// one at its own place, and else from another bucket, rather than from a limit that does not
+// look back far enough.
 func TestTokenBucket_InheritsFromTheLimitThatKnowsMost(t *testing.T) {
 	slow, fast, log := PerSecond(1).TokenBucket(1000), PerSecond(100).TokenBucket(100), PerSecond(10).Log()
 	for _, c := range []struct {
-		old  []Limit
-		to   Limit
-		want int
+		old   []Limit
+		to    Limit
+		place int
+		want  int
 	}{
-		{[]Limit{slow, fast}, PerSecond(1).TokenBucket(1001), 0},
-		{[]Limit{fast, slow}, PerSecond(1).TokenBucket(1001), 1},
-		{[]Limit{fast, slow}, PerSecond(7).TokenBucket(1001), 0},
-		{[]Limit{log, slow}, Per(1, 30*time.Second).TokenBucket(100), 1},
-		{[]Limit{log, slow}, Per(100, 30*time.Second).TokenBucket(2), 0}, // it fills within what the log remembers
+		{[]Limit{slow, fast}, PerSecond(1).TokenBucket(1001), 1, 0},
+		{[]Limit{fast, slow}, PerSecond(1).TokenBucket(1001), 0, 1},
+		{[]Limit{fast, slow}, PerSecond(7).TokenBucket(1001), 0, 0},
+		{[]Limit{fast, slow}, PerSecond(7).TokenBucket(1001), 1, 1},
+		{[]Limit{log, fast, slow}, PerSecond(7).TokenBucket(1001), 0, 1},
+		{[]Limit{log, fast, slow}, PerSecond(7).TokenBucket(1001), 5, 2},
+		{[]Limit{log, slow}, Per(1, 30*time.Second).TokenBucket(100), 0, 1},
+		{[]Limit{log, slow}, Per(100, 30*time.Second).TokenBucket(2), 1, 0}, // it fills within what the log remembers
 	} {
 		r := newTest(t, c.to).rule()
-		require.Equal(t, c.want, r.source(newTest(t, WithLimits(c.old...)).own().rules), "%v to %v", c.old, c.to)
+		require.Equal(t, c.want, r.source(newTest(t, WithLimits(c.old...)).own().rules, c.place), "%v to %v, number %d", c.old, c.to, c.place)
 	}
 }
 

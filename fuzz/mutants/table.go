@@ -1003,8 +1003,13 @@ var ofSash = []mutant{
 	},
 	{
 		name: "change-follows-the-smallest", fault: "of two equal limits the one that knows less is replayed",
-		file: "migrate.go", old: "return a.Count > b.Count\n", new: "return a.Count < b.Count\n",
+		file: "migrate.go", old: "return a.Count > b.Count ", new: "return a.Count < b.Count ",
 		tests: "TestReconfigure_Replays",
+	},
+	{
+		name: "change-forgets-the-place", fault: "of two buckets of other rates, that of another limit is taken",
+		file: "migrate.go", old: "best = min(place, len(rules)-1)", new: "best = 0",
+		tests: "TestTokenBucket_Inherits",
 	},
 	{
 		name: "change-looks-too-far-back", fault: "buckets are taken to remember all of their oldest one",

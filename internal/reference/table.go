@@ -150,10 +150,10 @@ func (t *Table) override(key string, limits []Limit) {
 }
 
 // Reconfigure replaces the limits of all keys without limits of their own. The charges
-// under a limit migrate to a new limit that differs from it only in Count. Under any
-// other limit the key begins anew, since how much a limiter knows there is not defined
-// here. A token bucket of another Count begins anew as well, since what it keeps depends
-// on the time: see [Table.ReconfigureAt].
+// under a limit migrate to a new limit that differs from it only in Count. If there are
+// several, source tells which. Under any other limit the key begins anew, since how much a
+// limiter knows there is not defined here. A token bucket of another Count begins anew as
+// well, since what it keeps depends on the time: see [Table.ReconfigureAt].
 func (t *Table) Reconfigure(limits []Limit) {
 	t.limits = limits
 	for name := range t.keys {
@@ -182,12 +182,40 @@ func (t *Table) migrate(name string, now *big.Int) {
 		t.lineages[name]++ // nothing is kept of it
 		return
 	}
-	for _, k := range t.key(name) {
-		if i := slices.IndexFunc(old, func(o *Key) bool { return k.limit.equalButCount(o.limit) }); i < 0 || !k.inherit(old[i], now) {
+	for place, k := range t.key(name) {
+		if o := k.source(old, place); o == nil || !k.inherit(o, now) {
 			k.lineage++
 			t.lineages[name] = k.lineage
 		}
 	}
+}
+
+// source returns the one of old whose charges k, the state under the limit at that place,
+// begins with; nil if it has none. It is one under an equal limit if there is one. A token
+// bucket then prefers one of its own rate, and then the one at its place. Any other limit
+// prefers the greatest Count.
+func (k *Key) source(old []*Key, place int) (best *Key) {
+	rank := func(i int) []int64 {
+		o := old[i].limit
+		switch {
+		case o == k.limit:
+			return []int64{3}
+		case k.tokens == nil:
+			return []int64{0, o.Count}
+		case o.Count == k.limit.Count:
+			return []int64{2}
+		case i == place:
+			return []int64{1}
+		}
+		return []int64{0}
+	}
+	var highest []int64
+	for i, o := range old {
+		if r := rank(i); k.limit.equalButCount(o.limit) && slices.Compare(r, highest) > 0 {
+			best, highest = o, r
+		}
+	}
+	return best
 }
 
 // inherit begins k, a key without charges, with those of o. It reports false if they

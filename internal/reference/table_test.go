@@ -82,6 +82,32 @@ func TestTable_GivesAKeyLimitsOfItsOwn(t *testing.T) {
 	})
 }
 
+func TestTable_AChangedLimitTakesTheChargesOfOneLikeIt(t *testing.T) {
+	bucket := func(count, burst int64) Limit { return Limit{Count: count, Window: 10, Burst: burst} }
+	log := func(count int64) Limit { return Limit{Log: true, Count: count, Window: 10} }
+	for _, c := range []struct {
+		old   []Limit
+		to    Limit
+		place int
+		want  int
+	}{
+		{[]Limit{log(5), bucket(3, 2)}, bucket(4, 9), 0, 1},
+		{[]Limit{bucket(3, 2), bucket(6, 12)}, bucket(6, 12), 0, 1},
+		{[]Limit{bucket(3, 2), bucket(6, 12)}, bucket(6, 7), 0, 1},
+		{[]Limit{bucket(3, 2), bucket(6, 12)}, bucket(4, 2), 1, 1},
+		{[]Limit{bucket(3, 2), bucket(6, 12)}, bucket(4, 2), 2, 0},
+		{[]Limit{log(5), log(9), log(7)}, log(6), 0, 1},
+		{[]Limit{log(5), log(9), log(7)}, log(7), 0, 2},
+	} {
+		var old []*Key
+		for _, l := range c.old {
+			old = append(old, New(l))
+		}
+		assert.Same(t, old[c.want], New(c.to).source(old, c.place), "%v to %v, number %d", c.old, c.to, c.place)
+	}
+	assert.Nil(t, New(bucket(3, 2)).source([]*Key{New(log(3))}, 0))
+}
+
 // reserve takes n units of the key "a", which must be admitted.
 func reserve(t *testing.T, table *Table, at, n int64) Reservation {
 	t.Helper()

@@ -120,7 +120,7 @@ func TestTokenBucket_WithACountOfZeroAdmitsNothing(t *testing.T) {
 		assert.True(t, k.equal(New(k.limit)))
 	}
 	// What is spent all the same does not come back.
-	table := NewTable([]Limit{{Count: 0, Window: 10, Burst: 3, ChargeDenied: true}, {Count: 1, Window: 10, Burst: 3, ChargeDenied: true}})
+	table := NewTable([]Limit{{Count: 0, Window: 10, Burst: 3, ChargeDenied: true}, {Count: 2, Window: 10, Burst: 3, ChargeDenied: true}})
 	table.Spend(0, 2, "a")
 	table.Spend(5, 1, "a")
 	never := Answer{RetryAfter: Never, ResetAfter: Never}
