@@ -37,7 +37,7 @@ func Test(t *testing.T, p *Protocol, programs int64) {
 		programs /= 4
 	}
 	if race.Enabled {
-		programs /= 4
+		programs /= 2
 	}
 	if n := number(t, "SASH_MODEL_PROGRAMS"); n > 0 {
 		programs = n
