@@ -602,7 +602,7 @@ func (m *model) pass(d time.Duration) {
 	}
 	switch {
 	case m.bubbleClock:
-		time.Sleep(m.atMost(d))
+		time.Sleep(m.atMost(d)) // of the bubble
 	case m.rng.IntN(8) == 0:
 		m.manual.Set(m.clock.Now() + int64(d))
 	default:

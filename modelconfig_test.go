@@ -157,7 +157,7 @@ func (c *modelConfig) drawInterval() {
 	}
 }
 
-// drawPlans gives some keys limits of their own, of which those of one are wrong.
+// drawPlans gives some keys limits of their own. Those of one key are wrong.
 func (c *modelConfig) drawPlans() {
 	names := modelNames()
 	c.plans = map[string][]Limit{

@@ -391,7 +391,7 @@ func (m *model) sharedName(name string) string {
 	return fmt.Sprintf("shared %d", m.l.key(name).shard()-m.l.key("").shard())
 }
 
-// fits reports whether there is room for the missing ones of keys, of which that many need room.
+// fits reports whether there is room for the missing ones of keys, if room keys of the call need it.
 func (m *model) fits(keys []string, missing, room int, waits bool) bool {
 	if max(missing, room) > m.maxKeys {
 		return false
@@ -435,7 +435,7 @@ func (m *model) decision(a reference.Answer) Decision {
 		RetryAfter: time.Duration(a.RetryAfter), ResetAfter: time.Duration(a.ResetAfter)}
 }
 
-// refusal returns the decision on a call of which some keys have no room.
+// refusal returns the decision on a call if there is no room for some of its keys.
 func (m *model) refusal(v reference.Verdict, p placing, n int64) (d Decision) {
 	room := 0
 	for _, name := range p.keys {

@@ -260,7 +260,7 @@ func (m *model) isTooLate(w *modelWait) bool {
 // could hold up, had to. Of those that ended, it is for those that ended as w did.
 func (m *model) checkWaiting(at int64, w *modelWait) {
 	if m.maxKeys > 0 {
-		return // a key may have got room since, of which nobody tells: see drain
+		return // a key may have got room since, and nothing tells of it: see drain
 	}
 	taken := map[string]bool{}
 	for _, o := range m.waits {
@@ -299,7 +299,7 @@ func (m *model) drain() {
 			return // time ends before
 		}
 		if m.bubbleClock {
-			time.Sleep(longest)
+			time.Sleep(longest) // of the bubble
 		} else {
 			m.manual.Advance(longest)
 		}

@@ -160,7 +160,7 @@ func TestServer_PushesNothingBackBeyondTheDeadlineByRounding(t *testing.T) {
 		defer l.Close()
 		conn := dialBuffer(t, &echo{}, limited(l)...)
 		require.NoError(t, say(t.Context(), conn))
-		time.Sleep(900 * time.Microsecond)
+		time.Sleep(900 * time.Microsecond) // of the bubble
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute-500*time.Microsecond)
 		defer cancel()
 		var trailer metadata.MD

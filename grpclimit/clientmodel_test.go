@@ -25,7 +25,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/clientmodel"
 )
 
-// The interceptors of clients against those of servers, and against servers of other kinds.
+// TestModel_Clients runs the client interceptors against the server interceptors, and against other servers.
 func TestModel_Clients(t *testing.T) { clientmodel.Test(t, protocol, 600) }
 
 func TestModel_ObedientClientsAreNotSlower(t *testing.T) { clientmodel.TestThroughput(t, protocol, 60) }
@@ -211,13 +211,13 @@ func (s *modelSession) Do(ctx context.Context, c *clientmodel.Call) clientmodel.
 		_ = stream.SendMsg(new(wrapperspb.BytesValue))
 	}
 	_ = stream.CloseSend()
-	time.Sleep(c.Late - time.Since(opened))
+	time.Sleep(c.Late - time.Since(opened)) // of the bubble
 	for err = nil; err == nil; {
 		err = stream.RecvMsg(new(wrapperspb.BytesValue))
 	}
 	reply := modelReply(err)
 	if c.Again > 0 && reply.Kind == clientmodel.Answered {
-		time.Sleep(c.Again)
+		time.Sleep(c.Again) // of the bubble
 		if again := modelReply(stream.RecvMsg(new(wrapperspb.BytesValue))); again != reply {
 			reply.Note = "the end of the stream changes"
 		}

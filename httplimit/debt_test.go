@@ -131,7 +131,7 @@ func TestSettle_TellsDebtsByTheNameOfTheLimit(t *testing.T) {
 	s := newSite(t, p)
 	s.answer = func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 44)) }
 	s.do("GET /", "X-Key", "k")
-	s.clock.Advance(2 * time.Hour) // the window forgets all 44, of which 36 are owed
+	s.clock.Advance(2 * time.Hour) // the window forgets all 44, and 36 of them are owed
 	w := s.do("GET /", "X-Key", "k")
 	require.Equal(t, http.StatusTooManyRequests, w.Code)
 	require.Equal(t, `"p-1h";q=4;w=3600, "p-24h";q=1000;w=86400`, w.Header().Get("RateLimit-Policy"))

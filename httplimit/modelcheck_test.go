@@ -30,7 +30,7 @@ func (m *model) settle() {
 }
 
 // sleep lets time pass, and then waits until nothing moves. What the model has done until now comes
-// before all that happens meanwhile: it locks mu, and so does whoever notes that something happens.
+// before all that happens meanwhile: it locks mu, and so does all code that notes what happens.
 func (m *model) sleep(d time.Duration) {
 	m.mu.Lock()
 	//lint:ignore SA2001 the order is all that matters
@@ -367,6 +367,8 @@ func (m *model) checkStatus(x *exchange) {
 		want = m.unidentifiedBy
 	case e.outcome == httplimit.Failed:
 		want = http.StatusInternalServerError
+	case !x.admitted && m.closed && x.left:
+		// Whether its client left before it was refused makes the difference.
 	case !x.admitted:
 		want = m.deniedBy
 		if x.closedOut && m.deniedBy == http.StatusTooManyRequests {

@@ -173,7 +173,8 @@ type wantedEvent struct {
 	outcomes []httplimit.Outcome
 }
 
-// charge charges x at an instant to all enforced policies, or to none: those of one cost at a time.
+// charge charges x at an instant to all enforced policies, or to none. It takes policies of one cost
+// together.
 func (m *model) charge(x *exchange, at int64) (allowed bool, verdict reference.Verdict) {
 	takes := x.expected.enforcedTakes()
 	var done []*modelTake

@@ -41,7 +41,7 @@ func (c *policyChoice) oneIn(n int) bool { return c.random.IntN(n) == 0 }
 
 // policyFields are all fields of a Policy, in an order in which they can be chosen.
 var policyFields = []policyField{
-	{"Name", func(*policyChoice) {}}, // that of its place
+	{"Name", func(*policyChoice) {}}, // it follows from the place
 	{"Pattern", func(c *policyChoice) { c.Pattern = pick(c.random, modelPatterns) }},
 	{"Limits", func(c *policyChoice) { c.Limits = chooseLimits(c.random) }},
 	{"Plan", func(c *policyChoice) {

@@ -19,7 +19,7 @@ func (c *call) marks() bool {
 func (l *Limiter) serveMarked(next http.Handler, w http.ResponseWriter, r *http.Request, charges *Charges) {
 	l.marked.Add(1)
 	ctx := r.Context()
-	marked := r.WithContext(&passedContext{ctx, l})
+	marked := r.WithContext(context.WithValue(ctx, passedKey{l}, true))
 	defer func() {
 		*r = *marked.WithContext(ctx)
 		l.marked.Add(-1)
@@ -30,36 +30,12 @@ func (l *Limiter) serveMarked(next http.Handler, w http.ResponseWriter, r *http.
 // warnOfSecond warns, once, if r is marked: then l has admitted it before. The look at its context
 // is worth its cost only while a marked request is served.
 func (l *Limiter) warnOfSecond(r *http.Request) {
-	if l.marked.Load() > 0 && hasPassed(r.Context(), l) && !l.warned.Swap(true) {
+	if l.marked.Load() > 0 && r.Context().Value(passedKey{l}) != nil && !l.warned.Swap(true) {
 		logfOf(r)("httplimit: a request has passed the same Limiter twice, and is charged twice: " +
 			"mount the Limiter once on the way of a request")
 	}
 }
 
-// passedKey is the key of the innermost passedContext of a request.
-type passedKey struct{}
-
-// A passedContext is the context of a request that a limiter has admitted. The context in it may
-// be that of a limiter around.
-type passedContext struct {
-	context.Context
-	limiter *Limiter
-}
-
-func (c *passedContext) Value(key any) any {
-	if key == (passedKey{}) {
-		return c
-	}
-	return c.Context.Value(key)
-}
-
-// hasPassed reports whether ctx is marked as that of a request that l has admitted.
-func hasPassed(ctx context.Context, l *Limiter) bool {
-	for {
-		in, ok := ctx.Value(passedKey{}).(*passedContext)
-		if !ok || in.limiter == l {
-			return ok
-		}
-		ctx = in.Context
-	}
-}
+// A passedKey is the key of the mark that a limiter leaves in the context of a request that it has
+// admitted.
+type passedKey struct{ *Limiter }

@@ -35,8 +35,8 @@ import (
 // wait, and be served, without its client. The time of waiting counts towards the WriteTimeout of
 // an [http.Server]: after that, a request that has waited is charged, and its client gets no
 // answer. So the timeout should be longer than Wait. [http.Server.Shutdown] waits for requests that
-// wait, unless [Limiter.Close] ends their waiting. A [Limiter.Reconfigure] to policies without a Queue ends their waiting: each of them is
-// then admitted or denied at once.
+// wait, unless [Limiter.Close] ends their waiting. A [Limiter.Reconfigure] to policies without a Queue
+// ends their waiting, too: each of them is then admitted or denied at once.
 //
 // A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of
 // units that are given back after a response. It does not learn of units that come back by the

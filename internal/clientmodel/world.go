@@ -69,7 +69,7 @@ type real struct {
 // Limited reports whether the server of a host has policies.
 func (w *World) Limited(host string) bool { return slices.Index(w.Hosts, host)%2 == 0 }
 
-// rounding is longer than a server's deadline is before that of the client, which is sent in
+// rounding is more than a server's deadline may come before the client's, as deadlines are sent in
 // milliseconds.
 const rounding = 2 * time.Millisecond
 

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/clientmodel"
 )
 
-// The interceptor of clients against that of handlers, and against handlers of other kinds.
+// TestModel_Clients runs the client interceptor against the handler interceptor, and against other handlers.
 func TestModel_Clients(t *testing.T) { clientmodel.Test(t, protocol, 400) }
 
 func TestModel_ObedientClientsAreNotSlower(t *testing.T) { clientmodel.TestThroughput(t, protocol, 60) }

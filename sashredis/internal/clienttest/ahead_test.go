@@ -87,7 +87,7 @@ func TestMaxAhead_AKeyThatIsNotFurtherGoesOn(t *testing.T) {
 	}
 }
 
-// A key of which a lease or members were ahead keeps nothing of them.
+// A key keeps nothing of a lease or of members that were ahead.
 func TestMaxAhead_NothingIsLeft(t *testing.T) {
 	onEachServer(t, func(t *testing.T, client *redis.Client) {
 		for _, limits := range limitsAhead {

@@ -150,8 +150,8 @@ func (p *program) allow(q *process, r *rand.Rand) {
 	})
 }
 
-// guess finds who has decided a, of which only that is known: now, if it may be a lease, and else
-// once all calls are known that have had a slot.
+// guess finds who has decided a, if only the answer is known. It does so at once if that may be a
+// lease, and else when all calls are known that have had a slot.
 func (a *asked) guess(allowed bool) {
 	a.unknown++
 	a.last = a.world.seq
@@ -165,7 +165,7 @@ func (a *asked) guess(allowed bool) {
 	a.guesses = append(a.guesses, guess{a, allowed})
 }
 
-// A guess is a call of which only that is known.
+// A guess is a call whose answer is known, and nothing else.
 type guess struct {
 	*asked
 	allowed bool

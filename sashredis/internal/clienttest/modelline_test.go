@@ -33,7 +33,7 @@ type process struct {
 	leased   int64                // units
 	decided  [4]int64             // calls, by who decided
 	waits    bool
-	unknown  int // calls of which it is not known who decided
+	unknown  int // calls that an unknown party has decided
 
 	underway sync.WaitGroup // requests
 }

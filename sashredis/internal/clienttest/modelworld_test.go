@@ -46,7 +46,7 @@ type keyState struct {
 	name     string
 	less     int              // the latest event by which it became less than charges tell
 	charged  map[*process]int // the latest charge of each process
-	unheard  map[*process]int // its charges of which it has not heard
+	unheard  map[*process]int // charges that it has not heard of
 	leased   bool             // it was leased
 	inexact  bool             // the reference does not know it exactly: see hasBucket
 	gaveBack bool             // units of a token bucket were given back

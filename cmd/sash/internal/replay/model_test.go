@@ -33,8 +33,8 @@ const batchOfPrograms = 1000
 // a Unix socket: a server does not know these when it decides. Nor does it reach lines that are no
 // requests to net/http, paths that differ only in which characters are escaped, and an
 // X-Forwarded-For that is sent and empty, which most logs do not tell from none. Its logs are shorter
-// than what is read at once. So no line is too late for -reorder, of which TestRead_SortsWithinBoundedRoom
-// tells, and all files of a program are of one format.
+// than what is read at once, so no line is too late for -reorder: see TestRead_SortsWithinBoundedRoom.
+// All files of a program have one format.
 func TestModel_PrintedPoliciesDecideAsReplayed(t *testing.T) {
 	few := uint64(150)
 	if race.Enabled || testing.Short() && os.Getenv("SASH_ALL_STEPS") == "" {

@@ -37,7 +37,7 @@ func dashed(s string) string {
 
 // A form is a way in which servers log requests.
 type form struct {
-	names     []string      // any of which -format takes
+	names     []string      // -format takes each of them
 	detected  bool          // without -format
 	step      time.Duration // of its times
 	fields    []string      // that tell clients apart, as -key takes them
@@ -58,7 +58,7 @@ type logger struct {
 	separator string
 }
 
-// address returns a text of an address, of which there are several.
+// address returns one of the texts that an address may have.
 func (l *logger) address(a netip.Addr) string {
 	switch {
 	case !a.Is6() || l.random.IntN(4) > 0:

@@ -42,7 +42,7 @@ type program struct {
 	alone    []replay.Decided
 	together []replay.Decided
 	printed  printedProgram
-	asked    []*replay.Decided // of each request of printed; nil for those of strangers
+	asked    []*replay.Decided // by replay, for each request of printed; nil for a stranger's
 	policy   string            // the code of the policy, completed; empty if there is none
 
 	steps []string
@@ -368,16 +368,16 @@ func (p *program) prepare() {
 	if p.err != nil || p.policy == "" {
 		return
 	}
-	nobodys := slices.Clone(p.strangers)
-	slices.SortStableFunc(nobodys, func(a, b *request) int { return cmp.Compare(a.at, b.at) })
+	strange := slices.Clone(p.strangers)
+	slices.SortStableFunc(strange, func(a, b *request) int { return cmp.Compare(a.at, b.at) })
 	ask := func(at int64, q *request, d *replay.Decided) {
 		p.asked = append(p.asked, d)
 		p.printed.Requests = append(p.printed.Requests, p.ask(at, q))
 	}
 	for i, e := range p.events {
-		for len(nobodys) > 0 && nobodys[0].at <= e.at {
-			ask(nobodys[0].at, nobodys[0], nil)
-			nobodys = nobodys[1:]
+		for len(strange) > 0 && strange[0].at <= e.at {
+			ask(strange[0].at, strange[0], nil)
+			strange = strange[1:]
 		}
 		ask(e.at, e.request, &p.together[i])
 	}

@@ -200,8 +200,8 @@ func (w *world) proxy() netip.Addr {
 	return a
 }
 
-// late puts requests in the order in which a server logs them, when they end: some of them up to
-// so many places late.
+// late puts requests in the order in which a server logs them, which is that of their ends. Some of
+// them come late, by up to that many places.
 func late(r *rand.Rand, requests []*request, places int) []*request {
 	type place struct {
 		q  *request

@@ -406,7 +406,7 @@ func (s *source) checkHosts(lines []waitingLine) error {
 		"If a virtual host comes first: -format vhost_combined. If X-Forwarded-For does: %s", s.file, Clip(host), Clip(client), forwardedFirst)
 }
 
-// checkLists refuses lines of which some begin with several addresses, as X-Forwarded-For has them.
+// checkLists refuses lines if one begins with several addresses, as X-Forwarded-For has them.
 // No format that is detected reads them.
 func (s *source) checkLists(lines []waitingLine) error {
 	for _, l := range lines {
