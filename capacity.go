@@ -186,10 +186,8 @@ func (c *keyCap) fits(missing, keys int64) bool {
 	return max(missing, keys) <= c.max && !c.lacks(missing)
 }
 
-// holds reports whether a call on that number of keys may ever be admitted.
-func (c *keyCap) holds(keys int64) bool {
-	return c == nil || keys <= c.max || c.overflow == ShareOverflow
-}
+// holds reports whether there is ever room for that number of keys.
+func (c *keyCap) holds(keys int64) bool { return c == nil || keys <= c.max }
 
 // evictsBusy reports whether a key that is not idle is evicted to make room for a new one.
 func (c *keyCap) evictsBusy() bool { return c != nil && c.overflow == EvictLeastUsed }

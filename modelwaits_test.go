@@ -219,7 +219,10 @@ func (m *model) checkWaitError(w *modelWait) {
 			need++
 		}
 	}
-	exceeds = exceeds || m.overflow == DenyNew && m.maxKeys > 0 && need > m.maxKeys
+	if m.maxKeys > 0 && need > m.maxKeys {
+		own := slices.ContainsFunc(m.limits, func(l Limit) bool { return w.n > l.most() })
+		exceeds = exceeds || m.overflow == DenyNew || m.overflow == ShareOverflow && own
+	}
 	expired := !w.deadline.IsZero() && !w.elapsed.Before(w.deadline)
 	switch {
 	case errors.Is(w.err, ErrExceedsLimit) && exceeds:

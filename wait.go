@@ -55,7 +55,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // others.
 //
 // The errors are those of Wait. [ErrExceedsLimit] is also that of an empty list, and of
-// more keys than fit under [WithMaxKeys] at one time, unless keys share a quota.
+// more keys than fit under [WithMaxKeys] at one time, unless they share a quota that admits n.
 //
 // A call that waits costs about 500 bytes, and 250 more for each key but the first.
 func (l *Limiter) WaitAll(ctx context.Context, keys []string, n int64) error {
@@ -196,7 +196,7 @@ func (l *Limiter) waitError(ctx context.Context, targets []target, n int64, wait
 // neverAdmitted returns the error of a call that no wait would admit, or nil if targets may
 // admit n units in time.
 func (l *Limiter) neverAdmitted(targets []target, n int64) error {
-	room := int64(0)
+	g, room := l.current.Load(), int64(0)
 	for i := range targets {
 		rs := l.rulesetOf(targets[i].name)
 		if rs.fault != nil {
@@ -205,12 +205,23 @@ func (l *Limiter) neverAdmitted(targets []target, n int64) error {
 		if !rs.neverCharges {
 			room++
 		}
-		if r := rs.neverAdmits(n); r != nil {
-			return fmt.Errorf("sash: Wait: %d is more than %v ever admits: %w", n, r.Limit, ErrExceedsLimit)
+		if err := rs.exceededBy(n); err != nil {
+			return err
 		}
 	}
-	if !l.current.Load().cap.holds(room) {
-		return fmt.Errorf("sash: Wait: %d keys are more than WithMaxKeys ever tracks: %w", room, ErrExceedsLimit)
+	switch {
+	case g.cap.holds(room):
+		return nil
+	case g.overflow != nil: // at least one of the keys shares a quota of the limiter's own limits
+		return g.ruleset.exceededBy(n)
+	}
+	return fmt.Errorf("sash: Wait: %d keys are more than WithMaxKeys ever tracks: %w", room, ErrExceedsLimit)
+}
+
+// exceededBy returns the error of a call for n units if rs never admits as many, or nil.
+func (rs *ruleset) exceededBy(n int64) error {
+	if r := rs.neverAdmits(n); r != nil {
+		return fmt.Errorf("sash: Wait: %d is more than %v ever admits: %w", n, r.Limit, ErrExceedsLimit)
 	}
 	return nil
 }

@@ -619,6 +619,17 @@ func TestWaitAll_UnderACap(t *testing.T) {
 	}
 }
 
+// If not all of the keys fit, one of them shares a quota. If that never admits as many units, waiting
+// is of no use.
+func TestWaitAll_FailsAtOnceIfTheSharedQuotaIsTooSmall(t *testing.T) {
+	large := map[string]Limit{"large": PerHour(2000).Log(), "huge": PerHour(3000).Log()}
+	waiting(t, large, func(w *waitTest) {
+		err := w.l.WaitAll(w.Context(), []string{"large", "huge"}, 1500)
+		require.EqualError(t, err, "sash: Wait: 1500 is more than 1000/1h0m0s log ever admits: exceeds the limit")
+		require.NoError(t, w.l.WaitAll(w.Context(), []string{"large", "huge"}, 1000))
+	}, WithMaxKeys(1, ShareOverflow))
+}
+
 // Calls whose keys are idle make room for one another, although none of the keys is evicted for a
 // key that does not wait.
 func TestWaitAll_IdleKeysMakeRoomForOthersThatWait(t *testing.T) {
