@@ -342,7 +342,6 @@ func (m *model) settleOne(cancels bool) {
 		r = m.reservations[len(m.reservations)-1]
 	}
 	actual := int64(0)
-	cancels = cancels && m.givesBack(r.key)
 	if !cancels {
 		limits := m.limitsOf(r.key)
 		count := min(limits[m.rng.IntN(len(limits))].Count, 1<<40)
@@ -350,18 +349,8 @@ func (m *model) settleOne(cancels bool) {
 		if m.maxKeys > 0 && len(m.waits) > 0 {
 			actual = min(actual, r.n) // it may evict a key that is waited for
 		}
-		if !m.givesBack(r.key) {
-			actual = max(actual, r.n)
-		}
 	}
 	m.settleTo(r, actual, cancels)
-}
-
-// givesBack reports whether units of the key may be given back. Where denied calls are charged, it
-// is not defined how many of those count that were charged up to Count, once others are given
-// back.
-func (m *model) givesBack(name string) bool {
-	return !m.chargeDenied || !slices.ContainsFunc(m.limitsOf(name), func(l Limit) bool { return l.Algorithm != TokenBucket })
 }
 
 func (m *model) settleTo(r *modelReservation, actual int64, cancels bool) {
@@ -398,7 +387,7 @@ func (m *model) settleTo(r *modelReservation, actual int64, cancels bool) {
 func (m *model) reserveMany() {
 	name, first := m.key(), len(m.reservations)
 	l := m.limitsOf(name)[0]
-	if m.maxKeys > 0 || len(m.waits) > 0 || l.most() < 70 || !m.givesBack(name) || m.rng.IntN(4) > 0 {
+	if m.maxKeys > 0 || len(m.waits) > 0 || l.most() < 70 || m.rng.IntN(4) > 0 {
 		return
 	}
 	n := 1 + m.rng.Int64N(max(1, l.most()/100))

@@ -119,15 +119,13 @@ func (c *modelConfig) limit() Limit {
 	return modelAlgorithms[c.rng.IntN(len(modelAlgorithms))](c, l)
 }
 
-// retuned returns the limits with other Counts and Bursts. Where denied calls are charged, a log
-// remembers only as many units as its Count, so a greater Count would find too few. And what a
-// token bucket lacks at readings before its Count has changed is not defined.
+// retuned returns the limits with other Counts and Bursts. What a token bucket lacks at readings
+// before its Count has changed is not defined.
 func (c *modelConfig) retuned(rng *rand.Rand, limits []Limit) []Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {
 		l := &limits[i]
-		forgets := c.chargeDenied && (l.Algorithm == SlidingLog || l.Algorithm == SlidingBuckets)
-		if *l == Unlimited() || forgets || rng.IntN(3) == 0 {
+		if *l == Unlimited() || rng.IntN(3) == 0 {
 			continue
 		}
 		count := max(1, []int64{l.Count / 2, l.Count + 1, 2 * min(l.Count, 1<<50), 1 + rng.Int64N(20)}[rng.IntN(4)])

@@ -354,7 +354,7 @@ func (m *model) reconfigure() string {
 	for i, p := range next {
 		changed := *p
 		changed.Limits = slices.Clone(p.Limits)
-		if l := &changed.Limits[0]; m.random.IntN(2) == 0 && m.mayRaise(*l) {
+		if l := &changed.Limits[0]; m.random.IntN(2) == 0 && mayRaise(*l) {
 			l.Count += int64(m.random.IntN(3))
 		}
 		if m.random.IntN(4) == 0 {
@@ -385,7 +385,7 @@ func (m *model) setOwnLimits() string {
 		return ""
 	}
 	limits := slices.Clone(m.keys[key].take.limits)
-	if !m.mayRaise(limits[0]) {
+	if !mayRaise(limits[0]) {
 		return ""
 	}
 	limits[0].Count++ // package reference defines what becomes of the charges then
@@ -398,10 +398,8 @@ func (m *model) setOwnLimits() string {
 }
 
 // mayRaise reports whether package reference defines what becomes of charges if the Count of l is
-// raised. Where denied calls are charged, what was charged above Count is not known then.
-func (m *model) mayRaise(l sash.Limit) bool {
-	return !m.chargesDenied && l.Count > 0 && l != sash.Unlimited()
-}
+// raised.
+func mayRaise(l sash.Limit) bool { return l.Count > 0 && l != sash.Unlimited() }
 
 // pickKey returns a key for which no request waits; empty if there is none.
 func (m *model) pickKey() string {

@@ -170,7 +170,9 @@ func (k *Key) chargeCall(now, n int64, allowed bool, reservation int) {
 	case allowed:
 		k.charge(t, units)
 	case k.limit.ChargeDenied:
-		k.charge(t, least(units, k.room(k.slot(t))))
+		if units = least(units, k.room(k.slot(t))); units.Sign() > 0 {
+			k.charge(t, units)
+		}
 	}
 }
 
@@ -202,6 +204,22 @@ func (k *Key) charge(t, units *big.Int) {
 	// count no more under any limit, because Precision <= Window.
 	for old := sub(slot, add(k.window, k.window)); k.charges[0].slot.Cmp(old) <= 0; {
 		k.charges = k.charges[1:]
+	}
+	if k.limit.ChargeDenied && !k.weighted {
+		k.keepNewest()
+	}
+}
+
+// keepNewest forgets the oldest charges, as long as the others have Count units or more. Where
+// denied calls are charged, no others count. They do not count again if newer units are given
+// back.
+func (k *Key) keepNewest() {
+	units := new(big.Int)
+	for i := len(k.charges) - 1; i >= 0; i-- {
+		if units = add(units, k.charges[i].units); units.Cmp(k.count) >= 0 {
+			k.charges = k.charges[i:]
+			return
+		}
 	}
 }
 

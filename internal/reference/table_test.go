@@ -323,11 +323,11 @@ func TestSettle_ToTheCostReservedForgetsNoTime(t *testing.T) {
 	none.Count = 0
 	table := NewTable([]Limit{limit})
 	r := reserve(t, table, 95, 0)
-	table.Reconfigure([]Limit{none})
-	table.Take(100, 1, "a") // charged nothing, at 100
+	table.Take(100, 1, "a")
+	table.Reconfigure([]Limit{none}) // no unit counts under it
 	table.Settle(100, r, 0)
 	table.Reconfigure([]Limit{limit})
-	peeks(t, table, []step{{95, 1, Answer{Allowed: true, ResetAfter: 15}}})
+	peeks(t, table, []step{{95, 1, Answer{RetryAfter: 15, ResetAfter: 15}}})
 }
 
 func TestSettle_ADeniedReservation(t *testing.T) {
