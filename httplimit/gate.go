@@ -132,17 +132,18 @@ func (t *Transport) ensureRoom(domain string, now, until int64) bool {
 	return t.holds < limit || t.endFirst(domain, until)
 }
 
-// endFirst ends a hold in place of a new one, in domain and until then, or reports false: of
-// the domain with the most holds, the one that would pass first. So the names of one domain end no
-// holds of domains that have fewer. It must be called with mu held.
+// endFirst makes room for a new hold, which is in domain and would pass at until. It looks at the
+// domain with the most holds, the new one included, and there at the hold that would pass first. If
+// that is an old one, it ends it. If that is the new one, it reports false. So the names of one domain
+// end no holds of domains that have fewer. It must be called with mu held.
 func (t *Transport) endFirst(domain string, until int64) bool {
-	t.perDomain[domain]++ // the new one
+	t.perDomain[domain]++ // counts the new hold, until this returns
 	defer func() { t.removeFrom(domain) }()
 	most := 0
 	for _, n := range t.perDomain {
 		most = max(most, n)
 	}
-	stays := t.perDomain[domain] < most // the new one, whichever is ended
+	stays := t.perDomain[domain] < most // the new hold: only an old one of a fuller domain may end
 	var first *gate
 	var firstKey string
 	for key, g := range t.gates {

@@ -40,7 +40,7 @@ func (h hold) wait(ctx context.Context) error {
 }
 
 // domainOf returns what the names of one owner have in common: of a host, its last two
-// labels, or its last three if these two may be a public suffix such as "co.uk". It is the address
+// labels, or its last three if these two are a public suffix such as "co.uk". It is the address
 // of an IPv4 host, and the first 48 bits of an IPv6 one. One owner has all ports of a host.
 func domainOf(key string) string {
 	host, _, _ := strings.Cut(key, "/") // what follows is a method
@@ -54,13 +54,14 @@ func domainOf(key string) string {
 		return name
 	}
 	kept := 2
-	if len(labels[n-1]) == 2 && len(labels[n-2]) <= 3 {
+	if isPublicSuffix(labels[n-2], labels[n-1]) {
 		kept = 3
 	}
 	return strings.Join(labels[n-kept:], ".")
 }
 
-// ownerOf returns the addresses that have one owner with addr.
+// ownerOf returns what addresses of one owner have in common: addr without its zone if it is IPv4,
+// and its first 48 bits if it is IPv6.
 func ownerOf(addr netip.Addr) string {
 	if addr = addr.WithZone(""); addr.Is4() {
 		return addr.String()

@@ -100,11 +100,11 @@ type Transport struct {
 
 	// MaxHeld bounds how many keys are held back at a time. 0 or less means 16384. Beyond it, the
 	// domain with the most of these keys loses the one whose time would end first, which may be the
-	// new one. So a server with many names ends no holds of others. The next request of that key
-	// waits for the Limiter only. Requests of it that wait already keep waiting.
+	// new one. So the names of one domain end no holds of domains that have fewer. The next request of
+	// that key waits for the Limiter only. Requests of it that wait already keep waiting.
 	//
-	// The domain of a host is its last two labels, or three where these look like a public suffix,
-	// an IPv4 address, or 48 bits of an IPv6 one. With a Key, each key is a domain.
+	// The domain of a host is its last two labels, or its last three if two are a public suffix such as
+	// "co.uk". Of IPv4 it is the address, and of IPv6 its first 48 bits. With a Key, each key is a domain.
 	MaxHeld int
 
 	mu        sync.Mutex

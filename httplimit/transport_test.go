@@ -543,10 +543,28 @@ func TestTransport_ADomainEndsNoHoldsOfOthers(t *testing.T) {
 	require.Equal(t, map[string]int{"api.example": 1}, tr.perDomain)
 }
 
+// A short name under a country domain is one domain, and not the public suffix of many.
+func TestTransport_AShortDomainEndsNoHoldsOfOthers(t *testing.T) {
+	for _, hostile := range []string{"abc.io", "t.co", "x.ai", "abcd.io", "go.io"} {
+		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1e6), sash.WithClock(sash.NewManualClock(0))), MaxHeld: 100}
+		for i := range 20 {
+			tr.holdBack(fmt.Sprintf("api%d.example", i), time.Minute)
+		}
+		for i := range 200 {
+			tr.holdBack(fmt.Sprintf("n%d.%s", i, hostile), time.Hour)
+		}
+		for i := range 20 {
+			require.Equal(t, time.Minute, tr.heldFor(fmt.Sprintf("api%d.example", i)), hostile)
+		}
+	}
+}
+
 func TestTransport_HostsOfADomain(t *testing.T) {
 	for host, want := range map[string]string{
 		"example.com": "example.com", "example.com:81": "example.com", "a.b.example.com:80": "example.com", "a.example.co.uk": "example.co.uk",
 		"example.co.uk": "example.co.uk", "a.b.example.io": "example.io", "localhost": "localhost", "localhost:81": "localhost",
+		"n1.abc.io": "abc.io", "n1.t.co": "t.co", "n1.x.ai": "x.ai", "n1.go.io": "go.io", "go.io": "go.io", "a.b.go.jp": "b.go.jp",
+		"a.b.com.io": "b.com.io", "a.b.gouv.fr": "b.gouv.fr", "a.b.any.np": "b.any.np", "a.b.co.com": "co.com", "a.b.co.museum": "co.museum",
 		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "[2001:db8::1]:80": "2001:db8::/48", "[2001:db8:0:7::1]": "2001:db8::/48",
 		"[fe80::1%eth0]:80": "fe80::/48", "api.example.com:443/pkg.Service/Method": "example.com", "": "",
 	} {

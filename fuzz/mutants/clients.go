@@ -33,6 +33,11 @@ var ofClients = []mutant{
 		tests: "TestModel_Clients",
 	},
 	{
+		name: "client-short-names-are-owners", fault: "each name below a short second label of a country may have the holds of a domain",
+		file: "httplimit/suffix.go", old: "strings.Contains(secondLabels[label], top)", new: "len(label) <= 3",
+		tests: "TestTransport_AShortDomain|TestTransport_HostsOfADomain",
+	},
+	{
 		name: "client-least-domain-loses", fault: "at MaxHeld any domain loses the hold that ends first",
 		file: "httplimit/gate.go", old: " && t.perDomain[g.domain] == most {", new: " {",
 		tests: "TestModel_Clients|TestTransport_ADomain",
