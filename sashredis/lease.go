@@ -239,10 +239,11 @@ func (s *lessees) giveBack(t target, held *lease, units int64) (err error) {
 	return err
 }
 
-// grant begins the lease of units that the store has granted to b until end, in microseconds. v is
-// the state of the key with all that was charged.
+// grant begins the lease of units that the store has granted to b until end, in microseconds. That is
+// the end of all leases of the key at that time: another process may lease for longer than this one
+// wants. v is the state of the key with all that was charged.
 func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
-	rs, until := b.targets[0].ruleset, end*microsecond
+	rs, until := b.targets[0].ruleset, min(end*microsecond, v.at+int64(w.length))
 	origins := make([]string, len(rs.rules))
 	for i := range rs.rules {
 		until = min(until, rs.rules[i].periodEnd(&v.states[i]))

@@ -235,6 +235,11 @@ var ofSashredis = []mutant{
 		tests: "TestLease|TestExact_ALease",
 	},
 	{
+		name: "lease-for-as-long-as-others", fault: "a lease is used for as long as that of another process, which leases for longer",
+		file: "sashredis/lease.go", old: "min(end*microsecond, v.at+int64(w.length))", new: "end*microsecond",
+		tests: "TestLease_IsForNoLonger",
+	},
+	{
 		name: "lease-begins-when-received", fault: "a lease is taken to begin when its answer has come",
 		file: "sashredis/lease.go", old: "until: b.sent + length", new: "until: b.received + length",
 		tests: "TestLease|TestExact_ALease",

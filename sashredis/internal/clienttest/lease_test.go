@@ -150,6 +150,51 @@ func TestLease_EndsWithReset(t *testing.T) {
 	assert.Equal(t, int64(999), d.Remaining)
 }
 
+// A Reset that panics with a function of the user forgets nothing: the lease goes on.
+func TestLease_OutlastsAResetThatPanics(t *testing.T) {
+	s := newStore(t)
+	fault := ""
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1000)}, sashredis.WithLease(1000, time.Minute),
+		sashredis.WithLimitsFor(func(string) []sash.Limit {
+			if fault != "" {
+				panic(fault)
+			}
+			return nil
+		}))
+	ctx := context.Background()
+	for range 100 {
+		require.True(t, l.Allow(ctx, "k"))
+	}
+	fault = "of the user"
+	require.PanicsWithValue(t, fault, func() { _ = l.Reset(ctx, "k") })
+	fault = ""
+	assert.Equal(t, sashredis.ByLease, l.Take(ctx, "k", 1).By)
+}
+
+// Leases of one key end together in the store. A process uses no lease for longer than its own
+// WithLease says, though others lease for longer.
+func TestLease_IsForNoLongerThanItMay(t *testing.T) {
+	for _, limit := range []sash.Limit{sash.Per(1000, 24*time.Hour).Counter(), sash.Per(1000, 24*time.Hour).TokenBucket(1000)} {
+		s := newStore(t)
+		ctx := context.Background()
+		long, _ := s.limiter([]sash.Limit{limit}, sashredis.WithLease(100, time.Hour))
+		for range 50 {
+			require.True(t, long.Allow(ctx, "k"))
+		}
+		require.Positive(t, long.Stats().Leased)
+		short, local := s.limiter([]sash.Limit{limit}, sashredis.WithLease(100, time.Minute), sashredis.WithMirror(0))
+		for short.Stats().Lease == 0 {
+			require.True(t, short.Allow(ctx, "k"))
+		}
+		leased := short.Stats().Lease
+		require.Greater(t, short.Stats().Leased, leased, "%v", limit)
+		local.Advance(time.Minute)
+		s.advance(time.Minute)
+		require.True(t, short.Allow(ctx, "k"))
+		assert.Equal(t, leased, short.Stats().Lease, "%v", limit)
+	}
+}
+
 // Whatever several processes with leases admit, the exact rule admits, fed with what they have
 // used alone: however the round trips go, however the clocks run apart within 200 parts per
 // million, and whatever is given back.

@@ -3,6 +3,7 @@ package clienttest
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -310,8 +311,9 @@ func (p *program) reset(q *process, r *rand.Rand) {
 	a := q.begins("Reset", []string{name}, 0, false, false)
 	p.background(a, func() {
 		defer cancel()
-		q.forgetsHere(a, name)
-		err := q.Reset(ctx, name)
+		q.mayForget(name)
+		err := q.Reset(context.WithValue(ctx, resetting{}, a), name)
+		q.forgetsHere(a) // if nothing was sent
 		a.hasReset(ctx, err)
 		a := q.begins("Take", []string{name}, 1, true, false)
 		p.guarded(a, func() { a.checks(ctx, q.Take(ctx, name, 1)) })
@@ -332,14 +334,30 @@ func (a *asked) hasReset(ctx context.Context, err error) {
 	}
 }
 
-// forgetsHere lets the shares and the leases of q forget a key, as a Reset does.
-func (q *process) forgetsHere(a *asked, name string) {
+// mayForget notes that a Reset of a key is about to run in q.
+func (q *process) mayForget(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.shares.Reset(name)
+	q.resets[name] = turn{math.MaxInt, time.Now()}
+}
+
+// forgetsHere lets the shares and the leases of q forget the key of the Reset a, unless that has been
+// done. A Reset does so once the functions of the user have not panicked, and before it is sent. A
+// lease that has come at the same instant may be newer.
+func (q *process) forgetsHere(a *asked) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if a.forgot || a.wrong != nil || a.unlimited {
+		return
+	}
+	a.forgot = true
+	q.turns++
+	now := turn{q.turns, time.Now()}
+	q.shares.Reset(a.names[0])
+	q.resets[a.names[0]] = now
 	for _, g := range q.grants {
-		if g.by == q && slices.Contains(a.keys, g.key) && g.delivered {
-			g.dropped = true
+		if g.by == q && slices.Contains(a.keys, g.key) && g.delivered && !g.dropped && !g.deliveredAt.Equal(now.at) {
+			g.dropped, g.droppedAt = true, now
 		}
 	}
 }

@@ -23,15 +23,18 @@ type asked struct {
 	n               int64
 	charge, reserve bool
 	began           time.Time
+	turn            int   // of the world, when it began
 	seq, last       int   // of the world, when it began and ended; last is 0 if it may come to pass later
 	wrong           error // limits that are wrong
 	unlimited       bool
 	local           reference.Reservation // of what the fallback has admitted
+	forgot          bool                  // it is a Reset that has forgotten what the process had of its key
 }
 
 // ask returns a call that begins now. The world must be locked.
 func (p *process) ask(what string, names []string, n int64, charge, reserve bool) *asked {
-	a := &asked{process: p, what: what, names: names, n: n, charge: charge, reserve: reserve, began: time.Now(), seq: p.seq}
+	p.turns++
+	a := &asked{process: p, what: what, names: names, n: n, charge: charge, reserve: reserve, began: time.Now(), turn: p.turns, seq: p.seq}
 	var seen []string
 	for _, name := range names {
 		if slices.Contains(seen, name) {
@@ -223,11 +226,11 @@ func (a *asked) byLease(d sashredis.Decision) (fault string) {
 	k := a.key(a.keys[0])
 	for i := len(a.grants) - 1; i >= 0; i-- {
 		g := a.grants[i]
-		if g.by != a.process || g.key != a.keys[0] || !g.delivered || g.over || g.dropped || g.left < a.n {
+		if g.by != a.process || g.key != a.keys[0] || !g.delivered || g.over || g.left < a.n || g.dropped && !a.mayPrecede(g.droppedAt) {
 			continue
 		}
-		if now >= g.end && !a.set {
-			return fmt.Sprintf("the lease has ended at %d, and it is %d", g.end, now)
+		if now >= g.until && !a.set {
+			return fmt.Sprintf("the lease has ended at %d, and it is %d", g.until, now)
 		}
 		g.left -= a.n
 		a.uses(a.keys[0], now, a.n)
@@ -238,6 +241,10 @@ func (a *asked) byLease(d sashredis.Decision) (fault string) {
 	}
 	return "no lease has as many units"
 }
+
+// mayPrecede reports whether what a process now does for a may have come before what it did at t:
+// events of one instant come in any order, but for those that began after the other had ended.
+func (a *asked) mayPrecede(t turn) bool { return t.at.Equal(time.Now()) && a.turn < t.number }
 
 // byFallback checks an answer of the fallback.
 func (a *asked) byFallback(d sashredis.Decision) (fault string) {
@@ -277,6 +284,9 @@ func (a *asked) byShares() (fault string) {
 	now := a.sharesTime()
 	if a.set || slices.ContainsFunc(a.names, func(name string) bool { return a.program.changed[name] }) {
 		return "" // it goes on by its own clock then, and by the earlier limits
+	}
+	if slices.ContainsFunc(a.names, func(name string) bool { return a.mayPrecede(a.resets[name]) }) {
+		return "" // the shares of before count, or it is forgotten
 	}
 	for i, name := range a.names {
 		if i < len(a.limits) && len(a.names) == len(a.keys) {

@@ -24,6 +24,7 @@ type process struct {
 	fates    *rand.Rand
 	known    map[string]knowledge // by the names of keys in the store
 	shares   *reference.Table     // what the fallback has admitted, under the shares of limits
+	resets   map[string]turn      // by the names of keys: when a Reset has last forgotten what was of the key here
 	inARow   int                  // failures that the breaker counts, at most
 	closedAt time.Time            // when an answer has closed the breaker last
 	heard    int64                // the time of the store in the latest answer, in nanoseconds; 0: none
@@ -57,8 +58,12 @@ var (
 	errPanic = errors.New("the Conn panics, says the model")
 )
 
-// settling is the key under which the context of a call has the reservation that is settled.
-type settling struct{}
+// These are the keys under which the context of a call has the reservation that is settled, and the
+// call if it is a Reset.
+type (
+	settling  struct{}
+	resetting struct{}
+)
 
 // fate draws what becomes of the next round trip.
 func (p *process) fate(settles bool) (f fate) {
@@ -80,6 +85,9 @@ func (p *process) fate(settles bool) (f fate) {
 // Run is the connection of p. A script that is on its way runs, whether its caller still waits or not.
 func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args []string) (string, error) {
 	r := &request{by: p, ctx: ctx, script: script, keys: keys, args: args}
+	if a, ok := ctx.Value(resetting{}).(*asked); ok {
+		p.forgetsHere(a)
+	}
 	p.mu.Lock()
 	p.trips++
 	f := p.fate(scriptKind(script) == "settle")

@@ -267,7 +267,7 @@ func (p *program) newLimits(r *rand.Rand) (limits []sash.Limit) {
 
 // newProcess returns a process with random options.
 func (p *program) newProcess(name string, r *rand.Rand, own []sash.Limit) *process {
-	q := &process{world: p.world, program: p, name: name, known: map[string]knowledge{}, shares: reference.NewTable([]reference.Limit{{Window: 1}})}
+	q := &process{world: p.world, program: p, name: name, known: map[string]knowledge{}, resets: map[string]turn{}, shares: reference.NewTable([]reference.Limit{{Window: 1}})}
 	q.settings = settings{prefix: "sash:", timeout: 100 * time.Millisecond, failures: 5, pause: time.Second, own: own}
 	q.weather, q.fates = weather{latency: time.Millisecond}, rand.New(rand.NewPCG(r.Uint64(), 2))
 	given := []string{"WithFallback"}
@@ -374,7 +374,7 @@ func (p *program) ends() {
 	}
 	p.world.audit()
 	for _, q := range p.processes {
-		q.shares = nil
+		q.shares, q.resets = nil, nil
 	}
 	p.names, p.plans, p.changed, p.held, p.world.unsure, p.world.guesses = nil, nil, nil, nil, nil, nil // callers are gone
 }

@@ -29,6 +29,7 @@ type world struct {
 	table   *reference.Table
 	limits  map[string][]sash.Limit // by how a script reads them
 	seq     int                     // counts what has happened to keys
+	turns   int                     // counts what tells the order of events of one instant
 	slots   []*slot
 	grants  []*grant
 	guesses []guess
@@ -48,6 +49,7 @@ type keyState struct {
 	charged  map[*process]int // the latest charge of each process
 	unheard  map[*process]int // charges that it has not heard of
 	leased   bool             // it was leased
+	leaseEnd int64            // the end of the latest lease, in microseconds; 0: none
 	inexact  bool             // the reference does not know it exactly: see hasBucket
 	gaveBack bool             // units of a token bucket were given back
 	loose    bool             // units of a lease may be used once more
@@ -77,12 +79,22 @@ type grant struct {
 	key       string
 	token     string
 	end       int64 // microseconds
+	until     int64 // of its use, in microseconds
 	units     int64
 	left      int64
 	reserved  reference.Reservation
 	delivered bool
 	dropped   bool // by a Reset
 	over      bool // given back, or begun anew
+
+	deliveredAt time.Time
+	droppedAt   turn
+}
+
+// A turn tells when an event was. Of two of one instant, the one of the larger number was noted later.
+type turn struct {
+	number int
+	at     time.Time
 }
 
 // A request is a script on its way.
@@ -228,7 +240,7 @@ func (w *world) run(r *request) (string, error) {
 func (w *world) forgets(key string) {
 	w.table.Reset(key)
 	k := w.key(key)
-	k.inexact = false
+	k.inexact, k.leaseEnd = false, 0
 	if k.uses != nil {
 		k.uses.Reset(key)
 	}
@@ -362,9 +374,13 @@ func (w *world) leases(r *request, at, units int64, until, token string) {
 	g.end, _ = strconv.ParseInt(until, 10, 64)
 	k := w.key(g.key)
 	k.leased = true
-	if units > r.by.leaseUnits || g.end > at+r.by.leaseFor.Microseconds() && !w.back || g.end <= at {
+	longest := at + r.by.leaseFor.Microseconds()
+	g.until = min(g.end, longest)
+	// Leases that run together end together.
+	if units > r.by.leaseUnits || g.end > longest && g.end != k.leaseEnd && !w.back || g.end <= at {
 		w.fails("a lease of %d units for %d us, of at most %d for %v", units, g.end-at, r.by.leaseUnits, r.by.leaseFor)
 	}
+	k.leaseEnd = g.end
 	k.inexact = k.inexact || w.hasBucket(r.args[4])
 	if !k.inexact {
 		all, v := w.table.DecideReserve(at*1000, units, g.key)
@@ -451,7 +467,7 @@ func (w *world) delivers(r *request) {
 				o.over = true
 			}
 		}
-		g.delivered = true
+		g.delivered, g.deliveredAt = true, time.Now()
 		g.by.leased += g.units
 	}
 	for _, key := range r.keys {
