@@ -86,6 +86,16 @@ func (c *call) cancelAll(takes []take) {
 	}
 }
 
+// closeFinal settles the reservations of charges that no response changes. While they are open, the
+// limiter keeps what it needs to give them back.
+func (c *call) closeFinal() {
+	for i := range c.takes[:c.enforced] {
+		if t := &c.takes[i]; t.reserved && !t.settles {
+			t.reservation.Commit(t.cost)
+		}
+	}
+}
+
 // admitShadows charges each shadow by itself: a shadow that denies stops no other one.
 func (c *call) admitShadows() {
 	for i := c.enforced; i < len(c.takes); i++ {

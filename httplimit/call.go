@@ -124,6 +124,7 @@ func (c *call) decideHere(v *Verdict, h http.Header, r *http.Request) {
 	}
 	c.setHeaders(h, &v.Denial)
 	if d.Allowed {
+		c.closeFinal()
 		v.Charges = c.newCharges(r, nil)
 	}
 }
@@ -133,6 +134,7 @@ func (c *call) decideHere(v *Verdict, h http.Header, r *http.Request) {
 func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	if c.within { // a function that WithSash was given has panicked, or ended its goroutine
 		c.end()
+		c.cancelAll(c.takes[:c.enforced])
 	}
 	if fault := recover(); fault != nil {
 		c.missed = nil

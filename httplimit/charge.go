@@ -203,18 +203,18 @@ func (c *Charge) Add(units int64) {
 func (l *Limiter) settle(c *Charge, r Response) {
 	defer logPanics(r.Request)
 	r.Estimate = c.estimate
-	cost := l.costOf(c, &r)
+	cost, said := l.costOf(c, &r)
+	// Commit to the estimate, too: the reservation is no longer open then.
 	if c.commit == nil {
-		c.reservation.Commit(cost) // also to the estimate: the reservation is no longer open
+		c.reservation.Commit(cost)
+	} else {
+		c.event.Err = c.commit(context.WithoutCancel(r.Request.Context()), cost) // the client may be gone by now
 	}
 	if cost == c.estimate {
-		if r.unseen {
+		if r.unseen && !said {
 			l.observeCharge(c, Unseen)
 		}
 		return
-	}
-	if c.commit != nil {
-		c.event.Err = c.commit(context.WithoutCancel(r.Request.Context()), cost) // the client may be gone by now
 	}
 	if cost < c.estimate {
 		l.waits.notify(c.key)
@@ -228,15 +228,16 @@ func (l *Limiter) settle(c *Charge, r Response) {
 	}
 }
 
-// costOf returns what the request has cost under the policy of c.
-func (l *Limiter) costOf(c *Charge, r *Response) int64 {
+// costOf returns what the request has cost under the policy of c, and whether its handler has said
+// so by itself.
+func (l *Limiter) costOf(c *Charge, r *Response) (cost int64, said bool) {
 	c.mu.Lock()
 	said, cost, more := c.said, c.units, c.more
 	c.mu.Unlock()
 	if !said {
 		cost = l.costByPolicy(c, r)
 	}
-	return max(window.Plus(cost, more), 0)
+	return max(window.Plus(cost, more), 0), said
 }
 
 // costByPolicy asks the policy of c. If one of its functions panics, the estimate stays.

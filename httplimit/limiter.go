@@ -30,9 +30,9 @@ type Limiter struct {
 	waits         waitQueues
 	closing       chan struct{} // closed by Close
 	closeOnce     sync.Once
-	marked        atomic.Int64 // number of marked requests that are being served
-	warned        atomic.Bool  // whether it has warned of a request that it decides twice
-	store         Store        // decides instead of limiter, which is nil then; nil: none
+	watched       atomic.Uintptr // the headerMap of a request that is being served; 0: none
+	warned        atomic.Bool    // whether it has warned of a request that it decides twice
+	store         Store          // decides instead of limiter, which is nil then; nil: none
 }
 
 // New returns a limiter with every [Policy] among options. The error lists all faults

@@ -18,7 +18,8 @@ import "net/http"
 //   - 429 if a policy denies the request, or 503 if [Denial].Err says why.
 //   - 400 if the identity cannot be told for a policy. Nothing is charged.
 //   - 500 if a function of a policy or the observer panics. The panic goes to the
-//     server's error log. Nothing is charged, unless it was the observer that panicked.
+//     server's error log. Nothing is charged, unless it was the observer that panicked, or
+//     [sash.WithLimitsFor] for the key of a shadow.
 //
 // A panic after next, such as one in Charge, is only logged.
 //
@@ -30,8 +31,8 @@ import "net/http"
 //
 // Mount a Limiter once on the way of a request: a request that passes two of its middlewares is
 // charged twice, and each of the requests that a handler makes of it, and passes to the mux again,
-// is charged as well. A limiter looks for that in the contexts of some requests, the first among
-// them, and warns once in the server's error log.
+// is charged as well. A limiter looks for that at some requests, the first among them, and warns
+// once in the server's error log. It knows a request by its header map, which copies share.
 func (l *Limiter) Middleware(next http.Handler) http.Handler {
 	mustNotBeNil("Middleware", next == nil)
 	return &handler{l, next}
@@ -47,15 +48,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	bare := len(header) == 0
 	var v Verdict
-	mark := h.decide(&v, header, r)
+	watch := h.decide(&v, header, r)
 	switch {
 	case v.Outcome != Admitted:
 		if !bare {
 			dropContent(header)
 		}
 		h.refuse(w, r, &v)
-	case mark:
-		h.serveMarked(h.next, w, r, v.Charges)
+	case watch:
+		h.serveWatched(h.next, w, r, v.Charges)
 	case v.Charges == nil:
 		h.next.ServeHTTP(w, r)
 	default:

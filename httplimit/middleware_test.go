@@ -436,6 +436,29 @@ func TestMiddleware_AnswersPanicsWithoutDetailsAndChargesNothing(t *testing.T) {
 	}
 }
 
+// If the limits of one key cannot be told, what was charged to another one is given back.
+func TestMiddleware_ChargesNothingIfTheLimitsOfAKeyPanic(t *testing.T) {
+	faulty := true
+	limitsFor := func(key string) []sash.Limit {
+		if faulty && strings.HasSuffix(key, "second") {
+			panic("no plan")
+		}
+		return nil
+	}
+	by := func(name string) httplimit.KeyFunc {
+		return httplimit.By(func(*http.Request) (string, bool) { return name, true })
+	}
+	s := newSite(t,
+		httplimit.WithSash(sash.WithLimitsFor(limitsFor)),
+		httplimit.Policy{Name: "a", Limits: []sash.Limit{sash.PerHour(1)}, Key: by("first")},
+		httplimit.Policy{Name: "b", Limits: []sash.Limit{sash.PerHour(10)}, Key: by("second"), Cost: func(*http.Request) int64 { return 2 }})
+	for range 3 {
+		require.Equal(t, http.StatusInternalServerError, s.do("GET /").Code)
+	}
+	faulty = false
+	require.Equal(t, http.StatusOK, s.do("GET /").Code)
+}
+
 func TestMiddleware_APanickingObserverLetsNothingThrough(t *testing.T) {
 	captureLog(t)
 	s := newSite(t, per("each", "", sash.PerHour(1)), httplimit.WithObserver(func(httplimit.Event) { panic("secret") }))

@@ -322,6 +322,9 @@ func (m *model) finish() {
 	for _, key := range m.names {
 		m.auditKey(key)
 	}
+	if m.store != nil {
+		m.store.checkOpen()
+	}
 	if seen := m.seen.Load(); seen != m.told {
 		m.failf("the second observer was told %d events, want %d", seen, m.told)
 	}

@@ -275,7 +275,8 @@ func (m *model) expectSettled(x *exchange, r httplimit.Response, unseen bool, at
 		r.Estimate = t.cost
 		cost, failed := m.cost(x, t, r)
 		s := x.did.said[t.Name]
-		if s.whole && t.Settle != nil {
+		said := s.whole && t.Settle != nil
+		if said {
 			cost, failed = max(s.cost, 0), false
 		}
 		if t.Settle != nil {
@@ -289,7 +290,7 @@ func (m *model) expectSettled(x *exchange, r httplimit.Response, unseen bool, at
 		}
 		m.table.Settle(at, t.reservation, cost)
 		switch {
-		case cost == t.cost && unseen:
+		case cost == t.cost && unseen && !said:
 			w.Outcome = httplimit.Unseen
 		case cost == t.cost:
 			continue

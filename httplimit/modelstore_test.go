@@ -14,8 +14,9 @@ import (
 type modelStore struct {
 	*model
 	*sash.Limiter
-	mu       sync.Mutex
-	reserved []string // keys, since the model has looked
+	mu        sync.Mutex
+	reserved  []string // keys, since the model has looked
+	unsettled int      // number of reservations that are open
 }
 
 func (s *modelStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
@@ -59,7 +60,11 @@ func (s *modelStore) Reserve(_ context.Context, keys []string, n int64) httplimi
 	a := s.answer(keys, n, d, d.Allowed)
 	for i := range a.Keys {
 		if d.Allowed {
+			s.unsettled++
 			a.Keys[i].Commit = func(_ context.Context, actual int64) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.unsettled--
 				reservations[i].Commit(actual)
 				return nil
 			}
@@ -86,6 +91,14 @@ func (s *modelStore) checkReserved() {
 		if !slices.ContainsFunc(s.exchanges, func(x *exchange) bool { return s.mayReserve(x, key) }) {
 			s.failf("the store was asked to reserve %q", key)
 		}
+	}
+}
+
+// checkOpen checks that no reservation is open once all admitted requests are settled.
+func (s *modelStore) checkOpen() {
+	settled := !slices.ContainsFunc(s.exchanges, func(x *exchange) bool { return x.admitted && x.settled.order == 0 })
+	if s.unsettled < 0 || settled && s.unsettled > 0 {
+		s.failf("%d reservations are open", s.unsettled)
 	}
 }
 

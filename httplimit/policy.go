@@ -144,15 +144,14 @@ type Policy struct {
 	// costs the greater of the estimate and of what Settle returns for what was written. So a
 	// client that hangs up pays for what it was sent.
 	//
-	// A client whose requests cost more than is left is denied until it has paid for them, for
-	// more than a Window if need be. A token bucket carries such a debt by itself; the other
-	// algorithms forget it after a Window. So under Settle each of them gets, for each key, a
-	// token bucket of the same rate next to it, which holds twice its Count. That denies nothing
-	// but debts, and clients know it by the name of the limit. It is one more of the 64 limits
-	// of a key, and costs the time and memory of one. Limits that a key was given by
-	// [sash.Limiter.SetLimits] or [sash.WithLimitsFor], and limits of
-	// [sash.Limiter.Reconfigure], have none: let them be token buckets, as in
-	// sash.PerHour(100).TokenBucket(100).
+	// A client whose requests cost more than is left is denied until it has paid for them, for more
+	// than a Window if need be. A token bucket carries such a debt by itself; the other algorithms
+	// forget it after a Window. So under Settle each of them gets, for each key, a token bucket of the
+	// same rate next to it, which holds twice its Count. As long as the clock does not go back, that
+	// denies nothing but debts. Clients know it by the name of the limit. It is one more of the 64
+	// limits of a key, and costs the time and memory of one. Limits that a key was given by
+	// [sash.Limiter.SetLimits] or [sash.WithLimitsFor], and limits of [sash.Limiter.Reconfigure], have
+	// none: let them be token buckets, as in sash.PerHour(100).TokenBucket(100).
 	Settle func(*Response) int64
 
 	// Queue lets requests wait that the policy denies, instead of refusing them. The zero

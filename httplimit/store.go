@@ -61,7 +61,8 @@ type KeyDecision struct {
 	// is not known.
 	Next sash.Decision
 	// Commit changes the charge of this key to the units that the call has cost, even if that is
-	// more than is left. Only a Reserve that was admitted sets it. It is called once at most.
+	// more than is left. Only a Reserve that was admitted sets it. It is called once at most, also
+	// with the units that were charged: then there is nothing to change.
 	Commit func(ctx context.Context, actual int64) error
 }
 

@@ -86,6 +86,7 @@ func (of *call) decideByStore(v *Verdict, h http.Header, r *http.Request) {
 	c.report(d.Allowed)
 	c.setHeaders(h, &v.Denial)
 	if d.Allowed {
+		c.closeFinal()
 		v.Charges = c.newCharges(r, c.stored)
 	}
 }
@@ -154,6 +155,15 @@ func (c *storeCall) cancel(indices []int) {
 		if commit := c.stored[i].commit; commit != nil {
 			_ = commit(c.ctx, 0)
 			c.waits.notify(c.takes[i].key)
+		}
+	}
+}
+
+// closeFinal is that of a call in this process.
+func (c *storeCall) closeFinal() {
+	for i := range c.takes[:c.enforced] {
+		if t, commit := &c.takes[i], c.stored[i].commit; commit != nil && !t.settles {
+			_ = commit(c.ctx, t.cost) // there is nothing to change
 		}
 	}
 }

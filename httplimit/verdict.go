@@ -44,12 +44,12 @@ func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
 	return v
 }
 
-// decide is Decide that sets v, which is the zero Verdict. It reports whether to mark the request,
-// if it is admitted.
-func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) (mark bool) {
+// decide is Decide that sets v, which is the zero Verdict. It reports whether to watch the
+// request, if it is admitted.
+func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) (watch bool) {
 	c := l.calls.Get().(*call)
 	l.warnOfSecond(r)
-	mark = c.marks()
+	watch = c.watches()
 	c.table = l.table.Load()
 	if l.store == nil {
 		c.decideHere(v, h, r)
@@ -58,7 +58,7 @@ func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) (mark bool)
 	}
 	// Serving the request may take long, so another request gets the call first.
 	c.release()
-	return mark
+	return watch
 }
 
 // Refuse writes the answer of the middleware to a request that is not admitted: that of
