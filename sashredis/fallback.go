@@ -233,10 +233,12 @@ func (f *fallback) seedAll(targets []target) []string {
 
 // seed charges to t the share of what the mirror knows, unless that has been done.
 func (f *fallback) seed(t target) {
+	if f.clock != nil {
+		f.clock.used.Store(true)
+	}
 	if f.limiter.mirror == nil {
 		return
 	}
-	f.clock.used.Store(true)
 	if e := f.limiter.mirror.load(t); e != nil {
 		e.seeding.Do(func() { f.seedFrom(e, t) })
 	}

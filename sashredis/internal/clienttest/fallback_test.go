@@ -137,6 +137,10 @@ func TestFallbackLocal_GoesOnFromWhatTheStoreSaid(t *testing.T) {
 	}
 }
 
+// mirrorOrNone are mirrors of limiters whose fallback is to go on from what it has admitted, with and
+// without what the store said.
+var mirrorOrNone = []sashredis.Option{sashredis.WithMirror(1000), sashredis.WithMirror(0)}
+
 // However often the store goes away, a process admits its share in a window, and all together at
 // most the share more than the Count.
 func TestFallbackLocal_AdmitsItsShareOverSeveralOutages(t *testing.T) {
@@ -144,28 +148,30 @@ func TestFallbackLocal_AdmitsItsShareOverSeveralOutages(t *testing.T) {
 		sash.Per(100, 10*time.Second).Counter(), sash.Per(100, 10*time.Second).Log(),
 		sash.Per(100, 10*time.Second).Buckets(time.Second), sash.PerHour(100).TokenBucket(100),
 	} {
-		s := newStore(t)
-		l, local := s.limiter([]sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)), sashredis.WithBreaker(1, 900*time.Millisecond))
-		ctx := context.Background()
-		require.True(t, l.Peek(ctx, "k", 1).Allowed) // it knows the time of the store
-		admitted := map[sashredis.By]int{}
-		for range 10 { // outages in 9 s
-			s.set(func() { s.err = errAway })
-			for range 60 {
-				if d := l.Take(ctx, "k", 1); d.Allowed {
-					admitted[d.By]++
+		for _, mirror := range mirrorOrNone {
+			s := newStore(t)
+			l, local := s.limiter([]sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)), sashredis.WithBreaker(1, 900*time.Millisecond), mirror)
+			ctx := context.Background()
+			require.True(t, l.Peek(ctx, "k", 1).Allowed) // it knows the time of the store
+			admitted := map[sashredis.By]int{}
+			for range 10 { // outages in 9 s
+				s.set(func() { s.err = errAway })
+				for range 60 {
+					if d := l.Take(ctx, "k", 1); d.Allowed {
+						admitted[d.By]++
+					}
+				}
+				local.Advance(900 * time.Millisecond)
+				s.advance(900 * time.Millisecond)
+				s.set(func() { s.err = nil })
+				for range 20 {
+					if d := l.Take(ctx, "k", 1); d.Allowed {
+						admitted[d.By]++
+					}
 				}
 			}
-			local.Advance(900 * time.Millisecond)
-			s.advance(900 * time.Millisecond)
-			s.set(func() { s.err = nil })
-			for range 20 {
-				if d := l.Take(ctx, "k", 1); d.Allowed {
-					admitted[d.By]++
-				}
-			}
+			assert.Equal(t, map[sashredis.By]int{sashredis.ByStore: 100, sashredis.ByFallback: 50}, admitted, "%v", limit)
 		}
-		assert.Equal(t, map[sashredis.By]int{sashredis.ByStore: 100, sashredis.ByFallback: 50}, admitted, "%v", limit)
 	}
 }
 
@@ -200,23 +206,28 @@ func TestFallbackLocal_CountsByASteadyClock(t *testing.T) {
 		sash.PerMinute(100).Counter(), sash.PerMinute(100).Log(), sash.PerMinute(100).Buckets(time.Second), sash.PerMinute(100).TokenBucket(100),
 	} {
 		for _, step := range []time.Duration{-time.Hour, time.Hour} {
-			s := newStore(t)
-			l, local := s.limiter([]sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
-			ctx := context.Background()
-			require.True(t, l.Take(ctx, "other", 1).Allowed) // it knows the time of the store
-			s.set(func() { s.err = errAway })
-			require.True(t, l.Take(ctx, "k", 50).Allowed)
-			s.advance(step)
-			s.set(func() { s.err = nil })
-			require.True(t, l.Take(ctx, "k", 20).Allowed)
-			require.True(t, l.Take(ctx, "new", 20).Allowed)
-			s.set(func() { s.err = errAway })
-			assert.False(t, l.Allow(ctx, "k"), "%v, %v", limit, step)
-			assert.Equal(t, int64(39), l.Take(ctx, "new", 1).Remaining, "a share of 20 is used: %v, %v", limit, step)
-			local.Advance(2 * time.Minute)
-			assert.Equal(t, int64(49), l.Take(ctx, "k", 1).Remaining, "%v, %v", limit, step)
+			countsByASteadyClock(t, limit, step, sashredis.WithMirror(1000), 39) // a share of 20 is used
+			countsByASteadyClock(t, limit, step, sashredis.WithMirror(0), 49)    // it is not known
 		}
 	}
+}
+
+func countsByASteadyClock(t *testing.T, limit sash.Limit, step time.Duration, mirror sashredis.Option, left int64) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)), mirror)
+	ctx := context.Background()
+	require.True(t, l.Take(ctx, "other", 1).Allowed) // it knows the time of the store
+	s.set(func() { s.err = errAway })
+	require.True(t, l.Take(ctx, "k", 50).Allowed)
+	s.advance(step)
+	s.set(func() { s.err = nil })
+	require.True(t, l.Take(ctx, "k", 20).Allowed)
+	require.True(t, l.Take(ctx, "new", 20).Allowed)
+	s.set(func() { s.err = errAway })
+	assert.False(t, l.Allow(ctx, "k"), "%v, %v", limit, step)
+	assert.Equal(t, left, l.Take(ctx, "new", 1).Remaining, "%v, %v", limit, step)
+	local.Advance(2 * time.Minute)
+	assert.Equal(t, int64(49), l.Take(ctx, "k", 1).Remaining, "%v, %v", limit, step)
 }
 
 // A reservation that the fallback has made is settled with the fallback.

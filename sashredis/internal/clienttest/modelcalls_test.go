@@ -197,6 +197,7 @@ func (p *program) wait(q *process, r *rand.Rand) {
 	a := q.begins("Wait", []string{name}, n, n > 0, false)
 	p.background(a, func() {
 		defer cancel()
+		a.hasWaits()
 		err := q.Wait(ctx, name, n)
 		if d, ok := ctx.Deadline(); ok && time.Since(d) > 0 && time.Since(a.began) > 0 {
 			a.faultf("it has ended %v after its deadline", time.Since(d))
@@ -204,7 +205,6 @@ func (p *program) wait(q *process, r *rand.Rand) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.notes("%s -> %v", a, err)
-		a.waits = true
 		switch {
 		case a.wrong != nil:
 			if err == nil {
@@ -230,6 +230,13 @@ func (p *program) wait(q *process, r *rand.Rand) {
 			a.fails("%s -> %v", a, err)
 		}
 	})
+}
+
+// hasWaits notes that p waits, also if a function of the user panics after it has asked.
+func (p *process) hasWaits() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waits = true
 }
 
 func (p *program) reserve(q *process, r *rand.Rand) {
