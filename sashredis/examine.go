@@ -11,21 +11,26 @@ type examiner struct {
 	mu       sync.Mutex // guards the fields below
 	underway bool
 	closed   bool
+	cancel   context.CancelFunc // of the latest examination; nil: there was none
 
 	running sync.WaitGroup // Go is called with mu held, and not once it is closed
 }
 
 // start runs f in a goroutine, unless an examination is under way or e is closed.
-func (e *examiner) start(f func()) {
+// The context of f ends with close.
+func (e *examiner) start(f func(ctx context.Context)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.underway || e.closed {
 		return
 	}
 	e.underway = true
+	ctx, cancel := context.WithCancel(context.Background())
+	e.cancel = cancel
 	e.running.Go(func() {
 		defer e.end()
-		f()
+		defer cancel()
+		f(ctx)
 	})
 }
 
@@ -35,10 +40,13 @@ func (e *examiner) end() {
 	e.underway = false
 }
 
-// close waits for the examination that is under way. None begins afterwards.
+// close ends the examination that is under way, and waits for it. None begins afterwards.
 func (e *examiner) close() {
 	e.mu.Lock()
 	e.closed = true
+	if e.cancel != nil {
+		e.cancel()
+	}
 	e.mu.Unlock()
 	e.running.Wait()
 }
@@ -48,13 +56,15 @@ func (e *examiner) close() {
 // deadlines of all callers end before the time-out, and one that answers is in use again although
 // the deadline of the call that has tried it was too short.
 func (l *Limiter) examine(keys []string) {
-	l.examiner.start(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
+	l.examiner.start(func(closing context.Context) {
+		ctx, cancel := context.WithTimeout(closing, l.timeout)
 		defer cancel()
 		l.stats.trips.Inc()
-		if err := l.ping(ctx, keys[0]); err == nil || isMisuse(err) {
+		switch err := l.ping(ctx, keys[0]); {
+		case err == nil || isMisuse(err):
 			l.breaker.succeeded()
-		} else {
+		case closing.Err() != nil: // that says nothing about the store
+		default:
 			l.failed(explain(err))
 		}
 	})

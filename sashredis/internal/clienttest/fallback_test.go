@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -377,6 +378,32 @@ func TestBreaker_IsNotHeldOpenByShortDeadlines(t *testing.T) {
 		return l.Take(context.Background(), "k", 1).By == sashredis.ByStore
 	})
 	require.NoError(t, l.Close())
+}
+
+// A hangingConn is a store that never answers.
+type hangingConn struct{}
+
+func (hangingConn) Run(ctx context.Context, _ *sashredis.Script, _, _ []string) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// Close does not wait for a store that hangs to be examined, and does not blame it.
+func TestBreaker_CloseEndsAnExamination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := sashredis.New(hangingConn{}, []sash.Limit{sash.PerMinute(100)},
+			sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(10*time.Second))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, l.Take(ctx, "k", 1).Err, context.DeadlineExceeded)
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, l.Close())
+		assert.Zero(t, time.Since(began))
+		assert.Zero(t, l.Stats().Failures)
+		assert.Equal(t, int64(2), l.Stats().RoundTrips)
+	})
 }
 
 // A deadlineContext is a context whose end is that of its deadline.
