@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// A breaker tells whether calls go to the store. It is open after limit failures in a row. Then
-// one call in each pause goes there all the same, and closes it if the store answers.
+// A breaker tells whether calls go to the store. It is open after limit failures in a row. Then only
+// one call in each pause goes to the store. If the store answers that call, the breaker is closed.
 type breaker struct {
 	limit, pause int64
 	failures     atomic.Int64          // in a row

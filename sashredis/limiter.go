@@ -241,8 +241,8 @@ func (l *Limiter) reading() string {
 	return strconv.FormatInt(micros, 10)
 }
 
-// forgetMirrored forgets what the mirror has of t from before reply, which tells the time at
-// which t became less, or more.
+// forgetMirrored forgets what the mirror has of t from before a change that no Take has made. reply
+// is the time of that change.
 func (l *Limiter) forgetMirrored(t target, reply string) error {
 	micros, err := number(reply)
 	if err != nil {

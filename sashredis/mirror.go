@@ -34,7 +34,8 @@ type mirrorSet struct {
 type mirrored struct {
 	name, suffix string
 	hash         uint64
-	// Without states: the key became less at that instant, and earlier states are no bound.
+	// Without states: at that instant units were given back, or the key was reset. Then earlier
+	// states are no lower bound any more.
 	view
 	charged        int64 // units that the same answer has charged to it since
 	sent, received int64 // readings of the local clock before and after the answer

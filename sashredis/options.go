@@ -176,7 +176,7 @@ func WithLease(units int64, d time.Duration) Option {
 // There is one breaker for all keys: in a cluster, successes of other nodes keep it closed. A call
 // whose context ends is no failure, since clients may choose deadlines. If its deadline was over, or
 // the latest call has failed, the limiter asks the store without a caller, for as long as the
-// time-out. That counts.
+// time-out. If the store does not answer then, that is a failure.
 func WithBreaker(failures int, pause time.Duration) Option {
 	return optionFunc(func(c *config) {
 		if failures < 1 {

@@ -124,5 +124,5 @@ func (l *Limiter) settle(ctx context.Context, t target, units int64, origins, to
 	if err != nil {
 		return err
 	}
-	return l.forgetMirrored(t, reply) // with more charged, it would deny as before, but tell too short a wait
+	return l.forgetMirrored(t, reply) // also after a charge: else the mirror would tell too short a wait
 }
