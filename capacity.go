@@ -152,10 +152,15 @@ func (c *keyCap) tryAcquire() bool {
 func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
 	g.cap.acquiring.Lock()
 	defer g.cap.acquiring.Unlock()
-	for acquired := range keys {
+	acquired := int64(0)
+	defer func() {
+		if acquired < keys { // there is not enough, or a clock has panicked
+			g.release(acquired)
+		}
+	}()
+	for ; acquired < keys; acquired++ {
 		for !g.cap.tryAcquire() {
 			if !l.makeRoom(g, 1, pinned, true) {
-				g.release(acquired)
 				return false
 			}
 		}

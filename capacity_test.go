@@ -521,3 +521,20 @@ func TestEvictLeastUsed_KeepsHeldKeysThatGoOn(t *testing.T) {
 		}
 	}
 }
+
+// If a clock panics while room is made for several keys, the room that was found is given back.
+func TestMaxKeys_AClockThatPanicsLosesNoRoom(t *testing.T) {
+	faulty, readings := false, 0
+	l := newTest(t, PerHour(5).Log(), WithMaxKeys(4, EvictLeastUsed), WithClock(clockFunc(func() int64 {
+		if readings++; faulty && readings > 1 {
+			panic("clock")
+		}
+		return 0
+	})))
+	for _, name := range []string{"a", "b", "c", "d"} {
+		l.Take(name, 1)
+	}
+	faulty, readings = true, 0
+	require.Panics(t, func() { l.acquireAll(l.current.Load(), 2, l.targets(nil, []string{"x", "y"})) })
+	require.Equal(t, l.table().size(), l.Len())
+}

@@ -47,7 +47,8 @@ func (l *Limiter) refused(r resolved, q query, others int, admitted bool) Decisi
 }
 
 // anyUnplaced reports whether a call on targets may have been denied because a key does not fit,
-// or by a quota that the key shares for that reason. That may be over at any time.
+// or by a quota that the key shares for that reason: whether one has no entry, though keys may be
+// denied room. That may be over at any time.
 func (l *Limiter) anyUnplaced(targets []target) bool {
 	for i := range targets {
 		if g, e := l.lookup(targets[i].key); e == nil && g.cap != nil && !g.cap.evictsBusy() {

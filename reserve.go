@@ -49,8 +49,9 @@ type origin struct {
 // It costs what Take does under several limits, and about 150 bytes until it is settled.
 // The first reservation of a key turns its entry into a larger one, by about 100 bytes. Under
 // a [TokenBucket], a reservation costs up to 64 bytes more while it is open, and to settle it
-// takes time proportional to the number of open reservations that were made after it. One that
-// is never settled stays open until the bucket holds more again than after that charge.
+// takes time proportional to the number of open reservations that were made after it, in which
+// other calls on the key wait: with 10,000 some 10 µs. One that is never settled costs nothing
+// more once a later charge has found the bucket as full again.
 func (l *Limiter) Reserve(key string, n int64) (Reservation, Decision) {
 	targets := []target{{key: l.key(key)}}
 	d := l.reserve(targets, n)
@@ -118,7 +119,7 @@ func (r Reservation) Commit(actual int64) {
 	if back < 0 {
 		r.of.spend(-back)
 	}
-	if back > 0 || r.of.buckets {
+	if back > 0 || r.of.buckets && r.of.origins != nil {
 		r.of.giveBack(max(back, 0))
 	}
 }
@@ -146,7 +147,9 @@ func (r *reservation) giveBack(units int64) {
 		default:
 			e.asMulti().giveBack(r.origins, units)
 			e.unlock(word)
-			l.queues.notify(r.key.name) // calls that wait for the key may go on
+			if units > 0 {
+				l.queues.notify(r.key.name) // calls that wait for the key may go on
+			}
 			return
 		}
 	}

@@ -1,9 +1,12 @@
 package sash
 
 import (
+	"context"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -402,6 +405,30 @@ func TestCancel_AnEmptiedStateBeginsAtTheFloor(t *testing.T) {
 			}
 			require.Equal(t, l.Take("new", 1), l.Take("k", 1))
 			require.Equal(t, 65*sec, l.Peek("k", 0).ResetAfter)
+		})
+	}
+}
+
+// A Commit to what was reserved gives nothing back, so no call that waits looks again.
+func TestReserve_AnExactCommitWakesNobody(t *testing.T) {
+	for _, limit := range []Limit{PerHour(10).Log(), PerHour(10).TokenBucket(10)} {
+		synctest.Test(t, func(t *testing.T) {
+			var readings atomic.Int64
+			system := SystemClock()
+			l := newTest(t, limit, WithClock(clockFunc(func() int64 { readings.Add(1); return system.Now() })))
+			r, _ := l.Reserve("k", 10)
+			ctx, cancel := context.WithCancel(t.Context())
+			var waiters sync.WaitGroup
+			for range 10 {
+				waiters.Go(func() { _ = l.Wait(ctx, "k", 1) })
+			}
+			synctest.Wait()
+			before := readings.Load()
+			r.Commit(10)
+			synctest.Wait()
+			require.Equal(t, before, readings.Load(), limit)
+			cancel()
+			waiters.Wait()
 		})
 	}
 }

@@ -75,7 +75,7 @@ func (l *Limiter) AllowBytes(key []byte) bool { return l.AllowN(asString(key), 1
 //
 // It costs one reading of the clock, one look-up and, if it charges, one
 // compare-and-swap. A key that is new, or was evicted, also costs an insert and another
-// reading. That stores a copy of the key, and 34 to 38 bytes under one [SlidingCounter] or
+// reading. That stores a copy of the key, and 35 to 50 bytes under one [SlidingCounter] or
 // [TokenBucket]; more under a very large limit, other algorithms or several limits.
 func (l *Limiter) Take(key string, n int64) Decision {
 	// The fast path is that of AllowN. It is shortest for a counter with nothing in the

@@ -201,7 +201,16 @@ func (g *lineage) settle(number int64, cost window.Amount) window.Amount {
 	if g.lows[later].open += open; g.lows[later].open == 0 {
 		g.lows = slices.Delete(g.lows, later, later+1)
 	}
+	g.shrink()
 	return cost
+}
+
+// shrink gives back the memory of lows if there have been far more.
+func (g *lineage) shrink() {
+	const least = 64
+	if n := len(g.lows); cap(g.lows) > max(least, 4*n) {
+		g.lows = append(make([]low, 0, 2*n+1), g.lows...)
+	}
 }
 
 // A debtLayout says how a window.Debt is kept in one word: as the instant at which the bucket

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -243,11 +244,34 @@ func TestTokenBucket_GivesBackToAnyNumberOfOpenReservations(t *testing.T) {
 func TestTokenBucket_RemembersChargesWithoutAllocating(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, PerSecond(1).TokenBucket(1_000_000), WithClock(clock))
-	for range 10 {
+	for range 100 {
 		l.Reserve("k", 1)
+		g := l.find(l.current.Load(), l.key("k")).asMulti().states[0].lineage.Load()
+		require.Greater(t, cap(g.lows), len(g.lows), "there is room for the low of the next charge")
 		l.Allow("k")
 	}
-	require.Zero(t, testing.AllocsPerRun(100, func() { l.Allow("k") }))
+}
+
+// What a bucket keeps of reservations is given back once they are settled, in any order.
+func TestTokenBucket_ForgetsSettledReservations(t *testing.T) {
+	for _, backwards := range []bool{false, true} {
+		l := newTest(t, PerSecond(1).TokenBucket(1_000_000), WithClock(NewManualClock(0)))
+		var all []Reservation
+		for range 2000 {
+			r, _ := l.Reserve("k", 1)
+			all = append(all, r)
+		}
+		if backwards {
+			slices.Reverse(all)
+		}
+		for _, r := range all {
+			r.Commit(1)
+		}
+		g := l.find(l.current.Load(), l.key("k")).asMulti().states[0].lineage.Load()
+		require.Empty(t, g.lows)
+		require.Zero(t, g.open)
+		require.LessOrEqual(t, cap(g.lows), 64)
+	}
 }
 
 // Where denied attempts are charged, nothing is given back of what was charged before one.

@@ -36,8 +36,10 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 // clock, as if both ran alike.
 //
 // A call that waits costs about 500 bytes, and no goroutine but its own. A key that a call
-// waits for is not evicted, with one exception: under [EvictLeastUsed] it may make room
-// for another key. Then it has its whole quota again, and the calls go on at once.
+// waits for may be evicted to make room for another key: under [EvictLeastUsed] always, and
+// under the other Overflows if it is idle and the other key is waited for, too. Under
+// EvictLeastUsed it then has its whole quota again, and the calls go on at once. Under the
+// others, calls that wait for several keys may wait for room again.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	_, err := l.wait(ctx, []target{{key: l.key(key).hidden()}}, n)
 	return err
@@ -185,12 +187,27 @@ func (l *Limiter) waitError(ctx context.Context, targets []target, n int64, wait
 			return err
 		}
 	}
-	// The wait for a key that does not fit is an estimate. There may be room for the key earlier.
-	if deadline, ok := ctx.Deadline(); ok && wait > time.Until(deadline) && !l.anyUnplaced(targets) {
+	deadline, ok := ctx.Deadline()
+	if ok && wait > time.Until(deadline) && l.anyUnplaced(targets) {
+		wait = l.waitOfTracked(targets, n) // that for a key that does not fit is an estimate
+	}
+	if ok && wait > time.Until(deadline) {
 		return fmt.Errorf("sash: Wait: admitted in %v at the earliest, the context ends in %v: %w",
 			wait, time.Until(deadline), context.DeadlineExceeded)
 	}
 	return nil
+}
+
+// waitOfTracked returns how long a call for n units has to wait at least for those of targets that
+// have entries.
+func (l *Limiter) waitOfTracked(targets []target, n int64) (least time.Duration) {
+	for i := range targets {
+		if _, e := l.lookup(targets[i].key); e != nil {
+			d, _ := l.look(targets[i].name, n)
+			least = max(least, d.RetryAfter)
+		}
+	}
+	return least
 }
 
 // neverAdmitted returns the error of a call that no wait would admit, or nil if targets may

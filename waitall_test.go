@@ -619,6 +619,19 @@ func TestWaitAll_UnderACap(t *testing.T) {
 	}
 }
 
+// A key that is not tracked may get room early. What the other keys need is certain all the same.
+func TestWaitAll_FailsAtOnceThoughAKeyIsNotTracked(t *testing.T) {
+	for _, overflow := range []Overflow{DenyNew, ShareOverflow} {
+		waiting(t, nil, func(w *waitTest) {
+			w.l.Take("full", 1000)
+			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+			defer cancel()
+			require.ErrorIs(t, w.l.WaitAll(ctx, []string{"full", "never seen"}, 1), context.DeadlineExceeded)
+			require.NoError(t, ctx.Err(), "it did not wait")
+		}, WithMaxKeys(100, overflow))
+	}
+}
+
 // If not all of the keys fit, one of them shares a quota. If that never admits as many units, waiting
 // is of no use.
 func TestWaitAll_FailsAtOnceIfTheSharedQuotaIsTooSmall(t *testing.T) {
