@@ -55,8 +55,13 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "suggest-overlooks-a-botnet", fault: "more than one client in ten are never taken for clients of another kind",
-		file: "cmd/sash/internal/suggest/study.go", old: "crowd := above >= leastCrowd &&", new: "crowd := above < leastCrowd &&",
+		file: "cmd/sash/internal/suggest/border.go", old: "crowd := len(d)-i >= leastCrowd &&", new: "crowd := len(d)-i < leastCrowd &&",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
+	},
+	{
+		name: "suggest-overlooks-a-valley", fault: "bots of which each makes another number of requests are not told from other clients",
+		file: "cmd/sash/internal/suggest/border.go", old: "crowd := min(below, above[i+within])", new: "crowd := min(below, above[i+within]) * min(within, 0)",
+		tests: "TestModel_PrintedPoliciesDecideAsReplayed|TestWarnings_OfABotnet",
 	},
 	{
 		name: "json-with-a-time-is-of-one-client", fault: "with -time, the events of JSON lines are all one client's",

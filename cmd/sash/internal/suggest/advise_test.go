@@ -1,9 +1,15 @@
 package suggest
 
 import (
+	"cmp"
 	"fmt"
 	"go/parser"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +88,96 @@ func TestBorder_OfACrowdIsThatOfMostEvents(t *testing.T) {
 	few := []int64{100, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 	_, found = studyOf(few...).border(few, 100, true)
 	assert.False(t, found, "one client is no crowd")
+}
+
+// crowds returns a recording of twenty minutes: clients with from low to high events each, spread
+// evenly over both.
+func crowds(kinds ...[3]int64) string {
+	r := rand.New(rand.NewPCG(1, 2))
+	type line struct {
+		at     int64
+		client string
+	}
+	var lines []line
+	for k, kind := range kinds {
+		n, low, high := kind[0], kind[1], kind[2]
+		for i := range n {
+			for range low + i*(high-low)/max(1, n-1) {
+				lines = append(lines, line{r.Int64N(1200e6), fmt.Sprintf("%d-%d", k, i)})
+			}
+		}
+	}
+	slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	var b strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&b, "%d\t%s\n", l.at, l.client)
+	}
+	return b.String()
+}
+
+// A botnet of more than one client in ten sets the limit. A warning tells of it, even if there is no
+// gap, if bots are most of the clients, or if they have less than half of all events.
+func TestWarnings_OfABotnet(t *testing.T) {
+	honest := [3]int64{1000, 1, 20}
+	tests := []struct {
+		name    string
+		content string
+		bots    int // as a warning tells, with some more or less
+		text    string
+	}{
+		{"none", crowds(honest), 0, ""},
+		{"busy clients", crowds([3]int64{1000, 1, 200}), 0, ""},
+		{"spread", crowds(honest, [3]int64{180, 20, 800}), 180, "% of all events are of 179 clients with 24 or more each, and all others have 20 or fewer. If the first are to be denied, try -percentile 84.8."},
+		{"most clients", crowds([3]int64{450, 1, 20}, [3]int64{550, 250, 320}), 550, "In 1m, the percentile 99.9 is 31. But 550 clients are at 19 or above, with 97.204% of all events, and all others at 6 or below. If the first are to be denied, try -percentile 45."},
+		{"most clients, spread", crowds([3]int64{450, 1, 20}, [3]int64{550, 20, 800}), 550, ""},
+		{"not most events", crowds([3]int64{1000, 30, 60}, [3]int64{120, 200, 260}), 120, "38.229% of all events are of 120 clients with 200 or more each, and all others have 60 or fewer. If the first are to be denied, try -percentile 89.2."},
+		{"a crawler, too", crowds(honest, [3]int64{180, 20, 800}, [3]int64{1, 9000, 9000}), 180, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := invoke(tt.content, "-json").report(t)
+			var texts []string
+			found := tt.bots == 0
+			for _, w := range r.Warnings {
+				if w.Kind != "two kinds of clients" {
+					continue
+				}
+				texts = append(texts, w.Text)
+				clients := regexp.MustCompile(`([0-9]+) clients (are at|with)`).FindStringSubmatch(w.Text)
+				require.NotNil(t, clients, w.Text)
+				n, _ := strconv.Atoi(clients[1])
+				found = found || n*20 > tt.bots*19 && n*20 < tt.bots*21
+			}
+			assert.True(t, found, texts)
+			assert.Equal(t, tt.bots == 0, len(texts) == 0, texts)
+			assert.Contains(t, strings.Join(texts, "\n"), tt.text)
+		})
+	}
+}
+
+// Ordinary recordings have no second kind of clients that are more than one in ten. The honeypot's
+// are most of its events.
+func TestBorder_OfRecordings(t *testing.T) {
+	for file, crowd := range map[string]bool{
+		"apache_combined_10k.log.gz": false, "nasa_http.tsv.gz": false, "wikipedia_edits.tsv.gz": false, "zeek_ssl.tsv.gz": false, "honeypot_http.tsv.gz": true,
+	} {
+		name := filepath.Join("../../../../../shared/data", file)
+		if _, err := os.Stat(name); err != nil {
+			t.Skipf("no recorded traffic: %v", err)
+		}
+		t.Run(file, func(t *testing.T) {
+			r := invoke("", "-json", name).report(t)
+			var found bool
+			for _, w := range r.Warnings {
+				if m := regexp.MustCompile(`try -percentile ([0-9.]+)\.$`).FindStringSubmatch(w.Text); m != nil {
+					p, err := strconv.ParseFloat(m[1], 64)
+					require.NoError(t, err)
+					found = found || p < 90
+				}
+			}
+			assert.Equal(t, crowd, found, r.Warnings)
+		})
+	}
 }
 
 func TestSuggest_LeastCandidateAboveThePercentileWithHeadroom(t *testing.T) {

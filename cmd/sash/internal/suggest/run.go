@@ -33,9 +33,15 @@
 //
 // A few clients may be of another kind than the rest: crawlers, attackers, offices behind one
 // address. If they set the percentile, the limit suits them. The report warns of that, names
-// them, and says which percentile leaves them out. It looks for a wide gap among the busiest windows
-// of clients. More than one client in ten are of another kind if most events are theirs, such as
-// those of a botnet. Whether to deny them is for the operator to say.
+// them, and says which percentile leaves them out. It looks at the busiest windows of clients, and at
+// all events of each. Whether to deny them is for the operator to say.
+//
+// A wide gap parts two kinds of clients. More than one client in ten are above it only if most events
+// are theirs.
+//
+// A valley parts them, too, as it does a botnet whose bots differ: few clients have from x to twice x,
+// and many have an octave below, and many one above. Many are three times those few, and ten more. The
+// clients above it have a quarter of all events or more, and are up to three clients in four.
 //
 // # The policy
 //

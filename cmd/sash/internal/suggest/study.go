@@ -1,7 +1,6 @@
 package suggest
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -80,55 +79,4 @@ func (d distribution) below(count int64) int64 {
 		return d[within-1]
 	}
 	return 0
-}
-
-// A border parts clients of two kinds: those with high or more, and all others, with low or less.
-type border struct {
-	low, high int64
-	above     int   // the number of clients with high or more
-	events    int64 // all events of those
-}
-
-const (
-	// wideGap is the ratio of two neighbours from which on they are clients of two kinds.
-	wideGap = 2
-	// apart is the least difference of such neighbours.
-	apart = 10
-	// leastCrowd is the least number of clients of another kind that are more than one in ten.
-	// Among few clients a gap is likely to be chance.
-	leastCrowd = 5
-)
-
-// border returns the widest gap among the values of all clients, from the median to the percentile
-// p: two neighbouring values with the greatest ratio. Above 90% of the clients any wide gap is
-// one. Below, the clients above the gap must be a crowd with most of all events, as a botnet is.
-// If mostEvents is set, that holds everywhere. It reports false if there is no such gap.
-func (s *study) border(values []int64, p float64, mostEvents bool) (b border, found bool) {
-	order := make([]int, len(values))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(x, y int) int { return cmp.Compare(values[x], values[y]) })
-	d := make(distribution, len(order))
-	for i, client := range order {
-		d[i] = values[client]
-	}
-	widest, events := 0., int64(0)
-	for i := len(d) - 1; i > d.rank(50); i-- {
-		events += s.on.Counts[order[i]]
-		low, high, above := d[i-1], d[i], len(d)-i
-		crowd := above >= leastCrowd && 2*events > s.on.Events
-		ratio := float64(high) / float64(max(1, low))
-		switch {
-		case i > d.rank(p), high-low < apart, high < wideGap*low, ratio < widest:
-		case crowd, i > d.rank(90) && !mostEvents:
-			widest, b, found = ratio, border{low, high, above, events}, true
-		}
-	}
-	return b, found
-}
-
-// leaves returns the percentile that leaves the clients above b out, of n in all.
-func (b border) leaves(n int) float64 {
-	return math.Floor(1000*float64(n-b.above)/float64(n)) / 10
 }

@@ -74,7 +74,7 @@ func (s *study) warnOfKinds(r *report, percentile float64) (all []string) {
 		}
 		told[b.above] = true
 		most := ""
-		if 2*b.events > s.on.Events {
+		if b.events >= s.on.Events/largeShare {
 			most = fmt.Sprintf(", with %s of all events", output.Percent(output.Share(b.events, s.on.Events)))
 		}
 		all = append(all, fmt.Sprintf("In %s, the percentile %v is %s. But %s at %s or above%s, and all others at %s or below. If the first are to be denied, try -percentile %v.",
