@@ -240,9 +240,9 @@ func (s *setup) callLimitsFor(name string) (limits []Limit, fault error) {
 }
 
 // countInvalid counts in Stats a call that was denied because of wrong limits, those in
-// whose place rs denies.
+// whose place rs denies. A call that waits is counted once, when it gives up: see neverAdmitted.
 func (l *Limiter) countInvalid(rs *ruleset, q *query) {
-	if rs.fault != nil && q.charge {
+	if rs.fault != nil && q.charge && !q.waits {
 		l.invalid.Add(1)
 	}
 }

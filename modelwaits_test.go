@@ -73,9 +73,6 @@ func (m *model) beginWait(call string) {
 		}
 	}
 	m.did("call %d: %s(%s, %d) at %d, until %v", w.number, call, modelKeys(keys), w.n, m.now(), w.deadline)
-	if len(keys) > 0 && w.n > 0 && w.ctx.Err() == nil && !slices.ContainsFunc(keys, m.isWaitedFor) && slices.ContainsFunc(keys, m.wrong) {
-		m.stats.Invalid++
-	}
 	m.waits = append(m.waits, w)
 	go m.wait(w, keys)
 	synctest.Wait()
@@ -227,6 +224,9 @@ func (m *model) checkWaitError(w *modelWait) {
 	switch {
 	case errors.Is(w.err, ErrExceedsLimit) && exceeds:
 	case errors.Is(w.err, ErrInvalidLimit) && slices.ContainsFunc(w.keys, m.wrong):
+		if w.n > 0 {
+			m.stats.Invalid++
+		}
 	case errors.Is(w.err, context.Canceled) && w.ctx.Err() != nil:
 	case errors.Is(w.err, context.DeadlineExceeded) && (expired || !w.deadline.IsZero() && m.isTooLate(w)):
 	default:

@@ -112,6 +112,7 @@ type query struct {
 	at, n        int64
 	charge       bool
 	chargeDenied bool // whether a denied attempt is charged too
+	waits        bool // whether it is an attempt of a call that waits, which may make several
 	// next, if not nil, is made the decision on one unit more than the decision on this
 	// query leaves. An entry with several limits leaves it as it is.
 	next *Decision

@@ -140,7 +140,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 // turn is set and they are admitted. An attempt that is denied is never charged, not even
 // under WithChargeDenied. It returns the instant of the decision.
 func (l *Limiter) attempt(targets []target, n int64, turn bool) (d Decision, at int64) {
-	q := query{n: n, charge: turn && n > 0}
+	q := query{n: n, charge: turn && n > 0, waits: true}
 	if t := &targets[0]; len(targets) > 1 || t.reserve || t.waits {
 		l.takeAll(targets, nil, &q, &d)
 	} else {
@@ -217,6 +217,9 @@ func (l *Limiter) neverAdmitted(targets []target, n int64) error {
 	for i := range targets {
 		rs := l.rulesetOf(targets[i].name)
 		if rs.fault != nil {
+			if n > 0 {
+				l.invalid.Add(1) // an n of 0 charges nothing, and is not counted
+			}
 			return fmt.Errorf("sash: Wait: %w", rs.fault)
 		}
 		if !rs.neverCharges {

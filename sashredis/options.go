@@ -196,8 +196,10 @@ func WithBreaker(failures int, pause time.Duration) Option {
 // A key is ahead after the store's clock was set back, or after a failover to a server whose clock is
 // behind. Its time stands still until the clock has caught up, and it admits what was left. Of a limit
 // of 100 in a minute, one unit charged while the clock was an hour ahead leaves 99 for that hour. With
-// a bound of 2, it costs nothing. The price is that units charged shortly before the clock was set
-// back count no more, so up to Count more may be admitted in a window.
+// a bound of 2, it costs nothing. The price is that nothing counts any more that was charged before
+// the clock was set back, so up to Count more may be admitted in a window. That is so of all limits
+// of the key, however long their windows are: under 10 a second and 100 a day, a step of more than
+// that many seconds forgets the day. The bound should then be of as many seconds as is worth that.
 //
 // All processes that share counts should have the same bound. It should be larger than the steps by
 // which the clocks of servers are corrected.

@@ -176,6 +176,12 @@ var ofSashredis = []mutant{
 		tests: "TestBreaker|TestExact_CallersThatGiveUp",
 	},
 
+	{
+		name: "breaker-held-open-by-hanging-up", fault: "a caller that hangs up while its call tries the store keeps it out of use",
+		file: "sashredis/limiter.go", old: " || l.breaker.failures.Load() > 0", new: "",
+		tests: "TestBreaker_IsNotHeldOpenByACaller",
+	},
+
 	// Fallbacks.
 	{
 		name: "fallback-fresh-window", fault: "the fallback begins with nothing used",

@@ -406,6 +406,27 @@ func TestBreaker_CloseEndsAnExamination(t *testing.T) {
 	})
 }
 
+// A caller that hangs up while its call tries the store does not hold the breaker open: the store is
+// examined without it.
+func TestBreaker_IsNotHeldOpenByACallerThatHangsUp(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithBreaker(1, time.Second))
+	s.set(func() { s.err = errAway })
+	require.ErrorIs(t, l.Take(t.Context(), "k", 1).Err, errAway)
+	local.Advance(time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.set(func() {
+		s.err = nil
+		s.before = func() {
+			s.set(func() { s.before = nil })
+			cancel()
+		}
+	})
+	require.ErrorIs(t, l.Take(ctx, "k", 1).Err, context.Canceled)
+	eventually(t, "the store is in use", func() bool { return l.Take(t.Context(), "k", 1).By == sashredis.ByStore })
+	require.NoError(t, l.Close())
+}
+
 // A deadlineContext is a context whose end is that of its deadline.
 type deadlineContext struct{ context.Context }
 
