@@ -212,7 +212,7 @@ func (a *asked) byMirror(d sashredis.Decision) (fault string) {
 	}
 	const rounding = int64(time.Microsecond) - 1 // of the store's reading, which v is told by
 	slack := int64(2*a.timeout + age/1000 + 2*time.Microsecond)
-	if got := int64(d.RetryAfter); !v.AdmitsAfter(got+rounding) || v.AdmitsAfter(got-slack-1) {
+	if got := int64(d.RetryAfter); !v.AdmitsAfter(max(got, got+rounding)) || v.AdmitsAfter(got-slack-1) {
 		return fmt.Sprintf("by all that the process knows, its wait is %v", time.Duration(v.Answer().RetryAfter))
 	}
 	return ""
