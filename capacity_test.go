@@ -181,7 +181,7 @@ func TestRace_NeverMoreKeysThanTheCap(t *testing.T) {
 			var done atomic.Bool
 			var watcher sync.WaitGroup
 			watcher.Go(func() {
-				for !done.Load() {
+				for looks := 0; looks < maxLooks && !done.Load(); looks++ {
 					if counted, tracked := l.Len(), sizeAtOnce(l.table()); max(counted, tracked) > maxKeys {
 						t.Errorf("%d keys counted, %d in the table", counted, tracked)
 						return

@@ -30,12 +30,35 @@ func (l *Limiter) rule() *rule { return &l.own().rules[0] }
 // put inserts an empty entry for k, and returns it.
 func (l *Limiter) put(k key) *entry { return l.insert(l.resolve(l.current.Load(), k.name), k, nil) }
 
-// newTest returns a limiter without a janitor. The test sweeps it.
+// newTest returns a limiter without a janitor. The test sweeps it. In a bubble, its clock ends a
+// call that would try for ever.
 func newTest(t testing.TB, options ...Option) *Limiter {
 	t.Helper()
 	l, err := New(append([]Option{WithSweepInterval(-1)}, options...)...)
 	require.NoError(t, err)
+	if l.clock == (bubbleClock{}) {
+		l.clock = new(patientClock)
+	}
 	return l
+}
+
+// A patientClock is the clock of a bubble. It panics if it is read without end while its time stands
+// still. Time would never go on then, so the test would never end.
+type patientClock struct {
+	bubbleClock
+	at, readings atomic.Int64
+}
+
+func (c *patientClock) Now() int64 {
+	const patience = 10_000_000 // thousands of calls that wait read it often
+	now := c.bubbleClock.Now()
+	if c.at.Swap(now) != now {
+		c.readings.Store(0)
+	}
+	if c.readings.Add(1) > patience {
+		panic("a call reads the clock for ever, and does not return")
+	}
+	return now
 }
 
 // thorough returns the number of times to repeat a step of a single goroutine: n, or a tenth

@@ -31,6 +31,7 @@ import (
 // with seed N alone, and logs its steps. SASH_MODEL_PROGRAMS=N runs those with seeds 1 to N.
 //
 // It does not reach these:
+//   - Calls that run at the same time, but for those that wait: see [TestModel_Concurrent].
 //   - SystemClock and CoarseClock: time stands still between steps, or a program cannot be
 //     repeated.
 //   - Tables of more than 64 keys under WithMaxKeys. They are sampled, so it is not known which
