@@ -160,6 +160,9 @@ func (a *asked) guess(allowed bool) {
 		if a.byLease(sashredis.Decision{Decision: sash.Decision{Allowed: true}}) == "" {
 			a.last = 0
 			a.unsure = append(a.unsure, a) // or the fallback has admitted it, after it was sent
+			if a.lease != nil {
+				a.lease.maybe += a.n
+			}
 			return
 		}
 	}

@@ -27,6 +27,7 @@ type asked struct {
 	seq, last       int   // of the world, when it began and ended; last is 0 if it may come to pass later
 	wrong           error // limits that are wrong
 	unlimited       bool
+	lease           *grant                // that has admitted it
 	local           reference.Reservation // of what the fallback has admitted
 	forgot          bool                  // it is a Reset that has forgotten what the process had of its key
 }
@@ -227,13 +228,15 @@ func (a *asked) byLease(d sashredis.Decision) (fault string) {
 	k := a.key(a.keys[0])
 	for i := len(a.grants) - 1; i >= 0; i-- {
 		g := a.grants[i]
-		if g.by != a.process || g.key != a.keys[0] || !g.delivered || g.over || g.left < a.n || g.dropped && !a.mayPrecede(g.droppedAt) {
+		if g.by != a.process || g.key != a.keys[0] || !g.delivered || g.over || g.left+g.maybe < a.n || g.dropped && !a.mayPrecede(g.droppedAt) {
 			continue
 		}
 		if now >= g.until && !a.set {
 			return fmt.Sprintf("the lease has ended at %d, and it is %d", g.until, now)
 		}
-		g.left -= a.n
+		g.maybe -= max(0, a.n-g.left)
+		g.left -= min(g.left, a.n)
+		a.lease = g
 		a.uses(a.keys[0], now, a.n)
 		return ""
 	}

@@ -81,7 +81,8 @@ type grant struct {
 	end       int64 // microseconds
 	until     int64 // of its use, in microseconds
 	units     int64
-	left      int64
+	left      int64 // at least
+	maybe     int64 // units more that may be left: who has admitted the calls that took them is a guess
 	reserved  reference.Reservation
 	delivered bool
 	dropped   bool // by a Reset
@@ -441,7 +442,7 @@ func (w *world) mayTouch(text string) (members int) {
 // returned tells the model that units of a lease are given back.
 func (w *world) returned(r *request, key string, at, units int64) {
 	for _, g := range w.grants {
-		if g.by == r.by && g.key == key && !g.over && g.delivered && strconv.FormatInt(g.end, 10) == r.args[5] && g.token == r.args[4] && g.left == units {
+		if g.by == r.by && g.key == key && !g.over && g.delivered && strconv.FormatInt(g.end, 10) == r.args[5] && g.token == r.args[4] && g.left <= units && units <= g.left+g.maybe {
 			g.over = true
 			if !w.key(key).inexact {
 				w.table.Settle(at*1000, g.reserved, g.units-units)
@@ -463,7 +464,7 @@ func (w *world) delivers(r *request) {
 	}
 	if g := r.grant; g != nil {
 		for _, o := range w.grants { // it takes the place of the one before
-			if o.by == g.by && o.key == g.key && o.left == 0 {
+			if o.by == g.by && o.key == g.key && o.left+o.maybe == 0 {
 				o.over = true
 			}
 		}
