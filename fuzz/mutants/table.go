@@ -871,7 +871,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-to-the-deadline", fault: "a Wait that cannot be admitted in time waits until its deadline",
-		file: "wait.go", old: "ok && wait > time.Until(deadline)", new: "ok && wait > time.Until(deadline) && n < 0",
+		file: "wait.go", old: "if ok && wait > time.Until(deadline) {", new: "if ok && wait > time.Until(deadline) && n < 0 {",
 		tests: "TestWait_FailsAtOnce",
 	},
 	{
@@ -881,7 +881,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-charged-for-waiting", fault: "each look of a Wait is charged as a denied attempt",
-		file: "wait.go", old: "charge: turn && n > 0}", new: "charge: turn && n > 0, chargeDenied: l.chargeDenied}",
+		file: "wait.go", old: "charge: turn && n > 0, waits", new: "charge: turn && n > 0, chargeDenied: l.chargeDenied, waits",
 		tests: "TestWait_IsNotCharged",
 	},
 	{
@@ -945,8 +945,18 @@ var ofSash = []mutant{
 		tests: "TestWaitAll_IsNotForecast",
 	},
 	{
+		name: "waitall-for-a-small-quota", fault: "a WaitAll waits for ever for a shared quota that never admits as much",
+		file: "wait.go", old: "return g.ruleset.exceededBy(n)", new: "return nil",
+		tests: "TestWaitAll_FailsAtOnceIfTheSharedQuota",
+	},
+	{
+		name: "wait-for-the-untracked", fault: "a Wait for a key that is not tracked ignores how long the others take",
+		file: "wait.go", old: "wait = l.waitOfTracked(targets, n)", new: "wait = 0",
+		tests: "TestWaitAll_FailsAtOnceThough",
+	},
+	{
 		name: "waitall-beyond-the-cap", fault: "a WaitAll of more keys than can ever be tracked waits for ever",
-		file: "capacity.go", old: "return c == nil || keys <= c.max || c.overflow == ShareOverflow", new: "return c == nil || keys != 0",
+		file: "capacity.go", old: "return c == nil || keys <= c.max }", new: "return c == nil || keys != 0 }",
 		tests: "TestWaitAll_UnderACap",
 	},
 	{
@@ -1289,7 +1299,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wrong-limits-uncounted", fault: "calls that wrong limits deny are not counted",
-		file: "generation.go", old: "if rs.fault != nil && q.charge {", new: "if rs.fault != nil && !q.charge {",
+		file: "generation.go", old: "if rs.fault != nil && q.charge &&", new: "if rs.fault != nil && !q.charge &&",
 		tests: "TestWithLimitsFor_Wrong",
 	},
 	{
