@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/module"
 	modzip "golang.org/x/mod/zip"
+
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 var (
@@ -24,13 +26,20 @@ var (
 	asIs     = flag.Bool("as-is", false, "publish the commit as it is, whatever a release would refuse or write")
 )
 
+// skipIfSlow skips a test that runs other programs for minutes: under -short, and under the race
+// detector, which finds nothing in other programs.
+func skipIfSlow(t *testing.T, why string) {
+	t.Helper()
+	if testing.Short() || race.Enabled {
+		t.Skip(why)
+	}
+}
+
 // All published modules of a commit are released to a proxy of files, as what git has, at the
 // version of the newest section of the change log. Then each is used as its README says, in a
 // module that knows nothing of sash.
 func TestRehearsal_EachModuleIsInstalledAsItsREADMESays(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it downloads the requirements of every module")
-	}
+	skipIfSlow(t, "it downloads the requirements of every module")
 	readLog(t)
 	r := clone(t, *revision)
 	version := newest(t, r.root)
@@ -274,9 +283,7 @@ func TestPublish_TakesWhatGitHas(t *testing.T) {
 
 // Every go.mod and go.sum is tidy, and every package passes go vet without the workspace.
 func TestModules_StandAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it vets every module twice")
-	}
+	skipIfSlow(t, "it vets every module twice")
 	ctx := context.Background()
 	r, err := open(ctx, ".")
 	require.NoError(t, err)
