@@ -140,7 +140,7 @@ func newLeasePlan(addr string, seed uint64) plan {
 		Addr: addr, Prefix: fmt.Sprintf("%d/", seed), Seed: seed, Callers: 3, Calls: 600,
 		Pause: time.Duration(1+random.IntN(400)) * time.Microsecond, Mirror: 64,
 		Limits: limits[:1+random.IntN(2)*random.IntN(3)],
-		Lease:  int64(4 + random.IntN(200)), LeaseFor: time.Duration(1+random.IntN(20)) * time.Millisecond,
+		Lease:  int64(4 + random.IntN(200)), LeaseFor: time.Duration(2+random.IntN(60)) * time.Millisecond,
 		Reopens: random.IntN(3) == 0,
 	}
 }
