@@ -198,6 +198,9 @@ func describeEvents(all []wantedEvent) (text string) {
 func (m *model) isWanted(w *wantedEvent, e httplimit.Event) bool {
 	d, fingerprint := e.Decision, e.Fingerprint
 	print, known := m.prints[w.client()]
+	if w.take != nil && !w.take.opaque && e.Identity != "" && e.Identity != w.take.shown {
+		return false
+	}
 	e.Decision, e.Fingerprint, e.Identity = sash.Decision{}, 0, ""
 	if slices.Contains(w.outcomes, e.Outcome) {
 		e.Outcome = w.Outcome
