@@ -155,7 +155,7 @@ func (c *modelConfig) drawInterval() {
 	}
 }
 
-// drawPlans gives some keys limits of their own. Those of one key are wrong.
+// drawPlans gives some keys limits of their own. One key gets wrong limits.
 func (c *modelConfig) drawPlans() {
 	names := modelNames()
 	c.plans = map[string][]Limit{

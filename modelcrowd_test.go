@@ -34,8 +34,8 @@ import (
 // share. There the end depends on the order. A key is then known to have admitted no more than its
 // quota, as often as that was forgotten, and what it had been given back.
 //
-// Seeds and numbers of programs are those of [TestModel]. A seed gives the calls, not their order:
-// run a program again with -count.
+// SASH_MODEL_SEED and SASH_MODEL_PROGRAMS work as in [TestModel]. The calls follow from the seed, their
+// order does not. To repeat a failure, run its seed many times, with -count.
 //
 // It does not reach these:
 //   - Readings of the clock that differ while calls run. Races are tested with those by hand, as in

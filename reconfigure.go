@@ -95,7 +95,7 @@ func (l *Limiter) lockChanges(key string, limits []Limit) ([]Limit, error) {
 //     before, whatever the Count. A [TokenBucket] lacks as many units as before, whatever
 //     the Count and Burst. Of several such limits it takes an equal one. If there is none,
 //     it takes the one with the greatest Count. A TokenBucket takes one of its own rate,
-//     or else the one at its own place in the list.
+//     or else the one at its own place in the list, or else the first.
 //   - Otherwise, the units that an old limit remembers are charged to the new limit
 //     again, oldest first. That old limit is the one with the finest resolution of those
 //     that remember as far back as the new limit looks. If none does, it is the one that

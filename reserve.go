@@ -49,9 +49,9 @@ type origin struct {
 // It costs what Take does under several limits, and about 150 bytes until it is settled.
 // The first reservation of a key turns its entry into a larger one, by about 100 bytes. Under
 // a [TokenBucket], a reservation costs up to 64 bytes more while it is open, and to settle it
-// takes time proportional to the number of open reservations that were made after it, in which
-// other calls on the key wait: with 10,000 some 10 µs. One that is never settled costs nothing
-// more once a later charge has found the bucket as full again.
+// takes time proportional to the number of open reservations that were made after it. Meanwhile
+// other calls on the key wait. One that is never settled takes no memory any more once a later
+// charge has found the bucket as full as it was then.
 func (l *Limiter) Reserve(key string, n int64) (Reservation, Decision) {
 	targets := []target{{key: l.key(key)}}
 	d := l.reserve(targets, n)

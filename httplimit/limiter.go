@@ -30,7 +30,7 @@ type Limiter struct {
 	waits         waitQueues
 	closing       chan struct{} // closed by Close
 	closeOnce     sync.Once
-	watched       atomic.Uintptr // the headerMap of a request that is being served; 0: none
+	watched       atomic.Uintptr // the headerMap of the request that is watched; 0: none
 	warned        atomic.Bool    // whether it has warned of a request that it decides twice
 	store         Store          // decides instead of limiter, which is nil then; nil: none
 }

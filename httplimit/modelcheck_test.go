@@ -30,7 +30,7 @@ func (m *model) settle() {
 }
 
 // sleep lets time pass, and then waits until nothing moves. What the model has done until now comes
-// before all that happens meanwhile: it locks mu, and so does all code that notes what happens.
+// before all that happens meanwhile. The lock orders them: noting an event locks mu, too.
 func (m *model) sleep(d time.Duration) {
 	m.mu.Lock()
 	//lint:ignore SA2001 the order is all that matters

@@ -12,7 +12,8 @@ func (c *call) watches() bool {
 	return c.decided%251 == 1
 }
 
-// serveWatched is Charges.Serve. Meanwhile l knows r again, unless it watches another request.
+// serveWatched is Charges.Serve that watches r, unless l watches another request. While it runs,
+// warnOfSecond finds out if r comes to l again.
 func (l *Limiter) serveWatched(next http.Handler, w http.ResponseWriter, r *http.Request, charges *Charges) {
 	if l.watched.CompareAndSwap(0, headerMap(r)) {
 		defer l.watched.Store(0)
@@ -20,7 +21,7 @@ func (l *Limiter) serveWatched(next http.Handler, w http.ResponseWriter, r *http
 	charges.Serve(next, w, r)
 }
 
-// warnOfSecond warns, once, if r is watched: then l has admitted it before.
+// warnOfSecond warns, once, if l watches r: then l has admitted r before.
 func (l *Limiter) warnOfSecond(r *http.Request) {
 	if watched := l.watched.Load(); watched != 0 && watched == headerMap(r) && !l.warned.Swap(true) {
 		logfOf(r)("httplimit: a request has passed the same Limiter twice, and is charged twice: " +

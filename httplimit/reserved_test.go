@@ -23,9 +23,9 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A token bucket keeps some bytes for each open reservation. So one that nothing will change is
-// closed: that of a policy next to one with Charge, of policies of other costs, and of a request
-// that has waited.
+// A token bucket keeps some bytes for each open reservation. So the limiter closes those that nothing
+// will change: under a policy next to one with Charge, under policies with other costs, and after a
+// request has waited.
 func TestReservations_ThatNothingWillChangeAreClosed(t *testing.T) {
 	day := httplimit.Policy{Name: "day", Limits: []sash.Limit{sash.Per(1e6, 24*time.Hour).TokenBucket(1e6)}, Key: httplimit.Everyone()}
 	charge, cost, queued := day, day, day

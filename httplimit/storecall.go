@@ -159,7 +159,7 @@ func (c *storeCall) cancel(indices []int) {
 	}
 }
 
-// closeFinal is that of a call in this process.
+// closeFinal tells the store of the reservations that no response changes.
 func (c *storeCall) closeFinal() {
 	for i := range c.takes[:c.enforced] {
 		if t, commit := &c.takes[i], c.stored[i].commit; commit != nil && !t.settles {

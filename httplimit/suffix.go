@@ -2,13 +2,13 @@ package httplimit
 
 import "strings"
 
-// allOwned are the country domains of which every second label is a public suffix.
+// allOwned are the country domains under which every second label is a public suffix.
 const allOwned = "ck er fk jm kh mm np pg"
 
-// secondLabels are labels that are a public suffix together with one of these country domains, such
-// as "co.uk": other owners have the names below. They are all of the list of publicsuffix.org that are
-// one in five country domains or more. Labels of one domain, such as "nhs.uk", are left out: the
-// names below then have one bound on their holds.
+// secondLabels are labels that form a public suffix with each of the country domains given, such as
+// "co.uk": the names below have owners of their own. They are from the list of publicsuffix.org: the
+// labels of up to three letters that it has in five country domains or more, and some longer ones.
+// Other suffixes, such as "nhs.uk", count as the domain of one owner.
 var secondLabels = map[string]string{
 	"ac": "ae at bd be bw ci cn cr cy eg fj gn id il im in ir jp ke kr lk ls ma me ml mu mw mz " +
 		"ni nz pa pk pr rs rw se sz th tj tz ug uk vn za zm zw",

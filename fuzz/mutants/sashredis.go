@@ -241,7 +241,7 @@ var ofSashredis = []mutant{
 		tests: "TestLease|TestExact_ALease",
 	},
 	{
-		name: "lease-for-as-long-as-others", fault: "a lease is used for as long as that of another process, which leases for longer",
+		name: "lease-for-as-long-as-others", fault: "a process uses its lease for as long as another process has leased",
 		file: "sashredis/lease.go", old: "min(end*microsecond, v.at+int64(w.length))", new: "end*microsecond",
 		tests: "TestLease_IsForNoLonger",
 	},

@@ -59,7 +59,7 @@ var ofSuggest = []mutant{
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
-		name: "suggest-overlooks-a-valley", fault: "bots of which each makes another number of requests are not told from other clients",
+		name: "suggest-overlooks-a-valley", fault: "bots are not found if each makes another number of requests",
 		file: "cmd/sash/internal/suggest/border.go", old: "crowd := min(below, above[i+within])", new: "crowd := min(below, above[i+within]) * min(within, 0)",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed|TestWarnings_OfABotnet",
 	},

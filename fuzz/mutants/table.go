@@ -1017,7 +1017,7 @@ var ofSash = []mutant{
 		tests: "TestReconfigure_Replays",
 	},
 	{
-		name: "change-forgets-the-place", fault: "of two buckets of other rates, that of another limit is taken",
+		name: "change-forgets-the-place", fault: "a bucket with a new rate takes the units of the first bucket, not of its own",
 		file: "migrate.go", old: "best = min(place, len(rules)-1)", new: "best = 0",
 		tests: "TestTokenBucket_Inherits",
 	},

@@ -200,8 +200,8 @@ func (w *world) proxy() netip.Addr {
 	return a
 }
 
-// late puts requests in the order in which a server logs them, which is that of their ends. Some of
-// them come late, by up to that many places.
+// late returns requests in the order in which a server logs them. It logs a request when it ends, so
+// some come up to that many places late.
 func late(r *rand.Rand, requests []*request, places int) []*request {
 	type place struct {
 		q  *request
