@@ -79,6 +79,21 @@ func (m *model) beginWait(call string) {
 	w.slept = !w.ended
 	m.goOn()
 	m.waited = m.waited || w.slept || m.maxKeys > 0
+	m.checkHope(w)
+}
+
+// checkHope checks that w, which has just begun, does not wait if one of its keys alone makes it wait
+// beyond its deadline. Of a key that is not tracked that is not known, if there may be no room for it.
+func (m *model) checkHope(w *modelWait) {
+	if !w.slept || w.deadline.IsZero() {
+		return
+	}
+	for _, name := range w.keys {
+		v := m.table.Foresee(m.now(), w.n, name)
+		if (m.maxKeys == 0 || m.tracked[name]) && v.Answer().RetryAfter > int64(time.Until(w.deadline)) {
+			m.fail("call %d waits in vain for %s", w.number, modelName(name))
+		}
+	}
 }
 
 // oldAndNew draws a key that is tracked and that no call waits for, and one that is not tracked, if
