@@ -263,6 +263,7 @@ func (a *asked) byFallback(d sashredis.Decision) (fault string) {
 		a.unsure = append(a.unsure, a)
 	}
 	local, _ := a.fallback.shares()
+	a.alone = a.alone || local && a.heard == 0 && !canceled && !hopeless
 	switch {
 	case d.Err == nil:
 		return "no reason is told"
@@ -299,7 +300,11 @@ func (a *asked) byShares() (fault string) {
 			return "" // a key that is named twice, or unlimited
 		}
 	}
-	if !a.back && !a.shares.Consider(max(now, a.latest), a.n, a.names...).Allowed {
+	latest := now
+	if !a.alone {
+		latest = max(now, a.latest)
+	}
+	if !a.back && !a.shares.Consider(latest, a.n, a.names...).Allowed {
 		return "the fallback admits more than its share"
 	}
 	if !a.charge || a.n <= 0 {
@@ -319,7 +324,7 @@ func (p *process) sharesTime() int64 {
 	if p.clock != nil {
 		return p.clock.Now()
 	}
-	if p.heard == 0 {
+	if p.heard == 0 || p.alone {
 		return time.Now().UnixNano()
 	}
 	return p.heard + int64(time.Since(p.heardAt))

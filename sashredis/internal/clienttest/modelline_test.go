@@ -30,6 +30,7 @@ type process struct {
 	heard    int64                // the time of the store in the latest answer, in nanoseconds; 0: none
 	heardAt  time.Time            // when that came
 	latest   int64                // of all times in answers
+	alone    bool                 // the fallback has used its own clock before there was an answer, and keeps it
 	trips    int64                // round trips
 	leased   int64                // units
 	decided  [4]int64             // calls, by who decided
