@@ -20,17 +20,18 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
 )
 
-// limitsOfEachKind are limits for each way in which scripts decide.
+// limitsOfEachKind are limits for each way in which scripts decide. What is denied is denied for
+// a minute, so a test may be slow.
 var limitsOfEachKind = map[string][]sash.Limit{
-	"counter":      {sash.Per(1000, 3*time.Second).Counter()},
-	"wide counter": {sash.Per(1<<50, 3*time.Second).Counter()},
-	"log":          {sash.Per(1000, 3*time.Second).Log()},
-	"buckets":      {sash.Per(1000, 3*time.Second).Buckets(time.Second)},
-	"token bucket": {sash.Per(1000, 3*time.Second).TokenBucket(3000)},
-	"wide bucket":  {sash.Per(1<<49, 3*time.Second).TokenBucket(1 << 50)},
+	"counter":      {sash.Per(1000, 3*time.Hour).Counter()},
+	"wide counter": {sash.Per(1<<50, 3*time.Hour).Counter()},
+	"log":          {sash.Per(1000, 3*time.Hour).Log()},
+	"buckets":      {sash.Per(1000, 3*time.Hour).Buckets(time.Hour)},
+	"token bucket": {sash.Per(1000, 3*time.Hour).TokenBucket(3000)},
+	"wide bucket":  {sash.Per(1<<49, 3*time.Hour).TokenBucket(1 << 50)},
 	"several": {
-		sash.Per(1000, 3*time.Second).Counter(), sash.Per(5000, time.Minute).Log(),
-		sash.Per(100, time.Second).TokenBucket(1000), sash.Per(9000, time.Hour).Buckets(7 * time.Minute),
+		sash.Per(1000, 3*time.Hour).Counter(), sash.PerDay(5000).Log(),
+		sash.PerHour(100).TokenBucket(1000), sash.PerDay(9000).Buckets(7 * time.Hour),
 	},
 }
 
@@ -246,7 +247,7 @@ func TestScripts_RefuseWhatIsNotTheirs(t *testing.T) {
 		s := watch(t)
 		l := s.limiter(t, limits)
 		require.True(t, l.Take(ctx, "a", 1+limits[0].Count/3).Allowed)
-		key := s.key(t) // it is used for a second yet
+		key := s.key(t)
 		for _, value := range []string{"17", "1 2 3;;", "1 2 3;;;;;;;;;", ""} {
 			s.Command("DEL", key)
 			if s.sorted(limits) {
