@@ -164,13 +164,14 @@ func (m *model) withWait(x *exchange, want []wantedEvent) []wantedEvent {
 
 // compareEvents compares the events that came with those that should have come.
 func (m *model) compareEvents(want []wantedEvent, got []httplimit.Event) {
+	all := slices.Clone(want)
 	for _, e := range got {
 		i := slices.IndexFunc(want, func(w wantedEvent) bool { return m.isWanted(&w, e) })
 		if i < 0 {
 			m.failf("event %+v was not expected, but\n%s", e, describeEvents(want))
 		}
 		m.checkIdentity(want[i].take, e)
-		if name := want[i].client(); e.Fingerprint != 0 && !slices.ContainsFunc(want[i+1:], func(w wantedEvent) bool {
+		if name := want[i].client(); e.Fingerprint != 0 && !slices.ContainsFunc(all, func(w wantedEvent) bool {
 			return w.client() != name && m.isWanted(&w, e)
 		}) {
 			m.prints[name] = e.Fingerprint
@@ -213,6 +214,11 @@ func (m *model) isWanted(w *wantedEvent, e httplimit.Event) bool {
 	}
 	if e.Err != nil || e != w.Event || known && fingerprint != 0 && fingerprint != print {
 		return false
+	}
+	for name, print := range m.prints {
+		if print == fingerprint && name != w.client() {
+			return false
+		}
 	}
 	if !httplimit.Decided(w.Outcome) {
 		return d == sash.Decision{}

@@ -228,6 +228,14 @@ func newScript(random *rand.Rand) (script []handlerStep) {
 
 func (h *handling) connected() bool { return h.ctx.Err() == nil }
 
+// mayBeLeft waits if the server may be about to see that the client has gone: that of HTTP/1.1 looks
+// once it has read all of a request, in a goroutine of its own.
+func (h *handling) mayBeLeft() {
+	if h.client != nil && h.client.ended && !h.client.http2 && h.r.Context().Err() == nil {
+		h.pause()
+	}
+}
+
 // noteStatus notes that the client was sent a status, unless it was sent one before.
 func (h *handling) noteStatus(status int) {
 	if h.did.wrote == 0 {
@@ -300,12 +308,14 @@ func (m *model) handle(w http.ResponseWriter, r *http.Request) {
 		if h.did.hijacked {
 			break
 		}
+		h.mayBeLeft()
 	}
 }
 
 // around is the handler around the middleware.
 func (m *model) around(w http.ResponseWriter, r *http.Request) {
 	x := m.exchanges[exchangeNumber(r)]
+	(&handling{exchange: x, model: m, r: r}).mayBeLeft()
 	x.request, x.ctx = r.Clone(context.WithoutCancel(r.Context())), r.Context()
 	x.arrived = m.moment()
 	header := w.Header()

@@ -237,7 +237,7 @@ func (a *asked) byLease(d sashredis.Decision) (fault string) {
 		g.maybe -= max(0, a.n-g.left)
 		g.left -= min(g.left, a.n)
 		a.lease = g
-		a.uses(a.keys[0], now, a.n)
+		a.usesLeased(g, now, a.n)
 		return ""
 	}
 	if k.loose {

@@ -87,6 +87,7 @@ type grant struct {
 	delivered bool
 	dropped   bool // by a Reset
 	over      bool // given back, or begun anew
+	exceeded  bool // a reservation of its key has cost more than was reserved since it was granted
 
 	deliveredAt time.Time
 	droppedAt   turn
@@ -356,9 +357,7 @@ func (w *world) uses(key string, at, n int64) (used reference.Reservation) {
 	if k.uses == nil {
 		return used
 	}
-	if model := w.table.Limits(key); !slices.Equal(k.uses.Limits(key), model) {
-		k.uses.SetLimitsAt(at*1000, key, model)
-	}
+	w.keepsUses(k, at)
 	all, v := k.uses.DecideReserve(at*1000, n, key)
 	if !v.Allowed {
 		if !k.loose && !w.set {
@@ -367,6 +366,24 @@ func (w *world) uses(key string, at, n int64) (used reference.Reservation) {
 		k.loose = true
 	}
 	return all[0]
+}
+
+// keepsUses has the uses of k under the limits that k has.
+func (w *world) keepsUses(k *keyState, at int64) {
+	if model := w.table.Limits(k.name); !slices.Equal(k.uses.Limits(k.name), model) {
+		k.uses.SetLimitsAt(at*1000, k.name, model)
+	}
+}
+
+// usesLeased is uses of n units of g. What a reservation has cost beyond its units is charged past the
+// limits, and takes nothing from a lease that there was.
+func (w *world) usesLeased(g *grant, at, n int64) {
+	if k := w.key(g.key); g.exceeded && k.uses != nil {
+		w.keepsUses(k, at)
+		k.uses.Spend(at*1000, n, g.key)
+		return
+	}
+	w.uses(g.key, at, n)
 }
 
 // leases tells the model that r was granted a lease.
@@ -407,6 +424,9 @@ func (w *world) settled(r *request, at int64) {
 	} else {
 		r.spends = true
 		w.key(key).charges(r.by, r.seq)
+		for _, g := range w.grants {
+			g.exceeded = g.exceeded || g.key == key
+		}
 	}
 	if most := w.mayTouch(r.args[1]); r.settled && w.store.touched > most {
 		w.fails("giving %d units of %q back touches %d members, and may touch %d", units, key, w.store.touched, most)
