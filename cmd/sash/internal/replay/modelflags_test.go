@@ -243,6 +243,14 @@ func (s *settings) keyOf() []keyPart {
 // settles reports whether costs are known after the response.
 func (s *settings) settles() bool { return s.cost == "size" }
 
+// measures returns how suggest measures events.
+func (s *settings) measures() mode {
+	if s.settles() {
+		return measured
+	}
+	return before
+}
+
 // costOf returns what a request costs.
 func (s *settings) costOf(q *request) (units int64) {
 	if s.cost == "" {

@@ -232,7 +232,7 @@ func (p *program) checkReport() {
 
 func (p *program) checkWindow(i int) {
 	r, window := &p.report.Windows[i], p.set.windows[i]
-	sorted := busiest(p.events, window)
+	sorted := busiest(p.events, window, p.set.measures())
 	p.equal("a window", r.Window, window.String())
 	for share, got := range map[string]int64{"50": r.P50, "90": r.P90, "99": r.P99, "99.9": r.P999, "100": r.Max} {
 		p.equal("the percentile "+share+" of "+r.Window, got, percentile(sorted, share))
@@ -242,7 +242,7 @@ func (p *program) checkWindow(i int) {
 		tried = append(slices.Clone(tried[len(tried)/2:len(tried)/2+1]), *r.Suggested)
 	}
 	for _, c := range tried {
-		n, clients := tally(p.events, decide(p.events, []sash.Limit{c.Limit}, before))
+		n, clients := tally(p.events, decide(p.events, []sash.Limit{c.Limit}, p.set.measures()))
 		p.equal(fmt.Sprint("events denied by ", c.Limit), c.Denied, n)
 		p.equal(fmt.Sprint("clients denied by ", c.Limit), c.Clients, clients)
 	}
@@ -322,7 +322,7 @@ func (p *program) compareReplay() {
 			bit++ // of the counter, which is no exact limit
 		}
 	}
-	known := decide(p.events, limits, before)
+	known := decide(p.events, limits, p.set.measures())
 	_, clients := tally(p.events, known)
 	p.equal("clients denied by the policy", p.report.Policy.Clients, clients)
 	p.compareClients(known)
@@ -330,12 +330,12 @@ func (p *program) compareReplay() {
 	for i := range p.report.Windows {
 		if c := p.report.Windows[i].Suggested; c != nil {
 			all = append(all, c.Limit)
-			n, clients := tally(p.events, decide(p.events, []sash.Limit{c.Limit}, before))
+			n, clients := tally(p.events, decide(p.events, []sash.Limit{c.Limit}, p.set.measures()))
 			p.equal(fmt.Sprint("events denied by ", c.Limit), c.Denied, n)
 			p.equal(fmt.Sprint("clients denied by ", c.Limit), c.Clients, clients)
 		}
 	}
-	_, clients = tally(p.events, decide(p.events, all, before))
+	_, clients = tally(p.events, decide(p.events, all, p.set.measures()))
 	p.equal("clients denied by all suggested limits", p.report.Policy.Clients, clients)
 }
 

@@ -160,10 +160,22 @@ func network(a netip.Addr, bits4, bits6 int) string {
 type mode int
 
 const (
-	before  mode = iota // its costs are known before
-	settled             // it takes one unit, and its costs are known after its response
-	carried             // the same, and what was spent beyond a limit is carried until it is paid
+	before   mode = iota // its costs are known before
+	measured             // the same, but it asks for one unit at least
+	settled              // it takes one unit, and its costs are known after its response
+	carried              // the same, and what was spent beyond a limit is carried until it is paid
 )
+
+// asks returns what e asks for.
+func (m mode) asks(e event) int64 {
+	switch m {
+	case before:
+		return e.cost
+	case measured:
+		return max(e.cost, 1)
+	}
+	return 1
+}
 
 // decide returns which of the events a policy of exact logs denies.
 func decide(events []event, limits []sash.Limit, m mode) (denied []bool) {
@@ -174,10 +186,7 @@ func decide(events []event, limits []sash.Limit, m mode) (denied []bool) {
 				clients[e.client] = append(clients[e.client], &account{limit: l, carries: m == carried, debt: new(big.Int)})
 			}
 		}
-		ask := e.cost
-		if m != before {
-			ask = 1
-		}
+		ask := m.asks(e)
 		admitted := true
 		for _, a := range clients[e.client] {
 			admitted = a.admits(e.at, ask) && admitted
@@ -241,17 +250,18 @@ func tally(events []event, denied []bool) (n int64, clients int) {
 	return n, len(of)
 }
 
-// busiest returns the most units of each client in any window, in ascending order.
-func busiest(events []event, window time.Duration) (sorted []int64) {
+// busiest returns the most units of each client in any window, in ascending order. The last event of a
+// window has what it asks for.
+func busiest(events []event, window time.Duration, m mode) (sorted []int64) {
 	most, of := map[string]int64{}, map[string][]event{}
 	for _, e := range events {
-		of[e.client] = append(of[e.client], e)
-		units := int64(0)
+		units := m.asks(e)
 		for _, f := range of[e.client] {
 			if e.at-f.at < int64(window) {
 				units += f.cost
 			}
 		}
+		of[e.client] = append(of[e.client], e)
 		most[e.client] = max(most[e.client], units)
 	}
 	for _, n := range most {

@@ -46,7 +46,7 @@ func (p *program) checkBorder(text string) (above int) {
 			p.fail("no such window: %s", text)
 			return 0
 		}
-		values = busiest(p.events, p.set.windows[i])
+		values = busiest(p.events, p.set.windows[i], p.set.measures())
 		p.equal("the percentile of the warning", whole(of[3]), percentile(values, p.set.percentile))
 		numbers, try = []int64{whole(of[4]), whole(of[5]), whole(of[6])}, of[7]
 	case all != nil:

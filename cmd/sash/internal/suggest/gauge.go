@@ -10,11 +10,15 @@ import "math/bits"
 // the window's length older, as in a SlidingLog. A client's busiest window is the one with the
 // most units. All events count, whether a limit would have admitted them or not.
 //
+// An event asks for its units, but for no fewer than least: a policy that settles takes them first. In
+// the window that ends at the event, it has what it asks for, and its units in later ones.
+//
 // It keeps the number of each client's busiest window, and the events that are still within
 // the window: 24 bytes each, and up to twice that while they grow. Events of one instant share
 // them, if the same candidates deny them.
 type gauge struct {
 	window  int64     // in nanoseconds
+	least   int64     // that an event asks for, in units
 	busiest []int64   // units of the busiest window so far, by client
 	recent  []*recent // by client; nil for a client without events in the window
 	denied  [len(candidates)]int64
@@ -49,14 +53,16 @@ type event struct {
 func (g *gauge) add(client uint32, at, units int64) {
 	r := g.recentOf(client)
 	r.expire(at, g.window)
-	e := event{at: at, units: units, denied: r.decide(units)}
+	asked := max(units, g.least)
+	held := r.units + asked
+	e := event{at: at, units: units, denied: r.decide(asked)}
 	r.append(e)
 	for rest := e.denied; rest != 0; rest &= rest - 1 {
 		g.denied[bits.TrailingZeros64(rest)]++
 	}
-	g.busiest[client] = max(g.busiest[client], r.units)
-	if r.units > g.peak.units {
-		g.peak = peak{r.units, client, at}
+	g.busiest[client] = max(g.busiest[client], held)
+	if held > g.peak.units {
+		g.peak = peak{held, client, at}
 	}
 	g.sweep(at)
 }
@@ -96,8 +102,8 @@ func (r *recent) expire(now, window int64) {
 	}
 }
 
-// decide returns which candidates deny an event of that many units now. A candidate denies it if
-// the event, and what the candidate has admitted in the window, are more than its count.
+// decide returns which candidates deny an event that asks for that many units now. A candidate denies
+// it if these, and what the candidate has admitted in the window, are more than its count.
 func (r *recent) decide(units int64) (denied uint64) {
 	for i, count := range candidates {
 		admitted := r.units

@@ -17,8 +17,8 @@ type call struct {
 	at, units int64
 }
 
-func measure(window time.Duration, calls []call) *gauge {
-	g := &gauge{window: int64(window)}
+func measure(window time.Duration, least int64, calls []call) *gauge {
+	g := &gauge{window: int64(window), least: least}
 	for _, c := range calls {
 		g.add(c.client, c.at, c.units)
 	}
@@ -26,8 +26,8 @@ func measure(window time.Duration, calls []call) *gauge {
 }
 
 // decide sends calls through a limiter, and returns which clients it denies, and how many
-// calls.
-func decide(t *testing.T, l sash.Limit, calls []call) (clients map[uint32]bool, denied int64) {
+// calls. A call asks for no fewer than least units.
+func decide(t *testing.T, l sash.Limit, least int64, calls []call) (clients map[uint32]bool, denied int64) {
 	t.Helper()
 	clock := sash.NewManualClock(0)
 	limiter, err := sash.New(l, sash.WithClock(clock), sash.WithSweepInterval(-1))
@@ -36,7 +36,8 @@ func decide(t *testing.T, l sash.Limit, calls []call) (clients map[uint32]bool, 
 	clients = make(map[uint32]bool)
 	for _, c := range calls {
 		clock.Set(c.at)
-		if !limiter.AllowN(string(rune('a'+c.client)), c.units) {
+		reservation, d := limiter.Reserve(string(rune('a'+c.client)), max(c.units, least))
+		if reservation.Commit(c.units); !d.Allowed {
 			clients[c.client] = true
 			denied++
 		}
@@ -63,10 +64,10 @@ func TestGauge_TellsWhatALogDenies(t *testing.T) {
 	t.Parallel()
 	touched, untouched := 0, 0
 	for seed := range uint64(40) {
-		calls := randomCalls(rand.New(rand.NewPCG(seed, 1)))
-		g := measure(time.Second, calls)
+		calls, least := randomCalls(rand.New(rand.NewPCG(seed, 1))), int64(seed%2)
+		g := measure(time.Second, least, calls)
 		for i, count := range candidates[:20] {
-			clients, denied := decide(t, sash.PerSecond(count).Log(), calls)
+			clients, denied := decide(t, sash.PerSecond(count).Log(), least, calls)
 			for client, busiest := range g.busiest {
 				require.Equal(t, clients[uint32(client)], busiest > count, "seed %d, %d/s, client %d", seed, count, client)
 			}
@@ -87,9 +88,9 @@ func TestGauge_TellsWithinAFactorOfTwoWhatACounterDenies(t *testing.T) {
 	within, above := 0, 0
 	for seed := range uint64(60) {
 		calls := randomCalls(rand.New(rand.NewPCG(seed, 2)))
-		g := measure(time.Second, calls)
+		g := measure(time.Second, 0, calls)
 		for _, count := range candidates[:20] {
-			clients, _ := decide(t, sash.PerSecond(count).Counter(), calls)
+			clients, _ := decide(t, sash.PerSecond(count).Counter(), 0, calls)
 			for client, busiest := range g.busiest {
 				denied := clients[uint32(client)]
 				switch {
@@ -111,7 +112,7 @@ func TestGauge_TellsWithinAFactorOfTwoWhatACounterDenies(t *testing.T) {
 
 func TestGauge_BusiestWindowIsHalfOpen(t *testing.T) {
 	const second = int64(time.Second)
-	g := measure(time.Second, []call{{0, 0, 1}, {0, second - 1, 1}, {0, second, 5}, {1, second, 2}, {1, 2 * second, 4}, {2, 2 * second, 0}})
+	g := measure(time.Second, 0, []call{{0, 0, 1}, {0, second - 1, 1}, {0, second, 5}, {1, second, 2}, {1, 2 * second, 4}, {2, 2 * second, 0}})
 	assert.Equal(t, []int64{6, 4, 0}, g.busiest)
 	assert.Equal(t, peak{6, 0, second}, g.peak)
 }

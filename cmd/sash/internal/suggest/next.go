@@ -45,8 +45,8 @@ func replayCommands(limits []sash.Limit, o *options) string {
 	}
 	command := func(limits []string, flags ...string) string {
 		words := append([]string{"sash replay"}, flags...)
-		if o.settles() {
-			words = append(words, "-estimate 1")
+		if estimate := o.estimate(); estimate > 0 {
+			words = append(words, fmt.Sprint("-estimate ", estimate))
 		}
 		words = append(append(words, limits...), o.input()...)
 		return strings.Join(words, " ") + "\n"
@@ -89,6 +89,14 @@ func asUnit(cost *traffic.Sum) string {
 
 // settles reports whether the policy settles what a request has cost after its response.
 func (o *options) settles() bool { return o.Cost != nil && o.Cost.String() == "size" }
+
+// estimate returns what the policy takes until it settles a request; 0 if it does not settle.
+func (o *options) estimate() int64 {
+	if o.settles() {
+		return 1
+	}
+	return 0
+}
 
 // keyCode returns the Go code of the Key of a policy, and a remark.
 func keyCode(key traffic.Key, trust []netip.Prefix) string {

@@ -51,7 +51,8 @@
 // The bytes of a response are known afterwards. So with -cost size the policy settles them. The event
 // that exceeds a limit is then served, and what it costs beyond the limit is carried until it is paid.
 // So other events are denied than the report says, but only those of clients that the report says are
-// denied. The replay that is printed decides as the policy does: -estimate 1 settles, and a token
+// denied. An event without units is admitted only if there is room for one, so it is measured as one
+// in the window that ends with it. The replay that is printed decides as the policy does: -estimate 1 settles, and a token
 // bucket next to each limit carries.
 //
 // # Memory
@@ -114,7 +115,7 @@ func (o *options) suggest(ctx context.Context, stdin io.Reader, p progress.Drawe
 	}
 	bar := p.Bytes(size, "reading")
 	defer bar.End()
-	s := newStudy(o.windows)
+	s := newStudy(o.windows, o.estimate())
 	t, err := traffic.Read(ctx, &o.Settings, o.files, stdin, bar, s.take)
 	if err != nil {
 		return nil, err

@@ -15,10 +15,11 @@ type study struct {
 	on      *traffic.Traffic // once all of it is taken
 }
 
-func newStudy(windows []time.Duration) *study {
+// newStudy returns a study of windows. An event asks for no fewer than least units.
+func newStudy(windows []time.Duration, least int64) *study {
 	s := &study{windows: windows}
 	for _, w := range windows {
-		s.gauges = append(s.gauges, &gauge{window: int64(w)})
+		s.gauges = append(s.gauges, &gauge{window: int64(w), least: least})
 	}
 	return s
 }
