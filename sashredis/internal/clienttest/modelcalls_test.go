@@ -419,7 +419,7 @@ func (p *program) changePlan(_ *process, r *rand.Rand) {
 	default:
 		for i, l := range limits {
 			if l != sash.Unlimited() && l.Algorithm != sash.TokenBucket && l.Count > 0 {
-				limits[i].Count = 1 + r.Int64N(2*l.Count)
+				limits[i].Count = 1 + r.Int64N(min(2*l.Count, 1<<51-1))
 			}
 		}
 	}
