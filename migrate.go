@@ -109,9 +109,9 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 	for i := range rs.rules {
 		r, s := &rs.rules[i], &next.states[i]
 		source := r.source(rules, i)
-		r.inherit(s, &rules[source], from.stateOf(e, word, source), now)
+		roundedUp := r.inherit(s, &rules[source], from.stateOf(e, word, source), now)
 		if isMulti && rules[source].equalButAmounts(r.Limit) {
-			s.lineage.Store(e.asMulti().states[source].lineage.Load().next())
+			s.lineage.Store(e.asMulti().states[source].lineage.Load().next(r.bucket, roundedUp))
 		}
 	}
 	return next.compact(kind, e.Name())
@@ -132,11 +132,13 @@ func (r *rule) source(rules []rule, place int) (best int) {
 	return best
 }
 
-// inherit makes s, which is empty, the state under r that follows from v, a state under from.
-func (r *rule) inherit(s *limitState, from *rule, v stateView, now int64) {
+// inherit makes s, which is empty, the state under r that follows from v, a state under from. A bucket
+// that takes the place of another with its Window may lack more by roundedUp.
+func (r *rule) inherit(s *limitState, from *rule, v stateView, now int64) (roundedUp window.Amount) {
 	if r.form == debtForm && from.form == debtForm { // not in whole units, as a history is
-		s.storeDebt(r.bucket.Inherit(from.bucket, v.debt, now))
-		return
+		d := r.bucket.Inherit(from.bucket, v.debt, now)
+		s.storeDebt(d)
+		return r.bucket.Lack(d, now).Minus(from.bucket.Lack(v.debt, now))
 	}
 	if from.form == debtForm {
 		if since, full := from.bucket.Expired(v.debt, now); full {
@@ -144,6 +146,7 @@ func (r *rule) inherit(s *limitState, from *rule, v stateView, now int64) {
 		}
 	}
 	r.replay(s, from.history(v, now))
+	return window.Amount{}
 }
 
 // equalButAmounts reports whether l and o differ in nothing, or in Count and Burst alone.

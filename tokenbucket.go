@@ -128,13 +128,23 @@ func newLineage() *lineage {
 	return g
 }
 
-// next returns the lineage of a state that replaces that of g, and knows as well where
-// everything was charged; nil for nil.
-func (g *lineage) next() *lineage {
+// next returns the lineage of a state that replaces the state of g, and knows as well where
+// everything was charged; nil for nil. The new state is a bucket of b, or has no lows.
+//
+// At another rate, what the bucket lacks is rounded up to whole steps: by roundedUp. Had it lacked
+// less by a low, it would have been rounded to a step, too. So the low, in whole steps, is what can be
+// given back from now on.
+func (g *lineage) next(b window.TokenBucket, roundedUp window.Amount) *lineage {
 	if g == nil {
 		return nil
 	}
-	return &lineage{g.root, g.charges, append(make([]low, 0, len(g.lows)+1), g.lows...), g.open}
+	n := &lineage{g.root, g.charges, make([]low, 0, len(g.lows)+1), g.open}
+	for _, l := range g.lows {
+		l.lack = b.WholeSteps(l.lack.Plus(roundedUp))
+		l.open += n.dropFrom(len(n.lows), l.lack)
+		n.lows = append(n.lows, l)
+	}
+	return n
 }
 
 // charged numbers a charge.

@@ -351,6 +351,54 @@ func TestTokenBucket_GivesBackAfterAChangeOfItsNumbers(t *testing.T) {
 	require.EqualValues(t, 170, l.Peek("full", 0).Remaining, "it was full when its numbers changed")
 }
 
+// The rate changes while reservations are open, and what the bucket lacks is rounded each time. What is
+// given back then is what the reference says, to the nanosecond.
+func TestTokenBucket_GivesBackAfterAnyChangesOfItsRate(t *testing.T) {
+	type open struct {
+		reservation Reservation
+		model       reference.Reservation
+		n           int64
+	}
+	for seed := range uint64(steps(60)) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		limitOf := func() Limit { return Per(1+rng.Int64N(30), time.Microsecond).TokenBucket(1 + rng.Int64N(20)) }
+		limit, clock := limitOf(), NewManualClock(0)
+		l := newTest(t, limit, WithClock(clock))
+		model := reference.NewTable([]reference.Limit{modelOf(limit, false)})
+		var all []open
+		for range 60 {
+			switch rng.IntN(5) {
+			case 0, 1:
+				n := 1 + rng.Int64N(4)
+				r, d := l.Reserve("k", n)
+				m, want := model.Reserve(clock.Now(), n, "k")
+				require.Equal(t, want.Remaining, d.Remaining, "seed %d", seed)
+				if d.Allowed {
+					all = append(all, open{r, m, n})
+				}
+			case 2:
+				clock.Advance(time.Duration(rng.Int64N(200)))
+			case 3:
+				limit = limitOf()
+				require.NoError(t, l.Reconfigure(limit))
+				model.ReconfigureAt(clock.Now(), []reference.Limit{modelOf(limit, false)})
+			case 4:
+				if len(all) == 0 {
+					continue
+				}
+				i := rng.IntN(len(all))
+				actual := rng.Int64N(all[i].n + 1)
+				all[i].reservation.Commit(actual)
+				model.Settle(clock.Now(), all[i].model, actual)
+				all = slices.Delete(all, i, i+1)
+				got, want := l.Peek("k", 0), model.Peek(clock.Now(), 0, "k")
+				require.Equal(t, want.Remaining, got.Remaining, "seed %d", seed)
+				require.EqualValues(t, want.ResetAfter, got.ResetAfter, "seed %d", seed)
+			}
+		}
+	}
+}
+
 // Waiters are admitted one interval apart once the burst is used up, and a deadline that cannot
 // be met fails at once.
 func TestTokenBucket_PacesWaitingCalls(t *testing.T) {

@@ -24,13 +24,18 @@ var ofSuggest = []mutant{
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
+		name: "suggest-measures-nothing-where-a-unit-is-asked", fault: "an event without units is not measured as denied",
+		file: "cmd/sash/internal/suggest/gauge.go", old: "max(units, g.least)", new: "units",
+		tests: "TestGauge_TellsWhatALogDenies",
+	},
+	{
 		name: "printed-policy-rounds-windows", fault: "a window of 90s is printed as one of a minute",
 		file: "cmd/sash/internal/suggest/next.go", old: "if d%u.length == 0 {", new: "if d >= u.length {",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
 		name: "printed-replay-of-several-limits-settles-nothing", fault: "the command for all limits together has no -estimate",
-		file: "cmd/sash/internal/suggest/next.go", old: "if o.settles() {\n\t\t\twords", new: "if o.settles() && len(flags) == 0 {\n\t\t\twords",
+		file: "cmd/sash/internal/suggest/next.go", old: "estimate > 0 {\n\t\t\twords", new: "estimate > 0 && len(flags) == 0 {\n\t\t\twords",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{

@@ -1676,6 +1676,11 @@ var ofSash = []mutant{
 		tests: "TestTokenBucket_GivesBack",
 	},
 	{
+		name: "tokens-given-back-at-another-rate", fault: "what can be given back is not rounded as what the bucket lacks",
+		file: "tokenbucket.go", old: "l.lack.Plus(roundedUp)", new: "l.lack",
+		tests: "TestTokenBucket_GivesBackAfterAny",
+	},
+	{
 		name: "tokens-given-back-twice", fault: "a second refund does not know of the first",
 		file: "tokenbucket.go", old: ".lack.Minus(cost)\n", new: ".lack.Minus(window.Amount{})\n",
 		tests: "TestTokenBucket_GivesBack",

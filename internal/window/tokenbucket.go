@@ -179,6 +179,12 @@ func (b TokenBucket) Inherit(other TokenBucket, d Debt, now int64) Debt {
 	return Debt{now, lack.MulDiv(1, step).MulDiv(step, 1)}
 }
 
+// WholeSteps returns a rounded down to whole steps.
+func (b TokenBucket) WholeSteps(a Amount) Amount {
+	step := uint64(b.Step())
+	return a.Minus(Amount{0, step - 1}).MulDiv(1, step).MulDiv(step, 1)
+}
+
 // SameRate reports whether units flow into b as fast as into other.
 func (b TokenBucket) SameRate(other TokenBucket) bool {
 	return b.Count == other.Count && b.Window == other.Window

@@ -220,9 +220,7 @@ func (p *program) wait(q *process, r *rand.Rand) {
 			}
 			return
 		}
-		for a.slot(func(s *slot) bool { return s.delivered && !s.admitted }) != nil {
-			a.unknown++
-		}
+		a.presumes(func(s *slot) bool { return s.delivered && !s.admitted })
 		if err == nil {
 			a.guess(true)
 		} else {

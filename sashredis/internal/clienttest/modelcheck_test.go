@@ -85,15 +85,35 @@ func (a *asked) is(s *slot) bool {
 	return s.by == a.process && s.seq > a.seq && (a.last == 0 || s.seq <= a.last) && !s.claimed && s.n == n && s.charge == a.charge && s.reserve == a.reserve && slices.Equal(s.keys, a.keys)
 }
 
-// slot claims a slot of a for which holds is true, or returns nil.
+// slot claims a slot of a for which holds is true, or returns nil. If there is no other, it is one that
+// was presumed to be an attempt of another call that waits.
 func (a *asked) slot(holds func(s *slot) bool) *slot {
+	var presumed *slot
 	for _, s := range a.slots {
-		if a.is(s) && holds(s) {
+		switch {
+		case !a.is(s) || !holds(s):
+		case s.presumed:
+			presumed = s
+		default:
 			s.claimed = true
 			return s
 		}
 	}
-	return nil
+	if presumed != nil {
+		presumed.claimed, presumed.presumed = true, false
+		a.unknown--
+	}
+	return presumed
+}
+
+// presumes takes all slots of a that no call has claimed for attempts of a, if holds is true for them.
+func (a *asked) presumes(holds func(s *slot) bool) {
+	for _, s := range a.slots {
+		if a.is(s) && !s.presumed && holds(s) {
+			s.presumed = true
+			a.unknown++
+		}
+	}
 }
 
 // checks checks the answer to a, and returns its slot, if the store has decided it.

@@ -71,6 +71,7 @@ type slot struct {
 	delivered       bool                  // its answer has reached the limiter
 	repeated        bool                  // the connection has run the script twice, and this is the first run
 	claimed         bool                  // by a call
+	presumed        bool                  // by a call that waits, which may have tried once less
 }
 
 // A grant is units leased to a process.
