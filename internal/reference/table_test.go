@@ -344,6 +344,7 @@ func TestSettle_ADeniedReservation(t *testing.T) {
 // Every RetryAfter and ResetAfter is exact, and the order of the limits changes only
 // which of equals decided.
 func TestTable_AnswersHold(t *testing.T) {
+	skipUnderRace(t)
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		denied := seed%2 == 1

@@ -35,6 +35,7 @@ func TestTokenBucket_AdmitsBurstAndNotCountAtOnce(t *testing.T) {
 }
 
 func TestTokenBucket_ThreeASecondDoNotDrift(t *testing.T) {
+	skipUnderRace(t)
 	k := New(Limit{Count: 3, Window: second, Burst: 4})
 	assert.True(t, k.Take(0, 4).Allowed)
 	now := int64(0)
@@ -600,6 +601,7 @@ func (k *tank) answer(l Limit, at, n int64, allowed bool) Answer {
 // TestTokenBucket_AnswersAreThoseOfATank makes random calls, settlements and changes of
 // limits.
 func TestTokenBucket_AnswersAreThoseOfATank(t *testing.T) {
+	skipUnderRace(t)
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		draw := func(window int64) Limit {
@@ -681,6 +683,7 @@ func TestTokenBucket_AnswersAreThoseOfATank(t *testing.T) {
 // In any interval of length T, at most Burst + Count*T/Window units are admitted. Readings
 // that are late do not change that.
 func TestTokenBucket_AdmitsNoMoreThanBurstAndTheRate(t *testing.T) {
+	skipUnderRace(t)
 	tightest := int64(math.MaxInt64)
 	for seed := range uint64(25) {
 		rng := rand.New(rand.NewPCG(seed, 2))

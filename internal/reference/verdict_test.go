@@ -9,6 +9,7 @@ import (
 
 // A verdict confirms the answer of a search, and none that differs from it in one field.
 func TestVerdict_ConfirmsTheAnswerAlone(t *testing.T) {
+	skipUnderRace(t)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 300 {
 		limits := []Limit{

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // A gen draws random values, of which many are small or at the ends of int64.
@@ -16,7 +18,7 @@ type gen struct{ *rand.Rand }
 // trials runs f for that number of random trials, or for a third of it under -short.
 func trials(t *testing.T, n int, f func(g gen)) {
 	t.Helper()
-	if testing.Short() {
+	if testing.Short() || race.Enabled { // it sees nothing here
 		n /= 3
 	}
 	g := gen{rand.New(rand.NewPCG(1, 2))}

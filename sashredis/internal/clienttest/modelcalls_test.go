@@ -158,7 +158,7 @@ func (a *asked) guess(allowed bool) {
 	a.last = a.world.seq
 	if a.leasing && allowed && !slices.ContainsFunc(a.slots, func(s *slot) bool { return a.is(s) && s.delivered && s.admitted }) {
 		if a.byLease(sashredis.Decision{Decision: sash.Decision{Allowed: true}}) == "" {
-			a.last = 0
+			a.last = math.MaxInt
 			a.unsure = append(a.unsure, a) // or the fallback has admitted it, after it was sent
 			if a.lease != nil {
 				a.lease.maybe += a.n
@@ -183,7 +183,7 @@ func (g guess) follows() {
 		g.fails("%s: nobody has admitted it", g)
 	}
 	if !found {
-		g.last = 0
+		g.last = math.MaxInt
 		g.unsure = append(g.unsure, g.asked)
 	}
 }

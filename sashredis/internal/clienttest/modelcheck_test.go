@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -24,7 +25,7 @@ type asked struct {
 	charge, reserve bool
 	began           time.Time
 	turn            int   // of the world, when it began
-	seq, last       int   // of the world, when it began and ended; last is 0 if it may come to pass later
+	seq, last       int   // of the world, when it began and ended; last is math.MaxInt if it may come to pass later
 	wrong           error // limits that are wrong
 	unlimited       bool
 	lease           *grant                // that has admitted it
@@ -35,7 +36,7 @@ type asked struct {
 // ask returns a call that begins now. The world must be locked.
 func (p *process) ask(what string, names []string, n int64, charge, reserve bool) *asked {
 	p.turns++
-	a := &asked{process: p, what: what, names: names, n: n, charge: charge, reserve: reserve, began: time.Now(), turn: p.turns, seq: p.seq}
+	a := &asked{process: p, what: what, names: names, n: n, charge: charge, reserve: reserve, began: time.Now(), turn: p.turns, seq: p.seq, last: math.MaxInt}
 	var seen []string
 	for _, name := range names {
 		if slices.Contains(seen, name) {
@@ -82,7 +83,7 @@ func (a *asked) is(s *slot) bool {
 	if n < 0 || n > 1<<51-1 {
 		n = impossibleCost
 	}
-	return s.by == a.process && s.seq > a.seq && (a.last == 0 || s.seq <= a.last) && !s.claimed && s.n == n && s.charge == a.charge && s.reserve == a.reserve && slices.Equal(s.keys, a.keys)
+	return s.by == a.process && s.seq > a.seq && s.seq <= a.last && !s.claimed && s.n == n && s.charge == a.charge && s.reserve == a.reserve && slices.Equal(s.keys, a.keys)
 }
 
 // slot claims a slot of a for which holds is true, or returns nil. If there is no other, it is one that
