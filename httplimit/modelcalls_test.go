@@ -233,8 +233,7 @@ func (m *model) serveDirectly() string {
 func (m *model) goOn() string {
 	for _, x := range m.exchanges {
 		if x.did.paused && m.random.IntN(3) > 0 {
-			x.did.paused = false
-			x.proceed <- struct{}{}
+			x.goOn()
 			return fmt.Sprint("exchange ", x.number)
 		}
 	}

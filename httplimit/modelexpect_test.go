@@ -119,10 +119,6 @@ type knownKey struct {
 	policy  string
 	request *http.Request // one that has it
 	take    modelTake
-
-	// rounded is whether the rate of a token bucket has changed. That rounds what it lacks up to a
-	// nanosecond, and units that are given back later do not undo it.
-	rounded bool
 }
 
 // know returns the limits of the key of t, and begins to keep it.
@@ -145,9 +141,6 @@ func (m *model) know(t *modelTake, r *http.Request) []sash.Limit {
 // setLimits sets the limits of a key in the table of package reference.
 func (m *model) setLimits(key string, limits []sash.Limit) {
 	k := m.keys[key]
-	k.rounded = k.rounded || slices.ContainsFunc(k.take.limits, func(l sash.Limit) bool {
-		return l.Algorithm == sash.TokenBucket && !slices.ContainsFunc(limits, func(o sash.Limit) bool { return o.Algorithm == l.Algorithm && o.Count == l.Count })
-	})
 	k.take.limits = limits
 	if !k.take.own && k.take.Settle != nil {
 		buckets, _ := debtBuckets(limits)

@@ -277,6 +277,12 @@ func (h *handling) pause() {
 	h.did.paused = false
 }
 
+// goOn lets a handler that is paused go on.
+func (x *exchange) goOn() {
+	x.did.paused = false
+	x.proceed <- struct{}{}
+}
+
 func (h *handling) policyAt(n int) string { return "p" + strconv.Itoa(n%4) }
 
 // say says something of the charge under one of the policies, if there is such a charge.
