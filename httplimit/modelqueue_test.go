@@ -40,7 +40,7 @@ func (m *model) checkWaiting() {
 			m.failf("exchange %d waits, though its client has gone", x.number)
 		case now > until(x):
 			m.failf("exchange %d waits for too long", x.number)
-		case !m.isHeld(x, now):
+		case !m.isHeld(x, now) && (m.store == nil || !m.store.askedLately(x, now)):
 			m.failf("exchange %d waits for nothing%s", x.number, m.explain(x, now))
 		case began && m.store == nil && now == x.arrived.at && m.isHopeless(x, now):
 			m.failf("exchange %d waits in vain%s", x.number, m.explain(x, now))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
@@ -15,11 +16,13 @@ type modelStore struct {
 	*model
 	*sash.Limiter
 	mu        sync.Mutex
-	reserved  []string // keys, since the model has looked
-	unsettled int      // number of reservations that are open
+	asked     map[string]int64 // when each key was last asked for
+	reserved  []string         // keys, since the model has looked
+	unsettled int              // number of reservations that are open
 }
 
 func (s *modelStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
+	s.asked = map[string]int64{}
 	s.Limiter = sash.Must(sash.New(keys.Limits[0][0], sash.WithLimitsFor(keys.LimitsFor), sash.WithSweepInterval(-1)))
 	return s, nil
 }
@@ -28,6 +31,7 @@ func (s *modelStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
 func (s *modelStore) answer(keys []string, n int64, d sash.Decision, charged bool) httplimit.StoreDecision {
 	a := httplimit.StoreDecision{Decision: d, By: "store"}
 	for _, key := range keys {
+		s.asked[key] = s.clock.Now()
 		now, next := s.TakeThenPeek(key, 0)
 		if charged {
 			now.Allowed, now.RetryAfter = true, 0
@@ -92,6 +96,17 @@ func (s *modelStore) checkReserved() {
 			s.failf("the store was asked to reserve %q", key)
 		}
 	}
+}
+
+// askedLately reports whether a key of x was asked for so lately that x may not ask again yet.
+func (s *modelStore) askedLately(x *exchange, now int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(x.expected.enforcedTakes(), func(t modelTake) bool {
+		real, _ := s.realKey(t.key)
+		at, asked := s.asked[real]
+		return asked && now < at+int64(time.Millisecond)
+	})
 }
 
 // checkOpen checks that no reservation is open once all admitted requests are settled.
