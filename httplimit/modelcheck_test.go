@@ -164,23 +164,53 @@ func (m *model) withWait(x *exchange, want []wantedEvent) []wantedEvent {
 
 // compareEvents compares the events that came with those that should have come.
 func (m *model) compareEvents(want []wantedEvent, got []httplimit.Event) {
-	all := slices.Clone(want)
-	for _, e := range got {
-		i := slices.IndexFunc(want, func(w wantedEvent) bool { return m.isWanted(&w, e) })
-		if i < 0 {
-			m.failf("event %+v was not expected, but\n%s", e, describeEvents(want))
-		}
-		m.checkIdentity(want[i].take, e)
-		if name := want[i].client(); e.Fingerprint != 0 && !slices.ContainsFunc(all, func(w wantedEvent) bool {
-			return w.client() != name && m.isWanted(&w, e)
-		}) {
-			m.prints[name] = e.Fingerprint
-		}
-		want = slices.Delete(want, i, i+1)
+	matched, unexpected := match(len(want), len(got), func(w, e int) bool { return m.isWanted(&want[w], got[e]) })
+	if unexpected >= 0 {
+		m.failf("event %+v was not expected, but\n%s", got[unexpected], describeEvents(want))
 	}
-	if len(want) > 0 {
-		m.failf("no event\n%s", describeEvents(want))
+	for i := range want {
+		w := &want[i]
+		if matched[i] < 0 {
+			m.failf("no event\n%s", describeEvents(want[i:i+1]))
+		}
+		e := got[matched[i]]
+		m.checkIdentity(w.take, e)
+		if e.Fingerprint == 0 || slices.ContainsFunc(want, func(o wantedEvent) bool { return o.client() != w.client() && m.isWanted(&o, e) }) {
+			continue // it may be an event of another client
+		}
+		if print, known := m.prints[w.client()]; known && print != e.Fingerprint {
+			m.failf("event %+v has another fingerprint than %d", e, print)
+		}
+		m.prints[w.client()] = e.Fingerprint
 	}
+}
+
+// match gives each event one that was wanted, if there is a way to: several may fit. It returns the
+// event of each that was wanted, -1 for none, and an event for which there is none left, -1 if there is
+// no such event.
+func match(wanted, events int, fits func(w, e int) bool) (eventOf []int, unexpected int) {
+	eventOf = slices.Repeat([]int{-1}, wanted)
+	var tried []bool
+	var give func(e int) bool
+	give = func(e int) bool {
+		for w := range eventOf {
+			if tried[w] || !fits(w, e) {
+				continue
+			}
+			tried[w] = true
+			if eventOf[w] < 0 || give(eventOf[w]) { // the event that had w gets another one
+				eventOf[w] = e
+				return true
+			}
+		}
+		return false
+	}
+	for e := range events {
+		if tried = make([]bool, wanted); !give(e) {
+			return eventOf, e
+		}
+	}
+	return eventOf, -1
 }
 
 // describeEvents tells the events that should have come.
