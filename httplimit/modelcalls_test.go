@@ -66,7 +66,9 @@ func (m *model) newExchange() *exchange {
 		number: len(m.exchanges), kind: pick(m.random, modelTargets), host: pick(m.random, modelHosts),
 		script: newScript(m.random), proceed: make(chan struct{}, 1), foreign: m.random.IntN(5) == 0,
 	}
+	m.mu.Lock()
 	m.exchanges = append(m.exchanges, x)
+	m.mu.Unlock()
 	x.method, x.target = x.kind.method, x.kind.target
 	x.field("X-Number", strconv.Itoa(x.number))
 	if name := pick(m.random, modelClientNames); name != "" {

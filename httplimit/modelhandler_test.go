@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/seed-30da4c49/sash/httplimit"
 )
@@ -45,6 +46,7 @@ type exchange struct {
 	settled   moment
 	did       deeds
 	expected  expectation // what the model knows of it
+	inCrowd   atomic.Bool // whether others waited, too, when the model last looked
 }
 
 // A moment is an instant, and the place in the order of all that happened.
@@ -131,7 +133,9 @@ var handlerCalls = []handlerCall{
 	}},
 	{"WriteHeader(103)", func(h *handling, _ int) {
 		h.w.WriteHeader(http.StatusEarlyHints)
-		h.headerIsRead = h.r.Context().Err() != nil
+		if h.headerIsRead = h.r.Context().Err() != nil; h.headerIsRead {
+			h.pause() // the server itself may change the header when the handler returns
+		}
 	}},
 	{"Flush", func(h *handling, _ int) {
 		connected := h.connected()
@@ -300,7 +304,7 @@ func (h *handling) say(n int, do func(*httplimit.Charge, *said)) {
 
 // handle is the handler behind the middleware.
 func (m *model) handle(w http.ResponseWriter, r *http.Request) {
-	h := &handling{exchange: m.exchanges[exchangeNumber(r)], model: m, w: w, r: r}
+	h := &handling{exchange: m.exchangeOf(r), model: m, w: w, r: r}
 	if now := m.moment(); h.verdict == nil {
 		h.admitted, h.header, h.exchange.decided = true, w.Header().Clone(), now
 	}
@@ -309,6 +313,9 @@ func (m *model) handle(w http.ResponseWriter, r *http.Request) {
 		now := m.moment()
 		h.did.gone, h.did.header, h.exchange.settled = !h.connected(), w.Header().Clone(), now
 	}()
+	if h.inCrowd.Load() {
+		h.pause() // else it is not known which of the others were decided before its response was settled
+	}
 	for _, step := range h.script {
 		step.call.do(h, step.n)
 		if h.did.hijacked {
@@ -320,7 +327,7 @@ func (m *model) handle(w http.ResponseWriter, r *http.Request) {
 
 // around is the handler around the middleware.
 func (m *model) around(w http.ResponseWriter, r *http.Request) {
-	x := m.exchanges[exchangeNumber(r)]
+	x := m.exchangeOf(r)
 	(&handling{exchange: x, model: m, r: r}).mayBeLeft()
 	x.request, x.ctx = r.Clone(context.WithoutCancel(r.Context())), r.Context()
 	x.arrived = m.moment()
@@ -337,9 +344,13 @@ func (m *model) around(w http.ResponseWriter, r *http.Request) {
 	m.middleware.ServeHTTP(w, r)
 }
 
-func exchangeNumber(r *http.Request) int {
+// exchangeOf returns the exchange of a request. A request that has waited may be decided while the model
+// makes the next exchange.
+func (m *model) exchangeOf(r *http.Request) *exchange {
 	n, _ := strconv.Atoi(r.Header.Get("X-Number"))
-	return n
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.exchanges[n]
 }
 
 // A foreignWriter is a writer of a framework.

@@ -114,7 +114,7 @@ var modelOptions = []modelOption{
 	{"WithDenied", oneIn(4, func(m *model, _ *rand.Rand) []httplimit.Option {
 		m.deniedBy = http.StatusServiceUnavailable
 		return []httplimit.Option{httplimit.WithDenied(func(w http.ResponseWriter, r *http.Request, d httplimit.Denial) {
-			m.exchanges[exchangeNumber(r)].denial = &d
+			m.exchangeOf(r).denial = &d
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})}
 	})},

@@ -25,7 +25,14 @@ func until(x *exchange) int64 {
 // checkWaiting checks that each request that waits has a reason to.
 func (m *model) checkWaiting() {
 	now := m.clock.Now()
+	waiting := 0
 	for _, x := range m.exchanges {
+		if isWaiting(x) {
+			waiting++
+		}
+	}
+	for _, x := range m.exchanges {
+		x.inCrowd.Store(isWaiting(x) && waiting > 1)
 		if !isWaiting(x) {
 			x.expected.waits = false
 			continue
