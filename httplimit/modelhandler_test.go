@@ -95,17 +95,6 @@ type handling struct {
 	*model
 	w http.ResponseWriter
 	r *http.Request
-
-	// headerIsRead is whether the server may be reading the header in another goroutine: that of
-	// HTTP/2 sends a status 1xx so, and does not wait for it once the stream is closed.
-	headerIsRead bool
-}
-
-// setHeader sets a header, unless that would be a race with the server.
-func (h *handling) setHeader(name, value string) {
-	if !h.headerIsRead {
-		h.w.Header().Set(name, value)
-	}
 }
 
 // handlerCalls are all that handlers do, by random.
@@ -133,8 +122,11 @@ var handlerCalls = []handlerCall{
 	}},
 	{"WriteHeader(103)", func(h *handling, _ int) {
 		h.w.WriteHeader(http.StatusEarlyHints)
-		if h.headerIsRead = h.r.Context().Err() != nil; h.headerIsRead {
-			h.pause() // the server itself may change the header when the handler returns
+		if h.r.Context().Err() != nil {
+			// The server of HTTP/2 sends it in another goroutine, which it does not wait for once
+			// the stream is closed. Until that is done, the header must not be changed, neither by
+			// the handler nor by the server, which does so when the handler returns.
+			h.pause()
 		}
 	}},
 	{"Flush", func(h *handling, _ int) {
@@ -159,9 +151,9 @@ var handlerCalls = []handlerCall{
 			h.pause()
 		}
 	}},
-	{"a header with the cost", func(h *handling, n int) { h.setHeader("X-Units", units[n%len(units)]) }},
+	{"a header with the cost", func(h *handling, n int) { h.w.Header().Set("X-Units", units[n%len(units)]) }},
 	{"a trailer with the cost", func(h *handling, n int) {
-		h.setHeader(http.TrailerPrefix+"X-Units", units[n%len(units)])
+		h.w.Header().Set(http.TrailerPrefix+"X-Units", units[n%len(units)])
 	}},
 	{"Commit", func(h *handling, n int) {
 		h.say(n, func(c *httplimit.Charge, s *said) { c.Commit(int64(n)); s.whole, s.cost = true, int64(n) })
@@ -281,6 +273,17 @@ func (h *handling) pause() {
 	h.did.paused = false
 }
 
+// stops reports whether the program has ended. All handlers then go on at once, and their clients
+// are gone.
+func (m *model) stops() bool {
+	select {
+	case <-m.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
 // goOn lets a handler that is paused go on.
 func (x *exchange) goOn() {
 	x.did.paused = false
@@ -318,7 +321,7 @@ func (m *model) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, step := range h.script {
 		step.call.do(h, step.n)
-		if h.did.hijacked {
+		if h.did.hijacked || h.stops() {
 			break
 		}
 		h.mayBeLeft()

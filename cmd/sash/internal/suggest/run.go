@@ -52,8 +52,10 @@
 // that exceeds a limit is then served, and what it costs beyond the limit is carried until it is paid.
 // So other events are denied than the report says, but only those of clients that the report says are
 // denied. An event without units is admitted only if there is room for one, so it is measured as one
-// in the window that ends with it. The replay that is printed decides as the policy does: -estimate 1 settles, and a token
-// bucket next to each limit carries.
+// in the window that ends with it.
+//
+// The replay that is printed decides as the policy does: -estimate 1 settles, and a token bucket next
+// to each limit carries.
 //
 // # Memory
 //
