@@ -17,7 +17,7 @@ func init() {
 		limiter.(*Limiter).replace(to.Limits.([]Limit), s, switchOver)
 	}
 	bridge.KeysWithLimits = func(limiter any, yield func(key string) bool) {
-		limiter.(*Limiter).current.Load().overrides.rangeAll(func(key string, _ *override) bool { return yield(key) })
+		limiter.(*Limiter).current.Load().byKey.rangeAll(func(key string, _ *override) bool { return yield(key) })
 	}
 	bridge.SweepInterval = sweepIntervalFor
 	bridge.Seed = func(limiter any, key string, past func() [][]bridge.Charge) { limiter.(*Limiter).seed(key, past) }
@@ -49,7 +49,7 @@ func (l *Limiter) seed(name string, past func() [][]bridge.Charge) {
 		if e != nil {
 			return
 		}
-		r := l.resolve(g, name)
+		r := g.resolve(name)
 		charges := past()
 		if r.ruleset.neverCharges || len(charges) != len(r.ruleset.rules) {
 			return // nothing is charged under these limits, or they are not those of past

@@ -5,143 +5,9 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
-
-// A keyCap bounds the keys of a limiter: WithMaxKeys.
-//
-// Invariant: used is at most max. It is the number of keys that have an entry in the
-// limiter's tables, with those that acquireAll has taken room for. A key takes its room
-// and gives it back under the lock of its shard, in one step with its entry. So a call
-// that holds that lock and finds no entry knows that no room is taken for the key.
-type keyCap struct {
-	max       int64
-	overflow  Overflow
-	used      atomic.Int64
-	acquiring sync.Mutex    // see acquireAll
-	lastSeq   atomic.Uint64 // the number of keys ever inserted: see sampleItem
-	slots     []atomic.Pointer[sampleItem]
-}
-
-// A sampleItem is a key with its entry, as a sample can find it. It has one of the slots
-// until the entry is dead. There are two slots for each key. So a random slot is as
-// likely free as taken, and neither takes long to find.
-//
-// Invariant: only an item whose entry is dead loses its slot to another key. An item whose
-// entry is locked is replaced only by the goroutine that holds the lock.
-type sampleItem struct {
-	generation *generation
-	key        key
-	entry      *entry
-	seq        uint64 // the order in which keys were inserted; a key keeps it if its entry is replaced
-}
-
-func newKeyCap(max int, overflow Overflow) *keyCap {
-	if max == 0 {
-		return nil
-	}
-	return &keyCap{max: int64(max), overflow: overflow, slots: make([]atomic.Pointer[sampleItem], 2*max)}
-}
-
-// emptied returns a cap of the same bound, without keys.
-func (c *keyCap) emptied() *keyCap {
-	if c == nil {
-		return nil
-	}
-	return newKeyCap(int(c.max), c.overflow)
-}
-
-// addSample gives e, the new entry of k in g, a slot.
-func (g *generation) addSample(k key, e *entry) {
-	if g.cap == nil {
-		return
-	}
-	item := &sampleItem{g, k, e, g.cap.lastSeq.Add(1)}
-	for random := rand.NewPCG(k.hash, 0); ; { // half of the slots are free, so this ends soon
-		slot := g.cap.randomSlot(random)
-		if old := slot.Load(); old.isDead() && slot.CompareAndSwap(old, item) {
-			return
-		}
-	}
-}
-
-// replaceSample gives the slot of old to next, which replaces it as the entry of k in g.
-// The caller must have locked old. The key keeps its order among the others.
-func (g *generation) replaceSample(k key, old, next *entry) {
-	if g.cap == nil {
-		return
-	}
-	// addSample took the first free slot of this sequence. So the slot of old is among the
-	// first few, unless the goroutine that inserted old has not reached addSample yet.
-	const tries = 64
-	random := rand.NewPCG(k.hash, 0)
-	for range tries {
-		slot := g.cap.randomSlot(random)
-		if item := slot.Load(); item != nil && item.entry == old {
-			slot.Store(&sampleItem{g, k, next, item.seq}) // old is locked: no other goroutine stores here
-			return
-		}
-	}
-	g.addSample(k, next)
-}
-
-func (c *keyCap) randomSlot(random *rand.PCG) *atomic.Pointer[sampleItem] {
-	i, _ := bits.Mul64(random.Uint64(), uint64(len(c.slots)))
-	return &c.slots[i]
-}
-
-// isDead reports whether the slot that i was loaded from is free: it is empty, or the
-// entry in it is dead.
-func (i *sampleItem) isDead() bool { return i == nil || i.entry.Word.Load()&dead != 0 }
-
-// purge empties the slots of dead entries, so that they do not keep these in memory.
-func (c *keyCap) purge() {
-	for i := range c.slots {
-		if item := c.slots[i].Load(); item != nil && item.isDead() {
-			c.slots[i].CompareAndSwap(item, nil) // unless another key has just taken it
-		}
-	}
-}
-
-// tryKill makes e, the entry of k in g, dead if its word still is word. Then it takes e
-// out of the table, and gives back its room, in the same step. It reports whether it has.
-func (g *generation) tryKill(k key, e *entry, word uint64) (killed bool) {
-	own := key{k.hash, e.Name()} // as in compareAndDelete
-	g.keys.update(own, func(found *entry) *entry {
-		if killed = found == e && e.tryKill(word); !killed {
-			return found
-		}
-		g.release(1)
-		return nil
-	})
-	return killed
-}
-
-// release gives back the room of that number of keys of g.
-func (g *generation) release(keys int64) {
-	if g.cap != nil {
-		g.cap.used.Add(-keys)
-	}
-}
-
-// tryAcquire takes room for a key, and reports whether there was any.
-func (c *keyCap) tryAcquire() bool {
-	if c == nil {
-		return true
-	}
-	for {
-		used := c.used.Load()
-		if used >= c.max {
-			return false
-		}
-		if c.used.CompareAndSwap(used, used+1) {
-			return true
-		}
-		// Another key took or gave back room in between.
-	}
-}
 
 // acquireAll takes room for that number of new keys in g, and evicts keys that are not
 // idle if it must. It reports false, and has taken none, if the caller must look again, as
@@ -181,21 +47,6 @@ func (l *Limiter) evictForKey(g *generation, k key) bool {
 	self := [1]target{{key: k}}
 	return l.evictFor(g, 1, self[:])
 }
-
-// lacks reports whether there is no room for that number of keys more.
-func (c *keyCap) lacks(keys int64) bool { return c.used.Load()+keys > c.max }
-
-// fits reports whether there is room for the missing keys of a call on that number of
-// keys.
-func (c *keyCap) fits(missing, keys int64) bool {
-	return max(missing, keys) <= c.max && !c.lacks(missing)
-}
-
-// holds reports whether there is ever room for that number of keys.
-func (c *keyCap) holds(keys int64) bool { return c == nil || keys <= c.max }
-
-// evictsBusy reports whether a key that is not idle is evicted to make room for a new one.
-func (c *keyCap) evictsBusy() bool { return c != nil && c.overflow == EvictLeastUsed }
 
 // makeRoom evicts keys, none of the pinned ones, until there is room for that number of
 // new keys, and reports whether there is. It evicts idle keys and, if evictBusy is set,

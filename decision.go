@@ -34,29 +34,6 @@ type Decision struct {
 	ResetAfter time.Duration
 }
 
-// A remainder is what a charge leaves: the least under several rules and keys.
-type remainder struct {
-	*rule         // that decides; nil: none yet
-	order     int // of the key of rule, as the caller gave them
-	key       int // the order of the key that is being charged
-	remaining int64
-	reset     time.Duration
-}
-
-// join joins to left what the charge of the key of that order leaves under r. In a tie, the
-// key that was named first decides, and the limit that was given first.
-func (left *remainder) join(r *rule, remaining int64, reset time.Duration) {
-	if left.rule == nil || remaining < left.remaining || remaining == left.remaining && left.key < left.order {
-		left.rule, left.order, left.remaining = r, left.key, remaining
-	}
-	left.reset = max(left.reset, reset)
-}
-
-// decision makes d the decision on the charge that leaves left.
-func (left *remainder) decision(d *Decision) {
-	*d = Decision{Allowed: true, Limit: left.Limit, Remaining: left.remaining, ResetAfter: left.reset}
-}
-
 // join merges o into d. Both are decisions on the same call, by different limits or keys,
 // and have the same Allowed. It returns whether the limit of o decides. In a tie, that of
 // o decides if first is set.

@@ -33,13 +33,16 @@ const (
 	resizing = locked >> 1 // of a log and a multi-limit entry only: a call makes room in it
 )
 
-func (e *entry) asWide() *wideEntry {
-	return (*wideEntry)(e.ownerAt(unsafe.Offsetof(wideEntry{}.entry)))
-}
-func (e *entry) asLog() *logEntry { return (*logEntry)(e.ownerAt(unsafe.Offsetof(logEntry{}.entry))) }
-func (e *entry) asMulti() *multiEntry {
-	return (*multiEntry)(e.ownerAt(unsafe.Offsetof(multiEntry{}.entry)))
-}
+// newCounterEntry returns an empty counter with a copy of name. newWideEntry and newLogEntry
+// do the same for entries of their kinds.
+func newCounterEntry(name string) *entry { return entryOf(hashmap.New(name)) }
+
+// entryOf returns the entry that h is the beginning of, nil for nil. The shards of a
+// limiter hold headers of entries only.
+func entryOf(h *hashmap.Entry) *entry { return (*entry)(unsafe.Pointer(h)) }
+
+// header returns the beginning of e, nil for nil. It is the inverse of entryOf.
+func (e *entry) header() *hashmap.Entry { return (*hashmap.Entry)(unsafe.Pointer(e)) }
 
 // ownerAt returns the struct in which e is at that offset.
 func (e *entry) ownerAt(offset uintptr) unsafe.Pointer {
@@ -66,6 +69,11 @@ func (e *entry) loadUnlocked() (word uint64, alive bool) {
 		}
 	}
 }
+
+// optimisticRounds is how often a call reads several words and then validates that they
+// are of one state, before it locks them instead. Without a bound, one other goroutine
+// that writes all the time could make it start over for ever.
+const optimisticRounds = 4
 
 // validate reports whether the word of e still is word. If so, all that the caller has
 // read of e since it read word is of one state.
@@ -96,11 +104,3 @@ func (e *entry) tryBeginResize(word uint64) bool {
 
 // nextVersion returns the word, unlocked and alive, of the version after that of word.
 func nextVersion(word uint64) uint64 { return (word + 1) &^ (dead | locked | resizing) }
-
-// newCounterEntry returns an empty counter with a copy of name. newWideEntry and newLogEntry
-// do the same for entries of their kinds.
-func newCounterEntry(name string) *entry { return entryOf(hashmap.New(name)) }
-
-func newWideEntry(name string) *wideEntry { return hashmap.NewIn(name, (*wideEntry).header) }
-
-func newLogEntry(name string) *logEntry { return hashmap.NewIn(name, (*logEntry).header) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/race"
 )
 
@@ -40,9 +41,9 @@ func TestKeys_DoNotEscape(t *testing.T) {
 		placed[place[1]+": "+place[2]]++
 	}
 	require.Equal(t, map[string]int{
-		"overflow.go: []target{...} does not escape": 1, // decideUnplaced
-		"reserve.go: []target{...} does not escape":  1, // Reserve
-		"wait.go: []target{...} does not escape":     2, // Wait, WaitReserve
+		"take.go: []target{...} does not escape":    1, // decideUnplaced
+		"reserve.go: []target{...} does not escape": 1, // Reserve
+		"wait.go: []target{...} does not escape":    2, // Wait, WaitReserve
 	}, placed)
 }
 
@@ -111,8 +112,8 @@ func TestKeys_WhoseBytesChangeDuringTheCall(t *testing.T) {
 					}
 					return 0
 				})))...)
-				call(l, asString(name))
-				call(l, asString(name))
+				call(l, bridge.AsString(name))
+				call(l, bridge.AsString(name))
 				requireKeysInPlace(t, l, method)
 			}
 		}

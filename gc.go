@@ -59,12 +59,6 @@ func (l *Limiter) evict(g *generation, k key, e *entry, now int64, waits bool) b
 	return true
 }
 
-// A janitor sweeps a limiter in the background.
-type janitor struct {
-	stop chan struct{} // closed to end it
-	done chan struct{} // closed when it has ended
-}
-
 func (l *Limiter) startJanitor() {
 	l.janitor = &janitor{make(chan struct{}), make(chan struct{})}
 	go l.janitor.run(weak.Make(l), l.current.Load().sweepInterval())

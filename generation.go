@@ -2,6 +2,7 @@ package sash
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ import (
 // What WithLimitsFor returns belongs to a generation, too: see setup. So a call never has the
 // limiter's own limits from one generation, and those of a key from another.
 type generation struct {
-	*timeline
+	*overrides
 	shift    int64 // see instant; until a Restore it is the same in all generations
 	ruleset  *ruleset
 	counter  *rule // the rule of ruleset, if that is one counter
@@ -51,25 +52,6 @@ type setup struct {
 	noReconfigure error                    // why Reconfigure is refused; nil: it is not
 }
 
-func (l *Limiter) newGeneration(t *timeline, shift int64, c *keyCap, limits []Limit, s *setup, keys int) *generation {
-	g := &generation{timeline: t, shift: shift, ruleset: t.newRuleset(limits, true), cap: c, observed: l.observer != nil, setup: s}
-	if c != nil && c.overflow == ShareOverflow {
-		g.overflow = new(overflowEntries)
-	}
-	switch r := &g.ruleset.rules[0]; g.ruleset.kind {
-	case kindCounter:
-		g.counter, g.fastRule = r, r
-	case kindWide:
-		g.counter = r
-	case kindLog:
-		g.log = r
-	case kindBucket:
-		g.bucket = r
-	}
-	g.keys.init(keys, l.sizeHint, l.hasher.hash)
-	return g
-}
-
 // instant returns the instant at which a call is decided in g when the clock shows
 // reading. All instants in g and its entries are on that timeline. It is the timeline of
 // the clock, unless a snapshot was restored. Then it is shifted, so that it goes on from
@@ -87,133 +69,6 @@ func (g *generation) instant(reading int64) int64 {
 func (g *generation) clockReading(at int64) int64 {
 	reading, _ := window.Sub(at, g.shift)
 	return reading
-}
-
-// key returns name as a key of every generation.
-func (l *Limiter) key(name string) key { return key{l.hasher.hash(name), name} }
-
-// lookup returns the current generation, and the entry of k in it. If the entry is nil,
-// the key had none at an instant at which that was the current generation.
-func (l *Limiter) lookup(k key) (g *generation, e *entry) {
-	for round := 1; ; round++ {
-		atomic.Round("lookup", round)
-		g = l.current.Load()
-		// g may have been replaced before find looked in it. Then its nil proves nothing.
-		// Start over with the current generation.
-		if e = l.find(g, k); e != nil || l.current.Load() == g {
-			return g, e
-		}
-	}
-}
-
-// find returns the entry of k in g, or nil if it has none there. The nil proves nothing
-// once g is not the current generation any more. An entry in the old generation is
-// migrated first.
-func (l *Limiter) find(g *generation, k key) *entry {
-	for round := 1; ; round++ {
-		atomic.Round("find", round)
-		// Load old before the look-up in g: once it is nil, all keys are in g.
-		old := g.old.Load()
-		if e := g.keys.load(k); e != nil {
-			return e
-		}
-		if old == nil {
-			return nil
-		}
-		// The key is in the old table, or another call has just migrated it, or it has no
-		// entry. The lock keeps an insert in the old table from coming in between.
-		e := old.keys.loadLocked(k)
-		if e == nil {
-			return g.keys.load(k)
-		}
-		l.migrate(old, g, k, e)
-	}
-}
-
-// A resolved is the ruleset that a key without an entry has, and what it follows from.
-type resolved struct {
-	generation *generation
-	override   *override // of SetLimits; nil for none
-	ruleset    *ruleset  // of the override, of WithLimitsFor, or the limiter's own
-}
-
-// resolve returns the ruleset that a key without an entry has in g.
-func (l *Limiter) resolve(g *generation, name string) resolved {
-	r := resolved{generation: g, ruleset: g.ruleset}
-	if r.override, _ = g.overrides.load(name); r.override != nil {
-		r.ruleset = r.override.ruleset
-	} else if own := g.rulesetFor(name); own != nil {
-		r.ruleset = own
-	}
-	return r
-}
-
-// stillValid reports whether the generation and the override that r follows from are
-// still the current ones.
-func (l *Limiter) stillValid(r resolved, name string) bool {
-	override, _ := r.generation.overrides.load(name)
-	return l.current.Load() == r.generation && override == r.override
-}
-
-// confirmAbsent reports whether k had no entry at an instant at which r was valid. That
-// instant is the look-up: r was valid before it and is valid after it, and neither a
-// generation nor an override that was replaced comes again.
-//
-// An insert that has checked an older r cannot publish its entry after the look-up. It
-// holds the lock of the shard from its check on, and r changed under that lock.
-func (l *Limiter) confirmAbsent(r resolved, k key) bool {
-	return l.find(r.generation, k) == nil && l.stillValid(r, k.name)
-}
-
-// insert makes a new entry for k, unless it has one, and returns the one it has. It
-// returns nil if r is not valid any more, or if there is no room. No pinned key is
-// evicted to make room.
-//
-// The name is copied: the caller may reuse its bytes, and a small part of a large string
-// must not keep the rest alive.
-func (l *Limiter) insert(r resolved, k key, pinned []target) *entry {
-	return l.insertEntry(r, k, r.ruleset.newEntry(k.name), pinned, r.generation.cap.evictsBusy())
-}
-
-// insertEntry is insert of e. If evictBusy is set, it makes room by evicting keys that are
-// not idle, too.
-func (l *Limiter) insertEntry(r resolved, k key, e *entry, pinned []target, evictBusy bool) *entry {
-	self := [1]target{{key: k}}
-	if pinned == nil {
-		pinned = self[:] // another call may make an entry for k in between
-	}
-	for round := 1; ; round++ {
-		atomic.Round("insertEntry", round)
-		found, full := l.tryInsert(r, k, e, false)
-		if !full {
-			return found
-		}
-		if !l.makeRoom(r.generation, 1, pinned, evictBusy) {
-			return nil
-		}
-	}
-}
-
-// tryInsert makes e the entry of k, unless it has one, and returns the one it has; or nil
-// if r is not valid any more. full reports whether there was no room.
-//
-// Unless hasRoom says that the caller has taken room for k, tryInsert takes it under the
-// lock of the insert. So each place that is taken is that of a key with an entry, and
-// calls that insert one key at once take one place.
-func (l *Limiter) tryInsert(r resolved, k key, e *entry, hasRoom bool) (found *entry, full bool) {
-	g := r.generation
-	own := l.key(e.Name()) // the bytes of the caller's name may have changed since they were hashed
-	found = g.keys.loadOrStoreIf(own, e, func() bool {
-		if !l.stillValid(r, own.name) {
-			return false
-		}
-		full = !hasRoom && !g.cap.tryAcquire()
-		return !full
-	})
-	if found == e {
-		g.addSample(own, e)
-	}
-	return found, full
 }
 
 // rulesetFor returns the ruleset that WithLimitsFor gives a key in g; nil for none. For
@@ -239,10 +94,87 @@ func (s *setup) callLimitsFor(name string) (limits []Limit, fault error) {
 	return limits, errors.Join(limitFaults("WithLimitsFor: ", limits)...)
 }
 
-// countInvalid counts in Stats a call that was denied because of wrong limits, those in
-// whose place rs denies. A call that waits is counted once, when it gives up: see neverAdmitted.
-func (l *Limiter) countInvalid(rs *ruleset, q *query) {
-	if rs.fault != nil && q.charge && !q.waits {
-		l.invalid.Add(1)
+// A resolved is the ruleset that a key without an entry has, and what it follows from.
+type resolved struct {
+	generation *generation
+	override   *override // of SetLimits; nil for none
+	ruleset    *ruleset  // of the override, of WithLimitsFor, or the limiter's own
+}
+
+// resolve returns the ruleset that a key without an entry has in g.
+func (g *generation) resolve(name string) resolved {
+	r := resolved{generation: g, ruleset: g.ruleset}
+	if r.override, _ = g.byKey.load(name); r.override != nil {
+		r.ruleset = r.override.ruleset
+	} else if own := g.rulesetFor(name); own != nil {
+		r.ruleset = own
+	}
+	return r
+}
+
+// forget removes e, the entry of k in g, with what was charged to it. It reports false if
+// e was dead; then e is no longer in g.
+func (g *generation) forget(k key, e *entry) bool {
+	word, alive := g.ruleset.lock(e)
+	if !alive {
+		g.keys.compareAndDelete(k, e)
+		return false
+	}
+	g.tryKill(k, e, word|locked) // it succeeds: no other goroutine changes a locked word
+	return true
+}
+
+// addSample gives e, the new entry of k in g, a slot.
+func (g *generation) addSample(k key, e *entry) {
+	if g.cap == nil {
+		return
+	}
+	item := &sampleItem{g, k, e, g.cap.lastSeq.Add(1)}
+	for random := rand.NewPCG(k.hash, 0); ; { // half of the slots are free, so this ends soon
+		slot := g.cap.randomSlot(random)
+		if old := slot.Load(); old.isDead() && slot.CompareAndSwap(old, item) {
+			return
+		}
+	}
+}
+
+// replaceSample gives the slot of old to next, which replaces it as the entry of k in g.
+// The caller must have locked old. The key keeps its order among the others.
+func (g *generation) replaceSample(k key, old, next *entry) {
+	if g.cap == nil {
+		return
+	}
+	// addSample took the first free slot of this sequence. So the slot of old is among the
+	// first few, unless the goroutine that inserted old has not reached addSample yet.
+	const tries = 64
+	random := rand.NewPCG(k.hash, 0)
+	for range tries {
+		slot := g.cap.randomSlot(random)
+		if item := slot.Load(); item != nil && item.entry == old {
+			slot.Store(&sampleItem{g, k, next, item.seq}) // old is locked: no other goroutine stores here
+			return
+		}
+	}
+	g.addSample(k, next)
+}
+
+// tryKill makes e, the entry of k in g, dead if its word still is word. Then it takes e
+// out of the table, and gives back its room, in the same step. It reports whether it has.
+func (g *generation) tryKill(k key, e *entry, word uint64) (killed bool) {
+	own := key{k.hash, e.Name()} // as in compareAndDelete
+	g.keys.update(own, func(found *entry) *entry {
+		if killed = found == e && e.tryKill(word); !killed {
+			return found
+		}
+		g.release(1)
+		return nil
+	})
+	return killed
+}
+
+// release gives back the room of that number of keys of g.
+func (g *generation) release(keys int64) {
+	if g.cap != nil {
+		g.cap.used.Add(-keys)
 	}
 }

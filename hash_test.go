@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,7 +17,7 @@ func TestHasher_IsAFunctionOfTheBytesAndTheSeed(t *testing.T) {
 	a, b := newHasher(), newHasher()
 	for _, s := range []string{"", "k", "203.0.113.7", strings.Repeat("long", 1000)} {
 		require.Equal(t, a.hash(s), a.hash(strings.Clone(s)))
-		require.Equal(t, a.hash(s), a.hash(asString([]byte(s))))
+		require.Equal(t, a.hash(s), a.hash(bridge.AsString([]byte(s))))
 		require.NotEqual(t, a.hash(s), b.hash(s), "each limiter has a seed of its own")
 	}
 }

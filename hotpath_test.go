@@ -27,7 +27,7 @@ var hotPath = map[string]string{
 	"(*Limiter).allowSlow":            "(*Limiter).decide, (*Limiter).observe, (*ruleset).tryFast, hashmap.(*Map).Load",
 	"(*Limiter).applyAll":             "(*Limiter).applyOne",
 	"(*Limiter).applyOne":             "(*Limiter).refused, (*multiEntry).reserved, (*ruleset).apply",
-	"(*Limiter).decide":               "(*Limiter).confirmAbsent, (*Limiter).convert, (*Limiter).decideUnplaced, (*Limiter).evictFor, (*Limiter).insert, (*Limiter).lookup, (*Limiter).resolve, (*ruleset).decide, (*ruleset).holds, (*sharded).compareAndDelete, (*sharded).keyOf, dynamic",
+	"(*Limiter).decide":               "(*Limiter).confirmAbsent, (*Limiter).convert, (*Limiter).decideUnplaced, (*Limiter).evictFor, (*Limiter).insert, (*Limiter).lookup, (*generation).resolve, (*ruleset).decide, (*ruleset).holds, (*sharded).compareAndDelete, (*sharded).keyOf, dynamic",
 	"(*Limiter).decideNow":            "(*Limiter).decide, dynamic, hashmap.(*Map).Load, memhash",
 	"(*Limiter).readAll":              "(*entry).loadUnlocked, (*sharded).compareAndDelete, admitAll",
 	"(*Limiter).takeAll":              "(*Limiter).takeAllLocked, (*Limiter).tryTakeAll",

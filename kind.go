@@ -1,28 +1,8 @@
 package sash
 
 import (
-	"fmt"
-
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
-
-// A kind says which type an entry is the end of. Every switch over kinds is in this
-// file, or is multiEntry.compact, which makes one kind of another.
-type kind uint8
-
-const (
-	kindCounter kind = iota // entry itself: a window.State in one word
-	kindWide                // wideEntry
-	kindLog                 // logEntry
-	kindBucket              // entry itself: a window.Debt in one word
-	kindMulti               // multiEntry
-	kinds
-)
-
-// An unknownKind is what a switch panics with that has no case for a kind.
-type unknownKind kind
-
-func (k unknownKind) Error() string { return fmt.Sprintf("sash: no entry of kind %d", kind(k)) }
 
 // kindOf returns the kind of an entry in a table of rs, given its word. A multi-limit
 // entry says so itself, for all its life and after. All others are of the kind of rs.
@@ -355,6 +335,19 @@ func (rs *ruleset) decideFresh(q query, d *Decision) bool {
 	return allowed
 }
 
+// holds reports whether a key with the entry e, which is in a table of rs, can be charged there
+// at an instant. If not, e must be replaced by a multi-limit entry first.
+func (rs *ruleset) holds(e *entry, at int64) bool {
+	if rs.kind != kindBucket || e.isMulti() {
+		return true
+	}
+	if e.Word.Load()&^locked == 0 { // never charged: it starts at the floor
+		at = rs.clampToFloor(at)
+	}
+	_, ok := rs.rules[0].debts.steps(at)
+	return ok
+}
+
 // decideLocked is decide for a call that has lost optimisticRounds races. It locks e, so
 // nothing can change while it decides. Other calls on e wait for it.
 func (rs *ruleset) decideLocked(e *entry, q query, d *Decision) (allowed, alive bool) {
@@ -376,11 +369,6 @@ func (rs *ruleset) decideLocked(e *entry, q query, d *Decision) (allowed, alive 
 	e.Word.Store(rs.apply(e, word, q, allowed, store, d)) // the decision is made: unlock
 	return allowed, true
 }
-
-// optimisticRounds is how often a call reads several words and then validates that they
-// are of one state, before it locks them instead. Without a bound, one other goroutine
-// that writes all the time could make it start over for ever.
-const optimisticRounds = 4
 
 // lock locks e, an entry in a table of rs, once no other goroutine is writing to it. It
 // returns the word to unlock it from. If alive is false, e is dead, and not locked.

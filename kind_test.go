@@ -27,7 +27,7 @@ func limitsOf(t *testing.T, k kind) []Limit {
 
 func rulesetOf(t *testing.T, k kind) *ruleset {
 	t.Helper()
-	rs := newTimeline(false, 0).newRuleset(limitsOf(t, k), true)
+	rs := newOverrides(false, 0).newRuleset(limitsOf(t, k), true)
 	require.Equal(t, k, rs.kind)
 	return rs
 }
@@ -222,7 +222,7 @@ func ruleOf(t *testing.T, f form) (*rule, *multiEntry) {
 	all := map[form]Limit{windowForm: PerMinute(10).Counter(), ringForm: PerMinute(10).Log(),
 		debtForm: PerMinute(10).TokenBucket(10), noForm: Unlimited()}
 	require.Len(t, all, int(forms), "a new form needs a limit here")
-	rs := newTimeline(false, 0).newRuleset([]Limit{all[f]}, false)
+	rs := newOverrides(false, 0).newRuleset([]Limit{all[f]}, false)
 	require.Equal(t, f, rs.rules[0].form)
 	return &rs.rules[0], newMultiEntry(rs, "")
 }
@@ -365,7 +365,7 @@ func TestAlgorithms_AreAcceptedIfThereIsARuleForThem(t *testing.T) {
 			continue
 		}
 		require.PanicsWithError(t, fmt.Sprintf("sash: no rule for Algorithm(%d)", a), func() {
-			new(rule).compile(Limit{Count: 1, Window: 1, Algorithm: a}, newTimeline(false, 0))
+			new(rule).compile(Limit{Count: 1, Window: 1, Algorithm: a}, &newOverrides(false, 0).timeline)
 		})
 	}
 	require.Equal(t, 4, accepted)

@@ -28,7 +28,7 @@ func (l *Limiter) own() *ruleset { return l.current.Load().ruleset }
 func (l *Limiter) rule() *rule { return &l.own().rules[0] }
 
 // put inserts an empty entry for k, and returns it.
-func (l *Limiter) put(k key) *entry { return l.insert(l.resolve(l.current.Load(), k.name), k, nil) }
+func (l *Limiter) put(k key) *entry { return l.insert(l.current.Load().resolve(k.name), k, nil) }
 
 // newTest returns a limiter without a janitor. The test sweeps it. In a bubble, its clock ends a
 // call that would try for ever.

@@ -6,59 +6,6 @@ import (
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
-// takeAllLocked is takeAll under locks, for each of which it waits.
-//
-// It starts over
-//   - once, if the call is admitted and needs entries that are not there yet;
-//   - if another call made or replaced an entry of one of the keys just before it was
-//     locked, where lockOwn says so;
-//   - under WithMaxKeys, while other calls that run have taken all the room.
-//
-// If the current generation is not was, q.at is read again.
-func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *Decision) {
-	charging := false // whether the call is known to be admitted, and needs entries
-	for round := 1; ; round++ {
-		g := l.current.Load()
-		if g.cap == nil {
-			atomic.Round("takeAllLocked", round)
-		} else {
-			atomic.Round("takeAllLocked under a cap", round)
-		}
-		if g != was || charging { // the entry that a key had may have been evicted since
-			q.at, was = g.instant(l.clock.Now()), g
-		}
-		l.placeAll(g, targets)
-		if charging {
-			l.ensureHolds(g, targets, q.at)
-		}
-		if !l.lockAll(g, targets, charging) {
-			targets = reordered(targets)
-			continue
-		}
-		// From here to the unlocks, nothing that the answer depends on can change.
-		asked := *q
-		if anyPlaced(targets, placedNowhere) {
-			asked.chargeDenied = false // a call is not charged for keys that do not fit
-		}
-		allowed := admitAll(targets, asked)
-		store := asked.stores(allowed)
-		if store && !chargeable(targets, q.at) {
-			unlockAbsent(g, targets)
-			unlockAll(targets)
-			charging = true
-			continue
-		}
-		if store {
-			growAll(targets, asked)
-		}
-		l.applyAll(targets, asked, allowed, store, d)
-		unlockAbsent(g, targets)
-		unlockAll(targets)
-		l.countOverflow(g, targets, *q)
-		return
-	}
-}
-
 // reordered returns the targets in the order in which they are locked. They are in that order
 // already, unless lockOwn has found that the bytes of a name have changed. Then two targets may
 // have become one key. The second of the two is not among those that are returned.

@@ -3,8 +3,10 @@ package sash
 import (
 	"math"
 	"time"
+	"unsafe"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/hashmap"
 )
 
 // A logEntry is the entry of a key whose only limit is a SlidingLog or SlidingBuckets.
@@ -34,6 +36,10 @@ type logEntry struct {
 	ring atomic.Pointer[ring] // nil: never charged
 	entry
 }
+
+func newLogEntry(name string) *logEntry { return hashmap.NewIn(name, (*logEntry).header) }
+
+func (e *entry) asLog() *logEntry { return (*logEntry)(e.ownerAt(unsafe.Offsetof(logEntry{}.entry))) }
 
 // decideLog decides q for a log. If other calls change the log in each of its rounds, it
 // locks the log instead.
@@ -369,4 +375,37 @@ func (r *rule) ringExpired(v *ringView, now int64) (since int64, ok bool) {
 		return 0, false
 	}
 	return max(newest, charged+r.ticks.Life) * r.ticks.Length, true // at most now, so it fits
+}
+
+// ring reads the state of a ringForm.
+func (s *snapshotReader) ring(r *rule) *ring {
+	count := s.uint()
+	if count > math.MaxUint32 {
+		s.fail("a log of %d entries", count)
+	}
+	if count == 0 || s.err != nil {
+		return nil
+	}
+	tick, last := s.int(), r.ticks.Of(math.MaxInt64)
+	if tick < r.ticks.Of(math.MinInt64) || tick > last {
+		s.fail("an entry at tick %d, which is outside of time", tick)
+	}
+	var records []record
+	var total uint64
+	for s.err == nil {
+		units := s.uint()
+		if total += units; total < units {
+			s.fail("a log of more than 64 bits of units")
+		}
+		records = append(records, record{tick, total})
+		if uint64(len(records)) == count {
+			break
+		}
+		later := s.uint()
+		if later == 0 || later > uint64(last)-uint64(tick) {
+			s.fail("an entry %d ticks after that at %d", later, tick)
+		}
+		tick += int64(later)
+	}
+	return newRingOf(records)
 }

@@ -1,8 +1,6 @@
 package sash
 
 import (
-	"math"
-
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -60,7 +58,7 @@ func (l *Limiter) rulesetAfter(old, g *generation, k key, e *entry) *ruleset {
 	own := old.ruleset.of(e)
 	switch {
 	case g.setup != old.setup:
-		return l.resolve(g, k.name).ruleset
+		return g.resolve(k.name).ruleset
 	case own != old.ruleset:
 		return own // the key keeps them
 	}
@@ -178,26 +176,4 @@ func (r *rule) sourceBefore(a, b *rule) bool {
 		return a.Count == r.Count && b.Count != r.Count // at the same rate, as many units came back
 	}
 	return a.Count > b.Count // where denied attempts are charged, b knows of fewer
-}
-
-// latestInstant returns the latest instant, at most now, that r takes for the window or
-// tick of that number. If now is before it, that is its beginning.
-func (r *rule) latestInstant(number, now int64) int64 {
-	size := r.horizon().resolution
-	switch current, _ := window.Divide(now, size); {
-	case current == number:
-		return now
-	case current < number:
-		return r.beginningOf(number)
-	}
-	return number*size + (size - 1) // before now, so it fits, though the beginning may not
-}
-
-// beginningOf returns the first instant of the window or tick of that number.
-func (r *rule) beginningOf(number int64) int64 {
-	begin := number * r.horizon().resolution
-	if number < 0 && begin > 0 { // it lies before the first instant of an int64
-		return math.MinInt64
-	}
-	return begin
 }

@@ -2,6 +2,7 @@ package sash
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/hashmap"
@@ -41,6 +42,10 @@ func multiEntryOf(rs *ruleset, states []limitState, name string) *multiEntry {
 	e.ruleset, e.states = rs, states
 	e.Word.Store(multi)
 	return e
+}
+
+func (e *entry) asMulti() *multiEntry {
+	return (*multiEntry)(e.ownerAt(unsafe.Offsetof(multiEntry{}.entry)))
 }
 
 // decide decides q. If other calls change the entry in each of its rounds, it locks the
@@ -219,6 +224,16 @@ func (e *multiEntry) expired(now int64) (since int64, ok bool) {
 func (e *multiEntry) stateOf(i int) stateView {
 	s := &e.states[i]
 	return stateView{s.window(), s.ring.Load().view(), s.debt()}
+}
+
+// An origin is where a charge was recorded under one rule: the window or tick, or the number
+// of the charge, and the root of the lineage of the state.
+//
+// A state hands its lineage on only to a state that replaces it and knows just as well
+// where everything was recorded: under a rule that is equal but for Count and Burst.
+type origin struct {
+	lineage *lineage
+	number  int64
 }
 
 // reserved makes origins those of the charge that e was charged last, which can be given back

@@ -188,6 +188,28 @@ func WithObserver(f func(key string, n int64, d Decision)) Option {
 	})
 }
 
+// An Overflow says what happens to a key that does not fit under [WithMaxKeys].
+type Overflow uint8
+
+const (
+	// EvictLeastUsed makes room by evicting the sampled key that has the greatest part of
+	// its quota left; of equals, the one that was inserted last. So a flood of new keys
+	// evicts its own keys, even if it uses up the quota of each. It does not evict keys
+	// that are held at their limits.
+	//
+	// A sample is 16 keys, drawn at random from a table of 2 slots for each key of the
+	// bound. While no key in the sample has any quota left, it goes on to more keys. It
+	// inspects at most 128 slots; up to a bound of 64 keys, these are all there are.
+	EvictLeastUsed Overflow = iota
+	// DenyNew denies keys that do not fit. RetryAfter then is the interval at which idle
+	// keys are evicted. It is an estimate; that of every other decision is exact.
+	DenyNew
+	// ShareOverflow lets keys that do not fit share quotas of the limiter's own limits,
+	// 256 of them, by hash. Units reserved from a shared quota are not given back. Units
+	// spent beyond a reservation are charged to it.
+	ShareOverflow
+)
+
 // configure applies options, and returns all their faults in one error.
 func configure(options []Option) (config, error) {
 	c := config{clock: SystemClock()}

@@ -2,31 +2,6 @@ package sash
 
 import (
 	"slices"
-	"sync"
-
-	"github.com/seed-30da4c49/sash/internal/atomic"
-)
-
-// An Overflow says what happens to a key that does not fit under [WithMaxKeys].
-type Overflow uint8
-
-const (
-	// EvictLeastUsed makes room by evicting the sampled key that has the greatest part of
-	// its quota left; of equals, the one that was inserted last. So a flood of new keys
-	// evicts its own keys, even if it uses up the quota of each. It does not evict keys
-	// that are held at their limits.
-	//
-	// A sample is 16 keys, drawn at random from a table of 2 slots for each key of the
-	// bound. While no key in the sample has any quota left, it goes on to more keys. It
-	// inspects at most 128 slots; up to a bound of 64 keys, these are all there are.
-	EvictLeastUsed Overflow = iota
-	// DenyNew denies keys that do not fit. RetryAfter then is the interval at which idle
-	// keys are evicted. It is an estimate; that of every other decision is exact.
-	DenyNew
-	// ShareOverflow lets keys that do not fit share quotas of the limiter's own limits,
-	// 256 of them, by hash. Units reserved from a shared quota are not given back. Units
-	// spent beyond a reservation are charged to it.
-	ShareOverflow
 )
 
 // refused returns the decision on q for a key without room in the table, given whether
@@ -56,27 +31,6 @@ func (l *Limiter) anyUnplaced(targets []target) bool {
 		}
 	}
 	return false
-}
-
-// decideUnplaced decides q, whose instant is in g, for a key that had no room there. It is
-// decided as a call on several keys is: under the locks of all that the answer depends
-// on. These are the entry that the key shares, and the shard in which it has none.
-func (l *Limiter) decideUnplaced(g *generation, k key, q *query, d *Decision) (allowed bool) {
-	if d == nil {
-		d = new(Decision)
-	}
-	q.dropNext() // the entry that the key may share has several limits
-	targets := []target{{key: k.hidden()}}
-	l.takeAllLocked(targets, g, q, d)
-	l.countInvalid(targets[0].ruleset, q)
-	return d.Allowed
-}
-
-// overflowEntries holds the entries that keys without room share: one for each shard.
-// They are multi-limit entries, which can hold units spent past the limit, too.
-type overflowEntries struct {
-	migrating sync.Mutex
-	entries   [shards]atomic.Pointer[entry] // nil: not used yet
 }
 
 // sharedEntry returns the entry that k shares in g. It is dead once g is not the current
@@ -113,17 +67,6 @@ func (l *Limiter) migrateShared(old, g *generation, i int) {
 	}
 }
 
-// A placement says which entry decides for a target of a call.
-type placement uint8
-
-const (
-	placedOwn         placement = iota // its own, or one that it is to get
-	placedShared                       // one that keys without room share
-	placedWithAnother                  // the one that another target before it shares: both count once
-	placedNowhere                      // none: it has no room, and is refused
-	placedFresh                        // none: its ruleset never charges it, so it is always as a fresh key
-)
-
 // placeAll finds the entries of targets in g. If those without an entry do not all fit,
 // they share one or are refused. It reports whether they fit.
 func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
@@ -158,33 +101,10 @@ func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
 
 // resolve resolves the ruleset of t, which has no entry in g.
 func (t *target) resolve(l *Limiter, g *generation) {
-	t.resolved, t.placement = l.resolve(g, t.name), placedOwn
+	t.resolved, t.placement = g.resolve(t.name), placedOwn
 	if t.ruleset = t.resolved.ruleset; t.ruleset.neverCharges {
 		t.placement = placedFresh
 	}
-}
-
-// needsEntry reports whether t has no entry, and cannot be charged without.
-func (t *target) needsEntry() bool { return t.entry == nil && t.placement == placedOwn }
-
-// roomFor returns the number of keys among targets that have an entry or are to have one.
-func roomFor(targets []target) (keys int64) {
-	for i := range targets {
-		if targets[i].placement != placedFresh {
-			keys++
-		}
-	}
-	return keys
-}
-
-// anyPlaced reports whether any target has placement p.
-func anyPlaced(targets []target, p placement) bool {
-	for i := range targets {
-		if targets[i].placement == p {
-			return true
-		}
-	}
-	return false
 }
 
 // countOverflow counts in Stats what a call lost because its targets did not fit.

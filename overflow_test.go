@@ -39,7 +39,7 @@ func TestDenyNew_AnswersByOneSetOfLimits(t *testing.T) {
 	l, _ := capped(t, 1, DenyNew)
 	require.True(t, l.Allow("a"))
 	before := l.Peek("new", 1)
-	old := l.resolve(l.current.Load(), "new")
+	old := l.current.Load().resolve("new")
 	require.NoError(t, l.Reconfigure(PerHour(3).Counter()))
 	require.Equal(t, before, l.refused(old, query{n: 1}, 0, false))
 	require.Equal(t, Decision{Limit: PerHour(3).Counter(), RetryAfter: 10 * time.Minute}, l.Peek("new", 1))

@@ -45,9 +45,9 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	// entry before, and loadLocked below finds it.
 	g.keys.update(k, func(found *entry) *entry {
 		if len(limits) > 0 {
-			g.overrides.forWriting().Store(strings.Clone(key), &override{rs})
+			g.byKey.forWriting().Store(strings.Clone(key), &override{rs})
 		} else {
-			g.overrides.delete(key)
+			g.byKey.delete(key)
 		}
 		return found
 	})
@@ -175,7 +175,7 @@ func (l *Limiter) replace(limits []Limit, s *setup, switchOver func(publish func
 
 // successor returns a generation that is to follow old, with an empty table.
 func (l *Limiter) successor(old *generation, limits []Limit, s *setup) *generation {
-	return l.newGeneration(old.timeline, old.shift, old.cap, limits, s, max(l.sizeHint, old.keys.size()))
+	return l.newGeneration(old.overrides, old.shift, old.cap, limits, s, max(l.sizeHint, old.keys.size()))
 }
 
 // publish makes g, the successor of old, the current generation. changes is held.
@@ -184,7 +184,7 @@ func (l *Limiter) publish(old, g *generation) {
 	// they are migrated. Otherwise a limiter whose limits change often would fill the cache
 	// with limits that no key has any more.
 	if g.setup != old.setup {
-		g.rulesetCache.clear()
+		g.rulesets.clear()
 	}
 
 	// Link the old generation before the new one is published. A call that finds no entry

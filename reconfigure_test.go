@@ -310,7 +310,7 @@ func TestWithLimitsFor_KeysOfOnePlanShareARuleset(t *testing.T) {
 	for i := range 5000 {
 		require.EqualValues(t, i, l.Take(fmt.Sprint("own ", i), 1).Remaining)
 	}
-	require.LessOrEqual(t, l.own().rulesetCache.forWriting().Size(), 4096)
+	require.LessOrEqual(t, l.current.Load().rulesets.forWriting().Size(), 4096)
 }
 
 // If denied attempts are charged, limits that are equal but for Count may hold different
@@ -401,7 +401,7 @@ func TestSetLimits_OfOthersWhileAKeyIsFirstSeen(t *testing.T) {
 func TestReconfigure_AKeyThatIsMigratedBetweenTwoLooksIsFound(t *testing.T) {
 	everyKind(t, PerMinute(5), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		old, k := l.current.Load(), l.key("k")
-		g := l.newGeneration(old.timeline, old.shift, old.cap, []Limit{PerMinute(7)}, old.setup, 0)
+		g := l.newGeneration(old.overrides, old.shift, old.cap, []Limit{PerMinute(7)}, old.setup, 0)
 		g.old.Store(old)
 		l.current.Store(g)
 

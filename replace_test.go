@@ -238,6 +238,6 @@ func TestReplace_ForgetsRulesetsThatNoKeyHas(t *testing.T) {
 		l.Allow("k1")
 	}
 	l.Allow("k2")
-	require.Equal(t, 1, l.own().rulesetCache.forWriting().Size())
+	require.Equal(t, 1, l.current.Load().rulesets.forWriting().Size())
 	require.Same(t, l.table().load(l.key("k1")).asMulti().ruleset, l.table().load(l.key("k2")).asMulti().ruleset)
 }

@@ -22,16 +22,6 @@ type reservation struct {
 	settled atomic.Bool
 }
 
-// An origin is where a charge was recorded under one rule: the window or tick, or the number
-// of the charge, and the root of the lineage of the state.
-//
-// A state hands its lineage on only to a state that replaces it and knows just as well
-// where everything was recorded: under a rule that is equal but for Count and Burst.
-type origin struct {
-	lineage *lineage
-	number  int64
-}
-
 // Reserve takes n units from key, an estimate, as [Limiter.Take] does. It returns a
 // reservation to settle once the true cost is known; if it is denied, or the key is
 // [Unlimited], the zero one. What is never settled stays charged as estimated.
@@ -174,7 +164,7 @@ func (r *reservation) spend(units int64) {
 		case r.shared && !l.evictForKey(g, k):
 			e = l.sharedEntry(g, k)
 		default:
-			s := l.resolve(g, k.name)
+			s := g.resolve(k.name)
 			if s.ruleset.neverCharges {
 				if l.confirmAbsent(s, k) {
 					return

@@ -1,23 +1,13 @@
 package sash
 
 import (
-	"bufio"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/seed-30da4c49/sash/internal/window"
 )
-
-// ErrBadSnapshot is wrapped by the error of [Limiter.Restore] if the bytes are not a whole
-// snapshot, or not one that this limiter can restore.
-var ErrBadSnapshot = errors.New("bad snapshot")
 
 // Restore replaces the state of the limiter, its keys and the limits of
 // [Limiter.SetLimits], by the snapshot that r yields. The limiter must have the limits
@@ -64,7 +54,7 @@ func (l *Limiter) Restore(r io.Reader) error {
 	// Read everything into a new generation that no other goroutine knows. It has a
 	// timeline of its own, and so no override, no cached ruleset and no floor of the old
 	// one. On an error it is dropped, and nothing has happened.
-	g := l.newGeneration(newTimeline(l.chargeDenied, begun.at), 0, old.cap.emptied(), limits, old.setup, 0)
+	g := l.newGeneration(newOverrides(l.chargeDenied, begun.at), 0, old.cap.emptied(), limits, old.setup, 0)
 	l.readRecords(s, g)
 	if s.err == nil {
 		// Set the shift last: the time that reading took has passed, too.
@@ -147,183 +137,6 @@ func (l *Limiter) insertRestored(g *generation, name string, e *multiEntry) bool
 	return true
 }
 
-// A snapshotReader reads a snapshot. After its first error, it reads zeros.
-//
-// It uses no byte of a block before the checksum of the block is verified. It makes no
-// room for a size that the snapshot states before as many bytes have been read.
-type snapshotReader struct {
-	r      *bufio.Reader
-	digest *xxhash.Digest
-	offset int64  // of block in the snapshot
-	block  []byte // in the buffer of r
-	rest   []byte // of the payload of block, not yet read
-	err    error  // the first one
-}
-
-func newSnapshotReader(r io.Reader) *snapshotReader {
-	s := &snapshotReader{r: bufio.NewReaderSize(r, blockHeadSize+maxPayload), digest: xxhash.New()}
-	s.block = s.peek(len(magic) + 1)
-	switch {
-	case s.err != nil:
-	case string(s.block[:len(magic)]) != magic:
-		s.fail("it does not begin as one")
-	case s.block[len(magic)] != version:
-		s.fail("it is of version %d, not %d", s.block[len(magic)], version)
-	}
-	s.digest.Write(s.block)
-	return s
-}
-
-// fail sets an error that wraps ErrBadSnapshot, unless there is an error already.
-func (s *snapshotReader) fail(format string, args ...any) {
-	if s.err == nil {
-		s.err = fmt.Errorf("sash: snapshot: "+format+": %w", append(args, ErrBadSnapshot)...)
-	}
-}
-
-// peek returns the next n bytes without reading them. If there are fewer, it fails and
-// returns nil.
-func (s *snapshotReader) peek(n int) []byte {
-	b, err := s.r.Peek(n)
-	switch {
-	case err == nil:
-		return b
-	case errors.Is(err, io.EOF):
-		s.fail("it ends after %d bytes", s.offset+int64(len(b)))
-	default:
-		s.readError(err)
-	}
-	return nil
-}
-
-// readError sets the error to err, an error of the reader. If err is that the reader ended
-// too soon, as that of a decompressor may be, the snapshot is bad.
-func (s *snapshotReader) readError(err error) {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		s.fail("after %d bytes: %v", s.offset, err)
-		return
-	}
-	s.err = fmt.Errorf("sash: snapshot: %w", err)
-}
-
-// discardBlock reads past the block.
-func (s *snapshotReader) discardBlock() {
-	s.r.Discard(len(s.block)) // cannot fail: all of it is in the buffer
-	s.offset += int64(len(s.block))
-	s.block, s.rest = nil, nil
-}
-
-// next goes on to the next block, and verifies it. The last block has no payload.
-func (s *snapshotReader) next() {
-	s.discardBlock()
-	head := s.peek(blockHeadSize)
-	if s.err != nil {
-		return
-	}
-	length, sum := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint64(head[lengthSize:])
-	if length > maxPayload {
-		s.fail("the block at byte %d has a length of %d, more than %d", s.offset, length, maxPayload)
-		return
-	}
-	block := s.peek(blockHeadSize + int(length))
-	if s.err != nil {
-		return
-	}
-	s.digest.Write(block[:lengthSize])
-	s.digest.Write(block[blockHeadSize:])
-	if s.digest.Sum64() != sum {
-		s.fail("the block at byte %d, or one before it, is not as it was written", s.offset)
-		return
-	}
-	s.block, s.rest = block, block[blockHeadSize:]
-}
-
-// ensurePayload goes on to the next block if all of this one is read. It returns whether
-// rest holds a byte: it returns false after the last block and on an error.
-func (s *snapshotReader) ensurePayload() bool {
-	if s.err == nil && len(s.rest) == 0 {
-		s.next()
-	}
-	return s.err == nil && len(s.rest) > 0
-}
-
-// end fails unless this is the end of the payloads and of the bytes.
-func (s *snapshotReader) end() {
-	if s.ensurePayload() {
-		s.fail("more records after the last")
-	}
-	if s.err != nil {
-		return
-	}
-	s.discardBlock()
-	switch b, err := s.r.Peek(1); {
-	case len(b) > 0:
-		s.fail("more after its %d bytes", s.offset)
-	case !errors.Is(err, io.EOF):
-		s.readError(err)
-	}
-}
-
-// ReadByte reads a byte of the payloads. It makes s an io.ByteReader.
-func (s *snapshotReader) ReadByte() (byte, error) {
-	if !s.ensurePayload() {
-		s.fail("its last record is not whole")
-		return 0, s.err
-	}
-	b := s.rest[0]
-	s.rest = s.rest[1:]
-	return b, nil
-}
-
-func (s *snapshotReader) byte() byte {
-	b, _ := s.ReadByte()
-	return b
-}
-
-func (s *snapshotReader) uint() uint64 {
-	n, err := binary.ReadUvarint(s)
-	if err != nil {
-		s.fail("a number of more than 64 bits")
-		return 0
-	}
-	return n
-}
-
-func (s *snapshotReader) int() int64 {
-	n, err := binary.ReadVarint(s)
-	if err != nil {
-		s.fail("a number of more than 64 bits")
-		return 0
-	}
-	return n
-}
-
-// count reads a number that must fit into an int64, and is at least 0.
-func (s *snapshotReader) count() int64 {
-	n := s.uint()
-	if n > math.MaxInt64 {
-		s.fail("a count of %d", n)
-		return 0
-	}
-	return int64(n)
-}
-
-// name reads the name of a key.
-func (s *snapshotReader) name() string {
-	var b []byte
-	n := s.uint()
-	// Copy it in parts: n may be a lie, and a name may cross the end of a block.
-	for n > 0 && s.ensurePayload() {
-		part := s.rest[:min(n, uint64(len(s.rest)))]
-		b, s.rest = append(b, part...), s.rest[len(part):]
-		n -= uint64(len(part))
-	}
-	if n > 0 {
-		s.fail("its last record is not whole")
-	}
-	return asString(b)
-}
-
 // limits reads the limits of a key. It does not validate them.
 func (s *snapshotReader) limits() (limits []Limit) {
 	n := s.uint()
@@ -370,12 +183,6 @@ func (s *snapshotReader) resume(begun startTime, wall int64) (now int64) {
 	return now
 }
 
-// maxAhead is the time by which the floor of a snapshot may be later than the instant of
-// the snapshot. The floor is later only if keys were evicted while the snapshot was made,
-// or before the clock was set back. A day is enough for the slowest writer, and for a
-// clock that was set to another time zone.
-const maxAhead = int64(day)
-
 // checkFloor fails if the floor is too far ahead of now. An empty entry never starts before
 // the floor, so the units charged to new keys would not be back for as long.
 func (s *snapshotReader) checkFloor(floor, now int64) {
@@ -403,7 +210,7 @@ func (s *snapshotReader) readOverride(g *generation) {
 		s.fail("key %s has an override without limits", quote(name))
 		return
 	}
-	if _, twice := g.overrides.forWriting().LoadOrStore(name, &override{rs}); twice {
+	if _, twice := g.byKey.forWriting().LoadOrStore(name, &override{rs}); twice {
 		s.fail("key %s has two overrides", quote(name))
 	}
 }
@@ -430,61 +237,4 @@ func listed(limits []Limit) string {
 		return text[:maxLength] + "..."
 	}
 	return text
-}
-
-// window reads the state of a windowForm.
-func (s *snapshotReader) window(r *rule) window.State {
-	w := window.State{Prev: s.count(), Curr: s.count()}
-	if w.Empty() {
-		return w
-	}
-	w.Index = s.int()
-	first, _ := r.counter.Locate(math.MinInt64)
-	last, _ := r.counter.Locate(math.MaxInt64)
-	if w.Index < first || w.Index > last || w.Index == first && w.Prev > 0 {
-		s.fail("a window of number %d, which is outside of time", w.Index)
-		return window.State{}
-	}
-	return w
-}
-
-// debt reads the state of a debtForm.
-func (s *snapshotReader) debt() (d window.Debt) {
-	if d.Lack = (window.Amount{Hi: s.uint(), Lo: s.uint()}); !d.Empty() {
-		d.At = s.int()
-	}
-	return d
-}
-
-// ring reads the state of a ringForm.
-func (s *snapshotReader) ring(r *rule) *ring {
-	count := s.uint()
-	if count > math.MaxUint32 {
-		s.fail("a log of %d entries", count)
-	}
-	if count == 0 || s.err != nil {
-		return nil
-	}
-	tick, last := s.int(), r.ticks.Of(math.MaxInt64)
-	if tick < r.ticks.Of(math.MinInt64) || tick > last {
-		s.fail("an entry at tick %d, which is outside of time", tick)
-	}
-	var records []record
-	var total uint64
-	for s.err == nil {
-		units := s.uint()
-		if total += units; total < units {
-			s.fail("a log of more than 64 bits of units")
-		}
-		records = append(records, record{tick, total})
-		if uint64(len(records)) == count {
-			break
-		}
-		later := s.uint()
-		if later == 0 || later > uint64(last)-uint64(tick) {
-			s.fail("an entry %d ticks after that at %d", later, tick)
-		}
-		tick += int64(later)
-	}
-	return newRingOf(records)
 }

@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"encoding/binary"
 	"math"
 	"unsafe"
 
@@ -341,4 +342,27 @@ func (v *ringView) shrunk(life, usual int64) *ring {
 		return nil
 	}
 	return current.copyRing(room)
+}
+
+// appendRecords appends the log records of v, those that are copied to another ring.
+func appendRecords(b []byte, v *ringView) []byte {
+	if v.isEmpty() {
+		return binary.AppendUvarint(b, 0)
+	}
+	b = binary.AppendUvarint(b, uint64(v.keptRecords()))
+	var last int64
+	for i, first := 0, true; i < v.count; i++ {
+		if !v.isKept(i) {
+			continue
+		}
+		tick := v.tick(i)
+		if first {
+			b, first = binary.AppendVarint(b, tick), false
+		} else {
+			b = binary.AppendUvarint(b, uint64(tick)-uint64(last))
+		}
+		b = binary.AppendUvarint(b, v.units(i))
+		last = tick
+	}
+	return b
 }

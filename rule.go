@@ -2,8 +2,7 @@ package sash
 
 import (
 	"fmt"
-	"slices"
-	"strings"
+	"math"
 	"time"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
@@ -28,13 +27,40 @@ type rule struct {
 	_     [64]byte
 }
 
-// A horizon is how far into the past a rule knows of charges, in nanoseconds.
-type horizon struct {
-	resolution int64 // the length of the period to which a charge is dated
-	remembers  int64 // the age up to which every charge is known
-	looksBack  int64 // the age up to which a charge may count
-	life       int64 // the least time between a unit and the unit Count units later; not of a debtForm
-}
+// A form is a way to keep what a key was charged under one rule. Every switch over forms is a
+// method of rule, limitState, stateView or snapshotReader.
+type form uint8
+
+const (
+	windowForm form = iota // a window.State: SlidingCounter
+	ringForm               // a ring: SlidingLog and SlidingBuckets
+	debtForm               // a window.Debt: TokenBucket
+	noForm                 // nothing: Unlimited
+	forms
+)
+
+// An unknownForm is what a switch panics with that has no case for a form.
+type unknownForm form
+
+func (f unknownForm) Error() string { return fmt.Sprintf("sash: no state of form %d", form(f)) }
+
+// A kind says which type an entry is the end of. Every switch over kinds is a method of ruleset, or
+// is multiEntry.compact, which makes one kind of another.
+type kind uint8
+
+const (
+	kindCounter kind = iota // entry itself: a window.State in one word
+	kindWide                // wideEntry
+	kindLog                 // logEntry
+	kindBucket              // entry itself: a window.Debt in one word
+	kindMulti               // multiEntry
+	kinds
+)
+
+// An unknownKind is what a switch panics with that has no case for a kind.
+type unknownKind kind
+
+func (k unknownKind) Error() string { return fmt.Sprintf("sash: no entry of kind %d", kind(k)) }
 
 // compile makes r the rule of l. With horizon, it is all that knows what an Algorithm is
 // made of.
@@ -60,28 +86,6 @@ func (r *rule) compile(l Limit, t *timeline) {
 	}
 }
 
-// horizon returns how far into the past r knows of charges.
-func (r *rule) horizon() horizon {
-	switch size := int64(r.Window); r.Algorithm {
-	case SlidingCounter:
-		return horizon{resolution: size, remembers: size, looksBack: window.Plus(size, size), life: size}
-	case SlidingLog:
-		return horizon{resolution: 1, remembers: size, looksBack: size, life: size}
-	case SlidingBuckets:
-		life := int64(window.Wait(0, uint64(r.ticks.Life)*uint64(r.ticks.Length)))
-		return horizon{resolution: r.ticks.Length, remembers: (r.ticks.Life - 1) * r.ticks.Length, looksBack: life, life: life}
-	case TokenBucket: // it knows how much was charged, but not when
-		return horizon{resolution: 1, looksBack: int64(r.bucket.ResetAfter(r.bucket.Cost(r.bucket.Burst)))}
-	default:
-		panic(unknownAlgorithm(r.Algorithm))
-	}
-}
-
-// An unknownAlgorithm is what a switch panics with that has no case for an Algorithm.
-type unknownAlgorithm Algorithm
-
-func (a unknownAlgorithm) Error() string { return fmt.Sprintf("sash: no rule for %v", Algorithm(a)) }
-
 // kind returns the smallest kind of entry that holds the state of a key under r alone.
 func (r *rule) kind() kind {
 	switch r.form {
@@ -103,8 +107,63 @@ func (r *rule) kind() kind {
 	panic(unknownForm(r.form))
 }
 
+// An unknownAlgorithm is what a switch panics with that has no case for an Algorithm.
+type unknownAlgorithm Algorithm
+
+func (a unknownAlgorithm) Error() string { return fmt.Sprintf("sash: no rule for %v", Algorithm(a)) }
+
 // satisfiable reports whether r could ever admit n units.
 func (r *rule) satisfiable(n int64) bool { return 0 <= n && n <= r.most() }
+
+// A horizon is how far into the past a rule knows of charges, in nanoseconds.
+type horizon struct {
+	resolution int64 // the length of the period to which a charge is dated
+	remembers  int64 // the age up to which every charge is known
+	looksBack  int64 // the age up to which a charge may count
+	life       int64 // the least time between a unit and the unit Count units later; not of a debtForm
+}
+
+// horizon returns how far into the past r knows of charges.
+func (r *rule) horizon() horizon {
+	switch size := int64(r.Window); r.Algorithm {
+	case SlidingCounter:
+		return horizon{resolution: size, remembers: size, looksBack: window.Plus(size, size), life: size}
+	case SlidingLog:
+		return horizon{resolution: 1, remembers: size, looksBack: size, life: size}
+	case SlidingBuckets:
+		life := int64(window.Wait(0, uint64(r.ticks.Life)*uint64(r.ticks.Length)))
+		return horizon{resolution: r.ticks.Length, remembers: (r.ticks.Life - 1) * r.ticks.Length, looksBack: life, life: life}
+	case TokenBucket: // it knows how much was charged, but not when
+		return horizon{resolution: 1, looksBack: int64(r.bucket.ResetAfter(r.bucket.Cost(r.bucket.Burst)))}
+	default:
+		panic(unknownAlgorithm(r.Algorithm))
+	}
+}
+
+// A charge is units charged at an instant.
+type charge struct{ at, units int64 }
+
+// latestInstant returns the latest instant, at most now, that r takes for the window or
+// tick of that number. If now is before it, that is its beginning.
+func (r *rule) latestInstant(number, now int64) int64 {
+	size := r.horizon().resolution
+	switch current, _ := window.Divide(now, size); {
+	case current == number:
+		return now
+	case current < number:
+		return r.beginningOf(number)
+	}
+	return number*size + (size - 1) // before now, so it fits, though the beginning may not
+}
+
+// beginningOf returns the first instant of the window or tick of that number.
+func (r *rule) beginningOf(number int64) int64 {
+	begin := number * r.horizon().resolution
+	if number < 0 && begin > 0 { // it lies before the first instant of an int64
+		return math.MinInt64
+	}
+	return begin
+}
 
 // A query asks an entry whether n units may be charged at an instant. If charge is not
 // set, the answer is that of a charge which is not made.
@@ -161,37 +220,6 @@ type ruleset struct {
 	fault error // what was wrong with the limits in whose place this ruleset denies; nil: nothing
 }
 
-// newRuleset returns the ruleset of limits. If it is the limiter's own, its entries need
-// not point to it, and under a single limit they are smaller.
-func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
-	limits = withoutUnlimited(limits)
-	rs := &ruleset{timeline: t, rules: make([]rule, len(limits)), kind: kindMulti}
-	for i, l := range limits {
-		rs.rules[i].compile(l, t)
-		rs.rings = rs.rings || rs.rules[i].form == ringForm
-		rs.buckets = rs.buckets || rs.rules[i].form == debtForm
-	}
-	if own && len(limits) == 1 {
-		rs.kind = rs.rules[0].kind()
-	}
-	rs.fresh = rs.newEntry("")
-	rs.neverCharges = rs.unlimited() || rs.admitsNothing()
-	return rs
-}
-
-// withoutUnlimited returns limits without those that are Unlimited, which have no effect
-// next to others. If all are, it returns one of them.
-func withoutUnlimited(limits []Limit) []Limit {
-	if !slices.Contains(limits, Unlimited()) {
-		return limits
-	}
-	others := slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l == Unlimited() })
-	if len(others) == 0 {
-		return limits[:1]
-	}
-	return others
-}
-
 // unlimited reports whether rs admits everything.
 func (rs *ruleset) unlimited() bool { return rs.rules[0].form == noForm }
 
@@ -205,14 +233,6 @@ func (rs *ruleset) admitsNothing() bool {
 		}
 	}
 	return zeros == len(rs.rules) || zeros > 0 && !rs.chargeDenied
-}
-
-// newDenying returns the ruleset that denies in place of wrong limits, of which fault tells
-// what is wrong.
-func (t *timeline) newDenying(fault error) *ruleset {
-	rs := t.newRuleset([]Limit{{Count: 0, Window: time.Second}}, false)
-	rs.fault = fault
-	return rs
 }
 
 func (rs *ruleset) limits() []Limit {
@@ -254,29 +274,25 @@ func (rs *ruleset) hasCounter() bool {
 	return false
 }
 
-// cachedRuleset returns the ruleset of keys that have limits of their own. It is the same
-// for the same limits, so that a million keys of one plan share it.
-func (t *timeline) cachedRuleset(limits []Limit) *ruleset {
-	const maxCached = 4096 // a caller that makes up limits for each key pays for each
-	name := cacheKey(limits)
-	if rs, ok := t.rulesetCache.load(name); ok {
-		return rs
-	}
-	rs := t.newRuleset(limits, false)
-	if t.rulesetCache.forWriting().Size() < maxCached {
-		rs, _ = t.rulesetCache.forWriting().LoadOrStore(name, rs) // another call may have been first
-	}
-	return rs
+// A remainder is what a charge leaves: the least under several rules and keys.
+type remainder struct {
+	*rule         // that decides; nil: none yet
+	order     int // of the key of rule, as the caller gave them
+	key       int // the order of the key that is being charged
+	remaining int64
+	reset     time.Duration
 }
 
-func cacheKey(limits []Limit) string {
-	if len(limits) == 1 {
-		return limits[0].String() // that of Unlimited allocates nothing
+// join joins to left what the charge of the key of that order leaves under r. In a tie, the
+// key that was named first decides, and the limit that was given first.
+func (left *remainder) join(r *rule, remaining int64, reset time.Duration) {
+	if left.rule == nil || remaining < left.remaining || remaining == left.remaining && left.key < left.order {
+		left.rule, left.order, left.remaining = r, left.key, remaining
 	}
-	var b strings.Builder
-	for _, limit := range limits {
-		b.WriteString(limit.String())
-		b.WriteByte(',')
-	}
-	return b.String()
+	left.reset = max(left.reset, reset)
+}
+
+// decision makes d the decision on the charge that leaves left.
+func (left *remainder) decision(d *Decision) {
+	*d = Decision{Allowed: true, Limit: left.Limit, Remaining: left.remaining, ResetAfter: left.reset}
 }

@@ -989,7 +989,7 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			// before the override.
 			name:     "SetLimits of a key that is being inserted, and a peek",
 			variants: []string{"counter"},
-			before:   func(s *stage) { s.resolved = s.l.resolve(s.l.current.Load(), s.a) },
+			before:   func(s *stage) { s.resolved = s.l.current.Load().resolve(s.a) },
 			actors:   [][]call{{insert()}, {setLimits(5)}, {peek(4), peek(4)}},
 			admits:   []int64{0},
 		},
@@ -997,7 +997,7 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 			// The same holds for a call that is never admitted, and so stores nothing.
 			name:     "SetLimits of a key that is being inserted, and an impossible cost",
 			variants: []string{"counter"},
-			before:   func(s *stage) { s.resolved = s.l.resolve(s.l.current.Load(), s.a) },
+			before:   func(s *stage) { s.resolved = s.l.current.Load().resolve(s.a) },
 			actors:   [][]call{{insert()}, {setLimits(5)}, {take(9), peek(4)}},
 			admits:   []int64{0},
 		},

@@ -153,10 +153,3 @@ func (s *sharded) size() int {
 	}
 	return n
 }
-
-// entryOf returns the entry that h is the beginning of, nil for nil. The shards of a
-// limiter hold headers of entries only.
-func entryOf(h *hashmap.Entry) *entry { return (*entry)(unsafe.Pointer(h)) }
-
-// header returns the beginning of e, nil for nil. It is the inverse of entryOf.
-func (e *entry) header() *hashmap.Entry { return (*hashmap.Entry)(unsafe.Pointer(e)) }

@@ -2,65 +2,11 @@ package sash
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"runtime"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/window"
-)
-
-// A snapshot consists of these bytes:
-//
-//	magic     8  "sashsnap"
-//	version   1
-//	blocks
-//
-// Each block consists of these. Length and checksum are in little endian.
-//
-//	length    4  of the payload, at most 32 KiB; 0 in the last block
-//	checksum  8  XXH64 of the whole snapshot up to the end of this block, without
-//	             the checksums
-//	payload
-//
-// So no block can be changed, left out, or taken from another snapshot, and the last
-// checksum is that of the whole. The payloads, put together, consist of these:
-//
-//	header    the time at which the snapshot was begun: by the wall clock, in
-//	          nanoseconds since 1970 (signed), and as an instant (signed); then the
-//	          limiter's own limits
-//	records   each one is a byte for its kind, and then
-//	     1    of a key: name, limits of its own, or none, and a state for each limit
-//	     2    of an override: name, limits
-//	     0    of the end: the number of keys, the number of overrides, and the floor
-//	          (a signed instant; see timeline and maxAhead)
-//	name      length, bytes
-//	limits    their number, up to 64, and of each one Count, Window, Algorithm (a
-//	          byte), Precision and, under TokenBucket only, Burst
-//	state     under SlidingCounter: prev, curr and, unless both are 0, the index
-//	          (signed) of the window; under Unlimited: nothing, and only overrides
-//	          have it, or the limiter itself; under TokenBucket: the two words of the Lack
-//	          (high first) and, unless both are 0, the instant (signed) at which that is so;
-//	          under the others: the number of log records,
-//	          and of each its tick and its units. The first tick is signed, each other
-//	          one is the difference to the tick before
-//
-// Numbers are varints of encoding/binary. Instants are those of the generation. Only their
-// distance from the instant in the header means anything outside it.
-const (
-	magic         = "sashsnap"
-	version       = 1
-	lengthSize    = 4
-	blockHeadSize = lengthSize + 8
-	maxPayload    = 32 << 10
-)
-
-const (
-	endRecord = iota
-	keyRecord
-	overrideRecord
 )
 
 // Snapshot writes the state of the limiter to w, for [Limiter.Restore]. The snapshot
@@ -101,30 +47,12 @@ func (l *Limiter) Snapshot(w io.Writer) error {
 	begun := g.instant(l.clock.Now())
 	s.writeHeader(l.wall().UnixNano(), begun, g.ruleset.rules)
 	s.writeKeys(g)
-	g.overrides.rangeAll(s.writeOverride)
+	g.byKey.rangeAll(s.writeOverride)
 	// Load the floor last. A key that was evicted before it could be written is not in the
 	// snapshot, but its eviction raised the floor first, so the floor covers it. If the
 	// clock was far ahead once and was set back, write no more than Restore accepts.
 	s.writeEnd(min(g.floor.Load(), window.Plus(begun, maxAhead)))
 	return s.err
-}
-
-// A snapshotWriter writes a snapshot, in blocks. After its first error it writes nothing.
-type snapshotWriter struct {
-	w               io.Writer
-	digest          *xxhash.Digest
-	block           []byte // the head, still to be filled in, and the payload so far
-	record          []byte // of the key or override written last; its memory is reused
-	keys, overrides uint64 // written so far
-	err             error  // the first one
-}
-
-func newSnapshotWriter(w io.Writer) *snapshotWriter {
-	s := &snapshotWriter{w: w, digest: xxhash.New(), block: make([]byte, blockHeadSize, blockHeadSize+maxPayload)}
-	start := append([]byte(magic), version)
-	s.digest.Write(start)
-	s.send(start)
-	return s
 }
 
 func (s *snapshotWriter) writeHeader(wall, at int64, rules []rule) {
@@ -197,46 +125,6 @@ func (s *snapshotWriter) writeEnd(floor int64) {
 		s.flush()
 	}
 	s.flush()
-}
-
-// write appends b to the payloads. A block that is full is sent.
-func (s *snapshotWriter) write(b []byte) {
-	for len(b) > 0 && s.err == nil {
-		n := min(len(b), cap(s.block)-len(s.block))
-		s.block, b = append(s.block, b[:n]...), b[n:]
-		if len(s.block) == cap(s.block) {
-			s.flush()
-		}
-	}
-}
-
-// flush fills in the head of the block, sends the block and begins another.
-func (s *snapshotWriter) flush() {
-	length, payload := s.block[:lengthSize], s.block[blockHeadSize:]
-	binary.LittleEndian.PutUint32(length, uint32(len(payload)))
-	s.digest.Write(length)
-	s.digest.Write(payload)
-	binary.LittleEndian.PutUint64(s.block[lengthSize:], s.digest.Sum64())
-	s.send(s.block)
-	s.block = s.block[:blockHeadSize]
-}
-
-// send writes b to the io.Writer, unless an earlier write has failed.
-func (s *snapshotWriter) send(b []byte) {
-	if s.err != nil {
-		return
-	}
-	n, err := s.w.Write(b)
-	if err == nil && n < len(b) {
-		err = io.ErrShortWrite
-	}
-	if err != nil {
-		s.err = fmt.Errorf("sash: snapshot: %w", err)
-	}
-}
-
-func appendName(b []byte, name string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
 }
 
 func appendLimits(b []byte, rules []rule) []byte {
@@ -316,49 +204,6 @@ func (rs *ruleset) appendStates(b []byte, e *entry, word uint64) []byte {
 	for i := range own.rules {
 		v := rs.stateOf(e, word, i)
 		b = own.rules[i].appendState(b, &v)
-	}
-	return b
-}
-
-// appendWindow appends the state of a windowForm.
-func appendWindow(b []byte, w window.State) []byte {
-	b = binary.AppendUvarint(b, uint64(w.Prev))
-	b = binary.AppendUvarint(b, uint64(w.Curr))
-	if !w.Empty() {
-		b = binary.AppendVarint(b, w.Index)
-	}
-	return b
-}
-
-// appendDebt appends the state of a debtForm.
-func appendDebt(b []byte, d window.Debt) []byte {
-	b = binary.AppendUvarint(b, d.Lack.Hi)
-	b = binary.AppendUvarint(b, d.Lack.Lo)
-	if !d.Empty() {
-		b = binary.AppendVarint(b, d.At)
-	}
-	return b
-}
-
-// appendRecords appends the log records of v, those that are copied to another ring.
-func appendRecords(b []byte, v *ringView) []byte {
-	if v.isEmpty() {
-		return binary.AppendUvarint(b, 0)
-	}
-	b = binary.AppendUvarint(b, uint64(v.keptRecords()))
-	var last int64
-	for i, first := 0, true; i < v.count; i++ {
-		if !v.isKept(i) {
-			continue
-		}
-		tick := v.tick(i)
-		if first {
-			b, first = binary.AppendVarint(b, tick), false
-		} else {
-			b = binary.AppendUvarint(b, uint64(tick)-uint64(last))
-		}
-		b = binary.AppendUvarint(b, v.units(i))
-		last = tick
 	}
 	return b
 }

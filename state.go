@@ -1,29 +1,11 @@
 package sash
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
-
-// A form is a way to keep what a key was charged under one rule. Every switch over forms
-// is in this file, or is rule.kind.
-type form uint8
-
-const (
-	windowForm form = iota // a window.State: SlidingCounter
-	ringForm               // a ring: SlidingLog and SlidingBuckets
-	debtForm               // a window.Debt: TokenBucket
-	noForm                 // nothing: Unlimited
-	forms
-)
-
-// An unknownForm is what a switch panics with that has no case for a form.
-type unknownForm form
-
-func (f unknownForm) Error() string { return fmt.Sprintf("sash: no state of form %d", form(f)) }
 
 // A limitState is what a multi-limit entry holds under one rule. What is not of the
 // rule's form is zero.
@@ -292,9 +274,6 @@ func (v *stateView) expired(r *rule, now int64) (since int64, ok bool) {
 	panic(unknownForm(r.form))
 }
 
-// A charge is units charged at an instant.
-type charge struct{ at, units int64 }
-
 // history returns the charges that v knows of under r, oldest first. The newest is among
 // them even if it was given back: it is the time that the key has seen.
 func (r *rule) history(v stateView, now int64) (past []charge) {
@@ -405,4 +384,14 @@ func (s *snapshotReader) limitState(r *rule, to *limitState) {
 	default:
 		panic(unknownForm(r.form))
 	}
+}
+
+// debtOf returns the debt after the charges of the past.
+func (r *rule) debtOf(past []charge) (d window.Debt) {
+	for _, c := range past {
+		if c.units > 0 {
+			d = r.bucket.Charge(d, c.at, r.bucket.Cost(c.units))
+		}
+	}
+	return d
 }

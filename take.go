@@ -1,8 +1,6 @@
 package sash
 
 import (
-	"strings"
-
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
@@ -67,7 +65,7 @@ func (l *Limiter) allowSlow(g *generation, k key, at, n int64) bool {
 
 // AllowBytes is [Limiter.Allow] for a key in a byte slice. The slice is not kept: it may
 // be reused after the call.
-func (l *Limiter) AllowBytes(key []byte) bool { return l.AllowN(asString(key), 1) }
+func (l *Limiter) AllowBytes(key []byte) bool { return l.AllowN(bridge.AsString(key), 1) }
 
 // Take charges n units to key if all its limits admit them, else nothing, and returns the
 // decision with what is left. An n of 0 is a [Limiter.Peek]. An n below 0 is denied with
@@ -139,19 +137,7 @@ func (l *Limiter) takeSlow(g *generation, k key, at, n int64) (d Decision) {
 
 // TakeBytes is [Limiter.Take] for a key in a byte slice. The slice is not kept: it may be
 // reused after the call.
-func (l *Limiter) TakeBytes(key []byte, n int64) Decision { return l.Take(asString(key), n) }
-
-// observe calls the observer with the decision on n units of k. It may keep the key, so it
-// gets the copy of the entry or, if k has none, one of its own.
-func (l *Limiter) observe(k key, n int64, d Decision) {
-	var name string
-	if e := l.current.Load().keys.load(k); e != nil {
-		name = e.Name()
-	} else {
-		name = strings.Clone(k.name)
-	}
-	l.observer(name, n, d)
-}
+func (l *Limiter) TakeBytes(key []byte, n int64) Decision { return l.Take(bridge.AsString(key), n) }
 
 // Peek returns the decision that [Limiter.Take] would return, as after the charge. It
 // charges nothing and stores nothing. Peek(key, 0) is the state of the key as it is.
@@ -228,7 +214,7 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) 
 			}
 		}
 		if e == nil {
-			r := l.resolve(g, k.name)
+			r := g.resolve(k.name)
 			if !r.ruleset.neverCharges && !l.evictForKey(g, k) {
 				return l.decideUnplaced(g, k, q, d)
 			}
@@ -265,6 +251,16 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) 
 	}
 }
 
-// asString returns the bytes as a string without copying them. The string must not
-// outlive the call that it is made for; what is kept of it is cloned.
-func asString(key []byte) string { return bridge.AsString(key) }
+// decideUnplaced decides q, whose instant is in g, for a key that had no room there. It is
+// decided as a call on several keys is: under the locks of all that the answer depends
+// on. These are the entry that the key shares, and the shard in which it has none.
+func (l *Limiter) decideUnplaced(g *generation, k key, q *query, d *Decision) (allowed bool) {
+	if d == nil {
+		d = new(Decision)
+	}
+	q.dropNext() // the entry that the key may share has several limits
+	targets := []target{{key: k.hidden()}}
+	l.takeAllLocked(targets, g, q, d)
+	l.countInvalid(targets[0].ruleset, q)
+	return d.Allowed
+}

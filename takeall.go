@@ -1,13 +1,7 @@
 package sash
 
 import (
-	"cmp"
-	"runtime"
-	"slices"
-	"strings"
-
 	"github.com/seed-30da4c49/sash/internal/atomic"
-	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // TakeAll takes from several keys at once. If all limits of all of keys admit n units, it
@@ -175,43 +169,6 @@ func (l *Limiter) observeAll(targets []target, n int64, d Decision) {
 	}
 }
 
-// A target is one of the keys of a call on several.
-type target struct {
-	key
-	order     int      // among the keys, as the caller gave them
-	claimed   int64    // units that the charge must leave, for calls that wait
-	reserve   bool     // whether the charge may be given back, which takes a multi-limit entry
-	waits     bool     // whether it is of a call that has waited: see evict
-	origins   []origin // then: where the charge was recorded
-	entry     *entry   // nil: none
-	word      uint64   // from which the entry was read or locked
-	locked    bool     // whether this call has locked the entry
-	placement placement
-	resolved  resolved // of a key without an entry
-	ruleset   *ruleset // of the table that the entry is in, or of the key if it has none
-}
-
-// targets appends the keys to all, each once, in the order in which they are locked. If all
-// has capacity, it must be on the caller's stack.
-func (l *Limiter) targets(all []target, keys []string) []target {
-	onStack := len(keys) <= cap(all) // then all stays where the caller has it
-	for i, name := range keys {
-		if !onStack {
-			name = strings.Clone(name)
-		}
-		k := l.key(name).hidden()
-		all = append(all, target{key: k, order: i})
-	}
-	slices.SortFunc(all, func(a, b target) int {
-		return cmp.Or(a.compare(b.key), a.order-b.order)
-	})
-	return slices.CompactFunc(all, func(a, b target) bool { return a.key == b.key })
-}
-
-func (k key) compare(o key) int {
-	return cmp.Or(cmp.Compare(k.hash, o.hash), cmp.Compare(k.name, o.name))
-}
-
 // takeAll decides q for all targets, by one state of them all. It first tries to without
 // waiting for a lock. If other calls prevent that, it locks all of them. q.at is an instant
 // of g, or is still to be read if g is nil. On return, it is the instant that q is decided
@@ -266,247 +223,55 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 	return g, false
 }
 
-// readAll reads the entries of the targets in g. It reports whether all admit q, and
-// whether all were alive; else they must be looked up again.
-func (l *Limiter) readAll(g *generation, targets []target, q query) (allowed, alive bool) {
-	for i := range targets {
-		t := &targets[i]
-		if t.entry == nil {
-			continue
-		}
-		if t.word, alive = t.entry.loadUnlocked(); !alive {
-			g.keys.compareAndDelete(t.key, t.entry)
-			return false, false
-		}
-	}
-	return admitAll(targets, q), true
-}
-
-// admitAll reports whether all targets admit q, by the words from which they were read or
-// locked.
-func admitAll(targets []target, q query) bool {
-	for i := range targets {
-		t := &targets[i]
-		q := t.required(q)
-		switch {
-		case t.placement == placedWithAnother: // the other target decides for both
-		case t.placement == placedNowhere:
-			if q.n != 0 {
-				return false
-			}
-		case t.entry == nil:
-			if !t.ruleset.admits(t.ruleset.fresh, t.ruleset.fresh.Word.Load(), q) {
-				return false
-			}
-		case !t.ruleset.admits(t.entry, t.word, q):
-			return false
-		}
-	}
-	return true
-}
-
-// required returns q for as many units as t must admit, so that q leaves what is claimed.
-func (t *target) required(q query) query {
-	q.n = window.Plus(q.n, t.claimed)
-	return q
-}
-
-// insertMissing makes an entry for each target that has none, and reports whether there
-// was one.
-func (l *Limiter) insertMissing(targets []target) (missing bool) {
-	for i := range targets {
-		if t := &targets[i]; t.needsEntry() {
-			l.insert(t.resolved, t.key, targets)
-			missing = true
-		}
-	}
-	return missing
-}
-
-// ensureHolds reports whether the entries of the targets hold a charge at an instant of g, and
-// those that are reserved from can give it back. If not, it replaces them by multi-limit
-// entries, and the caller must look again.
-func (l *Limiter) ensureHolds(g *generation, targets []target, at int64) bool {
-	ready := true
-	for i := range targets {
-		switch t := &targets[i]; {
-		case t.entry != nil && t.placement == placedOwn && !t.holds(at):
-			l.convert(g, t.key, t.entry, g.ruleset, kindMulti)
-			ready = false
-		case !t.reserve || t.placement != placedOwn:
-			t.origins = nil // it may have had an entry of its own before
-		case t.entry != nil:
-			t.origins = t.newOrigins() // now: an allocation must not delay others under the lock
-		}
-	}
-	return ready
-}
-
-// holds reports whether the entry of t holds a charge at an instant, and can give it back if
-// that is asked for.
-func (t *target) holds(at int64) bool {
-	return t.ruleset.holds(t.entry, at) && (!t.reserve || t.entry.isMulti())
-}
-
-// newOrigins returns room for where the charge to t is recorded, with lineages for those
-// states that have none. It is nil if the charge is not to be given back, or if the entry
-// of t cannot tell.
-func (t *target) newOrigins() []origin {
-	if !t.reserve || !t.entry.isMulti() {
-		return nil
-	}
-	e := t.entry.asMulti()
-	origins := make([]origin, len(e.states))
-	for i := range origins {
-		if e.states[i].lineage.Load() == nil {
-			origins[i].lineage = newLineage()
-		}
-	}
-	return origins
-}
-
-// validateAll reports whether all that was read of the targets is of one instant. If one
-// has no entry, that is the instant of its look-up here. So it is looked up before the
-// words of the others are compared: none of them had changed by then. It reports false if
-// several have none: no instant is known at which all of them had none.
-func (l *Limiter) validateAll(targets []target) bool {
-	absent := 0
-	for i := range targets {
-		if t := &targets[i]; t.entry == nil {
-			if absent++; absent > 1 || !l.confirmAbsent(t.resolved, t.key) {
-				return false
-			}
-		}
-	}
-	for i := range targets {
-		if t := &targets[i]; t.entry != nil && !t.entry.validate(t.word) {
-			return false
-		}
-	}
-	return true
-}
-
-// ensureRoomForAll reports whether all targets have room for the charge of q. If one has
-// not, it makes room, and the caller must look again.
-func ensureRoomForAll(targets []target, q query) bool {
-	ready := true
-	for i := range targets {
-		if t := &targets[i]; t.entry != nil {
-			ready = t.ruleset.ensureRoom(t.entry, t.word, q) && ready
-		}
-	}
-	return ready
-}
-
-// tryLockAll locks all targets from the words from which they were read. If one has
-// changed, it unlocks the others, and reports false.
-func tryLockAll(targets []target) bool {
-	for i := range targets {
-		t := &targets[i]
-		if t.entry == nil {
-			continue // placedFresh
-		}
-		if t.locked = t.entry.tryLock(t.word); !t.locked {
-			unlockAll(targets)
-			runtime.Gosched() // another call has come first, and may need the core to finish
-			return false
-		}
-	}
-	return true
-}
-
-// confirmFresh reports whether those targets that are not charged still have no entry, and
-// the limits for which they need none. All others must be locked. If not, it unlocks
-// these, and the targets must be looked up again.
+// takeAllLocked is takeAll under locks, for each of which it waits.
 //
-// It looks up all keys before it checks any limits. No insert for one of them is valid
-// under these limits. So between the look-ups and the checks none of them had an entry:
-// that is the instant of the call. It takes no lock, unlike confirmAbsent.
-func (l *Limiter) confirmFresh(g *generation, targets []target) bool {
-	ok := true
-	for i := range targets {
-		if t := &targets[i]; t.placement == placedFresh {
-			ok = ok && g.keys.load(t.key) == nil
+// It starts over
+//   - once, if the call is admitted and needs entries that are not there yet;
+//   - if another call made or replaced an entry of one of the keys just before it was
+//     locked, where lockOwn says so;
+//   - under WithMaxKeys, while other calls that run have taken all the room.
+//
+// If the current generation is not was, q.at is read again.
+func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *Decision) {
+	charging := false // whether the call is known to be admitted, and needs entries
+	for round := 1; ; round++ {
+		g := l.current.Load()
+		if g.cap == nil {
+			atomic.Round("takeAllLocked", round)
+		} else {
+			atomic.Round("takeAllLocked under a cap", round)
 		}
-	}
-	for i := range targets {
-		if t := &targets[i]; t.placement == placedFresh {
-			ok = ok && l.stillValid(t.resolved, t.name)
+		if g != was || charging { // the entry that a key had may have been evicted since
+			q.at, was = g.instant(l.clock.Now()), g
 		}
-	}
-	if !ok {
-		unlockAll(targets)
-	}
-	return ok
-}
-
-// unlockAll unlocks those targets that are locked, and that nothing was charged to.
-func unlockAll(targets []target) {
-	for i := range targets {
-		if t := &targets[i]; t.locked {
-			t.unlock(t.word)
+		l.placeAll(g, targets)
+		if charging {
+			l.ensureHolds(g, targets, q.at)
 		}
-	}
-}
-
-// unlock makes next the word of t, which is locked.
-func (t *target) unlock(next uint64) {
-	t.locked = false
-	t.entry.Word.Store(next)
-}
-
-// applyAll makes d the decision on q, given whether all limits admit it. If store is set,
-// it charges q and unlocks the targets, which must be locked.
-func (l *Limiter) applyAll(targets []target, q query, admitted, store bool, d *Decision) {
-	first := 0                          // the order of the target that the limit of d is of
-	others := int(roomFor(targets)) - 1 // of a target that has or needs room
-	for i := range targets {
-		t := &targets[i]
-		if t.placement == placedWithAnother {
+		if !l.lockAll(g, targets, charging) {
+			targets = reordered(targets)
 			continue
 		}
-		one, order := l.applyOne(t, others, q, admitted, store), t.order
-		if t.placement == placedShared {
-			order = sharedOrder(t, targets)
+		// From here to the unlocks, nothing that the answer depends on can change.
+		asked := *q
+		if anyPlaced(targets, placedNowhere) {
+			asked.chargeDenied = false // a call is not charged for keys that do not fit
 		}
-		if i == 0 {
-			*d, first = one, order
-		} else if d.join(&one, order < first) {
-			first = order
+		allowed := admitAll(targets, asked)
+		store := asked.stores(allowed)
+		if store && !chargeable(targets, q.at) {
+			unlockAbsent(g, targets)
+			unlockAll(targets)
+			charging = true
+			continue
 		}
-	}
-}
-
-// sharedOrder returns the order of the first of the keys that share the entry of t.
-func sharedOrder(t *target, targets []target) int {
-	order := t.order
-	for i := range targets {
-		if o := &targets[i]; o.placement == placedWithAnother && o.entry == t.entry {
-			order = min(order, o.order)
+		if store {
+			growAll(targets, asked)
 		}
+		l.applyAll(targets, asked, allowed, store, d)
+		unlockAbsent(g, targets)
+		unlockAll(targets)
+		l.countOverflow(g, targets, *q)
+		return
 	}
-	return order
-}
-
-// applyOne is applyAll for t, one of the targets of a call that has others.
-func (l *Limiter) applyOne(t *target, others int, q query, admitted, store bool) (d Decision) {
-	e := t.entry
-	if !admitted {
-		q = t.required(q)
-	}
-	switch {
-	case t.placement == placedNowhere:
-		return l.refused(t.resolved, q, others, admitted)
-	case e == nil:
-		e, store = t.ruleset.fresh, false
-		t.word = e.Word.Load()
-	}
-	next := t.ruleset.apply(e, t.word, q, admitted, store, &d)
-	if store {
-		if admitted && t.origins != nil {
-			e.asMulti().reserved(t.origins)
-		}
-		t.unlock(next)
-	}
-	return d
 }

@@ -2,10 +2,8 @@ package sash
 
 import (
 	"cmp"
-	"math"
-	"math/bits"
+	"encoding/binary"
 	"slices"
-	"time"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/window"
@@ -85,14 +83,65 @@ func (r *rule) debtDecision(d *Decision, lack window.Amount, q query, admitted b
 	}
 }
 
-// debtOf returns the debt after the charges of the past.
-func (r *rule) debtOf(past []charge) (d window.Debt) {
-	for _, c := range past {
-		if c.units > 0 {
-			d = r.bucket.Charge(d, c.at, r.bucket.Cost(c.units))
+// takeFastBucket is the fast path of decideBucket for n units, n > 0, as tryFast is that of
+// decideCounter. It returns the steps that the bucket lacks with the units. If they are more
+// than full, the units are denied. Nothing is divided for that.
+func (r *rule) takeFastBucket(e *entry, at, n int64) (lack uint64, ok bool) {
+	word := e.Word.Load()
+	charged, lack, ok := r.debts.charge(word, at, n)
+	switch {
+	case !ok || n > r.Burst:
+		return 0, false
+	case lack > r.debts.full:
+		return lack, !r.chargeDenied // a denial that costs nothing writes nothing
+	}
+	// If another call has changed the word, this fails, and nothing has happened.
+	return lack, e.Word.CompareAndSwap(word, charged)
+}
+
+// tryFastBucket is takeFastBucket that makes d, unless it is nil, the decision, and next,
+// unless it is nil, that on one unit more than d leaves.
+func (r *rule) tryFastBucket(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
+	lack, ok := r.takeFastBucket(e, at, n)
+	if d != nil && ok {
+		*d = r.fastBucketDecision(lack, n)
+		if next != nil {
+			*next = *d
+			next.Allowed = false
+			left := r.debts.lackOf(lack, n)
+			next.RetryAfter = r.bucket.RetryAfter(r.debts.amount(r.bucket, left), d.Remaining+1)
 		}
 	}
+	return lack <= r.debts.full, ok
+}
+
+// fastBucketDecision returns the decision on n units. lack is the steps that the bucket lacks
+// with them.
+func (r *rule) fastBucketDecision(lack uint64, n int64) (d Decision) {
+	l := &r.debts
+	left := l.lackOf(lack, n)
+	d = Decision{Allowed: lack <= l.full, Limit: r.Limit, Remaining: l.remaining(left), ResetAfter: l.time(left)}
+	if !d.Allowed {
+		d.RetryAfter = l.time(lack - l.full)
+	}
 	return d
+}
+
+// bucketAdmitsFast reports whether r admits n units, n > 0, by word. If ok is false, the caller
+// must take the slow path.
+func (r *rule) bucketAdmitsFast(word uint64, at, n int64) (admits, ok bool) {
+	_, lack, ok := r.debts.charge(word, at, n)
+	return lack <= r.debts.full, ok && n <= r.Burst && !r.chargeDenied
+}
+
+// applyBucketFast returns word after a charge of n units that bucketAdmitsFast has admitted at
+// that instant. It joins to left, unless that is nil, what they leave.
+func (r *rule) applyBucketFast(word uint64, at, n int64, left *remainder) (next uint64) {
+	next, lack, _ := r.debts.charge(word, at, n)
+	if left != nil {
+		left.join(r, r.debts.remaining(lack), r.debts.time(lack))
+	}
+	return next
 }
 
 // A lineage tells states that follow from one another by charges from all others, and knows
@@ -223,201 +272,20 @@ func (g *lineage) shrink() {
 	}
 }
 
-// A debtLayout says how a window.Debt is kept in one word: as the instant at which the bucket
-// is full, in steps since base. Only its methods scale that word.
-//
-// Bits (high to low): dead 1 | multi 1, never set here | locked 1 | steps 61.
-//
-// Count units in Window nanoseconds are, in lowest terms, rate units in cost nanoseconds. A
-// step is 1/rate of a nanosecond. So a nanosecond is rate steps, a unit is cost steps, and no
-// charge is ever rounded. The word 0 is that of a key never charged: a charge ends after base.
-//
-// A word changes only to a greater one; to itself locked, and from there to a greater one or
-// back; and to dead. So a word that is not locked comes back only if nothing has happened in
-// between, and a compare-and-swap from it proves that.
-//
-// The steps last for span nanoseconds after base: a year at least; if rate is 1, 73 years less
-// the time in which a bucket fills. A key that is charged outside of that gets a multi-limit
-// entry first, which holds any Debt. See ruleset.holds.
-type debtLayout struct {
-	base, span       int64
-	rate, cost, full uint64 // the steps of a nanosecond, of a unit, and of Burst units
-}
-
-const (
-	stepBits = 61
-	maxSteps = 1<<stepBits - 1
-	minSpan  = 365 * int64(day)
-)
-
-// debtLayoutOf returns the layout of b for a limiter whose time begins at origin, and whether
-// the debts of b fit into one word.
-func debtLayoutOf(b window.TokenBucket, origin int64) (l debtLayout, fits bool) {
-	step := b.Step()
-	l.rate, l.cost = uint64(b.Count/step), uint64(b.Window/step)
-	hi, full := bits.Mul64(uint64(b.Burst), l.cost)
-	if hi > 0 || full > maxSteps || l.rate == 0 {
-		return debtLayout{}, false
+// appendDebt appends the state of a debtForm.
+func appendDebt(b []byte, d window.Debt) []byte {
+	b = binary.AppendUvarint(b, d.Lack.Hi)
+	b = binary.AppendUvarint(b, d.Lack.Lo)
+	if !d.Empty() {
+		b = binary.AppendVarint(b, d.At)
 	}
-	l.full, l.span = full, int64((maxSteps-full)/l.rate)
-	l.base = window.Plus(origin, -l.span/8) // a few readings may be from before the origin
-	return l, l.span >= minSpan
+	return b
 }
 
-// steps returns the steps from base to t, and whether a charge at t fits into a word.
-func (l *debtLayout) steps(t int64) (steps uint64, ok bool) {
-	since := uint64(t) - uint64(l.base)
-	return since * l.rate, t > l.base && since <= uint64(l.span)
-}
-
-// unpack returns the debt of word.
-func (l *debtLayout) unpack(b window.TokenBucket, word uint64) window.Debt {
-	if word == 0 {
-		return window.Debt{}
-	}
-	// As late as an instant can be, but a nanosecond before it is full, at least: a Debt
-	// without a Lack is that of a bucket never charged.
-	since := min(word/l.rate-1, math.MaxInt64-uint64(l.base))
-	return window.Debt{At: int64(uint64(l.base) + since), Lack: l.amount(b, word-since*l.rate)}
-}
-
-// pack returns the word of d, and whether d fits into one. It does after a charge at an instant
-// of which steps says so.
-func (l *debtLayout) pack(b window.TokenBucket, d window.Debt) (word uint64, ok bool) {
-	if d.Empty() {
-		return 0, true
-	}
-	since := uint64(d.At) - uint64(l.base)
-	lack := d.Lack.MulDiv(1, uint64(b.Step())) // a whole number of steps
-	if d.At < l.base || since > maxSteps/l.rate || lack.Hi > 0 || lack.Lo > maxSteps-since*l.rate {
-		return 0, false
-	}
-	word = since*l.rate + lack.Lo
-	return word, word >= l.rate // else it is full before base, where unpack has no word for it
-}
-
-// packCharged returns the word of d, the debt after a charge of which ruleset.holds has said
-// that it fits. If the floor has risen past the span since then, the charge is dated at the end
-// of the span.
-func (l *debtLayout) packCharged(b window.TokenBucket, d window.Debt) (word uint64) {
-	word, ok := l.pack(b, d)
-	if !ok {
-		d.At = window.Plus(l.base, l.span)
-		word, _ = l.pack(b, d)
-	}
-	return word
-}
-
-// holds reports whether a key with the entry e, which is in a table of rs, can be charged there
-// at an instant. If not, e must be replaced by a multi-limit entry first.
-func (rs *ruleset) holds(e *entry, at int64) bool {
-	if rs.kind != kindBucket || e.isMulti() {
-		return true
-	}
-	if e.Word.Load()&^locked == 0 { // never charged: it starts at the floor
-		at = rs.clampToFloor(at)
-	}
-	_, ok := rs.rules[0].debts.steps(at)
-	return ok
-}
-
-// charge returns the word of a bucket after a charge of n units at t, 0 < n <= Burst, and the
-// steps that it lacks then. If ok is false, the caller must take the slow path: word is locked
-// or dead, of a multi-limit entry, or of a bucket that must start at the floor; or the charge
-// does not fit.
-func (l *debtLayout) charge(word uint64, t, n int64) (next, lack uint64, ok bool) {
-	now, ok := l.steps(t)
-	next = max(word, now) + uint64(n)*l.cost
-	return next, next - now, ok && word-1 < maxSteps
-}
-
-// takeFastBucket is the fast path of decideBucket for n units, n > 0, as tryFast is that of
-// decideCounter. It returns the steps that the bucket lacks with the units. If they are more
-// than full, the units are denied. Nothing is divided for that.
-func (r *rule) takeFastBucket(e *entry, at, n int64) (lack uint64, ok bool) {
-	word := e.Word.Load()
-	charged, lack, ok := r.debts.charge(word, at, n)
-	switch {
-	case !ok || n > r.Burst:
-		return 0, false
-	case lack > r.debts.full:
-		return lack, !r.chargeDenied // a denial that costs nothing writes nothing
-	}
-	// If another call has changed the word, this fails, and nothing has happened.
-	return lack, e.Word.CompareAndSwap(word, charged)
-}
-
-// tryFastBucket is takeFastBucket that makes d, unless it is nil, the decision, and next,
-// unless it is nil, that on one unit more than d leaves.
-func (r *rule) tryFastBucket(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
-	lack, ok := r.takeFastBucket(e, at, n)
-	if d != nil && ok {
-		*d = r.fastBucketDecision(lack, n)
-		if next != nil {
-			*next = *d
-			next.Allowed = false
-			left := r.debts.lackOf(lack, n)
-			next.RetryAfter = r.bucket.RetryAfter(r.debts.amount(r.bucket, left), d.Remaining+1)
-		}
-	}
-	return lack <= r.debts.full, ok
-}
-
-// fastBucketDecision returns the decision on n units. lack is the steps that the bucket lacks
-// with them.
-func (r *rule) fastBucketDecision(lack uint64, n int64) (d Decision) {
-	l := &r.debts
-	left := l.lackOf(lack, n)
-	d = Decision{Allowed: lack <= l.full, Limit: r.Limit, Remaining: l.remaining(left), ResetAfter: l.time(left)}
-	if !d.Allowed {
-		d.RetryAfter = l.time(lack - l.full)
+// debt reads the state of a debtForm.
+func (s *snapshotReader) debt() (d window.Debt) {
+	if d.Lack = (window.Amount{Hi: s.uint(), Lo: s.uint()}); !d.Empty() {
+		d.At = s.int()
 	}
 	return d
-}
-
-// lackOf returns the steps that a bucket lacks after a call for n units: lack with them, and
-// less without them if they are denied.
-func (l *debtLayout) lackOf(lack uint64, n int64) uint64 {
-	if lack > l.full {
-		lack -= uint64(n) * l.cost
-	}
-	return lack
-}
-
-// remaining returns how many units a bucket holds that lacks lack steps.
-func (l *debtLayout) remaining(lack uint64) int64 {
-	if lack >= l.full {
-		return 0
-	}
-	return int64((l.full - lack) / l.cost)
-}
-
-// time returns how long steps take, rounded up.
-func (l *debtLayout) time(steps uint64) time.Duration {
-	if l.rate > 1 { // which spares most limits a division
-		steps = (steps + l.rate - 1) / l.rate
-	}
-	return time.Duration(steps)
-}
-
-// amount returns steps as an Amount.
-func (l *debtLayout) amount(b window.TokenBucket, steps uint64) window.Amount {
-	return window.Amount{Lo: steps}.MulDiv(uint64(b.Step()), 1)
-}
-
-// bucketAdmitsFast reports whether r admits n units, n > 0, by word. If ok is false, the caller
-// must take the slow path.
-func (r *rule) bucketAdmitsFast(word uint64, at, n int64) (admits, ok bool) {
-	_, lack, ok := r.debts.charge(word, at, n)
-	return lack <= r.debts.full, ok && n <= r.Burst && !r.chargeDenied
-}
-
-// applyBucketFast returns word after a charge of n units that bucketAdmitsFast has admitted at
-// that instant. It joins to left, unless that is nil, what they leave.
-func (r *rule) applyBucketFast(word uint64, at, n int64, left *remainder) (next uint64) {
-	next, lack, _ := r.debts.charge(word, at, n)
-	if left != nil {
-		left.join(r, r.debts.remaining(lack), r.debts.time(lack))
-	}
-	return next
 }

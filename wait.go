@@ -324,7 +324,7 @@ func (l *Limiter) forecastAt(p *place) time.Duration {
 	// The answer counts only if no waiter was admitted since p was enqueued: the units of
 	// that waiter would count twice, as units ahead and in the state of the key. And a
 	// Restore must not have begun another timeline, on which now is another time.
-	if l.queues.changedSince(p) || l.current.Load().timeline != g.timeline {
+	if l.queues.changedSince(p) || l.current.Load().overrides != g.overrides {
 		return d.RetryAfter
 	}
 	return least
@@ -364,7 +364,7 @@ func (r *rule) readmitsAt(at, units int64) int64 {
 func (l *Limiter) rulesetOf(name string) *ruleset {
 	g, e := l.lookup(l.key(name))
 	if e == nil {
-		return l.resolve(g, name).ruleset
+		return g.resolve(name).ruleset
 	}
 	return g.ruleset.of(e)
 }

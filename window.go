@@ -1,10 +1,12 @@
 package sash
 
 import (
+	"encoding/binary"
 	"math"
-	"math/bits"
+	"unsafe"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/hashmap"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -81,68 +83,6 @@ func (r *rule) applyWindow(w window.State, q query, admitted bool, d *Decision) 
 		r.counterDecision(d, p, q, admitted)
 	}
 	return p.State
-}
-
-// A layout says where the parts of a window.State stand in a word. Only its methods
-// shift bits of that word.
-//
-// Bits (high to low): dead 1 | multi 1, never set here | locked 1 | epoch | prev | curr.
-//
-// prev and curr have as many bits as Count, since they never exceed it. The epoch has the
-// rest. It is the index of the window, counted from the earliest instant that an int64
-// holds, which is epoch 2. So no epoch ever comes again, at any reading of the clock, and
-// the word 0 is that of a key never charged. A limit whose epochs do not fit takes a
-// wideEntry.
-//
-// A word changes only
-//   - to a word of the same epoch with a greater curr;
-//   - to a word of a later epoch;
-//   - to itself locked, and from there to any of these or back;
-//   - to dead, and from there never again.
-//
-// So a word that is not locked comes back only if nothing has happened in between, and a
-// compare-and-swap from it proves that.
-type layout struct {
-	bits  uint8 // of prev, and of curr
-	first int64 // index of the earliest window, less 2
-}
-
-// layoutOf returns the layout of c, and whether c fits into one word.
-func layoutOf(c window.Counter) (l layout, fits bool) {
-	first, _ := c.Locate(math.MinInt64)
-	last, _ := c.Locate(math.MaxInt64)
-	windows := uint64(last) - uint64(first)
-	count := bits.Len64(uint64(c.Count))
-	fits = windows < locked && bits.Len64(windows+2)+2*count <= bits.Len64(locked-1)
-	return layout{uint8(count), first - 2}, fits
-}
-
-func (l layout) pack(w window.State) uint64 {
-	epoch := uint64(w.Index - l.first)
-	return (epoch<<(l.bits&63)|uint64(w.Prev))<<(l.bits&63) | uint64(w.Curr)
-}
-
-func (l layout) unpack(word uint64) window.State {
-	mask := uint64(1)<<(l.bits&63) - 1
-	rest := word >> (l.bits & 63)
-	return window.State{
-		Index: int64(rest>>(l.bits&63)) + l.first,
-		Prev:  int64(rest & mask),
-		Curr:  int64(word & mask),
-	}
-}
-
-// currAlone returns curr, and whether word is of the window of number index with a prev of
-// 0. Like isOf, it is false for a word that is dead, multi or locked.
-func (l layout) currAlone(word uint64, index int64) (curr int64, alone bool) {
-	rest := word - uint64(index-l.first)<<(2*l.bits&63)
-	return int64(rest), rest>>(l.bits&63) == 0
-}
-
-// isOf reports whether word is of the window of number index. It is false for a word that
-// is dead, multi or locked: these bits are above the epoch.
-func (l layout) isOf(word uint64, index int64) bool {
-	return word>>(2*l.bits&63) == uint64(index-l.first)
 }
 
 // decideCounter decides q for a counter in one word. Rotation and charge are one
@@ -312,6 +252,12 @@ type wideEntry struct {
 	entry
 }
 
+func newWideEntry(name string) *wideEntry { return hashmap.NewIn(name, (*wideEntry).header) }
+
+func (e *entry) asWide() *wideEntry {
+	return (*wideEntry)(e.ownerAt(unsafe.Offsetof(wideEntry{}.entry)))
+}
+
 const (
 	lowBits = 22
 	lowMask = 1<<lowBits - 1
@@ -438,4 +384,30 @@ func (e *wideEntry) put(word uint64, after window.State) (next uint64) {
 	e.prev.Store(after.Prev)
 	e.base.Store(after.Curr)
 	return nextWideVersion(word)
+}
+
+// appendWindow appends the state of a windowForm.
+func appendWindow(b []byte, w window.State) []byte {
+	b = binary.AppendUvarint(b, uint64(w.Prev))
+	b = binary.AppendUvarint(b, uint64(w.Curr))
+	if !w.Empty() {
+		b = binary.AppendVarint(b, w.Index)
+	}
+	return b
+}
+
+// window reads the state of a windowForm.
+func (s *snapshotReader) window(r *rule) window.State {
+	w := window.State{Prev: s.count(), Curr: s.count()}
+	if w.Empty() {
+		return w
+	}
+	w.Index = s.int()
+	first, _ := r.counter.Locate(math.MinInt64)
+	last, _ := r.counter.Locate(math.MaxInt64)
+	if w.Index < first || w.Index > last || w.Index == first && w.Prev > 0 {
+		s.fail("a window of number %d, which is outside of time", w.Index)
+		return window.State{}
+	}
+	return w
 }

@@ -4,7 +4,7 @@ package main
 var ofSeams = []mutant{
 	{
 		name: "seam-shared-quota-and-order", fault: "of keys that share a quota, the last decides a tie",
-		file: "takeall.go", old: "order = min(order, o.order)", new: "order = max(order, o.order)",
+		file: "targets.go", old: "order = min(order, o.order)", new: "order = max(order, o.order)",
 		tests: "TestModel$",
 	},
 	{
@@ -24,7 +24,7 @@ var ofSeams = []mutant{
 	},
 	{
 		name: "seam-snapshot-and-own-limits", fault: "limits of keys that are not tracked are lost in a snapshot",
-		file: "restore.go", old: "g.overrides.forWriting().LoadOrStore(name,", new: "g.overrides.forWriting().LoadOrStore(name+\" \",",
+		file: "restore.go", old: "g.byKey.forWriting().LoadOrStore(name,", new: "g.byKey.forWriting().LoadOrStore(name+\" \",",
 		tests: "TestModel$",
 	},
 	{
@@ -39,7 +39,7 @@ var ofSeams = []mutant{
 	},
 	{
 		name: "seam-refused-key-and-denied-charges", fault: "a call is charged to its other keys when one of them has no room",
-		file: "lockorder.go", old: "asked.chargeDenied = false // a call", new: "asked.chargeDenied = q.chargeDenied // a call",
+		file: "takeall.go", old: "asked.chargeDenied = false // a call", new: "asked.chargeDenied = q.chargeDenied // a call",
 		tests: "TestModel$",
 	},
 	{

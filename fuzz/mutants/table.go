@@ -42,7 +42,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-word-too-small", fault: "windows that do not fit into the word are put there",
-		file: "window.go", old: "fits = windows < locked &&", new: "fits = windows < locked ||",
+		file: "word.go", old: "fits = windows < locked &&", new: "fits = windows < locked ||",
 		tests: "TestLayout|TestCounter_Idle",
 	},
 	{
@@ -152,7 +152,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-fast-no-lock-bit", fault: "the fast path charges an entry that is locked",
-		file: "window.go", old: "return word>>(2*l.bits&63) ==", new: "return word&^locked>>(2*l.bits&63) ==",
+		file: "word.go", old: "return word>>(2*l.bits&63) ==", new: "return word&^locked>>(2*l.bits&63) ==",
 		tests: "TestTryFast",
 	},
 	{
@@ -445,7 +445,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "observer-gets-the-callers-memory", fault: "an observer is told a key that changes when the caller reuses its buffer",
-		file: "take.go", old: "name = strings.Clone(k.name)", new: "name, _ = k.name, strings.Clone",
+		file: "limiter.go", old: "name = strings.Clone(k.name)", new: "name, _ = k.name, strings.Clone",
 		tests: "TestObserver",
 	},
 	{
@@ -465,7 +465,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "take-fast-forgets-the-previous-window", fault: "the fast path of Take admits by the current window alone",
-		file: "window.go", old: "return int64(rest), rest>>(l.bits&63) == 0", new: "return int64(rest & (1<<(l.bits&63) - 1)), rest>>(2*l.bits&63) == 0",
+		file: "word.go", old: "return int64(rest), rest>>(l.bits&63) == 0", new: "return int64(rest & (1<<(l.bits&63) - 1)), rest>>(2*l.bits&63) == 0",
 		tests: "TestAnswers_EqualTheReferences",
 	},
 	{
@@ -533,7 +533,7 @@ var ofSash = []mutant{
 	// Eviction.
 	{
 		name: "evict-without-dead-mark", fault: "an idle key is deleted, not killed: a call under way charges the entry that is gone",
-		file: "capacity.go", old: "found == e && e.tryKill(word); !killed", new: "found == e && e.validate(word); !killed",
+		file: "generation.go", old: "found == e && e.tryKill(word); !killed", new: "found == e && e.validate(word); !killed",
 		tests: "TestEvict|TestRace_SweepsLoseNothing",
 	},
 	{
@@ -615,7 +615,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "reset-without-dead-mark", fault: "a key that is reset is deleted, not killed",
-		file: "limiter.go", old: "g.tryKill(k, e, word|locked)", new: "g.keys.compareAndDelete(k, e)\ne.Word.Store(word)",
+		file: "generation.go", old: "g.tryKill(k, e, word|locked)", new: "g.keys.compareAndDelete(k, e)\ne.Word.Store(word)",
 		tests: "TestReserve|TestCancel",
 	},
 
@@ -637,7 +637,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "next-of-a-shared-quota", fault: "the same, where the key shares a quota",
-		file: "overflow.go", old: "q.dropNext()", new: "",
+		file: "take.go", old: "q.dropNext()", new: "",
 		tests: "TestTakeThenPeek",
 	},
 	{
@@ -662,12 +662,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-rings-unknown", fault: "under several limits a log never gets room",
-		file: "rule.go", old: "rs.rings = rs.rings || rs.rules[i].form == ringForm", new: "rs.rings = false",
+		file: "overrides.go", old: "rs.rings = rs.rings || rs.rules[i].form == ringForm", new: "rs.rings = false",
 		tests: "TestSeveralLimits_EqualTheReference|TestSeveralLimits",
 	},
 	{
 		name: "limits-rings-of-the-last", fault: "under several limits a log gets no room if a counter comes after it",
-		file: "rule.go", old: "rs.rings = rs.rings || rs.rules[i].form == ringForm", new: "rs.rings = rs.rules[i].form == ringForm",
+		file: "overrides.go", old: "rs.rings = rs.rings || rs.rules[i].form == ringForm", new: "rs.rings = rs.rules[i].form == ringForm",
 		tests: "TestSeveralLimits_EqualTheReference|TestSeveralLimits",
 	},
 	{
@@ -682,7 +682,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-fast-last-decides", fault: "an admitted call names the last of two equal limits",
-		file: "decision.go", old: "remaining == left.remaining && left.key < left.order {", new: "remaining == left.remaining {",
+		file: "rule.go", old: "remaining == left.remaining && left.key < left.order {", new: "remaining == left.remaining {",
 		tests: "TestSeveralLimits_EqualTheReference",
 	},
 	{
@@ -712,7 +712,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-one-lineage", fault: "two limits pass for one when a charge is given back",
-		file: "takeall.go", old: "	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = newLineage()", new: "one := newLineage(&e.ruleset.rules[0])\n	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = one",
+		file: "targets.go", old: "	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = newLineage()", new: "one := newLineage(&e.ruleset.rules[0])\n	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = one",
 		tests: "TestReserve|TestCancel",
 	},
 	{
@@ -722,17 +722,17 @@ var ofSash = []mutant{
 	},
 	{
 		name: "keys-last-decides", fault: "only the last of several keys is asked",
-		file: "takeall.go", old: "case !t.ruleset.admits(t.entry, t.word, q):", new: "case i == len(targets)-1 && !t.ruleset.admits(t.entry, t.word, q):",
+		file: "targets.go", old: "case !t.ruleset.admits(t.entry, t.word, q):", new: "case i == len(targets)-1 && !t.ruleset.admits(t.entry, t.word, q):",
 		tests: "TestTakeAll|TestSeveralLimits_EqualTheReference",
 	},
 	{
 		name: "keys-twice", fault: "a key that is named twice counts twice",
-		file: "takeall.go", old: "return slices.CompactFunc(all, func(a, b target) bool { return a.key == b.key })", new: "return all",
+		file: "targets.go", old: "return slices.CompactFunc(all, func(a, b target) bool { return a.key == b.key })", new: "return all",
 		tests: "TestTakeAll_TellsKeysApart",
 	},
 	{
 		name: "keys-by-hash", fault: "two keys of one hash count as one",
-		file: "takeall.go", old: "return a.key == b.key", new: "return a.hash == b.hash",
+		file: "targets.go", old: "return a.key == b.key", new: "return a.hash == b.hash",
 		tests: "TestTakeAll_TellsKeysApart",
 	},
 	{
@@ -742,7 +742,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "keys-that-share-are-asked-twice", fault: "a key that shares a quota with another of the call is asked by a word that was not read",
-		file: "takeall.go", old: "case t.placement == placedWithAnother:", new: "case t.placement == placedWithAnother && t.ruleset == nil:",
+		file: "targets.go", old: "case t.placement == placedWithAnother:", new: "case t.placement == placedWithAnother && t.ruleset == nil:",
 		tests: "TestTakeAll_OfKeysThatShare",
 	},
 	{
@@ -752,17 +752,17 @@ var ofSash = []mutant{
 	},
 	{
 		name: "keys-left-locked", fault: "a call that cannot lock all keys holds on to some",
-		file: "takeall.go", old: "unlockAll(targets)\n\t\t\truntime.Gosched()", new: "runtime.Gosched()",
+		file: "targets.go", old: "unlockAll(targets)\n\t\t\truntime.Gosched()", new: "runtime.Gosched()",
 		tests: "TestTakeAll_Unlocks",
 	},
 	{
 		name: "keys-at-two-instants", fault: "a denial reads one key before a change and another after it",
-		file: "takeall.go", old: "t.entry != nil && !t.entry.validate(t.word) {", new: "t.entry != nil && t.ruleset == nil {",
+		file: "targets.go", old: "t.entry != nil && !t.entry.validate(t.word) {", new: "t.entry != nil && t.ruleset == nil {",
 		tests: "TestTakeAll_ValidatesItsReads",
 	},
 	{
 		name: "keys-first-seen-since", fault: "a denial takes a key for unseen that was charged since",
-		file: "takeall.go", old: "absent > 1 || !l.confirmAbsent(t.resolved, t.key)", new: "absent > 1",
+		file: "targets.go", old: "absent > 1 || !l.confirmAbsent(t.resolved, t.key)", new: "absent > 1",
 		tests: "TestTakeAll_ReadsAll|TestRace",
 	},
 	{
@@ -782,12 +782,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "keys-fast-named-by-lock-order", fault: "of equal limits, an admitted call names the one of the key that is locked first",
-		file: "decision.go", old: " || remaining == left.remaining && left.key < left.order {", new: " {",
+		file: "rule.go", old: " || remaining == left.remaining && left.key < left.order {", new: " {",
 		tests: "TestTakeAll_Names",
 	},
 	{
 		name: "keys-named-by-lock-order", fault: "of equal limits, the one of the key that is locked first is named",
-		file: "takeall.go", old: "d.join(&one, order < first)", new: "d.join(&one, first < 0)",
+		file: "targets.go", old: "d.join(&one, order < first)", new: "d.join(&one, first < 0)",
 		tests: "TestSeveralLimits_EqualTheReference",
 	},
 
@@ -956,7 +956,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waitall-beyond-the-cap", fault: "a WaitAll of more keys than can ever be tracked waits for ever",
-		file: "capacity.go", old: "return c == nil || keys <= c.max }", new: "return c == nil || keys != 0 }",
+		file: "keycap.go", old: "return c == nil || keys <= c.max }", new: "return c == nil || keys != 0 }",
 		tests: "TestWaitAll_UnderACap",
 	},
 	{
@@ -1008,7 +1008,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "change-takes-the-earliest", fault: "a unit that is known by its window alone stops counting too soon",
-		file: "migrate.go", old: "return number*size + (size - 1)", new: "return r.beginningOf(number)",
+		file: "rule.go", old: "return number*size + (size - 1)", new: "return r.beginningOf(number)",
 		tests: "TestReconfigure",
 	},
 	{
@@ -1053,7 +1053,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "change-hides-a-key", fault: "a key that another call is migrating is not found",
-		file: "generation.go", old: "return g.keys.load(k)", new: "return nil",
+		file: "lookup.go", old: "return g.keys.load(k)", new: "return nil",
 		tests: "TestReconfigure_AKeyThatIsMigrated|TestRace_ResetsFind",
 	},
 
@@ -1080,7 +1080,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "replace-keeps-rulesets", fault: "limits that no key has any more fill the cache of rulesets",
-		file: "reconfigure.go", old: "g.rulesetCache.clear()", new: "",
+		file: "reconfigure.go", old: "g.rulesets.clear()", new: "",
 		tests: "TestReplace_Forgets",
 	},
 	{
@@ -1177,12 +1177,12 @@ var ofSash = []mutant{
 
 	{
 		name: "change-not-noticed", fault: "a key that is first seen while its limits change keeps the old ones",
-		file: "generation.go", old: "return l.current.Load() == r.generation && override == r.override", new: "return l.current.Load() == r.generation && override == override",
+		file: "lookup.go", old: "return l.current.Load() == r.generation && override == r.override", new: "return l.current.Load() == r.generation && override == override",
 		tests: "TestWithLimitsFor_While|TestReserve_WhileItsLimitsRise",
 	},
 	{
 		name: "absent-at-another-time", fault: "a key without an entry is decided by limits that it got after it had one",
-		file: "generation.go", old: "return l.find(r.generation, k) == nil && l.stillValid(r, k.name)", new: "return l.stillValid(r, k.name)",
+		file: "lookup.go", old: "return l.find(r.generation, k) == nil && l.stillValid(r, k.name)", new: "return l.stillValid(r, k.name)",
 		tests: "TestSetLimits_OfAKeyTakenFrom",
 	},
 	{
@@ -1197,7 +1197,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "ruleset-for-each-key", fault: "every key has a ruleset of its own in memory",
-		file: "rule.go", old: "if t.rulesetCache.forWriting().Size() < maxCached {", new: "if t.rulesetCache.forWriting().Size() > maxCached {",
+		file: "overrides.go", old: "if o.rulesets.forWriting().Size() < maxCached {", new: "if o.rulesets.forWriting().Size() > maxCached {",
 		tests: "TestWithLimitsFor",
 	},
 
@@ -1209,7 +1209,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "none-is-stored", fault: "a key that admits nothing gets an entry when it is denied",
-		file: "rule.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.unlimited()",
+		file: "overrides.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.unlimited()",
 		tests: "TestCountZero",
 	},
 	{
@@ -1234,17 +1234,17 @@ var ofSash = []mutant{
 	},
 	{
 		name: "unlimited-is-stored", fault: "a TakeAll makes an entry for an exempt key",
-		file: "rule.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.admitsNothing()",
+		file: "overrides.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.admitsNothing()",
 		tests: "TestUnlimited",
 	},
 	{
 		name: "unlimited-unconfirmed", fault: "a TakeAll charges other keys for a key that is no longer exempt",
-		file: "takeall.go", old: "ok = ok && l.stillValid(t.resolved, t.name)", new: "ok = ok && t.entry == nil",
+		file: "targets.go", old: "ok = ok && l.stillValid(t.resolved, t.name)", new: "ok = ok && t.entry == nil",
 		tests: "TestTakeAll_Notices",
 	},
 	{
 		name: "unlimited-unlooked", fault: "a TakeAll charges other keys for a key that was charged under other limits in between",
-		file: "takeall.go", old: "ok = ok && g.keys.load(t.key) == nil", new: "ok = ok && t.entry == nil",
+		file: "targets.go", old: "ok = ok && g.keys.load(t.key) == nil", new: "ok = ok && t.entry == nil",
 		tests: "TestTakeAll_Notices",
 	},
 	{
@@ -1274,7 +1274,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "unlimited-among-others", fault: "Unlimited is a limit next to others",
-		file: "rule.go", old: "if len(others) == 0 {", new: "if len(others) >= 0 {",
+		file: "overrides.go", old: "if len(others) == 0 {", new: "if len(others) >= 0 {",
 		tests: "TestUnlimited_Adds",
 	},
 	{
@@ -1299,7 +1299,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wrong-limits-uncounted", fault: "calls that wrong limits deny are not counted",
-		file: "generation.go", old: "if rs.fault != nil && q.charge &&", new: "if rs.fault != nil && !q.charge &&",
+		file: "lookup.go", old: "if rs.fault != nil && q.charge &&", new: "if rs.fault != nil && !q.charge &&",
 		tests: "TestWithLimitsFor_Wrong",
 	},
 	{
@@ -1321,7 +1321,7 @@ var ofSash = []mutant{
 	// A bound on the keys.
 	{
 		name: "cap-one-too-many", fault: "one key more than the bound",
-		file: "capacity.go", old: "used >= c.max", new: "used > c.max",
+		file: "keycap.go", old: "used >= c.max", new: "used > c.max",
 		tests: "TestMaxKeys",
 	},
 	{
@@ -1376,7 +1376,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "cap-keeps-the-count-of-the-evicted", fault: "an evicted key still counts",
-		file: "capacity.go", old: "g.release(1)\n\t\treturn nil", new: "return nil",
+		file: "generation.go", old: "g.release(1)\n\t\treturn nil", new: "return nil",
 		tests: "TestMaxKeys",
 	},
 	{
@@ -1398,7 +1398,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "restore-without-checksum", fault: "a flipped bit is restored",
-		file: "restore.go", old: "if s.digest.Sum64() != sum {", new: "if s.digest.Sum64() != sum && sum == 0 {",
+		file: "snapshotblocks.go", old: "if s.digest.Sum64() != sum {", new: "if s.digest.Sum64() != sum && sum == 0 {",
 		tests: "TestRestore",
 	},
 	{
@@ -1577,7 +1577,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-fast-divided-interval", fault: "the same, in one word",
-		file: "tokenbucket.go", old: "uint64(b.Count/step), uint64(b.Window/step)", new: "uint64(step/step), uint64(b.Window/max(1, b.Count))",
+		file: "word.go", old: "uint64(b.Count/step), uint64(b.Window/step)", new: "uint64(step/step), uint64(b.Window/max(1, b.Count))",
 		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -1592,7 +1592,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-fast-late-reading-rewinds", fault: "a late reading sets a token bucket in one word to an earlier time",
-		file: "tokenbucket.go", old: "next = max(word, now) + uint64(n)*l.cost", new: "next = now + uint64(n)*l.cost",
+		file: "word.go", old: "next = max(word, now) + uint64(n)*l.cost", new: "next = now + uint64(n)*l.cost",
 		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -1602,7 +1602,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-fast-burst-off-by-one", fault: "a step too little is enough for a token bucket in one word",
-		file: "tokenbucket.go", old: "l.full, l.span = full, int64((maxSteps-full)/l.rate)", new: "l.full, l.span = full+1, int64((maxSteps-full)/l.rate)",
+		file: "word.go", old: "l.full, l.span = full, int64((maxSteps-full)/l.rate)", new: "l.full, l.span = full+1, int64((maxSteps-full)/l.rate)",
 		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -1617,22 +1617,22 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-before-the-span", fault: "time before the span of a word is taken for time within it",
-		file: "tokenbucket.go", old: "t > l.base && since <= uint64(l.span)", new: "since <= uint64(l.span)",
+		file: "word.go", old: "t > l.base && since <= uint64(l.span)", new: "since <= uint64(l.span)",
 		tests: "TestTokenBucket",
 	},
 	{
 		name: "tokens-after-the-span", fault: "time after the span of a word is taken for time within it",
-		file: "tokenbucket.go", old: "t > l.base && since <= uint64(l.span)", new: "t > l.base",
+		file: "word.go", old: "t > l.base && since <= uint64(l.span)", new: "t > l.base",
 		tests: "TestTokenBucket",
 	},
 	{
 		name: "tokens-in-a-word-that-does-not-hold-them", fault: "a key is charged outside the span of its word",
-		file: "tokenbucket.go", old: "if rs.kind != kindBucket || e.isMulti() {", new: "if rs.kind != kindBucket || e != nil {",
+		file: "kind.go", old: "if rs.kind != kindBucket || e.isMulti() {", new: "if rs.kind != kindBucket || e != nil {",
 		tests: "TestTokenBucket",
 	},
 	{
 		name: "tokens-fast-forgets-the-floor", fault: "the fast path charges a token bucket never charged before the floor",
-		file: "tokenbucket.go", old: "ok && word-1 < maxSteps", new: "ok && word <= maxSteps",
+		file: "word.go", old: "ok && word-1 < maxSteps", new: "ok && word <= maxSteps",
 		tests: "TestEvict",
 	},
 	{
@@ -1662,12 +1662,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-fast-retry-rounded-down", fault: "the same, in one word",
-		file: "tokenbucket.go", old: "(steps + l.rate - 1) / l.rate", new: "steps / l.rate",
+		file: "word.go", old: "(steps + l.rate - 1) / l.rate", new: "steps / l.rate",
 		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "tokens-fast-denied-counts-its-units", fault: "Remaining of a denied call on a token bucket counts the units that were denied",
-		file: "tokenbucket.go", old: "lack -= uint64(n) * l.cost", new: "lack -= uint64(n-n) * l.cost",
+		file: "word.go", old: "lack -= uint64(n) * l.cost", new: "lack -= uint64(n-n) * l.cost",
 		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
 	},
 	{

@@ -1,0 +1,51 @@
+package sash
+
+// A target is one of the keys of a call on several.
+type target struct {
+	key
+	order     int      // among the keys, as the caller gave them
+	claimed   int64    // units that the charge must leave, for calls that wait
+	reserve   bool     // whether the charge may be given back, which takes a multi-limit entry
+	waits     bool     // whether it is of a call that has waited: see evict
+	origins   []origin // then: where the charge was recorded
+	entry     *entry   // nil: none
+	word      uint64   // from which the entry was read or locked
+	locked    bool     // whether this call has locked the entry
+	placement placement
+	resolved  resolved // of a key without an entry
+	ruleset   *ruleset // of the table that the entry is in, or of the key if it has none
+}
+
+// A placement says which entry decides for a target of a call.
+type placement uint8
+
+const (
+	placedOwn         placement = iota // its own, or one that it is to get
+	placedShared                       // one that keys without room share
+	placedWithAnother                  // the one that another target before it shares: both count once
+	placedNowhere                      // none: it has no room, and is refused
+	placedFresh                        // none: its ruleset never charges it, so it is always as a fresh key
+)
+
+// needsEntry reports whether t has no entry, and cannot be charged without.
+func (t *target) needsEntry() bool { return t.entry == nil && t.placement == placedOwn }
+
+// roomFor returns the number of keys among targets that have an entry or are to have one.
+func roomFor(targets []target) (keys int64) {
+	for i := range targets {
+		if targets[i].placement != placedFresh {
+			keys++
+		}
+	}
+	return keys
+}
+
+// anyPlaced reports whether any target has placement p.
+func anyPlaced(targets []target, p placement) bool {
+	for i := range targets {
+		if targets[i].placement == p {
+			return true
+		}
+	}
+	return false
+}

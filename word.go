@@ -1,0 +1,196 @@
+package sash
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// A layout says where the parts of a window.State stand in a word. Only its methods
+// shift bits of that word.
+//
+// Bits (high to low): dead 1 | multi 1, never set here | locked 1 | epoch | prev | curr.
+//
+// prev and curr have as many bits as Count, since they never exceed it. The epoch has the
+// rest. It is the index of the window, counted from the earliest instant that an int64
+// holds, which is epoch 2. So no epoch ever comes again, at any reading of the clock, and
+// the word 0 is that of a key never charged. A limit whose epochs do not fit takes a
+// wideEntry.
+//
+// A word changes only
+//   - to a word of the same epoch with a greater curr;
+//   - to a word of a later epoch;
+//   - to itself locked, and from there to any of these or back;
+//   - to dead, and from there never again.
+//
+// So a word that is not locked comes back only if nothing has happened in between, and a
+// compare-and-swap from it proves that.
+type layout struct {
+	bits  uint8 // of prev, and of curr
+	first int64 // index of the earliest window, less 2
+}
+
+// layoutOf returns the layout of c, and whether c fits into one word.
+func layoutOf(c window.Counter) (l layout, fits bool) {
+	first, _ := c.Locate(math.MinInt64)
+	last, _ := c.Locate(math.MaxInt64)
+	windows := uint64(last) - uint64(first)
+	count := bits.Len64(uint64(c.Count))
+	fits = windows < locked && bits.Len64(windows+2)+2*count <= bits.Len64(locked-1)
+	return layout{uint8(count), first - 2}, fits
+}
+
+func (l layout) pack(w window.State) uint64 {
+	epoch := uint64(w.Index - l.first)
+	return (epoch<<(l.bits&63)|uint64(w.Prev))<<(l.bits&63) | uint64(w.Curr)
+}
+
+func (l layout) unpack(word uint64) window.State {
+	mask := uint64(1)<<(l.bits&63) - 1
+	rest := word >> (l.bits & 63)
+	return window.State{
+		Index: int64(rest>>(l.bits&63)) + l.first,
+		Prev:  int64(rest & mask),
+		Curr:  int64(word & mask),
+	}
+}
+
+// currAlone returns curr, and whether word is of the window of number index with a prev of
+// 0. Like isOf, it is false for a word that is dead, multi or locked.
+func (l layout) currAlone(word uint64, index int64) (curr int64, alone bool) {
+	rest := word - uint64(index-l.first)<<(2*l.bits&63)
+	return int64(rest), rest>>(l.bits&63) == 0
+}
+
+// isOf reports whether word is of the window of number index. It is false for a word that
+// is dead, multi or locked: these bits are above the epoch.
+func (l layout) isOf(word uint64, index int64) bool {
+	return word>>(2*l.bits&63) == uint64(index-l.first)
+}
+
+// A debtLayout says how a window.Debt is kept in one word: as the instant at which the bucket
+// is full, in steps since base. Only its methods scale that word.
+//
+// Bits (high to low): dead 1 | multi 1, never set here | locked 1 | steps 61.
+//
+// Count units in Window nanoseconds are, in lowest terms, rate units in cost nanoseconds. A
+// step is 1/rate of a nanosecond. So a nanosecond is rate steps, a unit is cost steps, and no
+// charge is ever rounded. The word 0 is that of a key never charged: a charge ends after base.
+//
+// A word changes only to a greater one; to itself locked, and from there to a greater one or
+// back; and to dead. So a word that is not locked comes back only if nothing has happened in
+// between, and a compare-and-swap from it proves that.
+//
+// The steps last for span nanoseconds after base: a year at least; if rate is 1, 73 years less
+// the time in which a bucket fills. A key that is charged outside of that gets a multi-limit
+// entry first, which holds any Debt. See ruleset.holds.
+type debtLayout struct {
+	base, span       int64
+	rate, cost, full uint64 // the steps of a nanosecond, of a unit, and of Burst units
+}
+
+const (
+	stepBits = 61
+	maxSteps = 1<<stepBits - 1
+	minSpan  = 365 * int64(day)
+)
+
+// debtLayoutOf returns the layout of b for a limiter whose time begins at origin, and whether
+// the debts of b fit into one word.
+func debtLayoutOf(b window.TokenBucket, origin int64) (l debtLayout, fits bool) {
+	step := b.Step()
+	l.rate, l.cost = uint64(b.Count/step), uint64(b.Window/step)
+	hi, full := bits.Mul64(uint64(b.Burst), l.cost)
+	if hi > 0 || full > maxSteps || l.rate == 0 {
+		return debtLayout{}, false
+	}
+	l.full, l.span = full, int64((maxSteps-full)/l.rate)
+	l.base = window.Plus(origin, -l.span/8) // a few readings may be from before the origin
+	return l, l.span >= minSpan
+}
+
+// steps returns the steps from base to t, and whether a charge at t fits into a word.
+func (l *debtLayout) steps(t int64) (steps uint64, ok bool) {
+	since := uint64(t) - uint64(l.base)
+	return since * l.rate, t > l.base && since <= uint64(l.span)
+}
+
+// unpack returns the debt of word.
+func (l *debtLayout) unpack(b window.TokenBucket, word uint64) window.Debt {
+	if word == 0 {
+		return window.Debt{}
+	}
+	// As late as an instant can be, but a nanosecond before it is full, at least: a Debt
+	// without a Lack is that of a bucket never charged.
+	since := min(word/l.rate-1, math.MaxInt64-uint64(l.base))
+	return window.Debt{At: int64(uint64(l.base) + since), Lack: l.amount(b, word-since*l.rate)}
+}
+
+// pack returns the word of d, and whether d fits into one. It does after a charge at an instant
+// of which steps says so.
+func (l *debtLayout) pack(b window.TokenBucket, d window.Debt) (word uint64, ok bool) {
+	if d.Empty() {
+		return 0, true
+	}
+	since := uint64(d.At) - uint64(l.base)
+	lack := d.Lack.MulDiv(1, uint64(b.Step())) // a whole number of steps
+	if d.At < l.base || since > maxSteps/l.rate || lack.Hi > 0 || lack.Lo > maxSteps-since*l.rate {
+		return 0, false
+	}
+	word = since*l.rate + lack.Lo
+	return word, word >= l.rate // else it is full before base, where unpack has no word for it
+}
+
+// packCharged returns the word of d, the debt after a charge of which ruleset.holds has said
+// that it fits. If the floor has risen past the span since then, the charge is dated at the end
+// of the span.
+func (l *debtLayout) packCharged(b window.TokenBucket, d window.Debt) (word uint64) {
+	word, ok := l.pack(b, d)
+	if !ok {
+		d.At = window.Plus(l.base, l.span)
+		word, _ = l.pack(b, d)
+	}
+	return word
+}
+
+// charge returns the word of a bucket after a charge of n units at t, 0 < n <= Burst, and the
+// steps that it lacks then. If ok is false, the caller must take the slow path: word is locked
+// or dead, of a multi-limit entry, or of a bucket that must start at the floor; or the charge
+// does not fit.
+func (l *debtLayout) charge(word uint64, t, n int64) (next, lack uint64, ok bool) {
+	now, ok := l.steps(t)
+	next = max(word, now) + uint64(n)*l.cost
+	return next, next - now, ok && word-1 < maxSteps
+}
+
+// lackOf returns the steps that a bucket lacks after a call for n units: lack with them, and
+// less without them if they are denied.
+func (l *debtLayout) lackOf(lack uint64, n int64) uint64 {
+	if lack > l.full {
+		lack -= uint64(n) * l.cost
+	}
+	return lack
+}
+
+// remaining returns how many units a bucket holds that lacks lack steps.
+func (l *debtLayout) remaining(lack uint64) int64 {
+	if lack >= l.full {
+		return 0
+	}
+	return int64((l.full - lack) / l.cost)
+}
+
+// time returns how long steps take, rounded up.
+func (l *debtLayout) time(steps uint64) time.Duration {
+	if l.rate > 1 { // which spares most limits a division
+		steps = (steps + l.rate - 1) / l.rate
+	}
+	return time.Duration(steps)
+}
+
+// amount returns steps as an Amount.
+func (l *debtLayout) amount(b window.TokenBucket, steps uint64) window.Amount {
+	return window.Amount{Lo: steps}.MulDiv(uint64(b.Step()), 1)
+}
