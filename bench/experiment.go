@@ -17,8 +17,8 @@ import (
 
 	"github.com/seed-30da4c49/sash/bench/internal/keys"
 	"github.com/seed-30da4c49/sash/bench/internal/peers"
-	"github.com/seed-30da4c49/sash/bench/internal/progress"
 	"github.com/seed-30da4c49/sash/bench/internal/report"
+	"github.com/seed-30da4c49/sash/internal/progress"
 )
 
 // An experiment answers a question by measurements.
@@ -112,7 +112,7 @@ func leftOut(where string, p peers.Peer) string {
 
 // run makes the chosen experiments one after the other. It writes the results of each, and
 // prints its tables.
-func (l *lab) run(ctx context.Context, stdout, stderr io.Writer, d progress.Drawer) error {
+func (l *lab) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := report.CanWrite(l.out); err != nil {
 		return fmt.Errorf("-out: %w", err)
 	}
@@ -128,8 +128,7 @@ func (l *lab) run(ctx context.Context, stdout, stderr io.Writer, d progress.Draw
 	}
 	fmt.Fprintf(stderr, "bench: %s, about %v; %s of memory at most\n", strings.Join(names(chosen), ", "),
 		total.Round(time.Second), humanize.IBytes(uint64(l.budget)))
-	bar := d.Work(total.Milliseconds(), "measuring")
-	defer bar.End()
+	bar := progress.On(stderr, total.Milliseconds(), "measuring")
 	for i, e := range chosen {
 		bar.Describe(e.name)
 		err := plans[i].run(ctx, bar)
@@ -149,7 +148,7 @@ func (p plan) cost() (total time.Duration) {
 }
 
 // run does every step. If none fails, it then frees the garbage before the next experiment.
-func (p plan) run(ctx context.Context, bar progress.Bar) error {
+func (p plan) run(ctx context.Context, bar *progress.Bar) error {
 	for _, s := range p.steps {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -157,7 +156,7 @@ func (p plan) run(ctx context.Context, bar progress.Bar) error {
 		if err := s.do(ctx); err != nil {
 			return err
 		}
-		bar.Add64(s.cost.Milliseconds())
+		bar.Add(s.cost.Milliseconds())
 	}
 	debug.FreeOSMemory()
 	return nil

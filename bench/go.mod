@@ -14,7 +14,6 @@ require (
 	github.com/puzpuzpuz/xsync/v3 v3.5.1
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/redis/rueidis v1.0.79
-	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/seed-30da4c49/sash v0.1.0
 	github.com/seed-30da4c49/sash/sashredis v0.1.0
 	github.com/sethvargo/go-limiter v0.7.1
@@ -22,7 +21,6 @@ require (
 	github.com/stretchr/testify v1.11.1
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/ulule/limiter/v3 v3.11.2
-	golang.org/x/term v0.44.0
 	golang.org/x/time v0.14.0
 	gonum.org/v1/plot v0.17.0
 )
@@ -40,11 +38,9 @@ require (
 	github.com/hashicorp/golang-lru v0.5.4 // indirect
 	github.com/kr/text v0.2.0 // indirect
 	github.com/lufia/plan9stats v0.0.0-20211012122336-39d0f177ccd0 // indirect
-	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/power-devops/perfstat v0.0.0-20240221224432-82ca36839d55 // indirect
-	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/seed-30da4c49/sash/sashredis/goredisconn v0.1.0
 	github.com/seed-30da4c49/sash/sashredis/rueidisconn v0.1.0
 	github.com/tklauser/go-sysconf v0.3.16 // indirect

@@ -39,7 +39,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/seed-30da4c49/sash/bench/internal/progress"
 	"github.com/seed-30da4c49/sash/bench/internal/report"
 	"github.com/seed-30da4c49/sash/internal/command"
 )
@@ -55,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return command.Refuse("bench", err, o.usage, stdout, stderr)
 	}
 	here := report.Here(ctx, commandLine(args))
-	err = newLab(o, here).run(ctx, stdout, stderr, progress.On(stderr))
+	err = newLab(o, here).run(ctx, stdout, stderr)
 	switch {
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "bench: interrupted; what was measured is written")

@@ -18,10 +18,10 @@ import (
 
 	"github.com/seed-30da4c49/sash/bench/internal/keys"
 	"github.com/seed-30da4c49/sash/bench/internal/peers"
-	"github.com/seed-30da4c49/sash/bench/internal/progress"
 	"github.com/seed-30da4c49/sash/bench/internal/report"
 	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/progress"
 	"github.com/seed-30da4c49/sash/internal/race"
 )
 
@@ -176,7 +176,7 @@ func TestPlan_StopsInTheMiddleAndKeepsWhatItHas(t *testing.T) {
 	require.NoError(t, err)
 	for calls := range 60 {
 		p := planSpeed(newLab(o, report.Environment{Free: 4 << 30}))
-		err := p.run(&countdown{t.Context(), calls}, progress.On(nil).Work(1, ""))
+		err := p.run(&countdown{t.Context(), calls}, progress.On(nil, 1, ""))
 		require.ErrorIs(t, err, context.Canceled)
 		r, err := p.result()
 		require.NoError(t, err)
@@ -291,7 +291,7 @@ func TestRun_LeavesOutWhatDoesNotFit(t *testing.T) {
 	l := freeOf(t, 256<<20, "-quick", "-keys", "1,2_000_000_000", "-grow", "1_000_000_000", "-peers", "go-limiter", "-rounds", "1", "-out", t.TempDir())
 	l.experiments = []string{"speed", "memory"}
 	var stdout bytes.Buffer
-	require.NoError(t, l.run(t.Context(), &stdout, io.Discard, progress.On(nil)))
+	require.NoError(t, l.run(t.Context(), &stdout, io.Discard))
 	require.Contains(t, stdout.String(), "**Left out** with 2000M keys: go-limiter would take more than 60 % of the free memory.")
 	require.Contains(t, stdout.String(), "**Left out** with 2000M keys: sash would take more than 60 % of the free memory.")
 	require.Empty(t, planTail(l).steps)

@@ -36,9 +36,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-30da4c49/sash/bench/internal/progress"
 	"github.com/seed-30da4c49/sash/bench/internal/report"
 	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/progress"
 )
 
 func main() {
@@ -165,7 +165,7 @@ func resultsHere(quick bool) string {
 type lab struct {
 	*options
 	*server
-	bar    progress.Bar
+	bar    *progress.Bar
 	result report.Result
 	found  []record
 	goals  goals
@@ -193,8 +193,7 @@ func (o *options) run(ctx context.Context, here report.Environment, stdout, stde
 	if err != nil {
 		return err
 	}
-	l := &lab{options: o, server: s, bar: progress.On(stderr).Work(-1, "measuring")}
-	defer l.bar.End()
+	l := &lab{options: o, server: s, bar: progress.On(stderr, -1, "measuring")}
 	begin := time.Now()
 	for _, p := range parts {
 		if err == nil && slices.Contains(o.only, p.name) {

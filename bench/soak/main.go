@@ -47,8 +47,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash/internal/command"
-
-	"golang.org/x/term"
+	"github.com/seed-30da4c49/sash/internal/progress"
 )
 
 func main() {
@@ -76,7 +75,7 @@ func invoke(ctx context.Context, args []string, build build, stdout, stderr io.W
 	case err != nil:
 		return command.Usage
 	}
-	r := run(ctx, o, terminal(stderr))
+	r := run(ctx, o, progress.Terminal(stderr))
 	if err := r.write(stdout, o.json); err != nil {
 		fmt.Fprintf(stderr, "soak: writing the report: %v\n", err)
 		return command.Failed
@@ -115,12 +114,4 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 		fmt.Fprintf(stderr, "soak: %v\nsoak: -h explains the flags\n", err)
 	}
 	return err
-}
-
-// terminal returns w if it is a terminal, and else io.Discard.
-func terminal(w io.Writer) io.Writer {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return w
-	}
-	return io.Discard
 }

@@ -10,18 +10,18 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
-	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+	"github.com/seed-30da4c49/sash/internal/progress"
 )
 
 // replay reads the files, and replays them under each policy.
-func (o *options) replay(ctx context.Context, stdin io.Reader, p progress.Drawer) ([]report, error) {
+func (o *options) replay(ctx context.Context, stdin io.Reader, stderr io.Writer) ([]report, error) {
 	size, err := traffic.CheckFiles(o.files)
 	if err != nil {
 		return nil, err
 	}
-	bar := p.Bytes(size, "replaying")
-	defer bar.End()
+	bar := progress.On(stderr, size, "replaying")
+	defer bar.Clear()
 	var reports []report
 	for _, files := range o.streams() {
 		trials, err := o.newTrials()

@@ -149,7 +149,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
 	"github.com/seed-30da4c49/sash/internal/command"
 )
 
@@ -159,7 +158,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil {
 		return command.Refuse("sash replay", err, o.usage, stdout, stderr)
 	}
-	reports, err := o.replay(ctx, stdin, progress.On(stderr))
+	reports, err := o.replay(ctx, stdin, stderr)
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "sash replay: interrupted, no report")

@@ -80,9 +80,9 @@ import (
 	"io"
 	"os"
 
-	"github.com/seed-30da4c49/sash/cmd/sash/internal/progress"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/progress"
 )
 
 const name = "sash suggest"
@@ -93,7 +93,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil {
 		return command.Refuse(name, err, o.usage, stdout, stderr)
 	}
-	r, err := o.suggest(ctx, stdin, progress.On(stderr))
+	r, err := o.suggest(ctx, stdin, stderr)
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, name+": interrupted, no report")
@@ -110,13 +110,13 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 // suggest reads the files, and returns the report.
-func (o *options) suggest(ctx context.Context, stdin io.Reader, p progress.Drawer) (*report, error) {
+func (o *options) suggest(ctx context.Context, stdin io.Reader, stderr io.Writer) (*report, error) {
 	size, err := traffic.CheckFiles(o.files)
 	if err != nil {
 		return nil, err
 	}
-	bar := p.Bytes(size, "reading")
-	defer bar.End()
+	bar := progress.On(stderr, size, "reading")
+	defer bar.Clear()
 	s := newStudy(o.windows, o.estimate())
 	t, err := traffic.Read(ctx, &o.Settings, o.files, stdin, bar, s.take)
 	if err != nil {
