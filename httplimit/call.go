@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
@@ -25,7 +27,7 @@ type call struct {
 	keys     []byte        // keys of all takes, one after the other
 	identity []byte        // of the latest take
 	names    []string
-	buffer   headerBuffer
+	buffer   fields.Buffer
 	running  *policy  // policy whose functions are running; nil: none
 	reserved bool     // whether a take has a reservation
 	missed   []missed // shadows that could not decide it, to be reported
@@ -49,11 +51,11 @@ type take struct {
 	longIdentity     string // the identity if the key has only its digest, and events may contain it
 	cost             int64
 	decision         sash.Decision
-	quota            *quota        // the quota that has decided
+	quota            *quota.Quota  // the quota that has decided
 	ownQuota         bool          // whether quota is one of the policy's
 	next             sash.Decision // on one unit more than remains
 	nextKnown        bool          // whether next is set
-	leastQuota       *quota        // the quota with the least left
+	leastQuota       *quota.Quota  // the quota with the least left
 	moreAfter        time.Duration // until leastQuota has more left, or sash.Never
 	remaining        int64         // units left now
 	remainingText    string        // remaining in digits, if RateLimit has it
@@ -214,16 +216,16 @@ func logPanic(r *http.Request, p *policy, fault any) {
 // collectTakes fills takes, and reports whether the identity can be told for all
 // enforced policies.
 func (c *call) collectTakes(r *http.Request) bool {
-	matched := c.routesOf(r)
+	matched := c.routes.Of(r)
 	for _, p := range c.policies[:c.firstShadow] {
-		if matched.has(p.route) && !c.addTake(p, r) {
+		if matched.Has(p.route) && !c.addTake(p, r) {
 			c.observe(&take{policy: p}, Unidentified)
 			return false
 		}
 	}
 	c.enforced = len(c.takes)
 	for _, p := range c.policies[c.firstShadow:] {
-		if matched.has(p.route) {
+		if matched.Has(p.route) {
 			c.addShadowTake(p, r)
 		}
 	}

@@ -62,7 +62,7 @@ func (c *call) denial(d *sash.Decision) Denial {
 	result := Denial{RetryAfter: d.RetryAfter, Err: c.err}
 	for i := range c.takes[:c.enforced] {
 		if t := &c.takes[i]; !t.decision.Allowed {
-			result.Violated = append(result.Violated, t.quota.name)
+			result.Violated = append(result.Violated, t.quota.Name)
 			result.RetryAfter = max(result.RetryAfter, t.decision.RetryAfter)
 		}
 	}
@@ -75,7 +75,7 @@ func (c *call) denial(d *sash.Decision) Denial {
 	t.decision, t.remaining = *d, d.Remaining
 	t.ensureNext(c.limiter)
 	t.setQuota()
-	result.Violated = append(result.Violated, t.quota.name)
+	result.Violated = append(result.Violated, t.quota.Name)
 	return result
 }
 
@@ -103,7 +103,7 @@ func (t *take) setQuota() { t.quota, t.ownQuota = t.quotaOf(t.decision.Limit) }
 // more left.
 func (t *take) setLeastQuota() {
 	t.leastQuota, t.moreAfter = t.quota, t.next.RetryAfter
-	if t.next.Limit != t.quota.limit {
+	if t.next.Limit != t.quota.Limit {
 		t.leastQuota, _ = t.quotaOf(t.next.Limit)
 	}
 }

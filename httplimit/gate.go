@@ -2,8 +2,10 @@ package httplimit
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -105,7 +107,8 @@ func (t *Transport) domain(key string) string {
 	if t.Key != nil {
 		return key
 	}
-	return domainOf(key)
+	host, _, _ := strings.Cut(key, "/") // what follows is a method
+	return hostname.Domain(host)
 }
 
 // ensureRoom makes room for one more hold, in domain and until then, and reports whether

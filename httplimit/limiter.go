@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
@@ -53,7 +54,7 @@ func New(options ...Option) (*Limiter, error) {
 	if inspection.SweepInterval != 0 {
 		l.sweepInterval = inspection.SweepInterval
 	}
-	t := newTable(c.policies, l.foldPaths, l.ownLimitsFor, nil)
+	t := newTable(c.policies, l.paths, l.ownLimitsFor, nil)
 	l.table.Store(t)
 	l.sections.init(t)
 	if l.openStore != nil {
@@ -188,3 +189,7 @@ func (l *Limiter) Close() error {
 	}
 	return l.limiter.Close()
 }
+
+// FoldsPaths reports whether l was given [WithPathFolding]. Adapters of routers that serve
+// several spellings of a path alike ask for it.
+func (l *Limiter) FoldsPaths() bool { return l.paths == route.Folded }

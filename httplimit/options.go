@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
@@ -22,7 +24,7 @@ type config struct {
 	sizeHint      int
 	sweepInterval time.Duration
 	forSash       []sash.Option // more options of the sash.Limiter
-	foldPaths     bool
+	paths         route.Paths
 	headers       headers
 	observers     []func(Event)
 	eventFields   eventFields
@@ -109,7 +111,7 @@ func WithSash(options ...sash.Option) Option {
 // A policy keeps every request that it has without the option. The path of a Pattern
 // must be clean.
 func WithPathFolding() Option {
-	return optionFunc(func(c *config) { c.foldPaths = true })
+	return optionFunc(func(c *config) { c.paths = route.Folded })
 }
 
 // WithoutRateLimit omits RateLimit-Policy and RateLimit. By default, they are on every
@@ -222,7 +224,7 @@ func WithUnidentified(h http.Handler) Option {
 func configure(options []Option) (config, error) {
 	c := config{
 		headers:      headers{standard: true},
-		unidentified: answerUnidentified,
+		unidentified: http.HandlerFunc(fields.AnswerUnidentified),
 	}
 	for i, o := range options {
 		if p, ok := o.(*Policy); o == nil || ok && p == nil {

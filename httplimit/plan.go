@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
@@ -40,23 +41,14 @@ func (p *Policy) planFaults(called string, fault func(wrapped error, format stri
 		switch limits := p.Plans[plan]; {
 		case plan == "":
 			fault(sash.ErrInvalidOption, `Plans: the plan "" is Limits, and must not be among Plans`)
-		case !printable(plan):
+		case !fields.Printable(plan):
 			fault(sash.ErrInvalidOption, "Plans: the name of a plan must be printable ASCII, got %q", plan)
 		case len(limits) == 0:
 			fault(sash.ErrNoLimit, "plan %q: its limits must not be empty", plan)
 		default:
-			for _, err := range bridge.LimitFaults(p.carried(limits)) {
+			for _, err := range bridge.LimitFaults(p.deciding(limits)) {
 				add(fmt.Errorf("httplimit: %s: plan %q: %w", called, plan, err))
 			}
 		}
 	}
-}
-
-// allLimits returns the Limits of p, and then those of each plan, in the order of their names.
-func (p *Policy) allLimits() [][]sash.Limit {
-	all := [][]sash.Limit{p.Limits}
-	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
-		all = append(all, p.Plans[plan])
-	}
-	return all
 }

@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
+	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 	"github.com/seed-30da4c49/sash/internal/bridge"
-	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // A Policy defines which requests share a quota, and how large the quota is. It is an
@@ -167,9 +167,8 @@ type Policy struct {
 
 func (p Policy) apply(c *config) { c.policies = append(c.policies, p) }
 
-// faults returns every fault of p. number counts the policies from 1; folded reports
-// whether paths are folded.
-func (p *Policy) faults(number int, folded bool) (faults []error) {
+// faults returns every fault of p. number counts the policies from 1.
+func (p *Policy) faults(number int, paths route.Paths) (faults []error) {
 	called := "policy " + strconv.Itoa(number)
 	if p.Name != "" {
 		called = "policy " + strconv.Quote(p.Name)
@@ -180,23 +179,23 @@ func (p *Policy) faults(number int, folded bool) (faults []error) {
 	if p.Name == "" {
 		fault(sash.ErrInvalidOption, "Name must not be empty")
 	}
-	if !printable(p.Name) {
+	if !fields.Printable(p.Name) {
 		fault(sash.ErrInvalidOption, "Name must be printable ASCII, got %q", p.Name)
 	}
-	if !printable(p.Unit) {
+	if !fields.Printable(p.Unit) {
 		fault(sash.ErrInvalidOption, "Unit must be printable ASCII, got %q", p.Unit)
 	}
 	if p.Key == nil {
 		fault(sash.ErrInvalidOption, "Key must not be nil")
 	}
-	if _, err := newRoute(p.Pattern, folded); err != nil {
+	if err := route.Fault(p.Pattern, paths); err != nil {
 		fault(sash.ErrInvalidOption, "Pattern: %v", err)
 	}
 	if len(p.Limits) == 0 {
 		fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
 	p.Queue.faults(fault)
-	for _, err := range bridge.LimitFaults(p.carried(p.Limits)) {
+	for _, err := range bridge.LimitFaults(p.deciding(p.Limits)) {
 		faults = append(faults, fmt.Errorf("httplimit: %s: %w", called, err))
 	}
 	p.planFaults(called, fault, func(err error) { faults = append(faults, err) })
@@ -205,7 +204,7 @@ func (p *Policy) faults(number int, folded bool) (faults []error) {
 
 // validatePolicies returns every fault of policies in one error. They were given to the function
 // of that name.
-func validatePolicies(function string, policies []Policy, folded bool) error {
+func validatePolicies(function string, policies []Policy, paths route.Paths) error {
 	var faults []error
 	if len(policies) == 0 {
 		faults = append(faults, fmt.Errorf("httplimit: %s needs a Policy: %w", function, sash.ErrInvalidOption))
@@ -213,8 +212,8 @@ func validatePolicies(function string, policies []Policy, folded bool) error {
 	owner := map[string]int{}
 	for i := range policies {
 		p := &policies[i]
-		faults = append(faults, p.faults(i+1, folded)...)
-		for _, name := range p.allQuotaNames() {
+		faults = append(faults, p.faults(i+1, paths)...)
+		for _, name := range quota.Names(p.Name, p.Limits, p.Plans) {
 			if first, taken := owner[name]; taken && name != "" && first != i+1 { // not another plan of p
 				faults = append(faults, fmt.Errorf("httplimit: policies %d and %d: both have a quota named %q: %w", first, i+1, name, sash.ErrInvalidOption))
 			}
@@ -222,51 +221,6 @@ func validatePolicies(function string, policies []Policy, folded bool) error {
 		}
 	}
 	return errors.Join(faults...)
-}
-
-// quotaLimits returns the limits that are quotas: all but sash.Unlimited.
-func (p *Policy) quotaLimits() []sash.Limit {
-	return slices.DeleteFunc(slices.Clone(p.Limits), isUnlimited)
-}
-
-func isUnlimited(l sash.Limit) bool { return l == sash.Unlimited() }
-
-// quotaNames returns the names that clients see: the name of the policy and, if it has
-// several limits, the name of each.
-func (p *Policy) quotaNames() []string {
-	names, limits := []string{p.Name}, p.quotaLimits()
-	if len(limits) < 2 {
-		return names
-	}
-	of := map[time.Duration]int{}
-	for _, l := range limits {
-		name := p.Name + "-" + shortDuration(l.Window)
-		if of[l.Window]++; of[l.Window] > 1 {
-			name += "-" + strconv.Itoa(of[l.Window])
-		}
-		names = append(names, name)
-	}
-	return names
-}
-
-// allQuotaNames returns the quotaNames under each plan, some of them several times.
-func (p *Policy) allQuotaNames() (names []string) {
-	for _, limits := range p.allLimits() {
-		under := Policy{Name: p.Name, Limits: limits}
-		names = append(names, under.quotaNames()...)
-	}
-	return names
-}
-
-// shortDuration writes a window in its shortest form: 1m and not 1m0s.
-func shortDuration(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
-	case d%time.Minute == 0:
-		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
-	}
-	return strings.ReplaceAll(d.String(), "µ", "u") // names are ASCII
 }
 
 // A policy is a Policy in compiled form.
@@ -278,29 +232,8 @@ type policy struct {
 	route       int                // index among the routes of the limiter
 	settles     bool               // whether a charge may change after the response
 	pace        sash.Limit         // the limit with the longest Window, which orders policies
-	quotas      []quota
+	quotas      []quota.Quota
 	policyField string // all quotas as in RateLimit-Policy, without pk
-}
-
-// A quota is one limit of a policy in the form that clients see.
-type quota struct {
-	limit       sash.Limit
-	name        string
-	quoted      string // name as an RFC 9651 String
-	policyField string // the quota as in RateLimit-Policy, without pk
-	unitsText   string // its units, in digits
-}
-
-// unitsAndWindow returns the quota that l is to clients: units, and the time in which a
-// client that has spent them has as many again. These are Count and Window, except of a
-// token bucket. That grants Burst units at once, and an empty bucket fills in
-// Burst*Window/Count: rounded up, and at most sash.Never.
-func unitsAndWindow(l sash.Limit) (units int64, within time.Duration) {
-	if l.Algorithm != sash.TokenBucket || l.Count == 0 { // a Count of 0 grants nothing
-		return l.Count, l.Window
-	}
-	b := window.TokenBucket{Count: l.Count, Window: int64(l.Window), Burst: l.Burst}
-	return l.Burst, b.ResetAfter(b.Cost(l.Burst))
 }
 
 // newPolicy compiles a valid Policy.
@@ -308,45 +241,40 @@ func newPolicy(p Policy, number, route int) *policy {
 	made := &policy{Policy: p, number: number, route: route}
 	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
-	names, limits := p.quotaNames(), made.quotaLimits()
-	if len(limits) > 1 {
-		names = names[1:]
-	}
-	for i, l := range limits {
-		q := made.newQuota(l, names[i])
-		made.quotas = append(made.quotas, *q)
+	made.quotas = quota.Of(p.Name, p.Limits, p.Unit)
+	for i, q := range made.quotas {
 		if i > 0 {
 			made.policyField += ", "
 		}
-		made.policyField += q.policyField
+		made.policyField += q.Policy
 	}
-	made.Limits = p.carried(p.Limits)
+	made.Limits = p.deciding(p.Limits)
 	return made
 }
 
-// newQuota returns the quota of a limit under that name.
-func (p *policy) newQuota(l sash.Limit, name string) *quota {
-	quoted := appendString(nil, name)
-	units, window := unitsAndWindow(l)
-	field := appendQuota(quoted, units, window, p.Unit)
-	return &quota{l, name, string(quoted), string(field), strconv.FormatInt(units, 10)}
+// deciding returns the limits by which p decides, given those of the policy or of a plan.
+func (p *Policy) deciding(limits []sash.Limit) []sash.Limit {
+	if p.Settle == nil {
+		return limits
+	}
+	return quota.WithCarriers(limits)
 }
 
 // quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not,
 // the key was given limits of its own, for example by [sash.Limiter.SetLimits], and the
 // quota is made for that limit.
-func (p *policy) quotaOf(l sash.Limit) (q *quota, own bool) {
+func (p *policy) quotaOf(l sash.Limit) (q *quota.Quota, own bool) {
 	for i := range p.quotas {
-		if q = &p.quotas[i]; q.limit == l {
+		if q = &p.quotas[i]; q.Limit == l {
 			return q, true
 		}
 	}
 	for i := range p.quotas { // a limit that carries debts has the quota of the one that forgets them
-		if q = &p.quotas[i]; p.Settle != nil && forgetsDebts(q.limit) && carrier(q.limit) == l {
+		if q = &p.quotas[i]; p.Settle != nil && quota.Carries(l, q.Limit) {
 			return q, true
 		}
 	}
-	return p.newQuota(l, p.Name), false
+	return quota.New(l, p.Name, p.Unit), false
 }
 
 // cost returns the cost of r in units.

@@ -55,7 +55,7 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 	}
 	l.reconfiguring.Lock()
 	defer l.reconfiguring.Unlock()
-	next := newTable(policies, l.foldPaths, l.ownLimitsFor, l.table.Load())
+	next := newTable(policies, l.paths, l.ownLimitsFor, l.table.Load())
 	bridge.Reconfigure(l.limiter, bridge.Setup{
 		Limits:        next.base.Limits,
 		LimitsFor:     next.limitsFor,
@@ -80,7 +80,7 @@ func (l *Limiter) dropLimitsOfGone(t *table) {
 // checkPolicies records all faults of the policies, for the function of that name.
 func (c *config) checkPolicies(function string) {
 	c.checkQueues()
-	c.faults = append(c.faults, validatePolicies(function, c.policies, c.foldPaths))
+	c.faults = append(c.faults, validatePolicies(function, c.policies, c.paths))
 }
 
 // exchange makes next the table, at the instant at which publish, which publishes the limits of

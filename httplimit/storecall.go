@@ -204,7 +204,7 @@ func (c *storeCall) explain(d *Denial) {
 		case t.unlimited() && stored.err != nil:
 			undecided = stored.err
 		default:
-			violated = append(violated, t.quota.name)
+			violated = append(violated, t.quota.Name)
 		}
 		d.By = stored.by
 	}

@@ -3,10 +3,11 @@ package httplimit
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
+	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
@@ -19,11 +20,7 @@ type table struct {
 	mayQueue    bool          // whether a policy has a Queue
 	replaced    chan struct{} // closed once another table has replaced this one: requests that wait start over
 
-	routes     []*route
-	byHost     bool        // whether a route has a host
-	depth      int         // number of segments of the longest pattern
-	foldPaths  bool        // whether paths are folded
-	routeCache *routeCache // nil: the only route is every request
+	routes route.Table
 
 	// Keys of the sash.Limiter begin with the number of a variant.
 	variants []*policy                     // the policies and, for each of their plans, another one
@@ -41,12 +38,12 @@ type variant struct{ policy, plan string }
 // none. A variant that is in both has the same number in both, and so keeps its keys. No other
 // number is used twice. So a policy that was taken away and comes again begins anew, even if
 // requests that were charged under it before are still being served.
-func newTable(policies []Policy, foldPaths bool, own func(string) []sash.Limit, former *table) *table {
+func newTable(policies []Policy, paths route.Paths, own func(string) []sash.Limit, former *table) *table {
 	if former == nil {
 		former = new(table)
 	}
 	t := &table{
-		given: clonePolicies(policies), foldPaths: foldPaths, own: own,
+		given: clonePolicies(policies), own: own, routes: route.NewTable(paths),
 		numbers: make(map[variant]int), byNumber: make(map[int]*policy), next: former.next,
 		replaced: make(chan struct{}),
 	}
@@ -61,7 +58,7 @@ func newTable(policies []Policy, foldPaths bool, own func(string) []sash.Limit, 
 	}
 	t.firstShadow = len(enforced)
 	for _, p := range append(enforced, shadows...) {
-		t.policies = append(t.policies, t.newVariant(p, "", t.routeFor(p.Pattern), former))
+		t.policies = append(t.policies, t.newVariant(p, "", t.routes.Add(p.Pattern), former))
 	}
 	for _, p := range t.policies {
 		t.addPlans(p, former)
@@ -70,9 +67,6 @@ func newTable(policies []Policy, foldPaths bool, own func(string) []sash.Limit, 
 		if still := t.byNumber[former.base.number]; still != nil {
 			t.base = still // its keys need not be converted
 		}
-	}
-	if len(t.routes) > 1 || t.routes[0].mux != nil {
-		t.routeCache = new(routeCache)
 	}
 	return t
 }
@@ -102,23 +96,6 @@ func (t *table) addPlans(p *policy, former *table) {
 		}
 		p.plans[plan] = t.newVariant(under, plan, p.route, former)
 	}
-}
-
-// routeFor returns the index of the route of a valid pattern. It appends the route if
-// no policy before has had that pattern.
-func (t *table) routeFor(pattern string) int {
-	i := slices.IndexFunc(t.routes, func(r *route) bool { return r.pattern == pattern })
-	if i >= 0 {
-		return i
-	}
-	r, err := newRoute(pattern, t.foldPaths)
-	if err != nil {
-		panic(err) // validatePolicies has made the same route
-	}
-	t.routes = append(t.routes, r)
-	t.byHost = t.byHost || r.hosted
-	t.depth = max(t.depth, strings.Count(pattern, "/"))
-	return len(t.routes) - 1
 }
 
 // policy returns the policy of that name, nil if there is none.
@@ -166,7 +143,7 @@ func (t *table) sweepInterval() time.Duration {
 	var longest time.Duration
 	for _, p := range t.variants {
 		for _, limit := range p.Limits {
-			_, window := unitsAndWindow(limit)
+			_, window := quota.UnitsAndWindow(limit)
 			longest = max(longest, window)
 		}
 	}

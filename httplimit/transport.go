@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
@@ -213,8 +215,8 @@ func ByHost() KeyFunc {
 
 // urlHost returns the host of u in canonical spelling, or "" if u has none.
 func urlHost(u *url.URL) string {
-	host, port, _ := cutPort(u.Host)
-	host = canonicalName(host)
+	host, port, _ := hostname.CutPort(u.Host)
+	host = hostname.CanonicalName(host)
 	if strings.IndexByte(host, ':') >= 0 {
 		host = "[" + host + "]"
 	}
@@ -351,7 +353,7 @@ func (t *Transport) clock() sash.Clock {
 // RateLimit, at most MaxHold. It is what RoundTrip does with a response. The key must be one
 // that Admit has returned.
 func (t *Transport) Obey(key string, response *http.Response) {
-	t.HoldBack(key, requestedWait(response))
+	t.HoldBack(key, fields.RequestedWait(response))
 }
 
 // HoldBack holds key back for d from now, at most MaxHold. It never shortens a hold. If d is

@@ -568,7 +568,7 @@ func TestTransport_HostsOfADomain(t *testing.T) {
 		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "[2001:db8::1]:80": "2001:db8::/48", "[2001:db8:0:7::1]": "2001:db8::/48",
 		"[fe80::1%eth0]:80": "fe80::/48", "api.example.com:443/pkg.Service/Method": "example.com", "": "",
 	} {
-		require.Equal(t, want, domainOf(host), host)
+		require.Equal(t, want, new(Transport).domain(host), host)
 	}
 }
 

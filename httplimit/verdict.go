@@ -3,6 +3,8 @@ package httplimit
 import (
 	"net/http"
 	"strconv"
+
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
 
 // A Verdict is the answer of [Limiter.Decide] to one request.
@@ -84,7 +86,7 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
 	case Unidentified:
 		l.unidentified.ServeHTTP(w, r)
 	case Failed:
-		answerPanic(w)
+		fields.AnswerFailed(w)
 	default:
 		panic("httplimit: Refuse: no request is refused whose Outcome is " + strconv.Quote(v.Outcome.String()))
 	}

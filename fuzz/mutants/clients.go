@@ -4,7 +4,7 @@ package main
 var ofClients = []mutant{
 	{
 		name: "client-error-obeys-quota", fault: "a 503 holds back by the quota of a request that was admitted",
-		file: "httplimit/retryafter.go", old: "ok || !denied {", new: "ok {",
+		file: "httplimit/internal/fields/retryafter.go", old: "ok || !denied {", new: "ok {",
 		tests: "TestModel_Clients",
 	},
 	{
@@ -29,12 +29,12 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-ports-are-owners", fault: "each port of a host may have the holds of a domain",
-		file: "httplimit/hold.go", old: "		return name\n	}\n	kept", new: "		return host\n	}\n	kept",
+		file: "httplimit/internal/hostname/domain.go", old: "		return name\n	}\n	kept", new: "		return host\n	}\n	kept",
 		tests: "TestModel_Clients",
 	},
 	{
 		name: "client-short-names-are-owners", fault: "each name below a short second label of a country may have the holds of a domain",
-		file: "httplimit/suffix.go", old: "strings.Contains(secondLabels[label], top)", new: "len(label) <= 3",
+		file: "httplimit/internal/hostname/suffix.go", old: "strings.Contains(secondLabels[label], top)", new: "len(label) <= 3",
 		tests: "TestTransport_AShortDomain|TestTransport_HostsOfADomain",
 	},
 	{
@@ -44,7 +44,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-now-is-absent", fault: "a Retry-After of 0 gives way to RateLimit",
-		file: "httplimit/retryafter.go", old: "if d, ok := retryAfterOf(response); ok ||", new: "if d, ok := retryAfterOf(response); ok && d > 0 ||",
+		file: "httplimit/internal/fields/retryafter.go", old: "if d, ok := retryAfterOf(response); ok ||", new: "if d, ok := retryAfterOf(response); ok && d > 0 ||",
 		tests: "TestModel_Clients",
 	},
 	{

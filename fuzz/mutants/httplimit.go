@@ -45,7 +45,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "transport-obeys-admitted", fault: "the RateLimit of an admitted answer holds back",
-		file: "httplimit/retryafter.go", old: "response.StatusCode != http.StatusServiceUnavailable {\n\t\treturn 0", new: "response.StatusCode != http.StatusServiceUnavailable {\n\t\treturn rateLimitWait(response.Header)",
+		file: "httplimit/internal/fields/retryafter.go", old: "response.StatusCode != http.StatusServiceUnavailable {\n\t\treturn 0", new: "response.StatusCode != http.StatusServiceUnavailable {\n\t\treturn rateLimitWait(response.Header)",
 		tests: "TestTransport_HoldsBackAsAsked",
 	},
 	{

@@ -34,7 +34,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-least-of-several", fault: "RateLimit names the limit that has decided, though another one has less left",
-		file: "httplimit/decision.go", old: "if t.next.Limit != t.quota.limit {", new: "if t == nil {",
+		file: "httplimit/decision.go", old: "if t.next.Limit != t.quota.Limit {", new: "if t == nil {",
 		tests: "TestModel$",
 	},
 	{
@@ -49,7 +49,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-host-of-the-last", fault: "hosts are compared as names only if the last of several patterns has one",
-		file: "httplimit/table.go", old: "t.byHost = t.byHost || r.hosted", new: "t.byHost = r.hosted",
+		file: "httplimit/internal/route/table.go", old: "t.byHost = t.byHost || r.hosted", new: "t.byHost = r.hosted",
 		tests: "TestModel$",
 	},
 }

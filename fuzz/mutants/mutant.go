@@ -28,7 +28,7 @@ type mutant struct {
 // package: first the package of m's file, which is the one above the file if that is a script.
 // Then comes the root package, which is ".". Most tests of sashredis are in a module of their own,
 // and its histories come last. So are those of connectlimit. The tests of what connectlimit and
-// grpclimit share are theirs. The model of cmd/sash, a module of its own, is in the package of replay.
+// grpclimit share are theirs. The rooms of httplimit are tested through it. The model of cmd/sash, a module of its own, is in the package of replay.
 func (m mutant) packages() []string {
 	own := path.Dir(m.file)
 	if path.Ext(m.file) == ".lua" {
@@ -45,6 +45,8 @@ func (m mutant) packages() []string {
 		return []string{own}
 	case strings.HasPrefix(own, "cmd/sash/"):
 		return []string{ofModelOfSash, own}
+	case strings.HasPrefix(own, "httplimit/internal/"):
+		return []string{"httplimit", own}
 	case own == "grpclimit":
 		return []string{own}
 	case own == "connectlimit":

@@ -1294,7 +1294,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "unlimited-is-told", fault: "clients are told of a quota where there is none",
-		file: "httplimit/policy.go", old: "return l == sash.Unlimited()", new: "return false",
+		file: "httplimit/internal/quota/quota.go", old: "return l == sash.Unlimited()", new: "return false",
 		tests: "TestHeaders_OfUnlimited",
 	},
 	{

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 )
 
 // An Option tells [Load] and [Parse] of a function that a file may name, or of the limiter.
@@ -12,12 +13,12 @@ type Option func(*options)
 
 // options are the options of one Load or Parse.
 type options struct {
-	keys      map[string]httplimit.KeyFunc
-	costs     map[string]func(*http.Request) int64
-	skips     map[string]func(*http.Request) bool
-	settles   map[string]func(*httplimit.Response) int64
-	plansOf   map[string]func(*http.Request) string
-	foldPaths bool
+	keys    map[string]httplimit.KeyFunc
+	costs   map[string]func(*http.Request) int64
+	skips   map[string]func(*http.Request) bool
+	settles map[string]func(*httplimit.Response) int64
+	plansOf map[string]func(*http.Request) string
+	paths   route.Paths
 }
 
 func newOptions(given []Option) (o options) {
@@ -73,7 +74,7 @@ func WithPlan(name string, plan func(*http.Request) string) Option {
 // WithPathFolding says that the policies are for a limiter with [httplimit.WithPathFolding]. The
 // paths of their patterns must then be clean.
 func WithPathFolding() Option {
-	return func(o *options) { o.foldPaths = true }
+	return func(o *options) { o.paths = route.Folded }
 }
 
 // check panics if the function of that name was given a name that files cannot use, or nil: that

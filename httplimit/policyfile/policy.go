@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/httplimit/internal/bridge"
+	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 )
 
 // fileFields are the fields of a file.
@@ -75,14 +75,11 @@ func (r *reader) pattern(v value) string {
 	if !ok {
 		return ""
 	}
-	if err := bridge.PatternFault(pattern, r.foldPaths); err != nil {
+	if err := route.Fault(pattern, r.paths); err != nil {
 		r.faultAt(v.place, v.path, err)
 	}
 	return pattern
 }
-
-// quotaNames returns the names of the quotas of p.
-func quotaNames(p httplimit.Policy) []string { return bridge.QuotaNames(p) }
 
 const (
 	maxLimits    = 64      // limits of a policy, or of a plan

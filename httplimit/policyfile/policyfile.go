@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 )
 
 // Load returns the policies in the file of that path, as [Parse] does. If the file cannot be
@@ -95,7 +96,7 @@ func (r *reader) try(file value, policies []httplimit.Policy) {
 	for _, p := range policies {
 		options = append(options, p)
 	}
-	if r.foldPaths {
+	if r.paths == route.Folded {
 		options = append(options, httplimit.WithPathFolding())
 	}
 	limiter, err := httplimit.New(options...)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 )
 
 // A reader reads policies from the nodes of a file. Its methods record each fault, and go on.
@@ -43,7 +45,7 @@ func (v value) named(name string) value {
 // pathOf returns the path to the value of that name in the mapping v.
 func (v value) pathOf(name string) string {
 	switch {
-	case !isToken(name) || strings.Contains(name, ".") || len(name) > maxQuoted:
+	case !fields.IsToken(name) || strings.Contains(name, ".") || len(name) > maxQuoted:
 		return v.path + "[" + quote(name) + "]"
 	case v.path == "":
 		return name
@@ -180,25 +182,17 @@ const printableText = "at most 128 characters of printable ASCII"
 
 // isPrintable reports whether s is printable ASCII of a length from 1 to maxName.
 func isPrintable(s string) bool {
-	return s != "" && len(s) <= maxName && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
+	return s != "" && len(s) <= maxName && fields.Printable(s)
 }
 
 // token returns the text of v, a token of HTTP such as the name of a header or a method.
 func (r *reader) token(v value, wanted string) (string, bool) {
 	s, ok := r.string(v, wanted)
-	if ok && !isToken(s) {
+	if ok && !fields.IsToken(s) {
 		r.fault(v, "must be %s, got %v", wanted, v)
 		return "", false
 	}
 	return s, ok
-}
-
-// isToken reports whether s is a token of RFC 9110.
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		return !letter && !('0' <= c && c <= '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-	})
 }
 
 // int returns the whole number v, from least to most.
@@ -265,7 +259,7 @@ func call[T any](r *reader, v value, make func() T) (made T, ok bool) {
 
 // checkQuotas records that a policy before has a quota of the same name as p, which v is.
 func (r *reader) checkQuotas(v value, p httplimit.Policy) {
-	for _, name := range quotaNames(p) {
+	for _, name := range quota.Names(p.Name, p.Limits, p.Plans) {
 		owner, taken := r.quotas[name]
 		if taken && owner != v.path {
 			r.fault(v.named("name"), "a quota would be named %s, and one of %s is", quote(name), owner)

@@ -1,13 +1,14 @@
-package httplimit
+// Package hostname compares hosts by name: their spelling, and who owns them.
+package hostname
 
 import (
 	"net/netip"
 	"strings"
 )
 
-// cutPort cuts the port off a host as it stands in requests and URLs: "example.com:80",
+// CutPort cuts the port off a host as it stands in requests and URLs: "example.com:80",
 // "[::1]:80". An IPv6 address without brackets has no port.
-func cutPort(host string) (name, port string, found bool) {
+func CutPort(host string) (name, port string, found bool) {
 	last := strings.LastIndexByte(host, ':')
 	if last < 0 {
 		return host, "", false
@@ -23,10 +24,10 @@ func cutPort(host string) (name, port string, found bool) {
 	return host[:last], host[last+1:], true
 }
 
-// canonicalName returns the canonical spelling of a host without a port. A name is in
+// CanonicalName returns the canonical spelling of a host without a port. A name is in
 // lower case, without one trailing dot. An IPv6 address is written as package netip
 // writes it, without brackets.
-func canonicalName(host string) string {
+func CanonicalName(host string) string {
 	if len(host) >= 2 && host[0] == '[' && host[len(host)-1] == ']' {
 		host = host[1 : len(host)-1]
 	}
@@ -44,9 +45,9 @@ func canonicalName(host string) string {
 	return addr.String()
 }
 
-// canonicalHost returns the canonical spelling of a host that may have a port, without
+// Canonical returns the canonical spelling of a host that may have a port, without
 // it.
-func canonicalHost(host string) string {
-	name, _, _ := cutPort(host)
-	return canonicalName(name)
+func Canonical(host string) string {
+	name, _, _ := CutPort(host)
+	return CanonicalName(name)
 }

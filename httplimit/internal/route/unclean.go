@@ -1,4 +1,4 @@
-package httplimit
+package route
 
 import (
 	"net/http"
@@ -13,7 +13,7 @@ func unclean(p string) bool { return strings.Contains(p, "//") || strings.Contai
 
 // appendUnclean appends r with its path, which is unclean, as it is and cleaned. A mux does
 // not read it so: it cleans all paths but those of a CONNECT.
-func (t *table) appendUnclean(all []*http.Request, r *http.Request) []*http.Request {
+func (t *Table) appendUnclean(all []*http.Request, r *http.Request) []*http.Request {
 	all = append(all, t.literally(r, r.URL.Path, asIs), t.literally(r, cleanPath(r.URL.Path), asIs))
 	if escaped := r.URL.EscapedPath(); r.URL.RawPath != "" {
 		all = append(all, t.literally(r, escaped, unescape), t.literally(r, cleanPath(escaped), unescape))
@@ -23,7 +23,7 @@ func (t *table) appendUnclean(all []*http.Request, r *http.Request) []*http.Requ
 
 // appendUncleanFoldings is appendUnclean for folded paths. It leaves out the readings that
 // appendFoldings has.
-func (t *table) appendUncleanFoldings(all []*http.Request, r *http.Request) []*http.Request {
+func (t *Table) appendUncleanFoldings(all []*http.Request, r *http.Request) []*http.Request {
 	all = appendFolded(all, t.literally(r, trimSlashes(r.URL.Path), fold))
 	if r.URL.RawPath != "" {
 		escaped := trimSlashes(r.URL.EscapedPath())
@@ -44,7 +44,7 @@ func trimSlashes(p string) string { return "/" + strings.TrimRight(p[1:], "/") }
 //     replaced by a segment that wildcards match, as they match these in other routers.
 //   - No pattern reads more than depth segments. One segment stands for all others, so that
 //     a long path costs no more.
-func (t *table) literally(r *http.Request, p string, read func(string) string) *http.Request {
+func (t *Table) literally(r *http.Request, p string, read func(string) string) *http.Request {
 	const nameless = "\x00"
 	segments := strings.SplitN(p, "/", t.depth+2) // the first one is empty, as p begins with a slash
 	for i, s := range segments {

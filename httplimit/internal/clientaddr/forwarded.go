@@ -1,8 +1,10 @@
-package httplimit
+package clientaddr
 
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
 
 // cutLastForwarded cuts the last element off a line of Forwarded, whose values may be
@@ -51,22 +53,22 @@ func parseForwarded(element string) (addr netip.Addr, zone string, ok bool) {
 // cutPair cuts the first name=value off an element, and reports whether more follow. A
 // quoted value loses its quotes. Escapes in it stay, since no address needs them.
 func cutPair(s string) (name, value, rest string, more, ok bool) {
-	name, s, ok = strings.Cut(trim(s), "=")
-	if !ok || !isToken(name) {
+	name, s, ok = strings.Cut(fields.Trim(s), "=")
+	if !ok || !fields.IsToken(name) {
 		return "", "", "", false, false
 	}
 	if strings.HasPrefix(s, `"`) {
-		end := closingQuote(s)
+		end := fields.ClosingQuote(s)
 		if end < 0 {
 			return "", "", "", false, false
 		}
-		value, s = s[1:end], trim(s[end+1:])
+		value, s = s[1:end], fields.Trim(s[end+1:])
 		rest, more = strings.CutPrefix(s, ";")
 		return name, value, rest, more, more || s == ""
 	}
 	value, rest, more = strings.Cut(s, ";")
-	value = trim(value)
-	return name, value, rest, more, isToken(value) || isBareAddress(name, value)
+	value = fields.Trim(value)
+	return name, value, rest, more, fields.IsToken(value) || isBareAddress(name, value)
 }
 
 // isBareAddress reports whether a value is an address that should have been quoted.
@@ -80,7 +82,7 @@ func isBareAddress(name, value string) bool {
 // name that hides the number.
 func isNodePort(s string) bool {
 	if name, hidden := strings.CutPrefix(s, "_"); hidden {
-		return isToken(name)
+		return fields.IsToken(name)
 	}
 	return isPort(s)
 }

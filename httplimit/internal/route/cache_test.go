@@ -1,4 +1,4 @@
-package httplimit
+package route
 
 import (
 	"net/http"
@@ -9,20 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func asked(c *routeCache, path string, known bool) (found bool) {
+func asked(c *cache, path string, known bool) (found bool) {
 	r := &http.Request{Method: "GET", Host: "h", URL: &url.URL{Path: path}}
-	routes := c.lookUp(r, func(*http.Request) routeSet {
+	routes := c.lookUp(r, func(*http.Request) Set {
 		found = true
-		return routeSet{known}
+		return Set{known}
 	})
-	if routes.has(0) != known {
+	if routes.Has(0) != known {
 		panic("the routes of another target")
 	}
 	return found
 }
 
 func TestMemory_PathsRequestedOnceEvictNoCachedRoute(t *testing.T) {
-	c := new(routeCache)
+	c := new(cache)
 	require.True(t, asked(c, "/often", true))
 	require.True(t, asked(c, "/often", true))
 	require.False(t, asked(c, "/often", true))
@@ -41,26 +41,26 @@ func TestMemory_PathsRequestedOnceEvictNoCachedRoute(t *testing.T) {
 }
 
 func TestMemory_LongPathsAreNotCached(t *testing.T) {
-	c, long := new(routeCache), string(make([]byte, 300))
+	c, long := new(cache), string(make([]byte, 300))
 	for range 3 {
 		require.True(t, asked(c, long, true))
 	}
 }
 
 // Targets with the same path do not evict each other.
-func TestRouteCache_TellsHostsAndMethodsApart(t *testing.T) {
-	c := new(routeCache)
+func TestCache_TellsHostsAndMethodsApart(t *testing.T) {
+	c := new(cache)
 	misses := 0
 	methods := []string{"GET", "PUT", "POST", "HEAD", "PATCH", "TRACE", "DELETE", ""}
 	for round := range 3 {
 		for host := range 8 {
 			for _, method := range methods {
 				r := &http.Request{Method: method, Host: strconv.Itoa(host), URL: &url.URL{Path: "/"}}
-				c.lookUp(r, func(*http.Request) routeSet {
+				c.lookUp(r, func(*http.Request) Set {
 					if round == 2 {
 						misses++
 					}
-					return routeSet{true}
+					return Set{true}
 				})
 			}
 		}

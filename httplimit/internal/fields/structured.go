@@ -1,4 +1,4 @@
-package httplimit
+package fields
 
 import (
 	"encoding/base64"
@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// maxInteger is the largest Integer of RFC 9651.
-const maxInteger = 999_999_999_999_999
+// MaxInteger is the largest Integer of RFC 9651.
+const MaxInteger = 999_999_999_999_999
 
-// appendInteger appends n as an Integer of RFC 9651. It raises a negative n to 0 and
-// lowers a large one to maxInteger.
-func appendInteger(text []byte, n int64) []byte {
-	return strconv.AppendInt(text, min(max(n, 0), maxInteger), 10)
+// AppendInteger appends n as an Integer of RFC 9651. It raises a negative n to 0 and
+// lowers a large one to MaxInteger.
+func AppendInteger(text []byte, n int64) []byte {
+	return strconv.AppendInt(text, min(max(n, 0), MaxInteger), 10)
 }
 
-// appendString appends s, which must be printable, as a String of RFC 9651.
-func appendString(text []byte, s string) []byte {
+// AppendString appends s, which must be printable, as a String of RFC 9651.
+func AppendString(text []byte, s string) []byte {
 	text = append(text, '"')
 	for i := range len(s) {
 		if s[i] == '"' || s[i] == '\\' {
@@ -29,9 +29,9 @@ func appendString(text []byte, s string) []byte {
 	return append(text, '"')
 }
 
-// printable reports whether s consists of the characters that a String of RFC 9651 may
+// Printable reports whether s consists of the characters that a String of RFC 9651 may
 // have: printable ASCII.
-func printable(s string) bool {
+func Printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
 			return false
@@ -87,8 +87,8 @@ func cutItem(s string) (item, rest string, ok bool) {
 
 // stringEnd returns the length of the String at the beginning of s, or 0 if it is malformed.
 func stringEnd(s string) int {
-	end := closingQuote(s)
-	if end < 0 || !printable(s[:end]) {
+	end := ClosingQuote(s)
+	if end < 0 || !Printable(s[:end]) {
 		return 0
 	}
 	if escaped := strings.NewReplacer(`\\`, "", `\"`, "").Replace(s[1:end]); strings.Contains(escaped, `\`) {
@@ -114,7 +114,7 @@ func bytesEnd(s string) int {
 // is malformed.
 func displayStringEnd(s string) int {
 	content, _, closed := strings.Cut(s[2:], `"`)
-	if !closed || !printable(content) {
+	if !closed || !Printable(content) {
 		return 0
 	}
 	for i := range len(content) {
@@ -153,7 +153,7 @@ func tokenEnd(s string) int {
 		return 0
 	}
 	end := 1
-	for end < len(s) && (s[end] == ':' || s[end] == '/' || isToken(s[end:end+1])) {
+	for end < len(s) && (s[end] == ':' || s[end] == '/' || IsToken(s[end:end+1])) {
 		end++
 	}
 	return end

@@ -1,4 +1,4 @@
-package httplimit
+package route
 
 import (
 	"net/http"
@@ -6,11 +6,9 @@ import (
 	"path"
 	"strings"
 	"unicode"
-)
 
-// FoldsPaths reports whether l was given [WithPathFolding]. Adapters of routers that serve
-// several spellings of a path alike ask for it.
-func (l *Limiter) FoldsPaths() bool { return l.foldPaths }
+	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
+)
 
 // otherTargets returns r in the readings of a router that parses the target of the
 // request again. So does fasthttp, the base of fiber: it drops everything from a "#"
@@ -27,17 +25,17 @@ func otherTargets(r *http.Request) (others []*http.Request) {
 		host, rest, _ := strings.Cut(authority, "/")
 		sameHost := withPath(r, unescape("/"+rest), "/"+rest)
 		otherHost := withPath(r, sameHost.URL.Path, sameHost.URL.RawPath)
-		otherHost.Host, otherHost.URL.Host = canonicalHost(host[strings.LastIndexByte(host, '@')+1:]), ""
+		otherHost.Host, otherHost.URL.Host = hostname.Canonical(host[strings.LastIndexByte(host, '@')+1:]), ""
 		others = append(others, sameHost, otherHost)
 	}
 	return others
 }
 
 // appendFoldings appends r with its path folded, in both readings of its escapes.
-func (t *table) appendFoldings(all []*http.Request, r *http.Request) []*http.Request {
+func (t *Table) appendFoldings(all []*http.Request, r *http.Request) []*http.Request {
 	all = appendFolded(all, withPath(r, path.Clean("/"+fold(r.URL.Path)), ""))
 	if r.URL.RawPath != "" {
-		escaped := foldEscaped(path.Clean("/" + r.URL.EscapedPath()))
+		escaped := foldSegments(path.Clean("/" + r.URL.EscapedPath()))
 		all = appendFolded(all, withPath(r, unescape(escaped), escaped))
 	}
 	if unclean(r.URL.Path) {
@@ -72,23 +70,14 @@ func foldRune(r rune) rune {
 	return first
 }
 
-// foldPattern folds the literal segments of the path of a pattern.
-func foldPattern(p string) string {
+// foldSegments folds the segments of the path of a pattern, or of an escaped path, but for
+// wildcards. It keeps escapes: no segment of an escaped path begins like a wildcard.
+func foldSegments(p string) string {
 	segments := strings.Split(p, "/")
 	for i, s := range segments {
 		if !strings.HasPrefix(s, "{") {
 			segments[i] = foldSegment(s)
 		}
-	}
-	return strings.Join(segments, "/")
-}
-
-// foldEscaped folds the characters that the escapes in a path stand for, and keeps the
-// escapes.
-func foldEscaped(p string) string {
-	segments := strings.Split(p, "/")
-	for i, s := range segments {
-		segments[i] = foldSegment(s)
 	}
 	return strings.Join(segments, "/")
 }

@@ -1,8 +1,10 @@
-package httplimit
+package clientaddr
 
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
 
 // Networks with a meaning of their own.
@@ -45,7 +47,7 @@ func parseAddress(s string) (addr netip.Addr, zone string, ok bool) {
 	if addr, ok = parseFast(s); ok {
 		return addr, "", true
 	}
-	return parseNode(trim(s), isPort)
+	return parseNode(fields.Trim(s), isPort)
 }
 
 // parseFast is the fast path of parseAddress. It reads only an IPv4 address with a

@@ -1,4 +1,4 @@
-package httplimit
+package fields
 
 import (
 	"compress/gzip"
@@ -24,7 +24,7 @@ type fieldCase struct {
 }
 
 func fieldCases(t *testing.T) (all []fieldCase) {
-	file, err := os.Open("testdata/structured-fields/cases.json.gz")
+	file, err := os.Open("testdata/cases.json.gz")
 	require.NoError(t, err)
 	defer file.Close()
 	unzipped, err := gzip.NewReader(file)
@@ -37,7 +37,7 @@ func fieldCases(t *testing.T) (all []fieldCase) {
 // for a quota in it that is used up.
 func obeyed(t *testing.T, lines ...string) bool {
 	t.Helper()
-	wait := rateLimitWait(http.Header{rateLimit: lines})
+	wait := rateLimitWait(http.Header{RateLimit: lines})
 	require.Contains(t, []time.Duration{0, 9 * time.Second}, wait)
 	return wait > 0
 }

@@ -1,4 +1,4 @@
-package httplimit
+package route
 
 import (
 	"hash/maphash"
@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// A routeCache caches which routes match a request, since a mux takes about as long for
+// A cache caches which routes match a request, since a mux takes about as long for
 // one route as the limiter takes to decide. Each target has one slot, chosen by its
 // hash. So the cache has a fixed size, whatever clients ask for.
 //
 // A target is cached at its second miss in a row in its slot. So a path that is
 // requested only once takes no slot, and evicts no target.
-type routeCache struct {
+type cache struct {
 	slots [512]cacheSlot
 }
 
@@ -31,7 +31,7 @@ type cacheSlot struct {
 // is immutable.
 type target struct {
 	method, host, path, rawPath, urlHost string
-	routes                               routeSet
+	routes                               Set
 }
 
 // matches reports whether t is the target of r.
@@ -41,7 +41,7 @@ func (t *target) matches(r *http.Request) bool {
 }
 
 // lookUp returns the routes of r. On a miss, it calls find.
-func (c *routeCache) lookUp(r *http.Request, find func(*http.Request) routeSet) routeSet {
+func (c *cache) lookUp(r *http.Request, find func(*http.Request) Set) Set {
 	hash := hashTarget(r)
 	slot := &c.slots[hash%uint64(len(c.slots))]
 	if t := slot.cached.Load(); t != nil && t.matches(r) {
@@ -71,7 +71,7 @@ func hashTarget(r *http.Request) uint64 {
 
 // newTarget returns the target of r. It copies the strings, which would otherwise keep
 // the whole header of the request alive.
-func newTarget(r *http.Request, routes routeSet) *target {
+func newTarget(r *http.Request, routes Set) *target {
 	return &target{
 		method: strings.Clone(r.Method), host: strings.Clone(r.Host),
 		path: strings.Clone(r.URL.Path), rawPath: strings.Clone(r.URL.RawPath),

@@ -1,9 +1,9 @@
-package httplimit
+package fields
 
 import "strings"
 
-// trim cuts the white space off both ends of an element of a header.
-func trim(s string) string {
+// Trim cuts the white space off both ends of an element of a header.
+func Trim(s string) string {
 	for s != "" && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]
 	}
@@ -16,8 +16,8 @@ func trim(s string) string {
 // digits returns the number of digits at the beginning of s.
 func digits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
 
-// isToken reports whether s is a token of RFC 9110.
-func isToken(s string) bool {
+// IsToken reports whether s is a token of RFC 9110.
+func IsToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
@@ -29,9 +29,9 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// closingQuote returns the index of the quote that ends the quoted string at the
+// ClosingQuote returns the index of the quote that ends the quoted string at the
 // beginning of s, or -1.
-func closingQuote(s string) int {
+func ClosingQuote(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
 		case '\\':

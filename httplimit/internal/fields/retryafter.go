@@ -1,4 +1,4 @@
-package httplimit
+package fields
 
 import (
 	"net/http"
@@ -9,11 +9,11 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// requestedWait returns for how long the server asks the client to wait, at most 292
+// RequestedWait returns for how long the server asks the client to wait, at most 292
 // years. Only a 429 or 503 asks for that. Retry-After goes before RateLimit. A malformed field
 // counts as absent. A 503 says that the server cannot answer. The RateLimit in it may be that of a
 // request that was admitted, so only that in a 429 counts.
-func requestedWait(response *http.Response) time.Duration {
+func RequestedWait(response *http.Response) time.Duration {
 	denied := response.StatusCode == http.StatusTooManyRequests
 	if !denied && response.StatusCode != http.StatusServiceUnavailable {
 		return 0
@@ -65,7 +65,7 @@ func parseSeconds(s string) (d time.Duration, ok bool) {
 // with an r of 0. It returns 0 if no quota is used up, or if the field is not a list of
 // items (RFC 9651) and thus invalid as a whole.
 func rateLimitWait(h http.Header) (longest time.Duration) {
-	lines := h[rateLimit]
+	lines := h[RateLimit]
 	if len(lines) == 0 {
 		return 0
 	}
@@ -76,13 +76,13 @@ func rateLimitWait(h http.Header) (longest time.Duration) {
 			return 0
 		}
 		longest = max(longest, wait)
-		if after = trim(after); after == "" {
+		if after = Trim(after); after == "" {
 			return longest
 		}
 		if after[0] != ',' {
 			return 0
 		}
-		rest = trim(after[1:])
+		rest = Trim(after[1:])
 	}
 }
 

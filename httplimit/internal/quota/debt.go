@@ -1,4 +1,4 @@
-package httplimit
+package quota
 
 import (
 	"math"
@@ -6,26 +6,29 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// carried returns the limits by which p decides, given those of the policy or of a plan.
+// WithCarriers returns limits that carry debts.
 //
 // Under Settle, a request may cost more than is left. A token bucket then denies until all of
 // it is paid. The other algorithms forget what they have counted after a window, however much
 // it was. So each of them gets a token bucket of the same rate next to it, which carries the
 // debt. See carrier for why the bucket denies nothing else.
-func (p *Policy) carried(limits []sash.Limit) []sash.Limit {
+func WithCarriers(limits []sash.Limit) []sash.Limit {
 	all := limits
 	for _, l := range limits {
-		if p.Settle != nil && forgetsDebts(l) {
+		if forgetsDebts(l) {
 			all = append(all[:len(all):len(all)], carrier(l))
 		}
 	}
 	return all
 }
 
+// Carries reports whether carrying is the limit that carries the debts of l.
+func Carries(carrying, l sash.Limit) bool { return forgetsDebts(l) && carrier(l) == carrying }
+
 // forgetsDebts reports whether l forgets after a window what was charged beyond it. A limit
 // of Count 0 admits nothing that could be charged.
 func forgetsDebts(l sash.Limit) bool {
-	return l.Algorithm != sash.TokenBucket && l.Count > 0 && !isUnlimited(l)
+	return l.Algorithm != sash.TokenBucket && l.Count > 0 && !IsUnlimited(l)
 }
 
 // carrier returns the token bucket that carries the debts of l. It has the rate of l, and

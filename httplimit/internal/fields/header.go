@@ -1,0 +1,85 @@
+// Package fields reads and writes header fields and problem details.
+package fields
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/seed-30da4c49/sash/internal/bridge"
+)
+
+// Names of headers, in the canonical form of http.Header.
+const (
+	RateLimitPolicy     = "Ratelimit-Policy"
+	RateLimit           = "Ratelimit"
+	RetryAfter          = "Retry-After"
+	XRateLimitLimit     = "X-Ratelimit-Limit"
+	XRateLimitRemaining = "X-Ratelimit-Remaining"
+	XRateLimitReset     = "X-Ratelimit-Reset"
+)
+
+// AddToList adds a line to a header that is a list. A limiter around this one may have
+// written to it before. empty reports whether h was empty, which saves the lookup.
+func AddToList(h http.Header, name string, line []string, empty bool) {
+	if !empty {
+		if before := h[name]; len(before) > 0 {
+			line = append(slices.Clip(before), line...)
+		}
+	}
+	h[name] = line
+}
+
+// A Buffer provides the memory for the headers of the next responses: text for
+// their values, and slots for the slices that hold them. One allocation serves many
+// responses.
+//
+// Invariant: no byte and no slot is used twice, since a header may outlive its
+// response.
+type Buffer struct {
+	Text  []byte // empty; its capacity is the text still unused
+	slots []string
+}
+
+// EnsureText makes sure that there is room for the text of one response, of the usual length.
+// A longer text gets memory of its own, by append.
+func (b *Buffer) EnsureText() {
+	const usual, responses = 128, 16
+	if cap(b.Text) < usual {
+		b.Text = make([]byte, 0, responses*usual)
+	}
+}
+
+// Value returns a slice that holds value. Its capacity is 1, so that an append to it
+// copies.
+func (b *Buffer) Value(value string) []string {
+	if len(b.slots) == 0 {
+		b.slots = make([]string, 96) // for 16 responses or more
+	}
+	slot := b.slots[:1:1]
+	b.slots = b.slots[1:]
+	slot[0] = value
+	return slot
+}
+
+// TextValue returns a slice that holds text, which must have been appended to b.Text.
+// The text is then in use, and b.Text begins behind it.
+func (b *Buffer) TextValue(text []byte) []string {
+	b.Text = text[len(text):]
+	return b.Value(bridge.AsString(text))
+}
+
+// NumberValue returns a slice that holds n in digits.
+func (b *Buffer) NumberValue(n int64) []string {
+	return b.TextValue(strconv.AppendInt(b.Text, n, 10))
+}
+
+// Seconds returns d in whole seconds, rounded up.
+func Seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}

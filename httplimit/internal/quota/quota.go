@@ -1,0 +1,113 @@
+// Package quota describes limits to clients.
+package quota
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// A Quota is one limit in the form that clients see.
+type Quota struct {
+	Limit  sash.Limit
+	Name   string
+	Quoted string // Name as a String of RFC 9651
+	Policy string // the quota as in RateLimit-Policy, without pk
+	Units  string // in digits
+}
+
+// New returns the quota of a limit under that name, for costs in that unit.
+func New(l sash.Limit, name, unit string) *Quota {
+	quoted := fields.AppendString(nil, name)
+	units, within := UnitsAndWindow(l)
+	policy := appendParameters(quoted, units, within, unit)
+	return &Quota{l, name, string(quoted), string(policy), strconv.FormatInt(units, 10)}
+}
+
+// appendParameters appends the parameters that RateLimit-Policy has for a quota to its name.
+// They cannot express a window under a second, so there is then no w. Other windows are
+// rounded up: a client that keeps to a longer window keeps to the limit.
+func appendParameters(name []byte, units int64, within time.Duration, unit string) []byte {
+	text := fields.AppendInteger(append(name, ";q="...), units)
+	if unit != "" {
+		text = fields.AppendString(append(text, ";qu="...), unit)
+	}
+	if within >= time.Second {
+		text = fields.AppendInteger(append(text, ";w="...), fields.Seconds(within))
+	}
+	return text
+}
+
+// Of returns the quotas of the limits of a policy, all but sash.Unlimited.
+func Of(policy string, limits []sash.Limit, unit string) (all []Quota) {
+	limits = limited(limits)
+	names := namesOf(policy, limits)
+	for i, l := range limits {
+		all = append(all, *New(l, names[len(names)-len(limits)+i], unit))
+	}
+	return all
+}
+
+// Names returns the names that clients see of a policy under each of its plans: its own name and,
+// if it has several limits, the name of each. Some are there several times.
+func Names(policy string, limits []sash.Limit, plans map[string][]sash.Limit) []string {
+	names := namesOf(policy, limited(limits))
+	for _, plan := range slices.Sorted(maps.Keys(plans)) {
+		names = append(names, namesOf(policy, limited(plans[plan]))...)
+	}
+	return names
+}
+
+// namesOf returns the name of a policy and, if it has several limits, the name of each.
+func namesOf(policy string, limits []sash.Limit) []string {
+	names := []string{policy}
+	if len(limits) < 2 {
+		return names
+	}
+	of := map[time.Duration]int{}
+	for _, l := range limits {
+		name := policy + "-" + shortDuration(l.Window)
+		if of[l.Window]++; of[l.Window] > 1 {
+			name += "-" + strconv.Itoa(of[l.Window])
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// limited returns limits without sash.Unlimited.
+func limited(limits []sash.Limit) []sash.Limit {
+	return slices.DeleteFunc(slices.Clone(limits), IsUnlimited)
+}
+
+// IsUnlimited reports whether l admits everything.
+func IsUnlimited(l sash.Limit) bool { return l == sash.Unlimited() }
+
+// shortDuration writes a window in its shortest form: 1m and not 1m0s.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
+	case d%time.Minute == 0:
+		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
+	}
+	return strings.ReplaceAll(d.String(), "µ", "u") // names are ASCII
+}
+
+// UnitsAndWindow returns the quota that l is to clients: units, and the time in which a
+// client that has spent them has as many again. These are Count and Window, except for a
+// token bucket. It grants Burst units at once, and an empty bucket fills in
+// Burst*Window/Count: rounded up, and at most sash.Never.
+func UnitsAndWindow(l sash.Limit) (units int64, within time.Duration) {
+	if l.Algorithm != sash.TokenBucket || l.Count == 0 { // a Count of 0 grants nothing
+		return l.Count, l.Window
+	}
+	b := window.TokenBucket{Count: l.Count, Window: int64(l.Window), Burst: l.Burst}
+	return l.Burst, b.ResetAfter(b.Cost(l.Burst))
+}
