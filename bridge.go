@@ -5,38 +5,35 @@ import (
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-func init() {
-	bridge.Inspect = func(options any) bridge.Inspection { return inspect(options.([]Option)) }
-	bridge.LimitFaults = func(limits any) []error { return limitFaults("", limits.([]Limit)) }
-	bridge.RefuseReconfigure = func(err error) any {
-		return optionFunc(func(c *config) { c.noReconfigure = err })
-	}
-	bridge.Reconfigure = func(limiter any, to bridge.Setup, switchOver func(publish func() bool)) {
-		limitsFor, _ := to.LimitsFor.(func(string) []Limit)
-		s := &setup{limitsFor: limitsFor, interval: to.SweepInterval, noReconfigure: to.NoReconfigure}
-		limiter.(*Limiter).replace(to.Limits.([]Limit), s, switchOver)
-	}
-	bridge.KeysWithLimits = func(limiter any, yield func(key string) bool) {
-		limiter.(*Limiter).current.Load().byKey.rangeAll(func(key string, _ *override) bool { return yield(key) })
-	}
-	bridge.SweepInterval = sweepIntervalFor
-	bridge.Seed = func(limiter any, key string, past func() [][]bridge.Charge) { limiter.(*Limiter).seed(key, past) }
-	bridge.After = func(clock any, at int64) (<-chan struct{}, func()) { return after(clock.(Clock), at) }
+// internals are what packages httplimit and sashredis may use.
+var internals = bridge.Internals[Limiter, Option, Limit, Clock]{
+	Inspect:           inspect,
+	LimitFaults:       func(limits []Limit) []error { return limitFaults("", limits) },
+	RefuseReconfigure: func(err error) Option { return optionFunc(func(c *config) { c.noReconfigure = err }) },
+	Reconfigure: func(l *Limiter, to bridge.Setup[Limit], switchOver func(publish func() bool)) {
+		s := &setup{limitsFor: to.LimitsFor, interval: to.SweepInterval, noReconfigure: to.NoReconfigure}
+		l.replace(to.Limits, s, switchOver)
+	},
+	KeysWithLimits: func(l *Limiter, yield func(key string) bool) {
+		l.current.Load().byKey.rangeAll(func(key string, _ *override) bool { return yield(key) })
+	},
+	SweepInterval: sweepIntervalFor,
+	Seed:          (*Limiter).seed,
+	After:         after,
 }
+
+func init() { bridge.Export(&internals) }
 
 // inspect applies options to an empty config and returns the part of it that httplimit
 // must know.
-func inspect(options []Option) (result bridge.Inspection) {
+func inspect(options []Option) bridge.Inspection[Limit] {
 	var c config
 	for _, o := range options {
 		o.apply(&c)
 	}
-	result.Limits, result.ChargeDenied = len(c.limits) > 0, c.chargeDenied
-	result.SweepInterval = c.sweepInterval
-	if c.limitsFor != nil {
-		result.LimitsFor = c.limitsFor
+	return bridge.Inspection[Limit]{
+		LimitsFor: c.limitsFor, Limits: len(c.limits) > 0, SweepInterval: c.sweepInterval, ChargeDenied: c.chargeDenied,
 	}
-	return result
 }
 
 // seed makes an entry for the key of that name with charges of the past, unless it has an

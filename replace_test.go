@@ -203,13 +203,13 @@ func TestReplace_ACallMovesItsKeyBeforeTheRest(t *testing.T) {
 
 func TestReplace_SweepIntervalAndRefusal(t *testing.T) {
 	refused := errors.New("refused")
-	l := newTest(t, PerSecond(1), bridge.RefuseReconfigure(refused).(Option))
-	bridge.Reconfigure(l, bridge.Setup{Limits: []Limit{PerSecond(2)}, SweepInterval: 7 * time.Minute}, atOnce)
+	l := newTest(t, PerSecond(1), internals.RefuseReconfigure(refused))
+	internals.Reconfigure(l, bridge.Setup[Limit]{Limits: []Limit{PerSecond(2)}, SweepInterval: 7 * time.Minute}, atOnce)
 	require.Equal(t, 7*time.Minute, l.current.Load().sweepInterval())
 	require.NoError(t, l.Reconfigure(PerSecond(3)))
 	require.Equal(t, 7*time.Minute, l.current.Load().sweepInterval(), "a Reconfigure keeps what was replaced")
 
-	bridge.Reconfigure(l, bridge.Setup{Limits: []Limit{PerHour(2)}, LimitsFor: byPrefix(map[string]Limit{"k": PerHour(5)}), NoReconfigure: refused}, atOnce)
+	internals.Reconfigure(l, bridge.Setup[Limit]{Limits: []Limit{PerHour(2)}, LimitsFor: byPrefix(map[string]Limit{"k": PerHour(5)}), NoReconfigure: refused}, atOnce)
 	require.Equal(t, 10*time.Minute, l.current.Load().sweepInterval())
 	require.Equal(t, refused, l.Reconfigure(PerSecond(3)))
 	require.Equal(t, PerHour(5), l.Peek("k", 0).Limit)

@@ -1,7 +1,5 @@
 package httplimit
 
-import "github.com/seed-30da4c49/sash/internal/bridge"
-
 // Decided reports whether an event with this outcome has a Decision.
 func Decided(o Outcome) bool { return o.decided() }
 
@@ -17,7 +15,7 @@ func (l *Limiter) Waiting() int {
 
 // KeysWithLimits returns how many keys have limits of SetLimits.
 func (l *Limiter) KeysWithLimits() (n int) {
-	bridge.KeysWithLimits(l.limiter, func(string) bool { n++; return true })
+	internals.KeysWithLimits(l.limiter, func(string) bool { n++; return true })
 	return n
 }
 

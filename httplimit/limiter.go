@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A Limiter holds policies and the state of their keys. Make one with [New], and put it
@@ -49,8 +48,8 @@ func New(options ...Option) (*Limiter, error) {
 	}
 	l := &Limiter{config: c, secret: newSecret(), closing: make(chan struct{})}
 	l.calls.New = func() any { return &call{Limiter: l, stripe: l.sections.stripe()} }
-	inspection := bridge.Inspect(l.forSash)
-	l.ownLimitsFor, _ = inspection.LimitsFor.(func(string) []sash.Limit)
+	inspection := internals.Inspect(l.forSash)
+	l.ownLimitsFor = inspection.LimitsFor
 	if inspection.SweepInterval != 0 {
 		l.sweepInterval = inspection.SweepInterval
 	}
@@ -91,7 +90,7 @@ func (l *Limiter) sashOptions(t *table) []sash.Option {
 		options = append(options, sash.WithLimitsFor(t.limitsFor))
 	}
 	if err := t.refusal(); err != nil {
-		options = append(options, bridge.RefuseReconfigure(err).(sash.Option))
+		options = append(options, internals.RefuseReconfigure(err))
 	}
 	return options
 }

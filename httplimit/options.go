@@ -9,7 +9,6 @@ import (
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // An Option configures a [Limiter] in [New]. A [Policy] is one; the others are made by
@@ -88,7 +87,7 @@ func WithSash(options ...sash.Option) Option {
 			switch limit, ok := o.(*sash.Limit); {
 			case o == nil:
 				c.fault("WithSash: option %d: must not be nil", i+1)
-			case ok && limit == nil, bridge.Inspect([]sash.Option{o}).Limits:
+			case ok && limit == nil, internals.Inspect([]sash.Option{o}).Limits:
 				c.fault("WithSash: option %d: limits are given to a Policy", i+1)
 			}
 		}

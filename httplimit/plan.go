@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // stored returns how a key in a store begins that belongs to v. It is the same in all
@@ -46,7 +45,7 @@ func (p *Policy) planFaults(called string, fault func(wrapped error, format stri
 		case len(limits) == 0:
 			fault(sash.ErrNoLimit, "plan %q: its limits must not be empty", plan)
 		default:
-			for _, err := range bridge.LimitFaults(p.deciding(limits)) {
+			for _, err := range internals.LimitFaults(p.deciding(limits)) {
 				add(fmt.Errorf("httplimit: %s: plan %q: %w", called, plan, err))
 			}
 		}

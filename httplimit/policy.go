@@ -12,7 +12,6 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A Policy defines which requests share a quota, and how large the quota is. It is an
@@ -195,7 +194,7 @@ func (p *Policy) faults(number int, paths route.Paths) (faults []error) {
 		fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
 	p.Queue.faults(fault)
-	for _, err := range bridge.LimitFaults(p.deciding(p.Limits)) {
+	for _, err := range internals.LimitFaults(p.deciding(p.Limits)) {
 		faults = append(faults, fmt.Errorf("httplimit: %s: %w", called, err))
 	}
 	p.planFaults(called, fault, func(err error) { faults = append(faults, err) })

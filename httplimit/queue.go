@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -93,7 +92,7 @@ func (q *Queue) perClient() int {
 func (c *config) checkQueues() {
 	queued := slices.ContainsFunc(c.policies, func(p Policy) bool { return p.Queue.Wait > 0 })
 	chargesDenied := slices.ContainsFunc(c.forSash, func(o sash.Option) bool {
-		return o != nil && bridge.Inspect([]sash.Option{o}).ChargeDenied
+		return o != nil && internals.Inspect([]sash.Option{o}).ChargeDenied
 	})
 	if queued && chargesDenied {
 		c.fault("WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
@@ -337,7 +336,7 @@ const storePause = time.Millisecond
 // blockUntil blocks until clock shows an instant, or there is something in wake, or replaced or
 // closing is closed, or ctx ends. A channel may be nil.
 func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake, replaced, closing <-chan struct{}) {
-	due, stop := bridge.After(clock, at)
+	due, stop := internals.After(clock, at)
 	defer stop()
 	select {
 	case <-due:

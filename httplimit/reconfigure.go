@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
@@ -56,7 +57,7 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 	l.reconfiguring.Lock()
 	defer l.reconfiguring.Unlock()
 	next := newTable(policies, l.paths, l.ownLimitsFor, l.table.Load())
-	bridge.Reconfigure(l.limiter, bridge.Setup{
+	internals.Reconfigure(l.limiter, bridge.Setup[sash.Limit]{
 		Limits:        next.base.Limits,
 		LimitsFor:     next.limitsFor,
 		SweepInterval: l.janitorInterval(next),
@@ -69,7 +70,7 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 // dropLimitsOfGone takes the limits away that SetLimits has given to keys of policies that t does
 // not have any more. No request has such a key again.
 func (l *Limiter) dropLimitsOfGone(t *table) {
-	bridge.KeysWithLimits(l.limiter, func(key string) bool {
+	internals.KeysWithLimits(l.limiter, func(key string) bool {
 		if t.gone(key) {
 			_ = l.limiter.SetLimits(key) // without limits, it never fails: limitsFor returns right ones
 		}

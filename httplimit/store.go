@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A Store decides for a fleet: the processes that use it share their counts. Give it to a
@@ -148,7 +147,7 @@ func (c *config) checkStore() {
 		c.fault("WithSweepInterval does not work with WithStore: there is no table of keys in this process")
 	}
 	for i, o := range c.forSash {
-		if o != nil && bridge.Inspect([]sash.Option{o}).LimitsFor == nil {
+		if o != nil && internals.Inspect([]sash.Option{o}).LimitsFor == nil {
 			c.fault("WithSash: option %d: of the options of sash, only WithLimitsFor works with WithStore", i+1)
 		}
 	}

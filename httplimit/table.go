@@ -8,7 +8,6 @@ import (
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A table is all that a limiter makes of its policies. It does not change: Reconfigure makes
@@ -147,7 +146,7 @@ func (t *table) sweepInterval() time.Duration {
 			longest = max(longest, window)
 		}
 	}
-	return bridge.SweepInterval(longest)
+	return internals.SweepInterval(longest)
 }
 
 // clonePolicies returns a copy of policies that shares no slice and no map with them.

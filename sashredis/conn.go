@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
-
-	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
 // A Conn runs scripts on a server. The packages rueidisconn and goredisconn make one of a
@@ -64,8 +62,6 @@ func scriptOf(text string) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{text, hex.EncodeToString(sum[:])}
 }
-
-func init() { bridge.Script = func(text string) any { return scriptOf(text) } }
 
 // scripts are those for limits of some kinds. A script has nothing of other kinds: the server
 // runs all of it at each call.

@@ -9,16 +9,7 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
-func init() {
-	bridge.Each = func(ctx context.Context, limiter any, op bridge.Op, keys []string, n int64) bridge.Answer {
-		return limiter.(*Limiter).decideEach(ctx, op, keys, n)
-	}
-	bridge.PolicyLimits = func(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit) any {
-		return policyLimits(limits, limitsFor)
-	}
-}
-
-// policyLimits returns the option of bridge.PolicyLimits.
+// policyLimits returns the option of bridge.Internals.PolicyLimits.
 func policyLimits(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit) Option {
 	return optionFunc(func(c *config) {
 		for i, of := range limits {

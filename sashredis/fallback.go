@@ -248,7 +248,7 @@ func (f *fallback) seed(t target) {
 // the share of an earlier answer, only what is more than those is charged.
 func (f *fallback) seedFrom(e *mirrored, t target) {
 	v, later := e.view.with(t.ruleset, e.charged), f.clock.toNear(e.at-e.received)
-	bridge.Seed(f.shares, t.name, func() (pasts [][]bridge.Charge) {
+	internals.Seed(f.shares, t.name, func() (pasts [][]bridge.Charge) {
 		for i := range t.rules {
 			past := t.rules[i].past(&v.states[i], v.at)
 			for j := range past {

@@ -5,7 +5,14 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
-func init() { bridge.Inside = func(limiter any) bridge.Insider { return inside{limiter.(*Limiter)} } }
+func init() {
+	bridge.Export(&bridge.Internals[Limiter, Option, Script]{
+		Script:       scriptOf,
+		Each:         (*Limiter).decideEach,
+		PolicyLimits: policyLimits,
+		Inside:       func(l *Limiter) bridge.Insider { return inside{l} },
+	})
+}
 
 // An inside is what tests see of a Limiter. They are in a module of their own, with the clients
 // that they need.

@@ -13,6 +13,9 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
+// internals are the functions of package sash that it does not export.
+var internals = bridge.Of[sash.Limiter, sash.Option, sash.Limit, sash.Clock]()
+
 // A kind is how a script keeps what a key was charged under a limit. Its value is the letter
 // that the scripts know it by.
 type kind byte
@@ -153,7 +156,7 @@ const (
 // validate returns all faults of limits, the limits of one key, in one error, or nil.
 func validate(limits []sash.Limit) error {
 	var faults []error
-	for _, err := range bridge.LimitFaults(limits) {
+	for _, err := range internals.LimitFaults(limits) {
 		faults = append(faults, fmt.Errorf("sashredis: %w", err))
 	}
 	if len(faults) > 0 {

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-30da4c49/sash"
-	"github.com/seed-30da4c49/sash/internal/bridge"
-	"github.com/seed-30da4c49/sash/internal/window"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // Wait blocks until n units are admitted for key, and charges them. Calls of this process that
@@ -79,7 +79,7 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 	if l.clock != nil {
 		clock = l.clock
 	}
-	due, stop := bridge.After(clock, window.Plus(clock.Now(), int64(d)))
+	due, stop := internals.After(clock, window.Plus(clock.Now(), int64(d)))
 	defer stop()
 	select {
 	case <-due:

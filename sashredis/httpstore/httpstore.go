@@ -17,6 +17,9 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
+// internals are the functions of package sashredis that it does not export.
+var internals = bridge.Of[sashredis.Limiter, sashredis.Option, sashredis.Script]()
+
 // A Store lets a [sashredis.Limiter] decide for package httplimit. Make one with [New] or [Of].
 type Store struct{ limiter *sashredis.Limiter }
 
@@ -33,7 +36,7 @@ type Store struct{ limiter *sashredis.Limiter }
 // when there is more. While [sashredis.FallbackAdmit] decides, headers tell of no quota.
 func New(conn sashredis.Conn, options ...sashredis.Option) func(httplimit.StoreKeys) (httplimit.Store, error) {
 	return func(keys httplimit.StoreKeys) (httplimit.Store, error) {
-		own := bridge.PolicyLimits(keys.Limits, keys.LimitsFor).(sashredis.Option)
+		own := internals.PolicyLimits(keys.Limits, keys.LimitsFor)
 		// It goes last, since it adds to what WithLimitsFor has set.
 		l, err := sashredis.New(conn, nil, append(options[:len(options):len(options)], own)...)
 		if err != nil {
@@ -68,7 +71,7 @@ func (s *Store) Reserve(ctx context.Context, keys []string, n int64) httplimit.S
 }
 
 func (s *Store) each(ctx context.Context, op bridge.Op, keys []string, n int64) httplimit.StoreDecision {
-	a := bridge.Each(ctx, s.limiter, op, keys, n)
+	a := internals.Each(s.limiter, ctx, op, keys, n)
 	d := httplimit.StoreDecision{Decision: a.Decision, By: a.By, Err: a.Err, Keys: make([]httplimit.KeyDecision, len(a.Keys))}
 	for i, k := range a.Keys {
 		d.Keys[i] = httplimit.KeyDecision(k)

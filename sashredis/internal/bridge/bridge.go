@@ -1,7 +1,6 @@
 // Package bridge gives other packages of this module what package sashredis does not export.
 //
-// Package sashredis imports this package and sets its variables when it is initialized. So the
-// types of sashredis cannot be named here: a variable that takes or returns one says any.
+// It is made like the package of that name for sash.
 package bridge
 
 import (
@@ -10,22 +9,34 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-var (
-	// Script returns the *sashredis.Script with that text.
-	Script func(text string) any
+// Internals are functions of package sashredis. This package cannot name the types of sashredis,
+// which imports it. So they are type parameters.
+type Internals[Limiter, Option, Script any] struct {
+	// Script returns the script with that text.
+	Script func(text string) *Script
 
-	// Each decides a call for n units of each of keys by limiter, a *sashredis.Limiter, all or
-	// nothing, and tells what each key says.
-	Each func(ctx context.Context, limiter any, op Op, keys []string, n int64) Answer
+	// Each decides a call for n units of each of keys, all or nothing, and tells what each key
+	// says.
+	Each func(l *Limiter, ctx context.Context, op Op, keys []string, n int64) Answer
 
-	// PolicyLimits returns a sashredis.Option: limitsFor gives limits to the keys for which
-	// WithLimitsFor gives none, and limits are all that it returns. They are checked when the
-	// limiter is made.
-	PolicyLimits func(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit) any
+	// PolicyLimits returns an option: limitsFor gives limits to the keys for which WithLimitsFor
+	// gives none, and limits are all that it returns. They are checked when the limiter is made.
+	PolicyLimits func(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit) Option
 
-	// Inside returns what tests see of a *sashredis.Limiter.
-	Inside func(limiter any) Insider
-)
+	// Inside returns what tests see of a limiter.
+	Inside func(l *Limiter) Insider
+}
+
+// internals is a pointer to the Internals of package sashredis.
+var internals any
+
+// Export makes i what Of returns. Package sashredis calls it when it is initialized.
+func Export[Limiter, Option, Script any](i *Internals[Limiter, Option, Script]) { internals = i }
+
+// Of returns the Internals of package sashredis. It panics if the types are not those of sashredis.
+func Of[Limiter, Option, Script any]() *Internals[Limiter, Option, Script] {
+	return internals.(*Internals[Limiter, Option, Script])
+}
 
 // An Insider looks into a Limiter, for tests.
 type Insider interface {

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/vectors"
 	"github.com/seed-30da4c49/sash/sashredis"
-	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
 // A store gives each call the answer of its vector.
@@ -300,7 +299,7 @@ func TestExact_ALeaseThatEndsDuringAUse(t *testing.T) {
 	ctx := context.Background()
 	l, local := s.limiter([]sash.Limit{sash.PerHour(1000).Counter()}, sashredis.WithLease(100, time.Hour))
 	clock := &hookedClock{Clock: local}
-	bridge.Inside(l).SetLocalClock(clock)
+	inside(l).SetLocalClock(clock)
 	used := int64(0)
 	for ; l.Stats().Leased == 0; used++ {
 		require.True(t, l.Take(ctx, "a", 1).Allowed)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/sashredis"
-	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
 var leasable = [][]sash.Limit{
@@ -372,7 +371,7 @@ func TestLease_IsKeptByCallsThatHaveWaited(t *testing.T) {
 		taken.Go(func() { assert.True(t, l.Allow(ctx, "k")) })
 	}
 	<-arrived
-	eventually(t, "the other call waits", func() bool { return bridge.Inside(l).Waiting() == 1 })
+	eventually(t, "the other call waits", func() bool { return inside(l).Waiting() == 1 })
 	release()
 	taken.Wait()
 	leased := l.Stats().Leased
@@ -401,7 +400,7 @@ func TestLease_CloseWaitsForWhatIsGivenBack(t *testing.T) {
 		assert.NoError(t, l.Close())
 		returned = l.Stats().Returned
 	})
-	eventually(t, "Close ends the leases", func() bool { return bridge.Inside(l).Closed() })
+	eventually(t, "Close ends the leases", func() bool { return inside(l).Closed() })
 	release()
 	closed.Wait()
 	taken.Wait()
@@ -421,7 +420,7 @@ func TestLease_GrantedWhileClosing(t *testing.T) {
 	taken.Go(func() { assert.True(t, l.Allow(ctx, "k")) })
 	<-arrived
 	closed.Go(func() { assert.NoError(t, l.Close()) })
-	eventually(t, "Close ends the leases", func() bool { return bridge.Inside(l).Closed() })
+	eventually(t, "Close ends the leases", func() bool { return inside(l).Closed() })
 	releaseSettle := make(chan struct{})
 	s.set(func() { s.hold = releaseSettle }) // for the next round trip, which gives back
 	release()
@@ -448,7 +447,7 @@ func TestLease_AFailedUseTakesNothing(t *testing.T) {
 		granted := l.Stats().Leased
 		require.Equal(t, sashredis.ByLease, l.Take(ctx, "k", 1).By)
 		var taken sync.WaitGroup
-		taken.Go(func() { bridge.Inside(l).FailUse("k", granted) })
+		taken.Go(func() { inside(l).FailUse("k", granted) })
 		require.NoError(t, l.Close())
 		taken.Wait()
 		require.Equal(t, granted-1, l.Stats().Returned)

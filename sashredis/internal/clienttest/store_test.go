@@ -18,6 +18,9 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
+// inside returns what tests see of a limiter.
+var inside = bridge.Of[sashredis.Limiter, sashredis.Option, sashredis.Script]().Inside
+
 // A fakeStore is an embedded store with a clock that a test moves. It lets a test look at each
 // round trip, hold it up, or make it fail.
 type fakeStore struct {
@@ -118,7 +121,7 @@ func (s *fakeStore) limiter(limits []sash.Limit, options ...sashredis.Option) (*
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { l.Close() })
 	local := sash.NewManualClock(0)
-	bridge.Inside(l).SetLocalClock(local)
+	inside(l).SetLocalClock(local)
 	return l, local
 }
 

@@ -42,7 +42,7 @@ var (
 
 // script returns a script that no other test has.
 func script(text string) *sashredis.Script {
-	return bridge.Script(text + fmt.Sprint(" -- ", rand.Uint64())).(*sashredis.Script)
+	return bridge.Of[sashredis.Limiter, sashredis.Option, sashredis.Script]().Script(text + fmt.Sprint(" -- ", rand.Uint64()))
 }
 
 // connect returns a Conn whose client is closed at the end of the test.

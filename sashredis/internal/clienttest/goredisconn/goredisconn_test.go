@@ -80,7 +80,7 @@ func TestConn_RingRefusesKeysOfSeveralTags(t *testing.T) {
 	client := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr(), "b": b.Addr()}})
 	defer client.Close()
 	conn := goredisconn.New(client)
-	s := bridge.Script("return redis.call('INCR', KEYS[1]) .. ''").(*sashredis.Script)
+	s := bridge.Of[sashredis.Limiter, sashredis.Option, sashredis.Script]().Script("return redis.call('INCR', KEYS[1]) .. ''")
 	for _, keys := range [][]string{{"a", "b"}, {"{a}", "b"}, {"{a}1", "{a}2", "{b}1"}, {"{}a", "{}b"}, {"{a", "{a}"}} {
 		_, err := conn.Run(context.Background(), s, keys, nil)
 		assert.ErrorContains(t, err, "CROSSSLOT", "%q", keys)
