@@ -47,7 +47,7 @@ import (
 // The interceptor repeats no call. Calls of handlers pass through it unchanged. It panics if t is
 // nil.
 func NewClientInterceptor(t *httplimit.Transport) connect.Interceptor {
-	mustNotBeNil("NewClientInterceptor", t == nil)
+	rpc.MustNotBeNil("connectlimit: NewClientInterceptor", t == nil)
 	return &clientInterceptor{t}
 }
 

@@ -21,17 +21,11 @@ import (
 //
 // NewInterceptor panics if l or an option is nil.
 func NewInterceptor(l *httplimit.Limiter, options ...Option) connect.Interceptor {
-	mustNotBeNil("NewInterceptor", l == nil)
-	s := rpc.Server{Limiter: l, Size: rpc.Size}
-	for _, option := range options {
-		mustNotBeNil("NewInterceptor", option == nil)
-		option(&s)
-	}
-	return &interceptor{s}
+	return &interceptor{rpc.NewServer("connectlimit: NewInterceptor", l, options)}
 }
 
 // An interceptor is for handlers.
-type interceptor struct{ server rpc.Server }
+type interceptor struct{ server *rpc.Server }
 
 func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next

@@ -19,7 +19,7 @@ type Option func(*rpc.Server)
 // A unary call has one message, whose cost its own policies can tell. LimitReceived does not
 // concern it. Without LimitReceived, messages cost nothing. It panics if l is nil.
 func LimitReceived(l *httplimit.Limiter) Option {
-	mustNotBeNil("LimitReceived", l == nil)
+	rpc.MustNotBeNil("connectlimit: LimitReceived", l == nil)
 	return func(s *rpc.Server) { s.Received = l }
 }
 
@@ -27,7 +27,7 @@ func LimitReceived(l *httplimit.Limiter) Option {
 // that it receives. A message that is denied is not sent, and ends the stream. It panics if l
 // is nil.
 func LimitSent(l *httplimit.Limiter) Option {
-	mustNotBeNil("LimitSent", l == nil)
+	rpc.MustNotBeNil("connectlimit: LimitSent", l == nil)
 	return func(s *rpc.Server) { s.Sent = l }
 }
 
@@ -37,7 +37,7 @@ func LimitSent(l *httplimit.Limiter) Option {
 // A panic of it counts as one of the policy that asks for the size, or of the handler that sends
 // the message. MessageSize panics if size is nil.
 func MessageSize(size func(message any) int64) Option {
-	mustNotBeNil("MessageSize", size == nil)
+	rpc.MustNotBeNil("connectlimit: MessageSize", size == nil)
 	return func(s *rpc.Server) { s.Size = size }
 }
 
@@ -57,12 +57,4 @@ func MessageBytes(r *http.Request) int64 { return rpc.MessageBytes(r) }
 // for each method of each host.
 func ByMethod() httplimit.KeyFunc {
 	return func(key []byte, r *http.Request) ([]byte, bool) { return append(key, r.URL.Path...), true }
-}
-
-// mustNotBeNil panics if the function of that name was given nil: that is a mistake in the
-// program, not in its input.
-func mustNotBeNil(name string, isNil bool) {
-	if isNil {
-		panic("connectlimit: " + name + ": must not be given nil")
-	}
 }

@@ -50,7 +50,7 @@ import (
 // a service config, are below the interceptor, and charged once. UnaryClientInterceptor panics if
 // t is nil.
 func UnaryClientInterceptor(t *httplimit.Transport) grpc.UnaryClientInterceptor {
-	mustNotBeNil("UnaryClientInterceptor", t == nil)
+	rpc.MustNotBeNil("grpclimit: UnaryClientInterceptor", t == nil)
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 		key, err := rpc.Admit(ctx, t, describeOutgoing(ctx, method, conn, request))
 		if err != nil {
@@ -67,7 +67,7 @@ func UnaryClientInterceptor(t *httplimit.Transport) grpc.UnaryClientInterceptor 
 // StreamClientInterceptor is [UnaryClientInterceptor] for streams. A stream waits before it is
 // opened. Its messages do not wait.
 func StreamClientInterceptor(t *httplimit.Transport) grpc.StreamClientInterceptor {
-	mustNotBeNil("StreamClientInterceptor", t == nil)
+	rpc.MustNotBeNil("grpclimit: StreamClientInterceptor", t == nil)
 	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
 		key, err := rpc.Admit(ctx, t, describeOutgoing(ctx, method, conn, nil))
 		if err != nil {

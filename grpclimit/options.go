@@ -9,24 +9,7 @@ import (
 )
 
 // An Option configures the interceptors of a server.
-type Option func(*server)
-
-// server is what the interceptors of a server share.
-type server struct {
-	rpc.Server
-	recordMetadata bool
-}
-
-// newServer returns the server of the options of the function of that name.
-func newServer(name string, limiter *httplimit.Limiter, options []Option) *server {
-	mustNotBeNil(name, limiter == nil)
-	s := &server{Server: rpc.Server{Limiter: limiter, Size: rpc.Size}}
-	for _, option := range options {
-		mustNotBeNil(name, option == nil)
-		option(s)
-	}
-	return s
-}
+type Option func(*rpc.Server)
 
 // LimitReceived has l decide each message that a stream receives, in addition to the stream
 // itself. The request of a message is that of its stream, with the message in the context: see
@@ -36,16 +19,16 @@ func newServer(name string, limiter *httplimit.Limiter, options []Option) *serve
 // A unary call has one message, whose cost its own policies can tell. LimitReceived does not
 // concern it. Without LimitReceived, messages cost nothing. It panics if l is nil.
 func LimitReceived(l *httplimit.Limiter) Option {
-	mustNotBeNil("LimitReceived", l == nil)
-	return func(s *server) { s.Received = l }
+	rpc.MustNotBeNil("grpclimit: LimitReceived", l == nil)
+	return func(s *rpc.Server) { s.Received = l }
 }
 
 // LimitSent has l decide each message that a stream sends, as [LimitReceived] does with those
 // that it receives. A message that is denied is not sent, and ends the stream. It panics if l
 // is nil.
 func LimitSent(l *httplimit.Limiter) Option {
-	mustNotBeNil("LimitSent", l == nil)
-	return func(s *server) { s.Sent = l }
+	rpc.MustNotBeNil("grpclimit: LimitSent", l == nil)
+	return func(s *rpc.Server) { s.Sent = l }
 }
 
 // MessageSize returns the bytes of a message, for [MessageBytes] and httplimit.Response, in
@@ -54,8 +37,8 @@ func LimitSent(l *httplimit.Limiter) Option {
 // A panic of it counts as one of the policy that asks for the size, or of the handler that sends
 // the message. MessageSize panics if size is nil.
 func MessageSize(size func(message any) int64) Option {
-	mustNotBeNil("MessageSize", size == nil)
-	return func(s *server) { s.Size = size }
+	rpc.MustNotBeNil("grpclimit: MessageSize", size == nil)
+	return func(s *rpc.Server) { s.Size = size }
 }
 
 // RecordMetadata fills in Header of httplimit.Response with the headers and trailers that the
@@ -63,7 +46,7 @@ func MessageSize(size func(message any) int64) Option {
 // grpc-go from grpc.SetSendCompressor and grpc.ClientSupportedCompressors, which then fail, so
 // httplimit.ChargeOf is the better way to tell a cost.
 func RecordMetadata() Option {
-	return func(s *server) { s.recordMetadata = true }
+	return func(s *rpc.Server) { s.RecordMetadata = true }
 }
 
 // MessageOf returns the message that a request stands for, given the request's context, in a
@@ -87,12 +70,4 @@ func MessageBytes(r *http.Request) int64 { return rpc.MessageBytes(r) }
 // each method of each target.
 func ByMethod() httplimit.KeyFunc {
 	return func(key []byte, r *http.Request) ([]byte, bool) { return append(key, r.URL.Path...), true }
-}
-
-// mustNotBeNil panics if the function of that name was given nil: that is a mistake in the
-// program, not in its input.
-func mustNotBeNil(name string, isNil bool) {
-	if isNil {
-		panic("grpclimit: " + name + ": must not be given nil")
-	}
 }

@@ -22,7 +22,7 @@ import (
 //
 // UnaryServerInterceptor panics if l or an option is nil.
 func UnaryServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.UnaryServerInterceptor {
-	s := newServer("UnaryServerInterceptor", l, options)
+	s := rpc.NewServer("grpclimit: UnaryServerInterceptor", l, options)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
 		call, refusal := s.Begin(ctx, describe(ctx, info.FullMethod, message))
 		if refusal != nil {
@@ -30,7 +30,7 @@ func UnaryServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.UnaryS
 			return nil, statusOf(refusal)
 		}
 		handled, recorded := call.Context(), (*recorder)(nil)
-		if s.recordMetadata {
+		if s.RecordMetadata {
 			handled, recorded = record(handled)
 		}
 		returned := false
@@ -57,7 +57,7 @@ func report(ctx context.Context, quotas metadata.MD, err error) {
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams. A stream is decided when it
 // begins. [LimitReceived] and [LimitSent] decide its messages as well.
 func StreamServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.StreamServerInterceptor {
-	s := newServer("StreamServerInterceptor", l, options)
+	s := rpc.NewServer("grpclimit: StreamServerInterceptor", l, options)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 		call, refusal := s.BeginStream(ss.Context(), describe(ss.Context(), info.FullMethod, nil))
 		if refusal != nil {
@@ -65,7 +65,7 @@ func StreamServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.Strea
 			return statusOf(refusal)
 		}
 		stream := &serverStream{ServerStream: ss, call: call, handled: call.Context()}
-		if s.recordMetadata {
+		if s.RecordMetadata {
 			stream.handled, stream.recorded = record(stream.handled)
 		}
 		returned := false

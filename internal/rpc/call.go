@@ -16,6 +16,28 @@ type Server struct {
 	Received *httplimit.Limiter // of each message that a stream receives; nil: none
 	Sent     *httplimit.Limiter // of each message that a stream sends; nil: none
 	Size     func(any) int64    // of a message, in bytes
+
+	// RecordMetadata reports whether policies know what a handler of grpc-go sends as metadata.
+	RecordMetadata bool
+}
+
+// NewServer returns the server of l and options, which were given to that function.
+func NewServer[Option ~func(*Server)](function string, l *httplimit.Limiter, options []Option) *Server {
+	MustNotBeNil(function, l == nil)
+	s := &Server{Limiter: l, Size: Size}
+	for _, option := range options {
+		MustNotBeNil(function, option == nil)
+		option(s)
+	}
+	return s
+}
+
+// MustNotBeNil panics if that function was given nil: that is a mistake in the program, not in
+// its input.
+func MustNotBeNil(function string, isNil bool) {
+	if isNil {
+		panic(function + ": must not be given nil")
+	}
 }
 
 // A Call is a call that was admitted. It must be settled.
