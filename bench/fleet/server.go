@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-30da4c49/sash/internal/guard"
 )
 
 // errNoServer is returned by startServer if there is no server to start.
@@ -52,7 +54,7 @@ func startServer(ctx context.Context) (*server, error) {
 		close(s.ended)
 	}()
 	s.admin = redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, PoolSize: 1})
-	if s.guard, err = guardProcess(s.cmd.Process.Pid); err == nil {
+	if s.guard, err = guard.Process(s.cmd.Process.Pid); err == nil {
 		err = s.ready(ctx)
 	}
 	if err != nil {
@@ -60,21 +62,6 @@ func startServer(ctx context.Context) (*server, error) {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w\n%s", binary, err, text), s.stop())
 	}
 	return s, nil
-}
-
-// guardProcess lets another process kill the process with that id once the Closer is closed or
-// this process is gone, whatever ended it.
-func guardProcess(id int) (io.Closer, error) {
-	guard := exec.Command("sh", "-c", fmt.Sprintf("read _; kill -9 %d", id))
-	in, err := guard.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := guard.Start(); err != nil {
-		return nil, err
-	}
-	go func() { _ = guard.Wait() }() // the other process may be gone already
-	return in, nil
 }
 
 // ready waits until s answers.

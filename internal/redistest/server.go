@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-30da4c49/sash/internal/guard"
 )
 
 // patience is for how long a server may take to start or to reach a state.
@@ -179,12 +181,11 @@ func (s *Server) tryStart() error {
 		_ = cmd.Wait() // says that it was killed
 		close(ended)
 	}(s.cmd, s.ended)
-	guard, err := guardProcess(s.cmd.Process.Pid)
-	if err != nil {
+	var err error
+	if s.guard, err = guard.Process(s.cmd.Process.Pid); err != nil {
 		s.stop()
 		return err
 	}
-	s.guard = guard
 	deadline := time.Now().Add(patience)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -202,28 +203,6 @@ func (s *Server) tryStart() error {
 		time.Sleep(time.Millisecond)
 	}
 }
-
-// guardProcess makes another process kill the process with that id once the returned Closer is
-// closed or this process is gone, whatever ended it.
-func guardProcess(id int) (io.Closer, error) {
-	guard := exec.Command("sh", "-c", fmt.Sprintf("read _; kill -9 %d", id))
-	in, err := guard.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := guard.Start(); err != nil {
-		return nil, err
-	}
-	return closer(func() error {
-		err := in.Close()
-		_ = guard.Wait() // the process may be gone already
-		return err
-	}), nil
-}
-
-type closer func() error
-
-func (c closer) Close() error { return c() }
 
 // runs reports whether the process has not ended.
 func (s *Server) runs() bool {
