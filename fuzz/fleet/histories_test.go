@@ -182,6 +182,12 @@ func count(few int) int {
 
 // checkAll records that many histories and checks each while the next are recorded.
 func checkAll(t *testing.T, links []link, n int, newPlan func(seed uint64) plan, check func(t *testing.T, h *history)) (c tally) {
+	c.checkAll(t, links, n, newPlan, check)
+	return c
+}
+
+// checkAll is the function of that name, and adds what the histories contained to c.
+func (c *tally) checkAll(t *testing.T, links []link, n int, newPlan func(seed uint64) plan, check func(t *testing.T, h *history)) {
 	var checks sync.WaitGroup
 	defer checks.Wait()
 	for i := 0; i < n && !t.Failed(); i++ {
@@ -197,7 +203,6 @@ func checkAll(t *testing.T, links []link, n int, newPlan func(seed uint64) plan,
 			}
 		})
 	}
-	return c
 }
 
 // linearizable fails the test if h is not linearizable.
