@@ -351,7 +351,7 @@ func TestWait_ForRoomUnderTheCap(t *testing.T) {
 	defer cancel()
 	waited := make(chan error)
 	go func() { waited <- l.Wait(ctx, "b", 1) }()
-	for l.queues.total.Load() == 0 {
+	for !l.queues.waiting("b") {
 	}
 	l.Reset("a")
 	l.queues.notifyAll()

@@ -540,9 +540,9 @@ func TestTokenBucket_ForecastsNoMoreThanIsSureUnderOtherLimits(t *testing.T) {
 	clock.Set(int64(950 * time.Second))
 	var last *waiter
 	for range 3 {
-		last = l.queues.enqueue(l.targets(nil, []string{"k"}), 1)
+		last = enqueue(l, 1, "k")
 	}
-	require.LessOrEqual(t, l.forecast(last), 950*time.Second, "the third is admitted then")
+	require.LessOrEqual(t, l.forecast(last, 1), 950*time.Second, "the third is admitted then")
 }
 
 // When another limit takes the place of a bucket that is full, the time at which it was full is

@@ -295,10 +295,9 @@ func TestCountZero_EndsWaits(t *testing.T) {
 		require.ErrorIs(t, <-failed, ErrExceedsLimit)
 
 		// A call for no units that comes behind such a call, before that has noticed.
-		targets := l.targets(nil, []string{"k"})
-		l.queues.enqueue(targets, 5)
-		require.Equal(t, l.Peek("k", 0).RetryAfter, l.forecast(l.queues.enqueue(targets, 0)))
-		require.Equal(t, Never, l.forecast(l.queues.enqueue(targets, 1)))
+		enqueue(l, 5, "k")
+		require.Equal(t, l.Peek("k", 0).RetryAfter, l.forecast(enqueue(l, 0, "k"), 0))
+		require.Equal(t, Never, l.forecast(enqueue(l, 1, "k"), 1))
 	})
 }
 

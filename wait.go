@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/seed-30da4c49/sash/internal/queue"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -97,7 +98,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 
 	// Without a queue, charge at once. With a queue, only look: a new call must not
 	// overtake those that wait. A cost of 0 takes nothing from them, so it need not queue.
-	alone := n == 0 || !l.queues.waitingForAny(targets)
+	alone := n == 0 || !l.queues.claimsAny(targets)
 	d, _ := l.attempt(targets, n, alone)
 	if alone && d.Allowed {
 		return d, nil
@@ -109,22 +110,26 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 	for i := range targets {
 		targets[i].waits = true
 	}
-	w := l.queues.enqueue(targets, n)
-	defer l.queues.dequeue(w)
-	if err := l.waitError(ctx, targets, n, l.forecast(w)); err != nil {
+	w := newWaiter(targets, n)
+	l.queues.Enter(w)
+	defer l.queues.Leave(w)
+	if err := l.waitError(ctx, targets, n, l.forecast(w, n)); err != nil {
 		return Decision{}, err
 	}
 	for {
 		// Try before the first sleep, too. What happened to the keys or the queues before
-		// w was enqueued has not woken w.
+		// w entered has not woken w.
 		at := l.current.Load().instant(l.clock.Now())
-		turn := l.queues.beginAttempt(w, targets, at)
+		turn := l.queues.Begin(w, at)
+		for i := range targets {
+			targets[i].claimed = w.Places[i].Claimed
+		}
 		if turn {
 			if d, at = l.attempt(targets, n, true); d.Allowed {
 				return d, nil
 			}
 		}
-		least := l.endAttempt(w, targets)
+		least := l.endAttempt(w, targets, n)
 
 		// The limits of a key may have changed, so n may not be admitted any more.
 		if err := l.waitError(ctx, targets, n, least); err != nil {
@@ -157,23 +162,56 @@ func (l *Limiter) look(key string, n int64) (d Decision, at int64) {
 	return d, q.at
 }
 
-// endAttempt ends an attempt of w that was not admitted, and looks which of its keys w has
-// to wait for. It returns how long the wait is at least.
-func (l *Limiter) endAttempt(w *waiter, targets []target) (least time.Duration) {
-	for i := range w.places {
-		p := &w.places[i]
-		d, at := l.look(p.key, w.n)
-		p.admitsAt, p.memory = window.Plus(at, int64(d.RetryAfter)), l.rulesetOf(p.key).looksBack()
+// endAttempt ends an attempt of w that was not admitted, and looks how long each of its keys denies
+// it. It returns how long the wait is at least.
+func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.Duration) {
+	last, readyAt := queue.Nowhere, int64(math.MinInt64) // the place at the key that admits w last, and when
+	claims := make([]queue.Claim, len(w.Places))
+	for i := range w.Places {
+		d, at := l.look(w.Places[i].Key, n)
 		least = max(least, d.RetryAfter)
 		if d.Allowed && len(targets) > 1 {
 			// Does it also leave what the waiters before w claim?
-			if d, _ := l.look(p.key, window.Plus(w.n, targets[i].claimed)); d.Allowed {
-				p.admitsAt = math.MinInt64
+			if d, _ := l.look(w.Places[i].Key, window.Plus(n, targets[i].claimed)); d.Allowed {
+				continue
 			}
 		}
+		claims[i].Waits = true
+		if admitsAt := window.Plus(at, int64(d.RetryAfter)); admitsAt > readyAt {
+			last, readyAt = i, admitsAt
+		}
 	}
-	l.queues.endAttempt(w)
+	if w.Behind == queue.Nowhere {
+		l.setClaims(w, n, claims, last, readyAt)
+		l.queues.End(w, claims)
+	}
 	return least
+}
+
+// setClaims sets what a waiter for n units claims that has had its turn. Its keys admit it at readyAt,
+// the key of the place last as the last of them.
+//
+// It claims everything of that key. Of each other key it claims the units that it waits for, and
+// those only from the instant on from which a charge may still count at readyAt. Until then, and as
+// long as the claim is left, later calls go first.
+//
+// Of several claims to a key the greatest must be left, not the sum: however many waiters one full
+// key has, they do not use up their other keys. No waiter starves by that. The waiters before it
+// are finite in number, so it gets its turn. During its turn, a key that admits it goes on to do so
+// until an earlier waiter, or a call that does not wait, is charged.
+func (l *Limiter) setClaims(w *waiter, n int64, claims []queue.Claim, last int, readyAt int64) {
+	for i := range claims {
+		c := &claims[i]
+		c.Waits = c.Waits || last == queue.Nowhere // all keys admit it: it may wait for any
+		switch {
+		case n == 0: // it takes nothing from the others
+		case i == last:
+			c.Units = queue.Everything
+		default:
+			c.Units = n
+			c.From, _ = window.Sub(readyAt, l.rulesetOf(w.Places[i].Key).looksBack())
+		}
+	}
 }
 
 // waitError returns an error if a wait for n units of all targets, which lasts as long as
@@ -247,26 +285,20 @@ func (rs *ruleset) exceededBy(n int64) error {
 }
 
 // sleep blocks until the next attempt of w may have another result. That is when w is
-// notified or, if w has its turn, at instant at+wait. It returns the error of ctx if ctx
+// woken or, if w has its turn, at instant at+wait. It returns the error of ctx if ctx
 // has ended.
 func (l *Limiter) sleep(ctx context.Context, w *waiter, turn bool, at int64, wait time.Duration) error {
-	// A waiter without a turn needs no timer. It is notified when it may have its turn.
+	// A waiter without a turn needs no timer. It is woken when it may have its turn.
 	//
 	// A Restore may have begun another timeline since at. Then the timer is set to a wrong
-	// time, but the Restore notifies w. A notification since the attempt is not lost: it
-	// is in w.wake.
+	// time, but the Restore wakes w. A wake-up since the attempt is not lost: w keeps it.
 	var due <-chan struct{}
 	if turn {
 		var stop func()
 		due, stop = after(l.clock, l.current.Load().clockReading(window.Plus(at, int64(wait))))
 		defer stop()
 	}
-	select {
-	case <-due:
-	case <-w.wake:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
+	return w.Block(ctx, due)
 }
 
 // retryAfter returns how long a call on targets sleeps after an attempt that was denied by d. A
@@ -280,40 +312,40 @@ func (l *Limiter) retryAfter(targets []target, d Decision) time.Duration {
 }
 
 // forecast returns how long w has to wait at least, if no call ahead of it gives up.
-func (l *Limiter) forecast(w *waiter) (least time.Duration) {
-	for i := range w.places {
-		least = max(least, l.forecastAt(&w.places[i]))
+func (l *Limiter) forecast(w *waiter, n int64) (least time.Duration) {
+	for i := range w.Places {
+		least = max(least, l.forecastAt(&w.Places[i], n))
 	}
 	return least
 }
 
-// forecastAt returns how long the waiter of p has to wait for the key at least. It counts
+// forecastAt returns how long the waiter of p, which is for n units, has to wait for the key at least. It counts
 // the units ahead of p of waiters for this key alone: no other waiter is sure to be
 // admitted first.
 //
 // Every Count units need one further window. So the wait is at least the wait for the
 // first units, up to Count of them, and one window for each full Count that follows. Under a
 // TokenBucket, it is the wait for the first Burst units, and for the others to flow in.
-func (l *Limiter) forecastAt(p *place) time.Duration {
-	g := l.current.Load()
-	d, now := l.look(p.key, p.n)
-	if p.ahead == 0 || p.n == 0 || d.RetryAfter == Never { // a call for no units does not queue
+func (l *Limiter) forecastAt(p *queue.Place[string], n int64) time.Duration {
+	g, ahead := l.current.Load(), l.queues.Ahead(p)
+	d, now := l.look(p.Key, n)
+	if ahead == 0 || d.RetryAfter == Never {
 		return d.RetryAfter
 	}
-	least, rs := d.RetryAfter, l.rulesetOf(p.key)
+	least, rs := d.RetryAfter, l.rulesetOf(p.Key)
 	for i := range rs.rules {
 		r := &rs.rules[i]
 		if r.Count == 0 {
 			return d.RetryAfter // it admits nothing: the limits have just changed
 		}
-		units := window.Plus(p.ahead, p.n)
+		units := window.Plus(ahead, n)
 		first := r.firstOf(units)
 		// The first units are admitted no earlier than they would be as one charge. A
 		// counter may admit them earlier if they come one by one, and units flow into a bucket
 		// while it waits for other limits, so there only now is certain.
 		firstAt := now
 		if !rs.hasCounter() && (r.form != debtForm || len(rs.rules) == 1) {
-			next, at := l.look(p.key, first)
+			next, at := l.look(p.Key, first)
 			if next.RetryAfter != Never {
 				firstAt = window.Plus(at, int64(next.RetryAfter))
 			}
@@ -321,10 +353,10 @@ func (l *Limiter) forecastAt(p *place) time.Duration {
 		lastAt := max(r.readmitsAt(firstAt, units-first), now)
 		least = max(least, window.Wait(0, uint64(lastAt)-uint64(now)))
 	}
-	// The answer counts only if no waiter was admitted since p was enqueued: the units of
-	// that waiter would count twice, as units ahead and in the state of the key. And a
-	// Restore must not have begun another timeline, on which now is another time.
-	if l.queues.changedSince(p) || l.current.Load().overrides != g.overrides {
+	// The answer counts only if the same units are still ahead: those of a waiter that was admitted
+	// meanwhile would count twice, as units ahead and in the state of the key. And a Restore must
+	// not have begun another timeline, on which now is another time.
+	if l.queues.Ahead(p) != ahead || l.current.Load().overrides != g.overrides {
 		return d.RetryAfter
 	}
 	return least

@@ -39,8 +39,7 @@ func waiting(t *testing.T, limits map[string]Limit, f func(w *waitTest), options
 		}
 		f(w)
 		synctest.Wait()
-		require.Zero(t, w.queues())
-		require.Zero(t, w.l.queues.total.Load())
+		requireNoneWaits(t, w.l)
 	})
 }
 
@@ -77,9 +76,22 @@ func (w *waitTest) goOn() {
 
 // queues returns the number of keys that calls wait for.
 func (w *waitTest) queues() int {
-	w.l.queues.mu.Lock()
-	defer w.l.queues.mu.Unlock()
-	return len(w.l.queues.byKey)
+	_, keys, _ := w.l.queues.Size()
+	return keys
+}
+
+// requireNoneWaits fails if a call waits, or a queue is left without any.
+func requireNoneWaits(t *testing.T, l *Limiter) {
+	waiters, keys, _ := l.queues.Size()
+	require.Zero(t, waiters)
+	require.Zero(t, keys)
+}
+
+// enqueue adds a waiter for n units of each of keys.
+func enqueue(l *Limiter, n int64, keys ...string) *waiter {
+	w := newWaiter(l.targets(nil, keys), n)
+	l.queues.Enter(w)
+	return w
 }
 
 // until lets time pass until d after the start.
@@ -125,7 +137,7 @@ func TestWaitAll_FailsAtOnce(t *testing.T) {
 	defer cancel()
 	require.ErrorIs(t, l.WaitAll(short, both, 1), context.DeadlineExceeded)
 	require.NoError(t, short.Err())
-	require.Empty(t, l.queues.byKey)
+	requireNoneWaits(t, l)
 	require.EqualValues(t, 3, l.Peek("a", 0).Remaining)
 }
 
@@ -299,17 +311,15 @@ func TestWaitAll_IsNotWokenWhereItDoesNotMatter(t *testing.T) {
 		for range 3 {
 			w.waitIn(ctx, "", 1, "full", "free")
 		}
-		targets := w.l.targets(nil, []string{"full", "free"})
-		last := w.l.queues.enqueue(targets, 1)
-		w.l.endAttempt(last, targets)
-		require.NotNil(t, last.blocked)
+		last := enqueue(w.l, 1, "full", "free")
+		require.False(t, w.l.queues.Begin(last, 0))
 		w.waitIn(ctx, "on free", 1, "free")
 		require.Equal(t, []string{"on free"}, w.order)
-		require.Empty(t, last.wake)
+		require.Empty(t, last.Woken())
 		cancel()
 		synctest.Wait()
-		require.Len(t, last.wake, 1)
-		w.l.queues.dequeue(last)
+		require.Len(t, last.Woken(), 1)
+		w.l.queues.Leave(last)
 		delete(w.admitted, "")
 	})
 }
@@ -549,7 +559,7 @@ func TestWaitAll_FailsOnceItExceedsItsNewLimit(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, <-ended, ErrExceedsLimit)
 		require.ErrorIs(t, <-ended, ErrExceedsLimit)
-		require.Empty(t, l.queues.byKey)
+		requireNoneWaits(t, l)
 	})
 }
 
@@ -828,22 +838,21 @@ func TestRace_WaitAllInAnyOrder(t *testing.T) {
 		done.Wait()
 		close(ended)
 	}()
-	queued := int64(0) // the most calls that waited at one time
+	queued := 0 // the most calls that waited at one time
 	for open := true; open; {
 		select {
 		case <-ended:
 			open = false
 		default:
 			runtime.Gosched()
-			if waiting := l.queues.total.Load(); waiting > 0 {
+			if waiting, _, _ := l.queues.Size(); waiting > 0 {
 				queued = max(queued, waiting)
 				clock.Advance(time.Second)
 			}
 		}
 	}
-	require.Greater(t, queued, int64(2), "no contention: this test has shown nothing")
-	require.Empty(t, l.queues.byKey)
-	require.Zero(t, l.queues.total.Load())
+	require.Greater(t, queued, 2, "no contention: this test has shown nothing")
+	requireNoneWaits(t, l)
 	for key := range charged {
 		require.LessOrEqual(t, charged[key].Load(), 5+clock.Now()/int64(time.Minute)*5)
 	}

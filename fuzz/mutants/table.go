@@ -851,12 +851,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-overtakes", fault: "a Wait is admitted before those that came before it",
-		file: "waitqueue.go", old: "turn = turn && targets[i].claimed != everything", new: "targets[i].claimed = 0",
-		tests: "TestWait_Overtakes",
+		file: "internal/queue/queue.go", old: "if p.Claimed == Everything {\n\t\t\tw.Behind = i", new: "if p.Claimed == Everything && p == nil {\n\t\t\tw.Behind = i",
+		tests: "TestWait_Overtakes", in: ".",
 	},
 	{
 		name: "wait-new-overtakes", fault: "a new Wait does not look for calls that wait already",
-		file: "wait.go", old: "alone := n == 0 || !l.queues.waitingForAny(targets)", new: "alone := n == 0 || n > 0",
+		file: "wait.go", old: "alone := n == 0 || !l.queues.claimsAny(targets)", new: "alone := n == 0 || n > 0",
 		tests: "TestWait_OvertakesNoOther",
 	},
 	{
@@ -866,8 +866,8 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-notifies-none", fault: "a Wait that leaves the queue does not wake the next",
-		file: "waitqueue.go", old: "p.wakeBehind()\n\t\tif", new: "if",
-		tests: "TestWait",
+		file: "internal/queue/queue.go", old: "q.claim(p, Claim{})\n\t\tbefore", new: "before",
+		tests: "TestWait", in: ".",
 	},
 	{
 		name: "wait-to-the-deadline", fault: "a Wait that cannot be admitted in time waits until its deadline",
@@ -876,8 +876,8 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-leaks-queues", fault: "the queue of a key stays when no call waits any more",
-		file: "waitqueue.go", old: "delete(q.byKey, p.key)", new: "",
-		tests: "TestWait",
+		file: "internal/queue/queue.go", old: "delete(q.byKey, p.Key)", new: "_ = p.Key",
+		tests: "TestWait", in: ".",
 	},
 	{
 		name: "wait-charged-for-waiting", fault: "each look of a Wait is charged as a denied attempt",
@@ -886,58 +886,58 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-counts-one-twice", fault: "units that have been charged count among those waited for",
-		file: "waitqueue.go", old: "queue.units -= uint64(w.n)", new: "",
-		tests: "TestWait",
+		file: "internal/queue/line.go", old: "if !p.trying {", new: "if !p.trying || p.trying {",
+		tests: "TestWait", in: ".",
 	},
 	{
 		name: "waitall-looks-at-one-queue", fault: "a WaitAll is admitted once it has its turn in one of its queues",
-		file: "waitqueue.go", old: "targets[i].claimed, _ = w.places[i].before(now)", new: "if i == 0 {\ntargets[i].claimed, _ = w.places[i].before(now)\n}",
-		tests: "TestWaitAll",
+		file: "internal/queue/queue.go", old: "q.change(p, func(before, _ *Place[K]) { p.Claimed = before.claimed(now, 0) })", new: "if i == 0 {\nq.change(p, func(before, _ *Place[K]) { p.Claimed = before.claimed(now, 0) })\n}",
+		tests: "TestWaitAll", in: ".",
 	},
 	{
 		name: "waitall-wakes-one-queue", fault: "a WaitAll that leaves wakes the calls of one of its keys only",
-		file: "waitqueue.go", old: "p.wakeBehind()\n\t\tif", new: "if i == 0 {\np.wakeBehind()\n}\nif",
-		tests: "TestWaitAll",
+		file: "internal/queue/queue.go", old: "q.claim(p, Claim{})\n\t\tbefore", new: "if i == 0 {\nq.claim(p, Claim{})\n}\nbefore",
+		tests: "TestWaitAll", in: ".",
 	},
 	{
 		name: "waitall-wakes-the-next-only", fault: "a WaitAll that leaves wakes only the call behind it, which may wait for another key",
-		file: "waitqueue.go", old: "if other.claim == everything {\n\t\t\treturn\n", new: "if other != nil {\nreturn\n",
-		tests: "TestWaitAll",
+		file: "internal/queue/line.go", old: "return p.Claim.Units == Everything || p.right.wake()", new: "return p.hears || p.right.wake()",
+		tests: "TestQueues_Equal|TestWaitAll",
 	},
 	{
 		name: "waitall-starves", fault: "calls that wait for one key take what a WaitAll waits for",
-		file: "waitqueue.go", old: "claimed = max(claimed, other.claim)", new: "_ = now",
-		tests: "TestWaitAll",
+		file: "internal/queue/line.go", old: "least = max(least, p.Claim.Units)", new: "_ = now",
+		tests: "TestWaitAll", in: ".",
 	},
 	{
 		name: "waitall-claims-all-the-time", fault: "a WaitAll holds back units that come back before it can be admitted",
-		file: "waitqueue.go", old: "from, _ := window.Sub(w.readyAt, p.memory)", new: "from, _ := window.Sub(w.readyAt, math.MaxInt64)",
+		file: "wait.go", old: "window.Sub(readyAt, l.rulesetOf(w.Places[i].Key).looksBack())", new: "window.Sub(readyAt, math.MaxInt64)",
 		tests: "TestWaitAll",
 	},
 	{
 		name: "waitall-claims-too-late", fault: "a charge that still counts when a WaitAll could be admitted delays it",
-		file: "waitqueue.go", old: "from, _ := window.Sub(w.readyAt, p.memory)", new: "from, _ := window.Sub(w.readyAt, p.memory/2)",
+		file: "wait.go", old: "window.Sub(readyAt, l.rulesetOf(w.Places[i].Key).looksBack())", new: "window.Sub(readyAt, l.rulesetOf(w.Places[i].Key).looksBack()/2)",
 		tests: "TestWaitAll",
 	},
 	{
 		name: "waitall-claims-everything", fault: "a WaitAll holds up the calls for all of its keys",
-		file: "waitqueue.go", old: "case p == last && w.readyAt > math.MinInt64:", new: "case p != nil:",
+		file: "wait.go", old: "case i == last:", new: "case i >= 0:",
 		tests: "TestWaitAll",
 	},
 	{
 		name: "waitall-claims-nothing-whole", fault: "calls for the key that a WaitAll waits for are admitted before it",
-		file: "waitqueue.go", old: "case p == last && w.readyAt > math.MinInt64:", new: "case p != last && p == last:",
+		file: "wait.go", old: "case i == last:", new: "case i < 0:",
 		tests: "TestWait_Overtakes|TestWaitAll",
 	},
 	{
 		name: "waitall-waits-by-time-only", fault: "a WaitAll whose turn has not come at one key holds up those of a key that admits it later",
-		file: "waitqueue.go", old: "if behind := blocker != nil; behind", new: "if behind := blocker == p; behind",
-		tests: "TestWaitAll_IsWaitedFor",
+		file: "internal/queue/queue.go", old: "if p.Claimed == Everything {\n\t\t\tc.Units", new: "if w.Behind != Nowhere {\n\t\t\tc.Units",
+		tests: "TestWaitAll_IsWaitedFor", in: ".",
 	},
 	{
 		name: "waitall-shrinks-in-silence", fault: "calls that a WaitAll lets go first are not woken",
-		file: "waitqueue.go", old: "p.claim, p.from = claim, from; shrinks", new: "p.claim, p.from = claim, from; shrinks && p == nil",
-		tests: "TestWaitAll",
+		file: "internal/queue/queue.go", old: "if shrinks && before", new: "if shrinks && c.Units == 0 && before",
+		tests: "TestWaitAll", in: ".",
 	},
 	{
 		name: "waitall-forecasts-others", fault: "a Wait that may go before a WaitAll fails for the units of that",
@@ -961,18 +961,38 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waitall-claims-without-a-turn", fault: "a call whose turn has not come at one key holds up others at its other keys",
-		file: "waitqueue.go", old: "case blocked:", new: "case blocked && w == nil:",
-		tests: "TestWaitAll",
+		file: "internal/queue/queue.go", old: "p, c := &w.Places[i], Claim{}", new: "p, c := &w.Places[i], w.Places[i].Claim",
+		tests: "TestWaitAll", in: ".",
 	},
 	{
 		name: "waitall-misses-its-turn", fault: "a call that waits for its turn is not woken when it comes",
-		file: "waitqueue.go", old: "other.blocked == nil || other.blocked == other", new: "other.blocked == nil",
-		tests: "TestWaitAll",
+		file: "internal/queue/queue.go", old: "c.Waits || c.Units == Everything\n", new: "c.Waits\n",
+		tests: "TestWaitAll", in: ".",
 	},
 	{
 		name: "waitall-misses-what-happens-while-it-tries", fault: "a call that tries is not woken for keys other than that of its turn",
-		file: "waitqueue.go", old: "turn, w.blocked = true, nil", new: "turn = true",
-		tests: "TestWaitAll|TestRace_WaitAll",
+		file: "internal/queue/queue.go", old: "p.trying, p.hears = true, true", new: "p.trying = true",
+		tests: "TestQueues_Equal|TestWaitAll|TestRace_WaitAll",
+	},
+	{
+		name: "waitall-deaf-to-claims", fault: "a WaitAll that an earlier claim denies at one key is not woken when that shrinks",
+		file: "wait.go", old: "claims[i].Waits = true\n", new: "",
+		tests: "TestWaitAll",
+	},
+	{
+		name: "queue-wakes-those-without-a-turn", fault: "a claim that shrinks wakes waiters that an earlier one holds up",
+		file: "internal/queue/queue.go", old: "shrinks && before.whole().everything == 0", new: "shrinks",
+		tests: "TestQueues_Equal",
+	},
+	{
+		name: "queue-wakes-too-many", fault: "a change at a key wakes waiters that wait for another one",
+		file: "internal/queue/line.go", old: "	if p.hears {\n", new: "	if p != nil {\n",
+		tests: "TestQueues_AWaiterHoldsUpNone|TestQueues_Equal",
+	},
+	{
+		name: "queue-claims-from-the-start", fault: "a claim from a later instant on counts before that",
+		file: "internal/queue/line.go", old: "if p.Claim.From <= now {", new: "if p != nil {",
+		tests: "TestQueues_Equal",
 	},
 	{
 		name: "peekall-fast-believes-two-instants", fault: "PeekAll answers from keys that it has read at different instants",

@@ -1,0 +1,164 @@
+package queue
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// A line is the places at one key, in the order of the numbers of their waiters. It is a treap: a
+// binary tree in that order, in which each place has a higher rank than those below it. Ranks are
+// random, so the depth is about the logarithm of the number of places.
+//
+// To read or change a place, it is taken out, which leaves the tree of those before it and the tree of
+// those after it, and put back.
+type line[K comparable] struct{ root *Place[K] }
+
+// A node is what makes a place part of a line.
+type node[K comparable] struct {
+	line        *line[K]
+	left, right *Place[K]
+	rank        uint64
+	sum         summary
+}
+
+// A summary is what the places of a tree have in common.
+type summary struct {
+	units      int64 // of the places whose waiters do not try
+	everything int   // number of places that claim Everything
+	claims     bool  // whether any of them claims something
+	most       int64 // the most units that any of them claims, less than Everything
+	from       int64 // the earliest instant from which any of them claims such units
+	hears      bool  // whether any of them hears
+}
+
+// own returns the summary of p alone.
+func (p *Place[K]) own() summary {
+	s := summary{claims: p.Claim.Units > 0, from: math.MaxInt64, hears: p.hears}
+	if !p.trying {
+		s.units = p.Units
+	}
+	switch p.Claim.Units {
+	case Everything:
+		s.everything = 1
+	case 0:
+	default:
+		s.most, s.from = p.Claim.Units, p.Claim.From
+	}
+	return s
+}
+
+// whole returns the summary of the tree p; nil has no place.
+func (p *Place[K]) whole() summary {
+	if p == nil {
+		return summary{from: math.MaxInt64}
+	}
+	return p.sum
+}
+
+// plus returns the summary of the places of s and t.
+func (s summary) plus(t summary) summary {
+	return summary{
+		units:      window.Plus(s.units, t.units),
+		everything: s.everything + t.everything,
+		claims:     s.claims || t.claims,
+		most:       max(s.most, t.most),
+		from:       min(s.from, t.from),
+		hears:      s.hears || t.hears,
+	}
+}
+
+// summarized returns p, whose sub-trees are right, with the summary of its tree.
+func (p *Place[K]) summarized() *Place[K] {
+	p.sum = p.left.whole().plus(p.own()).plus(p.right.whole())
+	return p
+}
+
+// change takes p out of its line, unless it is new there, calls f with the trees of the places before
+// and after it, and puts p back. f may change p. mu is held.
+func (q *Queues[K]) change(p *Place[K], f func(before, after *Place[K])) {
+	before, after := q.takeOut(p)
+	f(before, after)
+	if p.rank == 0 {
+		p.rank = rand.Uint64() | 1
+	}
+	p.line.root = q.merge(q.merge(before, p.summarized()), after)
+}
+
+// takeOut splits the line of p, and returns what is before p and what is after it. mu is held.
+func (q *Queues[K]) takeOut(p *Place[K]) (before, after *Place[K]) {
+	before, after = q.split(p.line.root, p.waiter.Number)
+	_, after = q.split(after, p.waiter.Number+1)
+	return before, after
+}
+
+// split splits a tree into the places of the waiters before number, and all others. mu is held.
+func (q *Queues[K]) split(p *Place[K], number int64) (before, others *Place[K]) {
+	if p == nil {
+		return nil, nil
+	}
+	q.steps++
+	if p.waiter.Number < number {
+		p.right, others = q.split(p.right, number)
+		return p.summarized(), others
+	}
+	before, p.left = q.split(p.left, number)
+	return before, p.summarized()
+}
+
+// merge returns the tree of all places of before and after, which come after those. mu is held.
+func (q *Queues[K]) merge(before, after *Place[K]) *Place[K] {
+	switch {
+	case before == nil:
+		return after
+	case after == nil:
+		return before
+	}
+	q.steps++
+	if before.rank > after.rank {
+		before.right = q.merge(before.right, after)
+		return before.summarized()
+	}
+	after.left = q.merge(before, after.left)
+	return after.summarized()
+}
+
+// claimed returns the most units that a place of the tree p claims at now; least if that is more.
+func (p *Place[K]) claimed(now, least int64) int64 {
+	switch s := p.whole(); {
+	case s.everything > 0:
+		return Everything
+	case s.most <= least || s.from > now:
+		return least
+	}
+	least = p.left.claimed(now, least)
+	if p.Claim.From <= now {
+		least = max(least, p.Claim.Units)
+	}
+	return p.right.claimed(now, least)
+}
+
+// wake wakes the waiters of the tree p that hear, up to the first that claims Everything. It reports
+// whether there is one.
+func (p *Place[K]) wake() (stopped bool) {
+	if !p.whole().hears { // and so none claims Everything
+		return false
+	}
+	if p.left.wake() {
+		return true
+	}
+	if p.hears {
+		p.waiter.Wake()
+	}
+	return p.Claim.Units == Everything || p.right.wake()
+}
+
+// wakeAll wakes all waiters of the tree p.
+func (p *Place[K]) wakeAll() {
+	if p != nil {
+		p.left.wakeAll()
+		p.waiter.Wake()
+		p.right.wakeAll()
+	}
+}

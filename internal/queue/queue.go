@@ -1,0 +1,345 @@
+// Package queue decides which of the calls that wait for keys has its turn, and which of them a
+// change wakes.
+//
+// A [Waiter] is a call that waits. It has a [Place] at each of its keys, in the order in which
+// waiters came. A place claims units of its key, which later waiters must leave. Most claims are
+// of [Everything].
+//
+//   - A waiter has its turn unless an earlier one claims Everything of one of its keys. Only
+//     then does it try to get what it waits for.
+//   - Without its turn, a waiter claims Everything of the keys where it is behind an earlier one,
+//     and nothing of its other keys.
+//   - With its turn, a waiter that is denied claims what its owner says. That should be Everything
+//     of the keys that deny it, so that later waiters do not overtake it there, and of its other
+//     keys only what it cannot do without.
+//
+// So a waiter holds up no other that it does not compete with: whatever it waits for at one key,
+// it has no claim to the others. The first of all waiters is behind none, so some waiter always
+// has its turn, and none waits in a circle.
+//
+// A change wakes the waiters that may have their turn by it, and no other:
+//   - If a claim shrinks, these are the later waiters of the key, up to the first of them that
+//     claims Everything. If an earlier waiter claims Everything, there are none.
+//   - If units of a key are free again, these are its waiters up to the first that claims
+//     Everything.
+//
+// A waiter is woken for the keys that it waits for: while it tries all of them, and then those of
+// which it claims Everything, or of which its owner says so.
+//
+// Each step costs O(log n) for each key of the waiter, where n is how many wait for that key, and as
+// much for each waiter that it wakes.
+package queue
+
+import (
+	"context"
+	"math"
+	"sync"
+
+	"github.com/seed-30da4c49/sash/internal/atomic"
+)
+
+// Queues are the waiters for all keys. The zero value has none. It must not be copied.
+//
+// The owner of a waiter calls Enter, and then Begin. If that reports that the waiter has its turn,
+// the owner tries, and calls End if it was denied. Then it blocks until the waiter is woken or, if
+// the waiter has had its turn, for as long as it was denied. It calls Begin again, and in the end
+// Leave.
+type Queues[K comparable] struct {
+	waiters atomic.Int64 // while there are none, no other call needs the lock
+	mu      sync.Mutex   // guards what follows, and all places
+	came    int64        // number of waiters that there were
+	byKey   map[K]*line[K]
+	counts  map[any]int // number of places that claim Everything, by Bound.Of
+	steps   int         // number of places that were passed in lines, which tests read
+}
+
+// A Waiter is a call that waits. Its owner sets the first three fields before Enter.
+type Waiter[K comparable] struct {
+	Places []Place[K] // each of another key
+	// Number is how many waiters came before, and 1 more. With 0, Enter sets it. A waiter that
+	// takes the place of one that has left has the Number of that.
+	Number int64
+	// Undemanding says that the waiter takes no units, so it waits for no turn. It must claim nothing.
+	Undemanding bool
+
+	// Behind is the index of a place where the waiter is behind an earlier one, since the
+	// latest Begin; [Nowhere] if it has its turn.
+	Behind int
+	// Full is the index of a place whose Bounds leave no room. The waiter must leave. It is
+	// Nowhere if there is room.
+	Full int
+
+	wake chan struct{} // of capacity 1: a wake-up is kept until the waiter blocks
+}
+
+// Nowhere stands for the index of no place.
+const Nowhere = -1
+
+// A Place is where a waiter stands in the line of one key.
+type Place[K comparable] struct {
+	Key   K
+	Claim Claim // changed by Begin and End only
+	// Units are what the waiter takes of the key before any later waiter does. They are 0 if that is
+	// not sure.
+	Units int64
+	// Bounds limit the number of places that claim Everything.
+	Bounds []Bound
+	// Claimed is how many units earlier waiters claimed at the latest Begin.
+	Claimed int64
+
+	waiter *Waiter[K]
+	trying bool // whether Units may have been taken already
+	hears  bool // whether changes of the key wake the waiter
+	node[K]
+}
+
+// A Claim is the units of a key that later waiters must leave, from an instant on. The zero Claim is
+// of nothing.
+type Claim struct {
+	Units, From int64
+	// Waits says that the waiter waits for the key, although it does not claim Everything.
+	Waits bool
+}
+
+// Everything is the Units of a Claim that leaves no later waiter its turn, at any time.
+const Everything = math.MaxInt64
+
+// A Bound limits how many places that have the same Of claim Everything at a time, to Most.
+type Bound struct {
+	Of   any
+	Most int
+}
+
+// Wake wakes w, or makes its next Block end at once.
+func (w *Waiter[K]) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // a wake-up is pending already
+	}
+}
+
+// Woken returns the channel on which the wake-ups of w are received.
+func (w *Waiter[K]) Woken() <-chan struct{} { return w.wake }
+
+// Block blocks until w is woken, due is closed, or ctx ends. It returns the error of ctx.
+func (w *Waiter[K]) Block(ctx context.Context, due <-chan struct{}) error {
+	select {
+	case <-due:
+	case <-w.wake:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// Has reports whether there is a waiter for key.
+func (q *Queues[K]) Has(key K) bool {
+	if q.waiters.Load() == 0 {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.byKey[key] != nil
+}
+
+// Claims reports whether a waiter claims units of key. Then a new call must not take any before it
+// has entered.
+func (q *Queues[K]) Claims(key K) bool {
+	if q.waiters.Load() == 0 {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.byKey[key]
+	return l != nil && l.root.whole().claims
+}
+
+// Enter adds w to the lines of its keys, in one step. It is not woken for what happened before.
+func (q *Queues[K]) Enter(w *Waiter[K]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.byKey == nil {
+		q.byKey, q.counts = map[K]*line[K]{}, map[any]int{}
+	}
+	q.waiters.Add(1)
+	q.came++
+	switch {
+	case w.Undemanding:
+		w.Number = -q.came // before all others
+	case w.Number == 0:
+		w.Number = q.came
+	}
+	w.Behind, w.Full, w.wake = Nowhere, Nowhere, make(chan struct{}, 1)
+	for i := range w.Places {
+		p := &w.Places[i]
+		if q.byKey[p.Key] == nil {
+			q.byKey[p.Key] = new(line[K])
+		}
+		p.waiter, p.line = w, q.byKey[p.Key]
+		c := p.Claim
+		if p.Claim = (Claim{}); !q.claim(p, c) {
+			q.claim(p, Claim{})
+			w.Full = i
+		}
+	}
+}
+
+// Leave takes w out of all lines. It must be there.
+func (q *Queues[K]) Leave(w *Waiter[K]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiters.Add(-1)
+	for i := range w.Places {
+		p := &w.Places[i]
+		q.claim(p, Claim{})
+		before, after := q.takeOut(p)
+		if p.line.root = q.merge(before, after); p.line.root == nil {
+			delete(q.byKey, p.Key)
+		}
+	}
+}
+
+// Begin reports whether w has its turn at instant now. If it has, w tries: the owner must call End or
+// Leave.
+func (q *Queues[K]) Begin(w *Waiter[K], now int64) (turn bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.Behind = Nowhere
+	for i := range w.Places {
+		p := &w.Places[i]
+		q.change(p, func(before, _ *Place[K]) { p.Claimed = before.claimed(now, 0) })
+		if p.Claimed == Everything {
+			w.Behind = i
+		}
+	}
+	if w.Behind == Nowhere {
+		// From here on its units may be taken, and anything that changes concerns it.
+		for i := range w.Places {
+			p := &w.Places[i]
+			q.change(p, func(_, _ *Place[K]) { p.trying, p.hears = true, true })
+		}
+		return true
+	}
+	for i := range w.Places {
+		p, c := &w.Places[i], Claim{}
+		if p.Claimed == Everything {
+			c.Units = Everything
+		}
+		if !q.claim(p, c) {
+			w.Behind, w.Full = i, i
+			return false
+		}
+	}
+	return false
+}
+
+// End ends an attempt of w that was denied. It sets what w claims at each of its places.
+func (q *Queues[K]) End(w *Waiter[K], claims []Claim) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range w.Places {
+		p := &w.Places[i]
+		if !q.claim(p, claims[i]) {
+			w.Full = i
+			return
+		}
+	}
+}
+
+// claim sets what p claims, and wakes the waiters that this concerns. The waiter does not try any
+// more. claim reports false, and changes nothing, if the Bounds of p leave no room. mu is held.
+func (q *Queues[K]) claim(p *Place[K], c Claim) bool {
+	if had, has := p.Claim.Units == Everything, c.Units == Everything; had != has {
+		if has && !q.hasRoom(p) {
+			return false
+		}
+		q.count(p, has)
+	}
+	q.change(p, func(before, after *Place[K]) {
+		shrinks := c.shrinks(p.Claim)
+		p.Claim, p.trying, p.hears = c, false, c.Waits || c.Units == Everything
+		if shrinks && before.whole().everything == 0 {
+			after.wake()
+		}
+	})
+	return true
+}
+
+// shrinks reports whether c leaves later waiters what old did not.
+func (c Claim) shrinks(old Claim) bool {
+	return c.Units < old.Units || old.Units > 0 && c.Units < Everything && c.From > old.From
+}
+
+// hasRoom reports whether the Bounds of p leave room for it to claim Everything. mu is held.
+func (q *Queues[K]) hasRoom(p *Place[K]) bool {
+	for _, b := range p.Bounds {
+		if q.counts[b.Of] >= b.Most {
+			return false
+		}
+	}
+	return true
+}
+
+// count counts p among the places that claim Everything, or does so no more. mu is held.
+func (q *Queues[K]) count(p *Place[K], claims bool) {
+	n := -1
+	if claims {
+		n = 1
+	}
+	for _, b := range p.Bounds {
+		if q.counts[b.Of] += n; q.counts[b.Of] == 0 {
+			delete(q.counts, b.Of)
+		}
+	}
+}
+
+// Ahead returns the Units of the waiters before p that do not try: units that are sure to be taken
+// before p gets any, unless waiters give up.
+func (q *Queues[K]) Ahead(p *Place[K]) (units int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.change(p, func(before, _ *Place[K]) { units = before.whole().units })
+	return units
+}
+
+// Free wakes the waiters that may have their turn once units of key are free again. Call it after
+// that can be seen.
+func (q *Queues[K]) Free(key K) {
+	q.each(key, func(l *line[K]) { l.root.wake() })
+}
+
+// Change wakes all waiters for key. Call it once something else can be seen that may concern them,
+// such as other limits.
+func (q *Queues[K]) Change(key K) {
+	q.each(key, func(l *line[K]) { l.root.wakeAll() })
+}
+
+// each calls f for the line of key, if there is one.
+func (q *Queues[K]) each(key K, f func(l *line[K])) {
+	// A waiter that is not counted yet looks at the key after it has entered, so it finds the
+	// change.
+	if q.waiters.Load() == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.byKey[key]; l != nil {
+		f(l)
+	}
+}
+
+// ChangeAll wakes all waiters.
+func (q *Queues[K]) ChangeAll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.byKey {
+		l.root.wakeAll()
+	}
+}
+
+// Size returns how many waiters there are, how many keys and bounds they have, and how many steps
+// were made in their lines. It is for tests.
+func (q *Queues[K]) Size() (waiters, keys, steps int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return int(q.waiters.Load()), len(q.byKey) + len(q.counts), q.steps
+}

@@ -1,0 +1,452 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/race"
+)
+
+// A naive is what queues should be, in the plainest way: a list of all waiters.
+type naive struct{ waiters []*naiveWaiter }
+
+type naiveWaiter struct {
+	number int64
+	places []naivePlace
+	woken  bool
+}
+
+type naivePlace struct {
+	key    string
+	claim  Claim
+	units  int64
+	bounds []Bound
+	trying bool
+}
+
+func (p *naivePlace) all() bool { return p.claim.Units == Everything }
+
+// at returns the place of w at key, or nil.
+func (w *naiveWaiter) at(key string) *naivePlace {
+	for i := range w.places {
+		if w.places[i].key == key {
+			return &w.places[i]
+		}
+	}
+	return nil
+}
+
+// before returns the places at the key before w.
+func (m *naive) before(w *naiveWaiter, key string) (places []*naivePlace) {
+	for _, other := range m.waiters {
+		if p := other.at(key); p != nil && other.number < w.number {
+			places = append(places, p)
+		}
+	}
+	return places
+}
+
+// claimed returns what the waiters before w claim of key at now.
+func (m *naive) claimed(w *naiveWaiter, key string, now int64) (most int64) {
+	for _, p := range m.before(w, key) {
+		if p.all() || p.claim.From <= now {
+			most = max(most, p.claim.Units)
+		}
+	}
+	return most
+}
+
+// wake wakes the waiters after number that wait for key, up to the first that claims everything of it.
+func (m *naive) wake(key string, number int64) {
+	for _, other := range m.waiters {
+		p := other.at(key)
+		if p == nil || other.number <= number {
+			continue
+		}
+		other.woken = other.woken || p.trying || p.claim.Waits || p.all()
+		if p.all() {
+			return
+		}
+	}
+}
+
+// claim sets what w claims of a key. It reports false if there is no room.
+func (m *naive) claim(w *naiveWaiter, p *naivePlace, c Claim) bool {
+	for _, b := range p.bounds {
+		of := 0
+		for _, other := range m.waiters {
+			for i := range other.places {
+				if q := &other.places[i]; q.all() && slices.Contains(q.bounds, b) {
+					of++
+				}
+			}
+		}
+		if c.Units == Everything && !p.all() && of >= b.Most {
+			return false
+		}
+	}
+	old := p.claim
+	p.claim, p.trying = c, false
+	free := !slices.ContainsFunc(m.before(w, p.key), (*naivePlace).all)
+	later := old.Units > 0 && c.Units > 0 && !p.all() && c.From > old.From
+	if free && (c.Units < old.Units || later) {
+		m.wake(p.key, w.number)
+	}
+	return true
+}
+
+func (m *naive) leave(w *naiveWaiter) {
+	for i := range w.places {
+		m.claim(w, &w.places[i], Claim{})
+	}
+	m.waiters = slices.DeleteFunc(m.waiters, func(other *naiveWaiter) bool { return other == w })
+}
+
+// A pair is one waiter, and what it should be.
+type pair struct {
+	*Waiter[string]
+	want   *naiveWaiter
+	trying bool
+}
+
+// A program is a run of random calls on queues, and on what they should be.
+type program struct {
+	*testing.T
+	*rand.Rand
+	q     Queues[string]
+	m     naive
+	pairs []*pair
+	gone  []int64 // numbers that may be taken again
+	now   int64
+}
+
+var names = []string{"a", "b", "c"}
+
+func TestQueues_EqualANaiveReference(t *testing.T) {
+	programs := 500
+	if testing.Short() || race.Enabled {
+		programs = 100
+	}
+	for seed := range uint64(programs) {
+		p := program{T: t, Rand: rand.New(rand.NewPCG(seed, 1))}
+		for range 120 {
+			p.step()
+			p.check(fmt.Sprint("seed ", seed))
+		}
+		for len(p.pairs) > 0 {
+			p.leave(p.pairs[p.IntN(len(p.pairs))])
+			p.check(fmt.Sprint("seed ", seed))
+		}
+		waiters, keys, _ := p.q.Size()
+		require.Zero(t, waiters+keys, "seed %d", seed)
+	}
+}
+
+// step makes one random call.
+func (p *program) step() {
+	p.now += p.Int64N(4) - 1 // clocks may go back
+	if len(p.pairs) == 0 || len(p.pairs) < 12 && p.IntN(4) == 0 {
+		p.enter()
+		return
+	}
+	w := p.pairs[p.IntN(len(p.pairs))]
+	switch p.IntN(8) {
+	case 0:
+		p.leave(w)
+	case 1:
+		key := names[p.IntN(len(names))]
+		p.q.Free(key)
+		p.m.wake(key, math.MinInt64)
+	case 2:
+		key := names[p.IntN(len(names))]
+		p.q.Change(key)
+		for _, other := range p.m.waiters {
+			other.woken = other.woken || other.at(key) != nil
+		}
+	case 3:
+		if p.IntN(4) == 0 {
+			p.q.ChangeAll()
+			for _, other := range p.m.waiters {
+				other.woken = true
+			}
+		}
+	default:
+		if w.trying {
+			p.end(w)
+		} else {
+			p.begin(w)
+		}
+	}
+}
+
+// enter adds a waiter, now and then with the number of one that has left.
+func (p *program) enter() {
+	w := &Waiter[string]{Undemanding: p.IntN(8) == 0}
+	if len(p.gone) > 0 && p.IntN(4) == 0 && !w.Undemanding {
+		w.Number, p.gone = p.gone[0], p.gone[1:]
+	}
+	want := &naiveWaiter{}
+	for _, i := range p.Perm(len(names))[:1+p.IntN(len(names))] {
+		place := Place[string]{Key: names[i]}
+		if !w.Undemanding {
+			place.Units = p.Int64N(3)
+		}
+		switch {
+		case w.Undemanding:
+		case p.IntN(2) == 0:
+			place.Claim.Units = Everything
+		case p.IntN(2) == 0:
+			place.Bounds = []Bound{{names[i], 3}, {len(w.Places), 2 + len(w.Places)}}
+		}
+		w.Places = append(w.Places, place)
+		want.places = append(want.places, naivePlace{key: place.Key, claim: place.Claim, units: place.Units, bounds: place.Bounds})
+	}
+	p.q.Enter(w)
+	want.number = w.Number
+	p.m.waiters = append(p.m.waiters, want)
+	slices.SortFunc(p.m.waiters, func(a, b *naiveWaiter) int { return int(a.number - b.number) })
+	p.pairs = append(p.pairs, &pair{Waiter: w, want: want})
+}
+
+func (p *program) begin(w *pair) {
+	turn, behind, full := true, Nowhere, Nowhere
+	var claimed []int64
+	for i := range w.want.places {
+		claimed = append(claimed, p.m.claimed(w.want, w.want.places[i].key, p.now))
+		if claimed[i] == Everything {
+			turn, behind = false, i
+		}
+	}
+	for i := range w.want.places {
+		place := &w.want.places[i]
+		if turn {
+			place.trying = true
+			continue
+		}
+		c := Claim{}
+		if claimed[i] == Everything {
+			c.Units = Everything
+		}
+		if !p.m.claim(w.want, place, c) {
+			behind, full = i, i
+			break
+		}
+	}
+	require.Equal(p, turn, p.q.Begin(w.Waiter, p.now))
+	require.Equal(p, behind, w.Behind)
+	require.Equal(p, full, w.Full)
+	for i := range w.Places {
+		require.Equal(p, claimed[i], w.Places[i].Claimed)
+	}
+	if w.trying = turn; full != Nowhere {
+		p.leave(w)
+	}
+}
+
+func (p *program) end(w *pair) {
+	claims, full := make([]Claim, len(w.Places)), Nowhere
+	for i := range claims {
+		switch p.IntN(3) {
+		case 0:
+			claims[i].Units = Everything
+		case 1:
+			claims[i] = Claim{Units: p.Int64N(4), From: p.now + p.Int64N(9) - 4, Waits: p.IntN(2) == 0}
+		}
+		if w.Undemanding {
+			claims[i] = Claim{Waits: true}
+		}
+	}
+	for i := range claims {
+		if !p.m.claim(w.want, &w.want.places[i], claims[i]) {
+			full = i
+			break
+		}
+	}
+	p.q.End(w.Waiter, claims)
+	require.Equal(p, full, w.Full)
+	if w.trying = false; full != Nowhere {
+		p.leave(w)
+	}
+}
+
+func (p *program) leave(w *pair) {
+	p.q.Leave(w.Waiter)
+	p.m.leave(w.want)
+	p.pairs = slices.DeleteFunc(p.pairs, func(other *pair) bool { return other == w })
+	if !w.Undemanding {
+		p.gone = append(p.gone, w.Number)
+	}
+}
+
+// check compares everything that can be asked, and the wake-ups.
+func (p *program) check(what string) {
+	for _, w := range p.pairs {
+		require.Equal(p, w.want.woken, len(w.Woken()) > 0, "%s: whether %d was woken", what, w.Number)
+		if p.IntN(3) == 0 && w.want.woken {
+			<-w.Woken()
+			w.want.woken = false
+		}
+		for i := range w.Places {
+			units := int64(0)
+			for _, before := range p.m.before(w.want, w.Places[i].Key) {
+				if !before.trying {
+					units += before.units
+				}
+			}
+			require.Equal(p, units, p.q.Ahead(&w.Places[i]), what)
+		}
+	}
+	for _, key := range names {
+		has, claims := false, false
+		for _, w := range p.m.waiters {
+			place := w.at(key)
+			has = has || place != nil
+			claims = claims || place != nil && place.claim.Units > 0
+		}
+		require.Equal(p, has, p.q.Has(key), what)
+		require.Equal(p, claims, p.q.Claims(key), what)
+	}
+}
+
+// A crowd waits for a key of its own, and for one that it shares with all. The key that they share
+// admits them all. None of them holds up another, and when one leaves, no other is woken.
+func TestQueues_AWaiterHoldsUpNoneThatItDoesNotCompeteWith(t *testing.T) {
+	var q Queues[string]
+	var own []*Waiter[string]
+	for i := range 100 {
+		w := &Waiter[string]{Places: []Place[string]{{Key: fmt.Sprint(i)}, {Key: "shared"}}}
+		q.Enter(w)
+		require.True(t, q.Begin(w, 0), "waiter %d", i)
+		q.End(w, []Claim{{Units: Everything}, {Units: 1}})
+		own = append(own, w)
+	}
+	// Others come behind each of them at its own key, and are behind none at the shared one.
+	for i := range 100 {
+		w := &Waiter[string]{Places: []Place[string]{{Key: fmt.Sprint(i), Claim: Claim{Units: Everything}}, {Key: "shared", Claim: Claim{Units: Everything}}}}
+		q.Enter(w)
+		require.False(t, q.Begin(w, 0))
+		require.Zero(t, w.Behind)
+		require.Zero(t, w.Places[1].Claim)
+	}
+	last := &Waiter[string]{Places: []Place[string]{{Key: "shared"}}}
+	q.Enter(last)
+	require.True(t, q.Begin(last, 0))
+	require.EqualValues(t, 1, last.Places[0].Claimed)
+	q.End(last, []Claim{{Units: Everything}})
+
+	q.Leave(own[50])
+	for i, w := range own {
+		require.Empty(t, w.Woken(), "waiter %d", i)
+	}
+	require.Len(t, last.Woken(), 1, "the key it waits for admits it sooner")
+}
+
+// However many wait, in whatever order they come again, each step passes few places.
+func TestQueues_TakeFewSteps(t *testing.T) {
+	n := 20_000
+	if testing.Short() || race.Enabled {
+		n = 2000
+	}
+	var q Queues[int]
+	waiters := make([]*Waiter[int], n)
+	enter := func(i int) {
+		waiters[i] = &Waiter[int]{Number: int64(i + 1), Places: []Place[int]{{Claim: Claim{Units: Everything}}}}
+		q.Enter(waiters[i])
+	}
+	few := 40 * bits.Len(uint(n))
+	before := 0
+	check := func(what string, calls int) {
+		_, _, steps := q.Size()
+		require.LessOrEqual(t, steps-before, calls*few, what)
+		before = steps
+	}
+	for i := range n {
+		enter(i)
+	}
+	check("they come", n)
+	require.True(t, q.Begin(waiters[0], 0))
+	for _, w := range waiters[1:] {
+		require.False(t, q.Begin(w, 0))
+	}
+	check("they begin", n)
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, i := range random.Perm(n) {
+		q.Leave(waiters[i])
+		enter(i)
+	}
+	check("they come again", 2*n)
+	woken := 0
+	for _, w := range waiters {
+		for len(w.Woken()) > 0 {
+			<-w.Woken()
+			woken++
+		}
+	}
+	for i, w := range waiters {
+		require.True(t, q.Begin(w, 0))
+		q.Free(0)
+		q.Leave(w)
+		if i+1 < n {
+			require.Len(t, waiters[i+1].Woken(), 1)
+		}
+		if i+2 < n {
+			require.Empty(t, waiters[i+2].Woken())
+		}
+	}
+	check("they go", n)
+}
+
+// Waiters with random keys try at once, and some give up. All the others have their turn, and no two
+// that share a key that they claim have it at one time.
+func TestRace_QueuesInAnyOrder(t *testing.T) {
+	const callers, calls, keys = 8, 300, 4
+	synctest.Test(t, func(t *testing.T) {
+		var q Queues[int]
+		var held [keys]sync.Mutex
+		var done sync.WaitGroup
+		for caller := range callers {
+			done.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(caller), 2))
+				for i := range calls {
+					w := &Waiter[int]{}
+					for _, key := range random.Perm(keys)[:1+random.IntN(3)] {
+						w.Places = append(w.Places, Place[int]{Key: key, Claim: Claim{Units: Everything}})
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					if i%4 == 0 {
+						go cancel()
+					}
+					q.Enter(w)
+					turn := q.Begin(w, 0)
+					for !turn && w.Block(ctx, nil) == nil {
+						turn = q.Begin(w, 0)
+					}
+					if turn {
+						for j := range w.Places {
+							if !held[w.Places[j].Key].TryLock() {
+								t.Error("two have their turn at one key")
+							}
+						}
+						for j := range w.Places {
+							held[w.Places[j].Key].Unlock()
+						}
+					}
+					q.Leave(w)
+					cancel()
+				}
+			})
+		}
+		done.Wait()
+		waiters, left, _ := q.Size()
+		require.Zero(t, waiters+left)
+	})
+}
