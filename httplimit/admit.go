@@ -1,110 +1,113 @@
 package httplimit
 
-import "github.com/seed-30da4c49/sash"
+import (
+	"github.com/seed-30da4c49/sash"
+)
 
-// admit charges all enforced policies, or none, and sets d to the decision.
-func (c *call) admit(d *sash.Decision) {
-	takes := c.takes[:c.enforced]
-	switch {
-	case len(takes) == 0:
-	case anySettles(takes) || !sameCost(takes):
-		c.reserveByCost(takes, d)
-	case len(takes) == 1 && c.headers.any():
-		t := &takes[0]
-		*d, t.next = c.limiter.TakeThenPeek(t.key, t.cost)
-		t.nextKnown = true
-	case len(takes) == 1:
-		*d = c.limiter.Take(takes[0].key, takes[0].cost)
-	default:
-		for i := range takes {
-			c.names = append(c.names, takes[i].key)
-		}
-		*d = c.limiter.TakeAll(c.names, takes[0].cost)
+// admit charges all enforced takes, or none. The takes of one cost are charged at one instant, then
+// those of the next cost.
+func (c *call) admit() (d sash.Decision) {
+	takes, how := c.takes[:c.enforced], final
+	if c.slept {
+		how = reserving // its client may have gone: then it is undone
 	}
-}
-
-// anySettles reports whether a charge of takes may change after the response.
-func anySettles(takes []take) bool {
 	for i := range takes {
-		if takes[i].settles {
-			return true
+		if takes[i].settles || takes[i].cost != takes[0].cost {
+			how = reserving
 		}
 	}
-	return false
-}
-
-// sameCost reports whether all takes have the same cost.
-func sameCost(takes []take) bool {
+	d.Allowed = true
 	for i := range takes {
-		if takes[i].cost != takes[0].cost {
-			return false
-		}
-	}
-	return true
-}
-
-// reserveByCost is admit for charges that may change after the response, and for policies whose
-// costs differ. The takes of one cost are charged at one instant, then those of the
-// next cost. If one group is denied, the groups before it are given back.
-func (c *call) reserveByCost(takes []take, d *sash.Decision) {
-	for i := range takes {
-		if takes[i].reserved {
+		if !costIsNew(takes, i) {
 			continue
 		}
-		if *d = c.reserveCost(takes[i:], takes[i].cost); !d.Allowed {
-			c.cancelAll(takes)
-			return
-		}
-	}
-}
-
-// reserveCost charges all takes of that cost, or none of them.
-func (c *call) reserveCost(takes []take, cost int64) sash.Decision {
-	c.names, c.reserved = c.names[:0], true
-	for i := range takes {
-		if takes[i].cost == cost {
-			c.names = append(c.names, takes[i].key)
-		}
-	}
-	reservations, d := c.limiter.ReserveAll(c.names, cost)
-	for i := range takes {
-		if d.Allowed && takes[i].cost == cost {
-			takes[i].reserved, takes[i].reservation = true, reservations[0]
-			reservations = reservations[1:]
+		if d = c.admission.charge(takes[i:], how); !d.Allowed {
+			c.undo() // all of it, before it is asked what is left
+			break
 		}
 	}
 	return d
 }
 
-// cancelAll gives all reservations of takes back.
-func (c *call) cancelAll(takes []take) {
-	for i := range takes {
-		if t := &takes[i]; t.reserved {
-			t.reservation.Cancel()
+// undo gives back what the latest attempt has reserved. If a store fails to, it stays charged: the
+// request is denied either way.
+func (c *call) undo() {
+	for i := range c.takes[:c.enforced] {
+		if t := &c.takes[i]; t.reserved {
+			_ = t.reservation.commit(c.ctx, 0)
+			t.reservation, t.decided = reservation{}, false
 			c.waits.notify(t.key)
 		}
 	}
 }
 
-// closeFinal settles the reservations of charges that no response changes. While they are open, the
-// limiter keeps what it needs to give them back.
-func (c *call) closeFinal() {
+// attempt is admit of a call that may wait. If it charges nothing, it sets the decision of each
+// enforced take.
+func (c *call) attempt() sash.Decision {
 	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; t.reserved && !t.settles {
-			t.reservation.Commit(t.cost)
+		t := &c.takes[i]
+		t.reserved, t.reservation, t.nextKnown, t.decided = false, reservation{}, false, false
+	}
+	d := c.admit()
+	if !d.Allowed {
+		c.decideEach(d)
+	}
+	return d
+}
+
+// look sets the decision of each enforced take, and charges nothing.
+func (c *call) look() {
+	takes := c.takes[:c.enforced]
+	for i := range takes {
+		if costIsNew(takes, i) {
+			c.admission.look(takes[i:])
 		}
 	}
 }
 
-// admitShadows charges each shadow by itself: a shadow that denies stops no other one.
-func (c *call) admitShadows() {
+// admitShadows charges each shadow by itself if the call is admitted: a shadow that denies stops no
+// other one. If the call is denied, it asks what they would have said, which only observers want to
+// know.
+func (c *call) admitShadows(allowed bool) {
 	for i := c.enforced; i < len(c.takes); i++ {
-		t := &c.takes[i]
-		if t.settles {
-			c.reserved = true
-			t.reservation, t.decision = c.limiter.Reserve(t.key, t.cost)
-		} else {
-			t.decision = c.limiter.Take(t.key, t.cost)
+		one := c.takes[i : i+1]
+		switch {
+		case allowed && one[0].settles:
+			c.admission.charge(one, reserving)
+		case allowed:
+			c.admission.charge(one, final)
+		case c.observed():
+			c.admission.look(one)
+		}
+	}
+}
+
+// decideEach sets the decision and the quota of each enforced take, where d is the decision on all of
+// them together.
+func (c *call) decideEach(d sash.Decision) {
+	takes := c.takes[:c.enforced]
+	for i := range takes {
+		t := &takes[i]
+		switch {
+		case t.decided:
+		case d.Allowed:
+			t.lookBack(c.limiter) // a store has told
+		default:
+			c.admission.look(takes[i:])
+		}
+		if !t.nextKnown && c.headers.any() {
+			t.findNext(c.limiter)
+		}
+		t.setQuota()
+	}
+}
+
+// closeFinal settles the reservations that no response changes. While they are open, the limiter or
+// the store keeps what it needs to give them back.
+func (c *call) closeFinal() {
+	for i := range c.takes[:c.enforced] {
+		if t := &c.takes[i]; t.reserved && !t.settles {
+			_ = t.reservation.commit(c.ctx, t.cost) // there is nothing to change
 		}
 	}
 }

@@ -3,51 +3,10 @@ package httplimit
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 
-	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
-
-// Charges are the charges of one admitted request that its response may change: those of
-// policies with Charge, ChargeUncertain or Settle. All methods may be called on nil, which is
-// no charges. They are safe for concurrent use.
-type Charges struct {
-	limiter *Limiter
-	request *http.Request
-	all     []Charge
-	single  [1]Charge // the memory of all, if it is one
-	settled sync.Once
-}
-
-// newCharges returns the charges of r, which is admitted, that may change; nil if there are
-// none. They hold all that they need, since c is released before the response. stored is what
-// a store has said to each take; nil without a store.
-func (c *call) newCharges(r *http.Request, stored []storedTake) (charges *Charges) {
-	for i := range c.takes {
-		t := &c.takes[i]
-		if !t.settles || !t.decision.Allowed && t.Shadow {
-			continue
-		}
-		if charges == nil {
-			charges = &Charges{limiter: c.Limiter, request: r}
-			charges.all = charges.single[:0]
-		}
-		charges.all = append(charges.all, Charge{policy: t.policy, estimate: t.cost, reservation: t.reservation})
-		charge := &charges.all[len(charges.all)-1]
-		if c.observed() {
-			charge.event = c.newPendingEvent(t)
-		}
-		if t.queues() {
-			charge.key = strings.Clone(t.key)
-		}
-		if stored != nil {
-			charge.commit, charge.event.By = stored[i].commit, stored[i].by
-		}
-	}
-	return charges
-}
 
 // chargesKey is the key of the innermost chargesContext of a request.
 type chargesKey struct{}
@@ -129,10 +88,9 @@ func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Reques
 type Charge struct {
 	policy      *policy
 	estimate    int64
-	reservation sash.Reservation
-	commit      func(ctx context.Context, actual int64) error // in a store; nil: reservation is used
-	key         string                                        // of waiters, if the policy has a Queue
-	event       Event                                         // to be reported if the charge changes
+	reservation reservation
+	key         string // of waiters, if the policy has a Queue
+	event       Event  // to be reported if the charge changes
 
 	mu    sync.Mutex
 	said  bool  // whether the handler has said what the request costs
@@ -205,11 +163,7 @@ func (l *Limiter) settle(c *Charge, r Response) {
 	r.Estimate = c.estimate
 	cost, said := l.costOf(c, &r)
 	// Commit to the estimate, too: the reservation is no longer open then.
-	if c.commit == nil {
-		c.reservation.Commit(cost)
-	} else {
-		c.event.Err = c.commit(context.WithoutCancel(r.Request.Context()), cost) // the client may be gone by now
-	}
+	c.event.Err = c.reservation.commit(r.Request.Context(), cost)
 	if cost == c.estimate {
 		if r.unseen && !said {
 			l.observeCharge(c, Unseen)
@@ -273,4 +227,15 @@ func (l *Limiter) observeCharge(c *Charge, outcome Outcome) {
 		l.eventFields.restrict(&c.event)
 		l.emit(&c.event)
 	}
+}
+
+// Charges are the charges of one admitted request that its response may change: those of
+// policies with Charge, ChargeUncertain or Settle. All methods may be called on nil, which is
+// no charges. They are safe for concurrent use.
+type Charges struct {
+	limiter *Limiter
+	request *http.Request
+	all     []Charge
+	single  [1]Charge // the memory of all, if it is one
+	settled sync.Once
 }

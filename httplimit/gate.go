@@ -2,26 +2,13 @@ package httplimit
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
-
-// A gate is the place where the requests of one key wait. It exists while a request
-// waits, and while the key is held back. Its fields are guarded by the Transport's mu.
-type gate struct {
-	hold     hold
-	domain   string // of the hold
-	requests int    // number of requests that wait
-
-	// changed ends when the key is held back, or held for longer. The requests that wait
-	// then start over. Otherwise the Limiter would admit them while the key is held back.
-	// Both are nil while none waits.
-	changed context.Context
-	notify  context.CancelFunc // ends changed
-}
 
 // acquireGate adds a request to those that wait at the gate of key.
 func (t *Transport) acquireGate(key string) *gate {
@@ -67,9 +54,6 @@ func (t *Transport) gate(key string) *gate {
 	}
 	return g
 }
-
-// idle reports whether g is equivalent to no gate. It must be called with mu held.
-func (g *gate) idle() bool { return g.requests == 0 && g.hold.left() == 0 }
 
 // holdBack holds key back for d from now. It never shortens a hold, since responses may
 // arrive in another order than the server has sent them.
@@ -193,4 +177,24 @@ func (t *Transport) heldFor(key string) time.Duration {
 		t.endHold(key, g)
 	}
 	return left
+}
+
+// wait blocks until h has passed. If the deadline of ctx comes first, it returns a TurnError
+// at once.
+func (h hold) wait(ctx context.Context) error {
+	for left := h.left(); left > 0; left = h.left() { // a manual clock may go back
+		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
+			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
+		}
+		due, stop := internals.After(h.clock, h.until)
+		select {
+		case <-due:
+		case <-ctx.Done():
+		}
+		stop()
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
+		}
+	}
+	return nil
 }

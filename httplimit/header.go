@@ -7,19 +7,8 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
-	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
-
-// headers tells which headers report quotas to clients.
-type headers struct {
-	standard   bool // RateLimit-Policy and RateLimit
-	xRateLimit bool // X-RateLimit-…
-	partition  bool // pk in the standard ones
-}
-
-// any reports whether any header reports quotas.
-func (h headers) any() bool { return h.standard || h.xRateLimit }
 
 // setHeaders sets the headers of a call that has been decided in h, unless that is nil.
 func (c *call) setHeaders(h http.Header, denial *Denial) {
@@ -112,9 +101,6 @@ func appendComma(text []byte) []byte {
 	return append(text, ", "...)
 }
 
-// unlimited reports whether the key of t has no quota.
-func (t *take) unlimited() bool { return quota.IsUnlimited(t.decision.Limit) }
-
 // appendPartitionKey appends the pk parameter, if it is asked for.
 func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 	if !c.headers.partition {
@@ -143,13 +129,4 @@ func (c *call) setXRateLimit(h http.Header) {
 		h[fields.XRateLimitRemaining] = c.buffer.NumberValue(scarcest.remaining)
 	}
 	h[fields.XRateLimitReset] = c.buffer.NumberValue(fields.Seconds(scarcest.decision.ResetAfter))
-}
-
-// scarcer reports whether t denies for longer than u or, if they deny for equally long,
-// has less left.
-func (t *take) scarcer(u *take) bool {
-	if t.decision.RetryAfter != u.decision.RetryAfter {
-		return t.decision.RetryAfter > u.decision.RetryAfter
-	}
-	return t.remaining < u.remaining
 }

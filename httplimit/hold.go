@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -22,17 +21,19 @@ func (h hold) left() time.Duration {
 	return time.Duration(max(h.until-h.clock.Now(), 0))
 }
 
-// wait blocks until h has passed. If the deadline of ctx comes first, it returns a TurnError
-// at once.
-func (h hold) wait(ctx context.Context) error {
-	for left := h.left(); left > 0; left = h.left() { // a manual clock may go back
-		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
-			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
-		}
-		blockUntil(ctx, h.clock, h.until, nil, nil, nil)
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
-		}
-	}
-	return nil
+// A gate is the place where the requests of one key wait. It exists while a request
+// waits, and while the key is held back. Its fields are guarded by the Transport's mu.
+type gate struct {
+	hold     hold
+	domain   string // of the hold
+	requests int    // number of requests that wait
+
+	// changed ends when the key is held back, or held for longer. The requests that wait
+	// then start over. Otherwise the Limiter would admit them while the key is held back.
+	// Both are nil while none waits.
+	changed context.Context
+	notify  context.CancelFunc // ends changed
 }
+
+// idle reports whether g is equivalent to no gate. It must be called with mu held.
+func (g *gate) idle() bool { return g.requests == 0 && g.hold.left() == 0 }

@@ -1,9 +1,15 @@
 package httplimit
 
 import (
+	"crypto/aes"
 	"crypto/cipher"
+	"crypto/rand"
+	"log"
 	"net/http"
+	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,66 +39,6 @@ type Limiter struct {
 	watched       atomic.Uintptr // the headerMap of the request that is watched; 0: none
 	warned        atomic.Bool    // whether it has warned of a request that it decides twice
 	store         Store          // decides instead of limiter, which is nil then; nil: none
-}
-
-// New returns a limiter with every [Policy] among options. The error lists all faults
-// of all of them, and wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or
-// [sash.ErrNoLimit].
-//
-// New starts a goroutine that evicts idle keys. [Limiter.Close] ends it. With [WithStore], it
-// opens the store instead.
-func New(options ...Option) (*Limiter, error) {
-	c, err := configure(options)
-	if err != nil {
-		return nil, err
-	}
-	l := &Limiter{config: c, secret: newSecret(), closing: make(chan struct{})}
-	l.calls.New = func() any { return &call{Limiter: l, stripe: l.sections.stripe()} }
-	inspection := internals.Inspect(l.forSash)
-	l.ownLimitsFor = inspection.LimitsFor
-	if inspection.SweepInterval != 0 {
-		l.sweepInterval = inspection.SweepInterval
-	}
-	t := newTable(c.policies, l.paths, l.ownLimitsFor, nil)
-	l.table.Store(t)
-	l.sections.init(t)
-	if l.openStore != nil {
-		err = l.open(t)
-	} else {
-		l.limiter, err = sash.New(l.sashOptions(t)...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
-// Must returns l, and panics if err is not nil. It is for policies that are written in
-// the program.
-func Must(l *Limiter, err error) *Limiter {
-	if err != nil {
-		panic(err)
-	}
-	return l
-}
-
-// sashOptions returns the options of the sash.Limiter. Its own limits are those of the
-// first policy, since keys under a limiter's own limits have the smallest entries. The
-// keys of other policies get their limits from limitsFor.
-func (l *Limiter) sashOptions(t *table) []sash.Option {
-	options := []sash.Option{sash.WithSweepInterval(l.janitorInterval(t)), sash.WithSizeHint(l.sizeHint)}
-	if l.clock != nil {
-		options = append(options, sash.WithClock(l.clock))
-	}
-	options = append(options, l.forSash...)
-	options = append(options, sash.WithLimits(t.base.Limits...))
-	if len(t.variants) > 1 || l.ownLimitsFor != nil {
-		options = append(options, sash.WithLimitsFor(t.limitsFor))
-	}
-	if err := t.refusal(); err != nil {
-		options = append(options, internals.RefuseReconfigure(err))
-	}
-	return options
 }
 
 // janitorInterval returns how often to sweep under t.
@@ -134,23 +80,6 @@ func (l *Limiter) Policies() []Policy {
 	return policies
 }
 
-// KeyFor returns the key of r under the policy of that name, for the methods of
-// [Limiter.Sash] or of the store. It is the key under the Plan of r. ok is false if there is no
-// such policy, or if the identity cannot be told. KeyFor does not check the policy's Pattern and
-// does not call its Skip.
-func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
-	p := l.table.Load().policy(policy)
-	if p == nil {
-		return "", false
-	}
-	p = p.under(r)
-	var c call
-	if _, ok = c.appendKey(p, r); ok && l.store != nil {
-		return p.storedKey(string(c.keys)), true
-	}
-	return string(c.keys), ok
-}
-
 // ParseKey returns the policy's name and the identity in a key of [Limiter.Sash], or of the
 // store. Such keys are returned by [Limiter.KeyFor], and passed to the functions of
 // [sash.WithLimitsFor] and [sash.WithObserver]. ok is false if key is not one of l's,
@@ -171,24 +100,75 @@ func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
 	return p.Name, identity, true
 }
 
-// Close ends the goroutine that evicts idle keys, and the waiting in every [Queue]: each request that
-// waits is admitted at once if it can be, or refused. Every other method still works afterwards, but
-// no request waits. The error is always nil.
-//
-// A request that is refused for that is answered 503: its Denial.Err is [http.ErrServerClosed]. So
-// a server that closes its limiter when it shuts down does not wait for requests that wait:
-//
-//	server.RegisterOnShutdown(func() { limiter.Close() })
-//
-// With [WithStore], it closes the store, and returns the error of that.
-func (l *Limiter) Close() error {
-	l.closeOnce.Do(func() { close(l.closing) })
-	if l.store != nil {
-		return l.store.Close()
-	}
-	return l.limiter.Close()
-}
-
 // FoldsPaths reports whether l was given [WithPathFolding]. Adapters of routers that serve
 // several spellings of a path alike ask for it.
 func (l *Limiter) FoldsPaths() bool { return l.paths == route.Folded }
+
+// newSecret returns the cipher of fingerprints, with a random key that never leaves the process.
+func newSecret() cipher.Block {
+	var key [aes.BlockSize]byte
+	_, _ = rand.Read(key[:]) // never fails
+	secret, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic(err) // a key of that length is right
+	}
+	return secret
+}
+
+// limitsForStored is limitsFor of a key in a store. It returns none for a key that is not one of
+// l's.
+func (l *Limiter) limitsForStored(key string) []sash.Limit {
+	if l.ownLimitsFor != nil {
+		if limits := l.ownLimitsFor(key); len(limits) > 0 {
+			return limits
+		}
+	}
+	if p, _, _ := l.cutStored(key); p != nil {
+		return p.Limits
+	}
+	return nil
+}
+
+// cutStored returns the policy and the identity in a key of a store. p is nil if key is not one
+// of l's. If digest is true, identity is the digest of the identity.
+func (l *Limiter) cutStored(key string) (p *policy, identity string, digest bool) {
+	end := strings.IndexAny(key, storedIdentity+storedDigest)
+	if end < 0 {
+		return nil, "", false
+	}
+	for _, p := range l.table.Load().variants {
+		if p.storedName == key[:end] {
+			return p, key[end+1:], key[end] == storedDigest[0]
+		}
+	}
+	return nil, "", false
+}
+
+// Store returns the store that [WithStore] has opened, nil if there is none. Its keys are those
+// of [Limiter.KeyFor].
+func (l *Limiter) Store() Store { return l.store }
+
+// logPanics recovers from a panic of the observer, and logs it. It must be deferred.
+func logPanics(r *http.Request) {
+	if fault := recover(); fault != nil {
+		logPanic(r, nil, fault)
+	}
+}
+
+// logfOf returns the function that writes to the error log of the server of r.
+func logfOf(r *http.Request) func(format string, args ...any) {
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ErrorLog != nil {
+		return server.ErrorLog.Printf
+	}
+	return log.Printf
+}
+
+// logPanic logs a panic in p, or in an observer or the store if p is nil. Like net/http, it writes
+// to the error log of the server, and sends nothing to the client.
+func logPanic(r *http.Request, p *policy, fault any) {
+	in := "an observer or the store"
+	if p != nil {
+		in = "policy " + strconv.Quote(p.Name)
+	}
+	logfOf(r)("httplimit: panic in %s: %v\n%s", in, fault, debug.Stack())
+}

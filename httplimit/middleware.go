@@ -1,6 +1,11 @@
 package httplimit
 
-import "net/http"
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+)
 
 // Middleware returns a handler that asks all policies whose Pattern matches a request,
 // and calls next if they admit it. It can stand around a whole mux, or around one
@@ -61,5 +66,42 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 	default:
 		v.Charges.Serve(h.next, w, r)
+	}
+}
+
+// Refuse writes the answer of the middleware to a request that is not admitted: that of
+// [WithDenied] or [WithUnidentified], or 500 if the request is Failed. Headers must have been
+// set by [Limiter.Decide]. Refuse deletes Content-Length, ETag and Last-Modified, in which a
+// handler around the caller may have described the content of another answer.
+//
+// It panics if the request is admitted.
+func (l *Limiter) Refuse(w http.ResponseWriter, r *http.Request, v Verdict) {
+	dropContent(w.Header())
+	l.refuse(w, r, &v)
+}
+
+func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
+	switch v.Outcome {
+	case Denied, Abandoned:
+		if l.denied == nil {
+			v.Denial.ServeHTTP(w, r)
+			return
+		}
+		w.Header()["Cache-Control"] = []string{"no-store"}
+		l.denied(w, r, v.Denial)
+	case Unidentified:
+		l.unidentified.ServeHTTP(w, r)
+	case Failed:
+		fields.AnswerFailed(w)
+	default:
+		panic("httplimit: Refuse: no request is refused whose Outcome is " + strconv.Quote(v.Outcome.String()))
+	}
+}
+
+// dropContent deletes the headers in which a handler around the middleware has
+// described the content of the response, since another content is sent.
+func dropContent(h http.Header) {
+	for _, name := range [...]string{"Content-Length", "Etag", "Last-Modified"} {
+		delete(h, name)
 	}
 }

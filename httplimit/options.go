@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -244,4 +245,122 @@ func configure(options []Option) (config, error) {
 	c.checkStore()
 	c.checkPolicies("New")
 	return c, errors.Join(c.faults...)
+}
+
+func (p Policy) apply(c *config) { c.policies = append(c.policies, p) }
+
+// checkPolicies records all faults of the policies, for the function of that name.
+func (c *config) checkPolicies(function string) {
+	c.checkQueues()
+	c.faults = append(c.faults, validatePolicies(function, c.policies, c.paths))
+}
+
+// checkQueues records that a Queue does not work with an option.
+func (c *config) checkQueues() {
+	queued := slices.ContainsFunc(c.policies, func(p Policy) bool { return p.Queue.Wait > 0 })
+	chargesDenied := slices.ContainsFunc(c.forSash, func(o sash.Option) bool {
+		return o != nil && internals.Inspect([]sash.Option{o}).ChargeDenied
+	})
+	if queued && chargesDenied {
+		c.fault("WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
+	}
+}
+
+// WithStore lets a store decide, instead of a [sash.Limiter] in this process. So all processes
+// with the same policies share their counts. [New] calls open, and [Limiter.Close] closes the
+// store. With sashredis/httpstore:
+//
+//	httplimit.WithStore(httpstore.New(conn, sashredis.WithFallback(sashredis.FallbackDeny)))
+//
+// A policy is known to other processes by its Name. So Names tell apart the policies of all
+// limiters that share a store and its prefix. A new process may add, remove and reorder policies
+// while old ones run.
+//
+// # What is decided how
+//
+// Decisions, headers and events are the same as without a store, for the same counts. A request
+// costs
+//   - one call to the store for all policies with the same cost;
+//   - one more for each policy that is a shadow;
+//   - one more after the answer for each charge that changes then, which the client waits for;
+//   - as many again each time that it tries, if it waits in a [Queue];
+//   - if it is denied and costs differ, one more for each other cost.
+//
+// If the store does not answer, its fallback decides, and the request is answered accordingly. If
+// it denies whatever comes, as FallbackDeny does, no quota is exceeded: the answer is 503 with
+// Retry-After, and names no quota. The By and Err of [Event] and [Denial] tell of it. A client
+// cannot choose the fallback by hanging up, since the calls do not end with the context of the
+// request. They keep its values.
+//
+// A call that the store refuses as wrong denies the request, and it is answered 429 without
+// Retry-After. So watch Err: a fault in the configuration can look like a limit.
+//
+// # Clusters
+//
+// On a Redis cluster, the keys of one call must be in one slot, or the store refuses it. That
+// concerns requests that have several policies with the same cost. If their identities are the
+// same, such as the address of the client, give the store [HashTag]:
+//
+//	sashredis.WithHashTag(httplimit.HashTag)
+//
+// Otherwise, the function must return the same text for all keys of one request. If the
+// identities have something in common, that is the text: [Limiter.ParseKey] returns the identity
+// of a key. If they have nothing in common, such as an address and an API key, no such function
+// exists but a constant one, which puts all keys on one server. Then put these policies into
+// two limiters, one around the other. A request that the inner one denies stays charged to the
+// outer one.
+//
+// # Options
+//
+// Of the options of [WithSash], only [sash.WithLimitsFor] works with a store. [WithClock],
+// [WithSizeHint] and [WithSweepInterval] are refused, too: the time is the store's, and this
+// process has no table of keys.
+func WithStore(open func(StoreKeys) (Store, error)) Option {
+	return optionFunc(func(c *config) {
+		if open == nil {
+			c.fault("WithStore: open must not be nil")
+		}
+		c.openStore = open
+	})
+}
+
+// checkStore records the options that do not work with a store.
+func (c *config) checkStore() {
+	if c.openStore == nil {
+		return
+	}
+	if c.clock != nil {
+		c.fault("WithClock does not work with WithStore: the time is the store's")
+	}
+	if c.sizeHint != 0 {
+		c.fault("WithSizeHint does not work with WithStore: there is no table of keys in this process")
+	}
+	if c.sweepInterval != 0 {
+		c.fault("WithSweepInterval does not work with WithStore: there is no table of keys in this process")
+	}
+	for i, o := range c.forSash {
+		if o != nil && internals.Inspect([]sash.Option{o}).LimitsFor == nil {
+			c.fault("WithSash: option %d: of the options of sash, only WithLimitsFor works with WithStore", i+1)
+		}
+	}
+}
+
+// headers tells which headers report quotas to clients.
+type headers struct {
+	standard   bool // RateLimit-Policy and RateLimit
+	xRateLimit bool // X-RateLimit-…
+	partition  bool // pk in the standard ones
+}
+
+// any reports whether any header reports quotas.
+func (h headers) any() bool { return h.standard || h.xRateLimit }
+
+// observed reports whether there is an observer.
+func (c *config) observed() bool { return len(c.observers) > 0 }
+
+// emit reports e to all observers.
+func (c *config) emit(e *Event) {
+	for _, observe := range c.observers {
+		observe(*e)
+	}
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
@@ -164,8 +166,6 @@ type Policy struct {
 	Shadow bool
 }
 
-func (p Policy) apply(c *config) { c.policies = append(c.policies, p) }
-
 // faults returns every fault of p. number counts the policies from 1.
 func (p *Policy) faults(number int, paths route.Paths) (faults []error) {
 	called := "policy " + strconv.Itoa(number)
@@ -282,4 +282,131 @@ func (p *policy) cost(r *http.Request) int64 {
 		return 1
 	}
 	return p.Cost(r)
+}
+
+// A Queue lets requests wait that a [Policy] denies. A request waits until all its policies
+// admit it, and then goes on as if it had come then.
+//
+// Requests of one identity are admitted in the order in which they came, and a new one does
+// not overtake those that wait. If several policies have a Queue, a request waits only under those
+// that deny it. It holds up others under a policy only as long as that denies it: when the policy
+// admits it, and another one does not, others go first there. If the policy then denies it again,
+// the request was overtaken, and may wait longer. So that it does not wait for ever, it is
+// overtaken there once; after that, it holds up others there until faster policies admit it, too.
+// A request is refused at once if
+//
+//   - a policy without a Queue denies it,
+//   - its wait is sure to last longer than Wait, or than its context has left,
+//   - or the queue is full.
+//
+// A request that is denied after it has waited is answered like any other denial. Under several
+// policies with a Queue, it waits for the least Wait of them.
+//
+// A request that waits gives up when its context ends, which mostly means that the client has
+// hung up. Its Outcome is Abandoned, and it is charged nothing. The server of net/http notices
+// that an HTTP/1 client has hung up once the request's body was read; a request with a body may
+// wait, and be served, without its client. The time of waiting counts towards the WriteTimeout of
+// an [http.Server]: after that, a request that has waited is charged, and its client gets no
+// answer. So the timeout should be longer than Wait. [http.Server.Shutdown] waits for requests that
+// wait, unless [Limiter.Close] ends their waiting. A [Limiter.Reconfigure] to policies without a Queue
+// ends their waiting, too: each of them is then admitted or denied at once.
+//
+// A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of
+// units that are given back after a response. It does not learn of units that come back by the
+// methods of [Limiter.Sash], and tries again when it would have been admitted without them. Each
+// time that it tries, the function of sash.WithObserver is called, and a store is asked. Between
+// two times that it asks a store there is at least a millisecond.
+type Queue struct {
+	// Wait is for how long a request waits at most. With 0, the default, none waits.
+	Wait time.Duration
+	// Requests is how many requests wait at a time, at least 1: those of all identities
+	// together.
+	Requests int
+	// RequestsEach is how many requests of one identity wait at a time. With 0, the default,
+	// there is no bound but Requests, so one client can fill the queue.
+	RequestsEach int
+	// RequestsPerClient is how many requests of one client wait at a time in a queue that clients
+	// share, such as one of a policy for [Everyone]. A client is an identity under any other policy
+	// of the request, with or without a Queue; shadows and Everyone do not count. The default, 0,
+	// is half of Requests, rounded up. To set no bound, set it to Requests.
+	//
+	// If no other policy tells clients apart, one client can fill the queue. A policy by which all
+	// is admitted tells them apart and costs no memory: its limit is [sash.Unlimited].
+	RequestsPerClient int
+}
+
+// faults calls fault for each fault of q.
+func (q *Queue) faults(fault func(wrapped error, format string, args ...any)) {
+	if q.Wait < 0 {
+		fault(sash.ErrInvalidOption, "Queue: Wait must not be negative, got %v", q.Wait)
+	}
+	if q.Wait > 0 && q.Requests < 1 {
+		fault(sash.ErrInvalidOption, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
+	}
+	if q.Wait == 0 && (q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0) {
+		fault(sash.ErrInvalidOption, "Queue: Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set")
+	}
+	if q.RequestsEach < 0 {
+		fault(sash.ErrInvalidOption, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
+	}
+	if q.RequestsPerClient < 0 {
+		fault(sash.ErrInvalidOption, "Queue: RequestsPerClient must not be negative, got %d", q.RequestsPerClient)
+	}
+}
+
+// perClient returns RequestsPerClient, or its default.
+func (q *Queue) perClient() int {
+	if q.RequestsPerClient > 0 {
+		return q.RequestsPerClient
+	}
+	return q.Requests - q.Requests/2
+}
+
+// queues reports whether a request that p denies may wait. A shadow denies none.
+func (p *policy) queues() bool { return p.Queue.Wait > 0 && !p.Shadow }
+
+// under returns p under the plan of r.
+func (p *policy) under(r *http.Request) *policy {
+	if p.Plan == nil {
+		return p
+	}
+	if planned := p.plans[p.Plan(r)]; planned != nil {
+		return planned
+	}
+	return p
+}
+
+// planFaults calls fault, or add with the whole error, for each fault of the plans of p, which
+// is called so.
+func (p *Policy) planFaults(called string, fault func(wrapped error, format string, args ...any), add func(error)) {
+	if len(p.Plans) > 0 && p.Plan == nil {
+		fault(sash.ErrInvalidOption, "Plan must not be nil if there are Plans")
+	}
+	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
+		switch limits := p.Plans[plan]; {
+		case plan == "":
+			fault(sash.ErrInvalidOption, `Plans: the plan "" is Limits, and must not be among Plans`)
+		case !fields.Printable(plan):
+			fault(sash.ErrInvalidOption, "Plans: the name of a plan must be printable ASCII, got %q", plan)
+		case len(limits) == 0:
+			fault(sash.ErrNoLimit, "plan %q: its limits must not be empty", plan)
+		default:
+			for _, err := range internals.LimitFaults(p.deciding(limits)) {
+				add(fmt.Errorf("httplimit: %s: plan %q: %w", called, plan, err))
+			}
+		}
+	}
+}
+
+// clonePolicies returns a copy of policies that shares no slice and no map with them.
+func clonePolicies(policies []Policy) []Policy {
+	policies = slices.Clone(policies)
+	for i := range policies {
+		p := &policies[i]
+		p.Limits, p.Plans = slices.Clone(p.Limits), maps.Clone(p.Plans)
+		for plan, limits := range p.Plans {
+			p.Plans[plan] = slices.Clone(limits)
+		}
+	}
+	return policies
 }

@@ -78,12 +78,6 @@ func (l *Limiter) dropLimitsOfGone(t *table) {
 	})
 }
 
-// checkPolicies records all faults of the policies, for the function of that name.
-func (c *config) checkPolicies(function string) {
-	c.checkQueues()
-	c.faults = append(c.faults, validatePolicies(function, c.policies, c.paths))
-}
-
 // exchange makes next the table, at the instant at which publish, which publishes the limits of
 // next, reports true. If it reports false, nothing has changed.
 func (l *Limiter) exchange(next *table, publish func() bool) {
@@ -108,14 +102,4 @@ func (l *Limiter) exchangeClosed(next *table, publish func() bool) {
 		// The limits are those of next already. Only a call that uses Sash itself can tell.
 		l.table.Store(next)
 	}
-}
-
-// refusal returns why sash.Limiter.Reconfigure of the limiter below is refused; nil if it is not.
-func (t *table) refusal() error {
-	n := len(t.variants)
-	if n == 1 {
-		return nil
-	}
-	return fmt.Errorf("httplimit: sash.Limiter.Reconfigure does not say which of %d policies and plans the limits are for; "+
-		"Limiter.Reconfigure replaces policies, and SetLimits gives limits to a key of KeyFor: %w", n, errors.ErrUnsupported)
 }

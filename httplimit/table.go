@@ -1,6 +1,8 @@
 package httplimit
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -149,15 +151,21 @@ func (t *table) sweepInterval() time.Duration {
 	return internals.SweepInterval(longest)
 }
 
-// clonePolicies returns a copy of policies that shares no slice and no map with them.
-func clonePolicies(policies []Policy) []Policy {
-	policies = slices.Clone(policies)
-	for i := range policies {
-		p := &policies[i]
-		p.Limits, p.Plans = slices.Clone(p.Limits), maps.Clone(p.Plans)
-		for plan, limits := range p.Plans {
-			p.Plans[plan] = slices.Clone(limits)
-		}
+// stored returns how a key in a store begins that belongs to v. It is the same in all
+// processes. A Name and the name of a plan are printable, so no two variants begin alike.
+func (v variant) stored() string {
+	if v.plan == "" {
+		return v.policy
 	}
-	return policies
+	return v.policy + storedPlan + v.plan
+}
+
+// refusal returns why sash.Limiter.Reconfigure of the limiter below is refused; nil if it is not.
+func (t *table) refusal() error {
+	n := len(t.variants)
+	if n == 1 {
+		return nil
+	}
+	return fmt.Errorf("httplimit: sash.Limiter.Reconfigure does not say which of %d policies and plans the limits are for; "+
+		"Limiter.Reconfigure replaces policies, and SetLimits gives limits to a key of KeyFor: %w", n, errors.ErrUnsupported)
 }

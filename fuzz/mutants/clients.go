@@ -19,12 +19,12 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-deadline-burnt", fault: "a request that is held back beyond its deadline waits until then",
-		file: "httplimit/hold.go", old: "ok && left > time.Until(deadline)", new: "ok && left < time.Until(deadline) && false",
+		file: "httplimit/gate.go", old: "ok && left > time.Until(deadline)", new: "ok && left < time.Until(deadline) && false",
 		tests: "TestModel_Clients",
 	},
 	{
 		name: "client-method-forgotten", fault: "a denial of one method holds back the others of its host",
-		file: "httplimit/transport.go", old: "ok && t.Key == nil {", new: "ok && t.Key != nil {",
+		file: "httplimit/roundtrip.go", old: "ok && t.Key == nil {", new: "ok && t.Key != nil {",
 		tests: "TestModel_Clients", in: "grpclimit",
 	},
 	{

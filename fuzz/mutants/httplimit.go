@@ -100,7 +100,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-keeps-charges", fault: "a request is charged whose client has gone",
-		file: "httplimit/queue.go", old: "		a.undo()\n", new: "",
+		file: "httplimit/queue.go", old: "		c.undo()\n", new: "",
 		tests: "TestQueue",
 	},
 	{
@@ -135,12 +135,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-believes-a-store", fault: "a store that denies without a RetryAfter is asked again at once",
-		file: "httplimit/storecall.go", old: "!d.Allowed && d.RetryAfter <= 0", new: "!d.Allowed && d == nil",
+		file: "httplimit/store.go", old: "!d.Allowed && d.RetryAfter <= 0", new: "!d.Allowed && d == nil",
 		tests: "TestQueue_DoesNotAsk",
 	},
 	{
 		name: "queue-serves-a-client-that-has-gone", fault: "a request is served whose client has gone, if its policy has no Queue any more",
-		file: "httplimit/call.go", old: "if c.place == 0 && (!c.mayQueue", new: "if (!c.mayQueue",
+		file: "httplimit/decide.go", old: "if c.place == 0 && (!c.mayQueue", new: "if (!c.mayQueue",
 		tests: "TestReconfigure_WhileRequestsWait",
 	},
 	{
@@ -195,7 +195,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-reserves-at-once", fault: "a request reserves that has not waited",
-		file: "httplimit/storecall.go", old: "if c.slept || anySettles", new: "if true || anySettles",
+		file: "httplimit/admit.go", old: "	if c.slept {", new: "	if true {",
 		tests: "TestQueue_ARequestThatWaits|TestStore_IsAsked",
 	},
 	{
@@ -220,17 +220,17 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "requests-start-over-for-ever", fault: "policies that are replaced all the time let no request through",
-		file: "httplimit/call.go", old: "if round <= freeRounds {", new: "if round > 0 {",
+		file: "httplimit/decide.go", old: "if round <= freeRounds {", new: "if round > 0 {",
 		tests: "TestReconfigure_StartsARequestOver",
 	},
 	{
 		name: "reconfigure-waits-for-ever", fault: "no policy can be replaced after the functions of a request have failed that has started over",
-		file: "httplimit/call.go", old: "	defer c.reconfiguring.RUnlock()\n	// No", new: "	// No",
+		file: "httplimit/collect.go", old: "	defer c.reconfiguring.RUnlock()\n	// No", new: "	// No",
 		tests: "TestReconfigure_StartsARequestOver",
 	},
 	{
 		name: "sections-found-closed", fault: "a request that gives up beginning is counted as under way",
-		file: "httplimit/section.go", old: "	c.stripe.Add(-1)\n	return false\n}", new: "	return false\n}",
+		file: "httplimit/call.go", old: "	c.stripe.Add(-1)\n	return false\n}", new: "	return false\n}",
 		tests: "TestReconfigure_RequestsWait",
 	},
 	{

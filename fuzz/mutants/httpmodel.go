@@ -9,32 +9,32 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-costs-that-differ", fault: "a policy stays charged if one with another cost denies the request",
-		file: "httplimit/admit.go", old: "c.cancelAll(takes)\n", new: "c.cancelAll(takes[i:])\n",
+		file: "httplimit/admit.go", old: "c.undo() // all of it", new: "// all of it",
 		tests: "TestModel$",
 	},
 	{
 		name: "model-shadow-settles", fault: "what a shadow has charged is not settled",
-		file: "httplimit/admit.go", old: "		if t.settles {\n			c.reserved = true", new: "		if false {\n			c.reserved = true",
+		file: "httplimit/here.go", old: "case how == reserving:", new: "case how == reserving && !t.Shadow:",
 		tests: "TestModel$",
 	},
 	{
 		name: "model-shadow-denied", fault: "a shadow that has denied a request gives its charge back",
-		file: "httplimit/charge.go", old: "if !t.settles || !t.decision.Allowed && t.Shadow {", new: "if !t.settles {",
+		file: "httplimit/decide.go", old: "if !t.settles || !t.decision.Allowed && t.Shadow {", new: "if !t.settles {",
 		tests: "TestModel$",
 	},
 	{
 		name: "model-shadow-in-a-store", fault: "what a shadow has charged in a store is not settled",
-		file: "httplimit/storecall.go", old: "case allowed && c.takes[i].settles:", new: "case false:",
+		file: "httplimit/bystore.go", old: "if how == reserving {", new: "if how == reserving && !takes[0].Shadow {",
 		tests: "TestModel$",
 	},
 	{
 		name: "model-costs-in-a-store", fault: "in a store, a policy stays charged if one with another cost denies the request",
-		file: "httplimit/storecall.go", old: "			c.cancel(before)\n", new: "			_ = before\n",
+		file: "httplimit/admit.go", old: "_ = t.reservation.commit(c.ctx, 0)", new: "if c.store == nil {\n_ = t.reservation.commit(c.ctx, 0)\n}",
 		tests: "TestModel$",
 	},
 	{
 		name: "model-least-of-several", fault: "RateLimit names the limit that has decided, though another one has less left",
-		file: "httplimit/decision.go", old: "if t.next.Limit != t.quota.Limit {", new: "if t == nil {",
+		file: "httplimit/take.go", old: "if t.next.Limit != t.quota.Limit {", new: "if t == nil {",
 		tests: "TestModel$",
 	},
 	{
@@ -44,7 +44,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-long-identity", fault: "an event tells the digest of an identity that is long",
-		file: "httplimit/call.go", old: "t.longIdentity = string(c.identity) //", new: "_ = string(c.identity) //",
+		file: "httplimit/collect.go", old: "t.longIdentity = string(c.identity) //", new: "_ = string(c.identity) //",
 		tests: "TestModel$",
 	},
 	{

@@ -44,7 +44,7 @@ var ofOffenders = []mutant{
 	},
 	{
 		name: "fingerprint-of-the-last-block", fault: "long identities with the same end have the same fingerprint",
-		file: "httplimit/limiterkey.go", old: "subtle.XORBytes(rest, rest[:aes.BlockSize], mac)", new: "subtle.XORBytes(mac, rest[:aes.BlockSize], mac)",
+		file: "httplimit/call.go", old: "subtle.XORBytes(rest, rest[:aes.BlockSize], mac)", new: "subtle.XORBytes(mac, rest[:aes.BlockSize], mac)",
 		tests: "TestObserver_TellsAnyTwoIdentitiesApart",
 	},
 	{

@@ -1121,7 +1121,7 @@ var ofSash = []mutant{
 	// Policies that are replaced while requests are decided.
 	{
 		name: "policies-half-replaced", fault: "a request is charged to the former policies under the new limits",
-		file: "httplimit/section.go", old: "c.within = c.sections.opened.Load() == c.table", new: "c.within = c.sections.opened.Load() != nil",
+		file: "httplimit/call.go", old: "c.within = c.sections.opened.Load() == c.table", new: "c.within = c.sections.opened.Load() != nil",
 		tests: "TestReconfigure_WhileARequestIsAbout",
 	},
 	{
@@ -1136,12 +1136,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "section-not-ended", fault: "after a panic in the function of a sash.WithObserver, no policy can be replaced any more",
-		file: "httplimit/call.go", old: "if c.within { // a function", new: "if c == nil { // a function",
+		file: "httplimit/decide.go", old: "if c.within { // a function", new: "if c == nil { // a function",
 		tests: "TestReconfigure_AfterAPanic",
 	},
 	{
 		name: "section-while-waiting", fault: "while a request waits in a queue, no policy can be replaced",
-		file: "httplimit/queue.go", old: "within := c.within //", new: "within := c == nil //",
+		file: "httplimit/queue.go", old: "	c.end()\n	if c.store", new: "	if c.store",
 		tests: "TestReconfigure_WhileRequestsWait",
 	},
 	{
@@ -1166,17 +1166,17 @@ var ofSash = []mutant{
 	},
 	{
 		name: "events-of-former-policies", fault: "a request that starts over is reported under shadows that do not decide it",
-		file: "httplimit/section.go", old: "c.missed = nil", new: "",
+		file: "httplimit/call.go", old: "c.missed = nil", new: "",
 		tests: "TestReconfigure_ReportsTheNew",
 	},
 	{
 		name: "plan-ignored", fault: "all plans have the Limits of their policy",
-		file: "httplimit/plan.go", old: "planned != nil {", new: "planned != nil && r == nil {",
+		file: "httplimit/policy.go", old: "planned != nil {", new: "planned != nil && r == nil {",
 		tests: "TestPlans",
 	},
 	{
 		name: "plan-forged-in-a-store", fault: "the keys of a plan in a store are those of a policy whose Name ends in that of the plan",
-		file: "httplimit/plan.go", old: "return v.policy + storedPlan + v.plan", new: "return v.policy + v.plan",
+		file: "httplimit/table.go", old: "return v.policy + storedPlan + v.plan", new: "return v.policy + v.plan",
 		tests: "TestPlans",
 	},
 	{

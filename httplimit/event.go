@@ -2,12 +2,13 @@ package httplimit
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
 
 // An Event reports the outcome of one request under one policy to [WithObserver]. It
@@ -113,70 +114,6 @@ func (s outcomeSet) has(o Outcome) bool { return s>>o&1 != 0 }
 // eventFields tells which events have the fields that identify the client.
 type eventFields struct{ fingerprints, identities outcomeSet }
 
-// observed reports whether there is an observer.
-func (c *config) observed() bool { return len(c.observers) > 0 }
-
-// emit reports e to all observers.
-func (c *config) emit(e *Event) {
-	for _, observe := range c.observers {
-		observe(*e)
-	}
-}
-
-// observe reports the outcome of a take.
-func (c *call) observe(t *take, outcome Outcome) {
-	if !c.observed() {
-		return
-	}
-	var e Event
-	c.describe(&e, t, outcome)
-	c.emit(&e)
-}
-
-// describe sets e, which is the zero Event, to that of a take. It identifies the client as far as
-// the options ask.
-func (c *call) describe(e *Event, t *take, outcome Outcome) {
-	e.Policy, e.Pattern, e.Shadow, e.Outcome = t.Name, t.Pattern, t.Shadow, outcome
-	e.Cost, e.Waited, e.QueueFull = t.cost, c.waited, c.full == t.policy
-	if outcome == Denied {
-		e.Err = c.err
-	}
-	if outcome.decided() {
-		e.Decision = t.decision
-	}
-	c.identify(e, t, 1<<outcome)
-}
-
-// newPendingEvent returns the event of a take whose charge may change. Its outcome may
-// become another of pendingOutcomes: then eventFields.restrict drops what was not asked for.
-func (c *call) newPendingEvent(t *take) Event {
-	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Cost: t.cost, Waited: c.waited}
-	c.identify(&e, t, pendingOutcomes)
-	return e
-}
-
-// identify sets the fields of e that tell the client of t, if events of one of those outcomes
-// have them.
-func (c *call) identify(e *Event, t *take, outcomes outcomeSet) {
-	if t.key == "" {
-		return // the identity is not known
-	}
-	if c.eventFields.fingerprints&outcomes != 0 {
-		e.Fingerprint = c.fingerprint(t)
-	}
-	if c.eventFields.identities&outcomes != 0 {
-		e.Identity = t.copyIdentity()
-	}
-}
-
-// copyIdentity returns the identity of t. It is a copy, since the memory of keys is reused.
-func (t *take) copyIdentity() string {
-	if t.longIdentity != "" {
-		return t.longIdentity
-	}
-	return strings.Clone(t.key[t.body-t.begin:])
-}
-
 // restrict clears the fields that events with the outcome of e do not have.
 func (f eventFields) restrict(e *Event) {
 	if !f.fingerprints.has(e.Outcome) {
@@ -185,4 +122,34 @@ func (f eventFields) restrict(e *Event) {
 	if !f.identities.has(e.Outcome) {
 		e.Identity = ""
 	}
+}
+
+// A Denial says why a request is answered 429 or 503.
+type Denial struct {
+	// Violated is the names of the quotas that denied the request, at least one. For each
+	// policy that denied it, it names the quota that takes longest to admit it. It is empty if
+	// the store of [WithStore] denied the request without knowing of a quota that does.
+	Violated []string
+	// RetryAfter is the time to wait, exact to the nanosecond. It is [sash.Never] if no
+	// wait would do, because the request costs more than a limit ever admits.
+	RetryAfter time.Duration
+	// By tells who denied the request, under [WithStore] only: see [Event].By.
+	By string
+	// Err is nil if the request is answered 429. Otherwise it is answered 503, and Err is the reason:
+	//   - [http.ErrServerClosed] if the request would have waited in a [Queue] but for [Limiter.Close].
+	//   - Why the store of [WithStore] did not decide, if Violated is empty.
+	Err error
+}
+
+// ServeHTTP writes the answer of a denial: status 429 and problem details of the type
+// quota-exceeded, as in the current draft of the RateLimit fields, which name the
+// quotas. If there is an Err, the status is 503 and the type temporary-reduced-capacity, and
+// the details do not tell Err. It sets Content-Type and Cache-Control; the other headers must
+// have been set before. The answer contains nothing of the request and nothing about the client.
+func (d Denial) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if d.Err != nil {
+		fields.AnswerUnavailable(w)
+		return
+	}
+	fields.AnswerQuotaExceeded(w, d.Violated)
 }

@@ -1,0 +1,123 @@
+package httplimit
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/seed-30da4c49/sash/internal/bridge"
+)
+
+// collectTakes fills takes, and reports whether the identity can be told for all
+// enforced policies.
+func (c *call) collectTakes(r *http.Request) bool {
+	matched := c.routes.Of(r)
+	for _, p := range c.policies[:c.firstShadow] {
+		if matched.Has(p.route) && !c.addTake(p, r) {
+			c.observe(&take{policy: p}, Unidentified)
+			return false
+		}
+	}
+	c.enforced = len(c.takes)
+	for _, p := range c.policies[c.firstShadow:] {
+		if matched.Has(p.route) {
+			c.addShadowTake(p, r)
+		}
+	}
+	// Now keys does not move any more. The strings may share its memory, since sash copies
+	// the keys that it keeps or passes to an observer.
+	all := bridge.AsString(c.keys)
+	for i := range c.takes {
+		t := &c.takes[i]
+		t.key = all[t.begin:t.end]
+	}
+	return true
+}
+
+// freeRounds is how often a request starts over until it keeps Reconfigure waiting.
+const freeRounds = 4
+
+// collectTakesWithin is collectTakes that begins a section, too. A Reconfigure waits meanwhile, so
+// that a stream of them does not make the call start over for ever. Other calls go on.
+func (c *call) collectTakesWithin(r *http.Request) (identified bool) {
+	c.reconfiguring.RLock()
+	defer c.reconfiguring.RUnlock()
+	// No Reconfigure is under way, and none begins. So the sections are open, to this table.
+	c.startOver()
+	return c.collectTakes(r) && c.begin()
+}
+
+// addTake appends the take of p, unless p skips r. It reports whether p skips r or the
+// identity can be told.
+func (c *call) addTake(p *policy, r *http.Request) bool {
+	c.running = p
+	skipped, identified := p.Skip != nil && p.Skip(r), false
+	if !skipped {
+		if p.Plan != nil {
+			p = p.under(r)
+		}
+		begin, body := len(c.keys), 0
+		if body, identified = c.appendKey(p, r); identified {
+			cost := p.cost(r)
+			t := c.newTake()
+			*t = take{} // and then its fields: a literal of them would be made elsewhere, and copied
+			t.policy, t.cost = p, cost
+			t.begin, t.body, t.end = begin, body, len(c.keys)
+			if c.eventFields.identities != 0 && len(c.identity) > maxIdentity {
+				t.longIdentity = string(c.identity) // the key has only its digest
+			}
+		}
+	}
+	c.running = nil
+	return skipped || identified
+}
+
+// newTake appends a take, which still holds old values: the caller must overwrite all
+// of it.
+func (c *call) newTake() *take {
+	if len(c.takes) == cap(c.takes) {
+		c.takes = slices.Grow(c.takes, 1)
+	}
+	c.takes = c.takes[:len(c.takes)+1]
+	return &c.takes[len(c.takes)-1]
+}
+
+// addShadowTake is addTake for a shadow, which must not affect the request. It recovers
+// from a panic of the shadow's functions.
+func (c *call) addShadowTake(p *policy, r *http.Request) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.handlePanic(r, fault)
+		}
+	}()
+	if !c.addTake(p, r) {
+		c.miss(p, Unidentified)
+	}
+}
+
+// handlePanic logs a panic and, if a function of a policy has panicked, reports it to
+// the observer. It lets http.ErrAbortHandler through, by which a handler aborts its
+// connection.
+func (c *call) handlePanic(r *http.Request, fault any) {
+	if fault == http.ErrAbortHandler {
+		panic(fault)
+	}
+	p := c.running
+	logPanic(r, p, fault)
+	if c.running = nil; p == nil {
+		return
+	}
+	if p.Shadow {
+		c.miss(p, Failed)
+		return
+	}
+	defer logPanics(r)
+	c.observe(&take{policy: p}, Failed)
+}
+
+// miss notes that a shadow could not decide the call. It is reported with the other outcomes,
+// since the call may still start over with other policies.
+func (c *call) miss(p *policy, outcome Outcome) {
+	if c.observed() {
+		c.missed = append(c.missed, missed{p, outcome})
+	}
+}

@@ -1,0 +1,154 @@
+package httplimit
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// A Verdict is the answer of [Limiter.Decide] to one request.
+type Verdict struct {
+	// Outcome is Admitted, Denied, Unidentified, Failed or Abandoned. A request is Failed if a
+	// function of a policy, or an observer, has panicked. It is Abandoned if it was denied, and
+	// its context has ended while it waited in a Queue.
+	Outcome Outcome
+	// Denial says which quotas deny the request, and for how long, if it is Denied or Abandoned.
+	// It names none in two cases: the store of [WithStore] denies it since it cannot decide, or
+	// [Limiter.Reconfigure] has taken away all policies of a request that is Abandoned.
+	Denial Denial
+	// Charges are those of the request that its response may change. They are nil if there
+	// are none, and then none of their methods does anything.
+	Charges *Charges
+}
+
+// Decide asks all policies whose Pattern matches r, and charges r to all of them or to none.
+// It is what [Limiter.Middleware] does before it calls a handler, for transports that have no
+// handler of net/http: an RPC, a framework, a queue. Such a transport describes its request by
+// an [http.Request]. The policies look at
+//
+//   - Method, Host and URL, which Patterns match; URL must not be nil,
+//   - Header, RemoteAddr and TLS, as far as the functions of the policies do,
+//   - the context, in which the caller may put an identity that it knows.
+//
+// Decide sets the headers that report quotas, and Retry-After, in h. If h is nil, it sets none.
+//
+// A request that is Admitted may go on. Once it is answered, the caller must settle
+// Verdict.Charges by [Charges.Settle]; for an [http.Handler], [Charges.Serve] does both. Any
+// other request must be refused; for an [http.ResponseWriter], that is [Limiter.Refuse].
+//
+// Decide blocks while the request waits in a [Queue], and while a store decides.
+//
+// Decide keeps nothing of r but what Charges need, until they are settled. It is safe for
+// concurrent use.
+func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
+	_ = l.decide(&v, h, r)
+	return v
+}
+
+// decide is Decide that sets v, which is the zero Verdict. It reports whether to watch the
+// request, if it is admitted.
+func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) (watch bool) {
+	c := l.calls.Get().(*call)
+	l.warnOfSecond(r)
+	watch = c.watches()
+	c.table, c.ctx = l.table.Load(), r.Context()
+	c.decide(v, h, r)
+	// Serving the request may take long, so another request gets the call first.
+	c.release()
+	return watch
+}
+
+// decide sets v to the verdict on r.
+func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
+	defer c.recoverInto(v, r)
+	d, identified := c.admitUnderOneTable(r)
+	if !identified {
+		v.Outcome = Unidentified
+		return
+	}
+	c.admitShadows(d.Allowed)
+	// The call is decided. The rest only reports it.
+	if !d.Allowed || c.headers.any() || c.observed() {
+		c.decideEach(d)
+	}
+	if !d.Allowed {
+		v.Outcome, v.Denial = c.refused(), c.denial(d)
+	}
+	c.end() // observers may take their time
+	if c.observed() {
+		c.report(d.Allowed)
+	}
+	c.setHeaders(h, &v.Denial)
+	if d.Allowed {
+		c.closeFinal()
+		v.Charges = c.newCharges(r)
+	}
+}
+
+// admitUnderOneTable finds the takes of r, and charges the enforced ones, all or none, while the
+// table that they are of is the limiter's. If the table is replaced in between, it starts over. c is
+// then in a section, unless the identity cannot be told.
+func (c *call) admitUnderOneTable(r *http.Request) (d sash.Decision, identified bool) {
+	for round := 1; ; round++ {
+		if round <= freeRounds {
+			identified = c.collectTakes(r)
+		} else {
+			identified = c.collectTakesWithin(r)
+		}
+		if !identified {
+			return d, false
+		}
+		// The functions of the policies have run outside of a section, so that none of them keeps
+		// Reconfigure waiting. In it, the limits are those of these policies.
+		if c.within || c.tryBegin() || c.beginLater() {
+			if c.place == 0 && (!c.mayQueue || !c.mayWait()) {
+				return c.admit(), true
+			}
+			if d = c.admitInTurn(r.Context()); c.within {
+				return d, true
+			}
+		}
+		c.startOver() // the policies were replaced
+	}
+}
+
+// recoverInto recovers from a panic of a function of a policy or of an observer, of which v is
+// then the verdict. It must be deferred.
+func (c *call) recoverInto(v *Verdict, r *http.Request) {
+	if c.within { // a function that WithSash was given has panicked, or ended its goroutine
+		c.end()
+		if c.store == nil {
+			c.undo()
+		}
+	}
+	if fault := recover(); fault != nil {
+		c.missed = nil
+		c.handlePanic(r, fault)
+		*v = Verdict{Outcome: Failed}
+	}
+}
+
+// newCharges returns the charges of r, which is admitted, that may change; nil if there are
+// none. They hold all that they need, since c is released before the response.
+func (c *call) newCharges(r *http.Request) (charges *Charges) {
+	for i := range c.takes {
+		t := &c.takes[i]
+		if !t.settles || !t.decision.Allowed && t.Shadow {
+			continue
+		}
+		if charges == nil {
+			charges = &Charges{limiter: c.Limiter, request: r}
+			charges.all = charges.single[:0]
+		}
+		charges.all = append(charges.all, Charge{policy: t.policy, estimate: t.cost, reservation: t.reservation})
+		charge := &charges.all[len(charges.all)-1]
+		if c.observed() {
+			charge.event = c.newPendingEvent(t)
+		}
+		if t.queues() {
+			charge.key = strings.Clone(t.key)
+		}
+	}
+	return charges
+}

@@ -1,0 +1,59 @@
+package httplimit
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+)
+
+// appendKeyPrefix appends the prefix with which every key of the sash.Limiter begins.
+// It is a varint: twice the number of the policy, plus 1 if the identity was too long
+// and is replaced by its digest. No varint is a prefix of another one. So no key of one
+// policy is a key of another policy, and no digest is taken for an identity.
+func appendKeyPrefix(key []byte, policy int, digest bool) []byte {
+	n := uint64(policy) << 1
+	if digest {
+		n |= 1
+	}
+	return binary.AppendUvarint(key, n)
+}
+
+// cutKeyPrefix cuts the prefix off a key. ok is false if key does not begin with a
+// prefix that appendKeyPrefix makes. If digest is true, identity is the digest of the
+// identity.
+func cutKeyPrefix(key string) (policy int, identity string, digest, ok bool) {
+	var n uint64
+	for i := 0; i < len(key) && i < binary.MaxVarintLen32; i++ {
+		n |= uint64(key[i]&0x7f) << (7 * i)
+		if key[i] < 0x80 {
+			shortest := key[i] > 0 || i == 0
+			return int(n >> 1), key[i+1:], n&1 != 0, shortest && n>>1 <= math.MaxInt32
+		}
+	}
+	return 0, "", false, false
+}
+
+// The bytes after the names of the policy and of the plan in a key of a store. No name contains
+// them, since names are printable.
+const (
+	storedIdentity = "\x00" // what follows is the identity
+	storedDigest   = "\x01" // what follows is the digest of an identity that was too long
+	storedPlan     = "\x02" // what follows, up to one of the others, is the plan
+)
+
+// storedKey returns the key in a store of a key under p. It begins with the names of the policy
+// and of the plan, which are the same in all processes, and not with a number. It shares no memory with key.
+func (p *policy) storedKey(key string) string {
+	_, identity, digest, _ := cutKeyPrefix(key)
+	if digest {
+		return p.storedName + storedDigest + identity
+	}
+	return p.storedName + storedIdentity + identity
+}
+
+// HashTag returns the identity in a key of a [Limiter] with a [Store]: the key without the name
+// of its policy. It is for policies that identify clients alike, on a Redis cluster: the keys of
+// one client under all of them are then in one slot. See [WithStore].
+func HashTag(key string) string {
+	return key[strings.IndexAny(key, storedIdentity+storedDigest)+1:]
+}

@@ -1,0 +1,130 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// open opens the store of l.
+func (l *Limiter) open(t *table) (err error) {
+	keys := StoreKeys{LimitsFor: l.limitsForStored}
+	for _, p := range t.variants {
+		keys.Limits = append(keys.Limits, p.Limits)
+	}
+	if l.store, err = l.openStore(keys); err != nil {
+		return fmt.Errorf("httplimit: WithStore: %w", err)
+	}
+	if l.store == nil {
+		return fmt.Errorf("httplimit: WithStore: %w", errNoStore)
+	}
+	return nil
+}
+
+var errNoStore = errors.New("open returned neither a store nor an error")
+
+// New returns a limiter with every [Policy] among options. The error lists all faults
+// of all of them, and wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or
+// [sash.ErrNoLimit].
+//
+// New starts a goroutine that evicts idle keys. [Limiter.Close] ends it. With [WithStore], it
+// opens the store instead.
+func New(options ...Option) (*Limiter, error) {
+	c, err := configure(options)
+	if err != nil {
+		return nil, err
+	}
+	l := &Limiter{config: c, secret: newSecret(), closing: make(chan struct{})}
+	l.calls.New = l.newCall
+	inspection := internals.Inspect(l.forSash)
+	l.ownLimitsFor = inspection.LimitsFor
+	if inspection.SweepInterval != 0 {
+		l.sweepInterval = inspection.SweepInterval
+	}
+	t := newTable(c.policies, l.paths, l.ownLimitsFor, nil)
+	l.table.Store(t)
+	l.sections.init(t)
+	if l.openStore != nil {
+		err = l.open(t)
+	} else {
+		l.limiter, err = sash.New(l.sashOptions(t)...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Must returns l, and panics if err is not nil. It is for policies that are written in
+// the program.
+func Must(l *Limiter, err error) *Limiter {
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// sashOptions returns the options of the sash.Limiter. Its own limits are those of the
+// first policy, since keys under a limiter's own limits have the smallest entries. The
+// keys of other policies get their limits from limitsFor.
+func (l *Limiter) sashOptions(t *table) []sash.Option {
+	options := []sash.Option{sash.WithSweepInterval(l.janitorInterval(t)), sash.WithSizeHint(l.sizeHint)}
+	if l.clock != nil {
+		options = append(options, sash.WithClock(l.clock))
+	}
+	options = append(options, l.forSash...)
+	options = append(options, sash.WithLimits(t.base.Limits...))
+	if len(t.variants) > 1 || l.ownLimitsFor != nil {
+		options = append(options, sash.WithLimitsFor(t.limitsFor))
+	}
+	if err := t.refusal(); err != nil {
+		options = append(options, internals.RefuseReconfigure(err))
+	}
+	return options
+}
+
+// KeyFor returns the key of r under the policy of that name, for the methods of
+// [Limiter.Sash] or of the store. It is the key under the Plan of r. ok is false if there is no
+// such policy, or if the identity cannot be told. KeyFor does not check the policy's Pattern and
+// does not call its Skip.
+func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
+	p := l.table.Load().policy(policy)
+	if p == nil {
+		return "", false
+	}
+	p = p.under(r)
+	var c call
+	if _, ok = c.appendKey(p, r); ok && l.store != nil {
+		return p.storedKey(string(c.keys)), true
+	}
+	return string(c.keys), ok
+}
+
+// Close ends the goroutine that evicts idle keys, and the waiting in every [Queue]: each request that
+// waits is admitted at once if it can be, or refused. Every other method still works afterwards, but
+// no request waits. The error is always nil.
+//
+// A request that is refused for that is answered 503: its Denial.Err is [http.ErrServerClosed]. So
+// a server that closes its limiter when it shuts down does not wait for requests that wait:
+//
+//	server.RegisterOnShutdown(func() { limiter.Close() })
+//
+// With [WithStore], it closes the store, and returns the error of that.
+func (l *Limiter) Close() error {
+	l.closeOnce.Do(func() { close(l.closing) })
+	if l.store != nil {
+		return l.store.Close()
+	}
+	return l.limiter.Close()
+}
+
+// newCall returns a new *call.
+func (l *Limiter) newCall() any {
+	c := &call{Limiter: l, stripe: l.sections.stripe()}
+	if c.admission = (here{c}); l.store != nil {
+		c.admission = byStore{c}
+	}
+	return c
+}

@@ -1,0 +1,160 @@
+package httplimit
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
+)
+
+// A take is one policy's share of a call: its key, its cost and its decision.
+type take struct {
+	*policy
+	begin, body, end int    // bounds of the key in keys; its identity begins at body
+	key              string // set once keys is complete
+	longIdentity     string // the identity if the key has only its digest, and events may contain it
+	cost             int64
+	decision         sash.Decision // its own, whatever the others say
+	quota            *quota.Quota  // the quota that has decided
+	ownQuota         bool          // whether quota is one of the policy's
+	next             sash.Decision // on one unit more than remains
+	nextKnown        bool          // whether next is set
+	leastQuota       *quota.Quota  // the quota with the least left
+	moreAfter        time.Duration // until leastQuota has more left, or sash.Never
+	remaining        int64         // units left now
+	remainingText    string        // remaining in digits, if RateLimit has it
+	decided          bool          // whether decision is set
+	reservation      reservation
+	reserved         bool   // whether the latest attempt has made a reservation
+	storedKey        string // in a store; set once that is asked
+	by               string // who of the store has decided
+	err              error  // why the store has not decided; nil: it has
+}
+
+// A reservation is a charge that may be changed once, in this process or in a store. The zero
+// reservation is none.
+type reservation struct {
+	here   sash.Reservation
+	stored func(ctx context.Context, actual int64) error // nil: it is in this process
+}
+
+// commit changes the charge to that many units. Only a store returns an error. It is told even if ctx
+// has ended, since the client may be gone by now.
+func (r *reservation) commit(ctx context.Context, units int64) error {
+	if r.stored != nil {
+		return r.stored(context.WithoutCancel(ctx), units)
+	}
+	r.here.Commit(units)
+	return nil
+}
+
+// An admission decides takes: in this process, or by a store. It treats those of one cost alike, at
+// one instant.
+type admission interface {
+	// charge charges all takes that cost as much as the first, or none, and returns the decision on
+	// all of them together. It notes what it learns of each.
+	charge(takes []take, how charging) sash.Decision
+	// look sets the decision of all takes that cost as much as the first, and charges nothing.
+	look(takes []take)
+}
+
+// A charging is a way to charge.
+type charging uint8
+
+const (
+	final     charging = iota // what was charged stays
+	reserving                 // what was charged may be changed, by the reservation of each take
+)
+
+// copyIdentity returns the identity of t. It is a copy, since the memory of keys is reused.
+func (t *take) copyIdentity() string {
+	if t.longIdentity != "" {
+		return t.longIdentity
+	}
+	return strings.Clone(t.key[t.body-t.begin:])
+}
+
+// look sets t's own decision, and charges nothing.
+func (t *take) look(l *sash.Limiter) {
+	t.peekNext(l)
+	t.decision, t.decided = l.Peek(t.key, t.cost), true
+}
+
+// lookBack sets t's own decision after a charge to several policies. Whatever others have charged to
+// the key since, the call was admitted.
+func (t *take) lookBack(l *sash.Limiter) {
+	t.decision, t.decided = t.peekNext(l), true
+	t.decision.Allowed, t.decision.RetryAfter = true, 0
+}
+
+// peekNext sets remaining, and next to the decision on one unit more. It returns the
+// decision on no unit.
+func (t *take) peekNext(l *sash.Limiter) (now sash.Decision) {
+	now, t.next = l.TakeThenPeek(t.key, 0)
+	t.nextKnown, t.remaining = true, now.Remaining
+	return now
+}
+
+// findNext sets next, for a decision that was set without it.
+func (t *take) findNext(l *sash.Limiter) {
+	if !t.decision.Allowed && t.cost == t.remaining+1 {
+		t.next, t.nextKnown = t.decision, true
+	} else {
+		t.peekNext(l)
+	}
+}
+
+// setQuota sets the quota that has decided.
+func (t *take) setQuota() { t.quota, t.ownQuota = t.quotaOf(t.decision.Limit) }
+
+// setLeastQuota sets the quota with the least left, and the time until it has more: it
+// is the quota that denies one unit more than remains. The quota that has decided may
+// be another one, since a request of several units may wait longer for a quota with
+// more left.
+func (t *take) setLeastQuota() {
+	t.leastQuota, t.moreAfter = t.quota, t.next.RetryAfter
+	if t.next.Limit != t.quota.Limit {
+		t.leastQuota, _ = t.quotaOf(t.next.Limit)
+	}
+}
+
+// unlimited reports whether the key of t has no quota.
+func (t *take) unlimited() bool { return quota.IsUnlimited(t.decision.Limit) }
+
+// scarcer reports whether t denies for longer than u or, if they deny for equally long,
+// has less left.
+func (t *take) scarcer(u *take) bool {
+	if t.decision.RetryAfter != u.decision.RetryAfter {
+		return t.decision.RetryAfter > u.decision.RetryAfter
+	}
+	return t.remaining < u.remaining
+}
+
+// anyDenies reports whether one of takes denies the call by itself. None does if there is room in
+// the table for each of their keys, but not for all, or if they were asked later than all together.
+func anyDenies(takes []take) bool {
+	return slices.ContainsFunc(takes, func(t take) bool { return !t.decision.Allowed })
+}
+
+// leastWait returns the least Wait of the policies of takes with a Queue; 0 if there are none.
+func leastWait(takes []take) (least time.Duration) {
+	for i := range takes {
+		if t := &takes[i]; t.queues() && (least == 0 || t.Queue.Wait < least) {
+			least = t.Queue.Wait
+		}
+	}
+	return least
+}
+
+// costIsNew reports whether no take before takes[i] has its cost.
+func costIsNew(takes []take, i int) bool {
+	for j := range i {
+		if takes[j].cost == takes[i].cost {
+			return false
+		}
+	}
+	return true
+}
