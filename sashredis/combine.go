@@ -15,7 +15,7 @@ import (
 // asks for costs a round trip per round-trip time, however many calls there are, and each has
 // the answer that it would have had in a round trip of its own.
 func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
-	targets, n, charge, reserves := c.targets, c.n, c.charge, c.token != ""
+	op, targets, n := c.op, c.targets, c.n
 	err := l.attempt(ctx, c)
 	switch {
 	case err == nil:
@@ -23,7 +23,7 @@ func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
 	case isMisuse(err):
 		a.Decision = refused(err)
 	default:
-		return l.away.decide(targets, n, charge, reserves, err) // c may be in a batch
+		return l.away.decide(op, targets, n, err) // c may be in a batch
 	}
 	l.release(c)
 	return a
@@ -120,8 +120,7 @@ func (l *Limiter) newBatch(calls ...*waiting) *batch {
 		b.keys[i] = string(buf)
 	}
 	for _, c := range calls {
-		c.batch = b
-		c.group, c.place = b.add(c.n, c.charge)
+		b.add(&c.call)
 	}
 	return b
 }
@@ -136,7 +135,7 @@ type flight struct {
 // flightOf returns the flight of c.
 func (l *Limiter) flightOf(c *waiting) flight {
 	if len(c.targets) == 1 {
-		return flight{c.targets[0].name, c.targets[0].limits, c.token != ""}
+		return flight{c.targets[0].name, c.targets[0].limits, c.op == reserve}
 	}
 	buf := make([]byte, 0, 128)
 	for _, t := range c.targets {
@@ -144,43 +143,38 @@ func (l *Limiter) flightOf(c *waiting) flight {
 			buf = append(binary.AppendUvarint(buf, uint64(len(text))), text...)
 		}
 	}
-	return flight{name: string(buf), reserves: c.token != ""}
+	return flight{name: string(buf), reserves: c.op == reserve}
 }
 
 // A waiting call is one that waits for a batch, or makes it.
 type waiting struct {
 	call
 	targets []target
-	one     [1]target // targets, if there is only one
-	token   string
+	token   string      // of a reservation
 	ready   chan *batch // receives its batch once that has been answered
 	gone    bool        // its caller has given up; guarded by the lock of its flight
 }
 
-// newWaiting returns a call for n units of targets. A token makes it a reservation.
+// newWaiting returns a call for n units of targets.
 //
 // Calls are pooled by the limiter, not by the package: a channel that is made in a bubble of
 // testing/synctest must not be used by a limiter of another one.
-func (l *Limiter) newWaiting(targets []target, n int64, charge bool, token string) *waiting {
+func (l *Limiter) newWaiting(op op, targets []target, n int64) *waiting {
 	c, ok := l.waitings.Get().(*waiting)
 	if !ok {
 		c = &waiting{ready: make(chan *batch, 1)}
 	}
-	c.call, c.targets, c.token = call{n: n, charge: charge}, targets, token
-	return c
-}
-
-// newWaitingFor is newWaiting for one target.
-func (l *Limiter) newWaitingFor(t target, n int64, charge bool, token string) *waiting {
-	c := l.newWaiting(nil, n, charge, token)
-	c.one[0] = t
-	c.targets = c.one[:]
+	c.call, c.targets = call{op: op, n: n}, append(c.targets, targets...)
+	if op == reserve {
+		c.token = l.newToken()
+	}
 	return c
 }
 
 // release makes c available for other calls. No other goroutine may hold a pointer to it.
 func (l *Limiter) release(c *waiting) {
-	*c = waiting{ready: c.ready}
+	clear(c.targets)
+	*c = waiting{ready: c.ready, targets: c.targets[:0]}
 	l.waitings.Put(c)
 }
 
@@ -247,7 +241,7 @@ func batchEnd(calls []*waiting) int {
 	const most = 512 // groups of calls with the same cost
 	groups := 1
 	for i := 1; i < len(calls); i++ {
-		if calls[i].n != calls[i-1].n || calls[i].charge != calls[i-1].charge {
+		if calls[i].n != calls[i-1].n || calls[i].charges() != calls[i-1].charges() {
 			if groups++; groups > most {
 				return i
 			}

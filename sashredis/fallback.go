@@ -182,7 +182,7 @@ func (f *fallback) init(l *Limiter, limits []sash.Limit) (err error) {
 // decide returns the answer of the fallback to a call that the store has not decided because of
 // err. A call whose context was canceled is denied: its caller does not wait for an answer, and
 // must not take one that is charged nowhere.
-func (f *fallback) decide(targets []target, n int64, charge, reserve bool, err error) (a answer) {
+func (f *fallback) decide(op op, targets []target, n int64, err error) (a answer) {
 	a.By, a.Err = ByFallback, err
 	hopeless := slices.ContainsFunc(targets, func(t target) bool { return t.neverAdmits(n) })
 	d, canceled := &a.Decision.Decision, errors.Is(err, context.Canceled)
@@ -191,10 +191,8 @@ func (f *fallback) decide(targets []target, n int64, charge, reserve bool, err e
 	case f.mode == admitMode:
 		d.Allowed, d.Limit = true, targets[0].rules[0].Limit
 		return a
-	case reserve:
-		a.local, *d = f.shares.ReserveAll(f.seedAll(targets), n)
 	default:
-		*d = f.decideLocally(targets, n, charge)
+		a.local, *d = f.decideLocally(op, f.seedAll(targets), n)
 	}
 	switch {
 	case hopeless:
@@ -213,12 +211,14 @@ func (l *Limiter) tryAfter() time.Duration {
 	return l.timeout
 }
 
-func (f *fallback) decideLocally(targets []target, n int64, charge bool) sash.Decision {
-	names := f.seedAll(targets)
-	if charge {
-		return f.shares.TakeAll(names, n)
+func (f *fallback) decideLocally(op op, names []string, n int64) ([]sash.Reservation, sash.Decision) {
+	switch op {
+	case reserve:
+		return f.shares.ReserveAll(names, n)
+	case take:
+		return nil, f.shares.TakeAll(names, n)
 	}
-	return f.shares.PeekAll(names, n)
+	return nil, f.shares.PeekAll(names, n)
 }
 
 // seedAll is seed of all targets. It returns their names.
@@ -250,7 +250,8 @@ func (f *fallback) seedFrom(e *mirrored, t target) {
 	v, later := e.view.with(t.ruleset, e.charged), f.clock.toNear(e.at-e.received)
 	internals.Seed(f.shares, t.name, func() (pasts [][]bridge.Charge) {
 		for i := range t.rules {
-			past := t.rules[i].past(&v.states[i], v.at)
+			past := t.rules[i].past(v.states[i], v.at)
+			past = slices.DeleteFunc(past, func(c bridge.Charge) bool { return c.Units == 0 })
 			for j := range past {
 				past[j].Units = f.shareUp(past[j].Units)
 				past[j].At += later
@@ -263,7 +264,7 @@ func (f *fallback) seedFrom(e *mirrored, t target) {
 	left := int64(math.MaxInt64)
 	for i := range t.rules {
 		r := &t.rules[i]
-		o, _ := r.decide(&v.states[i], max(earliest, e.at), 0, true)
+		o, _ := r.decide(v.states[i], max(earliest, e.at), 0)
 		left = min(left, f.share(r.most())-f.shareUp(r.most()-o.remaining))
 	}
 	if more := f.shares.Peek(t.name, 0).Remaining - left; more > 0 {

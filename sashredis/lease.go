@@ -137,7 +137,7 @@ func (s *lessees) want(b *batch) *wanted {
 	t := b.targets[0]
 	now, length := s.local.Now(), min(s.leaseFor, t.leaseFor)
 	asked, largest := b.asks(t.ruleset)
-	if asked == 0 || !t.leasable || length < time.Millisecond || s.closed.Load() {
+	if asked == 0 || length < time.Millisecond || s.closed.Load() {
 		return nil // a shorter lease would be over before it was used
 	}
 	e := s.lessee(t)
@@ -244,19 +244,15 @@ func (s *lessees) giveBack(t target, held *lease, units int64) (err error) {
 // wants. v is the state of the key with all that was charged.
 func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
 	rs, until := b.targets[0].ruleset, min(end*microsecond, v.at+int64(w.length))
-	origins := make([]string, len(rs.rules))
-	for i := range rs.rules {
-		until = min(until, rs.rules[i].periodEnd(&v.states[i]))
-		origins[i] = strconv.FormatInt(rs.rules[i].origin(&v.states[i], v.at, false), 10)
+	for i, s := range v.states {
+		until = min(until, rs.rules[i].periodEnd(s))
 	}
-	d := joined{}
-	d.Allowed = true
-	v.decide(rs, v.at, 0, 0, &d)
+	d := v.left(rs, v.at, 0)
 	length := until - v.at // by the store's clock, which may run faster than the local one
 	held := &lease{
 		granted: units, until: b.sent + length - length/maxDrift - 1,
 		limit: d.Limit, remaining: d.Remaining, resetAt: b.received + int64(d.ResetAfter),
-		origins: strings.Join(origins, " "), token: v.token, storeEnd: end,
+		origins: v.origins(rs, take), token: v.token, storeEnd: end,
 	}
 	held.left.Store(units)
 	s.stats.leased.Add(units)

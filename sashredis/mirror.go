@@ -176,21 +176,16 @@ func (set *mirrorSet) shrink(keep *atomic.Pointer[mirrored]) {
 	}
 }
 
-// deny returns the denial of n units by t at a reading of the local clock, if that is certain.
-func (m *mirror) deny(t target, n, now int64) (Decision, bool) {
-	var d joined
-	return d.byMirror(m.denies(t, n, now, &d))
-}
-
-// denyAll is deny of several targets. All must be known: the wait is the longest of them.
-func (m *mirror) denyAll(targets []target, n, now int64) (Decision, bool) {
+// deny returns the denial of n units of targets at a reading of the local clock, if that is certain.
+// All must be known: the wait is the longest of them.
+func (m *mirror) deny(targets []target, n, now int64) (Decision, bool) {
 	var d joined
 	for _, t := range targets {
 		if !m.denies(t, n, now, &d) {
 			return Decision{}, false
 		}
 	}
-	return d.byMirror(true)
+	return Decision{Decision: d.Decision, By: ByMirror}, d.denied()
 }
 
 // denies joins to d the decision for n units of t, if it can be told. It is that at the latest time
@@ -203,9 +198,4 @@ func (m *mirror) denies(t target, n, now int64, d *joined) (ok bool) {
 	earliest, latest := e.clockBounds(now)
 	d.early = time.Duration(latest - earliest)
 	return e.decide(t.ruleset, latest, e.charged, n, d)
-}
-
-// byMirror returns d as a denial of a mirror, if it is one.
-func (d *joined) byMirror(known bool) (Decision, bool) {
-	return Decision{Decision: d.Decision, By: ByMirror}, known && d.denied
 }

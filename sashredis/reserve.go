@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/seed-30da4c49/sash"
@@ -41,36 +40,23 @@ type reservation struct {
 // It costs one round trip. Calls are never decided by the mirror or from a lease. If the fallback
 // decides, the reservation is one of the fallback: it settles nothing in the store.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (Reservation, Decision) {
-	t, err := l.target(key)
-	switch {
-	case err != nil:
-		l.stats.invalid.Inc()
-		return Reservation{}, refused(err)
-	case t.unlimited:
-		return Reservation{}, unlimited(n)
-	}
-	a := l.ask(ctx, l.newWaitingFor(t, n, n > 0, l.newToken()))
-	l.stats.by[a.By].Inc()
-	if !a.Allowed {
+	t, a := l.callOne(ctx, reserve, key, n)
+	if !a.Allowed || t.unlimited {
 		return Reservation{}, a.Decision
 	}
-	if a.views == nil {
-		r := &reservation{limiter: l, target: t, n: n}
-		if len(a.local) > 0 {
-			r.local = a.local[0]
-		}
-		return Reservation{r}, a.Decision
-	}
-	return Reservation{l.reservation(t, n, &a.views[0])}, a.Decision
+	return l.reservation(t, 0, &a), a.Decision
 }
 
-// reservation returns the reservation of n units of t, which the store has charged at v.
-func (l *Limiter) reservation(t target, n int64, v *view) *reservation {
-	origins := make([]string, len(t.rules))
-	for i := range t.rules {
-		origins[i] = strconv.FormatInt(t.rules[i].origin(&v.states[i], v.at, true), 10)
+// reservation returns the reservation of t, the target of that index, by which a admits its call.
+func (l *Limiter) reservation(t target, index int, a *answer) Reservation {
+	r := &reservation{limiter: l, target: t, n: a.call.n}
+	if b := a.call.batch; b != nil {
+		v := &b.views[index]
+		r.origins, r.token = v.origins(t.ruleset, reserve), v.token
+	} else if len(a.local) > 0 {
+		r.local = a.local[index]
 	}
-	return &reservation{limiter: l, target: t, n: n, origins: strings.Join(origins, " "), token: v.token}
+	return Reservation{r}
 }
 
 // Commit settles the reservation to actual units. If that is less than was reserved, the

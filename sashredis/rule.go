@@ -3,7 +3,6 @@ package sashredis
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,121 +15,93 @@ import (
 // internals are the functions of package sash that it does not export.
 var internals = bridge.Of[sash.Limiter, sash.Option, sash.Limit, sash.Clock]()
 
-// A kind is how a script keeps what a key was charged under a limit. Its value is the letter
-// that the scripts know it by.
-type kind byte
-
-const (
-	counterKind kind = 'c' // two counts: SlidingCounter
-	bucketKind  kind = 't' // a debt: TokenBucket
-	ringKind    kind = 'r' // the units of each tick: SlidingLog and SlidingBuckets
-)
-
-// An unknownKind is what a switch panics with that has no case for a kind.
-type unknownKind kind
-
-func (k unknownKind) Error() string { return fmt.Sprintf("sashredis: no rule of kind %q", kind(k)) }
-
-// A rule is a Limit, compiled for telling what follows from a state. Only the arithmetic of its
-// kind is set. It does not change.
+// A rule is a Limit, compiled for telling what follows from a state. It does not change.
 type rule struct {
 	sash.Limit
-	kind    kind
-	counter window.Counter
-	bucket  window.TokenBucket
-	ticks   window.Ticks
+	algorithm
+}
+
+// An algorithm is how the scripts keep what a key was charged under a limit, and the arithmetic
+// of the limit. The first letter of its text and of its name is the one that the scripts know.
+type algorithm interface {
+	// text returns the limit as the scripts read it.
+	text() string
+	// name returns what must be equal of two limits that share a state. So a limit keeps its counts
+	// if only its Count changes or, under a token bucket, its Burst.
+	name() string
+	// most returns the greatest number of units that are ever admitted at once.
+	most() int64
+
+	// parse returns the state that a script has answered at that instant, as numbers.
+	parse(numbers []int64, at int64) (s state, ok bool)
+	// charge returns s with units charged at the instant of the answer.
+	charge(s state, units int64) state
+	// decide returns the outcome of a call for n more units at an instant, which is that of the
+	// answer or later. If known is false, s does not tell the retryAfter.
+	decide(s state, at, n int64) (o outcome, known bool)
+	// origin returns where a charge by op at the instant of the answer was recorded.
+	origin(s state, at int64, op op) int64
+	// periodEnd returns when the window or bucket ends in which such a charge was recorded.
+	periodEnd(s state) int64
+	// past returns the charges that s tells of, oldest first, for an answer at that instant. A
+	// charge at an unknown instant is dated as late as it may be.
+	past(s state, at int64) []bridge.Charge
 }
 
 const microsecond = int64(time.Microsecond)
 
 // compile returns the rule of a valid limit.
 func compile(l sash.Limit) rule {
-	r, size := rule{Limit: l}, int64(l.Window)
+	size := int64(l.Window)
 	switch l.Algorithm {
 	case sash.SlidingCounter:
-		r.kind, r.counter = counterKind, window.Counter{Count: l.Count, Window: size}
+		return rule{l, counter{window.Counter{Count: l.Count, Window: size}}}
 	case sash.SlidingLog:
-		r.kind, r.ticks = ringKind, window.Ticks{Length: microsecond, Life: size / microsecond}
+		return rule{l, ring{window.Ticks{Length: microsecond, Life: size / microsecond}, l.Count}}
 	case sash.SlidingBuckets:
-		r.kind, r.ticks = ringKind, window.Buckets(size, int64(l.Precision))
+		return rule{l, ring{window.Buckets(size, int64(l.Precision)), l.Count}}
 	case sash.TokenBucket:
-		r.kind, r.bucket = bucketKind, window.TokenBucket{Count: l.Count, Window: size, Burst: l.Burst}
+		b := window.TokenBucket{Count: l.Count, Window: size, Burst: l.Burst}
 		if l.Count == 0 {
-			r.bucket.Burst = 0 // it admits nothing
+			b.Burst = 0 // it admits nothing
 		}
-	default:
-		panic(fmt.Sprintf("sashredis: no rule for %v", l.Algorithm))
+		return rule{l, bucket{b}}
 	}
-	return r
-}
-
-// most returns the greatest number of units that r ever admits at once.
-func (r *rule) most() int64 {
-	if r.kind == bucketKind {
-		return r.bucket.Burst
-	}
-	return r.Count
-}
-
-// limit returns r as the scripts read it.
-func (r *rule) limit() string {
-	switch micros := int64(r.Window) / microsecond; r.kind {
-	case counterKind:
-		return fmt.Sprintf("c %d %d;", micros, r.Count)
-	case bucketKind:
-		return fmt.Sprintf("t %d %d %d;", micros, r.Count, r.bucket.Burst)
-	case ringKind:
-		return fmt.Sprintf("r %d %d %d;", r.ticks.Length/microsecond, r.ticks.Life, r.Count)
-	}
-	panic(unknownKind(r.kind))
-}
-
-// name returns what must be equal of two limits that share a state. So a limit keeps its counts
-// if only its Count changes or, under a token bucket, its Burst.
-func (r *rule) name() string {
-	switch micros := int64(r.Window) / microsecond; r.kind {
-	case counterKind:
-		return fmt.Sprintf("c%d", micros)
-	case bucketKind:
-		return fmt.Sprintf("t%d/%d", r.Count, micros)
-	case ringKind:
-		return fmt.Sprintf("r%dx%d", r.ticks.Length/microsecond, r.ticks.Life)
-	}
-	panic(unknownKind(r.kind))
+	panic(fmt.Sprintf("sashredis: no rule for %v", l.Algorithm))
 }
 
 // A ruleset is the limits of a key, compiled. It does not change.
 type ruleset struct {
 	*scripts
 	rules     []rule
-	limits    string // as the scripts read them
-	suffix    string // of the name of a key under them
-	unlimited bool   // there are no rules
-	zero      bool   // a limit has a Count of 0, so nothing is ever charged
-	leasable  bool
-	leaseFor  time.Duration // the longest lease
+	limits    string        // as the scripts read them
+	suffix    string        // of the name of a key under them
+	unlimited bool          // there are no rules
+	zero      bool          // a limit has a Count of 0, so nothing is ever charged
+	leaseFor  time.Duration // the longest lease; 0: there are none
 }
 
 // newRuleset returns the ruleset of limits, which are valid. A key that is ahead by more windows than
 // maxAhead begins anew; 0 is no bound.
 func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
-	rs := &ruleset{leasable: true, leaseFor: sash.Never}
-	var names, kinds []string
+	rs := &ruleset{leaseFor: sash.Never}
+	var names []string
+	has := map[string]bool{} // the letters of algorithms
 	for _, l := range limits {
 		if l == sash.Unlimited() {
 			continue // it has no effect next to others
 		}
 		r := compile(l)
-		rs.rules = append(rs.rules, r)
-		rs.limits += r.limit()
+		rs.rules, names = append(rs.rules, r), append(names, r.name())
+		rs.limits += r.text()
+		has[r.name()[:1]] = true
 		rs.zero = rs.zero || l.Count == 0
-		rs.leasable = rs.leasable && l.Count > 0 && l.Algorithm != sash.SlidingLog
-		if r.kind == bucketKind {
-			// What is leased does not flow back. So let a bucket lease for a fraction of the time in
-			// which it fills.
-			rs.leaseFor = min(rs.leaseFor, r.bucket.ResetAfter(r.bucket.Cost(r.Burst))/4)
+		if b, ok := r.algorithm.(bucket); ok {
+			rs.leaseFor = min(rs.leaseFor, b.leaseFor())
 		}
-		names, kinds = append(names, r.name()), append(kinds, string(r.kind))
+		if l.Count == 0 || l.Algorithm == sash.SlidingLog {
+			rs.leaseFor = 0
+		}
 	}
 	if maxAhead > 0 {
 		rs.limits += strconv.Itoa(maxAhead)
@@ -139,12 +110,26 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 	rs.suffix = ":" + strings.Join(names, ",")
 	var letters string
 	for _, letter := range []string{"t", "c", "r"} {
-		if slices.Contains(kinds, letter) {
+		if has[letter] {
 			letters += letter
 		}
 	}
 	rs.scripts = scriptsOf[letters]
 	return rs
+}
+
+// parse returns the state under r in a field of a script's answer at that instant.
+func (r *rule) parse(field string, at int64) (state, error) {
+	var buf [8]int64
+	numbers, err := parseNumbers(buf[:0], field)
+	if err != nil {
+		return state{}, err
+	}
+	s, ok := r.algorithm.parse(numbers, at)
+	if !ok {
+		return state{}, fmt.Errorf("sashredis: the server answered %q as the state under %v: %w", field, r.Limit, ErrServer)
+	}
+	return s, nil
 }
 
 // The scripts compute in doubles, which are exact up to 2^53.

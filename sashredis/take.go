@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
 // Allow is shorthand for Take(ctx, key, 1).Allowed.
@@ -24,42 +25,14 @@ func (l *Limiter) Allow(ctx context.Context, key string) bool {
 // If the store does not answer in time, or ctx ends, the fallback decides, and Err says why. A
 // call that has been sent may then have been charged.
 func (l *Limiter) Take(ctx context.Context, key string, n int64) Decision {
-	return l.take(ctx, key, n, n > 0)
+	_, a := l.callOne(ctx, take, key, n)
+	return a.Decision
 }
 
 // Peek returns what Take would. It charges nothing and stores nothing.
 func (l *Limiter) Peek(ctx context.Context, key string, n int64) Decision {
-	return l.take(ctx, key, n, false)
-}
-
-func (l *Limiter) take(ctx context.Context, key string, n int64, charge bool) (d Decision) {
-	t, err := l.target(key)
-	switch {
-	case err != nil:
-		l.stats.invalid.Inc()
-		return refused(err)
-	case t.unlimited:
-		return unlimited(n)
-	}
-	d, ok := l.decideHere(t, n, charge)
-	if !ok {
-		d = l.ask(ctx, l.newWaitingFor(t, n, charge, "")).Decision
-	}
-	l.stats.by[d.By].Inc()
-	return d
-}
-
-// decideHere decides a call without the store, if that is exact.
-func (l *Limiter) decideHere(t target, n int64, charge bool) (d Decision, ok bool) {
-	if charge && l.lessees != nil {
-		if d, ok = l.lessees.take(t, n); ok {
-			return d, true
-		}
-	}
-	if l.mirror != nil {
-		return l.mirror.deny(t, n, l.local.Now())
-	}
-	return Decision{}, false
+	_, a := l.callOne(ctx, peek, key, n)
+	return a.Decision
 }
 
 // TakeAll charges n units to each of keys if all of them admit n, at one instant. Else it charges
@@ -67,34 +40,83 @@ func (l *Limiter) decideHere(t target, n int64, charge bool) (d Decision, ok boo
 //
 // On a Redis cluster, all keys must share a slot: see [WithHashTag].
 func (l *Limiter) TakeAll(ctx context.Context, keys []string, n int64) Decision {
-	return l.takeAll(ctx, keys, n, n > 0)
+	return l.callAll(ctx, take, keys, n)
 }
 
 // PeekAll returns what TakeAll would. It charges nothing and stores nothing.
 func (l *Limiter) PeekAll(ctx context.Context, keys []string, n int64) Decision {
-	return l.takeAll(ctx, keys, n, false)
+	return l.callAll(ctx, peek, keys, n)
 }
 
-func (l *Limiter) takeAll(ctx context.Context, keys []string, n int64, charge bool) (d Decision) {
+// An op is what a call does.
+type op = bridge.Op
+
+const (
+	take    = bridge.Take
+	peek    = bridge.Peek
+	reserve = bridge.Reserve
+)
+
+// callOne decides a call for one key. The target is zero if the limits of the key are wrong.
+func (l *Limiter) callOne(ctx context.Context, op op, key string, n int64) (t target, a answer) {
+	t, err := l.target(key)
+	switch {
+	case err != nil:
+		a.Decision = l.refuseLimits(err)
+	case t.unlimited:
+		a.Decision = unlimited(n)
+	default:
+		a = l.call(ctx, op, []target{t}, n)
+	}
+	return t, a
+}
+
+func (l *Limiter) callAll(ctx context.Context, op op, keys []string, n int64) Decision {
 	targets, err := l.targets(keys)
 	switch {
 	case err != nil:
-		l.stats.invalid.Inc()
-		return refused(err)
+		return l.refuseLimits(err)
 	case len(keys) == 0:
 		return refused(nil)
 	case len(targets) == 0:
 		return unlimited(n)
 	}
-	ok := false
-	if l.mirror != nil {
-		d, ok = l.mirror.denyAll(targets, n, l.local.Now())
-	}
+	return l.call(ctx, op, targets, n).Decision
+}
+
+// refuseLimits returns the denial of a call for a key with wrong limits.
+func (l *Limiter) refuseLimits(err error) Decision {
+	l.stats.invalid.Inc()
+	return refused(err)
+}
+
+// call decides a call for n units of targets, of which there is at least one: without the store, if
+// that is exact.
+func (l *Limiter) call(ctx context.Context, op op, targets []target, n int64) answer {
+	a, ok := l.decideHere(op, targets, n)
 	if !ok {
-		d = l.ask(ctx, l.newWaiting(targets, n, charge, "")).Decision
+		a = l.ask(ctx, l.newWaiting(op, targets, n))
 	}
-	l.stats.by[d.By].Inc()
-	return d
+	l.stats.by[a.By].Inc()
+	return a
+}
+
+// decideHere decides a call without the store, if that is exact.
+func (l *Limiter) decideHere(op op, targets []target, n int64) (a answer, ok bool) {
+	if op == reserve {
+		return a, false // where it is charged is known only from the store
+	}
+	if op == take && n > 0 && l.lessees != nil && len(targets) == 1 {
+		if a.Decision, ok = l.lessees.take(targets[0], n); ok {
+			return a, true
+		}
+	}
+	if l.mirror == nil {
+		return a, false
+	}
+	a.at = l.local.Now()
+	a.Decision, ok = l.mirror.deny(targets, n, a.at)
+	return a, ok
 }
 
 // targets returns the targets of keys that have limits, each once.
@@ -142,16 +164,15 @@ type group struct {
 // large ones.
 const impossible = 1 << 52
 
-// add adds a call to the last group if it is of its cost, else to a new one. It returns the group
-// and its place there.
-func (b *batch) add(n int64, charge bool) (number, place int) {
+// add adds c to the last group if it is of its cost, else to a new one.
+func (b *batch) add(c *call) {
 	last := len(b.groups) - 1
-	if last < 0 || b.groups[last].n != n || b.groups[last].charge != charge {
-		b.groups = append(b.groups, group{n: n, charge: charge})
+	if last < 0 || b.groups[last].n != c.n || b.groups[last].charge != c.charges() {
+		b.groups = append(b.groups, group{n: c.n, charge: c.charges()})
 		last++
 	}
+	c.batch, c.group, c.place = b, last, b.groups[last].calls
 	b.groups[last].calls++
-	return last, b.groups[last].calls - 1
 }
 
 // appendCalls appends the calls of b as a script reads them.
@@ -255,7 +276,7 @@ func (l *Limiter) learn(b *batch, charged int64, lease *wanted, leased, end int6
 			continue
 		}
 		v := b.views[i].with(t.ruleset, charged+leased)
-		v.lease(t.ruleset, leased, end)
+		v.lease(leased, end)
 		l.lessees.grant(lease, b, &v, leased, end)
 		l.mirror.keep(t, v, 0, b)
 	}
@@ -309,8 +330,8 @@ func (b *batch) parseCounts(text string) (charged int64, err error) {
 
 // A call is one caller's part of a batch.
 type call struct {
-	n      int64
-	charge bool
+	op op
+	n  int64
 
 	// Set once it is in a batch.
 	batch *batch
@@ -318,10 +339,14 @@ type call struct {
 	place int // among the calls of its group
 }
 
-// answer is the answer to a call, and what the keys were when it was charged.
+// charges reports whether c is charged if it is admitted.
+func (c *call) charges() bool { return c.op != peek && c.n > 0 }
+
+// An answer is the answer to a call.
 type answer struct {
 	Decision
-	views []view             // nil: not by the store
+	call  call               // of the store, once that has decided it: its batch is nil otherwise
+	at    int64              // of a denial by the mirror: the reading of the local clock
 	local []sash.Reservation // of the fallback, one for each key
 }
 
@@ -347,11 +372,10 @@ func (c *call) answer() (a answer) {
 			return answer{Decision: refused(fmt.Errorf("sashredis: the server left out what a denial of %d units follows from: %w", c.n, ErrServer))}
 		}
 	}
-	if d.Allowed == d.denied {
+	if d.Allowed == d.denied() {
 		return answer{Decision: refused(fmt.Errorf("sashredis: the server's answer (allowed: %v) does not follow from its state: %w", d.Allowed, ErrServer))}
 	}
-	a.Decision.Decision, a.views = d.Decision, b.views
-	return a
+	return answer{Decision: Decision{Decision: d.Decision}, call: *c}
 }
 
 // asks returns the units that b asks for and rs may admit, and the largest cost among them.

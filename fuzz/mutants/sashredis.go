@@ -92,12 +92,12 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "combine-peeks-with-takes", fault: "calls that charge nothing are charged with those that do",
-		file: "sashredis/take.go", old: " || b.groups[last].charge != charge", new: "",
+		file: "sashredis/take.go", old: " || b.groups[last].charge != c.charges()", new: "",
 		tests: "TestTake|TestFleet",
 	},
 	{
 		name: "combine-reservations-with-takes", fault: "reservations share a round trip with other calls",
-		file: "sashredis/combine.go", old: "return flight{c.targets[0].name, c.targets[0].limits, c.token != \"\"}", new: "return flight{c.targets[0].name, c.targets[0].limits, false}",
+		file: "sashredis/combine.go", old: "return flight{c.targets[0].name, c.targets[0].limits, c.op == reserve}", new: "return flight{c.targets[0].name, c.targets[0].limits, false}",
 		tests: "TestTake|TestFleet",
 	},
 	{
@@ -125,7 +125,7 @@ var ofSashredis = []mutant{
 	// What is sent and answered.
 	{
 		name: "redis-answers-any-verdict", fault: "a verdict that does not follow from the state is believed",
-		file: "sashredis/take.go", old: "if d.Allowed == d.denied {", new: "if d.Allowed && d.denied && c.n < 0 {",
+		file: "sashredis/take.go", old: "if d.Allowed == d.denied() {", new: "if d.Allowed && d.denied() && c.n < 0 {",
 		tests: "TestServer|TestExact_AVerdict",
 	},
 	{
@@ -225,7 +225,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-peeks-charge", fault: "a Peek is charged to the fallback",
-		file: "sashredis/fallback.go", old: "\tif charge {\n", new: "\tif charge || n > 0 {\n",
+		file: "sashredis/fallback.go", old: "return nil, f.shares.PeekAll(names, n)", new: "return nil, f.shares.TakeAll(names, n)",
 		tests: "TestFallbackLocal|TestExact_AFallback",
 	},
 	{
@@ -302,7 +302,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-of-a-log", fault: "units of a log are leased",
-		file: "sashredis/rule.go", old: " && l.Algorithm != sash.SlidingLog", new: "",
+		file: "sashredis/rule.go", old: " || l.Algorithm == sash.SlidingLog", new: "",
 		tests: "TestLease",
 	},
 	{
@@ -331,7 +331,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "settle-without-the-tag", fault: "a reservation is settled at the key without its hash tag",
-		file: "sashredis/reserve.go", old: "&reservation{limiter: l, target: t, n: n, origins", new: "&reservation{limiter: l, target: target{name: t.name, ruleset: t.ruleset}, n: n, origins",
+		file: "sashredis/reserve.go", old: "&reservation{limiter: l, target: t, n: a.call.n}", new: "&reservation{limiter: l, target: target{name: t.name, ruleset: t.ruleset}, n: a.call.n}",
 		tests: "TestModel$",
 	},
 	{
@@ -356,7 +356,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-reserves-for-nothing", fault: "a fallback charges reservations nothing",
-		file: "sashredis/fallback.go", old: "a.local, *d = f.shares.ReserveAll(f.seedAll(targets), n)", new: "*d = f.decideLocally(targets, n, false)",
+		file: "sashredis/fallback.go", old: "return f.shares.ReserveAll(names, n)", new: "return nil, f.shares.PeekAll(names, n)",
 		tests: "TestModel$",
 	},
 	{

@@ -1,0 +1,98 @@
+package sashredis
+
+import (
+	"fmt"
+
+	"github.com/seed-30da4c49/sash/internal/bridge"
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// A ring is the algorithm of sash.SlidingLog and sash.SlidingBuckets: the units of each tick.
+type ring struct {
+	window.Ticks
+	count int64
+}
+
+func (r ring) text() string {
+	return fmt.Sprintf("r %d %d %d;", r.Length/microsecond, r.Life, r.count)
+}
+
+func (r ring) name() string { return fmt.Sprintf("r%dx%d", r.Length/microsecond, r.Life) }
+
+func (r ring) most() int64 { return r.count }
+
+func (r ring) parse(numbers []int64, _ int64) (s state, ok bool) {
+	if len(numbers) < 3 || len(numbers)%2 == 0 {
+		return s, false
+	}
+	s.used, s.tick, s.newest = numbers[0], numbers[1], numbers[2]
+	for i := 3; i < len(numbers); i += 2 {
+		s.freed = append(s.freed, freedAt{numbers[i], numbers[i+1]})
+	}
+	return s, true
+}
+
+func (r ring) charge(s state, units int64) state {
+	if units > 0 {
+		s.added, s.newest = s.added+units, s.tick
+	}
+	return s
+}
+
+func (r ring) decide(s state, at, n int64) (o outcome, known bool) {
+	counting := r.counting(s, at)
+	o.remaining = max(r.count-counting, 0)
+	if counting > 0 {
+		o.resetAfter = r.Until(s.newest, at)
+	}
+	missing := s.used + s.added + n - r.count // the units that must go before n fit
+	switch {
+	case n < 0 || n > r.count:
+		o.retryAfter = window.Never
+		return o, true
+	case missing <= 0:
+		return o, true
+	}
+	tick, known := s.freedAt(missing)
+	if known && r.Counts(tick, max(r.Of(at), s.tick)) {
+		o.retryAfter = r.Until(tick, at)
+	}
+	return o, known
+}
+
+// freedAt returns the tick in which the last of that many oldest units was charged, and whether
+// s knows it.
+func (s *state) freedAt(units int64) (tick int64, known bool) {
+	if units > s.used {
+		return s.tick, true // one that was added
+	}
+	for _, f := range s.freed {
+		if f.units == units {
+			return f.tick, true
+		}
+	}
+	return 0, false
+}
+
+// counting returns how many units of s count at an instant, or more if s does not know all ticks.
+func (r ring) counting(s state, at int64) (units int64) {
+	now := max(r.Of(at), s.tick)
+	if !r.Counts(s.newest, now) {
+		return 0
+	}
+	gone := int64(0)
+	for _, f := range s.freed {
+		if !r.Counts(f.tick, now) {
+			gone = max(gone, f.units)
+		}
+	}
+	return s.used - gone + s.added
+}
+
+func (r ring) origin(s state, _ int64, _ op) int64 { return s.tick }
+
+func (r ring) periodEnd(s state) int64 { return (s.tick + 1) * r.Length }
+
+func (r ring) past(s state, _ int64) []bridge.Charge {
+	return []bridge.Charge{{At: s.newest * r.Length, Units: s.used + s.added}}
+}
