@@ -31,11 +31,15 @@ const (
 	multi    = dead >> 1
 	locked   = multi >> 1
 	resizing = locked >> 1 // of a log and a multi-limit entry only: a call makes room in it
+	wordBits = 61          // below locked: what a counter or a token bucket keeps its state in
 )
 
-// newCounterEntry returns an empty counter with a copy of name. newWideEntry and newLogEntry
-// do the same for entries of their kinds.
-func newCounterEntry(name string) *entry { return entryOf(hashmap.New(name)) }
+// newWordEntry returns a counter or a token bucket of that word, with a copy of name.
+func newWordEntry(word uint64, name string) *entry {
+	e := entryOf(hashmap.New(name))
+	e.Word.Store(word)
+	return e
+}
 
 // entryOf returns the entry that h is the beginning of, nil for nil. The shards of a
 // limiter hold headers of entries only.

@@ -32,8 +32,7 @@ type generation struct {
 	*overrides
 	shift    int64 // see instant; until a Restore it is the same in all generations
 	ruleset  *ruleset
-	counter  *rule // the rule of ruleset, if that is one counter
-	fastRule *rule // the same, if it is in one word
+	counter  *rule // the rule of ruleset, if that is one counter in one word
 	log      *rule // the rule of ruleset, if that is one log
 	bucket   *rule // the same, if it is one token bucket in one word
 	observed bool  // whether the limiter has an observer, which the fast paths do not call

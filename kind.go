@@ -17,9 +17,7 @@ func (rs *ruleset) kindOf(word uint64) kind {
 func (rs *ruleset) newEntry(name string) *entry {
 	switch rs.kind {
 	case kindCounter, kindBucket:
-		return newCounterEntry(name)
-	case kindWide:
-		return &newWideEntry(name).entry
+		return newWordEntry(0, name)
 	case kindLog:
 		return &newLogEntry(name).entry
 	case kindMulti:
@@ -37,8 +35,6 @@ func (rs *ruleset) decide(e *entry, q query, d *Decision) (allowed, alive bool) 
 	switch r, k := &rs.rules[0], rs.kindOf(e.Word.Load()); k {
 	case kindCounter:
 		return r.decideCounter(e, q, d)
-	case kindWide:
-		return r.decideWide(e.asWide(), q, d)
 	case kindLog:
 		return rs.decideLog(e.asLog(), q, d)
 	case kindBucket:
@@ -66,8 +62,6 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, o
 		}
 		ok = r.decideFast(e, at, n, true, d, next)
 		return d.Allowed, ok
-	case kindWide:
-		return r.tryFastWide(e, at, n, d, next)
 	case kindLog:
 		return r.tryFastLog(e, at, n, d, next)
 	case kindBucket:
@@ -86,8 +80,6 @@ func (rs *ruleset) admitsFast(e *entry, word uint64, at, n int64) (admits, ok bo
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
 	case kindCounter:
 		return r.windowAdmitsFast(r.layout.unpack(word), at, n)
-	case kindWide:
-		return r.windowAdmitsFast(e.asWide().state(word), at, n)
 	case kindLog:
 		admits, ok = r.ringAdmitsFast(e.asLog().ring.Load(), at, n, true)
 		return admits, ok && word&resizing == 0
@@ -131,13 +123,6 @@ func (rs *ruleset) applyFast(e *entry, word uint64, at, n int64, store bool, lef
 		if store {
 			next = charged
 		}
-	case kindWide:
-		w := e.asWide().state(word)
-		w.Curr += n
-		left.joinWindow(r, w, at)
-		if store {
-			next = e.asWide().put(word, w)
-		}
 	case kindLog:
 		if r.applyRingFast(e.asLog().ring.Load(), at, n, store, left); store {
 			next = nextVersion(word)
@@ -161,8 +146,6 @@ func (rs *ruleset) admits(e *entry, word uint64, q query) (ok bool) {
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
 	case kindCounter:
 		ok = r.admits(r.layout.unpack(word), q)
-	case kindWide:
-		ok = r.admits(e.asWide().state(word), q)
 	case kindLog:
 		v := e.asLog().ring.Load().view()
 		_, ok = r.evaluateLog(&v, q)
@@ -184,11 +167,7 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, admitted, store bool, d
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
 	case kindCounter:
 		if w := r.applyWindow(r.layout.unpack(word), q, admitted, d); store {
-			next = r.layout.pack(w)
-		}
-	case kindWide:
-		if w := r.applyWindow(e.asWide().state(word), q, admitted, d); store {
-			next = e.asWide().put(word, w)
+			next = r.layout.packCharged(w)
 		}
 	case kindLog:
 		if r.applyRing(e.asLog().ring.Load(), q, admitted, store, d); store {
@@ -213,7 +192,7 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, admitted, store bool, d
 // took from word.
 func (rs *ruleset) grow(e *entry, word uint64, q query) {
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter, kindWide, kindBucket:
+	case kindCounter, kindBucket:
 	case kindLog:
 		r.growRing(&e.asLog().ring, q)
 	case kindMulti:
@@ -227,7 +206,7 @@ func (rs *ruleset) grow(e *entry, word uint64, q query) {
 // of q. If not, it makes room, and the caller must look again.
 func (rs *ruleset) ensureRoom(e *entry, word uint64, q query) bool {
 	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter, kindWide, kindBucket:
+	case kindCounter, kindBucket:
 		return true
 	case kindLog:
 		return e.asLog().ensureRoom(r, word, q)
@@ -241,7 +220,7 @@ func (rs *ruleset) ensureRoom(e *entry, word uint64, q query) bool {
 // shrink gives back memory of e that is far too much by now.
 func (rs *ruleset) shrink(e *entry) {
 	switch r, k := &rs.rules[0], rs.kindOf(e.Word.Load()); k {
-	case kindCounter, kindWide, kindBucket:
+	case kindCounter, kindBucket:
 	case kindLog:
 		e.asLog().shrink(r)
 	case kindMulti:
@@ -255,7 +234,7 @@ func (rs *ruleset) shrink(e *entry) {
 // is resizing.
 func (k kind) resizable() bool {
 	switch k {
-	case kindCounter, kindWide, kindBucket:
+	case kindCounter, kindBucket:
 		return false
 	case kindLog, kindMulti:
 		return true
@@ -268,8 +247,6 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) (v stateView) {
 	switch k := rs.kindOf(word); k {
 	case kindCounter:
 		v.State = rs.rules[0].layout.unpack(word)
-	case kindWide:
-		v.State = e.asWide().state(word)
 	case kindLog:
 		v.ringView = e.asLog().ring.Load().view()
 	case kindBucket:
@@ -289,8 +266,6 @@ func (rs *ruleset) validate(e *entry, word uint64) bool {
 	switch k := rs.kindOf(word); k {
 	case kindCounter, kindBucket:
 		return true
-	case kindWide:
-		return e.asWide().validateVersion(word)
 	case kindLog, kindMulti:
 		return e.validate(word)
 	default:
@@ -338,14 +313,21 @@ func (rs *ruleset) decideFresh(q query, d *Decision) bool {
 // holds reports whether a key with the entry e, which is in a table of rs, can be charged there
 // at an instant. If not, e must be replaced by a multi-limit entry first.
 func (rs *ruleset) holds(e *entry, at int64) bool {
-	if rs.kind != kindBucket || e.isMulti() {
-		return true
-	}
-	if e.Word.Load()&^locked == 0 { // never charged: it starts at the floor
+	word := e.Word.Load()
+	if word&^locked == 0 { // never charged: it starts at the floor
 		at = rs.clampToFloor(at)
 	}
-	_, ok := rs.rules[0].debts.steps(at)
-	return ok
+	switch r, k := &rs.rules[0], rs.kindOf(word); k {
+	case kindCounter:
+		return r.layout.holds(at)
+	case kindBucket:
+		_, ok := r.debts.steps(at)
+		return ok
+	case kindLog, kindMulti:
+		return true
+	default:
+		panic(unknownKind(k))
+	}
 }
 
 // decideLocked is decide for a call that has lost optimisticRounds races. It locks e, so

@@ -15,7 +15,6 @@ func limitsOf(t *testing.T, k kind) []Limit {
 	t.Helper()
 	all := map[kind][]Limit{
 		kindCounter: {PerMinute(10).Counter()},
-		kindWide:    {Per(1e15, time.Hour)},
 		kindLog:     {PerMinute(10).Log()},
 		kindBucket:  {PerMinute(10).TokenBucket(10)},
 		kindMulti:   {PerMinute(10).Log(), PerHour(100), PerDay(1000).Buckets(time.Hour)},
@@ -212,7 +211,7 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 		"expired":     func() { rs.expired(e, 0, 0) },
 		"compact":     func() { newMultiEntry(known, "").compact(kinds, "name") },
 	} {
-		require.PanicsWithError(t, "sash: no entry of kind 5", f, name)
+		require.PanicsWithError(t, "sash: no entry of kind 4", f, name)
 	}
 }
 

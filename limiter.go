@@ -50,8 +50,6 @@ func (l *Limiter) newGeneration(o *overrides, shift int64, c *keyCap, limits []L
 	}
 	switch r := &g.ruleset.rules[0]; g.ruleset.kind {
 	case kindCounter:
-		g.counter, g.fastRule = r, r
-	case kindWide:
 		g.counter = r
 	case kindLog:
 		g.log = r

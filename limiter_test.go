@@ -102,19 +102,9 @@ func crowded(n int) int {
 	return n
 }
 
-// useWide makes l keep its counters in wide entries, for any limit of [Limit.Counter].
-func useWide(l *Limiter) *Limiter {
-	if l.rule().form != windowForm {
-		panic("only a counter has a wide entry")
-	}
-	l.current.Load().fastRule, l.own().kind = nil, kindWide
-	l.own().fresh = l.own().newEntry("")
-	return l
-}
-
 // useMulti makes l keep its keys in multi-limit entries, for any limit.
 func useMulti(l *Limiter) *Limiter {
-	l.current.Load().fastRule, l.own().kind = nil, kindMulti
+	l.current.Load().counter, l.own().kind = nil, kindMulti
 	l.own().fresh = l.own().newEntry("")
 	return l
 }
@@ -159,7 +149,6 @@ func everyKind(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, cl
 	t.Helper()
 	for name, limiter := range map[string]func(clock Clock) *Limiter{
 		"counter": func(c Clock) *Limiter { return newTest(t, append(options, limit.Counter(), WithClock(c))...) },
-		"wide":    func(c Clock) *Limiter { return useWide(newTest(t, append(options, limit.Counter(), WithClock(c))...)) },
 		"log":     func(c Clock) *Limiter { return newTest(t, append(options, limit.Log(), WithClock(c))...) },
 		"bucket": func(c Clock) *Limiter {
 			return newTest(t, append(options, limit.TokenBucket(limit.Count), WithClock(c))...)

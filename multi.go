@@ -274,39 +274,23 @@ func (e *multiEntry) giveBack(origins []origin, units int64) {
 // that holds it, but none smaller than kind, with a copy of name.
 func (e *multiEntry) compact(kind kind, name string) *entry {
 	r, s := &e.ruleset.rules[0], &e.states[0]
-	w := s.window()
-	switch kind { // only a multiEntry can hold what was spent past Count, and any Debt
-	case kindCounter, kindWide:
-		if max(w.Prev, w.Curr) > r.Count {
-			kind = kindMulti
+	switch kind { // only a multiEntry can hold what was spent past Count, and any instant
+	case kindCounter:
+		w := s.window()
+		if word, fits := r.layout.pack(w); fits && max(w.Prev, w.Curr) <= r.Count {
+			return newWordEntry(word, name)
 		}
 	case kindBucket:
-		if _, fits := r.debts.pack(r.bucket, s.debt()); !fits {
-			kind = kindMulti
+		if word, fits := r.debts.pack(r.bucket, s.debt()); fits {
+			return newWordEntry(word, name)
 		}
-	}
-	switch kind {
-	case kindCounter:
-		counter := newCounterEntry(name)
-		if !w.Empty() {
-			counter.Word.Store(r.layout.pack(w))
-		}
-		return counter
-	case kindWide:
-		wide := newWideEntry(name)
-		wide.Word.Store(wide.put(0, w))
-		return &wide.entry
 	case kindLog:
 		log := newLogEntry(name)
 		log.ring.Store(s.ring.Load())
 		return &log.entry
 	case kindMulti:
-		return &multiEntryOf(e.ruleset, e.states, name).entry
-	case kindBucket:
-		bucket := newCounterEntry(name)
-		word, _ := r.debts.pack(r.bucket, s.debt())
-		bucket.Word.Store(word)
-		return bucket
+	default:
+		panic(unknownKind(kind))
 	}
-	panic(unknownKind(kind))
+	return &multiEntryOf(e.ruleset, e.states, name).entry
 }

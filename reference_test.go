@@ -147,7 +147,7 @@ func (tr *trial) retry(name string, n int64, d Decision) {
 
 var trialLimits = []Limit{
 	Per(1, 1), Per(3, 2), Per(1, 17), Per(10, 1000), Per(7, time.Microsecond), Per(8, time.Microsecond),
-	PerSecond(10), PerSecond(8191), PerSecond(8192), PerMinute(500), PerDay(1<<22 - 1), PerDay(1 << 22),
+	PerSecond(10), PerSecond(8191), PerSecond(8192), PerSecond(1<<17 - 1), PerSecond(1 << 17), PerMinute(500), PerDay(1<<22 - 1), PerDay(1 << 22),
 	Per(1e15, time.Microsecond), Per(1e15, 365*24*time.Hour), Per(3, 365*24*time.Hour),
 	Per(math.MaxInt64, math.MaxInt64-1), Per(1<<29-1, math.MaxInt64), Per(math.MaxInt64, 1),
 }
@@ -159,13 +159,8 @@ func eachTrial(t *testing.T, run func(tr *trial)) {
 		for _, chargeDenied := range []bool{false, true} {
 			for kind, make := range map[string]func(seed uint64) *trial{
 				"counter": func(seed uint64) *trial { return newTrial(t, seed, limit.Counter(), chargeDenied) },
-				"wide": func(seed uint64) *trial {
-					tr := newTrial(t, seed, limit.Counter(), chargeDenied)
-					useWide(tr.l)
-					return tr
-				},
-				"log":   func(seed uint64) *trial { return newTrial(t, seed, limit.Log(), chargeDenied) },
-				"fixed": func(seed uint64) *trial { return newTrial(t, seed, limit.Buckets(limit.Window), chargeDenied) },
+				"log":     func(seed uint64) *trial { return newTrial(t, seed, limit.Log(), chargeDenied) },
+				"fixed":   func(seed uint64) *trial { return newTrial(t, seed, limit.Buckets(limit.Window), chargeDenied) },
 				"buckets": func(seed uint64) *trial {
 					precision := limit.Window/time.Duration(1+10*seed) - time.Duration(seed)
 					return newTrial(t, seed, limit.Buckets(max(1, min(precision, limit.Window))), chargeDenied)

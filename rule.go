@@ -19,9 +19,12 @@ type rule struct {
 	bucket  window.TokenBucket // that of a debtForm
 	layout  layout             // of the word of a kindCounter
 	debts   debtLayout         // of the word of a kindBucket
+	inWord  bool               // whether the state of a key fits into one word
 
 	// index is the window in which an instant was located last: a hint that spares a
 	// division. It is written once a window, so it has a cache line of its own.
+	//
+	// Invariant: if inWord is set, layout has an epoch for it.
 	_     [64]byte
 	index atomic.Int64
 	_     [64]byte
@@ -50,7 +53,6 @@ type kind uint8
 
 const (
 	kindCounter kind = iota // entry itself: a window.State in one word
-	kindWide                // wideEntry
 	kindLog                 // logEntry
 	kindBucket              // entry itself: a window.Debt in one word
 	kindMulti               // multiEntry
@@ -73,14 +75,17 @@ func (r *rule) compile(l Limit, t *timeline) {
 	switch size := int64(l.Window); l.Algorithm {
 	case SlidingCounter:
 		r.form, r.counter = windowForm, window.Counter{Count: l.Count, Window: size}
-		r.layout, _ = layoutOf(r.counter)
+		r.layout, r.inWord = layoutOf(r.counter, t.origin)
+		earliest, _ := r.counter.Locate(math.MinInt64)
+		index, _ := r.counter.Locate(t.origin)
+		r.index.Store(max(index, earliest+1)) // any that has an epoch, and a beginning
 	case SlidingLog:
 		r.form, r.ticks = ringForm, window.Instants(size)
 	case SlidingBuckets:
 		r.form, r.ticks = ringForm, window.Buckets(size, int64(l.Precision))
 	case TokenBucket:
 		r.form, r.bucket = debtForm, window.TokenBucket{Count: l.Count, Window: size, Burst: l.most()}
-		r.debts, _ = debtLayoutOf(r.bucket, t.origin)
+		r.debts, r.inWord = debtLayoutOf(r.bucket, t.origin)
 	default:
 		panic(unknownAlgorithm(l.Algorithm))
 	}
@@ -90,14 +95,14 @@ func (r *rule) compile(l Limit, t *timeline) {
 func (r *rule) kind() kind {
 	switch r.form {
 	case windowForm:
-		if _, fits := layoutOf(r.counter); fits {
+		if r.inWord {
 			return kindCounter
 		}
-		return kindWide
+		return kindMulti
 	case ringForm:
 		return kindLog
 	case debtForm:
-		if _, fits := debtLayoutOf(r.bucket, r.origin); fits {
+		if r.inWord {
 			return kindBucket
 		}
 		return kindMulti

@@ -33,7 +33,7 @@ var maxRounds = map[string]int{
 	"decideLog": 4, "multi.decide": 4, "tryTakeAll": 4,
 	"takeAllLocked under a cap": math.MaxInt, // while other calls take all the room
 	"takeAllLocked":             3,
-	"lock":                      6, "lockOwn": 3, "decideCounter": 4, "decideBucket": 4, "decideWide": 4,
+	"lock":                      6, "lockOwn": 3, "decideCounter": 4, "decideBucket": 4,
 	"decide": 4, "insertEntry": 2, "lookup": 3, "find": 3, "raiseFloor": 3, "makeRoom": 5,
 	"Reset": 3, "giveBack": 3, "spend": 4, "appendEntry": 1, "appendKey": 1,
 	"forWriting":  2,
@@ -136,19 +136,17 @@ func (c *sceneClock) set(seconds int64) { c.now.Store(seconds * int64(sec)) }
 type variant struct {
 	name   string
 	limits func(count int64) []Limit // the first is the one that decides
-	shape  func(l *Limiter) *Limiter
 }
 
 var variants = []variant{
-	{"counter", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Counter()} }, nil},
-	{"wide", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Counter()} }, useWide},
-	{"log", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log()} }, nil},
-	{"buckets", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Buckets(30 * sec)} }, nil},
-	{"token bucket", func(n int64) []Limit { return []Limit{Per(n, time.Minute).TokenBucket(n)} }, nil},
+	{"counter", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Counter()} }},
+	{"log", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log()} }},
+	{"buckets", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Buckets(30 * sec)} }},
+	{"token bucket", func(n int64) []Limit { return []Limit{Per(n, time.Minute).TokenBucket(n)} }},
 	{"two counters", func(n int64) []Limit {
 		return []Limit{Per(n, time.Minute).Counter(), Per(n+2, time.Minute/2).Counter()}
-	}, nil},
-	{"log and counter", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log(), Per(n+2, time.Minute/2).Counter()} }, nil},
+	}},
+	{"log and counter", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log(), Per(n+2, time.Minute/2).Counter()} }},
 }
 
 // stage returns a stage for the calls of sc.
@@ -161,9 +159,6 @@ func (sc *scene) stage(t *testing.T, kind variant, options []Option) *stage {
 	}
 	s.l = newTest(t, options...)
 	s.l.hasher = testHasher
-	if kind.shape != nil {
-		kind.shape(s.l)
-	}
 	s.a, s.b = sceneKeys[0], sceneKeys[1]
 	if sc.before != nil {
 		sc.before(s)
@@ -582,11 +577,10 @@ func playEach(t *testing.T, scenes []scene, options ...Option) {
 // Three callers have a thousand times as many schedules as two. So have calls that make a ring
 // or insert an entry. So not every scene is for all variants.
 var (
-	inWords  = []string{"counter", "wide"}
-	small    = []string{"counter", "wide", "log", "two counters"}
+	small    = []string{"counter", "log", "two counters"}
 	logs     = []string{"log", "log and counter"}
-	weighted = []string{"counter", "wide", "two counters"} // units come back bit by bit
-	whole    = []string{"log", "buckets"}                  // a unit comes back at once
+	weighted = []string{"counter", "two counters"} // units come back bit by bit
+	whole    = []string{"log", "buckets"}          // a unit comes back at once
 )
 
 func TestSchedules_OneKey(t *testing.T) {
@@ -600,7 +594,7 @@ func TestSchedules_OneKey(t *testing.T) {
 		},
 		{
 			name:     "the last units for three",
-			variants: inWords,
+			variants: []string{"counter"},
 			before:   taken(1, 0),
 			actors:   [][]call{{take(1)}, {allow(1)}, {take(1)}},
 			admits:   []int64{2},
@@ -615,7 +609,7 @@ func TestSchedules_OneKey(t *testing.T) {
 		},
 		{
 			name:     "a key never seen for three",
-			variants: []string{"wide"},
+			variants: []string{"counter"},
 			actors:   [][]call{{take(2)}, {allow(1)}, {peek(3)}},
 			admits:   []int64{3},
 			meets:    losses,
@@ -650,7 +644,7 @@ func TestSchedules_ChargeDenied(t *testing.T) {
 		},
 		{
 			name:     "the last units for three",
-			variants: inWords,
+			variants: []string{"counter"},
 			before:   taken(1, 0),
 			actors:   [][]call{{take(2)}, {allow(2)}, {take(1)}},
 			admits:   []int64{1, 2},
@@ -706,7 +700,7 @@ func TestSchedules_AroundAnEviction(t *testing.T) {
 		},
 		{
 			name:     "two callers, one of them late, and a sweep",
-			variants: []string{"wide"},
+			variants: []string{"counter"},
 			before:   taken(3, 120),
 			actors:   [][]call{{late(allow(2))}, {allow(2)}, {sweep()}},
 			admits:   []int64{2},
@@ -715,7 +709,7 @@ func TestSchedules_AroundAnEviction(t *testing.T) {
 		},
 		{
 			name:     "two sweeps",
-			variants: []string{"wide"},
+			variants: []string{"counter"},
 			before:   taken(3, 120),
 			actors:   [][]call{{allow(2)}, {sweep()}, {sweep()}},
 			admits:   []int64{2},
@@ -757,7 +751,7 @@ func TestSchedules_AroundAnEviction(t *testing.T) {
 			name:     "a peek",
 			before:   taken(3, 120),
 			actors:   [][]call{{take(2)}, {peek(2)}, {sweep()}},
-			variants: inWords,
+			variants: []string{"counter"},
 			admits:   []int64{2},
 			meets:    losses | deaths,
 		},
@@ -775,7 +769,7 @@ func TestSchedules_Reset(t *testing.T) {
 		},
 		{
 			name:     "with two callers",
-			variants: inWords,
+			variants: []string{"counter"},
 			before:   taken(3, 0),
 			actors:   [][]call{{allow(2)}, {allow(2)}, {reset()}},
 			admits:   []int64{0, 2},
@@ -783,7 +777,7 @@ func TestSchedules_Reset(t *testing.T) {
 		},
 		{
 			name:     "during a peek",
-			variants: inWords,
+			variants: []string{"counter"},
 			before:   taken(3, 0),
 			actors:   [][]call{{take(2)}, {peek(1)}, {reset()}},
 			admits:   []int64{0, 2},
@@ -874,34 +868,6 @@ func TestSchedules_AroundALogsGrowth(t *testing.T) {
 	})
 }
 
-// The low part of a large counter's word overflows.
-func TestSchedules_AroundAnOverflow(t *testing.T) {
-	brim := func(s *stage) {
-		s.l.AllowN(s.a, 1)
-		s.l.AllowN(s.a, lowMask-2)
-	}
-	playEach(t, []scene{
-		{
-			name:     "of two",
-			variants: []string{"wide"},
-			count:    lowMask + 2,
-			before:   brim,
-			actors:   [][]call{{take(2)}, {allow(2)}},
-			admits:   []int64{2},
-			meets:    losses,
-		},
-		{
-			name:     "of three",
-			variants: []string{"wide"},
-			count:    lowMask + 5,
-			before:   brim,
-			actors:   [][]call{{take(2)}, {allow(2)}, {take(2)}},
-			admits:   []int64{6},
-			meets:    losses | waits,
-		},
-	})
-}
-
 func TestSchedules_Reservations(t *testing.T) {
 	playEach(t, []scene{
 		{
@@ -980,7 +946,7 @@ func TestSchedules_ChangesOfLimits(t *testing.T) {
 		},
 		{
 			name:     "SetLimits of a key taken from while another looks for it",
-			variants: []string{"counter", "wide", "two counters"},
+			variants: []string{"counter", "two counters"},
 			actors:   [][]call{{peek(1)}, {allow(2), setLimits(4)}},
 			admits:   []int64{2},
 		},
@@ -1126,7 +1092,7 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 		},
 		{
 			name:     "and each of them",
-			variants: inWords,
+			variants: []string{"counter"},
 			before:   both(1, 0),
 			actors:   [][]call{{takeAll(2)}, {takeOther(2)}, {allow(2)}},
 			admits:   []int64{2, 4},
@@ -1134,14 +1100,14 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 		},
 		{
 			name:     "never seen",
-			variants: inWords,
+			variants: []string{"counter"},
 			actors:   [][]call{{takeAll(2)}, {takeAllBack(2)}},
 			admits:   []int64{2},
 			meets:    losses | waits,
 		},
 		{
 			name:     "and a sweep",
-			variants: inWords,
+			variants: []string{"counter"},
 			before:   both(3, 120),
 			actors:   [][]call{{takeAll(2)}, {sweep()}},
 			admits:   []int64{2},
@@ -1156,7 +1122,7 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 		},
 		{
 			name:     "and a reset of one",
-			variants: inWords,
+			variants: []string{"counter"},
 			before:   both(3, 0),
 			actors:   [][]call{{takeAll(0), takeOther(1)}, {reset()}},
 			admits:   []int64{0},
@@ -1201,14 +1167,14 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 		},
 		{
 			name:     "two without an entry, charging",
-			variants: inWords,
+			variants: []string{"counter"},
 			before:   func(s *stage) { s.l.AllowN(s.b, 2) },
 			actors:   [][]call{{takeAll(2)}, {allow(2)}},
 			admits:   []int64{2},
 		},
 		{
 			name:     "denied by what was never there at once",
-			variants: inWords,
+			variants: []string{"counter"},
 			before:   both(1, 0),
 			actors:   [][]call{{takeAll(2)}, {takeOther(1), allow(1)}},
 			admits:   []int64{2},

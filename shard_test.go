@@ -53,7 +53,7 @@ func TestRace_ShardsBeginTogether(t *testing.T) {
 			writers.Go(func() error {
 				for i := range 300 {
 					k := hashed(strconv.Itoa(i) + " of " + strconv.Itoa(w))
-					s.loadOrStoreIf(k, newCounterEntry(k.name), always)
+					s.loadOrStoreIf(k, newWordEntry(0, k.name), always)
 				}
 				return nil
 			})
@@ -83,8 +83,8 @@ func TestSharded_ShardsGrowInTurn(t *testing.T) {
 	})
 	was, last, grown, all := map[int]int{}, from, 0, 0
 	for i := range to {
-		k := s.keyOf(newCounterEntry(strconv.Itoa(i)))
-		s.loadOrStoreIf(k, newCounterEntry(k.name), always)
+		k := s.keyOf(newWordEntry(0, strconv.Itoa(i)))
+		s.loadOrStoreIf(k, newWordEntry(0, k.name), always)
 		if shard := k.shard(); i >= from-shards && s.shards[shard].Capacity() != was[shard] {
 			was[shard] = s.shards[shard].Capacity()
 			if i >= from {

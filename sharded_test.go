@@ -27,9 +27,9 @@ func TestSharded_HoldsOneEntryPerKey(t *testing.T) {
 	for i := range 5000 {
 		k := hashed(strconv.Itoa(i))
 		require.Nil(t, s.load(k))
-		e := newCounterEntry(k.name)
+		e := newWordEntry(0, k.name)
 		require.Same(t, e, s.loadOrStoreIf(k, e, always))
-		require.Same(t, e, s.loadOrStoreIf(k, newCounterEntry(k.name), always), "the entry that it holds stays")
+		require.Same(t, e, s.loadOrStoreIf(k, newWordEntry(0, k.name), always), "the entry that it holds stays")
 		want[k.name] = e
 	}
 	require.Equal(t, len(want), s.size())
@@ -42,8 +42,8 @@ func TestSharded_HoldsOneEntryPerKey(t *testing.T) {
 func TestSharded_DeletesOnlyTheEntryItIsGiven(t *testing.T) {
 	s := newShards()
 	k := hashed("k")
-	s.compareAndDelete(k, newCounterEntry("k")) // the key has no entry
-	old, e := s.loadOrStoreIf(k, newCounterEntry("k"), always), newCounterEntry("k")
+	s.compareAndDelete(k, newWordEntry(0, "k")) // the key has no entry
+	old, e := s.loadOrStoreIf(k, newWordEntry(0, "k"), always), newWordEntry(0, "k")
 	s.compareAndDelete(k, e)
 	require.Equal(t, 1, s.size(), "another entry")
 	s.compareAndDelete(k, old)
@@ -61,7 +61,7 @@ func TestSharded_ComparesWholeKeysForAnyHash(t *testing.T) {
 		for i := range 300 {
 			k := key{hash, strconv.Itoa(i)}
 			require.Nil(t, s.load(k))
-			s.loadOrStoreIf(k, newCounterEntry(k.name), always).Word.Store(uint64(i))
+			s.loadOrStoreIf(k, newWordEntry(0, k.name), always).Word.Store(uint64(i))
 		}
 		for i := range 300 {
 			require.EqualValues(t, i, s.load(key{hash, strconv.Itoa(i)}).Word.Load())
@@ -75,7 +75,7 @@ func TestSharded_UsesEveryShardEvenly(t *testing.T) {
 	const each = 100
 	for i := range each * shards {
 		k := hashed(fmt.Sprintf("198.51.100.%d", i))
-		s.loadOrStoreIf(k, newCounterEntry(k.name), always)
+		s.loadOrStoreIf(k, newWordEntry(0, k.name), always)
 	}
 	for i := range s.shards {
 		require.InDelta(t, each, s.shards[i].Size(), 6*10, "shard %d", i) // six deviations

@@ -46,7 +46,6 @@ func TestSizes_ArePinned(t *testing.T) {
 	require.EqualValues(t, 16, unsafe.Sizeof(entry{}))
 	require.EqualValues(t, 16, unsafe.Sizeof(record{}))
 	if unsafe.Sizeof(uintptr(0)) == 8 {
-		require.EqualValues(t, 40, unsafe.Sizeof(wideEntry{}))
 		require.EqualValues(t, 24, unsafe.Sizeof(logEntry{}))
 		require.EqualValues(t, 16, unsafe.Sizeof(ring{}))
 		require.EqualValues(t, 24, unsafe.Sizeof(key{}))
@@ -89,9 +88,9 @@ func TestMemory_PerKey(t *testing.T) {
 		maxObjects float64
 	}{
 		"counter":        {[]Option{PerMinute(100)}, thorough(1_000_000), 1, 48, 1},
-		"wide counter":   {[]Option{PerMinute(1e9)}, 100_000, 1, 80, 1},
+		"large counter":  {[]Option{PerMinute(1e9)}, 100_000, 1, 144, 2},
 		"token bucket":   {[]Option{PerMinute(100).TokenBucket(100)}, thorough(1_000_000), 1, 48, 1},
-		"wide bucket":    {[]Option{Per(12345, time.Minute).TokenBucket(100)}, 100_000, 1, 144, 2},
+		"large bucket":   {[]Option{Per(12345, time.Minute).TokenBucket(100)}, 100_000, 1, 144, 2},
 		"log, one unit":  {[]Option{PerMinute(10)}, thorough(1_000_000), 1, 112, 2},
 		"log, five":      {[]Option{PerMinute(10)}, 100_000, 5, 176, 2},
 		"log, 16":        {[]Option{PerMinute(16)}, 100_000, 16, 352, 2},

@@ -26,8 +26,8 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 		h := g.keys.shard(k).Guess(k.hash, key)
 		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
 			var allowed, ok bool
-			if e := entryOf(h); g.fastRule != nil {
-				allowed, ok = g.fastRule.tryFast(e, at, n)
+			if e := entryOf(h); g.counter != nil {
+				allowed, ok = g.counter.tryFast(e, at, n)
 			} else if g.log != nil {
 				allowed, ok = g.log.tryFastLog(e, at, n, nil, nil)
 			} else if g.bucket != nil {
@@ -84,12 +84,7 @@ func (l *Limiter) Take(key string, n int64) Decision {
 	if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) && n > 0 && !g.observed { // HasName, inlined
 		e, ok := entryOf(h), false
 		if r := g.counter; r != nil {
-			var left, elapsed int64
-			if g.fastRule != nil {
-				left, elapsed, ok = r.takeFast(e, at, n)
-			} else {
-				left, elapsed, ok = r.takeFastWide(e, at, n)
-			}
+			left, elapsed, ok := r.takeFast(e, at, n)
 			switch {
 			case ok && left >= 0: // here, as a call would copy the decision
 				return Decision{Allowed: true, Limit: r.Limit, Remaining: left, ResetAfter: r.counter.ResetAfterCharge(elapsed)}
@@ -106,8 +101,8 @@ func (l *Limiter) Take(key string, n int64) Decision {
 			}
 		}
 		var d Decision // here, as the calls above need none
-		if g.fastRule != nil {
-			ok = g.fastRule.decideFast(e, at, n, true, &d, nil)
+		if g.counter != nil {
+			ok = g.counter.decideFast(e, at, n, true, &d, nil)
 		} else if g.log != nil {
 			_, ok = g.log.tryFastLog(e, at, n, &d, nil)
 		} else {

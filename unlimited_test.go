@@ -21,7 +21,7 @@ var zeros = []Limit{
 	Limit{Count: 0, Window: time.Minute}.Log(),
 	Limit{Count: 0, Window: time.Minute}.Buckets(time.Second),
 	Limit{Count: 0, Window: time.Minute}.TokenBucket(5),
-	{Count: 0, Window: 1}, // its entries are wide
+	{Count: 0, Window: 1}, // it does not fit into a word
 	{Count: 0, Window: math.MaxInt64},
 }
 
@@ -125,7 +125,7 @@ func TestCountZero_ChargesNothingOfWhatIsDenied(t *testing.T) {
 
 // The units charged before still count when a limit is lowered to nothing and raised again.
 func TestCountZero_KeepsWhatWasCharged(t *testing.T) {
-	for name, limit := range map[string]Limit{"counter": PerMinute(10), "wide": Per(1e15, time.Minute), "log": PerMinute(10).Log(), "buckets": PerMinute(10).Buckets(time.Second), "token bucket": PerMinute(10).TokenBucket(10)} {
+	for name, limit := range map[string]Limit{"counter": PerMinute(10), "large": Per(1e15, time.Minute), "log": PerMinute(10).Log(), "buckets": PerMinute(10).Buckets(time.Second), "token bucket": PerMinute(10).TokenBucket(10)} {
 		for _, chargeDenied := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, chargeDenied), func(t *testing.T) {
 				clock, own := NewManualClock(0), []Option{limit}

@@ -3,16 +3,13 @@ package sash
 import (
 	"encoding/binary"
 	"math"
-	"unsafe"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
-	"github.com/seed-30da4c49/sash/internal/hashmap"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // SlidingCounter: window.Counter is its arithmetic. The state of a key fits into one word
-// under all but very large limits. Otherwise it is a wideEntry. Several limits keep it in
-// a limitState.
+// under all but very large limits. Otherwise, and under several limits, it is in a limitState.
 
 // position returns w advanced to t. An empty w starts no earlier than the floor.
 //
@@ -36,11 +33,11 @@ func (r *rule) position(w window.State, t int64) window.Position {
 	return r.counter.Advance(w, t, index, elapsed)
 }
 
-// locate returns the window in which t lies, and the time since it began. It remembers
-// the window, unless it is the first one, whose beginning an int64 cannot hold.
+// locate returns the window in which t lies, and the time since it began. It remembers the
+// window, unless that is the first of all, whose beginning an int64 cannot hold, or has no epoch.
 func (r *rule) locate(t int64) (index, elapsed int64) {
 	index, elapsed = r.counter.Locate(t)
-	if r.counter.Begins(index) <= t {
+	if r.counter.Begins(index) <= t && (!r.inWord || r.layout.holds(t)) {
 		r.index.Store(index)
 	}
 	return index, elapsed
@@ -87,7 +84,8 @@ func (r *rule) applyWindow(w window.State, q query, admitted bool, d *Decision) 
 
 // decideCounter decides q for a counter in one word. Rotation and charge are one
 // compare-and-swap, and a denial writes nothing. It is lock-free, except that it waits
-// for calls that take several keys at once.
+// for calls that take several keys at once. If it charges, e must hold a charge at that instant:
+// see ruleset.holds.
 func (r *rule) decideCounter(e *entry, q query, d *Decision) (allowed, alive bool) {
 	for round := 1; ; round++ {
 		atomic.Round("decideCounter", round)
@@ -102,7 +100,7 @@ func (r *rule) decideCounter(e *entry, q query, d *Decision) (allowed, alive boo
 		p := r.position(r.layout.unpack(word), q.at)
 		allowed := q.n >= 0 && r.counter.Admits(p.State, p.Elapsed(), q.n)
 		units := r.charge(&p.State, q, allowed)
-		if q.charge && units > 0 && !e.Word.CompareAndSwap(word, r.layout.pack(p.State)) {
+		if q.charge && units > 0 && !e.Word.CompareAndSwap(word, r.layout.packCharged(p.State)) {
 			continue // another call has changed the word, so decide again by its new value
 		}
 		if d != nil {
@@ -227,163 +225,6 @@ func (r *rule) fastDecision(d, next *Decision, p window.Position, n int64, allow
 		*next = *d
 		next.Allowed, next.RetryAfter = false, r.counter.RetryAfterDenial(p, d.Remaining+1)
 	}
-}
-
-// A wideEntry is the entry of a counter whose limit is too large for one word. It is just
-// as exact.
-//
-// Bits of its word (high to low): dead 1 | multi 1, never set here | locked 1 |
-// version 39 | low 22.
-//
-// Invariant: index, prev and base are written only by a goroutine that holds the lock,
-// and unlocking begins a version. So within one version they stand still, and the state
-// is (index, prev, base+low).
-//
-// A charge is one compare-and-swap that adds to low, and proves the version. Only the
-// first charge in a window, and one at which low overflows, take the lock, for four
-// stores. A denial writes nothing. It only needs the version to be the same after it has
-// read the state as before. What is read before either proof may be torn, that is, of several
-// states: it must not be used, and must not cause a panic.
-//
-// A version comes again after 2^39 lockings of one key, which take hours. A call is misled
-// only if exactly 2^39 lockings happen while it is suspended.
-type wideEntry struct {
-	index, prev, base atomic.Int64
-	entry
-}
-
-func newWideEntry(name string) *wideEntry { return hashmap.NewIn(name, (*wideEntry).header) }
-
-func (e *entry) asWide() *wideEntry {
-	return (*wideEntry)(e.ownerAt(unsafe.Offsetof(wideEntry{}.entry)))
-}
-
-const (
-	lowBits = 22
-	lowMask = 1<<lowBits - 1
-)
-
-// lowRoom returns how many more units the low bits of word can hold.
-func lowRoom(word uint64) uint64 { return lowMask - word&lowMask }
-
-// sameVersion reports whether a and b are words of one version, of the same lock and life.
-func sameVersion(a, b uint64) bool { return (a^b)>>lowBits == 0 }
-
-// nextWideVersion returns the first word of the version after that of word, unlocked.
-func nextWideVersion(word uint64) uint64 {
-	return (word>>lowBits + 1) << lowBits &^ (dead | multi | locked)
-}
-
-// decideWide decides q for a wideEntry.
-func (r *rule) decideWide(e *wideEntry, q query, d *Decision) (allowed, alive bool) {
-	for round := 1; ; round++ {
-		atomic.Round("decideWide", round)
-		word, alive := e.loadUnlocked()
-		if !alive {
-			return false, false
-		}
-		before := e.state(word)
-		p := r.position(before, q.at)
-		allowed := q.n >= 0 && r.counter.Admits(p.State, p.Elapsed(), q.n)
-		units := r.charge(&p.State, q, allowed)
-		// Until here the state may be torn. tryStore and validateVersion prove that it
-		// is not: the version has not changed since word was loaded.
-		if q.charge && units > 0 {
-			if !e.tryStore(word, before, p.State) {
-				continue
-			}
-		} else if !e.validateVersion(word) {
-			continue
-		}
-		if d != nil {
-			r.counterDecision(d, p, q, allowed)
-		}
-		return allowed, true
-	}
-}
-
-// fastWideState returns the word of e and its state as a wideEntry, for the fast paths. ok is
-// false if it was not charged last in the window of number index, and if it is locked or dead.
-// An empty state is left to the slow path: it must start at the floor.
-func (e *entry) fastWideState(index int64) (w window.State, word uint64, ok bool) {
-	word = e.Word.Load()
-	if word&(dead|multi|locked) == 0 { // else it may not even be a wideEntry
-		w = e.asWide().state(word)
-	}
-	return w, word, w.Index == index && w.Curr > 0
-}
-
-// tryFastWide is the fast path of decideWide, as tryFast is that of decideCounter. Unless
-// they are nil, it makes d the decision, and next that on one unit more than d leaves.
-func (r *rule) tryFastWide(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
-	index := r.index.Load()
-	elapsed, ok := r.counter.Within(index, at)
-	w, word, recent := e.fastWideState(index)
-	if !ok || !recent || uint64(n) > lowRoom(word) {
-		return false, false
-	}
-	if !r.counter.Admits(w, elapsed, n) {
-		if d != nil {
-			r.fastDecision(d, next, window.Position{State: w, Offset: elapsed}, n, false)
-		}
-		return false, !r.chargeDenied && e.asWide().validateVersion(word)
-	}
-	if !e.Word.CompareAndSwap(word, word+uint64(n)) {
-		return false, false
-	}
-	if d != nil {
-		w.Curr += n
-		r.fastDecision(d, next, window.Position{State: w, Offset: elapsed}, n, true)
-	}
-	return true, true
-}
-
-// takeFastWide is takeFast for a wideEntry.
-func (r *rule) takeFastWide(e *entry, at, n int64) (left, elapsed int64, ok bool) {
-	index := r.index.Load()
-	elapsed, ok = r.counter.Within(index, at)
-	w, word, recent := e.fastWideState(index)
-	left = r.counter.Count - w.Curr - n
-	switch {
-	case !ok || !recent || w.Prev != 0 || uint64(n) > lowRoom(word):
-		return 0, 0, false
-	case left < 0:
-		return left, elapsed, !r.chargeDenied && sameVersion(e.Word.Load(), word)
-	}
-	return left, elapsed, e.Word.CompareAndSwap(word, word+uint64(n))
-}
-
-// state returns the state of e, given its word. It may be torn until the version of the
-// word has been validated.
-func (e *wideEntry) state(word uint64) window.State {
-	return window.State{Index: e.index.Load(), Prev: e.prev.Load(), Curr: e.base.Load() + int64(word&lowMask)}
-}
-
-// validateVersion reports whether all that was read since word was loaded is one state.
-func (e *wideEntry) validateVersion(word uint64) bool { return sameVersion(e.Word.Load(), word) }
-
-// tryStore replaces before, which was read since word was loaded, by after. It reports
-// false, and has changed nothing, if the entry has changed since.
-func (e *wideEntry) tryStore(word uint64, before, after window.State) bool {
-	more := uint64(after.Curr) - uint64(before.Curr)
-	if after.Index == before.Index && more <= lowRoom(word) {
-		return e.Word.CompareAndSwap(word, word+more)
-	}
-	if !e.tryLock(word) {
-		return false
-	}
-	e.Word.Store(e.put(word, after))
-	return true
-}
-
-// put makes after the state of e, which has been locked from word, and returns the word
-// that unlocks it. A call that reads in between finds the lock, or another version
-// afterwards. So the order of the stores does not matter.
-func (e *wideEntry) put(word uint64, after window.State) (next uint64) {
-	e.index.Store(after.Index)
-	e.prev.Store(after.Prev)
-	e.base.Store(after.Curr)
-	return nextWideVersion(word)
 }
 
 // appendWindow appends the state of a windowForm.

@@ -2,12 +2,12 @@ package sash
 
 import (
 	"math"
-	"math/bits"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash/internal/reference"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -30,13 +30,13 @@ func runSteps(t *testing.T, l *Limiter, clock *ManualClock, steps []step) {
 	}
 }
 
-// everyCounter runs test with the counter of limit in packed entries and in wide entries.
+// everyCounter runs test with the counter of limit in entries of one word and in multi-limit entries.
 func everyCounter(t *testing.T, limit Limit, test func(t *testing.T, l *Limiter, clock *ManualClock), options ...Option) {
 	t.Helper()
 	options = append(options, limit.Counter())
 	clock := NewManualClock(0)
 	t.Run("counter", func(t *testing.T) { test(t, newTest(t, append(options, WithClock(clock))...), clock) })
-	t.Run("wide", func(t *testing.T) { test(t, useWide(newTest(t, append(options, WithClock(clock))...)), clock) })
+	t.Run("multi", func(t *testing.T) { test(t, useMulti(newTest(t, append(options, WithClock(clock))...)), clock) })
 }
 
 const sec, min1 = time.Second, time.Minute
@@ -160,60 +160,138 @@ func counterOf(l Limit) window.Counter {
 }
 
 func TestLayout_PacksAndUnpacks(t *testing.T) {
-	for _, l := range []Limit{PerSecond(1), PerMinute(10), PerDay(1 << 20), Per(1, time.Hour*24*365), Per(3, time.Microsecond), Per(1<<25-1, 365*24*time.Hour)} {
-		layout, fits := layoutOf(counterOf(l))
-		require.True(t, fits, l)
-		first, _ := window.Divide(math.MinInt64, int64(l.Window))
-		last, _ := window.Divide(math.MaxInt64, int64(l.Window))
-		seen := map[uint64]bool{}
-		for _, index := range []int64{first, first + 1, -1, 0, 1, last - 1, last} {
-			for _, prev := range []int64{0, 1, l.Count} {
-				for _, curr := range []int64{0, 1, l.Count} {
-					w := window.State{Index: index, Prev: prev, Curr: curr}
-					word := layout.pack(w)
-					require.Equal(t, w, layout.unpack(word))
-					require.Less(t, word, uint64(locked), "the flags are 0")
-					seen[word] = true
+	for _, l := range []Limit{PerSecond(1), PerMinute(10), PerDay(1 << 20), Per(1, time.Hour*24*365), Per(3, time.Microsecond),
+		Per(1<<25-1, 365*24*time.Hour), PerSecond(1<<17 - 1), PerMinute(1<<20 - 1), PerHour(1<<23 - 1), Per(1, 1), Per(7, 7), Per(0, 1)} {
+		for _, origin := range []int64{0, -1, math.MinInt64, math.MinInt64 + 5, math.MaxInt64, math.MaxInt64 - 5, 1 << 60} {
+			layout, fits := layoutOf(counterOf(l), origin)
+			require.True(t, fits, l)
+			require.True(t, layout.holds(max(origin, math.MinInt64+int64(l.Window))), "but for the first window of all")
+			require.GreaterOrEqual(t, float64(layout.end)-float64(layout.begin), float64(minSpan))
+			first, _ := window.Divide(layout.begin, int64(l.Window))
+			last, _ := window.Divide(layout.end, int64(l.Window))
+			seen := map[uint64]bool{}
+			for _, index := range []int64{first, first + 1, first + (last-first)/2, last - 1, last} {
+				for _, prev := range []int64{0, 1, l.Count} {
+					for _, curr := range []int64{1, l.Count} {
+						if prev > l.Count || curr == 0 || curr > l.Count {
+							continue
+						}
+						w := window.State{Index: index, Prev: prev, Curr: curr}
+						word, fits := layout.pack(w)
+						require.True(t, fits, "%v in %v", w, l)
+						require.Equal(t, word, layout.packCharged(w))
+						require.Equal(t, w, layout.unpack(word))
+						require.True(t, layout.isOf(word, index))
+						require.Less(t, word, uint64(locked), "the flags are 0")
+						seen[word] = true
+					}
 				}
 			}
+			require.False(t, seen[0], "0 is a key never used")
+			require.Zero(t, layout.unpack(0).Curr|layout.unpack(0).Prev)
 		}
-		require.False(t, seen[0], "0 is a key never used")
-		require.Zero(t, layout.unpack(0).Curr|layout.unpack(0).Prev)
-		require.Less(t, layout.pack(window.State{Index: last}), uint64(locked))
 	}
 }
 
-func TestLayout_TakesTheWideEntryWhereEpochsWouldNotFit(t *testing.T) {
+// Outside of its epochs, and past its Count, a word holds no window.
+func TestLayout_SaysWhatDoesNotFit(t *testing.T) {
+	const size = int64(time.Second)
+	layout, _ := layoutOf(window.Counter{Count: 1<<17 - 1, Window: size}, 0)
+	first, last := layout.begin/size, layout.end/size
+	for _, w := range []window.State{{Index: first - 1, Curr: 1}, {Index: last + 2, Curr: 1}, {Index: 0, Curr: 1 << 17}, {Index: 0, Prev: 1 << 17, Curr: 1}} {
+		_, fits := layout.pack(w)
+		require.False(t, fits, w)
+	}
+	require.False(t, layout.holds(layout.begin-1))
+	require.False(t, layout.holds(layout.end+1))
+	word := layout.packCharged(window.State{Index: last + 1000, Prev: 2, Curr: 3})
+	require.Less(t, word, uint64(locked))
+	require.Equal(t, int64(3), layout.unpack(word).Curr)
+	require.Equal(t, int64(2), layout.unpack(word).Prev)
+	require.LessOrEqual(t, layout.unpack(word).Index, last+1)
+}
+
+func TestLayout_HoldsAYearOfWindowsAtLeast(t *testing.T) {
 	for _, c := range []struct {
 		limit Limit
 		fits  bool
 	}{
 		{PerSecond(10), true},
-		{PerSecond(8191), true},
-		{PerSecond(8192), false},
-		{PerMinute(65535), true},
-		{PerMinute(65536), false},
-		{PerDay(1<<21 - 1), true},
-		{PerDay(1 << 21), false},
-		{Per(7, time.Microsecond), true},
-		{Per(8, time.Microsecond), false},
-		{Per(1, 1), false},
-		{Per(1, 2), false},
-		{Per(1, 32), false},
-		{Per(1, 33), true},
+		{PerSecond(1<<17 - 1), true},
+		{PerSecond(1 << 17), true}, // 2^25 seconds are 388 days
+		{PerSecond(1<<18 - 1), true},
+		{PerSecond(1 << 18), false},
+		{PerMinute(1<<20 - 1), true},
+		{PerMinute(1 << 20), false},
+		{PerHour(1<<23 - 1), true},
+		{PerHour(1 << 23), false},
+		{PerDay(1<<26 - 1), true},
+		{PerDay(1 << 26), false},
+		{Per(8, time.Microsecond), true},
+		{Per(1, 1), true},
+		{Per(7, 1), true},
+		{Per(8, 1), false},
 		{Per(1e15, time.Microsecond), false},
 		{Per(1e15, 365*24*time.Hour), false},
 		{Per(math.MaxInt64, math.MaxInt64-1), false},
 		{Per(1<<29-1, math.MaxInt64), true},
 	} {
-		_, fits := layoutOf(counterOf(c.limit))
+		_, fits := layoutOf(counterOf(c.limit), 0)
 		require.Equal(t, c.fits, fits, c.limit)
-		// The limit fits if every window of int64 has an epoch of its own.
-		first, _ := window.Divide(math.MinInt64, int64(c.limit.Window))
-		last, _ := window.Divide(math.MaxInt64, int64(c.limit.Window))
-		room := 61 - 2*bits.Len64(uint64(c.limit.Count))
-		require.Equal(t, room > 0 && float64(last)-float64(first)+2 < math.Pow(2, float64(room)), fits, c.limit)
 	}
+}
+
+// Before and after the windows that have an epoch, a counter is as exact as within.
+func TestCounter_CountsBeforeAndAfterItsEpochs(t *testing.T) {
+	limit := PerSecond(1<<17 - 1).Counter()
+	const size = int64(time.Second)
+	layout, fits := layoutOf(counterOf(limit), 0)
+	require.True(t, fits)
+	for _, from := range []int64{math.MinInt64, layout.begin - 2*size, layout.end - 2*size, math.MaxInt64 - 10*size} {
+		clock := NewManualClock(0)
+		l := newTest(t, limit, WithClock(clock))
+		clock.Set(from)
+		model := reference.New(modelOf(limit, false))
+		for step := range int64(40) {
+			clock.Advance(time.Duration(size / 7))
+			n := 1 + step*step*20
+			require.Equal(t, model.Take(clock.Now(), n).Allowed, l.Take("k", n).Allowed)
+			require.Equal(t, model.Peek(clock.Now(), 0).Remaining, l.Peek("k", 0).Remaining, "from %d, step %d", from, step)
+		}
+		require.Equal(t, 1, l.Len())
+	}
+}
+
+// The window of an instant without an epoch may have a number that a locked word seems to be of. The
+// fast path must not take the one for the other.
+func TestCounter_TakesNoLockedWord(t *testing.T) {
+	limit := PerSecond(1<<17 - 1).Counter()
+	l := newTest(t, limit, WithClock(NewManualClock(0)))
+	require.True(t, l.Allow("k"))
+	e := l.table().load(l.key("k"))
+	held := e.Word.Load() | locked
+	e.Word.Store(held)
+	layout := l.rule().layout
+	at := (int64(held>>(2*layout.bits)) + layout.first) * int64(limit.Window)
+	l.rule().locate(at)
+	_, ok := l.rule().tryFast(e, at, 1)
+	require.False(t, ok)
+	require.Equal(t, held, e.Word.Load())
+}
+
+// A key that was charged in an epoch, and is charged next long after the last one, begins anew.
+func TestCounter_OutlivesItsEpochs(t *testing.T) {
+	limit := PerSecond(1<<17 - 1).Counter()
+	layout, _ := layoutOf(counterOf(limit), 0)
+	clock := NewManualClock(0)
+	l := newTest(t, limit, WithClock(clock))
+	require.Equal(t, kindCounter, l.own().kind)
+	for _, at := range []int64{0, layout.end, layout.end + 1, layout.end + int64(time.Hour)} {
+		clock.Set(at)
+		before := l.Peek("k", 0).Remaining
+		require.Equal(t, before-1, l.Take("k", 1).Remaining)
+	}
+	require.True(t, l.table().load(l.key("k")).isMulti())
 }
 
 // An old word is not taken for a current one after any number of windows at which an epoch
@@ -227,32 +305,6 @@ func TestCounter_IdleForAsLongAsAnyEpochFieldWouldWrap(t *testing.T) {
 		clock.Set(math.MinInt64 + int64(limit.Window)<<shift)
 		require.True(t, l.Allow("k"), "2^%d windows later", shift)
 		require.False(t, l.Allow("k"))
-	}
-}
-
-func TestWideCounter_CountsPastItsLowBits(t *testing.T) {
-	const count = 10 * lowMask
-	clock := NewManualClock(0)
-	l := newTest(t, Per(count, time.Hour), WithClock(clock))
-	require.Equal(t, kindWide, l.own().kind)
-	left := int64(count)
-	for _, n := range []int64{1, lowMask - 1, 1, 1, lowMask, lowMask + 1, 3 * lowMask, 5, lowMask} {
-		left -= n
-		require.Equal(t, left, l.Take("k", n).Remaining)
-	}
-	for ; left > 0; left -= lowMask / 3 { // on the fast path
-		require.Equal(t, left >= lowMask/3, l.AllowN("k", lowMask/3))
-	}
-}
-
-func TestWideEntry_CarriesOutOfItsLowBits(t *testing.T) {
-	const count = 10 * lowMask
-	for low := range int64(8) {
-		l := newTest(t, Per(count, time.Hour), WithClock(NewManualClock(0)))
-		require.True(t, l.Allow("k"))
-		require.True(t, l.AllowN("k", low))
-		require.True(t, l.AllowN("k", lowMask+1-5))
-		require.EqualValues(t, count-1-low-(lowMask+1-5), l.Peek("k", 0).Remaining)
 	}
 }
 
@@ -272,47 +324,20 @@ func TestTake_WaitsForALockedEntry(t *testing.T) {
 	})
 }
 
-// A window that was read is valid as long as units are only added to the word. It is not
-// valid once the entry has been locked, even if the same window was stored again.
-func TestWideCounter_ValidatesItsReads(t *testing.T) {
-	var e wideEntry
-	e.Word.Store(e.put(0, window.State{Index: 7, Prev: 1, Curr: 2}))
-	word := e.Word.Load()
-	w := e.state(word)
-	require.Equal(t, window.State{Index: 7, Prev: 1, Curr: 2}, w)
-	require.True(t, e.tryStore(word, w, window.State{Index: 7, Prev: 1, Curr: 5}))
-	require.True(t, e.validateVersion(word))
-	require.Equal(t, window.State{Index: 7, Prev: 1, Curr: 2}, e.state(word))
-
-	held := e.Word.Load()
-	require.True(t, e.tryLock(held))
-	require.False(t, e.validateVersion(word))
-	e.Word.Store(e.put(held, window.State{Index: 7, Prev: 1, Curr: 2}))
-	require.False(t, e.validateVersion(word))
-	require.False(t, e.tryStore(word, w, window.State{Index: 7, Prev: 1, Curr: 3}), "a charge based on the old read fails")
-	require.Equal(t, window.State{Index: 7, Prev: 1, Curr: 2}, e.state(e.Word.Load()))
-}
-
 // The fast path leaves an entry alone that is dead or locked.
 func TestTryFast_LeavesAnEntryThatIsDeadOrLocked(t *testing.T) {
-	everyCounter(t, PerMinute(2), func(t *testing.T, l *Limiter, _ *ManualClock) {
-		require.True(t, l.Allow("k"))
-		k := l.key("k")
-		e := l.table().load(k)
-		word := e.Word.Load()
-		e.Word.Store(word | locked)
-		var ok bool
-		if l.own().kind == kindWide {
-			_, ok = l.rule().tryFastWide(e, 0, 1, nil, nil)
-		} else {
-			_, ok = l.rule().tryFast(e, 0, 1)
-			require.False(t, l.rule().decideFast(e, 0, 1, true, new(Decision), nil))
-		}
-		require.False(t, ok)
-		require.Equal(t, word|locked, e.Word.Load())
-		e.Word.Store(word)
-		require.True(t, e.tryKill(word)) // the dead entry stays in the table
-		require.True(t, l.AllowN("k", 2))
-		require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
-	})
+	l := newTest(t, PerMinute(2).Counter(), WithClock(NewManualClock(0)))
+	require.True(t, l.Allow("k"))
+	k := l.key("k")
+	e := l.table().load(k)
+	word := e.Word.Load()
+	e.Word.Store(word | locked)
+	_, ok := l.rule().tryFast(e, 0, 1)
+	require.False(t, ok)
+	require.False(t, l.rule().decideFast(e, 0, 1, true, new(Decision), nil))
+	require.Equal(t, word|locked, e.Word.Load())
+	e.Word.Store(word)
+	require.True(t, e.tryKill(word)) // the dead entry stays in the table
+	require.True(t, l.AllowN("k", 2))
+	require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
 }

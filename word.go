@@ -14,10 +14,8 @@ import (
 // Bits (high to low): dead 1 | multi 1, never set here | locked 1 | epoch | prev | curr.
 //
 // prev and curr have as many bits as Count, since they never exceed it. The epoch has the
-// rest. It is the index of the window, counted from the earliest instant that an int64
-// holds, which is epoch 2. So no epoch ever comes again, at any reading of the clock, and
-// the word 0 is that of a key never charged. A limit whose epochs do not fit takes a
-// wideEntry.
+// rest. It is the index of the window, less first, and 2 at least. So no epoch ever comes
+// again, and the word 0 is that of a key never charged.
 //
 // A word changes only
 //   - to a word of the same epoch with a greater curr;
@@ -27,27 +25,66 @@ import (
 //
 // So a word that is not locked comes back only if nothing has happened in between, and a
 // compare-and-swap from it proves that.
+//
+// The epochs last from the instant begin to the instant end: a year at least. Under most limits
+// that is all of time. A key that is charged outside of that gets a multi-limit entry first,
+// which holds any window. See ruleset.holds.
 type layout struct {
-	bits  uint8 // of prev, and of curr
-	first int64 // index of the earliest window, less 2
+	bits       uint8 // of prev, and of curr
+	first      int64 // index of the window of epoch 0
+	begin, end int64
 }
 
-// layoutOf returns the layout of c, and whether c fits into one word.
-func layoutOf(c window.Counter) (l layout, fits bool) {
-	first, _ := c.Locate(math.MinInt64)
-	last, _ := c.Locate(math.MaxInt64)
-	windows := uint64(last) - uint64(first)
-	count := bits.Len64(uint64(c.Count))
-	fits = windows < locked && bits.Len64(windows+2)+2*count <= bits.Len64(locked-1)
-	return layout{uint8(count), first - 2}, fits
+const minSpan = 365 * int64(day) // of the instants that a layout or a debtLayout has words for
+
+// layoutOf returns the layout of c for a limiter whose time begins at origin, and whether
+// c fits into one word.
+func layoutOf(c window.Counter, origin int64) (l layout, fits bool) {
+	l.bits = uint8(bits.Len64(uint64(c.Count)))
+	epochBits := wordBits - 2*int(l.bits)
+	if epochBits < 2 {
+		return layout{}, false
+	}
+	windows := uint64(1)<<epochBits - 3 // of epochs from 2 on; the last one is to spare
+	earliest, _ := c.Locate(math.MinInt64)
+	latest, _ := c.Locate(math.MaxInt64)
+	if uint64(latest)-uint64(earliest) <= windows {
+		return layout{l.bits, earliest - 2, math.MinInt64, math.MaxInt64}, true
+	}
+	// A few readings may be from before the origin.
+	from, _ := c.Locate(origin)
+	from = min(max(window.Plus(from, -int64(windows/8)), earliest+1), latest-int64(windows-1))
+	l.first, l.begin, l.end = from-2, c.Begins(from), window.Plus(c.Begins(from+int64(windows-1)), c.Window-1)
+	return l, uint64(l.end)-uint64(l.begin) >= uint64(minSpan)
 }
 
-func (l layout) pack(w window.State) uint64 {
+// holds reports whether a charge at t fits into a word.
+func (l *layout) holds(t int64) bool { return l.begin <= t && t <= l.end }
+
+// pack returns the word of w, and whether w fits into one. It does after a charge at an
+// instant that holds reports true for.
+func (l *layout) pack(w window.State) (word uint64, fits bool) {
+	if w.Empty() {
+		return 0, true
+	}
 	epoch := uint64(w.Index - l.first)
+	fits = epoch >= 2 && epoch <= l.lastEpoch() && uint64(w.Prev|w.Curr)>>(l.bits&63) == 0
+	return l.packEpoch(epoch, w), fits
+}
+
+// packCharged returns the word of w, the state after a charge that ruleset.holds has found to
+// fit. If the floor has risen past end since then, the charge is dated in the last window.
+func (l *layout) packCharged(w window.State) (word uint64) {
+	return l.packEpoch(min(uint64(w.Index-l.first), l.lastEpoch()), w)
+}
+
+func (l *layout) packEpoch(epoch uint64, w window.State) (word uint64) {
 	return (epoch<<(l.bits&63)|uint64(w.Prev))<<(l.bits&63) | uint64(w.Curr)
 }
 
-func (l layout) unpack(word uint64) window.State {
+func (l *layout) lastEpoch() uint64 { return (locked - 1) >> (2 * l.bits & 63) }
+
+func (l *layout) unpack(word uint64) window.State {
 	mask := uint64(1)<<(l.bits&63) - 1
 	rest := word >> (l.bits & 63)
 	return window.State{
@@ -59,14 +96,14 @@ func (l layout) unpack(word uint64) window.State {
 
 // currAlone returns curr, and whether word is of the window of number index with a prev of
 // 0. Like isOf, it is false for a word that is dead, multi or locked.
-func (l layout) currAlone(word uint64, index int64) (curr int64, alone bool) {
+func (l *layout) currAlone(word uint64, index int64) (curr int64, alone bool) {
 	rest := word - uint64(index-l.first)<<(2*l.bits&63)
 	return int64(rest), rest>>(l.bits&63) == 0
 }
 
-// isOf reports whether word is of the window of number index. It is false for a word that
-// is dead, multi or locked: these bits are above the epoch.
-func (l layout) isOf(word uint64, index int64) bool {
+// isOf reports whether word is of the window of number index, which must have an epoch. It is
+// false for a word that is dead, multi or locked: these bits are above the epoch.
+func (l *layout) isOf(word uint64, index int64) bool {
 	return word>>(2*l.bits&63) == uint64(index-l.first)
 }
 
@@ -91,11 +128,7 @@ type debtLayout struct {
 	rate, cost, full uint64 // the steps of a nanosecond, of a unit, and of Burst units
 }
 
-const (
-	stepBits = 61
-	maxSteps = 1<<stepBits - 1
-	minSpan  = 365 * int64(day)
-)
+const maxSteps = 1<<wordBits - 1
 
 // debtLayoutOf returns the layout of b for a limiter whose time begins at origin, and whether
 // the debts of b fit into one word.

@@ -182,9 +182,9 @@ func TestHolding_MeasuresOnlyTheKeys(t *testing.T) {
 		require.Len(t, h.records(), 2)
 		of[h.records()[0].Of] = h
 	}
-	small, wide := of["one word, units: 1"], of["large, units: 1"]
+	small, multi := of["one word, units: 1"], of["large, units: 1"]
 	require.InDelta(t, 1, small.objects, 0.1)
 	require.InDelta(t, 35, small.bytes, 15)
-	require.Greater(t, wide.bytes, small.bytes+16)
+	require.Greater(t, multi.bytes, small.bytes+16)
 	require.Greater(t, of["log, units: 5"].bytes, of["log, units: 1"].bytes+16)
 }

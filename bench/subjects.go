@@ -62,17 +62,14 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	s := &stage{ctx: ctx, keys: n}
 	one, two := s.tracking(1, "", oneWord), s.tracking(1, "", twoCounters)
 	s.addBoth("", one)
-	wide := s.tracking(1, "", large)
-	s.addBoth(", large", wide)
+	s.addBoth(", large", s.tracking(1, "", large))
 	s.addBoth(", two limits", two)
 	s.addBoth(", log", s.rolling(""))
 	s.addBoth(", bucket", s.tracking(1, "", bucket))
 	s.addDenied(", denied", oneWord)
 	s.addDenied(", bucket, denied", smallBucket)
-	s.addDenied(", large, denied", large)
 	if n > 1 {
 		s.add(subject{name: "TakeAll of two keys", limiter: one, calls: takeTwoEach(one)})
-		s.add(subject{name: "TakeAll of two keys, large", limiter: wide, calls: takeTwoEach(wide)})
 		s.add(subject{name: "TakeAll of two keys, two limits", limiter: two, calls: takeTwoEach(two)})
 	}
 	if n <= few {

@@ -131,7 +131,7 @@ func TestHunt_LeavesNothingWhenInterrupted(t *testing.T) {
 	h, report := newHunt(t, "TestMust")
 	ctx, cancel := context.WithCancel(t.Context())
 	h.report = canceling{report, cancel}
-	require.ErrorIs(t, h.run(ctx, named(t, "counter-two-steps", "wide-no-prev", "log-rewinds")), context.Canceled)
+	require.ErrorIs(t, h.run(ctx, named(t, "counter-two-steps", "counter-hint-without-an-epoch", "log-rewinds")), context.Canceled)
 	require.NotContains(t, report.String(), "counter-two-steps")
 	nothingLeft(t)
 }

@@ -42,7 +42,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-word-too-small", fault: "windows that do not fit into the word are put there",
-		file: "word.go", old: "fits = windows < locked &&", new: "fits = windows < locked ||",
+		file: "word.go", old: "uint64(latest)-uint64(earliest) <= windows {", new: "uint64(latest)-uint64(earliest) <= 16*windows {",
 		tests: "TestLayout|TestCounter_Idle",
 	},
 	{
@@ -58,11 +58,6 @@ var ofSash = []mutant{
 	{
 		name: "counter-admits-below-zero", fault: "a negative cost is admitted, and gives quota back",
 		file: "window.go", old: "unpack(word), q.at)\n\t\tallowed := q.n >= 0 && ", new: "unpack(word), q.at)\n\t\tallowed := ",
-		tests: "TestCounter|TestLimiter_CostsAreAnything|TestAnswers_EqualTheReferences",
-	},
-	{
-		name: "wide-admits-below-zero", fault: "the same, in a wide entry",
-		file: "window.go", old: "position(before, q.at)\n\t\tallowed := q.n >= 0 && ", new: "position(before, q.at)\n\t\tallowed := ",
 		tests: "TestCounter|TestLimiter_CostsAreAnything|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -127,7 +122,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-hint-of-no-window", fault: "the hint is a window that begins before the first instant of an int64",
-		file: "window.go", old: "if r.counter.Begins(index) <= t {", new: "if true {",
+		file: "window.go", old: "if r.counter.Begins(index) <= t && (", new: "if (",
 		tests: "TestCounter_Steps",
 	},
 	{
@@ -137,7 +132,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-two-steps", fault: "it checks, then counts",
-		file: "window.go", old: "!e.Word.CompareAndSwap(word, r.layout.pack(p.State))", new: "e.Word.Swap(r.layout.pack(p.State)) == locked",
+		file: "window.go", old: "!e.Word.CompareAndSwap(word, r.layout.packCharged(p.State))", new: "e.Word.Swap(r.layout.packCharged(p.State)) == locked",
 		tests: "TestRace_TightLoops|TestRace_OneKey|TestRace_Sweeps",
 	},
 	{
@@ -171,46 +166,36 @@ var ofSash = []mutant{
 		tests: "TestTake_WaitsForALocked",
 	},
 
-	// Its wide entry.
+	// Its word, which has epochs for some windows only.
 	{
-		name: "wide-believes-torn-reads", fault: "a denial is answered from halves of two states",
-		file: "window.go", old: "return (a^b)>>lowBits == 0", new: "return true",
-		tests: "TestWideCounter_Validates",
+		name: "counter-hint-without-an-epoch", fault: "the hint is a window without an epoch, which a locked word may equal",
+		file: "window.go", old: " && (!r.inWord || r.layout.holds(t)) {", new: " {",
+		tests: "TestCounter_TakesNoLockedWord",
 	},
 	{
-		name: "wide-version-stays", fault: "a lock ends in the version that it began in",
-		file: "window.go", old: "(word>>lowBits + 1) << lowBits", new: "(word >> lowBits) << lowBits",
-		tests: "TestWideCounter_Validates",
+		name: "counter-in-a-word-that-does-not-hold-it", fault: "a counter in one word is charged before or after its epochs",
+		file: "kind.go", old: "return r.layout.holds(at)", new: "return true",
+		tests: "TestCounter_CountsBeforeAndAfter",
 	},
 	{
-		name: "wide-carries", fault: "the low bits carry into the version",
-		file: "window.go", old: "more <= lowRoom(word)", new: "more <= lowMask",
-		tests: "TestWideCounter",
+		name: "counter-epochs-a-window-short", fault: "the layout holds an instant whose window has no epoch",
+		file: "word.go", old: "l.begin <= t &&", new: "l.begin-int64(day) <= t &&",
+		tests: "TestLayout|TestCounter_CountsBeforeAndAfter",
 	},
 	{
-		name: "wide-fast-carries", fault: "on the fast path the low bits carry into the version",
-		file: "window.go", old: "!recent || uint64(n) > lowRoom(word) {", new: "!recent || uint64(n) > lowMask {",
-		tests: "TestWideCounter|TestWideEntry",
+		name: "counter-spills-into-the-flags", fault: "an epoch past the last one sets the bits above it",
+		file: "word.go", old: "l.packEpoch(min(uint64(w.Index-l.first), l.lastEpoch()), w)", new: "l.packEpoch(uint64(w.Index-l.first), w)",
+		tests: "TestLayout_SaysWhatDoesNotFit",
 	},
 	{
-		name: "take-fast-wide-carries", fault: "the same, for Take",
-		file: "window.go", old: "w.Prev != 0 || uint64(n) > lowRoom(word):", new: "w.Prev != 0 || uint64(n) > lowMask:",
-		tests: "TestWideCounter|TestWideEntry",
+		name: "counter-too-large-for-its-word", fault: "a state that does not fit is put into a word",
+		file: "word.go", old: "fits = epoch >= 2 && epoch <= l.lastEpoch() &&", new: "fits =",
+		tests: "TestLayout_SaysWhatDoesNotFit",
 	},
 	{
-		name: "wide-fast-old-window", fault: "the fast path reads an old count as current",
-		file: "window.go", old: "word, w.Index == index && w.Curr > 0", new: "word, w.Curr > 0",
-		tests: "TestCounter|TestAnswers_EqualTheReferences",
-	},
-	{
-		name: "wide-fast-no-lock-bit", fault: "the fast path reads an entry that is being written to",
-		file: "window.go", old: "word&(dead|multi|locked) == 0 {", new: "word&(dead|multi) == 0 {",
-		tests: "TestTryFast",
-	},
-	{
-		name: "wide-no-prev", fault: "a new window does not write prev",
-		file: "window.go", old: "e.prev.Store(after.Prev)", new: "",
-		tests: "TestCounter",
+		name: "counter-for-less-than-a-year", fault: "a counter whose epochs last for a day is kept in one word",
+		file: "word.go", old: "return l, uint64(l.end)-uint64(l.begin) >= uint64(minSpan)", new: "return l, true",
+		tests: "TestLayout_HoldsAYear",
 	},
 
 	// Logs and buckets.
@@ -389,7 +374,7 @@ var ofSash = []mutant{
 
 	{
 		name: "entry-kind-without-a-case", fault: "a switch over kinds has no case for one of them",
-		file: "kind.go", old: "case kindCounter, kindWide, kindBucket:\n\tcase kindLog:\n\t\te.asLog().shrink(r)", new: "case kindCounter, kindWide:\n\tcase kindLog:\n\t\te.asLog().shrink(r)",
+		file: "kind.go", old: "case kindCounter, kindBucket:\n\tcase kindLog:\n\t\te.asLog().shrink(r)", new: "case kindCounter:\n\tcase kindLog:\n\t\te.asLog().shrink(r)",
 		tests: "TestKinds",
 	},
 	{
@@ -466,16 +451,6 @@ var ofSash = []mutant{
 	{
 		name: "take-fast-forgets-the-previous-window", fault: "the fast path of Take admits by the current window alone",
 		file: "word.go", old: "return int64(rest), rest>>(l.bits&63) == 0", new: "return int64(rest & (1<<(l.bits&63) - 1)), rest>>(2*l.bits&63) == 0",
-		tests: "TestAnswers_EqualTheReferences",
-	},
-	{
-		name: "take-fast-wide-forgets-the-previous-window", fault: "the same, for a counter larger than a word",
-		file: "window.go", old: "!recent || w.Prev != 0 ||", new: "!recent ||",
-		tests: "TestAnswers_EqualTheReferences",
-	},
-	{
-		name: "take-fast-wide-tells-the-state-before", fault: "the same, for a counter larger than a word",
-		file: "window.go", old: "left = r.counter.Count - w.Curr - n\n", new: "left = r.counter.Count - w.Curr\nif left < n {\nleft = -1\n}\n",
 		tests: "TestAnswers_EqualTheReferences",
 	},
 	{
@@ -1647,7 +1622,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-in-a-word-that-does-not-hold-them", fault: "a key is charged outside the span of its word",
-		file: "kind.go", old: "if rs.kind != kindBucket || e.isMulti() {", new: "if rs.kind != kindBucket || e != nil {",
+		file: "kind.go", old: "_, ok := r.debts.steps(at)\n\t\treturn ok", new: "return true",
 		tests: "TestTokenBucket",
 	},
 	{
