@@ -29,18 +29,6 @@ func (c *call) admit() (d sash.Decision) {
 	return d
 }
 
-// undo gives back what the latest attempt has reserved. If a store fails to, it stays charged: the
-// request is denied either way.
-func (c *call) undo() {
-	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; t.reserved {
-			_ = t.reservation.commit(c.ctx, 0)
-			t.reservation, t.decided = reservation{}, false
-			c.waits.notify(t.key)
-		}
-	}
-}
-
 // attempt is admit of a call that may wait. If it charges nothing, it sets the decision of each
 // enforced take.
 func (c *call) attempt() sash.Decision {
@@ -53,33 +41,6 @@ func (c *call) attempt() sash.Decision {
 		c.decideEach(d)
 	}
 	return d
-}
-
-// look sets the decision of each enforced take, and charges nothing.
-func (c *call) look() {
-	takes := c.takes[:c.enforced]
-	for i := range takes {
-		if costIsNew(takes, i) {
-			c.admission.look(takes[i:])
-		}
-	}
-}
-
-// admitShadows charges each shadow by itself if the call is admitted: a shadow that denies stops no
-// other one. If the call is denied, it asks what they would have said, which only observers want to
-// know.
-func (c *call) admitShadows(allowed bool) {
-	for i := c.enforced; i < len(c.takes); i++ {
-		one := c.takes[i : i+1]
-		switch {
-		case allowed && one[0].settles:
-			c.admission.charge(one, reserving)
-		case allowed:
-			c.admission.charge(one, final)
-		case c.observed():
-			c.admission.look(one)
-		}
-	}
 }
 
 // decideEach sets the decision and the quota of each enforced take, where d is the decision on all of
@@ -99,6 +60,45 @@ func (c *call) decideEach(d sash.Decision) {
 			t.findNext(c.limiter)
 		}
 		t.setQuota()
+	}
+}
+
+// look sets the decision of each enforced take, and charges nothing.
+func (c *call) look() {
+	takes := c.takes[:c.enforced]
+	for i := range takes {
+		if costIsNew(takes, i) {
+			c.admission.look(takes[i:])
+		}
+	}
+}
+
+// undo gives back what the latest attempt has reserved. If a store fails to, it stays charged: the
+// request is denied either way.
+func (c *call) undo() {
+	for i := range c.takes[:c.enforced] {
+		if t := &c.takes[i]; t.reserved {
+			_ = t.reservation.commit(c.ctx, 0)
+			t.reservation, t.decided = reservation{}, false
+			c.waits.notify(t.key)
+		}
+	}
+}
+
+// admitShadows charges each shadow by itself if the call is admitted: a shadow that denies stops no
+// other one. If the call is denied, it asks what they would have said, which only observers want to
+// know.
+func (c *call) admitShadows(allowed bool) {
+	for i := c.enforced; i < len(c.takes); i++ {
+		one := c.takes[i : i+1]
+		switch {
+		case allowed && one[0].settles:
+			c.admission.charge(one, reserving)
+		case allowed:
+			c.admission.charge(one, final)
+		case c.observed():
+			c.admission.look(one)
+		}
 	}
 }
 

@@ -43,6 +43,12 @@ type call struct {
 	behind    *policy       // in whose queue others were before it, if that alone has refused it; nil: none
 }
 
+// A missed is a shadow that could not decide a call.
+type missed struct {
+	*policy
+	outcome Outcome // Unidentified or Failed
+}
+
 // release returns c to the pool. The keys of its takes must not be used afterwards.
 //
 // It clears as little as possible. What stays refers only to the limiter's own
@@ -65,11 +71,58 @@ func (c *call) release() {
 	c.calls.Put(c)
 }
 
-// A missed is a shadow that could not decide a call.
-type missed struct {
-	*policy
-	outcome Outcome // Unidentified or Failed
+// startOver makes c a call with the limiter's table as it is now, without any takes.
+func (c *call) startOver() {
+	c.table = c.Limiter.table.Load()
+	c.missed = nil
+	c.takes, c.enforced = c.takes[:0], 0
+	c.keys, c.names = c.keys[:0], c.names[:0]
 }
+
+// begin begins a section, in which the limits are those of the call's table. It reports false,
+// and has not begun one, if the call must start over, since that is not the limiter's table any
+// more.
+//
+// The first of the two methods that it consists of is inlined.
+func (c *call) begin() bool { return c.tryBegin() || c.beginLater() }
+
+// tryBegin counts c, and then begins a section if it can.
+func (c *call) tryBegin() bool {
+	c.stripe.Add(1)
+	c.within = c.sections.opened.Load() == c.table
+	return c.within
+}
+
+// beginLater is begin of a call that has counted itself while the sections were closed, or
+// whose table was replaced.
+//
+// A Reconfigure may close the sections several times until its table is published, so beginLater
+// waits several times. After that it reports false, too: the call starts over.
+func (c *call) beginLater() bool {
+	const rounds = 10
+	for range rounds {
+		c.stripe.Add(-1)
+		c.sections.wait()
+		if c.Limiter.table.Load() != c.table {
+			return false
+		}
+		if c.tryBegin() {
+			return true
+		}
+	}
+	c.stripe.Add(-1)
+	return false
+}
+
+// end ends the section.
+func (c *call) end() {
+	c.within = false
+	c.stripe.Add(-1)
+}
+
+// maxIdentity is the length in bytes up to which a key holds the identity. The key of a longer
+// one holds its digest.
+const maxIdentity = 128
 
 // appendKey appends to keys the key of r under p: the prefix, and the identity of the
 // client. It returns the index at which the identity begins.
@@ -113,57 +166,4 @@ func (c *call) fingerprint(t *take) uint64 {
 		}
 		subtle.XORBytes(rest, rest[:aes.BlockSize], mac)
 	}
-}
-
-// maxIdentity is the length in bytes up to which a key holds the identity. The key of a longer
-// one holds its digest.
-const maxIdentity = 128
-
-// begin begins a section, in which the limits are those of the call's table. It reports false,
-// and has not begun one, if the call must start over, since that is not the limiter's table any
-// more.
-//
-// The first of the two methods that it consists of is inlined.
-func (c *call) begin() bool { return c.tryBegin() || c.beginLater() }
-
-// tryBegin counts c, and then begins a section if it can.
-func (c *call) tryBegin() bool {
-	c.stripe.Add(1)
-	c.within = c.sections.opened.Load() == c.table
-	return c.within
-}
-
-// beginLater is begin of a call that has counted itself while the sections were closed, or
-// whose table was replaced.
-//
-// A Reconfigure may close the sections several times until its table is published, so beginLater
-// waits several times. After that it reports false, too: the call starts over.
-func (c *call) beginLater() bool {
-	const rounds = 10
-	for range rounds {
-		c.stripe.Add(-1)
-		c.sections.wait()
-		if c.Limiter.table.Load() != c.table {
-			return false
-		}
-		if c.tryBegin() {
-			return true
-		}
-	}
-	c.stripe.Add(-1)
-	return false
-}
-
-// end ends the section.
-func (c *call) end() {
-	c.within = false
-	c.stripe.Add(-1)
-}
-
-// startOver makes c a call with the limiter's table as it is now, without any takes.
-func (c *call) startOver() {
-	c.table = c.Limiter.table.Load()
-	c.missed = nil
-	c.takes, c.enforced = c.takes[:0], 0
-	c.keys, c.names = c.keys[:0], c.names[:0]
 }

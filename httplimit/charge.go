@@ -8,6 +8,17 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
+// Charges are the charges of one admitted request that its response may change: those of
+// policies with Charge, ChargeUncertain or Settle. All methods may be called on nil, which is
+// no charges. They are safe for concurrent use.
+type Charges struct {
+	limiter *Limiter
+	request *http.Request
+	all     []Charge
+	single  [1]Charge // the memory of all, if it is one
+	settled sync.Once
+}
+
 // chargesKey is the key of the innermost chargesContext of a request.
 type chargesKey struct{}
 
@@ -227,15 +238,4 @@ func (l *Limiter) observeCharge(c *Charge, outcome Outcome) {
 		l.eventFields.restrict(&c.event)
 		l.emit(&c.event)
 	}
-}
-
-// Charges are the charges of one admitted request that its response may change: those of
-// policies with Charge, ChargeUncertain or Settle. All methods may be called on nil, which is
-// no charges. They are safe for concurrent use.
-type Charges struct {
-	limiter *Limiter
-	request *http.Request
-	all     []Charge
-	single  [1]Charge // the memory of all, if it is one
-	settled sync.Once
 }

@@ -10,6 +10,26 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
+// wait blocks until h has passed. If the deadline of ctx comes first, it returns a TurnError
+// at once.
+func (h hold) wait(ctx context.Context) error {
+	for left := h.left(); left > 0; left = h.left() { // a manual clock may go back
+		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
+			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
+		}
+		due, stop := internals.After(h.clock, h.until)
+		select {
+		case <-due:
+		case <-ctx.Done():
+		}
+		stop()
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
+		}
+	}
+	return nil
+}
+
 // acquireGate adds a request to those that wait at the gate of key.
 func (t *Transport) acquireGate(key string) *gate {
 	t.mu.Lock()
@@ -177,24 +197,4 @@ func (t *Transport) heldFor(key string) time.Duration {
 		t.endHold(key, g)
 	}
 	return left
-}
-
-// wait blocks until h has passed. If the deadline of ctx comes first, it returns a TurnError
-// at once.
-func (h hold) wait(ctx context.Context) error {
-	for left := h.left(); left > 0; left = h.left() { // a manual clock may go back
-		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
-			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
-		}
-		due, stop := internals.After(h.clock, h.until)
-		select {
-		case <-due:
-		case <-ctx.Done():
-		}
-		stop()
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
-		}
-	}
-	return nil
 }

@@ -79,6 +79,35 @@ func ByRouteOf(mux *http.ServeMux) KeyFunc {
 	}
 }
 
+// ByHost keys the requests of a [Transport] by the host of the URL that they are sent
+// to: "example.com", "example.com:8080", "[2001:db8::1]". The host is in lower case,
+// without a trailing dot. It has its port unless that is the default port of the
+// scheme. Requests that a server receives have no such URL, so their identity cannot be
+// told.
+func ByHost() KeyFunc {
+	return func(key []byte, r *http.Request) ([]byte, bool) {
+		if r.URL == nil {
+			return key, false
+		}
+		host := urlHost(r.URL)
+		return append(key, host...), host != ""
+	}
+}
+
+// urlHost returns the host of u in canonical spelling, or "" if u has none.
+func urlHost(u *url.URL) string {
+	host, port, _ := hostname.CutPort(u.Host)
+	host = hostname.CanonicalName(host)
+	if strings.IndexByte(host, ':') >= 0 {
+		host = "[" + host + "]"
+	}
+	switch scheme := strings.ToLower(u.Scheme); {
+	case host == "", port == "", scheme == "http" && port == "80", scheme == "https" && port == "443":
+		return host
+	}
+	return host + ":" + port
+}
+
 // Everyone is one identity for all requests.
 func Everyone() KeyFunc {
 	return func(key []byte, _ *http.Request) ([]byte, bool) { return key, true }
@@ -159,33 +188,4 @@ func mustNotBeEmpty(function, name string) {
 	if name == "" {
 		panic("httplimit: " + function + ": the name must not be empty")
 	}
-}
-
-// ByHost keys the requests of a [Transport] by the host of the URL that they are sent
-// to: "example.com", "example.com:8080", "[2001:db8::1]". The host is in lower case,
-// without a trailing dot. It has its port unless that is the default port of the
-// scheme. Requests that a server receives have no such URL, so their identity cannot be
-// told.
-func ByHost() KeyFunc {
-	return func(key []byte, r *http.Request) ([]byte, bool) {
-		if r.URL == nil {
-			return key, false
-		}
-		host := urlHost(r.URL)
-		return append(key, host...), host != ""
-	}
-}
-
-// urlHost returns the host of u in canonical spelling, or "" if u has none.
-func urlHost(u *url.URL) string {
-	host, port, _ := hostname.CutPort(u.Host)
-	host = hostname.CanonicalName(host)
-	if strings.IndexByte(host, ':') >= 0 {
-		host = "[" + host + "]"
-	}
-	switch scheme := strings.ToLower(u.Scheme); {
-	case host == "", port == "", scheme == "http" && port == "80", scheme == "https" && port == "443":
-		return host
-	}
-	return host + ":" + port
 }

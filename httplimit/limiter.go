@@ -41,14 +41,6 @@ type Limiter struct {
 	store         Store          // decides instead of limiter, which is nil then; nil: none
 }
 
-// janitorInterval returns how often to sweep under t.
-func (l *Limiter) janitorInterval(t *table) time.Duration {
-	if l.sweepInterval != 0 {
-		return l.sweepInterval
-	}
-	return t.sweepInterval()
-}
-
 // Sash returns the [sash.Limiter] below, to peek at a key, reset it, or give it limits
 // of its own. Its keys are those of [Limiter.KeyFor]. Clients are told of a key's own
 // limits under the name of the policy.
@@ -62,6 +54,10 @@ func (l *Limiter) janitorInterval(t *table) time.Duration {
 //
 // With [WithStore], there is none, and Sash returns nil: see [Limiter.Store].
 func (l *Limiter) Sash() *sash.Limiter { return l.limiter }
+
+// Store returns the store that [WithStore] has opened, nil if there is none. Its keys are those
+// of [Limiter.KeyFor].
+func (l *Limiter) Store() Store { return l.store }
 
 // Policies returns the policies in the order in which [New], or the latest
 // [Limiter.Reconfigure], was given them. If there is only one, without plans, its Limits are
@@ -100,19 +96,19 @@ func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
 	return p.Name, identity, true
 }
 
-// FoldsPaths reports whether l was given [WithPathFolding]. Adapters of routers that serve
-// several spellings of a path alike ask for it.
-func (l *Limiter) FoldsPaths() bool { return l.paths == route.Folded }
-
-// newSecret returns the cipher of fingerprints, with a random key that never leaves the process.
-func newSecret() cipher.Block {
-	var key [aes.BlockSize]byte
-	_, _ = rand.Read(key[:]) // never fails
-	secret, err := aes.NewCipher(key[:])
-	if err != nil {
-		panic(err) // a key of that length is right
+// cutStored returns the policy and the identity in a key of a store. p is nil if key is not one
+// of l's. If digest is true, identity is the digest of the identity.
+func (l *Limiter) cutStored(key string) (p *policy, identity string, digest bool) {
+	end := strings.IndexAny(key, storedIdentity+storedDigest)
+	if end < 0 {
+		return nil, "", false
 	}
-	return secret
+	for _, p := range l.table.Load().variants {
+		if p.storedName == key[:end] {
+			return p, key[end+1:], key[end] == storedDigest[0]
+		}
+	}
+	return nil, "", false
 }
 
 // limitsForStored is limitsFor of a key in a store. It returns none for a key that is not one of
@@ -129,24 +125,28 @@ func (l *Limiter) limitsForStored(key string) []sash.Limit {
 	return nil
 }
 
-// cutStored returns the policy and the identity in a key of a store. p is nil if key is not one
-// of l's. If digest is true, identity is the digest of the identity.
-func (l *Limiter) cutStored(key string) (p *policy, identity string, digest bool) {
-	end := strings.IndexAny(key, storedIdentity+storedDigest)
-	if end < 0 {
-		return nil, "", false
+// FoldsPaths reports whether l was given [WithPathFolding]. Adapters of routers that serve
+// several spellings of a path alike ask for it.
+func (l *Limiter) FoldsPaths() bool { return l.paths == route.Folded }
+
+// janitorInterval returns how often to sweep under t.
+func (l *Limiter) janitorInterval(t *table) time.Duration {
+	if l.sweepInterval != 0 {
+		return l.sweepInterval
 	}
-	for _, p := range l.table.Load().variants {
-		if p.storedName == key[:end] {
-			return p, key[end+1:], key[end] == storedDigest[0]
-		}
-	}
-	return nil, "", false
+	return t.sweepInterval()
 }
 
-// Store returns the store that [WithStore] has opened, nil if there is none. Its keys are those
-// of [Limiter.KeyFor].
-func (l *Limiter) Store() Store { return l.store }
+// newSecret returns the cipher of fingerprints, with a random key that never leaves the process.
+func newSecret() cipher.Block {
+	var key [aes.BlockSize]byte
+	_, _ = rand.Read(key[:]) // never fails
+	secret, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic(err) // a key of that length is right
+	}
+	return secret
+}
 
 // logPanics recovers from a panic of the observer, and logs it. It must be deferred.
 func logPanics(r *http.Request) {

@@ -8,23 +8,6 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// open opens the store of l.
-func (l *Limiter) open(t *table) (err error) {
-	keys := StoreKeys{LimitsFor: l.limitsForStored}
-	for _, p := range t.variants {
-		keys.Limits = append(keys.Limits, p.Limits)
-	}
-	if l.store, err = l.openStore(keys); err != nil {
-		return fmt.Errorf("httplimit: WithStore: %w", err)
-	}
-	if l.store == nil {
-		return fmt.Errorf("httplimit: WithStore: %w", errNoStore)
-	}
-	return nil
-}
-
-var errNoStore = errors.New("open returned neither a store nor an error")
-
 // New returns a limiter with every [Policy] among options. The error lists all faults
 // of all of them, and wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or
 // [sash.ErrNoLimit].
@@ -85,6 +68,32 @@ func (l *Limiter) sashOptions(t *table) []sash.Option {
 	return options
 }
 
+// open opens the store of l.
+func (l *Limiter) open(t *table) (err error) {
+	keys := StoreKeys{LimitsFor: l.limitsForStored}
+	for _, p := range t.variants {
+		keys.Limits = append(keys.Limits, p.Limits)
+	}
+	if l.store, err = l.openStore(keys); err != nil {
+		return fmt.Errorf("httplimit: WithStore: %w", err)
+	}
+	if l.store == nil {
+		return fmt.Errorf("httplimit: WithStore: %w", errNoStore)
+	}
+	return nil
+}
+
+var errNoStore = errors.New("open returned neither a store nor an error")
+
+// newCall returns a new *call.
+func (l *Limiter) newCall() any {
+	c := &call{Limiter: l, stripe: l.sections.stripe()}
+	if c.admission = (here{c}); l.store != nil {
+		c.admission = byStore{c}
+	}
+	return c
+}
+
 // KeyFor returns the key of r under the policy of that name, for the methods of
 // [Limiter.Sash] or of the store. It is the key under the Plan of r. ok is false if there is no
 // such policy, or if the identity cannot be told. KeyFor does not check the policy's Pattern and
@@ -118,13 +127,4 @@ func (l *Limiter) Close() error {
 		return l.store.Close()
 	}
 	return l.limiter.Close()
-}
-
-// newCall returns a new *call.
-func (l *Limiter) newCall() any {
-	c := &call{Limiter: l, stripe: l.sections.stripe()}
-	if c.admission = (here{c}); l.store != nil {
-		c.admission = byStore{c}
-	}
-	return c
 }

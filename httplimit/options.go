@@ -17,6 +17,12 @@ import (
 // says otherwise.
 type Option interface{ apply(*config) }
 
+func (p Policy) apply(c *config) { c.policies = append(c.policies, p) }
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
 // config is the options of one New.
 type config struct {
 	policies      []Policy
@@ -34,14 +40,30 @@ type config struct {
 	faults        []error
 }
 
+// headers tells which headers report quotas to clients.
+type headers struct {
+	standard   bool // RateLimit-Policy and RateLimit
+	xRateLimit bool // X-RateLimit-…
+	partition  bool // pk in the standard ones
+}
+
+// any reports whether any header reports quotas.
+func (h headers) any() bool { return h.standard || h.xRateLimit }
+
+// observed reports whether there is an observer.
+func (c *config) observed() bool { return len(c.observers) > 0 }
+
+// emit reports e to all observers.
+func (c *config) emit(e *Event) {
+	for _, observe := range c.observers {
+		observe(*e)
+	}
+}
+
 // fault records that an option is invalid.
 func (c *config) fault(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("httplimit: "+format+": %w", append(args, sash.ErrInvalidOption)...))
 }
-
-type optionFunc func(*config)
-
-func (f optionFunc) apply(c *config) { f(c) }
 
 // WithClock sets the clock of the limiter. The default is [sash.SystemClock].
 func WithClock(clock sash.Clock) Option {
@@ -93,6 +115,64 @@ func WithSash(options ...sash.Option) Option {
 			}
 		}
 		c.forSash = append(c.forSash, options...)
+	})
+}
+
+// WithStore lets a store decide, instead of a [sash.Limiter] in this process. So all processes
+// with the same policies share their counts. [New] calls open, and [Limiter.Close] closes the
+// store. With sashredis/httpstore:
+//
+//	httplimit.WithStore(httpstore.New(conn, sashredis.WithFallback(sashredis.FallbackDeny)))
+//
+// A policy is known to other processes by its Name. So Names tell apart the policies of all
+// limiters that share a store and its prefix. A new process may add, remove and reorder policies
+// while old ones run.
+//
+// # What is decided how
+//
+// Decisions, headers and events are the same as without a store, for the same counts. A request
+// costs
+//   - one call to the store for all policies with the same cost;
+//   - one more for each policy that is a shadow;
+//   - one more after the answer for each charge that changes then, which the client waits for;
+//   - as many again each time that it tries, if it waits in a [Queue];
+//   - if it is denied and costs differ, one more for each other cost.
+//
+// If the store does not answer, its fallback decides, and the request is answered accordingly. If
+// it denies whatever comes, as FallbackDeny does, no quota is exceeded: the answer is 503 with
+// Retry-After, and names no quota. The By and Err of [Event] and [Denial] tell of it. A client
+// cannot choose the fallback by hanging up, since the calls do not end with the context of the
+// request. They keep its values.
+//
+// A call that the store refuses as wrong denies the request, and it is answered 429 without
+// Retry-After. So watch Err: a fault in the configuration can look like a limit.
+//
+// # Clusters
+//
+// On a Redis cluster, the keys of one call must be in one slot, or the store refuses it. That
+// concerns requests that have several policies with the same cost. If their identities are the
+// same, such as the address of the client, give the store [HashTag]:
+//
+//	sashredis.WithHashTag(httplimit.HashTag)
+//
+// Otherwise, the function must return the same text for all keys of one request. If the
+// identities have something in common, that is the text: [Limiter.ParseKey] returns the identity
+// of a key. If they have nothing in common, such as an address and an API key, no such function
+// exists but a constant one, which puts all keys on one server. Then put these policies into
+// two limiters, one around the other. A request that the inner one denies stays charged to the
+// outer one.
+//
+// # Options
+//
+// Of the options of [WithSash], only [sash.WithLimitsFor] works with a store. [WithClock],
+// [WithSizeHint] and [WithSweepInterval] are refused, too: the time is the store's, and this
+// process has no table of keys.
+func WithStore(open func(StoreKeys) (Store, error)) Option {
+	return optionFunc(func(c *config) {
+		if open == nil {
+			c.fault("WithStore: open must not be nil")
+		}
+		c.openStore = open
 	})
 }
 
@@ -247,83 +327,6 @@ func configure(options []Option) (config, error) {
 	return c, errors.Join(c.faults...)
 }
 
-func (p Policy) apply(c *config) { c.policies = append(c.policies, p) }
-
-// checkPolicies records all faults of the policies, for the function of that name.
-func (c *config) checkPolicies(function string) {
-	c.checkQueues()
-	c.faults = append(c.faults, validatePolicies(function, c.policies, c.paths))
-}
-
-// checkQueues records that a Queue does not work with an option.
-func (c *config) checkQueues() {
-	queued := slices.ContainsFunc(c.policies, func(p Policy) bool { return p.Queue.Wait > 0 })
-	chargesDenied := slices.ContainsFunc(c.forSash, func(o sash.Option) bool {
-		return o != nil && internals.Inspect([]sash.Option{o}).ChargeDenied
-	})
-	if queued && chargesDenied {
-		c.fault("WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
-	}
-}
-
-// WithStore lets a store decide, instead of a [sash.Limiter] in this process. So all processes
-// with the same policies share their counts. [New] calls open, and [Limiter.Close] closes the
-// store. With sashredis/httpstore:
-//
-//	httplimit.WithStore(httpstore.New(conn, sashredis.WithFallback(sashredis.FallbackDeny)))
-//
-// A policy is known to other processes by its Name. So Names tell apart the policies of all
-// limiters that share a store and its prefix. A new process may add, remove and reorder policies
-// while old ones run.
-//
-// # What is decided how
-//
-// Decisions, headers and events are the same as without a store, for the same counts. A request
-// costs
-//   - one call to the store for all policies with the same cost;
-//   - one more for each policy that is a shadow;
-//   - one more after the answer for each charge that changes then, which the client waits for;
-//   - as many again each time that it tries, if it waits in a [Queue];
-//   - if it is denied and costs differ, one more for each other cost.
-//
-// If the store does not answer, its fallback decides, and the request is answered accordingly. If
-// it denies whatever comes, as FallbackDeny does, no quota is exceeded: the answer is 503 with
-// Retry-After, and names no quota. The By and Err of [Event] and [Denial] tell of it. A client
-// cannot choose the fallback by hanging up, since the calls do not end with the context of the
-// request. They keep its values.
-//
-// A call that the store refuses as wrong denies the request, and it is answered 429 without
-// Retry-After. So watch Err: a fault in the configuration can look like a limit.
-//
-// # Clusters
-//
-// On a Redis cluster, the keys of one call must be in one slot, or the store refuses it. That
-// concerns requests that have several policies with the same cost. If their identities are the
-// same, such as the address of the client, give the store [HashTag]:
-//
-//	sashredis.WithHashTag(httplimit.HashTag)
-//
-// Otherwise, the function must return the same text for all keys of one request. If the
-// identities have something in common, that is the text: [Limiter.ParseKey] returns the identity
-// of a key. If they have nothing in common, such as an address and an API key, no such function
-// exists but a constant one, which puts all keys on one server. Then put these policies into
-// two limiters, one around the other. A request that the inner one denies stays charged to the
-// outer one.
-//
-// # Options
-//
-// Of the options of [WithSash], only [sash.WithLimitsFor] works with a store. [WithClock],
-// [WithSizeHint] and [WithSweepInterval] are refused, too: the time is the store's, and this
-// process has no table of keys.
-func WithStore(open func(StoreKeys) (Store, error)) Option {
-	return optionFunc(func(c *config) {
-		if open == nil {
-			c.fault("WithStore: open must not be nil")
-		}
-		c.openStore = open
-	})
-}
-
 // checkStore records the options that do not work with a store.
 func (c *config) checkStore() {
 	if c.openStore == nil {
@@ -345,22 +348,19 @@ func (c *config) checkStore() {
 	}
 }
 
-// headers tells which headers report quotas to clients.
-type headers struct {
-	standard   bool // RateLimit-Policy and RateLimit
-	xRateLimit bool // X-RateLimit-…
-	partition  bool // pk in the standard ones
+// checkPolicies records all faults of the policies, for the function of that name.
+func (c *config) checkPolicies(function string) {
+	c.checkQueues()
+	c.faults = append(c.faults, validatePolicies(function, c.policies, c.paths))
 }
 
-// any reports whether any header reports quotas.
-func (h headers) any() bool { return h.standard || h.xRateLimit }
-
-// observed reports whether there is an observer.
-func (c *config) observed() bool { return len(c.observers) > 0 }
-
-// emit reports e to all observers.
-func (c *config) emit(e *Event) {
-	for _, observe := range c.observers {
-		observe(*e)
+// checkQueues records that a Queue does not work with an option.
+func (c *config) checkQueues() {
+	queued := slices.ContainsFunc(c.policies, func(p Policy) bool { return p.Queue.Wait > 0 })
+	chargesDenied := slices.ContainsFunc(c.forSash, func(o sash.Option) bool {
+		return o != nil && internals.Inspect([]sash.Option{o}).ChargeDenied
+	})
+	if queued && chargesDenied {
+		c.fault("WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
 	}
 }

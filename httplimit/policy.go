@@ -166,124 +166,6 @@ type Policy struct {
 	Shadow bool
 }
 
-// faults returns every fault of p. number counts the policies from 1.
-func (p *Policy) faults(number int, paths route.Paths) (faults []error) {
-	called := "policy " + strconv.Itoa(number)
-	if p.Name != "" {
-		called = "policy " + strconv.Quote(p.Name)
-	}
-	fault := func(wrapped error, format string, args ...any) {
-		faults = append(faults, fmt.Errorf("httplimit: %s: %s: %w", called, fmt.Sprintf(format, args...), wrapped))
-	}
-	if p.Name == "" {
-		fault(sash.ErrInvalidOption, "Name must not be empty")
-	}
-	if !fields.Printable(p.Name) {
-		fault(sash.ErrInvalidOption, "Name must be printable ASCII, got %q", p.Name)
-	}
-	if !fields.Printable(p.Unit) {
-		fault(sash.ErrInvalidOption, "Unit must be printable ASCII, got %q", p.Unit)
-	}
-	if p.Key == nil {
-		fault(sash.ErrInvalidOption, "Key must not be nil")
-	}
-	if err := route.Fault(p.Pattern, paths); err != nil {
-		fault(sash.ErrInvalidOption, "Pattern: %v", err)
-	}
-	if len(p.Limits) == 0 {
-		fault(sash.ErrNoLimit, "Limits must not be empty")
-	}
-	p.Queue.faults(fault)
-	for _, err := range internals.LimitFaults(p.deciding(p.Limits)) {
-		faults = append(faults, fmt.Errorf("httplimit: %s: %w", called, err))
-	}
-	p.planFaults(called, fault, func(err error) { faults = append(faults, err) })
-	return faults
-}
-
-// validatePolicies returns every fault of policies in one error. They were given to the function
-// of that name.
-func validatePolicies(function string, policies []Policy, paths route.Paths) error {
-	var faults []error
-	if len(policies) == 0 {
-		faults = append(faults, fmt.Errorf("httplimit: %s needs a Policy: %w", function, sash.ErrInvalidOption))
-	}
-	owner := map[string]int{}
-	for i := range policies {
-		p := &policies[i]
-		faults = append(faults, p.faults(i+1, paths)...)
-		for _, name := range quota.Names(p.Name, p.Limits, p.Plans) {
-			if first, taken := owner[name]; taken && name != "" && first != i+1 { // not another plan of p
-				faults = append(faults, fmt.Errorf("httplimit: policies %d and %d: both have a quota named %q: %w", first, i+1, name, sash.ErrInvalidOption))
-			}
-			owner[name] = i + 1
-		}
-	}
-	return errors.Join(faults...)
-}
-
-// A policy is a Policy in compiled form.
-type policy struct {
-	Policy
-	plans       map[string]*policy // p under each of its plans
-	number      int                // of the variant, which begins its keys
-	storedName  string             // begins its keys in a store
-	route       int                // index among the routes of the limiter
-	settles     bool               // whether a charge may change after the response
-	pace        sash.Limit         // the limit with the longest Window, which orders policies
-	quotas      []quota.Quota
-	policyField string // all quotas as in RateLimit-Policy, without pk
-}
-
-// newPolicy compiles a valid Policy.
-func newPolicy(p Policy, number, route int) *policy {
-	made := &policy{Policy: p, number: number, route: route}
-	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
-	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
-	made.quotas = quota.Of(p.Name, p.Limits, p.Unit)
-	for i, q := range made.quotas {
-		if i > 0 {
-			made.policyField += ", "
-		}
-		made.policyField += q.Policy
-	}
-	made.Limits = p.deciding(p.Limits)
-	return made
-}
-
-// deciding returns the limits by which p decides, given those of the policy or of a plan.
-func (p *Policy) deciding(limits []sash.Limit) []sash.Limit {
-	if p.Settle == nil {
-		return limits
-	}
-	return quota.WithCarriers(limits)
-}
-
-// quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not,
-// the key was given limits of its own, for example by [sash.Limiter.SetLimits], and the
-// quota is made for that limit.
-func (p *policy) quotaOf(l sash.Limit) (q *quota.Quota, own bool) {
-	for i := range p.quotas {
-		if q = &p.quotas[i]; q.Limit == l {
-			return q, true
-		}
-	}
-	for i := range p.quotas { // a limit that carries debts has the quota of the one that forgets them
-		if q = &p.quotas[i]; p.Settle != nil && quota.Carries(l, q.Limit) {
-			return q, true
-		}
-	}
-	return quota.New(l, p.Name, p.Unit), false
-}
-
-// cost returns the cost of r in units.
-func (p *policy) cost(r *http.Request) int64 {
-	if p.Cost == nil {
-		return 1
-	}
-	return p.Cost(r)
-}
-
 // A Queue lets requests wait that a [Policy] denies. A request waits until all its policies
 // admit it, and then goes on as if it had come then.
 //
@@ -335,45 +217,39 @@ type Queue struct {
 	RequestsPerClient int
 }
 
-// faults calls fault for each fault of q.
-func (q *Queue) faults(fault func(wrapped error, format string, args ...any)) {
-	if q.Wait < 0 {
-		fault(sash.ErrInvalidOption, "Queue: Wait must not be negative, got %v", q.Wait)
+// faults returns every fault of p. number counts the policies from 1.
+func (p *Policy) faults(number int, paths route.Paths) (faults []error) {
+	called := "policy " + strconv.Itoa(number)
+	if p.Name != "" {
+		called = "policy " + strconv.Quote(p.Name)
 	}
-	if q.Wait > 0 && q.Requests < 1 {
-		fault(sash.ErrInvalidOption, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
+	fault := func(wrapped error, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("httplimit: %s: %s: %w", called, fmt.Sprintf(format, args...), wrapped))
 	}
-	if q.Wait == 0 && (q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0) {
-		fault(sash.ErrInvalidOption, "Queue: Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set")
+	if p.Name == "" {
+		fault(sash.ErrInvalidOption, "Name must not be empty")
 	}
-	if q.RequestsEach < 0 {
-		fault(sash.ErrInvalidOption, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
+	if !fields.Printable(p.Name) {
+		fault(sash.ErrInvalidOption, "Name must be printable ASCII, got %q", p.Name)
 	}
-	if q.RequestsPerClient < 0 {
-		fault(sash.ErrInvalidOption, "Queue: RequestsPerClient must not be negative, got %d", q.RequestsPerClient)
+	if !fields.Printable(p.Unit) {
+		fault(sash.ErrInvalidOption, "Unit must be printable ASCII, got %q", p.Unit)
 	}
-}
-
-// perClient returns RequestsPerClient, or its default.
-func (q *Queue) perClient() int {
-	if q.RequestsPerClient > 0 {
-		return q.RequestsPerClient
+	if p.Key == nil {
+		fault(sash.ErrInvalidOption, "Key must not be nil")
 	}
-	return q.Requests - q.Requests/2
-}
-
-// queues reports whether a request that p denies may wait. A shadow denies none.
-func (p *policy) queues() bool { return p.Queue.Wait > 0 && !p.Shadow }
-
-// under returns p under the plan of r.
-func (p *policy) under(r *http.Request) *policy {
-	if p.Plan == nil {
-		return p
+	if err := route.Fault(p.Pattern, paths); err != nil {
+		fault(sash.ErrInvalidOption, "Pattern: %v", err)
 	}
-	if planned := p.plans[p.Plan(r)]; planned != nil {
-		return planned
+	if len(p.Limits) == 0 {
+		fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
-	return p
+	p.Queue.faults(fault)
+	for _, err := range internals.LimitFaults(p.deciding(p.Limits)) {
+		faults = append(faults, fmt.Errorf("httplimit: %s: %w", called, err))
+	}
+	p.planFaults(called, fault, func(err error) { faults = append(faults, err) })
+	return faults
 }
 
 // planFaults calls fault, or add with the whole error, for each fault of the plans of p, which
@@ -398,6 +274,46 @@ func (p *Policy) planFaults(called string, fault func(wrapped error, format stri
 	}
 }
 
+// faults calls fault for each fault of q.
+func (q *Queue) faults(fault func(wrapped error, format string, args ...any)) {
+	if q.Wait < 0 {
+		fault(sash.ErrInvalidOption, "Queue: Wait must not be negative, got %v", q.Wait)
+	}
+	if q.Wait > 0 && q.Requests < 1 {
+		fault(sash.ErrInvalidOption, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
+	}
+	if q.Wait == 0 && (q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0) {
+		fault(sash.ErrInvalidOption, "Queue: Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set")
+	}
+	if q.RequestsEach < 0 {
+		fault(sash.ErrInvalidOption, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
+	}
+	if q.RequestsPerClient < 0 {
+		fault(sash.ErrInvalidOption, "Queue: RequestsPerClient must not be negative, got %d", q.RequestsPerClient)
+	}
+}
+
+// validatePolicies returns every fault of policies in one error. They were given to the function
+// of that name.
+func validatePolicies(function string, policies []Policy, paths route.Paths) error {
+	var faults []error
+	if len(policies) == 0 {
+		faults = append(faults, fmt.Errorf("httplimit: %s needs a Policy: %w", function, sash.ErrInvalidOption))
+	}
+	owner := map[string]int{}
+	for i := range policies {
+		p := &policies[i]
+		faults = append(faults, p.faults(i+1, paths)...)
+		for _, name := range quota.Names(p.Name, p.Limits, p.Plans) {
+			if first, taken := owner[name]; taken && name != "" && first != i+1 { // not another plan of p
+				faults = append(faults, fmt.Errorf("httplimit: policies %d and %d: both have a quota named %q: %w", first, i+1, name, sash.ErrInvalidOption))
+			}
+			owner[name] = i + 1
+		}
+	}
+	return errors.Join(faults...)
+}
+
 // clonePolicies returns a copy of policies that shares no slice and no map with them.
 func clonePolicies(policies []Policy) []Policy {
 	policies = slices.Clone(policies)
@@ -409,4 +325,88 @@ func clonePolicies(policies []Policy) []Policy {
 		}
 	}
 	return policies
+}
+
+// deciding returns the limits by which p decides, given those of the policy or of a plan.
+func (p *Policy) deciding(limits []sash.Limit) []sash.Limit {
+	if p.Settle == nil {
+		return limits
+	}
+	return quota.WithCarriers(limits)
+}
+
+// A policy is a Policy in compiled form.
+type policy struct {
+	Policy
+	plans       map[string]*policy // p under each of its plans
+	number      int                // of the variant, which begins its keys
+	storedName  string             // begins its keys in a store
+	route       int                // index among the routes of the limiter
+	settles     bool               // whether a charge may change after the response
+	pace        sash.Limit         // the limit with the longest Window, which orders policies
+	quotas      []quota.Quota
+	policyField string // all quotas as in RateLimit-Policy, without pk
+}
+
+// newPolicy compiles a valid Policy.
+func newPolicy(p Policy, number, route int) *policy {
+	made := &policy{Policy: p, number: number, route: route}
+	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
+	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
+	made.quotas = quota.Of(p.Name, p.Limits, p.Unit)
+	for i, q := range made.quotas {
+		if i > 0 {
+			made.policyField += ", "
+		}
+		made.policyField += q.Policy
+	}
+	made.Limits = p.deciding(p.Limits)
+	return made
+}
+
+// under returns p under the plan of r.
+func (p *policy) under(r *http.Request) *policy {
+	if p.Plan == nil {
+		return p
+	}
+	if planned := p.plans[p.Plan(r)]; planned != nil {
+		return planned
+	}
+	return p
+}
+
+// cost returns the cost of r in units.
+func (p *policy) cost(r *http.Request) int64 {
+	if p.Cost == nil {
+		return 1
+	}
+	return p.Cost(r)
+}
+
+// queues reports whether a request that p denies may wait. A shadow denies none.
+func (p *policy) queues() bool { return p.Queue.Wait > 0 && !p.Shadow }
+
+// perClient returns RequestsPerClient, or its default.
+func (q *Queue) perClient() int {
+	if q.RequestsPerClient > 0 {
+		return q.RequestsPerClient
+	}
+	return q.Requests - q.Requests/2
+}
+
+// quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not,
+// the key was given limits of its own, for example by [sash.Limiter.SetLimits], and the
+// quota is made for that limit.
+func (p *policy) quotaOf(l sash.Limit) (q *quota.Quota, own bool) {
+	for i := range p.quotas {
+		if q = &p.quotas[i]; q.Limit == l {
+			return q, true
+		}
+	}
+	for i := range p.quotas { // a limit that carries debts has the quota of the one that forgets them
+		if q = &p.quotas[i]; p.Settle != nil && quota.Carries(l, q.Limit) {
+			return q, true
+		}
+	}
+	return quota.New(l, p.Name, p.Unit), false
 }

@@ -1,5 +1,44 @@
 package httplimit
 
+// report reports the outcomes of all takes to the observer.
+func (c *call) report(allowed bool) {
+	c.reportMissed()
+	for i := range c.takes {
+		t := &c.takes[i]
+		c.observe(t, c.outcome(t, allowed))
+	}
+}
+
+// outcome returns the outcome of t in a call that is allowed or not.
+func (c *call) outcome(t *take, allowed bool) Outcome {
+	switch {
+	case !t.decision.Allowed && t.Shadow:
+		return Denied
+	case !t.decision.Allowed:
+		return c.refused()
+	case !allowed:
+		return Withheld
+	}
+	return Admitted
+}
+
+// refused returns the outcome of a call that is not allowed.
+func (c *call) refused() Outcome {
+	if c.abandoned {
+		return Abandoned
+	}
+	return Denied
+}
+
+// reportMissed reports the shadows that could not decide the call.
+func (c *call) reportMissed() {
+	all := c.missed
+	c.missed = nil
+	for _, m := range all {
+		c.observe(&take{policy: m.policy}, m.outcome)
+	}
+}
+
 // observe reports the outcome of a take.
 func (c *call) observe(t *take, outcome Outcome) {
 	if !c.observed() {
@@ -44,43 +83,4 @@ func (c *call) identify(e *Event, t *take, outcomes outcomeSet) {
 	if c.eventFields.identities&outcomes != 0 {
 		e.Identity = t.copyIdentity()
 	}
-}
-
-// reportMissed reports the shadows that could not decide the call.
-func (c *call) reportMissed() {
-	all := c.missed
-	c.missed = nil
-	for _, m := range all {
-		c.observe(&take{policy: m.policy}, m.outcome)
-	}
-}
-
-// report reports the outcomes of all takes to the observer.
-func (c *call) report(allowed bool) {
-	c.reportMissed()
-	for i := range c.takes {
-		t := &c.takes[i]
-		c.observe(t, c.outcome(t, allowed))
-	}
-}
-
-// outcome returns the outcome of t in a call that is allowed or not.
-func (c *call) outcome(t *take, allowed bool) Outcome {
-	switch {
-	case !t.decision.Allowed && t.Shadow:
-		return Denied
-	case !t.decision.Allowed:
-		return c.refused()
-	case !allowed:
-		return Withheld
-	}
-	return Admitted
-}
-
-// refused returns the outcome of a call that is not allowed.
-func (c *call) refused() Outcome {
-	if c.abandoned {
-		return Abandoned
-	}
-	return Denied
 }

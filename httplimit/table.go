@@ -35,6 +35,15 @@ type table struct {
 // A variant names a policy under one plan. The empty plan is the policy's own Limits.
 type variant struct{ policy, plan string }
 
+// stored returns how a key in a store begins that belongs to v. It is the same in all
+// processes. A Name and the name of a plan are printable, so no two variants begin alike.
+func (v variant) stored() string {
+	if v.plan == "" {
+		return v.policy
+	}
+	return v.policy + storedPlan + v.plan
+}
+
 // newTable compiles valid policies. former is the table that the new one is to replace; nil for
 // none. A variant that is in both has the same number in both, and so keeps its keys. No other
 // number is used twice. So a policy that was taken away and comes again begins anew, even if
@@ -149,15 +158,6 @@ func (t *table) sweepInterval() time.Duration {
 		}
 	}
 	return internals.SweepInterval(longest)
-}
-
-// stored returns how a key in a store begins that belongs to v. It is the same in all
-// processes. A Name and the name of a plan are printable, so no two variants begin alike.
-func (v variant) stored() string {
-	if v.plan == "" {
-		return v.policy
-	}
-	return v.policy + storedPlan + v.plan
 }
 
 // refusal returns why sash.Limiter.Reconfigure of the limiter below is refused; nil if it is not.
