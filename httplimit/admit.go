@@ -88,13 +88,13 @@ func (c *call) undo() {
 // admitShadows charges each shadow by itself if the call is admitted: a shadow that denies stops no
 // other one. If the call is denied, it asks what they would have said, which only observers want to
 // know.
-func (c *call) admitShadows(allowed bool) {
+func (c *call) admitShadows() {
 	for i := c.enforced; i < len(c.takes); i++ {
 		one := c.takes[i : i+1]
 		switch {
-		case allowed && one[0].settles:
+		case c.allowed && one[0].settles:
 			c.admission.charge(one, reserving)
-		case allowed:
+		case c.allowed:
 			c.admission.charge(one, final)
 		case c.observed():
 			c.admission.look(one)

@@ -23,6 +23,7 @@ type call struct {
 	admission admission
 	takes     []take // of the enforced policies, then of the shadows
 	enforced  int    // number of takes of enforced policies
+	allowed   bool   // whether these admit it
 	keys      []byte // keys of all takes, one after the other
 	identity  []byte // of the latest take
 	names     []string
@@ -134,15 +135,14 @@ func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
 		return 0, false
 	}
-	long := len(c.identity) > maxIdentity
-	c.keys = appendKeyPrefix(c.keys, p.number, long)
-	body = len(c.keys)
-	if long {
-		digest := sha256.Sum256(c.identity)
-		c.keys = append(c.keys, digest[:]...)
-	} else {
-		c.keys = append(c.keys, c.identity...)
+	identity, form := c.identity, whole
+	if len(identity) > maxIdentity {
+		digest := sha256.Sum256(identity)
+		identity, form = digest[:], digested
 	}
+	c.keys = appendKeyPrefix(c.keys, p.number, form)
+	body = len(c.keys)
+	c.keys = append(c.keys, identity...)
 	return body, true
 }
 

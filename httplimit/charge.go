@@ -82,10 +82,9 @@ func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Reques
 		return
 	}
 	rec := &recorder{ResponseWriter: w, ctx: r.Context()}
-	returned := false
-	defer func() { c.Settle(rec.response(r, returned)) }()
+	defer func() { c.Settle(rec.response(r)) }()
 	rec.serve(next, r, c.Context(rec.ctx))
-	returned = true
+	rec.returned = true
 }
 
 // A Charge is what a request is charged under one policy. Its methods let the handler of the

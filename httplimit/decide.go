@@ -67,7 +67,8 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 		v.Outcome = Unidentified
 		return
 	}
-	c.admitShadows(d.Allowed)
+	c.allowed = d.Allowed
+	c.admitShadows()
 	// The call is decided. The rest only reports it.
 	if !d.Allowed || c.headers.any() || c.observed() {
 		c.decideEach(d)
@@ -77,7 +78,7 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	}
 	c.end() // observers may take their time
 	if c.observed() {
-		c.report(d.Allowed)
+		c.report()
 	}
 	c.setHeaders(h, &v.Denial)
 	if d.Allowed {

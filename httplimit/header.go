@@ -24,9 +24,7 @@ func (c *call) setHeaders(h http.Header, denial *Denial) {
 		}
 	}
 	if c.headers.standard && limited {
-		empty := len(h) == 0
-		fields.AddToList(h, fields.RateLimitPolicy, c.rateLimitPolicyValue(), empty)
-		fields.AddToList(h, fields.RateLimit, c.rateLimitValue(), empty)
+		fields.AddRateLimit(h, c.rateLimitPolicyValue(), c.rateLimitValue())
 	}
 	if c.headers.xRateLimit && limited {
 		c.setXRateLimit(h)

@@ -6,31 +6,41 @@ import (
 	"strings"
 )
 
-// appendKeyPrefix appends the prefix with which every key of the sash.Limiter begins.
-// It is a varint: twice the number of the policy, plus 1 if the identity was too long
-// and is replaced by its digest. No varint is a prefix of another one. So no key of one
-// policy is a key of another policy, and no digest is taken for an identity.
-func appendKeyPrefix(key []byte, policy int, digest bool) []byte {
+// A keyForm tells what a key has of an identity.
+type keyForm uint8
+
+const (
+	foreign  keyForm = iota // nothing: the key is not one of the limiter's
+	whole                   // the identity
+	digested                // its digest, since it was too long
+)
+
+// appendKeyPrefix appends the prefix with which every key of the sash.Limiter begins. It is a varint:
+// twice the number of the policy, plus 1 in front of a digest. No varint is a prefix of another one. So
+// no key of one policy is a key of another policy, and no digest is taken for an identity.
+func appendKeyPrefix(key []byte, policy int, form keyForm) []byte {
 	n := uint64(policy) << 1
-	if digest {
+	if form == digested {
 		n |= 1
 	}
 	return binary.AppendUvarint(key, n)
 }
 
-// cutKeyPrefix cuts the prefix off a key. ok is false if key does not begin with a
-// prefix that appendKeyPrefix makes. If digest is true, identity is the digest of the
-// identity.
-func cutKeyPrefix(key string) (policy int, identity string, digest, ok bool) {
+// cutKeyPrefix returns the number of the policy in a key of the sash.Limiter, and the identity or its
+// digest.
+func cutKeyPrefix(key string) (policy int, identity string, form keyForm) {
 	var n uint64
 	for i := 0; i < len(key) && i < binary.MaxVarintLen32; i++ {
 		n |= uint64(key[i]&0x7f) << (7 * i)
-		if key[i] < 0x80 {
-			shortest := key[i] > 0 || i == 0
-			return int(n >> 1), key[i+1:], n&1 != 0, shortest && n>>1 <= math.MaxInt32
+		if key[i] >= 0x80 {
+			continue
 		}
+		if form = whole + keyForm(n&1); key[i] == 0 && i > 0 || n>>1 > math.MaxInt32 {
+			form = foreign // appendKeyPrefix writes the shortest varint, of a number that is not so large
+		}
+		return int(n >> 1), key[i+1:], form
 	}
-	return 0, "", false, false
+	return 0, "", foreign
 }
 
 // The bytes after the names of the policy and of the plan in a key of a store. No name contains
@@ -42,10 +52,11 @@ const (
 )
 
 // storedKey returns the key in a store of a key under p. It begins with the names of the policy
-// and of the plan, which are the same in all processes, and not with a number. It shares no memory with key.
+// and of the plan, which are the same in all processes, and not with a number. It shares no memory
+// with key.
 func (p *policy) storedKey(key string) string {
-	_, identity, digest, _ := cutKeyPrefix(key)
-	if digest {
+	_, identity, form := cutKeyPrefix(key)
+	if form == digested {
 		return p.storedName + storedDigest + identity
 	}
 	return p.storedName + storedIdentity + identity

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,45 +80,30 @@ func (l *Limiter) Policies() []Policy {
 // [sash.WithLimitsFor] and [sash.WithObserver]. ok is false if key is not one of l's,
 // or if its identity was longer than 128 bytes, since the key then holds only a digest.
 func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
-	if l.openStore != nil {
-		p, identity, digest := l.cutStored(key)
-		if p == nil || digest {
-			return "", "", false
-		}
-		return p.Name, identity, true
-	}
-	number, identity, digest, ok := cutKeyPrefix(key)
-	p := l.table.Load().byNumber[number]
-	if !ok || digest || p == nil {
+	p, identity, form := l.cutKey(key)
+	if form != whole {
 		return "", "", false
 	}
 	return p.Name, identity, true
 }
 
-// cutStored returns the policy and the identity in a key of a store. p is nil if key is not one
-// of l's. If digest is true, identity is the digest of the identity.
-func (l *Limiter) cutStored(key string) (p *policy, identity string, digest bool) {
-	end := strings.IndexAny(key, storedIdentity+storedDigest)
-	if end < 0 {
-		return nil, "", false
+// cutKey returns the policy of a key, and the identity or its digest. p is nil if the key is foreign.
+func (l *Limiter) cutKey(key string) (p *policy, identity string, form keyForm) {
+	t := l.table.Load()
+	if l.openStore != nil {
+		return t.cutStoredKey(key)
 	}
-	for _, p := range l.table.Load().variants {
-		if p.storedName == key[:end] {
-			return p, key[end+1:], key[end] == storedDigest[0]
-		}
-	}
-	return nil, "", false
+	return t.cutKey(key)
 }
 
-// limitsForStored is limitsFor of a key in a store. It returns none for a key that is not one of
-// l's.
+// limitsForStored is limitsFor of a key in a store. It returns none for a foreign key.
 func (l *Limiter) limitsForStored(key string) []sash.Limit {
 	if l.ownLimitsFor != nil {
 		if limits := l.ownLimitsFor(key); len(limits) > 0 {
 			return limits
 		}
 	}
-	if p, _, _ := l.cutStored(key); p != nil {
+	if p, _, _ := l.cutKey(key); p != nil {
 		return p.Limits
 	}
 	return nil

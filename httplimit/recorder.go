@@ -23,6 +23,7 @@ type recorder struct {
 	status      int             // that the client was sent; 0: none
 	bytes       int64           // of the body that were written
 	writeFailed bool
+	returned    bool         // whether the handler has returned, and has not panicked
 	body        *requestBody // nil: the request has none
 }
 
@@ -88,17 +89,16 @@ func (rec *recorder) intact() bool {
 	return !rec.writeFailed && rec.connected() && rec.body.intact()
 }
 
-// response returns what the client was sent. returned tells whether the handler has
-// returned, and has not panicked.
-func (rec *recorder) response(r *http.Request, returned bool) Response {
-	if returned && ofNetHTTP(rec.ResponseWriter) {
+// response returns what the client was sent, once the handler has ended.
+func (rec *recorder) response(r *http.Request) Response {
+	if rec.returned && ofNetHTTP(rec.ResponseWriter) {
 		rec.noteStatus(http.StatusOK) // if the handler has written none
 	}
 	sent := rec.bytes
 	if r.Method == http.MethodHead || rec.status == http.StatusNoContent || rec.status == http.StatusNotModified {
 		sent = 0 // net/http drops what is written; a writer in between may not say so
 	}
-	intact, seen := returned && rec.intact(), rec.status != 0
+	intact, seen := rec.returned && rec.intact(), rec.status != 0
 	return Response{
 		Status:    rec.status,
 		Bytes:     sent,

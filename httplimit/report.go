@@ -1,22 +1,22 @@
 package httplimit
 
 // report reports the outcomes of all takes to the observer.
-func (c *call) report(allowed bool) {
+func (c *call) report() {
 	c.reportMissed()
 	for i := range c.takes {
 		t := &c.takes[i]
-		c.observe(t, c.outcome(t, allowed))
+		c.observe(t, c.outcome(t))
 	}
 }
 
-// outcome returns the outcome of t in a call that is allowed or not.
-func (c *call) outcome(t *take, allowed bool) Outcome {
+// outcome returns the outcome of t.
+func (c *call) outcome(t *take) Outcome {
 	switch {
 	case !t.decision.Allowed && t.Shadow:
 		return Denied
 	case !t.decision.Allowed:
 		return c.refused()
-	case !allowed:
+	case !c.allowed:
 		return Withheld
 	}
 	return Admitted

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -126,16 +127,12 @@ func (t *table) limitsFor(key string) []sash.Limit {
 	if t.gone(key) {
 		return []sash.Limit{sash.Unlimited()}
 	}
-	var p *policy
-	if number, _, _, ok := cutKeyPrefix(key); ok {
-		p = t.byNumber[number]
-	}
 	if t.own != nil {
 		if limits := t.own(key); len(limits) > 0 {
 			return limits
 		}
 	}
-	if p != nil && p != t.base {
+	if p, _, _ := t.cutKey(key); p != nil && p != t.base {
 		return p.Limits
 	}
 	return nil
@@ -143,8 +140,31 @@ func (t *table) limitsFor(key string) []sash.Limit {
 
 // gone reports whether key is one of a policy, or plan, that was taken away.
 func (t *table) gone(key string) bool {
-	number, _, _, ok := cutKeyPrefix(key)
-	return ok && t.byNumber[number] == nil && number < t.next
+	number, _, form := cutKeyPrefix(key)
+	return form != foreign && t.byNumber[number] == nil && number < t.next
+}
+
+// cutKey returns the policy of a key of the sash.Limiter, and the identity or its digest. p is nil if
+// the key is foreign, as one of a policy that was taken away is.
+func (t *table) cutKey(key string) (p *policy, identity string, form keyForm) {
+	number, identity, form := cutKeyPrefix(key)
+	if p = t.byNumber[number]; p == nil || form == foreign {
+		return nil, "", foreign
+	}
+	return p, identity, form
+}
+
+// cutStoredKey is cutKey of a key in a store.
+func (t *table) cutStoredKey(key string) (p *policy, identity string, form keyForm) {
+	end := strings.IndexAny(key, storedIdentity+storedDigest)
+	i := slices.IndexFunc(t.variants, func(p *policy) bool { return end >= 0 && p.storedName == key[:end] })
+	if i < 0 {
+		return nil, "", foreign
+	}
+	if form = whole; key[end] == storedDigest[0] {
+		form = digested
+	}
+	return t.variants[i], key[end+1:], form
 }
 
 // sweepInterval returns how often to sweep, if the caller has not said. That is the default of

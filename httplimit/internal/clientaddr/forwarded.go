@@ -31,44 +31,36 @@ func cutLastForwarded(line string) (before, element string, found bool) {
 // several, or if its value is no address, such as unknown or _hidden.
 func parseForwarded(element string) (addr netip.Addr, zone string, ok bool) {
 	seen := false
-	for rest, more := element, true; more; {
-		var name, value string
-		if name, value, rest, more, ok = cutPair(rest); !ok {
-			return addr, "", false
+	for rest := element; ; rest = rest[1:] { // behind a semicolon
+		name, value, after, ok := cutPair(rest)
+		if ok && strings.EqualFold(name, "for") {
+			addr, zone, ok = parseNode(value, isNodePort)
+			ok, seen = ok && !seen, true
 		}
-		if !strings.EqualFold(name, "for") {
-			continue
-		}
-		if seen {
-			return addr, "", false
-		}
-		seen = true
-		if addr, zone, ok = parseNode(value, isNodePort); !ok {
-			return addr, "", false
+		if rest = after; !ok || rest == "" {
+			return addr, zone, ok && seen
 		}
 	}
-	return addr, zone, seen
 }
 
-// cutPair cuts the first name=value off an element, and reports whether more follow. A
-// quoted value loses its quotes. Escapes in it stay, since no address needs them.
-func cutPair(s string) (name, value, rest string, more, ok bool) {
+// cutPair cuts the first name=value off an element. rest is empty, or begins with the semicolon before
+// the next. A quoted value loses its quotes. Escapes in it stay, since no address needs them.
+func cutPair(s string) (name, value, rest string, ok bool) {
 	name, s, ok = strings.Cut(fields.Trim(s), "=")
 	if !ok || !fields.IsToken(name) {
-		return "", "", "", false, false
+		return "", "", "", false
 	}
 	if strings.HasPrefix(s, `"`) {
 		end := fields.ClosingQuote(s)
 		if end < 0 {
-			return "", "", "", false, false
+			return "", "", "", false
 		}
-		value, s = s[1:end], fields.Trim(s[end+1:])
-		rest, more = strings.CutPrefix(s, ";")
-		return name, value, rest, more, more || s == ""
+		value, rest = s[1:end], fields.Trim(s[end+1:])
+		return name, value, rest, rest == "" || rest[0] == ';'
 	}
-	value, rest, more = strings.Cut(s, ";")
-	value = fields.Trim(value)
-	return name, value, rest, more, fields.IsToken(value) || isBareAddress(name, value)
+	value, _, _ = strings.Cut(s, ";")
+	rest, value = s[len(value):], fields.Trim(value)
+	return name, value, rest, fields.IsToken(value) || isBareAddress(name, value)
 }
 
 // isBareAddress reports whether a value is an address that should have been quoted.

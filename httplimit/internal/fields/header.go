@@ -20,15 +20,21 @@ const (
 	XRateLimitReset     = "X-Ratelimit-Reset"
 )
 
-// AddToList adds a line to a header that is a list. A limiter around this one may have
-// written to it before. empty reports whether h was empty, which saves the lookup.
-func AddToList(h http.Header, name string, line []string, empty bool) {
-	if !empty {
-		if before := h[name]; len(before) > 0 {
-			line = append(slices.Clip(before), line...)
-		}
+// AddRateLimit adds a line to each of RateLimitPolicy and RateLimit, which are lists. A limiter around
+// this one may have written to them before.
+func AddRateLimit(h http.Header, policy, left []string) {
+	if len(h) > 0 { // most headers are empty, which saves the look-ups
+		policy, left = joined(h[RateLimitPolicy], policy), joined(h[RateLimit], left)
 	}
-	h[name] = line
+	h[RateLimitPolicy], h[RateLimit] = policy, left
+}
+
+// joined returns the lines before and then line, in memory of their own if there are both.
+func joined(before, line []string) []string {
+	if len(before) == 0 {
+		return line
+	}
+	return append(slices.Clip(before), line...)
 }
 
 // A Buffer provides the memory for the headers of the next responses: text for

@@ -44,7 +44,7 @@ func Printable(s string) bool {
 // Boolean true.
 func cutParameter(s string) (name, value, rest string, ok bool) {
 	end := 0
-	for end < len(s) && isKeyByte(s[end], end == 0) {
+	for end < len(s) && (startsKey(s[end]) || end > 0 && continuesKey(s[end])) {
 		end++
 	}
 	name, rest = s[:end], s[end:]
@@ -55,14 +55,12 @@ func cutParameter(s string) (name, value, rest string, ok bool) {
 	return name, value, rest, ok && name != ""
 }
 
-// isKeyByte reports whether c may stand in the name of a parameter, as the first
-// character or as a later one.
-func isKeyByte(c byte, first bool) bool {
-	if 'a' <= c && c <= 'z' || c == '*' {
-		return true
-	}
-	return !first && ('0' <= c && c <= '9' || c == '_' || c == '-' || c == '.')
-}
+// startsKey reports whether the name of a parameter may begin with c.
+func startsKey(c byte) bool { return 'a' <= c && c <= 'z' || c == '*' }
+
+// continuesKey reports whether c may stand in the name of a parameter behind its first character, but
+// may not begin it.
+func continuesKey(c byte) bool { return '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' }
 
 // cutItem cuts off the bare item at the beginning of s.
 func cutItem(s string) (item, rest string, ok bool) {
