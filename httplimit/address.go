@@ -26,15 +26,15 @@ import (
 // The identity cannot be told if an element that is read is no address: an empty one, a
 // host name, "unknown". ByAddress does not skip such an element, and does not guess.
 //
-// Clients of this machine, whose connections have no addresses, are one client together: those
-// of a Unix socket, and those of bufconn or [net.Pipe] in tests. If one of them is a proxy, give
-// [TrustUnixSocket], or all its clients share one quota. If any proxy is trusted, the identity of
-// a connection without an address cannot be told.
+// Clients of this machine, whose connections have no addresses, are one client together: through a Unix
+// socket, and through bufconn or [net.Pipe] in tests. If one of them is a proxy, give [TrustUnixSocket],
+// or all its clients share one quota. If any proxy is trusted, the identity of a connection without an
+// address cannot be told.
 //
 // Addresses are keyed as follows. Ports are ignored.
 //
 //   - IPv4 clients are keyed by the whole address; see [IPv4Prefix].
-//   - IPv4-mapped addresses and those of 64:ff9b::/96 (RFC 6052) are keyed by the IPv4
+//   - IPv4-mapped addresses and addresses of 64:ff9b::/96 (RFC 6052) are keyed by the IPv4
 //     address in them.
 //   - IPv6 clients are keyed by their /64, since each has that many addresses; see
 //     [IPv6Prefix].
@@ -50,7 +50,7 @@ func ByAddress(options ...AddressOption) KeyFunc {
 }
 
 // ByAddressOf keys requests by the address that a function finds, such as one that an
-// outer handler has put into the context, or that of the PROXY protocol. The text is
+// outer handler has put into the context, or one from the PROXY protocol. The text is
 // read as [ByAddress] reads RemoteAddr, with or without a port, and keyed in the same
 // way.
 //
@@ -92,8 +92,7 @@ func applied(name string, options []AddressOption) *addresses {
 // request is believed, so name no other network. An IPv4 network is given as such or as
 // IPv4-mapped. Given again, TrustProxies adds networks.
 //
-// It panics if a network is so wide that it must hold clients, each of which could then
-// name any address:
+// It panics if a network is so wide that it must hold clients, as each could then name any address:
 //
 //   - IPv4 wider than /8
 //   - public IPv6 (2000::/3) wider than /16
@@ -104,7 +103,7 @@ func TrustProxies(networks ...netip.Prefix) AddressOption { return clientaddr.Tr
 
 // TrustHops trusts a number of proxies, at least 1, whatever their addresses: the one
 // that connects to the server, the one that connects to that, and so on. It is for
-// proxies of which only the number is known, such as those of a hosting platform.
+// proxies whose number alone is known, such as the proxies of a hosting platform.
 //
 // The client is then the address at that place of X-Forwarded-For, or of Forwarded
 // under [ReadForwarded], counted from the right. The places right of it are counted and
@@ -156,5 +155,5 @@ func IPv6Prefix(bits int) AddressOption { return clientaddr.IPv6Prefix(bits) }
 // [ByAddressOf], in text, to show it to people: "203.0.113.7", "2001:db8::/64" or
 // "fe80::1%eth0". The length of a network is given in whole bytes, so a /20 is shown as a
 // /24 whose last bits are 0. ok is false if identity is not of that form. Other
-// identities may be so by chance: ask only for those of policies that are keyed by address.
+// identities may be so by chance: ask only for identities under policies that are keyed by address.
 func AddressOfIdentity(identity string) (address string, ok bool) { return clientaddr.Text(identity) }

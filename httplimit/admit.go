@@ -4,8 +4,8 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// admit charges all enforced takes, or none. The takes of one cost are charged at one instant, then
-// those of the next cost.
+// admit charges all enforced takes, or none. The takes of one cost are charged at one instant, and then
+// the takes of the next cost.
 func (c *call) admit() (d sash.Decision) {
 	takes, how := c.takes[:c.enforced], final
 	if c.slept {
@@ -33,7 +33,7 @@ func (c *call) admit() (d sash.Decision) {
 // enforced take.
 func (c *call) attempt() sash.Decision {
 	for i := range c.takes[:c.enforced] {
-		t := &c.takes[i]
+		t := &c.takes[i] // forget what an earlier attempt has left
 		t.reserved, t.reservation, t.nextKnown, t.decided = false, reservation{}, false, false
 	}
 	d := c.admit()
@@ -96,7 +96,7 @@ func (c *call) admitShadows() {
 			c.admission.charge(one, reserving)
 		case c.allowed:
 			c.admission.charge(one, final)
-		case c.observed():
+		case c.observed(): // or it is of no use
 			c.admission.look(one)
 		}
 	}

@@ -30,6 +30,7 @@ func (c byStore) ask(ask func(context.Context, []string, int64) StoreDecision, t
 			keys = append(keys, t.storedKey)
 		}
 	}
+	// A client that hangs up must not end the call, or it could choose the fallback.
 	answer := ask(context.WithoutCancel(c.ctx), keys, takes[0].cost)
 	ensureRetryAfter(&answer.Decision)
 	each := answer.Keys

@@ -80,16 +80,15 @@ func (c *call) startOver() {
 	c.keys, c.names = c.keys[:0], c.names[:0]
 }
 
-// begin begins a section, in which the limits are those of the call's table. It reports false,
-// and has not begun one, if the call must start over, since that is not the limiter's table any
-// more.
+// begin begins a section, in which the limits are as in the call's table. It reports false, and has not
+// begun one, if the limiter has another table by now: the call must start over.
 //
 // The first of the two methods that it consists of is inlined.
 func (c *call) begin() bool { return c.tryBegin() || c.beginLater() }
 
 // tryBegin counts c, and then begins a section if it can.
 func (c *call) tryBegin() bool {
-	c.stripe.Add(1)
+	c.stripe.Add(1) // before the look: a Reconfigure that closes the sections meanwhile waits for c
 	c.within = c.sections.opened.Load() == c.table
 	return c.within
 }
@@ -102,6 +101,7 @@ func (c *call) tryBegin() bool {
 func (c *call) beginLater() bool {
 	const rounds = 10
 	for range rounds {
+		// Reconfigure waits until c is counted no more. Only then does it open the sections again.
 		c.stripe.Add(-1)
 		c.sections.wait()
 		if c.Limiter.table.Load() != c.table {
@@ -135,7 +135,7 @@ func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
 		return 0, false
 	}
-	identity, form := c.identity, whole
+	identity, form := c.identity, whole // the call keeps the identity itself, for events
 	if len(identity) > maxIdentity {
 		digest := sha256.Sum256(identity)
 		identity, form = digest[:], digested

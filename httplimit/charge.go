@@ -8,7 +8,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// Charges are the charges of one admitted request that its response may change: those of
+// Charges are the charges of one admitted request that its response may change: under
 // policies with Charge, ChargeUncertain or Settle. All methods may be called on nil, which is
 // no charges. They are safe for concurrent use.
 type Charges struct {
@@ -22,8 +22,8 @@ type Charges struct {
 // chargesKey is the key of the innermost chargesContext of a request.
 type chargesKey struct{}
 
-// A chargesContext is a context with Charges. The context in it may have those of limiters
-// around.
+// A chargesContext is a context with Charges. The context in it may have the Charges of
+// limiters around.
 type chargesContext struct {
 	context.Context
 	charges *Charges
@@ -64,6 +64,7 @@ func (c *Charges) Settle(r Response) {
 	if c == nil {
 		return
 	}
+	// A transport may see a response end in several ways, and settle at each.
 	c.settled.Do(func() {
 		r.Request = c.request
 		for i := range c.all {
@@ -82,6 +83,7 @@ func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Reques
 		return
 	}
 	rec := &recorder{ResponseWriter: w, ctx: r.Context()}
+	// Also if next panics, or ends its goroutine. Then it has not returned, and its response is uncertain.
 	defer func() { c.Settle(rec.response(r)) }()
 	rec.serve(next, r, c.Context(rec.ctx))
 	rec.returned = true
@@ -110,7 +112,7 @@ type Charge struct {
 
 // ChargeOf returns the charge of a request under the policy of that name, for the handler of
 // the request, whose context ctx is. It returns nil if the policy does not apply to the
-// request, or if its Settle is nil. A misspelt name is that of no policy, so it returns nil, too.
+// request, or if its Settle is nil. No policy has a misspelt name, so it returns nil, too.
 //
 //	httplimit.ChargeOf(r.Context(), "tokens").Commit(usage.TotalTokens)
 func ChargeOf(ctx context.Context, policy string) *Charge {
@@ -180,7 +182,7 @@ func (l *Limiter) settle(c *Charge, r Response) {
 		}
 		return
 	}
-	if cost < c.estimate {
+	if cost < c.estimate { // units are back that others wait for
 		l.waits.notify(c.key)
 	}
 	c.event.Cost = cost
@@ -195,7 +197,7 @@ func (l *Limiter) settle(c *Charge, r Response) {
 // costOf returns what the request has cost under the policy of c, and whether its handler has said
 // so by itself.
 func (l *Limiter) costOf(c *Charge, r *Response) (cost int64, said bool) {
-	c.mu.Lock()
+	c.mu.Lock() // the handler may have left goroutines behind, which still call Add
 	said, cost, more := c.said, c.units, c.more
 	c.mu.Unlock()
 	if !said {

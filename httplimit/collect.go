@@ -89,7 +89,7 @@ func (c *call) addShadowTake(p *policy, r *http.Request) {
 			c.handlePanic(r, fault)
 		}
 	}()
-	if !c.addTake(p, r) {
+	if !c.addTake(p, r) { // it passes without a charge
 		c.miss(p, Unidentified)
 	}
 }
@@ -101,7 +101,7 @@ func (c *call) handlePanic(r *http.Request, fault any) {
 	if fault == http.ErrAbortHandler {
 		panic(fault)
 	}
-	p := c.running
+	p := c.running // nil: an observer or the store has panicked, and no event tells it
 	logPanic(r, p, fault)
 	if c.running = nil; p == nil {
 		return

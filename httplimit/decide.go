@@ -17,7 +17,7 @@ type Verdict struct {
 	// It names none in two cases: the store of [WithStore] denies it since it cannot decide, or
 	// [Limiter.Reconfigure] has taken away all policies of a request that is Abandoned.
 	Denial Denial
-	// Charges are those of the request that its response may change. They are nil if there
+	// Charges are what the request was charged and its response may change. They are nil if there
 	// are none, and then none of their methods does anything.
 	Charges *Charges
 }
@@ -101,7 +101,7 @@ func (c *call) admitUnderOneTable(r *http.Request) (d sash.Decision, identified 
 			return d, false
 		}
 		// The functions of the policies have run outside of a section, so that none of them keeps
-		// Reconfigure waiting. In it, the limits are those of these policies.
+		// Reconfigure waiting. Within it, these policies are in force.
 		if c.within || c.tryBegin() || c.beginLater() {
 			if c.place == 0 && (!c.mayQueue || !c.mayWait()) {
 				return c.admit(), true
@@ -114,8 +114,8 @@ func (c *call) admitUnderOneTable(r *http.Request) (d sash.Decision, identified 
 	}
 }
 
-// recoverInto recovers from a panic of a function of a policy or of an observer, of which v is
-// then the verdict. It must be deferred.
+// recoverInto recovers from a panic of a function of a policy or of an observer. v is then Failed. It
+// must be deferred.
 func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	if c.within { // a function that WithSash was given has panicked, or ended its goroutine
 		c.end()
@@ -138,7 +138,7 @@ func (c *call) newCharges(r *http.Request) (charges *Charges) {
 		if !t.settles || !t.decision.Allowed && t.Shadow {
 			continue
 		}
-		if charges == nil {
+		if charges == nil { // most requests have no such charge, and allocate nothing
 			charges = &Charges{limiter: c.Limiter, request: r}
 			charges.all = charges.single[:0]
 		}
@@ -147,7 +147,7 @@ func (c *call) newCharges(r *http.Request) (charges *Charges) {
 		if c.observed() {
 			charge.event = c.newPendingEvent(t)
 		}
-		if t.queues() {
+		if t.queues() { // the memory of t.key is the next call's
 			charge.key = strings.Clone(t.key)
 		}
 	}

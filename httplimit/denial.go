@@ -15,7 +15,7 @@ func (c *call) denial(d sash.Decision) Denial {
 		switch t := &takes[i]; {
 		case t.decision.Allowed:
 			continue
-		case t.unlimited() && t.err != nil:
+		case t.unlimited() && t.err != nil: // a fallback denies whatever comes
 			undecided = t.err
 		default:
 			result.Violated = append(result.Violated, t.quota.Name)
@@ -45,7 +45,7 @@ func (c *call) decidingTake(d sash.Decision) *take {
 	for i := range c.takes[:c.enforced] {
 		t := &c.takes[i]
 		_, own := t.quotaOf(d.Limit)
-		if c.behind != nil {
+		if c.behind != nil { // its queue has decided, and not a limit
 			own = t.policy == c.behind
 		}
 		if own {

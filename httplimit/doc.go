@@ -54,7 +54,7 @@
 // describe the proxies before the server:
 //
 //   - proxies with known addresses: [TrustProxies], and [TrustUnixSocket]
-//   - proxies of which only the number is known: [TrustHops]
+//   - proxies whose number alone is known: [TrustHops]
 //   - proxies that put the client into a header of its own, such as CF-Connecting-IP or
 //     X-Real-IP: [TrustProxies] with [ReadHeader]
 //   - any other source of the address: [ByAddressOf]
@@ -145,7 +145,7 @@
 //
 //	Access-Control-Expose-Headers: RateLimit, RateLimit-Policy, Retry-After
 //
-// together with those of [WithXRateLimit] if they are sent.
+// together with the headers of [WithXRateLimit] if they are sent.
 //
 // # Routers and frameworks
 //

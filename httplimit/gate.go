@@ -46,7 +46,7 @@ func (t *Transport) releaseGate(key string, g *gate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if g.requests--; g.requests == 0 {
-		g.notify()
+		g.notify() // frees changed; none waits on it any more
 		g.changed, g.notify = nil, nil
 	}
 	if g.idle() {
@@ -67,7 +67,7 @@ func (t *Transport) gate(key string) *gate {
 	g := t.gates[key]
 	if g == nil {
 		g = new(gate)
-		if t.gates == nil {
+		if t.gates == nil { // the zero Transport is ready to use
 			t.gates, t.perDomain = map[string]*gate{}, map[string]int{}
 		}
 		t.gates[key] = g
@@ -127,6 +127,7 @@ func (t *Transport) ensureRoom(domain string, now, until int64) bool {
 	if limit <= 0 {
 		limit = defaultMaxHeld
 	}
+	// Purge only now and then: a purge visits all gates.
 	if t.holds < min(max(t.purgeAt, minPurgeAt), limit) {
 		return true
 	}
@@ -193,7 +194,7 @@ func (t *Transport) heldFor(key string) time.Duration {
 		return 0
 	}
 	left := g.hold.left()
-	if g.idle() {
+	if g.idle() { // so a key that is asked for again does not wait for a purge
 		t.endHold(key, g)
 	}
 	return left

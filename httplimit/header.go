@@ -37,6 +37,7 @@ func (c *call) setHeaders(h http.Header, denial *Denial) {
 // rateLimitPolicyValue returns RateLimit-Policy: all quotas of the enforced policies.
 func (c *call) rateLimitPolicyValue() []string {
 	if t := &c.takes[0]; c.enforced == 1 && t.ownQuota && !c.headers.partition {
+		// It is the same for all requests, so it is made once, with the policy.
 		return c.buffer.Value(t.policyField)
 	}
 	text := c.buffer.Text
@@ -48,8 +49,8 @@ func (c *call) rateLimitPolicyValue() []string {
 	return c.buffer.TextValue(text)
 }
 
-// appendPolicyQuotas appends the quotas of one policy. If the limits of the key are not
-// those of the policy, it appends the one quota that has decided.
+// appendPolicyQuotas appends the quotas of one policy. If the key has limits of its own, it
+// appends the one quota that has decided.
 func (c *call) appendPolicyQuotas(text []byte, t *take) []byte {
 	if !t.ownQuota {
 		return c.appendPartitionKey(append(text, t.quota.Policy...), t)
@@ -77,7 +78,7 @@ func (c *call) rateLimitValue() []string {
 		}
 		text = append(appendComma(text), t.leastQuota.Quoted...)
 		text = append(text, ";r="...)
-		begin := len(text)
+		begin := len(text) // X-RateLimit-Remaining may share these digits
 		text = fields.AppendInteger(text, t.remaining)
 		if t.remaining <= fields.MaxInteger {
 			t.remainingText = bridge.AsString(text[begin:])
@@ -111,8 +112,8 @@ func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 	return append(text, ':')
 }
 
-// setXRateLimit sets the X-RateLimit headers to those of the scarcest policy. There must be
-// one that is not unlimited.
+// setXRateLimit sets the X-RateLimit headers, which are about the scarcest policy. There must be one
+// that is not unlimited.
 func (c *call) setXRateLimit(h http.Header) {
 	var scarcest *take
 	for i := range c.takes[:c.enforced] {

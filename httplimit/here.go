@@ -9,6 +9,7 @@ type here struct{ *call }
 // together, so each must be asked for its own.
 func (c here) charge(takes []take, how charging) (d sash.Decision) {
 	t := &takes[0]
+	// A reservation keeps memory of the sash.Limiter alive, so the pooled call must forget it.
 	c.unclean = c.unclean || how == reserving
 	if !t.Shadow && c.enforced > 1 {
 		return c.chargeAll(takes, how)
@@ -39,6 +40,7 @@ func (c here) chargeAll(takes []take, how charging) sash.Decision {
 	if how == final {
 		return c.limiter.TakeAll(c.names, cost)
 	}
+	// Reservations come in the order of names, or there are none.
 	reservations, d := c.limiter.ReserveAll(c.names, cost)
 	for i := range takes {
 		if t := &takes[i]; d.Allowed && t.cost == cost {

@@ -29,6 +29,7 @@ func appendKeyPrefix(key []byte, policy int, form keyForm) []byte {
 // cutKeyPrefix returns the number of the policy in a key of the sash.Limiter, and the identity or its
 // digest.
 func cutKeyPrefix(key string) (policy int, identity string, form keyForm) {
+	// A number of 32 bits takes no more bytes, and there are not more policies.
 	var n uint64
 	for i := 0; i < len(key) && i < binary.MaxVarintLen32; i++ {
 		n |= uint64(key[i]&0x7f) << (7 * i)

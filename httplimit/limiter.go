@@ -41,7 +41,7 @@ type Limiter struct {
 }
 
 // Sash returns the [sash.Limiter] below, to peek at a key, reset it, or give it limits
-// of its own. Its keys are those of [Limiter.KeyFor]. Clients are told of a key's own
+// of its own. [Limiter.KeyFor] returns its keys. Clients are told of a key's own
 // limits under the name of the policy.
 //
 // [Limiter.Reconfigure] replaces limits of policies. [sash.Limiter.Reconfigure] replaces those
@@ -54,20 +54,18 @@ type Limiter struct {
 // With [WithStore], there is none, and Sash returns nil: see [Limiter.Store].
 func (l *Limiter) Sash() *sash.Limiter { return l.limiter }
 
-// Store returns the store that [WithStore] has opened, nil if there is none. Its keys are those
-// of [Limiter.KeyFor].
+// Store returns the store that [WithStore] has opened, nil if there is none. [Limiter.KeyFor] returns its keys.
 func (l *Limiter) Store() Store { return l.store }
 
 // Policies returns the policies in the order in which [New], or the latest
-// [Limiter.Reconfigure], was given them. If there is only one, without plans, its Limits are
-// those of the latest [sash.Limiter.Reconfigure]. The caller may change the slice, the Limits and
-// the Plans.
+// [Limiter.Reconfigure], was given them. If there is only one, without plans, it has the Limits
+// of the latest [sash.Limiter.Reconfigure]. The caller may change the slice, the Limits and the Plans.
 func (l *Limiter) Policies() []Policy {
 	t := l.table.Load()
 	policies := clonePolicies(t.given)
 	if len(t.variants) == 1 && l.limiter != nil {
 		limits := l.limiter.Limits()
-		// Under another table by now, they may be those of another policy.
+		// Under another table by now, they may be the limits of another policy.
 		if l.table.Load() == t && !slices.Equal(limits, t.base.Limits) {
 			policies[0].Limits = limits
 		}

@@ -14,7 +14,7 @@ import (
 //
 // A request is charged to all its policies or, if one denies it, to none. Policies with
 // the same cost are charged at one instant. If costs differ, the policies of one cost
-// are charged after those of another one, and a denial gives the earlier charges back.
+// are charged after the policies of another, and a denial gives the earlier charges back.
 // In the meantime, other requests may be denied because of them, but never wrongly
 // admitted. A request without a policy goes on unchanged.
 //
@@ -29,7 +29,7 @@ import (
 // A panic after next, such as one in Charge, is only logged.
 //
 // These answers do not have the Content-Length, ETag and Last-Modified that a handler
-// around this one has set for next's answer. Other headers stay, such as those of CORS.
+// around this one has set for next's answer. Other headers stay, such as the headers of CORS.
 //
 // The headers report the quota that is left at that moment. All clients that share the
 // quota use it up.
@@ -51,7 +51,7 @@ type handler struct {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	bare := len(header) == 0
+	bare := len(header) == 0 // before decide sets its own: then there is no content to drop
 	var v Verdict
 	watch := h.decide(&v, header, r)
 	switch {
@@ -69,7 +69,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Refuse writes the answer of the middleware to a request that is not admitted: that of
+// Refuse writes the answer of the middleware to a request that is not admitted: by
 // [WithDenied] or [WithUnidentified], or 500 if the request is Failed. Headers must have been
 // set by [Limiter.Decide]. Refuse deletes Content-Length, ETag and Last-Modified, in which a
 // handler around the caller may have described the content of another answer.
@@ -87,7 +87,7 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
 			v.Denial.ServeHTTP(w, r)
 			return
 		}
-		w.Header()["Cache-Control"] = []string{"no-store"}
+		w.Header()["Cache-Control"] = []string{"no-store"} // before l.denied, which may override it
 		l.denied(w, r, v.Denial)
 	case Unidentified:
 		l.unidentified.ServeHTTP(w, r)

@@ -21,6 +21,7 @@ func New(options ...Option) (*Limiter, error) {
 	}
 	l := &Limiter{config: c, secret: newSecret(), closing: make(chan struct{})}
 	l.calls.New = l.newCall
+	// The table needs what these options say, too: limits of keys, and how often to sweep.
 	inspection := internals.Inspect(l.forSash)
 	l.ownLimitsFor = inspection.LimitsFor
 	if inspection.SweepInterval != 0 {
@@ -49,7 +50,7 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// sashOptions returns the options of the sash.Limiter. Its own limits are those of the
+// sashOptions returns the options of the sash.Limiter. Its own limits are the limits of the
 // first policy, since keys under a limiter's own limits have the smallest entries. The
 // keys of other policies get their limits from limitsFor.
 func (l *Limiter) sashOptions(t *table) []sash.Option {
@@ -58,6 +59,7 @@ func (l *Limiter) sashOptions(t *table) []sash.Option {
 		options = append(options, sash.WithClock(l.clock))
 	}
 	options = append(options, l.forSash...)
+	// Of an option given twice, the last holds. So these go behind the caller's.
 	options = append(options, sash.WithLimits(t.base.Limits...))
 	if len(t.variants) > 1 || l.ownLimitsFor != nil {
 		options = append(options, sash.WithLimitsFor(t.limitsFor))

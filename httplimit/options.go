@@ -90,10 +90,9 @@ func WithSweepInterval(d time.Duration) Option {
 // WithSash passes options to the [sash.Limiter] below. They go before WithClock,
 // WithSizeHint and WithSweepInterval. The effect of some of them here:
 //
-//   - A [sash.Limit] and [sash.WithLimits] are refused: the limits are those of the
-//     policies.
-//   - [sash.WithLimitsFor] gives keys limits of their own. A key for which it returns
-//     none has those of its policy. A key for which it returns a wrong limit is denied.
+//   - A [sash.Limit] and [sash.WithLimits] are refused: policies have the limits.
+//   - [sash.WithLimitsFor] gives keys limits of their own. If it returns none for
+//     a key, the limits of its policy hold. If it returns a wrong limit, the key is denied.
 //   - Under [sash.WithChargeDenied], a denied request is charged to each of its
 //     policies that has the same cost as one that denied it.
 //   - [sash.WithObserver] costs one allocation for each request, in which its keys are
@@ -107,7 +106,7 @@ func WithSweepInterval(d time.Duration) Option {
 func WithSash(options ...sash.Option) Option {
 	return optionFunc(func(c *config) {
 		for i, o := range options {
-			switch limit, ok := o.(*sash.Limit); {
+			switch limit, ok := o.(*sash.Limit); { // a nil pointer would panic in Inspect
 			case o == nil:
 				c.fault("WithSash: option %d: must not be nil", i+1)
 			case ok && limit == nil, internals.Inspect([]sash.Option{o}).Limits:

@@ -55,7 +55,7 @@ type Policy struct {
 	// told of all but [sash.Unlimited].
 	Limits []sash.Limit
 
-	// Plan names the plan of a request, such as that of the customer who makes it. The limits
+	// Plan names the plan of a request, such as the plan of the customer who makes it. The limits
 	// that Plans has under that name then replace Limits. The name "", and a name that Plans
 	// does not have, mean Limits: so a mistake leaves no request unlimited. Nil, the
 	// default, means Limits for all requests.
@@ -201,7 +201,7 @@ type Policy struct {
 type Queue struct {
 	// Wait is for how long a request waits at most. With 0, the default, none waits.
 	Wait time.Duration
-	// Requests is how many requests wait at a time, at least 1: those of all identities
+	// Requests is how many requests wait at a time, at least 1, of all identities
 	// together.
 	Requests int
 	// RequestsEach is how many requests of one identity wait at a time. With 0, the default,
@@ -327,7 +327,7 @@ func clonePolicies(policies []Policy) []Policy {
 	return policies
 }
 
-// deciding returns the limits by which p decides, given those of the policy or of a plan.
+// deciding returns the limits by which p decides, given the limits of the policy or of a plan.
 func (p *Policy) deciding(limits []sash.Limit) []sash.Limit {
 	if p.Settle == nil {
 		return limits
@@ -353,6 +353,7 @@ func newPolicy(p Policy, number, route int) *policy {
 	made := &policy{Policy: p, number: number, route: route}
 	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
+	// Before the limits that carry debts are added: clients are not told of these.
 	made.quotas = quota.Of(p.Name, p.Limits, p.Unit)
 	for i, q := range made.quotas {
 		if i > 0 {

@@ -48,7 +48,7 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 		return fmt.Errorf("httplimit: Reconfigure does not work with WithStore: "+
 			"start processes with the new policies, one after the other: %w", errors.ErrUnsupported)
 	}
-	c := l.config
+	c := l.config // a copy, with the policies and faults of this call
 	c.policies, c.faults = policies, nil
 	c.checkPolicies("Reconfigure")
 	if err := errors.Join(c.faults...); err != nil {
@@ -56,6 +56,7 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 	}
 	l.reconfiguring.Lock()
 	defer l.reconfiguring.Unlock()
+	// The table does not change now, so numbers of policies that stay can be taken from it.
 	next := newTable(policies, l.paths, l.ownLimitsFor, l.table.Load())
 	internals.Reconfigure(l.limiter, bridge.Setup[sash.Limit]{
 		Limits:        next.base.Limits,
@@ -63,6 +64,7 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 		SweepInterval: l.janitorInterval(next),
 		NoReconfigure: next.refusal(),
 	}, func(publish func() bool) { l.exchange(next, publish) })
+	// After the exchange: before it, requests may still be decided by these limits.
 	l.dropLimitsOfGone(next)
 	return nil
 }
@@ -99,7 +101,7 @@ func (l *Limiter) exchangeClosed(next *table, publish func() bool) {
 	// run functions of the former policies, and find that they must start over when they try to
 	// begin one.
 	if publish() {
-		// The limits are those of next already. Only a call that uses Sash itself can tell.
+		// The limits of next are in force already. Only a call that uses Sash itself can tell.
 		l.table.Store(next)
 	}
 }

@@ -38,7 +38,7 @@ func (rec *recorder) serve(next http.Handler, r *http.Request, ctx context.Conte
 		next.ServeHTTP(rec.wrapped(), r)
 		return
 	}
-	watched := r.WithContext(ctx)
+	watched := r.WithContext(ctx) // a copy, with a body of its own
 	if hasBody {
 		rec.body = &requestBody{ReadCloser: own}
 		watched.Body = rec.body

@@ -49,7 +49,7 @@ func (c *call) observe(t *take, outcome Outcome) {
 	c.emit(&e)
 }
 
-// describe sets e, which is the zero Event, to that of a take. It identifies the client as far as
+// describe sets e, which is the zero Event, to the event of a take. It identifies the client as far as
 // the options ask.
 func (c *call) describe(e *Event, t *take, outcome Outcome) {
 	e.Policy, e.Pattern, e.Shadow, e.Outcome = t.Name, t.Pattern, t.Shadow, outcome

@@ -52,7 +52,7 @@ func (t *Transport) base() http.RoundTripper {
 
 // Admit waits as RoundTrip does, and returns once r may be sent, with the key to hold back if the
 // server asks for it: the one that was charged, and of an RPC its method, too, unless there is a
-// Key. It sends nothing. Its errors are those of RoundTrip, and it leaves the body of r
+// Key. It sends nothing. Its errors are as from RoundTrip, and it leaves the body of r
 // alone. It is for calls of other protocols, which [Transport.Obey] or
 // [Transport.HoldBack] must tell of the answer.
 func (t *Transport) Admit(r *http.Request) (key string, err error) {
@@ -70,7 +70,7 @@ func (t *Transport) Admit(r *http.Request) (key string, err error) {
 	if t.Cost != nil {
 		n = t.Cost(r)
 	}
-	held := t.holdKey(r, key)
+	held := t.holdKey(r, key) // a limiter counts all methods of a host together
 	if t.NoWait {
 		return held, t.takeNow(r.Context(), key, held, n)
 	}
@@ -144,6 +144,7 @@ func (t *Transport) wait(ctx context.Context, key, held string, n int64) error {
 // waitOnce waits for h to pass, and then for the limiter. It stops when ctx ends, or
 // when changed does.
 func (t *Transport) waitOnce(ctx, news context.Context, h hold, key string, n int64) error {
+	// Whichever ends first, ctx or news, ends the wait. AfterFunc needs no goroutine until then.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(news, cancel)()

@@ -25,7 +25,7 @@ type Store interface {
 	// Reserve is Take of charges that may change, by the Commit of each key.
 	Reserve(ctx context.Context, keys []string, n int64) StoreDecision
 
-	// Wait blocks until n units are charged to key. Its errors are those of
+	// Wait blocks until n units are charged to key. Its errors are as from
 	// [sash.Limiter.Wait].
 	Wait(ctx context.Context, key string, n int64) error
 
@@ -49,12 +49,12 @@ type StoreDecision struct {
 
 // A KeyDecision is what one key of a call says, whatever the others say.
 type KeyDecision struct {
-	// Decision is that of a [sash.Limiter.Peek] on this key, at the instant of the call. If the
-	// call was admitted, it is that of the charge. If there is an Err, and the Limit of a denial is
+	// Decision is what a [sash.Limiter.Peek] on this key returns, at the instant of the call. If the
+	// call was admitted, it is the decision on the charge. If there is an Err, and the Limit of a denial is
 	// [sash.Unlimited], no quota denies: the store does not know whether one would.
 	sash.Decision
-	// Next is the decision on one unit more than is left after the call, as that of
-	// [sash.Limiter.TakeThenPeek]. Its RetryAfter is [sash.Never] if the time until more is left
+	// Next is the decision on one unit more than is left after the call, as
+	// [sash.Limiter.TakeThenPeek] returns it. Its RetryAfter is [sash.Never] if the time until more is left
 	// is not known.
 	Next sash.Decision
 	// Commit changes the charge of this key to the units that the call has cost, even if that is
@@ -65,9 +65,9 @@ type KeyDecision struct {
 
 // StoreKeys describes the keys of a [Limiter] to the [Store] that it opens.
 type StoreKeys struct {
-	// Limits are those of each policy, and of each of its plans.
+	// Limits are the limits of each policy, and of each of its plans.
 	Limits [][]sash.Limit
-	// LimitsFor returns the limits of a key: those of its policy, or limits of its own by
+	// LimitsFor returns the limits of a key: the limits of its policy, or limits of its own by
 	// [sash.WithLimitsFor].
 	LimitsFor func(key string) []sash.Limit
 }

@@ -82,11 +82,11 @@ func newTable(policies []Policy, paths route.Paths, own func(string) []sash.Limi
 	return t
 }
 
-// newVariant compiles a policy under one plan. Its Limits are those of the plan.
+// newVariant compiles a policy under one plan. It has the Limits of the plan.
 func (t *table) newVariant(p Policy, plan string, route int, former *table) *policy {
 	name := variant{p.Name, plan}
 	number, stays := former.numbers[name]
-	if !stays {
+	if !stays { // a number that no key has ever had
 		number = t.next
 		t.next++
 	}
@@ -118,8 +118,8 @@ func (t *table) policy(name string) *policy {
 	return t.policies[i]
 }
 
-// limitsFor returns the limits of a key: those of the caller's sash.WithLimitsFor, else
-// those of its policy. None means the limiter's own limits, those of base.
+// limitsFor returns the limits of a key, from the caller's sash.WithLimitsFor or from its policy. None
+// means the limiter's own limits, which base has.
 //
 // The keys of a policy that was taken away are unlimited. So they are not tracked any more: the
 // Reconfigure drops them.
@@ -127,7 +127,7 @@ func (t *table) limitsFor(key string) []sash.Limit {
 	if t.gone(key) {
 		return []sash.Limit{sash.Unlimited()}
 	}
-	if t.own != nil {
+	if t.own != nil { // limits of a key's own go before the policy's
 		if limits := t.own(key); len(limits) > 0 {
 			return limits
 		}

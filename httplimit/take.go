@@ -51,8 +51,8 @@ func (r *reservation) commit(ctx context.Context, units int64) error {
 	return nil
 }
 
-// An admission decides takes: in this process, or by a store. It treats those of one cost alike, at
-// one instant.
+// An admission decides takes: in this process, or by a store. It charges takes of one cost at one
+// instant.
 type admission interface {
 	// charge charges all takes that cost as much as the first, or none, and returns the decision on
 	// all of them together. It notes what it learns of each.
@@ -149,7 +149,7 @@ func leastWait(takes []take) (least time.Duration) {
 	return least
 }
 
-// costIsNew reports whether no take before takes[i] has its cost.
+// costIsNew reports whether no take before the one of index i has its cost.
 func costIsNew(takes []take, i int) bool {
 	for j := range i {
 		if takes[j].cost == takes[i].cost {

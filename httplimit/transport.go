@@ -28,16 +28,16 @@ import (
 //
 // The Transport also holds a key back when the server asks for it by a denial. Requests of
 // that key, including those that wait already, are then not sent until the time has passed.
-// A server asks for it by a 429 or 503 with one of these, of which the first holds:
+// A server asks for it by a 429 or 503 with one of these. If it has both, the first holds:
 //
 //   - Retry-After, which is a date or a number of seconds. A fraction is rounded up.
 //   - In a 429, a RateLimit that reports that a quota is used up: "default";r=0;t=30 holds the
 //     key back for 30 seconds. If several quotas are used up, the longest t holds.
 //
 // A RateLimit in any other response has no effect, as the limiter has admitted that request. The
-// quota may be that of one user or of one route, and other requests may be admitted.
+// quota may be for one user or one route, and other requests may be admitted.
 //
-// Held keys are those of this process, also with a Store.
+// Keys are held back in this process alone, also with a Store.
 //
 // # Errors
 //
@@ -70,8 +70,8 @@ type Transport struct {
 	// with both, every request is an error.
 	Limiter *sash.Limiter
 
-	// Store admits the requests instead, together with those of all processes that share it.
-	// Requests of this process wait in order for one key; those of several processes are
+	// Store admits the requests instead, together with the requests of all processes that share
+	// it. Requests of this process wait in order for one key; requests of several processes are
 	// admitted in any order. While the store does not answer, its fallback decides.
 	Store Store
 
@@ -90,8 +90,8 @@ type Transport struct {
 	// NoWait makes a request that would have to wait fail with a [*TurnError].
 	NoWait bool
 
-	// MaxHold bounds for how long one response holds a key back, on the Limiter's clock, or on
-	// that of the system with a Store. 0 means an hour. If it is negative, Retry-After and RateLimit are ignored.
+	// MaxHold bounds for how long one response holds a key back, on the Limiter's clock or, with a
+	// Store, on the system's. 0 means an hour. If it is negative, Retry-After and RateLimit are ignored.
 	MaxHold time.Duration
 
 	// MaxHeld bounds how many keys are held back at a time. 0 or less means 16384. Beyond it, the

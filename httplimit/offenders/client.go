@@ -24,8 +24,8 @@ type client struct {
 	digest   uint64 // the fingerprint, or the digest of an identity that is cut
 }
 
-// seed is that of the digests of identities that are cut, and of hashes. It never leaves
-// the process, so no client can choose a name that collides with that of another.
+// seed seeds the digests of identities that are cut, and hashes. It never leaves the process, so no
+// client can choose a name that collides with another client's.
 var seed = maphash.MakeSeed()
 
 // clientOf returns the client of an event. Its identity, if it is named, shares the memory of that
@@ -64,7 +64,7 @@ func (c client) hash() uint64 {
 }
 
 // Identity names a client by its identity as it is. It is for identities that are text, such as
-// names of accounts. Use [Address] for those of [httplimit.ByAddress].
+// names of accounts. Use [Address] for identities by [httplimit.ByAddress].
 func Identity(_, identity string) string { return identity }
 
 // Address names a client of [httplimit.ByAddress] or [httplimit.ByAddressOf] by its address or

@@ -15,7 +15,7 @@ import (
 //
 // # Now
 //
-// A Page covers the last one to two periods. It counts in periods, of which it keeps the current
+// A Page covers the last one to two periods. It counts in periods, and keeps the current
 // one and the one before: so a denial is shown for at least one Period, and for less than two.
 //
 // # How exact

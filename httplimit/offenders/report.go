@@ -39,7 +39,7 @@ func (c Client) Certain() int64 { return c.Denials - c.Error }
 // Report returns the clients that are denied most now. It costs some hundred nanoseconds for each
 // counter, holds up only denials of clients without a counter, and clears nothing.
 //
-// Times are those of the system, reckoned back from now by the page's Clock.
+// Times are by the system's clock, reckoned back from now by the page's Clock.
 func (p *Page) Report() Report {
 	p.begin.Do(p.start)
 	now, wall := p.clock.Now(), time.Now()

@@ -72,6 +72,7 @@ func (o *Options) hopAddress(lines []string) (client netip.Addr, zone string, ok
 func (o *Options) elements(lines []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := len(lines) - 1; i >= 0; i-- {
+			// Only the part that yield asks for is read: what is left of it may be forged.
 			before, element, found := lines[i], "", true
 			for found {
 				before, element, found = o.cut(before)

@@ -84,7 +84,7 @@ func parseNode(s string, isPort func(string) bool) (addr netip.Addr, zone string
 		}
 		return addr, zone, ok && closed && (port == "" || port[0] == ':' && isPort(port[1:]))
 	}
-	colon := strings.IndexByte(s, ':')
+	colon := strings.IndexByte(s, ':') // one colon precedes a port, and several are in IPv6
 	if colon < 0 {
 		addr, ok = parseIPv4(s)
 		return addr, "", ok

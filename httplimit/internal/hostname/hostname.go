@@ -34,7 +34,7 @@ func CanonicalName(host string) string {
 	if strings.IndexByte(host, ':') < 0 {
 		return strings.ToLower(strings.TrimSuffix(host, "."))
 	}
-	text, zone, zoned := strings.Cut(host, "%")
+	text, zone, zoned := strings.Cut(host, "%") // netip would intern the zone
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
 		return strings.ToLower(host)

@@ -70,7 +70,7 @@ func namesOf(policy string, limits []sash.Limit) []string {
 	if len(limits) < 2 {
 		return names
 	}
-	of := map[time.Duration]int{}
+	of := map[time.Duration]int{} // how many limits there are of each Window
 	for _, l := range limits {
 		name := policy + "-" + shortDuration(l.Window)
 		if of[l.Window]++; of[l.Window] > 1 {

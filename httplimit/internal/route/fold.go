@@ -47,7 +47,7 @@ func (t *Table) appendFoldings(all []*http.Request, r *http.Request) []*http.Req
 // appendFolded appends a request with a folded path, without a trailing slash and with one.
 func appendFolded(all []*http.Request, r *http.Request) []*http.Request {
 	all = append(all, r)
-	if r.URL.Path == "/" {
+	if r.URL.Path == "/" { // there is nothing without the slash
 		return all
 	}
 	escaped := r.URL.RawPath

@@ -100,7 +100,7 @@ func (t *Table) readings(all []*http.Request, r *http.Request) []*http.Request {
 	if t.byHost || !strings.HasPrefix(r.URL.Path, "/") {
 		r = canonicalRequest(r)
 	}
-	if t.paths == Folded {
+	if t.paths == Folded { // foldings include the other readings of a path
 		for _, other := range otherTargets(r) {
 			all = t.appendFoldings(all, other)
 		}

@@ -12,7 +12,7 @@ import (
 func unclean(p string) bool { return strings.Contains(p, "//") || strings.Contains(p, "/.") }
 
 // appendUnclean appends r with its path, which is unclean, as it is and cleaned. A mux does
-// not read it so: it cleans all paths but those of a CONNECT.
+// not read it so: it cleans all paths but the path of a CONNECT.
 func (t *Table) appendUnclean(all []*http.Request, r *http.Request) []*http.Request {
 	all = append(all, t.literally(r, r.URL.Path, asIs), t.literally(r, cleanPath(r.URL.Path), asIs))
 	if escaped := r.URL.EscapedPath(); r.URL.RawPath != "" {
