@@ -29,8 +29,8 @@ func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
 	return a
 }
 
-// attempt lets the store decide c, unless ctx has ended or the breaker is open. After an error, c
-// may still be in a batch.
+// attempt lets the store decide c, with the other calls of its batch, unless ctx has ended or the
+// breaker is open. After an error, c may still be in a batch.
 func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -38,12 +38,6 @@ func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
 	if !l.breaker.allows(l.local.Now()) {
 		return l.breaker.unavailable()
 	}
-	return l.decideTogether(ctx, c)
-}
-
-// decideTogether lets the store decide c, with the other calls of its batch. After an error, c may
-// still be in a batch.
-func (l *Limiter) decideTogether(ctx context.Context, c *waiting) error {
 	f := l.flightOf(c)
 	if !l.flights.join(f, c) {
 		return l.fly(ctx, f, c)

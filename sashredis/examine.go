@@ -8,47 +8,36 @@ import (
 
 // An examiner runs one examination of the store at a time.
 type examiner struct {
-	mu       sync.Mutex // guards the fields below
-	underway bool
-	closed   bool
-	cancel   context.CancelFunc // of the latest examination; nil: there was none
+	free    chan struct{}   // has an element unless an examination is under way, or e is closed
+	closing context.Context // of all examinations
+	cancel  context.CancelFunc
+	once    sync.Once // guards close
+}
 
-	running sync.WaitGroup // Go is called with mu held, and not once it is closed
+func (e *examiner) init() {
+	e.free = make(chan struct{}, 1)
+	e.free <- struct{}{}
+	e.closing, e.cancel = context.WithCancel(context.Background())
 }
 
 // start runs f in a goroutine, unless an examination is under way or e is closed.
-// The context of f ends with close.
-func (e *examiner) start(f func(ctx context.Context)) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.underway || e.closed {
-		return
+func (e *examiner) start(f func()) {
+	select {
+	case <-e.free:
+		go func() {
+			defer func() { e.free <- struct{}{} }()
+			f()
+		}()
+	default:
 	}
-	e.underway = true
-	ctx, cancel := context.WithCancel(context.Background())
-	e.cancel = cancel
-	e.running.Go(func() {
-		defer e.end()
-		defer cancel()
-		f(ctx)
-	})
-}
-
-func (e *examiner) end() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.underway = false
 }
 
 // close ends the examination that is under way, and waits for it. None begins afterwards.
 func (e *examiner) close() {
-	e.mu.Lock()
-	e.closed = true
-	if e.cancel != nil {
+	e.once.Do(func() {
 		e.cancel()
-	}
-	e.mu.Unlock()
-	e.running.Wait()
+		<-e.free
+	})
 }
 
 // examine asks the server of keys, in a goroutine, whether it answers within the time-out. The
@@ -56,14 +45,14 @@ func (e *examiner) close() {
 // deadlines of all callers end before the time-out, and one that answers is in use again although
 // the deadline of the call that has tried it was too short.
 func (l *Limiter) examine(keys []string) {
-	l.examiner.start(func(closing context.Context) {
-		ctx, cancel := context.WithTimeout(closing, l.timeout)
+	l.examiner.start(func() {
+		ctx, cancel := context.WithTimeout(l.examiner.closing, l.timeout)
 		defer cancel()
 		l.stats.trips.Inc()
 		switch err := l.ping(ctx, keys[0]); {
 		case err == nil || isMisuse(err):
 			l.breaker.succeeded()
-		case closing.Err() != nil: // that says nothing about the store
+		case l.examiner.closing.Err() != nil: // that says nothing about the store
 		default:
 			l.failed(explain(err))
 		}

@@ -81,22 +81,27 @@ func (f Fallback) faults() (faults []error) {
 
 // share returns the share of units, rounded down, but at least 1 of any.
 func (f Fallback) share(units int64) int64 {
-	hi, lo := bits.Mul64(uint64(units), uint64(f.num))
-	part, _ := bits.Div64(hi, lo, uint64(f.den)) // num <= den, so it does not overflow
+	part, _ := f.part(units)
 	if part == 0 && units > 0 {
 		return 1
 	}
-	return int64(part)
+	return part
 }
 
 // shareUp returns the share of units, rounded up.
 func (f Fallback) shareUp(units int64) int64 {
-	hi, lo := bits.Mul64(uint64(units), uint64(f.num))
-	part, rest := bits.Div64(hi, lo, uint64(f.den))
+	part, rest := f.part(units)
 	if rest > 0 {
 		part++
 	}
-	return int64(part)
+	return part
+}
+
+// part divides the share of units into whole units and a rest.
+func (f Fallback) part(units int64) (part int64, rest uint64) {
+	hi, lo := bits.Mul64(uint64(units), uint64(f.num))
+	whole, rest := bits.Div64(hi, lo, uint64(f.den)) // num <= den, so it does not overflow
+	return int64(whole), rest
 }
 
 // limits returns limits with the share of their units.

@@ -10,6 +10,7 @@ func init() {
 		Script:       scriptOf,
 		Each:         (*Limiter).decideEach,
 		PolicyLimits: policyLimits,
+		LocalClock:   func(clock sash.Clock) Option { return optionFunc(func(c *config) { c.local = clock }) },
 		Inside:       func(l *Limiter) bridge.Insider { return inside{l} },
 	})
 }
@@ -18,46 +19,24 @@ func init() {
 // that they need.
 type inside struct{ *Limiter }
 
-// SetLocalClock makes l take clock for the time of this process. l must not be in use.
-func (l inside) SetLocalClock(clock sash.Clock) {
-	l.local = clock
-	if l.away.clock != nil {
-		l.away.clock.local = clock
-	}
-}
-
-// Waiting returns how many calls wait for a round trip that is under way.
-func (l inside) Waiting() (n int) {
+// Flights returns for how many keys a round trip is under way, and how many calls wait for one.
+func (l inside) Flights() (keys, calls int) {
 	for i := range l.flights.shards {
 		s := &l.flights.shards[i]
 		s.mu.Lock()
-		for _, calls := range s.waiting {
-			n += len(calls)
+		keys += len(s.waiting)
+		for _, waiting := range s.waiting {
+			calls += len(waiting)
 		}
 		s.mu.Unlock()
 	}
-	return n
+	return keys, calls
 }
 
-// Flights returns for how many keys a round trip is under way.
-func (l inside) Flights() (n int) {
-	for i := range l.flights.shards {
-		s := &l.flights.shards[i]
-		s.mu.Lock()
-		n += len(s.waiting)
-		s.mu.Unlock()
-	}
-	return n
-}
-
-// Queued returns how many calls wait for key.
-func (l inside) Queued(key string) int {
-	l.turns.mu.Lock()
-	defer l.turns.mu.Unlock()
-	if queue := l.turns.byKey[key]; queue != nil {
-		return queue.calls
-	}
-	return 0
+// Queued returns how many calls wait for their keys.
+func (l inside) Queued() int {
+	waiters, _, _ := l.queues.Size()
+	return waiters
 }
 
 // Closed reports whether Close has begun.

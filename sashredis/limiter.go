@@ -15,6 +15,7 @@ import (
 	"github.com/puzpuzpuz/xsync/v3"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/queue"
 )
 
 // A Limiter decides, per key, whether a call may go on. All limiters on one store, with one
@@ -28,7 +29,6 @@ type Limiter struct {
 	conn     Conn
 	own      *ruleset // of the limits given to New; nil: none
 	rulesets rulesets // of the limits of keys' own
-	local    sash.Clock
 	flights  flights
 	waitings sync.Pool // of *waiting
 	mirror   *mirror   // nil: none
@@ -36,7 +36,7 @@ type Limiter struct {
 	breaker  breaker
 	examiner examiner
 	away     fallback
-	turns    turns
+	queues   queue.Queues[string] // of the calls that wait, by key
 	stats    counters
 	token    string        // begins the tokens of this limiter
 	tokens   atomic.Uint64 // made so far
@@ -62,11 +62,12 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{config: c, conn: conn, rulesets: newRulesets(c.maxAhead), local: sash.SystemClock(), token: randomToken()}
+	l := &Limiter{config: c, conn: conn, rulesets: newRulesets(c.maxAhead), token: randomToken()}
 	if len(limits) > 0 {
 		l.own = newRuleset(limits, c.maxAhead)
 	}
 	l.flights.init()
+	l.examiner.init()
 	l.stats.init()
 	l.breaker = breaker{limit: int64(c.failures), pause: int64(c.pause)}
 	l.mirror = newMirror(c.mirror)

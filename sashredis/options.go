@@ -26,6 +26,7 @@ type config struct {
 	pause     time.Duration
 	maxAhead  int        // 0: no bound
 	clock     sash.Clock // nil: the server's
+	local     sash.Clock // of this process
 
 	mirrorGiven bool
 	faults      []error
@@ -229,7 +230,10 @@ func WithCallerClock(clock sash.Clock) Option {
 
 // configure applies options, and returns all their faults in one error.
 func configure(limits []sash.Limit, options []Option) (config, error) {
-	c := config{prefix: defaultPrefix, timeout: defaultTimeout, mirror: defaultMirror, failures: defaultFailures, pause: defaultPause}
+	c := config{
+		prefix: defaultPrefix, timeout: defaultTimeout, mirror: defaultMirror, failures: defaultFailures, pause: defaultPause,
+		local: sash.SystemClock(),
+	}
 	for i, o := range options {
 		if o == nil {
 			c.fault("option %d: must not be nil", i+1)

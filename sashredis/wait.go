@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/queue"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -34,11 +32,19 @@ import (
 //
 // It asks the store once, and again each time that the wait is over which the answer tells.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
-	release, err := l.turns.acquire(ctx, key)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer release()
+	// Only the first call for the key asks the store. It claims the key until it leaves the queue,
+	// which wakes the second.
+	w := &queue.Waiter[string]{Places: []queue.Place[string]{{Key: key, Claim: queue.Claim{Units: queue.Everything}}}}
+	l.queues.Enter(w)
+	defer l.queues.Leave(w)
+	for !l.queues.Begin(w, 0) {
+		if err := w.Block(ctx, nil); err != nil {
+			return err
+		}
+	}
 	for {
 		d := l.Take(ctx, key, n)
 		switch {
@@ -87,44 +93,4 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// turns are the queues of the calls that wait, one for each key. The zero value has none.
-type turns struct {
-	mu    sync.Mutex
-	byKey map[string]*turn
-}
-
-// A turn is the queue of a key, a semaphore that admits in order.
-type turn struct {
-	*semaphore.Weighted
-	calls int // in the queue, with the one whose turn it is; guarded by turns.mu
-}
-
-// acquire waits for the turn of a call on key, and returns how to end it.
-func (t *turns) acquire(ctx context.Context, key string) (release func(), err error) {
-	t.mu.Lock()
-	if t.byKey == nil {
-		t.byKey = map[string]*turn{}
-	}
-	queue := t.byKey[key]
-	if queue == nil {
-		queue = &turn{Weighted: semaphore.NewWeighted(1)}
-		t.byKey[key] = queue
-	}
-	queue.calls++
-	t.mu.Unlock()
-
-	leave := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if queue.calls--; queue.calls == 0 {
-			delete(t.byKey, key)
-		}
-	}
-	if err := queue.Acquire(ctx, 1); err != nil {
-		leave()
-		return nil, err
-	}
-	return func() { queue.Release(1); leave() }, nil
 }

@@ -23,6 +23,9 @@ type Internals[Limiter, Option, Script any] struct {
 	// gives none, and limits are all that it returns. They are checked when the limiter is made.
 	PolicyLimits func(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit) Option
 
+	// LocalClock returns an option: clock is the time of this process.
+	LocalClock func(clock sash.Clock) Option
+
 	// Inside returns what tests see of a limiter.
 	Inside func(l *Limiter) Insider
 }
@@ -40,10 +43,8 @@ func Of[Limiter, Option, Script any]() *Internals[Limiter, Option, Script] {
 
 // An Insider looks into a Limiter, for tests.
 type Insider interface {
-	SetLocalClock(sash.Clock)
-	Waiting() int
-	Flights() int
-	Queued(key string) int
+	Flights() (keys, calls int)
+	Queued() int
 	Closed() bool
 	FailUse(key string, n int64)
 }

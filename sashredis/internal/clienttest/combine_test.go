@@ -40,7 +40,7 @@ func shareARoundTrip(t *testing.T, limit sash.Limit) {
 	for range calls - 1 {
 		go take()
 	}
-	eventually(t, "all other calls wait", func() bool { return inside(l).Waiting() == calls-1 })
+	eventually(t, "all other calls wait", func() bool { return waiting(l) == calls-1 })
 	release()
 
 	left := map[int64]int{}
@@ -61,7 +61,7 @@ func shareARoundTrip(t *testing.T, limit sash.Limit) {
 	}
 	assert.Equal(t, max(limit.Count-calls, 0), l.Peek(context.Background(), "k", 0).Remaining)
 	assert.Equal(t, int64(calls-1), l.Stats().Combined)
-	assert.Zero(t, inside(l).Flights())
+	assert.Zero(t, flights(l))
 }
 
 // Calls of different costs, and Peeks, are decided in the order in which they came, as in round
@@ -90,7 +90,7 @@ func TestTake_CallsOfARoundTripAreDecidedInOrder(t *testing.T) {
 		}
 		for i, c := range calls {
 			wg.Go(func() { got[i] = call(l, c) })
-			eventually(t, "the call waits", func() bool { return inside(l).Waiting() == i+1 })
+			eventually(t, "the call waits", func() bool { return waiting(l) == i+1 })
 		}
 		release()
 		wg.Wait()
@@ -114,9 +114,9 @@ func TestTake_ACallThatGivesUpInTimeIsNotSent(t *testing.T) {
 	var gaveUp sashredis.Decision
 	first := make(chan struct{})
 	go func() { gaveUp = l.Take(ctx, "k", 1); close(first) }()
-	eventually(t, "the first waits", func() bool { return inside(l).Waiting() == 1 })
+	eventually(t, "the first waits", func() bool { return waiting(l) == 1 })
 	wg.Go(func() { assert.Equal(t, int64(8), l.Take(context.Background(), "k", 1).Remaining) })
-	eventually(t, "both wait", func() bool { return inside(l).Waiting() == 2 })
+	eventually(t, "both wait", func() bool { return waiting(l) == 2 })
 	cancel()
 	<-first
 	release()
@@ -141,7 +141,7 @@ func TestTake_ACallerThatGivesUpHoldsUpNobody(t *testing.T) {
 	})
 	<-arrived
 	wg.Go(func() { assert.Equal(t, int64(9), l.Take(context.Background(), "k", 1).Remaining) })
-	eventually(t, "the other waits", func() bool { return inside(l).Waiting() == 1 })
+	eventually(t, "the other waits", func() bool { return waiting(l) == 1 })
 	cancel()
 	<-arrived // the round trip of the other
 	release()
@@ -155,7 +155,7 @@ func TestTake_AConnThatPanicsHoldsUpNobody(t *testing.T) {
 	l, _ := s.limiter([]sash.Limit{sash.PerMinute(10)})
 	s.set(func() { s.before = func() { s.set(func() { s.before = nil }); panic("test") } })
 	assert.PanicsWithValue(t, "test", func() { l.Allow(context.Background(), "k") })
-	require.Zero(t, inside(l).Flights())
+	require.Zero(t, flights(l))
 	assert.True(t, l.Allow(context.Background(), "k"))
 
 	// So do those that share a round trip, each in its own goroutine.
@@ -166,12 +166,12 @@ func TestTake_AConnThatPanicsHoldsUpNobody(t *testing.T) {
 	for range 3 {
 		wg.Go(func() { assert.PanicsWithValue(t, "test", func() { l.Allow(context.Background(), "k") }) })
 	}
-	eventually(t, "they wait", func() bool { return inside(l).Waiting() == 3 })
+	eventually(t, "they wait", func() bool { return waiting(l) == 3 })
 	s.set(func() { s.before = func() { panic("test") } }) // the first has read what to do
 	release()
 	wg.Wait()
 	s.set(func() { s.before = nil })
-	assert.Zero(t, inside(l).Flights())
+	assert.Zero(t, flights(l))
 	assert.True(t, l.Allow(context.Background(), "k"))
 }
 
@@ -191,7 +191,7 @@ func TestTake_AHashTagThatPanicsTakesDownItsCallerAlone(t *testing.T) {
 	<-arrived
 	second := make(chan bool)
 	go func() { second <- l.Allow(context.Background(), "k") }()
-	eventually(t, "it waits", func() bool { return inside(l).Waiting() == 1 })
+	eventually(t, "it waits", func() bool { return waiting(l) == 1 })
 	panics.Store(true) // no goroutine but that of a caller may find out
 	release()
 	assert.True(t, <-first)
@@ -237,7 +237,7 @@ func TestTakeAll_NoNameIsTakenForSeveral(t *testing.T) {
 	wg.Go(func() { l.TakeAll(ctx, forged, 1) })
 	<-arrived
 	wg.Go(func() { l.TakeAll(ctx, forged, 1) })
-	eventually(t, "it waits", func() bool { return inside(l).Waiting() == 1 })
+	eventually(t, "it waits", func() bool { return waiting(l) == 1 })
 	wg.Go(func() { assert.False(t, l.TakeAll(ctx, []string{"x", "y", "z"}, 1).Allowed) })
 	<-arrived
 	release()
@@ -266,14 +266,14 @@ func TestTake_AllThatWaitAreToldThatTheStoreDoesNotAnswer(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "they wait", func() bool { return inside(l).Waiting() == calls })
+	eventually(t, "they wait", func() bool { return waiting(l) == calls })
 	s.set(func() { s.err = errAway })
 	release()
 	wg.Wait()
 	assert.Equal(t, 2, s.count())
 	assert.Equal(t, int64(sent), failed.Load())
 	assert.Equal(t, int64(calls-sent), unsent.Load())
-	assert.Zero(t, inside(l).Flights())
+	assert.Zero(t, flights(l))
 }
 
 // Many calls may give up at once.
@@ -289,11 +289,11 @@ func TestTake_ManyGiveUp(t *testing.T) {
 		wg.Go(func() { assert.ErrorIs(t, l.Take(ctx, "k", 1).Err, context.Canceled) })
 	}
 	wg.Go(func() { assert.True(t, l.Allow(context.Background(), "k")) })
-	eventually(t, "they wait", func() bool { return inside(l).Waiting() == 1001 })
+	eventually(t, "they wait", func() bool { return waiting(l) == 1001 })
 	cancel()
 	release()
 	wg.Wait()
-	assert.Zero(t, inside(l).Flights())
+	assert.Zero(t, flights(l))
 }
 
 // A Wait whose call was not sent, since a call before it failed, says that it is not charged.
@@ -308,7 +308,7 @@ func TestWait_ThatWasNotSent(t *testing.T) {
 	wg.Go(func() { assert.True(t, l.Take(ctx, "k", 1).Allowed) })
 	<-arrived
 	wg.Go(func() { assert.ErrorIs(t, l.Take(ctx, "k", 2).Err, errAway) })
-	eventually(t, "a call waits", func() bool { return inside(l).Waiting() == 1 })
+	eventually(t, "a call waits", func() bool { return waiting(l) == 1 })
 	s.set(func() { s.err = errAway })
 	hold <- struct{}{} // the first round trip ends
 	<-arrived
@@ -317,7 +317,7 @@ func TestWait_ThatWasNotSent(t *testing.T) {
 		assert.ErrorIs(t, err, errAway)
 		assert.ErrorContains(t, err, "it is not charged: not sent")
 	})
-	eventually(t, "the Wait waits", func() bool { return inside(l).Waiting() == 1 })
+	eventually(t, "the Wait waits", func() bool { return waiting(l) == 1 })
 	close(hold)
 	wg.Wait()
 	assert.Equal(t, 2, s.count(), "round trips")

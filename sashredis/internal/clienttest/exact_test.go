@@ -297,9 +297,8 @@ func (c *hookedClock) Now() int64 {
 func TestExact_ALeaseThatEndsDuringAUse(t *testing.T) {
 	s := newStore(t)
 	ctx := context.Background()
-	l, local := s.limiter([]sash.Limit{sash.PerHour(1000).Counter()}, sashredis.WithLease(100, time.Hour))
-	clock := &hookedClock{Clock: local}
-	inside(l).SetLocalClock(clock)
+	clock := &hookedClock{Clock: sash.NewManualClock(0)}
+	l, _ := s.limiter([]sash.Limit{sash.PerHour(1000).Counter()}, sashredis.WithLease(100, time.Hour), internals.LocalClock(clock))
 	used := int64(0)
 	for ; l.Stats().Leased == 0; used++ {
 		require.True(t, l.Take(ctx, "a", 1).Allowed)

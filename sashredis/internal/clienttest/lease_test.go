@@ -371,7 +371,7 @@ func TestLease_IsKeptByCallsThatHaveWaited(t *testing.T) {
 		taken.Go(func() { assert.True(t, l.Allow(ctx, "k")) })
 	}
 	<-arrived
-	eventually(t, "the other call waits", func() bool { return inside(l).Waiting() == 1 })
+	eventually(t, "the other call waits", func() bool { return waiting(l) == 1 })
 	release()
 	taken.Wait()
 	leased := l.Stats().Leased

@@ -18,8 +18,16 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
+var internals = bridge.Of[sashredis.Limiter, sashredis.Option, sashredis.Script]()
+
 // inside returns what tests see of a limiter.
-var inside = bridge.Of[sashredis.Limiter, sashredis.Option, sashredis.Script]().Inside
+func inside(l *sashredis.Limiter) bridge.Insider { return internals.Inside(l) }
+
+// flights returns for how many keys a round trip of l is under way.
+func flights(l *sashredis.Limiter) (keys int) { keys, _ = inside(l).Flights(); return keys }
+
+// waiting returns how many calls of l wait for a round trip.
+func waiting(l *sashredis.Limiter) (calls int) { _, calls = inside(l).Flights(); return calls }
 
 // A fakeStore is an embedded store with a clock that a test moves. It lets a test look at each
 // round trip, hold it up, or make it fail.
@@ -116,12 +124,13 @@ func (s *fakeStore) count() int {
 
 // limiter returns a limiter on s. Its local clock stands still until the test moves it.
 func (s *fakeStore) limiter(limits []sash.Limit, options ...sashredis.Option) (*sashredis.Limiter, *sash.ManualClock) {
-	options = append([]sashredis.Option{sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(10 * time.Second)}, options...)
+	local := sash.NewManualClock(0)
+	options = append([]sashredis.Option{
+		sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(10 * time.Second), internals.LocalClock(local),
+	}, options...)
 	l, err := sashredis.New(s, limits, options...)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { l.Close() })
-	local := sash.NewManualClock(0)
-	inside(l).SetLocalClock(local)
 	return l, local
 }
 
