@@ -56,13 +56,18 @@ func TestClose_AdmitsWhatItCan(t *testing.T) {
 
 func TestClose_RefusesWhatWaitsForAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStoreSite(t, new(localStore), queued("p", "", sash.PerSecond(1).Log(), httplimit.Queue{Wait: time.Minute, Requests: 1}))
+		var events []httplimit.Event
+		s := newStoreSite(t, new(localStore), queued("p", "", sash.PerSecond(1).Log(), httplimit.Queue{Wait: time.Minute, Requests: 1}),
+			httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e) }))
 		require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
 		done := make(chan int)
 		go func() { done <- s.do("GET /", "X-Key", "k").Code }()
 		synctest.Wait()
 		require.NoError(t, s.Close())
 		require.Equal(t, 503, <-done)
+		require.Len(t, events, 2)
+		require.Equal(t, httplimit.Denied, events[1].Outcome)
+		require.ErrorIs(t, events[1].Err, http.ErrServerClosed)
 	})
 }
 

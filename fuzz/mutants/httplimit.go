@@ -209,6 +209,11 @@ var ofHTTPLimit = []mutant{
 		tests: "TestMiddleware_Warns",
 	},
 	{
+		name: "queue-close-untold-by-a-store", fault: "the event of a request refused by Close does not tell so under a store",
+		file: "httplimit/report.go", old: "outcome == Denied && c.err != nil {", new: "outcome == Denied && c.err != nil && c.store == nil {",
+		tests: "TestClose_RefusesWhatWaitsForAStore",
+	},
+	{
 		name: "queue-outlasts-close", fault: "requests wait on when the limiter is closed",
 		file: "httplimit/queue.go", old: "	case <-closing:\n", new: "",
 		tests: "TestClose",
