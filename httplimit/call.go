@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
 
@@ -43,6 +44,24 @@ type call struct {
 	err       error         // why it must not wait; nil: it may
 	behind    *policy       // in whose queue others were before it, if that alone has refused it; nil: none
 }
+
+// An admission decides takes: in this process, or by a store. It charges takes of one cost at one
+// instant.
+type admission interface {
+	// charge charges all takes that cost as much as the first, or none, and returns the decision on
+	// all of them together. It notes what it learns of each.
+	charge(takes []take, how charging) sash.Decision
+	// look sets the decision of all takes that cost as much as the first, and charges nothing.
+	look(takes []take)
+}
+
+// A charging is a way to charge.
+type charging uint8
+
+const (
+	final     charging = iota // what was charged stays
+	reserving                 // what was charged may be changed, by the reservation of each take
+)
 
 // A missed is a shadow that could not decide a call.
 type missed struct {

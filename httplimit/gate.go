@@ -10,26 +10,6 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// wait blocks until h has passed. If the deadline of ctx comes first, it returns a TurnError
-// at once.
-func (h hold) wait(ctx context.Context) error {
-	for left := h.left(); left > 0; left = h.left() { // a manual clock may go back
-		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
-			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
-		}
-		due, stop := internals.After(h.clock, h.until)
-		select {
-		case <-due:
-		case <-ctx.Done():
-		}
-		stop()
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
-		}
-	}
-	return nil
-}
-
 // acquireGate adds a request to those that wait at the gate of key.
 func (t *Transport) acquireGate(key string) *gate {
 	t.mu.Lock()
@@ -49,16 +29,44 @@ func (t *Transport) releaseGate(key string, g *gate) {
 		g.notify() // frees changed; none waits on it any more
 		g.changed, g.notify = nil, nil
 	}
-	if g.idle() {
+	if t.idle(g) {
 		t.endHold(key, g)
 	}
 }
 
-// holdOf returns the hold of g, and the context that ends when it changes.
-func (t *Transport) holdOf(g *gate) (h hold, news context.Context) {
+// holdOf returns until when g is held, and the context that ends when that changes.
+func (t *Transport) holdOf(g *gate) (until int64, news context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return g.hold, g.changed
+	return g.until, g.changed
+}
+
+// idle reports whether g is equivalent to no gate. It must be called with mu held.
+func (t *Transport) idle(g *gate) bool { return g.requests == 0 && t.left(g.until) == 0 }
+
+// left returns for how long a key is still held that is held until then.
+func (t *Transport) left(until int64) time.Duration {
+	return time.Duration(max(window.Plus(until, -t.clock().Now()), 0))
+}
+
+// waitHold blocks until that instant. If the deadline of ctx comes first, it returns a TurnError at
+// once.
+func (t *Transport) waitHold(ctx context.Context, until int64) error {
+	for left := t.left(until); left > 0; left = t.left(until) { // a manual clock may go back
+		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
+			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
+		}
+		due, stop := internals.After(t.clock(), until)
+		select {
+		case <-due:
+		case <-ctx.Done():
+		}
+		stop()
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
+		}
+	}
+	return nil
 }
 
 // gate returns the gate of key, and makes one if there is none. It must be called with
@@ -66,7 +74,7 @@ func (t *Transport) holdOf(g *gate) (h hold, news context.Context) {
 func (t *Transport) gate(key string) *gate {
 	g := t.gates[key]
 	if g == nil {
-		g = new(gate)
+		g = &gate{until: notHeld}
 		if t.gates == nil { // the zero Transport is ready to use
 			t.gates, t.perDomain = map[string]*gate{}, map[string]int{}
 		}
@@ -80,14 +88,13 @@ func (t *Transport) gate(key string) *gate {
 func (t *Transport) holdBack(key string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	clock := t.clock()
-	now := clock.Now()
+	now := t.clock().Now()
 	until := window.Plus(now, int64(d))
 	g := t.gates[key]
-	if g != nil && g.hold.left() >= d {
+	if g != nil && g.until >= until {
 		return
 	}
-	if g == nil || g.hold == (hold{}) {
+	if g == nil || g.until == notHeld {
 		domain := t.domain(key)
 		if !t.ensureRoom(domain, now, until) {
 			return
@@ -99,7 +106,7 @@ func (t *Transport) holdBack(key string, d time.Duration) {
 	}
 	// Set the hold before the notification, and both under mu: a request that starts over
 	// must find the new hold and the context that follows it.
-	g.hold = hold{clock, until}
+	g.until = until
 	if g.requests > 0 {
 		g.notify()
 		g.changed, g.notify = context.WithCancel(context.Background())
@@ -132,7 +139,7 @@ func (t *Transport) ensureRoom(domain string, now, until int64) bool {
 		return true
 	}
 	for key, g := range t.gates {
-		if g.hold.until <= now {
+		if g.until <= now {
 			t.endHold(key, g)
 		}
 	}
@@ -155,8 +162,8 @@ func (t *Transport) endFirst(domain string, until int64) bool {
 	var first *gate
 	var firstKey string
 	for key, g := range t.gates {
-		if g.hold != (hold{}) && (stays || g.hold.until < until) && t.perDomain[g.domain] == most {
-			first, firstKey, until, stays = g, key, g.hold.until, false
+		if g.until != notHeld && (stays || g.until < until) && t.perDomain[g.domain] == most {
+			first, firstKey, until, stays = g, key, g.until, false
 		}
 	}
 	if first != nil {
@@ -175,8 +182,8 @@ func (t *Transport) removeFrom(domain string) {
 // endHold ends the hold of g, and deletes g unless requests wait there. Those requests
 // have read their hold before, and keep waiting for it. It must be called with mu held.
 func (t *Transport) endHold(key string, g *gate) {
-	if g.hold != (hold{}) {
-		g.hold = hold{}
+	if g.until != notHeld {
+		g.until = notHeld
 		t.holds--
 		t.removeFrom(g.domain)
 	}
@@ -193,8 +200,8 @@ func (t *Transport) heldFor(key string) time.Duration {
 	if g == nil {
 		return 0
 	}
-	left := g.hold.left()
-	if g.idle() { // so a key that is asked for again does not wait for a purge
+	left := t.left(g.until)
+	if t.idle(g) { // so a key that is asked for again does not wait for a purge
 		t.endHold(key, g)
 	}
 	return left

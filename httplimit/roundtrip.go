@@ -130,8 +130,8 @@ func (t *Transport) wait(ctx context.Context, key, held string, n int64) error {
 	g := t.acquireGate(held)
 	defer t.releaseGate(held, g)
 	for {
-		h, changed := t.holdOf(g)
-		err := t.waitOnce(ctx, changed, h, key, n)
+		until, changed := t.holdOf(g)
+		err := t.waitOnce(ctx, changed, until, key, n)
 		if ctx.Err() != nil || changed.Err() == nil {
 			return err
 		}
@@ -141,14 +141,14 @@ func (t *Transport) wait(ctx context.Context, key, held string, n int64) error {
 	}
 }
 
-// waitOnce waits for h to pass, and then for the limiter. It stops when ctx ends, or
-// when changed does.
-func (t *Transport) waitOnce(ctx, news context.Context, h hold, key string, n int64) error {
+// waitOnce waits for the instant until which key is held back, and then for the limiter. It stops when
+// ctx or news ends.
+func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string, n int64) error {
 	// Whichever ends first, ctx or news, ends the wait. AfterFunc needs no goroutine until then.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(news, cancel)()
-	if err := h.wait(ctx); err != nil {
+	if err := t.waitHold(ctx, until); err != nil {
 		return err
 	}
 	if err := t.waitForTurn(ctx, key, n); err != nil {

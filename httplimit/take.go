@@ -51,24 +51,6 @@ func (r *reservation) commit(ctx context.Context, units int64) error {
 	return nil
 }
 
-// An admission decides takes: in this process, or by a store. It charges takes of one cost at one
-// instant.
-type admission interface {
-	// charge charges all takes that cost as much as the first, or none, and returns the decision on
-	// all of them together. It notes what it learns of each.
-	charge(takes []take, how charging) sash.Decision
-	// look sets the decision of all takes that cost as much as the first, and charges nothing.
-	look(takes []take)
-}
-
-// A charging is a way to charge.
-type charging uint8
-
-const (
-	final     charging = iota // what was charged stays
-	reserving                 // what was charged may be changed, by the reservation of each take
-)
-
 // copyIdentity returns the identity of t. It is a copy, since the memory of keys is reused.
 func (t *take) copyIdentity() string {
 	if t.longIdentity != "" {

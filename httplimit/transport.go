@@ -1,8 +1,10 @@
 package httplimit
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -109,6 +111,23 @@ type Transport struct {
 	perDomain map[string]int   // of these, by domain
 	purgeAt   int              // number of holds at which those that have passed are purged
 }
+
+// A gate is the place where the requests of one key wait. It exists while a request
+// waits, and while the key is held back. Its fields are guarded by the Transport's mu.
+type gate struct {
+	until    int64  // instant until which the key is held back, or notHeld
+	domain   string // of the hold
+	requests int    // number of requests that wait
+
+	// changed ends when the key is held back, or held for longer. The requests that wait
+	// then start over. Otherwise the Limiter would admit them while the key is held back.
+	// Both are nil while none waits.
+	changed context.Context
+	notify  context.CancelFunc // ends changed
+}
+
+// notHeld is until of a key that is not held back. It has passed whatever the clock shows.
+const notHeld = math.MinInt64
 
 // A TurnError reports that a [Transport] did not send a request that would have had to wait: with
 // NoWait, or since the server asked to wait beyond the deadline of its context.

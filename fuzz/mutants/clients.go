@@ -9,7 +9,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-hold-on-arrival-shortened", fault: "a later denial that tells a shorter time shortens a hold",
-		file: "httplimit/gate.go", old: "g != nil && g.hold.left() >= d", new: "g != nil && g.hold.left() == d",
+		file: "httplimit/gate.go", old: "g != nil && g.until >= until", new: "g != nil && g.until == until",
 		tests: "TestModel_Clients",
 	},
 	{
