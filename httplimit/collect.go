@@ -58,7 +58,8 @@ func (c *call) addTake(p *policy, r *http.Request) bool {
 		begin, body := len(c.keys), 0
 		if body, identified = c.appendKey(p, r); identified {
 			cost := p.cost(r)
-			t := c.newTake()
+			c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]
+			t := &c.takes[len(c.takes)-1]
 			*t = take{} // and then its fields: a literal of them would be made elsewhere, and copied
 			t.policy, t.cost = p, cost
 			t.begin, t.body, t.end = begin, body, len(c.keys)
@@ -69,16 +70,6 @@ func (c *call) addTake(p *policy, r *http.Request) bool {
 	}
 	c.running = nil
 	return skipped || identified
-}
-
-// newTake appends a take, which still holds old values: the caller must overwrite all
-// of it.
-func (c *call) newTake() *take {
-	if len(c.takes) == cap(c.takes) {
-		c.takes = slices.Grow(c.takes, 1)
-	}
-	c.takes = c.takes[:len(c.takes)+1]
-	return &c.takes[len(c.takes)-1]
 }
 
 // addShadowTake is addTake for a shadow, which must not affect the request. It recovers

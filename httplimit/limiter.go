@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -113,10 +114,7 @@ func (l *Limiter) FoldsPaths() bool { return l.paths == route.Folded }
 
 // janitorInterval returns how often to sweep under t.
 func (l *Limiter) janitorInterval(t *table) time.Duration {
-	if l.sweepInterval != 0 {
-		return l.sweepInterval
-	}
-	return t.sweepInterval()
+	return cmp.Or(l.sweepInterval, t.sweepInterval())
 }
 
 // newSecret returns the cipher of fingerprints, with a random key that never leaves the process.

@@ -65,12 +65,17 @@ func (c *config) fault(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("httplimit: "+format+": %w", append(args, sash.ErrInvalidOption)...))
 }
 
+// require records that an option is invalid unless what it says is so.
+func (c *config) require(so bool, format string, args ...any) {
+	if !so {
+		c.fault(format, args...)
+	}
+}
+
 // WithClock sets the clock of the limiter. The default is [sash.SystemClock].
 func WithClock(clock sash.Clock) Option {
 	return optionFunc(func(c *config) {
-		if clock == nil {
-			c.fault("WithClock: clock must not be nil")
-		}
+		c.require(clock != nil, "WithClock: clock must not be nil")
 		c.clock = clock
 	})
 }
@@ -168,9 +173,7 @@ func WithSash(options ...sash.Option) Option {
 // process has no table of keys.
 func WithStore(open func(StoreKeys) (Store, error)) Option {
 	return optionFunc(func(c *config) {
-		if open == nil {
-			c.fault("WithStore: open must not be nil")
-		}
+		c.require(open != nil, "WithStore: open must not be nil")
 		c.openStore = open
 	})
 }
@@ -280,9 +283,7 @@ func (c *config) outcomes(option string, outcomes []Outcome) (set outcomeSet) {
 // Retry-After and Cache-Control: no-store are set before f is called.
 func WithDenied(f func(http.ResponseWriter, *http.Request, Denial)) Option {
 	return optionFunc(func(c *config) {
-		if f == nil {
-			c.fault("WithDenied: f must not be nil")
-		}
+		c.require(f != nil, "WithDenied: f must not be nil")
 		c.denied = f
 	})
 }
@@ -292,9 +293,7 @@ func WithDenied(f func(http.ResponseWriter, *http.Request, Denial)) Option {
 // admit them counted, give the policy a fallback by [FirstOf].
 func WithUnidentified(h http.Handler) Option {
 	return optionFunc(func(c *config) {
-		if h == nil {
-			c.fault("WithUnidentified: h must not be nil")
-		}
+		c.require(h != nil, "WithUnidentified: h must not be nil")
 		c.unidentified = h
 	})
 }
@@ -312,15 +311,9 @@ func configure(options []Option) (config, error) {
 		}
 		o.apply(&c)
 	}
-	if c.sizeHint < 0 {
-		c.fault("WithSizeHint: keys must be at least 0, got %d", c.sizeHint)
-	}
-	if c.headers.partition && !c.headers.standard {
-		c.fault("WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in")
-	}
-	if c.eventFields != (eventFields{}) && !c.observed() {
-		c.fault("WithEventFingerprints and WithEventIdentities need WithObserver")
-	}
+	c.require(c.sizeHint >= 0, "WithSizeHint: keys must be at least 0, got %d", c.sizeHint)
+	c.require(c.headers.standard || !c.headers.partition, "WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in")
+	c.require(c.observed() || c.eventFields == eventFields{}, "WithEventFingerprints and WithEventIdentities need WithObserver")
 	c.checkStore()
 	c.checkPolicies("New")
 	return c, errors.Join(c.faults...)
@@ -331,19 +324,12 @@ func (c *config) checkStore() {
 	if c.openStore == nil {
 		return
 	}
-	if c.clock != nil {
-		c.fault("WithClock does not work with WithStore: the time is the store's")
-	}
-	if c.sizeHint != 0 {
-		c.fault("WithSizeHint does not work with WithStore: there is no table of keys in this process")
-	}
-	if c.sweepInterval != 0 {
-		c.fault("WithSweepInterval does not work with WithStore: there is no table of keys in this process")
-	}
+	c.require(c.clock == nil, "WithClock does not work with WithStore: the time is the store's")
+	c.require(c.sizeHint == 0, "WithSizeHint does not work with WithStore: there is no table of keys in this process")
+	c.require(c.sweepInterval == 0, "WithSweepInterval does not work with WithStore: there is no table of keys in this process")
 	for i, o := range c.forSash {
-		if o != nil && internals.Inspect([]sash.Option{o}).LimitsFor == nil {
-			c.fault("WithSash: option %d: of the options of sash, only WithLimitsFor works with WithStore", i+1)
-		}
+		c.require(o == nil || internals.Inspect([]sash.Option{o}).LimitsFor != nil,
+			"WithSash: option %d: of the options of sash, only WithLimitsFor works with WithStore", i+1)
 	}
 }
 
@@ -359,7 +345,6 @@ func (c *config) checkQueues() {
 	chargesDenied := slices.ContainsFunc(c.forSash, func(o sash.Option) bool {
 		return o != nil && internals.Inspect([]sash.Option{o}).ChargeDenied
 	})
-	if queued && chargesDenied {
-		c.fault("WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
-	}
+	c.require(!queued || !chargesDenied,
+		"WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
 }

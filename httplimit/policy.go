@@ -217,79 +217,76 @@ type Queue struct {
 	RequestsPerClient int
 }
 
-// faults returns every fault of p. number counts the policies from 1.
-func (p *Policy) faults(number int, paths route.Paths) (faults []error) {
-	called := "policy " + strconv.Itoa(number)
-	if p.Name != "" {
-		called = "policy " + strconv.Quote(p.Name)
-	}
-	fault := func(wrapped error, format string, args ...any) {
-		faults = append(faults, fmt.Errorf("httplimit: %s: %s: %w", called, fmt.Sprintf(format, args...), wrapped))
-	}
-	if p.Name == "" {
-		fault(sash.ErrInvalidOption, "Name must not be empty")
-	}
-	if !fields.Printable(p.Name) {
-		fault(sash.ErrInvalidOption, "Name must be printable ASCII, got %q", p.Name)
-	}
-	if !fields.Printable(p.Unit) {
-		fault(sash.ErrInvalidOption, "Unit must be printable ASCII, got %q", p.Unit)
-	}
-	if p.Key == nil {
-		fault(sash.ErrInvalidOption, "Key must not be nil")
-	}
-	if err := route.Fault(p.Pattern, paths); err != nil {
-		fault(sash.ErrInvalidOption, "Pattern: %v", err)
-	}
-	if len(p.Limits) == 0 {
-		fault(sash.ErrNoLimit, "Limits must not be empty")
-	}
-	p.Queue.faults(fault)
-	for _, err := range internals.LimitFaults(p.deciding(p.Limits)) {
-		faults = append(faults, fmt.Errorf("httplimit: %s: %w", called, err))
-	}
-	p.planFaults(called, fault, func(err error) { faults = append(faults, err) })
-	return faults
+// A review collects the faults of one policy.
+type review struct {
+	policy string // how faults call it
+	faults []error
 }
 
-// planFaults calls fault, or add with the whole error, for each fault of the plans of p, which
-// is called so.
-func (p *Policy) planFaults(called string, fault func(wrapped error, format string, args ...any), add func(error)) {
-	if len(p.Plans) > 0 && p.Plan == nil {
-		fault(sash.ErrInvalidOption, "Plan must not be nil if there are Plans")
+// fault records a fault, which wraps an error.
+func (v *review) fault(wrapped error, format string, args ...any) {
+	v.faults = append(v.faults, fmt.Errorf("httplimit: %s: %s: %w", v.policy, fmt.Sprintf(format, args...), wrapped))
+}
+
+// require records a fault unless what it says is so.
+func (v *review) require(so bool, format string, args ...any) {
+	if !so {
+		v.fault(sash.ErrInvalidOption, format, args...)
 	}
+}
+
+// limits records the faults of limits that belong to the policy, or to a plan of it.
+func (v *review) limits(of string, limits []sash.Limit) {
+	for _, err := range internals.LimitFaults(limits) {
+		v.faults = append(v.faults, fmt.Errorf("httplimit: %s: %w", of, err))
+	}
+}
+
+// faults returns every fault of p. number counts the policies from 1.
+func (p *Policy) faults(number int, paths route.Paths) []error {
+	v := review{policy: "policy " + strconv.Itoa(number)}
+	if p.Name != "" {
+		v.policy = "policy " + strconv.Quote(p.Name)
+	}
+	v.require(p.Name != "", "Name must not be empty")
+	v.require(fields.Printable(p.Name), "Name must be printable ASCII, got %q", p.Name)
+	v.require(fields.Printable(p.Unit), "Unit must be printable ASCII, got %q", p.Unit)
+	v.require(p.Key != nil, "Key must not be nil")
+	err := route.Fault(p.Pattern, paths)
+	v.require(err == nil, "Pattern: %v", err)
+	if len(p.Limits) == 0 {
+		v.fault(sash.ErrNoLimit, "Limits must not be empty")
+	}
+	p.Queue.review(&v)
+	v.limits(v.policy, p.deciding(p.Limits))
+	p.reviewPlans(&v)
+	return v.faults
+}
+
+// review records each fault of q.
+func (q *Queue) review(v *review) {
+	sized := q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0
+	v.require(q.Wait >= 0, "Queue: Wait must not be negative, got %v", q.Wait)
+	v.require(q.Wait <= 0 || q.Requests >= 1, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
+	v.require(q.Wait != 0 || !sized, "Queue: Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set")
+	v.require(q.RequestsEach >= 0, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
+	v.require(q.RequestsPerClient >= 0, "Queue: RequestsPerClient must not be negative, got %d", q.RequestsPerClient)
+}
+
+// reviewPlans records each fault of the plans of p.
+func (p *Policy) reviewPlans(v *review) {
+	v.require(len(p.Plans) == 0 || p.Plan != nil, "Plan must not be nil if there are Plans")
 	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
 		switch limits := p.Plans[plan]; {
 		case plan == "":
-			fault(sash.ErrInvalidOption, `Plans: the plan "" is Limits, and must not be among Plans`)
+			v.fault(sash.ErrInvalidOption, `Plans: the plan "" is Limits, and must not be among Plans`)
 		case !fields.Printable(plan):
-			fault(sash.ErrInvalidOption, "Plans: the name of a plan must be printable ASCII, got %q", plan)
+			v.fault(sash.ErrInvalidOption, "Plans: the name of a plan must be printable ASCII, got %q", plan)
 		case len(limits) == 0:
-			fault(sash.ErrNoLimit, "plan %q: its limits must not be empty", plan)
+			v.fault(sash.ErrNoLimit, "plan %q: its limits must not be empty", plan)
 		default:
-			for _, err := range internals.LimitFaults(p.deciding(limits)) {
-				add(fmt.Errorf("httplimit: %s: plan %q: %w", called, plan, err))
-			}
+			v.limits(fmt.Sprintf("%s: plan %q", v.policy, plan), p.deciding(limits))
 		}
-	}
-}
-
-// faults calls fault for each fault of q.
-func (q *Queue) faults(fault func(wrapped error, format string, args ...any)) {
-	if q.Wait < 0 {
-		fault(sash.ErrInvalidOption, "Queue: Wait must not be negative, got %v", q.Wait)
-	}
-	if q.Wait > 0 && q.Requests < 1 {
-		fault(sash.ErrInvalidOption, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
-	}
-	if q.Wait == 0 && (q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0) {
-		fault(sash.ErrInvalidOption, "Queue: Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set")
-	}
-	if q.RequestsEach < 0 {
-		fault(sash.ErrInvalidOption, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
-	}
-	if q.RequestsPerClient < 0 {
-		fault(sash.ErrInvalidOption, "Queue: RequestsPerClient must not be negative, got %d", q.RequestsPerClient)
 	}
 }
 

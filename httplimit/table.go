@@ -58,20 +58,16 @@ func newTable(policies []Policy, paths route.Paths, own func(string) []sash.Limi
 		numbers: make(map[variant]int), byNumber: make(map[int]*policy), next: former.next,
 		replaced: make(chan struct{}),
 	}
-	var enforced, shadows []Policy
-	for _, p := range t.given {
-		if p.Shadow {
-			shadows = append(shadows, p)
-		} else {
-			enforced = append(enforced, p)
+	for _, shadow := range []bool{false, true} {
+		t.firstShadow = len(t.policies)
+		for _, p := range t.given {
+			if p.Shadow == shadow {
+				t.policies = append(t.policies, t.newVariant(p, "", t.routes.Add(p.Pattern), former))
+			}
 		}
-		t.mayQueue = t.mayQueue || p.Queue.Wait > 0 && !p.Shadow
-	}
-	t.firstShadow = len(enforced)
-	for _, p := range append(enforced, shadows...) {
-		t.policies = append(t.policies, t.newVariant(p, "", t.routes.Add(p.Pattern), former))
 	}
 	for _, p := range t.policies {
+		t.mayQueue = t.mayQueue || p.queues()
 		t.addPlans(p, former)
 	}
 	if t.base = t.policies[0]; former.base != nil {

@@ -147,16 +147,14 @@ func (e *TurnError) Unwrap() error { return e.Err }
 
 // Error returns, for example, "httplimit: not sent: the limiter admits it in 1.5s".
 func (e *TurnError) Error() string {
-	if e.Held && e.Err != nil {
-		return fmt.Sprintf("httplimit: not sent: the server asked to wait for another %v: %v", e.RetryAfter, e.Err)
+	why, reason := "the limiter admits it in", ""
+	if e.Err != nil {
+		why, reason = "the fallback of the store admits it in", ": "+e.Err.Error()
 	}
 	if e.Held {
-		return fmt.Sprintf("httplimit: not sent: the server asked to wait for another %v", e.RetryAfter)
+		why = "the server asked to wait for another"
 	}
-	if e.Err != nil {
-		return fmt.Sprintf("httplimit: not sent: the fallback of the store admits it in %v: %v", e.RetryAfter, e.Err)
-	}
-	return fmt.Sprintf("httplimit: not sent: the limiter admits it in %v", e.RetryAfter)
+	return fmt.Sprintf("httplimit: not sent: %s %v%s", why, e.RetryAfter, reason)
 }
 
 var (
