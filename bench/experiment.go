@@ -44,8 +44,8 @@ func names(all []experiment) (names []string) {
 	return names
 }
 
-// A plan is the steps of an experiment. result returns the result of the steps done so far,
-// of which there may be none.
+// A plan is the steps of an experiment. result returns the result of the steps done so far, if there
+// are any.
 type plan struct {
 	steps  []step
 	result func() (report.Result, error)

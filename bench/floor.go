@@ -21,7 +21,7 @@ func planFloor(l *lab) plan {
 	p := s.plan()
 	p.result = func() (report.Result, error) {
 		r := s.result()
-		r.Notes = append(r.Notes, "Nanoseconds, as in speed, of contenders that decide nothing: each column makes one step more. The last column is the time of the floor divided by that of sash, the median of the ratios within rounds. Where it is below 1, a decision could be faster with the same map and clock.")
+		r.Notes = append(r.Notes, "Nanoseconds, as in speed, of contenders that decide nothing: each column makes one step more. The last column is the time of the floor divided by the time of sash, the median of the ratios within rounds. Where it is below 1, a decision could be faster with the same map and clock.")
 		r.Notes = append(r.Notes, notesOn(s.all)...)
 		return r, nil
 	}

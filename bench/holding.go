@@ -16,7 +16,7 @@ type holding struct {
 	name            string // of the limits
 	limits          []sash.Limit
 	keys, units     int
-	bytes, objects  float64 // per key; the bytes without those of the key itself
+	bytes, objects  float64 // per key; the bytes without the key itself
 	atMost, inTotal bounds  // of bytes and of objects
 }
 

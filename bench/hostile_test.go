@@ -110,7 +110,7 @@ func tracked(b *testing.B, keys []string) func() float64 {
 	return allow
 }
 
-// inserting returns a function like that of tracked, but with a new limiter each time.
+// inserting returns a function as tracked does, but with a new limiter each time.
 func inserting(keys []string) func() float64 {
 	return func() float64 {
 		l := sash.Must(sash.New(sash.PerHour(plenty)))
@@ -128,7 +128,7 @@ func allowed(l *sash.Limiter, keys []string) float64 {
 	return float64(time.Since(start)) / float64(len(keys))
 }
 
-// reportTimes reports the median times, and the ratios of all times to those of bases.
+// reportTimes reports the median times, and the ratios of all times to the times of bases.
 func reportTimes(b *testing.B, names []string, times [][]float64, bases []string) {
 	b.ReportMetric(0, "ns/op") // the time of a whole round has no meaning
 	for i, name := range names {

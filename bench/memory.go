@@ -57,7 +57,7 @@ func planMemory(l *lab) (p plan) {
 			keys.Label(n)+" keys of "+strconv.FormatFloat(meanLength(n), 'f', 1, 64)+" bytes each, which are included; a limiter that keeps only a hash of the key saves them. The heap holds only the table. It is collected before and after the table is filled.",
 			fmt.Sprintf("The column of a collection shows the mean processor time of one collection. It averages the collections of half a second, or %d if these take no longer than %v. During the measurement %s calls a second arrive by a schedule, and each leaves %d bytes of garbage. The share of the machine is that time divided by the time of all cores between two collections, with GOGC=100 and %s of garbage a second. A larger heap is collected less often.",
 				collections, longEnough, humanize.Comma(int64(l.loadRate())), garbage, humanize.Bytes(garbagePerSecond)),
-			"Percentiles are those of the calls that arrive during collections, for tracked keys. Their time runs from the instant at which they were due. The collections are explicit, so that goroutines which allocate need not assist them, as they would in a service. *nothing* answers without a table. Figures near to its own show the machine, not the limiter.")
+			"Percentiles are of the calls that arrive during collections, for tracked keys. Their time runs from the instant at which they were due. The collections are explicit, so that goroutines which allocate need not assist them, as they would in a service. *nothing* answers without a table. Figures near to its own show the machine, not the limiter.")
 		r.Notes = append(r.Notes, notesOn(append(l.field(), peers.Nothing()))...)
 		return r, nil
 	}

@@ -122,7 +122,7 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 	count("rate", "let `NUMBER` calls arrive a second in tail, and a fifth of them in memory", &o.rate, 100_000_000)
 	count("rounds", "report the median of this `NUMBER` of rounds in speed, floor and tail; of five times as many in ratios, and with 1,000 keys and fewer, which take little time", &o.rounds, 10_000)
 	count("decisions", "make this `NUMBER` of decisions a core in a turn of speed, ratios and floor", &o.decisions, 1_000_000)
-	o.flags.StringVar(&o.out, "out", o.out, "write results to this `DIRECTORY`; by default those of -quick go to another")
+	o.flags.StringVar(&o.out, "out", o.out, "write results to this `DIRECTORY`; by default -quick has another")
 	o.flags.BoolVar(&o.quick, "quick", false, "fewer keys, rounds and decisions, where other flags do not say how many: it takes seconds, and its figures say nothing")
 	o.flags.BoolVar(&o.full, "full", false, "measure every combination of flags in speed: by default more than 1M keys are only asked for what is admitted")
 }

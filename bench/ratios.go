@@ -17,14 +17,14 @@ import (
 	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 )
 
-// A comparison divides the time of one subject by that of another.
+// A comparison divides the time of one subject by the time of another.
 type comparison struct {
 	of, by string // the names of subjects
 	atMost bounds
 }
 
 // bounds are the greatest values meant to be measured, by the number of keys. The bound of 0
-// is that of all numbers of keys that are not named.
+// holds for all numbers of keys that are not named.
 type bounds map[int]float64
 
 // with returns the bound with n keys, or nil if there is none.
@@ -387,7 +387,7 @@ func (t *ratioTest) explanations() []string {
 		"\\*: in some turn, more than a thousandth of the answers were others than those to measure.",
 		"The limit is "+list(oneWord)+", which fits into one word. *Large* is "+list(large)+", which does not. *Two limits* are "+list(twoCounters)+"; *four limits* are "+list(fourCounters)+". *Log* is of 10 units, in a window so short that they are back as fast as they are charged, and has grown as large as it gets. *Log, denied* is "+list(smallLog)+", used up; so is every limit that is *denied*. *Bucket* is "+list(bucket)+", in one word. *Bucket, denied* is "+list(smallBucket)+", used up. x/time/rate has a limiter for each key in a sync.Map.",
 		"The keys are tracked, except each *new key*, for which there was no call before: its limiter begins without keys. A *composed key* is put together in the call, of a prefix and the key. The keys of *TakeAll* are two of the tracked ones, drawn independently.",
-		"What a key takes is what the heap holds after a collection. The bytes are without those of the key itself, on average "+strconv.FormatFloat(meanLength(slices.Max(t.keys)), 'f', 1, 64)+". Units of one key are charged a second apart.")
+		"What a key takes is what the heap holds after a collection. The bytes are without the key itself, on average "+strconv.FormatFloat(meanLength(slices.Max(t.keys)), 'f', 1, 64)+". Units of one key are charged a second apart.")
 }
 
 // list returns limits as text.

@@ -61,7 +61,7 @@ type speedTest struct {
 	*lab
 	rows    []row
 	all     []peers.Peer
-	others  []peers.Peer                // of which the fastest is compared with the first of all
+	others  []peers.Peer                // the fastest of them is compared with the first of all
 	samples map[row]map[string]*samples // by contender
 	notes   []string
 }
@@ -70,7 +70,7 @@ type speedTest struct {
 type samples struct {
 	peer  peers.Peer
 	ns    []float64 // nanoseconds per decision, by round
-	base  []float64 // those of the first contender, by round
+	base  []float64 // times of the first contender, by round
 	wrong float64   // the greatest share of answers other than those to measure
 }
 
@@ -84,7 +84,7 @@ func planSpeed(l *lab) plan {
 			r.Notes = append(r.Notes, "**Nothing to measure:** half of one key cannot be denied.")
 		}
 		r.Notes = append(r.Notes,
-			"Nanoseconds per decision, the medians of "+strconv.Itoa(l.rounds)+" rounds, and with 1,000 keys or fewer of "+strconv.Itoa(l.roundsOf(1))+". In a round all contenders take turns of "+strconv.Itoa(l.decisions)+" decisions per core, after a tenth as many to warm up. The last column is the time of the fastest other contender divided by that of sash, the median of the ratios within rounds. Where it is below 1, sash loses.",
+			"Nanoseconds per decision, the medians of "+strconv.Itoa(l.rounds)+" rounds, and with 1,000 keys or fewer of "+strconv.Itoa(l.roundsOf(1))+". In a round all contenders take turns of "+strconv.Itoa(l.decisions)+" decisions per core, after a tenth as many to warm up. The last column is the time of the fastest other contender divided by the time of sash, the median of the ratios within rounds. Where it is below 1, sash loses.",
 			"Throughput: keys are known beforehand; the time divided by the decisions of all goroutines. Latency: each key depends on the last answer, by an atomic, so that no two look-ups overlap; the time that one goroutine waits while it has a core.",
 			"More goroutines than cores share the decisions of a turn. These end before the scheduler would preempt a goroutine, so such rows measure many goroutines that begin and end, not many that are preempted. -decisions makes turns longer.",
 			"Take is the call that also returns what is left, or how long to wait; with sash and x-time-rate that is another call than Allow, with the others in its tables the only one they have. For x-time-rate it is a reservation, cancelled if denied, which does not tell what is left. Take is measured in throughput, of "+l.distributions[0]+" keys, by up to two goroutines, unless -full is given.",
@@ -472,7 +472,7 @@ func (s *speedTest) fastest(r row) (fastest peers.Peer, ratio float64) {
 	return fastest, ratio
 }
 
-// doubts returns a note for each contender with other answers than those of the row.
+// doubts returns a note for each contender whose answers differ from the row.
 func (s *speedTest) doubts(r row) (notes []string) {
 	for _, p := range s.all {
 		if x := s.samples[r][p.Label()]; x != nil && x.doubtful() {

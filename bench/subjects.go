@@ -56,7 +56,7 @@ type stage struct {
 // last for one round. More keys take seconds to insert.
 const few = 1000
 
-// newStage makes limiters that track n keys. Its error is that of the context.
+// newStage makes limiters that track n keys. Its error is the error of the context.
 func newStage(ctx context.Context, n int) (*stage, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	s := &stage{ctx: ctx, keys: n}
@@ -112,7 +112,7 @@ func (s *stage) tracking(units int64, prefix string, limits []sash.Limit) *sash.
 	return l
 }
 
-// rolling returns a limiter like that of tracking, of a rollingLog and other limits. Its logs
+// rolling returns a limiter as tracking does, of a rollingLog and other limits. Its logs
 // have grown as large as they get.
 func (s *stage) rolling(prefix string, others ...sash.Limit) *sash.Limiter {
 	log := rollingLog(s.keys)

@@ -141,7 +141,7 @@ func (s *scenario) of(i, k int) (values []float64) {
 	return values
 }
 
-// ratio returns the ratio of the k-th percentile of the i-th peer to that of sash, over the
+// ratio returns the ratio of the k-th percentile of the i-th peer to the same of sash, over the
 // rounds that both have.
 func (s *scenario) ratio(i, k int) float64 {
 	own, base := s.of(i, k), s.of(0, k)

@@ -25,18 +25,20 @@ import (
 //
 // All fields of t work as they do there, but for Base, which is not used. Several interceptors,
 // and an http.Client, may share one t, and so its quotas. The key of a call, if t.Key is nil, is
-// the host of the URL. The request of which a KeyFunc and t.Cost are given has that host in its
+// the host of the URL. The request that a KeyFunc and t.Cost are given has that host in its
 // URL, the procedure as its path, and the headers of the call; [MessageOf] and [MessageBytes]
 // know the message of a unary call. A stream waits when the client first sends a message or
 // closes its side. Its messages do not wait.
 //
-// A server asks to wait by CodeResourceExhausted or CodeUnavailable with one of these, of which the
-// first holds. Calls of that procedure to that host, or of the key that t.Key tells, are then not
-// sent until the time has passed. An answer that denies nothing holds back no calls.
+// A server asks to wait by CodeResourceExhausted or CodeUnavailable with the first of these that
+// is there:
 //
 //   - RetryInfo in the details of the error
 //   - the trailer Grpc-Retry-Pushback-Ms
 //   - the header Retry-After
+//
+// Calls of that procedure to that host, or of the key that t.Key tells, are then not sent until the
+// time has passed. An answer that denies nothing holds back no calls.
 //
 // A call that is not sent has CodeResourceExhausted if it may not wait, with RetryInfo, or is
 // never admitted; CodeCanceled or CodeDeadlineExceeded if its context ends, or must end before
@@ -100,7 +102,7 @@ func (i *clientInterceptor) obey(key string, err error) {
 }
 
 // A clientConn is a stream that waits for its turn before it sends anything. Only then are the
-// headers of the call complete, of which the key may be made.
+// headers of the call complete, and the key may be made of them.
 type clientConn struct {
 	connect.StreamingClientConn
 	interceptor *clientInterceptor

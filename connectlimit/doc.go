@@ -63,7 +63,7 @@
 // a charge are told of the answer, by their functions Charge, ChargeUncertain and Settle:
 //
 //   - The status is the code as a number: 0 for success, else a connect.Code.
-//   - Bytes are those of the messages that the handler has sent, in the binary form of protobuf,
+//   - Bytes are the sizes of the messages that the handler has sent, in the binary form of protobuf,
 //     whatever the codec and the compression; see [MessageSize].
 //   - Header is the headers and trailers that the handler has set.
 //
@@ -79,7 +79,7 @@
 //     CodeDeadlineExceeded; a client that sets a deadline may cause either.
 //   - the handler panics. The status is CodeUnknown, and the panic goes on.
 //   - a stream could not send or receive a message, other than that it has ended or was refused.
-//     The status is that of the handler's error.
+//     The status is the code of the handler's error.
 //
 // # Messages of streams
 //

@@ -151,7 +151,7 @@ func setHeaders(info connect.CallInfo, h http.Header) {
 	}
 }
 
-// addHeaders adds headers to those of a response.
+// addHeaders adds headers h to a response.
 func addHeaders(to, h http.Header) {
 	for name, values := range h {
 		to[name] = append(to[name], values...)

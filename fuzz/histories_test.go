@@ -64,13 +64,13 @@ func (s *tally) add(h *history) {
 }
 
 func (s *tally) String() string {
-	return fmt.Sprintf("%d histories of %d operations, of which %d pairs overlapped; %d sweeps, %d evictions, %d changes of limits, "+
+	return fmt.Sprintf("%d histories of %d operations, %d pairs of them overlapped; %d sweeps, %d evictions, %d changes of limits, "+
 		"%d settlements, %d operations that read the clock again; under caps %d keys displaced, %d calls refused and %d shared; "+
 		"%d snapshots restored; %d answers by Unlimited and %d by a Count of 0", s.histories, s.operations, s.overlapping,
 		s.sweeps, s.evictions, s.changes, s.settled, s.rereading, s.displaced, s.refused, s.shared, s.restored, s.unlimited, s.ofNothing)
 }
 
-// The answers to concurrent operations are those of the reference for some order of the
+// The answers to concurrent operations are the answers of the reference for some order of the
 // operations, to the unit and the nanosecond. In that order no operation comes before one
 // that had ended when it began.
 func TestHistories_AreLinearizable(t *testing.T) {

@@ -351,7 +351,7 @@ func (o *operation) String() string {
 	call := fmt.Sprintf("%s(%q, %d)", o.verb, o.keys, o.units)
 	switch o.verb {
 	case settles:
-		call = fmt.Sprintf("%s(%d) of reservation %d of that of %d to %d", o.verb, o.units, o.which, o.of.began, o.of.ended)
+		call = fmt.Sprintf("%s(%d) of reservation %d of the one from %d to %d", o.verb, o.units, o.which, o.of.began, o.of.ended)
 	case setsLimits, reconfigures:
 		call = fmt.Sprintf("%s(%q, %v)", o.verb, o.keys, o.limits)
 	case resets:
@@ -359,7 +359,7 @@ func (o *operation) String() string {
 	case snapshots:
 		call = fmt.Sprintf("%s()", o.verb)
 	case restores:
-		call = fmt.Sprintf("%s() of that of %d to %d, refused %v", o.verb, o.of.began, o.of.ended, o.refused)
+		call = fmt.Sprintf("%s() of the one from %d to %d, refused %v", o.verb, o.of.began, o.of.ended, o.refused)
 	case allows:
 		call += fmt.Sprintf(" = %v", o.decision.Allowed)
 	default:

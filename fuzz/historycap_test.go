@@ -68,7 +68,7 @@ func (s *serial) without(o *operation, missing []string) placement {
 
 // refuse returns the answer to o if the keys refused by p do not fit. Nothing remains of
 // them. A call for no units is admitted nevertheless, if the other keys admit it. Then the
-// first key decides of which nothing remains, else the first that is waited for longest.
+// first key with nothing left decides, else the first that is waited for longest.
 func (s *serial) refuse(o *operation, at int64, p placement) (a reference.Answer) {
 	answers := make([]reference.Answer, len(o.keys))
 	a.Allowed = o.units == 0
@@ -237,7 +237,7 @@ func (s *serial) doubled(o *operation) bool {
 	return n > s.fixed.maxKeys
 }
 
-// others returns the number of keys, other than those of o, that are certainly tracked; or
+// others returns the number of keys, other than the keys of o, that are certainly tracked; or
 // with may, that are possibly tracked. An idle key is tracked until its eviction has
 // ended, and any operation that overlaps o may be evicting it.
 func (s *serial) others(o *operation, may bool) (n int) {

@@ -45,7 +45,7 @@ func TestHistories_WithAnotherAnswerAreRejected(t *testing.T) {
 	require.Greater(t, rejected, 1500)
 }
 
-// others returns outcomes that differ from that of o as little as possible.
+// others returns outcomes that differ from o's as little as possible.
 func others(o *operation) (all []outcome) {
 	switch o.verb {
 	case settles, resets, setsLimits, reconfigures, snapshots:

@@ -220,11 +220,11 @@ func (s *serial) finish(o *operation, out outcome) (next []any) {
 	return next
 }
 
-// decidedBy returns the times one of which has decided o:
+// decidedBy returns the times that may have decided o:
 //
-//   - normally that of its last reading, since an operation that finds its key evicted
+//   - normally the time of its last reading, since an operation that finds its key evicted
 //     reads the clock again;
-//   - that of any reading where keys may migrate to other entries, since the clock is
+//   - the time of any reading where keys may migrate to other entries, since the clock is
 //     read for that as well;
 //   - an arbitrary time for an operation without readings, which does not depend on it.
 func (s *serial) decidedBy(o *operation) (times []int64) {

@@ -17,7 +17,7 @@ var historyKeys = []string{"a", "b", "c"}
 type planner struct {
 	*rand.Rand
 	*history
-	unit time.Duration // of windows; counters of seconds fit one word, those of nanoseconds do not
+	unit time.Duration // of windows; counters of seconds fit one word, counters of nanoseconds do not
 	// moves is whether the clock moves between operations. If so, no reservation is
 	// given back whole. A key that loses its last unit raises the floor of all empty
 	// keys, and late readings would show at which time they see the new floor.

@@ -127,7 +127,7 @@ func FuzzForwarded(f *testing.F) {
 	})
 }
 
-// checkUnforgeable checks that the key is that of client, whatever lines it sends, directly
+// checkUnforgeable checks that the key is the key of client, whatever lines it sends, directly
 // and through proxies that add elements for their peers.
 func checkUnforgeable(t *testing.T, key httplimit.KeyFunc, header string, lines []string, element func(peer string) string) {
 	want, _ := clientKey(key, client+":1", header, nil)

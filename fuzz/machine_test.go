@@ -210,7 +210,7 @@ func (m *machine) answered(call string, got sash.Decision, want reference.Answer
 	m.freshAt(got.ResetAfter, keys...)
 }
 
-// same checks that the answer of the limiter is that of the reference.
+// same checks that the limiter answers as the reference does.
 func (m *machine) same(call string, got sash.Decision, a reference.Answer, n int64, keys ...string) {
 	want := sash.Decision{
 		Allowed:    a.Allowed,

@@ -14,7 +14,7 @@ import (
 )
 
 // longestError bounds the error for a refused text: three quotations of at most 64 bytes,
-// each of which strconv.Quote may write as four, and prose.
+// which strconv.Quote may write as four each, and prose.
 const longestError = 3*64*4 + 512
 
 // FuzzParseLimit compares ParseLimit with a reading of the text by a regular expression.

@@ -64,7 +64,7 @@ func (t *tape) limits(flags byte, settles bool) (limits []sash.Limit) {
 	return limits
 }
 
-// more reads the keys of a call for several keys, of which name is the first. A key may
+// more reads the keys of a call for several keys. The first is name. A key may
 // occur twice.
 func (t *tape) more(name string) []string {
 	keys, others := []string{name}, t.byte()

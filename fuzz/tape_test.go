@@ -136,7 +136,7 @@ func most(l sash.Limit) int64 {
 	return l.Count
 }
 
-// limited returns those of limits that are not Unlimited.
+// limited returns the limits that are not Unlimited.
 func limited(limits []sash.Limit) []sash.Limit {
 	return slices.DeleteFunc(slices.Clone(limits), func(l sash.Limit) bool { return l == sash.Unlimited() })
 }

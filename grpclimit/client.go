@@ -29,17 +29,19 @@ import (
 //
 // All fields of t work as they do there, but for Base, which is not used. Several interceptors,
 // and an http.Client, may share one t, and so its quotas. The key of a call, if t.Key is nil, is
-// the address in the target of its connection. The request of which a KeyFunc and t.Cost are
+// the address in the target of its connection. The request that a KeyFunc and t.Cost are
 // given has the target as the host of its URL, the method as its path, and the outgoing
 // metadata as its header; [MessageOf] and [MessageBytes] know the message of a unary call.
 //
-// A server asks to wait by RESOURCE_EXHAUSTED or UNAVAILABLE with one of these, of which the
-// first holds. Calls of that method to that target, or of the key that t.Key tells, are then not
-// sent until the time has passed. An answer that denies nothing holds back no calls.
+// A server asks to wait by RESOURCE_EXHAUSTED or UNAVAILABLE with the first of these that is
+// there:
 //
 //   - RetryInfo in the details of the status
 //   - the trailer grpc-retry-pushback-ms
 //   - the metadata retry-after
+//
+// Calls of that method to that target, or of the key that t.Key tells, are then not sent until the
+// time has passed. An answer that denies nothing holds back no calls.
 //
 // A call that is not sent has a status of RESOURCE_EXHAUSTED if it may not wait, with RetryInfo,
 // or is never admitted; CANCELLED or DEADLINE_EXCEEDED if its context ends, or must end before

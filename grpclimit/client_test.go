@@ -81,7 +81,7 @@ func TestClient_WaitsExactlyAsLongAsTheServerAsks(t *testing.T) {
 	}
 }
 
-// The quota that an admitted call reports may be that of one user or one method. So a call is held
+// The quota that an admitted call reports may be for one user or one method. So a call is held
 // back only by a denial of its own method.
 func TestClient_IsHeldBackByDenialsOnly(t *testing.T) {
 	byUser := httplimit.Policy{Name: "user", Limits: []sash.Limit{sash.PerHour(2).Log()}, Key: httplimit.ByHeader("X-User"), Pattern: sayMethod}

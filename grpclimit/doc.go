@@ -40,7 +40,7 @@
 //
 //	Skip: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/grpc.health.v1.Health/") },
 //
-// Identities, costs, shadows, stores and observers are those of httplimit. A transport within the
+// Identities, costs, shadows, stores and observers work as in httplimit. A transport within the
 // process may have no peer: then ByAddress cannot tell the identity.
 //
 // # Refused calls
@@ -77,7 +77,7 @@
 // a charge are told of the answer, by their functions Charge, ChargeUncertain and Settle:
 //
 //   - The status is the code of gRPC as a number, from 0 for OK to 16.
-//   - Bytes are those of the messages that the handler has sent, in binary form, before
+//   - Bytes are the sizes of the messages that the handler has sent, in binary form, before
 //     compression; see [MessageSize].
 //   - Header is nil, or the metadata that the handler has set; see [RecordMetadata].
 //
@@ -106,7 +106,7 @@
 // side. So receive in a goroutine of its own, and return when the context ends.
 //
 // Each message that a handler gets is charged, and each that it sends, even if sending fails
-// then. So wherever a stream is cut, the charges are those of the messages that the handler has
+// then. So wherever a stream is cut, the charges are for the messages that the handler has
 // got and sent until then. Messages that grpc-go has received and not handed on are not charged.
 // The policies of messages are told of the answer OK, and of the bytes of the message, as soon as
 // the message is sent or received.

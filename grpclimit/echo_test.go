@@ -129,7 +129,7 @@ func dialBuffer(t *testing.T, e *echo, options ...grpc.ServerOption) *grpc.Clien
 	}))
 }
 
-// What the tests share with those of connectlimit.
+// What the tests share with the tests of connectlimit.
 var (
 	limiter  = rpctest.Limiter
 	outgoing = rpctest.Outgoing

@@ -359,7 +359,7 @@ func TestServer_KeepsTheEstimateIfTheSizeOfTheAnswerPanics(t *testing.T) {
 	require.EqualValues(t, 90, left(t, l, "all"))
 }
 
-// sized is a message of a codec whose messages know their size, as those of gogo/protobuf do.
+// sized is a message of a codec whose messages know their size, as messages of gogo/protobuf do.
 type sized struct{}
 
 func (sized) Size() int { return 9 }

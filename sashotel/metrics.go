@@ -103,7 +103,7 @@ func (m *Metrics) registerLocked(p metric.MeterProvider, watch func() error) err
 	return err
 }
 
-// instruments are those of one limiter.
+// instruments are the instruments of one limiter.
 type instruments struct {
 	meter   metric.Meter
 	limiter attribute.KeyValue
@@ -157,7 +157,7 @@ func (i *instruments) gauge(name, help string) metric.Int64ObservableGauge {
 }
 
 // stat makes the instrument of a figure of [sash.Stats]. One that is no counter is the sum of
-// what was added and removed, so it is an up-down counter: those of several processes add up.
+// what was added and removed, so it is an up-down counter: several processes add up.
 func (i *instruments) stat(s tally.Stat) metric.Int64Observable {
 	if s.Counter {
 		return i.counter(s.Name, "{"+s.Unit+"}", s.Help)

@@ -88,7 +88,7 @@ func (l *Limiter) flyOn(f flight, calls []*waiting) {
 	}
 }
 
-// An unsentError is that of a call that was not sent, since a call before it failed.
+// An unsentError is the error of a call that was not sent, since a call before it failed.
 type unsentError struct{ error }
 
 func (e unsentError) Error() string {

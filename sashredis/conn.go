@@ -48,11 +48,11 @@ func source(names ...string) string {
 	return b.String()
 }
 
-// newScript returns the script that consists of those files, after that of the time.
+// newScript returns the script that consists of the file of the time and those files.
 func newScript(names ...string) *Script { return scriptOf(source("time") + source(names...)) }
 
 // newFastScript is newScript of a script that begins with a fast path. The server makes all
-// functions of a script anew at each run. So those of the slow path are inside of one.
+// functions of a script anew at each run. So the functions of the slow path are inside of one.
 func newFastScript(fast string, names ...string) *Script {
 	return scriptOf(source("time") + "local function slow()\n" + source(names...) + "end\n" + source(fast) + "return slow()\n")
 }

@@ -40,8 +40,8 @@ type each struct {
 
 // decideEach is Take, Peek or Reserve for several keys, all or nothing, and tells what each of
 // them says. The keys must differ. It costs one round trip, as TakeAll does, and one more for
-// each key of which the answer does not tell when more is left: one with a log or buckets that
-// was charged past its limit.
+// each key whose answer does not tell when more is left: one with a log or buckets that was
+// charged past its limit.
 func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64) bridge.Answer {
 	e, says := &each{Limiter: l, op: op, n: n}, make([]bridge.KeyAnswer, len(keys))
 	for i, key := range keys {
@@ -78,7 +78,7 @@ func answerOf(d Decision, says []bridge.KeyAnswer) bridge.Answer {
 // always returns what a key says that decides every call by d.
 func always(d sash.Decision) bridge.KeyAnswer { return bridge.KeyAnswer{Decision: d, Next: d} }
 
-// say sets what each target says, of which a is the answer.
+// say sets what each target says to a call with the answer a.
 func (e *each) say(ctx context.Context, a *answer) {
 	switch {
 	case a.By == ByFallback:
@@ -124,7 +124,7 @@ func (e *each) sayStored(ctx context.Context, a *answer) {
 }
 
 // ofKey returns what the key of that index says to the call, and the decision on one unit more
-// than is left of it then. If the answer of the store does not tell the latter, known is false.
+// than the key then has. If the answer of the store does not tell the latter, known is false.
 func (a *answer) ofKey(index int) (own, next sash.Decision, known bool) {
 	c := &a.call
 	v, rs, charged := &c.batch.views[index], c.batch.targets[index].ruleset, c.before()
@@ -151,8 +151,8 @@ func (v *view) left(rs *ruleset, at, charged int64) (d joined) {
 	return d
 }
 
-// unknownNext returns the decision on one unit more than d leaves if it is not known when more is
-// left.
+// unknownNext returns the decision on one unit more than d leaves, where the wait for it is not
+// known.
 func unknownNext(d sash.Decision) sash.Decision {
 	return sash.Decision{Limit: d.Limit, Remaining: d.Remaining, RetryAfter: sash.Never, ResetAfter: d.ResetAfter}
 }

@@ -51,7 +51,7 @@ var (
 // So in a window in which the store is away, once or more often, both may admit: at most Count and
 // the shares.
 //
-// If [WithLimitsFor] gives a key other limits, its share is that of the earlier ones until nothing
+// If [WithLimitsFor] gives a key other limits, it has its share of the earlier ones until nothing
 // that was admitted here counts.
 func FallbackLocal(num, den int64) Fallback { return Fallback{localMode, num, den} }
 
@@ -146,14 +146,14 @@ func (c *storeClock) follow(offset int64) {
 	}
 }
 
-// near reports whether offset may be that of c, measured again.
+// near reports whether offset may be the offset of c, measured again.
 func (c *storeClock) near(offset int64) bool {
 	step := offset - c.offset.Load()
 	return -maxClockStep < step && step < maxClockStep
 }
 
-// toNear returns what to add to instants of the store's clock, which is off the local one by
-// offset, to have instants of c. It is 0 unless that clock was set, so that windows stay aligned.
+// toNear returns the difference of c to the store's clock, which is off the local one by offset. It
+// is 0 unless the store's clock was set, so that windows stay aligned.
 func (c *storeClock) toNear(offset int64) int64 {
 	if c.near(offset) {
 		return 0

@@ -22,13 +22,14 @@ import (
 // A lease ends with the window or bucket in which the store has charged it, at the latest time
 // that the store's clock may show. So at each use, the exact rule fed with the uses alone would
 // have admitted it:
-//   - Of a counter, the uses in a window are at most what was charged in it. At the last charge
-//     they fitted, and since then only less of the window before counts.
-//   - Of buckets, the uses in each bucket are at most what was charged in it.
-//   - A token bucket lacks at least what is leased, until the lease ends. So at any time it
-//     lacks at least what it would lack by the uses alone, with the units that are not used yet:
-//     a charge adds to both sides, a use moves units within one, and what flows in takes no more
-//     from the left side, as the right side flows at the same rate until it is empty.
+//   - A counter: the uses in a window are at most the units charged in it. These fitted at the last
+//     charge, and since then the window before only counts for less.
+//   - Buckets: the uses in each bucket are at most the units charged in it.
+//   - A token bucket: until the lease ends, it lacks at least the leased units. Its lack is then
+//     never less than the sum of two others: the lack by the uses alone, and the leased units that
+//     are not used yet. A charge adds its units to the lack and to the sum. A use leaves both as
+//     they are. The flow lowers both at the same rate, until the lack by the uses is 0; from then
+//     on the sum stays, and the lack is at least the leased units.
 type lessees struct {
 	*Limiter
 	byKey *xsync.MapOf[string, *lessee]
@@ -193,7 +194,7 @@ func (s *lessees) lessee(t target) *lessee {
 	}
 	t.name, t.tag = strings.Clone(t.name), strings.Clone(t.tag) // see mirror.store
 	e, _ = s.byKey.LoadOrStore(t.name, &lessee{target: t, lastEnd: -1})
-	if e.limits != t.limits { // those of another call that was first
+	if e.limits != t.limits { // the limits of another call that was first
 		return nil
 	}
 	return e

@@ -23,7 +23,7 @@ import (
 // for concurrent use.
 //
 // Each call ends within its context and two time-outs, whatever the store does; see
-// [WithTimeout]. The answers are those of package sash at the time of the store.
+// [WithTimeout]. The answers are the answers of package sash at the time of the store.
 type Limiter struct {
 	config
 	conn     Conn
@@ -93,7 +93,7 @@ func Must(l *Limiter, err error) *Limiter {
 // of l. It gives up after as many failures as open the breaker: the leases that are left lapse by
 // themselves. It also waits for leases that are being granted, a time-out at most for each. Every
 // other method still works afterwards, without leases. Closing again does nothing. The error is
-// that of the store.
+// the store's.
 func (l *Limiter) Close() error {
 	l.away.close()
 	l.examiner.close()
@@ -165,7 +165,7 @@ func hashTag(tag string) string {
 	return tag
 }
 
-// rulesets are those of the limits of keys' own. They are the same for the same limits.
+// rulesets are the rulesets of the limits of keys' own. Equal limits have the same ruleset.
 type rulesets struct {
 	single   *xsync.MapOf[sash.Limit, *ruleset]
 	several  *xsync.MapOf[string, *ruleset]
@@ -176,7 +176,7 @@ func newRulesets(maxAhead int) rulesets {
 	return rulesets{xsync.NewMapOf[sash.Limit, *ruleset](), xsync.NewMapOf[string, *ruleset](), maxAhead}
 }
 
-// of returns the ruleset of limits, of which there is at least one.
+// of returns the ruleset of limits. There is at least one.
 func (s *rulesets) of(limits []sash.Limit) (*ruleset, error) {
 	if len(limits) == 1 {
 		return cached(s.single, limits[0], limits, s.maxAhead)

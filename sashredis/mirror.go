@@ -91,7 +91,7 @@ func (m *mirror) keep(t target, v view, charged int64, b *batch) {
 	if m != nil && len(t.name) <= longest {
 		v.token = "" // it refers to the whole reply
 		if len(b.targets) > 1 {
-			v.states = slices.Clone(v.states) // they are a part of those of all targets
+			v.states = slices.Clone(v.states) // they are a part of the states of all targets
 		}
 		v.forgetTicks()
 		m.store(t, &mirrored{view: v, charged: charged, sent: b.sent, received: b.received})
@@ -119,8 +119,8 @@ func (m *mirror) forget(t target, at, now int64) {
 	m.store(t, &mirrored{view: view{at: at}, sent: now, received: now})
 }
 
-// store puts e into the slot of its key, else into an empty one, else into that of the key that
-// was heard of longest ago. More of these go if the set takes too many bytes. If e alone does, it
+// store puts e into the slot of its key, or an empty one, or the one whose answer is the oldest. If
+// the set then takes too many bytes, it drops the oldest of its other entries. If e alone does, it
 // is not kept.
 func (m *mirror) store(t target, e *mirrored) {
 	set, hash := m.set(t)
@@ -148,7 +148,7 @@ func (m *mirror) store(t target, e *mirrored) {
 			victim = slot
 		}
 	}
-	e.name = strings.Clone(t.name) // that of the caller may be a part of a long text, such as a request
+	e.name = strings.Clone(t.name) // the caller's may be a part of a long text, such as a request
 	victim.Store(e)
 	set.shrink(victim)
 }

@@ -86,15 +86,15 @@ func WithHashTag(f func(key string) string) Option {
 	})
 }
 
-// WithLimitsFor gives keys limits of their own, such as those of a customer's plan. If f returns
+// WithLimitsFor gives keys limits of their own, such as a customer's plan gives. If f returns
 // none, the key has the limits given to [New]. If it returns a wrong limit, the key is denied
 // with [sash.Never], and the Err of the [Decision] says what is wrong.
 //
 // f runs on each call, in its goroutine, and must be safe for concurrent use. All processes that
 // share counts should return the same limits.
 //
-// A key keeps its counts if nothing changes but the Count of limits, other than that of a
-// [sash.TokenBucket], and the Burst. After any other change, also of one limit of several or of
+// A key keeps its counts if nothing changes but the Count of limits, other than the
+// Count of a [sash.TokenBucket], and the Burst. After any other change, also of one limit of several or of
 // their order, all limits of the key begin anew. [sash.Per] chooses the algorithm by the count:
 // write [sash.Limit.Counter] or [sash.Limit.Log] for limits that change.
 func WithLimitsFor(f func(key string) []sash.Limit) Option {
@@ -107,8 +107,8 @@ func WithLimitsFor(f func(key string) []sash.Limit) Option {
 }
 
 // WithTimeout sets for how long one round trip to the store may take. The default is 100 ms. A
-// call ends within two of them: that of the round trip that is under way for its key, if there
-// is one, and that of its own. If more than 512 calls of different costs wait for one key, each
+// call ends within two of them: one for the round trip that is under way for its key, if there
+// is one, and one for its own. If more than 512 calls of different costs wait for one key, each
 // 512 take a round trip.
 func WithTimeout(d time.Duration) Option {
 	return optionFunc(func(c *config) {
@@ -128,7 +128,7 @@ func WithTimeout(d time.Duration) Option {
 // kept if they have several limits or long names, and none that has more than some 25 limits.
 //
 // A call that the mirror is sure the store would deny is denied in-process. Counts only grow
-// between answers, so such a denial is exact, with these exceptions, in each of which it
+// between answers, so such a denial is exact, with these exceptions, where it
 // lasts at most for the RetryAfter that it tells: another process has given units back, has
 // Reset the key or changed its limits; the store has lost counts; its clock was set; or this
 // machine was suspended. Keys of more than 512 bytes are left to the store.
@@ -153,7 +153,7 @@ func WithMirror(keys int) Option {
 // has leased but not used are denied to others, and to its own calls that are larger than the
 // lease, until it gives them back after d, or they lapse.
 //
-// Time is that of the store, as far as it can be known here. If the store's clock is set forward, or
+// Time is the store's, as far as it can be known here. If the store's clock is set forward, or
 // this machine is suspended, units of a lease may be used once more after their window: at most as
 // many as were leased.
 //

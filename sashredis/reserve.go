@@ -65,7 +65,7 @@ func (l *Limiter) reservation(t target, index int, a *answer) Reservation {
 // as 0. Only the first Commit or Cancel does anything.
 //
 // It costs one round trip, unless actual is what was reserved. An error that wraps
-// [ErrUnavailable], or that of a ctx that had ended before, means that nothing was sent: the
+// [ErrUnavailable], or the error of a ctx that had ended before, means that nothing was sent: the
 // reservation may be settled again later. After any other error, the difference may or may not have
 // been settled, and it is not sent again. A request whose client has hung up should settle with
 // [context.WithoutCancel].
@@ -102,7 +102,7 @@ func (r Reservation) Commit(ctx context.Context, actual int64) error {
 func (r Reservation) Cancel(ctx context.Context) error { return r.Commit(ctx, 0) }
 
 // settle gives units back that were charged to t at those origins. Without origins, it charges
-// them. end is that of the lease to which they belong, or "".
+// them. end is the end of their lease, or "".
 func (l *Limiter) settle(ctx context.Context, t target, units int64, origins, token, end string) error {
 	name := string(l.appendKey(nil, t))
 	args := []string{l.reading(), t.limits, strconv.FormatInt(units, 10), origins, token, end}

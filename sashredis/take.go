@@ -90,8 +90,8 @@ func (l *Limiter) refuseLimits(err error) Decision {
 	return refused(err)
 }
 
-// call decides a call for n units of targets, of which there is at least one: without the store, if
-// that is exact.
+// call decides a call for n units of targets. There is at least one. If that is exact, it does
+// without the store.
 func (l *Limiter) call(ctx context.Context, op op, targets []target, n int64) answer {
 	a, ok := l.decideHere(op, targets, n)
 	if !ok {
@@ -263,8 +263,8 @@ func (l *Limiter) accept(b *batch, reply string, lease *wanted) error {
 	return nil
 }
 
-// learn keeps what the answer to b tells of its keys, once units are charged to them, and begins
-// the lease of which the units were charged, too, if it is any.
+// learn keeps what the answer to b tells of its keys once units are charged to them. If units were
+// charged for a lease, too, it begins the lease.
 func (l *Limiter) learn(b *batch, charged int64, lease *wanted, leased, end int64) {
 	l.away.answered(b)
 	if l.lessees != nil && len(b.targets) == 1 {

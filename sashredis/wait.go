@@ -12,11 +12,11 @@ import (
 )
 
 // Wait blocks until n units are admitted for key, and charges them. Calls of this process that
-// wait for one key are admitted in the order in which they came; those of other processes, and
+// wait for one key are admitted in the order in which they came; calls of other processes, and
 // each Take, may be admitted before them.
 //
 // Wait returns nil once n is charged. The error is
-//   - that of ctx, as soon as ctx ends; a call that has been sent may then have been charged;
+//   - the error of ctx, as soon as ctx ends; a call that has been sent may then have been charged;
 //   - [sash.ErrExceedsLimit], at once, if n is negative, or more than a limit ever admits;
 //   - what is wrong, at once, if WithLimitsFor returns wrong limits for the key, or the store
 //     refuses the call as wrong;

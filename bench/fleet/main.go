@@ -124,7 +124,7 @@ func parseArgs(args []string) (*options, *flag.FlagSet, error) {
 	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run prints errors and usage
 	only := flags.String("only", strings.Join(names, ","), "measure these `PARTS`")
-	flags.StringVar(&o.out, "out", "", "write results to this `DIRECTORY`; by default bench/results, and those of -quick to quick there")
+	flags.StringVar(&o.out, "out", "", "write results to this `DIRECTORY`; by default bench/results, or quick there with -quick")
 	flags.BoolVar(&o.quick, "quick", false, "fewer keys and shorter turns: it takes seconds, and its figures say nothing")
 	if err := flags.Parse(args); err != nil {
 		return o, flags, err
@@ -227,8 +227,8 @@ func (l *lab) notes(version string, took time.Duration) []string {
 		fmt.Sprintf("Server: %s, with its defaults, on a unix socket, without persistence. It shares the cores with the callers. Clients and limiters: %s. All took %v.",
 			version, strings.Join(versions(), ", "), took.Round(time.Second)),
 		fmt.Sprintf("Callers are goroutines that call as soon as they have an answer (a closed loop). Turns of %v in rounds (%d), each in another order; a figure is the median of the rounds, a percentile is of all calls.", l.turn, l.rounds),
-		"go-redis has its usual settings (at most 10 connections for each core), and for sashredis ContextTimeoutEnabled. sashredis has its defaults but for the time-out, which is that of go-redis. So its mirror is on, unless the name says otherwise.",
-		"Server µs are the processor time of the server. Commands include those that scripts call. A packet is a write to a connection, which may hold several commands. Bytes are those of the protocol, both ways. Allocations are those of the calling process, with its client.",
+		"go-redis has its usual settings (at most 10 connections for each core), and for sashredis ContextTimeoutEnabled. sashredis has its defaults but for the time-out, which it takes from go-redis. So its mirror is on, unless the name says otherwise.",
+		"Server µs are the processor time of the server. Commands include those that scripts call. A packet is a write to a connection, which may hold several commands. Bytes are counted in the protocol, both ways. Allocations are counted in the calling process, with its client.",
 		"nothing: a script that returns 1, so what any limiter pays for one round trip.",
 	}
 }

@@ -76,7 +76,7 @@ func (l *lab) sampleKeys(ctx context.Context, probe string, u *usage) error {
 		return err
 	}
 	if len(made) != 1 {
-		return fmt.Errorf("one key of the store should be that of %q, there are %q", probe, made)
+		return fmt.Errorf("one key of the store should belong to %q, there are %q", probe, made)
 	}
 	const sampled = 100
 	for i := range sampled {

@@ -25,8 +25,8 @@ type job struct {
 	Quota   quota
 	Callers int
 	Lasts   time.Duration
-	// Bursts is the time between bursts, in each of which every caller calls until it is
-	// denied; 0: callers call all the time, with a short pause after each denial.
+	// Bursts is the time between bursts. In a burst, every caller calls until it is denied.
+	// 0: callers call all the time, with a short pause after each denial.
 	Bursts time.Duration
 }
 

@@ -47,13 +47,13 @@ func excessOfLog(all []admission, q quota) int64 {
 	return max(worst(all, q.Window)-q.Count, 0)
 }
 
-// excessOfFixed is that of a fixed window, which begins with a call: two of them may touch a
+// excessOfFixed is the excess over a fixed window, which begins with a call: two of them may touch a
 // window's length.
 func excessOfFixed(all []admission, q quota) int64 {
 	return max(worst(all, q.Window)-2*q.Count, 0)
 }
 
-// excessOfCounter is that of a sliding counter: no aligned window has more than Count, and no
+// excessOfCounter is the excess over a sliding counter: no aligned window has more than Count, and no
 // window that ends the fraction f into an aligned one has more than Count*(1+f).
 func excessOfCounter(all []admission, q quota) (excess int64) {
 	all = sorted(all)
@@ -68,7 +68,7 @@ func excessOfCounter(all []admission, q quota) (excess int64) {
 	return excess
 }
 
-// excessOfBucket is that of a token bucket that holds Count: no time T has more than
+// excessOfBucket is the excess over a token bucket that holds Count: no time T has more than
 // Count*(1 + T/Window).
 func excessOfBucket(all []admission, q quota) (excess int64) {
 	all = sorted(all)

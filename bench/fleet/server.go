@@ -125,7 +125,7 @@ func (s *server) read(ctx context.Context) (m meter, err error) {
 			m.memory = number(value)
 		case "redis_version", "valkey_version":
 			m.version = strings.TrimSuffix(name, "_version") + " " + value
-		case "cmdstat_info": // that of this function
+		case "cmdstat_info": // the command of this function
 		default:
 			if strings.HasPrefix(name, "cmdstat_") { // calls=1,usec=2,...
 				calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")

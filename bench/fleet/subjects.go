@@ -57,7 +57,7 @@ const (
 	viaGoRedis = "go-redis"
 )
 
-// patience is the time-out of all clients. It is that of go-redis by default.
+// patience is the time-out of all clients. It is the default of go-redis.
 const patience = 3 * time.Second
 
 // errFallback is returned if the store did not decide.

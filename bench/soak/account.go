@@ -16,7 +16,7 @@ type charge struct {
 	units            int64
 	lowered          uint64 // the number of the lowered limits in force during the whole call, or 0
 
-	number int64 // of the charge, among those of its key as they were recorded
+	number int64 // of the charge, among the charges of its key as they were recorded
 	begun  int64 // the number of charges that were recorded before the call began
 }
 
@@ -101,7 +101,7 @@ func (a *account) prune() {
 	})
 }
 
-// soFar returns the recorded charges, those of calls that have returned.
+// soFar returns the recorded charges. Their calls have returned.
 func (a *account) soFar() []charge {
 	a.mu.Lock()
 	defer a.mu.Unlock()

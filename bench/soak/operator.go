@@ -70,7 +70,7 @@ func (o *operator) reconfigure(s *subject) {
 	case len(s.others) > 0:
 		s.turns++
 		o.succeed(s, "Reconfigure", s.limiter.Reconfigure(s.others[s.turns%len(s.others)]...))
-	case s.replace: // the limits must stay those of the snapshot
+	case s.replace: // the limits must stay as in the snapshot
 	case s.counts.Load()%2 == 1:
 		o.succeed(s, "Reconfigure", s.limiter.Reconfigure(s.lowered()...))
 		s.counts.Add(1) // after the change: even only while the lowered Counts are in force

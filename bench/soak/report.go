@@ -22,7 +22,7 @@ type report struct {
 	HeapBytes  startEnd[int64] `json:"heap_bytes"` // live bytes, while no key is tracked
 	Goroutines startEnd[int]   `json:"goroutines"`
 
-	Sweeps       int64 `json:"sweeps"` // without those of the janitors
+	Sweeps       int64 `json:"sweeps"` // without the sweeps of janitors
 	LimitChanges int64 `json:"limit_changes"`
 	Snapshots    int64 `json:"snapshots"`
 	Restores     int64 `json:"restores"`

@@ -107,7 +107,7 @@ func (s *soak) warm() {
 	}
 }
 
-// settle makes the last checks. It ends the janitors, one of which may be about to remove a
+// settle makes the last checks. It ends the janitors, since one may be about to remove a
 // key that it has evicted. It audits all accounts. Then it lets every key become idle, after
 // which no key may be left.
 func (s *soak) settle() {

@@ -129,7 +129,7 @@ type subject struct {
 	clock   *clock
 	kept    []key // the keys with accounts
 
-	// counts changes with the limits in force. It is odd while they may be those of the
+	// counts changes with the limits in force. It is odd while they may be the limits of the
 	// plan, and even while they are the lowered ones. It starts at 1.
 	counts atomic.Uint64
 

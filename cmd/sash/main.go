@@ -11,7 +11,7 @@
 //	suggest  which limit to set, by recorded traffic
 //
 // sash SUBCOMMAND -h explains each, and sash version tells which release this is. The exit status
-// is that of the subcommand, or 2 if there is none of that name.
+// is the subcommand's, or 2 if there is none of that name.
 package main
 
 import (

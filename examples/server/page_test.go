@@ -189,7 +189,7 @@ func TestPage_EstimatesWhatIsLeftOfLogins(t *testing.T) {
 }
 
 // Of a token bucket, the page shows what it holds and the time in which it fills. It polls
-// that of /hello. That of the logins it cannot query, so it estimates what flows back.
+// the quota of /hello. It cannot query the quota of the logins, so it estimates what flows back.
 func TestPage_ShowsATokenBucket(t *testing.T) {
 	limits := defaultLimits()
 	limits.Hello, limits.Login = sash.PerSecond(2).TokenBucket(20), sash.PerMinute(1).TokenBucket(3)

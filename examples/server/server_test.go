@@ -159,7 +159,7 @@ func from(s http.Handler, address, account, password string) *httptest.ResponseR
 	return w
 }
 
-// Strangers use up their own attempts on an account, and not those of its owner.
+// Strangers use up their own attempts on an account, and not the attempts of its owner.
 func TestLogin_StrangersCannotLockAnAccount(t *testing.T) {
 	service := newTestService(t, defaultLimits(), httplimit.WithClock(sash.NewManualClock(0)))
 	for _, stranger := range []string{"203.0.113.7", "203.0.113.8", "2001:db8::1"} {

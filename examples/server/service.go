@@ -52,7 +52,7 @@ func newService(l limits, options ...httplimit.Option) (*service, error) {
 }
 
 // newServiceAmong puts one limiter around a whole mux. The patterns of its policies have the
-// same syntax as those of the mux. The page has no policy. The origins are the URLs of all
+// same syntax as the patterns of the mux. The page has no policy. The origins are the URLs of all
 // instances, which are told to the page.
 func newServiceAmong(origins []string, l limits, options ...httplimit.Option) (*service, error) {
 	denied := new(offenders.Page)
@@ -193,7 +193,7 @@ const maxLogged = 100
 // withLog logs denials to w: one record for each client, policy and window, and of at most
 // maxLogged clients at a time. So a flood of requests does not cause a flood of records, which
 // would cost more than the requests do. A client is named by a fingerprint, which differs in every
-// run and does not reveal the identity. The clock is that of the limiter; nil is the default.
+// run and does not reveal the identity. The clock is the limiter's; nil is the default.
 func withLog(w io.Writer, clock sash.Clock) []httplimit.Option {
 	log := &offenders.Log{Logger: slog.New(slog.NewTextHandler(w, nil)), Size: maxLogged, Clock: clock}
 	return []httplimit.Option{

@@ -6,7 +6,7 @@
 //
 //	go test ./fuzz/fleet -fleet 1000 -timeout 60m
 //
-// A history is linearizable if there is an order of its calls in which each answer is that of
+// A history is linearizable if there is an order of its calls in which each answer is the answer of
 // the reference, to the unit and the microsecond, at an instant of the server's clock while
 // the call ran. The instants are those that the server answers; that they lie between the
 // beginning and the end of the round trip is checked.

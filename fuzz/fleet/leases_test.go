@@ -113,7 +113,7 @@ func TestExcess_IsThatOfTheReference(t *testing.T) {
 	}
 }
 
-// A use of which the instant is not known is no fault if it may have been within the rule.
+// A use at an unknown instant is no fault if it may have been within the rule.
 func TestExcess_GivesTheBenefitOfTheDoubt(t *testing.T) {
 	l := sash.Per(4, 10*time.Microsecond).Counter()
 	for name, c := range map[string]struct {

@@ -27,7 +27,7 @@ type operations []*operation
 // An id names an operation in its history.
 type id struct{ process, number int }
 
-// A state is that of the reference after a sequence of operations. It is not changed.
+// A state is the state of the reference after a sequence of operations. It is not changed.
 type state struct {
 	last     int64 // the instant of the latest operation, in microseconds
 	table    *reference.Table
@@ -81,7 +81,7 @@ func (s *state) mirrored(o *operation) (next []any) {
 	return []any{&state{at, s.table, s.reserved}}
 }
 
-// do applies o to s at s.last, and reports whether the answer is that of the reference.
+// do applies o to s at s.last, and reports whether the reference answers the same.
 func (s *state) do(o *operation) bool {
 	var a reference.Answer
 	at := s.last * 1000

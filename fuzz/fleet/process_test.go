@@ -68,7 +68,7 @@ type operation struct {
 	// ended, in microseconds since 1970.
 	Began, Ended int64
 
-	// Instants are those of the round trips one of which may have decided the call.
+	// Instants are the times of the round trips that may have decided the call.
 	Instants []int64
 
 	Decision sash.Decision
@@ -146,7 +146,7 @@ func (r *recorder) Run(ctx context.Context, s *sashredis.Script, keys, args []st
 	return reply, nil
 }
 
-// instants returns the instants of the trips one of which may have decided o.
+// instants returns the instants of the trips that may have decided o.
 func (r *recorder) instants(o *operation) (instants []int64) {
 	want, call := o.Verb, fmt.Sprintf("%d+", o.Units)
 	switch {
@@ -277,7 +277,7 @@ func (p *process) call(caller, half, calls int) {
 	for range calls {
 		o := p.next(random, caller)
 		p.do(o)
-		// The clock is that of a real server. So that windows pass and leases lapse between calls,
+		// The clock is a real server's. So that windows pass and leases lapse between calls,
 		// some real time must pass. No expectation depends on how much.
 		if p.Pause > 0 && random.IntN(3) > 0 {
 			time.Sleep(time.Duration(random.Int64N(int64(p.Pause))))

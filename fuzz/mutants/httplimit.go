@@ -184,7 +184,7 @@ var ofHTTPLimit = []mutant{
 		tests: "TestQueue_Bounds",
 	},
 	{
-		name: "queue-everyone-is-one", fault: "all requests under a policy for Everyone count as those of one client",
+		name: "queue-everyone-is-one", fault: "all requests under a policy for Everyone count as requests of one client",
 		file: "httplimit/waitqueue.go", old: "if t.body < t.end { //", new: "if t.body <= t.end { //",
 		tests: "TestQueue_Bounds",
 	},

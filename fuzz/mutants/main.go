@@ -9,12 +9,12 @@
 // place of the file (go help build: -overlay). These are errors before any test runs, so that
 // mutants stay up to date:
 //   - a text that does not occur exactly once in its file
-//   - a pattern of tests of which an alternative matches no test
+//   - a pattern of tests with an alternative that matches no test
 //
 // A mutant that does not compile is an error in the report.
 //
 // First the tests of each package needed run on the original source. Then each mutant is
-// tried on the tests of its own package, and, if they do not kill it, on those of the root
+// tried on the tests of its own package, and, if they do not kill it, on the tests of the root
 // package or, for sashredis, of fuzz/fleet. Those of cmd/sash are first tried on the model of
 // what it prints. Those of sashredis need redis-server or
 // valkey-server in PATH. In each package the tests that should notice it run first, and then all short

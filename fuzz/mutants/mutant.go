@@ -27,7 +27,7 @@ type mutant struct {
 // packages returns the directories of the packages whose tests try m, relative to the root
 // package: first the package of m's file, which is the one above the file if that is a script.
 // Then comes the root package, which is ".". Most tests of sashredis are in a module of their own,
-// and its histories come last. So are those of connectlimit. The tests of what connectlimit and
+// and its histories come last. So are the tests of connectlimit. The tests of what connectlimit and
 // grpclimit share are theirs. The rooms of httplimit are tested through it. The model of cmd/sash, a module of its own, is in the package of replay.
 func (m mutant) packages() []string {
 	own := path.Dir(m.file)

@@ -95,7 +95,7 @@ func TestHunt_NoKillWithoutAFailedTest(t *testing.T) {
 	nothingLeft(t)
 }
 
-// A fault in internal/reference meets the tests of that package, then those of the root
+// A fault in internal/reference meets the tests of that package, then the tests of the root
 // package.
 func TestHunt_TriesTheTestsOfTheFilesPackageAndThenThoseOfTheRoot(t *testing.T) {
 	h, report := newHunt(t, "TestLog_ChargesDenied|TestMust")

@@ -14,7 +14,7 @@ var ofSashredis = []mutant{
 		tests: "TestMirror",
 	},
 	{
-		name: "mirror-bounds-from-one-reading", fault: "the store's clock is taken for that of the moment of the answer",
+		name: "mirror-bounds-from-one-reading", fault: "the store's clock is taken for its time at the moment of the answer",
 		file: "sashredis/mirror.go", old: "m.at + (now - m.sent) + drift + microsecond", new: "m.at + (now - m.received) + drift + microsecond",
 		tests: "TestMirror",
 	},
@@ -81,7 +81,7 @@ var ofSashredis = []mutant{
 		tests: "TestTake|TestFleet",
 	},
 	{
-		name: "combine-forgets-earlier-groups", fault: "a call of a batch is answered without those of other costs",
+		name: "combine-forgets-earlier-groups", fault: "a call of a batch is answered without the calls of other costs",
 		file: "sashredis/take.go", old: "g.admitted, g.before = int(counts[i]), charged", new: "g.admitted, g.before = int(counts[i]), 0",
 		tests: "TestTake|TestFleet",
 	},
@@ -129,7 +129,7 @@ var ofSashredis = []mutant{
 		tests: "TestServer|TestExact_AVerdict",
 	},
 	{
-		name: "redis-unknown-outcome-repeated", fault: "a round trip of which the outcome is unknown is repeated",
+		name: "redis-unknown-outcome-repeated", fault: "a round trip with an unknown outcome is repeated",
 		file: "sashredis/limiter.go", old: "\treply, err := l.conn.Run(bounded, s, keys, args)\n", new: "\treply, err := l.conn.Run(bounded, s, keys, args)\n\tif err != nil {\n\t\treply, err = l.conn.Run(bounded, s, keys, args)\n\t}\n",
 		tests: "TestExact_ARoundTripIsNotRepeated",
 	},
@@ -350,7 +350,7 @@ var ofSashredis = []mutant{
 		tests: "TestModel$",
 	},
 	{
-		name: "ring-denies-without-the-batch", fault: "a log tells the wait of a call without those of its round trip before it",
+		name: "ring-denies-without-the-batch", fault: "a log tells the wait of a call without the calls of its round trip before it",
 		file: "sashredis/scripts/ring.lua", old: "local missing = s.used + charged + units - s.c", new: "local missing = s.used + 0 * charged + units - s.c",
 		tests: "TestModel$",
 	},

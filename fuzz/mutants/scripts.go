@@ -51,7 +51,7 @@ var ofScripts = []mutant{
 
 	// Integers.
 	{
-		name: "redis-remainder-operator", fault: "the remainder is that of %",
+		name: "redis-remainder-operator", fault: "the remainder is computed by %",
 		file: "sashredis/scripts/common.lua", old: "local rest = fmod(t, d)", new: "local rest = t % d",
 		tests: "TestScripts_UseOnlyWhatIsExact",
 	},
@@ -170,7 +170,7 @@ var ofScripts = []mutant{
 		tests: "TestAnswers",
 	},
 	{
-		name: "redis-fast-counter-denies-all", fault: "of several calls of which some are admitted, the fast path denies all",
+		name: "redis-fast-counter-denies-all", fault: "the fast path denies all of several calls, although some are admitted",
 		file: "sashredis/scripts/fastcounter.lua", old: " and (admitted or times == '1') then", new: " then",
 		tests: "TestTake_CallsForAKey",
 	},
@@ -180,7 +180,7 @@ var ofScripts = []mutant{
 		tests: "TestTake_CallsForAKey",
 	},
 	{
-		name: "redis-fast-bucket-denies-all", fault: "of several calls of which some are admitted, the fast path of a bucket denies all",
+		name: "redis-fast-bucket-denies-all", fault: "the fast path of a bucket denies all of several calls, although some are admitted",
 		file: "sashredis/scripts/fastbucket.lua", old: "if admitted or times == '1' then", new: "if true then",
 		tests: "TestTake_CallsForAKey",
 	},
@@ -426,7 +426,7 @@ var ofScripts = []mutant{
 		tests: "TestReserve|TestScripts_GivingBack",
 	},
 	{
-		name: "redis-ring-refund-without-the-next", fault: "a tick of which all was given back leaves its units to the next as charged",
+		name: "redis-ring-refund-without-the-next", fault: "a tick whose units were all given back leaves them to the next as charged",
 		file: "sashredis/scripts/ring.lua", old: "setGivenBack(s, following, earlier, fmod(earlier + charged, BASE))", new: "setGivenBack(s, following, earlier, earlier)",
 		tests: "TestScripts_GivingBack",
 	},
@@ -468,7 +468,7 @@ var ofScripts = []mutant{
 		tests: "TestAnswers|TestReserve|TestScripts",
 	},
 	{
-		name: "redis-empty-key-stays", fault: "a key of which all was given back stays as it was",
+		name: "redis-empty-key-stays", fault: "a key whose units were all given back stays as it was",
 		file: "sashredis/scripts/key.lua", old: "redis.call('DEL', key.name)", new: "",
 		tests: "TestReserve|TestScripts",
 	},
@@ -571,7 +571,7 @@ var ofScripts = []mutant{
 		tests: "TestScripts_ALeaseAfterOneThatWasGivenBack|TestLeases",
 	},
 	{
-		name: "redis-lease-forgets-the-others", fault: "a lease replaces those of other processes",
+		name: "redis-lease-forgets-the-others", fault: "a lease replaces the leases of other processes",
 		file: "sashredis/scripts/take.lua", old: "key.leased, key.lessees = ending, before + leased, lessees", new: "key.leased, key.lessees = ending, leased, lessees",
 		tests: "TestLease|TestScripts",
 	},
@@ -593,7 +593,7 @@ var ofScripts = []mutant{
 		tests: "TestLease|TestScripts",
 	},
 	{
-		name: "redis-settle-another-lease", fault: "units of an earlier lease are taken for those of a later",
+		name: "redis-settle-another-lease", fault: "units of an earlier lease are taken for units of a later",
 		file: "sashredis/scripts/settle.lua", old: "if key.settledEnd == key.leaseEnd then", new: "if key.settledEnd then",
 		tests: "TestLease|TestScripts",
 	},

@@ -28,7 +28,7 @@ var ofSeams = []mutant{
 		tests: "TestModel$",
 	},
 	{
-		name: "seam-plan-and-own-limits", fault: "a key that loses its own limits gets the limiter's, not those of WithLimitsFor",
+		name: "seam-plan-and-own-limits", fault: "a key that loses its own limits gets the limiter's, not the limits of WithLimitsFor",
 		file: "reconfigure.go", old: "own, fault = s.callLimitsFor(key); fault != nil {", new: "_, fault = s.callLimitsFor(key); fault != nil {",
 		tests: "TestModel$",
 	},

@@ -9,7 +9,7 @@ var ofSuggest = []mutant{
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
-		name: "printed-policy-has-one-prefix", fault: "the printed Key has the length of IPv4 networks only if that of IPv6 is the default",
+		name: "printed-policy-has-one-prefix", fault: "the printed Key has the length of IPv4 networks only if the length of IPv6 networks is the default",
 		file: "cmd/sash/internal/suggest/next.go", old: "if bits4 != 32 {", new: "if bits4 != 32 && bits6 == 64 {",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
@@ -49,7 +49,7 @@ var ofSuggest = []mutant{
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
-		name: "policy-drops-a-limit-that-a-shorter-one-does-not-imply", fault: "a limit of a shorter window and no higher count replaces that of a longer one",
+		name: "policy-drops-a-limit-that-a-shorter-one-does-not-imply", fault: "a limit of a shorter window and no higher count replaces the limit of a longer one",
 		file: "cmd/sash/internal/suggest/advise.go", old: "return windows*float64(a.Count) <= float64(b.Count)", new: "return windows > 0 && a.Count <= b.Count",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
@@ -79,12 +79,12 @@ var ofSuggest = []mutant{
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
-		name: "files-of-one-instant-change-places", fault: "of events of one instant, those of the file named last come first",
+		name: "files-of-one-instant-change-places", fault: "of events of one instant, the file named last comes first",
 		file: "cmd/sash/internal/traffic/merge.go", old: "until, inclusive = at, i > first", new: "until, inclusive = at, false",
 		tests: "TestModel_PrintedPoliciesDecideAsReplayed",
 	},
 	{
-		name: "ipv6-clients-are-hosts", fault: "lines that begin with the IPv6 address of a client and that of a proxy are read as those of a virtual host",
+		name: "ipv6-clients-are-hosts", fault: "lines that begin with the IPv6 addresses of a client and of a proxy are read as lines of a virtual host",
 		file: "cmd/sash/internal/traffic/accesslog.go", old: "return isHostName(name) && !isAddress(s) &&", new: "return isHostName(name) &&",
 		tests: "TestFormats_TwoAddressesAreNotTakenForAVirtualHost",
 	},

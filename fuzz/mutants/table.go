@@ -388,7 +388,7 @@ var ofSash = []mutant{
 		tests: "TestForms",
 	},
 	{
-		name: "limit-of-another-algorithm", fault: "an algorithm that has no rule is compiled to that of a log",
+		name: "limit-of-another-algorithm", fault: "an algorithm that has no rule is compiled to the rule of a log",
 		file: "rule.go", old: "case SlidingLog:\n\t\tr.form", new: "case SlidingLog, SlidingBuckets + 1:\nr.form",
 		tests: "TestAlgorithms",
 	},
@@ -691,7 +691,7 @@ var ofSash = []mutant{
 		tests: "TestReserve|TestCancel",
 	},
 	{
-		name: "limits-shortest-wait", fault: "RetryAfter is that of the limit that has to be waited for least",
+		name: "limits-shortest-wait", fault: "RetryAfter comes from the limit that has to be waited for least",
 		file: "decision.go", old: "d.RetryAfter = max(d.RetryAfter, o.RetryAfter)", new: "d.RetryAfter = min(d.RetryAfter, o.RetryAfter)",
 		tests: "TestSeveralLimits|TestSeveralLimits_EqualTheReference",
 	},
@@ -905,7 +905,7 @@ var ofSash = []mutant{
 		tests: "TestWait_Overtakes|TestWaitAll",
 	},
 	{
-		name: "waitall-waits-by-time-only", fault: "a WaitAll whose turn has not come at one key holds up those of a key that admits it later",
+		name: "waitall-waits-by-time-only", fault: "a WaitAll whose turn has not come at one key holds up the waiters of a key that admits it later",
 		file: "internal/queue/queue.go", old: "if p.Claimed == Everything {\n\t\t\tc.Units", new: "if w.Behind != Nowhere {\n\t\t\tc.Units",
 		tests: "TestWaitAll_IsWaitedFor", in: ".",
 	},
@@ -945,7 +945,7 @@ var ofSash = []mutant{
 		tests: "TestWaitAll", in: ".",
 	},
 	{
-		name: "waitall-misses-what-happens-while-it-tries", fault: "a call that tries is not woken for keys other than that of its turn",
+		name: "waitall-misses-what-happens-while-it-tries", fault: "a call that tries is woken only for the key of its turn",
 		file: "internal/queue/queue.go", old: "p.trying, p.hears = true, true", new: "p.trying = true",
 		tests: "TestQueues_Equal|TestWaitAll|TestRace_WaitAll",
 	},
@@ -1089,7 +1089,7 @@ var ofSash = []mutant{
 		tests: "TestReplace_DoesNotPublish",
 	},
 	{
-		name: "setlimits-asks-the-former", fault: "a key whose limits are taken away keeps those of a WithLimitsFor that was replaced meanwhile",
+		name: "setlimits-asks-the-former", fault: "a key whose limits are taken away keeps the limits of a WithLimitsFor that was replaced meanwhile",
 		file: "reconfigure.go", old: "if len(limits) > 0 || l.current.Load().setup == s {", new: "if len(limits) > 0 || s != nil {",
 		tests: "TestReplace_WhileTheFormer",
 	},
@@ -1150,7 +1150,7 @@ var ofSash = []mutant{
 		tests: "TestPlans",
 	},
 	{
-		name: "plan-forged-in-a-store", fault: "the keys of a plan in a store are those of a policy whose Name ends in that of the plan",
+		name: "plan-forged-in-a-store", fault: "the keys of a plan in a store are the keys of a policy whose Name ends in the Name of the plan",
 		file: "httplimit/table.go", old: "return v.policy + storedPlan + v.plan", new: "return v.policy + v.plan",
 		tests: "TestPlans",
 	},

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/echo4limit"
 )
 
-// A download costs its bytes, of which each client has ten an hour.
+// A download costs its bytes. Each client has ten an hour.
 func ExampleMiddleware() {
 	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
 		Name:   "downloads",

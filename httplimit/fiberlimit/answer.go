@@ -6,7 +6,7 @@ import (
 	"github.com/gofiber/fiber/v3"
 )
 
-// setHeader adds the headers of a decision to those of c.
+// setHeader adds the headers of a decision to c.
 func setHeader(c fiber.Ctx, h http.Header) {
 	to := &c.Response().Header
 	for name, lines := range h {

@@ -10,7 +10,7 @@
 // # Requests
 //
 // The policies see a request of net/http without a body. Its path and host are those by which
-// fiber chooses a route, c.Path() and c.Host(); its address is that of the connection. It does
+// fiber chooses a route, c.Path() and c.Host(); its address is the connection's. It does
 // not share the memory of fasthttp, so a function of a policy may keep what it reads.
 //
 // Fiber serves /LOGIN and /login/ as /login, unless its configuration says otherwise. So [New]

@@ -126,7 +126,7 @@ func TestFiber_AnswersAnErrorOnce(t *testing.T) {
 	require.Equal(t, "500, 21 bytes", s.told(t, "GET", "/"))
 }
 
-// The ErrorHandler is that of the mounted app, as without the limiter.
+// The ErrorHandler is the mounted app's, as without the limiter.
 func TestFiber_AnswersAnErrorByTheMountedApp(t *testing.T) {
 	for _, mounted := range []bool{false, true} { // whether the limiter is in the mounted app
 		s := site(func(t *testing.T, l *httplimit.Limiter) http.Handler {

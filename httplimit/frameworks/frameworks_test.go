@@ -215,7 +215,7 @@ func inFiber(t *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) htt
 	return serveFiber(t, newFiber(served, fiberlimit.New(limiter)))
 }
 
-// serveFiber serves the app by fiber's own server, which is not that of net/http.
+// serveFiber serves the app by fiber's own server, not net/http's.
 func serveFiber(t *testing.T, app *fiber.App) http.Handler {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -71,7 +71,7 @@ func serveNothing(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.S
 // Routers differ in whether they clean a path. A handler is reached past no policy, whichever
 // reading its router has.
 func TestFrameworks_ReachNoHandlerPastThePolicyByPathsThatAreNotClean(t *testing.T) {
-	paths := []string{ // of which the first four name no file below /api/ once they are clean
+	paths := []string{ // the first four name no file below /api/ once they are clean
 		"/api/..", "/api/x/../..", "/api//..", "/api/./../secret",
 		"/api/%2e%2e", "/api/x/%2E%2e/..", "/%61pi/..", "/%61pi/%2e%2e", "/api%2F..", "/api/..%2f..", "/api%2f/%2e./x", "/api/../", "/api/.", "/api//", "/api/..;", `/api/..\x`, `/api\..\x`,
 		"/x/../api/y", "/x/%2e%2e/api/y", "//api/y", "//api/..", "/./api/..", "/%2e/api/..", "/api/../api/x", "/.api/x", "/api/.x", "/api/...",

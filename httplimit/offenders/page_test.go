@@ -28,7 +28,7 @@ func denial(policy string, client uint64) httplimit.Event {
 }
 
 // A stream is a kind of traffic that a count of the most frequent clients may get wrong. Its
-// client is that of the ith denial.
+// client is the client of the ith denial.
 type stream struct {
 	name   string
 	client func(i int) uint64
@@ -63,7 +63,7 @@ func name(client uint64) string {
 	return fmt.Sprintf("%016x", client)
 }
 
-// requireBounds checks what a page promises, given the true counts. Size is that of the page.
+// requireBounds checks what a page promises, given the true counts. Size is the size of the page.
 func requireBounds(t *testing.T, r offenders.Report, truth exact, size int64) {
 	t.Helper()
 	n := truth.sum()
@@ -214,7 +214,7 @@ func TestPage_CountsDenialsOnly(t *testing.T) {
 	require.EqualValues(t, 1, page.Report().Denials)
 }
 
-// Only what events are known to cost is copied: the clients are those of each policy.
+// Only what events are known to cost is copied: the clients are listed by policy.
 func TestPage_TellsPoliciesApart(t *testing.T) {
 	page := offenders.Page{Clock: sash.NewManualClock(0)}
 	shadow := denial("tried", 1)
@@ -285,7 +285,7 @@ func TestPage_BeginsAPeriodOnceForManyAtOnce(t *testing.T) {
 func TestPage_TellsWhenClientsWereDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now().Round(0)
-		page := offenders.Page{Period: time.Minute} // its clock is that of the bubble
+		page := offenders.Page{Period: time.Minute} // its clock is the bubble's
 		page.Observe(denial("each", 1))
 		time.Sleep(50 * time.Second)
 		page.Observe(denial("each", 1))

@@ -28,7 +28,7 @@
 // # Fields
 //
 // A file is a mapping with policies, a list. It may have $schema, which editors read, and parts,
-// which is ignored: it is a place for YAML anchors. The fields of a policy are those of
+// which is ignored: it is a place for YAML anchors. The fields of a policy are the fields of
 // [httplimit.Policy]. name, limits and key are required.
 //
 //   - name: text of at most 128 characters, as are the names of plans.

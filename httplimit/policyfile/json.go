@@ -53,7 +53,7 @@ func (r *jsonReader) check() error {
 	return atPlace(place{1, 1}, err)
 }
 
-// placeOf returns the place of the byte at offset, which must not be before that of the last
+// placeOf returns the place of the byte at offset, which must not be before the offset of the last
 // call.
 func (r *jsonReader) placeOf(offset int) place {
 	r.place, r.offset = r.place.after(r.data[r.offset:offset]), offset

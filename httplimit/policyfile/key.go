@@ -36,7 +36,7 @@ func (r *reader) key(v value) (key httplimit.KeyFunc) {
 	return key
 }
 
-// keyFields are the fields of a key, of which it has one.
+// keyFields are the fields of a key. It has one of them.
 func keyFields(key *httplimit.KeyFunc) []field {
 	return []field{
 		{"address", func(r *reader, v value) {
@@ -120,7 +120,7 @@ func sourceFields(options *[]httplimit.AddressOption) []field {
 	}
 }
 
-// optionField is a field with a number from least to most, of which option makes an option.
+// optionField is a field with a number from least to most, and option makes an option of it.
 func optionField(options *[]httplimit.AddressOption, name string, least, most int64, option func(int) httplimit.AddressOption) field {
 	return field{name, func(r *reader, v value) {
 		if n, ok := r.int(v, least, most); ok {

@@ -276,7 +276,7 @@ limits.yaml:2:17: policies[0].plans.free: sash: limit "1": no slash, want COUNT/
 limits.yaml:2:22: policies[0].plans["ä"]: the name of a plan must be at most 128 characters of printable ASCII, got "ä"
 limits.yaml:2:41: policies[0].plans.pro[1]: must be a limit such as 100/m, got 7: write text in quotes`,
 		"policies: [{name: a, limits: 1/s, key: route,\n  plans: {free: '1', ä: 1/s, pro: [1/s, 7]}}]")
-	// The quotas of plans must be those of no other policy, but may be those of another plan.
+	// No other policy may have the quotas of a plan, but another plan may.
 	faults(t, `limits.yaml:2:10: policies[1].name: a quota would be named "a-1h", and one of policies[0] is`,
 		"policies: [{name: a, limits: 1/s, plan: {header: P}, plans: {p: [1/s, 1/h], q: [2/s, 2/h]}, key: route},\n  {name: a-1h, limits: 1/s, key: route}]")
 }
@@ -491,7 +491,7 @@ func TestParse_BoundsWhatAFileCosts(t *testing.T) {
 		_, err = policyfile.Parse(name, []byte("{"+strings.Repeat("\"a\": 1,", nodes/2)+"\"a\": 1}"))
 		require.ErrorContains(t, err, "more than 131072 values, counting each use of an alias")
 	}
-	// The quotas of each plan have names that begin with that of the policy.
+	// The quotas of each plan have names that begin with the policy's.
 	_, err = policyfile.Parse("limits.yaml", []byte("policies: [{name: "+strings.Repeat("a", 129)+", limits: 1/s, key: route}]"))
 	require.ErrorContains(t, err, "policies[0].name: must be at most 128 characters of printable ASCII")
 

@@ -68,7 +68,7 @@ func yamlFault(data []byte, err error) error {
 	return atPlace(place{fault.Mark.Line, max(1, fault.Mark.Column)}, errors.New(message))
 }
 
-// A yamlReader makes nodes of those of the library.
+// A yamlReader makes nodes of the library's.
 type yamlReader struct{ budget }
 
 // yamlKinds are the tags that values without a tag of their own are given. A date is text, as in

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// yieldEvery is the average number of accesses of which one yields; 0 if none does. The
+// yieldEvery is the average number of accesses until one yields; 0 if none does. The
 // environment variable SASH_YIELD_EVERY sets it when the program starts.
 var yieldEvery = parseYieldEvery(os.Getenv("SASH_YIELD_EVERY"))
 

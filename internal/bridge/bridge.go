@@ -57,7 +57,7 @@ func Export[Limiter, Option, Limit, Clock any](i *Internals[Limiter, Option, Lim
 	internals = i
 }
 
-// Of returns the Internals of package sash. It panics if the types are not those of sash.
+// Of returns the Internals of package sash. It panics if the types are not the ones of sash.
 func Of[Limiter, Option, Limit, Clock any]() *Internals[Limiter, Option, Limit, Clock] {
 	return internals.(*Internals[Limiter, Option, Limit, Clock])
 }

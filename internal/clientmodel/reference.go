@@ -46,7 +46,7 @@ type Outcome struct {
 func (o *Outcome) String() string { return fmt.Sprintf("arrives at %v, %+v", o.Arrivals, o.Reply) }
 
 // A simulation is a program that runs on the reference: holds are instants in a map, and limits are
-// those of package reference. Time is simulated by a list of events.
+// limits of package reference. Time is simulated by a list of events.
 type simulation struct {
 	*Program
 	p        *Protocol

@@ -236,7 +236,7 @@ func SetHeaders(c *Call, set func(name, value string)) {
 }
 
 // UnsentBy returns the Reply that says why a Transport has not sent a call. ok is false if err is
-// none of its errors, or that of a context.
+// none of its errors, or the error of a context.
 func UnsentBy(err error) (r Reply, ok bool) {
 	var turn *httplimit.TurnError
 	if errors.As(err, &turn) {

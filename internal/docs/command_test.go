@@ -179,7 +179,7 @@ func (c *testCommand) functions() (all map[string]testnames.Functions, err error
 	return all, nil
 }
 
-// inTree returns the test functions of all packages in dir and below it, without those of
+// inTree returns the test functions of all packages in dir and below it, without
 // other modules.
 func inTree(dir string, tags []string) (all testnames.Functions, err error) {
 	all = make(testnames.Functions)

@@ -58,7 +58,7 @@ func parseMarkdown(text string) (d document) {
 	return d
 }
 
-// addParagraph adds a paragraph to the prose of d, and its spans and links to those of d.
+// addParagraph adds a paragraph to the prose of d, and its spans and links to the ones of d.
 func (d *document) addParagraph(p passage) {
 	at := func(offset int) int { return p.line + strings.Count(p.text[:offset], "\n") }
 	for _, m := range span.FindAllStringSubmatchIndex(p.text, -1) {

@@ -81,7 +81,7 @@ func hasStep(dir, part string) error {
 	return fmt.Errorf(".ci/run has no step %q", part)
 }
 
-// namesModule returns an error if path is not that of the module in dir, or of one in it.
+// namesModule returns an error if path does not name the module in dir, or one in it.
 func namesModule(dir, path string) error {
 	for _, nested := range []string{"", "*", "*/*"} {
 		names, err := filepath.Glob(filepath.Join(dir, nested, "go.mod"))

@@ -41,7 +41,7 @@ func New(name string) *Entry {
 // its last field. A name of up to 104 bytes is inline: T and name are one object.
 //
 // An object with pointers must have a type, and a type has one size. So there is one for
-// each of a few lengths. The steps are those of the sizes in which Go allocates.
+// each of a few lengths. The steps are the sizes in which Go allocates.
 func NewIn[T any](name string, header func(*T) *Entry) *T {
 	switch n := len(name); {
 	case n <= 8:

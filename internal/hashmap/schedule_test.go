@@ -70,7 +70,7 @@ func TestSchedules_Map(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		before         func(m *Map) // adds entries before that of the name
+		before         func(m *Map) // adds entries before the one of the name
 		update         func(h *history)
 		readers, loads int
 		buckets        int // of the other table that it has in the end; 0 for the same table

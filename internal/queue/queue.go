@@ -23,8 +23,8 @@
 //   - If units of a key are free again, these are its waiters up to the first that claims
 //     Everything.
 //
-// A waiter is woken for the keys that it waits for: while it tries all of them, and then those of
-// which it claims Everything, or of which its owner says so.
+// A waiter is woken for the keys that it waits for: while it tries all of them, and then the keys
+// that it claims Everything of, or that its owner names.
 //
 // Each step costs O(log n) for each key of the waiter, where n is how many wait for that key, and as
 // much for each waiter that it wakes.

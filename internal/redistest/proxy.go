@@ -52,7 +52,7 @@ type Proxy struct {
 // Counts are what a [Proxy] has seen.
 type Counts struct {
 	Connections int64 // of clients
-	Requests    int64 // commands that clients sent, among them those of handshakes
+	Requests    int64 // commands that clients sent, with the commands of handshakes
 	Replies     int64 // to them that the server sent
 	Sent        int64 // bytes of requests
 	Received    int64 // bytes of replies, and of what servers send unasked
@@ -117,7 +117,7 @@ func (p *Proxy) Counts() Counts {
 	return Counts{p.connections.Load(), p.requests.Load(), p.replies.Load(), p.sent.Load(), p.received.Load()}
 }
 
-// Sub returns the difference of two counts, of which d is the earlier.
+// Sub returns the difference to d, the earlier count.
 func (c Counts) Sub(d Counts) Counts {
 	return Counts{c.Connections - d.Connections, c.Requests - d.Requests, c.Replies - d.Replies, c.Sent - d.Sent, c.Received - d.Received}
 }
@@ -295,7 +295,7 @@ func (l *link) write(c net.Conn, packets <-chan packet) {
 	}
 }
 
-// arguments returns those of a command on the wire.
+// arguments returns the arguments of a command on the wire.
 func arguments(raw []byte) []string {
 	value, _, err := decode(string(raw))
 	values, ok := value.([]any)

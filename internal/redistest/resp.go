@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// network returns the network of an address: a path is that of a unix socket.
+// network returns the network of an address: a path names a unix socket.
 func network(addr string) string {
 	if strings.HasPrefix(addr, "/") {
 		return "unix"

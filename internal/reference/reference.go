@@ -36,7 +36,7 @@ type Key struct {
 	weighted              bool         // whether the slot that is a Window old counts in part
 	charges               []charge     // oldest first
 	tokens                *tokenBucket // in place of charges, if the limit has a Burst
-	index                 int          // of the limit among those of the key
+	index                 int          // of the limit among the limits of the key
 
 	// lineage numbers how often the key has begun anew in its Table. A reservation
 	// made under another lineage has nothing to give back.

@@ -109,7 +109,7 @@ func TestLog_ChargesDenied(t *testing.T) {
 	run(t, New(Limit{Log: true, Count: 2, Window: minute, ChargeDenied: true}), []step{
 		{hour + 1*second, 1, Answer{Allowed: true, Remaining: 1, ResetAfter: minute}},
 		{hour + 30*second, 1, Answer{Allowed: true, ResetAfter: minute}},
-		// The newest two are now those of 1:00:30 and 1:00:50.
+		// The newest two are now the units of 1:00:30 and 1:00:50.
 		{hour + 50*second, 1, Answer{RetryAfter: 40 * second, ResetAfter: minute}},
 		{hour + 100*second, 1, Answer{Allowed: true, ResetAfter: minute}},
 		{hour + 100*second, 5, Answer{RetryAfter: Never, ResetAfter: minute}},

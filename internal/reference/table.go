@@ -14,7 +14,7 @@ type Answer struct {
 	RetryAfter int64 // the longest of all limits; 0 if Allowed
 	ResetAfter int64 // the longest of all limits
 
-	// Deciding is the limit that decided, as an index into those of DecidingKey. Of
+	// Deciding is the limit that decided, as an index into the limits of DecidingKey. Of
 	// a denied call it is the limit with the longest RetryAfter, and of an allowed
 	// one that with the least Remaining. Of equals it is the first limit of the
 	// first key given.
@@ -218,7 +218,7 @@ func (k *Key) source(old []*Key, place int) (best *Key) {
 	return best
 }
 
-// inherit begins k, a key without charges, with those of o. It reports false if they
+// inherit begins k, a key without charges, with the charges of o. It reports false if they
 // depend on the time and now is nil, and then does nothing.
 func (k *Key) inherit(o *Key, now *big.Int) bool {
 	switch {
@@ -248,7 +248,7 @@ func (t *Table) Save(key string, saved *Table) {
 	}
 }
 
-// Restore replaces all keys of t, and their limits, by those of saved. Each key begins
+// Restore replaces all keys of t, and their limits, by the keys and limits of saved. Each key begins
 // another lineage.
 func (t *Table) Restore(saved *Table) {
 	for _, keys := range []map[string][]*Key{t.keys, saved.keys} {
@@ -276,7 +276,7 @@ func (l Limit) equalButCount(o Limit) bool {
 }
 
 // A Reservation is a charge whose actual cost is not known yet. The zero Reservation,
-// that of a denied call, has nothing to settle.
+// of a denied call, has nothing to settle.
 type Reservation struct{ *reserved }
 
 type reserved struct {

@@ -28,7 +28,7 @@ func TestTable_ChargesAllOrNone(t *testing.T) {
 	runTable(t, NewTable([]Limit{{Log: true, Count: 3, Window: 10}, {Log: true, Count: 5, Window: 100}}), []call{
 		{0, 2, ab, Answer{Allowed: true, Remaining: 1, ResetAfter: 100, DecidingKey: "a"}},
 		{5, 1, a, Answer{Allowed: true, ResetAfter: 100, DecidingKey: "a"}},
-		// a holds 3 of 3, of which 2 are back at 10. b would admit, and is charged nothing.
+		// a holds 3 of 3. Of these, 2 are back at 10. b would admit, and is charged nothing.
 		{6, 1, ba, Answer{RetryAfter: 4, ResetAfter: 99, DecidingKey: "a"}},
 		// Left are 1 and 1 of b, 0 and 0 of a.
 		{10, 2, ba, Answer{Allowed: true, ResetAfter: 100, DecidingKey: "a"}},
@@ -251,7 +251,7 @@ func TestReconfigure_MigratesWhatDiffersOnlyInCount(t *testing.T) {
 	peeks(t, table, []step{{4, 1, Answer{RetryAfter: 9, ResetAfter: 16}}})
 	table.SetLimits("a", []Limit{{Count: 7, Window: 10}, {Log: true, Count: 5, Window: 10}, {Precision: 5, Count: 4, Window: 10}})
 	peeks(t, table, []step{{4, 0, Answer{Allowed: true, Remaining: 2, ResetAfter: 16, Deciding: 1}}})
-	table.Settle(4, r, 1) // not to the buckets: they are not those of the reservation
+	table.Settle(4, r, 1) // not to the buckets: they are not the buckets of the reservation
 	peeks(t, table, []step{
 		{4, 4, Answer{Allowed: true, ResetAfter: 16, Deciding: 1}},
 		{4, 0, Answer{Allowed: true, Remaining: 4, ResetAfter: 16, Deciding: 1}},

@@ -21,7 +21,7 @@ type tokenBucket struct {
 	events []event // what is kept, oldest first
 }
 
-// A debt is what a bucket owes. The zero debt is that of a bucket that has always been full.
+// A debt is what a bucket owes. The zero debt is the debt of a bucket that has always been full.
 type debt struct {
 	full  *big.Rat // when the bucket is full again, if it was ever charged
 	stuck *big.Rat // in place of full if Count is 0: the units owed, which do not come back
@@ -35,7 +35,7 @@ type event struct {
 	from, to    rate     // those before and after it, which are the same for a charge
 }
 
-// A rate is that of count units in window nanoseconds.
+// A rate is count units in window nanoseconds.
 type rate struct{ count, window int64 }
 
 func (b *tokenBucket) rate() rate { return rate{b.limit.Count, b.limit.Window} }
@@ -168,7 +168,7 @@ func (b *tokenBucket) compact() {
 	for len(b.events) > 0 && b.events[0].reservation == 0 {
 		b.before, b.events = b.events[0].apply(b.before), b.events[1:]
 	}
-	// Two charges of which nothing can be given back act as one. Of n units at s and m at
+	// Two charges act as one if nothing of them can be given back. Of n units at s and m at
 	// t, that is one of n+m at the later of s and t - n*Window/Count.
 	var kept []event
 	for _, e := range b.events {
@@ -182,7 +182,7 @@ func (b *tokenBucket) compact() {
 	b.events = kept
 }
 
-// isFinal reports whether e is a charge of which nothing can be given back, though units
+// isFinal reports whether nothing of the charge e can be given back, though units
 // come back to the bucket.
 func (e event) isFinal() bool { return e.reservation == 0 && e.from == e.to && e.to.count > 0 }
 

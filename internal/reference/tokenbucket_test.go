@@ -382,7 +382,7 @@ func TestTokenBucket_GivesBackAfterAChangeOfLimits(t *testing.T) {
 	assert.Equal(t, int64(10), table.Peek(20, 0, "a").ResetAfter, "1 is owed, and one more")
 	assert.Empty(t, table.keys["a"][0].tokens.events)
 
-	// The lineage of the log that is new each time is not that of the bucket.
+	// The lineage of the log that is new each time is not the lineage of the bucket.
 	table = NewTable([]Limit{tenOfTen})
 	r = reserve(t, table, 20, 5)
 	table.ReconfigureAt(20, []Limit{tenOfTen, {Log: true, Count: 9, Window: 1}})

@@ -173,7 +173,7 @@ func (c *Call) settleMessage(charges *httplimit.Charges, message any, err error)
 	}
 }
 
-// Settle settles the charges of the call. The code is that of the answer, and header
+// Settle settles the charges of the call. The code is the code of the answer, and header
 // returns what the client is sent. returned tells whether the handler has returned, and has not
 // panicked. Only the first call has an effect.
 func (c *Call) Settle(code uint32, header func() http.Header, returned bool) {

@@ -33,7 +33,7 @@ func NotSent(err error) uint32 {
 
 // Obey holds key back for as long as the server has asked in the denial of a call: by the
 // details of its status, and by its headers and trailers. Any other answer holds nothing back. Nor
-// does a RateLimit: it may be that of a call that was admitted, and has failed by the same code
+// does a RateLimit: it may belong to a call that was admitted, and has failed by the same code
 // later, such as one whose connection broke, or whose answer the client has found too large.
 func Obey(t *httplimit.Transport, key string, code uint32, details []proto.Message, header http.Header) {
 	// Other codes have RetryInfo for other reasons: under ABORTED it says when to repeat a

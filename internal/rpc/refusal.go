@@ -18,7 +18,7 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// Codes of gRPC, which are those of Connect.
+// Codes of gRPC, which Connect shares.
 const (
 	OK                uint32 = 0
 	Canceled          uint32 = 1
@@ -44,7 +44,7 @@ type Refusal struct {
 	Pushback string      // the value of that trailer; "" means none
 }
 
-// newRefusal returns the answer to a verdict, or nil if it admits. ctx is that of the request,
+// newRefusal returns the answer to a verdict, or nil if it admits. ctx is the context of the request,
 // and h the headers that Decide has set.
 func newRefusal(ctx context.Context, v *httplimit.Verdict, h http.Header) *Refusal {
 	switch v.Outcome {

@@ -104,7 +104,7 @@ func MessageBytes(r *http.Request) int64 {
 }
 
 // Size returns the size of a message in the binary form of protobuf. The size of any other
-// value is that of its method Size, or 0.
+// value is what its method Size returns, or 0.
 func Size(message any) int64 {
 	switch m := message.(type) {
 	case proto.Message:

@@ -90,7 +90,7 @@ func Access(place unsafe.Pointer, op func() Effect) {
 	}
 	made := a.step(Step{kind: access, place: a.run.place(place), Effect: Effect{Wrote: true}})
 	effect := op()
-	// Further steps inside of op may have been interleaved with those of others. Then
+	// Further steps inside of op may have been interleaved with steps of others. Then
 	// the effect does not describe this step alone, and it stays a write.
 	if made == len(a.run.steps)-1 {
 		a.run.steps[made].Effect = effect
@@ -165,7 +165,7 @@ type run struct {
 	traced bool // whether steps record their stacks
 }
 
-// newRun returns a run of actors, each of which stops before its first step.
+// newRun returns a run of actors. Each stops before its first step.
 func newRun(actors []func(), traced bool) *run {
 	r := &run{places: map[unsafe.Pointer]int{}, traced: traced}
 	for i, f := range actors {

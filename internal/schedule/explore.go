@@ -32,7 +32,7 @@ type Report struct {
 // Abdulla, Aronis, Jonsson and Sagonas, "Optimal Dynamic Partial Order Reduction"
 // (POPL 2014).
 //
-// The error is that of the first Check that fails, or of a panic or a deadlock, with the
+// The error is of the first Check that fails, or of a panic or a deadlock, with the
 // steps that led there.
 func Explore(start func() Case) (Report, error) {
 	return explore(&explorer{start: start})

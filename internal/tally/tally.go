@@ -21,7 +21,7 @@ import (
 // To count takes one look-up of the policy by its name, one comparison for each limit of the
 // policy, and one addition to a striped counter. It allocates nothing.
 //
-// Policies and limits are those of the limiter. So what is counted has a bounded number of
+// Policies and limits come from the limiter. So what is counted has a bounded number of
 // labels, whatever clients send: keys with limits of their own are counted under [OtherLimit].
 type Tally struct {
 	changes sync.Mutex // held while table, and what is watched, change
@@ -68,7 +68,7 @@ type series struct {
 // before a Reconfigure, too. A policy has at most 64 limits at a time, without its plans.
 const maxOwn = 128
 
-// OtherLimit labels limits that are not among those of the policy.
+// OtherLimit labels limits that are not among the limits of the policy.
 const OtherLimit = "other"
 
 func newSeries(label string, results ...Result) *series {
@@ -145,7 +145,7 @@ func (t *Tally) update() {
 }
 
 // newPolicy returns the counters of p. If p was counted before, these are its counters from
-// before, and those of limits that are new.
+// before, and the ones of limits that are new.
 func newPolicy(p httplimit.Policy, before *policy) *policy {
 	made := &policy{name: p.Name}
 	if before != nil {

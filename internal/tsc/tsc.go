@@ -56,7 +56,7 @@ type Unordered Clock
 // Unordered returns the same clock without the order between cores.
 func (c *Clock) Unordered() *Unordered { return (*Unordered)(c) }
 
-// Ordered returns the clock of which c is the unordered form.
+// Ordered returns the ordered form of c.
 func (c *Unordered) Ordered() *Clock { return (*Clock)(c) }
 
 // sources are the two clocks that a Clock compares. Neither is read before the

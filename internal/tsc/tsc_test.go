@@ -137,7 +137,7 @@ func TestClock_TakesNoRateFromASampleThatIsNotPrecise(t *testing.T) {
 	require.Zero(t, cal.span)
 	require.Equal(t, precise, cal.sampled)
 	cal = cal.next(m.run(0.02), true)
-	require.NotZero(t, cal.span, "the rate is that of the calibration before")
+	require.NotZero(t, cal.span, "the rate comes from the calibration before")
 	require.InEpsilon(t, (1<<32)/2.5, cal.rate, 1e-6)
 }
 

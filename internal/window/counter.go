@@ -172,7 +172,7 @@ func (c Counter) Expired(s State, now int64) (since int64, ok bool) {
 	if s.Empty() {
 		return math.MinInt64, true
 	}
-	counting := int64(2) // windows in which units count, from that of Index on
+	counting := int64(2) // windows in which units count, from window Index on
 	if s.Curr == 0 {     // all of Curr was given back
 		counting = 1
 	}

@@ -19,7 +19,7 @@ import (
 type TokenBucket struct{ Count, Window, Burst int64 }
 
 // A Debt is what a bucket lacks of being full: Lack at the instant At, less from then on, and
-// accordingly more before it. Without any Lack, it is that of a bucket never charged.
+// accordingly more before it. Without any Lack, it is the Debt of a bucket never charged.
 //
 // What it says is when the bucket will be full: Lack/Count nanoseconds after At. In the
 // literature, that is the theoretical arrival time. The same instant has many Debts, all of
@@ -29,7 +29,7 @@ type Debt struct {
 	Lack Amount
 }
 
-// Empty reports whether d is that of a bucket that was never charged.
+// Empty reports whether d is the Debt of a bucket that was never charged.
 func (d Debt) Empty() bool { return d.Lack == Amount{} }
 
 // Cost returns n units, n >= 0.
@@ -128,7 +128,7 @@ func (b TokenBucket) Charge(d Debt, t int64, cost Amount) Debt {
 // GiveBack returns d with that much, which was charged to it, given back.
 func (b TokenBucket) GiveBack(d Debt, back Amount) Debt {
 	if !back.Less(d.Lack) {
-		// It was full before At, or is full there. Without a Lack, d would be that of a bucket
+		// It was full before At, or is full there. Without a Lack, d would be the Debt of a bucket
 		// never charged. So move At back to where there is some.
 		earlier := b.timeOf(back.Minus(d.Lack).Plus(Amount{0, 1}))
 		if earlier > uint64(d.At)-1<<63 {

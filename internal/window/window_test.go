@@ -12,7 +12,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/race"
 )
 
-// A gen draws random values, of which many are small or at the ends of int64.
+// A gen draws random values. Many are small or at the ends of int64.
 type gen struct{ *rand.Rand }
 
 // trials runs f for that number of random trials, or for a third of it under -short.

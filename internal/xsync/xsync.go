@@ -2,7 +2,7 @@
 
 // Package xsync provides the part of github.com/puzpuzpuz/xsync/v3 that package sash
 // uses for its rulesets. Under the build tag schedules, its operations are steps, like
-// those of package atomic.
+// the ones of package atomic.
 package xsync
 
 import "github.com/puzpuzpuz/xsync/v3"

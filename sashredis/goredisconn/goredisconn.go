@@ -75,12 +75,12 @@ func (*call) NoRetry() bool { return true }
 
 // Make implements [await.Call].
 func (c *call) Make() await.Result {
-	_ = c.client.Process(c.ctx, c) // its error is that of c
+	_ = c.client.Process(c.ctx, c) // c keeps its error
 	reply, err := c.Result()
 	return await.Result{Reply: reply, Err: err, Answered: answered(err)}
 }
 
-// answered reports whether err is that of a server.
+// answered reports whether err comes from a server.
 func answered(err error) bool {
 	if err == nil {
 		return true

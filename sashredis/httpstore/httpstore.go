@@ -52,7 +52,7 @@ func New(conn sashredis.Conn, options ...sashredis.Option) func(httplimit.StoreK
 func Of(l *sashredis.Limiter) *Store { return &Store{l} }
 
 // Limiter returns the limiter below, to peek at a key, reset it, or read its figures. The keys of
-// the Store of a [httplimit.Limiter] are those of its KeyFor.
+// the Store of a [httplimit.Limiter] are what its KeyFor returns.
 func (s *Store) Limiter() *sashredis.Limiter { return s.limiter }
 
 // Take implements [httplimit.Store].

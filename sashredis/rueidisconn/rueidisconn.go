@@ -10,7 +10,7 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/internal/await"
 )
 
-// New returns a [sashredis.Conn] that runs scripts with client, which may be that of a single
+// New returns a [sashredis.Conn] that runs scripts with client, which may be a client of a single
 // server, of a cluster, or of servers behind Sentinel. It does not close client.
 //
 // A call costs one round trip, and one more if the server does not know the script yet. The

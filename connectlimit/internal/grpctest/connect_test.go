@@ -116,7 +116,7 @@ func say(ctx context.Context, c *client) error {
 	return err
 }
 
-// What the tests share with those of grpclimit.
+// What the tests share with the tests of grpclimit.
 var (
 	limiter  = rpctest.Limiter
 	outgoing = rpctest.Outgoing

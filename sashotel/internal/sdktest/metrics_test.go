@@ -76,7 +76,7 @@ func collect(t testing.TB, reader *sdk.ManualReader) (all []metricdata.Metrics) 
 }
 
 // points returns the data points as lines without the namespace, sorted. zeros tells whether to
-// include those of 0.
+// include values of 0.
 func points(metrics []metricdata.Metrics, zeros bool) string {
 	var lines []string
 	add := func(m metricdata.Metrics, attributes attribute.Set, kind string, value any) {

@@ -114,7 +114,7 @@ func nameAndLabels(m *metricsql.MetricExpr) (name string, labels []string) {
 	return name, labels
 }
 
-// Legends show labels by which the query groups, and variables are those of the queries.
+// Legends show labels by which the query groups, and the queries have the same variables.
 func TestDashboard_LegendsAndVariablesExist(t *testing.T) {
 	d := readDashboard(t)
 	for _, p := range d.Panels {

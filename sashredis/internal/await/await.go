@@ -1,5 +1,5 @@
-// Package await ends calls with their contexts, also those of clients that wait for a server
-// without regard to the context.
+// Package await ends calls with their contexts, also for clients that wait for a server without
+// regard to the context.
 package await
 
 import (
@@ -24,7 +24,7 @@ type Result struct {
 }
 
 // Do makes a call and returns how it ended. Once ctx is done, Do returns an error that wraps that
-// of ctx, whether the call has ended or not. No other error wraps that of a context. If ctx is
+// of ctx, whether the call has ended or not. No other error wraps the error of a context. If ctx is
 // done already, the call is not made.
 //
 // If ctx can be done, the call is made in a goroutine of its own. That goroutine ends with the

@@ -36,7 +36,7 @@ var internals any
 // Export makes i what Of returns. Package sashredis calls it when it is initialized.
 func Export[Limiter, Option, Script any](i *Internals[Limiter, Option, Script]) { internals = i }
 
-// Of returns the Internals of package sashredis. It panics if the types are not those of sashredis.
+// Of returns the Internals of package sashredis. It panics if the types are not the ones of sashredis.
 func Of[Limiter, Option, Script any]() *Internals[Limiter, Option, Script] {
 	return internals.(*Internals[Limiter, Option, Script])
 }

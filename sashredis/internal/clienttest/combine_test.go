@@ -192,7 +192,7 @@ func TestTake_AHashTagThatPanicsTakesDownItsCallerAlone(t *testing.T) {
 	second := make(chan bool)
 	go func() { second <- l.Allow(context.Background(), "k") }()
 	eventually(t, "it waits", func() bool { return waiting(l) == 1 })
-	panics.Store(true) // no goroutine but that of a caller may find out
+	panics.Store(true) // no goroutine but a caller's may find out
 	release()
 	assert.True(t, <-first)
 	assert.True(t, <-second)

@@ -63,7 +63,7 @@ func newOn(t *testing.T, conn sashredis.Conn, limits []sash.Limit, options ...sa
 	return l
 }
 
-// A round trip of which the answer is lost may have charged. It is not made again.
+// A round trip whose answer is lost may have charged. It is not made again.
 func TestExact_ARoundTripIsNotRepeated(t *testing.T) {
 	s := newStore(t)
 	ctx := context.Background()

@@ -52,7 +52,7 @@ func TestBreaker_OneCallInEachPauseTriesTheStore(t *testing.T) {
 	assert.Equal(t, int64(4), l.Stats().Failures)
 }
 
-// Only failures in a row open the breaker, and only those of the store.
+// Only failures in a row open the breaker, and only failures of the store.
 func TestBreaker_CountsFailuresInARow(t *testing.T) {
 	s := newStore(t)
 	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1000)}, sashredis.WithBreaker(2, time.Hour))
@@ -347,7 +347,7 @@ func TestBreaker_OpensForCallersWithShortDeadlines(t *testing.T) {
 	})
 }
 
-// Clients may choose deadlines, as those of gRPC do. Those that are too short for the store to
+// Clients may choose deadlines, as clients of gRPC do. Deadlines that are too short for the store to
 // answer do not open the breaker, nor do they hold it open for others.
 func TestBreaker_IsNotHeldOpenByShortDeadlines(t *testing.T) {
 	s := newStore(t)
@@ -427,7 +427,7 @@ func TestBreaker_IsNotHeldOpenByACallerThatHangsUp(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A deadlineContext is a context whose end is that of its deadline.
+// A deadlineContext is a context that ends as if by its deadline.
 type deadlineContext struct{ context.Context }
 
 func (c deadlineContext) Err() error {

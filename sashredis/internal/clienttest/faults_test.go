@@ -185,7 +185,7 @@ func (a *account) reset(unsure bool) {
 		a.open = true
 		return
 	}
-	a.most = a.unsure // a call of which nothing was heard may still be on its way
+	a.most = a.unsure // a call without an answer may still be on its way
 }
 
 // A storm is several callers of a limiter, and what is known of its charges.
@@ -317,7 +317,7 @@ func (s *storm) call(rng *rand.Rand) {
 	account := s.accounts[key]
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	bound := 2 * s.timeout // that of the round trip under way, and that of its own
+	bound := 2 * s.timeout // one for the round trip under way, and one for its own
 	if s.timeout == brief && rng.IntN(10) == 0 {
 		d := time.Duration(rng.IntN(20)) * time.Millisecond
 		bound = min(bound, d)
@@ -352,7 +352,7 @@ func (s *storm) call(rng *rand.Rand) {
 			s.reset(ctx, key)
 		}
 	case 6:
-		// It does not tell whether its units are those of a lease.
+		// It does not tell whether its units belong to a lease.
 		if key != "full" && (!s.leases || !leasableKeys[key]) {
 			what, bound = "Wait", time.Second
 			s.wait(ctx, key, n, bound)
@@ -489,7 +489,7 @@ func chargedTo(t *testing.T, conn sashredis.Conn, leases bool, options ...sashre
 }
 
 // audit closes the limiter, and compares what the store has charged, as conn finds it, with what
-// is known of that. Options are those of the names of keys in the store.
+// is known of that. Options are for the names of keys in the store.
 func (s *storm) audit(conn sashredis.Conn, options ...sashredis.Option) {
 	t := s.t
 	t.Helper()
@@ -509,7 +509,7 @@ func (s *storm) audit(conn sashredis.Conn, options ...sashredis.Option) {
 	}
 	stats := s.Stats()
 	if s.leases {
-		// What was granted in a round trip of which nothing was heard is known to nobody.
+		// What was granted in a round trip without an answer is not known.
 		assert.LessOrEqual(t, charged, most+stats.Leased-stats.Returned+leased*s.unsure.Load(), "charged, may be charged")
 		assert.Positive(t, stats.Lease)
 		if s.unsure.Load()+s.refused.Load() == 0 {
@@ -667,7 +667,7 @@ func TestFaults_AtEveryRequest(t *testing.T) {
 	})
 }
 
-// A series is calls of which one fails.
+// A series is calls. One of them fails.
 type series struct {
 	*sashredis.Limiter
 	want   map[string]int64 // the units charged

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis"
 )
 
-// lossyLimits are those of the keys of a rush, which are soon full. None admits less when time passes.
+// lossyLimits are the limits of the keys of a rush, which are soon full. None admits less when time passes.
 var lossyLimits = map[string][]sash.Limit{
 	"counter": {sash.Per(60, year).Counter()},
 	"log":     {sash.Per(60, year).Log()},

@@ -57,7 +57,7 @@ func TestMirror_DeniesAFloodInProcess(t *testing.T) {
 	}
 }
 
-// After a Commit of more than was reserved, the wait of a denial is that of the store.
+// After a Commit of more than was reserved, the wait of a denial comes from the store.
 func TestMirror_WaitsForWhatACommitHasCharged(t *testing.T) {
 	for _, limit := range []sash.Limit{
 		sash.PerMinute(10).Counter(), sash.PerMinute(10).Log(), sash.PerMinute(10).Buckets(time.Second), sash.PerMinute(10).TokenBucket(10),

@@ -29,21 +29,21 @@ import (
 // A program draws its limits, its processes with their options, and steps: all calls of the
 // package, alone and at once, with all kinds of contexts, and what happens around them. Round trips
 // are late, lost, cut before and after the script has run, run twice, or a Conn panics. The store
-// forgets keys, or its clock is set, and it runs faster or slower than that of the processes. Limits
+// forgets keys, or its clock is set, and it runs faster or slower than the clock of the processes. Limits
 // change, and functions of the user panic. Time is simulated. The rules are:
 //   - Each script does, at the time of the store, what the exact model does. Each answer that
-//     the store gave is that of the model, in all its fields.
+//     the store gave is the model's, in all its fields.
 //   - What the mirror denies, the store would deny, and its wait is long enough, unless the key has
 //     become less by what WithMirror names.
 //   - Units of a lease are used once, before its end, or given back once. What is used is within
 //     the exact rule by itself.
 //   - What a fallback admits is within the exact rule of its shares.
-//   - Each charge is that of one call: one that was admitted, or that may have been by its error.
+//   - Each charge belongs to one call: one that was admitted, or that may have been by its error.
 //   - Each call ends by its context and its time-outs, to the nanosecond.
 //   - The breaker is open only after as many failures of the store in a row. Deadlines of callers
 //     are none. A store that answers is in use again.
-//   - A panic of a function of the user, or of the Conn, is that of the call.
-//   - The memory of a request, of which a key is a part, is not kept.
+//   - A panic of a function of the user, or of the Conn, reaches the caller.
+//   - The memory of a request is not kept, although keys are parts of it.
 //
 // It does not reach the clients, their adapters and clusters, which the faults and losses of this
 // package test. No key is so far ahead of the store's clock that it begins anew: see TestMaxAhead. Of
@@ -254,5 +254,5 @@ func (p *program) keeps() string {
 			return ""
 		}
 	}
-	return "limiters keep the memory of which keys were parts"
+	return "limiters keep the memory that keys were parts of"
 }

@@ -95,7 +95,7 @@ func (p *program) one(q *process, r *rand.Rand, what string, charge bool) {
 	}
 	times := 1 + r.IntN(4)*r.IntN(2)*r.IntN(2) // at once, to share round trips
 	for range times {
-		time.Sleep(time.Nanosecond) // until the call before is under way, so that their order is that of the seed
+		time.Sleep(time.Nanosecond) // until the call before is under way, so that their order follows from the seed
 		a := q.begins(what, []string{name}, n, charge && n > 0, false)
 		p.background(a, func() {
 			defer cancel()

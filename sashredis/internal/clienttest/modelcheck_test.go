@@ -187,7 +187,7 @@ func (a *asked) confirms(s *slot, d sash.Decision) bool {
 	return a.confirmed(s.verdict, d)
 }
 
-// confirmed reports whether d is the answer of v. Several limits may be equal to that of d.
+// confirmed reports whether d is the answer of v. Several limits may be equal to the limit of d.
 func (a *asked) confirmed(v reference.Verdict, d sash.Decision) bool {
 	for i, key := range a.keys {
 		for j, l := range a.limits[i] {

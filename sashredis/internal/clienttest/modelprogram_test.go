@@ -216,7 +216,7 @@ func newProgram(seed uint64) *program {
 	if r.IntN(6) == 0 {
 		p.clock = sash.NewManualClock(r.Int64N(int64(100 * 24 * time.Hour)))
 	}
-	arena := []byte(strings.Repeat("a request that is long, of which a key is a short part; ", 1+20*r.IntN(2)))
+	arena := []byte(strings.Repeat("a request that is long, and a key is a short part of it; ", 1+20*r.IntN(2)))
 	p.freed = &atomic.Bool{}
 	runtime.AddCleanup(&arena[0], func(freed *atomic.Bool) { freed.Store(true) }, p.freed)
 	for i := range 2 + r.IntN(3) {

@@ -15,7 +15,7 @@ import (
 )
 
 // A scriptStore runs scripts as a server does, on the few commands that they use, at a time that
-// a test sets. Keys expire at an instant, as those of a server and unlike those of miniredis. A
+// a test sets. Keys expire at an instant, as keys of a server do, unlike keys of miniredis. A
 // run takes some tens of microseconds, as the interpreter and what it has compiled are kept. It
 // is for use by one goroutine at a time.
 type scriptStore struct {

@@ -24,7 +24,7 @@ type world struct {
 	mu      sync.Mutex // guards the fields below
 	store   *scriptStore
 	base    int64 // what the store's clock showed when the world began, in nanoseconds
-	ppm     int64 // by how much it is faster than that of the processes, in parts per million
+	ppm     int64 // by how much it is faster than the clock of the processes, in parts per million
 	offset  int64 // by how much it has been set forward, in nanoseconds
 	table   *reference.Table
 	limits  map[string][]sash.Limit // by how a script reads them
@@ -33,7 +33,7 @@ type world struct {
 	slots   []*slot
 	grants  []*grant
 	guesses []guess
-	unsure  []*asked // calls of which it is not known whether they were charged
+	unsure  []*asked // calls that may or may not have been charged
 	keys    map[string]*keyState
 	set     bool // the clock has been set
 	back    bool // and it ran back

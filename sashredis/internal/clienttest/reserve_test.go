@@ -20,7 +20,7 @@ type open struct {
 	n     int64
 }
 
-// Reservations give back, and charge more, as those of package sash.
+// Reservations give back, and charge more, as reservations of package sash do.
 func TestReserve_EqualsThatOfSash(t *testing.T) {
 	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
 		ctx := context.Background()

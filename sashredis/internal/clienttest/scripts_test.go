@@ -441,8 +441,8 @@ func TestScripts_GivingBackToALogTouchesFewMembers(t *testing.T) {
 	}
 }
 
-// A log from which units are given back in any order is that of package sash, and has a member for
-// each instant that counts, and a few for each of which a part was given back.
+// A log from which units are given back in any order is the log of package sash, and has a member for
+// each instant that counts, and a few for each that a part was given back of.
 func TestScripts_GivingBackToALogInAnyOrder(t *testing.T) {
 	onEachServer(t, func(t *testing.T, client *redis.Client) {
 		for seed := range uint64(3) {

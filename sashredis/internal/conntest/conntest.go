@@ -449,7 +449,7 @@ func none(t testing.TB, names ...string) {
 	}
 }
 
-// stacks returns those of all goroutines.
+// stacks returns the stacks of all goroutines.
 func stacks() string {
 	for n := 1 << 20; ; n *= 2 {
 		b := make([]byte, n)

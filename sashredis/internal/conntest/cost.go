@@ -12,7 +12,7 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis"
 )
 
-// keys and args are about those of a decision.
+// keys and args are about as long as for a decision.
 var keys, args = []string{"sash:user 7"}, []string{"", "1+1", "", "", "c 60000000 100;"}
 
 // Benchmark measures calls with contexts that never end, and that end at a deadline. One caller

@@ -28,7 +28,7 @@ type Summary struct {
 	Unreadable int64 `json:"unreadable"`
 	Headings   int64 `json:"headings,omitempty"` // lines that name the columns of a CSV
 
-	Formats         []traffic.FileFormat `json:"formats"`          // of the files of which a line could be read
+	Formats         []traffic.FileFormat `json:"formats"`          // of the files with a line that could be read
 	UnreadableLines []traffic.FaultyLine `json:"unreadable_lines"` // the first of them
 	BrokenOff       []traffic.FaultyLine `json:"broken_off"`       // files not read beyond that line
 }

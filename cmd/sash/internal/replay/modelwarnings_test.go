@@ -15,7 +15,7 @@ var (
 	ofEvents = regexp.MustCompile(`^\S+% of all events are of ([\d,]+) clients? with ([\d,]+) or more each, and all others have ([\d,]+) or fewer\. If the first are to be denied, try -percentile (\S+)\.$`)
 )
 
-// checkWarnings compares the warnings with the reference: what they say must be true, and those of
+// checkWarnings compares the warnings with the reference: what they say must be true, and the warnings of
 // a botnet and of proxies must be there.
 func (p *program) checkWarnings() {
 	var bots, proxies bool

@@ -55,7 +55,7 @@ func (o *options) limitFlags(fault func(error)) {
 		fault(o.addLimit(s))
 		return nil
 	})
-	o.flags.BoolVar(&o.together, "together", false, "make all limits one policy, each of which must admit an event, instead of comparing them: -together -limit 10/s -limit 240/h")
+	o.flags.BoolVar(&o.together, "together", false, "make all limits one policy, so that each must admit an event, instead of comparing them: -together -limit 10/s -limit 240/h")
 }
 
 func (o *options) reportFlags() {

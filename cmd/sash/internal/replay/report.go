@@ -75,7 +75,7 @@ type denials struct {
 	Denied        int64     `json:"denied"`
 	First         time.Time `json:"first"` // times of the first and last denial
 	Last          time.Time `json:"last"`
-	BusiestMinute time.Time `json:"busiest_minute"` // that of the most denials
+	BusiestMinute time.Time `json:"busiest_minute"` // the minute of the most denials
 	InBusiest     int64     `json:"denied_in_busiest_minute"`
 }
 

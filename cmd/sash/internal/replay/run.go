@@ -1,7 +1,7 @@
 // Package replay is the subcommand that sends recorded traffic through the limiter, on a clock driven by the
 // log's own times. It answers the questions of an operator before a limit is switched on:
-// how many requests would be denied, of which clients, and when; and how far a limit's
-// answers are from those of the exact log.
+// how many requests would be denied, whose, and when; and how far a limit's
+// answers are from the exact log's.
 //
 //	sash replay [flags] [FILE...]
 //	sash replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
@@ -50,9 +50,8 @@
 //
 // A time is a date and a time of day, in UTC unless it names a zone, or Unix time. The number of
 // digits before the decimals tells the unit of Unix time: fewer than 12 are seconds, fewer than
-// 15 milliseconds, fewer than 18 microseconds. The option -unit names it instead, also that of
-// micros, where the digits tell nothing. In a pattern
-// the time is $time_local, $time_iso8601, $msec or, in any of these forms, $time.
+// 15 milliseconds, fewer than 18 microseconds. The option -unit names it instead, also
+// for micros, where the digits tell nothing. In a pattern the time is $time_local, $time_iso8601, $msec or, in any of these forms, $time.
 //
 // # Clients
 //
@@ -64,12 +63,12 @@
 //
 // With addr/64 an IPv6 address counts by its network of 64 bits, and with addr/24/64 an IPv4
 // address by one of 24. With addr alone it counts whole, however it is written. With -trust addr is the client behind proxies in that network. Both are
-// decided by httplimit.ByAddress, so clients are those of the middleware. The middleware's
+// decided by httplimit.ByAddress, so clients are the same as for the middleware. The middleware's
 // default is addr/64.
 //
 // # Order
 //
-// Events are put in the order of time; those of one instant stay in the order in which they
+// Events are put in the order of time; events of one instant stay in the order in which they
 // were read. So the log of a server that logs at the end of a request, and is out of order, is
 // replayed as it happened. The report counts the lines that were out of order: older than a line
 // before them in the same FILE. Every line finds its place that comes at most -reorder lines
@@ -111,7 +110,7 @@
 // admitted events. An event that asks for more than Count, or than the Burst of a token
 // bucket, is denied. It is counted apart, since no wait would admit it. The most units that
 // one client spent in one window are exact, with all of a cost at the time of its event.
-// Their share is that of Count, or of Burst + Count for a token bucket, which is the most
+// Their share is a share of Count, or of Burst + Count for a token bucket, which is the most
 // that it admits in one window. Under an estimate they may exceed the limit.
 //
 // # Lines
@@ -127,8 +126,8 @@
 //
 // If something else than the client stands at the beginning of lines, all fields would be read
 // one position off. So an access log's line cannot be read if its first field is neither an
-// address nor a host name, if its ident is an address, or if its user is several fields of which
-// one is "-". A client that is "-", or neither an address nor a host name, cannot be read where
+// address nor a host name, if its ident is an address, or if its user is several fields and
+// one of them is "-". A client that is "-", or neither an address nor a host name, cannot be read where
 // -key names addr.
 //
 // The report warns of what makes its answers doubtful: times in whole seconds and windows of
@@ -136,7 +135,7 @@
 // that are likely to be another unit, lines that came too late.
 //
 // With -json the report is one object on one line, one for each FILE with -each. Its fields
-// are those of the types report, traffic.FaultyLine, traffic.FileFormat, verdict, decision, account, peak and
+// are the fields of the types report, traffic.FaultyLine, traffic.FileFormat, verdict, decision, account, peak and
 // denials.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing

@@ -257,7 +257,7 @@ func TestPolicy_LeavesOutWhatAnotherLimitImplies(t *testing.T) {
 func TestPolicy_TouchesWhoExceedsALimit(t *testing.T) {
 	r := invoke(minutes(4, 5, 6, 30), "-json", "-window", "1m", "-percentile", "40", "-headroom", "1").report(t)
 	assert.Equal(t, []sash.Limit{sash.PerMinute(4)}, r.Policy.Limits)
-	assert.Equal(t, 3, r.Policy.Clients, "all but those of 4 and of 1")
+	assert.Equal(t, 3, r.Policy.Clients, "all but the clients with 4 and with 1")
 }
 
 func TestReport_TellsWhatALimitAddsNothingTo(t *testing.T) {
@@ -283,7 +283,7 @@ func TestWarnings(t *testing.T) {
 		{"few clients", "0\ta\n90000000001\tb\n", []string{"-window", "1m"}, []string{"few clients"}, "With 2 clients, the percentile 99.9 is the busiest of them."},
 		{"few clients, but all are meant", "0\ta\n90000000001\tb\n", []string{"-window", "1m", "-percentile", "100"}, nil, ""},
 		{"two kinds", minutes(mixed...), []string{"-window", "1m", "-percentile", "99.5"}, []string{"two kinds of clients", "short recording"}, "In 1m, the percentile 99.5 is 50. But 3 clients are at 40 or above, and all others at 5 or below. If the first are to be denied, try -percentile 99.\n"},
-		{"two kinds, of which one is left out", minutes(mixed...), []string{"-window", "1m", "-percentile", "99"}, []string{"short recording"}, ""},
+		{"two kinds, one of them left out", minutes(mixed...), []string{"-window", "1m", "-percentile", "99"}, []string{"short recording"}, ""},
 		{"a crowd", minutes(append(slices.Repeat([]int{59}, 60), crowd...)...), []string{"-window", "1m", "-percentile", "99"}, []string{"two kinds of clients", "short recording"},
 			"In 1m, the percentile 99 is 59. But 60 clients are at 59 or above, with 70.210% of all events, and all others at 5 or below. If the first are to be denied, try -percentile 83.3.\n"},
 		{"a crowd that is slow", minutes(append(slices.Repeat([]int{59}, 60), crowd...)...), []string{"-window", "1s", "-percentile", "99"}, []string{"two kinds of clients", "short recording"},

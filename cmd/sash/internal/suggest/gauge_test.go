@@ -45,7 +45,7 @@ func decide(t *testing.T, l sash.Limit, least int64, calls []call) (clients map[
 	return clients, denied
 }
 
-// randomCalls returns calls in the order of time, in bursts of which many meet the edges of
+// randomCalls returns calls in the order of time, in bursts, many of them at the edges of
 // windows of one second.
 func randomCalls(random *rand.Rand) (calls []call) {
 	steps := []int64{0, 0, 1, int64(time.Second) - 1, int64(time.Second), int64(time.Second) / 4, int64(time.Second) / 10}

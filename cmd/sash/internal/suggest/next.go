@@ -139,8 +139,8 @@ var requestCode = map[string]string{
 	"method": "r.Method", "host": "r.Host", "path": "r.URL.EscapedPath()", "agent": "r.UserAgent()", "referer": "r.Referer()",
 }
 
-// addressCode returns the Go code of the KeyFunc of addresses behind those proxies, of which that
-// many leading bits count.
+// addressCode returns the Go code of the KeyFunc of addresses behind those proxies. That
+// many leading bits of an address count.
 func addressCode(bits4, bits6 int, trust []netip.Prefix) string {
 	var options []string
 	if len(trust) > 0 {

@@ -29,7 +29,7 @@ type options struct {
 	flags *flag.FlagSet
 }
 
-// longestWindow is the longest of which the recording can have enough.
+// longestWindow is the longest window that the recording can have enough of.
 const longestWindow = math.MaxInt64 / enoughWindows * time.Nanosecond
 
 // theWindows are the windows if there is no -window.
@@ -131,8 +131,8 @@ func (o *options) unit() string {
 	return "units of " + o.Cost.String()
 }
 
-// input returns the words of a command line that reads the same events: all flags but those of
-// suggest itself, and the files.
+// input returns the words of a command line that reads the same events: all flags but
+// suggest's own, and the files.
 func (o *options) input() (words []string) {
 	own := flag.NewFlagSet("", flag.ContinueOnError)
 	new(options).ownFlags(own, func(error) {})

@@ -124,7 +124,7 @@ func (s scale) countTicks() (ticks []tick) {
 	return ticks
 }
 
-// leastShare returns the share at the bottom of the panel: a power of ten below that of one
+// leastShare returns the share at the bottom of the panel: a power of ten below the share of one
 // client.
 func (v *windowReport) leastShare() float64 {
 	return math.Pow10(-max(1, int(math.Floor(math.Log10(float64(len(v.distribution)))))+1))

@@ -11,7 +11,7 @@
 // # The busiest window
 //
 // A window ends at an event, and holds the events of the same client that are less than the
-// window's length older. So it slides, as that of a SlidingLog. The busiest window of a client
+// window's length older. So it slides, as the window of a SlidingLog does. The busiest window of a client
 // is the one with the most events, or with -cost the most units. It is exact. All events count,
 // whether a limit would have admitted them or not.
 //
@@ -50,7 +50,7 @@
 //
 // The bytes of a response are known afterwards. So with -cost size the policy settles them. The event
 // that exceeds a limit is then served, and what it costs beyond the limit is carried until it is paid.
-// So other events are denied than the report says, but only those of clients that the report says are
+// So other events are denied than the report says, but only events of clients that the report says are
 // denied. An event without units is admitted only if there is room for one, so it is measured as one
 // in the window that ends with it.
 //
@@ -61,9 +61,9 @@
 //
 // Per window, a client takes 16 bytes, and 24 for each of its events in the last window, or
 // up to twice that. Events of one instant mostly share them, so a log of whole seconds takes
-// little for a flood. Further memory is that of reading.
+// little for a flood. Reading takes further memory.
 //
-// With -json the report is one object. Its fields are those of output.Summary, and of the types report,
+// With -json the report is one object. Its fields are the fields of output.Summary, and of the types report,
 // windowReport, busiest, candidate, suggestion, together, client, warning and step.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing

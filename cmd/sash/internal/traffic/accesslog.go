@@ -419,7 +419,7 @@ func (s *scanner) number(what string) string {
 	return number
 }
 
-// others consumes fields of which nothing is known.
+// others consumes fields that nothing is known about.
 func (s *scanner) others() {
 	if s.rest == "" {
 		s.fail("no field after the size")

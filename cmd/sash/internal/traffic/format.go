@@ -28,7 +28,7 @@ type record struct {
 // wanted is the fields that a decoder shall find.
 type wanted struct {
 	fields    []wantedField
-	time      string // the field of the time, or "" for that of the format
+	time      string // the field of the time, or "" for the time field of the format
 	unit      string
 	separator string
 	file      string // its name, for errors
@@ -167,7 +167,7 @@ var aliases = map[string][]alias{
 // is logged without the field, by servers that log headers as they come.
 func isHeader(name string) bool { return name == forwarded || name == "referer" || name == "agent" }
 
-// namesOf returns the fields that may hold what name stands for: those of that name, and its
+// namesOf returns the fields that may hold what name stands for: the fields of that name, and its
 // aliases.
 func namesOf(name string) []alias { return append([]alias{{name, nil}}, aliases[name]...) }
 

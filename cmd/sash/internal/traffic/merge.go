@@ -138,8 +138,8 @@ func (m *merger) run(ctx context.Context) error {
 	}
 }
 
-// next takes the oldest events, as many as one stream has before those of all others. Of events
-// of one instant, those of the file named first come first.
+// next takes the oldest events, as many as one stream has before all others. Of events
+// of one instant, the file named first comes first.
 func (m *merger) next() []Event {
 	first := -1
 	for i, s := range m.streams {

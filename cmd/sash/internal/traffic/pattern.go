@@ -37,7 +37,7 @@ type template struct {
 	variables []string
 }
 
-// compile compiles a pattern of variables in the syntax of nginx, or of directives in that of
+// compile compiles a pattern of variables in the syntax of nginx, or of directives in the syntax of
 // Apache.
 func compile(pattern string) (*template, error) {
 	t := &template{}

@@ -186,7 +186,7 @@ func (s *source) decode(line string) error {
 		s.headings++
 		return header.error
 	case errors.As(err, &lack) && !s.known:
-		// It may be a line of another kind, such as that of a server's start.
+		// It may be a line of another kind, such as a server writes at its start.
 		if s.lacking == nil {
 			s.lacking = lack.of(s.flagText(lack.flag), s.file, s.lines)
 		}
@@ -381,7 +381,7 @@ func (s *source) use(make func(*wanted) decoder, why string, columns bool) error
 	return nil
 }
 
-// checkHosts refuses lines of which most begin with what may be a client behind a proxy as well
+// checkHosts refuses lines if most of them begin with what may be a client behind a proxy as well
 // as a virtual host: the second field would then be the proxy, and be taken for the client.
 func (s *source) checkHosts(lines []waitingLine) error {
 	first, hosts, of := "", 0, 0

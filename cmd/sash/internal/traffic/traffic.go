@@ -36,10 +36,10 @@ type Traffic struct {
 	// Late counts the events that came too late to be put in order. They are passed on at the
 	// time of the event before them.
 	Late int64
-	// Mixed counts the unreadable lines that another format reads, among those of Faults.
+	// Mixed counts the unreadable lines that another format reads, among all Faults.
 	Mixed int64
 
-	Formats   []FileFormat // of each file of which a line could be read
+	Formats   []FileFormat // of each file with a line that could be read
 	Faults    []FaultyLine // the first MaxFaults unreadable lines
 	BrokenOff []FaultyLine // the files that could not be read to the end, with their last line
 	Jumps     []Jump       // the greatest jump of the clock in each file that has one
@@ -91,7 +91,7 @@ type Jump struct {
 //
 // During a call of each, the Traffic passed has the names and counts of clients up to the
 // batch, and Read returns it with all figures. An error means that files are missing, or lack
-// the fields that the settings name; or it is that of each, or of ctx.
+// the fields that the settings name; or it is the error of each, or of ctx.
 func Read(ctx context.Context, s *Settings, files []string, stdin io.Reader, bar io.Writer, each func(*Traffic, []Event) error) (*Traffic, error) {
 	if _, err := CheckFiles(files); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (t *Traffic) addFile(s *source) {
 	}
 }
 
-// chooseKey sets Key to that by which the files have been read. It refuses files of which some
+// chooseKey sets Key to the key by which the files have been read. It refuses files if some of them
 // tell clients apart by default and others do not.
 func (t *Traffic) chooseKey(sources []*source) error {
 	var by *source

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// linesOf returns a log of n events of each of the addresses, of which the text is the rest of a line.
+// linesOf returns a log of n events of each of the addresses. The text after an address is the rest of a line.
 func linesOf(n int, rest string, addresses ...string) string {
 	var b strings.Builder
 	for range n {
@@ -49,10 +49,10 @@ func TestTraffic_WarnsOfProxies(t *testing.T) {
 		{"JSON", strings.Repeat(`{"ts":1.5,"remote_addr":"192.0.2.7","http_x_forwarded_for":"203.0.113.9"}`+"\n"+`{"ts":1.5,"remote_addr":"192.0.2.8","http_x_forwarded_for":"203.0.113.9"}`+"\n", 9),
 			Settings{}, "100.0% of all events are of 2 addresses"},
 		{"two that are trusted", linesOf(5, behind, "192.0.2.7", "192.0.2.8"), Settings{Trust: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, ""},
-		{"two, of which clients are not told apart by addresses", linesOf(1000, behind, "192.0.2.7", "192.0.2.8"), Settings{Key: Key{{name: "path"}, {name: "agent"}}},
+		{"two, whose clients are not told apart by addresses", linesOf(1000, behind, "192.0.2.7", "192.0.2.8"), Settings{Key: Key{{name: "path"}, {name: "agent"}}},
 			"all events are of one client, /a.png curl/8"},
 		{"two quiet clients", linesOf(9, "", "192.0.2.7", "192.0.2.8"), Settings{}, ""},
-		{"two of which few come through a proxy", linesOf(9, "", "192.0.2.7", "192.0.2.8") + linesOf(2, behind, "192.0.2.7"), Settings{}, ""},
+		{"two, few of them through a proxy", linesOf(9, "", "192.0.2.7", "192.0.2.8") + linesOf(2, behind, "192.0.2.7"), Settings{}, ""},
 		{"many clients, whose addresses the proxy has passed on", linesOf(9, behind, many...), Settings{}, ""},
 		{"many busy clients", linesOf(1000, "", many...), Settings{}, ""},
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/internal/conntest"
 )
 
-// network returns that of addr.
+// network returns the network of addr.
 func network(addr string) string {
 	if strings.HasPrefix(addr, "/") {
 		return "unix"

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/rueidisconn"
 )
 
-// network returns that of addr.
+// network returns the network of addr.
 func network(addr string) string {
 	if strings.HasPrefix(addr, "/") {
 		return "unix"
