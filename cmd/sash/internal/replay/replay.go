@@ -128,6 +128,7 @@ func (t *trial) run(clients []string, events []traffic.Event) {
 // take replays one event.
 func (t *trial) take(e traffic.Event, name string) {
 	if t.pending != nil {
+		// Costs that were known before the event are settled at their own instants, which sets the clock.
 		t.pending.settle(e.At, t.clock)
 	}
 	t.clock.Set(e.At)
@@ -250,6 +251,7 @@ func (t *trial) top(on *traffic.Traffic, n int) []denials {
 	for c := range t.tallies {
 		clients = append(clients, c)
 	}
+	// Clients are numbered in the order in which they appear, so the order is the same at each run.
 	slices.SortFunc(clients, func(a, b uint32) int {
 		x, y := t.tallies[a], t.tallies[b]
 		return cmp.Or(cmp.Compare(y.denied, x.denied), cmp.Compare(x.first, y.first), cmp.Compare(a, b))

@@ -69,7 +69,7 @@ func (r ranking) gap(p float64, mostEvents bool) (b border, found bool) {
 		crowd := len(d)-i >= leastCrowd && 2*r.events[i] > r.events[0]
 		ratio := float64(high) / float64(max(1, low))
 		switch {
-		case high-low < apart, high < wideGap*low, ratio < widest:
+		case high-low < apart, high < wideGap*low, ratio < widest: // of equal gaps, the lowest is taken
 		case crowd, i > d.rank(90) && !mostEvents:
 			widest, b, found = ratio, r.at(i), true
 		}

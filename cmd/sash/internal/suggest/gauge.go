@@ -54,7 +54,7 @@ func (g *gauge) add(client uint32, at, units int64) {
 	r := g.recentOf(client)
 	r.expire(at, g.window)
 	asked := max(units, g.least)
-	held := r.units + asked
+	held := r.units + asked // append adds only the units, which later windows hold
 	e := event{at: at, units: units, denied: r.decide(asked)}
 	r.append(e)
 	for rest := e.denied; rest != 0; rest &= rest - 1 {

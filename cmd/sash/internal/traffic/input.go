@@ -37,7 +37,7 @@ func CheckFiles(names []string) (size int64, err error) {
 		case info.IsDir():
 			faults = append(faults, fmt.Errorf("%s is a directory", name))
 		case !info.Mode().IsRegular():
-			size = -1
+			size = -1 // such as a pipe
 		case size >= 0:
 			size += info.Size()
 		}
@@ -56,7 +56,7 @@ func (s *source) start(ctx context.Context, stdin io.Reader, bar io.Writer) <-ch
 			select {
 			case out <- b:
 				return true
-			case <-ctx.Done():
+			case <-ctx.Done(): // nothing receives any more
 				return false
 			}
 		}
@@ -81,7 +81,7 @@ func (s *source) read(stdin io.Reader, bar io.Writer) error {
 	r, err := plainText(io.TeeReader(raw, bar))
 	if err != nil {
 		s.breakOff(err)
-		return nil
+		return nil // the other files are read all the same
 	}
 	if err := s.readLines(r); err != nil {
 		return err

@@ -40,6 +40,7 @@ func (j *jsonLines) decode(line string, r *record) error {
 		return errors.New(`not valid JSON (nginx writes valid JSON with escape=json in its log_format)`)
 	}
 	if j.paths == nil {
+		// All lines are taken to have the fields of the first one that has a time.
 		if err := j.resolve(line); err != nil {
 			return err
 		}
@@ -101,6 +102,7 @@ func find(line string, names []alias) (jsonPath, bool) {
 			parts[i] = gjson.Escape(parts[i])
 		}
 		for _, p := range []string{gjson.Escape(name), strings.Join(parts, ".")} {
+			// A name with dots that has a leading dot is only a path.
 			if (!path || p != gjson.Escape(name) || len(parts) == 1) && gjson.Get(line, p).Exists() {
 				return jsonPath{path: p, alias: a}, true
 			}
@@ -132,7 +134,7 @@ func value(line string, p jsonPath) (string, error) {
 		return v.Raw, nil
 	case gjson.True, gjson.False:
 		return v.Raw, nil
-	case gjson.Null:
+	case gjson.Null: // also if there is no such field
 		if v.Exists() || p.header {
 			return "-", nil
 		}

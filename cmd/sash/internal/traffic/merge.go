@@ -47,6 +47,7 @@ func (s *stream) fill(ctx context.Context) error {
 	if s.next < s.ready || s.ended && len(s.events) == s.ready {
 		return nil
 	}
+	// All that was ready has been passed on. The events that are left were too new for that.
 	s.events = slices.Delete(s.events, 0, s.ready)
 	s.next, s.ready = 0, 0
 	for !s.ended && len(s.events) < 2*s.room {
@@ -84,7 +85,7 @@ func (s *stream) sort() {
 	}
 	s.ready = len(s.events)
 	if !s.ended {
-		s.ready -= s.room
+		s.ready -= s.room // a line to come may be older than these
 	}
 	for i := 0; i < s.ready && s.events[i].At < s.newest; i++ {
 		s.events[i].At = s.newest
@@ -128,6 +129,8 @@ func (m *merger) run(ctx context.Context) error {
 		if len(events) == 0 {
 			return ctx.Err()
 		}
+		// The events are a part of a stream. The next fill moves others to their places, so each must
+		// be done with them when it returns.
 		m.t.count(events)
 		if err := m.each(m.t, events); err != nil {
 			return err
@@ -156,6 +159,7 @@ func (m *merger) next() []Event {
 			continue
 		}
 		if at := m.head(i); at < until {
+			// At until itself, the file that was named first comes first.
 			until, inclusive = at, i > first
 		}
 	}

@@ -380,6 +380,7 @@ func afterPrefix(line string) (int, error) {
 		if i < 0 {
 			return 0, fmt.Errorf("no client before a time in brackets")
 		}
+		// A time has a day of two digits, and then a slash: [06/Feb/2009:12:14:14.655].
 		if i += from; len(line) > i+4 && line[i+4] == '/' {
 			client := strings.LastIndexByte(line[:i], ' ') + 1
 			prefix := line[:client]

@@ -262,6 +262,7 @@ func (s *source) add(r *record) error {
 		}
 		e.Charge = c
 	}
+	// The event may still be refused, so the batch keeps its length until all of it is known.
 	names := s.batch.names
 	names, err := s.appendName(names, r.values)
 	if err != nil {
@@ -398,7 +399,7 @@ func (s *source) checkHosts(lines []waitingLine) error {
 		of++
 	}
 	if 2*hosts > of {
-		return nil
+		return nil // what most lines begin with is surely a host, so all of them begin with hosts
 	}
 	host, rest, _ := strings.Cut(first, " ")
 	client, _, _ := strings.Cut(rest, " ")
@@ -436,6 +437,7 @@ func (s *source) chooseByTime(lines []waitingLine) error {
 	if first == "" {
 		return nil
 	}
+	// A field of JSON may be named like a column, so look at a line. A leading dot is only for JSON.
 	if strings.HasPrefix(strings.TrimSpace(first), "{") || strings.HasPrefix(s.settings.Time, ".") {
 		return s.use(newJSON, "-time names a field of JSON", false)
 	}

@@ -82,7 +82,7 @@ func parseUnix(s, unit string) (int64, error) {
 		}
 	}
 	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || n > math.MaxInt64/scale-1 {
+	if err != nil || n > math.MaxInt64/scale-1 { // 1 less leaves room for the decimals
 		return 0, outOfRange(s)
 	}
 	n *= scale

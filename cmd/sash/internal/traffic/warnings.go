@@ -64,6 +64,7 @@ func (t *Traffic) warnOfProxies() string {
 	if len(proxies) == 0 || t.trusting {
 		return ""
 	}
+	// The surest sign comes first: it names what to do.
 	private := !slices.ContainsFunc(proxies, func(p string) bool { return !isPrivate(p) })
 	names := strings.Join(proxies[:min(3, len(proxies))], ", ")
 	switch of := fmt.Sprintf("%.1f%% of all events are of %s", 100*share, count(len(proxies), "address", "addresses")); {
@@ -95,7 +96,7 @@ func (t *Traffic) busiestAddresses() (names []string, share float64) {
 	})
 	for _, name := range busiest[:min(fewProxies, len(busiest))] {
 		if !isAddress(name) && !isNetwork(name) {
-			return nil, 0
+			return nil, 0 // the advice would be -trust, which takes no other names
 		}
 		names, share = append(names, name), share+float64(events[name])/float64(t.Events)
 		if share >= nearlyAll {
