@@ -109,31 +109,36 @@ func TestQueue_ARequestWithoutATurnHoldsUpNone(t *testing.T) {
 }
 
 // Two policies of one unit each admit a request at different times, and other requests take what it
-// leaves. It is overtaken under each of them, and then no more.
+// leaves. It is overtaken under each of them, and then no more. That holds if its costs differ, too, so
+// that it gives back what one policy has admitted when the other one denies it: it does not wake itself
+// by that.
 func TestQueue_NoneStarves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := httplimit.Queue{Wait: time.Hour, Requests: 100}
-		a, b := forAll("a", "", sash.Per(1, 10*time.Second), q), forAll("b", "", sash.Per(1, 10*time.Second), q)
-		a.Skip = func(r *http.Request) bool { return r.URL.Path == "/b" }
-		b.Skip = func(r *http.Request) bool { return r.URL.Path == "/a" }
-		l := newLobby(t, a, b)
-		l.send("a", "GET /a")
-		l.clock.Advance(5 * time.Second)
-		l.send("b", "GET /b")
-		require.Equal(t, []string{"a served", "b served"}, l.happened())
-		l.send("both", "GET /both")
-		var log []string
-		for range 8 {
+	for _, cost := range []int64{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			q := httplimit.Queue{Wait: time.Hour, Requests: 100}
+			a, b := forAll("a", "", sash.Per(1, 10*time.Second), q), forAll("b", "", sash.Per(cost, 10*time.Second), q)
+			a.Skip = func(r *http.Request) bool { return r.URL.Path == "/b" }
+			b.Skip = func(r *http.Request) bool { return r.URL.Path == "/a" }
+			b.Cost = func(*http.Request) int64 { return cost }
+			l := newLobby(t, a, b)
 			l.send("a", "GET /a")
+			l.clock.Advance(5 * time.Second)
 			l.send("b", "GET /b")
-			log = append(log, l.after(5*time.Second)...)
-		}
-		require.Contains(t, log, "both served")
-		for range 40 {
-			l.after(5 * time.Second)
-		}
-		require.Zero(t, l.Waiting())
-	})
+			require.Equal(t, []string{"a served", "b served"}, l.happened())
+			l.send("both", "GET /both")
+			var log []string
+			for range 8 {
+				l.send("a", "GET /a")
+				l.send("b", "GET /b")
+				log = append(log, l.after(5*time.Second)...)
+			}
+			require.Contains(t, log, "both served")
+			for range 40 {
+				l.after(5 * time.Second)
+			}
+			require.Zero(t, l.Waiting())
+		})
+	}
 }
 
 // Random requests under random policies. Whenever nothing moves, each request that waits is denied by

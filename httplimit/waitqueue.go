@@ -286,14 +286,15 @@ func (q *waitQueues) part(p *place) {
 	}
 }
 
-// notify wakes the first waiter for key, to which units were given back.
-func (q *waitQueues) notify(key string) {
+// notify wakes the first waiter for key, to which units were given back by the waiter with that number;
+// 0: by none. A waiter does not wake itself: it would only try again for ever.
+func (q *waitQueues) notify(key string, by uint64) {
 	if q.total.Load() == 0 {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if in := q.byKey[key]; in != nil {
+	if in := q.byKey[key]; in != nil && in.places[0].waiter.number != by {
 		in.places[0].waiter.notify()
 	}
 }

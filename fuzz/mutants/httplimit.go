@@ -75,8 +75,13 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-deaf", fault: "units that are given back are not for those who wait",
-		file: "httplimit/charge.go", old: "		l.waits.notify(c.key)", new: "",
+		file: "httplimit/charge.go", old: "		l.waits.notify(c.key, 0)", new: "",
 		tests: "TestQueue",
+	},
+	{
+		name: "queue-wakes-itself", fault: "a request that gives back what one policy has admitted, as another one denies it, tries all the time",
+		file: "httplimit/admit.go", old: "c.waits.notify(t.key, c.place)", new: "c.waits.notify(t.key, 0)",
+		tests: "TestQueue_NoneStarves",
 	},
 	{
 		name: "queue-deaf-at-first", fault: "units that are given back while a request begins to wait are not for it",
