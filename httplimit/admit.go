@@ -80,7 +80,7 @@ func (c *call) undo() {
 		if t := &c.takes[i]; t.reserved {
 			_ = t.reservation.commit(c.ctx, 0)
 			t.reservation, t.decided = reservation{}, false
-			c.waits.notify(t.key, c.place)
+			c.waits.Free(t.key, c.place)
 		}
 	}
 }

@@ -36,7 +36,7 @@ type call struct {
 	decided   uint64   // number of requests so far that had this call
 
 	came      int64         // instant at which it began to wait, if it did
-	place     uint64        // number of its waiter, by which it waits again when it starts over; 0: none
+	place     int64         // number of its waiter, by which it waits again when it starts over; 0: none
 	slept     bool          // whether it has waited, so that its charges may be undone
 	waited    time.Duration // in queues
 	abandoned bool          // whether its context has ended there

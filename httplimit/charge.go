@@ -183,7 +183,7 @@ func (l *Limiter) settle(c *Charge, r Response) {
 		return
 	}
 	if cost < c.estimate { // units are back that others wait for
-		l.waits.notify(c.key, 0)
+		l.waits.Free(c.key, 0)
 	}
 	c.event.Cost = cost
 	if cost == 0 {

@@ -5,12 +5,11 @@ func Decided(o Outcome) bool { return o.decided() }
 
 // Waiting returns how many requests wait. It fails if a queue is left without any.
 func (l *Limiter) Waiting() int {
-	l.waits.mu.Lock()
-	defer l.waits.mu.Unlock()
-	if l.waits.total.Load() == 0 && len(l.waits.byKey)+len(l.waits.byPolicy)+len(l.waits.byClient) > 0 {
+	waiters, keys, _ := l.waits.Size()
+	if waiters == 0 && keys > 0 {
 		panic("a queue is left")
 	}
-	return int(l.waits.total.Load())
+	return waiters
 }
 
 // KeysWithLimits returns how many keys have limits of SetLimits.
@@ -41,9 +40,8 @@ func (l *Limiter) BeginsWhileClosed() bool {
 // Exchanging reports whether a Reconfigure waits for requests, or keeps them away.
 func (l *Limiter) Exchanging() bool { return l.sections.opened.Load() == nil }
 
-// Compared returns how often the order of two requests that wait was asked for.
-func (l *Limiter) Compared() int {
-	l.waits.mu.Lock()
-	defer l.waits.mu.Unlock()
-	return l.waits.compared
+// Steps returns how many requests that wait were passed to find places among them.
+func (l *Limiter) Steps() int {
+	_, _, steps := l.waits.Size()
+	return steps
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/queue"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -36,14 +37,18 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 		c.came = now
 	}
 	until := window.Plus(c.came, int64(leastWait(takes)))
-	w := c.waits.newWaiter(takes, c.place)
-	c.place = w.number
-	defer c.waits.leave(w)
+	w := newWaiter(takes, c.place)
+	c.waits.Enter(&w.Waiter)
+	c.place = w.Number
+	defer c.waits.Leave(&w.Waiter)
+	if attempted {
+		w.Wake() // units that were given back since then have not woken it
+	}
 	for {
 		turn := attempted
 		if !attempted {
 			now = clock.Now()
-			if turn = c.waits.beginAttempt(w); !turn {
+			if turn = c.waits.Begin(&w.Waiter, now); !turn {
 				d = sash.Decision{} // that of an earlier attempt holds no more
 				c.look()
 			} else if d = c.attempt(); d.Allowed {
@@ -58,12 +63,12 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 		}
 		soonest, useful := waitOf(ctx, takes, d.RetryAfter, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
-			c.waits.endAttempt(w, c.denies)
+			c.waits.End(&w.Waiter, w.claims(c.denies))
 		}
-		if useful && w.full == nil && isClosed(c.closing) {
+		if useful && w.Full == queue.Nowhere && isClosed(c.closing) {
 			c.err = http.ErrServerClosed
 		}
-		if c.full = w.full; c.full != nil || !useful || c.err != nil {
+		if c.full = w.policyAt(w.Full); c.full != nil || !useful || c.err != nil {
 			return c.refusal(w, d)
 		}
 
@@ -142,10 +147,10 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 	case !d.Allowed:
 	case len(takes) == 0: // its policies were taken away, and its client has gone
 		d.Allowed, d.RetryAfter = false, 1
-	case w.behind == nil && !latest.Allowed:
+	case w.Behind == queue.Nowhere && !latest.Allowed:
 		d = latest
 	default:
-		c.behind = w.behind
+		c.behind = w.policyAt(w.Behind)
 		d = c.decidingTake(d).decision
 		d.Allowed, d.RetryAfter = false, 1
 	}
@@ -174,7 +179,7 @@ func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64)
 		// Nothing wakes it for now. A wake-up is kept.
 		blockUntil(ctx, clock, window.Plus(clock.Now(), int64(storePause)), nil, nil, nil)
 	}
-	blockUntil(ctx, clock, at, w.wake, c.replaced, c.closing)
+	blockUntil(ctx, clock, at, w.Woken(), c.replaced, c.closing)
 	return c.begin()
 }
 

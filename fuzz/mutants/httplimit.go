@@ -65,27 +65,27 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-out-of-order", fault: "a request that has waited elsewhere comes last",
-		file: "httplimit/waitqueue.go", old: "return q.places[i].waiter.number < q.places[j].waiter.number", new: "return false",
-		tests: "TestQueue",
+		file: "internal/queue/queue.go", old: "q.change(p, func(before, _ *Place[K]) { p.Claimed = before.claimed(now, 0) })", new: "q.change(p, func(before, after *Place[K]) { p.Claimed = max(before.claimed(now, 0), after.claimed(now, 0)) })",
+		tests: "TestQueue", in: "httplimit",
 	},
 	{
 		name: "queue-does-not-wake-the-next", fault: "a queue does not wake the waiter that becomes its first",
-		file: "httplimit/waitqueue.go", old: "	case first:\n		in.places[0].waiter.notify()\n", new: "	case first:\n",
-		tests: "TestQueue",
+		file: "internal/queue/queue.go", old: "if shrinks && before", new: "if shrinks && p == nil && before",
+		tests: "TestQueue", in: "httplimit",
 	},
 	{
 		name: "queue-deaf", fault: "units that are given back are not for those who wait",
-		file: "httplimit/charge.go", old: "		l.waits.notify(c.key, 0)", new: "",
+		file: "httplimit/charge.go", old: "		l.waits.Free(c.key, 0)", new: "",
 		tests: "TestQueue",
 	},
 	{
 		name: "queue-wakes-itself", fault: "a request that gives back what one policy has admitted, as another one denies it, tries all the time",
-		file: "httplimit/admit.go", old: "c.waits.notify(t.key, c.place)", new: "c.waits.notify(t.key, 0)",
+		file: "httplimit/admit.go", old: "c.waits.Free(t.key, c.place)", new: "c.waits.Free(t.key, 0)",
 		tests: "TestQueue_NoneStarves",
 	},
 	{
 		name: "queue-deaf-at-first", fault: "units that are given back while a request begins to wait are not for it",
-		file: "httplimit/waitqueue.go", old: "		w.notify()\n", new: "",
+		file: "httplimit/queue.go", old: "\t\tw.Wake() //", new: "\t\t//",
 		tests: "TestQueue",
 	},
 	{
@@ -100,7 +100,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-everywhere", fault: "a request holds up others where it is admitted",
-		file: "httplimit/waitqueue.go", old: "!p.insists(denies) {", new: "false {",
+		file: "httplimit/waitqueue.go", old: "!w.insists(s, denies) {", new: "false {",
 		tests: "TestQueue",
 	},
 	{
@@ -125,12 +125,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-one-too-many", fault: "one request more than fits waits",
-		file: "httplimit/waitqueue.go", old: ">= p.Queue.Requests {", new: "> p.Queue.Requests {",
+		file: "httplimit/waitqueue.go", old: "Most: p.Queue.Requests}", new: "Most: p.Queue.Requests + 1}",
 		tests: "TestQueue",
 	},
 	{
 		name: "queue-one-too-many-of-a-client", fault: "one request more of a client than may wait",
-		file: "httplimit/waitqueue.go", old: ">= p.Queue.RequestsEach {", new: "> p.Queue.RequestsEach {",
+		file: "httplimit/waitqueue.go", old: "Most: p.Queue.RequestsEach}", new: "Most: p.Queue.RequestsEach + 1}",
 		tests: "TestQueue",
 	},
 	{
@@ -160,7 +160,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-full-untold", fault: "events do not tell that a queue is full",
-		file: "httplimit/waitqueue.go", old: "p.waiter.full = p.policy", new: "p.waiter.full = new(policy)",
+		file: "httplimit/queue.go", old: "if c.full = w.policyAt(w.Full); c.full", new: "if c.full = w.policyAt(w.Full); c.full != nil {\n\t\t\tc.full = new(policy)\n\t\t}\n\t\tif c.full",
 		tests: "TestQueue_Events",
 	},
 	{
@@ -170,12 +170,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-first-without-a-turn", fault: "a request without a turn holds up others where it is the first",
-		file: "httplimit/waitqueue.go", old: "			q.part(p)\n		case !q.join(p):", new: "		case !q.join(p):",
-		tests: "TestQueue_ARequestWithoutATurn",
+		file: "internal/queue/queue.go", old: "p, c := &w.Places[i], Claim{}", new: "p, c := &w.Places[i], w.Places[i].Claim",
+		tests: "TestQueue_ARequestWithoutATurn", in: "httplimit",
 	},
 	{
 		name: "queue-starves", fault: "a request that was overtaken does not insist",
-		file: "httplimit/waitqueue.go", old: "	if !p.overtaken {", new: "	if true {",
+		file: "httplimit/waitqueue.go", old: "\tif !s.overtaken {", new: "\tif true {",
 		tests: "TestQueue_NoneStarves",
 	},
 	{
@@ -185,17 +185,17 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-filled-by-one", fault: "one client fills a queue that it shares",
-		file: "httplimit/waitqueue.go", old: ">= p.Queue.perClient() {", new: ">= p.Queue.Requests {",
+		file: "httplimit/waitqueue.go", old: "Most: p.Queue.perClient()}", new: "Most: p.Queue.Requests}",
 		tests: "TestQueue_Bounds",
 	},
 	{
 		name: "queue-everyone-is-one", fault: "all requests under a policy for Everyone count as requests of one client",
-		file: "httplimit/waitqueue.go", old: "if t.body < t.end { //", new: "if t.body <= t.end { //",
+		file: "httplimit/waitqueue.go", old: "t.body < t.end { //", new: "t.body <= t.end { //",
 		tests: "TestQueue_Bounds",
 	},
 	{
 		name: "queue-dear-for-all", fault: "a request that waits for one key makes those for all keys wait",
-		file: "httplimit/waitqueue.go", old: "t.queues() && q.byKey[t.key] != nil", new: "t.queues()",
+		file: "httplimit/waitqueue.go", old: "t.queues() && q.Claims(t.key)", new: "t.queues()",
 		tests: "TestQueue_ARequestThatWaits",
 	},
 	{
@@ -205,8 +205,8 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-quadratic", fault: "each request looks at all others of its queue to find its place",
-		file: "httplimit/waitqueue.go", old: "heap.Push(in, p)", new: "in.Push(p)\n	heap.Init(in)",
-		tests: "TestQueue_StartsOver",
+		file: "internal/queue/line.go", old: "p.rank = rand.Uint64() | 1", new: "p.rank = rand.Uint64()&0 | 1",
+		tests: "TestQueue_StartsOver", in: "httplimit",
 	},
 	{
 		name: "mounted-twice-later", fault: "only the first request tells that a limiter is mounted twice",
@@ -225,7 +225,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-after-close", fault: "requests wait in a limiter that is closed",
-		file: "httplimit/queue.go", old: "w.full == nil && isClosed(c.closing)", new: "w.full == nil && c.slept && isClosed(c.closing)",
+		file: "httplimit/queue.go", old: "w.Full == queue.Nowhere && isClosed(c.closing)", new: "w.Full == queue.Nowhere && c.slept && isClosed(c.closing)",
 		tests: "TestClose",
 	},
 	{

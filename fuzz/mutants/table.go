@@ -876,7 +876,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waitall-wakes-the-next-only", fault: "a WaitAll that leaves wakes only the call behind it, which may wait for another key",
-		file: "internal/queue/line.go", old: "return p.Claim.Units == Everything || p.right.wake()", new: "return p.hears || p.right.wake()",
+		file: "internal/queue/line.go", old: "return p.Claim.Units == Everything || p.right.wake(by)", new: "return p.hears || p.right.wake(by)",
 		tests: "TestQueues_Equal|TestWaitAll",
 	},
 	{
@@ -961,7 +961,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "queue-wakes-too-many", fault: "a change at a key wakes waiters that wait for another one",
-		file: "internal/queue/line.go", old: "	if p.hears {\n", new: "	if p != nil {\n",
+		file: "internal/queue/line.go", old: "if p.hears && p.waiter.Number != by {", new: "if p.waiter.Number != by {",
 		tests: "TestQueues_AWaiterHoldsUpNone|TestQueues_Equal",
 	},
 	{
@@ -1126,7 +1126,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waiters-lose-their-place", fault: "requests that wait lose their order when policies are replaced",
-		file: "httplimit/queue.go", old: "w := c.waits.newWaiter(takes, c.place)", new: "w := c.waits.newWaiter(takes, 0)",
+		file: "httplimit/queue.go", old: "w := newWaiter(takes, c.place)", new: "w := newWaiter(takes, 0)",
 		tests: "TestReconfigure_WhileRequestsWait",
 	},
 	{

@@ -139,19 +139,19 @@ func (p *Place[K]) claimed(now, least int64) int64 {
 	return p.right.claimed(now, least)
 }
 
-// wake wakes the waiters of the tree p that hear, up to the first that claims Everything. It reports
-// whether there is one.
-func (p *Place[K]) wake() (stopped bool) {
+// wake wakes the waiters of the tree p that hear, up to the first that claims Everything, but for the
+// one with the number by. It reports whether there is one that claims Everything.
+func (p *Place[K]) wake(by int64) (stopped bool) {
 	if !p.whole().hears { // and so none claims Everything
 		return false
 	}
-	if p.left.wake() {
+	if p.left.wake(by) {
 		return true
 	}
-	if p.hears {
+	if p.hears && p.waiter.Number != by {
 		p.waiter.Wake()
 	}
-	return p.Claim.Units == Everything || p.right.wake()
+	return p.Claim.Units == Everything || p.right.wake(by)
 }
 
 // wakeAll wakes all waiters of the tree p.

@@ -132,25 +132,16 @@ func (w *Waiter[K]) Block(ctx context.Context, due <-chan struct{}) error {
 }
 
 // Has reports whether there is a waiter for key.
-func (q *Queues[K]) Has(key K) bool {
-	if q.waiters.Load() == 0 {
-		return false
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.byKey[key] != nil
+func (q *Queues[K]) Has(key K) (has bool) {
+	q.each(key, func(*line[K]) { has = true })
+	return has
 }
 
 // Claims reports whether a waiter claims units of key. Then a new call must not take any before it
 // has entered.
-func (q *Queues[K]) Claims(key K) bool {
-	if q.waiters.Load() == 0 {
-		return false
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	l := q.byKey[key]
-	return l != nil && l.root.whole().claims
+func (q *Queues[K]) Claims(key K) (claims bool) {
+	q.each(key, func(l *line[K]) { claims = l.root.whole().claims })
+	return claims
 }
 
 // Enter adds w to the lines of its keys, in one step. It is not woken for what happened before.
@@ -258,7 +249,7 @@ func (q *Queues[K]) claim(p *Place[K], c Claim) bool {
 		shrinks := c.shrinks(p.Claim)
 		p.Claim, p.trying, p.hears = c, false, c.Waits || c.Units == Everything
 		if shrinks && before.whole().everything == 0 {
-			after.wake()
+			after.wake(0)
 		}
 	})
 	return true
@@ -301,10 +292,11 @@ func (q *Queues[K]) Ahead(p *Place[K]) (units int64) {
 	return units
 }
 
-// Free wakes the waiters that may have their turn once units of key are free again. Call it after
-// that can be seen.
-func (q *Queues[K]) Free(key K) {
-	q.each(key, func(l *line[K]) { l.root.wake() })
+// Free wakes the waiters that may go on once units of key are free again. Call it after that can be
+// seen. by is the Number of the waiter that had taken the units in its attempt: it would only try
+// again for ever, and is not woken. 0 stands for no waiter.
+func (q *Queues[K]) Free(key K, by int64) {
+	q.each(key, func(l *line[K]) { l.root.wake(by) })
 }
 
 // Change wakes all waiters for key. Call it once something else can be seen that may concern them,

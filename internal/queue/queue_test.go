@@ -65,14 +65,17 @@ func (m *naive) claimed(w *naiveWaiter, key string, now int64) (most int64) {
 	return most
 }
 
-// wake wakes the waiters after number that wait for key, up to the first that claims everything of it.
-func (m *naive) wake(key string, number int64) {
+// wake wakes the waiters after number that wait for key, up to the first that claims everything of it,
+// but for by.
+func (m *naive) wake(key string, number, by int64) {
 	for _, other := range m.waiters {
 		p := other.at(key)
 		if p == nil || other.number <= number {
 			continue
 		}
-		other.woken = other.woken || p.trying || p.claim.Waits || p.all()
+		if other.number != by {
+			other.woken = other.woken || p.trying || p.claim.Waits || p.all()
+		}
 		if p.all() {
 			return
 		}
@@ -99,7 +102,7 @@ func (m *naive) claim(w *naiveWaiter, p *naivePlace, c Claim) bool {
 	free := !slices.ContainsFunc(m.before(w, p.key), (*naivePlace).all)
 	later := old.Units > 0 && c.Units > 0 && !p.all() && c.From > old.From
 	if free && (c.Units < old.Units || later) {
-		m.wake(p.key, w.number)
+		m.wake(p.key, w.number, 0)
 	}
 	return true
 }
@@ -164,8 +167,9 @@ func (p *program) step() {
 		p.leave(w)
 	case 1:
 		key := names[p.IntN(len(names))]
-		p.q.Free(key)
-		p.m.wake(key, math.MinInt64)
+		by := w.Number * p.Int64N(2)
+		p.q.Free(key, by)
+		p.m.wake(key, math.MinInt64, by)
 	case 2:
 		key := names[p.IntN(len(names))]
 		p.q.Change(key)
@@ -202,7 +206,7 @@ func (p *program) enter() {
 		}
 		switch {
 		case w.Undemanding:
-		case p.IntN(2) == 0:
+		case p.IntN(4) == 0:
 			place.Claim.Units = Everything
 		case p.IntN(2) == 0:
 			place.Bounds = []Bound{{names[i], 3}, {len(w.Places), 2 + len(w.Places)}}
@@ -255,10 +259,10 @@ func (p *program) begin(w *pair) {
 func (p *program) end(w *pair) {
 	claims, full := make([]Claim, len(w.Places)), Nowhere
 	for i := range claims {
-		switch p.IntN(3) {
+		switch p.IntN(8) {
 		case 0:
 			claims[i].Units = Everything
-		case 1:
+		case 1, 2, 3, 4:
 			claims[i] = Claim{Units: p.Int64N(4), From: p.now + p.Int64N(9) - 4, Waits: p.IntN(2) == 0}
 		}
 		if w.Undemanding {
@@ -393,7 +397,7 @@ func TestQueues_TakeFewSteps(t *testing.T) {
 	}
 	for i, w := range waiters {
 		require.True(t, q.Begin(w, 0))
-		q.Free(0)
+		q.Free(0, 0)
 		q.Leave(w)
 		if i+1 < n {
 			require.Len(t, waiters[i+1].Woken(), 1)
