@@ -1,12 +1,10 @@
 package httplimit
 
-import (
-	"github.com/seed-30da4c49/sash"
-)
+import "github.com/seed-30da4c49/sash"
 
 // admit charges all enforced takes, or none. The takes of one cost are charged at one instant, and then
 // the takes of the next cost.
-func (c *call) admit() (d sash.Decision) {
+func (c *call) admit() (d *sash.Decision) {
 	takes, how := c.takes[:c.enforced], final
 	if c.slept {
 		how = reserving // its client may have gone: then it is undone
@@ -16,9 +14,10 @@ func (c *call) admit() (d sash.Decision) {
 			how = reserving
 		}
 	}
-	d.Allowed = true
+	c.together = sash.Decision{Allowed: true}
+	d = &c.together // if there is no take
 	for i := range takes {
-		if !costIsNew(takes, i) {
+		if i > 0 && !costIsNew(takes, i) {
 			continue
 		}
 		if d = c.admission.charge(takes[i:], how); !d.Allowed {
@@ -26,6 +25,7 @@ func (c *call) admit() (d sash.Decision) {
 			break
 		}
 	}
+	c.allowed = d.Allowed
 	return d
 }
 
@@ -37,21 +37,20 @@ func (c *call) attempt() sash.Decision {
 		t.reserved, t.reservation, t.nextKnown, t.decided = false, reservation{}, false, false
 	}
 	d := c.admit()
-	if !d.Allowed {
-		c.decideEach(d)
+	if !c.allowed {
+		c.decideEach()
 	}
-	return d
+	return *d
 }
 
-// decideEach sets the decision and the quota of each enforced take, where d is the decision on all of
-// them together.
-func (c *call) decideEach(d sash.Decision) {
+// decideEach sets the decision and the quota of each enforced take.
+func (c *call) decideEach() {
 	takes := c.takes[:c.enforced]
 	for i := range takes {
 		t := &takes[i]
 		switch {
 		case t.decided:
-		case d.Allowed:
+		case c.allowed:
 			t.lookBack(c.limiter) // a store has told
 		default:
 			c.admission.look(takes[i:])

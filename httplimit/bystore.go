@@ -9,11 +9,13 @@ import (
 // byStore is the admission by a store.
 type byStore struct{ *call }
 
-func (c byStore) charge(takes []take, how charging) sash.Decision {
+func (c byStore) charge(takes []take, how charging) *sash.Decision {
 	if how == reserving {
-		return c.ask(c.store.Reserve, takes)
+		c.together = c.ask(c.store.Reserve, takes)
+	} else {
+		c.together = c.ask(c.store.Take, takes)
 	}
-	return c.ask(c.store.Take, takes)
+	return &c.together
 }
 
 func (c byStore) look(takes []take) { c.ask(c.store.Peek, takes) }

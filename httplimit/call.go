@@ -22,18 +22,19 @@ type call struct {
 	stripe    *atomic.Int64 // at which it counts itself while it is in a section
 	within    bool          // whether it is in a section
 	admission admission
-	takes     []take // of the enforced policies, then of the shadows
-	enforced  int    // number of takes of enforced policies
-	allowed   bool   // whether these admit it
-	keys      []byte // keys of all takes, one after the other
-	identity  []byte // of the latest take
+	takes     []take        // of the enforced policies, then of the shadows
+	enforced  int           // number of takes of enforced policies
+	allowed   bool          // whether these admit it
+	together  sash.Decision // on several of them, if there is one
+	keys      []byte        // keys of all takes, one after the other
+	identity  []byte        // of the latest take
 	names     []string
 	buffer    fields.Buffer
-	running   *policy // policy whose functions are running; nil: none
-	unclean   bool    // whether takes refer to memory that is not the limiter's own
-	ctx       context.Context
-	missed    []missed // shadows that could not decide it, to be reported
-	decided   uint64   // number of requests so far that had this call
+	running   *policy         // policy whose functions are running; nil: none
+	unclean   bool            // whether takes refer to memory that is not the limiter's own
+	ctx       context.Context // of the request
+	missed    []missed        // shadows that could not decide it, to be reported
+	decided   uint64          // number of requests so far that had this call
 
 	came      int64         // instant at which it began to wait, if it did
 	place     int64         // number of its waiter, by which it waits again when it starts over; 0: none
@@ -48,9 +49,9 @@ type call struct {
 // An admission decides takes: in this process, or by a store. It charges takes of one cost at one
 // instant.
 type admission interface {
-	// charge charges all takes that cost as much as the first, or none, and returns the decision on
-	// all of them together. It notes what it learns of each.
-	charge(takes []take, how charging) sash.Decision
+	// charge charges all takes that cost as much as the first, or none. It notes what it learns of each,
+	// and returns the decision on all of them together, which holds until the next charge.
+	charge(takes []take, how charging) *sash.Decision
 	// look sets the decision of all takes that cost as much as the first, and charges nothing.
 	look(takes []take)
 }

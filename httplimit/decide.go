@@ -67,13 +67,14 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 		v.Outcome = Unidentified
 		return
 	}
-	c.allowed = d.Allowed
-	c.admitShadows()
-	// The call is decided. The rest only reports it.
-	if !d.Allowed || c.headers.any() || c.observed() {
-		c.decideEach(d)
+	if c.enforced < len(c.takes) {
+		c.admitShadows()
 	}
-	if !d.Allowed {
+	// The call is decided. The rest only reports it.
+	if !c.allowed || c.headers.any() || c.observed() {
+		c.decideEach()
+	}
+	if !c.allowed {
 		v.Outcome, v.Denial = c.refused(), c.denial(d)
 	}
 	c.end() // observers may take their time
@@ -81,7 +82,7 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 		c.report()
 	}
 	c.setHeaders(h, &v.Denial)
-	if d.Allowed {
+	if c.allowed {
 		c.closeFinal()
 		v.Charges = c.newCharges(r)
 	}
@@ -90,7 +91,7 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 // admitUnderOneTable finds the takes of r, and charges the enforced ones, all or none, while the
 // table that they are of is the limiter's. If the table is replaced in between, it starts over. c is
 // then in a section, unless the identity cannot be told.
-func (c *call) admitUnderOneTable(r *http.Request) (d sash.Decision, identified bool) {
+func (c *call) admitUnderOneTable(r *http.Request) (d *sash.Decision, identified bool) {
 	for round := 1; ; round++ {
 		if round <= freeRounds {
 			identified = c.collectTakes(r)
@@ -106,8 +107,9 @@ func (c *call) admitUnderOneTable(r *http.Request) (d sash.Decision, identified 
 			if c.place == 0 && (!c.mayQueue || !c.mayWait()) {
 				return c.admit(), true
 			}
-			if d = c.admitInTurn(r.Context()); c.within {
-				return d, true
+			if c.together = c.admitInTurn(r.Context()); c.within {
+				c.allowed = c.together.Allowed
+				return &c.together, true
 			}
 		}
 		c.startOver() // the policies were replaced

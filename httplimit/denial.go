@@ -4,7 +4,7 @@ import "github.com/seed-30da4c49/sash"
 
 // denial returns which quotas have denied the request, and for how long, where d is the decision on
 // all enforced takes together. If a store could not decide, and no quota denies, it returns why.
-func (c *call) denial(d sash.Decision) Denial {
+func (c *call) denial(d *sash.Decision) Denial {
 	takes := c.takes[:c.enforced]
 	if !anyDenies(takes) && len(takes) > 0 {
 		c.deny(d)
@@ -30,9 +30,9 @@ func (c *call) denial(d sash.Decision) Denial {
 
 // deny makes d the decision of the take that has decided it. The clock has advanced since, or a store
 // was asked at several instants, and by now every policy would admit the request.
-func (c *call) deny(d sash.Decision) {
+func (c *call) deny(d *sash.Decision) {
 	t := c.decidingTake(d)
-	t.decision = d
+	t.decision = *d
 	if c.store == nil {
 		t.remaining = d.Remaining
 		t.findNext(c.limiter)
@@ -41,7 +41,7 @@ func (c *call) deny(d sash.Decision) {
 }
 
 // decidingTake returns the take whose limit, or queue, has decided d.
-func (c *call) decidingTake(d sash.Decision) *take {
+func (c *call) decidingTake(d *sash.Decision) *take {
 	for i := range c.takes[:c.enforced] {
 		t := &c.takes[i]
 		_, own := t.quotaOf(d.Limit)

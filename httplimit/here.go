@@ -7,7 +7,7 @@ type here struct{ *call }
 
 // charge notes the decision on a take that is charged alone. Several of one cost have a decision
 // together, so each must be asked for its own.
-func (c here) charge(takes []take, how charging) (d sash.Decision) {
+func (c here) charge(takes []take, how charging) *sash.Decision {
 	t := &takes[0]
 	// A reservation keeps memory of the sash.Limiter alive, so the pooled call must forget it.
 	c.unclean = c.unclean || how == reserving
@@ -16,20 +16,20 @@ func (c here) charge(takes []take, how charging) (d sash.Decision) {
 	}
 	switch {
 	case how == reserving:
-		t.reservation.here, d = c.limiter.Reserve(t.key, t.cost)
-		t.reserved = d.Allowed
+		t.reservation.here, t.decision = c.limiter.Reserve(t.key, t.cost)
+		t.reserved = t.decision.Allowed
 	case c.headers.any() && !t.Shadow:
-		d, t.next = c.limiter.TakeThenPeek(t.key, t.cost)
+		t.decision, t.next = c.limiter.TakeThenPeek(t.key, t.cost)
 		t.nextKnown = true
 	default:
-		d = c.limiter.Take(t.key, t.cost)
+		t.decision = c.limiter.Take(t.key, t.cost)
 	}
-	t.decision, t.remaining, t.decided = d, d.Remaining, true
-	return d
+	t.remaining, t.decided = t.decision.Remaining, true
+	return &t.decision
 }
 
 // chargeAll charges all takes that cost as much as the first, or none.
-func (c here) chargeAll(takes []take, how charging) sash.Decision {
+func (c here) chargeAll(takes []take, how charging) *sash.Decision {
 	cost := takes[0].cost
 	c.names = c.names[:0]
 	for i := range takes {
@@ -38,17 +38,19 @@ func (c here) chargeAll(takes []take, how charging) sash.Decision {
 		}
 	}
 	if how == final {
-		return c.limiter.TakeAll(c.names, cost)
+		c.together = c.limiter.TakeAll(c.names, cost)
+		return &c.together
 	}
 	// Reservations come in the order of names, or there are none.
-	reservations, d := c.limiter.ReserveAll(c.names, cost)
+	var reservations []sash.Reservation
+	reservations, c.together = c.limiter.ReserveAll(c.names, cost)
 	for i := range takes {
-		if t := &takes[i]; d.Allowed && t.cost == cost {
+		if t := &takes[i]; c.together.Allowed && t.cost == cost {
 			t.reserved, t.reservation.here = true, reservations[0]
 			reservations = reservations[1:]
 		}
 	}
-	return d
+	return &c.together
 }
 
 func (c here) look(takes []take) {

@@ -151,7 +151,7 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 		d = latest
 	default:
 		c.behind = w.policyAt(w.Behind)
-		d = c.decidingTake(d).decision
+		d = c.decidingTake(&d).decision
 		d.Allowed, d.RetryAfter = false, 1
 	}
 	return d

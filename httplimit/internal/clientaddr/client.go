@@ -1,7 +1,6 @@
 package clientaddr
 
 import (
-	"iter"
 	"net"
 	"net/http"
 	"net/netip"
@@ -48,10 +47,15 @@ func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bo
 		client, zone, ok = parseAddress(lines[0])
 		return client, zone, ok && len(lines) == 1
 	}
-	// The element to the right was written by a trusted proxy, so this one is what that proxy saw.
-	for element := range o.elements(lines) {
-		if client, zone, ok = o.parse(element); !ok || !o.trusts(client) {
-			break
+	// Walk from the right. The element to the right was written by a trusted proxy, so
+	// this one is what that proxy saw.
+	for i := len(lines) - 1; i >= 0; i-- {
+		before, element, found := lines[i], "", true
+		for found {
+			before, element, found = o.cut(before)
+			if client, zone, ok = o.parse(element); !ok || !o.trusts(client) {
+				return client, zone, ok
+			}
 		}
 	}
 	return client, zone, ok
@@ -60,28 +64,16 @@ func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bo
 // hopAddress returns the address that the farthest of the trusted hops has written.
 func (o *Options) hopAddress(lines []string) (client netip.Addr, zone string, ok bool) {
 	left := o.hops
-	for element := range o.elements(lines) {
-		if left--; left == 0 {
-			return o.parse(element)
-		}
-	}
-	return client, "", false
-}
-
-// elements returns the elements of the list in lines, from the right.
-func (o *Options) elements(lines []string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := len(lines) - 1; i >= 0; i-- {
-			// Only the part that yield asks for is read: what is left of it may be forged.
-			before, element, found := lines[i], "", true
-			for found {
-				before, element, found = o.cut(before)
-				if !yield(element) {
-					return
-				}
+	for i := len(lines) - 1; i >= 0; i-- {
+		before, element, found := lines[i], "", true
+		for found {
+			before, element, found = o.cut(before)
+			if left--; left == 0 { // what is left of it may be forged
+				return o.parse(element)
 			}
 		}
 	}
+	return client, "", false
 }
 
 // throughUnixSocket reports whether r has come through a Unix socket. It looks at the
