@@ -70,7 +70,7 @@ func (l *Limiter) makeRoom(g *generation, keys int64, pinned []target, evictBusy
 		default:
 			least.slot.CompareAndSwap(least.sampleItem, nil)
 			l.displaced.Add(1)
-			l.queues.notify(least.key.name)
+			l.queues.Free(least.key.name, 0)
 		}
 	}
 	return true

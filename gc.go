@@ -49,7 +49,7 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 // the call finds e dead and makes a new entry. That starts no earlier than the floor,
 // which has been raised before the kill.
 func (l *Limiter) evict(g *generation, k key, e *entry, now int64, waits bool) bool {
-	if !waits && l.queues.waiting(k.name) {
+	if !waits && l.queues.Has(k.name) {
 		return false
 	}
 	if word, ok := g.ruleset.checkIdle(e, now); !ok || !g.tryKill(k, e, word) {

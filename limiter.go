@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/queue"
 )
 
 // A Limiter decides, per key, whether a call may go on. Make one with [New]. All its
@@ -27,7 +28,7 @@ type Limiter struct {
 	observer     func(key string, n int64, d Decision)
 	changes      sync.Mutex // held to change limits, and to write or restore a snapshot
 
-	queues   waitQueues
+	queues   queue.Queues[string] // of the calls that wait
 	sizeHint int
 
 	janitor         *janitor // nil: none

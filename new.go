@@ -65,7 +65,7 @@ func (l *Limiter) Reset(key string) bool {
 			return false
 		}
 		if g.forget(k, e) {
-			l.queues.notify(key)
+			l.queues.Free(key, 0)
 			return true
 		}
 	}

@@ -351,10 +351,10 @@ func TestWait_ForRoomUnderTheCap(t *testing.T) {
 	defer cancel()
 	waited := make(chan error)
 	go func() { waited <- l.Wait(ctx, "b", 1) }()
-	for !l.queues.waiting("b") {
+	for !l.queues.Has("b") {
 	}
 	l.Reset("a")
-	l.queues.notifyAll()
+	l.queues.ChangeAll()
 	require.NoError(t, <-waited)
 }
 

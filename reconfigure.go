@@ -60,7 +60,7 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	}
 
 	// Waiting calls may be admitted by the new limits, or exceed them.
-	l.queues.notify(key)
+	l.queues.Change(key)
 	return nil
 }
 
@@ -224,5 +224,5 @@ func (l *Limiter) migrateAll(old, g *generation) {
 	}
 
 	// Waiting calls may be admitted by the new limits, or exceed them.
-	l.queues.notifyAll()
+	l.queues.ChangeAll()
 }

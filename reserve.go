@@ -138,7 +138,7 @@ func (r *reservation) giveBack(units int64) {
 			e.asMulti().giveBack(r.origins, units)
 			e.unlock(word)
 			if units > 0 {
-				l.queues.notify(r.key.name) // calls that wait for the key may go on
+				l.queues.Free(r.key.name, 0) // calls that wait for the key may go on
 			}
 			return
 		}

@@ -73,7 +73,7 @@ func (l *Limiter) Restore(r io.Reader) error {
 	l.current.Store(g)
 
 	// The timers of waiting calls are set by the old timeline.
-	l.queues.notifyAll()
+	l.queues.ChangeAll()
 	return nil
 }
 

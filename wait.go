@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash/internal/queue"
@@ -98,7 +99,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 
 	// Without a queue, charge at once. With a queue, only look: a new call must not
 	// overtake those that wait. A cost of 0 takes nothing from them, so it need not queue.
-	alone := n == 0 || !l.queues.claimsAny(targets)
+	alone := n == 0 || !l.isWaitedFor(targets)
 	d, _ := l.attempt(targets, n, alone)
 	if alone && d.Allowed {
 		return d, nil
@@ -139,6 +140,38 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 			return Decision{}, err
 		}
 	}
+}
+
+// A waiter is a call of Wait, WaitAll or WaitReserve that blocks.
+type waiter = queue.Waiter[string]
+
+// newWaiter returns a waiter for n units of each of targets.
+//
+// A waiter for several keys takes its units at a time that is not known: later waiters may go before
+// it. So no forecast counts its units.
+func newWaiter(targets []target, n int64) *waiter {
+	w := &waiter{Places: make([]queue.Place[string], len(targets)), Undemanding: n == 0}
+	for i := range targets {
+		p := &w.Places[i]
+		p.Key = strings.Clone(targets[i].name)
+		if n > 0 {
+			p.Claim.Units = queue.Everything // until it is known which key admits w last
+		}
+		if len(targets) == 1 {
+			p.Units = n
+		}
+	}
+	return w
+}
+
+// isWaitedFor reports whether a call that waits claims units of any of targets.
+func (l *Limiter) isWaitedFor(targets []target) bool {
+	for i := range targets {
+		if l.queues.Claims(targets[i].name) {
+			return true
+		}
+	}
+	return false
 }
 
 // attempt decides n units for all targets at the time of the clock, and charges them if

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
+	"github.com/seed-30da4c49/sash/internal/queue"
 )
 
 // A Limiter holds policies and the state of their keys. Make one with [New], and put it
@@ -33,7 +34,7 @@ type Limiter struct {
 	ownLimitsFor  func(string) []sash.Limit // limits of keys, instead of their policy's; nil: none
 	secret        cipher.Block              // of fingerprints
 	calls         sync.Pool
-	waits         waitQueues
+	waits         queue.Queues[string]
 	closing       chan struct{} // closed by Close
 	closeOnce     sync.Once
 	watched       atomic.Uintptr // the headerMap of the request that is watched; 0: none

@@ -27,7 +27,7 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 
 	// If none waits for its keys, try at once. If one does, only look: a new request must not
 	// overtake.
-	attempted := c.place == 0 && !c.waits.waitsFor(takes)
+	attempted := c.place == 0 && !c.isWaitedFor(takes)
 	if attempted {
 		if d = c.attempt(); d.Allowed {
 			return d
@@ -160,6 +160,16 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 // mayWait reports whether the call may wait, if a policy denies it.
 func (c *call) mayWait() bool {
 	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.queues() })
+}
+
+// isWaitedFor reports whether a request waits for a key of takes. Then a new one must not overtake it.
+func (l *Limiter) isWaitedFor(takes []take) bool {
+	for i := range takes {
+		if t := &takes[i]; t.queues() && l.waits.Claims(t.key) {
+			return true
+		}
+	}
+	return false
 }
 
 // waitClock returns the clock that measures how long requests wait.

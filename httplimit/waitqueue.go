@@ -7,8 +7,8 @@ import (
 	"github.com/seed-30da4c49/sash/internal/queue"
 )
 
-// A waitQueues holds the waiters: the requests that wait instead of being refused. A request has a
-// place for each of its policies with a Queue. It is in the Queue while it claims everything there.
+// A waiter is a request that waits instead of being refused. It has a place for each of its policies
+// with a Queue. It is in the Queue while it claims everything there.
 //
 // A waiter that has its turn, and is denied, claims everything of the policies that deny it. It
 // leaves its turn under the others.
@@ -16,9 +16,6 @@ import (
 // No waiter starves by that. Once it was overtaken under a policy, it insists there: it keeps its
 // turn while only faster policies deny it. A waiter that insists gets what it needs of its slowest
 // policy first, keeps that, and so on to the fastest.
-type waitQueues struct{ queue.Queues[string] }
-
-// A waiter is one request that waits.
 type waiter struct {
 	queue.Waiter[string]
 	stands []stand // of its places
@@ -34,16 +31,6 @@ type stand struct {
 // A counted is what the places in a Queue are counted by: the Queue alone or, unless key is empty, a
 // key that their requests have under any policy.
 type counted struct{ queue, key string }
-
-// waitsFor reports whether a request waits for a key of takes. Then a new one must not overtake it.
-func (q *waitQueues) waitsFor(takes []take) bool {
-	for i := range takes {
-		if t := &takes[i]; t.queues() && q.Claims(t.key) {
-			return true
-		}
-	}
-	return false
-}
 
 // newWaiter returns a waiter of takes. number is that of the waiter whose place it takes; 0: none.
 func newWaiter(takes []take, number int64) *waiter {

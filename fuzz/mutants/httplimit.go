@@ -60,7 +60,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-overtaken", fault: "a new request overtakes those that wait",
-		file: "httplimit/queue.go", old: "attempted := c.place == 0 && !c.waits.waitsFor(takes)", new: "attempted := true",
+		file: "httplimit/queue.go", old: "attempted := c.place == 0 && !c.isWaitedFor(takes)", new: "attempted := true",
 		tests: "TestQueue",
 	},
 	{
@@ -195,7 +195,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-dear-for-all", fault: "a request that waits for one key makes those for all keys wait",
-		file: "httplimit/waitqueue.go", old: "t.queues() && q.Claims(t.key)", new: "t.queues()",
+		file: "httplimit/queue.go", old: "t.queues() && l.waits.Claims(t.key)", new: "t.queues()",
 		tests: "TestQueue_ARequestThatWaits",
 	},
 	{

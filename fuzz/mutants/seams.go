@@ -14,7 +14,7 @@ var ofSeams = []mutant{
 	},
 	{
 		name: "seam-idle-key-and-wait", fault: "an idle key that is waited for makes room for no call",
-		file: "gc.go", old: "if !waits && l.queues.waiting(k.name) {", new: "if l.queues.waiting(k.name) {",
+		file: "gc.go", old: "if !waits && l.queues.Has(k.name) {", new: "if l.queues.Has(k.name) {",
 		tests: "TestModel$",
 	},
 	{
@@ -49,7 +49,7 @@ var ofSeams = []mutant{
 	},
 	{
 		name: "seam-restore-and-wait", fault: "calls that wait go on by the timeline from before a Restore",
-		file: "restore.go", old: "timeline.\n\tl.queues.notifyAll()", new: "timeline.\n",
+		file: "restore.go", old: "timeline.\n\tl.queues.ChangeAll()", new: "timeline.\n",
 		tests: "TestModel$",
 	},
 }

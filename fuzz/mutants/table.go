@@ -518,7 +518,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "evict-waited-for", fault: "a key is evicted while calls wait for it",
-		file: "gc.go", old: "if !waits && l.queues.waiting(k.name) {", new: "if false {",
+		file: "gc.go", old: "if !waits && l.queues.Has(k.name) {", new: "if false {",
 		tests: "TestWait_KeepsItsKey",
 	},
 	{
@@ -814,7 +814,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "reserve-notifies-none", fault: "a Wait sleeps on when quota is given back",
-		file: "reserve.go", old: "l.queues.notify(r.key.name)", new: "",
+		file: "reserve.go", old: "l.queues.Free(r.key.name, 0)", new: "",
 		tests: "TestWait_Notices",
 	},
 
@@ -831,7 +831,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-new-overtakes", fault: "a new Wait does not look for calls that wait already",
-		file: "wait.go", old: "alone := n == 0 || !l.queues.claimsAny(targets)", new: "alone := n == 0 || n > 0",
+		file: "wait.go", old: "alone := n == 0 || !l.isWaitedFor(targets)", new: "alone := n == 0 || n > 0",
 		tests: "TestWait_OvertakesNoOther",
 	},
 	{
@@ -916,7 +916,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waitall-forecasts-others", fault: "a Wait that may go before a WaitAll fails for the units of that",
-		file: "waitqueue.go", old: "if len(targets) == 1 {", new: "if len(targets) > 0 {",
+		file: "wait.go", old: "if len(targets) == 1 {", new: "if len(targets) > 0 {",
 		tests: "TestWaitAll_IsNotForecast",
 	},
 	{
@@ -1038,12 +1038,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "change-notifies-none", fault: "a Wait sleeps on when the limits rise",
-		file: "reconfigure.go", old: "l.queues.notifyAll()", new: "",
+		file: "reconfigure.go", old: "l.queues.ChangeAll()", new: "",
 		tests: "TestWait_Notices",
 	},
 	{
 		name: "change-of-one-notifies-none", fault: "a Wait sleeps on when the limits of its key rise",
-		file: "reconfigure.go", old: "l.queues.notify(key)", new: "",
+		file: "reconfigure.go", old: "l.queues.Change(key)", new: "",
 		tests: "TestWait_Notices",
 	},
 	{
