@@ -14,8 +14,10 @@ func (c *call) admit() (d *sash.Decision) {
 			how = reserving
 		}
 	}
-	c.together = sash.Decision{Allowed: true}
-	d = &c.together // if there is no take
+	if len(takes) == 0 {
+		c.together = sash.Decision{Allowed: true}
+		d = &c.together
+	}
 	for i := range takes {
 		if i > 0 && !costIsNew(takes, i) {
 			continue

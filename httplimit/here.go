@@ -9,13 +9,12 @@ type here struct{ *call }
 // together, so each must be asked for its own.
 func (c here) charge(takes []take, how charging) *sash.Decision {
 	t := &takes[0]
-	// A reservation keeps memory of the sash.Limiter alive, so the pooled call must forget it.
-	c.unclean = c.unclean || how == reserving
 	if !t.Shadow && c.enforced > 1 {
 		return c.chargeAll(takes, how)
 	}
 	switch {
 	case how == reserving:
+		c.unclean = true // a reservation keeps memory alive, so the pooled call must forget it
 		t.reservation.here, t.decision = c.limiter.Reserve(t.key, t.cost)
 		t.reserved = t.decision.Allowed
 	case c.headers.any() && !t.Shadow:
@@ -41,6 +40,7 @@ func (c here) chargeAll(takes []take, how charging) *sash.Decision {
 		c.together = c.limiter.TakeAll(c.names, cost)
 		return &c.together
 	}
+	c.unclean = true
 	// Reservations come in the order of names, or there are none.
 	var reservations []sash.Reservation
 	reservations, c.together = c.limiter.ReserveAll(c.names, cost)

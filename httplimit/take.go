@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -118,7 +117,12 @@ func (t *take) scarcer(u *take) bool {
 // anyDenies reports whether one of takes denies the call by itself. None does if there is room in
 // the table for each of their keys, but not for all, or if they were asked later than all together.
 func anyDenies(takes []take) bool {
-	return slices.ContainsFunc(takes, func(t take) bool { return !t.decision.Allowed })
+	for i := range takes {
+		if !takes[i].decision.Allowed {
+			return true
+		}
+	}
+	return false
 }
 
 // leastWait returns the least Wait of the policies of takes with a Queue; 0 if there are none.

@@ -33,9 +33,8 @@ func (o *Options) AppendText(key []byte, text string) (_ []byte, ok bool) {
 
 // client returns the address of the client that made r, and its zone.
 func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bool) {
-	lines := r.Header[o.header]
 	if o.hops > 0 {
-		return o.hopAddress(lines)
+		return o.hopAddress(r.Header[o.header])
 	}
 	switch client, zone, ok = parseAddress(r.RemoteAddr); {
 	case o.sockets && throughUnixSocket(r):
@@ -43,6 +42,7 @@ func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bo
 	case !ok || !o.trusts(client):
 		return client, zone, ok
 	}
+	lines := r.Header[o.header]
 	if o.single && len(lines) > 0 {
 		client, zone, ok = parseAddress(lines[0])
 		return client, zone, ok && len(lines) == 1
