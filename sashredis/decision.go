@@ -19,15 +19,8 @@ const (
 
 // String returns "store", "mirror", "lease" or "fallback".
 func (b By) String() string {
-	switch b {
-	case ByStore:
-		return "store"
-	case ByMirror:
-		return "mirror"
-	case ByLease:
-		return "lease"
-	case ByFallback:
-		return "fallback"
+	if names := [...]string{"store", "mirror", "lease", "fallback"}; int(b) < len(names) {
+		return names[b]
 	}
 	return "By(" + strconv.Itoa(int(b)) + ")"
 }

@@ -62,7 +62,8 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{config: c, conn: conn, rulesets: newRulesets(c.maxAhead), token: randomToken()}
+	l := &Limiter{config: c, conn: conn, token: randomToken()}
+	l.rulesets = rulesets{xsync.NewMapOf[limitsKey, *ruleset](), c.maxAhead}
 	if len(limits) > 0 {
 		l.own = newRuleset(limits, c.maxAhead)
 	}
@@ -167,40 +168,34 @@ func hashTag(tag string) string {
 
 // rulesets are the rulesets of the limits of keys' own. Equal limits have the same ruleset.
 type rulesets struct {
-	single   *xsync.MapOf[sash.Limit, *ruleset]
-	several  *xsync.MapOf[string, *ruleset]
-	maxAhead int // of each of them
+	byLimits *xsync.MapOf[limitsKey, *ruleset]
+	maxAhead int // of each ruleset
 }
 
-func newRulesets(maxAhead int) rulesets {
-	return rulesets{xsync.NewMapOf[sash.Limit, *ruleset](), xsync.NewMapOf[string, *ruleset](), maxAhead}
+// A limitsKey stands for limits: the first, and all others as text. So one limit costs no text.
+type limitsKey struct {
+	first  sash.Limit
+	others string
 }
 
 // of returns the ruleset of limits. There is at least one.
 func (s *rulesets) of(limits []sash.Limit) (*ruleset, error) {
-	if len(limits) == 1 {
-		return cached(s.single, limits[0], limits, s.maxAhead)
+	const most = 4096 // a caller that makes up limits for each key pays for each
+	var others strings.Builder
+	for _, limit := range limits[1:] {
+		others.WriteString(limit.String())
+		others.WriteByte(',')
 	}
-	var name strings.Builder
-	for _, limit := range limits {
-		name.WriteString(limit.String())
-		name.WriteByte(',')
-	}
-	return cached(s.several, name.String(), limits, s.maxAhead)
-}
-
-// cached returns the ruleset of limits, which m has under that key if it is known.
-func cached[K comparable](m *xsync.MapOf[K, *ruleset], key K, limits []sash.Limit, maxAhead int) (*ruleset, error) {
-	const maxCached = 4096 // a caller that makes up limits for each key pays for each
-	if rs, ok := m.Load(key); ok {
+	key := limitsKey{limits[0], others.String()}
+	if rs, ok := s.byLimits.Load(key); ok {
 		return rs, nil
 	}
 	if err := validate(limits); err != nil {
 		return nil, err
 	}
-	rs := newRuleset(limits, maxAhead)
-	if m.Size() < maxCached {
-		rs, _ = m.LoadOrStore(key, rs) // another call may have been first
+	rs := newRuleset(limits, s.maxAhead)
+	if s.byLimits.Size() < most {
+		rs, _ = s.byLimits.LoadOrStore(key, rs) // another call may have been first
 	}
 	return rs, nil
 }
