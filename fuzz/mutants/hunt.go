@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/seed-30da4c49/sash/internal/progress"
 )
 
 // A hunt tries mutants and reports on them.
@@ -17,7 +19,7 @@ type hunt struct {
 	packages map[string]*tests
 	jobs     int
 	report   io.Writer
-	progress progress
+	progress *progress.Bar
 }
 
 // A verdict is the result of trying a mutant. At most one of killed and err is set. If
@@ -50,7 +52,7 @@ func (h *hunt) run(ctx context.Context, mutants []mutant) (err error) {
 			t := h.tests
 			t.dir = dir
 			h.packages[dir] = &t
-			h.progress.show("the tests of %s without a mutant", dir)
+			h.progress.Describe(fmt.Sprintf("the tests of %s without a mutant", dir))
 			if err := t.unmutated(ctx); err != nil {
 				return err
 			}
@@ -59,9 +61,9 @@ func (h *hunt) run(ctx context.Context, mutants []mutant) (err error) {
 	fmt.Fprintln(h.report, "| mutant | fault | killed by | seconds |\n|---|---|---|---:|")
 	var alive, untried []string
 	for i, v := range h.verdicts(ctx, mutants) {
-		h.progress.show("%d of %d mutants, %d alive", i, len(mutants), len(alive))
+		h.progress.Describe(fmt.Sprintf("%d of %d mutants, %d alive", i, len(mutants), len(alive)))
 		v := <-v
-		h.progress.clear()
+		h.progress.Clear()
 		switch {
 		case ctx.Err() != nil:
 			continue // the other mutants end at once, and remove their files

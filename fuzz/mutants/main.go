@@ -37,13 +37,9 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
-)
 
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130
+	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/progress"
 )
 
 func main() {
@@ -82,22 +78,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseArgs(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return exitOK
+		return command.OK
 	case err != nil:
 		fmt.Fprintln(stderr, "mutants:", err)
-		return exitUsage
+		return command.Usage
 	}
-	h := &hunt{jobs: o.jobs, report: stdout, progress: newProgress(stderr)}
+	h := &hunt{jobs: o.jobs, report: stdout, progress: progress.On(stderr, -1, "")}
 	if err := o.run(ctx, h); err != nil {
-		h.progress.clear()
+		h.progress.Clear()
 		if ctx.Err() != nil {
 			fmt.Fprintln(stderr, "mutants: interrupted")
-			return exitInterrupted
+			return command.Interrupted
 		}
 		fmt.Fprintln(stderr, "mutants:", err)
-		return exitFailed
+		return command.Failed
 	}
-	return exitOK
+	return command.OK
 }
 
 func (o *options) run(ctx context.Context, h *hunt) error {

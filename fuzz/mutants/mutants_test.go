@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/progress"
 )
 
 // newHunt returns a hunt that knows only those tests of each package.
@@ -18,7 +21,7 @@ func newHunt(t *testing.T, tests string) (h *hunt, report *bytes.Buffer) {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
 	report = new(bytes.Buffer)
-	return &hunt{jobs: 2, report: report, tests: testsOfAll(t, tests)}, report
+	return &hunt{jobs: 2, report: report, progress: progress.On(nil, -1, ""), tests: testsOfAll(t, tests)}, report
 }
 
 func testsOfAll(t *testing.T, all string) tests {
@@ -201,12 +204,12 @@ func TestRun_ExitStatus(t *testing.T) {
 		want int
 		says string
 	}{
-		{[]string{"-list", "-run", "^counter-no-prev$"}, exitOK, "curr does not become prev"},
-		{[]string{"-h"}, exitOK, "-race"},
-		{[]string{"-run", "("}, exitUsage, "missing closing"},
-		{[]string{"-j", "0"}, exitUsage, "-j must be at least 1, got 0"},
-		{[]string{"all"}, exitUsage, "no arguments are wanted, got all"},
-		{[]string{"-run", "^none$"}, exitFailed, "no mutant's name matches ^none$"},
+		{[]string{"-list", "-run", "^counter-no-prev$"}, command.OK, "curr does not become prev"},
+		{[]string{"-h"}, command.OK, "-race"},
+		{[]string{"-run", "("}, command.Usage, "missing closing"},
+		{[]string{"-j", "0"}, command.Usage, "-j must be at least 1, got 0"},
+		{[]string{"all"}, command.Usage, "no arguments are wanted, got all"},
+		{[]string{"-run", "^none$"}, command.Failed, "no mutant's name matches ^none$"},
 	} {
 		var out bytes.Buffer
 		require.Equal(t, c.want, run(t.Context(), c.args, &out, &out), c.args)
@@ -214,5 +217,5 @@ func TestRun_ExitStatus(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.Equal(t, exitInterrupted, run(ctx, nil, io.Discard, io.Discard))
+	require.Equal(t, command.Interrupted, run(ctx, nil, io.Discard, io.Discard))
 }
