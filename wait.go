@@ -386,7 +386,7 @@ func (l *Limiter) forecastAt(p *queue.Place[string], n int64) time.Duration {
 		lastAt := max(r.readmitsAt(firstAt, units-first), now)
 		least = max(least, window.Wait(0, uint64(lastAt)-uint64(now)))
 	}
-	// The answer counts only if the same units are still ahead: those of a waiter that was admitted
+	// The answer counts only if the same units are still ahead. The units of a waiter that was admitted
 	// meanwhile would count twice, as units ahead and in the state of the key. And a Restore must
 	// not have begun another timeline, on which now is another time.
 	if l.queues.Ahead(p) != ahead || l.current.Load().overrides != g.overrides {

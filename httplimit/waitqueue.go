@@ -32,7 +32,7 @@ type stand struct {
 // key that their requests have under any policy.
 type counted struct{ queue, key string }
 
-// newWaiter returns a waiter of takes. number is that of the waiter whose place it takes; 0: none.
+// newWaiter returns a waiter of takes. number is the Number of the waiter that it replaces; 0: none.
 func newWaiter(takes []take, number int64) *waiter {
 	w := new(waiter)
 	w.Number = number

@@ -56,8 +56,8 @@ type Queues[K comparable] struct {
 // A Waiter is a call that waits. Its owner sets the first three fields before Enter.
 type Waiter[K comparable] struct {
 	Places []Place[K] // each of another key
-	// Number is how many waiters came before, and 1 more. With 0, Enter sets it. A waiter that
-	// takes the place of one that has left has the Number of that.
+	// Number orders the waiters. With 0, Enter sets it. A waiter that replaces one that has left
+	// keeps its Number.
 	Number int64
 	// Undemanding says that the waiter takes no units, so it waits for no turn. It must claim nothing.
 	Undemanding bool
@@ -181,6 +181,7 @@ func (q *Queues[K]) Leave(w *Waiter[K]) {
 	q.waiters.Add(-1)
 	for i := range w.Places {
 		p := &w.Places[i]
+		// Waiters are woken by this. They cannot look before w is gone, as mu is held.
 		q.claim(p, Claim{})
 		before, after := q.takeOut(p)
 		if p.line.root = q.merge(before, after); p.line.root == nil {
@@ -248,6 +249,7 @@ func (q *Queues[K]) claim(p *Place[K], c Claim) bool {
 	q.change(p, func(before, after *Place[K]) {
 		shrinks := c.shrinks(p.Claim)
 		p.Claim, p.trying, p.hears = c, false, c.Waits || c.Units == Everything
+		// While an earlier waiter claims Everything, later ones have no turn, whatever p claims.
 		if shrinks && before.whole().everything == 0 {
 			after.wake(0)
 		}
