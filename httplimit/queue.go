@@ -11,7 +11,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// admitInTurn admits a call under policies of which some have a Queue. It blocks until the call
+// admitInTurn admits a call some of whose policies have a Queue. It blocks until the call
 // is admitted, or is denied for good. If ctx ends before, the call is abandoned: it is denied, too.
 //
 // If the policies are replaced while the call waits, admitInTurn returns, and has charged
@@ -49,7 +49,7 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 		if !attempted {
 			now = clock.Now()
 			if turn = c.waits.Begin(&w.Waiter, now); !turn {
-				d = sash.Decision{} // that of an earlier attempt holds no more
+				d = sash.Decision{} // the decision of an earlier attempt holds no more
 				c.look()
 			} else if d = c.attempt(); d.Allowed {
 				break
@@ -132,7 +132,7 @@ func (c *call) denies(p *policy) bool {
 	})
 }
 
-// refusal returns the decision that refuses the call of w: that of the take that denies it for
+// refusal returns the decision that refuses the call of w, by the take that denies it for
 // longest. If none does, it is latest, the decision on all together. Before the turn of w, the
 // policy in whose queue others are before it denies it, for as short as can be.
 func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
