@@ -63,22 +63,22 @@ func scriptOf(text string) *Script {
 	return &Script{text, hex.EncodeToString(sum[:])}
 }
 
-// scripts are those for limits of some kinds. A script has nothing of other kinds: the server
-// runs all of it at each call.
+// scripts are the scripts for limits of some algorithms. They contain no other algorithm: the server
+// runs all of a script at each call.
 type scripts struct{ take, settle *Script }
 
 var (
-	scriptsOf   = map[string]*scripts{} // by the letters of the kinds, in order
+	scriptsOf   = map[string]*scripts{} // by the letters of the algorithms, in order
 	resetScript = newScript("common", "reset")
 	pingScript  = newScript("common", "ping")
 )
 
 func init() {
-	for kinds := range 1 << 3 {
+	for algorithms := range 1 << 3 {
 		var letters string
 		names := []string{"common"}
 		for i, name := range []string{"bucket", "counter", "ring"} {
-			if kinds>>i&1 == 1 {
+			if algorithms>>i&1 == 1 {
 				letters += string("tcr"[i])
 				names = append(names, name)
 			}
