@@ -53,11 +53,11 @@ func (l *Limiter) seed(name string, past func() [][]bridge.Charge) {
 		}
 		made := newMultiEntry(r.ruleset, name)
 		for i, of := range charges {
-			rule, history := &r.ruleset.rules[i], make([]charge, len(of))
+			history := make([]charge, len(of))
 			for j, c := range of {
 				history[j] = charge{at: c.At, units: c.Units}
 			}
-			rule.replay(&made.states[i], history)
+			made.states[i].store(r.ruleset.rules[i].algorithm.replay(history))
 		}
 		// Another call may have been first, or the limits may have changed: look again.
 		if l.insertEntry(r, k, &made.entry, nil, false) == nil && g.cap != nil {

@@ -139,7 +139,7 @@ func (i *sampleItem) candidate(now int64) (c candidate, alive bool) {
 		return candidate{}, false
 	}
 	var d Decision
-	_, alive = rs.decide(i.entry, query{at: now}, &d)
+	alive = rs.decide(i.entry, query{at: now}, &d, nil) != retry
 	c = candidate{sampleItem: i, word: word, left: d.Remaining, count: d.Limit.most()}
 	if c.count == 0 {
 		c.left, c.count = 1, 1 // it is denied with and without its charges: nothing is lost with them

@@ -50,3 +50,17 @@ func (d *Decision) join(o *Decision, first bool) bool {
 	d.ResetAfter = max(d.ResetAfter, o.ResetAfter)
 	return decides
 }
+
+// clear makes d, unless it is nil, the zero Decision.
+func (d *Decision) clear() {
+	if d != nil {
+		*d = Decision{}
+	}
+}
+
+// oneMore returns the decision on one unit more than d leaves, which is denied for that time.
+func (d *Decision) oneMore(retryAfter time.Duration) Decision {
+	more := *d
+	more.Allowed, more.RetryAfter = false, retryAfter
+	return more
+}

@@ -111,8 +111,8 @@ func (g *generation) sweepInterval() time.Duration {
 
 // lasts returns about how long a charge counts under r.
 func (r *rule) lasts() time.Duration {
-	if r.form == debtForm && r.Count > 0 {
-		return time.Duration(r.horizon().looksBack)
+	if h := r.algorithm.horizon(); !h.dated && r.Count > 0 {
+		return time.Duration(h.looksBack)
 	}
 	return r.Window
 }

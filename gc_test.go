@@ -163,7 +163,7 @@ func TestEvict_LeavesExactAnswersAtTheFloor(t *testing.T) {
 		l.put(l.key("k"))
 
 		life := 2 * min1
-		if l.rule().form != windowForm {
+		if l.rule().Algorithm != SlidingCounter {
 			life = min1
 		}
 		require.Equal(t, fresh+life, l.Take("k", 2).ResetAfter)

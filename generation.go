@@ -32,10 +32,10 @@ type generation struct {
 	*overrides
 	shift    int64 // see instant; until a Restore it is the same in all generations
 	ruleset  *ruleset
-	counter  *rule // the rule of ruleset, if that is one counter in one word
-	log      *rule // the rule of ruleset, if that is one log
-	bucket   *rule // the same, if it is one token bucket in one word
-	observed bool  // whether the limiter has an observer, which the fast paths do not call
+	counter  *slidingCounter // the rule of ruleset, if that is one counter in one word
+	log      *slidingLog     // the same, if it is one log
+	bucket   *tokenBucket    // the same, if it is one token bucket in one word
+	observed bool            // whether the limiter has an observer, which the fast paths do not call
 	keys     sharded
 	old      atomic.Pointer[generation] // nil: none, or no key is left there
 	cap      *keyCap                    // nil: none

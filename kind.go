@@ -16,7 +16,7 @@ func (rs *ruleset) kindOf(word uint64) kind {
 // newEntry returns an empty entry under rs, with a copy of name.
 func (rs *ruleset) newEntry(name string) *entry {
 	switch rs.kind {
-	case kindCounter, kindBucket:
+	case kindWord:
 		return newWordEntry(0, name)
 	case kindLog:
 		return &newLogEntry(name).entry
@@ -26,46 +26,137 @@ func (rs *ruleset) newEntry(name string) *entry {
 	panic(unknownKind(rs.kind))
 }
 
-// decide decides q for e, charges it if it is to be charged, and makes d the decision
-// unless d is nil. If e is dead, nothing has happened, and alive is false.
-//
-// The linearization point is the compare-and-swap that charges or locks the entry. For a
-// call that charges nothing it is the load that proves what was read.
-func (rs *ruleset) decide(e *entry, q query, d *Decision) (allowed, alive bool) {
-	switch r, k := &rs.rules[0], rs.kindOf(e.Word.Load()); k {
-	case kindCounter:
-		return r.decideCounter(e, q, d)
+// stateOf returns the state of e under the i-th of its rules, given its word.
+func (rs *ruleset) stateOf(e *entry, word uint64, i int) state {
+	switch k := rs.kindOf(word); k {
+	case kindWord:
+		return rs.word.unpack(word)
 	case kindLog:
-		return rs.decideLog(e.asLog(), q, d)
-	case kindBucket:
-		return r.decideBucket(e, q, d)
+		return state{ring: e.asLog().ring.Load()}
 	case kindMulti:
-		return e.asMulti().decide(q, d)
+		return e.asMulti().states[i].load()
 	default:
 		panic(unknownKind(k))
 	}
 }
 
-// tryFast is the fast path of decide for n units, n > 0. If ok is false, it had no effect,
-// and the caller must take the slow path. Unless d is nil, it makes d the decision, and
-// next, unless it is nil, the decision on one unit more than d leaves. An entry with
-// several limits leaves next as it is.
-func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
+// onlyLog returns the rule of an entry of kindLog.
+func (rs *ruleset) onlyLog() *slidingLog { return (*slidingLog)(&rs.rules[0]) }
+
+// decide decides q for e, charges it if it is to be charged, and makes d the decision unless d
+// is nil, and next, unless it is nil, the decision on one unit more than d leaves. Under several
+// limits, next is cleared. It returns retry if e is dead: then nothing has happened.
+//
+// The linearization point is the compare-and-swap that charges or locks the entry. For a
+// call that charges nothing it is the load that proves what was read.
+func (rs *ruleset) decide(e *entry, q query, d, next *Decision) result {
+	if rs.kindOf(e.Word.Load()) == kindWord {
+		return rs.decideWord(e, q, d, next)
+	}
+	return rs.decideVersion(e, q, d, next)
+}
+
+// decideWord is decide for an entry in one word. What a charge makes of the word is one
+// compare-and-swap, and a denial writes nothing. It is lock-free, except that it waits for calls
+// that take several keys at once. If it charges, e must hold a charge at that instant: see holds.
+func (rs *ruleset) decideWord(e *entry, q query, d, next *Decision) result {
+	for round := 1; ; round++ {
+		atomic.Round("decideWord", round)
+		word := e.Word.Load()
+		if word&locked != 0 {
+			word, _ = e.loadUnlocked()
+		}
+		if word&dead != 0 {
+			return retry
+		}
+		// The word is the whole state. All that follows is computed from it alone.
+		before := rs.word.unpack(word)
+		allowed := rs.word.admits(before, q)
+		after, o := rs.word.apply(before, q, allowed, modeOf(d, false))
+		if q.charge && after != before && !e.Word.CompareAndSwap(word, rs.word.packCharged(after)) {
+			continue // another call has changed the word, so decide again by its new value
+		}
+		if d != nil {
+			d.set(&rs.rules[0].Limit, allowed, o)
+			rs.tellNext(after, q.at, d, next)
+		}
+		return resultOf(allowed)
+	}
+}
+
+// decideVersion is decide for an entry whose word is the version of its state. If other calls
+// change the entry in each of its rounds, it locks the entry instead.
+func (rs *ruleset) decideVersion(e *entry, q query, d, next *Decision) result {
+	for round := range optimisticRounds {
+		atomic.Round("decideVersion", round+1)
+		word, alive := e.loadUnlocked()
+		if !alive {
+			return retry
+		}
+		allowed := rs.admits(e, word, q)
+		switch {
+		case !q.stores(allowed):
+			// Nothing to write. The answer is that of one state if no call has locked the
+			// entry since the word was loaded.
+			rs.apply(e, word, q, allowed, false, d, next)
+			if e.validate(word) {
+				return resultOf(allowed)
+			}
+		case rs.ensureRoom(e, word, q, allowed) && e.tryLock(word):
+			// The lock was taken from the word that the states were read under: they
+			// still are as they were when all of them admitted q.
+			e.Word.Store(rs.apply(e, word, q, allowed, true, d, next))
+			return resultOf(allowed)
+		}
+	}
+	return rs.decideLocked(e, q, d, next)
+}
+
+// decideLocked is decide for a call that has lost optimisticRounds races. It locks e, so
+// nothing can change while it decides. Other calls on e wait for it.
+func (rs *ruleset) decideLocked(e *entry, q query, d, next *Decision) result {
+	word, alive := rs.lock(e)
+	if !alive {
+		return retry
+	}
+	allowed := rs.admits(e, word, q)
+	store := q.stores(allowed)
+	if store {
+		rs.grow(e, word, q, allowed)
+	}
+	e.Word.Store(rs.apply(e, word, q, allowed, store, d, next)) // the decision is made: unlock
+	return resultOf(allowed)
+}
+
+// tellNext makes next, unless it is nil, the decision on one unit more than d leaves. s is the state
+// that d is on, at that instant.
+func (rs *ruleset) tellNext(s state, at int64, d, next *Decision) {
+	if next != nil {
+		_, o := rs.rules[0].algorithm.apply(s, query{at: at, n: d.Remaining + 1}, false, tells)
+		*next = d.oneMore(o.retryAfter)
+	}
+}
+
+// tryFast is the fast path of decide for n units, n > 0. If it returns retry, it had no effect,
+// and the caller must take the slow path.
+func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) result {
 	word := e.Word.Load()
 	if word&(dead|locked) != 0 {
-		return false, false
+		return retry
 	}
-	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter:
-		if d == nil {
-			return r.tryFast(e, at, n)
+	switch k := rs.kindOf(word); k {
+	case kindWord:
+		x, y, z, res := rs.word.charge(e, word, at, n)
+		if d != nil && res != retry {
+			d.set(&rs.rules[0].Limit, res == admitted, rs.word.outcome(x, y, z, n, res))
+			if next != nil && res == admitted {
+				word, _ = rs.word.charged(word, at, n)
+			}
+			rs.tellNext(rs.word.unpack(word), at, d, next)
 		}
-		ok = r.decideFast(e, at, n, true, d, next)
-		return d.Allowed, ok
+		return res
 	case kindLog:
-		return r.tryFastLog(e, at, n, d, next)
-	case kindBucket:
-		return r.tryFastBucket(e, at, n, d, next)
+		return rs.onlyLog().tryFast(e, at, n, d, next)
 	case kindMulti:
 		return e.asMulti().tryFast(word, at, n, d)
 	default:
@@ -73,20 +164,21 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) (allowed, o
 	}
 }
 
-// admitsFast reports whether e, whose word was loaded as given, admits n units, n > 0, has
-// room for them, and can tell what they leave. If ok is false, the caller must take the slow
-// path. word must not be locked or dead.
-func (rs *ruleset) admitsFast(e *entry, word uint64, at, n int64) (admits, ok bool) {
-	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter:
-		return r.windowAdmitsFast(r.layout.unpack(word), at, n)
+// try reports whether e, whose word was loaded as given, admits n units, n > 0, has room for them,
+// and can tell what they leave. If it returns retry, the caller must take the slow path. word must
+// not be locked or dead.
+func (rs *ruleset) try(e *entry, word uint64, at, n int64) result {
+	switch k := rs.kindOf(word); k {
+	case kindWord:
+		_, _, _, res := rs.word.charge(nil, word, at, n)
+		return res
 	case kindLog:
-		admits, ok = r.ringAdmitsFast(e.asLog().ring.Load(), at, n, true)
-		return admits, ok && word&resizing == 0
-	case kindBucket:
-		return r.bucketAdmitsFast(word, at, n)
+		if word&resizing != 0 {
+			return retry
+		}
+		return rs.onlyLog().tryRing(e.asLog().ring.Load(), at, n, tells)
 	case kindMulti:
-		return e.asMulti().admitsFast(word, at, n, true)
+		return e.asMulti().try(word, at, n, tells)
 	default:
 		panic(unknownKind(k))
 	}
@@ -99,188 +191,160 @@ func (rs *ruleset) peekFast(e *entry, at, n int64, d *Decision) bool {
 	if word&(dead|locked) != 0 {
 		return false
 	}
-	if rs.kindOf(word) == kindCounter {
-		return rs.rules[0].decideFast(e, at, n, false, d, nil)
+	if rs.kindOf(word) == kindWord {
+		x, y, z, res := rs.word.charge(nil, word, at, n)
+		if res != retry {
+			d.set(&rs.rules[0].Limit, res == admitted, rs.word.outcome(x, y, z, n, res))
+		}
+		return res != retry
 	}
-	if admits, ok := rs.admitsFast(e, word, at, n); !admits || !ok {
+	if rs.try(e, word, at, n) != admitted {
 		return false
 	}
 	var left remainder
-	rs.applyFast(e, word, at, n, false, &left)
+	rs.chargeTried(e, word, at, n, 0, &left)
 	left.decision(d)
-	return rs.validate(e, word)
+	return e.validate(word)
 }
 
-// applyFast joins to left, unless that is nil, what n units leave that admitsFast has
-// admitted at that instant. If store is set, e must have been locked from word: applyFast
-// charges the units, and returns the word that unlocks e. Otherwise it returns word.
-func (rs *ruleset) applyFast(e *entry, word uint64, at, n int64, store bool, left *remainder) (next uint64) {
-	next = word
-	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter:
-		charged := word + uint64(n) // as in rule.tryFast
-		left.joinWindow(r, r.layout.unpack(charged), at)
-		if store {
-			next = charged
-		}
+// chargeTried joins to left what n units leave that try has admitted at that instant. If m has
+// stores, e must have been locked from word: chargeTried charges the units, and returns the word
+// that unlocks e.
+func (rs *ruleset) chargeTried(e *entry, word uint64, at, n int64, m mode, left *remainder) (next uint64) {
+	switch k := rs.kindOf(word); k {
+	case kindWord:
+		next, o := rs.word.charged(word, at, n)
+		left.join(&rs.rules[0], o)
+		return next
 	case kindLog:
-		if r.applyRingFast(e.asLog().ring.Load(), at, n, store, left); store {
-			next = nextVersion(word)
-		}
-	case kindBucket:
-		if charged := r.applyBucketFast(word, at, n, left); store {
-			next = charged
-		}
+		left.join(&rs.rules[0], rs.onlyLog().chargeRing(e.asLog().ring.Load(), at, n, m|tells))
 	case kindMulti:
-		if e.asMulti().applyFast(at, n, store, left); store {
-			next = nextVersion(word)
-		}
+		e.asMulti().chargeTried(at, n, m, left)
 	default:
 		panic(unknownKind(k))
 	}
-	return next
+	return nextVersion(word)
 }
 
 // admits reports whether e, whose word was loaded or locked as given, admits q.
-func (rs *ruleset) admits(e *entry, word uint64, q query) (ok bool) {
-	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter:
-		ok = r.admits(r.layout.unpack(word), q)
-	case kindLog:
-		v := e.asLog().ring.Load().view()
-		_, ok = r.evaluateLog(&v, q)
-	case kindBucket:
-		ok = r.admitsDebt(r.debts.unpack(r.bucket, word), q)
-	case kindMulti:
-		ok = e.asMulti().admits(q)
-	default:
-		panic(unknownKind(k))
+func (rs *ruleset) admits(e *entry, word uint64, q query) bool {
+	if word&multi != 0 {
+		return e.asMulti().admits(q)
 	}
-	return ok
+	return rs.rules[0].algorithm.admits(rs.stateOf(e, word, 0), q)
 }
 
-// apply makes d the decision on q for e, whose word was loaded or locked as given. It is
-// given whether all limits of all keys admit q. If store is set, e must be locked: apply
-// charges q, and returns the word that unlocks e. Otherwise it returns word.
-func (rs *ruleset) apply(e *entry, word uint64, q query, admitted, store bool, d *Decision) (next uint64) {
-	next = word
-	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter:
-		if w := r.applyWindow(r.layout.unpack(word), q, admitted, d); store {
-			next = r.layout.packCharged(w)
+// apply makes d, unless it is nil, the decision on q for e, whose word was loaded or locked as
+// given, and next, unless it is nil, the decision on one unit more. It is given whether all limits
+// of all keys admit q. If store is set, e must be locked: apply charges q, and returns the word that
+// unlocks e. Otherwise it returns word.
+func (rs *ruleset) apply(e *entry, word uint64, q query, admitted, store bool, d, next *Decision) uint64 {
+	if word&multi != 0 {
+		e.asMulti().apply(q, admitted, store, d)
+		next.clear() // it is not known: another limit may decide then
+	} else {
+		r, before := &rs.rules[0], rs.stateOf(e, word, 0)
+		after, o := r.algorithm.apply(before, q, admitted, modeOf(d, store))
+		if d != nil {
+			d.set(&r.Limit, admitted, o)
+			rs.tellNext(after, q.at, d, next)
 		}
-	case kindLog:
-		if r.applyRing(e.asLog().ring.Load(), q, admitted, store, d); store {
-			next = nextVersion(word)
+		if store && rs.kind == kindWord && after != before {
+			return rs.word.packCharged(after)
 		}
-	case kindBucket:
-		before := r.debts.unpack(r.bucket, word)
-		if after := r.applyDebt(before, q, admitted, d); store && after != before {
-			next = r.debts.packCharged(r.bucket, after)
-		}
-	case kindMulti:
-		if e.asMulti().apply(q, admitted, store, d); store {
-			next = nextVersion(word)
-		}
-	default:
-		panic(unknownKind(k))
 	}
-	return next
+	if store && rs.kindOf(word) != kindWord {
+		return nextVersion(word)
+	}
+	return word
 }
 
-// grow makes room in e for the charge of q. The caller must hold the lock of e, which it
-// took from word.
-func (rs *ruleset) grow(e *entry, word uint64, q query) {
-	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter, kindBucket:
-	case kindLog:
-		r.growRing(&e.asLog().ring, q)
-	case kindMulti:
-		e.asMulti().grow(q)
-	default:
-		panic(unknownKind(k))
+// ringOf returns where e, which is not in one word, keeps the ring of the i-th of its rules.
+func (rs *ruleset) ringOf(e *entry, i int) *atomic.Pointer[ring] {
+	if e.isMulti() {
+		return &e.asMulti().states[i].ring
+	}
+	return &e.asLog().ring
+}
+
+// grow makes room in e for the charge of q, given whether all limits admit it. The caller must hold the lock of e, which it took from
+// word.
+func (rs *ruleset) grow(e *entry, word uint64, q query, admitted bool) {
+	own := rs.of(e)
+	for i := range own.rules {
+		a, s := own.rules[i].algorithm, rs.stateOf(e, word, i)
+		if a.needsRoom(s, q, admitted) {
+			rs.ringOf(e, i).Store(a.grown(s))
+		}
 	}
 }
 
 // ensureRoom reports whether e, whose word was loaded as given, has room for the charge
-// of q. If not, it makes room, and the caller must look again.
-func (rs *ruleset) ensureRoom(e *entry, word uint64, q query) bool {
-	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter, kindBucket:
+// of q, given whether all limits admit it. If not, it makes room, and the caller must look again.
+func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, admitted bool) bool {
+	own := rs.of(e)
+	if !rs.kindOf(word).resizable() {
 		return true
-	case kindLog:
-		return e.asLog().ensureRoom(r, word, q)
-	case kindMulti:
-		return e.asMulti().ensureRoom(word, q)
-	default:
-		panic(unknownKind(k))
 	}
+	if word&resizing != 0 {
+		atomic.Pause(&e.Word) // another call is making room
+		return false
+	}
+	for i := 0; own.rings && i < len(own.rules); i++ {
+		a, s := own.rules[i].algorithm, rs.stateOf(e, word, i)
+		if !a.needsRoom(s, q, admitted) {
+			continue
+		}
+		if e.tryBeginResize(word) {
+			// From here on no call charges, so the copy is complete. Calls that read go on
+			// with the old ring, which stays as it is.
+			rs.ringOf(e, i).Store(a.grown(s))
+			e.unlock(word)
+		}
+		return false
+	}
+	return true
 }
 
-// shrink gives back memory of e that is far too much by now.
+// shrink gives back the memory of rings of e that are far too large by now. Otherwise a busy key
+// would keep the memory of one burst for ever.
 func (rs *ruleset) shrink(e *entry) {
-	switch r, k := &rs.rules[0], rs.kindOf(e.Word.Load()); k {
-	case kindCounter, kindBucket:
-	case kindLog:
-		e.asLog().shrink(r)
-	case kindMulti:
-		e.asMulti().shrink()
-	default:
-		panic(unknownKind(k))
+	own := rs.of(e)
+	for i := 0; own.rings && i < len(own.rules); i++ {
+		word, alive := e.loadUnlocked()
+		if next := own.rules[i].algorithm.shrunk(rs.stateOf(e, word, i)); next != nil && alive && e.tryBeginResize(word) {
+			// Nothing has been charged since the word was loaded, so next is complete.
+			rs.ringOf(e, i).Store(next)
+			e.unlock(word)
+		}
 	}
 }
 
 // resizable reports whether entries of kind k can make room: whether a bit of their words
 // is resizing.
-func (k kind) resizable() bool {
-	switch k {
-	case kindCounter, kindBucket:
-		return false
-	case kindLog, kindMulti:
-		return true
-	}
-	panic(unknownKind(k))
-}
+func (k kind) resizable() bool { return k != kindWord }
 
-// stateOf returns the state of e under the i-th rule, given its word.
-func (rs *ruleset) stateOf(e *entry, word uint64, i int) (v stateView) {
-	switch k := rs.kindOf(word); k {
-	case kindCounter:
-		v.State = rs.rules[0].layout.unpack(word)
-	case kindLog:
-		v.ringView = e.asLog().ring.Load().view()
-	case kindBucket:
-		v.debt = rs.rules[0].debts.unpack(rs.rules[0].bucket, word)
-	case kindMulti:
-		v = e.asMulti().stateOf(i)
-	default:
-		panic(unknownKind(k))
-	}
-	return v
-}
-
-// validate reports whether all that was read of e since word was loaded is one state. For
-// a counter or a token bucket in one word it always is: what was read is that word. It says
-// nothing of other keys: for these the words must be the same.
+// validate reports whether all that was read of e since word was loaded is one state. For an entry in
+// one word it always is: what was read is that word. It says nothing of other keys: for these the
+// words must be the same.
 func (rs *ruleset) validate(e *entry, word uint64) bool {
-	switch k := rs.kindOf(word); k {
-	case kindCounter, kindBucket:
-		return true
-	case kindLog, kindMulti:
-		return e.validate(word)
-	default:
-		panic(unknownKind(k))
-	}
+	return rs.kindOf(word) == kindWord || e.validate(word)
 }
 
 // expired reports whether no unit of e, whose word was loaded as given, counts at now,
 // and since which instant.
 func (rs *ruleset) expired(e *entry, word uint64, now int64) (since int64, ok bool) {
-	if rs.kindOf(word) == kindMulti {
-		return e.asMulti().expired(now)
+	own := rs.of(e)
+	for i := range own.rules {
+		one, ok := own.rules[i].algorithm.expired(rs.stateOf(e, word, i), now)
+		if !ok {
+			return 0, false
+		}
+		if i == 0 || one > since {
+			since = one
+		}
 	}
-	v := rs.stateOf(e, word, 0)
-	return v.expired(&rs.rules[0], now)
+	return since, true
 }
 
 // checkIdle reports whether e is idle at now: whether its state equals that of a key
@@ -304,52 +368,22 @@ func (rs *ruleset) checkIdle(e *entry, now int64) (word uint64, ok bool) {
 }
 
 // decideFresh decides q for a key that has no entry, and gets none.
-func (rs *ruleset) decideFresh(q query, d *Decision) bool {
+func (rs *ruleset) decideFresh(q query, d, next *Decision) bool {
 	q.charge = false
-	allowed, _ := rs.decide(rs.fresh, q, d)
-	return allowed
+	return rs.decide(rs.fresh, q, d, next) == admitted
 }
 
 // holds reports whether a key with the entry e, which is in a table of rs, can be charged there
 // at an instant. If not, e must be replaced by a multi-limit entry first.
 func (rs *ruleset) holds(e *entry, at int64) bool {
 	word := e.Word.Load()
+	if rs.kindOf(word) != kindWord {
+		return true
+	}
 	if word&^locked == 0 { // never charged: it starts at the floor
 		at = rs.clampToFloor(at)
 	}
-	switch r, k := &rs.rules[0], rs.kindOf(word); k {
-	case kindCounter:
-		return r.layout.holds(at)
-	case kindBucket:
-		_, ok := r.debts.steps(at)
-		return ok
-	case kindLog, kindMulti:
-		return true
-	default:
-		panic(unknownKind(k))
-	}
-}
-
-// decideLocked is decide for a call that has lost optimisticRounds races. It locks e, so
-// nothing can change while it decides. Other calls on e wait for it.
-func (rs *ruleset) decideLocked(e *entry, q query, d *Decision) (allowed, alive bool) {
-	word, alive := rs.lock(e)
-	if !alive {
-		return false, false
-	}
-	if d == nil {
-		d = new(Decision)
-	}
-	if rs.kindOf(word) == kindMulti {
-		q.dropNext() // as in multiEntry.decide
-	}
-	allowed = rs.admits(e, word, q)
-	store := q.stores(allowed)
-	if store {
-		rs.grow(e, word, q)
-	}
-	e.Word.Store(rs.apply(e, word, q, allowed, store, d)) // the decision is made: unlock
-	return allowed, true
+	return rs.word.holds(at)
 }
 
 // lock locks e, an entry in a table of rs, once no other goroutine is writing to it. It

@@ -10,32 +10,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limitsOf returns limits under which the entries of a limiter are of that kind.
-func limitsOf(t *testing.T, k kind) []Limit {
+// ownRulesets returns a ruleset of a limiter's own limits for every kind of entry, and every
+// algorithm that a kind may have.
+func ownRulesets(t *testing.T) map[string]*ruleset {
 	t.Helper()
-	all := map[kind][]Limit{
-		kindCounter: {PerMinute(10).Counter()},
-		kindLog:     {PerMinute(10).Log()},
-		kindBucket:  {PerMinute(10).TokenBucket(10)},
-		kindMulti:   {PerMinute(10).Log(), PerHour(100), PerDay(1000).Buckets(time.Hour)},
+	all, seen := map[string]*ruleset{}, map[kind]bool{}
+	for name, limits := range map[string][]Limit{
+		"counter":        {PerMinute(10).Counter()},
+		"token bucket":   {PerMinute(10).TokenBucket(10)},
+		"log":            {PerMinute(10).Log()},
+		"large counter":  {Per(1e15, time.Hour)},
+		"several limits": {PerMinute(10).Log(), PerHour(100), PerDay(1000).Buckets(time.Hour)},
+	} {
+		all[name] = newOverrides(false, 0).newRuleset(limits, true)
+		seen[all[name].kind] = true
 	}
-	require.Len(t, all, int(kinds), "a new kind needs limits here")
-	require.Contains(t, all, k)
-	return all[k]
-}
-
-func rulesetOf(t *testing.T, k kind) *ruleset {
-	t.Helper()
-	rs := newOverrides(false, 0).newRuleset(limitsOf(t, k), true)
-	require.Equal(t, k, rs.kind)
-	return rs
+	require.Len(t, seen, int(kinds), "a new kind needs limits here")
+	return all
 }
 
 // everyKindOfEntry runs test for every kind, with a ruleset that has entries of it.
 func everyKindOfEntry(t *testing.T, test func(t *testing.T, rs *ruleset)) {
 	t.Helper()
-	for k := range kinds {
-		t.Run(fmt.Sprint(k), func(t *testing.T) { test(t, rulesetOf(t, k)) })
+	for name, rs := range ownRulesets(t) {
+		t.Run(name, func(t *testing.T) { test(t, rs) })
 	}
 }
 
@@ -43,8 +41,7 @@ func everyKindOfEntry(t *testing.T, test func(t *testing.T, rs *ruleset)) {
 func (rs *ruleset) left(t *testing.T, e *entry, at int64) int64 {
 	t.Helper()
 	var d Decision
-	_, alive := rs.decide(e, query{at: at}, &d)
-	require.True(t, alive)
+	require.NotEqual(t, retry, rs.decide(e, query{at: at}, &d, nil))
 	return d.Remaining
 }
 
@@ -59,35 +56,34 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 
 		q := query{at: 0, n: 2, charge: true}
 		var d Decision
-		allowed, alive := rs.decide(e, q, &d)
-		require.True(t, allowed && alive)
+		require.Equal(t, admitted, rs.decide(e, q, &d, nil))
 		require.Equal(t, count-2, d.Remaining)
 
-		word, alive = rs.loadQuiescent(e)
+		word, alive := rs.loadQuiescent(e)
 		require.True(t, alive)
 		require.True(t, rs.admits(e, word, query{n: count - 2}))
 		require.False(t, rs.admits(e, word, query{n: count - 1}))
-		require.Equal(t, word, rs.apply(e, word, q, true, false, &d), "nothing is charged")
+		require.Equal(t, word, rs.apply(e, word, q, true, false, &d, nil), "nothing is charged")
 		require.Equal(t, count-4, d.Remaining)
 		require.Equal(t, count-2, rs.left(t, e, 0))
 
-		allowed, alive = rs.decideLocked(e, q, nil)
-		require.True(t, allowed && alive)
+		if rs.kind != kindWord {
+			require.Equal(t, admitted, rs.decideLocked(e, q, nil, nil))
+		} else {
+			require.Equal(t, admitted, rs.decide(e, q, nil, nil))
+		}
 		require.Equal(t, count-4, rs.left(t, e, 0))
-		allowed, ok := rs.tryFast(e, 0, 1, &d, nil)
-		require.True(t, allowed && ok)
+		require.Equal(t, admitted, rs.tryFast(e, 0, 1, &d, nil))
 		require.Equal(t, count-5, d.Remaining)
 		require.True(t, rs.peekFast(e, 0, 2, &d))
 		require.Equal(t, count-7, d.Remaining)
 		require.Equal(t, count-5, rs.left(t, e, 0))
 		word, _ = rs.loadQuiescent(e)
-		admits, ok := rs.admitsFast(e, word, 0, count-4)
-		require.True(t, ok && !admits)
-		admits, ok = rs.admitsFast(e, word, 0, 1)
-		require.True(t, ok && admits)
+		require.Equal(t, denied, rs.try(e, word, 0, count-4))
+		require.Equal(t, admitted, rs.try(e, word, 0, 1))
 		require.True(t, e.tryLock(word))
 		var left remainder
-		e.Word.Store(rs.applyFast(e, word, 0, 1, true, &left))
+		e.Word.Store(rs.chargeTried(e, word, 0, 1, stores, &left))
 		require.Equal(t, count-6, left.remaining)
 		require.Equal(t, count-6, rs.left(t, e, 0))
 
@@ -99,15 +95,8 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 		require.False(t, idle)
 		require.True(t, rs.validate(e, word))
 		for i := range rs.rules {
-			v := rs.stateOf(e, word, i)
-			held := v.Curr
-			if rs.rules[i].form == ringForm {
-				held = int64(v.unitsSince(0))
-			}
-			if r := &rs.rules[i]; r.form == debtForm {
-				held = r.bucket.Units(r.bucket.Lack(v.debt, 0))
-			}
-			require.EqualValues(t, 6, held, "under limit %d", i)
+			past := rs.rules[i].algorithm.history(rs.stateOf(e, word, i), 0)
+			require.Equal(t, []charge{{0, 6}}, past, "under limit %d", i)
 		}
 
 		later := int64(48 * time.Hour)
@@ -118,8 +107,7 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 		require.True(t, idle)
 		require.Equal(t, since, rs.floor.Load())
 		require.True(t, e.tryKill(word))
-		_, alive = rs.decide(e, q, nil)
-		require.False(t, alive)
+		require.Equal(t, retry, rs.decide(e, q, nil, nil))
 		require.Equal(t, rs.kind, rs.kindOf(e.Word.Load()), "after its life too")
 	})
 }
@@ -132,22 +120,22 @@ func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {
 		for tick := range int64(10) { // a log with one record for each charge
 			q := query{at: tick, n: 1, charge: true}
 			word, _ := rs.loadQuiescent(e)
-			for rounds := 0; !rs.ensureRoom(e, word, q); rounds++ {
+			for rounds := 0; !rs.ensureRoom(e, word, q, true); rounds++ {
 				require.True(t, rs.kind.resizable())
 				require.Less(t, rounds, len(rs.rules), "one round for each ring")
 				word, _ = rs.loadQuiescent(e)
 			}
-			require.True(t, rs.ensureRoom(e, word, q))
+			require.True(t, rs.ensureRoom(e, word, q, true))
 			require.True(t, e.tryLock(word))
-			e.Word.Store(rs.apply(e, word, q, true, true, new(Decision)))
+			e.Word.Store(rs.apply(e, word, q, true, true, new(Decision), nil))
 		}
 		require.Equal(t, rs.rules[0].Count-10, rs.left(t, e, 9))
 
 		empty := rs.newEntry("name")
 		word, alive := rs.lock(empty)
 		require.True(t, alive)
-		rs.grow(empty, word, query{n: 1, charge: true})
-		empty.Word.Store(rs.apply(empty, word, query{n: 1, charge: true}, true, true, new(Decision)))
+		rs.grow(empty, word, query{n: 1, charge: true}, true)
+		empty.Word.Store(rs.apply(empty, word, query{n: 1, charge: true}, true, true, new(Decision), nil))
 		require.Equal(t, rs.rules[0].Count-1, rs.left(t, empty, 0))
 
 		if !rs.kind.resizable() {
@@ -155,7 +143,7 @@ func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {
 		}
 		word, _ = rs.loadQuiescent(e)
 		require.True(t, e.tryBeginResize(word))
-		require.False(t, rs.ensureRoom(e, e.Word.Load(), query{n: 1, charge: true}))
+		require.False(t, rs.ensureRoom(e, e.Word.Load(), query{n: 1, charge: true}, true))
 		_, idle := rs.checkIdle(e, math.MaxInt64)
 		require.False(t, idle)
 		e.unlock(word)
@@ -166,10 +154,9 @@ func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {
 
 func TestKinds_EveryOneMigratesToEveryOther(t *testing.T) {
 	everyKindOfEntry(t, func(t *testing.T, from *ruleset) {
-		for k := range kinds {
-			to := rulesetOf(t, k)
+		for name, to := range ownRulesets(t) {
 			e := from.newEntry("name")
-			from.decide(e, query{n: 3, charge: true}, nil)
+			from.decide(e, query{n: 3, charge: true}, nil, nil)
 			word, _ := from.lock(e)
 			next := from.migrated(e, word, to, to.kind, 0)
 			want := to.kind
@@ -178,168 +165,138 @@ func TestKinds_EveryOneMigratesToEveryOther(t *testing.T) {
 			}
 			require.Equal(t, want, to.kindOf(next.Word.Load()))
 			require.Equal(t, "name", next.Name())
-			require.Equal(t, to.rules[0].Count-3, to.left(t, next, 0), "from kind %d to %d", from.kind, to.kind)
+			require.Equal(t, to.rules[0].Count-3, to.left(t, next, 0), "to %s", name)
 
-			empty := newMultiEntry(to, "").compact(k, "name")
-			require.Equal(t, k, to.kindOf(empty.Word.Load()))
+			empty := newMultiEntry(to, "").compact(to.kind, "name")
+			require.Equal(t, to.kind, to.kindOf(empty.Word.Load()))
 			require.Equal(t, to.rules[0].Count, to.left(t, empty, 0))
 		}
 	})
 }
 
 func TestKinds_ThereIsNoOther(t *testing.T) {
-	known := rulesetOf(t, kindCounter)
+	known := ownRulesets(t)["counter"]
 	rs := &ruleset{timeline: known.timeline, rules: known.rules, kind: kinds}
 	e := known.newEntry("name")
 	q := query{n: 1, charge: true}
 	for name, f := range map[string]func(){
 		"newEntry":    func() { rs.newEntry("name") },
-		"decide":      func() { rs.decide(e, q, nil) },
-		"decideFresh": func() { (&ruleset{timeline: rs.timeline, rules: rs.rules, kind: kinds, fresh: e}).decideFresh(q, nil) },
+		"decide":      func() { rs.decide(e, q, nil, nil) },
 		"tryFast":     func() { rs.tryFast(e, 0, 1, nil, nil) },
 		"peekFast":    func() { rs.peekFast(e, 0, 1, nil) },
-		"admitsFast":  func() { rs.admitsFast(e, 0, 0, 1) },
-		"applyFast":   func() { rs.applyFast(e, 0, 0, 1, true, nil) },
-		"resizable":   func() { kinds.resizable() },
+		"try":         func() { rs.try(e, 0, 0, 1) },
+		"chargeTried": func() { rs.chargeTried(e, 0, 0, 1, stores, nil) },
 		"admits":      func() { rs.admits(e, 0, q) },
-		"apply":       func() { rs.apply(e, 0, q, true, true, nil) },
-		"grow":        func() { rs.grow(e, 0, q) },
-		"ensureRoom":  func() { rs.ensureRoom(e, 0, q) },
-		"shrink":      func() { rs.shrink(e) },
+		"apply":       func() { rs.apply(e, 0, q, true, true, nil, nil) },
 		"stateOf":     func() { rs.stateOf(e, 0, 0) },
-		"validate":    func() { rs.validate(e, 0) },
 		"expired":     func() { rs.expired(e, 0, 0) },
 		"compact":     func() { newMultiEntry(known, "").compact(kinds, "name") },
 	} {
-		require.PanicsWithError(t, "sash: no entry of kind 4", f, name)
+		require.PanicsWithError(t, "sash: no entry of kind 3", f, name)
 	}
 }
 
-// ruleOf returns a rule of that form, with an entry that has a state for it.
-func ruleOf(t *testing.T, f form) (*rule, *multiEntry) {
-	t.Helper()
-	all := map[form]Limit{windowForm: PerMinute(10).Counter(), ringForm: PerMinute(10).Log(),
-		debtForm: PerMinute(10).TokenBucket(10), noForm: Unlimited()}
-	require.Len(t, all, int(forms), "a new form needs a limit here")
-	rs := newOverrides(false, 0).newRuleset([]Limit{all[f]}, false)
-	require.Equal(t, f, rs.rules[0].form)
-	return &rs.rules[0], newMultiEntry(rs, "")
+// algorithmOf returns the algorithm of a limit, with an entry that has a state for it.
+func algorithmOf(l Limit) (algorithm, *multiEntry) {
+	rs := newOverrides(false, 0).newRuleset([]Limit{l}, false)
+	return rs.rules[0].algorithm, newMultiEntry(rs, "")
 }
 
-func TestForms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
-	for f := range noForm {
-		t.Run(fmt.Sprint(f), func(t *testing.T) {
-			r, e := ruleOf(t, f)
+func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
+	for name, limit := range map[string]Limit{"counter": PerMinute(10).Counter(), "log": PerMinute(10).Log(), "bucket": PerMinute(10).TokenBucket(10)} {
+		t.Run(name, func(t *testing.T) {
+			r, e := algorithmOf(limit)
 			s, minute := &e.states[0], int64(time.Minute)
-			s.lineage.Store(newLineage())
+			dated := r.horizon().dated
+			g := newLineage()
+			s.lineage.Store(g)
 			q := query{at: minute, n: 3, charge: true}
 			require.Less(t, r.kind(), kindMulti)
-			require.True(t, r.admitsState(s, q))
-			e.grow(q)
-			require.False(t, s.needsGrowth(r, q))
-			var d Decision
-			r.applyState(s, q, true, false, &d)
-			require.EqualValues(t, 7, d.Remaining)
-			require.True(t, r.admitsState(s, query{at: minute, n: 10}), "nothing is charged")
-			r.applyState(s, q, true, true, nil)
-			require.False(t, r.admitsState(s, query{at: minute, n: 8}))
-			require.Nil(t, s.shrunkRing(r))
-			charged := s.reserved(r)
-			if f == debtForm {
+			require.True(t, r.admits(s.load(), q))
+			e.ruleset.grow(&e.entry, e.Word.Load(), q, true)
+			require.False(t, r.needsRoom(s.load(), q, true))
+			_, o := r.apply(s.load(), q, true, tells)
+			require.EqualValues(t, 7, o.remaining)
+			require.True(t, r.admits(s.load(), query{at: minute, n: 10}), "nothing is charged")
+			e.apply(q, true, true, nil)
+			require.False(t, r.admits(s.load(), query{at: minute, n: 8}))
+			require.Nil(t, r.shrunk(s.load()))
+			charged := r.reserve(s.load(), g)
+			if !dated {
 				require.EqualValues(t, 1, charged, "charges are numbered")
 			} else {
-				require.Equal(t, minute, r.beginningOf(charged))
-				_, emptied := s.giveBack(r, charged+1, 3)
+				require.Equal(t, minute, r.horizon().beginningOf(charged))
+				_, _, emptied := r.giveBack(s.load(), g, charged+1, 3)
 				require.False(t, emptied, "it was charged before")
 			}
 
-			v := e.stateOf(0)
-			_, expired := v.expired(r, minute)
+			_, expired := r.expired(s.load(), minute)
 			require.False(t, expired)
-			_, expired = v.expired(r, 3*minute)
+			_, expired = r.expired(s.load(), 3*minute)
 			require.True(t, expired)
-			past := r.history(v, minute)
+			past := r.history(s.load(), minute)
 			require.Equal(t, []charge{{minute, 3}}, past)
+			require.Equal(t, past, r.history(r.replay(past), minute))
+			read := r.readState(&snapshotReader{rest: r.appendState(nil, s.load())})
+			require.Equal(t, past, r.history(read, minute))
 
-			for name, fill := range map[string]func(s *limitState){
-				"replay":     func(s *limitState) { r.replay(s, past) },
-				"limitState": func(s *limitState) { (&snapshotReader{rest: r.appendState(nil, &v)}).limitState(r, s) },
-			} {
-				_, again := ruleOf(t, f)
-				fill(&again.states[0])
-				require.Equal(t, past, r.history(again.stateOf(0), minute), name)
+			giveBack := func(units int64) (seen int64, emptied bool) {
+				after, seen, emptied := r.giveBack(s.load(), g, charged, units)
+				s.store(after)
+				return seen, emptied
 			}
-
-			_, emptied := s.giveBack(r, charged, 1)
+			_, emptied := giveBack(1)
 			require.False(t, emptied)
-			require.True(t, r.admitsState(s, query{at: minute, n: 8}))
+			require.True(t, r.admits(s.load(), query{at: minute, n: 8}))
 			rest := int64(5) // more than there is
-			if f == debtForm {
+			if !dated {
 				rest = 2 // it does not know how much a charge was
 			}
-			s.reserved(r)
-			seen, emptied := s.giveBack(r, charged, rest)
-			require.Equal(t, f != debtForm, emptied, "a bucket still knows when it was full")
+			r.reserve(s.load(), g)
+			seen, emptied := giveBack(rest)
+			require.Equal(t, dated, emptied, "a bucket still knows when it was full")
 			if emptied {
 				require.Equal(t, minute, seen)
 			}
-			require.Empty(t, r.history(e.stateOf(0), minute))
+			for _, c := range r.history(s.load(), minute) {
+				require.Zero(t, c.units)
+			}
 		})
 	}
 }
 
-func TestForms_NoneKeepsNothing(t *testing.T) {
-	r, e := ruleOf(t, noForm)
+func TestAlgorithms_UnlimitedKeepsNothing(t *testing.T) {
+	r, e := algorithmOf(Unlimited())
 	s, q := &e.states[0], query{at: 5, n: math.MaxInt64, charge: true}
 	require.Equal(t, kindMulti, r.kind())
 	for range 3 {
-		require.True(t, r.admitsState(s, q))
-		require.False(t, s.needsGrowth(r, q))
+		require.True(t, r.admits(s.load(), q))
+		require.False(t, r.needsRoom(s.load(), q, true))
 		var d Decision
-		r.applyState(s, q, true, true, &d)
-		r.applyState(s, q, true, true, nil)
+		e.apply(q, true, true, &d)
+		e.apply(q, true, true, nil)
 		require.Equal(t, Decision{Allowed: true, Limit: Unlimited(), Remaining: math.MaxInt64}, d)
+		require.Equal(t, admitted, r.try(s, 0, 1, tells))
+		require.EqualValues(t, int64(math.MaxInt64), r.chargeTried(s, 0, 1, tells|stores).remaining)
 	}
-	require.False(t, r.admitsState(s, query{n: -1}))
-	require.Nil(t, s.shrunkRing(r))
-	_, emptied := s.giveBack(r, s.newest(r), 1)
+	require.False(t, r.admits(s.load(), query{n: -1}))
+	require.Nil(t, r.grown(s.load()))
+	require.Nil(t, r.shrunk(s.load()))
+	g := newLineage()
+	r.note(g, s.load(), s.load(), 0, true)
+	_, _, emptied := r.giveBack(s.load(), g, r.reserve(s.load(), g), 1)
 	require.False(t, emptied)
 
-	v := e.stateOf(0)
-	since, expired := v.expired(r, math.MinInt64)
+	since, expired := r.expired(s.load(), math.MinInt64)
 	require.True(t, expired)
 	require.EqualValues(t, int64(math.MinInt64), since)
-	require.Empty(t, r.appendState(nil, &v))
+	require.Empty(t, r.appendState(nil, s.load()))
 	reader := &snapshotReader{rest: []byte{1}}
-	reader.limitState(r, s)
+	require.Zero(t, r.readState(reader))
 	require.Len(t, reader.rest, 1, "nothing is read")
-	r.replay(s, []charge{{0, 1}})
-	require.Empty(t, r.history(e.stateOf(0), 0))
-}
-
-func TestForms_ThereIsNoOther(t *testing.T) {
-	known, e := ruleOf(t, windowForm)
-	r := &rule{Limit: known.Limit, timeline: known.timeline, form: forms, counter: known.counter}
-	s, v := &e.states[0], e.stateOf(0)
-	q := query{n: 1, charge: true}
-	for name, f := range map[string]func(){
-		"kind":            func() { r.kind() },
-		"admitsState":     func() { r.admitsState(s, q) },
-		"applyState":      func() { r.applyState(s, q, true, true, nil) },
-		"stateAdmitsFast": func() { r.stateAdmitsFast(s, 0, 1, true) },
-		"applyStateFast":  func() { r.applyStateFast(s, 0, 1, true, nil) },
-		"needsGrowth":     func() { s.needsGrowth(r, q) },
-		"shrunkRing":      func() { s.shrunkRing(r) },
-		"newest":          func() { s.newest(r) },
-		"giveBack":        func() { s.giveBack(r, 0, 1) },
-		"expired":         func() { v.expired(r, 0) },
-		"history":         func() { r.history(v, 0) },
-		"replay":          func() { r.replay(s, nil) },
-		"appendState":     func() { r.appendState(nil, &v) },
-		"limitState":      func() { new(snapshotReader).limitState(r, s) },
-	} {
-		require.PanicsWithError(t, "sash: no state of form 4", f, name)
-	}
+	require.Zero(t, r.replay([]charge{{0, 1}}))
+	require.Empty(t, r.history(s.load(), 0))
+	require.True(t, r.horizon().dated)
 }
 
 // An Algorithm that New accepts works alone and with others. Another one is compiled

@@ -49,13 +49,15 @@ func (l *Limiter) newGeneration(o *overrides, shift int64, c *keyCap, limits []L
 	if c != nil && c.overflow == ShareOverflow {
 		g.overflow = new(overflowEntries)
 	}
-	switch r := &g.ruleset.rules[0]; g.ruleset.kind {
-	case kindCounter:
-		g.counter = r
-	case kindLog:
-		g.log = r
-	case kindBucket:
-		g.bucket = r
+	if g.ruleset.kind != kindMulti {
+		switch a := g.ruleset.rules[0].algorithm.(type) {
+		case *slidingCounter:
+			g.counter = a
+		case *slidingLog:
+			g.log = a
+		case *tokenBucket:
+			g.bucket = a
+		}
 	}
 	g.keys.init(keys, l.sizeHint, l.hasher.hash)
 	return g

@@ -104,7 +104,8 @@ func crowded(n int) int {
 
 // useMulti makes l keep its keys in multi-limit entries, for any limit.
 func useMulti(l *Limiter) *Limiter {
-	l.current.Load().counter, l.own().kind = nil, kindMulti
+	g := l.current.Load()
+	g.counter, g.log, g.bucket, l.own().kind = nil, nil, nil, kindMulti
 	l.own().fresh = l.own().newEntry("")
 	return l
 }
@@ -328,14 +329,13 @@ func TestTakeThenPeek_ADenialUnderSeveralLimitsIsBothDecisions(t *testing.T) {
 func TestTakeThenPeek_LeavesNoDecisionOfAnotherEntry(t *testing.T) {
 	l := newTest(t, PerHour(3), PerMinute(5).Log(), WithClock(NewManualClock(0)))
 	e := l.put(l.key("k"))
-	for name, decide := range map[string]func(q query, d *Decision) (allowed, alive bool){
-		"decide":       func(q query, d *Decision) (allowed, alive bool) { return l.own().decide(e, q, d) },
-		"decideLocked": func(q query, d *Decision) (allowed, alive bool) { return l.own().decideLocked(e, q, d) },
+	for name, decide := range map[string]func(q query, d, next *Decision) result{
+		"decide":       func(q query, d, next *Decision) result { return l.own().decide(e, q, d, next) },
+		"decideLocked": func(q query, d, next *Decision) result { return l.own().decideLocked(e, q, d, next) },
 	} {
 		stale := Decision{Limit: PerSecond(1), RetryAfter: 1}
 		var d Decision
-		_, alive := decide(query{n: 1, charge: true, next: &stale}, &d)
-		require.True(t, alive)
+		require.Equal(t, admitted, decide(query{n: 1, charge: true}, &d, &stale))
 		require.Zero(t, stale, name)
 	}
 	d, next := l.TakeThenPeek("k", 0)

@@ -7,10 +7,10 @@ import (
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/hashmap"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // A logEntry is the entry of a key whose only limit is a SlidingLog or SlidingBuckets.
-// The two differ in the length of their ticks alone: see window.Ticks.
 //
 // Bits of its word (high to low): dead 1 | multi 1, never set here | locked 1 |
 // resizing 1 | version 60.
@@ -41,92 +41,43 @@ func newLogEntry(name string) *logEntry { return hashmap.NewIn(name, (*logEntry)
 
 func (e *entry) asLog() *logEntry { return (*logEntry)(e.ownerAt(unsafe.Offsetof(logEntry{}.entry))) }
 
-// decideLog decides q for a log. If other calls change the log in each of its rounds, it
-// locks the log instead.
-func (rs *ruleset) decideLog(e *logEntry, q query, d *Decision) (allowed, alive bool) {
-	r := &rs.rules[0]
-	for round := range optimisticRounds {
-		atomic.Round("decideLog", round+1)
-		word, alive := e.loadUnlocked()
-		if !alive {
-			return false, false
-		}
-		v := e.ring.Load().view()
-		p, allowed := r.evaluateLog(&v, q)
-		p.units = r.cost(q, allowed, p.newestUnits)
-		if d != nil {
-			r.logDecision(d, &v, &p, q, allowed)
-		}
-		switch {
-		case !q.charge || p.units == 0:
-			// Nothing to write. The answer is that of one state if no call has locked
-			// the entry since the word was loaded.
-			if e.validate(word) {
-				return allowed, true
-			}
-		case word&resizing != 0:
-			atomic.Pause(&e.Word) // another call is making room
-		case e.tryAppend(word, r, &v, &p):
-			return allowed, true
-		}
+// slidingLog is the algorithm of SlidingLog and SlidingBuckets. The state of a key is a ring. The two
+// differ in the length of their ticks alone: see window.Ticks.
+type slidingLog rule
+
+func (r *slidingLog) kind() kind { return kindLog }
+
+func (r *slidingLog) horizon() horizon {
+	if r.Algorithm == SlidingLog {
+		size := int64(r.Window)
+		return horizon{resolution: 1, remembers: size, looksBack: size, life: size, dated: true}
 	}
-	return rs.decideLocked(&e.entry, q, d)
+	life := int64(window.Wait(0, uint64(r.ticks.Life)*uint64(r.ticks.Length)))
+	return horizon{resolution: r.ticks.Length, remembers: (r.ticks.Life - 1) * r.ticks.Length, looksBack: life, life: life, dated: true}
 }
 
-// tryAppend charges p, which is the position of a query in v. It reports false, and has
-// charged nothing, if another call has charged the entry since word was loaded, or if
-// there was no room. Then it makes room.
-func (e *logEntry) tryAppend(word uint64, r *rule, v *ringView, p *logPosition) bool {
-	drop, count := r.trim(v, p)
-	if count > v.room() {
-		e.tryGrow(word, r, v)
-		return false
-	}
-	if !e.tryLock(word) {
-		return false
-	}
-	// The lock was taken from the word that v was read under: v is the state.
-	v.without(drop).charging(p.tick, p.merge).charge(p.units)
-	e.unlock(word)
-	return true
+func (r *slidingLog) admits(s state, q query) bool {
+	v := s.ring.view()
+	_, ok := r.evaluate(&v, q)
+	return ok
 }
 
-// tryGrow replaces the ring of v by a larger one, unless the entry has been charged since
-// word was loaded or another call is making room.
-func (e *logEntry) tryGrow(word uint64, r *rule, v *ringView) {
-	if e.tryBeginResize(word) {
-		// From here on no call charges, so the copy is complete. Calls that read go on
-		// with the old ring, which stays as it is.
-		e.ring.Store(v.grown(r.Count))
-		e.unlock(word)
+// apply charges q to the ring itself.
+func (r *slidingLog) apply(s state, q query, admitted bool, m mode) (after state, o outcome) {
+	v := s.ring.view()
+	p, _ := r.evaluate(&v, q)
+	p.units = r.cost(q, admitted, p.newestUnits)
+	if admitted { // a Commit may spend past Count: keep the sum an int64
+		p.units = int64(min(uint64(p.units), math.MaxInt64-min(v.unitsSince(p.firstLive), math.MaxInt64)))
 	}
-}
-
-// ensureRoom reports whether there is room for the charge of q. If not, it makes room,
-// and the caller must look again.
-func (e *logEntry) ensureRoom(r *rule, word uint64, q query) bool {
-	if word&resizing != 0 {
-		atomic.Pause(&e.Word) // another call is making room
-		return false
+	if m&tells != 0 {
+		o = r.outcome(&v, &p, q, admitted)
 	}
-	v := e.ring.Load().view()
-	if r.needsGrowth(&v, q) {
-		e.tryGrow(word, r, &v)
-		return false
+	if m&stores != 0 && p.units > 0 {
+		drop, _ := r.trim(&v, &p)
+		v.without(drop).charging(p.tick, p.merge).charge(p.units)
 	}
-	return true
-}
-
-// shrink gives back the memory of a ring that is far too large by now. Otherwise a busy
-// key would keep the memory of one burst for ever.
-func (e *logEntry) shrink(r *rule) {
-	word, alive := e.loadUnlocked()
-	v := e.ring.Load().view()
-	if next := v.shrunk(r.ticks.Life, r.Count); next != nil && alive && e.tryBeginResize(word) {
-		// Nothing has been charged since the word was loaded, so v was the state.
-		e.ring.Store(next)
-		e.unlock(word)
-	}
+	return s, o
 }
 
 // fastCharging returns a charge of n units to g at an instant, for the fast paths, and used,
@@ -136,7 +87,7 @@ func (e *logEntry) shrink(r *rule) {
 //
 // ok is false of an empty ring, which must begin at the floor, of an instant before the
 // newest record, where many records are to be dropped, and where denied attempts are charged.
-func (r *rule) fastCharging(g *ring, at, n int64, exact bool) (c charging, used int64, ok bool) {
+func (r *slidingLog) fastCharging(g *ring, at, n int64, exact bool) (c charging, used int64, ok bool) {
 	const most = 16 // records that are dropped here
 	if g == nil || r.chargeDenied {
 		return c, 0, false
@@ -166,62 +117,77 @@ func (r *rule) fastCharging(g *ring, at, n int64, exact bool) (c charging, used 
 	return charging{g, packBounds(base, slot), total, tick}, used, uint64(used) <= uint64(r.Count)
 }
 
-// ringAdmitsFast reports whether r admits n units, n > 0, by g, and g has room for them and, if
-// exact is set, can tell what they leave. If ok is false, the caller must take the slow path.
-func (r *rule) ringAdmitsFast(g *ring, at, n int64, exact bool) (admits, ok bool) {
-	c, used, ok := r.fastCharging(g, at, n, exact)
-	admits = n <= r.Count-used
-	return admits, ok && (!admits || c.hasRoom())
+// tryRing is try for a ring. An entry of kindLog has no limitState.
+func (r *slidingLog) tryRing(g *ring, at, n int64, m mode) result {
+	c, used, ok := r.fastCharging(g, at, n, m&tells != 0)
+	admits := n <= r.Count-used
+	if !ok || admits && !c.hasRoom() {
+		return retry
+	}
+	return resultOf(admits)
 }
 
-// applyRingFast joins to left, unless that is nil, what n units leave that ringAdmitsFast
-// has admitted at that instant, with exact set unless left is nil: otherwise there may be too
-// many old records to tell what is left. If store is set, it charges them: the entry of g must
-// have been locked from the word that g was read under.
-func (r *rule) applyRingFast(g *ring, at, n int64, store bool, left *remainder) {
-	c, used, _ := r.fastCharging(g, at, n, left != nil)
-	if store {
+// chargeRing is chargeTried for a ring. If m has not tells, there may be too many old records to
+// tell what is left.
+func (r *slidingLog) chargeRing(g *ring, at, n int64, m mode) (o outcome) {
+	c, used, _ := r.fastCharging(g, at, n, m&tells != 0)
+	if m&stores != 0 {
 		c.charge(n)
 	}
-	if left != nil {
-		left.join(r, r.Count-used-n, r.ticks.Until(c.tick, at))
+	if m&tells != 0 {
+		o = outcome{remaining: r.Count - used - n, resetAfter: r.ticks.Until(c.tick, at)}
 	}
+	return o
 }
 
-// tryFastLog is the fast path of decideLog for n units, n > 0, as tryFast is that of
-// decideCounter. Unless they are nil, it makes d the decision, and next that on one unit more
-// than d leaves.
-func (r *rule) tryFastLog(e *entry, at, n int64, d, next *Decision) (allowed, ok bool) {
+func (r *slidingLog) try(s *limitState, at, n int64, m mode) result {
+	return r.tryRing(s.ring.Load(), at, n, m)
+}
+
+func (r *slidingLog) chargeTried(s *limitState, at, n int64, m mode) outcome {
+	return r.chargeRing(s.ring.Load(), at, n, m)
+}
+
+// tryFast is the fast path for n units, n > 0, on e. It makes d, unless it is nil, the decision, and
+// next, unless it is nil, the decision on one unit more than d leaves. If it returns retry, it had no
+// effect, and the caller must take the slow path.
+func (r *slidingLog) tryFast(e *entry, at, n int64, d, next *Decision) result {
 	word := e.Word.Load()
 	if word&(dead|multi|locked|resizing) != 0 {
-		return false, false // with multi set, it is no logEntry
+		return retry // with multi set, it is no logEntry
 	}
 	c, used, ok := r.fastCharging(e.asLog().ring.Load(), at, n, d != nil)
 	if !ok {
-		return false, false
+		return retry
 	}
-	allowed = n <= r.Count-used
+	admits := n <= r.Count-used
 	switch {
 	case d == nil:
-	case allowed && next == nil:
+	case admits && next == nil:
 		*d = Decision{Allowed: true, Limit: r.Limit, Remaining: r.Count - used - n, ResetAfter: r.ticks.Until(c.tick, at)}
 	default:
 		v, p := c.before(), logPosition{tick: c.tick, used: used}
-		if allowed {
+		if admits {
 			p.units = n
 		}
-		r.logDecision(d, &v, &p, query{at: at, n: n, next: next}, allowed)
+		d.set(&r.Limit, admits, r.outcome(&v, &p, query{at: at, n: n}, admits))
+		if next != nil {
+			*next = d.oneMore(r.retryAfter(&v, &p, d.Remaining+1, at))
+		}
 	}
-	if !allowed {
-		return false, e.validate(word)
+	if !admits {
+		if !e.validate(word) {
+			return retry
+		}
+		return denied
 	}
 	if !c.hasRoom() || !e.tryLock(word) {
-		return false, false
+		return retry
 	}
 	// The lock was taken from the word that the ring was read under: it is the state.
 	c.charge(n)
 	e.unlock(word)
-	return true, true
+	return admitted
 }
 
 // A logPosition is a ring as a query finds it.
@@ -234,8 +200,8 @@ type logPosition struct {
 	units       int64 // that the query costs
 }
 
-// evaluateLog returns the position of q in v, and whether q is admitted there.
-func (r *rule) evaluateLog(v *ringView, q query) (p logPosition, admitted bool) {
+// evaluate returns the position of q in v, and whether q is admitted there.
+func (r *slidingLog) evaluate(v *ringView, q query) (p logPosition, admitted bool) {
 	if newest, ok := v.newest(); ok {
 		p.tick = max(r.ticks.Of(q.at), newest)
 		p.firstLive = v.firstLive(p.tick, r.ticks.Life)
@@ -252,7 +218,7 @@ func (r *rule) evaluateLog(v *ringView, q query) (p logPosition, admitted bool) 
 
 // usedSince returns how many units of the i-th and newer records count against the
 // limit. Of attempts that were denied and charged, no more than Count count.
-func (r *rule) usedSince(v *ringView, i int) int64 {
+func (r *slidingLog) usedSince(v *ringView, i int) int64 {
 	units := min(v.unitsSince(i), math.MaxInt64)
 	if r.chargeDenied {
 		units = min(units, uint64(r.Count))
@@ -262,7 +228,7 @@ func (r *rule) usedSince(v *ringView, i int) int64 {
 
 // trim returns how many of the oldest records are dropped when p is charged, and how many
 // records there are then.
-func (r *rule) trim(v *ringView, p *logPosition) (drop, count int) {
+func (r *slidingLog) trim(v *ringView, p *logPosition) (drop, count int) {
 	drop = p.firstLive
 	if r.chargeDenied { // more than Count units may count: keep the newest Count
 		last := v.count
@@ -280,61 +246,41 @@ func (r *rule) trim(v *ringView, p *logPosition) (drop, count int) {
 	return drop, count
 }
 
-// needsGrowth reports whether v has no room for the charge of q.
-func (r *rule) needsGrowth(v *ringView, q query) bool {
+func (r *slidingLog) needsRoom(s state, q query, admitted bool) bool {
+	v := s.ring.view()
 	if v.count < v.room() {
 		return false
 	}
-	p, _ := r.evaluateLog(v, q)
-	_, count := r.trim(v, &p)
-	return count > v.room()
-}
-
-// growRing replaces the ring at g by a larger one, if it has no room for the charge of q.
-// The entry of the ring must be locked.
-func (r *rule) growRing(g *atomic.Pointer[ring], q query) {
-	if v := g.Load().view(); r.needsGrowth(&v, q) {
-		g.Store(v.grown(r.Count))
-	}
-}
-
-// applyRing makes d, unless it is nil, the decision on q, given whether all limits admit
-// it. If store is set, it charges q. Then the entry of the ring must be locked, and there
-// must be room.
-func (r *rule) applyRing(g *ring, q query, admitted, store bool, d *Decision) {
-	v := g.view()
-	p, _ := r.evaluateLog(&v, q)
+	p, _ := r.evaluate(&v, q)
 	p.units = r.cost(q, admitted, p.newestUnits)
-	if admitted { // a Commit may spend past Count: keep the sum an int64
-		p.units = int64(min(uint64(p.units), math.MaxInt64-min(v.unitsSince(p.firstLive), math.MaxInt64)))
-	}
-	if d != nil {
-		r.logDecision(d, &v, &p, q, admitted)
-	}
-	if store && p.units > 0 {
-		drop, _ := r.trim(&v, &p)
-		v.without(drop).charging(p.tick, p.merge).charge(p.units)
-	}
+	_, count := r.trim(&v, &p)
+	return p.units > 0 && count > v.room()
 }
 
-// logDecision makes d the decision on q at p, once its units are charged, given whether
-// all limits admit it.
-func (r *rule) logDecision(d *Decision, v *ringView, p *logPosition, q query, admitted bool) {
+func (r *slidingLog) grown(s state) *ring {
+	v := s.ring.view()
+	return v.grown(r.Count)
+}
+
+func (r *slidingLog) shrunk(s state) *ring {
+	v := s.ring.view()
+	return v.shrunk(r.ticks.Life, r.Count)
+}
+
+// outcome returns the outcome of q at p, once its units are charged, given whether all limits
+// admit it.
+func (r *slidingLog) outcome(v *ringView, p *logPosition, q query, admitted bool) outcome {
 	left := r.Count - p.used - p.units // below 0 only by units that no longer count, or were spent past Count
-	d.Allowed, d.Limit = admitted, r.Limit
-	d.Remaining, d.RetryAfter, d.ResetAfter = max(0, left), 0, r.logResetAfter(v, p, q.at)
+	o := outcome{remaining: max(0, left), resetAfter: r.resetAfter(v, p, q.at)}
 	if !admitted && (!r.satisfiable(q.n) || q.n > left) { // else another limit denies it
-		d.RetryAfter = r.logRetryAfter(v, p, q.n, q.at)
+		o.retryAfter = r.retryAfter(v, p, q.n, q.at)
 	}
-	if q.next != nil {
-		*q.next = *d
-		q.next.Allowed, q.next.RetryAfter = false, r.logRetryAfter(v, p, d.Remaining+1, q.at)
-	}
+	return o
 }
 
-// logRetryAfter returns how long after now n units are admitted that p, once its units
+// retryAfter returns how long after now n units are admitted that p, once its units
 // are charged, denies.
-func (r *rule) logRetryAfter(v *ringView, p *logPosition, n, now int64) time.Duration {
+func (r *slidingLog) retryAfter(v *ringView, p *logPosition, n, now int64) time.Duration {
 	if !r.satisfiable(n) {
 		return Never
 	}
@@ -343,7 +289,7 @@ func (r *rule) logRetryAfter(v *ringView, p *logPosition, n, now int64) time.Dur
 
 // freedAt returns the tick of the newest record that must expire before at most units
 // units of v count. If units is below 0, it is the tick in which p is charged.
-func (r *rule) freedAt(v *ringView, p *logPosition, units int64) int64 {
+func (r *slidingLog) freedAt(v *ringView, p *logPosition, units int64) int64 {
 	switch {
 	case units < 0:
 		return p.tick
@@ -353,8 +299,8 @@ func (r *rule) freedAt(v *ringView, p *logPosition, units int64) int64 {
 	return v.tick(max(0, v.firstWithin(uint64(units))-1))
 }
 
-// logResetAfter returns how long after now no unit of v counts, nor of the charge of p.
-func (r *rule) logResetAfter(v *ringView, p *logPosition, now int64) time.Duration {
+// resetAfter returns how long after now no unit of v counts, nor of the charge of p.
+func (r *slidingLog) resetAfter(v *ringView, p *logPosition, now int64) time.Duration {
 	if p.units > 0 {
 		return r.ticks.Until(p.tick, now)
 	}
@@ -364,8 +310,8 @@ func (r *rule) logResetAfter(v *ringView, p *logPosition, now int64) time.Durati
 	return 0
 }
 
-// ringExpired reports whether no unit of v counts at now, and since which instant.
-func (r *rule) ringExpired(v *ringView, now int64) (since int64, ok bool) {
+func (r *slidingLog) expired(s state, now int64) (since int64, ok bool) {
+	v := s.ring.view()
 	last := v.firstWithin(0) - 1
 	if last < 0 {
 		return math.MinInt64, true
@@ -377,35 +323,87 @@ func (r *rule) ringExpired(v *ringView, now int64) (since int64, ok bool) {
 	return max(newest, charged+r.ticks.Life) * r.ticks.Length, true // at most now, so it fits
 }
 
-// ring reads the state of a ringForm.
-func (s *snapshotReader) ring(r *rule) *ring {
-	count := s.uint()
+func (r *slidingLog) reserve(s state, _ *lineage) int64 {
+	v := s.ring.view()
+	return v.tick(v.count - 1)
+}
+
+func (r *slidingLog) note(*lineage, state, state, int64, bool) {}
+
+// giveBack gives units back in the ring itself.
+func (r *slidingLog) giveBack(s state, _ *lineage, number, units int64) (after state, seen int64, emptied bool) {
+	v := s.ring.view()
+	emptied = v.giveBack(number, units)
+	return s, r.horizon().beginningOf(v.tick(v.count - 1)), emptied
+}
+
+func (r *slidingLog) history(s state, now int64) (past []charge) {
+	v, h := s.ring.view(), r.horizon()
+	for current, i := v.current(r.ticks.Life), 0; i < current.count; i++ {
+		units := int64(min(current.units(i), math.MaxInt64))
+		if units > 0 || i == current.count-1 {
+			past = append(past, charge{h.latestInstant(current.tick(i), now), units})
+		}
+	}
+	return past
+}
+
+// replay returns a ring of those charges that count at the end of the past; none for none.
+func (r *slidingLog) replay(past []charge) state {
+	if len(past) == 0 {
+		return state{}
+	}
+	newest := r.ticks.Of(past[len(past)-1].at)
+	var records []record
+	var total uint64
+	for _, c := range past {
+		tick := r.ticks.Of(c.at)
+		if !r.ticks.Counts(tick, newest) {
+			continue
+		}
+		if last := len(records) - 1; last < 0 || records[last].tick != tick {
+			records = append(records, record{tick: tick})
+		}
+		total += uint64(c.units)
+		records[len(records)-1].cumulative = total
+	}
+	return state{ring: newRingOf(records)}
+}
+
+func (r *slidingLog) appendState(b []byte, s state) []byte {
+	v := s.ring.view()
+	current := v.current(r.ticks.Life)
+	return appendRecords(b, &current)
+}
+
+func (r *slidingLog) readState(from *snapshotReader) state {
+	count := from.uint()
 	if count > math.MaxUint32 {
-		s.fail("a log of %d entries", count)
+		from.fail("a log of %d entries", count)
 	}
-	if count == 0 || s.err != nil {
-		return nil
+	if count == 0 || from.err != nil {
+		return state{}
 	}
-	tick, last := s.int(), r.ticks.Of(math.MaxInt64)
+	tick, last := from.int(), r.ticks.Of(math.MaxInt64)
 	if tick < r.ticks.Of(math.MinInt64) || tick > last {
-		s.fail("an entry at tick %d, which is outside of time", tick)
+		from.fail("an entry at tick %d, which is outside of time", tick)
 	}
 	var records []record
 	var total uint64
-	for s.err == nil {
-		units := s.uint()
+	for from.err == nil {
+		units := from.uint()
 		if total += units; total < units {
-			s.fail("a log of more than 64 bits of units")
+			from.fail("a log of more than 64 bits of units")
 		}
 		records = append(records, record{tick, total})
 		if uint64(len(records)) == count {
 			break
 		}
-		later := s.uint()
+		later := from.uint()
 		if later == 0 || later > uint64(last)-uint64(tick) {
-			s.fail("an entry %d ticks after that at %d", later, tick)
+			from.fail("an entry %d ticks after that at %d", later, tick)
 		}
 		tick += int64(later)
 	}
-	return newRingOf(records)
+	return state{ring: newRingOf(records)}
 }

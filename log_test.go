@@ -167,7 +167,7 @@ func TestLog_DoesNotShrinkADeadEntryBackToLife(t *testing.T) {
 	e := l.table().load(k)
 	word, _ := e.loadUnlocked()
 	require.True(t, e.tryKill(word))
-	e.asLog().shrink(l.rule())
+	l.own().shrink(e)
 	_, alive := e.loadUnlocked()
 	require.False(t, alive)
 }
@@ -201,15 +201,17 @@ func TestLog_WhileItGrows(t *testing.T) {
 // A call that makes room copies the ring that it has read. If units were charged since, it
 // changes nothing.
 func TestLog_GrowsOnlyFromTheStateItHasRead(t *testing.T) {
-	l := newTest(t, Per(100, time.Hour).Log(), WithClock(NewManualClock(0)))
+	clock := NewManualClock(0)
+	l := newTest(t, Per(100, time.Hour).Log(), WithClock(clock))
 	require.True(t, l.Allow("k"))
 	e := l.table().loadLocked(l.key("k"))
 	word, _ := e.loadUnlocked()
-	v := e.asLog().ring.Load().view()
+	clock.Advance(1)
 	require.True(t, l.Allow("k"))
 	charged, _ := e.loadUnlocked()
-	e.asLog().tryGrow(word, l.rule(), &v)
-	require.Same(t, v.ring, e.asLog().ring.Load())
+	full := e.asLog().ring.Load()
+	require.False(t, l.own().ensureRoom(e, word, query{at: 2, n: 1, charge: true}, true))
+	require.Same(t, full, e.asLog().ring.Load())
 	require.Equal(t, charged, e.Word.Load())
 	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)
 }

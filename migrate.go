@@ -65,14 +65,6 @@ func (l *Limiter) rulesetAfter(old, g *generation, k key, e *entry) *ruleset {
 	return g.ruleset
 }
 
-// of returns the ruleset of e, an entry in a table of rs.
-func (rs *ruleset) of(e *entry) *ruleset {
-	if e.isMulti() {
-		return e.asMulti().ruleset
-	}
-	return rs
-}
-
 // convert replaces e, the entry of k in g, by an entry of that kind under rs; by none if rs
 // is unlimited. It reports false if e was dead; then e is no longer in g.
 func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind) bool {
@@ -107,7 +99,8 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 	for i := range rs.rules {
 		r, s := &rs.rules[i], &next.states[i]
 		source := r.source(rules, i)
-		roundedUp := r.inherit(s, &rules[source], from.stateOf(e, word, source), now)
+		inherited, roundedUp := r.inherit(&rules[source], from.stateOf(e, word, source), now)
+		s.store(inherited)
 		if isMulti && rules[source].equalButAmounts(r.Limit) {
 			s.lineage.Store(e.asMulti().states[source].lineage.Load().next(r.bucket, roundedUp))
 		}
@@ -130,21 +123,17 @@ func (r *rule) source(rules []rule, place int) (best int) {
 	return best
 }
 
-// inherit makes s, which is empty, the state under r that follows from v, a state under from. A bucket
-// that takes the place of another with its Window may lack more by roundedUp.
-func (r *rule) inherit(s *limitState, from *rule, v stateView, now int64) (roundedUp window.Amount) {
-	if r.form == debtForm && from.form == debtForm { // not in whole units, as a history is
-		d := r.bucket.Inherit(from.bucket, v.debt, now)
-		s.storeDebt(d)
-		return r.bucket.Lack(d, now).Minus(from.bucket.Lack(v.debt, now))
+// inherit returns the state under r that follows from s, a state under from. A bucket that takes the
+// place of another with its Window may lack more by roundedUp.
+func (r *rule) inherit(from *rule, s state, now int64) (after state, roundedUp window.Amount) {
+	of, isBucket := from.algorithm.(*tokenBucket)
+	if to, ok := r.algorithm.(*tokenBucket); ok && isBucket {
+		return to.inherit(of, s, now)
 	}
-	if from.form == debtForm {
-		if since, full := from.bucket.Expired(v.debt, now); full {
-			r.raiseFloor(since) // as after an eviction: s cannot tell when the bucket was full
-		}
+	if since, full := from.algorithm.expired(s, now); isBucket && full {
+		r.raiseFloor(since) // as after an eviction: what follows cannot tell when the bucket was full
 	}
-	r.replay(s, from.history(v, now))
-	return window.Amount{}
+	return r.algorithm.replay(from.algorithm.history(s, now)), window.Amount{}
 }
 
 // equalButAmounts reports whether l and o differ in nothing, or in Count and Burst alone.
@@ -158,10 +147,11 @@ func (r *rule) informsBetter(a, b *rule) bool {
 	if equal := a.equalButAmounts(r.Limit); equal || b.equalButAmounts(r.Limit) {
 		return equal && (!b.equalButAmounts(r.Limit) || r.sourceBefore(a, b))
 	}
-	ofA, ofB, needed := a.horizon(), b.horizon(), r.horizon().looksBack
-	if r.form == debtForm && (a.form == debtForm) != (b.form == debtForm) {
+	ofA, ofB, own := a.algorithm.horizon(), b.algorithm.horizon(), r.algorithm.horizon()
+	needed := own.looksBack
+	if !own.dated && ofA.dated != ofB.dated {
 		// A bucket knows what it lacks, and that is better than part of the past.
-		return a.form == debtForm && ofB.remembers < needed || a.form != debtForm && ofA.remembers >= needed
+		return !ofA.dated && ofB.remembers < needed || ofA.dated && ofA.remembers >= needed
 	}
 	if ofA.remembers >= needed && ofB.remembers >= needed {
 		return ofA.resolution < ofB.resolution
@@ -172,7 +162,7 @@ func (r *rule) informsBetter(a, b *rule) bool {
 // sourceBefore reports whether a is preferred to b as the source of r. All are equal but for
 // Count and Burst.
 func (r *rule) sourceBefore(a, b *rule) bool {
-	if r.form == debtForm {
+	if !r.algorithm.horizon().dated {
 		return a.Count == r.Count && b.Count != r.Count // at the same rate, as many units came back
 	}
 	return a.Count > b.Count // where denied attempts are charged, b knows of fewer

@@ -561,9 +561,9 @@ func TestRace_EveryLimitHoldsTheSumOfWhatWasAdmitted(t *testing.T) {
 			e := l.find(l.current.Load(), k)
 			for i := range l.own().rules {
 				h := l.own().stateOf(e, e.Word.Load(), i)
-				held := h.Curr
-				if h.ringView.ring != nil && h.ringView.count > 0 {
-					held = int64(h.unitsSince(0))
+				held := h.window().Curr
+				if v := h.ring.view(); v.count > 0 {
+					held = int64(v.unitsSince(0))
 				}
 				require.Equal(t, admitted[key].Load(), held, "seed %d, key %d, limit %v", seed, key, l.own().rules[i].Limit)
 			}

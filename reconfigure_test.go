@@ -159,7 +159,7 @@ func TestReconfigure_BetweenOneLimitAndSeveral(t *testing.T) {
 	require.NoError(t, l.Reconfigure(PerMinute(10).Counter()))
 	require.EqualValues(t, 5, l.Peek("k", 0).Remaining)
 	require.EqualValues(t, 10, l.Peek("new", 0).Remaining)
-	require.Equal(t, kindCounter, l.own().kind)
+	require.Equal(t, kindWord, l.own().kind)
 	require.True(t, l.Allow("new"))
 	require.Equal(t, 2, l.Len())
 	clock.Advance(time.Hour)

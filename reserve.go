@@ -183,7 +183,7 @@ func (r *reservation) spend(units int64) {
 			g.keys.compareAndDelete(k, e)
 			continue
 		}
-		e.asMulti().grow(q)
+		g.ruleset.grow(e, word, q, true)
 		e.asMulti().apply(q, true, true, nil)
 		e.unlock(word)
 		return

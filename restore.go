@@ -113,7 +113,7 @@ func (l *Limiter) readKey(s *snapshotReader, g *generation) {
 	}
 	e := newMultiEntry(rs, "")
 	for i := range e.states {
-		s.limitState(&rs.rules[i], &e.states[i])
+		e.states[i].store(rs.rules[i].algorithm.readState(s))
 	}
 	switch {
 	case s.err != nil:

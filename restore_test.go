@@ -80,8 +80,8 @@ func filledLimiter(t testing.TB) *Limiter {
 	return l
 }
 
-// state returns the answers for several keys and costs.
-func state(l *Limiter) (answers []Decision) {
+// answersOf returns the answers for several keys and costs.
+func answersOf(l *Limiter) (answers []Decision) {
 	for _, key := range []string{"", "a", "set", "absent", "0", "1", "2", "3", "new"} {
 		answers = append(answers, l.Peek(key, 0), l.Peek(key, 1), l.Peek(key, 5))
 	}
@@ -96,7 +96,7 @@ func TestRestore_RefusesEveryFlipAndCut(t *testing.T) {
 	l.clock = NewManualClock(0)
 	l.Take("a", 5)
 	require.NoError(t, l.SetLimits("set", PerSecond(9)))
-	before, generation := state(l), l.current.Load()
+	before, generation := answersOf(l), l.current.Load()
 	for i := range saved {
 		for bit := range 8 {
 			bad := slices.Clone(saved)
@@ -106,10 +106,10 @@ func TestRestore_RefusesEveryFlipAndCut(t *testing.T) {
 		require.ErrorIs(t, l.Restore(bytes.NewReader(saved[:i])), ErrBadSnapshot, "the first %d bytes", i)
 	}
 	require.ErrorIs(t, l.Restore(bytes.NewReader(append(slices.Clone(saved), 0))), ErrBadSnapshot)
-	require.Equal(t, before, state(l))
+	require.Equal(t, before, answersOf(l))
 	require.Same(t, generation, l.current.Load())
 	require.NoError(t, l.Restore(bytes.NewReader(saved)))
-	require.NotEqual(t, before, state(l))
+	require.NotEqual(t, before, answersOf(l))
 }
 
 // corrupt makes a few random changes to b.
@@ -174,7 +174,7 @@ func TestRestore_SurvivesRandomCorruptions(t *testing.T) {
 		require.NoError(t, again.Restore(bytes.NewReader(snapshot(t, l))))
 		again.current.Load().shift = l.current.Load().shift // as if no time had passed
 		for range 2 {
-			require.Equal(t, state(l), state(again))
+			require.Equal(t, answersOf(l), answersOf(again))
 			for _, l := range []*Limiter{l, again} {
 				l.Take("a", 1)
 				l.TakeAll([]string{"0", "1", "new"}, 2)
@@ -184,7 +184,7 @@ func TestRestore_SurvivesRandomCorruptions(t *testing.T) {
 			}
 			clock.Advance(time.Duration(rng.Int64N(int64(time.Hour))))
 		}
-		require.Equal(t, state(l), state(again))
+		require.Equal(t, answersOf(l), answersOf(again))
 	}
 	t.Logf("%d refused, %d accepted", refused, accepted)
 	require.Greater(t, refused, corruptions/2)

@@ -1,8 +1,6 @@
 package sash
 
 import (
-	"fmt"
-	"math"
 	"time"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
@@ -13,193 +11,35 @@ import (
 type rule struct {
 	Limit
 	*timeline
-	form    form               // of the state that a key has under it
-	counter window.Counter     // the arithmetic of a windowForm
-	ticks   window.Ticks       // that of a ringForm
-	bucket  window.TokenBucket // that of a debtForm
-	layout  layout             // of the word of a kindCounter
-	debts   debtLayout         // of the word of a kindBucket
-	inWord  bool               // whether the state of a key fits into one word
+	algorithm algorithm          // this rule, by the name of its algorithm
+	counter   window.Counter     // the arithmetic of a slidingCounter
+	ticks     window.Ticks       // the arithmetic of a slidingLog
+	bucket    window.TokenBucket // the arithmetic of a tokenBucket
+	layout    layout             // of the word of a slidingCounter
+	debts     debtLayout         // of the word of a tokenBucket
+	inWord    bool               // whether the state of a key fits into one word
 
 	// index is the window in which an instant was located last: a hint that spares a
-	// division. It is written once a window, so it has a cache line of its own.
+	// division. It is written once a window, so no other field is within 64 bytes of it: the length
+	// of a cache line.
 	//
 	// Invariant: if inWord is set, layout has an epoch for it.
-	_     [64]byte
+	_     [56]byte
 	index atomic.Int64
-	_     [64]byte
+	_     [56]byte
 }
 
-// A form is a way to keep what a key was charged under one rule. Every switch over forms is a
-// method of rule, limitState, stateView or snapshotReader.
-type form uint8
+// satisfiable reports whether l could ever admit n units.
+func (l *Limit) satisfiable(n int64) bool { return 0 <= n && n <= l.most() }
 
-const (
-	windowForm form = iota // a window.State: SlidingCounter
-	ringForm               // a ring: SlidingLog and SlidingBuckets
-	debtForm               // a window.Debt: TokenBucket
-	noForm                 // nothing: Unlimited
-	forms
-)
-
-// An unknownForm is what a switch panics with that has no case for a form.
-type unknownForm form
-
-func (f unknownForm) Error() string { return fmt.Sprintf("sash: no state of form %d", form(f)) }
-
-// A kind says which type an entry is the end of. Every switch over kinds is a method of ruleset, or
-// is multiEntry.compact, which makes one kind of another.
-type kind uint8
-
-const (
-	kindCounter kind = iota // entry itself: a window.State in one word
-	kindLog                 // logEntry
-	kindBucket              // entry itself: a window.Debt in one word
-	kindMulti               // multiEntry
-	kinds
-)
-
-// An unknownKind is what a switch panics with that has no case for a kind.
-type unknownKind kind
-
-func (k unknownKind) Error() string { return fmt.Sprintf("sash: no entry of kind %d", kind(k)) }
-
-// compile makes r the rule of l. With horizon, it is all that knows what an Algorithm is
-// made of.
-func (r *rule) compile(l Limit, t *timeline) {
-	r.Limit, r.timeline = l, t
-	if l == Unlimited() {
-		r.form = noForm
-		return
-	}
-	switch size := int64(l.Window); l.Algorithm {
-	case SlidingCounter:
-		r.form, r.counter = windowForm, window.Counter{Count: l.Count, Window: size}
-		r.layout, r.inWord = layoutOf(r.counter, t.origin)
-		earliest, _ := r.counter.Locate(math.MinInt64)
-		index, _ := r.counter.Locate(t.origin)
-		r.index.Store(max(index, earliest+1)) // any that has an epoch, and a beginning
-	case SlidingLog:
-		r.form, r.ticks = ringForm, window.Instants(size)
-	case SlidingBuckets:
-		r.form, r.ticks = ringForm, window.Buckets(size, int64(l.Precision))
-	case TokenBucket:
-		r.form, r.bucket = debtForm, window.TokenBucket{Count: l.Count, Window: size, Burst: l.most()}
-		r.debts, r.inWord = debtLayoutOf(r.bucket, t.origin)
-	default:
-		panic(unknownAlgorithm(l.Algorithm))
-	}
-}
-
-// kind returns the smallest kind of entry that holds the state of a key under r alone.
-func (r *rule) kind() kind {
-	switch r.form {
-	case windowForm:
-		if r.inWord {
-			return kindCounter
-		}
-		return kindMulti
-	case ringForm:
-		return kindLog
-	case debtForm:
-		if r.inWord {
-			return kindBucket
-		}
-		return kindMulti
-	case noForm:
-		return kindMulti
-	}
-	panic(unknownForm(r.form))
-}
-
-// An unknownAlgorithm is what a switch panics with that has no case for an Algorithm.
-type unknownAlgorithm Algorithm
-
-func (a unknownAlgorithm) Error() string { return fmt.Sprintf("sash: no rule for %v", Algorithm(a)) }
-
-// satisfiable reports whether r could ever admit n units.
-func (r *rule) satisfiable(n int64) bool { return 0 <= n && n <= r.most() }
-
-// A horizon is how far into the past a rule knows of charges, in nanoseconds.
-type horizon struct {
-	resolution int64 // the length of the period to which a charge is dated
-	remembers  int64 // the age up to which every charge is known
-	looksBack  int64 // the age up to which a charge may count
-	life       int64 // the least time between a unit and the unit Count units later; not of a debtForm
-}
-
-// horizon returns how far into the past r knows of charges.
-func (r *rule) horizon() horizon {
-	switch size := int64(r.Window); r.Algorithm {
-	case SlidingCounter:
-		return horizon{resolution: size, remembers: size, looksBack: window.Plus(size, size), life: size}
-	case SlidingLog:
-		return horizon{resolution: 1, remembers: size, looksBack: size, life: size}
-	case SlidingBuckets:
-		life := int64(window.Wait(0, uint64(r.ticks.Life)*uint64(r.ticks.Length)))
-		return horizon{resolution: r.ticks.Length, remembers: (r.ticks.Life - 1) * r.ticks.Length, looksBack: life, life: life}
-	case TokenBucket: // it knows how much was charged, but not when
-		return horizon{resolution: 1, looksBack: int64(r.bucket.ResetAfter(r.bucket.Cost(r.bucket.Burst)))}
-	default:
-		panic(unknownAlgorithm(r.Algorithm))
-	}
-}
-
-// A charge is units charged at an instant.
-type charge struct{ at, units int64 }
-
-// latestInstant returns the latest instant, at most now, that r takes for the window or
-// tick of that number. If now is before it, that is its beginning.
-func (r *rule) latestInstant(number, now int64) int64 {
-	size := r.horizon().resolution
-	switch current, _ := window.Divide(now, size); {
-	case current == number:
-		return now
-	case current < number:
-		return r.beginningOf(number)
-	}
-	return number*size + (size - 1) // before now, so it fits, though the beginning may not
-}
-
-// beginningOf returns the first instant of the window or tick of that number.
-func (r *rule) beginningOf(number int64) int64 {
-	begin := number * r.horizon().resolution
-	if number < 0 && begin > 0 { // it lies before the first instant of an int64
-		return math.MinInt64
-	}
-	return begin
-}
-
-// A query asks an entry whether n units may be charged at an instant. If charge is not
-// set, the answer is that of a charge which is not made.
-type query struct {
-	at, n        int64
-	charge       bool
-	chargeDenied bool // whether a denied attempt is charged too
-	waits        bool // whether it is an attempt of a call that waits, which may make several
-	// next, if not nil, is made the decision on one unit more than the decision on this
-	// query leaves. An entry with several limits leaves it as it is.
-	next *Decision
-}
-
-// stores reports whether q is charged, given whether it is admitted.
-func (q query) stores(admitted bool) bool { return q.charge && (admitted || q.chargeDenied) }
-
-// dropNext takes next from q, for an entry that does not decide it.
-func (q *query) dropNext() {
-	if q.next != nil {
-		*q.next, q.next = Decision{}, nil
-	}
-}
-
-// cost returns the units that q is charged by r, given whether all limits admit it. A
+// cost returns the units that q is charged under l, given whether all limits admit it. A
 // denied attempt fills up the units charged in its window or tick to Count.
-func (r *rule) cost(q query, admitted bool, charged int64) int64 {
+func (l *Limit) cost(q query, admitted bool, charged int64) int64 {
 	switch {
 	case admitted:
 		return q.n
 	case q.chargeDenied:
-		return min(max(q.n, 0), max(r.Count-charged, 0))
+		return min(max(q.n, 0), max(l.Count-charged, 0))
 	}
 	return 0
 }
@@ -213,9 +53,10 @@ type ruleset struct {
 	// kind is the kind of the entries under it. In a table of the limiter's own limits,
 	// those that need more are of kindMulti.
 	kind    kind
-	rings   bool   // whether a state under any of the rules is a ring
-	buckets bool   // whether any of the rules is a token bucket
-	fresh   *entry // is never charged: it answers for keys without an entry
+	word    wordAlgorithm // of the only rule, if kind is kindWord
+	rings   bool          // whether a state under any of the rules is a ring
+	buckets bool          // whether any of the rules is a token bucket
+	fresh   *entry        // is never charged: it answers for keys without an entry
 
 	// neverCharges is whether no call is ever charged under the ruleset, because it is
 	// unlimited or admits nothing. So a key under it gets no entry. It may have one that was
@@ -226,7 +67,7 @@ type ruleset struct {
 }
 
 // unlimited reports whether rs admits everything.
-func (rs *ruleset) unlimited() bool { return rs.rules[0].form == noForm }
+func (rs *ruleset) unlimited() bool { return rs.rules[0].Limit == Unlimited() }
 
 // admitsNothing reports whether a rule has a Count of 0, so that no call is charged. Denied
 // attempts that are charged too are charged to the other rules, if there are any.
@@ -264,15 +105,15 @@ func (rs *ruleset) neverAdmits(n int64) *rule {
 // looksBack returns the age up to which a charge may count.
 func (rs *ruleset) looksBack() (age int64) {
 	for i := range rs.rules {
-		age = max(age, rs.rules[i].horizon().looksBack)
+		age = max(age, rs.rules[i].algorithm.horizon().looksBack)
 	}
 	return age
 }
 
-// hasCounter reports whether rs has a SlidingCounter.
-func (rs *ruleset) hasCounter() bool {
+// weighted reports whether units come back bit by bit under any of the rules.
+func (rs *ruleset) weighted() bool {
 	for i := range rs.rules {
-		if rs.rules[i].form == windowForm {
+		if rs.rules[i].algorithm.horizon().weighted {
 			return true
 		}
 	}
@@ -288,13 +129,13 @@ type remainder struct {
 	reset     time.Duration
 }
 
-// join joins to left what the charge of the key of that order leaves under r. In a tie, the
-// key that was named first decides, and the limit that was given first.
-func (left *remainder) join(r *rule, remaining int64, reset time.Duration) {
-	if left.rule == nil || remaining < left.remaining || remaining == left.remaining && left.key < left.order {
-		left.rule, left.order, left.remaining = r, left.key, remaining
+// join joins to left what the charge of a key leaves under r. In a tie, the key that was named
+// first decides, and the limit that was given first.
+func (left *remainder) join(r *rule, o outcome) {
+	if left.rule == nil || o.remaining < left.remaining || o.remaining == left.remaining && left.key < left.order {
+		left.rule, left.order, left.remaining = r, left.key, o.remaining
 	}
-	left.reset = max(left.reset, reset)
+	left.reset = max(left.reset, o.resetAfter)
 }
 
 // decision makes d the decision on the charge that leaves left.

@@ -30,10 +30,10 @@ import (
 // other actors of a scene make. The rounds of takeAllLocked do not, nor do those of loops that
 // have a bound of their own.
 var maxRounds = map[string]int{
-	"decideLog": 4, "multi.decide": 4, "tryTakeAll": 4,
+	"decideVersion": 4, "tryTakeAll": 4,
 	"takeAllLocked under a cap": math.MaxInt, // while other calls take all the room
 	"takeAllLocked":             3,
-	"lock":                      6, "lockOwn": 3, "decideCounter": 4, "decideBucket": 4,
+	"lock":                      6, "lockOwn": 3, "decideWord": 4,
 	"decide": 4, "insertEntry": 2, "lookup": 3, "find": 3, "raiseFloor": 3, "makeRoom": 5,
 	"Reset": 3, "giveBack": 3, "spend": 4, "appendEntry": 1, "appendKey": 1,
 	"forWriting":  2,
@@ -278,7 +278,7 @@ func (p *play) check(s *stage, steps []schedule.Step) error {
 	var units int64
 	for actor, calls := range p.actors {
 		for i, c := range calls {
-			if admitted(s.made[actor][i].answer) {
+			if isAdmitted(s.made[actor][i].answer) {
 				units += c.units
 			}
 		}
@@ -296,7 +296,7 @@ func (p *play) check(s *stage, steps []schedule.Step) error {
 	return fmt.Errorf("no serial order of %v has these answers: %+v", p.actors, got)
 }
 
-func admitted(answer any) bool {
+func isAdmitted(answer any) bool {
 	switch a := answer.(type) {
 	case Decision:
 		return a.Allowed

@@ -202,8 +202,7 @@ func (rs *ruleset) appendStates(b []byte, e *entry, word uint64) []byte {
 		b = appendLimits(b, own.rules)
 	}
 	for i := range own.rules {
-		v := rs.stateOf(e, word, i)
-		b = own.rules[i].appendState(b, &v)
+		b = own.rules[i].algorithm.appendState(b, rs.stateOf(e, word, i))
 	}
 	return b
 }

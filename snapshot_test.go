@@ -311,15 +311,15 @@ func (l *Limiter) held(name string) (units []int64) {
 	}
 	for i := range g.ruleset.rules {
 		h := g.ruleset.stateOf(e, e.Word.Load(), i)
-		switch r := &g.ruleset.rules[i]; r.form {
-		case windowForm:
-			units = append(units, h.Prev+h.Curr)
-		case ringForm:
-			units = append(units, int64(h.ringView.unitsSince(0)))
-		case debtForm:
+		switch r := g.ruleset.rules[i].algorithm.(type) {
+		case *slidingCounter:
+			units = append(units, h.window().Prev+h.window().Curr)
+		case *slidingLog:
+			units = append(units, int64(h.ring.view().unitsSince(0)))
+		case *tokenBucket:
 			// At instant 0, before all charges, nothing of them has flowed back. But the first
 			// was not at 0, so round down.
-			lack := r.bucket.Lack(h.debt, 0).Minus(r.bucket.Cost(1)).Plus(window.Amount{Lo: 1})
+			lack := r.bucket.Lack(h.debt(), 0).Minus(r.bucket.Cost(1)).Plus(window.Amount{Lo: 1})
 			units = append(units, r.bucket.Units(lack))
 		}
 	}
@@ -428,7 +428,7 @@ func TestRace_SnapshotsOfWindowsThatMove(t *testing.T) {
 			require.True(t, alive)
 			s := &snapshotReader{rest: record}
 			require.Zero(t, s.uint(), "limits of its own")
-			w := s.window(&g.ruleset.rules[0])
+			w := g.ruleset.rules[0].algorithm.readState(s).window()
 			if w.Curr != units(w.Index) || w.Index > 0 && w.Prev != units(w.Index-1) {
 				t.Errorf("torn: %+v", w)
 			}

@@ -25,20 +25,18 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	if !g.observed && n > 0 {
 		h := g.keys.shard(k).Guess(k.hash, key)
 		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
-			var allowed, ok bool
+			var res result
 			if e := entryOf(h); g.counter != nil {
-				allowed, ok = g.counter.tryFast(e, at, n)
+				_, _, _, res = g.counter.charge(e, e.Word.Load(), at, n)
 			} else if g.log != nil {
-				allowed, ok = g.log.tryFastLog(e, at, n, nil, nil)
+				res = g.log.tryFast(e, at, n, nil, nil)
 			} else if g.bucket != nil {
-				var lack uint64
-				lack, ok = g.bucket.takeFastBucket(e, at, n)
-				allowed = lack <= g.bucket.debts.full
+				_, _, _, res = g.bucket.charge(e, e.Word.Load(), at, n)
 			} else {
-				allowed, ok = g.ruleset.tryFast(e, at, n, nil, nil)
+				res = g.ruleset.tryFast(e, at, n, nil, nil)
 			}
-			if ok {
-				return allowed
+			if res != retry {
+				return res == admitted
 			}
 		}
 	}
@@ -51,16 +49,16 @@ func (l *Limiter) allowSlow(g *generation, k key, at, n int64) bool {
 	q := query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}
 	if l.observer != nil && n != 0 {
 		var d Decision
-		l.decide(g, k, e, &q, &d)
+		l.decide(g, k, e, &q, &d, nil)
 		l.observe(k, n, d)
 		return d.Allowed
 	}
 	if e != nil && n > 0 {
-		if allowed, ok := g.ruleset.tryFast(e, at, n, nil, nil); ok {
-			return allowed
+		if res := g.ruleset.tryFast(e, at, n, nil, nil); res != retry {
+			return res == admitted
 		}
 	}
-	return l.decide(g, k, e, &q, nil)
+	return l.decide(g, k, e, &q, nil, nil)
 }
 
 // AllowBytes is [Limiter.Allow] for a key in a byte slice. The slice is not kept: it may
@@ -75,40 +73,41 @@ func (l *Limiter) AllowBytes(key []byte) bool { return l.AllowN(bridge.AsString(
 // compare-and-swap. A key that is new, or was evicted, also costs an insert and another
 // reading. That stores a copy of the key, and 35 to 50 bytes under one [SlidingCounter] or
 // [TokenBucket]; more under a very large limit, other algorithms or several limits.
-func (l *Limiter) Take(key string, n int64) Decision {
+func (l *Limiter) Take(key string, n int64) (d Decision) {
 	// The fast path is that of AllowN. It is shortest for a counter with nothing in the
 	// previous window.
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
 	h := g.keys.shard(k).Guess(k.hash, key)
 	if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) && n > 0 && !g.observed { // HasName, inlined
-		e, ok := entryOf(h), false
-		if r := g.counter; r != nil {
-			left, elapsed, ok := r.takeFast(e, at, n)
-			switch {
-			case ok && left >= 0: // here, as a call would copy the decision
-				return Decision{Allowed: true, Limit: r.Limit, Remaining: left, ResetAfter: r.counter.ResetAfterCharge(elapsed)}
-			case ok:
-				return r.deniedFast(left, elapsed, n)
+		e := entryOf(h)
+		var res result
+		if c := g.counter; c != nil {
+			var prev, curr, elapsed int64
+			prev, curr, elapsed, res = c.charge(e, e.Word.Load(), at, n)
+			if res == admitted && prev == 0 { // as of most calls: no division
+				d.set(&c.Limit, true, outcome{remaining: c.Count - curr, resetAfter: c.counter.ResetAfterCharge(elapsed)})
+				return d
 			}
-		} else if r := g.bucket; r != nil {
-			lack, ok := r.takeFastBucket(e, at, n)
-			switch {
-			case ok && lack <= r.debts.full:
-				return Decision{Allowed: true, Limit: r.Limit, Remaining: r.debts.remaining(lack), ResetAfter: r.debts.time(lack)}
-			case ok:
-				return r.fastBucketDecision(lack, n)
+			if res != retry {
+				d.set(&c.Limit, res == admitted, c.outcome(prev, curr, elapsed, n, res))
 			}
-		}
-		var d Decision // here, as the calls above need none
-		if g.counter != nil {
-			ok = g.counter.decideFast(e, at, n, true, &d, nil)
+		} else if b := g.bucket; b != nil {
+			var lack int64
+			_, lack, _, res = b.charge(e, e.Word.Load(), at, n)
+			if res == admitted {
+				d.set(&b.Limit, true, outcome{remaining: b.debts.remaining(uint64(lack)), resetAfter: b.debts.time(uint64(lack))})
+				return d
+			}
+			if res != retry {
+				d.set(&b.Limit, false, b.outcome(0, lack, 0, n, res))
+			}
 		} else if g.log != nil {
-			_, ok = g.log.tryFastLog(e, at, n, &d, nil)
+			res = g.log.tryFast(e, at, n, &d, nil)
 		} else {
-			_, ok = g.ruleset.tryFast(e, at, n, &d, nil)
+			res = g.ruleset.tryFast(e, at, n, &d, nil)
 		}
-		if ok {
+		if res != retry {
 			return d
 		}
 	}
@@ -119,11 +118,11 @@ func (l *Limiter) Take(key string, n int64) Decision {
 func (l *Limiter) takeSlow(g *generation, k key, at, n int64) (d Decision) {
 	e := g.keys.load(k)
 	if e != nil && n > 0 && !g.observed {
-		if _, ok := g.ruleset.tryFast(e, at, n, &d, nil); ok {
+		if g.ruleset.tryFast(e, at, n, &d, nil) != retry {
 			return d
 		}
 	}
-	l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d)
+	l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d, nil)
 	if l.observer != nil && n != 0 {
 		l.observe(k, n, d)
 	}
@@ -146,7 +145,7 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 	if e != nil && n > 0 && g.ruleset.peekFast(e, at, n, &d) {
 		return d
 	}
-	l.decide(g, k, e, &query{at: at, n: n, chargeDenied: l.chargeDenied}, &d)
+	l.decide(g, k, e, &query{at: at, n: n, chargeDenied: l.chargeDenied}, &d, nil)
 	return d
 }
 
@@ -163,15 +162,12 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
-	e, decided := g.keys.load(k), false
-	if e != nil && n > 0 {
-		_, decided = g.ruleset.tryFast(e, at, n, &d, &next)
-	}
-	if !decided {
-		l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied, next: &next}, &d)
+	e := g.keys.load(k)
+	if e == nil || n <= 0 || g.ruleset.tryFast(e, at, n, &d, &next) == retry {
+		l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d, &next)
 	}
 	switch {
-	case next.Limit.Window > 0: // else an entry with several limits has left it empty
+	case next.Limit.Window > 0: // else several limits decide
 	case !d.Allowed && n > 0 && n-1 == d.Remaining:
 		next = d
 	default:
@@ -194,12 +190,12 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 func (l *Limiter) decideNow(name string, q *query, d *Decision) bool {
 	g, k := l.current.Load(), l.key(name)
 	q.at = g.instant(l.clock.Now())
-	return l.decide(g, k, g.keys.load(k), q, d)
+	return l.decide(g, k, g.keys.load(k), q, d, nil)
 }
 
 // decide decides q for k, whose entry in g, as found, is e; nil for none. It leaves in
-// q.at the instant that q is decided for.
-func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) bool {
+// q.at the instant that q is decided for. d and next are as for ruleset.decide.
+func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Decision) bool {
 	for round := 1; ; round++ {
 		atomic.Round("decide", round)
 		if e == nil {
@@ -211,6 +207,7 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) 
 		if e == nil {
 			r := g.resolve(k.name)
 			if !r.ruleset.neverCharges && !l.evictForKey(g, k) {
+				next.clear() // the entry that the key may share has several limits
 				return l.decideUnplaced(g, k, q, d)
 			}
 			if r.ruleset.neverCharges || !q.stores(r.ruleset.satisfiable(q.n)) {
@@ -218,7 +215,7 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) 
 				// key had none at an instant at which its limits were these.
 				if l.confirmAbsent(r, k) {
 					l.countInvalid(r.ruleset, q)
-					return r.ruleset.decideFresh(*q, d)
+					return r.ruleset.decideFresh(*q, d, next)
 				}
 				continue
 			}
@@ -235,8 +232,8 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d *Decision) 
 			continue
 		}
 		if e != nil {
-			if allowed, alive := g.ruleset.decide(e, *q, d); alive {
-				return allowed
+			if res := g.ruleset.decide(e, *q, d, next); res != retry {
+				return res == admitted
 			}
 			// The entry was evicted, reset or replaced since the look-up. Take it out of
 			// the table, if that is not done yet, and look again.
@@ -253,7 +250,6 @@ func (l *Limiter) decideUnplaced(g *generation, k key, q *query, d *Decision) (a
 	if d == nil {
 		d = new(Decision)
 	}
-	q.dropNext() // the entry that the key may share has several limits
 	targets := []target{{key: k.hidden()}}
 	l.takeAllLocked(targets, g, q, d)
 	l.countInvalid(targets[0].ruleset, q)

@@ -29,7 +29,7 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	if !g.observed && fast.gather(l, g, keys, at, n) && fast.lock() {
 		// Each lock was taken from the word that was read. So all entries still are as they
 		// were when they admitted the units.
-		fast.apply(g, at, n, true, &d)
+		fast.apply(g, at, n, stores, &d)
 		return d
 	}
 	var buf [8]target
@@ -55,7 +55,7 @@ func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 	at := g.instant(l.clock.Now())
 	var fast fastTargets
 	if fast.gather(l, g, keys, at, n) {
-		fast.apply(g, at, n, false, &d)
+		fast.apply(g, at, n, 0, &d)
 		if fast.validate() {
 			return d
 		}
@@ -99,7 +99,7 @@ func (f *fastTargets) gather(l *Limiter, g *generation, keys []string, at, n int
 		if t.word = t.entry.Word.Load(); t.word&(dead|locked) != 0 {
 			return false
 		}
-		if admits, ok := g.ruleset.admitsFast(t.entry, t.word, at, n); !admits || !ok {
+		if g.ruleset.try(t.entry, t.word, at, n) != admitted {
 			return false
 		}
 		j := i
@@ -140,14 +140,14 @@ func (f *fastTargets) validate() bool {
 	return true
 }
 
-// apply makes d the decision on n units, which all targets admit. If store is set, it charges
+// apply makes d the decision on n units, which all targets admit. If m has stores, it charges
 // them and unlocks the targets, which must be locked.
-func (f *fastTargets) apply(g *generation, at, n int64, store bool, d *Decision) {
+func (f *fastTargets) apply(g *generation, at, n int64, m mode, d *Decision) {
 	var left remainder
 	for i := range f.all[:f.count] {
 		t := &f.all[i]
 		left.key = t.order
-		if next := g.ruleset.applyFast(t.entry, t.word, at, n, store, &left); store {
+		if next := g.ruleset.chargeTried(t.entry, t.word, at, n, m, &left); m&stores != 0 {
 			t.entry.Word.Store(next)
 		}
 	}
@@ -215,7 +215,7 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 		case l.insertMissing(targets):
 			q.at = g.instant(l.clock.Now()) // as in decide: charge now
 		case !l.ensureHolds(g, targets, q.at):
-		case ensureRoomForAll(targets, *q) && tryLockAll(targets) && l.confirmFresh(g, targets):
+		case ensureRoomForAll(targets, *q, allowed) && tryLockAll(targets) && l.confirmFresh(g, targets):
 			l.applyAll(targets, *q, allowed, true, d)
 			return g, true
 		}
@@ -266,7 +266,7 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 			continue
 		}
 		if store {
-			growAll(targets, asked)
+			growAll(targets, asked, allowed)
 		}
 		l.applyAll(targets, asked, allowed, store, d)
 		unlockAbsent(g, targets)

@@ -433,7 +433,7 @@ func TestPeekAll_SurvivesAStateThatMovesOn(t *testing.T) {
 		require.True(t, l.AllowN("a", 1<<39))
 	}
 	var d Decision
-	require.NotPanics(t, func() { fast.apply(g, at, 1, false, &d) })
+	require.NotPanics(t, func() { fast.apply(g, at, 1, tells, &d) })
 	require.False(t, fast.validate())
 }
 

@@ -152,11 +152,11 @@ func (l *Limiter) validateAll(targets []target) bool {
 
 // ensureRoomForAll reports whether all targets have room for the charge of q. If one has
 // not, it makes room, and the caller must look again.
-func ensureRoomForAll(targets []target, q query) bool {
+func ensureRoomForAll(targets []target, q query, admitted bool) bool {
 	ready := true
 	for i := range targets {
 		if t := &targets[i]; t.entry != nil {
-			ready = t.ruleset.ensureRoom(t.entry, t.word, q) && ready
+			ready = t.ruleset.ensureRoom(t.entry, t.word, q, admitted) && ready
 		}
 	}
 	return ready
@@ -265,7 +265,7 @@ func (l *Limiter) applyOne(t *target, others int, q query, admitted, store bool)
 		e, store = t.ruleset.fresh, false
 		t.word = e.Word.Load()
 	}
-	next := t.ruleset.apply(e, t.word, q, admitted, store, &d)
+	next := t.ruleset.apply(e, t.word, q, admitted, store, &d, nil)
 	if store {
 		if admitted && t.origins != nil {
 			e.asMulti().reserved(t.origins)

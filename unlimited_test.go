@@ -439,7 +439,7 @@ func TestUnlimited_AddsNothingToOtherLimits(t *testing.T) {
 		require.Equal(t, given, with, "the caller's slice is not changed")
 	}
 	l := newTest(t, PerMinute(5).Counter(), Unlimited())
-	require.Equal(t, kindCounter, l.current.Load().ruleset.kind, "one limit has the smallest entries")
+	require.Equal(t, kindWord, l.current.Load().ruleset.kind, "one limit has the smallest entries")
 }
 
 // A key that becomes unlimited is forgotten; one that is limited again begins anew.

@@ -377,7 +377,7 @@ func (l *Limiter) forecastAt(p *queue.Place[string], n int64) time.Duration {
 		// counter may admit them earlier if they come one by one, and units flow into a bucket
 		// while it waits for other limits, so there only now is certain.
 		firstAt := now
-		if !rs.hasCounter() && (r.form != debtForm || len(rs.rules) == 1) {
+		if !rs.weighted() && (r.algorithm.horizon().dated || len(rs.rules) == 1) {
 			next, at := l.look(p.Key, first)
 			if next.RetryAfter != Never {
 				firstAt = window.Plus(at, int64(next.RetryAfter))
@@ -398,7 +398,7 @@ func (l *Limiter) forecastAt(p *queue.Place[string], n int64) time.Duration {
 // firstOf returns how many of units r may admit without a further wait. The others are full
 // Counts of units, or what has to flow into a bucket, which readmitsAt is for.
 func (r *rule) firstOf(units int64) int64 {
-	if r.form == debtForm {
+	if !r.algorithm.horizon().dated {
 		return min(units, r.Burst)
 	}
 	return (units-1)%r.Count + 1
@@ -409,10 +409,11 @@ func (r *rule) firstOf(units int64) int64 {
 // Count apart, the later one is admitted at least horizon.life later, in whole windows or
 // ticks.
 func (r *rule) readmitsAt(at, units int64) int64 {
-	if r.form == debtForm {
+	h := r.algorithm.horizon()
+	if !h.dated {
 		return window.Plus(at, int64(r.bucket.TimeFor(units)))
 	}
-	h, windows := r.horizon(), units/r.Count
+	windows := units / r.Count
 	if windows >= int64(Never)/h.life {
 		return at // too far away to tell: a bound all the same
 	}
@@ -421,7 +422,7 @@ func (r *rule) readmitsAt(at, units int64) int64 {
 	if number > math.MaxInt64/h.resolution {
 		return math.MaxInt64
 	}
-	return max(at, r.beginningOf(number))
+	return max(at, h.beginningOf(number))
 }
 
 // rulesetOf returns the ruleset of the key of that name. If the key has no entry, that is

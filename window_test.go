@@ -181,7 +181,6 @@ func TestLayout_PacksAndUnpacks(t *testing.T) {
 						require.True(t, fits, "%v in %v", w, l)
 						require.Equal(t, word, layout.packCharged(w))
 						require.Equal(t, w, layout.unpack(word))
-						require.True(t, layout.isOf(word, index))
 						require.Less(t, word, uint64(locked), "the flags are 0")
 						seen[word] = true
 					}
@@ -273,9 +272,10 @@ func TestCounter_TakesNoLockedWord(t *testing.T) {
 	e.Word.Store(held)
 	layout := l.rule().layout
 	at := (int64(held>>(2*layout.bits)) + layout.first) * int64(limit.Window)
-	l.rule().locate(at)
-	_, ok := l.rule().tryFast(e, at, 1)
-	require.False(t, ok)
+	counter := l.current.Load().counter
+	counter.locate(at)
+	_, _, _, res := counter.charge(e, held, at, 1)
+	require.Equal(t, retry, res)
 	require.Equal(t, held, e.Word.Load())
 }
 
@@ -285,7 +285,7 @@ func TestCounter_OutlivesItsEpochs(t *testing.T) {
 	layout, _ := layoutOf(counterOf(limit), 0)
 	clock := NewManualClock(0)
 	l := newTest(t, limit, WithClock(clock))
-	require.Equal(t, kindCounter, l.own().kind)
+	require.Equal(t, kindWord, l.own().kind)
 	for _, at := range []int64{0, layout.end, layout.end + 1, layout.end + int64(time.Hour)} {
 		clock.Set(at)
 		before := l.Peek("k", 0).Remaining
@@ -332,9 +332,8 @@ func TestTryFast_LeavesAnEntryThatIsDeadOrLocked(t *testing.T) {
 	e := l.table().load(k)
 	word := e.Word.Load()
 	e.Word.Store(word | locked)
-	_, ok := l.rule().tryFast(e, 0, 1)
-	require.False(t, ok)
-	require.False(t, l.rule().decideFast(e, 0, 1, true, new(Decision), nil))
+	_, _, _, res := l.current.Load().counter.charge(e, e.Word.Load(), 0, 1)
+	require.Equal(t, retry, res)
 	require.Equal(t, word|locked, e.Word.Load())
 	e.Word.Store(word)
 	require.True(t, e.tryKill(word)) // the dead entry stays in the table

@@ -30,8 +30,9 @@ import (
 // that is all of time. A key that is charged outside of that gets a multi-limit entry first,
 // which holds any window. See ruleset.holds.
 type layout struct {
-	bits       uint8 // of prev, and of curr
-	first      int64 // index of the window of epoch 0
+	bits       uint8  // of prev, and of curr
+	mask       uint64 // as many bits
+	first      int64  // index of the window of epoch 0
 	begin, end int64
 }
 
@@ -41,6 +42,7 @@ const minSpan = 365 * int64(day) // of the instants that a layout or a debtLayou
 // c fits into one word.
 func layoutOf(c window.Counter, origin int64) (l layout, fits bool) {
 	l.bits = uint8(bits.Len64(uint64(c.Count)))
+	l.mask = 1<<l.bits - 1
 	epochBits := wordBits - 2*int(l.bits)
 	if epochBits < 2 {
 		return layout{}, false
@@ -49,7 +51,8 @@ func layoutOf(c window.Counter, origin int64) (l layout, fits bool) {
 	earliest, _ := c.Locate(math.MinInt64)
 	latest, _ := c.Locate(math.MaxInt64)
 	if uint64(latest)-uint64(earliest) <= windows {
-		return layout{l.bits, earliest - 2, math.MinInt64, math.MaxInt64}, true
+		l.first, l.begin, l.end = earliest-2, math.MinInt64, math.MaxInt64
+		return l, true
 	}
 	// A few readings may be from before the origin.
 	from, _ := c.Locate(origin)
@@ -84,27 +87,15 @@ func (l *layout) packEpoch(epoch uint64, w window.State) (word uint64) {
 
 func (l *layout) lastEpoch() uint64 { return (locked - 1) >> (2 * l.bits & 63) }
 
+// unpack returns the state of word. If word is locked, dead, or of a multi-limit entry, the number of its
+// window has no epoch: these bits are above the epoch.
 func (l *layout) unpack(word uint64) window.State {
-	mask := uint64(1)<<(l.bits&63) - 1
 	rest := word >> (l.bits & 63)
 	return window.State{
 		Index: int64(rest>>(l.bits&63)) + l.first,
-		Prev:  int64(rest & mask),
-		Curr:  int64(word & mask),
+		Prev:  int64(rest & l.mask),
+		Curr:  int64(word & l.mask),
 	}
-}
-
-// currAlone returns curr, and whether word is of the window of number index with a prev of
-// 0. Like isOf, it is false for a word that is dead, multi or locked.
-func (l *layout) currAlone(word uint64, index int64) (curr int64, alone bool) {
-	rest := word - uint64(index-l.first)<<(2*l.bits&63)
-	return int64(rest), rest>>(l.bits&63) == 0
-}
-
-// isOf reports whether word is of the window of number index, which must have an epoch. It is
-// false for a word that is dead, multi or locked: these bits are above the epoch.
-func (l *layout) isOf(word uint64, index int64) bool {
-	return word>>(2*l.bits&63) == uint64(index-l.first)
 }
 
 // A debtLayout says how a window.Debt is kept in one word: as the instant at which the bucket
@@ -188,14 +179,11 @@ func (l *debtLayout) packCharged(b window.TokenBucket, d window.Debt) (word uint
 	return word
 }
 
-// charge returns the word of a bucket after a charge of n units at t, 0 < n <= Burst, and the
-// steps that it lacks then. If ok is false, the caller must take the slow path: word is locked
-// or dead, of a multi-limit entry, or of a bucket that must start at the floor; or the charge
-// does not fit.
-func (l *debtLayout) charge(word uint64, t, n int64) (next, lack uint64, ok bool) {
-	now, ok := l.steps(t)
+// charge returns the word of a bucket after a charge of n units, 0 < n <= Burst, now in steps, and the
+// steps that it lacks then.
+func (l *debtLayout) charge(word, now uint64, n int64) (next, lack uint64) {
 	next = max(word, now) + uint64(n)*l.cost
-	return next, next - now, ok && word-1 < maxSteps
+	return next, next - now
 }
 
 // lackOf returns the steps that a bucket lacks after a call for n units: lack with them, and

@@ -57,18 +57,13 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-admits-below-zero", fault: "a negative cost is admitted, and gives quota back",
-		file: "window.go", old: "unpack(word), q.at)\n\t\tallowed := q.n >= 0 && ", new: "unpack(word), q.at)\n\t\tallowed := ",
-		tests: "TestCounter|TestLimiter_CostsAreAnything|TestAnswers_EqualTheReferences",
-	},
-	{
-		name: "keys-admit-below-zero", fault: "the same, for a call that takes several keys",
-		file: "window.go", old: "return q.n >= 0 && ", new: "return ",
-		tests: "TestTakeAll|TestSeveralLimits",
+		file: "window.go", old: "return q.n >= 0 && r.counter.Admits", new: "return r.counter.Admits",
+		tests: "TestCounter|TestLimiter_CostsAreAnything|TestAnswers_EqualTheReferences|TestTakeAll|TestSeveralLimits",
 	},
 	{
 		name: "limits-admit-below-zero", fault: "the same, under several limits",
-		file: "state.go", old: "ok = q.n >= 0 && ", new: "ok = ",
-		tests: "TestLimiter_CostsAreAnything|TestSeveralLimits",
+		file: "unlimited.go", old: "bool { return q.n >= 0 }", new: "bool { return true }",
+		tests: "TestLimiter_CostsAreAnything|TestUnlimited|TestAlgorithms",
 	},
 	{
 		name: "counter-64-bit-products", fault: "products are cut to 64 bits",
@@ -132,37 +127,37 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-two-steps", fault: "it checks, then counts",
-		file: "window.go", old: "!e.Word.CompareAndSwap(word, r.layout.packCharged(p.State))", new: "e.Word.Swap(r.layout.packCharged(p.State)) == locked",
+		file: "kind.go", old: "!e.Word.CompareAndSwap(word, rs.word.packCharged(after))", new: "e.Word.Swap(rs.word.packCharged(after)) == locked",
 		tests: "TestRace_TightLoops|TestRace_OneKey|TestRace_Sweeps",
 	},
 	{
 		name: "counter-fast-two-steps", fault: "the fast path checks, then counts",
-		file: "window.go", old: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {", new: "if r.counter.Admits(r.layout.unpack(word), elapsed, n) {\natomic.Pause(nil)\nreturn true, e.Word.Swap(word+uint64(n)) != 0\n} else {",
+		file: "window.go", old: "if e != nil && !e.Word.CompareAndSwap(word, word+uint64(n)) {", new: "if atomic.Pause(nil); e != nil && e.Word.Swap(word+uint64(n)) == dead {",
 		tests: "TestRace_TightLoops",
 	},
 	{
 		name: "counter-fast-adds", fault: "the fast path charges a word that has changed since it was checked",
-		file: "window.go", old: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {", new: "if r.counter.Admits(r.layout.unpack(word), elapsed, n) {\natomic.Pause(nil)\nreturn true, e.Word.Add(uint64(n)) != 0\n} else {",
+		file: "window.go", old: "if e != nil && !e.Word.CompareAndSwap(word, word+uint64(n)) {", new: "if atomic.Pause(nil); e != nil && e.Word.Add(uint64(n)) == dead {",
 		tests: "TestRace_OneKey",
 	},
 	{
 		name: "counter-fast-no-lock-bit", fault: "the fast path charges an entry that is locked",
-		file: "word.go", old: "return word>>(2*l.bits&63) ==", new: "return word&^locked>>(2*l.bits&63) ==",
+		file: "window.go", old: "w := r.layout.unpack(word)\n\tif !ok", new: "w := r.layout.unpack(word &^ locked)\n\tif !ok",
 		tests: "TestTryFast",
 	},
 	{
 		name: "counter-fast-denied-free", fault: "the fast path lets denied attempts go uncharged",
-		file: "window.go", old: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {", new: "if !r.counter.Admits(r.layout.unpack(word), elapsed, n) {\nreturn false, true",
+		file: "window.go", old: "if r.chargeDenied {\n\t\t\treturn 0, 0, 0, retry\n\t\t}\n\t\treturn w.Prev", new: "return w.Prev",
 		tests: "TestCounter_ChargesDenied|TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "counter-charges-the-dead", fault: "a call charges an entry that a sweep has killed",
-		file: "window.go", old: "if word&dead != 0 {", new: "if word == 0 && word&dead != 0 {",
+		file: "kind.go", old: "if word&dead != 0 {", new: "if word == 0 && word&dead != 0 {",
 		tests: "TestEvict|TestRace_SweepsLoseNothing",
 	},
 	{
 		name: "counter-no-lock-bit", fault: "a call ignores the lock of a call that takes several keys",
-		file: "window.go", old: "if word&locked != 0 {", new: "if word == 0 && word&locked != 0 {",
+		file: "kind.go", old: "if word&locked != 0 {", new: "if word == 0 && word&locked != 0 {",
 		tests: "TestTake_WaitsForALocked",
 	},
 
@@ -174,7 +169,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-in-a-word-that-does-not-hold-it", fault: "a counter in one word is charged before or after its epochs",
-		file: "kind.go", old: "return r.layout.holds(at)", new: "return true",
+		file: "kind.go", old: "return rs.word.holds(at)", new: "return rs.word.holds(at) || rs.rules[0].Algorithm == SlidingCounter",
 		tests: "TestCounter_CountsBeforeAndAfter",
 	},
 	{
@@ -231,28 +226,23 @@ var ofSash = []mutant{
 	},
 	{
 		name: "log-two-steps", fault: "it checks, then counts",
-		file: "log.go", old: "if !e.tryLock(word) {", new: "if !e.tryLock(word) && word == dead {",
+		file: "log.go", old: "if !c.hasRoom() || !e.tryLock(word) {", new: "if !c.hasRoom() || !e.tryLock(word) && word == dead {",
 		tests: "TestRace_SweepsLoseNothing",
 	},
 	{
 		name: "log-grows-over-a-charge", fault: "units that are charged while it grows are lost",
-		file: "log.go", old: "if e.tryBeginResize(word) {", new: "if e.tryBeginResize(word) || true {",
+		file: "kind.go", old: "if e.tryBeginResize(word) {", new: "if e.tryBeginResize(word) || true {",
 		tests: "TestLog_GrowsOnly",
 	},
 	{
 		name: "log-shrinks-back-to-life", fault: "a dead log that shrinks is alive again",
-		file: "log.go", old: "next != nil && alive &&", new: "next != nil && (alive || true) &&",
+		file: "kind.go", old: "next != nil && alive &&", new: "next != nil && (alive || true) &&",
 		tests: "TestLog_DoesNotShrink",
 	},
 	{
 		name: "log-shrinks-over-a-charge", fault: "units that are charged while it shrinks are lost",
-		file: "log.go", old: "&& alive && e.tryBeginResize(word) {", new: "&& alive {",
+		file: "kind.go", old: "&& alive && e.tryBeginResize(word) {", new: "&& alive {",
 		tests: "TestRace_LogsShrink",
-	},
-	{
-		name: "log-believes-torn-reads", fault: "a denial is answered from halves of two states",
-		file: "log.go", old: "v := e.ring.Load().view()\n\t\tp, allowed := r.evaluateLog(&v, q)\n", new: "v := e.ring.Load().view()\natomic.Pause(nil)\nv.count = e.ring.Load().view().count\np, allowed := r.evaluateLog(&v, q)\nif !q.charge {\nif p.units = r.cost(q, allowed, p.newestUnits); d != nil {\nr.logDecision(d, &v, &p, q, allowed)\n}\nreturn allowed, true\n}\n",
-		tests: "TestRace_PeeksSeeOneState",
 	},
 	{
 		name: "log-fast-two-steps", fault: "its fast path checks, then counts",
@@ -296,7 +286,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "take-fast-denied-forgets-next-window", fault: "RetryAfter of a denied Take is when its window ends",
-		file: "window.go", old: "window.State{Curr: r.counter.Count - n - left}", new: "window.State{}",
+		file: "window.go", old: "State: window.State{Prev: prev, Curr: curr}", new: "State: window.State{Prev: prev}",
 		tests: "TestCounter|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -374,22 +364,22 @@ var ofSash = []mutant{
 
 	{
 		name: "entry-kind-without-a-case", fault: "a switch over kinds has no case for one of them",
-		file: "kind.go", old: "case kindCounter, kindBucket:\n\tcase kindLog:\n\t\te.asLog().shrink(r)", new: "case kindCounter:\n\tcase kindLog:\n\t\te.asLog().shrink(r)",
+		file: "kind.go", old: "\tcase kindLog:\n\t\treturn &newLogEntry(name).entry\n", new: "",
 		tests: "TestKinds",
 	},
 	{
 		name: "entry-kind-that-does-not-panic", fault: "an entry of a new kind is taken for a log",
-		file: "kind.go", old: "\tcase kindLog:\n\t\treturn rs.decideLog(e.asLog(), q, d)\n\tcase kindBucket:\n\t\treturn r.decideBucket(e, q, d)\n\tcase kindMulti:\n\t\treturn e.asMulti().decide(q, d)\n\tdefault:\n\t\tpanic(unknownKind(k))", new: "\tcase kindBucket:\n\t\treturn r.decideBucket(e, q, d)\n\tcase kindMulti:\n\t\treturn e.asMulti().decide(q, d)\n\tdefault:\n\t\treturn rs.decideLog(e.asLog(), q, d)",
+		file: "kind.go", old: "\tcase kindLog:\n\t\treturn state{ring: e.asLog().ring.Load()}\n\tcase kindMulti:\n\t\treturn e.asMulti().states[i].load()\n\tdefault:\n\t\tpanic(unknownKind(k))", new: "\tcase kindMulti:\n\t\treturn e.asMulti().states[i].load()\n\tdefault:\n\t\treturn state{ring: e.asLog().ring.Load()}",
 		tests: "TestKinds",
 	},
 	{
-		name: "entry-form-without-a-case", fault: "a switch over forms has no case for one of them",
-		file: "state.go", old: "case windowForm, debtForm, noForm:\n\t\treturn nil\n", new: "",
-		tests: "TestForms",
+		name: "log-says-that-it-has-room", fault: "an algorithm that keeps records asks for no room",
+		file: "log.go", old: "return p.units > 0 && count > v.room()", new: "return false",
+		tests: "TestLog|TestKinds",
 	},
 	{
 		name: "limit-of-another-algorithm", fault: "an algorithm that has no rule is compiled to the rule of a log",
-		file: "rule.go", old: "case SlidingLog:\n\t\tr.form", new: "case SlidingLog, SlidingBuckets + 1:\nr.form",
+		file: "compile.go", old: "case SlidingLog:\n\t\tr.ticks", new: "case SlidingLog, TokenBucket + 1:\nr.ticks",
 		tests: "TestAlgorithms",
 	},
 
@@ -445,12 +435,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "take-fast-tells-the-state-before", fault: "the fast path of Take returns the decision from before its charge",
-		file: "window.go", old: "left = r.counter.Count - curr - n\n", new: "left = r.counter.Count - curr\nif left < n {\nleft = -1\n}\n",
+		file: "window.go", old: "return w.Prev, w.Curr + n, elapsed, admitted", new: "return w.Prev, w.Curr, elapsed, admitted",
 		tests: "TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "take-fast-forgets-the-previous-window", fault: "the fast path of Take admits by the current window alone",
-		file: "word.go", old: "return int64(rest), rest>>(l.bits&63) == 0", new: "return int64(rest & (1<<(l.bits&63) - 1)), rest>>(2*l.bits&63) == 0",
+		file: "take.go", old: "if res == admitted && prev == 0 {", new: "if res == admitted {",
 		tests: "TestAnswers_EqualTheReferences",
 	},
 	{
@@ -538,12 +528,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "evict-by-the-first-limit", fault: "a key is evicted as soon as no unit counts under its first limit",
-		file: "multi.go", old: "if !ok {", new: "if !ok && i == 0 {",
+		file: "kind.go", old: "if !ok {\n\t\t\treturn 0, false", new: "if !ok && i == 0 {\n\t\t\treturn 0, false",
 		tests: "TestSeveralLimits_AreTheSame",
 	},
 	{
 		name: "evict-floor-of-the-first-limit", fault: "the floor rises only to where the first limit is idle",
-		file: "multi.go", old: "if i == 0 || one > since {", new: "if i == 0 {",
+		file: "kind.go", old: "if i == 0 || one > since {", new: "if i == 0 {",
 		tests: "TestEvict",
 	},
 	{
@@ -560,7 +550,7 @@ var ofSash = []mutant{
 	// Costs, and who is charged.
 	{
 		name: "cost-below-zero", fault: "a negative cost gives quota back",
-		file: "rule.go", old: "return 0 <= n && n <= r.most()", new: "return n <= r.most()",
+		file: "rule.go", old: "return 0 <= n && n <= l.most()", new: "return n <= l.most()",
 		tests: "TestLimiter_CostsAreAnything|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -570,12 +560,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "cost-of-denials-unbounded", fault: "charged denials pass Count",
-		file: "rule.go", old: "return min(max(q.n, 0), max(r.Count-charged, 0))", new: "return max(q.n, 0)",
+		file: "rule.go", old: "return min(max(q.n, 0), max(l.Count-charged, 0))", new: "return max(q.n, 0)",
 		tests: "TestCounter_ChargesDenied|TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "cost-of-a-denial-below-zero", fault: "a negative cost that is denied gives quota back",
-		file: "rule.go", old: "return min(max(q.n, 0), max(r.Count-charged, 0))", new: "return min(q.n, max(r.Count-charged, 0))",
+		file: "rule.go", old: "return min(max(q.n, 0), max(l.Count-charged, 0))", new: "return min(q.n, max(l.Count-charged, 0))",
 		tests: "TestLimiter_CostsAreAnything|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -597,52 +587,47 @@ var ofSash = []mutant{
 	// Several limits, several keys.
 	{
 		name: "limits-first-only", fault: "only the first limit is asked",
-		file: "multi.go", old: "if !e.ruleset.rules[i].admitsState", new: "if i == 0 && !e.ruleset.rules[i].admitsState",
+		file: "multi.go", old: "if !e.ruleset.rules[i].algorithm.admits", new: "if i == 0 && !e.ruleset.rules[i].algorithm.admits",
 		tests: "TestSeveralLimits|TestSeveralLimits_EqualTheReference",
 	},
 	{
 		name: "next-of-one-limit", fault: "under several limits, TakeThenPeek returns the next decision of the last limit",
-		file: "multi.go", old: "q.dropNext()", new: "",
-		tests: "TestTakeThenPeek",
-	},
-	{
-		name: "next-of-one-limit-locked", fault: "the same, where the entry is locked to decide",
-		file: "kind.go", old: "q.dropNext()", new: "",
+		file: "kind.go", old: "next.clear()", new: "",
 		tests: "TestTakeThenPeek",
 	},
 	{
 		name: "next-of-a-shared-quota", fault: "the same, where the key shares a quota",
-		file: "take.go", old: "q.dropNext()", new: "",
+		file: "take.go", old: "next.clear()", new: "",
 		tests: "TestTakeThenPeek",
 	},
 	{
 		name: "next-of-another-entry", fault: "TakeThenPeek returns a next decision that was made by an entry before it was replaced",
-		file: "rule.go", old: "*q.next, q.next = Decision{}, nil", new: "q.next = nil",
+		file: "decision.go", old: "if d != nil {\n\t\t*d = Decision{}", new: "if d != nil && d.Allowed {\n\t\t*d = Decision{}",
 		tests: "TestTakeThenPeek",
 	},
 	{
 		name: "limits-charged-in-sequence", fault: "a call that one limit denies is charged to those before it",
-		file: "multi.go", old: "allowed := e.admits(q)", new: "allowed := e.admits(q)\nif r, s := &e.ruleset.rules[0], &e.states[0]; !allowed && q.charge && r.form == windowForm && r.admitsState(s, q) && e.tryLock(word) {\nr.applyState(s, q, true, true, nil)\ne.unlock(word)\n}",
+		file: "multi.go", old: "if !e.ruleset.rules[i].algorithm.admits(e.states[i].load(), q) {", new: "if !e.ruleset.rules[i].algorithm.admits(e.states[i].load(), q) {\nif r, s := &e.ruleset.rules[0], &e.states[0]; i > 0 && q.charge && r.Algorithm == SlidingCounter {\nafter, _ := r.algorithm.apply(s.load(), q, true, stores)\ns.store(after)\n}",
 		tests: "TestSeveralLimits_EqualTheReference",
 	},
 	{
 		name: "limits-no-prev", fault: "under several limits curr does not become prev",
-		file: "state.go", old: "s.words[1].Store(w.Prev)\n\t}", new: "}",
+		file: "algorithm.go", old: "\tif s.words[1].Load() != after.b {\n\t\ts.words[1].Store(after.b)\n\t}\n", new: "",
 		tests: "TestSeveralLimits_EqualTheReference",
 	},
 	{
 		name: "limits-two-steps", fault: "several limits are checked, then charged",
-		file: "multi.go", old: "case e.ensureRoom(word, q) && e.tryLock(word):", new: "case e.ensureRoom(word, q):",
+		file: "kind.go", old: "case rs.ensureRoom(e, word, q, allowed) && e.tryLock(word):", new: "case rs.ensureRoom(e, word, q, allowed):",
 		tests: "TestRace_EveryLimit",
 	},
 	{
 		name: "limits-rings-unknown", fault: "under several limits a log never gets room",
-		file: "overrides.go", old: "rs.rings = rs.rings || rs.rules[i].form == ringForm", new: "rs.rings = false",
+		file: "compile.go", old: "rs.rings = rs.rings || rs.rules[i].algorithm.kind() == kindLog", new: "rs.rings = false",
 		tests: "TestSeveralLimits_EqualTheReference|TestSeveralLimits",
 	},
 	{
 		name: "limits-rings-of-the-last", fault: "under several limits a log gets no room if a counter comes after it",
-		file: "overrides.go", old: "rs.rings = rs.rings || rs.rules[i].form == ringForm", new: "rs.rings = rs.rules[i].form == ringForm",
+		file: "compile.go", old: "rs.rings = rs.rings || rs.rules[i]", new: "rs.rings = rs.rules[i]",
 		tests: "TestSeveralLimits_EqualTheReference|TestSeveralLimits",
 	},
 	{
@@ -652,7 +637,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-fast-first-only", fault: "the fast path asks only the first limit",
-		file: "multi.go", old: "stateAdmitsFast(&states[i], at, n, exact); !admits || !ok {", new: "stateAdmitsFast(&states[i], at, n, exact); true {",
+		file: "multi.go", old: "try(&states[i], at, n, m); res != admitted {", new: "try(&states[i], at, n, m); true {",
 		tests: "TestSeveralLimits|TestSeveralLimits_EqualTheReference",
 	},
 	{
@@ -662,17 +647,17 @@ var ofSash = []mutant{
 	},
 	{
 		name: "peek-fast-charges", fault: "a Peek charges",
-		file: "window.go", old: "if charge && !e.Word.CompareAndSwap", new: "if !e.Word.CompareAndSwap",
+		file: "kind.go", old: "x, y, z, res := rs.word.charge(nil, word, at, n)", new: "x, y, z, res := rs.word.charge(e, word, at, n)",
 		tests: "TestPeek|TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "peek-fast-charges-a-log", fault: "a Peek charges a log",
-		file: "log.go", old: "	if store {\n\t\tc.charge", new: "	if true {\n\t\tc.charge",
+		file: "log.go", old: "if m&stores != 0 {\n\t\tc.charge", new: "if true {\n\t\tc.charge",
 		tests: "TestPeek|TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "limits-believe-torn-reads", fault: "a denial is answered from halves of two states",
-		file: "multi.go", old: "allowed := e.admits(q)\n\t\tswitch {\n\t\tcase !q.stores(allowed):\n\t\t\t// Nothing to write. The answer is that of one state if no call has locked the\n\t\t\t// entry since the word was loaded.\n\t\t\tif d != nil {\n\t\t\t\te.apply(q, allowed, false, d)\n\t\t\t}\n\t\t\tif e.validate(word) {", new: "allowed := e.admits(q)\natomic.Pause(nil)\nswitch {\ncase !q.stores(allowed):\nif d != nil {\ne.apply(q, allowed, false, d)\n}\nif true {",
+		file: "kind.go", old: "rs.apply(e, word, q, allowed, false, d, next)\n\t\t\tif e.validate(word) {", new: "atomic.Pause(nil)\nrs.apply(e, word, q, allowed, false, d, next)\nif true {",
 		tests: "TestRace_PeeksSeeOneState",
 	},
 	{
@@ -682,7 +667,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-overflow", fault: "units spent past the limit wrap to less than nothing",
-		file: "window.go", old: "w.Curr = int64(min(uint64(w.Curr)+uint64(units), math.MaxInt64))", new: "w.Curr += units",
+		file: "window.go", old: "p.Curr = int64(min(uint64(p.Curr)+uint64(units), math.MaxInt64))", new: "p.Curr += units",
 		tests: "TestCommit",
 	},
 	{
@@ -757,7 +742,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "keys-fast-named-by-lock-order", fault: "of equal limits, an admitted call names the one of the key that is locked first",
-		file: "rule.go", old: " || remaining == left.remaining && left.key < left.order {", new: " {",
+		file: "rule.go", old: " || o.remaining == left.remaining && left.key < left.order {", new: " {",
 		tests: "TestTakeAll_Names",
 	},
 	{
@@ -779,12 +764,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "reserve-back-to-the-present", fault: "units taken in another window are given back to this one",
-		file: "state.go", old: "switch number {", new: "switch w.Index {",
+		file: "window.go", old: "switch number {", new: "switch w.Index {",
 		tests: "TestCancel|TestReserve_EqualsTheReference",
 	},
 	{
 		name: "reserve-back-for-ever", fault: "units that no longer count are given back to the window before this one",
-		file: "state.go", old: "case w.Index - 1:", new: "default:",
+		file: "window.go", old: "case w.Index - 1:", new: "default:",
 		tests: "TestCancel_OfAWindow",
 	},
 	{
@@ -976,7 +961,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "peekall-fast-charges", fault: "PeekAll takes what it looks at, on its fast path",
-		file: "takeall.go", old: "fast.apply(g, at, n, false, &d)", new: "fast.lock()\nfast.apply(g, at, n, true, &d)",
+		file: "takeall.go", old: "fast.apply(g, at, n, 0, &d)", new: "fast.lock()\nfast.apply(g, at, n, stores, &d)",
 		tests: "TestPeekAll",
 	},
 	{
@@ -1003,7 +988,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "change-takes-the-earliest", fault: "a unit that is known by its window alone stops counting too soon",
-		file: "rule.go", old: "return number*size + (size - 1)", new: "return r.beginningOf(number)",
+		file: "algorithm.go", old: "return number*size + (size - 1)", new: "return r.beginningOf(number)",
 		tests: "TestReconfigure",
 	},
 	{
@@ -1018,17 +1003,17 @@ var ofSash = []mutant{
 	},
 	{
 		name: "change-looks-too-far-back", fault: "buckets are taken to remember all of their oldest one",
-		file: "rule.go", old: "remembers: (r.ticks.Life - 1) * r.ticks.Length", new: "remembers: r.ticks.Life * r.ticks.Length",
+		file: "log.go", old: "remembers: (r.ticks.Life - 1) * r.ticks.Length", new: "remembers: r.ticks.Life * r.ticks.Length",
 		tests: "TestReconfigure",
 	},
 	{
 		name: "change-forgets-the-time", fault: "a key whose units were all given back forgets the time that it has seen",
-		file: "state.go", old: "if units > 0 || newest {", new: "if units > 0 {",
+		file: "log.go", old: "if units > 0 || i == current.count-1 {", new: "if units > 0 {",
 		tests: "TestReconfigure_CarriesTheTime",
 	},
 	{
 		name: "change-not-rotated", fault: "all migrated units end up in one window",
-		file: "state.go", old: "w = w.Rotate(index)", new: "w.Index = index",
+		file: "window.go", old: "w = w.Rotate(index)", new: "w.Index = index",
 		tests: "TestReconfigure",
 	},
 	{
@@ -1204,7 +1189,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "none-is-stored", fault: "a key that admits nothing gets an entry when it is denied",
-		file: "overrides.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.unlimited()",
+		file: "compile.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.unlimited()",
 		tests: "TestCountZero",
 	},
 	{
@@ -1229,7 +1214,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "unlimited-is-stored", fault: "a TakeAll makes an entry for an exempt key",
-		file: "overrides.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.admitsNothing()",
+		file: "compile.go", old: "rs.unlimited() || rs.admitsNothing()", new: "rs.admitsNothing()",
 		tests: "TestUnlimited",
 	},
 	{
@@ -1269,7 +1254,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "unlimited-among-others", fault: "Unlimited is a limit next to others",
-		file: "overrides.go", old: "if len(others) == 0 {", new: "if len(others) >= 0 {",
+		file: "compile.go", old: "if len(others) == 0 {", new: "if len(others) >= 0 {",
 		tests: "TestUnlimited_Adds",
 	},
 	{
@@ -1602,7 +1587,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-fast-more-than-burst", fault: "a cost whose steps are more than 64 bits is taken for a small one",
-		file: "tokenbucket.go", old: "case !ok || n > r.Burst:", new: "case !ok:",
+		file: "tokenbucket.go", old: "if !ok || word-1 >= maxSteps || n > r.Burst {", new: "if !ok || word-1 >= maxSteps {",
 		tests: "TestTokenBucket|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -1622,12 +1607,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-in-a-word-that-does-not-hold-them", fault: "a key is charged outside the span of its word",
-		file: "kind.go", old: "_, ok := r.debts.steps(at)\n\t\treturn ok", new: "return true",
+		file: "kind.go", old: "return rs.word.holds(at)", new: "return rs.word.holds(at) || rs.rules[0].Algorithm == TokenBucket",
 		tests: "TestTokenBucket",
 	},
 	{
 		name: "tokens-fast-forgets-the-floor", fault: "the fast path charges a token bucket never charged before the floor",
-		file: "word.go", old: "ok && word-1 < maxSteps", new: "ok && word <= maxSteps",
+		file: "tokenbucket.go", old: "if !ok || word-1 >= maxSteps || n > r.Burst {", new: "if !ok || word > maxSteps || n > r.Burst {",
 		tests: "TestEvict",
 	},
 	{
@@ -1637,12 +1622,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-two-steps", fault: "a token bucket is checked, then charged",
-		file: "tokenbucket.go", old: "return lack, e.Word.CompareAndSwap(word, charged)", new: "e.Word.Store(charged)\nreturn lack, true",
-		tests: "TestRace_OneKey|TestRace",
-	},
-	{
-		name: "tokens-slow-two-steps", fault: "the same, on its slow path",
-		file: "tokenbucket.go", old: "!e.Word.CompareAndSwap(word, r.debts.packCharged(r.bucket, after)) {", new: "!e.Word.CompareAndSwap(word, r.debts.packCharged(r.bucket, after)) && word == dead {",
+		file: "tokenbucket.go", old: "if e != nil && !e.Word.CompareAndSwap(word, charged) {", new: "if e != nil && e.Word.Swap(charged) == dead {",
 		tests: "TestRace_OneKey|TestRace",
 	},
 	{
@@ -1667,22 +1647,22 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-given-back-when-full-since", fault: "a token bucket that was full since gets back what it lacked",
-		file: "tokenbucket.go", old: "least.Less(cost) {\n\t\tcost = least", new: "least.Less(cost) {\n_ = least",
+		file: "lineage.go", old: "least.Less(cost) {\n\t\tcost = least", new: "least.Less(cost) {\n_ = least",
 		tests: "TestTokenBucket_GivesBack",
 	},
 	{
 		name: "tokens-given-back-at-another-rate", fault: "what can be given back is not rounded as what the bucket lacks",
-		file: "tokenbucket.go", old: "l.lack.Plus(roundedUp)", new: "l.lack",
+		file: "lineage.go", old: "l.lack.Plus(roundedUp)", new: "l.lack",
 		tests: "TestTokenBucket_GivesBackAfterAny",
 	},
 	{
 		name: "tokens-given-back-twice", fault: "a second refund does not know of the first",
-		file: "tokenbucket.go", old: ".lack.Minus(cost)\n", new: ".lack.Minus(window.Amount{})\n",
+		file: "lineage.go", old: ".lack.Minus(cost)\n", new: ".lack.Minus(window.Amount{})\n",
 		tests: "TestTokenBucket_GivesBack",
 	},
 	{
 		name: "tokens-given-back-after-a-denied-attempt", fault: "what was charged before a denied attempt is given back",
-		file: "tokenbucket.go", old: "	if !admitted {\n\t\tlack = window.Amount{}", new: "	if !admitted && g == nil {\n\t\tlack = window.Amount{}",
+		file: "lineage.go", old: "	if !admitted {\n\t\tlack = window.Amount{}", new: "	if !admitted && g == nil {\n\t\tlack = window.Amount{}",
 		tests: "TestTokenBucket_GivesBack",
 	},
 	{
@@ -1692,7 +1672,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-open-forgotten", fault: "a bucket forgets the open reservations of lows that a lower one replaces",
-		file: "tokenbucket.go", old: "g.open + g.dropFrom(len(g.lows), lack)", new: "g.open + min(0, g.dropFrom(len(g.lows), lack))",
+		file: "lineage.go", old: "g.open + g.dropFrom(len(g.lows), lack)", new: "g.open + min(0, g.dropFrom(len(g.lows), lack))",
 		tests: "TestTokenBucket_GivesBack",
 	},
 	{

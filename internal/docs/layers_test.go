@@ -33,8 +33,6 @@ type arrow struct{ from, to string }
 var upward = map[string]map[arrow]string{
 	".": {
 		{"keycap.go", "generation.go"}: "a sample of the keys knows the generation of each, and a generation its sample",
-		{"log.go", "kind.go"}:          "a call that has lost too many races locks the entry, as it would one of any kind",
-		{"multi.go", "kind.go"}:        "the same",
 	},
 }
 

@@ -1,0 +1,85 @@
+package sash
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// compile makes r the rule of l. It is the list of all algorithms.
+func (r *rule) compile(l Limit, t *timeline) {
+	r.Limit, r.timeline = l, t
+	if l == Unlimited() {
+		r.algorithm = (*unlimited)(r)
+		return
+	}
+	switch size := int64(l.Window); l.Algorithm {
+	case SlidingCounter:
+		r.counter = window.Counter{Count: l.Count, Window: size}
+		r.layout, r.inWord = layoutOf(r.counter, t.origin)
+		earliest, _ := r.counter.Locate(math.MinInt64)
+		index, _ := r.counter.Locate(t.origin)
+		r.index.Store(max(index, earliest+1)) // any that has an epoch, and a beginning
+		r.algorithm = (*slidingCounter)(r)
+	case SlidingLog:
+		r.ticks, r.algorithm = window.Instants(size), (*slidingLog)(r)
+	case SlidingBuckets:
+		r.ticks, r.algorithm = window.Buckets(size, int64(l.Precision)), (*slidingLog)(r)
+	case TokenBucket:
+		r.bucket = window.TokenBucket{Count: l.Count, Window: size, Burst: l.most()}
+		r.debts, r.inWord = debtLayoutOf(r.bucket, t.origin)
+		r.algorithm = (*tokenBucket)(r)
+	default:
+		panic(unknownAlgorithm(l.Algorithm))
+	}
+}
+
+// An unknownAlgorithm is what a switch panics with that has no case for an Algorithm.
+type unknownAlgorithm Algorithm
+
+func (a unknownAlgorithm) Error() string { return fmt.Sprintf("sash: no rule for %v", Algorithm(a)) }
+
+// newRuleset returns the ruleset of limits. If it is the limiter's own, its entries need
+// not point to it, and under a single limit they are smaller.
+func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
+	limits = withoutUnlimited(limits)
+	rs := &ruleset{timeline: t, rules: make([]rule, len(limits)), kind: kindMulti}
+	for i, l := range limits {
+		rs.rules[i].compile(l, t)
+		rs.rings = rs.rings || rs.rules[i].algorithm.kind() == kindLog
+		rs.buckets = rs.buckets || !rs.rules[i].algorithm.horizon().dated
+	}
+	if own && len(limits) == 1 {
+		rs.kind = rs.rules[0].algorithm.kind()
+	}
+	if rs.kind == kindWord {
+		rs.word = rs.rules[0].algorithm.(wordAlgorithm)
+	}
+	rs.fresh = rs.newEntry("")
+	rs.neverCharges = rs.unlimited() || rs.admitsNothing()
+	return rs
+}
+
+// withoutUnlimited returns limits without those that are Unlimited, which have no effect
+// next to others. If all are, it returns one of them.
+func withoutUnlimited(limits []Limit) []Limit {
+	if !slices.Contains(limits, Unlimited()) {
+		return limits
+	}
+	others := slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l == Unlimited() })
+	if len(others) == 0 {
+		return limits[:1]
+	}
+	return others
+}
+
+// newDenying returns the ruleset that denies in place of wrong limits, of which fault tells
+// what is wrong.
+func (t *timeline) newDenying(fault error) *ruleset {
+	rs := t.newRuleset([]Limit{{Count: 0, Window: time.Second}}, false)
+	rs.fault = fault
+	return rs
+}

@@ -1,0 +1,136 @@
+package sash
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/seed-30da4c49/sash/internal/window"
+)
+
+// A lineage tells states that follow from one another by charges from all others, and knows
+// what a token bucket can give back. A state gets one with its first reservation.
+//
+// If a charge had been less by some amount, the bucket would lack less by that amount at each
+// later charge, but no bucket lacks less than nothing. So no more can be given back than the
+// least that the bucket lacked when a later charge came. lows holds that least for each open
+// reservation: the first low after the charge of the reservation.
+//
+// Invariant: charge numbers and lacks of lows increase, and each low is the first one after the
+// charges of its open reservations, of which there is at least one. So there are at most as
+// many lows as open reservations.
+type lineage struct {
+	root    *lineage // the first of the lineage: itself, or one of a state that it follows
+	charges int64    // their number since the first reservation
+	lows    []low
+	open    int // reservations after whose charge none came
+}
+
+// A low is the least that a bucket has lacked when a charge came, from the charge of that
+// number on.
+type low struct {
+	charge int64
+	lack   window.Amount
+	open   int // reservations of charges from the low before, or from the first, until this one
+}
+
+// newLineage returns the first lineage of a state.
+func newLineage() *lineage {
+	g := new(lineage)
+	g.root = g
+	return g
+}
+
+// next returns the lineage of a state that replaces the state of g, and knows as well where
+// everything was charged; nil for nil. The new state is a bucket of b, or has no lows.
+//
+// At another rate, what the bucket lacks is rounded up to whole steps: by roundedUp. Had it lacked
+// less by a low, it would have been rounded to a step, too. So the low, in whole steps, is what can be
+// given back from now on.
+func (g *lineage) next(b window.TokenBucket, roundedUp window.Amount) *lineage {
+	if g == nil {
+		return nil
+	}
+	n := &lineage{g.root, g.charges, make([]low, 0, len(g.lows)+1), g.open}
+	for _, l := range g.lows {
+		l.lack = b.WholeSteps(l.lack.Plus(roundedUp))
+		l.open += n.dropFrom(len(n.lows), l.lack)
+		n.lows = append(n.lows, l)
+	}
+	return n
+}
+
+// charged numbers a charge.
+func (g *lineage) charged() {
+	if g != nil {
+		g.charges++
+	}
+}
+
+// reserved makes the last charge of a bucket an open reservation. It makes room for one more
+// low, so that a charge without a reservation does not allocate.
+func (g *lineage) reserved() {
+	g.open++
+	g.lows = slices.Grow(g.lows, 1)
+}
+
+// note notes what a bucket lacked when the last charge came. If that was of a denied attempt,
+// nothing can be given back of what was charged before: had that been less, the attempt might
+// have been admitted.
+func (g *lineage) note(lack window.Amount, admitted bool) {
+	if g == nil {
+		return
+	}
+	if !admitted {
+		lack = window.Amount{}
+	}
+	open := g.open + g.dropFrom(len(g.lows), lack)
+	if open == 0 {
+		return // no reservation would look here
+	}
+	g.lows = append(g.lows, low{g.charges, lack, open})
+	g.open = 0
+}
+
+// dropFrom removes those of the first n lows whose lack is not less than lack: they are no lows
+// any more once there is a later one with that lack. It returns their open reservations.
+func (g *lineage) dropFrom(n int, lack window.Amount) (open int) {
+	from := n
+	for from > 0 && !g.lows[from-1].lack.Less(lack) {
+		from--
+		open += g.lows[from].open
+	}
+	g.lows = slices.Delete(g.lows, from, n)
+	return open
+}
+
+// settle ends the open reservation of the charge of that number. It returns how much of cost
+// the bucket gets back, and lowers the lows of later charges by that.
+func (g *lineage) settle(number int64, cost window.Amount) window.Amount {
+	later, _ := slices.BinarySearchFunc(g.lows, number+1, func(l low, charge int64) int { return cmp.Compare(l.charge, charge) })
+	if later == len(g.lows) {
+		g.open--
+		return cost
+	}
+	if least := g.lows[later].lack; least.Less(cost) {
+		cost = least
+	}
+	for i := range g.lows[later:] { // at each of these charges, the bucket would have lacked less
+		g.lows[later+i].lack = g.lows[later+i].lack.Minus(cost)
+	}
+	kept := len(g.lows) - later
+	open := g.dropFrom(later, g.lows[later].lack) - 1
+	later = len(g.lows) - kept
+	if g.lows[later].open += open; g.lows[later].open == 0 {
+		g.lows = slices.Delete(g.lows, later, later+1)
+	}
+	g.shrink()
+	return cost
+}
+
+// shrink gives back the memory of lows if there have been far more.
+func (g *lineage) shrink() {
+	const least = 64
+	if n := len(g.lows); cap(g.lows) > max(least, 4*n) {
+		g.lows = append(make([]low, 0, 2*n+1), g.lows...)
+	}
+}

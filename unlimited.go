@@ -1,0 +1,50 @@
+package sash
+
+import "math"
+
+// unlimited is the algorithm of Unlimited, which keeps nothing.
+type unlimited rule
+
+func (r *unlimited) kind() kind { return kindMulti }
+
+func (r *unlimited) horizon() horizon { return horizon{resolution: 1, dated: true} }
+
+func (r *unlimited) admits(_ state, q query) bool { return q.n >= 0 }
+
+func (r *unlimited) apply(s state, q query, _ bool, _ mode) (state, outcome) {
+	o := outcome{remaining: math.MaxInt64}
+	if q.n < 0 {
+		o.retryAfter = Never
+	}
+	return s, o
+}
+
+func (r *unlimited) try(*limitState, int64, int64, mode) result { return admitted }
+
+func (r *unlimited) chargeTried(*limitState, int64, int64, mode) outcome {
+	return outcome{remaining: math.MaxInt64}
+}
+
+func (r *unlimited) expired(state, int64) (since int64, ok bool) { return math.MinInt64, true }
+
+func (r *unlimited) needsRoom(state, query, bool) bool { return false }
+
+func (r *unlimited) grown(state) *ring { return nil }
+
+func (r *unlimited) shrunk(state) *ring { return nil }
+
+func (r *unlimited) reserve(state, *lineage) int64 { return 0 }
+
+func (r *unlimited) note(*lineage, state, state, int64, bool) {}
+
+func (r *unlimited) giveBack(s state, _ *lineage, _, _ int64) (after state, seen int64, emptied bool) {
+	return s, 0, false
+}
+
+func (r *unlimited) history(state, int64) []charge { return nil }
+
+func (r *unlimited) replay([]charge) state { return state{} }
+
+func (r *unlimited) appendState(b []byte, _ state) []byte { return b }
+
+func (r *unlimited) readState(*snapshotReader) state { return state{} }
