@@ -218,7 +218,7 @@ func (k unknownKind) Error() string { return fmt.Sprintf("sash: no entry of kind
 type charge struct{ at, units int64 }
 
 // A query asks an entry whether n units may be charged at an instant. If charge is not
-// set, the answer is that of a charge which is not made.
+// set, the answer is the same, but nothing is charged.
 type query struct {
 	at, n        int64
 	charge       bool

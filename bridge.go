@@ -49,7 +49,7 @@ func (l *Limiter) seed(name string, past func() [][]bridge.Charge) {
 		r := g.resolve(name)
 		charges := past()
 		if r.ruleset.neverCharges || len(charges) != len(r.ruleset.rules) {
-			return // nothing is charged under these limits, or they are not those of past
+			return // nothing is charged under these limits, or past is of other limits
 		}
 		made := newMultiEntry(r.ruleset, name)
 		for i, of := range charges {

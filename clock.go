@@ -58,7 +58,7 @@ func unordered(clock Clock) Clock {
 	return clock
 }
 
-// ordered returns the clock of which unordered made clock.
+// ordered returns the clock that unordered made clock from.
 func ordered(clock Clock) Clock {
 	if c, ok := clock.(*tsc.Unordered); ok {
 		return c.Ordered()

@@ -76,8 +76,8 @@ func withoutUnlimited(limits []Limit) []Limit {
 	return others
 }
 
-// newDenying returns the ruleset that denies in place of wrong limits, of which fault tells
-// what is wrong.
+// newDenying returns the ruleset that denies in place of wrong limits. fault says what is wrong with
+// them.
 func (t *timeline) newDenying(fault error) *ruleset {
 	rs := t.newRuleset([]Limit{{Count: 0, Window: time.Second}}, false)
 	rs.fault = fault

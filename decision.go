@@ -19,8 +19,8 @@ type Decision struct {
 	Allowed bool
 	// Limit is the limit that decided. If the call is denied, that is the limit with
 	// the longest RetryAfter. If it is allowed, that is the limit with the least
-	// Remaining. Of equal limits it is the one given first; of several keys, that of
-	// the key named first.
+	// Remaining. Of equal limits it is the one given first; of several keys, the limit
+	// of the key named first.
 	Limit Limit
 	// Remaining is the number of units that could still be taken at this instant, after
 	// the charge of this call. With several limits, it is the least of them all. Under
@@ -35,7 +35,7 @@ type Decision struct {
 }
 
 // join merges o into d. Both are decisions on the same call, by different limits or keys,
-// and have the same Allowed. It returns whether the limit of o decides. In a tie, that of
+// and have the same Allowed. It returns whether the limit of o decides. In a tie, the limit of
 // o decides if first is set.
 func (d *Decision) join(o *Decision, first bool) bool {
 	decides := o.Remaining < d.Remaining || first && o.Remaining == d.Remaining

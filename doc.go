@@ -19,7 +19,7 @@
 //     does an aligned bucket. Neither begins with the first call of a key. Under
 //     [SystemClock], neither begins with a minute, hour or day of the wall clock:
 //     [PerDay] does not start at midnight.
-//   - A key is idle if its state equals that of a key never seen. An idle key can be
+//   - A key is idle if it has the state of a key never seen. An idle key can be
 //     evicted, and no answer changes by it.
 //
 // # Limits and algorithms

@@ -106,5 +106,5 @@ func (e *entry) tryBeginResize(word uint64) bool {
 	return word&resizing == 0 && e.Word.CompareAndSwap(word, word|resizing)
 }
 
-// nextVersion returns the word, unlocked and alive, of the version after that of word.
+// nextVersion returns the word, unlocked and alive, of the version that follows the version of word.
 func nextVersion(word uint64) uint64 { return (word + 1) &^ (dead | locked | resizing) }

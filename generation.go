@@ -27,7 +27,7 @@ import (
 // the generation before comes before the Restore, and is forgotten with its table.
 //
 // What WithLimitsFor returns belongs to a generation, too: see setup. So a call never has the
-// limiter's own limits from one generation, and those of a key from another.
+// limiter's own limits from one generation, and the limits of a key from another.
 type generation struct {
 	*overrides
 	shift    int64 // see instant; until a Restore it is the same in all generations

@@ -96,7 +96,7 @@ func (rs *ruleset) decideVersion(e *entry, q query, d, next *Decision) result {
 		allowed := rs.admits(e, word, q)
 		switch {
 		case !q.stores(allowed):
-			// Nothing to write. The answer is that of one state if no call has locked the
+			// Nothing to write. The answer is of one state if no call has locked the
 			// entry since the word was loaded.
 			rs.apply(e, word, q, allowed, false, d, next)
 			if e.validate(word) {
@@ -347,9 +347,9 @@ func (rs *ruleset) expired(e *entry, word uint64, now int64) (since int64, ok bo
 	return since, true
 }
 
-// checkIdle reports whether e is idle at now: whether its state equals that of a key
-// never seen. It returns the word that it has read. An entry that is dead, or that a
-// goroutine is writing to, is not idle.
+// checkIdle reports whether e is idle at now: whether it has the state of a key never seen. It
+// returns the word that it has read. An entry that is dead, or that a goroutine is writing to, is
+// not idle.
 //
 // If e is idle, checkIdle raises the floor first: a goroutine that then finds e dead must
 // also find the new floor.

@@ -212,7 +212,7 @@ func (l Limit) Buckets(precision time.Duration) Limit {
 // Window as a fraction in lowest terms, with Window in nanoseconds. The state fits if a year
 // and the time in which a bucket fills, times the numerator, are at most 73 years. At 10 or
 // 100 a second, 600 a minute and 1,000 an hour the numerator is 1, at 3 or 60 a second 3. At
-// 12,345 a minute it is 823, and the state of a key takes some 100 bytes more. So does that of
+// 12,345 a minute it is 823, and the state of a key takes some 100 bytes more. So does the state of
 // a key which is charged once the limiter has run for about as long as the rest of the 73
 // years, divided by the numerator: 21 years at 3 a second, and one year at 64.
 func (l Limit) TokenBucket(burst int64) Limit {
@@ -358,7 +358,7 @@ func parseLimit(s string) (Limit, error) {
 	case len(algorithm) == 1 && algorithm[0] == "counter":
 		return l.Counter(), nil
 	case len(algorithm) == 1 && algorithm[0] == "log":
-		l.Algorithm = SlidingLog // as it stands: the numbers may be those of Unlimited
+		l.Algorithm = SlidingLog // as it stands: the numbers may be the same as in Unlimited
 		return l, nil
 	case len(algorithm) == 2 && algorithm[0] == "buckets":
 		precision, err := parseDuration(algorithm[1])

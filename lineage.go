@@ -16,8 +16,8 @@ import (
 // reservation: the first low after the charge of the reservation.
 //
 // Invariant: charge numbers and lacks of lows increase, and each low is the first one after the
-// charges of its open reservations, of which there is at least one. So there are at most as
-// many lows as open reservations.
+// charges of its open reservations. There is at least one, so there are at most as many lows as open
+// reservations.
 type lineage struct {
 	root    *lineage // the first of the lineage: itself, or one of a state that it follows
 	charges int64    // their number since the first reservation
@@ -91,7 +91,7 @@ func (g *lineage) note(lack window.Amount, admitted bool) {
 	g.open = 0
 }
 
-// dropFrom removes those of the first n lows whose lack is not less than lack: they are no lows
+// dropFrom removes each of the first n lows whose lack is not less than lack: they are no lows
 // any more once there is a later one with that lack. It returns their open reservations.
 func (g *lineage) dropFrom(n int, lack window.Amount) (open int) {
 	from := n

@@ -93,7 +93,7 @@ func (l *Limiter) insertEntry(r resolved, k key, e *entry, pinned []target, evic
 // if r is not valid any more. full reports whether there was no room.
 //
 // Unless hasRoom says that the caller has taken room for k, tryInsert takes it under the
-// lock of the insert. So each place that is taken is that of a key with an entry, and
+// lock of the insert. So each place that is taken has a key with an entry, and
 // calls that insert one key at once take one place.
 func (l *Limiter) tryInsert(r resolved, k key, e *entry, hasRoom bool) (found *entry, full bool) {
 	g := r.generation

@@ -77,7 +77,7 @@ func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind
 		g.keys.compareAndDelete(k, e)
 		return false
 	}
-	// The order is that of migrate: the new entry is in the table before the old one is
+	// The order is as in migrate: the new entry is in the table before the old one is
 	// dead.
 	next := g.ruleset.migrated(e, word, rs, kind, now)
 	own := key{k.hash, next.Name()}

@@ -13,7 +13,7 @@ import (
 // Bits of its word (high to low): dead 1 | multi 1, always set | locked 1 | resizing 1 |
 // version 60.
 //
-// The protocol is that of a logEntry. A call loads the word, and reads all states.
+// The protocol is the same as for a logEntry. A call loads the word, and reads all states.
 //   - If it charges nothing, its answer counts once the word has been validated.
 //   - If it charges, it locks the entry by a compare-and-swap from the word that it has
 //     loaded, writes, and unlocks under the next version.
@@ -48,7 +48,7 @@ func (e *entry) asMulti() *multiEntry {
 }
 
 // tryFast is the fast path of decide for n units, n > 0. It serves a call that all limits
-// admit, and one that need not be told when they will. word is that of e, not locked and not
+// admit, and one that need not be told when they will. word is the word of e, not locked and not
 // dead. Unless d is nil, it makes d the decision.
 func (e *multiEntry) tryFast(word uint64, at, n int64, d *Decision) result {
 	switch e.try(word, at, n, modeOf(d, false)) {
@@ -152,8 +152,8 @@ type origin struct {
 	number  int64
 }
 
-// reserved makes origins those of the charge that e was charged last, which can be given back
-// from there. Each has a lineage for a state that has none yet. The caller must hold the lock.
+// reserved sets origins to where the last charge of e was recorded, so that it can be given back.
+// Each of origins has a lineage for a state that has none yet. The caller must hold the lock.
 func (e *multiEntry) reserved(origins []origin) {
 	for i := range e.states {
 		s := &e.states[i]
@@ -165,7 +165,7 @@ func (e *multiEntry) reserved(origins []origin) {
 	}
 }
 
-// giveBack gives units, or none, back to the states in which they were charged, those of the
+// giveBack gives units, or none, back to the states in which they were charged: the states of the
 // lineages in origins. The reservation is no longer open. The caller must hold the lock.
 func (e *multiEntry) giveBack(origins []origin, units int64) {
 	for i := range e.states {

@@ -87,7 +87,7 @@ func (l *Limiter) Len() int {
 	return n
 }
 
-// Sweep evicts the keys that are idle now, those whose state equals that of a key never
+// Sweep evicts the keys that are idle now, whose state equals the state of a key never
 // seen, and returns how many it evicted. The janitor does the same. Sweep is for programs
 // without a janitor, and for those that want the memory at once.
 //
@@ -125,7 +125,7 @@ func (l *Limiter) Stats() Stats {
 	return s
 }
 
-// Limits returns the limiter's own limits as they are now: those of [New], or of the latest
+// Limits returns the limiter's own limits as they are now, as given to [New] or to the latest
 // [Limiter.Reconfigure]. An [Unlimited] next to others is left out, since it has no effect.
 // The caller may change the slice.
 func (l *Limiter) Limits() []Limit {

@@ -34,7 +34,7 @@ type config struct {
 	faults        []error
 }
 
-// fault adds an error to those of the New.
+// fault adds an error to what New returns.
 func (c *config) fault(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("sash: "+format, args...))
 }
@@ -122,7 +122,7 @@ func WithMaxKeys(n int, overflow Overflow) Option {
 	})
 }
 
-// WithLimitsFor gives keys limits of their own, such as those of a customer's plan. f
+// WithLimitsFor gives keys limits of their own, such as the limits of a customer's plan. f
 // returns the limits of a key. A call on a key that is not tracked calls f: when the key
 // is first seen, after it was evicted or reset, and as long as nothing is charged to it.
 // A [Limiter.SetLimits] that takes the limits of a key away calls f, too.
@@ -202,7 +202,7 @@ const (
 	// inspects at most 128 slots; up to a bound of 64 keys, these are all there are.
 	EvictLeastUsed Overflow = iota
 	// DenyNew denies keys that do not fit. RetryAfter then is the interval at which idle
-	// keys are evicted. It is an estimate; that of every other decision is exact.
+	// keys are evicted. It is an estimate; in every other decision it is exact.
 	DenyNew
 	// ShareOverflow lets keys that do not fit share quotas of the limiter's own limits,
 	// 256 of them, by hash. Units reserved from a shared quota are not given back. Units

@@ -39,7 +39,7 @@ func (o *overrides) cachedRuleset(limits []Limit) *ruleset {
 
 func cacheKey(limits []Limit) string {
 	if len(limits) == 1 {
-		return limits[0].String() // that of Unlimited allocates nothing
+		return limits[0].String() // for Unlimited it allocates nothing
 	}
 	var b strings.Builder
 	for _, limit := range limits {

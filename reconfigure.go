@@ -65,7 +65,7 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 }
 
 // lockChanges locks changes for a SetLimits of key, and returns the limits that the key then
-// has. If the SetLimits gives it none, these are those of WithLimitsFor, or none for the
+// has. If the SetLimits gives it none, these are what WithLimitsFor returns, or none for the
 // limiter's own. On an error it has locked nothing.
 func (l *Limiter) lockChanges(key string, limits []Limit) ([]Limit, error) {
 	for round := 1; ; round++ {

@@ -31,7 +31,7 @@ import (
 // Restore takes a moment for each key. Its memory is in proportion to the bytes read. It
 // does not make the room of [WithSizeHint] again.
 //
-// On an error, nothing has changed. The error wraps that of r, if there is one. Any other
+// On an error, nothing has changed. The error wraps the error of r, if there is one. Any other
 // error wraps [ErrBadSnapshot] and says which of these is wrong with the snapshot:
 //   - It is cut short, or any bit of it has changed.
 //   - It is of another version, or was made under other limits.

@@ -11,13 +11,13 @@ import (
 // A record is the units charged in one tick of a log.
 type record struct {
 	tick       int64
-	cumulative uint64 // the units charged until then, with those of the record, modulo 2^64
+	cumulative uint64 // the units charged until then, the units of the record included, modulo 2^64
 }
 
 // A ring holds records, oldest first. A record does not hold its units but the running
 // total. So the units since any record are one subtraction, and every question is a binary
-// search. In front of the oldest record is the base, of which only the running total
-// counts: that before the oldest record.
+// search. In front of the oldest record is the base. Only its running total counts: the
+// one before the oldest record.
 //
 // A ring and its records are one object of the heap without pointers, so the garbage
 // collector does not scan it. The fields are accessed atomically, but for slots, which
@@ -65,7 +65,7 @@ func (g *ring) slot(i int) *record {
 	return (*record)(unsafe.Add(unsafe.Pointer(g), ringHeader+uintptr(i)*recordSize))
 }
 
-// next returns the slot after that of number slot.
+// next returns the slot after slot.
 func (g *ring) next(slot int) int {
 	if slot++; slot == int(g.slots) {
 		slot = 0

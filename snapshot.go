@@ -36,7 +36,7 @@ import (
 // each key until it is done.
 //
 // Keys are written as they are: a reader of the snapshot learns which keys were limited.
-// The error is that of w.
+// The error is the error of w.
 func (l *Limiter) Snapshot(w io.Writer) error {
 	// While this lock is held, the generation and the overrides stay, and all keys are in
 	// the table of g.
@@ -175,7 +175,7 @@ func (rs *ruleset) appendEntry(b []byte, e *entry) (record []byte, alive bool) {
 		}
 		// Copy first, then validate that nothing was charged while the copy was made. If
 		// that fails too often, set resizing first. Then no call charges e until it is
-		// unlocked, so the copy is of one state, that of word.
+		// unlocked, so the copy is of one state: the state at word.
 		held := i >= tries && rs.kindOf(word).resizable() && e.tryBeginResize(word)
 		record = rs.appendStates(b, e, word)
 		switch {

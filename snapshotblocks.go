@@ -26,7 +26,7 @@ import (
 //	payload
 //
 // So no block can be changed, left out, or taken from another snapshot, and the last
-// checksum is that of the whole. The payloads, put together, consist of these:
+// checksum is of the whole. The payloads, put together, consist of these:
 //
 //	header    the time at which the snapshot was begun: by the wall clock, in
 //	          nanoseconds since 1970 (signed), and as an instant (signed); then the
@@ -47,7 +47,7 @@ import (
 //	          and of each its tick and its units. The first tick is signed, each other
 //	          one is the difference to the tick before
 //
-// Numbers are varints of encoding/binary. Instants are those of the generation. Only their
+// Numbers are varints of encoding/binary. Instants are on the timeline of the generation. Only their
 // distance from the instant in the header means anything outside it.
 const (
 	magic         = "sashsnap"
@@ -181,7 +181,7 @@ func (s *snapshotReader) peek(n int) []byte {
 }
 
 // readError sets the error to err, an error of the reader. If err is that the reader ended
-// too soon, as that of a decompressor may be, the snapshot is bad.
+// too soon, as a decompressor may say, the snapshot is bad.
 func (s *snapshotReader) readError(err error) {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		s.fail("after %d bytes: %v", s.offset, err)

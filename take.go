@@ -74,7 +74,7 @@ func (l *Limiter) AllowBytes(key []byte) bool { return l.AllowN(bridge.AsString(
 // reading. That stores a copy of the key, and 35 to 50 bytes under one [SlidingCounter] or
 // [TokenBucket]; more under a very large limit, other algorithms or several limits.
 func (l *Limiter) Take(key string, n int64) (d Decision) {
-	// The fast path is that of AllowN. It is shortest for a counter with nothing in the
+	// The fast path is the same as in AllowN. It is shortest for a counter with nothing in the
 	// previous window.
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())

@@ -70,7 +70,7 @@ func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 }
 
 // fastTargets are the keys of a TakeAll or PeekAll on its fast path: up to 8 tracked keys,
-// all of which admit the units. They are in the order in which all calls lock keys.
+// and all of them admit the units. They are in the order in which all calls lock keys.
 type fastTargets struct {
 	all   [8]fastTarget
 	count int
@@ -223,7 +223,7 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 	return g, false
 }
 
-// takeAllLocked is takeAll under locks, for each of which it waits.
+// takeAllLocked is takeAll under locks. It waits for each lock.
 //
 // It starts over
 //   - once, if the call is admitted and needs entries that are not there yet;

@@ -21,7 +21,7 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 // admitted before them.
 //
 // Wait returns nil once n is charged. On an error, nothing is charged. The error is
-//   - that of ctx, as soon as ctx ends;
+//   - the error of ctx, as soon as ctx ends;
 //   - [ErrExceedsLimit], at once, if n is negative, or more than the Count of a limit or the
 //     Burst of a [TokenBucket];
 //   - [ErrInvalidLimit], at once, if [WithLimitsFor] returns wrong limits for the key, with
@@ -58,7 +58,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // admitted in the end. A key at its limit delays the calls that wait for it, and hardly any
 // others.
 //
-// The errors are those of Wait. [ErrExceedsLimit] is also that of an empty list, and of
+// The errors are the same as for Wait. [ErrExceedsLimit] is also the error of an empty list, and of
 // more keys than fit under [WithMaxKeys] at one time, unless they share a quota that admits n.
 //
 // A call that waits costs about 500 bytes, and 250 more for each key but the first.
@@ -69,7 +69,7 @@ func (l *Limiter) WaitAll(ctx context.Context, keys []string, n int64) error {
 }
 
 // WaitReserve waits as [Limiter.Wait] does, in the same queue, and returns a reservation of
-// the n units to settle, as that of [Limiter.Reserve], whose costs it has as well. On an
+// the n units to settle, as [Limiter.Reserve] does. It costs as much as both. On an
 // error, it returns the zero Reservation, which settles nothing. A reservation of 0 units
 // charges what is committed.
 func (l *Limiter) WaitReserve(ctx context.Context, key string, n int64) (Reservation, error) {
@@ -269,7 +269,7 @@ func (l *Limiter) waitError(ctx context.Context, targets []target, n int64, wait
 	return nil
 }
 
-// waitOfTracked returns how long a call for n units has to wait at least for those of targets that
+// waitOfTracked returns how long a call for n units has to wait at least for the targets that
 // have entries.
 func (l *Limiter) waitOfTracked(targets []target, n int64) (least time.Duration) {
 	for i := range targets {

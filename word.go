@@ -15,7 +15,7 @@ import (
 //
 // prev and curr have as many bits as Count, since they never exceed it. The epoch has the
 // rest. It is the index of the window, less first, and 2 at least. So no epoch ever comes
-// again, and the word 0 is that of a key never charged.
+// again, and the word 0 is of a key never charged.
 //
 // A word changes only
 //   - to a word of the same epoch with a greater curr;
@@ -105,7 +105,7 @@ func (l *layout) unpack(word uint64) window.State {
 //
 // Count units in Window nanoseconds are, in lowest terms, rate units in cost nanoseconds. A
 // step is 1/rate of a nanosecond. So a nanosecond is rate steps, a unit is cost steps, and no
-// charge is ever rounded. The word 0 is that of a key never charged: a charge ends after base.
+// charge is ever rounded. The word 0 is of a key never charged: a charge ends after base.
 //
 // A word changes only to a greater one; to itself locked, and from there to a greater one or
 // back; and to dead. So a word that is not locked comes back only if nothing has happened in
@@ -147,13 +147,13 @@ func (l *debtLayout) unpack(b window.TokenBucket, word uint64) window.Debt {
 		return window.Debt{}
 	}
 	// As late as an instant can be, but a nanosecond before it is full, at least: a Debt
-	// without a Lack is that of a bucket never charged.
+	// without a Lack is of a bucket never charged.
 	since := min(word/l.rate-1, math.MaxInt64-uint64(l.base))
 	return window.Debt{At: int64(uint64(l.base) + since), Lack: l.amount(b, word-since*l.rate)}
 }
 
 // pack returns the word of d, and whether d fits into one. It does after a charge at an instant
-// of which steps says so.
+// that steps finds to fit.
 func (l *debtLayout) pack(b window.TokenBucket, d window.Debt) (word uint64, ok bool) {
 	if d.Empty() {
 		return 0, true
@@ -167,8 +167,7 @@ func (l *debtLayout) pack(b window.TokenBucket, d window.Debt) (word uint64, ok 
 	return word, word >= l.rate // else it is full before base, where unpack has no word for it
 }
 
-// packCharged returns the word of d, the debt after a charge of which ruleset.holds has said
-// that it fits. If the floor has risen past the span since then, the charge is dated at the end
+// packCharged returns the word of d, the debt after a charge that ruleset.holds has found to fit. If the floor has risen past the span since then, the charge is dated at the end
 // of the span.
 func (l *debtLayout) packCharged(b window.TokenBucket, d window.Debt) (word uint64) {
 	word, ok := l.pack(b, d)

@@ -1269,7 +1269,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "unlimited-loses-its-algorithm", fault: "a log of the numbers of Unlimited is read as Unlimited",
-		file: "limit.go", old: "l.Algorithm = SlidingLog // as it stands: the numbers may be those of Unlimited", new: "l = l.Log()",
+		file: "limit.go", old: "l.Algorithm = SlidingLog // as it stands: the numbers may be the same as in Unlimited", new: "l = l.Log()",
 		tests: "TestUnlimited_Text",
 	},
 	{
