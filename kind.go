@@ -98,7 +98,9 @@ func (rs *ruleset) decideVersion(e *entry, q query, d, next *Decision) result {
 		case !q.stores(allowed):
 			// Nothing to write. The answer is of one state if no call has locked the
 			// entry since the word was loaded.
-			rs.apply(e, word, q, allowed, false, d, next)
+			if d != nil {
+				rs.apply(e, word, q, allowed, false, d, next)
+			}
 			if e.validate(word) {
 				return resultOf(allowed)
 			}

@@ -135,7 +135,7 @@ func (m *memory) lock(place int) {
 // Programs with locks, waits and lost swaps have the same outcomes with the reduction as
 // without it.
 func TestExplore_SeesWhatExploreAllSees(t *testing.T) {
-	count := func(m *memory) int { // as decideCounter
+	count := func(m *memory) int { // as decideWord
 		for n := 0; ; n++ {
 			if old := m.load(0); m.swap(0, old, old+1) {
 				return n
