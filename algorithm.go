@@ -19,10 +19,10 @@ import (
 type algorithm interface {
 	// admits reports whether q is admitted by s.
 	admits(s state, q query) bool
-	// apply returns s with q charged to it, given whether all limits admit q. If m has stores,
-	// the ring of s, if it has one, is charged itself: its entry must be locked, and must have
+	// apply returns s with q charged to it, given whether all limits admit q or it is denied. If m has
+	// stores, the ring of s, if it has one, is charged itself: its entry must be locked, and must have
 	// room. If m has tells, o is the outcome of q.
-	apply(s state, q query, admitted bool, m mode) (after state, o outcome)
+	apply(s state, q query, res result, m mode) (after state, o outcome)
 
 	// try reports whether n units, n > 0, are admitted by s, which has room for them, and can
 	// tell what they leave if m has tells. If it returns retry, the caller must take the slow
@@ -40,10 +40,9 @@ type algorithm interface {
 	// expired reports whether no unit of s counts at now, and since which instant.
 	expired(s state, now int64) (since int64, ok bool)
 
-	// needsRoom reports whether s has no room for the charge of q, given whether all limits admit it.
-	// grown returns the ring that s is to have then. shrunk returns a smaller one if the ring of s is
+	// needsRoom reports whether s has no room for the charge of q, which is admitted or denied. grown returns the ring that s is to have then. shrunk returns a smaller one if the ring of s is
 	// far too large, else nil.
-	needsRoom(s state, q query, admitted bool) bool
+	needsRoom(s state, q query, res result) bool
 	grown(s state) *ring
 	shrunk(s state) *ring
 
@@ -52,7 +51,7 @@ type algorithm interface {
 	// where the charge is open from here on until it is given back.
 	reserve(s state, g *lineage) int64
 	// note notes in g a charge at that instant, which has made after of before.
-	note(g *lineage, before, after state, at int64, admitted bool)
+	note(g *lineage, before, after state, at int64, res result)
 	// giveBack returns s without units of the charge of that number, as far as they are still
 	// there. If that has emptied s, seen is the instant up to which s had seen time. The entry
 	// of s must be locked.
@@ -116,13 +115,10 @@ const (
 	stores                  // it charges
 )
 
-// modeOf returns the mode of a call that wants d, unless that is nil, and charges if store is set.
-func modeOf(d *Decision, store bool) (m mode) {
+// tellsTo returns m with tells, unless d, which the call wants, is nil.
+func (m mode) tellsTo(d *Decision) mode {
 	if d != nil {
 		m |= tells
-	}
-	if store {
-		m |= stores
 	}
 	return m
 }
@@ -135,10 +131,10 @@ type outcome struct {
 }
 
 // set makes d the decision of l.
-func (d *Decision) set(l *Limit, allowed bool, o outcome) {
+func (d *Decision) set(l *Limit, res result, o outcome) {
 	// One by one: assigned together, the Limit would be copied twice.
 	d.Limit = *l
-	d.Allowed = allowed
+	d.Allowed = res == admitted
 	d.Remaining = o.remaining
 	d.RetryAfter = o.retryAfter
 	d.ResetAfter = o.resetAfter
@@ -226,8 +222,8 @@ type query struct {
 	waits        bool // whether it is an attempt of a call that waits, which may make several
 }
 
-// stores reports whether q is charged, given whether it is admitted.
-func (q query) stores(admitted bool) bool { return q.charge && (admitted || q.chargeDenied) }
+// stores reports whether q, which is admitted or denied, is charged.
+func (q query) stores(res result) bool { return q.charge && (res == admitted || q.chargeDenied) }
 
 // A horizon is how far into the past a rule knows of charges, in nanoseconds.
 type horizon struct {

@@ -71,16 +71,16 @@ func (rs *ruleset) decideWord(e *entry, q query, d, next *Decision) result {
 		}
 		// The word is the whole state. All that follows is computed from it alone.
 		before := rs.word.unpack(word)
-		allowed := rs.word.admits(before, q)
-		after, o := rs.word.apply(before, q, allowed, modeOf(d, false))
+		res := resultOf(rs.word.admits(before, q))
+		after, o := rs.word.apply(before, q, res, mode(0).tellsTo(d))
 		if q.charge && after != before && !e.Word.CompareAndSwap(word, rs.word.packCharged(after)) {
 			continue // another call has changed the word, so decide again by its new value
 		}
 		if d != nil {
-			d.set(&rs.rules[0].Limit, allowed, o)
+			d.set(&rs.rules[0].Limit, res, o)
 			rs.tellNext(after, q.at, d, next)
 		}
-		return resultOf(allowed)
+		return res
 	}
 }
 
@@ -93,22 +93,22 @@ func (rs *ruleset) decideVersion(e *entry, q query, d, next *Decision) result {
 		if !alive {
 			return retry
 		}
-		allowed := rs.admits(e, word, q)
+		res := resultOf(rs.admits(e, word, q))
 		switch {
-		case !q.stores(allowed):
+		case !q.stores(res):
 			// Nothing to write. The answer is of one state if no call has locked the
 			// entry since the word was loaded.
 			if d != nil {
-				rs.apply(e, word, q, allowed, false, d, next)
+				rs.apply(e, word, q, res, 0, d, next)
 			}
 			if e.validate(word) {
-				return resultOf(allowed)
+				return res
 			}
-		case rs.ensureRoom(e, word, q, allowed) && e.tryLock(word):
+		case rs.ensureRoom(e, word, q, res) && e.tryLock(word):
 			// The lock was taken from the word that the states were read under: they
 			// still are as they were when all of them admitted q.
-			e.Word.Store(rs.apply(e, word, q, allowed, true, d, next))
-			return resultOf(allowed)
+			e.Word.Store(rs.apply(e, word, q, res, stores, d, next))
+			return res
 		}
 	}
 	return rs.decideLocked(e, q, d, next)
@@ -121,20 +121,20 @@ func (rs *ruleset) decideLocked(e *entry, q query, d, next *Decision) result {
 	if !alive {
 		return retry
 	}
-	allowed := rs.admits(e, word, q)
-	store := q.stores(allowed)
-	if store {
-		rs.grow(e, word, q, allowed)
+	res, m := resultOf(rs.admits(e, word, q)), mode(0)
+	if q.stores(res) {
+		m = stores
+		rs.grow(e, word, q, res)
 	}
-	e.Word.Store(rs.apply(e, word, q, allowed, store, d, next)) // the decision is made: unlock
-	return resultOf(allowed)
+	e.Word.Store(rs.apply(e, word, q, res, m, d, next)) // the decision is made: unlock
+	return res
 }
 
 // tellNext makes next, unless it is nil, the decision on one unit more than d leaves. s is the state
 // that d is on, at that instant.
 func (rs *ruleset) tellNext(s state, at int64, d, next *Decision) {
 	if next != nil {
-		_, o := rs.rules[0].algorithm.apply(s, query{at: at, n: d.Remaining + 1}, false, tells)
+		_, o := rs.rules[0].algorithm.apply(s, query{at: at, n: d.Remaining + 1}, denied, tells)
 		*next = d.oneMore(o.retryAfter)
 	}
 }
@@ -150,7 +150,7 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) result {
 	case kindWord:
 		x, y, z, res := rs.word.charge(e, word, at, n)
 		if d != nil && res != retry {
-			d.set(&rs.rules[0].Limit, res == admitted, rs.word.outcome(x, y, z, n, res))
+			d.set(&rs.rules[0].Limit, res, rs.word.outcome(x, y, z, n, res))
 			if next != nil && res == admitted {
 				word, _ = rs.word.charged(word, at, n)
 			}
@@ -196,7 +196,7 @@ func (rs *ruleset) peekFast(e *entry, at, n int64, d *Decision) bool {
 	if rs.kindOf(word) == kindWord {
 		x, y, z, res := rs.word.charge(nil, word, at, n)
 		if res != retry {
-			d.set(&rs.rules[0].Limit, res == admitted, rs.word.outcome(x, y, z, n, res))
+			d.set(&rs.rules[0].Limit, res, rs.word.outcome(x, y, z, n, res))
 		}
 		return res != retry
 	}
@@ -238,24 +238,24 @@ func (rs *ruleset) admits(e *entry, word uint64, q query) bool {
 
 // apply makes d, unless it is nil, the decision on q for e, whose word was loaded or locked as
 // given, and next, unless it is nil, the decision on one unit more. It is given whether all limits
-// of all keys admit q. If store is set, e must be locked: apply charges q, and returns the word that
-// unlocks e. Otherwise it returns word.
-func (rs *ruleset) apply(e *entry, word uint64, q query, admitted, store bool, d, next *Decision) uint64 {
+// of all keys admit q or it is denied. If m has stores, e must be locked: apply charges q, and returns
+// the word that unlocks e. Otherwise it returns word.
+func (rs *ruleset) apply(e *entry, word uint64, q query, res result, m mode, d, next *Decision) uint64 {
 	if word&multi != 0 {
-		e.asMulti().apply(q, admitted, store, d)
+		e.asMulti().apply(q, res, m, d)
 		next.clear() // it is not known: another limit may decide then
 	} else {
 		r, before := &rs.rules[0], rs.stateOf(e, word, 0)
-		after, o := r.algorithm.apply(before, q, admitted, modeOf(d, store))
+		after, o := r.algorithm.apply(before, q, res, m.tellsTo(d))
 		if d != nil {
-			d.set(&r.Limit, admitted, o)
+			d.set(&r.Limit, res, o)
 			rs.tellNext(after, q.at, d, next)
 		}
-		if store && rs.kind == kindWord && after != before {
+		if m&stores != 0 && rs.kind == kindWord && after != before {
 			return rs.word.packCharged(after)
 		}
 	}
-	if store && rs.kindOf(word) != kindWord {
+	if m&stores != 0 && rs.kindOf(word) != kindWord {
 		return nextVersion(word)
 	}
 	return word
@@ -269,21 +269,21 @@ func (rs *ruleset) ringOf(e *entry, i int) *atomic.Pointer[ring] {
 	return &e.asLog().ring
 }
 
-// grow makes room in e for the charge of q, given whether all limits admit it. The caller must hold the lock of e, which it took from
+// grow makes room in e for the charge of q, which is admitted or denied. The caller must hold the lock of e, which it took from
 // word.
-func (rs *ruleset) grow(e *entry, word uint64, q query, admitted bool) {
+func (rs *ruleset) grow(e *entry, word uint64, q query, res result) {
 	own := rs.of(e)
 	for i := range own.rules {
 		a, s := own.rules[i].algorithm, rs.stateOf(e, word, i)
-		if a.needsRoom(s, q, admitted) {
+		if a.needsRoom(s, q, res) {
 			rs.ringOf(e, i).Store(a.grown(s))
 		}
 	}
 }
 
 // ensureRoom reports whether e, whose word was loaded as given, has room for the charge
-// of q, given whether all limits admit it. If not, it makes room, and the caller must look again.
-func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, admitted bool) bool {
+// of q, which is admitted or denied. If not, it makes room, and the caller must look again.
+func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) bool {
 	own := rs.of(e)
 	if !rs.kindOf(word).resizable() {
 		return true
@@ -294,7 +294,7 @@ func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, admitted bool) boo
 	}
 	for i := 0; own.rings && i < len(own.rules); i++ {
 		a, s := own.rules[i].algorithm, rs.stateOf(e, word, i)
-		if !a.needsRoom(s, q, admitted) {
+		if !a.needsRoom(s, q, res) {
 			continue
 		}
 		if e.tryBeginResize(word) {

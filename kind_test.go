@@ -63,7 +63,7 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 		require.True(t, alive)
 		require.True(t, rs.admits(e, word, query{n: count - 2}))
 		require.False(t, rs.admits(e, word, query{n: count - 1}))
-		require.Equal(t, word, rs.apply(e, word, q, true, false, &d, nil), "nothing is charged")
+		require.Equal(t, word, rs.apply(e, word, q, admitted, 0, &d, nil), "nothing is charged")
 		require.Equal(t, count-4, d.Remaining)
 		require.Equal(t, count-2, rs.left(t, e, 0))
 
@@ -120,22 +120,22 @@ func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {
 		for tick := range int64(10) { // a log with one record for each charge
 			q := query{at: tick, n: 1, charge: true}
 			word, _ := rs.loadQuiescent(e)
-			for rounds := 0; !rs.ensureRoom(e, word, q, true); rounds++ {
+			for rounds := 0; !rs.ensureRoom(e, word, q, admitted); rounds++ {
 				require.True(t, rs.kind.resizable())
 				require.Less(t, rounds, len(rs.rules), "one round for each ring")
 				word, _ = rs.loadQuiescent(e)
 			}
-			require.True(t, rs.ensureRoom(e, word, q, true))
+			require.True(t, rs.ensureRoom(e, word, q, admitted))
 			require.True(t, e.tryLock(word))
-			e.Word.Store(rs.apply(e, word, q, true, true, new(Decision), nil))
+			e.Word.Store(rs.apply(e, word, q, admitted, stores, new(Decision), nil))
 		}
 		require.Equal(t, rs.rules[0].Count-10, rs.left(t, e, 9))
 
 		empty := rs.newEntry("name")
 		word, alive := rs.lock(empty)
 		require.True(t, alive)
-		rs.grow(empty, word, query{n: 1, charge: true}, true)
-		empty.Word.Store(rs.apply(empty, word, query{n: 1, charge: true}, true, true, new(Decision), nil))
+		rs.grow(empty, word, query{n: 1, charge: true}, admitted)
+		empty.Word.Store(rs.apply(empty, word, query{n: 1, charge: true}, admitted, stores, new(Decision), nil))
 		require.Equal(t, rs.rules[0].Count-1, rs.left(t, empty, 0))
 
 		if !rs.kind.resizable() {
@@ -143,7 +143,7 @@ func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {
 		}
 		word, _ = rs.loadQuiescent(e)
 		require.True(t, e.tryBeginResize(word))
-		require.False(t, rs.ensureRoom(e, e.Word.Load(), query{n: 1, charge: true}, true))
+		require.False(t, rs.ensureRoom(e, e.Word.Load(), query{n: 1, charge: true}, admitted))
 		_, idle := rs.checkIdle(e, math.MaxInt64)
 		require.False(t, idle)
 		e.unlock(word)
@@ -187,7 +187,7 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 		"try":         func() { rs.try(e, 0, 0, 1) },
 		"chargeTried": func() { rs.chargeTried(e, 0, 0, 1, stores, nil) },
 		"admits":      func() { rs.admits(e, 0, q) },
-		"apply":       func() { rs.apply(e, 0, q, true, true, nil, nil) },
+		"apply":       func() { rs.apply(e, 0, q, admitted, stores, nil, nil) },
 		"stateOf":     func() { rs.stateOf(e, 0, 0) },
 		"expired":     func() { rs.expired(e, 0, 0) },
 		"compact":     func() { newMultiEntry(known, "").compact(kinds, "name") },
@@ -213,12 +213,12 @@ func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 			q := query{at: minute, n: 3, charge: true}
 			require.Less(t, r.kind(), kindMulti)
 			require.True(t, r.admits(s.load(), q))
-			e.ruleset.grow(&e.entry, e.Word.Load(), q, true)
-			require.False(t, r.needsRoom(s.load(), q, true))
-			_, o := r.apply(s.load(), q, true, tells)
+			e.ruleset.grow(&e.entry, e.Word.Load(), q, admitted)
+			require.False(t, r.needsRoom(s.load(), q, admitted))
+			_, o := r.apply(s.load(), q, admitted, tells)
 			require.EqualValues(t, 7, o.remaining)
 			require.True(t, r.admits(s.load(), query{at: minute, n: 10}), "nothing is charged")
-			e.apply(q, true, true, nil)
+			e.apply(q, admitted, stores, nil)
 			require.False(t, r.admits(s.load(), query{at: minute, n: 8}))
 			require.Nil(t, r.shrunk(s.load()))
 			charged := r.reserve(s.load(), g)
@@ -271,10 +271,10 @@ func TestAlgorithms_UnlimitedKeepsNothing(t *testing.T) {
 	require.Equal(t, kindMulti, r.kind())
 	for range 3 {
 		require.True(t, r.admits(s.load(), q))
-		require.False(t, r.needsRoom(s.load(), q, true))
+		require.False(t, r.needsRoom(s.load(), q, admitted))
 		var d Decision
-		e.apply(q, true, true, &d)
-		e.apply(q, true, true, nil)
+		e.apply(q, admitted, stores, &d)
+		e.apply(q, admitted, stores, nil)
 		require.Equal(t, Decision{Allowed: true, Limit: Unlimited(), Remaining: math.MaxInt64}, d)
 		require.Equal(t, admitted, r.try(s, 0, 1, tells))
 		require.EqualValues(t, int64(math.MaxInt64), r.chargeTried(s, 0, 1, tells|stores).remaining)
@@ -283,7 +283,7 @@ func TestAlgorithms_UnlimitedKeepsNothing(t *testing.T) {
 	require.Nil(t, r.grown(s.load()))
 	require.Nil(t, r.shrunk(s.load()))
 	g := newLineage()
-	r.note(g, s.load(), s.load(), 0, true)
+	r.note(g, s.load(), s.load(), 0, admitted)
 	_, _, emptied := r.giveBack(s.load(), g, r.reserve(s.load(), g), 1)
 	require.False(t, emptied)
 

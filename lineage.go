@@ -76,11 +76,11 @@ func (g *lineage) reserved() {
 // note notes what a bucket lacked when the last charge came. If that was of a denied attempt,
 // nothing can be given back of what was charged before: had that been less, the attempt might
 // have been admitted.
-func (g *lineage) note(lack window.Amount, admitted bool) {
+func (g *lineage) note(lack window.Amount, res result) {
 	if g == nil {
 		return
 	}
-	if !admitted {
+	if res == denied {
 		lack = window.Amount{}
 	}
 	open := g.open + g.dropFrom(len(g.lows), lack)

@@ -34,11 +34,11 @@ func chargeable(targets []target, at int64) bool {
 	return true
 }
 
-// growAll makes room in all targets, which are locked, for the charge of q, given whether all admit it.
-func growAll(targets []target, q query, admitted bool) {
+// growAll makes room in all targets, which are locked, for the charge of q, which is admitted or denied.
+func growAll(targets []target, q query, res result) {
 	for i := range targets {
 		if t := &targets[i]; t.locked {
-			t.ruleset.grow(t.entry, t.word, q, admitted)
+			t.ruleset.grow(t.entry, t.word, q, res)
 		}
 	}
 }

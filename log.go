@@ -63,15 +63,15 @@ func (r *slidingLog) admits(s state, q query) bool {
 }
 
 // apply charges q to the ring itself.
-func (r *slidingLog) apply(s state, q query, admitted bool, m mode) (after state, o outcome) {
+func (r *slidingLog) apply(s state, q query, res result, m mode) (after state, o outcome) {
 	v := s.ring.view()
 	p, _ := r.evaluate(&v, q)
-	p.units = r.cost(q, admitted, p.newestUnits)
-	if admitted { // a Commit may spend past Count: keep the sum an int64
+	p.units = r.cost(q, res, p.newestUnits)
+	if res == admitted { // a Commit may spend past Count: keep the sum an int64
 		p.units = int64(min(uint64(p.units), math.MaxInt64-min(v.unitsSince(p.firstLive), math.MaxInt64)))
 	}
 	if m&tells != 0 {
-		o = r.outcome(&v, &p, q, admitted)
+		o = r.outcome(&v, &p, q, res)
 	}
 	if m&stores != 0 && p.units > 0 {
 		drop, _ := r.trim(&v, &p)
@@ -160,22 +160,22 @@ func (r *slidingLog) tryFast(e *entry, at, n int64, d, next *Decision) result {
 	if !ok {
 		return retry
 	}
-	admits := n <= r.Count-used
+	res := resultOf(n <= r.Count-used)
 	switch {
 	case d == nil:
-	case admits && next == nil:
+	case res == admitted && next == nil:
 		*d = Decision{Allowed: true, Limit: r.Limit, Remaining: r.Count - used - n, ResetAfter: r.ticks.Until(c.tick, at)}
 	default:
 		v, p := c.before(), logPosition{tick: c.tick, used: used}
-		if admits {
+		if res == admitted {
 			p.units = n
 		}
-		d.set(&r.Limit, admits, r.outcome(&v, &p, query{at: at, n: n}, admits))
+		d.set(&r.Limit, res, r.outcome(&v, &p, query{at: at, n: n}, res))
 		if next != nil {
 			*next = d.oneMore(r.retryAfter(&v, &p, d.Remaining+1, at))
 		}
 	}
-	if !admits {
+	if res == denied {
 		if !e.validate(word) {
 			return retry
 		}
@@ -201,7 +201,7 @@ type logPosition struct {
 }
 
 // evaluate returns the position of q in v, and whether q is admitted there.
-func (r *slidingLog) evaluate(v *ringView, q query) (p logPosition, admitted bool) {
+func (r *slidingLog) evaluate(v *ringView, q query) (p logPosition, admits bool) {
 	if newest, ok := v.newest(); ok {
 		p.tick = max(r.ticks.Of(q.at), newest)
 		p.firstLive = v.firstLive(p.tick, r.ticks.Life)
@@ -246,13 +246,13 @@ func (r *slidingLog) trim(v *ringView, p *logPosition) (drop, count int) {
 	return drop, count
 }
 
-func (r *slidingLog) needsRoom(s state, q query, admitted bool) bool {
+func (r *slidingLog) needsRoom(s state, q query, res result) bool {
 	v := s.ring.view()
 	if v.count < v.room() {
 		return false
 	}
 	p, _ := r.evaluate(&v, q)
-	p.units = r.cost(q, admitted, p.newestUnits)
+	p.units = r.cost(q, res, p.newestUnits)
 	_, count := r.trim(&v, &p)
 	return p.units > 0 && count > v.room()
 }
@@ -269,10 +269,10 @@ func (r *slidingLog) shrunk(s state) *ring {
 
 // outcome returns the outcome of q at p, once its units are charged, given whether all limits
 // admit it.
-func (r *slidingLog) outcome(v *ringView, p *logPosition, q query, admitted bool) outcome {
+func (r *slidingLog) outcome(v *ringView, p *logPosition, q query, res result) outcome {
 	left := r.Count - p.used - p.units // below 0 only by units that no longer count, or were spent past Count
 	o := outcome{remaining: max(0, left), resetAfter: r.resetAfter(v, p, q.at)}
-	if !admitted && (!r.satisfiable(q.n) || q.n > left) { // else another limit denies it
+	if res == denied && (!r.satisfiable(q.n) || q.n > left) { // else another limit denies it
 		o.retryAfter = r.retryAfter(v, p, q.n, q.at)
 	}
 	return o
@@ -328,7 +328,7 @@ func (r *slidingLog) reserve(s state, _ *lineage) int64 {
 	return v.tick(v.count - 1)
 }
 
-func (r *slidingLog) note(*lineage, state, state, int64, bool) {}
+func (r *slidingLog) note(*lineage, state, state, int64, result) {}
 
 // giveBack gives units back in the ring itself.
 func (r *slidingLog) giveBack(s state, _ *lineage, number, units int64) (after state, seen int64, emptied bool) {

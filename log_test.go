@@ -210,7 +210,7 @@ func TestLog_GrowsOnlyFromTheStateItHasRead(t *testing.T) {
 	require.True(t, l.Allow("k"))
 	charged, _ := e.loadUnlocked()
 	full := e.asLog().ring.Load()
-	require.False(t, l.own().ensureRoom(e, word, query{at: 2, n: 1, charge: true}, true))
+	require.False(t, l.own().ensureRoom(e, word, query{at: 2, n: 1, charge: true}, admitted))
 	require.Same(t, full, e.asLog().ring.Load())
 	require.Equal(t, charged, e.Word.Load())
 	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)

@@ -51,7 +51,7 @@ func (e *entry) asMulti() *multiEntry {
 // admit, and one that need not be told when they will. word is the word of e, not locked and not
 // dead. Unless d is nil, it makes d the decision.
 func (e *multiEntry) tryFast(word uint64, at, n int64, d *Decision) result {
-	switch e.try(word, at, n, modeOf(d, false)) {
+	switch e.try(word, at, n, mode(0).tellsTo(d)) {
 	case retry:
 		return retry
 	case denied:
@@ -117,26 +117,27 @@ func (e *multiEntry) admits(q query) bool {
 	return true
 }
 
-// apply makes d, unless it is nil, the decision on q, given whether all limits admit it.
-// If store is set, it charges q. Then the caller must hold the lock.
-func (e *multiEntry) apply(q query, admitted, store bool, d *Decision) {
+// apply makes d, unless it is nil, the decision on q, given whether all limits admit it or it is
+// denied. If m has stores, it charges q. Then the caller must hold the lock.
+func (e *multiEntry) apply(q query, res result, m mode, d *Decision) {
+	m = m.tellsTo(d)
 	for i := range e.states {
 		r, s := &e.ruleset.rules[i], &e.states[i]
 		before := s.load()
-		after, o := r.algorithm.apply(before, q, admitted, modeOf(d, store))
-		if store {
+		after, o := r.algorithm.apply(before, q, res, m)
+		if m&stores != 0 {
 			if g := s.lineage.Load(); g != nil {
-				r.algorithm.note(g, before, after, q.at, admitted)
+				r.algorithm.note(g, before, after, q.at, res)
 			}
 			s.store(after)
 		}
 		switch {
 		case d == nil:
 		case i == 0:
-			d.set(&r.Limit, admitted, o)
+			d.set(&r.Limit, res, o)
 		default:
 			var one Decision
-			one.set(&r.Limit, admitted, o)
+			one.set(&r.Limit, res, o)
 			d.join(&one, false)
 		}
 	}

@@ -5,10 +5,10 @@ import (
 )
 
 // refused returns the decision on q for a key without room in the table, given whether
-// the call on it and that number of other keys is admitted. The key admits 0 units, but
+// the call on it and that number of other keys is admitted or denied. The key admits 0 units, but
 // another key of the call may not.
-func (l *Limiter) refused(r resolved, q query, others int, admitted bool) Decision {
-	d := Decision{Allowed: admitted, Limit: r.ruleset.rules[0].Limit}
+func (l *Limiter) refused(r resolved, q query, others int, res result) Decision {
+	d := Decision{Allowed: res == admitted, Limit: r.ruleset.rules[0].Limit}
 	switch {
 	case !r.ruleset.satisfiable(q.n) || q.n > 0 && int64(others) >= r.generation.cap.max:
 		d.RetryAfter = Never

@@ -41,7 +41,7 @@ func TestDenyNew_AnswersByOneSetOfLimits(t *testing.T) {
 	before := l.Peek("new", 1)
 	old := l.current.Load().resolve("new")
 	require.NoError(t, l.Reconfigure(PerHour(3).Counter()))
-	require.Equal(t, before, l.refused(old, query{n: 1}, 0, false))
+	require.Equal(t, before, l.refused(old, query{n: 1}, 0, denied))
 	require.Equal(t, Decision{Limit: PerHour(3).Counter(), RetryAfter: 10 * time.Minute}, l.Peek("new", 1))
 }
 

@@ -183,8 +183,8 @@ func (r *reservation) spend(units int64) {
 			g.keys.compareAndDelete(k, e)
 			continue
 		}
-		g.ruleset.grow(e, word, q, true)
-		e.asMulti().apply(q, true, true, nil)
+		g.ruleset.grow(e, word, q, admitted)
+		e.asMulti().apply(q, admitted, stores, nil)
 		e.unlock(word)
 		return
 	}

@@ -32,11 +32,11 @@ type rule struct {
 // satisfiable reports whether l could ever admit n units.
 func (l *Limit) satisfiable(n int64) bool { return 0 <= n && n <= l.most() }
 
-// cost returns the units that q is charged under l, given whether all limits admit it. A
+// cost returns the units that q is charged under l, given whether all limits admit it or it is denied. A
 // denied attempt fills up the units charged in its window or tick to Count.
-func (l *Limit) cost(q query, admitted bool, charged int64) int64 {
+func (l *Limit) cost(q query, res result, charged int64) int64 {
 	switch {
-	case admitted:
+	case res == admitted:
 		return q.n
 	case q.chargeDenied:
 		return min(max(q.n, 0), max(l.Count-charged, 0))

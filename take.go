@@ -86,21 +86,21 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 			var prev, curr, elapsed int64
 			prev, curr, elapsed, res = c.charge(e, e.Word.Load(), at, n)
 			if res == admitted && prev == 0 { // as of most calls: no division
-				d.set(&c.Limit, true, outcome{remaining: c.Count - curr, resetAfter: c.counter.ResetAfterCharge(elapsed)})
+				d.set(&c.Limit, admitted, outcome{remaining: c.Count - curr, resetAfter: c.counter.ResetAfterCharge(elapsed)})
 				return d
 			}
 			if res != retry {
-				d.set(&c.Limit, res == admitted, c.outcome(prev, curr, elapsed, n, res))
+				d.set(&c.Limit, res, c.outcome(prev, curr, elapsed, n, res))
 			}
 		} else if b := g.bucket; b != nil {
 			var lack int64
 			_, lack, _, res = b.charge(e, e.Word.Load(), at, n)
 			if res == admitted {
-				d.set(&b.Limit, true, outcome{remaining: b.debts.remaining(uint64(lack)), resetAfter: b.debts.time(uint64(lack))})
+				d.set(&b.Limit, admitted, outcome{remaining: b.debts.remaining(uint64(lack)), resetAfter: b.debts.time(uint64(lack))})
 				return d
 			}
 			if res != retry {
-				d.set(&b.Limit, false, b.outcome(0, lack, 0, n, res))
+				d.set(&b.Limit, res, b.outcome(0, lack, 0, n, res))
 			}
 		} else if g.log != nil {
 			res = g.log.tryFast(e, at, n, &d, nil)
@@ -210,7 +210,7 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 				next.clear() // the entry that the key may share has several limits
 				return l.decideUnplaced(g, k, q, d)
 			}
-			if r.ruleset.neverCharges || !q.stores(r.ruleset.satisfiable(q.n)) {
+			if r.ruleset.neverCharges || !q.stores(resultOf(r.ruleset.satisfiable(q.n))) {
 				// Nothing to store, so the key gets no entry. The answer counts if the
 				// key had none at an instant at which its limits were these.
 				if l.confirmAbsent(r, k) {

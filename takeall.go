@@ -204,19 +204,19 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 		if !l.placeAll(g, targets) {
 			return g, false
 		}
-		allowed, alive := l.readAll(g, targets, *q)
+		res := l.readAll(g, targets, *q)
 		switch {
-		case !alive: // look up again
-		case !q.stores(allowed):
-			l.applyAll(targets, *q, allowed, false, d)
+		case res == retry: // look up again
+		case !q.stores(res):
+			l.applyAll(targets, *q, res, 0, d)
 			if l.validateAll(targets) {
 				return g, true
 			}
 		case l.insertMissing(targets):
 			q.at = g.instant(l.clock.Now()) // as in decide: charge now
 		case !l.ensureHolds(g, targets, q.at):
-		case ensureRoomForAll(targets, *q, allowed) && tryLockAll(targets) && l.confirmFresh(g, targets):
-			l.applyAll(targets, *q, allowed, true, d)
+		case ensureRoomForAll(targets, *q, res) && tryLockAll(targets) && l.confirmFresh(g, targets):
+			l.applyAll(targets, *q, res, stores, d)
 			return g, true
 		}
 	}
@@ -257,18 +257,18 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 		if anyPlaced(targets, placedNowhere) {
 			asked.chargeDenied = false // a call is not charged for keys that do not fit
 		}
-		allowed := admitAll(targets, asked)
-		store := asked.stores(allowed)
-		if store && !chargeable(targets, q.at) {
-			unlockAbsent(g, targets)
-			unlockAll(targets)
-			charging = true
-			continue
+		res, m := resultOf(admitAll(targets, asked)), mode(0)
+		if asked.stores(res) {
+			if !chargeable(targets, q.at) {
+				unlockAbsent(g, targets)
+				unlockAll(targets)
+				charging = true
+				continue
+			}
+			m = stores
+			growAll(targets, asked, res)
 		}
-		if store {
-			growAll(targets, asked, allowed)
-		}
-		l.applyAll(targets, asked, allowed, store, d)
+		l.applyAll(targets, asked, res, m, d)
 		unlockAbsent(g, targets)
 		unlockAll(targets)
 		l.countOverflow(g, targets, *q)

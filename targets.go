@@ -30,20 +30,22 @@ func (k key) compare(o key) int {
 	return cmp.Or(cmp.Compare(k.hash, o.hash), cmp.Compare(k.name, o.name))
 }
 
-// readAll reads the entries of the targets in g. It reports whether all admit q, and
-// whether all were alive; else they must be looked up again.
-func (l *Limiter) readAll(g *generation, targets []target, q query) (allowed, alive bool) {
+// readAll reads the entries of the targets in g, and returns whether all admit q. If it returns retry,
+// one was dead, and they must be looked up again.
+func (l *Limiter) readAll(g *generation, targets []target, q query) result {
 	for i := range targets {
 		t := &targets[i]
 		if t.entry == nil {
 			continue
 		}
-		if t.word, alive = t.entry.loadUnlocked(); !alive {
+		word, alive := t.entry.loadUnlocked()
+		if !alive {
 			g.keys.compareAndDelete(t.key, t.entry)
-			return false, false
+			return retry
 		}
+		t.word = word
 	}
-	return admitAll(targets, q), true
+	return resultOf(admitAll(targets, q))
 }
 
 // admitAll reports whether all targets admit q, by the words from which they were read or
@@ -152,11 +154,11 @@ func (l *Limiter) validateAll(targets []target) bool {
 
 // ensureRoomForAll reports whether all targets have room for the charge of q. If one has
 // not, it makes room, and the caller must look again.
-func ensureRoomForAll(targets []target, q query, admitted bool) bool {
+func ensureRoomForAll(targets []target, q query, res result) bool {
 	ready := true
 	for i := range targets {
 		if t := &targets[i]; t.entry != nil {
-			ready = t.ruleset.ensureRoom(t.entry, t.word, q, admitted) && ready
+			ready = t.ruleset.ensureRoom(t.entry, t.word, q, res) && ready
 		}
 	}
 	return ready
@@ -219,9 +221,9 @@ func (t *target) unlock(next uint64) {
 	t.entry.Word.Store(next)
 }
 
-// applyAll makes d the decision on q, given whether all limits admit it. If store is set,
-// it charges q and unlocks the targets, which must be locked.
-func (l *Limiter) applyAll(targets []target, q query, admitted, store bool, d *Decision) {
+// applyAll makes d the decision on q, given whether all limits admit it or it is denied. If m has
+// stores, it charges q and unlocks the targets, which must be locked.
+func (l *Limiter) applyAll(targets []target, q query, res result, m mode, d *Decision) {
 	first := 0                          // the order of the target that the limit of d is of
 	others := int(roomFor(targets)) - 1 // of a target that has or needs room
 	for i := range targets {
@@ -229,7 +231,7 @@ func (l *Limiter) applyAll(targets []target, q query, admitted, store bool, d *D
 		if t.placement == placedWithAnother {
 			continue
 		}
-		one, order := l.applyOne(t, others, q, admitted, store), t.order
+		one, order := l.applyOne(t, others, q, res, m), t.order
 		if t.placement == placedShared {
 			order = sharedOrder(t, targets)
 		}
@@ -253,21 +255,21 @@ func sharedOrder(t *target, targets []target) int {
 }
 
 // applyOne is applyAll for t, one of the targets of a call that has others.
-func (l *Limiter) applyOne(t *target, others int, q query, admitted, store bool) (d Decision) {
+func (l *Limiter) applyOne(t *target, others int, q query, res result, m mode) (d Decision) {
 	e := t.entry
-	if !admitted {
+	if res == denied {
 		q = t.required(q)
 	}
 	switch {
 	case t.placement == placedNowhere:
-		return l.refused(t.resolved, q, others, admitted)
+		return l.refused(t.resolved, q, others, res)
 	case e == nil:
-		e, store = t.ruleset.fresh, false
+		e, m = t.ruleset.fresh, 0
 		t.word = e.Word.Load()
 	}
-	next := t.ruleset.apply(e, t.word, q, admitted, store, &d, nil)
-	if store {
-		if admitted && t.origins != nil {
+	next := t.ruleset.apply(e, t.word, q, res, m, &d, nil)
+	if m&stores != 0 {
+		if res == admitted && t.origins != nil {
 			e.asMulti().reserved(t.origins)
 		}
 		t.unlock(next)

@@ -27,28 +27,27 @@ func (r *tokenBucket) admits(s state, q query) bool {
 }
 
 // apply charges q. A bucket that was never charged is charged at the floor or later.
-func (r *tokenBucket) apply(s state, q query, admitted bool, m mode) (after state, o outcome) {
+func (r *tokenBucket) apply(s state, q query, res result, m mode) (after state, o outcome) {
 	d, at := s.debt(), q.at
 	if d.Empty() {
 		at = r.clampToFloor(at)
 	}
-	d = r.bucket.Charge(d, at, r.cost(q, admitted, r.bucket.Lack(d, q.at)))
+	d = r.bucket.Charge(d, at, r.cost(q, res, r.bucket.Lack(d, q.at)))
 	if m&tells != 0 {
 		lack := r.bucket.Lack(d, q.at)
 		o = outcome{remaining: r.bucket.Remaining(lack), resetAfter: r.bucket.ResetAfter(lack)}
-		if !admitted { // it stays 0 if another limit denies q
+		if res == denied { // it stays 0 if another limit denies q
 			o.retryAfter = r.bucket.RetryAfter(lack, q.n)
 		}
 	}
 	return stateOfDebt(d), o
 }
 
-// cost returns what q is charged by a bucket with that lack, given whether all limits admit
-// it. A denied attempt empties the bucket at most.
-func (r *tokenBucket) cost(q query, admitted bool, lack window.Amount) window.Amount {
+// cost returns what q is charged by a bucket with that lack, given whether it is admitted. A denied attempt empties the bucket at most.
+func (r *tokenBucket) cost(q query, res result, lack window.Amount) window.Amount {
 	cost := r.bucket.Cost(max(q.n, 0))
 	switch {
-	case admitted:
+	case res == admitted:
 		return cost
 	case q.chargeDenied:
 		if left := r.bucket.Cost(r.bucket.Burst).Minus(lack); left.Less(cost) {
@@ -110,7 +109,7 @@ func (r *tokenBucket) chargeTried(s *limitState, at, n int64, m mode) (o outcome
 	if m&stores != 0 {
 		g := s.lineage.Load()
 		g.charged()
-		g.note(r.bucket.Lack(before, at), true)
+		g.note(r.bucket.Lack(before, at), admitted)
 		s.store(stateOfDebt(d))
 	}
 	if m&tells != 0 {
@@ -137,7 +136,7 @@ func (r *tokenBucket) expired(s state, now int64) (since int64, ok bool) {
 	return r.bucket.Expired(s.debt(), now)
 }
 
-func (r *tokenBucket) needsRoom(state, query, bool) bool { return false }
+func (r *tokenBucket) needsRoom(state, query, result) bool { return false }
 
 func (r *tokenBucket) grown(state) *ring { return nil }
 
@@ -148,10 +147,10 @@ func (r *tokenBucket) reserve(_ state, g *lineage) int64 {
 	return g.charges
 }
 
-func (r *tokenBucket) note(g *lineage, before, after state, at int64, admitted bool) {
+func (r *tokenBucket) note(g *lineage, before, after state, at int64, res result) {
 	g.charged() // also of a state that it does not change: states of one root count alike
 	if after != before {
-		g.note(r.bucket.Lack(before.debt(), at), admitted)
+		g.note(r.bucket.Lack(before.debt(), at), res)
 	}
 }
 

@@ -11,7 +11,7 @@ func (r *unlimited) horizon() horizon { return horizon{resolution: 1, dated: tru
 
 func (r *unlimited) admits(_ state, q query) bool { return q.n >= 0 }
 
-func (r *unlimited) apply(s state, q query, _ bool, _ mode) (state, outcome) {
+func (r *unlimited) apply(s state, q query, _ result, _ mode) (state, outcome) {
 	o := outcome{remaining: math.MaxInt64}
 	if q.n < 0 {
 		o.retryAfter = Never
@@ -27,7 +27,7 @@ func (r *unlimited) chargeTried(*limitState, int64, int64, mode) outcome {
 
 func (r *unlimited) expired(state, int64) (since int64, ok bool) { return math.MinInt64, true }
 
-func (r *unlimited) needsRoom(state, query, bool) bool { return false }
+func (r *unlimited) needsRoom(state, query, result) bool { return false }
 
 func (r *unlimited) grown(state) *ring { return nil }
 
@@ -35,7 +35,7 @@ func (r *unlimited) shrunk(state) *ring { return nil }
 
 func (r *unlimited) reserve(state, *lineage) int64 { return 0 }
 
-func (r *unlimited) note(*lineage, state, state, int64, bool) {}
+func (r *unlimited) note(*lineage, state, state, int64, result) {}
 
 func (r *unlimited) giveBack(s state, _ *lineage, _, _ int64) (after state, seen int64, emptied bool) {
 	return s, 0, false

@@ -61,15 +61,15 @@ func (r *slidingCounter) admits(s state, q query) bool {
 }
 
 // apply charges q. A Commit may spend past Count, up to the end of int64.
-func (r *slidingCounter) apply(s state, q query, admitted bool, m mode) (after state, o outcome) {
+func (r *slidingCounter) apply(s state, q query, res result, m mode) (after state, o outcome) {
 	p := r.position(s.window(), q.at)
-	if units := r.cost(q, admitted, p.Curr); units > 0 {
+	if units := r.cost(q, res, p.Curr); units > 0 {
 		p.Curr = int64(min(uint64(p.Curr)+uint64(units), math.MaxInt64))
 		s = stateOfWindow(p.State)
 	}
 	if m&tells != 0 {
 		o = outcome{remaining: r.counter.Remaining(p), resetAfter: r.counter.ResetAfter(p)}
-		if !admitted { // it stays 0 if another limit denies q
+		if res == denied { // it stays 0 if another limit denies q
 			o.retryAfter = r.counter.RetryAfter(p, q.n)
 		}
 	}
@@ -168,7 +168,7 @@ func (r *slidingCounter) expired(s state, now int64) (since int64, ok bool) {
 	return r.counter.Expired(s.window(), now)
 }
 
-func (r *slidingCounter) needsRoom(state, query, bool) bool { return false }
+func (r *slidingCounter) needsRoom(state, query, result) bool { return false }
 
 func (r *slidingCounter) grown(state) *ring { return nil }
 
@@ -176,7 +176,7 @@ func (r *slidingCounter) shrunk(state) *ring { return nil }
 
 func (r *slidingCounter) reserve(s state, _ *lineage) int64 { return s.a }
 
-func (r *slidingCounter) note(*lineage, state, state, int64, bool) {}
+func (r *slidingCounter) note(*lineage, state, state, int64, result) {}
 
 func (r *slidingCounter) giveBack(s state, _ *lineage, number, units int64) (after state, seen int64, emptied bool) {
 	w := s.window()

@@ -15,7 +15,7 @@ var ofClients = []mutant{
 	{
 		name: "client-waits-deaf", fault: "a request that waits for a hold does not see that it gets longer",
 		file: "httplimit/gate.go", old: "		g.notify()\n		g.changed, g.notify = context.WithCancel(context.Background())\n	}\n}\n\n// domain", new: "	}\n}\n\n// domain",
-		tests: "TestModel_Clients",
+		tests: "TestModel_Clients|TestTransport_HoldsBackWhatWaitsAlready",
 	},
 	{
 		name: "client-deadline-burnt", fault: "a request that is held back beyond its deadline waits until then",

@@ -15,7 +15,7 @@ var ofSeams = []mutant{
 	{
 		name: "seam-idle-key-and-wait", fault: "an idle key that is waited for makes room for no call",
 		file: "gc.go", old: "if !waits && l.queues.Has(k.name) {", new: "if l.queues.Has(k.name) {",
-		tests: "TestModel$",
+		tests: "TestModel$|TestWaitAll_IdleKeysMakeRoomForOthersThatWait",
 	},
 	{
 		name: "seam-reservation-and-reconfigure", fault: "a reservation gives nothing back after the Count has changed",

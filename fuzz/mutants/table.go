@@ -570,7 +570,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "take-tracks-denied-keys", fault: "keys that are never admitted fill the memory",
-		file: "take.go", old: "if r.ruleset.neverCharges || !q.stores(r.ruleset.satisfiable(q.n)) {", new: "if !q.charge {",
+		file: "take.go", old: "if r.ruleset.neverCharges || !q.stores(resultOf(r.ruleset.satisfiable(q.n))) {", new: "if !q.charge {",
 		tests: "TestTake_ADenial",
 	},
 	{
@@ -607,7 +607,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-charged-in-sequence", fault: "a call that one limit denies is charged to those before it",
-		file: "multi.go", old: "if !e.ruleset.rules[i].algorithm.admits(e.states[i].load(), q) {", new: "if !e.ruleset.rules[i].algorithm.admits(e.states[i].load(), q) {\nif r, s := &e.ruleset.rules[0], &e.states[0]; i > 0 && q.charge && r.Algorithm == SlidingCounter {\nafter, _ := r.algorithm.apply(s.load(), q, true, stores)\ns.store(after)\n}",
+		file: "multi.go", old: "if !e.ruleset.rules[i].algorithm.admits(e.states[i].load(), q) {", new: "if !e.ruleset.rules[i].algorithm.admits(e.states[i].load(), q) {\nif r, s := &e.ruleset.rules[0], &e.states[0]; i > 0 && q.charge && r.Algorithm == SlidingCounter {\nafter, _ := r.algorithm.apply(s.load(), q, admitted, stores)\ns.store(after)\n}",
 		tests: "TestSeveralLimits_EqualTheReference",
 	},
 	{
@@ -617,7 +617,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-two-steps", fault: "several limits are checked, then charged",
-		file: "kind.go", old: "case rs.ensureRoom(e, word, q, allowed) && e.tryLock(word):", new: "case rs.ensureRoom(e, word, q, allowed):",
+		file: "kind.go", old: "case rs.ensureRoom(e, word, q, res) && e.tryLock(word):", new: "case rs.ensureRoom(e, word, q, res):",
 		tests: "TestRace_EveryLimit",
 	},
 	{
@@ -657,7 +657,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-believe-torn-reads", fault: "a denial is answered from halves of two states",
-		file: "kind.go", old: "if d != nil {\n\t\t\t\trs.apply(e, word, q, allowed, false, d, next)\n\t\t\t}\n\t\t\tif e.validate(word) {", new: "atomic.Pause(nil)\nif d != nil {\nrs.apply(e, word, q, allowed, false, d, next)\n}\nif true {",
+		file: "kind.go", old: "if d != nil {\n\t\t\t\trs.apply(e, word, q, res, 0, d, next)\n\t\t\t}\n\t\t\tif e.validate(word) {", new: "atomic.Pause(nil)\nif d != nil {\nrs.apply(e, word, q, res, 0, d, next)\n}\nif true {",
 		tests: "TestRace_PeeksSeeOneState",
 	},
 	{
@@ -1341,7 +1341,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "cap-admits-a-debt", fault: "a call of 0 units is admitted with a RetryAfter, if one of its keys does not fit",
-		file: "overflow.go", old: "d := Decision{Allowed: admitted,", new: "d := Decision{Allowed: q.n == 0,",
+		file: "overflow.go", old: "d := Decision{Allowed: res == admitted,", new: "d := Decision{Allowed: q.n == 0,",
 		tests: "TestTakeAll_OfNothing",
 	},
 	{
@@ -1662,7 +1662,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-given-back-after-a-denied-attempt", fault: "what was charged before a denied attempt is given back",
-		file: "lineage.go", old: "	if !admitted {\n\t\tlack = window.Amount{}", new: "	if !admitted && g == nil {\n\t\tlack = window.Amount{}",
+		file: "lineage.go", old: "	if res == denied {\n\t\tlack = window.Amount{}", new: "	if res == denied && g == nil {\n\t\tlack = window.Amount{}",
 		tests: "TestTokenBucket_GivesBack",
 	},
 	{
