@@ -73,15 +73,10 @@ func (g *lineage) reserved() {
 	g.lows = slices.Grow(g.lows, 1)
 }
 
-// note notes what a bucket lacked when the last charge came. If that was of a denied attempt,
-// nothing can be given back of what was charged before: had that been less, the attempt might
-// have been admitted.
-func (g *lineage) note(lack window.Amount, res result) {
+// note notes what a bucket lacked when the last charge came.
+func (g *lineage) note(lack window.Amount) {
 	if g == nil {
 		return
-	}
-	if res == denied {
-		lack = window.Amount{}
 	}
 	open := g.open + g.dropFrom(len(g.lows), lack)
 	if open == 0 {

@@ -109,7 +109,7 @@ func (r *tokenBucket) chargeTried(s *limitState, at, n int64, m mode) (o outcome
 	if m&stores != 0 {
 		g := s.lineage.Load()
 		g.charged()
-		g.note(r.bucket.Lack(before, at), admitted)
+		g.note(r.bucket.Lack(before, at))
 		s.store(stateOfDebt(d))
 	}
 	if m&tells != 0 {
@@ -149,9 +149,16 @@ func (r *tokenBucket) reserve(_ state, g *lineage) int64 {
 
 func (r *tokenBucket) note(g *lineage, before, after state, at int64, res result) {
 	g.charged() // also of a state that it does not change: states of one root count alike
-	if after != before {
-		g.note(r.bucket.Lack(before.debt(), at), res)
+	if after == before {
+		return
 	}
+	lack := r.bucket.Lack(before.debt(), at)
+	if res == denied {
+		// Nothing can be given back of what was charged before: had that been less, the attempt
+		// might have been admitted.
+		lack = window.Amount{}
+	}
+	g.note(lack)
 }
 
 // giveBack leaves a bucket that still knows when it was full.

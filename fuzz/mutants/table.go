@@ -1662,7 +1662,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-given-back-after-a-denied-attempt", fault: "what was charged before a denied attempt is given back",
-		file: "lineage.go", old: "	if res == denied {\n\t\tlack = window.Amount{}", new: "	if res == denied && g == nil {\n\t\tlack = window.Amount{}",
+		file: "tokenbucket.go", old: "if res == denied {\n\t\t// Nothing", new: "if res == denied && g == nil {\n\t\t// Nothing",
 		tests: "TestTokenBucket_GivesBack",
 	},
 	{
