@@ -132,12 +132,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-fast-two-steps", fault: "the fast path checks, then counts",
-		file: "window.go", old: "if e != nil && !e.Word.CompareAndSwap(word, word+uint64(n)) {", new: "if atomic.Pause(nil); e != nil && e.Word.Swap(word+uint64(n)) == dead {",
+		file: "take.go", old: "_, _, _, res = g.counter.charge(e, e.Word.Load(), at, n)", new: "word := e.Word.Load()\natomic.Pause(nil)\nif _, _, _, res = g.counter.charge(nil, word, at, n); res == admitted {\ne.Word.Swap(word + uint64(n))\n}",
 		tests: "TestRace_TightLoops",
 	},
 	{
 		name: "counter-fast-adds", fault: "the fast path charges a word that has changed since it was checked",
-		file: "window.go", old: "if e != nil && !e.Word.CompareAndSwap(word, word+uint64(n)) {", new: "if atomic.Pause(nil); e != nil && e.Word.Add(uint64(n)) == dead {",
+		file: "take.go", old: "_, _, _, res = g.counter.charge(e, e.Word.Load(), at, n)", new: "word := e.Word.Load()\natomic.Pause(nil)\nif _, _, _, res = g.counter.charge(nil, word, at, n); res == admitted {\ne.Word.Add(uint64(n))\n}",
 		tests: "TestRace_OneKey",
 	},
 	{
@@ -374,7 +374,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "log-says-that-it-has-room", fault: "an algorithm that keeps records asks for no room",
-		file: "log.go", old: "return p.units > 0 && count > v.room()", new: "return false",
+		file: "log.go", old: "return p.units > 0 && count > v.room()", new: "return p.units > 0 && count > v.room() && v.count < 0",
 		tests: "TestLog|TestKinds",
 	},
 	{
