@@ -19,17 +19,17 @@ import (
 type algorithm interface {
 	// admits reports whether q is admitted by s.
 	admits(s state, q query) bool
-	// apply returns s with q charged to it, given whether all limits admit q or it is denied. If m has
-	// stores, the ring of s, if it has one, is charged itself: its entry must be locked, and must have
-	// room. If m has tells, o is the outcome of q.
+	// apply returns s with q charged to it. res is the result of the whole call: denied if any limit
+	// of any key denies it. If m has stores, a ring is charged itself: its entry must be locked, and
+	// must have room. If m has tells, o is the outcome of q.
 	apply(s state, q query, res result, m mode) (after state, o outcome)
 
 	// try reports whether n units, n > 0, are admitted by s, which has room for them, and can
 	// tell what they leave if m has tells. If it returns retry, the caller must take the slow
 	// path.
 	try(s *limitState, at, n int64, m mode) result
-	// chargeTried returns what n units leave that try has admitted at that instant. If m has
-	// stores, it charges them: the entry of s must have been locked from the word that s was
+	// chargeTried returns what n units leave. try must have admitted them at the same instant. If m
+	// has stores, it charges them: the entry of s must have been locked from the word that s was
 	// read under.
 	chargeTried(s *limitState, at, n int64, m mode) outcome
 
@@ -40,21 +40,14 @@ type algorithm interface {
 	// expired reports whether no unit of s counts at now, and since which instant.
 	expired(s state, now int64) (since int64, ok bool)
 
-	// needsRoom reports whether s has no room for the charge of q, which is admitted or denied. grown returns the ring that s is to have then. shrunk returns a smaller one if the ring of s is
-	// far too large, else nil.
-	needsRoom(s state, q query, res result) bool
-	grown(s state) *ring
-	shrunk(s state) *ring
-
-	// reserve returns where the charge that s was charged last is found again: the number of its
-	// window or tick. Under a token bucket it is the number of the charge in g, the lineage of s,
-	// where the charge is open from here on until it is given back.
+	// reserve returns where the last charge of s is found again: the number of its window or tick.
+	// For a token bucket it is the number of the charge in g, the lineage of s. The charge stays
+	// open there until it is settled.
 	reserve(s state, g *lineage) int64
-	// note notes in g a charge at that instant, which has made after of before.
+	// note notes in g a charge at that instant, which turned before into after.
 	note(g *lineage, before, after state, at int64, res result)
-	// giveBack returns s without units of the charge of that number, as far as they are still
-	// there. If that has emptied s, seen is the instant up to which s had seen time. The entry
-	// of s must be locked.
+	// giveBack returns s without units of the charge of that number, as far as they are still there.
+	// If that has emptied s, seen is the newest time that s knew. The entry of s must be locked.
 	giveBack(s state, g *lineage, number, units int64) (after state, seen int64, emptied bool)
 
 	// history returns the charges that s knows of, oldest first. The newest is among them even
@@ -66,6 +59,17 @@ type algorithm interface {
 	// appendState appends s to a record of a snapshot, and readState reads it again.
 	appendState(b []byte, s state) []byte
 	readState(r *snapshotReader) state
+}
+
+// A ringAlgorithm keeps the state of a key in a ring, which may have to grow.
+type ringAlgorithm interface {
+	algorithm
+	// needsRoom reports whether s has no room for the charge of q, whose result is res.
+	needsRoom(s state, q query, res result) bool
+	// grown returns a copy of the ring of s with more room.
+	grown(s state) *ring
+	// shrunk returns a smaller copy of the ring of s, or nil if the ring is not far too large.
+	shrunk(s state) *ring
 }
 
 // A wordAlgorithm keeps the state of a key in one word, where it fits: layout and debtLayout say
@@ -222,7 +226,7 @@ type query struct {
 	waits        bool // whether it is an attempt of a call that waits, which may make several
 }
 
-// stores reports whether q, which is admitted or denied, is charged.
+// stores reports whether q is charged, if res is its result.
 func (q query) stores(res result) bool { return q.charge && (res == admitted || q.chargeDenied) }
 
 // A horizon is how far into the past a rule knows of charges, in nanoseconds.
@@ -230,9 +234,9 @@ type horizon struct {
 	resolution int64 // the length of the period to which a charge is dated
 	remembers  int64 // the age up to which every charge is known
 	looksBack  int64 // the age up to which a charge may count
-	life       int64 // the least time between a unit and the unit Count units later, if dated
+	life       int64 // the least time from a unit to the unit that comes Count units later, if dated
 	dated      bool  // whether the rule knows when units were charged, not just how many
-	weighted   bool  // whether a unit comes back bit by bit
+	weighted   bool  // whether part of a unit is back before the rest
 }
 
 // latestInstant returns the latest instant, at most now, of the window or tick of that number. If now

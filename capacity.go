@@ -154,6 +154,7 @@ func (i *sampleItem) candidate(now int64) (c candidate, alive bool) {
 func (c *candidate) tryEvict(keys int64, wait bool) bool {
 	word := c.word
 	if wait {
+		// Several swaps were lost to charges. Wait for the lock, so that this round succeeds.
 		unlocked, alive := c.generation.ruleset.lock(c.entry)
 		if !alive {
 			return false

@@ -49,7 +49,8 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 	rs := &ruleset{timeline: t, rules: make([]rule, len(limits)), kind: kindMulti}
 	for i, l := range limits {
 		rs.rules[i].compile(l, t)
-		rs.rings = rs.rings || rs.rules[i].algorithm.kind() == kindLog
+		_, isRing := rs.rules[i].algorithm.(ringAlgorithm)
+		rs.rings = rs.rings || isRing
 		rs.buckets = rs.buckets || !rs.rules[i].algorithm.horizon().dated
 	}
 	if own && len(limits) == 1 {

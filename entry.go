@@ -23,7 +23,7 @@ import (
 //
 // Invariant: an entry dies by a compare-and-swap from the word that it was judged by, or
 // by a store of the goroutine that has locked it. So no charge in between is lost. Only a
-// dead entry is removed from the table.
+// dead entry is removed from the table. A locked one may be replaced by its successor before it is dead.
 type entry struct{ hashmap.Entry }
 
 const (
@@ -56,9 +56,9 @@ func (e *entry) ownerAt(offset uintptr) unsafe.Pointer {
 // isMulti reports whether e is a multi-limit entry.
 func (e *entry) isMulti() bool { return e.Word.Load()&multi != 0 }
 
-// loadUnlocked spins until e is not locked. It returns the word of e, and whether e is
-// alive. To kill e by its word, take that from loadQuiescent: it also waits for a call
-// that makes room in e.
+// loadUnlocked spins until e is not locked. It returns the word of e, and whether e is alive. A
+// caller that kills e by its word must call loadQuiescent instead: it also waits until no call makes
+// room in e.
 func (e *entry) loadUnlocked() (word uint64, alive bool) {
 	const spins = atomic.Spins
 	for i := 0; ; i++ {

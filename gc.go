@@ -40,18 +40,19 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 
 // evict removes e, the entry of k in g, if it is idle at now.
 //
-// A key that a call waits for stays, since new keys might take its room before the call is
-// admitted. It makes room only for another call that has waited, as waits says. Otherwise calls
-// for several keys might each hold a key that another one has no room for, without end.
+// A key that a call waits for stays: a new key might take its room. Only another call that has
+// waited may evict it, as waits says. Otherwise two calls could each hold a key that the other has
+// no room for, without end.
 //
-// It races with calls that charge e. The kill is a compare-and-swap from the word by which
-// e was found idle: if a charge came first, it fails, and e stays. If the kill came first,
-// the call finds e dead and makes a new entry. That starts no earlier than the floor,
-// which has been raised before the kill.
+// It races with calls that charge e. The kill is a compare-and-swap from the word by which e was
+// found idle: if a charge came first, it fails, and e stays. If the kill came first, the call finds
+// e dead and makes a new entry. That starts no earlier than the floor, which has been raised before
+// the kill.
 func (l *Limiter) evict(g *generation, k key, e *entry, now int64, waits bool) bool {
 	if !waits && l.queues.Has(k.name) {
 		return false
 	}
+	// A charge since checkIdle has changed the word, so this kill fails. Nothing charged is lost.
 	if word, ok := g.ruleset.checkIdle(e, now); !ok || !g.tryKill(k, e, word) {
 		return false
 	}

@@ -131,6 +131,7 @@ func (g *generation) addSample(k key, e *entry) {
 	item := &sampleItem{g, k, e, g.cap.lastSeq.Add(1)}
 	for random := rand.NewPCG(k.hash, 0); ; { // half of the slots are free, so this ends soon
 		slot := g.cap.randomSlot(random)
+		// Only a free slot may be taken. The swap fails if another key has just taken it.
 		if old := slot.Load(); old.isDead() && slot.CompareAndSwap(old, item) {
 			return
 		}
@@ -161,6 +162,8 @@ func (g *generation) replaceSample(k key, old, next *entry) {
 // out of the table, and gives back its room, in the same step. It reports whether it has.
 func (g *generation) tryKill(k key, e *entry, word uint64) (killed bool) {
 	own := key{k.hash, e.Name()} // as in compareAndDelete
+	// Kill, unlink and free the room under one lock. So a call that finds no entry knows that no room is
+	// taken.
 	g.keys.update(own, func(found *entry) *entry {
 		if killed = found == e && e.tryKill(word); !killed {
 			return found

@@ -24,7 +24,7 @@ type keyCap struct {
 }
 
 // A sampleItem is a key with its entry, as a sample can find it. It has one of the slots
-// until the entry is dead. There are two slots for each key. So a random slot is as
+// until the entry is dead. There are two slots for each key of the bound. So a random slot is as
 // likely free as taken, and neither takes long to find.
 //
 // Invariant: only an item whose entry is dead loses its slot to another key. An item whose

@@ -43,12 +43,12 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) state {
 // onlyLog returns the rule of an entry of kindLog.
 func (rs *ruleset) onlyLog() *slidingLog { return (*slidingLog)(&rs.rules[0]) }
 
-// decide decides q for e, charges it if it is to be charged, and makes d the decision unless d
-// is nil, and next, unless it is nil, the decision on one unit more than d leaves. Under several
-// limits, next is cleared. It returns retry if e is dead: then nothing has happened.
+// decide decides q for e, and charges it if it is to be charged. It makes d the decision unless d is
+// nil, and next, unless it is nil, the decision on one unit more than d leaves. Under several
+// limits, it clears next. It returns retry if e is dead: then nothing has happened.
 //
-// The linearization point is the compare-and-swap that charges or locks the entry. For a
-// call that charges nothing it is the load that proves what was read.
+// The linearization point is the compare-and-swap that charges or locks the entry. For a call that
+// charges nothing it is the load that proves what was read.
 func (rs *ruleset) decide(e *entry, q query, d, next *Decision) result {
 	if rs.kindOf(e.Word.Load()) == kindWord {
 		return rs.decideWord(e, q, d, next)
@@ -57,8 +57,9 @@ func (rs *ruleset) decide(e *entry, q query, d, next *Decision) result {
 }
 
 // decideWord is decide for an entry in one word. What a charge makes of the word is one
-// compare-and-swap, and a denial writes nothing. It is lock-free, except that it waits for calls
-// that take several keys at once. If it charges, e must hold a charge at that instant: see holds.
+// compare-and-swap, and a denial writes nothing. It is lock-free while the entry is not
+// locked: by a call on several keys, for a few stores, or by one that replaces or evicts the entry or
+// settles a reservation. If it charges, e must hold a charge at that instant: see holds.
 func (rs *ruleset) decideWord(e *entry, q query, d, next *Decision) result {
 	for round := 1; ; round++ {
 		atomic.Round("decideWord", round)
@@ -124,7 +125,7 @@ func (rs *ruleset) decideLocked(e *entry, q query, d, next *Decision) result {
 	res, m := resultOf(rs.admits(e, word, q)), mode(0)
 	if q.stores(res) {
 		m = stores
-		rs.grow(e, word, q, res)
+		rs.grow(e, word, q, res) // under the lock: ensureRoom would need the unlocked word
 	}
 	e.Word.Store(rs.apply(e, word, q, res, m, d, next)) // the decision is made: unlock
 	return res
@@ -209,9 +210,9 @@ func (rs *ruleset) peekFast(e *entry, at, n int64, d *Decision) bool {
 	return e.validate(word)
 }
 
-// chargeTried joins to left what n units leave that try has admitted at that instant. If m has
-// stores, e must have been locked from word: chargeTried charges the units, and returns the word
-// that unlocks e.
+// chargeTried joins to left what n units leave. try must have admitted them at the same instant. If
+// m has stores, e must have been locked from word: chargeTried charges the units, and returns the
+// word that unlocks e.
 func (rs *ruleset) chargeTried(e *entry, word uint64, at, n int64, m mode, left *remainder) (next uint64) {
 	switch k := rs.kindOf(word); k {
 	case kindWord:
@@ -236,9 +237,9 @@ func (rs *ruleset) admits(e *entry, word uint64, q query) bool {
 	return rs.rules[0].algorithm.admits(rs.stateOf(e, word, 0), q)
 }
 
-// apply makes d, unless it is nil, the decision on q for e, whose word was loaded or locked as
-// given, and next, unless it is nil, the decision on one unit more. It is given whether all limits
-// of all keys admit q or it is denied. If m has stores, e must be locked: apply charges q, and returns
+// apply makes d the decision on q for e, and next the decision on one unit more, unless they are
+// nil. The word of e was loaded or locked as given. res is the result of the whole call: denied if
+// any limit of any key denies it. If m has stores, e must be locked: apply charges q, and returns
 // the word that unlocks e. Otherwise it returns word.
 func (rs *ruleset) apply(e *entry, word uint64, q query, res result, m mode, d, next *Decision) uint64 {
 	if word&multi != 0 {
@@ -269,20 +270,20 @@ func (rs *ruleset) ringOf(e *entry, i int) *atomic.Pointer[ring] {
 	return &e.asLog().ring
 }
 
-// grow makes room in e for the charge of q, which is admitted or denied. The caller must hold the lock of e, which it took from
-// word.
+// grow makes room in e for the charge of q, whose result is res. The caller must hold the lock of e,
+// which it took from word.
 func (rs *ruleset) grow(e *entry, word uint64, q query, res result) {
 	own := rs.of(e)
 	for i := range own.rules {
-		a, s := own.rules[i].algorithm, rs.stateOf(e, word, i)
-		if a.needsRoom(s, q, res) {
+		s := rs.stateOf(e, word, i)
+		if a, ok := own.rules[i].algorithm.(ringAlgorithm); ok && a.needsRoom(s, q, res) {
 			rs.ringOf(e, i).Store(a.grown(s))
 		}
 	}
 }
 
-// ensureRoom reports whether e, whose word was loaded as given, has room for the charge
-// of q, which is admitted or denied. If not, it makes room, and the caller must look again.
+// ensureRoom reports whether e, whose word was loaded as given, has room for the charge of q, whose
+// result is res. If not, it makes room, and the caller must look again.
 func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) bool {
 	own := rs.of(e)
 	if !rs.kindOf(word).resizable() {
@@ -293,8 +294,9 @@ func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) bool {
 		return false
 	}
 	for i := 0; own.rings && i < len(own.rules); i++ {
-		a, s := own.rules[i].algorithm, rs.stateOf(e, word, i)
-		if !a.needsRoom(s, q, res) {
+		s := rs.stateOf(e, word, i)
+		a, ok := own.rules[i].algorithm.(ringAlgorithm)
+		if !ok || !a.needsRoom(s, q, res) {
 			continue
 		}
 		if e.tryBeginResize(word) {
@@ -312,9 +314,13 @@ func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) bool {
 // would keep the memory of one burst for ever.
 func (rs *ruleset) shrink(e *entry) {
 	own := rs.of(e)
-	for i := 0; own.rings && i < len(own.rules); i++ {
+	for i := range own.rules {
+		a, ok := own.rules[i].algorithm.(ringAlgorithm)
+		if !ok {
+			continue
+		}
 		word, alive := e.loadUnlocked()
-		if next := own.rules[i].algorithm.shrunk(rs.stateOf(e, word, i)); next != nil && alive && e.tryBeginResize(word) {
+		if next := a.shrunk(rs.stateOf(e, word, i)); next != nil && alive && e.tryBeginResize(word) {
 			// Nothing has been charged since the word was loaded, so next is complete.
 			rs.ringOf(e, i).Store(next)
 			e.unlock(word)
@@ -326,9 +332,8 @@ func (rs *ruleset) shrink(e *entry) {
 // is resizing.
 func (k kind) resizable() bool { return k != kindWord }
 
-// validate reports whether all that was read of e since word was loaded is one state. For an entry in
-// one word it always is: what was read is that word. It says nothing of other keys: for these the
-// words must be the same.
+// validate reports whether all that was read of e since word was loaded is one state. An entry in
+// one word always is. Calls on several keys must compare the words as well.
 func (rs *ruleset) validate(e *entry, word uint64) bool {
 	return rs.kindOf(word) == kindWord || e.validate(word)
 }
@@ -364,6 +369,7 @@ func (rs *ruleset) checkIdle(e *entry, now int64) (word uint64, ok bool) {
 	// What was read of more than a word may be torn. Then the caller's tryKill fails, and
 	// the floor must not have risen for it.
 	if ok && e.validate(word) {
+		// Before the caller kills e: a call that finds e dead must not start earlier.
 		rs.raiseFloor(since)
 	}
 	return word, ok
@@ -375,8 +381,9 @@ func (rs *ruleset) decideFresh(q query, d, next *Decision) bool {
 	return rs.decide(rs.fresh, q, d, next) == admitted
 }
 
-// holds reports whether a key with the entry e, which is in a table of rs, can be charged there
-// at an instant. If not, e must be replaced by a multi-limit entry first.
+// holds reports whether e, an entry in a table of rs, can store a charge at that instant. A word has
+// bits for a limited time only: if it cannot, e must be replaced by a multi-limit entry first, which
+// stores any instant.
 func (rs *ruleset) holds(e *entry, at int64) bool {
 	word := e.Word.Load()
 	if rs.kindOf(word) != kindWord {

@@ -185,7 +185,7 @@ func (l Limit) Counter() Limit {
 // [SlidingCounter]. Its text is "unlimited".
 func Unlimited() Limit { return Limit{Count: math.MaxInt64, Window: math.MaxInt64} }
 
-// Log returns the same limit kept by [SlidingLog]. That of [Unlimited] is Unlimited.
+// Log returns the same limit kept by [SlidingLog]. It returns [Unlimited] unchanged.
 func (l Limit) Log() Limit {
 	if l == Unlimited() {
 		return l
@@ -195,7 +195,7 @@ func (l Limit) Log() Limit {
 }
 
 // Buckets returns the same limit kept by [SlidingBuckets], in buckets of width precision.
-// That of [Unlimited] is Unlimited.
+// It returns [Unlimited] unchanged.
 func (l Limit) Buckets(precision time.Duration) Limit {
 	if l == Unlimited() {
 		return l
@@ -205,8 +205,8 @@ func (l Limit) Buckets(precision time.Duration) Limit {
 }
 
 // TokenBucket returns the same rate with a burst of its own, kept by [TokenBucket]:
-// PerSecond(10).TokenBucket(100) admits 10 a second on average and 100 at once. That of
-// [Unlimited] is Unlimited.
+// PerSecond(10).TokenBucket(100) admits 10 a second on average and 100 at once. It returns
+// [Unlimited] unchanged.
 //
 // Whether the state of a key fits into one word depends on the numbers. Write Count per
 // Window as a fraction in lowest terms, with Window in nanoseconds. The state fits if a year

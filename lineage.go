@@ -22,7 +22,7 @@ type lineage struct {
 	root    *lineage // the first of the lineage: itself, or one of a state that it follows
 	charges int64    // their number since the first reservation
 	lows    []low
-	open    int // reservations after whose charge none came
+	open    int // open reservations made since the last charge
 }
 
 // A low is the least that a bucket has lacked when a charge came, from the charge of that
@@ -86,8 +86,8 @@ func (g *lineage) note(lack window.Amount) {
 	g.open = 0
 }
 
-// dropFrom removes each of the first n lows whose lack is not less than lack: they are no lows
-// any more once there is a later one with that lack. It returns their open reservations.
+// dropFrom removes, of the first n lows, each whose lack is at least lack: a later low with less
+// replaces them. It returns their open reservations.
 func (g *lineage) dropFrom(n int, lack window.Amount) (open int) {
 	from := n
 	for from > 0 && !g.lows[from-1].lack.Less(lack) {

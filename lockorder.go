@@ -34,7 +34,7 @@ func chargeable(targets []target, at int64) bool {
 	return true
 }
 
-// growAll makes room in all targets, which are locked, for the charge of q, which is admitted or denied.
+// growAll makes room in all targets, which are locked, for the charge of q, whose result is res.
 func growAll(targets []target, q query, res result) {
 	for i := range targets {
 		if t := &targets[i]; t.locked {
@@ -54,6 +54,7 @@ func growAll(targets []target, q query, res result) {
 // Keys are sorted by hash. So the last two are in the order of the shards. No call holds
 // a shard while it waits for an entry.
 func (l *Limiter) lockAll(g *generation, targets []target, charging bool) bool {
+	// Take room before any lock: makeRoom locks entries of other keys, in no order.
 	room := int64(0) // taken for entries that are still to be made
 	if charging && g.cap.evictsBusy() && !anyPlaced(targets, placedNowhere) {
 		for i := range targets {
@@ -71,7 +72,8 @@ func (l *Limiter) lockAll(g *generation, targets []target, charging bool) bool {
 			ok = l.lockOwn(g, t, charging, &room)
 		}
 	}
-	g.release(room) // what was not needed, before other calls can wait for it
+	g.release(room) // give back what was not needed before waiting below: another call may need it
+	// Own entries are locked now. Shared ones come next, for every call.
 	for i := range targets {
 		if t := &targets[i]; ok && t.placement == placedShared {
 			t.word, t.locked = t.ruleset.lock(t.entry)
@@ -143,6 +145,7 @@ func (l *Limiter) lockOwn(g *generation, t *target, charging bool, room *int64) 
 // whether that still is so, their rulesets are still valid and, if they do not fit, the
 // table is still full. If not, it has locked nothing.
 func (l *Limiter) lockAbsent(g *generation, targets []target) bool {
+	// Lock first, then check: an insert would need this lock, so the answers hold until the unlock.
 	ok, missing, last := true, int64(0), -1
 	for i := range targets {
 		t := &targets[i]
@@ -159,6 +162,7 @@ func (l *Limiter) lockAbsent(g *generation, targets []target) bool {
 		ok = ok && g.keys.load(t.key) == nil && l.stillValid(t.resolved, t.name)
 	}
 	if anyPlaced(targets, placedNowhere) || anyPlaced(targets, placedShared) {
+		// Other calls may have freed room. Then the keys fit, and must not be refused.
 		ok = ok && !g.cap.fits(missing, roomFor(targets))
 	}
 	if !ok {

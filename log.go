@@ -29,9 +29,9 @@ import (
 //
 // Invariant: the records are in order of their ticks, and no two have the same tick. They
 // hold every unit that counts or, where denied attempts are charged, the newest Count of
-// these units. So there are at most Count records, and their units stay below 2*Count. A
-// multi-limit entry may have more: units spent past Count, and records that have given
-// their units back.
+// these units. So the charges under this limit leave at most Count records, and less than
+// 2*Count units. A ring may hold more: what it took over from other limits. The ring of a multi-limit
+// entry may also hold units spent past Count, and records that have given their units back.
 type logEntry struct {
 	ring atomic.Pointer[ring] // nil: never charged
 	entry
@@ -127,8 +127,8 @@ func (r *slidingLog) tryRing(g *ring, at, n int64, m mode) result {
 	return resultOf(admits)
 }
 
-// chargeRing is chargeTried for a ring. If m has not tells, there may be too many old records to
-// tell what is left.
+// chargeRing is chargeTried for a ring. Without tells, used may include expired units, and o is not
+// set.
 func (r *slidingLog) chargeRing(g *ring, at, n int64, m mode) (o outcome) {
 	c, used, _ := r.fastCharging(g, at, n, m&tells != 0)
 	if m&stores != 0 {
@@ -267,8 +267,8 @@ func (r *slidingLog) shrunk(s state) *ring {
 	return v.shrunk(r.ticks.Life, r.Count)
 }
 
-// outcome returns the outcome of q at p, once its units are charged, given whether all limits
-// admit it.
+// outcome returns the outcome of q at p, once its units are charged. res is the result of the whole
+// call.
 func (r *slidingLog) outcome(v *ringView, p *logPosition, q query, res result) outcome {
 	left := r.Count - p.used - p.units // below 0 only by units that no longer count, or were spent past Count
 	o := outcome{remaining: max(0, left), resetAfter: r.resetAfter(v, p, q.at)}

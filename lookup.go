@@ -79,6 +79,7 @@ func (l *Limiter) insertEntry(r resolved, k key, e *entry, pinned []target, evic
 	}
 	for round := 1; ; round++ {
 		atomic.Round("insertEntry", round)
+		// Room may be taken again between makeRoom and the next try. So start over until one try has both.
 		found, full := l.tryInsert(r, k, e, false)
 		if !full {
 			return found
@@ -89,16 +90,14 @@ func (l *Limiter) insertEntry(r resolved, k key, e *entry, pinned []target, evic
 	}
 }
 
-// tryInsert makes e the entry of k, unless it has one, and returns the one it has; or nil
-// if r is not valid any more. full reports whether there was no room.
-//
-// Unless hasRoom says that the caller has taken room for k, tryInsert takes it under the
-// lock of the insert. So each place that is taken has a key with an entry, and
-// calls that insert one key at once take one place.
+// tryInsert makes e the entry of k, and returns it. If k has an entry already, it returns that one.
+// It returns nil if r is not valid any more. full reports whether there was no room.
 func (l *Limiter) tryInsert(r resolved, k key, e *entry, hasRoom bool) (found *entry, full bool) {
 	g := r.generation
 	own := l.key(e.Name()) // the bytes of the caller's name may have changed since they were hashed
 	found = g.keys.loadOrStoreIf(own, e, func() bool {
+		// SetLimits changes the override under this lock, and a new generation is published before its keys
+		// are migrated under it. So an r that is not valid any more is seen here.
 		if !l.stillValid(r, own.name) {
 			return false
 		}
@@ -106,6 +105,7 @@ func (l *Limiter) tryInsert(r resolved, k key, e *entry, hasRoom bool) (found *e
 		return !full
 	})
 	if found == e {
+		// After the insert: a sample may miss the key for a moment, but finds no entry outside the table.
 		g.addSample(own, e)
 	}
 	return found, full

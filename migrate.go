@@ -35,12 +35,13 @@ func (l *Limiter) migrate(old, g *generation, k key, e *entry) {
 	switch {
 	case !alive:
 	case rs.unlimited() || rs.fault != nil:
-		old.tryKill(k, e, word|locked) // the key is not tracked any more: as in forget
+		old.tryKill(k, e, word|locked) // the kill succeeds: no other goroutine changes a locked word
 	default:
 		// While e is locked, every other call on k waits for it. So none can decide by
 		// both entries, and no charge is lost between them.
 		next := old.ruleset.migrated(e, word, rs, rs.kind, now)
 		k := key{k.hash, next.Name()}
+		// g has no entry of k yet: a call inserts there only after it has found none in old.
 		g.keys.loadOrStoreIf(k, next, func() bool { return true })
 		g.replaceSample(k, e, next)
 		// Only now may a waiting call go on. It finds e dead, looks again, and finds next.
@@ -81,6 +82,7 @@ func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind
 	// dead.
 	next := g.ruleset.migrated(e, word, rs, kind, now)
 	own := key{k.hash, next.Name()}
+	// e is alive and locked, so it still is the entry of k, and the swap succeeds.
 	g.keys.compareAndSwap(own, e, next)
 	g.replaceSample(own, e, next)
 	e.markDead(word)
@@ -108,8 +110,8 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 	return next.compact(kind, e.Name())
 }
 
-// source returns the index of the one of rules whose charges are replayed to r, a rule at
-// that place. If none is preferred to the one at the same place, it is that one.
+// source returns the index of the rule whose charges r, a rule at that place, takes over. Another
+// one replaces the rule at the same place only if it is better.
 func (r *rule) source(rules []rule, place int) (best int) {
 	best = min(place, len(rules)-1)
 	for i := range rules {
@@ -142,7 +144,7 @@ func (l Limit) equalButAmounts(o Limit) bool {
 	return l == o
 }
 
-// informsBetter reports whether a knows better than b what r must know.
+// informsBetter reports whether r should take its charges from a rather than from b.
 func (r *rule) informsBetter(a, b *rule) bool {
 	if equal := a.equalButAmounts(r.Limit); equal || b.equalButAmounts(r.Limit) {
 		return equal && (!b.equalButAmounts(r.Limit) || r.sourceBefore(a, b))
@@ -165,5 +167,5 @@ func (r *rule) sourceBefore(a, b *rule) bool {
 	if !r.algorithm.horizon().dated {
 		return a.Count == r.Count && b.Count != r.Count // at the same rate, as many units came back
 	}
-	return a.Count > b.Count // where denied attempts are charged, b knows of fewer
+	return a.Count > b.Count // with charged denials, the smaller Count has recorded fewer of them
 }

@@ -47,9 +47,9 @@ func (e *entry) asMulti() *multiEntry {
 	return (*multiEntry)(e.ownerAt(unsafe.Offsetof(multiEntry{}.entry)))
 }
 
-// tryFast is the fast path of decide for n units, n > 0. It serves a call that all limits
-// admit, and one that need not be told when they will. word is the word of e, not locked and not
-// dead. Unless d is nil, it makes d the decision.
+// tryFast is the fast path of decide for n units, n > 0. It serves an admitted call, and a denied
+// call that asks for no decision. word is the word of e, not locked and not dead. Unless d is nil,
+// it makes d the decision.
 func (e *multiEntry) tryFast(word uint64, at, n int64, d *Decision) result {
 	switch e.try(word, at, n, mode(0).tellsTo(d)) {
 	case retry:
@@ -80,7 +80,7 @@ func (e *multiEntry) tryFast(word uint64, at, n int64, d *Decision) result {
 // m has tells, can tell what they leave. If it returns retry, the caller must take the slow path.
 func (e *multiEntry) try(word uint64, at, n int64, m mode) (res result) {
 	rules, states := e.ruleset.rules, e.states
-	if word&resizing != 0 || len(rules) < len(states) { // it is not, and then the loop needs no checks
+	if word&resizing != 0 || len(rules) < len(states) { // never shorter: it lets the compiler drop the checks of the loop
 		return retry
 	}
 	for i := range states {
@@ -91,9 +91,9 @@ func (e *multiEntry) try(word uint64, at, n int64, m mode) (res result) {
 	return res
 }
 
-// chargeTried joins to left, unless that is nil, what n units leave that try has admitted at that
-// instant, with tells unless left is nil. If m has stores, it charges them. Then the caller must
-// hold the lock.
+// chargeTried joins to left, unless that is nil, what n units leave. try must have admitted them at
+// the same instant, with tells unless left is nil. If m has stores, it charges them. Then the caller
+// must hold the lock.
 func (e *multiEntry) chargeTried(at, n int64, m mode, left *remainder) {
 	rules, states := e.ruleset.rules, e.states
 	if left != nil {
@@ -117,8 +117,8 @@ func (e *multiEntry) admits(q query) bool {
 	return true
 }
 
-// apply makes d, unless it is nil, the decision on q, given whether all limits admit it or it is
-// denied. If m has stores, it charges q. Then the caller must hold the lock.
+// apply makes d, unless it is nil, the decision on q. res is the result of the whole call. If m has
+// stores, it charges q. Then the caller must hold the lock.
 func (e *multiEntry) apply(q query, res result, m mode, d *Decision) {
 	m = m.tellsTo(d)
 	for i := range e.states {
@@ -190,8 +190,8 @@ func (e *multiEntry) giveBack(origins []origin, units int64) {
 	}
 }
 
-// compact returns e, which no other goroutine knows yet, as an entry of the smallest kind
-// that holds it, but none smaller than kind, with a copy of name.
+// compact returns e as an entry of that kind, with a copy of name. If the kind cannot hold e, it
+// stays a multi-limit entry. No other goroutine knows e yet.
 func (e *multiEntry) compact(kind kind, name string) *entry {
 	switch s := e.states[0].load(); kind {
 	case kindWord: // only a multiEntry can hold what was spent past Count, and any instant

@@ -64,6 +64,7 @@ func (l *Limiter) Reset(key string) bool {
 		if e == nil {
 			return false
 		}
+		// The entry died since the look-up, and its successor may hold charges. Look again.
 		if g.forget(k, e) {
 			l.queues.Free(key, 0)
 			return true

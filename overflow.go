@@ -4,9 +4,9 @@ import (
 	"slices"
 )
 
-// refused returns the decision on q for a key without room in the table, given whether
-// the call on it and that number of other keys is admitted or denied. The key admits 0 units, but
-// another key of the call may not.
+// refused returns the decision on q for a key without room in the table. others is the number of the
+// other keys of the call, and res the result of the whole call: one of 0 units may be denied by
+// another key.
 func (l *Limiter) refused(r resolved, q query, others int, res result) Decision {
 	d := Decision{Allowed: res == admitted, Limit: r.ruleset.rules[0].Limit}
 	switch {
@@ -21,9 +21,8 @@ func (l *Limiter) refused(r resolved, q query, others int, res result) Decision 
 	return d
 }
 
-// anyUnplaced reports whether a call on targets may have been denied because a key does not fit,
-// or by a quota that the key shares for that reason: whether one has no entry, though keys may be
-// denied room. That may be over at any time.
+// anyUnplaced reports whether a target has no entry while keys may be denied room. Then the denial
+// may come from the full table, or from a quota that the key shares. That may be over at any time.
 func (l *Limiter) anyUnplaced(targets []target) bool {
 	for i := range targets {
 		if g, e := l.lookup(targets[i].key); e == nil && g.cap != nil && !g.cap.evictsBusy() {
@@ -38,6 +37,7 @@ func (l *Limiter) anyUnplaced(targets []target) bool {
 func (l *Limiter) sharedEntry(g *generation, k key) *entry {
 	i := k.shard()
 	if old := g.old.Load(); old != nil {
+		// Move the old quota first. A call that makes a new one would forget what was charged.
 		l.migrateShared(old, g, i)
 	}
 	shared := &g.overflow.entries[i]

@@ -16,8 +16,8 @@ type record struct {
 
 // A ring holds records, oldest first. A record does not hold its units but the running
 // total. So the units since any record are one subtraction, and every question is a binary
-// search. In front of the oldest record is the base. Only its running total counts: the
-// one before the oldest record.
+// search. The slot before the oldest record is the base. Only its running total
+// counts.
 //
 // A ring and its records are one object of the heap without pointers, so the garbage
 // collector does not scan it. The fields are accessed atomically, but for slots, which
@@ -272,6 +272,8 @@ func (v *ringView) giveBack(tick, units int64) (emptied bool) {
 	back := min(uint64(units), v.units(i))
 	// Raise the running totals before the record, or lower its own and those after it,
 	// whichever are fewer.
+	// The entry is locked, but other calls read without a lock. So add atomically: their validation fails
+	// afterwards.
 	if i < v.count/2 {
 		for j := -1; j < i; j++ {
 			atomic.AddUint64(&v.record(j).cumulative, back)

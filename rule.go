@@ -32,8 +32,8 @@ type rule struct {
 // satisfiable reports whether l could ever admit n units.
 func (l *Limit) satisfiable(n int64) bool { return 0 <= n && n <= l.most() }
 
-// cost returns the units that q is charged under l, given whether all limits admit it or it is denied. A
-// denied attempt fills up the units charged in its window or tick to Count.
+// cost returns the units that q is charged under l, if res is its result. A denied attempt fills up
+// the units charged in its window or tick to Count.
 func (l *Limit) cost(q query, res result, charged int64) int64 {
 	switch {
 	case res == admitted:

@@ -24,7 +24,9 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	at := g.instant(l.clock.Now())
 	if !g.observed && n > 0 {
 		h := g.keys.shard(k).Guess(k.hash, key)
-		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined
+		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, without a call
+			// A dead, locked or foreign word makes charge return retry. A live one is charged by one swap, which
+			// fails if the janitor kills the entry first.
 			var res result
 			if e := entryOf(h); g.counter != nil {
 				_, _, _, res = g.counter.charge(e, e.Word.Load(), at, n)
@@ -79,13 +81,13 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
 	h := g.keys.shard(k).Guess(k.hash, key)
-	if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) && n > 0 && !g.observed { // HasName, inlined
+	if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) && n > 0 && !g.observed { // HasName, without a call
 		e := entryOf(h)
 		var res result
 		if c := g.counter; c != nil {
 			var prev, curr, elapsed int64
 			prev, curr, elapsed, res = c.charge(e, e.Word.Load(), at, n)
-			if res == admitted && prev == 0 { // as of most calls: no division
+			if res == admitted && prev == 0 { // as for most calls: nothing is divided
 				d.set(&c.Limit, admitted, outcome{remaining: c.Count - curr, resetAfter: c.counter.ResetAfterCharge(elapsed)})
 				return d
 			}
@@ -167,7 +169,7 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 		l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d, &next)
 	}
 	switch {
-	case next.Limit.Window > 0: // else several limits decide
+	case next.Limit.Window > 0: // decide has told next: the key has one limit
 	case !d.Allowed && n > 0 && n-1 == d.Remaining:
 		next = d
 	default:
@@ -201,13 +203,13 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 		if e == nil {
 			was := g
 			if g, e = l.lookup(k); g != was {
-				q.at = g.instant(l.clock.Now()) // another generation may be on another timeline
+				q.at = g.instant(l.clock.Now()) // after a Restore, the same reading is another instant
 			}
 		}
 		if e == nil {
 			r := g.resolve(k.name)
 			if !r.ruleset.neverCharges && !l.evictForKey(g, k) {
-				next.clear() // the entry that the key may share has several limits
+				next.clear() // a shared entry has several limits
 				return l.decideUnplaced(g, k, q, d)
 			}
 			if r.ruleset.neverCharges || !q.stores(resultOf(r.ruleset.satisfiable(q.n))) {
@@ -219,6 +221,8 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 				}
 				continue
 			}
+			// Another call may insert first: then this is its entry. It is nil if the limits have changed, or
+			// if there is no room.
 			if e = l.insert(r, k, nil); e != nil {
 				k = g.keys.keyOf(e)
 			}
@@ -227,6 +231,7 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 			q.at = g.instant(l.clock.Now())
 		}
 		if e != nil && q.charge && !g.ruleset.holds(e, q.at) {
+			// The word of e has no bits for this instant. A multi-limit entry replaces it. Look again.
 			l.convert(g, k, e, g.ruleset, kindMulti)
 			e = nil
 			continue
@@ -243,9 +248,9 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 	}
 }
 
-// decideUnplaced decides q, whose instant is in g, for a key that had no room there. It is
-// decided as a call on several keys is: under the locks of all that the answer depends
-// on. These are the entry that the key shares, and the shard in which it has none.
+// decideUnplaced decides q for a key that has no room in g. q.at is an instant of g. The call is
+// decided as a call on several keys is: under the locks of all that the answer depends on. These are
+// the entry that the key shares, and the shard in which it has none.
 func (l *Limiter) decideUnplaced(g *generation, k key, q *query, d *Decision) (allowed bool) {
 	if d == nil {
 		d = new(Decision)

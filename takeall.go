@@ -69,8 +69,9 @@ func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 	return d
 }
 
-// fastTargets are the keys of a TakeAll or PeekAll on its fast path: up to 8 tracked keys,
-// and all of them admit the units. They are in the order in which all calls lock keys.
+// fastTargets are the keys of a TakeAll or PeekAll on its fast path: up to 8 tracked keys, and all
+// of them admit the units. They are sorted by hash. So of two calls with the same keys, the one that
+// locks the first key locks the others.
 type fastTargets struct {
 	all   [8]fastTarget
 	count int
@@ -119,8 +120,10 @@ func (f *fastTargets) gather(l *Limiter, g *generation, keys []string, at, n int
 // unlocks the others, and reports false.
 func (f *fastTargets) lock() bool {
 	for i := range f.all[:f.count] {
+		// Never wait while another entry is locked. A changed word means that another call came first.
 		if t := &f.all[i]; !t.entry.tryLock(t.word) {
 			for _, t := range f.all[:i] {
+				// The same word as before: nothing has changed, and readers in between may still validate it.
 				t.entry.Word.Store(t.word)
 			}
 			return false
@@ -196,6 +199,7 @@ func (l *Limiter) takeAll(targets []target, g *generation, q *query, d *Decision
 // rounds; or if the answer depends on what it cannot lock: several keys without an entry,
 // or any that does not fit into the table. On return, q.at is an instant of current.
 func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decision) (current *generation, done bool) {
+	// After the fast path of TakeAll, these are rounds two to five.
 	for round := range optimisticRounds {
 		atomic.Round("tryTakeAll", round+1)
 		if current = l.current.Load(); current != g {
@@ -208,12 +212,13 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 		switch {
 		case res == retry: // look up again
 		case !q.stores(res):
+			// Build the answer first. It counts only if nothing has changed by then.
 			l.applyAll(targets, *q, res, 0, d)
 			if l.validateAll(targets) {
 				return g, true
 			}
 		case l.insertMissing(targets):
-			q.at = g.instant(l.clock.Now()) // as in decide: charge now
+			q.at = g.instant(l.clock.Now()) // as in decide: charge no earlier than an eviction
 		case !l.ensureHolds(g, targets, q.at):
 		case ensureRoomForAll(targets, *q, res) && tryLockAll(targets) && l.confirmFresh(g, targets):
 			l.applyAll(targets, *q, res, stores, d)
@@ -227,13 +232,13 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 //
 // It starts over
 //   - once, if the call is admitted and needs entries that are not there yet;
-//   - if another call made or replaced an entry of one of the keys just before it was
-//     locked, where lockOwn says so;
+//   - if the limits change, or lockOwn would have to call WithLimitsFor;
+//   - if another call has replaced an entry by one that chargeable refuses;
 //   - under WithMaxKeys, while other calls that run have taken all the room.
 //
 // If the current generation is not was, q.at is read again.
 func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *Decision) {
-	charging := false // whether the call is known to be admitted, and needs entries
+	charging := false // set once the call is admitted, but entries are missing
 	for round := 1; ; round++ {
 		g := l.current.Load()
 		if g.cap == nil {
@@ -249,6 +254,7 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 			l.ensureHolds(g, targets, q.at)
 		}
 		if !l.lockAll(g, targets, charging) {
+			// The bytes of a name may have changed. Sort again, or the order of the locks would break.
 			targets = reordered(targets)
 			continue
 		}
@@ -269,6 +275,7 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 			growAll(targets, asked, res)
 		}
 		l.applyAll(targets, asked, res, m, d)
+		// With stores, applyAll has unlocked the entries. The shards keep new entries out until here.
 		unlockAbsent(g, targets)
 		unlockAll(targets)
 		l.countOverflow(g, targets, *q)

@@ -71,7 +71,7 @@ func admitAll(targets []target, q query) bool {
 	return true
 }
 
-// required returns q for as many units as t must admit, so that q leaves what is claimed.
+// required returns q raised by t.claimed: a call that waits must leave these units to others.
 func (t *target) required(q query) query {
 	q.n = window.Plus(q.n, t.claimed)
 	return q
@@ -100,7 +100,7 @@ func (l *Limiter) ensureHolds(g *generation, targets []target, at int64) bool {
 			l.convert(g, t.key, t.entry, g.ruleset, kindMulti)
 			ready = false
 		case !t.reserve || t.placement != placedOwn:
-			t.origins = nil // it may have had an entry of its own before
+			t.origins = nil // an earlier round may have set them for an entry that is gone
 		case t.entry != nil:
 			t.origins = t.newOrigins() // now: an allocation must not delay others under the lock
 		}
@@ -131,11 +131,11 @@ func (t *target) newOrigins() []origin {
 	return origins
 }
 
-// validateAll reports whether all that was read of the targets is of one instant. If one
-// has no entry, that is the instant of its look-up here. So it is looked up before the
-// words of the others are compared: none of them had changed by then. It reports false if
-// several have none: no instant is known at which all of them had none.
+// validateAll reports whether all that was read of the targets is of one instant. If one has no
+// entry, that is the instant of its look-up here. It reports false if several have none: no instant
+// is known at which all of them had none.
 func (l *Limiter) validateAll(targets []target) bool {
+	// Look up the missing entry first. The words compared below prove that the others had not changed then.
 	absent := 0
 	for i := range targets {
 		if t := &targets[i]; t.entry == nil {
@@ -189,6 +189,8 @@ func tryLockAll(targets []target) bool {
 // under these limits. So between the look-ups and the checks none of them had an entry:
 // that is the instant of the call. It takes no lock, unlike confirmAbsent.
 func (l *Limiter) confirmFresh(g *generation, targets []target) bool {
+	// All look-ups come before all checks. An insert in between needs other limits, and the checks would
+	// see them.
 	ok := true
 	for i := range targets {
 		if t := &targets[i]; t.placement == placedFresh {
@@ -206,7 +208,7 @@ func (l *Limiter) confirmFresh(g *generation, targets []target) bool {
 	return ok
 }
 
-// unlockAll unlocks those targets that are locked, and that nothing was charged to.
+// unlockAll unlocks the targets that are locked, and to which nothing was charged.
 func unlockAll(targets []target) {
 	for i := range targets {
 		if t := &targets[i]; t.locked {
@@ -221,11 +223,11 @@ func (t *target) unlock(next uint64) {
 	t.entry.Word.Store(next)
 }
 
-// applyAll makes d the decision on q, given whether all limits admit it or it is denied. If m has
-// stores, it charges q and unlocks the targets, which must be locked.
+// applyAll makes d the decision on q, whose result is res. If m has stores, it charges q and unlocks
+// the targets, which must be locked.
 func (l *Limiter) applyAll(targets []target, q query, res result, m mode, d *Decision) {
 	first := 0                          // the order of the target that the limit of d is of
-	others := int(roomFor(targets)) - 1 // of a target that has or needs room
+	others := int(roomFor(targets)) - 1 // keys with room, without the one that is applied
 	for i := range targets {
 		t := &targets[i]
 		if t.placement == placedWithAnother {
@@ -258,6 +260,7 @@ func sharedOrder(t *target, targets []target) int {
 func (l *Limiter) applyOne(t *target, others int, q query, res result, m mode) (d Decision) {
 	e := t.entry
 	if res == denied {
+		// Tell how long until the units that later calls must leave are there, too.
 		q = t.required(q)
 	}
 	switch {

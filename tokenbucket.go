@@ -43,7 +43,8 @@ func (r *tokenBucket) apply(s state, q query, res result, m mode) (after state, 
 	return stateOfDebt(d), o
 }
 
-// cost returns what q is charged by a bucket with that lack, given whether it is admitted. A denied attempt empties the bucket at most.
+// cost returns what q is charged by a bucket with that lack, if res is its result. A denied attempt
+// empties the bucket at most.
 func (r *tokenBucket) cost(q query, res result, lack window.Amount) window.Amount {
 	cost := r.bucket.Cost(max(q.n, 0))
 	switch {
@@ -58,12 +59,12 @@ func (r *tokenBucket) cost(q query, res result, lack window.Amount) window.Amoun
 	return window.Amount{}
 }
 
-// charge returns the word after the charge, and the steps that the bucket lacks with the units. If
-// these are more than full, the units are denied. Nothing is divided for that.
+// charge returns the word after the charge, and the steps that the bucket then lacks. More than full
+// means that the units are denied. Nothing is divided for that.
 func (r *tokenBucket) charge(e *entry, word uint64, at, n int64) (next, lack, _ int64, res result) {
 	now, ok := r.debts.steps(at)
 	if !ok || word-1 >= maxSteps || n > r.Burst {
-		return 0, 0, 0, retry // the word is of a bucket that must start at the floor, among others
+		return 0, 0, 0, retry // the word 0 must start at the floor; a greater one is locked, dead or multi
 	}
 	charged, steps := r.debts.charge(word, now, n)
 	if steps > r.debts.full {
@@ -136,12 +137,6 @@ func (r *tokenBucket) expired(s state, now int64) (since int64, ok bool) {
 	return r.bucket.Expired(s.debt(), now)
 }
 
-func (r *tokenBucket) needsRoom(state, query, result) bool { return false }
-
-func (r *tokenBucket) grown(state) *ring { return nil }
-
-func (r *tokenBucket) shrunk(state) *ring { return nil }
-
 func (r *tokenBucket) reserve(_ state, g *lineage) int64 {
 	g.reserved()
 	return g.charges
@@ -161,7 +156,7 @@ func (r *tokenBucket) note(g *lineage, before, after state, at int64, res result
 	g.note(lack)
 }
 
-// giveBack leaves a bucket that still knows when it was full.
+// giveBack never empties a state: even a full bucket keeps its instant, so no floor is raised.
 func (r *tokenBucket) giveBack(s state, g *lineage, number, units int64) (after state, seen int64, emptied bool) {
 	back := g.settle(number, r.bucket.Cost(units))
 	if d := s.debt(); !d.Empty() {

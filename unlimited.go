@@ -27,12 +27,6 @@ func (r *unlimited) chargeTried(*limitState, int64, int64, mode) outcome {
 
 func (r *unlimited) expired(state, int64) (since int64, ok bool) { return math.MinInt64, true }
 
-func (r *unlimited) needsRoom(state, query, result) bool { return false }
-
-func (r *unlimited) grown(state) *ring { return nil }
-
-func (r *unlimited) shrunk(state) *ring { return nil }
-
 func (r *unlimited) reserve(state, *lineage) int64 { return 0 }
 
 func (r *unlimited) note(*lineage, state, state, int64, result) {}

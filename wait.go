@@ -112,6 +112,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 		targets[i].waits = true
 	}
 	w := newWaiter(targets, n)
+	// Enter before the forecast: a change from here on wakes w, so none is missed.
 	l.queues.Enter(w)
 	defer l.queues.Leave(w)
 	if err := l.waitError(ctx, targets, n, l.forecast(w, n)); err != nil {
@@ -336,7 +337,7 @@ func (l *Limiter) sleep(ctx context.Context, w *waiter, turn bool, at int64, wai
 
 // retryAfter returns how long a call on targets sleeps after an attempt that was denied by d. A
 // key that shares a quota may get room of its own before that quota admits the call, if it ever
-// does: the key may have other limits. Nobody tells when a key becomes idle, so look now and then.
+// does: the key may have other limits. No call wakes the waiter when a key becomes idle, so look now and then.
 func (l *Limiter) retryAfter(targets []target, d Decision) time.Duration {
 	if anyPlaced(targets, placedShared) {
 		return min(d.RetryAfter, l.current.Load().sweepInterval())

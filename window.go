@@ -50,6 +50,7 @@ func (r *slidingCounter) position(w window.State, t int64) window.Position {
 func (r *slidingCounter) locate(t int64) (index, elapsed int64) {
 	index, elapsed = r.counter.Locate(t)
 	if r.counter.Begins(index) <= t && (!r.inWord || r.layout.holds(t)) {
+		// Calls race here, and any of their windows will do: an old one only costs the next call a division.
 		r.index.Store(index)
 	}
 	return index, elapsed
@@ -144,6 +145,7 @@ func (r *slidingCounter) chargeTried(s *limitState, at, n int64, m mode) (o outc
 	w := s.window()
 	w.Curr += n
 	if m&stores != 0 {
+		// try has found the window to be the current one, so index and prev stay.
 		s.words[2].Store(w.Curr)
 	}
 	if m&tells != 0 {
@@ -167,12 +169,6 @@ func (r *slidingCounter) holds(at int64) bool { return r.layout.holds(at) }
 func (r *slidingCounter) expired(s state, now int64) (since int64, ok bool) {
 	return r.counter.Expired(s.window(), now)
 }
-
-func (r *slidingCounter) needsRoom(state, query, result) bool { return false }
-
-func (r *slidingCounter) grown(state) *ring { return nil }
-
-func (r *slidingCounter) shrunk(state) *ring { return nil }
 
 func (r *slidingCounter) reserve(s state, _ *lineage) int64 { return s.a }
 

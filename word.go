@@ -87,8 +87,8 @@ func (l *layout) packEpoch(epoch uint64, w window.State) (word uint64) {
 
 func (l *layout) lastEpoch() uint64 { return (locked - 1) >> (2 * l.bits & 63) }
 
-// unpack returns the state of word. If word is locked, dead, or of a multi-limit entry, the number of its
-// window has no epoch: these bits are above the epoch.
+// unpack returns the state of word. A word that is locked, dead, or of a multi-limit entry gives a
+// window without an epoch: those bits stand above the epoch.
 func (l *layout) unpack(word uint64) window.State {
 	rest := word >> (l.bits & 63)
 	return window.State{
@@ -146,8 +146,8 @@ func (l *debtLayout) unpack(b window.TokenBucket, word uint64) window.Debt {
 	if word == 0 {
 		return window.Debt{}
 	}
-	// As late as an instant can be, but a nanosecond before it is full, at least: a Debt
-	// without a Lack is of a bucket never charged.
+	// A Debt without a Lack means never charged. So its instant is a nanosecond before the bucket is
+	// full, at least, and otherwise as late as an instant can be.
 	since := min(word/l.rate-1, math.MaxInt64-uint64(l.base))
 	return window.Debt{At: int64(uint64(l.base) + since), Lack: l.amount(b, word-since*l.rate)}
 }
@@ -164,11 +164,11 @@ func (l *debtLayout) pack(b window.TokenBucket, d window.Debt) (word uint64, ok 
 		return 0, false
 	}
 	word = since*l.rate + lack.Lo
-	return word, word >= l.rate // else it is full before base, where unpack has no word for it
+	return word, word >= l.rate // below rate, unpack would find no nanosecond before the bucket is full
 }
 
-// packCharged returns the word of d, the debt after a charge that ruleset.holds has found to fit. If the floor has risen past the span since then, the charge is dated at the end
-// of the span.
+// packCharged returns the word of d, the debt after a charge that ruleset.holds has found to fit. If
+// the floor has risen past the span since then, the charge is dated at the end of the span.
 func (l *debtLayout) packCharged(b window.TokenBucket, d window.Debt) (word uint64) {
 	word, ok := l.pack(b, d)
 	if !ok {
@@ -202,7 +202,7 @@ func (l *debtLayout) remaining(lack uint64) int64 {
 	return int64((l.full - lack) / l.cost)
 }
 
-// time returns how long steps take, rounded up.
+// time returns how many nanoseconds steps are, rounded up.
 func (l *debtLayout) time(steps uint64) time.Duration {
 	if l.rate > 1 { // which spares most limits a division
 		steps = (steps + l.rate - 1) / l.rate

@@ -425,7 +425,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "allow-compares-h2", fault: "the fast path of Allow takes another key of the same shard, home and h2 for its own",
-		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, inlined\n\t\t\tvar", new: "h.HasInlineLen(len(key)) {\nvar",
+		file: "take.go", old: "h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, without a call\n\t\t\t//", new: "h.HasInlineLen(len(key)) {\n//",
 		tests: "TestAllow_ComparesWhole",
 	},
 	{
@@ -622,12 +622,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-rings-unknown", fault: "under several limits a log never gets room",
-		file: "compile.go", old: "rs.rings = rs.rings || rs.rules[i].algorithm.kind() == kindLog", new: "rs.rings = false",
+		file: "compile.go", old: "rs.rings = rs.rings || isRing", new: "rs.rings = isRing && len(rs.rules) == 0",
 		tests: "TestSeveralLimits_EqualTheReference|TestSeveralLimits",
 	},
 	{
 		name: "limits-rings-of-the-last", fault: "under several limits a log gets no room if a counter comes after it",
-		file: "compile.go", old: "rs.rings = rs.rings || rs.rules[i]", new: "rs.rings = rs.rules[i]",
+		file: "compile.go", old: "rs.rings = rs.rings || isRing", new: "rs.rings = isRing",
 		tests: "TestSeveralLimits_EqualTheReference|TestSeveralLimits",
 	},
 	{
