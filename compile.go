@@ -58,6 +58,10 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 	}
 	if rs.kind == kindWord {
 		rs.word = rs.rules[0].algorithm.(wordAlgorithm)
+	} else {
+		for i := range rs.rules {
+			rs.rules[i].inWord = false // no entry under rs keeps a state in its word
+		}
 	}
 	rs.fresh = rs.newEntry("")
 	rs.neverCharges = rs.unlimited() || rs.admitsNothing()

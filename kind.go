@@ -96,7 +96,7 @@ func (rs *ruleset) decideVersion(e *entry, q query, d, next *Decision) result {
 		}
 		res := resultOf(rs.admits(e, word, q))
 		switch {
-		case !q.stores(res):
+		case !rs.charges(e, word, q, res):
 			// Nothing to write. The answer is of one state if no call has locked the
 			// entry since the word was loaded.
 			if d != nil {
@@ -113,6 +113,15 @@ func (rs *ruleset) decideVersion(e *entry, q query, d, next *Decision) result {
 		}
 	}
 	return rs.decideLocked(e, q, d, next)
+}
+
+// charges reports whether q, whose result is res, changes e, whose word was loaded as given. A denied
+// attempt may be charged, and yet cost nothing: all of Count is charged already.
+func (rs *ruleset) charges(e *entry, word uint64, q query, res result) bool {
+	if res == denied && q.stores(res) && word&multi == 0 {
+		return rs.onlyLog().costs(rs.stateOf(e, word, 0), q, res)
+	}
+	return q.stores(res)
 }
 
 // decideLocked is decide for a call that has lost optimisticRounds races. It locks e, so
@@ -152,10 +161,12 @@ func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) result {
 		x, y, z, res := rs.word.charge(e, word, at, n)
 		if d != nil && res != retry {
 			d.set(&rs.rules[0].Limit, res, rs.word.outcome(x, y, z, n, res))
-			if next != nil && res == admitted {
-				word, _ = rs.word.charged(word, at, n)
+			if next != nil {
+				if res == admitted {
+					word, _ = rs.word.charged(word, at, n)
+				}
+				rs.tellNext(rs.word.unpack(word), at, d, next)
 			}
-			rs.tellNext(rs.word.unpack(word), at, d, next)
 		}
 		return res
 	case kindLog:

@@ -198,7 +198,7 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 
 // algorithmOf returns the algorithm of a limit, with an entry that has a state for it.
 func algorithmOf(l Limit) (algorithm, *multiEntry) {
-	rs := newOverrides(false, 0).newRuleset([]Limit{l}, false)
+	rs := newOverrides(false, 0).newRuleset([]Limit{l}, true)
 	return rs.rules[0].algorithm, newMultiEntry(rs, "")
 }
 

@@ -246,6 +246,13 @@ func (r *slidingLog) trim(v *ringView, p *logPosition) (drop, count int) {
 	return drop, count
 }
 
+// costs reports whether any unit is charged to s by q, whose result is res.
+func (r *slidingLog) costs(s state, q query, res result) bool {
+	v := s.ring.view()
+	p, _ := r.evaluate(&v, q)
+	return r.cost(q, res, p.newestUnits) > 0
+}
+
 func (r *slidingLog) needsRoom(s state, q query, res result) bool {
 	v := s.ring.view()
 	if v.count < v.room() {

@@ -198,6 +198,19 @@ func TestLog_WhileItGrows(t *testing.T) {
 	require.True(t, l.Reset("k"))
 }
 
+// A denied attempt that costs nothing, since Count units are charged in its tick, changes nothing.
+func TestLog_ADenialThatCostsNothingWritesNothing(t *testing.T) {
+	l := newTest(t, PerMinute(3).Log(), WithChargeDenied(), WithClock(NewManualClock(0)))
+	for range 4 {
+		l.Allow("k")
+	}
+	e := l.table().loadLocked(l.key("k"))
+	word := e.Word.Load()
+	require.False(t, l.Allow("k"))
+	require.False(t, l.Take("k", 2).Allowed)
+	require.Equal(t, word, e.Word.Load())
+}
+
 // A call that makes room copies the ring that it has read. If units were charged since, it
 // changes nothing.
 func TestLog_GrowsOnlyFromTheStateItHasRead(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 )
 
 // A multiEntry is the entry of a key that has several limits, limits of its own, or has
-// had a reservation. It points to its ruleset, and has a state for each rule.
+// had a reservation; and of a key whose state does not fit into a word. It points to its ruleset, and has a state for each rule.
 //
 // Bits of its word (high to low): dead 1 | multi 1, always set | locked 1 | resizing 1 |
 // version 60.

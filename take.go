@@ -156,9 +156,9 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 // no other call takes any, and next.Limit is the limit that has so little left. It is for
 // telling clients, as the RateLimit header does.
 //
-// For most keys, those that have only the limiter's one limit and had no reservation, it
-// costs little more than Take, and decides both at one instant. So next is denied. For
-// the others, next is d itself if d denies one unit more than is left. Otherwise it is a
+// For most keys, it costs little more than Take, and decides both at one instant. So next is
+// denied. Most keys have only the limiter's one limit, which is a log or fits into one word, and
+// had no reservation. For the others, next is d itself if d denies one unit more than is left. Otherwise it is a
 // [Limiter.Peek] right after the Take. It shows what time and other calls have done in
 // between, and may be allowed.
 func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {

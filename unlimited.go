@@ -7,7 +7,9 @@ type unlimited rule
 
 func (r *unlimited) kind() kind { return kindMulti }
 
-func (r *unlimited) horizon() horizon { return horizon{resolution: 1, dated: true} }
+func (r *unlimited) horizon() horizon {
+	return horizon{resolution: 1, life: math.MaxInt64, dated: true}
+}
 
 func (r *unlimited) admits(_ state, q query) bool { return q.n >= 0 }
 

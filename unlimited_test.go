@@ -301,6 +301,15 @@ func TestCountZero_EndsWaits(t *testing.T) {
 	})
 }
 
+// A call begins to wait behind another one, just as the key has become unlimited.
+func TestUnlimited_ForecastsNoWait(t *testing.T) {
+	l := newTest(t, PerMinute(1), WithClock(NewManualClock(0)))
+	require.True(t, l.Allow("k"))
+	enqueue(l, 5, "k")
+	require.NoError(t, l.SetLimits("k", Unlimited()))
+	require.Zero(t, l.forecast(enqueue(l, 1, "k"), 1))
+}
+
 func TestUnlimited_Text(t *testing.T) {
 	require.Equal(t, "unlimited", Unlimited().String())
 	for _, text := range []string{"unlimited", " unlimited\n", "9223372036854775807/2562047h47m16.854775807s"} {

@@ -76,7 +76,7 @@ func (l *layout) pack(w window.State) (word uint64, fits bool) {
 }
 
 // packCharged returns the word of w, the state after a charge that ruleset.holds has found to
-// fit. If the floor has risen past end since then, the charge is dated in the last window.
+// fit. If the floor has risen past end since then, the charge is dated in the window of the last epoch.
 func (l *layout) packCharged(w window.State) (word uint64) {
 	return l.packEpoch(min(uint64(w.Index-l.first), l.lastEpoch()), w)
 }

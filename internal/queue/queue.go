@@ -23,11 +23,11 @@
 //   - If units of a key are free again, these are its waiters up to the first that claims
 //     Everything.
 //
-// A waiter is woken for the keys that it waits for: while it tries all of them, and then the keys
-// that it claims Everything of, or that its owner names.
+// A waiter is woken for the keys that it waits for. While it tries, these are all of its keys. After
+// that, they are the keys that it claims Everything of, or that its owner names.
 //
 // Each step costs O(log n) for each key of the waiter, where n is how many wait for that key, and as
-// much for each waiter that it wakes.
+// much for each waiter that it wakes. Begin may also look at each claim that is not in force yet.
 package queue
 
 import (
