@@ -296,7 +296,6 @@ func (rs *ruleset) grow(e *entry, word uint64, q query, res result) {
 // ensureRoom reports whether e, whose word was loaded as given, has room for the charge of q, whose
 // result is res. If not, it makes room, and the caller must look again.
 func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) bool {
-	own := rs.of(e)
 	if !rs.kindOf(word).resizable() {
 		return true
 	}
@@ -304,6 +303,7 @@ func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) bool {
 		atomic.Pause(&e.Word) // another call is making room
 		return false
 	}
+	own := rs.of(e)
 	for i := 0; own.rings && i < len(own.rules); i++ {
 		s := rs.stateOf(e, word, i)
 		a, ok := own.rules[i].algorithm.(ringAlgorithm)
