@@ -33,8 +33,6 @@ type algorithm interface {
 	// read under.
 	chargeTried(s *limitState, at, n int64, m mode) outcome
 
-	// kind returns the smallest kind of entry for a key whose only limit this is.
-	kind() kind
 	// horizon returns how far into the past charges are known.
 	horizon() horizon
 	// expired reports whether no unit of s counts at now, and since which instant.

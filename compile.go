@@ -42,6 +42,20 @@ type unknownAlgorithm Algorithm
 
 func (a unknownAlgorithm) Error() string { return fmt.Sprintf("sash: no rule for %v", Algorithm(a)) }
 
+// kind returns the smallest kind of entry for a key whose only rule is r. A new algorithm is at home in
+// a multi-limit entry.
+func (r *rule) kind() kind {
+	switch r.algorithm.(type) {
+	case *slidingLog:
+		return kindLog
+	case wordAlgorithm:
+		if r.inWord {
+			return kindWord
+		}
+	}
+	return kindMulti
+}
+
 // newRuleset returns the ruleset of limits. If it is the limiter's own, its entries need
 // not point to it, and under a single limit they are smaller.
 func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
@@ -54,7 +68,7 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 		rs.buckets = rs.buckets || !rs.rules[i].algorithm.horizon().dated
 	}
 	if own && len(limits) == 1 {
-		rs.kind = rs.rules[0].algorithm.kind()
+		rs.kind = rs.rules[0].kind()
 	}
 	if rs.kind == kindWord {
 		rs.word = rs.rules[0].algorithm.(wordAlgorithm)

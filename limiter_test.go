@@ -338,6 +338,15 @@ func TestTakeThenPeek_LeavesNoDecisionOfAnotherEntry(t *testing.T) {
 		require.Equal(t, admitted, decide(query{n: 1, charge: true}, &d, &stale))
 		require.Zero(t, stale, name)
 	}
+	// So it is with an entry that keys without room share.
+	full, _ := capped(t, 1, ShareOverflow)
+	require.True(t, full.Allow("a"))
+	g, k := full.current.Load(), full.key("b")
+	stale := Decision{Limit: PerSecond(1), RetryAfter: 1}
+	var of Decision
+	full.decide(g, k, nil, &query{n: 1, charge: true}, &of, &stale)
+	require.Zero(t, stale)
+
 	d, next := l.TakeThenPeek("k", 0)
 	require.Equal(t, PerHour(3), d.Limit)
 	require.Equal(t, l.Peek("k", d.Remaining+1), next)

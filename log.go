@@ -45,8 +45,6 @@ func (e *entry) asLog() *logEntry { return (*logEntry)(e.ownerAt(unsafe.Offsetof
 // differ in the length of their ticks alone: see window.Ticks.
 type slidingLog rule
 
-func (r *slidingLog) kind() kind { return kindLog }
-
 func (r *slidingLog) horizon() horizon {
 	if r.Algorithm == SlidingLog {
 		size := int64(r.Window)

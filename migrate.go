@@ -90,13 +90,17 @@ func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind
 }
 
 // migrated returns an entry under rs that begins with the charges of e, an entry in a
-// table of from, locked from word. It is of that kind, unless only a multi-limit entry
-// can hold the charges, or e is one.
+// table of from, locked from word. It is of that kind, unless only a multi-limit entry can hold the
+// charges, or e is one that must stay one: it has several or its own limits, or was reserved from.
 func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now int64) *entry {
 	next, rules := newMultiEntry(rs, ""), from.rules
 	isMulti := from.kindOf(word) == kindMulti
 	if isMulti {
-		rules, kind = e.asMulti().ruleset.rules, kindMulti
+		m := e.asMulti()
+		rules = m.ruleset.rules
+		if m.ruleset != from || len(rules) > 1 || m.states[0].lineage.Load() != nil {
+			kind = kindMulti
+		}
 	}
 	for i := range rs.rules {
 		r, s := &rs.rules[i], &next.states[i]

@@ -61,8 +61,9 @@ func (l *Limiter) migrateShared(old, g *generation, i int) {
 	}
 	e := old.overflow.entries[i].Load()
 	if word, alive := old.ruleset.lock(e); alive {
-		// As in migrate: the new entry is in its place before the old one is dead.
-		g.overflow.entries[i].Store(old.ruleset.migrated(e, word, g.ruleset, g.ruleset.kind, now))
+		// As in migrate: the new entry is in its place before the old one is dead. It stays a
+		// multi-limit entry.
+		g.overflow.entries[i].Store(old.ruleset.migrated(e, word, g.ruleset, kindMulti, now))
 		e.markDead(word)
 	}
 }

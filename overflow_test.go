@@ -102,6 +102,11 @@ func TestShareOverflow_CarriesOverToOtherLimits(t *testing.T) {
 			require.EqualValues(t, count-2, l.Peek("a", 0).Remaining, "%v", from)
 			require.EqualValues(t, count-1, l.Peek("tracked", 0).Remaining)
 		}
+		// The quota still holds what is spent past it.
+		r, d := l.Reserve("a", 1)
+		require.True(t, d.Allowed)
+		r.Commit(6)
+		require.False(t, l.Peek("a", 0).Allowed, "%v", from)
 	}
 }
 

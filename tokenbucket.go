@@ -10,13 +10,6 @@ import (
 // key is a window.Debt, which fits into one word under most limits.
 type tokenBucket rule
 
-func (r *tokenBucket) kind() kind {
-	if r.inWord {
-		return kindWord
-	}
-	return kindMulti
-}
-
 // horizon says that a bucket knows how much was charged, but not when.
 func (r *tokenBucket) horizon() horizon {
 	return horizon{resolution: 1, looksBack: int64(r.bucket.ResetAfter(r.bucket.Cost(r.bucket.Burst)))}

@@ -5,8 +5,6 @@ import "math"
 // unlimited is the algorithm of Unlimited, which keeps nothing.
 type unlimited rule
 
-func (r *unlimited) kind() kind { return kindMulti }
-
 func (r *unlimited) horizon() horizon {
 	return horizon{resolution: 1, life: math.MaxInt64, dated: true}
 }

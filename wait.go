@@ -337,7 +337,8 @@ func (l *Limiter) sleep(ctx context.Context, w *waiter, turn bool, at int64, wai
 
 // retryAfter returns how long a call on targets sleeps after an attempt that was denied by d. A
 // key that shares a quota may get room of its own before that quota admits the call, if it ever
-// does: the key may have other limits. No call wakes the waiter when a key becomes idle, so look now and then.
+// does: the key may have other limits. No call wakes the waiter when a key becomes idle, so look now and
+// then.
 func (l *Limiter) retryAfter(targets []target, d Decision) time.Duration {
 	if anyPlaced(targets, placedShared) {
 		return min(d.RetryAfter, l.current.Load().sweepInterval())
@@ -353,9 +354,9 @@ func (l *Limiter) forecast(w *waiter, n int64) (least time.Duration) {
 	return least
 }
 
-// forecastAt returns how long the waiter of p, which is for n units, has to wait for the key at least. It counts
-// the units ahead of p of waiters for this key alone: no other waiter is sure to be
-// admitted first.
+// forecastAt returns how long the waiter of p, which is for n units, has to wait for the key at least.
+// It counts the units ahead of p of waiters for this key alone: no other waiter is sure to be admitted
+// first.
 //
 // Every Count units need one further window. So the wait is at least the wait for the
 // first units, up to Count of them, and one window for each full Count that follows. Under a
@@ -387,9 +388,9 @@ func (l *Limiter) forecastAt(p *queue.Place[string], n int64) time.Duration {
 		lastAt := max(r.readmitsAt(firstAt, units-first), now)
 		least = max(least, window.Wait(0, uint64(lastAt)-uint64(now)))
 	}
-	// The answer counts only if the same units are still ahead. The units of a waiter that was admitted
-	// meanwhile would count twice, as units ahead and in the state of the key. And a Restore must
-	// not have begun another timeline, on which now is another time.
+	// The answer counts only if the same units are still ahead. If a waiter has been admitted since,
+	// its units would count twice: as units ahead, and in the state of the key. And a Restore must not
+	// have begun another timeline, on which now is another time.
 	if l.queues.Ahead(p) != ahead || l.current.Load().overrides != g.overrides {
 		return d.RetryAfter
 	}

@@ -11,13 +11,6 @@ import (
 // a key is a window.State. It fits into one word under all but very large limits.
 type slidingCounter rule
 
-func (r *slidingCounter) kind() kind {
-	if r.inWord {
-		return kindWord
-	}
-	return kindMulti
-}
-
 func (r *slidingCounter) horizon() horizon {
 	size := int64(r.Window)
 	return horizon{resolution: size, remembers: size, looksBack: window.Plus(size, size), life: size, dated: true, weighted: true}

@@ -1074,7 +1074,7 @@ var ofSash = []mutant{
 		tests: "TestReplace_DoesNotPublish",
 	},
 	{
-		name: "setlimits-asks-the-former", fault: "a key whose limits are taken away keeps the limits of a WithLimitsFor that was replaced meanwhile",
+		name: "setlimits-asks-the-former", fault: "SetLimits without limits gives a key the limits of a WithLimitsFor that has been replaced",
 		file: "reconfigure.go", old: "if len(limits) > 0 || l.current.Load().setup == s {", new: "if len(limits) > 0 || s != nil {",
 		tests: "TestReplace_WhileTheFormer",
 	},

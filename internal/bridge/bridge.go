@@ -32,7 +32,7 @@ type Internals[Limiter, Option, Limit, Clock any] struct {
 	Reconfigure func(l *Limiter, to Setup[Limit], switchOver func(publish func() bool))
 
 	// KeysWithLimits calls yield for each key that SetLimits has given limits in l, until yield
-	// returns false. A key that SetLimits is called for meanwhile may be among them or not.
+	// returns false. A key that gets limits during the call may be among them or not.
 	KeysWithLimits func(l *Limiter, yield func(key string) bool)
 
 	// SweepInterval returns how often the janitor sweeps keys whose longest window is
