@@ -26,8 +26,8 @@ import (
 // The identity cannot be told if an element that is read is no address: an empty one, a
 // host name, "unknown". ByAddress does not skip such an element, and does not guess.
 //
-// Clients of this machine, whose connections have no addresses, are one client together: through a Unix
-// socket, and through bufconn or [net.Pipe] in tests. If one of them is a proxy, give [TrustUnixSocket],
+// Clients without addresses are one client together. They connect by a Unix socket or, in tests, by
+// bufconn or [net.Pipe]. If one of them is a proxy, give [TrustUnixSocket],
 // or all its clients share one quota. If any proxy is trusted, the identity of a connection without an
 // address cannot be told.
 //
@@ -92,7 +92,8 @@ func applied(name string, options []AddressOption) *addresses {
 // request is believed, so name no other network. An IPv4 network is given as such or as
 // IPv4-mapped. Given again, TrustProxies adds networks.
 //
-// It panics if a network is so wide that it must hold clients, as each could then name any address:
+// It panics if a network is so wide that it must hold clients. Each of them could name any
+// address:
 //
 //   - IPv4 wider than /8
 //   - public IPv6 (2000::/3) wider than /16

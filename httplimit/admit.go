@@ -74,8 +74,8 @@ func (c *call) look() {
 	}
 }
 
-// undo gives back what the latest attempt has reserved. If a store fails to, it stays charged: the
-// request is denied either way.
+// undo gives back what the latest attempt has reserved. If a store fails, the charge stays: the request
+// is denied either way.
 func (c *call) undo() {
 	for i := range c.takes[:c.enforced] {
 		if t := &c.takes[i]; t.reserved {

@@ -23,7 +23,7 @@ func (c byStore) look(takes []take) { c.ask(c.store.Peek, takes) }
 // ask asks the store about all takes that cost as much as the first, and notes what it says of each.
 func (c byStore) ask(ask func(context.Context, []string, int64) StoreDecision, takes []take) sash.Decision {
 	c.unclean = true
-	var keys []string // which the store may keep
+	keys := make([]string, 0, len(takes)) // which the store may keep
 	for i := range takes {
 		if t := &takes[i]; t.cost == takes[0].cost {
 			if t.storedKey == "" {

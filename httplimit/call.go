@@ -49,8 +49,8 @@ type call struct {
 // An admission decides takes: in this process, or by a store. It charges takes of one cost at one
 // instant.
 type admission interface {
-	// charge charges all takes that cost as much as the first, or none. It notes what it learns of each,
-	// and returns the decision on all of them together, which holds until the next charge.
+	// charge charges all takes that cost as much as the first, or none. It sets what it learns of each
+	// take. It returns the decision on all of them, which the next charge overwrites.
 	charge(takes []take, how charging) *sash.Decision
 	// look sets the decision of all takes that cost as much as the first, and charges nothing.
 	look(takes []take)
@@ -100,15 +100,15 @@ func (c *call) startOver() {
 	c.keys, c.names = c.keys[:0], c.names[:0]
 }
 
-// begin begins a section, in which the limits are as in the call's table. It reports false, and has not
-// begun one, if the limiter has another table by now: the call must start over.
+// begin begins a section, in which the limits of the call's table are in force. If the limiter has
+// another table, it reports false: the call must start over.
 //
 // The first of the two methods that it consists of is inlined.
 func (c *call) begin() bool { return c.tryBegin() || c.beginLater() }
 
 // tryBegin counts c, and then begins a section if it can.
 func (c *call) tryBegin() bool {
-	c.stripe.Add(1) // before the look: a Reconfigure that closes the sections meanwhile waits for c
+	c.stripe.Add(1) // before the load: a Reconfigure that closes the sections after it waits for c
 	c.within = c.sections.opened.Load() == c.table
 	return c.within
 }

@@ -83,7 +83,8 @@ func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Reques
 		return
 	}
 	rec := &recorder{ResponseWriter: w, ctx: r.Context()}
-	// Also if next panics, or ends its goroutine. Then it has not returned, and its response is uncertain.
+	// Settle also if next panics or ends its goroutine. Then returned is false, and the response is
+	// uncertain.
 	defer func() { c.Settle(rec.response(r)) }()
 	rec.serve(next, r, c.Context(rec.ctx))
 	rec.returned = true
@@ -112,7 +113,7 @@ type Charge struct {
 
 // ChargeOf returns the charge of a request under the policy of that name, for the handler of
 // the request, whose context ctx is. It returns nil if the policy does not apply to the
-// request, or if its Settle is nil. No policy has a misspelt name, so it returns nil, too.
+// request, or if its Settle is nil. So it also returns nil for a misspelt name.
 //
 //	httplimit.ChargeOf(r.Context(), "tokens").Commit(usage.TotalTokens)
 func ChargeOf(ctx context.Context, policy string) *Charge {

@@ -57,7 +57,8 @@ func TestClose_AdmitsWhatItCan(t *testing.T) {
 func TestClose_RefusesWhatWaitsForAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []httplimit.Event
-		s := newStoreSite(t, new(localStore), queued("p", "", sash.PerSecond(1).Log(), httplimit.Queue{Wait: time.Minute, Requests: 1}),
+		store := new(localStore)
+		s := newStoreSite(t, store, queued("p", "", sash.PerSecond(1).Log(), httplimit.Queue{Wait: time.Minute, Requests: 1}),
 			httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e) }))
 		require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
 		done := make(chan int)
@@ -68,6 +69,11 @@ func TestClose_RefusesWhatWaitsForAStore(t *testing.T) {
 		require.Len(t, events, 2)
 		require.Equal(t, httplimit.Denied, events[1].Outcome)
 		require.ErrorIs(t, events[1].Err, http.ErrServerClosed)
+
+		// From now on, a request makes no attempt after the first one that is denied.
+		store.calls = nil
+		require.Equal(t, 503, s.do("GET /", "X-Key", "k").Code)
+		require.Len(t, store.calls, 1, "%v", store.calls)
 	})
 }
 

@@ -36,8 +36,8 @@ func (c *call) collectTakes(r *http.Request) bool {
 // freeRounds is how often a request starts over until it keeps Reconfigure waiting.
 const freeRounds = 4
 
-// collectTakesWithin is collectTakes that begins a section, too. A Reconfigure waits meanwhile, so
-// that a stream of them does not make the call start over for ever. Other calls go on.
+// collectTakesWithin is collectTakes that also begins a section. Until it has, no Reconfigure can begin.
+// So a stream of Reconfigures does not make the call start over for ever. Other calls go on.
 func (c *call) collectTakesWithin(r *http.Request) (identified bool) {
 	c.reconfiguring.RLock()
 	defer c.reconfiguring.RUnlock()
@@ -80,7 +80,7 @@ func (c *call) addShadowTake(p *policy, r *http.Request) {
 			c.handlePanic(r, fault)
 		}
 	}()
-	if !c.addTake(p, r) { // it passes without a charge
+	if !c.addTake(p, r) { // the request passes without a charge
 		c.miss(p, Unidentified)
 	}
 }
@@ -92,7 +92,7 @@ func (c *call) handlePanic(r *http.Request, fault any) {
 	if fault == http.ErrAbortHandler {
 		panic(fault)
 	}
-	p := c.running // nil: an observer or the store has panicked, and no event tells it
+	p := c.running // nil: an observer, the store or a function of WithSash has panicked, and there is no event
 	logPanic(r, p, fault)
 	if c.running = nil; p == nil {
 		return

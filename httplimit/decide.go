@@ -17,8 +17,7 @@ type Verdict struct {
 	// It names none in two cases: the store of [WithStore] denies it since it cannot decide, or
 	// [Limiter.Reconfigure] has taken away all policies of a request that is Abandoned.
 	Denial Denial
-	// Charges are what the request was charged and its response may change. They are nil if there
-	// are none, and then none of their methods does anything.
+	// Charges are the charges that the response may change. They are nil if there are none, and then none of their methods does anything.
 	Charges *Charges
 }
 
@@ -88,9 +87,8 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	}
 }
 
-// admitUnderOneTable finds the takes of r, and charges the enforced ones, all or none, while the
-// table that they are of is the limiter's. If the table is replaced in between, it starts over. c is
-// then in a section, unless the identity cannot be told.
+// admitUnderOneTable finds the takes of r, and charges all enforced ones, or none. If the table is
+// replaced before, it starts over. c is then in a section, unless the identity cannot be told.
 func (c *call) admitUnderOneTable(r *http.Request) (d *sash.Decision, identified bool) {
 	for round := 1; ; round++ {
 		if round <= freeRounds {
@@ -119,9 +117,9 @@ func (c *call) admitUnderOneTable(r *http.Request) (d *sash.Decision, identified
 // recoverInto recovers from a panic of a function of a policy or of an observer. v is then Failed. It
 // must be deferred.
 func (c *call) recoverInto(v *Verdict, r *http.Request) {
-	if c.within { // a function that WithSash was given has panicked, or ended its goroutine
+	if c.within { // a function that WithSash was given, or the store, has panicked or ended its goroutine
 		c.end()
-		if c.store == nil {
+		if c.store == nil { // a store that panics cannot be asked to give anything back
 			c.undo()
 		}
 	}

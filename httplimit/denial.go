@@ -2,8 +2,8 @@ package httplimit
 
 import "github.com/seed-30da4c49/sash"
 
-// denial returns which quotas have denied the request, and for how long, where d is the decision on
-// all enforced takes together. If a store could not decide, and no quota denies, it returns why.
+// denial returns which quotas deny the request, and for how long. d is the decision on all enforced
+// takes. If no quota denies, but a store could not decide, it returns the store's error.
 func (c *call) denial(d *sash.Decision) Denial {
 	takes := c.takes[:c.enforced]
 	if !anyDenies(takes) && len(takes) > 0 {
@@ -28,12 +28,12 @@ func (c *call) denial(d *sash.Decision) Denial {
 	return result
 }
 
-// deny makes d the decision of the take that has decided it. The clock has advanced since, or a store
-// was asked at several instants, and by now every policy would admit the request.
+// deny makes d the decision of the take that decided it. By now no take denies: the clock has advanced,
+// or a store was asked at several instants.
 func (c *call) deny(d *sash.Decision) {
 	t := c.decidingTake(d)
 	t.decision = *d
-	if c.store == nil {
+	if c.store == nil && c.behind == nil { // else the look has told what is left: the queue took nothing
 		t.remaining = d.Remaining
 		t.findNext(c.limiter)
 	}

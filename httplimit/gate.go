@@ -44,8 +44,11 @@ func (t *Transport) holdOf(g *gate) (until int64, news context.Context) {
 // idle reports whether g is equivalent to no gate. It must be called with mu held.
 func (t *Transport) idle(g *gate) bool { return g.requests == 0 && t.left(g.until) == 0 }
 
-// left returns for how long a key is still held that is held until then.
+// left returns how much time is left until an instant, at least 0.
 func (t *Transport) left(until int64) time.Duration {
+	if until == notHeld {
+		return 0 // as for most keys: the clock is not read
+	}
 	return time.Duration(max(window.Plus(until, -t.clock().Now()), 0))
 }
 
@@ -56,12 +59,7 @@ func (t *Transport) waitHold(ctx context.Context, until int64) error {
 		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
 			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
 		}
-		due, stop := internals.After(t.clock(), until)
-		select {
-		case <-due:
-		case <-ctx.Done():
-		}
-		stop()
+		blockUntil(ctx, t.clock(), until, nil, nil, nil)
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
 		}

@@ -112,8 +112,8 @@ func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 	return append(text, ':')
 }
 
-// setXRateLimit sets the X-RateLimit headers, which are about the scarcest policy. There must be one
-// that is not unlimited.
+// setXRateLimit sets the X-RateLimit headers, which are about the scarcest policy. At least one policy
+// must not be unlimited.
 func (c *call) setXRateLimit(h http.Header) {
 	var scarcest *take
 	for i := range c.takes[:c.enforced] {

@@ -5,8 +5,8 @@ import "github.com/seed-30da4c49/sash"
 // here is the admission in this process.
 type here struct{ *call }
 
-// charge notes the decision on a take that is charged alone. Several of one cost have a decision
-// together, so each must be asked for its own.
+// charge sets the decision of a take that is charged alone. Several takes get one decision together, so
+// decideEach looks at each.
 func (c here) charge(takes []take, how charging) *sash.Decision {
 	t := &takes[0]
 	if !t.Shadow && c.enforced > 1 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A keyForm tells what a key has of an identity.
+// A keyForm says how a key holds an identity.
 type keyForm uint8
 
 const (
@@ -29,7 +29,7 @@ func appendKeyPrefix(key []byte, policy int, form keyForm) []byte {
 // cutKeyPrefix returns the number of the policy in a key of the sash.Limiter, and the identity or its
 // digest.
 func cutKeyPrefix(key string) (policy int, identity string, form keyForm) {
-	// A number of 32 bits takes no more bytes, and there are not more policies.
+	// A prefix holds at most 32 bits, so it takes no more bytes.
 	var n uint64
 	for i := 0; i < len(key) && i < binary.MaxVarintLen32; i++ {
 		n |= uint64(key[i]&0x7f) << (7 * i)
@@ -37,7 +37,7 @@ func cutKeyPrefix(key string) (policy int, identity string, form keyForm) {
 			continue
 		}
 		if form = whole + keyForm(n&1); key[i] == 0 && i > 0 || n>>1 > math.MaxInt32 {
-			form = foreign // appendKeyPrefix writes the shortest varint, of a number that is not so large
+			form = foreign // appendKeyPrefix writes the shortest varint, and no number as large
 		}
 		return int(n >> 1), key[i+1:], form
 	}

@@ -51,7 +51,7 @@ type handler struct {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	bare := len(header) == 0 // before decide sets its own: then there is no content to drop
+	bare := len(header) == 0 // read before decide sets headers: an empty header describes no content
 	var v Verdict
 	watch := h.decide(&v, header, r)
 	switch {

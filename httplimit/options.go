@@ -65,7 +65,7 @@ func (c *config) fault(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("httplimit: "+format+": %w", append(args, sash.ErrInvalidOption)...))
 }
 
-// require records that an option is invalid unless what it says is so.
+// require records that an option is invalid, unless so is true.
 func (c *config) require(so bool, format string, args ...any) {
 	if !so {
 		c.fault(format, args...)

@@ -55,7 +55,7 @@ type Policy struct {
 	// told of all but [sash.Unlimited].
 	Limits []sash.Limit
 
-	// Plan names the plan of a request, such as the plan of the customer who makes it. The limits
+	// Plan names the plan of a request, such as a customer's plan. The limits
 	// that Plans has under that name then replace Limits. The name "", and a name that Plans
 	// does not have, mean Limits: so a mistake leaves no request unlimited. Nil, the
 	// default, means Limits for all requests.
@@ -228,7 +228,7 @@ func (v *review) fault(wrapped error, format string, args ...any) {
 	v.faults = append(v.faults, fmt.Errorf("httplimit: %s: %s: %w", v.policy, fmt.Sprintf(format, args...), wrapped))
 }
 
-// require records a fault unless what it says is so.
+// require records a fault unless so is true.
 func (v *review) require(so bool, format string, args ...any) {
 	if !so {
 		v.fault(sash.ErrInvalidOption, format, args...)
@@ -350,7 +350,7 @@ func newPolicy(p Policy, number, route int) *policy {
 	made := &policy{Policy: p, number: number, route: route}
 	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
-	// Before the limits that carry debts are added: clients are not told of these.
+	// Clients are not told of limits that carry debts, so these are added afterwards.
 	made.quotas = quota.Of(p.Name, p.Limits, p.Unit)
 	for i, q := range made.quotas {
 		if i > 0 {

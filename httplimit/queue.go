@@ -3,7 +3,6 @@ package httplimit
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -11,7 +10,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// admitInTurn admits a call some of whose policies have a Queue. It blocks until the call
+// admitInTurn admits a call that may wait in a Queue. It blocks until the call
 // is admitted, or is denied for good. If ctx ends before, the call is abandoned: it is denied, too.
 //
 // If the policies are replaced while the call waits, admitInTurn returns, and has charged
@@ -127,9 +126,12 @@ func waitOf(ctx context.Context, takes []take, together, left time.Duration) (so
 func (c *call) denies(p *policy) bool {
 	takes := c.takes[:c.enforced]
 	together := !anyDenies(takes)
-	return slices.ContainsFunc(takes, func(t take) bool {
-		return t.policy == p && (!t.decision.Allowed || together && !t.reserved)
-	})
+	for i := range takes {
+		if t := &takes[i]; t.policy == p && (!t.decision.Allowed || together && !t.reserved) {
+			return true
+		}
+	}
+	return false
 }
 
 // refusal returns the decision that refuses the call of w, by the take that denies it for
@@ -159,7 +161,12 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 
 // mayWait reports whether the call may wait, if a policy denies it.
 func (c *call) mayWait() bool {
-	return slices.ContainsFunc(c.takes[:c.enforced], func(t take) bool { return t.queues() })
+	for i := range c.takes[:c.enforced] {
+		if c.takes[i].queues() {
+			return true
+		}
+	}
+	return false
 }
 
 // isWaitedFor reports whether a request waits for a key of takes. Then a new one must not overtake it.

@@ -763,3 +763,24 @@ func TestQueue_NoticesThatAClientHangsUp(t *testing.T) {
 	require.Equal(t, "p", (<-abandoned).Policy)
 	require.EqualValues(t, 1, l.served.Load())
 }
+
+// A request that finds the Queue full is told what is left: it has taken nothing.
+func TestQueue_TellsWhatIsLeftIfItIsFull(t *testing.T) {
+	for served, want := range map[string]string{"7": `"p";r=3;t=3600`, "9": `"p";r=1;t=3600`} {
+		synctest.Test(t, func(t *testing.T) {
+			p := queued("p", "", sash.PerHour(10).Log(), httplimit.Queue{Wait: 2 * time.Hour, Requests: 1})
+			p.Cost = func(r *http.Request) int64 {
+				cost, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
+				return cost
+			}
+			l := newLobby(t, p)
+			l.send("first", "GET /", "X-Key", "k", "X-Cost", served)
+			gone := l.send("waits", "GET /", "X-Key", "k", "X-Cost", "5")
+			refused := l.do("GET /", "X-Key", "k", "X-Cost", "1")
+			require.Equal(t, 429, refused.Code)
+			require.Equal(t, want, refused.Header().Get("RateLimit"))
+			gone()
+			synctest.Wait()
+		})
+	}
+}

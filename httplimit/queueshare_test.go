@@ -109,9 +109,8 @@ func TestQueue_ARequestWithoutATurnHoldsUpNone(t *testing.T) {
 }
 
 // Two policies of one unit each admit a request at different times, and other requests take what it
-// leaves. It is overtaken under each of them, and then no more. That holds if its costs differ, too, so
-// that it gives back what one policy has admitted when the other one denies it: it does not wake itself
-// by that.
+// leaves. It is overtaken under each of them, and then no more. This also holds if its costs differ. The
+// request then gives back what one policy admitted when the other denies it. That does not wake it.
 func TestQueue_NoneStarves(t *testing.T) {
 	for _, cost := range []int64{1, 2} {
 		synctest.Test(t, func(t *testing.T) {

@@ -64,7 +64,7 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 		SweepInterval: l.janitorInterval(next),
 		NoReconfigure: next.refusal(),
 	}, func(publish func() bool) { l.exchange(next, publish) })
-	// After the exchange: before it, requests may still be decided by these limits.
+	// Drop them after the exchange. Before it, they may still decide requests.
 	l.dropLimitsOfGone(next)
 	return nil
 }

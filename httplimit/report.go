@@ -54,7 +54,7 @@ func (c *call) observe(t *take, outcome Outcome) {
 func (c *call) describe(e *Event, t *take, outcome Outcome) {
 	e.Policy, e.Pattern, e.Shadow, e.Outcome = t.Name, t.Pattern, t.Shadow, outcome
 	e.Cost, e.Waited, e.QueueFull = t.cost, c.waited, c.full == t.policy
-	if e.By, e.Err = t.by, t.err; outcome == Denied && c.err != nil {
+	if e.By, e.Err = t.by, t.err; outcome == Denied && e.Err == nil {
 		e.Err = c.err
 	}
 	if outcome.decided() {

@@ -52,8 +52,8 @@ func (t *Transport) base() http.RoundTripper {
 
 // Admit waits as RoundTrip does, and returns once r may be sent, with the key to hold back if the
 // server asks for it: the one that was charged, and of an RPC its method, too, unless there is a
-// Key. It sends nothing. Its errors are as from RoundTrip, and it leaves the body of r
-// alone. It is for calls of other protocols, which [Transport.Obey] or
+// Key. It sends nothing. It returns the same errors as RoundTrip, and leaves the body of
+// r alone. It is for calls of other protocols, which [Transport.Obey] or
 // [Transport.HoldBack] must tell of the answer.
 func (t *Transport) Admit(r *http.Request) (key string, err error) {
 	switch {

@@ -25,7 +25,7 @@ type Store interface {
 	// Reserve is Take of charges that may change, by the Commit of each key.
 	Reserve(ctx context.Context, keys []string, n int64) StoreDecision
 
-	// Wait blocks until n units are charged to key. Its errors are as from
+	// Wait blocks until n units are charged to key. It returns the same errors as
 	// [sash.Limiter.Wait].
 	Wait(ctx context.Context, key string, n int64) error
 

@@ -141,7 +141,7 @@ func (t *table) gone(key string) bool {
 }
 
 // cutKey returns the policy of a key of the sash.Limiter, and the identity or its digest. p is nil if
-// the key is foreign, as one of a policy that was taken away is.
+// the key is foreign. A key of a policy that was taken away is foreign, too.
 func (t *table) cutKey(key string) (p *policy, identity string, form keyForm) {
 	number, identity, form := cutKeyPrefix(key)
 	if p = t.byNumber[number]; p == nil || form == foreign {

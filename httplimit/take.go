@@ -29,7 +29,7 @@ type take struct {
 	reservation      reservation
 	reserved         bool   // whether the latest attempt has made a reservation
 	storedKey        string // in a store; set once that is asked
-	by               string // who of the store has decided
+	by               string // what has decided, as in StoreDecision.By
 	err              error  // why the store has not decided; nil: it has
 }
 
@@ -40,8 +40,8 @@ type reservation struct {
 	stored func(ctx context.Context, actual int64) error // nil: it is in this process
 }
 
-// commit changes the charge to that many units. Only a store returns an error. It is told even if ctx
-// has ended, since the client may be gone by now.
+// commit changes the charge to that many units. Only a store returns an error. A store is told even if
+// ctx has ended: the client may be gone.
 func (r *reservation) commit(ctx context.Context, units int64) error {
 	if r.stored != nil {
 		return r.stored(context.WithoutCancel(ctx), units)

@@ -126,7 +126,7 @@ type gate struct {
 	notify  context.CancelFunc // ends changed
 }
 
-// notHeld is until of a key that is not held back. It has passed whatever the clock shows.
+// notHeld stands for a key that is not held back. It is before any instant that a clock shows.
 const notHeld = math.MinInt64
 
 // A TurnError reports that a [Transport] did not send a request that would have had to wait: with

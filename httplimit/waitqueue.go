@@ -10,8 +10,8 @@ import (
 // A waiter is a request that waits instead of being refused. It has a place for each of its policies
 // with a Queue. It is in the Queue while it claims everything there.
 //
-// A waiter that has its turn, and is denied, claims everything of the policies that deny it. It
-// leaves its turn under the others.
+// A waiter that is denied in its turn claims everything of the policies that deny it. Under the others,
+// later waiters may go first.
 //
 // No waiter starves by that. Once it was overtaken under a policy, it insists there: it keeps its
 // turn while only faster policies deny it. A waiter that insists gets what it needs of its slowest
@@ -28,23 +28,25 @@ type stand struct {
 	overtaken bool // whether the policy has denied it after that
 }
 
-// A counted is what the places in a Queue are counted by: the Queue alone or, unless key is empty, a
-// key that their requests have under any policy.
+// A counted names the places of a Queue that are counted together. Without a key, these are all places.
+// With a key, they are the places of requests that have it under some policy.
 type counted struct{ queue, key string }
 
 // newWaiter returns a waiter of takes. number is the Number of the waiter that it replaces; 0: none.
 func newWaiter(takes []take, number int64) *waiter {
 	w := new(waiter)
 	w.Number = number
-	var clients []string // its keys under all policies that tell clients apart
+	keys, clients := make([]string, len(takes)), []string(nil) // under all policies; under those that tell clients apart
 	for i := range takes {
-		if t := &takes[i]; t.body < t.end { // only Everyone has an empty identity
-			clients = append(clients, strings.Clone(t.key))
+		t := &takes[i]
+		keys[i] = strings.Clone(t.key)
+		if t.body < t.end { // only Everyone has an empty identity
+			clients = append(clients, keys[i])
 		}
 	}
 	for i := range takes {
 		if t := &takes[i]; t.queues() {
-			p := queue.Place[string]{Key: strings.Clone(t.key)}
+			p := queue.Place[string]{Key: keys[i]}
 			p.Bounds = t.policy.bounds(p.Key, clients)
 			w.Places, w.stands = append(w.Places, p), append(w.stands, stand{policy: t.policy})
 		}
@@ -52,8 +54,8 @@ func newWaiter(takes []take, number int64) *waiter {
 	return w
 }
 
-// bounds returns the bounds of the Queue of p for a request with that key under p, and the keys of
-// clients.
+// bounds returns the bounds of a request in the Queue of p. key is its key under p, and clients are its
+// keys under the policies that tell clients apart.
 func (p *policy) bounds(key string, clients []string) []queue.Bound {
 	bounds := []queue.Bound{{Of: counted{queue: p.Name}, Most: p.Queue.Requests}}
 	if p.Queue.RequestsEach > 0 {
@@ -75,7 +77,7 @@ func (w *waiter) policyAt(place int) *policy {
 	return w.stands[place].policy
 }
 
-// claims returns what w claims that was denied in its turn.
+// claims returns what w claims after a denial in its turn.
 func (w *waiter) claims(denies func(*policy) bool) []queue.Claim {
 	claims := make([]queue.Claim, len(w.stands))
 	for i := range w.stands {
@@ -90,7 +92,7 @@ func (w *waiter) claims(denies func(*policy) bool) []queue.Claim {
 	return claims
 }
 
-// insists reports whether w, which the policy of s admits, holds up others there all the same: it was
+// insists reports whether w holds up others under the policy of s, which admits it. It does if it was
 // overtaken there, and only faster policies deny it.
 func (w *waiter) insists(s *stand, denies func(*policy) bool) bool {
 	if !s.overtaken {

@@ -215,7 +215,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-close-untold-by-a-store", fault: "the event of a request refused by Close does not tell so under a store",
-		file: "httplimit/report.go", old: "outcome == Denied && c.err != nil {", new: "outcome == Denied && c.err != nil && c.store == nil {",
+		file: "httplimit/report.go", old: "outcome == Denied && e.Err == nil {", new: "outcome == Denied && c.err != nil && c.store == nil {",
 		tests: "TestClose_RefusesWhatWaitsForAStore",
 	},
 	{

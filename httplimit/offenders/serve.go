@@ -91,8 +91,8 @@ func prefersJSON(accept []string) bool {
 	return acceptance(accept, "application/json") > acceptance(accept, "text/html")
 }
 
-// acceptance returns the quality that Accept headers give to a media type, in the range that is
-// closest to it, or 0 if none is.
+// acceptance returns the quality that Accept headers give to a media type. The closest range decides.
+// Without any, it is 0.
 func acceptance(accept []string, mediaType string) (quality float64) {
 	kind, _, _ := strings.Cut(mediaType, "/")
 	ranges := []string{"*/*", kind + "/*", mediaType} // the closest is last

@@ -120,7 +120,7 @@ func sourceFields(options *[]httplimit.AddressOption) []field {
 	}
 }
 
-// optionField is a field with a number from least to most, and option makes an option of it.
+// optionField returns a field for a number from least to most. option makes an option of the number.
 func optionField(options *[]httplimit.AddressOption, name string, least, most int64, option func(int) httplimit.AddressOption) field {
 	return field{name, func(r *reader, v value) {
 		if n, ok := r.int(v, least, most); ok {

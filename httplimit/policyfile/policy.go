@@ -221,7 +221,7 @@ func (r *reader) waiting(v value, least int64) int {
 const (
 	leastStatus = 100
 	endOfStatus = 1000
-	noStatus    = 0 // the status of a request that was answered nothing
+	noStatus    = 0 // stands for a request without an answer
 )
 
 // statuses are the statuses for which a request stays charged.

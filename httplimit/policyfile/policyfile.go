@@ -14,7 +14,7 @@ import (
 )
 
 // Load returns the policies in the file of that path, as [Parse] does. If the file cannot be
-// read, the error is the one of package os.
+// read, the error is from package os.
 //
 // To change a file that a program loads again, rename another one to it. Half of a YAML file may be
 // a file with fewer policies.

@@ -1,5 +1,5 @@
-// Package clientaddr finds the address of the client that makes a request, as far as proxies before
-// the server are trusted, and the identity that the address gives the client.
+// Package clientaddr finds the address of a client behind trusted proxies, and makes an identity of the
+// address.
 package clientaddr
 
 import (
@@ -37,7 +37,8 @@ func Default() *Options {
 	return &Options{bits4: 32, bits6: 64, header: "X-Forwarded-For", cut: cutLastElement, parse: parseAddress}
 }
 
-// TrustProxies is the option of that name in httplimit, and so are the other functions.
+// TrustProxies is httplimit.TrustProxies. Each function below, down to IPv6Prefix, is the option of its
+// name there.
 func TrustProxies(networks []netip.Prefix) func(*Options) {
 	for _, n := range networks {
 		if !n.IsValid() {

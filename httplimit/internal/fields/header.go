@@ -23,13 +23,13 @@ const (
 // AddRateLimit adds a line to each of RateLimitPolicy and RateLimit, which are lists. A limiter around
 // this one may have written to them before.
 func AddRateLimit(h http.Header, policy, left []string) {
-	if len(h) > 0 { // most headers are empty, which saves the look-ups
+	if len(h) > 0 { // most headers are empty, and need no look-ups
 		policy, left = joined(h[RateLimitPolicy], policy), joined(h[RateLimit], left)
 	}
 	h[RateLimitPolicy], h[RateLimit] = policy, left
 }
 
-// joined returns the lines before and then line, in memory of their own if there are both.
+// joined returns before, and then line. If both have lines, the result shares no memory with before.
 func joined(before, line []string) []string {
 	if len(before) == 0 {
 		return line

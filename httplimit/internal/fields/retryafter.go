@@ -11,8 +11,8 @@ import (
 
 // RequestedWait returns for how long the server asks the client to wait, at most 292
 // years. Only a 429 or 503 asks for that. Retry-After goes before RateLimit. A malformed field
-// counts as absent. A 503 says that the server cannot answer. The RateLimit in it may be about a
-// request that was admitted, so it counts in a 429 only.
+// counts as absent. A 503 says that the server cannot answer. Its RateLimit may be about a request
+// that was admitted. So RateLimit counts in a 429 only.
 func RequestedWait(response *http.Response) time.Duration {
 	denied := response.StatusCode == http.StatusTooManyRequests
 	if !denied && response.StatusCode != http.StatusServiceUnavailable {

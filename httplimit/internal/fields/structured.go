@@ -58,8 +58,7 @@ func cutParameter(s string) (name, value, rest string, ok bool) {
 // startsKey reports whether the name of a parameter may begin with c.
 func startsKey(c byte) bool { return 'a' <= c && c <= 'z' || c == '*' }
 
-// continuesKey reports whether c may stand in the name of a parameter behind its first character, but
-// may not begin it.
+// continuesKey reports whether c may stand in the name of a parameter, but not at its beginning.
 func continuesKey(c byte) bool { return '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' }
 
 // cutItem cuts off the bare item at the beginning of s.

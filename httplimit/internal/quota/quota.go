@@ -54,8 +54,8 @@ func Of(policy string, limits []sash.Limit, unit string) (all []Quota) {
 	return all
 }
 
-// Names returns the names that clients see of a policy under each of its plans: its own name and,
-// if it has several limits, the name of each. Some are there several times.
+// Names returns the names that clients see under each plan of a policy. These are the policy's name
+// and, if there are several limits, a name for each. Some occur several times.
 func Names(policy string, limits []sash.Limit, plans map[string][]sash.Limit) []string {
 	names := namesOf(policy, limited(limits))
 	for _, plan := range slices.Sorted(maps.Keys(plans)) {

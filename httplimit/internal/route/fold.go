@@ -70,8 +70,8 @@ func foldRune(r rune) rune {
 	return first
 }
 
-// foldSegments folds the segments of the path of a pattern, or of an escaped path, but for
-// wildcards. It keeps escapes: no segment of an escaped path begins like a wildcard.
+// foldSegments folds the segments of p, but no wildcards. It keeps escapes. p is the path of a pattern,
+// or an escaped path, whose segments never begin like a wildcard.
 func foldSegments(p string) string {
 	segments := strings.Split(p, "/")
 	for i, s := range segments {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
 )
 
-// Paths tells how paths are compared with patterns.
+// Paths says how paths are compared with patterns.
 type Paths uint8
 
 const (
@@ -56,13 +56,13 @@ func Fault(pattern string, paths Paths) error {
 	return err
 }
 
-// A Set tells which of a limiter's routes match a request, by index.
+// A Set says which of a Table's routes match a request, by index.
 type Set []bool
 
 // Has reports whether the route of that index is in s.
 func (s Set) Has(route int) bool { return s[route] }
 
-// everyRequest is the Set of a limiter whose only route is every request.
+// everyRequest is the Set of a Table whose only route is every request.
 var everyRequest = Set{true}
 
 // Of returns the routes that match r. The result is shared: it must not be
