@@ -157,7 +157,8 @@ func WithMirror(keys int) Option {
 // this machine is suspended, units of a lease may be used once more after their window: at most as
 // many as were leased.
 //
-// [sash.SlidingLog] has no leases: its units count from the instant at which they were used.
+// [sash.SlidingLog] has no leases: its units count from the instant at which they were used. A
+// [Limiter.TakeAll] and a [Limiter.Reserve] take no units of a lease.
 func WithLease(units int64, d time.Duration) Option {
 	return optionFunc(func(c *config) {
 		if units < 2 || units > maxCount {

@@ -81,7 +81,7 @@ func (l *Limiter) callAll(ctx context.Context, op op, keys []string, n int64) De
 	case len(targets) == 0:
 		return unlimited(n)
 	}
-	return l.call(ctx, op, targets, n).Decision
+	return l.callUnleased(ctx, op, targets, n).Decision
 }
 
 // refuseLimits returns the denial of a call for a key with wrong limits.
@@ -90,33 +90,30 @@ func (l *Limiter) refuseLimits(err error) Decision {
 	return refused(err)
 }
 
-// call decides a call for n units of targets. There is at least one. If that is exact, it does
-// without the store.
+// call decides a call for n units of targets. There is at least one. A Take for one of them is decided
+// from its lease, if there are as many units.
 func (l *Limiter) call(ctx context.Context, op op, targets []target, n int64) answer {
-	a, ok := l.decideHere(op, targets, n)
+	if op == take && n > 0 && l.lessees != nil && len(targets) == 1 {
+		if d, ok := l.lessees.take(targets[0], n); ok {
+			l.stats.by[ByLease].Inc()
+			return answer{Decision: d}
+		}
+	}
+	return l.callUnleased(ctx, op, targets, n)
+}
+
+// callUnleased is call without leases. The mirror decides if it is sure, and else the store.
+func (l *Limiter) callUnleased(ctx context.Context, op op, targets []target, n int64) (a answer) {
+	ok := false
+	if l.mirror != nil && op != reserve { // where a reservation is charged is known only from the store
+		a.at = l.local.Now()
+		a.Decision, ok = l.mirror.deny(targets, n, a.at)
+	}
 	if !ok {
 		a = l.ask(ctx, l.newWaiting(op, targets, n))
 	}
 	l.stats.by[a.By].Inc()
 	return a
-}
-
-// decideHere decides a call without the store, if that is exact.
-func (l *Limiter) decideHere(op op, targets []target, n int64) (a answer, ok bool) {
-	if op == reserve {
-		return a, false // where it is charged is known only from the store
-	}
-	if op == take && n > 0 && l.lessees != nil && len(targets) == 1 {
-		if a.Decision, ok = l.lessees.take(targets[0], n); ok {
-			return a, true
-		}
-	}
-	if l.mirror == nil {
-		return a, false
-	}
-	a.at = l.local.Now()
-	a.Decision, ok = l.mirror.deny(targets, n, a.at)
-	return a, ok
 }
 
 // targets returns the targets of keys that have limits, each once.

@@ -74,6 +74,24 @@ func TestLease_NeedsDemand(t *testing.T) {
 	assert.Zero(t, l.Stats().Leased)
 }
 
+// What several keys are charged at one instant is charged by the store, also if the keys are one.
+func TestLease_TakeAllUsesNone(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1000)}, sashredis.WithLease(100, time.Hour))
+	ctx := context.Background()
+	for l.Stats().Lease == 0 {
+		require.True(t, l.Allow(ctx, "k"))
+	}
+	before := s.count()
+	assert.Equal(t, sashredis.ByLease, l.Take(ctx, "k", 1).By)
+	assert.Equal(t, before, s.count())
+	assert.Equal(t, sashredis.ByStore, l.TakeAll(ctx, []string{"k"}, 1).By)
+	assert.Equal(t, sashredis.ByStore, l.TakeAll(ctx, []string{"k", "k"}, 1).By)
+	assert.Equal(t, before+2, s.count())
+	_, d := l.Reserve(ctx, "k", 1)
+	assert.Equal(t, sashredis.ByStore, d.By)
+}
+
 // A lease leaves others at least as much as it takes, for each process that has one.
 func TestLease_LeavesOthersTheirPart(t *testing.T) {
 	s := newStore(t)
