@@ -26,7 +26,9 @@ func (e *examiner) start(f func()) {
 	case <-e.free:
 		go func() {
 			defer func() { e.free <- struct{}{} }()
-			f()
+			if e.closing.Err() == nil { // close may be waiting already
+				f()
+			}
 		}()
 	default:
 	}
