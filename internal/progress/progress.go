@@ -31,7 +31,8 @@ type Bar struct {
 	what  string
 	done  int64
 	drawn time.Time
-	width int // of the line on the terminal
+	clear bool // since Clear, until Describe
+	width int  // of the line on the terminal
 }
 
 // On begins a bar on out, for a job of total bytes or other units; -1 if the number is not known.
@@ -51,7 +52,7 @@ func (b *Bar) Add(n int64) {
 	defer b.mu.Unlock()
 	b.done += n
 	const interval = 100 * time.Millisecond // each reader of a log calls this thousands of times a second
-	if now := time.Now(); now.Sub(b.drawn) >= interval {
+	if now := time.Now(); !b.clear && now.Sub(b.drawn) >= interval {
 		b.drawn = now
 		b.draw(now.Sub(b.began))
 	}
@@ -61,16 +62,17 @@ func (b *Bar) Add(n int64) {
 func (b *Bar) Describe(what string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.what = what
+	b.what, b.clear = what, false
 	b.draw(time.Since(b.began))
 }
 
-// Clear empties the line, for other output. The next Add or Describe may draw it again.
+// Clear empties the line, for other output. It stays empty until Describe: what is still being done
+// may be added, but is not drawn.
 func (b *Bar) Clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fmt.Fprintf(b.terminal, "\r%*s\r", b.width, "")
-	b.width = 0
+	b.width, b.clear = 0, true
 }
 
 // draw draws the line over the former one. b.mu must be held.

@@ -45,6 +45,23 @@ func TestBar_CountsWhatIsDone(t *testing.T) {
 	require.Contains(t, b.line(time.Minute), " 0s left")
 }
 
+// A reader that is late does not draw over the output that came after Clear.
+func TestBar_StaysClear(t *testing.T) {
+	var terminal bytes.Buffer
+	b := &Bar{terminal: &terminal, total: 100, what: "reading"}
+	b.Add(10)
+	require.NotEmpty(t, terminal.String())
+	b.Clear()
+
+	terminal.Reset()
+	b.drawn = time.Time{} // long ago
+	b.Add(10)
+	require.Empty(t, terminal.String())
+
+	b.Describe("another job")
+	require.Contains(t, terminal.String(), "another job  20%")
+}
+
 func TestTerminal_IsNoFileOrBuffer(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
