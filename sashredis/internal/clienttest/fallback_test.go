@@ -351,8 +351,8 @@ func TestBreaker_OpensForCallersWithShortDeadlines(t *testing.T) {
 // answer do not open the breaker, nor do they hold it open for others.
 func TestBreaker_IsNotHeldOpenByShortDeadlines(t *testing.T) {
 	s := newStore(t)
-	l, local := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithBreaker(1, time.Second))
-	late := func() { // the deadline of a caller ends on the way
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithBreaker(1, time.Second))
+	late := func(l *sashredis.Limiter) { // the deadline of a caller ends on the way
 		ctx, cancel := context.WithCancelCause(context.Background())
 		s.set(func() {
 			s.before = func() {
@@ -364,16 +364,18 @@ func TestBreaker_IsNotHeldOpenByShortDeadlines(t *testing.T) {
 		assert.ErrorIs(t, l.Take(deadline, "k", 1).Err, context.DeadlineExceeded)
 	}
 	for range 5 {
-		late()
+		late(l)
 		require.Equal(t, sashredis.ByStore, l.Take(context.Background(), "k", 1).By)
 	}
+	require.NoError(t, l.Close()) // so that none of its examinations comes any more
 
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithBreaker(1, time.Second))
 	s.set(func() { s.err = errAway })
 	require.ErrorIs(t, l.Take(context.Background(), "k", 1).Err, errAway)
 	require.ErrorIs(t, l.Take(context.Background(), "k", 1).Err, sashredis.ErrUnavailable)
 	s.set(func() { s.err = nil })
 	local.Advance(time.Second)
-	late() // it is the one that tries the store
+	late(l) // it is the one that tries the store
 	eventually(t, "the store is in use", func() bool {
 		return l.Take(context.Background(), "k", 1).By == sashredis.ByStore
 	})

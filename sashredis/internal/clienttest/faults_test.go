@@ -606,7 +606,7 @@ func TestFaults_OnTheWay(t *testing.T) {
 							proxy.SetDelay(d)
 						}
 						s.until(i*10, func() bool { return true })
-						if i*10 >= steps(t, 150) && (happened.Load() >= 6 || fault.faults == nil) {
+						if i*10 >= steps(t, 150) && (happened.Load() >= 6 || fault.faults == nil) && (!leases || s.Stats().Lease > 0) {
 							return
 						}
 					}
@@ -643,7 +643,7 @@ func TestFaults_AtEveryRequest(t *testing.T) {
 				server.Command("FLUSHALL")
 				s := &series{want: map[string]int64{}, known: map[string]bool{}, target: target, fault: fault, proxy: proxy}
 				proxy.OnRequest(s.onRequest)
-				s.run(t, conn)
+				s.run(t, conn, brief/2*time.Duration(1+tries))
 				proxy.OnRequest(nil)
 				s.mu.Lock()
 				sent := s.sent
@@ -718,10 +718,10 @@ func (s *series) happened(err error) bool {
 	return s.ran
 }
 
-// run makes the calls.
-func (s *series) run(t *testing.T, conn sashredis.Conn) {
+// run makes the calls, which wait for the store for timeout.
+func (s *series) run(t *testing.T, conn sashredis.Conn, timeout time.Duration) {
 	l, err := sashredis.New(conn, nil, limitsOf(false), sashredis.WithFallback(sashredis.FallbackDeny),
-		sashredis.WithTimeout(brief/2), sashredis.WithBreaker(1<<30, time.Millisecond))
+		sashredis.WithTimeout(timeout), sashredis.WithBreaker(1<<30, time.Millisecond))
 	require.NoError(t, err)
 	s.Limiter = l
 	ctx := context.Background()

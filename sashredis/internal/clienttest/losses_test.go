@@ -274,6 +274,7 @@ func TestFaults_SlotMigration(t *testing.T) {
 					from.Command("CLUSTER", "SETSLOT", slot, "NODE", ids[(at+1)%3])
 					at = (at + 1) % 3
 				}
+				s.until(0, func() bool { return !leases || s.Stats().Lease > 0 })
 			})
 			s.recovers()
 			s.audit(conn, names...)

@@ -22,13 +22,16 @@ import (
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
-// A Dial returns a Conn to the server at addr, with a client whose options are mostly the
-// defaults, and a function that closes the client.
+// A Dial returns a Conn to the server at addr, with a client that waits for [Patience] and whose
+// other options are mostly the defaults, and a function that closes the client.
 type Dial func(t testing.TB, addr string) (conn sashredis.Conn, closeClient func())
 
-// soon is by when a call must have ended that is to end at once. Clients wait longer than that
-// for a server.
-const soon = 4 * time.Second
+// Patience is for how long clients wait for a server.
+const Patience = time.Minute
+
+// soon is by when a call must have ended that is to end at once, also on a machine under load. It is
+// less than Patience, so a call that ends only with its client is found out.
+const soon = 20 * time.Second
 
 // The scripts of the tests. All of them but fail reply with text.
 var (
@@ -194,11 +197,13 @@ func cut(t *testing.T, dial Dial, start func(testing.TB) *redistest.Server) {
 				conn := connect(t, dial, p.Addr())
 				_, err := conn.Run(t.Context(), echo, nil, nil)
 				require.NoError(t, err)
-				ctx := context.Background()
-				if cancellable {
-					c, cancel := context.WithTimeout(ctx, soon)
-					defer cancel()
-					ctx = c
+				fresh := func() context.Context {
+					if !cancellable {
+						return context.Background()
+					}
+					ctx, cancel := context.WithTimeout(context.Background(), soon)
+					t.Cleanup(cancel)
+					return ctx
 				}
 				if known {
 					s.Command("SCRIPT", "LOAD", incr.Text())
@@ -212,13 +217,14 @@ func cut(t *testing.T, dial Dial, start func(testing.TB) *redistest.Server) {
 					}
 					return redistest.Forward
 				})
-				_, err = conn.Run(ctx, incr, []string{"k"}, nil)
+				_, err = conn.Run(fresh(), incr, []string{"k"}, nil)
 				assert.Error(t, err)
 				assert.Equal(t, charged, s.Command("GET", "k"))
 				p.OnRequest(nil)
 				assert.Equal(t, int64(1), n.Load())
 
 				// It goes on with a new connection.
+				ctx := fresh()
 				require.EventuallyWithT(t, func(t *assert.CollectT) {
 					reply, err := conn.Run(ctx, echo, nil, nil)
 					assert.NoError(t, err)
@@ -409,18 +415,18 @@ func closed(t *testing.T, dial Dial, start func(testing.TB) *redistest.Server) {
 func restart(t *testing.T, dial Dial) {
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	conn := connect(t, dial, s.Addr())
-	run := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	run := func(timeout time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		_, err := conn.Run(ctx, incr, []string{"k"}, nil)
 		return err
 	}
-	require.NoError(t, run())
+	require.NoError(t, run(time.Minute))
 	s.Kill()
-	assert.Error(t, run())
-	assert.Error(t, run())
+	assert.Error(t, run(time.Second))
+	assert.Error(t, run(time.Second))
 	s.Restart()
-	require.EventuallyWithT(t, func(t *assert.CollectT) { assert.NoError(t, run()) }, 2*soon, 10*time.Millisecond)
+	require.EventuallyWithT(t, func(t *assert.CollectT) { assert.NoError(t, run(time.Minute)) }, 2*soon, 10*time.Millisecond)
 	assert.Equal(t, "2", s.Command("GET", "k"))
 }
 

@@ -17,7 +17,7 @@ func start(t *testing.T) (*redistest.Server, *redistest.Proxy, *redis.Client) {
 	s := redistest.Start(t)
 	p := redistest.StartProxy(t, s.Addr())
 	c := redis.NewClient(&redis.Options{
-		Network: p.Network(), Addr: p.Addr(), MaxRetries: -1, PoolSize: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		Network: p.Network(), Addr: p.Addr(), MaxRetries: -1, PoolSize: 1, ReadTimeout: time.Minute, DisableIdentity: true,
 	})
 	t.Cleanup(func() { c.Close() })
 	require.NoError(t, c.Ping(t.Context()).Err())
@@ -92,14 +92,27 @@ func TestProxy_CutsOnlyThatRequestOfSeveral(t *testing.T) {
 func TestProxy_StallsBeforeAndAfterARequest(t *testing.T) {
 	for fault, after := range map[redistest.Fault]any{redistest.StallBefore: nil, redistest.StallAfter: "1"} {
 		s, p, c := start(t)
-		on(p, "incr", fault)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		assert.Error(t, c.Incr(ctx, "a").Err())
+		asked, ended := make(chan struct{}), make(chan error, 1)
+		p.OnRequest(func(args []string) redistest.Fault {
+			if args[0] != "incr" {
+				return redistest.Forward
+			}
+			close(asked)
+			return fault
+		})
+		go func() { ended <- c.Incr(t.Context(), "a").Err() }()
+		<-asked
+		select {
+		case err := <-ended:
+			t.Errorf("%v: there was an answer: %v", fault, err)
+		case <-time.After(20 * time.Millisecond):
+		}
 		if after != nil {
 			s.Until("the request has come", func(context.Context) bool { return s.Command("GET", "a") == after })
 		}
 		assert.Equal(t, after, s.Command("GET", "a"))
+		p.Cut()
+		assert.Error(t, <-ended)
 	}
 }
 

@@ -33,6 +33,7 @@ func dial(o redis.Options) conntest.Dial {
 	return func(t testing.TB, addr string) (sashredis.Conn, func()) {
 		o := o
 		o.Network, o.Addr = network(addr), addr
+		o.ReadTimeout, o.WriteTimeout = conntest.Patience, conntest.Patience
 		client := redis.NewClient(&o)
 		return goredisconn.New(client), func() { client.Close() }
 	}
@@ -46,7 +47,9 @@ func TestConn_ClientWithContextTimeout(t *testing.T) {
 
 func TestConn_Ring(t *testing.T) {
 	conntest.Single(t, func(t testing.TB, addr string) (sashredis.Conn, func()) {
-		client := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, HeartbeatFrequency: time.Hour})
+		client := redis.NewRing(&redis.RingOptions{
+			Addrs: map[string]string{"a": addr}, HeartbeatFrequency: time.Hour, ReadTimeout: conntest.Patience, WriteTimeout: conntest.Patience,
+		})
 		return goredisconn.New(client), func() { client.Close() }
 	})
 }
@@ -57,7 +60,7 @@ func TestConn_Miniredis(t *testing.T) {
 
 func TestConn_Cluster(t *testing.T) {
 	conntest.Cluster(t, func(t testing.TB, addr string) (sashredis.Conn, func()) {
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}})
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, ReadTimeout: conntest.Patience, WriteTimeout: conntest.Patience})
 		return goredisconn.New(client), func() { client.Close() }
 	})
 }
@@ -65,7 +68,7 @@ func TestConn_Cluster(t *testing.T) {
 func TestConn_ClusterOfOne(t *testing.T) {
 	conntest.SingleNode(t, func(t testing.TB, addr string) (sashredis.Conn, func()) {
 		client := redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: []string{addr},
+			Addrs: []string{addr}, ReadTimeout: conntest.Patience, WriteTimeout: conntest.Patience,
 			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				var d net.Dialer
 				return d.DialContext(ctx, network(addr), addr)
@@ -110,11 +113,11 @@ func TestRun_Allocations(t *testing.T) {
 // the calls after it.
 func TestConn_ReachesADistantServer(t *testing.T) {
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr())
-	proxy.SetDelay(20 * time.Millisecond)
+	proxy.SetDelay(70 * time.Millisecond)
 	client := redis.NewClient(&redis.Options{Network: proxy.Network(), Addr: proxy.Addr(), ContextTimeoutEnabled: true})
 	defer client.Close()
 	l, err := sashredis.New(goredisconn.New(client), []sash.Limit{sash.PerHour(1_000_000)},
-		sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(60*time.Millisecond), sashredis.WithBreaker(5, time.Millisecond))
+		sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(200*time.Millisecond), sashredis.WithBreaker(5, time.Millisecond))
 	require.NoError(t, err)
 	defer l.Close()
 	for l.Take(t.Context(), "k", 1).By != sashredis.ByStore {

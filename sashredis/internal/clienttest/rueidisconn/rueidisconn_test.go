@@ -29,7 +29,7 @@ func network(addr string) string {
 func dial(o rueidis.ClientOption) conntest.Dial {
 	return func(t testing.TB, addr string) (sashredis.Conn, func()) {
 		o := o
-		o.InitAddress = []string{addr}
+		o.InitAddress, o.ConnWriteTimeout = []string{addr}, conntest.Patience
 		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return d.DialContext(ctx, network(addr), addr)
 		}
@@ -60,7 +60,7 @@ func TestConn_Cluster(t *testing.T) {
 func TestConn_ClusterOfOne(t *testing.T) {
 	conntest.SingleNode(t, func(t testing.TB, addr string) (sashredis.Conn, func()) {
 		client, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{addr},
+			InitAddress: []string{addr}, ConnWriteTimeout: conntest.Patience,
 			DialCtxFn: func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 				return d.DialContext(ctx, network(addr), addr)
 			},
