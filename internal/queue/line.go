@@ -11,8 +11,8 @@ import (
 // binary tree in that order, in which each place has a higher rank than those below it. Ranks are
 // random, so the depth is about the logarithm of the number of places.
 //
-// To read or change a place, it is taken out, which leaves the tree of those before it and the tree of
-// those after it, and put back.
+// To read or change a place, a call takes it out of the tree. That leaves a tree of the places before
+// it, and a tree of the places after it. Then the call puts it back.
 type line[K comparable] struct{ root *Place[K] }
 
 // A node is what makes a place part of a line.
@@ -75,8 +75,8 @@ func (p *Place[K]) summarized() *Place[K] {
 	return p
 }
 
-// change takes p out of its line, unless it is new there, calls f with the trees of the places before
-// and after it, and puts p back. f may change p. mu is held.
+// change takes p out of its line, calls f with the trees of the places before and after it, and puts p
+// back. f may change p. If p is new, it is only put in. mu is held.
 func (q *Queues[K]) change(p *Place[K], f func(before, after *Place[K])) {
 	before, after := q.takeOut(p)
 	f(before, after)
@@ -107,7 +107,8 @@ func (q *Queues[K]) split(p *Place[K], number int64) (before, others *Place[K]) 
 	return before, p.summarized()
 }
 
-// merge returns the tree of all places of before and after, which come after those. mu is held.
+// merge returns the tree of all places of two trees. Those of before come before those of after. mu is
+// held.
 func (q *Queues[K]) merge(before, after *Place[K]) *Place[K] {
 	switch {
 	case before == nil:
@@ -124,7 +125,8 @@ func (q *Queues[K]) merge(before, after *Place[K]) *Place[K] {
 	return after.summarized()
 }
 
-// claimed returns the most units that a place of the tree p claims at now; least if that is more.
+// claimed returns the most units that any place of the tree p claims at now. If they are fewer than
+// least, it returns least.
 func (p *Place[K]) claimed(now, least int64) int64 {
 	switch s := p.whole(); {
 	case s.everything > 0:
@@ -139,8 +141,8 @@ func (p *Place[K]) claimed(now, least int64) int64 {
 	return p.right.claimed(now, least)
 }
 
-// wake wakes the waiters of the tree p that hear, up to the first that claims Everything, but for the
-// one with the number by. It reports whether there is one that claims Everything.
+// wake wakes the waiters of the tree p that hear, up to the first that claims Everything. It leaves out
+// the waiter with the number by. It reports whether a place of p claims Everything.
 func (p *Place[K]) wake(by int64) (stopped bool) {
 	if !p.whole().hears { // and so none claims Everything
 		return false

@@ -13,11 +13,10 @@
 //     of the keys that deny it, so that later waiters do not overtake it there, and of its other
 //     keys only what it cannot do without.
 //
-// So a waiter holds up no other that it does not compete with: whatever it waits for at one key,
-// it has no claim to the others. The first of all waiters is behind none, so some waiter always
-// has its turn, and none waits in a circle.
+// So a waiter holds up no waiter that it does not compete with. The first of all waiters is behind
+// none, so some waiter always has its turn, and none waits in a circle.
 //
-// A change wakes the waiters that may have their turn by it, and no other:
+// Leave, Begin, End and Free wake only waiters that may have their turn now:
 //   - If a claim shrinks, these are the later waiters of the key, up to the first of them that
 //     claims Everything. If an earlier waiter claims Everything, there are none.
 //   - If units of a key are free again, these are its waiters up to the first that claims
@@ -26,8 +25,8 @@
 // A waiter is woken for the keys that it waits for. While it tries, these are all of its keys. After
 // that, they are the keys that it claims Everything of, or that its owner names.
 //
-// Each step costs O(log n) for each key of the waiter, where n is how many wait for that key, and as
-// much for each waiter that it wakes. Begin may also look at each claim that is not in force yet.
+// A call for a waiter costs O(log n) for each of its keys, where n waiters wait for that key. Each
+// waiter that it wakes costs as much. Begin may also look at each claim that is not in force yet.
 package queue
 
 import (
@@ -65,8 +64,8 @@ type Waiter[K comparable] struct {
 	// Behind is the index of a place where the waiter is behind an earlier one, since the
 	// latest Begin; [Nowhere] if it has its turn.
 	Behind int
-	// Full is the index of a place whose Bounds leave no room. The waiter must leave. It is
-	// Nowhere if there is room.
+	// Full is the index of a place whose Bounds left no room in Begin or End. The waiter must leave.
+	// It is Nowhere if there was room.
 	Full int
 
 	wake chan struct{} // of capacity 1: a wake-up is kept until the waiter blocks
@@ -77,8 +76,9 @@ const Nowhere = -1
 
 // A Place is where a waiter stands in the line of one key.
 type Place[K comparable] struct {
-	Key   K
-	Claim Claim // changed by Begin and End only
+	Key K
+	// Claim may be set before Enter if there are no Bounds. Begin, End and Leave change it.
+	Claim Claim
 	// Units are what the waiter takes of the key before any later waiter does. They are 0 if that is
 	// not sure.
 	Units int64
@@ -167,10 +167,8 @@ func (q *Queues[K]) Enter(w *Waiter[K]) {
 		}
 		p.waiter, p.line = w, q.byKey[p.Key]
 		c := p.Claim
-		if p.Claim = (Claim{}); !q.claim(p, c) {
-			q.claim(p, Claim{})
-			w.Full = i
-		}
+		p.Claim = Claim{}
+		q.claim(p, c) // there are no Bounds, or c is of nothing
 	}
 }
 
@@ -295,8 +293,8 @@ func (q *Queues[K]) Ahead(p *Place[K]) (units int64) {
 }
 
 // Free wakes the waiters that may go on once units of key are free again. Call it after that can be
-// seen. by is the Number of the waiter that had taken the units in its attempt: it would only try
-// again for ever, and is not woken. 0 stands for no waiter.
+// seen. by is the Number of a waiter that has given back what it had taken in its attempt. It is not
+// woken, as it would try again for ever. 0 stands for no waiter.
 func (q *Queues[K]) Free(key K, by int64) {
 	q.each(key, func(l *line[K]) { l.root.wake(by) })
 }
