@@ -47,7 +47,8 @@ func (b bucket) decide(s state, at, n int64) (outcome, bool) {
 	if s.leased == 0 || at >= s.leaseEnd {
 		return o, true
 	}
-	// It lacks what is leased until the lease ends, at least.
+	// Until the lease ends, it lacks at least the leased units. So it is full only after that. It admits
+	// n units only after that, too, if they do not fit next to the leased ones.
 	till, then := uint64(s.leaseEnd-at), b.lack(s, s.leaseEnd)
 	o.resetAfter = window.Wait(till, uint64(b.ResetAfter(then)))
 	if o.retryAfter > 0 && o.retryAfter < window.Never && b.Cost(b.Burst-n).Less(b.Cost(s.leased)) {
@@ -84,10 +85,9 @@ func (b bucket) origin(s state, at int64, op op) int64 {
 // periodEnd returns the end of time: a bucket has no periods.
 func (b bucket) periodEnd(state) int64 { return math.MaxInt64 }
 
+// leaseFor returns a fraction of the time in which b fills, since leased units do not flow back.
+func (b bucket) leaseFor() time.Duration { return b.ResetAfter(b.Cost(b.Burst)) / 4 }
+
 func (b bucket) past(s state, at int64) []bridge.Charge {
 	return []bridge.Charge{{At: at, Units: b.Units(b.lack(s, at))}}
 }
-
-// leaseFor returns for how long a lease may last: a fraction of the time in which b fills, since
-// leased units do not flow back.
-func (b bucket) leaseFor() time.Duration { return b.ResetAfter(b.Cost(b.Burst)) / 4 }

@@ -165,8 +165,13 @@ func (l *Limiter) newWaiting(op op, targets []target, n int64) *waiting {
 	return c
 }
 
-// release makes c available for other calls. No other goroutine may hold a pointer to it.
+// release makes c available for other calls, unless it had very many keys: their memory would be kept.
+// No other goroutine may hold a pointer to it.
 func (l *Limiter) release(c *waiting) {
+	const most = 64
+	if cap(c.targets) > most {
+		return
+	}
 	clear(c.targets)
 	*c = waiting{ready: c.ready, targets: c.targets[:0]}
 	l.waitings.Put(c)

@@ -2,7 +2,9 @@ package sashredis
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
@@ -38,6 +40,8 @@ func (c counter) decide(s state, at, n int64) (outcome, bool) {
 func (c counter) origin(s state, _ int64, _ op) int64 { return s.Index }
 
 func (c counter) periodEnd(s state) int64 { return c.Begins(s.Index + 1) }
+
+func (c counter) leaseFor() time.Duration { return sash.Never }
 
 func (c counter) past(s state, at int64) []bridge.Charge {
 	begin := c.Begins(s.Index)

@@ -39,9 +39,9 @@ type each struct {
 }
 
 // decideEach is Take, Peek or Reserve for several keys, all or nothing, and tells what each of
-// them says. The keys must differ. It costs one round trip, as TakeAll does, and one more for
-// each key whose answer does not tell when more is left: one with a log or buckets that was
-// charged past its limit.
+// them says. The keys must differ. It costs one round trip, as TakeAll does. A key with a log or
+// buckets that was charged past its limit costs one more, as the first answer does not tell when
+// units of it are left again.
 func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64) bridge.Answer {
 	e, says := &each{Limiter: l, op: op, n: n}, make([]bridge.KeyAnswer, len(keys))
 	for i, key := range keys {
@@ -75,7 +75,7 @@ func answerOf(d Decision, says []bridge.KeyAnswer) bridge.Answer {
 	return bridge.Answer{Decision: d.Decision, By: d.By.String(), Err: d.Err, Keys: says}
 }
 
-// always returns what a key says that decides every call by d.
+// always returns what a key says whose decision on every call is d.
 func always(d sash.Decision) bridge.KeyAnswer { return bridge.KeyAnswer{Decision: d, Next: d} }
 
 // say sets what each target says to a call with the answer a.
@@ -123,8 +123,8 @@ func (e *each) sayStored(ctx context.Context, a *answer) {
 	}
 }
 
-// ofKey returns what the key of that index says to the call, and the decision on one unit more
-// than the key then has. If the answer of the store does not tell the latter, known is false.
+// ofKey returns the decision of the key of that index on the call, and its decision on one unit more
+// than is left then. If the answer of the store does not tell the latter, known is false.
 func (a *answer) ofKey(index int) (own, next sash.Decision, known bool) {
 	c := &a.call
 	v, rs, charged := &c.batch.views[index], c.batch.targets[index].ruleset, c.before()
@@ -211,7 +211,8 @@ func (e *each) sayShares(a *answer) {
 		}
 		*e.says[i] = bridge.KeyAnswer{Decision: own, Next: next}
 		if a.Allowed && i < len(a.local) {
-			e.says[i].Commit = func(_ context.Context, actual int64) error { a.local[i].Commit(actual); return nil }
+			local := a.local[i]
+			e.says[i].Commit = func(_ context.Context, actual int64) error { local.Commit(actual); return nil }
 		}
 	}
 }

@@ -2,7 +2,9 @@ package sashredis
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
@@ -92,6 +94,14 @@ func (r ring) counting(s state, at int64) (units int64) {
 func (r ring) origin(s state, _ int64, _ op) int64 { return s.tick }
 
 func (r ring) periodEnd(s state) int64 { return (s.tick + 1) * r.Length }
+
+// leaseFor returns 0 for a log, since its units count from the instant at which they were used.
+func (r ring) leaseFor() time.Duration {
+	if r.Length == microsecond {
+		return 0
+	}
+	return sash.Never
+}
 
 func (r ring) past(s state, _ int64) []bridge.Charge {
 	return []bridge.Charge{{At: s.newest * r.Length, Units: s.used + s.added}}

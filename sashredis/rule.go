@@ -21,8 +21,8 @@ type rule struct {
 	algorithm
 }
 
-// An algorithm is how the scripts keep what a key was charged under a limit, and the arithmetic
-// of the limit. The first letter of its text and of its name is the one that the scripts know.
+// An algorithm is the arithmetic of a limit on the states that scripts answer. The scripts know it by
+// the letter with which its text and its name begin.
 type algorithm interface {
 	// text returns the limit as the scripts read it.
 	text() string
@@ -43,6 +43,8 @@ type algorithm interface {
 	origin(s state, at int64, op op) int64
 	// periodEnd returns when the window or bucket ends in which such a charge was recorded.
 	periodEnd(s state) int64
+	// leaseFor returns for how long units may be leased, at most; 0: not at all.
+	leaseFor() time.Duration
 	// past returns the charges that s tells of, oldest first, for an answer at that instant. A
 	// charge at an unknown instant is dated as late as it may be.
 	past(s state, at int64) []bridge.Charge
@@ -96,12 +98,7 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 		rs.limits += r.text()
 		has[r.name()[:1]] = true
 		rs.zero = rs.zero || l.Count == 0
-		if b, ok := r.algorithm.(bucket); ok {
-			rs.leaseFor = min(rs.leaseFor, b.leaseFor())
-		}
-		if l.Count == 0 || l.Algorithm == sash.SlidingLog {
-			rs.leaseFor = 0
-		}
+		rs.leaseFor = min(rs.leaseFor, r.leaseFor())
 	}
 	if maxAhead > 0 {
 		rs.limits += strconv.Itoa(maxAhead)

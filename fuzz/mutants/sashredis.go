@@ -302,7 +302,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-of-a-log", fault: "units of a log are leased",
-		file: "sashredis/rule.go", old: " || l.Algorithm == sash.SlidingLog", new: "",
+		file: "sashredis/ring.go", old: "if r.Length == microsecond {", new: "if r.Length == 0 {",
 		tests: "TestLease",
 	},
 	{
