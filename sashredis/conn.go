@@ -52,7 +52,8 @@ func source(names ...string) string {
 func newScript(names ...string) *Script { return scriptOf(source("time") + source(names...)) }
 
 // newFastScript is newScript of a script that begins with a fast path. The server makes all
-// functions of a script anew at each run. So the functions of the slow path are inside of one.
+// functions of a script anew at each run. So all functions of the slow path are within one, which a run
+// of the fast path does not call.
 func newFastScript(fast string, names ...string) *Script {
 	return scriptOf(source("time") + "local function slow()\n" + source(names...) + "end\n" + source(fast) + "return slow()\n")
 }
@@ -63,8 +64,8 @@ func scriptOf(text string) *Script {
 	return &Script{text, hex.EncodeToString(sum[:])}
 }
 
-// scripts are the scripts for limits of some algorithms. They contain no other algorithm: the server
-// runs all of a script at each call.
+// scripts are the scripts for limits of some algorithms. They have no code for the others, since the
+// server makes all functions of a script at each call.
 type scripts struct{ take, settle *Script }
 
 var (

@@ -146,14 +146,15 @@ func (c *storeClock) follow(offset int64) {
 	}
 }
 
-// near reports whether offset may be the offset of c, measured again.
+// near reports whether offset differs from the offset of c by less than maxClockStep, as two
+// measurements of one clock may.
 func (c *storeClock) near(offset int64) bool {
 	step := offset - c.offset.Load()
 	return -maxClockStep < step && step < maxClockStep
 }
 
-// toNear returns the difference of c to the store's clock, which is off the local one by offset. It
-// is 0 unless the store's clock was set, so that windows stay aligned.
+// toNear returns what to add to an instant of the store's clock, which is off the local one by offset,
+// to have it by c. It is 0 unless the store's clock was set, so that windows stay aligned.
 func (c *storeClock) toNear(offset int64) int64 {
 	if c.near(offset) {
 		return 0

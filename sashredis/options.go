@@ -71,9 +71,9 @@ func WithPrefix(p string) Option {
 }
 
 // WithHashTag sets which keys are stored in one slot of a Redis cluster: those for which f
-// returns the same text. All keys of one [Limiter.TakeAll] must share a slot, such as "user 7"
-// and "the address of user 7" by their user. The default is the key, so that keys are spread
-// over the cluster, and a TakeAll of several keys is refused by a cluster.
+// returns the same text. All keys of one [Limiter.TakeAll] must share a slot. So f may return
+// "7" for the keys "user 7" and "address of user 7". The default is the key. Then keys are spread
+// over the cluster, which refuses a TakeAll of several keys.
 //
 // All processes that share counts must use the same f. It runs on each call, and must be safe
 // for concurrent use.
@@ -86,7 +86,7 @@ func WithHashTag(f func(key string) string) Option {
 	})
 }
 
-// WithLimitsFor gives keys limits of their own, such as a customer's plan gives. If f returns
+// WithLimitsFor gives keys limits of their own, such as the limits of a customer's plan. If f returns
 // none, the key has the limits given to [New]. If it returns a wrong limit, the key is denied
 // with [sash.Never], and the Err of the [Decision] says what is wrong.
 //

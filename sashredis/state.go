@@ -15,11 +15,11 @@ import (
 type state struct {
 	window.State // of a counter
 
-	// Of a bucket: its lack at an instant, and the units of it that are leased until the lease ends.
-	// Until then it lacks at least those.
+	// Of a bucket: its lack at an instant, and the leased units. Until leaseEnd, it lacks at least the
+	// leased units.
 	window.Debt
 	leased, leaseEnd int64
-	number           int64 // of its last charge
+	number           int64 // of its last charge, if numbered is set
 	numbered         bool
 
 	// Of a ring: the units that count, the tick of the answer, the units charged in it since,

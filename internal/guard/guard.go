@@ -1,4 +1,5 @@
-// Package guard ends processes that this one has started, whatever ends this one.
+// Package guard kills a process that this process has started, once this process has ended, by whatever
+// that was.
 package guard
 
 import (
@@ -7,8 +8,8 @@ import (
 	"os/exec"
 )
 
-// Process makes another process kill the process with that id once the Closer is closed or this
-// process is gone.
+// Process starts a guard of the process with that id. The guard is a process, which kills the other
+// once the Closer is closed or this process has ended.
 func Process(id int) (io.Closer, error) {
 	guard := exec.Command("sh", "-c", fmt.Sprintf("read _; kill -9 %d", id))
 	in, err := guard.StdinPipe()

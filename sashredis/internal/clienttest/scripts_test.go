@@ -441,8 +441,8 @@ func TestScripts_GivingBackToALogTouchesFewMembers(t *testing.T) {
 	}
 }
 
-// A log from which units are given back in any order is the log of package sash, and has a member for
-// each instant that counts, and a few for each that a part was given back of.
+// A log to which units are given back in any order answers as the log of package sash does. It has a
+// member for each instant that counts, and a few more for each charge that was given back in part.
 func TestScripts_GivingBackToALogInAnyOrder(t *testing.T) {
 	onEachServer(t, func(t *testing.T, client *redis.Client) {
 		for seed := range uint64(3) {

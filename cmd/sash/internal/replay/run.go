@@ -50,8 +50,9 @@
 //
 // A time is a date and a time of day, in UTC unless it names a zone, or Unix time. The number of
 // digits before the decimals tells the unit of Unix time: fewer than 12 are seconds, fewer than
-// 15 milliseconds, fewer than 18 microseconds. The option -unit names it instead, also
-// for micros, where the digits tell nothing. In a pattern the time is $time_local, $time_iso8601, $msec or, in any of these forms, $time.
+// 15 milliseconds, fewer than 18 microseconds. The option -unit names the unit instead. It does so
+// also for micros, where the digits tell nothing. In a pattern the time is $time_local,
+// $time_iso8601 or $msec. Or it is $time, which may have any of these forms.
 //
 // # Clients
 //
@@ -62,9 +63,9 @@
 // -key none all events are one client's.
 //
 // With addr/64 an IPv6 address counts by its network of 64 bits, and with addr/24/64 an IPv4
-// address by one of 24. With addr alone it counts whole, however it is written. With -trust addr is the client behind proxies in that network. Both are
-// decided by httplimit.ByAddress, so clients are the same as for the middleware. The middleware's
-// default is addr/64.
+// address by one of 24. With addr alone it counts whole, however it is written. With -trust, addr
+// is the client behind proxies in that network. Both are decided by httplimit.ByAddress, so clients
+// are the same as for the middleware. The middleware's default is addr/64.
 //
 // # Order
 //
@@ -131,8 +132,9 @@
 // -key names addr.
 //
 // The report warns of what makes its answers doubtful: times in whole seconds and windows of
-// seconds, a single client, a few addresses with nearly all events that may be proxies, clocks that jump, several formats in a FILE, microseconds
-// that are likely to be another unit, lines that came too late.
+// seconds, a single client, a few addresses with nearly all events that may be proxies, clocks that
+// jump, several formats in a FILE, microseconds that are likely to be another unit, lines that came
+// too late.
 //
 // With -json the report is one object on one line, one for each FILE with -each. Its fields
 // are the fields of the types report, traffic.FaultyLine, traffic.FileFormat, verdict, decision, account, peak and
