@@ -107,7 +107,10 @@ func (l *Limiter) decideForAll(b *batch) {
 // newBatch returns the batch of calls for the same keys.
 func (l *Limiter) newBatch(calls ...*waiting) *batch {
 	first := calls[0]
-	b := &batch{targets: slices.Clone(first.targets), keys: make([]string, len(first.targets)), token: first.token}
+	b := &batch{targets: slices.Clone(first.targets), keys: make([]string, len(first.targets))}
+	if first.op == reserve {
+		b.token = l.newToken()
+	}
 	buf := make([]byte, 0, 64)
 	for i, t := range b.targets {
 		buf = l.appendKey(buf[:0], t)
@@ -144,7 +147,6 @@ func (l *Limiter) flightOf(c *waiting) flight {
 type waiting struct {
 	call
 	targets []target
-	token   string      // of a reservation
 	ready   chan *batch // receives its batch once that has been answered
 	gone    bool        // its caller has given up; guarded by the lock of its flight
 }
@@ -159,9 +161,6 @@ func (l *Limiter) newWaiting(op op, targets []target, n int64) *waiting {
 		c = &waiting{ready: make(chan *batch, 1)}
 	}
 	c.call, c.targets = call{op: op, n: n}, append(c.targets, targets...)
-	if op == reserve {
-		c.token = l.newToken()
-	}
 	return c
 }
 

@@ -68,31 +68,32 @@ func scriptOf(text string) *Script {
 // server makes all functions of a script at each call.
 type scripts struct{ take, settle *Script }
 
+// letters are the letters by which the scripts know the algorithms.
+const letters = "tcr"
+
 var (
-	scriptsOf   = map[string]*scripts{} // by the letters of the algorithms, in order
+	scriptsOf   [1 << len(letters)]*scripts // by the set of algorithms: a bit for each of letters
 	resetScript = newScript("common", "reset")
 	pingScript  = newScript("common", "ping")
 )
 
 func init() {
-	for algorithms := range 1 << 3 {
-		var letters string
+	for algorithms := range scriptsOf {
 		names := []string{"common"}
 		for i, name := range []string{"bucket", "counter", "ring"} {
 			if algorithms>>i&1 == 1 {
-				letters += string("tcr"[i])
 				names = append(names, name)
 			}
 		}
 		names = append(names, "key")
 		with := func(last string) []string { return append(slices.Clone(names), last) }
 		s := &scripts{take: newScript(with("take")...), settle: newScript(with("settle")...)}
-		switch letters {
-		case "c":
-			s.take = newFastScript("fastcounter", with("take")...)
-		case "t":
+		switch algorithms {
+		case 1:
 			s.take = newFastScript("fastbucket", with("take")...)
+		case 2:
+			s.take = newFastScript("fastcounter", with("take")...)
 		}
-		scriptsOf[letters] = s
+		scriptsOf[algorithms] = s
 	}
 }

@@ -1,13 +1,28 @@
 package sashredis
 
-import "testing"
+import (
+	"context"
+	"testing"
 
-// A goroutine may begin an examination after close has canceled it.
-func TestExaminer_BeginsNothingOnceItIsClosed(t *testing.T) {
-	var e examiner
-	e.init()
-	e.cancel() // as close does before it waits
-	e.start(func() { t.Error("an examination has begun") })
-	e.close()
-	e.start(func() { t.Error("an examination has begun after close") })
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// A forbidden is a Conn that must not be used.
+type forbidden struct{ *testing.T }
+
+func (f forbidden) Run(context.Context, *Script, []string, []string) (string, error) {
+	f.Error("the store is asked")
+	return "", nil
+}
+
+// An examination may begin when Close has begun, and not yet waited for it.
+func TestExamine_AsksNothingOnceCloseHasBegun(t *testing.T) {
+	l, err := New(forbidden{t}, []sash.Limit{sash.PerMinute(1)}, WithFallback(FallbackDeny))
+	require.NoError(t, err)
+	l.cancel()
+	l.examine([]string{"k"})
+	require.NoError(t, l.Close())
+	l.examine([]string{"k"})
 }

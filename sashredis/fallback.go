@@ -68,33 +68,16 @@ func (f Fallback) String() string {
 	return "no fallback"
 }
 
-// faults returns what is wrong with f.
-func (f Fallback) faults() (faults []error) {
-	switch {
-	case f.mode == noFallback:
-		faults = append(faults, fmt.Errorf("sashredis: New needs WithFallback(FallbackDeny, FallbackAdmit or FallbackLocal): %w", sash.ErrInvalidOption))
-	case f.mode == localMode && (f.num < 1 || f.num > f.den):
-		faults = append(faults, fmt.Errorf("sashredis: WithFallback: a share must be more than 0 and at most 1, got %d/%d: %w", f.num, f.den, sash.ErrInvalidOption))
-	}
-	return faults
-}
-
 // share returns the share of units, rounded down, but at least 1 of any.
 func (f Fallback) share(units int64) int64 {
 	part, _ := f.part(units)
-	if part == 0 && units > 0 {
-		return 1
-	}
-	return part
+	return max(part, min(units, 1))
 }
 
 // shareUp returns the share of units, rounded up.
 func (f Fallback) shareUp(units int64) int64 {
 	part, rest := f.part(units)
-	if rest > 0 {
-		part++
-	}
-	return part
+	return part + int64(min(rest, 1))
 }
 
 // part divides the share of units into whole units and a rest.
@@ -241,9 +224,6 @@ func (f *fallback) seedAll(targets []target) []string {
 func (f *fallback) seed(t target) {
 	if f.clock != nil {
 		f.clock.used.Store(true)
-	}
-	if f.limiter.mirror == nil {
-		return
 	}
 	if e := f.limiter.mirror.load(t); e != nil {
 		e.seeding.Do(func() { f.seedFrom(e, t) })

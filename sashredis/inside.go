@@ -40,7 +40,7 @@ func (l inside) Queued() int {
 }
 
 // Closed reports whether Close has begun.
-func (l inside) Closed() bool { return l.lessees.closed.Load() }
+func (l inside) Closed() bool { return l.closing.Err() != nil }
 
 // FailUse asks the lease of key for n units, again and again, until it has ended.
 func (l inside) FailUse(key string, n int64) {

@@ -34,12 +34,8 @@ type lessees struct {
 	*Limiter
 	byKey *xsync.MapOf[string, *lessee]
 
-	closing sync.Once
-	closed  atomic.Bool
-	stop    chan struct{}
-	done    chan struct{}
-	// Requests for leases that are under way, and units that are being given back. None begins for
-	// a lessee that is removed, but for units of such a request.
+	// run, requests for leases that are under way, and units that are being given back. None begins
+	// for a lessee that is removed, but for units of such a request.
 	underway sync.WaitGroup
 }
 
@@ -81,19 +77,15 @@ const ended = -1
 func (s *lessees) take(t target, n int64) (d Decision, ok bool) {
 	e, known := s.byKey.Load(t.name)
 	if !known || e.limits != t.limits {
-		return Decision{}, false
+		return d, false
 	}
-	b := e.lease.Load()
-	if b == nil {
-		return Decision{}, false
-	}
-	now := s.local.Now()
-	if now >= b.until || n > b.granted {
-		return Decision{}, false
+	b, now := e.lease.Load(), s.local.Now()
+	if b == nil || now >= b.until {
+		return d, false
 	}
 	left, ok := b.use(n)
 	if !ok {
-		return Decision{}, false
+		return d, false
 	}
 	return Decision{By: ByLease, Decision: sash.Decision{
 		Allowed: true, Limit: b.limit, Remaining: b.remaining + left, ResetAfter: time.Duration(max(b.resetAt-now, 0)),
@@ -138,7 +130,7 @@ func (s *lessees) want(b *batch) *wanted {
 	t := b.targets[0]
 	now, length := s.local.Now(), min(s.leaseFor, t.leaseFor)
 	asked, largest := b.asks(t.ruleset)
-	if asked == 0 || length < time.Millisecond || s.closed.Load() {
+	if asked == 0 || length < time.Millisecond || s.closing.Err() != nil {
 		return nil // a shorter lease would be over before it was used
 	}
 	e := s.lessee(t)
@@ -147,7 +139,7 @@ func (s *lessees) want(b *batch) *wanted {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.removed || s.closed.Load() {
+	if e.removed || s.closing.Err() != nil {
 		return nil // again: close has not seen a lessee that is newer than it
 	}
 	if held := e.lease.Load(); held != nil {
@@ -296,24 +288,23 @@ func (s *lessees) remove(e *lessee) {
 }
 
 func newLessees(l *Limiter) *lessees {
-	s := &lessees{Limiter: l, byKey: xsync.NewMapOf[string, *lessee](), stop: make(chan struct{}), done: make(chan struct{})}
-	go s.run(max(l.leaseFor/2, 10*time.Millisecond))
+	s := &lessees{Limiter: l, byKey: xsync.NewMapOf[string, *lessee]()}
+	s.underway.Go(s.run)
 	return s
 }
 
-// run ends leases whose time is over, and removes keys that are not used any more.
-func (s *lessees) run(interval time.Duration) {
-	defer close(s.done)
-	ticker := time.NewTicker(interval)
+// run ends leases whose time is over, and removes keys that are not used any more, until Close.
+func (s *lessees) run() {
+	ticker := time.NewTicker(max(s.leaseFor/2, 10*time.Millisecond))
 	defer ticker.Stop()
 	for {
 		select {
-		case <-s.stop:
+		case <-s.closing.Done():
 			return
 		case <-ticker.C:
 			s.byKey.Range(func(_ string, e *lessee) bool {
 				s.sweep(e, s.local.Now())
-				return !s.closed.Load()
+				return s.closing.Err() == nil
 			})
 		}
 	}
@@ -338,14 +329,9 @@ func (s *lessees) sweep(e *lessee, now int64) {
 
 // close ends all leases, and then gives back what was not used, until the store does not answer any
 // more. It returns when no units are on their way any more.
-func (s *lessees) close() (err error) {
-	s.closing.Do(func() {
-		s.closed.Store(true)
-		close(s.stop)
-		<-s.done
-		err = s.giveBackAll(s.endAll())
-		s.underway.Wait()
-	})
+func (s *lessees) close() error {
+	err := s.giveBackAll(s.endAll())
+	s.underway.Wait()
 	return err
 }
 

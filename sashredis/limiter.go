@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/queue"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // A Limiter decides, per key, whether a call may go on. All limiters on one store, with one
@@ -34,12 +35,16 @@ type Limiter struct {
 	mirror   *mirror   // nil: none
 	lessees  *lessees  // nil: there are no leases
 	breaker  breaker
-	examiner examiner
 	away     fallback
 	queues   queue.Queues[string] // of the calls that wait, by key
 	stats    counters
 	token    string        // begins the tokens of this limiter
 	tokens   atomic.Uint64 // made so far
+
+	once      sync.Once       // of Close
+	closing   context.Context // ends when Close begins
+	cancel    context.CancelFunc
+	examining sync.Mutex // held while the store is examined, and from Close on
 }
 
 // New returns a limiter that keeps its counts in the store of conn. Each key has all of limits,
@@ -68,7 +73,7 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 		l.own = newRuleset(limits, c.maxAhead)
 	}
 	l.flights.init()
-	l.examiner.init()
+	l.closing, l.cancel = context.WithCancel(context.Background())
 	l.stats.init()
 	l.breaker = breaker{limit: int64(c.failures), pause: int64(c.pause)}
 	l.mirror = newMirror(c.mirror)
@@ -95,13 +100,16 @@ func Must(l *Limiter, err error) *Limiter {
 // themselves. It also waits for leases that are being granted, a time-out at most for each. Every
 // other method still works afterwards, without leases. Closing again does nothing. The error is
 // the store's.
-func (l *Limiter) Close() error {
-	l.away.close()
-	l.examiner.close()
-	if l.lessees == nil {
-		return nil
-	}
-	return l.lessees.close()
+func (l *Limiter) Close() (err error) {
+	l.once.Do(func() {
+		l.cancel()
+		l.away.close()
+		l.examining.Lock() // for ever, so that no examination begins any more
+		if l.lessees != nil {
+			err = l.lessees.close()
+		}
+	})
+	return err
 }
 
 func randomToken() string {
@@ -231,10 +239,7 @@ func (l *Limiter) reading() string {
 	if l.clock == nil {
 		return ""
 	}
-	micros := l.clock.Now() / microsecond
-	if micros*microsecond > l.clock.Now() {
-		micros--
-	}
+	micros, _ := window.Divide(l.clock.Now(), microsecond)
 	return strconv.FormatInt(micros, 10)
 }
 
@@ -242,13 +247,10 @@ func (l *Limiter) reading() string {
 // is the time of that change.
 func (l *Limiter) forgetMirrored(t target, reply string) error {
 	micros, err := number(reply)
-	if err != nil {
-		return err
-	}
-	if l.mirror != nil {
+	if err == nil {
 		l.mirror.forget(t, micros*microsecond, l.local.Now())
 	}
-	return nil
+	return err
 }
 
 // run runs a script, bounded by ctx and the time-out. It reports to the breaker whether the

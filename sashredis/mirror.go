@@ -19,7 +19,7 @@ import (
 // store would deny it, too.
 //
 // A key may be in any slot of one set. Readers load the slots. A writer holds the lock of the
-// set, and replaces whole entries.
+// set, and replaces whole entries. A nil mirror keeps nothing.
 type mirror struct {
 	seed maphash.Seed
 	sets []mirrorSet
@@ -75,6 +75,9 @@ func (e *mirrored) is(t target, hash uint64) bool {
 
 // load returns what is kept of t, or nil.
 func (m *mirror) load(t target) *mirrored {
+	if m == nil {
+		return nil
+	}
 	set, hash := m.set(t)
 	for i := range set.slots {
 		if e := set.slots[i].Load(); e.is(t, hash) && len(e.states) > 0 {
@@ -88,7 +91,7 @@ func (m *mirror) load(t target) *mirrored {
 // something newer is kept.
 func (m *mirror) keep(t target, v view, charged int64, b *batch) {
 	const longest = 512 // bytes of a name: clients may choose names
-	if m != nil && len(t.name) <= longest {
+	if len(t.name) <= longest {
 		v.token = "" // it refers to the whole reply
 		if len(b.targets) > 1 {
 			v.states = slices.Clone(v.states) // they are a part of the states of all targets
@@ -123,6 +126,9 @@ func (m *mirror) forget(t target, at, now int64) {
 // the set then takes too many bytes, it drops the oldest of its other entries. If e alone does, it
 // is not kept.
 func (m *mirror) store(t target, e *mirrored) {
+	if m == nil {
+		return
+	}
 	set, hash := m.set(t)
 	e.suffix, e.hash, e.bytes = t.suffix, hash, e.size(t.name)
 	if e.bytes > mirrorSetBytes {

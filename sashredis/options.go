@@ -41,9 +41,11 @@ const (
 	defaultPause    = time.Second
 )
 
-// fault records that an option is invalid.
-func (c *config) fault(format string, args ...any) {
-	c.faults = append(c.faults, fmt.Errorf("sashredis: "+format+": %w", append(args, sash.ErrInvalidOption)...))
+// require records that an option is invalid, unless holds is set.
+func (c *config) require(holds bool, format string, args ...any) {
+	if !holds {
+		c.faults = append(c.faults, fmt.Errorf("sashredis: "+format+": %w", append(args, sash.ErrInvalidOption)...))
+	}
 }
 
 type optionFunc func(*config)
@@ -63,9 +65,7 @@ func WithFallback(f Fallback) Option {
 // is the key "bob" of the second.
 func WithPrefix(p string) Option {
 	return optionFunc(func(c *config) {
-		if strings.ContainsAny(p, "{}") {
-			c.fault("WithPrefix: a prefix must not contain { or }, got %q", p)
-		}
+		c.require(!strings.ContainsAny(p, "{}"), "WithPrefix: a prefix must not contain { or }, got %q", p)
 		c.prefix = p
 	})
 }
@@ -79,9 +79,7 @@ func WithPrefix(p string) Option {
 // for concurrent use.
 func WithHashTag(f func(key string) string) Option {
 	return optionFunc(func(c *config) {
-		if f == nil {
-			c.fault("WithHashTag: f must not be nil")
-		}
+		c.require(f != nil, "WithHashTag: f must not be nil")
 		c.hashTag = f
 	})
 }
@@ -99,9 +97,7 @@ func WithHashTag(f func(key string) string) Option {
 // write [sash.Limit.Counter] or [sash.Limit.Log] for limits that change.
 func WithLimitsFor(f func(key string) []sash.Limit) Option {
 	return optionFunc(func(c *config) {
-		if f == nil {
-			c.fault("WithLimitsFor: f must not be nil")
-		}
+		c.require(f != nil, "WithLimitsFor: f must not be nil")
 		c.limitsFor = f
 	})
 }
@@ -112,9 +108,7 @@ func WithLimitsFor(f func(key string) []sash.Limit) Option {
 // 512 take a round trip.
 func WithTimeout(d time.Duration) Option {
 	return optionFunc(func(c *config) {
-		if d <= 0 {
-			c.fault("WithTimeout: d must be > 0, got %v", d)
-		}
+		c.require(d > 0, "WithTimeout: d must be > 0, got %v", d)
 		c.timeout = d
 	})
 }
@@ -136,9 +130,7 @@ func WithTimeout(d time.Duration) Option {
 // Without the server's clock there is no mirror: see [WithCallerClock].
 func WithMirror(keys int) Option {
 	return optionFunc(func(c *config) {
-		if keys < 0 || keys > maxMirror {
-			c.fault("WithMirror: keys must be from 0 to %d, got %d", maxMirror, keys)
-		}
+		c.require(0 <= keys && keys <= maxMirror, "WithMirror: keys must be from 0 to %d, got %d", maxMirror, keys)
 		c.mirror, c.mirrorGiven = keys, true
 	})
 }
@@ -161,12 +153,8 @@ func WithMirror(keys int) Option {
 // [Limiter.TakeAll] and a [Limiter.Reserve] take no units of a lease.
 func WithLease(units int64, d time.Duration) Option {
 	return optionFunc(func(c *config) {
-		if units < 2 || units > maxCount {
-			c.fault("WithLease: units must be from 2 to 2^51-1, got %d", units)
-		}
-		if d < time.Millisecond {
-			c.fault("WithLease: d must be at least 1ms, got %v", d)
-		}
+		c.require(2 <= units && units <= maxCount, "WithLease: units must be from 2 to 2^51-1, got %d", units)
+		c.require(d >= time.Millisecond, "WithLease: d must be at least 1ms, got %v", d)
 		c.lease, c.leaseFor = units, d.Truncate(time.Microsecond)
 	})
 }
@@ -181,12 +169,8 @@ func WithLease(units int64, d time.Duration) Option {
 // time-out. If the store does not answer then, that is a failure.
 func WithBreaker(failures int, pause time.Duration) Option {
 	return optionFunc(func(c *config) {
-		if failures < 1 {
-			c.fault("WithBreaker: failures must be >= 1, got %d", failures)
-		}
-		if pause <= 0 {
-			c.fault("WithBreaker: pause must be > 0, got %v", pause)
-		}
+		c.require(failures >= 1, "WithBreaker: failures must be >= 1, got %d", failures)
+		c.require(pause > 0, "WithBreaker: pause must be > 0, got %v", pause)
 		c.failures, c.pause = failures, pause
 	})
 }
@@ -207,9 +191,7 @@ func WithBreaker(failures int, pause time.Duration) Option {
 // which the clocks of servers are corrected.
 func WithMaxAhead(windows int) Option {
 	return optionFunc(func(c *config) {
-		if windows < 1 || windows > 1<<20 {
-			c.fault("WithMaxAhead: windows must be from 1 to 2^20, got %d", windows)
-		}
+		c.require(1 <= windows && windows <= 1<<20, "WithMaxAhead: windows must be from 1 to 2^20, got %d", windows)
 		c.maxAhead = windows
 	})
 }
@@ -222,9 +204,7 @@ func WithMaxAhead(windows int) Option {
 // all processes share. The store keeps a key for a day of its own time longer than it counts.
 func WithCallerClock(clock sash.Clock) Option {
 	return optionFunc(func(c *config) {
-		if clock == nil {
-			c.fault("WithCallerClock: clock must not be nil")
-		}
+		c.require(clock != nil, "WithCallerClock: clock must not be nil")
 		c.clock = clock
 	})
 }
@@ -236,11 +216,10 @@ func configure(limits []sash.Limit, options []Option) (config, error) {
 		local: sash.SystemClock(),
 	}
 	for i, o := range options {
-		if o == nil {
-			c.fault("option %d: must not be nil", i+1)
-			continue
+		c.require(o != nil, "option %d: must not be nil", i+1)
+		if o != nil {
+			o.apply(&c)
 		}
-		o.apply(&c)
 	}
 	if len(limits) == 0 && c.limitsFor == nil {
 		c.faults = append(c.faults, fmt.Errorf("sashredis: New needs a Limit: %w", sash.ErrNoLimit))
@@ -248,14 +227,12 @@ func configure(limits []sash.Limit, options []Option) (config, error) {
 	if err := validate(limits); err != nil {
 		c.faults = append(c.faults, err)
 	}
-	c.faults = append(c.faults, c.fallback.faults()...)
+	f := c.fallback
+	c.require(f.mode != noFallback, "New needs WithFallback(FallbackDeny, FallbackAdmit or FallbackLocal)")
+	c.require(f.mode != localMode || 1 <= f.num && f.num <= f.den, "WithFallback: a share must be more than 0 and at most 1, got %d/%d", f.num, f.den)
 	if c.clock != nil {
-		if c.mirrorGiven && c.mirror > 0 {
-			c.fault("WithMirror: needs the clock of the store, not WithCallerClock")
-		}
-		if c.lease > 0 {
-			c.fault("WithLease: needs the clock of the store, not WithCallerClock")
-		}
+		c.require(!c.mirrorGiven || c.mirror <= 0, "WithMirror: needs the clock of the store, not WithCallerClock")
+		c.require(c.lease <= 0, "WithLease: needs the clock of the store, not WithCallerClock")
 		c.mirror = 0
 	}
 	return c, errors.Join(c.faults...)

@@ -88,7 +88,7 @@ type ruleset struct {
 func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 	rs := &ruleset{leaseFor: sash.Never}
 	var names []string
-	has := map[string]bool{} // the letters of algorithms
+	algorithms := 0 // the set of them
 	for _, l := range limits {
 		if l == sash.Unlimited() {
 			continue // it has no effect next to others
@@ -96,7 +96,7 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 		r := compile(l)
 		rs.rules, names = append(rs.rules, r), append(names, r.name())
 		rs.limits += r.text()
-		has[r.name()[:1]] = true
+		algorithms |= 1 << strings.IndexByte(letters, r.name()[0])
 		rs.zero = rs.zero || l.Count == 0
 		rs.leaseFor = min(rs.leaseFor, r.leaseFor())
 	}
@@ -105,13 +105,7 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 	}
 	rs.unlimited = len(rs.rules) == 0
 	rs.suffix = ":" + strings.Join(names, ",")
-	var letters string
-	for _, letter := range []string{"t", "c", "r"} {
-		if has[letter] {
-			letters += letter
-		}
-	}
-	rs.scripts = scriptsOf[letters]
+	rs.scripts = scriptsOf[algorithms]
 	return rs
 }
 

@@ -105,7 +105,7 @@ func (l *Limiter) call(ctx context.Context, op op, targets []target, n int64) an
 // callUnleased is call without leases. The mirror decides if it is sure, and else the store.
 func (l *Limiter) callUnleased(ctx context.Context, op op, targets []target, n int64) (a answer) {
 	ok := false
-	if l.mirror != nil && op != reserve { // where a reservation is charged is known only from the store
+	if op != reserve { // where a reservation is charged is known only from the store
 		a.at = l.local.Now()
 		a.Decision, ok = l.mirror.deny(targets, n, a.at)
 	}
@@ -224,7 +224,7 @@ func scriptsFor(targets []target) *scripts {
 	s := targets[0].scripts
 	for _, t := range targets[1:] {
 		if t.scripts != s {
-			return scriptsOf["tcr"]
+			return scriptsOf[len(scriptsOf)-1]
 		}
 	}
 	return s

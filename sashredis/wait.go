@@ -89,8 +89,7 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 	defer stop()
 	select {
 	case <-due:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }

@@ -145,7 +145,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "redis-reading-rounded-up", fault: "a caller's clock below zero is rounded towards it",
-		file: "sashredis/limiter.go", old: "\t\tmicros--\n", new: "",
+		file: "sashredis/limiter.go", old: "micros, _ := window.Divide(l.clock.Now(), microsecond)", new: "micros := l.clock.Now() / microsecond",
 		tests: "TestExact_ACallersClock",
 	},
 
@@ -195,7 +195,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-seeds-too-little", fault: "the share of what was used is rounded down",
-		file: "sashredis/fallback.go", old: "\tif rest > 0 {\n\t\tpart++\n\t}\n", new: "\t_ = rest\n",
+		file: "sashredis/fallback.go", old: "part + int64(min(rest, 1))", new: "part + 0*int64(rest)",
 		tests: "TestFallbackLocal|TestExact_AFallback",
 	},
 	{
@@ -282,7 +282,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-close-does-not-wait", fault: "Close returns while units are being given back",
-		file: "sashredis/lease.go", old: "\t\ts.underway.Wait()\n", new: "",
+		file: "sashredis/lease.go", old: "\ts.underway.Wait()\n", new: "",
 		tests: "TestLease_Close",
 	},
 	{
