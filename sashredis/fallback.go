@@ -181,7 +181,7 @@ func (f *fallback) decide(op op, targets []target, n int64, err error) (a answer
 		d.Allowed, d.Limit = true, targets[0].rules[0].Limit
 		return a
 	default:
-		a.local, *d = f.decideLocally(op, f.seedAll(targets), n)
+		a.local, *d = f.decideLocally(op, targets, n)
 	}
 	switch {
 	case hopeless:
@@ -200,7 +200,13 @@ func (l *Limiter) tryAfter() time.Duration {
 	return l.timeout
 }
 
-func (f *fallback) decideLocally(op op, names []string, n int64) ([]sash.Reservation, sash.Decision) {
+// decideLocally decides a call by the shares of targets.
+func (f *fallback) decideLocally(op op, targets []target, n int64) ([]sash.Reservation, sash.Decision) {
+	names := make([]string, len(targets))
+	for i, t := range targets {
+		names[i] = t.name
+		f.seed(t)
+	}
 	switch op {
 	case reserve:
 		return f.shares.ReserveAll(names, n)
@@ -208,16 +214,6 @@ func (f *fallback) decideLocally(op op, names []string, n int64) ([]sash.Reserva
 		return nil, f.shares.TakeAll(names, n)
 	}
 	return nil, f.shares.PeekAll(names, n)
-}
-
-// seedAll is seed of all targets. It returns their names.
-func (f *fallback) seedAll(targets []target) []string {
-	names := make([]string, len(targets))
-	for i, t := range targets {
-		names[i] = t.name
-		f.seed(t)
-	}
-	return names
 }
 
 // seed charges to t the share of what the mirror knows, unless that has been done.

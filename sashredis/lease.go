@@ -116,7 +116,6 @@ type wanted struct {
 	units   int64
 	length  time.Duration
 	lastEnd int64
-	token   string
 }
 
 // String returns w as the script reads it.
@@ -160,7 +159,7 @@ func (s *lessees) want(b *batch) *wanted {
 		return nil
 	}
 	s.underway.Add(1) // e is locked and not removed, so close does not wait yet
-	return &wanted{of: e, units: int64(units), length: length, lastEnd: e.lastEnd, token: s.newToken()}
+	return &wanted{of: e, units: int64(units), length: length, lastEnd: e.lastEnd}
 }
 
 // used counts units that the store has admitted for t.

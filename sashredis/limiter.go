@@ -67,7 +67,9 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{config: c, conn: conn, token: randomToken()}
+	var token [9]byte
+	_, _ = rand.Read(token[:]) // never fails
+	l := &Limiter{config: c, conn: conn, token: hex.EncodeToString(token[:])}
 	l.rulesets = rulesets{xsync.NewMapOf[limitsKey, *ruleset](), c.maxAhead}
 	if len(limits) > 0 {
 		l.own = newRuleset(limits, c.maxAhead)
@@ -110,12 +112,6 @@ func (l *Limiter) Close() (err error) {
 		}
 	})
 	return err
-}
-
-func randomToken() string {
-	var b [9]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }
 
 // newToken returns a token that no limiter has used before.

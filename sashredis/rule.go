@@ -151,26 +151,19 @@ func validate(limits []sash.Limit) error {
 
 // storeFaults returns what keeps a valid limit from being exact in a store.
 func storeFaults(l sash.Limit) (faults []string) {
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	if l.Count > maxCount {
-		fault("Count must be less than 2^51, got %d", l.Count)
-	}
-	if l.Burst > maxCount {
-		fault("Burst must be less than 2^51, got %d", l.Burst)
-	}
-	if l.Window%time.Microsecond != 0 {
-		fault("Window must be whole microseconds, got %v", l.Window)
-	}
-	if l.Precision%time.Microsecond != 0 {
-		fault("Precision must be whole microseconds, got %v", l.Precision)
-	}
-	if int64(l.Window)/microsecond > maxMicros {
-		fault("Window must be less than 2^51 microseconds (71 years), got %v", l.Window)
-	}
-	if b := (window.TokenBucket{Count: l.Count, Window: int64(l.Window), Burst: l.Burst}); l.Burst > 0 && l.Count > 0 {
-		if full := b.ResetAfter(b.Cost(l.Burst)); int64(full)/microsecond > maxMicros {
-			fault("a bucket must fill in less than 2^51 microseconds (71 years), got %d units at %d in %v", l.Burst, l.Count, l.Window)
+	require := func(holds bool, format string, args ...any) {
+		if !holds {
+			faults = append(faults, fmt.Sprintf(format, args...))
 		}
+	}
+	require(l.Count <= maxCount, "Count must be less than 2^51, got %d", l.Count)
+	require(l.Burst <= maxCount, "Burst must be less than 2^51, got %d", l.Burst)
+	require(l.Window%time.Microsecond == 0, "Window must be whole microseconds, got %v", l.Window)
+	require(l.Precision%time.Microsecond == 0, "Precision must be whole microseconds, got %v", l.Precision)
+	require(int64(l.Window)/microsecond <= maxMicros, "Window must be less than 2^51 microseconds (71 years), got %v", l.Window)
+	if b := (window.TokenBucket{Count: l.Count, Window: int64(l.Window), Burst: l.Burst}); l.Burst > 0 && l.Count > 0 {
+		full := int64(b.ResetAfter(b.Cost(l.Burst))) / microsecond
+		require(full <= maxMicros, "a bucket must fill in less than 2^51 microseconds (71 years), got %d units at %d in %v", l.Burst, l.Count, l.Window)
 	}
 	return faults
 }

@@ -139,7 +139,7 @@ func (l *Limiter) targets(keys []string) (targets []target, err error) {
 type batch struct {
 	targets []target
 	keys    []string // of the targets, in the store
-	token   string   // of reservations; "": they are none
+	token   string   // of reservations or of a lease; "": there are none
 	groups  []group
 
 	sent, received int64 // readings of the local clock before and after the round trip
@@ -198,15 +198,11 @@ func (l *Limiter) decide(ctx context.Context, b *batch) {
 	if l.lessees != nil && len(b.targets) == 1 && b.token == "" {
 		if lease = l.lessees.want(b); lease != nil {
 			defer l.lessees.underway.Done() // also if the Conn panics
-			want = lease.String()
+			want, b.token = lease.String(), l.newToken()
 		}
 	}
-	token := b.token
-	if lease != nil {
-		token = lease.token
-	}
 	args := make([]string, 0, 4+len(b.targets))
-	args = append(args, l.reading(), string(b.appendCalls(make([]byte, 0, 16))), token, want)
+	args = append(args, l.reading(), string(b.appendCalls(make([]byte, 0, 16))), b.token, want)
 	for _, t := range b.targets {
 		args = append(args, t.limits)
 	}

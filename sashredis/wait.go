@@ -48,12 +48,10 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	for {
 		d := l.Take(ctx, key, n)
 		switch {
-		case d.By == ByFallback && ctx.Err() != nil:
+		case ctx.Err() != nil && (d.By == ByFallback || !d.Allowed):
 			return ctx.Err()
 		case d.Allowed:
 			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
 		case d.RetryAfter == sash.Never:
 			return neverAdmitted(d, n)
 		case d.By == ByFallback && errors.As(d.Err, new(unsentError)):
