@@ -145,7 +145,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "redis-reading-rounded-up", fault: "a caller's clock below zero is rounded towards it",
-		file: "sashredis/limiter.go", old: "micros, _ := window.Divide(l.clock.Now(), microsecond)", new: "micros := l.clock.Now() / microsecond",
+		file: "sashredis/limiter.go", old: "micros, _ := window.Divide(l.clock.Now(), microsecond)", new: "_ = window.Divide\n\tmicros := l.clock.Now() / microsecond",
 		tests: "TestExact_ACallersClock",
 	},
 
@@ -299,6 +299,16 @@ var ofSashredis = []mutant{
 		name: "lease-survives-reset", fault: "a lease goes on after a Reset",
 		file: "sashredis/lease.go", old: "\t\te.endLease()\n\t}\n}\n", new: "\t}\n}\n",
 		tests: "TestLease",
+	},
+	{
+		name: "lease-serves-takeall", fault: "a TakeAll of one key takes units of its lease",
+		file: "sashredis/take.go", old: "return l.callUnleased(ctx, op, targets, n).Decision", new: "return l.call(ctx, op, targets, n).Decision",
+		tests: "TestLease_TakeAll",
+	},
+	{
+		name: "examines-once-closed", fault: "the store is examined after Close has begun",
+		in: "sashredis", file: "sashredis/examine.go", old: "if l.closing.Err() != nil {", new: "if l.closing == nil {",
+		tests: "TestExamine",
 	},
 	{
 		name: "lease-of-a-log", fault: "units of a log are leased",
