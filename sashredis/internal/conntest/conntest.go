@@ -371,15 +371,22 @@ func silent(t *testing.T, dial Dial, start func(testing.TB) *redistest.Server) {
 			sent[args[3]]++
 			return fault
 		})
-		inTime(t, func(ctx context.Context) error {
-			calls++
-			_, err := conn.Run(ctx, incr, []string{fmt.Sprint("k", calls)}, nil)
-			if ctx.Err() != nil {
-				p.Cut() // so that the next call needs a new connection
-				none(t, "await.Do")
-			}
-			return err
-		})
+		asked := func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(sent) > 0
+		}
+		for tries := 0; tries < 20 && !asked(); tries++ { // a slow machine may send nothing in time
+			inTime(t, func(ctx context.Context) error {
+				calls++
+				_, err := conn.Run(ctx, incr, []string{fmt.Sprint("k", calls)}, nil)
+				if ctx.Err() != nil {
+					p.Cut() // so that the next call needs a new connection
+					none(t, "await.Do")
+				}
+				return err
+			})
+		}
 		p.OnRequest(nil)
 		mu.Lock()
 		defer mu.Unlock()
