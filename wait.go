@@ -53,7 +53,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 //
 // Calls that wait for the same keys are admitted in the order in which they came. A call has
 // its turn once no earlier call must go first at any of its keys. Before that, later calls go
-// ahead of it, except at the key where it waits behind an earlier call. During its turn, later
+// ahead of it, except at the keys where it waits behind an earlier call. During its turn, later
 // calls may still take from its other keys, if this does not delay it. So each call is
 // admitted in the end. A key at its limit delays the calls that wait for it, and hardly any
 // others.
