@@ -447,7 +447,7 @@ func TestRace_QueuesInAnyOrder(t *testing.T) {
 								t.Error("two have their turn at one key")
 							}
 						}
-						time.Sleep(1) // until no other can go on before this one leaves
+						time.Sleep(time.Nanosecond) // until no other can go on before this one leaves
 						for _, mu := range locked {
 							mu.Unlock()
 						}
