@@ -93,7 +93,7 @@ func (q *Queues[K]) takeOut(p *Place[K]) (before, after *Place[K]) {
 	return before, after
 }
 
-// split splits a tree into the places of the waiters before number, and all others. mu is held.
+// split splits a tree in two: the places of the waiters before number, and all others. The caller holds mu.
 func (q *Queues[K]) split(p *Place[K], number int64) (before, others *Place[K]) {
 	if p == nil {
 		return nil, nil
@@ -107,8 +107,8 @@ func (q *Queues[K]) split(p *Place[K], number int64) (before, others *Place[K]) 
 	return before, p.summarized()
 }
 
-// merge returns the tree of all places of two trees. Those of before come before those of after. mu is
-// held.
+// merge returns one tree of the places of two. Every place of the tree before is ahead of every place of
+// the tree after. The caller holds mu.
 func (q *Queues[K]) merge(before, after *Place[K]) *Place[K] {
 	switch {
 	case before == nil:
