@@ -2,6 +2,7 @@ package sash
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -414,5 +415,54 @@ func TestLog_ManyOldRecordsChangeNoAnswer(t *testing.T) {
 				require.True(t, l.Allow("k"), "no lock is left behind")
 			}
 		}
+	}
+}
+
+// A call reads a log while others charge it. What it has read may be halves of two states, and
+// then its answer is not used. But it must not panic.
+func TestLog_SurvivesWhatIsTorn(t *testing.T) {
+	rs := newOverrides(false, 0).newRuleset([]Limit{Limit{Count: 6, Window: 8}.Log()}, true)
+	r := rs.onlyLog()
+	for trial := range uint64(20_000) {
+		random := rand.New(rand.NewPCG(1, trial))
+		g := newRing(1 + random.IntN(6))
+		change := func() { // as any number of other calls may
+			for i := range int(g.slots) {
+				*g.slot(i) = record{random.Int64N(24), random.Uint64N(16)}
+			}
+			g.bounds = packBounds(random.IntN(int(g.slots)), random.IntN(int(g.slots)))
+		}
+		at, n := random.Int64N(24), 1+random.Int64N(7)
+		change()
+		c, used, _ := r.fastCharging(g, at, n, true)
+		v, q := g.view(), query{at: at, n: n, charge: true}
+		p, _ := r.evaluate(&v, q)
+		change()
+		require.NotPanics(t, func() {
+			if c.ring != nil {
+				left, fast := c.before(), logPosition{tick: c.tick, used: used}
+				r.outcome(&left, &fast, q, denied)
+				r.retryAfter(&left, &fast, n, at)
+			}
+			r.outcome(&v, &p, q, admitted)
+			r.outcome(&v, &p, q, denied)
+			r.trim(&v, &p)
+			v.grown(6)
+			v.shrunk(8, 6)
+			appendRecords(nil, &v)
+		}, "trial %d", trial)
+		change()
+		s := state{ring: g}
+		require.NotPanics(t, func() {
+			r.admits(s, q)
+			r.apply(s, q, denied, tells)
+			r.costs(s, q, denied)
+			r.needsRoom(s, q, admitted)
+			r.grown(s)
+			r.shrunk(s)
+			r.expired(s, at)
+			r.history(s, at)
+			r.appendState(nil, s)
+		}, "trial %d", trial)
 	}
 }

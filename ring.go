@@ -227,7 +227,7 @@ func (v ringView) charging(tick int64, merge bool) charging {
 	return charging{v.ring, packBounds(v.base, slot), v.before(v.count), tick}
 }
 
-// before returns the view of the records that the charge leaves in the ring.
+// before returns the view of the records that the charge leaves in the ring, as they are before it.
 func (c charging) before() ringView {
 	v := c.view() // its newest record is that before the charge, or the view is torn
 	base, _ := unpackBounds(c.bounds)
@@ -235,7 +235,9 @@ func (c charging) before() ringView {
 	if dropped < 0 {
 		dropped += int(c.slots)
 	}
-	return ringView{c.ring, base, v.count - dropped}
+	// Another call may have charged the ring since c was made, and dropped more than c. Then the view
+	// is torn, and may have fewer records than were dropped.
+	return ringView{c.ring, base, max(0, v.count-dropped)}
 }
 
 // hasRoom reports whether the ring has room for the charge: whether its record is not the
