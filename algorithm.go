@@ -78,6 +78,8 @@ type wordAlgorithm interface {
 	// returns retry, it had no effect, and the caller must take the slow path: word is locked or
 	// dead, or of a multi-limit entry, among others. The three numbers are what outcome needs.
 	charge(e *entry, word uint64, at, n int64) (x, y, z int64, res result)
+	// retryAfter returns how long more units wait that the call of outcome, for n units, denies after it.
+	retryAfter(x, y, z, n, more int64) time.Duration
 	// charged returns word with n units charged to it, which charge has admitted at that instant.
 	charged(word uint64, at, n int64) (next uint64, o outcome)
 	// outcome returns the outcome of n units that charge has admitted or denied.

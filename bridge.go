@@ -51,16 +51,16 @@ func (l *Limiter) seed(name string, past func() [][]bridge.Charge) {
 		if r.ruleset.neverCharges || len(charges) != len(r.ruleset.rules) {
 			return // nothing is charged under these limits, or past is of other limits
 		}
-		made := newMultiEntry(r.ruleset, name)
+		states := make([]limitState, len(charges))
 		for i, of := range charges {
 			history := make([]charge, len(of))
 			for j, c := range of {
 				history[j] = charge{at: c.At, units: c.Units}
 			}
-			made.states[i].store(r.ruleset.rules[i].algorithm.replay(history))
+			states[i].store(r.ruleset.rules[i].algorithm.replay(history))
 		}
 		// Another call may have been first, or the limits may have changed: look again.
-		if l.insertEntry(r, k, &made.entry, nil, false) == nil && g.cap != nil {
+		if l.insertEntry(r, k, r.ruleset.entryOf(kindMulti, states, name), nil, false) == nil && g.cap != nil {
 			return // there is no room
 		}
 	}

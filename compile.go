@@ -9,51 +9,39 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// compile makes r the rule of l. It is the list of all algorithms.
+// compile makes r the rule of l. It is the list of all algorithms. A new one is at home in a
+// multi-limit entry.
 func (r *rule) compile(l Limit, t *timeline) {
-	r.Limit, r.timeline = l, t
+	r.Limit, r.timeline, r.kind = l, t, kindMulti
 	if l == Unlimited() {
 		r.algorithm = (*unlimited)(r)
 		return
 	}
-	switch size := int64(l.Window); l.Algorithm {
+	fits, size := false, int64(l.Window) // fits: into one word
+	switch l.Algorithm {
 	case SlidingCounter:
+		r.algorithm, r.fast = (*slidingCounter)(r), fastCounter
 		r.counter = window.Counter{Count: l.Count, Window: size}
-		r.layout, r.inWord = layoutOf(r.counter, t.origin)
+		r.layout, fits = layoutOf(r.counter, t.origin)
 		earliest, _ := r.counter.Locate(math.MinInt64)
 		index, _ := r.counter.Locate(t.origin)
 		r.index.Store(max(index, earliest+1)) // any that has an epoch, and a beginning
-		r.algorithm = (*slidingCounter)(r)
-	case SlidingLog:
-		r.ticks, r.algorithm = window.Instants(size), (*slidingLog)(r)
-	case SlidingBuckets:
-		r.ticks, r.algorithm = window.Buckets(size, int64(l.Precision)), (*slidingLog)(r)
-	case TokenBucket:
-		r.bucket = window.TokenBucket{Count: l.Count, Window: size, Burst: l.most()}
-		r.debts, r.inWord = debtLayoutOf(r.bucket, t.origin)
-		r.algorithm = (*tokenBucket)(r)
-	default:
-		panic(unknownAlgorithm(l.Algorithm))
-	}
-}
-
-// An unknownAlgorithm is what a switch panics with that has no case for an Algorithm.
-type unknownAlgorithm Algorithm
-
-func (a unknownAlgorithm) Error() string { return fmt.Sprintf("sash: no rule for %v", Algorithm(a)) }
-
-// kind returns the smallest kind of entry for a key whose only rule is r. A new algorithm is at home in
-// a multi-limit entry.
-func (r *rule) kind() kind {
-	switch r.algorithm.(type) {
-	case *slidingLog:
-		return kindLog
-	case wordAlgorithm:
-		if r.inWord {
-			return kindWord
+	case SlidingLog, SlidingBuckets:
+		r.algorithm, r.fast, r.kind = (*slidingLog)(r), fastLog, kindLog
+		r.ticks = window.Instants(size)
+		if l.Algorithm == SlidingBuckets {
+			r.ticks = window.Buckets(size, int64(l.Precision))
 		}
+	case TokenBucket:
+		r.algorithm, r.fast = (*tokenBucket)(r), fastBucket
+		r.bucket = window.TokenBucket{Count: l.Count, Window: size, Burst: l.most()}
+		r.debts, fits = debtLayoutOf(r.bucket, t.origin)
+	default:
+		panic(fmt.Sprintf("sash: no rule for %v", l.Algorithm))
 	}
-	return kindMulti
+	if fits {
+		r.kind = kindWord
+	}
 }
 
 // newRuleset returns the ruleset of limits. If it is the limiter's own, its entries need
@@ -68,14 +56,13 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 		rs.buckets = rs.buckets || !rs.rules[i].algorithm.horizon().dated
 	}
 	if own && len(limits) == 1 {
-		rs.kind = rs.rules[0].kind()
+		rs.kind = rs.rules[0].kind
 	}
 	if rs.kind == kindWord {
 		rs.word = rs.rules[0].algorithm.(wordAlgorithm)
-	} else {
-		for i := range rs.rules {
-			rs.rules[i].inWord = false // no entry under rs keeps a state in its word
-		}
+	}
+	for i := range rs.rules {
+		rs.rules[i].kind = rs.kind
 	}
 	rs.fresh = rs.newEntry("")
 	rs.neverCharges = rs.unlimited() || rs.admitsNothing()

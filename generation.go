@@ -32,16 +32,25 @@ type generation struct {
 	*overrides
 	shift    int64 // see instant; until a Restore it is the same in all generations
 	ruleset  *ruleset
-	counter  *slidingCounter // the rule of ruleset, if that is one counter in one word
-	log      *slidingLog     // the same, if it is one log
-	bucket   *tokenBucket    // the same, if it is one token bucket in one word
-	observed bool            // whether the limiter has an observer, which the fast paths do not call
+	rule     *rule // the first of ruleset: the only one, if fast names its algorithm
+	fast     fastPath
 	keys     sharded
 	old      atomic.Pointer[generation] // nil: none, or no key is left there
 	cap      *keyCap                    // nil: none
 	overflow *overflowEntries           // under ShareOverflow
 	setup    *setup
 }
+
+// A fastPath says which fast path of AllowN and Take serves the calls in a generation.
+type fastPath uint8
+
+const (
+	fastRuleset fastPath = iota // ruleset.tryFast, which serves all kinds of entries
+	fastCounter                 // slidingCounter.charge: the only limit is a counter in one word
+	fastLog                     // slidingLog.tryFast: it is a log
+	fastBucket                  // tokenBucket.charge: it is a token bucket in one word
+	fastNone                    // none: the limiter has an observer, which the fast paths do not call
+)
 
 // A setup is what may be replaced together with the limiter's own limits: see
 // Limiter.replace. It does not change. A Reconfigure and a Restore keep it.

@@ -14,16 +14,31 @@ func (rs *ruleset) kindOf(word uint64) kind {
 }
 
 // newEntry returns an empty entry under rs, with a copy of name.
-func (rs *ruleset) newEntry(name string) *entry {
-	switch rs.kind {
-	case kindWord:
-		return newWordEntry(0, name)
-	case kindLog:
-		return &newLogEntry(name).entry
-	case kindMulti:
-		return &newMultiEntry(rs, name).entry
+func (rs *ruleset) newEntry(name string) *entry { return rs.entryOf(rs.kind, nil, name) }
+
+// entryOf returns an entry of those states under rs, with a copy of name. Without states it is empty.
+// It is of that kind, or a multi-limit entry if the kind cannot hold the states: only that holds any
+// instant, and what was spent past Count.
+func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
+	if states == nil && kind == kindMulti {
+		states = make([]limitState, len(rs.rules))
 	}
-	panic(unknownKind(rs.kind))
+	var first state
+	if len(states) > 0 {
+		first = states[0].load()
+	}
+	switch kind {
+	case kindWord:
+		if word, fits := rs.word.pack(first); fits {
+			return newWordEntry(word, name)
+		}
+	case kindLog:
+		return &newLogEntry(first.ring, name).entry
+	case kindMulti:
+	default:
+		panic(unknownKind(kind))
+	}
+	return &newMultiEntry(rs, states, name).entry
 }
 
 // stateOf returns the state of e under the i-th of its rules, given its word.
@@ -149,76 +164,34 @@ func (rs *ruleset) tellNext(s state, at int64, d, next *Decision) {
 	}
 }
 
-// tryFast is the fast path of decide for n units, n > 0. If it returns retry, it had no effect,
+// tryFast is the fast path of decide for n units, n > 0, of e, whose word was loaded as given. If m has
+// stores, it charges them if they are admitted. If m has tells, it makes d the decision, and next the
+// decision on one unit more than d leaves, unless they are nil. If it returns retry, it had no effect,
 // and the caller must take the slow path.
-func (rs *ruleset) tryFast(e *entry, at, n int64, d, next *Decision) result {
-	word := e.Word.Load()
+func (rs *ruleset) tryFast(e *entry, word uint64, at, n int64, m mode, d, next *Decision) result {
 	if word&(dead|locked) != 0 {
 		return retry
 	}
 	switch k := rs.kindOf(word); k {
 	case kindWord:
+		if m&stores == 0 {
+			e = nil
+		}
 		x, y, z, res := rs.word.charge(e, word, at, n)
 		if d != nil && res != retry {
 			d.set(&rs.rules[0].Limit, res, rs.word.outcome(x, y, z, n, res))
 			if next != nil {
-				if res == admitted {
-					word, _ = rs.word.charged(word, at, n)
-				}
-				rs.tellNext(rs.word.unpack(word), at, d, next)
+				*next = d.oneMore(rs.word.retryAfter(x, y, z, n, d.Remaining+1))
 			}
 		}
 		return res
 	case kindLog:
-		return rs.onlyLog().tryFast(e, at, n, d, next)
+		return rs.onlyLog().tryFast(e, word, at, n, m, d, next)
 	case kindMulti:
-		return e.asMulti().tryFast(word, at, n, d)
+		return e.asMulti().tryFast(word, at, n, m, d)
 	default:
 		panic(unknownKind(k))
 	}
-}
-
-// try reports whether e, whose word was loaded as given, admits n units, n > 0, has room for them,
-// and can tell what they leave. If it returns retry, the caller must take the slow path. word must
-// not be locked or dead.
-func (rs *ruleset) try(e *entry, word uint64, at, n int64) result {
-	switch k := rs.kindOf(word); k {
-	case kindWord:
-		_, _, _, res := rs.word.charge(nil, word, at, n)
-		return res
-	case kindLog:
-		if word&resizing != 0 {
-			return retry
-		}
-		return rs.onlyLog().tryRing(e.asLog().ring.Load(), at, n, tells)
-	case kindMulti:
-		return e.asMulti().try(word, at, n, tells)
-	default:
-		panic(unknownKind(k))
-	}
-}
-
-// peekFast makes d the decision on n units, n > 0, without charging them. If it reports
-// false, the caller must take the slow path.
-func (rs *ruleset) peekFast(e *entry, at, n int64, d *Decision) bool {
-	word := e.Word.Load()
-	if word&(dead|locked) != 0 {
-		return false
-	}
-	if rs.kindOf(word) == kindWord {
-		x, y, z, res := rs.word.charge(nil, word, at, n)
-		if res != retry {
-			d.set(&rs.rules[0].Limit, res, rs.word.outcome(x, y, z, n, res))
-		}
-		return res != retry
-	}
-	if rs.try(e, word, at, n) != admitted {
-		return false
-	}
-	var left remainder
-	rs.chargeTried(e, word, at, n, 0, &left)
-	left.decision(d)
-	return e.validate(word)
 }
 
 // chargeTried joins to left what n units leave. try must have admitted them at the same instant. If

@@ -73,14 +73,16 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 			require.Equal(t, admitted, rs.decide(e, q, nil, nil))
 		}
 		require.Equal(t, count-4, rs.left(t, e, 0))
-		require.Equal(t, admitted, rs.tryFast(e, 0, 1, &d, nil))
+		word, _ = rs.loadQuiescent(e)
+		require.Equal(t, admitted, rs.tryFast(e, word, 0, 1, stores|tells, &d, nil))
 		require.Equal(t, count-5, d.Remaining)
-		require.True(t, rs.peekFast(e, 0, 2, &d))
+		word, _ = rs.loadQuiescent(e)
+		require.Equal(t, admitted, rs.tryFast(e, word, 0, 2, tells, &d, nil))
 		require.Equal(t, count-7, d.Remaining)
 		require.Equal(t, count-5, rs.left(t, e, 0))
-		word, _ = rs.loadQuiescent(e)
-		require.Equal(t, denied, rs.try(e, word, 0, count-4))
-		require.Equal(t, admitted, rs.try(e, word, 0, 1))
+		require.Equal(t, denied, rs.tryFast(e, word, 0, count-4, tells, nil, nil))
+		require.Equal(t, admitted, rs.tryFast(e, word, 0, 1, tells, nil, nil))
+		require.Equal(t, count-5, rs.left(t, e, 0))
 		require.True(t, e.tryLock(word))
 		var left remainder
 		e.Word.Store(rs.chargeTried(e, word, 0, 1, stores, &left))
@@ -167,7 +169,7 @@ func TestKinds_EveryOneMigratesToEveryOther(t *testing.T) {
 			require.Equal(t, "name", next.Name())
 			require.Equal(t, to.rules[0].Count-3, to.left(t, next, 0), "to %s", name)
 
-			empty := newMultiEntry(to, "").compact(to.kind, "name")
+			empty := to.entryOf(to.kind, make([]limitState, len(to.rules)), "name")
 			require.Equal(t, to.kind, to.kindOf(empty.Word.Load()))
 			require.Equal(t, to.rules[0].Count, to.left(t, empty, 0))
 		}
@@ -182,15 +184,13 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 	for name, f := range map[string]func(){
 		"newEntry":    func() { rs.newEntry("name") },
 		"decide":      func() { rs.decide(e, q, nil, nil) },
-		"tryFast":     func() { rs.tryFast(e, 0, 1, nil, nil) },
-		"peekFast":    func() { rs.peekFast(e, 0, 1, nil) },
-		"try":         func() { rs.try(e, 0, 0, 1) },
+		"tryFast":     func() { rs.tryFast(e, 0, 0, 1, stores, nil, nil) },
 		"chargeTried": func() { rs.chargeTried(e, 0, 0, 1, stores, nil) },
 		"admits":      func() { rs.admits(e, 0, q) },
 		"apply":       func() { rs.apply(e, 0, q, admitted, stores, nil, nil) },
 		"stateOf":     func() { rs.stateOf(e, 0, 0) },
 		"expired":     func() { rs.expired(e, 0, 0) },
-		"compact":     func() { newMultiEntry(known, "").compact(kinds, "name") },
+		"entryOf":     func() { rs.entryOf(kinds, make([]limitState, 1), "name") },
 	} {
 		require.PanicsWithError(t, "sash: no entry of kind 3", f, name)
 	}
@@ -199,7 +199,7 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 // algorithmOf returns the algorithm of a limit, with an entry that has a state for it.
 func algorithmOf(l Limit) (algorithm, *multiEntry) {
 	rs := newOverrides(false, 0).newRuleset([]Limit{l}, true)
-	return rs.rules[0].algorithm, newMultiEntry(rs, "")
+	return rs.rules[0].algorithm, newMultiEntry(rs, make([]limitState, 1), "")
 }
 
 func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
@@ -319,7 +319,7 @@ func TestAlgorithms_AreAcceptedIfThereIsARuleForThem(t *testing.T) {
 			accepted++
 			continue
 		}
-		require.PanicsWithError(t, fmt.Sprintf("sash: no rule for Algorithm(%d)", a), func() {
+		require.PanicsWithValue(t, fmt.Sprintf("sash: no rule for Algorithm(%d)", a), func() {
 			new(rule).compile(Limit{Count: 1, Window: 1, Algorithm: a}, &newOverrides(false, 0).timeline)
 		})
 	}

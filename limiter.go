@@ -45,19 +45,16 @@ type janitor struct {
 }
 
 func (l *Limiter) newGeneration(o *overrides, shift int64, c *keyCap, limits []Limit, s *setup, keys int) *generation {
-	g := &generation{overrides: o, shift: shift, ruleset: o.newRuleset(limits, true), cap: c, observed: l.observer != nil, setup: s}
+	g := &generation{overrides: o, shift: shift, ruleset: o.newRuleset(limits, true), cap: c, setup: s}
+	g.rule = &g.ruleset.rules[0]
+	if g.ruleset.kind != kindMulti {
+		g.fast = g.rule.fast
+	}
+	if l.observer != nil {
+		g.fast = fastNone
+	}
 	if c != nil && c.overflow == ShareOverflow {
 		g.overflow = new(overflowEntries)
-	}
-	if g.ruleset.kind != kindMulti {
-		switch a := g.ruleset.rules[0].algorithm.(type) {
-		case *slidingCounter:
-			g.counter = a
-		case *slidingLog:
-			g.log = a
-		case *tokenBucket:
-			g.bucket = a
-		}
 	}
 	g.keys.init(keys, l.sizeHint, l.hasher.hash)
 	return g

@@ -105,7 +105,7 @@ func crowded(n int) int {
 // useMulti makes l keep its keys in multi-limit entries, for any limit.
 func useMulti(l *Limiter) *Limiter {
 	g := l.current.Load()
-	g.counter, g.log, g.bucket, l.own().kind = nil, nil, nil, kindMulti
+	g.fast, l.own().kind = fastRuleset, kindMulti
 	l.own().fresh = l.own().newEntry("")
 	return l
 }

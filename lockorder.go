@@ -117,10 +117,11 @@ func (l *Limiter) lockOwn(g *generation, t *target, charging bool, room *int64) 
 		if !charging || t.placement == placedFresh {
 			return true // lockAbsent checks that there still is none
 		}
-		e := t.ruleset.newEntry(t.name)
+		kind := t.ruleset.kind
 		if t.reserve {
-			e = &newMultiEntry(t.ruleset, t.name).entry
+			kind = kindMulti
 		}
+		e := t.ruleset.entryOf(kind, nil, t.name)
 		if own := l.key(e.Name()); own.hash != t.hash {
 			t.key = own // the bytes of the caller's name have changed: look up again by the copy
 			return false

@@ -37,7 +37,12 @@ type logEntry struct {
 	entry
 }
 
-func newLogEntry(name string) *logEntry { return hashmap.NewIn(name, (*logEntry).header) }
+// newLogEntry returns a log of that ring, with a copy of name.
+func newLogEntry(g *ring, name string) *logEntry {
+	e := hashmap.NewIn(name, (*logEntry).header)
+	e.ring.Store(g)
+	return e
+}
 
 func (e *entry) asLog() *logEntry { return (*logEntry)(e.ownerAt(unsafe.Offsetof(logEntry{}.entry))) }
 
@@ -115,16 +120,6 @@ func (r *slidingLog) fastCharging(g *ring, at, n int64, exact bool) (c charging,
 	return charging{g, packBounds(base, slot), total, tick}, used, uint64(used) <= uint64(r.Count)
 }
 
-// tryRing is try for a ring. An entry of kindLog has no limitState.
-func (r *slidingLog) tryRing(g *ring, at, n int64, m mode) result {
-	c, used, ok := r.fastCharging(g, at, n, m&tells != 0)
-	admits := n <= r.Count-used
-	if !ok || admits && !c.hasRoom() {
-		return retry
-	}
-	return resultOf(admits)
-}
-
 // chargeRing is chargeTried for a ring. Without tells, used may include expired units, and o is not
 // set.
 func (r *slidingLog) chargeRing(g *ring, at, n int64, m mode) (o outcome) {
@@ -139,53 +134,55 @@ func (r *slidingLog) chargeRing(g *ring, at, n int64, m mode) (o outcome) {
 }
 
 func (r *slidingLog) try(s *limitState, at, n int64, m mode) result {
-	return r.tryRing(s.ring.Load(), at, n, m)
+	c, used, ok := r.fastCharging(s.ring.Load(), at, n, m&tells != 0)
+	admits := n <= r.Count-used
+	if !ok || admits && !c.hasRoom() {
+		return retry
+	}
+	return resultOf(admits)
 }
 
 func (r *slidingLog) chargeTried(s *limitState, at, n int64, m mode) outcome {
 	return r.chargeRing(s.ring.Load(), at, n, m)
 }
 
-// tryFast is the fast path for n units, n > 0, on e. It makes d, unless it is nil, the decision, and
-// next, unless it is nil, the decision on one unit more than d leaves. If it returns retry, it had no
-// effect, and the caller must take the slow path.
-func (r *slidingLog) tryFast(e *entry, at, n int64, d, next *Decision) result {
-	word := e.Word.Load()
+// tryFast is ruleset.tryFast for e, a logEntry unless its word says otherwise.
+func (r *slidingLog) tryFast(e *entry, word uint64, at, n int64, m mode, d, next *Decision) result {
 	if word&(dead|multi|locked|resizing) != 0 {
-		return retry // with multi set, it is no logEntry
-	}
-	c, used, ok := r.fastCharging(e.asLog().ring.Load(), at, n, d != nil)
-	if !ok {
 		return retry
 	}
-	res := resultOf(n <= r.Count-used)
+	c, used, ok := r.fastCharging(e.asLog().ring.Load(), at, n, m&tells != 0)
+	admits := n <= r.Count-used
+	if !ok || admits && !c.hasRoom() {
+		return retry
+	}
 	switch {
 	case d == nil:
-	case res == admitted && next == nil:
+	case admits && next == nil:
 		*d = Decision{Allowed: true, Limit: r.Limit, Remaining: r.Count - used - n, ResetAfter: r.ticks.Until(c.tick, at)}
 	default:
 		v, p := c.before(), logPosition{tick: c.tick, used: used}
-		if res == admitted {
+		if admits {
 			p.units = n
 		}
-		d.set(&r.Limit, res, r.outcome(&v, &p, query{at: at, n: n}, res))
+		d.set(&r.Limit, resultOf(admits), r.outcome(&v, &p, query{at: at, n: n}, resultOf(admits)))
 		if next != nil {
 			*next = d.oneMore(r.retryAfter(&v, &p, d.Remaining+1, at))
 		}
 	}
-	if res == denied {
-		if !e.validate(word) {
+	if admits && m&stores != 0 {
+		if !e.tryLock(word) {
 			return retry
 		}
-		return denied
+		// The lock was taken from the word that the ring was read under: it is the state.
+		c.charge(n)
+		e.unlock(word)
+		return admitted
 	}
-	if !c.hasRoom() || !e.tryLock(word) {
+	if !e.validate(word) {
 		return retry
 	}
-	// The lock was taken from the word that the ring was read under: it is the state.
-	c.charge(n)
-	e.unlock(word)
-	return admitted
+	return resultOf(admits)
 }
 
 // A logPosition is a ring as a query finds it.

@@ -93,7 +93,7 @@ func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind
 // table of from, locked from word. It is of that kind, unless only a multi-limit entry can hold the
 // charges, or e is one that must stay one: it has several or its own limits, or was reserved from.
 func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now int64) *entry {
-	next, rules := newMultiEntry(rs, ""), from.rules
+	states, rules := make([]limitState, len(rs.rules)), from.rules
 	isMulti := from.kindOf(word) == kindMulti
 	if isMulti {
 		m := e.asMulti()
@@ -103,7 +103,7 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 		}
 	}
 	for i := range rs.rules {
-		r, s := &rs.rules[i], &next.states[i]
+		r, s := &rs.rules[i], &states[i]
 		source := r.source(rules, i)
 		inherited, roundedUp := r.inherit(&rules[source], from.stateOf(e, word, source), now)
 		s.store(inherited)
@@ -111,7 +111,7 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 			s.lineage.Store(e.asMulti().states[source].lineage.Load().next(r.bucket, roundedUp))
 		}
 	}
-	return next.compact(kind, e.Name())
+	return rs.entryOf(kind, states, e.Name())
 }
 
 // source returns the index of the rule whose charges r, a rule at that place, takes over. Another

@@ -30,13 +30,8 @@ type multiEntry struct {
 	entry
 }
 
-// newMultiEntry returns an empty entry under rs, with a copy of name.
-func newMultiEntry(rs *ruleset, name string) *multiEntry {
-	return multiEntryOf(rs, make([]limitState, len(rs.rules)), name)
-}
-
-// multiEntryOf returns an entry of those states under rs, with a copy of name.
-func multiEntryOf(rs *ruleset, states []limitState, name string) *multiEntry {
+// newMultiEntry returns an entry of those states, one for each rule of rs, with a copy of name.
+func newMultiEntry(rs *ruleset, states []limitState, name string) *multiEntry {
 	e := hashmap.NewIn(name, (*multiEntry).header)
 	e.ruleset, e.states = rs, states
 	e.Word.Store(multi)
@@ -47,33 +42,29 @@ func (e *entry) asMulti() *multiEntry {
 	return (*multiEntry)(e.ownerAt(unsafe.Offsetof(multiEntry{}.entry)))
 }
 
-// tryFast is the fast path of decide for n units, n > 0. It serves an admitted call, and a denied
-// call that asks for no decision. word is the word of e, not locked and not dead. Unless d is nil,
-// it makes d the decision.
-func (e *multiEntry) tryFast(word uint64, at, n int64, d *Decision) result {
-	switch e.try(word, at, n, mode(0).tellsTo(d)) {
-	case retry:
-		return retry
-	case denied:
-		if d == nil && e.validate(word) {
-			return denied
-		}
+// tryFast is ruleset.tryFast for e. It serves an admitted call, and a denied call that asks for no
+// decision. word is not locked and not dead.
+func (e *multiEntry) tryFast(word uint64, at, n int64, m mode, d *Decision) result {
+	res := e.try(word, at, n, m)
+	charges := res == admitted && m&stores != 0
+	if res == retry || res == denied && d != nil || charges && !e.tryLock(word) {
 		return retry
 	}
-	if !e.tryLock(word) {
-		return retry
-	}
-	// The lock was taken from the word that the states were read under: they still are as
-	// they were when all of them admitted the units.
-	if d == nil {
-		e.chargeTried(at, n, stores, nil)
-	} else {
+	// With a charge, the lock was taken from the word that the states were read under: they still are
+	// as they were when all of them admitted the units.
+	if d != nil {
 		var left remainder
-		e.chargeTried(at, n, stores, &left)
+		e.chargeTried(at, n, m, &left)
 		left.decision(d)
+	} else if charges {
+		e.chargeTried(at, n, m, nil)
 	}
-	e.unlock(word)
-	return admitted
+	if charges {
+		e.unlock(word)
+	} else if !e.validate(word) { // nothing is written, so the answer counts if nothing has changed
+		return retry
+	}
+	return res
 }
 
 // try reports whether every rule admits n units, n > 0, and every state has room for them and, if
@@ -188,25 +179,6 @@ func (e *multiEntry) giveBack(origins []origin, units int64) {
 			r.raiseFloor(seen)
 		}
 	}
-}
-
-// compact returns e as an entry of that kind, with a copy of name. If the kind cannot hold e, it
-// stays a multi-limit entry. No other goroutine knows e yet.
-func (e *multiEntry) compact(kind kind, name string) *entry {
-	switch s := e.states[0].load(); kind {
-	case kindWord: // only a multiEntry can hold what was spent past Count, and any instant
-		if word, fits := e.ruleset.word.pack(s); fits {
-			return newWordEntry(word, name)
-		}
-	case kindLog:
-		log := newLogEntry(name)
-		log.ring.Store(s.ring)
-		return &log.entry
-	case kindMulti:
-	default:
-		panic(unknownKind(kind))
-	}
-	return &multiEntryOf(e.ruleset, e.states, name).entry
 }
 
 // of returns the ruleset of e, an entry in a table of rs.

@@ -42,7 +42,7 @@ func (l *Limiter) sharedEntry(g *generation, k key) *entry {
 	}
 	shared := &g.overflow.entries[i]
 	if shared.Load() == nil {
-		shared.CompareAndSwap(nil, &newMultiEntry(g.ruleset, "").entry) // unless another call has made it
+		shared.CompareAndSwap(nil, g.ruleset.entryOf(kindMulti, nil, "")) // unless another call has made it
 	}
 	return shared.Load()
 }

@@ -171,7 +171,7 @@ func (r *reservation) spend(units int64) {
 				}
 				continue
 			}
-			l.insertEntry(s, k, &newMultiEntry(s.ruleset, k.name).entry, nil, true)
+			l.insertEntry(s, k, s.ruleset.entryOf(kindMulti, nil, k.name), nil, true)
 			continue
 		}
 		if !e.isMulti() { // only a multi-limit entry can hold units past the limit

@@ -111,29 +111,27 @@ func (l *Limiter) readKey(s *snapshotReader, g *generation) {
 	if rs.unlimited() {
 		s.fail("key %s is unlimited, and yet tracked", quote(name))
 	}
-	e := newMultiEntry(rs, "")
-	for i := range e.states {
-		e.states[i].store(rs.rules[i].algorithm.readState(s))
+	states := make([]limitState, len(rs.rules))
+	for i := range states {
+		states[i].store(rs.rules[i].algorithm.readState(s))
 	}
 	switch {
 	case s.err != nil:
 	case !g.cap.tryAcquire():
 		s.fail("more keys than the %d of WithMaxKeys", g.cap.max)
-	case !l.insertRestored(g, name, e):
+	case !l.insertRestored(g, rs.entryOf(rs.kind, states, name)):
 		s.fail("key %s twice", quote(name))
 	}
 }
 
-// insertRestored inserts an entry with the state of e into g, for the key of that name. It
-// returns false, and inserts nothing, if the key has an entry already. The caller must
-// have acquired room for the key.
-func (l *Limiter) insertRestored(g *generation, name string, e *multiEntry) bool {
-	next := e.compact(e.ruleset.kind, name)
-	k := l.key(next.Name())
-	if g.keys.loadOrStoreIf(k, next, func() bool { return true }) != next {
+// insertRestored makes e the entry of its key in g, and reports true, unless the key has one already.
+// The caller must have acquired room for the key.
+func (l *Limiter) insertRestored(g *generation, e *entry) bool {
+	k := l.key(e.Name())
+	if g.keys.loadOrStoreIf(k, e, func() bool { return true }) != e {
 		return false
 	}
-	g.addSample(k, next)
+	g.addSample(k, e)
 	return true
 }
 

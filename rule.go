@@ -17,13 +17,14 @@ type rule struct {
 	bucket    window.TokenBucket // the arithmetic of a tokenBucket
 	layout    layout             // of the word of a slidingCounter
 	debts     debtLayout         // of the word of a tokenBucket
-	inWord    bool               // whether entries keep the state of a key in one word
+	kind      kind               // of the entries: the smallest, or as several limits need it
+	fast      fastPath           // if kind is not kindMulti
 
 	// index is the window in which an instant was located last: a hint that spares a
 	// division. It is written once a window, so no other field is within 64 bytes of it: the length
 	// of a cache line.
 	//
-	// Invariant: if inWord is set, the layout of a slidingCounter has an epoch for it.
+	// Invariant: if kind is kindWord, the layout of a slidingCounter has an epoch for it.
 	_     [56]byte
 	index atomic.Int64
 	_     [56]byte

@@ -22,20 +22,21 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	// decides from the beginning.
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
-	if !g.observed && n > 0 {
+	if n > 0 && g.fast != fastNone {
 		h := g.keys.shard(k).Guess(k.hash, key)
 		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, without a call
 			// A dead, locked or foreign word makes charge return retry. A live one is charged by one swap, which
 			// fails if the janitor kills the entry first.
 			var res result
-			if e := entryOf(h); g.counter != nil {
-				_, _, _, res = g.counter.charge(e, e.Word.Load(), at, n)
-			} else if g.log != nil {
-				res = g.log.tryFast(e, at, n, nil, nil)
-			} else if g.bucket != nil {
-				_, _, _, res = g.bucket.charge(e, e.Word.Load(), at, n)
-			} else {
-				res = g.ruleset.tryFast(e, at, n, nil, nil)
+			switch e, r := entryOf(h), g.rule; g.fast {
+			case fastCounter:
+				_, _, _, res = (*slidingCounter)(r).charge(e, e.Word.Load(), at, n)
+			case fastLog:
+				res = (*slidingLog)(r).tryFast(e, e.Word.Load(), at, n, stores, nil, nil)
+			case fastBucket:
+				_, _, _, res = (*tokenBucket)(r).charge(e, e.Word.Load(), at, n)
+			default:
+				res = g.ruleset.tryFast(e, e.Word.Load(), at, n, stores, nil, nil)
 			}
 			if res != retry {
 				return res == admitted
@@ -56,7 +57,7 @@ func (l *Limiter) allowSlow(g *generation, k key, at, n int64) bool {
 		return d.Allowed
 	}
 	if e != nil && n > 0 {
-		if res := g.ruleset.tryFast(e, at, n, nil, nil); res != retry {
+		if res := g.ruleset.tryFast(e, e.Word.Load(), at, n, stores, nil, nil); res != retry {
 			return res == admitted
 		}
 	}
@@ -81,33 +82,35 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
 	h := g.keys.shard(k).Guess(k.hash, key)
-	if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) && n > 0 && !g.observed { // HasName, without a call
-		e := entryOf(h)
+	if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) && n > 0 && g.fast != fastNone { // HasName, without a call
 		var res result
-		if c := g.counter; c != nil {
+		switch e, r := entryOf(h), g.rule; g.fast {
+		case fastCounter:
 			var prev, curr, elapsed int64
+			c := (*slidingCounter)(r)
 			prev, curr, elapsed, res = c.charge(e, e.Word.Load(), at, n)
 			if res == admitted && prev == 0 { // as for most calls: nothing is divided
-				d.set(&c.Limit, admitted, outcome{remaining: c.Count - curr, resetAfter: c.counter.ResetAfterCharge(elapsed)})
+				d.set(&r.Limit, admitted, outcome{remaining: r.Count - curr, resetAfter: r.counter.ResetAfterCharge(elapsed)})
 				return d
 			}
 			if res != retry {
-				d.set(&c.Limit, res, c.outcome(prev, curr, elapsed, n, res))
+				d.set(&r.Limit, res, c.outcome(prev, curr, elapsed, n, res))
 			}
-		} else if b := g.bucket; b != nil {
+		case fastBucket:
 			var lack int64
+			b := (*tokenBucket)(r)
 			_, lack, _, res = b.charge(e, e.Word.Load(), at, n)
 			if res == admitted {
-				d.set(&b.Limit, admitted, outcome{remaining: b.debts.remaining(uint64(lack)), resetAfter: b.debts.time(uint64(lack))})
+				d.set(&r.Limit, admitted, outcome{remaining: r.debts.remaining(uint64(lack)), resetAfter: r.debts.time(uint64(lack))})
 				return d
 			}
 			if res != retry {
-				d.set(&b.Limit, res, b.outcome(0, lack, 0, n, res))
+				d.set(&r.Limit, res, b.outcome(0, lack, 0, n, res))
 			}
-		} else if g.log != nil {
-			res = g.log.tryFast(e, at, n, &d, nil)
-		} else {
-			res = g.ruleset.tryFast(e, at, n, &d, nil)
+		case fastLog:
+			res = (*slidingLog)(r).tryFast(e, e.Word.Load(), at, n, stores|tells, &d, nil)
+		default:
+			res = g.ruleset.tryFast(e, e.Word.Load(), at, n, stores|tells, &d, nil)
 		}
 		if res != retry {
 			return d
@@ -119,8 +122,8 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 // takeSlow is the slow path of Take.
 func (l *Limiter) takeSlow(g *generation, k key, at, n int64) (d Decision) {
 	e := g.keys.load(k)
-	if e != nil && n > 0 && !g.observed {
-		if g.ruleset.tryFast(e, at, n, &d, nil) != retry {
+	if e != nil && n > 0 && g.fast != fastNone {
+		if g.ruleset.tryFast(e, e.Word.Load(), at, n, stores|tells, &d, nil) != retry {
 			return d
 		}
 	}
@@ -144,7 +147,7 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
 	e := g.keys.load(k)
-	if e != nil && n > 0 && g.ruleset.peekFast(e, at, n, &d) {
+	if e != nil && n > 0 && g.ruleset.tryFast(e, e.Word.Load(), at, n, tells, &d, nil) != retry {
 		return d
 	}
 	l.decide(g, k, e, &query{at: at, n: n, chargeDenied: l.chargeDenied}, &d, nil)
@@ -165,7 +168,7 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
 	e := g.keys.load(k)
-	if e == nil || n <= 0 || g.ruleset.tryFast(e, at, n, &d, &next) == retry {
+	if e == nil || n <= 0 || g.ruleset.tryFast(e, e.Word.Load(), at, n, stores|tells, &d, &next) == retry {
 		l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d, &next)
 	}
 	switch {

@@ -26,7 +26,7 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	g := l.current.Load()
 	at := g.instant(l.clock.Now())
 	var fast fastTargets
-	if !g.observed && fast.gather(l, g, keys, at, n) && fast.lock() {
+	if g.fast != fastNone && fast.gather(l, g, keys, at, n) && fast.lock() {
 		// Each lock was taken from the word that was read. So all entries still are as they
 		// were when they admitted the units.
 		fast.apply(g, at, n, stores, &d)
@@ -97,10 +97,8 @@ func (f *fastTargets) gather(l *Limiter, g *generation, keys []string, at, n int
 		if t.entry == nil {
 			return false
 		}
-		if t.word = t.entry.Word.Load(); t.word&(dead|locked) != 0 {
-			return false
-		}
-		if g.ruleset.try(t.entry, t.word, at, n) != admitted {
+		t.word = t.entry.Word.Load()
+		if g.ruleset.tryFast(t.entry, t.word, at, n, tells, nil, nil) != admitted {
 			return false
 		}
 		j := i

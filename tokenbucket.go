@@ -2,6 +2,7 @@ package sash
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/seed-30da4c49/sash/internal/window"
 )
@@ -83,9 +84,13 @@ func (r *tokenBucket) outcome(_, lack, _, n int64, res result) outcome {
 	left := r.debts.lackOf(uint64(lack), n)
 	o := outcome{remaining: r.debts.remaining(left), resetAfter: r.debts.time(left)}
 	if res == denied {
-		o.retryAfter = r.debts.time(uint64(lack) - r.debts.full)
+		o.retryAfter = r.retryAfter(0, lack, 0, n, n)
 	}
 	return o
+}
+
+func (r *tokenBucket) retryAfter(_, lack, _, n, more int64) time.Duration {
+	return r.debts.time(r.debts.lackOf(uint64(lack), n) + uint64(more)*r.debts.cost - r.debts.full)
 }
 
 // try serves a bucket that need not start at the floor.

@@ -3,6 +3,7 @@ package sash
 import (
 	"encoding/binary"
 	"math"
+	"time"
 
 	"github.com/seed-30da4c49/sash/internal/window"
 )
@@ -42,7 +43,7 @@ func (r *slidingCounter) position(w window.State, t int64) window.Position {
 // window, unless that is the first of all, whose beginning an int64 cannot hold, or has no epoch.
 func (r *slidingCounter) locate(t int64) (index, elapsed int64) {
 	index, elapsed = r.counter.Locate(t)
-	if r.counter.Begins(index) <= t && (!r.inWord || r.layout.holds(t)) {
+	if r.counter.Begins(index) <= t && (r.kind != kindWord || r.layout.holds(t)) {
 		// Calls race here, and any of their windows will do: an old one only costs the next call a division.
 		r.index.Store(index)
 	}
@@ -115,12 +116,16 @@ func (r *slidingCounter) outcome(prev, curr, elapsed, n int64, res result) outco
 	p := window.Position{State: window.State{Prev: prev, Curr: curr}, Offset: elapsed}
 	o := outcome{remaining: r.counter.Remaining(p), resetAfter: r.counter.ResetAfterCharge(elapsed)}
 	if res == denied {
-		o.retryAfter = r.counter.RetryAfterDenial(p, n)
+		o.retryAfter = r.retryAfter(prev, curr, elapsed, n, n)
 		if curr == 0 {
 			o.resetAfter = r.counter.ResetAfter(p)
 		}
 	}
 	return o
+}
+
+func (r *slidingCounter) retryAfter(prev, curr, elapsed, _, more int64) time.Duration {
+	return r.counter.RetryAfterDenial(window.Position{State: window.State{Prev: prev, Curr: curr}, Offset: elapsed}, more)
 }
 
 // try serves the window in which both the limiter and the key were charged last.

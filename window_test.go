@@ -272,7 +272,7 @@ func TestCounter_TakesNoLockedWord(t *testing.T) {
 	e.Word.Store(held)
 	layout := l.rule().layout
 	at := (int64(held>>(2*layout.bits)) + layout.first) * int64(limit.Window)
-	counter := l.current.Load().counter
+	counter := (*slidingCounter)(l.rule())
 	counter.locate(at)
 	_, _, _, res := counter.charge(e, held, at, 1)
 	require.Equal(t, retry, res)
@@ -332,7 +332,7 @@ func TestTryFast_LeavesAnEntryThatIsDeadOrLocked(t *testing.T) {
 	e := l.table().load(k)
 	word := e.Word.Load()
 	e.Word.Store(word | locked)
-	_, _, _, res := l.current.Load().counter.charge(e, e.Word.Load(), 0, 1)
+	_, _, _, res := (*slidingCounter)(l.rule()).charge(e, e.Word.Load(), 0, 1)
 	require.Equal(t, retry, res)
 	require.Equal(t, word|locked, e.Word.Load())
 	e.Word.Store(word)

@@ -132,12 +132,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-fast-two-steps", fault: "the fast path checks, then counts",
-		file: "take.go", old: "_, _, _, res = g.counter.charge(e, e.Word.Load(), at, n)", new: "word := e.Word.Load()\natomic.Pause(nil)\nif _, _, _, res = g.counter.charge(nil, word, at, n); res == admitted {\ne.Word.Swap(word + uint64(n))\n}",
+		file: "take.go", old: "_, _, _, res = (*slidingCounter)(r).charge(e, e.Word.Load(), at, n)", new: "word := e.Word.Load()\natomic.Pause(nil)\nif _, _, _, res = (*slidingCounter)(r).charge(nil, word, at, n); res == admitted {\ne.Word.Swap(word + uint64(n))\n}",
 		tests: "TestRace_TightLoops",
 	},
 	{
 		name: "counter-fast-adds", fault: "the fast path charges a word that has changed since it was checked",
-		file: "take.go", old: "_, _, _, res = g.counter.charge(e, e.Word.Load(), at, n)", new: "word := e.Word.Load()\natomic.Pause(nil)\nif _, _, _, res = g.counter.charge(nil, word, at, n); res == admitted {\ne.Word.Add(uint64(n))\n}",
+		file: "take.go", old: "_, _, _, res = (*slidingCounter)(r).charge(e, e.Word.Load(), at, n)", new: "word := e.Word.Load()\natomic.Pause(nil)\nif _, _, _, res = (*slidingCounter)(r).charge(nil, word, at, n); res == admitted {\ne.Word.Add(uint64(n))\n}",
 		tests: "TestRace_OneKey",
 	},
 	{
@@ -164,7 +164,7 @@ var ofSash = []mutant{
 	// Its word, which has epochs for some windows only.
 	{
 		name: "counter-hint-without-an-epoch", fault: "the hint is a window without an epoch, which a locked word may equal",
-		file: "window.go", old: " && (!r.inWord || r.layout.holds(t)) {", new: " {",
+		file: "window.go", old: " && (r.kind != kindWord || r.layout.holds(t)) {", new: " {",
 		tests: "TestCounter_TakesNoLockedWord",
 	},
 	{
@@ -226,7 +226,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "log-two-steps", fault: "it checks, then counts",
-		file: "log.go", old: "if !c.hasRoom() || !e.tryLock(word) {", new: "if !c.hasRoom() || !e.tryLock(word) && word == dead {",
+		file: "log.go", old: "\t\tif !e.tryLock(word) {", new: "\t\tif !e.tryLock(word) && word == dead {",
 		tests: "TestRace_SweepsLoseNothing",
 	},
 	{
@@ -245,8 +245,8 @@ var ofSash = []mutant{
 		tests: "TestRace_LogsShrink",
 	},
 	{
-		name: "log-fast-two-steps", fault: "its fast path checks, then counts",
-		file: "log.go", old: "|| !e.tryLock(word) {", new: "|| !e.tryLock(word) && word == dead {",
+		name: "log-fast-two-steps", fault: "its fast path locks from another word than it has read the ring under",
+		file: "log.go", old: "\t\tif !e.tryLock(word) {\n\t\t\treturn retry\n\t\t}", new: "\t\tif word = e.Word.Load(); !e.tryLock(word) {\n\t\t\treturn retry\n\t\t}",
 		tests: "TestRace_SweepsLoseNothing|TestCrowd|TestRace",
 	},
 	{
@@ -286,7 +286,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "take-fast-denied-forgets-next-window", fault: "RetryAfter of a denied Take is when its window ends",
-		file: "window.go", old: "State: window.State{Prev: prev, Curr: curr}", new: "State: window.State{Prev: prev}",
+		file: "window.go", old: "Denial(window.Position{State: window.State{Prev: prev, Curr: curr}", new: "Denial(window.Position{State: window.State{Prev: prev}",
 		tests: "TestCounter|TestAnswers_EqualTheReferences",
 	},
 	{
@@ -364,7 +364,7 @@ var ofSash = []mutant{
 
 	{
 		name: "entry-kind-without-a-case", fault: "a switch over kinds has no case for one of them",
-		file: "kind.go", old: "\tcase kindLog:\n\t\treturn &newLogEntry(name).entry\n", new: "",
+		file: "kind.go", old: "\tcase kindLog:\n\t\treturn &newLogEntry(first.ring, name).entry\n", new: "",
 		tests: "TestKinds",
 	},
 	{
@@ -379,7 +379,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limit-of-another-algorithm", fault: "an algorithm that has no rule is compiled to the rule of a log",
-		file: "compile.go", old: "case SlidingLog:\n\t\tr.ticks", new: "case SlidingLog, TokenBucket + 1:\nr.ticks",
+		file: "compile.go", old: "case SlidingLog, SlidingBuckets:", new: "case SlidingLog, SlidingBuckets, TokenBucket + 1:",
 		tests: "TestAlgorithms",
 	},
 
@@ -632,7 +632,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-fast-two-steps", fault: "several limits are checked, then charged, on the fast path",
-		file: "multi.go", old: "if !e.tryLock(word) {", new: "if !e.tryLock(word) && word == dead {",
+		file: "multi.go", old: "charges && !e.tryLock(word) {", new: "charges && !e.tryLock(word) && word == dead {",
 		tests: "TestRace_EveryLimit|TestRace",
 	},
 	{
@@ -647,13 +647,18 @@ var ofSash = []mutant{
 	},
 	{
 		name: "peek-fast-charges", fault: "a Peek charges",
-		file: "kind.go", old: "x, y, z, res := rs.word.charge(nil, word, at, n)", new: "x, y, z, res := rs.word.charge(e, word, at, n)",
+		file: "kind.go", old: "if m&stores == 0 {\n\t\t\te = nil\n\t\t}", new: "",
 		tests: "TestPeek|TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "peek-fast-charges-a-log", fault: "a Peek charges a log",
 		file: "log.go", old: "if m&stores != 0 {\n\t\tc.charge", new: "if true {\n\t\tc.charge",
 		tests: "TestPeek|TestAnswers_EqualTheReferences",
+	},
+	{
+		name: "log-read-by-halves", fault: "a log that is charged while it is read has fewer records than none",
+		file: "ring.go", old: "max(0, v.count-dropped)", new: "v.count - dropped",
+		tests: "TestLog_SurvivesWhatIsTorn",
 	},
 	{
 		name: "limits-believe-torn-reads", fault: "a denial is answered from halves of two states",
@@ -1336,7 +1341,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "cap-loses-what-was-spent", fault: "a Commit of more units than were reserved finds no room, and is forgotten",
-		file: "reserve.go", old: "k.name).entry, nil, true)\n\t\t\tcontinue", new: "k.name).entry, nil, false)\n\t\t\treturn",
+		file: "reserve.go", old: "k.name), nil, true)\n\t\t\tcontinue", new: "k.name), nil, false)\n\t\t\treturn",
 		tests: "TestCommit",
 	},
 	{
