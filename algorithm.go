@@ -20,9 +20,9 @@ type algorithm interface {
 	// admits reports whether q is admitted by s.
 	admits(s state, q query) bool
 	// apply returns s with q charged to it. res is the result of the whole call: denied if any limit
-	// of any key denies it. If m has stores, a ring is charged itself: its entry must be locked, and
-	// must have room. If m has tells, o is the outcome of q.
-	apply(s state, q query, res result, m mode) (after state, o outcome)
+	// of any key denies it. Given retry, s alone decides. If m has stores, a ring is charged itself:
+	// its entry must be locked, and must have room. If m has tells, o is the outcome of q.
+	apply(s state, q query, res result, m mode) (after state, o outcome, decided result)
 
 	// try reports whether n units, n > 0, are admitted by s, which has room for them, and can
 	// tell what they leave if m has tells. If it returns retry, the caller must take the slow

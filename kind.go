@@ -24,8 +24,10 @@ func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 		states = make([]limitState, len(rs.rules))
 	}
 	var first state
-	if len(states) > 0 {
+	if states != nil {
 		first = states[0].load()
+	} else if kind == kindLog {
+		first.ring = newRing(1) // for the charge that the entry is made for
 	}
 	switch kind {
 	case kindWord:
@@ -87,8 +89,7 @@ func (rs *ruleset) decideWord(e *entry, q query, d, next *Decision) result {
 		}
 		// The word is the whole state. All that follows is computed from it alone.
 		before := rs.word.unpack(word)
-		res := resultOf(rs.word.admits(before, q))
-		after, o := rs.word.apply(before, q, res, mode(0).tellsTo(d))
+		after, o, res := rs.word.apply(before, q, retry, mode(0).tellsTo(d))
 		if q.charge && after != before && !e.Word.CompareAndSwap(word, rs.word.packCharged(after)) {
 			continue // another call has changed the word, so decide again by its new value
 		}
@@ -159,7 +160,7 @@ func (rs *ruleset) decideLocked(e *entry, q query, d, next *Decision) result {
 // that d is on, at that instant.
 func (rs *ruleset) tellNext(s state, at int64, d, next *Decision) {
 	if next != nil {
-		_, o := rs.rules[0].algorithm.apply(s, query{at: at, n: d.Remaining + 1}, denied, tells)
+		_, o, _ := rs.rules[0].algorithm.apply(s, query{at: at, n: d.Remaining + 1}, denied, tells)
 		*next = d.oneMore(o.retryAfter)
 	}
 }
@@ -231,7 +232,7 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, res result, m mode, d, 
 		next.clear() // it is not known: another limit may decide then
 	} else {
 		r, before := &rs.rules[0], rs.stateOf(e, word, 0)
-		after, o := r.algorithm.apply(before, q, res, m.tellsTo(d))
+		after, o, _ := r.algorithm.apply(before, q, res, m.tellsTo(d))
 		if d != nil {
 			d.set(&r.Limit, res, o)
 			rs.tellNext(after, q.at, d, next)

@@ -218,7 +218,7 @@ func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 				require.False(t, a.needsRoom(s.load(), q, admitted))
 				require.Nil(t, a.shrunk(s.load()))
 			}
-			_, o := r.apply(s.load(), q, admitted, tells)
+			_, o, _ := r.apply(s.load(), q, admitted, tells)
 			require.EqualValues(t, 7, o.remaining)
 			require.True(t, r.admits(s.load(), query{at: minute, n: 10}), "nothing is charged")
 			e.apply(q, admitted, stores, nil)

@@ -66,9 +66,12 @@ func (r *slidingLog) admits(s state, q query) bool {
 }
 
 // apply charges q to the ring itself.
-func (r *slidingLog) apply(s state, q query, res result, m mode) (after state, o outcome) {
+func (r *slidingLog) apply(s state, q query, res result, m mode) (after state, o outcome, decided result) {
 	v := s.ring.view()
-	p, _ := r.evaluate(&v, q)
+	p, admits := r.evaluate(&v, q)
+	if res == retry {
+		res = resultOf(admits)
+	}
 	p.units = r.cost(q, res, p.newestUnits)
 	if res == admitted { // a Commit may spend past Count: keep the sum an int64
 		p.units = int64(min(uint64(p.units), math.MaxInt64-min(v.unitsSince(p.firstLive), math.MaxInt64)))
@@ -80,7 +83,7 @@ func (r *slidingLog) apply(s state, q query, res result, m mode) (after state, o
 		drop, _ := r.trim(&v, &p)
 		v.without(drop).charging(p.tick, p.merge).charge(p.units)
 	}
-	return s, o
+	return s, o, res
 }
 
 // fastCharging returns a charge of n units to g at an instant, for the fast paths, and used,

@@ -115,7 +115,7 @@ func (e *multiEntry) apply(q query, res result, m mode, d *Decision) {
 	for i := range e.states {
 		r, s := &e.ruleset.rules[i], &e.states[i]
 		before := s.load()
-		after, o := r.algorithm.apply(before, q, res, m)
+		after, o, _ := r.algorithm.apply(before, q, res, m)
 		if m&stores != 0 {
 			if g := s.lineage.Load(); g != nil {
 				r.algorithm.note(g, before, after, q.at, res)

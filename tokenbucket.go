@@ -21,20 +21,24 @@ func (r *tokenBucket) admits(s state, q query) bool {
 }
 
 // apply charges q. A bucket that was never charged is charged at the floor or later.
-func (r *tokenBucket) apply(s state, q query, res result, m mode) (after state, o outcome) {
+func (r *tokenBucket) apply(s state, q query, res result, m mode) (after state, o outcome, decided result) {
 	d, at := s.debt(), q.at
 	if d.Empty() {
 		at = r.clampToFloor(at)
 	}
-	d = r.bucket.Charge(d, at, r.cost(q, res, r.bucket.Lack(d, q.at)))
+	lack := r.bucket.Lack(d, q.at)
+	if res == retry {
+		res = resultOf(r.bucket.Admits(lack, q.n))
+	}
+	d = r.bucket.Charge(d, at, r.cost(q, res, lack))
 	if m&tells != 0 {
-		lack := r.bucket.Lack(d, q.at)
+		lack = r.bucket.Lack(d, q.at)
 		o = outcome{remaining: r.bucket.Remaining(lack), resetAfter: r.bucket.ResetAfter(lack)}
 		if res == denied { // it stays 0 if another limit denies q
 			o.retryAfter = r.bucket.RetryAfter(lack, q.n)
 		}
 	}
-	return stateOfDebt(d), o
+	return stateOfDebt(d), o, res
 }
 
 // cost returns what q is charged by a bucket with that lack, if res is its result. A denied attempt

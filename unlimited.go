@@ -11,12 +11,11 @@ func (r *unlimited) horizon() horizon {
 
 func (r *unlimited) admits(_ state, q query) bool { return q.n >= 0 }
 
-func (r *unlimited) apply(s state, q query, _ result, _ mode) (state, outcome) {
-	o := outcome{remaining: math.MaxInt64}
+func (r *unlimited) apply(s state, q query, _ result, _ mode) (state, outcome, result) {
 	if q.n < 0 {
-		o.retryAfter = Never
+		return s, outcome{remaining: math.MaxInt64, retryAfter: Never}, denied
 	}
-	return s, o
+	return s, outcome{remaining: math.MaxInt64}, admitted
 }
 
 func (r *unlimited) try(*limitState, int64, int64, mode) result { return admitted }

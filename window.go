@@ -52,12 +52,19 @@ func (r *slidingCounter) locate(t int64) (index, elapsed int64) {
 
 func (r *slidingCounter) admits(s state, q query) bool {
 	p := r.position(s.window(), q.at)
-	return q.n >= 0 && r.counter.Admits(p.State, p.Elapsed(), q.n)
+	return r.admitsAt(p, q.n)
+}
+
+func (r *slidingCounter) admitsAt(p window.Position, n int64) bool {
+	return n >= 0 && r.counter.Admits(p.State, p.Elapsed(), n)
 }
 
 // apply charges q. A Commit may spend past Count, up to the end of int64.
-func (r *slidingCounter) apply(s state, q query, res result, m mode) (after state, o outcome) {
+func (r *slidingCounter) apply(s state, q query, res result, m mode) (after state, o outcome, decided result) {
 	p := r.position(s.window(), q.at)
+	if res == retry {
+		res = resultOf(r.admitsAt(p, q.n))
+	}
 	if units := r.cost(q, res, p.Curr); units > 0 {
 		p.Curr = int64(min(uint64(p.Curr)+uint64(units), math.MaxInt64))
 		s = stateOfWindow(p.State)
@@ -68,7 +75,7 @@ func (r *slidingCounter) apply(s state, q query, res result, m mode) (after stat
 			o.retryAfter = r.counter.RetryAfter(p, q.n)
 		}
 	}
-	return s, o
+	return s, o, res
 }
 
 // charge charges n units in the window in which both the limiter and the key were charged last: no

@@ -57,7 +57,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-admits-below-zero", fault: "a negative cost is admitted, and gives quota back",
-		file: "window.go", old: "return q.n >= 0 && r.counter.Admits", new: "return r.counter.Admits",
+		file: "window.go", old: "return n >= 0 && r.counter.Admits", new: "return r.counter.Admits",
 		tests: "TestCounter|TestLimiter_CostsAreAnything|TestAnswers_EqualTheReferences|TestTakeAll|TestSeveralLimits",
 	},
 	{
