@@ -216,10 +216,13 @@ func (rs *ruleset) chargeTried(e *entry, word uint64, at, n int64, m mode, left 
 
 // admits reports whether e, whose word was loaded or locked as given, admits q.
 func (rs *ruleset) admits(e *entry, word uint64, q query) bool {
-	if word&multi != 0 {
-		return e.asMulti().admits(q)
+	own := rs.of(e)
+	for i := range own.rules {
+		if !own.rules[i].algorithm.admits(rs.stateOf(e, word, i), q) {
+			return false
+		}
 	}
-	return rs.rules[0].algorithm.admits(rs.stateOf(e, word, 0), q)
+	return true
 }
 
 // apply makes d the decision on q for e, and next the decision on one unit more, unless they are
@@ -358,12 +361,6 @@ func (rs *ruleset) checkIdle(e *entry, now int64) (word uint64, ok bool) {
 		rs.raiseFloor(since)
 	}
 	return word, ok
-}
-
-// decideFresh decides q for a key that has no entry, and gets none.
-func (rs *ruleset) decideFresh(q query, d, next *Decision) bool {
-	q.charge = false
-	return rs.decide(rs.fresh, q, d, next) == admitted
 }
 
 // holds reports whether e, an entry in a table of rs, can store a charge at that instant. A word has

@@ -105,13 +105,13 @@ func (r *slidingLog) fastCharging(g *ring, at, n int64, exact bool) (c charging,
 	used = int64(total - atomic.LoadUint64(&g.slot(base).cumulative))
 	slot := newest
 	if tick != last {
-		slot = g.next(newest)
+		slot = g.wrap(newest + 1)
 	}
 	if tick < last || used == 0 {
 		return c, 0, false
 	}
 	for dropped := 0; (exact || used > r.Count-n || slot == base) && base != newest; dropped++ {
-		oldest := g.next(base)
+		oldest := g.wrap(base + 1)
 		if r.ticks.Counts(atomic.LoadInt64(&g.slot(oldest).tick), tick) {
 			break
 		}

@@ -98,16 +98,6 @@ func (e *multiEntry) chargeTried(at, n int64, m mode, left *remainder) {
 	}
 }
 
-// admits reports whether every rule admits q.
-func (e *multiEntry) admits(q query) bool {
-	for i := range e.states {
-		if !e.ruleset.rules[i].algorithm.admits(e.states[i].load(), q) {
-			return false
-		}
-	}
-	return true
-}
-
 // apply makes d, unless it is nil, the decision on q. res is the result of the whole call. If m has
 // stores, it charges q. Then the caller must hold the lock.
 func (e *multiEntry) apply(q query, res result, m mode, d *Decision) {

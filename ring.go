@@ -65,14 +65,6 @@ func (g *ring) slot(i int) *record {
 	return (*record)(unsafe.Add(unsafe.Pointer(g), ringHeader+uintptr(i)*recordSize))
 }
 
-// next returns the slot after slot.
-func (g *ring) next(slot int) int {
-	if slot++; slot == int(g.slots) {
-		slot = 0
-	}
-	return slot
-}
-
 // wrap returns the slot of a number that may be one round too high.
 func (g *ring) wrap(slot int) int {
 	if over := slot - int(g.slots); over >= 0 {
@@ -222,7 +214,7 @@ type charging struct {
 func (v ringView) charging(tick int64, merge bool) charging {
 	slot := v.wrap(v.base + v.count)
 	if !merge {
-		slot = v.next(slot)
+		slot = v.wrap(slot + 1)
 	}
 	return charging{v.ring, packBounds(v.base, slot), v.before(v.count), tick}
 }

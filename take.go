@@ -48,20 +48,16 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 
 // allowSlow is the slow path of AllowN.
 func (l *Limiter) allowSlow(g *generation, k key, at, n int64) bool {
-	e := g.keys.load(k)
-	q := query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}
-	if l.observer != nil && n != 0 {
-		var d Decision
-		l.decide(g, k, e, &q, &d, nil)
-		l.observe(k, n, d)
-		return d.Allowed
+	if g.fast == fastNone {
+		return l.takeSlow(g, k, at, n).Allowed // the observer gets the decision
 	}
+	e := g.keys.load(k)
 	if e != nil && n > 0 {
 		if res := g.ruleset.tryFast(e, e.Word.Load(), at, n, stores, nil, nil); res != retry {
 			return res == admitted
 		}
 	}
-	return l.decide(g, k, e, &q, nil, nil)
+	return l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, nil, nil)
 }
 
 // AllowBytes is [Limiter.Allow] for a key in a byte slice. The slice is not kept: it may
@@ -220,7 +216,9 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 				// key had none at an instant at which its limits were these.
 				if l.confirmAbsent(r, k) {
 					l.countInvalid(r.ruleset, q)
-					return r.ruleset.decideFresh(*q, d, next)
+					fresh := *q
+					fresh.charge = false
+					return r.ruleset.decide(r.ruleset.fresh, fresh, d, next) == admitted
 				}
 				continue
 			}

@@ -149,7 +149,7 @@ func (l *debtLayout) unpack(b window.TokenBucket, word uint64) window.Debt {
 	// A Debt without a Lack means never charged. So its instant is a nanosecond before the bucket is
 	// full, at least, and otherwise as late as an instant can be.
 	since := min(word/l.rate-1, math.MaxInt64-uint64(l.base))
-	return window.Debt{At: int64(uint64(l.base) + since), Lack: l.amount(b, word-since*l.rate)}
+	return window.Debt{At: int64(uint64(l.base) + since), Lack: window.Amount{Lo: word - since*l.rate}.MulDiv(uint64(b.Step()), 1)}
 }
 
 // pack returns the word of d, and whether d fits into one. It does after a charge at an instant
@@ -208,9 +208,4 @@ func (l *debtLayout) time(steps uint64) time.Duration {
 		steps = (steps + l.rate - 1) / l.rate
 	}
 	return time.Duration(steps)
-}
-
-// amount returns steps as an Amount.
-func (l *debtLayout) amount(b window.TokenBucket, steps uint64) window.Amount {
-	return window.Amount{Lo: steps}.MulDiv(uint64(b.Step()), 1)
 }
