@@ -25,13 +25,9 @@ func reordered(targets []target) []target {
 // chargeable reports whether the targets, which are locked, have the entries that a
 // charge needs at that instant.
 func chargeable(targets []target, at int64) bool {
-	for i := range targets {
-		t := &targets[i]
-		if t.needsEntry() || t.placement == placedOwn && (!t.holds(at) || t.reserve && t.origins == nil) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(targets, func(t target) bool {
+		return t.needsEntry() || t.placement == placedOwn && (!t.holds(at) || t.reserve && t.origins == nil)
+	})
 }
 
 // growAll makes room in all targets, which are locked, for the charge of q, whose result is res.

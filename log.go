@@ -61,18 +61,14 @@ func (r *slidingLog) horizon() horizon {
 
 func (r *slidingLog) admits(s state, q query) bool {
 	v := s.ring.view()
-	_, ok := r.evaluate(&v, q)
-	return ok
+	_, res := r.evaluate(&v, q, retry)
+	return res == admitted
 }
 
 // apply charges q to the ring itself.
 func (r *slidingLog) apply(s state, q query, res result, m mode) (after state, o outcome, decided result) {
 	v := s.ring.view()
-	p, admits := r.evaluate(&v, q)
-	if res == retry {
-		res = resultOf(admits)
-	}
-	p.units = r.cost(q, res, p.newestUnits)
+	p, res := r.evaluate(&v, q, res)
 	if res == admitted { // a Commit may spend past Count: keep the sum an int64
 		p.units = int64(min(uint64(p.units), math.MaxInt64-min(v.unitsSince(p.firstLive), math.MaxInt64)))
 	}
@@ -198,8 +194,8 @@ type logPosition struct {
 	units       int64 // that the query costs
 }
 
-// evaluate returns the position of q in v, and whether q is admitted there.
-func (r *slidingLog) evaluate(v *ringView, q query) (p logPosition, admits bool) {
+// evaluate returns the position of q in v, and its result. That is res or, given retry, what v decides.
+func (r *slidingLog) evaluate(v *ringView, q query, res result) (p logPosition, decided result) {
 	if newest, ok := v.newest(); ok {
 		p.tick = max(r.ticks.Of(q.at), newest)
 		p.firstLive = v.firstLive(p.tick, r.ticks.Life)
@@ -208,10 +204,15 @@ func (r *slidingLog) evaluate(v *ringView, q query) (p logPosition, admits bool)
 			p.newestUnits = r.usedSince(v, v.count-1)
 		}
 	} else {
+		// An empty log starts no earlier than the floor: its past may have been evicted.
 		p.tick = r.ticks.Of(r.clampToFloor(q.at))
 		p.firstLive = v.count
 	}
-	return p, r.satisfiable(q.n) && q.n <= r.Count-p.used
+	if res == retry {
+		res = resultOf(r.satisfiable(q.n) && q.n <= r.Count-p.used)
+	}
+	p.units = r.cost(q, res, p.newestUnits)
+	return p, res
 }
 
 // usedSince returns how many units of the i-th and newer records count against the
@@ -247,8 +248,8 @@ func (r *slidingLog) trim(v *ringView, p *logPosition) (drop, count int) {
 // costs reports whether any unit is charged to s by q, whose result is res.
 func (r *slidingLog) costs(s state, q query, res result) bool {
 	v := s.ring.view()
-	p, _ := r.evaluate(&v, q)
-	return r.cost(q, res, p.newestUnits) > 0
+	p, _ := r.evaluate(&v, q, res)
+	return p.units > 0
 }
 
 func (r *slidingLog) needsRoom(s state, q query, res result) bool {
@@ -256,8 +257,7 @@ func (r *slidingLog) needsRoom(s state, q query, res result) bool {
 	if v.count < v.room() {
 		return false
 	}
-	p, _ := r.evaluate(&v, q)
-	p.units = r.cost(q, res, p.newestUnits)
+	p, _ := r.evaluate(&v, q, res)
 	_, count := r.trim(&v, &p)
 	return p.units > 0 && count > v.room()
 }

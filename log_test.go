@@ -436,7 +436,7 @@ func TestLog_SurvivesWhatIsTorn(t *testing.T) {
 		change()
 		c, used, _ := r.fastCharging(g, at, n, true)
 		v, q := g.view(), query{at: at, n: n, charge: true}
-		p, _ := r.evaluate(&v, q)
+		p, _ := r.evaluate(&v, q, retry)
 		change()
 		require.NotPanics(t, func() {
 			if c.ring != nil {

@@ -1,5 +1,7 @@
 package sash
 
+import "slices"
+
 // A target is one of the keys of a call on several.
 type target struct {
 	key
@@ -42,10 +44,5 @@ func roomFor(targets []target) (keys int64) {
 
 // anyPlaced reports whether any target has placement p.
 func anyPlaced(targets []target, p placement) bool {
-	for i := range targets {
-		if targets[i].placement == p {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(targets, func(t target) bool { return t.placement == p })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +86,7 @@ func (l *Limiter) wait(ctx context.Context, targets []target, n int64) (Decision
 	if err != nil {
 		return Decision{}, err
 	}
+	// The observer is the caller's code: call it once the call is not in a queue any more.
 	l.observeAll(targets, n, d)
 	return d, nil
 }
@@ -128,7 +130,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 		}
 		if turn {
 			if d, at = l.attempt(targets, n, true); d.Allowed {
-				return d, nil
+					return d, nil
 			}
 		}
 		least := l.endAttempt(w, targets, n)
@@ -167,12 +169,7 @@ func newWaiter(targets []target, n int64) *waiter {
 
 // isWaitedFor reports whether a call that waits claims units of any of targets.
 func (l *Limiter) isWaitedFor(targets []target) bool {
-	for i := range targets {
-		if l.queues.Claims(targets[i].name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(targets, func(t target) bool { return l.queues.Claims(t.name) })
 }
 
 // attempt decides n units for all targets at the time of the clock, and charges them if

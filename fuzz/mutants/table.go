@@ -587,7 +587,7 @@ var ofSash = []mutant{
 	// Several limits, several keys.
 	{
 		name: "limits-first-only", fault: "only the first limit is asked",
-		file: "multi.go", old: "if !e.ruleset.rules[i].algorithm.admits", new: "if i == 0 && !e.ruleset.rules[i].algorithm.admits",
+		file: "kind.go", old: "if !own.rules[i].algorithm.admits", new: "if i == 0 && !own.rules[i].algorithm.admits",
 		tests: "TestSeveralLimits|TestSeveralLimits_EqualTheReference",
 	},
 	{
@@ -607,7 +607,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-charged-in-sequence", fault: "a call that one limit denies is charged to those before it",
-		file: "multi.go", old: "if !e.ruleset.rules[i].algorithm.admits(e.states[i].load(), q) {", new: "if !e.ruleset.rules[i].algorithm.admits(e.states[i].load(), q) {\nif r, s := &e.ruleset.rules[0], &e.states[0]; i > 0 && q.charge && r.Algorithm == SlidingCounter {\nafter, _ := r.algorithm.apply(s.load(), q, admitted, stores)\ns.store(after)\n}",
+		file: "kind.go", old: "if !own.rules[i].algorithm.admits(rs.stateOf(e, word, i), q) {", new: "if !own.rules[i].algorithm.admits(rs.stateOf(e, word, i), q) {\nif r := &own.rules[0]; i > 0 && q.charge && r.Algorithm == SlidingCounter {\ns := &e.asMulti().states[0]\nafter, _, _ := r.algorithm.apply(s.load(), q, admitted, stores)\ns.store(after)\n}",
 		tests: "TestSeveralLimits_EqualTheReference",
 	},
 	{
