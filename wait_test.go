@@ -274,6 +274,32 @@ func TestWait_IsObservedOnce(t *testing.T) {
 	})
 }
 
+// An observer is the caller's code, and may take long. The call that it is told of does not wait
+// any more, so others that wait for the key go on.
+func TestWait_ASlowObserverHoldsUpNoOtherCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var seen atomic.Int64
+		l := newTest(t, PerMinute(1).Log(), WithObserver(func(string, int64, Decision) {
+			if seen.Add(1) > 1 {
+				<-release
+			}
+		}))
+		l.Allow("k")
+		for range 3 {
+			go func() { require.NoError(t, l.Wait(t.Context(), "k", 1)) }()
+		}
+		for waiters := range int64(3) {
+			<-time.After(time.Minute)
+			synctest.Wait()
+			require.Equal(t, 2+waiters, seen.Load(), "admitted after %d minutes", 1+waiters)
+		}
+		close(release)
+		synctest.Wait()
+		requireNoneWaits(t, l)
+	})
+}
+
 // A waiter that is admitted in time does not fail. Under a counter, earlier waiters are
 // admitted sooner one by one than as a single charge.
 func TestWait_RefusesNoWaiterThatIsAdmittedInTime(t *testing.T) {

@@ -586,6 +586,11 @@ var ofSash = []mutant{
 
 	// Several limits, several keys.
 	{
+		name: "wait-observed-in-the-queue", fault: "a call is in the queue until its observer has returned",
+		file: "wait.go", old: "if d, at = l.attempt(targets, n, true); d.Allowed {", new: "if d, at = l.attempt(targets, n, true); d.Allowed {\nl.observeAll(targets, n, d)",
+		tests: "TestWait_ASlowObserver",
+	},
+	{
 		name: "limits-first-only", fault: "only the first limit is asked",
 		file: "kind.go", old: "if !own.rules[i].algorithm.admits", new: "if i == 0 && !own.rules[i].algorithm.admits",
 		tests: "TestSeveralLimits|TestSeveralLimits_EqualTheReference",
