@@ -130,7 +130,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 		}
 		if turn {
 			if d, at = l.attempt(targets, n, true); d.Allowed {
-					return d, nil
+				return d, nil
 			}
 		}
 		least := l.endAttempt(w, targets, n)
