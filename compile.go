@@ -64,6 +64,7 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 	for i := range rs.rules {
 		rs.rules[i].kind = rs.kind
 	}
+	// Last: the entry is made under the kind and the word of rs.
 	rs.fresh = rs.newEntry("")
 	rs.neverCharges = rs.unlimited() || rs.admitsNothing()
 	return rs

@@ -51,7 +51,7 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) state {
 	case kindLog:
 		return state{ring: e.asLog().ring.Load()}
 	case kindMulti:
-		return e.asMulti().states[i].load()
+		return e.asMulti().states[i].load() // word by word: torn, unless e is locked or word validates
 	default:
 		panic(unknownKind(k))
 	}
@@ -176,7 +176,7 @@ func (rs *ruleset) tryFast(e *entry, word uint64, at, n int64, m mode, d, next *
 	switch k := rs.kindOf(word); k {
 	case kindWord:
 		if m&stores == 0 {
-			e = nil
+			e = nil // charge then computes what it would charge, and swaps nothing
 		}
 		x, y, z, res := rs.word.charge(e, word, at, n)
 		if d != nil && res != retry {
@@ -211,6 +211,7 @@ func (rs *ruleset) chargeTried(e *entry, word uint64, at, n int64, m mode, left 
 	default:
 		panic(unknownKind(k))
 	}
+	// A call that began to read under word must fail to validate it, so the lock ends with the next one.
 	return nextVersion(word)
 }
 
@@ -333,7 +334,7 @@ func (rs *ruleset) expired(e *entry, word uint64, now int64) (since int64, ok bo
 	for i := range own.rules {
 		one, ok := own.rules[i].algorithm.expired(rs.stateOf(e, word, i), now)
 		if !ok {
-			return 0, false
+			return 0, false // one rule that still counts a unit is enough
 		}
 		if i == 0 || one > since {
 			since = one

@@ -13,7 +13,7 @@ func reordered(targets []target) []target {
 	slices.SortStableFunc(targets, func(a, b target) int { return a.compare(b.key) })
 	for i := len(targets) - 1; i > 0; i-- {
 		if targets[i].key == targets[i-1].key {
-			second := targets[i]
+			second := targets[i] // it stays in the slice of the caller, who may look there for a reservation
 			copy(targets[i:], targets[i+1:])
 			targets[len(targets)-1] = second
 			targets = targets[:len(targets)-1]

@@ -98,6 +98,7 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 	if isMulti {
 		m := e.asMulti()
 		rules = m.ruleset.rules
+		// Its lineages say where open reservations were charged, and a smaller entry has none.
 		if m.ruleset != from || len(rules) > 1 || m.states[0].lineage.Load() != nil {
 			kind = kindMulti
 		}

@@ -75,6 +75,7 @@ func (e *multiEntry) try(word uint64, at, n int64, m mode) (res result) {
 		return retry
 	}
 	for i := range states {
+		// The states may be torn. What follows from them counts once the caller has validated word.
 		if res = rules[i].algorithm.try(&states[i], at, n, m); res != admitted {
 			break
 		}
@@ -107,7 +108,7 @@ func (e *multiEntry) apply(q query, res result, m mode, d *Decision) {
 		before := s.load()
 		after, o, _ := r.algorithm.apply(before, q, res, m)
 		if m&stores != 0 {
-			if g := s.lineage.Load(); g != nil {
+			if g := s.lineage.Load(); g != nil { // the lock guards what is in it, too
 				r.algorithm.note(g, before, after, q.at, res)
 			}
 			s.store(after)
@@ -139,7 +140,7 @@ type origin struct {
 func (e *multiEntry) reserved(origins []origin) {
 	for i := range e.states {
 		s := &e.states[i]
-		if s.lineage.Load() == nil {
+		if s.lineage.Load() == nil { // the first reservation: the lock keeps another from being first, too
 			s.lineage.Store(origins[i].lineage)
 		}
 		g := s.lineage.Load()

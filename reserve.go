@@ -103,7 +103,7 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 // 0. A negative actual counts as 0. Only the first Commit or Cancel does anything.
 func (r Reservation) Commit(actual int64) {
 	if r.of == nil || !r.of.settled.CompareAndSwap(false, true) {
-		return
+		return // of several that settle it at once, one goes on
 	}
 	back := r.of.n - max(actual, 0)
 	if back < 0 {

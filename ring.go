@@ -98,7 +98,7 @@ func (g *ring) view() ringView {
 	if g == nil {
 		g = emptyRing
 	}
-	base, newest := unpackBounds(atomic.LoadUint64(&g.bounds))
+	base, newest := unpackBounds(atomic.LoadUint64(&g.bounds)) // one load, so they are of one instant
 	if newest < base {
 		newest += int(g.slots)
 	}

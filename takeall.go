@@ -55,6 +55,7 @@ func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 	at := g.instant(l.clock.Now())
 	var fast fastTargets
 	if fast.gather(l, g, keys, at, n) {
+		// Tell first. The answer counts if no word has changed by then: all were read at one instant.
 		fast.apply(g, at, n, 0, &d)
 		if fast.validate() {
 			return d
@@ -148,6 +149,8 @@ func (f *fastTargets) apply(g *generation, at, n int64, m mode, d *Decision) {
 	for i := range f.all[:f.count] {
 		t := &f.all[i]
 		left.key = t.order
+		// This unlocks one target before the next is charged. A call that reads several meets the lock of
+		// the next, or a word that has changed when it validates.
 		if next := g.ruleset.chargeTried(t.entry, t.word, at, n, m, &left); m&stores != 0 {
 			t.entry.Word.Store(next)
 		}

@@ -40,7 +40,7 @@ func (l *Limiter) readAll(g *generation, targets []target, q query) result {
 		}
 		word, alive := t.entry.loadUnlocked()
 		if !alive {
-			g.keys.compareAndDelete(t.key, t.entry)
+			g.keys.compareAndDelete(t.key, t.entry) // whatever killed it may not have come to that yet
 			return retry
 		}
 		t.word = word
@@ -82,7 +82,7 @@ func (t *target) required(q query) query {
 func (l *Limiter) insertMissing(targets []target) (missing bool) {
 	for i := range targets {
 		if t := &targets[i]; t.needsEntry() {
-			l.insert(t.resolved, t.key, targets)
+			l.insert(t.resolved, t.key, targets) // another call may be first: the look-up comes again
 			missing = true
 		}
 	}
@@ -125,7 +125,7 @@ func (t *target) newOrigins() []origin {
 	origins := make([]origin, len(e.states))
 	for i := range origins {
 		if e.states[i].lineage.Load() == nil {
-			origins[i].lineage = newLineage()
+			origins[i].lineage = newLineage() // for reserved to store: the entry is not locked yet
 		}
 	}
 	return origins

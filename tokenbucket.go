@@ -110,7 +110,7 @@ func (r *tokenBucket) chargeTried(s *limitState, at, n int64, m mode) (o outcome
 	before := s.debt()
 	d := r.bucket.Charge(before, at, r.bucket.Cost(n))
 	if m&stores != 0 {
-		g := s.lineage.Load()
+		g := s.lineage.Load() // the lock guards it: number the charge, and note what was lacking before it
 		g.charged()
 		g.note(r.bucket.Lack(before, at))
 		s.store(stateOfDebt(d))

@@ -189,7 +189,7 @@ func (r *slidingCounter) giveBack(s state, _ *lineage, number, units int64) (aft
 		w.Curr -= min(units, w.Curr)
 	case w.Index - 1:
 		w.Prev -= min(units, w.Prev)
-	}
+	} // units of an older window count no more
 	return stateOfWindow(w), r.horizon().beginningOf(w.Index), w.Empty()
 }
 

@@ -369,7 +369,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "entry-kind-that-does-not-panic", fault: "an entry of a new kind is taken for a log",
-		file: "kind.go", old: "\tcase kindLog:\n\t\treturn state{ring: e.asLog().ring.Load()}\n\tcase kindMulti:\n\t\treturn e.asMulti().states[i].load()\n\tdefault:\n\t\tpanic(unknownKind(k))", new: "\tcase kindMulti:\n\t\treturn e.asMulti().states[i].load()\n\tdefault:\n\t\treturn state{ring: e.asLog().ring.Load()}",
+		file: "kind.go", old: "\tcase kindLog:\n\t\treturn state{ring: e.asLog().ring.Load()}\n\tcase kindMulti:\n\t\treturn e.asMulti().states[i].load() // word by word: torn, unless e is locked or word validates\n\tdefault:\n\t\tpanic(unknownKind(k))", new: "\tcase kindMulti:\n\t\treturn e.asMulti().states[i].load()\n\tdefault:\n\t\treturn state{ring: e.asLog().ring.Load()}",
 		tests: "TestKinds",
 	},
 	{
@@ -652,7 +652,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "peek-fast-charges", fault: "a Peek charges",
-		file: "kind.go", old: "if m&stores == 0 {\n\t\t\te = nil\n\t\t}", new: "",
+		file: "kind.go", old: "\t\t\te = nil // charge then", new: "\t\t\t// charge then",
 		tests: "TestPeek|TestAnswers_EqualTheReferences",
 	},
 	{
