@@ -324,7 +324,7 @@ func ExampleLimiter_ReserveAll() {
 	// right false 0
 }
 
-// The limits of each key are those of the customer's plan.
+// Each key has the limits of the customer's plan.
 func ExampleWithLimitsFor() {
 	plans := map[string][]sash.Limit{
 		"acme": {sash.PerSecond(100), sash.PerDay(1_000_000)},

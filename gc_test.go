@@ -147,7 +147,7 @@ func TestEvict_RaisesTheFloorBeforeItKills(t *testing.T) {
 
 		word, ok := l.own().checkIdle(e, clock.Now())
 		require.True(t, ok)
-		require.Equal(t, fresh, l.own().floor.Load(), "the instant at which the key became idle, not that of the sweep")
+		require.Equal(t, fresh, l.own().floor.Load(), "the instant at which the key became idle, not the time of the sweep")
 		require.True(t, e.tryKill(word))
 	})
 }

@@ -326,8 +326,8 @@ func TestAlgorithms_AreAcceptedIfThereIsARuleForThem(t *testing.T) {
 	require.Equal(t, 4, accepted)
 }
 
-// useEverything calls what a limiter can do, under limits of which the least admits 10
-// units.
+// useEverything calls what a limiter can do, under limits that admit at least
+// 10 units.
 func useEverything(t *testing.T, limits ...Limit) {
 	t.Helper()
 	clock := NewManualClock(0)

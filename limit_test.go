@@ -69,7 +69,7 @@ func TestPer_ChoosesTheLogForSmallCounts(t *testing.T) {
 	}
 }
 
-// Counts of which Per promises all to a client that waits as long as it is told.
+// Counts that Per promises in full to a client that waits as long as it is told.
 var smallCounts = []int64{1, 2, 3, 5, 10, 16}
 
 // hourOf returns how many units a client gets in an hour of limit, and the longest time that

@@ -406,7 +406,7 @@ func TestLog_ManyOldRecordsChangeNoAnswer(t *testing.T) {
 				clock.Advance(5 * time.Second)
 				d := take(l)
 				if len(limits) > 1 {
-					d.ResetAfter = time.Second // that of the hour is longer
+					d.ResetAfter = time.Second // the hour's is longer
 				}
 				require.True(t, d.Allowed)
 				require.Equal(t, want.Limit, d.Limit, "%s, %s, %d", name, call, old)

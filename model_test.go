@@ -23,7 +23,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/race"
 )
 
-// TestModel runs random programs of calls on a limiter, and compares every answer with that of
+// TestModel runs random programs of calls on a limiter, and compares every answer with the answer of
 // package reference. A program draws its options from modelOptions and its calls from
 // modelCalls, so any of them meet.
 //

@@ -256,7 +256,7 @@ func (m *model) peekAll() {
 	}
 }
 
-// A modelReservation is a reservation of the limiter, and that of the reference.
+// A modelReservation is a reservation of the limiter, and the reference's.
 type modelReservation struct {
 	ours   Reservation
 	theirs reference.Reservation
@@ -295,7 +295,7 @@ func (m *model) reserveAll() {
 	m.reserved("ReserveAll", all, got, p.keys, p, n)
 }
 
-// reserved checks the answer to a call that reserves n units of the keys, each of which is there
+// reserved checks the answer to a call that reserves n units of the keys, each given
 // once.
 func (m *model) reserved(call string, ours []Reservation, got Decision, keys []string, p placing, n int64) {
 	if len(p.refused) > 0 {

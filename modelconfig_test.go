@@ -21,7 +21,7 @@ type modelConfig struct {
 	overflow     Overflow
 	sizeHint     int
 	interval     time.Duration // of the janitor; negative: none
-	bubbleClock  bool          // whether the clock is that of the bubble, not a ManualClock
+	bubbleClock  bool          // whether the clock is the bubble's, not a ManualClock
 	start        int64         // of a ManualClock
 	split        int           // the number of limits given by WithLimits
 

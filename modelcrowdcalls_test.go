@@ -307,7 +307,7 @@ func (c *crowdCaller) setLimits() {
 	c.own[k] = limits
 }
 
-// replace changes the limiter's own limits, and whether those of WithLimitsFor count.
+// replace changes the limiter's own limits, and whether WithLimitsFor counts.
 func (c *crowdCaller) replace() {
 	s := &setup{interval: -1}
 	if c.plans != nil && c.rng.IntN(2) == 0 {
@@ -327,7 +327,7 @@ type crowdWait struct {
 
 	done  atomic.Bool // once it has returned, and what follows is written
 	err   error
-	ended error // that of its context then
+	ended error // the error of its context then
 	at    int64 // the time then
 }
 

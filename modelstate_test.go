@@ -25,7 +25,7 @@ type model struct {
 
 	l      *Limiter
 	clock  Clock
-	manual *ManualClock // nil if the clock is that of the bubble
+	manual *ManualClock // nil if the clock is the bubble's
 	shift  int64        // of the limiter's timeline, since a Restore
 
 	table   *reference.Table

@@ -31,7 +31,7 @@ func TestLimits_BelongToTheCaller(t *testing.T) {
 	require.True(t, l.Allow("k"))
 }
 
-// If only Count changes, the units carry over exactly: all answers are those of a limiter
+// If only Count changes, the units carry over exactly: a call gets the answer of a limiter
 // that had the new Count from the start, and was charged the same units.
 func TestReconfigure_OfTheCountAloneIsExact(t *testing.T) {
 	for _, limit := range []Limit{

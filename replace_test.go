@@ -31,7 +31,7 @@ func replaceWith(l *Limiter, limitsFor func(key string) []Limit, limits ...Limit
 	l.replace(limits, &setup{limitsFor: limitsFor, interval: -1}, atOnce)
 }
 
-// The limits of tracked keys are those of the new setup, and what they have taken counts.
+// Tracked keys get the limits of the new setup, and what they have taken counts.
 func TestReplace_LimitsOfTrackedKeysFollow(t *testing.T) {
 	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		limit := l.rule().Limit

@@ -88,7 +88,7 @@ func answersOf(l *Limiter) (answers []Decision) {
 	return answers
 }
 
-// Restore refuses a snapshot in which any bit is flipped, or of which any end is cut off.
+// Restore refuses a snapshot in which any bit is flipped, or whose end is cut off anywhere.
 // Then nothing has changed.
 func TestRestore_RefusesEveryFlipAndCut(t *testing.T) {
 	saved := snapshot(t, filledLimiter(t))
@@ -477,7 +477,7 @@ func TestRestore_LeavesNothingToGiveBack(t *testing.T) {
 	})
 }
 
-// Limits by SetLimits are replaced by those of the snapshot, for tracked keys and for others.
+// Limits by SetLimits are replaced by the limits of the snapshot, for tracked keys and for others.
 func TestRestore_ReplacesLimitsOfKeys(t *testing.T) {
 	l := newTest(t, PerMinute(10), WithClock(NewManualClock(0)))
 	require.NoError(t, l.SetLimits("tracked", PerMinute(3)))

@@ -27,7 +27,7 @@ import (
 
 // maxRounds holds the number of rounds that each loop may take in any schedule. A call starts
 // over because another call made a step. So most of these numbers grow with the calls that the
-// other actors of a scene make. The rounds of takeAllLocked do not, nor do those of loops that
+// other actors of a scene make. The rounds of takeAllLocked do not, nor do the rounds of loops that
 // have a bound of their own.
 var maxRounds = map[string]int{
 	"decideVersion": 4, "tryTakeAll": 4,
@@ -67,7 +67,7 @@ type call struct {
 	name   string
 	do     func(s *stage) any // returns its answer
 	units  int64              // charged if it is admitted
-	unsure bool               // its answer need not be that of any serial order
+	unsure bool               // no serial order need give its answer
 	late   bool               // its first reading of the clock is 0
 }
 
@@ -495,7 +495,7 @@ func insert() call {
 }
 
 // sweep may evict an entry that a call has inserted and not charged yet. The call then inserts
-// another one, so the number of evictions is that of no serial order.
+// another one, so no serial order has that number of evictions.
 func sweep() call {
 	return call{name: "Sweep", unsure: true, do: func(s *stage) any { return s.l.Sweep() }}
 }

@@ -177,7 +177,7 @@ func TestSnapshot_KeepsADailyQuota(t *testing.T) {
 	}
 }
 
-// Snapshot and Restore read the wall clock and the limiter's clock, here those of a bubble.
+// Snapshot and Restore read the wall clock and the limiter's clock, here the clocks of a bubble.
 func TestSnapshot_ReadsTheWallClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTest(t, PerMinute(1).Log())

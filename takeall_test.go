@@ -24,7 +24,7 @@ type multiTrial struct {
 	table  *reference.Table
 }
 
-// randomLimit returns a limit whose window and precision may divide those of another, may
+// randomLimit returns a limit whose window and precision may divide another's, may
 // not, and may be equal.
 func randomLimit(rng *rand.Rand) Limit {
 	l := Per(1+rng.Int64N(12), []time.Duration{1, 7, 60, 60, 100, 1000}[rng.IntN(6)])

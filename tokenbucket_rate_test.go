@@ -23,7 +23,7 @@ type rateCase struct {
 	Window    time.Duration
 	Burst     int64
 	Unlimited bool
-	Why       string // the case differs from that of the source; else ""
+	Why       string // the case differs from the source's; else ""
 	Steps     []rateStep
 }
 
@@ -40,7 +40,7 @@ type rateStep struct {
 	Every       int64          // of stream
 	Count       int64          // of limit
 	Rate        *rateAnswer
-	Sash        *rateAnswer // nil: that of x/time/rate
+	Sash        *rateAnswer // nil: as x/time/rate answers
 	Why         string      // Sash is another; else ""
 }
 

@@ -161,7 +161,7 @@ func TestTokenBucket_GivesBackWhatWouldHaveBeenLeft(t *testing.T) {
 	sec(9.5)
 	require.True(t, l.Allow("later"), "it lacks half a unit")
 	r.Cancel()
-	require.Equal(t, time.Second, l.Peek("later", 0).ResetAfter, "that of the last unit alone")
+	require.Equal(t, time.Second, l.Peek("later", 0).ResetAfter, "as of the last unit alone")
 
 	sec(0)
 	r, _ = l.Reserve("full since", 10)

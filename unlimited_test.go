@@ -215,7 +215,7 @@ func TestUnlimited_TakesNoRoom(t *testing.T) {
 	require.NoError(t, l.SetLimits("banned", PerMinute(0)))
 	require.True(t, l.Allow("k"))
 	require.Equal(t, Never, l.TakeAll([]string{"banned", "new"}, 1).RetryAfter, "only keys that need room share a quota")
-	require.True(t, l.AllowN("new", 3), "nothing of which was charged")
+	require.True(t, l.AllowN("new", 3), "nothing was charged to it")
 }
 
 // The call finds the table full. Before it is decided, another key is reset.

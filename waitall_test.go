@@ -345,7 +345,7 @@ func TestWaitAll_GivesUpForAllBehindIt(t *testing.T) {
 		w.waitIn(ctx, "gives up", 2, "a", "b")
 		w.wait("next", 1, "a", "c")
 		w.wait("on a", 2, "a")
-		require.Empty(t, w.order, "a has 3 units left, of which 2 are claimed")
+		require.Empty(t, w.order, "a has 3 units left, and 2 are claimed")
 		cancel()
 		synctest.Wait()
 		require.Equal(t, []string{"on a"}, w.order)
@@ -789,7 +789,7 @@ func TestWaitReserve_ReturnsTheZeroReservationOnAnError(t *testing.T) {
 	require.EqualValues(t, 1, l.Peek("k", 0).Remaining)
 }
 
-// A reservation of nothing can be settled to something, as that of Reserve.
+// A reservation of nothing can be settled to something, as by Reserve.
 func TestWaitReserve_OfNothing(t *testing.T) {
 	l := newTest(t, PerMinute(3).Log(), WithClock(NewManualClock(0)))
 	r, err := l.WaitReserve(t.Context(), "k", 0)
