@@ -62,12 +62,13 @@ type algorithm interface {
 // A ringAlgorithm keeps the state of a key in a ring, which may have to grow.
 type ringAlgorithm interface {
 	algorithm
-	// needsRoom reports whether s has no room for the charge of q, whose result is res.
-	needsRoom(s state, q query, res result) bool
-	// grown returns a copy of the ring of s with more room.
-	grown(s state) *ring
-	// shrunk returns a smaller copy of the ring of s, or nil if the ring is not far too large.
-	shrunk(s state) *ring
+	// needsRoom reports whether g, nil before the first charge, has no room for the charge of q, whose
+	// result is res.
+	needsRoom(g *ring, q query, res result) bool
+	// grown returns a copy of g with more room.
+	grown(g *ring) *ring
+	// shrunk returns a smaller copy of g, or nil if g is not far too large.
+	shrunk(g *ring) *ring
 }
 
 // A wordAlgorithm keeps the state of a key in one word, where it fits: layout and debtLayout say

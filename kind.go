@@ -150,7 +150,7 @@ func (rs *ruleset) decideLocked(e *entry, q query, d, next *Decision) result {
 	res, m := resultOf(rs.admits(e, word, q)), mode(0)
 	if q.stores(res) {
 		m = stores
-		rs.grow(e, word, q, res) // under the lock: ensureRoom would need the unlocked word
+		rs.grow(e, q, res) // under the lock: ensureRoom would need the unlocked word
 	}
 	e.Word.Store(rs.apply(e, word, q, res, m, d, next)) // the decision is made: unlock
 	return res
@@ -251,22 +251,24 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, res result, m mode, d, 
 	return word
 }
 
-// ringOf returns where e, which is not in one word, keeps the ring of the i-th of its rules.
-func (rs *ruleset) ringOf(e *entry, i int) *atomic.Pointer[ring] {
-	if e.isMulti() {
-		return &e.asMulti().states[i].ring
+// ringAt returns where e keeps the ring of the i-th of its rules, and the algorithm of that rule. They
+// are nil if the rule keeps none.
+func (rs *ruleset) ringAt(e *entry, i int) (a ringAlgorithm, at *atomic.Pointer[ring]) {
+	a, ok := rs.of(e).rules[i].algorithm.(ringAlgorithm)
+	switch {
+	case !ok:
+		return nil, nil
+	case e.isMulti():
+		return a, &e.asMulti().states[i].ring
 	}
-	return &e.asLog().ring
+	return a, &e.asLog().ring
 }
 
-// grow makes room in e for the charge of q, whose result is res. The caller must hold the lock of e,
-// which it took from word.
-func (rs *ruleset) grow(e *entry, word uint64, q query, res result) {
-	own := rs.of(e)
-	for i := range own.rules {
-		s := rs.stateOf(e, word, i)
-		if a, ok := own.rules[i].algorithm.(ringAlgorithm); ok && a.needsRoom(s, q, res) {
-			rs.ringOf(e, i).Store(a.grown(s))
+// grow makes room in e for the charge of q, whose result is res. The caller must hold the lock of e.
+func (rs *ruleset) grow(e *entry, q query, res result) {
+	for i := range rs.of(e).rules {
+		if a, at := rs.ringAt(e, i); a != nil && a.needsRoom(at.Load(), q, res) {
+			at.Store(a.grown(at.Load()))
 		}
 	}
 }
@@ -283,15 +285,14 @@ func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) bool {
 	}
 	own := rs.of(e)
 	for i := 0; own.rings && i < len(own.rules); i++ {
-		s := rs.stateOf(e, word, i)
-		a, ok := own.rules[i].algorithm.(ringAlgorithm)
-		if !ok || !a.needsRoom(s, q, res) {
+		a, at := rs.ringAt(e, i)
+		if a == nil || !a.needsRoom(at.Load(), q, res) {
 			continue
 		}
 		if e.tryBeginResize(word) {
 			// From here on no call charges, so the copy is complete. Calls that read go on
 			// with the old ring, which stays as it is.
-			rs.ringOf(e, i).Store(a.grown(s))
+			at.Store(a.grown(at.Load()))
 			e.unlock(word)
 		}
 		return false
@@ -302,16 +303,15 @@ func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) bool {
 // shrink gives back the memory of rings of e that are far too large by now. Otherwise a busy key
 // would keep the memory of one burst for ever.
 func (rs *ruleset) shrink(e *entry) {
-	own := rs.of(e)
-	for i := range own.rules {
-		a, ok := own.rules[i].algorithm.(ringAlgorithm)
-		if !ok {
+	for i := range rs.of(e).rules {
+		a, at := rs.ringAt(e, i)
+		if a == nil {
 			continue
 		}
 		word, alive := e.loadUnlocked()
-		if next := a.shrunk(rs.stateOf(e, word, i)); next != nil && alive && e.tryBeginResize(word) {
+		if next := a.shrunk(at.Load()); next != nil && alive && e.tryBeginResize(word) {
 			// Nothing has been charged since the word was loaded, so next is complete.
-			rs.ringOf(e, i).Store(next)
+			at.Store(next)
 			e.unlock(word)
 		}
 	}

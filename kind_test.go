@@ -136,7 +136,7 @@ func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {
 		empty := rs.newEntry("name")
 		word, alive := rs.lock(empty)
 		require.True(t, alive)
-		rs.grow(empty, word, query{n: 1, charge: true}, admitted)
+		rs.grow(empty, query{n: 1, charge: true}, admitted)
 		empty.Word.Store(rs.apply(empty, word, query{n: 1, charge: true}, admitted, stores, new(Decision), nil))
 		require.Equal(t, rs.rules[0].Count-1, rs.left(t, empty, 0))
 
@@ -213,10 +213,10 @@ func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 			q := query{at: minute, n: 3, charge: true}
 			require.Less(t, e.ruleset.kind, kindMulti)
 			require.True(t, r.admits(s.load(), q))
-			e.ruleset.grow(&e.entry, e.Word.Load(), q, admitted)
+			e.ruleset.grow(&e.entry, q, admitted)
 			if a, ok := r.(ringAlgorithm); ok {
-				require.False(t, a.needsRoom(s.load(), q, admitted))
-				require.Nil(t, a.shrunk(s.load()))
+				require.False(t, a.needsRoom(s.load().ring, q, admitted))
+				require.Nil(t, a.shrunk(s.load().ring))
 			}
 			_, o, _ := r.apply(s.load(), q, admitted, tells)
 			require.EqualValues(t, 7, o.remaining)

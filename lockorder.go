@@ -34,7 +34,7 @@ func chargeable(targets []target, at int64) bool {
 func growAll(targets []target, q query, res result) {
 	for i := range targets {
 		if t := &targets[i]; t.locked {
-			t.ruleset.grow(t.entry, t.word, q, res)
+			t.ruleset.grow(t.entry, q, res)
 		}
 	}
 }

@@ -252,8 +252,8 @@ func (r *slidingLog) costs(s state, q query, res result) bool {
 	return p.units > 0
 }
 
-func (r *slidingLog) needsRoom(s state, q query, res result) bool {
-	v := s.ring.view()
+func (r *slidingLog) needsRoom(g *ring, q query, res result) bool {
+	v := g.view()
 	if v.count < v.room() {
 		return false
 	}
@@ -262,13 +262,13 @@ func (r *slidingLog) needsRoom(s state, q query, res result) bool {
 	return p.units > 0 && count > v.room()
 }
 
-func (r *slidingLog) grown(s state) *ring {
-	v := s.ring.view()
+func (r *slidingLog) grown(g *ring) *ring {
+	v := g.view()
 	return v.grown(r.Count)
 }
 
-func (r *slidingLog) shrunk(s state) *ring {
-	v := s.ring.view()
+func (r *slidingLog) shrunk(g *ring) *ring {
+	v := g.view()
 	return v.shrunk(r.ticks.Life, r.Count)
 }
 

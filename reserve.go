@@ -183,7 +183,7 @@ func (r *reservation) spend(units int64) {
 			g.keys.compareAndDelete(k, e)
 			continue
 		}
-		g.ruleset.grow(e, word, q, admitted)
+		g.ruleset.grow(e, q, admitted)
 		e.asMulti().apply(q, admitted, stores, nil)
 		e.unlock(word)
 		return
