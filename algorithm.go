@@ -215,6 +215,17 @@ type unknownKind kind
 
 func (k unknownKind) Error() string { return fmt.Sprintf("sash: no entry of kind %d", kind(k)) }
 
+// A fastPath says which fast path of AllowN and Take serves the calls in a generation.
+type fastPath uint8
+
+const (
+	fastRuleset fastPath = iota // ruleset.tryFast, which serves all kinds of entries
+	fastCounter                 // slidingCounter.charge: the only limit is a counter in one word
+	fastLog                     // slidingLog.tryFast: it is a log
+	fastBucket                  // tokenBucket.charge: it is a token bucket in one word
+	fastNone                    // none: the limiter has an observer, which the fast paths do not call
+)
+
 // A charge is units charged at an instant.
 type charge struct{ at, units int64 }
 

@@ -41,17 +41,6 @@ type generation struct {
 	setup    *setup
 }
 
-// A fastPath says which fast path of AllowN and Take serves the calls in a generation.
-type fastPath uint8
-
-const (
-	fastRuleset fastPath = iota // ruleset.tryFast, which serves all kinds of entries
-	fastCounter                 // slidingCounter.charge: the only limit is a counter in one word
-	fastLog                     // slidingLog.tryFast: it is a log
-	fastBucket                  // tokenBucket.charge: it is a token bucket in one word
-	fastNone                    // none: the limiter has an observer, which the fast paths do not call
-)
-
 // A setup is what may be replaced together with the limiter's own limits: see
 // Limiter.replace. It does not change. A Reconfigure and a Restore keep it.
 type setup struct {
