@@ -13,13 +13,8 @@ import (
 // Bits of its word (high to low): dead 1 | multi 1, always set | locked 1 | resizing 1 |
 // version 60.
 //
-// The protocol is the same as for a logEntry. A call loads the word, and reads all states.
-//   - If it charges nothing, its answer counts once the word has been validated.
-//   - If it charges, it locks the entry by a compare-and-swap from the word that it has
-//     loaded, writes, and unlocks under the next version.
-//
-// So all limits are checked and charged at one instant. A denial takes no lock and writes
-// nothing, unless it has lost optimisticRounds races.
+// The protocol is the same as for a logEntry, for all states at once. So all limits are checked
+// and charged at one instant.
 //
 // Invariant: states are written only by a goroutine that holds the lock. Rings are
 // replaced only by one that has set resizing or holds the lock. All fields that are not

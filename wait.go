@@ -201,6 +201,9 @@ func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.D
 	for i := range w.Places {
 		d, at := l.look(w.Places[i].Key, n)
 		least = max(least, d.RetryAfter)
+		if w.Behind != queue.Nowhere {
+			continue // it has no turn, and claims what it claimed in the last one
+		}
 		if d.Allowed && len(targets) > 1 {
 			// Does it also leave what the waiters before w claim?
 			if d, _ := l.look(w.Places[i].Key, window.Plus(n, targets[i].claimed)); d.Allowed {
