@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // ownRulesets returns a ruleset of a limiter's own limits for every kind of entry, and every
@@ -361,5 +364,50 @@ func useEverything(t *testing.T, limits ...Limit) {
 		require.True(t, l.Reset("k"))
 		clock.Advance(48 * time.Hour)
 		require.Equal(t, 1, l.Sweep())
+	}
+}
+
+// A call reads the words of a state one after another while others store them. What it has read may
+// be halves of two states, and then its answer is not used. But it must not panic.
+func TestAlgorithms_SurviveWhatIsTorn(t *testing.T) {
+	for _, limit := range []Limit{
+		PerMinute(10).Counter(), PerSecond(1 << 40).Counter(), {Count: math.MaxInt64, Window: 1},
+		PerMinute(10).TokenBucket(10), PerSecond(7).TokenBucket(1 << 40), Per(math.MaxInt64, 3).TokenBucket(math.MaxInt64),
+	} {
+		r, e := algorithmOf(limit)
+		s := &e.states[0]
+		instants := []int64{math.MinInt64, -1, 0, 1, int64(time.Second), int64(time.Hour), math.MaxInt64 - 1, math.MaxInt64}
+		units := []int64{0, 1, 2, 9, 10, 11, 1 << 40, math.MaxInt64}
+		pick := func(random *rand.Rand, from []int64) int64 { return from[random.IntN(len(from))] }
+		var whole []state // as calls have left it, from which the halves are
+		for _, at := range instants {
+			for _, n := range units {
+				first, _, _ := r.apply(state{}, query{at: at, n: n, charge: true}, admitted, stores)
+				next := window.Plus(at, int64(limit.Window))
+				second, _, _ := r.apply(first, query{at: next, n: n, charge: true}, admitted, stores)
+				whole = append(whole, first, second)
+			}
+		}
+		for trial := range uint64(5000) {
+			random := rand.New(rand.NewPCG(2, trial))
+			some := func() state { return whole[random.IntN(len(whole))] }
+			torn, later := state{a: some().a, b: some().b, c: some().c}, some()
+			at, n := pick(random, instants), pick(random, units)
+			require.NotPanics(t, func() {
+				s.store(torn)
+				q := query{at: at, n: n}
+				r.admits(torn, q)
+				r.apply(torn, q, denied, tells)
+				r.apply(torn, q, admitted, tells)
+				r.apply(torn, q, retry, tells)
+				if r.try(s, at, max(n, 1), tells) == admitted {
+					s.store(later)
+					r.chargeTried(s, at, max(n, 1), tells)
+				}
+				r.expired(torn, at)
+				r.history(torn, at)
+				r.appendState(nil, torn)
+			}, "%v at %d: %d of %+v", limit, at, n, torn)
+		}
 	}
 }

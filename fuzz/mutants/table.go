@@ -661,6 +661,11 @@ var ofSash = []mutant{
 		tests: "TestPeek|TestAnswers_EqualTheReferences",
 	},
 	{
+		name: "counter-read-by-halves", fault: "a counter that is charged while it is read divides by what does not fit",
+		file: "window.go", old: "elapsed = 0 // w is torn, and what follows from it is not used", new: "_ = elapsed",
+		tests: "TestAlgorithms_SurviveWhatIsTorn",
+	},
+	{
 		name: "log-read-by-halves", fault: "a log that is charged while it is read has fewer records than none",
 		file: "ring.go", old: "max(0, v.count-dropped)", new: "v.count - dropped",
 		tests: "TestLog_SurvivesWhatIsTorn",
