@@ -1,9 +1,7 @@
 package sashredis
 
 import (
-	"fmt"
 	"math"
-	"time"
 
 	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/window"
@@ -11,14 +9,6 @@ import (
 
 // A bucket is the algorithm of sash.TokenBucket.
 type bucket struct{ window.TokenBucket }
-
-func (b bucket) text() string {
-	return fmt.Sprintf("t %d %d %d;", b.Window/microsecond, b.Count, b.Burst)
-}
-
-func (b bucket) name() string { return fmt.Sprintf("t%d/%d", b.Count, b.Window/microsecond) }
-
-func (b bucket) most() int64 { return b.Burst }
 
 // parse takes the lack in units of 1/Window in microseconds, in two limbs of 52 bits.
 func (b bucket) parse(numbers []int64, at int64) (s state, ok bool) {
@@ -84,9 +74,6 @@ func (b bucket) origin(s state, at int64, op op) int64 {
 
 // periodEnd returns the end of time: a bucket has no periods.
 func (b bucket) periodEnd(state) int64 { return math.MaxInt64 }
-
-// leaseFor returns a fraction of the time in which b fills, since leased units do not flow back.
-func (b bucket) leaseFor() time.Duration { return b.ResetAfter(b.Cost(b.Burst)) / 4 }
 
 func (b bucket) past(s state, at int64) []bridge.Charge {
 	return []bridge.Charge{{At: at, Units: b.Units(b.lack(s, at))}}

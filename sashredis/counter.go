@@ -1,22 +1,12 @@
 package sashredis
 
 import (
-	"fmt"
-	"time"
-
-	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // A counter is the algorithm of sash.SlidingCounter.
 type counter struct{ window.Counter }
-
-func (c counter) text() string { return fmt.Sprintf("c %d %d;", c.Window/microsecond, c.Count) }
-
-func (c counter) name() string { return fmt.Sprintf("c%d", c.Window/microsecond) }
-
-func (c counter) most() int64 { return c.Count }
 
 func (c counter) parse(numbers []int64, _ int64) (s state, ok bool) {
 	if len(numbers) != 3 {
@@ -40,8 +30,6 @@ func (c counter) decide(s state, at, n int64) (outcome, bool) {
 func (c counter) origin(s state, _ int64, _ op) int64 { return s.Index }
 
 func (c counter) periodEnd(s state) int64 { return c.Begins(s.Index + 1) }
-
-func (c counter) leaseFor() time.Duration { return sash.Never }
 
 func (c counter) past(s state, at int64) []bridge.Charge {
 	begin := c.Begins(s.Index)

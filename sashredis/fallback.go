@@ -247,7 +247,7 @@ func (f *fallback) seedFrom(e *mirrored, t target) {
 	for i := range t.rules {
 		r := &t.rules[i]
 		o, _ := r.decide(v.states[i], max(earliest, e.at), 0)
-		left = min(left, f.share(r.most())-f.shareUp(r.most()-o.remaining))
+		left = min(left, f.share(r.most)-f.shareUp(r.most-o.remaining))
 	}
 	if more := f.shares.Peek(t.name, 0).Remaining - left; more > 0 {
 		f.shares.Take(t.name, more)

@@ -84,7 +84,7 @@ func (r Reservation) Commit(ctx context.Context, actual int64) error {
 	switch {
 	case difference == 0 || r.of.origins == "":
 		return nil
-	case difference < 0 && r.of.zero:
+	case difference < 0 && r.of.most == 0:
 		return nil // nothing is ever charged to such a key
 	}
 	origins, token := r.of.origins, r.of.token

@@ -1,10 +1,6 @@
 package sashredis
 
 import (
-	"fmt"
-	"time"
-
-	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
@@ -14,14 +10,6 @@ type ring struct {
 	window.Ticks
 	count int64
 }
-
-func (r ring) text() string {
-	return fmt.Sprintf("r %d %d %d;", r.Length/microsecond, r.Life, r.count)
-}
-
-func (r ring) name() string { return fmt.Sprintf("r%dx%d", r.Length/microsecond, r.Life) }
-
-func (r ring) most() int64 { return r.count }
 
 func (r ring) parse(numbers []int64, _ int64) (s state, ok bool) {
 	if len(numbers) < 3 || len(numbers)%2 == 0 {
@@ -94,14 +82,6 @@ func (r ring) counting(s state, at int64) (units int64) {
 func (r ring) origin(s state, _ int64, _ op) int64 { return s.tick }
 
 func (r ring) periodEnd(s state) int64 { return (s.tick + 1) * r.Length }
-
-// leaseFor returns 0 for a log, since its units count from the instant at which they were used.
-func (r ring) leaseFor() time.Duration {
-	if r.Length == microsecond {
-		return 0
-	}
-	return sash.Never
-}
 
 func (r ring) past(s state, _ int64) []bridge.Charge {
 	return []bridge.Charge{{At: s.newest * r.Length, Units: s.used + s.added}}

@@ -3,6 +3,7 @@ package sashredis
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -19,19 +20,17 @@ var internals = bridge.Of[sash.Limiter, sash.Option, sash.Limit, sash.Clock]()
 type rule struct {
 	sash.Limit
 	algorithm
+	text string // the limit as the scripts read it
+	// name is what must be equal of two limits that share a state. So a limit keeps its counts if only
+	// its Count changes or, under a token bucket, its Burst.
+	name     string
+	most     int64         // the greatest number of units that are ever admitted at once
+	leaseFor time.Duration // for how long units may be leased, at most; 0: not at all
 }
 
 // An algorithm is the arithmetic of a limit on the states that scripts answer. The scripts know it by
-// the letter with which its text and its name begin.
+// the letter with which the text and the name of a rule begin.
 type algorithm interface {
-	// text returns the limit as the scripts read it.
-	text() string
-	// name returns what must be equal of two limits that share a state. So a limit keeps its counts
-	// if only its Count changes or, under a token bucket, its Burst.
-	name() string
-	// most returns the greatest number of units that are ever admitted at once.
-	most() int64
-
 	// parse returns the state that a script has answered at that instant, as numbers.
 	parse(numbers []int64, at int64) (s state, ok bool)
 	// charge returns s with units charged at the instant of the answer.
@@ -43,8 +42,6 @@ type algorithm interface {
 	origin(s state, at int64, op op) int64
 	// periodEnd returns when the window or bucket ends in which such a charge was recorded.
 	periodEnd(s state) int64
-	// leaseFor returns for how long units may be leased, at most; 0: not at all.
-	leaseFor() time.Duration
 	// past returns the charges that s tells of, oldest first, for an answer at that instant. A
 	// charge at an unknown instant is dated as late as it may be.
 	past(s state, at int64) []bridge.Charge
@@ -54,22 +51,37 @@ const microsecond = int64(time.Microsecond)
 
 // compile returns the rule of a valid limit.
 func compile(l sash.Limit) rule {
+	r := rule{Limit: l, most: l.Count, leaseFor: sash.Never}
 	size := int64(l.Window)
 	switch l.Algorithm {
 	case sash.SlidingCounter:
-		return rule{l, counter{window.Counter{Count: l.Count, Window: size}}}
-	case sash.SlidingLog:
-		return rule{l, ring{window.Ticks{Length: microsecond, Life: size / microsecond}, l.Count}}
-	case sash.SlidingBuckets:
-		return rule{l, ring{window.Buckets(size, int64(l.Precision)), l.Count}}
+		r.algorithm = counter{window.Counter{Count: l.Count, Window: size}}
+		r.text = fmt.Sprintf("c %d %d;", size/microsecond, l.Count)
+		r.name = fmt.Sprintf("c%d", size/microsecond)
+	case sash.SlidingLog, sash.SlidingBuckets:
+		ticks := window.Ticks{Length: microsecond, Life: size / microsecond}
+		if l.Algorithm == sash.SlidingBuckets {
+			ticks = window.Buckets(size, int64(l.Precision))
+		}
+		if ticks.Length == microsecond {
+			r.leaseFor = 0 // units count from the instant at which they were used
+		}
+		r.algorithm = ring{ticks, l.Count}
+		r.text = fmt.Sprintf("r %d %d %d;", ticks.Length/microsecond, ticks.Life, l.Count)
+		r.name = fmt.Sprintf("r%dx%d", ticks.Length/microsecond, ticks.Life)
 	case sash.TokenBucket:
-		b := window.TokenBucket{Count: l.Count, Window: size, Burst: l.Burst}
+		b := bucket{window.TokenBucket{Count: l.Count, Window: size, Burst: l.Burst}}
 		if l.Count == 0 {
 			b.Burst = 0 // it admits nothing
 		}
-		return rule{l, bucket{b}}
+		r.algorithm, r.most = b, b.Burst
+		r.text = fmt.Sprintf("t %d %d %d;", size/microsecond, b.Count, b.Burst)
+		r.name = fmt.Sprintf("t%d/%d", b.Count, size/microsecond)
+		r.leaseFor = b.ResetAfter(b.Cost(b.Burst)) / 4 // leased units do not flow back
+	default:
+		panic(fmt.Sprintf("sashredis: no rule for %v", l.Algorithm))
 	}
-	panic(fmt.Sprintf("sashredis: no rule for %v", l.Algorithm))
+	return r
 }
 
 // A ruleset is the limits of a key, compiled. It does not change.
@@ -79,14 +91,14 @@ type ruleset struct {
 	limits    string        // as the scripts read them
 	suffix    string        // of the name of a key under them
 	unlimited bool          // there are no rules
-	zero      bool          // a limit has a Count of 0, so nothing is ever charged
+	most      int64         // the greatest number of units that are ever admitted at once
 	leaseFor  time.Duration // the longest lease; 0: there are none
 }
 
 // newRuleset returns the ruleset of limits, which are valid. A key that is ahead by more windows than
 // maxAhead begins anew; 0 is no bound.
 func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
-	rs := &ruleset{leaseFor: sash.Never}
+	rs := &ruleset{most: math.MaxInt64, leaseFor: sash.Never}
 	var names []string
 	algorithms := 0 // the set of them
 	for _, l := range limits {
@@ -94,11 +106,10 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 			continue // it has no effect next to others
 		}
 		r := compile(l)
-		rs.rules, names = append(rs.rules, r), append(names, r.name())
-		rs.limits += r.text()
-		algorithms |= 1 << strings.IndexByte(letters, r.name()[0])
-		rs.zero = rs.zero || l.Count == 0
-		rs.leaseFor = min(rs.leaseFor, r.leaseFor())
+		rs.rules, names = append(rs.rules, r), append(names, r.name)
+		rs.limits += r.text
+		algorithms |= 1 << strings.IndexByte(letters, r.name[0])
+		rs.most, rs.leaseFor = min(rs.most, r.most), min(rs.leaseFor, r.leaseFor)
 	}
 	if maxAhead > 0 {
 		rs.limits += strconv.Itoa(maxAhead)
@@ -169,17 +180,7 @@ func storeFaults(l sash.Limit) (faults []string) {
 }
 
 // neverAdmits reports whether rs will never admit n units.
-func (rs *ruleset) neverAdmits(n int64) bool {
-	if n < 0 {
-		return true
-	}
-	for i := range rs.rules {
-		if n > rs.rules[i].most() {
-			return true
-		}
-	}
-	return false
-}
+func (rs *ruleset) neverAdmits(n int64) bool { return n < 0 || n > rs.most }
 
 // number parses a number of a reply.
 func number(text string) (int64, error) {

@@ -210,7 +210,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-adds-up", fault: "a fallback charges the share of one answer again with each call",
-		file: "sashredis/fallback.go", old: "more := f.shares.Peek(t.name, 0).Remaining - left; more", new: "more := f.share(t.rules[0].most()) - left; more",
+		file: "sashredis/fallback.go", old: "more := f.shares.Peek(t.name, 0).Remaining - left; more", new: "more := f.share(t.rules[0].most) - left; more",
 		tests: "TestFallbackLocal",
 	},
 	{
@@ -312,7 +312,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-of-a-log", fault: "units of a log are leased",
-		file: "sashredis/ring.go", old: "if r.Length == microsecond {", new: "if r.Length == 0 {",
+		file: "sashredis/rule.go", old: "if ticks.Length == microsecond {", new: "if ticks.Length == 0 {",
 		tests: "TestLease",
 	},
 	{
