@@ -14,14 +14,20 @@ type breaker struct {
 	reason       atomic.Pointer[error] // while it is open: the error of calls that do not go through
 }
 
-// allows reports whether a call at that instant goes to the store.
-func (b *breaker) allows(now int64) bool {
+// allow returns nil if a call at that instant goes to the store, and else the error of the call.
+func (b *breaker) allow(now int64) error {
 	if b.failures.Load() < b.limit {
-		return true
+		return nil
 	}
 	// Of all calls that see the pause over, the one that moves probeAt is the probe.
 	at := b.probeAt.Load()
-	return now >= at && b.probeAt.CompareAndSwap(at, now+b.pause)
+	if now >= at && b.probeAt.CompareAndSwap(at, now+b.pause) {
+		return nil
+	}
+	if reason := b.reason.Load(); reason != nil {
+		return *reason
+	}
+	return ErrUnavailable // failed has counted the failure, and is about to note it
 }
 
 // failed counts a call to which the store has not answered by then, because of err.
@@ -33,14 +39,6 @@ func (b *breaker) failed(now int64, err error) {
 		b.reason.Store(&reason)
 		b.probeAt.Store(now + b.pause)
 	}
-}
-
-// unavailable returns the error of a call that b does not allow.
-func (b *breaker) unavailable() error {
-	if reason := b.reason.Load(); reason != nil {
-		return *reason
-	}
-	return ErrUnavailable // failed has counted the failure, and is about to note it
 }
 
 // succeeded closes b. It writes only if there was a failure, since all calls share b.
@@ -56,4 +54,44 @@ func (b *breaker) wait(now int64) (left int64, open bool) {
 		return 0, false
 	}
 	return max(b.probeAt.Load()-now, 0), true
+}
+
+// failed counts that the store has not answered, because of err.
+func (l *Limiter) failed(err error) {
+	l.stats.failures.Inc()
+	l.breaker.failed(l.local.Now(), err)
+}
+
+// examine asks the server of keys, in a goroutine, whether it answers within the time-out. It does not
+// if that is being asked already, or l is closed. The breaker counts the answer as that to a call. So a
+// store that hangs is noticed although the deadlines of all callers end before the time-out, and one
+// that answers is in use again although the deadline of the call that has tried it was too short.
+func (l *Limiter) examine(keys []string) {
+	if !l.examining.TryLock() {
+		return
+	}
+	go func() {
+		defer l.examining.Unlock()
+		if l.closing.Err() != nil {
+			return // Close waits for the lock
+		}
+		if err := l.ping(keys[:1]); err != nil {
+			l.failed(err)
+		}
+	}()
+}
+
+// ping asks the server of a key for the time, until Close. The error says that the Conn has panicked.
+func (l *Limiter) ping(key []string) (err error) {
+	defer recoverConn(&err)
+	_, _ = l.run(l.closing, pingScript, key, []string{""}) // run tells the breaker
+	return nil
+}
+
+// recoverConn recovers from a panic of the Conn, and makes err say so. It is deferred where no
+// caller could recover from it.
+func recoverConn(err *error) {
+	if fault := recover(); fault != nil {
+		*err = fmt.Errorf("sashredis: the Conn panicked: %v", fault)
+	}
 }

@@ -35,8 +35,8 @@ func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !l.breaker.allows(l.local.Now()) {
-		return l.breaker.unavailable()
+	if err := l.breaker.allow(l.local.Now()); err != nil {
+		return err
 	}
 	f := l.flightOf(c)
 	if !l.flights.join(f, c) {

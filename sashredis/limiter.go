@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,8 +29,8 @@ import (
 type Limiter struct {
 	config
 	conn     Conn
-	own      *ruleset // of the limits given to New; nil: none
-	rulesets rulesets // of the limits of keys' own
+	own      *ruleset                          // of the limits given to New; nil: none
+	rulesets *xsync.MapOf[limitsKey, *ruleset] // of the limits of keys' own; equal limits have the same
 	flights  flights
 	waitings sync.Pool // of *waiting
 	mirror   *mirror   // nil: none
@@ -70,7 +71,7 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	var token [9]byte
 	_, _ = rand.Read(token[:]) // never fails
 	l := &Limiter{config: c, conn: conn, token: hex.EncodeToString(token[:])}
-	l.rulesets = rulesets{xsync.NewMapOf[limitsKey, *ruleset](), c.maxAhead}
+	l.rulesets = xsync.NewMapOf[limitsKey, *ruleset]()
 	if len(limits) > 0 {
 		l.own = newRuleset(limits, c.maxAhead)
 	}
@@ -133,7 +134,7 @@ func (l *Limiter) target(name string) (target, error) {
 	if l.limitsFor != nil {
 		if limits := l.limitsFor(name); len(limits) > 0 {
 			var err error
-			if rs, err = l.rulesets.of(limits); err != nil {
+			if rs, err = l.rulesetOf(limits); err != nil {
 				return target{}, fmt.Errorf("WithLimitsFor: key %q: %w", name, err)
 			}
 		}
@@ -170,20 +171,14 @@ func hashTag(tag string) string {
 	return tag
 }
 
-// rulesets are the rulesets of the limits of keys' own. Equal limits have the same ruleset.
-type rulesets struct {
-	byLimits *xsync.MapOf[limitsKey, *ruleset]
-	maxAhead int // of each ruleset
-}
-
 // A limitsKey stands for limits: the first, and all others as text. So one limit costs no text.
 type limitsKey struct {
 	first  sash.Limit
 	others string
 }
 
-// of returns the ruleset of limits. There is at least one.
-func (s *rulesets) of(limits []sash.Limit) (*ruleset, error) {
+// rulesetOf returns the ruleset of limits of a key's own. There is at least one.
+func (l *Limiter) rulesetOf(limits []sash.Limit) (*ruleset, error) {
 	const most = 4096 // a caller that makes up limits for each key pays for each
 	var others strings.Builder
 	for _, limit := range limits[1:] {
@@ -191,15 +186,15 @@ func (s *rulesets) of(limits []sash.Limit) (*ruleset, error) {
 		others.WriteByte(',')
 	}
 	key := limitsKey{limits[0], others.String()}
-	if rs, ok := s.byLimits.Load(key); ok {
+	if rs, ok := l.rulesets.Load(key); ok {
 		return rs, nil
 	}
 	if err := validate(limits); err != nil {
 		return nil, err
 	}
-	rs := newRuleset(limits, s.maxAhead)
-	if s.byLimits.Size() < most {
-		rs, _ = s.byLimits.LoadOrStore(key, rs) // another call may have been first
+	rs := newRuleset(limits, l.maxAhead)
+	if l.rulesets.Size() < most {
+		rs, _ = l.rulesets.LoadOrStore(key, rs) // another call may have been first
 	}
 	return rs, nil
 }
@@ -215,18 +210,34 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err != nil || t.unlimited {
 		return err
 	}
-	name := string(l.appendKey(nil, t))
 	if l.lessees != nil {
 		l.lessees.drop(t)
 	}
 	if l.away.shares != nil {
 		l.away.shares.Reset(key)
 	}
-	reply, err := l.run(ctx, resetScript, []string{name}, []string{l.reading()})
-	if err != nil {
+	if err := l.change(ctx, resetScript, t); err != nil {
 		return fmt.Errorf("sashredis: Reset: %w", err)
 	}
-	return l.forgetMirrored(t, reply)
+	return nil
+}
+
+// change runs a script that changes t, though not as a Take does. The mirror forgets what it has of t
+// from before: also after a charge, as it would tell too short a wait.
+func (l *Limiter) change(ctx context.Context, s *Script, t target, args ...string) error {
+	if err := l.breaker.allow(l.local.Now()); err != nil {
+		return err
+	}
+	name := string(l.appendKey(nil, t))
+	reply, err := l.run(ctx, s, []string{name}, append([]string{l.reading()}, args...))
+	if err != nil {
+		return err
+	}
+	micros, err := number(reply) // the time of the change
+	if err == nil {
+		l.mirror.forget(t, micros*microsecond, l.local.Now())
+	}
+	return err
 }
 
 // reading returns the time of a caller's clock in microseconds, as a script reads it; "" for the
@@ -239,113 +250,81 @@ func (l *Limiter) reading() string {
 	return strconv.FormatInt(micros, 10)
 }
 
-// forgetMirrored forgets what the mirror has of t from before a change that no Take has made. reply
-// is the time of that change.
-func (l *Limiter) forgetMirrored(t target, reply string) error {
-	micros, err := number(reply)
-	if err == nil {
-		l.mirror.forget(t, micros*microsecond, l.local.Now())
-	}
-	return err
-}
-
-// run runs a script, bounded by ctx and the time-out. It reports to the breaker whether the
-// store has answered.
+// run runs a script for a call that the breaker has let through, bounded by ctx and the time-out. It
+// reports to the breaker whether the store has answered.
 func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string) (string, error) {
-	if !l.breaker.allows(l.local.Now()) {
-		return "", l.breaker.unavailable()
-	}
-	return l.runAllowed(ctx, s, keys, args)
-}
-
-// runAllowed is run of a call that the breaker has let through.
-func (l *Limiter) runAllowed(ctx context.Context, s *Script, keys, args []string) (string, error) {
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	l.stats.trips.Inc()
 	reply, err := l.conn.Run(bounded, s, keys, args)
+	err = explain(err)
 	if err == nil || isMisuse(err) {
 		l.breaker.succeeded()
-		if err != nil {
-			err = fmt.Errorf("%w: %w", explain(err), ErrServer)
-		}
 		return reply, err
 	}
-	gaveUp := ctx.Err()
-	err = explain(err)
-	if gaveUp == nil {
-		l.failed(err)
-	}
-	switch {
-	case gaveUp != nil:
+	if gaveUp := ctx.Err(); gaveUp != nil {
 		// A caller that gives up says nothing about the store: clients may choose deadlines. But
 		// it may not have answered anybody in time. So ask it without a caller.
 		if errors.Is(gaveUp, context.DeadlineExceeded) || l.breaker.failures.Load() > 0 {
 			l.examine(keys)
 		}
 		return "", gaveUp
-	case errors.Is(err, context.DeadlineExceeded):
+	}
+	l.failed(err)
+	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %v (see WithTimeout): %w", l.timeout, err)
 	}
 	return "", err
 }
 
-// misuses are parts of errors by which a server that works refuses a call, and what to do about
-// it.
-var misuses = []advice{
-	{"CROSSSLOT", "keys of one call must share a slot: see WithHashTag", nil},
-	{"WRONGTYPE", "the key holds something else: see WithPrefix", nil},
-	{"SASH ", "the key holds something else: see WithPrefix", nil},
-}
-
-// advices are parts of errors of a server that is not ready for calls, or not the right one.
-var advices = []advice{
-	{"syntax error", "the server must be Redis 6.2, Valkey 7.2 or newer", ErrServer},
-	{"Write commands not allowed", "the server must be Redis 6.2, Valkey 7.2 or newer", ErrServer},
-	{"unknown command", "the server must be Redis 6.2, Valkey 7.2 or newer, and must not hide EVALSHA and EVAL", ErrServer},
-	{"HTTP/1", "the server speaks HTTP: it must be Redis or Valkey", ErrServer},
-	{"MOVED ", "the server is a node of a cluster: make conn of a client of the cluster", nil},
-	{"READONLY", "the server is a replica: connect the client to the primary", nil},
-	{"NOAUTH", "the client must know a password of the server", nil},
-	{"WRONGPASS", "the client must know a password of the server", nil},
-	{"NOPERM", "the user of the client needs permission for scripts, their commands, and keys that begin with the prefix", nil},
-	{"can't run this command", "the user of the client needs permission for scripts, their commands, and keys that begin with the prefix", nil},
-	{"can't access at least one of the keys", "the user of the client needs permission for scripts, their commands, and keys that begin with the prefix", nil},
-	{"LOADING", "the server is not ready yet", nil},
-	{"OOM ", "the server is out of memory: see its maxmemory", nil},
-}
-
-// An advice is what to do about errors that contain a text.
+// An advice is what to do about errors that contain one of some texts.
 type advice struct {
-	text, what string
-	is         error // what such errors wrap; nil: nothing more
+	texts  []string
+	what   string
+	is     error // what such errors wrap; nil: nothing more
+	misuse bool  // a server that works refuses the call
 }
 
-// find returns the advice on err, or nil.
-func find(advices []advice, err error) *advice {
-	text := err.Error()
-	for i := range advices {
-		if strings.Contains(text, advices[i].text) {
-			return &advices[i]
+// advices are about errors of a server that refuses a call, is not ready for calls, or is not the right
+// one. The first that fits counts.
+var advices = []advice{
+	{[]string{"CROSSSLOT"}, "keys of one call must share a slot: see WithHashTag", ErrServer, true},
+	{[]string{"WRONGTYPE", "SASH "}, "the key holds something else: see WithPrefix", ErrServer, true},
+	{[]string{"syntax error", "Write commands not allowed"}, "the server must be Redis 6.2, Valkey 7.2 or newer", ErrServer, false},
+	{[]string{"unknown command"}, "the server must be Redis 6.2, Valkey 7.2 or newer, and must not hide EVALSHA and EVAL", ErrServer, false},
+	{[]string{"HTTP/1"}, "the server speaks HTTP: it must be Redis or Valkey", ErrServer, false},
+	{[]string{"MOVED "}, "the server is a node of a cluster: make conn of a client of the cluster", nil, false},
+	{[]string{"READONLY"}, "the server is a replica: connect the client to the primary", nil, false},
+	{[]string{"NOAUTH", "WRONGPASS"}, "the client must know a password of the server", nil, false},
+	{[]string{"NOPERM", "can't run this command", "can't access at least one of the keys"},
+		"the user of the client needs permission for scripts, their commands, and keys that begin with the prefix", nil, false},
+	{[]string{"LOADING"}, "the server is not ready yet", nil, false},
+	{[]string{"OOM "}, "the server is out of memory: see its maxmemory", nil, false},
+}
+
+// find returns the advice on err, or the zero one.
+func find(err error) advice {
+	if err != nil {
+		for _, a := range advices {
+			if slices.ContainsFunc(a.texts, func(text string) bool { return strings.Contains(err.Error(), text) }) {
+				return a
+			}
 		}
 	}
-	return nil
+	return advice{}
 }
 
 // isMisuse reports whether err is of a server that works.
-func isMisuse(err error) bool { return find(misuses, err) != nil }
+func isMisuse(err error) bool { return find(err).misuse }
 
 // explain adds to err what to do about it, if that is known.
 func explain(err error) error {
-	a := find(misuses, err)
-	if a == nil {
-		a = find(advices, err)
-	}
-	switch {
-	case a == nil:
+	switch a := find(err); {
+	case a.what == "":
 		return err
 	case a.is == nil:
 		return fmt.Errorf("%s: %w", a.what, err)
+	default:
+		return fmt.Errorf("%s: %w: %w", a.what, err, a.is)
 	}
-	return fmt.Errorf("%s: %w: %w", a.what, err, a.is)
 }

@@ -104,11 +104,5 @@ func (r Reservation) Cancel(ctx context.Context) error { return r.Commit(ctx, 0)
 // settle gives units back that were charged to t at those origins. Without origins, it charges
 // them. end is the end of their lease, or "".
 func (l *Limiter) settle(ctx context.Context, t target, units int64, origins, token, end string) error {
-	name := string(l.appendKey(nil, t))
-	args := []string{l.reading(), t.limits, strconv.FormatInt(units, 10), origins, token, end}
-	reply, err := l.run(ctx, t.scripts.settle, []string{name}, args)
-	if err != nil {
-		return err
-	}
-	return l.forgetMirrored(t, reply) // also after a charge: else the mirror would tell too short a wait
+	return l.change(ctx, t.scripts.settle, t, t.limits, strconv.FormatInt(units, 10), origins, token, end)
 }

@@ -207,7 +207,7 @@ func (l *Limiter) decide(ctx context.Context, b *batch) {
 		args = append(args, t.limits)
 	}
 	b.sent = l.local.Now()
-	reply, err := l.runAllowed(ctx, scriptsFor(b.targets).take, b.keys, args)
+	reply, err := l.run(ctx, scriptsFor(b.targets).take, b.keys, args)
 	b.received = l.local.Now()
 	if err == nil {
 		err = l.accept(b, reply, lease)

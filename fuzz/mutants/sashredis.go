@@ -30,7 +30,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-does-not-know-what-was-overspent", fault: "the mirror tells the wait from before a Commit of more than was reserved",
-		file: "sashredis/reserve.go", old: "\tif err != nil {\n\t\treturn err\n\t}\n\treturn l.forget", new: "\tif err != nil || origins == \"\" {\n\t\treturn err\n\t}\n\treturn l.forget",
+		file: "sashredis/limiter.go", old: "\tif err == nil {\n\t\tl.mirror.forget", new: "\tif err == nil && (s == resetScript || args[2] != \"\") {\n\t\tl.mirror.forget",
 		tests: "TestMirror_WaitsForWhatACommit",
 	},
 	{
@@ -162,7 +162,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "breaker-all-probe", fault: "all calls try the store once the pause is over",
-		file: "sashredis/breaker.go", old: "return now >= at && b.probeAt.CompareAndSwap(at, now+b.pause)", new: "return now >= at",
+		file: "sashredis/breaker.go", old: "if now >= at && b.probeAt.CompareAndSwap(at, now+b.pause) {", new: "if now >= at {",
 		tests: "TestBreaker|TestExact_OneCallProbes",
 	},
 	{
@@ -172,7 +172,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "breaker-blames-the-store", fault: "calls whose callers give up count as failures of the store",
-		file: "sashredis/limiter.go", old: "if gaveUp == nil {", new: "if gaveUp != nil || gaveUp == nil {",
+		file: "sashredis/limiter.go", old: "\t\treturn \"\", gaveUp\n", new: "\t\tl.failed(err)\n\t\treturn \"\", gaveUp\n",
 		tests: "TestBreaker|TestExact_CallersThatGiveUp",
 	},
 
@@ -307,7 +307,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "examines-once-closed", fault: "the store is examined after Close has begun",
-		in: "sashredis", file: "sashredis/examine.go", old: "if l.closing.Err() != nil {", new: "if l.closing == nil {",
+		in: "sashredis", file: "sashredis/breaker.go", old: "if l.closing.Err() != nil {", new: "if l.closing == nil {",
 		tests: "TestExamine",
 	},
 	{
@@ -376,7 +376,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "reset-leaves-the-mirror", fault: "a key that was reset is denied by what the mirror had of it",
-		file: "sashredis/limiter.go", old: "\treturn l.forgetMirrored(t, reply)\n}\n\n// reading", new: "\t_ = reply\n\treturn nil\n}\n\n// reading",
+		file: "sashredis/limiter.go", old: "\tif err == nil {\n\t\tl.mirror.forget", new: "\tif err == nil && s != resetScript {\n\t\tl.mirror.forget",
 		tests: "TestModel$",
 	},
 	{
