@@ -29,190 +29,114 @@ func policyLimits(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit
 	})
 }
 
-// An each is a call for keys with limits, all or nothing, that tells what each of them says.
-type each struct {
-	*Limiter
-	op      op
-	n       int64
-	targets []target
-	says    []*bridge.KeyAnswer // of the targets
-}
-
 // decideEach is Take, Peek or Reserve for several keys, all or nothing, and tells what each of
 // them says. The keys must differ. It costs one round trip, as TakeAll does. A key with a log or
 // buckets that was charged past its limit costs one more, as the first answer does not tell when
 // units of it are left again.
 func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64) bridge.Answer {
-	e, says := &each{Limiter: l, op: op, n: n}, make([]bridge.KeyAnswer, len(keys))
-	for i, key := range keys {
-		t, err := l.target(key)
-		switch {
-		case err != nil:
-			d := l.refuseLimits(err)
-			d.Limit = sash.Limit{Window: time.Second} // which admits nothing
-			for i := range says {
-				says[i] = always(d.Decision)
-			}
-			return answerOf(d, says)
-		case t.unlimited:
-			says[i] = always(unlimited(n).Decision)
-		default:
-			e.targets, e.says = append(e.targets, t), append(e.says, &says[i])
+	targets, d := l.targets(keys, n)
+	if d.Err != nil {
+		d.Limit = sash.Limit{Window: time.Second} // which admits nothing
+	}
+	a := answer{Decision: d}
+	if len(targets) > 0 {
+		a = l.call(ctx, op, targets, n)
+		if a.By == ByStore && a.Err != nil {
+			a.Limit = targets[0].rules[0].Limit
 		}
 	}
-	switch {
-	case len(keys) == 0:
-		return answerOf(refused(nil), says)
-	case len(e.targets) == 0:
-		return answerOf(unlimited(n), says)
+	says, next := make([]bridge.KeyAnswer, len(keys)), 0
+	for i, key := range keys {
+		says[i] = always(d.Decision) // without limits, or if the limits of a key are wrong
+		if next < len(targets) && targets[next].name == key {
+			says[i] = l.ofKey(ctx, &a, targets[next], next)
+			next++
+		}
 	}
-	a := l.call(ctx, op, e.targets, n)
-	e.say(ctx, &a)
-	return answerOf(a.Decision, says)
-}
-
-func answerOf(d Decision, says []bridge.KeyAnswer) bridge.Answer {
-	return bridge.Answer{Decision: d.Decision, By: d.By.String(), Err: d.Err, Keys: says}
+	return bridge.Answer{Decision: a.Decision.Decision, By: a.By.String(), Err: a.Err, Keys: says}
 }
 
 // always returns what a key says whose decision on every call is d.
 func always(d sash.Decision) bridge.KeyAnswer { return bridge.KeyAnswer{Decision: d, Next: d} }
 
-// say sets what each target says to a call with the answer a.
-func (e *each) say(ctx context.Context, a *answer) {
+// unknown returns what a key says by d, where the wait for more than d leaves is not known.
+func unknown(d sash.Decision) bridge.KeyAnswer {
+	next := d
+	next.Allowed, next.RetryAfter = false, sash.Never
+	return bridge.KeyAnswer{Decision: d, Next: next}
+}
+
+// ofKey returns what t, the target of that index, says to a call with the answer a.
+func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) bridge.KeyAnswer {
+	own := a.Decision.Decision
 	switch {
-	case a.By == ByFallback:
-		e.sayFallback(a)
 	case a.By == ByLease:
-		*e.says[0] = bridge.KeyAnswer{Decision: a.Decision.Decision, Next: unknownNext(a.Decision.Decision)}
-	case a.By == ByMirror:
-		for i, t := range e.targets {
-			*e.says[i] = e.mirror.ofKey(t, e.n, a.at, a.Decision.Decision)
-		}
-	case a.Err != nil:
-		e.sayRefused(a)
-	default:
-		e.sayStored(ctx, a)
-	}
-}
-
-// sayRefused lets all targets deny as a does, because of an error.
-func (e *each) sayRefused(a *answer) {
-	a.Limit = e.targets[0].rules[0].Limit
-	for i, t := range e.targets {
-		own := a.Decision.Decision
-		own.Limit = t.rules[0].Limit
-		*e.says[i] = always(own)
-	}
-}
-
-// sayStored lets each target say what follows from its state in the store.
-func (e *each) sayStored(ctx context.Context, a *answer) {
-	for i, t := range e.targets {
-		own, next, known := a.ofKey(i)
+		return unknown(own)
+	case a.By == ByMirror: // it is as exact as the mirror is
+		b, known := l.mirror.basis(t, a.at)
 		if !known {
-			// The answer does not tell. If nothing does, next.RetryAfter stays Never.
-			if d := e.Peek(ctx, t.name, next.Remaining+1); d.Err == nil {
-				next = d.Decision
-			}
+			return unknown(own) // it has forgotten t since
 		}
-		*e.says[i] = bridge.KeyAnswer{Decision: own, Next: next}
-		if a.Allowed && e.op == reserve {
-			e.says[i].Commit = e.reservation(t, i, a).Commit
-		}
-	}
-}
-
-// ofKey returns the decision of the key of that index on the call, and its decision on one unit more
-// than is left then. If the answer of the store does not tell the latter, known is false.
-func (a *answer) ofKey(index int) (own, next sash.Decision, known bool) {
-	c := &a.call
-	v, rs, charged := &c.batch.views[index], c.batch.targets[index].ruleset, c.before()
-	var d joined
-	if !a.Allowed && v.decide(rs, v.at, charged, c.n, &d) && d.denied() {
-		own = d.Decision
-	} else { // it admits the call, even if another key denies it
-		own = v.left(rs, v.at, charged+c.n).Decision
-		if a.Allowed && c.charges() {
-			charged += c.n
-		}
-	}
-	left, more := v.left(rs, v.at, charged), joined{}
-	if !v.decide(rs, v.at, charged, left.Remaining+1, &more) {
-		return own, unknownNext(left.Decision), false
-	}
-	return own, more.Decision, true
-}
-
-// left returns the decision on no more units by v at an instant, once charged units are charged.
-func (v *view) left(rs *ruleset, at, charged int64) (d joined) {
-	d.Allowed = true
-	v.decide(rs, at, charged, 0, &d)
-	return d
-}
-
-// unknownNext returns the decision on one unit more than d leaves, where the wait for it is not
-// known.
-func unknownNext(d sash.Decision) sash.Decision {
-	return sash.Decision{Limit: d.Limit, Remaining: d.Remaining, RetryAfter: sash.Never, ResetAfter: d.ResetAfter}
-}
-
-// ofKey returns what t says to a call for n units at a reading of the local clock, where the
-// mirror has denied all keys of the call by d. It is as exact as the mirror is.
-func (m *mirror) ofKey(t target, n, now int64, d sash.Decision) bridge.KeyAnswer {
-	var own joined
-	e := m.load(t)
-	if e == nil || !m.denies(t, n, now, &own) {
-		return bridge.KeyAnswer{Decision: d, Next: unknownNext(d)} // it has forgotten t since
-	}
-	_, latest := e.clockBounds(now)
-	left, more := own.Decision, joined{early: own.early}
-	if !own.denied() { // another key denies
-		left = e.left(t.ruleset, latest, e.charged).Decision
-		own.Decision = left
-		own.Remaining -= n
-	}
-	if !e.decide(t.ruleset, latest, e.charged, left.Remaining+1, &more) {
-		return bridge.KeyAnswer{Decision: own.Decision, Next: unknownNext(left)}
-	}
-	return bridge.KeyAnswer{Decision: own.Decision, Next: more.Decision}
-}
-
-// sayFallback sets what each target says by the fallback, which has answered a.
-func (e *each) sayFallback(a *answer) {
-	switch {
-	case e.away.mode == localMode:
-		e.sayShares(a)
-	case a.Allowed: // everything, so there is no limit to tell of
-		for i := range e.says {
-			*e.says[i] = always(unlimited(e.n).Decision)
-		}
-	case a.RetryAfter == sash.Never: // it costs more than is ever admitted
-		e.sayRefused(a)
-	default: // no limit denies it
-		own := a.Decision.Decision
+		k, _ := b.ofKey(a)
+		return k
+	case a.By == ByFallback && l.away.mode == localMode:
+		return l.ofShare(a, t, index)
+	case a.By == ByFallback && a.Allowed: // everything, so there is no limit to tell of
+		return always(unlimited(a.call.n).Decision)
+	case a.By == ByFallback && a.RetryAfter != sash.Never: // no limit denies it
 		own.Limit = sash.Unlimited()
-		for i := range e.says {
-			*e.says[i] = always(own)
+		return always(own)
+	case a.Err != nil: // it is wrong, or costs more than is ever admitted
+		own.Limit = t.rules[0].Limit
+		return always(own)
+	}
+	b := a.call.basis(index)
+	k, known := b.ofKey(a)
+	if !known {
+		// The answer does not tell. If nothing does, RetryAfter stays Never.
+		if d := l.Peek(ctx, t.name, k.Next.Remaining+1); d.Err == nil {
+			k.Next = d.Decision
 		}
 	}
+	if a.Allowed && a.call.op == reserve {
+		k.Commit = l.reservation(t, index, a).Commit
+	}
+	return k
 }
 
-// sayShares sets what each target says by the shares of this process, which have answered a.
-func (e *each) sayShares(a *answer) {
-	shares := e.away.shares
-	for i, t := range e.targets {
-		own, next := shares.TakeThenPeek(t.name, 0)
-		if !a.Allowed || e.op == peek || e.n <= 0 {
-			own = shares.Peek(t.name, e.n)
-		}
-		if !a.Allowed { // what is more than a share may be admitted by the store
-			own.RetryAfter = min(own.RetryAfter, a.RetryAfter)
-		}
-		*e.says[i] = bridge.KeyAnswer{Decision: own, Next: next}
-		if a.Allowed && i < len(a.local) {
-			local := a.local[i]
-			e.says[i].Commit = func(_ context.Context, actual int64) error { local.Commit(actual); return nil }
+// ofKey returns what the key of b says to a call with the answer a. If b does not tell the wait for one
+// unit more than is left then, known is false.
+func (b *basis) ofKey(a *answer) (k bridge.KeyAnswer, known bool) {
+	if !a.Allowed && !b.decide(a.call.n, &k.Decision) {
+		return unknown(a.Decision.Decision), false
+	}
+	if k.RetryAfter == 0 { // it admits the call, even if another key denies it
+		after := *b
+		after.charged += a.call.n
+		k.Decision = after.left()
+		if a.Allowed && a.call.charges() {
+			b = &after
 		}
 	}
+	left := b.left()
+	if !b.decide(left.Remaining+1, &k.Next) {
+		k.Next = unknown(left).Next
+		return k, false
+	}
+	return k, true
+}
+
+// ofShare returns what t says by its share in this process, which has answered a.
+func (l *Limiter) ofShare(a *answer, t target, index int) (k bridge.KeyAnswer) {
+	k.Decision, k.Next = l.away.shares.TakeThenPeek(t.name, 0)
+	if !a.Allowed || a.call.op == peek || a.call.n <= 0 {
+		k.Decision = l.away.shares.Peek(t.name, a.call.n)
+	}
+	if !a.Allowed { // what is more than a share may be admitted by the store
+		k.RetryAfter = min(k.RetryAfter, a.RetryAfter)
+	}
+	if a.Allowed && a.call.op == reserve {
+		k.Commit = l.reservation(t, index, a).Commit
+	}
+	return k
 }

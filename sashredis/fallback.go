@@ -257,7 +257,7 @@ func (f *fallback) seedFrom(e *mirrored, t target) {
 // answered notes the time of the store.
 func (f *fallback) answered(b *batch) {
 	if f.clock != nil {
-		f.clock.follow(b.views[0].at - b.received)
+		f.clock.follow(b.views[0].at - b.views[0].received)
 	}
 }
 

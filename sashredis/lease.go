@@ -233,18 +233,19 @@ func (s *lessees) giveBack(t target, held *lease, units int64) (err error) {
 
 // grant begins the lease of units that the store has granted to b until end, in microseconds. That is
 // the end of all leases of the key at that time: another process may lease for longer than this one
-// wants. v is the state of the key with all that was charged.
-func (s *lessees) grant(w *wanted, b *batch, v *view, units, end int64) {
-	rs, until := b.targets[0].ruleset, min(end*microsecond, v.at+int64(w.length))
+// wants. v is the state of t, the key, with all that was charged.
+func (s *lessees) grant(w *wanted, t target, v *view, units, end int64) {
+	until := min(end*microsecond, v.at+int64(w.length))
 	for i, s := range v.states {
-		until = min(until, rs.rules[i].periodEnd(s))
+		until = min(until, t.rules[i].periodEnd(s))
 	}
-	d := v.left(rs, v.at, 0)
+	b := basis{view: v, ruleset: t.ruleset, now: v.at}
+	d := b.left()
 	length := until - v.at // by the store's clock, which may run faster than the local one
 	held := &lease{
-		granted: units, until: b.sent + length - length/maxDrift - 1,
-		limit: d.Limit, remaining: d.Remaining, resetAt: b.received + int64(d.ResetAfter),
-		origins: v.origins(rs, take), token: v.token, storeEnd: end,
+		granted: units, until: v.sent + length - length/maxDrift - 1,
+		limit: d.Limit, remaining: d.Remaining, resetAt: v.received + int64(d.ResetAfter),
+		origins: v.origins(t.ruleset, take), token: v.token, storeEnd: end,
 	}
 	held.left.Store(units)
 	s.stats.leased.Add(units)

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/seed-30da4c49/sash"
 )
 
 // A mirror keeps the latest state that the store has answered for each of the latest keys, to
@@ -37,21 +39,10 @@ type mirrored struct {
 	// Without states: at that instant units were given back, or the key was reset. Then earlier
 	// states are no lower bound any more.
 	view
-	charged        int64 // units that the same answer has charged to it since
-	sent, received int64 // readings of the local clock before and after the answer
-	bytes          int   // that it takes
+	charged int64 // units that the same answer has charged to it since
+	bytes   int   // that it takes
 
 	seeding sync.Once // charges the share of it to the fallback
-}
-
-// maxDrift is the inverse of how far a clock may be off another: 200 parts per million.
-const maxDrift = 5000
-
-// clockBounds returns what the store's clock shows at a reading of the local clock, at least and
-// at most. The store read its clock between sent and received.
-func (m *mirrored) clockBounds(now int64) (earliest, latest int64) {
-	drift := (now - m.sent) / maxDrift
-	return m.at + (now - m.received) - drift, m.at + (now - m.sent) + drift + microsecond // at is rounded down
 }
 
 // newMirror returns a mirror of that number of keys; nil for none.
@@ -97,7 +88,7 @@ func (m *mirror) keep(t target, v view, charged int64, b *batch) {
 			v.states = slices.Clone(v.states) // they are a part of the states of all targets
 		}
 		v.forgetTicks()
-		m.store(t, &mirrored{view: v, charged: charged, sent: b.sent, received: b.received})
+		m.store(t, &mirrored{view: v, charged: charged})
 	}
 }
 
@@ -119,7 +110,7 @@ func (e *mirrored) size(name string) int {
 // forget forgets the states of t from before an instant, and does not keep them afterwards
 // either: an answer may be on its way.
 func (m *mirror) forget(t target, at, now int64) {
-	m.store(t, &mirrored{view: view{at: at}, sent: now, received: now})
+	m.store(t, &mirrored{view: view{at: at, sent: now, received: now}})
 }
 
 // store puts e into the slot of its key, or an empty one, or the one whose answer is the oldest. If
@@ -185,23 +176,24 @@ func (set *mirrorSet) shrink(keep *atomic.Pointer[mirrored]) {
 // deny returns the denial of n units of targets at a reading of the local clock, if that is certain.
 // All must be known: the wait is the longest of them.
 func (m *mirror) deny(targets []target, n, now int64) (Decision, bool) {
-	var d joined
+	var d sash.Decision
 	for _, t := range targets {
-		if !m.denies(t, n, now, &d) {
+		b, known := m.basis(t, now)
+		if !known || !b.decide(n, &d) {
 			return Decision{}, false
 		}
 	}
-	return Decision{Decision: d.Decision, By: ByMirror}, d.denied()
+	return Decision{Decision: d, By: ByMirror}, d.RetryAfter > 0
 }
 
-// denies joins to d the decision for n units of t, if it can be told. It is that at the latest time
-// that the store's clock may show. Its wait counts from the earliest: so it is long enough.
-func (m *mirror) denies(t target, n, now int64, d *joined) (ok bool) {
+// basis returns what decisions on t follow from at a reading of the local clock, if t is known. They
+// are for the latest time that the store's clock may show. Their waits count from the earliest: so they
+// are long enough.
+func (m *mirror) basis(t target, now int64) (b basis, known bool) {
 	e := m.load(t)
 	if e == nil {
-		return false
+		return b, false
 	}
 	earliest, latest := e.clockBounds(now)
-	d.early = time.Duration(latest - earliest)
-	return e.decide(t.ruleset, latest, e.charged, n, d)
+	return basis{&e.view, t.ruleset, latest, e.charged, time.Duration(latest - earliest)}, true
 }

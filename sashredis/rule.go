@@ -129,7 +129,7 @@ func (r *rule) parse(field string, at int64) (state, error) {
 	}
 	s, ok := r.algorithm.parse(numbers, at)
 	if !ok {
-		return state{}, fmt.Errorf("sashredis: the server answered %q as the state under %v: %w", field, r.Limit, ErrServer)
+		return state{}, nonsense("answered %q as the state under %v", field, r.Limit)
 	}
 	return s, nil
 }
@@ -182,11 +182,16 @@ func storeFaults(l sash.Limit) (faults []string) {
 // neverAdmits reports whether rs will never admit n units.
 func (rs *ruleset) neverAdmits(n int64) bool { return n < 0 || n > rs.most }
 
+// nonsense returns the error of a server that has done what no store does.
+func nonsense(format string, args ...any) error {
+	return fmt.Errorf("sashredis: the server "+format+": %w", append(args, ErrServer)...)
+}
+
 // number parses a number of a reply.
 func number(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("sashredis: the server answered %q where a number is wanted: %w", text, ErrServer)
+		return 0, nonsense("answered %q where a number is wanted", text)
 	}
 	return n, nil
 }

@@ -39,11 +39,22 @@ type outcome struct {
 }
 
 // A view is the state of a key under all its rules at an instant of the server's clock, in
-// nanoseconds.
+// nanoseconds, as an answer tells it.
 type view struct {
-	at     int64
-	states []state
-	token  string // of its first reservation
+	at             int64
+	sent, received int64 // readings of the local clock before and after the answer
+	states         []state
+	token          string // of its first reservation
+}
+
+// maxDrift is the inverse of how far a clock may be off another: 200 parts per million.
+const maxDrift = 5000
+
+// clockBounds returns what the store's clock shows at a reading of the local clock, at least and
+// at most. The store read its clock between sent and received.
+func (v *view) clockBounds(now int64) (earliest, latest int64) {
+	drift := (now - v.sent) / maxDrift
+	return v.at + (now - v.received) - drift, v.at + (now - v.sent) + drift + microsecond // at is rounded down
 }
 
 // lease notes in v, which they are charged to already, that units are leased until end, in
@@ -78,23 +89,6 @@ func (v *view) origins(rs *ruleset, op op) string {
 	return strings.Join(origins, " ")
 }
 
-// decide joins to d the decision for n units by v at an instant, once charged units are charged
-// to it. If the call is admitted, its own are among these. ok is false if v does not know enough.
-func (v *view) decide(rs *ruleset, at, charged, n int64, d *joined) (ok bool) {
-	for i, s := range v.states {
-		r := &rs.rules[i]
-		o, known := r.decide(r.charge(s, charged), at, n)
-		switch {
-		case d.Allowed:
-			o.retryAfter = 0 // that is of n units more
-		case !known:
-			return false
-		}
-		d.join(r.Limit, o)
-	}
-	return true
-}
-
 // forgetTicks bounds the ticks that v knows: there may be one for each cost of a batch.
 func (v *view) forgetTicks() {
 	const most = 8
@@ -108,32 +102,51 @@ func (v *view) forgetTicks() {
 	}
 }
 
-// A joined is the decision of several limits. The zero value is denied and empty; set Allowed
-// before the first join.
-type joined struct {
-	sash.Decision
-	early time.Duration // by how much earlier it may be than the instant of the decision
+// A basis is what decisions on a key follow from: a view of it, and what has happened since.
+type basis struct {
+	*view
+	*ruleset
+	now     int64         // the instant of the decision, by the server's clock
+	charged int64         // units charged since the view
+	early   time.Duration // by how much earlier than now it may be
 }
 
-// denied reports whether any of the limits denies.
-func (d *joined) denied() bool { return d.RetryAfter > 0 }
+// decide joins to d the decision for n units. If d is Allowed, the units are among the charged ones. If
+// it is not, and b does not know the wait, ok is false. Waits count from the earliest instant that now
+// may be. Of equal limits, the first decides.
+func (b *basis) decide(n int64, d *sash.Decision) (ok bool) {
+	for i, s := range b.states {
+		r := &b.rules[i]
+		o, known := r.decide(r.charge(s, b.charged), b.now, n)
+		switch {
+		case d.Allowed:
+			o.retryAfter = 0 // it is of n units more
+		case !known:
+			return false
+		}
+		retryAfter, resetAfter := later(o.retryAfter, b.early), later(o.resetAfter, b.early)
+		decides := o.remaining < d.Remaining
+		if !d.Allowed {
+			decides = retryAfter > d.RetryAfter
+		}
+		if first := d.Limit == (sash.Limit{}); first {
+			d.Remaining, decides = o.remaining, true
+		}
+		if decides {
+			d.Limit = r.Limit
+		}
+		d.Remaining = min(d.Remaining, o.remaining)
+		d.RetryAfter = max(d.RetryAfter, retryAfter)
+		d.ResetAfter = max(d.ResetAfter, resetAfter)
+	}
+	return true
+}
 
-// join joins the outcome under l. Of equal limits, the first decides.
-func (d *joined) join(l sash.Limit, o outcome) {
-	o.retryAfter, o.resetAfter = later(o.retryAfter, d.early), later(o.resetAfter, d.early)
-	decides := o.remaining < d.Remaining
-	if !d.Allowed {
-		decides = o.retryAfter > d.RetryAfter
-	}
-	if first := d.Limit == (sash.Limit{}); first {
-		d.Remaining, decides = o.remaining, true
-	}
-	if decides {
-		d.Limit = l
-	}
-	d.Remaining = min(d.Remaining, o.remaining)
-	d.RetryAfter = max(d.RetryAfter, o.retryAfter)
-	d.ResetAfter = max(d.ResetAfter, o.resetAfter)
+// left returns the decision on no more units.
+func (b *basis) left() sash.Decision {
+	d := sash.Decision{Allowed: true}
+	b.decide(0, &d)
+	return d
 }
 
 // later returns a wait that begins earlier. No wait stays none.

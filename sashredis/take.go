@@ -72,16 +72,11 @@ func (l *Limiter) callOne(ctx context.Context, op op, key string, n int64) (t ta
 }
 
 func (l *Limiter) callAll(ctx context.Context, op op, keys []string, n int64) Decision {
-	targets, err := l.targets(keys)
-	switch {
-	case err != nil:
-		return l.refuseLimits(err)
-	case len(keys) == 0:
-		return refused(nil)
-	case len(targets) == 0:
-		return unlimited(n)
+	targets, d := l.targets(keys, n)
+	if len(targets) > 0 {
+		d = l.callUnleased(ctx, op, targets, n).Decision
 	}
-	return l.callUnleased(ctx, op, targets, n).Decision
+	return d
 }
 
 // refuseLimits returns the denial of a call for a key with wrong limits.
@@ -112,12 +107,14 @@ func (l *Limiter) callUnleased(ctx context.Context, op op, targets []target, n i
 	if !ok {
 		a = l.ask(ctx, l.newWaiting(op, targets, n))
 	}
+	a.call.op, a.call.n = op, n
 	l.stats.by[a.By].Inc()
 	return a
 }
 
-// targets returns the targets of keys that have limits, each once.
-func (l *Limiter) targets(keys []string) (targets []target, err error) {
+// targets returns the targets of keys that have limits, each once. If there are none, d is the decision
+// on n units.
+func (l *Limiter) targets(keys []string, n int64) (targets []target, d Decision) {
 	seen := make(map[string]bool, len(keys))
 	for _, key := range keys {
 		if seen[key] {
@@ -126,13 +123,16 @@ func (l *Limiter) targets(keys []string) (targets []target, err error) {
 		seen[key] = true
 		t, err := l.target(key)
 		if err != nil {
-			return nil, err
+			return nil, l.refuseLimits(err)
 		}
 		if !t.unlimited {
 			targets = append(targets, t)
 		}
 	}
-	return targets, nil
+	if len(keys) == 0 {
+		return nil, refused(nil)
+	}
+	return targets, unlimited(n)
 }
 
 // A batch is calls for the same keys that the store decides in one round trip.
@@ -142,10 +142,9 @@ type batch struct {
 	token   string   // of reservations or of a lease; "": there are none
 	groups  []group
 
-	sent, received int64 // readings of the local clock before and after the round trip
-	views          []view
-	err            error
-	panicked       any // what the Conn has panicked with; nil: it has not
+	views    []view
+	err      error
+	panicked any // what the Conn has panicked with; nil: it has not
 }
 
 // A group is calls of a batch, one after the other, with the same cost.
@@ -206,11 +205,11 @@ func (l *Limiter) decide(ctx context.Context, b *batch) {
 	for _, t := range b.targets {
 		args = append(args, t.limits)
 	}
-	b.sent = l.local.Now()
+	v := view{sent: l.local.Now()}
 	reply, err := l.run(ctx, scriptsFor(b.targets).take, b.keys, args)
-	b.received = l.local.Now()
+	v.received = l.local.Now()
 	if err == nil {
-		err = l.accept(b, reply, lease)
+		err = l.accept(b, reply, v, lease)
 	}
 	b.err = err
 }
@@ -227,13 +226,13 @@ func scriptsFor(targets []target) *scripts {
 }
 
 // accept takes the reply of the store to b: the time, how many calls of each group were admitted,
-// the lease, a token for each key, and the states.
-func (l *Limiter) accept(b *batch, reply string, lease *wanted) error {
+// the lease, a token for each key, and the states. v has when it was sent and received.
+func (l *Limiter) accept(b *batch, reply string, v view, lease *wanted) error {
 	var fields [5]string
 	rest, more := reply, true
 	for i := range fields {
 		if fields[i], rest, more = strings.Cut(rest, "|"); more != (i < len(fields)-1) {
-			return fmt.Errorf("sashredis: the server answered %q: %w", reply, ErrServer)
+			return nonsense("answered %q", reply)
 		}
 	}
 	micros, err := number(fields[0])
@@ -247,9 +246,10 @@ func (l *Limiter) accept(b *batch, reply string, lease *wanted) error {
 	var buf [2]int64
 	leases, err := parseNumbers(buf[:0], fields[2])
 	if err != nil || len(leases) != 2 || leases[0] < 0 || leases[0] > 0 && lease == nil {
-		return fmt.Errorf("sashredis: the server answered %q for a lease: %w", fields[2], ErrServer)
+		return nonsense("answered %q for a lease", fields[2])
 	}
-	if err := b.parseViews(micros*microsecond, fields[3], fields[4]); err != nil {
+	v.at = micros * microsecond
+	if err := b.parseViews(v, fields[3], fields[4]); err != nil {
 		return err
 	}
 	l.learn(b, charged, lease, leases[0], leases[1])
@@ -270,30 +270,31 @@ func (l *Limiter) learn(b *batch, charged int64, lease *wanted, leased, end int6
 		}
 		v := b.views[i].with(t.ruleset, charged+leased)
 		v.lease(leased, end)
-		l.lessees.grant(lease, b, &v, leased, end)
+		l.lessees.grant(lease, t, &v, leased, end)
 		l.mirror.keep(t, v, 0, b)
 	}
 }
 
-// parseViews parses the state of each key under each limit at an instant.
-func (b *batch) parseViews(at int64, tokens, answers string) (err error) {
+// parseViews parses the state of each key under each limit. now is their view without it.
+func (b *batch) parseViews(now view, tokens, answers string) (err error) {
 	rules := 0
 	for _, t := range b.targets {
 		rules += len(t.rules)
 	}
 	if strings.Count(answers, ";")+1 != rules || strings.Count(tokens, " ")+1 != len(b.targets) {
-		return fmt.Errorf("sashredis: the server answered %q and %q for %d states of %d keys: %w", tokens, answers, rules, len(b.targets), ErrServer)
+		return nonsense("answered %q and %q for %d states of %d keys", tokens, answers, rules, len(b.targets))
 	}
 	b.views = make([]view, len(b.targets))
 	states := make([]state, rules)
 	for i, t := range b.targets {
 		v := &b.views[i]
-		v.at, v.states, states = at, states[:len(t.rules):len(t.rules)], states[len(t.rules):]
+		*v = now
+		v.states, states = states[:len(t.rules):len(t.rules)], states[len(t.rules):]
 		v.token, tokens, _ = strings.Cut(tokens, " ")
 		for j := range v.states {
 			var field string
 			field, answers, _ = strings.Cut(answers, ";")
-			if v.states[j], err = t.rules[j].parse(field, at); err != nil {
+			if v.states[j], err = t.rules[j].parse(field, v.at); err != nil {
 				return err
 			}
 		}
@@ -306,12 +307,12 @@ func (b *batch) parseCounts(text string) (charged int64, err error) {
 	var buf [16]int64
 	counts, err := parseNumbers(buf[:0], text)
 	if err != nil || len(counts) != len(b.groups) {
-		return 0, fmt.Errorf("sashredis: the server answered %q for %d groups of calls: %w", text, len(b.groups), ErrServer)
+		return 0, nonsense("answered %q for %d groups of calls", text, len(b.groups))
 	}
 	for i := range b.groups {
 		g := &b.groups[i]
 		if counts[i] < 0 || counts[i] > int64(g.calls) {
-			return 0, fmt.Errorf("sashredis: the server admitted %d of %d calls: %w", counts[i], g.calls, ErrServer)
+			return 0, nonsense("admitted %d of %d calls", counts[i], g.calls)
 		}
 		g.admitted, g.before = int(counts[i]), charged
 		if g.charge {
@@ -338,37 +339,40 @@ func (c *call) charges() bool { return c.op != peek && c.n > 0 }
 // An answer is the answer to a call.
 type answer struct {
 	Decision
-	call  call               // of the store, once that has decided it: its batch is nil otherwise
+	call  call               // its batch is nil unless the store has decided it
 	at    int64              // of a denial by the mirror: the reading of the local clock
 	local []sash.Reservation // of the fallback, one for each key
 }
 
-// before returns the units that the calls of the batch before c have charged.
-func (c *call) before() int64 {
-	g := &c.batch.groups[c.group]
+// basis returns what the decision of the key of that index on c follows from: the state in the store,
+// and the units that the calls of the batch before c have charged.
+func (c *call) basis(index int) basis {
+	g, v := &c.batch.groups[c.group], &c.batch.views[index]
+	b := basis{view: v, ruleset: c.batch.targets[index].ruleset, now: v.at, charged: g.before}
 	if g.charge {
-		return g.before + int64(min(c.place, g.admitted))*g.n
+		b.charged += int64(min(c.place, g.admitted)) * g.n
 	}
-	return g.before
+	return b
 }
 
 // answer returns the answer to c, which the store has decided.
 func (c *call) answer() (a answer) {
-	b, g, charged := c.batch, &c.batch.groups[c.group], c.before()
-	d := joined{}
-	if d.Allowed = c.place < g.admitted; d.Allowed { // of a Peek, too: it tells what would be left
-		charged += c.n
-	}
-	for i, t := range b.targets {
-		v := &b.views[i]
-		if !v.decide(t.ruleset, v.at, charged, c.n, &d) {
-			return answer{Decision: refused(fmt.Errorf("sashredis: the server left out what a denial of %d units follows from: %w", c.n, ErrServer))}
+	var d sash.Decision
+	d.Allowed = c.place < c.batch.groups[c.group].admitted
+	for i := range c.batch.targets {
+		b := c.basis(i)
+		if d.Allowed { // of a Peek, too: it tells what would be left
+			b.charged += c.n
+		}
+		if !b.decide(c.n, &d) {
+			return answer{Decision: refused(nonsense("left out what a denial of %d units follows from", c.n))}
 		}
 	}
-	if d.Allowed == d.denied() {
-		return answer{Decision: refused(fmt.Errorf("sashredis: the server's answer (allowed: %v) does not follow from its state: %w", d.Allowed, ErrServer))}
+	if d.Allowed == (d.RetryAfter > 0) {
+		err := fmt.Errorf("sashredis: the server's answer (allowed: %v) does not follow from its state: %w", d.Allowed, ErrServer)
+		return answer{Decision: refused(err)}
 	}
-	return answer{Decision: Decision{Decision: d.Decision}, call: *c}
+	return answer{Decision: Decision{Decision: d}, call: *c}
 }
 
 // asks returns the units that b asks for and rs may admit, and the largest cost among them.

@@ -5,22 +5,22 @@ var ofSashredis = []mutant{
 	// The mirror.
 	{
 		name: "mirror-earliest", fault: "the mirror denies what the store would at the earliest time that it may be",
-		file: "sashredis/mirror.go", old: "return e.decide(t.ruleset, latest, e.charged, n, d)", new: "return e.decide(t.ruleset, earliest, e.charged, n, d)",
+		file: "sashredis/mirror.go", old: "t.ruleset, latest, e.charged,", new: "t.ruleset, earliest, e.charged,",
 		tests: "TestMirror|TestFleet",
 	},
 	{
 		name: "mirror-no-drift", fault: "the mirror takes the local clock for as fast as the store's",
-		file: "sashredis/mirror.go", old: "drift := (now - m.sent) / maxDrift", new: "drift := (now - m.sent) / maxDrift * 0",
+		file: "sashredis/state.go", old: "drift := (now - v.sent) / maxDrift", new: "drift := (now - v.sent) / maxDrift * 0",
 		tests: "TestMirror",
 	},
 	{
 		name: "mirror-bounds-from-one-reading", fault: "the store's clock is taken for its time at the moment of the answer",
-		file: "sashredis/mirror.go", old: "m.at + (now - m.sent) + drift + microsecond", new: "m.at + (now - m.received) + drift + microsecond",
+		file: "sashredis/state.go", old: "v.at + (now - v.sent) + drift + microsecond", new: "v.at + (now - v.received) + drift + microsecond",
 		tests: "TestMirror",
 	},
 	{
 		name: "mirror-waits-too-short", fault: "the wait of a denial counts from the latest time that it may be",
-		file: "sashredis/mirror.go", old: "d.early = time.Duration(latest - earliest)", new: "d.early = 0 * time.Duration(latest-earliest)",
+		file: "sashredis/mirror.go", old: "e.charged, time.Duration(latest - earliest)}", new: "e.charged, 0 * time.Duration(latest-earliest)}",
 		tests: "TestMirror",
 	},
 	{
@@ -55,7 +55,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-does-not-forget", fault: "the mirror keeps what it had when units are given back",
-		file: "sashredis/mirror.go", old: "m.store(t, &mirrored{view: view{at: at}, sent: now, received: now})", new: "",
+		file: "sashredis/mirror.go", old: "m.store(t, &mirrored{view: view{at: at, sent: now, received: now}})", new: "",
 		tests: "TestMirror|TestReserve",
 	},
 	{
@@ -65,7 +65,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-any-key", fault: "a call on several keys is denied by those that the mirror knows",
-		file: "sashredis/mirror.go", old: "\t\tif !m.denies(t, n, now, &d) {\n\t\t\treturn Decision{}, false\n", new: "\t\tif !m.denies(t, n, now, &d) {\n\t\t\tcontinue\n",
+		file: "sashredis/mirror.go", old: "\t\tif !known || !b.decide(n, &d) {\n\t\t\treturn Decision{}, false\n", new: "\t\tif !known || !b.decide(n, &d) {\n\t\t\tcontinue\n",
 		tests: "TestMirror",
 	},
 	{
@@ -77,7 +77,7 @@ var ofSashredis = []mutant{
 	// Combining.
 	{
 		name: "combine-charges-nothing-before", fault: "each call of a batch is answered as if it were the first",
-		file: "sashredis/take.go", old: "g.before + int64(min(c.place, g.admitted))*g.n", new: "g.before",
+		file: "sashredis/take.go", old: "\t\tb.charged += int64(min(c.place, g.admitted)) * g.n", new: "\t\tb.charged += 0",
 		tests: "TestTake|TestFleet",
 	},
 	{
@@ -87,7 +87,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "combine-all-alike", fault: "if one call of a group is admitted, all are",
-		file: "sashredis/take.go", old: "if d.Allowed = c.place < g.admitted; d.Allowed {", new: "if d.Allowed = g.admitted > 0; d.Allowed {",
+		file: "sashredis/take.go", old: "d.Allowed = c.place < c.batch.groups[c.group].admitted", new: "d.Allowed = c.batch.groups[c.group].admitted > 0",
 		tests: "TestTake|TestFleet",
 	},
 	{
@@ -125,7 +125,7 @@ var ofSashredis = []mutant{
 	// What is sent and answered.
 	{
 		name: "redis-answers-any-verdict", fault: "a verdict that does not follow from the state is believed",
-		file: "sashredis/take.go", old: "if d.Allowed == d.denied() {", new: "if d.Allowed && d.denied() && c.n < 0 {",
+		file: "sashredis/take.go", old: "if d.Allowed == (d.RetryAfter > 0) {", new: "if d.Allowed && d.RetryAfter > 0 && c.n < 0 {",
 		tests: "TestServer|TestExact_AVerdict",
 	},
 	{
@@ -237,7 +237,7 @@ var ofSashredis = []mutant{
 	// Leases.
 	{
 		name: "lease-ends-by-a-slow-clock", fault: "a lease ends by a local clock that may be slower than the store's",
-		file: "sashredis/lease.go", old: "until: b.sent + length - length/maxDrift - 1", new: "until: b.sent + length",
+		file: "sashredis/lease.go", old: "until: v.sent + length - length/maxDrift - 1", new: "until: v.sent + length",
 		tests: "TestLease|TestExact_ALease",
 	},
 	{
@@ -247,7 +247,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-begins-when-received", fault: "a lease is taken to begin when its answer has come",
-		file: "sashredis/lease.go", old: "until: b.sent + length", new: "until: b.received + length",
+		file: "sashredis/lease.go", old: "until: v.sent + length", new: "until: v.received + length",
 		tests: "TestLease|TestExact_ALease",
 	},
 	{
@@ -302,7 +302,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-serves-takeall", fault: "a TakeAll of one key takes units of its lease",
-		file: "sashredis/take.go", old: "return l.callUnleased(ctx, op, targets, n).Decision", new: "return l.call(ctx, op, targets, n).Decision",
+		file: "sashredis/take.go", old: "d = l.callUnleased(ctx, op, targets, n).Decision", new: "d = l.call(ctx, op, targets, n).Decision",
 		tests: "TestLease_TakeAll",
 	},
 	{
