@@ -56,14 +56,14 @@ type lessee struct {
 // left is the units that are not used. A use swaps it for less. The goroutine that ends the
 // lease swaps it for a number below 0, under which no use succeeds, and so learns what was left.
 type lease struct {
+	of      *lessee
 	left    atomic.Int64
 	granted int64
+	unused  int64 // set when it ends
 	until   int64 // the local instant from which on no unit may be used
 
-	// Of the decisions on units of the lease.
-	limit     sash.Limit
-	remaining int64 // in the store when the lease was granted
-	resetAt   int64 // on the local clock
+	decision sash.Decision // of the store when the lease was granted
+	resetAt  int64         // on the local clock
 
 	// To give units back.
 	origins  string
@@ -87,9 +87,10 @@ func (s *lessees) take(t target, n int64) (d Decision, ok bool) {
 	if !ok {
 		return d, false
 	}
-	return Decision{By: ByLease, Decision: sash.Decision{
-		Allowed: true, Limit: b.limit, Remaining: b.remaining + left, ResetAfter: time.Duration(max(b.resetAt-now, 0)),
-	}}, true
+	d = Decision{Decision: b.decision, By: ByLease}
+	d.Remaining += left
+	d.ResetAfter = time.Duration(max(b.resetAt-now, 0))
+	return d, true
 }
 
 // use takes n units, n > 0, and returns how many are left. It reports whether there were that many.
@@ -107,20 +108,11 @@ func (b *lease) use(n int64) (left int64, ok bool) {
 	}
 }
 
-// end ends the lease, and returns how many units were not used.
-func (b *lease) end() int64 { return max(b.left.Swap(ended), 0) }
-
 // A wanted is a request for a lease.
 type wanted struct {
-	of      *lessee
-	units   int64
-	length  time.Duration
-	lastEnd int64
-}
-
-// String returns w as the script reads it.
-func (w *wanted) String() string {
-	return fmt.Sprintf("%d %d %d", w.units, w.length.Microseconds(), w.lastEnd)
+	of     *lessee
+	length time.Duration
+	text   string // as the script reads it
 }
 
 // want returns the request for a lease that b makes; nil for none. No other batch of the key is
@@ -159,7 +151,8 @@ func (s *lessees) want(b *batch) *wanted {
 		return nil
 	}
 	s.underway.Add(1) // e is locked and not removed, so close does not wait yet
-	return &wanted{of: e, units: int64(units), length: length, lastEnd: e.lastEnd}
+	text := fmt.Sprintf("%d %d %d", int64(units), length.Microseconds(), e.lastEnd)
+	return &wanted{e, length, text}
 }
 
 // used counts units that the store has admitted for t.
@@ -181,7 +174,9 @@ func (s *lessees) lessee(t target) *lessee {
 	case !known && s.byKey.Size() >= most:
 		return nil
 	case known: // its limits have changed
+		e.mu.Lock()
 		s.remove(e)
+		e.mu.Unlock()
 	}
 	t.name, t.tag = strings.Clone(t.name), strings.Clone(t.tag) // see mirror.store
 	e, _ = s.byKey.LoadOrStore(t.name, &lessee{target: t, lastEnd: -1})
@@ -204,29 +199,35 @@ func (e *lessee) rescale(now int64, length time.Duration) (units int64) {
 // retire ends the lease of e, which must be locked and not removed, and has what was not used given
 // back.
 func (s *lessees) retire(e *lessee) {
-	if held, left := e.endLease(); left > 0 {
-		s.underway.Go(func() { s.giveBack(e.target, held, left) })
+	if held := e.endLease(); held != nil {
+		s.underway.Go(func() { s.giveBack(held) })
 	}
 }
 
-// endLease ends the lease of e, which must be locked, and returns what was not used. Without a
-// lease, it returns 0.
-func (e *lessee) endLease() (held *lease, left int64) {
-	if held = e.lease.Swap(nil); held == nil {
-		return nil, 0
+// endLease ends the lease of e, which must be locked. It returns the lease if units of it were not
+// used, and else nil.
+func (e *lessee) endLease() *lease {
+	held := e.lease.Swap(nil)
+	if held == nil {
+		return nil
 	}
-	left = held.end()
-	e.units = min(e.units+held.granted-left, maxCount)
-	return held, left
+	// A call that has loaded the lease before may still use units until left is swapped.
+	held.unused = max(held.left.Swap(ended), 0)
+	e.units = min(e.units+held.granted-held.unused, maxCount)
+	if held.unused == 0 {
+		return nil
+	}
+	return held
 }
 
-// giveBack gives back units of a lease that has ended. If that fails, they lapse with the window
-// or bucket in which they were charged.
-func (s *lessees) giveBack(t target, held *lease, units int64) (err error) {
+// giveBack gives back the unused units of a lease that has ended. If that fails, they lapse with the
+// window or bucket in which they were charged.
+func (s *lessees) giveBack(held *lease) (err error) {
 	defer recoverConn(&err)
-	err = s.settle(context.Background(), t, units, held.origins, held.token, strconv.FormatInt(held.storeEnd, 10))
+	end := strconv.FormatInt(held.storeEnd, 10)
+	err = s.settle(context.Background(), held.of.target, held.unused, held.origins, held.token, end)
 	if err == nil {
-		s.stats.returned.Add(units)
+		s.stats.returned.Add(held.unused)
 	}
 	return err
 }
@@ -240,30 +241,22 @@ func (s *lessees) grant(w *wanted, t target, v *view, units, end int64) {
 		until = min(until, t.rules[i].periodEnd(s))
 	}
 	b := basis{view: v, ruleset: t.ruleset, now: v.at}
-	d := b.left()
 	length := until - v.at // by the store's clock, which may run faster than the local one
 	held := &lease{
-		granted: units, until: v.sent + length - length/maxDrift - 1,
-		limit: d.Limit, remaining: d.Remaining, resetAt: v.received + int64(d.ResetAfter),
-		origins: v.origins(t.ruleset, take), token: v.token, storeEnd: end,
+		of: w.of, granted: units, unused: units, until: v.sent + length - length/maxDrift - 1,
+		decision: b.left(), origins: v.origins(t.ruleset, take), token: v.token, storeEnd: end,
 	}
+	held.resetAt = v.received + int64(held.decision.ResetAfter)
 	held.left.Store(units)
 	s.stats.leased.Add(units)
-	if !w.of.begin(held) { // the request is under way, so close waits for this, too
-		s.underway.Go(func() { s.giveBack(w.of.target, held, units) })
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	w.of.lastEnd = end
+	if w.of.removed { // meanwhile, so no call would give back what is not used
+		s.underway.Go(func() { s.giveBack(held) }) // the request is under way, so close waits for this, too
+		return
 	}
-}
-
-// begin makes held the lease of e. If e was removed meanwhile, it reports false, as no call would
-// give back the units that are not used.
-func (e *lessee) begin(held *lease) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.lastEnd = held.storeEnd
-	if !e.removed {
-		e.lease.Store(held)
-	}
-	return !e.removed
+	w.of.lease.Store(held)
 }
 
 // drop ends the lease of t without giving anything back.
@@ -275,10 +268,8 @@ func (s *lessees) drop(t target) {
 	}
 }
 
-// remove removes e from the map, and ends its lease.
+// remove removes e, which must be locked, from the map, and ends its lease.
 func (s *lessees) remove(e *lessee) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.removed {
 		return
 	}
@@ -313,58 +304,39 @@ func (s *lessees) run() {
 // sweep ends the lease of e if its time is over. Without a lease and recent calls, e is removed.
 func (s *lessees) sweep(e *lessee, now int64) {
 	e.mu.Lock()
-	held, left := e.lease.Load(), int64(0)
-	if held != nil && now >= held.until {
-		_, left = e.endLease()
+	var over *lease
+	if held := e.lease.Load(); held != nil && now >= held.until {
+		over = e.endLease()
 	}
-	idle := e.lease.Load() == nil && e.rescale(now, min(s.leaseFor, e.leaseFor)) == 0
-	e.mu.Unlock()
-	if left > 0 {
-		s.giveBack(e.target, held, left) // one after the other: they may be many
-	}
-	if idle {
+	if e.lease.Load() == nil && e.rescale(now, min(s.leaseFor, e.leaseFor)) == 0 {
 		s.remove(e)
 	}
+	e.mu.Unlock()
+	if over != nil {
+		_ = s.giveBack(over) // one after the other: they may be many
+	}
 }
 
-// close ends all leases, and then gives back what was not used, until the store does not answer any
-// more. It returns when no units are on their way any more.
+// close ends all leases, and then gives back what was not used, some at a time, until as many calls
+// have failed as open the breaker. It returns when no units are on their way any more.
 func (s *lessees) close() error {
-	err := s.giveBackAll(s.endAll())
-	s.underway.Wait()
-	return err
-}
-
-// An unused is a lease that has ended, and the units of it that were not used.
-type unused struct {
-	target
-	*lease
-	units int64
-}
-
-// endAll removes all lessees, and ends their leases.
-func (s *lessees) endAll() (all []unused) {
+	var all []*lease
 	s.byKey.Range(func(_ string, e *lessee) bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.removed = true
-		if held, left := e.endLease(); left > 0 {
-			all = append(all, unused{e.target, held, left})
+		e.removed = true // so it gets no lease any more
+		if held := e.endLease(); held != nil {
+			all = append(all, held)
 		}
 		return true
 	})
-	return all
-}
 
-// giveBackAll gives units back, some at a time, until as many calls have failed as open the
-// breaker.
-func (s *lessees) giveBackAll(all []unused) error {
 	const together = 64
 	var calls errgroup.Group
 	calls.SetLimit(together)
 	var mu sync.Mutex
 	var errs []error // guarded by mu
-	for _, u := range all {
+	for _, held := range all {
 		mu.Lock()
 		hopeless := len(errs) >= s.failures
 		mu.Unlock()
@@ -372,14 +344,15 @@ func (s *lessees) giveBackAll(all []unused) error {
 			break
 		}
 		calls.Go(func() error {
-			if err := s.giveBack(u.target, u.lease, u.units); err != nil {
+			if err := s.giveBack(held); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				errs = append(errs, fmt.Errorf("sashredis: Close: key %q: %w", u.name, err))
+				errs = append(errs, fmt.Errorf("sashredis: Close: key %q: %w", held.of.name, err))
 			}
 			return nil
 		})
 	}
-	_ = calls.Wait() // the errors are in errs
+	_ = calls.Wait()  // the errors are in errs
+	s.underway.Wait() // for units that are given back elsewhere, and for requests for leases
 	return errors.Join(errs...)
 }

@@ -197,7 +197,7 @@ func (l *Limiter) decide(ctx context.Context, b *batch) {
 	if l.lessees != nil && len(b.targets) == 1 && b.token == "" {
 		if lease = l.lessees.want(b); lease != nil {
 			defer l.lessees.underway.Done() // also if the Conn panics
-			want, b.token = lease.String(), l.newToken()
+			want, b.token = lease.text, l.newToken()
 		}
 	}
 	args := make([]string, 0, 4+len(b.targets))

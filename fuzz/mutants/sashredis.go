@@ -257,22 +257,22 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-used-after-its-end", fault: "units that were given back may still be used",
-		file: "sashredis/lease.go", old: "max(b.left.Swap(ended), 0)", new: "max(b.left.Load(), 0)",
+		file: "sashredis/lease.go", old: "max(held.left.Swap(ended), 0)", new: "max(held.left.Load(), 0)",
 		tests: "TestExact_ALease",
 	},
 	{
 		name: "lease-kept-by-close", fault: "Close gives nothing back",
-		file: "sashredis/lease.go", old: "if held, left := e.endLease(); left > 0 {\n\t\t\tall", new: "if held, left := e.endLease(); left > 1<<60 {\n\t\t\tall",
+		file: "sashredis/lease.go", old: "if held := e.endLease(); held != nil {\n\t\t\tall", new: "if held := e.endLease(); held != nil && held.unused > 1<<60 {\n\t\t\tall",
 		tests: "TestLease",
 	},
 	{
 		name: "lease-returned-in-full", fault: "units of a lease that were used are given back, too",
-		file: "sashredis/lease.go", old: "func() { s.giveBack(e.target, held, left) }", new: "func() { s.giveBack(e.target, held, left-left+held.granted) }",
+		file: "sashredis/lease.go", old: "\tif held := e.endLease(); held != nil {\n\t\ts.underway", new: "\tif held := e.endLease(); held != nil {\n\t\theld.unused = held.granted\n\t\ts.underway",
 		tests: "TestLease|TestExact_ALease",
 	},
 	{
 		name: "lease-of-a-removed-key-lapses", fault: "a lease that was granted to a removed key does not give its units back",
-		file: "sashredis/lease.go", old: "if !w.of.begin(held) { // the", new: "if w.of.begin(held); false { // the",
+		file: "sashredis/lease.go", old: "\t\ts.underway.Go(func() { s.giveBack(held) }) // the", new: "\t\t// the",
 		tests: "TestLease_Granted",
 	},
 	{
@@ -282,17 +282,17 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-close-does-not-wait", fault: "Close returns while units are being given back",
-		file: "sashredis/lease.go", old: "\ts.underway.Wait()\n", new: "",
+		file: "sashredis/lease.go", old: "\ts.underway.Wait() //", new: "\t//",
 		tests: "TestLease_Close",
 	},
 	{
 		name: "lease-begins-when-removed", fault: "a lease begins after its key was removed, and is never given back",
-		file: "sashredis/lease.go", old: "\tif !e.removed {\n\t\te.lease.Store(held)\n\t}\n\treturn !e.removed", new: "\te.lease.Store(held)\n\treturn true",
+		file: "sashredis/lease.go", old: "if w.of.removed { // meanwhile", new: "if false { // meanwhile",
 		tests: "TestLease_Granted",
 	},
 	{
 		name: "lease-returned-twice", fault: "a lease whose time is over is given back twice",
-		file: "sashredis/lease.go", old: "s.giveBack(e.target, held, left) // one", new: "_ = s.giveBack(e.target, held, left)\n\t\ts.giveBack(e.target, held, left) // one",
+		file: "sashredis/lease.go", old: "_ = s.giveBack(over) // one", new: "_ = s.giveBack(over)\n\t\t_ = s.giveBack(over) // one",
 		tests: "TestLease|TestScripts_ALeaseAfterOneThatWasGivenBack",
 	},
 	{
