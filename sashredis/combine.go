@@ -23,7 +23,7 @@ func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
 	case isMisuse(err):
 		a.Decision = refused(err)
 	default:
-		return l.away.decide(op, targets, n, err) // c may be in a batch
+		return l.decideAway(op, targets, n, err) // c may be in a batch
 	}
 	l.release(c)
 	return a
@@ -198,16 +198,18 @@ func (f *flights) init() {
 	}
 }
 
-func (f *flights) shard(of flight) *flightShard {
-	return &f.shards[maphash.String(f.seed, of.name)%uint64(len(f.shards))]
+// lock locks the shard of a flight, and returns it.
+func (f *flights) lock(of flight) *flightShard {
+	s := &f.shards[maphash.String(f.seed, of.name)%uint64(len(f.shards))]
+	s.mu.Lock()
+	return s
 }
 
 // join lets c wait for the next batch of its flight, and reports true. If there is no such flight,
 // it reports false: there is one now, and the caller must make the round trip, and then call next
 // until it returns nothing.
 func (f *flights) join(of flight, c *waiting) bool {
-	s := f.shard(of)
-	s.mu.Lock()
+	s := f.lock(of)
 	defer s.mu.Unlock()
 	calls, underway := s.waiting[of]
 	if !underway {
@@ -220,8 +222,7 @@ func (f *flights) join(of flight, c *waiting) bool {
 
 // next returns the calls of the next batch. If there are none, the flight has ended.
 func (f *flights) next(of flight) (calls []*waiting) {
-	s := f.shard(of)
-	s.mu.Lock()
+	s := f.lock(of)
 	defer s.mu.Unlock()
 	calls = slices.DeleteFunc(s.waiting[of], func(c *waiting) bool { return c.gone })
 	if len(calls) == 0 {
@@ -250,8 +251,7 @@ func batchEnd(calls []*waiting) int {
 
 // waitingFor returns all calls that wait for the next batch, which then wait no more.
 func (f *flights) waitingFor(of flight) (calls []*waiting) {
-	s := f.shard(of)
-	s.mu.Lock()
+	s := f.lock(of)
 	defer s.mu.Unlock()
 	calls = slices.DeleteFunc(s.waiting[of], func(c *waiting) bool { return c.gone })
 	s.waiting[of] = nil
@@ -260,8 +260,7 @@ func (f *flights) waitingFor(of flight) (calls []*waiting) {
 
 // withdraw leaves c out of the next batch. If c is in a batch already, it has no effect.
 func (f *flights) withdraw(of flight, c *waiting) {
-	s := f.shard(of)
-	s.mu.Lock()
+	s := f.lock(of)
 	defer s.mu.Unlock()
 	c.gone = true
 }

@@ -79,7 +79,7 @@ func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) bri
 		}
 		k, _ := b.ofKey(a)
 		return k
-	case a.By == ByFallback && l.away.mode == localMode:
+	case a.By == ByFallback && l.shares != nil:
 		return l.ofShare(a, t, index)
 	case a.By == ByFallback && a.Allowed: // everything, so there is no limit to tell of
 		return always(unlimited(a.call.n).Decision)
@@ -128,9 +128,9 @@ func (b *basis) ofKey(a *answer) (k bridge.KeyAnswer, known bool) {
 
 // ofShare returns what t says by its share in this process, which has answered a.
 func (l *Limiter) ofShare(a *answer, t target, index int) (k bridge.KeyAnswer) {
-	k.Decision, k.Next = l.away.shares.TakeThenPeek(t.name, 0)
+	k.Decision, k.Next = l.shares.TakeThenPeek(t.name, 0)
 	if !a.Allowed || a.call.op == peek || a.call.n <= 0 {
-		k.Decision = l.away.shares.Peek(t.name, a.call.n)
+		k.Decision = l.shares.Peek(t.name, a.call.n)
 	}
 	if !a.Allowed { // what is more than a share may be admitted by the store
 		k.RetryAfter = min(k.RetryAfter, a.RetryAfter)

@@ -99,14 +99,6 @@ func (f Fallback) limits(limits []sash.Limit) []sash.Limit {
 	return shares
 }
 
-// A fallback decides by the Fallback of a limiter.
-type fallback struct {
-	Fallback
-	limiter *Limiter
-	shares  *sash.Limiter // of FallbackLocal, else nil
-	clock   *storeClock   // of shares; nil: it has the caller's
-}
-
 // A storeClock is the time of the store, as far as it is known, in nanoseconds since 1970. Once it
 // is in use, it does not follow a clock of the store that is set: what was charged before would
 // leave its window early, or late.
@@ -145,17 +137,16 @@ func (c *storeClock) toNear(offset int64) int64 {
 	return c.offset.Load() - offset
 }
 
-// init makes f the fallback of l, whose own limits these are.
-func (f *fallback) init(l *Limiter, limits []sash.Limit) (err error) {
-	f.Fallback, f.limiter = l.fallback, l
+// openShares makes the limiter of FallbackLocal, if that is the fallback. limits are l's own.
+func (l *Limiter) openShares(limits []sash.Limit) (err error) {
+	f, clock := l.fallback, l.clock
 	if f.mode != localMode {
 		return nil
 	}
-	clock := l.clock
 	if clock == nil {
-		f.clock = &storeClock{local: l.local}
-		f.clock.offset.Store(time.Now().UnixNano() - l.local.Now())
-		clock = f.clock
+		l.storeClock = &storeClock{local: l.local}
+		l.storeClock.offset.Store(time.Now().UnixNano() - l.local.Now())
+		clock = l.storeClock
 	}
 	options := []sash.Option{sash.WithClock(clock), sash.WithLimits(f.limits(limits)...)}
 	if len(limits) == 0 {
@@ -164,30 +155,30 @@ func (f *fallback) init(l *Limiter, limits []sash.Limit) (err error) {
 	if l.limitsFor != nil {
 		options = append(options, sash.WithLimitsFor(func(key string) []sash.Limit { return f.limits(l.limitsFor(key)) }))
 	}
-	f.shares, err = sash.New(options...)
+	l.shares, err = sash.New(options...)
 	return err
 }
 
-// decide returns the answer of the fallback to a call that the store has not decided because of
+// decideAway returns the answer of the fallback to a call that the store has not decided because of
 // err. A call whose context was canceled is denied: its caller does not wait for an answer, and
 // must not take one that is charged nowhere.
-func (f *fallback) decide(op op, targets []target, n int64, err error) (a answer) {
+func (l *Limiter) decideAway(op op, targets []target, n int64, err error) (a answer) {
 	a.By, a.Err = ByFallback, err
 	hopeless := slices.ContainsFunc(targets, func(t target) bool { return t.neverAdmits(n) })
 	d, canceled := &a.Decision.Decision, errors.Is(err, context.Canceled)
 	switch {
-	case canceled || hopeless || f.mode == denyMode:
-	case f.mode == admitMode:
+	case canceled || hopeless || l.fallback.mode == denyMode:
+	case l.fallback.mode == admitMode:
 		d.Allowed, d.Limit = true, targets[0].rules[0].Limit
 		return a
 	default:
-		a.local, *d = f.decideLocally(op, targets, n)
+		a.local, *d = l.decideLocally(op, targets, n)
 	}
 	switch {
 	case hopeless:
 		d.Limit, d.RetryAfter = targets[0].rules[0].Limit, sash.Never
 	case !d.Allowed && (d.RetryAfter == 0 || d.RetryAfter == sash.Never): // the store may admit it
-		d.Limit, d.RetryAfter = targets[0].rules[0].Limit, f.limiter.tryAfter()
+		d.Limit, d.RetryAfter = targets[0].rules[0].Limit, l.tryAfter()
 	}
 	return a
 }
@@ -201,36 +192,36 @@ func (l *Limiter) tryAfter() time.Duration {
 }
 
 // decideLocally decides a call by the shares of targets.
-func (f *fallback) decideLocally(op op, targets []target, n int64) ([]sash.Reservation, sash.Decision) {
+func (l *Limiter) decideLocally(op op, targets []target, n int64) ([]sash.Reservation, sash.Decision) {
 	names := make([]string, len(targets))
 	for i, t := range targets {
 		names[i] = t.name
-		f.seed(t)
+		l.seed(t)
 	}
 	switch op {
 	case reserve:
-		return f.shares.ReserveAll(names, n)
+		return l.shares.ReserveAll(names, n)
 	case take:
-		return nil, f.shares.TakeAll(names, n)
+		return nil, l.shares.TakeAll(names, n)
 	}
-	return nil, f.shares.PeekAll(names, n)
+	return nil, l.shares.PeekAll(names, n)
 }
 
 // seed charges to t the share of what the mirror knows, unless that has been done.
-func (f *fallback) seed(t target) {
-	if f.clock != nil {
-		f.clock.used.Store(true)
+func (l *Limiter) seed(t target) {
+	if l.storeClock != nil {
+		l.storeClock.used.Store(true)
 	}
-	if e := f.limiter.mirror.load(t); e != nil {
-		e.seeding.Do(func() { f.seedFrom(e, t) })
+	if e := l.mirror.load(t); e != nil {
+		e.seeding.Do(func() { l.seedFrom(e, t) })
 	}
 }
 
 // seedFrom charges to t the share of what e tells. If calls of an earlier time away count here, or
 // the share of an earlier answer, only what is more than those is charged.
-func (f *fallback) seedFrom(e *mirrored, t target) {
-	v, later := e.view.with(t.ruleset, e.charged), f.clock.toNear(e.at-e.received)
-	internals.Seed(f.shares, t.name, func() (pasts [][]bridge.Charge) {
+func (l *Limiter) seedFrom(e *mirrored, t target) {
+	f, v, later := l.fallback, e.view.with(t.ruleset, e.charged), l.storeClock.toNear(e.at-e.received)
+	internals.Seed(l.shares, t.name, func() (pasts [][]bridge.Charge) {
 		for i := range t.rules {
 			past := t.rules[i].past(v.states[i], v.at)
 			past = slices.DeleteFunc(past, func(c bridge.Charge) bool { return c.Units == 0 })
@@ -242,28 +233,14 @@ func (f *fallback) seedFrom(e *mirrored, t target) {
 		}
 		return pasts
 	})
-	earliest, _ := e.clockBounds(f.limiter.local.Now())
+	earliest, _ := e.clockBounds(l.local.Now())
 	left := int64(math.MaxInt64)
 	for i := range t.rules {
 		r := &t.rules[i]
 		o, _ := r.decide(v.states[i], max(earliest, e.at), 0)
 		left = min(left, f.share(r.most)-f.shareUp(r.most-o.remaining))
 	}
-	if more := f.shares.Peek(t.name, 0).Remaining - left; more > 0 {
-		f.shares.Take(t.name, more)
-	}
-}
-
-// answered notes the time of the store.
-func (f *fallback) answered(b *batch) {
-	if f.clock != nil {
-		f.clock.follow(b.views[0].at - b.views[0].received)
-	}
-}
-
-// close ends the goroutine of f. The shares decide as before.
-func (f *fallback) close() {
-	if f.shares != nil {
-		f.shares.Close()
+	if more := l.shares.Peek(t.name, 0).Remaining - left; more > 0 {
+		l.shares.Take(t.name, more)
 	}
 }

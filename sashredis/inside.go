@@ -11,39 +11,30 @@ func init() {
 		Each:         (*Limiter).decideEach,
 		PolicyLimits: policyLimits,
 		LocalClock:   func(clock sash.Clock) Option { return optionFunc(func(c *config) { c.local = clock }) },
-		Inside:       func(l *Limiter) bridge.Insider { return inside{l} },
+		Inside:       (*Limiter).inside,
+		FailUse:      (*Limiter).failUse,
 	})
 }
 
-// An inside is what tests see of a Limiter. They are in a module of their own, with the clients
-// that they need.
-type inside struct{ *Limiter }
-
-// Flights returns for how many keys a round trip is under way, and how many calls wait for one.
-func (l inside) Flights() (keys, calls int) {
+// inside returns what tests see of l. They are in a module of their own, with the clients that they
+// need.
+func (l *Limiter) inside() (in bridge.Inside) {
 	for i := range l.flights.shards {
 		s := &l.flights.shards[i]
 		s.mu.Lock()
-		keys += len(s.waiting)
+		in.Flights += len(s.waiting)
 		for _, waiting := range s.waiting {
-			calls += len(waiting)
+			in.Waiting += len(waiting)
 		}
 		s.mu.Unlock()
 	}
-	return keys, calls
+	in.Queued, _, _ = l.queues.Size()
+	in.Closed = l.closing.Err() != nil
+	return in
 }
 
-// Queued returns how many calls wait for their keys.
-func (l inside) Queued() int {
-	waiters, _, _ := l.queues.Size()
-	return waiters
-}
-
-// Closed reports whether Close has begun.
-func (l inside) Closed() bool { return l.closing.Err() != nil }
-
-// FailUse asks the lease of key for n units, again and again, until it has ended.
-func (l inside) FailUse(key string, n int64) {
+// failUse asks the lease of key for n units, again and again, until it has ended.
+func (l *Limiter) failUse(key string, n int64) {
 	const most = 1 << 20 // if it never seems to end, the caller's check fails
 	e, _ := l.lessees.byKey.Load(key)
 	held := e.lease.Load()

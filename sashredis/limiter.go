@@ -28,19 +28,20 @@ import (
 // [WithTimeout]. The answers are the answers of package sash at the time of the store.
 type Limiter struct {
 	config
-	conn     Conn
-	own      *ruleset                          // of the limits given to New; nil: none
-	rulesets *xsync.MapOf[limitsKey, *ruleset] // of the limits of keys' own; equal limits have the same
-	flights  flights
-	waitings sync.Pool // of *waiting
-	mirror   *mirror   // nil: none
-	lessees  *lessees  // nil: there are no leases
-	breaker  breaker
-	away     fallback
-	queues   queue.Queues[string] // of the calls that wait, by key
-	stats    counters
-	token    string        // begins the tokens of this limiter
-	tokens   atomic.Uint64 // made so far
+	conn       Conn
+	own        *ruleset                          // of the limits given to New; nil: none
+	rulesets   *xsync.MapOf[limitsKey, *ruleset] // of the limits of keys' own; equal limits have the same
+	flights    flights
+	waitings   sync.Pool // of *waiting
+	mirror     *mirror   // nil: none
+	lessees    *lessees  // nil: there are no leases
+	breaker    breaker
+	shares     *sash.Limiter        // of FallbackLocal, else nil
+	storeClock *storeClock          // of shares; nil: there are none, or they have the caller's
+	queues     queue.Queues[string] // of the calls that wait, by key
+	stats      counters
+	token      string        // begins the tokens of this limiter
+	tokens     atomic.Uint64 // made so far
 
 	once      sync.Once       // of Close
 	closing   context.Context // ends when Close begins
@@ -70,17 +71,16 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	}
 	var token [9]byte
 	_, _ = rand.Read(token[:]) // never fails
-	l := &Limiter{config: c, conn: conn, token: hex.EncodeToString(token[:])}
+	l := &Limiter{config: c, conn: conn, token: hex.EncodeToString(token[:]), stats: newCounters()}
 	l.rulesets = xsync.NewMapOf[limitsKey, *ruleset]()
 	if len(limits) > 0 {
 		l.own = newRuleset(limits, c.maxAhead)
 	}
 	l.flights.init()
 	l.closing, l.cancel = context.WithCancel(context.Background())
-	l.stats.init()
 	l.breaker = breaker{limit: int64(c.failures), pause: int64(c.pause)}
 	l.mirror = newMirror(c.mirror)
-	if err := l.away.init(l, limits); err != nil {
+	if err := l.openShares(limits); err != nil {
 		return nil, err
 	}
 	if c.lease > 0 {
@@ -106,7 +106,9 @@ func Must(l *Limiter, err error) *Limiter {
 func (l *Limiter) Close() (err error) {
 	l.once.Do(func() {
 		l.cancel()
-		l.away.close()
+		if l.shares != nil {
+			l.shares.Close()
+		}
 		l.examining.Lock() // for ever, so that no examination begins any more
 		if l.lessees != nil {
 			err = l.lessees.close()
@@ -213,8 +215,8 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if l.lessees != nil {
 		l.lessees.drop(t)
 	}
-	if l.away.shares != nil {
-		l.away.shares.Reset(key)
+	if l.shares != nil {
+		l.shares.Reset(key)
 	}
 	if err := l.change(ctx, resetScript, t); err != nil {
 		return fmt.Errorf("sashredis: Reset: %w", err)

@@ -32,15 +32,6 @@ type config struct {
 	faults      []error
 }
 
-const (
-	defaultPrefix   = "sash:"
-	defaultTimeout  = 100 * time.Millisecond
-	defaultMirror   = 1 << 16
-	maxMirror       = 1 << 30
-	defaultFailures = 5
-	defaultPause    = time.Second
-)
-
 // require records that an option is invalid, unless holds is set.
 func (c *config) require(holds bool, format string, args ...any) {
 	if !holds {
@@ -130,7 +121,8 @@ func WithTimeout(d time.Duration) Option {
 // Without the server's clock there is no mirror: see [WithCallerClock].
 func WithMirror(keys int) Option {
 	return optionFunc(func(c *config) {
-		c.require(0 <= keys && keys <= maxMirror, "WithMirror: keys must be from 0 to %d, got %d", maxMirror, keys)
+		const most = 1 << 30
+		c.require(0 <= keys && keys <= most, "WithMirror: keys must be from 0 to %d, got %d", most, keys)
 		c.mirror, c.mirrorGiven = keys, true
 	})
 }
@@ -212,7 +204,7 @@ func WithCallerClock(clock sash.Clock) Option {
 // configure applies options, and returns all their faults in one error.
 func configure(limits []sash.Limit, options []Option) (config, error) {
 	c := config{
-		prefix: defaultPrefix, timeout: defaultTimeout, mirror: defaultMirror, failures: defaultFailures, pause: defaultPause,
+		prefix: "sash:", timeout: 100 * time.Millisecond, mirror: 1 << 16, failures: 5, pause: time.Second,
 		local: sash.SystemClock(),
 	}
 	for i, o := range options {

@@ -28,12 +28,11 @@ type counters struct {
 	invalid          *xsync.Counter
 }
 
-func (c *counters) init() {
-	for i := range c.by {
-		c.by[i] = xsync.NewCounter()
-	}
-	for _, counter := range []**xsync.Counter{&c.trips, &c.failures, &c.combined, &c.leased, &c.returned, &c.invalid} {
-		*counter = xsync.NewCounter()
+func newCounters() counters {
+	n := xsync.NewCounter
+	return counters{
+		by: [...]*xsync.Counter{n(), n(), n(), n()}, trips: n(), failures: n(), combined: n(),
+		leased: n(), returned: n(), invalid: n(),
 	}
 }
 

@@ -259,7 +259,9 @@ func (l *Limiter) accept(b *batch, reply string, v view, lease *wanted) error {
 // learn keeps what the answer to b tells of its keys once units are charged to them. If units were
 // charged for a lease, too, it begins the lease.
 func (l *Limiter) learn(b *batch, charged int64, lease *wanted, leased, end int64) {
-	l.away.answered(b)
+	if l.storeClock != nil {
+		l.storeClock.follow(b.views[0].at - b.views[0].received)
+	}
 	if l.lessees != nil && len(b.targets) == 1 {
 		l.lessees.used(b.targets[0], charged)
 	}

@@ -185,7 +185,7 @@ var ofSashredis = []mutant{
 	// Fallbacks.
 	{
 		name: "fallback-fresh-window", fault: "the fallback begins with nothing used",
-		file: "sashredis/fallback.go", old: "e := f.limiter.mirror.load(t); e != nil {", new: "e := f.limiter.mirror.load(t); e != nil && e.at < 0 {",
+		file: "sashredis/fallback.go", old: "e := l.mirror.load(t); e != nil {", new: "e := l.mirror.load(t); e != nil && e.at < 0 {",
 		tests: "TestFallbackLocal",
 	},
 	{
@@ -200,17 +200,17 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-forgets", fault: "what a fallback has admitted counts no longer once the store has answered",
-		file: "sashredis/fallback.go", old: "\tif more := f.shares.Peek(t.name, 0).Remaining - left; more > 0 {", new: "\tf.shares.Reset(t.name)\n\tif more := f.shares.Peek(t.name, 0).Remaining - left; more > 0 {",
+		file: "sashredis/fallback.go", old: "\tif more := l.shares.Peek(t.name, 0).Remaining - left; more > 0 {", new: "\tl.shares.Reset(t.name)\n\tif more := l.shares.Peek(t.name, 0).Remaining - left; more > 0 {",
 		tests: "TestFallbackLocal",
 	},
 	{
 		name: "fallback-learns-once", fault: "what the store has answered since an earlier outage counts for nothing",
-		file: "sashredis/fallback.go", old: "f.shares.Take(t.name, more)", new: "f.shares.Peek(t.name, more)",
+		file: "sashredis/fallback.go", old: "l.shares.Take(t.name, more)", new: "l.shares.Peek(t.name, more)",
 		tests: "TestFallbackLocal",
 	},
 	{
 		name: "fallback-adds-up", fault: "a fallback charges the share of one answer again with each call",
-		file: "sashredis/fallback.go", old: "more := f.shares.Peek(t.name, 0).Remaining - left; more", new: "more := f.share(t.rules[0].most) - left; more",
+		file: "sashredis/fallback.go", old: "more := l.shares.Peek(t.name, 0).Remaining - left; more", new: "more := f.share(t.rules[0].most) - left; more",
 		tests: "TestFallbackLocal",
 	},
 	{
@@ -225,12 +225,12 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-peeks-charge", fault: "a Peek is charged to the fallback",
-		file: "sashredis/fallback.go", old: "return nil, f.shares.PeekAll(names, n)", new: "return nil, f.shares.TakeAll(names, n)",
+		file: "sashredis/fallback.go", old: "return nil, l.shares.PeekAll(names, n)", new: "return nil, l.shares.TakeAll(names, n)",
 		tests: "TestFallbackLocal|TestExact_AFallback",
 	},
 	{
 		name: "fallback-admits-debt", fault: "FallbackAdmit admits a negative cost",
-		file: "sashredis/fallback.go", old: "case canceled || hopeless || f.mode == denyMode:", new: "case canceled || hopeless && f.mode != admitMode || f.mode == denyMode:",
+		file: "sashredis/fallback.go", old: "case canceled || hopeless || l.fallback.mode == denyMode:", new: "case canceled || hopeless && l.fallback.mode != admitMode || f.mode == denyMode:",
 		tests: "TestFallback|TestExact_AFallback",
 	},
 
@@ -346,7 +346,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-admits-the-canceled", fault: "a fallback admits a call whose caller has hung up",
-		file: "sashredis/fallback.go", old: "case canceled || hopeless || f.mode == denyMode:", new: "case canceled && hopeless || hopeless || f.mode == denyMode:",
+		file: "sashredis/fallback.go", old: "case canceled || hopeless || l.fallback.mode == denyMode:", new: "case canceled && hopeless || hopeless || l.fallback.mode == denyMode:",
 		tests: "TestModel$",
 	},
 	{
@@ -366,7 +366,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-reserves-for-nothing", fault: "a fallback charges reservations nothing",
-		file: "sashredis/fallback.go", old: "return f.shares.ReserveAll(names, n)", new: "return nil, f.shares.PeekAll(names, n)",
+		file: "sashredis/fallback.go", old: "return l.shares.ReserveAll(names, n)", new: "return nil, l.shares.PeekAll(names, n)",
 		tests: "TestModel$",
 	},
 	{

@@ -27,7 +27,10 @@ type Internals[Limiter, Option, Script any] struct {
 	LocalClock func(clock sash.Clock) Option
 
 	// Inside returns what tests see of a limiter.
-	Inside func(l *Limiter) Insider
+	Inside func(l *Limiter) Inside
+
+	// FailUse asks the lease of key for n units, again and again, until it has ended.
+	FailUse func(l *Limiter, key string, n int64)
 }
 
 // internals is a pointer to the Internals of package sashredis.
@@ -41,12 +44,11 @@ func Of[Limiter, Option, Script any]() *Internals[Limiter, Option, Script] {
 	return internals.(*Internals[Limiter, Option, Script])
 }
 
-// An Insider looks into a Limiter, for tests.
-type Insider interface {
-	Flights() (keys, calls int)
-	Queued() int
-	Closed() bool
-	FailUse(key string, n int64)
+// An Inside is what tests see of a Limiter at one moment.
+type Inside struct {
+	Flights, Waiting int  // keys for which a round trip is under way, and calls that wait for one
+	Queued           int  // calls that wait for their keys
+	Closed           bool // Close has begun
 }
 
 // An Op is what a call does.

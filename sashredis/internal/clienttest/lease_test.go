@@ -418,7 +418,7 @@ func TestLease_CloseWaitsForWhatIsGivenBack(t *testing.T) {
 		assert.NoError(t, l.Close())
 		returned = l.Stats().Returned
 	})
-	eventually(t, "Close ends the leases", func() bool { return inside(l).Closed() })
+	eventually(t, "Close ends the leases", func() bool { return inside(l).Closed })
 	release()
 	closed.Wait()
 	taken.Wait()
@@ -438,7 +438,7 @@ func TestLease_GrantedWhileClosing(t *testing.T) {
 	taken.Go(func() { assert.True(t, l.Allow(ctx, "k")) })
 	<-arrived
 	closed.Go(func() { assert.NoError(t, l.Close()) })
-	eventually(t, "Close ends the leases", func() bool { return inside(l).Closed() })
+	eventually(t, "Close ends the leases", func() bool { return inside(l).Closed })
 	releaseSettle := make(chan struct{})
 	s.set(func() { s.hold = releaseSettle }) // for the next round trip, which gives back
 	release()
@@ -465,7 +465,7 @@ func TestLease_AFailedUseTakesNothing(t *testing.T) {
 		granted := l.Stats().Leased
 		require.Equal(t, sashredis.ByLease, l.Take(ctx, "k", 1).By)
 		var taken sync.WaitGroup
-		taken.Go(func() { inside(l).FailUse("k", granted) })
+		taken.Go(func() { internals.FailUse(l, "k", granted) })
 		require.NoError(t, l.Close())
 		taken.Wait()
 		require.Equal(t, granted-1, l.Stats().Returned)

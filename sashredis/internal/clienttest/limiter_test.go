@@ -150,18 +150,18 @@ func TestWait_WaitsForTheStoresClock(t *testing.T) {
 			assert.GreaterOrEqual(t, clock.Now(), int64(i+1)*int64(time.Second), "call %d", i)
 			order <- i
 		}()
-		eventually(t, "it is in the queue", func() bool { return inside(l).Queued() == i+1 })
+		eventually(t, "it is in the queue", func() bool { return inside(l).Queued == i+1 })
 	}
 	eventually(t, "the first has asked", func() bool { return s.count() > 1 })
 	for i := range 3 {
 		eventually(t, "the first of them is admitted", func() bool {
 			clock.Advance(10 * time.Millisecond)
 			time.Sleep(time.Millisecond) // for the one that waits to see it
-			return inside(l).Queued() == 2-i
+			return inside(l).Queued == 2-i
 		})
 		assert.Equal(t, i, <-order)
 	}
-	assert.Zero(t, inside(l).Queued())
+	assert.Zero(t, inside(l).Queued)
 }
 
 func TestWait_EndsAtOnceIfItIsHopeless(t *testing.T) {
@@ -177,10 +177,10 @@ func TestWait_EndsAtOnceIfItIsHopeless(t *testing.T) {
 	gone, cancel := context.WithCancel(ctx)
 	waited := make(chan error)
 	go func() { waited <- l.Wait(gone, "k", 1) }()
-	eventually(t, "it waits", func() bool { return inside(l).Queued() == 1 })
+	eventually(t, "it waits", func() bool { return inside(l).Queued == 1 })
 	cancel()
 	assert.ErrorIs(t, <-waited, context.Canceled)
-	assert.Zero(t, inside(l).Queued())
+	assert.Zero(t, inside(l).Queued)
 }
 
 // Wait does not send a call again that may have been charged. It waits as long as calls are not
@@ -200,7 +200,7 @@ func TestWait_NeverChargesTwice(t *testing.T) {
 
 	waited := make(chan error)
 	go func() { waited <- l.Wait(ctx, "k", 4) }()
-	eventually(t, "it waits", func() bool { return inside(l).Queued() == 1 && l.Stats().Fallback == 2 })
+	eventually(t, "it waits", func() bool { return inside(l).Queued == 1 && l.Stats().Fallback == 2 })
 	for done := false; !done; { // until the one that waits has seen it
 		local.Advance(time.Hour)
 		select {

@@ -21,13 +21,13 @@ import (
 var internals = bridge.Of[sashredis.Limiter, sashredis.Option, sashredis.Script]()
 
 // inside returns what tests see of a limiter.
-func inside(l *sashredis.Limiter) bridge.Insider { return internals.Inside(l) }
+func inside(l *sashredis.Limiter) bridge.Inside { return internals.Inside(l) }
 
 // flights returns for how many keys a round trip of l is under way.
-func flights(l *sashredis.Limiter) (keys int) { keys, _ = inside(l).Flights(); return keys }
+func flights(l *sashredis.Limiter) (keys int) { return inside(l).Flights }
 
 // waiting returns how many calls of l wait for a round trip.
-func waiting(l *sashredis.Limiter) (calls int) { _, calls = inside(l).Flights(); return calls }
+func waiting(l *sashredis.Limiter) (calls int) { return inside(l).Waiting }
 
 // A fakeStore is an embedded store with a clock that a test moves. It lets a test look at each
 // round trip, hold it up, or make it fail.
