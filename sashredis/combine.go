@@ -107,7 +107,7 @@ func (l *Limiter) decideForAll(b *batch) {
 // newBatch returns the batch of calls for the same keys.
 func (l *Limiter) newBatch(calls ...*waiting) *batch {
 	first := calls[0]
-	b := &batch{targets: slices.Clone(first.targets), keys: make([]string, len(first.targets))}
+	b := &batch{calls: calls, targets: slices.Clone(first.targets), keys: make([]string, len(first.targets))}
 	if first.op == reserve {
 		b.token = l.newToken()
 	}
@@ -115,9 +115,6 @@ func (l *Limiter) newBatch(calls ...*waiting) *batch {
 	for i, t := range b.targets {
 		buf = l.appendKey(buf[:0], t)
 		b.keys[i] = string(buf)
-	}
-	for _, c := range calls {
-		b.add(&c.call)
 	}
 	return b
 }
@@ -236,17 +233,16 @@ func (f *flights) next(of flight) (calls []*waiting) {
 
 // batchEnd returns how many of calls make a batch. That is all of them unless their costs differ
 // so often that they would keep the server from other work.
-func batchEnd(calls []*waiting) int {
-	const most = 512 // groups of calls with the same cost
-	groups := 1
-	for i := 1; i < len(calls); i++ {
-		if calls[i].n != calls[i-1].n || calls[i].charges() != calls[i-1].charges() {
-			if groups++; groups > most {
-				return i
-			}
+func batchEnd(calls []*waiting) (end int) {
+	const most = 512
+	n := 0
+	for group := range groups(calls) {
+		if n++; n > most {
+			break
 		}
+		end += len(group)
 	}
-	return len(calls)
+	return end
 }
 
 // waitingFor returns all calls that wait for the next batch, which then wait no more.

@@ -120,20 +120,6 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 	return rs
 }
 
-// parse returns the state under r in a field of a script's answer at that instant.
-func (r *rule) parse(field string, at int64) (state, error) {
-	var buf [8]int64
-	numbers, err := parseNumbers(buf[:0], field)
-	if err != nil {
-		return state{}, err
-	}
-	s, ok := r.algorithm.parse(numbers, at)
-	if !ok {
-		return state{}, nonsense("answered %q as the state under %v", field, r.Limit)
-	}
-	return s, nil
-}
-
 // The scripts compute in doubles, which are exact up to 2^53.
 const (
 	maxCount  = 1<<51 - 1

@@ -3,6 +3,7 @@ package sashredis
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -137,97 +138,111 @@ func (l *Limiter) targets(keys []string, n int64) (targets []target, d Decision)
 
 // A batch is calls for the same keys that the store decides in one round trip.
 type batch struct {
+	calls   []*waiting // in the order in which they are decided
 	targets []target
 	keys    []string // of the targets, in the store
 	token   string   // of reservations or of a lease; "": there are none
-	groups  []group
+	want    *wanted  // nil: no lease is wanted
 
-	views    []view
-	err      error
-	panicked any // what the Conn has panicked with; nil: it has not
-}
-
-// A group is calls of a batch, one after the other, with the same cost.
-type group struct {
-	n        int64
-	charge   bool
-	calls    int
-	admitted int   // how many; they came before those that were denied
-	before   int64 // the units charged by groups before
+	views            []view
+	charged          int64 // units, for the calls
+	leased, leaseEnd int64 // units charged for a lease, until when
+	err              error
+	panicked         any // what the Conn has panicked with; nil: it has not
 }
 
 // impossible stands for a cost that no limit admits. The scripts know no negative numbers, and no
 // large ones.
 const impossible = 1 << 52
 
-// add adds c to the last group if it is of its cost, else to a new one.
-func (b *batch) add(c *call) {
-	last := len(b.groups) - 1
-	if last < 0 || b.groups[last].n != c.n || b.groups[last].charge != c.charges() {
-		b.groups = append(b.groups, group{n: c.n, charge: c.charges()})
-		last++
+// groups returns calls in groups: one after the other, with the same cost.
+func groups(calls []*waiting) iter.Seq[[]*waiting] {
+	return func(yield func([]*waiting) bool) {
+		for len(calls) > 0 {
+			end, first := 1, calls[0]
+			for end < len(calls) && calls[end].n == first.n && calls[end].charges() == first.charges() {
+				end++
+			}
+			if !yield(calls[:end]) {
+				return
+			}
+			calls = calls[end:]
+		}
 	}
-	c.batch, c.group, c.place = b, last, b.groups[last].calls
-	b.groups[last].calls++
 }
 
 // appendCalls appends the calls of b as a script reads them.
 func (b *batch) appendCalls(text []byte) []byte {
-	for i, g := range b.groups {
-		if i > 0 {
+	for group := range groups(b.calls) {
+		if len(text) > 0 {
 			text = append(text, ' ')
 		}
-		n, operation := g.n, byte('?')
+		n, operation := group[0].n, byte('?')
 		if n < 0 || n > maxCount {
 			n = impossible
 		}
-		if g.charge {
+		if group[0].charges() {
 			operation = '+'
 		}
 		text = strconv.AppendInt(text, n, 10)
 		text = append(text, operation)
-		text = strconv.AppendInt(text, int64(g.calls), 10)
+		text = strconv.AppendInt(text, int64(len(group)), 10)
 	}
 	return text
 }
 
 // decide lets the store decide the calls of b, and keeps what it has answered.
 func (l *Limiter) decide(ctx context.Context, b *batch) {
-	want, lease := "", (*wanted)(nil)
+	want := ""
 	if l.lessees != nil && len(b.targets) == 1 && b.token == "" {
-		if lease = l.lessees.want(b); lease != nil {
+		if b.want = l.lessees.want(b); b.want != nil {
 			defer l.lessees.underway.Done() // also if the Conn panics
-			want, b.token = lease.text, l.newToken()
+			want, b.token = b.want.text, l.newToken()
 		}
 	}
 	args := make([]string, 0, 4+len(b.targets))
 	args = append(args, l.reading(), string(b.appendCalls(make([]byte, 0, 16))), b.token, want)
+	known := b.targets[0].scripts
 	for _, t := range b.targets {
 		args = append(args, t.limits)
-	}
-	v := view{sent: l.local.Now()}
-	reply, err := l.run(ctx, scriptsFor(b.targets).take, b.keys, args)
-	v.received = l.local.Now()
-	if err == nil {
-		err = l.accept(b, reply, v, lease)
-	}
-	b.err = err
-}
-
-// scriptsFor returns the scripts that know the limits of all targets.
-func scriptsFor(targets []target) *scripts {
-	s := targets[0].scripts
-	for _, t := range targets[1:] {
-		if t.scripts != s {
-			return scriptsOf[len(scriptsOf)-1]
+		if t.scripts != known {
+			known = scriptsOf[len(scriptsOf)-1] // they know all algorithms
 		}
 	}
-	return s
+	v := view{sent: l.local.Now()}
+	reply, err := l.run(ctx, known.take, b.keys, args)
+	v.received = l.local.Now()
+	if err == nil {
+		err = b.parse(reply, v)
+	}
+	if b.err = err; err == nil {
+		l.learn(b)
+	}
 }
 
-// accept takes the reply of the store to b: the time, how many calls of each group were admitted,
-// the lease, a token for each key, and the states. v has when it was sent and received.
-func (l *Limiter) accept(b *batch, reply string, v view, lease *wanted) error {
+// learn keeps what the answer to b tells of its keys once units are charged to them. If units were
+// charged for a lease, too, it begins the lease.
+func (l *Limiter) learn(b *batch) {
+	if l.storeClock != nil {
+		l.storeClock.follow(b.views[0].at - b.views[0].received)
+	}
+	if l.lessees != nil && len(b.targets) == 1 {
+		l.lessees.used(b.targets[0], b.charged)
+	}
+	for i, t := range b.targets {
+		v, charged := b.views[i], b.charged
+		if b.leased > 0 {
+			v, charged = v.with(t.ruleset, b.charged+b.leased), 0
+			v.lease(b.leased, b.leaseEnd)
+			l.lessees.grant(b.want, t, &v, b.leased, b.leaseEnd)
+		}
+		l.mirror.keep(t, v, charged, b)
+	}
+}
+
+// parse parses the reply of the store to b: the time, how many calls of each group were admitted,
+// the lease, a token for each key, and the states. v tells when it was sent and received.
+func (b *batch) parse(reply string, v view) error {
 	var fields [5]string
 	rest, more := reply, true
 	for i := range fields {
@@ -239,46 +254,48 @@ func (l *Limiter) accept(b *batch, reply string, v view, lease *wanted) error {
 	if err != nil {
 		return err
 	}
-	charged, err := b.parseCounts(fields[1])
-	if err != nil {
+	if err := b.parseCounts(fields[1]); err != nil {
 		return err
 	}
 	var buf [2]int64
-	leases, err := parseNumbers(buf[:0], fields[2])
-	if err != nil || len(leases) != 2 || leases[0] < 0 || leases[0] > 0 && lease == nil {
+	lease, err := parseNumbers(buf[:0], fields[2])
+	if err != nil || len(lease) != 2 || lease[0] < 0 || lease[0] > 0 && b.want == nil {
 		return nonsense("answered %q for a lease", fields[2])
 	}
-	v.at = micros * microsecond
-	if err := b.parseViews(v, fields[3], fields[4]); err != nil {
-		return err
+	b.leased, b.leaseEnd, v.at = lease[0], lease[1], micros*microsecond
+	return b.parseViews(v, fields[3], fields[4])
+}
+
+// parseCounts parses how many calls of each group were admitted. They came before those that were
+// denied.
+func (b *batch) parseCounts(text string) error {
+	var buf [16]int64
+	number := 0
+	for range groups(b.calls) {
+		number++
 	}
-	l.learn(b, charged, lease, leases[0], leases[1])
+	counts, err := parseNumbers(buf[:0], text)
+	if err != nil || len(counts) != number {
+		return nonsense("answered %q for %d groups of calls", text, number)
+	}
+	for group := range groups(b.calls) {
+		admitted := counts[0]
+		counts = counts[1:]
+		if admitted < 0 || admitted > int64(len(group)) {
+			return nonsense("admitted %d of %d calls", admitted, len(group))
+		}
+		for place, c := range group {
+			c.batch, c.admitted, c.before = b, int64(place) < admitted, b.charged
+			if c.admitted && c.charges() {
+				b.charged += c.n
+			}
+		}
+	}
 	return nil
 }
 
-// learn keeps what the answer to b tells of its keys once units are charged to them. If units were
-// charged for a lease, too, it begins the lease.
-func (l *Limiter) learn(b *batch, charged int64, lease *wanted, leased, end int64) {
-	if l.storeClock != nil {
-		l.storeClock.follow(b.views[0].at - b.views[0].received)
-	}
-	if l.lessees != nil && len(b.targets) == 1 {
-		l.lessees.used(b.targets[0], charged)
-	}
-	for i, t := range b.targets {
-		if leased == 0 {
-			l.mirror.keep(t, b.views[i], charged, b)
-			continue
-		}
-		v := b.views[i].with(t.ruleset, charged+leased)
-		v.lease(leased, end)
-		l.lessees.grant(lease, t, &v, leased, end)
-		l.mirror.keep(t, v, 0, b)
-	}
-}
-
-// parseViews parses the state of each key under each limit. now is their view without it.
-func (b *batch) parseViews(now view, tokens, answers string) (err error) {
+// parseViews parses the state of each key under each limit. v is their view without it.
+func (b *batch) parseViews(v view, tokens, answers string) error {
 	rules := 0
 	for _, t := range b.targets {
 		rules += len(t.rules)
@@ -286,42 +303,27 @@ func (b *batch) parseViews(now view, tokens, answers string) (err error) {
 	if strings.Count(answers, ";")+1 != rules || strings.Count(tokens, " ")+1 != len(b.targets) {
 		return nonsense("answered %q and %q for %d states of %d keys", tokens, answers, rules, len(b.targets))
 	}
+	var buf [8]int64
 	b.views = make([]view, len(b.targets))
 	states := make([]state, rules)
 	for i, t := range b.targets {
-		v := &b.views[i]
-		*v = now
 		v.states, states = states[:len(t.rules):len(t.rules)], states[len(t.rules):]
 		v.token, tokens, _ = strings.Cut(tokens, " ")
-		for j := range v.states {
+		for j := range t.rules {
 			var field string
 			field, answers, _ = strings.Cut(answers, ";")
-			if v.states[j], err = t.rules[j].parse(field, v.at); err != nil {
+			numbers, err := parseNumbers(buf[:0], field)
+			if err != nil {
 				return err
 			}
+			known := false
+			if v.states[j], known = t.rules[j].parse(numbers, v.at); !known {
+				return nonsense("answered %q as the state under %v", field, t.rules[j].Limit)
+			}
 		}
+		b.views[i] = v
 	}
 	return nil
-}
-
-// parseCounts parses how many calls of each group were admitted, and returns the units charged.
-func (b *batch) parseCounts(text string) (charged int64, err error) {
-	var buf [16]int64
-	counts, err := parseNumbers(buf[:0], text)
-	if err != nil || len(counts) != len(b.groups) {
-		return 0, nonsense("answered %q for %d groups of calls", text, len(b.groups))
-	}
-	for i := range b.groups {
-		g := &b.groups[i]
-		if counts[i] < 0 || counts[i] > int64(g.calls) {
-			return 0, nonsense("admitted %d of %d calls", counts[i], g.calls)
-		}
-		g.admitted, g.before = int(counts[i]), charged
-		if g.charge {
-			charged += g.n * counts[i]
-		}
-	}
-	return charged, nil
 }
 
 // A call is one caller's part of a batch.
@@ -329,10 +331,10 @@ type call struct {
 	op op
 	n  int64
 
-	// Set once it is in a batch.
-	batch *batch
-	group int
-	place int // among the calls of its group
+	// Set once the store has decided it.
+	batch    *batch
+	admitted bool
+	before   int64 // units charged by the calls of the batch before it
 }
 
 // charges reports whether c is charged if it is admitted.
@@ -346,21 +348,15 @@ type answer struct {
 	local []sash.Reservation // of the fallback, one for each key
 }
 
-// basis returns what the decision of the key of that index on c follows from: the state in the store,
-// and the units that the calls of the batch before c have charged.
+// basis returns what the decision of the key of that index on c follows from.
 func (c *call) basis(index int) basis {
-	g, v := &c.batch.groups[c.group], &c.batch.views[index]
-	b := basis{view: v, ruleset: c.batch.targets[index].ruleset, now: v.at, charged: g.before}
-	if g.charge {
-		b.charged += int64(min(c.place, g.admitted)) * g.n
-	}
-	return b
+	v := &c.batch.views[index]
+	return basis{view: v, ruleset: c.batch.targets[index].ruleset, now: v.at, charged: c.before}
 }
 
 // answer returns the answer to c, which the store has decided.
 func (c *call) answer() (a answer) {
-	var d sash.Decision
-	d.Allowed = c.place < c.batch.groups[c.group].admitted
+	d := sash.Decision{Allowed: c.admitted}
 	for i := range c.batch.targets {
 		b := c.basis(i)
 		if d.Allowed { // of a Peek, too: it tells what would be left
@@ -379,10 +375,9 @@ func (c *call) answer() (a answer) {
 
 // asks returns the units that b asks for and rs may admit, and the largest cost among them.
 func (b *batch) asks(rs *ruleset) (units, largest int64) {
-	for _, g := range b.groups {
-		if g.charge && !rs.neverAdmits(g.n) {
-			largest = max(largest, g.n)
-			units = min(units+g.n*int64(min(g.calls, 1<<11)), maxCount)
+	for _, c := range b.calls {
+		if c.charges() && !rs.neverAdmits(c.n) {
+			units, largest = min(units+c.n, maxCount), max(largest, c.n)
 		}
 	}
 	return units, largest

@@ -70,29 +70,29 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-without-the-batch", fault: "the mirror keeps the state before the charges of the answer",
-		file: "sashredis/take.go", old: "l.mirror.keep(t, b.views[i], charged, b)", new: "l.mirror.keep(t, b.views[i], 0*charged, b)",
+		file: "sashredis/take.go", old: "l.mirror.keep(t, v, charged, b)", new: "l.mirror.keep(t, v, 0*charged, b)",
 		tests: "TestMirror",
 	},
 
 	// Combining.
 	{
 		name: "combine-charges-nothing-before", fault: "each call of a batch is answered as if it were the first",
-		file: "sashredis/take.go", old: "\t\tb.charged += int64(min(c.place, g.admitted)) * g.n", new: "\t\tb.charged += 0",
+		file: "sashredis/take.go", old: "\t\tfor place, c := range group {\n\t\t\tc.batch, c.admitted, c.before = b, int64(place) < admitted, b.charged\n", new: "\t\tbefore := b.charged\n\t\tfor place, c := range group {\n\t\t\tc.batch, c.admitted, c.before = b, int64(place) < admitted, before\n",
 		tests: "TestTake|TestFleet",
 	},
 	{
 		name: "combine-forgets-earlier-groups", fault: "a call of a batch is answered without the calls of other costs",
-		file: "sashredis/take.go", old: "g.admitted, g.before = int(counts[i]), charged", new: "g.admitted, g.before = int(counts[i]), 0",
+		file: "sashredis/take.go", old: "\t\tfor place, c := range group {\n\t\t\tc.batch, c.admitted, c.before = b, int64(place) < admitted, b.charged\n", new: "\t\tbefore := b.charged\n\t\tfor place, c := range group {\n\t\t\tc.batch, c.admitted, c.before = b, int64(place) < admitted, b.charged-before\n",
 		tests: "TestTake|TestFleet",
 	},
 	{
 		name: "combine-all-alike", fault: "if one call of a group is admitted, all are",
-		file: "sashredis/take.go", old: "d.Allowed = c.place < c.batch.groups[c.group].admitted", new: "d.Allowed = c.batch.groups[c.group].admitted > 0",
+		file: "sashredis/take.go", old: "c.before = b, int64(place) < admitted, b", new: "c.before = b, admitted > 0, b",
 		tests: "TestTake|TestFleet",
 	},
 	{
 		name: "combine-peeks-with-takes", fault: "calls that charge nothing are charged with those that do",
-		file: "sashredis/take.go", old: " || b.groups[last].charge != c.charges()", new: "",
+		file: "sashredis/take.go", old: " && calls[end].charges() == first.charges()", new: "",
 		tests: "TestTake|TestFleet",
 	},
 	{
@@ -336,7 +336,7 @@ var ofSashredis = []mutant{
 	// Where two features meet.
 	{
 		name: "mirror-counts-a-lease-twice", fault: "the mirror keeps the units of a lease twice",
-		file: "sashredis/take.go", old: "\t\tl.mirror.keep(t, v, 0, b)\n", new: "\t\tl.mirror.keep(t, v, leased, b)\n",
+		file: "sashredis/take.go", old: "v, charged = v.with(t.ruleset, b.charged+b.leased), 0", new: "v, charged = v.with(t.ruleset, b.charged+b.leased), b.leased",
 		tests: "TestModel$",
 	},
 	{
