@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
-	"slices"
 	"strings"
 )
 
@@ -51,13 +50,6 @@ func source(names ...string) string {
 // newScript returns the script that consists of the file of the time and those files.
 func newScript(names ...string) *Script { return scriptOf(source("time") + source(names...)) }
 
-// newFastScript is newScript of a script that begins with a fast path. The server makes all
-// functions of a script anew at each run. So all functions of the slow path are within one, which a run
-// of the fast path does not call.
-func newFastScript(fast string, names ...string) *Script {
-	return scriptOf(source("time") + "local function slow()\n" + source(names...) + "end\n" + source(fast) + "return slow()\n")
-}
-
 // scriptOf returns the script with that text.
 func scriptOf(text string) *Script {
 	sum := sha1.Sum([]byte(text))
@@ -78,6 +70,7 @@ var (
 )
 
 func init() {
+	fast := map[int]string{1: "fastbucket", 2: "fastcounter"} // of a single one
 	for algorithms := range scriptsOf {
 		names := []string{"common"}
 		for i, name := range []string{"bucket", "counter", "ring"} {
@@ -85,15 +78,13 @@ func init() {
 				names = append(names, name)
 			}
 		}
-		names = append(names, "key")
-		with := func(last string) []string { return append(slices.Clone(names), last) }
-		s := &scripts{take: newScript(with("take")...), settle: newScript(with("settle")...)}
-		switch algorithms {
-		case 1:
-			s.take = newFastScript("fastbucket", with("take")...)
-		case 2:
-			s.take = newFastScript("fastcounter", with("take")...)
+		text := source(append(names, "key")...)
+		settle, take := text+source("settle"), text+source("take")
+		if name := fast[algorithms]; name != "" {
+			// The server makes all functions of a script anew at each run. So all functions of the slow
+			// path are within one, which a run of the fast path does not call.
+			take = "local function slow()\n" + take + "end\n" + source(name) + "return slow()\n"
 		}
-		scriptsOf[algorithms] = s
+		scriptsOf[algorithms] = &scripts{scriptOf(source("time") + take), scriptOf(source("time") + settle)}
 	}
 }

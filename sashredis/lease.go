@@ -56,7 +56,7 @@ type lessee struct {
 // left is the units that are not used. A use swaps it for less. The goroutine that ends the
 // lease swaps it for a number below 0, under which no use succeeds, and so learns what was left.
 type lease struct {
-	of      *lessee
+	charge
 	left    atomic.Int64
 	granted int64
 	unused  int64 // set when it ends
@@ -64,11 +64,6 @@ type lease struct {
 
 	decision sash.Decision // of the store when the lease was granted
 	resetAt  int64         // on the local clock
-
-	// To give units back.
-	origins  string
-	token    string
-	storeEnd int64 // the end of the lease in the store, in microseconds
 }
 
 const ended = -1
@@ -224,9 +219,7 @@ func (e *lessee) endLease() *lease {
 // window or bucket in which they were charged.
 func (s *lessees) giveBack(held *lease) (err error) {
 	defer recoverConn(&err)
-	end := strconv.FormatInt(held.storeEnd, 10)
-	err = s.settle(context.Background(), held.of.target, held.unused, held.origins, held.token, end)
-	if err == nil {
+	if err = s.settle(context.Background(), held.charge, held.unused); err == nil {
 		s.stats.returned.Add(held.unused)
 	}
 	return err
@@ -243,8 +236,8 @@ func (s *lessees) grant(w *wanted, t target, v *view, units, end int64) {
 	b := basis{view: v, ruleset: t.ruleset, now: v.at}
 	length := until - v.at // by the store's clock, which may run faster than the local one
 	held := &lease{
-		of: w.of, granted: units, unused: units, until: v.sent + length - length/maxDrift - 1,
-		decision: b.left(), origins: v.origins(t.ruleset, take), token: v.token, storeEnd: end,
+		charge: v.charge(w.of.target, take, strconv.FormatInt(end, 10)), decision: b.left(),
+		granted: units, unused: units, until: v.sent + length - length/maxDrift - 1,
 	}
 	held.resetAt = v.received + int64(held.decision.ResetAfter)
 	held.left.Store(units)
@@ -347,7 +340,7 @@ func (s *lessees) close() error {
 			if err := s.giveBack(held); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				errs = append(errs, fmt.Errorf("sashredis: Close: key %q: %w", held.of.name, err))
+				errs = append(errs, fmt.Errorf("sashredis: Close: key %q: %w", held.name, err))
 			}
 			return nil
 		})

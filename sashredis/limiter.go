@@ -71,15 +71,16 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	}
 	var token [9]byte
 	_, _ = rand.Read(token[:]) // never fails
-	l := &Limiter{config: c, conn: conn, token: hex.EncodeToString(token[:]), stats: newCounters()}
-	l.rulesets = xsync.NewMapOf[limitsKey, *ruleset]()
+	l := &Limiter{
+		config: c, conn: conn, token: hex.EncodeToString(token[:]), stats: newCounters(),
+		rulesets: xsync.NewMapOf[limitsKey, *ruleset](), mirror: newMirror(c.mirror),
+		breaker: breaker{limit: int64(c.failures), pause: int64(c.pause)},
+	}
 	if len(limits) > 0 {
 		l.own = newRuleset(limits, c.maxAhead)
 	}
 	l.flights.init()
 	l.closing, l.cancel = context.WithCancel(context.Background())
-	l.breaker = breaker{limit: int64(c.failures), pause: int64(c.pause)}
-	l.mirror = newMirror(c.mirror)
 	if err := l.openShares(limits); err != nil {
 		return nil, err
 	}

@@ -59,9 +59,18 @@ func (m *mirror) set(t target) (set *mirrorSet, hash uint64) {
 	return &m.sets[hash%uint64(len(m.sets))], hash
 }
 
-// is reports whether e is what is kept of t.
-func (e *mirrored) is(t target, hash uint64) bool {
-	return e != nil && e.hash == hash && e.name == t.name && e.suffix == t.suffix
+// find returns the slot of t and what is kept there. If t is not kept, e is nil, and slot is an empty one
+// or nil.
+func (set *mirrorSet) find(t target, hash uint64) (slot *atomic.Pointer[mirrored], e *mirrored) {
+	for i := range set.slots {
+		e := set.slots[i].Load()
+		if e == nil {
+			slot = &set.slots[i]
+		} else if e.hash == hash && e.name == t.name && e.suffix == t.suffix {
+			return &set.slots[i], e
+		}
+	}
+	return slot, nil
 }
 
 // load returns what is kept of t, or nil.
@@ -70,10 +79,8 @@ func (m *mirror) load(t target) *mirrored {
 		return nil
 	}
 	set, hash := m.set(t)
-	for i := range set.slots {
-		if e := set.slots[i].Load(); e.is(t, hash) && len(e.states) > 0 {
-			return e
-		}
+	if _, e := set.find(t, hash); e != nil && len(e.states) > 0 {
+		return e
 	}
 	return nil
 }
@@ -127,50 +134,45 @@ func (m *mirror) store(t target, e *mirrored) {
 	}
 	set.mu.Lock()
 	defer set.mu.Unlock()
-	victim := &set.slots[0]
-	for i := range set.slots {
-		slot := &set.slots[i]
-		old := slot.Load()
-		if old.is(t, hash) {
-			// At the same microsecond, what forgets is newer: that is safe in any order. What was
-			// sent after the other had been received is newer, too, if the store's clock was set back.
-			if old.at < e.at || old.at == e.at && len(old.states) > 0 || old.received < e.sent {
-				e.name = old.name
-				slot.Store(e)
-				set.shrink(slot)
-			}
-			return
+	slot, old := set.find(t, hash)
+	switch {
+	case old == nil:
+		if slot == nil {
+			slot, _ = set.oldest(nil)
 		}
-		if v := victim.Load(); v != nil && (old == nil || old.received < v.received) {
-			victim = slot
-		}
+		e.name = strings.Clone(t.name) // the caller's may be a part of a long text, such as a request
+	// At the same microsecond, what forgets is newer: that is safe in any order. What was sent after the
+	// other had been received is newer, too, if the store's clock was set back.
+	case old.at < e.at || old.at == e.at && len(old.states) > 0 || old.received < e.sent:
+		e.name = old.name
+	default:
+		return
 	}
-	e.name = strings.Clone(t.name) // the caller's may be a part of a long text, such as a request
-	victim.Store(e)
-	set.shrink(victim)
-}
-
-// shrink empties slots, but not the one to keep, until the set takes no more bytes than it may. The
-// set must be locked.
-func (set *mirrorSet) shrink(keep *atomic.Pointer[mirrored]) {
+	slot.Store(e)
 	for {
-		bytes, oldest := 0, (*atomic.Pointer[mirrored])(nil)
-		for i := range set.slots {
-			slot := &set.slots[i]
-			e := slot.Load()
-			if e == nil {
-				continue
-			}
-			bytes += e.bytes
-			if slot != keep && (oldest == nil || e.received < oldest.Load().received) {
-				oldest = slot
-			}
-		}
+		oldest, bytes := set.oldest(slot)
 		if bytes <= mirrorSetBytes {
 			return
 		}
-		oldest.Store(nil) // the one to keep fits alone, so there is another
+		oldest.Store(nil) // e fits alone, so there is another
 	}
+}
+
+// oldest returns the slot with the oldest answer, except keep, and the bytes of all slots. The set must
+// be locked.
+func (set *mirrorSet) oldest(keep *atomic.Pointer[mirrored]) (oldest *atomic.Pointer[mirrored], bytes int) {
+	for i := range set.slots {
+		slot := &set.slots[i]
+		e := slot.Load()
+		if e == nil {
+			continue
+		}
+		bytes += e.bytes
+		if slot != keep && (oldest == nil || e.received < oldest.Load().received) {
+			oldest = slot
+		}
+	}
+	return oldest, bytes
 }
 
 // deny returns the denial of n units of targets at a reading of the local clock, if that is certain.

@@ -17,10 +17,8 @@ type Reservation struct{ of *reservation }
 
 type reservation struct {
 	limiter *Limiter
-	target
+	charge  // its origins are unknown unless the store has decided
 	n       int64
-	origins string // where it was charged under each limit
-	token   string
 	local   sash.Reservation // of the fallback, if that has decided
 	settled atomic.Bool
 }
@@ -49,10 +47,9 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (Reservation
 
 // reservation returns the reservation of t, the target of that index, by which a admits its call.
 func (l *Limiter) reservation(t target, index int, a *answer) Reservation {
-	r := &reservation{limiter: l, target: t, n: a.call.n}
+	r := &reservation{limiter: l, charge: charge{target: t}, n: a.call.n}
 	if b := a.call.batch; b != nil {
-		v := &b.views[index]
-		r.origins, r.token = v.origins(t.ruleset, reserve), v.token
+		r.charge = b.views[index].charge(t, reserve, "")
 	} else if len(a.local) > 0 {
 		r.local = a.local[index]
 	}
@@ -87,11 +84,11 @@ func (r Reservation) Commit(ctx context.Context, actual int64) error {
 	case difference < 0 && r.of.most == 0:
 		return nil // nothing is ever charged to such a key
 	}
-	origins, token := r.of.origins, r.of.token
+	of := r.of.charge
 	if difference < 0 {
-		origins, token, difference = "", "", -difference
+		of, difference = charge{target: of.target}, -difference
 	}
-	if err := r.of.limiter.settle(ctx, r.of.target, min(difference, maxCount), origins, token, ""); err != nil {
+	if err := r.of.limiter.settle(ctx, of, min(difference, maxCount)); err != nil {
 		r.of.settled.Store(!errors.Is(err, ErrUnavailable)) // not sent, so it may be tried again
 		return fmt.Errorf("sashredis: Commit of a reservation of key %q: %w", r.of.name, err)
 	}
@@ -101,8 +98,7 @@ func (r Reservation) Commit(ctx context.Context, actual int64) error {
 // Cancel settles the reservation to nothing: the whole charge is given back.
 func (r Reservation) Cancel(ctx context.Context) error { return r.Commit(ctx, 0) }
 
-// settle gives units back that were charged to t at those origins. Without origins, it charges
-// them. end is the end of their lease, or "".
-func (l *Limiter) settle(ctx context.Context, t target, units int64, origins, token, end string) error {
-	return l.change(ctx, t.scripts.settle, t, t.limits, strconv.FormatInt(units, 10), origins, token, end)
+// settle gives units of a charge back. If its origins are unknown, it charges them.
+func (l *Limiter) settle(ctx context.Context, c charge, units int64) error {
+	return l.change(ctx, c.scripts.settle, c.target, c.limits, strconv.FormatInt(units, 10), c.origins, c.token, c.end)
 }

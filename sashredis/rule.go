@@ -132,35 +132,34 @@ func validate(limits []sash.Limit) error {
 	for _, err := range internals.LimitFaults(limits) {
 		faults = append(faults, fmt.Errorf("sashredis: %w", err))
 	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
-	}
-	for i, l := range limits {
-		if l == sash.Unlimited() {
-			continue
-		}
-		for _, fault := range storeFaults(l) {
-			faults = append(faults, fmt.Errorf("sashredis: limit %d: %s: %w", i+1, fault, sash.ErrInvalidLimit))
+	if len(faults) == 0 {
+		for i, l := range limits {
+			if l != sash.Unlimited() {
+				faults = append(faults, storeFaults(i+1, l)...)
+			}
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// storeFaults returns what keeps a valid limit from being exact in a store.
-func storeFaults(l sash.Limit) (faults []string) {
+// storeFaults returns what keeps a valid limit, of that number, from being exact in a store.
+func storeFaults(number int, l sash.Limit) (faults []error) {
 	require := func(holds bool, format string, args ...any) {
 		if !holds {
-			faults = append(faults, fmt.Sprintf(format, args...))
+			fault := fmt.Sprintf(format, args...)
+			faults = append(faults, fmt.Errorf("sashredis: limit %d: %s: %w", number, fault, sash.ErrInvalidLimit))
 		}
 	}
 	require(l.Count <= maxCount, "Count must be less than 2^51, got %d", l.Count)
 	require(l.Burst <= maxCount, "Burst must be less than 2^51, got %d", l.Burst)
 	require(l.Window%time.Microsecond == 0, "Window must be whole microseconds, got %v", l.Window)
 	require(l.Precision%time.Microsecond == 0, "Precision must be whole microseconds, got %v", l.Precision)
-	require(int64(l.Window)/microsecond <= maxMicros, "Window must be less than 2^51 microseconds (71 years), got %v", l.Window)
-	if b := (window.TokenBucket{Count: l.Count, Window: int64(l.Window), Burst: l.Burst}); l.Burst > 0 && l.Count > 0 {
-		full := int64(b.ResetAfter(b.Cost(l.Burst))) / microsecond
-		require(full <= maxMicros, "a bucket must fill in less than 2^51 microseconds (71 years), got %d units at %d in %v", l.Burst, l.Count, l.Window)
+	require(int64(l.Window)/microsecond <= maxMicros,
+		"Window must be less than 2^51 microseconds (71 years), got %v", l.Window)
+	if l.Burst > 0 && l.Count > 0 {
+		b := window.TokenBucket{Count: l.Count, Window: int64(l.Window), Burst: l.Burst}
+		require(int64(b.ResetAfter(b.Cost(l.Burst)))/microsecond <= maxMicros,
+			"a bucket must fill in less than 2^51 microseconds (71 years), got %d units at %d in %v", l.Burst, l.Count, l.Window)
 	}
 	return faults
 }

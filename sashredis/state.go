@@ -79,14 +79,21 @@ func (v *view) with(rs *ruleset, units int64) view {
 	return c
 }
 
-// origins returns where a charge at the instant of v was recorded under each rule, as a script
-// reads it. op is reserve, or take for units of a lease.
-func (v *view) origins(rs *ruleset, op op) string {
+// A charge is where units were charged to a key, so that they can be given back.
+type charge struct {
+	target
+	origins string // under each limit, as a script reads them; "": unknown
+	token   string // with which they were charged
+	end     string // of their lease; "": they are of none
+}
+
+// charge returns where op charged units to t at the instant of v. op is reserve, or take for a lease.
+func (v *view) charge(t target, op op, end string) charge {
 	origins := make([]string, len(v.states))
 	for i, s := range v.states {
-		origins[i] = strconv.FormatInt(rs.rules[i].origin(s, v.at, op), 10)
+		origins[i] = strconv.FormatInt(t.rules[i].origin(s, v.at, op), 10)
 	}
-	return strings.Join(origins, " ")
+	return charge{t, strings.Join(origins, " "), v.token, end}
 }
 
 // forgetTicks bounds the ticks that v knows: there may be one for each cost of a batch.

@@ -25,7 +25,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-keeps-the-older", fault: "an answer that comes late replaces a newer one",
-		file: "sashredis/mirror.go", old: "if old.at < e.at || old.at == e.at && len(old.states) > 0 || old.received < e.sent {", new: "if true {",
+		file: "sashredis/mirror.go", old: "case old.at < e.at || old.at == e.at && len(old.states) > 0 || old.received < e.sent:", new: "case true:",
 		tests: "TestMirror",
 	},
 	{
@@ -50,7 +50,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-keeps-the-future", fault: "after the store's clock was set back, the mirror keeps what it had before",
-		file: "sashredis/mirror.go", old: " || old.received < e.sent {", new: " {",
+		file: "sashredis/mirror.go", old: " || old.received < e.sent:", new: ":",
 		tests: "TestMirror_FollowsAClockThatIsSetBack",
 	},
 	{
@@ -329,7 +329,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "redis-gives-back-what-was-overspent", fault: "units above the estimate are given back",
-		file: "sashredis/reserve.go", old: "origins, token, difference = \"\", \"\", -difference", new: "difference = -difference",
+		file: "sashredis/reserve.go", old: "of, difference = charge{target: of.target}, -difference", new: "difference = -difference",
 		tests: "TestReserve",
 	},
 
@@ -341,7 +341,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "settle-without-the-tag", fault: "a reservation is settled at the key without its hash tag",
-		file: "sashredis/reserve.go", old: "&reservation{limiter: l, target: t, n: a.call.n}", new: "&reservation{limiter: l, target: target{name: t.name, ruleset: t.ruleset}, n: a.call.n}",
+		file: "sashredis/reserve.go", old: "r.charge = b.views[index].charge(t, reserve", new: "r.charge = b.views[index].charge(target{name: t.name, ruleset: t.ruleset}, reserve",
 		tests: "TestModel$",
 	},
 	{
