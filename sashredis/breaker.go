@@ -48,14 +48,6 @@ func (b *breaker) succeeded() {
 	}
 }
 
-// wait returns how long it takes from now until a call goes to the store, and whether b is open.
-func (b *breaker) wait(now int64) (left int64, open bool) {
-	if b.failures.Load() < b.limit {
-		return 0, false
-	}
-	return max(b.probeAt.Load()-now, 0), true
-}
-
 // failed counts that the store has not answered, because of err.
 func (l *Limiter) failed(err error) {
 	l.stats.failures.Inc()

@@ -3,6 +3,8 @@ package sashredis
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -74,12 +76,15 @@ func (l *Limiter) fly(ctx context.Context, f flight, c *waiting) error {
 func (l *Limiter) flyOn(f flight, calls []*waiting) {
 	for calls != nil {
 		b := l.newBatch(calls...)
-		l.decideForAll(b)
+		func() {
+			defer func() { b.panicked = recover() }() // each caller panics, in its own goroutine
+			l.decide(context.Background(), b)         // not in the context of one of them
+		}()
 		for _, c := range calls {
 			c.ready <- b // there is room
 		}
 		if b.err != nil && !isMisuse(b.err) {
-			unsent := &batch{err: unsentError{b.err}}
+			unsent := &batch{err: fmt.Errorf("%w: %w", errUnsent, b.err)}
 			for _, c := range l.flights.waitingFor(f) {
 				c.ready <- unsent
 			}
@@ -88,21 +93,8 @@ func (l *Limiter) flyOn(f flight, calls []*waiting) {
 	}
 }
 
-// An unsentError is the error of a call that was not sent, since a call before it failed.
-type unsentError struct{ error }
-
-func (e unsentError) Error() string {
-	return "not sent, as an earlier call for the key has failed: " + e.error.Error()
-}
-
-func (e unsentError) Unwrap() error { return e.error }
-
-// decideForAll is decide without the context of a caller. If the Conn panics, so does each caller,
-// in its own goroutine.
-func (l *Limiter) decideForAll(b *batch) {
-	defer func() { b.panicked = recover() }()
-	l.decide(context.Background(), b)
-}
+// errUnsent is the error of a call that was not sent, since a call before it failed.
+var errUnsent = errors.New("not sent, as an earlier call for the key has failed")
 
 // newBatch returns the batch of calls for the same keys.
 func (l *Limiter) newBatch(calls ...*waiting) *batch {
@@ -111,10 +103,8 @@ func (l *Limiter) newBatch(calls ...*waiting) *batch {
 	if first.op == reserve {
 		b.token = l.newToken()
 	}
-	buf := make([]byte, 0, 64)
 	for i, t := range b.targets {
-		buf = l.appendKey(buf[:0], t)
-		b.keys[i] = string(buf)
+		b.keys[i] = l.storeKey(t)
 	}
 	return b
 }

@@ -185,10 +185,10 @@ func (l *Limiter) decideAway(op op, targets []target, n int64, err error) (a ans
 
 // tryAfter returns how long it takes until a call may find the store again.
 func (l *Limiter) tryAfter() time.Duration {
-	if left, open := l.breaker.wait(l.local.Now()); open {
-		return time.Duration(max(left, 1))
+	if l.breaker.failures.Load() < l.breaker.limit {
+		return l.timeout
 	}
-	return l.timeout
+	return time.Duration(max(l.breaker.probeAt.Load()-l.local.Now(), 1))
 }
 
 // decideLocally decides a call by the shares of targets.

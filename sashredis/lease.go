@@ -155,7 +155,7 @@ func (s *lessees) used(t target, units int64) {
 	if e, known := s.byKey.Load(t.name); known && units > 0 {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.units = min(e.units+units, maxCount)
+		e.units = min(e.units+units, maxExact)
 	}
 }
 
@@ -208,7 +208,7 @@ func (e *lessee) endLease() *lease {
 	}
 	// A call that has loaded the lease before may still use units until left is swapped.
 	held.unused = max(held.left.Swap(ended), 0)
-	e.units = min(e.units+held.granted-held.unused, maxCount)
+	e.units = min(e.units+held.granted-held.unused, maxExact)
 	if held.unused == 0 {
 		return nil
 	}

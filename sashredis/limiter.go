@@ -152,18 +152,15 @@ func (l *Limiter) target(name string) (target, error) {
 	return t, nil
 }
 
-// appendKey appends the name of t in the store: the prefix, the hash tag if there is one, the
-// name, and what must be equal of the limits of keys that share a state. So no two keys have
-// the same name, nor one key under limits that keep their states differently.
-func (l *Limiter) appendKey(b []byte, t target) []byte {
-	b = append(b, l.prefix...)
+// storeKey returns the name of t in the store: the prefix, the hash tag if there is one, the name, and
+// what must be equal of the limits of keys that share a state. So no two keys have the same name, nor
+// one key under limits that keep their states differently.
+func (l *Limiter) storeKey(t target) string {
+	tag := ""
 	if t.tag != "" {
-		b = append(b, '{')
-		b = append(b, t.tag...)
-		b = append(b, '}')
+		tag = "{" + t.tag + "}"
 	}
-	b = append(b, t.name...)
-	return append(b, t.suffix...)
+	return l.prefix + tag + t.name + t.suffix
 }
 
 // hashTag returns tag, or a digest if Redis would read it as another.
@@ -231,8 +228,7 @@ func (l *Limiter) change(ctx context.Context, s *Script, t target, args ...strin
 	if err := l.breaker.allow(l.local.Now()); err != nil {
 		return err
 	}
-	name := string(l.appendKey(nil, t))
-	reply, err := l.run(ctx, s, []string{name}, append([]string{l.reading()}, args...))
+	reply, err := l.run(ctx, s, []string{l.storeKey(t)}, append([]string{l.reading()}, args...))
 	if err != nil {
 		return err
 	}

@@ -99,11 +99,8 @@ func (m *mirror) keep(t target, v view, charged int64, b *batch) {
 	}
 }
 
-// bytesPerKey bounds what a mirror takes, on the average of its keys.
-const bytesPerKey = 512
-
-// mirrorSetBytes is what the keys of one set take at most.
-const mirrorSetBytes = len(mirrorSet{}.slots) * bytesPerKey
+// mirrorSetBytes is what the keys of one set take at most: 512 bytes each, on the average.
+const mirrorSetBytes = len(mirrorSet{}.slots) * 512
 
 // size returns the bytes that e takes, with its name.
 func (e *mirrored) size(name string) int {

@@ -145,7 +145,7 @@ func WithMirror(keys int) Option {
 // [Limiter.TakeAll] and a [Limiter.Reserve] take no units of a lease.
 func WithLease(units int64, d time.Duration) Option {
 	return optionFunc(func(c *config) {
-		c.require(2 <= units && units <= maxCount, "WithLease: units must be from 2 to 2^51-1, got %d", units)
+		c.require(2 <= units && units <= maxExact, "WithLease: units must be from 2 to 2^51-1, got %d", units)
 		c.require(d >= time.Millisecond, "WithLease: d must be at least 1ms, got %v", d)
 		c.lease, c.leaseFor = units, d.Truncate(time.Microsecond)
 	})

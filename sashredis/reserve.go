@@ -88,7 +88,7 @@ func (r Reservation) Commit(ctx context.Context, actual int64) error {
 	if difference < 0 {
 		of, difference = charge{target: of.target}, -difference
 	}
-	if err := r.of.limiter.settle(ctx, of, min(difference, maxCount)); err != nil {
+	if err := r.of.limiter.settle(ctx, of, min(difference, maxExact)); err != nil {
 		r.of.settled.Store(!errors.Is(err, ErrUnavailable)) // not sent, so it may be tried again
 		return fmt.Errorf("sashredis: Commit of a reservation of key %q: %w", r.of.name, err)
 	}

@@ -120,11 +120,8 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 	return rs
 }
 
-// The scripts compute in doubles, which are exact up to 2^53.
-const (
-	maxCount  = 1<<51 - 1
-	maxMicros = 1<<51 - 1
-)
+// maxExact is the greatest count and time for which the scripts, which compute in doubles, are exact.
+const maxExact = 1<<51 - 1
 
 // validate returns all faults of limits, the limits of one key, in one error, or nil.
 func validate(limits []sash.Limit) error {
@@ -150,15 +147,15 @@ func storeFaults(number int, l sash.Limit) (faults []error) {
 			faults = append(faults, fmt.Errorf("sashredis: limit %d: %s: %w", number, fault, sash.ErrInvalidLimit))
 		}
 	}
-	require(l.Count <= maxCount, "Count must be less than 2^51, got %d", l.Count)
-	require(l.Burst <= maxCount, "Burst must be less than 2^51, got %d", l.Burst)
+	require(l.Count <= maxExact, "Count must be less than 2^51, got %d", l.Count)
+	require(l.Burst <= maxExact, "Burst must be less than 2^51, got %d", l.Burst)
 	require(l.Window%time.Microsecond == 0, "Window must be whole microseconds, got %v", l.Window)
 	require(l.Precision%time.Microsecond == 0, "Precision must be whole microseconds, got %v", l.Precision)
-	require(int64(l.Window)/microsecond <= maxMicros,
+	require(int64(l.Window)/microsecond <= maxExact,
 		"Window must be less than 2^51 microseconds (71 years), got %v", l.Window)
 	if l.Burst > 0 && l.Count > 0 {
 		b := window.TokenBucket{Count: l.Count, Window: int64(l.Window), Burst: l.Burst}
-		require(int64(b.ResetAfter(b.Cost(l.Burst)))/microsecond <= maxMicros,
+		require(int64(b.ResetAfter(b.Cost(l.Burst)))/microsecond <= maxExact,
 			"a bucket must fill in less than 2^51 microseconds (71 years), got %d units at %d in %v", l.Burst, l.Count, l.Window)
 	}
 	return faults

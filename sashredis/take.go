@@ -151,10 +151,6 @@ type batch struct {
 	panicked         any // what the Conn has panicked with; nil: it has not
 }
 
-// impossible stands for a cost that no limit admits. The scripts know no negative numbers, and no
-// large ones.
-const impossible = 1 << 52
-
 // groups returns calls in groups: one after the other, with the same cost.
 func groups(calls []*waiting) iter.Seq[[]*waiting] {
 	return func(yield func([]*waiting) bool) {
@@ -173,12 +169,13 @@ func groups(calls []*waiting) iter.Seq[[]*waiting] {
 
 // appendCalls appends the calls of b as a script reads them.
 func (b *batch) appendCalls(text []byte) []byte {
+	const impossible = 1 << 52 // no limit admits it; the scripts know no negative numbers, and no larger ones
 	for group := range groups(b.calls) {
 		if len(text) > 0 {
 			text = append(text, ' ')
 		}
 		n, operation := group[0].n, byte('?')
-		if n < 0 || n > maxCount {
+		if n < 0 || n > maxExact {
 			n = impossible
 		}
 		if group[0].charges() {
@@ -377,7 +374,7 @@ func (c *call) answer() (a answer) {
 func (b *batch) asks(rs *ruleset) (units, largest int64) {
 	for _, c := range b.calls {
 		if c.charges() && !rs.neverAdmits(c.n) {
-			units, largest = min(units+c.n, maxCount), max(largest, c.n)
+			units, largest = min(units+c.n, maxExact), max(largest, c.n)
 		}
 	}
 	return units, largest

@@ -1,6 +1,7 @@
 package sashredis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,9 +53,11 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 			return ctx.Err()
 		case d.Allowed:
 			return nil
+		case d.RetryAfter == sash.Never && d.Err != nil && d.By != ByFallback:
+			return fmt.Errorf("sashredis: Wait: %w", d.Err)
 		case d.RetryAfter == sash.Never:
-			return neverAdmitted(d, n)
-		case d.By == ByFallback && errors.As(d.Err, new(unsentError)):
+			return fmt.Errorf("sashredis: Wait: %v never admits %d: %w", d.Limit, n, sash.ErrExceedsLimit)
+		case d.By == ByFallback && errors.Is(d.Err, errUnsent):
 			return fmt.Errorf("sashredis: Wait: it is not charged: %w", d.Err)
 		case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):
 			return fmt.Errorf("sashredis: Wait: it may have been charged: %w", d.Err)
@@ -69,20 +72,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	}
 }
 
-// neverAdmitted returns the error of a wait for n units that d denies for ever.
-func neverAdmitted(d Decision, n int64) error {
-	if d.Err != nil && d.By != ByFallback {
-		return fmt.Errorf("sashredis: Wait: %w", d.Err)
-	}
-	return fmt.Errorf("sashredis: Wait: %v never admits %d: %w", d.Limit, n, sash.ErrExceedsLimit)
-}
-
 // sleep blocks for d, by the clock that decides.
 func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
-	clock := l.local
-	if l.clock != nil {
-		clock = l.clock
-	}
+	clock := cmp.Or(l.clock, l.local)
 	due, stop := internals.After(clock, window.Plus(clock.Now(), int64(d)))
 	defer stop()
 	select {

@@ -140,7 +140,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "redis-keys-meet", fault: "keys under limits with other states share one",
-		file: "sashredis/limiter.go", old: "return append(b, t.suffix...)", new: "return b",
+		file: "sashredis/limiter.go", old: "t.name + t.suffix\n", new: "t.name\n",
 		tests: "TestKeys|TestLimits",
 	},
 	{
@@ -381,7 +381,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "wait-asks-again", fault: "a Wait asks again when it is not known whether it was charged",
-		file: "sashredis/wait.go", old: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):", new: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable) && n > maxCount:",
+		file: "sashredis/wait.go", old: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):", new: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable) && n > maxExact:",
 		tests: "TestModel$",
 	},
 }
