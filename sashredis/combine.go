@@ -2,6 +2,7 @@ package sashredis
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -101,7 +102,7 @@ func (l *Limiter) newBatch(calls ...*waiting) *batch {
 	first := calls[0]
 	b := &batch{calls: calls, targets: slices.Clone(first.targets), keys: make([]string, len(first.targets))}
 	if first.op == reserve {
-		b.token = l.newToken()
+		b.token = rand.Text()
 	}
 	for i, t := range b.targets {
 		b.keys[i] = l.storeKey(t)
@@ -167,27 +168,20 @@ func (l *Limiter) release(c *waiting) {
 //
 // Invariant: a flight is in the map from the join that returns false until a next that returns
 // nothing. In between, one goroutine makes round trips for it.
-type flights struct {
-	seed   maphash.Seed
-	shards [64]flightShard
-}
+type flights struct{ shards [64]flightShard }
 
 type flightShard struct {
 	mu      sync.Mutex
-	waiting map[flight][]*waiting
-	_       [48]byte // of another cache line
+	waiting map[flight][]*waiting // nil: no call has come yet
+	_       [48]byte              // of another cache line
 }
 
-func (f *flights) init() {
-	f.seed = maphash.MakeSeed()
-	for i := range f.shards {
-		f.shards[i].waiting = map[flight][]*waiting{}
-	}
-}
+// hashSeed is for the names of keys, which clients may choose.
+var hashSeed = maphash.MakeSeed()
 
 // lock locks the shard of a flight, and returns it.
 func (f *flights) lock(of flight) *flightShard {
-	s := &f.shards[maphash.String(f.seed, of.name)%uint64(len(f.shards))]
+	s := &f.shards[maphash.String(hashSeed, of.name)%uint64(len(f.shards))]
 	s.mu.Lock()
 	return s
 }
@@ -200,6 +194,9 @@ func (f *flights) join(of flight, c *waiting) bool {
 	defer s.mu.Unlock()
 	calls, underway := s.waiting[of]
 	if !underway {
+		if s.waiting == nil {
+			s.waiting = map[flight][]*waiting{}
+		}
 		s.waiting[of] = nil
 		return false
 	}

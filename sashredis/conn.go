@@ -34,7 +34,7 @@ func (s *Script) SHA1() string { return s.sha1 }
 //go:embed scripts/*.lua
 var sources embed.FS
 
-// source returns the text of scripts.
+// source returns the text of files of scripts.
 func source(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
@@ -46,9 +46,6 @@ func source(names ...string) string {
 	}
 	return b.String()
 }
-
-// newScript returns the script that consists of the file of the time and those files.
-func newScript(names ...string) *Script { return scriptOf(source("time") + source(names...)) }
 
 // scriptOf returns the script with that text.
 func scriptOf(text string) *Script {
@@ -65,8 +62,8 @@ const letters = "tcr"
 
 var (
 	scriptsOf   [1 << len(letters)]*scripts // by the set of algorithms: a bit for each of letters
-	resetScript = newScript("common", "reset")
-	pingScript  = newScript("common", "ping")
+	resetScript = scriptOf(source("time", "common", "reset"))
+	pingScript  = scriptOf(source("time", "common", "ping"))
 )
 
 func init() {

@@ -67,7 +67,7 @@ func unknown(d sash.Decision) bridge.KeyAnswer {
 }
 
 // ofKey returns what t, the target of that index, says to a call with the answer a.
-func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) bridge.KeyAnswer {
+func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) (k bridge.KeyAnswer) {
 	own := a.Decision.Decision
 	switch {
 	case a.By == ByLease:
@@ -77,10 +77,10 @@ func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) bri
 		if !known {
 			return unknown(own) // it has forgotten t since
 		}
-		k, _ := b.ofKey(a)
+		k, _ = b.ofKey(a)
 		return k
 	case a.By == ByFallback && l.shares != nil:
-		return l.ofShare(a, t, index)
+		k = l.ofShare(a, t)
 	case a.By == ByFallback && a.Allowed: // everything, so there is no limit to tell of
 		return always(unlimited(a.call.n).Decision)
 	case a.By == ByFallback && a.RetryAfter != sash.Never: // no limit denies it
@@ -89,13 +89,13 @@ func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) bri
 	case a.Err != nil: // it is wrong, or costs more than is ever admitted
 		own.Limit = t.rules[0].Limit
 		return always(own)
-	}
-	b := a.call.basis(index)
-	k, known := b.ofKey(a)
-	if !known {
-		// The answer does not tell. If nothing does, RetryAfter stays Never.
-		if d := l.Peek(ctx, t.name, k.Next.Remaining+1); d.Err == nil {
-			k.Next = d.Decision
+	default:
+		b, known := a.call.basis(index), false
+		if k, known = b.ofKey(a); !known {
+			// The answer does not tell. If nothing does, RetryAfter stays Never.
+			if d := l.Peek(ctx, t.name, k.Next.Remaining+1); d.Err == nil {
+				k.Next = d.Decision
+			}
 		}
 	}
 	if a.Allowed && a.call.op == reserve {
@@ -127,16 +127,13 @@ func (b *basis) ofKey(a *answer) (k bridge.KeyAnswer, known bool) {
 }
 
 // ofShare returns what t says by its share in this process, which has answered a.
-func (l *Limiter) ofShare(a *answer, t target, index int) (k bridge.KeyAnswer) {
+func (l *Limiter) ofShare(a *answer, t target) (k bridge.KeyAnswer) {
 	k.Decision, k.Next = l.shares.TakeThenPeek(t.name, 0)
 	if !a.Allowed || a.call.op == peek || a.call.n <= 0 {
 		k.Decision = l.shares.Peek(t.name, a.call.n)
 	}
 	if !a.Allowed { // what is more than a share may be admitted by the store
 		k.RetryAfter = min(k.RetryAfter, a.RetryAfter)
-	}
-	if a.Allowed && a.call.op == reserve {
-		k.Commit = l.reservation(t, index, a).Commit
 	}
 	return k
 }

@@ -271,12 +271,6 @@ func (s *lessees) remove(e *lessee) {
 	s.byKey.Delete(e.name) // no other lessee of the key was stored before
 }
 
-func newLessees(l *Limiter) *lessees {
-	s := &lessees{Limiter: l, byKey: xsync.NewMapOf[string, *lessee]()}
-	s.underway.Go(s.run)
-	return s
-}
-
 // run ends leases whose time is over, and removes keys that are not used any more, until Close.
 func (s *lessees) run() {
 	ticker := time.NewTicker(max(s.leaseFor/2, 10*time.Millisecond))

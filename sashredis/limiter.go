@@ -2,15 +2,12 @@ package sashredis
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/puzpuzpuz/xsync/v3"
@@ -40,8 +37,6 @@ type Limiter struct {
 	storeClock *storeClock          // of shares; nil: there are none, or they have the caller's
 	queues     queue.Queues[string] // of the calls that wait, by key
 	stats      counters
-	token      string        // begins the tokens of this limiter
-	tokens     atomic.Uint64 // made so far
 
 	once      sync.Once       // of Close
 	closing   context.Context // ends when Close begins
@@ -69,23 +64,21 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	var token [9]byte
-	_, _ = rand.Read(token[:]) // never fails
 	l := &Limiter{
-		config: c, conn: conn, token: hex.EncodeToString(token[:]), stats: newCounters(),
-		rulesets: xsync.NewMapOf[limitsKey, *ruleset](), mirror: newMirror(c.mirror),
+		config: c, conn: conn, rulesets: xsync.NewMapOf[limitsKey, *ruleset](),
+		mirror: newMirror(c.mirror), stats: newCounters(),
 		breaker: breaker{limit: int64(c.failures), pause: int64(c.pause)},
 	}
 	if len(limits) > 0 {
 		l.own = newRuleset(limits, c.maxAhead)
 	}
-	l.flights.init()
 	l.closing, l.cancel = context.WithCancel(context.Background())
 	if err := l.openShares(limits); err != nil {
 		return nil, err
 	}
 	if c.lease > 0 {
-		l.lessees = newLessees(l)
+		l.lessees = &lessees{Limiter: l, byKey: xsync.NewMapOf[string, *lessee]()}
+		l.lessees.underway.Go(l.lessees.run)
 	}
 	return l, nil
 }
@@ -116,11 +109,6 @@ func (l *Limiter) Close() (err error) {
 		}
 	})
 	return err
-}
-
-// newToken returns a token that no limiter has used before.
-func (l *Limiter) newToken() string {
-	return l.token + strconv.FormatUint(l.tokens.Add(1), 36)
 }
 
 // A target is a key of a call: what the caller names it, and the limits of it.
@@ -234,7 +222,9 @@ func (l *Limiter) change(ctx context.Context, s *Script, t target, args ...strin
 	}
 	micros, err := number(reply) // the time of the change
 	if err == nil {
-		l.mirror.forget(t, micros*microsecond, l.local.Now())
+		// A state from before is not kept later either, if an answer with it is on its way.
+		now := l.local.Now()
+		l.mirror.store(t, &mirrored{view: view{at: micros * microsecond, sent: now, received: now}})
 	}
 	return err
 }

@@ -22,10 +22,7 @@ import (
 //
 // A key may be in any slot of one set. Readers load the slots. A writer holds the lock of the
 // set, and replaces whole entries. A nil mirror keeps nothing.
-type mirror struct {
-	seed maphash.Seed
-	sets []mirrorSet
-}
+type mirror struct{ sets []mirrorSet }
 
 type mirrorSet struct {
 	mu    sync.Mutex
@@ -51,11 +48,11 @@ func newMirror(keys int) *mirror {
 		return nil
 	}
 	const slots = len(mirrorSet{}.slots)
-	return &mirror{seed: maphash.MakeSeed(), sets: make([]mirrorSet, (keys+slots-1)/slots)}
+	return &mirror{make([]mirrorSet, (keys+slots-1)/slots)}
 }
 
 func (m *mirror) set(t target) (set *mirrorSet, hash uint64) {
-	hash = maphash.String(m.seed, t.name)
+	hash = maphash.String(hashSeed, t.name)
 	return &m.sets[hash%uint64(len(m.sets))], hash
 }
 
@@ -89,14 +86,21 @@ func (m *mirror) load(t target) *mirrored {
 // something newer is kept.
 func (m *mirror) keep(t target, v view, charged int64, b *batch) {
 	const longest = 512 // bytes of a name: clients may choose names
-	if len(t.name) <= longest {
-		v.token = "" // it refers to the whole reply
-		if len(b.targets) > 1 {
-			v.states = slices.Clone(v.states) // they are a part of the states of all targets
-		}
-		v.forgetTicks()
-		m.store(t, &mirrored{view: v, charged: charged})
+	const most = 8      // ticks that a state knows: there may be one for each cost of a batch
+	if len(t.name) > longest {
+		return
 	}
+	v.token = "" // it refers to the whole reply
+	knowsMore := func(s state) bool { return len(s.freed) > most }
+	if len(b.targets) > 1 || slices.ContainsFunc(v.states, knowsMore) {
+		v.states = slices.Clone(v.states) // they are a part of the states of all targets, and calls of b read them
+		for i := range v.states {
+			if s := &v.states[i]; knowsMore(*s) {
+				s.freed = slices.Clone(s.freed[:most])
+			}
+		}
+	}
+	m.store(t, &mirrored{view: v, charged: charged})
 }
 
 // mirrorSetBytes is what the keys of one set take at most: 512 bytes each, on the average.
@@ -109,12 +113,6 @@ func (e *mirrored) size(name string) int {
 		bytes += int(unsafe.Sizeof(e.states[i])) + cap(e.states[i].freed)*int(unsafe.Sizeof(freedAt{}))
 	}
 	return bytes
-}
-
-// forget forgets the states of t from before an instant, and does not keep them afterwards
-// either: an answer may be on its way.
-func (m *mirror) forget(t target, at, now int64) {
-	m.store(t, &mirrored{view: view{at: at, sent: now, received: now}})
 }
 
 // store puts e into the slot of its key, or an empty one, or the one whose answer is the oldest. If

@@ -96,19 +96,6 @@ func (v *view) charge(t target, op op, end string) charge {
 	return charge{t, strings.Join(origins, " "), v.token, end}
 }
 
-// forgetTicks bounds the ticks that v knows: there may be one for each cost of a batch.
-func (v *view) forgetTicks() {
-	const most = 8
-	if !slices.ContainsFunc(v.states, func(s state) bool { return len(s.freed) > most }) {
-		return
-	}
-	v.states = slices.Clone(v.states) // the calls of the batch read the others
-	for i := range v.states {
-		s := &v.states[i]
-		s.freed = slices.Clone(s.freed[:min(len(s.freed), most)])
-	}
-}
-
 // A basis is what decisions on a key follow from: a view of it, and what has happened since.
 type basis struct {
 	*view

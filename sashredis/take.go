@@ -2,6 +2,7 @@ package sashredis
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"iter"
 	"strconv"
@@ -194,7 +195,7 @@ func (l *Limiter) decide(ctx context.Context, b *batch) {
 	if l.lessees != nil && len(b.targets) == 1 && b.token == "" {
 		if b.want = l.lessees.want(b); b.want != nil {
 			defer l.lessees.underway.Done() // also if the Conn panics
-			want, b.token = b.want.text, l.newToken()
+			want, b.token = b.want.text, rand.Text()
 		}
 	}
 	args := make([]string, 0, 4+len(b.targets))
