@@ -30,17 +30,6 @@ func (b *breaker) allow(now int64) error {
 	return ErrUnavailable // failed has counted the failure, and is about to note it
 }
 
-// failed counts a call to which the store has not answered by then, because of err.
-func (b *breaker) failed(now int64, err error) {
-	if b.failures.Add(1) >= b.limit {
-		// Callers may tell this error by ErrUnavailable alone: it is not one of a call that was
-		// sent.
-		reason := fmt.Errorf("%w: the latest call that was sent failed: %v", ErrUnavailable, err)
-		b.reason.Store(&reason)
-		b.probeAt.Store(now + b.pause)
-	}
-}
-
 // succeeded closes b. It writes only if there was a failure, since all calls share b.
 func (b *breaker) succeeded() {
 	if b.failures.Load() != 0 {
@@ -48,16 +37,23 @@ func (b *breaker) succeeded() {
 	}
 }
 
-// failed counts that the store has not answered, because of err.
+// failed counts that the store has not answered a call, because of err.
 func (l *Limiter) failed(err error) {
 	l.stats.failures.Inc()
-	l.breaker.failed(l.local.Now(), err)
+	b := &l.breaker
+	if b.failures.Add(1) >= b.limit {
+		// Callers may tell this error by ErrUnavailable alone: it is not one of a call that was
+		// sent.
+		reason := fmt.Errorf("%w: the latest call that was sent failed: %v", ErrUnavailable, err)
+		b.reason.Store(&reason)
+		b.probeAt.Store(l.local.Now() + b.pause)
+	}
 }
 
-// examine asks the server of keys, in a goroutine, whether it answers within the time-out. It does not
-// if that is being asked already, or l is closed. The breaker counts the answer as that to a call. So a
-// store that hangs is noticed although the deadlines of all callers end before the time-out, and one
-// that answers is in use again although the deadline of the call that has tried it was too short.
+// examine asks the server of keys, in a goroutine, whether it answers within the time-out, unless that is
+// being asked already, or l is closed. The breaker counts the answer. So a store that hangs is noticed
+// although the deadlines of all callers end before the time-out, and one that answers is in use again
+// although the deadline of the call that has tried it was too short.
 func (l *Limiter) examine(keys []string) {
 	if !l.examining.TryLock() {
 		return

@@ -14,9 +14,8 @@ import (
 // ask lets the store decide a call, and the fallback if it cannot.
 //
 // This process has at most one round trip under way for the same keys, limits and kind of call.
-// Calls that come meanwhile wait for it, and make the next one together. So a key that everyone
-// asks for costs a round trip per round-trip time, however many calls there are, and each has
-// the answer that it would have had in a round trip of its own.
+// Calls that come meanwhile wait for it, and make the next one together. Each has the answer that it
+// would have had in a round trip of its own.
 func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
 	op, targets, n := c.op, c.targets, c.n
 	err := l.attempt(ctx, c)

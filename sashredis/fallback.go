@@ -89,12 +89,11 @@ func (f Fallback) part(units int64) (part int64, rest uint64) {
 
 // limits returns limits with the share of their units.
 func (f Fallback) limits(limits []sash.Limit) []sash.Limit {
-	shares := make([]sash.Limit, len(limits))
-	for i, l := range limits {
-		if l != sash.Unlimited() {
+	shares := slices.Clone(limits)
+	for i := range shares {
+		if l := &shares[i]; *l != sash.Unlimited() {
 			l.Count, l.Burst = f.share(l.Count), f.share(l.Burst)
 		}
-		shares[i] = l
 	}
 	return shares
 }

@@ -225,13 +225,18 @@ func (s *lessees) giveBack(held *lease) (err error) {
 	return err
 }
 
-// grant begins the lease of units that the store has granted to b until end, in microseconds. That is
-// the end of all leases of the key at that time: another process may lease for longer than this one
-// wants. v is the state of t, the key, with all that was charged.
+// grant begins the lease of units that the store has granted until end, in microseconds. That is the end
+// of all leases of the key at that time: another process may lease for longer than this one wants. v is
+// the state of t, the key, with all that was charged. grant notes the lease in it.
 func (s *lessees) grant(w *wanted, t target, v *view, units, end int64) {
 	until := min(end*microsecond, v.at+int64(w.length))
-	for i, s := range v.states {
-		until = min(until, t.rules[i].periodEnd(s))
+	for i := range v.states {
+		s := &v.states[i]
+		if s.leaseEnd <= v.at {
+			s.leased = 0 // of a lease that is over
+		}
+		s.leased, s.leaseEnd = s.leased+units, end*microsecond
+		until = min(until, t.rules[i].periodEnd(*s))
 	}
 	b := basis{view: v, ruleset: t.ruleset, now: v.at}
 	length := until - v.at // by the store's clock, which may run faster than the local one

@@ -57,10 +57,7 @@ type Limiter struct {
 // With [WithLease] and with [FallbackLocal], New starts a goroutine, which [Limiter.Close] ends.
 // The limiter does not close conn.
 func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
-	c, err := configure(limits, options)
-	if conn == nil {
-		err = errors.Join(fmt.Errorf("sashredis: New: conn must not be nil: %w", sash.ErrInvalidOption), err)
-	}
+	c, err := configure(conn, limits, options)
 	if err != nil {
 		return nil, err
 	}

@@ -201,12 +201,13 @@ func WithCallerClock(clock sash.Clock) Option {
 	})
 }
 
-// configure applies options, and returns all their faults in one error.
-func configure(limits []sash.Limit, options []Option) (config, error) {
+// configure applies options, and returns all faults of what New was given in one error.
+func configure(conn Conn, limits []sash.Limit, options []Option) (config, error) {
 	c := config{
 		prefix: "sash:", timeout: 100 * time.Millisecond, mirror: 1 << 16, failures: 5, pause: time.Second,
 		local: sash.SystemClock(),
 	}
+	c.require(conn != nil, "New: conn must not be nil")
 	for i, o := range options {
 		c.require(o != nil, "option %d: must not be nil", i+1)
 		if o != nil {
@@ -216,12 +217,11 @@ func configure(limits []sash.Limit, options []Option) (config, error) {
 	if len(limits) == 0 && c.limitsFor == nil {
 		c.faults = append(c.faults, fmt.Errorf("sashredis: New needs a Limit: %w", sash.ErrNoLimit))
 	}
-	if err := validate(limits); err != nil {
-		c.faults = append(c.faults, err)
-	}
+	c.faults = append(c.faults, validate(limits))
 	f := c.fallback
 	c.require(f.mode != noFallback, "New needs WithFallback(FallbackDeny, FallbackAdmit or FallbackLocal)")
-	c.require(f.mode != localMode || 1 <= f.num && f.num <= f.den, "WithFallback: a share must be more than 0 and at most 1, got %d/%d", f.num, f.den)
+	c.require(f.mode != localMode || 1 <= f.num && f.num <= f.den,
+		"WithFallback: a share must be more than 0 and at most 1, got %d/%d", f.num, f.den)
 	if c.clock != nil {
 		c.require(!c.mirrorGiven || c.mirror <= 0, "WithMirror: needs the clock of the store, not WithCallerClock")
 		c.require(c.lease <= 0, "WithLease: needs the clock of the store, not WithCallerClock")

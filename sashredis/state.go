@@ -57,18 +57,6 @@ func (v *view) clockBounds(now int64) (earliest, latest int64) {
 	return v.at + (now - v.received) - drift, v.at + (now - v.sent) + drift + microsecond // at is rounded down
 }
 
-// lease notes in v, which they are charged to already, that units are leased until end, in
-// microseconds.
-func (v *view) lease(units, end int64) {
-	for i := range v.states {
-		s := &v.states[i]
-		if s.leaseEnd <= v.at {
-			s.leased = 0 // of a lease that is over
-		}
-		s.leased, s.leaseEnd = s.leased+units, end*microsecond
-	}
-}
-
 // with returns a copy of v with units charged under all rules of rs.
 func (v *view) with(rs *ruleset, units int64) view {
 	c := *v

@@ -231,7 +231,6 @@ func (l *Limiter) learn(b *batch) {
 		v, charged := b.views[i], b.charged
 		if b.leased > 0 {
 			v, charged = v.with(t.ruleset, b.charged+b.leased), 0
-			v.lease(b.leased, b.leaseEnd)
 			l.lessees.grant(b.want, t, &v, b.leased, b.leaseEnd)
 		}
 		l.mirror.keep(t, v, charged, b)
