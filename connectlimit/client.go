@@ -7,9 +7,7 @@ import (
 	"net/http"
 
 	"connectrpc.com/connect"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/internal/rpc"
@@ -205,13 +203,4 @@ func (c *clientConn) CloseResponse() error {
 }
 
 // notSent returns the error of a call that was not sent because of err.
-func notSent(err error) *connect.Error {
-	coded := connect.NewError(connect.Code(rpc.NotSent(err)), err)
-	var turn *httplimit.TurnError
-	if errors.As(err, &turn) {
-		if detail, fault := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(turn.RetryAfter)}); fault == nil {
-			coded.AddDetail(detail)
-		}
-	}
-	return coded
-}
+func notSent(err error) error { return newError(rpc.NotSent(err), err) }

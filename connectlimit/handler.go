@@ -21,7 +21,7 @@ import (
 //
 // NewInterceptor panics if l or an option is nil.
 func NewInterceptor(l *httplimit.Limiter, options ...Option) connect.Interceptor {
-	return &interceptor{rpc.NewServer("connectlimit: NewInterceptor", l, options)}
+	return &interceptor{rpc.NewServer("connectlimit: NewInterceptor", l, options, errorOf)}
 }
 
 // An interceptor is for handlers.
@@ -93,11 +93,7 @@ type handlerConn struct {
 }
 
 func (c *handlerConn) Receive(message any) error {
-	refusal, err := c.call.Receive(message, c.StreamingHandlerConn.Receive)
-	if refusal != nil {
-		return errorOf(refusal)
-	}
-	return err
+	return c.call.Receive(message, c.StreamingHandlerConn.Receive)
 }
 
 func (c *handlerConn) Send(message any) error {
@@ -106,16 +102,15 @@ func (c *handlerConn) Send(message any) error {
 		c.call.NoteSent(nil, err)
 		return err
 	}
-	refusal, err := c.call.Send(message, c.StreamingHandlerConn.Send)
-	if refusal != nil {
-		return errorOf(refusal)
-	}
-	return err
+	return c.call.Send(message, c.StreamingHandlerConn.Send)
 }
 
 // errorOf returns a refusal as an error of Connect.
-func errorOf(r *rpc.Refusal) *connect.Error {
-	err := connect.NewError(connect.Code(r.Code), errors.New(r.Message))
+func errorOf(r *rpc.Refusal) error { return newError(r, errors.New(r.Message)) }
+
+// newError returns a refusal as an error of Connect that wraps why.
+func newError(r *rpc.Refusal, why error) *connect.Error {
+	err := connect.NewError(connect.Code(r.Code), why)
 	for _, message := range r.Details {
 		if detail, fault := connect.NewErrorDetail(message); fault == nil {
 			err.AddDetail(detail)

@@ -2,17 +2,13 @@ package grpclimit
 
 import (
 	"context"
-	"errors"
 	"io"
 	"strings"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/internal/rpc"
@@ -147,13 +143,4 @@ func (e *notSentError) Unwrap() error { return e.error }
 func (e *notSentError) GRPCStatus() *status.Status { return e.status }
 
 // notSent returns the error of a call that was not sent because of err.
-func notSent(err error) error {
-	s := status.New(codes.Code(rpc.NotSent(err)), err.Error())
-	var turn *httplimit.TurnError
-	if errors.As(err, &turn) {
-		if detailed, fault := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(turn.RetryAfter)}); fault == nil {
-			s = detailed
-		}
-	}
-	return &notSentError{err, s}
-}
+func notSent(err error) error { return &notSentError{err, statusOf(rpc.NotSent(err))} }

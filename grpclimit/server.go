@@ -22,12 +22,12 @@ import (
 //
 // UnaryServerInterceptor panics if l or an option is nil.
 func UnaryServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.UnaryServerInterceptor {
-	s := rpc.NewServer("grpclimit: UnaryServerInterceptor", l, options)
+	s := rpc.NewServer("grpclimit: UnaryServerInterceptor", l, options, errorOf)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
 		call, refusal := s.Begin(ctx, describe(ctx, info.FullMethod, message))
 		if refusal != nil {
 			_ = grpc.SetTrailer(ctx, trailerOf(refusal)) // fails only if no transport is below
-			return nil, statusOf(refusal)
+			return nil, errorOf(refusal)
 		}
 		handled, recorded := call.Context(), (*recorder)(nil)
 		if s.RecordMetadata {
@@ -57,12 +57,12 @@ func report(ctx context.Context, quotas metadata.MD, err error) {
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams. A stream is decided when it
 // begins. [LimitReceived] and [LimitSent] decide its messages as well.
 func StreamServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.StreamServerInterceptor {
-	s := rpc.NewServer("grpclimit: StreamServerInterceptor", l, options)
+	s := rpc.NewServer("grpclimit: StreamServerInterceptor", l, options, errorOf)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 		call, refusal := s.BeginStream(ss.Context(), describe(ss.Context(), info.FullMethod, nil))
 		if refusal != nil {
 			ss.SetTrailer(trailerOf(refusal))
-			return statusOf(refusal)
+			return errorOf(refusal)
 		}
 		stream := &serverStream{ServerStream: ss, call: call, handled: call.Context()}
 		if s.RecordMetadata {
@@ -74,7 +74,7 @@ func StreamServerInterceptor(l *httplimit.Limiter, options ...Option) grpc.Strea
 		returned = true
 		if refusal := call.Refusal(); refusal != nil {
 			ss.SetTrailer(trailerOf(refusal))
-			err = statusOf(refusal)
+			err = errorOf(refusal)
 		}
 		stream.finish(err)
 		return err
@@ -90,8 +90,11 @@ func codeOf(err error) uint32 {
 	return uint32(s.Code())
 }
 
-// statusOf returns a refusal as an error with a status.
-func statusOf(r *rpc.Refusal) error {
+// errorOf returns a refusal as an error with a status.
+func errorOf(r *rpc.Refusal) error { return statusOf(r).Err() }
+
+// statusOf returns a refusal as a status.
+func statusOf(r *rpc.Refusal) *status.Status {
 	s := status.New(codes.Code(r.Code), r.Message)
 	details := make([]protoadapt.MessageV1, len(r.Details))
 	for i, detail := range r.Details {
@@ -100,7 +103,7 @@ func statusOf(r *rpc.Refusal) error {
 	if detailed, err := s.WithDetails(details...); err == nil {
 		s = detailed
 	}
-	return s.Err()
+	return s
 }
 
 // trailerOf returns the metadata of a refusal. It belongs into the trailer, since grpc-go

@@ -21,21 +21,9 @@ type serverStream struct {
 
 func (s *serverStream) Context() context.Context { return s.handled }
 
-func (s *serverStream) RecvMsg(m any) error {
-	refusal, err := s.call.Receive(m, s.ServerStream.RecvMsg)
-	if refusal != nil {
-		return statusOf(refusal)
-	}
-	return err
-}
+func (s *serverStream) RecvMsg(m any) error { return s.call.Receive(m, s.ServerStream.RecvMsg) }
 
-func (s *serverStream) SendMsg(m any) error {
-	refusal, err := s.call.Send(m, s.send)
-	if refusal != nil {
-		return statusOf(refusal)
-	}
-	return err
-}
+func (s *serverStream) SendMsg(m any) error { return s.call.Send(m, s.send) }
 
 // send sends a message that is admitted.
 func (s *serverStream) send(m any) error {

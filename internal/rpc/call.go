@@ -19,12 +19,17 @@ type Server struct {
 
 	// RecordMetadata reports whether policies know what a handler of grpc-go sends as metadata.
 	RecordMetadata bool
+
+	errorOf func(*Refusal) error
 }
 
-// NewServer returns the server of l and options, which were given to that function.
-func NewServer[Option ~func(*Server)](function string, l *httplimit.Limiter, options []Option) *Server {
+// NewServer returns the server of l and options, which were given to that function. errorOf returns
+// the error by which a message is refused.
+func NewServer[Option ~func(*Server)](
+	function string, l *httplimit.Limiter, options []Option, errorOf func(*Refusal) error,
+) *Server {
 	MustNotBeNil(function, l == nil)
-	s := &Server{Limiter: l, Size: Size}
+	s := &Server{Limiter: l, Size: Size, errorOf: errorOf}
 	for _, option := range options {
 		MustNotBeNil(function, option == nil)
 		option(s)
@@ -100,31 +105,31 @@ func (c *Call) Refusal() *Refusal { return c.refusal.Load() }
 
 // Receive calls receive, and decides the message that it has received. A refusal ends the
 // stream.
-func (c *Call) Receive(message any, receive func(any) error) (*Refusal, error) {
+func (c *Call) Receive(message any, receive func(any) error) error {
 	if ended := c.Refusal(); ended != nil {
-		return ended, nil
+		return c.server.errorOf(ended)
 	}
 	if err := receive(message); err != nil {
 		if !errors.Is(err, io.EOF) && c.Refusal() == nil {
 			c.broken.Store(true)
 		}
-		return nil, err
+		return err
 	}
-	charges, refusal := c.decideMessage(c.server.Received, message)
+	charges, err := c.decideMessage(c.server.Received, message)
 	c.settleMessage(charges, message, nil)
-	return refusal, nil
+	return err
 }
 
 // Send decides a message, and calls send if it is admitted. A refusal ends the stream.
-func (c *Call) Send(message any, send func(any) error) (*Refusal, error) {
-	charges, refusal := c.decideMessage(c.server.Sent, message)
-	if refusal != nil {
-		return refusal, nil
+func (c *Call) Send(message any, send func(any) error) error {
+	charges, err := c.decideMessage(c.server.Sent, message)
+	if err != nil {
+		return err
 	}
-	err := send(message)
+	err = send(message)
 	c.NoteSent(message, err)
 	c.settleMessage(charges, message, err)
-	return nil, err
+	return err
 }
 
 // sizeOf returns the size of a message. One that is nil has none.
@@ -147,9 +152,12 @@ func (c *Call) NoteSent(message any, err error) {
 
 // decideMessage decides a message by l. It returns charges to be settled, or why the stream
 // has ended.
-func (c *Call) decideMessage(l *httplimit.Limiter, message any) (*httplimit.Charges, *Refusal) {
-	if ended := c.Refusal(); ended != nil || l == nil {
-		return nil, ended
+func (c *Call) decideMessage(l *httplimit.Limiter, message any) (*httplimit.Charges, error) {
+	if ended := c.Refusal(); ended != nil {
+		return nil, c.server.errorOf(ended)
+	}
+	if l == nil {
+		return nil, nil
 	}
 	r := withMessage(c.handled, c.request, message, c.server.Size)
 	v := decide(l, nil, r)
@@ -162,7 +170,7 @@ func (c *Call) decideMessage(l *httplimit.Limiter, message any) (*httplimit.Char
 	// then returns must not be taken for the answer.
 	c.refusal.CompareAndSwap(nil, refusal)
 	c.cancel()
-	return nil, c.Refusal()
+	return nil, c.server.errorOf(c.Refusal())
 }
 
 // settleMessage settles the charges of a message that was admitted. err is why it was not

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
@@ -19,16 +20,20 @@ func Admit(ctx context.Context, t *httplimit.Transport, d *Description) (key str
 	return t.Admit(d.outgoing(ctx, Size))
 }
 
-// NotSent returns the code of a call that was not made because of err, an error of Admit.
-func NotSent(err error) uint32 {
+// NotSent returns the answer to a call that was not made because of err, an error of Admit.
+func NotSent(err error) *Refusal {
+	r := &Refusal{Code: Internal, Message: err.Error()}
 	var turn *httplimit.TurnError
 	switch {
 	case errors.As(err, &turn) && !(turn.Held && turn.Err != nil), errors.Is(err, sash.ErrExceedsLimit):
-		return ResourceExhausted
+		r.Code = ResourceExhausted
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return contextCode(err)
+		r.Code = contextCode(err)
 	}
-	return Internal
+	if turn != nil {
+		r.Details = []proto.Message{&errdetails.RetryInfo{RetryDelay: durationpb.New(turn.RetryAfter)}}
+	}
+	return r
 }
 
 // Obey holds key back for as long as the server has asked in the denial of a call: by the
