@@ -9,9 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+	"github.com/seed-30da4c49/sash/internal/command"
 )
 
 // A Summary tells what was read. Lines = Events + Blank + Unreadable + Headings.
@@ -60,8 +59,8 @@ func (s *Summary) Source() string {
 	return strings.Join(s.Files, ", ")
 }
 
-// Nothing says that there is no event, and what to try.
-func (s *Summary) Nothing() string {
+// nothing says that there is no event, and what to try.
+func (s *Summary) nothing() string {
 	if s.Unreadable == 0 && len(s.BrokenOff) == 0 {
 		return "no event in " + s.Source()
 	}
@@ -103,6 +102,21 @@ func (s *Summary) Incomplete(w io.Writer) {
 	}
 }
 
+// Complain writes to stderr, after the name of the command, which input the report does not cover. It
+// returns the exit status.
+func (s *Summary) Complain(name string, stderr io.Writer) int {
+	status := command.OK
+	for _, b := range s.BrokenOff {
+		fmt.Fprintf(stderr, "%s: %s could be read to line %d only: %s\n", name, b.File, b.Line, b.Why)
+		status = command.Failed
+	}
+	if s.Events == 0 {
+		fmt.Fprintf(stderr, "%s: %s\n", name, s.nothing())
+		status = command.Failed
+	}
+	return status
+}
+
 // ToTheSecond is the layout of instants.
 const ToTheSecond = "2006-01-02 15:04:05"
 
@@ -116,12 +130,7 @@ func NewTable(w io.Writer) *tabwriter.Writer {
 func Percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
 
 // Count returns n with the name of what was counted, in the plural unless n is 1.
-func Count(n int64, of string) string {
-	if n != 1 {
-		of += "s"
-	}
-	return humanize.Comma(n) + " " + of
-}
+func Count(n int64, of string) string { return traffic.Count(n, of, of+"s") }
 
 // Share returns part as a share of the whole, or 0 of nothing.
 func Share(part, of int64) float64 {

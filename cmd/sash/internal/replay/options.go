@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -41,20 +40,14 @@ func parseArgs(args []string) (*options, error) {
 	if err := o.flags.Parse(args); err != nil {
 		return o, errors.Join(append(faults, err)...)
 	}
-	o.files = o.flags.Args()
-	if len(o.files) == 0 {
-		o.files = []string{traffic.StandardInput}
-	}
-	return o, errors.Join(append(faults, o.check())...)
+	var err error
+	o.files, err = traffic.Files(o.flags.Args())
+	return o, errors.Join(append(faults, o.check(), err)...)
 }
 
-// limitFlags defines the flags of limits. The functions return no error, because flag would stop
-// at the first.
+// limitFlags defines the flags of limits.
 func (o *options) limitFlags(fault func(error)) {
-	o.flags.Func("limit", "replay this `LIMIT`, such as 100/m, \"60/60s log\", \"240/h buckets 1m\", \"10/s burst 100\" or \"10/s counter\"; a count of at most 16 without such a word is a log; repeat it to compare several", func(s string) error {
-		fault(o.addLimit(s))
-		return nil
-	})
+	traffic.Flag(o.flags, fault, "limit", "replay this `LIMIT`, such as 100/m, \"60/60s log\", \"240/h buckets 1m\", \"10/s burst 100\" or \"10/s counter\"; a count of at most 16 without such a word is a log; repeat it to compare several", o.addLimit)
 	o.flags.BoolVar(&o.together, "together", false, "make all limits one policy, so that each must admit an event, instead of comparing them: -together -limit 10/s -limit 240/h")
 }
 
@@ -110,18 +103,6 @@ func (o *options) check() error {
 	}
 	if o.top < 0 {
 		fault("-top must be >= 0, got %d", o.top)
-	}
-	inputs := 0
-	for _, name := range o.files {
-		switch {
-		case name == traffic.StandardInput:
-			inputs++
-		case strings.HasPrefix(name, "-"):
-			fault("%s comes after a FILE: flags stand before them; a file of that name is ./%s", name, name)
-		}
-	}
-	if inputs > 1 {
-		fault("standard input is named %d times, want once", inputs)
 	}
 	return errors.Join(faults...)
 }

@@ -172,22 +172,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		command.Say(stderr, "sash replay", fmt.Errorf("writing the report: %w", err))
 		return command.Failed
 	}
-	return complain(stderr, reports)
-}
-
-// complain writes to stderr which input the reports do not cover, and returns the exit
-// status.
-func complain(stderr io.Writer, reports []report) int {
 	status := command.OK
-	for _, r := range reports {
-		for _, b := range r.BrokenOff {
-			fmt.Fprintf(stderr, "sash replay: %s could be read to line %d only: %s\n", b.File, b.Line, b.Why)
-			status = command.Failed
-		}
-		if r.Events == 0 {
-			fmt.Fprintln(stderr, "sash replay: "+r.Nothing())
-			status = command.Failed
-		}
+	for i := range reports {
+		status = max(status, reports[i].Complain("sash replay", stderr))
 	}
 	return status
 }

@@ -129,27 +129,14 @@ func implies(a, b sash.Limit) bool {
 	return windows*float64(a.Count) <= float64(b.Count)
 }
 
-// touchedBy returns the number of clients that at least one of the limits denies. If they are
-// the limits of one policy, these are the clients that the policy denies: the first event that
-// it denies is the first with more than a Count in a window, since all before it were admitted.
-func (s *study) touchedBy(limits []sash.Limit) (clients int) {
+// touched returns the number of clients that at least one of the suggested limits denies. These are the
+// clients that the policy of them denies: the first event that it denies is the first with more than a
+// Count in a window, since all before it were admitted.
+func (s *study) touched(windows []windowReport) (clients int) {
 	for client := range s.on.Counts {
-		if s.exceeds(client, limits) {
+		if s.excess(client, windows) > 0 {
 			clients++
 		}
 	}
 	return clients
-}
-
-// exceeds reports whether a client has a busiest window with more than one of the limits
-// admits.
-func (s *study) exceeds(client int, limits []sash.Limit) bool {
-	for _, l := range limits {
-		for _, g := range s.gauges {
-			if g.window == int64(l.Window) && g.busiest[client] > l.Count {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -47,33 +47,23 @@ func parseArgs(args []string) (*options, error) {
 	if err := o.flags.Parse(args); err != nil {
 		return o, errors.Join(append(faults, err)...)
 	}
-	o.setDefaults()
-	return o, errors.Join(append(faults, o.check())...)
+	if len(o.windows) == 0 {
+		o.windows = slices.Clone(theWindows)
+	}
+	slices.Sort(o.windows)
+	var err error
+	o.files, err = traffic.Files(o.flags.Args())
+	return o, errors.Join(append(faults, o.check(), err)...)
 }
 
-// ownFlags defines the flags that do not say how files are read. The function of -window
-// returns no error, because flag would stop at the first.
+// ownFlags defines the flags that do not say how files are read.
 func (o *options) ownFlags(flags *flag.FlagSet, fault func(error)) {
-	flags.Func("window", "suggest a limit for windows of this `DURATION`, instead of 1s, 1m and 1h; repeat it for several: -window 10s -window 7d", func(s string) error {
-		fault(o.addWindow(s))
-		return nil
-	})
+	traffic.Flag(flags, fault, "window", "suggest a limit for windows of this `DURATION`, instead of 1s, 1m and 1h; repeat it for several: -window 10s -window 7d", o.addWindow)
 	flags.Float64Var(&o.percentile, "percentile", 99.9, "leave this `PERCENT` of the clients alone: -percentile 99")
 	flags.Float64Var(&o.headroom, "headroom", 1.5, "suggest this `FACTOR` times what the busiest of them had, or the next round number: -headroom 2")
 	flags.IntVar(&o.top, "top", 8, "show the `N` clients that exceed the suggested limits most: -top 20")
 	flags.BoolVar(&o.json, "json", false, "report as JSON, one object: -json")
 	flags.StringVar(&o.svg, "svg", "", "also draw the distribution and the candidates into this `FILE`: -svg limits.svg")
-}
-
-func (o *options) setDefaults() {
-	o.files = o.flags.Args()
-	if len(o.files) == 0 {
-		o.files = []string{traffic.StandardInput}
-	}
-	if len(o.windows) == 0 {
-		o.windows = slices.Clone(theWindows)
-	}
-	slices.Sort(o.windows)
 }
 
 func (o *options) addWindow(s string) error {
@@ -103,24 +93,7 @@ func (o *options) check() error {
 	if o.top < 0 {
 		fault("-top must be >= 0, got %d", o.top)
 	}
-	return errors.Join(append(faults, o.Settings.Check(), o.checkFiles())...)
-}
-
-func (o *options) checkFiles() error {
-	var faults []error
-	inputs := 0
-	for _, name := range o.files {
-		switch {
-		case name == traffic.StandardInput:
-			inputs++
-		case strings.HasPrefix(name, "-"):
-			faults = append(faults, fmt.Errorf("%s comes after a FILE: flags stand before them; a file of that name is ./%s", name, name))
-		}
-	}
-	if inputs > 1 {
-		faults = append(faults, fmt.Errorf("standard input is named %d times, want once", inputs))
-	}
-	return errors.Join(faults...)
+	return errors.Join(append(faults, o.Settings.Check())...)
 }
 
 // unit returns what limits count.

@@ -94,7 +94,7 @@ func (s *study) report(o *options) *report {
 		r.Windows = append(r.Windows, s.advise(i, o))
 	}
 	if limits := policy(r.Windows); len(limits) > 0 {
-		clients := s.touchedBy(limits)
+		clients := s.touched(r.Windows)
 		r.Policy = &together{limits, clients, output.Share(int64(clients), int64(len(s.on.Clients)))}
 	}
 	r.Top = s.top(r.Windows, o.top)

@@ -106,7 +106,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		command.Say(stderr, name, fmt.Errorf("writing the report: %w", err))
 		return command.Failed
 	}
-	return r.complain(stderr)
+	return r.Complain(name, stderr)
 }
 
 // suggest reads the files, and returns the report.
@@ -150,19 +150,4 @@ func (o *options) writePicture(r *report) error {
 		return err
 	}
 	return os.WriteFile(o.svg, picture.Bytes(), 0o666)
-}
-
-// complain writes to stderr which input the report does not cover, and returns the exit
-// status.
-func (r *report) complain(stderr io.Writer) int {
-	status := command.OK
-	for _, b := range r.BrokenOff {
-		fmt.Fprintf(stderr, "%s: %s could be read to line %d only: %s\n", name, b.File, b.Line, b.Why)
-		status = command.Failed
-	}
-	if r.Events == 0 {
-		fmt.Fprintf(stderr, "%s: %s\n", name, r.Nothing())
-		status = command.Failed
-	}
-	return status
 }

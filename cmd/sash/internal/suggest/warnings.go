@@ -7,6 +7,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // A warning says why figures may mislead, and what to try.
@@ -78,20 +79,13 @@ func (s *study) warnOfKinds(r *report, percentile float64) (all []string) {
 			most = fmt.Sprintf(", with %s of all events", output.Percent(output.Share(b.events, s.on.Events)))
 		}
 		all = append(all, fmt.Sprintf("In %s, the percentile %v is %s. But %s at %s or above%s, and all others at %s or below. If the first are to be denied, try -percentile %v.",
-			short(v.window), percentile, humanize.Comma(v.distribution.percentile(percentile)), isOrAre(b.above), humanize.Comma(b.high), most, humanize.Comma(b.low), b.leaves(n)))
+			short(v.window), percentile, humanize.Comma(v.distribution.percentile(percentile)), traffic.Count(int64(b.above), "client is", "clients are"), humanize.Comma(b.high), most, humanize.Comma(b.low), b.leaves(n)))
 	}
 	if b, found := s.border(s.on.Counts, percentile, true); found && r.suggested() > 0 && !told[b.above] {
 		all = append(all, fmt.Sprintf("%s of all events are of %s with %s or more each, and all others have %s or fewer. If the first are to be denied, try -percentile %v.",
 			output.Percent(output.Share(b.events, s.on.Events)), output.Count(int64(b.above), "client"), humanize.Comma(b.high), humanize.Comma(b.low), b.leaves(n)))
 	}
 	return all
-}
-
-func isOrAre(clients int) string {
-	if clients == 1 {
-		return "1 client is"
-	}
-	return humanize.Comma(int64(clients)) + " clients are"
 }
 
 // warnOfDominant returns a warning if one of many clients has a large share of all events.

@@ -61,13 +61,13 @@ type accessLog struct {
 	indices []int // of the fields wanted; -1 if there is none of that name
 	vhost   bool  // whether a virtual host stands before the address
 	free    bool  // whether any other fields may follow the size
-	times   timeCache
+	clock   timeReader
 
 	fields [numFields]string
 }
 
 func newAccessLog(w *wanted, vhost, free bool) decoder {
-	a := &accessLog{wanted: w, vhost: vhost, free: free}
+	a := &accessLog{wanted: w, vhost: vhost, free: free, clock: timeReader{only: zonedTime}}
 	for _, f := range w.fields {
 		a.indices = append(a.indices, slices.Index(fieldNames[:], f.name))
 	}
@@ -142,7 +142,7 @@ func (a *accessLog) parse(line string, r *record) (t tail, cut bool, err error) 
 	if s.err != nil {
 		return t, false, s.err
 	}
-	if r.at, err = a.times.read(when); err != nil {
+	if r.at, err = a.clock.read(when); err != nil {
 		return t, false, err
 	}
 	a.fields[method], a.fields[path] = splitRequest(request)
@@ -232,28 +232,6 @@ func isSurelyHost(s string) bool {
 	}
 	name, _, _ := strings.Cut(s, ":") // of an IPv6 address, it may look like a name
 	return isHostName(name) && !isAddress(s) && s != "-" && s != "unknown"
-}
-
-// A timeCache reads times such as 17/May/2015:10:05:03 +0000. It remembers the last one, since
-// many lines have the same.
-type timeCache struct {
-	text string
-	at   int64
-}
-
-func (c *timeCache) read(s string) (int64, error) {
-	if s == c.text && s != "" {
-		return c.at, nil
-	}
-	t, err := time.Parse("02/Jan/2006:15:04:05 -0700", s)
-	if err != nil {
-		return 0, fmt.Errorf("time %s is not like 02/Jan/2006:15:04:05 -0700", Clip(s))
-	}
-	at, err := nanoseconds(t, s)
-	if err == nil {
-		*c = timeCache{s, at}
-	}
-	return at, err
 }
 
 // A micros reads Unix microseconds, a tab and a client. The times may be in another unit, if it is
@@ -431,14 +409,13 @@ func (s *scanner) others() {
 // refuseJoined fails if another line begins in text: one that was written after a line without an
 // end, as a crash leaves it. Its client would be lost without notice.
 func (s *scanner) refuseJoined(text string) {
-	const layout = "02/Jan/2006:15:04:05 -0700"
 	for rest := text; ; {
 		before, after, found := strings.Cut(rest, `] "`)
 		if !found {
 			return
 		}
-		if begin := len(before) - len(layout); begin > 0 && before[begin-1] == '[' {
-			if _, err := time.Parse(layout, before[begin:]); err == nil {
+		if begin := len(before) - len(zonedTime); begin > 0 && before[begin-1] == '[' {
+			if _, err := time.Parse(zonedTime, before[begin:]); err == nil {
 				s.fail("two lines in one: it has a second time, [%s]", before[begin:])
 				return
 			}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -21,6 +22,28 @@ const StandardInput = "-"
 // the length of the longest request with headers that a server accepts, with every byte
 // escaped.
 const MaxLine = 256 << 10
+
+// Files returns the files that the arguments of a command line name: standard input if there are none.
+// The error names every wrong one.
+func Files(args []string) (files []string, err error) {
+	if len(args) == 0 {
+		return []string{StandardInput}, nil
+	}
+	var faults []error
+	inputs := 0
+	for _, name := range args {
+		switch {
+		case name == StandardInput:
+			inputs++
+		case strings.HasPrefix(name, "-"):
+			faults = append(faults, fmt.Errorf("%s comes after a FILE: flags stand before them; a file of that name is ./%s", name, name))
+		}
+	}
+	if inputs > 1 {
+		faults = append(faults, fmt.Errorf("standard input is named %d times, want once", inputs))
+	}
+	return args, errors.Join(faults...)
+}
 
 // CheckFiles returns an error that names every file that is missing or a directory. Otherwise
 // it returns the total size, or -1 if the size of a file is not known.

@@ -248,7 +248,7 @@ func (t *template) matchInto(line string, found []string) error {
 			if name == "time_local" {
 				from = min(len("02/Jan/2006:15:04:05"), len(rest)) // a space follows within it
 				if after == " " {
-					from = min(len("02/Jan/2006:15:04:05 -0700"), len(rest))
+					from = min(len(zonedTime), len(rest))
 				}
 			}
 			if end = strings.Index(rest[from:], after); end >= 0 {

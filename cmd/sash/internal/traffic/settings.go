@@ -63,17 +63,20 @@ func (s *Settings) columns() bool {
 	return s.Format == "csv" || s.Format == "tsv" || s.Format == "" && s.Time != "" && !strings.HasPrefix(s.Time, ".")
 }
 
-// Flags defines the flags that set s. The error of a flag goes to fault, since package flag
-// would stop at the first.
+// Flag defines a flag whose value is given to set. Its error goes to fault, since package flag would stop
+// at the first.
+func Flag(flags *flag.FlagSet, fault func(error), name, usage string, set func(string) error) {
+	flags.Func(name, usage, func(v string) error {
+		if err := set(v); err != nil {
+			fault(err)
+		}
+		return nil
+	})
+}
+
+// Flags defines the flags that set s. Their errors go to fault.
 func (s *Settings) Flags(flags *flag.FlagSet, fault func(error)) {
-	read := func(name, usage string, set func(string) error) {
-		flags.Func(name, usage, func(v string) error {
-			if err := set(v); err != nil {
-				fault(err)
-			}
-			return nil
-		})
-	}
+	read := func(name, usage string, set func(string) error) { Flag(flags, fault, name, usage, set) }
 	read("format", "read this `FORMAT` instead of detecting it: "+strings.Join(FormatNames(), " ")+
 		", or a pattern: the log_format of nginx such as '$remote_addr [$time_local] \"$request\" $status', or the LogFormat of Apache such as '%{X-Forwarded-For}i %h %l %u %t \"%r\" %>s %b'", s.setFormat)
 	read("key", keyUsage, func(v string) (err error) {
@@ -94,12 +97,8 @@ func (s *Settings) Flags(flags *flag.FlagSet, fault func(error)) {
 
 // EstimateFlag defines the flag -estimate.
 func (s *Settings) EstimateFlag(flags *flag.FlagSet, fault func(error)) {
-	flags.Func("estimate", "the `SUM` of fields and numbers that an event reserves, to be settled to its cost if it is admitted: -estimate ContextTokens+500", func(v string) error {
-		if err := setSum(&s.Estimate, "estimate", v); err != nil {
-			fault(err)
-		}
-		return nil
-	})
+	const usage = "the `SUM` of fields and numbers that an event reserves, to be settled to its cost if it is admitted: -estimate ContextTokens+500"
+	Flag(flags, fault, "estimate", usage, func(v string) error { return setSum(&s.Estimate, "estimate", v) })
 }
 
 const keyUsage = "the `FIELDS` that identify a client, joined by commas: of most logs addr user method path status host referer agent forwarded, or fields as the file names them; path has no query; addr/64 takes an IPv6 address by its network of 64 bits, addr/24/64 an IPv4 address by one of 24; none makes all events one client's (default addr/64, as httplimit.ByAddress; in a CSV none)"

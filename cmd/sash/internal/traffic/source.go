@@ -111,7 +111,7 @@ func (s *source) takeUnread(why, beginning string) {
 		s.waiting = append(s.waiting, waitingLine{beginning, why})
 		return
 	}
-	s.count()
+	s.lines++
 	s.fault(why, beginning)
 }
 
@@ -149,14 +149,14 @@ func (s *source) detect() error {
 	for _, l := range lines {
 		switch {
 		case l.why != "":
-			s.count()
+			s.lines++
 			s.fault(l.why, l.text)
 		case s.decoder != nil:
 			if err := s.decode(l.text); err != nil {
 				return err
 			}
 		default:
-			s.count()
+			s.lines++
 			if isBlank(l.text) {
 				s.blank++
 			} else {
@@ -167,11 +167,9 @@ func (s *source) detect() error {
 	return nil
 }
 
-func (s *source) count() { s.lines++ }
-
 // decode reads a line in the format of the file.
 func (s *source) decode(line string) error {
-	s.count()
+	s.lines++
 	if isBlank(line) {
 		s.blank++
 		return nil

@@ -11,12 +11,15 @@ import (
 // units are the lengths of the units of times in numbers, in nanoseconds.
 var units = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
+// zonedTime is the layout of access logs.
+const zonedTime = "02/Jan/2006:15:04:05 -0700"
+
 // layouts are the ways in which logs write a time. A fraction of a second is accepted after the
 // seconds of each. A time is in UTC unless it names another zone.
 var layouts = [...]string{
 	"2006-01-02T15:04:05Z07:00",
 	"2006-01-02 15:04:05",
-	"02/Jan/2006:15:04:05 -0700",
+	zonedTime,
 	"2006-01-02T15:04:05",
 	"2006-01-02 15:04:05Z07:00",
 	"02/Jan/2006:15:04:05",
@@ -27,6 +30,7 @@ var layouts = [...]string{
 // A timeReader reads the times of one file. It remembers the last one, since many lines of a log
 // have the same, and the layout.
 type timeReader struct {
+	only   string // the layout of all times; "": they may have any, or be numbers
 	unit   string // of numbers; "" tells it by their size
 	text   string
 	at     int64
@@ -46,6 +50,13 @@ func (t *timeReader) read(s string) (int64, error) {
 }
 
 func (t *timeReader) parse(s string) (int64, error) {
+	if t.only != "" {
+		when, err := time.Parse(t.only, s)
+		if err != nil {
+			return 0, fmt.Errorf("time %s is not like %s", Clip(s), t.only)
+		}
+		return nanoseconds(when, s)
+	}
 	if strings.Trim(s, "-0123456789.") == "" && strings.LastIndexByte(s, '-') <= 0 && s != "" {
 		return parseUnix(s, t.unit)
 	}

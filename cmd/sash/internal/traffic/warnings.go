@@ -35,10 +35,10 @@ func (t *Traffic) Warnings(windows []time.Duration) []string {
 		warn("the clock of %s jumps %s by %v at line %d: requests at one time of the log were not made at one time; if it is local time, log the zone or UTC", j.File, direction, j.By.Abs().Round(time.Second), j.Line)
 	}
 	if t.Mixed > 0 {
-		warn("%s of another format than their file: split it by format", lines(t.Mixed))
+		warn("%s of another format than their file: split it by format", Count(t.Mixed, "line is", "lines are"))
 	}
 	if t.Late > 0 {
-		warn("%s too late to be put in order, and taken for as late as the line before: sort the files by time, or raise -reorder", came(t.Late))
+		warn("%s too late to be put in order, and taken for as late as the line before: sort the files by time, or raise -reorder", Count(t.Late, "line came", "lines came"))
 	}
 	return all
 }
@@ -67,7 +67,7 @@ func (t *Traffic) warnOfProxies() string {
 	// The surest sign comes first: it names what to do.
 	private := !slices.ContainsFunc(proxies, func(p string) bool { return !isPrivate(p) })
 	names := strings.Join(proxies[:min(3, len(proxies))], ", ")
-	switch of := fmt.Sprintf("%.1f%% of all events are of %s", 100*share, count(len(proxies), "address", "addresses")); {
+	switch of := fmt.Sprintf("%.1f%% of all events are of %s", 100*share, Count(int64(len(proxies)), "address", "addresses")); {
 	case 2*t.Forwarded > t.Events:
 		return fmt.Sprintf("%s such as %s, and X-Forwarded-For names others: if they are proxies, name them by -trust, or their clients are limited as one", of, names)
 	case private && t.Events >= manyEvents:
@@ -130,23 +130,10 @@ func shorterThan(d time.Duration, windows []time.Duration) string {
 	return strings.Join(short, ", ")
 }
 
-func count(n int, one, several string) string {
+// Count returns n with the words for what was counted: for one of them, or for several.
+func Count(n int64, one, several string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return fmt.Sprintf("%d %s", n, several)
-}
-
-func lines(n int64) string {
-	if n == 1 {
-		return "1 line is"
-	}
-	return humanize.Comma(n) + " lines are"
-}
-
-func came(n int64) string {
-	if n == 1 {
-		return "1 line came"
-	}
-	return humanize.Comma(n) + " lines came"
+	return humanize.Comma(n) + " " + several
 }
