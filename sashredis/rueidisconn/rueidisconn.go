@@ -3,6 +3,7 @@ package rueidisconn
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/redis/rueidis"
 
@@ -32,29 +33,25 @@ type conn struct{ client rueidis.Client }
 
 // Run implements [sashredis.Conn].
 func (c *conn) Run(ctx context.Context, s *sashredis.Script, keys, args []string) (string, error) {
-	b := c.client.B()
-	n := int64(len(keys))
-	var cmd rueidis.Completed
-	// The builder copies keys and args. It never marks these commands as repeatable.
-	if sha := b.Evalsha().Sha1(s.SHA1()).Numkeys(n); n == 0 {
-		cmd = sha.Arg(args...).Build()
-	} else {
+	reply, err := await.Do(ctx, c.call(ctx, "EVALSHA", s.SHA1(), keys, args))
+	if e, ok := rueidis.IsRedisErr(err); ok && e.IsNoScript() {
+		// The script did not run. From now on this server knows it.
+		return await.Do(ctx, c.call(ctx, "EVAL", s.Text(), keys, args))
+	}
+	return reply, err
+}
+
+// call returns a call of a script, by its digest or its text. The builder copies keys and args. It never
+// marks the command as repeatable.
+func (c *conn) call(ctx context.Context, name, script string, keys, args []string) *call {
+	command := c.client.B().Arbitrary(name, script, strconv.Itoa(len(keys)))
+	if len(keys) > 0 {
 		// The first key says where the script is sent. The others are passed as arguments,
 		// which are the same on the wire: the builder panics if a key is of another slot,
 		// where a server answers CROSSSLOT.
-		cmd = sha.Key(keys[0]).Arg(keys[1:]...).Arg(args...).Build()
+		command = command.Keys(keys[0]).Args(keys[1:]...)
 	}
-	reply, err := await.Do(ctx, &call{c.client, ctx, cmd})
-	if e, ok := rueidis.IsRedisErr(err); !ok || !e.IsNoScript() {
-		return reply, err
-	}
-	// The script did not run. From now on this server knows it.
-	if text := b.Eval().Script(s.Text()).Numkeys(n); n == 0 {
-		cmd = text.Arg(args...).Build()
-	} else {
-		cmd = text.Key(keys[0]).Arg(keys[1:]...).Arg(args...).Build()
-	}
-	return await.Do(ctx, &call{c.client, ctx, cmd})
+	return &call{c.client, ctx, command.Args(args...).Build()}
 }
 
 // A call is one command for one script. It holds no memory of the caller of Run.

@@ -69,7 +69,6 @@ func (e *lackError) of(flags, file string, line int64) error {
 // A fileFormat is a format that -format names.
 type fileFormat struct {
 	names   []string
-	title   string
 	decoder func(w *wanted) decoder
 	guess   int  // what a line that it reads counts when the format is detected; 0 if it is never tried
 	vhost   bool // whether a virtual host stands before the address
@@ -78,21 +77,21 @@ type fileFormat struct {
 // formats are all formats. Of those that read equally many lines of a file, the first is taken.
 // A line counts half for those that also read what the others read.
 var formats = []fileFormat{
-	{[]string{"micros"}, microsTitle, newMicros, 2, false},
-	{[]string{"combined", "common"}, "Common or Combined Log Format", func(w *wanted) decoder { return newAccessLog(w, false, false) }, 2, false},
-	{[]string{"vhost_combined", "vhost_common"}, "Combined Log Format after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, false) }, 2, true},
-	{[]string{"extended"}, "Common Log Format with other fields", func(w *wanted) decoder { return newAccessLog(w, false, true) }, 1, false},
-	{[]string{"vhost_extended"}, "Common Log Format with other fields after a virtual host", func(w *wanted) decoder { return newAccessLog(w, true, true) }, 1, true},
-	{[]string{"elb"}, "an AWS Classic Load Balancer log", func(w *wanted) decoder { return newAmazon("elb", "an AWS Classic Load Balancer log", elbPattern, 0, w) }, 2, false},
-	{[]string{"alb"}, "an AWS Application Load Balancer log", func(w *wanted) decoder {
+	{[]string{"micros"}, newMicros, 2, false},
+	{[]string{"combined", "common"}, func(w *wanted) decoder { return newAccessLog(w, false, false) }, 2, false},
+	{[]string{"vhost_combined", "vhost_common"}, func(w *wanted) decoder { return newAccessLog(w, true, false) }, 2, true},
+	{[]string{"extended"}, func(w *wanted) decoder { return newAccessLog(w, false, true) }, 1, false},
+	{[]string{"vhost_extended"}, func(w *wanted) decoder { return newAccessLog(w, true, true) }, 1, true},
+	{[]string{"elb"}, func(w *wanted) decoder { return newAmazon("elb", "an AWS Classic Load Balancer log", elbPattern, 0, w) }, 2, false},
+	{[]string{"alb"}, func(w *wanted) decoder {
 		return newAmazon("alb", "an AWS Application Load Balancer log", albPattern, 1, w)
 	}, 2, false},
-	{[]string{"haproxy"}, "an HAProxy HTTP log", newHAProxy, 2, false},
-	{[]string{"w3c", "iis"}, "a W3C Extended Log", func(w *wanted) decoder { return newHashed("w3c", "a W3C Extended Log", w) }, 2, false},
-	{[]string{"zeek"}, "a Zeek log", func(w *wanted) decoder { return newHashed("zeek", "a Zeek log", w) }, 2, false},
-	{[]string{"json", "caddy", "traefik"}, "JSON", newJSON, 2, false},
-	{[]string{"csv"}, "CSV", func(w *wanted) decoder { return newColumns("csv", w) }, 0, false},
-	{[]string{"tsv"}, "TSV", func(w *wanted) decoder { return newColumns("tsv", w) }, 0, false},
+	{[]string{"haproxy"}, newHAProxy, 2, false},
+	{[]string{"w3c", "iis"}, func(w *wanted) decoder { return newHashed("w3c", "a W3C Extended Log", w) }, 2, false},
+	{[]string{"zeek"}, func(w *wanted) decoder { return newHashed("zeek", "a Zeek log", w) }, 2, false},
+	{[]string{"json", "caddy", "traefik"}, newJSON, 2, false},
+	{[]string{"csv"}, func(w *wanted) decoder { return newColumns("csv", w) }, 0, false},
+	{[]string{"tsv"}, func(w *wanted) decoder { return newColumns("tsv", w) }, 0, false},
 }
 
 // FormatNames returns the names that -format takes.

@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,11 +43,7 @@ func (h *hashed) decode(line string, r *record) error {
 	if err := h.readTime(values, r); err != nil {
 		return err
 	}
-	err := h.pick(h.sources, values, r)
-	if lack := (*lackError)(nil); errors.As(err, &lack) {
-		lack.has = h.names
-	}
-	return err
+	return h.pick(h.sources, values, h.names, r)
 }
 
 func (h *hashed) readTime(values []string, r *record) (err error) {

@@ -192,15 +192,15 @@ func (w *wanted) sourcesAmong(names []string) (all []fieldSource) {
 	return all
 }
 
-// pick sets the values wanted from those found.
-func (w *wanted) pick(sources []fieldSource, found []string, r *record) error {
+// pick sets the values wanted from those found, whose fields have these names.
+func (w *wanted) pick(sources []fieldSource, found, names []string, r *record) error {
 	for i, s := range sources {
 		if s.index < 0 && w.fields[i].flag == "" {
 			r.values[i] = "-"
 			continue
 		}
 		if s.index < 0 {
-			return &lackError{wantedField: w.fields[i], title: r.title}
+			return &lackError{w.fields[i], r.title, names}
 		}
 		r.values[i] = s.apply(found[s.index])
 	}
@@ -220,13 +220,7 @@ func (p *pattern) decode(line string, r *record) (err error) {
 	if err := p.plausible(); err != nil {
 		return err
 	}
-	if err := p.pick(p.sources, p.found, r); err != nil {
-		if lack, ok := err.(*lackError); ok {
-			lack.has = p.variables
-		}
-		return err
-	}
-	return nil
+	return p.pick(p.sources, p.found, p.variables, r)
 }
 
 // match finds the values of the variables in a line.
