@@ -200,15 +200,15 @@ func (l *Limiter) decide(ctx context.Context, b *batch) {
 	}
 	args := make([]string, 0, 4+len(b.targets))
 	args = append(args, l.reading(), string(b.appendCalls(make([]byte, 0, 16))), b.token, want)
-	known := b.targets[0].scripts
+	chosen := b.targets[0].scripts
 	for _, t := range b.targets {
 		args = append(args, t.limits)
-		if t.scripts != known {
-			known = scriptsOf[len(scriptsOf)-1] // they know all algorithms
+		if t.scripts != chosen {
+			chosen = scriptsOf[len(scriptsOf)-1] // they know all algorithms
 		}
 	}
 	v := view{sent: l.local.Now()}
-	reply, err := l.run(ctx, known.take, b.keys, args)
+	reply, err := l.run(ctx, chosen.take, b.keys, args)
 	v.received = l.local.Now()
 	if err == nil {
 		err = b.parse(reply, v)

@@ -87,7 +87,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "combine-all-alike", fault: "if one call of a group is admitted, all are",
-		file: "sashredis/take.go", old: "c.before = b, int64(place) < admitted, b", new: "c.before = b, admitted > 0, b",
+		file: "sashredis/take.go", old: "c.before = b, int64(place) < admitted, b", new: "c.before = b, admitted > 0 && place >= 0, b",
 		tests: "TestTake|TestFleet",
 	},
 	{
