@@ -4,6 +4,7 @@ package goredisconn
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -115,12 +116,7 @@ func (c *conn) call(ctx context.Context, name any, script string, keys, args []s
 // sameTag reports whether all keys have the same hash tag, so that they are on one shard of a
 // Ring, whichever shards it has.
 func sameTag(keys []string) bool {
-	for _, k := range keys[min(1, len(keys)):] {
-		if tag(k) != tag(keys[0]) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(keys, func(k string) bool { return tag(k) != tag(keys[0]) })
 }
 
 // tag returns the part of key that decides where it is stored: what is in the first braces, or

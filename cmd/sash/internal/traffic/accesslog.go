@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -238,17 +239,13 @@ func isSurelyHost(s string) bool {
 // named.
 type micros struct {
 	*wanted
-	scale int64 // the length of the unit in nanoseconds
+	in unit
 }
 
 const microsTitle = "a .tsv of time and client"
 
 func newMicros(w *wanted) decoder {
-	m := &micros{w, units["us"]}
-	if w.unit != "" {
-		m.scale = units[w.unit]
-	}
-	return m
+	return &micros{w, units[cmp.Or(w.unit, "us")]}
 }
 
 func (m *micros) name() string { return "micros" }
@@ -264,12 +261,12 @@ func (m *micros) decode(line string, r *record) error {
 	}
 	n, err := strconv.ParseInt(when, 10, 64)
 	if err != nil {
-		return fmt.Errorf("time %s is not in whole Unix %s", Clip(when), m.unitName())
+		return fmt.Errorf("time %s is not in whole Unix %s", Clip(when), m.in.name)
 	}
-	if n > math.MaxInt64/m.scale || n < math.MinInt64/m.scale {
-		return fmt.Errorf("%w, if it is in %s: another unit is named by -unit", outOfRange(when), m.unitName())
+	if n > math.MaxInt64/m.in.length || n < math.MinInt64/m.in.length {
+		return fmt.Errorf("%w, if it is in %s: another unit is named by -unit", outOfRange(when), m.in.name)
 	}
-	r.at = n * m.scale
+	r.at = n * m.in.length
 	for i, f := range m.fields {
 		if f.flag == "" {
 			r.values[i] = "-"
@@ -283,18 +280,6 @@ func (m *micros) decode(line string, r *record) error {
 	return checkAddr(client)
 }
 
-func (m *micros) unitName() string {
-	switch m.unit {
-	case "s":
-		return "seconds"
-	case "ms":
-		return "milliseconds"
-	case "ns":
-		return "nanoseconds"
-	}
-	return "microseconds"
-}
-
 // unitOf returns the unit in which a time that was read as microseconds would be of this century,
 // or "" if it is no other. Its argument is in nanoseconds.
 func (m *micros) unitOf(at int64) string {
@@ -302,7 +287,7 @@ func (m *micros) unitOf(at int64) string {
 	if m.unit != "" {
 		return ""
 	}
-	switch n := at / m.scale; {
+	switch n := at / m.in.length; {
 	case n >= begin && n < end:
 		return "s"
 	case n >= begin*1000 && n < end*1000:

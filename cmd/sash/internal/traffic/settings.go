@@ -85,7 +85,10 @@ func (s *Settings) Flags(flags *flag.FlagSet, fault func(error)) {
 	})
 	read("trust", "believe X-Forwarded-For from proxies in this `NETWORK`, so that addr is the client behind them; repeat it: -trust 10.0.0.0/8 -trust 2001:db8::/32", s.addTrust)
 	read("time", "the `FIELD` of the time in a CSV with a header or in JSON lines: -time TIMESTAMP, -time .request.ts", func(v string) error {
-		return setName(&s.Time, "time", v)
+		if s.Time = strings.TrimSpace(v); s.Time == "" {
+			return fmt.Errorf("-time: %s names no field", Clip(v))
+		}
+		return nil
 	})
 	read("unit", "the `UNIT` of times that are numbers: s, ms, us or ns (default: by their size, and us in two columns without a header)", s.setUnit)
 	read("separator", "the `CHARACTER` between columns, such as ';' or '\\t' (default: found in the header)", s.setSeparator)
@@ -141,13 +144,6 @@ func (s *Settings) setSeparator(v string) error {
 		return fmt.Errorf(`-separator: %s is not one character such as ';' or '\t'`, Clip(v))
 	}
 	s.Separator = v
-	return nil
-}
-
-func setName(to *string, flag, v string) error {
-	if *to = strings.TrimSpace(v); *to == "" {
-		return fmt.Errorf("-%s: %s names no field", flag, Clip(v))
-	}
 	return nil
 }
 

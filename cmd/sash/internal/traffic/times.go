@@ -8,8 +8,16 @@ import (
 	"time"
 )
 
-// units are the lengths of the units of times in numbers, in nanoseconds.
-var units = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
+// A unit is a unit of times in numbers.
+type unit struct {
+	length int64 // in nanoseconds
+	name   string
+}
+
+// units are all units, by what -unit takes.
+var units = map[string]unit{
+	"s": {1e9, "seconds"}, "ms": {1e6, "milliseconds"}, "us": {1e3, "microseconds"}, "ns": {1, "nanoseconds"},
+}
 
 // zonedTime is the layout of access logs.
 const zonedTime = "02/Jan/2006:15:04:05 -0700"
@@ -79,7 +87,7 @@ func parseUnix(s, unit string) (int64, error) {
 	if whole == "" || strings.Trim(whole+decimals, "0123456789") != "" {
 		return 0, fmt.Errorf("time %s is not a number", Clip(s))
 	}
-	scale := units[unit]
+	scale := units[unit].length
 	if unit == "" {
 		switch n := len(strings.TrimLeft(whole, "0")); {
 		case n < 12:
