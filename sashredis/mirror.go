@@ -60,10 +60,10 @@ func (m *mirror) set(t target) (set *mirrorSet, hash uint64) {
 // or nil.
 func (set *mirrorSet) find(t target, hash uint64) (slot *atomic.Pointer[mirrored], e *mirrored) {
 	for i := range set.slots {
-		e := set.slots[i].Load()
-		if e == nil {
-			slot = &set.slots[i]
-		} else if e.hash == hash && e.name == t.name && e.suffix == t.suffix {
+		switch e := set.slots[i].Load(); {
+		case e == nil && slot == nil:
+			slot = &set.slots[i] // the first, so that look-ups are short
+		case e != nil && e.hash == hash && e.name == t.name && e.suffix == t.suffix:
 			return &set.slots[i], e
 		}
 	}
