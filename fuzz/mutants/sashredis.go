@@ -55,7 +55,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-does-not-forget", fault: "the mirror keeps what it had when units are given back",
-		file: "sashredis/limiter.go", old: "l.mirror.store(t, &mirrored{view: view{at: micros * microsecond, sent: now, received: now}})", new: "_ = now",
+		file: "sashredis/limiter.go", old: "l.mirror.store(t, &mirrored{view: view{at: micros * microsecond, sent: now, received: now}})", new: "_, _ = now, micros",
 		tests: "TestMirror|TestReserve",
 	},
 	{
@@ -230,7 +230,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-admits-debt", fault: "FallbackAdmit admits a negative cost",
-		file: "sashredis/fallback.go", old: "case canceled || hopeless || l.fallback.mode == denyMode:", new: "case canceled || hopeless && l.fallback.mode != admitMode || f.mode == denyMode:",
+		file: "sashredis/fallback.go", old: "case canceled || hopeless || l.fallback.mode == denyMode:", new: "case canceled || hopeless && l.fallback.mode != admitMode || l.fallback.mode == denyMode:",
 		tests: "TestFallback|TestExact_AFallback",
 	},
 
