@@ -32,7 +32,7 @@ func inspect(options []Option) bridge.Inspection[Limit] {
 		o.apply(&c)
 	}
 	return bridge.Inspection[Limit]{
-		LimitsFor: c.limitsFor, Limits: len(c.limits) > 0, SweepInterval: c.sweepInterval, ChargeDenied: c.chargeDenied,
+		LimitsFor: c.limitsFor, Limits: len(c.limits) > 0, SweepInterval: c.interval, ChargeDenied: c.chargeDenied,
 	}
 }
 

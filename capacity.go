@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"cmp"
 	"math/bits"
 	"math/rand/v2"
 	"runtime"
@@ -35,17 +36,11 @@ func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
 }
 
 // evictFor evicts idle keys of g until there is room for keys new ones, and reports false
-// if there is none, or if the pinned keys alone are more than the bound.
-func (l *Limiter) evictFor(g *generation, keys int64, pinned []target) bool {
+// if there is none, or if the pinned keys alone are more than the bound. The keys of the call must
+// be pinned: another call may have made an entry for one in between, and not charged it yet.
+func (l *Limiter) evictFor(g *generation, keys int64, pinned ...target) bool {
 	c := g.cap
 	return c == nil || max(keys, roomFor(pinned)) <= c.max && (c.evictsBusy() || l.makeRoom(g, keys, pinned, false))
-}
-
-// evictForKey is evictFor of k alone. It does not evict k itself: another call may have
-// made an entry for k in between, and not charged it yet.
-func (l *Limiter) evictForKey(g *generation, k key) bool {
-	self := [1]target{{key: k}}
-	return l.evictFor(g, 1, self[:])
 }
 
 // makeRoom evicts keys, none of the pinned ones, until there is room for that number of
@@ -171,10 +166,8 @@ func (c *candidate) tryEvict(keys int64, wait bool) bool {
 // evictBefore reports whether c is to be evicted rather than o: if a greater part of its
 // Count is left to it or, of equals, if it was inserted later.
 func (c candidate) evictBefore(o candidate) bool {
+	// Compare c.left/c.count with o.left/o.count, without a division.
 	hi, lo := bits.Mul64(uint64(c.left), uint64(o.count))
 	otherHi, otherLo := bits.Mul64(uint64(o.left), uint64(c.count))
-	if hi == otherHi && lo == otherLo {
-		return c.seq > o.seq
-	}
-	return hi > otherHi || hi == otherHi && lo > otherLo
+	return cmp.Or(cmp.Compare(hi, otherHi), cmp.Compare(lo, otherLo), cmp.Compare(c.seq, o.seq)) > 0
 }

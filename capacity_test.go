@@ -84,9 +84,9 @@ func TestMaxKeys_MakesNoRoomForAKeyOfItself(t *testing.T) {
 		l, _ := capped(t, 1, overflow)
 		g, k := l.current.Load(), l.key("k")
 		e := l.put(k)
-		require.False(t, l.evictForKey(g, k))
+		require.False(t, l.evictFor(g, 1, target{key: k}))
 		require.Same(t, e, g.keys.load(k))
-		require.True(t, l.evictForKey(g, l.key("other")), "the key makes room for another key")
+		require.True(t, l.evictFor(g, 1, target{key: l.key("other")}), "the key makes room for another key")
 		require.Nil(t, g.keys.load(k))
 	}
 }

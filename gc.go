@@ -60,11 +60,6 @@ func (l *Limiter) evict(g *generation, k key, e *entry, now int64, waits bool) b
 	return true
 }
 
-func (l *Limiter) startJanitor() {
-	l.janitor = &janitor{make(chan struct{}), make(chan struct{})}
-	go l.janitor.run(weak.Make(l), l.current.Load().sweepInterval())
-}
-
 // run sweeps l at each interval until j.stop is closed. It holds the limiter only while it
 // sweeps. So a limiter that is dropped without Close is collected, and the janitor ends
 // at its next turn.
@@ -77,8 +72,8 @@ func (j *janitor) run(l weak.Pointer[Limiter], interval time.Duration) {
 		case <-j.stop:
 			return
 		case <-timer.C:
-			interval, ok := j.sweep(l.Value())
-			if !ok {
+			interval := j.sweep(l.Value())
+			if interval == 0 {
 				return
 			}
 			timer.Reset(interval)
@@ -86,13 +81,13 @@ func (j *janitor) run(l weak.Pointer[Limiter], interval time.Duration) {
 	}
 }
 
-// sweep sweeps l and returns how long to wait before it does so again.
-func (j *janitor) sweep(l *Limiter) (interval time.Duration, ok bool) {
+// sweep sweeps l and returns how long to wait before it does so again; 0 if l is nil.
+func (j *janitor) sweep(l *Limiter) time.Duration {
 	if l == nil {
-		return 0, false
+		return 0
 	}
 	l.sweep(j.stop)
-	return l.current.Load().sweepInterval(), true
+	return l.current.Load().sweepInterval()
 }
 
 // sweepInterval returns the interval between sweeps under the limits of g. Half the longest
@@ -103,19 +98,15 @@ func (g *generation) sweepInterval() time.Duration {
 		return g.setup.interval
 	}
 	var longest time.Duration
-	rules := g.ruleset.rules
-	for i := range rules {
-		longest = max(longest, rules[i].lasts())
+	for i := range g.ruleset.rules {
+		r := &g.ruleset.rules[i]
+		lasts := r.Window
+		if h := r.algorithm.horizon(); !h.dated && r.Count > 0 {
+			lasts = time.Duration(h.looksBack) // the units of a bucket are back once it is full
+		}
+		longest = max(longest, lasts)
 	}
 	return sweepIntervalFor(longest)
-}
-
-// lasts returns about how long a charge counts under r.
-func (r *rule) lasts() time.Duration {
-	if h := r.algorithm.horizon(); !h.dated && r.Count > 0 {
-		return time.Duration(h.looksBack)
-	}
-	return r.Window
 }
 
 // sweepIntervalFor returns how often to sweep keys whose longest window is longest.

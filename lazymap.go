@@ -40,20 +40,15 @@ func (l *lazyMap[V]) rangeAll(f func(name string, value V) bool) {
 
 // forWriting returns the map, which is made if there is none yet.
 func (l *lazyMap[V]) forWriting() *xsync.MapOf[string, V] {
-	var made *xsync.MapOf[string, V]
-	for round := 1; ; round++ {
+	m := l.m.Load()
+	for round := 1; m == nil; round++ {
 		atomic.Round("forWriting", round)
-		if m := l.m.Load(); m != nil {
-			return m
-		}
-		if made == nil {
-			made = xsync.NewMapOf[string, V]()
-		}
-		if l.m.CompareAndSwap(nil, made) {
+		if made := xsync.NewMapOf[string, V](); l.m.CompareAndSwap(nil, made) {
 			return made
 		}
-		// Another goroutine has made one in between. It may be cleared by now, so load it again.
+		m = l.m.Load() // another goroutine has made one in between; it may be cleared by now
 	}
+	return m
 }
 
 // notEscaping returns name, and hides from the compiler that it is the same, as noescape

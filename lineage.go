@@ -118,14 +118,9 @@ func (g *lineage) settle(number int64, cost window.Amount) window.Amount {
 	if g.lows[later].open += open; g.lows[later].open == 0 {
 		g.lows = slices.Delete(g.lows, later, later+1)
 	}
-	g.shrink()
-	return cost
-}
-
-// shrink gives back the memory of lows if there have been far more.
-func (g *lineage) shrink() {
 	const least = 64
-	if n := len(g.lows); cap(g.lows) > max(least, 4*n) {
+	if n := len(g.lows); cap(g.lows) > max(least, 4*n) { // there have been far more: give back their memory
 		g.lows = append(make([]low, 0, 2*n+1), g.lows...)
 	}
+	return cost
 }

@@ -164,7 +164,7 @@ func (l *Limiter) lockAbsent(g *generation, targets []target) bool {
 	}
 	if anyPlaced(targets, placedNowhere) || anyPlaced(targets, placedShared) {
 		// Other calls may have freed room. Then the keys fit, and must not be refused.
-		ok = ok && !g.cap.fits(missing, roomFor(targets))
+		ok = ok && (g.cap.lacks(missing) || !g.cap.holds(max(missing, roomFor(targets))))
 	}
 	if !ok {
 		unlockAbsent(g, targets)

@@ -1,8 +1,6 @@
 package sash
 
-import (
-	"slices"
-)
+import "slices"
 
 // refused returns the decision on q for a key without room in the table. others is the number of the
 // other keys of the call, and res the result of the whole call: one of 0 units may be denied by
@@ -24,12 +22,10 @@ func (l *Limiter) refused(r resolved, q query, others int, res result) Decision 
 // anyUnplaced reports whether a target has no entry while keys may be denied room. Then the denial
 // may come from the full table, or from a quota that the key shares. That may be over at any time.
 func (l *Limiter) anyUnplaced(targets []target) bool {
-	for i := range targets {
-		if g, e := l.lookup(targets[i].key); e == nil && g.cap != nil && !g.cap.evictsBusy() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(targets, func(t target) bool {
+		g, e := l.lookup(t.key)
+		return e == nil && g.cap != nil && !g.cap.evictsBusy()
+	})
 }
 
 // sharedEntry returns the entry that k shares in g. It is dead once g is not the current
@@ -82,7 +78,7 @@ func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
 			}
 		}
 	}
-	if missing == 0 || l.evictFor(g, missing, targets) {
+	if missing == 0 || l.evictFor(g, missing, targets...) {
 		return true
 	}
 	for i := range targets {

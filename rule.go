@@ -30,6 +30,17 @@ type rule struct {
 	_     [56]byte
 }
 
+// A fastPath says which fast path of AllowN and Take serves the calls in a generation.
+type fastPath uint8
+
+const (
+	fastRuleset fastPath = iota // ruleset.tryFast, which serves all kinds of entries
+	fastCounter                 // slidingCounter.charge: the only limit is a counter in one word
+	fastLog                     // slidingLog.tryFast: it is a log
+	fastBucket                  // tokenBucket.charge: it is a token bucket in one word
+	fastNone                    // none: the limiter has an observer, which the fast paths do not call
+)
+
 // satisfiable reports whether l could ever admit n units.
 func (l *Limit) satisfiable(n int64) bool { return 0 <= n && n <= l.most() }
 

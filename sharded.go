@@ -70,43 +70,37 @@ func (s *sharded) update(k key, f func(found *entry) (next *entry)) *entry {
 // have the name of k. valid runs under the lock of the shard, so the store happens at the
 // same instant as its answer.
 func (s *sharded) loadOrStoreIf(k key, e *entry, valid func() bool) *entry {
-	return entryOf(s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (next *hashmap.Entry) {
+	return s.update(k, func(found *entry) *entry {
+		// Check last: no entry can come in between, and an answer that is not used may be wrong soon.
 		if found == nil && valid() {
-			return e.header()
+			return e
 		}
 		return found
-	}))
+	})
 }
 
 // loadLocked returns the entry of k, nil for none. Unlike load it takes the lock of the
 // shard. If it returns nil, a loadOrStoreIf whose valid ran before has not stored an
 // entry, and will not.
 func (s *sharded) loadLocked(k key) *entry {
-	return entryOf(s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (next *hashmap.Entry) {
-		return found
-	}))
+	return s.update(k, func(found *entry) *entry { return found })
 }
 
 // compareAndSwap makes next the entry of k, if that is old. next must have the name of k,
 // and the caller must have locked old.
 func (s *sharded) compareAndSwap(k key, old, next *entry) {
-	s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (result *hashmap.Entry) {
-		if found == old.header() {
-			return next.header()
+	s.update(k, func(found *entry) *entry {
+		if found == old {
+			return next
 		}
-		return found
+		return found // another entry has taken the place of old, and stays
 	})
 }
 
 // compareAndDelete removes the entry of k, if that is old, which must be dead. It goes by the name
 // of old: the bytes of the caller's may have changed since old was found.
 func (s *sharded) compareAndDelete(k key, old *entry) {
-	s.shard(k).Update(k.hash, old.Name(), func(found *hashmap.Entry) (next *hashmap.Entry) {
-		if found == old.header() {
-			return nil
-		}
-		return found
-	})
+	s.compareAndSwap(key{k.hash, old.Name()}, old, nil)
 }
 
 // lockShard locks the shard of that number against updates until unlockShard. A

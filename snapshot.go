@@ -45,7 +45,8 @@ func (l *Limiter) Snapshot(w io.Writer) error {
 	g := l.current.Load()
 	s := newSnapshotWriter(w)
 	begun := g.instant(l.clock.Now())
-	s.writeHeader(l.wall().UnixNano(), begun, g.ruleset.rules)
+	head := binary.AppendVarint(nil, l.wall().UnixNano())
+	s.write(appendLimits(binary.AppendVarint(head, begun), g.ruleset.rules))
 	s.writeKeys(g)
 	g.byKey.rangeAll(s.writeOverride)
 	// Load the floor last. A key that was evicted before it could be written is not in the
@@ -53,12 +54,6 @@ func (l *Limiter) Snapshot(w io.Writer) error {
 	// clock was far ahead once and was set back, write no more than Restore accepts.
 	s.writeEnd(min(g.floor.Load(), window.Plus(begun, maxAhead)))
 	return s.err
-}
-
-func (s *snapshotWriter) writeHeader(wall, at int64, rules []rule) {
-	b := binary.AppendVarint(nil, wall)
-	b = binary.AppendVarint(b, at)
-	s.write(appendLimits(b, rules))
 }
 
 // writeKeys writes the state of every key in g. Under a cap, it writes no more keys than
@@ -192,15 +187,11 @@ func (rs *ruleset) appendEntry(b []byte, e *entry) (record []byte, alive bool) {
 // appendStates appends the limits of e, if it has its own, and its states, read after word
 // was loaded. They may be torn: the caller must validate word, or hold e.
 func (rs *ruleset) appendStates(b []byte, e *entry, word uint64) []byte {
-	own := rs
-	if word&multi != 0 {
-		own = e.asMulti().ruleset
+	own, limits := rs.of(e), []rule(nil)
+	if own != rs {
+		limits = own.rules
 	}
-	if own == rs {
-		b = appendLimits(b, nil)
-	} else {
-		b = appendLimits(b, own.rules)
-	}
+	b = appendLimits(b, limits)
 	for i := range own.rules {
 		b = own.rules[i].algorithm.appendState(b, rs.stateOf(e, word, i))
 	}

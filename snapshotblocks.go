@@ -264,19 +264,15 @@ func (s *snapshotReader) byte() byte {
 	return b
 }
 
-func (s *snapshotReader) uint() uint64 {
-	n, err := binary.ReadUvarint(s)
-	if err != nil {
-		s.fail("a number of more than 64 bits")
-		return 0
-	}
-	return n
-}
+func (s *snapshotReader) uint() uint64 { return number(s, binary.ReadUvarint) }
 
-func (s *snapshotReader) int() int64 {
-	n, err := binary.ReadVarint(s)
+func (s *snapshotReader) int() int64 { return number(s, binary.ReadVarint) }
+
+// number reads a number by read, a function of encoding/binary.
+func number[N uint64 | int64](s *snapshotReader, read func(io.ByteReader) (N, error)) N {
+	n, err := read(s)
 	if err != nil {
-		s.fail("a number of more than 64 bits")
+		s.fail("a number of more than 64 bits") // unless ReadByte has failed, and set another error
 		return 0
 	}
 	return n
