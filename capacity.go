@@ -40,6 +40,7 @@ func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
 // be pinned: another call may have made an entry for one in between, and not charged it yet.
 func (l *Limiter) evictFor(g *generation, keys int64, pinned ...target) bool {
 	c := g.cap
+	// If busy keys are evicted, the insert makes room itself: it must have it when it publishes the entry.
 	return c == nil || max(keys, roomFor(pinned)) <= c.max && (c.evictsBusy() || l.makeRoom(g, keys, pinned, false))
 }
 
@@ -89,20 +90,18 @@ const (
 // sampleKeys keys. It evicts the first idle key, which changes no answer, and reports
 // that. If there is none and evictBusy is set, it returns the candidate to be evicted;
 // with a nil sampleItem if it has found none.
-//
-// While no candidate has any quota left, sample goes on, up to sampleSlots. So keys held
-// at their limit stay even where they are most of the table.
-//
-// Slots are drawn independently. If neighbouring slots were sampled, a key after a run of
-// free slots would be found too often, and its eviction would make the run longer.
 func (l *Limiter) sample(g *generation, pinned []target, evictBusy bool) (evicted bool, least candidate) {
 	c, now := g.cap, g.instant(l.clock.Now())
 	waits := len(pinned) > 0 && pinned[0].waits
 	random, all, seen := rand.NewPCG(rand.Uint64(), 0), len(c.slots) <= sampleSlots, 0
 	for i := range min(sampleSlots, len(c.slots)) {
+		// While no candidate has any quota left, go on. So keys held at their limit stay even where they
+		// are most of the table.
 		if !all && seen >= sampleKeys && (least.sampleItem == nil || least.left > 0) {
 			break
 		}
+		// Draw each slot by itself. If neighbouring slots were sampled, a key after a run of free slots
+		// would be found too often, and its eviction would make the run longer.
 		slot := c.randomSlot(random)
 		if all {
 			slot = &c.slots[i]

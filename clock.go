@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/puzpuzpuz/xsync/v3"
-
 	"github.com/seed-30da4c49/sash/internal/tsc"
 )
 
@@ -115,13 +113,11 @@ func CoarseClock(resolution time.Duration) Clock {
 	if inBubble() {
 		return coarseBubbleClock(resolution)
 	}
-	c, _ := coarseClocks.LoadOrCompute(resolution, func() *coarseClock {
-		return newCoarseClock(resolution)
-	})
-	return c
+	c, _ := coarseClocks.LoadOrStore(resolution, newCoarseClock(resolution)) // another call may have been first
+	return c.(*coarseClock)
 }
 
-var coarseClocks = xsync.NewMapOf[time.Duration, *coarseClock]()
+var coarseClocks sync.Map // of *coarseClock, by its resolution
 
 // A coarseClock caches a reading of another clock, which its goroutine renews.
 //
@@ -213,9 +209,10 @@ func (c coarseBubbleClock) Now() int64 {
 }
 
 // after returns a channel that is closed once clock reads at or later, and a function
-// that releases it earlier. Only a ManualClock tells when it is moved. The others are
-// taken to run in real time: where one runs slower, the channel is closed early.
+// that releases it earlier.
 func after(clock Clock, at int64) (due <-chan struct{}, stop func()) {
+	// Only a ManualClock tells when it is moved. The others are taken to run in real time: where one
+	// runs slower, the channel is closed early.
 	if manual, ok := clock.(interface {
 		after(at int64) (<-chan struct{}, func())
 	}); ok {

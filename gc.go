@@ -38,21 +38,17 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 	return evicted
 }
 
-// evict removes e, the entry of k in g, if it is idle at now.
-//
-// A key that a call waits for stays: a new key might take its room. Only another call that has
-// waited may evict it, as waits says. Otherwise two calls could each hold a key that the other has
-// no room for, without end.
-//
-// It races with calls that charge e. The kill is a compare-and-swap from the word by which e was
-// found idle: if a charge came first, it fails, and e stays. If the kill came first, the call finds
-// e dead and makes a new entry. That starts no earlier than the floor, which has been raised before
-// the kill.
+// evict removes e, the entry of k in g, if it is idle at now. waits says that it makes room for a call
+// that has waited.
 func (l *Limiter) evict(g *generation, k key, e *entry, now int64, waits bool) bool {
+	// A key that a call waits for stays: a new key might take its room. Only another call that has
+	// waited may evict it. Otherwise two calls could each hold a key that the other has no room for.
 	if !waits && l.queues.Has(k.name) {
 		return false
 	}
-	// A charge since checkIdle has changed the word, so this kill fails. Nothing charged is lost.
+	// The kill is a compare-and-swap from the word by which e was found idle. If a charge came first, it
+	// fails, and e stays. If the kill came first, the call that charges finds e dead and makes a new
+	// entry. That starts no earlier than the floor, which checkIdle has raised before the kill.
 	if word, ok := g.ruleset.checkIdle(e, now); !ok || !g.tryKill(k, e, word) {
 		return false
 	}
@@ -60,9 +56,7 @@ func (l *Limiter) evict(g *generation, k key, e *entry, now int64, waits bool) b
 	return true
 }
 
-// run sweeps l at each interval until j.stop is closed. It holds the limiter only while it
-// sweeps. So a limiter that is dropped without Close is collected, and the janitor ends
-// at its next turn.
+// run sweeps l at each interval until j.stop is closed.
 func (j *janitor) run(l weak.Pointer[Limiter], interval time.Duration) {
 	defer close(j.done)
 	timer := time.NewTimer(interval)
@@ -72,6 +66,8 @@ func (j *janitor) run(l weak.Pointer[Limiter], interval time.Duration) {
 		case <-j.stop:
 			return
 		case <-timer.C:
+			// Hold the limiter only while it is swept. So one that is dropped without Close is
+			// collected, and the janitor ends at its next turn.
 			interval := j.sweep(l.Value())
 			if interval == 0 {
 				return
@@ -90,9 +86,7 @@ func (j *janitor) sweep(l *Limiter) time.Duration {
 	return l.current.Load().sweepInterval()
 }
 
-// sweepInterval returns the interval between sweeps under the limits of g. Half the longest
-// window keeps idle keys few compared with live ones. A second at least, and ten minutes at
-// most, keep the cost low and memory bounded for very short and very long windows.
+// sweepInterval returns the interval between sweeps under the limits of g.
 func (g *generation) sweepInterval() time.Duration {
 	if g.setup.interval > 0 {
 		return g.setup.interval
@@ -111,5 +105,7 @@ func (g *generation) sweepInterval() time.Duration {
 
 // sweepIntervalFor returns how often to sweep keys whose longest window is longest.
 func sweepIntervalFor(longest time.Duration) time.Duration {
+	// Half the longest window keeps idle keys few compared with live ones. The bounds keep the cost low
+	// and memory bounded for very short and very long windows.
 	return min(max(longest/2, time.Second), 10*time.Minute)
 }

@@ -65,7 +65,7 @@ func (s *setup) callLimitsFor(name string) (limits []Limit, fault error) {
 	if s.limitsFor == nil {
 		return nil, nil
 	}
-	limits = s.limitsFor(strings.Clone(name))
+	limits = s.limitsFor(strings.Clone(name)) // it may keep the name
 	return limits, errors.Join(limitFaults("WithLimitsFor: ", limits)...)
 }
 

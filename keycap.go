@@ -52,7 +52,7 @@ func (c *keyCap) randomSlot(random *rand.PCG) *atomic.Pointer[sampleItem] {
 // isDead reports whether the slot that i was loaded from is free.
 func (i *sampleItem) isDead() bool { return i == nil || i.entry.Word.Load()&dead != 0 }
 
-// purge empties the slots of dead entries, so that they do not keep these in memory.
+// purge empties the slots of dead entries, which would keep these in memory.
 func (c *keyCap) purge() {
 	for i := range c.slots {
 		if item := c.slots[i].Load(); item != nil && item.isDead() {

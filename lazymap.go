@@ -27,8 +27,7 @@ func (l *lazyMap[V]) delete(name string) {
 	}
 }
 
-// clear removes all names. A call that runs at the same time may still write to the map from
-// before.
+// clear removes all names. A call that runs at the same time may still write to the old map.
 func (l *lazyMap[V]) clear() { l.m.Store(nil) }
 
 // rangeAll calls f for every name and its value, until f returns false.
@@ -55,11 +54,9 @@ func (l *lazyMap[V]) forWriting() *xsync.MapOf[string, V] {
 // of package runtime does. A map that hashes through a func value makes the compiler
 // believe that it keeps a name that it only looks up. Then each caller would allocate it.
 //
-// There is no call between the conversions, so the stack that name may lie on does not
-// move in between.
-//
 //go:nocheckptr
 func notEscaping(name string) string {
+	// No call is between the conversions. So the stack that name may lie on does not move.
 	address := uintptr(unsafe.Pointer(unsafe.StringData(name)))
 	return unsafe.String((*byte)(unsafe.Add(nil, address)), len(name))
 }

@@ -297,7 +297,7 @@ func didYouMean(meant string) string { return ", did you mean " + strconv.Quote(
 // loosely matches a limit as other programs write it: count, window, and what follows.
 var loosely = regexp.MustCompile(`(?i)^\s*(\d+)\s*(?:r|req|reqs|requests?|x|times)?\s*(?:/|per|a|in|every)\s*(\w+)\s*(.*)$`)
 
-// plural matches the s of units by name. It matches none of one or two letters: ms is not m.
+// plural matches the s of units by name, but not of ms, which is no plural of m.
 var plural = regexp.MustCompile(`(?i)([a-z]{3})s$`)
 
 // maxQuoted is the greatest number of bytes that a line of a log should quote.
@@ -384,6 +384,7 @@ func parseDuration(s string) (time.Duration, error) {
 	for suffix, unit := range map[string]time.Duration{"d": day, "w": week} {
 		if number, found := strings.CutSuffix(s, suffix); found {
 			n, err := strconv.ParseInt(number, 10, 64)
+			// Check before the product, which would wrap.
 			if limit := int64(math.MaxInt64 / unit); err == nil && (n > limit || n < -limit) {
 				err = strconv.ErrRange
 			}

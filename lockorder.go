@@ -154,7 +154,7 @@ func (l *Limiter) lockAbsent(g *generation, targets []target) bool {
 			continue
 		}
 		if shard := t.shard(); shard != last {
-			g.keys.lockShard(shard)
+			g.keys.shards[shard].Lock(shard)
 			last = shard
 		}
 		if t.placement != placedFresh {
@@ -178,7 +178,7 @@ func unlockAbsent(g *generation, targets []target) {
 	for i := range targets {
 		if t := &targets[i]; t.hasNoEntry() && t.shard() != last {
 			last = t.shard()
-			g.keys.unlockShard(last)
+			g.keys.shards[last].Unlock()
 		}
 	}
 }

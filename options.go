@@ -57,7 +57,7 @@ func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 // limits among the options, as if each stood there by itself. So there may be up to 64 in
 // all, and without any, [New] returns [ErrNoLimit].
 func WithLimits(limits ...Limit) Option {
-	limits = slices.Clone(limits)
+	limits = slices.Clone(limits) // the caller may change its slice before New
 	return optionFunc(func(c *config) { c.limits = append(c.limits, limits...) })
 }
 

@@ -23,6 +23,7 @@ func (l *Limiter) refused(r resolved, q query, others int, res result) Decision 
 // may come from the full table, or from a quota that the key shares. That may be over at any time.
 func (l *Limiter) anyUnplaced(targets []target) bool {
 	return slices.ContainsFunc(targets, func(t target) bool {
+		// Of one look-up: the entry and the cap must be of one generation.
 		g, e := l.lookup(t.key)
 		return e == nil && g.cap != nil && !g.cap.evictsBusy()
 	})
@@ -67,6 +68,7 @@ func (l *Limiter) migrateShared(old, g *generation, i int) {
 // placeAll finds the entries of targets in g. If those without an entry do not all fit,
 // they share one or are refused. It reports whether they fit.
 func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
+	// Find all entries before any key is evicted: only then is it known how much room is needed.
 	missing := int64(0)
 	for i := range targets {
 		t := &targets[i]
@@ -107,7 +109,7 @@ func (t *target) resolve(l *Limiter, g *generation) {
 // countOverflow counts in Stats what a call lost because its targets did not fit.
 func (l *Limiter) countOverflow(g *generation, targets []target, q query) {
 	switch {
-	case g.cap == nil || !q.charge:
+	case g.cap == nil || !q.charge: // a Peek loses nothing
 	case anyPlaced(targets, placedNowhere):
 		l.refusals.Add(1)
 	case anyPlaced(targets, placedShared):

@@ -95,6 +95,7 @@ func (l *Limiter) readRecords(s *snapshotReader, g *generation) {
 			s.readOverride(g)
 			overrides++
 		case endRecord:
+			// The end says how many there were. So a snapshot that has lost records fails, too.
 			if s.uint() != keys || s.uint() != overrides {
 				s.fail("not as many keys and overrides as it says")
 			}
@@ -135,6 +136,7 @@ func (l *Limiter) readKey(s *snapshotReader, g *generation) {
 // limits reads the limits of a key. It does not validate them.
 func (s *snapshotReader) limits() (limits []Limit) {
 	n := s.uint()
+	// Check first: limits take far more memory than their bytes in the snapshot.
 	if n > maxLimits {
 		s.fail("%d limits of one key, more than %d", n, maxLimits)
 	}

@@ -116,6 +116,7 @@ func (s *snapshotWriter) writeEnd(floor int64) {
 	b := binary.AppendUvarint([]byte{endRecord}, s.keys)
 	b = binary.AppendUvarint(b, s.overrides)
 	s.write(binary.AppendVarint(b, floor))
+	// Send what is left, and then the empty block: without it the snapshot was cut short.
 	if len(s.block) > blockHeadSize {
 		s.flush()
 	}
@@ -187,6 +188,7 @@ func (rs *ruleset) appendEntry(b []byte, e *entry) (record []byte, alive bool) {
 // appendStates appends the limits of e, if it has its own, and its states, read after word
 // was loaded. They may be torn: the caller must validate word, or hold e.
 func (rs *ruleset) appendStates(b []byte, e *entry, word uint64) []byte {
+	// An entry never gets another ruleset. So this is right even if e is dead by now.
 	own, limits := rs.of(e), []rule(nil)
 	if own != rs {
 		limits = own.rules
