@@ -39,7 +39,7 @@ type Clock interface{ Now() int64 }
 func SystemClock() Clock {
 	switch {
 	case inBubble():
-		return bubbleClock{}
+		return bubbleClock(1)
 	case tsc.Usable():
 		return tsc.Shared()
 	}
@@ -69,13 +69,17 @@ type systemClock struct{}
 
 func (systemClock) Now() int64 { return tsc.SystemNow() }
 
-// A bubbleClock reads the time of the caller's bubble of testing/synctest.
-type bubbleClock struct{}
+// A bubbleClock reads the time of the caller's bubble of testing/synctest, rounded down to a whole
+// number of that resolution. It keeps no state, and so leaves nothing behind when the bubble ends.
+type bubbleClock time.Duration
 
 // bubbleStart is the time at which every bubble begins.
 var bubbleStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-func (bubbleClock) Now() int64 { return int64(time.Since(bubbleStart)) }
+func (c bubbleClock) Now() int64 {
+	now := time.Since(bubbleStart)
+	return int64(now - now%time.Duration(c))
+}
 
 // inBubble reports whether the caller is in a bubble of testing/synctest.
 func inBubble() bool {
@@ -111,7 +115,7 @@ func CoarseClock(resolution time.Duration) Clock {
 		panic(fmt.Sprintf("sash: CoarseClock: resolution must be > 0, got %v", resolution))
 	}
 	if inBubble() {
-		return coarseBubbleClock(resolution)
+		return bubbleClock(resolution)
 	}
 	c, _ := coarseClocks.LoadOrStore(resolution, newCoarseClock(resolution)) // another call may have been first
 	return c.(*coarseClock)
@@ -197,15 +201,6 @@ func (c *coarseClock) tick() {
 	// to c any more. A reader that has just set read keeps that goroutine awake for one
 	// tick longer, at most.
 	c.reading.Store(asleep)
-}
-
-// A coarseBubbleClock reads the time of the caller's bubble, rounded down to a whole
-// resolution. It keeps no state, and so leaves nothing behind when the bubble ends.
-type coarseBubbleClock time.Duration
-
-func (c coarseBubbleClock) Now() int64 {
-	now := bubbleClock{}.Now()
-	return now - now%int64(c)
 }
 
 // after returns a channel that is closed once clock reads at or later, and a function

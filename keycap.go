@@ -68,10 +68,13 @@ func (c *keyCap) tryAcquire() bool {
 	}
 	for {
 		used := c.used.Load()
-		// The swap fails if another key took or gave back room in between. Then look again.
-		if used >= c.max || c.used.CompareAndSwap(used, used+1) {
-			return used < c.max
+		if used >= c.max {
+			return false
 		}
+		if c.used.CompareAndSwap(used, used+1) {
+			return true
+		}
+		// Another key took or gave back room in between.
 	}
 }
 

@@ -207,11 +207,11 @@ func configure(options []Option) (config, error) {
 	c := config{clock: SystemClock()}
 	for i, o := range options {
 		limit, isPointer := o.(*Limit) // which has the methods of a Limit
-		isNil := o == nil || isPointer && limit == nil
-		c.require(!isNil, "option %d: must not be nil", i+1)
-		if !isNil {
-			o.apply(&c)
+		if isNil := o == nil || isPointer && limit == nil; isNil {
+			c.require(false, "option %d: must not be nil", i+1)
+			continue
 		}
+		o.apply(&c)
 	}
 	c.faults = append(c.faults, limitFaults("sash: ", c.limits)...)
 	if len(c.limits) == 0 {
