@@ -13,10 +13,9 @@ import (
 // acquireAll takes room for that number of new keys in g, and evicts keys that are not
 // idle if it must. It reports false, and has taken none, if the caller must look again, as
 // makeRoom says.
-//
-// It keeps the room that it has while it makes more, so that other calls cannot take it
-// in between. Calls that do this take turns. So none waits for room that another keeps.
 func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
+	// Keep the room that there is while more is made: other calls must not take it in between. Calls that
+	// do this take turns. So none waits for room that another keeps.
 	g.cap.acquiring.Lock()
 	defer g.cap.acquiring.Unlock()
 	acquired := int64(0)
@@ -141,14 +140,12 @@ func (i *sampleItem) candidate(now int64) (c candidate, alive bool) {
 	return c, alive
 }
 
-// tryEvict evicts c to make room for that number of keys, and reports whether it did. It
-// does if nothing has been charged to the entry since it was sampled; or, if wait is set,
-// whatever has, once it holds the lock. Where all keys are busy, one is charged before
-// each sample is complete.
+// tryEvict evicts c to make room for that number of keys, and reports whether it did. Unless wait is
+// set, it does not if c has been charged since it was sampled.
 func (c *candidate) tryEvict(keys int64, wait bool) bool {
 	word := c.word
 	if wait {
-		// Several swaps were lost to charges. Wait for the lock, so that this round succeeds.
+		// Several swaps were lost to charges: all keys are busy. Under the lock, none can come first.
 		unlocked, alive := c.generation.ruleset.lock(c.entry)
 		if !alive {
 			return false

@@ -46,10 +46,10 @@ func SystemClock() Clock {
 	return systemClock{}
 }
 
-// unordered returns the clock that a limiter decides by when its option is clock. A
-// limiter tolerates late readings: a key stays at the newest time it has seen. So it does
-// not pay for the order between cores.
+// unordered returns the clock that a limiter decides by when its option is clock.
 func unordered(clock Clock) Clock {
+	// A limiter tolerates late readings: a key stays at the newest time it has seen. So it does not pay
+	// for the order between cores.
 	if c, ok := clock.(*tsc.Clock); ok {
 		return c.Unordered()
 	}
@@ -221,10 +221,9 @@ func after(clock Clock, at int64) (due <-chan struct{}, stop func()) {
 // A ManualClock stands still until it is set or advanced. It is made for tests, and for
 // replays of recorded traffic. It is safe for concurrent use.
 type ManualClock struct {
-	now     atomic.Int64
-	pending atomic.Int64 // the number of timers, so that a clock without any need not lock
-	mu      sync.Mutex
-	timers  map[chan struct{}]int64 // the time at which each is due; guarded by mu
+	now    atomic.Int64
+	mu     sync.Mutex
+	timers map[chan struct{}]int64 // the time at which each is due; guarded by mu
 }
 
 // NewManualClock returns a clock that reads start nanoseconds, which may be negative.
@@ -253,25 +252,19 @@ func (c *ManualClock) Set(ns int64) {
 
 // fire closes the channels of the timers that are due.
 func (c *ManualClock) fire() {
-	// A call of after that runs at the same time raises pending before it reads now, and
-	// the caller of fire has moved now before this reads pending. So either its timer is
-	// seen here, or it sees the clock as it is now.
-	if c.pending.Load() == 0 {
-		return
-	}
+	// The caller has moved the clock before. So a timer that is not in the map yet is fired by the call
+	// of after that makes it.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for due, at := range c.timers {
 		if at <= c.now.Load() {
 			close(due)
 			delete(c.timers, due)
-			c.pending.Add(-1)
 		}
 	}
 }
 
-// after returns a channel that is closed once the clock is moved to at or later, and a
-// function that stops the timer if it has not fired.
+// after is the function after for a ManualClock.
 func (c *ManualClock) after(at int64) (<-chan struct{}, func()) {
 	due := make(chan struct{})
 	c.mu.Lock()
@@ -279,7 +272,6 @@ func (c *ManualClock) after(at int64) (<-chan struct{}, func()) {
 		c.timers = map[chan struct{}]int64{}
 	}
 	c.timers[due] = at
-	c.pending.Add(1)
 	c.mu.Unlock()
 	// The clock may have reached at before the timer was in the map, and then the one
 	// that moved it has not seen the timer.
@@ -287,10 +279,6 @@ func (c *ManualClock) after(at int64) (<-chan struct{}, func()) {
 	return due, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		// fire may have removed the timer, and lowered pending, already.
-		if _, set := c.timers[due]; set {
-			delete(c.timers, due)
-			c.pending.Add(-1)
-		}
+		delete(c.timers, due) // unless fire has
 	}
 }

@@ -7,8 +7,7 @@ import (
 )
 
 // sweep evicts every idle key and shrinks the rings of the others, one shard after the
-// other, until stop is closed. It locks a shard to list its entries, and again
-// for each entry that it evicts. No call on a tracked key takes that lock.
+// other, until stop is closed. It returns how many it has evicted.
 func (l *Limiter) sweep(stop <-chan struct{}) int {
 	g, evicted := l.current.Load(), 0
 	now := g.instant(l.clock.Now())
@@ -19,6 +18,8 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 			return evicted
 		default:
 		}
+		// Lock the shard to list its entries, and again for each that is evicted. No call on a tracked
+		// key takes that lock.
 		entries = g.keys.appendEntries(entries[:0], i)
 		for _, e := range entries {
 			if l.evict(g, g.keys.keyOf(e), e, now, false) {

@@ -155,7 +155,7 @@ func (s *snapshotReader) limits() (limits []Limit) {
 	return limits
 }
 
-// resume shifts the timeline of g. It goes on from the instant at which the snapshot was begun. By the
+// resume makes the timeline of g go on from the instant begun, at which the snapshot was begun. By the
 // wall clock, down has passed since then. The limiter's clock shows reading.
 func (s *snapshotReader) resume(g *generation, begun, down, reading int64) {
 	now, fits := window.Add(begun, max(down, 0)) // the timeline never goes back
@@ -187,8 +187,7 @@ func (s *snapshotReader) readOverride(g *generation) {
 	}
 }
 
-// ownRuleset reads the limits that a key has of its own. It returns their ruleset, or nil
-// if there are none.
+// ownRuleset reads the limits that a key has of its own, and returns their ruleset; nil for none.
 func (s *snapshotReader) ownRuleset(g *generation, name string) *ruleset {
 	limits := s.limits()
 	if validate(limits) != nil {
@@ -200,8 +199,7 @@ func (s *snapshotReader) ownRuleset(g *generation, name string) *ruleset {
 	return g.cachedRuleset(limits)
 }
 
-// listed returns limits as text for an error message. It cuts off what is too long for a
-// line of a log.
+// listed returns limits as text for an error message. It cuts off what is too long.
 func listed(limits []Limit) string {
 	const maxLength = 256
 	text := fmt.Sprint(limits)

@@ -93,9 +93,9 @@ func (s *sharded) compareAndSwap(k key, old, next *entry) {
 	})
 }
 
-// compareAndDelete removes the entry of k, if that is old, which must be dead. It goes by the name
-// of old: the bytes of the caller's may have changed since old was found.
+// compareAndDelete removes the entry of k, if that is old, which must be dead.
 func (s *sharded) compareAndDelete(k key, old *entry) {
+	// By the name of old: the bytes of the caller's name may have changed since old was found.
 	s.compareAndSwap(key{k.hash, old.Name()}, old, nil)
 }
 

@@ -56,8 +56,7 @@ func (l *Limiter) Snapshot(w io.Writer) error {
 	return s.err
 }
 
-// writeKeys writes the state of every key in g. Under a cap, it writes no more keys than
-// the cap allows.
+// writeKeys writes the state of every key in g, and no more keys than a cap allows.
 func (s *snapshotWriter) writeKeys(g *generation) {
 	if g.cap == nil {
 		g.keys.rangeAll(func(k key, e *entry) bool { return s.writeKey(g, k, e) })
@@ -91,8 +90,8 @@ func (s *snapshotWriter) writeKeys(g *generation) {
 	}
 }
 
-// writeKey writes the state of k, whose entry in g is or was e, unless k is not tracked any
-// more. It returns false once writing has failed.
+// writeKey writes the state of k, whose entry in g is or was e, if k is still tracked. It returns
+// false once writing has failed.
 func (s *snapshotWriter) writeKey(g *generation, k key, e *entry) bool {
 	if b, tracked := g.appendKey(append(s.record[:0], keyRecord), k, e); tracked {
 		s.record = b
