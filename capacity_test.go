@@ -88,6 +88,18 @@ func TestMaxKeys_MakesNoRoomForAKeyOfItself(t *testing.T) {
 		require.Same(t, e, g.keys.load(k))
 		require.True(t, l.evictFor(g, 1, target{key: l.key("other")}), "the key makes room for another key")
 		require.Nil(t, g.keys.load(k))
+
+		// WithLimitsFor runs after the call has found no entry, and before it evicts.
+		inserted := false
+		l, _ = capped(t, 1, overflow, WithLimitsFor(func(string) []Limit {
+			if !inserted {
+				inserted = true
+				l.put(l.key("k"))
+			}
+			return nil
+		}))
+		require.True(t, l.Allow("k"))
+		require.Equal(t, Stats{Keys: 1}, l.Stats(), "the entry of the other call stays")
 	}
 }
 
