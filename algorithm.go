@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -227,7 +228,7 @@ const (
 )
 
 // A charge is units charged at an instant.
-type charge struct{ at, units int64 }
+type charge = bridge.Charge
 
 // A query asks an entry whether n units may be charged at an instant. If charge is not
 // set, the answer is the same, but nothing is charged.

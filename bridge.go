@@ -32,13 +32,13 @@ func inspect(options []Option) bridge.Inspection[Limit] {
 		o.apply(&c)
 	}
 	return bridge.Inspection[Limit]{
-		LimitsFor: c.limitsFor, Limits: len(c.limits) > 0, SweepInterval: c.sweepInterval, ChargeDenied: c.chargeDenied,
+		LimitsFor: c.limitsFor, Limits: len(c.limits) > 0, SweepInterval: c.interval, ChargeDenied: c.chargeDenied,
 	}
 }
 
 // seed makes an entry for the key of that name with charges of the past, unless it has an
 // entry.
-func (l *Limiter) seed(name string, past func() [][]bridge.Charge) {
+func (l *Limiter) seed(name string, past func() [][]charge) {
 	k := l.key(name)
 	for round := 1; ; round++ {
 		atomic.Round("seed", round)
@@ -52,11 +52,7 @@ func (l *Limiter) seed(name string, past func() [][]bridge.Charge) {
 			return // nothing is charged under these limits, or past is of other limits
 		}
 		states := make([]limitState, len(charges))
-		for i, of := range charges {
-			history := make([]charge, len(of))
-			for j, c := range of {
-				history[j] = charge{at: c.At, units: c.Units}
-			}
+		for i, history := range charges {
 			states[i].store(r.ruleset.rules[i].algorithm.replay(history))
 		}
 		// Another call may have been first, or the limits may have changed: look again.

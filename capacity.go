@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"cmp"
 	"math/bits"
 	"math/rand/v2"
 	"runtime"
@@ -12,10 +13,9 @@ import (
 // acquireAll takes room for that number of new keys in g, and evicts keys that are not
 // idle if it must. It reports false, and has taken none, if the caller must look again, as
 // makeRoom says.
-//
-// It keeps the room that it has while it makes more, so that other calls cannot take it
-// in between. Calls that do this take turns. So none waits for room that another keeps.
 func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
+	// Keep the room that there is while more is made: other calls must not take it in between. Calls that
+	// do this take turns. So none waits for room that another keeps.
 	g.cap.acquiring.Lock()
 	defer g.cap.acquiring.Unlock()
 	acquired := int64(0)
@@ -35,17 +35,12 @@ func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
 }
 
 // evictFor evicts idle keys of g until there is room for keys new ones, and reports false
-// if there is none, or if the pinned keys alone are more than the bound.
-func (l *Limiter) evictFor(g *generation, keys int64, pinned []target) bool {
+// if there is none, or if the pinned keys alone are more than the bound. The keys of the call must
+// be pinned: another call may have made an entry for one in between, and not charged it yet.
+func (l *Limiter) evictFor(g *generation, keys int64, pinned ...target) bool {
 	c := g.cap
+	// If busy keys are evicted, the insert makes room itself: it must have it when it publishes the entry.
 	return c == nil || max(keys, roomFor(pinned)) <= c.max && (c.evictsBusy() || l.makeRoom(g, keys, pinned, false))
-}
-
-// evictForKey is evictFor of k alone. It does not evict k itself: another call may have
-// made an entry for k in between, and not charged it yet.
-func (l *Limiter) evictForKey(g *generation, k key) bool {
-	self := [1]target{{key: k}}
-	return l.evictFor(g, 1, self[:])
 }
 
 // makeRoom evicts keys, none of the pinned ones, until there is room for that number of
@@ -94,20 +89,18 @@ const (
 // sampleKeys keys. It evicts the first idle key, which changes no answer, and reports
 // that. If there is none and evictBusy is set, it returns the candidate to be evicted;
 // with a nil sampleItem if it has found none.
-//
-// While no candidate has any quota left, sample goes on, up to sampleSlots. So keys held
-// at their limit stay even where they are most of the table.
-//
-// Slots are drawn independently. If neighbouring slots were sampled, a key after a run of
-// free slots would be found too often, and its eviction would make the run longer.
 func (l *Limiter) sample(g *generation, pinned []target, evictBusy bool) (evicted bool, least candidate) {
 	c, now := g.cap, g.instant(l.clock.Now())
 	waits := len(pinned) > 0 && pinned[0].waits
 	random, all, seen := rand.NewPCG(rand.Uint64(), 0), len(c.slots) <= sampleSlots, 0
 	for i := range min(sampleSlots, len(c.slots)) {
+		// While no candidate has any quota left, go on. So keys held at their limit stay even where they
+		// are most of the table.
 		if !all && seen >= sampleKeys && (least.sampleItem == nil || least.left > 0) {
 			break
 		}
+		// Draw each slot by itself. If neighbouring slots were sampled, a key after a run of free slots
+		// would be found too often, and its eviction would make the run longer.
 		slot := c.randomSlot(random)
 		if all {
 			slot = &c.slots[i]
@@ -147,14 +140,12 @@ func (i *sampleItem) candidate(now int64) (c candidate, alive bool) {
 	return c, alive
 }
 
-// tryEvict evicts c to make room for that number of keys, and reports whether it did. It
-// does if nothing has been charged to the entry since it was sampled; or, if wait is set,
-// whatever has, once it holds the lock. Where all keys are busy, one is charged before
-// each sample is complete.
+// tryEvict evicts c to make room for that number of keys, and reports whether it did. Unless wait is
+// set, it does not if c has been charged since it was sampled.
 func (c *candidate) tryEvict(keys int64, wait bool) bool {
 	word := c.word
 	if wait {
-		// Several swaps were lost to charges. Wait for the lock, so that this round succeeds.
+		// Several swaps were lost to charges: all keys are busy. Under the lock, none can come first.
 		unlocked, alive := c.generation.ruleset.lock(c.entry)
 		if !alive {
 			return false
@@ -171,10 +162,8 @@ func (c *candidate) tryEvict(keys int64, wait bool) bool {
 // evictBefore reports whether c is to be evicted rather than o: if a greater part of its
 // Count is left to it or, of equals, if it was inserted later.
 func (c candidate) evictBefore(o candidate) bool {
+	// Compare c.left/c.count with o.left/o.count, without a division.
 	hi, lo := bits.Mul64(uint64(c.left), uint64(o.count))
 	otherHi, otherLo := bits.Mul64(uint64(o.left), uint64(c.count))
-	if hi == otherHi && lo == otherLo {
-		return c.seq > o.seq
-	}
-	return hi > otherHi || hi == otherHi && lo > otherLo
+	return cmp.Or(cmp.Compare(hi, otherHi), cmp.Compare(lo, otherLo), cmp.Compare(c.seq, o.seq)) > 0
 }

@@ -84,10 +84,22 @@ func TestMaxKeys_MakesNoRoomForAKeyOfItself(t *testing.T) {
 		l, _ := capped(t, 1, overflow)
 		g, k := l.current.Load(), l.key("k")
 		e := l.put(k)
-		require.False(t, l.evictForKey(g, k))
+		require.False(t, l.evictFor(g, 1, target{key: k}))
 		require.Same(t, e, g.keys.load(k))
-		require.True(t, l.evictForKey(g, l.key("other")), "the key makes room for another key")
+		require.True(t, l.evictFor(g, 1, target{key: l.key("other")}), "the key makes room for another key")
 		require.Nil(t, g.keys.load(k))
+
+		// WithLimitsFor runs after the call has found no entry, and before it evicts.
+		inserted := false
+		l, _ = capped(t, 1, overflow, WithLimitsFor(func(string) []Limit {
+			if !inserted {
+				inserted = true
+				l.put(l.key("k"))
+			}
+			return nil
+		}))
+		require.True(t, l.Allow("k"))
+		require.Equal(t, Stats{Keys: 1}, l.Stats(), "the entry of the other call stays")
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/puzpuzpuz/xsync/v3"
-
 	"github.com/seed-30da4c49/sash/internal/tsc"
 )
 
@@ -41,17 +39,17 @@ type Clock interface{ Now() int64 }
 func SystemClock() Clock {
 	switch {
 	case inBubble():
-		return bubbleClock{}
+		return bubbleClock(1)
 	case tsc.Usable():
 		return tsc.Shared()
 	}
 	return systemClock{}
 }
 
-// unordered returns the clock that a limiter decides by when its option is clock. A
-// limiter tolerates late readings: a key stays at the newest time it has seen. So it does
-// not pay for the order between cores.
+// unordered returns the clock that a limiter decides by when its option is clock.
 func unordered(clock Clock) Clock {
+	// A limiter tolerates late readings: a key stays at the newest time it has seen. So it does not pay
+	// for the order between cores.
 	if c, ok := clock.(*tsc.Clock); ok {
 		return c.Unordered()
 	}
@@ -71,13 +69,17 @@ type systemClock struct{}
 
 func (systemClock) Now() int64 { return tsc.SystemNow() }
 
-// A bubbleClock reads the time of the caller's bubble of testing/synctest.
-type bubbleClock struct{}
+// A bubbleClock reads the time of the caller's bubble of testing/synctest, rounded down to a whole
+// number of that resolution. It keeps no state, and so leaves nothing behind when the bubble ends.
+type bubbleClock time.Duration
 
 // bubbleStart is the time at which every bubble begins.
 var bubbleStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-func (bubbleClock) Now() int64 { return int64(time.Since(bubbleStart)) }
+func (c bubbleClock) Now() int64 {
+	now := time.Since(bubbleStart)
+	return int64(now - now%time.Duration(c))
+}
 
 // inBubble reports whether the caller is in a bubble of testing/synctest.
 func inBubble() bool {
@@ -113,15 +115,13 @@ func CoarseClock(resolution time.Duration) Clock {
 		panic(fmt.Sprintf("sash: CoarseClock: resolution must be > 0, got %v", resolution))
 	}
 	if inBubble() {
-		return coarseBubbleClock(resolution)
+		return bubbleClock(resolution)
 	}
-	c, _ := coarseClocks.LoadOrCompute(resolution, func() *coarseClock {
-		return newCoarseClock(resolution)
-	})
-	return c
+	c, _ := coarseClocks.LoadOrStore(resolution, newCoarseClock(resolution)) // another call may have been first
+	return c.(*coarseClock)
 }
 
-var coarseClocks = xsync.NewMapOf[time.Duration, *coarseClock]()
+var coarseClocks sync.Map // of *coarseClock, by its resolution
 
 // A coarseClock caches a reading of another clock, which its goroutine renews.
 //
@@ -203,19 +203,11 @@ func (c *coarseClock) tick() {
 	c.reading.Store(asleep)
 }
 
-// A coarseBubbleClock reads the time of the caller's bubble, rounded down to a whole
-// resolution. It keeps no state, and so leaves nothing behind when the bubble ends.
-type coarseBubbleClock time.Duration
-
-func (c coarseBubbleClock) Now() int64 {
-	now := bubbleClock{}.Now()
-	return now - now%int64(c)
-}
-
 // after returns a channel that is closed once clock reads at or later, and a function
-// that releases it earlier. Only a ManualClock tells when it is moved. The others are
-// taken to run in real time: where one runs slower, the channel is closed early.
+// that releases it earlier.
 func after(clock Clock, at int64) (due <-chan struct{}, stop func()) {
+	// Only a ManualClock tells when it is moved. The others are taken to run in real time: where one
+	// runs slower, the channel is closed early.
 	if manual, ok := clock.(interface {
 		after(at int64) (<-chan struct{}, func())
 	}); ok {
@@ -229,10 +221,9 @@ func after(clock Clock, at int64) (due <-chan struct{}, stop func()) {
 // A ManualClock stands still until it is set or advanced. It is made for tests, and for
 // replays of recorded traffic. It is safe for concurrent use.
 type ManualClock struct {
-	now     atomic.Int64
-	pending atomic.Int64 // the number of timers, so that a clock without any need not lock
-	mu      sync.Mutex
-	timers  map[chan struct{}]int64 // the time at which each is due; guarded by mu
+	now    atomic.Int64
+	mu     sync.Mutex
+	timers map[chan struct{}]int64 // the time at which each is due; guarded by mu
 }
 
 // NewManualClock returns a clock that reads start nanoseconds, which may be negative.
@@ -261,25 +252,19 @@ func (c *ManualClock) Set(ns int64) {
 
 // fire closes the channels of the timers that are due.
 func (c *ManualClock) fire() {
-	// A call of after that runs at the same time raises pending before it reads now, and
-	// the caller of fire has moved now before this reads pending. So either its timer is
-	// seen here, or it sees the clock as it is now.
-	if c.pending.Load() == 0 {
-		return
-	}
+	// The caller has moved the clock before. So a timer that is not in the map yet is fired by the call
+	// of after that makes it.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for due, at := range c.timers {
 		if at <= c.now.Load() {
 			close(due)
 			delete(c.timers, due)
-			c.pending.Add(-1)
 		}
 	}
 }
 
-// after returns a channel that is closed once the clock is moved to at or later, and a
-// function that stops the timer if it has not fired.
+// after is the function after for a ManualClock.
 func (c *ManualClock) after(at int64) (<-chan struct{}, func()) {
 	due := make(chan struct{})
 	c.mu.Lock()
@@ -287,7 +272,6 @@ func (c *ManualClock) after(at int64) (<-chan struct{}, func()) {
 		c.timers = map[chan struct{}]int64{}
 	}
 	c.timers[due] = at
-	c.pending.Add(1)
 	c.mu.Unlock()
 	// The clock may have reached at before the timer was in the map, and then the one
 	// that moved it has not seen the timer.
@@ -295,10 +279,6 @@ func (c *ManualClock) after(at int64) (<-chan struct{}, func()) {
 	return due, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		// fire may have removed the timer, and lowered pending, already.
-		if _, set := c.timers[due]; set {
-			delete(c.timers, due)
-			c.pending.Add(-1)
-		}
+		delete(c.timers, due) // unless fire has
 	}
 }

@@ -113,7 +113,7 @@ func TestSystemClock_MadeOutsideKeepsRealTimeInABubble(t *testing.T) {
 // bubble.
 func newBubbledCoarseClock(resolution time.Duration) *coarseClock {
 	c := newCoarseClock(resolution)
-	c.exact, c.foreign = bubbleClock{}, func() bool { return false }
+	c.exact, c.foreign = bubbleClock(1), func() bool { return false }
 	return c
 }
 

@@ -39,7 +39,7 @@ type Decision struct {
 // o decides if first is set.
 func (d *Decision) join(o *Decision, first bool) bool {
 	decides := o.Remaining < d.Remaining || first && o.Remaining == d.Remaining
-	if !d.Allowed {
+	if !d.Allowed { // then the limit decides that has to be waited for longest
 		decides = o.RetryAfter > d.RetryAfter || first && o.RetryAfter == d.RetryAfter
 	}
 	if decides {

@@ -7,8 +7,7 @@ import (
 )
 
 // sweep evicts every idle key and shrinks the rings of the others, one shard after the
-// other, until stop is closed. It locks a shard to list its entries, and again
-// for each entry that it evicts. No call on a tracked key takes that lock.
+// other, until stop is closed. It returns how many it has evicted.
 func (l *Limiter) sweep(stop <-chan struct{}) int {
 	g, evicted := l.current.Load(), 0
 	now := g.instant(l.clock.Now())
@@ -19,6 +18,8 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 			return evicted
 		default:
 		}
+		// Lock the shard to list its entries, and again for each that is evicted. No call on a tracked
+		// key takes that lock.
 		entries = g.keys.appendEntries(entries[:0], i)
 		for _, e := range entries {
 			if l.evict(g, g.keys.keyOf(e), e, now, false) {
@@ -38,21 +39,17 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 	return evicted
 }
 
-// evict removes e, the entry of k in g, if it is idle at now.
-//
-// A key that a call waits for stays: a new key might take its room. Only another call that has
-// waited may evict it, as waits says. Otherwise two calls could each hold a key that the other has
-// no room for, without end.
-//
-// It races with calls that charge e. The kill is a compare-and-swap from the word by which e was
-// found idle: if a charge came first, it fails, and e stays. If the kill came first, the call finds
-// e dead and makes a new entry. That starts no earlier than the floor, which has been raised before
-// the kill.
+// evict removes e, the entry of k in g, if it is idle at now. waits says that it makes room for a call
+// that has waited.
 func (l *Limiter) evict(g *generation, k key, e *entry, now int64, waits bool) bool {
+	// A key that a call waits for stays: a new key might take its room. Only another call that has
+	// waited may evict it. Otherwise two calls could each hold a key that the other has no room for.
 	if !waits && l.queues.Has(k.name) {
 		return false
 	}
-	// A charge since checkIdle has changed the word, so this kill fails. Nothing charged is lost.
+	// The kill is a compare-and-swap from the word by which e was found idle. If a charge came first, it
+	// fails, and e stays. If the kill came first, the call that charges finds e dead and makes a new
+	// entry. That starts no earlier than the floor, which checkIdle has raised before the kill.
 	if word, ok := g.ruleset.checkIdle(e, now); !ok || !g.tryKill(k, e, word) {
 		return false
 	}
@@ -60,14 +57,7 @@ func (l *Limiter) evict(g *generation, k key, e *entry, now int64, waits bool) b
 	return true
 }
 
-func (l *Limiter) startJanitor() {
-	l.janitor = &janitor{make(chan struct{}), make(chan struct{})}
-	go l.janitor.run(weak.Make(l), l.current.Load().sweepInterval())
-}
-
-// run sweeps l at each interval until j.stop is closed. It holds the limiter only while it
-// sweeps. So a limiter that is dropped without Close is collected, and the janitor ends
-// at its next turn.
+// run sweeps l at each interval until j.stop is closed.
 func (j *janitor) run(l weak.Pointer[Limiter], interval time.Duration) {
 	defer close(j.done)
 	timer := time.NewTimer(interval)
@@ -77,8 +67,10 @@ func (j *janitor) run(l weak.Pointer[Limiter], interval time.Duration) {
 		case <-j.stop:
 			return
 		case <-timer.C:
-			interval, ok := j.sweep(l.Value())
-			if !ok {
+			// Hold the limiter only while it is swept. So one that is dropped without Close is
+			// collected, and the janitor ends at its next turn.
+			interval := j.sweep(l.Value())
+			if interval == 0 {
 				return
 			}
 			timer.Reset(interval)
@@ -86,39 +78,35 @@ func (j *janitor) run(l weak.Pointer[Limiter], interval time.Duration) {
 	}
 }
 
-// sweep sweeps l and returns how long to wait before it does so again.
-func (j *janitor) sweep(l *Limiter) (interval time.Duration, ok bool) {
+// sweep sweeps l and returns how long to wait before it does so again; 0 if l is nil.
+func (j *janitor) sweep(l *Limiter) time.Duration {
 	if l == nil {
-		return 0, false
+		return 0
 	}
 	l.sweep(j.stop)
-	return l.current.Load().sweepInterval(), true
+	return l.current.Load().sweepInterval()
 }
 
-// sweepInterval returns the interval between sweeps under the limits of g. Half the longest
-// window keeps idle keys few compared with live ones. A second at least, and ten minutes at
-// most, keep the cost low and memory bounded for very short and very long windows.
+// sweepInterval returns the interval between sweeps under the limits of g.
 func (g *generation) sweepInterval() time.Duration {
 	if g.setup.interval > 0 {
 		return g.setup.interval
 	}
 	var longest time.Duration
-	rules := g.ruleset.rules
-	for i := range rules {
-		longest = max(longest, rules[i].lasts())
+	for i := range g.ruleset.rules {
+		r := &g.ruleset.rules[i]
+		lasts := r.Window
+		if h := r.algorithm.horizon(); !h.dated && r.Count > 0 {
+			lasts = time.Duration(h.looksBack) // the units of a bucket are back once it is full
+		}
+		longest = max(longest, lasts)
 	}
 	return sweepIntervalFor(longest)
 }
 
-// lasts returns about how long a charge counts under r.
-func (r *rule) lasts() time.Duration {
-	if h := r.algorithm.horizon(); !h.dated && r.Count > 0 {
-		return time.Duration(h.looksBack)
-	}
-	return r.Window
-}
-
 // sweepIntervalFor returns how often to sweep keys whose longest window is longest.
 func sweepIntervalFor(longest time.Duration) time.Duration {
+	// Half the longest window keeps idle keys few compared with live ones. The bounds keep the cost low
+	// and memory bounded for very short and very long windows.
 	return min(max(longest/2, time.Second), 10*time.Minute)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
-	"time"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/window"
@@ -41,14 +40,6 @@ type generation struct {
 	setup    *setup
 }
 
-// A setup is what may be replaced together with the limiter's own limits: see
-// Limiter.replace. It does not change. A Reconfigure and a Restore keep it.
-type setup struct {
-	limitsFor     func(key string) []Limit // of WithLimitsFor; nil: none
-	interval      time.Duration            // between sweeps; 0: chosen from the limiter's own limits
-	noReconfigure error                    // why Reconfigure is refused; nil: it is not
-}
-
 // instant returns the instant at which a call is decided in g when the clock shows
 // reading. All instants in g and its entries are on that timeline. It is the timeline of
 // the clock, unless a snapshot was restored. Then it is shifted, so that it goes on from
@@ -68,26 +59,13 @@ func (g *generation) clockReading(at int64) int64 {
 	return reading
 }
 
-// rulesetFor returns the ruleset that WithLimitsFor gives a key in g; nil for none. For
-// wrong limits, it is one that denies.
-func (g *generation) rulesetFor(name string) *ruleset {
-	limits, fault := g.setup.callLimitsFor(name)
-	switch {
-	case fault != nil:
-		return g.newDenying(fault)
-	case len(limits) > 0:
-		return g.cachedRuleset(limits)
-	}
-	return nil
-}
-
 // callLimitsFor returns the limits that WithLimitsFor gives a key, none for none, and what
 // is wrong with them.
 func (s *setup) callLimitsFor(name string) (limits []Limit, fault error) {
 	if s.limitsFor == nil {
 		return nil, nil
 	}
-	limits = s.limitsFor(strings.Clone(name))
+	limits = s.limitsFor(strings.Clone(name)) // it may keep the name
 	return limits, errors.Join(limitFaults("WithLimitsFor: ", limits)...)
 }
 
@@ -98,13 +76,20 @@ type resolved struct {
 	ruleset    *ruleset  // of the override, of WithLimitsFor, or the limiter's own
 }
 
-// resolve returns the ruleset that a key without an entry has in g.
+// resolve returns the ruleset that a key without an entry has in g. For wrong limits of
+// WithLimitsFor, it is one that denies.
 func (g *generation) resolve(name string) resolved {
 	r := resolved{generation: g, ruleset: g.ruleset}
 	if r.override, _ = g.byKey.load(name); r.override != nil {
 		r.ruleset = r.override.ruleset
-	} else if own := g.rulesetFor(name); own != nil {
-		r.ruleset = own
+		return r
+	}
+	// A SetLimits may come while this runs the caller's code. Then r is not valid, as stillValid finds.
+	switch limits, fault := g.setup.callLimitsFor(name); {
+	case fault != nil:
+		r.ruleset = g.newDenying(fault)
+	case len(limits) > 0:
+		r.ruleset = g.cachedRuleset(limits)
 	}
 	return r
 }

@@ -15,10 +15,9 @@ type hasher struct {
 
 func newHasher() hasher { return hasher{rand.Uint64(), maphash.MakeSeed()} }
 
-// hash returns the hash of s. Where a word has 64 bits, it calls memhash directly.
-// hash/maphash calls memhash, too, but through three functions, which take half of its
-// time.
+// hash returns the hash of s.
 func (h *hasher) hash(s string) uint64 {
+	// hash/maphash calls memhash, too, but through three functions, which take half of its time.
 	if unsafe.Sizeof(uintptr(0)) == 8 {
 		return uint64(memhash(unsafe.Pointer(unsafe.StringData(s)), uintptr(h.runtime), uintptr(len(s))))
 	}

@@ -36,19 +36,12 @@ type sampleItem struct {
 	seq        uint64 // the order in which keys were inserted; a key keeps it if its entry is replaced
 }
 
-func newKeyCap(max int, overflow Overflow) *keyCap {
+// newKeyCap returns a cap of that bound, without keys; nil for no bound.
+func newKeyCap(max int64, overflow Overflow) *keyCap {
 	if max == 0 {
 		return nil
 	}
-	return &keyCap{max: int64(max), overflow: overflow, slots: make([]atomic.Pointer[sampleItem], 2*max)}
-}
-
-// emptied returns a cap of the same bound, without keys.
-func (c *keyCap) emptied() *keyCap {
-	if c == nil {
-		return nil
-	}
-	return newKeyCap(int(c.max), c.overflow)
+	return &keyCap{max: max, overflow: overflow, slots: make([]atomic.Pointer[sampleItem], 2*max)}
 }
 
 func (c *keyCap) randomSlot(random *rand.PCG) *atomic.Pointer[sampleItem] {
@@ -56,11 +49,10 @@ func (c *keyCap) randomSlot(random *rand.PCG) *atomic.Pointer[sampleItem] {
 	return &c.slots[i]
 }
 
-// isDead reports whether the slot that i was loaded from is free: it is empty, or the
-// entry in it is dead.
+// isDead reports whether the slot that i was loaded from is free.
 func (i *sampleItem) isDead() bool { return i == nil || i.entry.Word.Load()&dead != 0 }
 
-// purge empties the slots of dead entries, so that they do not keep these in memory.
+// purge empties the slots of dead entries, which would keep these in memory.
 func (c *keyCap) purge() {
 	for i := range c.slots {
 		if item := c.slots[i].Load(); item != nil && item.isDead() {
@@ -88,12 +80,6 @@ func (c *keyCap) tryAcquire() bool {
 
 // lacks reports whether there is no room for that number of keys more.
 func (c *keyCap) lacks(keys int64) bool { return c.used.Load()+keys > c.max }
-
-// fits reports whether there is room for the missing keys of a call on that number of
-// keys.
-func (c *keyCap) fits(missing, keys int64) bool {
-	return max(missing, keys) <= c.max && !c.lacks(missing)
-}
 
 // holds reports whether there is ever room for that number of keys.
 func (c *keyCap) holds(keys int64) bool { return c == nil || keys <= c.max }

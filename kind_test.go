@@ -101,7 +101,7 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 		require.True(t, rs.validate(e, word))
 		for i := range rs.rules {
 			past := rs.rules[i].algorithm.history(rs.stateOf(e, word, i), 0)
-			require.Equal(t, []charge{{0, 6}}, past, "under limit %d", i)
+			require.Equal(t, []charge{{At: 0, Units: 6}}, past, "under limit %d", i)
 		}
 
 		later := int64(48 * time.Hour)
@@ -240,7 +240,7 @@ func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 			_, expired = r.expired(s.load(), 3*minute)
 			require.True(t, expired)
 			past := r.history(s.load(), minute)
-			require.Equal(t, []charge{{minute, 3}}, past)
+			require.Equal(t, []charge{{At: minute, Units: 3}}, past)
 			require.Equal(t, past, r.history(r.replay(past), minute))
 			read := r.readState(&snapshotReader{rest: r.appendState(nil, s.load())})
 			require.Equal(t, past, r.history(read, minute))
@@ -264,7 +264,7 @@ func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 				require.Equal(t, minute, seen)
 			}
 			for _, c := range r.history(s.load(), minute) {
-				require.Zero(t, c.units)
+				require.Zero(t, c.Units)
 			}
 		})
 	}
@@ -296,7 +296,7 @@ func TestAlgorithms_UnlimitedKeepsNothing(t *testing.T) {
 	reader := &snapshotReader{rest: []byte{1}}
 	require.Zero(t, r.readState(reader))
 	require.Len(t, reader.rest, 1, "nothing is read")
-	require.Zero(t, r.replay([]charge{{0, 1}}))
+	require.Zero(t, r.replay([]charge{{At: 0, Units: 1}}))
 	require.Empty(t, r.history(s.load(), 0))
 	require.True(t, r.horizon().dated)
 }

@@ -27,8 +27,7 @@ func (l *lazyMap[V]) delete(name string) {
 	}
 }
 
-// clear removes all names. A call that runs at the same time may still write to the map from
-// before.
+// clear removes all names. A call that runs at the same time may still write to the old map.
 func (l *lazyMap[V]) clear() { l.m.Store(nil) }
 
 // rangeAll calls f for every name and its value, until f returns false.
@@ -40,31 +39,24 @@ func (l *lazyMap[V]) rangeAll(f func(name string, value V) bool) {
 
 // forWriting returns the map, which is made if there is none yet.
 func (l *lazyMap[V]) forWriting() *xsync.MapOf[string, V] {
-	var made *xsync.MapOf[string, V]
-	for round := 1; ; round++ {
+	m := l.m.Load()
+	for round := 1; m == nil; round++ {
 		atomic.Round("forWriting", round)
-		if m := l.m.Load(); m != nil {
-			return m
-		}
-		if made == nil {
-			made = xsync.NewMapOf[string, V]()
-		}
-		if l.m.CompareAndSwap(nil, made) {
+		if made := xsync.NewMapOf[string, V](); l.m.CompareAndSwap(nil, made) {
 			return made
 		}
-		// Another goroutine has made one in between. It may be cleared by now, so load it again.
+		m = l.m.Load() // another goroutine has made one in between; it may be cleared by now
 	}
+	return m
 }
 
 // notEscaping returns name, and hides from the compiler that it is the same, as noescape
 // of package runtime does. A map that hashes through a func value makes the compiler
 // believe that it keeps a name that it only looks up. Then each caller would allocate it.
 //
-// There is no call between the conversions, so the stack that name may lie on does not
-// move in between.
-//
 //go:nocheckptr
 func notEscaping(name string) string {
+	// No call is between the conversions. So the stack that name may lie on does not move.
 	address := uintptr(unsafe.Pointer(unsafe.StringData(name)))
 	return unsafe.String((*byte)(unsafe.Add(nil, address)), len(name))
 }

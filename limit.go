@@ -1,10 +1,12 @@
 package sash
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,19 +65,14 @@ const (
 	TokenBucket
 )
 
+var algorithmNames = []string{"SlidingCounter", "SlidingLog", "SlidingBuckets", "TokenBucket"}
+
 // String returns the name of the constant.
 func (a Algorithm) String() string {
-	switch a {
-	case SlidingCounter:
-		return "SlidingCounter"
-	case SlidingLog:
-		return "SlidingLog"
-	case SlidingBuckets:
-		return "SlidingBuckets"
-	case TokenBucket:
-		return "TokenBucket"
+	if a > TokenBucket {
+		return "Algorithm(" + strconv.Itoa(int(a)) + ")"
 	}
-	return "Algorithm(" + strconv.Itoa(int(a)) + ")"
+	return algorithmNames[a]
 }
 
 // MarshalText returns the name of the constant. The error for any other value wraps
@@ -90,13 +87,12 @@ func (a Algorithm) MarshalText() ([]byte, error) {
 // UnmarshalText sets a to the constant of the given name, such as "SlidingLog". The error
 // for any other text wraps [ErrInvalidLimit]. On an error, a is unchanged.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	for algorithm := SlidingCounter; algorithm <= TokenBucket; algorithm++ {
-		if algorithm.String() == string(text) {
-			*a = algorithm
-			return nil
-		}
+	i := slices.Index(algorithmNames, string(text))
+	if i < 0 {
+		return malformed("sash: "+wantAlgorithm, quote(string(text)))
 	}
-	return malformed("sash: "+wantAlgorithm, quote(string(text)))
+	*a = Algorithm(i)
+	return nil
 }
 
 const wantAlgorithm = "Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets or TokenBucket, got %v"
@@ -172,10 +168,7 @@ const (
 )
 
 // Counter returns the same limit kept by [SlidingCounter].
-func (l Limit) Counter() Limit {
-	l.Algorithm, l.Precision, l.Burst = SlidingCounter, 0, 0
-	return l
-}
+func (l Limit) Counter() Limit { return l.keptBy(SlidingCounter, 0, 0) }
 
 // Unlimited returns the limit that admits everything. It is for keys that are exempt, as
 // by [Limiter.SetLimits] and [WithLimitsFor], and for plans without a limit.
@@ -190,23 +183,11 @@ func (l Limit) Counter() Limit {
 func Unlimited() Limit { return Limit{Count: math.MaxInt64, Window: math.MaxInt64} }
 
 // Log returns the same limit kept by [SlidingLog]. It returns [Unlimited] unchanged.
-func (l Limit) Log() Limit {
-	if l == Unlimited() {
-		return l
-	}
-	l.Algorithm, l.Precision, l.Burst = SlidingLog, 0, 0
-	return l
-}
+func (l Limit) Log() Limit { return l.keptBy(SlidingLog, 0, 0) }
 
 // Buckets returns the same limit kept by [SlidingBuckets], in buckets of width precision.
 // It returns [Unlimited] unchanged.
-func (l Limit) Buckets(precision time.Duration) Limit {
-	if l == Unlimited() {
-		return l
-	}
-	l.Algorithm, l.Precision, l.Burst = SlidingBuckets, precision, 0
-	return l
-}
+func (l Limit) Buckets(precision time.Duration) Limit { return l.keptBy(SlidingBuckets, precision, 0) }
 
 // TokenBucket returns the same rate with a burst of its own, kept by [TokenBucket]:
 // PerSecond(10).TokenBucket(100) admits 10 a second on average and 100 at once. It returns
@@ -219,11 +200,13 @@ func (l Limit) Buckets(precision time.Duration) Limit {
 // 12,345 a minute it is 823, and the state of a key takes some 100 bytes more. So does the state of
 // a key which is charged once the limiter has run for about as long as the rest of the 73
 // years, divided by the numerator: 21 years at 3 a second, and one year at 64.
-func (l Limit) TokenBucket(burst int64) Limit {
-	if l == Unlimited() {
-		return l
+func (l Limit) TokenBucket(burst int64) Limit { return l.keptBy(TokenBucket, 0, burst) }
+
+// keptBy returns l with these fields. Unlimited stays as it is.
+func (l Limit) keptBy(a Algorithm, precision time.Duration, burst int64) Limit {
+	if l != Unlimited() {
+		l.Algorithm, l.Precision, l.Burst = a, precision, burst
 	}
-	l.Algorithm, l.Precision, l.Burst = TokenBucket, 0, burst
 	return l
 }
 
@@ -282,9 +265,6 @@ const unlimitedText = "unlimited"
 // probably meant by texts such as "100r/m" and "10 per minute".
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
-	if err == nil {
-		err = l.validate("")
-	}
 	if err != nil {
 		return Limit{}, fmt.Errorf("sash: limit %s%s: %w", quote(s), suggestion(s), err)
 	}
@@ -293,8 +273,7 @@ func ParseLimit(s string) (Limit, error) {
 
 // suggestion returns a question whether another text was meant by s, or "".
 func suggestion(s string) string {
-	const maxLength = 64
-	if len(s) > maxLength {
+	if len(s) > maxQuoted {
 		return ""
 	}
 	if strings.EqualFold(strings.TrimSpace(s), unlimitedText) {
@@ -306,7 +285,7 @@ func suggestion(s string) string {
 	}
 	for _, window := range []string{parts[2], plural.ReplaceAllString(parts[2], "$1")} {
 		meant := strings.TrimSpace(parts[1] + "/" + strings.ToLower(window) + " " + strings.ToLower(parts[3]))
-		if l, err := parseLimit(meant); err == nil && l.validate("") == nil {
+		if _, err := parseLimit(meant); err == nil {
 			return didYouMean(meant)
 		}
 	}
@@ -318,68 +297,68 @@ func didYouMean(meant string) string { return ", did you mean " + strconv.Quote(
 // loosely matches a limit as other programs write it: count, window, and what follows.
 var loosely = regexp.MustCompile(`(?i)^\s*(\d+)\s*(?:r|req|reqs|requests?|x|times)?\s*(?:/|per|a|in|every)\s*(\w+)\s*(.*)$`)
 
-// plural matches the s of units by name. It matches none of one or two letters: ms is not m.
+// plural matches the s of units by name, but not of ms, which is no plural of m.
 var plural = regexp.MustCompile(`(?i)([a-z]{3})s$`)
 
-// quote quotes s for an error message. It cuts off what is too long for a line of a log.
+// maxQuoted is the greatest number of bytes that a line of a log should quote.
+const maxQuoted = 64
+
+// quote quotes s for an error message. It cuts off what is too long.
 func quote(s string) string {
-	const maxLength = 64
-	if len(s) > maxLength {
-		return strconv.Quote(s[:maxLength]) + "..."
+	if len(s) > maxQuoted {
+		return strconv.Quote(s[:maxQuoted]) + "..."
 	}
 	return strconv.Quote(s)
 }
 
-// parseLimit is ParseLimit, but does not validate the limit.
-func parseLimit(s string) (Limit, error) {
+// parseLimit is ParseLimit without s and a suggestion in the error.
+func parseLimit(s string) (l Limit, err error) {
 	switch strings.TrimSpace(s) {
 	case "":
-		return Limit{}, malformed("empty, want COUNT/WINDOW such as 100/1m")
+		return l, malformed("empty, want COUNT/WINDOW such as 100/1m")
 	case unlimitedText:
 		return Unlimited(), nil
 	}
 	count, rest, found := strings.Cut(s, "/")
 	if !found {
-		return Limit{}, malformed("no slash, want COUNT/WINDOW such as 100/1m")
+		return l, malformed("no slash, want COUNT/WINDOW such as 100/1m")
 	}
-	count = strings.TrimSpace(count)
 	window, algorithm := "", strings.Fields(rest)
 	if len(algorithm) > 0 {
 		window, algorithm = algorithm[0], algorithm[1:]
 	}
-	units, err := strconv.ParseInt(count, 10, 64)
-	if err != nil {
-		return Limit{}, malformed("count %s is not a whole number of 64 bits", quote(count))
+
+	// Parse on after a fault, and report the first one.
+	number := func(what, text string) int64 {
+		n, fault := strconv.ParseInt(text, 10, 64)
+		if fault != nil {
+			err = cmp.Or(err, malformed("%s %s is not a whole number of 64 bits", what, quote(text)))
+		}
+		return n
 	}
-	duration, err := parseDuration(window)
-	if err != nil {
-		return Limit{}, malformed("window %s is not a duration such as 250ms, 1m30s or h", quote(window))
+	duration := func(what, text string) time.Duration {
+		d, fault := parseDuration(text)
+		if fault != nil {
+			err = cmp.Or(err, malformed("%s %s is not a duration such as 250ms, 1m30s or h", what, quote(text)))
+		}
+		return d
 	}
-	l := Per(units, duration)
+	l = Per(number("count", strings.TrimSpace(count)), duration("window", window))
 	switch {
-	case len(algorithm) == 0:
-		return l, nil
+	case len(algorithm) == 0: // Per has chosen
 	case len(algorithm) == 1 && algorithm[0] == "counter":
-		return l.Counter(), nil
+		l = l.Counter()
 	case len(algorithm) == 1 && algorithm[0] == "log":
 		l.Algorithm = SlidingLog // as it stands: the numbers may be the same as in Unlimited
-		return l, nil
 	case len(algorithm) == 2 && algorithm[0] == "buckets":
-		precision, err := parseDuration(algorithm[1])
-		if err != nil {
-			return Limit{}, malformed("precision %s is not a duration such as 250ms, 1m30s or h", quote(algorithm[1]))
-		}
-		l.Algorithm, l.Precision = SlidingBuckets, precision
-		return l, nil
+		l.Algorithm, l.Precision = SlidingBuckets, duration("precision", algorithm[1])
 	case len(algorithm) == 2 && algorithm[0] == "burst":
-		burst, err := strconv.ParseInt(algorithm[1], 10, 64)
-		if err != nil {
-			return Limit{}, malformed("burst %s is not a whole number of 64 bits", quote(algorithm[1]))
-		}
-		l.Algorithm, l.Burst = TokenBucket, burst
-		return l, nil
+		l.Algorithm, l.Burst = TokenBucket, number("burst", algorithm[1])
+	default:
+		const want = "nothing, counter, log, buckets PRECISION or burst BURST"
+		err = cmp.Or(err, malformed("%s after the window, want "+want, quote(strings.Join(algorithm, " "))))
 	}
-	return Limit{}, malformed("%s after the window, want nothing, counter, log, buckets PRECISION or burst BURST", quote(strings.Join(algorithm, " ")))
+	return l, cmp.Or(err, errors.Join(l.faults("")...))
 }
 
 // malformed returns an error that wraps ErrInvalidLimit.
@@ -405,6 +384,7 @@ func parseDuration(s string) (time.Duration, error) {
 	for suffix, unit := range map[string]time.Duration{"d": day, "w": week} {
 		if number, found := strings.CutSuffix(s, suffix); found {
 			n, err := strconv.ParseInt(number, 10, 64)
+			// Check before the product, which would wrap.
 			if limit := int64(math.MaxInt64 / unit); err == nil && (n > limit || n < -limit) {
 				err = strconv.ErrRange
 			}
@@ -413,9 +393,6 @@ func parseDuration(s string) (time.Duration, error) {
 	}
 	return time.ParseDuration(s)
 }
-
-// validate returns all faults of l in one error, or nil. Each fault begins with prefix.
-func (l Limit) validate(prefix string) error { return errors.Join(l.faults(prefix)...) }
 
 // faults returns all faults of l. Each begins with prefix.
 func (l Limit) faults(prefix string) (faults []error) {
@@ -477,8 +454,8 @@ func (l Limit) MarshalText() ([]byte, error) {
 	if l == (Limit{}) {
 		return []byte{}, nil
 	}
-	if err := l.validate("sash: limit: "); err != nil {
-		return nil, err
+	if faults := l.faults("sash: limit: "); faults != nil {
+		return nil, errors.Join(faults...)
 	}
 	return []byte(l.String()), nil
 }

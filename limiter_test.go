@@ -36,8 +36,8 @@ func newTest(t testing.TB, options ...Option) *Limiter {
 	t.Helper()
 	l, err := New(append([]Option{WithSweepInterval(-1)}, options...)...)
 	require.NoError(t, err)
-	if l.clock == (bubbleClock{}) {
-		l.clock = new(patientClock)
+	if l.clock == bubbleClock(1) {
+		l.clock = &patientClock{bubbleClock: 1}
 	}
 	return l
 }

@@ -41,17 +41,16 @@ func newLineage() *lineage {
 }
 
 // next returns the lineage of a state that replaces the state of g, and knows as well where
-// everything was charged; nil for nil. The new state is a bucket of b, or has no lows.
-//
-// At another rate, what the bucket lacks is rounded up to whole steps: by roundedUp. Had it lacked
-// less by a low, it would have been rounded to a step, too. So the low, in whole steps, is what can be
-// given back from now on.
+// everything was charged; nil for nil. The new state is a bucket of b, or has no lows. At another
+// rate, what the bucket lacks is rounded up to whole steps: by roundedUp.
 func (g *lineage) next(b window.TokenBucket, roundedUp window.Amount) *lineage {
 	if g == nil {
 		return nil
 	}
 	n := &lineage{g.root, g.charges, make([]low, 0, len(g.lows)+1), g.open}
 	for _, l := range g.lows {
+		// Had the bucket lacked less by a low, it would have been rounded to a step, too. So the low, in
+		// whole steps, is what can be given back from now on.
 		l.lack = b.WholeSteps(l.lack.Plus(roundedUp))
 		l.open += n.dropFrom(len(n.lows), l.lack)
 		n.lows = append(n.lows, l)
@@ -66,11 +65,10 @@ func (g *lineage) charged() {
 	}
 }
 
-// reserved makes the last charge of a bucket an open reservation. It makes room for one more
-// low, so that a charge without a reservation does not allocate.
+// reserved makes the last charge of a bucket an open reservation.
 func (g *lineage) reserved() {
 	g.open++
-	g.lows = slices.Grow(g.lows, 1)
+	g.lows = slices.Grow(g.lows, 1) // now: a charge without a reservation must not allocate
 }
 
 // note notes what a bucket lacked when the last charge came.
@@ -89,7 +87,7 @@ func (g *lineage) note(lack window.Amount) {
 // dropFrom removes, of the first n lows, each whose lack is at least lack: a later low with less
 // replaces them. It returns their open reservations.
 func (g *lineage) dropFrom(n int, lack window.Amount) (open int) {
-	from := n
+	from := n // lacks increase: the lows to remove are the last of the n
 	for from > 0 && !g.lows[from-1].lack.Less(lack) {
 		from--
 		open += g.lows[from].open
@@ -118,14 +116,9 @@ func (g *lineage) settle(number int64, cost window.Amount) window.Amount {
 	if g.lows[later].open += open; g.lows[later].open == 0 {
 		g.lows = slices.Delete(g.lows, later, later+1)
 	}
-	g.shrink()
-	return cost
-}
-
-// shrink gives back the memory of lows if there have been far more.
-func (g *lineage) shrink() {
 	const least = 64
-	if n := len(g.lows); cap(g.lows) > max(least, 4*n) {
+	if n := len(g.lows); cap(g.lows) > max(least, 4*n) { // there have been far more: give back their memory
 		g.lows = append(make([]low, 0, 2*n+1), g.lows...)
 	}
+	return cost
 }

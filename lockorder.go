@@ -150,7 +150,7 @@ func (l *Limiter) lockAbsent(g *generation, targets []target) bool {
 			continue
 		}
 		if shard := t.shard(); shard != last {
-			g.keys.lockShard(shard)
+			g.keys.shards[shard].Lock(shard)
 			last = shard
 		}
 		if t.placement != placedFresh {
@@ -160,7 +160,7 @@ func (l *Limiter) lockAbsent(g *generation, targets []target) bool {
 	}
 	if anyPlaced(targets, placedNowhere) || anyPlaced(targets, placedShared) {
 		// Other calls may have freed room. Then the keys fit, and must not be refused.
-		ok = ok && !g.cap.fits(missing, roomFor(targets))
+		ok = ok && (g.cap.lacks(missing) || !g.cap.holds(max(missing, roomFor(targets))))
 	}
 	if !ok {
 		unlockAbsent(g, targets)
@@ -174,7 +174,7 @@ func unlockAbsent(g *generation, targets []target) {
 	for i := range targets {
 		if t := &targets[i]; t.hasNoEntry() && t.shard() != last {
 			last = t.shard()
-			g.keys.unlockShard(last)
+			g.keys.shards[last].Unlock()
 		}
 	}
 }

@@ -347,7 +347,7 @@ func (r *slidingLog) history(s state, now int64) (past []charge) {
 	for current, i := v.current(r.ticks.Life), 0; i < current.count; i++ {
 		units := int64(min(current.units(i), math.MaxInt64))
 		if units > 0 || i == current.count-1 {
-			past = append(past, charge{h.latestInstant(current.tick(i), now), units})
+			past = append(past, charge{At: h.latestInstant(current.tick(i), now), Units: units})
 		}
 	}
 	return past
@@ -358,18 +358,18 @@ func (r *slidingLog) replay(past []charge) state {
 	if len(past) == 0 {
 		return state{}
 	}
-	newest := r.ticks.Of(past[len(past)-1].at)
+	newest := r.ticks.Of(past[len(past)-1].At)
 	var records []record
 	var total uint64
 	for _, c := range past {
-		tick := r.ticks.Of(c.at)
+		tick := r.ticks.Of(c.At)
 		if !r.ticks.Counts(tick, newest) {
 			continue
 		}
 		if last := len(records) - 1; last < 0 || records[last].tick != tick {
 			records = append(records, record{tick: tick})
 		}
-		total += uint64(c.units)
+		total += uint64(c.Units)
 		records[len(records)-1].cumulative = total
 	}
 	return state{ring: newRingOf(records)}

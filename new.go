@@ -2,6 +2,7 @@ package sash
 
 import (
 	"time"
+	"weak"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
@@ -36,10 +37,13 @@ func New(options ...Option) (*Limiter, error) {
 		observer:     c.observer,
 		sizeHint:     c.sizeHint,
 	}
-	s := &setup{limitsFor: c.limitsFor, interval: c.sweepInterval, noReconfigure: c.noReconfigure}
-	l.current.Store(l.newGeneration(newOverrides(c.chargeDenied, l.clock.Now()), 0, newKeyCap(c.maxKeys, c.overflow), c.limits, s, c.sizeHint))
+	o, bound, s := newOverrides(c.chargeDenied, l.clock.Now()), newKeyCap(int64(c.maxKeys), c.overflow), c.setup
+	g := l.newGeneration(o, 0, bound, c.limits, &s, c.sizeHint)
+	l.current.Store(g)
 	if s.interval >= 0 {
-		l.startJanitor()
+		// The goroutine must not hold l, or a limiter that is dropped would never be collected.
+		l.janitor = &janitor{make(chan struct{}), make(chan struct{})}
+		go l.janitor.run(weak.Make(l), g.sweepInterval())
 	}
 	return l, nil
 }
@@ -82,7 +86,7 @@ func (l *Limiter) Len() int {
 		return int(g.cap.used.Load())
 	}
 	n := g.keys.size()
-	if old := g.old.Load(); old != nil {
+	if old := g.old.Load(); old != nil { // the keys that are still to be moved
 		n += old.keys.size()
 	}
 	return n
@@ -120,23 +124,16 @@ type Stats struct {
 // Stats returns the limiter's figures. It costs a look at each shard. The figures are read
 // one after the other while calls may run.
 func (l *Limiter) Stats() Stats {
-	s := Stats{Keys: l.Len(), Evicted: l.evicted.Load(), Sweeps: l.sweeps.Load()}
-	s.Displaced, s.Refused, s.Shared = l.displaced.Load(), l.refusals.Load(), l.shared.Load()
-	s.Invalid = l.invalid.Load()
-	return s
+	return Stats{
+		Keys: l.Len(), Evicted: l.evicted.Load(), Sweeps: l.sweeps.Load(), Invalid: l.invalid.Load(),
+		Displaced: l.displaced.Load(), Refused: l.refusals.Load(), Shared: l.shared.Load(),
+	}
 }
 
 // Limits returns the limiter's own limits as they are now, as given to [New] or to the latest
 // [Limiter.Reconfigure]. An [Unlimited] next to others is left out, since it has no effect.
 // The caller may change the slice.
-func (l *Limiter) Limits() []Limit {
-	rules := l.current.Load().ruleset.rules
-	limits := make([]Limit, len(rules))
-	for i := range rules {
-		limits[i] = rules[i].Limit
-	}
-	return limits
-}
+func (l *Limiter) Limits() []Limit { return l.current.Load().ruleset.limits() }
 
 // Clock returns the clock by which l decides, for code that must keep the same time.
 func (l *Limiter) Clock() Clock { return ordered(l.clock) }
@@ -147,6 +144,7 @@ func (l *Limiter) Clock() Clock { return ordered(l.clock) }
 func (l *Limiter) Close() error {
 	l.closing.Do(func() {
 		if l.janitor != nil {
+			// Wait for a sweep that is under way, which may read a clock of the caller.
 			close(l.janitor.stop)
 			<-l.janitor.done
 		}

@@ -21,22 +21,30 @@ type Option interface{ apply(*config) }
 
 // A config is the result of all options of one New.
 type config struct {
-	limits        []Limit
-	clock         Clock
-	sizeHint      int
-	sweepInterval time.Duration
-	chargeDenied  bool
-	limitsFor     func(key string) []Limit
-	observer      func(key string, n int64, d Decision)
-	maxKeys       int
-	overflow      Overflow
-	noReconfigure error // the error of every Reconfigure; nil: Reconfigure is allowed
-	faults        []error
+	setup
+	limits       []Limit
+	clock        Clock
+	sizeHint     int
+	chargeDenied bool
+	observer     func(key string, n int64, d Decision)
+	maxKeys      int
+	overflow     Overflow
+	faults       []error
 }
 
-// fault adds an error to what New returns.
-func (c *config) fault(format string, args ...any) {
-	c.faults = append(c.faults, fmt.Errorf("sash: "+format, args...))
+// A setup is the options that may be replaced together with the limiter's own limits: see
+// Limiter.replace. It does not change. A Reconfigure and a Restore keep it.
+type setup struct {
+	limitsFor     func(key string) []Limit // of WithLimitsFor; nil: none
+	interval      time.Duration            // between sweeps; 0: chosen from the limiter's own limits
+	noReconfigure error                    // why Reconfigure is refused; nil: it is not
+}
+
+// require adds an error about an option to what New returns, unless ok.
+func (c *config) require(ok bool, format string, args ...any) {
+	if !ok {
+		c.faults = append(c.faults, fmt.Errorf("sash: "+format+": %w", append(args, ErrInvalidOption)...))
+	}
 }
 
 type optionFunc func(*config)
@@ -48,21 +56,16 @@ func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 // WithLimits gives limits that are in a slice, which is copied. They are added to the other
 // limits among the options, as if each stood there by itself. So there may be up to 64 in
 // all, and without any, [New] returns [ErrNoLimit].
-func WithLimits(limits ...Limit) Option { return limitOptions(slices.Clone(limits)) }
-
-// limitOptions are the limits of a WithLimits.
-type limitOptions []Limit
-
-func (o limitOptions) apply(c *config) { c.limits = append(c.limits, o...) }
+func WithLimits(limits ...Limit) Option {
+	limits = slices.Clone(limits) // the caller may change its slice before New
+	return optionFunc(func(c *config) { c.limits = append(c.limits, limits...) })
+}
 
 // WithClock sets the clock by which the limiter decides. The default is [SystemClock].
 // Tests and replays use a [ManualClock]. A [CoarseClock] is cheaper to read, but late.
 func WithClock(clock Clock) Option {
 	return optionFunc(func(c *config) {
-		if clock == nil {
-			c.fault("WithClock: clock must not be nil: %w", ErrInvalidOption)
-			return
-		}
+		c.require(clock != nil, "WithClock: clock must not be nil")
 		c.clock = clock
 	})
 }
@@ -75,10 +78,8 @@ func WithClock(clock Clock) Option {
 // empty table.
 func WithSizeHint(keys int) Option {
 	return optionFunc(func(c *config) {
-		if keys < 0 || keys > math.MaxInt32 {
-			c.fault("WithSizeHint: keys must be from 0 to %d, got %d: %w", math.MaxInt32, keys, ErrInvalidOption)
-			return
-		}
+		const most = math.MaxInt32
+		c.require(0 <= keys && keys <= most, "WithSizeHint: keys must be from 0 to %d, got %d", most, keys)
 		c.sizeHint = keys
 	})
 }
@@ -90,7 +91,7 @@ func WithSizeHint(keys int) Option {
 // least a second and at most ten minutes. With a negative d there is no janitor, and the
 // caller calls [Limiter.Sweep].
 func WithSweepInterval(d time.Duration) Option {
-	return optionFunc(func(c *config) { c.sweepInterval = d })
+	return optionFunc(func(c *config) { c.interval = d })
 }
 
 // WithMaxKeys bounds the number of keys tracked to n, from 1 to 1<<30-1. The bound is
@@ -111,13 +112,10 @@ func WithSweepInterval(d time.Duration) Option {
 // the key in between.
 func WithMaxKeys(n int, overflow Overflow) Option {
 	return optionFunc(func(c *config) {
-		const maxBound = 1<<30 - 1
-		if n < 1 || n > maxBound {
-			c.fault("WithMaxKeys: n must be from 1 to %d, got %d: %w", maxBound, n, ErrInvalidOption)
-		}
-		if overflow > ShareOverflow {
-			c.fault("WithMaxKeys: overflow must be EvictLeastUsed, DenyNew or ShareOverflow, got %d: %w", overflow, ErrInvalidOption)
-		}
+		const most = 1<<30 - 1
+		c.require(1 <= n && n <= most, "WithMaxKeys: n must be from 1 to %d, got %d", most, n)
+		c.require(overflow <= ShareOverflow,
+			"WithMaxKeys: overflow must be EvictLeastUsed, DenyNew or ShareOverflow, got %d", overflow)
 		c.maxKeys, c.overflow = n, overflow
 	})
 }
@@ -144,10 +142,7 @@ func WithMaxKeys(n int, overflow Overflow) Option {
 // limiter of several limits.
 func WithLimitsFor(f func(key string) []Limit) Option {
 	return optionFunc(func(c *config) {
-		if f == nil {
-			c.fault("WithLimitsFor: f must not be nil: %w", ErrInvalidOption)
-			return
-		}
+		c.require(f != nil, "WithLimitsFor: f must not be nil")
 		c.limitsFor = f
 	})
 }
@@ -180,10 +175,7 @@ func WithChargeDenied() Option {
 // is the table's own copy. For a key that is not tracked, a copy is made, which allocates.
 func WithObserver(f func(key string, n int64, d Decision)) Option {
 	return optionFunc(func(c *config) {
-		if f == nil {
-			c.fault("WithObserver: f must not be nil: %w", ErrInvalidOption)
-			return
-		}
+		c.require(f != nil, "WithObserver: f must not be nil")
 		c.observer = f
 	})
 }
@@ -214,17 +206,16 @@ const (
 func configure(options []Option) (config, error) {
 	c := config{clock: SystemClock()}
 	for i, o := range options {
-		if limit, ok := o.(*Limit); o == nil || ok && limit == nil {
-			c.fault("option %d: must not be nil: %w", i+1, ErrInvalidOption)
+		limit, isPointer := o.(*Limit) // which has the methods of a Limit
+		if isNil := o == nil || isPointer && limit == nil; isNil {
+			c.require(false, "option %d: must not be nil", i+1)
 			continue
 		}
 		o.apply(&c)
 	}
-	if err := validate(c.limits); err != nil {
-		c.faults = append(c.faults, err)
-	}
+	c.faults = append(c.faults, limitFaults("sash: ", c.limits)...)
 	if len(c.limits) == 0 {
-		c.fault("New needs a Limit, such as PerSecond(10): %w", ErrNoLimit)
+		c.faults = append(c.faults, fmt.Errorf("sash: New needs a Limit, such as PerSecond(10): %w", ErrNoLimit))
 	}
 	return c, errors.Join(c.faults...)
 }

@@ -1,8 +1,6 @@
 package sash
 
-import (
-	"slices"
-)
+import "slices"
 
 // refused returns the decision on q for a key without room in the table. others is the number of the
 // other keys of the call, and res the result of the whole call: one of 0 units may be denied by
@@ -24,12 +22,11 @@ func (l *Limiter) refused(r resolved, q query, others int, res result) Decision 
 // anyUnplaced reports whether a target has no entry while keys may be denied room. Then the denial
 // may come from the full table, or from a quota that the key shares. That may be over at any time.
 func (l *Limiter) anyUnplaced(targets []target) bool {
-	for i := range targets {
-		if g, e := l.lookup(targets[i].key); e == nil && g.cap != nil && !g.cap.evictsBusy() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(targets, func(t target) bool {
+		// Of one look-up: the entry and the cap must be of one generation.
+		g, e := l.lookup(t.key)
+		return e == nil && g.cap != nil && !g.cap.evictsBusy()
+	})
 }
 
 // sharedEntry returns the entry that k shares in g. It is dead once g is not the current
@@ -71,6 +68,7 @@ func (l *Limiter) migrateShared(old, g *generation, i int) {
 // placeAll finds the entries of targets in g. If those without an entry do not all fit,
 // they share one or are refused. It reports whether they fit.
 func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
+	// Find all entries before any key is evicted: only then is it known how much room is needed.
 	missing := int64(0)
 	for i := range targets {
 		t := &targets[i]
@@ -82,7 +80,7 @@ func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
 			}
 		}
 	}
-	if missing == 0 || l.evictFor(g, missing, targets) {
+	if missing == 0 || l.evictFor(g, missing, targets...) {
 		return true
 	}
 	for i := range targets {
@@ -111,7 +109,7 @@ func (t *target) resolve(l *Limiter, g *generation) {
 // countOverflow counts in Stats what a call lost because its targets did not fit.
 func (l *Limiter) countOverflow(g *generation, targets []target, q query) {
 	switch {
-	case g.cap == nil || !q.charge:
+	case g.cap == nil || !q.charge: // a Peek loses nothing
 	case anyPlaced(targets, placedNowhere):
 		l.refusals.Add(1)
 	case anyPlaced(targets, placedShared):

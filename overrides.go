@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"math"
 	"strings"
 )
 
@@ -12,9 +13,10 @@ type overrides struct {
 	rulesets lazyMap[*ruleset]  // by cacheKey
 }
 
+// newOverrides returns one without keys, whose timeline begins at the instant origin.
 func newOverrides(chargeDenied bool, origin int64) *overrides {
-	o := new(overrides)
-	o.timeline.begin(chargeDenied, origin)
+	o := &overrides{timeline: timeline{chargeDenied: chargeDenied, origin: origin}}
+	o.floor.Store(math.MinInt64)
 	return o
 }
 

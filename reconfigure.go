@@ -123,6 +123,7 @@ func (l *Limiter) Reconfigure(limits ...Limit) error {
 	if err := validate(limits); err != nil {
 		return err
 	}
+	// Until the last key is moved, no other change may come: it would find keys in two tables.
 	l.changes.Lock()
 	defer l.changes.Unlock()
 	old := l.current.Load()

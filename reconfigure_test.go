@@ -405,7 +405,7 @@ func TestReconfigure_AKeyThatIsMigratedBetweenTwoLooksIsFound(t *testing.T) {
 		g.old.Store(old)
 		l.current.Store(g)
 
-		old.keys.lockShard(k.shard())
+		old.keys.shard(k).Lock(k.shard())
 		found := make(chan *entry, 1)
 		go func() { found <- l.find(g, k) }()
 		for len(found) == 0 && goroutines("sash.(*sharded).loadLocked(") == 0 {
@@ -413,7 +413,7 @@ func TestReconfigure_AKeyThatIsMigratedBetweenTwoLooksIsFound(t *testing.T) {
 		}
 		e := g.ruleset.newEntry("k")
 		require.Same(t, e, g.keys.loadOrStoreIf(k, e, func() bool { return true }))
-		old.keys.unlockShard(k.shard())
+		old.keys.shard(k).Unlock()
 		require.Same(t, e, <-found)
 	})
 }

@@ -161,7 +161,7 @@ func (r *reservation) spend(units int64) {
 			if g.ruleset.of(e).neverCharges {
 				return
 			}
-		case r.shared && !l.evictForKey(g, k):
+		case r.shared && !l.evictFor(g, 1, target{key: k}):
 			e = l.sharedEntry(g, k)
 		default:
 			s := g.resolve(k.name)

@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -44,23 +45,28 @@ func (l *Limiter) Restore(r io.Reader) error {
 	l.changes.Lock()
 	defer l.changes.Unlock()
 	old := l.current.Load()
-	limits := old.ruleset.limits()
+	limits, bound := old.ruleset.limits(), (*keyCap)(nil)
 	s := newSnapshotReader(r)
-	begun := s.header(limits)
+	wall, begun := s.int(), s.int()
+	if theirs := s.limits(); !slices.Equal(theirs, limits) {
+		s.fail("its limits are %s, the limiter's are %s", listed(theirs), listed(limits))
+	}
 	if s.err != nil {
 		return s.err // before the cost of a table
+	}
+	if old.cap != nil {
+		bound = newKeyCap(old.cap.max, old.cap.overflow)
 	}
 
 	// Read everything into a new generation that no other goroutine knows. It has a
 	// timeline of its own, and so no override, no cached ruleset and no floor of the old
 	// one. On an error it is dropped, and nothing has happened.
-	g := l.newGeneration(newOverrides(l.chargeDenied, begun.at), 0, old.cap.emptied(), limits, old.setup, 0)
+	g := l.newGeneration(newOverrides(l.chargeDenied, begun), 0, bound, limits, old.setup, 0)
 	l.readRecords(s, g)
 	if s.err == nil {
 		// Set the shift last: the time that reading took has passed, too.
-		now := s.resume(begun, l.wall().UnixNano())
-		s.checkFloor(g.floor.Load(), now)
-		g.shift = s.shift(now, l.clock.Now())
+		down, _ := window.Sub(l.wall().UnixNano(), wall)
+		s.resume(g, begun, down, l.clock.Now())
 	}
 	if s.err != nil {
 		return s.err
@@ -89,6 +95,7 @@ func (l *Limiter) readRecords(s *snapshotReader, g *generation) {
 			s.readOverride(g)
 			overrides++
 		case endRecord:
+			// The end says how many there were. So a snapshot that has lost records fails, too.
 			if s.uint() != keys || s.uint() != overrides {
 				s.fail("not as many keys and overrides as it says")
 			}
@@ -104,10 +111,7 @@ func (l *Limiter) readRecords(s *snapshotReader, g *generation) {
 // readKey reads the record of a key into g.
 func (l *Limiter) readKey(s *snapshotReader, g *generation) {
 	name := s.name()
-	rs := s.ownRuleset(g, name)
-	if rs == nil {
-		rs = g.ruleset
-	}
+	rs := cmp.Or(s.ownRuleset(g, name), g.ruleset)
 	if rs.unlimited() {
 		s.fail("key %s is unlimited, and yet tracked", quote(name))
 	}
@@ -115,29 +119,24 @@ func (l *Limiter) readKey(s *snapshotReader, g *generation) {
 	for i := range states {
 		states[i].store(rs.rules[i].algorithm.readState(s))
 	}
-	switch {
-	case s.err != nil:
-	case !g.cap.tryAcquire():
+	if s.err == nil && !g.cap.tryAcquire() {
 		s.fail("more keys than the %d of WithMaxKeys", g.cap.max)
-	case !l.insertRestored(g, rs.entryOf(rs.kind, states, name)):
-		s.fail("key %s twice", quote(name))
 	}
-}
-
-// insertRestored makes e the entry of its key in g, and reports true, unless the key has one already.
-// The caller must have acquired room for the key.
-func (l *Limiter) insertRestored(g *generation, e *entry) bool {
+	if s.err != nil {
+		return // before an entry is made of zeros
+	}
+	e := rs.entryOf(rs.kind, states, name)
 	k := l.key(e.Name())
 	if g.keys.loadOrStoreIf(k, e, func() bool { return true }) != e {
-		return false
+		s.fail("key %s twice", quote(name))
 	}
 	g.addSample(k, e)
-	return true
 }
 
 // limits reads the limits of a key. It does not validate them.
 func (s *snapshotReader) limits() (limits []Limit) {
 	n := s.uint()
+	// Check first: limits take far more memory than their bytes in the snapshot.
 	if n > maxLimits {
 		s.fail("%d limits of one key, more than %d", n, maxLimits)
 	}
@@ -156,48 +155,23 @@ func (s *snapshotReader) limits() (limits []Limit) {
 	return limits
 }
 
-// A startTime is the time at which a snapshot was begun, by the wall clock and as an
-// instant of its timeline.
-type startTime struct{ wall, at int64 }
-
-// header reads the time at which the snapshot was begun. It fails unless the limits of the
-// snapshot are the given ones.
-func (s *snapshotReader) header(limits []Limit) (begun startTime) {
-	begun = startTime{s.int(), s.int()}
-	if theirs := s.limits(); !slices.Equal(theirs, limits) {
-		s.fail("its limits are %s, the limiter's are %s", listed(theirs), listed(limits))
-	}
-	return begun
-}
-
-// resume returns the instant at which the timeline of the snapshot goes on, now that the
-// wall clock shows wall. It has moved on from begun as far as the wall clock, but not back.
-func (s *snapshotReader) resume(begun startTime, wall int64) (now int64) {
-	down, _ := window.Sub(wall, begun.wall)
-	now, fits := window.Add(begun.at, max(down, 0))
+// resume makes the timeline of g go on from the instant begun, at which the snapshot was begun. By the
+// wall clock, down has passed since then. The limiter's clock shows reading.
+func (s *snapshotReader) resume(g *generation, begun, down, reading int64) {
+	now, fits := window.Add(begun, max(down, 0)) // the timeline never goes back
 	if !fits {
-		s.fail("its instant %d, and %v since, is more than 64 bits", begun.at, time.Duration(down))
+		s.fail("its instant %d, and %v since, is more than 64 bits", begun, time.Duration(down))
 	}
-	return now
-}
-
-// checkFloor fails if the floor is too far ahead of now. An empty entry never starts before
-// the floor, so the units charged to new keys would not be back for as long.
-func (s *snapshotReader) checkFloor(floor, now int64) {
+	// An empty entry never starts before the floor. So the units charged to new keys would not be back
+	// for as long as the floor is ahead.
+	floor := g.floor.Load()
 	if ahead, _ := window.Sub(floor, now); ahead > maxAhead {
 		s.fail("the past is forgotten up to instant %d, which is %v ahead, more than %v",
 			floor, time.Duration(ahead), time.Duration(maxAhead))
 	}
-}
-
-// shift returns the shift of a timeline that stands at now when the limiter's clock shows
-// reading.
-func (s *snapshotReader) shift(now, reading int64) int64 {
-	shift, fits := window.Sub(now, reading)
-	if !fits {
+	if g.shift, fits = window.Sub(now, reading); !fits {
 		s.fail("its instant %d is more than 64 bits away from the clock's %d", now, reading)
 	}
-	return shift
 }
 
 // readOverride reads the record of an override into g.
@@ -213,8 +187,7 @@ func (s *snapshotReader) readOverride(g *generation) {
 	}
 }
 
-// ownRuleset reads the limits that a key has of its own. It returns their ruleset, or nil
-// if there are none.
+// ownRuleset reads the limits that a key has of its own, and returns their ruleset; nil for none.
 func (s *snapshotReader) ownRuleset(g *generation, name string) *ruleset {
 	limits := s.limits()
 	if validate(limits) != nil {
@@ -226,8 +199,7 @@ func (s *snapshotReader) ownRuleset(g *generation, name string) *ruleset {
 	return g.cachedRuleset(limits)
 }
 
-// listed returns limits as text for an error message. It cuts off what is too long for a
-// line of a log.
+// listed returns limits as text for an error message. It cuts off what is too long.
 func listed(limits []Limit) string {
 	const maxLength = 256
 	text := fmt.Sprint(limits)

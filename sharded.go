@@ -57,8 +57,7 @@ func (s *sharded) shard(k key) *shard { return &s.shards[k.shard()] }
 func (s *sharded) load(k key) *entry { return entryOf(s.shards[k.shard()].Load(k.hash, k.name)) }
 
 // update calls f with the entry of k, nil for none, and makes the result the entry of k,
-// nil for none. It returns that result. It locks the shard while f runs, so f must not
-// update the same shard.
+// nil for none. It returns that result. The shard is locked while f runs: f must not update it.
 func (s *sharded) update(k key, f func(found *entry) (next *entry)) *entry {
 	return entryOf(s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (next *hashmap.Entry) {
 		return f(entryOf(found)).header()
@@ -66,54 +65,39 @@ func (s *sharded) update(k key, f func(found *entry) (next *entry)) *entry {
 }
 
 // loadOrStoreIf returns the entry of k. If there is none and valid reports true, it first
-// makes e the entry of k. If there is none and valid reports false, it returns nil. e must
-// have the name of k. valid runs under the lock of the shard, so the store happens at the
-// same instant as its answer.
+// makes e, which must have the name of k, the entry of k. If valid reports false, it returns nil.
 func (s *sharded) loadOrStoreIf(k key, e *entry, valid func() bool) *entry {
-	return entryOf(s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (next *hashmap.Entry) {
+	return s.update(k, func(found *entry) *entry {
+		// valid runs under the lock of the shard. So the store is at the same instant as its answer.
 		if found == nil && valid() {
-			return e.header()
+			return e
 		}
 		return found
-	}))
+	})
 }
 
-// loadLocked returns the entry of k, nil for none. Unlike load it takes the lock of the
-// shard. If it returns nil, a loadOrStoreIf whose valid ran before has not stored an
-// entry, and will not.
+// loadLocked is load under the lock of the shard.
 func (s *sharded) loadLocked(k key) *entry {
-	return entryOf(s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (next *hashmap.Entry) {
-		return found
-	}))
+	// A loadOrStoreIf whose valid ran before has stored its entry by now, or never will.
+	return s.update(k, func(found *entry) *entry { return found })
 }
 
 // compareAndSwap makes next the entry of k, if that is old. next must have the name of k,
 // and the caller must have locked old.
 func (s *sharded) compareAndSwap(k key, old, next *entry) {
-	s.shard(k).Update(k.hash, k.name, func(found *hashmap.Entry) (result *hashmap.Entry) {
-		if found == old.header() {
-			return next.header()
+	s.update(k, func(found *entry) *entry {
+		if found == old {
+			return next
 		}
-		return found
+		return found // another entry has taken the place of old, and stays
 	})
 }
 
-// compareAndDelete removes the entry of k, if that is old, which must be dead. It goes by the name
-// of old: the bytes of the caller's may have changed since old was found.
+// compareAndDelete removes the entry of k, if that is old, which must be dead.
 func (s *sharded) compareAndDelete(k key, old *entry) {
-	s.shard(k).Update(k.hash, old.Name(), func(found *hashmap.Entry) (next *hashmap.Entry) {
-		if found == old.header() {
-			return nil
-		}
-		return found
-	})
+	// By the name of old: the bytes of the caller's name may have changed since old was found.
+	s.compareAndSwap(key{k.hash, old.Name()}, old, nil)
 }
-
-// lockShard locks the shard of that number against updates until unlockShard. A
-// goroutine that locks several must lock them in the order of their numbers.
-func (s *sharded) lockShard(shard int) { s.shards[shard].Lock(shard) }
-
-func (s *sharded) unlockShard(shard int) { s.shards[shard].Unlock() }
 
 // appendEntries appends all entries of the shard of that number to buf, as they are at
 // one instant, dead ones included. It locks the shard while it copies.
@@ -125,11 +109,11 @@ func (s *sharded) appendEntries(buf []*entry, shard int) []*entry {
 
 // rangeAll calls f with each key and its entry, dead ones included, until f returns
 // false. It calls f at most once for a key, and does so if the key has an entry all the
-// time. It locks one shard at a time while it copies the entries of that, and none while
-// f runs.
+// time.
 func (s *sharded) rangeAll(f func(k key, e *entry) bool) {
 	var buf []*entry
 	for i := range s.shards {
+		// Copy under the lock, and call f without it: f may update the same shard.
 		buf = s.appendEntries(buf[:0], i)
 		for _, e := range buf {
 			if !f(s.keyOf(e), e) {

@@ -45,7 +45,8 @@ func (l *Limiter) Snapshot(w io.Writer) error {
 	g := l.current.Load()
 	s := newSnapshotWriter(w)
 	begun := g.instant(l.clock.Now())
-	s.writeHeader(l.wall().UnixNano(), begun, g.ruleset.rules)
+	head := binary.AppendVarint(nil, l.wall().UnixNano())
+	s.write(appendLimits(binary.AppendVarint(head, begun), g.ruleset.rules))
 	s.writeKeys(g)
 	g.byKey.rangeAll(s.writeOverride)
 	// Load the floor last. A key that was evicted before it could be written is not in the
@@ -55,14 +56,7 @@ func (l *Limiter) Snapshot(w io.Writer) error {
 	return s.err
 }
 
-func (s *snapshotWriter) writeHeader(wall, at int64, rules []rule) {
-	b := binary.AppendVarint(nil, wall)
-	b = binary.AppendVarint(b, at)
-	s.write(appendLimits(b, rules))
-}
-
-// writeKeys writes the state of every key in g. Under a cap, it writes no more keys than
-// the cap allows.
+// writeKeys writes the state of every key in g, and no more keys than a cap allows.
 func (s *snapshotWriter) writeKeys(g *generation) {
 	if g.cap == nil {
 		g.keys.rangeAll(func(k key, e *entry) bool { return s.writeKey(g, k, e) })
@@ -96,8 +90,8 @@ func (s *snapshotWriter) writeKeys(g *generation) {
 	}
 }
 
-// writeKey writes the state of k, whose entry in g is or was e, unless k is not tracked any
-// more. It returns false once writing has failed.
+// writeKey writes the state of k, whose entry in g is or was e, if k is still tracked. It returns
+// false once writing has failed.
 func (s *snapshotWriter) writeKey(g *generation, k key, e *entry) bool {
 	if b, tracked := g.appendKey(append(s.record[:0], keyRecord), k, e); tracked {
 		s.record = b
@@ -121,6 +115,7 @@ func (s *snapshotWriter) writeEnd(floor int64) {
 	b := binary.AppendUvarint([]byte{endRecord}, s.keys)
 	b = binary.AppendUvarint(b, s.overrides)
 	s.write(binary.AppendVarint(b, floor))
+	// Send what is left, and then the empty block: without it the snapshot was cut short.
 	if len(s.block) > blockHeadSize {
 		s.flush()
 	}
@@ -192,15 +187,12 @@ func (rs *ruleset) appendEntry(b []byte, e *entry) (record []byte, alive bool) {
 // appendStates appends the limits of e, if it has its own, and its states, read after word
 // was loaded. They may be torn: the caller must validate word, or hold e.
 func (rs *ruleset) appendStates(b []byte, e *entry, word uint64) []byte {
-	own := rs
-	if word&multi != 0 {
-		own = e.asMulti().ruleset
+	// An entry never gets another ruleset. So this is right even if e is dead by now.
+	own, limits := rs.of(e), []rule(nil)
+	if own != rs {
+		limits = own.rules
 	}
-	if own == rs {
-		b = appendLimits(b, nil)
-	} else {
-		b = appendLimits(b, own.rules)
-	}
+	b = appendLimits(b, limits)
 	for i := range own.rules {
 		b = own.rules[i].algorithm.appendState(b, rs.stateOf(e, word, i))
 	}

@@ -106,6 +106,7 @@ func (s *snapshotWriter) write(b []byte) {
 func (s *snapshotWriter) flush() {
 	length, payload := s.block[:lengthSize], s.block[blockHeadSize:]
 	binary.LittleEndian.PutUint32(length, uint32(len(payload)))
+	// The digest goes on from block to block. So each checksum is of all that came before, too.
 	s.digest.Write(length)
 	s.digest.Write(payload)
 	binary.LittleEndian.PutUint64(s.block[lengthSize:], s.digest.Sum64())
@@ -119,7 +120,7 @@ func (s *snapshotWriter) send(b []byte) {
 		return
 	}
 	n, err := s.w.Write(b)
-	if err == nil && n < len(b) {
+	if err == nil && n < len(b) { // a Writer that breaks its contract must not lose a part unnoticed
 		err = io.ErrShortWrite
 	}
 	if err != nil {
@@ -133,8 +134,7 @@ func appendName(b []byte, name string) []byte {
 
 // A snapshotReader reads a snapshot. After its first error, it reads zeros.
 //
-// It uses no byte of a block before the checksum of the block is verified. It makes no
-// room for a size that the snapshot states before as many bytes have been read.
+// It makes no room for a size that the snapshot states before as many bytes have been read.
 type snapshotReader struct {
 	r      *bufio.Reader
 	digest *xxhash.Digest
@@ -213,6 +213,7 @@ func (s *snapshotReader) next() {
 	if s.err != nil {
 		return
 	}
+	// Verify the block before any byte of it is used.
 	s.digest.Write(block[:lengthSize])
 	s.digest.Write(block[blockHeadSize:])
 	if s.digest.Sum64() != sum {
@@ -240,6 +241,7 @@ func (s *snapshotReader) end() {
 		return
 	}
 	s.discardBlock()
+	// No byte may follow. A decompressor may find only here that its input was cut short.
 	switch b, err := s.r.Peek(1); {
 	case len(b) > 0:
 		s.fail("more after its %d bytes", s.offset)
@@ -264,19 +266,15 @@ func (s *snapshotReader) byte() byte {
 	return b
 }
 
-func (s *snapshotReader) uint() uint64 {
-	n, err := binary.ReadUvarint(s)
-	if err != nil {
-		s.fail("a number of more than 64 bits")
-		return 0
-	}
-	return n
-}
+func (s *snapshotReader) uint() uint64 { return number(s, binary.ReadUvarint) }
 
-func (s *snapshotReader) int() int64 {
-	n, err := binary.ReadVarint(s)
+func (s *snapshotReader) int() int64 { return number(s, binary.ReadVarint) }
+
+// number reads a number by read, a function of encoding/binary.
+func number[N uint64 | int64](s *snapshotReader, read func(io.ByteReader) (N, error)) N {
+	n, err := read(s)
 	if err != nil {
-		s.fail("a number of more than 64 bits")
+		s.fail("a number of more than 64 bits") // unless ReadByte has failed, and set another error
 		return 0
 	}
 	return n

@@ -207,7 +207,7 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 		}
 		if e == nil {
 			r := g.resolve(k.name)
-			if !r.ruleset.neverCharges && !l.evictForKey(g, k) {
+			if !r.ruleset.neverCharges && !l.evictFor(g, 1, target{key: k}) {
 				next.clear() // a shared entry has several limits
 				return l.decideUnplaced(g, k, q, d)
 			}

@@ -1,10 +1,6 @@
 package sash
 
-import (
-	"math"
-
-	"github.com/seed-30da4c49/sash/internal/atomic"
-)
+import "github.com/seed-30da4c49/sash/internal/atomic"
 
 // A timeline is what all rulesets of a limiter have in common until a Restore, which
 // begins another one.
@@ -20,12 +16,6 @@ type timeline struct {
 	// become idle, and it rises before the entry is dead. So a call that finds the entry
 	// dead finds the floor raised. It may be higher: the eviction may fail in the end.
 	floor atomic.Int64
-}
-
-// begin makes t, which is zero, begin at the instant origin.
-func (t *timeline) begin(chargeDenied bool, origin int64) {
-	t.chargeDenied, t.origin = chargeDenied, origin
-	t.floor.Store(math.MinInt64)
 }
 
 // clampToFloor returns the instant at which an empty entry starts, for a call at t.

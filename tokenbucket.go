@@ -170,7 +170,7 @@ func (r *tokenBucket) giveBack(s state, g *lineage, number, units int64) (after 
 // history dates the charges now, at the latest.
 func (r *tokenBucket) history(s state, now int64) []charge {
 	if units := r.bucket.Units(r.bucket.Lack(s.debt(), now)); units > 0 {
-		return []charge{{now, units}}
+		return []charge{{At: now, Units: units}}
 	}
 	return nil
 }
@@ -178,8 +178,8 @@ func (r *tokenBucket) history(s state, now int64) []charge {
 func (r *tokenBucket) replay(past []charge) state {
 	var d window.Debt
 	for _, c := range past {
-		if c.units > 0 {
-			d = r.bucket.Charge(d, c.at, r.bucket.Cost(c.units))
+		if c.Units > 0 {
+			d = r.bucket.Charge(d, c.At, r.bucket.Cost(c.Units))
 		}
 	}
 	return stateOfDebt(d)

@@ -199,22 +199,22 @@ func (r *slidingCounter) history(s state, now int64) (past []charge) {
 		return nil
 	}
 	if w.Prev > 0 {
-		past = append(past, charge{h.latestInstant(w.Index-1, now), w.Prev})
+		past = append(past, charge{At: h.latestInstant(w.Index-1, now), Units: w.Prev})
 	}
-	return append(past, charge{h.latestInstant(w.Index, now), w.Curr})
+	return append(past, charge{At: h.latestInstant(w.Index, now), Units: w.Curr})
 }
 
 // replay returns a state that may hold more than Count.
 func (r *slidingCounter) replay(past []charge) state {
 	var w window.State
 	for i, c := range past {
-		switch index, _ := r.counter.Locate(c.at); {
+		switch index, _ := r.counter.Locate(c.At); {
 		case i == 0:
 			w.Index = index
 		case index != w.Index:
 			w = w.Rotate(index)
 		}
-		w.Curr = window.Plus(w.Curr, c.units)
+		w.Curr = window.Plus(w.Curr, c.Units)
 	}
 	return stateOfWindow(w)
 }
