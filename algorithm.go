@@ -14,9 +14,8 @@ import (
 // slidingLog, tokenBucket and unlimited. A compiled Limit has one, and nothing else depends on
 // which one that is.
 //
-// It decides by a state that was read from an entry. Unless the entry is locked, that state may
-// be torn: what follows from it must not be used before it is validated, and must not cause a
-// panic.
+// It decides by a state that was read from an entry. Unless the entry is locked, that state may be
+// torn: what follows from it must not be used before it is validated, and must not cause a panic.
 type algorithm interface {
 	// admits reports whether q is admitted by s.
 	admits(s state, q query) bool
@@ -25,9 +24,8 @@ type algorithm interface {
 	// its entry must be locked, and must have room. If m has tells, o is the outcome of q.
 	apply(s state, q query, res result, m mode) (after state, o outcome, decided result)
 
-	// try reports whether n units, n > 0, are admitted by s, which has room for them, and can
-	// tell what they leave if m has tells. If it returns retry, the caller must take the slow
-	// path.
+	// try reports whether n units, n > 0, are admitted by s, which has room for them, and can tell
+	// what they leave if m has tells. If it returns retry, the caller must take the slow path.
 	try(s *limitState, at, n int64, m mode) result
 	// chargeTried returns what n units leave. try must have admitted them at the same instant. If m
 	// has stores, it charges them: the entry of s must have been locked from the word that s was

@@ -24,8 +24,7 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock]{
 
 func init() { bridge.Export(&internals) }
 
-// inspect applies options to an empty config and returns the part of it that httplimit
-// must know.
+// inspect applies options to an empty config and returns the part of it that httplimit must know.
 func inspect(options []Option) bridge.Inspection[Limit] {
 	var c config
 	for _, o := range options {
@@ -36,8 +35,7 @@ func inspect(options []Option) bridge.Inspection[Limit] {
 	}
 }
 
-// seed makes an entry for the key of that name with charges of the past, unless it has an
-// entry.
+// seed makes an entry for the key of that name with charges of the past, unless it has an entry.
 func (l *Limiter) seed(name string, past func() [][]charge) {
 	k := l.key(name)
 	for round := 1; ; round++ {

@@ -10,9 +10,8 @@ import (
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
-// acquireAll takes room for that number of new keys in g, and evicts keys that are not
-// idle if it must. It reports false, and has taken none, if the caller must look again, as
-// makeRoom says.
+// acquireAll takes room for that number of new keys in g, and evicts keys that are not idle if it
+// must. It reports false, and has taken none, if the caller must look again, as makeRoom says.
 func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
 	// Keep the room that there is while more is made: other calls must not take it in between. Calls that
 	// do this take turns. So none waits for room that another keeps.

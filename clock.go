@@ -10,22 +10,20 @@ import (
 	"github.com/seed-30da4c49/sash/internal/tsc"
 )
 
-// A Clock tells the time that a limiter decides by: nanoseconds since a fixed,
-// arbitrary origin. It must be safe for concurrent use. A limiter cannot notice another unit:
-// with a clock in milliseconds, a window lasts a million times as long as its Limit says. A Clock
-// should not run backwards.
-// Where it does, or where a reading is used late, a key stays at the newest time it has
-// seen, so nothing is admitted twice. Under a [TokenBucket], the reading counts, with all that
-// was charged since: that admits even less.
+// A Clock tells the time that a limiter decides by: nanoseconds since a fixed, arbitrary origin. It
+// must be safe for concurrent use. A limiter cannot notice another unit: with a clock in
+// milliseconds, a window lasts a million times as long as its Limit says. A Clock should not run
+// backwards. Where it does, or where a reading is used late, a key stays at the newest time it has
+// seen, so nothing is admitted twice. Under a [TokenBucket], the reading counts, with all that was
+// charged since: that admits even less.
 type Clock interface{ Now() int64 }
 
 // SystemClock returns the monotonic clock of the operating system, which no change of
 // the wall time moves. It is the default. A reading is never below one that happened
 // before it, on whatever goroutine. It takes some tens of nanoseconds.
 //
-// On amd64, where the kernel keeps that clock by the processor's time-stamp counter,
-// SystemClock reads the counter itself and compares it with the system's clock ten
-// times a second:
+// On amd64, where the kernel keeps that clock by the processor's time-stamp counter, SystemClock
+// reads the counter itself and compares it with the system's clock ten times a second:
 //   - It stays within some microseconds of the system's clock.
 //   - If the counter goes astray, it stands still until the system's clock has reached
 //     it, for a tenth of a second at most, and follows that.
@@ -83,22 +81,19 @@ func (c bubbleClock) Now() int64 {
 
 // inBubble reports whether the caller is in a bubble of testing/synctest.
 func inBubble() bool {
-	// In a bubble, and only there, time.Now has no monotonic reading that Round could
-	// strip.
+	// In a bubble, and only there, time.Now has no monotonic reading that Round could strip.
 	now := time.Now()
 	return now == now.Round(0)
 }
 
-// CoarseClock returns a clock that reads the system's clock once per resolution, and
-// returns that reading from memory until the next, in about a nanosecond. It panics if
-// resolution is not positive. A millisecond is a usual resolution; one of microseconds
-// keeps a core busy.
+// CoarseClock returns a clock that reads the system's clock once per resolution, and returns that
+// reading from memory until the next, in about a nanosecond. It panics if resolution is not
+// positive. A millisecond is a usual resolution; one of microseconds keeps a core busy.
 //
-// Its readings are late, never early, and never run backwards. They are late by up to
-// resolution, plus the time for which the scheduler keeps the clock's goroutine waiting.
-// On a machine with every core busy, that has been seen to reach 0.4 s. Use the clock
-// where a window is much longer than that. A limiter on a late clock gives units back
-// late.
+// Its readings are late, never early, and never run backwards. They are late by up to resolution,
+// plus the time for which the scheduler keeps the clock's goroutine waiting. On a machine with
+// every core busy, that has been seen to reach 0.4 s. Use the clock where a window is much longer
+// than that. A limiter on a late clock gives units back late.
 //
 // All callers of one resolution share one clock and one goroutine. The goroutine ends by
 // itself after 16 ticks without a reading, and starts again with the next reading. A
@@ -163,8 +158,7 @@ func (c *coarseClock) Now() int64 {
 	return t
 }
 
-// wake returns the time, and starts the goroutine if none runs and the caller is not
-// foreign.
+// wake returns the time, and starts the goroutine if none runs and the caller is not foreign.
 func (c *coarseClock) wake() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

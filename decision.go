@@ -17,10 +17,9 @@ const Never time.Duration = math.MaxInt64
 type Decision struct {
 	// Allowed reports whether the call is admitted.
 	Allowed bool
-	// Limit is the limit that decided. If the call is denied, that is the limit with
-	// the longest RetryAfter. If it is allowed, that is the limit with the least
-	// Remaining. Of equal limits it is the one given first; of several keys, the limit
-	// of the key named first.
+	// Limit is the limit that decided. If the call is denied, that is the limit with the longest
+	// RetryAfter. If it is allowed, that is the limit with the least Remaining. Of equal limits it
+	// is the one given first; of several keys, the limit of the key named first.
 	Limit Limit
 	// Remaining is the number of units that could still be taken at this instant, after
 	// the charge of this call. With several limits, it is the least of them all. Under

@@ -24,8 +24,7 @@
 //
 // # Limits and algorithms
 //
-// A [Limit] admits Count units per Window to each key. Its algorithm says what "per
-// Window" means:
+// A [Limit] admits Count units per Window to each key. Its algorithm says what "per Window" means:
 //
 //   - [SlidingCounter] keeps two numbers per key: the units charged in the current
 //     aligned window, and those charged in the window before. The latter count in
@@ -76,12 +75,11 @@
 // # Time
 //
 // A limiter reads its [Clock] once per decision, and again if it makes an entry or the limits
-// change during the call. Time never runs backwards for a key. A reading may be older than
-// the newest one that the key has seen, because the clock was set back or the goroutine was
-// preempted. Then the newest one counts in its place. So an old reading neither rewinds nor
-// erases anything, and readmits nothing. Under [TokenBucket], a call is decided at its own
-// reading even if that is old. It may be denied for that reason, and is never admitted for
-// it.
+// change during the call. Time never runs backwards for a key. A reading may be older than the
+// newest one that the key has seen, because the clock was set back or the goroutine was preempted.
+// Then the newest one counts in its place. So an old reading neither rewinds nor erases anything,
+// and readmits nothing. Under [TokenBucket], a call is decided at its own reading even if that is
+// old. It may be denied for that reason, and is never admitted for it.
 //
 // A limiter that is made in a bubble of testing/synctest keeps the time of the bubble, on
 // [SystemClock] and on a [CoarseClock] that is made there.

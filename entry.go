@@ -7,13 +7,11 @@ import (
 	"github.com/seed-30da4c49/sash/internal/hashmap"
 )
 
-// An entry is the state of a key: one word, by which calls and the janitor agree on the
-// state, and behind it the name of the key. A counter consists of nothing else. The entries
-// of other kinds end with an entry, and keep the rest of the state in front of it (see
-// kind).
+// An entry is the state of a key: one word, by which calls and the janitor agree on the state, and
+// behind it the name of the key. A counter consists of nothing else. The entries of other kinds end
+// with an entry, and keep the rest of the state in front of it (see kind).
 //
-// Bits of the word that mean the same in every kind (high to low): dead 1 | multi 1 |
-// locked 1.
+// Bits of the word that mean the same in every kind (high to low): dead 1 | multi 1 | locked 1.
 //   - dead: the entry has left the table, or is about to leave it. Nothing is ever
 //     charged to it again.
 //   - multi: this is a multi-limit entry. The bit never changes, not even when the entry
@@ -99,9 +97,8 @@ func (e *entry) markDead(word uint64) { e.Word.Store(dead | word&multi) }
 // of e was word before that.
 func (e *entry) unlock(word uint64) { e.Word.Store(nextVersion(word)) }
 
-// tryBeginResize gives the caller the sole right to make room in e, and reports true. It
-// reports false, without effect, if the word of e is not word any more or another
-// goroutine has that right.
+// tryBeginResize gives the caller the sole right to make room in e, and reports true. It reports
+// false, without effect, if the word of e is not word any more or another goroutine has that right.
 func (e *entry) tryBeginResize(word uint64) bool {
 	return word&resizing == 0 && e.Word.CompareAndSwap(word, word|resizing)
 }

@@ -11,9 +11,8 @@ import (
 
 // A generation is a limiter's own limits with the table of keys under them.
 //
-// Reconfigure makes a new generation the current one. The one before stays its old
-// generation until every key has been migrated, by the first call that looks for the key
-// or by Reconfigure itself.
+// Reconfigure makes a new generation the current one. The one before stays its old generation until
+// every key has been migrated, by the first call that looks for the key or by Reconfigure itself.
 //
 // Invariant: a key has at most one live entry, in one table. An entry is inserted only
 // while its generation is the current one. A call that finds no entry of its key there
@@ -40,10 +39,9 @@ type generation struct {
 	setup    *setup
 }
 
-// instant returns the instant at which a call is decided in g when the clock shows
-// reading. All instants in g and its entries are on that timeline. It is the timeline of
-// the clock, unless a snapshot was restored. Then it is shifted, so that it goes on from
-// the timeline of the snapshot.
+// instant returns the instant at which a call is decided in g when the clock shows reading. All
+// instants in g and its entries are on that timeline. It is the timeline of the clock, unless a
+// snapshot was restored. Then it is shifted, so that it goes on from the timeline of the snapshot.
 //
 // So a call that goes on in another generation must read the clock again.
 func (g *generation) instant(reading int64) int64 {

@@ -27,18 +27,16 @@ const (
 	// an hour on, so does the state of a key that is charged once the limiter has run for most of a
 	// year or longer.
 	//
-	// It falls short of Count. Under steady demand it admits Count-1 units per Window, and
-	// one unit in two Windows if Count is 1. That is half of the rate at a Count of 1 or
-	// 2, 80 % at 5, 90 % at 10 and 99 % at 100. RetryAfter reaches Window + Window/Count
-	// for one unit, and two Windows for Count units. So small counts are kept by a log:
-	// see [SmallCount].
+	// It falls short of Count. Under steady demand it admits Count-1 units per Window, and one unit
+	// in two Windows if Count is 1. That is half of the rate at a Count of 1 or 2, 80 % at 5, 90 %
+	// at 10 and 99 % at 100. RetryAfter reaches Window + Window/Count for one unit, and two Windows
+	// for Count units. So small counts are kept by a log: see [SmallCount].
 	SlidingCounter Algorithm = iota
 
 	// SlidingLog records the time of each charge.
 	//
-	// It is exact. It admits at most Count in any window, and each unit is back exactly
-	// Window after it was charged. Its memory grows with the number of charges in the
-	// window.
+	// It is exact. It admits at most Count in any window, and each unit is back exactly Window
+	// after it was charged. Its memory grows with the number of charges in the window.
 	SlidingLog
 
 	// SlidingBuckets keeps one number for each aligned bucket of width Precision: the
@@ -54,11 +52,10 @@ const (
 	// bucket holds Burst units. A charge takes them out, and they flow back at the rate of
 	// Count per Window. This is the generic cell rate algorithm (GCRA).
 	//
-	// It admits Count per Window on average, and at most Burst at once: in any interval of
-	// length T at most Burst + Count*T/Window units. It is exact: 3 a second is exactly 3 a
-	// second for ever, and RetryAfter is the least wait, to the nanosecond. It takes one
-	// word of memory, or some 100 bytes more where the numbers are too large for one: see
-	// [Limit.TokenBucket].
+	// It admits Count per Window on average, and at most Burst at once: in any interval of length T
+	// at most Burst + Count*T/Window units. It is exact: 3 a second is exactly 3 a second for ever,
+	// and RetryAfter is the least wait, to the nanosecond. It takes one word of memory, or some 100
+	// bytes more where the numbers are too large for one: see [Limit.TokenBucket].
 	//
 	// A call whose reading of the clock is late is decided at that reading, with what was
 	// charged since. So it may be denied, and is never admitted, because it is late.
@@ -129,10 +126,9 @@ type Limit struct {
 	Burst int64
 }
 
-// SmallCount is the largest Count for which [Per], [PerSecond] and the like, and limits
-// in text that name no algorithm, choose [SlidingLog]. Above it they choose
-// [SlidingCounter], which falls short of small counts, and is smaller and faster for large
-// ones.
+// SmallCount is the largest Count for which [Per], [PerSecond] and the like, and limits in text
+// that name no algorithm, choose [SlidingLog]. Above it they choose [SlidingCounter], which falls
+// short of small counts, and is smaller and faster for large ones.
 const SmallCount = 16
 
 // Per returns the limit of count units per window. It is kept by [SlidingLog] if count is
@@ -218,10 +214,9 @@ func (l Limit) most() int64 {
 	return l.Count
 }
 
-// String returns the limit as text, such as "100/1m0s", "5/1m0s counter", "10/1s log",
-// "240/1h0m0s buckets 1m0s", "10/1s burst 100" or "unlimited". A limit without the name of
-// an algorithm is a [SlidingCounter] of more than [SmallCount] units. [ParseLimit] reads the
-// text back.
+// String returns the limit as text, such as "100/1m0s", "5/1m0s counter", "10/1s log", "240/1h0m0s
+// buckets 1m0s", "10/1s burst 100" or "unlimited". A limit without the name of an algorithm is a
+// [SlidingCounter] of more than [SmallCount] units. [ParseLimit] reads the text back.
 func (l Limit) String() string {
 	if l == Unlimited() {
 		return unlimitedText

@@ -12,9 +12,8 @@ import (
 // A Limiter decides, per key, whether a call may go on. Make one with [New]. All its
 // methods are safe for concurrent use, and none of them panics on a key or a cost.
 //
-// A decision on a tracked key allocates nothing, with two exceptions: a call that is
-// admitted by a log that outgrows its room, and the first call on a key after the limits
-// have changed.
+// A decision on a tracked key allocates nothing, with two exceptions: a call that is admitted by a
+// log that outgrows its room, and the first call on a key after the limits have changed.
 //
 // Keys are any strings, the empty one included. Each is kept whole, and two keys never
 // share a quota.

@@ -19,9 +19,8 @@ func (l *Limiter) lookup(k key) (g *generation, e *entry) {
 	}
 }
 
-// find returns the entry of k in g, or nil if it has none there. The nil proves nothing
-// once g is not the current generation any more. An entry in the old generation is
-// migrated first.
+// find returns the entry of k in g, or nil if it has none there. The nil proves nothing once g is
+// not the current generation any more. An entry in the old generation is migrated first.
 func (l *Limiter) find(g *generation, k key) *entry {
 	for round := 1; ; round++ {
 		atomic.Round("find", round)
@@ -60,9 +59,8 @@ func (l *Limiter) confirmAbsent(r resolved, k key) bool {
 	return l.find(r.generation, k) == nil && l.stillValid(r, k.name)
 }
 
-// insert makes a new entry for k, unless it has one, and returns the one it has. It
-// returns nil if r is not valid any more, or if there is no room. No pinned key is
-// evicted to make room.
+// insert makes a new entry for k, unless it has one, and returns the one it has. It returns nil if
+// r is not valid any more, or if there is no room. No pinned key is evicted to make room.
 //
 // The name is copied: the caller may reuse its bytes, and a small part of a large string
 // must not keep the rest alive.

@@ -25,10 +25,9 @@ import (
 // migrate replaces e, the entry of k in old, by an entry for k in g. It gets none if it is
 // unlimited in g, or if WithLimitsFor returns wrong limits for it there.
 func (l *Limiter) migrate(old, g *generation, k key, e *entry) {
-	// Not while e is locked: WithLimitsFor and a clock are the caller's code. Other calls
-	// may migrate the key at the same time, and WithLimitsFor may tell each of them
-	// something else. The call that locks e while it is alive migrates it, by what it was
-	// told.
+	// Not while e is locked: WithLimitsFor and a clock are the caller's code. Other calls may
+	// migrate the key at the same time, and WithLimitsFor may tell each of them something else. The
+	// call that locks e while it is alive migrates it, by what it was told.
 	rs := l.rulesetAfter(old, g, k, e)
 	now := g.instant(l.clock.Now())
 	word, alive := old.ruleset.lock(e)
@@ -78,8 +77,7 @@ func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind
 		g.keys.compareAndDelete(k, e)
 		return false
 	}
-	// The order is as in migrate: the new entry is in the table before the old one is
-	// dead.
+	// The order is as in migrate: the new entry is in the table before the old one is dead.
 	next := g.ruleset.migrated(e, word, rs, kind, now)
 	own := key{k.hash, next.Name()}
 	// e is alive and locked, so it still is the entry of k, and the swap succeeds.

@@ -16,9 +16,8 @@ import (
 // The protocol is the same as for a logEntry, for all states at once. So all limits are checked
 // and charged at one instant.
 //
-// Invariant: states are written only by a goroutine that holds the lock. Rings are
-// replaced only by one that has set resizing or holds the lock. All fields that are not
-// atomic never change.
+// Invariant: states are written only by a goroutine that holds the lock. Rings are replaced only by
+// one that has set resizing or holds the lock. All fields that are not atomic never change.
 type multiEntry struct {
 	ruleset *ruleset
 	states  []limitState

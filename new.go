@@ -76,10 +76,9 @@ func (l *Limiter) Reset(key string) bool {
 	}
 }
 
-// Len returns the number of keys tracked: those charged since they were last evicted or
-// reset. Until the next sweep, these include keys that a call has made room for but not
-// charged, because other calls had taken the quota in between. It costs a look at each
-// shard.
+// Len returns the number of keys tracked: those charged since they were last evicted or reset.
+// Until the next sweep, these include keys that a call has made room for but not charged, because
+// other calls had taken the quota in between. It costs a look at each shard.
 func (l *Limiter) Len() int {
 	g := l.current.Load()
 	if g.cap != nil {

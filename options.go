@@ -14,9 +14,8 @@ var ErrInvalidOption = errors.New("invalid option")
 // ErrNoLimit is wrapped by the error of [New] without a [Limit].
 var ErrNoLimit = errors.New("no limit")
 
-// An Option configures a [Limiter] in [New]. A [Limit] is an Option. The others are made by
-// the functions whose names begin with With. If one of these is given twice, the last
-// holds.
+// An Option configures a [Limiter] in [New]. A [Limit] is an Option. The others are made by the
+// functions whose names begin with With. If one of these is given twice, the last holds.
 type Option interface{ apply(*config) }
 
 // A config is the result of all options of one New.
@@ -101,15 +100,13 @@ func WithSweepInterval(d time.Duration) Option {
 // answer. If it finds no idle key, overflow decides what happens to the new key. What is
 // lost by that is counted in [Stats].
 //
-// A [Reservation.Commit] of more than was reserved charges its key even if the key was
-// evicted and the table is full. It then makes room as [EvictLeastUsed] does, whatever
-// overflow is.
+// A [Reservation.Commit] of more than was reserved charges its key even if the key was evicted and
+// the table is full. It then makes room as [EvictLeastUsed] does, whatever overflow is.
 //
-// The bound costs 16 bytes for each of n from the start, and 64 bytes more for each key
-// tracked. While the table is full, a call for a new key inspects at most 128 slots to
-// find an idle key or, under EvictLeastUsed, the key to evict. That takes some
-// microseconds. It inspects more slots only if another call has taken the room or charged
-// the key in between.
+// The bound costs 16 bytes for each of n from the start, and 64 bytes more for each key tracked.
+// While the table is full, a call for a new key inspects at most 128 slots to find an idle key or,
+// under EvictLeastUsed, the key to evict. That takes some microseconds. It inspects more slots only
+// if another call has taken the room or charged the key in between.
 func WithMaxKeys(n int, overflow Overflow) Option {
 	return optionFunc(func(c *config) {
 		const most = 1<<30 - 1
@@ -147,10 +144,9 @@ func WithLimitsFor(f func(key string) []Limit) Option {
 	})
 }
 
-// WithChargeDenied charges denied attempts too, so that a key that keeps hammering stays
-// denied. A denied attempt is charged to every limit that it was checked against, up to
-// Count; it empties a [TokenBucket], at most. RetryAfter is then the time for which the key
-// must be silent.
+// WithChargeDenied charges denied attempts too, so that a key that keeps hammering stays denied. A
+// denied attempt is charged to every limit that it was checked against, up to Count; it empties a
+// [TokenBucket], at most. RetryAfter is then the time for which the key must be silent.
 //
 // A log and buckets then remember no more than the newest Count units. So older units do not
 // count again if newer ones are given back, or if Count is raised.
@@ -184,10 +180,9 @@ func WithObserver(f func(key string, n int64, d Decision)) Option {
 type Overflow uint8
 
 const (
-	// EvictLeastUsed makes room by evicting the sampled key that has the greatest part of
-	// its quota left; of equals, the one that was inserted last. So a flood of new keys
-	// evicts its own keys, even if it uses up the quota of each. It does not evict keys
-	// that are held at their limits.
+	// EvictLeastUsed makes room by evicting the sampled key that has the greatest part of its quota
+	// left; of equals, the one that was inserted last. So a flood of new keys evicts its own keys,
+	// even if it uses up the quota of each. It does not evict keys that are held at their limits.
 	//
 	// A sample is 16 keys, drawn at random from a table of 2 slots for each key of the
 	// bound. While no key in the sample has any quota left, it goes on to more keys. It

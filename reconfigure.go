@@ -7,9 +7,8 @@ import (
 	"github.com/seed-30da4c49/sash/internal/atomic"
 )
 
-// SetLimits gives key limits of its own. They replace the limiter's own limits, and those
-// of [WithLimitsFor]. Without limits, SetLimits takes the limits of a former SetLimits
-// away again.
+// SetLimits gives key limits of its own. They replace the limiter's own limits, and those of
+// [WithLimitsFor]. Without limits, SetLimits takes the limits of a former SetLimits away again.
 //
 // The limits stay until then, even while the key is evicted or reset. They cost about 100
 // bytes and the bytes of the key. There may be up to 64.
@@ -18,8 +17,7 @@ import (
 // SetLimits has returned, no call is decided by the old limits. A call that runs at the
 // same time is decided by the old limits or by the new ones, never by some of each.
 //
-// A key that becomes [Unlimited] is not tracked any more, and what was charged to it is
-// forgotten.
+// A key that becomes [Unlimited] is not tracked any more, and what was charged to it is forgotten.
 //
 // The error names every wrong limit and wraps [ErrInvalidLimit]. Without limits, these are
 // those that [WithLimitsFor] returns for the key. On an error, nothing has changed.
@@ -201,10 +199,9 @@ func (l *Limiter) publish(old, g *generation) {
 
 // migrateAll moves all keys of old to g, which has been published. changes is held.
 func (l *Limiter) migrateAll(old, g *generation) {
-	// Move all keys. rangeAll lists each shard under its lock, after the publication, so
-	// it misses no insert. A call that is still under way in the old generation may
-	// replace an entry there by another one, as a Reserve does. So go on with a key until
-	// it has no entry in the old table.
+	// Move all keys. rangeAll lists each shard under its lock, after the publication, so it misses
+	// no insert. A call that is still under way in the old generation may replace an entry there by
+	// another one, as a Reserve does. So go on with a key until it has no entry in the old table.
 	old.keys.rangeAll(func(k key, _ *entry) bool {
 		for e := old.keys.loadLocked(k); e != nil; e = old.keys.loadLocked(k) {
 			l.migrate(old, g, k, e)

@@ -48,10 +48,9 @@ func (l *Limiter) Reserve(key string, n int64) (Reservation, Decision) {
 	return l.reservation(&targets[0], n, d), d
 }
 
-// ReserveAll reserves n units from several keys at once, all or nothing as
-// [Limiter.TakeAll] does. It returns a reservation for each of keys, in their order, each
-// to be settled by itself. A key named twice has the same one twice. If it is denied, all
-// are zero.
+// ReserveAll reserves n units from several keys at once, all or nothing as [Limiter.TakeAll] does.
+// It returns a reservation for each of keys, in their order, each to be settled by itself. A key
+// named twice has the same one twice. If it is denied, all are zero.
 func (l *Limiter) ReserveAll(keys []string, n int64) ([]Reservation, Decision) {
 	targets := l.targets(nil, keys)
 	if len(targets) == 0 {

@@ -39,8 +39,7 @@ import (
 //   - It has more keys than [WithMaxKeys] allows, or more than 64 limits for one key.
 //   - It says that a key was evicted that became idle more than a day ahead.
 //
-// The checksums find accidents. They are no protection against a snapshot that was made
-// up.
+// The checksums find accidents. They are no protection against a snapshot that was made up.
 func (l *Limiter) Restore(r io.Reader) error {
 	l.changes.Lock()
 	defer l.changes.Unlock()

@@ -14,10 +14,9 @@ type record struct {
 	cumulative uint64 // the units charged until then, the units of the record included, modulo 2^64
 }
 
-// A ring holds records, oldest first. A record does not hold its units but the running
-// total. So the units since any record are one subtraction, and every question is a binary
-// search. The slot before the oldest record is the base. Only its running total
-// counts.
+// A ring holds records, oldest first. A record does not hold its units but the running total. So
+// the units since any record are one subtraction, and every question is a binary search. The slot
+// before the oldest record is the base. Only its running total counts.
 //
 // A ring and its records are one object of the heap without pointers, so the garbage
 // collector does not scan it. The fields are accessed atomically, but for slots, which
@@ -92,8 +91,7 @@ type ringView struct {
 	base, count int
 }
 
-// view returns a view of g. A nil ring, which a key has before its first charge, is
-// empty.
+// view returns a view of g. A nil ring, which a key has before its first charge, is empty.
 func (g *ring) view() ringView {
 	if g == nil {
 		g = emptyRing
@@ -124,8 +122,7 @@ func (v ringView) units(i int) uint64 { return v.before(i+1) - v.before(i) }
 // unitsSince returns the units of the i-th and all newer records.
 func (v ringView) unitsSince(i int) uint64 { return v.before(v.count) - v.before(i) }
 
-// isEmpty reports whether v holds no units. Then it remembers nothing, whatever records
-// it has.
+// isEmpty reports whether v holds no units. Then it remembers nothing, whatever records it has.
 func (v ringView) isEmpty() bool { return v.count == 0 || v.unitsSince(0) == 0 }
 
 // newest returns the tick of the newest record, unless v is empty.
@@ -158,8 +155,7 @@ func (v *ringView) firstWithin(units uint64) int {
 	return v.search(func(i int) bool { return v.unitsSince(i) <= units })
 }
 
-// search returns the least i in [0, count] for which ok holds, given that ok holds from
-// there on.
+// search returns the least i in [0, count] for which ok holds, given that ok holds from there on.
 //
 // It looks at the newest record first, and then from the oldest on in steps that double.
 // On a busy key and on one that was idle for long, the answer is found at once.
@@ -232,8 +228,7 @@ func (c charging) before() ringView {
 	return ringView{c.ring, base, max(0, v.count-dropped)}
 }
 
-// hasRoom reports whether the ring has room for the charge: whether its record is not the
-// base.
+// hasRoom reports whether the ring has room for the charge: whether its record is not the base.
 func (c charging) hasRoom() bool {
 	base, slot := unpackBounds(c.bounds)
 	return slot != base
@@ -264,10 +259,9 @@ func (v *ringView) giveBack(tick, units int64) (emptied bool) {
 		return false
 	}
 	back := min(uint64(units), v.units(i))
-	// Raise the running totals before the record, or lower its own and those after it,
-	// whichever are fewer.
-	// The entry is locked, but other calls read without a lock. So add atomically: their validation fails
-	// afterwards.
+	// Raise the running totals before the record, or lower its own and those after it, whichever
+	// are fewer. The entry is locked, but other calls read without a lock. So add atomically: their
+	// validation fails afterwards.
 	if i < v.count/2 {
 		for j := -1; j < i; j++ {
 			atomic.AddUint64(&v.record(j).cumulative, back)
@@ -295,9 +289,8 @@ func ringRoom(count int, usual int64) int {
 	return room
 }
 
-// isKept reports whether the i-th record is copied to another ring. A record that has
-// given all its units back is not, unless it is the newest: that is the time that the
-// key has seen.
+// isKept reports whether the i-th record is copied to another ring. A record that has given all its
+// units back is not, unless it is the newest: that is the time that the key has seen.
 func (v *ringView) isKept(i int) bool { return i == v.count-1 || v.units(i) != 0 }
 
 // keptRecords returns the number of records that are copied to another ring.
@@ -324,8 +317,7 @@ func (v *ringView) copyRing(room int) *ring {
 	return g
 }
 
-// grown returns a copy of v with room for more records. usual is their number in most
-// logs.
+// grown returns a copy of v with room for more records. usual is their number in most logs.
 func (v *ringView) grown(usual int64) *ring {
 	return v.copyRing(ringRoom(v.keptRecords(), usual))
 }

@@ -15,15 +15,13 @@ type key struct {
 	name string
 }
 
-// hidden returns k, and hides from the compiler that the name is the same, for a value that
-// holds k no longer than the call, on its stack. The compiler takes it to leave the stack
-// because other parts of the value do. On the heap it would be lost when the stack of the
-// caller moves.
+// hidden returns k, and hides from the compiler that the name is the same, for a value that holds k
+// no longer than the call, on its stack. The compiler takes it to leave the stack because other
+// parts of the value do. On the heap it would be lost when the stack of the caller moves.
 func (k key) hidden() key { return key{k.hash, notEscaping(k.name)} }
 
-// A sharded is a concurrent map from keys to their entries, cut into shards. A map
-// stalls its updates while it grows. A shard, which is 1/256 of the keys, stalls them for
-// 1/256 as long.
+// A sharded is a concurrent map from keys to their entries, cut into shards. A map stalls its
+// updates while it grows. A shard, which is 1/256 of the keys, stalls them for 1/256 as long.
 //
 // A shard is written to only by hashmap.Map.Update, under its lock. All else that happens
 // to a key happens inside its entry. An entry is removed once it is dead, and only if it is
@@ -107,9 +105,8 @@ func (s *sharded) appendEntries(buf []*entry, shard int) []*entry {
 	return *(*[]*entry)(unsafe.Pointer(&all))
 }
 
-// rangeAll calls f with each key and its entry, dead ones included, until f returns
-// false. It calls f at most once for a key, and does so if the key has an entry all the
-// time.
+// rangeAll calls f with each key and its entry, dead ones included, until f returns false. It calls
+// f at most once for a key, and does so if the key has an entry all the time.
 func (s *sharded) rangeAll(f func(k key, e *entry) bool) {
 	var buf []*entry
 	for i := range s.shards {

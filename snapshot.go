@@ -9,8 +9,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// Snapshot writes the state of the limiter to w, for [Limiter.Restore]. The snapshot
-// contains:
+// Snapshot writes the state of the limiter to w, for [Limiter.Restore]. The snapshot contains:
 //   - the limiter's own limits;
 //   - every tracked key, with the units charged to it, and its own limits if it has any;
 //   - the limits of [Limiter.SetLimits].
@@ -18,10 +17,9 @@ import (
 // It does not contain waiting calls, nor the quotas that keys share under
 // [ShareOverflow]. A reservation that is not settled yet is in it as charged.
 //
-// The units charged by calls that returned before Snapshot was called are in the
-// snapshot. The charge of a call that runs at the same time to one key is in it as a
-// whole or not at all. The charge of a [Limiter.TakeAll] may be in it for some of its
-// keys only.
+// The units charged by calls that returned before Snapshot was called are in the snapshot. The
+// charge of a call that runs at the same time to one key is in it as a whole or not at all. The
+// charge of a [Limiter.TakeAll] may be in it for some of its keys only.
 //
 // Calls on the limiter go on while Snapshot runs, with these exceptions:
 //   - A call that inserts or evicts a key may wait while 1/256 of the keys are listed.
@@ -30,10 +28,9 @@ import (
 //   - SetLimits, Reconfigure, Restore and another Snapshot wait until Snapshot is done. So
 //     w must not call them.
 //
-// Snapshot reads every key. For each key it writes the name and some 10 bytes, and for a
-// log or buckets some 5 bytes more for each record. It writes in blocks of at most 32
-// KiB, each of them in one Write. Under [WithMaxKeys] it takes 48 bytes of memory for
-// each key until it is done.
+// Snapshot reads every key. For each key it writes the name and some 10 bytes, and for a log or
+// buckets some 5 bytes more for each record. It writes in blocks of at most 32 KiB, each of them in
+// one Write. Under [WithMaxKeys] it takes 48 bytes of memory for each key until it is done.
 //
 // Keys are written as they are: a reader of the snapshot learns which keys were limited.
 // The error is the error of w.

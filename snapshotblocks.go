@@ -165,8 +165,7 @@ func (s *snapshotReader) fail(format string, args ...any) {
 	}
 }
 
-// peek returns the next n bytes without reading them. If there are fewer, it fails and
-// returns nil.
+// peek returns the next n bytes without reading them. If there are fewer, it fails and returns nil.
 func (s *snapshotReader) peek(n int) []byte {
 	b, err := s.r.Peek(n)
 	switch {

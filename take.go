@@ -186,8 +186,7 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 	return d, next
 }
 
-// decideNow decides q for the key of that name at the time of the clock, to which it sets
-// q.at.
+// decideNow decides q for the key of that name at the time of the clock, to which it sets q.at.
 func (l *Limiter) decideNow(name string, q *query, d *Decision) bool {
 	g, k := l.current.Load(), l.key(name)
 	q.at = g.instant(l.clock.Now())

@@ -42,10 +42,9 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	return d
 }
 
-// PeekAll returns the decision that [Limiter.TakeAll] would return, as after the charge,
-// by the state of all keys at one instant. It charges nothing and stores nothing.
-// PeekAll(keys, 0) is the state of the keys as it is. An n below 0 and an empty list are
-// denied, as by TakeAll.
+// PeekAll returns the decision that [Limiter.TakeAll] would return, as after the charge, by the
+// state of all keys at one instant. It charges nothing and stores nothing. PeekAll(keys, 0) is the
+// state of the keys as it is. An n below 0 and an empty list are denied, as by TakeAll.
 //
 // It costs about what the calls of [Limiter.Peek] would. Up to 8 tracked keys, it allocates
 // nothing. It takes no lock, unless two or more of its keys are not tracked, keys do not
@@ -173,10 +172,9 @@ func (l *Limiter) observeAll(targets []target, n int64, d Decision) {
 	}
 }
 
-// takeAll decides q for all targets, by one state of them all. It first tries to without
-// waiting for a lock. If other calls prevent that, it locks all of them. q.at is an instant
-// of g, or is still to be read if g is nil. On return, it is the instant that q is decided
-// for.
+// takeAll decides q for all targets, by one state of them all. It first tries to without waiting
+// for a lock. If other calls prevent that, it locks all of them. q.at is an instant of g, or is
+// still to be read if g is nil. On return, it is the instant that q is decided for.
 func (l *Limiter) takeAll(targets []target, g *generation, q *query, d *Decision) {
 	g, done := l.tryTakeAll(targets, g, q, d)
 	if !done {

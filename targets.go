@@ -48,8 +48,7 @@ func (l *Limiter) readAll(g *generation, targets []target, q query) result {
 	return resultOf(admitAll(targets, q))
 }
 
-// admitAll reports whether all targets admit q, by the words from which they were read or
-// locked.
+// admitAll reports whether all targets admit q, by the words from which they were read or locked.
 func admitAll(targets []target, q query) bool {
 	for i := range targets {
 		t := &targets[i]
@@ -77,8 +76,7 @@ func (t *target) required(q query) query {
 	return q
 }
 
-// insertMissing makes an entry for each target that has none, and reports whether there
-// was one.
+// insertMissing makes an entry for each target that has none, and reports whether there was one.
 func (l *Limiter) insertMissing(targets []target) (missing bool) {
 	for i := range targets {
 		if t := &targets[i]; t.needsEntry() {

@@ -17,9 +17,8 @@ import (
 // [Limiter.WaitReserve] for a call that is never admitted, however long it waits.
 var ErrExceedsLimit = errors.New("exceeds the limit")
 
-// Wait blocks until n units are admitted for key, and charges them. Calls that wait for
-// one key are admitted in the order in which they came. A Take does not queue, and may be
-// admitted before them.
+// Wait blocks until n units are admitted for key, and charges them. Calls that wait for one key are
+// admitted in the order in which they came. A Take does not queue, and may be admitted before them.
 //
 // Wait returns nil once n is charged. On an error, nothing is charged. The error is
 //   - the error of ctx, as soon as ctx ends;
@@ -31,8 +30,7 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 //     last longer. That follows from the state of the key, and from the units that the
 //     calls before it wait for, unless these calls give up.
 //
-// An n of 0 charges nothing and does not queue. It waits only while the key is over its
-// limits.
+// An n of 0 charges nothing and does not queue. It waits only while the key is over its limits.
 //
 // On a [ManualClock], Wait waits for that clock to be moved. On a clock of your own, it
 // waits in real time. It compares the deadline of ctx with the time of the limiter's
@@ -52,12 +50,11 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // for all of keys, and charges n units to each of them at one instant, as [Limiter.TakeAll]
 // does. A key named twice counts once.
 //
-// Calls that wait for the same keys are admitted in the order in which they came. A call has
-// its turn once no earlier call must go first at any of its keys. Before that, later calls go
-// ahead of it, except at the keys where it waits behind an earlier call. During its turn, later
-// calls may still take from its other keys, if this does not delay it. So each call is
-// admitted in the end. A key at its limit delays the calls that wait for it, and hardly any
-// others.
+// Calls that wait for the same keys are admitted in the order in which they came. A call has its
+// turn once no earlier call must go first at any of its keys. Before that, later calls go ahead of
+// it, except at the keys where it waits behind an earlier call. During its turn, later calls may
+// still take from its other keys, if this does not delay it. So each call is admitted in the end. A
+// key at its limit delays the calls that wait for it, and hardly any others.
 //
 // The errors are the same as for Wait. [ErrExceedsLimit] is also the error of an empty list, and of
 // more keys than fit under [WithMaxKeys] at one time, unless they share a quota that admits n.
@@ -69,18 +66,16 @@ func (l *Limiter) WaitAll(ctx context.Context, keys []string, n int64) error {
 	return err
 }
 
-// WaitReserve waits as [Limiter.Wait] does, in the same queue, and returns a reservation of
-// the n units to settle, as [Limiter.Reserve] does. It costs as much as both. On an
-// error, it returns the zero Reservation, which settles nothing. A reservation of 0 units
-// charges what is committed.
+// WaitReserve waits as [Limiter.Wait] does, in the same queue, and returns a reservation of the n
+// units to settle, as [Limiter.Reserve] does. It costs as much as both. On an error, it returns the
+// zero Reservation, which settles nothing. A reservation of 0 units charges what is committed.
 func (l *Limiter) WaitReserve(ctx context.Context, key string, n int64) (Reservation, error) {
 	targets := []target{{key: l.key(key).hidden(), reserve: true}}
 	d, err := l.wait(ctx, targets, n)
 	return l.reservation(&targets[0], n, d), err // none of a decision that is not allowed
 }
 
-// wait waits until n units of all targets are charged. On an error, the decision is not
-// allowed.
+// wait waits until n units of all targets are charged. On an error, the decision is not allowed.
 func (l *Limiter) wait(ctx context.Context, targets []target, n int64) (Decision, error) {
 	d, err := l.waitUnobserved(ctx, targets, n)
 	if err != nil {
@@ -318,9 +313,8 @@ func (rs *ruleset) exceededBy(n int64) error {
 	return nil
 }
 
-// sleep blocks until the next attempt of w may have another result. That is when w is
-// woken or, if w has its turn, at instant at+wait. It returns the error of ctx if ctx
-// has ended.
+// sleep blocks until the next attempt of w may have another result. That is when w is woken or, if
+// w has its turn, at instant at+wait. It returns the error of ctx if ctx has ended.
 func (l *Limiter) sleep(ctx context.Context, w *waiter, turn bool, at int64, wait time.Duration) error {
 	// A waiter without a turn needs no timer. It is woken when it may have its turn.
 	//
@@ -406,10 +400,9 @@ func (r *rule) firstOf(units int64) int64 {
 	return (units-1)%r.Count + 1
 }
 
-// readmitsAt returns the earliest instant at which r can admit a unit, if the unit that
-// came that many units before it is admitted at the given instant. Of units that are
-// Count apart, the later one is admitted at least horizon.life later, in whole windows or
-// ticks.
+// readmitsAt returns the earliest instant at which r can admit a unit, if the unit that came that
+// many units before it is admitted at the given instant. Of units that are Count apart, the later
+// one is admitted at least horizon.life later, in whole windows or ticks.
 func (r *rule) readmitsAt(at, units int64) int64 {
 	h := r.algorithm.horizon()
 	if !h.dated {
