@@ -29,7 +29,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-ports-are-owners", fault: "each port of a host may have the holds of a domain",
-		file: "httplimit/internal/hostname/domain.go", old: "		return name\n	}\n	kept", new: "		return host\n	}\n	kept",
+		file: "httplimit/internal/hostname/hostname.go", old: "		return name\n	}\n	kept", new: "		return host\n	}\n	kept",
 		tests: "TestModel_Clients",
 	},
 	{

@@ -7,17 +7,17 @@ import (
 
 // Text returns the address or network in an identity. ok is false if identity has neither.
 func Text(identity string) (address string, ok bool) {
+	if len(identity) < 2 {
+		return "", false
+	}
 	var sixteen [16]byte
-	switch n := len(identity) - 1; {
-	case 1 <= n && n <= 4 && identity[0] == '4':
-		var four [4]byte
-		copy(four[:], identity[1:])
-		return networkText(netip.AddrFrom4(four), 8*n), true
-	case 1 <= n && n <= 16 && identity[0] == '6':
-		copy(sixteen[:], identity[1:])
-		return networkText(netip.AddrFrom16(sixteen), 8*n), true
-	case n > 16 && identity[0] == '6':
-		copy(sixteen[:], identity[1:])
+	bits := 8 * copy(sixteen[:], identity[1:])
+	switch kind := identity[0]; {
+	case kind == '4' && bits <= 32:
+		return networkText(netip.AddrFrom4([4]byte(sixteen[:4])), bits), true
+	case kind == '6' && len(identity) <= 17:
+		return networkText(netip.AddrFrom16(sixteen), bits), true
+	case kind == '6':
 		linkLocal := netip.AddrFrom16(sixteen)
 		return linkLocal.WithZone(identity[17:]).String(), linkLocal.IsLinkLocalUnicast()
 	}
@@ -32,19 +32,13 @@ func networkText(address netip.Addr, bits int) string {
 	return netip.PrefixFrom(address, bits).String()
 }
 
-// append appends the kind of the client's address and the bits that identify the
-// client.
+// append appends the kind of the client's address and the bits that identify the client: all bits of a
+// link-local address, and its zone. Such a key is longer than any key without a zone, or begins
+// differently, so no two clients share a key.
 func (o *Options) append(key []byte, client netip.Addr, zone string) []byte {
 	if client.Is4() {
 		return appendIPv4(key, client.As4(), o.bits4)
 	}
-	return o.appendIPv6(key, client, zone)
-}
-
-// appendIPv6 appends the first bits of an address, or all of a link-local one and its
-// zone. The key of a link-local address is longer than any key without a zone, or
-// begins differently, so no two clients share a key.
-func (o *Options) appendIPv6(key []byte, client netip.Addr, zone string) []byte {
 	sixteen := client.As16()
 	switch high := binary.BigEndian.Uint64(sixteen[:8]); {
 	case high == 0x0064_ff9b<<32 && nat64Net.Contains(client):

@@ -75,45 +75,20 @@ func parseFast(s string) (addr netip.Addr, ok bool) {
 	return addr, false
 }
 
-// parseNode reads an address with or without a port, whose syntax isPort checks.
+// parseNode reads an address with or without a port, whose syntax isPort checks. An IPv4-mapped address
+// is returned as IPv4. The zone is cut off before the address is parsed, since netip would intern it for
+// the whole process.
 func parseNode(s string, isPort func(string) bool) (addr netip.Addr, zone string, ok bool) {
+	port, closed := "", true
 	if strings.HasPrefix(s, "[") {
-		host, port, closed := strings.Cut(s[1:], "]")
-		if addr, zone, ok = parseIPv6(host); !ok {
-			addr, ok = parseIPv4(host)
-		}
-		return addr, zone, ok && closed && (port == "" || port[0] == ':' && isPort(port[1:]))
+		s, port, closed = strings.Cut(s[1:], "]")
+	} else if colon := strings.IndexByte(s, ':'); colon >= 0 && colon == strings.LastIndexByte(s, ':') {
+		s, port = s[:colon], s[colon:] // one colon precedes a port, and several are in IPv6
 	}
-	colon := strings.IndexByte(s, ':') // one colon precedes a port, and several are in IPv6
-	if colon < 0 {
-		addr, ok = parseIPv4(s)
-		return addr, "", ok
-	}
-	if strings.IndexByte(s[colon+1:], ':') >= 0 {
-		return parseIPv6(s)
-	}
-	addr, ok = parseIPv4(s[:colon])
-	return addr, "", ok && isPort(s[colon+1:])
-}
-
-// parseIPv4 reads an IPv4 address without a port.
-func parseIPv4(s string) (netip.Addr, bool) {
-	if strings.IndexByte(s, ':') >= 0 || strings.IndexByte(s, '%') >= 0 {
-		return netip.Addr{}, false
-	}
-	addr, err := netip.ParseAddr(s)
-	return addr, err == nil
-}
-
-// parseIPv6 reads an IPv6 address, and returns an IPv4-mapped one as IPv4. It cuts the
-// zone off before it parses, since netip would intern the zone for the whole process.
-func parseIPv6(s string) (addr netip.Addr, zone string, ok bool) {
 	host, zone, zoned := strings.Cut(s, "%")
-	if zoned && zone == "" || strings.IndexByte(host, ':') < 0 {
-		return netip.Addr{}, "", false
-	}
 	addr, err := netip.ParseAddr(host)
-	return addr.Unmap(), zone, err == nil
+	ok = err == nil && closed && (port == "" || port[0] == ':' && isPort(port[1:]))
+	return addr.Unmap(), zone, ok && (!zoned || zone != "" && addr.Is6())
 }
 
 // isPort reports whether s is a port number: one to five digits.

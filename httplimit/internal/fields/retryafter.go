@@ -47,7 +47,7 @@ func retryAfterOf(response *http.Response) (d time.Duration, ok bool) {
 // up to a whole second. A number too large for a Duration becomes sash.Never.
 func parseSeconds(s string) (d time.Duration, ok bool) {
 	whole, fraction, fractional := strings.Cut(s, ".")
-	if whole == "" || digits(whole) < len(whole) || fractional && fraction == "" || digits(fraction) < len(fraction) {
+	if !isDigits(whole) || fractional && !isDigits(fraction) {
 		return 0, false
 	}
 	const maxSeconds = int64(sash.Never / time.Second)
@@ -61,15 +61,14 @@ func parseSeconds(s string) (d time.Duration, ok bool) {
 	return time.Duration(seconds) * time.Second, true
 }
 
+// isDigits reports whether s consists of digits, at least one.
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
 // rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas
 // with an r of 0. It returns 0 if no quota is used up, or if the field is not a list of
 // items (RFC 9651) and thus invalid as a whole.
 func rateLimitWait(h http.Header) (longest time.Duration) {
-	lines := h[RateLimit]
-	if len(lines) == 0 {
-		return 0
-	}
-	rest := strings.Trim(strings.Join(lines, ","), " ")
+	rest := strings.Trim(strings.Join(h[RateLimit], ","), " ")
 	for {
 		wait, after, ok := cutQuota(rest)
 		if !ok {
@@ -89,12 +88,12 @@ func rateLimitWait(h http.Header) (longest time.Duration) {
 // cutQuota cuts the first member off a list. wait is its t if its r is 0, else 0. Of
 // parameters with the same name, the last holds.
 func cutQuota(s string) (wait time.Duration, rest string, ok bool) {
-	_, rest, ok = cutItem(s) // the name of the quota
+	name := item.FindString(s)
+	rest, ok = s[len(name):], isItem(name)
 	usedUp := false
-	for ok && strings.HasPrefix(rest, ";") {
-		var name, value string
-		name, value, rest, ok = cutParameter(strings.TrimLeft(rest[1:], " "))
-		switch name {
+	for p := parameter.FindStringSubmatch(rest); ok && p != nil; p = parameter.FindStringSubmatch(rest) {
+		value := p[2] // empty: the Boolean true
+		switch rest, ok = rest[len(p[0]):], value == "" || isItem(value); p[1] {
 		case "r":
 			left, err := strconv.ParseInt(value, 10, 64)
 			usedUp = err == nil && left == 0
