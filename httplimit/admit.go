@@ -1,6 +1,18 @@
 package httplimit
 
-import "github.com/seed-30da4c49/sash"
+import (
+	"context"
+
+	"github.com/seed-30da4c49/sash"
+)
+
+// A charging is a way to charge.
+type charging uint8
+
+const (
+	final     charging = iota // what was charged stays
+	reserving                 // what was charged may be changed, by the reservation of each take
+)
 
 // admit charges all enforced takes, or none. The takes of one cost are charged at one instant, and then
 // the takes of the next cost.
@@ -22,13 +34,109 @@ func (c *call) admit() (d *sash.Decision) {
 		if i > 0 && !costIsNew(takes, i) {
 			continue
 		}
-		if d = c.admission.charge(takes[i:], how); !d.Allowed {
+		if d = c.charge(takes[i:], how); !d.Allowed {
 			c.undo() // all of it, before it is asked what is left
 			break
 		}
 	}
 	c.allowed = d.Allowed
 	return d
+}
+
+// charge charges all takes that cost as much as the first, or none, at one instant. It returns the
+// decision on all of them, which the next charge overwrites. It sets what it learns of each take: in this
+// process, several takes get one decision together, so decideEach looks at each.
+func (c *call) charge(takes []take, how charging) *sash.Decision {
+	t := &takes[0]
+	switch {
+	case c.store != nil && how == reserving:
+		c.together = c.ask(c.store.Reserve, takes)
+		return &c.together
+	case c.store != nil:
+		c.together = c.ask(c.store.Take, takes)
+		return &c.together
+	case !t.Shadow && c.enforced > 1:
+		return c.chargeAll(takes, how)
+	case how == reserving:
+		c.unclean = true // a reservation keeps memory alive, so the pooled call must forget it
+		t.reservation.here, t.decision = c.limiter.Reserve(t.key, t.cost)
+		t.reserved = t.decision.Allowed
+	case c.headers.any() && !t.Shadow:
+		t.decision, t.next = c.limiter.TakeThenPeek(t.key, t.cost)
+		t.nextKnown = true
+	default:
+		t.decision = c.limiter.Take(t.key, t.cost)
+	}
+	t.remaining, t.decided = t.decision.Remaining, true
+	return &t.decision
+}
+
+// chargeAll is charge of several takes in this process.
+func (c *call) chargeAll(takes []take, how charging) *sash.Decision {
+	cost := takes[0].cost
+	c.names = c.names[:0]
+	for i := range takes {
+		if takes[i].cost == cost {
+			c.names = append(c.names, takes[i].key)
+		}
+	}
+	if how == final {
+		c.together = c.limiter.TakeAll(c.names, cost)
+		return &c.together
+	}
+	c.unclean = true
+	// Reservations come in the order of names, or there are none.
+	var reservations []sash.Reservation
+	reservations, c.together = c.limiter.ReserveAll(c.names, cost)
+	for i := range takes {
+		if t := &takes[i]; c.together.Allowed && t.cost == cost {
+			t.reserved, t.reservation.here = true, reservations[0]
+			reservations = reservations[1:]
+		}
+	}
+	return &c.together
+}
+
+// ask asks the store about all takes that cost as much as the first, and notes what it says of each.
+func (c *call) ask(ask func(context.Context, []string, int64) StoreDecision, takes []take) sash.Decision {
+	c.unclean = true
+	keys := make([]string, 0, len(takes)) // which the store may keep
+	for i := range takes {
+		if t := &takes[i]; t.cost == takes[0].cost {
+			if t.storedKey == "" {
+				t.storedKey = t.policy.storedKey(t.key)
+			}
+			keys = append(keys, t.storedKey)
+		}
+	}
+	// A client that hangs up must not end the call, or it could choose the fallback.
+	answer := ask(context.WithoutCancel(c.ctx), keys, takes[0].cost)
+	ensureRetryAfter(&answer.Decision)
+	each := answer.Keys
+	for i := range takes {
+		if t := &takes[i]; t.cost == takes[0].cost {
+			ensureRetryAfter(&each[0].Decision)
+			t.decision, t.decided = each[0].Decision, true
+			t.next, t.nextKnown, t.remaining = each[0].Next, true, each[0].Next.Remaining
+			t.reservation.stored, t.reserved = each[0].Commit, each[0].Commit != nil && answer.Allowed
+			t.by, t.err = answer.By, answer.Err
+			each = each[1:]
+		}
+	}
+	return answer.Decision
+}
+
+// lookAt sets the decision of all takes that cost as much as the first, and charges nothing.
+func (c *call) lookAt(takes []take) {
+	if c.store != nil {
+		c.ask(c.store.Peek, takes)
+		return
+	}
+	for i := range takes {
+		if t := &takes[i]; t.cost == takes[0].cost {
+			t.look(c.limiter)
+		}
+	}
 }
 
 // attempt is admit of a call that may wait. If it charges nothing, it sets the decision of each
@@ -55,7 +163,7 @@ func (c *call) decideEach() {
 		case c.allowed:
 			t.lookBack(c.limiter) // a store has told
 		default:
-			c.admission.look(takes[i:])
+			c.lookAt(takes[i:])
 		}
 		if !t.nextKnown && c.headers.any() {
 			t.findNext(c.limiter)
@@ -69,7 +177,7 @@ func (c *call) look() {
 	takes := c.takes[:c.enforced]
 	for i := range takes {
 		if costIsNew(takes, i) {
-			c.admission.look(takes[i:])
+			c.lookAt(takes[i:])
 		}
 	}
 }
@@ -94,11 +202,11 @@ func (c *call) admitShadows() {
 		one := c.takes[i : i+1]
 		switch {
 		case c.allowed && one[0].settles:
-			c.admission.charge(one, reserving)
+			c.charge(one, reserving)
 		case c.allowed:
-			c.admission.charge(one, final)
+			c.charge(one, final)
 		case c.observed(): // or it is of no use
-			c.admission.look(one)
+			c.lookAt(one)
 		}
 	}
 }

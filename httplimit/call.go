@@ -18,23 +18,22 @@ import (
 // that they have grown. One goroutine at a time owns a call.
 type call struct {
 	*Limiter
-	*table                  // of the limiter when the call began, or started over
-	stripe    *atomic.Int64 // at which it counts itself while it is in a section
-	within    bool          // whether it is in a section
-	admission admission
-	takes     []take        // of the enforced policies, then of the shadows
-	enforced  int           // number of takes of enforced policies
-	allowed   bool          // whether these admit it
-	together  sash.Decision // on several of them, if there is one
-	keys      []byte        // keys of all takes, one after the other
-	identity  []byte        // of the latest take
-	names     []string
-	buffer    fields.Buffer
-	running   *policy         // policy whose functions are running; nil: none
-	unclean   bool            // whether takes refer to memory that is not the limiter's own
-	ctx       context.Context // of the request
-	missed    []missed        // shadows that could not decide it, to be reported
-	decided   uint64          // number of requests so far that had this call
+	*table                 // of the limiter when the call began, or started over
+	stripe   *atomic.Int64 // at which it counts itself while it is in a section
+	within   bool          // whether it is in a section
+	takes    []take        // of the enforced policies, then of the shadows
+	enforced int           // number of takes of enforced policies
+	allowed  bool          // whether these admit it
+	together sash.Decision // on several of them, if there is one
+	keys     []byte        // keys of all takes, one after the other
+	identity []byte        // of the latest take
+	names    []string
+	buffer   fields.Buffer
+	running  *policy         // policy whose functions are running; nil: none
+	unclean  bool            // whether takes refer to memory that is not the limiter's own
+	ctx      context.Context // of the request
+	missed   []missed        // shadows that could not decide it, to be reported
+	decided  uint64          // number of requests so far that had this call
 
 	came      int64         // instant at which it began to wait, if it did
 	place     int64         // number of its waiter, by which it waits again when it starts over; 0: none
@@ -45,24 +44,6 @@ type call struct {
 	err       error         // why it must not wait; nil: it may
 	behind    *policy       // in whose queue others were before it, if that alone has refused it; nil: none
 }
-
-// An admission decides takes: in this process, or by a store. It charges takes of one cost at one
-// instant.
-type admission interface {
-	// charge charges all takes that cost as much as the first, or none. It sets what it learns of each
-	// take. It returns the decision on all of them, which the next charge overwrites.
-	charge(takes []take, how charging) *sash.Decision
-	// look sets the decision of all takes that cost as much as the first, and charges nothing.
-	look(takes []take)
-}
-
-// A charging is a way to charge.
-type charging uint8
-
-const (
-	final     charging = iota // what was charged stays
-	reserving                 // what was charged may be changed, by the reservation of each take
-)
 
 // A missed is a shadow that could not decide a call.
 type missed struct {

@@ -182,10 +182,3 @@ func mustNotBeNil(name string, isNil bool) {
 		panic("httplimit: " + name + ": must not be given nil")
 	}
 }
-
-// mustNotBeEmpty panics if the function of that name was given no name of a header.
-func mustNotBeEmpty(function, name string) {
-	if name == "" {
-		panic("httplimit: " + function + ": the name must not be empty")
-	}
-}

@@ -20,7 +20,7 @@ func New(options ...Option) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{config: c, secret: newSecret(), closing: make(chan struct{})}
-	l.calls.New = l.newCall
+	l.calls.New = func() any { return &call{Limiter: l, stripe: l.sections.stripe()} }
 	// The table needs what these options say, too: limits of keys, and how often to sweep.
 	inspection := internals.Inspect(l.forSash)
 	l.ownLimitsFor = inspection.LimitsFor
@@ -86,15 +86,6 @@ func (l *Limiter) open(t *table) (err error) {
 }
 
 var errNoStore = errors.New("open returned neither a store nor an error")
-
-// newCall returns a new *call.
-func (l *Limiter) newCall() any {
-	c := &call{Limiter: l, stripe: l.sections.stripe()}
-	if c.admission = (here{c}); l.store != nil {
-		c.admission = byStore{c}
-	}
-	return c
-}
 
 // KeyFor returns the key of r under the policy of that name, for the methods of
 // [Limiter.Sash] or of the store. It is the key under the Plan of r. ok is false if there is no

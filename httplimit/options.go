@@ -2,13 +2,13 @@ package httplimit
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 )
 
@@ -37,7 +37,7 @@ type config struct {
 	denied        func(http.ResponseWriter, *http.Request, Denial) // nil: Denial.ServeHTTP
 	unidentified  http.Handler
 	openStore     func(StoreKeys) (Store, error) // nil: there is no store
-	faults        []error
+	review
 }
 
 // headers tells which headers report quotas to clients.
@@ -57,18 +57,6 @@ func (c *config) observed() bool { return len(c.observers) > 0 }
 func (c *config) emit(e *Event) {
 	for _, observe := range c.observers {
 		observe(*e)
-	}
-}
-
-// fault records that an option is invalid.
-func (c *config) fault(format string, args ...any) {
-	c.faults = append(c.faults, fmt.Errorf("httplimit: "+format+": %w", append(args, sash.ErrInvalidOption)...))
-}
-
-// require records that an option is invalid, unless so is true.
-func (c *config) require(so bool, format string, args ...any) {
-	if !so {
-		c.fault(format, args...)
 	}
 }
 
@@ -111,12 +99,10 @@ func WithSweepInterval(d time.Duration) Option {
 func WithSash(options ...sash.Option) Option {
 	return optionFunc(func(c *config) {
 		for i, o := range options {
-			switch limit, ok := o.(*sash.Limit); { // a nil pointer would panic in Inspect
-			case o == nil:
-				c.fault("WithSash: option %d: must not be nil", i+1)
-			case ok && limit == nil, internals.Inspect([]sash.Option{o}).Limits:
-				c.fault("WithSash: option %d: limits are given to a Policy", i+1)
-			}
+			c.require(o != nil, "WithSash: option %d: must not be nil", i+1)
+			limit, ok := o.(*sash.Limit) // a nil pointer would panic in Inspect
+			limits := ok && limit == nil || o != nil && internals.Inspect([]sash.Option{o}).Limits
+			c.require(!limits, "WithSash: option %d: limits are given to a Policy", i+1)
 		}
 		c.forSash = append(c.forSash, options...)
 	})
@@ -230,11 +216,9 @@ func WithPartitionKey() Option {
 // do not receive that event.
 func WithObserver(f func(Event)) Option {
 	return optionFunc(func(c *config) {
-		if f == nil {
-			c.fault("WithObserver: f must not be nil")
-			return
+		if c.require(f != nil, "WithObserver: f must not be nil"); f != nil {
+			c.observers = append(c.observers, f)
 		}
-		c.observers = append(c.observers, f)
 	})
 }
 
@@ -269,10 +253,7 @@ func (c *config) outcomes(option string, outcomes []Outcome) (set outcomeSet) {
 		return allOutcomes
 	}
 	for _, o := range outcomes {
-		if int(o) >= len(outcomeNames) {
-			c.fault("%s: no Outcome has the number %d", option, o)
-			continue
-		}
+		c.require(int(o) < len(outcomeNames), "%s: no Outcome has the number %d", option, o)
 		set |= 1 << o
 	}
 	return set
@@ -305,22 +286,22 @@ func configure(options []Option) (config, error) {
 		unidentified: http.HandlerFunc(fields.AnswerUnidentified),
 	}
 	for i, o := range options {
-		if p, ok := o.(*Policy); o == nil || ok && p == nil {
-			c.fault("option %d: must not be nil", i+1)
-			continue
+		p, ok := o.(*Policy)
+		isNil := o == nil || ok && p == nil
+		if c.require(!isNil, "option %d: must not be nil", i+1); !isNil {
+			o.apply(&c)
 		}
-		o.apply(&c)
 	}
 	c.require(c.sizeHint >= 0, "WithSizeHint: keys must be at least 0, got %d", c.sizeHint)
 	c.require(c.headers.standard || !c.headers.partition, "WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in")
 	c.require(c.observed() || c.eventFields == eventFields{}, "WithEventFingerprints and WithEventIdentities need WithObserver")
-	c.checkStore()
-	c.checkPolicies("New")
+	c.reviewStore()
+	c.reviewPolicies("New")
 	return c, errors.Join(c.faults...)
 }
 
-// checkStore records the options that do not work with a store.
-func (c *config) checkStore() {
+// reviewStore records the options that do not work with a store.
+func (c *config) reviewStore() {
 	if c.openStore == nil {
 		return
 	}
@@ -333,18 +314,24 @@ func (c *config) checkStore() {
 	}
 }
 
-// checkPolicies records all faults of the policies, for the function of that name.
-func (c *config) checkPolicies(function string) {
-	c.checkQueues()
-	c.faults = append(c.faults, validatePolicies(function, c.policies, c.paths))
-}
-
-// checkQueues records that a Queue does not work with an option.
-func (c *config) checkQueues() {
+// reviewPolicies records every fault of the policies, which were given to the function of that name.
+func (c *config) reviewPolicies(function string) {
 	queued := slices.ContainsFunc(c.policies, func(p Policy) bool { return p.Queue.Wait > 0 })
 	chargesDenied := slices.ContainsFunc(c.forSash, func(o sash.Option) bool {
 		return o != nil && internals.Inspect([]sash.Option{o}).ChargeDenied
 	})
 	c.require(!queued || !chargesDenied,
 		"WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
+	c.require(len(c.policies) > 0, "%s needs a Policy", function)
+	owner := map[string]int{}
+	for i := range c.policies {
+		p := &c.policies[i]
+		c.policy(p, i+1, c.paths)
+		for _, name := range quota.Names(p.Name, p.Limits, p.Plans) {
+			first, taken := owner[name]
+			another := taken && name != "" && first != i+1 // and not another plan of p
+			c.require(!another, "policies %d and %d: both have a quota named %q", first, i+1, name)
+			owner[name] = i + 1
+		}
+	}
 }

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -217,15 +216,15 @@ type Queue struct {
 	RequestsPerClient int
 }
 
-// A review collects the faults of one policy.
+// A review collects the faults of options.
 type review struct {
-	policy string // how faults call it
+	of     string // what is being reviewed, as faults begin
 	faults []error
 }
 
 // fault records a fault, which wraps an error.
 func (v *review) fault(wrapped error, format string, args ...any) {
-	v.faults = append(v.faults, fmt.Errorf("httplimit: %s: %s: %w", v.policy, fmt.Sprintf(format, args...), wrapped))
+	v.faults = append(v.faults, fmt.Errorf("httplimit: %s%s: %w", v.of, fmt.Sprintf(format, args...), wrapped))
 }
 
 // require records a fault unless so is true.
@@ -235,18 +234,18 @@ func (v *review) require(so bool, format string, args ...any) {
 	}
 }
 
-// limits records the faults of limits that belong to the policy, or to a plan of it.
-func (v *review) limits(of string, limits []sash.Limit) {
+// limits records the faults of limits that belong to what is being reviewed, or to a plan of it.
+func (v *review) limits(plan string, limits []sash.Limit) {
 	for _, err := range internals.LimitFaults(limits) {
-		v.faults = append(v.faults, fmt.Errorf("httplimit: %s: %w", of, err))
+		v.faults = append(v.faults, fmt.Errorf("httplimit: %s%s%w", v.of, plan, err))
 	}
 }
 
-// faults returns every fault of p. number counts the policies from 1.
-func (p *Policy) faults(number int, paths route.Paths) []error {
-	v := review{policy: "policy " + strconv.Itoa(number)}
+// policy records each fault of p. number counts the policies from 1.
+func (v *review) policy(p *Policy, number int, paths route.Paths) {
+	v.of = "policy " + strconv.Itoa(number) + ": "
 	if p.Name != "" {
-		v.policy = "policy " + strconv.Quote(p.Name)
+		v.of = "policy " + strconv.Quote(p.Name) + ": "
 	}
 	v.require(p.Name != "", "Name must not be empty")
 	v.require(fields.Printable(p.Name), "Name must be printable ASCII, got %q", p.Name)
@@ -257,58 +256,32 @@ func (p *Policy) faults(number int, paths route.Paths) []error {
 	if len(p.Limits) == 0 {
 		v.fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
-	p.Queue.review(&v)
-	v.limits(v.policy, p.deciding(p.Limits))
-	p.reviewPlans(&v)
-	return v.faults
+	v.queue(&p.Queue)
+	v.limits("", p.deciding(p.Limits))
+	v.require(len(p.Plans) == 0 || p.Plan != nil, "Plan must not be nil if there are Plans")
+	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
+		switch limits := p.Plans[plan]; {
+		case plan == "":
+			v.require(false, `Plans: the plan "" is Limits, and must not be among Plans`)
+		case !fields.Printable(plan):
+			v.require(false, "Plans: the name of a plan must be printable ASCII, got %q", plan)
+		case len(limits) == 0:
+			v.fault(sash.ErrNoLimit, "plan %q: its limits must not be empty", plan)
+		default:
+			v.limits(fmt.Sprintf("plan %q: ", plan), p.deciding(limits))
+		}
+	}
+	v.of = ""
 }
 
-// review records each fault of q.
-func (q *Queue) review(v *review) {
+// queue records each fault of q.
+func (v *review) queue(q *Queue) {
 	sized := q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0
 	v.require(q.Wait >= 0, "Queue: Wait must not be negative, got %v", q.Wait)
 	v.require(q.Wait <= 0 || q.Requests >= 1, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
 	v.require(q.Wait != 0 || !sized, "Queue: Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set")
 	v.require(q.RequestsEach >= 0, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
 	v.require(q.RequestsPerClient >= 0, "Queue: RequestsPerClient must not be negative, got %d", q.RequestsPerClient)
-}
-
-// reviewPlans records each fault of the plans of p.
-func (p *Policy) reviewPlans(v *review) {
-	v.require(len(p.Plans) == 0 || p.Plan != nil, "Plan must not be nil if there are Plans")
-	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
-		switch limits := p.Plans[plan]; {
-		case plan == "":
-			v.fault(sash.ErrInvalidOption, `Plans: the plan "" is Limits, and must not be among Plans`)
-		case !fields.Printable(plan):
-			v.fault(sash.ErrInvalidOption, "Plans: the name of a plan must be printable ASCII, got %q", plan)
-		case len(limits) == 0:
-			v.fault(sash.ErrNoLimit, "plan %q: its limits must not be empty", plan)
-		default:
-			v.limits(fmt.Sprintf("%s: plan %q", v.policy, plan), p.deciding(limits))
-		}
-	}
-}
-
-// validatePolicies returns every fault of policies in one error. They were given to the function
-// of that name.
-func validatePolicies(function string, policies []Policy, paths route.Paths) error {
-	var faults []error
-	if len(policies) == 0 {
-		faults = append(faults, fmt.Errorf("httplimit: %s needs a Policy: %w", function, sash.ErrInvalidOption))
-	}
-	owner := map[string]int{}
-	for i := range policies {
-		p := &policies[i]
-		faults = append(faults, p.faults(i+1, paths)...)
-		for _, name := range quota.Names(p.Name, p.Limits, p.Plans) {
-			if first, taken := owner[name]; taken && name != "" && first != i+1 { // not another plan of p
-				faults = append(faults, fmt.Errorf("httplimit: policies %d and %d: both have a quota named %q: %w", first, i+1, name, sash.ErrInvalidOption))
-			}
-			owner[name] = i + 1
-		}
-	}
-	return errors.Join(faults...)
 }
 
 // clonePolicies returns a copy of policies that shares no slice and no map with them.

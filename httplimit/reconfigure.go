@@ -50,7 +50,7 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 	}
 	c := l.config // a copy, with the policies and faults of this call
 	c.policies, c.faults = policies, nil
-	c.checkPolicies("Reconfigure")
+	c.reviewPolicies("Reconfigure")
 	if err := errors.Join(c.faults...); err != nil {
 		return err
 	}

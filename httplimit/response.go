@@ -49,7 +49,9 @@ func SettleBytes() func(*Response) int64 {
 // The client is sent the header, too, unless a handler around the middleware deletes it; to
 // keep a cost to yourself, see [ChargeOf]. SettleHeader panics if name is empty.
 func SettleHeader(name string) func(*Response) int64 {
-	mustNotBeEmpty("SettleHeader", name)
+	if name == "" {
+		panic("httplimit: SettleHeader: the name must not be empty")
+	}
 	return func(r *Response) int64 {
 		text := r.Header.Get(name)
 		if text == "" {

@@ -1141,7 +1141,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "plan-takes-names-of-others", fault: "a plan and another policy have quotas of one name",
-		file: "httplimit/policy.go", old: "taken && name != \"\" && first != i+1 {", new: "taken && name == p.Name && first != i+1 {",
+		file: "httplimit/options.go", old: "taken && name != \"\" && first != i+1 //", new: "taken && name == p.Name && first != i+1 //",
 		tests: "TestPlans|TestNew",
 	},
 	{
