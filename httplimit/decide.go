@@ -145,7 +145,7 @@ func (c *call) newCharges(r *http.Request) (charges *Charges) {
 		charges.all = append(charges.all, Charge{policy: t.policy, estimate: t.cost, reservation: t.reservation})
 		charge := &charges.all[len(charges.all)-1]
 		if c.observed() {
-			charge.event = c.newPendingEvent(t)
+			c.describe(&charge.event, t, pendingOutcomes)
 		}
 		if t.queues() { // the memory of t.key is the next call's
 			charge.key = strings.Clone(t.key)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // setHeaders sets the headers of a call that has been decided in h, unless that is nil.
@@ -16,13 +15,7 @@ func (c *call) setHeaders(h http.Header, denial *Denial) {
 		return
 	}
 	c.buffer.EnsureText()
-	limited := false // whether there is a quota to report
-	if c.headers.any() {
-		for i := range c.takes[:c.enforced] {
-			c.takes[i].setLeastQuota()
-			limited = limited || !c.takes[i].unlimited()
-		}
-	}
+	limited := anyOf(c.takes[:c.enforced], func(t *take) bool { return !t.unlimited() })
 	if c.headers.standard && limited {
 		fields.AddRateLimit(h, c.rateLimitPolicyValue(), c.rateLimitValue())
 	}
@@ -76,16 +69,10 @@ func (c *call) rateLimitValue() []string {
 		if t.unlimited() {
 			continue
 		}
-		text = append(appendComma(text), t.leastQuota.Quoted...)
-		text = append(text, ";r="...)
-		begin := len(text) // X-RateLimit-Remaining may share these digits
-		text = fields.AppendInteger(text, t.remaining)
-		if t.remaining <= fields.MaxInteger {
-			t.remainingText = bridge.AsString(text[begin:])
-		}
-		if t.moreAfter != sash.Never {
-			text = append(text, ";t="...)
-			text = fields.AppendInteger(text, fields.Seconds(t.moreAfter))
+		text = append(appendComma(text), t.leastQuota().Quoted...)
+		text = fields.AppendInteger(append(text, ";r="...), t.remaining)
+		if more := t.next.RetryAfter; more != sash.Never {
+			text = fields.AppendInteger(append(text, ";t="...), fields.Seconds(more))
 		}
 		text = c.appendPartitionKey(text, t)
 	}
@@ -121,11 +108,7 @@ func (c *call) setXRateLimit(h http.Header) {
 			scarcest = t
 		}
 	}
-	h[fields.XRateLimitLimit] = c.buffer.Value(scarcest.leastQuota.Units)
-	if scarcest.remainingText != "" {
-		h[fields.XRateLimitRemaining] = c.buffer.Value(scarcest.remainingText)
-	} else {
-		h[fields.XRateLimitRemaining] = c.buffer.NumberValue(scarcest.remaining)
-	}
+	h[fields.XRateLimitLimit] = c.buffer.Value(scarcest.leastQuota().Units)
+	h[fields.XRateLimitRemaining] = c.buffer.NumberValue(scarcest.remaining)
 	h[fields.XRateLimitReset] = c.buffer.NumberValue(fields.Seconds(scarcest.decision.ResetAfter))
 }

@@ -126,12 +126,9 @@ func waitOf(ctx context.Context, takes []take, together, left time.Duration) (so
 func (c *call) denies(p *policy) bool {
 	takes := c.takes[:c.enforced]
 	together := !anyDenies(takes)
-	for i := range takes {
-		if t := &takes[i]; t.policy == p && (!t.decision.Allowed || together && !t.reserved) {
-			return true
-		}
-	}
-	return false
+	return anyOf(takes, func(t *take) bool {
+		return t.policy == p && (!t.decision.Allowed || together && !t.reserved)
+	})
 }
 
 // refusal returns the decision that refuses the call of w, by the take that denies it for
@@ -161,22 +158,12 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 
 // mayWait reports whether the call may wait, if a policy denies it.
 func (c *call) mayWait() bool {
-	for i := range c.takes[:c.enforced] {
-		if c.takes[i].queues() {
-			return true
-		}
-	}
-	return false
+	return anyOf(c.takes[:c.enforced], func(t *take) bool { return t.queues() })
 }
 
 // isWaitedFor reports whether a request waits for a key of takes. Then a new one must not overtake it.
 func (l *Limiter) isWaitedFor(takes []take) bool {
-	for i := range takes {
-		if t := &takes[i]; t.queues() && l.waits.Claims(t.key) {
-			return true
-		}
-	}
-	return false
+	return anyOf(takes, func(t *take) bool { return t.queues() && l.waits.Claims(t.key) })
 }
 
 // waitClock returns the clock that measures how long requests wait.

@@ -1,8 +1,13 @@
 package httplimit
 
+import "github.com/seed-30da4c49/sash"
+
 // report reports the outcomes of all takes to the observer.
 func (c *call) report() {
-	c.reportMissed()
+	for _, m := range c.missed {
+		c.observe(&take{policy: m.policy}, m.outcome)
+	}
+	c.missed = nil
 	for i := range c.takes {
 		t := &c.takes[i]
 		c.observe(t, c.outcome(t))
@@ -30,50 +35,28 @@ func (c *call) refused() Outcome {
 	return Denied
 }
 
-// reportMissed reports the shadows that could not decide the call.
-func (c *call) reportMissed() {
-	all := c.missed
-	c.missed = nil
-	for _, m := range all {
-		c.observe(&take{policy: m.policy}, m.outcome)
-	}
-}
-
 // observe reports the outcome of a take.
 func (c *call) observe(t *take, outcome Outcome) {
 	if !c.observed() {
 		return
 	}
 	var e Event
-	c.describe(&e, t, outcome)
-	c.emit(&e)
-}
-
-// describe sets e, which is the zero Event, to the event of a take. It identifies the client as far as
-// the options ask.
-func (c *call) describe(e *Event, t *take, outcome Outcome) {
-	e.Policy, e.Pattern, e.Shadow, e.Outcome = t.Name, t.Pattern, t.Shadow, outcome
-	e.Cost, e.Waited, e.QueueFull = t.cost, c.waited, c.full == t.policy
-	if e.By, e.Err = t.by, t.err; outcome == Denied && e.Err == nil {
+	c.describe(&e, t, 1<<outcome)
+	e.Outcome, e.QueueFull = outcome, c.full == t.policy
+	if e.Err = t.err; outcome == Denied && e.Err == nil {
 		e.Err = c.err
 	}
 	if outcome.decided() {
 		e.Decision = t.decision
 	}
-	c.identify(e, t, 1<<outcome)
+	c.emit(&e)
 }
 
-// newPendingEvent returns the event of a take whose charge may change. Its outcome may
-// become another of pendingOutcomes: then eventFields.restrict drops what was not asked for.
-func (c *call) newPendingEvent(t *take) Event {
-	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Cost: t.cost, By: t.by, Waited: c.waited}
-	c.identify(&e, t, pendingOutcomes)
-	return e
-}
-
-// identify sets the fields of e that tell the client of t, if events of one of those outcomes
-// have them.
-func (c *call) identify(e *Event, t *take, outcomes outcomeSet) {
+// describe sets in e what all events of t have, and what identifies the client if events of one of those
+// outcomes have it.
+func (c *call) describe(e *Event, t *take, outcomes outcomeSet) {
+	e.Policy, e.Pattern, e.Shadow = t.Name, t.Pattern, t.Shadow
+	e.Cost, e.By, e.Waited = t.cost, t.by, c.waited
 	if t.key == "" {
 		return // the identity is not known
 	}
@@ -83,4 +66,57 @@ func (c *call) identify(e *Event, t *take, outcomes outcomeSet) {
 	if c.eventFields.identities&outcomes != 0 {
 		e.Identity = t.copyIdentity()
 	}
+}
+
+// denial returns which quotas deny the request, and for how long. d is the decision on all enforced
+// takes. If no quota denies, but a store could not decide, it returns the store's error.
+func (c *call) denial(d *sash.Decision) Denial {
+	takes := c.takes[:c.enforced]
+	if !anyDenies(takes) && len(takes) > 0 {
+		c.deny(d)
+	}
+	result := Denial{RetryAfter: d.RetryAfter, Err: c.err}
+	var undecided error
+	for i := range takes {
+		switch t := &takes[i]; {
+		case t.decision.Allowed:
+			continue
+		case t.unlimited() && t.err != nil: // a fallback denies whatever comes
+			undecided = t.err
+		default:
+			result.Violated = append(result.Violated, t.quota.Name)
+		}
+		result.RetryAfter, result.By = max(result.RetryAfter, takes[i].decision.RetryAfter), takes[i].by
+	}
+	if len(result.Violated) == 0 && undecided != nil {
+		result.Err = undecided
+	}
+	return result
+}
+
+// deny makes d the decision of the take that decided it. By now no take denies: the clock has advanced,
+// or a store was asked at several instants.
+func (c *call) deny(d *sash.Decision) {
+	t := c.decidingTake(d)
+	t.decision = *d
+	if c.store == nil && c.behind == nil { // else the look has told what is left: the queue took nothing
+		t.remaining = d.Remaining
+		t.findNext(c.limiter)
+	}
+	t.setQuota()
+}
+
+// decidingTake returns the take whose limit, or queue, has decided d.
+func (c *call) decidingTake(d *sash.Decision) *take {
+	for i := range c.takes[:c.enforced] {
+		t := &c.takes[i]
+		_, own := t.quotaOf(d.Limit)
+		if c.behind != nil { // its queue has decided, and not a limit
+			own = t.policy == c.behind
+		}
+		if own {
+			return t
+		}
+	}
+	return &c.takes[0]
 }

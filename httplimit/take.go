@@ -21,10 +21,7 @@ type take struct {
 	ownQuota         bool          // whether quota is one of the policy's
 	next             sash.Decision // on one unit more than remains
 	nextKnown        bool          // whether next is set
-	leastQuota       *quota.Quota  // the quota with the least left
-	moreAfter        time.Duration // until leastQuota has more left, or sash.Never
 	remaining        int64         // units left now
-	remainingText    string        // remaining in digits, if RateLimit has it
 	decided          bool          // whether decision is set
 	reservation      reservation
 	reserved         bool   // whether the latest attempt has made a reservation
@@ -91,15 +88,14 @@ func (t *take) findNext(l *sash.Limiter) {
 // setQuota sets the quota that has decided.
 func (t *take) setQuota() { t.quota, t.ownQuota = t.quotaOf(t.decision.Limit) }
 
-// setLeastQuota sets the quota with the least left, and the time until it has more: it
-// is the quota that denies one unit more than remains. The quota that has decided may
-// be another one, since a request of several units may wait longer for a quota with
+// leastQuota returns the quota with the least left: it denies one unit more than remains. The quota
+// that has decided may be another one, since a request of several units may wait longer for a quota with
 // more left.
-func (t *take) setLeastQuota() {
-	t.leastQuota, t.moreAfter = t.quota, t.next.RetryAfter
-	if t.next.Limit != t.quota.Limit {
-		t.leastQuota, _ = t.quotaOf(t.next.Limit)
+func (t *take) leastQuota() (q *quota.Quota) {
+	if q = t.quota; t.next.Limit != q.Limit {
+		q, _ = t.quotaOf(t.next.Limit)
 	}
+	return q
 }
 
 // unlimited reports whether the key of t has no quota.
@@ -117,8 +113,13 @@ func (t *take) scarcer(u *take) bool {
 // anyDenies reports whether one of takes denies the call by itself. None does if there is room in
 // the table for each of their keys, but not for all, or if they were asked later than all together.
 func anyDenies(takes []take) bool {
+	return anyOf(takes, func(t *take) bool { return !t.decision.Allowed })
+}
+
+// anyOf reports whether one of takes has a property.
+func anyOf(takes []take, has func(*take) bool) bool {
 	for i := range takes {
-		if !takes[i].decision.Allowed {
+		if has(&takes[i]) {
 			return true
 		}
 	}
@@ -137,10 +138,5 @@ func leastWait(takes []take) (least time.Duration) {
 
 // costIsNew reports whether no take before the one of index i has its cost.
 func costIsNew(takes []take, i int) bool {
-	for j := range i {
-		if takes[j].cost == takes[i].cost {
-			return false
-		}
-	}
-	return true
+	return !anyOf(takes[:i], func(t *take) bool { return t.cost == takes[i].cost })
 }

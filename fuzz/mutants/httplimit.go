@@ -195,7 +195,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-dear-for-all", fault: "a request that waits for one key makes those for all keys wait",
-		file: "httplimit/queue.go", old: "if t := &takes[i]; t.queues() && l.waits.Claims(t.key)", new: "waiters, _, _ := l.waits.Size()\n\t\tif t := &takes[i]; t.queues() && waiters > 0",
+		file: "httplimit/queue.go", old: "return anyOf(takes, func(t *take) bool { return t.queues() && l.waits.Claims(t.key) })", new: "waiters, _, _ := l.waits.Size()\n\treturn anyOf(takes, func(t *take) bool { return t.queues() && waiters > 0 })",
 		tests: "TestQueue_ARequestThatWaits",
 	},
 	{
