@@ -136,12 +136,12 @@ func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
 		return 0, false
 	}
-	identity, form := c.identity, whole // the call keeps the identity itself, for events
-	if len(identity) > maxIdentity {
+	identity, digested := c.identity, len(c.identity) > maxIdentity
+	if digested { // the call keeps the identity itself, for events
 		digest := sha256.Sum256(identity)
-		identity, form = digest[:], digested
+		identity = digest[:]
 	}
-	c.keys = appendKeyPrefix(c.keys, p.number, form)
+	c.keys = appendKeyPrefix(c.keys, p.number, digested)
 	body = len(c.keys)
 	c.keys = append(c.keys, identity...)
 	return body, true

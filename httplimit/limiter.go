@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -12,7 +11,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
@@ -31,8 +29,7 @@ type Limiter struct {
 	sections      sections              // while none is under way and they are closed, the table changes
 	reconfiguring sync.RWMutex          // locked to replace the table
 	limiter       *sash.Limiter
-	ownLimitsFor  func(string) []sash.Limit // limits of keys, instead of their policy's; nil: none
-	secret        cipher.Block              // of fingerprints
+	secret        cipher.Block // of fingerprints
 	calls         sync.Pool
 	waits         queue.Queues[string]
 	closing       chan struct{} // closed by Close
@@ -80,43 +77,16 @@ func (l *Limiter) Policies() []Policy {
 // [sash.WithLimitsFor] and [sash.WithObserver]. ok is false if key is not one of l's,
 // or if its identity was longer than 128 bytes, since the key then holds only a digest.
 func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
-	p, identity, form := l.cutKey(key)
-	if form != whole {
+	p, identity, digested := l.table.Load().cutKey(key)
+	if p == nil || digested {
 		return "", "", false
 	}
 	return p.Name, identity, true
 }
 
-// cutKey returns the policy of a key, and the identity or its digest. p is nil if the key is foreign.
-func (l *Limiter) cutKey(key string) (p *policy, identity string, form keyForm) {
-	t := l.table.Load()
-	if l.openStore != nil {
-		return t.cutStoredKey(key)
-	}
-	return t.cutKey(key)
-}
-
-// limitsForStored is limitsFor of a key in a store. It returns none for a foreign key.
-func (l *Limiter) limitsForStored(key string) []sash.Limit {
-	if l.ownLimitsFor != nil {
-		if limits := l.ownLimitsFor(key); len(limits) > 0 {
-			return limits
-		}
-	}
-	if p, _, _ := l.cutKey(key); p != nil {
-		return p.Limits
-	}
-	return nil
-}
-
 // FoldsPaths reports whether l was given [WithPathFolding]. Adapters of routers that serve
 // several spellings of a path alike ask for it.
 func (l *Limiter) FoldsPaths() bool { return l.paths == route.Folded }
-
-// janitorInterval returns how often to sweep under t.
-func (l *Limiter) janitorInterval(t *table) time.Duration {
-	return cmp.Or(l.sweepInterval, t.sweepInterval())
-}
 
 // newSecret returns the cipher of fingerprints, with a random key that never leaves the process.
 func newSecret() cipher.Block {

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,10 +25,8 @@ func New(options ...Option) (*Limiter, error) {
 	// The table needs what these options say, too: limits of keys, and how often to sweep.
 	inspection := internals.Inspect(l.forSash)
 	l.ownLimitsFor = inspection.LimitsFor
-	if inspection.SweepInterval != 0 {
-		l.sweepInterval = inspection.SweepInterval
-	}
-	t := newTable(c.policies, l.paths, l.ownLimitsFor, nil)
+	l.sweepInterval = cmp.Or(inspection.SweepInterval, l.sweepInterval)
+	t := newTable(&l.config, nil)
 	l.table.Store(t)
 	l.sections.init(t)
 	if l.openStore != nil {
@@ -54,7 +53,7 @@ func Must(l *Limiter, err error) *Limiter {
 // first policy, since keys under a limiter's own limits have the smallest entries. The
 // keys of other policies get their limits from limitsFor.
 func (l *Limiter) sashOptions(t *table) []sash.Option {
-	options := []sash.Option{sash.WithSweepInterval(l.janitorInterval(t)), sash.WithSizeHint(l.sizeHint)}
+	options := []sash.Option{sash.WithSweepInterval(t.sweepInterval(l.sweepInterval)), sash.WithSizeHint(l.sizeHint)}
 	if l.clock != nil {
 		options = append(options, sash.WithClock(l.clock))
 	}
@@ -72,7 +71,7 @@ func (l *Limiter) sashOptions(t *table) []sash.Option {
 
 // open opens the store of l.
 func (l *Limiter) open(t *table) (err error) {
-	keys := StoreKeys{LimitsFor: l.limitsForStored}
+	keys := StoreKeys{LimitsFor: t.limitsFor}
 	for _, p := range t.variants {
 		keys.Limits = append(keys.Limits, p.Limits)
 	}
@@ -92,8 +91,9 @@ var errNoStore = errors.New("open returned neither a store nor an error")
 // such policy, or if the identity cannot be told. KeyFor does not check the policy's Pattern and
 // does not call its Skip.
 func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
-	p := l.table.Load().policy(policy)
-	if p == nil {
+	p := l.table.Load().byName[policy]
+	if p == nil || p.Name != policy { // the second: it names a plan, too
+
 		return "", false
 	}
 	p = p.under(r)

@@ -29,7 +29,8 @@ type config struct {
 	clock         sash.Clock // nil: sash's default
 	sizeHint      int
 	sweepInterval time.Duration
-	forSash       []sash.Option // more options of the sash.Limiter
+	forSash       []sash.Option                 // more options of the sash.Limiter
+	ownLimitsFor  func(key string) []sash.Limit // of sash.WithLimitsFor among them; nil: none
 	paths         route.Paths
 	headers       headers
 	observers     []func(Event)

@@ -319,8 +319,8 @@ type policy struct {
 }
 
 // newPolicy compiles a valid Policy.
-func newPolicy(p Policy, number, route int) *policy {
-	made := &policy{Policy: p, number: number, route: route}
+func newPolicy(p Policy, route int) *policy {
+	made := &policy{Policy: p, plans: make(map[string]*policy), route: route}
 	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
 	// Clients are not told of limits that carry debts, so these are added afterwards.

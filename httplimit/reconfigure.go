@@ -57,11 +57,11 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 	l.reconfiguring.Lock()
 	defer l.reconfiguring.Unlock()
 	// The table does not change now, so numbers of policies that stay can be taken from it.
-	next := newTable(policies, l.paths, l.ownLimitsFor, l.table.Load())
+	next := newTable(&c, l.table.Load())
 	internals.Reconfigure(l.limiter, bridge.Setup[sash.Limit]{
 		Limits:        next.base.Limits,
 		LimitsFor:     next.limitsFor,
-		SweepInterval: l.janitorInterval(next),
+		SweepInterval: next.sweepInterval(l.sweepInterval),
 		NoReconfigure: next.refusal(),
 	}, func(publish func() bool) { l.exchange(next, publish) })
 	// Drop them after the exchange. Before it, they may still decide requests.

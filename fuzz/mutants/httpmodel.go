@@ -4,7 +4,7 @@ package main
 var ofHTTPModel = []mutant{
 	{
 		name: "model-plan-after-reconfigure", fault: "after a Reconfigure, a plan shares the counts of the policy without one",
-		file: "httplimit/table.go", old: "number, stays := former.numbers[name]", new: "number, stays := former.numbers[variant{p.Name, \"\"}]",
+		file: "httplimit/table.go", old: "same := former.byName[name]", new: "same := former.byName[p.Name]",
 		tests: "TestModel$",
 	},
 	{
