@@ -21,7 +21,7 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	// Read the clock before each attempt, which reads it, too. If time passes between the two, the
 	// call wakes early and tries again. Read afterwards, it would oversleep, and on a clock that is
 	// not moved again it would never wake.
-	clock, takes := c.waitClock(), c.takes[:c.enforced]
+	clock, takes := clockOf(c.limiter), c.takes[:c.enforced]
 	now := clock.Now()
 
 	// If none waits for its keys, try at once. If one does, only look: a new request must not
@@ -166,12 +166,12 @@ func (l *Limiter) isWaitedFor(takes []take) bool {
 	return anyOf(takes, func(t *take) bool { return t.queues() && l.waits.Claims(t.key) })
 }
 
-// waitClock returns the clock that measures how long requests wait.
-func (l *Limiter) waitClock() sash.Clock {
-	if l.store != nil {
+// clockOf returns the clock of l, or the clock that measures time under a store if there is no l.
+func clockOf(l *sash.Limiter) sash.Clock {
+	if l == nil {
 		return sash.SystemClock()
 	}
-	return l.limiter.Clock()
+	return l.Clock()
 }
 
 // sleep blocks until w is woken, or clock shows an instant, or ctx ends. It does so outside of a

@@ -1,15 +1,18 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A Transport is an [http.RoundTripper] that lets each request wait for its turn before
@@ -105,29 +108,8 @@ type Transport struct {
 	// "co.uk". Of IPv4 it is the address, and of IPv6 its first 48 bits. With a Key, each key is a domain.
 	MaxHeld int
 
-	mu        sync.Mutex
-	gates     map[string]*gate // by the key of holds; guarded by mu, as are the fields below
-	holds     int              // number of gates with a hold, passed or not
-	perDomain map[string]int   // of these, by domain
-	purgeAt   int              // number of holds at which those that have passed are purged
+	gates gates // by the key of holds
 }
-
-// A gate is the place where the requests of one key wait. It exists while a request
-// waits, and while the key is held back. Its fields are guarded by the Transport's mu.
-type gate struct {
-	until    int64  // instant until which the key is held back, or notHeld
-	domain   string // of the hold
-	requests int    // number of requests that wait
-
-	// changed ends when the key is held back, or held for longer. The requests that wait
-	// then start over. Otherwise the Limiter would admit them while the key is held back.
-	// Both are nil while none waits.
-	changed context.Context
-	notify  context.CancelFunc // ends changed
-}
-
-// notHeld stands for a key that is not held back. It is before any instant that a clock shows.
-const notHeld = math.MinInt64
 
 // A TurnError reports that a [Transport] did not send a request that would have had to wait: with
 // NoWait, or since the server asked to wait beyond the deadline of its context.
@@ -170,10 +152,185 @@ const defaultMaxHold = time.Hour
 // defaultMaxHeld is the number of keys whose holds take about 3 MB.
 const defaultMaxHeld = 1 << 14
 
-// clock returns the clock of the holds.
-func (t *Transport) clock() sash.Clock {
-	if t.Store == nil {
-		return t.Limiter.Clock()
+// RoundTrip sends r once it is admitted, and returns the response unchanged. It does
+// not modify r.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	// Base closes the body of a request that is sent. Close it here in all other cases,
+	// including a panic in Key or Cost.
+	sent := false
+	defer func() {
+		if !sent && r.Body != nil {
+			r.Body.Close()
+		}
+	}()
+	key, err := t.Admit(r)
+	if err != nil {
+		return nil, err
 	}
-	return sash.SystemClock()
+	sent = true
+	response, err := t.base().RoundTrip(r)
+	if err == nil {
+		t.Obey(key, response)
+	}
+	return response, err
+}
+
+// CloseIdleConnections closes the idle connections of Base, if Base can. So
+// [http.Client.CloseIdleConnections] works through a Transport.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+// base returns Base or its default.
+func (t *Transport) base() http.RoundTripper { return cmp.Or(t.Base, http.DefaultTransport) }
+
+// Admit waits as RoundTrip does, and returns once r may be sent, with the key to hold back if the
+// server asks for it: the one that was charged, and of an RPC its method, too, unless there is a
+// Key. It sends nothing. It returns the same errors as RoundTrip, and leaves the body of
+// r alone. It is for calls of other protocols, which [Transport.Obey] or
+// [Transport.HoldBack] must tell of the answer.
+func (t *Transport) Admit(r *http.Request) (key string, err error) {
+	switch {
+	case t.Limiter == nil && t.Store == nil:
+		return "", errNoLimiter
+	case t.Limiter != nil && t.Store != nil:
+		return "", errTwoLimiters
+	}
+	keyOf, n := t.Key, int64(1)
+	if keyOf == nil {
+		keyOf = ByHost()
+	}
+	charged, ok := keyOf(nil, r)
+	if !ok {
+		return "", errNoKey
+	}
+	if t.Cost != nil {
+		n = t.Cost(r)
+	}
+	key = string(charged)
+	held := key
+	// A limiter counts all methods of a host together, and the denial of an RPC says nothing about other
+	// methods.
+	if method, ok := r.Context().Value(bridge.Method{}).(string); ok && t.Key == nil {
+		held += method
+	}
+	if t.NoWait {
+		return held, t.takeNow(r.Context(), key, held, n)
+	}
+	return held, t.wait(r.Context(), key, held, n)
+}
+
+// takeNow charges n units to key if that requires no waiting.
+func (t *Transport) takeNow(ctx context.Context, key, held string, n int64) error {
+	if left := t.gates.heldFor(held, t.clock()); left > 0 {
+		return &TurnError{RetryAfter: left, Held: true}
+	}
+	var answer StoreDecision
+	if t.Store == nil {
+		answer.Decision = t.Limiter.Take(key, n)
+	} else {
+		answer = t.Store.Take(ctx, []string{key}, n)
+		ensureRetryAfter(&answer.Decision)
+	}
+	switch d, err := answer.Decision, answer.Err; {
+	case d.Allowed:
+		return nil
+	case ctx.Err() != nil && err != nil: // so the store could not be asked
+		return fmt.Errorf("httplimit: not sent: %w", ctx.Err())
+	case d.RetryAfter == sash.Never && err != nil:
+		return fmt.Errorf("httplimit: not sent: %w", err)
+	case d.RetryAfter == sash.Never:
+		return fmt.Errorf("httplimit: not sent: a cost of %d under a limit of %v: %w", n, d.Limit, sash.ErrExceedsLimit)
+	default:
+		return &TurnError{RetryAfter: d.RetryAfter, Err: err}
+	}
+}
+
+// wait blocks until n units are charged to key and held is not held back.
+func (t *Transport) wait(ctx context.Context, key, held string, n int64) error {
+	g := t.gates.enter(held)
+	defer t.gates.leave(held, g, t.clock())
+	for {
+		until, changed := t.gates.holdOf(g)
+		err := t.waitOnce(ctx, changed, until, key, n)
+		if ctx.Err() != nil || changed.Err() == nil {
+			return err
+		}
+		// The server has asked to hold key back while the request waited. Start over, even
+		// if the limiter admitted it at that moment: the request will be sent later, so it
+		// must be charged then, for the limit to hold at that time.
+	}
+}
+
+// waitOnce waits for the instant until which key is held back, and then for the limiter. It stops when
+// ctx or news ends.
+func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string, n int64) error {
+	// Whichever ends first, ctx or news, ends the wait. AfterFunc needs no goroutine until then.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(news, cancel)()
+	err := t.waitHold(ctx, until)
+	switch {
+	case err != nil:
+		return err
+	case t.Store == nil:
+		err = t.Limiter.Wait(ctx, key, n)
+	default:
+		err = t.Store.Wait(ctx, key, n)
+	}
+	if err != nil {
+		return fmt.Errorf("httplimit: not sent: %w", err)
+	}
+	return nil
+}
+
+// waitHold blocks until that instant. If the deadline of ctx comes first, it returns a TurnError at
+// once.
+func (t *Transport) waitHold(ctx context.Context, until int64) error {
+	clock := t.clock()
+	for left := timeLeft(clock, until); left > 0; left = timeLeft(clock, until) { // a manual clock may go back
+		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
+			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
+		}
+		blockUntil(ctx, clock, until, nil, nil, nil)
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
+		}
+	}
+	return nil
+}
+
+// clock returns the clock of the holds.
+func (t *Transport) clock() sash.Clock { return clockOf(t.Limiter) }
+
+// Obey holds key back for as long as a response asks, by its status, Retry-After and
+// RateLimit, at most MaxHold. It is what RoundTrip does with a response. The key must be one
+// that Admit has returned.
+func (t *Transport) Obey(key string, response *http.Response) {
+	t.HoldBack(key, fields.RequestedWait(response))
+}
+
+// HoldBack holds key back for d from now, at most MaxHold. It never shortens a hold. If d is
+// not positive, or MaxHold is negative, it does nothing. The key must be one that Admit has
+// returned.
+func (t *Transport) HoldBack(key string, d time.Duration) {
+	if d = min(d, cmp.Or(t.MaxHold, defaultMaxHold)); d <= 0 {
+		return
+	}
+	most := t.MaxHeld
+	if most <= 0 {
+		most = defaultMaxHeld
+	}
+	t.gates.hold(key, t.domain(key), t.clock(), d, most)
+}
+
+// domain returns the domain of key, by which the holds of one owner are bounded.
+func (t *Transport) domain(key string) string {
+	if t.Key != nil {
+		return key
+	}
+	host, _, _ := strings.Cut(key, "/") // what follows is a method
+	return hostname.Domain(host)
 }
