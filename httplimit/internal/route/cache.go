@@ -20,40 +20,39 @@ type cache struct {
 // cacheSeed is secret, so that a client cannot choose paths that share a slot.
 var cacheSeed = maphash.MakeSeed()
 
-// A cacheSlot holds one target. Concurrent requests may both miss and store their
-// targets; the last one stays, and each stored target is valid.
+// A cacheSlot holds one target, and the routes that match it. Concurrent requests may both miss and store
+// their targets; the last one stays, and each stored target is valid.
 type cacheSlot struct {
-	cached   atomic.Pointer[target]
+	cached   atomic.Pointer[cached]
 	lastMiss atomic.Uint64 // hash of the last target that was not cached
 }
 
-// A target is the part of a request that a mux reads, and the routes that match it. It
-// is immutable.
-type target struct {
-	method, host, path, rawPath, urlHost string
-	routes                               Set
+// A cached is what a slot holds. It is immutable.
+type cached struct {
+	target
+	routes Set
 }
 
-// matches reports whether t is the target of r.
-func (t *target) matches(r *http.Request) bool {
-	return t.path == r.URL.Path && t.rawPath == r.URL.RawPath &&
-		t.method == r.Method && t.host == r.Host && t.urlHost == r.URL.Host
-}
+// A target is the part of a request that a mux reads.
+type target struct{ method, host, path, rawPath, urlHost string }
 
 // lookUp returns the routes of r. On a miss, it calls find.
 func (c *cache) lookUp(r *http.Request, find func(*http.Request) Set) Set {
-	hash := hashTarget(r)
+	hash, asked := hashTarget(r), target{r.Method, r.Host, r.URL.Path, r.URL.RawPath, r.URL.Host}
 	slot := &c.slots[hash%uint64(len(c.slots))]
-	if t := slot.cached.Load(); t != nil && t.matches(r) {
-		return t.routes
+	if hit := slot.cached.Load(); hit != nil && hit.target == asked {
+		return hit.routes
 	}
 	routes := find(r)
 	// A longer target than that is unlikely to be requested often. The check bounds the
 	// memory of the cache.
 	const maxSize = 256 // bytes
-	size := len(r.Method) + len(r.Host) + len(r.URL.Path) + len(r.URL.RawPath) + len(r.URL.Host)
+	size := len(asked.method) + len(asked.host) + len(asked.path) + len(asked.rawPath) + len(asked.urlHost)
 	if slot.lastMiss.Swap(hash) == hash && size <= maxSize {
-		slot.cached.Store(newTarget(r, routes))
+		for _, s := range []*string{&asked.method, &asked.host, &asked.path, &asked.rawPath, &asked.urlHost} {
+			*s = strings.Clone(*s) // or it would keep the whole header of the request alive
+		}
+		slot.cached.Store(&cached{asked, routes})
 	}
 	return routes
 }
@@ -67,14 +66,4 @@ func hashTarget(r *http.Request) uint64 {
 		hash += 31*uint64(len(r.Method)) + uint64(r.Method[0])
 	}
 	return hash
-}
-
-// newTarget returns the target of r. It copies the strings, which would otherwise keep
-// the whole header of the request alive.
-func newTarget(r *http.Request, routes Set) *target {
-	return &target{
-		method: strings.Clone(r.Method), host: strings.Clone(r.Host),
-		path: strings.Clone(r.URL.Path), rawPath: strings.Clone(r.URL.RawPath),
-		urlHost: strings.Clone(r.URL.Host), routes: routes,
-	}
 }

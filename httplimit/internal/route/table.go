@@ -3,11 +3,8 @@ package route
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
 )
 
 // Paths says how paths are compared with patterns.
@@ -83,57 +80,4 @@ func (t *Table) findRoutes(r *http.Request) Set {
 		set[i] = slices.ContainsFunc(readings, route.matches)
 	}
 	return set
-}
-
-// readings appends all readings of the host and path of r. A route matches a request if
-// it matches one of them, so that no spelling gets past a policy to a handler that
-// reads it in another way:
-//
-//   - Hosts are compared as names.
-//   - A path may hold escapes, such as %2F, that a mux distinguishes and other handlers
-//     do not. It is read with its escapes and without them.
-//   - A path may hold "//", "." and "..", which a mux cleans and other handlers do not. It
-//     is read cleaned and as it is.
-//   - A folded path is read with a trailing slash and without one, and in the readings
-//     of otherTargets.
-func (t *Table) readings(all []*http.Request, r *http.Request) []*http.Request {
-	if t.byHost || !strings.HasPrefix(r.URL.Path, "/") {
-		r = canonicalRequest(r)
-	}
-	if t.paths == Folded { // foldings include the other readings of a path
-		for _, other := range otherTargets(r) {
-			all = t.appendFoldings(all, other)
-		}
-		return t.appendFoldings(all, r)
-	}
-	all = append(all, r)
-	if r.URL.RawPath != "" {
-		all = append(all, withPath(r, r.URL.Path, ""))
-	}
-	if unclean(r.URL.Path) {
-		all = t.appendUnclean(all, r)
-	}
-	return all
-}
-
-// canonicalRequest returns r with its hosts in canonical spelling, and with a path that
-// begins with a slash. A mux does not clean the host and the path of a CONNECT.
-func canonicalRequest(r *http.Request) *http.Request {
-	host, urlHost := hostname.Canonical(r.Host), hostname.Canonical(r.URL.Host)
-	rooted := strings.HasPrefix(r.URL.Path, "/")
-	if host == r.Host && urlHost == r.URL.Host && rooted {
-		return r
-	}
-	c := withPath(r, r.URL.Path, r.URL.RawPath)
-	c.Host, c.URL.Host = host, urlHost
-	if !rooted {
-		c.URL.Path, c.URL.RawPath = "/"+c.URL.Path, ""
-	}
-	return c
-}
-
-// withPath returns a request with another path, and with the other fields of r that a
-// mux reads.
-func withPath(r *http.Request, path, rawPath string) *http.Request {
-	return &http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Host: r.URL.Host, Path: path, RawPath: rawPath}}
 }
