@@ -6,35 +6,18 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// A charging is a way to charge.
-type charging uint8
-
-const (
-	final     charging = iota // what was charged stays
-	reserving                 // what was charged may be changed, by the reservation of each take
-)
-
 // admit charges all enforced takes, or none. The takes of one cost are charged at one instant, and then
 // the takes of the next cost.
 func (c *call) admit() (d *sash.Decision) {
-	takes, how := c.takes[:c.enforced], final
-	if c.slept {
-		how = reserving // its client may have gone: then it is undone
-	}
-	for i := range takes {
-		if takes[i].settles || takes[i].cost != takes[0].cost {
-			how = reserving
-		}
-	}
-	if len(takes) == 0 {
-		c.together = sash.Decision{Allowed: true}
-		d = &c.together
-	}
+	takes := c.takes[:c.enforced]
+	d, c.together.Allowed = &c.together, true // without any takes
+	// If it has slept, its client may have gone: then it is undone.
+	reserve := c.slept || anyOf(takes, func(t *take) bool { return t.settles || t.cost != takes[0].cost })
 	for i := range takes {
 		if i > 0 && !costIsNew(takes, i) {
 			continue
 		}
-		if d = c.charge(takes[i:], how); !d.Allowed {
+		if d = c.charge(takes[i:], reserve); !d.Allowed {
 			c.undo() // all of it, before it is asked what is left
 			break
 		}
@@ -43,21 +26,22 @@ func (c *call) admit() (d *sash.Decision) {
 	return d
 }
 
-// charge charges all takes that cost as much as the first, or none, at one instant. It returns the
-// decision on all of them, which the next charge overwrites. It sets what it learns of each take: in this
-// process, several takes get one decision together, so decideEach looks at each.
-func (c *call) charge(takes []take, how charging) *sash.Decision {
+// charge charges all takes that cost as much as the first, or none, at one instant. If reserve is set, the
+// charges may be changed, by the reservation of each take. It returns the decision on all of them, which the
+// next charge overwrites. It sets what it learns of each take: in this process, several takes get one
+// decision together, so decideEach looks at each.
+func (c *call) charge(takes []take, reserve bool) *sash.Decision {
 	t := &takes[0]
 	switch {
-	case c.store != nil && how == reserving:
+	case c.store != nil && reserve:
 		c.together = c.ask(c.store.Reserve, takes)
 		return &c.together
 	case c.store != nil:
 		c.together = c.ask(c.store.Take, takes)
 		return &c.together
 	case !t.Shadow && c.enforced > 1:
-		return c.chargeAll(takes, how)
-	case how == reserving:
+		return c.chargeAll(takes, reserve)
+	case reserve:
 		c.unclean = true // a reservation keeps memory alive, so the pooled call must forget it
 		t.reservation.here, t.decision = c.limiter.Reserve(t.key, t.cost)
 		t.reserved = t.decision.Allowed
@@ -72,7 +56,7 @@ func (c *call) charge(takes []take, how charging) *sash.Decision {
 }
 
 // chargeAll is charge of several takes in this process.
-func (c *call) chargeAll(takes []take, how charging) *sash.Decision {
+func (c *call) chargeAll(takes []take, reserve bool) *sash.Decision {
 	cost := takes[0].cost
 	c.names = c.names[:0]
 	for i := range takes {
@@ -80,7 +64,7 @@ func (c *call) chargeAll(takes []take, how charging) *sash.Decision {
 			c.names = append(c.names, takes[i].key)
 		}
 	}
-	if how == final {
+	if !reserve {
 		c.together = c.limiter.TakeAll(c.names, cost)
 		return &c.together
 	}
@@ -168,7 +152,7 @@ func (c *call) decideEach() {
 		if !t.nextKnown && c.headers.any() {
 			t.findNext(c.limiter)
 		}
-		t.setQuota()
+		t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)
 	}
 }
 
@@ -201,10 +185,8 @@ func (c *call) admitShadows() {
 	for i := c.enforced; i < len(c.takes); i++ {
 		one := c.takes[i : i+1]
 		switch {
-		case c.allowed && one[0].settles:
-			c.charge(one, reserving)
 		case c.allowed:
-			c.charge(one, final)
+			c.charge(one, one[0].settles)
 		case c.observed(): // or it is of no use
 			c.lookAt(one)
 		}

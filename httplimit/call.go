@@ -35,9 +35,14 @@ type call struct {
 	missed   []missed        // shadows that could not decide it, to be reported
 	decided  uint64          // number of requests so far that had this call
 
-	came      int64         // instant at which it began to wait, if it did
+	waiting
+}
+
+// Waiting is how a call has waited. It is zero if it has not.
+type waiting struct {
+	came      int64         // instant at which it began to wait
 	place     int64         // number of its waiter, by which it waits again when it starts over; 0: none
-	slept     bool          // whether it has waited, so that its charges may be undone
+	slept     bool          // whether its charges may be undone, as it has waited
 	waited    time.Duration // in queues
 	abandoned bool          // whether its context has ended there
 	full      *policy       // whose queue had no room for it; nil: none
@@ -51,10 +56,8 @@ type missed struct {
 	outcome Outcome // Unidentified or Failed
 }
 
-// release returns c to the pool. The keys of its takes must not be used afterwards.
-//
-// It clears as little as possible. What stays refers only to the limiter's own
-// policies, the call's own keys, and some text of headers.
+// release returns c to the pool. The keys of its takes must not be used afterwards. What it does not clear
+// refers only to the limiter's own policies, the call's own keys, and some text of headers.
 func (c *call) release() {
 	c.ctx = nil
 	const maxBuffer = 4 << 10 // bytes; a huge header must not occupy memory for good
@@ -65,26 +68,28 @@ func (c *call) release() {
 		clear(c.takes)
 		c.unclean = false
 	}
-	c.takes, c.enforced = c.takes[:0], 0
 	if c.place != 0 {
-		c.place, c.slept, c.waited, c.abandoned, c.full, c.err, c.behind = 0, false, 0, false, nil, nil, nil
+		c.waiting = waiting{}
 	}
-	c.keys, c.names = c.keys[:0], c.names[:0]
+	c.clear()
 	c.calls.Put(c)
+}
+
+// clear takes all takes away from c.
+func (c *call) clear() {
+	c.takes, c.enforced = c.takes[:0], 0
+	c.keys, c.names = c.keys[:0], c.names[:0]
 }
 
 // startOver makes c a call with the limiter's table as it is now, without any takes.
 func (c *call) startOver() {
 	c.table = c.Limiter.table.Load()
 	c.missed = nil
-	c.takes, c.enforced = c.takes[:0], 0
-	c.keys, c.names = c.keys[:0], c.names[:0]
+	c.clear()
 }
 
 // begin begins a section, in which the limits of the call's table are in force. If the limiter has
-// another table, it reports false: the call must start over.
-//
-// The first of the two methods that it consists of is inlined.
+// another table, it reports false: the call must start over. tryBegin is inlined.
 func (c *call) begin() bool { return c.tryBegin() || c.beginLater() }
 
 // tryBegin counts c, and then begins a section if it can.
@@ -96,11 +101,8 @@ func (c *call) tryBegin() bool {
 
 // beginLater is begin of a call that has counted itself while the sections were closed, or
 // whose table was replaced.
-//
-// A Reconfigure may close the sections several times until its table is published, so beginLater
-// waits several times. After that it reports false, too: the call starts over.
 func (c *call) beginLater() bool {
-	const rounds = 10
+	const rounds = 10 // a Reconfigure may close the sections several times until its table is published
 	for range rounds {
 		// Reconfigure waits until c is counted no more. Only then does it open the sections again.
 		c.stripe.Add(-1)
@@ -122,16 +124,13 @@ func (c *call) end() {
 	c.stripe.Add(-1)
 }
 
-// maxIdentity is the length in bytes up to which a key holds the identity. The key of a longer
-// one holds its digest.
+// maxIdentity is the length in bytes up to which a key holds the identity. The key of a longer one holds
+// its digest, so that a client cannot fill the memory with a few requests.
 const maxIdentity = 128
 
-// appendKey appends to keys the key of r under p: the prefix, and the identity of the
-// client. It returns the index at which the identity begins.
-//
-// The KeyFunc appends to a buffer of its own. So a KeyFunc that replaces the slice
-// instead of appending cannot forge the key of another policy. A long identity is
-// replaced by its digest, so that a client cannot fill the memory with a few requests.
+// appendKey appends to keys the key of r under p: the prefix, and the identity of the client. It returns
+// the index at which the identity begins. The KeyFunc appends to a buffer of its own. So one that replaces
+// the slice instead of appending cannot forge the key of another policy.
 func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
 		return 0, false
@@ -147,12 +146,10 @@ func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	return body, true
 }
 
-// fingerprint returns the fingerprint of t's identity in this process: its CBC-MAC by AES with
-// a secret key. The length comes first, with which a CBC-MAC is pseudorandom for messages of any
-// length. Without the key, an identity cannot be told from its fingerprint, not even by
-// trying all addresses. A fast seeded hash would not do: it can be inverted, so that a client that
-// knows one identity and its hash could compute the seed. A digest with a secret would do, but
-// takes several times as long.
+// fingerprint returns the fingerprint of t's identity in this process: its CBC-MAC by AES with a secret
+// key. The length comes first, with which a CBC-MAC is pseudorandom for messages of any length. Without the
+// key, an identity cannot be told from its fingerprint, not even by trying all addresses. A fast seeded
+// hash would not do, since it can be inverted, and a digest with a secret takes several times as long.
 func (c *call) fingerprint(t *take) uint64 {
 	var zeros [aes.BlockSize]byte
 	identity := t.key[t.body-t.begin:]

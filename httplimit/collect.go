@@ -7,8 +7,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-// collectTakes fills takes, and reports whether the identity can be told for all
-// enforced policies.
+// collectTakes fills takes, and reports whether the identity can be told for all enforced policies.
 func (c *call) collectTakes(r *http.Request) bool {
 	matched := c.routes.Of(r)
 	for _, p := range c.policies[:c.firstShadow] {
@@ -36,8 +35,8 @@ func (c *call) collectTakes(r *http.Request) bool {
 // freeRounds is how often a request starts over until it keeps Reconfigure waiting.
 const freeRounds = 4
 
-// collectTakesWithin is collectTakes that also begins a section. Until it has, no Reconfigure can begin.
-// So a stream of Reconfigures does not make the call start over for ever. Other calls go on.
+// collectTakesWithin is collectTakes that also begins a section, so that a stream of Reconfigures does not
+// make the call start over for ever. Other calls go on.
 func (c *call) collectTakesWithin(r *http.Request) (identified bool) {
 	c.reconfiguring.RLock()
 	defer c.reconfiguring.RUnlock()
@@ -48,32 +47,31 @@ func (c *call) collectTakesWithin(r *http.Request) (identified bool) {
 
 // addTake appends the take of p, unless p skips r. It reports whether p skips r or the
 // identity can be told.
-func (c *call) addTake(p *policy, r *http.Request) bool {
-	c.running = p
-	skipped, identified := p.Skip != nil && p.Skip(r), false
-	if !skipped {
-		if p.Plan != nil {
-			p = p.under(r)
-		}
-		begin, body := len(c.keys), 0
-		if body, identified = c.appendKey(p, r); identified {
-			cost := p.cost(r)
-			c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]
-			t := &c.takes[len(c.takes)-1]
-			*t = take{} // and then its fields: a literal of them would be made elsewhere, and copied
-			t.policy, t.cost = p, cost
-			t.begin, t.body, t.end = begin, body, len(c.keys)
-			if c.eventFields.identities != 0 && len(c.identity) > maxIdentity {
-				t.longIdentity = string(c.identity) // the key has only its digest
-			}
+func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
+	if c.running = p; p.Skip != nil && p.Skip(r) {
+		c.running = nil
+		return true
+	}
+	if p.Plan != nil {
+		p = p.under(r)
+	}
+	begin, body := len(c.keys), 0
+	if body, ok = c.appendKey(p, r); ok {
+		cost := p.cost(r)
+		c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]
+		t := &c.takes[len(c.takes)-1]
+		*t = take{} // and then its fields: a literal of them would be made elsewhere, and copied
+		t.policy, t.cost = p, cost
+		t.begin, t.body, t.end = begin, body, len(c.keys)
+		if c.eventFields.identities != 0 && len(c.identity) > maxIdentity {
+			t.longIdentity = string(c.identity) // the key has only its digest
 		}
 	}
 	c.running = nil
-	return skipped || identified
+	return ok
 }
 
-// addShadowTake is addTake for a shadow, which must not affect the request. It recovers
-// from a panic of the shadow's functions.
+// addShadowTake is addTake for a shadow. A panic of its functions must not affect the request.
 func (c *call) addShadowTake(p *policy, r *http.Request) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -85,9 +83,8 @@ func (c *call) addShadowTake(p *policy, r *http.Request) {
 	}
 }
 
-// handlePanic logs a panic and, if a function of a policy has panicked, reports it to
-// the observer. It lets http.ErrAbortHandler through, by which a handler aborts its
-// connection.
+// handlePanic logs a panic and, if a function of a policy has panicked, reports it. It lets
+// http.ErrAbortHandler through, by which a handler aborts its connection.
 func (c *call) handlePanic(r *http.Request, fault any) {
 	if fault == http.ErrAbortHandler {
 		panic(fault)
@@ -105,8 +102,7 @@ func (c *call) handlePanic(r *http.Request, fault any) {
 	c.observe(&take{policy: p}, Failed)
 }
 
-// miss notes that a shadow could not decide the call. It is reported with the other outcomes,
-// since the call may still start over with other policies.
+// miss notes that a shadow could not decide the call, which may still start over with other policies.
 func (c *call) miss(p *policy, outcome Outcome) {
 	if c.observed() {
 		c.missed = append(c.missed, missed{p, outcome})

@@ -45,8 +45,7 @@ func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
 	return v
 }
 
-// decide is Decide that sets v, which is the zero Verdict. It reports whether to watch the
-// request, if it is admitted.
+// decide is Decide that sets v, which is zero. It reports whether to watch the request, if it is admitted.
 func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) (watch bool) {
 	c := l.calls.Get().(*call)
 	l.warnOfSecond(r)
@@ -69,7 +68,7 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	if c.enforced < len(c.takes) {
 		c.admitShadows()
 	}
-	// The call is decided. The rest only reports it.
+	// The rest only reports what is decided.
 	if !c.allowed || c.headers.any() || c.observed() {
 		c.decideEach()
 	}
@@ -114,8 +113,7 @@ func (c *call) admitUnderOneTable(r *http.Request) (d *sash.Decision, identified
 	}
 }
 
-// recoverInto recovers from a panic of a function of a policy or of an observer. v is then Failed. It
-// must be deferred.
+// recoverInto makes v Failed if a function of a policy or an observer has panicked. It must be deferred.
 func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	if c.within { // a function that WithSash was given, or the store, has panicked or ended its goroutine
 		c.end()
@@ -130,8 +128,8 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	}
 }
 
-// newCharges returns the charges of r, which is admitted, that may change; nil if there are
-// none. They hold all that they need, since c is released before the response.
+// newCharges returns the charges that the response to r may change; nil if there are none. They hold all
+// that they need, since c is released before the response.
 func (c *call) newCharges(r *http.Request) (charges *Charges) {
 	for i := range c.takes {
 		t := &c.takes[i]

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"net/http"
@@ -36,7 +37,7 @@ func (c *call) rateLimitPolicyValue() []string {
 	text := c.buffer.Text
 	for i := range c.takes[:c.enforced] {
 		if t := &c.takes[i]; !t.unlimited() {
-			text = c.appendPolicyQuotas(appendComma(text), t)
+			text = c.appendPolicyQuotas(text, t)
 		}
 	}
 	return c.buffer.TextValue(text)
@@ -46,16 +47,13 @@ func (c *call) rateLimitPolicyValue() []string {
 // appends the one quota that has decided.
 func (c *call) appendPolicyQuotas(text []byte, t *take) []byte {
 	if !t.ownQuota {
-		return c.appendPartitionKey(append(text, t.quota.Policy...), t)
+		return c.appendPartitionKey(append(appendComma(text), t.quota.Policy...), t)
 	}
 	if !c.headers.partition {
-		return append(text, t.policyField...)
+		return append(appendComma(text), t.policyField...)
 	}
-	for i, q := range t.quotas {
-		if i > 0 {
-			text = append(text, ", "...)
-		}
-		text = c.appendPartitionKey(append(text, q.Policy...), t)
+	for _, q := range t.quotas {
+		text = c.appendPartitionKey(append(appendComma(text), q.Policy...), t)
 	}
 	return text
 }
@@ -104,7 +102,10 @@ func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 func (c *call) setXRateLimit(h http.Header) {
 	var scarcest *take
 	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; !t.unlimited() && (scarcest == nil || t.scarcer(scarcest)) {
+		t := &c.takes[i]
+		if !t.unlimited() && (scarcest == nil || cmp.Or( // it denies for longer, or has less left
+			cmp.Compare(scarcest.decision.RetryAfter, t.decision.RetryAfter),
+			cmp.Compare(t.remaining, scarcest.remaining)) < 0) {
 			scarcest = t
 		}
 	}

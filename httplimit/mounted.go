@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// watches reports whether to watch the request of c: the first request of each pooled call, and one
-// of 251 after that. That is a prime, so that it is not always the inner one of two or more passes.
+// watches reports whether to watch the request of c: the first of each pooled call, and then one of 251, a
+// prime, so that it is not always the inner one of several passes.
 func (c *call) watches() bool {
 	c.decided++
 	return c.decided%251 == 1
@@ -29,6 +29,5 @@ func (l *Limiter) warnOfSecond(r *http.Request) {
 	}
 }
 
-// headerMap returns what r has in common with its copies, and with no other request that is being
-// served: its header map. It is 0 if there is none.
+// headerMap returns what r has in common with its copies alone: its header map, or 0 if there is none.
 func headerMap(r *http.Request) uintptr { return reflect.ValueOf(r.Header).Pointer() }

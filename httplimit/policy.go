@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -325,12 +326,11 @@ func newPolicy(p Policy, route int) *policy {
 	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
 	// Clients are not told of limits that carry debts, so these are added afterwards.
 	made.quotas = quota.Of(p.Name, p.Limits, p.Unit)
-	for i, q := range made.quotas {
-		if i > 0 {
-			made.policyField += ", "
-		}
-		made.policyField += q.Policy
+	var quotas []string
+	for _, q := range made.quotas {
+		quotas = append(quotas, q.Policy)
 	}
+	made.policyField = strings.Join(quotas, ", ")
 	made.Limits = p.deciding(p.Limits)
 	return made
 }

@@ -10,17 +10,15 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// admitInTurn admits a call that may wait in a Queue. It blocks until the call
-// is admitted, or is denied for good. If ctx ends before, the call is abandoned: it is denied, too.
+// admitInTurn admits a call that may wait in a Queue. It blocks until the call is admitted, or is denied for
+// good. If ctx ends before, the call is abandoned, and so denied.
 //
-// If the policies are replaced while the call waits, admitInTurn returns, and has charged
-// nothing. The call is not in a section then, and must start over. It keeps its place: that is the
-// number of its waiter, by which queues are ordered. Then it is admitted in turn again, even if none
-// of its new policies has a Queue, so that it is not served if its client has gone.
+// If the policies are replaced while the call waits, admitInTurn has charged nothing. The call is not in a
+// section then, and must start over. It keeps its place, which is the number of its waiter. Then it is
+// admitted in turn again, even without a Queue, so that it is not served if its client has gone.
 func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	// Read the clock before each attempt, which reads it, too. If time passes between the two, the
-	// call wakes early and tries again. Read afterwards, it would oversleep, and on a clock that is
-	// not moved again it would never wake.
+	// call wakes early and tries again. If it read the clock afterwards, it would oversleep.
 	clock, takes := clockOf(c.limiter), c.takes[:c.enforced]
 	now := clock.Now()
 
@@ -64,8 +62,12 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 		if turn && useful {
 			c.waits.End(&w.Waiter, w.claims(c.denies))
 		}
-		if useful && w.Full == queue.Nowhere && isClosed(c.closing) {
-			c.err = http.ErrServerClosed
+		if useful && w.Full == queue.Nowhere {
+			select {
+			case <-c.closing:
+				c.err = http.ErrServerClosed
+			default:
+			}
 		}
 		if c.full = w.policyAt(w.Full); c.full != nil || !useful || c.err != nil {
 			return c.refusal(w, d)
@@ -99,9 +101,9 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	return c.refusal(w, d)
 }
 
-// waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is
-// of any use: whether all that deny it have a Queue, and it may wait until the last admits it. If
-// none of them denies it by itself, together is how long they deny it together.
+// waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is of use:
+// all that deny it have a Queue, and it may wait until the last admits it. If none denies it by itself, they
+// deny it for together.
 func waitOf(ctx context.Context, takes []take, together, left time.Duration) (soonest time.Duration, useful bool) {
 	soonest, last := sash.Never, time.Duration(0)
 	if !anyDenies(takes) {
@@ -121,8 +123,8 @@ func waitOf(ctx context.Context, takes []take, together, left time.Duration) (so
 	return soonest, left > 0 && last <= left
 }
 
-// denies reports whether the take of an enforced policy has denied the call. If none of them
-// denies it by itself, all together do, but for those that were reserved before.
+// denies reports whether the take of p has denied the call. If none denies it by itself, all together do,
+// but for those that were reserved before.
 func (c *call) denies(p *policy) bool {
 	takes := c.takes[:c.enforced]
 	together := !anyDenies(takes)
@@ -131,9 +133,9 @@ func (c *call) denies(p *policy) bool {
 	})
 }
 
-// refusal returns the decision that refuses the call of w, by the take that denies it for
-// longest. If none does, it is latest, the decision on all together. Before the turn of w, the
-// policy in whose queue others are before it denies it, for as short as can be.
+// refusal returns the decision that refuses the call of w, by the take that denies it for longest. If none
+// does, it is latest, the decision on all together. Before the turn of w, the policy in whose queue others
+// are before it denies it, for as short as can be.
 func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 	takes := c.takes[:c.enforced]
 	d.Allowed = true
@@ -174,9 +176,8 @@ func clockOf(l *sash.Limiter) sash.Clock {
 	return l.Clock()
 }
 
-// sleep blocks until w is woken, or clock shows an instant, or ctx ends. It does so outside of a
-// section, so that the policies can be replaced meanwhile. If they were, it reports false, and the
-// call is not in a section any more.
+// sleep blocks until w is woken, or clock shows an instant, or ctx ends, outside of a section. If the policies
+// are replaced in that time, it reports false, and the call is not in a section any more.
 func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64) bool {
 	c.end()
 	if c.store != nil {
@@ -187,19 +188,9 @@ func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64)
 	return c.begin()
 }
 
-// storePause is for how long a request waits at least between two times that it asks a store. So
-// no answer makes it ask all the time, not even one that says another thing each time.
+// storePause is for how long a request waits at least between two times that it asks a store, whatever that
+// answers.
 const storePause = time.Millisecond
-
-// isClosed reports whether c, on which nothing is sent, is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
 
 // blockUntil blocks until clock shows an instant, or there is something in wake, or replaced or
 // closing is closed, or ctx ends. A channel may be nil.

@@ -76,18 +76,8 @@ func (b *requestBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// intact reports whether no read of b has failed because of the client.
-func (b *requestBody) intact() bool { return b == nil || !b.failed.Load() }
-
 // Unwrap is for http.ResponseController.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
-
-// intact reports whether nothing has gone wrong with the exchange: each write succeeded, the
-// client is connected, and it has sent its body properly. It must be called after the handler
-// has returned.
-func (rec *recorder) intact() bool {
-	return !rec.writeFailed && rec.connected() && rec.body.intact()
-}
 
 // response returns what the client was sent, once the handler has ended.
 func (rec *recorder) response(r *http.Request) Response {
@@ -98,7 +88,10 @@ func (rec *recorder) response(r *http.Request) Response {
 	if r.Method == http.MethodHead || rec.status == http.StatusNoContent || rec.status == http.StatusNotModified {
 		sent = 0 // net/http drops what is written; a writer in between may not say so
 	}
-	intact, seen := rec.returned && rec.intact(), rec.status != 0
+	// Nothing has gone wrong if the handler has returned, each write succeeded, the client is connected,
+	// and it has sent its body properly.
+	received := rec.body == nil || !rec.body.failed.Load()
+	intact, seen := rec.returned && !rec.writeFailed && rec.connected() && received, rec.status != 0
 	return Response{
 		Status:    rec.status,
 		Bytes:     sent,
@@ -254,12 +247,8 @@ func (rec *recorder) closeNotify() <-chan bool {
 	return rec.ResponseWriter.(closeNotifier).CloseNotify()
 }
 
-func (rec notifyingRecorder) CloseNotify() <-chan bool { return rec.closeNotify() }
-
-func (rec notifyingFlushingRecorder) CloseNotify() <-chan bool { return rec.closeNotify() }
-
+func (rec notifyingRecorder) CloseNotify() <-chan bool          { return rec.closeNotify() }
+func (rec notifyingFlushingRecorder) CloseNotify() <-chan bool  { return rec.closeNotify() }
 func (rec notifyingHijackingRecorder) CloseNotify() <-chan bool { return rec.closeNotify() }
-
-func (rec notifyingHTTP1Recorder) CloseNotify() <-chan bool { return rec.closeNotify() }
-
-func (rec notifyingHTTP2Recorder) CloseNotify() <-chan bool { return rec.closeNotify() }
+func (rec notifyingHTTP1Recorder) CloseNotify() <-chan bool     { return rec.closeNotify() }
+func (rec notifyingHTTP2Recorder) CloseNotify() <-chan bool     { return rec.closeNotify() }

@@ -68,8 +68,8 @@ func (c *call) describe(e *Event, t *take, outcomes outcomeSet) {
 	}
 }
 
-// denial returns which quotas deny the request, and for how long. d is the decision on all enforced
-// takes. If no quota denies, but a store could not decide, it returns the store's error.
+// denial returns which quotas deny the request, and for how long, where d is the decision on all enforced
+// takes. If no quota denies, but a store could not decide, it has the store's error.
 func (c *call) denial(d *sash.Decision) Denial {
 	takes := c.takes[:c.enforced]
 	if !anyDenies(takes) && len(takes) > 0 {
@@ -103,7 +103,7 @@ func (c *call) deny(d *sash.Decision) {
 		t.remaining = d.Remaining
 		t.findNext(c.limiter)
 	}
-	t.setQuota()
+	t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)
 }
 
 // decidingTake returns the take whose limit, or queue, has decided d.

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -52,11 +53,9 @@ func SettleHeader(name string) func(*Response) int64 {
 	if name == "" {
 		panic("httplimit: SettleHeader: the name must not be empty")
 	}
+	trailer := http.TrailerPrefix + http.CanonicalHeaderKey(name)
 	return func(r *Response) int64 {
-		text := r.Header.Get(name)
-		if text == "" {
-			text = r.Header.Get(http.TrailerPrefix + http.CanonicalHeaderKey(name))
-		}
+		text := cmp.Or(r.Header.Get(name), r.Header.Get(trailer))
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 		if err != nil && !errors.Is(err, strconv.ErrRange) || n < 0 {
 			return r.Estimate

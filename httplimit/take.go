@@ -9,7 +9,7 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 )
 
-// A take is one policy's share of a call: its key, its cost and its decision.
+// A take is one policy's share of a call.
 type take struct {
 	*policy
 	begin, body, end int    // bounds of the key in keys; its identity begins at body
@@ -30,15 +30,14 @@ type take struct {
 	err              error  // why the store has not decided; nil: it has
 }
 
-// A reservation is a charge that may be changed once, in this process or in a store. The zero
-// reservation is none.
+// A reservation is a charge that may be changed once. The zero reservation is none.
 type reservation struct {
 	here   sash.Reservation
 	stored func(ctx context.Context, actual int64) error // nil: it is in this process
 }
 
-// commit changes the charge to that many units. Only a store returns an error. A store is told even if
-// ctx has ended: the client may be gone.
+// commit changes the charge to that many units. Only a store returns an error, and is told even if ctx has
+// ended, as the client may be gone.
 func (r *reservation) commit(ctx context.Context, units int64) error {
 	if r.stored != nil {
 		return r.stored(context.WithoutCancel(ctx), units)
@@ -47,7 +46,7 @@ func (r *reservation) commit(ctx context.Context, units int64) error {
 	return nil
 }
 
-// copyIdentity returns the identity of t. It is a copy, since the memory of keys is reused.
+// copyIdentity returns a copy of the identity of t, since the memory of keys is reused.
 func (t *take) copyIdentity() string {
 	if t.longIdentity != "" {
 		return t.longIdentity
@@ -85,9 +84,6 @@ func (t *take) findNext(l *sash.Limiter) {
 	}
 }
 
-// setQuota sets the quota that has decided.
-func (t *take) setQuota() { t.quota, t.ownQuota = t.quotaOf(t.decision.Limit) }
-
 // leastQuota returns the quota with the least left: it denies one unit more than remains. The quota
 // that has decided may be another one, since a request of several units may wait longer for a quota with
 // more left.
@@ -100,15 +96,6 @@ func (t *take) leastQuota() (q *quota.Quota) {
 
 // unlimited reports whether the key of t has no quota.
 func (t *take) unlimited() bool { return quota.IsUnlimited(t.decision.Limit) }
-
-// scarcer reports whether t denies for longer than u or, if they deny for equally long,
-// has less left.
-func (t *take) scarcer(u *take) bool {
-	if t.decision.RetryAfter != u.decision.RetryAfter {
-		return t.decision.RetryAfter > u.decision.RetryAfter
-	}
-	return t.remaining < u.remaining
-}
 
 // anyDenies reports whether one of takes denies the call by itself. None does if there is room in
 // the table for each of their keys, but not for all, or if they were asked later than all together.

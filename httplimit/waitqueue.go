@@ -8,10 +8,8 @@ import (
 )
 
 // A waiter is a request that waits instead of being refused. It has a place for each of its policies
-// with a Queue. It is in the Queue while it claims everything there.
-//
-// A waiter that is denied in its turn claims everything of the policies that deny it. Under the others,
-// later waiters may go first.
+// with a Queue. It is in the Queue while it claims everything there. If it is denied in its turn, it claims
+// everything of the policies that deny it. Under the others, later waiters may go first.
 //
 // No waiter starves by that. Once it was overtaken under a policy, it insists there: it keeps its
 // turn while only faster policies deny it. A waiter that insists gets what it needs of its slowest
@@ -28,8 +26,8 @@ type stand struct {
 	overtaken bool // whether the policy has denied it after that
 }
 
-// A counted names the places of a Queue that are counted together. Without a key, these are all places.
-// With a key, they are the places of requests that have it under some policy.
+// A counted names the places of a Queue that are counted together: all, or with a key those of requests that
+// have it under some policy.
 type counted struct{ queue, key string }
 
 // newWaiter returns a waiter of takes. number is the Number of the waiter that it replaces; 0: none.
@@ -54,7 +52,7 @@ func newWaiter(takes []take, number int64) *waiter {
 	return w
 }
 
-// bounds returns the bounds of a request in the Queue of p. key is its key under p, and clients are its
+// bounds returns the bounds of a request in the Queue of p, where key is its key under p, and clients are its
 // keys under the policies that tell clients apart.
 func (p *policy) bounds(key string, clients []string) []queue.Bound {
 	bounds := []queue.Bound{{Of: counted{queue: p.Name}, Most: p.Queue.Requests}}
@@ -92,8 +90,8 @@ func (w *waiter) claims(denies func(*policy) bool) []queue.Claim {
 	return claims
 }
 
-// insists reports whether w holds up others under the policy of s, which admits it. It does if it was
-// overtaken there, and only faster policies deny it.
+// insists reports whether w holds up others under the policy of s, which admits it: it was overtaken there,
+// and only faster policies deny it.
 func (w *waiter) insists(s *stand, denies func(*policy) bool) bool {
 	if !s.overtaken {
 		return false

@@ -200,7 +200,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-reserves-at-once", fault: "a request reserves that has not waited",
-		file: "httplimit/admit.go", old: "	if c.slept {", new: "	if true {",
+		file: "httplimit/admit.go", old: "reserve := c.slept ||", new: "reserve := true ||",
 		tests: "TestQueue_ARequestThatWaits|TestStore_IsAsked",
 	},
 	{
@@ -225,7 +225,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-after-close", fault: "requests wait in a limiter that is closed",
-		file: "httplimit/queue.go", old: "w.Full == queue.Nowhere && isClosed(c.closing)", new: "w.Full == queue.Nowhere && c.slept && isClosed(c.closing)",
+		file: "httplimit/queue.go", old: "w.Full == queue.Nowhere {\n\t\t\tselect", new: "w.Full == queue.Nowhere && c.slept {\n\t\t\tselect",
 		tests: "TestClose",
 	},
 	{

@@ -14,7 +14,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-shadow-settles", fault: "what a shadow has charged is not settled",
-		file: "httplimit/admit.go", old: "case how == reserving:", new: "case how == reserving && !t.Shadow:",
+		file: "httplimit/admit.go", old: "case reserve:", new: "case reserve && !t.Shadow:",
 		tests: "TestModel$",
 	},
 	{
@@ -24,7 +24,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-shadow-in-a-store", fault: "what a shadow has charged in a store is not settled",
-		file: "httplimit/admit.go", old: "c.store != nil && how == reserving:", new: "c.store != nil && how == reserving && !t.Shadow:",
+		file: "httplimit/admit.go", old: "c.store != nil && reserve:", new: "c.store != nil && reserve && !t.Shadow:",
 		tests: "TestModel$",
 	},
 	{
