@@ -22,8 +22,7 @@ type Charges struct {
 // chargesKey is the key of the innermost chargesContext of a request.
 type chargesKey struct{}
 
-// A chargesContext is a context with Charges. The context in it may have the Charges of
-// limiters around.
+// A chargesContext is a context with Charges. The context in it may have the Charges of limiters around.
 type chargesContext struct {
 	context.Context
 	charges *Charges
@@ -169,8 +168,8 @@ func (c *Charge) Add(units int64) {
 	c.more = window.Plus(c.more, units)
 }
 
-// settle changes c to what the request has cost. It recovers from a panic of an observer or of
-// the store: the response is written already, and the other charges must be settled, too.
+// settle changes c to what the request has cost. The response is written already, and the other charges must
+// be settled, too, so it recovers from a panic of an observer or of the store.
 func (l *Limiter) settle(c *Charge, r Response) {
 	defer logPanics(r.Request)
 	r.Estimate = c.estimate
@@ -195,8 +194,7 @@ func (l *Limiter) settle(c *Charge, r Response) {
 	}
 }
 
-// costOf returns what the request has cost under the policy of c, and whether its handler has said
-// so by itself.
+// costOf returns what the request has cost under the policy of c, and whether its handler has said so.
 func (l *Limiter) costOf(c *Charge, r *Response) (cost int64, said bool) {
 	c.mu.Lock() // the handler may have left goroutines behind, which still call Add
 	said, cost, more := c.said, c.units, c.more

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 
 	"github.com/seed-30da4c49/sash"
@@ -151,3 +152,21 @@ func (c *call) newCharges(r *http.Request) (charges *Charges) {
 	}
 	return charges
 }
+
+// watches reports whether to watch the request of c: the first of each pooled call, and then one of 251, a
+// prime, so that it is not always the inner one of several passes.
+func (c *call) watches() bool {
+	c.decided++
+	return c.decided%251 == 1
+}
+
+// warnOfSecond warns, once, if l watches r: then l has admitted r before.
+func (l *Limiter) warnOfSecond(r *http.Request) {
+	if watched := l.watched.Load(); watched != 0 && watched == headerMap(r) && !l.warned.Swap(true) {
+		logfOf(r)("httplimit: a request has passed the same Limiter twice, and is charged twice: " +
+			"mount the Limiter once on the way of a request")
+	}
+}
+
+// headerMap returns what r has in common with its copies alone: its header map, or 0 if there is none.
+func headerMap(r *http.Request) uintptr { return reflect.ValueOf(r.Header).Pointer() }

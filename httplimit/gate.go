@@ -19,16 +19,15 @@ type gates struct {
 	purgeAt   int              // number of holds at which those that have passed are purged
 }
 
-// A gate is the place where the requests of one key wait. It exists while a request
-// waits, and while the key is held back. Its fields are guarded by the mu of the gates.
+// A gate is where the requests of one key wait. It exists while a request waits, and while the key is held
+// back. Its fields are guarded by the mu of the gates.
 type gate struct {
 	until    int64  // instant until which the key is held back, or notHeld
 	domain   string // of the hold
 	requests int    // number of requests that wait
 
-	// changed ends when the key is held back, or held for longer. The requests that wait
-	// then start over. Otherwise the Limiter would admit them while the key is held back.
-	// Both are nil while none waits.
+	// changed ends when the key is held back, or held for longer: then the requests that wait start over,
+	// so that the Limiter does not admit them. Both are nil while none waits.
 	changed context.Context
 	notify  context.CancelFunc // ends changed
 }
@@ -44,8 +43,7 @@ func timeLeft(clock sash.Clock, until int64) time.Duration {
 	return time.Duration(max(window.Plus(until, -clock.Now()), 0))
 }
 
-// gate returns the gate of key, and makes one if there is none. It must be called with
-// mu held.
+// gate returns the gate of key, and makes one if there is none. It must be called with mu held.
 func (s *gates) gate(key string) *gate {
 	g := s.byKey[key]
 	if g == nil {
@@ -97,8 +95,8 @@ func (s *gates) heldFor(key string, clock sash.Clock) time.Duration {
 	return 0
 }
 
-// left returns for how long g, the gate of key, is still held. It deletes g if that is equivalent to no
-// gate, so that a key that is asked for again does not wait for a purge. It must be called with mu held.
+// left returns for how long g, the gate of key, is still held. It deletes g, without waiting for a purge, if
+// that is equivalent to no gate. It must be called with mu held.
 func (s *gates) left(key string, g *gate, clock sash.Clock) time.Duration {
 	left := timeLeft(clock, g.until)
 	if g.requests == 0 && left == 0 {
@@ -136,15 +134,12 @@ func (s *gates) hold(key, domain string, clock sash.Clock, d time.Duration, most
 	}
 }
 
-// ensureRoom makes room for one more hold, in domain and until then, and reports whether
-// there is any. It must be called with mu held.
-//
-// It purges the holds that have passed whenever there are twice as many holds as it
-// left the last time. So the cost for each new hold is a few visits, amortized. At
-// most holds, it visits all of them each time, and ends one.
+// ensureRoom makes room for one more hold, in domain and until then, and reports whether there is any. It
+// must be called with mu held.
 func (s *gates) ensureRoom(domain string, now, until int64, most int) bool {
 	const minPurgeAt = 32
-	// Purge only now and then: a purge visits all gates.
+	// A purge visits all gates. So purge when there are twice as many holds as the last purge has left, which
+	// costs each new hold a few visits, amortized. At most holds, purge each time, and end one.
 	if s.holds < min(max(s.purgeAt, minPurgeAt), most) {
 		return true
 	}
@@ -189,8 +184,8 @@ func (s *gates) removeFrom(domain string) {
 	}
 }
 
-// endHold ends the hold of g, and deletes g unless requests wait there. Those requests
-// have read their hold before, and keep waiting for it. It must be called with mu held.
+// endHold ends the hold of g, and deletes g unless requests wait there, which keep waiting for the hold that
+// they have read. It must be called with mu held.
 func (s *gates) endHold(key string, g *gate) {
 	if g.until != notHeld {
 		g.until = notHeld

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"net/http"
@@ -102,10 +101,7 @@ func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 func (c *call) setXRateLimit(h http.Header) {
 	var scarcest *take
 	for i := range c.takes[:c.enforced] {
-		t := &c.takes[i]
-		if !t.unlimited() && (scarcest == nil || cmp.Or( // it denies for longer, or has less left
-			cmp.Compare(scarcest.decision.RetryAfter, t.decision.RetryAfter),
-			cmp.Compare(t.remaining, scarcest.remaining)) < 0) {
+		if t := &c.takes[i]; !t.unlimited() && (scarcest == nil || t.scarcer(scarcest)) {
 			scarcest = t
 		}
 	}

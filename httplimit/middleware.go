@@ -54,19 +54,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	bare := len(header) == 0 // read before decide sets headers: an empty header describes no content
 	var v Verdict
 	watch := h.decide(&v, header, r)
-	switch {
-	case v.Outcome != Admitted:
+	if v.Outcome != Admitted {
 		if !bare {
 			dropContent(header)
 		}
 		h.refuse(w, r, &v)
-	case watch:
-		h.serveWatched(h.next, w, r, v.Charges)
-	case v.Charges == nil:
-		h.next.ServeHTTP(w, r)
-	default:
-		v.Charges.Serve(h.next, w, r)
+		return
 	}
+	if watch && h.watched.CompareAndSwap(0, headerMap(r)) { // or another request is watched
+		defer h.watched.Store(0)
+	}
+	v.Charges.Serve(h.next, w, r)
 }
 
 // Refuse writes the answer of the middleware to a request that is not admitted: by

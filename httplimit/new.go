@@ -49,9 +49,8 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// sashOptions returns the options of the sash.Limiter. Its own limits are the limits of the
-// first policy, since keys under a limiter's own limits have the smallest entries. The
-// keys of other policies get their limits from limitsFor.
+// sashOptions returns the options of the sash.Limiter. Its own limits are the limits of the first policy, as
+// keys under a limiter's own limits have the smallest entries. Other keys get theirs from limitsFor.
 func (l *Limiter) sashOptions(t *table) []sash.Option {
 	options := []sash.Option{sash.WithSweepInterval(t.sweepInterval(l.sweepInterval)), sash.WithSizeHint(l.sizeHint)}
 	if l.clock != nil {

@@ -14,7 +14,11 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
+
+// internals are the functions of package sash that it does not export.
+var internals = bridge.Of[sash.Limiter, sash.Option, sash.Limit, sash.Clock]()
 
 // A Policy defines which requests share a quota, and how large the quota is. It is an
 // [Option] of [New]. Name, Limits and Key are required.
@@ -309,7 +313,7 @@ func (p *Policy) deciding(limits []sash.Limit) []sash.Limit {
 // A policy is a Policy in compiled form.
 type policy struct {
 	Policy
-	plans       map[string]*policy // p under each of its plans
+	plans       map[string]*policy // it under each of its plans
 	number      int                // of the variant, which begins its keys
 	storedName  string             // begins its keys in a store
 	route       int                // index among the routes of the limiter
@@ -365,9 +369,8 @@ func (q *Queue) perClient() int {
 	return q.Requests - q.Requests/2
 }
 
-// quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not,
-// the key was given limits of its own, for example by [sash.Limiter.SetLimits], and the
-// quota is made for that limit.
+// quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not, the key was given
+// limits of its own, for example by [sash.Limiter.SetLimits].
 func (p *policy) quotaOf(l sash.Limit) (q *quota.Quota, own bool) {
 	for i := range p.quotas {
 		if q = &p.quotas[i]; q.Limit == l {

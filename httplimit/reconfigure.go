@@ -69,8 +69,7 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 	return nil
 }
 
-// dropLimitsOfGone takes the limits away that SetLimits has given to keys of policies that t does
-// not have any more. No request has such a key again.
+// dropLimitsOfGone takes away the limits that SetLimits has given to keys of policies that t does not have.
 func (l *Limiter) dropLimitsOfGone(t *table) {
 	internals.KeysWithLimits(l.limiter, func(key string) bool {
 		if t.gone(key) {
@@ -80,8 +79,7 @@ func (l *Limiter) dropLimitsOfGone(t *table) {
 	})
 }
 
-// exchange makes next the table, at the instant at which publish, which publishes the limits of
-// next, reports true. If it reports false, nothing has changed.
+// exchange makes next the table when publish has published its limits, and reports true.
 func (l *Limiter) exchange(next *table, publish func() bool) {
 	former := l.table.Load()
 	l.exchangeClosed(next, publish)

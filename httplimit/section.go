@@ -8,16 +8,12 @@ import (
 )
 
 // Sections are where calls use the limits of their table. They begin and end at any time, on
-// all cores, until Reconfigure closes them: then none is under way.
-//
-// A call counts itself at a stripe, which hardly ever is another call's at the same time. So it
-// costs two additions on a cache line of its own. A closing goroutine looks at all stripes, which
-// costs it a microsecond.
+// all cores, until Reconfigure closes them: then none is under way. A call counts itself at a stripe, which
+// hardly ever is another call's at the same time, so it costs two additions on a cache line of its own.
 //
 // Invariant: a call is in a section only if it has found the sections open to its table after
-// it has counted itself. close closes them before it looks at the stripes. So, whichever of the
-// two comes first, either the call finds them closed and does not go in, or close finds the
-// call and waits for it.
+// it has counted itself. close closes them before it looks at the stripes. So either the call finds them
+// closed and does not go in, or close finds the call and waits for it.
 type sections struct {
 	opened   atomic.Pointer[table] // of the calls that may begin one; nil: they are closed
 	reopened sync.RWMutex          // locked while they are closed
@@ -25,8 +21,7 @@ type sections struct {
 	nextCall atomic.Uint32 // number of calls made so far
 }
 
-// A stripe counts the calls in a section. It has a cache line, and the one that the processor
-// fetches with it, for itself.
+// A stripe counts the calls in a section. It fills two cache lines, which processors fetch together.
 type stripe struct {
 	calls atomic.Int64
 	_     [120]byte

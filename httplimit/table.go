@@ -38,10 +38,9 @@ type table struct {
 	stored   bool                          // whether the keys are in a store
 }
 
-// newTable compiles the policies of c, which are valid. former is the table that the new one is to
-// replace; nil for none. A variant that is in both has the same number in both, and so keeps its keys. No
-// other number is used twice. So a policy that was taken away and comes again begins anew, even if
-// requests that were charged under it before are still being served.
+// newTable compiles the policies of c, which are valid, to replace the table former; nil for none. A variant
+// that is in both has the same number in both, and so keeps its keys. No other number is used twice. So a
+// policy that was taken away and comes again begins anew, even if requests under it are still being served.
 func newTable(c *config, former *table) *table {
 	if former == nil {
 		former = new(table)
@@ -96,10 +95,8 @@ func (t *table) newVariant(p Policy, plan string, route int, former *table) *pol
 }
 
 // limitsFor returns the limits of a key, from the caller's sash.WithLimitsFor or from its policy. None
-// means the limiter's own limits, which base has, or a key in a store that is foreign.
-//
-// The keys of a policy that was taken away are unlimited. So they are not tracked any more: the
-// Reconfigure drops them.
+// means the limiter's own limits, which base has, or a foreign key in a store. The keys of a policy that was
+// taken away are unlimited, so that the Reconfigure drops them.
 func (t *table) limitsFor(key string) []sash.Limit {
 	if t.gone(key) {
 		return []sash.Limit{sash.Unlimited()}
@@ -121,8 +118,8 @@ func (t *table) gone(key string) bool {
 	return !t.stored && number != foreign && t.byNumber[number] == nil && number < t.next
 }
 
-// sweepInterval returns how often to sweep, if the caller has not said. That is the default of
-// sash for the longest window of all policies: sash itself knows only the limits of base.
+// sweepInterval returns how often to sweep: as said or, if that is 0, the default of sash for the longest
+// window of all policies.
 func (t *table) sweepInterval(said time.Duration) time.Duration {
 	var longest time.Duration
 	for _, p := range t.variants {
@@ -161,9 +158,9 @@ func (t *table) cutKey(key string) (p *policy, identity string, digested bool) {
 // foreign stands for the number of the policy in a key that is not one of the limiter's.
 const foreign = -1
 
-// appendKeyPrefix appends the prefix with which every key of the sash.Limiter begins. It is a varint:
-// twice the number of the policy, plus 1 in front of a digest. No varint is a prefix of another one. So
-// no key of one policy is a key of another policy, and no digest is taken for an identity.
+// appendKeyPrefix appends the prefix of a key of the sash.Limiter. It is a varint: twice the number of the
+// policy, plus 1 in front of a digest. No varint is a prefix of another one. So no key of one policy is a key
+// of another policy, and no digest is taken for an identity.
 func appendKeyPrefix(key []byte, policy int, digested bool) []byte {
 	n := uint64(policy) << 1
 	if digested {
@@ -198,9 +195,8 @@ const (
 	storedPlan     = "\x02" // what follows, up to one of the others, is the plan
 )
 
-// storedKey returns the key in a store of a key under p. It begins with the names of the policy
-// and of the plan, which are the same in all processes, and not with a number. It shares no memory
-// with key.
+// storedKey returns the key in a store of a key under p, in which the names of the policy and of the plan,
+// which are the same in all processes, replace the number. It shares no memory with key.
 func (p *policy) storedKey(key string) string {
 	_, identity, digested := cutKeyPrefix(key)
 	if digested {

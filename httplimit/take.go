@@ -97,6 +97,12 @@ func (t *take) leastQuota() (q *quota.Quota) {
 // unlimited reports whether the key of t has no quota.
 func (t *take) unlimited() bool { return quota.IsUnlimited(t.decision.Limit) }
 
+// scarcer reports whether t denies for longer than u or, if they deny for equally long, has less left.
+func (t *take) scarcer(u *take) bool {
+	longer := t.decision.RetryAfter - u.decision.RetryAfter
+	return longer > 0 || longer == 0 && t.remaining < u.remaining
+}
+
 // anyDenies reports whether one of takes denies the call by itself. None does if there is room in
 // the table for each of their keys, but not for all, or if they were asked later than all together.
 func anyDenies(takes []take) bool {

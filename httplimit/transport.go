@@ -145,12 +145,10 @@ var (
 	errNoKey       = errors.New("httplimit: not sent: the request does not tell the key to count it under")
 )
 
-// defaultMaxHold is the longest window that is common among services. A server that
-// asks to wait for a year has made a mistake.
-const defaultMaxHold = time.Hour
-
-// defaultMaxHeld is the number of keys whose holds take about 3 MB.
-const defaultMaxHeld = 1 << 14
+const (
+	defaultMaxHold = time.Hour // the longest window that is common among services
+	defaultMaxHeld = 1 << 14   // keys, whose holds take about 3 MB
+)
 
 // RoundTrip sends r once it is admitted, and returns the response unchanged. It does
 // not modify r.

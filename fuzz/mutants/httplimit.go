@@ -210,7 +210,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "mounted-twice-later", fault: "only the first request tells that a limiter is mounted twice",
-		file: "httplimit/mounted.go", old: "c.decided%251 == 1", new: "c.decided == 1",
+		file: "httplimit/decide.go", old: "c.decided%251 == 1", new: "c.decided == 1",
 		tests: "TestMiddleware_Warns",
 	},
 	{

@@ -7,12 +7,9 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
 
-// cutLastForwarded cuts the last element off a line of Forwarded, whose values may be
-// quoted and hold commas.
-//
-// It reads from the right. The part that a trusted proxy has written there is
-// well-formed, so its quotes pair, whatever the client has put before it. Read from the
-// left, a single quote of the client would swallow that part.
+// cutLastForwarded cuts the last element off a line of Forwarded, whose values may be quoted and hold commas.
+// It reads from the right. The part that a trusted proxy has written there is well-formed, so its quotes
+// pair. Read from the left, a single quote of the client would swallow that part.
 func cutLastForwarded(line string) (before, element string, found bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -26,9 +23,8 @@ func cutLastForwarded(line string) (before, element string, found bool) {
 	return "", line, false
 }
 
-// parseForwarded reads the address in an element of Forwarded: for=192.0.2.1, or
-// For="[2001:db8::1]:80";proto=https. ok is false if there is no for, if there are
-// several, or if its value is no address, such as unknown or _hidden.
+// parseForwarded reads the address in an element of Forwarded, such as For="[2001:db8::1]:80";proto=https. ok
+// is false if there is no for, if there are several, or if its value is no address, such as _hidden.
 func parseForwarded(element string) (addr netip.Addr, zone string, ok bool) {
 	seen := false
 	for rest := element; ; rest = rest[1:] { // behind a semicolon

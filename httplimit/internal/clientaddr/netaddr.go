@@ -14,11 +14,9 @@ var (
 	publicNet = netip.MustParsePrefix("2000::/3")
 )
 
-// tooWide reports whether a network holds more than the proxies of one organisation:
-//
-//   - more than a /8 of IPv4, in any notation
-//   - more than a /16 of the IPv6 addresses that registries assign
-//   - more than fc00::/7, the widest private network
+// tooWide reports whether a network holds more than the proxies of one organisation: more than a /8 of
+// IPv4 in any notation, a /16 of the IPv6 addresses that registries assign, or fc00::/7, the widest private
+// network.
 func tooWide(n netip.Prefix) bool {
 	switch bits := n.Bits(); {
 	case n.Addr().Is4():
@@ -40,9 +38,8 @@ func unmapped(n netip.Prefix) netip.Prefix {
 	return n
 }
 
-// parseAddress reads an address with or without a port, as in RemoteAddr and as proxies
-// write it: 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1], [2001:db8::1]:80. Brackets
-// may be around an IPv4 address, too. It allocates nothing if s is an address.
+// parseAddress reads an address with or without a port, as in RemoteAddr and as proxies write it, with or
+// without brackets. It allocates nothing if s is an address.
 func parseAddress(s string) (addr netip.Addr, zone string, ok bool) {
 	if addr, ok = parseFast(s); ok {
 		return addr, "", true
@@ -50,8 +47,7 @@ func parseAddress(s string) (addr netip.Addr, zone string, ok bool) {
 	return parseNode(fields.Trim(s), isPort)
 }
 
-// parseFast is the fast path of parseAddress. It reads only an IPv4 address with a
-// port, as most connections have, in a quarter of the time of parseNode.
+// parseFast is the fast path of parseAddress: an IPv4 address with a port, as most connections have.
 func parseFast(s string) (addr netip.Addr, ok bool) {
 	var four [4]byte
 	part, n, digits := 0, uint(0), 0

@@ -9,10 +9,9 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// RequestedWait returns for how long the server asks the client to wait, at most 292
-// years. Only a 429 or 503 asks for that. Retry-After goes before RateLimit. A malformed field
-// counts as absent. A 503 says that the server cannot answer. Its RateLimit may be about a request
-// that was admitted. So RateLimit counts in a 429 only.
+// RequestedWait returns for how long the server asks the client to wait, at most 292 years: by the
+// Retry-After of a 429 or 503, or else by the RateLimit of a 429. The RateLimit of a 503 may be about a
+// request that was admitted. A malformed field counts as absent.
 func RequestedWait(response *http.Response) time.Duration {
 	denied := response.StatusCode == http.StatusTooManyRequests
 	if !denied && response.StatusCode != http.StatusServiceUnavailable {
@@ -64,9 +63,8 @@ func parseSeconds(s string) (d time.Duration, ok bool) {
 // isDigits reports whether s consists of digits, at least one.
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas
-// with an r of 0. It returns 0 if no quota is used up, or if the field is not a list of
-// items (RFC 9651) and thus invalid as a whole.
+// rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas with an r of 0. A field
+// that is not a list of items (RFC 9651) is invalid as a whole.
 func rateLimitWait(h http.Header) (longest time.Duration) {
 	rest := strings.Trim(strings.Join(h[RateLimit], ","), " ")
 	for {
@@ -85,8 +83,8 @@ func rateLimitWait(h http.Header) (longest time.Duration) {
 	}
 }
 
-// cutQuota cuts the first member off a list. wait is its t if its r is 0, else 0. Of
-// parameters with the same name, the last holds.
+// cutQuota cuts the first member off a list. wait is its t if its r is 0, else 0. Of parameters with the same
+// name, the last holds.
 func cutQuota(s string) (wait time.Duration, rest string, ok bool) {
 	name := item.FindString(s)
 	rest, ok = s[len(name):], isItem(name)

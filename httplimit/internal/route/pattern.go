@@ -8,9 +8,8 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
 )
 
-// A route is the requests that one pattern matches. It has a ServeMux of its own: one
-// mux for all patterns would report only the most specific match, and would refuse
-// patterns that conflict.
+// A route is the requests that one pattern matches. It has a ServeMux of its own: one for all patterns would
+// report only the most specific match, and would refuse patterns that conflict.
 type route struct {
 	pattern string         // as in the policy
 	mux     *http.ServeMux // nil: every request
@@ -20,8 +19,8 @@ type route struct {
 // catchAll is the pattern under which the mux of a route has all other requests.
 const catchAll = "/"
 
-// newRoute returns the route of a pattern. The mux of the route has the pattern with
-// the host in its canonical spelling and, under Folded, with the path folded.
+// newRoute returns the route of a pattern, whose mux has the host in its canonical spelling and, under
+// Folded, the path folded.
 func newRoute(pattern string, paths Paths) (*route, error) {
 	if pattern == "" {
 		return &route{}, nil
@@ -43,16 +42,15 @@ func newRoute(pattern string, paths Paths) (*route, error) {
 		return nil, err
 	}
 	if pattern != catchAll {
-		// Without a match, a mux computes for each request which methods it would have
-		// served. The catch-all saves that. A mux refuses it next to a pattern such as
-		// "/{any...}", which leaves no other requests.
+		// Without a match, a mux computes for each request which methods it would have served, unless it
+		// has this. It refuses it next to a pattern such as "/{any...}", which leaves no other requests.
 		_ = register(mux, catchAll)
 	}
 	return &route{pattern, mux, host != ""}, nil
 }
 
-// checkPattern returns why a pattern that a mux accepts is none of a policy. name is
-// the canonical spelling of its host.
+// checkPattern returns why a pattern that a mux accepts is none of a policy, where name is the canonical
+// spelling of its host.
 func checkPattern(pattern, name string, paths Paths) error {
 	method, host, path := splitPattern(pattern)
 	switch bare, _, found := hostname.CutPort(host); {
@@ -67,8 +65,7 @@ func checkPattern(pattern, name string, paths Paths) error {
 	return nil
 }
 
-// splitPattern splits a pattern that a mux accepts. The method includes the white space
-// after it.
+// splitPattern splits a pattern that a mux accepts. The method includes the white space after it.
 func splitPattern(pattern string) (method, host, path string) {
 	begin := 0
 	if space := strings.IndexAny(pattern, " \t"); space >= 0 {
@@ -98,8 +95,7 @@ func patternFault(fault any) string {
 	return s
 }
 
-// matches reports whether the pattern matches r: whether the mux of t would serve or redirect r
-// under it.
+// matches reports whether the mux of t would serve or redirect r under the pattern.
 func (t *route) matches(r *http.Request) bool {
 	if t.mux == nil {
 		return true

@@ -10,17 +10,13 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
 )
 
-// readings appends all readings of the host and path of r. A route matches a request if
-// it matches one of them, so that no spelling gets past a policy to a handler that
-// reads it in another way:
+// readings appends all readings of the host and path of r. A route matches a request if it matches one of
+// them, so that no spelling gets past a policy to a handler that reads it in another way:
 //
 //   - Hosts are compared as names.
-//   - A path may hold escapes, such as %2F, that a mux distinguishes and other handlers
-//     do not. It is read with its escapes and without them.
-//   - A path may hold "//", "." and "..", which a mux cleans and other handlers do not. It
-//     is read cleaned and as it is.
-//   - A folded path is read with a trailing slash and without one, and in the readings
-//     of otherTargets.
+//   - A path is read with its escapes, such as %2F, and without them.
+//   - A path with "//", "." and ".." is read cleaned and as it is.
+//   - A folded path is read with a trailing slash and without one, and in the readings of otherTargets.
 func (t *Table) readings(all []*http.Request, r *http.Request) []*http.Request {
 	if t.byHost || !strings.HasPrefix(r.URL.Path, "/") {
 		r = canonicalRequest(r)
@@ -81,8 +77,8 @@ func appendFolded(all []*http.Request, r *http.Request) []*http.Request {
 	return append(all, withPath(r, r.URL.Path+"/", escaped))
 }
 
-// canonicalRequest returns r with its hosts in canonical spelling, and with a path that
-// begins with a slash. A mux does not clean the host and the path of a CONNECT.
+// canonicalRequest returns r with its hosts in canonical spelling, and with a path that begins with a
+// slash, as that of a CONNECT may not.
 func canonicalRequest(r *http.Request) *http.Request {
 	host, urlHost := hostname.Canonical(r.Host), hostname.Canonical(r.URL.Host)
 	rooted := strings.HasPrefix(r.URL.Path, "/")
@@ -97,9 +93,9 @@ func canonicalRequest(r *http.Request) *http.Request {
 	return c
 }
 
-// otherTargets returns r in the readings of a router that parses the target of the
-// request again. So does fasthttp, the base of fiber: it drops everything from a "#"
-// on, and may take the text between "//" and the next slash for the host.
+// otherTargets returns r in the readings of fasthttp, the base of fiber, which parses the target of the
+// request again: it drops everything from a "#" on, and may take the text between "//" and the next slash
+// for the host.
 func otherTargets(r *http.Request) (others []*http.Request) {
 	target, _, cut := strings.Cut(r.URL.RawPath, "#") // a path with "#" always has a RawPath
 	if cut {
@@ -118,20 +114,14 @@ func otherTargets(r *http.Request) (others []*http.Request) {
 	return others
 }
 
-// withPath returns a request with another path, and with the other fields of r that a
-// mux reads.
+// withPath returns a request with another path, and with the other fields of r that a mux reads.
 func withPath(r *http.Request, path, rawPath string) *http.Request {
 	return &http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Host: r.URL.Host, Path: path, RawPath: rawPath}}
 }
 
-// literally returns r with another path p, which a mux then matches segment by segment. read
-// returns the text that a segment of p stands for.
-//
-//   - A mux cleans the segments "." and "..", so they are escaped.
-//   - It takes an empty segment, and the segment "/", for the end of the path. They are
-//     replaced by a segment that wildcards match, as they match these in other routers.
-//   - No pattern reads more than depth segments. One segment stands for all others, so that
-//     a long path costs no more.
+// literally returns r with another path p, which a mux then matches segment by segment. read returns the
+// text that a segment of p stands for. A mux takes an empty segment, and the segment "/", for the end of the
+// path. They are replaced by a segment that wildcards match, as they match these in other routers.
 func (t *Table) literally(r *http.Request, p string, read func(string) string) *http.Request {
 	const nameless = "\x00"
 	segments := strings.SplitN(p, "/", t.depth+2) // the first one is empty, as p begins with a slash
@@ -141,7 +131,7 @@ func (t *Table) literally(r *http.Request, p string, read func(string) string) *
 		case first || trailingSlash:
 			continue
 		case i > t.depth:
-			s = nameless
+			s = nameless // it stands for all others, which no pattern reads
 		default:
 			s = read(s)
 		}
@@ -156,8 +146,8 @@ func (t *Table) literally(r *http.Request, p string, read func(string) string) *
 
 func asIs(segment string) string { return segment }
 
-// unclean reports whether [path.Clean] may change more of p than a trailing slash. It is
-// also true of some clean paths, such as /.well-known. p has no escapes.
+// unclean reports whether [path.Clean] may change more of p, which has no escapes, than a trailing slash. It
+// is also true of some clean paths, such as /.well-known.
 func unclean(p string) bool { return strings.Contains(p, "//") || strings.Contains(p, "/.") }
 
 // cleanPath cleans a path or the path of a pattern, and keeps its trailing slash.
@@ -172,8 +162,7 @@ func cleanPath(p string) string {
 // trimSlashes trims all slashes from the end of p but the first character, a slash.
 func trimSlashes(p string) string { return "/" + strings.TrimRight(p[1:], "/") }
 
-// fold replaces each letter of s by the smallest of the letters that
-// [strings.EqualFold] treats as equal.
+// fold replaces each letter of s by the smallest of the letters that [strings.EqualFold] treats as equal.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		first := r
@@ -198,8 +187,7 @@ func foldSegments(p string) string {
 	return strings.Join(segments, "/")
 }
 
-// escapeSegment escapes a segment. The segments "." and ".." are escaped, too, since a mux
-// reads them as a place in the tree.
+// escapeSegment escapes a segment, also "." and "..", which a mux would clean.
 func escapeSegment(s string) string {
 	if s == "." || s == ".." {
 		return strings.ReplaceAll(s, ".", "%2E")
@@ -207,8 +195,7 @@ func escapeSegment(s string) string {
 	return url.PathEscape(s)
 }
 
-// unescape returns s with its escapes replaced. Like a mux, it returns s itself if it
-// is malformed.
+// unescape returns s with its escapes replaced or, like a mux, s itself if it is malformed.
 func unescape(s string) string {
 	if plain, err := url.PathUnescape(s); err == nil {
 		return plain
