@@ -37,23 +37,15 @@ func (c *chargesContext) Value(key any) any {
 
 // Context returns a context of the request with c, for [ChargeOf].
 func (c *Charges) Context(ctx context.Context) context.Context {
-	if !c.adjustable() {
+	if c == nil {
 		return ctx
 	}
-	return &chargesContext{ctx, c}
-}
-
-// adjustable reports whether ChargeOf finds any charge.
-func (c *Charges) adjustable() bool {
-	if c == nil {
-		return false
-	}
 	for i := range c.all {
-		if c.all[i].policy.Settle != nil {
-			return true
+		if c.all[i].policy.Settle != nil { // ChargeOf finds it
+			return &chargesContext{ctx, c}
 		}
 	}
-	return false
+	return ctx
 }
 
 // Settle changes the charges to what the request has cost, by its response and by what its

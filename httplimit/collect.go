@@ -57,7 +57,10 @@ func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 	}
 	begin, body := len(c.keys), 0
 	if body, ok = c.appendKey(p, r); ok {
-		cost := p.cost(r)
+		cost := int64(1)
+		if p.Cost != nil {
+			cost = p.Cost(r)
+		}
 		c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]
 		t := &c.takes[len(c.takes)-1]
 		*t = take{} // and then its fields: a literal of them would be made elsewhere, and copied

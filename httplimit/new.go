@@ -74,16 +74,14 @@ func (l *Limiter) open(t *table) (err error) {
 	for _, p := range t.variants {
 		keys.Limits = append(keys.Limits, p.Limits)
 	}
-	if l.store, err = l.openStore(keys); err != nil {
-		return fmt.Errorf("httplimit: WithStore: %w", err)
+	if l.store, err = l.openStore(keys); err == nil && l.store == nil {
+		err = errors.New("open returned neither a store nor an error")
 	}
-	if l.store == nil {
-		return fmt.Errorf("httplimit: WithStore: %w", errNoStore)
+	if err != nil {
+		return fmt.Errorf("httplimit: WithStore: %w", err)
 	}
 	return nil
 }
-
-var errNoStore = errors.New("open returned neither a store nor an error")
 
 // KeyFor returns the key of r under the policy of that name, for the methods of
 // [Limiter.Sash] or of the store. It is the key under the Plan of r. ok is false if there is no

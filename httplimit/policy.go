@@ -350,24 +350,8 @@ func (p *policy) under(r *http.Request) *policy {
 	return p
 }
 
-// cost returns the cost of r in units.
-func (p *policy) cost(r *http.Request) int64 {
-	if p.Cost == nil {
-		return 1
-	}
-	return p.Cost(r)
-}
-
 // queues reports whether a request that p denies may wait. A shadow denies none.
 func (p *policy) queues() bool { return p.Queue.Wait > 0 && !p.Shadow }
-
-// perClient returns RequestsPerClient, or its default.
-func (q *Queue) perClient() int {
-	if q.RequestsPerClient > 0 {
-		return q.RequestsPerClient
-	}
-	return q.Requests - q.Requests/2
-}
 
 // quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not, the key was given
 // limits of its own, for example by [sash.Limiter.SetLimits].

@@ -64,19 +64,15 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 		SweepInterval: next.sweepInterval(l.sweepInterval),
 		NoReconfigure: next.refusal(),
 	}, func(publish func() bool) { l.exchange(next, publish) })
-	// Drop them after the exchange. Before it, they may still decide requests.
-	l.dropLimitsOfGone(next)
-	return nil
-}
-
-// dropLimitsOfGone takes away the limits that SetLimits has given to keys of policies that t does not have.
-func (l *Limiter) dropLimitsOfGone(t *table) {
+	// Drop the limits that SetLimits has given to keys of policies that are gone. Before the exchange,
+	// these may still decide requests.
 	internals.KeysWithLimits(l.limiter, func(key string) bool {
-		if t.gone(key) {
+		if next.gone(key) {
 			_ = l.limiter.SetLimits(key) // without limits, it never fails: limitsFor returns right ones
 		}
 		return true
 	})
+	return nil
 }
 
 // exchange makes next the table when publish has published its limits, and reports true.

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"math/bits"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -30,11 +31,8 @@ type stripe struct {
 // init opens the sections to calls with that table.
 func (s *sections) init(t *table) {
 	s.opened.Store(t)
-	n := 8
-	for n < 4*runtime.GOMAXPROCS(0) && n < 256 {
-		n *= 2
-	}
-	s.stripes = make([]stripe, n)
+	powers := bits.Len(uint(4*runtime.GOMAXPROCS(0) - 1))
+	s.stripes = make([]stripe, 1<<min(max(powers, 3), 8))
 }
 
 // stripe returns the stripe of a new call.

@@ -59,9 +59,10 @@ func (p *policy) bounds(key string, clients []string) []queue.Bound {
 	if p.Queue.RequestsEach > 0 {
 		bounds = append(bounds, queue.Bound{Of: counted{p.Name, key}, Most: p.Queue.RequestsEach})
 	}
+	perClient := cmp.Or(p.Queue.RequestsPerClient, p.Queue.Requests-p.Queue.Requests/2)
 	for _, client := range clients {
 		if client != key { // RequestsEach is its bound
-			bounds = append(bounds, queue.Bound{Of: counted{p.Name, client}, Most: p.Queue.perClient()})
+			bounds = append(bounds, queue.Bound{Of: counted{p.Name, client}, Most: perClient})
 		}
 	}
 	return bounds

@@ -185,7 +185,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-filled-by-one", fault: "one client fills a queue that it shares",
-		file: "httplimit/waitqueue.go", old: "Most: p.Queue.perClient()}", new: "Most: p.Queue.Requests}",
+		file: "httplimit/waitqueue.go", old: "Most: perClient}", new: "Most: perClient + p.Queue.Requests}",
 		tests: "TestQueue_Bounds",
 	},
 	{
@@ -245,7 +245,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "limits-of-gone-policies", fault: "limits that keys were given stay in memory when their policy is gone",
-		file: "httplimit/reconfigure.go", old: "	l.dropLimitsOfGone(next)\n", new: "",
+		file: "httplimit/reconfigure.go", old: "if next.gone(key) {", new: "if false {",
 		tests: "TestReconfigure_Forgets",
 	},
 }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -80,12 +81,7 @@ func onInternet(network string) bool {
 
 // trusts reports whether addr lies in a trusted network.
 func (o *Options) trusts(addr netip.Addr) bool {
-	for _, n := range o.trusted {
-		if n.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.trusted, func(n netip.Prefix) bool { return n.Contains(addr) })
 }
 
 // cutLastElement cuts the last element off a line whose elements have no quotes.

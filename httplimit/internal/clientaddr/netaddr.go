@@ -30,14 +30,6 @@ func tooWide(n netip.Prefix) bool {
 	}
 }
 
-// unmapped returns an IPv4-mapped network as one of IPv4, and any other unchanged.
-func unmapped(n netip.Prefix) netip.Prefix {
-	if n.Addr().Is4In6() && n.Bits() >= 96 {
-		return netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
-	}
-	return n
-}
-
 // parseAddress reads an address with or without a port, as in RemoteAddr and as proxies write it, with or
 // without brackets. It allocates nothing if s is an address.
 func parseAddress(s string) (addr netip.Addr, zone string, ok bool) {

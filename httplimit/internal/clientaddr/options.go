@@ -52,7 +52,10 @@ func TrustProxies(networks []netip.Prefix) func(*Options) {
 	return func(o *Options) {
 		o.given = append(o.given, "TrustProxies")
 		for _, n := range networks {
-			o.trusted = append(o.trusted, unmapped(n))
+			if n.Addr().Is4In6() && n.Bits() >= 96 {
+				n = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
+			}
+			o.trusted = append(o.trusted, n)
 		}
 	}
 }

@@ -61,12 +61,7 @@ func AppendString(text []byte, s string) []byte {
 // Printable reports whether s consists of the characters that a String of RFC 9651 may
 // have: printable ASCII.
 func Printable(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 // Trim cuts the white space off both ends of an element of a header.

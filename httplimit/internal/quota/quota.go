@@ -26,22 +26,16 @@ type Quota struct {
 func New(l sash.Limit, name, unit string) *Quota {
 	quoted := fields.AppendString(nil, name)
 	units, within := UnitsAndWindow(l)
-	policy := appendParameters(quoted, units, within, unit)
-	return &Quota{l, name, string(quoted), string(policy), strconv.FormatInt(units, 10)}
-}
-
-// appendParameters appends the parameters that RateLimit-Policy has for a quota to its name.
-// They cannot express a window under a second, so there is then no w. Other windows are
-// rounded up: a client that keeps to a longer window keeps to the limit.
-func appendParameters(name []byte, units int64, within time.Duration, unit string) []byte {
-	text := fields.AppendInteger(append(name, ";q="...), units)
+	policy := fields.AppendInteger(append(quoted, ";q="...), units)
 	if unit != "" {
-		text = fields.AppendString(append(text, ";qu="...), unit)
+		policy = fields.AppendString(append(policy, ";qu="...), unit)
 	}
+	// There is no w for a window under a second. Others are rounded up: a client that keeps to a longer
+	// window keeps to the limit.
 	if within >= time.Second {
-		text = fields.AppendInteger(append(text, ";w="...), fields.Seconds(within))
+		policy = fields.AppendInteger(append(policy, ";w="...), fields.Seconds(within))
 	}
-	return text
+	return &Quota{l, name, string(quoted), string(policy), strconv.FormatInt(units, 10)}
 }
 
 // Of returns the quotas of the limits of a policy, all but sash.Unlimited.
