@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -100,6 +101,22 @@ type Charge struct {
 	said  bool  // whether the handler has said what the request costs
 	units int64 // that cost
 	more  int64 // what the handler has added to the cost
+}
+
+// A reservation is a charge that may be changed once. The zero reservation is none.
+type reservation struct {
+	here   sash.Reservation
+	stored func(ctx context.Context, actual int64) error // nil: it is in this process
+}
+
+// commit changes the charge to that many units. Only a store returns an error, and is told even if ctx has
+// ended, as the client may be gone.
+func (r *reservation) commit(ctx context.Context, units int64) error {
+	if r.stored != nil {
+		return r.stored(context.WithoutCancel(ctx), units)
+	}
+	r.here.Commit(units)
+	return nil
 }
 
 // ChargeOf returns the charge of a request under the policy of that name, for the handler of

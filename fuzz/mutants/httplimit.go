@@ -100,7 +100,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-everywhere", fault: "a request holds up others where it is admitted",
-		file: "httplimit/waitqueue.go", old: "!w.insists(s, denies) {", new: "false {",
+		file: "httplimit/queue.go", old: "!w.insists(s, denies) {", new: "false {",
 		tests: "TestQueue",
 	},
 	{
@@ -125,12 +125,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-one-too-many", fault: "one request more than fits waits",
-		file: "httplimit/waitqueue.go", old: "Most: p.Queue.Requests}", new: "Most: p.Queue.Requests + 1}",
+		file: "httplimit/queue.go", old: "Most: p.Queue.Requests}", new: "Most: p.Queue.Requests + 1}",
 		tests: "TestQueue",
 	},
 	{
 		name: "queue-one-too-many-of-a-client", fault: "one request more of a client than may wait",
-		file: "httplimit/waitqueue.go", old: "Most: p.Queue.RequestsEach}", new: "Most: p.Queue.RequestsEach + 1}",
+		file: "httplimit/queue.go", old: "Most: p.Queue.RequestsEach}", new: "Most: p.Queue.RequestsEach + 1}",
 		tests: "TestQueue",
 	},
 	{
@@ -175,22 +175,22 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-starves", fault: "a request that was overtaken does not insist",
-		file: "httplimit/waitqueue.go", old: "\tif !s.overtaken {", new: "\tif true {",
+		file: "httplimit/queue.go", old: "\tif !s.overtaken {", new: "\tif true {",
 		tests: "TestQueue_NoneStarves",
 	},
 	{
 		name: "queue-insists-where-it-is-slow", fault: "a request that insists holds up others while a slow policy denies it",
-		file: "httplimit/waitqueue.go", old: "cmp.Compare(other.pace.Window, p.pace.Window)", new: "cmp.Compare(p.pace.Window, other.pace.Window)",
+		file: "httplimit/queue.go", old: "cmp.Compare(other.pace.Window, p.pace.Window)", new: "cmp.Compare(p.pace.Window, other.pace.Window)",
 		tests: "TestQueue_ARequestWaits",
 	},
 	{
 		name: "queue-filled-by-one", fault: "one client fills a queue that it shares",
-		file: "httplimit/waitqueue.go", old: "Most: perClient}", new: "Most: perClient + p.Queue.Requests}",
+		file: "httplimit/queue.go", old: "Most: perClient}", new: "Most: perClient + p.Queue.Requests}",
 		tests: "TestQueue_Bounds",
 	},
 	{
 		name: "queue-everyone-is-one", fault: "all requests under a policy for Everyone count as requests of one client",
-		file: "httplimit/waitqueue.go", old: "t.body < t.end { //", new: "t.body <= t.end { //",
+		file: "httplimit/queue.go", old: "t.body < t.end { //", new: "t.body <= t.end { //",
 		tests: "TestQueue_Bounds",
 	},
 	{

@@ -34,7 +34,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-least-of-several", fault: "RateLimit names the limit that has decided, though another one has less left",
-		file: "httplimit/take.go", old: "t.next.Limit != q.Limit {", new: "t == nil {",
+		file: "httplimit/call.go", old: "t.next.Limit != q.Limit {", new: "t == nil {",
 		tests: "TestModel$",
 	},
 	{

@@ -2,9 +2,12 @@
 package route
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
 )
 
 // Paths says how paths are compared with patterns.
@@ -80,4 +83,100 @@ func (t *Table) findRoutes(r *http.Request) Set {
 		set[i] = slices.ContainsFunc(readings, route.matches)
 	}
 	return set
+}
+
+// A route is the requests that one pattern matches. It has a ServeMux of its own: one for all patterns would
+// report only the most specific match, and would refuse patterns that conflict.
+type route struct {
+	pattern string         // as in the policy
+	mux     *http.ServeMux // nil: every request
+	hosted  bool           // whether the pattern has a host
+}
+
+// catchAll is the pattern under which the mux of a route has all other requests.
+const catchAll = "/"
+
+// newRoute returns the route of a pattern, whose mux has the host in its canonical spelling and, under
+// Folded, the path folded.
+func newRoute(pattern string, paths Paths) (*route, error) {
+	if pattern == "" {
+		return &route{}, nil
+	}
+	// Register the pattern as it was given first, so that the error quotes it.
+	if err := register(http.NewServeMux(), pattern); err != nil {
+		return nil, err
+	}
+	method, host, path := splitPattern(pattern)
+	name := hostname.Canonical(host)
+	if err := checkPattern(pattern, name, paths); err != nil {
+		return nil, err
+	}
+	if paths == Folded {
+		path = foldSegments(path)
+	}
+	mux := http.NewServeMux()
+	if err := register(mux, method+name+path); err != nil {
+		return nil, err
+	}
+	if pattern != catchAll {
+		// Without a match, a mux computes for each request which methods it would have served, unless it
+		// has this. It refuses it next to a pattern such as "/{any...}", which leaves no other requests.
+		_ = register(mux, catchAll)
+	}
+	return &route{pattern, mux, host != ""}, nil
+}
+
+// checkPattern returns why a pattern that a mux accepts is none of a policy, where name is the canonical
+// spelling of its host.
+func checkPattern(pattern, name string, paths Paths) error {
+	method, host, path := splitPattern(pattern)
+	switch bare, _, found := hostname.CutPort(host); {
+	case host != "" && name == "":
+		return fmt.Errorf("%.200q: the host has no name", pattern)
+	case found:
+		return fmt.Errorf("%.200q: the host must have no port, since ports are ignored: write %.200q", pattern, method+bare+path)
+	}
+	if clean := cleanPath(path); paths == Folded && path != clean {
+		return fmt.Errorf("%.200q: WithPathFolding cleans paths: write %.200q", pattern, method+host+clean)
+	}
+	return nil
+}
+
+// splitPattern splits a pattern that a mux accepts. The method includes the white space after it.
+func splitPattern(pattern string) (method, host, path string) {
+	begin := 0
+	if space := strings.IndexAny(pattern, " \t"); space >= 0 {
+		begin = len(pattern) - len(strings.TrimLeft(pattern[space:], " \t"))
+	}
+	slash := begin + strings.IndexByte(pattern[begin:], '/')
+	return pattern[:begin], pattern[begin:slash], pattern[slash:]
+}
+
+// register registers a pattern, and returns an error where a mux panics.
+func register(mux *http.ServeMux, pattern string) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%.200q: %.200s", pattern, patternFault(fault))
+		}
+	}()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return nil
+}
+
+// patternFault returns the fault of a pattern, cut from the panic of a mux.
+func patternFault(fault any) string {
+	s := fmt.Sprint(fault)
+	if _, reason, found := strings.Cut(s, `": `); found && strings.HasPrefix(s, "parsing ") {
+		return reason
+	}
+	return s
+}
+
+// matches reports whether the mux of t would serve or redirect r under the pattern.
+func (t *route) matches(r *http.Request) bool {
+	if t.mux == nil {
+		return true
+	}
+	_, pattern := t.mux.Handler(r)
+	return pattern == t.pattern || pattern != catchAll && pattern != ""
 }
