@@ -26,10 +26,10 @@ func (c *call) admit() (d *sash.Decision) {
 	return d
 }
 
-// charge charges all takes that cost as much as the first, or none, at one instant. If reserve is set, the
-// charges may be changed, by the reservation of each take. It returns the decision on all of them, which the
-// next charge overwrites. It sets what it learns of each take: in this process, several takes get one
-// decision together, so decideEach looks at each.
+// charge charges all takes that cost as much as the first, or none, at one instant. If reserve is set,
+// the charges may be changed, by the reservation of each take. It returns the decision on all of them,
+// which the next charge overwrites. It sets what it learns of each take: in this process, several takes
+// get one decision together, so decideEach looks at each.
 func (c *call) charge(takes []take, reserve bool) *sash.Decision {
 	t := &takes[0]
 	switch {
@@ -123,8 +123,8 @@ func (c *call) lookAt(takes []take) {
 	}
 }
 
-// attempt is admit of a call that may wait. If it charges nothing, it sets the decision of each
-// enforced take.
+// attempt is admit of a call that may wait. If it charges nothing, it sets the decision of each enforced
+// take.
 func (c *call) attempt() sash.Decision {
 	for i := range c.takes[:c.enforced] {
 		t := &c.takes[i] // forget what an earlier attempt has left
@@ -178,9 +178,8 @@ func (c *call) undo() {
 	}
 }
 
-// admitShadows charges each shadow by itself if the call is admitted: a shadow that denies stops no
-// other one. If the call is denied, it asks what they would have said, which only observers want to
-// know.
+// admitShadows charges each shadow by itself if the call is admitted: a shadow that denies stops no other
+// one. If the call is denied, it asks what they would have said, which only observers want to know.
 func (c *call) admitShadows() {
 	for i := c.enforced; i < len(c.takes); i++ {
 		one := c.takes[i : i+1]
@@ -193,8 +192,8 @@ func (c *call) admitShadows() {
 	}
 }
 
-// closeFinal settles the reservations that no response changes. While they are open, the limiter or
-// the store keeps what it needs to give them back.
+// closeFinal settles the reservations that no response changes. While they are open, the limiter or the
+// store keeps what it needs to give them back.
 func (c *call) closeFinal() {
 	for i := range c.takes[:c.enforced] {
 		if t := &c.takes[i]; t.reserved && !t.settles {

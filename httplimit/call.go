@@ -16,8 +16,8 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 )
 
-// A call is the state of one request in a limiter. Calls are pooled with the buffers
-// that they have grown. One goroutine at a time owns a call.
+// A call is the state of one request in a limiter. Calls are pooled with the buffers that they have
+// grown. One goroutine at a time owns a call.
 type call struct {
 	*Limiter
 	*table                 // of the limiter when the call began, or started over
@@ -58,8 +58,8 @@ type missed struct {
 	outcome Outcome // Unidentified or Failed
 }
 
-// release returns c to the pool. The keys of its takes must not be used afterwards. What it does not clear
-// refers only to the limiter's own policies, the call's own keys, and some text of headers.
+// release returns c to the pool. The keys of its takes must not be used afterwards. What it does not
+// clear refers only to the limiter's own policies, the call's own keys, and some text of headers.
 func (c *call) release() {
 	c.ctx = nil
 	const maxBuffer = 4 << 10 // bytes; a huge header must not occupy memory for good
@@ -101,8 +101,8 @@ func (c *call) tryBegin() bool {
 	return c.within
 }
 
-// beginLater is begin of a call that has counted itself while the sections were closed, or
-// whose table was replaced.
+// beginLater is begin of a call that has counted itself while the sections were closed, or whose table
+// was replaced.
 func (c *call) beginLater() bool {
 	const rounds = 10 // a Reconfigure may close the sections several times until its table is published
 	for range rounds {
@@ -131,8 +131,8 @@ func (c *call) end() {
 const maxIdentity = 128
 
 // appendKey appends to keys the key of r under p: the prefix, and the identity of the client. It returns
-// the index at which the identity begins. The KeyFunc appends to a buffer of its own. So one that replaces
-// the slice instead of appending cannot forge the key of another policy.
+// the index at which the identity begins. The KeyFunc appends to a buffer of its own. So one that
+// replaces the slice instead of appending cannot forge the key of another policy.
 func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
 		return 0, false
@@ -149,9 +149,10 @@ func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 }
 
 // fingerprint returns the fingerprint of t's identity in this process: its CBC-MAC by AES with a secret
-// key. The length comes first, with which a CBC-MAC is pseudorandom for messages of any length. Without the
-// key, an identity cannot be told from its fingerprint, not even by trying all addresses. A fast seeded
-// hash would not do, since it can be inverted, and a digest with a secret takes several times as long.
+// key. The length comes first, with which a CBC-MAC is pseudorandom for messages of any length. Without
+// the key, an identity cannot be told from its fingerprint, not even by trying all addresses. A fast
+// seeded hash would not do, since it can be inverted, and a digest with a secret takes several times as
+// long.
 func (c *call) fingerprint(t *take) uint64 {
 	var zeros [aes.BlockSize]byte
 	identity := t.key[t.body-t.begin:]
@@ -203,15 +204,14 @@ func (t *take) look(l *sash.Limiter) {
 	t.decision, t.decided = l.Peek(t.key, t.cost), true
 }
 
-// lookBack sets t's own decision after a charge to several policies. Whatever others have charged to
-// the key since, the call was admitted.
+// lookBack sets t's own decision after a charge to several policies. Whatever others have charged to the
+// key since, the call was admitted.
 func (t *take) lookBack(l *sash.Limiter) {
 	t.decision, t.decided = t.peekNext(l), true
 	t.decision.Allowed, t.decision.RetryAfter = true, 0
 }
 
-// peekNext sets remaining, and next to the decision on one unit more. It returns the
-// decision on no unit.
+// peekNext sets remaining, and next to the decision on one unit more. It returns the decision on no unit.
 func (t *take) peekNext(l *sash.Limiter) (now sash.Decision) {
 	now, t.next = l.TakeThenPeek(t.key, 0)
 	t.nextKnown, t.remaining = true, now.Remaining
@@ -227,9 +227,9 @@ func (t *take) findNext(l *sash.Limiter) {
 	}
 }
 
-// leastQuota returns the quota with the least left: it denies one unit more than remains. The quota
-// that has decided may be another one, since a request of several units may wait longer for a quota with
-// more left.
+// leastQuota returns the quota with the least left: it denies one unit more than remains. The quota that
+// has decided may be another one, since a request of several units may wait longer for a quota with more
+// left.
 func (t *take) leastQuota() (q *quota.Quota) {
 	if q = t.quota; t.next.Limit != q.Limit {
 		q, _ = t.quotaOf(t.next.Limit)
@@ -246,8 +246,8 @@ func (t *take) scarcer(u *take) bool {
 	return longer > 0 || longer == 0 && t.remaining < u.remaining
 }
 
-// anyDenies reports whether one of takes denies the call by itself. None does if there is room in
-// the table for each of their keys, but not for all, or if they were asked later than all together.
+// anyDenies reports whether one of takes denies the call by itself. None does if there is room in the
+// table for each of their keys, but not for all, or if they were asked later than all together.
 func anyDenies(takes []take) bool {
 	return anyOf(takes, func(t *take) bool { return !t.decision.Allowed })
 }

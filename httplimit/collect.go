@@ -22,8 +22,8 @@ func (c *call) collectTakes(r *http.Request) bool {
 			c.addShadowTake(p, r)
 		}
 	}
-	// Now keys does not move any more. The strings may share its memory, since sash copies
-	// the keys that it keeps or passes to an observer.
+	// Now keys does not move any more. The strings may share its memory, since sash copies the keys that
+	// it keeps or passes to an observer.
 	all := bridge.AsString(c.keys)
 	for i := range c.takes {
 		t := &c.takes[i]
@@ -35,8 +35,8 @@ func (c *call) collectTakes(r *http.Request) bool {
 // freeRounds is how often a request starts over until it keeps Reconfigure waiting.
 const freeRounds = 4
 
-// collectTakesWithin is collectTakes that also begins a section, so that a stream of Reconfigures does not
-// make the call start over for ever. Other calls go on.
+// collectTakesWithin is collectTakes that also begins a section, so that a stream of Reconfigures does
+// not make the call start over for ever. Other calls go on.
 func (c *call) collectTakesWithin(r *http.Request) (identified bool) {
 	c.reconfiguring.RLock()
 	defer c.reconfiguring.RUnlock()
@@ -45,8 +45,8 @@ func (c *call) collectTakesWithin(r *http.Request) (identified bool) {
 	return c.collectTakes(r) && c.begin()
 }
 
-// addTake appends the take of p, unless p skips r. It reports whether p skips r or the
-// identity can be told.
+// addTake appends the take of p, unless p skips r. It reports whether p skips r or the identity can be
+// told.
 func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 	if c.running = p; p.Skip != nil && p.Skip(r) {
 		c.running = nil

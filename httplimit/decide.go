@@ -10,22 +10,23 @@ import (
 
 // A Verdict is the answer of [Limiter.Decide] to one request.
 type Verdict struct {
-	// Outcome is Admitted, Denied, Unidentified, Failed or Abandoned. A request is Failed if a
-	// function of a policy, or an observer, has panicked. It is Abandoned if it was denied, and
-	// its context has ended while it waited in a Queue.
+	// Outcome is Admitted, Denied, Unidentified, Failed or Abandoned. A request is Failed if a function
+	// of a policy, or an observer, has panicked. It is Abandoned if it was denied, and its context has
+	// ended while it waited in a Queue.
 	Outcome Outcome
-	// Denial says which quotas deny the request, and for how long, if it is Denied or Abandoned.
-	// It names none in two cases: the store of [WithStore] denies it since it cannot decide, or
+	// Denial says which quotas deny the request, and for how long, if it is Denied or Abandoned. It names
+	// none in two cases: the store of [WithStore] denies it since it cannot decide, or
 	// [Limiter.Reconfigure] has taken away all policies of a request that is Abandoned.
 	Denial Denial
-	// Charges are the charges that the response may change. They are nil if there are none, and then none of their methods does anything.
+	// Charges are the charges that the response may change. They are nil if there are none, and then none
+	// of their methods does anything.
 	Charges *Charges
 }
 
-// Decide asks all policies whose Pattern matches r, and charges r to all of them or to none.
-// It is what [Limiter.Middleware] does before it calls a handler, for transports that have no
-// handler of net/http: an RPC, a framework, a queue. Such a transport describes its request by
-// an [http.Request]. The policies look at
+// Decide asks all policies whose Pattern matches r, and charges r to all of them or to none. It is what
+// [Limiter.Middleware] does before it calls a handler, for transports that have no handler of net/http:
+// an RPC, a framework, a queue. Such a transport describes its request by an [http.Request]. The policies
+// look at
 //
 //   - Method, Host and URL, which Patterns match; URL must not be nil,
 //   - Header, RemoteAddr and TLS, as far as the functions of the policies do,
@@ -33,20 +34,20 @@ type Verdict struct {
 //
 // Decide sets the headers that report quotas, and Retry-After, in h. If h is nil, it sets none.
 //
-// A request that is Admitted may go on. Once it is answered, the caller must settle
-// Verdict.Charges by [Charges.Settle]; for an [http.Handler], [Charges.Serve] does both. Any
-// other request must be refused; for an [http.ResponseWriter], that is [Limiter.Refuse].
+// A request that is Admitted may go on. Once it is answered, the caller must settle Verdict.Charges by
+// [Charges.Settle]; for an [http.Handler], [Charges.Serve] does both. Any other request must be refused;
+// for an [http.ResponseWriter], that is [Limiter.Refuse].
 //
 // Decide blocks while the request waits in a [Queue], and while a store decides.
 //
-// Decide keeps nothing of r but what Charges need, until they are settled. It is safe for
-// concurrent use.
+// Decide keeps nothing of r but what Charges need, until they are settled. It is safe for concurrent use.
 func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
 	_ = l.decide(&v, h, r)
 	return v
 }
 
-// decide is Decide that sets v, which is zero. It reports whether to watch the request, if it is admitted.
+// decide is Decide that sets v, which is zero. It reports whether to watch the request, if it is
+// admitted.
 func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) (watch bool) {
 	c := l.calls.Get().(*call)
 	l.warnOfSecond(r)
@@ -153,8 +154,8 @@ func (c *call) newCharges(r *http.Request) (charges *Charges) {
 	return charges
 }
 
-// watches reports whether to watch the request of c: the first of each pooled call, and then one of 251, a
-// prime, so that it is not always the inner one of several passes.
+// watches reports whether to watch the request of c: the first of each pooled call, and then one of 251,
+// a prime, so that it is not always the inner one of several passes.
 func (c *call) watches() bool {
 	c.decided++
 	return c.decided%251 == 1

@@ -1,5 +1,5 @@
-// Package httplimit puts the limits of package sash around any [net/http] handler, and
-// behind any [http.Client].
+// Package httplimit puts the limits of package sash around any [net/http] handler, and behind any
+// [http.Client].
 //
 //	limiter := httplimit.Must(httplimit.New(
 //		httplimit.Policy{
@@ -18,11 +18,11 @@
 //	defer limiter.Close()
 //	http.ListenAndServe(":8080", limiter.Middleware(mux))
 //
-// Where other middleware or a framework wraps the ResponseWriter, a handler that succeeds must write
-// its 200. Otherwise it is charged like a failed login: see [Policy].Charge.
+// Where other middleware or a framework wraps the ResponseWriter, a handler that succeeds must write its
+// 200. Otherwise it is charged like a failed login: see [Policy].Charge.
 //
-// For the requests that a program sends, see [Transport]. For calls of gRPC and Connect, see the
-// module grpclimit.
+// For the requests that a program sends, see [Transport]. For calls of gRPC and Connect, see the module
+// grpclimit.
 //
 // # Policies
 //
@@ -47,7 +47,8 @@
 // client or all clients together. A request whose identity cannot be told is answered 400, and never
 // admitted uncounted.
 //
-// [ByAddress] takes the address of the connection, and its options describe the proxies before the server:
+// [ByAddress] takes the address of the connection, and its options describe the proxies before the
+// server:
 //
 //   - proxies with known addresses: [TrustProxies], and [TrustUnixSocket]
 //   - proxies whose number alone is known: [TrustHops]
@@ -70,8 +71,8 @@
 //
 // # Waiting instead of refusing
 //
-// A policy with a [Queue] lets a request wait that it denies, first come, first served, for a
-// bounded time and in bounded number:
+// A policy with a [Queue] lets a request wait that it denies, first come, first served, for a bounded
+// time and in bounded number:
 //
 //	Queue: httplimit.Queue{Wait: 2 * time.Second, Requests: 100, RequestsEach: 5}
 //
@@ -85,13 +86,13 @@
 //
 // # Policies that change
 //
-// [Limiter.Reconfigure] replaces the policies while requests are decided. Policies whose Name
-// stays keep their counts, and no request is decided by half a configuration.
+// [Limiter.Reconfigure] replaces the policies while requests are decided. Policies whose Name stays keep
+// their counts, and no request is decided by half a configuration.
 //
 // # Other transports
 //
-// [Limiter.Decide] decides a request without a handler of net/http, and [Charges.Settle]
-// settles it. The middleware is a thin layer over both.
+// [Limiter.Decide] decides a request without a handler of net/http, and [Charges.Settle] settles it. The
+// middleware is a thin layer over both.
 //
 // # Headers
 //
@@ -101,31 +102,31 @@
 //	RateLimit-Policy: "login";q=5;w=3600
 //	RateLimit: "login";r=4;t=3600
 //
-// If a policy has several limits, RateLimit names the one with the least left or, of several, the one that
-// takes longest until it has more. That time is t.
+// If a policy has several limits, RateLimit names the one with the least left or, of several, the one
+// that takes longest until it has more. That time is t.
 //
-// The quota q of a limit is its Count, and w is its Window in seconds, rounded up. There is
-// no w if that is under a second. A token bucket is described by what it holds: q is its
-// Burst, and w is the time in which an empty bucket fills, Burst*Window/Count. So 10 a
-// second with bursts of 100 is
+// The quota q of a limit is its Count, and w is its Window in seconds, rounded up. There is no w if that
+// is under a second. A token bucket is described by what it holds: q is its Burst, and w is the time in
+// which an empty bucket fills, Burst*Window/Count. So 10 a second with bursts of 100 is
 //
 //	RateLimit-Policy: "api";q=100;w=10
 //
 // A client that spends at most q units in any w seconds is never denied by a token bucket.
 //
-// A denied request is answered 429 with Retry-After, Cache-Control: no-store and problem details (RFC 9457)
-// that name the violated quotas. No answer contains anything of the request, or about the client.
+// A denied request is answered 429 with Retry-After, Cache-Control: no-store and problem details (RFC
+// 9457) that name the violated quotas. No answer contains anything of the request, or about the client.
 //
 // # Browsers of other origins
 //
-// A browser sends a preflight, an OPTIONS request, before some requests of pages of other origins (CORS). A
-// policy counts preflights like any other request that its Pattern matches. A preflight carries no cookie, no
-// credentials and no custom header. So [ByHeader] cannot tell its identity, and the browser gives up at the
-// answer 400.
+// A browser sends a preflight, an OPTIONS request, before some requests of pages of other origins (CORS).
+// A policy counts preflights like any other request that its Pattern matches. A preflight carries no
+// cookie, no credentials and no custom header. So [ByHeader] cannot tell its identity, and the browser
+// gives up at the answer 400.
 //
 // So put the handler that answers preflights around the middleware. Preflights then cost nothing, and its
-// headers are on denials too; without them, the browser hides the status 429 from the page. Let the handler
-// list the headers that pages may read, together with the headers of [WithXRateLimit] if they are sent:
+// headers are on denials too; without them, the browser hides the status 429 from the page. Let the
+// handler list the headers that pages may read, together with the headers of [WithXRateLimit] if they are
+// sent:
 //
 //	Access-Control-Expose-Headers: RateLimit, RateLimit-Policy, Retry-After
 //
@@ -133,7 +134,8 @@
 //
 // Put the middleware around the whole router: limiter.Middleware(router). That works for the ServeMux of
 // net/http, the routers of chi and gorilla/mux, the Engine of gin and the Echo of echo. For fiber, it is
-// limiter.Middleware(adaptor.FiberApp(app)). There it limits every request, and calls Charge for every answer.
+// limiter.Middleware(adaptor.FiberApp(app)). There it limits every request, and calls Charge for every
+// answer.
 //
 // It can also be mounted inside of them. The adapters of gin, echo and fiber are modules, such as
 // github.com/seed-30da4c49/sash/httplimit/ginlimit:
@@ -144,17 +146,17 @@
 //   - echo: e.Use(echolimit.Middleware(limiter)), or echo4limit for its version 4.
 //   - fiber: app.Use(fiberlimit.New(limiter)), with [WithPathFolding]. It works without net/http.
 //
-// What wraps any middleware of net/http does not show it the responses. Examples are
-// echo.WrapMiddleware, under which the errors of handlers are answered later, fiber's
-// adaptor.HTTPMiddleware, and an adapter for gin that leaves gin its own writer. A response that
-// is written past the middleware, or after it, is uncertain in the sense of [Policy].Charge: the
-// request stays charged, and is reported as [Unseen]. Denials work everywhere.
+// What wraps any middleware of net/http does not show it the responses. Examples are echo.WrapMiddleware,
+// under which the errors of handlers are answered later, fiber's adaptor.HTTPMiddleware, and an adapter
+// for gin that leaves gin its own writer. A response that is written past the middleware, or after it, is
+// uncertain in the sense of [Policy].Charge: the request stays charged, and is reported as [Unseen].
+// Denials work everywhere.
 //
 // # Cost
 //
-// A request costs the time of its decision in [sash] and about as much again for the headers. The routes of
-// recent requests are cached, and a request on a cached route allocates nothing. A request on another one also
-// takes the time of [http.ServeMux]. A charge that may change takes some hundred bytes while the request is
-// under way, and as many more if the request has a body. Its key takes more for good, as [sash.Limiter.Reserve]
-// says. The same holds for a request that has waited in a [Queue].
+// A request costs the time of its decision in [sash] and about as much again for the headers. The routes
+// of recent requests are cached, and a request on a cached route allocates nothing. A request on another
+// one also takes the time of [http.ServeMux]. A charge that may change takes some hundred bytes while the
+// request is under way, and as many more if the request has a body. Its key takes more for good, as
+// [sash.Limiter.Reserve] says. The same holds for a request that has waited in a [Queue].
 package httplimit

@@ -19,8 +19,8 @@ type gates struct {
 	purgeAt   int              // number of holds at which those that have passed are purged
 }
 
-// A gate is where the requests of one key wait. It exists while a request waits, and while the key is held
-// back. Its fields are guarded by the mu of the gates.
+// A gate is where the requests of one key wait. It exists while a request waits, and while the key is
+// held back. Its fields are guarded by the mu of the gates.
 type gate struct {
 	until    int64  // instant until which the key is held back, or notHeld
 	domain   string // of the hold
@@ -95,8 +95,8 @@ func (s *gates) heldFor(key string, clock sash.Clock) time.Duration {
 	return 0
 }
 
-// left returns for how long g, the gate of key, is still held. It deletes g, without waiting for a purge, if
-// that is equivalent to no gate. It must be called with mu held.
+// left returns for how long g, the gate of key, is still held. It deletes g, without waiting for a purge,
+// if that is equivalent to no gate. It must be called with mu held.
 func (s *gates) left(key string, g *gate, clock sash.Clock) time.Duration {
 	left := timeLeft(clock, g.until)
 	if g.requests == 0 && left == 0 {
@@ -125,8 +125,8 @@ func (s *gates) hold(key, domain string, clock sash.Clock, d time.Duration, most
 		s.holds++
 		s.perDomain[domain]++
 	}
-	// Set the hold before the notification, and both under mu: a request that starts over
-	// must find the new hold and the context that follows it.
+	// Set the hold before the notification, and both under mu: a request that starts over must find the
+	// new hold and the context that follows it.
 	g.until = until
 	if g.requests > 0 {
 		g.notify()
@@ -138,8 +138,8 @@ func (s *gates) hold(key, domain string, clock sash.Clock, d time.Duration, most
 // must be called with mu held.
 func (s *gates) ensureRoom(domain string, now, until int64, most int) bool {
 	const minPurgeAt = 32
-	// A purge visits all gates. So purge when there are twice as many holds as the last purge has left, which
-	// costs each new hold a few visits, amortized. At most holds, purge each time, and end one.
+	// A purge visits all gates. So purge when there are twice as many holds as the last purge has left,
+	// which costs each new hold a few visits, amortized. At most holds, purge each time, and end one.
 	if s.holds < min(max(s.purgeAt, minPurgeAt), most) {
 		return true
 	}
@@ -152,10 +152,10 @@ func (s *gates) ensureRoom(domain string, now, until int64, most int) bool {
 	return s.holds < most || s.endFirst(domain, until)
 }
 
-// endFirst makes room for a new hold, which is in domain and would pass at until. It looks at the
-// domain with the most holds, the new one included, and there at the hold that would pass first. If
-// that is an old one, it ends it. If that is the new one, it reports false. So the names of one domain
-// end no holds of domains that have fewer. It must be called with mu held.
+// endFirst makes room for a new hold, which is in domain and would pass at until. It looks at the domain
+// with the most holds, the new one included, and there at the hold that would pass first. If that is an
+// old one, it ends it. If that is the new one, it reports false. So the names of one domain end no holds
+// of domains that have fewer. It must be called with mu held.
 func (s *gates) endFirst(domain string, until int64) bool {
 	s.perDomain[domain]++ // counts the new hold, until this returns
 	defer func() { s.removeFrom(domain) }()
@@ -184,8 +184,8 @@ func (s *gates) removeFrom(domain string) {
 	}
 }
 
-// endHold ends the hold of g, and deletes g unless requests wait there, which keep waiting for the hold that
-// they have read. It must be called with mu held.
+// endHold ends the hold of g, and deletes g unless requests wait there, which keep waiting for the hold
+// that they have read. It must be called with mu held.
 func (s *gates) endHold(key string, g *gate) {
 	if g.until != notHeld {
 		g.until = notHeld

@@ -42,8 +42,8 @@ func (c *call) rateLimitPolicyValue() []string {
 	return c.buffer.TextValue(text)
 }
 
-// appendPolicyQuotas appends the quotas of one policy. If the key has limits of its own, it
-// appends the one quota that has decided.
+// appendPolicyQuotas appends the quotas of one policy. If the key has limits of its own, it appends the
+// one quota that has decided.
 func (c *call) appendPolicyQuotas(text []byte, t *take) []byte {
 	if !t.ownQuota {
 		return c.appendPartitionKey(append(appendComma(text), t.quota.Policy...), t)
@@ -57,8 +57,8 @@ func (c *call) appendPolicyQuotas(text []byte, t *take) []byte {
 	return text
 }
 
-// rateLimitValue returns RateLimit. For each policy, it names the quota that has the
-// least left, how much that is, and when there will be more.
+// rateLimitValue returns RateLimit. For each policy, it names the quota that has the least left, how much
+// that is, and when there will be more.
 func (c *call) rateLimitValue() []string {
 	text := c.buffer.Text
 	for i := range c.takes[:c.enforced] {

@@ -9,12 +9,11 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// New returns a limiter with every [Policy] among options. The error lists all faults
-// of all of them, and wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or
-// [sash.ErrNoLimit].
+// New returns a limiter with every [Policy] among options. The error lists all faults of all of them, and
+// wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or [sash.ErrNoLimit].
 //
-// New starts a goroutine that evicts idle keys. [Limiter.Close] ends it. With [WithStore], it
-// opens the store instead.
+// New starts a goroutine that evicts idle keys. [Limiter.Close] ends it. With [WithStore], it opens the
+// store instead.
 func New(options ...Option) (*Limiter, error) {
 	c, err := configure(options)
 	if err != nil {
@@ -40,8 +39,7 @@ func New(options ...Option) (*Limiter, error) {
 	return l, nil
 }
 
-// Must returns l, and panics if err is not nil. It is for policies that are written in
-// the program.
+// Must returns l, and panics if err is not nil. It is for policies that are written in the program.
 func Must(l *Limiter, err error) *Limiter {
 	if err != nil {
 		panic(err)
@@ -49,8 +47,8 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// sashOptions returns the options of the sash.Limiter. Its own limits are the limits of the first policy, as
-// keys under a limiter's own limits have the smallest entries. Other keys get theirs from limitsFor.
+// sashOptions returns the options of the sash.Limiter. Its own limits are the limits of the first policy,
+// as keys under a limiter's own limits have the smallest entries. Other keys get theirs from limitsFor.
 func (l *Limiter) sashOptions(t *table) []sash.Option {
 	options := []sash.Option{sash.WithSweepInterval(t.sweepInterval(l.sweepInterval)), sash.WithSizeHint(l.sizeHint)}
 	if l.clock != nil {
@@ -83,10 +81,9 @@ func (l *Limiter) open(t *table) (err error) {
 	return nil
 }
 
-// KeyFor returns the key of r under the policy of that name, for the methods of
-// [Limiter.Sash] or of the store. It is the key under the Plan of r. ok is false if there is no
-// such policy, or if the identity cannot be told. KeyFor does not check the policy's Pattern and
-// does not call its Skip.
+// KeyFor returns the key of r under the policy of that name, for the methods of [Limiter.Sash] or of the
+// store. It is the key under the Plan of r. ok is false if there is no such policy, or if the identity
+// cannot be told. KeyFor does not check the policy's Pattern and does not call its Skip.
 func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
 	p := l.table.Load().byName[policy]
 	if p == nil || p.Name != policy { // the second: it names a plan, too
@@ -102,11 +99,11 @@ func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
 }
 
 // Close ends the goroutine that evicts idle keys, and the waiting in every [Queue]: each request that
-// waits is admitted at once if it can be, or refused. Every other method still works afterwards, but
-// no request waits. The error is always nil.
+// waits is admitted at once if it can be, or refused. Every other method still works afterwards, but no
+// request waits. The error is always nil.
 //
-// A request that is refused for that is answered 503: its Denial.Err is [http.ErrServerClosed]. So
-// a server that closes its limiter when it shuts down does not wait for requests that wait:
+// A request that is refused for that is answered 503: its Denial.Err is [http.ErrServerClosed]. So a
+// server that closes its limiter when it shuts down does not wait for requests that wait:
 //
 //	server.RegisterOnShutdown(func() { limiter.Close() })
 //

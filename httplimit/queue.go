@@ -12,20 +12,19 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// admitInTurn admits a call that may wait in a Queue. It blocks until the call is admitted, or is denied for
-// good. If ctx ends before, the call is abandoned, and so denied.
+// admitInTurn admits a call that may wait in a Queue. It blocks until the call is admitted, or is denied
+// for good. If ctx ends before, the call is abandoned, and so denied.
 //
-// If the policies are replaced while the call waits, admitInTurn has charged nothing. The call is not in a
-// section then, and must start over. It keeps its place, which is the number of its waiter. Then it is
+// If the policies are replaced while the call waits, admitInTurn has charged nothing. The call is not in
+// a section then, and must start over. It keeps its place, which is the number of its waiter. Then it is
 // admitted in turn again, even without a Queue, so that it is not served if its client has gone.
 func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
-	// Read the clock before each attempt, which reads it, too. If time passes between the two, the
-	// call wakes early and tries again. If it read the clock afterwards, it would oversleep.
+	// Read the clock before each attempt, which reads it, too. If time passes between the two, the call
+	// wakes early and tries again. If it read the clock afterwards, it would oversleep.
 	clock, takes := clockOf(c.limiter), c.takes[:c.enforced]
 	now := clock.Now()
 
-	// If none waits for its keys, try at once. If one does, only look: a new request must not
-	// overtake.
+	// If none waits for its keys, try at once. If one does, only look: a new request must not overtake.
 	attempted := c.place == 0 && !c.isWaitedFor(takes)
 	if attempted {
 		if d = c.attempt(); d.Allowed {
@@ -75,9 +74,9 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 			return c.refusal(w, d)
 		}
 
-		// A waiter that has its turn tries again when the first of the policies that deny it may
-		// admit it. If the others still deny it then, it leaves the turn there to those behind it.
-		// A waiter without a turn is woken when it may have one.
+		// A waiter that has its turn tries again when the first of the policies that deny it may admit
+		// it. If the others still deny it then, it leaves the turn there to those behind it. A waiter
+		// without a turn is woken when it may have one.
 		at := until
 		if turn {
 			at = min(at, window.Plus(now, int64(soonest)))
@@ -103,9 +102,9 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	return c.refusal(w, d)
 }
 
-// waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is of use:
-// all that deny it have a Queue, and it may wait until the last admits it. If none denies it by itself, they
-// deny it for together.
+// waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is of
+// use: all that deny it have a Queue, and it may wait until the last admits it. If none denies it by
+// itself, they deny it for together.
 func waitOf(ctx context.Context, takes []take, together, left time.Duration) (soonest time.Duration, useful bool) {
 	soonest, last := sash.Never, time.Duration(0)
 	if !anyDenies(takes) {
@@ -135,9 +134,9 @@ func (c *call) denies(p *policy) bool {
 	})
 }
 
-// refusal returns the decision that refuses the call of w, by the take that denies it for longest. If none
-// does, it is latest, the decision on all together. Before the turn of w, the policy in whose queue others
-// are before it denies it, for as short as can be.
+// refusal returns the decision that refuses the call of w, by the take that denies it for longest. If
+// none does, it is latest, the decision on all together. Before the turn of w, the policy in whose queue
+// others are before it denies it, for as short as can be.
 func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 	takes := c.takes[:c.enforced]
 	d.Allowed = true
@@ -178,8 +177,8 @@ func clockOf(l *sash.Limiter) sash.Clock {
 	return l.Clock()
 }
 
-// sleep blocks until w is woken, or clock shows an instant, or ctx ends, outside of a section. If the policies
-// are replaced in that time, it reports false, and the call is not in a section any more.
+// sleep blocks until w is woken, or clock shows an instant, or ctx ends, outside of a section. If the
+// policies are replaced in that time, it reports false, and the call is not in a section any more.
 func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64) bool {
 	c.end()
 	if c.store != nil {
@@ -190,12 +189,12 @@ func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64)
 	return c.begin()
 }
 
-// storePause is for how long a request waits at least between two times that it asks a store, whatever that
-// answers.
+// storePause is for how long a request waits at least between two times that it asks a store, whatever
+// that answers.
 const storePause = time.Millisecond
 
-// blockUntil blocks until clock shows an instant, or there is something in wake, or replaced or
-// closing is closed, or ctx ends. A channel may be nil.
+// blockUntil blocks until clock shows an instant, or there is something in wake, or replaced or closing
+// is closed, or ctx ends. A channel may be nil.
 func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake, replaced, closing <-chan struct{}) {
 	due, stop := internals.After(clock, at)
 	defer stop()
@@ -208,13 +207,13 @@ func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake, replaced,
 	}
 }
 
-// A waiter is a request that waits instead of being refused. It has a place for each of its policies
-// with a Queue. It is in the Queue while it claims everything there. If it is denied in its turn, it claims
+// A waiter is a request that waits instead of being refused. It has a place for each of its policies with
+// a Queue. It is in the Queue while it claims everything there. If it is denied in its turn, it claims
 // everything of the policies that deny it. Under the others, later waiters may go first.
 //
-// No waiter starves by that. Once it was overtaken under a policy, it insists there: it keeps its
-// turn while only faster policies deny it. A waiter that insists gets what it needs of its slowest
-// policy first, keeps that, and so on to the fastest.
+// No waiter starves by that. Once it was overtaken under a policy, it insists there: it keeps its turn
+// while only faster policies deny it. A waiter that insists gets what it needs of its slowest policy
+// first, keeps that, and so on to the fastest.
 type waiter struct {
 	queue.Waiter[string]
 	stands []stand // of its places
@@ -227,8 +226,8 @@ type stand struct {
 	overtaken bool // whether the policy has denied it after that
 }
 
-// A counted names the places of a Queue that are counted together: all, or with a key those of requests that
-// have it under some policy.
+// A counted names the places of a Queue that are counted together: all, or with a key those of requests
+// that have it under some policy.
 type counted struct{ queue, key string }
 
 // newWaiter returns a waiter of takes. number is the Number of the waiter that it replaces; 0: none.
@@ -253,8 +252,8 @@ func newWaiter(takes []take, number int64) *waiter {
 	return w
 }
 
-// bounds returns the bounds of a request in the Queue of p, where key is its key under p, and clients are its
-// keys under the policies that tell clients apart.
+// bounds returns the bounds of a request in the Queue of p, where key is its key under p, and clients are
+// its keys under the policies that tell clients apart.
 func (p *policy) bounds(key string, clients []string) []queue.Bound {
 	bounds := []queue.Bound{{Of: counted{queue: p.Name}, Most: p.Queue.Requests}}
 	if p.Queue.RequestsEach > 0 {
@@ -292,8 +291,8 @@ func (w *waiter) claims(denies func(*policy) bool) []queue.Claim {
 	return claims
 }
 
-// insists reports whether w holds up others under the policy of s, which admits it: it was overtaken there,
-// and only faster policies deny it.
+// insists reports whether w holds up others under the policy of s, which admits it: it was overtaken
+// there, and only faster policies deny it.
 func (w *waiter) insists(s *stand, denies func(*policy) bool) bool {
 	if !s.overtaken {
 		return false
@@ -306,8 +305,8 @@ func (w *waiter) insists(s *stand, denies func(*policy) bool) bool {
 	return true
 }
 
-// slower orders policies: p comes before other if its windows are longer or, if they are as long,
-// it admits less.
+// slower orders policies: p comes before other if its windows are longer or, if they are as long, it
+// admits less.
 func (p *policy) slower(other *policy) bool {
 	return cmp.Or(
 		cmp.Compare(other.pace.Window, p.pace.Window),

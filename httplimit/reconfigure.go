@@ -8,41 +8,39 @@ import (
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-// Reconfigure replaces the policies while requests are decided. No request is decided by some of
-// the former policies and some of the new: its policies, their limits, its headers and its events
-// are all of one configuration. A request that arrives after Reconfigure has returned is decided
-// by the new one.
+// Reconfigure replaces the policies while requests are decided. No request is decided by some of the
+// former policies and some of the new: its policies, their limits, its headers and its events are all of
+// one configuration. A request that arrives after Reconfigure has returned is decided by the new one.
 //
-// Policies are the same if their Name is. A policy that stays keeps its counts, even if its
-// Limits, its Pattern or anything else of it changes. How counts carry over to other limits is
-// told by [sash.Limiter.Reconfigure]. The same holds for each of its Plans. A policy that is
-// gone is forgotten with its counts and with the limits that keys were given by
-// [sash.Limiter.SetLimits]. If it comes again, it begins anew. The limits of SetLimits for keys
-// of policies that stay also stay.
+// Policies are the same if their Name is. A policy that stays keeps its counts, even if its Limits, its
+// Pattern or anything else of it changes. How counts carry over to other limits is told by
+// [sash.Limiter.Reconfigure]. The same holds for each of its Plans. A policy that is gone is forgotten
+// with its counts and with the limits that keys were given by [sash.Limiter.SetLimits]. If it comes
+// again, it begins anew. The limits of SetLimits for keys of policies that stay also stay.
 //
-// Reconfigure first validates all policies, as [New] does. The error lists all faults, and wraps
-// the same errors. On an error, nothing has changed. With [WithStore], it returns an error that
-// wraps [errors.ErrUnsupported]: start processes with the new policies, one after the other.
+// Reconfigure first validates all policies, as [New] does. The error lists all faults, and wraps the same
+// errors. On an error, nothing has changed. With [WithStore], it returns an error that wraps
+// [errors.ErrUnsupported]: start processes with the new policies, one after the other.
 //
 // Requests go on in the meantime, with two exceptions:
-//   - While Reconfigure exchanges the policies, new requests wait for some microseconds: until
-//     the requests that are being charged are decided.
-//   - A request that has called the Key and Cost of the former policies, and is not charged yet,
-//     starts over. So each Reconfigure may call these functions once more for it. After it has
-//     started over four times, the next Reconfigure waits until these functions have returned.
-//     So they must not call Reconfigure. A request that waits in a [Queue] starts over, too. It
-//     keeps its deadline, and mostly its place.
+//   - While Reconfigure exchanges the policies, new requests wait for some microseconds: until the
+//     requests that are being charged are decided.
+//   - A request that has called the Key and Cost of the former policies, and is not charged yet, starts
+//     over. So each Reconfigure may call these functions once more for it. After it has started over four
+//     times, the next Reconfigure waits until these functions have returned. So they must not call
+//     Reconfigure. A request that waits in a [Queue] starts over, too. It keeps its deadline, and mostly
+//     its place.
 //
 // A request that was charged before the exchange is settled by the policy that charged it.
 //
-// Reconfigure takes about a microsecond for each tracked key. Until it returns, the keys take up
-// to twice their memory. The function of sash.WithLimitsFor, if [WithSash] was given one, is
-// asked for every tracked key. It must not change the limits of [Limiter.Sash] meanwhile. It and
-// the function of sash.WithObserver run while a request is decided. So they must neither call
-// Reconfigure nor decide another request of this Limiter, or they wait for themselves.
+// Reconfigure takes about a microsecond for each tracked key. Until it returns, the keys take up to twice
+// their memory. The function of sash.WithLimitsFor, if [WithSash] was given one, is asked for every
+// tracked key. It must not change the limits of [Limiter.Sash] meanwhile. It and the function of
+// sash.WithObserver run while a request is decided. So they must neither call Reconfigure nor decide
+// another request of this Limiter, or they wait for themselves.
 //
-// Reconfigure may be called by several goroutines. The last call to begin does not need to be
-// the last to take effect.
+// Reconfigure may be called by several goroutines. The last call to begin does not need to be the last to
+// take effect.
 func (l *Limiter) Reconfigure(policies ...Policy) error {
 	if l.openStore != nil {
 		return fmt.Errorf("httplimit: Reconfigure does not work with WithStore: "+
@@ -80,9 +78,9 @@ func (l *Limiter) exchange(next *table, publish func() bool) {
 	former := l.table.Load()
 	l.exchangeClosed(next, publish)
 	if l.table.Load() == next {
-		// Requests that wait in a Queue start over. The sections are open again, so however many
-		// wait, no other request waits for them to be woken. One that goes to sleep from now on
-		// with the former table wakes at once.
+		// Requests that wait in a Queue start over. The sections are open again, so however many wait, no
+		// other request waits for them to be woken. One that goes to sleep from now on with the former
+		// table wakes at once.
 		close(former.replaced)
 	}
 }
@@ -91,9 +89,8 @@ func (l *Limiter) exchange(next *table, publish func() bool) {
 func (l *Limiter) exchangeClosed(next *table, publish func() bool) {
 	l.sections.close()
 	defer func() { l.sections.open(l.table.Load()) }()
-	// No call is in a section, and none begins one. Those that arrive wait. Others go on to
-	// run functions of the former policies, and find that they must start over when they try to
-	// begin one.
+	// No call is in a section, and none begins one. Those that arrive wait. Others go on to run functions
+	// of the former policies, and find that they must start over when they try to begin one.
 	if publish() {
 		// The limits of next are in force already. Only a call that uses Sash itself can tell.
 		l.table.Store(next)

@@ -25,9 +25,9 @@ type recorder struct {
 	body        *requestBody // nil: the request has none
 }
 
-// serve calls next with a copy of r that has the context ctx, and whose body is watched: net/http inspects
-// the body of its own request. Afterwards, the other fields are copied back: the server deletes the files of
-// a form, and handlers around this one may read the Pattern.
+// serve calls next with a copy of r that has the context ctx, and whose body is watched: net/http
+// inspects the body of its own request. Afterwards, the other fields are copied back: the server deletes
+// the files of a form, and handlers around this one may read the Pattern.
 func (rec *recorder) serve(next http.Handler, r *http.Request, ctx context.Context) {
 	own := r.Body
 	hasBody := own != nil && own != http.NoBody
@@ -48,8 +48,8 @@ func (rec *recorder) serve(next http.Handler, r *http.Request, ctx context.Conte
 }
 
 // A requestBody is the body of a request, and records whether the client has sent it properly. It is safe
-// for concurrent use: a handler may return while another goroutine still reads, as in a ReverseProxy whose
-// upstream answers early, and that is not the client's fault.
+// for concurrent use: a handler may return while another goroutine still reads, as in a ReverseProxy
+// whose upstream answers early, and that is not the client's fault.
 type requestBody struct {
 	io.ReadCloser
 	failed atomic.Bool // whether a read has failed before the body was closed
@@ -58,8 +58,8 @@ type requestBody struct {
 
 func (b *requestBody) Read(p []byte) (n int, err error) {
 	n, err = b.ReadCloser.Read(p)
-	// The server itself closes a body after an answer that did not wait for it. A read
-	// then fails with ErrBodyReadAfterClose, though b was not closed.
+	// The server itself closes a body after an answer that did not wait for it. A read then fails with
+	// ErrBodyReadAfterClose, though b was not closed.
 	if err != nil && err != io.EOF && !b.closed.Load() && !errors.Is(err, http.ErrBodyReadAfterClose) {
 		b.failed.Store(true)
 	}
@@ -158,8 +158,9 @@ func (rec *recorder) FlushError() error {
 // closeNotifier is http.CloseNotifier, which is deprecated. Handlers still test for it.
 type closeNotifier interface{ CloseNotify() <-chan bool }
 
-// wrapped returns rec as a type with the methods of the writer below: the sets of methods that the writers
-// of HTTP/1 and HTTP/2, and wrappers around them, have. Each type is one pointer, so it does not allocate.
+// wrapped returns rec as a type with the methods of the writer below: the sets of methods that the
+// writers of HTTP/1 and HTTP/2, and wrappers around them, have. Each type is one pointer, so it does not
+// allocate.
 func (rec *recorder) wrapped() http.ResponseWriter {
 	_, flushes := rec.ResponseWriter.(http.Flusher)
 	_, hijacks := rec.ResponseWriter.(http.Hijacker)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Sections are where calls use the limits of their table. They begin and end at any time, on
-// all cores, until Reconfigure closes them: then none is under way. A call counts itself at a stripe, which
-// hardly ever is another call's at the same time, so it costs two additions on a cache line of its own.
+// Sections are where calls use the limits of their table. They begin and end at any time, on all cores,
+// until Reconfigure closes them: then none is under way. A call counts itself at a stripe, which hardly
+// ever is another call's at the same time, so it costs two additions on a cache line of its own.
 //
-// Invariant: a call is in a section only if it has found the sections open to its table after
-// it has counted itself. close closes them before it looks at the stripes. So either the call finds them
-// closed and does not go in, or close finds the call and waits for it.
+// Invariant: a call is in a section only if it has found the sections open to its table after it has
+// counted itself. close closes them before it looks at the stripes. So either the call finds them closed
+// and does not go in, or close finds the call and waits for it.
 type sections struct {
 	opened   atomic.Pointer[table] // of the calls that may begin one; nil: they are closed
 	reopened sync.RWMutex          // locked while they are closed
@@ -45,8 +45,8 @@ func (s *sections) close() {
 	s.reopened.Lock()
 	s.opened.Store(nil)
 	for i := range s.stripes {
-		// A call stays for about a microsecond, unless its goroutine has to wait for a core or
-		// runs a function that WithSash was given.
+		// A call stays for about a microsecond, unless its goroutine has to wait for a core or runs a
+		// function that WithSash was given.
 		const spins = 100
 		for round := 0; s.stripes[i].calls.Load() != 0; round++ {
 			if round < spins {

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 )
 
-// A table is all that a limiter makes of its policies. It does not change: Reconfigure makes
-// another one. A call has one table from its beginning to its end, or starts over.
+// A table is all that a limiter makes of its policies. It does not change: Reconfigure makes another one.
+// A call has one table from its beginning to its end, or starts over.
 type table struct {
 	given       []Policy      // in the order in which they were given
 	policies    []*policy     // the enforced ones, then the shadows
@@ -38,9 +38,10 @@ type table struct {
 	stored   bool                          // whether the keys are in a store
 }
 
-// newTable compiles the policies of c, which are valid, to replace the table former; nil for none. A variant
-// that is in both has the same number in both, and so keeps its keys. No other number is used twice. So a
-// policy that was taken away and comes again begins anew, even if requests under it are still being served.
+// newTable compiles the policies of c, which are valid, to replace the table former; nil for none. A
+// variant that is in both has the same number in both, and so keeps its keys. No other number is used
+// twice. So a policy that was taken away and comes again begins anew, even if requests under it are still
+// being served.
 func newTable(c *config, former *table) *table {
 	if former == nil {
 		former = new(table)
@@ -95,8 +96,8 @@ func (t *table) newVariant(p Policy, plan string, route int, former *table) *pol
 }
 
 // limitsFor returns the limits of a key, from the caller's sash.WithLimitsFor or from its policy. None
-// means the limiter's own limits, which base has, or a foreign key in a store. The keys of a policy that was
-// taken away are unlimited, so that the Reconfigure drops them.
+// means the limiter's own limits, which base has, or a foreign key in a store. The keys of a policy that
+// was taken away are unlimited, so that the Reconfigure drops them.
 func (t *table) limitsFor(key string) []sash.Limit {
 	if t.gone(key) {
 		return []sash.Limit{sash.Unlimited()}
@@ -141,8 +142,8 @@ func (t *table) refusal() error {
 		"Limiter.Reconfigure replaces policies, and SetLimits gives limits to a key of KeyFor: %w", n, errors.ErrUnsupported)
 }
 
-// cutKey returns the policy of a key, the identity in it, and whether that is the digest of a long one.
-// p is nil if the key is foreign, as are keys of policies that were taken away.
+// cutKey returns the policy of a key, the identity in it, and whether that is the digest of a long one. p
+// is nil if the key is foreign, as are keys of policies that were taken away.
 func (t *table) cutKey(key string) (p *policy, identity string, digested bool) {
 	if !t.stored {
 		number, identity, digested := cutKeyPrefix(key)
@@ -158,9 +159,9 @@ func (t *table) cutKey(key string) (p *policy, identity string, digested bool) {
 // foreign stands for the number of the policy in a key that is not one of the limiter's.
 const foreign = -1
 
-// appendKeyPrefix appends the prefix of a key of the sash.Limiter. It is a varint: twice the number of the
-// policy, plus 1 in front of a digest. No varint is a prefix of another one. So no key of one policy is a key
-// of another policy, and no digest is taken for an identity.
+// appendKeyPrefix appends the prefix of a key of the sash.Limiter. It is a varint: twice the number of
+// the policy, plus 1 in front of a digest. No varint is a prefix of another one. So no key of one policy
+// is a key of another policy, and no digest is taken for an identity.
 func appendKeyPrefix(key []byte, policy int, digested bool) []byte {
 	n := uint64(policy) << 1
 	if digested {
@@ -187,16 +188,16 @@ func cutKeyPrefix(key string) (policy int, identity string, digested bool) {
 	return foreign, "", false
 }
 
-// The bytes after the names of the policy and of the plan in a key of a store. No name contains
-// them, since names are printable.
+// The bytes after the names of the policy and of the plan in a key of a store. No name contains them,
+// since names are printable.
 const (
 	storedIdentity = "\x00" // what follows is the identity
 	storedDigest   = "\x01" // what follows is the digest of an identity that was too long
 	storedPlan     = "\x02" // what follows, up to one of the others, is the plan
 )
 
-// storedKey returns the key in a store of a key under p, in which the names of the policy and of the plan,
-// which are the same in all processes, replace the number. It shares no memory with key.
+// storedKey returns the key in a store of a key under p, in which the names of the policy and of the
+// plan, which are the same in all processes, replace the number. It shares no memory with key.
 func (p *policy) storedKey(key string) string {
 	_, identity, digested := cutKeyPrefix(key)
 	if digested {
@@ -205,9 +206,9 @@ func (p *policy) storedKey(key string) string {
 	return p.storedName + storedIdentity + identity
 }
 
-// HashTag returns the identity in a key of a [Limiter] with a [Store]: the key without the name
-// of its policy. It is for policies that identify clients alike, on a Redis cluster: the keys of
-// one client under all of them are then in one slot. See [WithStore].
+// HashTag returns the identity in a key of a [Limiter] with a [Store]: the key without the name of its
+// policy. It is for policies that identify clients alike, on a Redis cluster: the keys of one client
+// under all of them are then in one slot. See [WithStore].
 func HashTag(key string) string {
 	return key[strings.IndexAny(key, storedIdentity+storedDigest)+1:]
 }

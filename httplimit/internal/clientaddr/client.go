@@ -47,8 +47,8 @@ func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bo
 		client, zone, ok = parseAddress(lines[0])
 		return client, zone, ok && len(lines) == 1
 	}
-	// Walk from the right. The element to the right was written by a trusted proxy, so
-	// this one is what that proxy saw. What is left of the client may be forged.
+	// Walk from the right. The element to the right was written by a trusted proxy, so this one is what
+	// that proxy saw. What is left of the client may be forged.
 	left := o.hops
 	for i := len(lines) - 1; i >= 0; i-- {
 		before, element, found := lines[i], "", true

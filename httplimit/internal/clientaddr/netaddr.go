@@ -16,8 +16,8 @@ var (
 )
 
 // tooWide reports whether a network holds more than the proxies of one organisation: more than a /8 of
-// IPv4 in any notation, a /16 of the IPv6 addresses that registries assign, or fc00::/7, the widest private
-// network.
+// IPv4 in any notation, a /16 of the IPv6 addresses that registries assign, or fc00::/7, the widest
+// private network.
 func tooWide(n netip.Prefix) bool {
 	switch bits := n.Bits(); {
 	case n.Addr().Is4():

@@ -21,8 +21,7 @@ type Options struct {
 	bits6   int            // the same for an IPv6 address
 	header  string         // canonical name of the header to read
 	single  bool           // whether the header holds one address and no list
-	// cut cuts the last element off a line of the header. found is false if that was the
-	// only element.
+	// cut cuts the last element off a line of the header. found is false if that was the only element.
 	cut func(line string) (before, element string, found bool)
 	// parse reads the address in an element.
 	parse func(element string) (addr netip.Addr, zone string, ok bool)
@@ -31,8 +30,8 @@ type Options struct {
 	names []string // names of the headers to read, as they were given
 }
 
-// Default returns the options of a client that is identified by the address of its connection:
-// the whole of IPv4, a /64 of IPv6.
+// Default returns the options of a client that is identified by the address of its connection: the whole
+// of IPv4, a /64 of IPv6.
 func Default() *Options {
 	return &Options{bits4: 32, bits6: 64, header: "X-Forwarded-For", cut: cutLastElement, parse: parseAddress}
 }

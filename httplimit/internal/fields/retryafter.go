@@ -23,8 +23,8 @@ func RequestedWait(response *http.Response) time.Duration {
 	return rateLimitWait(response.Header)
 }
 
-// retryAfterOf returns the Retry-After of a response, and whether it has one that is valid. A date
-// that has passed asks for no wait.
+// retryAfterOf returns the Retry-After of a response, and whether it has one that is valid. A date that
+// has passed asks for no wait.
 func retryAfterOf(response *http.Response) (d time.Duration, ok bool) {
 	value := response.Header.Get("Retry-After")
 	if d, ok := parseSeconds(value); ok {
@@ -42,8 +42,8 @@ func retryAfterOf(response *http.Response) (d time.Duration, ok bool) {
 	return max(until.Sub(now), 0), true
 }
 
-// parseSeconds reads a number of seconds: digits, or digits and a fraction. It rounds
-// up to a whole second. A number too large for a Duration becomes sash.Never.
+// parseSeconds reads a number of seconds: digits, or digits and a fraction. It rounds up to a whole
+// second. A number too large for a Duration becomes sash.Never.
 func parseSeconds(s string) (d time.Duration, ok bool) {
 	whole, fraction, fractional := strings.Cut(s, ".")
 	if !isDigits(whole) || fractional && !isDigits(fraction) {
@@ -63,8 +63,8 @@ func parseSeconds(s string) (d time.Duration, ok bool) {
 // isDigits reports whether s consists of digits, at least one.
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas with an r of 0. A field
-// that is not a list of items (RFC 9651) is invalid as a whole.
+// rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas with an r of 0. A
+// field that is not a list of items (RFC 9651) is invalid as a whole.
 func rateLimitWait(h http.Header) (longest time.Duration) {
 	rest := strings.Trim(strings.Join(h[RateLimit], ","), " ")
 	for {
@@ -83,8 +83,8 @@ func rateLimitWait(h http.Header) (longest time.Duration) {
 	}
 }
 
-// cutQuota cuts the first member off a list. wait is its t if its r is 0, else 0. Of parameters with the same
-// name, the last holds.
+// cutQuota cuts the first member off a list. wait is its t if its r is 0, else 0. Of parameters with the
+// same name, the last holds.
 func cutQuota(s string) (wait time.Duration, rest string, ok bool) {
 	name := item.FindString(s)
 	rest, ok = s[len(name):], isItem(name)

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// The bare items and the parameters of RFC 9651. What stands behind one tells whether it has ended:
-// a number of too many digits is followed by a digit, and no list goes on like that.
+// The bare items and the parameters of RFC 9651. What stands behind one tells whether it has ended: a
+// number of too many digits is followed by a digit, and no list goes on like that.
 const (
 	bareItem = `(?:"(?:[ !#-\[\]-~]|\\["\\])*"` + // String
 		`|:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2,3})?=*:` + // Byte Sequence, whose padding may be missing
@@ -40,8 +40,8 @@ func isItem(s string) bool {
 // MaxInteger is the largest Integer of RFC 9651.
 const MaxInteger = 999_999_999_999_999
 
-// AppendInteger appends n as an Integer of RFC 9651. It raises a negative n to 0 and
-// lowers a large one to MaxInteger.
+// AppendInteger appends n as an Integer of RFC 9651. It raises a negative n to 0 and lowers a large one
+// to MaxInteger.
 func AppendInteger(text []byte, n int64) []byte {
 	return strconv.AppendInt(text, min(max(n, 0), MaxInteger), 10)
 }
@@ -58,8 +58,8 @@ func AppendString(text []byte, s string) []byte {
 	return append(text, '"')
 }
 
-// Printable reports whether s consists of the characters that a String of RFC 9651 may
-// have: printable ASCII.
+// Printable reports whether s consists of the characters that a String of RFC 9651 may have: printable
+// ASCII.
 func Printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
@@ -88,8 +88,7 @@ func IsToken(s string) bool {
 	return s != ""
 }
 
-// ClosingQuote returns the index of the quote that ends the quoted string at the
-// beginning of s, or -1.
+// ClosingQuote returns the index of the quote that ends the quoted string at the beginning of s, or -1.
 func ClosingQuote(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {

@@ -12,8 +12,8 @@ const common = "ac af al ar au az ba bb bd bh bm bn br bs bt bz cn co dm do dz e
 
 // secondLabels are labels that form a public suffix with each of the country domains given, such as
 // "co.uk": the names below have owners of their own. They are from the list of publicsuffix.org: the
-// labels of up to three letters that it has in five country domains or more, and some longer ones.
-// Other suffixes, such as "nhs.uk", count as the domain of one owner.
+// labels of up to three letters that it has in five country domains or more, and some longer ones. Other
+// suffixes, such as "nhs.uk", count as the domain of one owner.
 var secondLabels = map[string]string{
 	"ac": "ae at bd be bw ci cn cr cy eg fj gn id il im in ir jp ke kr lk ls ma me ml mu mw mz ni nz " +
 		"pa pk pr rs rw se sz th tj tz ug uk vn za zm zw",

@@ -48,8 +48,8 @@ func Of(policy string, limits []sash.Limit, unit string) (all []Quota) {
 	return all
 }
 
-// Names returns the names that clients see under each plan of a policy. These are the policy's name
-// and, if there are several limits, a name for each. Some occur several times.
+// Names returns the names that clients see under each plan of a policy. These are the policy's name and,
+// if there are several limits, a name for each. Some occur several times.
 func Names(policy string, limits []sash.Limit, plans map[string][]sash.Limit) []string {
 	names := namesOf(policy, limited(limits))
 	for _, plan := range slices.Sorted(maps.Keys(plans)) {
@@ -94,10 +94,9 @@ func shortDuration(d time.Duration) string {
 	return strings.ReplaceAll(d.String(), "µ", "u") // names are ASCII
 }
 
-// UnitsAndWindow returns the quota that l is to clients: units, and the time in which a
-// client that has spent them has as many again. These are Count and Window, except for a
-// token bucket. It grants Burst units at once, and an empty bucket fills in
-// Burst*Window/Count: rounded up, and at most sash.Never.
+// UnitsAndWindow returns the quota that l is to clients: units, and the time in which a client that has
+// spent them has as many again. These are Count and Window, except for a token bucket. It grants Burst
+// units at once, and an empty bucket fills in Burst*Window/Count: rounded up, and at most sash.Never.
 func UnitsAndWindow(l sash.Limit) (units int64, within time.Duration) {
 	if l.Algorithm != sash.TokenBucket || l.Count == 0 { // a Count of 0 grants nothing
 		return l.Count, l.Window

@@ -7,9 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// A cache caches which routes match a request, since a mux takes about as long for one route as the limiter
-// takes to decide. Each target has one slot, chosen by its hash, so the size is fixed. A target is cached at
-// its second miss in a row in its slot. So a path that is requested only once evicts no target.
+// A cache caches which routes match a request, since a mux takes about as long for one route as the
+// limiter takes to decide. Each target has one slot, chosen by its hash, so the size is fixed. A target
+// is cached at its second miss in a row in its slot. So a path that is requested only once evicts no
+// target.
 type cache struct {
 	slots [512]cacheSlot
 }

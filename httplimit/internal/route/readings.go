@@ -120,8 +120,8 @@ func withPath(r *http.Request, path, rawPath string) *http.Request {
 }
 
 // literally returns r with another path p, which a mux then matches segment by segment. read returns the
-// text that a segment of p stands for. A mux takes an empty segment, and the segment "/", for the end of the
-// path. They are replaced by a segment that wildcards match, as they match these in other routers.
+// text that a segment of p stands for. A mux takes an empty segment, and the segment "/", for the end of
+// the path. They are replaced by a segment that wildcards match, as they match these in other routers.
 func (t *Table) literally(r *http.Request, p string, read func(string) string) *http.Request {
 	const nameless = "\x00"
 	segments := strings.SplitN(p, "/", t.depth+2) // the first one is empty, as p begins with a slash
@@ -146,8 +146,8 @@ func (t *Table) literally(r *http.Request, p string, read func(string) string) *
 
 func asIs(segment string) string { return segment }
 
-// unclean reports whether [path.Clean] may change more of p, which has no escapes, than a trailing slash. It
-// is also true of some clean paths, such as /.well-known.
+// unclean reports whether [path.Clean] may change more of p, which has no escapes, than a trailing slash.
+// It is also true of some clean paths, such as /.well-known.
 func unclean(p string) bool { return strings.Contains(p, "//") || strings.Contains(p, "/.") }
 
 // cleanPath cleans a path or the path of a pattern, and keeps its trailing slash.

@@ -30,8 +30,8 @@ type Table struct {
 // NewTable returns a table without routes.
 func NewTable(paths Paths) Table { return Table{paths: paths} }
 
-// Add returns the index of the route of a valid pattern. It appends the route unless there is one
-// of that pattern.
+// Add returns the index of the route of a valid pattern. It appends the route unless there is one of that
+// pattern.
 func (t *Table) Add(pattern string) int {
 	i := slices.IndexFunc(t.routes, func(r *route) bool { return r.pattern == pattern })
 	if i >= 0 {
@@ -65,8 +65,7 @@ func (s Set) Has(route int) bool { return s[route] }
 // everyRequest is the Set of a Table whose only route is every request.
 var everyRequest = Set{true}
 
-// Of returns the routes that match r. The result is shared: it must not be
-// changed.
+// Of returns the routes that match r. The result is shared: it must not be changed.
 func (t *Table) Of(r *http.Request) Set {
 	if t.cache == nil {
 		return everyRequest
@@ -85,8 +84,8 @@ func (t *Table) findRoutes(r *http.Request) Set {
 	return set
 }
 
-// A route is the requests that one pattern matches. It has a ServeMux of its own: one for all patterns would
-// report only the most specific match, and would refuse patterns that conflict.
+// A route is the requests that one pattern matches. It has a ServeMux of its own: one for all patterns
+// would report only the most specific match, and would refuse patterns that conflict.
 type route struct {
 	pattern string         // as in the policy
 	mux     *http.ServeMux // nil: every request
