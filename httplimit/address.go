@@ -16,11 +16,8 @@ import (
 // first other address is the client; if there is none, the leftmost address is. ByAddress never reads the
 // elements left of the client, since the client may have made them up.
 //
-// Two options change the walk, and one function replaces it:
-//
-//   - [TrustHops] trusts a number of hops instead of networks.
-//   - [ReadHeader] reads a header with one address instead of a list.
-//   - [ByAddressOf] lets a function find the address.
+// [TrustHops] trusts a number of hops instead, [ReadHeader] reads a header with one address instead of a
+// list, and [ByAddressOf] lets a function find the address.
 //
 // The identity cannot be told if an element that is read is no address: an empty one, a host name,
 // "unknown". ByAddress does not skip such an element, and does not guess.

@@ -191,13 +191,3 @@ func (c *call) admitShadows() {
 		}
 	}
 }
-
-// closeFinal settles the reservations that no response changes. While they are open, the limiter or the
-// store keeps what it needs to give them back.
-func (c *call) closeFinal() {
-	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; t.reserved && !t.settles {
-			_ = t.reservation.commit(c.ctx, t.cost) // there is nothing to change
-		}
-	}
-}

@@ -32,9 +32,6 @@ func (c *call) collectTakes(r *http.Request) bool {
 	return true
 }
 
-// freeRounds is how often a request starts over until it keeps Reconfigure waiting.
-const freeRounds = 4
-
 // collectTakesWithin is collectTakes that also begins a section, so that a stream of Reconfigures does
 // not make the call start over for ever. Other calls go on.
 func (c *call) collectTakesWithin(r *http.Request) (identified bool) {

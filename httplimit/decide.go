@@ -83,14 +83,14 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	}
 	c.setHeaders(h, &v.Denial)
 	if c.allowed {
-		c.closeFinal()
-		v.Charges = c.newCharges(r)
+		v.Charges = c.openCharges(r)
 	}
 }
 
 // admitUnderOneTable finds the takes of r, and charges all enforced ones, or none. If the table is
 // replaced before, it starts over. c is then in a section, unless the identity cannot be told.
 func (c *call) admitUnderOneTable(r *http.Request) (d *sash.Decision, identified bool) {
+	const freeRounds = 4 // after which it keeps Reconfigure waiting
 	for round := 1; ; round++ {
 		if round <= freeRounds {
 			identified = c.collectTakes(r)
@@ -130,11 +130,15 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	}
 }
 
-// newCharges returns the charges that the response to r may change; nil if there are none. They hold all
-// that they need, since c is released before the response.
-func (c *call) newCharges(r *http.Request) (charges *Charges) {
+// openCharges returns the charges that the response to r may change; nil if there are none. They hold all
+// that they need, since c is released before the response. It closes the others, or the limiter or the
+// store would keep what it needs to give them back.
+func (c *call) openCharges(r *http.Request) (charges *Charges) {
 	for i := range c.takes {
 		t := &c.takes[i]
+		if t.reserved && !t.settles {
+			_ = t.reservation.commit(c.ctx, t.cost) // there is nothing to change
+		}
 		if !t.settles || !t.decision.Allowed && t.Shadow {
 			continue
 		}

@@ -18,11 +18,6 @@ import (
 // A KeyFunc must append only, must not keep key, and must be safe for concurrent use. It must also bound
 // the number of identities, since a key costs memory until its windows have passed. A client that can
 // invent identities gets a new quota with each, and can fill the memory.
-//
-//   - [ByAddress], [ByAddressOf], [ByHeader] and [ByRoute] read the request.
-//   - [By] takes a function that returns a string.
-//   - [Join] combines several identities, and [FirstOf] tries one after the other.
-//   - [Everyone] is one identity for all requests.
 type KeyFunc func(key []byte, r *http.Request) ([]byte, bool)
 
 // By keys requests by the string that a function returns. The identity cannot be told if the function

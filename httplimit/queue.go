@@ -182,16 +182,13 @@ func clockOf(l *sash.Limiter) sash.Clock {
 func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64) bool {
 	c.end()
 	if c.store != nil {
-		// Nothing wakes it for now. A wake-up is kept.
-		blockUntil(ctx, clock, window.Plus(clock.Now(), int64(storePause)), nil, nil, nil)
+		// Nothing wakes it for now, so that no answer makes it ask all the time. A wake-up is kept.
+		const pause = int64(time.Millisecond)
+		blockUntil(ctx, clock, window.Plus(clock.Now(), pause), nil, nil, nil)
 	}
 	blockUntil(ctx, clock, at, w.Woken(), c.replaced, c.closing)
 	return c.begin()
 }
-
-// storePause is for how long a request waits at least between two times that it asks a store, whatever
-// that answers.
-const storePause = time.Millisecond
 
 // blockUntil blocks until clock shows an instant, or there is something in wake, or replaced or closing
 // is closed, or ctx ends. A channel may be nil.

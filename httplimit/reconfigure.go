@@ -76,19 +76,16 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 // exchange makes next the table when publish has published its limits, and reports true.
 func (l *Limiter) exchange(next *table, publish func() bool) {
 	former := l.table.Load()
-	l.exchangeClosed(next, publish)
-	if l.table.Load() == next {
-		// Requests that wait in a Queue start over. The sections are open again, so however many wait, no
-		// other request waits for them to be woken. One that goes to sleep from now on with the former
-		// table wakes at once.
-		close(former.replaced)
-	}
-}
-
-// exchangeClosed does what exchange does while the sections are closed.
-func (l *Limiter) exchangeClosed(next *table, publish func() bool) {
 	l.sections.close()
-	defer func() { l.sections.open(l.table.Load()) }()
+	defer func() {
+		l.sections.open(l.table.Load())
+		if l.table.Load() == next {
+			// Requests that wait in a Queue start over. The sections are open again, so however many
+			// wait, no other request waits for them to be woken. One that goes to sleep from now on
+			// with the former table wakes at once.
+			close(former.replaced)
+		}
+	}()
 	// No call is in a section, and none begins one. Those that arrive wait. Others go on to run functions
 	// of the former policies, and find that they must start over when they try to begin one.
 	if publish() {

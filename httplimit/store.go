@@ -69,12 +69,9 @@ type StoreKeys struct {
 	LimitsFor func(key string) []sash.Limit
 }
 
-// unknownWait stands for the RetryAfter of a store that denies and does not say for how long.
-const unknownWait = 100 * time.Millisecond
-
 // ensureRetryAfter makes the RetryAfter of a denial by a store positive.
 func ensureRetryAfter(d *sash.Decision) {
 	if !d.Allowed && d.RetryAfter <= 0 {
-		d.RetryAfter = unknownWait
+		d.RetryAfter = 100 * time.Millisecond // the store does not say
 	}
 }

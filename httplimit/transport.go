@@ -142,11 +142,6 @@ var (
 	errNoKey       = errors.New("httplimit: not sent: the request does not tell the key to count it under")
 )
 
-const (
-	defaultMaxHold = time.Hour // the longest window that is common among services
-	defaultMaxHeld = 1 << 14   // keys, whose holds take about 3 MB
-)
-
 // RoundTrip sends r once it is admitted, and returns the response unchanged. It does not modify r.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// Base closes the body of a request that is sent. Close it here in all other cases, including a panic
@@ -306,12 +301,12 @@ func (t *Transport) Obey(key string, response *http.Response) {
 // HoldBack holds key back for d from now, at most MaxHold. It never shortens a hold. If d is not
 // positive, or MaxHold is negative, it does nothing. The key must be one that Admit has returned.
 func (t *Transport) HoldBack(key string, d time.Duration) {
-	if d = min(d, cmp.Or(t.MaxHold, defaultMaxHold)); d <= 0 {
+	if d = min(d, cmp.Or(t.MaxHold, time.Hour)); d <= 0 {
 		return
 	}
 	most := t.MaxHeld
 	if most <= 0 {
-		most = defaultMaxHeld
+		most = 1 << 14 // whose holds take about 3 MB
 	}
 	t.gates.hold(key, t.domain(key), t.clock(), d, most)
 }

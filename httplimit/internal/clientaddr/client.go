@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// local is the identity of all clients on connections without addresses.
-const local = 'l'
-
 // Append appends the identity of the client that made r. ok is false if it cannot be told.
 func (o *Options) Append(key []byte, r *http.Request) (_ []byte, ok bool) {
 	client, zone, ok := o.client(r)
@@ -18,7 +15,7 @@ func (o *Options) Append(key []byte, r *http.Request) (_ []byte, ok bool) {
 	case ok:
 		return o.append(key, client, zone), true
 	case len(o.given) == 0 && !onInternet(networkOf(r)):
-		return append(key, local), true
+		return append(key, 'l'), true // all of them are one client
 	}
 	return key, false
 }
