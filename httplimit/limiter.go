@@ -90,11 +90,8 @@ func (l *Limiter) FoldsPaths() bool { return l.paths == route.Folded }
 // newSecret returns the cipher of fingerprints, with a random key that never leaves the process.
 func newSecret() cipher.Block {
 	var key [aes.BlockSize]byte
-	_, _ = rand.Read(key[:]) // never fails
-	secret, err := aes.NewCipher(key[:])
-	if err != nil {
-		panic(err) // a key of that length is right
-	}
+	_, _ = rand.Read(key[:])           // never fails
+	secret, _ := aes.NewCipher(key[:]) // a key of that length is right
 	return secret
 }
 
