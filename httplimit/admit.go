@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"slices"
 
 	"github.com/seed-30da4c49/sash"
 )
@@ -9,10 +10,10 @@ import (
 // admit charges all enforced takes, or none. The takes of one cost are charged at one instant, and then
 // the takes of the next cost.
 func (c *call) admit() (d *sash.Decision) {
-	takes := c.takes[:c.enforced]
+	takes := c.enforced
 	d, c.together.Allowed = &c.together, true // without any takes
 	// If it has slept, its client may have gone: then it is undone.
-	reserve := c.slept || anyOf(takes, func(t *take) bool { return t.settles || t.cost != takes[0].cost })
+	reserve := c.slept || slices.ContainsFunc(takes, func(t *take) bool { return t.settles || t.cost != takes[0].cost })
 	for i := range takes {
 		if i > 0 && !costIsNew(takes, i) {
 			continue
@@ -30,8 +31,8 @@ func (c *call) admit() (d *sash.Decision) {
 // the charges may be changed, by the reservation of each take. It returns the decision on all of them,
 // which the next charge overwrites. It sets what it learns of each take: in this process, several takes
 // get one decision together, so decideEach looks at each.
-func (c *call) charge(takes []take, reserve bool) *sash.Decision {
-	t := &takes[0]
+func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
+	t := takes[0]
 	switch {
 	case c.store != nil && reserve:
 		c.together = c.ask(c.store.Reserve, takes)
@@ -39,7 +40,7 @@ func (c *call) charge(takes []take, reserve bool) *sash.Decision {
 	case c.store != nil:
 		c.together = c.ask(c.store.Take, takes)
 		return &c.together
-	case !t.Shadow && c.enforced > 1:
+	case !t.Shadow && len(c.enforced) > 1:
 		return c.chargeAll(takes, reserve)
 	case reserve:
 		c.unclean = true // a reservation keeps memory alive, so the pooled call must forget it
@@ -56,12 +57,12 @@ func (c *call) charge(takes []take, reserve bool) *sash.Decision {
 }
 
 // chargeAll is charge of several takes in this process.
-func (c *call) chargeAll(takes []take, reserve bool) *sash.Decision {
+func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
 	cost := takes[0].cost
 	c.names = c.names[:0]
-	for i := range takes {
-		if takes[i].cost == cost {
-			c.names = append(c.names, takes[i].key)
+	for _, t := range takes {
+		if t.cost == cost {
+			c.names = append(c.names, t.key)
 		}
 	}
 	if !reserve {
@@ -72,8 +73,8 @@ func (c *call) chargeAll(takes []take, reserve bool) *sash.Decision {
 	// Reservations come in the order of names, or there are none.
 	var reservations []sash.Reservation
 	reservations, c.together = c.limiter.ReserveAll(c.names, cost)
-	for i := range takes {
-		if t := &takes[i]; c.together.Allowed && t.cost == cost {
+	for _, t := range takes {
+		if c.together.Allowed && t.cost == cost {
 			t.reserved, t.reservation.here = true, reservations[0]
 			reservations = reservations[1:]
 		}
@@ -82,11 +83,11 @@ func (c *call) chargeAll(takes []take, reserve bool) *sash.Decision {
 }
 
 // ask asks the store about all takes that cost as much as the first, and notes what it says of each.
-func (c *call) ask(ask func(context.Context, []string, int64) StoreDecision, takes []take) sash.Decision {
+func (c *call) ask(ask func(context.Context, []string, int64) StoreDecision, takes []*take) sash.Decision {
 	c.unclean = true
 	keys := make([]string, 0, len(takes)) // which the store may keep
-	for i := range takes {
-		if t := &takes[i]; t.cost == takes[0].cost {
+	for _, t := range takes {
+		if t.cost == takes[0].cost {
 			if t.storedKey == "" {
 				t.storedKey = t.policy.storedKey(t.key)
 			}
@@ -97,8 +98,8 @@ func (c *call) ask(ask func(context.Context, []string, int64) StoreDecision, tak
 	answer := ask(context.WithoutCancel(c.ctx), keys, takes[0].cost)
 	ensureRetryAfter(&answer.Decision)
 	each := answer.Keys
-	for i := range takes {
-		if t := &takes[i]; t.cost == takes[0].cost {
+	for _, t := range takes {
+		if t.cost == takes[0].cost {
 			ensureRetryAfter(&each[0].Decision)
 			t.decision, t.decided = each[0].Decision, true
 			t.next, t.nextKnown, t.remaining = each[0].Next, true, each[0].Next.Remaining
@@ -111,13 +112,13 @@ func (c *call) ask(ask func(context.Context, []string, int64) StoreDecision, tak
 }
 
 // lookAt sets the decision of all takes that cost as much as the first, and charges nothing.
-func (c *call) lookAt(takes []take) {
+func (c *call) lookAt(takes []*take) {
 	if c.store != nil {
 		c.ask(c.store.Peek, takes)
 		return
 	}
-	for i := range takes {
-		if t := &takes[i]; t.cost == takes[0].cost {
+	for _, t := range takes {
+		if t.cost == takes[0].cost {
 			t.look(c.limiter)
 		}
 	}
@@ -126,8 +127,7 @@ func (c *call) lookAt(takes []take) {
 // attempt is admit of a call that may wait. If it charges nothing, it sets the decision of each enforced
 // take.
 func (c *call) attempt() sash.Decision {
-	for i := range c.takes[:c.enforced] {
-		t := &c.takes[i] // forget what an earlier attempt has left
+	for _, t := range c.enforced { // forget what an earlier attempt has left
 		t.reserved, t.reservation, t.nextKnown, t.decided = false, reservation{}, false, false
 	}
 	d := c.admit()
@@ -139,15 +139,13 @@ func (c *call) attempt() sash.Decision {
 
 // decideEach sets the decision and the quota of each enforced take.
 func (c *call) decideEach() {
-	takes := c.takes[:c.enforced]
-	for i := range takes {
-		t := &takes[i]
+	for i, t := range c.enforced {
 		switch {
 		case t.decided:
 		case c.allowed:
 			t.lookBack(c.limiter) // a store has told
 		default:
-			c.lookAt(takes[i:])
+			c.lookAt(c.enforced[i:])
 		}
 		if !t.nextKnown && c.headers.any() {
 			t.findNext(c.limiter)
@@ -158,10 +156,9 @@ func (c *call) decideEach() {
 
 // look sets the decision of each enforced take, and charges nothing.
 func (c *call) look() {
-	takes := c.takes[:c.enforced]
-	for i := range takes {
-		if costIsNew(takes, i) {
-			c.lookAt(takes[i:])
+	for i := range c.enforced {
+		if costIsNew(c.enforced, i) {
+			c.lookAt(c.enforced[i:])
 		}
 	}
 }
@@ -169,8 +166,8 @@ func (c *call) look() {
 // undo gives back what the latest attempt has reserved. If a store fails, the charge stays: the request
 // is denied either way.
 func (c *call) undo() {
-	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; t.reserved {
+	for _, t := range c.enforced {
+		if t.reserved {
 			_ = t.reservation.commit(c.ctx, 0)
 			t.reservation, t.decided = reservation{}, false
 			c.waits.Free(t.key, c.place)
@@ -181,7 +178,7 @@ func (c *call) undo() {
 // admitShadows charges each shadow by itself if the call is admitted: a shadow that denies stops no other
 // one. If the call is denied, it asks what they would have said, which only observers want to know.
 func (c *call) admitShadows() {
-	for i := c.enforced; i < len(c.takes); i++ {
+	for i := len(c.enforced); i < len(c.takes); i++ {
 		one := c.takes[i : i+1]
 		switch {
 		case c.allowed:

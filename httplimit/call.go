@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,8 +24,8 @@ type call struct {
 	*table                 // of the limiter when the call began, or started over
 	stripe   *atomic.Int64 // at which it counts itself while it is in a section
 	within   bool          // whether it is in a section
-	takes    []take        // of the enforced policies, then of the shadows
-	enforced int           // number of takes of enforced policies
+	takes    []*take       // of the enforced policies, then of the shadows; they stay with c
+	enforced []*take       // the former of these
 	allowed  bool          // whether these admit it
 	together sash.Decision // on several of them, if there is one
 	keys     []byte        // keys of all takes, one after the other
@@ -67,7 +68,9 @@ func (c *call) release() {
 		return
 	}
 	if c.unclean || c.eventFields.identities != 0 {
-		clear(c.takes)
+		for _, t := range c.takes {
+			*t = take{}
+		}
 		c.unclean = false
 	}
 	if c.place != 0 {
@@ -79,7 +82,7 @@ func (c *call) release() {
 
 // clear takes all takes away from c.
 func (c *call) clear() {
-	c.takes, c.enforced = c.takes[:0], 0
+	c.takes, c.enforced = c.takes[:0], nil
 	c.keys, c.names = c.keys[:0], c.names[:0]
 }
 
@@ -248,24 +251,14 @@ func (t *take) scarcer(u *take) bool {
 
 // anyDenies reports whether one of takes denies the call by itself. None does if there is room in the
 // table for each of their keys, but not for all, or if they were asked later than all together.
-func anyDenies(takes []take) bool {
-	return anyOf(takes, func(t *take) bool { return !t.decision.Allowed })
-}
-
-// anyOf reports whether one of takes has a property.
-func anyOf(takes []take, has func(*take) bool) bool {
-	for i := range takes {
-		if has(&takes[i]) {
-			return true
-		}
-	}
-	return false
+func anyDenies(takes []*take) bool {
+	return slices.ContainsFunc(takes, func(t *take) bool { return !t.decision.Allowed })
 }
 
 // leastWait returns the least Wait of the policies of takes with a Queue; 0 if there are none.
-func leastWait(takes []take) (least time.Duration) {
-	for i := range takes {
-		if t := &takes[i]; t.queues() && (least == 0 || t.Queue.Wait < least) {
+func leastWait(takes []*take) (least time.Duration) {
+	for _, t := range takes {
+		if t.queues() && (least == 0 || t.Queue.Wait < least) {
 			least = t.Queue.Wait
 		}
 	}
@@ -273,6 +266,6 @@ func leastWait(takes []take) (least time.Duration) {
 }
 
 // costIsNew reports whether no take before the one of index i has its cost.
-func costIsNew(takes []take, i int) bool {
-	return !anyOf(takes[:i], func(t *take) bool { return t.cost == takes[i].cost })
+func costIsNew(takes []*take, i int) bool {
+	return !slices.ContainsFunc(takes[:i], func(t *take) bool { return t.cost == takes[i].cost })
 }

@@ -16,7 +16,7 @@ func (c *call) collectTakes(r *http.Request) bool {
 			return false
 		}
 	}
-	c.enforced = len(c.takes)
+	c.enforced = c.takes
 	for _, p := range c.policies[c.firstShadow:] {
 		if matched.Has(p.route) {
 			c.addShadowTake(p, r)
@@ -25,8 +25,7 @@ func (c *call) collectTakes(r *http.Request) bool {
 	// Now keys does not move any more. The strings may share its memory, since sash copies the keys that
 	// it keeps or passes to an observer.
 	all := bridge.AsString(c.keys)
-	for i := range c.takes {
-		t := &c.takes[i]
+	for _, t := range c.takes {
 		t.key = all[t.begin:t.end]
 	}
 	return true
@@ -59,7 +58,11 @@ func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 			cost = p.Cost(r)
 		}
 		c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]
-		t := &c.takes[len(c.takes)-1]
+		last := &c.takes[len(c.takes)-1]
+		if *last == nil { // otherwise it is a take of an earlier request
+			*last = new(take)
+		}
+		t := *last
 		*t = take{} // and then its fields: a literal of them would be made elsewhere, and copied
 		t.policy, t.cost = p, cost
 		t.begin, t.body, t.end = begin, body, len(c.keys)

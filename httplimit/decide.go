@@ -67,7 +67,7 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 		v.Outcome = Unidentified
 		return
 	}
-	if c.enforced < len(c.takes) {
+	if len(c.enforced) < len(c.takes) {
 		c.admitShadows()
 	}
 	// The rest only reports what is decided.
@@ -134,8 +134,7 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 // that they need, since c is released before the response. It closes the others, or the limiter or the
 // store would keep what it needs to give them back.
 func (c *call) openCharges(r *http.Request) (charges *Charges) {
-	for i := range c.takes {
-		t := &c.takes[i]
+	for _, t := range c.takes {
 		if t.reserved && !t.settles {
 			_ = t.reservation.commit(c.ctx, t.cost) // there is nothing to change
 		}

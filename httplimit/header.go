@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"net/http"
+	"slices"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
@@ -11,11 +12,11 @@ import (
 
 // setHeaders sets the headers of a call that has been decided in h, unless that is nil.
 func (c *call) setHeaders(h http.Header, denial *Denial) {
-	if h == nil || c.enforced == 0 {
+	if h == nil || len(c.enforced) == 0 {
 		return
 	}
 	c.buffer.EnsureText()
-	limited := anyOf(c.takes[:c.enforced], func(t *take) bool { return !t.unlimited() })
+	limited := slices.ContainsFunc(c.enforced, func(t *take) bool { return !t.unlimited() })
 	if c.headers.standard && limited {
 		fields.AddRateLimit(h, c.rateLimitPolicyValue(), c.rateLimitValue())
 	}
@@ -29,13 +30,13 @@ func (c *call) setHeaders(h http.Header, denial *Denial) {
 
 // rateLimitPolicyValue returns RateLimit-Policy: all quotas of the enforced policies.
 func (c *call) rateLimitPolicyValue() []string {
-	if t := &c.takes[0]; c.enforced == 1 && t.ownQuota && !c.headers.partition {
+	if t := c.enforced[0]; len(c.enforced) == 1 && t.ownQuota && !c.headers.partition {
 		// It is the same for all requests, so it is made once, with the policy.
 		return c.buffer.Value(t.policyField)
 	}
 	text := c.buffer.Text
-	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; !t.unlimited() {
+	for _, t := range c.enforced {
+		if !t.unlimited() {
 			text = c.appendPolicyQuotas(text, t)
 		}
 	}
@@ -61,8 +62,7 @@ func (c *call) appendPolicyQuotas(text []byte, t *take) []byte {
 // that is, and when there will be more.
 func (c *call) rateLimitValue() []string {
 	text := c.buffer.Text
-	for i := range c.takes[:c.enforced] {
-		t := &c.takes[i]
+	for _, t := range c.enforced {
 		if t.unlimited() {
 			continue
 		}
@@ -100,8 +100,8 @@ func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 // must not be unlimited.
 func (c *call) setXRateLimit(h http.Header) {
 	var scarcest *take
-	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; !t.unlimited() && (scarcest == nil || t.scarcer(scarcest)) {
+	for _, t := range c.enforced {
+		if !t.unlimited() && (scarcest == nil || t.scarcer(scarcest)) {
 			scarcest = t
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	// Read the clock before each attempt, which reads it, too. If time passes between the two, the call
 	// wakes early and tries again. If it read the clock afterwards, it would oversleep.
-	clock, takes := clockOf(c.limiter), c.takes[:c.enforced]
+	clock, takes := clockOf(c.limiter), c.enforced
 	now := clock.Now()
 
 	// If none waits for its keys, try at once. If one does, only look: a new request must not overtake.
@@ -105,13 +106,13 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 // waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is of
 // use: all that deny it have a Queue, and it may wait until the last admits it. If none denies it by
 // itself, they deny it for together.
-func waitOf(ctx context.Context, takes []take, together, left time.Duration) (soonest time.Duration, useful bool) {
+func waitOf(ctx context.Context, takes []*take, together, left time.Duration) (soonest time.Duration, useful bool) {
 	soonest, last := sash.Never, time.Duration(0)
 	if !anyDenies(takes) {
 		soonest, last = together, together
 	}
-	for i := range takes {
-		if t := &takes[i]; !t.decision.Allowed {
+	for _, t := range takes {
+		if !t.decision.Allowed {
 			if !t.queues() {
 				return 0, false
 			}
@@ -127,9 +128,8 @@ func waitOf(ctx context.Context, takes []take, together, left time.Duration) (so
 // denies reports whether the take of p has denied the call. If none denies it by itself, all together do,
 // but for those that were reserved before.
 func (c *call) denies(p *policy) bool {
-	takes := c.takes[:c.enforced]
-	together := !anyDenies(takes)
-	return anyOf(takes, func(t *take) bool {
+	together := !anyDenies(c.enforced)
+	return slices.ContainsFunc(c.enforced, func(t *take) bool {
 		return t.policy == p && (!t.decision.Allowed || together && !t.reserved)
 	})
 }
@@ -138,16 +138,15 @@ func (c *call) denies(p *policy) bool {
 // none does, it is latest, the decision on all together. Before the turn of w, the policy in whose queue
 // others are before it denies it, for as short as can be.
 func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
-	takes := c.takes[:c.enforced]
 	d.Allowed = true
-	for i := range takes {
-		if own := &takes[i].decision; !own.Allowed && (d.Allowed || own.RetryAfter > d.RetryAfter) {
+	for _, t := range c.enforced {
+		if own := &t.decision; !own.Allowed && (d.Allowed || own.RetryAfter > d.RetryAfter) {
 			d = *own
 		}
 	}
 	switch {
 	case !d.Allowed:
-	case len(takes) == 0: // its policies were taken away, and its client has gone
+	case len(c.enforced) == 0: // its policies were taken away, and its client has gone
 		d.Allowed, d.RetryAfter = false, 1
 	case w.Behind == queue.Nowhere && !latest.Allowed:
 		d = latest
@@ -161,12 +160,12 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 
 // mayWait reports whether the call may wait, if a policy denies it.
 func (c *call) mayWait() bool {
-	return anyOf(c.takes[:c.enforced], func(t *take) bool { return t.queues() })
+	return slices.ContainsFunc(c.enforced, func(t *take) bool { return t.queues() })
 }
 
 // isWaitedFor reports whether a request waits for a key of takes. Then a new one must not overtake it.
-func (l *Limiter) isWaitedFor(takes []take) bool {
-	return anyOf(takes, func(t *take) bool { return t.queues() && l.waits.Claims(t.key) })
+func (l *Limiter) isWaitedFor(takes []*take) bool {
+	return slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && l.waits.Claims(t.key) })
 }
 
 // clockOf returns the clock of l, or the clock that measures time under a store if there is no l.
@@ -228,19 +227,18 @@ type stand struct {
 type counted struct{ queue, key string }
 
 // newWaiter returns a waiter of takes. number is the Number of the waiter that it replaces; 0: none.
-func newWaiter(takes []take, number int64) *waiter {
+func newWaiter(takes []*take, number int64) *waiter {
 	w := new(waiter)
 	w.Number = number
 	keys, clients := make([]string, len(takes)), []string(nil) // under all policies; under those that tell clients apart
-	for i := range takes {
-		t := &takes[i]
+	for i, t := range takes {
 		keys[i] = strings.Clone(t.key)
 		if t.body < t.end { // only Everyone has an empty identity
 			clients = append(clients, keys[i])
 		}
 	}
-	for i := range takes {
-		if t := &takes[i]; t.queues() {
+	for i, t := range takes {
+		if t.queues() {
 			p := queue.Place[string]{Key: keys[i]}
 			p.Bounds = t.policy.bounds(p.Key, clients)
 			w.Places, w.stands = append(w.Places, p), append(w.stands, stand{policy: t.policy})

@@ -8,8 +8,7 @@ func (c *call) report() {
 		c.observe(&take{policy: m.policy}, m.outcome)
 	}
 	c.missed = nil
-	for i := range c.takes {
-		t := &c.takes[i]
+	for _, t := range c.takes {
 		c.observe(t, c.outcome(t))
 	}
 }
@@ -71,14 +70,13 @@ func (c *call) describe(e *Event, t *take, outcomes outcomeSet) {
 // denial returns which quotas deny the request, and for how long, where d is the decision on all enforced
 // takes. If no quota denies, but a store could not decide, it has the store's error.
 func (c *call) denial(d *sash.Decision) Denial {
-	takes := c.takes[:c.enforced]
-	if !anyDenies(takes) && len(takes) > 0 {
+	if !anyDenies(c.enforced) && len(c.enforced) > 0 {
 		c.deny(d)
 	}
 	result := Denial{RetryAfter: d.RetryAfter, Err: c.err}
 	var undecided error
-	for i := range takes {
-		switch t := &takes[i]; {
+	for _, t := range c.enforced {
+		switch {
 		case t.decision.Allowed:
 			continue
 		case t.unlimited() && t.err != nil: // a fallback denies whatever comes
@@ -86,7 +84,7 @@ func (c *call) denial(d *sash.Decision) Denial {
 		default:
 			result.Violated = append(result.Violated, t.quota.Name)
 		}
-		result.RetryAfter, result.By = max(result.RetryAfter, takes[i].decision.RetryAfter), takes[i].by
+		result.RetryAfter, result.By = max(result.RetryAfter, t.decision.RetryAfter), t.by
 	}
 	if len(result.Violated) == 0 && undecided != nil {
 		result.Err = undecided
@@ -108,8 +106,7 @@ func (c *call) deny(d *sash.Decision) {
 
 // decidingTake returns the take whose limit, or queue, has decided d.
 func (c *call) decidingTake(d *sash.Decision) *take {
-	for i := range c.takes[:c.enforced] {
-		t := &c.takes[i]
+	for _, t := range c.enforced {
 		_, own := t.quotaOf(d.Limit)
 		if c.behind != nil { // its queue has decided, and not a limit
 			own = t.policy == c.behind
@@ -118,5 +115,5 @@ func (c *call) decidingTake(d *sash.Decision) *take {
 			return t
 		}
 	}
-	return &c.takes[0]
+	return c.enforced[0]
 }

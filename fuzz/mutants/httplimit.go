@@ -95,7 +95,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-deaf-together", fault: "a request that its policies deny together waits in none of their queues",
-		file: "httplimit/queue.go", old: "together := !anyDenies(takes)", new: "together := false",
+		file: "httplimit/queue.go", old: "together := !anyDenies(c.enforced)", new: "together := false",
 		tests: "TestQueue",
 	},
 	{
@@ -195,7 +195,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-dear-for-all", fault: "a request that waits for one key makes those for all keys wait",
-		file: "httplimit/queue.go", old: "return anyOf(takes, func(t *take) bool { return t.queues() && l.waits.Claims(t.key) })", new: "waiters, _, _ := l.waits.Size()\n\treturn anyOf(takes, func(t *take) bool { return t.queues() && waiters > 0 })",
+		file: "httplimit/queue.go", old: "return slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && l.waits.Claims(t.key) })", new: "waiters, _, _ := l.waits.Size()\n\treturn slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && waiters > 0 })",
 		tests: "TestQueue_ARequestThatWaits",
 	},
 	{
