@@ -67,9 +67,7 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 		v.Outcome = Unidentified
 		return
 	}
-	if len(c.enforced) < len(c.takes) {
-		c.admitShadows()
-	}
+	c.admitShadows()
 	// The rest only reports what is decided.
 	if !c.allowed || c.headers.any() || c.observed() {
 		c.decideEach()

@@ -309,7 +309,7 @@ type policy struct {
 	route       int                // index among the routes of the limiter
 	settles     bool               // whether a charge may change after the response
 	pace        sash.Limit         // the limit with the longest Window, which orders policies
-	quotas      []quota.Quota
+	quotas      []*quota.Quota
 	policyField string // all quotas as in RateLimit-Policy, without pk
 }
 
@@ -346,13 +346,13 @@ func (p *policy) queues() bool { return p.Queue.Wait > 0 && !p.Shadow }
 // quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not, the key was given
 // limits of its own, for example by [sash.Limiter.SetLimits].
 func (p *policy) quotaOf(l sash.Limit) (q *quota.Quota, own bool) {
-	for i := range p.quotas {
-		if q = &p.quotas[i]; q.Limit == l {
+	for _, q := range p.quotas {
+		if q.Limit == l {
 			return q, true
 		}
 	}
-	for i := range p.quotas { // a limit that carries debts has the quota of the one that forgets them
-		if q = &p.quotas[i]; p.Settle != nil && quota.Carries(l, q.Limit) {
+	for _, q := range p.quotas { // a limit that carries debts has the quota of the one that forgets them
+		if p.Settle != nil && quota.Carries(l, q.Limit) {
 			return q, true
 		}
 	}

@@ -9,21 +9,17 @@ func (c *call) report() {
 	}
 	c.missed = nil
 	for _, t := range c.takes {
-		c.observe(t, c.outcome(t))
+		outcome := Admitted
+		switch {
+		case !t.decision.Allowed && t.Shadow:
+			outcome = Denied
+		case !t.decision.Allowed:
+			outcome = c.refused()
+		case !c.allowed:
+			outcome = Withheld
+		}
+		c.observe(t, outcome)
 	}
-}
-
-// outcome returns the outcome of t.
-func (c *call) outcome(t *take) Outcome {
-	switch {
-	case !t.decision.Allowed && t.Shadow:
-		return Denied
-	case !t.decision.Allowed:
-		return c.refused()
-	case !c.allowed:
-		return Withheld
-	}
-	return Admitted
 }
 
 // refused returns the outcome of a call that is not allowed.

@@ -39,11 +39,11 @@ func New(l sash.Limit, name, unit string) *Quota {
 }
 
 // Of returns the quotas of the limits of a policy, all but sash.Unlimited.
-func Of(policy string, limits []sash.Limit, unit string) (all []Quota) {
+func Of(policy string, limits []sash.Limit, unit string) (all []*Quota) {
 	limits = limited(limits)
 	names := namesOf(policy, limits)
 	for i, l := range limits {
-		all = append(all, *New(l, names[len(names)-len(limits)+i], unit))
+		all = append(all, New(l, names[len(names)-len(limits)+i], unit))
 	}
 	return all
 }
