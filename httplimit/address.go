@@ -3,8 +3,10 @@ package httplimit
 import (
 	"net/http"
 	"net/netip"
+	"net/textproto"
 
 	"github.com/seed-30da4c49/sash/httplimit/internal/clientaddr"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
 
 // ByAddress keys requests by the address of the client.
@@ -53,7 +55,7 @@ func ByAddress(options ...AddressOption) KeyFunc {
 // The options are [IPv4Prefix] and [IPv6Prefix]. ByAddressOf panics if address is nil, or if it is given
 // another option, since that would have no effect.
 func ByAddressOf(address func(*http.Request) (string, bool), options ...AddressOption) KeyFunc {
-	mustNotBeNil("ByAddressOf", address == nil)
+	check(address != nil, "ByAddressOf: must not be given nil")
 	a := applied("ByAddressOf", options)
 	a.CheckNoSource()
 	return func(key []byte, r *http.Request) ([]byte, bool) {
@@ -74,7 +76,7 @@ type addresses = clientaddr.Options
 func applied(name string, options []AddressOption) *addresses {
 	a := clientaddr.Default()
 	for _, option := range options {
-		mustNotBeNil(name, option == nil)
+		check(option != nil, "%s: must not be given nil", name)
 		option(a)
 	}
 	return a
@@ -91,7 +93,15 @@ func applied(name string, options []AddressOption) *addresses {
 //   - other IPv6 wider than /7
 //
 // If the addresses of the proxies are not known, give their number by [TrustHops].
-func TrustProxies(networks ...netip.Prefix) AddressOption { return clientaddr.TrustProxies(networks) }
+func TrustProxies(networks ...netip.Prefix) AddressOption {
+	for _, n := range networks {
+		check(n.IsValid(), "TrustProxies: not a network: %v", n)
+		check(!clientaddr.TooWide(n), "TrustProxies: %v is too wide: every client in it could name any address; "+
+			"name the networks of your own proxies, from /8 for IPv4 and /16 for public IPv6, "+
+			"or their number by TrustHops if their addresses are not known", n)
+	}
+	return func(o *addresses) { o.Give("TrustProxies").Trust(networks) }
+}
 
 // TrustHops trusts a number of proxies, at least 1, whatever their addresses: the one that connects to
 // the server, the one that connects to that, and so on. It is for proxies whose number alone is known,
@@ -105,17 +115,24 @@ func TrustProxies(networks ...netip.Prefix) AddressOption { return clientaddr.Tr
 //
 // Every request must come through all of these proxies. A client that can connect past one of them, or to
 // the server itself, can name any address. Given again, the last holds.
-func TrustHops(hops int) AddressOption { return clientaddr.TrustHops(hops) }
+func TrustHops(hops int) AddressOption {
+	check(hops >= 1, "TrustHops: hops must be at least 1, got %d", hops)
+	return func(o *addresses) { o.Give("TrustHops").Hops = hops }
+}
 
 // TrustUnixSocket treats every connection through a Unix socket as one from a trusted proxy. The other
 // end of such a socket has no address. So the identity of its requests cannot be told if the header names
 // no client.
-func TrustUnixSocket() AddressOption { return clientaddr.TrustUnixSocket() }
+func TrustUnixSocket() AddressOption {
+	return func(o *addresses) { o.Give("TrustUnixSocket").Sockets = true }
+}
 
 // ReadForwarded makes [ByAddress] read Forwarded (RFC 7239) instead of X-Forwarded-For. Only one of the
 // two is ever read, since a proxy that writes one may pass the other on as the client wrote it. It needs
 // [TrustProxies], [TrustHops] or [TrustUnixSocket].
-func ReadForwarded() AddressOption { return clientaddr.ReadForwarded() }
+func ReadForwarded() AddressOption {
+	return func(o *addresses) { o.Give("ReadForwarded").ReadForwarded() }
+}
 
 // ReadHeader makes [ByAddress] read a header that holds the address of the client and nothing else,
 // instead of X-Forwarded-For: CF-Connecting-IP, X-Real-IP, True-Client-IP. It needs [TrustProxies] or
@@ -127,17 +144,29 @@ func ReadForwarded() AddressOption { return clientaddr.ReadForwarded() }
 // identity cannot be told.
 //
 // ReadHeader panics if name is not the name of a header, or is the name of a list of addresses.
-func ReadHeader(name string) AddressOption { return clientaddr.ReadHeader(name) }
+func ReadHeader(name string) AddressOption {
+	canonical := textproto.CanonicalMIMEHeaderKey(name)
+	check(fields.IsToken(name) && canonical != "Host", "ReadHeader: requests have no header %q", name)
+	check(canonical != "Forwarded" && canonical != "X-Forwarded-For", "ReadHeader: %s is a list of addresses: "+
+		"ByAddress reads X-Forwarded-For by default, and Forwarded with ReadForwarded", canonical)
+	return func(o *addresses) { o.Give("ReadHeader").Read(name).Single = true }
+}
 
 // IPv4Prefix sets how many leading bits of an IPv4 address identify a client, from 1 to 32. The default
 // is 32. With fewer bits, a client with a network of its own gets fewer quotas, and more neighbours share
 // one. It also holds for the IPv4 addresses in IPv6 addresses.
-func IPv4Prefix(bits int) AddressOption { return clientaddr.IPv4Prefix(bits) }
+func IPv4Prefix(bits int) AddressOption {
+	check(1 <= bits && bits <= 32, "IPv4Prefix: bits must be from 1 to 32, got %d", bits)
+	return func(o *addresses) { o.IPv4Bits = bits }
+}
 
 // IPv6Prefix sets how many leading bits of an IPv6 address identify a client, from 1 to 128. The default
 // is 64. Providers assign networks from /64 to /48. With fewer bits, a client with a network of its own
 // gets fewer quotas, and more neighbours share one. Link-local addresses always count whole.
-func IPv6Prefix(bits int) AddressOption { return clientaddr.IPv6Prefix(bits) }
+func IPv6Prefix(bits int) AddressOption {
+	check(1 <= bits && bits <= 128, "IPv6Prefix: bits must be from 1 to 128, got %d", bits)
+	return func(o *addresses) { o.IPv6Bits = bits }
+}
 
 // AddressOfIdentity returns the address or network in an identity of [ByAddress] or [ByAddressOf], in
 // text, to show it to people: "203.0.113.7", "2001:db8::/64" or "fe80::1%eth0". The length of a network

@@ -23,7 +23,7 @@ type KeyFunc func(key []byte, r *http.Request) ([]byte, bool)
 // By keys requests by the string that a function returns. The identity cannot be told if the function
 // returns false. The empty string is an identity like any other. By panics if identity is nil.
 func By(identity func(*http.Request) (string, bool)) KeyFunc {
-	mustNotBeNil("By", identity == nil)
+	check(identity != nil, "By: must not be given nil")
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		s, ok := identity(r)
 		return append(key, s...), ok
@@ -38,9 +38,7 @@ func By(identity func(*http.Request) (string, bool)) KeyFunc {
 // empty, or is Host, which net/http does not keep among the headers.
 func ByHeader(name string) KeyFunc {
 	name = textproto.CanonicalMIMEHeaderKey(name)
-	if name == "" || name == "Host" {
-		panic(fmt.Sprintf("httplimit: ByHeader: requests have no header %q", name))
-	}
+	check(name != "" && name != "Host", "ByHeader: requests have no header %q", name)
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		values := r.Header[name]
 		if len(values) != 1 || values[0] == "" {
@@ -62,7 +60,7 @@ func ByRoute() KeyFunc {
 // ByRouteOf keys requests by the pattern under which mux will serve them. The requests that no pattern
 // matches share one quota. ByRouteOf panics if mux is nil.
 func ByRouteOf(mux *http.ServeMux) KeyFunc {
-	mustNotBeNil("ByRouteOf", mux == nil)
+	check(mux != nil, "ByRouteOf: must not be given nil")
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		_, pattern := mux.Handler(r)
 		return append(key, pattern...), true
@@ -124,9 +122,7 @@ func appendPart(key []byte, part KeyFunc, r *http.Request) ([]byte, bool) {
 	start := len(key)
 	key, ok := part(append(key, 0), r)
 	length := len(key) - start - 1
-	if length < 0 {
-		panic("httplimit: a KeyFunc has returned less than it was given")
-	}
+	check(length >= 0, "a KeyFunc has returned less than it was given")
 	if length < 0x80 {
 		key[start] = byte(length)
 		return key, ok
@@ -155,18 +151,15 @@ func FirstOf(choices ...KeyFunc) KeyFunc {
 
 // checkParts panics if the function of that name was given no KeyFunc, or nil for one.
 func checkParts(name string, parts []KeyFunc) {
-	if len(parts) == 0 {
-		panic("httplimit: " + name + ": needs a KeyFunc")
-	}
+	check(len(parts) > 0, "%s: needs a KeyFunc", name)
 	for _, part := range parts {
-		mustNotBeNil(name, part == nil)
+		check(part != nil, "%s: must not be given nil", name)
 	}
 }
 
-// mustNotBeNil panics if the function of that name was given nil: that is a mistake in the program, not
-// in its input.
-func mustNotBeNil(name string, isNil bool) {
-	if isNil {
-		panic("httplimit: " + name + ": must not be given nil")
+// check panics unless so is true. It is for mistakes in the program, not in its input.
+func check(so bool, format string, args ...any) {
+	if !so {
+		panic("httplimit: " + fmt.Sprintf(format, args...))
 	}
 }

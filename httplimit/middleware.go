@@ -36,7 +36,7 @@ import (
 // well. A limiter looks for that at some requests, the first among them, and warns once in the server's
 // error log. It knows a request by its header map, which copies share.
 func (l *Limiter) Middleware(next http.Handler) http.Handler {
-	mustNotBeNil("Middleware", next == nil)
+	check(next != nil, "Middleware: must not be given nil")
 	return &handler{l, next}
 }
 

@@ -49,9 +49,7 @@ func SettleBytes() func(*Response) int64 {
 // The client is sent the header, too, unless a handler around the middleware deletes it; to keep a cost
 // to yourself, see [ChargeOf]. SettleHeader panics if name is empty.
 func SettleHeader(name string) func(*Response) int64 {
-	if name == "" {
-		panic("httplimit: SettleHeader: the name must not be empty")
-	}
+	check(name != "", "SettleHeader: the name must not be empty")
 	trailer := http.TrailerPrefix + http.CanonicalHeaderKey(name)
 	return func(r *Response) int64 {
 		text := cmp.Or(r.Header.Get(name), r.Header.Get(trailer))

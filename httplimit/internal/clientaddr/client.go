@@ -32,21 +32,21 @@ func (o *Options) AppendText(key []byte, text string) (_ []byte, ok bool) {
 // client returns the address of the client that made r, and its zone.
 func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bool) {
 	lines := r.Header[o.header]
-	if o.hops == 0 {
+	if o.Hops == 0 {
 		switch client, zone, ok = parseAddress(r.RemoteAddr); {
-		case o.sockets && networkOf(r) == "unix":
+		case o.Sockets && networkOf(r) == "unix":
 			ok = false // unless the header names an address
 		case !ok || !o.trusts(client):
 			return client, zone, ok
 		}
 	}
-	if o.single && len(lines) > 0 {
+	if o.Single && len(lines) > 0 {
 		client, zone, ok = parseAddress(lines[0])
 		return client, zone, ok && len(lines) == 1
 	}
 	// Walk from the right. The element to the right was written by a trusted proxy, so this one is what
 	// that proxy saw. What is left of the client may be forged.
-	left := o.hops
+	left := o.Hops
 	for i := len(lines) - 1; i >= 0; i-- {
 		before, element, found := lines[i], "", true
 		for found {

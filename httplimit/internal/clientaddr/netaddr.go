@@ -15,10 +15,10 @@ var (
 	publicNet = netip.MustParsePrefix("2000::/3")
 )
 
-// tooWide reports whether a network holds more than the proxies of one organisation: more than a /8 of
+// TooWide reports whether a network holds more than the proxies of one organisation: more than a /8 of
 // IPv4 in any notation, a /16 of the IPv6 addresses that registries assign, or fc00::/7, the widest
 // private network.
-func tooWide(n netip.Prefix) bool {
+func TooWide(n netip.Prefix) bool {
 	switch bits := n.Bits(); {
 	case n.Addr().Is4():
 		return bits < 8
@@ -122,16 +122,16 @@ func networkText(address netip.Addr, bits int) string {
 // differently, so no two clients share a key.
 func (o *Options) append(key []byte, client netip.Addr, zone string) []byte {
 	if client.Is4() {
-		return appendIPv4(key, client.As4(), o.bits4)
+		return appendIPv4(key, client.As4(), o.IPv4Bits)
 	}
 	sixteen := client.As16()
 	switch high := binary.BigEndian.Uint64(sixteen[:8]); {
 	case high == 0x0064_ff9b<<32 && nat64Net.Contains(client):
-		return appendIPv4(key, [4]byte(sixteen[12:]), o.bits4)
+		return appendIPv4(key, [4]byte(sixteen[12:]), o.IPv4Bits)
 	case high>>54 == 0xfe80>>6: // fe80::/10
 		return append(append(append(key, '6'), sixteen[:]...), zone...)
 	}
-	whole, part := o.bits6/8, o.bits6%8
+	whole, part := o.IPv6Bits/8, o.IPv6Bits%8
 	key = append(append(key, '6'), sixteen[:whole]...)
 	if part > 0 {
 		key = append(key, sixteen[whole]&^(0xff>>part))
@@ -140,8 +140,8 @@ func (o *Options) append(key []byte, client netip.Addr, zone string) []byte {
 }
 
 // appendIPv4 appends the first bits of an IPv4 address, and zeros up to a whole byte.
-func appendIPv4(key []byte, four [4]byte, bits uint) []byte {
+func appendIPv4(key []byte, four [4]byte, bits int) []byte {
 	n := binary.BigEndian.Uint32(four[:]) &^ (1<<(32-bits) - 1)
 	key = append(key, '4', byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
-	return key[:len(key)-int((32-bits)/8)]
+	return key[:len(key)-(32-bits)/8]
 }
