@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
@@ -89,7 +88,7 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
 	case Failed:
 		fields.AnswerFailed(w)
 	default:
-		panic("httplimit: Refuse: no request is refused whose Outcome is " + strconv.Quote(v.Outcome.String()))
+		check(false, "Refuse: no request is refused whose Outcome is %q", v.Outcome.String())
 	}
 }
 

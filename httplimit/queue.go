@@ -26,7 +26,8 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	now := clock.Now()
 
 	// If none waits for its keys, try at once. If one does, only look: a new request must not overtake.
-	attempted := c.place == 0 && !c.isWaitedFor(takes)
+	waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key) })
+	attempted := c.place == 0 && !waitedFor
 	if attempted {
 		if d = c.attempt(); d.Allowed {
 			return d
@@ -161,11 +162,6 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 // mayWait reports whether the call may wait, if a policy denies it.
 func (c *call) mayWait() bool {
 	return slices.ContainsFunc(c.enforced, func(t *take) bool { return t.queues() })
-}
-
-// isWaitedFor reports whether a request waits for a key of takes. Then a new one must not overtake it.
-func (l *Limiter) isWaitedFor(takes []*take) bool {
-	return slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && l.waits.Claims(t.key) })
 }
 
 // clockOf returns the clock of l, or the clock that measures time under a store if there is no l.

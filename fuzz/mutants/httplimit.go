@@ -60,7 +60,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-overtaken", fault: "a new request overtakes those that wait",
-		file: "httplimit/queue.go", old: "attempted := c.place == 0 && !c.isWaitedFor(takes)", new: "attempted := true",
+		file: "httplimit/queue.go", old: "attempted := c.place == 0 && !waitedFor", new: "attempted := true || waitedFor",
 		tests: "TestQueue",
 	},
 	{
@@ -195,7 +195,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-dear-for-all", fault: "a request that waits for one key makes those for all keys wait",
-		file: "httplimit/queue.go", old: "return slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && l.waits.Claims(t.key) })", new: "waiters, _, _ := l.waits.Size()\n\treturn slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && waiters > 0 })",
+		file: "httplimit/queue.go", old: "waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key) })", new: "waiters, _, _ := c.waits.Size()\n\twaitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && waiters > 0 })",
 		tests: "TestQueue_ARequestThatWaits",
 	},
 	{
