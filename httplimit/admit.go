@@ -143,7 +143,9 @@ func (c *call) decideEach() {
 		switch {
 		case t.decided:
 		case c.allowed:
-			t.lookBack(c.limiter) // a store has told
+			// Whatever others have charged to the key since, the call was admitted. A store has told.
+			t.decision, t.decided = t.peekNext(c.limiter), true
+			t.decision.Allowed, t.decision.RetryAfter = true, 0
 		default:
 			c.lookAt(c.enforced[i:])
 		}

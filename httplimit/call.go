@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -140,12 +139,12 @@ func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
 		return 0, false
 	}
-	identity, digested := c.identity, len(c.identity) > maxIdentity
-	if digested { // the call keeps the identity itself, for events
+	identity, prefix := c.identity, uint64(p.number)<<1
+	if len(identity) > maxIdentity { // the call keeps the identity itself, for events
 		digest := sha256.Sum256(identity)
-		identity = digest[:]
+		identity, prefix = digest[:], prefix|1
 	}
-	c.keys = appendKeyPrefix(c.keys, p.number, digested)
+	c.keys = binary.AppendUvarint(c.keys, prefix)
 	body = len(c.keys)
 	c.keys = append(c.keys, identity...)
 	return body, true
@@ -193,25 +192,10 @@ type take struct {
 	err              error  // why the store has not decided; nil: it has
 }
 
-// copyIdentity returns a copy of the identity of t, since the memory of keys is reused.
-func (t *take) copyIdentity() string {
-	if t.longIdentity != "" {
-		return t.longIdentity
-	}
-	return strings.Clone(t.key[t.body-t.begin:])
-}
-
 // look sets t's own decision, and charges nothing.
 func (t *take) look(l *sash.Limiter) {
 	t.peekNext(l)
 	t.decision, t.decided = l.Peek(t.key, t.cost), true
-}
-
-// lookBack sets t's own decision after a charge to several policies. Whatever others have charged to the
-// key since, the call was admitted.
-func (t *take) lookBack(l *sash.Limiter) {
-	t.decision, t.decided = t.peekNext(l), true
-	t.decision.Allowed, t.decision.RetryAfter = true, 0
 }
 
 // peekNext sets remaining, and next to the decision on one unit more. It returns the decision on no unit.

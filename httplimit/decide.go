@@ -51,7 +51,10 @@ func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
 func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) (watch bool) {
 	c := l.calls.Get().(*call)
 	l.warnOfSecond(r)
-	watch = c.watches()
+	// Watch the first request of each pooled call, and then one of 251. That is a prime, so that it is not
+	// always the inner one of several passes.
+	c.decided++
+	watch = c.decided%251 == 1
 	c.table, c.ctx = l.table.Load(), r.Context()
 	c.decide(v, h, r)
 	// Serving the request may take long, so another request gets the call first.
@@ -153,13 +156,6 @@ func (c *call) openCharges(r *http.Request) (charges *Charges) {
 		}
 	}
 	return charges
-}
-
-// watches reports whether to watch the request of c: the first of each pooled call, and then one of 251,
-// a prime, so that it is not always the inner one of several passes.
-func (c *call) watches() bool {
-	c.decided++
-	return c.decided%251 == 1
 }
 
 // warnOfSecond warns, once, if l watches r: then l has admitted r before.

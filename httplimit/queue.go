@@ -218,8 +218,8 @@ type stand struct {
 	overtaken bool // whether the policy has denied it after that
 }
 
-// A counted names the places of a Queue that are counted together: all, or with a key those of requests
-// that have it under some policy.
+// A counted names the places of a Queue that are counted together: all or, with a key, the places of
+// requests that have it under some policy.
 type counted struct{ queue, key string }
 
 // newWaiter returns a waiter of takes. number is the Number of the waiter that it replaces; 0: none.

@@ -1,6 +1,10 @@
 package httplimit
 
-import "github.com/seed-30da4c49/sash"
+import (
+	"strings"
+
+	"github.com/seed-30da4c49/sash"
+)
 
 // report reports the outcomes of all takes to the observer.
 func (c *call) report() {
@@ -59,7 +63,9 @@ func (c *call) describe(e *Event, t *take, outcomes outcomeSet) {
 		e.Fingerprint = c.fingerprint(t)
 	}
 	if c.eventFields.identities&outcomes != 0 {
-		e.Identity = t.copyIdentity()
+		if e.Identity = t.longIdentity; e.Identity == "" {
+			e.Identity = strings.Clone(t.key[t.body-t.begin:]) // the memory of keys is reused
+		}
 	}
 }
 

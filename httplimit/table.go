@@ -159,19 +159,10 @@ func (t *table) cutKey(key string) (p *policy, identity string, digested bool) {
 // foreign stands for the number of the policy in a key that is not one of the limiter's.
 const foreign = -1
 
-// appendKeyPrefix appends the prefix of a key of the sash.Limiter. It is a varint: twice the number of
-// the policy, plus 1 in front of a digest. No varint is a prefix of another one. So no key of one policy
-// is a key of another policy, and no digest is taken for an identity.
-func appendKeyPrefix(key []byte, policy int, digested bool) []byte {
-	n := uint64(policy) << 1
-	if digested {
-		n |= 1
-	}
-	return binary.AppendUvarint(key, n)
-}
-
 // cutKeyPrefix returns the number of the policy in a key of the sash.Limiter, the identity or its digest,
-// and which of them it is.
+// and which of them it is. appendKey has made the prefix, a varint: twice the number of the policy, plus 1
+// in front of a digest. No varint is a prefix of another one. So no key of one policy is a key of another
+// policy, and no digest is taken for an identity.
 func cutKeyPrefix(key string) (policy int, identity string, digested bool) {
 	// A prefix holds at most 32 bits, so it takes no more bytes.
 	var n uint64
@@ -181,7 +172,7 @@ func cutKeyPrefix(key string) (policy int, identity string, digested bool) {
 			continue
 		}
 		if key[i] == 0 && i > 0 || n>>1 > math.MaxInt32 {
-			break // appendKeyPrefix writes the shortest varint, and no number as large
+			break // appendKey writes the shortest varint, and no number as large
 		}
 		return int(n >> 1), key[i+1:], n&1 != 0
 	}

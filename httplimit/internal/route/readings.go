@@ -78,7 +78,7 @@ func appendFolded(all []*http.Request, r *http.Request) []*http.Request {
 }
 
 // canonicalRequest returns r with its hosts in canonical spelling, and with a path that begins with a
-// slash, as that of a CONNECT may not.
+// slash. The path of a CONNECT may not.
 func canonicalRequest(r *http.Request) *http.Request {
 	host, urlHost := hostname.Canonical(r.Host), hostname.Canonical(r.URL.Host)
 	rooted := strings.HasPrefix(r.URL.Path, "/")
