@@ -35,9 +35,8 @@ import (
 //
 // Reconfigure takes about a microsecond for each tracked key. Until it returns, the keys take up to twice
 // their memory. The function of sash.WithLimitsFor, if [WithSash] was given one, is asked for every
-// tracked key. It must not change the limits of [Limiter.Sash] meanwhile. It and the function of
-// sash.WithObserver run while a request is decided. So they must neither call Reconfigure nor decide
-// another request of this Limiter, or they wait for themselves.
+// tracked key. It must not change the limits of [Limiter.Sash] then. WithSash says what else it and the
+// function of sash.WithObserver must not do.
 //
 // Reconfigure may be called by several goroutines. The last call to begin does not need to be the last to
 // take effect.

@@ -235,7 +235,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "reconfigure-waits-for-ever", fault: "no policy can be replaced after the functions of a request have failed that has started over",
-		file: "httplimit/collect.go", old: "	defer c.reconfiguring.RUnlock()\n	// No", new: "	// No",
+		file: "httplimit/decide.go", old: "	defer c.reconfiguring.RUnlock()\n	// No", new: "	// No",
 		tests: "TestReconfigure_StartsARequestOver",
 	},
 	{

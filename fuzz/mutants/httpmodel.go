@@ -44,7 +44,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-long-identity", fault: "an event tells the digest of an identity that is long",
-		file: "httplimit/collect.go", old: "t.longIdentity = string(c.identity) //", new: "_ = string(c.identity) //",
+		file: "httplimit/decide.go", old: "t.longIdentity = string(c.identity) //", new: "_ = string(c.identity) //",
 		tests: "TestModel$",
 	},
 	{

@@ -11,11 +11,12 @@ import (
 // Append appends the identity of the client that made r. ok is false if it cannot be told.
 func (o *Options) Append(key []byte, r *http.Request) (_ []byte, ok bool) {
 	client, zone, ok := o.client(r)
-	switch {
-	case ok:
+	if ok {
 		return o.append(key, client, zone), true
-	case len(o.given) == 0 && !onInternet(networkOf(r)):
-		return append(key, 'l'), true // all of them are one client
+	}
+	network := networkOf(r)
+	if len(o.given) == 0 && !strings.HasPrefix(network, "tcp") && !strings.HasPrefix(network, "udp") {
+		return append(key, 'l'), true // its ends have no addresses: all of these are one client
 	}
 	return key, false
 }
@@ -69,11 +70,6 @@ func networkOf(r *http.Request) string {
 		return local.Network()
 	}
 	return "tcp"
-}
-
-// onInternet reports whether the ends of a connection of that network have addresses of the Internet.
-func onInternet(network string) bool {
-	return strings.HasPrefix(network, "tcp") || strings.HasPrefix(network, "udp")
 }
 
 // trusts reports whether addr lies in a trusted network.
