@@ -13,7 +13,9 @@ func (c *call) admit() (d *sash.Decision) {
 	takes := c.enforced
 	d, c.together.Allowed = &c.together, true // without any takes
 	// If it has slept, its client may have gone: then it is undone.
-	reserve := c.slept || slices.ContainsFunc(takes, func(t *take) bool { return t.settles || t.cost != takes[0].cost })
+	reserve := c.slept || slices.ContainsFunc(takes, func(t *take) bool {
+		return t.settles || t.cost != takes[0].cost
+	})
 	for i := range takes {
 		if i > 0 && !costIsNew(takes, i) {
 			continue
