@@ -1,28 +1,26 @@
 package httplimit
 
-import "github.com/seed-30da4c49/sash"
+import (
+	"context"
+	"slices"
+
+	"github.com/seed-30da4c49/sash"
+)
 
 // admit charges all enforced takes, or none. The takes of one cost are charged at one instant, and then
 // the takes of the next cost.
 func (c *call) admit() (d *sash.Decision) {
-	takes, how := c.takes[:c.enforced], final
-	if c.slept {
-		how = reserving // its client may have gone: then it is undone
-	}
-	for i := range takes {
-		if takes[i].settles || takes[i].cost != takes[0].cost {
-			how = reserving
-		}
-	}
-	if len(takes) == 0 {
-		c.together = sash.Decision{Allowed: true}
-		d = &c.together
-	}
+	takes := c.enforced
+	d, c.together.Allowed = &c.together, true // without any takes
+	// If it has slept, its client may have gone: then it is undone.
+	reserve := c.slept || slices.ContainsFunc(takes, func(t *take) bool {
+		return t.settles || t.cost != takes[0].cost
+	})
 	for i := range takes {
 		if i > 0 && !costIsNew(takes, i) {
 			continue
 		}
-		if d = c.admission.charge(takes[i:], how); !d.Allowed {
+		if d = c.charge(takes[i:], reserve); !d.Allowed {
 			c.undo() // all of it, before it is asked what is left
 			break
 		}
@@ -31,11 +29,107 @@ func (c *call) admit() (d *sash.Decision) {
 	return d
 }
 
-// attempt is admit of a call that may wait. If it charges nothing, it sets the decision of each
-// enforced take.
+// charge charges all takes that cost as much as the first, or none, at one instant. If reserve is set,
+// the charges may be changed, by the reservation of each take. It returns the decision on all of them,
+// which the next charge overwrites. It sets what it learns of each take: in this process, several takes
+// get one decision together, so decideEach looks at each.
+func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
+	t := takes[0]
+	switch {
+	case c.store != nil && reserve:
+		c.together = c.ask(c.store.Reserve, takes)
+		return &c.together
+	case c.store != nil:
+		c.together = c.ask(c.store.Take, takes)
+		return &c.together
+	case !t.Shadow && len(c.enforced) > 1:
+		return c.chargeAll(takes, reserve)
+	case reserve:
+		c.unclean = true // a reservation keeps memory alive, so the pooled call must forget it
+		t.reservation.here, t.decision = c.limiter.Reserve(t.key, t.cost)
+		t.reserved = t.decision.Allowed
+	case c.headers.any() && !t.Shadow:
+		t.decision, t.next = c.limiter.TakeThenPeek(t.key, t.cost)
+		t.nextKnown = true
+	default:
+		t.decision = c.limiter.Take(t.key, t.cost)
+	}
+	t.remaining, t.decided = t.decision.Remaining, true
+	return &t.decision
+}
+
+// chargeAll is charge of several takes in this process.
+func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
+	cost := takes[0].cost
+	c.names = c.names[:0]
+	for _, t := range takes {
+		if t.cost == cost {
+			c.names = append(c.names, t.key)
+		}
+	}
+	if !reserve {
+		c.together = c.limiter.TakeAll(c.names, cost)
+		return &c.together
+	}
+	c.unclean = true
+	// Reservations come in the order of names, or there are none.
+	var reservations []sash.Reservation
+	reservations, c.together = c.limiter.ReserveAll(c.names, cost)
+	for _, t := range takes {
+		if c.together.Allowed && t.cost == cost {
+			t.reserved, t.reservation.here = true, reservations[0]
+			reservations = reservations[1:]
+		}
+	}
+	return &c.together
+}
+
+// ask asks the store about all takes that cost as much as the first, and notes what it says of each.
+func (c *call) ask(ask func(context.Context, []string, int64) StoreDecision, takes []*take) sash.Decision {
+	c.unclean = true
+	keys := make([]string, 0, len(takes)) // which the store may keep
+	for _, t := range takes {
+		if t.cost == takes[0].cost {
+			if t.storedKey == "" {
+				t.storedKey = t.policy.storedKey(t.key)
+			}
+			keys = append(keys, t.storedKey)
+		}
+	}
+	// A client that hangs up must not end the call, or it could choose the fallback.
+	answer := ask(context.WithoutCancel(c.ctx), keys, takes[0].cost)
+	ensureRetryAfter(&answer.Decision)
+	each := answer.Keys
+	for _, t := range takes {
+		if t.cost == takes[0].cost {
+			ensureRetryAfter(&each[0].Decision)
+			t.decision, t.decided = each[0].Decision, true
+			t.next, t.nextKnown, t.remaining = each[0].Next, true, each[0].Next.Remaining
+			t.reservation.stored, t.reserved = each[0].Commit, each[0].Commit != nil && answer.Allowed
+			t.by, t.err = answer.By, answer.Err
+			each = each[1:]
+		}
+	}
+	return answer.Decision
+}
+
+// lookAt sets the decision of all takes that cost as much as the first, and charges nothing.
+func (c *call) lookAt(takes []*take) {
+	if c.store != nil {
+		c.ask(c.store.Peek, takes)
+		return
+	}
+	for _, t := range takes {
+		if t.cost == takes[0].cost {
+			t.look(c.limiter)
+		}
+	}
+}
+
+// attempt is admit of a call that may wait. If it charges nothing, it sets the decision of each enforced
+// take.
 func (c *call) attempt() sash.Decision {
-	for i := range c.takes[:c.enforced] {
-		t := &c.takes[i] // forget what an earlier attempt has left
+	for _, t := range c.enforced { // forget what an earlier attempt has left
 		t.reserved, t.reservation, t.nextKnown, t.decided = false, reservation{}, false, false
 	}
 	d := c.admit()
@@ -47,29 +141,28 @@ func (c *call) attempt() sash.Decision {
 
 // decideEach sets the decision and the quota of each enforced take.
 func (c *call) decideEach() {
-	takes := c.takes[:c.enforced]
-	for i := range takes {
-		t := &takes[i]
+	for i, t := range c.enforced {
 		switch {
 		case t.decided:
 		case c.allowed:
-			t.lookBack(c.limiter) // a store has told
+			// Whatever others have charged to the key since, the call was admitted. A store has told.
+			t.decision, t.decided = t.peekNext(c.limiter), true
+			t.decision.Allowed, t.decision.RetryAfter = true, 0
 		default:
-			c.admission.look(takes[i:])
+			c.lookAt(c.enforced[i:])
 		}
 		if !t.nextKnown && c.headers.any() {
 			t.findNext(c.limiter)
 		}
-		t.setQuota()
+		t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)
 	}
 }
 
 // look sets the decision of each enforced take, and charges nothing.
 func (c *call) look() {
-	takes := c.takes[:c.enforced]
-	for i := range takes {
-		if costIsNew(takes, i) {
-			c.admission.look(takes[i:])
+	for i := range c.enforced {
+		if costIsNew(c.enforced, i) {
+			c.lookAt(c.enforced[i:])
 		}
 	}
 }
@@ -77,8 +170,8 @@ func (c *call) look() {
 // undo gives back what the latest attempt has reserved. If a store fails, the charge stays: the request
 // is denied either way.
 func (c *call) undo() {
-	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; t.reserved {
+	for _, t := range c.enforced {
+		if t.reserved {
 			_ = t.reservation.commit(c.ctx, 0)
 			t.reservation, t.decided = reservation{}, false
 			c.waits.Free(t.key, c.place)
@@ -86,29 +179,16 @@ func (c *call) undo() {
 	}
 }
 
-// admitShadows charges each shadow by itself if the call is admitted: a shadow that denies stops no
-// other one. If the call is denied, it asks what they would have said, which only observers want to
-// know.
+// admitShadows charges each shadow by itself if the call is admitted: a shadow that denies stops no other
+// one. If the call is denied, it asks what they would have said, which only observers want to know.
 func (c *call) admitShadows() {
-	for i := c.enforced; i < len(c.takes); i++ {
+	for i := len(c.enforced); i < len(c.takes); i++ {
 		one := c.takes[i : i+1]
 		switch {
-		case c.allowed && one[0].settles:
-			c.admission.charge(one, reserving)
 		case c.allowed:
-			c.admission.charge(one, final)
+			c.charge(one, one[0].settles)
 		case c.observed(): // or it is of no use
-			c.admission.look(one)
-		}
-	}
-}
-
-// closeFinal settles the reservations that no response changes. While they are open, the limiter or
-// the store keeps what it needs to give them back.
-func (c *call) closeFinal() {
-	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; t.reserved && !t.settles {
-			_ = t.reservation.commit(c.ctx, t.cost) // there is nothing to change
+			c.lookAt(one)
 		}
 	}
 }

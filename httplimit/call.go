@@ -7,38 +7,44 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 )
 
-// A call is the state of one request in a limiter. Calls are pooled with the buffers
-// that they have grown. One goroutine at a time owns a call.
+// A call is the state of one request in a limiter. Calls are pooled with the buffers that they have
+// grown. One goroutine at a time owns a call.
 type call struct {
 	*Limiter
-	*table                  // of the limiter when the call began, or started over
-	stripe    *atomic.Int64 // at which it counts itself while it is in a section
-	within    bool          // whether it is in a section
-	admission admission
-	takes     []take        // of the enforced policies, then of the shadows
-	enforced  int           // number of takes of enforced policies
-	allowed   bool          // whether these admit it
-	together  sash.Decision // on several of them, if there is one
-	keys      []byte        // keys of all takes, one after the other
-	identity  []byte        // of the latest take
-	names     []string
-	buffer    fields.Buffer
-	running   *policy         // policy whose functions are running; nil: none
-	unclean   bool            // whether takes refer to memory that is not the limiter's own
-	ctx       context.Context // of the request
-	missed    []missed        // shadows that could not decide it, to be reported
-	decided   uint64          // number of requests so far that had this call
+	*table                 // of the limiter when the call began, or started over
+	stripe   *atomic.Int64 // at which it counts itself while it is in a section
+	within   bool          // whether it is in a section
+	takes    []*take       // of the enforced policies, then of the shadows; they stay with c
+	enforced []*take       // the former of these
+	allowed  bool          // whether these admit it
+	together sash.Decision // on several of them, if there is one
+	keys     []byte        // keys of all takes, one after the other
+	identity []byte        // of the latest take
+	names    []string
+	buffer   fields.Buffer
+	running  *policy         // policy whose functions are running; nil: none
+	unclean  bool            // whether takes refer to memory that is not the limiter's own
+	ctx      context.Context // of the request
+	missed   []missed        // shadows that could not decide it, to be reported
+	decided  uint64          // number of requests so far that had this call
 
-	came      int64         // instant at which it began to wait, if it did
+	waiting
+}
+
+// Waiting is how a call has waited. It is zero if it has not.
+type waiting struct {
+	came      int64         // instant at which it began to wait
 	place     int64         // number of its waiter, by which it waits again when it starts over; 0: none
-	slept     bool          // whether it has waited, so that its charges may be undone
+	slept     bool          // whether its charges may be undone, as it has waited
 	waited    time.Duration // in queues
 	abandoned bool          // whether its context has ended there
 	full      *policy       // whose queue had no room for it; nil: none
@@ -46,34 +52,14 @@ type call struct {
 	behind    *policy       // in whose queue others were before it, if that alone has refused it; nil: none
 }
 
-// An admission decides takes: in this process, or by a store. It charges takes of one cost at one
-// instant.
-type admission interface {
-	// charge charges all takes that cost as much as the first, or none. It sets what it learns of each
-	// take. It returns the decision on all of them, which the next charge overwrites.
-	charge(takes []take, how charging) *sash.Decision
-	// look sets the decision of all takes that cost as much as the first, and charges nothing.
-	look(takes []take)
-}
-
-// A charging is a way to charge.
-type charging uint8
-
-const (
-	final     charging = iota // what was charged stays
-	reserving                 // what was charged may be changed, by the reservation of each take
-)
-
 // A missed is a shadow that could not decide a call.
 type missed struct {
 	*policy
 	outcome Outcome // Unidentified or Failed
 }
 
-// release returns c to the pool. The keys of its takes must not be used afterwards.
-//
-// It clears as little as possible. What stays refers only to the limiter's own
-// policies, the call's own keys, and some text of headers.
+// release returns c to the pool. The keys of its takes must not be used afterwards. What it does not
+// clear refers only to the limiter's own policies, the call's own keys, and some text of headers.
 func (c *call) release() {
 	c.ctx = nil
 	const maxBuffer = 4 << 10 // bytes; a huge header must not occupy memory for good
@@ -81,29 +67,33 @@ func (c *call) release() {
 		return
 	}
 	if c.unclean || c.eventFields.identities != 0 {
-		clear(c.takes)
+		for _, t := range c.takes {
+			*t = take{}
+		}
 		c.unclean = false
 	}
-	c.takes, c.enforced = c.takes[:0], 0
 	if c.place != 0 {
-		c.place, c.slept, c.waited, c.abandoned, c.full, c.err, c.behind = 0, false, 0, false, nil, nil, nil
+		c.waiting = waiting{}
 	}
-	c.keys, c.names = c.keys[:0], c.names[:0]
+	c.clear()
 	c.calls.Put(c)
+}
+
+// clear takes all takes away from c.
+func (c *call) clear() {
+	c.takes, c.enforced = c.takes[:0], nil
+	c.keys, c.names = c.keys[:0], c.names[:0]
 }
 
 // startOver makes c a call with the limiter's table as it is now, without any takes.
 func (c *call) startOver() {
 	c.table = c.Limiter.table.Load()
 	c.missed = nil
-	c.takes, c.enforced = c.takes[:0], 0
-	c.keys, c.names = c.keys[:0], c.names[:0]
+	c.clear()
 }
 
 // begin begins a section, in which the limits of the call's table are in force. If the limiter has
-// another table, it reports false: the call must start over.
-//
-// The first of the two methods that it consists of is inlined.
+// another table, it reports false: the call must start over. tryBegin is inlined.
 func (c *call) begin() bool { return c.tryBegin() || c.beginLater() }
 
 // tryBegin counts c, and then begins a section if it can.
@@ -113,13 +103,10 @@ func (c *call) tryBegin() bool {
 	return c.within
 }
 
-// beginLater is begin of a call that has counted itself while the sections were closed, or
-// whose table was replaced.
-//
-// A Reconfigure may close the sections several times until its table is published, so beginLater
-// waits several times. After that it reports false, too: the call starts over.
+// beginLater is begin of a call that has counted itself while the sections were closed, or whose table
+// was replaced.
 func (c *call) beginLater() bool {
-	const rounds = 10
+	const rounds = 10 // a Reconfigure may close the sections several times until its table is published
 	for range rounds {
 		// Reconfigure waits until c is counted no more. Only then does it open the sections again.
 		c.stripe.Add(-1)
@@ -141,37 +128,33 @@ func (c *call) end() {
 	c.stripe.Add(-1)
 }
 
-// maxIdentity is the length in bytes up to which a key holds the identity. The key of a longer
-// one holds its digest.
+// maxIdentity is the length in bytes up to which a key holds the identity. The key of a longer one holds
+// its digest, so that a client cannot fill the memory with a few requests.
 const maxIdentity = 128
 
-// appendKey appends to keys the key of r under p: the prefix, and the identity of the
-// client. It returns the index at which the identity begins.
-//
-// The KeyFunc appends to a buffer of its own. So a KeyFunc that replaces the slice
-// instead of appending cannot forge the key of another policy. A long identity is
-// replaced by its digest, so that a client cannot fill the memory with a few requests.
+// appendKey appends to keys the key of r under p: the prefix, and the identity of the client. It returns
+// the index at which the identity begins. The KeyFunc appends to a buffer of its own. So one that
+// replaces the slice instead of appending cannot forge the key of another policy.
 func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
 		return 0, false
 	}
-	identity, form := c.identity, whole // the call keeps the identity itself, for events
-	if len(identity) > maxIdentity {
+	identity, prefix := c.identity, uint64(p.number)<<1
+	if len(identity) > maxIdentity { // the call keeps the identity itself, for events
 		digest := sha256.Sum256(identity)
-		identity, form = digest[:], digested
+		identity, prefix = digest[:], prefix|1
 	}
-	c.keys = appendKeyPrefix(c.keys, p.number, form)
+	c.keys = binary.AppendUvarint(c.keys, prefix)
 	body = len(c.keys)
 	c.keys = append(c.keys, identity...)
 	return body, true
 }
 
-// fingerprint returns the fingerprint of t's identity in this process: its CBC-MAC by AES with
-// a secret key. The length comes first, with which a CBC-MAC is pseudorandom for messages of any
-// length. Without the key, an identity cannot be told from its fingerprint, not even by
-// trying all addresses. A fast seeded hash would not do: it can be inverted, so that a client that
-// knows one identity and its hash could compute the seed. A digest with a secret would do, but
-// takes several times as long.
+// fingerprint returns the fingerprint of t's identity in this process: its CBC-MAC by AES with a secret
+// key. The length comes first, with which a CBC-MAC is pseudorandom for messages of any length. Without
+// the key, an identity cannot be told from its fingerprint, not even by trying all addresses. A fast
+// seeded hash would not do, since it can be inverted, and a digest with a secret takes several times as
+// long.
 func (c *call) fingerprint(t *take) uint64 {
 	var zeros [aes.BlockSize]byte
 	identity := t.key[t.body-t.begin:]
@@ -186,4 +169,87 @@ func (c *call) fingerprint(t *take) uint64 {
 		}
 		subtle.XORBytes(rest, rest[:aes.BlockSize], mac)
 	}
+}
+
+// A take is one policy's share of a call.
+type take struct {
+	*policy
+	begin, body, end int    // bounds of the key in keys; its identity begins at body
+	key              string // set once keys is complete
+	longIdentity     string // the identity if the key has only its digest, and events may contain it
+	cost             int64
+	decision         sash.Decision // its own, whatever the others say
+	quota            *quota.Quota  // the quota that has decided
+	ownQuota         bool          // whether quota is one of the policy's
+	next             sash.Decision // on one unit more than remains
+	nextKnown        bool          // whether next is set
+	remaining        int64         // units left now
+	decided          bool          // whether decision is set
+	reservation      reservation
+	reserved         bool   // whether the latest attempt has made a reservation
+	storedKey        string // in a store; set once that is asked
+	by               string // what has decided, as in StoreDecision.By
+	err              error  // why the store has not decided; nil: it has
+}
+
+// look sets t's own decision, and charges nothing.
+func (t *take) look(l *sash.Limiter) {
+	t.peekNext(l)
+	t.decision, t.decided = l.Peek(t.key, t.cost), true
+}
+
+// peekNext sets remaining, and next to the decision on one unit more. It returns the decision on no unit.
+func (t *take) peekNext(l *sash.Limiter) (now sash.Decision) {
+	now, t.next = l.TakeThenPeek(t.key, 0)
+	t.nextKnown, t.remaining = true, now.Remaining
+	return now
+}
+
+// findNext sets next, for a decision that was set without it.
+func (t *take) findNext(l *sash.Limiter) {
+	if !t.decision.Allowed && t.cost == t.remaining+1 {
+		t.next, t.nextKnown = t.decision, true
+	} else {
+		t.peekNext(l)
+	}
+}
+
+// leastQuota returns the quota with the least left: it denies one unit more than remains. The quota that
+// has decided may be another one, since a request of several units may wait longer for a quota with more
+// left.
+func (t *take) leastQuota() (q *quota.Quota) {
+	if q = t.quota; t.next.Limit != q.Limit {
+		q, _ = t.quotaOf(t.next.Limit)
+	}
+	return q
+}
+
+// unlimited reports whether the key of t has no quota.
+func (t *take) unlimited() bool { return quota.IsUnlimited(t.decision.Limit) }
+
+// scarcer reports whether t denies for longer than u or, if they deny for equally long, has less left.
+func (t *take) scarcer(u *take) bool {
+	longer := t.decision.RetryAfter - u.decision.RetryAfter
+	return longer > 0 || longer == 0 && t.remaining < u.remaining
+}
+
+// anyDenies reports whether one of takes denies the call by itself. None does if there is room in the
+// table for each of their keys, but not for all, or if they were asked later than all together.
+func anyDenies(takes []*take) bool {
+	return slices.ContainsFunc(takes, func(t *take) bool { return !t.decision.Allowed })
+}
+
+// leastWait returns the least Wait of the policies of takes with a Queue; 0 if there are none.
+func leastWait(takes []*take) (least time.Duration) {
+	for _, t := range takes {
+		if t.queues() && (least == 0 || t.Queue.Wait < least) {
+			least = t.Queue.Wait
+		}
+	}
+	return least
+}
+
+// costIsNew reports whether no take before the one of index i has its cost.
+func costIsNew(takes []*take, i int) bool {
+	return !slices.ContainsFunc(takes[:i], func(t *take) bool { return t.cost == takes[i].cost })
 }

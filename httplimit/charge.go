@@ -5,12 +5,13 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// Charges are the charges of one admitted request that its response may change: under
-// policies with Charge, ChargeUncertain or Settle. All methods may be called on nil, which is
-// no charges. They are safe for concurrent use.
+// Charges are the charges of one admitted request that its response may change: under policies with
+// Charge, ChargeUncertain or Settle. All methods may be called on nil, which is no charges. They are safe
+// for concurrent use.
 type Charges struct {
 	limiter *Limiter
 	request *http.Request
@@ -22,8 +23,7 @@ type Charges struct {
 // chargesKey is the key of the innermost chargesContext of a request.
 type chargesKey struct{}
 
-// A chargesContext is a context with Charges. The context in it may have the Charges of
-// limiters around.
+// A chargesContext is a context with Charges. The context in it may have the Charges of limiters around.
 type chargesContext struct {
 	context.Context
 	charges *Charges
@@ -38,28 +38,20 @@ func (c *chargesContext) Value(key any) any {
 
 // Context returns a context of the request with c, for [ChargeOf].
 func (c *Charges) Context(ctx context.Context) context.Context {
-	if !c.adjustable() {
+	if c == nil {
 		return ctx
 	}
-	return &chargesContext{ctx, c}
-}
-
-// adjustable reports whether ChargeOf finds any charge.
-func (c *Charges) adjustable() bool {
-	if c == nil {
-		return false
-	}
 	for i := range c.all {
-		if c.all[i].policy.Settle != nil {
-			return true
+		if c.all[i].policy.Settle != nil { // ChargeOf finds it
+			return &chargesContext{ctx, c}
 		}
 	}
-	return false
+	return ctx
 }
 
-// Settle changes the charges to what the request has cost, by its response and by what its
-// handler has said. It must be called once the request is answered, or will not be. Only the
-// first call has an effect; without one, the charges stay.
+// Settle changes the charges to what the request has cost, by its response and by what its handler has
+// said. It must be called once the request is answered, or will not be. Only the first call has an
+// effect; without one, the charges stay.
 func (c *Charges) Settle(r Response) {
 	if c == nil {
 		return
@@ -73,10 +65,9 @@ func (c *Charges) Settle(r Response) {
 	})
 }
 
-// Serve calls next, and settles the charges by what next writes to its ResponseWriter, as the
-// middleware does. It is for frameworks whose handlers write to an [http.ResponseWriter]. The
-// request that next is given has the context for [ChargeOf]. A panic of next passes through
-// after the charges are settled.
+// Serve calls next, and settles the charges by what next writes to its ResponseWriter, as the middleware
+// does. It is for frameworks whose handlers write to an [http.ResponseWriter]. The request that next is
+// given has the context for [ChargeOf]. A panic of next passes through after the charges are settled.
 func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	if c == nil {
 		next.ServeHTTP(w, r)
@@ -90,14 +81,14 @@ func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Reques
 	rec.returned = true
 }
 
-// A Charge is what a request is charged under one policy. Its methods let the handler of the
-// request say what it has cost. What the handler says holds whatever the response is, even if
-// the client hangs up or the handler panics. It takes effect when the handler returns. After that,
-// the methods do nothing: a goroutine that outlives the handler comes too late, and so does a
-// handler that runs on after its [http.TimeoutHandler], behind the middleware, has answered.
+// A Charge is what a request is charged under one policy. Its methods let the handler of the request say
+// what it has cost. What the handler says holds whatever the response is, even if the client hangs up or
+// the handler panics. It takes effect when the handler returns. After that, the methods do nothing: a
+// goroutine that outlives the handler comes too late, and so does a handler that runs on after its
+// [http.TimeoutHandler], behind the middleware, has answered.
 //
-// All methods may be called on nil, on which they do nothing. So a handler works without a
-// limiter, too. They are safe for concurrent use.
+// All methods may be called on nil, on which they do nothing. So a handler works without a limiter, too.
+// They are safe for concurrent use.
 type Charge struct {
 	policy      *policy
 	estimate    int64
@@ -111,9 +102,25 @@ type Charge struct {
 	more  int64 // what the handler has added to the cost
 }
 
-// ChargeOf returns the charge of a request under the policy of that name, for the handler of
-// the request, whose context ctx is. It returns nil if the policy does not apply to the
-// request, or if its Settle is nil. So it also returns nil for a misspelt name.
+// A reservation is a charge that may be changed once. The zero reservation is none.
+type reservation struct {
+	here   sash.Reservation
+	stored func(ctx context.Context, actual int64) error // nil: it is in this process
+}
+
+// commit changes the charge to that many units. Only a store returns an error, and is told even if ctx
+// has ended, as the client may be gone.
+func (r *reservation) commit(ctx context.Context, units int64) error {
+	if r.stored != nil {
+		return r.stored(context.WithoutCancel(ctx), units)
+	}
+	r.here.Commit(units)
+	return nil
+}
+
+// ChargeOf returns the charge of a request under the policy of that name, for the handler of the request,
+// whose context ctx is. It returns nil if the policy does not apply to the request, or if its Settle is
+// nil. So it also returns nil for a misspelt name.
 //
 //	httplimit.ChargeOf(r.Context(), "tokens").Commit(usage.TotalTokens)
 func ChargeOf(ctx context.Context, policy string) *Charge {
@@ -139,9 +146,9 @@ func (c *Charge) Estimate() int64 {
 	return c.estimate
 }
 
-// Commit says what the request costs, in units, in place of what the policy says. The last
-// Commit, Cancel or Keep holds. A negative number counts as 0. The cost may be more than is left
-// of the quota: then the client is denied until it is paid off.
+// Commit says what the request costs, in units, in place of what the policy says. The last Commit, Cancel
+// or Keep holds. A negative number counts as 0. The cost may be more than is left of the quota: then the
+// client is denied until it is paid off.
 func (c *Charge) Commit(units int64) {
 	if c == nil {
 		return
@@ -154,12 +161,12 @@ func (c *Charge) Commit(units int64) {
 // Cancel says that the request costs nothing.
 func (c *Charge) Cancel() { c.Commit(0) }
 
-// Keep says that the request costs its estimate. It is for a handler that answers a login which
-// has failed by a status that [Policy].Charge does not keep.
+// Keep says that the request costs its estimate. It is for a handler that answers a login which has
+// failed by a status that [Policy].Charge does not keep.
 func (c *Charge) Keep() { c.Commit(c.Estimate()) }
 
-// Add says that the request costs that many units more than the policy, or the handler by the
-// other methods, says. Several calls add up. A negative number lowers the cost, down to 0.
+// Add says that the request costs that many units more than the policy, or the handler by the other
+// methods, says. Several calls add up. A negative number lowers the cost, down to 0.
 func (c *Charge) Add(units int64) {
 	if c == nil {
 		return
@@ -169,8 +176,8 @@ func (c *Charge) Add(units int64) {
 	c.more = window.Plus(c.more, units)
 }
 
-// settle changes c to what the request has cost. It recovers from a panic of an observer or of
-// the store: the response is written already, and the other charges must be settled, too.
+// settle changes c to what the request has cost. The response is written already, and the other charges
+// must be settled, too, so it recovers from a panic of an observer or of the store.
 func (l *Limiter) settle(c *Charge, r Response) {
 	defer logPanics(r.Request)
 	r.Estimate = c.estimate
@@ -195,8 +202,7 @@ func (l *Limiter) settle(c *Charge, r Response) {
 	}
 }
 
-// costOf returns what the request has cost under the policy of c, and whether its handler has said
-// so by itself.
+// costOf returns what the request has cost under the policy of c, and whether its handler has said so.
 func (l *Limiter) costOf(c *Charge, r *Response) (cost int64, said bool) {
 	c.mu.Lock() // the handler may have left goroutines behind, which still call Add
 	said, cost, more := c.said, c.units, c.more

@@ -2,29 +2,33 @@ package httplimit
 
 import (
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A Verdict is the answer of [Limiter.Decide] to one request.
 type Verdict struct {
-	// Outcome is Admitted, Denied, Unidentified, Failed or Abandoned. A request is Failed if a
-	// function of a policy, or an observer, has panicked. It is Abandoned if it was denied, and
-	// its context has ended while it waited in a Queue.
+	// Outcome is Admitted, Denied, Unidentified, Failed or Abandoned. A request is Failed if a function
+	// of a policy, or an observer, has panicked. It is Abandoned if it was denied, and its context has
+	// ended while it waited in a Queue.
 	Outcome Outcome
-	// Denial says which quotas deny the request, and for how long, if it is Denied or Abandoned.
-	// It names none in two cases: the store of [WithStore] denies it since it cannot decide, or
+	// Denial says which quotas deny the request, and for how long, if it is Denied or Abandoned. It names
+	// none in two cases: the store of [WithStore] denies it since it cannot decide, or
 	// [Limiter.Reconfigure] has taken away all policies of a request that is Abandoned.
 	Denial Denial
-	// Charges are the charges that the response may change. They are nil if there are none, and then none of their methods does anything.
+	// Charges are the charges that the response may change. They are nil if there are none, and then none
+	// of their methods does anything.
 	Charges *Charges
 }
 
-// Decide asks all policies whose Pattern matches r, and charges r to all of them or to none.
-// It is what [Limiter.Middleware] does before it calls a handler, for transports that have no
-// handler of net/http: an RPC, a framework, a queue. Such a transport describes its request by
-// an [http.Request]. The policies look at
+// Decide asks all policies whose Pattern matches r, and charges r to all of them or to none. It is what
+// [Limiter.Middleware] does before it calls a handler, for transports that have no handler of net/http:
+// an RPC, a framework, a queue. Such a transport describes its request by an [http.Request]. The policies
+// look at
 //
 //   - Method, Host and URL, which Patterns match; URL must not be nil,
 //   - Header, RemoteAddr and TLS, as far as the functions of the policies do,
@@ -32,25 +36,27 @@ type Verdict struct {
 //
 // Decide sets the headers that report quotas, and Retry-After, in h. If h is nil, it sets none.
 //
-// A request that is Admitted may go on. Once it is answered, the caller must settle
-// Verdict.Charges by [Charges.Settle]; for an [http.Handler], [Charges.Serve] does both. Any
-// other request must be refused; for an [http.ResponseWriter], that is [Limiter.Refuse].
+// A request that is Admitted may go on. Once it is answered, the caller must settle Verdict.Charges by
+// [Charges.Settle]; for an [http.Handler], [Charges.Serve] does both. Any other request must be refused;
+// for an [http.ResponseWriter], that is [Limiter.Refuse].
 //
 // Decide blocks while the request waits in a [Queue], and while a store decides.
 //
-// Decide keeps nothing of r but what Charges need, until they are settled. It is safe for
-// concurrent use.
+// Decide keeps nothing of r but what Charges need, until they are settled. It is safe for concurrent use.
 func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
 	_ = l.decide(&v, h, r)
 	return v
 }
 
-// decide is Decide that sets v, which is the zero Verdict. It reports whether to watch the
-// request, if it is admitted.
+// decide is Decide that sets v, which is zero. It reports whether to watch the request, if it is
+// admitted.
 func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) (watch bool) {
 	c := l.calls.Get().(*call)
 	l.warnOfSecond(r)
-	watch = c.watches()
+	// Watch the first request of each pooled call, and then one of 251. That is a prime, so that it is not
+	// always the inner one of several passes.
+	c.decided++
+	watch = c.decided%251 == 1
 	c.table, c.ctx = l.table.Load(), r.Context()
 	c.decide(v, h, r)
 	// Serving the request may take long, so another request gets the call first.
@@ -66,10 +72,8 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 		v.Outcome = Unidentified
 		return
 	}
-	if c.enforced < len(c.takes) {
-		c.admitShadows()
-	}
-	// The call is decided. The rest only reports it.
+	c.admitShadows()
+	// The rest only reports what is decided.
 	if !c.allowed || c.headers.any() || c.observed() {
 		c.decideEach()
 	}
@@ -82,14 +86,14 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	}
 	c.setHeaders(h, &v.Denial)
 	if c.allowed {
-		c.closeFinal()
-		v.Charges = c.newCharges(r)
+		v.Charges = c.openCharges(r)
 	}
 }
 
 // admitUnderOneTable finds the takes of r, and charges all enforced ones, or none. If the table is
 // replaced before, it starts over. c is then in a section, unless the identity cannot be told.
 func (c *call) admitUnderOneTable(r *http.Request) (d *sash.Decision, identified bool) {
+	const freeRounds = 4 // after which it keeps Reconfigure waiting
 	for round := 1; ; round++ {
 		if round <= freeRounds {
 			identified = c.collectTakes(r)
@@ -114,8 +118,112 @@ func (c *call) admitUnderOneTable(r *http.Request) (d *sash.Decision, identified
 	}
 }
 
-// recoverInto recovers from a panic of a function of a policy or of an observer. v is then Failed. It
-// must be deferred.
+// collectTakes fills takes, and reports whether the identity can be told for all enforced policies.
+func (c *call) collectTakes(r *http.Request) bool {
+	matched := c.routes.Of(r)
+	for _, p := range c.policies[:c.firstShadow] {
+		if matched.Has(p.route) && !c.addTake(p, r) {
+			c.observe(&take{policy: p}, Unidentified)
+			return false
+		}
+	}
+	c.enforced = c.takes
+	for _, p := range c.policies[c.firstShadow:] {
+		if matched.Has(p.route) {
+			c.addShadowTake(p, r)
+		}
+	}
+	// Now keys does not move any more. The strings may share its memory, since sash copies the keys that
+	// it keeps or passes to an observer.
+	all := bridge.AsString(c.keys)
+	for _, t := range c.takes {
+		t.key = all[t.begin:t.end]
+	}
+	return true
+}
+
+// collectTakesWithin is collectTakes that also begins a section, so that a stream of Reconfigures does
+// not make the call start over for ever. Other calls go on.
+func (c *call) collectTakesWithin(r *http.Request) (identified bool) {
+	c.reconfiguring.RLock()
+	defer c.reconfiguring.RUnlock()
+	// No Reconfigure is under way, and none begins. So the sections are open, to this table.
+	c.startOver()
+	return c.collectTakes(r) && c.begin()
+}
+
+// addTake appends the take of p, unless p skips r. It reports whether p skips r or the identity can be
+// told.
+func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
+	if c.running = p; p.Skip != nil && p.Skip(r) {
+		c.running = nil
+		return true
+	}
+	if p.Plan != nil {
+		p = p.under(r)
+	}
+	begin, body := len(c.keys), 0
+	if body, ok = c.appendKey(p, r); ok {
+		cost := int64(1)
+		if p.Cost != nil {
+			cost = p.Cost(r)
+		}
+		c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]
+		last := &c.takes[len(c.takes)-1]
+		if *last == nil { // otherwise it is a take of an earlier request
+			*last = new(take)
+		}
+		t := *last
+		*t = take{} // and then its fields: a literal of them would be made elsewhere, and copied
+		t.policy, t.cost = p, cost
+		t.begin, t.body, t.end = begin, body, len(c.keys)
+		if c.eventFields.identities != 0 && len(c.identity) > maxIdentity {
+			t.longIdentity = string(c.identity) // the key has only its digest
+		}
+	}
+	c.running = nil
+	return ok
+}
+
+// addShadowTake is addTake for a shadow. A panic of its functions must not affect the request.
+func (c *call) addShadowTake(p *policy, r *http.Request) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.handlePanic(r, fault)
+		}
+	}()
+	if !c.addTake(p, r) { // the request passes without a charge
+		c.miss(p, Unidentified)
+	}
+}
+
+// handlePanic logs a panic and, if a function of a policy has panicked, reports it. It lets
+// http.ErrAbortHandler through, by which a handler aborts its connection.
+func (c *call) handlePanic(r *http.Request, fault any) {
+	if fault == http.ErrAbortHandler {
+		panic(fault)
+	}
+	p := c.running // nil: an observer, the store or a function of WithSash has panicked, and there is no event
+	logPanic(r, p, fault)
+	if c.running = nil; p == nil {
+		return
+	}
+	if p.Shadow {
+		c.miss(p, Failed)
+		return
+	}
+	defer logPanics(r)
+	c.observe(&take{policy: p}, Failed)
+}
+
+// miss notes that a shadow could not decide the call, which may still start over with other policies.
+func (c *call) miss(p *policy, outcome Outcome) {
+	if c.observed() {
+		c.missed = append(c.missed, missed{p, outcome})
+	}
+}
+
+// recoverInto makes v Failed if a function of a policy or an observer has panicked. It must be deferred.
 func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	if c.within { // a function that WithSash was given, or the store, has panicked or ended its goroutine
 		c.end()
@@ -130,11 +238,14 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	}
 }
 
-// newCharges returns the charges of r, which is admitted, that may change; nil if there are
-// none. They hold all that they need, since c is released before the response.
-func (c *call) newCharges(r *http.Request) (charges *Charges) {
-	for i := range c.takes {
-		t := &c.takes[i]
+// openCharges returns the charges that the response to r may change; nil if there are none. They hold all
+// that they need, since c is released before the response. It closes the others, or the limiter or the
+// store would keep what it needs to give them back.
+func (c *call) openCharges(r *http.Request) (charges *Charges) {
+	for _, t := range c.takes {
+		if t.reserved && !t.settles {
+			_ = t.reservation.commit(c.ctx, t.cost) // there is nothing to change
+		}
 		if !t.settles || !t.decision.Allowed && t.Shadow {
 			continue
 		}
@@ -145,7 +256,7 @@ func (c *call) newCharges(r *http.Request) (charges *Charges) {
 		charges.all = append(charges.all, Charge{policy: t.policy, estimate: t.cost, reservation: t.reservation})
 		charge := &charges.all[len(charges.all)-1]
 		if c.observed() {
-			charge.event = c.newPendingEvent(t)
+			c.describe(&charge.event, t, pendingOutcomes)
 		}
 		if t.queues() { // the memory of t.key is the next call's
 			charge.key = strings.Clone(t.key)
@@ -153,3 +264,14 @@ func (c *call) newCharges(r *http.Request) (charges *Charges) {
 	}
 	return charges
 }
+
+// warnOfSecond warns, once, if l watches r: then l has admitted r before.
+func (l *Limiter) warnOfSecond(r *http.Request) {
+	if watched := l.watched.Load(); watched != 0 && watched == headerMap(r) && !l.warned.Swap(true) {
+		logfOf(r)("httplimit: a request has passed the same Limiter twice, and is charged twice: " +
+			"mount the Limiter once on the way of a request")
+	}
+}
+
+// headerMap returns what r has in common with its copies alone: its header map, or 0 if there is none.
+func headerMap(r *http.Request) uintptr { return reflect.ValueOf(r.Header).Pointer() }

@@ -1,5 +1,5 @@
-// Package httplimit puts the limits of package sash around any [net/http] handler, and
-// behind any [http.Client].
+// Package httplimit puts the limits of package sash around any [net/http] handler, and behind any
+// [http.Client].
 //
 //	limiter := httplimit.Must(httplimit.New(
 //		httplimit.Policy{
@@ -18,18 +18,17 @@
 //	defer limiter.Close()
 //	http.ListenAndServe(":8080", limiter.Middleware(mux))
 //
-// Where other middleware or a framework wraps the ResponseWriter, a handler that succeeds must write
-// its 200. Otherwise it is charged like a failed login: see [Policy].Charge.
+// Where other middleware or a framework wraps the ResponseWriter, a handler that succeeds must write its
+// 200. Otherwise it is charged like a failed login: see [Policy].Charge.
 //
-// For the requests that a program sends, see [Transport]. For calls of gRPC and Connect, see the
-// module grpclimit.
+// For the requests that a program sends, see [Transport]. For calls of gRPC and Connect, see the module
+// grpclimit.
 //
 // # Policies
 //
-// A [Policy] consists of a name, a pattern of requests in the syntax of
-// [http.ServeMux], limits, and a function that returns the identity of the client. A
-// request may have several policies, and is charged to all of them or none. The other
-// fields of a Policy are optional:
+// A [Policy] consists of a name, a pattern of requests in the syntax of [http.ServeMux], limits, and a
+// function that returns the identity of the client. A request may have several policies, and is charged
+// to all of them or none. The other fields of a Policy are optional:
 //
 //   - Cost makes requests cost more or less than one unit.
 //   - Skip exempts requests.
@@ -39,35 +38,30 @@
 //   - Queue lets requests wait instead of refusing them.
 //   - Shadow tries a policy out without denying anything.
 //
-// Hosts are compared as names, and paths as in [http.ServeMux]. Some routers serve
-// /LOGIN or /login/ as /login. With those, give [WithPathFolding], or a client gets past
-// a policy by another spelling.
+// Some routers serve /LOGIN or /login/ as /login. With those, give [WithPathFolding], or a client gets
+// past a policy by another spelling.
 //
 // # Identities
 //
-// A [KeyFunc] returns the identity of a client. There is no default, since a wrong one
-// limits either no client or all clients together. A request whose identity cannot be
-// told is answered 400, and never admitted uncounted.
+// A [KeyFunc] returns the identity of a client. There is no default, since a wrong one limits either no
+// client or all clients together. A request whose identity cannot be told is answered 400, and never
+// admitted uncounted.
 //
-// [ByAddress] takes the address of the connection. It believes X-Forwarded-For or
-// Forwarded only as far as proxies that you trust have written them. Its options
-// describe the proxies before the server:
+// [ByAddress] takes the address of the connection, and its options describe the proxies before the
+// server:
 //
 //   - proxies with known addresses: [TrustProxies], and [TrustUnixSocket]
 //   - proxies whose number alone is known: [TrustHops]
-//   - proxies that put the client into a header of its own, such as CF-Connecting-IP or
-//     X-Real-IP: [TrustProxies] with [ReadHeader]
+//   - proxies that put the client into a header of its own: [TrustProxies] with [ReadHeader]
 //   - any other source of the address: [ByAddressOf]
 //
-// [ByHeader], [ByRoute] and [By] take other identities. [Join] and [FirstOf] combine
-// them.
+// [ByHeader], [ByRoute] and [By] take other identities. [Join] and [FirstOf] combine them.
 //
 // # Costs known after the response
 //
-// A policy with Settle charges its Cost as an estimate when a request arrives, and what the
-// request has cost once it is answered: the bytes of the response by [SettleBytes], a number in
-// a header by [SettleHeader], or what a function of yours makes of the [Response]. The handler
-// may say it, too, whatever the status:
+// A policy with Settle charges its Cost as an estimate when a request arrives, and what the request has
+// cost once it is answered: the bytes of the response by [SettleBytes], a number in a header by
+// [SettleHeader], or what a function of yours makes of the [Response]. The handler may say it, too:
 //
 //	charge := httplimit.ChargeOf(r.Context(), "tokens")
 //	charge.Commit(usage.TotalTokens) // it has cost that much
@@ -75,22 +69,16 @@
 //	charge.Cancel()                  // nothing
 //	charge.Keep()                    // the estimate, as for a login that has failed
 //
-// What the handler says holds even if the client hangs up. Without that, a response that is
-// aborted or hijacked costs the estimate.
-//
 // # Waiting instead of refusing
 //
-// A policy with a [Queue] lets a request wait that it denies, first come, first served, for a
-// bounded time and in bounded number:
+// A policy with a [Queue] lets a request wait that it denies, first come, first served, for a bounded
+// time and in bounded number:
 //
 //	Queue: httplimit.Queue{Wait: 2 * time.Second, Requests: 100, RequestsEach: 5}
 //
-// One client fills at most half of a queue that it shares with others.
-//
 // # Plans
 //
-// A policy has limits for each plan of your customers. A function of yours names the plan of a
-// request, from what the code around the middleware knows of the customer:
+// A policy has limits for each plan of your customers. A function of yours names the plan of a request:
 //
 //	Limits: []sash.Limit{sash.PerMinute(60)}, // without a plan
 //	Plan:   func(r *http.Request) string { return customerOf(r.Context()).Plan },
@@ -98,85 +86,77 @@
 //
 // # Policies that change
 //
-// [Limiter.Reconfigure] replaces the policies while requests are decided. Policies whose Name
-// stays keep their counts, and no request is decided by half a configuration.
+// [Limiter.Reconfigure] replaces the policies while requests are decided. Policies whose Name stays keep
+// their counts, and no request is decided by half a configuration.
 //
 // # Other transports
 //
-// [Limiter.Decide] decides a request without a handler of net/http, and [Charges.Settle]
-// settles it. The middleware is a thin layer over both.
+// [Limiter.Decide] decides a request without a handler of net/http, and [Charges.Settle] settles it. The
+// middleware is a thin layer over both.
 //
 // # Headers
 //
-// Every response to a request that has a policy carries RateLimit-Policy and RateLimit,
-// as in draft-ietf-httpapi-ratelimit-headers-11:
+// Every response to a request that has a policy carries RateLimit-Policy and RateLimit, as in
+// draft-ietf-httpapi-ratelimit-headers-11:
 //
 //	RateLimit-Policy: "login";q=5;w=3600
 //	RateLimit: "login";r=4;t=3600
 //
-// If a policy has several limits, RateLimit names the one with the least left. If
-// several have equally little left, it names the one that takes longest until it has
-// more. That time is t.
+// If a policy has several limits, RateLimit names the one with the least left or, of several, the one
+// that takes longest until it has more. That time is t.
 //
-// The quota q of a limit is its Count, and w is its Window in seconds, rounded up. There is
-// no w if that is under a second. A token bucket is described by what it holds: q is its
-// Burst, and w is the time in which an empty bucket fills, Burst*Window/Count. So 10 a
-// second with bursts of 100 is
+// The quota q of a limit is its Count, and w is its Window in seconds, rounded up. There is no w if that
+// is under a second. A token bucket is described by what it holds: q is its Burst, and w is the time in
+// which an empty bucket fills, Burst*Window/Count. So 10 a second with bursts of 100 is
 //
 //	RateLimit-Policy: "api";q=100;w=10
 //
 // A client that spends at most q units in any w seconds is never denied by a token bucket.
 //
-// A denied request is answered 429 with Retry-After, Cache-Control: no-store and problem
-// details (RFC 9457) that name the violated quotas. No answer contains anything of the
-// request, or about the client.
+// A denied request is answered 429 with Retry-After, Cache-Control: no-store and problem details (RFC
+// 9457) that name the violated quotas. No answer contains anything of the request, or about the client.
 //
 // # Browsers of other origins
 //
-// A browser sends a preflight, an OPTIONS request, before some requests of pages of
-// other origins (CORS). A policy counts preflights like any other request. Policies
-// without a Pattern or with "/api/" apply to OPTIONS too, while "POST /login" does not.
-// A preflight carries no cookie, no credentials and no custom header. So [ByHeader]
-// cannot tell its identity, and the browser gives up at the answer 400.
+// A browser sends a preflight, an OPTIONS request, before some requests of pages of other origins (CORS).
+// A policy counts preflights like any other request that its Pattern matches. A preflight carries no
+// cookie, no credentials and no custom header. So [ByHeader] cannot tell its identity, and the browser
+// gives up at the answer 400.
 //
-// So put the handler that answers preflights around the middleware. Preflights then cost
-// nothing, and its headers are on denials too; without them, the browser hides the
-// status 429 from the page. Let the handler list the headers that pages may read:
+// So put the handler that answers preflights around the middleware. Preflights then cost nothing, and its
+// headers are on denials too; without them, the browser hides the status 429 from the page. Let the
+// handler list the headers that pages may read, together with the headers of [WithXRateLimit] if they are
+// sent:
 //
 //	Access-Control-Expose-Headers: RateLimit, RateLimit-Policy, Retry-After
 //
-// together with the headers of [WithXRateLimit] if they are sent.
-//
 // # Routers and frameworks
 //
-// Put the middleware around the whole router: limiter.Middleware(router). That works for
-// the ServeMux of net/http, the routers of chi and gorilla/mux, the Engine of gin and
-// the Echo of echo. For fiber, it is limiter.Middleware(adaptor.FiberApp(app)). There it
-// limits every request, and calls Charge for every answer.
+// Put the middleware around the whole router: limiter.Middleware(router). That works for the ServeMux of
+// net/http, the routers of chi and gorilla/mux, the Engine of gin and the Echo of echo. For fiber, it is
+// limiter.Middleware(adaptor.FiberApp(app)). There it limits every request, and calls Charge for every
+// answer.
 //
-// It can also be mounted inside of them. The adapters of gin, echo and fiber are modules,
-// such as github.com/seed-30da4c49/sash/httplimit/ginlimit:
+// It can also be mounted inside of them. The adapters of gin, echo and fiber are modules, such as
+// github.com/seed-30da4c49/sash/httplimit/ginlimit:
 //
 //   - chi: r.Use(limiter.Middleware). It works as around the router.
-//   - gorilla/mux: r.Use(limiter.Middleware). Requests that match no route are not
-//     limited.
+//   - gorilla/mux: r.Use(limiter.Middleware). Requests that match no route are not limited.
 //   - gin: e.Use(ginlimit.Middleware(limiter)).
 //   - echo: e.Use(echolimit.Middleware(limiter)), or echo4limit for its version 4.
-//   - fiber: app.Use(fiberlimit.New(limiter)), with [WithPathFolding]. It works without
-//     net/http.
+//   - fiber: app.Use(fiberlimit.New(limiter)), with [WithPathFolding]. It works without net/http.
 //
-// What wraps any middleware of net/http does not show it the responses. Examples are
-// echo.WrapMiddleware, under which the errors of handlers are answered later, fiber's
-// adaptor.HTTPMiddleware, and an adapter for gin that leaves gin its own writer. A response that
-// is written past the middleware, or after it, is uncertain in the sense of [Policy].Charge: the
-// request stays charged, and is reported as [Unseen]. Denials work everywhere.
+// What wraps any middleware of net/http does not show it the responses. Examples are echo.WrapMiddleware,
+// under which the errors of handlers are answered later, fiber's adaptor.HTTPMiddleware, and an adapter
+// for gin that leaves gin its own writer. A response that is written past the middleware, or after it, is
+// uncertain in the sense of [Policy].Charge: the request stays charged, and is reported as [Unseen].
+// Denials work everywhere.
 //
 // # Cost
 //
-// A request costs the time of its decision in [sash] and about as much again for the
-// headers. The routes of recent requests are cached, and a request on a cached route
-// allocates nothing. A request on another one also takes the time of [http.ServeMux]. A
-// charge that may change takes some hundred bytes while the request is under way, and as
-// many more if the request has a body. Its key takes more for good, as [sash.Limiter.Reserve]
-// says. The same holds for a request that has waited in a [Queue].
+// A request costs the time of its decision in [sash] and about as much again for the headers. The routes
+// of recent requests are cached, and a request on a cached route allocates nothing. A request on another
+// one also takes the time of [http.ServeMux]. A charge that may change takes some hundred bytes while the
+// request is under way, and as many more if the request has a body. Its key takes more for good, as
+// [sash.Limiter.Reserve] says. The same holds for a request that has waited in a [Queue].
 package httplimit

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
 
-// An Event reports the outcome of one request under one policy to [WithObserver]. It
-// identifies the client only if an option asks for that.
+// An Event reports the outcome of one request under one policy to [WithObserver]. It identifies the
+// client only if an option asks for that.
 type Event struct {
 	Policy, Pattern string // of the policy
 	Shadow          bool   // whether the policy is only tried out
@@ -20,35 +20,35 @@ type Event struct {
 	QueueFull       bool  // whether it was Denied since there was no room for it in the policy's [Queue]
 	Cost            int64 // in units; 0 if the cost was not computed
 	// Decision is that policy's own decision. If Outcome is Admitted, Denied or Abandoned, it is the
-	// answer to Cost; if Withheld, the answer that the policy would have given. For other
-	// outcomes it is the zero Decision.
+	// answer to Cost; if Withheld, the answer that the policy would have given. For other outcomes it is
+	// the zero Decision.
 	Decision sash.Decision
-	// Fingerprint identifies the client within this process: it is the same for the same
-	// identity, under every policy. It is 0 unless [WithEventFingerprints] asks for it.
+	// Fingerprint identifies the client within this process: it is the same for the same identity, under
+	// every policy. It is 0 unless [WithEventFingerprints] asks for it.
 	Fingerprint uint64
 	// Identity is the identity that the policy's KeyFunc has appended. It is empty unless
 	// [WithEventIdentities] asks for it.
 	Identity string
-	// By tells who made the Decision, under [WithStore] only: "store", or another answer of the
-	// store, such as "fallback".
+	// By tells who made the Decision, under [WithStore] only: "store", or another answer of the store,
+	// such as "fallback".
 	By string
-	// Waited is how long the request has waited in queues. A request that was Denied and has
-	// waited has waited in vain.
+	// Waited is how long the request has waited in queues. A request that was Denied and has waited has
+	// waited in vain.
 	Waited time.Duration
-	// Err is why the store did not make the Decision, nil if it did. If Outcome is GivenBack or
-	// Settled, it is why the charge may not have been changed. If it is Denied, it may also be
+	// Err is why the store did not make the Decision, nil if it did. If Outcome is GivenBack or Settled,
+	// it is why the charge may not have been changed. If it is Denied, it may also be
 	// [http.ErrServerClosed]: the request would have waited in the policy's [Queue], but for Close.
 	Err error
 }
 
 // A Denial says why a request is answered 429 or 503.
 type Denial struct {
-	// Violated is the names of the quotas that denied the request, at least one. For each
-	// policy that denied it, it names the quota that takes longest to admit it. It is empty if
-	// the store of [WithStore] denied the request without knowing of a quota that does.
+	// Violated is the names of the quotas that denied the request, at least one. For each policy that
+	// denied it, it names the quota that takes longest to admit it. It is empty if the store of
+	// [WithStore] denied the request without knowing of a quota that does.
 	Violated []string
-	// RetryAfter is the time to wait, exact to the nanosecond. It is [sash.Never] if no
-	// wait would do, because the request costs more than a limit ever admits.
+	// RetryAfter is the time to wait, exact to the nanosecond. It is [sash.Never] if no wait would do,
+	// because the request costs more than a limit ever admits.
 	RetryAfter time.Duration
 	// By tells who denied the request, under [WithStore] only: see [Event].By.
 	By string
@@ -58,11 +58,11 @@ type Denial struct {
 	Err error
 }
 
-// ServeHTTP writes the answer of a denial: status 429 and problem details of the type
-// quota-exceeded, as in the current draft of the RateLimit fields, which name the
-// quotas. If there is an Err, the status is 503 and the type temporary-reduced-capacity, and
-// the details do not tell Err. It sets Content-Type and Cache-Control; the other headers must
-// have been set before. The answer contains nothing of the request and nothing about the client.
+// ServeHTTP writes the answer of a denial: status 429 and problem details of the type quota-exceeded, as
+// in the current draft of the RateLimit fields, which name the quotas. If there is an Err, the status is
+// 503 and the type temporary-reduced-capacity, and the details do not tell Err. It sets Content-Type and
+// Cache-Control; the other headers must have been set before. The answer contains nothing of the request
+// and nothing about the client.
 func (d Denial) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if d.Err != nil {
 		fields.AnswerUnavailable(w)
@@ -89,9 +89,8 @@ const (
 // outcomeNames are the texts of the outcomes.
 var outcomeNames = [...]string{"admitted", "denied", "withheld", "given back", "unidentified", "failed", "settled", "abandoned", "unseen"}
 
-// String returns the name of the constant in lower case, such as "given back" for
-// [GivenBack]. It suits as a label of metrics. For any other value it returns
-// "unknown".
+// String returns the name of the constant in lower case, such as "given back" for [GivenBack]. It suits
+// as a label of metrics. For any other value it returns "unknown".
 func (o Outcome) String() string {
 	if int(o) < len(outcomeNames) {
 		return outcomeNames[o]
@@ -99,8 +98,8 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// MarshalText returns the text of [Outcome.String], so an Outcome is its name in JSON.
-// It returns an error for a value that is no constant.
+// MarshalText returns the text of [Outcome.String], so an Outcome is its name in JSON. It returns an
+// error for a value that is no constant.
 func (o Outcome) MarshalText() ([]byte, error) {
 	if int(o) >= len(outcomeNames) {
 		return nil, fmt.Errorf("httplimit: no Outcome has the number %d", o)
@@ -108,8 +107,8 @@ func (o Outcome) MarshalText() ([]byte, error) {
 	return []byte(o.String()), nil
 }
 
-// UnmarshalText reads a text of [Outcome.String]. For any other text, it returns an
-// error and leaves o unchanged.
+// UnmarshalText reads a text of [Outcome.String]. For any other text, it returns an error and leaves o
+// unchanged.
 func (o *Outcome) UnmarshalText(text []byte) error {
 	i := slices.Index(outcomeNames[:], string(text))
 	if i < 0 {

@@ -4,25 +4,19 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"net/http"
+	"slices"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // setHeaders sets the headers of a call that has been decided in h, unless that is nil.
 func (c *call) setHeaders(h http.Header, denial *Denial) {
-	if h == nil || c.enforced == 0 {
+	if h == nil || len(c.enforced) == 0 {
 		return
 	}
 	c.buffer.EnsureText()
-	limited := false // whether there is a quota to report
-	if c.headers.any() {
-		for i := range c.takes[:c.enforced] {
-			c.takes[i].setLeastQuota()
-			limited = limited || !c.takes[i].unlimited()
-		}
-	}
+	limited := slices.ContainsFunc(c.enforced, func(t *take) bool { return !t.unlimited() })
 	if c.headers.standard && limited {
 		fields.AddRateLimit(h, c.rateLimitPolicyValue(), c.rateLimitValue())
 	}
@@ -36,56 +30,46 @@ func (c *call) setHeaders(h http.Header, denial *Denial) {
 
 // rateLimitPolicyValue returns RateLimit-Policy: all quotas of the enforced policies.
 func (c *call) rateLimitPolicyValue() []string {
-	if t := &c.takes[0]; c.enforced == 1 && t.ownQuota && !c.headers.partition {
+	if t := c.enforced[0]; len(c.enforced) == 1 && t.ownQuota && !c.headers.partition {
 		// It is the same for all requests, so it is made once, with the policy.
 		return c.buffer.Value(t.policyField)
 	}
 	text := c.buffer.Text
-	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; !t.unlimited() {
-			text = c.appendPolicyQuotas(appendComma(text), t)
+	for _, t := range c.enforced {
+		if !t.unlimited() {
+			text = c.appendPolicyQuotas(text, t)
 		}
 	}
 	return c.buffer.TextValue(text)
 }
 
-// appendPolicyQuotas appends the quotas of one policy. If the key has limits of its own, it
-// appends the one quota that has decided.
+// appendPolicyQuotas appends the quotas of one policy. If the key has limits of its own, it appends the
+// one quota that has decided.
 func (c *call) appendPolicyQuotas(text []byte, t *take) []byte {
 	if !t.ownQuota {
-		return c.appendPartitionKey(append(text, t.quota.Policy...), t)
+		return c.appendPartitionKey(append(appendComma(text), t.quota.Policy...), t)
 	}
 	if !c.headers.partition {
-		return append(text, t.policyField...)
+		return append(appendComma(text), t.policyField...)
 	}
-	for i, q := range t.quotas {
-		if i > 0 {
-			text = append(text, ", "...)
-		}
-		text = c.appendPartitionKey(append(text, q.Policy...), t)
+	for _, q := range t.quotas {
+		text = c.appendPartitionKey(append(appendComma(text), q.Policy...), t)
 	}
 	return text
 }
 
-// rateLimitValue returns RateLimit. For each policy, it names the quota that has the
-// least left, how much that is, and when there will be more.
+// rateLimitValue returns RateLimit. For each policy, it names the quota that has the least left, how much
+// that is, and when there will be more.
 func (c *call) rateLimitValue() []string {
 	text := c.buffer.Text
-	for i := range c.takes[:c.enforced] {
-		t := &c.takes[i]
+	for _, t := range c.enforced {
 		if t.unlimited() {
 			continue
 		}
-		text = append(appendComma(text), t.leastQuota.Quoted...)
-		text = append(text, ";r="...)
-		begin := len(text) // X-RateLimit-Remaining may share these digits
-		text = fields.AppendInteger(text, t.remaining)
-		if t.remaining <= fields.MaxInteger {
-			t.remainingText = bridge.AsString(text[begin:])
-		}
-		if t.moreAfter != sash.Never {
-			text = append(text, ";t="...)
-			text = fields.AppendInteger(text, fields.Seconds(t.moreAfter))
+		text = append(appendComma(text), t.leastQuota().Quoted...)
+		text = fields.AppendInteger(append(text, ";r="...), t.remaining)
+		if more := t.next.RetryAfter; more != sash.Never {
+			text = fields.AppendInteger(append(text, ";t="...), fields.Seconds(more))
 		}
 		text = c.appendPartitionKey(text, t)
 	}
@@ -116,16 +100,12 @@ func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 // must not be unlimited.
 func (c *call) setXRateLimit(h http.Header) {
 	var scarcest *take
-	for i := range c.takes[:c.enforced] {
-		if t := &c.takes[i]; !t.unlimited() && (scarcest == nil || t.scarcer(scarcest)) {
+	for _, t := range c.enforced {
+		if !t.unlimited() && (scarcest == nil || t.scarcer(scarcest)) {
 			scarcest = t
 		}
 	}
-	h[fields.XRateLimitLimit] = c.buffer.Value(scarcest.leastQuota.Units)
-	if scarcest.remainingText != "" {
-		h[fields.XRateLimitRemaining] = c.buffer.Value(scarcest.remainingText)
-	} else {
-		h[fields.XRateLimitRemaining] = c.buffer.NumberValue(scarcest.remaining)
-	}
+	h[fields.XRateLimitLimit] = c.buffer.Value(scarcest.leastQuota().Units)
+	h[fields.XRateLimitRemaining] = c.buffer.NumberValue(scarcest.remaining)
 	h[fields.XRateLimitReset] = c.buffer.NumberValue(fields.Seconds(scarcest.decision.ResetAfter))
 }

@@ -12,44 +12,33 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
 )
 
-// A KeyFunc tells which client makes a request. It appends the identity of the client
-// to key and returns the longer slice and true, or false if the identity cannot be
-// told.
+// A KeyFunc tells which client makes a request. It appends the identity of the client to key and returns
+// the longer slice and true, or false if the identity cannot be told.
 //
-// A KeyFunc must append only, must not keep key, and must be safe for concurrent use.
-// It must also bound the number of identities, since a key costs memory until its
-// windows have passed. A client that can invent identities gets a new quota with each,
-// and can fill the memory.
-//
-//   - [ByAddress], [ByAddressOf], [ByHeader] and [ByRoute] read the request.
-//   - [By] takes a function that returns a string.
-//   - [Join] combines several identities, and [FirstOf] tries one after the other.
-//   - [Everyone] is one identity for all requests.
+// A KeyFunc must append only, must not keep key, and must be safe for concurrent use. It must also bound
+// the number of identities, since a key costs memory until its windows have passed. A client that can
+// invent identities gets a new quota with each, and can fill the memory.
 type KeyFunc func(key []byte, r *http.Request) ([]byte, bool)
 
-// By keys requests by the string that a function returns. The identity cannot be told
-// if the function returns false. The empty string is an identity like any other. By
-// panics if identity is nil.
+// By keys requests by the string that a function returns. The identity cannot be told if the function
+// returns false. The empty string is an identity like any other. By panics if identity is nil.
 func By(identity func(*http.Request) (string, bool)) KeyFunc {
-	mustNotBeNil("By", identity == nil)
+	check(identity != nil, "By: must not be given nil")
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		s, ok := identity(r)
 		return append(key, s...), ok
 	}
 }
 
-// ByHeader keys requests by the value of a header, such as "X-API-Key". The identity
-// cannot be told if the header is absent, empty or given more than once.
+// ByHeader keys requests by the value of a header, such as "X-API-Key". The identity cannot be told if
+// the header is absent, empty or given more than once.
 //
-// The value is not checked: a client that invents keys has a quota with each. Put the
-// limiter behind a handler that refuses unknown keys, or key requests by its result
-// with [By]. ByHeader panics if name is empty, or is Host, which net/http does not keep
-// among the headers.
+// The value is not checked: a client that invents keys has a quota with each. Put the limiter behind a
+// handler that refuses unknown keys, or key requests by its result with [By]. ByHeader panics if name is
+// empty, or is Host, which net/http does not keep among the headers.
 func ByHeader(name string) KeyFunc {
 	name = textproto.CanonicalMIMEHeaderKey(name)
-	if name == "" || name == "Host" {
-		panic(fmt.Sprintf("httplimit: ByHeader: requests have no header %q", name))
-	}
+	check(name != "" && name != "Host", "ByHeader: requests have no header %q", name)
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		values := r.Header[name]
 		if len(values) != 1 || values[0] == "" {
@@ -59,31 +48,29 @@ func ByHeader(name string) KeyFunc {
 	}
 }
 
-// ByRoute keys requests by [http.Request.Pattern], the pattern under which an
-// [http.ServeMux] has routed the request. It is for middleware around the handlers in a
-// mux. Around the mux itself no request has a pattern yet, so the identity cannot be
-// told: use [ByRouteOf].
+// ByRoute keys requests by [http.Request.Pattern], the pattern under which an [http.ServeMux] has routed
+// the request. It is for middleware around the handlers in a mux. Around the mux itself no request has a
+// pattern yet, so the identity cannot be told: use [ByRouteOf].
 func ByRoute() KeyFunc {
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		return append(key, r.Pattern...), r.Pattern != ""
 	}
 }
 
-// ByRouteOf keys requests by the pattern under which mux will serve them. The requests
-// that no pattern matches share one quota. ByRouteOf panics if mux is nil.
+// ByRouteOf keys requests by the pattern under which mux will serve them. The requests that no pattern
+// matches share one quota. ByRouteOf panics if mux is nil.
 func ByRouteOf(mux *http.ServeMux) KeyFunc {
-	mustNotBeNil("ByRouteOf", mux == nil)
+	check(mux != nil, "ByRouteOf: must not be given nil")
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		_, pattern := mux.Handler(r)
 		return append(key, pattern...), true
 	}
 }
 
-// ByHost keys the requests of a [Transport] by the host of the URL that they are sent
-// to: "example.com", "example.com:8080", "[2001:db8::1]". The host is in lower case,
-// without a trailing dot. It has its port unless that is the default port of the
-// scheme. Requests that a server receives have no such URL, so their identity cannot be
-// told.
+// ByHost keys the requests of a [Transport] by the host of the URL that they are sent to: "example.com",
+// "example.com:8080", "[2001:db8::1]". The host is in lower case, without a trailing dot. It has its port
+// unless that is the default port of the scheme. Requests that a server receives have no such URL, so
+// their identity cannot be told.
 func ByHost() KeyFunc {
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		if r.URL == nil {
@@ -113,9 +100,9 @@ func Everyone() KeyFunc {
 	return func(key []byte, _ *http.Request) ([]byte, bool) { return key, true }
 }
 
-// Join keys requests by several identities at once, such as address and account. Each
-// part is preceded by its length, so ("a:b", "c") and ("a", "b:c") differ. If one part
-// cannot be told, the whole cannot. Join panics without a part, or if one is nil.
+// Join keys requests by several identities at once, such as address and account. Each part is preceded by
+// its length, so ("a:b", "c") and ("a", "b:c") differ. If one part cannot be told, the whole cannot. Join
+// panics without a part, or if one is nil.
 func Join(parts ...KeyFunc) KeyFunc {
 	checkParts("Join", parts)
 	return func(key []byte, r *http.Request) (_ []byte, ok bool) {
@@ -130,14 +117,12 @@ func Join(parts ...KeyFunc) KeyFunc {
 
 // appendPart appends the length of a part and the part itself.
 func appendPart(key []byte, part KeyFunc, r *http.Request) ([]byte, bool) {
-	// Leave one byte for the length, since most are below 128. The length of a longer
-	// part takes more bytes, and the part is moved.
+	// Leave one byte for the length, since most are below 128. The length of a longer part takes more
+	// bytes, and the part is moved.
 	start := len(key)
 	key, ok := part(append(key, 0), r)
 	length := len(key) - start - 1
-	if length < 0 {
-		panic("httplimit: a KeyFunc has returned less than it was given")
-	}
+	check(length >= 0, "a KeyFunc has returned less than it was given")
 	if length < 0x80 {
 		key[start] = byte(length)
 		return key, ok
@@ -147,10 +132,9 @@ func appendPart(key []byte, part KeyFunc, r *http.Request) ([]byte, bool) {
 	return slices.Replace(key, start, start+1, long[:n]...), ok
 }
 
-// FirstOf keys requests by the first of several identities that can be told, such as an
-// API key, else the address. Identities of different choices never coincide: an API key
-// that reads like an address is not that address. FirstOf panics without a choice, or
-// if one is nil.
+// FirstOf keys requests by the first of several identities that can be told, such as an API key, else the
+// address. Identities of different choices never coincide: an API key that reads like an address is not
+// that address. FirstOf panics without a choice, or if one is nil.
 func FirstOf(choices ...KeyFunc) KeyFunc {
 	checkParts("FirstOf", choices)
 	return func(key []byte, r *http.Request) ([]byte, bool) {
@@ -167,25 +151,15 @@ func FirstOf(choices ...KeyFunc) KeyFunc {
 
 // checkParts panics if the function of that name was given no KeyFunc, or nil for one.
 func checkParts(name string, parts []KeyFunc) {
-	if len(parts) == 0 {
-		panic("httplimit: " + name + ": needs a KeyFunc")
-	}
+	check(len(parts) > 0, "%s: needs a KeyFunc", name)
 	for _, part := range parts {
-		mustNotBeNil(name, part == nil)
+		check(part != nil, "%s: must not be given nil", name)
 	}
 }
 
-// mustNotBeNil panics if the function of that name was given nil: that is a mistake in
-// the program, not in its input.
-func mustNotBeNil(name string, isNil bool) {
-	if isNil {
-		panic("httplimit: " + name + ": must not be given nil")
-	}
-}
-
-// mustNotBeEmpty panics if the function of that name was given no name of a header.
-func mustNotBeEmpty(function, name string) {
-	if name == "" {
-		panic("httplimit: " + function + ": the name must not be empty")
+// check panics unless so is true. It is for mistakes in the program, not in its input.
+func check(so bool, format string, args ...any) {
+	if !so {
+		panic("httplimit: " + fmt.Sprintf(format, args...))
 	}
 }

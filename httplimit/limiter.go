@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -12,27 +11,24 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 	"github.com/seed-30da4c49/sash/internal/queue"
 )
 
-// A Limiter holds policies and the state of their keys. Make one with [New], and put it
-// before a handler with [Limiter.Middleware]. All its methods are safe for concurrent
-// use.
+// A Limiter holds policies and the state of their keys. Make one with [New], and put it before a handler
+// with [Limiter.Middleware]. All its methods are safe for concurrent use.
 //
-// It has one [sash.Limiter] for all policies. Each key consists of a policy and an
-// identity. So a request can be charged to all its policies at one instant.
+// It has one [sash.Limiter] for all policies. Each key consists of a policy and an identity. So a request
+// can be charged to all its policies at one instant.
 type Limiter struct {
 	config
 	table         atomic.Pointer[table] // never nil
 	sections      sections              // while none is under way and they are closed, the table changes
 	reconfiguring sync.RWMutex          // locked to replace the table
 	limiter       *sash.Limiter
-	ownLimitsFor  func(string) []sash.Limit // limits of keys, instead of their policy's; nil: none
-	secret        cipher.Block              // of fingerprints
+	secret        cipher.Block // of fingerprints
 	calls         sync.Pool
 	waits         queue.Queues[string]
 	closing       chan struct{} // closed by Close
@@ -42,26 +38,26 @@ type Limiter struct {
 	store         Store          // decides instead of limiter, which is nil then; nil: none
 }
 
-// Sash returns the [sash.Limiter] below, to peek at a key, reset it, or give it limits
-// of its own. [Limiter.KeyFor] returns its keys. Clients are told of a key's own
-// limits under the name of the policy.
+// Sash returns the [sash.Limiter] below, to peek at a key, reset it, or give it limits of its own.
+// [Limiter.KeyFor] returns its keys. Clients are told of a key's own limits under the name of the policy.
 //
-// [Limiter.Reconfigure] replaces limits of policies. [sash.Limiter.Reconfigure] replaces those
-// of the only policy. If there are several policies, or plans, it changes nothing and returns an
-// error that wraps [errors.ErrUnsupported].
+// [Limiter.Reconfigure] replaces limits of policies. [sash.Limiter.Reconfigure] replaces those of the
+// only policy. If there are several policies, or plans, it changes nothing and returns an error that
+// wraps [errors.ErrUnsupported].
 //
-// Its [sash.Limiter.Snapshot] is for a limiter that was given policies of the same names and
-// plans in the same order, by the same calls of New and Reconfigure.
+// Its [sash.Limiter.Snapshot] is for a limiter that was given policies of the same names and plans in the
+// same order, by the same calls of New and Reconfigure.
 //
 // With [WithStore], there is none, and Sash returns nil: see [Limiter.Store].
 func (l *Limiter) Sash() *sash.Limiter { return l.limiter }
 
-// Store returns the store that [WithStore] has opened, nil if there is none. [Limiter.KeyFor] returns its keys.
+// Store returns the store that [WithStore] has opened, nil if there is none. [Limiter.KeyFor] returns its
+// keys.
 func (l *Limiter) Store() Store { return l.store }
 
-// Policies returns the policies in the order in which [New], or the latest
-// [Limiter.Reconfigure], was given them. If there is only one, without plans, it has the Limits
-// of the latest [sash.Limiter.Reconfigure]. The caller may change the slice, the Limits and the Plans.
+// Policies returns the policies in the order in which [New], or the latest [Limiter.Reconfigure], was
+// given them. If there is only one, without plans, it has the Limits of the latest
+// [sash.Limiter.Reconfigure]. The caller may change the slice, the Limits and the Plans.
 func (l *Limiter) Policies() []Policy {
 	t := l.table.Load()
 	policies := clonePolicies(t.given)
@@ -75,57 +71,27 @@ func (l *Limiter) Policies() []Policy {
 	return policies
 }
 
-// ParseKey returns the policy's name and the identity in a key of [Limiter.Sash], or of the
-// store. Such keys are returned by [Limiter.KeyFor], and passed to the functions of
-// [sash.WithLimitsFor] and [sash.WithObserver]. ok is false if key is not one of l's,
-// or if its identity was longer than 128 bytes, since the key then holds only a digest.
+// ParseKey returns the policy's name and the identity in a key of [Limiter.Sash], or of the store. Such
+// keys are returned by [Limiter.KeyFor], and passed to the functions of [sash.WithLimitsFor] and
+// [sash.WithObserver]. ok is false if key is not one of l's, or if its identity was longer than 128
+// bytes, since the key then holds only a digest.
 func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
-	p, identity, form := l.cutKey(key)
-	if form != whole {
+	p, identity, digested := l.table.Load().cutKey(key)
+	if p == nil || digested {
 		return "", "", false
 	}
 	return p.Name, identity, true
 }
 
-// cutKey returns the policy of a key, and the identity or its digest. p is nil if the key is foreign.
-func (l *Limiter) cutKey(key string) (p *policy, identity string, form keyForm) {
-	t := l.table.Load()
-	if l.openStore != nil {
-		return t.cutStoredKey(key)
-	}
-	return t.cutKey(key)
-}
-
-// limitsForStored is limitsFor of a key in a store. It returns none for a foreign key.
-func (l *Limiter) limitsForStored(key string) []sash.Limit {
-	if l.ownLimitsFor != nil {
-		if limits := l.ownLimitsFor(key); len(limits) > 0 {
-			return limits
-		}
-	}
-	if p, _, _ := l.cutKey(key); p != nil {
-		return p.Limits
-	}
-	return nil
-}
-
-// FoldsPaths reports whether l was given [WithPathFolding]. Adapters of routers that serve
-// several spellings of a path alike ask for it.
+// FoldsPaths reports whether l was given [WithPathFolding]. Adapters of routers that serve several
+// spellings of a path alike ask for it.
 func (l *Limiter) FoldsPaths() bool { return l.paths == route.Folded }
-
-// janitorInterval returns how often to sweep under t.
-func (l *Limiter) janitorInterval(t *table) time.Duration {
-	return cmp.Or(l.sweepInterval, t.sweepInterval())
-}
 
 // newSecret returns the cipher of fingerprints, with a random key that never leaves the process.
 func newSecret() cipher.Block {
 	var key [aes.BlockSize]byte
-	_, _ = rand.Read(key[:]) // never fails
-	secret, err := aes.NewCipher(key[:])
-	if err != nil {
-		panic(err) // a key of that length is right
-	}
+	_, _ = rand.Read(key[:])           // never fails
+	secret, _ := aes.NewCipher(key[:]) // a key of that length is right
 	return secret
 }
 
@@ -144,8 +110,8 @@ func logfOf(r *http.Request) func(format string, args ...any) {
 	return log.Printf
 }
 
-// logPanic logs a panic in p, or in an observer or the store if p is nil. Like net/http, it writes
-// to the error log of the server, and sends nothing to the client.
+// logPanic logs a panic in p, or in an observer or the store if p is nil. Like net/http, it writes to the
+// error log of the server, and sends nothing to the client.
 func logPanic(r *http.Request, p *policy, fault any) {
 	in := "an observer or the store"
 	if p != nil {

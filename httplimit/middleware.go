@@ -2,44 +2,40 @@ package httplimit
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
 
-// Middleware returns a handler that asks all policies whose Pattern matches a request,
-// and calls next if they admit it. It can stand around a whole mux, or around one
-// handler in it. Several handlers of one Limiter share its quotas. l.Middleware is a
-// func(http.Handler) http.Handler.
+// Middleware returns a handler that asks all policies whose Pattern matches a request, and calls next if
+// they admit it. It can stand around a whole mux, or around one handler in it. Several handlers of one
+// Limiter share its quotas. l.Middleware is a func(http.Handler) http.Handler.
 //
-// A request is charged to all its policies or, if one denies it, to none. Policies with
-// the same cost are charged at one instant. If costs differ, the policies of one cost
-// are charged after the policies of another, and a denial gives the earlier charges back.
-// In the meantime, other requests may be denied because of them, but never wrongly
-// admitted. A request without a policy goes on unchanged.
+// A request is charged to all its policies or, if one denies it, to none. Policies with the same cost are
+// charged at one instant. If costs differ, the policies of one cost are charged after the policies of
+// another, and a denial gives the earlier charges back. In the meantime, other requests may be denied
+// because of them, but never wrongly admitted. A request without a policy goes on unchanged.
 //
 // Some requests are answered without next:
 //
 //   - 429 if a policy denies the request, or 503 if [Denial].Err says why.
 //   - 400 if the identity cannot be told for a policy. Nothing is charged.
-//   - 500 if a function of a policy or the observer panics. The panic goes to the
-//     server's error log. Nothing is charged, unless it was the observer that panicked, or
-//     [sash.WithLimitsFor] for the key of a shadow.
+//   - 500 if a function of a policy or the observer panics. The panic goes to the server's error log.
+//     Nothing is charged, unless it was the observer that panicked, or [sash.WithLimitsFor] for the key
+//     of a shadow.
 //
 // A panic after next, such as one in Charge, is only logged.
 //
-// These answers do not have the Content-Length, ETag and Last-Modified that a handler
-// around this one has set for next's answer. Other headers stay, such as the headers of CORS.
+// These answers do not have the Content-Length, ETag and Last-Modified that a handler around this one has
+// set for next's answer. Other headers stay, such as the headers of CORS.
 //
-// The headers report the quota that is left at that moment. All clients that share the
-// quota use it up.
+// The headers report the quota that is left at that moment. All clients that share the quota use it up.
 //
-// Mount a Limiter once on the way of a request: a request that passes two of its middlewares is
-// charged twice, and each of the requests that a handler makes of it, and passes to the mux again,
-// is charged as well. A limiter looks for that at some requests, the first among them, and warns
-// once in the server's error log. It knows a request by its header map, which copies share.
+// Mount a Limiter once on the way of a request: a request that passes two of its middlewares is charged
+// twice, and each of the requests that a handler makes of it, and passes to the mux again, is charged as
+// well. A limiter looks for that at some requests, the first among them, and warns once in the server's
+// error log. It knows a request by its header map, which copies share.
 func (l *Limiter) Middleware(next http.Handler) http.Handler {
-	mustNotBeNil("Middleware", next == nil)
+	check(next != nil, "Middleware: must not be given nil")
 	return &handler{l, next}
 }
 
@@ -54,25 +50,23 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	bare := len(header) == 0 // read before decide sets headers: an empty header describes no content
 	var v Verdict
 	watch := h.decide(&v, header, r)
-	switch {
-	case v.Outcome != Admitted:
+	if v.Outcome != Admitted {
 		if !bare {
 			dropContent(header)
 		}
 		h.refuse(w, r, &v)
-	case watch:
-		h.serveWatched(h.next, w, r, v.Charges)
-	case v.Charges == nil:
-		h.next.ServeHTTP(w, r)
-	default:
-		v.Charges.Serve(h.next, w, r)
+		return
 	}
+	if watch && h.watched.CompareAndSwap(0, headerMap(r)) { // or another request is watched
+		defer h.watched.Store(0)
+	}
+	v.Charges.Serve(h.next, w, r)
 }
 
-// Refuse writes the answer of the middleware to a request that is not admitted: by
-// [WithDenied] or [WithUnidentified], or 500 if the request is Failed. Headers must have been
-// set by [Limiter.Decide]. Refuse deletes Content-Length, ETag and Last-Modified, in which a
-// handler around the caller may have described the content of another answer.
+// Refuse writes the answer of the middleware to a request that is not admitted: by [WithDenied] or
+// [WithUnidentified], or 500 if the request is Failed. Headers must have been set by [Limiter.Decide].
+// Refuse deletes Content-Length, ETag and Last-Modified, in which a handler around the caller may have
+// described the content of another answer.
 //
 // It panics if the request is admitted.
 func (l *Limiter) Refuse(w http.ResponseWriter, r *http.Request, v Verdict) {
@@ -94,12 +88,12 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
 	case Failed:
 		fields.AnswerFailed(w)
 	default:
-		panic("httplimit: Refuse: no request is refused whose Outcome is " + strconv.Quote(v.Outcome.String()))
+		check(false, "Refuse: no request is refused whose Outcome is %q", v.Outcome.String())
 	}
 }
 
-// dropContent deletes the headers in which a handler around the middleware has
-// described the content of the response, since another content is sent.
+// dropContent deletes the headers in which a handler around the middleware has described the content of
+// the response, since another content is sent.
 func dropContent(h http.Header) {
 	for _, name := range [...]string{"Content-Length", "Etag", "Last-Modified"} {
 		delete(h, name)

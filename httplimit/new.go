@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,26 +9,23 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// New returns a limiter with every [Policy] among options. The error lists all faults
-// of all of them, and wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or
-// [sash.ErrNoLimit].
+// New returns a limiter with every [Policy] among options. The error lists all faults of all of them, and
+// wraps [sash.ErrInvalidOption], [sash.ErrInvalidLimit] or [sash.ErrNoLimit].
 //
-// New starts a goroutine that evicts idle keys. [Limiter.Close] ends it. With [WithStore], it
-// opens the store instead.
+// New starts a goroutine that evicts idle keys. [Limiter.Close] ends it. With [WithStore], it opens the
+// store instead.
 func New(options ...Option) (*Limiter, error) {
 	c, err := configure(options)
 	if err != nil {
 		return nil, err
 	}
 	l := &Limiter{config: c, secret: newSecret(), closing: make(chan struct{})}
-	l.calls.New = l.newCall
+	l.calls.New = func() any { return &call{Limiter: l, stripe: l.sections.stripe()} }
 	// The table needs what these options say, too: limits of keys, and how often to sweep.
 	inspection := internals.Inspect(l.forSash)
 	l.ownLimitsFor = inspection.LimitsFor
-	if inspection.SweepInterval != 0 {
-		l.sweepInterval = inspection.SweepInterval
-	}
-	t := newTable(c.policies, l.paths, l.ownLimitsFor, nil)
+	l.sweepInterval = cmp.Or(inspection.SweepInterval, l.sweepInterval)
+	t := newTable(&l.config, nil)
 	l.table.Store(t)
 	l.sections.init(t)
 	if l.openStore != nil {
@@ -41,8 +39,7 @@ func New(options ...Option) (*Limiter, error) {
 	return l, nil
 }
 
-// Must returns l, and panics if err is not nil. It is for policies that are written in
-// the program.
+// Must returns l, and panics if err is not nil. It is for policies that are written in the program.
 func Must(l *Limiter, err error) *Limiter {
 	if err != nil {
 		panic(err)
@@ -50,11 +47,10 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// sashOptions returns the options of the sash.Limiter. Its own limits are the limits of the
-// first policy, since keys under a limiter's own limits have the smallest entries. The
-// keys of other policies get their limits from limitsFor.
+// sashOptions returns the options of the sash.Limiter. Its own limits are the limits of the first policy,
+// as keys under a limiter's own limits have the smallest entries. Other keys get theirs from limitsFor.
 func (l *Limiter) sashOptions(t *table) []sash.Option {
-	options := []sash.Option{sash.WithSweepInterval(l.janitorInterval(t)), sash.WithSizeHint(l.sizeHint)}
+	options := []sash.Option{sash.WithSweepInterval(t.sweepInterval(l.sweepInterval)), sash.WithSizeHint(l.sizeHint)}
 	if l.clock != nil {
 		options = append(options, sash.WithClock(l.clock))
 	}
@@ -72,37 +68,26 @@ func (l *Limiter) sashOptions(t *table) []sash.Option {
 
 // open opens the store of l.
 func (l *Limiter) open(t *table) (err error) {
-	keys := StoreKeys{LimitsFor: l.limitsForStored}
+	keys := StoreKeys{LimitsFor: t.limitsFor}
 	for _, p := range t.variants {
 		keys.Limits = append(keys.Limits, p.Limits)
 	}
-	if l.store, err = l.openStore(keys); err != nil {
-		return fmt.Errorf("httplimit: WithStore: %w", err)
+	if l.store, err = l.openStore(keys); err == nil && l.store == nil {
+		err = errors.New("open returned neither a store nor an error")
 	}
-	if l.store == nil {
-		return fmt.Errorf("httplimit: WithStore: %w", errNoStore)
+	if err != nil {
+		return fmt.Errorf("httplimit: WithStore: %w", err)
 	}
 	return nil
 }
 
-var errNoStore = errors.New("open returned neither a store nor an error")
-
-// newCall returns a new *call.
-func (l *Limiter) newCall() any {
-	c := &call{Limiter: l, stripe: l.sections.stripe()}
-	if c.admission = (here{c}); l.store != nil {
-		c.admission = byStore{c}
-	}
-	return c
-}
-
-// KeyFor returns the key of r under the policy of that name, for the methods of
-// [Limiter.Sash] or of the store. It is the key under the Plan of r. ok is false if there is no
-// such policy, or if the identity cannot be told. KeyFor does not check the policy's Pattern and
-// does not call its Skip.
+// KeyFor returns the key of r under the policy of that name, for the methods of [Limiter.Sash] or of the
+// store. It is the key under the Plan of r. ok is false if there is no such policy, or if the identity
+// cannot be told. KeyFor does not check the policy's Pattern and does not call its Skip.
 func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
-	p := l.table.Load().policy(policy)
-	if p == nil {
+	p := l.table.Load().byName[policy]
+	if p == nil || p.Name != policy { // the second: it names a plan, too
+
 		return "", false
 	}
 	p = p.under(r)
@@ -114,11 +99,11 @@ func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
 }
 
 // Close ends the goroutine that evicts idle keys, and the waiting in every [Queue]: each request that
-// waits is admitted at once if it can be, or refused. Every other method still works afterwards, but
-// no request waits. The error is always nil.
+// waits is admitted at once if it can be, or refused. Every other method still works afterwards, but no
+// request waits. The error is always nil.
 //
-// A request that is refused for that is answered 503: its Denial.Err is [http.ErrServerClosed]. So
-// a server that closes its limiter when it shuts down does not wait for requests that wait:
+// A request that is refused for that is answered 503: its Denial.Err is [http.ErrServerClosed]. So a
+// server that closes its limiter when it shuts down does not wait for requests that wait:
 //
 //	server.RegisterOnShutdown(func() { limiter.Close() })
 //

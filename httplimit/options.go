@@ -2,19 +2,18 @@ package httplimit
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 )
 
-// An Option configures a [Limiter] in [New]. A [Policy] is one; the others are made by
-// the functions that begin with With. Of an option given twice, the last holds, unless it
-// says otherwise.
+// An Option configures a [Limiter] in [New]. A [Policy] is one; the others are made by the functions that
+// begin with With. Of an option given twice, the last holds, unless it says otherwise.
 type Option interface{ apply(*config) }
 
 func (p Policy) apply(c *config) { c.policies = append(c.policies, p) }
@@ -29,7 +28,8 @@ type config struct {
 	clock         sash.Clock // nil: sash's default
 	sizeHint      int
 	sweepInterval time.Duration
-	forSash       []sash.Option // more options of the sash.Limiter
+	forSash       []sash.Option                 // more options of the sash.Limiter
+	ownLimitsFor  func(key string) []sash.Limit // of sash.WithLimitsFor among them; nil: none
 	paths         route.Paths
 	headers       headers
 	observers     []func(Event)
@@ -37,7 +37,7 @@ type config struct {
 	denied        func(http.ResponseWriter, *http.Request, Denial) // nil: Denial.ServeHTTP
 	unidentified  http.Handler
 	openStore     func(StoreKeys) (Store, error) // nil: there is no store
-	faults        []error
+	review
 }
 
 // headers tells which headers report quotas to clients.
@@ -60,18 +60,6 @@ func (c *config) emit(e *Event) {
 	}
 }
 
-// fault records that an option is invalid.
-func (c *config) fault(format string, args ...any) {
-	c.faults = append(c.faults, fmt.Errorf("httplimit: "+format+": %w", append(args, sash.ErrInvalidOption)...))
-}
-
-// require records that an option is invalid, unless so is true.
-func (c *config) require(so bool, format string, args ...any) {
-	if !so {
-		c.fault(format, args...)
-	}
-}
-
 // WithClock sets the clock of the limiter. The default is [sash.SystemClock].
 func WithClock(clock sash.Clock) Option {
 	return optionFunc(func(c *config) {
@@ -80,97 +68,90 @@ func WithClock(clock sash.Clock) Option {
 	})
 }
 
-// WithSizeHint makes room for that number of keys, of all policies together, from the
-// start; see [sash.WithSizeHint]. The default is 0.
+// WithSizeHint makes room for that number of keys, of all policies together, from the start; see
+// [sash.WithSizeHint]. The default is 0.
 func WithSizeHint(keys int) Option {
 	return optionFunc(func(c *config) { c.sizeHint = keys })
 }
 
-// WithSweepInterval sets how often idle keys are evicted; see [sash.WithSweepInterval].
-// The default, 0, chooses from the windows of all policies. A negative d never evicts.
+// WithSweepInterval sets how often idle keys are evicted; see [sash.WithSweepInterval]. The default, 0,
+// chooses from the windows of all policies. A negative d never evicts.
 func WithSweepInterval(d time.Duration) Option {
 	return optionFunc(func(c *config) { c.sweepInterval = d })
 }
 
-// WithSash passes options to the [sash.Limiter] below. They go before WithClock,
-// WithSizeHint and WithSweepInterval. The effect of some of them here:
+// WithSash passes options to the [sash.Limiter] below. They go before WithClock, WithSizeHint and
+// WithSweepInterval. The effect of some of them here:
 //
 //   - A [sash.Limit] and [sash.WithLimits] are refused: policies have the limits.
-//   - [sash.WithLimitsFor] gives keys limits of their own. If it returns none for
-//     a key, the limits of its policy hold. If it returns a wrong limit, the key is denied.
-//   - Under [sash.WithChargeDenied], a denied request is charged to each of its
-//     policies that has the same cost as one that denied it.
-//   - [sash.WithObserver] costs one allocation for each request, in which its keys are
-//     copied.
+//   - [sash.WithLimitsFor] gives keys limits of their own. If it returns none for a key, the limits of
+//     its policy hold. If it returns a wrong limit, the key is denied.
+//   - Under [sash.WithChargeDenied], a denied request is charged to each of its policies that has the
+//     same cost as one that denied it.
+//   - [sash.WithObserver] costs one allocation for each request, in which its keys are copied.
 //
-// The functions of [sash.WithLimitsFor] and [sash.WithObserver] receive the keys of
-// [Limiter.KeyFor], which contain identities as they are. [Limiter.ParseKey] returns
-// the policy and the identity of a key. The functions may keep the keys, which never
-// change. They must not call [Limiter.Reconfigure], which waits for them, and must not decide
-// other requests of this Limiter.
+// The functions of [sash.WithLimitsFor] and [sash.WithObserver] receive the keys of [Limiter.KeyFor],
+// which contain identities as they are. [Limiter.ParseKey] returns the policy and the identity of a key.
+// The functions may keep the keys, which never change. They must not call [Limiter.Reconfigure], which
+// waits for them, and must not decide other requests of this Limiter.
 func WithSash(options ...sash.Option) Option {
 	return optionFunc(func(c *config) {
 		for i, o := range options {
-			switch limit, ok := o.(*sash.Limit); { // a nil pointer would panic in Inspect
-			case o == nil:
-				c.fault("WithSash: option %d: must not be nil", i+1)
-			case ok && limit == nil, internals.Inspect([]sash.Option{o}).Limits:
-				c.fault("WithSash: option %d: limits are given to a Policy", i+1)
-			}
+			c.require(o != nil, "WithSash: option %d: must not be nil", i+1)
+			limit, ok := o.(*sash.Limit) // a nil pointer would panic in Inspect
+			limits := ok && limit == nil || o != nil && internals.Inspect([]sash.Option{o}).Limits
+			c.require(!limits, "WithSash: option %d: limits are given to a Policy", i+1)
 		}
 		c.forSash = append(c.forSash, options...)
 	})
 }
 
-// WithStore lets a store decide, instead of a [sash.Limiter] in this process. So all processes
-// with the same policies share their counts. [New] calls open, and [Limiter.Close] closes the
-// store. With sashredis/httpstore:
+// WithStore lets a store decide, instead of a [sash.Limiter] in this process. So all processes with the
+// same policies share their counts. [New] calls open, and [Limiter.Close] closes the store. With
+// sashredis/httpstore:
 //
 //	httplimit.WithStore(httpstore.New(conn, sashredis.WithFallback(sashredis.FallbackDeny)))
 //
-// A policy is known to other processes by its Name. So Names tell apart the policies of all
-// limiters that share a store and its prefix. A new process may add, remove and reorder policies
-// while old ones run.
+// A policy is known to other processes by its Name. So Names tell apart the policies of all limiters that
+// share a store and its prefix. A new process may add, remove and reorder policies while old ones run.
 //
 // # What is decided how
 //
-// Decisions, headers and events are the same as without a store, for the same counts. A request
-// costs
+// Decisions, headers and events are the same as without a store, for the same counts. A request costs
 //   - one call to the store for all policies with the same cost;
 //   - one more for each policy that is a shadow;
 //   - one more after the answer for each charge that changes then, which the client waits for;
 //   - as many again each time that it tries, if it waits in a [Queue];
 //   - if it is denied and costs differ, one more for each other cost.
 //
-// If the store does not answer, its fallback decides, and the request is answered accordingly. If
-// it denies whatever comes, as FallbackDeny does, no quota is exceeded: the answer is 503 with
-// Retry-After, and names no quota. The By and Err of [Event] and [Denial] tell of it. A client
-// cannot choose the fallback by hanging up, since the calls do not end with the context of the
-// request. They keep its values.
+// If the store does not answer, its fallback decides, and the request is answered accordingly. If it
+// denies whatever comes, as FallbackDeny does, no quota is exceeded: the answer is 503 with Retry-After,
+// and names no quota. The By and Err of [Event] and [Denial] tell of it. A client cannot choose the
+// fallback by hanging up, since the calls do not end with the context of the request. They keep its
+// values.
 //
-// A call that the store refuses as wrong denies the request, and it is answered 429 without
-// Retry-After. So watch Err: a fault in the configuration can look like a limit.
+// A call that the store refuses as wrong denies the request, and it is answered 429 without Retry-After.
+// So watch Err: a fault in the configuration can look like a limit.
 //
 // # Clusters
 //
-// On a Redis cluster, the keys of one call must be in one slot, or the store refuses it. That
-// concerns requests that have several policies with the same cost. If their identities are the
-// same, such as the address of the client, give the store [HashTag]:
+// On a Redis cluster, the keys of one call must be in one slot, or the store refuses it. That concerns
+// requests that have several policies with the same cost. If their identities are the same, such as the
+// address of the client, give the store [HashTag]:
 //
 //	sashredis.WithHashTag(httplimit.HashTag)
 //
-// Otherwise, the function must return the same text for all keys of one request. If the
-// identities have something in common, that is the text: [Limiter.ParseKey] returns the identity
-// of a key. If they have nothing in common, such as an address and an API key, no such function
-// exists but a constant one, which puts all keys on one server. Then put these policies into
-// two limiters, one around the other. A request that the inner one denies stays charged to the
-// outer one.
+// Otherwise, the function must return the same text for all keys of one request. If the identities have
+// something in common, that is the text: [Limiter.ParseKey] returns the identity of a key. If they have
+// nothing in common, such as an address and an API key, no such function exists but a constant one, which
+// puts all keys on one server. Then put these policies into two limiters, one around the other. A request
+// that the inner one denies stays charged to the outer one.
 //
 // # Options
 //
-// Of the options of [WithSash], only [sash.WithLimitsFor] works with a store. [WithClock],
-// [WithSizeHint] and [WithSweepInterval] are refused, too: the time is the store's, and this
-// process has no table of keys.
+// Of the options of [WithSash], only [sash.WithLimitsFor] works with a store. [WithClock], [WithSizeHint]
+// and [WithSweepInterval] are refused, too: the time is the store's, and this process has no table of
+// keys.
 func WithStore(open func(StoreKeys) (Store, error)) Option {
 	return optionFunc(func(c *config) {
 		c.require(open != nil, "WithStore: open must not be nil")
@@ -178,69 +159,62 @@ func WithStore(open func(StoreKeys) (Store, error)) Option {
 	})
 }
 
-// WithPathFolding matches paths with the Patterns of all policies like a router that
-// serves several spellings of a path alike. Such routers are fiber as it comes, chi
-// behind StripSlashes or CleanPath, and echo behind RemoveTrailingSlash. A policy for
-// "POST /login" then also counts POST /LOGIN and POST /login/. The default is to match
-// as [http.ServeMux] does.
+// WithPathFolding matches paths with the Patterns of all policies like a router that serves several
+// spellings of a path alike. Such routers are fiber as it comes, chi behind StripSlashes or CleanPath,
+// and echo behind RemoveTrailingSlash. A policy for "POST /login" then also counts POST /LOGIN and POST
+// /login/. The default is to match as [http.ServeMux] does.
 //
 //   - Letters are equal as under [strings.EqualFold].
 //   - Trailing slashes do not matter.
-//   - Fiber parses the target of a request by rules of its own, and serves /login#x and
-//     //host/login?:// as /login. So a "#" ends the path, and the text after a leading
-//     "//" may be the host.
+//   - Fiber parses the target of a request by rules of its own, and serves /login#x and //host/login?://
+//     as /login. So a "#" ends the path, and the text after a leading "//" may be the host.
 //
-// A policy keeps every request that it has without the option. The path of a Pattern
-// must be clean.
+// A policy keeps every request that it has without the option. The path of a Pattern must be clean.
 func WithPathFolding() Option {
 	return optionFunc(func(c *config) { c.paths = route.Folded })
 }
 
-// WithoutRateLimit omits RateLimit-Policy and RateLimit. By default, they are on every
-// response to a request that has a policy. They have no quota for a key that is
-// [sash.Unlimited], and are omitted if there is no other.
+// WithoutRateLimit omits RateLimit-Policy and RateLimit. By default, they are on every response to a
+// request that has a policy. They have no quota for a key that is [sash.Unlimited], and are omitted if
+// there is no other.
 func WithoutRateLimit() Option {
 	return optionFunc(func(c *config) { c.headers.standard = false })
 }
 
-// WithXRateLimit also sends the older headers X-RateLimit-Limit, X-RateLimit-Remaining
-// and X-RateLimit-Reset. They are about the policy that denies for longest, else the
-// one with the least left, and its quota with the least left. Limit is the Count of that
-// quota, or the Burst of a token bucket. Reset is in whole seconds from now, rounded up,
-// until all quotas of that policy are full again.
+// WithXRateLimit also sends the older headers X-RateLimit-Limit, X-RateLimit-Remaining and
+// X-RateLimit-Reset. They are about the policy that denies for longest, else the one with the least left,
+// and its quota with the least left. Limit is the Count of that quota, or the Burst of a token bucket.
+// Reset is in whole seconds from now, rounded up, until all quotas of that policy are full again.
 func WithXRateLimit() Option {
 	return optionFunc(func(c *config) { c.headers.xRateLimit = true })
 }
 
-// WithPartitionKey also sends a fingerprint of the identity that a quota belongs to, as
-// the parameter pk of RateLimit-Policy and RateLimit. The fingerprint differs in every
-// process, and does not reveal the identity.
+// WithPartitionKey also sends a fingerprint of the identity that a quota belongs to, as the parameter pk
+// of RateLimit-Policy and RateLimit. The fingerprint differs in every process, and does not reveal the
+// identity.
 func WithPartitionKey() Option {
 	return optionFunc(func(c *config) { c.headers.partition = true })
 }
 
-// WithObserver calls f with an [Event] for each policy of each request, before the
-// request goes on. It calls f once more if a charge is changed after the answer.
+// WithObserver calls f with an [Event] for each policy of each request, before the request goes on. It
+// calls f once more if a charge is changed after the answer.
 //
 // Given several times, it calls each f, in the order in which they are given.
 //
-// f runs in the goroutine of the request and must be safe for concurrent use; its time
-// is added to the request's. A panic in f before the request goes on is answered 500,
-// like one in a KeyFunc; a later one is only logged. Observers after the one that panics
-// do not receive that event.
+// f runs in the goroutine of the request and must be safe for concurrent use; its time is added to the
+// request's. A panic in f before the request goes on is answered 500, like one in a KeyFunc; a later one
+// is only logged. Observers after the one that panics do not receive that event.
 func WithObserver(f func(Event)) Option {
 	return optionFunc(func(c *config) {
-		if f == nil {
-			c.fault("WithObserver: f must not be nil")
-			return
+		if c.require(f != nil, "WithObserver: f must not be nil"); f != nil {
+			c.observers = append(c.observers, f)
 		}
-		c.observers = append(c.observers, f)
 	})
 }
 
-// WithEventFingerprints sets [Event.Fingerprint] in the events of those outcomes, or of all
-// outcomes if none is named. By default, it is 0. A fingerprint costs some tens of
-// nanoseconds. An observer that looks at denials only needs
+// WithEventFingerprints sets [Event.Fingerprint] in the events of those outcomes, or of all outcomes if
+// none is named. By default, it is 0. A fingerprint costs some tens of nanoseconds. An observer that
+// looks at denials only needs
 //
 //	httplimit.WithEventFingerprints(httplimit.Denied)
 //
@@ -251,10 +225,9 @@ func WithEventFingerprints(outcomes ...Outcome) Option {
 	})
 }
 
-// WithEventIdentities sets [Event.Identity] in the events of those outcomes, or of all
-// outcomes if none is named. By default, it is empty. An identity costs an allocation.
-// Take care where your observer puts identities: they may be addresses of people, or
-// secrets.
+// WithEventIdentities sets [Event.Identity] in the events of those outcomes, or of all outcomes if none
+// is named. By default, it is empty. An identity costs an allocation. Take care where your observer puts
+// identities: they may be addresses of people, or secrets.
 //
 // Given several times, it sets the identities of all outcomes that are named.
 func WithEventIdentities(outcomes ...Outcome) Option {
@@ -269,18 +242,15 @@ func (c *config) outcomes(option string, outcomes []Outcome) (set outcomeSet) {
 		return allOutcomes
 	}
 	for _, o := range outcomes {
-		if int(o) >= len(outcomeNames) {
-			c.fault("%s: no Outcome has the number %d", option, o)
-			continue
-		}
+		c.require(int(o) < len(outcomeNames), "%s: no Outcome has the number %d", option, o)
 		set |= 1 << o
 	}
 	return set
 }
 
-// WithDenied answers denied requests by f. The default is 429 with a body of
-// application/problem+json, which [Denial.ServeHTTP] writes, or 503 if the Denial has an Err. All headers about quotas,
-// Retry-After and Cache-Control: no-store are set before f is called.
+// WithDenied answers denied requests by f. The default is 429 with a body of application/problem+json,
+// which [Denial.ServeHTTP] writes, or 503 if the Denial has an Err. All headers about quotas, Retry-After
+// and Cache-Control: no-store are set before f is called.
 func WithDenied(f func(http.ResponseWriter, *http.Request, Denial)) Option {
 	return optionFunc(func(c *config) {
 		c.require(f != nil, "WithDenied: f must not be nil")
@@ -288,9 +258,9 @@ func WithDenied(f func(http.ResponseWriter, *http.Request, Denial)) Option {
 	})
 }
 
-// WithUnidentified answers requests whose identity cannot be told by h. The default is
-// 400 with a body of application/problem+json. Such requests are charged nothing. To
-// admit them counted, give the policy a fallback by [FirstOf].
+// WithUnidentified answers requests whose identity cannot be told by h. The default is 400 with a body of
+// application/problem+json. Such requests are charged nothing. To admit them counted, give the policy a
+// fallback by [FirstOf].
 func WithUnidentified(h http.Handler) Option {
 	return optionFunc(func(c *config) {
 		c.require(h != nil, "WithUnidentified: h must not be nil")
@@ -305,22 +275,22 @@ func configure(options []Option) (config, error) {
 		unidentified: http.HandlerFunc(fields.AnswerUnidentified),
 	}
 	for i, o := range options {
-		if p, ok := o.(*Policy); o == nil || ok && p == nil {
-			c.fault("option %d: must not be nil", i+1)
-			continue
+		p, ok := o.(*Policy)
+		isNil := o == nil || ok && p == nil
+		if c.require(!isNil, "option %d: must not be nil", i+1); !isNil {
+			o.apply(&c)
 		}
-		o.apply(&c)
 	}
 	c.require(c.sizeHint >= 0, "WithSizeHint: keys must be at least 0, got %d", c.sizeHint)
 	c.require(c.headers.standard || !c.headers.partition, "WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in")
 	c.require(c.observed() || c.eventFields == eventFields{}, "WithEventFingerprints and WithEventIdentities need WithObserver")
-	c.checkStore()
-	c.checkPolicies("New")
+	c.reviewStore()
+	c.reviewPolicies("New")
 	return c, errors.Join(c.faults...)
 }
 
-// checkStore records the options that do not work with a store.
-func (c *config) checkStore() {
+// reviewStore records the options that do not work with a store.
+func (c *config) reviewStore() {
 	if c.openStore == nil {
 		return
 	}
@@ -333,18 +303,24 @@ func (c *config) checkStore() {
 	}
 }
 
-// checkPolicies records all faults of the policies, for the function of that name.
-func (c *config) checkPolicies(function string) {
-	c.checkQueues()
-	c.faults = append(c.faults, validatePolicies(function, c.policies, c.paths))
-}
-
-// checkQueues records that a Queue does not work with an option.
-func (c *config) checkQueues() {
+// reviewPolicies records every fault of the policies, which were given to the function of that name.
+func (c *config) reviewPolicies(function string) {
 	queued := slices.ContainsFunc(c.policies, func(p Policy) bool { return p.Queue.Wait > 0 })
 	chargesDenied := slices.ContainsFunc(c.forSash, func(o sash.Option) bool {
 		return o != nil && internals.Inspect([]sash.Option{o}).ChargeDenied
 	})
 	c.require(!queued || !chargesDenied,
 		"WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
+	c.require(len(c.policies) > 0, "%s needs a Policy", function)
+	owner := map[string]int{}
+	for i := range c.policies {
+		p := &c.policies[i]
+		c.policy(p, i+1, c.paths)
+		for _, name := range quota.Names(p.Name, p.Limits, p.Plans) {
+			first, taken := owner[name]
+			another := taken && name != "" && first != i+1 // and not another plan of p
+			c.require(!another, "policies %d and %d: both have a quota named %q", first, i+1, name)
+			owner[name] = i + 1
+		}
+	}
 }

@@ -2,230 +2,224 @@ package httplimit
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-// A Policy defines which requests share a quota, and how large the quota is. It is an
-// [Option] of [New]. Name, Limits and Key are required.
+// internals are the functions of package sash that it does not export.
+var internals = bridge.Of[sash.Limiter, sash.Option, sash.Limit, sash.Clock]()
+
+// A Policy defines which requests share a quota, and how large the quota is. It is an [Option] of [New].
+// Name, Limits and Key are required.
 type Policy struct {
-	// Name identifies the policy in headers, problem details and events. It consists of at
-	// least one character, all printable ASCII, and no other policy may have it.
+	// Name identifies the policy in headers, problem details and events. It consists of at least one
+	// character, all printable ASCII, and no other policy may have it.
 	//
-	// The quota of a policy with one limit bears this name. If there are several limits,
-	// each quota is named by Name and the Window of its limit, as in "api-1m" and "api-1h",
-	// followed by -2 and so on for limits with the same Window. These names must be unique,
-	// too.
+	// The quota of a policy with one limit bears this name. If there are several limits, each quota is
+	// named by Name and the Window of its limit, as in "api-1m" and "api-1h", followed by -2 and so on
+	// for limits with the same Window. These names must be unique, too.
 	Name string
 
-	// Pattern selects the requests of the policy, in the syntax of [http.ServeMux], such
-	// as "POST /login", "/api/" or "GET example.com/files/{name}". A policy is for the
-	// requests that a ServeMux with this one pattern would serve or redirect. A request
-	// may match several policies; see [Limiter.Middleware]. The default, empty, is every
-	// request. Methods are compared with their case, so "post /login" matches no usual request.
+	// Pattern selects the requests of the policy, in the syntax of [http.ServeMux], such as "POST
+	// /login", "/api/" or "GET example.com/files/{name}". A policy is for the requests that a ServeMux
+	// with this one pattern would serve or redirect. A request may match several policies; see
+	// [Limiter.Middleware]. The default, empty, is every request. Methods are compared with their case,
+	// so "post /login" matches no usual request.
 	//
-	// Paths are compared as in a ServeMux, which distinguishes /login from /LOGIN and
-	// /login/. If the router behind the middleware serves them alike, give
-	// [WithPathFolding], or clients get past the policy by another spelling. An empty path,
-	// which a CONNECT may have, is "/".
+	// Paths are compared as in a ServeMux, which distinguishes /login from /LOGIN and /login/. If the
+	// router behind the middleware serves them alike, give [WithPathFolding], or clients get past the
+	// policy by another spelling. An empty path, which a CONNECT may have, is "/".
 	//
 	// Routers read some paths in different ways, so a policy is for every reading of a path:
 	//   - With escapes, and with the characters that they stand for.
-	//   - With "//", "." and "..", and cleaned of them as by [path.Clean]. So "/api/" and
-	//     "/secret" are both for /api/../secret, which chi, gin and echo pass to the handler
-	//     of /api/* as it is. An empty segment matches a wildcard, as it does in gin.
+	//   - With "//", "." and "..", and cleaned of them as by [path.Clean]. So "/api/" and "/secret" are
+	//     both for /api/../secret, which chi, gin and echo pass to the handler of /api/* as it is. An
+	//     empty segment matches a wildcard, as it does in gin.
 	//
-	// Hosts are compared as names. Case, one trailing dot, the port and the spelling of an
-	// IPv6 address do not matter, not for CONNECT either. The host of a Pattern must have
-	// no port. Clients choose the host that they name, so a Pattern with a host protects
-	// only handlers that serve no other host.
+	// Hosts are compared as names. Case, one trailing dot, the port and the spelling of an IPv6 address
+	// do not matter, not for CONNECT either. The host of a Pattern must have no port. Clients choose the
+	// host that they name, so a Pattern with a host protects only handlers that serve no other host.
 	Pattern string
 
-	// Limits are the limits of each identity under this policy, from 1 to 64. Clients are
-	// told of all but [sash.Unlimited].
+	// Limits are the limits of each identity under this policy, from 1 to 64. Clients are told of all but
+	// [sash.Unlimited].
 	Limits []sash.Limit
 
-	// Plan names the plan of a request, such as a customer's plan. The limits
-	// that Plans has under that name then replace Limits. The name "", and a name that Plans
-	// does not have, mean Limits: so a mistake leaves no request unlimited. Nil, the
-	// default, means Limits for all requests.
+	// Plan names the plan of a request, such as a customer's plan. The limits that Plans has under that
+	// name then replace Limits. The name "", and a name that Plans does not have, mean Limits: so a
+	// mistake leaves no request unlimited. Nil, the default, means Limits for all requests.
 	//
-	// An identity has counts of its own under each plan. If its plan changes, it begins anew
-	// under the other one; if the plan changes back, what it was charged before still counts.
-	// So do not let clients choose their plan. To move a client to other limits with its counts,
-	// use [sash.Limiter.SetLimits], or change the plan's limits by [Limiter.Reconfigure].
+	// An identity has counts of its own under each plan. If its plan changes, it begins anew under the
+	// other one; if the plan changes back, what it was charged before still counts. So do not let clients
+	// choose their plan. To move a client to other limits with its counts, use [sash.Limiter.SetLimits],
+	// or change the plan's limits by [Limiter.Reconfigure].
 	//
-	// Plan is called once for each request that Skip does not skip. It costs a look-up by the
-	// name.
+	// Plan is called once for each request that Skip does not skip. It costs a look-up by the name.
 	Plan func(*http.Request) string
 
-	// Plans are the limits of each plan, by its name: any printable ASCII but "". Each has from
-	// 1 to 64 limits. Clients are told of the limits of their plan, under the names that they
-	// would have as Limits. The name of the plan is not told.
+	// Plans are the limits of each plan, by its name: any printable ASCII but "". Each has from 1 to 64
+	// limits. Clients are told of the limits of their plan, under the names that they would have as
+	// Limits. The name of the plan is not told.
 	Plans map[string][]sash.Limit
 
 	// Key tells which client makes a request. There is no default.
 	Key KeyFunc
 
-	// Cost returns how many units a request costs. The default, nil, is 1. A cost of 0 is
-	// charged nothing. It is admitted, unless Settle has charged more than the limit; behind
-	// others in a Queue, it waits like them. A negative cost is denied, and never admitted later.
+	// Cost returns how many units a request costs. The default, nil, is 1. A cost of 0 is charged
+	// nothing. It is admitted, unless Settle has charged more than the limit; behind others in a Queue,
+	// it waits like them. A negative cost is denied, and never admitted later.
 	Cost func(*http.Request) int64
 
-	// Unit is the unit of Cost, sent to clients as "qu": "content-bytes", or any printable
-	// ASCII. The default, empty, means requests, and no "qu" is sent.
+	// Unit is the unit of Cost, sent to clients as "qu": "content-bytes", or any printable ASCII. The
+	// default, empty, means requests, and no "qu" is sent.
 	Unit string
 
-	// Skip reports whether the policy does not apply to a request that matches Pattern.
-	// The request is then not charged, and clients are told nothing of the policy. Nil
-	// skips none.
+	// Skip reports whether the policy does not apply to a request that matches Pattern. The request is
+	// then not charged, and clients are told nothing of the policy. Nil skips none.
 	Skip func(*http.Request) bool
 
-	// Charge reports whether a request that was answered with that status stays charged.
-	// The request is charged when it arrives, so that requests under way count. If Charge
-	// reports false after the answer, the charge is given back. The status of a hijacked
-	// connection is 101. If Charge panics, the charge stays, and the answer is unchanged.
-	// Nil, the default, keeps all charges.
+	// Charge reports whether a request that was answered with that status stays charged. The request is
+	// charged when it arrives, so that requests under way count. If Charge reports false after the
+	// answer, the charge is given back. The status of a hijacked connection is 101. If Charge panics, the
+	// charge stays, and the answer is unchanged. Nil, the default, keeps all charges.
 	//
-	// Charge is called only if it is certain which status the client was sent. It is
-	// uncertain in these cases, in which the charge stays:
-	//   - The handler panics, as with [http.ErrAbortHandler] when the client of an
-	//     httputil.ReverseProxy stops reading.
-	//   - The request's context is done before the handler returns: the client has hung
-	//     up, or the time of the request is over.
+	// Charge is called only if it is certain which status the client was sent. It is uncertain in these
+	// cases, in which the charge stays:
+	//   - The handler panics, as with [http.ErrAbortHandler] when the client of an httputil.ReverseProxy
+	//     stops reading.
+	//   - The request's context is done before the handler returns: the client has hung up, or the time
+	//     of the request is over.
 	//   - Writing the response fails.
-	//   - Reading the body of the request fails. The client sends a malformed body, or is
-	//     too slow for the server's ReadTimeout, or sends more than an
-	//     http.MaxBytesHandler around the middleware admits.
-	//   - The handler returns without having written a status or a body, unless its
-	//     ResponseWriter is one of package net/http, which then answers 200. Frameworks with
-	//     writers of their own may write the response elsewhere, or later; see the package's
-	//     section on frameworks. Behind such a writer, a handler that means 200 must write it.
-	//     Otherwise a login that succeeds is charged like one that fails. Each such charge is
-	//     reported as [Unseen].
+	//   - Reading the body of the request fails. The client sends a malformed body, or is too slow for
+	//     the server's ReadTimeout, or sends more than an http.MaxBytesHandler around the middleware
+	//     admits.
+	//   - The handler returns without having written a status or a body, unless its ResponseWriter is one
+	//     of package net/http, which then answers 200. Frameworks with writers of their own may write the
+	//     response elsewhere, or later; see the package's section on frameworks. Behind such a writer, a
+	//     handler that means 200 must write it. Otherwise a login that succeeds is charged like one that
+	//     fails. Each such charge is reported as [Unseen].
 	//
-	// So a client cannot get a charge back by aborting. But it chooses its request: do not
-	// give back a status that a client can provoke at will, unless such requests are to be
-	// free. Examples are the 4xx that answer an invalid form, and the 503 of an
-	// http.TimeoutHandler behind the middleware if the client sends its body slowly.
+	// So a client cannot get a charge back by aborting. But it chooses its request: do not give back a
+	// status that a client can provoke at will, unless such requests are to be free. Examples are the 4xx
+	// that answer an invalid form, and the 503 of an http.TimeoutHandler behind the middleware if the
+	// client sends its body slowly.
 	Charge func(status int) bool
 
-	// ChargeUncertain reports whether a request stays charged if Charge is not called
-	// since its answer is uncertain. The status is the one written while the client was
-	// connected, or 0 if there was none. Nil, the default, keeps all charges.
+	// ChargeUncertain reports whether a request stays charged if Charge is not called since its answer is
+	// uncertain. The status is the one written while the client was connected, or 0 if there was none.
+	// Nil, the default, keeps all charges.
 	//
-	// Clients can cause uncertain answers at will. A policy that gives them back limits
-	// only clients that wait for their answers. If Charge keeps only the status 401, it is
-	// safe to give back streams that end when their client leaves, by
+	// Clients can cause uncertain answers at will. A policy that gives them back limits only clients that
+	// wait for their answers. If Charge keeps only the status 401, it is safe to give back streams that
+	// end when their client leaves, by
 	//
 	//	func(status int) bool { return status == 0 || status == 401 }
 	ChargeUncertain func(status int) bool
 
-	// Settle returns what a request has cost, in units, once it is answered. Cost is then an
-	// estimate, which is charged when the request arrives. The difference is charged or given
-	// back afterwards, even if that is more than is left. A negative result leaves the
-	// estimate, and so does a Settle that panics. Nil, the default, leaves the estimate.
+	// Settle returns what a request has cost, in units, once it is answered. Cost is then an estimate,
+	// which is charged when the request arrives. The difference is charged or given back afterwards, even
+	// if that is more than is left. A negative result leaves the estimate, and so does a Settle that
+	// panics. Nil, the default, leaves the estimate.
 	//
-	// [SettleBytes], [SettleHeader] and [SettleEstimate] return such functions. With any of
-	// them, the handler of the request may say what it has cost, by [ChargeOf]; that goes
-	// before what the policy says.
+	// [SettleBytes], [SettleHeader] and [SettleEstimate] return such functions. With any of them, the
+	// handler of the request may say what it has cost, by [ChargeOf]; that goes before what the policy
+	// says.
 	//
-	// Settle is not called if Charge or ChargeUncertain gives the charge back, or if the
-	// connection was hijacked: then the estimate stays. If the response is uncertain, a request
-	// costs the greater of the estimate and of what Settle returns for what was written. So a
-	// client that hangs up pays for what it was sent.
+	// Settle is not called if Charge or ChargeUncertain gives the charge back, or if the connection was
+	// hijacked: then the estimate stays. If the response is uncertain, a request costs the greater of the
+	// estimate and of what Settle returns for what was written. So a client that hangs up pays for what
+	// it was sent.
 	//
-	// A client whose requests cost more than is left is denied until it has paid for them, for more
-	// than a Window if need be. A token bucket carries such a debt by itself; the other algorithms
-	// forget it after a Window. So under Settle each of them gets, for each key, a token bucket of the
-	// same rate next to it, which holds twice its Count. As long as the clock does not go back, that
-	// denies nothing but debts. Clients know it by the name of the limit. It is one more of the 64
-	// limits of a key, and costs the time and memory of one. Limits that a key was given by
-	// [sash.Limiter.SetLimits] or [sash.WithLimitsFor], and limits of [sash.Limiter.Reconfigure], have
-	// none: let them be token buckets, as in sash.PerHour(100).TokenBucket(100).
+	// A client whose requests cost more than is left is denied until it has paid for them, for more than
+	// a Window if need be. A token bucket carries such a debt by itself; the other algorithms forget it
+	// after a Window. So under Settle each of them gets, for each key, a token bucket of the same rate
+	// next to it, which holds twice its Count. As long as the clock does not go back, that denies nothing
+	// but debts. Clients know it by the name of the limit. It is one more of the 64 limits of a key, and
+	// costs the time and memory of one. Limits that a key was given by [sash.Limiter.SetLimits] or
+	// [sash.WithLimitsFor], and limits of [sash.Limiter.Reconfigure], have none: let them be token
+	// buckets, as in sash.PerHour(100).TokenBucket(100).
 	Settle func(*Response) int64
 
-	// Queue lets requests wait that the policy denies, instead of refusing them. The zero
-	// Queue, the default, lets none wait. A shadow lets none wait, either.
+	// Queue lets requests wait that the policy denies, instead of refusing them. The zero Queue, the
+	// default, lets none wait. A shadow lets none wait, either.
 	Queue Queue
 
-	// Shadow marks a policy that is only tried out. It decides, is charged for the
-	// requests that the other policies admit, and is reported to the observer. But it
-	// never denies a request, and clients are not told of it. If a function of a shadow
-	// panics or cannot tell the identity, the request passes.
+	// Shadow marks a policy that is only tried out. It decides, is charged for the requests that the
+	// other policies admit, and is reported to the observer. But it never denies a request, and clients
+	// are not told of it. If a function of a shadow panics or cannot tell the identity, the request
+	// passes.
 	Shadow bool
 }
 
-// A Queue lets requests wait that a [Policy] denies. A request waits until all its policies
-// admit it, and then goes on as if it had come then.
+// A Queue lets requests wait that a [Policy] denies. A request waits until all its policies admit it, and
+// then goes on as if it had come then.
 //
-// Requests of one identity are admitted in the order in which they came, and a new one does
-// not overtake those that wait. If several policies have a Queue, a request waits only under those
-// that deny it. It holds up others under a policy only as long as that denies it: when the policy
-// admits it, and another one does not, others go first there. If the policy then denies it again,
-// the request was overtaken, and may wait longer. So that it does not wait for ever, it is
-// overtaken there once; after that, it holds up others there until faster policies admit it, too.
-// A request is refused at once if
+// Requests of one identity are admitted in the order in which they came, and a new one does not overtake
+// those that wait. If several policies have a Queue, a request waits only under those that deny it. It
+// holds up others under a policy only as long as that denies it: when the policy admits it, and another
+// one does not, others go first there. If the policy then denies it again, the request was overtaken, and
+// may wait longer. So that it does not wait for ever, it is overtaken there once; after that, it holds up
+// others there until faster policies admit it, too. A request is refused at once if
 //
 //   - a policy without a Queue denies it,
 //   - its wait is sure to last longer than Wait, or than its context has left,
 //   - or the queue is full.
 //
-// A request that is denied after it has waited is answered like any other denial. Under several
-// policies with a Queue, it waits for the least Wait of them.
+// A request that is denied after it has waited is answered like any other denial. Under several policies
+// with a Queue, it waits for the least Wait of them.
 //
-// A request that waits gives up when its context ends, which mostly means that the client has
-// hung up. Its Outcome is Abandoned, and it is charged nothing. The server of net/http notices
-// that an HTTP/1 client has hung up once the request's body was read; a request with a body may
-// wait, and be served, without its client. The time of waiting counts towards the WriteTimeout of
-// an [http.Server]: after that, a request that has waited is charged, and its client gets no
-// answer. So the timeout should be longer than Wait. [http.Server.Shutdown] waits for requests that
-// wait, unless [Limiter.Close] ends their waiting. A [Limiter.Reconfigure] to policies without a Queue
-// ends their waiting, too: each of them is then admitted or denied at once.
+// A request that waits gives up when its context ends, which mostly means that the client has hung up.
+// Its Outcome is Abandoned, and it is charged nothing. The server of net/http notices that an HTTP/1
+// client has hung up once the request's body was read; a request with a body may wait, and be served,
+// without its client. The time of waiting counts towards the WriteTimeout of an [http.Server]: after
+// that, a request that has waited is charged, and its client gets no answer. So the timeout should be
+// longer than Wait. [http.Server.Shutdown] waits for requests that wait, unless [Limiter.Close] ends
+// their waiting. A [Limiter.Reconfigure] to policies without a Queue ends their waiting, too: each of
+// them is then admitted or denied at once.
 //
-// A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of
-// units that are given back after a response. It does not learn of units that come back by the
-// methods of [Limiter.Sash], and tries again when it would have been admitted without them. Each
-// time that it tries, the function of sash.WithObserver is called, and a store is asked. Between
-// two times that it asks a store there is at least a millisecond.
+// A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of units
+// that are given back after a response. It does not learn of units that come back by the methods of
+// [Limiter.Sash], and tries again when it would have been admitted without them. Each time that it tries,
+// the function of sash.WithObserver is called, and a store is asked. Between two times that it asks a
+// store there is at least a millisecond.
 type Queue struct {
 	// Wait is for how long a request waits at most. With 0, the default, none waits.
 	Wait time.Duration
-	// Requests is how many requests wait at a time, at least 1, of all identities
-	// together.
+	// Requests is how many requests wait at a time, at least 1, of all identities together.
 	Requests int
-	// RequestsEach is how many requests of one identity wait at a time. With 0, the default,
-	// there is no bound but Requests, so one client can fill the queue.
+	// RequestsEach is how many requests of one identity wait at a time. With 0, the default, there is no
+	// bound but Requests, so one client can fill the queue.
 	RequestsEach int
-	// RequestsPerClient is how many requests of one client wait at a time in a queue that clients
-	// share, such as one of a policy for [Everyone]. A client is an identity under any other policy
-	// of the request, with or without a Queue; shadows and Everyone do not count. The default, 0,
-	// is half of Requests, rounded up. To set no bound, set it to Requests.
+	// RequestsPerClient is how many requests of one client wait at a time in a queue that clients share,
+	// such as one of a policy for [Everyone]. A client is an identity under any other policy of the
+	// request, with or without a Queue; shadows and Everyone do not count. The default, 0, is half of
+	// Requests, rounded up. To set no bound, set it to Requests.
 	//
-	// If no other policy tells clients apart, one client can fill the queue. A policy by which all
-	// is admitted tells them apart and costs no memory: its limit is [sash.Unlimited].
+	// If no other policy tells clients apart, one client can fill the queue. A policy by which all is
+	// admitted tells them apart and costs no memory: its limit is [sash.Unlimited].
 	RequestsPerClient int
 }
 
-// A review collects the faults of one policy.
+// A review collects the faults of options.
 type review struct {
-	policy string // how faults call it
+	of     string // what is being reviewed, as faults begin
 	faults []error
 }
 
 // fault records a fault, which wraps an error.
 func (v *review) fault(wrapped error, format string, args ...any) {
-	v.faults = append(v.faults, fmt.Errorf("httplimit: %s: %s: %w", v.policy, fmt.Sprintf(format, args...), wrapped))
+	v.faults = append(v.faults, fmt.Errorf("httplimit: %s%s: %w", v.of, fmt.Sprintf(format, args...), wrapped))
 }
 
 // require records a fault unless so is true.
@@ -235,18 +229,18 @@ func (v *review) require(so bool, format string, args ...any) {
 	}
 }
 
-// limits records the faults of limits that belong to the policy, or to a plan of it.
-func (v *review) limits(of string, limits []sash.Limit) {
+// limits records the faults of limits that belong to what is being reviewed, or to a plan of it.
+func (v *review) limits(plan string, limits []sash.Limit) {
 	for _, err := range internals.LimitFaults(limits) {
-		v.faults = append(v.faults, fmt.Errorf("httplimit: %s: %w", of, err))
+		v.faults = append(v.faults, fmt.Errorf("httplimit: %s%s%w", v.of, plan, err))
 	}
 }
 
-// faults returns every fault of p. number counts the policies from 1.
-func (p *Policy) faults(number int, paths route.Paths) []error {
-	v := review{policy: "policy " + strconv.Itoa(number)}
+// policy records each fault of p. number counts the policies from 1.
+func (v *review) policy(p *Policy, number int, paths route.Paths) {
+	v.of = "policy " + strconv.Itoa(number) + ": "
 	if p.Name != "" {
-		v.policy = "policy " + strconv.Quote(p.Name)
+		v.of = "policy " + strconv.Quote(p.Name) + ": "
 	}
 	v.require(p.Name != "", "Name must not be empty")
 	v.require(fields.Printable(p.Name), "Name must be printable ASCII, got %q", p.Name)
@@ -257,58 +251,32 @@ func (p *Policy) faults(number int, paths route.Paths) []error {
 	if len(p.Limits) == 0 {
 		v.fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
-	p.Queue.review(&v)
-	v.limits(v.policy, p.deciding(p.Limits))
-	p.reviewPlans(&v)
-	return v.faults
+	v.queue(&p.Queue)
+	v.limits("", p.deciding(p.Limits))
+	v.require(len(p.Plans) == 0 || p.Plan != nil, "Plan must not be nil if there are Plans")
+	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
+		switch limits := p.Plans[plan]; {
+		case plan == "":
+			v.require(false, `Plans: the plan "" is Limits, and must not be among Plans`)
+		case !fields.Printable(plan):
+			v.require(false, "Plans: the name of a plan must be printable ASCII, got %q", plan)
+		case len(limits) == 0:
+			v.fault(sash.ErrNoLimit, "plan %q: its limits must not be empty", plan)
+		default:
+			v.limits(fmt.Sprintf("plan %q: ", plan), p.deciding(limits))
+		}
+	}
+	v.of = ""
 }
 
-// review records each fault of q.
-func (q *Queue) review(v *review) {
+// queue records each fault of q.
+func (v *review) queue(q *Queue) {
 	sized := q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0
 	v.require(q.Wait >= 0, "Queue: Wait must not be negative, got %v", q.Wait)
 	v.require(q.Wait <= 0 || q.Requests >= 1, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
 	v.require(q.Wait != 0 || !sized, "Queue: Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set")
 	v.require(q.RequestsEach >= 0, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
 	v.require(q.RequestsPerClient >= 0, "Queue: RequestsPerClient must not be negative, got %d", q.RequestsPerClient)
-}
-
-// reviewPlans records each fault of the plans of p.
-func (p *Policy) reviewPlans(v *review) {
-	v.require(len(p.Plans) == 0 || p.Plan != nil, "Plan must not be nil if there are Plans")
-	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
-		switch limits := p.Plans[plan]; {
-		case plan == "":
-			v.fault(sash.ErrInvalidOption, `Plans: the plan "" is Limits, and must not be among Plans`)
-		case !fields.Printable(plan):
-			v.fault(sash.ErrInvalidOption, "Plans: the name of a plan must be printable ASCII, got %q", plan)
-		case len(limits) == 0:
-			v.fault(sash.ErrNoLimit, "plan %q: its limits must not be empty", plan)
-		default:
-			v.limits(fmt.Sprintf("%s: plan %q", v.policy, plan), p.deciding(limits))
-		}
-	}
-}
-
-// validatePolicies returns every fault of policies in one error. They were given to the function
-// of that name.
-func validatePolicies(function string, policies []Policy, paths route.Paths) error {
-	var faults []error
-	if len(policies) == 0 {
-		faults = append(faults, fmt.Errorf("httplimit: %s needs a Policy: %w", function, sash.ErrInvalidOption))
-	}
-	owner := map[string]int{}
-	for i := range policies {
-		p := &policies[i]
-		faults = append(faults, p.faults(i+1, paths)...)
-		for _, name := range quota.Names(p.Name, p.Limits, p.Plans) {
-			if first, taken := owner[name]; taken && name != "" && first != i+1 { // not another plan of p
-				faults = append(faults, fmt.Errorf("httplimit: policies %d and %d: both have a quota named %q: %w", first, i+1, name, sash.ErrInvalidOption))
-			}
-			owner[name] = i + 1
-		}
-	}
-	return errors.Join(faults...)
 }
 
 // clonePolicies returns a copy of policies that shares no slice and no map with them.
@@ -335,29 +303,28 @@ func (p *Policy) deciding(limits []sash.Limit) []sash.Limit {
 // A policy is a Policy in compiled form.
 type policy struct {
 	Policy
-	plans       map[string]*policy // p under each of its plans
+	plans       map[string]*policy // it under each of its plans
 	number      int                // of the variant, which begins its keys
 	storedName  string             // begins its keys in a store
 	route       int                // index among the routes of the limiter
 	settles     bool               // whether a charge may change after the response
 	pace        sash.Limit         // the limit with the longest Window, which orders policies
-	quotas      []quota.Quota
+	quotas      []*quota.Quota
 	policyField string // all quotas as in RateLimit-Policy, without pk
 }
 
 // newPolicy compiles a valid Policy.
-func newPolicy(p Policy, number, route int) *policy {
-	made := &policy{Policy: p, number: number, route: route}
+func newPolicy(p Policy, route int) *policy {
+	made := &policy{Policy: p, plans: make(map[string]*policy), route: route}
 	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
 	// Clients are not told of limits that carry debts, so these are added afterwards.
 	made.quotas = quota.Of(p.Name, p.Limits, p.Unit)
-	for i, q := range made.quotas {
-		if i > 0 {
-			made.policyField += ", "
-		}
-		made.policyField += q.Policy
+	var quotas []string
+	for _, q := range made.quotas {
+		quotas = append(quotas, q.Policy)
 	}
+	made.policyField = strings.Join(quotas, ", ")
 	made.Limits = p.deciding(p.Limits)
 	return made
 }
@@ -373,36 +340,19 @@ func (p *policy) under(r *http.Request) *policy {
 	return p
 }
 
-// cost returns the cost of r in units.
-func (p *policy) cost(r *http.Request) int64 {
-	if p.Cost == nil {
-		return 1
-	}
-	return p.Cost(r)
-}
-
 // queues reports whether a request that p denies may wait. A shadow denies none.
 func (p *policy) queues() bool { return p.Queue.Wait > 0 && !p.Shadow }
 
-// perClient returns RequestsPerClient, or its default.
-func (q *Queue) perClient() int {
-	if q.RequestsPerClient > 0 {
-		return q.RequestsPerClient
-	}
-	return q.Requests - q.Requests/2
-}
-
-// quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not,
-// the key was given limits of its own, for example by [sash.Limiter.SetLimits], and the
-// quota is made for that limit.
+// quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not, the key was given
+// limits of its own, for example by [sash.Limiter.SetLimits].
 func (p *policy) quotaOf(l sash.Limit) (q *quota.Quota, own bool) {
-	for i := range p.quotas {
-		if q = &p.quotas[i]; q.Limit == l {
+	for _, q := range p.quotas {
+		if q.Limit == l {
 			return q, true
 		}
 	}
-	for i := range p.quotas { // a limit that carries debts has the quota of the one that forgets them
-		if q = &p.quotas[i]; p.Settle != nil && quota.Carries(l, q.Limit) {
+	for _, q := range p.quotas { // a limit that carries debts has the quota of the one that forgets them
+		if p.Settle != nil && quota.Carries(l, q.Limit) {
 			return q, true
 		}
 	}

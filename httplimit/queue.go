@@ -1,8 +1,11 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -10,23 +13,21 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// admitInTurn admits a call that may wait in a Queue. It blocks until the call
-// is admitted, or is denied for good. If ctx ends before, the call is abandoned: it is denied, too.
+// admitInTurn admits a call that may wait in a Queue. It blocks until the call is admitted, or is denied
+// for good. If ctx ends before, the call is abandoned, and so denied.
 //
-// If the policies are replaced while the call waits, admitInTurn returns, and has charged
-// nothing. The call is not in a section then, and must start over. It keeps its place: that is the
-// number of its waiter, by which queues are ordered. Then it is admitted in turn again, even if none
-// of its new policies has a Queue, so that it is not served if its client has gone.
+// If the policies are replaced while the call waits, admitInTurn has charged nothing. The call is not in
+// a section then, and must start over. It keeps its place, which is the number of its waiter. Then it is
+// admitted in turn again, even without a Queue, so that it is not served if its client has gone.
 func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
-	// Read the clock before each attempt, which reads it, too. If time passes between the two, the
-	// call wakes early and tries again. Read afterwards, it would oversleep, and on a clock that is
-	// not moved again it would never wake.
-	clock, takes := c.waitClock(), c.takes[:c.enforced]
+	// Read the clock before each attempt, which reads it, too. If time passes between the two, the call
+	// wakes early and tries again. If it read the clock afterwards, it would oversleep.
+	clock, takes := clockOf(c.limiter), c.enforced
 	now := clock.Now()
 
-	// If none waits for its keys, try at once. If one does, only look: a new request must not
-	// overtake.
-	attempted := c.place == 0 && !c.isWaitedFor(takes)
+	// If none waits for its keys, try at once. If one does, only look: a new request must not overtake.
+	waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key) })
+	attempted := c.place == 0 && !waitedFor
 	if attempted {
 		if d = c.attempt(); d.Allowed {
 			return d
@@ -64,16 +65,20 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 		if turn && useful {
 			c.waits.End(&w.Waiter, w.claims(c.denies))
 		}
-		if useful && w.Full == queue.Nowhere && isClosed(c.closing) {
-			c.err = http.ErrServerClosed
+		if useful && w.Full == queue.Nowhere {
+			select {
+			case <-c.closing:
+				c.err = http.ErrServerClosed
+			default:
+			}
 		}
 		if c.full = w.policyAt(w.Full); c.full != nil || !useful || c.err != nil {
 			return c.refusal(w, d)
 		}
 
-		// A waiter that has its turn tries again when the first of the policies that deny it may
-		// admit it. If the others still deny it then, it leaves the turn there to those behind it.
-		// A waiter without a turn is woken when it may have one.
+		// A waiter that has its turn tries again when the first of the policies that deny it may admit
+		// it. If the others still deny it then, it leaves the turn there to those behind it. A waiter
+		// without a turn is woken when it may have one.
 		at := until
 		if turn {
 			at = min(at, window.Plus(now, int64(soonest)))
@@ -99,16 +104,16 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	return c.refusal(w, d)
 }
 
-// waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is
-// of any use: whether all that deny it have a Queue, and it may wait until the last admits it. If
-// none of them denies it by itself, together is how long they deny it together.
-func waitOf(ctx context.Context, takes []take, together, left time.Duration) (soonest time.Duration, useful bool) {
+// waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is of
+// use: all that deny it have a Queue, and it may wait until the last admits it. If none denies it by
+// itself, they deny it for together.
+func waitOf(ctx context.Context, takes []*take, together, left time.Duration) (soonest time.Duration, useful bool) {
 	soonest, last := sash.Never, time.Duration(0)
 	if !anyDenies(takes) {
 		soonest, last = together, together
 	}
-	for i := range takes {
-		if t := &takes[i]; !t.decision.Allowed {
+	for _, t := range takes {
+		if !t.decision.Allowed {
 			if !t.queues() {
 				return 0, false
 			}
@@ -121,33 +126,28 @@ func waitOf(ctx context.Context, takes []take, together, left time.Duration) (so
 	return soonest, left > 0 && last <= left
 }
 
-// denies reports whether the take of an enforced policy has denied the call. If none of them
-// denies it by itself, all together do, but for those that were reserved before.
+// denies reports whether the take of p has denied the call. If none denies it by itself, all together do,
+// but for those that were reserved before.
 func (c *call) denies(p *policy) bool {
-	takes := c.takes[:c.enforced]
-	together := !anyDenies(takes)
-	for i := range takes {
-		if t := &takes[i]; t.policy == p && (!t.decision.Allowed || together && !t.reserved) {
-			return true
-		}
-	}
-	return false
+	together := !anyDenies(c.enforced)
+	return slices.ContainsFunc(c.enforced, func(t *take) bool {
+		return t.policy == p && (!t.decision.Allowed || together && !t.reserved)
+	})
 }
 
-// refusal returns the decision that refuses the call of w, by the take that denies it for
-// longest. If none does, it is latest, the decision on all together. Before the turn of w, the
-// policy in whose queue others are before it denies it, for as short as can be.
+// refusal returns the decision that refuses the call of w, by the take that denies it for longest. If
+// none does, it is latest, the decision on all together. Before the turn of w, the policy in whose queue
+// others are before it denies it, for as short as can be.
 func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
-	takes := c.takes[:c.enforced]
 	d.Allowed = true
-	for i := range takes {
-		if own := &takes[i].decision; !own.Allowed && (d.Allowed || own.RetryAfter > d.RetryAfter) {
+	for _, t := range c.enforced {
+		if own := &t.decision; !own.Allowed && (d.Allowed || own.RetryAfter > d.RetryAfter) {
 			d = *own
 		}
 	}
 	switch {
 	case !d.Allowed:
-	case len(takes) == 0: // its policies were taken away, and its client has gone
+	case len(c.enforced) == 0: // its policies were taken away, and its client has gone
 		d.Allowed, d.RetryAfter = false, 1
 	case w.Behind == queue.Nowhere && !latest.Allowed:
 		d = latest
@@ -161,61 +161,32 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 
 // mayWait reports whether the call may wait, if a policy denies it.
 func (c *call) mayWait() bool {
-	for i := range c.takes[:c.enforced] {
-		if c.takes[i].queues() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.enforced, func(t *take) bool { return t.queues() })
 }
 
-// isWaitedFor reports whether a request waits for a key of takes. Then a new one must not overtake it.
-func (l *Limiter) isWaitedFor(takes []take) bool {
-	for i := range takes {
-		if t := &takes[i]; t.queues() && l.waits.Claims(t.key) {
-			return true
-		}
-	}
-	return false
-}
-
-// waitClock returns the clock that measures how long requests wait.
-func (l *Limiter) waitClock() sash.Clock {
-	if l.store != nil {
+// clockOf returns the clock of l, or the clock that measures time under a store if there is no l.
+func clockOf(l *sash.Limiter) sash.Clock {
+	if l == nil {
 		return sash.SystemClock()
 	}
-	return l.limiter.Clock()
+	return l.Clock()
 }
 
-// sleep blocks until w is woken, or clock shows an instant, or ctx ends. It does so outside of a
-// section, so that the policies can be replaced meanwhile. If they were, it reports false, and the
-// call is not in a section any more.
+// sleep blocks until w is woken, or clock shows an instant, or ctx ends, outside of a section. If the
+// policies are replaced in that time, it reports false, and the call is not in a section any more.
 func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64) bool {
 	c.end()
 	if c.store != nil {
-		// Nothing wakes it for now. A wake-up is kept.
-		blockUntil(ctx, clock, window.Plus(clock.Now(), int64(storePause)), nil, nil, nil)
+		// Nothing wakes it for now, so that no answer makes it ask all the time. A wake-up is kept.
+		const pause = int64(time.Millisecond)
+		blockUntil(ctx, clock, window.Plus(clock.Now(), pause), nil, nil, nil)
 	}
 	blockUntil(ctx, clock, at, w.Woken(), c.replaced, c.closing)
 	return c.begin()
 }
 
-// storePause is for how long a request waits at least between two times that it asks a store. So
-// no answer makes it ask all the time, not even one that says another thing each time.
-const storePause = time.Millisecond
-
-// isClosed reports whether c, on which nothing is sent, is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// blockUntil blocks until clock shows an instant, or there is something in wake, or replaced or
-// closing is closed, or ctx ends. A channel may be nil.
+// blockUntil blocks until clock shows an instant, or there is something in wake, or replaced or closing
+// is closed, or ctx ends. A channel may be nil.
 func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake, replaced, closing <-chan struct{}) {
 	due, stop := internals.After(clock, at)
 	defer stop()
@@ -226,4 +197,110 @@ func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake, replaced,
 	case <-closing:
 	case <-ctx.Done():
 	}
+}
+
+// A waiter is a request that waits instead of being refused. It has a place for each of its policies with
+// a Queue. It is in the Queue while it claims everything there. If it is denied in its turn, it claims
+// everything of the policies that deny it. Under the others, later waiters may go first.
+//
+// No waiter starves by that. Once it was overtaken under a policy, it insists there: it keeps its turn
+// while only faster policies deny it. A waiter that insists gets what it needs of its slowest policy
+// first, keeps that, and so on to the fastest.
+type waiter struct {
+	queue.Waiter[string]
+	stands []stand // of its places
+}
+
+// A stand is how a waiter has fared under one policy.
+type stand struct {
+	*policy
+	yielded   bool // whether the policy has admitted the waiter when another one denied it
+	overtaken bool // whether the policy has denied it after that
+}
+
+// A counted names the places of a Queue that are counted together: all or, with a key, the places of
+// requests that have it under some policy.
+type counted struct{ queue, key string }
+
+// newWaiter returns a waiter of takes. number is the Number of the waiter that it replaces; 0: none.
+func newWaiter(takes []*take, number int64) *waiter {
+	w := new(waiter)
+	w.Number = number
+	keys, clients := make([]string, len(takes)), []string(nil) // under all policies; under those that tell clients apart
+	for i, t := range takes {
+		keys[i] = strings.Clone(t.key)
+		if t.body < t.end { // only Everyone has an empty identity
+			clients = append(clients, keys[i])
+		}
+	}
+	for i, t := range takes {
+		if t.queues() {
+			p := queue.Place[string]{Key: keys[i]}
+			p.Bounds = t.policy.bounds(p.Key, clients)
+			w.Places, w.stands = append(w.Places, p), append(w.stands, stand{policy: t.policy})
+		}
+	}
+	return w
+}
+
+// bounds returns the bounds of a request in the Queue of p, where key is its key under p, and clients are
+// its keys under the policies that tell clients apart.
+func (p *policy) bounds(key string, clients []string) []queue.Bound {
+	bounds := []queue.Bound{{Of: counted{queue: p.Name}, Most: p.Queue.Requests}}
+	if p.Queue.RequestsEach > 0 {
+		bounds = append(bounds, queue.Bound{Of: counted{p.Name, key}, Most: p.Queue.RequestsEach})
+	}
+	perClient := cmp.Or(p.Queue.RequestsPerClient, p.Queue.Requests-p.Queue.Requests/2)
+	for _, client := range clients {
+		if client != key { // RequestsEach is its bound
+			bounds = append(bounds, queue.Bound{Of: counted{p.Name, client}, Most: perClient})
+		}
+	}
+	return bounds
+}
+
+// policyAt returns the policy of a place of w; nil if it is Nowhere.
+func (w *waiter) policyAt(place int) *policy {
+	if place == queue.Nowhere {
+		return nil
+	}
+	return w.stands[place].policy
+}
+
+// claims returns what w claims after a denial in its turn.
+func (w *waiter) claims(denies func(*policy) bool) []queue.Claim {
+	claims := make([]queue.Claim, len(w.stands))
+	for i := range w.stands {
+		s := &w.stands[i]
+		if denies(s.policy) {
+			s.overtaken = s.yielded
+		} else if s.yielded = true; !w.insists(s, denies) {
+			continue
+		}
+		claims[i].Units = queue.Everything
+	}
+	return claims
+}
+
+// insists reports whether w holds up others under the policy of s, which admits it: it was overtaken
+// there, and only faster policies deny it.
+func (w *waiter) insists(s *stand, denies func(*policy) bool) bool {
+	if !s.overtaken {
+		return false
+	}
+	for i := range w.stands {
+		if other := w.stands[i].policy; denies(other) && !s.slower(other) {
+			return false
+		}
+	}
+	return true
+}
+
+// slower orders policies: p comes before other if its windows are longer or, if they are as long, it
+// admits less.
+func (p *policy) slower(other *policy) bool {
+	return cmp.Or(
+		cmp.Compare(other.pace.Window, p.pace.Window),
+		cmp.Compare(p.pace.Count, other.pace.Count),
+		cmp.Compare(p.number, other.number)) < 0
 }

@@ -8,41 +8,38 @@ import (
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-// Reconfigure replaces the policies while requests are decided. No request is decided by some of
-// the former policies and some of the new: its policies, their limits, its headers and its events
-// are all of one configuration. A request that arrives after Reconfigure has returned is decided
-// by the new one.
+// Reconfigure replaces the policies while requests are decided. No request is decided by some of the
+// former policies and some of the new: its policies, their limits, its headers and its events are all of
+// one configuration. A request that arrives after Reconfigure has returned is decided by the new one.
 //
-// Policies are the same if their Name is. A policy that stays keeps its counts, even if its
-// Limits, its Pattern or anything else of it changes. How counts carry over to other limits is
-// told by [sash.Limiter.Reconfigure]. The same holds for each of its Plans. A policy that is
-// gone is forgotten with its counts and with the limits that keys were given by
-// [sash.Limiter.SetLimits]. If it comes again, it begins anew. The limits of SetLimits for keys
-// of policies that stay also stay.
+// Policies are the same if their Name is. A policy that stays keeps its counts, even if its Limits, its
+// Pattern or anything else of it changes. How counts carry over to other limits is told by
+// [sash.Limiter.Reconfigure]. The same holds for each of its Plans. A policy that is gone is forgotten
+// with its counts and with the limits that keys were given by [sash.Limiter.SetLimits]. If it comes
+// again, it begins anew. The limits of SetLimits for keys of policies that stay also stay.
 //
-// Reconfigure first validates all policies, as [New] does. The error lists all faults, and wraps
-// the same errors. On an error, nothing has changed. With [WithStore], it returns an error that
-// wraps [errors.ErrUnsupported]: start processes with the new policies, one after the other.
+// Reconfigure first validates all policies, as [New] does. The error lists all faults, and wraps the same
+// errors. On an error, nothing has changed. With [WithStore], it returns an error that wraps
+// [errors.ErrUnsupported]: start processes with the new policies, one after the other.
 //
 // Requests go on in the meantime, with two exceptions:
-//   - While Reconfigure exchanges the policies, new requests wait for some microseconds: until
-//     the requests that are being charged are decided.
-//   - A request that has called the Key and Cost of the former policies, and is not charged yet,
-//     starts over. So each Reconfigure may call these functions once more for it. After it has
-//     started over four times, the next Reconfigure waits until these functions have returned.
-//     So they must not call Reconfigure. A request that waits in a [Queue] starts over, too. It
-//     keeps its deadline, and mostly its place.
+//   - While Reconfigure exchanges the policies, new requests wait for some microseconds: until the
+//     requests that are being charged are decided.
+//   - A request that has called the Key and Cost of the former policies, and is not charged yet, starts
+//     over. So each Reconfigure may call these functions once more for it. After it has started over four
+//     times, the next Reconfigure waits until these functions have returned. So they must not call
+//     Reconfigure. A request that waits in a [Queue] starts over, too. It keeps its deadline, and mostly
+//     its place.
 //
 // A request that was charged before the exchange is settled by the policy that charged it.
 //
-// Reconfigure takes about a microsecond for each tracked key. Until it returns, the keys take up
-// to twice their memory. The function of sash.WithLimitsFor, if [WithSash] was given one, is
-// asked for every tracked key. It must not change the limits of [Limiter.Sash] meanwhile. It and
-// the function of sash.WithObserver run while a request is decided. So they must neither call
-// Reconfigure nor decide another request of this Limiter, or they wait for themselves.
+// Reconfigure takes about a microsecond for each tracked key. Until it returns, the keys take up to twice
+// their memory. The function of sash.WithLimitsFor, if [WithSash] was given one, is asked for every
+// tracked key. It must not change the limits of [Limiter.Sash] then. WithSash says what else it and the
+// function of sash.WithObserver must not do.
 //
-// Reconfigure may be called by several goroutines. The last call to begin does not need to be
-// the last to take effect.
+// Reconfigure may be called by several goroutines. The last call to begin does not need to be the last to
+// take effect.
 func (l *Limiter) Reconfigure(policies ...Policy) error {
 	if l.openStore != nil {
 		return fmt.Errorf("httplimit: Reconfigure does not work with WithStore: "+
@@ -50,56 +47,46 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 	}
 	c := l.config // a copy, with the policies and faults of this call
 	c.policies, c.faults = policies, nil
-	c.checkPolicies("Reconfigure")
+	c.reviewPolicies("Reconfigure")
 	if err := errors.Join(c.faults...); err != nil {
 		return err
 	}
 	l.reconfiguring.Lock()
 	defer l.reconfiguring.Unlock()
 	// The table does not change now, so numbers of policies that stay can be taken from it.
-	next := newTable(policies, l.paths, l.ownLimitsFor, l.table.Load())
+	next := newTable(&c, l.table.Load())
 	internals.Reconfigure(l.limiter, bridge.Setup[sash.Limit]{
 		Limits:        next.base.Limits,
 		LimitsFor:     next.limitsFor,
-		SweepInterval: l.janitorInterval(next),
+		SweepInterval: next.sweepInterval(l.sweepInterval),
 		NoReconfigure: next.refusal(),
 	}, func(publish func() bool) { l.exchange(next, publish) })
-	// Drop them after the exchange. Before it, they may still decide requests.
-	l.dropLimitsOfGone(next)
-	return nil
-}
-
-// dropLimitsOfGone takes the limits away that SetLimits has given to keys of policies that t does
-// not have any more. No request has such a key again.
-func (l *Limiter) dropLimitsOfGone(t *table) {
+	// Drop the limits that SetLimits has given to keys of policies that are gone. Before the exchange,
+	// these may still decide requests.
 	internals.KeysWithLimits(l.limiter, func(key string) bool {
-		if t.gone(key) {
+		if next.gone(key) {
 			_ = l.limiter.SetLimits(key) // without limits, it never fails: limitsFor returns right ones
 		}
 		return true
 	})
+	return nil
 }
 
-// exchange makes next the table, at the instant at which publish, which publishes the limits of
-// next, reports true. If it reports false, nothing has changed.
+// exchange makes next the table when publish has published its limits, and reports true.
 func (l *Limiter) exchange(next *table, publish func() bool) {
 	former := l.table.Load()
-	l.exchangeClosed(next, publish)
-	if l.table.Load() == next {
-		// Requests that wait in a Queue start over. The sections are open again, so however many
-		// wait, no other request waits for them to be woken. One that goes to sleep from now on
-		// with the former table wakes at once.
-		close(former.replaced)
-	}
-}
-
-// exchangeClosed does what exchange does while the sections are closed.
-func (l *Limiter) exchangeClosed(next *table, publish func() bool) {
 	l.sections.close()
-	defer func() { l.sections.open(l.table.Load()) }()
-	// No call is in a section, and none begins one. Those that arrive wait. Others go on to
-	// run functions of the former policies, and find that they must start over when they try to
-	// begin one.
+	defer func() {
+		l.sections.open(l.table.Load())
+		if l.table.Load() == next {
+			// Requests that wait in a Queue start over. The sections are open again, so however many
+			// wait, no other request waits for them to be woken. One that goes to sleep from now on
+			// with the former table wakes at once.
+			close(former.replaced)
+		}
+	}()
+	// No call is in a section, and none begins one. Those that arrive wait. Others go on to run functions
+	// of the former policies, and find that they must start over when they try to begin one.
 	if publish() {
 		// The limits of next are in force already. Only a call that uses Sash itself can tell.
 		l.table.Store(next)

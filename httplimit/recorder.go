@@ -13,10 +13,8 @@ import (
 
 // A recorder is a ResponseWriter that records the status that the client was sent.
 //
-// Handlers do not receive the recorder itself. They receive a wrapper with the same
-// methods of net/http as the writer below, and no others, since handlers test for them:
-// a writer that has Flush must be able to flush. http.ResponseController finds all
-// other methods by Unwrap.
+// Handlers receive a wrapper of it with the same methods of net/http as the writer below, and no others,
+// since handlers test for them. http.ResponseController finds all other methods by Unwrap.
 type recorder struct {
 	http.ResponseWriter
 	ctx         context.Context // of the request; done once the client has hung up
@@ -27,10 +25,9 @@ type recorder struct {
 	body        *requestBody // nil: the request has none
 }
 
-// serve calls next with a request that has the context ctx, and whose body is watched. The
-// request is a copy, since net/http inspects the body of its own request. Afterwards, the
-// other fields are copied back: the server deletes the files of a form, and handlers around
-// this one may read the Pattern.
+// serve calls next with a copy of r that has the context ctx, and whose body is watched: net/http
+// inspects the body of its own request. Afterwards, the other fields are copied back: the server deletes
+// the files of a form, and handlers around this one may read the Pattern.
 func (rec *recorder) serve(next http.Handler, r *http.Request, ctx context.Context) {
 	own := r.Body
 	hasBody := own != nil && own != http.NoBody
@@ -50,10 +47,9 @@ func (rec *recorder) serve(next http.Handler, r *http.Request, ctx context.Conte
 	next.ServeHTTP(rec.wrapped(), watched)
 }
 
-// A requestBody is the body of a request. It records whether the client has sent it
-// properly: whether a read has failed before the body was closed. It is safe for
-// concurrent use. A handler may return while another goroutine still reads, as in a
-// ReverseProxy whose upstream answers early, and that is not the client's fault.
+// A requestBody is the body of a request, and records whether the client has sent it properly. It is safe
+// for concurrent use: a handler may return while another goroutine still reads, as in a ReverseProxy
+// whose upstream answers early, and that is not the client's fault.
 type requestBody struct {
 	io.ReadCloser
 	failed atomic.Bool // whether a read has failed before the body was closed
@@ -62,8 +58,8 @@ type requestBody struct {
 
 func (b *requestBody) Read(p []byte) (n int, err error) {
 	n, err = b.ReadCloser.Read(p)
-	// The server itself closes a body after an answer that did not wait for it. A read
-	// then fails with ErrBodyReadAfterClose, though b was not closed.
+	// The server itself closes a body after an answer that did not wait for it. A read then fails with
+	// ErrBodyReadAfterClose, though b was not closed.
 	if err != nil && err != io.EOF && !b.closed.Load() && !errors.Is(err, http.ErrBodyReadAfterClose) {
 		b.failed.Store(true)
 	}
@@ -76,18 +72,8 @@ func (b *requestBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// intact reports whether no read of b has failed because of the client.
-func (b *requestBody) intact() bool { return b == nil || !b.failed.Load() }
-
 // Unwrap is for http.ResponseController.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
-
-// intact reports whether nothing has gone wrong with the exchange: each write succeeded, the
-// client is connected, and it has sent its body properly. It must be called after the handler
-// has returned.
-func (rec *recorder) intact() bool {
-	return !rec.writeFailed && rec.connected() && rec.body.intact()
-}
 
 // response returns what the client was sent, once the handler has ended.
 func (rec *recorder) response(r *http.Request) Response {
@@ -98,7 +84,10 @@ func (rec *recorder) response(r *http.Request) Response {
 	if r.Method == http.MethodHead || rec.status == http.StatusNoContent || rec.status == http.StatusNotModified {
 		sent = 0 // net/http drops what is written; a writer in between may not say so
 	}
-	intact, seen := rec.returned && rec.intact(), rec.status != 0
+	// Nothing has gone wrong if the handler has returned, each write succeeded, the client is connected,
+	// and it has sent its body properly.
+	received := rec.body == nil || !rec.body.failed.Load()
+	intact, seen := rec.returned && !rec.writeFailed && rec.connected() && received, rec.status != 0
 	return Response{
 		Status:    rec.status,
 		Bytes:     sent,
@@ -117,10 +106,8 @@ func ofNetHTTP(w http.ResponseWriter) bool {
 // connected reports whether the client has not hung up yet, as far as is known.
 func (rec *recorder) connected() bool { return rec.ctx.Err() == nil }
 
-// noteStatus records the first final status. Statuses 1xx come before it, except for
-// 101, which is final. It ignores a status that is written after the client has hung
-// up. The client was not sent that status, and may have caused it: a proxy whose client
-// has hung up writes 502.
+// noteStatus records the first final status. Statuses 1xx come before it, except for 101. It ignores a
+// status that is written after the client has hung up, who may have caused it: a proxy then writes 502.
 func (rec *recorder) noteStatus(status int) {
 	final := status >= 200 || status == http.StatusSwitchingProtocols
 	if rec.status == 0 && final && rec.connected() {
@@ -128,9 +115,8 @@ func (rec *recorder) noteStatus(status int) {
 	}
 }
 
-// noteError records that a write has failed. It ignores a write that is refused because
-// the response has no body, or because the writer does not support it: the response is
-// complete without it.
+// noteError records that a write has failed, unless it was refused because the response has no body, or
+// the writer does not support it: the response is complete without it.
 func (rec *recorder) noteError(err error) {
 	if err != nil && !errors.Is(err, http.ErrBodyNotAllowed) && !errors.Is(err, errors.ErrUnsupported) {
 		rec.writeFailed = true
@@ -158,8 +144,7 @@ func (rec *recorder) WriteString(s string) (n int, err error) {
 	return n, err
 }
 
-// FlushError is called by http.ResponseController. Every recorder has it: otherwise the
-// controller would flush the writer below, without the recorder's knowledge.
+// FlushError is called by http.ResponseController, which would otherwise flush the writer below.
 func (rec *recorder) FlushError() error {
 	connected := rec.connected() // before the flush: the client may hang up because of it
 	err := http.NewResponseController(rec.ResponseWriter).Flush()
@@ -173,9 +158,9 @@ func (rec *recorder) FlushError() error {
 // closeNotifier is http.CloseNotifier, which is deprecated. Handlers still test for it.
 type closeNotifier interface{ CloseNotify() <-chan bool }
 
-// wrapped returns rec as a type with the methods of the writer below. It knows the sets
-// of methods that the writers of HTTP/1 and HTTP/2 have, and those that wrappers around
-// them usually have. It does not allocate, since each of the types is one pointer.
+// wrapped returns rec as a type with the methods of the writer below: the sets of methods that the
+// writers of HTTP/1 and HTTP/2, and wrappers around them, have. Each type is one pointer, so it does not
+// allocate.
 func (rec *recorder) wrapped() http.ResponseWriter {
 	_, flushes := rec.ResponseWriter.(http.Flusher)
 	_, hijacks := rec.ResponseWriter.(http.Hijacker)
@@ -254,12 +239,8 @@ func (rec *recorder) closeNotify() <-chan bool {
 	return rec.ResponseWriter.(closeNotifier).CloseNotify()
 }
 
-func (rec notifyingRecorder) CloseNotify() <-chan bool { return rec.closeNotify() }
-
-func (rec notifyingFlushingRecorder) CloseNotify() <-chan bool { return rec.closeNotify() }
-
+func (rec notifyingRecorder) CloseNotify() <-chan bool          { return rec.closeNotify() }
+func (rec notifyingFlushingRecorder) CloseNotify() <-chan bool  { return rec.closeNotify() }
 func (rec notifyingHijackingRecorder) CloseNotify() <-chan bool { return rec.closeNotify() }
-
-func (rec notifyingHTTP1Recorder) CloseNotify() <-chan bool { return rec.closeNotify() }
-
-func (rec notifyingHTTP2Recorder) CloseNotify() <-chan bool { return rec.closeNotify() }
+func (rec notifyingHTTP1Recorder) CloseNotify() <-chan bool     { return rec.closeNotify() }
+func (rec notifyingHTTP2Recorder) CloseNotify() <-chan bool     { return rec.closeNotify() }

@@ -1,25 +1,29 @@
 package httplimit
 
+import (
+	"strings"
+
+	"github.com/seed-30da4c49/sash"
+)
+
 // report reports the outcomes of all takes to the observer.
 func (c *call) report() {
-	c.reportMissed()
-	for i := range c.takes {
-		t := &c.takes[i]
-		c.observe(t, c.outcome(t))
+	for _, m := range c.missed {
+		c.observe(&take{policy: m.policy}, m.outcome)
 	}
-}
-
-// outcome returns the outcome of t.
-func (c *call) outcome(t *take) Outcome {
-	switch {
-	case !t.decision.Allowed && t.Shadow:
-		return Denied
-	case !t.decision.Allowed:
-		return c.refused()
-	case !c.allowed:
-		return Withheld
+	c.missed = nil
+	for _, t := range c.takes {
+		outcome := Admitted
+		switch {
+		case !t.decision.Allowed && t.Shadow:
+			outcome = Denied
+		case !t.decision.Allowed:
+			outcome = c.refused()
+		case !c.allowed:
+			outcome = Withheld
+		}
+		c.observe(t, outcome)
 	}
-	return Admitted
 }
 
 // refused returns the outcome of a call that is not allowed.
@@ -30,50 +34,28 @@ func (c *call) refused() Outcome {
 	return Denied
 }
 
-// reportMissed reports the shadows that could not decide the call.
-func (c *call) reportMissed() {
-	all := c.missed
-	c.missed = nil
-	for _, m := range all {
-		c.observe(&take{policy: m.policy}, m.outcome)
-	}
-}
-
 // observe reports the outcome of a take.
 func (c *call) observe(t *take, outcome Outcome) {
 	if !c.observed() {
 		return
 	}
 	var e Event
-	c.describe(&e, t, outcome)
-	c.emit(&e)
-}
-
-// describe sets e, which is the zero Event, to the event of a take. It identifies the client as far as
-// the options ask.
-func (c *call) describe(e *Event, t *take, outcome Outcome) {
-	e.Policy, e.Pattern, e.Shadow, e.Outcome = t.Name, t.Pattern, t.Shadow, outcome
-	e.Cost, e.Waited, e.QueueFull = t.cost, c.waited, c.full == t.policy
-	if e.By, e.Err = t.by, t.err; outcome == Denied && e.Err == nil {
+	c.describe(&e, t, 1<<outcome)
+	e.Outcome, e.QueueFull = outcome, c.full == t.policy
+	if e.Err = t.err; outcome == Denied && e.Err == nil {
 		e.Err = c.err
 	}
 	if outcome.decided() {
 		e.Decision = t.decision
 	}
-	c.identify(e, t, 1<<outcome)
+	c.emit(&e)
 }
 
-// newPendingEvent returns the event of a take whose charge may change. Its outcome may
-// become another of pendingOutcomes: then eventFields.restrict drops what was not asked for.
-func (c *call) newPendingEvent(t *take) Event {
-	e := Event{Policy: t.Name, Pattern: t.Pattern, Shadow: t.Shadow, Cost: t.cost, By: t.by, Waited: c.waited}
-	c.identify(&e, t, pendingOutcomes)
-	return e
-}
-
-// identify sets the fields of e that tell the client of t, if events of one of those outcomes
-// have them.
-func (c *call) identify(e *Event, t *take, outcomes outcomeSet) {
+// describe sets in e what all events of t have, and what identifies the client if events of one of those
+// outcomes have it.
+func (c *call) describe(e *Event, t *take, outcomes outcomeSet) {
+	e.Policy, e.Pattern, e.Shadow = t.Name, t.Pattern, t.Shadow
+	e.Cost, e.By, e.Waited = t.cost, t.by, c.waited
 	if t.key == "" {
 		return // the identity is not known
 	}
@@ -81,6 +63,59 @@ func (c *call) identify(e *Event, t *take, outcomes outcomeSet) {
 		e.Fingerprint = c.fingerprint(t)
 	}
 	if c.eventFields.identities&outcomes != 0 {
-		e.Identity = t.copyIdentity()
+		if e.Identity = t.longIdentity; e.Identity == "" {
+			e.Identity = strings.Clone(t.key[t.body-t.begin:]) // the memory of keys is reused
+		}
 	}
+}
+
+// denial returns which quotas deny the request, and for how long, where d is the decision on all enforced
+// takes. If no quota denies, but a store could not decide, it has the store's error.
+func (c *call) denial(d *sash.Decision) Denial {
+	if !anyDenies(c.enforced) && len(c.enforced) > 0 {
+		c.deny(d)
+	}
+	result := Denial{RetryAfter: d.RetryAfter, Err: c.err}
+	var undecided error
+	for _, t := range c.enforced {
+		switch {
+		case t.decision.Allowed:
+			continue
+		case t.unlimited() && t.err != nil: // a fallback denies whatever comes
+			undecided = t.err
+		default:
+			result.Violated = append(result.Violated, t.quota.Name)
+		}
+		result.RetryAfter, result.By = max(result.RetryAfter, t.decision.RetryAfter), t.by
+	}
+	if len(result.Violated) == 0 && undecided != nil {
+		result.Err = undecided
+	}
+	return result
+}
+
+// deny makes d the decision of the take that decided it. By now no take denies: the clock has advanced,
+// or a store was asked at several instants.
+func (c *call) deny(d *sash.Decision) {
+	t := c.decidingTake(d)
+	t.decision = *d
+	if c.store == nil && c.behind == nil { // else the look has told what is left: the queue took nothing
+		t.remaining = d.Remaining
+		t.findNext(c.limiter)
+	}
+	t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)
+}
+
+// decidingTake returns the take whose limit, or queue, has decided d.
+func (c *call) decidingTake(d *sash.Decision) *take {
+	for _, t := range c.enforced {
+		_, own := t.quotaOf(d.Limit)
+		if c.behind != nil { // its queue has decided, and not a limit
+			own = t.policy == c.behind
+		}
+		if own {
+			return t
+		}
+	}
+	return c.enforced[0]
 }

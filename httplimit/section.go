@@ -1,23 +1,20 @@
 package httplimit
 
 import (
+	"math/bits"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Sections are where calls use the limits of their table. They begin and end at any time, on
-// all cores, until Reconfigure closes them: then none is under way.
+// Sections are where calls use the limits of their table. They begin and end at any time, on all cores,
+// until Reconfigure closes them: then none is under way. A call counts itself at a stripe, which hardly
+// ever is another call's at the same time, so it costs two additions on a cache line of its own.
 //
-// A call counts itself at a stripe, which hardly ever is another call's at the same time. So it
-// costs two additions on a cache line of its own. A closing goroutine looks at all stripes, which
-// costs it a microsecond.
-//
-// Invariant: a call is in a section only if it has found the sections open to its table after
-// it has counted itself. close closes them before it looks at the stripes. So, whichever of the
-// two comes first, either the call finds them closed and does not go in, or close finds the
-// call and waits for it.
+// Invariant: a call is in a section only if it has found the sections open to its table after it has
+// counted itself. close closes them before it looks at the stripes. So either the call finds them closed
+// and does not go in, or close finds the call and waits for it.
 type sections struct {
 	opened   atomic.Pointer[table] // of the calls that may begin one; nil: they are closed
 	reopened sync.RWMutex          // locked while they are closed
@@ -25,8 +22,7 @@ type sections struct {
 	nextCall atomic.Uint32 // number of calls made so far
 }
 
-// A stripe counts the calls in a section. It has a cache line, and the one that the processor
-// fetches with it, for itself.
+// A stripe counts the calls in a section. It fills two cache lines, which processors fetch together.
 type stripe struct {
 	calls atomic.Int64
 	_     [120]byte
@@ -35,11 +31,8 @@ type stripe struct {
 // init opens the sections to calls with that table.
 func (s *sections) init(t *table) {
 	s.opened.Store(t)
-	n := 8
-	for n < 4*runtime.GOMAXPROCS(0) && n < 256 {
-		n *= 2
-	}
-	s.stripes = make([]stripe, n)
+	powers := bits.Len(uint(4*runtime.GOMAXPROCS(0) - 1))
+	s.stripes = make([]stripe, 1<<min(max(powers, 3), 8))
 }
 
 // stripe returns the stripe of a new call.
@@ -52,8 +45,8 @@ func (s *sections) close() {
 	s.reopened.Lock()
 	s.opened.Store(nil)
 	for i := range s.stripes {
-		// A call stays for about a microsecond, unless its goroutine has to wait for a core or
-		// runs a function that WithSash was given.
+		// A call stays for about a microsecond, unless its goroutine has to wait for a core or runs a
+		// function that WithSash was given.
 		const spins = 100
 		for round := 0; s.stripes[i].calls.Load() != 0; round++ {
 			if round < spins {

@@ -7,16 +7,16 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// A Store decides for a fleet: the processes that use it share their counts. Give it to a
-// [Limiter] by [WithStore], or to a [Transport]. Package sashredis/httpstore has one that keeps
-// the counts in Redis or Valkey.
+// A Store decides for a fleet: the processes that use it share their counts. Give it to a [Limiter] by
+// [WithStore], or to a [Transport]. Package sashredis/httpstore has one that keeps the counts in Redis or
+// Valkey.
 //
-// All methods must be safe for concurrent use. Take, Peek and Reserve must return in a short
-// time, whatever ctx is: the middleware passes them a context that does not end when the client
-// hangs up. The keys of one call differ, and the store may keep them.
+// All methods must be safe for concurrent use. Take, Peek and Reserve must return in a short time,
+// whatever ctx is: the middleware passes them a context that does not end when the client hangs up. The
+// keys of one call differ, and the store may keep them.
 type Store interface {
-	// Take charges n units to each of keys if all of them admit n, at one instant. Else it
-	// charges nothing. An n of 0 charges nothing.
+	// Take charges n units to each of keys if all of them admit n, at one instant. Else it charges
+	// nothing. An n of 0 charges nothing.
 	Take(ctx context.Context, keys []string, n int64) StoreDecision
 
 	// Peek returns what Take would, and charges nothing.
@@ -25,19 +25,17 @@ type Store interface {
 	// Reserve is Take of charges that may change, by the Commit of each key.
 	Reserve(ctx context.Context, keys []string, n int64) StoreDecision
 
-	// Wait blocks until n units are charged to key. It returns the same errors as
-	// [sash.Limiter.Wait].
+	// Wait blocks until n units are charged to key. It returns the same errors as [sash.Limiter.Wait].
 	Wait(ctx context.Context, key string, n int64) error
 
-	// Close ends what the store runs in this process. The Limiter that has opened the store
-	// closes it.
+	// Close ends what the store runs in this process. The Limiter that has opened the store closes it.
 	Close() error
 }
 
 // A StoreDecision is the answer of a [Store] to one call.
 type StoreDecision struct {
-	// Decision is the answer for all keys together. The RetryAfter of a denial, here and in Keys,
-	// is more than 0, or [sash.Never]. If it is not, it counts as 100 ms.
+	// Decision is the answer for all keys together. The RetryAfter of a denial, here and in Keys, is more
+	// than 0, or [sash.Never]. If it is not, it counts as 100 ms.
 	sash.Decision
 	// Keys has an element for each key of the call, in their order.
 	Keys []KeyDecision
@@ -49,17 +47,16 @@ type StoreDecision struct {
 
 // A KeyDecision is what one key of a call says, whatever the others say.
 type KeyDecision struct {
-	// Decision is what a [sash.Limiter.Peek] on this key returns, at the instant of the call. If the
-	// call was admitted, it is the decision on the charge. If there is an Err, and the Limit of a denial is
+	// Decision is what a [sash.Limiter.Peek] on this key returns, at the instant of the call. If the call
+	// was admitted, it is the decision on the charge. If there is an Err, and the Limit of a denial is
 	// [sash.Unlimited], no quota denies: the store does not know whether one would.
 	sash.Decision
-	// Next is the decision on one unit more than is left after the call, as
-	// [sash.Limiter.TakeThenPeek] returns it. Its RetryAfter is [sash.Never] if the time until more is left
-	// is not known.
+	// Next is the decision on one unit more than is left after the call, as [sash.Limiter.TakeThenPeek]
+	// returns it. Its RetryAfter is [sash.Never] if the time until more is left is not known.
 	Next sash.Decision
-	// Commit changes the charge of this key to the units that the call has cost, even if that is
-	// more than is left. Only a Reserve that was admitted sets it. It is called once at most, also
-	// with the units that were charged: then there is nothing to change.
+	// Commit changes the charge of this key to the units that the call has cost, even if that is more
+	// than is left. Only a Reserve that was admitted sets it. It is called once at most, also with the
+	// units that were charged: then there is nothing to change.
 	Commit func(ctx context.Context, actual int64) error
 }
 
@@ -72,12 +69,9 @@ type StoreKeys struct {
 	LimitsFor func(key string) []sash.Limit
 }
 
-// unknownWait stands for the RetryAfter of a store that denies and does not say for how long.
-const unknownWait = 100 * time.Millisecond
-
 // ensureRetryAfter makes the RetryAfter of a denial by a store positive.
 func ensureRetryAfter(d *sash.Decision) {
 	if !d.Allowed && d.RetryAfter <= 0 {
-		d.RetryAfter = unknownWait
+		d.RetryAfter = 100 * time.Millisecond // the store does not say
 	}
 }

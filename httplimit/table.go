@@ -1,9 +1,12 @@
 package httplimit
 
 import (
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +16,8 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
 )
 
-// A table is all that a limiter makes of its policies. It does not change: Reconfigure makes
-// another one. A call has one table from its beginning to its end, or starts over.
+// A table is all that a limiter makes of its policies. It does not change: Reconfigure makes another one.
+// A call has one table from its beginning to its end, or starts over.
 type table struct {
 	given       []Policy      // in the order in which they were given
 	policies    []*policy     // the enforced ones, then the shadows
@@ -24,39 +27,29 @@ type table struct {
 
 	routes route.Table
 
-	// Keys of the sash.Limiter begin with the number of a variant.
-	variants []*policy                     // the policies and, for each of their plans, another one
-	numbers  map[variant]int               // of variants
-	byNumber map[int]*policy               // the inverse of numbers
+	// The policies and, for each of their plans, another one are variants. Keys of the sash.Limiter begin
+	// with the number of a variant, and keys of a store with its storedName.
+	variants []*policy
+	byName   map[string]*policy            // by storedName
+	byNumber map[int]*policy               // by number
 	next     int                           // no number from here on was ever given
 	base     *policy                       // whose limits are the own limits of the sash.Limiter
 	own      func(key string) []sash.Limit // the caller's sash.WithLimitsFor; nil: none
+	stored   bool                          // whether the keys are in a store
 }
 
-// A variant names a policy under one plan. The empty plan is the policy's own Limits.
-type variant struct{ policy, plan string }
-
-// stored returns how a key in a store begins that belongs to v. It is the same in all
-// processes. A Name and the name of a plan are printable, so no two variants begin alike.
-func (v variant) stored() string {
-	if v.plan == "" {
-		return v.policy
-	}
-	return v.policy + storedPlan + v.plan
-}
-
-// newTable compiles valid policies. former is the table that the new one is to replace; nil for
-// none. A variant that is in both has the same number in both, and so keeps its keys. No other
-// number is used twice. So a policy that was taken away and comes again begins anew, even if
-// requests that were charged under it before are still being served.
-func newTable(policies []Policy, paths route.Paths, own func(string) []sash.Limit, former *table) *table {
+// newTable compiles the policies of c, which are valid, to replace the table former; nil for none. A
+// variant that is in both has the same number in both, and so keeps its keys. No other number is used
+// twice. So a policy that was taken away and comes again begins anew, even if requests under it are still
+// being served.
+func newTable(c *config, former *table) *table {
 	if former == nil {
 		former = new(table)
 	}
 	t := &table{
-		given: clonePolicies(policies), own: own, routes: route.NewTable(paths),
-		numbers: make(map[variant]int), byNumber: make(map[int]*policy), next: former.next,
-		replaced: make(chan struct{}),
+		given: clonePolicies(c.policies), own: c.ownLimitsFor, stored: c.openStore != nil,
+		byName: make(map[string]*policy), byNumber: make(map[int]*policy), next: former.next,
+		routes: route.NewTable(c.paths), replaced: make(chan struct{}),
 	}
 	for _, shadow := range []bool{false, true} {
 		t.firstShadow = len(t.policies)
@@ -68,7 +61,11 @@ func newTable(policies []Policy, paths route.Paths, own func(string) []sash.Limi
 	}
 	for _, p := range t.policies {
 		t.mayQueue = t.mayQueue || p.queues()
-		t.addPlans(p, former)
+		for _, plan := range slices.Sorted(maps.Keys(p.Plans)) { // sorted, so that numbers are the same in each process
+			under := p.Policy
+			under.Limits = p.Plans[plan]
+			p.plans[plan] = t.newVariant(under, plan, p.route, former)
+		}
 	}
 	if t.base = t.policies[0]; former.base != nil {
 		if still := t.byNumber[former.base.number]; still != nil {
@@ -78,47 +75,29 @@ func newTable(policies []Policy, paths route.Paths, own func(string) []sash.Limi
 	return t
 }
 
-// newVariant compiles a policy under one plan. It has the Limits of the plan.
+// newVariant compiles a policy under one plan. It has the Limits of the plan; the empty plan is the
+// policy's own Limits.
 func (t *table) newVariant(p Policy, plan string, route int, former *table) *policy {
-	name := variant{p.Name, plan}
-	number, stays := former.numbers[name]
-	if !stays { // a number that no key has ever had
-		number = t.next
+	name := p.Name
+	if plan != "" { // both are printable, so no two variants begin alike
+		name += storedPlan + plan
+	}
+	made := newPolicy(p, route)
+	made.storedName = name
+	if same := former.byName[name]; same != nil {
+		made.number = same.number
+	} else { // a number that no key has ever had
+		made.number = t.next
 		t.next++
 	}
-	made := newPolicy(p, number, route)
-	made.storedName = name.stored()
 	t.variants = append(t.variants, made)
-	t.numbers[name], t.byNumber[number] = number, made
+	t.byName[name], t.byNumber[made.number] = made, made
 	return made
 }
 
-// addPlans compiles the plans of p.
-func (t *table) addPlans(p *policy, former *table) {
-	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) { // sorted, so that numbers are the same in each process
-		under := p.Policy
-		under.Limits = p.Plans[plan]
-		if p.plans == nil {
-			p.plans = make(map[string]*policy)
-		}
-		p.plans[plan] = t.newVariant(under, plan, p.route, former)
-	}
-}
-
-// policy returns the policy of that name, nil if there is none.
-func (t *table) policy(name string) *policy {
-	i := slices.IndexFunc(t.policies, func(p *policy) bool { return p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return t.policies[i]
-}
-
 // limitsFor returns the limits of a key, from the caller's sash.WithLimitsFor or from its policy. None
-// means the limiter's own limits, which base has.
-//
-// The keys of a policy that was taken away are unlimited. So they are not tracked any more: the
-// Reconfigure drops them.
+// means the limiter's own limits, which base has, or a foreign key in a store. The keys of a policy that
+// was taken away are unlimited, so that the Reconfigure drops them.
 func (t *table) limitsFor(key string) []sash.Limit {
 	if t.gone(key) {
 		return []sash.Limit{sash.Unlimited()}
@@ -128,7 +107,7 @@ func (t *table) limitsFor(key string) []sash.Limit {
 			return limits
 		}
 	}
-	if p, _, _ := t.cutKey(key); p != nil && p != t.base {
+	if p, _, _ := t.cutKey(key); p != nil && (p != t.base || t.stored) {
 		return p.Limits
 	}
 	return nil
@@ -136,36 +115,13 @@ func (t *table) limitsFor(key string) []sash.Limit {
 
 // gone reports whether key is one of a policy, or plan, that was taken away.
 func (t *table) gone(key string) bool {
-	number, _, form := cutKeyPrefix(key)
-	return form != foreign && t.byNumber[number] == nil && number < t.next
+	number, _, _ := cutKeyPrefix(key)
+	return !t.stored && number != foreign && t.byNumber[number] == nil && number < t.next
 }
 
-// cutKey returns the policy of a key of the sash.Limiter, and the identity or its digest. p is nil if
-// the key is foreign. A key of a policy that was taken away is foreign, too.
-func (t *table) cutKey(key string) (p *policy, identity string, form keyForm) {
-	number, identity, form := cutKeyPrefix(key)
-	if p = t.byNumber[number]; p == nil || form == foreign {
-		return nil, "", foreign
-	}
-	return p, identity, form
-}
-
-// cutStoredKey is cutKey of a key in a store.
-func (t *table) cutStoredKey(key string) (p *policy, identity string, form keyForm) {
-	end := strings.IndexAny(key, storedIdentity+storedDigest)
-	i := slices.IndexFunc(t.variants, func(p *policy) bool { return end >= 0 && p.storedName == key[:end] })
-	if i < 0 {
-		return nil, "", foreign
-	}
-	if form = whole; key[end] == storedDigest[0] {
-		form = digested
-	}
-	return t.variants[i], key[end+1:], form
-}
-
-// sweepInterval returns how often to sweep, if the caller has not said. That is the default of
-// sash for the longest window of all policies: sash itself knows only the limits of base.
-func (t *table) sweepInterval() time.Duration {
+// sweepInterval returns how often to sweep: as said or, if that is 0, the default of sash for the longest
+// window of all policies.
+func (t *table) sweepInterval(said time.Duration) time.Duration {
 	var longest time.Duration
 	for _, p := range t.variants {
 		for _, limit := range p.Limits {
@@ -173,7 +129,7 @@ func (t *table) sweepInterval() time.Duration {
 			longest = max(longest, window)
 		}
 	}
-	return internals.SweepInterval(longest)
+	return cmp.Or(said, internals.SweepInterval(longest))
 }
 
 // refusal returns why sash.Limiter.Reconfigure of the limiter below is refused; nil if it is not.
@@ -184,4 +140,66 @@ func (t *table) refusal() error {
 	}
 	return fmt.Errorf("httplimit: sash.Limiter.Reconfigure does not say which of %d policies and plans the limits are for; "+
 		"Limiter.Reconfigure replaces policies, and SetLimits gives limits to a key of KeyFor: %w", n, errors.ErrUnsupported)
+}
+
+// cutKey returns the policy of a key, the identity in it, and whether that is the digest of a long one. p
+// is nil if the key is foreign, as are keys of policies that were taken away.
+func (t *table) cutKey(key string) (p *policy, identity string, digested bool) {
+	if !t.stored {
+		number, identity, digested := cutKeyPrefix(key)
+		return t.byNumber[number], identity, digested
+	}
+	end := strings.IndexAny(key, storedIdentity+storedDigest)
+	if end < 0 {
+		return nil, "", false
+	}
+	return t.byName[key[:end]], key[end+1:], key[end] == storedDigest[0]
+}
+
+// foreign stands for the number of the policy in a key that is not one of the limiter's.
+const foreign = -1
+
+// cutKeyPrefix returns the number of the policy in a key of the sash.Limiter, the identity or its digest,
+// and which of them it is. appendKey has made the prefix, a varint: twice the number of the policy, plus 1
+// in front of a digest. No varint is a prefix of another one. So no key of one policy is a key of another
+// policy, and no digest is taken for an identity.
+func cutKeyPrefix(key string) (policy int, identity string, digested bool) {
+	// A prefix holds at most 32 bits, so it takes no more bytes.
+	var n uint64
+	for i := 0; i < len(key) && i < binary.MaxVarintLen32; i++ {
+		n |= uint64(key[i]&0x7f) << (7 * i)
+		if key[i] >= 0x80 {
+			continue
+		}
+		if key[i] == 0 && i > 0 || n>>1 > math.MaxInt32 {
+			break // appendKey writes the shortest varint, and no number as large
+		}
+		return int(n >> 1), key[i+1:], n&1 != 0
+	}
+	return foreign, "", false
+}
+
+// The bytes after the names of the policy and of the plan in a key of a store. No name contains them,
+// since names are printable.
+const (
+	storedIdentity = "\x00" // what follows is the identity
+	storedDigest   = "\x01" // what follows is the digest of an identity that was too long
+	storedPlan     = "\x02" // what follows, up to one of the others, is the plan
+)
+
+// storedKey returns the key in a store of a key under p, in which the names of the policy and of the
+// plan, which are the same in all processes, replace the number. It shares no memory with key.
+func (p *policy) storedKey(key string) string {
+	_, identity, digested := cutKeyPrefix(key)
+	if digested {
+		return p.storedName + storedDigest + identity
+	}
+	return p.storedName + storedIdentity + identity
+}
+
+// HashTag returns the identity in a key of a [Limiter] with a [Store]: the key without the name of its
+// policy. It is for policies that identify clients alike, on a Redis cluster: the keys of one client
+// under all of them are then in one slot. See [WithStore].
+func HashTag(key string) string {
+	return key[strings.IndexAny(key, storedIdentity+storedDigest)+1:]
 }

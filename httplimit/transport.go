@@ -1,144 +1,123 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/hostname"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-// A Transport is an [http.RoundTripper] that lets each request wait for its turn before
-// it is sent, so that a client keeps to the limits of the servers that it calls:
+// A Transport is an [http.RoundTripper] that lets each request wait for its turn before it is sent, so
+// that a client keeps to the limits of the servers that it calls:
 //
 //	client := &http.Client{Transport: &httplimit.Transport{Limiter: limiter}}
 //
-// The kind of limit tells how requests are spaced. Under sash.PerSecond(10).Log(), ten are
-// sent at once, and ten more after a second. A [sash.TokenBucket] paces them:
-// sash.PerSecond(10).TokenBucket(1) sends one each 100 milliseconds, and a larger Burst lets
-// that many go at once after a pause.
+// The kind of limit tells how requests are spaced. Under sash.PerSecond(10).Log(), ten are sent at once,
+// and ten more after a second. A [sash.TokenBucket] paces them: sash.PerSecond(10).TokenBucket(1) sends
+// one each 100 milliseconds, and a larger Burst lets that many go at once after a pause.
 //
-// A request waits as in [sash.Limiter.Wait], on the key of its host, for as long as its
-// context allows. The Transport retries nothing by itself, and follows no redirect: the
-// client does, and each hop waits under its own key.
+// A request waits as in [sash.Limiter.Wait], on the key of its host, for as long as its context allows.
+// The Transport retries nothing by itself, and follows no redirect: the client does, and each hop waits
+// under its own key.
 //
 // # Held keys
 //
-// The Transport also holds a key back when the server asks for it by a denial. Requests of
-// that key, including those that wait already, are then not sent until the time has passed.
-// A server asks for it by a 429 or 503 with one of these. If it has both, the first holds:
+// The Transport also holds a key back when the server asks for it by a denial. Requests of that key,
+// including those that wait already, are then not sent until the time has passed. A server asks for it by
+// a 429 or 503 with one of these. If it has both, the first holds:
 //
 //   - Retry-After, which is a date or a number of seconds. A fraction is rounded up.
-//   - In a 429, a RateLimit that reports that a quota is used up: "default";r=0;t=30 holds the
-//     key back for 30 seconds. If several quotas are used up, the longest t holds.
+//   - In a 429, a RateLimit that reports that a quota is used up: "default";r=0;t=30 holds the key back
+//     for 30 seconds. If several quotas are used up, the longest t holds.
 //
-// A RateLimit in any other response has no effect, as the limiter has admitted that request. The
-// quota may be for one user or one route, and other requests may be admitted.
+// A RateLimit in any other response has no effect, as the limiter has admitted that request. The quota
+// may be for one user or one route, and other requests may be admitted.
 //
 // Keys are held back in this process alone, also with a Store.
 //
 // # Errors
 //
-// The error of a request that is not sent wraps one of these. The body of such a
-// request has not been read, and is closed.
+// The error of a request that is not sent wraps one of these. The body of such a request has not been
+// read, and is closed.
 //
-//   - The error of its context, as soon as the context ends. If the deadline is certain
-//     to come first, it is [context.DeadlineExceeded] at once. If that is since the server asked
-//     to wait, it is in a [*TurnError], which tells for how long.
+//   - The error of its context, as soon as the context ends. If the deadline is certain to come first, it
+//     is [context.DeadlineExceeded] at once. If that is since the server asked to wait, it is in a
+//     [*TurnError], which tells for how long.
 //   - [sash.ErrExceedsLimit] for a cost that is never admitted.
 //   - Under NoWait, it is a [*TurnError].
 //   - With a Store, what is wrong with a call that the store refuses.
 //
-// A request whose context ends after it was admitted stays charged. So does a request
-// that is held back at the moment of its admission, and it is charged again when it is
-// sent.
+// A request whose context ends after it was admitted stays charged. So does a request that is held back
+// at the moment of its admission, and it is charged again when it is sent.
 //
 // # Cost and concurrency
 //
-// A Transport is safe for concurrent use. Its fields must not be changed once it is
-// used, and it must not be copied. Admission takes a lock twice, and starts no
-// goroutine.
+// A Transport is safe for concurrent use. Its fields must not be changed once it is used, and it must not
+// be copied. Admission takes a lock twice, and starts no goroutine.
 //
-// A key costs memory while requests of it wait, and some 200 bytes while it is held back. That
-// memory is freed at the key's next request after the time has passed, or when other
-// keys are held back. So there are never more such keys than 32 or twice the number that
-// were held at one time, whichever is more, and never more than MaxHeld.
+// A key costs memory while requests of it wait, and some 200 bytes while it is held back. That memory is
+// freed at the key's next request after the time has passed, or when other keys are held back. So there
+// are never more such keys than 32 or twice the number that were held at one time, whichever is more, and
+// never more than MaxHeld.
 type Transport struct {
-	// Limiter admits the requests. Either a Limiter or a Store is required: without one, and
-	// with both, every request is an error.
+	// Limiter admits the requests. Either a Limiter or a Store is required: without one, and with both,
+	// every request is an error.
 	Limiter *sash.Limiter
 
-	// Store admits the requests instead, together with the requests of all processes that share
-	// it. Requests of this process wait in order for one key; requests of several processes are
-	// admitted in any order. While the store does not answer, its fallback decides.
+	// Store admits the requests instead, together with the requests of all processes that share it.
+	// Requests of this process wait in order for one key; requests of several processes are admitted in
+	// any order. While the store does not answer, its fallback decides.
 	Store Store
 
 	// Base sends the admitted requests. Nil means [http.DefaultTransport].
 	Base http.RoundTripper
 
-	// Key returns the key that a request is charged to. Nil means [ByHost]. A request
-	// whose key cannot be told is an error.
+	// Key returns the key that a request is charged to. Nil means [ByHost]. A request whose key cannot be
+	// told is an error.
 	Key KeyFunc
 
-	// Cost returns how many units a request takes. Nil means 1. A request with a cost of 0
-	// waits only while its key is over its limits or held back. A negative cost is never
-	// admitted.
+	// Cost returns how many units a request takes. Nil means 1. A request with a cost of 0 waits only
+	// while its key is over its limits or held back. A negative cost is never admitted.
 	Cost func(r *http.Request) int64
 
 	// NoWait makes a request that would have to wait fail with a [*TurnError].
 	NoWait bool
 
-	// MaxHold bounds for how long one response holds a key back, on the Limiter's clock or, with a
-	// Store, on the system's. 0 means an hour. If it is negative, Retry-After and RateLimit are ignored.
+	// MaxHold bounds for how long one response holds a key back, on the Limiter's clock or, with a Store,
+	// on the system's. 0 means an hour. If it is negative, Retry-After and RateLimit are ignored.
 	MaxHold time.Duration
 
-	// MaxHeld bounds how many keys are held back at a time. 0 or less means 16384. Beyond it, the
-	// domain with the most of these keys loses the one whose time would end first, which may be the
-	// new one. So the names of one domain end no holds of domains that have fewer. The next request of
-	// that key waits for the Limiter only. Requests of it that wait already keep waiting.
+	// MaxHeld bounds how many keys are held back at a time. 0 or less means 16384. Beyond it, the domain
+	// with the most of these keys loses the one whose time would end first, which may be the new one. So
+	// the names of one domain end no holds of domains that have fewer. The next request of that key waits
+	// for the Limiter only. Requests of it that wait already keep waiting.
 	//
 	// The domain of a host is its last two labels, or its last three if two are a public suffix such as
-	// "co.uk". Of IPv4 it is the address, and of IPv6 its first 48 bits. With a Key, each key is a domain.
+	// "co.uk". Of IPv4 it is the address, and of IPv6 its first 48 bits. With a Key, each key is a
+	// domain.
 	MaxHeld int
 
-	mu        sync.Mutex
-	gates     map[string]*gate // by the key of holds; guarded by mu, as are the fields below
-	holds     int              // number of gates with a hold, passed or not
-	perDomain map[string]int   // of these, by domain
-	purgeAt   int              // number of holds at which those that have passed are purged
+	gates gates // by the key of holds
 }
 
-// A gate is the place where the requests of one key wait. It exists while a request
-// waits, and while the key is held back. Its fields are guarded by the Transport's mu.
-type gate struct {
-	until    int64  // instant until which the key is held back, or notHeld
-	domain   string // of the hold
-	requests int    // number of requests that wait
-
-	// changed ends when the key is held back, or held for longer. The requests that wait
-	// then start over. Otherwise the Limiter would admit them while the key is held back.
-	// Both are nil while none waits.
-	changed context.Context
-	notify  context.CancelFunc // ends changed
-}
-
-// notHeld stands for a key that is not held back. It is before any instant that a clock shows.
-const notHeld = math.MinInt64
-
-// A TurnError reports that a [Transport] did not send a request that would have had to wait: with
-// NoWait, or since the server asked to wait beyond the deadline of its context.
+// A TurnError reports that a [Transport] did not send a request that would have had to wait: with NoWait,
+// or since the server asked to wait beyond the deadline of its context.
 type TurnError struct {
 	// RetryAfter is how long the request would have to wait, if nothing else is charged.
 	RetryAfter time.Duration
-	// Held reports whether the server asked to wait, with Retry-After or RateLimit.
-	// Otherwise, the Limiter denies the request.
+	// Held reports whether the server asked to wait, with Retry-After or RateLimit. Otherwise, the
+	// Limiter denies the request.
 	Held bool
-	// Err is [context.DeadlineExceeded] if the deadline of the request would end its wait. With
-	// a Store, it is why the Store did not decide. Else it is nil.
+	// Err is [context.DeadlineExceeded] if the deadline of the request would end its wait. With a Store,
+	// it is why the Store did not decide. Else it is nil.
 	Err error
 }
 
@@ -163,17 +142,180 @@ var (
 	errNoKey       = errors.New("httplimit: not sent: the request does not tell the key to count it under")
 )
 
-// defaultMaxHold is the longest window that is common among services. A server that
-// asks to wait for a year has made a mistake.
-const defaultMaxHold = time.Hour
+// RoundTrip sends r once it is admitted, and returns the response unchanged. It does not modify r.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	// Base closes the body of a request that is sent. Close it here in all other cases, including a panic
+	// in Key or Cost.
+	sent := false
+	defer func() {
+		if !sent && r.Body != nil {
+			r.Body.Close()
+		}
+	}()
+	key, err := t.Admit(r)
+	if err != nil {
+		return nil, err
+	}
+	sent = true
+	response, err := t.base().RoundTrip(r)
+	if err == nil {
+		t.Obey(key, response)
+	}
+	return response, err
+}
 
-// defaultMaxHeld is the number of keys whose holds take about 3 MB.
-const defaultMaxHeld = 1 << 14
+// CloseIdleConnections closes the idle connections of Base, if Base can. So
+// [http.Client.CloseIdleConnections] works through a Transport.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+// base returns Base or its default.
+func (t *Transport) base() http.RoundTripper { return cmp.Or(t.Base, http.DefaultTransport) }
+
+// Admit waits as RoundTrip does, and returns once r may be sent, with the key to hold back if the server
+// asks for it: the one that was charged, and of an RPC its method, too, unless there is a Key. It sends
+// nothing. It returns the same errors as RoundTrip, and leaves the body of r alone. It is for calls of
+// other protocols, which [Transport.Obey] or [Transport.HoldBack] must tell of the answer.
+func (t *Transport) Admit(r *http.Request) (key string, err error) {
+	switch {
+	case t.Limiter == nil && t.Store == nil:
+		return "", errNoLimiter
+	case t.Limiter != nil && t.Store != nil:
+		return "", errTwoLimiters
+	}
+	keyOf, n := t.Key, int64(1)
+	if keyOf == nil {
+		keyOf = ByHost()
+	}
+	charged, ok := keyOf(nil, r)
+	if !ok {
+		return "", errNoKey
+	}
+	if t.Cost != nil {
+		n = t.Cost(r)
+	}
+	key = string(charged)
+	held := key
+	// A limiter counts all methods of a host together, and the denial of an RPC says nothing about other
+	// methods.
+	if method, ok := r.Context().Value(bridge.Method{}).(string); ok && t.Key == nil {
+		held += method
+	}
+	if t.NoWait {
+		return held, t.takeNow(r.Context(), key, held, n)
+	}
+	return held, t.wait(r.Context(), key, held, n)
+}
+
+// takeNow charges n units to key if that requires no waiting.
+func (t *Transport) takeNow(ctx context.Context, key, held string, n int64) error {
+	if left := t.gates.heldFor(held, t.clock()); left > 0 {
+		return &TurnError{RetryAfter: left, Held: true}
+	}
+	var answer StoreDecision
+	if t.Store == nil {
+		answer.Decision = t.Limiter.Take(key, n)
+	} else {
+		answer = t.Store.Take(ctx, []string{key}, n)
+		ensureRetryAfter(&answer.Decision)
+	}
+	switch d, err := answer.Decision, answer.Err; {
+	case d.Allowed:
+		return nil
+	case ctx.Err() != nil && err != nil: // so the store could not be asked
+		return fmt.Errorf("httplimit: not sent: %w", ctx.Err())
+	case d.RetryAfter == sash.Never && err != nil:
+		return fmt.Errorf("httplimit: not sent: %w", err)
+	case d.RetryAfter == sash.Never:
+		return fmt.Errorf("httplimit: not sent: a cost of %d under a limit of %v: %w", n, d.Limit, sash.ErrExceedsLimit)
+	default:
+		return &TurnError{RetryAfter: d.RetryAfter, Err: err}
+	}
+}
+
+// wait blocks until n units are charged to key and held is not held back.
+func (t *Transport) wait(ctx context.Context, key, held string, n int64) error {
+	g := t.gates.enter(held)
+	defer t.gates.leave(held, g, t.clock())
+	for {
+		until, changed := t.gates.holdOf(g)
+		err := t.waitOnce(ctx, changed, until, key, n)
+		if ctx.Err() != nil || changed.Err() == nil {
+			return err
+		}
+		// The server has asked to hold key back while the request waited. Start over, even if the limiter
+		// admitted it at that moment: the request will be sent later, so it must be charged then, for the
+		// limit to hold at that time.
+	}
+}
+
+// waitOnce waits for the instant until which key is held back, and then for the limiter. It stops when
+// ctx or news ends.
+func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string, n int64) error {
+	// Whichever ends first, ctx or news, ends the wait. AfterFunc needs no goroutine until then.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(news, cancel)()
+	err := t.waitHold(ctx, until)
+	switch {
+	case err != nil:
+		return err
+	case t.Store == nil:
+		err = t.Limiter.Wait(ctx, key, n)
+	default:
+		err = t.Store.Wait(ctx, key, n)
+	}
+	if err != nil {
+		return fmt.Errorf("httplimit: not sent: %w", err)
+	}
+	return nil
+}
+
+// waitHold blocks until that instant. If the deadline of ctx comes first, it returns a TurnError at once.
+func (t *Transport) waitHold(ctx context.Context, until int64) error {
+	clock := t.clock()
+	for left := timeLeft(clock, until); left > 0; left = timeLeft(clock, until) { // a manual clock may go back
+		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
+			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
+		}
+		blockUntil(ctx, clock, until, nil, nil, nil)
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
+		}
+	}
+	return nil
+}
 
 // clock returns the clock of the holds.
-func (t *Transport) clock() sash.Clock {
-	if t.Store == nil {
-		return t.Limiter.Clock()
+func (t *Transport) clock() sash.Clock { return clockOf(t.Limiter) }
+
+// Obey holds key back for as long as a response asks, by its status, Retry-After and RateLimit, at most
+// MaxHold. It is what RoundTrip does with a response. The key must be one that Admit has returned.
+func (t *Transport) Obey(key string, response *http.Response) {
+	t.HoldBack(key, fields.RequestedWait(response))
+}
+
+// HoldBack holds key back for d from now, at most MaxHold. It never shortens a hold. If d is not
+// positive, or MaxHold is negative, it does nothing. The key must be one that Admit has returned.
+func (t *Transport) HoldBack(key string, d time.Duration) {
+	if d = min(d, cmp.Or(t.MaxHold, time.Hour)); d <= 0 {
+		return
 	}
-	return sash.SystemClock()
+	most := t.MaxHeld
+	if most <= 0 {
+		most = 1 << 14 // whose holds take about 3 MB
+	}
+	t.gates.hold(key, t.domain(key), t.clock(), d, most)
+}
+
+// domain returns the domain of key, by which the holds of one owner are bounded.
+func (t *Transport) domain(key string) string {
+	if t.Key != nil {
+		return key
+	}
+	host, _, _ := strings.Cut(key, "/") // what follows is a method
+	return hostname.Domain(host)
 }

@@ -100,7 +100,7 @@ func TestTransport_LetsEachHostWaitForItsTurn(t *testing.T) {
 			"/v6":    {0, 0},
 			"/other": {0},
 		}, sent)
-		require.Empty(t, tr.gates)
+		require.Empty(t, tr.gates.byKey)
 	})
 }
 
@@ -145,7 +145,7 @@ func TestTransport_PacesByATokenBucket(t *testing.T) {
 			<-time.After(time.Duration(c.limit.Burst+1) * c.limit.Window) // long enough for the bucket to fill
 			all(c.requests)
 			require.Equal(t, want, sent, "%v, after a pause", c.limit)
-			require.Empty(t, tr.gates)
+			require.Empty(t, tr.gates.byKey)
 		})
 	}
 }
@@ -271,10 +271,10 @@ func TestTransport_HoldsBackAsAsked(t *testing.T) {
 			}
 			_, err := get(t.Context(), tr, "http://a.example/")
 			require.NoError(t, err)
-			require.Equal(t, c.want, tr.heldFor("a.example"))
-			require.Zero(t, tr.heldFor("b.example"))
+			require.Equal(t, c.want, tr.gates.heldFor("a.example", tr.clock()))
+			require.Zero(t, tr.gates.heldFor("b.example", tr.clock()))
 			if c.want == 0 {
-				require.Empty(t, tr.gates)
+				require.Empty(t, tr.gates.byKey)
 				return
 			}
 			clock.Advance(c.want - 1)
@@ -338,7 +338,7 @@ func TestTransport_SendsWhatWasHeldBackOnAManualClock(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, step.want, sent.Load(), "%+v", step)
 		}
-		require.Empty(t, tr.gates)
+		require.Empty(t, tr.gates.byKey)
 	})
 }
 
@@ -384,7 +384,7 @@ func TestTransport_HoldsBackWhatWaitsAlready(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		require.Equal(t, []time.Duration{0, 30500 * time.Millisecond, 31500 * time.Millisecond, 32500 * time.Millisecond}, sent)
-		require.Empty(t, tr.gates)
+		require.Empty(t, tr.gates.byKey)
 	})
 }
 
@@ -393,14 +393,14 @@ func TestTransport_NeverShortensAHold(t *testing.T) {
 	clock := sash.NewManualClock(0)
 	tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1), sash.WithClock(clock))}
 	for _, c := range []struct{ asked, want time.Duration }{{10, 10}, {5, 10}, {20, 20}, {20, 20}} {
-		tr.holdBack("k", c.asked*time.Second)
-		require.Equal(t, c.want*time.Second, tr.heldFor("k"))
+		tr.HoldBack("k", c.asked*time.Second)
+		require.Equal(t, c.want*time.Second, tr.gates.heldFor("k", tr.clock()))
 	}
 	clock.Advance(15 * time.Second)
-	tr.holdBack("k", 5*time.Second)
-	require.Equal(t, 5*time.Second, tr.heldFor("k"))
-	tr.holdBack("k", 6*time.Second)
-	require.Equal(t, 6*time.Second, tr.heldFor("k"))
+	tr.HoldBack("k", 5*time.Second)
+	require.Equal(t, 5*time.Second, tr.gates.heldFor("k", tr.clock()))
+	tr.HoldBack("k", 6*time.Second)
+	require.Equal(t, 6*time.Second, tr.gates.heldFor("k", tr.clock()))
 }
 
 func TestTransport_SaysWhyItDidNotSend(t *testing.T) {
@@ -415,11 +415,11 @@ func TestTransport_SaysWhyItDidNotSend(t *testing.T) {
 		says    string
 	}{
 		"context has ended": {ended, func(*Transport) {}, context.Canceled, "httplimit: not sent: context canceled"},
-		"context has ended, held back": {ended, func(tr *Transport) { tr.holdBack("a.example", time.Minute) }, context.Canceled,
+		"context has ended, held back": {ended, func(tr *Transport) { tr.HoldBack("a.example", time.Minute) }, context.Canceled,
 			"httplimit: not sent: the server asked to wait: context canceled"},
 		"deadline too soon": {soon, func(tr *Transport) { tr.Limiter.Allow("a.example") }, context.DeadlineExceeded,
 			"admitted in 1h0m0s at the earliest"},
-		"deadline too soon, held back": {soon, func(tr *Transport) { tr.holdBack("a.example", 2*time.Minute) }, context.DeadlineExceeded,
+		"deadline too soon, held back": {soon, func(tr *Transport) { tr.HoldBack("a.example", 2*time.Minute) }, context.DeadlineExceeded,
 			"httplimit: not sent: the server asked to wait for another 2m0s: context deadline exceeded"},
 		"cost above the limit": {soon, func(tr *Transport) { tr.Cost = func(*http.Request) int64 { return 2 } }, sash.ErrExceedsLimit,
 			"httplimit: not sent: sash: Wait: 2 is more than 1/1h0m0s log ever admits"},
@@ -432,7 +432,7 @@ func TestTransport_SaysWhyItDidNotSend(t *testing.T) {
 		}, sash.ErrExceedsLimit, "a cost of -1"},
 		"no waiting": {soon, func(tr *Transport) { tr.NoWait = tr.Limiter.Allow("a.example") }, nil,
 			"httplimit: not sent: the limiter admits it in 1h0m0s"},
-		"no waiting, held back": {soon, func(tr *Transport) { tr.NoWait = true; tr.holdBack("a.example", 2*time.Minute) }, nil,
+		"no waiting, held back": {soon, func(tr *Transport) { tr.NoWait = true; tr.HoldBack("a.example", 2*time.Minute) }, nil,
 			"httplimit: not sent: the server asked to wait for another 2m0s"},
 		"no key": {soon, func(tr *Transport) { tr.Key = ByHeader("Account") }, errNoKey,
 			"httplimit: not sent: the request does not tell the key"},
@@ -477,39 +477,39 @@ func TestByHost_IsOneKeyForOneHost(t *testing.T) {
 func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
 	for bound, field := range map[int]int{1: 1, 3: 3, 100: 100, 1 << 14: 0, 1025: 1025} {
 		clock := sash.NewManualClock(0)
-		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1e6), sash.WithClock(clock)), MaxHeld: field}
+		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1e6), sash.WithClock(clock)), MaxHeld: field, MaxHold: 2 * time.Hour}
 		host := strconv.Itoa
 		held := func() (n int) {
 			for i := range 2*bound + 2 {
-				if tr.heldFor(host(i)) > 0 {
+				if tr.gates.heldFor(host(i), tr.clock()) > 0 {
 					n++
 				}
 			}
 			return n
 		}
 		for i := range bound {
-			tr.holdBack(host(i), time.Duration(1000+i)*time.Millisecond)
+			tr.HoldBack(host(i), time.Duration(1000+i)*time.Millisecond)
 		}
 		require.Equal(t, bound, held())
-		tr.holdBack(host(bound), 999*time.Millisecond) // would pass first
+		tr.HoldBack(host(bound), 999*time.Millisecond) // would pass first
 		require.Equal(t, bound, held())
-		require.Zero(t, tr.heldFor(host(bound)))
-		tr.holdBack(host(bound), time.Hour)
+		require.Zero(t, tr.gates.heldFor(host(bound), tr.clock()))
+		tr.HoldBack(host(bound), time.Hour)
 		require.Equal(t, bound, held())
-		require.Zero(t, tr.heldFor(host(0)), "it would have ended first")
-		require.Equal(t, time.Hour, tr.heldFor(host(bound)))
-		tr.holdBack(host(bound), 2*time.Hour) // a host that is held back is held for longer
+		require.Zero(t, tr.gates.heldFor(host(0), tr.clock()), "it would have ended first")
+		require.Equal(t, time.Hour, tr.gates.heldFor(host(bound), tr.clock()))
+		tr.HoldBack(host(bound), 2*time.Hour) // a host that is held back is held for longer
 		require.Equal(t, bound, held())
-		require.Equal(t, 2*time.Hour, tr.heldFor(host(bound)))
-		require.LessOrEqual(t, len(tr.gates), bound)
+		require.Equal(t, 2*time.Hour, tr.gates.heldFor(host(bound), tr.clock()))
+		require.LessOrEqual(t, len(tr.gates.byKey), bound)
 
 		clock.Advance(time.Hour) // all others have passed
 		for i := range bound - 1 {
-			tr.holdBack(host(i), time.Minute)
+			tr.HoldBack(host(i), time.Minute)
 		}
 		require.Equal(t, bound, held())
-		require.Positive(t, tr.heldFor(host(bound)))
-		require.LessOrEqual(t, len(tr.gates), max(2*bound, 33))
+		require.Positive(t, tr.gates.heldFor(host(bound), tr.clock()))
+		require.LessOrEqual(t, len(tr.gates.byKey), max(2*bound, 33))
 	}
 }
 
@@ -519,28 +519,28 @@ func TestTransport_ADomainEndsNoHoldsOfOthers(t *testing.T) {
 	clock := sash.NewManualClock(0)
 	tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1e6), sash.WithClock(clock)), MaxHeld: 300}
 	for i := range 100 {
-		tr.holdBack(fmt.Sprintf("api%d.example", i), time.Minute)
+		tr.HoldBack(fmt.Sprintf("api%d.example", i), time.Minute)
 	}
 	for i := range 2000 {
-		tr.holdBack(fmt.Sprintf("n%d.hostile.co.uk:8443", i), time.Hour)
-		tr.holdBack(fmt.Sprintf("hostile.example:%d", i), time.Hour)
-		tr.holdBack(fmt.Sprintf("192.0.2.1:%d", i), time.Hour)
-		tr.holdBack(fmt.Sprintf("[2001:db8:0:%x::1]:%d", i, i), time.Hour)
+		tr.HoldBack(fmt.Sprintf("n%d.hostile.co.uk:8443", i), time.Hour)
+		tr.HoldBack(fmt.Sprintf("hostile.example:%d", i), time.Hour)
+		tr.HoldBack(fmt.Sprintf("192.0.2.1:%d", i), time.Hour)
+		tr.HoldBack(fmt.Sprintf("[2001:db8:0:%x::1]:%d", i, i), time.Hour)
 	}
 	for i := range 100 {
-		require.Equal(t, time.Minute, tr.heldFor(fmt.Sprintf("api%d.example", i)))
+		require.Equal(t, time.Minute, tr.gates.heldFor(fmt.Sprintf("api%d.example", i), tr.clock()))
 	}
-	require.Len(t, tr.gates, 300)
-	require.Len(t, tr.perDomain, 104)
-	require.Equal(t, 300, tr.holds)
-	require.Equal(t, 50, tr.perDomain["hostile.co.uk"], "a quarter of what is left")
-	tr.holdBack("late.example", time.Second)
-	require.Equal(t, time.Second, tr.heldFor("late.example"), "one more host is held back, though for less time than any other")
+	require.Len(t, tr.gates.byKey, 300)
+	require.Len(t, tr.gates.perDomain, 104)
+	require.Equal(t, 300, tr.gates.holds)
+	require.Equal(t, 50, tr.gates.perDomain["hostile.co.uk"], "a quarter of what is left")
+	tr.HoldBack("late.example", time.Second)
+	require.Equal(t, time.Second, tr.gates.heldFor("late.example", tr.clock()), "one more host is held back, though for less time than any other")
 
 	clock.Advance(time.Hour)
-	tr.holdBack("api.example", time.Second)
-	require.Len(t, tr.gates, 1)
-	require.Equal(t, map[string]int{"api.example": 1}, tr.perDomain)
+	tr.HoldBack("api.example", time.Second)
+	require.Len(t, tr.gates.byKey, 1)
+	require.Equal(t, map[string]int{"api.example": 1}, tr.gates.perDomain)
 }
 
 // A short name under a country domain is one domain, and not the public suffix of many.
@@ -548,13 +548,13 @@ func TestTransport_AShortDomainEndsNoHoldsOfOthers(t *testing.T) {
 	for _, hostile := range []string{"abc.io", "t.co", "x.ai", "abcd.io", "go.io"} {
 		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1e6), sash.WithClock(sash.NewManualClock(0))), MaxHeld: 100}
 		for i := range 20 {
-			tr.holdBack(fmt.Sprintf("api%d.example", i), time.Minute)
+			tr.HoldBack(fmt.Sprintf("api%d.example", i), time.Minute)
 		}
 		for i := range 200 {
-			tr.holdBack(fmt.Sprintf("n%d.%s", i, hostile), time.Hour)
+			tr.HoldBack(fmt.Sprintf("n%d.%s", i, hostile), time.Hour)
 		}
 		for i := range 20 {
-			require.Equal(t, time.Minute, tr.heldFor(fmt.Sprintf("api%d.example", i)), hostile)
+			require.Equal(t, time.Minute, tr.gates.heldFor(fmt.Sprintf("api%d.example", i), tr.clock()), hostile)
 		}
 	}
 }
@@ -582,7 +582,7 @@ func TestTransport_IsNotFilledByAFloodOfHosts(t *testing.T) {
 	for i := range 2000 {
 		_, err := get(t.Context(), tr, fmt.Sprintf("http://host%d.example/", i))
 		require.NoError(t, err)
-		require.LessOrEqual(t, len(tr.gates), 50)
+		require.LessOrEqual(t, len(tr.gates.byKey), 50)
 	}
 	_, err := get(t.Context(), tr, "http://host0.example/")
 	require.ErrorContains(t, err, "the server asked to wait", "what is held back stays so")
@@ -605,21 +605,21 @@ func TestTransport_WhatWaitsWaitsOnThoughItsKeyIsForgotten(t *testing.T) {
 			synctest.Wait()
 			return sent
 		}
-		tr.holdBack("a.example", 10*time.Second)
+		tr.HoldBack("a.example", 10*time.Second)
 		first := waiting()
-		tr.holdBack("b.example", 20*time.Second)
-		require.Zero(t, tr.heldFor("a.example"))
+		tr.HoldBack("b.example", 20*time.Second)
+		require.Zero(t, tr.gates.heldFor("a.example", tr.clock()))
 		require.Zero(t, <-waiting())
 		require.Equal(t, 10*time.Second, <-first)
 
-		tr.holdBack("b.example", 20*time.Second)
-		tr.holdBack("a.example", 30*time.Second)
+		tr.HoldBack("b.example", 20*time.Second)
+		tr.HoldBack("a.example", 30*time.Second)
 		second := waiting()
-		tr.holdBack("b.example", 40*time.Second)
-		tr.holdBack("a.example", 50*time.Second)
+		tr.HoldBack("b.example", 40*time.Second)
+		tr.HoldBack("a.example", 50*time.Second)
 		require.Equal(t, 60*time.Second, <-second)
 		synctest.Wait()
-		require.LessOrEqual(t, len(tr.gates), 1)
+		require.LessOrEqual(t, len(tr.gates.byKey), 1)
 	})
 }
 
@@ -733,11 +733,11 @@ func TestTransport_ForgetsWhoIsHeldBackNoMore(t *testing.T) {
 		_, err := get(t.Context(), tr, fmt.Sprintf("http://host%d.example/", i))
 		require.NoError(t, err)
 		clock.Advance(100 * time.Millisecond)
-		require.LessOrEqual(t, len(tr.gates), 202, "a hundred are held back at a time")
+		require.LessOrEqual(t, len(tr.gates.byKey), 202, "a hundred are held back at a time")
 	}
 	clock.Advance(10 * time.Second)
-	require.Zero(t, tr.heldFor("host9999.example"))
-	require.NotContains(t, tr.gates, "host9999.example", "heldFor deletes a gate whose hold has passed")
+	require.Zero(t, tr.gates.heldFor("host9999.example", tr.clock()))
+	require.NotContains(t, tr.gates.byKey, "host9999.example", "heldFor deletes a gate whose hold has passed")
 }
 
 // No request of many concurrent ones is sent while its key is held back. All are sent in
@@ -861,7 +861,7 @@ func TestTransport_HoldsBackWhatIsBeingAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &interrupted{Clock: sash.SystemClock()}
 		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(9).Log(), sash.WithClock(clock)), Base: farEnd(answersOK)}
-		clock.call = func() { tr.holdBack("a.example", 30*time.Second) }
+		clock.call = func() { tr.HoldBack("a.example", 30*time.Second) }
 		start := time.Now()
 		_, err := get(t.Context(), tr, "http://a.example/")
 		require.NoError(t, err)

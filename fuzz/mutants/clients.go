@@ -14,22 +14,22 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-waits-deaf", fault: "a request that waits for a hold does not see that it gets longer",
-		file: "httplimit/gate.go", old: "		g.notify()\n		g.changed, g.notify = context.WithCancel(context.Background())\n	}\n}\n\n// domain", new: "	}\n}\n\n// domain",
+		file: "httplimit/gate.go", old: "		g.notify()\n		g.changed, g.notify = context.WithCancel(context.Background())\n	}\n}\n\n// ensureRoom", new: "	}\n}\n\n// ensureRoom",
 		tests: "TestModel_Clients|TestTransport_HoldsBackWhatWaitsAlready",
 	},
 	{
 		name: "client-deadline-burnt", fault: "a request that is held back beyond its deadline waits until then",
-		file: "httplimit/gate.go", old: "ok && left > time.Until(deadline)", new: "ok && left < time.Until(deadline) && false",
+		file: "httplimit/transport.go", old: "ok && left > time.Until(deadline)", new: "ok && left < time.Until(deadline) && false",
 		tests: "TestModel_Clients",
 	},
 	{
 		name: "client-method-forgotten", fault: "a denial of one method holds back the others of its host",
-		file: "httplimit/roundtrip.go", old: "ok && t.Key == nil {", new: "ok && t.Key != nil {",
+		file: "httplimit/transport.go", old: "ok && t.Key == nil {", new: "ok && t.Key != nil {",
 		tests: "TestModel_Clients", in: "grpclimit",
 	},
 	{
 		name: "client-ports-are-owners", fault: "each port of a host may have the holds of a domain",
-		file: "httplimit/internal/hostname/domain.go", old: "		return name\n	}\n	kept", new: "		return host\n	}\n	kept",
+		file: "httplimit/internal/hostname/hostname.go", old: "		return name\n	}\n	kept", new: "		return host\n	}\n	kept",
 		tests: "TestModel_Clients",
 	},
 	{
@@ -39,7 +39,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-least-domain-loses", fault: "at MaxHeld any domain loses the hold that ends first",
-		file: "httplimit/gate.go", old: " && t.perDomain[g.domain] == most {", new: " {",
+		file: "httplimit/gate.go", old: " && s.perDomain[g.domain] == most {", new: " {",
 		tests: "TestModel_Clients|TestTransport_ADomain",
 	},
 	{

@@ -60,7 +60,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-overtaken", fault: "a new request overtakes those that wait",
-		file: "httplimit/queue.go", old: "attempted := c.place == 0 && !c.isWaitedFor(takes)", new: "attempted := true",
+		file: "httplimit/queue.go", old: "attempted := c.place == 0 && !waitedFor", new: "attempted := true || waitedFor",
 		tests: "TestQueue",
 	},
 	{
@@ -95,12 +95,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-deaf-together", fault: "a request that its policies deny together waits in none of their queues",
-		file: "httplimit/queue.go", old: "together := !anyDenies(takes)", new: "together := false",
+		file: "httplimit/queue.go", old: "together := !anyDenies(c.enforced)", new: "together := false",
 		tests: "TestQueue",
 	},
 	{
 		name: "queue-everywhere", fault: "a request holds up others where it is admitted",
-		file: "httplimit/waitqueue.go", old: "!w.insists(s, denies) {", new: "false {",
+		file: "httplimit/queue.go", old: "!w.insists(s, denies) {", new: "false {",
 		tests: "TestQueue",
 	},
 	{
@@ -125,12 +125,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-one-too-many", fault: "one request more than fits waits",
-		file: "httplimit/waitqueue.go", old: "Most: p.Queue.Requests}", new: "Most: p.Queue.Requests + 1}",
+		file: "httplimit/queue.go", old: "Most: p.Queue.Requests}", new: "Most: p.Queue.Requests + 1}",
 		tests: "TestQueue",
 	},
 	{
 		name: "queue-one-too-many-of-a-client", fault: "one request more of a client than may wait",
-		file: "httplimit/waitqueue.go", old: "Most: p.Queue.RequestsEach}", new: "Most: p.Queue.RequestsEach + 1}",
+		file: "httplimit/queue.go", old: "Most: p.Queue.RequestsEach}", new: "Most: p.Queue.RequestsEach + 1}",
 		tests: "TestQueue",
 	},
 	{
@@ -175,32 +175,32 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-starves", fault: "a request that was overtaken does not insist",
-		file: "httplimit/waitqueue.go", old: "\tif !s.overtaken {", new: "\tif true {",
+		file: "httplimit/queue.go", old: "\tif !s.overtaken {", new: "\tif true {",
 		tests: "TestQueue_NoneStarves",
 	},
 	{
 		name: "queue-insists-where-it-is-slow", fault: "a request that insists holds up others while a slow policy denies it",
-		file: "httplimit/waitqueue.go", old: "cmp.Compare(other.pace.Window, p.pace.Window)", new: "cmp.Compare(p.pace.Window, other.pace.Window)",
+		file: "httplimit/queue.go", old: "cmp.Compare(other.pace.Window, p.pace.Window)", new: "cmp.Compare(p.pace.Window, other.pace.Window)",
 		tests: "TestQueue_ARequestWaits",
 	},
 	{
 		name: "queue-filled-by-one", fault: "one client fills a queue that it shares",
-		file: "httplimit/waitqueue.go", old: "Most: p.Queue.perClient()}", new: "Most: p.Queue.Requests}",
+		file: "httplimit/queue.go", old: "Most: perClient}", new: "Most: perClient + p.Queue.Requests}",
 		tests: "TestQueue_Bounds",
 	},
 	{
 		name: "queue-everyone-is-one", fault: "all requests under a policy for Everyone count as requests of one client",
-		file: "httplimit/waitqueue.go", old: "t.body < t.end { //", new: "t.body <= t.end { //",
+		file: "httplimit/queue.go", old: "t.body < t.end { //", new: "t.body <= t.end { //",
 		tests: "TestQueue_Bounds",
 	},
 	{
 		name: "queue-dear-for-all", fault: "a request that waits for one key makes those for all keys wait",
-		file: "httplimit/queue.go", old: "if t := &takes[i]; t.queues() && l.waits.Claims(t.key)", new: "waiters, _, _ := l.waits.Size()\n\t\tif t := &takes[i]; t.queues() && waiters > 0",
+		file: "httplimit/queue.go", old: "waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key) })", new: "waiters, _, _ := c.waits.Size()\n\twaitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && waiters > 0 })",
 		tests: "TestQueue_ARequestThatWaits",
 	},
 	{
 		name: "queue-reserves-at-once", fault: "a request reserves that has not waited",
-		file: "httplimit/admit.go", old: "	if c.slept {", new: "	if true {",
+		file: "httplimit/admit.go", old: "reserve := c.slept ||", new: "reserve := true ||",
 		tests: "TestQueue_ARequestThatWaits|TestStore_IsAsked",
 	},
 	{
@@ -210,7 +210,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "mounted-twice-later", fault: "only the first request tells that a limiter is mounted twice",
-		file: "httplimit/mounted.go", old: "c.decided%251 == 1", new: "c.decided == 1",
+		file: "httplimit/decide.go", old: "c.decided%251 == 1", new: "c.decided == 1",
 		tests: "TestMiddleware_Warns",
 	},
 	{
@@ -225,7 +225,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-after-close", fault: "requests wait in a limiter that is closed",
-		file: "httplimit/queue.go", old: "w.Full == queue.Nowhere && isClosed(c.closing)", new: "w.Full == queue.Nowhere && c.slept && isClosed(c.closing)",
+		file: "httplimit/queue.go", old: "w.Full == queue.Nowhere {\n\t\t\tselect", new: "w.Full == queue.Nowhere && c.slept {\n\t\t\tselect",
 		tests: "TestClose",
 	},
 	{
@@ -235,7 +235,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "reconfigure-waits-for-ever", fault: "no policy can be replaced after the functions of a request have failed that has started over",
-		file: "httplimit/collect.go", old: "	defer c.reconfiguring.RUnlock()\n	// No", new: "	// No",
+		file: "httplimit/decide.go", old: "	defer c.reconfiguring.RUnlock()\n	// No", new: "	// No",
 		tests: "TestReconfigure_StartsARequestOver",
 	},
 	{
@@ -245,7 +245,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "limits-of-gone-policies", fault: "limits that keys were given stay in memory when their policy is gone",
-		file: "httplimit/reconfigure.go", old: "	l.dropLimitsOfGone(next)\n", new: "",
+		file: "httplimit/reconfigure.go", old: "if next.gone(key) {", new: "if false {",
 		tests: "TestReconfigure_Forgets",
 	},
 }

@@ -4,7 +4,7 @@ package main
 var ofHTTPModel = []mutant{
 	{
 		name: "model-plan-after-reconfigure", fault: "after a Reconfigure, a plan shares the counts of the policy without one",
-		file: "httplimit/table.go", old: "number, stays := former.numbers[name]", new: "number, stays := former.numbers[variant{p.Name, \"\"}]",
+		file: "httplimit/table.go", old: "same := former.byName[name]", new: "same := former.byName[p.Name]",
 		tests: "TestModel$",
 	},
 	{
@@ -14,7 +14,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-shadow-settles", fault: "what a shadow has charged is not settled",
-		file: "httplimit/here.go", old: "case how == reserving:", new: "case how == reserving && !t.Shadow:",
+		file: "httplimit/admit.go", old: "case reserve:", new: "case reserve && !t.Shadow:",
 		tests: "TestModel$",
 	},
 	{
@@ -24,7 +24,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-shadow-in-a-store", fault: "what a shadow has charged in a store is not settled",
-		file: "httplimit/bystore.go", old: "if how == reserving {", new: "if how == reserving && !takes[0].Shadow {",
+		file: "httplimit/admit.go", old: "c.store != nil && reserve:", new: "c.store != nil && reserve && !t.Shadow:",
 		tests: "TestModel$",
 	},
 	{
@@ -34,7 +34,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-least-of-several", fault: "RateLimit names the limit that has decided, though another one has less left",
-		file: "httplimit/take.go", old: "if t.next.Limit != t.quota.Limit {", new: "if t == nil {",
+		file: "httplimit/call.go", old: "t.next.Limit != q.Limit {", new: "t == nil {",
 		tests: "TestModel$",
 	},
 	{
@@ -44,7 +44,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-long-identity", fault: "an event tells the digest of an identity that is long",
-		file: "httplimit/collect.go", old: "t.longIdentity = string(c.identity) //", new: "_ = string(c.identity) //",
+		file: "httplimit/decide.go", old: "t.longIdentity = string(c.identity) //", new: "_ = string(c.identity) //",
 		tests: "TestModel$",
 	},
 	{

@@ -1136,7 +1136,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "policy-numbers-reused", fault: "a new policy inherits the counts of one that is gone",
-		file: "httplimit/table.go", old: "byNumber: make(map[int]*policy), next: former.next,", new: "byNumber: make(map[int]*policy), next: len(former.numbers) - 1,",
+		file: "httplimit/table.go", old: "byNumber: make(map[int]*policy), next: former.next,", new: "byNumber: make(map[int]*policy), next: len(former.byName) - 1,",
 		tests: "TestReconfigure_",
 	},
 	{
@@ -1151,12 +1151,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "plan-forged-in-a-store", fault: "the keys of a plan in a store are the keys of a policy whose Name ends in the Name of the plan",
-		file: "httplimit/table.go", old: "return v.policy + storedPlan + v.plan", new: "return v.policy + v.plan",
+		file: "httplimit/table.go", old: "name += storedPlan + plan", new: "name += plan",
 		tests: "TestPlans",
 	},
 	{
 		name: "plan-takes-names-of-others", fault: "a plan and another policy have quotas of one name",
-		file: "httplimit/policy.go", old: "taken && name != \"\" && first != i+1 {", new: "taken && name == p.Name && first != i+1 {",
+		file: "httplimit/options.go", old: "taken && name != \"\" && first != i+1 //", new: "taken && name == p.Name && first != i+1 //",
 		tests: "TestPlans|TestNew",
 	},
 	{
@@ -1166,7 +1166,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "policies-swept-by-the-former", fault: "keys are swept by the windows of the former policies",
-		file: "httplimit/reconfigure.go", old: "SweepInterval: l.janitorInterval(next),", new: "SweepInterval: l.janitorInterval(l.table.Load()),",
+		file: "httplimit/reconfigure.go", old: "SweepInterval: next.sweepInterval(l.sweepInterval),", new: "SweepInterval: l.table.Load().sweepInterval(l.sweepInterval),",
 		tests: "TestReconfigure_Sweeps",
 	},
 

@@ -7,12 +7,9 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 )
 
-// cutLastForwarded cuts the last element off a line of Forwarded, whose values may be
-// quoted and hold commas.
-//
-// It reads from the right. The part that a trusted proxy has written there is
-// well-formed, so its quotes pair, whatever the client has put before it. Read from the
-// left, a single quote of the client would swallow that part.
+// cutLastForwarded cuts the last element off a line of Forwarded, whose values may be quoted and hold
+// commas. It reads from the right. The part that a trusted proxy has written there is well-formed, so its
+// quotes pair. Read from the left, a single quote of the client would swallow that part.
 func cutLastForwarded(line string) (before, element string, found bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -26,9 +23,9 @@ func cutLastForwarded(line string) (before, element string, found bool) {
 	return "", line, false
 }
 
-// parseForwarded reads the address in an element of Forwarded: for=192.0.2.1, or
-// For="[2001:db8::1]:80";proto=https. ok is false if there is no for, if there are
-// several, or if its value is no address, such as unknown or _hidden.
+// parseForwarded reads the address in an element of Forwarded, such as
+// For="[2001:db8::1]:80";proto=https. ok is false if there is no for, if there are several, or if its
+// value is no address, such as _hidden.
 func parseForwarded(element string) (addr netip.Addr, zone string, ok bool) {
 	seen := false
 	for rest := element; ; rest = rest[1:] { // behind a semicolon
@@ -63,15 +60,15 @@ func cutPair(s string) (name, value, rest string, ok bool) {
 	return name, value, rest, fields.IsToken(value) || isBareAddress(name, value)
 }
 
-// isBareAddress reports whether a value is an address that should have been quoted.
-// Some proxies write for=192.0.2.1:80 and for=[2001:db8::1].
+// isBareAddress reports whether a value is an address that should have been quoted. Some proxies write
+// for=192.0.2.1:80 and for=[2001:db8::1].
 func isBareAddress(name, value string) bool {
 	_, _, ok := parseNode(value, isNodePort)
 	return ok && (strings.EqualFold(name, "for") || strings.EqualFold(name, "by"))
 }
 
-// isNodePort reports whether s is a port of RFC 7239: a number, or an underscore and a
-// name that hides the number.
+// isNodePort reports whether s is a port of RFC 7239: a number, or an underscore and a name that hides
+// the number.
 func isNodePort(s string) bool {
 	if name, hidden := strings.CutPrefix(s, "_"); hidden {
 		return fields.IsToken(name)

@@ -1,6 +1,7 @@
 package clientaddr
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"strings"
 
@@ -14,12 +15,10 @@ var (
 	publicNet = netip.MustParsePrefix("2000::/3")
 )
 
-// tooWide reports whether a network holds more than the proxies of one organisation:
-//
-//   - more than a /8 of IPv4, in any notation
-//   - more than a /16 of the IPv6 addresses that registries assign
-//   - more than fc00::/7, the widest private network
-func tooWide(n netip.Prefix) bool {
+// TooWide reports whether a network holds more than the proxies of one organisation: more than a /8 of
+// IPv4 in any notation, a /16 of the IPv6 addresses that registries assign, or fc00::/7, the widest
+// private network.
+func TooWide(n netip.Prefix) bool {
 	switch bits := n.Bits(); {
 	case n.Addr().Is4():
 		return bits < 8
@@ -32,17 +31,8 @@ func tooWide(n netip.Prefix) bool {
 	}
 }
 
-// unmapped returns an IPv4-mapped network as one of IPv4, and any other unchanged.
-func unmapped(n netip.Prefix) netip.Prefix {
-	if n.Addr().Is4In6() && n.Bits() >= 96 {
-		return netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
-	}
-	return n
-}
-
-// parseAddress reads an address with or without a port, as in RemoteAddr and as proxies
-// write it: 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1], [2001:db8::1]:80. Brackets
-// may be around an IPv4 address, too. It allocates nothing if s is an address.
+// parseAddress reads an address with or without a port, as in RemoteAddr and as proxies write it, with or
+// without brackets. It allocates nothing if s is an address.
 func parseAddress(s string) (addr netip.Addr, zone string, ok bool) {
 	if addr, ok = parseFast(s); ok {
 		return addr, "", true
@@ -50,8 +40,7 @@ func parseAddress(s string) (addr netip.Addr, zone string, ok bool) {
 	return parseNode(fields.Trim(s), isPort)
 }
 
-// parseFast is the fast path of parseAddress. It reads only an IPv4 address with a
-// port, as most connections have, in a quarter of the time of parseNode.
+// parseFast is the fast path of parseAddress: an IPv4 address with a port, as most connections have.
 func parseFast(s string) (addr netip.Addr, ok bool) {
 	var four [4]byte
 	part, n, digits := 0, uint(0), 0
@@ -75,45 +64,20 @@ func parseFast(s string) (addr netip.Addr, ok bool) {
 	return addr, false
 }
 
-// parseNode reads an address with or without a port, whose syntax isPort checks.
+// parseNode reads an address with or without a port, whose syntax isPort checks. An IPv4-mapped address
+// is returned as IPv4. The zone is cut off before the address is parsed, since netip would intern it for
+// the whole process.
 func parseNode(s string, isPort func(string) bool) (addr netip.Addr, zone string, ok bool) {
+	port, closed := "", true
 	if strings.HasPrefix(s, "[") {
-		host, port, closed := strings.Cut(s[1:], "]")
-		if addr, zone, ok = parseIPv6(host); !ok {
-			addr, ok = parseIPv4(host)
-		}
-		return addr, zone, ok && closed && (port == "" || port[0] == ':' && isPort(port[1:]))
+		s, port, closed = strings.Cut(s[1:], "]")
+	} else if colon := strings.IndexByte(s, ':'); colon >= 0 && colon == strings.LastIndexByte(s, ':') {
+		s, port = s[:colon], s[colon:] // one colon precedes a port, and several are in IPv6
 	}
-	colon := strings.IndexByte(s, ':') // one colon precedes a port, and several are in IPv6
-	if colon < 0 {
-		addr, ok = parseIPv4(s)
-		return addr, "", ok
-	}
-	if strings.IndexByte(s[colon+1:], ':') >= 0 {
-		return parseIPv6(s)
-	}
-	addr, ok = parseIPv4(s[:colon])
-	return addr, "", ok && isPort(s[colon+1:])
-}
-
-// parseIPv4 reads an IPv4 address without a port.
-func parseIPv4(s string) (netip.Addr, bool) {
-	if strings.IndexByte(s, ':') >= 0 || strings.IndexByte(s, '%') >= 0 {
-		return netip.Addr{}, false
-	}
-	addr, err := netip.ParseAddr(s)
-	return addr, err == nil
-}
-
-// parseIPv6 reads an IPv6 address, and returns an IPv4-mapped one as IPv4. It cuts the
-// zone off before it parses, since netip would intern the zone for the whole process.
-func parseIPv6(s string) (addr netip.Addr, zone string, ok bool) {
 	host, zone, zoned := strings.Cut(s, "%")
-	if zoned && zone == "" || strings.IndexByte(host, ':') < 0 {
-		return netip.Addr{}, "", false
-	}
 	addr, err := netip.ParseAddr(host)
-	return addr.Unmap(), zone, err == nil
+	ok = err == nil && closed && (port == "" || port[0] == ':' && isPort(port[1:]))
+	return addr.Unmap(), zone, ok && (!zoned || zone != "" && addr.Is6())
 }
 
 // isPort reports whether s is a port number: one to five digits.
@@ -124,4 +88,60 @@ func isPort(s string) bool {
 		}
 	}
 	return 1 <= len(s) && len(s) <= 5
+}
+
+// Text returns the address or network in an identity. ok is false if identity has neither.
+func Text(identity string) (address string, ok bool) {
+	if len(identity) < 2 {
+		return "", false
+	}
+	var sixteen [16]byte
+	bits := 8 * copy(sixteen[:], identity[1:])
+	switch kind := identity[0]; {
+	case kind == '4' && bits <= 32:
+		return networkText(netip.AddrFrom4([4]byte(sixteen[:4])), bits), true
+	case kind == '6' && len(identity) <= 17:
+		return networkText(netip.AddrFrom16(sixteen), bits), true
+	case kind == '6':
+		linkLocal := netip.AddrFrom16(sixteen)
+		return linkLocal.WithZone(identity[17:]).String(), linkLocal.IsLinkLocalUnicast()
+	}
+	return "", false
+}
+
+// networkText returns the text of the first bits of an address.
+func networkText(address netip.Addr, bits int) string {
+	if bits == address.BitLen() {
+		return address.String()
+	}
+	return netip.PrefixFrom(address, bits).String()
+}
+
+// append appends the kind of the client's address and the bits that identify the client: all bits of a
+// link-local address, and its zone. Such a key is longer than any key without a zone, or begins
+// differently, so no two clients share a key.
+func (o *Options) append(key []byte, client netip.Addr, zone string) []byte {
+	if client.Is4() {
+		return appendIPv4(key, client.As4(), o.IPv4Bits)
+	}
+	sixteen := client.As16()
+	switch high := binary.BigEndian.Uint64(sixteen[:8]); {
+	case high == 0x0064_ff9b<<32 && nat64Net.Contains(client):
+		return appendIPv4(key, [4]byte(sixteen[12:]), o.IPv4Bits)
+	case high>>54 == 0xfe80>>6: // fe80::/10
+		return append(append(append(key, '6'), sixteen[:]...), zone...)
+	}
+	whole, part := o.IPv6Bits/8, o.IPv6Bits%8
+	key = append(append(key, '6'), sixteen[:whole]...)
+	if part > 0 {
+		key = append(key, sixteen[whole]&^(0xff>>part))
+	}
+	return key
+}
+
+// appendIPv4 appends the first bits of an IPv4 address, and zeros up to a whole byte.
+func appendIPv4(key []byte, four [4]byte, bits int) []byte {
+	n := binary.BigEndian.Uint32(four[:]) &^ (1<<(32-bits) - 1)
+	key = append(key, '4', byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+	return key[:len(key)-(32-bits)/8]
 }

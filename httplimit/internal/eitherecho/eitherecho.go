@@ -39,8 +39,8 @@ func (v Version[C]) settle(charges *httplimit.Charges, c C, next func(C) error) 
 	writer := v.Writer(c)
 	own := *writer
 	defer func() { *writer = own }()
-	// The limiter sees what echo's response writes, which is what the client is sent: hooks of
-	// the response may change what handlers write.
+	// The limiter sees what echo's response writes, which is what the client is sent: hooks of the
+	// response may change what handlers write.
 	charges.Serve(http.HandlerFunc(func(seen http.ResponseWriter, r *http.Request) {
 		*writer = seen
 		c.SetRequest(r)

@@ -37,19 +37,17 @@ func joined(before, line []string) []string {
 	return append(slices.Clip(before), line...)
 }
 
-// A Buffer provides the memory for the headers of the next responses: text for
-// their values, and slots for the slices that hold them. One allocation serves many
-// responses.
+// A Buffer provides the memory for the headers of the next responses: text for their values, and slots
+// for the slices that hold them. One allocation serves many responses.
 //
-// Invariant: no byte and no slot is used twice, since a header may outlive its
-// response.
+// Invariant: no byte and no slot is used twice, since a header may outlive its response.
 type Buffer struct {
 	Text  []byte // empty; its capacity is the text still unused
 	slots []string
 }
 
-// EnsureText makes sure that there is room for the text of one response, of the usual length.
-// A longer text gets memory of its own, by append.
+// EnsureText makes sure that there is room for the text of one response, of the usual length. A longer
+// text gets memory of its own, by append.
 func (b *Buffer) EnsureText() {
 	const usual, responses = 128, 16
 	if cap(b.Text) < usual {
@@ -57,8 +55,7 @@ func (b *Buffer) EnsureText() {
 	}
 }
 
-// Value returns a slice that holds value. Its capacity is 1, so that an append to it
-// copies.
+// Value returns a slice that holds value. Its capacity is 1, so that an append to it copies.
 func (b *Buffer) Value(value string) []string {
 	if len(b.slots) == 0 {
 		b.slots = make([]string, 96) // for 16 responses or more
@@ -69,8 +66,8 @@ func (b *Buffer) Value(value string) []string {
 	return slot
 }
 
-// TextValue returns a slice that holds text, which must have been appended to b.Text.
-// The text is then in use, and b.Text begins behind it.
+// TextValue returns a slice that holds text, which must have been appended to b.Text. The text is then in
+// use, and b.Text begins behind it.
 func (b *Buffer) TextValue(text []byte) []string {
 	b.Text = text[len(text):]
 	return b.Value(bridge.AsString(text))

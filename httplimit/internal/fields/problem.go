@@ -38,8 +38,8 @@ func AnswerFailed(w http.ResponseWriter) {
 	newProblem(`{"type":"about:blank","title":"Internal Server Error","status":500}`).write(w, http.StatusInternalServerError)
 }
 
-// A problem is an answer with problem details (RFC 9457). It is pooled with its memory, which
-// may be used again once it is written: a Writer keeps nothing of what it is given.
+// A problem is an answer with problem details (RFC 9457). It is pooled with its memory, which may be used
+// again once it is written: a Writer keeps nothing of what it is given.
 type problem struct {
 	body    []byte
 	headers Buffer

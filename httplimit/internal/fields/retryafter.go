@@ -9,10 +9,9 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// RequestedWait returns for how long the server asks the client to wait, at most 292
-// years. Only a 429 or 503 asks for that. Retry-After goes before RateLimit. A malformed field
-// counts as absent. A 503 says that the server cannot answer. Its RateLimit may be about a request
-// that was admitted. So RateLimit counts in a 429 only.
+// RequestedWait returns for how long the server asks the client to wait, at most 292 years: by the
+// Retry-After of a 429 or 503, or else by the RateLimit of a 429. The RateLimit of a 503 may be about a
+// request that was admitted. A malformed field counts as absent.
 func RequestedWait(response *http.Response) time.Duration {
 	denied := response.StatusCode == http.StatusTooManyRequests
 	if !denied && response.StatusCode != http.StatusServiceUnavailable {
@@ -24,8 +23,8 @@ func RequestedWait(response *http.Response) time.Duration {
 	return rateLimitWait(response.Header)
 }
 
-// retryAfterOf returns the Retry-After of a response, and whether it has one that is valid. A date
-// that has passed asks for no wait.
+// retryAfterOf returns the Retry-After of a response, and whether it has one that is valid. A date that
+// has passed asks for no wait.
 func retryAfterOf(response *http.Response) (d time.Duration, ok bool) {
 	value := response.Header.Get("Retry-After")
 	if d, ok := parseSeconds(value); ok {
@@ -43,11 +42,11 @@ func retryAfterOf(response *http.Response) (d time.Duration, ok bool) {
 	return max(until.Sub(now), 0), true
 }
 
-// parseSeconds reads a number of seconds: digits, or digits and a fraction. It rounds
-// up to a whole second. A number too large for a Duration becomes sash.Never.
+// parseSeconds reads a number of seconds: digits, or digits and a fraction. It rounds up to a whole
+// second. A number too large for a Duration becomes sash.Never.
 func parseSeconds(s string) (d time.Duration, ok bool) {
 	whole, fraction, fractional := strings.Cut(s, ".")
-	if whole == "" || digits(whole) < len(whole) || fractional && fraction == "" || digits(fraction) < len(fraction) {
+	if !isDigits(whole) || fractional && !isDigits(fraction) {
 		return 0, false
 	}
 	const maxSeconds = int64(sash.Never / time.Second)
@@ -61,15 +60,13 @@ func parseSeconds(s string) (d time.Duration, ok bool) {
 	return time.Duration(seconds) * time.Second, true
 }
 
-// rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas
-// with an r of 0. It returns 0 if no quota is used up, or if the field is not a list of
-// items (RFC 9651) and thus invalid as a whole.
+// isDigits reports whether s consists of digits, at least one.
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas with an r of 0. A
+// field that is not a list of items (RFC 9651) is invalid as a whole.
 func rateLimitWait(h http.Header) (longest time.Duration) {
-	lines := h[RateLimit]
-	if len(lines) == 0 {
-		return 0
-	}
-	rest := strings.Trim(strings.Join(lines, ","), " ")
+	rest := strings.Trim(strings.Join(h[RateLimit], ","), " ")
 	for {
 		wait, after, ok := cutQuota(rest)
 		if !ok {
@@ -86,15 +83,15 @@ func rateLimitWait(h http.Header) (longest time.Duration) {
 	}
 }
 
-// cutQuota cuts the first member off a list. wait is its t if its r is 0, else 0. Of
-// parameters with the same name, the last holds.
+// cutQuota cuts the first member off a list. wait is its t if its r is 0, else 0. Of parameters with the
+// same name, the last holds.
 func cutQuota(s string) (wait time.Duration, rest string, ok bool) {
-	_, rest, ok = cutItem(s) // the name of the quota
+	name := item.FindString(s)
+	rest, ok = s[len(name):], isItem(name)
 	usedUp := false
-	for ok && strings.HasPrefix(rest, ";") {
-		var name, value string
-		name, value, rest, ok = cutParameter(strings.TrimLeft(rest[1:], " "))
-		switch name {
+	for p := parameter.FindStringSubmatch(rest); ok && p != nil; p = parameter.FindStringSubmatch(rest) {
+		value := p[2] // empty: the Boolean true
+		switch rest, ok = rest[len(p[0]):], value == "" || isItem(value); p[1] {
 		case "r":
 			left, err := strconv.ParseInt(value, 10, 64)
 			usedUp = err == nil && left == 0

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// CutPort cuts the port off a host as it stands in requests and URLs: "example.com:80",
-// "[::1]:80". An IPv6 address without brackets has no port.
+// CutPort cuts the port off a host as it stands in requests and URLs: "example.com:80", "[::1]:80". An
+// IPv6 address without brackets has no port.
 func CutPort(host string) (name, port string, found bool) {
 	last := strings.LastIndexByte(host, ':')
 	if last < 0 {
@@ -24,9 +24,8 @@ func CutPort(host string) (name, port string, found bool) {
 	return host[:last], host[last+1:], true
 }
 
-// CanonicalName returns the canonical spelling of a host without a port. A name is in
-// lower case, without one trailing dot. An IPv6 address is written as package netip
-// writes it, without brackets.
+// CanonicalName returns the canonical spelling of a host without a port. A name is in lower case, without
+// one trailing dot. An IPv6 address is written as package netip writes it, without brackets.
 func CanonicalName(host string) string {
 	if len(host) >= 2 && host[0] == '[' && host[len(host)-1] == ']' {
 		host = host[1 : len(host)-1]
@@ -45,9 +44,32 @@ func CanonicalName(host string) string {
 	return addr.String()
 }
 
-// Canonical returns the canonical spelling of a host that may have a port, without
-// it.
+// Canonical returns the canonical spelling of a host that may have a port, without it.
 func Canonical(host string) string {
 	name, _, _ := CutPort(host)
 	return CanonicalName(name)
+}
+
+// Domain returns what the names of one owner have in common: of a host, its last two labels, or its last
+// three if these two are a public suffix such as "co.uk". It is the address of an IPv4 host, and the
+// first 48 bits of an IPv6 one. One owner has all ports of a host.
+func Domain(host string) string {
+	name, _, _ := CutPort(host)
+	if addr, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		if addr = addr.WithZone(""); addr.Is4() {
+			return addr.String()
+		}
+		site, _ := addr.Prefix(48) // fails for no length up to 128
+		return site.String()
+	}
+	labels := strings.Split(name, ".")
+	n := len(labels)
+	if n < 3 {
+		return name
+	}
+	kept := 2
+	if isPublicSuffix(labels[n-2], labels[n-1]) {
+		kept = 3
+	}
+	return strings.Join(labels[n-kept:], ".")
 }

@@ -1,8 +1,9 @@
-// Package quota describes limits to clients.
+// Package quota describes limits to clients, and makes limits that carry debts.
 package quota
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,36 +27,30 @@ type Quota struct {
 func New(l sash.Limit, name, unit string) *Quota {
 	quoted := fields.AppendString(nil, name)
 	units, within := UnitsAndWindow(l)
-	policy := appendParameters(quoted, units, within, unit)
+	policy := fields.AppendInteger(append(quoted, ";q="...), units)
+	if unit != "" {
+		policy = fields.AppendString(append(policy, ";qu="...), unit)
+	}
+	// There is no w for a window under a second. Others are rounded up: a client that keeps to a longer
+	// window keeps to the limit.
+	if within >= time.Second {
+		policy = fields.AppendInteger(append(policy, ";w="...), fields.Seconds(within))
+	}
 	return &Quota{l, name, string(quoted), string(policy), strconv.FormatInt(units, 10)}
 }
 
-// appendParameters appends the parameters that RateLimit-Policy has for a quota to its name.
-// They cannot express a window under a second, so there is then no w. Other windows are
-// rounded up: a client that keeps to a longer window keeps to the limit.
-func appendParameters(name []byte, units int64, within time.Duration, unit string) []byte {
-	text := fields.AppendInteger(append(name, ";q="...), units)
-	if unit != "" {
-		text = fields.AppendString(append(text, ";qu="...), unit)
-	}
-	if within >= time.Second {
-		text = fields.AppendInteger(append(text, ";w="...), fields.Seconds(within))
-	}
-	return text
-}
-
 // Of returns the quotas of the limits of a policy, all but sash.Unlimited.
-func Of(policy string, limits []sash.Limit, unit string) (all []Quota) {
+func Of(policy string, limits []sash.Limit, unit string) (all []*Quota) {
 	limits = limited(limits)
 	names := namesOf(policy, limits)
 	for i, l := range limits {
-		all = append(all, *New(l, names[len(names)-len(limits)+i], unit))
+		all = append(all, New(l, names[len(names)-len(limits)+i], unit))
 	}
 	return all
 }
 
-// Names returns the names that clients see under each plan of a policy. These are the policy's name
-// and, if there are several limits, a name for each. Some occur several times.
+// Names returns the names that clients see under each plan of a policy. These are the policy's name and,
+// if there are several limits, a name for each. Some occur several times.
 func Names(policy string, limits []sash.Limit, plans map[string][]sash.Limit) []string {
 	names := namesOf(policy, limited(limits))
 	for _, plan := range slices.Sorted(maps.Keys(plans)) {
@@ -100,14 +95,42 @@ func shortDuration(d time.Duration) string {
 	return strings.ReplaceAll(d.String(), "µ", "u") // names are ASCII
 }
 
-// UnitsAndWindow returns the quota that l is to clients: units, and the time in which a
-// client that has spent them has as many again. These are Count and Window, except for a
-// token bucket. It grants Burst units at once, and an empty bucket fills in
-// Burst*Window/Count: rounded up, and at most sash.Never.
+// UnitsAndWindow returns the quota that l is to clients: units, and the time in which a client that has
+// spent them has as many again. These are Count and Window, except for a token bucket. It grants Burst
+// units at once, and an empty bucket fills in Burst*Window/Count: rounded up, and at most sash.Never.
 func UnitsAndWindow(l sash.Limit) (units int64, within time.Duration) {
 	if l.Algorithm != sash.TokenBucket || l.Count == 0 { // a Count of 0 grants nothing
 		return l.Count, l.Window
 	}
 	b := window.TokenBucket{Count: l.Count, Window: int64(l.Window), Burst: l.Burst}
 	return l.Burst, b.ResetAfter(b.Cost(l.Burst))
+}
+
+// WithCarriers returns limits that carry debts. Under Settle, a request may cost more than is left. A
+// token bucket then denies until all of it is paid, and the other algorithms forget it after a window. So
+// each of them gets a token bucket of the same rate next to it. See carrier for why that denies nothing
+// else.
+func WithCarriers(limits []sash.Limit) []sash.Limit {
+	all := limits
+	for _, l := range limits {
+		if forgetsDebts(l) {
+			all = append(all[:len(all):len(all)], carrier(l))
+		}
+	}
+	return all
+}
+
+// Carries reports whether carrying is the limit that carries the debts of l.
+func Carries(carrying, l sash.Limit) bool { return forgetsDebts(l) && carrier(l) == carrying }
+
+// forgetsDebts reports whether l forgets after a window what was charged beyond it.
+func forgetsDebts(l sash.Limit) bool {
+	return l.Algorithm != sash.TokenBucket && !IsUnlimited(l) && l.Count > 0 // or it admits nothing
+}
+
+// carrier returns the token bucket that carries the debts of l. It has the rate of l, and holds two
+// quotas. In any time T, l admits at most 2*Count + Count*T/Window units: Count in each window that T
+// touches. The bucket admits as much.
+func carrier(l sash.Limit) sash.Limit {
+	return l.TokenBucket(2 * min(l.Count, math.MaxInt64/2))
 }

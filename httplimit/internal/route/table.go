@@ -2,8 +2,8 @@
 package route
 
 import (
+	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -30,8 +30,8 @@ type Table struct {
 // NewTable returns a table without routes.
 func NewTable(paths Paths) Table { return Table{paths: paths} }
 
-// Add returns the index of the route of a valid pattern. It appends the route unless there is one
-// of that pattern.
+// Add returns the index of the route of a valid pattern. It appends the route unless there is one of that
+// pattern.
 func (t *Table) Add(pattern string) int {
 	i := slices.IndexFunc(t.routes, func(r *route) bool { return r.pattern == pattern })
 	if i >= 0 {
@@ -65,8 +65,7 @@ func (s Set) Has(route int) bool { return s[route] }
 // everyRequest is the Set of a Table whose only route is every request.
 var everyRequest = Set{true}
 
-// Of returns the routes that match r. The result is shared: it must not be
-// changed.
+// Of returns the routes that match r. The result is shared: it must not be changed.
 func (t *Table) Of(r *http.Request) Set {
 	if t.cache == nil {
 		return everyRequest
@@ -85,55 +84,98 @@ func (t *Table) findRoutes(r *http.Request) Set {
 	return set
 }
 
-// readings appends all readings of the host and path of r. A route matches a request if
-// it matches one of them, so that no spelling gets past a policy to a handler that
-// reads it in another way:
-//
-//   - Hosts are compared as names.
-//   - A path may hold escapes, such as %2F, that a mux distinguishes and other handlers
-//     do not. It is read with its escapes and without them.
-//   - A path may hold "//", "." and "..", which a mux cleans and other handlers do not. It
-//     is read cleaned and as it is.
-//   - A folded path is read with a trailing slash and without one, and in the readings
-//     of otherTargets.
-func (t *Table) readings(all []*http.Request, r *http.Request) []*http.Request {
-	if t.byHost || !strings.HasPrefix(r.URL.Path, "/") {
-		r = canonicalRequest(r)
+// A route is the requests that one pattern matches. It has a ServeMux of its own: one for all patterns
+// would report only the most specific match, and would refuse patterns that conflict.
+type route struct {
+	pattern string         // as in the policy
+	mux     *http.ServeMux // nil: every request
+	hosted  bool           // whether the pattern has a host
+}
+
+// catchAll is the pattern under which the mux of a route has all other requests.
+const catchAll = "/"
+
+// newRoute returns the route of a pattern, whose mux has the host in its canonical spelling and, under
+// Folded, the path folded.
+func newRoute(pattern string, paths Paths) (*route, error) {
+	if pattern == "" {
+		return &route{}, nil
 	}
-	if t.paths == Folded { // foldings include the other readings of a path
-		for _, other := range otherTargets(r) {
-			all = t.appendFoldings(all, other)
+	// Register the pattern as it was given first, so that the error quotes it.
+	if err := register(http.NewServeMux(), pattern); err != nil {
+		return nil, err
+	}
+	method, host, path := splitPattern(pattern)
+	name := hostname.Canonical(host)
+	if err := checkPattern(pattern, name, paths); err != nil {
+		return nil, err
+	}
+	if paths == Folded {
+		path = foldSegments(path)
+	}
+	mux := http.NewServeMux()
+	if err := register(mux, method+name+path); err != nil {
+		return nil, err
+	}
+	if pattern != catchAll {
+		// Without a match, a mux computes for each request which methods it would have served, unless it
+		// has this. It refuses it next to a pattern such as "/{any...}", which leaves no other requests.
+		_ = register(mux, catchAll)
+	}
+	return &route{pattern, mux, host != ""}, nil
+}
+
+// checkPattern returns why a pattern that a mux accepts is none of a policy, where name is the canonical
+// spelling of its host.
+func checkPattern(pattern, name string, paths Paths) error {
+	method, host, path := splitPattern(pattern)
+	switch bare, _, found := hostname.CutPort(host); {
+	case host != "" && name == "":
+		return fmt.Errorf("%.200q: the host has no name", pattern)
+	case found:
+		return fmt.Errorf("%.200q: the host must have no port, since ports are ignored: write %.200q", pattern, method+bare+path)
+	}
+	if clean := cleanPath(path); paths == Folded && path != clean {
+		return fmt.Errorf("%.200q: WithPathFolding cleans paths: write %.200q", pattern, method+host+clean)
+	}
+	return nil
+}
+
+// splitPattern splits a pattern that a mux accepts. The method includes the white space after it.
+func splitPattern(pattern string) (method, host, path string) {
+	begin := 0
+	if space := strings.IndexAny(pattern, " \t"); space >= 0 {
+		begin = len(pattern) - len(strings.TrimLeft(pattern[space:], " \t"))
+	}
+	slash := begin + strings.IndexByte(pattern[begin:], '/')
+	return pattern[:begin], pattern[begin:slash], pattern[slash:]
+}
+
+// register registers a pattern, and returns an error where a mux panics.
+func register(mux *http.ServeMux, pattern string) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%.200q: %.200s", pattern, patternFault(fault))
 		}
-		return t.appendFoldings(all, r)
-	}
-	all = append(all, r)
-	if r.URL.RawPath != "" {
-		all = append(all, withPath(r, r.URL.Path, ""))
-	}
-	if unclean(r.URL.Path) {
-		all = t.appendUnclean(all, r)
-	}
-	return all
+	}()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return nil
 }
 
-// canonicalRequest returns r with its hosts in canonical spelling, and with a path that
-// begins with a slash. A mux does not clean the host and the path of a CONNECT.
-func canonicalRequest(r *http.Request) *http.Request {
-	host, urlHost := hostname.Canonical(r.Host), hostname.Canonical(r.URL.Host)
-	rooted := strings.HasPrefix(r.URL.Path, "/")
-	if host == r.Host && urlHost == r.URL.Host && rooted {
-		return r
+// patternFault returns the fault of a pattern, cut from the panic of a mux.
+func patternFault(fault any) string {
+	s := fmt.Sprint(fault)
+	if _, reason, found := strings.Cut(s, `": `); found && strings.HasPrefix(s, "parsing ") {
+		return reason
 	}
-	c := withPath(r, r.URL.Path, r.URL.RawPath)
-	c.Host, c.URL.Host = host, urlHost
-	if !rooted {
-		c.URL.Path, c.URL.RawPath = "/"+c.URL.Path, ""
-	}
-	return c
+	return s
 }
 
-// withPath returns a request with another path, and with the other fields of r that a
-// mux reads.
-func withPath(r *http.Request, path, rawPath string) *http.Request {
-	return &http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Host: r.URL.Host, Path: path, RawPath: rawPath}}
+// matches reports whether the mux of t would serve or redirect r under the pattern.
+func (t *route) matches(r *http.Request) bool {
+	if t.mux == nil {
+		return true
+	}
+	_, pattern := t.mux.Handler(r)
+	return pattern == t.pattern || pattern != catchAll && pattern != ""
 }
