@@ -32,7 +32,6 @@ func (o *Options) AppendText(key []byte, text string) (_ []byte, ok bool) {
 
 // client returns the address of the client that made r, and its zone.
 func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bool) {
-	lines := r.Header[o.header]
 	if o.Hops == 0 {
 		switch client, zone, ok = parseAddress(r.RemoteAddr); {
 		case o.Sockets && networkOf(r) == "unix":
@@ -41,6 +40,7 @@ func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bo
 			return client, zone, ok
 		}
 	}
+	lines := r.Header[o.header]
 	if o.Single && len(lines) > 0 {
 		client, zone, ok = parseAddress(lines[0])
 		return client, zone, ok && len(lines) == 1
