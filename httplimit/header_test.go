@@ -327,7 +327,7 @@ func TestHeaders_OfLimitersAroundEachOther(t *testing.T) {
 	require.Equal(t, []string{`"outer";q=2;w=3600`, `"inner";q=1;w=3600`}, w.Header()["Ratelimit-Policy"])
 }
 
-// A handler that changes its headers does not change those of another request.
+// A handler that changes its headers does not change another request's.
 func TestHeaders_AreEachRequestsOwn(t *testing.T) {
 	s := newSite(t, per("each", "", sash.PerHour(100)), httplimit.WithXRateLimit())
 	vandalize := true

@@ -34,7 +34,7 @@ import (
 //   - each request that waits is denied by a policy of its own, or by an earlier request that could go
 //     first.
 //
-// The time of the bubble is that of all clocks.
+// All clocks show the time of the bubble.
 //
 // It does not reach: addresses behind proxies, routers and frameworks, WithMaxKeys, TLS, and a
 // Transport, which have tests of their own. Requests are decided one after the other, but for those that

@@ -16,7 +16,7 @@ type modelClient struct {
 	*modelConn
 	http2    bool
 	sent     []*exchange // in the order in which they were begun
-	unsent   []byte      // the rest of a request of which a part was sent
+	unsent   []byte      // the rest of a request that was sent in part
 	received []byte
 	gone     bool // closed or reset
 	ended    bool // half-closed, or gone

@@ -73,7 +73,7 @@ type deeds struct {
 // said is what a handler says of a charge.
 type said struct {
 	cost  int64
-	whole bool // whether cost replaces that of the policy
+	whole bool // whether cost replaces the policy's
 	more  int64
 }
 
@@ -224,7 +224,7 @@ func newScript(random *rand.Rand) (script []handlerStep) {
 
 func (h *handling) connected() bool { return h.ctx.Err() == nil }
 
-// mayBeLeft waits if the server may be about to see that the client has gone: that of HTTP/1.1 looks
+// mayBeLeft waits if the server may be about to see that the client has gone: an HTTP/1.1 server looks
 // once it has read all of a request, in a goroutine of its own.
 func (h *handling) mayBeLeft() {
 	if h.client != nil && h.client.ended && !h.client.http2 && h.r.Context().Err() == nil {

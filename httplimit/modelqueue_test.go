@@ -161,7 +161,7 @@ func (m *model) expectRefusal(x *exchange, at int64, exact bool) (want []wantedE
 	for _, missed := range x.expected.missed {
 		want = append(want, wantedEvent{Event: missed})
 	}
-	// If its client has gone, the decisions are those of an earlier instant. If none of its policies
+	// If its client has gone, the decisions are of an earlier instant. If none of its policies
 	// denies it, one of them does for the requests before it.
 	loose := !exact || x.left || !slices.ContainsFunc(x.expected.enforcedTakes(), func(t modelTake) bool { return !m.admits(&t, at, t.cost) })
 	for i := range x.expected.takes {
@@ -220,7 +220,7 @@ func (m *model) isFull(x *exchange) bool {
 	return false
 }
 
-// shareClient reports whether two requests have the same identity under another policy than that of t.
+// shareClient reports whether two requests have the same identity under another policy than t's.
 func (m *model) shareClient(x, other *exchange, t *modelTake) bool {
 	for _, a := range x.expected.enforcedTakes() {
 		for _, b := range other.expected.enforcedTakes() {

@@ -71,7 +71,7 @@ func TestPlans_HaveKeysOfTheirOwn(t *testing.T) {
 	}
 }
 
-// The keys of a plan in a store name the plan, and its limits are those of the plan.
+// The keys of a plan in a store name the plan, and its limits are the plan's.
 func TestPlans_OfAStore(t *testing.T) {
 	store := new(localStore)
 	l := httplimit.Must(httplimit.New(planned(), httplimit.WithStore(store.open)))
@@ -142,7 +142,7 @@ func TestReconfigure_OfPlans(t *testing.T) {
 	p.Plans["free"] = []sash.Limit{sash.PerHour(10).Log()}
 	p.Plans["new"] = []sash.Limit{sash.PerHour(20).Log()}
 	require.NoError(t, s.Reconfigure(p))
-	require.Equal(t, 2, s.Sash().Len(), "those of gold are gone")
+	require.Equal(t, 2, s.Sash().Len(), "the keys of gold are gone")
 	left := map[string]string{}
 	for _, plan := range []string{"", "free", "new", "gold"} {
 		left[plan] = s.do("GET /", "X-Key", "k", "X-Plan", plan).Header().Get("RateLimit")

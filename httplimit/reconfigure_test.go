@@ -534,7 +534,7 @@ func TestReconfigure_WhileRequestsWait(t *testing.T) {
 		l.send("1", "GET /", "X-Key", "k")
 		l.send("2", "GET /", "X-Key", "k")
 		require.NoError(t, l.Reconfigure(b, per("c", "", sash.PerHour(1)), per("d", "", sash.PerHour(1))))
-		require.Len(t, l.happened(), 2, "there is room for the key of c and for that of d, but not for both")
+		require.Len(t, l.happened(), 2, "there is room for the keys of c and d each, but not for both")
 		require.Equal(t, 0, l.Waiting())
 	})
 	// A client that goes when its policies have been replaced is not served, and not charged.

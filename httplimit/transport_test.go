@@ -513,7 +513,7 @@ func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
 	}
 }
 
-// Hostile domains have names without end, and ports, all of which ask to be held back for ever.
+// Hostile domains have names without end, and ports, and all ask to be held back for ever.
 // They end no hold of other domains.
 func TestTransport_ADomainEndsNoHoldsOfOthers(t *testing.T) {
 	clock := sash.NewManualClock(0)
@@ -720,7 +720,7 @@ func TestTransport_PassesRequestsAndAnswersOnAsTheyAre(t *testing.T) {
 	require.EqualValues(t, 1, tr.Limiter.Peek("alice", 0).Remaining)
 }
 
-// Holds that have passed are purged, even those of hosts that are never called again.
+// Holds that have passed are purged, even of hosts that are never called again.
 func TestTransport_ForgetsWhoIsHeldBackNoMore(t *testing.T) {
 	clock := sash.NewManualClock(0)
 	tr := &Transport{
@@ -741,7 +741,7 @@ func TestTransport_ForgetsWhoIsHeldBackNoMore(t *testing.T) {
 }
 
 // No request of many concurrent ones is sent while its key is held back. All are sent in
-// the end, and the limit holds. The time is that of the synctest bubble, so this is exact.
+// the end, and the limit holds. The time is the synctest bubble's, so this is exact.
 func TestTransport_SendsNothingWhileHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const requests, hosts, perSecond = 1000, 5, 7

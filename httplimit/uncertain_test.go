@@ -341,7 +341,7 @@ func (w serverWriter) FlushError() error { return w.err }
 
 func (w serverWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, w.err }
 
-// uncertain holds answers of which it is uncertain whether the client was sent them, and
+// uncertain holds answers that the client may or may not have been sent, and
 // the status that it was sent, if any.
 var uncertain = map[string]struct {
 	answer func(w http.ResponseWriter, hangUp func())

@@ -91,7 +91,7 @@ func TestRefuse_RefusesNoAdmittedRequest(t *testing.T) {
 	})
 }
 
-// The content that a handler around the caller has described is not that of the refusal.
+// The content that a handler around the caller has described is not the refusal's.
 func TestRefuse_DropsTheDescriptionOfOtherContent(t *testing.T) {
 	s := newSite(t, per("all", "", sash.PerHour(0)))
 	w, r := httptest.NewRecorder(), newRequest("GET /", "X-Key", "k")

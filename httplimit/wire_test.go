@@ -67,7 +67,7 @@ var forgeries = []func(n int) string{
 	},
 }
 
-// starts are request lines, all of which a policy for every request matches.
+// starts are request lines. A policy for every request matches them all.
 var starts = []string{
 	"GET / HTTP/1.1", "HEAD / HTTP/1.1", "OPTIONS * HTTP/1.1", "GET http://6.6.6.6/ HTTP/1.1", "CONNECT 6.6.6.6:443 HTTP/1.1", "BREW //../x%2f?y HTTP/1.1",
 }

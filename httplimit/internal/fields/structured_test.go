@@ -42,7 +42,7 @@ func obeyed(t *testing.T, lines ...string) bool {
 	return wait > 0
 }
 
-// items returns the items of a case that is valid, each of which is a bare item and its parameters.
+// items returns the items of a case that is valid, each a bare item with its parameters.
 // They are nil if a member is an inner list.
 func (c *fieldCase) items(t *testing.T) (items [][2]json.RawMessage) {
 	if c.Type == "item" {
