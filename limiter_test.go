@@ -72,11 +72,11 @@ func thorough(n int) int {
 }
 
 // steps returns how many steps a random trial of one goroutine takes, or how many trials
-// there are: n, but a third of it under -short, and under the race detector, which sees
-// nothing there. With SASH_ALL_STEPS set it is n.
+// there are: n, but a third of it under -short, and a sixth under the race detector, which
+// sees nothing there. With SASH_ALL_STEPS set it is n.
 func steps(n int) int {
 	if race.Enabled && os.Getenv("SASH_ALL_STEPS") == "" {
-		return max(1, n/3)
+		return max(1, n/6)
 	}
 	return shortened(n)
 }
