@@ -448,5 +448,5 @@ func TestFormats_TimeOfJSONKeepsTheKey(t *testing.T) {
 	assert.Equal(t, 2, invoke("", "-time", "when", "-key", "addr", "-limit", "0/s", "-json", a, b).report(t).Clients)
 	got = invoke("", "-time", "when", "-trust", "10.0.0.0/8", "-limit", "0/s", b)
 	assert.Equal(t, command.Failed, got.status)
-	assert.Contains(t, got.stderr, "has columns, and no -key names the address's")
+	assert.Contains(t, got.stderr, "has columns, and no -key names the column of the address")
 }

@@ -69,7 +69,7 @@ func (s *source) want(columns bool) error {
 	}
 	switch {
 	case len(s.settings.Trust) > 0 && len(s.key) == 0:
-		return fmt.Errorf("-trust: %s has columns, and no -key names the address's", s.file)
+		return fmt.Errorf("-trust: %s has columns, and no -key names the column of the address", s.file)
 	case len(s.settings.Trust) > 0:
 		s.list = s.wanted.add(forwarded, "trust")
 	case s.key.hasAddr() && !columns:
