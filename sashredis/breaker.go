@@ -63,7 +63,8 @@ func (l *Limiter) examine(keys []string) {
 		if l.closing.Err() != nil {
 			return // Close waits for the lock
 		}
-		if err := l.ping(keys[:1]); err != nil {
+		// What Close has ended says nothing about the store.
+		if err := l.ping(keys[:1]); err != nil && l.closing.Err() == nil {
 			l.failed(err)
 		}
 	}()

@@ -110,15 +110,20 @@ func (b *basis) ofKey(a *answer) (k bridge.KeyAnswer, known bool) {
 	if !a.Allowed && !b.decide(a.call.n, &k.Decision) {
 		return unknown(a.Decision.Decision), false
 	}
-	if k.RetryAfter == 0 { // it admits the call, even if another key denies it
+	left := b.left()
+	switch {
+	case k.RetryAfter > 0: // it denies the call
+	case a.By == ByMirror: // another key denies the call; a charge to b would date from its view, not from now
+		k.Decision = left
+		k.Remaining -= a.call.n
+	default: // it admits the call, even if another key denies it
 		after := *b
 		after.charged += a.call.n
 		k.Decision = after.left()
 		if a.Allowed && a.call.charges() {
-			b = &after
+			b, left = &after, k.Decision
 		}
 	}
-	left := b.left()
 	if !b.decide(left.Remaining+1, &k.Next) {
 		k.Next = unknown(left).Next
 		return k, false

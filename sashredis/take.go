@@ -114,8 +114,8 @@ func (l *Limiter) callUnleased(ctx context.Context, op op, targets []target, n i
 	return a
 }
 
-// targets returns the targets of keys that have limits, each once. If there are none, d is the decision
-// on n units.
+// targets returns the targets of keys that have limits, each once. If there are no keys, or the limits of
+// one are wrong, d denies the call. Else it is what a key without limits says to n units.
 func (l *Limiter) targets(keys []string, n int64) (targets []target, d Decision) {
 	seen := make(map[string]bool, len(keys))
 	for _, key := range keys {

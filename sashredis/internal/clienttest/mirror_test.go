@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/sashredis"
+	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
 var oneOfEach = []sash.Limit{
@@ -197,6 +198,39 @@ func TestMirror_DeniesSeveralKeys(t *testing.T) {
 	assert.False(t, again.Allowed)
 	assert.InDelta(t, d.RetryAfter, again.RetryAfter, 2)
 	assert.Equal(t, sashredis.ByStore, l.TakeAll(ctx, []string{"b", "c"}, 1).By)
+}
+
+// Where the mirror denies a call by one key, another key that admits it has as much left as by the store,
+// however long ago the store was asked.
+func TestMirror_AKeyThatAdmitsTellsWhatIsLeft(t *testing.T) {
+	ctx := context.Background()
+	for _, limit := range []sash.Limit{
+		sash.Per(9, 10*time.Second).Counter(), sash.Per(9, 10*time.Second).Log(),
+		sash.Per(9, 10*time.Second).Buckets(2 * time.Second), sash.Per(9, 10*time.Second).TokenBucket(9),
+	} {
+		s := newStore(t)
+		ofKeys := sashredis.WithLimitsFor(func(key string) []sash.Limit {
+			if key == "denies" {
+				return []sash.Limit{sash.PerHour(1)}
+			}
+			return []sash.Limit{limit}
+		})
+		l, local := s.limiter(nil, ofKeys)
+		truth, _ := s.limiter(nil, ofKeys, sashredis.WithMirror(0))
+		require.True(t, l.Allow(ctx, "denies"))
+		require.True(t, l.Take(ctx, "admits", 4).Allowed)
+		for range 30 {
+			s.advance(time.Second + 100*time.Microsecond)
+			local.Advance(time.Second + 100*time.Microsecond)
+			keys := []string{"admits", "denies"}
+			got, want := internals.Each(l, ctx, bridge.Take, keys, 2), internals.Each(truth, ctx, bridge.Take, keys, 2)
+			require.Equal(t, "mirror", got.By)
+			require.Equal(t, "store", want.By)
+			require.True(t, got.Keys[0].Allowed)
+			require.Equal(t, want.Keys[0].Remaining, got.Keys[0].Remaining, "%v", limit)
+			require.Equal(t, want.Keys[0].Next.Remaining, got.Keys[0].Next.Remaining, "%v", limit)
+		}
+	}
 }
 
 // Whatever the mirror denies, the store would deny, at the same time, whatever the round trips
