@@ -30,13 +30,6 @@ func (b *breaker) allow(now int64) error {
 	return ErrUnavailable // failed has counted the failure, and is about to note it
 }
 
-// succeeded closes b. It writes only if there was a failure, since all calls share b.
-func (b *breaker) succeeded() {
-	if b.failures.Load() != 0 {
-		b.failures.Store(0)
-	}
-}
-
 // failed counts that the store has not answered a call, because of err.
 func (l *Limiter) failed(err error) {
 	l.stats.failures.Inc()

@@ -115,8 +115,7 @@ type target struct {
 	*ruleset
 }
 
-// target returns the target of the key of that name. The error says what is wrong with its
-// limits.
+// target returns the target of the key of that name. The error says what is wrong with its limits.
 func (l *Limiter) target(name string) (target, error) {
 	rs := l.own
 	if l.limitsFor != nil {
@@ -201,10 +200,10 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if l.shares != nil {
 		l.shares.Reset(key)
 	}
-	if err := l.change(ctx, resetScript, t); err != nil {
-		return fmt.Errorf("sashredis: Reset: %w", err)
+	if err = l.change(ctx, resetScript, t); err != nil {
+		err = fmt.Errorf("sashredis: Reset: %w", err)
 	}
-	return nil
+	return err
 }
 
 // change runs a script that changes t, though not as a Take does. The mirror forgets what it has of t
@@ -245,7 +244,9 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string) (stri
 	reply, err := l.conn.Run(bounded, s, keys, args)
 	err = explain(err)
 	if err == nil || isMisuse(err) {
-		l.breaker.succeeded()
+		if l.breaker.failures.Load() != 0 { // all calls share it: write only if there was a failure
+			l.breaker.failures.Store(0)
+		}
 		return reply, err
 	}
 	if gaveUp := ctx.Err(); gaveUp != nil {

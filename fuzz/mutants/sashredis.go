@@ -157,7 +157,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "breaker-never-closes", fault: "once calls do not go to the store, they never do again",
-		file: "sashredis/breaker.go", old: "\tif b.failures.Load() != 0 {\n\t\tb.failures.Store(0)\n\t}", new: "\tif b.failures.Load() < b.limit {\n\t\tb.failures.Store(0)\n\t}",
+		file: "sashredis/limiter.go", old: "if l.breaker.failures.Load() != 0 { // all calls share it: write only if there was a failure", new: "if l.breaker.failures.Load() < l.breaker.limit {",
 		tests: "TestBreaker",
 	},
 	{
@@ -167,7 +167,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "breaker-counts-all-failures", fault: "failures count that are not in a row",
-		file: "sashredis/breaker.go", old: "if b.failures.Load() != 0 {", new: "if b.failures.Load() >= b.limit {",
+		file: "sashredis/limiter.go", old: "if l.breaker.failures.Load() != 0 { // all calls share it: write only if there was a failure", new: "if l.breaker.failures.Load() >= l.breaker.limit {",
 		tests: "TestBreaker",
 	},
 	{
