@@ -18,6 +18,11 @@ var ofClients = []mutant{
 		tests: "TestModel_Clients|TestTransport_HoldsBackWhatWaitsAlready",
 	},
 	{
+		name: "client-reads-any-length", fault: "a RateLimit of any length is read, for as long as that takes",
+		file: "httplimit/internal/fields/retryafter.go", old: "len(rest) > maxRateLimit", new: "false",
+		tests: "TestRateLimit_IsReadUpToALength",
+	},
+	{
 		name: "client-deadline-burnt", fault: "a request that is held back beyond its deadline waits until then",
 		file: "httplimit/transport.go", old: "ok && left > time.Until(deadline)", new: "ok && left < time.Until(deadline) && false",
 		tests: "TestModel_Clients",
