@@ -106,7 +106,7 @@ func (s *gates) left(key string, g *gate, clock sash.Clock) time.Duration {
 }
 
 // hold holds key, of a domain, back for d from now, unless that shortens a hold: responses may arrive in
-// another order than the server has sent them. At most that many keys are held.
+// another order than the server has sent them. Of all keys, it holds no more than most.
 func (s *gates) hold(key, domain string, clock sash.Clock, d time.Duration, most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,8 @@ func (s *gates) hold(key, domain string, clock sash.Clock, d time.Duration, most
 func (s *gates) ensureRoom(domain string, now, until int64, most int) bool {
 	const minPurgeAt = 32
 	// A purge visits all gates. So purge when there are twice as many holds as the last purge has left,
-	// which costs each new hold a few visits, amortized. At most holds, purge each time, and end one.
+	// which costs each new hold a few visits, amortized. If there are as many as there may be, purge each
+	// time, and end one.
 	if s.holds < min(max(s.purgeAt, minPurgeAt), most) {
 		return true
 	}

@@ -86,8 +86,7 @@ func (l *Limiter) open(t *table) (err error) {
 // cannot be told. KeyFor does not check the policy's Pattern and does not call its Skip.
 func (l *Limiter) KeyFor(policy string, r *http.Request) (key string, ok bool) {
 	p := l.table.Load().byName[policy]
-	if p == nil || p.Name != policy { // the second: it names a plan, too
-
+	if p == nil || p.Name != policy { // byName has the policies under their plans, too
 		return "", false
 	}
 	p = p.under(r)

@@ -98,11 +98,15 @@ func WithSash(options ...sash.Option) Option {
 	return optionFunc(func(c *config) {
 		for i, o := range options {
 			c.require(o != nil, "WithSash: option %d: must not be nil", i+1)
-			limit, ok := o.(*sash.Limit) // a nil pointer would panic in Inspect
-			limits := ok && limit == nil || o != nil && internals.Inspect([]sash.Option{o}).Limits
+			limit, ok := o.(*sash.Limit)
+			isNil := ok && limit == nil
+			limits := isNil || o != nil && internals.Inspect([]sash.Option{o}).Limits
 			c.require(!limits, "WithSash: option %d: limits are given to a Policy", i+1)
+			if isNil {
+				o = nil // the pointer would panic in Inspect
+			}
+			c.forSash = append(c.forSash, o)
 		}
-		c.forSash = append(c.forSash, options...)
 	})
 }
 

@@ -303,7 +303,7 @@ func (p *Policy) deciding(limits []sash.Limit) []sash.Limit {
 // A policy is a Policy in compiled form.
 type policy struct {
 	Policy
-	plans       map[string]*policy // it under each of its plans
+	plans       map[string]*policy // the policy under each of its plans
 	number      int                // of the variant, which begins its keys
 	storedName  string             // begins its keys in a store
 	route       int                // index among the routes of the limiter

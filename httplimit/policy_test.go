@@ -60,6 +60,9 @@ httplimit: policy "bad": limit 2: Window must be > 0, got -1ns: invalid limit
 httplimit: policies 4 and 5: both have a quota named "x-1h": invalid option
 httplimit: policies 5 and 6: both have a quota named "x-1h": invalid option`), err.Error())
 
+	_, err = httplimit.New(per("x", "", fine...), httplimit.WithSash((*sash.Limit)(nil)))
+	require.EqualError(t, err, "httplimit: WithSash: option 1: limits are given to a Policy: invalid option")
+
 	many := make([]sash.Limit, 65)
 	for i := range many {
 		many[i] = sash.Per(1, time.Duration(i+1))

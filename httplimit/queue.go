@@ -106,7 +106,7 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 
 // waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is of
 // use: all that deny it have a Queue, and it may wait until the last admits it. If none denies it by
-// itself, they deny it for together.
+// itself, together is how long they deny it together.
 func waitOf(ctx context.Context, takes []*take, together, left time.Duration) (soonest time.Duration, useful bool) {
 	soonest, last := sash.Never, time.Duration(0)
 	if !anyDenies(takes) {

@@ -72,7 +72,8 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 	return nil
 }
 
-// exchange makes next the table when publish has published its limits, and reports true.
+// exchange makes next the table at the instant at which publish, which publishes the limits of next,
+// reports true. If it reports false, nothing has changed.
 func (l *Limiter) exchange(next *table, publish func() bool) {
 	former := l.table.Load()
 	l.sections.close()

@@ -36,7 +36,8 @@ import (
 //
 //   - Retry-After, which is a date or a number of seconds. A fraction is rounded up.
 //   - In a 429, a RateLimit that reports that a quota is used up: "default";r=0;t=30 holds the key back
-//     for 30 seconds. If several quotas are used up, the longest t holds.
+//     for 30 seconds. If several quotas are used up, the longest t holds. A RateLimit of more than 64 KiB
+//     has no effect.
 //
 // A RateLimit in any other response has no effect, as the limiter has admitted that request. The quota
 // may be for one user or one route, and other requests may be admitted.

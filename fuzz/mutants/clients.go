@@ -18,6 +18,11 @@ var ofClients = []mutant{
 		tests: "TestModel_Clients|TestTransport_HoldsBackWhatWaitsAlready",
 	},
 	{
+		name: "client-reads-any-length", fault: "a RateLimit of any length is read, for as long as that takes",
+		file: "httplimit/internal/fields/retryafter.go", old: "len(rest) > maxRateLimit", new: "false",
+		tests: "TestRateLimit_IsReadUpToALength",
+	},
+	{
 		name: "client-deadline-burnt", fault: "a request that is held back beyond its deadline waits until then",
 		file: "httplimit/transport.go", old: "ok && left > time.Until(deadline)", new: "ok && left < time.Until(deadline) && false",
 		tests: "TestModel_Clients",
@@ -30,12 +35,12 @@ var ofClients = []mutant{
 	{
 		name: "client-ports-are-owners", fault: "each port of a host may have the holds of a domain",
 		file: "httplimit/internal/hostname/hostname.go", old: "		return name\n	}\n	kept", new: "		return host\n	}\n	kept",
-		tests: "TestModel_Clients",
+		tests: "TestModel_Clients", in: "httplimit",
 	},
 	{
 		name: "client-short-names-are-owners", fault: "each name below a short second label of a country may have the holds of a domain",
 		file: "httplimit/internal/hostname/suffix.go", old: "strings.Contains(secondLabels[label], top)", new: "len(label) <= 3",
-		tests: "TestTransport_AShortDomain|TestTransport_HostsOfADomain",
+		tests: "TestTransport_AShortDomain|TestTransport_HostsOfADomain", in: "httplimit",
 	},
 	{
 		name: "client-least-domain-loses", fault: "at MaxHeld any domain loses the hold that ends first",

@@ -28,7 +28,8 @@ type mutant struct {
 // package: first the package of m's file, which is the one above the file if that is a script.
 // Then comes the root package, which is ".". Most tests of sashredis are in a module of their own,
 // and its histories come last. So are the tests of connectlimit. The tests of what connectlimit and
-// grpclimit share are theirs. The rooms of httplimit are tested through it. The model of cmd/sash, a module of its own, is in the package of replay.
+// grpclimit share are theirs. What is below httplimit is first tested through it. The model of cmd/sash,
+// a module of its own, is in the package of replay.
 func (m mutant) packages() []string {
 	own := path.Dir(m.file)
 	if path.Ext(m.file) == ".lua" {
@@ -92,6 +93,9 @@ func check(root string, mutants []mutant) error {
 				functions, err := testnames.In(filepath.Join(root, filepath.FromSlash(dir)))
 				faults = append(faults, err)
 				tests[dir] = functions.Run()
+			}
+			if len(tests[dir]) == 0 { // then there is no binary of them
+				faults = append(faults, fmt.Errorf("mutant %s: there are no tests in %s", m.name, dir))
 			}
 			names = append(names, tests[dir]...)
 		}

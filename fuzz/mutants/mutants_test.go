@@ -145,12 +145,14 @@ func TestCheck_NamesEveryTextThatIsNotThereOnce(t *testing.T) {
 	gone := mutant{name: "gone", file: "window.go", old: "no such text"}
 	lost := mutant{name: "lost", file: "nowhere.go", old: "x"}
 	homeless := mutant{name: "homeless", file: "internal/nowhere/nowhere.go", old: "x"}
+	untested := mutant{name: "untested", file: "httplimit/internal/quota/quota.go", old: "package quota\n"}
 	fine := named(t, "counter-no-prev")[0]
-	err := check(dir, []mutant{twice, gone, lost, homeless, fine, fine})
+	err := check(dir, []mutant{twice, gone, lost, homeless, untested, fine, fine})
 	require.ErrorContains(t, err, "mutant twice: its text must stand in window.go once, but does ")
 	require.ErrorContains(t, err, "mutant gone: its text must stand in window.go once, but does 0 times")
 	require.ErrorContains(t, err, "mutant lost: ")
 	require.ErrorContains(t, err, "mutant homeless: ")
+	require.ErrorContains(t, err, "mutant untested: there are no tests in httplimit/internal/quota\n")
 	require.ErrorContains(t, err, "mutant counter-no-prev: another one has that name")
 	require.NoError(t, check(dir, []mutant{fine}))
 }

@@ -1290,7 +1290,7 @@ var ofSash = []mutant{
 	{
 		name: "unlimited-is-told", fault: "clients are told of a quota where there is none",
 		file: "httplimit/internal/quota/quota.go", old: "return l == sash.Unlimited()", new: "return false",
-		tests: "TestHeaders_OfUnlimited",
+		tests: "TestHeaders_OfUnlimited", in: "httplimit",
 	},
 	{
 		name: "wrong-limits-uncounted", fault: "calls that wrong limits deny are not counted",

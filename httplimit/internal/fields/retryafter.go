@@ -63,10 +63,17 @@ func parseSeconds(s string) (d time.Duration, ok bool) {
 // isDigits reports whether s consists of digits, at least one.
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
+// maxRateLimit is the length in bytes up to which RateLimit is read: enough for the 1024 members that RFC
+// 9651 wants to be read, and no more than a hostile server may make the client read, at 0.1 µs a byte.
+const maxRateLimit = 64 << 10
+
 // rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas with an r of 0. A
-// field that is not a list of items (RFC 9651) is invalid as a whole.
+// field that is not a list of items (RFC 9651) is invalid as a whole, and so is one that is too long.
 func rateLimitWait(h http.Header) (longest time.Duration) {
 	rest := strings.Trim(strings.Join(h[RateLimit], ","), " ")
+	if len(rest) > maxRateLimit {
+		return 0
+	}
 	for {
 		wait, after, ok := cutQuota(rest)
 		if !ok {

@@ -83,3 +83,12 @@ func TestRateLimit_IsReadAsAStructuredField(t *testing.T) {
 	require.Greater(t, members, 1000)
 	require.Greater(t, parameters, 700)
 }
+
+// A RateLimit of 1024 members is obeyed. A longer one is not, which would take long to read.
+func TestRateLimit_IsReadUpToALength(t *testing.T) {
+	const quota = `"q";r=0;t=9`
+	require.True(t, obeyed(t, append(slices.Repeat([]string{`"a name of 20 letters";r=1000;t=3600`}, 1023), quota)...))
+	fill := func(length int) string { return strings.Repeat("a", length-len(quota)-1) }
+	require.True(t, obeyed(t, fill(maxRateLimit), quota))
+	require.False(t, obeyed(t, fill(maxRateLimit+1), quota))
+}
