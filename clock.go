@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/puzpuzpuz/xsync/v3"
+
 	"github.com/seed-30da4c49/sash/internal/tsc"
 )
 
@@ -112,11 +114,11 @@ func CoarseClock(resolution time.Duration) Clock {
 	if inBubble() {
 		return bubbleClock(resolution)
 	}
-	c, _ := coarseClocks.LoadOrStore(resolution, newCoarseClock(resolution)) // another call may have been first
-	return c.(*coarseClock)
+	c, _ := coarseClocks.LoadOrCompute(resolution, func() *coarseClock { return newCoarseClock(resolution) })
+	return c
 }
 
-var coarseClocks sync.Map // of *coarseClock, by its resolution
+var coarseClocks = xsync.NewMapOf[time.Duration, *coarseClock]()
 
 // A coarseClock caches a reading of another clock, which its goroutine renews.
 //

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash/internal/race"
 	"github.com/seed-30da4c49/sash/internal/tsc"
 )
 
@@ -139,6 +140,16 @@ func TestCoarseClock_IsLateByLessThanItsResolution(t *testing.T) {
 }
 
 // The bubble detects leaks: it does not end before the goroutines in it have ended.
+// A program may ask for its clock in each place that makes a limiter.
+func TestCoarseClock_IsFoundAgainWithoutAllocating(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	c := CoarseClock(time.Hour)
+	require.Zero(t, testing.AllocsPerRun(100, func() { c = CoarseClock(time.Hour) }))
+	require.Same(t, c, CoarseClock(time.Hour))
+}
+
 func TestCoarseClock_SleepsWithoutReadersAndStartsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, exact := newBubbledCoarseClock(time.Millisecond), SystemClock()
