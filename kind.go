@@ -217,7 +217,12 @@ func (rs *ruleset) chargeTried(e *entry, word uint64, at, n int64, m mode, left 
 
 // admits reports whether e, whose word was loaded or locked as given, admits q.
 func (rs *ruleset) admits(e *entry, word uint64, q query) bool {
-	own := rs.of(e)
+	// Go by word. A call that finds it resizing pauses until the word changes after its last load: another
+	// load here could miss that.
+	own := rs
+	if word&multi != 0 {
+		own = e.asMulti().ruleset
+	}
 	for i := range own.rules {
 		if !own.rules[i].algorithm.admits(rs.stateOf(e, word, i), q) {
 			return false
