@@ -33,9 +33,10 @@ func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
 	return true
 }
 
-// evictFor evicts idle keys of g until there is room for keys new ones, and reports false
-// if there is none, or if the pinned keys alone are more than the bound. The keys of the call must
-// be pinned: another call may have made an entry for one in between, and not charged it yet.
+// evictFor reports whether an insert of that number of new keys into g may go on. It evicts idle
+// keys until there is room, if busy ones are not evicted. The bound must hold the pinned keys. The
+// keys of the call must be pinned: another call may have made an entry for one in between, and not
+// charged it yet.
 func (l *Limiter) evictFor(g *generation, keys int64, pinned ...target) bool {
 	c := g.cap
 	// If busy keys are evicted, the insert makes room itself: it must have it when it publishes the entry.

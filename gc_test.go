@@ -383,3 +383,35 @@ func TestEvict_RaisesTheFloorIntoAWindow(t *testing.T) {
 	clock.Set(41 - 100)
 	require.Equal(t, time.Duration(200-41+100), l.Peek("new", 1).ResetAfter)
 }
+
+// An algorithmThatWaits calls during before it tells whether a state has expired.
+type algorithmThatWaits struct {
+	algorithm
+	during func()
+}
+
+func (a algorithmThatWaits) expired(s state, now int64) (since int64, ok bool) {
+	a.during()
+	return a.algorithm.expired(s, now)
+}
+
+// A call may lock a key while the janitor reads it, and unlock it unchanged, as a TakeAll does that
+// cannot lock its other key. If the janitor then evicts the key, the floor must have risen.
+func TestSweep_EvictsNoKeyThatIsLockedForAMomentWithoutRaisingTheFloor(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		l.Allow("k")
+		clock.Advance(time.Hour)
+		e := l.table().load(l.key("k"))
+		word := e.Word.Load()
+		for i := range l.own().rules {
+			r := &l.own().rules[i]
+			r.algorithm = algorithmThatWaits{r.algorithm, func() { e.Word.Store(word | locked) }}
+		}
+		before := l.own().floor.Load()
+		read, idle := l.own().checkIdle(e, clock.Now())
+		e.Word.Store(word)
+		if idle && e.tryKill(read) {
+			require.Greater(t, l.own().floor.Load(), before)
+		}
+	})
+}

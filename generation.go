@@ -14,7 +14,7 @@ import (
 // Reconfigure makes a new generation the current one. The one before stays its old generation until
 // every key has been migrated, by the first call that looks for the key or by Reconfigure itself.
 //
-// Invariant: a key has at most one live entry, in one table. An entry is inserted only
+// Invariant: a key has at most one entry that is neither dead nor locked. An entry is inserted only
 // while its generation is the current one. A call that finds no entry of its key there
 // looks in the old generation, under the lock that an insert takes. So a call that has
 // begun in the old generation either

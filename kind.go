@@ -195,9 +195,9 @@ func (rs *ruleset) tryFast(e *entry, word uint64, at, n int64, m mode, d, next *
 	}
 }
 
-// chargeTried joins to left what n units leave. try must have admitted them at the same instant. If
-// m has stores, e must have been locked from word: chargeTried charges the units, and returns the
-// word that unlocks e.
+// chargeTried joins to left what n units leave. tryFast, with tells, must have admitted them at the
+// same instant. If m has stores, e must have been locked from word: chargeTried charges the units,
+// and returns the word that unlocks e.
 func (rs *ruleset) chargeTried(e *entry, word uint64, at, n int64, m mode, left *remainder) (next uint64) {
 	switch k := rs.kindOf(word); k {
 	case kindWord:
@@ -360,13 +360,14 @@ func (rs *ruleset) checkIdle(e *entry, now int64) (word uint64, ok bool) {
 		return word, false
 	}
 	since, ok := rs.expired(e, word, now)
-	// What was read of more than a word may be torn. Then the caller's tryKill fails, and
-	// the floor must not have risen for it.
-	if ok && e.validate(word) {
-		// Before the caller kills e: a call that finds e dead must not start earlier.
-		rs.raiseFloor(since)
+	// What was read of more than a word may be torn, and the floor must not rise for that. Nor may the
+	// caller kill e then: a call that has locked it may unlock it unchanged, and the floor has not risen.
+	if !ok || !e.validate(word) {
+		return word, false
 	}
-	return word, ok
+	// Before the caller kills e: a call that finds e dead must not start earlier.
+	rs.raiseFloor(since)
+	return word, true
 }
 
 // holds reports whether e, an entry in a table of rs, can store a charge at that instant. A word has

@@ -89,9 +89,9 @@ func (l *Limiter) lockAll(g *generation, targets []target, charging bool) bool {
 // makes it again, while it holds the locks of other entries. So no stream of such calls
 // makes the whole call start over.
 //
-// It reports false, with t not locked, if the limits have changed; or if it would have to
-// wait for what no call may wait for while it holds a lock. That is WithLimitsFor, which
-// is the caller's code, and more room under WithMaxKeys.
+// It reports false, with t not locked, if the limits or the bytes of the name have changed; or if
+// it would have to wait for what no call may wait for while it holds a lock. That is WithLimitsFor,
+// which is the caller's code, and more room under WithMaxKeys.
 func (l *Limiter) lockOwn(g *generation, t *target, charging bool, room *int64) bool {
 	for round := 1; ; round++ {
 		atomic.Round("lockOwn", round)

@@ -51,9 +51,9 @@ func (l *Limiter) migrate(old, g *generation, k key, e *entry) {
 
 // rulesetAfter returns the ruleset that k, whose entry in old is e, has in g.
 //
-// If the setup has changed, the limits of the key are resolved anew. What that depends on
-// is the same whenever it happens, as long as e is alive: the override of a key does not
-// change, since a SetLimits waits until the last key has been migrated.
+// If the setup has changed, the limits of the key are resolved anew. As long as e is alive, its
+// override stays the same: a SetLimits waits until the last key has been migrated. WithLimitsFor may
+// return something else each time: see migrate.
 func (l *Limiter) rulesetAfter(old, g *generation, k key, e *entry) *ruleset {
 	own := old.ruleset.of(e)
 	switch {

@@ -7,8 +7,9 @@ import (
 	"github.com/seed-30da4c49/sash/internal/hashmap"
 )
 
-// A multiEntry is the entry of a key that has several limits, limits of its own, or has
-// had a reservation; and of a key whose state does not fit into a word. It points to its ruleset, and has a state for each rule.
+// A multiEntry is the entry of a key that has several limits, limits of its own, or has had a
+// reservation; and of a key whose state does not fit into a word. It points to its ruleset, and has
+// a state for each rule.
 //
 // Bits of its word (high to low): dead 1 | multi 1, always set | locked 1 | resizing 1 |
 // version 60.

@@ -25,8 +25,8 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 	if n > 0 && g.fast != fastNone {
 		h := g.keys.shard(k).Guess(k.hash, key)
 		if h != nil && h.HasInlineLen(len(key)) && h.InlineNameIs(key) { // HasName, without a call
-			// A dead, locked or foreign word makes charge return retry. A live one is charged by one swap, which
-			// fails if the janitor kills the entry first.
+			// The word of a dead, locked or multi-limit entry makes charge return retry. Any other
+			// is charged or locked by one swap, which fails if the janitor kills the entry first.
 			var res result
 			switch e, r := entryOf(h), g.rule; g.fast {
 			case fastCounter:
@@ -157,9 +157,9 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 //
 // For most keys, it costs little more than Take, and decides both at one instant. So next is
 // denied. Most keys have only the limiter's one limit, which is a log or fits into one word, and
-// had no reservation. For the others, next is d itself if d denies one unit more than is left. Otherwise it is a
-// [Limiter.Peek] right after the Take. It shows what time and other calls have done in
-// between, and may be allowed.
+// had no reservation. For the others, next is d itself if d denies one unit more than is left.
+// Otherwise it is a [Limiter.Peek] right after the Take. It shows what time and other calls have
+// done in between, and may be allowed.
 func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
@@ -221,8 +221,8 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 				}
 				continue
 			}
-			// Another call may insert first: then this is its entry. It is nil if the limits have changed, or
-			// if there is no room.
+			// Another call may insert first: then this is its entry. It is nil if the limits have
+			// changed, or if there is no room.
 			if e = l.insert(r, k, nil); e != nil {
 				k = g.keys.keyOf(e)
 			}

@@ -15,7 +15,7 @@ import (
 // 8 tracked keys, it allocates nothing. A denied call takes no lock. An admitted call locks
 // the keys for the few nanoseconds in which it charges them, without waiting for a lock.
 //
-// If other calls interfere in each of its five rounds, the call locks the keys in one order
+// If other calls interfere in each of its four or five rounds, the call locks the keys in one order
 // for all callers, waits for each, and decides. So a stream of calls on the same keys does
 // not starve it. It does this at once if it does not charge and two or more of its keys are
 // not tracked, or if keys do not fit under [WithMaxKeys].
@@ -48,7 +48,7 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 //
 // It costs about what the calls of [Limiter.Peek] would. Up to 8 tracked keys, it allocates
 // nothing. It takes no lock, unless two or more of its keys are not tracked, keys do not
-// fit under [WithMaxKeys], or other calls change the keys in each of its five rounds.
+// fit under [WithMaxKeys], or other calls change the keys in each of its four or five rounds.
 func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 	g := l.current.Load()
 	at := g.instant(l.clock.Now())
@@ -121,7 +121,8 @@ func (f *fastTargets) lock() bool {
 		// Never wait while another entry is locked. A changed word means that another call came first.
 		if t := &f.all[i]; !t.entry.tryLock(t.word) {
 			for _, t := range f.all[:i] {
-				// The same word as before: nothing has changed, and readers in between may still validate it.
+				// The same word as before: nothing has changed, and readers in between may still
+				// validate it.
 				t.entry.Word.Store(t.word)
 			}
 			return false
@@ -230,7 +231,8 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 // takeAllLocked is takeAll under locks. It waits for each lock.
 //
 // It starts over
-//   - once, if the call is admitted and needs entries that are not there yet;
+//   - once, if the call is admitted and lacks an entry that can take the charge;
+//   - if a key has got an entry or room in between, or the bytes of its name have changed;
 //   - if the limits change, or lockOwn would have to call WithLimitsFor;
 //   - if another call has replaced an entry by one that chargeable refuses;
 //   - under WithMaxKeys, while other calls that run have taken all the room.

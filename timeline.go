@@ -18,7 +18,7 @@ type timeline struct {
 	floor atomic.Int64
 }
 
-// clampToFloor returns the instant at which an empty entry starts, for a call at t.
+// clampToFloor returns the instant at which an empty entry starts, for a call at that instant.
 func (t *timeline) clampToFloor(at int64) int64 { return max(at, t.floor.Load()) }
 
 // raiseFloor raises the floor to since, if it is lower.

@@ -44,7 +44,8 @@ func (r *slidingCounter) position(w window.State, t int64) window.Position {
 func (r *slidingCounter) locate(t int64) (index, elapsed int64) {
 	index, elapsed = r.counter.Locate(t)
 	if r.counter.Begins(index) <= t && (r.kind != kindWord || r.layout.holds(t)) {
-		// Calls race here, and any of their windows will do: an old one only costs the next call a division.
+		// Calls race here, and any of their windows will do: an old one only costs the next call a
+		// division.
 		r.index.Store(index)
 	}
 	return index, elapsed

@@ -661,6 +661,11 @@ var ofSash = []mutant{
 		tests: "TestPeek|TestAnswers_EqualTheReferences",
 	},
 	{
+		name: "janitor-kills-without-a-floor", fault: "a key that was locked for a moment is evicted, and the past is not forgotten",
+		file: "kind.go", old: "if !ok || !e.validate(word) {\n\t\treturn word, false\n\t}\n", new: "if !e.validate(word) {\nreturn word, ok\n}\nif !ok {\nreturn word, false\n}\n",
+		tests: "TestSweep_EvictsNoKeyThatIsLocked",
+	},
+	{
 		name: "counter-read-by-halves", fault: "a counter that is charged while it is read divides by what does not fit",
 		file: "window.go", old: "elapsed = 0 // w is torn, and what follows from it is not used", new: "_ = elapsed",
 		tests: "TestAlgorithms_SurviveWhatIsTorn",
