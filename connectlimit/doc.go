@@ -38,7 +38,7 @@
 // A call that is denied is answered CodeResourceExhausted, with the details
 //
 //   - RetryInfo: the time to wait, exact to the nanosecond. A client that waits for that time is
-//     admitted if no other call is charged meanwhile; a nanosecond earlier, it is denied. It is
+//     admitted if no other call is charged before; a nanosecond earlier, it is denied. It is
 //     missing if no wait would do.
 //   - QuotaFailure: the names of the quotas, in quota_id. They have no subject, since an answer
 //     tells nothing about the client.

@@ -14,7 +14,7 @@ type Option func(*rpc.Server)
 // LimitReceived has l decide each message that a stream receives, in addition to the stream
 // itself. The request of a message is the request of its stream, with the message in the context: see
 // [MessageOf]. A message that is denied is not given to the handler, and ends the stream. If a
-// policy of l has a Queue, the message waits, and the stream receives nothing meanwhile.
+// policy of l has a Queue, the message waits, and the stream receives nothing until then.
 //
 // A unary call has one message, whose cost its own policies can tell. LimitReceived does not
 // concern it. Without LimitReceived, messages cost nothing. It panics if l is nil.

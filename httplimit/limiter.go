@@ -41,9 +41,9 @@ type Limiter struct {
 // Sash returns the [sash.Limiter] below, to peek at a key, reset it, or give it limits of its own.
 // [Limiter.KeyFor] returns its keys. Clients are told of a key's own limits under the name of the policy.
 //
-// [Limiter.Reconfigure] replaces limits of policies. [sash.Limiter.Reconfigure] replaces those of the
-// only policy. If there are several policies, or plans, it changes nothing and returns an error that
-// wraps [errors.ErrUnsupported].
+// [Limiter.Reconfigure] replaces the limits of any policy. [sash.Limiter.Reconfigure] replaces the limits
+// of the only policy. If there are several policies, or plans, it changes nothing and returns an error
+// that wraps [errors.ErrUnsupported].
 //
 // Its [sash.Limiter.Snapshot] is for a limiter that was given policies of the same names and plans in the
 // same order, by the same calls of New and Reconfigure.

@@ -14,8 +14,8 @@ import (
 // ask lets the store decide a call, and the fallback if it cannot.
 //
 // This process has at most one round trip under way for the same keys, limits and kind of call.
-// Calls that come meanwhile wait for it, and make the next one together. Each has the answer that it
-// would have had in a round trip of its own.
+// Calls that come during it wait for its end, and make the next one together. Each gets the answer
+// that a round trip of its own would have brought.
 func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
 	op, targets, n := c.op, c.targets, c.n
 	err := l.attempt(ctx, c)
@@ -59,7 +59,7 @@ func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
 }
 
 // fly makes the round trip of c, whose flight was none before, in the goroutine of the caller: no
-// other call depends on its context. Calls that have come meanwhile get a goroutine.
+// other call depends on its context. If calls wait at its end, fly starts a goroutine for them.
 func (l *Limiter) fly(ctx context.Context, f flight, c *waiting) error {
 	defer func() { // also if the Conn panics
 		if next := l.flights.next(f); next != nil {
@@ -72,7 +72,7 @@ func (l *Limiter) fly(ctx context.Context, f flight, c *waiting) error {
 }
 
 // flyOn makes round trips for calls that have waited, until there are none. If the store does not
-// answer, calls that have waited meanwhile do not wait for another round trip.
+// answer, the calls that wait by then do not wait for another round trip.
 func (l *Limiter) flyOn(f flight, calls []*waiting) {
 	for calls != nil {
 		b := l.newBatch(calls...)

@@ -17,7 +17,7 @@
 //
 //   - A denial that is certain: see [WithMirror]. A flood on a denied key stays in its process.
 //   - A call that another one for the same key can take along: there is one round trip for a
-//     key at a time, and calls that come meanwhile share the next.
+//     key at a time, and calls that come during it share the next.
 //   - A call that a lease covers, if you ask for leases: see [WithLease].
 //   - A call while the store is away: see [WithFallback] and [WithBreaker].
 //

@@ -89,7 +89,7 @@ func (s *lessees) take(t target, n int64) (d Decision, ok bool) {
 }
 
 // use takes n units, n > 0, and returns how many are left. It reports whether there were that many.
-// It tries again if another call has swapped left meanwhile. Each of these has used units of the
+// It tries again if another call swaps left first. Each of these has used units of the
 // lease, or ended it, so it tries no more often than the lease has units.
 func (b *lease) use(n int64) (left int64, ok bool) {
 	for {
@@ -250,7 +250,7 @@ func (s *lessees) grant(w *wanted, t target, v *view, units, end int64) {
 	w.of.mu.Lock()
 	defer w.of.mu.Unlock()
 	w.of.lastEnd = end
-	if w.of.removed { // meanwhile, so no call would give back what is not used
+	if w.of.removed { // during the request: no call would give back what is not used
 		s.underway.Go(func() { s.giveBack(held) }) // the request is under way, so close waits for this, too
 		return
 	}

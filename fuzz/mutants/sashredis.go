@@ -287,7 +287,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-begins-when-removed", fault: "a lease begins after its key was removed, and is never given back",
-		file: "sashredis/lease.go", old: "if w.of.removed { // meanwhile", new: "if false { // meanwhile",
+		file: "sashredis/lease.go", old: "if w.of.removed { // during", new: "if false { // during",
 		tests: "TestLease_Granted",
 	},
 	{

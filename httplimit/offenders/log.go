@@ -124,7 +124,7 @@ func (l *Log) claim(c client, now int64, window time.Duration) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Another call may have claimed the record meanwhile.
+	// Another call may have claimed the record before this one got the lock.
 	next, known := l.next.Load(c)
 	switch {
 	case known && now < next.Load():

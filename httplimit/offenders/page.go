@@ -130,7 +130,7 @@ func (p *Page) periodsAt(now int64) *periods {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Another call may have begun the period meanwhile.
+	// Another call may have begun the period before this one got the lock.
 	in = p.periods.Load()
 	period, passed := p.period(), now-in.current.start
 	if passed < period {

@@ -65,7 +65,7 @@ func (s *sketch) add(client client, e *httplimit.Event, at int64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Another call may have begun a counter meanwhile. If there is one now, it is in use: only
+	// Another call may have begun a counter first. If there is one now, it is in use: only
 	// the holder of the lock retires it.
 	if c, ok := s.counters.Load(client); ok {
 		c.add(at)
@@ -156,7 +156,7 @@ type row struct {
 	firstSeen, lastSeen int64
 }
 
-// tally reads all counters. Calls may add to them meanwhile: each count is one that the counter
+// tally reads all counters. Calls may add to them at the same time: each count is one that the counter
 // had, at most N/size too high for the N of the tally.
 func (s *sketch) tally() tally {
 	s.mu.Lock()
