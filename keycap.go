@@ -90,6 +90,5 @@ func (c *keyCap) evictsBusy() bool { return c != nil && c.overflow == EvictLeast
 // overflowEntries holds the entries that keys without room share: one for each shard.
 // They are multi-limit entries, which can hold units spent past the limit, too.
 type overflowEntries struct {
-	migrating sync.Mutex
-	entries   [shards]atomic.Pointer[entry] // nil: not used yet
+	entries [shards]atomic.Pointer[entry] // nil: not used yet
 }

@@ -29,8 +29,7 @@ func (l *Limiter) migrate(old, g *generation, k key, e *entry) {
 	// migrate the key at the same time, and WithLimitsFor may tell each of them something else. The
 	// call that locks e while it is alive migrates it, by what it was told.
 	rs := l.rulesetAfter(old, g, k, e)
-	now := g.instant(l.clock.Now())
-	word, alive := old.ruleset.lock(e)
+	word, now, alive := l.lockNow(old.ruleset, e, g)
 	switch {
 	case !alive:
 	case rs.unlimited() || rs.fault != nil:
@@ -71,8 +70,7 @@ func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind
 	if rs.unlimited() {
 		return g.forget(k, e)
 	}
-	now := g.instant(l.clock.Now())
-	word, alive := g.ruleset.lock(e)
+	word, now, alive := l.lockNow(g.ruleset, e, g)
 	if !alive {
 		g.keys.compareAndDelete(k, e)
 		return false
@@ -85,6 +83,23 @@ func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind
 	g.replaceSample(own, e, next)
 	e.markDead(word)
 	return true
+}
+
+// lockNow locks e, an entry in a table of rs, as ruleset.lock does. now is the time of the clock in g:
+// no earlier than any charge to e, so that none is dated too early. The clock is the caller's code, so
+// lockNow reads it before the lock. If a charge comes in between in each of optimisticRounds, such
+// charges may be dated earlier by the time between the reading and the lock.
+func (l *Limiter) lockNow(rs *ruleset, e *entry, g *generation) (word uint64, now int64, alive bool) {
+	for range optimisticRounds {
+		word, alive = rs.loadQuiescent(e)
+		now = g.instant(l.clock.Now())
+		// The lock is taken from the word that was loaded before the reading: no charge is in between.
+		if !alive || e.tryLock(word) {
+			return word, now, alive
+		}
+	}
+	word, alive = rs.lock(e)
+	return word, now, alive
 }
 
 // migrated returns an entry under rs that begins with the charges of e, an entry in a

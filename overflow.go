@@ -45,9 +45,6 @@ func (l *Limiter) sharedEntry(g *generation, k key) *entry {
 
 // migrateShared migrates the i-th shared entry of old to g, and leaves a dead one.
 func (l *Limiter) migrateShared(old, g *generation, i int) {
-	now := g.instant(l.clock.Now()) // not under the lock: a clock is the caller's code
-	g.overflow.migrating.Lock()
-	defer g.overflow.migrating.Unlock()
 	// If it was never used, put a dead entry there: a call that has begun in old must not
 	// make one any more.
 	tombstone := old.ruleset.newEntry("")
@@ -56,9 +53,9 @@ func (l *Limiter) migrateShared(old, g *generation, i int) {
 		return
 	}
 	e := old.overflow.entries[i].Load()
-	if word, alive := old.ruleset.lock(e); alive {
-		// As in migrate: the new entry is in its place before the old one is dead. It stays a
-		// multi-limit entry.
+	if word, now, alive := l.lockNow(old.ruleset, e, g); alive {
+		// As in migrate: the new entry is in its place before the old one is dead, so a call that finds
+		// e dead finds the new one. It stays a multi-limit entry.
 		g.overflow.entries[i].Store(old.ruleset.migrated(e, word, g.ruleset, kindMulti, now))
 		e.markDead(word)
 	}

@@ -383,6 +383,84 @@ func TestSetLimits_OfAKeyTakenFromWhileAnotherLooksForIt(t *testing.T) {
 	require.Greater(t, read, 2, "the limits did not change")
 }
 
+// A call may charge a key after the change of its limits has read the clock, and before it has locked the
+// key. Units that are known by their window alone are not dated before they were charged, so they count
+// no shorter under the new limits.
+func TestMigrate_DatesNoChargeBeforeItWasMade(t *testing.T) {
+	toLog := PerMinute(10).Log()
+	charge := func(l *Limiter, g *generation, e *entry) {
+		q := query{at: l.clock.Now(), n: 1, charge: true}
+		require.Equal(t, admitted, g.ruleset.decide(e, q, nil, nil))
+	}
+	for name, change := range map[string]func(l *Limiter) (charge func(), change func()){
+		"Reconfigure": func(l *Limiter) (func(), func()) {
+			// The call has begun before it, so it goes on in the old generation.
+			g := l.current.Load()
+			e := g.keys.load(l.key("k"))
+			return func() { charge(l, g, e) }, func() { require.NoError(t, l.Reconfigure(toLog)) }
+		},
+		"SetLimits": func(l *Limiter) (func(), func()) {
+			return func() { require.True(t, l.Allow("k")) }, func() { require.NoError(t, l.SetLimits("k", toLog)) }
+		},
+		"a shared entry": func(l *Limiter) (func(), func()) {
+			require.True(t, l.Reset("k"))
+			require.True(t, l.Allow("other"))
+			require.True(t, l.Allow("k"))
+			old, k := l.current.Load(), l.key("k")
+			e := l.sharedEntry(old, k)
+			return func() { charge(l, old, e) }, func() {
+				// As Reconfigure does it, without the keys that have an entry: they would read the clock first.
+				g := l.newGeneration(old.overrides, old.shift, old.cap, []Limit{toLog}, old.setup, 0)
+				g.old.Store(old)
+				l.current.Store(g)
+				l.sharedEntry(g, k)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+				require.True(t, l.Allow("k"))
+				charge, change := change(l)
+				lost := 0
+				l.clock = clockFunc(func() int64 {
+					now := clock.Now()
+					if lost < optimisticRounds-1 {
+						lost++
+						clock.Advance(10 * time.Second)
+						charge()
+					}
+					return now
+				})
+				change()
+				require.Equal(t, optimisticRounds-1, lost)
+				require.True(t, l.Allow("other")) // so that it keeps the only room
+				// One unit at 0 s, and one at each of 10, 20 and 30 s. No more than the first may be back.
+				clock.Set(int64(70*time.Second - 1))
+				require.LessOrEqual(t, l.Peek("k", 0).Remaining, int64(10-(optimisticRounds-1)))
+			}, WithMaxKeys(1, ShareOverflow))
+		})
+	}
+}
+
+// A clock that charges the key at each reading, as busy as any other goroutine, does not hold up a change
+// of its limits.
+func TestMigrate_EndsUnderAnyCharges(t *testing.T) {
+	everyKind(t, PerMinute(100), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		require.True(t, l.Allow("k"))
+		reading := false
+		l.clock = clockFunc(func() int64 {
+			if !reading {
+				reading = true
+				require.True(t, l.Allow("k"))
+				reading = false
+			}
+			return clock.Now()
+		})
+		require.NoError(t, l.SetLimits("k", PerMinute(100).Log(), PerHour(1000)))
+		require.Less(t, l.Peek("k", 0).Remaining, int64(99))
+	})
+}
+
 // A change of the limits of some keys does not delay the first call for another key.
 func TestSetLimits_OfOthersWhileAKeyIsFirstSeen(t *testing.T) {
 	var l *Limiter

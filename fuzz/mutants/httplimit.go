@@ -10,7 +10,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "charge-nothing-written", fault: "a handler of net/http that writes nothing has not answered",
-		file: "httplimit/recorder.go", old: "returned && ofNetHTTP(rec.ResponseWriter)", new: "false && ofNetHTTP(rec.ResponseWriter)",
+		file: "httplimit/recorder.go", old: "if rec.returned && ofNetHTTP(rec.ResponseWriter) {", new: "if false {",
 		tests: "TestCharge_AHandlerThatWritesNothing",
 	},
 	{

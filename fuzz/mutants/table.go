@@ -692,7 +692,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limits-one-lineage", fault: "two limits pass for one when a charge is given back",
-		file: "targets.go", old: "	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = newLineage()", new: "one := newLineage(&e.ruleset.rules[0])\n	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = one",
+		file: "targets.go", old: "	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = newLineage()", new: "one := newLineage()\n	for i := range origins {\n\t\tif e.states[i].lineage.Load() == nil {\n\t\t\torigins[i].lineage = one",
 		tests: "TestReserve|TestCancel",
 	},
 	{
@@ -998,8 +998,18 @@ var ofSash = []mutant{
 	},
 	{
 		name: "change-over-a-charge", fault: "units that are charged while a key is migrated are lost",
-		file: "migrate.go", old: "old.ruleset.lock(e)", new: "old.ruleset.loadQuiescent(e)\nl.clock.Now()",
-		tests: "TestRace_ChangingLimits",
+		file: "migrate.go", old: "if !alive || e.tryLock(word) {", new: "if l.clock.Now(); true {",
+		tests: "TestRace_ChangingLimits|TestMigrate",
+	},
+	{
+		name: "change-dates-too-early", fault: "units that are charged after a change of limits has read the clock are dated before",
+		file: "migrate.go", old: "word, alive = rs.loadQuiescent(e)\n\t\tnow = g.instant(l.clock.Now())", new: "now = g.instant(l.clock.Now())\n\t\tword, alive = rs.loadQuiescent(e)",
+		tests: "TestMigrate",
+	},
+	{
+		name: "change-waits-for-charges", fault: "a clock that charges the key holds up a change of its limits for ever",
+		file: "migrate.go", old: "for range optimisticRounds {\n\t\tword, alive = rs.loadQuiescent(e)", new: "for {\n\t\tword, alive = rs.loadQuiescent(e)",
+		tests: "TestMigrate",
 	},
 	{
 		name: "change-leaves-two-entries", fault: "the entry that was migrated is charged on",
@@ -1008,7 +1018,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "change-takes-the-earliest", fault: "a unit that is known by its window alone stops counting too soon",
-		file: "algorithm.go", old: "return number*size + (size - 1)", new: "return r.beginningOf(number)",
+		file: "algorithm.go", old: "return number*size + (size - 1)", new: "return h.beginningOf(number)",
 		tests: "TestReconfigure",
 	},
 	{
@@ -1418,7 +1428,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "snapshot-not-restorable", fault: "after the clock was far ahead, no snapshot can be restored",
-		file: "snapshot.go", old: "min(g.floor.Load(), window.Plus(begun, maxAhead))", new: "g.floor.Load()",
+		file: "snapshot.go", old: "min(g.floor.Load(), window.Plus(begun, maxAhead))", new: "window.Plus(g.floor.Load(), 0)",
 		tests: "TestSnapshot",
 	},
 
