@@ -471,6 +471,33 @@ func TestQueue_WaitsForRoomInTheTable(t *testing.T) {
 	})
 }
 
+// Two policies deny a request together: there is room for either of its keys, but not for both. Neither
+// denies it by itself, but it waits under both. So a later request of its client, which has one of them,
+// neither overtakes it nor gets that room. The policy of another cost does not deny it. So it holds up no
+// request there.
+func TestQueue_IsNotOvertakenWhereItsPoliciesDenyItTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := httplimit.Queue{Wait: time.Hour, Requests: 9}
+		costly := forAll("costly", "", sash.PerMinute(100), q)
+		costly.Cost = func(*http.Request) int64 { return 2 }
+		l := newLobby(t, costly, queued("a", "/a/", sash.PerMinute(5).Log(), q), queued("b", "/a/b", sash.PerMinute(5).Log(), q),
+			httplimit.WithSash(sash.WithMaxKeys(4, sash.DenyNew)))
+		l.send("has room", "GET /a/b", "X-Key", "k") // its keys are three of four
+		l.send("waits", "GET /a/b", "X-Key", "other")
+		l.send("later", "GET /a/", "X-Key", "other")
+		require.Equal(t, []string{"has room served"}, l.happened())
+		require.Equal(t, 2, l.Waiting())
+		l.send("elsewhere", "GET /", "X-Key", "other")
+		require.Equal(t, []string{"elsewhere served"}, l.happened())
+		var log []string
+		for range 10 {
+			log = append(log, l.after(time.Minute)...) // idle keys make room
+		}
+		require.Equal(t, []string{"waits served", "later served"}, log)
+		require.Zero(t, l.Waiting())
+	})
+}
+
 func TestQueue_OfAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(localStore)

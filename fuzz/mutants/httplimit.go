@@ -96,7 +96,12 @@ var ofHTTPLimit = []mutant{
 	{
 		name: "queue-deaf-together", fault: "a request that its policies deny together waits in none of their queues",
 		file: "httplimit/queue.go", old: "together := !anyDenies(c.enforced)", new: "together := false",
-		tests: "TestQueue",
+		tests: "TestQueue_IsNotOvertaken",
+	},
+	{
+		name: "queue-holds-what-was-reserved", fault: "a request that its policies deny together holds up others under one that admitted it before",
+		file: "httplimit/queue.go", old: "|| together && !t.reserved)", new: "|| together)",
+		tests: "TestQueue_IsNotOvertaken",
 	},
 	{
 		name: "queue-everywhere", fault: "a request holds up others where it is admitted",
