@@ -242,7 +242,7 @@ func (t *Transport) wait(ctx context.Context, key, held string, n int64) error {
 	g := t.gates.enter(held)
 	defer t.gates.leave(held, g, t.clock())
 	for {
-		until, changed := t.gates.holdOf(g)
+		until, changed := t.gates.holdOf(held, g)
 		err := t.waitOnce(ctx, changed, until, key, n)
 		if ctx.Err() != nil || changed.Err() == nil {
 			return err

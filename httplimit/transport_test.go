@@ -26,6 +26,18 @@ type farEnd func(r *http.Request) (*http.Response, error)
 
 func (f farEnd) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// kept returns the keys that cost memory: where a request waits, or that are or were held back.
+func (s *gates) kept() map[string]bool {
+	keys := map[string]bool{}
+	for key := range s.byKey {
+		keys[key] = true
+	}
+	for key := range s.holds {
+		keys[key] = true
+	}
+	return keys
+}
+
 // says returns a response with that status and headers: pairs of name and value.
 func says(status int, headers ...string) *http.Response {
 	h := http.Header{}
@@ -100,7 +112,7 @@ func TestTransport_LetsEachHostWaitForItsTurn(t *testing.T) {
 			"/v6":    {0, 0},
 			"/other": {0},
 		}, sent)
-		require.Empty(t, tr.gates.byKey)
+		require.Empty(t, tr.gates.kept())
 	})
 }
 
@@ -145,7 +157,7 @@ func TestTransport_PacesByATokenBucket(t *testing.T) {
 			<-time.After(time.Duration(c.limit.Burst+1) * c.limit.Window) // long enough for the bucket to fill
 			all(c.requests)
 			require.Equal(t, want, sent, "%v, after a pause", c.limit)
-			require.Empty(t, tr.gates.byKey)
+			require.Empty(t, tr.gates.kept())
 		})
 	}
 }
@@ -274,7 +286,7 @@ func TestTransport_HoldsBackAsAsked(t *testing.T) {
 			require.Equal(t, c.want, tr.gates.heldFor("a.example", tr.clock()))
 			require.Zero(t, tr.gates.heldFor("b.example", tr.clock()))
 			if c.want == 0 {
-				require.Empty(t, tr.gates.byKey)
+				require.Empty(t, tr.gates.kept())
 				return
 			}
 			clock.Advance(c.want - 1)
@@ -338,7 +350,7 @@ func TestTransport_SendsWhatWasHeldBackOnAManualClock(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, step.want, sent.Load(), "%+v", step)
 		}
-		require.Empty(t, tr.gates.byKey)
+		require.Empty(t, tr.gates.kept())
 	})
 }
 
@@ -384,7 +396,7 @@ func TestTransport_HoldsBackWhatWaitsAlready(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		require.Equal(t, []time.Duration{0, 30500 * time.Millisecond, 31500 * time.Millisecond, 32500 * time.Millisecond}, sent)
-		require.Empty(t, tr.gates.byKey)
+		require.Empty(t, tr.gates.kept())
 	})
 }
 
@@ -501,7 +513,7 @@ func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
 		tr.HoldBack(host(bound), 2*time.Hour) // a host that is held back is held for longer
 		require.Equal(t, bound, held())
 		require.Equal(t, 2*time.Hour, tr.gates.heldFor(host(bound), tr.clock()))
-		require.LessOrEqual(t, len(tr.gates.byKey), bound)
+		require.LessOrEqual(t, len(tr.gates.kept()), bound)
 
 		clock.Advance(time.Hour) // all others have passed
 		for i := range bound - 1 {
@@ -509,7 +521,7 @@ func TestTransport_HoldsBackSoManyHostsAtATime(t *testing.T) {
 		}
 		require.Equal(t, bound, held())
 		require.Positive(t, tr.gates.heldFor(host(bound), tr.clock()))
-		require.LessOrEqual(t, len(tr.gates.byKey), max(2*bound, 33))
+		require.LessOrEqual(t, len(tr.gates.kept()), max(2*bound, 33))
 	}
 }
 
@@ -530,16 +542,16 @@ func TestTransport_ADomainEndsNoHoldsOfOthers(t *testing.T) {
 	for i := range 100 {
 		require.Equal(t, time.Minute, tr.gates.heldFor(fmt.Sprintf("api%d.example", i), tr.clock()))
 	}
-	require.Len(t, tr.gates.byKey, 300)
+	require.Len(t, tr.gates.kept(), 300)
 	require.Len(t, tr.gates.perDomain, 104)
-	require.Equal(t, 300, tr.gates.holds)
+	require.Len(t, tr.gates.holds, 300)
 	require.Equal(t, 50, tr.gates.perDomain["hostile.co.uk"], "a quarter of what is left")
 	tr.HoldBack("late.example", time.Second)
 	require.Equal(t, time.Second, tr.gates.heldFor("late.example", tr.clock()), "one more host is held back, though for less time than any other")
 
 	clock.Advance(time.Hour)
 	tr.HoldBack("api.example", time.Second)
-	require.Len(t, tr.gates.byKey, 1)
+	require.Len(t, tr.gates.kept(), 1)
 	require.Equal(t, map[string]int{"api.example": 1}, tr.gates.perDomain)
 }
 
@@ -582,7 +594,7 @@ func TestTransport_IsNotFilledByAFloodOfHosts(t *testing.T) {
 	for i := range 2000 {
 		_, err := get(t.Context(), tr, fmt.Sprintf("http://host%d.example/", i))
 		require.NoError(t, err)
-		require.LessOrEqual(t, len(tr.gates.byKey), 50)
+		require.LessOrEqual(t, len(tr.gates.kept()), 50)
 	}
 	_, err := get(t.Context(), tr, "http://host0.example/")
 	require.ErrorContains(t, err, "the server asked to wait", "what is held back stays so")
@@ -619,7 +631,7 @@ func TestTransport_WhatWaitsWaitsOnThoughItsKeyIsForgotten(t *testing.T) {
 		tr.HoldBack("a.example", 50*time.Second)
 		require.Equal(t, 60*time.Second, <-second)
 		synctest.Wait()
-		require.LessOrEqual(t, len(tr.gates.byKey), 1)
+		require.LessOrEqual(t, len(tr.gates.kept()), 1)
 	})
 }
 
@@ -733,11 +745,11 @@ func TestTransport_ForgetsWhoIsHeldBackNoMore(t *testing.T) {
 		_, err := get(t.Context(), tr, fmt.Sprintf("http://host%d.example/", i))
 		require.NoError(t, err)
 		clock.Advance(100 * time.Millisecond)
-		require.LessOrEqual(t, len(tr.gates.byKey), 202, "a hundred are held back at a time")
+		require.LessOrEqual(t, len(tr.gates.kept()), 202, "a hundred are held back at a time")
 	}
 	clock.Advance(10 * time.Second)
 	require.Zero(t, tr.gates.heldFor("host9999.example", tr.clock()))
-	require.NotContains(t, tr.gates.byKey, "host9999.example", "heldFor deletes a gate whose hold has passed")
+	require.NotContains(t, tr.gates.kept(), "host9999.example", "heldFor deletes a gate whose hold has passed")
 }
 
 // No request of many concurrent ones is sent while its key is held back. All are sent in

@@ -9,7 +9,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-hold-on-arrival-shortened", fault: "a later denial that tells a shorter time shortens a hold",
-		file: "httplimit/gate.go", old: "g != nil && g.until >= until", new: "g != nil && g.until == until",
+		file: "httplimit/gate.go", old: "former >= until", new: "former == until",
 		tests: "TestModel_Clients",
 	},
 	{
@@ -44,7 +44,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-least-domain-loses", fault: "at MaxHeld any domain loses the hold that ends first",
-		file: "httplimit/gate.go", old: " && s.perDomain[g.domain] == most {", new: " {",
+		file: "httplimit/gate.go", old: " && s.perDomain[h.domain] == fullest {", new: " {",
 		tests: "TestModel_Clients|TestTransport_ADomain",
 	},
 	{
