@@ -65,10 +65,10 @@ type Denial struct {
 // and nothing about the client.
 func (d Denial) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if d.Err != nil {
-		fields.AnswerUnavailable(w)
+		fields.Answer(w, http.StatusServiceUnavailable)
 		return
 	}
-	fields.AnswerQuotaExceeded(w, d.Violated)
+	fields.Answer(w, http.StatusTooManyRequests, d.Violated...)
 }
 
 // An Outcome is the result of a request under one policy.

@@ -36,31 +36,23 @@ import (
 // error log. It knows a request by its header map, which copies share.
 func (l *Limiter) Middleware(next http.Handler) http.Handler {
 	check(next != nil, "Middleware: must not be given nil")
-	return &handler{l, next}
-}
-
-// A handler is a next handler behind a limiter.
-type handler struct {
-	*Limiter
-	next http.Handler
-}
-
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	bare := len(header) == 0 // read before decide sets headers: an empty header describes no content
-	var v Verdict
-	watch := h.decide(&v, header, r)
-	if v.Outcome != Admitted {
-		if !bare {
-			dropContent(header)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		bare := len(header) == 0 // read before decide sets headers: an empty header describes no content
+		var v Verdict
+		watch := l.decide(&v, header, r)
+		if v.Outcome != Admitted {
+			if !bare {
+				dropContent(header)
+			}
+			l.refuse(w, r, &v)
+			return
 		}
-		h.refuse(w, r, &v)
-		return
-	}
-	if watch && h.watched.CompareAndSwap(0, headerMap(r)) { // or another request is watched
-		defer h.watched.Store(0)
-	}
-	v.Charges.Serve(h.next, w, r)
+		if watch && l.watched.CompareAndSwap(0, headerMap(r)) { // or another request is watched
+			defer l.watched.Store(0)
+		}
+		v.Charges.Serve(next, w, r)
+	})
 }
 
 // Refuse writes the answer of the middleware to a request that is not admitted: by [WithDenied] or
@@ -86,7 +78,7 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
 	case Unidentified:
 		l.unidentified.ServeHTTP(w, r)
 	case Failed:
-		fields.AnswerFailed(w)
+		fields.Answer(w, http.StatusInternalServerError)
 	default:
 		check(false, "Refuse: no request is refused whose Outcome is %q", v.Outcome.String())
 	}

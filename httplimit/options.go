@@ -275,8 +275,10 @@ func WithUnidentified(h http.Handler) Option {
 // configure applies options to the defaults, and returns all their faults in one error.
 func configure(options []Option) (config, error) {
 	c := config{
-		headers:      headers{standard: true},
-		unidentified: http.HandlerFunc(fields.AnswerUnidentified),
+		headers: headers{standard: true},
+		unidentified: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fields.Answer(w, http.StatusBadRequest)
+		}),
 	}
 	for i, o := range options {
 		p, ok := o.(*Policy)

@@ -5,41 +5,19 @@ import (
 	"sync"
 )
 
-// AnswerQuotaExceeded answers a request that the quotas of those names deny.
-func AnswerQuotaExceeded(w http.ResponseWriter, names []string) {
-	p := newProblem(`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+// problemDetails are the bodies of the answers, by status. To the body of a 429, names are appended.
+var problemDetails = map[int]string{
+	http.StatusBadRequest: `{"type":"about:blank","title":"Bad Request","status":400,` +
+		`"detail":"The request does not tell who is making it."}`,
+	http.StatusTooManyRequests: `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 		`"title":"Request cannot be satisfied as assigned quota has been exceeded",` +
-		`"status":429,"violated-policies":[`)
-	for i, name := range names {
-		if i > 0 {
-			p.body = append(p.body, ',')
-		}
-		p.body = AppendString(p.body, name) // of printable ASCII, it is a string of JSON too
-	}
-	p.body = append(p.body, "]}"...)
-	p.write(w, http.StatusTooManyRequests)
+		`"status":429,"violated-policies":[`,
+	http.StatusInternalServerError: `{"type":"about:blank","title":"Internal Server Error","status":500}`,
+	http.StatusServiceUnavailable: `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
+		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503}`,
 }
 
-// AnswerUnavailable answers a request that is denied, but not because a quota is exceeded.
-func AnswerUnavailable(w http.ResponseWriter) {
-	newProblem(`{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
-		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503}`).
-		write(w, http.StatusServiceUnavailable)
-}
-
-// AnswerUnidentified answers a request whose identity cannot be told.
-func AnswerUnidentified(w http.ResponseWriter, _ *http.Request) {
-	newProblem(`{"type":"about:blank","title":"Bad Request","status":400,`+
-		`"detail":"The request does not tell who is making it."}`).write(w, http.StatusBadRequest)
-}
-
-// AnswerFailed answers a request that cannot be decided, because of a panic.
-func AnswerFailed(w http.ResponseWriter) {
-	newProblem(`{"type":"about:blank","title":"Internal Server Error","status":500}`).write(w, http.StatusInternalServerError)
-}
-
-// A problem is an answer with problem details (RFC 9457). It is pooled with its memory, which may be used
-// again once it is written: a Writer keeps nothing of what it is given.
+// A problem is the memory of an answer, which is pooled: a Writer keeps nothing of what it is given.
 type problem struct {
 	body    []byte
 	headers Buffer
@@ -47,15 +25,21 @@ type problem struct {
 
 var problems = sync.Pool{New: func() any { return new(problem) }}
 
-// newProblem returns a problem whose body begins with text.
-func newProblem(text string) *problem {
+// Answer answers a request with problem details (RFC 9457), which must not be cached. The status is 429
+// if the quotas of those names deny it, 503 if it is denied for another reason, 400 if its identity
+// cannot be told, and 500 if there was a panic.
+func Answer(w http.ResponseWriter, status int, violated ...string) {
 	p := problems.Get().(*problem)
-	p.body = append(p.body[:0], text...)
-	return p
-}
-
-// write writes the answer, which must not be cached. p must not be used afterwards.
-func (p *problem) write(w http.ResponseWriter, status int) {
+	p.body = append(p.body[:0], problemDetails[status]...)
+	if status == http.StatusTooManyRequests {
+		for i, name := range violated {
+			if i > 0 {
+				p.body = append(p.body, ',')
+			}
+			p.body = AppendString(p.body, name) // of printable ASCII, it is a string of JSON too
+		}
+		p.body = append(p.body, "]}"...)
+	}
 	h := w.Header()
 	h["Cache-Control"] = p.headers.Value("no-store")
 	h["Content-Type"] = p.headers.Value("application/problem+json")

@@ -65,27 +65,14 @@ func Printable(s string) bool {
 }
 
 // Trim cuts the white space off both ends of an element of a header.
-func Trim(s string) string {
-	for s != "" && (s[0] == ' ' || s[0] == '\t') {
-		s = s[1:]
-	}
-	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
-		s = s[:len(s)-1]
-	}
-	return s
-}
+func Trim(s string) string { return strings.Trim(s, " \t") }
 
 // IsToken reports whether s is a token of RFC 9110.
 func IsToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		digit := '0' <= c && c <= '9'
-		if !letter && !digit && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		letter, digit := 'a' <= r|0x20 && r|0x20 <= 'z', '0' <= r && r <= '9'
+		return !letter && !digit && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
 }
 
 // ClosingQuote returns the index of the quote that ends the quoted string at the beginning of s, or -1.
