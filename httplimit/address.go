@@ -131,7 +131,7 @@ func TrustUnixSocket() AddressOption {
 // two is ever read, since a proxy that writes one may pass the other on as the client wrote it. It needs
 // [TrustProxies], [TrustHops] or [TrustUnixSocket].
 func ReadForwarded() AddressOption {
-	return func(o *addresses) { o.Give("ReadForwarded").ReadForwarded() }
+	return func(o *addresses) { o.Give("ReadForwarded").Read("Forwarded") }
 }
 
 // ReadHeader makes [ByAddress] read a header that holds the address of the client and nothing else,

@@ -66,7 +66,7 @@ func (c *call) release() {
 	if cap(c.keys) > maxBuffer || cap(c.identity) > maxBuffer {
 		return
 	}
-	if c.unclean || c.eventFields.identities != 0 {
+	if c.unclean || c.identities != 0 {
 		for _, t := range c.takes {
 			*t = take{}
 		}

@@ -242,8 +242,6 @@ func (l *Limiter) costByPolicy(c *Charge, r *Response) (cost int64) {
 // observeCharge reports a change of c.
 func (l *Limiter) observeCharge(c *Charge, outcome Outcome) {
 	if l.observed() {
-		c.event.Outcome = outcome
-		l.eventFields.restrict(&c.event)
-		l.emit(&c.event)
+		l.emit(&c.event, outcome)
 	}
 }

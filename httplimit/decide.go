@@ -177,7 +177,7 @@ func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 		*t = take{} // and then its fields: a literal of them would be made elsewhere, and copied
 		t.policy, t.cost = p, cost
 		t.begin, t.body, t.end = begin, body, len(c.keys)
-		if c.eventFields.identities != 0 && len(c.identity) > maxIdentity {
+		if c.identities != 0 && len(c.identity) > maxIdentity {
 			t.longIdentity = string(c.identity) // the key has only its digest
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -118,37 +117,13 @@ func (o *Outcome) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// decided reports whether an event with this outcome has a Decision.
-func (o Outcome) decided() bool {
-	switch o {
-	case Admitted, Denied, Withheld, Abandoned:
-		return true
-	case GivenBack, Unidentified, Failed, Settled, Unseen:
-		return false
-	default:
-		panic("httplimit: no Outcome has the number " + strconv.Itoa(int(o)))
-	}
-}
-
 // An outcomeSet is a set of outcomes: the bit 1<<o is set if it contains o.
 type outcomeSet uint16
 
 const (
 	allOutcomes     outcomeSet = 1<<len(outcomeNames) - 1
-	pendingOutcomes outcomeSet = 1<<GivenBack | 1<<Settled | 1<<Failed | 1<<Unseen // of a Charge
+	pendingOutcomes outcomeSet = 1<<GivenBack | 1<<Settled | 1<<Failed | 1<<Unseen    // of a Charge
+	decidedOutcomes outcomeSet = 1<<Admitted | 1<<Denied | 1<<Withheld | 1<<Abandoned // of events with a Decision
 )
 
 func (s outcomeSet) has(o Outcome) bool { return s>>o&1 != 0 }
-
-// eventFields tells which events have the fields that identify the client.
-type eventFields struct{ fingerprints, identities outcomeSet }
-
-// restrict clears the fields that events with the outcome of e do not have.
-func (f eventFields) restrict(e *Event) {
-	if !f.fingerprints.has(e.Outcome) {
-		e.Fingerprint = 0
-	}
-	if !f.identities.has(e.Outcome) {
-		e.Identity = ""
-	}
-}

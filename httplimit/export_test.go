@@ -1,7 +1,7 @@
 package httplimit
 
 // Decided reports whether an event with this outcome has a Decision.
-func Decided(o Outcome) bool { return o.decided() }
+func Decided(o Outcome) bool { return decidedOutcomes.has(o) }
 
 // Waiting returns how many requests wait. It fails if a queue is left without any.
 func (l *Limiter) Waiting() int {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 )
 
 // setHeaders sets the headers of a call that has been decided in h, unless that is nil.
@@ -36,26 +37,18 @@ func (c *call) rateLimitPolicyValue() []string {
 	}
 	text := c.buffer.Text
 	for _, t := range c.enforced {
-		if !t.unlimited() {
-			text = c.appendPolicyQuotas(text, t)
+		quotas := t.quotas
+		switch {
+		case t.unlimited():
+			continue
+		case !t.ownQuota: // of a key with limits of its own, the one that has decided
+			quotas = []*quota.Quota{t.quota}
+		}
+		for _, q := range quotas {
+			text = c.appendPartitionKey(append(appendComma(text), q.Policy...), t)
 		}
 	}
 	return c.buffer.TextValue(text)
-}
-
-// appendPolicyQuotas appends the quotas of one policy. If the key has limits of its own, it appends the
-// one quota that has decided.
-func (c *call) appendPolicyQuotas(text []byte, t *take) []byte {
-	if !t.ownQuota {
-		return c.appendPartitionKey(append(appendComma(text), t.quota.Policy...), t)
-	}
-	if !c.headers.partition {
-		return append(appendComma(text), t.policyField...)
-	}
-	for _, q := range t.quotas {
-		text = c.appendPartitionKey(append(appendComma(text), q.Policy...), t)
-	}
-	return text
 }
 
 // rateLimitValue returns RateLimit. For each policy, it names the quota that has the least left, how much

@@ -33,7 +33,8 @@ type config struct {
 	paths         route.Paths
 	headers       headers
 	observers     []func(Event)
-	eventFields   eventFields
+	fingerprints  outcomeSet                                       // of the events that have a Fingerprint
+	identities    outcomeSet                                       // of the events that have an Identity
 	denied        func(http.ResponseWriter, *http.Request, Denial) // nil: Denial.ServeHTTP
 	unidentified  http.Handler
 	openStore     func(StoreKeys) (Store, error) // nil: there is no store
@@ -53,8 +54,15 @@ func (h headers) any() bool { return h.standard || h.xRateLimit }
 // observed reports whether there is an observer.
 func (c *config) observed() bool { return len(c.observers) > 0 }
 
-// emit reports e to all observers.
-func (c *config) emit(e *Event) {
+// emit reports e to all observers, with an outcome and what its events tell of the client.
+func (c *config) emit(e *Event, outcome Outcome) {
+	e.Outcome = outcome
+	if !c.fingerprints.has(outcome) {
+		e.Fingerprint = 0
+	}
+	if !c.identities.has(outcome) {
+		e.Identity = ""
+	}
 	for _, observe := range c.observers {
 		observe(*e)
 	}
@@ -225,7 +233,7 @@ func WithObserver(f func(Event)) Option {
 // Given several times, it sets the fingerprints of all outcomes that are named.
 func WithEventFingerprints(outcomes ...Outcome) Option {
 	return optionFunc(func(c *config) {
-		c.eventFields.fingerprints |= c.outcomes("WithEventFingerprints", outcomes)
+		c.fingerprints |= c.outcomes("WithEventFingerprints", outcomes)
 	})
 }
 
@@ -236,7 +244,7 @@ func WithEventFingerprints(outcomes ...Outcome) Option {
 // Given several times, it sets the identities of all outcomes that are named.
 func WithEventIdentities(outcomes ...Outcome) Option {
 	return optionFunc(func(c *config) {
-		c.eventFields.identities |= c.outcomes("WithEventIdentities", outcomes)
+		c.identities |= c.outcomes("WithEventIdentities", outcomes)
 	})
 }
 
@@ -289,7 +297,7 @@ func configure(options []Option) (config, error) {
 	}
 	c.require(c.sizeHint >= 0, "WithSizeHint: keys must be at least 0, got %d", c.sizeHint)
 	c.require(c.headers.standard || !c.headers.partition, "WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in")
-	c.require(c.observed() || c.eventFields == eventFields{}, "WithEventFingerprints and WithEventIdentities need WithObserver")
+	c.require(c.observed() || c.fingerprints|c.identities == 0, "WithEventFingerprints and WithEventIdentities need WithObserver")
 	c.reviewStore()
 	c.reviewPolicies("New")
 	return c, errors.Join(c.faults...)

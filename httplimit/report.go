@@ -41,14 +41,14 @@ func (c *call) observe(t *take, outcome Outcome) {
 	}
 	var e Event
 	c.describe(&e, t, 1<<outcome)
-	e.Outcome, e.QueueFull = outcome, c.full == t.policy
+	e.QueueFull = c.full == t.policy
 	if e.Err = t.err; outcome == Denied && e.Err == nil {
 		e.Err = c.err
 	}
-	if outcome.decided() {
+	if decidedOutcomes.has(outcome) {
 		e.Decision = t.decision
 	}
-	c.emit(&e)
+	c.emit(&e, outcome)
 }
 
 // describe sets in e what all events of t have, and what identifies the client if events of one of those
@@ -59,10 +59,10 @@ func (c *call) describe(e *Event, t *take, outcomes outcomeSet) {
 	if t.key == "" {
 		return // the identity is not known
 	}
-	if c.eventFields.fingerprints&outcomes != 0 {
+	if c.fingerprints&outcomes != 0 {
 		e.Fingerprint = c.fingerprint(t)
 	}
-	if c.eventFields.identities&outcomes != 0 {
+	if c.identities&outcomes != 0 {
 		if e.Identity = t.longIdentity; e.Identity == "" {
 			e.Identity = strings.Clone(t.key[t.body-t.begin:]) // the memory of keys is reused
 		}

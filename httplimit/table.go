@@ -164,19 +164,11 @@ const foreign = -1
 // in front of a digest. No varint is a prefix of another one. So no key of one policy is a key of another
 // policy, and no digest is taken for an identity.
 func cutKeyPrefix(key string) (policy int, identity string, digested bool) {
-	// A prefix holds at most 32 bits, so it takes no more bytes.
-	var n uint64
-	for i := 0; i < len(key) && i < binary.MaxVarintLen32; i++ {
-		n |= uint64(key[i]&0x7f) << (7 * i)
-		if key[i] >= 0x80 {
-			continue
-		}
-		if key[i] == 0 && i > 0 || n>>1 > math.MaxInt32 {
-			break // appendKey writes the shortest varint, and no number as large
-		}
-		return int(n >> 1), key[i+1:], n&1 != 0
+	prefix, n := binary.Uvarint([]byte(key[:min(len(key), binary.MaxVarintLen32)]))
+	if n <= 0 || n > 1 && key[n-1] == 0 || prefix>>1 > math.MaxInt32 {
+		return foreign, "", false // appendKey writes the shortest varint, and no number as large
 	}
-	return foreign, "", false
+	return int(prefix >> 1), key[n:], prefix&1 != 0
 }
 
 // The bytes after the names of the policy and of the plan in a key of a store. No name contains them,

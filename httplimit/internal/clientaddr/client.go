@@ -47,15 +47,18 @@ func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bo
 	}
 	// Walk from the right. The element to the right was written by a trusted proxy, so this one is what
 	// that proxy saw. What is left of the client may be forged.
-	left := o.Hops
+	left, cut, parse := o.Hops, cutLastElement, parseAddress
+	if o.header == "Forwarded" {
+		cut, parse = cutLastForwarded, parseForwarded
+	}
 	for i := len(lines) - 1; i >= 0; i-- {
 		before, element, found := lines[i], "", true
 		for found {
-			before, element, found = o.cut(before)
+			before, element, found = cut(before)
 			if left--; left > 0 {
 				continue // a hop that is counted, whatever its address
 			}
-			if client, zone, ok = o.parse(element); left == 0 || !ok || !o.trusts(client) {
+			if client, zone, ok = parse(element); left == 0 || !ok || !o.trusts(client) {
 				return client, zone, ok
 			}
 		}
@@ -77,7 +80,8 @@ func (o *Options) trusts(addr netip.Addr) bool {
 	return slices.ContainsFunc(o.trusted, func(n netip.Prefix) bool { return n.Contains(addr) })
 }
 
-// cutLastElement cuts the last element off a line whose elements have no quotes.
+// cutLastElement cuts the last element off a line whose elements have no quotes. found is false if it is
+// the only one.
 func cutLastElement(line string) (before, element string, found bool) {
 	if i := strings.LastIndexByte(line, ','); i >= 0 {
 		return line[:i], line[i+1:], true

@@ -19,20 +19,15 @@ type Options struct {
 	IPv6Bits int  // the same for an IPv6 address
 
 	trusted []netip.Prefix // networks of trusted proxies; IPv4 is not mapped
+	given   []string       // names of the options given that choose the source of the address
+	names   []string       // names of the headers to read, as they were given
 	header  string         // canonical name of the header to read
-	// cut cuts the last element off a line of the header. found is false if that was the only element.
-	cut func(line string) (before, element string, found bool)
-	// parse reads the address in an element.
-	parse func(element string) (addr netip.Addr, zone string, ok bool)
-
-	given []string // names of the options given that choose the source of the address
-	names []string // names of the headers to read, as they were given
 }
 
 // Default returns the options of a client that is identified by the address of its connection: the whole
 // of IPv4, a /64 of IPv6.
 func Default() *Options {
-	return &Options{IPv4Bits: 32, IPv6Bits: 64, header: "X-Forwarded-For", cut: cutLastElement, parse: parseAddress}
+	return &Options{IPv4Bits: 32, IPv6Bits: 64, header: "X-Forwarded-For"}
 }
 
 // Give notes that an option of that name chooses the source of the address, and returns o.
@@ -56,11 +51,6 @@ func (o *Options) Read(name string) *Options {
 	o.names = append(o.names, name)
 	o.header = textproto.CanonicalMIMEHeaderKey(name)
 	return o
-}
-
-// ReadForwarded sets the header to read to Forwarded.
-func (o *Options) ReadForwarded() {
-	o.Read("Forwarded").cut, o.parse = cutLastForwarded, parseForwarded
 }
 
 // CheckNoSource panics if an option chooses the source of the address, for ByAddressOf.
