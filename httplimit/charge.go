@@ -20,30 +20,14 @@ type Charges struct {
 	settled sync.Once
 }
 
-// chargesKey is the key of the innermost chargesContext of a request.
-type chargesKey struct{}
-
-// A chargesContext is a context with Charges. The context in it may have the Charges of limiters around.
-type chargesContext struct {
-	context.Context
-	charges *Charges
-}
-
-func (c *chargesContext) Value(key any) any {
-	if key == (chargesKey{}) {
-		return c
-	}
-	return c.Context.Value(key)
-}
-
 // Context returns a context of the request with c, for [ChargeOf].
 func (c *Charges) Context(ctx context.Context) context.Context {
 	if c == nil {
 		return ctx
 	}
 	for i := range c.all {
-		if c.all[i].policy.Settle != nil { // ChargeOf finds it
-			return &chargesContext{ctx, c}
+		if charge := &c.all[i]; charge.policy.Settle != nil { // ChargeOf finds it
+			ctx = context.WithValue(ctx, charge.policy.chargeKey, charge)
 		}
 	}
 	return ctx
@@ -124,18 +108,8 @@ func (r *reservation) commit(ctx context.Context, units int64) error {
 //
 //	httplimit.ChargeOf(r.Context(), "tokens").Commit(usage.TotalTokens)
 func ChargeOf(ctx context.Context, policy string) *Charge {
-	for {
-		in, ok := ctx.Value(chargesKey{}).(*chargesContext)
-		if !ok {
-			return nil
-		}
-		for i := range in.charges.all {
-			if c := &in.charges.all[i]; c.policy.Name == policy && c.policy.Settle != nil {
-				return c
-			}
-		}
-		ctx = in.Context // go on with a limiter around
-	}
+	c, _ := ctx.Value(chargeKey(policy)).(*Charge)
+	return c
 }
 
 // Estimate returns the units that were charged when the request arrived: its Cost.

@@ -311,11 +311,15 @@ type policy struct {
 	pace        sash.Limit         // the limit with the longest Window, which orders policies
 	quotas      []*quota.Quota
 	policyField string // all quotas as in RateLimit-Policy, without pk
+	chargeKey   any    // the chargeKey of its Name, which allocates once
 }
+
+// A chargeKey is the key in a context of the Charge under the policy of that name, if it has Settle.
+type chargeKey string
 
 // newPolicy compiles a valid Policy.
 func newPolicy(p Policy, route int) *policy {
-	made := &policy{Policy: p, plans: make(map[string]*policy), route: route}
+	made := &policy{Policy: p, plans: make(map[string]*policy), route: route, chargeKey: chargeKey(p.Name)}
 	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
 	// Clients are not told of limits that carry debts, so these are added afterwards.

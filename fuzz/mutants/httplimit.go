@@ -55,7 +55,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "charge-of-the-first", fault: "a handler finds the charges of the nearest limiter only",
-		file: "httplimit/charge.go", old: "		ctx = in.Context // go on with a limiter around\n", new: "		return nil\n",
+		file: "httplimit/charge.go", old: "context.WithValue(ctx, charge", new: "context.WithValue(context.WithoutCancel(context.Background()), charge",
 		tests: "TestChargeOf",
 	},
 	{

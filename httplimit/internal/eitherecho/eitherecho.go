@@ -21,7 +21,8 @@ type Version[C Context] struct {
 	Answer func(C, error)
 }
 
-// Serve decides the request of c, whose response is w. It refuses the request, or calls next.
+// Serve decides the request of c, whose response is w. It refuses the request, or calls next and settles
+// the charges by the response.
 func (v Version[C]) Serve(l *httplimit.Limiter, c C, w http.ResponseWriter, next func(C) error) error {
 	decided := l.Decide(w.Header(), c.Request())
 	switch {
@@ -31,17 +32,13 @@ func (v Version[C]) Serve(l *httplimit.Limiter, c C, w http.ResponseWriter, next
 	case decided.Charges == nil:
 		return next(c)
 	}
-	return v.settle(decided.Charges, c, next)
-}
-
-// settle calls next, and settles the charges by the response.
-func (v Version[C]) settle(charges *httplimit.Charges, c C, next func(C) error) (err error) {
+	var err error // not a result, which would allocate above, too
 	writer := v.Writer(c)
 	own := *writer
 	defer func() { *writer = own }()
 	// The limiter sees what echo's response writes, which is what the client is sent: hooks of the
 	// response may change what handlers write.
-	charges.Serve(http.HandlerFunc(func(seen http.ResponseWriter, r *http.Request) {
+	decided.Charges.Serve(http.HandlerFunc(func(seen http.ResponseWriter, r *http.Request) {
 		*writer = seen
 		c.SetRequest(r)
 		if err = next(c); err != nil {

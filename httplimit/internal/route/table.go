@@ -107,10 +107,16 @@ func newRoute(pattern string, paths Paths) (*route, error) {
 	}
 	method, host, path := splitPattern(pattern)
 	name := hostname.Canonical(host)
-	if err := checkPattern(pattern, name, paths); err != nil {
-		return nil, err
+	switch bare, _, found := hostname.CutPort(host); {
+	case host != "" && name == "":
+		return nil, fmt.Errorf("%.200q: the host has no name", pattern)
+	case found:
+		return nil, fmt.Errorf("%.200q: the host must have no port, since ports are ignored: write %.200q", pattern, method+bare+path)
 	}
 	if paths == Folded {
+		if clean := cleanPath(path); path != clean {
+			return nil, fmt.Errorf("%.200q: WithPathFolding cleans paths: write %.200q", pattern, method+host+clean)
+		}
 		path = foldSegments(path)
 	}
 	mux := http.NewServeMux()
@@ -123,22 +129,6 @@ func newRoute(pattern string, paths Paths) (*route, error) {
 		_ = register(mux, catchAll)
 	}
 	return &route{pattern, mux, host != ""}, nil
-}
-
-// checkPattern returns why a pattern that a mux accepts is none of a policy, where name is the canonical
-// spelling of its host.
-func checkPattern(pattern, name string, paths Paths) error {
-	method, host, path := splitPattern(pattern)
-	switch bare, _, found := hostname.CutPort(host); {
-	case host != "" && name == "":
-		return fmt.Errorf("%.200q: the host has no name", pattern)
-	case found:
-		return fmt.Errorf("%.200q: the host must have no port, since ports are ignored: write %.200q", pattern, method+bare+path)
-	}
-	if clean := cleanPath(path); paths == Folded && path != clean {
-		return fmt.Errorf("%.200q: WithPathFolding cleans paths: write %.200q", pattern, method+host+clean)
-	}
-	return nil
 }
 
 // splitPattern splits a pattern that a mux accepts. The method includes the white space after it.
