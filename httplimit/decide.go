@@ -106,7 +106,7 @@ func (c *call) admitUnderOneTable(r *http.Request) (d *sash.Decision, identified
 		// The functions of the policies have run outside of a section, so that none of them keeps
 		// Reconfigure waiting. Within it, these policies are in force.
 		if c.within || c.tryBegin() || c.beginLater() {
-			if c.place == 0 && (!c.mayQueue || !c.mayWait()) {
+			if c.place == 0 && leastWait(c.enforced) == 0 { // it may not wait
 				return c.admit(), true
 			}
 			if c.together = c.admitInTurn(r.Context()); c.within {
@@ -122,14 +122,14 @@ func (c *call) admitUnderOneTable(r *http.Request) (d *sash.Decision, identified
 func (c *call) collectTakes(r *http.Request) bool {
 	matched := c.routes.Of(r)
 	for _, p := range c.policies[:c.firstShadow] {
-		if matched.Has(p.route) && !c.addTake(p, r) {
+		if matched[p.route] && !c.addTake(p, r) {
 			c.observe(&take{policy: p}, Unidentified)
 			return false
 		}
 	}
 	c.enforced = c.takes
 	for _, p := range c.policies[c.firstShadow:] {
-		if matched.Has(p.route) {
+		if matched[p.route] {
 			c.addShadowTake(p, r)
 		}
 	}
@@ -159,9 +159,7 @@ func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 		c.running = nil
 		return true
 	}
-	if p.Plan != nil {
-		p = p.under(r)
-	}
+	p = p.under(r)
 	begin, body := len(c.keys), 0
 	if body, ok = c.appendKey(p, r); ok {
 		cost := int64(1)

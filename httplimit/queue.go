@@ -159,11 +159,6 @@ func (c *call) refusal(w *waiter, latest sash.Decision) (d sash.Decision) {
 	return d
 }
 
-// mayWait reports whether the call may wait, if a policy denies it.
-func (c *call) mayWait() bool {
-	return slices.ContainsFunc(c.enforced, func(t *take) bool { return t.queues() })
-}
-
 // clockOf returns the clock of l, or the clock that measures time under a store if there is no l.
 func clockOf(l *sash.Limiter) sash.Clock {
 	if l == nil {
@@ -218,10 +213,6 @@ type stand struct {
 	overtaken bool // whether the policy has denied it after that
 }
 
-// A counted names the places of a Queue that are counted together: all or, with a key, the places of
-// requests that have it under some policy.
-type counted struct{ queue, key string }
-
 // newWaiter returns a waiter of takes. number is the Number of the waiter that it replaces; 0: none.
 func newWaiter(takes []*take, number int64) *waiter {
 	w := new(waiter)
@@ -244,16 +235,17 @@ func newWaiter(takes []*take, number int64) *waiter {
 }
 
 // bounds returns the bounds of a request in the Queue of p, where key is its key under p, and clients are
-// its keys under the policies that tell clients apart.
+// its keys under the policies that tell clients apart. Of all places in the Queue, the places of requests
+// that have one of these keys under some policy are counted together.
 func (p *policy) bounds(key string, clients []string) []queue.Bound {
-	bounds := []queue.Bound{{Of: counted{queue: p.Name}, Most: p.Queue.Requests}}
+	bounds := []queue.Bound{{Of: p.Name, Most: p.Queue.Requests}}
 	if p.Queue.RequestsEach > 0 {
-		bounds = append(bounds, queue.Bound{Of: counted{p.Name, key}, Most: p.Queue.RequestsEach})
+		bounds = append(bounds, queue.Bound{Of: [2]string{p.Name, key}, Most: p.Queue.RequestsEach})
 	}
 	perClient := cmp.Or(p.Queue.RequestsPerClient, p.Queue.Requests-p.Queue.Requests/2)
 	for _, client := range clients {
 		if client != key { // RequestsEach is its bound
-			bounds = append(bounds, queue.Bound{Of: counted{p.Name, client}, Most: perClient})
+			bounds = append(bounds, queue.Bound{Of: [2]string{p.Name, client}, Most: perClient})
 		}
 	}
 	return bounds

@@ -22,7 +22,6 @@ type table struct {
 	given       []Policy      // in the order in which they were given
 	policies    []*policy     // the enforced ones, then the shadows
 	firstShadow int           // index in policies
-	mayQueue    bool          // whether a policy has a Queue
 	replaced    chan struct{} // closed once another table has replaced this one: requests that wait start over
 
 	routes route.Table
@@ -60,7 +59,6 @@ func newTable(c *config, former *table) *table {
 		}
 	}
 	for _, p := range t.policies {
-		t.mayQueue = t.mayQueue || p.queues()
 		for _, plan := range slices.Sorted(maps.Keys(p.Plans)) { // sorted, so that numbers are the same in each process
 			under := p.Policy
 			under.Limits = p.Plans[plan]

@@ -150,12 +150,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-serves-a-client-that-has-gone", fault: "a request is served whose client has gone, if its policy has no Queue any more",
-		file: "httplimit/decide.go", old: "if c.place == 0 && (!c.mayQueue", new: "if (!c.mayQueue",
+		file: "httplimit/decide.go", old: "if c.place == 0 && leastWait", new: "if leastWait",
 		tests: "TestReconfigure_WhileRequestsWait",
 	},
 	{
 		name: "queue-without-a-queue", fault: "a request waits on when its policy has no Queue any more",
-		file: "httplimit/queue.go", old: "int64(leastWait(takes)))\n", new: "int64(leastWait(takes)))\nif !c.mayWait() {\nuntil = 1 << 62\n}\n",
+		file: "httplimit/queue.go", old: "int64(leastWait(takes)))\n", new: "int64(leastWait(takes)))\nif leastWait(takes) == 0 {\nuntil = 1 << 62\n}\n",
 		tests: "TestReconfigure_WhileRequestsWait",
 	},
 	{

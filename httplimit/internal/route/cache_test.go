@@ -15,7 +15,7 @@ func asked(c *cache, path string, known bool) (found bool) {
 		found = true
 		return Set{known}
 	})
-	if routes.Has(0) != known {
+	if routes[0] != known {
 		panic("the routes of another target")
 	}
 	return found

@@ -59,9 +59,6 @@ func Fault(pattern string, paths Paths) error {
 // A Set says which of a Table's routes match a request, by index.
 type Set []bool
 
-// Has reports whether the route of that index is in s.
-func (s Set) Has(route int) bool { return s[route] }
-
 // everyRequest is the Set of a Table whose only route is every request.
 var everyRequest = Set{true}
 
