@@ -155,36 +155,28 @@ func (c *Charge) Add(units int64) {
 func (l *Limiter) settle(c *Charge, r Response) {
 	defer logPanics(r.Request)
 	r.Estimate = c.estimate
-	cost, said := l.costOf(c, &r)
-	// Commit to the estimate, too: the reservation is no longer open then.
-	c.event.Err = c.reservation.commit(r.Request.Context(), cost)
-	if cost == c.estimate {
-		if r.unseen && !said {
-			l.observeCharge(c, Unseen)
-		}
-		return
-	}
-	if cost < c.estimate { // units are back that others wait for
-		l.waits.Free(c.key, 0)
-	}
-	c.event.Cost = cost
-	if cost == 0 {
-		c.event.Cost = c.estimate
-		l.observeCharge(c, GivenBack)
-	} else {
-		l.observeCharge(c, Settled)
-	}
-}
-
-// costOf returns what the request has cost under the policy of c, and whether its handler has said so.
-func (l *Limiter) costOf(c *Charge, r *Response) (cost int64, said bool) {
 	c.mu.Lock() // the handler may have left goroutines behind, which still call Add
 	said, cost, more := c.said, c.units, c.more
 	c.mu.Unlock()
 	if !said {
-		cost = l.costByPolicy(c, r)
+		cost = l.costByPolicy(c, &r)
 	}
-	return max(window.Plus(cost, more), 0), said
+	cost = max(window.Plus(cost, more), 0)
+	// Commit to the estimate, too: the reservation is no longer open then.
+	c.event.Err = c.reservation.commit(r.Request.Context(), cost)
+	if cost < c.estimate { // units are back that others wait for
+		l.waits.Free(c.key, 0)
+	}
+	outcome := Settled
+	switch c.event.Cost = cost; {
+	case cost == c.estimate && (said || !r.unseen):
+		return
+	case cost == c.estimate:
+		outcome = Unseen
+	case cost == 0:
+		c.event.Cost, outcome = c.estimate, GivenBack
+	}
+	l.emit(&c.event, outcome)
 }
 
 // costByPolicy asks the policy of c. If one of its functions panics, the estimate stays.
@@ -193,7 +185,7 @@ func (l *Limiter) costByPolicy(c *Charge, r *Response) (cost int64) {
 		if fault := recover(); fault != nil {
 			logPanic(r.Request, c.policy, fault)
 			cost = c.estimate
-			l.observeCharge(c, Failed)
+			l.emit(&c.event, Failed)
 		}
 	}()
 	stays := c.policy.Charge
@@ -211,11 +203,4 @@ func (l *Limiter) costByPolicy(c *Charge, r *Response) (cost int64) {
 		return c.estimate
 	}
 	return cost
-}
-
-// observeCharge reports a change of c.
-func (l *Limiter) observeCharge(c *Charge, outcome Outcome) {
-	if l.observed() {
-		l.emit(&c.event, outcome)
-	}
 }

@@ -45,10 +45,10 @@ func (c *call) rateLimitPolicyValue() []string {
 			quotas = []*quota.Quota{t.quota}
 		}
 		for _, q := range quotas {
-			text = c.appendPartitionKey(append(appendComma(text), q.Policy...), t)
+			text = c.appendPartitionKey(append(append(text, comma...), q.Policy...), t)
 		}
 	}
-	return c.buffer.TextValue(text)
+	return c.buffer.TextValue(text[len(comma):])
 }
 
 // rateLimitValue returns RateLimit. For each policy, it names the quota that has the least left, how much
@@ -59,23 +59,18 @@ func (c *call) rateLimitValue() []string {
 		if t.unlimited() {
 			continue
 		}
-		text = append(appendComma(text), t.leastQuota().Quoted...)
+		text = append(append(text, comma...), t.leastQuota().Quoted...)
 		text = fields.AppendInteger(append(text, ";r="...), t.remaining)
 		if more := t.next.RetryAfter; more != sash.Never {
 			text = fields.AppendInteger(append(text, ";t="...), fields.Seconds(more))
 		}
 		text = c.appendPartitionKey(text, t)
 	}
-	return c.buffer.TextValue(text)
+	return c.buffer.TextValue(text[len(comma):])
 }
 
-// appendComma appends what separates two members of a list, unless text is empty.
-func appendComma(text []byte) []byte {
-	if len(text) == 0 {
-		return text
-	}
-	return append(text, ", "...)
-}
+// comma stands before each member of a list while it is written, and is then cut off the first one.
+const comma = ", "
 
 // appendPartitionKey appends the pk parameter, if it is asked for.
 func (c *call) appendPartitionKey(text []byte, t *take) []byte {

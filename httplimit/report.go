@@ -36,9 +36,6 @@ func (c *call) refused() Outcome {
 
 // observe reports the outcome of a take.
 func (c *call) observe(t *take, outcome Outcome) {
-	if !c.observed() {
-		return
-	}
 	var e Event
 	c.describe(&e, t, 1<<outcome)
 	e.QueueFull = c.full == t.policy

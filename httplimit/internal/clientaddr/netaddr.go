@@ -3,6 +3,7 @@ package clientaddr
 import (
 	"encoding/binary"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
@@ -111,10 +112,8 @@ func Text(identity string) (address string, ok bool) {
 
 // networkText returns the text of the first bits of an address.
 func networkText(address netip.Addr, bits int) string {
-	if bits == address.BitLen() {
-		return address.String()
-	}
-	return netip.PrefixFrom(address, bits).String()
+	text := netip.PrefixFrom(address, bits).String()
+	return strings.TrimSuffix(text, "/"+strconv.Itoa(address.BitLen()))
 }
 
 // append appends the kind of the client's address and the bits that identify the client: all bits of a

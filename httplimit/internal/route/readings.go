@@ -22,10 +22,10 @@ func (t *Table) readings(all []*http.Request, r *http.Request) []*http.Request {
 		r = canonicalRequest(r)
 	}
 	if t.paths == Folded { // foldings include the other readings of a path
-		for _, other := range otherTargets(r) {
+		for _, other := range append(otherTargets(r), r) {
 			all = t.appendFoldings(all, other)
 		}
-		return t.appendFoldings(all, r)
+		return all
 	}
 	p, isEscaped := r.URL.Path, r.URL.RawPath != ""
 	all = append(all, r)
@@ -126,16 +126,11 @@ func (t *Table) literally(r *http.Request, p string, read func(string) string) *
 	const nameless = "\x00"
 	segments := strings.SplitN(p, "/", t.depth+2) // the first one is empty, as p begins with a slash
 	for i, s := range segments {
-		first, trailingSlash := i == 0, s == "" && i == len(segments)-1
-		switch {
-		case first || trailingSlash:
+		if i == 0 || s == "" && i == len(segments)-1 { // a trailing slash
 			continue
-		case i > t.depth:
-			s = nameless // it stands for all others, which no pattern reads
-		default:
-			s = read(s)
 		}
-		if s == "" || s == "/" {
+		// The last segment may stand for several ones, which no pattern reads.
+		if s = read(s); s == "" || s == "/" || i > t.depth {
 			s = nameless
 		}
 		segments[i] = escapeSegment(s)
