@@ -7,8 +7,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// admit charges all enforced takes, or none. The takes of one cost are charged at one instant, and then
-// the takes of the next cost.
+// admit charges all enforced takes, one cost after the other, or none.
 func (c *call) admit() (d *sash.Decision) {
 	takes := c.enforced
 	d, c.together.Allowed = &c.together, true // without any takes
@@ -30,9 +29,8 @@ func (c *call) admit() (d *sash.Decision) {
 }
 
 // charge charges all takes that cost as much as the first, or none, at one instant. If reserve is set,
-// the charges may be changed, by the reservation of each take. It returns the decision on all of them,
-// which the next charge overwrites. It sets what it learns of each take: in this process, several takes
-// get one decision together, so decideEach looks at each.
+// their reservations may change the charges. It returns the decision on all of them, which the next
+// charge overwrites. Without a store, decideEach must look at each of several.
 func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
 	t := takes[0]
 	switch {
@@ -126,8 +124,7 @@ func (c *call) lookAt(takes []*take) {
 	}
 }
 
-// attempt is admit of a call that may wait. If it charges nothing, it sets the decision of each enforced
-// take.
+// attempt is admit of a call that may wait. If it charges nothing, each enforced take is decided.
 func (c *call) attempt() sash.Decision {
 	for _, t := range c.enforced { // forget what an earlier attempt has left
 		t.reserved, t.reservation, t.nextKnown, t.decided = false, reservation{}, false, false

@@ -103,8 +103,7 @@ func (c *call) tryBegin() bool {
 	return c.within
 }
 
-// beginLater is begin of a call that has counted itself while the sections were closed, or whose table
-// was replaced.
+// beginLater is begin if the sections were closed, or the table was replaced.
 func (c *call) beginLater() bool {
 	const rounds = 10 // a Reconfigure may close the sections several times until its table is published
 	for range rounds {
@@ -132,9 +131,8 @@ func (c *call) end() {
 // its digest, so that a client cannot fill the memory with a few requests.
 const maxIdentity = 128
 
-// appendKey appends to keys the key of r under p: the prefix, and the identity of the client. It returns
-// the index at which the identity begins. The KeyFunc appends to a buffer of its own. So one that
-// replaces the slice instead of appending cannot forge the key of another policy.
+// appendKey appends to keys the key of r under p, and returns the index at which the identity begins. The
+// KeyFunc appends to a buffer of its own, so that it cannot forge the key of another policy.
 func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	if c.identity, ok = p.Key(c.identity[:0], r); !ok {
 		return 0, false
@@ -150,11 +148,9 @@ func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 	return body, true
 }
 
-// fingerprint returns the fingerprint of t's identity in this process: its CBC-MAC by AES with a secret
-// key. The length comes first, with which a CBC-MAC is pseudorandom for messages of any length. Without
-// the key, an identity cannot be told from its fingerprint, not even by trying all addresses. A fast
-// seeded hash would not do, since it can be inverted, and a digest with a secret takes several times as
-// long.
+// fingerprint returns the CBC-MAC of t's identity, by AES with a secret key. Without the key, an identity
+// cannot be told from it, not even by trying all addresses. With the length first, it is pseudorandom for
+// messages of any length. A fast seeded hash can be inverted, and a digest takes several times as long.
 func (c *call) fingerprint(t *take) uint64 {
 	var zeros [aes.BlockSize]byte
 	identity := t.key[t.body-t.begin:]
@@ -214,9 +210,8 @@ func (t *take) findNext(l *sash.Limiter) {
 	}
 }
 
-// leastQuota returns the quota with the least left: it denies one unit more than remains. The quota that
-// has decided may be another one, since a request of several units may wait longer for a quota with more
-// left.
+// leastQuota returns the quota with the least left: it denies one unit more than remains. Another one may
+// have decided, as a request of several units may wait longer for a quota with more left.
 func (t *take) leastQuota() (q *quota.Quota) {
 	if q = t.quota; t.next.Limit != q.Limit {
 		q, _ = t.quotaOf(t.next.Limit)

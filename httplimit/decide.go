@@ -48,8 +48,7 @@ func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
 	return v
 }
 
-// decide is Decide that sets v, which is zero. It reports whether to watch the request, if it is
-// admitted.
+// decide is Decide that sets v, which is zero. It reports whether to watch the request.
 func (l *Limiter) decide(v *Verdict, h http.Header, r *http.Request) (watch bool) {
 	c := l.calls.Get().(*call)
 	l.warnOfSecond(r)
@@ -152,8 +151,7 @@ func (c *call) collectTakesWithin(r *http.Request) (identified bool) {
 	return c.collectTakes(r) && c.begin()
 }
 
-// addTake appends the take of p, unless p skips r. It reports whether p skips r or the identity can be
-// told.
+// addTake appends the take of p, unless p skips r. It reports false if the identity cannot be told.
 func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 	if c.running = p; p.Skip != nil && p.Skip(r) {
 		c.running = nil
@@ -236,9 +234,8 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	}
 }
 
-// openCharges returns the charges that the response to r may change; nil if there are none. They hold all
-// that they need, since c is released before the response. It closes the others, or the limiter or the
-// store would keep what it needs to give them back.
+// openCharges returns the charges that the response to r may change, with all that they need, or nil. It
+// closes the others, or the limiter or the store would keep what it needs to give them back.
 func (c *call) openCharges(r *http.Request) (charges *Charges) {
 	for _, t := range c.takes {
 		if t.reserved && !t.settles {

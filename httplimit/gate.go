@@ -173,8 +173,7 @@ func (s *gates) ensureRoom(domain string, now, until int64, most int) bool {
 	return found
 }
 
-// endHold ends the hold of key, if there is one. Requests that wait there keep waiting for the hold that
-// they have read. It must be called with mu held.
+// endHold ends the hold of key, if any. Requests that have read it keep waiting. mu must be held.
 func (s *gates) endHold(key string) {
 	if h, held := s.holds[key]; held {
 		delete(s.holds, key)

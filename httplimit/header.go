@@ -51,8 +51,7 @@ func (c *call) rateLimitPolicyValue() []string {
 	return c.buffer.TextValue(text[len(comma):])
 }
 
-// rateLimitValue returns RateLimit. For each policy, it names the quota that has the least left, how much
-// that is, and when there will be more.
+// rateLimitValue returns RateLimit: of each policy, the quota with the least left, and when it has more.
 func (c *call) rateLimitValue() []string {
 	text := c.buffer.Text
 	for _, t := range c.enforced {
@@ -84,8 +83,7 @@ func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 	return append(text, ':')
 }
 
-// setXRateLimit sets the X-RateLimit headers, which are about the scarcest policy. At least one policy
-// must not be unlimited.
+// setXRateLimit sets the X-RateLimit headers, about the scarcest policy that is not unlimited.
 func (c *call) setXRateLimit(h http.Header) {
 	var scarcest *take
 	for _, t := range c.enforced {

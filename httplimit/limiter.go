@@ -110,8 +110,7 @@ func logfOf(r *http.Request) func(format string, args ...any) {
 	return log.Printf
 }
 
-// logPanic logs a panic in p, or in an observer or the store if p is nil. Like net/http, it writes to the
-// error log of the server, and sends nothing to the client.
+// logPanic logs a panic in p, or in an observer or the store if p is nil, to the error log of the server.
 func logPanic(r *http.Request, p *policy, fault any) {
 	in := "an observer or the store"
 	if p != nil {

@@ -84,8 +84,7 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, v *Verdict) {
 	}
 }
 
-// dropContent deletes the headers in which a handler around the middleware has described the content of
-// the response, since another content is sent.
+// dropContent deletes the headers in which a handler around has described content that is not sent.
 func dropContent(h http.Header) {
 	for _, name := range [...]string{"Content-Length", "Etag", "Last-Modified"} {
 		delete(h, name)

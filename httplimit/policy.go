@@ -347,8 +347,7 @@ func (p *policy) under(r *http.Request) *policy {
 // queues reports whether a request that p denies may wait. A shadow denies none.
 func (p *policy) queues() bool { return p.Queue.Wait > 0 && !p.Shadow }
 
-// quotaOf returns the quota of a limit, and whether it is one of p's own. If it is not, the key was given
-// limits of its own, for example by [sash.Limiter.SetLimits].
+// quotaOf returns the quota of a limit, and whether p has that limit. If not, it is one of the key's own.
 func (p *policy) quotaOf(l sash.Limit) (q *quota.Quota, own bool) {
 	for _, q := range p.quotas {
 		if q.Limit == l {

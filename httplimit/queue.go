@@ -235,8 +235,7 @@ func newWaiter(takes []*take, number int64) *waiter {
 }
 
 // bounds returns the bounds of a request in the Queue of p, where key is its key under p, and clients are
-// its keys under the policies that tell clients apart. Of all places in the Queue, the places of requests
-// that have one of these keys under some policy are counted together.
+// its keys under the policies that tell clients apart. The places of each of these keys are counted.
 func (p *policy) bounds(key string, clients []string) []queue.Bound {
 	bounds := []queue.Bound{{Of: p.Name, Most: p.Queue.Requests}}
 	if p.Queue.RequestsEach > 0 {
@@ -288,8 +287,7 @@ func (w *waiter) insists(s *stand, denies func(*policy) bool) bool {
 	return true
 }
 
-// slower orders policies: p comes before other if its windows are longer or, if they are as long, it
-// admits less.
+// slower reports whether p, by longer windows or lower limits, comes before other.
 func (p *policy) slower(other *policy) bool {
 	return cmp.Or(
 		cmp.Compare(other.pace.Window, p.pace.Window),

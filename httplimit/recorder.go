@@ -158,8 +158,7 @@ func (rec *recorder) FlushError() error {
 // closeNotifier is http.CloseNotifier, which is deprecated. Handlers still test for it.
 type closeNotifier interface{ CloseNotify() <-chan bool }
 
-// wrapped returns rec as a type with the methods of the writer below: the sets of methods that the
-// writers of HTTP/1 and HTTP/2, and wrappers around them, have. Each type is one pointer, so it does not
+// wrapped returns rec with the methods of the writer below. Each type is one pointer, and does not
 // allocate.
 func (rec *recorder) wrapped() http.ResponseWriter {
 	_, flushes := rec.ResponseWriter.(http.Flusher)

@@ -48,8 +48,7 @@ func (c *call) observe(t *take, outcome Outcome) {
 	c.emit(&e, outcome)
 }
 
-// describe sets in e what all events of t have, and what identifies the client if events of one of those
-// outcomes have it.
+// describe sets what all events of t have, and what those outcomes tell of the client.
 func (c *call) describe(e *Event, t *take, outcomes outcomeSet) {
 	e.Policy, e.Pattern, e.Shadow = t.Name, t.Pattern, t.Shadow
 	e.Cost, e.By, e.Waited = t.cost, t.by, c.waited

@@ -38,9 +38,8 @@ type table struct {
 }
 
 // newTable compiles the policies of c, which are valid, to replace the table former; nil for none. A
-// variant that is in both has the same number in both, and so keeps its keys. No other number is used
-// twice. So a policy that was taken away and comes again begins anew, even if requests under it are still
-// being served.
+// variant that is in both keeps its number, and so its keys. No other number is used twice: a policy that
+// was taken away and comes again begins anew, even while requests under it are served.
 func newTable(c *config, former *table) *table {
 	if former == nil {
 		former = new(table)
@@ -73,8 +72,7 @@ func newTable(c *config, former *table) *table {
 	return t
 }
 
-// newVariant compiles a policy under one plan. It has the Limits of the plan; the empty plan is the
-// policy's own Limits.
+// newVariant compiles a policy with the Limits of one plan; the empty plan is the policy's own Limits.
 func (t *table) newVariant(p Policy, plan string, route int, former *table) *policy {
 	name := p.Name
 	if plan != "" { // both are printable, so no two variants begin alike
@@ -140,8 +138,7 @@ func (t *table) refusal() error {
 		"Limiter.Reconfigure replaces policies, and SetLimits gives limits to a key of KeyFor: %w", n, errors.ErrUnsupported)
 }
 
-// cutKey returns the policy of a key, the identity in it, and whether that is the digest of a long one. p
-// is nil if the key is foreign, as are keys of policies that were taken away.
+// cutKey returns the parts of a key, and whether it has a digest. p is nil if no policy has the key.
 func (t *table) cutKey(key string) (p *policy, identity string, digested bool) {
 	if !t.stored {
 		number, identity, digested := cutKeyPrefix(key)
@@ -157,10 +154,9 @@ func (t *table) cutKey(key string) (p *policy, identity string, digested bool) {
 // foreign stands for the number of the policy in a key that is not one of the limiter's.
 const foreign = -1
 
-// cutKeyPrefix returns the number of the policy in a key of the sash.Limiter, the identity or its digest,
-// and which of them it is. appendKey has made the prefix, a varint: twice the number of the policy, plus 1
-// in front of a digest. No varint is a prefix of another one. So no key of one policy is a key of another
-// policy, and no digest is taken for an identity.
+// cutKeyPrefix returns the parts of a key of the sash.Limiter. Its prefix is a varint: twice the number
+// of the policy, plus 1 in front of a digest. No varint is a prefix of another one. So no key of one
+// policy is a key of another, and no digest is taken for an identity.
 func cutKeyPrefix(key string) (policy int, identity string, digested bool) {
 	prefix, n := binary.Uvarint([]byte(key[:min(len(key), binary.MaxVarintLen32)]))
 	if n <= 0 || n > 1 && key[n-1] == 0 || prefix>>1 > math.MaxInt32 {
@@ -169,8 +165,7 @@ func cutKeyPrefix(key string) (policy int, identity string, digested bool) {
 	return int(prefix >> 1), key[n:], prefix&1 != 0
 }
 
-// The bytes after the names of the policy and of the plan in a key of a store. No name contains them,
-// since names are printable.
+// The bytes after the names in a key of a store. No name contains them, since names are printable.
 const (
 	storedIdentity = "\x00" // what follows is the identity
 	storedDigest   = "\x01" // what follows is the digest of an identity that was too long

@@ -253,8 +253,7 @@ func (t *Transport) wait(ctx context.Context, key, held string, n int64) error {
 	}
 }
 
-// waitOnce waits for the instant until which key is held back, and then for the limiter. It stops when
-// ctx or news ends.
+// waitOnce waits until the hold has passed, and then for the limiter, unless ctx or news ends.
 func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string, n int64) error {
 	// Whichever ends first, ctx or news, ends the wait. AfterFunc needs no goroutine until then.
 	ctx, cancel := context.WithCancel(ctx)

@@ -66,8 +66,7 @@ func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bo
 	return client, zone, ok // not ok if there are fewer hops
 }
 
-// networkOf returns the network of the connection of r, "tcp" if it is not known. It asks the local
-// address, since the remote end of a Unix socket has none.
+// networkOf returns the network of the local end of r's connection, "tcp" if it is not known.
 func networkOf(r *http.Request) string {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		return local.Network()
@@ -80,8 +79,7 @@ func (o *Options) trusts(addr netip.Addr) bool {
 	return slices.ContainsFunc(o.trusted, func(n netip.Prefix) bool { return n.Contains(addr) })
 }
 
-// cutLastElement cuts the last element off a line whose elements have no quotes. found is false if it is
-// the only one.
+// cutLastElement cuts the last element off a line without quotes. found is false if it is the only one.
 func cutLastElement(line string) (before, element string, found bool) {
 	if i := strings.LastIndexByte(line, ','); i >= 0 {
 		return line[:i], line[i+1:], true

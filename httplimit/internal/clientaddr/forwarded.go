@@ -60,15 +60,13 @@ func cutPair(s string) (name, value, rest string, ok bool) {
 	return name, value, rest, fields.IsToken(value) || isBareAddress(name, value)
 }
 
-// isBareAddress reports whether a value is an address that should have been quoted. Some proxies write
-// for=192.0.2.1:80 and for=[2001:db8::1].
+// isBareAddress reports whether a value is an address without quotes, as some proxies write it.
 func isBareAddress(name, value string) bool {
 	_, _, ok := parseNode(value, isNodePort)
 	return ok && (strings.EqualFold(name, "for") || strings.EqualFold(name, "by"))
 }
 
-// isNodePort reports whether s is a port of RFC 7239: a number, or an underscore and a name that hides
-// the number.
+// isNodePort reports whether s is a port of RFC 7239: a number, or a name after an underscore.
 func isNodePort(s string) bool {
 	if name, hidden := strings.CutPrefix(s, "_"); hidden {
 		return fields.IsToken(name)

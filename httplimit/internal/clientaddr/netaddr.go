@@ -17,8 +17,7 @@ var (
 )
 
 // TooWide reports whether a network holds more than the proxies of one organisation: more than a /8 of
-// IPv4 in any notation, a /16 of the IPv6 addresses that registries assign, or fc00::/7, the widest
-// private network.
+// IPv4 in any notation, a /16 of public IPv6, or the private fc00::/7.
 func TooWide(n netip.Prefix) bool {
 	switch bits := n.Bits(); {
 	case n.Addr().Is4():
@@ -65,9 +64,8 @@ func parseFast(s string) (addr netip.Addr, ok bool) {
 	return addr, false
 }
 
-// parseNode reads an address with or without a port, whose syntax isPort checks. An IPv4-mapped address
-// is returned as IPv4. The zone is cut off before the address is parsed, since netip would intern it for
-// the whole process.
+// parseNode reads an address with or without a port, whose syntax isPort checks. It unmaps IPv4. It cuts
+// the zone off before it parses the address, since netip would intern it for the whole process.
 func parseNode(s string, isPort func(string) bool) (addr netip.Addr, zone string, ok bool) {
 	port, closed := "", true
 	if strings.HasPrefix(s, "[") {

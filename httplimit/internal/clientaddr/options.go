@@ -24,8 +24,7 @@ type Options struct {
 	header  string         // canonical name of the header to read
 }
 
-// Default returns the options of a client that is identified by the address of its connection: the whole
-// of IPv4, a /64 of IPv6.
+// Default returns the options of ByAddress without options.
 func Default() *Options {
 	return &Options{IPv4Bits: 32, IPv6Bits: 64, header: "X-Forwarded-For"}
 }

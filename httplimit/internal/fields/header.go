@@ -46,8 +46,7 @@ type Buffer struct {
 	slots []string
 }
 
-// EnsureText makes sure that there is room for the text of one response, of the usual length. A longer
-// text gets memory of its own, by append.
+// EnsureText makes room for the usual text of one response. A longer one gets memory by append.
 func (b *Buffer) EnsureText() {
 	const usual, responses = 128, 16
 	if cap(b.Text) < usual {
@@ -66,8 +65,7 @@ func (b *Buffer) Value(value string) []string {
 	return slot
 }
 
-// TextValue returns a slice that holds text, which must have been appended to b.Text. The text is then in
-// use, and b.Text begins behind it.
+// TextValue returns a slice that holds text, which was appended to b.Text. b.Text then begins behind it.
 func (b *Buffer) TextValue(text []byte) []string {
 	b.Text = text[len(text):]
 	return b.Value(bridge.AsString(text))

@@ -23,8 +23,7 @@ func RequestedWait(response *http.Response) time.Duration {
 	return rateLimitWait(response.Header)
 }
 
-// retryAfterOf returns the Retry-After of a response, and whether it has one that is valid. A date that
-// has passed asks for no wait.
+// retryAfterOf returns a valid Retry-After of a response. A date that has passed asks for no wait.
 func retryAfterOf(response *http.Response) (d time.Duration, ok bool) {
 	value := response.Header.Get("Retry-After")
 	if d, ok := parseSeconds(value); ok {

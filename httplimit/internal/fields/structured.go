@@ -27,8 +27,7 @@ var (
 	parameter = regexp.MustCompile("^; *(" + parameterKey + ")(?:=(" + bareItem + "))?")
 )
 
-// isItem reports whether s, which is empty or a match of a bare item, is one: the escapes of a Display
-// String must be UTF-8.
+// isItem reports whether s, empty or a match of a bare item, is one: a Display String must be UTF-8.
 func isItem(s string) bool {
 	if display, found := strings.CutPrefix(s, "%"); found {
 		text, err := url.PathUnescape(display)
@@ -40,8 +39,7 @@ func isItem(s string) bool {
 // MaxInteger is the largest Integer of RFC 9651.
 const MaxInteger = 999_999_999_999_999
 
-// AppendInteger appends n as an Integer of RFC 9651. It raises a negative n to 0 and lowers a large one
-// to MaxInteger.
+// AppendInteger appends n as an Integer of RFC 9651: at least 0, and at most MaxInteger.
 func AppendInteger(text []byte, n int64) []byte {
 	return strconv.AppendInt(text, min(max(n, 0), MaxInteger), 10)
 }
@@ -58,8 +56,7 @@ func AppendString(text []byte, s string) []byte {
 	return append(text, '"')
 }
 
-// Printable reports whether s consists of the characters that a String of RFC 9651 may have: printable
-// ASCII.
+// Printable reports whether s is printable ASCII, as a String of RFC 9651 is.
 func Printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }

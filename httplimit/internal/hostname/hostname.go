@@ -50,9 +50,8 @@ func Canonical(host string) string {
 	return CanonicalName(name)
 }
 
-// Domain returns what the names of one owner have in common: of a host, its last two labels, or its last
-// three if these two are a public suffix such as "co.uk". It is the address of an IPv4 host, and the
-// first 48 bits of an IPv6 one. One owner has all ports of a host.
+// Domain returns what the hosts of one owner have in common: the last two labels, or three if two are a
+// public suffix such as "co.uk"; the address of IPv4, and the first 48 bits of IPv6. Ports do not matter.
 func Domain(host string) string {
 	name, _, _ := CutPort(host)
 	if addr, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {

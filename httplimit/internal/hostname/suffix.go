@@ -11,9 +11,8 @@ const common = "ac af al ar au az ba bb bd bh bm bn br bs bt bz cn co dm do dz e
 	"pk pl pr ps pt py qa sa sb sc sd sg sl so ss sy tj tm to tr tt tw ua vc ve vn ws ye zm "
 
 // secondLabels are labels that form a public suffix with each of the country domains given, such as
-// "co.uk": the names below have owners of their own. They are from the list of publicsuffix.org: the
-// labels of up to three letters that it has in five country domains or more, and some longer ones. Other
-// suffixes, such as "nhs.uk", count as the domain of one owner.
+// "co.uk". From the list of publicsuffix.org, they are the labels of up to three letters in five country
+// domains or more, and some longer ones. Others, such as "nhs.uk", count as the domain of one owner.
 var secondLabels = map[string]string{
 	"ac": "ae at bd be bw ci cn cr cy eg fj gn id il im in ir jp ke kr lk ls ma me ml mu mw mz ni nz " +
 		"pa pk pr rs rw se sz th tj tz ug uk vn za zm zw",

@@ -106,10 +106,8 @@ func UnitsAndWindow(l sash.Limit) (units int64, within time.Duration) {
 	return l.Burst, b.ResetAfter(b.Cost(l.Burst))
 }
 
-// WithCarriers returns limits that carry debts. Under Settle, a request may cost more than is left. A
-// token bucket then denies until all of it is paid, and the other algorithms forget it after a window. So
-// each of them gets a token bucket of the same rate next to it. See carrier for why that denies nothing
-// else.
+// WithCarriers returns limits, with a token bucket of the same rate next to each that forgets after a
+// window what was charged beyond it. See carrier for why that denies nothing but debts.
 func WithCarriers(limits []sash.Limit) []sash.Limit {
 	all := limits
 	for _, l := range limits {

@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// A cache caches which routes match a request, since a mux takes about as long for one route as the
-// limiter takes to decide. Each target has one slot, chosen by its hash, so the size is fixed. A target
-// is cached at its second miss in a row in its slot. So a path that is requested only once evicts no
-// target.
+// A cache caches which routes match a request, since a mux takes about as long as the limiter. Each
+// target has one slot, by its hash. It is cached at its second miss in a row there, so that a path that
+// is requested once evicts no target.
 type cache struct {
 	slots [512]cacheSlot
 }
@@ -18,8 +17,7 @@ type cache struct {
 // cacheSeed is secret, so that a client cannot choose paths that share a slot.
 var cacheSeed = maphash.MakeSeed()
 
-// A cacheSlot holds one target. Concurrent requests may both miss and store their targets; the last one
-// stays, and each stored target is valid.
+// A cacheSlot holds one target. Of concurrent requests that store theirs, the last one's stays.
 type cacheSlot struct {
 	cached   atomic.Pointer[target]
 	lastMiss atomic.Uint64 // hash of the last target that was not cached
@@ -49,8 +47,7 @@ func (c *cache) lookUp(r *http.Request, find func(*http.Request) Set) Set {
 	return routes
 }
 
-// hashTarget hashes the parts in which targets commonly differ. Methods of the same length begin with
-// different letters.
+// hashTarget hashes what targets commonly differ in. Methods of one length differ in their first letter.
 func hashTarget(r *http.Request) uint64 {
 	hash := maphash.String(cacheSeed, r.URL.Path) + 3*maphash.String(cacheSeed, r.Host)
 	if r.Method != "" {

@@ -77,8 +77,7 @@ func appendFolded(all []*http.Request, r *http.Request) []*http.Request {
 	return append(all, withPath(r, r.URL.Path+"/", escaped))
 }
 
-// canonicalRequest returns r with its hosts in canonical spelling, and with a path that begins with a
-// slash. The path of a CONNECT may not.
+// canonicalRequest returns r with canonical hosts, and a slash before its path, which a CONNECT may lack.
 func canonicalRequest(r *http.Request) *http.Request {
 	host, urlHost := hostname.Canonical(r.Host), hostname.Canonical(r.URL.Host)
 	rooted := strings.HasPrefix(r.URL.Path, "/")
@@ -93,9 +92,8 @@ func canonicalRequest(r *http.Request) *http.Request {
 	return c
 }
 
-// otherTargets returns r in the readings of fasthttp, the base of fiber, which parses the target of the
-// request again: it drops everything from a "#" on, and may take the text between "//" and the next slash
-// for the host.
+// otherTargets returns r in the readings of fasthttp, the base of fiber, which parses the target again: a
+// "#" ends it, and the text between "//" and the next slash may be the host.
 func otherTargets(r *http.Request) (others []*http.Request) {
 	target, _, cut := strings.Cut(r.URL.RawPath, "#") // a path with "#" always has a RawPath
 	if cut {
@@ -141,8 +139,7 @@ func (t *Table) literally(r *http.Request, p string, read func(string) string) *
 
 func asIs(segment string) string { return segment }
 
-// unclean reports whether [path.Clean] may change more of p, which has no escapes, than a trailing slash.
-// It is also true of some clean paths, such as /.well-known.
+// unclean reports whether [path.Clean] may change more of p, without escapes, than a trailing slash.
 func unclean(p string) bool { return strings.Contains(p, "//") || strings.Contains(p, "/.") }
 
 // cleanPath cleans a path or the path of a pattern, and keeps its trailing slash.

@@ -30,8 +30,7 @@ type Table struct {
 // NewTable returns a table without routes.
 func NewTable(paths Paths) Table { return Table{paths: paths} }
 
-// Add returns the index of the route of a valid pattern. It appends the route unless there is one of that
-// pattern.
+// Add returns the index of the route of a valid pattern, which it appends unless there is one.
 func (t *Table) Add(pattern string) int {
 	i := slices.IndexFunc(t.routes, func(r *route) bool { return r.pattern == pattern })
 	if i >= 0 {
