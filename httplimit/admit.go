@@ -119,7 +119,8 @@ func (c *call) lookAt(takes []*take) {
 	}
 	for _, t := range takes {
 		if t.cost == takes[0].cost {
-			t.look(c.limiter)
+			t.peekNext(c.limiter)
+			t.decision, t.decided = c.limiter.Peek(t.key, t.cost), true
 		}
 	}
 }

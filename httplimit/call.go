@@ -188,12 +188,6 @@ type take struct {
 	err              error  // why the store has not decided; nil: it has
 }
 
-// look sets t's own decision, and charges nothing.
-func (t *take) look(l *sash.Limiter) {
-	t.peekNext(l)
-	t.decision, t.decided = l.Peek(t.key, t.cost), true
-}
-
 // peekNext sets remaining, and next to the decision on one unit more. It returns the decision on no unit.
 func (t *take) peekNext(l *sash.Limiter) (now sash.Decision) {
 	now, t.next = l.TakeThenPeek(t.key, 0)

@@ -25,7 +25,7 @@ func (c *call) setHeaders(h http.Header, denial *Denial) {
 		c.setXRateLimit(h)
 	}
 	if (len(denial.Violated) > 0 || denial.Err != nil) && denial.RetryAfter != sash.Never {
-		h[fields.RetryAfter] = c.buffer.NumberValue(fields.Seconds(denial.RetryAfter))
+		h["Retry-After"] = c.buffer.NumberValue(fields.Seconds(denial.RetryAfter))
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *call) setXRateLimit(h http.Header) {
 			scarcest = t
 		}
 	}
-	h[fields.XRateLimitLimit] = c.buffer.Value(scarcest.leastQuota().Units)
-	h[fields.XRateLimitRemaining] = c.buffer.NumberValue(scarcest.remaining)
-	h[fields.XRateLimitReset] = c.buffer.NumberValue(fields.Seconds(scarcest.decision.ResetAfter))
+	h["X-Ratelimit-Limit"] = c.buffer.Value(scarcest.leastQuota().Units)
+	h["X-Ratelimit-Remaining"] = c.buffer.NumberValue(scarcest.remaining)
+	h["X-Ratelimit-Reset"] = c.buffer.NumberValue(fields.Seconds(scarcest.decision.ResetAfter))
 }

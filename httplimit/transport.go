@@ -253,29 +253,13 @@ func (t *Transport) wait(ctx context.Context, key, held string, n int64) error {
 	}
 }
 
-// waitOnce waits until the hold has passed, and then for the limiter, unless ctx or news ends.
+// waitOnce waits until that instant, and then for the limiter, unless ctx or news ends. If the deadline of
+// ctx comes before that instant, it returns a TurnError at once.
 func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string, n int64) error {
 	// Whichever ends first, ctx or news, ends the wait. AfterFunc needs no goroutine until then.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(news, cancel)()
-	err := t.waitHold(ctx, until)
-	switch {
-	case err != nil:
-		return err
-	case t.Store == nil:
-		err = t.Limiter.Wait(ctx, key, n)
-	default:
-		err = t.Store.Wait(ctx, key, n)
-	}
-	if err != nil {
-		return fmt.Errorf("httplimit: not sent: %w", err)
-	}
-	return nil
-}
-
-// waitHold blocks until that instant. If the deadline of ctx comes first, it returns a TurnError at once.
-func (t *Transport) waitHold(ctx context.Context, until int64) error {
 	clock := t.clock()
 	for left := timeLeft(clock, until); left > 0; left = timeLeft(clock, until) { // a manual clock may go back
 		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
@@ -285,6 +269,15 @@ func (t *Transport) waitHold(ctx context.Context, until int64) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
 		}
+	}
+	var limiter interface {
+		Wait(ctx context.Context, key string, n int64) error
+	} = t.Limiter
+	if t.Store != nil {
+		limiter = t.Store
+	}
+	if err := limiter.Wait(ctx, key, n); err != nil {
+		return fmt.Errorf("httplimit: not sent: %w", err)
 	}
 	return nil
 }

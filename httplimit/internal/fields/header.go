@@ -10,23 +10,13 @@ import (
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
-// Names of headers, in the canonical form of http.Header.
-const (
-	RateLimitPolicy     = "Ratelimit-Policy"
-	RateLimit           = "Ratelimit"
-	RetryAfter          = "Retry-After"
-	XRateLimitLimit     = "X-Ratelimit-Limit"
-	XRateLimitRemaining = "X-Ratelimit-Remaining"
-	XRateLimitReset     = "X-Ratelimit-Reset"
-)
-
-// AddRateLimit adds a line to each of RateLimitPolicy and RateLimit, which are lists. A limiter around
+// AddRateLimit adds a line to each of RateLimit-Policy and RateLimit, which are lists. A limiter around
 // this one may have written to them before.
 func AddRateLimit(h http.Header, policy, left []string) {
 	if len(h) > 0 { // most headers are empty, and need no look-ups
-		policy, left = joined(h[RateLimitPolicy], policy), joined(h[RateLimit], left)
+		policy, left = joined(h["Ratelimit-Policy"], policy), joined(h["Ratelimit"], left)
 	}
-	h[RateLimitPolicy], h[RateLimit] = policy, left
+	h["Ratelimit-Policy"], h["Ratelimit"] = policy, left
 }
 
 // joined returns before, and then line. If both have lines, the result shares no memory with before.

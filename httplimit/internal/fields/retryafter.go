@@ -69,7 +69,7 @@ const maxRateLimit = 64 << 10
 // rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas with an r of 0. A
 // field that is not a list of items (RFC 9651) is invalid as a whole, and so is one that is too long.
 func rateLimitWait(h http.Header) (longest time.Duration) {
-	rest := strings.Trim(strings.Join(h[RateLimit], ","), " ")
+	rest := strings.Trim(strings.Join(h["Ratelimit"], ","), " ")
 	if len(rest) > maxRateLimit {
 		return 0
 	}

@@ -36,12 +36,9 @@ func isItem(s string) bool {
 	return s != ""
 }
 
-// MaxInteger is the largest Integer of RFC 9651.
-const MaxInteger = 999_999_999_999_999
-
-// AppendInteger appends n as an Integer of RFC 9651: at least 0, and at most MaxInteger.
+// AppendInteger appends n as an Integer of RFC 9651: at least 0, and at most the largest Integer.
 func AppendInteger(text []byte, n int64) []byte {
-	return strconv.AppendInt(text, min(max(n, 0), MaxInteger), 10)
+	return strconv.AppendInt(text, min(max(n, 0), 999_999_999_999_999), 10)
 }
 
 // AppendString appends s, which must be printable, as a String of RFC 9651.

@@ -37,7 +37,7 @@ func fieldCases(t *testing.T) (all []fieldCase) {
 // for a quota in it that is used up.
 func obeyed(t *testing.T, lines ...string) bool {
 	t.Helper()
-	wait := rateLimitWait(http.Header{RateLimit: lines})
+	wait := rateLimitWait(http.Header{"Ratelimit": lines})
 	require.Contains(t, []time.Duration{0, 9 * time.Second}, wait)
 	return wait > 0
 }
