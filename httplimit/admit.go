@@ -43,7 +43,6 @@ func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
 	case !t.Shadow && len(c.enforced) > 1:
 		return c.chargeAll(takes, reserve)
 	case reserve:
-		c.unclean = true // a reservation keeps memory alive, so the pooled call must forget it
 		t.reservation.here, t.decision = c.limiter.Reserve(t.key, t.cost)
 		t.reserved = t.decision.Allowed
 	case c.headers.any() && !t.Shadow:
@@ -69,7 +68,6 @@ func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
 		c.together = c.limiter.TakeAll(c.names, cost)
 		return &c.together
 	}
-	c.unclean = true
 	// Reservations come in the order of names, or there are none.
 	var reservations []sash.Reservation
 	reservations, c.together = c.limiter.ReserveAll(c.names, cost)
@@ -84,7 +82,6 @@ func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
 
 // ask asks the store about all takes that cost as much as the first, and notes what it says of each.
 func (c *call) ask(ask func(context.Context, []string, int64) StoreDecision, takes []*take) sash.Decision {
-	c.unclean = true
 	keys := make([]string, 0, len(takes)) // which the store may keep
 	for _, t := range takes {
 		if t.cost == takes[0].cost {

@@ -32,7 +32,6 @@ type call struct {
 	names    []string
 	buffer   fields.Buffer
 	running  *policy         // policy whose functions are running; nil: none
-	unclean  bool            // whether takes refer to memory that is not the limiter's own
 	ctx      context.Context // of the request
 	missed   []missed        // shadows that could not decide it, to be reported
 	decided  uint64          // number of requests so far that had this call
@@ -66,29 +65,23 @@ func (c *call) release() {
 	if cap(c.keys) > maxBuffer || cap(c.identity) > maxBuffer {
 		return
 	}
-	if c.unclean || c.identities != 0 {
-		for _, t := range c.takes {
-			*t = take{}
-		}
-		c.unclean = false
-	}
-	if c.place != 0 {
-		c.waiting = waiting{}
-	}
+	c.waiting = waiting{}
 	c.clear()
 	c.calls.Put(c)
 }
 
-// clear takes all takes away from c.
+// clear takes all takes away from c. It zeroes them, so that they can be used again and keep nothing alive.
 func (c *call) clear() {
-	c.takes, c.enforced = c.takes[:0], nil
+	for _, t := range c.takes {
+		*t = take{}
+	}
+	c.takes, c.enforced, c.missed = c.takes[:0], nil, nil
 	c.keys, c.names = c.keys[:0], c.names[:0]
 }
 
 // startOver makes c a call with the limiter's table as it is now, without any takes.
 func (c *call) startOver() {
 	c.table = c.Limiter.table.Load()
-	c.missed = nil
 	c.clear()
 }
 

@@ -169,8 +169,7 @@ func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 		if *last == nil { // otherwise it is a take of an earlier request
 			*last = new(take)
 		}
-		t := *last
-		*t = take{} // and then its fields: a literal of them would be made elsewhere, and copied
+		t := *last // which is zero
 		t.policy, t.cost = p, cost
 		t.begin, t.body, t.end = begin, body, len(c.keys)
 		if c.identities != 0 && len(c.identity) > maxIdentity {
@@ -228,7 +227,6 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 		}
 	}
 	if fault := recover(); fault != nil {
-		c.missed = nil
 		c.handlePanic(r, fault)
 		*v = Verdict{Outcome: Failed}
 	}

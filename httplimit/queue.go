@@ -276,15 +276,9 @@ func (w *waiter) claims(denies func(*policy) bool) []queue.Claim {
 // insists reports whether w holds up others under the policy of s, which admits it: it was overtaken
 // there, and only faster policies deny it.
 func (w *waiter) insists(s *stand, denies func(*policy) bool) bool {
-	if !s.overtaken {
-		return false
-	}
-	for i := range w.stands {
-		if other := w.stands[i].policy; denies(other) && !s.slower(other) {
-			return false
-		}
-	}
-	return true
+	return s.overtaken && !slices.ContainsFunc(w.stands, func(other stand) bool {
+		return denies(other.policy) && !s.slower(other.policy)
+	})
 }
 
 // slower reports whether p, by longer windows or lower limits, comes before other.

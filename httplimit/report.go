@@ -11,7 +11,6 @@ func (c *call) report() {
 	for _, m := range c.missed {
 		c.observe(&take{policy: m.policy}, m.outcome)
 	}
-	c.missed = nil
 	for _, t := range c.takes {
 		outcome := Admitted
 		switch {

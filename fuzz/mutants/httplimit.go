@@ -180,7 +180,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-starves", fault: "a request that was overtaken does not insist",
-		file: "httplimit/queue.go", old: "\tif !s.overtaken {", new: "\tif true {",
+		file: "httplimit/queue.go", old: "return s.overtaken &&", new: "return false &&",
 		tests: "TestQueue_NoneStarves",
 	},
 	{

@@ -1156,7 +1156,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "events-of-former-policies", fault: "a request that starts over is reported under shadows that do not decide it",
-		file: "httplimit/call.go", old: "c.missed = nil", new: "",
+		file: "httplimit/call.go", old: "c.enforced, c.missed = c.takes[:0], nil, nil", new: "c.enforced = c.takes[:0], nil",
 		tests: "TestReconfigure_ReportsTheNew",
 	},
 	{
