@@ -1,9 +1,7 @@
 package httplimit
 
 import (
-	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
 	"log"
 	"net/http"
 	"runtime/debug"
@@ -28,7 +26,7 @@ type Limiter struct {
 	sections      sections              // while none is under way and they are closed, the table changes
 	reconfiguring sync.RWMutex          // locked to replace the table
 	limiter       *sash.Limiter
-	secret        cipher.Block // of fingerprints
+	secret        cipher.Block // of fingerprints, with a key that never leaves the process
 	calls         sync.Pool
 	waits         queue.Queues[string]
 	closing       chan struct{} // closed by Close
@@ -86,14 +84,6 @@ func (l *Limiter) ParseKey(key string) (policy, identity string, ok bool) {
 // FoldsPaths reports whether l was given [WithPathFolding]. Adapters of routers that serve several
 // spellings of a path alike ask for it.
 func (l *Limiter) FoldsPaths() bool { return l.paths == route.Folded }
-
-// newSecret returns the cipher of fingerprints, with a random key that never leaves the process.
-func newSecret() cipher.Block {
-	var key [aes.BlockSize]byte
-	_, _ = rand.Read(key[:])           // never fails
-	secret, _ := aes.NewCipher(key[:]) // a key of that length is right
-	return secret
-}
 
 // logPanics recovers from a panic of the observer, and logs it. It must be deferred.
 func logPanics(r *http.Request) {

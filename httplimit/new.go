@@ -2,6 +2,8 @@ package httplimit
 
 import (
 	"cmp"
+	"crypto/aes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,7 +21,10 @@ func New(options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{config: c, secret: newSecret(), closing: make(chan struct{})}
+	l := &Limiter{config: c, closing: make(chan struct{})}
+	var key [aes.BlockSize]byte
+	_, _ = rand.Read(key[:])            // never fails
+	l.secret, _ = aes.NewCipher(key[:]) // a key of that length is right
 	l.calls.New = func() any { return &call{Limiter: l, stripe: l.sections.stripe()} }
 	// The table needs what these options say, too: limits of keys, and how often to sweep.
 	inspection := internals.Inspect(l.forSash)

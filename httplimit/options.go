@@ -298,23 +298,17 @@ func configure(options []Option) (config, error) {
 	c.require(c.sizeHint >= 0, "WithSizeHint: keys must be at least 0, got %d", c.sizeHint)
 	c.require(c.headers.standard || !c.headers.partition, "WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in")
 	c.require(c.observed() || c.fingerprints|c.identities == 0, "WithEventFingerprints and WithEventIdentities need WithObserver")
-	c.reviewStore()
+	if c.openStore != nil {
+		c.require(c.clock == nil, "WithClock does not work with WithStore: the time is the store's")
+		c.require(c.sizeHint == 0, "WithSizeHint does not work with WithStore: there is no table of keys in this process")
+		c.require(c.sweepInterval == 0, "WithSweepInterval does not work with WithStore: there is no table of keys in this process")
+		for i, o := range c.forSash {
+			c.require(o == nil || internals.Inspect([]sash.Option{o}).LimitsFor != nil,
+				"WithSash: option %d: of the options of sash, only WithLimitsFor works with WithStore", i+1)
+		}
+	}
 	c.reviewPolicies("New")
 	return c, errors.Join(c.faults...)
-}
-
-// reviewStore records the options that do not work with a store.
-func (c *config) reviewStore() {
-	if c.openStore == nil {
-		return
-	}
-	c.require(c.clock == nil, "WithClock does not work with WithStore: the time is the store's")
-	c.require(c.sizeHint == 0, "WithSizeHint does not work with WithStore: there is no table of keys in this process")
-	c.require(c.sweepInterval == 0, "WithSweepInterval does not work with WithStore: there is no table of keys in this process")
-	for i, o := range c.forSash {
-		c.require(o == nil || internals.Inspect([]sash.Option{o}).LimitsFor != nil,
-			"WithSash: option %d: of the options of sash, only WithLimitsFor works with WithStore", i+1)
-	}
 }
 
 // reviewPolicies records every fault of the policies, which were given to the function of that name.

@@ -1,13 +1,11 @@
 package httplimit
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -316,22 +314,6 @@ type policy struct {
 
 // A chargeKey is the key in a context of the Charge under the policy of that name, if it has Settle.
 type chargeKey string
-
-// newPolicy compiles a valid Policy.
-func newPolicy(p Policy, route int) *policy {
-	made := &policy{Policy: p, plans: make(map[string]*policy), route: route, chargeKey: chargeKey(p.Name)}
-	made.settles = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
-	made.pace = slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) })
-	// Clients are not told of limits that carry debts, so these are added afterwards.
-	made.quotas = quota.Of(p.Name, p.Limits, p.Unit)
-	var quotas []string
-	for _, q := range made.quotas {
-		quotas = append(quotas, q.Policy)
-	}
-	made.policyField = strings.Join(quotas, ", ")
-	made.Limits = p.deciding(p.Limits)
-	return made
-}
 
 // under returns p under the plan of r.
 func (p *policy) under(r *http.Request) *policy {

@@ -72,14 +72,24 @@ func newTable(c *config, former *table) *table {
 	return t
 }
 
-// newVariant compiles a policy with the Limits of one plan; the empty plan is the policy's own Limits.
+// newVariant compiles a valid policy with the Limits of one plan; the empty plan is its own Limits.
 func (t *table) newVariant(p Policy, plan string, route int, former *table) *policy {
 	name := p.Name
 	if plan != "" { // both are printable, so no two variants begin alike
 		name += storedPlan + plan
 	}
-	made := newPolicy(p, route)
-	made.storedName = name
+	made := &policy{
+		Policy: p, plans: make(map[string]*policy), storedName: name, route: route, chargeKey: chargeKey(p.Name),
+		settles: p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil,
+		pace:    slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) }),
+		quotas:  quota.Of(p.Name, p.Limits, p.Unit),
+	}
+	made.Limits = p.deciding(p.Limits) // clients are not told of limits that carry debts
+	var quotas []string
+	for _, q := range made.quotas {
+		quotas = append(quotas, q.Policy)
+	}
+	made.policyField = strings.Join(quotas, ", ")
 	if same := former.byName[name]; same != nil {
 		made.number = same.number
 	} else { // a number that no key has ever had

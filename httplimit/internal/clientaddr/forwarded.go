@@ -57,13 +57,10 @@ func cutPair(s string) (name, value, rest string, ok bool) {
 	}
 	value, _, _ = strings.Cut(s, ";")
 	rest, value = s[len(value):], fields.Trim(value)
-	return name, value, rest, fields.IsToken(value) || isBareAddress(name, value)
-}
-
-// isBareAddress reports whether a value is an address without quotes, as some proxies write it.
-func isBareAddress(name, value string) bool {
-	_, _, ok := parseNode(value, isNodePort)
-	return ok && (strings.EqualFold(name, "for") || strings.EqualFold(name, "by"))
+	if ok = fields.IsToken(value); !ok && (strings.EqualFold(name, "for") || strings.EqualFold(name, "by")) {
+		_, _, ok = parseNode(value, isNodePort) // some proxies write addresses without quotes
+	}
+	return name, value, rest, ok
 }
 
 // isNodePort reports whether s is a port of RFC 7239: a number, or a name after an underscore.

@@ -31,7 +31,12 @@ type target struct {
 
 // lookUp returns the routes of r. On a miss, it calls find.
 func (c *cache) lookUp(r *http.Request, find func(*http.Request) Set) Set {
-	hash, u := hashTarget(r), r.URL
+	u := r.URL
+	// Hash what targets commonly differ in. Methods of one length differ in their first letter.
+	hash := maphash.String(cacheSeed, u.Path) + 3*maphash.String(cacheSeed, r.Host)
+	if r.Method != "" {
+		hash += 31*uint64(len(r.Method)) + uint64(r.Method[0])
+	}
 	slot := &c.slots[hash%uint64(len(c.slots))]
 	if t := slot.cached.Load(); t != nil && t.path == u.Path && t.rawPath == u.RawPath &&
 		t.method == r.Method && t.host == r.Host && t.urlHost == u.Host {
@@ -45,13 +50,4 @@ func (c *cache) lookUp(r *http.Request, find func(*http.Request) Set) Set {
 		slot.cached.Store(&target{of(r.Method), of(r.Host), of(u.Path), of(u.RawPath), of(u.Host), routes})
 	}
 	return routes
-}
-
-// hashTarget hashes what targets commonly differ in. Methods of one length differ in their first letter.
-func hashTarget(r *http.Request) uint64 {
-	hash := maphash.String(cacheSeed, r.URL.Path) + 3*maphash.String(cacheSeed, r.Host)
-	if r.Method != "" {
-		hash += 31*uint64(len(r.Method)) + uint64(r.Method[0])
-	}
-	return hash
 }

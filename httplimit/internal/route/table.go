@@ -137,24 +137,19 @@ func splitPattern(pattern string) (method, host, path string) {
 	return pattern[:begin], pattern[begin:slash], pattern[slash:]
 }
 
-// register registers a pattern, and returns an error where a mux panics.
+// register registers a pattern, and returns an error where a mux panics, with its reason alone.
 func register(mux *http.ServeMux, pattern string) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			err = fmt.Errorf("%.200q: %.200s", pattern, patternFault(fault))
+			text := fmt.Sprint(fault)
+			if _, reason, found := strings.Cut(text, `": `); found && strings.HasPrefix(text, "parsing ") {
+				text = reason
+			}
+			err = fmt.Errorf("%.200q: %.200s", pattern, text)
 		}
 	}()
 	mux.Handle(pattern, http.NotFoundHandler())
 	return nil
-}
-
-// patternFault returns the fault of a pattern, cut from the panic of a mux.
-func patternFault(fault any) string {
-	s := fmt.Sprint(fault)
-	if _, reason, found := strings.Cut(s, `": `); found && strings.HasPrefix(s, "parsing ") {
-		return reason
-	}
-	return s
 }
 
 // matches reports whether the mux of t would serve or redirect r under the pattern.
