@@ -22,6 +22,15 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
+// given returns the option that applies set if so, and else is a fault.
+func given(so bool, fault string, set func(*config)) Option {
+	return optionFunc(func(c *config) {
+		if c.require(so, "%s", fault); so {
+			set(c)
+		}
+	})
+}
+
 // config is the options of one New.
 type config struct {
 	policies      []Policy
@@ -70,10 +79,7 @@ func (c *config) emit(e *Event, outcome Outcome) {
 
 // WithClock sets the clock of the limiter. The default is [sash.SystemClock].
 func WithClock(clock sash.Clock) Option {
-	return optionFunc(func(c *config) {
-		c.require(clock != nil, "WithClock: clock must not be nil")
-		c.clock = clock
-	})
+	return given(clock != nil, "WithClock: clock must not be nil", func(c *config) { c.clock = clock })
 }
 
 // WithSizeHint makes room for that number of keys, of all policies together, from the start; see
@@ -165,10 +171,7 @@ func WithSash(options ...sash.Option) Option {
 // and [WithSweepInterval] are refused, too: the time is the store's, and this process has no table of
 // keys.
 func WithStore(open func(StoreKeys) (Store, error)) Option {
-	return optionFunc(func(c *config) {
-		c.require(open != nil, "WithStore: open must not be nil")
-		c.openStore = open
-	})
+	return given(open != nil, "WithStore: open must not be nil", func(c *config) { c.openStore = open })
 }
 
 // WithPathFolding matches paths with the Patterns of all policies like a router that serves several
@@ -217,10 +220,8 @@ func WithPartitionKey() Option {
 // request's. A panic in f before the request goes on is answered 500, like one in a KeyFunc; a later one
 // is only logged. Observers after the one that panics do not receive that event.
 func WithObserver(f func(Event)) Option {
-	return optionFunc(func(c *config) {
-		if c.require(f != nil, "WithObserver: f must not be nil"); f != nil {
-			c.observers = append(c.observers, f)
-		}
+	return given(f != nil, "WithObserver: f must not be nil", func(c *config) {
+		c.observers = append(c.observers, f)
 	})
 }
 
@@ -264,20 +265,14 @@ func (c *config) outcomes(option string, outcomes []Outcome) (set outcomeSet) {
 // which [Denial.ServeHTTP] writes, or 503 if the Denial has an Err. All headers about quotas, Retry-After
 // and Cache-Control: no-store are set before f is called.
 func WithDenied(f func(http.ResponseWriter, *http.Request, Denial)) Option {
-	return optionFunc(func(c *config) {
-		c.require(f != nil, "WithDenied: f must not be nil")
-		c.denied = f
-	})
+	return given(f != nil, "WithDenied: f must not be nil", func(c *config) { c.denied = f })
 }
 
 // WithUnidentified answers requests whose identity cannot be told by h. The default is 400 with a body of
 // application/problem+json. Such requests are charged nothing. To admit them counted, give the policy a
 // fallback by [FirstOf].
 func WithUnidentified(h http.Handler) Option {
-	return optionFunc(func(c *config) {
-		c.require(h != nil, "WithUnidentified: h must not be nil")
-		c.unidentified = h
-	})
+	return given(h != nil, "WithUnidentified: h must not be nil", func(c *config) { c.unidentified = h })
 }
 
 // configure applies options to the defaults, and returns all their faults in one error.
