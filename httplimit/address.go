@@ -57,7 +57,9 @@ func ByAddress(options ...AddressOption) KeyFunc {
 func ByAddressOf(address func(*http.Request) (string, bool), options ...AddressOption) KeyFunc {
 	check(address != nil, "ByAddressOf: must not be given nil")
 	a := applied("ByAddressOf", options)
-	a.CheckNoSource()
+	for _, option := range a.Given {
+		check(false, "ByAddressOf: the function finds the address: %s has no effect", option)
+	}
 	return func(key []byte, r *http.Request) ([]byte, bool) {
 		text, ok := address(r)
 		if !ok {

@@ -249,7 +249,13 @@ func (v *review) policy(p *Policy, number int, paths route.Paths) {
 	if len(p.Limits) == 0 {
 		v.fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
-	v.queue(&p.Queue)
+	q := &p.Queue
+	sized := q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0
+	v.require(q.Wait >= 0, "Queue: Wait must not be negative, got %v", q.Wait)
+	v.require(q.Wait <= 0 || q.Requests >= 1, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
+	v.require(q.Wait != 0 || !sized, "Queue: Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set")
+	v.require(q.RequestsEach >= 0, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
+	v.require(q.RequestsPerClient >= 0, "Queue: RequestsPerClient must not be negative, got %d", q.RequestsPerClient)
 	v.limits("", p.deciding(p.Limits))
 	v.require(len(p.Plans) == 0 || p.Plan != nil, "Plan must not be nil if there are Plans")
 	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
@@ -265,16 +271,6 @@ func (v *review) policy(p *Policy, number int, paths route.Paths) {
 		}
 	}
 	v.of = ""
-}
-
-// queue records each fault of q.
-func (v *review) queue(q *Queue) {
-	sized := q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0
-	v.require(q.Wait >= 0, "Queue: Wait must not be negative, got %v", q.Wait)
-	v.require(q.Wait <= 0 || q.Requests >= 1, "Queue: Requests must be at least 1 if there is a Wait, got %d", q.Requests)
-	v.require(q.Wait != 0 || !sized, "Queue: Wait must be more than 0 if Requests, RequestsEach or RequestsPerClient is set")
-	v.require(q.RequestsEach >= 0, "Queue: RequestsEach must not be negative, got %d", q.RequestsEach)
-	v.require(q.RequestsPerClient >= 0, "Queue: RequestsPerClient must not be negative, got %d", q.RequestsPerClient)
 }
 
 // clonePolicies returns a copy of policies that shares no slice and no map with them.

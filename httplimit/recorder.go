@@ -77,8 +77,9 @@ func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
 // response returns what the client was sent, once the handler has ended.
 func (rec *recorder) response(r *http.Request) Response {
-	if rec.returned && ofNetHTTP(rec.ResponseWriter) {
-		rec.noteStatus(http.StatusOK) // if the handler has written none
+	t := reflect.TypeOf(rec.ResponseWriter)
+	if rec.returned && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "net/http" {
+		rec.noteStatus(http.StatusOK) // which net/http sends if the handler has written none
 	}
 	sent := rec.bytes
 	if r.Method == http.MethodHead || rec.status == http.StatusNoContent || rec.status == http.StatusNotModified {
@@ -95,12 +96,6 @@ func (rec *recorder) response(r *http.Request) Response {
 		Uncertain: !intact || !seen,
 		unseen:    intact && !seen,
 	}
-}
-
-// ofNetHTTP reports whether w is of package net/http, which answers 200 if nothing was written.
-func ofNetHTTP(w http.ResponseWriter) bool {
-	t := reflect.TypeOf(w)
-	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "net/http"
 }
 
 // connected reports whether the client has not hung up yet, as far as is known.

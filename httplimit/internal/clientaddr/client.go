@@ -15,7 +15,7 @@ func (o *Options) Append(key []byte, r *http.Request) (_ []byte, ok bool) {
 		return o.append(key, client, zone), true
 	}
 	network := networkOf(r)
-	if len(o.given) == 0 && !strings.HasPrefix(network, "tcp") && !strings.HasPrefix(network, "udp") {
+	if len(o.Given) == 0 && !strings.HasPrefix(network, "tcp") && !strings.HasPrefix(network, "udp") {
 		return append(key, 'l'), true // its ends have no addresses: all of these are one client
 	}
 	return key, false

@@ -12,14 +12,14 @@ import (
 
 // Options tell where the address of a client is, and how much of it identifies the client.
 type Options struct {
-	Sockets  bool // whether Unix sockets are trusted
-	Hops     int  // number of trusted hops, instead of networks; 0: none
-	Single   bool // whether the header holds one address and no list
-	IPv4Bits int  // leading bits of an IPv4 address that identify a client
-	IPv6Bits int  // the same for an IPv6 address
+	Sockets  bool     // whether Unix sockets are trusted
+	Hops     int      // number of trusted hops, instead of networks; 0: none
+	Single   bool     // whether the header holds one address and no list
+	IPv4Bits int      // leading bits of an IPv4 address that identify a client
+	IPv6Bits int      // the same for an IPv6 address
+	Given    []string // names of the options given that choose the source of the address
 
 	trusted []netip.Prefix // networks of trusted proxies; IPv4 is not mapped
-	given   []string       // names of the options given that choose the source of the address
 	names   []string       // names of the headers to read, as they were given
 	header  string         // canonical name of the header to read
 }
@@ -31,7 +31,7 @@ func Default() *Options {
 
 // Give notes that an option of that name chooses the source of the address, and returns o.
 func (o *Options) Give(option string) *Options {
-	o.given = append(o.given, option)
+	o.Given = append(o.Given, option)
 	return o
 }
 
@@ -52,17 +52,10 @@ func (o *Options) Read(name string) *Options {
 	return o
 }
 
-// CheckNoSource panics if an option chooses the source of the address, for ByAddressOf.
-func (o *Options) CheckNoSource() {
-	if len(o.given) > 0 {
-		panic("httplimit: ByAddressOf: the function finds the address: " + o.given[0] + " has no effect")
-	}
-}
-
 // Check panics if options contradict each other, or if one has no effect.
 func (o *Options) Check() {
 	fault := func(format string, args ...any) { panic("httplimit: ByAddress: " + fmt.Sprintf(format, args...)) }
-	given := func(option string) bool { return slices.Contains(o.given, option) }
+	given := func(option string) bool { return slices.Contains(o.Given, option) }
 	for _, name := range o.names {
 		if !strings.EqualFold(name, o.names[0]) {
 			fault("only one header is read: it cannot be both %s and %s", o.names[0], name)

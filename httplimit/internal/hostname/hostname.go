@@ -33,15 +33,12 @@ func CanonicalName(host string) string {
 	if strings.IndexByte(host, ':') < 0 {
 		return strings.ToLower(strings.TrimSuffix(host, "."))
 	}
-	text, zone, zoned := strings.Cut(host, "%") // netip would intern the zone
+	text, _, _ := strings.Cut(host, "%") // netip would intern the zone
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
 		return strings.ToLower(host)
 	}
-	if zoned {
-		return addr.String() + "%" + zone
-	}
-	return addr.String()
+	return addr.String() + host[len(text):]
 }
 
 // Canonical returns the canonical spelling of a host that may have a port, without it.
