@@ -162,8 +162,7 @@ func (c *call) look() {
 	}
 }
 
-// undo gives back what the latest attempt has reserved. If a store fails, the charge stays: the request
-// is denied either way.
+// undo gives back what the latest attempt has reserved. If a store fails, the charge stays.
 func (c *call) undo() {
 	for _, t := range c.enforced {
 		if t.reserved {

@@ -85,8 +85,7 @@ func (c *call) startOver() {
 	c.clear()
 }
 
-// begin begins a section, in which the limits of the call's table are in force. If the limiter has
-// another table, it reports false: the call must start over. tryBegin is inlined.
+// begin begins a section, or reports false if the limiter has another table: the call must start over.
 func (c *call) begin() bool { return c.tryBegin() || c.beginLater() }
 
 // tryBegin counts c, and then begins a section if it can.

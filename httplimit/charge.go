@@ -92,8 +92,7 @@ type reservation struct {
 	stored func(ctx context.Context, actual int64) error // nil: it is in this process
 }
 
-// commit changes the charge to that many units. Only a store returns an error, and is told even if ctx
-// has ended, as the client may be gone.
+// commit changes the charge to that many units. A store is told even if ctx has ended, and may fail.
 func (r *reservation) commit(ctx context.Context, units int64) error {
 	if r.stored != nil {
 		return r.stored(context.WithoutCancel(ctx), units)

@@ -192,8 +192,7 @@ func (c *call) addShadowTake(p *policy, r *http.Request) {
 	}
 }
 
-// handlePanic logs a panic and, if a function of a policy has panicked, reports it. It lets
-// http.ErrAbortHandler through, by which a handler aborts its connection.
+// handlePanic logs a panic, and reports one in a policy. It lets http.ErrAbortHandler through.
 func (c *call) handlePanic(r *http.Request, fault any) {
 	if fault == http.ErrAbortHandler {
 		panic(fault)

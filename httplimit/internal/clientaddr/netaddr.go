@@ -31,8 +31,7 @@ func TooWide(n netip.Prefix) bool {
 	}
 }
 
-// parseAddress reads an address with or without a port, as in RemoteAddr and as proxies write it, with or
-// without brackets. It allocates nothing if s is an address.
+// parseAddress reads an address with or without a port or brackets. It allocates nothing for one.
 func parseAddress(s string) (addr netip.Addr, zone string, ok bool) {
 	if addr, ok = parseFast(s); ok {
 		return addr, "", true

@@ -21,8 +21,7 @@ type Version[C Context] struct {
 	Answer func(C, error)
 }
 
-// Serve decides the request of c, whose response is w. It refuses the request, or calls next and settles
-// the charges by the response.
+// Serve refuses the request of c, whose response is w, or calls next and settles the charges.
 func (v Version[C]) Serve(l *httplimit.Limiter, c C, w http.ResponseWriter, next func(C) error) error {
 	decided := l.Decide(w.Header(), c.Request())
 	switch {

@@ -91,8 +91,7 @@ type route struct {
 // catchAll is the pattern under which the mux of a route has all other requests.
 const catchAll = "/"
 
-// newRoute returns the route of a pattern, whose mux has the host in its canonical spelling and, under
-// Folded, the path folded.
+// newRoute returns the route of a pattern, with its host canonical and, under Folded, its path folded.
 func newRoute(pattern string, paths Paths) (*route, error) {
 	if pattern == "" {
 		return &route{}, nil
