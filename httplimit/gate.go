@@ -117,73 +117,63 @@ func (s *gates) hold(key, domain string, clock sash.Clock, d time.Duration, most
 	if former >= until {
 		return
 	}
-	if former == notHeld {
-		if s.holds == nil {
-			s.holds, s.perDomain = map[string]hold{}, map[string]int{}
-		}
-		s.perDomain[domain]++ // before it is known whether there is room
-		if !s.ensureRoom(domain, now, until, most) {
-			s.removeFrom(domain)
-			return
-		}
+	if s.holds == nil {
+		s.holds, s.perDomain = map[string]hold{}, map[string]int{}
 	}
 	// Set the hold before the notification, and both under mu: a request that starts over must find the
 	// new hold and the context that follows it.
 	s.holds[key] = hold{until, domain}
-	if g := s.byKey[key]; g != nil {
+	if former == notHeld {
+		s.perDomain[domain]++
+		s.bound(key, now, most) // which may end it
+	}
+	if g := s.byKey[key]; g != nil && s.until(key) == until {
 		g.notify()
 		g.changed, g.notify = context.WithCancel(context.Background())
 	}
 }
 
-// ensureRoom makes room for one more hold, which is counted in domain and would pass at until. It reports
-// whether there is any. It must be called with mu held.
-func (s *gates) ensureRoom(domain string, now, until int64, most int) bool {
+// bound keeps the number of holds down to most, and frees the memory of those that have passed, after the
+// one of the key added has begun. It must be called with mu held.
+func (s *gates) bound(added string, now int64, most int) {
 	const minPurgeAt = 32
-	// A purge visits all holds. So purge when there are twice as many as the last purge has left, which
-	// costs each new hold a few visits, amortized. If there are as many as there may be, purge each time,
-	// and end one.
-	if len(s.holds) < min(max(s.purgeAt, minPurgeAt), most) {
-		return true
+	// A purge visits all holds. So purge when there are more than twice as many as the last purge has
+	// left, which costs each new hold a few visits, amortized. If there are more than there may be, purge
+	// each time, and end one.
+	if len(s.holds) <= min(max(s.purgeAt, minPurgeAt), most) {
+		return
 	}
 	for key, h := range s.holds {
 		if h.until <= now {
 			s.endHold(key)
 		}
 	}
-	s.purgeAt = 2 * len(s.holds)
-	if len(s.holds) < most {
-		return true
+	s.purgeAt = 2 * (len(s.holds) - 1)
+	if len(s.holds) <= most {
+		return
 	}
-	// Of the domain with the most holds, the new one included, the one that would pass first ends, or the
-	// new one does not begin. So the names of one domain end no holds of domains that have fewer.
+	// In the domain with the most holds, the one that would pass first ends. So the names of one domain
+	// end no holds of domains that have fewer. The new one ends if it is among them and none passes before.
 	fullest := 0
 	for _, n := range s.perDomain {
 		fullest = max(fullest, n)
 	}
-	first, found, stays := "", false, s.perDomain[domain] < fullest // whether the new one is of another domain
+	first, until := added, s.holds[added].until
+	stays := s.perDomain[s.holds[added].domain] < fullest // the new one, as its domain has fewer
 	for key, h := range s.holds {
 		if (stays || h.until < until) && s.perDomain[h.domain] == fullest {
-			first, found, until, stays = key, true, h.until, false
+			first, until, stays = key, h.until, false
 		}
 	}
-	if found {
-		s.endHold(first)
-	}
-	return found
+	s.endHold(first)
 }
 
 // endHold ends the hold of key, if any. Requests that have read it keep waiting. mu must be held.
 func (s *gates) endHold(key string) {
 	if h, held := s.holds[key]; held {
 		delete(s.holds, key)
-		s.removeFrom(h.domain)
-	}
-}
-
-// removeFrom counts one hold less in domain. It must be called with mu held.
-func (s *gates) removeFrom(domain string) {
-	if s.perDomain[domain]--; s.perDomain[domain] == 0 {
-		delete(s.perDomain, domain)
+		if s.perDomain[h.domain]--; s.perDomain[h.domain] == 0 {
+			delete(s.perDomain, h.domain)
+		}
 	}
 }

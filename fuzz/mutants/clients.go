@@ -14,7 +14,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-waits-deaf", fault: "a request that waits for a hold does not see that it gets longer",
-		file: "httplimit/gate.go", old: "		g.notify()\n		g.changed, g.notify = context.WithCancel(context.Background())\n	}\n}\n\n// ensureRoom", new: "	}\n}\n\n// ensureRoom",
+		file: "httplimit/gate.go", old: "		g.notify()\n		g.changed, g.notify = context.WithCancel(context.Background())\n	}\n}\n\n// bound", new: "	}\n}\n\n// bound",
 		tests: "TestModel_Clients|TestTransport_HoldsBackWhatWaitsAlready",
 	},
 	{
