@@ -16,8 +16,8 @@ func (c *call) admit() (d *sash.Decision) {
 		return t.settles || t.cost != takes[0].cost
 	})
 	for i := range takes {
-		if i > 0 && !costIsNew(takes, i) {
-			continue
+		if slices.ContainsFunc(takes[:i], func(t *take) bool { return t.cost == takes[i].cost }) {
+			continue // it was charged with that one
 		}
 		if d = c.charge(takes[i:], reserve); !d.Allowed {
 			c.undo() // all of it, before it is asked what is left
@@ -122,16 +122,19 @@ func (c *call) lookAt(takes []*take) {
 	}
 }
 
-// attempt is admit of a call that may wait. If it charges nothing, each enforced take is decided.
-func (c *call) attempt() sash.Decision {
+// attempt is admit of a call that may wait, if it has its turn. If it charges nothing, each enforced take
+// is decided.
+func (c *call) attempt(turn bool) (d sash.Decision) {
 	for _, t := range c.enforced { // forget what an earlier attempt has left
 		t.reserved, t.reservation, t.nextKnown, t.decided = false, reservation{}, false, false
 	}
-	d := c.admit()
+	if c.allowed = false; turn {
+		d = *c.admit()
+	}
 	if !c.allowed {
 		c.decideEach()
 	}
-	return *d
+	return d
 }
 
 // decideEach sets the decision and the quota of each enforced take.
@@ -150,15 +153,6 @@ func (c *call) decideEach() {
 			t.findNext(c.limiter)
 		}
 		t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)
-	}
-}
-
-// look sets the decision of each enforced take, and charges nothing.
-func (c *call) look() {
-	for i := range c.enforced {
-		if costIsNew(c.enforced, i) {
-			c.lookAt(c.enforced[i:])
-		}
 	}
 }
 

@@ -229,8 +229,3 @@ func leastWait(takes []*take) (least time.Duration) {
 	}
 	return least
 }
-
-// costIsNew reports whether no take before the one of index i has its cost.
-func costIsNew(takes []*take, i int) bool {
-	return !slices.ContainsFunc(takes[:i], func(t *take) bool { return t.cost == takes[i].cost })
-}

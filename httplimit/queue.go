@@ -29,7 +29,7 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key) })
 	attempted := c.place == 0 && !waitedFor
 	if attempted {
-		if d = c.attempt(); d.Allowed {
+		if d = c.attempt(true); d.Allowed {
 			return d
 		}
 	}
@@ -48,10 +48,8 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 		turn := attempted
 		if !attempted {
 			now = clock.Now()
-			if turn = c.waits.Begin(&w.Waiter, now); !turn {
-				d = sash.Decision{} // the decision of an earlier attempt holds no more
-				c.look()
-			} else if d = c.attempt(); d.Allowed {
+			turn = c.waits.Begin(&w.Waiter, now)
+			if d = c.attempt(turn); d.Allowed {
 				break
 			}
 		}
@@ -99,7 +97,7 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	// There is no client any more to be served. Give back what was charged in the meantime.
 	if c.abandoned = true; d.Allowed {
 		c.undo()
-		c.look()
+		c.attempt(false)
 	}
 	return c.refusal(w, d)
 }
