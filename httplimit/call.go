@@ -101,7 +101,9 @@ func (c *call) beginLater() bool {
 	for range rounds {
 		// Reconfigure waits until c is counted no more. Only then does it open the sections again.
 		c.stripe.Add(-1)
-		c.sections.wait()
+		c.sections.reopened.RLock()
+		//lint:ignore SA2001 nothing is to be done while they are open
+		c.sections.reopened.RUnlock()
 		if c.Limiter.table.Load() != c.table {
 			return false
 		}

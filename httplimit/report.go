@@ -68,7 +68,14 @@ func (c *call) describe(e *Event, t *take, outcomes outcomeSet) {
 // takes. If no quota denies, but a store could not decide, it has the store's error.
 func (c *call) denial(d *sash.Decision) Denial {
 	if !anyDenies(c.enforced) && len(c.enforced) > 0 {
-		c.deny(d)
+		// By now no take denies: the clock has advanced, or a store was asked at several instants.
+		t := c.decidingTake(d)
+		t.decision = *d
+		if c.store == nil && c.behind == nil { // else the look has told what is left: the queue took nothing
+			t.remaining = d.Remaining
+			t.findNext(c.limiter)
+		}
+		t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)
 	}
 	result := Denial{RetryAfter: d.RetryAfter, Err: c.err}
 	var undecided error
@@ -87,18 +94,6 @@ func (c *call) denial(d *sash.Decision) Denial {
 		result.Err = undecided
 	}
 	return result
-}
-
-// deny makes d the decision of the take that decided it. By now no take denies: the clock has advanced,
-// or a store was asked at several instants.
-func (c *call) deny(d *sash.Decision) {
-	t := c.decidingTake(d)
-	t.decision = *d
-	if c.store == nil && c.behind == nil { // else the look has told what is left: the queue took nothing
-		t.remaining = d.Remaining
-		t.findNext(c.limiter)
-	}
-	t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)
 }
 
 // decidingTake returns the take whose limit, or queue, has decided d.

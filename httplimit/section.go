@@ -63,10 +63,3 @@ func (s *sections) open(t *table) {
 	s.opened.Store(t)
 	s.reopened.Unlock()
 }
-
-// wait waits until the sections are open.
-func (s *sections) wait() {
-	s.reopened.RLock()
-	//lint:ignore SA2001 nothing is to be done while they are open
-	s.reopened.RUnlock()
-}
