@@ -58,8 +58,7 @@ func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Reques
 		return
 	}
 	rec := &recorder{ResponseWriter: w, ctx: r.Context()}
-	// Settle also if next panics or ends its goroutine. Then returned is false, and the response is
-	// uncertain.
+	// Settle also if next panics or ends its goroutine. Then the response is uncertain.
 	defer func() { c.Settle(rec.response(r)) }()
 	rec.serve(next, r, c.Context(rec.ctx))
 	rec.returned = true

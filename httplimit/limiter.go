@@ -49,8 +49,7 @@ type Limiter struct {
 // With [WithStore], there is none, and Sash returns nil: see [Limiter.Store].
 func (l *Limiter) Sash() *sash.Limiter { return l.limiter }
 
-// Store returns the store that [WithStore] has opened, nil if there is none. [Limiter.KeyFor] returns its
-// keys.
+// Store returns the store of [WithStore], nil if there is none. [Limiter.KeyFor] returns its keys.
 func (l *Limiter) Store() Store { return l.store }
 
 // Policies returns the policies in the order in which [New], or the latest [Limiter.Reconfigure], was

@@ -153,10 +153,9 @@ type Policy struct {
 	// default, lets none wait. A shadow lets none wait, either.
 	Queue Queue
 
-	// Shadow marks a policy that is only tried out. It decides, is charged for the requests that the
-	// other policies admit, and is reported to the observer. But it never denies a request, and clients
-	// are not told of it. If a function of a shadow panics or cannot tell the identity, the request
-	// passes.
+	// Shadow marks a policy that is only tried out. It decides, is charged for the requests that the other
+	// policies admit, and is reported to the observer. But it never denies a request, and clients are not
+	// told of it. If its functions panic or cannot tell the identity, the request passes.
 	Shadow bool
 }
 

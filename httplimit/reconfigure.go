@@ -38,8 +38,7 @@ import (
 // tracked key. It must not change the limits of [Limiter.Sash] then. WithSash says what else it and the
 // function of sash.WithObserver must not do.
 //
-// Reconfigure may be called by several goroutines. The last call to begin does not need to be the last to
-// take effect.
+// Reconfigure may be called by several goroutines. The last to begin may not be the last to take effect.
 func (l *Limiter) Reconfigure(policies ...Policy) error {
 	if l.openStore != nil {
 		return fmt.Errorf("httplimit: Reconfigure does not work with WithStore: "+

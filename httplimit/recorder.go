@@ -153,8 +153,7 @@ func (rec *recorder) FlushError() error {
 // closeNotifier is http.CloseNotifier, which is deprecated. Handlers still test for it.
 type closeNotifier interface{ CloseNotify() <-chan bool }
 
-// wrapped returns rec with the methods of the writer below. Each type is one pointer, and does not
-// allocate.
+// wrapped returns rec with the methods of the writer below. Each type is a pointer: it does not allocate.
 func (rec *recorder) wrapped() http.ResponseWriter {
 	_, flushes := rec.ResponseWriter.(http.Flusher)
 	_, hijacks := rec.ResponseWriter.(http.Hijacker)

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// A Response is what [Charges.Settle] must know of the answer to a request, and what [Policy].Settle is
-// given.
+// A Response is what [Charges.Settle] must know of an answer, and what [Policy].Settle is given.
 type Response struct {
 	// Status is the status that the client was sent; 0 if none. The status of a hijacked connection is
 	// 101. Transports other than HTTP have codes of their own.

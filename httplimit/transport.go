@@ -200,8 +200,7 @@ func (t *Transport) Admit(r *http.Request) (key string, err error) {
 	}
 	key = string(charged)
 	held := key
-	// A limiter counts all methods of a host together, and the denial of an RPC says nothing about other
-	// methods.
+	// A limiter counts the methods of a host together, but the denial of an RPC is about one method.
 	if method, ok := r.Context().Value(bridge.Method{}).(string); ok && t.Key == nil {
 		held += method
 	}

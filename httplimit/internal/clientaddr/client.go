@@ -1,5 +1,4 @@
-// Package clientaddr finds the address of a client behind trusted proxies, and makes an identity of the
-// address.
+// Package clientaddr finds the address of a client behind trusted proxies, and makes an identity of it.
 package clientaddr
 
 import (
