@@ -76,7 +76,7 @@ type addresses = clientaddr.Options
 
 // applied applies the options of the function of that name to the defaults.
 func applied(name string, options []AddressOption) *addresses {
-	a := clientaddr.Default()
+	a := &addresses{IPv4Bits: 32, IPv6Bits: 64}
 	for _, option := range options {
 		check(option != nil, "%s: must not be given nil", name)
 		option(a)

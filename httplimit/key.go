@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -76,23 +75,18 @@ func ByHost() KeyFunc {
 		if r.URL == nil {
 			return key, false
 		}
-		host := urlHost(r.URL)
+		host, port, _ := hostname.CutPort(r.URL.Host)
+		host = hostname.CanonicalName(host)
+		if strings.IndexByte(host, ':') >= 0 {
+			host = "[" + host + "]"
+		}
+		switch scheme := strings.ToLower(r.URL.Scheme); {
+		case host == "", port == "", scheme == "http" && port == "80", scheme == "https" && port == "443":
+		default:
+			host += ":" + port
+		}
 		return append(key, host...), host != ""
 	}
-}
-
-// urlHost returns the host of u in canonical spelling, or "" if u has none.
-func urlHost(u *url.URL) string {
-	host, port, _ := hostname.CutPort(u.Host)
-	host = hostname.CanonicalName(host)
-	if strings.IndexByte(host, ':') >= 0 {
-		host = "[" + host + "]"
-	}
-	switch scheme := strings.ToLower(u.Scheme); {
-	case host == "", port == "", scheme == "http" && port == "80", scheme == "https" && port == "443":
-		return host
-	}
-	return host + ":" + port
 }
 
 // Everyone is one identity for all requests.

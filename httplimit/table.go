@@ -47,7 +47,7 @@ func newTable(c *config, former *table) *table {
 	t := &table{
 		given: clonePolicies(c.policies), own: c.ownLimitsFor, stored: c.openStore != nil,
 		byName: make(map[string]*policy), byNumber: make(map[int]*policy), next: former.next,
-		routes: route.NewTable(c.paths), replaced: make(chan struct{}),
+		routes: route.Table{Paths: c.paths}, replaced: make(chan struct{}),
 	}
 	for _, shadow := range []bool{false, true} {
 		t.firstShadow = len(t.policies)
@@ -140,12 +140,11 @@ func (t *table) sweepInterval(said time.Duration) time.Duration {
 
 // refusal returns why sash.Limiter.Reconfigure of the limiter below is refused; nil if it is not.
 func (t *table) refusal() error {
-	n := len(t.variants)
-	if n == 1 {
+	if len(t.variants) == 1 {
 		return nil
 	}
 	return fmt.Errorf("httplimit: sash.Limiter.Reconfigure does not say which of %d policies and plans the limits are for; "+
-		"Limiter.Reconfigure replaces policies, and SetLimits gives limits to a key of KeyFor: %w", n, errors.ErrUnsupported)
+		"Limiter.Reconfigure replaces policies, and SetLimits gives limits to a key of KeyFor: %w", len(t.variants), errors.ErrUnsupported)
 }
 
 // cutKey returns the parts of a key, and whether it has a digest. p is nil if no policy has the key.

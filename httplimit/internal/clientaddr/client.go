@@ -2,6 +2,7 @@
 package clientaddr
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -22,12 +23,7 @@ type Options struct {
 
 	trusted []netip.Prefix // networks of trusted proxies; IPv4 is not mapped
 	names   []string       // names of the headers to read, as they were given
-	header  string         // canonical name of the header to read
-}
-
-// Default returns the options of ByAddress without options.
-func Default() *Options {
-	return &Options{IPv4Bits: 32, IPv6Bits: 64, header: "X-Forwarded-For"}
+	header  string         // canonical name of the header to read; empty: X-Forwarded-For
 }
 
 // Give notes that an option of that name chooses the source of the address, and returns o.
@@ -108,7 +104,7 @@ func (o *Options) client(r *http.Request) (client netip.Addr, zone string, ok bo
 			return client, zone, ok
 		}
 	}
-	lines := r.Header[o.header]
+	lines := r.Header[cmp.Or(o.header, "X-Forwarded-For")]
 	if o.Single && len(lines) > 0 {
 		client, zone, ok = parseAddress(lines[0])
 		return client, zone, ok && len(lines) == 1

@@ -21,7 +21,7 @@ func (t *Table) readings(all []*http.Request, r *http.Request) []*http.Request {
 	if t.byHost || !strings.HasPrefix(r.URL.Path, "/") {
 		r = canonicalRequest(r)
 	}
-	if t.paths == Folded { // foldings include the other readings of a path
+	if t.Paths == Folded { // foldings include the other readings of a path
 		for _, other := range append(otherTargets(r), r) {
 			all = t.appendFoldings(all, other)
 		}

@@ -20,15 +20,12 @@ const (
 
 // A Table is the routes of several patterns. Once all are added, it is safe for concurrent use.
 type Table struct {
-	paths  Paths
+	Paths  Paths
 	routes []*route
 	byHost bool   // whether a route has a host
 	depth  int    // number of segments of the longest pattern
 	cache  *cache // nil: the only route is every request
 }
-
-// NewTable returns a table without routes.
-func NewTable(paths Paths) Table { return Table{paths: paths} }
 
 // Add returns the index of the route of a valid pattern, which it appends unless there is one.
 func (t *Table) Add(pattern string) int {
@@ -36,7 +33,7 @@ func (t *Table) Add(pattern string) int {
 	if i >= 0 {
 		return i
 	}
-	r, err := newRoute(pattern, t.paths)
+	r, err := newRoute(pattern, t.Paths)
 	if err != nil {
 		panic(err) // Fault has made the same route
 	}
