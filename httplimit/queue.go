@@ -213,8 +213,7 @@ type stand struct {
 
 // newWaiter returns a waiter of takes. number is the Number of the waiter that it replaces; 0: none.
 func newWaiter(takes []*take, number int64) *waiter {
-	w := new(waiter)
-	w.Number = number
+	w := &waiter{Waiter: queue.Waiter[string]{Number: number}}
 	keys, clients := make([]string, len(takes)), []string(nil) // under all policies; under those that tell clients apart
 	for i, t := range takes {
 		keys[i] = strings.Clone(t.key)

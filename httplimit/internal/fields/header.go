@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,6 +74,52 @@ func Seconds(d time.Duration) int64 {
 		s++
 	}
 	return s
+}
+
+// AppendInteger appends n as an Integer of RFC 9651: at least 0, and at most the largest Integer.
+func AppendInteger(text []byte, n int64) []byte {
+	return strconv.AppendInt(text, min(max(n, 0), 999_999_999_999_999), 10)
+}
+
+// AppendString appends s, which must be printable, as a String of RFC 9651.
+func AppendString(text []byte, s string) []byte {
+	text = append(text, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			text = append(text, '\\')
+		}
+		text = append(text, s[i])
+	}
+	return append(text, '"')
+}
+
+// Printable reports whether s is printable ASCII, as a String of RFC 9651 is.
+func Printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// Trim cuts the white space off both ends of an element of a header.
+func Trim(s string) string { return strings.Trim(s, " \t") }
+
+// IsToken reports whether s is a token of RFC 9110.
+func IsToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		letter, digit := 'a' <= r|0x20 && r|0x20 <= 'z', '0' <= r && r <= '9'
+		return !letter && !digit && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
+}
+
+// ClosingQuote returns the index of the quote that ends the quoted string at the beginning of s, or -1.
+func ClosingQuote(s string) int {
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return -1
 }
 
 // problemDetails are the bodies of the answers, by status. To the body of a 429, names are appended.

@@ -2,9 +2,12 @@ package fields
 
 import (
 	"net/http"
+	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed-30da4c49/sash"
 )
@@ -109,4 +112,32 @@ func cutQuota(s string) (wait time.Duration, rest string, ok bool) {
 		wait = 0
 	}
 	return wait, rest, ok
+}
+
+// The bare items and the parameters of RFC 9651. What stands behind one tells whether it has ended: a
+// number of too many digits is followed by a digit, and no list goes on like that.
+const (
+	bareItem = `(?:"(?:[ !#-\[\]-~]|\\["\\])*"` + // String
+		`|:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2,3})?=*:` + // Byte Sequence, whose padding may be missing
+		`|%"(?:[ !#$&-~]|%[0-9a-f]{2})*"` + // Display String
+		`|\?[01]` + // Boolean
+		`|@-?[0-9]{1,15}` + // Date
+		`|-?[0-9]{1,12}\.[0-9]{1,3}|-?[0-9]{1,15}` + // Decimal, Integer
+		"|[A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*)" // Token
+	parameterKey = `[a-z*][a-z0-9_.*-]*`
+)
+
+// These match at the beginning of a text.
+var (
+	item      = regexp.MustCompile("^" + bareItem)
+	parameter = regexp.MustCompile("^; *(" + parameterKey + ")(?:=(" + bareItem + "))?")
+)
+
+// isItem reports whether s, empty or a match of a bare item, is one: a Display String must be UTF-8.
+func isItem(s string) bool {
+	if display, found := strings.CutPrefix(s, "%"); found {
+		text, err := url.PathUnescape(display)
+		return err == nil && utf8.ValidString(text)
+	}
+	return s != ""
 }

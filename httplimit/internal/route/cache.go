@@ -10,9 +10,7 @@ import (
 // A cache caches which routes match a request, since a mux takes about as long as the limiter. Each
 // target has one slot, by its hash. It is cached at its second miss in a row there, so that a path that
 // is requested once evicts no target.
-type cache struct {
-	slots [512]cacheSlot
-}
+type cache [512]cacheSlot
 
 // cacheSeed is secret, so that a client cannot choose paths that share a slot.
 var cacheSeed = maphash.MakeSeed()
@@ -37,7 +35,7 @@ func (c *cache) lookUp(r *http.Request, find func(*http.Request) Set) Set {
 	if r.Method != "" {
 		hash += 31*uint64(len(r.Method)) + uint64(r.Method[0])
 	}
-	slot := &c.slots[hash%uint64(len(c.slots))]
+	slot := &c[hash%uint64(len(c))]
 	if t := slot.cached.Load(); t != nil && t.path == u.Path && t.rawPath == u.RawPath &&
 		t.method == r.Method && t.host == r.Host && t.urlHost == u.Host {
 		return t.routes

@@ -26,13 +26,13 @@ func TestMemory_PathsRequestedOnceEvictNoCachedRoute(t *testing.T) {
 	require.True(t, asked(c, "/often", true))
 	require.True(t, asked(c, "/often", true))
 	require.False(t, asked(c, "/often", true))
-	for i := range 10 * len(c.slots) {
+	for i := range 10 * len(c) {
 		require.True(t, asked(c, strconv.Itoa(i), i%2 == 0))
 	}
 	require.False(t, asked(c, "/often", true))
 
 	// All slots are in use, and each gives only the routes of its own target.
-	for i := range 40 * len(c.slots) {
+	for i := range 40 * len(c) {
 		asked(c, strconv.Itoa(i), i%2 == 0)
 		asked(c, strconv.Itoa(i), i%2 == 0)
 		require.False(t, asked(c, strconv.Itoa(i), i%2 == 0))
