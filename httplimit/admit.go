@@ -68,7 +68,7 @@ func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
 		c.together = c.limiter.TakeAll(c.names, cost)
 		return &c.together
 	}
-	// Reservations come in the order of names, or there are none.
+	// Reservations come in the order of names. If they are denied, all are zero.
 	var reservations []sash.Reservation
 	reservations, c.together = c.limiter.ReserveAll(c.names, cost)
 	for _, t := range takes {
