@@ -33,10 +33,19 @@ func New(options ...Option) (*Limiter, error) {
 	t := newTable(&l.config, nil)
 	l.table.Store(t)
 	l.sections.init(t)
-	if l.openStore != nil {
-		err = l.open(t)
-	} else {
+	if l.openStore == nil {
 		l.limiter, err = sash.New(l.sashOptions(t)...)
+	} else {
+		keys := StoreKeys{LimitsFor: t.limitsFor}
+		for _, p := range t.variants {
+			keys.Limits = append(keys.Limits, p.Limits)
+		}
+		if l.store, err = l.openStore(keys); err == nil && l.store == nil {
+			err = errors.New("open returned neither a store nor an error")
+		}
+		if err != nil {
+			err = fmt.Errorf("httplimit: WithStore: %w", err)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -69,21 +78,6 @@ func (l *Limiter) sashOptions(t *table) []sash.Option {
 		options = append(options, internals.RefuseReconfigure(err))
 	}
 	return options
-}
-
-// open opens the store of l.
-func (l *Limiter) open(t *table) (err error) {
-	keys := StoreKeys{LimitsFor: t.limitsFor}
-	for _, p := range t.variants {
-		keys.Limits = append(keys.Limits, p.Limits)
-	}
-	if l.store, err = l.openStore(keys); err == nil && l.store == nil {
-		err = errors.New("open returned neither a store nor an error")
-	}
-	if err != nil {
-		return fmt.Errorf("httplimit: WithStore: %w", err)
-	}
-	return nil
 }
 
 // KeyFor returns the key of r under the policy of that name, for the methods of [Limiter.Sash] or of the

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -315,10 +316,7 @@ func (p *policy) under(r *http.Request) *policy {
 	if p.Plan == nil {
 		return p
 	}
-	if planned := p.plans[p.Plan(r)]; planned != nil {
-		return planned
-	}
-	return p
+	return cmp.Or(p.plans[p.Plan(r)], p)
 }
 
 // queues reports whether a request that p denies may wait. A shadow denies none.

@@ -47,9 +47,8 @@ func (rec *recorder) serve(next http.Handler, r *http.Request, ctx context.Conte
 	next.ServeHTTP(rec.wrapped(), watched)
 }
 
-// A requestBody is the body of a request, and records whether the client has sent it properly. It is safe
-// for concurrent use: a handler may return while another goroutine still reads, as in a ReverseProxy
-// whose upstream answers early, and that is not the client's fault.
+// A requestBody records whether the client has sent its body properly. It is safe for concurrent use: a
+// handler may return while another goroutine reads, as in a ReverseProxy whose upstream answers early.
 type requestBody struct {
 	io.ReadCloser
 	failed atomic.Bool // whether a read has failed before the body was closed

@@ -101,9 +101,8 @@ func (t *table) newVariant(p Policy, plan string, route int, former *table) *pol
 	return made
 }
 
-// limitsFor returns the limits of a key, from the caller's sash.WithLimitsFor or from its policy. None
-// means the limiter's own limits, which base has, or a foreign key in a store. The keys of a policy that
-// was taken away are unlimited, so that the Reconfigure drops them.
+// limitsFor returns the limits of a key, the caller's or its policy's. None means base's, or a foreign
+// key. Keys of a policy that was taken away are unlimited, so that the Reconfigure drops them.
 func (t *table) limitsFor(key string) []sash.Limit {
 	if t.gone(key) {
 		return []sash.Limit{sash.Unlimited()}

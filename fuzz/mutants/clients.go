@@ -39,7 +39,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-short-names-are-owners", fault: "each name below a short second label of a country may have the holds of a domain",
-		file: "httplimit/internal/hostname/suffix.go", old: "strings.Contains(secondLabels[label], top)", new: "len(label) <= 3",
+		file: "httplimit/internal/hostname/hostname.go", old: "strings.Contains(secondLabels[label], top)", new: "len(label) <= 3",
 		tests: "TestTransport_AShortDomain|TestTransport_HostsOfADomain", in: "httplimit",
 	},
 	{

@@ -1161,7 +1161,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "plan-ignored", fault: "all plans have the Limits of their policy",
-		file: "httplimit/policy.go", old: "planned != nil {", new: "planned != nil && r == nil {",
+		file: "httplimit/policy.go", old: "cmp.Or(p.plans[p.Plan(r)], p)", new: "cmp.Or(p, p.plans[p.Plan(r)])",
 		tests: "TestPlans",
 	},
 	{

@@ -113,9 +113,8 @@ func networkText(address netip.Addr, bits int) string {
 	return strings.TrimSuffix(text, "/"+strconv.Itoa(address.BitLen()))
 }
 
-// append appends the kind of the client's address and the bits that identify the client: all bits of a
-// link-local address, and its zone. Such a key is longer than any key without a zone, or begins
-// differently, so no two clients share a key.
+// append appends the kind of the client's address and the bits that identify it: of a link-local one, all
+// bits and the zone. Such a key is longer than any without a zone, or begins differently.
 func (o *Options) append(key []byte, client netip.Addr, zone string) []byte {
 	if client.Is4() {
 		return appendIPv4(key, client.As4(), o.IPv4Bits)

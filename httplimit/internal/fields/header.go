@@ -142,9 +142,8 @@ type problem struct {
 
 var problems = sync.Pool{New: func() any { return new(problem) }}
 
-// Answer answers a request with problem details (RFC 9457), which must not be cached. The status is 429
-// if the quotas of those names deny it, 503 if it is denied for another reason, 400 if its identity
-// cannot be told, and 500 if there was a panic.
+// Answer answers a request with problem details (RFC 9457), not to be cached: 429 if the quotas of those
+// names deny it, 503 if it is denied otherwise, 400 without an identity, and 500 after a panic.
 func Answer(w http.ResponseWriter, status int, violated ...string) {
 	p := problems.Get().(*problem)
 	p.body = append(p.body[:0], problemDetails[status]...)
