@@ -122,8 +122,7 @@ func (c *call) lookAt(takes []*take) {
 	}
 }
 
-// attempt is admit of a call that may wait, if it has its turn. If it charges nothing, each enforced take
-// is decided.
+// attempt is admit of a call that may wait, if it has its turn. A denied call has its takes decided.
 func (c *call) attempt(turn bool) (d sash.Decision) {
 	for _, t := range c.enforced { // forget what an earlier attempt has left
 		t.reserved, t.reservation, t.nextKnown, t.decided = false, reservation{}, false, false
@@ -175,7 +174,7 @@ func (c *call) admitShadows() {
 		switch {
 		case c.allowed:
 			c.charge(one, one[0].settles)
-		case c.observed(): // or it is of no use
+		case len(c.observers) > 0: // or it is of no use
 			c.lookAt(one)
 		}
 	}

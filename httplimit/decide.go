@@ -73,14 +73,14 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	}
 	c.admitShadows()
 	// The rest only reports what is decided.
-	if !c.allowed || c.headers.any() || c.observed() {
+	if !c.allowed || c.headers.any() || len(c.observers) > 0 {
 		c.decideEach()
 	}
 	if !c.allowed {
 		v.Outcome, v.Denial = c.refused(), c.denial(d)
 	}
 	c.end() // observers may take their time
-	if c.observed() {
+	if len(c.observers) > 0 {
 		c.report()
 	}
 	c.setHeaders(h, &v.Denial)
@@ -212,7 +212,7 @@ func (c *call) handlePanic(r *http.Request, fault any) {
 
 // miss notes that a shadow could not decide the call, which may still start over with other policies.
 func (c *call) miss(p *policy, outcome Outcome) {
-	if c.observed() {
+	if len(c.observers) > 0 {
 		c.missed = append(c.missed, missed{p, outcome})
 	}
 }
@@ -247,7 +247,7 @@ func (c *call) openCharges(r *http.Request) (charges *Charges) {
 		}
 		charges.all = append(charges.all, Charge{policy: t.policy, estimate: t.cost, reservation: t.reservation})
 		charge := &charges.all[len(charges.all)-1]
-		if c.observed() {
+		if len(c.observers) > 0 {
 			c.describe(&charge.event, t, pendingOutcomes)
 		}
 		if t.queues() { // the memory of t.key is the next call's

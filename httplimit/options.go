@@ -60,9 +60,6 @@ type headers struct {
 // any reports whether any header reports quotas.
 func (h headers) any() bool { return h.standard || h.xRateLimit }
 
-// observed reports whether there is an observer.
-func (c *config) observed() bool { return len(c.observers) > 0 }
-
 // emit reports e to all observers, with an outcome and what its events tell of the client.
 func (c *config) emit(e *Event, outcome Outcome) {
 	e.Outcome = outcome
@@ -292,7 +289,7 @@ func configure(options []Option) (config, error) {
 	}
 	c.require(c.sizeHint >= 0, "WithSizeHint: keys must be at least 0, got %d", c.sizeHint)
 	c.require(c.headers.standard || !c.headers.partition, "WithPartitionKey: WithoutRateLimit leaves out the fields that it would be in")
-	c.require(c.observed() || c.fingerprints|c.identities == 0, "WithEventFingerprints and WithEventIdentities need WithObserver")
+	c.require(len(c.observers) > 0 || c.fingerprints|c.identities == 0, "WithEventFingerprints and WithEventIdentities need WithObserver")
 	if c.openStore != nil {
 		c.require(c.clock == nil, "WithClock does not work with WithStore: the time is the store's")
 		c.require(c.sizeHint == 0, "WithSizeHint does not work with WithStore: there is no table of keys in this process")

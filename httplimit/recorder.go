@@ -87,7 +87,7 @@ func (rec *recorder) response(r *http.Request) Response {
 	// Nothing has gone wrong if the handler has returned, each write succeeded, the client is connected,
 	// and it has sent its body properly.
 	received := rec.body == nil || !rec.body.failed.Load()
-	intact, seen := rec.returned && !rec.writeFailed && rec.connected() && received, rec.status != 0
+	intact, seen := rec.returned && !rec.writeFailed && rec.ctx.Err() == nil && received, rec.status != 0
 	return Response{
 		Status:    rec.status,
 		Bytes:     sent,
@@ -97,14 +97,11 @@ func (rec *recorder) response(r *http.Request) Response {
 	}
 }
 
-// connected reports whether the client has not hung up yet, as far as is known.
-func (rec *recorder) connected() bool { return rec.ctx.Err() == nil }
-
 // noteStatus records the first final status. Statuses 1xx come before it, except for 101. It ignores a
 // status that is written after the client has hung up, who may have caused it: a proxy then writes 502.
 func (rec *recorder) noteStatus(status int) {
 	final := status >= 200 || status == http.StatusSwitchingProtocols
-	if rec.status == 0 && final && rec.connected() {
+	if rec.status == 0 && final && rec.ctx.Err() == nil {
 		rec.status = status
 	}
 }
@@ -140,7 +137,7 @@ func (rec *recorder) WriteString(s string) (n int, err error) {
 
 // FlushError is called by http.ResponseController, which would otherwise flush the writer below.
 func (rec *recorder) FlushError() error {
-	connected := rec.connected() // before the flush: the client may hang up because of it
+	connected := rec.ctx.Err() == nil // before the flush: the client may hang up because of it
 	err := http.NewResponseController(rec.ResponseWriter).Flush()
 	if rec.status == 0 && connected && !errors.Is(err, errors.ErrUnsupported) {
 		rec.status = http.StatusOK
@@ -202,7 +199,7 @@ func (rec hijackingRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 type http1Recorder struct{ hijackingRecorder }
 
 func (rec http1Recorder) ReadFrom(r io.Reader) (int64, error) {
-	connected := rec.connected() // before the copy: the client may hang up because of it
+	connected := rec.ctx.Err() == nil // before the copy: the client may hang up because of it
 	n, err := rec.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
 	rec.bytes += n
 	if n > 0 && rec.status == 0 && connected { // a copy of nothing leaves the status open

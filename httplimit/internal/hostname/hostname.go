@@ -64,8 +64,9 @@ func Domain(host string) string {
 		return name
 	}
 	kept := 2
-	if isPublicSuffix(labels[n-2], labels[n-1]) {
-		kept = 3
+	label, top := labels[n-2], labels[n-1]
+	if len(top) == 2 && (strings.Contains(secondLabels[label], top) || strings.Contains(allOwned, top)) {
+		kept = 3 // names below a public suffix have owners of their own
 	}
 	return strings.Join(labels[n-kept:], ".")
 }
@@ -129,9 +130,4 @@ var secondLabels = map[string]string{
 	"tm":    "cy dz fr hu km mc no pl ro se za",
 	"tv":    "bb bd bo br eg im in it jo sd tr tz",
 	"web":   "bo do gu id lk nf ni pk tj tr ve za",
-}
-
-// isPublicSuffix reports whether names below label.top have owners of their own.
-func isPublicSuffix(label, top string) bool {
-	return len(top) == 2 && (strings.Contains(secondLabels[label], top) || strings.Contains(allOwned, top))
 }
