@@ -50,12 +50,20 @@ type algorithm interface {
 	// history returns the charges that s knows of, oldest first. The newest is among them even
 	// if it was given back: it is the time that the key has seen.
 	history(s state, now int64) []charge
-	// replay returns the state after the charges of the past.
-	replay(past []charge) state
+	// replay returns s, the state of a key that was never charged, after the charges of the past.
+	replay(s state, past []charge) state
 
-	// appendState appends s to a record of a snapshot, and readState reads it again.
+	// appendState appends s to a record of a snapshot, and readState reads it again. It is given the
+	// state of a key that was never charged.
 	appendState(b []byte, s state) []byte
-	readState(r *snapshotReader) state
+	readState(s state, r *snapshotReader) state
+}
+
+// A shiftedAlgorithm decides for each key by instants of its own.
+type shiftedAlgorithm interface {
+	algorithm
+	// begin returns the state of a key of that shift that was never charged.
+	begin(shift int64) state
 }
 
 // A ringAlgorithm keeps the state of a key in a ring, which may have to grow.
@@ -70,10 +78,10 @@ type ringAlgorithm interface {
 	shrunk(g *ring) *ring
 }
 
-// A wordAlgorithm keeps the state of a key in one word, where it fits: layout and debtLayout say
-// how. Nothing but the word is the state, so all that follows from it is of one instant.
+// A wordAlgorithm keeps the state of a key in one word, where it fits. Nothing but the word is the state,
+// so all that follows from it is of one instant.
 type wordAlgorithm interface {
-	algorithm
+	packedAlgorithm
 	// charge charges n units, n > 0, to e by one compare-and-swap from word, if e is not nil. If it
 	// returns retry, it had no effect, and the caller must take the slow path: word is locked or
 	// dead, or of a multi-limit entry, among others. The three numbers are what outcome needs.
@@ -84,12 +92,19 @@ type wordAlgorithm interface {
 	charged(word uint64, at, n int64) (next uint64, o outcome)
 	// outcome returns the outcome of n units that charge has admitted or denied.
 	outcome(x, y, z, n int64, res result) outcome
+}
 
+// A packedAlgorithm keeps the state of a key, but for any lanes, in one word, where it fits: layout,
+// debtLayout and partsLayout say how.
+type packedAlgorithm interface {
+	algorithm
 	unpack(word uint64) state
 	// pack returns the word of s, and whether s fits into one.
 	pack(s state) (word uint64, fits bool)
 	// packCharged returns the word of s, the state after a charge that ruleset.holds has found to fit.
 	packCharged(s state) (word uint64)
+	// empty reports whether word, which may be locked, is of a key that was never charged.
+	empty(word uint64) bool
 	// holds reports whether a charge at that instant fits into a word.
 	holds(at int64) bool
 }
@@ -145,7 +160,8 @@ func (d *Decision) set(l *Limit, res result, o outcome) {
 }
 
 // A state is what a key was charged under one rule, as it was read: three words, which are a
-// window.State or a window.Debt, or a ring. What is not of the rule's algorithm is zero.
+// window.State or a window.Debt; or a ring; or words and lanes, as slidingParts says. What is not of the
+// rule's algorithm is zero.
 type state struct {
 	a, b, c int64
 	ring    *ring
@@ -204,6 +220,7 @@ type kind uint8
 
 const (
 	kindWord  kind = iota // entry itself: the state in one word
+	kindParts             // partsEntry: a word, and the lanes in front of it
 	kindLog               // logEntry: a ring
 	kindMulti             // multiEntry: a state for each rule
 	kinds
@@ -222,6 +239,7 @@ const (
 	fastCounter                 // slidingCounter.charge: the only limit is a counter in one word
 	fastLog                     // slidingLog.tryFast: it is a log
 	fastBucket                  // tokenBucket.charge: it is a token bucket in one word
+	fastParts                   // slidingParts.charge: it is a SlidingParts in a word and lanes
 	fastNone                    // none: the limiter has an observer, which the fast paths do not call
 )
 

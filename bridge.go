@@ -51,7 +51,8 @@ func (l *Limiter) seed(name string, past func() [][]charge) {
 		}
 		states := make([]limitState, len(charges))
 		for i, history := range charges {
-			states[i].store(r.ruleset.rules[i].algorithm.replay(history))
+			rule := &r.ruleset.rules[i]
+			states[i].store(rule.algorithm.replay(rule.begin(name), history))
 		}
 		// Another call may have been first, or the limits may have changed: look again.
 		if l.insertEntry(r, k, r.ruleset.entryOf(kindMulti, states, name), nil, false) == nil && g.cap != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -18,6 +19,7 @@ func (r *rule) compile(l Limit, t *timeline) {
 		return
 	}
 	fits, size := false, int64(l.Window) // fits: into one word
+	smallest := kindWord                 // if it fits
 	switch l.Algorithm {
 	case SlidingCounter:
 		r.algorithm, r.fast = (*slidingCounter)(r), fastCounter
@@ -28,19 +30,27 @@ func (r *rule) compile(l Limit, t *timeline) {
 		r.index.Store(max(index, earliest+1)) // any that has an epoch, and a beginning
 	case SlidingLog, SlidingBuckets:
 		r.algorithm, r.fast, r.kind = (*slidingLog)(r), fastLog, kindLog
-		r.ticks = window.Instants(size)
+		r.ticks.Ticks = window.Instants(size)
 		if l.Algorithm == SlidingBuckets {
-			r.ticks = window.Buckets(size, int64(l.Precision))
+			r.ticks.Ticks = window.Buckets(size, int64(l.Precision))
 		}
 	case TokenBucket:
 		r.algorithm, r.fast = (*tokenBucket)(r), fastBucket
 		r.bucket = window.TokenBucket{Count: l.Count, Window: size, Burst: l.most()}
 		r.debts, fits = debtLayoutOf(r.bucket, t.origin)
+	case SlidingParts:
+		r.algorithm, r.fast, smallest = (*slidingParts)(r), fastParts, kindParts
+		r.ticks = window.PartsOf(size)
+		r.layout, fits = partsLayoutOf(r.ticks, l.Count, t.origin)
+		fits = fits && !t.chargeDenied // a denied attempt may take units out of the lanes
+		earliest, _ := r.ticks.Locate(math.MinInt64, 0)
+		index, _ := r.ticks.Locate(t.origin, 0)
+		r.index.Store(max(index, earliest+1))
 	default:
 		panic(fmt.Sprintf("sash: no rule for %v", l.Algorithm))
 	}
 	if fits {
-		r.kind = kindWord
+		r.kind = smallest
 	}
 }
 
@@ -54,17 +64,20 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 		_, isRing := rs.rules[i].algorithm.(ringAlgorithm)
 		rs.rings = rs.rings || isRing
 		rs.buckets = rs.buckets || !rs.rules[i].algorithm.horizon().dated
+		if _, ok := rs.rules[i].algorithm.(shiftedAlgorithm); ok {
+			rs.shifted = new([window.Shifts]atomic.Pointer[entry])
+		}
 	}
 	if own && len(limits) == 1 {
 		rs.kind = rs.rules[0].kind
 	}
-	if rs.kind == kindWord {
-		rs.word = rs.rules[0].algorithm.(wordAlgorithm)
+	if rs.kind == kindWord || rs.kind == kindParts {
+		rs.packed = rs.rules[0].algorithm.(packedAlgorithm)
+		rs.word, _ = rs.packed.(wordAlgorithm)
 	}
 	for i := range rs.rules {
 		rs.rules[i].kind = rs.kind
 	}
-	// Last: the entry is made under the kind and the word of rs.
 	rs.fresh = rs.newEntry("")
 	rs.neverCharges = rs.unlimited() || rs.admitsNothing()
 	return rs

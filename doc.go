@@ -36,14 +36,18 @@
 //   - [SlidingBuckets] counts per aligned bucket of Precision. All units of a bucket are
 //     back at once. It admits at most Count in the aligned buckets that make up a window,
 //     and takes 16 bytes for each bucket in use.
+//   - [SlidingParts] counts in each of the last sixteen parts of Window. It never denies a
+//     client that keeps to Count in any window, and admits at most Count in any 15/16 of one.
+//     All units of a part are back at once, and the parts of each key begin at instants of its
+//     own.
 //   - [TokenBucket] keeps the instant at which the bucket of the key will be full. A full
 //     bucket holds Burst units, and units flow back at the rate of Count per Window. It
 //     admits at most Burst at once, and at most Burst + Count*T/Window in any interval of
 //     length T. It takes as much memory as a counter, or some 100 bytes more.
 //
 // [Per], [PerSecond] and the like choose the log for a Count of at most [SmallCount], and
-// the counter above it. [Limit.Counter], [Limit.Log], [Limit.Buckets] and
-// [Limit.TokenBucket] choose otherwise. The first three have one number, Count, for
+// the counter above it. [Limit.Counter], [Limit.Log], [Limit.Parts], [Limit.Buckets] and
+// [Limit.TokenBucket] choose otherwise. All but the last have one number, Count, for
 // the rate and for the burst. Choose the token bucket where these are two numbers:
 //
 //	sash.New(sash.PerSecond(10).TokenBucket(100)) // 10 a second on average, 100 at once
@@ -90,7 +94,8 @@
 // # Memory
 //
 // A key under one counter costs 35 to 50 bytes in addition to the bytes of the key, by its length.
-// So does a key under one token bucket that fits one word: see [Limit.TokenBucket]. The janitor
+// So does a key under one token bucket that fits one word: see [Limit.TokenBucket]. Under one
+// [SlidingParts] it takes two or four words more. The janitor
 // evicts idle keys; for clocks that are set back, see [Limiter.Sweep].
 //
 // Only [WithMaxKeys] bounds the number of keys. Without it, callers must not be free to
@@ -104,6 +109,8 @@
 //
 //   - Under one counter or token bucket that fits one word, a decision is lock-free. An
 //     admission is one compare-and-swap, and a denial writes nothing.
+//   - Under one [SlidingParts] of at most 65,535 units, the same holds in the current part. The first
+//     admission in a part holds up others on the key for a few stores.
 //   - In all other cases, a denial takes no lock, unless it loses four races to
 //     admissions. Admissions on one key hold each other up for a few stores, or while one
 //     of them makes more room in a log.

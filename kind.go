@@ -22,17 +22,28 @@ func (rs *ruleset) newEntry(name string) *entry { return rs.entryOf(rs.kind, nil
 func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 	if states == nil && kind == kindMulti {
 		states = make([]limitState, len(rs.rules))
+		for i := range states {
+			states[i].store(rs.rules[i].begin(name))
+		}
 	}
 	var first state
-	if states != nil {
+	switch {
+	case states != nil:
 		first = states[0].load()
-	} else if kind == kindLog {
+	case kind == kindLog:
 		first.ring = newRing(1) // for the charge that the entry is made for
+	case kind == kindParts:
+		first.c = shiftOf(name)
 	}
 	switch kind {
 	case kindWord:
 		if word, fits := rs.word.pack(first); fits {
 			return newWordEntry(word, name)
+		}
+	case kindParts:
+		r := rs.onlyParts()
+		if word, fits := r.pack(first); fits {
+			return newPartsEntry(word, r.laneBits(), r.lanesOf(first), name)
 		}
 	case kindLog:
 		return &newLogEntry(first.ring, name).entry
@@ -48,6 +59,8 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) state {
 	switch k := rs.kindOf(word); k {
 	case kindWord:
 		return rs.word.unpack(word)
+	case kindParts:
+		return rs.onlyParts().stateOf(e, word)
 	case kindLog:
 		return state{ring: e.asLog().ring.Load()}
 	case kindMulti:
@@ -59,6 +72,21 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) state {
 
 // onlyLog returns the rule of an entry of kindLog.
 func (rs *ruleset) onlyLog() *slidingLog { return (*slidingLog)(&rs.rules[0]) }
+
+// onlyParts returns the rule of an entry of kindParts.
+func (rs *ruleset) onlyParts() *slidingParts { return (*slidingParts)(&rs.rules[0]) }
+
+// freshEntry returns an entry that is never charged. It answers for the key of that name, which has none.
+func (rs *ruleset) freshEntry(name string) *entry {
+	if rs.shifted == nil {
+		return rs.fresh
+	}
+	shifted := &rs.shifted[shiftOf(name)]
+	if shifted.Load() == nil {
+		shifted.CompareAndSwap(nil, rs.newEntry(name)) // unless another call has made it
+	}
+	return shifted.Load()
+}
 
 // decide decides q for e, and charges it if it is to be charged. It makes d the decision unless d is
 // nil, and next, unless it is nil, the decision on one unit more than d leaves. Under several
@@ -186,6 +214,8 @@ func (rs *ruleset) tryFast(e *entry, word uint64, at, n int64, m mode, d, next *
 			}
 		}
 		return res
+	case kindParts:
+		return rs.onlyParts().tryFast(e, word, at, n, m, d, next)
 	case kindLog:
 		return rs.onlyLog().tryFast(e, word, at, n, m, d, next)
 	case kindMulti:
@@ -202,6 +232,10 @@ func (rs *ruleset) chargeTried(e *entry, word uint64, at, n int64, m mode, left 
 	switch k := rs.kindOf(word); k {
 	case kindWord:
 		next, o := rs.word.charged(word, at, n)
+		left.join(&rs.rules[0], o)
+		return next
+	case kindParts:
+		next, o := rs.onlyParts().chargeEntry(e, word, at, n, m)
 		left.join(&rs.rules[0], o)
 		return next
 	case kindLog:
@@ -246,11 +280,15 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, res result, m mode, d, 
 			d.set(&r.Limit, res, o)
 			rs.tellNext(after, q.at, d, next)
 		}
-		if m&stores != 0 && rs.kind == kindWord && after != before {
-			return rs.word.packCharged(after)
+		switch {
+		case rs.packed == nil:
+		case m&stores != 0 && after != before:
+			return rs.packed.packCharged(after)
+		default:
+			return word
 		}
 	}
-	if m&stores != 0 && rs.kindOf(word) != kindWord {
+	if m&stores != 0 {
 		return nextVersion(word)
 	}
 	return word
@@ -324,7 +362,7 @@ func (rs *ruleset) shrink(e *entry) {
 
 // resizable reports whether entries of kind k can make room: whether a bit of their words
 // is resizing.
-func (k kind) resizable() bool { return k != kindWord }
+func (k kind) resizable() bool { return k == kindLog || k == kindMulti }
 
 // validate reports whether all that was read of e since word was loaded is one state. An entry in
 // one word always is. Calls on several keys must compare the words as well.
@@ -375,13 +413,13 @@ func (rs *ruleset) checkIdle(e *entry, now int64) (word uint64, ok bool) {
 // stores any instant.
 func (rs *ruleset) holds(e *entry, at int64) bool {
 	word := e.Word.Load()
-	if rs.kindOf(word) != kindWord {
+	if word&multi != 0 || rs.packed == nil {
 		return true
 	}
-	if word&^locked == 0 { // never charged: it starts at the floor
+	if rs.packed.empty(word) { // never charged: it starts at the floor
 		at = rs.clampToFloor(at)
 	}
-	return rs.word.holds(at)
+	return rs.packed.holds(at)
 }
 
 // lock locks e, an entry in a table of rs, once no other goroutine is writing to it. It

@@ -22,6 +22,9 @@ func ownRulesets(t *testing.T) map[string]*ruleset {
 		"counter":        {PerMinute(10).Counter()},
 		"token bucket":   {PerMinute(10).TokenBucket(10)},
 		"log":            {PerMinute(10).Log()},
+		"parts":          {PerMinute(10).Parts()},
+		"wide parts":     {PerMinute(1000).Parts()},
+		"large parts":    {PerMinute(100_000).Parts()},
 		"large counter":  {Per(1e15, time.Hour)},
 		"several limits": {PerMinute(10).Log(), PerHour(100), PerDay(1000).Buckets(time.Hour)},
 	} {
@@ -195,21 +198,22 @@ func TestKinds_ThereIsNoOther(t *testing.T) {
 		"expired":     func() { rs.expired(e, 0, 0) },
 		"entryOf":     func() { rs.entryOf(kinds, make([]limitState, 1), "name") },
 	} {
-		require.PanicsWithError(t, "sash: no entry of kind 3", f, name)
+		require.PanicsWithError(t, "sash: no entry of kind 4", f, name)
 	}
 }
 
 // algorithmOf returns the algorithm of a limit, with an entry that has a state for it.
 func algorithmOf(l Limit) (algorithm, *multiEntry) {
 	rs := newOverrides(false, 0).newRuleset([]Limit{l}, true)
-	return rs.rules[0].algorithm, newMultiEntry(rs, make([]limitState, 1), "")
+	return rs.rules[0].algorithm, rs.entryOf(kindMulti, nil, "").asMulti()
 }
 
 func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
-	for name, limit := range map[string]Limit{"counter": PerMinute(10).Counter(), "log": PerMinute(10).Log(), "bucket": PerMinute(10).TokenBucket(10)} {
+	for name, limit := range map[string]Limit{"counter": PerMinute(10).Counter(), "log": PerMinute(10).Log(), "bucket": PerMinute(10).TokenBucket(10), "parts": PerMinute(10).Parts()} {
 		t.Run(name, func(t *testing.T) {
 			r, e := algorithmOf(limit)
 			s, minute := &e.states[0], int64(time.Minute)
+			own := func() state { return e.ruleset.rules[0].begin("") }
 			dated := r.horizon().dated
 			g := newLineage()
 			s.lineage.Store(g)
@@ -230,7 +234,11 @@ func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 			if !dated {
 				require.EqualValues(t, 1, charged, "charges are numbered")
 			} else {
-				require.Equal(t, minute, r.horizon().beginningOf(charged))
+				begins := r.horizon().beginningOf(charged)
+				if p, ok := r.(*slidingParts); ok {
+					begins = p.ticks.Begins(charged, own().c)
+				}
+				minute = begins
 				_, _, emptied := r.giveBack(s.load(), g, charged+1, 3)
 				require.False(t, emptied, "it was charged before")
 			}
@@ -241,8 +249,8 @@ func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 			require.True(t, expired)
 			past := r.history(s.load(), minute)
 			require.Equal(t, []charge{{At: minute, Units: 3}}, past)
-			require.Equal(t, past, r.history(r.replay(past), minute))
-			read := r.readState(&snapshotReader{rest: r.appendState(nil, s.load())})
+			require.Equal(t, past, r.history(r.replay(own(), past), minute))
+			read := r.readState(own(), &snapshotReader{rest: r.appendState(nil, s.load())})
 			require.Equal(t, past, r.history(read, minute))
 
 			giveBack := func(units int64) (seen int64, emptied bool) {
@@ -294,9 +302,9 @@ func TestAlgorithms_UnlimitedKeepsNothing(t *testing.T) {
 	require.EqualValues(t, int64(math.MinInt64), since)
 	require.Empty(t, r.appendState(nil, s.load()))
 	reader := &snapshotReader{rest: []byte{1}}
-	require.Zero(t, r.readState(reader))
+	require.Zero(t, r.readState(state{}, reader))
 	require.Len(t, reader.rest, 1, "nothing is read")
-	require.Zero(t, r.replay([]charge{{At: 0, Units: 1}}))
+	require.Zero(t, r.replay(state{}, []charge{{At: 0, Units: 1}}))
 	require.Empty(t, r.history(s.load(), 0))
 	require.True(t, r.horizon().dated)
 }
@@ -326,7 +334,7 @@ func TestAlgorithms_AreAcceptedIfThereIsARuleForThem(t *testing.T) {
 			new(rule).compile(Limit{Count: 1, Window: 1, Algorithm: a}, &newOverrides(false, 0).timeline)
 		})
 	}
-	require.Equal(t, 4, accepted)
+	require.Equal(t, 5, accepted)
 }
 
 // useEverything calls what a limiter can do, under limits that admit at least

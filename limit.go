@@ -60,13 +60,29 @@ const (
 	// A call whose reading of the clock is late is decided at that reading, with what was
 	// charged since. So it may be denied, and is never admitted, because it is late.
 	TokenBucket
+
+	// SlidingParts keeps one number for each of the last sixteen parts of Window: the units charged in
+	// it. What counts is what was charged in the current part and the fifteen before it. So it lies in
+	// the last Window, and is all that was charged in the last 15/16 of it.
+	//
+	// It keeps two promises. A client that keeps to Count in any Window is never denied. No client gets
+	// more than Count in any 15/16 of a Window. All units of a part are back at once. The parts of each
+	// key begin at instants of its own, by a hash of its name, so that the units of many keys do not
+	// all come back at one instant.
+	//
+	// There are sixteen parts if they divide Window, and otherwise the largest number below that does.
+	// A key takes two words more than a SlidingCounter up to a Count of 255, four up to 65,535, and
+	// some 150 bytes more above that.
+	SlidingParts
 )
 
-var algorithmNames = []string{"SlidingCounter", "SlidingLog", "SlidingBuckets", "TokenBucket"}
+const lastAlgorithm = SlidingParts
+
+var algorithmNames = []string{"SlidingCounter", "SlidingLog", "SlidingBuckets", "TokenBucket", "SlidingParts"}
 
 // String returns the name of the constant.
 func (a Algorithm) String() string {
-	if a > TokenBucket {
+	if a > lastAlgorithm {
 		return "Algorithm(" + strconv.Itoa(int(a)) + ")"
 	}
 	return algorithmNames[a]
@@ -75,7 +91,7 @@ func (a Algorithm) String() string {
 // MarshalText returns the name of the constant. The error for any other value wraps
 // [ErrInvalidLimit].
 func (a Algorithm) MarshalText() ([]byte, error) {
-	if a > TokenBucket {
+	if a > lastAlgorithm {
 		return nil, malformed("sash: "+wantAlgorithm, a)
 	}
 	return []byte(a.String()), nil
@@ -92,7 +108,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 	return nil
 }
 
-const wantAlgorithm = "Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets or TokenBucket, got %v"
+const wantAlgorithm = "Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket or SlidingParts, got %v"
 
 // ErrInvalidLimit is wrapped by every error about a limit whose fields are not valid.
 var ErrInvalidLimit = errors.New("invalid limit")
@@ -181,6 +197,9 @@ func Unlimited() Limit { return Limit{Count: math.MaxInt64, Window: math.MaxInt6
 // Log returns the same limit kept by [SlidingLog]. It returns [Unlimited] unchanged.
 func (l Limit) Log() Limit { return l.keptBy(SlidingLog, 0, 0) }
 
+// Parts returns the same limit kept by [SlidingParts]. It returns [Unlimited] unchanged.
+func (l Limit) Parts() Limit { return l.keptBy(SlidingParts, 0, 0) }
+
 // Buckets returns the same limit kept by [SlidingBuckets], in buckets of width precision.
 // It returns [Unlimited] unchanged.
 func (l Limit) Buckets(precision time.Duration) Limit { return l.keptBy(SlidingBuckets, precision, 0) }
@@ -234,6 +253,8 @@ func (l Limit) String() string {
 		return s + " buckets " + l.Precision.String()
 	case TokenBucket:
 		return s + " burst " + strconv.FormatInt(l.Burst, 10)
+	case SlidingParts:
+		return s + " parts"
 	}
 	return s + " " + l.Algorithm.String()
 }
@@ -245,6 +266,7 @@ const unlimitedText = "unlimited"
 //	COUNT/WINDOW
 //	COUNT/WINDOW counter
 //	COUNT/WINDOW log
+//	COUNT/WINDOW parts
 //	COUNT/WINDOW buckets PRECISION
 //	COUNT/WINDOW burst BURST
 //	unlimited
@@ -345,12 +367,14 @@ func parseLimit(s string) (l Limit, err error) {
 		l = l.Counter()
 	case len(algorithm) == 1 && algorithm[0] == "log":
 		l.Algorithm = SlidingLog // as it stands: the numbers may be the same as in Unlimited
+	case len(algorithm) == 1 && algorithm[0] == "parts":
+		l.Algorithm = SlidingParts
 	case len(algorithm) == 2 && algorithm[0] == "buckets":
 		l.Algorithm, l.Precision = SlidingBuckets, duration("precision", algorithm[1])
 	case len(algorithm) == 2 && algorithm[0] == "burst":
 		l.Algorithm, l.Burst = TokenBucket, number("burst", algorithm[1])
 	default:
-		const want = "nothing, counter, log, buckets PRECISION or burst BURST"
+		const want = "nothing, counter, log, parts, buckets PRECISION or burst BURST"
 		err = cmp.Or(err, malformed("%s after the window, want "+want, quote(strings.Join(algorithm, " "))))
 	}
 	return l, cmp.Or(err, errors.Join(l.faults("")...))
@@ -400,7 +424,7 @@ func (l Limit) faults(prefix string) (faults []error) {
 	if l.Window <= 0 {
 		fault("Window must be > 0, got %v", l.Window)
 	}
-	if l.Algorithm > TokenBucket {
+	if l.Algorithm > lastAlgorithm {
 		fault(wantAlgorithm, l.Algorithm)
 		return faults
 	}

@@ -354,9 +354,9 @@ func (r *slidingLog) history(s state, now int64) (past []charge) {
 }
 
 // replay returns a ring of those charges that count at the end of the past; none for none.
-func (r *slidingLog) replay(past []charge) state {
+func (r *slidingLog) replay(s state, past []charge) state {
 	if len(past) == 0 {
-		return state{}
+		return s
 	}
 	newest := r.ticks.Of(past[len(past)-1].At)
 	var records []record
@@ -372,7 +372,8 @@ func (r *slidingLog) replay(past []charge) state {
 		total += uint64(c.Units)
 		records[len(records)-1].cumulative = total
 	}
-	return state{ring: newRingOf(records)}
+	s.ring = newRingOf(records)
+	return s
 }
 
 func (r *slidingLog) appendState(b []byte, s state) []byte {
@@ -381,34 +382,9 @@ func (r *slidingLog) appendState(b []byte, s state) []byte {
 	return appendRecords(b, &current)
 }
 
-func (r *slidingLog) readState(from *snapshotReader) state {
-	count := from.uint()
-	if count > math.MaxUint32 {
-		from.fail("a log of %d entries", count)
+func (r *slidingLog) readState(s state, from *snapshotReader) state {
+	if records := from.records(r.ticks.Of(math.MinInt64), r.ticks.Of(math.MaxInt64)); len(records) > 0 {
+		s.ring = newRingOf(records)
 	}
-	if count == 0 || from.err != nil {
-		return state{}
-	}
-	tick, last := from.int(), r.ticks.Of(math.MaxInt64)
-	if tick < r.ticks.Of(math.MinInt64) || tick > last {
-		from.fail("an entry at tick %d, which is outside of time", tick)
-	}
-	var records []record
-	var total uint64
-	for from.err == nil {
-		units := from.uint()
-		if total += units; total < units {
-			from.fail("a log of more than 64 bits of units")
-		}
-		records = append(records, record{tick, total})
-		if uint64(len(records)) == count {
-			break
-		}
-		later := from.uint()
-		if later == 0 || later > uint64(last)-uint64(tick) {
-			from.fail("an entry %d ticks after that at %d", later, tick)
-		}
-		tick += int64(later)
-	}
-	return state{ring: newRingOf(records)}
+	return s
 }

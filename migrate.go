@@ -119,7 +119,7 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 	for i := range rs.rules {
 		r, s := &rs.rules[i], &states[i]
 		source := r.source(rules, i)
-		inherited, roundedUp := r.inherit(&rules[source], from.stateOf(e, word, source), now)
+		inherited, roundedUp := r.inherit(r.begin(e.Name()), &rules[source], from.stateOf(e, word, source), now)
 		s.store(inherited)
 		if isMulti && rules[source].equalButAmounts(r.Limit) {
 			s.lineage.Store(e.asMulti().states[source].lineage.Load().next(r.bucket, roundedUp))
@@ -143,9 +143,10 @@ func (r *rule) source(rules []rule, place int) (best int) {
 	return best
 }
 
-// inherit returns the state under r that follows from s, a state under from. A bucket that takes the
-// place of another with its Window may lack more by roundedUp.
-func (r *rule) inherit(from *rule, s state, now int64) (after state, roundedUp window.Amount) {
+// inherit returns the state under r that follows from s, a state under from. It begins with own, the state
+// of the key before its first charge. A bucket that takes the place of another with its Window may lack
+// more by roundedUp.
+func (r *rule) inherit(own state, from *rule, s state, now int64) (after state, roundedUp window.Amount) {
 	of, isBucket := from.algorithm.(*tokenBucket)
 	if to, ok := r.algorithm.(*tokenBucket); ok && isBucket {
 		return to.inherit(of, s, now)
@@ -153,7 +154,7 @@ func (r *rule) inherit(from *rule, s state, now int64) (after state, roundedUp w
 	if since, full := from.algorithm.expired(s, now); isBucket && full {
 		r.raiseFloor(since) // as after an eviction: what follows cannot tell when the bucket was full
 	}
-	return r.algorithm.replay(from.algorithm.history(s, now)), window.Amount{}
+	return r.algorithm.replay(own, from.algorithm.history(s, now)), window.Amount{}
 }
 
 // equalButAmounts reports whether l and o differ in nothing, or in Count and Burst alone.

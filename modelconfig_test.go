@@ -87,6 +87,7 @@ var modelAlgorithms = []func(c *modelConfig, l Limit) Limit{
 	TokenBucket: func(c *modelConfig, l Limit) Limit {
 		return l.TokenBucket(max(1, []int64{l.Count, 1, l.Count / 2, 2 * min(l.Count, 1<<50), 3}[c.rng.IntN(5)]))
 	},
+	SlidingParts: func(_ *modelConfig, l Limit) Limit { return l.Parts() },
 }
 
 func (c *modelConfig) drawLimits() {

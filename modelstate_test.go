@@ -86,6 +86,7 @@ func newModel(r *modelResult) *model {
 	m.l.hasher = *modelHasher()
 	m.did("%v, plans %v, charge denied: %v, keys: %d %s, janitor: %v, late: %v, bubble's clock: %v", m.limits, m.plans, m.chargeDenied, m.maxKeys, modelOverflows[m.overflow], m.interval, m.late, m.bubbleClock)
 	m.table = reference.NewTable(m.models(m.limits))
+	m.table.NameOf = nameInLimiter
 	for _, name := range modelNames() {
 		m.setLimits(name, nil)
 	}
@@ -302,6 +303,8 @@ func limitOfModel(r reference.Limit) Limit {
 	switch {
 	case r.Log:
 		l.Algorithm = SlidingLog
+	case r.Parts:
+		l.Algorithm = SlidingParts
 	case r.Precision > 0:
 		l.Algorithm = SlidingBuckets
 	case r.Burst > 0:
@@ -384,6 +387,14 @@ func (m *model) place(keys []string, waits bool) (p placing) {
 		}
 	}
 	return p
+}
+
+// nameInLimiter is the name by which the limiter knows a key of the table: a shared entry has none.
+func nameInLimiter(key string) string {
+	if strings.HasPrefix(key, "shared ") {
+		return ""
+	}
+	return key
 }
 
 // sharedName is the name under which the table has the quota that the key may share.

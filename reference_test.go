@@ -43,14 +43,14 @@ func newTrial(t *testing.T, seed uint64, limit Limit, chargeDenied bool) *trial 
 // modelOf returns l as a limit of the reference.
 func modelOf(l Limit, chargeDenied bool) reference.Limit {
 	return reference.Limit{
-		Log: l.Algorithm == SlidingLog, Precision: int64(l.Precision),
+		Log: l.Algorithm == SlidingLog, Parts: l.Algorithm == SlidingParts, Precision: int64(l.Precision),
 		Count: l.Count, Window: int64(l.Window), Burst: l.Burst, ChargeDenied: chargeDenied,
 	}
 }
 
 func (tr *trial) key(name string) *reference.Key {
 	if tr.keys[name] == nil {
-		tr.keys[name] = reference.New(tr.model)
+		tr.keys[name] = reference.Named(tr.model, name)
 	}
 	return tr.keys[name]
 }
@@ -148,6 +148,7 @@ func (tr *trial) retry(name string, n int64, d Decision) {
 var trialLimits = []Limit{
 	Per(1, 1), Per(3, 2), Per(1, 17), Per(10, 1000), Per(7, time.Microsecond), Per(8, time.Microsecond),
 	PerSecond(10), PerSecond(8191), PerSecond(8192), PerSecond(1<<17 - 1), PerSecond(1 << 17), PerMinute(500), PerDay(1<<22 - 1), PerDay(1 << 22),
+	PerMinute(20), PerMinute(255), PerMinute(256), PerSecond(1<<16 - 1), PerSecond(1 << 16), Per(100, 17), Per(100, 1024),
 	Per(1e15, time.Microsecond), Per(1e15, 365*24*time.Hour), Per(3, 365*24*time.Hour),
 	Per(math.MaxInt64, math.MaxInt64-1), Per(1<<29-1, math.MaxInt64), Per(math.MaxInt64, 1),
 }
@@ -167,6 +168,12 @@ func eachTrial(t *testing.T, run func(tr *trial)) {
 				},
 				"bucket": func(seed uint64) *trial {
 					return newTrial(t, seed, limit.TokenBucket(max(1, limit.Count/int64(1+seed))), chargeDenied)
+				},
+				"parts": func(seed uint64) *trial { return newTrial(t, seed, limit.Parts(), chargeDenied) },
+				"multi parts": func(seed uint64) *trial {
+					tr := newTrial(t, seed, limit.Parts(), chargeDenied)
+					useMulti(tr.l)
+					return tr
 				},
 				"multi bucket": func(seed uint64) *trial {
 					tr := newTrial(t, seed, limit.TokenBucket(window.Plus(limit.Count, limit.Count*int64(seed))), chargeDenied)

@@ -116,7 +116,8 @@ func (l *Limiter) readKey(s *snapshotReader, g *generation) {
 	}
 	states := make([]limitState, len(rs.rules))
 	for i := range states {
-		states[i].store(rs.rules[i].algorithm.readState(s))
+		r := &rs.rules[i]
+		states[i].store(r.algorithm.readState(r.begin(name), s))
 	}
 	if s.err == nil && !g.cap.tryAcquire() {
 		s.fail("more keys than the %d of WithMaxKeys", g.cap.max)

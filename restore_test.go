@@ -228,7 +228,7 @@ func TestRestore_NamesWhatIsWrong(t *testing.T) {
 		{asSnapshot(numbers(int64(1), int64(math.MaxInt64), 1, 10, 60, byte(0), 0, end)), "its instant 9223372036854775807, and "},
 		{asSnapshot(numbers(header, end)), "its instant 2 is more than 64 bits away from the clock's -9223372036854775808"},
 		{asSnapshot(numbers(header, byte(keyRecord), "k", 1, 10, 0, byte(0), 0)), `key "k" has the limits [10/0s counter], which cannot be`},
-		{asSnapshot(numbers(header, byte(keyRecord), "k", 1, 1, 60, byte(4), 0)), `key "k" has the limits [1/60ns Algorithm(4)], which cannot be`},
+		{asSnapshot(numbers(header, byte(keyRecord), "k", 1, 1, 60, byte(9), 0)), `key "k" has the limits [1/60ns Algorithm(9)], which cannot be`},
 		{asSnapshot(numbers(header, byte(overrideRecord), "k", 0)), `key "k" has an override without limits`},
 		{asSnapshot(numbers(header, bytes.Repeat(numbers(byte(overrideRecord), "k", 1, 5, 60, byte(0), 0), 2))), `key "k" has two overrides`},
 		{asSnapshot(numbers(header, byte(keyRecord), "k", 0, 0, uint64(1<<63))), "a count of 9223372036854775808"},

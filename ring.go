@@ -64,6 +64,12 @@ func (g *ring) slot(i int) *record {
 	return (*record)(unsafe.Add(unsafe.Pointer(g), ringHeader+uintptr(i)*recordSize))
 }
 
+// lanesRoom is the room of a ring that is used as full lanes: of two words for each record.
+const lanesRoom = maxLanes / 2
+
+// lanes returns the lanes that are in the room of g.
+func (g *ring) lanes() lanes { return lanes{(*uint64)(unsafe.Pointer(g.slot(0))), fullLane} }
+
 // wrap returns the slot of a number that may be one round too high.
 func (g *ring) wrap(slot int) int {
 	if over := slot - int(g.slots); over >= 0 {
@@ -332,25 +338,70 @@ func (v *ringView) shrunk(life, usual int64) *ring {
 	return current.copyRing(room)
 }
 
-// appendRecords appends the log records of v, those that are copied to another ring.
+// A recordWriter appends the records of a log to a snapshot, oldest first: their number, and of each its
+// tick and its units.
+type recordWriter struct {
+	b     []byte
+	begun bool
+	last  int64 // the tick of the record before
+}
+
+func newRecordWriter(b []byte, count int) recordWriter {
+	return recordWriter{b: binary.AppendUvarint(b, uint64(count))}
+}
+
+func (w *recordWriter) add(tick, units int64) {
+	if w.begun {
+		w.b = binary.AppendUvarint(w.b, uint64(tick)-uint64(w.last))
+	} else {
+		w.b = binary.AppendVarint(w.b, tick)
+	}
+	w.b = binary.AppendUvarint(w.b, uint64(units))
+	w.begun, w.last = true, tick
+}
+
+// appendRecords appends the records of v, those that are copied to another ring.
 func appendRecords(b []byte, v *ringView) []byte {
 	if v.isEmpty() {
-		return binary.AppendUvarint(b, 0)
+		return newRecordWriter(b, 0).b
 	}
-	b = binary.AppendUvarint(b, uint64(v.keptRecords()))
-	var last int64
-	for i, first := 0, true; i < v.count; i++ {
-		if !v.isKept(i) {
-			continue
+	w := newRecordWriter(b, v.keptRecords())
+	for i := range v.count {
+		if v.isKept(i) {
+			w.add(v.tick(i), int64(v.units(i)))
 		}
-		tick := v.tick(i)
-		if first {
-			b, first = binary.AppendVarint(b, tick), false
-		} else {
-			b = binary.AppendUvarint(b, uint64(tick)-uint64(last))
-		}
-		b = binary.AppendUvarint(b, v.units(i))
-		last = tick
 	}
-	return b
+	return w.b
+}
+
+// records reads the records of a log, whose ticks may be from first to last.
+func (s *snapshotReader) records(first, last int64) (records []record) {
+	count := s.uint()
+	if count > math.MaxUint32 {
+		s.fail("a log of %d entries", count)
+	}
+	if count == 0 || s.err != nil {
+		return nil
+	}
+	tick := s.int()
+	if tick < first || tick > last {
+		s.fail("an entry at tick %d, which is outside of time", tick)
+	}
+	var total uint64
+	for s.err == nil {
+		units := s.uint()
+		if total += units; total < units {
+			s.fail("a log of more than 64 bits of units")
+		}
+		records = append(records, record{tick, total})
+		if uint64(len(records)) == count {
+			break
+		}
+		later := s.uint()
+		if later == 0 || later > uint64(last)-uint64(tick) {
+			s.fail("an entry %d ticks after that at %d", later, tick)
+		}
+		tick += int64(later)
+	}
+	return records
 }

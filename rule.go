@@ -3,6 +3,8 @@ package sash
 import (
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
@@ -13,9 +15,9 @@ type rule struct {
 	*timeline
 	algorithm algorithm          // this rule, by the name of its algorithm
 	counter   window.Counter     // the arithmetic of a slidingCounter
-	ticks     window.Ticks       // the arithmetic of a slidingLog
+	ticks     window.Parts       // the arithmetic of a slidingParts, and of a slidingLog, which has no shifts
 	bucket    window.TokenBucket // the arithmetic of a tokenBucket
-	layout    layout             // of the word of a slidingCounter
+	layout    layout             // of the word of a slidingCounter; of a slidingParts, if converted to partsLayout
 	debts     debtLayout         // of the word of a tokenBucket
 	kind      kind               // of the entries: the smallest, or as several limits need it
 	fast      fastPath           // if kind is not kindMulti
@@ -24,11 +26,22 @@ type rule struct {
 	// division. It is written once a window, so no other field is within 64 bytes of it: the length
 	// of a cache line.
 	//
-	// Invariant: if kind is kindWord, the layout of a slidingCounter has an epoch for it.
+	// Invariant: if kind is not kindMulti, the layout of a slidingCounter or slidingParts has an epoch for it.
 	_     [56]byte
 	index atomic.Int64
 	_     [56]byte
 }
+
+// begin returns the state under r of a key of that name that was never charged.
+func (r *rule) begin(name string) state {
+	if a, ok := r.algorithm.(shiftedAlgorithm); ok {
+		return a.begin(shiftOf(name))
+	}
+	return state{}
+}
+
+// shiftOf returns the shift of the key of that name. It is the same in all processes.
+func shiftOf(name string) int64 { return int64(xxhash.Sum64String(name) % window.Shifts) }
 
 // satisfiable reports whether l could ever admit n units.
 func (l *Limit) satisfiable(n int64) bool { return 0 <= n && n <= l.most() }
@@ -54,10 +67,12 @@ type ruleset struct {
 	// kind is the kind of the entries under it. In a table of the limiter's own limits,
 	// those that need more are of kindMulti.
 	kind    kind
-	word    wordAlgorithm // of the only rule, if kind is kindWord
-	rings   bool          // whether a state under any of the rules is a ring
-	buckets bool          // whether any of the rules is a token bucket
-	fresh   *entry        // is never charged: it answers for keys without an entry
+	word    wordAlgorithm                         // of the only rule, if kind is kindWord
+	packed  packedAlgorithm                       // of the only rule, if kind is kindWord or kindParts
+	rings   bool                                  // whether a state under any of the rules is a ring
+	buckets bool                                  // whether any of the rules is a token bucket
+	fresh   *entry                                // is never charged: it answers for keys without an entry
+	shifted *[window.Shifts]atomic.Pointer[entry] // in place of fresh for each shift; nil: no rule is a shiftedAlgorithm
 
 	// neverCharges is whether no call is ever charged under the ruleset, because it is
 	// unlimited or admits nothing. So a key under it gets no entry. It may have one that was

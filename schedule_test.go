@@ -143,6 +143,7 @@ var variants = []variant{
 	{"log", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Log()} }},
 	{"buckets", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Buckets(30 * sec)} }},
 	{"token bucket", func(n int64) []Limit { return []Limit{Per(n, time.Minute).TokenBucket(n)} }},
+	{"parts", func(n int64) []Limit { return []Limit{Per(n, time.Minute).Parts()} }},
 	{"two counters", func(n int64) []Limit {
 		return []Limit{Per(n, time.Minute).Counter(), Per(n+2, time.Minute/2).Counter()}
 	}},

@@ -95,6 +95,9 @@ func TestMemory_PerKey(t *testing.T) {
 		"log, five":      {[]Option{PerMinute(10)}, 100_000, 5, 176, 2},
 		"log, 16":        {[]Option{PerMinute(16)}, 100_000, 16, 352, 2},
 		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 1, 112, 2},
+		"parts":          {[]Option{PerMinute(100).Parts()}, thorough(1_000_000), 1, 64, 1},
+		"wide parts":     {[]Option{PerMinute(1000).Parts()}, thorough(1_000_000), 1, 80, 1},
+		"large parts":    {[]Option{PerMinute(100_000).Parts()}, 100_000, 1, 300, 3},
 		"two counters":   {[]Option{PerSecond(10).Counter(), PerMinute(100)}, 100_000, 1, 176, 2},
 		"three counters": {[]Option{PerSecond(10).Counter(), PerMinute(100), PerHour(200)}, 100_000, 1, 224, 2},
 	} {

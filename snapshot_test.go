@@ -428,7 +428,7 @@ func TestRace_SnapshotsOfWindowsThatMove(t *testing.T) {
 			require.True(t, alive)
 			s := &snapshotReader{rest: record}
 			require.Zero(t, s.uint(), "limits of its own")
-			w := g.ruleset.rules[0].algorithm.readState(s).window()
+			w := g.ruleset.rules[0].algorithm.readState(state{}, s).window()
 			if w.Curr != units(w.Index) || w.Index > 0 && w.Prev != units(w.Index-1) {
 				t.Errorf("torn: %+v", w)
 			}

@@ -45,7 +45,8 @@ import (
 //	          (high first) and, unless both are 0, the instant (signed) at which that is so;
 //	          under the others: the number of log records,
 //	          and of each its tick and its units. The first tick is signed, each other
-//	          one is the difference to the tick before
+//	          one is the difference to the tick before. Under SlidingParts they are the parts,
+//	          whose instants depend on the name of the key, too
 //
 // Numbers are varints of encoding/binary. Instants are on the timeline of the generation. Only their
 // distance from the instant in the header means anything outside it.

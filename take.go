@@ -1,6 +1,8 @@
 package sash
 
 import (
+	"time"
+
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
@@ -17,7 +19,8 @@ func (l *Limiter) Allow(key string) bool { return l.AllowN(key, 1) }
 func (l *Limiter) AllowN(key string, n int64) bool {
 	// The fast path serves a limiter without an observer, and a key in the slot where most
 	// are found. Under a counter, it serves the window in which both were charged last;
-	// under a log, an instant that is not before the newest record. In every other case, and
+	// under a log, an instant that is not before the newest record. Under parts, it also serves a part
+	// that begins. In every other case, and
 	// if another call changes the entry at the same time, it has no effect, and the slow path
 	// decides from the beginning.
 	g, k := l.current.Load(), l.key(key)
@@ -35,6 +38,11 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 				res = (*slidingLog)(r).tryFast(e, e.Word.Load(), at, n, stores, nil, nil)
 			case fastBucket:
 				_, _, _, res = (*tokenBucket)(r).charge(e, e.Word.Load(), at, n)
+			case fastParts:
+				word := e.Word.Load()
+				if _, _, res = (*slidingParts)(r).charge(e, word, at, n); res == retry {
+					res = g.ruleset.tryFast(e, word, at, n, stores, nil, nil) // in most cases a new part begins
+				}
 			default:
 				res = g.ruleset.tryFast(e, e.Word.Load(), at, n, stores, nil, nil)
 			}
@@ -103,6 +111,21 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 			if res != retry {
 				d.set(&r.Limit, res, b.outcome(0, lack, 0, n, res))
 			}
+		case fastParts:
+			p := (*slidingParts)(r)
+			word := e.Word.Load()
+			used, elapsed, done := p.charge(e, word, at, n)
+			switch done {
+			case admitted:
+				d.set(&r.Limit, admitted, outcome{remaining: r.Count - used, resetAfter: r.Window - time.Duration(elapsed)})
+				return d
+			case denied:
+				if o, ok := p.denial(e, word, used, elapsed, n); ok {
+					d.set(&r.Limit, denied, o)
+					return d
+				}
+			}
+			res = g.ruleset.tryFast(e, word, at, n, stores|tells, &d, nil) // in most cases a new part begins
 		case fastLog:
 			res = (*slidingLog)(r).tryFast(e, e.Word.Load(), at, n, stores|tells, &d, nil)
 		default:
@@ -217,7 +240,7 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 					l.countInvalid(r.ruleset, q)
 					fresh := *q
 					fresh.charge = false
-					return r.ruleset.decide(r.ruleset.fresh, fresh, d, next) == admitted
+					return r.ruleset.decide(r.ruleset.freshEntry(k.name), fresh, d, next) == admitted
 				}
 				continue
 			}

@@ -28,7 +28,7 @@ type multiTrial struct {
 // not, and may be equal.
 func randomLimit(rng *rand.Rand) Limit {
 	l := Per(1+rng.Int64N(12), []time.Duration{1, 7, 60, 60, 100, 1000}[rng.IntN(6)])
-	switch rng.IntN(5) {
+	switch rng.IntN(6) {
 	case 0:
 		return l.Log()
 	case 4:
@@ -37,6 +37,8 @@ func randomLimit(rng *rand.Rand) Limit {
 		return l.Buckets(1 + time.Duration(rng.Int64N(int64(l.Window))))
 	case 2:
 		return l.Buckets(l.Window)
+	case 5:
+		return l.Parts()
 	}
 	return l.Counter()
 }

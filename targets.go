@@ -60,7 +60,7 @@ func admitAll(targets []target, q query) bool {
 				return false
 			}
 		case t.entry == nil:
-			if !t.ruleset.admits(t.ruleset.fresh, t.ruleset.fresh.Word.Load(), q) {
+			if fresh := t.ruleset.freshEntry(t.name); !t.ruleset.admits(fresh, fresh.Word.Load(), q) {
 				return false
 			}
 		case !t.ruleset.admits(t.entry, t.word, q):
@@ -265,7 +265,7 @@ func (l *Limiter) applyOne(t *target, others int, q query, res result, m mode) (
 	case t.placement == placedNowhere:
 		return l.refused(t.resolved, q, others, res)
 	case e == nil:
-		e, m = t.ruleset.fresh, 0
+		e, m = t.ruleset.freshEntry(t.name), 0
 		t.word = e.Word.Load()
 	}
 	next := t.ruleset.apply(e, t.word, q, res, m, &d, nil)

@@ -130,6 +130,8 @@ func (r *tokenBucket) packCharged(s state) (word uint64) {
 	return r.debts.packCharged(r.bucket, s.debt())
 }
 
+func (r *tokenBucket) empty(word uint64) bool { return word&^locked == 0 }
+
 func (r *tokenBucket) holds(at int64) bool {
 	_, ok := r.debts.steps(at)
 	return ok
@@ -175,7 +177,7 @@ func (r *tokenBucket) history(s state, now int64) []charge {
 	return nil
 }
 
-func (r *tokenBucket) replay(past []charge) state {
+func (r *tokenBucket) replay(_ state, past []charge) state {
 	var d window.Debt
 	for _, c := range past {
 		if c.Units > 0 {
@@ -202,7 +204,7 @@ func (r *tokenBucket) appendState(b []byte, s state) []byte {
 	return b
 }
 
-func (r *tokenBucket) readState(from *snapshotReader) state {
+func (r *tokenBucket) readState(_ state, from *snapshotReader) state {
 	d := window.Debt{Lack: window.Amount{Hi: from.uint(), Lo: from.uint()}}
 	if !d.Empty() {
 		d.At = from.int()

@@ -36,8 +36,8 @@ func (r *unlimited) giveBack(s state, _ *lineage, _, _ int64) (after state, seen
 
 func (r *unlimited) history(state, int64) []charge { return nil }
 
-func (r *unlimited) replay([]charge) state { return state{} }
+func (r *unlimited) replay(s state, _ []charge) state { return s }
 
 func (r *unlimited) appendState(b []byte, _ state) []byte { return b }
 
-func (r *unlimited) readState(*snapshotReader) state { return state{} }
+func (r *unlimited) readState(s state, _ *snapshotReader) state { return s }

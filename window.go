@@ -170,6 +170,8 @@ func (r *slidingCounter) pack(s state) (word uint64, fits bool) {
 
 func (r *slidingCounter) packCharged(s state) (word uint64) { return r.layout.packCharged(s.window()) }
 
+func (r *slidingCounter) empty(word uint64) bool { return word&^locked == 0 }
+
 func (r *slidingCounter) holds(at int64) bool { return r.layout.holds(at) }
 
 func (r *slidingCounter) expired(s state, now int64) (since int64, ok bool) {
@@ -206,7 +208,7 @@ func (r *slidingCounter) history(s state, now int64) (past []charge) {
 }
 
 // replay returns a state that may hold more than Count.
-func (r *slidingCounter) replay(past []charge) state {
+func (r *slidingCounter) replay(_ state, past []charge) state {
 	var w window.State
 	for i, c := range past {
 		switch index, _ := r.counter.Locate(c.At); {
@@ -230,7 +232,7 @@ func (r *slidingCounter) appendState(b []byte, s state) []byte {
 	return b
 }
 
-func (r *slidingCounter) readState(from *snapshotReader) state {
+func (r *slidingCounter) readState(_ state, from *snapshotReader) state {
 	w := window.State{Prev: from.count(), Curr: from.count()}
 	if w.Empty() {
 		return state{}

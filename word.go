@@ -30,39 +30,53 @@ import (
 // that is all of time. A key that is charged outside of that gets a multi-limit entry first,
 // which holds any window. See ruleset.holds.
 type layout struct {
-	bits       uint8  // of prev, and of curr
-	mask       uint64 // as many bits
-	first      int64  // index of the window of epoch 0
+	epochs
+	bits uint8  // of prev, and of curr
+	mask uint64 // as many bits
+}
+
+// epochs says which windows or parts have an epoch in a word: the index, less first, and 2 at least. They
+// last from the instant begin to the instant end. There is one to spare after them.
+type epochs struct {
+	first      int64 // the index of epoch 0
 	begin, end int64
 }
 
-const minSpan = 365 * int64(day) // of the instants that a layout or a debtLayout has words for
+const minSpan = 365 * int64(day) // of the instants that a word is made for
+
+// epochsOf returns the epochs, of that many bits, of windows of that size for a limiter whose time begins
+// at origin, and whether they last for minSpan.
+func epochsOf(size int64, bits int, origin int64) (e epochs, fits bool) {
+	if bits < 2 {
+		return epochs{}, false
+	}
+	windows := uint64(1)<<bits - 3 // of epochs from 2 on; the last one is to spare
+	earliest, _ := window.Divide(math.MinInt64, size)
+	latest, _ := window.Divide(math.MaxInt64, size)
+	if uint64(latest)-uint64(earliest) < windows {
+		return epochs{earliest - 2, math.MinInt64, math.MaxInt64}, true
+	}
+	// A few readings may be from before the origin.
+	from, _ := window.Divide(origin, size)
+	from = min(max(window.Plus(from, -int64(windows/8)), earliest+1), latest-int64(windows-1))
+	e = epochs{from - 2, from * size, window.Plus((from+int64(windows-1))*size, size-1)}
+	return e, uint64(e.end)-uint64(e.begin) >= uint64(minSpan)
+}
+
+// holds reports whether a charge at t fits into a word.
+func (e *epochs) holds(t int64) bool { return e.begin <= t && t <= e.end }
 
 // layoutOf returns the layout of c for a limiter whose time begins at origin, and whether
 // c fits into one word.
 func layoutOf(c window.Counter, origin int64) (l layout, fits bool) {
 	l.bits = uint8(bits.Len64(uint64(c.Count)))
 	l.mask = 1<<l.bits - 1
-	epochBits := wordBits - 2*int(l.bits)
-	if epochBits < 2 {
+	l.epochs, fits = epochsOf(c.Window, wordBits-2*int(l.bits), origin)
+	if !fits {
 		return layout{}, false
 	}
-	windows := uint64(1)<<epochBits - 3 // of epochs from 2 on; the last one is to spare
-	earliest, _ := c.Locate(math.MinInt64)
-	latest, _ := c.Locate(math.MaxInt64)
-	if uint64(latest)-uint64(earliest) <= windows {
-		l.first, l.begin, l.end = earliest-2, math.MinInt64, math.MaxInt64
-		return l, true
-	}
-	// A few readings may be from before the origin.
-	from, _ := c.Locate(origin)
-	from = min(max(window.Plus(from, -int64(windows/8)), earliest+1), latest-int64(windows-1))
-	l.first, l.begin, l.end = from-2, c.Begins(from), window.Plus(c.Begins(from+int64(windows-1)), c.Window-1)
-	return l, uint64(l.end)-uint64(l.begin) >= uint64(minSpan)
+	return l, true
 }
-
-// holds reports whether a charge at t fits into a word.
-func (l *layout) holds(t int64) bool { return l.begin <= t && t <= l.end }
 
 // pack returns the word of w, and whether w fits into one. It does after a charge at an
 // instant that holds reports true for.
@@ -97,6 +111,72 @@ func (l *layout) unpack(word uint64) window.State {
 		Curr:  int64(word & l.mask),
 	}
 }
+
+// A partsLayout says where the word of a partsEntry keeps its state. Only its methods shift bits of that
+// word.
+//
+// Bits (high to low): dead 1 | multi 1, never set here | locked 1 | epoch | shift 6 | used 8 or 16.
+//
+// used is at most Count, and so is what a lane holds. The epoch is the number of the newest part, less
+// first. It is 0 until the key is charged, and 2 at least from then on.
+//
+// A word changes only
+//   - to a word of the same epoch with a greater used;
+//   - to a word of a later epoch;
+//   - to itself locked, and from there to any of these or back;
+//   - to dead, and from there never again.
+//
+// So, as for a layout, a word that is not locked comes back only if nothing has happened in between. Under
+// a shift, an instant may lie one part further on: that is the epoch to spare.
+//
+// bits and mask are of used, and of a lane.
+type partsLayout layout
+
+const shiftBits = 6
+
+// partsLayoutOf returns the layout of p under that Count for a limiter whose time begins at origin, and
+// whether they fit into a word and lanes. It is a partsLayout.
+func partsLayoutOf(p window.Parts, count, origin int64) (l layout, fits bool) {
+	switch l.bits = narrowLane; {
+	case count > math.MaxUint16:
+		return layout{}, false
+	case count > math.MaxUint8:
+		l.bits = wideLane
+	}
+	l.mask = 1<<l.bits - 1
+	l.epochs, fits = epochsOf(p.Length, wordBits-shiftBits-int(l.bits), origin)
+	return l, fits
+}
+
+// part returns the newest part of word. A word that is locked, dead, or of a multi-limit entry gives one
+// without an epoch: those bits stand above it.
+func (l *partsLayout) part(word uint64) int64 {
+	return int64(word>>((l.bits+shiftBits)&63)) + l.first
+}
+
+func (l *partsLayout) shift(word uint64) int64 { return int64(word >> (l.bits & 63) % window.Shifts) }
+
+func (l *partsLayout) used(word uint64) int64 { return int64(word & l.mask) }
+
+// pack returns the word of a state, and whether it fits into one. It does after a charge at an instant that
+// holds reports true for.
+func (l *partsLayout) pack(part, used, shift int64) (word uint64, fits bool) {
+	if used == 0 {
+		return uint64(shift) << l.bits, true
+	}
+	epoch := uint64(part - l.first)
+	fits = epoch >= 2 && epoch <= l.lastEpoch() && uint64(used)>>l.bits == 0
+	return (epoch<<shiftBits|uint64(shift))<<l.bits | uint64(used), fits
+}
+
+// packCharged is pack after a charge that ruleset.holds has found to fit. If the floor has risen past end
+// since then, the charge is dated in the part of the last epoch.
+func (l *partsLayout) packCharged(part, used, shift int64) (word uint64) {
+	word, _ = l.pack(min(part, int64(l.lastEpoch())+l.first), used, shift)
+	return word
+}
+
+func (l *partsLayout) lastEpoch() uint64 { return (locked - 1) >> (l.bits + shiftBits) }
 
 // A debtLayout says how a window.Debt is kept in one word: as the instant at which the bucket
 // is full, in steps since base. Only its methods scale that word.

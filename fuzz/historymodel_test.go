@@ -112,7 +112,7 @@ func sharings(h *history) (all []map[string]string) {
 	for _, parts := range []string{"abc", "aac", "aba", "abb", "aaa"} {
 		quotas := map[string]string{}
 		for i, key := range historyKeys {
-			quotas[key] = "shared by " + parts[i:i+1]
+			quotas[key] = sharedBy + parts[i:i+1]
 		}
 		all = append(all, quotas)
 	}

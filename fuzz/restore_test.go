@@ -48,6 +48,7 @@ var restoreLimits = [][]sash.Limit{
 	{sash.Unlimited()},
 	{sash.Per(0, 60).Counter()},
 	{sash.Per(10, 60).TokenBucket(7)},
+	{sash.Per(100, 160*time.Microsecond).Parts()},
 	{sash.Per(10, 61).TokenBucket(1e15), sash.Per(10, 60).Log()},
 }
 

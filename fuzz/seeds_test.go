@@ -69,6 +69,8 @@ func limitOf(l sash.Limit, flags byte) []byte {
 	case sash.TokenBucket:
 		flags |= withBurst
 		numbers = append(numbers, number(l.Burst)...)
+	case sash.SlidingParts:
+		flags |= inParts
 	}
 	switch {
 	case l == sash.Unlimited():
@@ -161,6 +163,14 @@ var sequenceSeeds = []seed{
 		on(0, take, 2), wait(huge), on(0, take, 2), wait(huge), on(0, take, 2), on(0, take, 1), wait(math.MinInt64), wait(math.MinInt64), on(0, take, 1))},
 	{"huge-buckets", sequence(sash.Per(huge, huge-1).Buckets(huge-1), 0, math.MinInt64,
 		on(0, take, huge), on(0, take, 1), wait(huge), on(0, take, 1), wait(huge), on(0, take, huge))},
+	{"parts", sequence(sash.Per(20, 160).Parts(), 0, 3,
+		on(0, take, 12), on(1, take, 20), wait(9), on(0, take, 8), on(0, take, 1), wait(140), on(0, take, 1), wait(11), on(0, take, 12), wait(-5), on(0, take, 2), wait(8), on(0, take, 8), wait(300), plain(0, sweep), on(0, take, 21))},
+	{"wide-parts-of-minutes", sequence(sash.PerHour(1000).Parts(), 0, int64(minute),
+		times(20, on(0, take, 60), wait(3*time.Minute+1)), on(0, take, 900), wait(-time.Hour), on(0, take, 5))},
+	{"parts-charge-denied", sequence(sash.Per(20, 160).Parts(), denied, 0,
+		times(20, on(0, take, 7), wait(3), on(0, take, 19), wait(9)), wait(160), on(0, take, 20))},
+	{"ends-of-time-parts", sequence(sash.Per(20, 1000).Parts(), 0, math.MinInt64,
+		on(0, take, 20), wait(huge), on(0, take, 20), wait(huge), on(0, take, 20), on(0, take, 1), wait(math.MinInt64), wait(math.MinInt64), on(0, take, 1))},
 	{"token-bucket", sequence(sash.PerSecond(3).TokenBucket(5), 0, 7,
 		on(0, take, 5), on(0, take, 1), wait(time.Second/3), on(0, take, 1), wait(1), on(0, take, 1), wait(2*time.Second), on(0, take, 6), on(0, take, 5), wait(5*time.Second), plain(0, sweep), wait(-3*time.Second), on(0, take, 1), on(1, take, 2))},
 	{"token-bucket-charges-denied", sequence(sash.Per(7, 10).TokenBucket(3), denied, 0,

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -55,6 +56,7 @@ const (
 	ofNothing             // with a Count of 0
 	unlimited             // Unlimited, whatever else
 	withBurst             // TokenBucket, unless it is a log or buckets
+	inParts               // SlidingParts, unless it is any of these
 )
 
 // limit reads a valid limit, and whether denied calls are charged. The counts and windows
@@ -73,6 +75,8 @@ func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
 		l = l.Buckets(time.Duration(min(precision, w)))
 	case flags&withBurst != 0:
 		l = l.TokenBucket(positive(t.pick(l.Count, 1, 2, 3, 10, 100, l.Count/2, plus(l.Count, 1), 1e9, 1e15, math.MaxInt64)))
+	case flags&inParts != 0:
+		l = l.Parts()
 	}
 	switch {
 	case flags&unlimited != 0:
@@ -88,8 +92,18 @@ func positive(n int64) int64 { return max(1, n&math.MaxInt64) }
 
 // table returns the reference's table for the limits.
 func table(limits []sash.Limit, chargeDenied bool) *reference.Table {
-	return reference.NewTable(models(limits, chargeDenied))
+	t := reference.NewTable(models(limits, chargeDenied))
+	t.NameOf = func(key string) string {
+		if strings.HasPrefix(key, sharedBy) {
+			return "" // the limiter has no name for a quota that keys share
+		}
+		return key
+	}
+	return t
 }
+
+// sharedBy begins the name of a quota in the table that keys share.
+const sharedBy = "shared by "
 
 // models returns the limits in the reference's form.
 func models(limits []sash.Limit, chargeDenied bool) (models []reference.Limit) {
@@ -97,6 +111,7 @@ func models(limits []sash.Limit, chargeDenied bool) (models []reference.Limit) {
 		models = append(models, reference.Limit{
 			Unlimited:    l == sash.Unlimited(),
 			Log:          l.Algorithm == sash.SlidingLog,
+			Parts:        l.Algorithm == sash.SlidingParts,
 			Precision:    int64(l.Precision),
 			Count:        l.Count,
 			Window:       int64(l.Window),
@@ -174,6 +189,8 @@ func grain(l sash.Limit) int64 {
 		return 1
 	case sash.SlidingBuckets:
 		return int64(l.Precision)
+	case sash.SlidingParts:
+		return max(1, int64(l.Window)/16)
 	case sash.TokenBucket:
 		return max(1, int64(l.Window)/max(1, l.Count)) // about one unit flows in
 	}

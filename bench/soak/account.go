@@ -138,6 +138,8 @@ func boundsOf(l, lowered sash.Limit) []bound {
 		return []bound{{l, lowered, aligned, 1, window}}
 	case sash.SlidingBuckets:
 		return []bound{{l, lowered, aligned, precision, (window + precision - 1) / precision}}
+	case sash.SlidingParts:
+		return []bound{{l, lowered, aligned, 1, window - window/16}} // its windows are made of sixteen parts
 	case sash.TokenBucket:
 		// An interval of any length has a bound. While a bucket fills 16 times, one whose rate is
 		// too high by a sixteenth admits Burst units too many.

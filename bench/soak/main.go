@@ -14,6 +14,7 @@
 //   - under SlidingCounter, more than Count in an aligned window, or more than Count*(1+f)
 //     in a window that ends the fraction f into an aligned one;
 //   - under SlidingBuckets, more than Count in as many buckets as make up a window;
+//   - under SlidingParts, more than Count in any 15/16 of a window;
 //   - under TokenBucket, more than Burst + Count*T/Window in an interval of length T.
 //
 // The Counts and Bursts of these keys change, too, and lowered ones are checked while they

@@ -69,6 +69,9 @@ func plans() []plan {
 		aside(plan{name: "large counter", limits: []sash.Limit{sash.PerSecond(20_000)}, cost: 5_000}),
 		aside(plan{name: "log", limits: []sash.Limit{counter.Log()}, cost: 10}),
 		aside(plan{name: "buckets", limits: []sash.Limit{counter.Buckets(tenths)}, cost: 10}),
+		aside(plan{name: "parts", limits: []sash.Limit{counter.Parts()}, cost: 10}),
+		aside(plan{name: "parts of two bytes", limits: []sash.Limit{sash.PerSecond(2_000).Parts()}, cost: 500}),
+		aside(plan{name: "large parts", limits: []sash.Limit{sash.PerSecond(200_000).Parts()}, cost: 50_000}),
 		aside(plan{name: "token bucket", limits: []sash.Limit{bucket}, cost: 10}),
 		aside(plan{name: "large token bucket", limits: []sash.Limit{largeBucket}, cost: 1000}),
 		aside(plan{name: "token bucket of two rates", limits: []sash.Limit{bucket}, cost: 10, forward: true}),
@@ -81,7 +84,7 @@ func plans() []plan {
 		aside(capped("at most 1,000 keys, DenyNew", sash.DenyNew)),
 		capped("at most 1,000 keys, ShareOverflow", sash.ShareOverflow),
 		{name: "other limits", limits: []sash.Limit{counter}, cost: 10, others: [][]sash.Limit{
-			{counter.Log()}, {counter.Buckets(tenths), sash.PerMinute(1000)}, {bucket}, {sash.PerSecond(20_000)},
+			{counter.Log()}, {counter.Parts()}, {counter.Buckets(tenths), sash.PerMinute(1000)}, {bucket}, {sash.PerSecond(20_000)},
 			{largeBucket}, {sash.PerSecond(20).TokenBucket(40), counter.Log()}, {counter},
 		}},
 		{name: "restored", limits: []sash.Limit{counter, counter.Log(), bucket}, cost: 10, replace: true},

@@ -42,7 +42,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-word-too-small", fault: "windows that do not fit into the word are put there",
-		file: "word.go", old: "uint64(latest)-uint64(earliest) <= windows {", new: "uint64(latest)-uint64(earliest) <= 16*windows {",
+		file: "word.go", old: "uint64(latest)-uint64(earliest) < windows {", new: "uint64(latest)-uint64(earliest) < 16*windows {",
 		tests: "TestLayout|TestCounter_Idle",
 	},
 	{
@@ -169,12 +169,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-in-a-word-that-does-not-hold-it", fault: "a counter in one word is charged before or after its epochs",
-		file: "kind.go", old: "return rs.word.holds(at)", new: "return rs.word.holds(at) || rs.rules[0].Algorithm == SlidingCounter",
+		file: "kind.go", old: "return rs.packed.holds(at)", new: "return rs.packed.holds(at) || rs.rules[0].Algorithm == SlidingCounter",
 		tests: "TestCounter_CountsBeforeAndAfter",
 	},
 	{
 		name: "counter-epochs-a-window-short", fault: "the layout holds an instant whose window has no epoch",
-		file: "word.go", old: "l.begin <= t &&", new: "l.begin-int64(day) <= t &&",
+		file: "word.go", old: "e.begin <= t &&", new: "e.begin-int64(day) <= t &&",
 		tests: "TestLayout|TestCounter_CountsBeforeAndAfter",
 	},
 	{
@@ -184,12 +184,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-too-large-for-its-word", fault: "a state that does not fit is put into a word",
-		file: "word.go", old: "fits = epoch >= 2 && epoch <= l.lastEpoch() &&", new: "fits =",
+		file: "word.go", old: "fits = epoch >= 2 && epoch <= l.lastEpoch() && uint64(w.Prev|", new: "fits = uint64(w.Prev|",
 		tests: "TestLayout_SaysWhatDoesNotFit",
 	},
 	{
 		name: "counter-for-less-than-a-year", fault: "a counter whose epochs last for a day is kept in one word",
-		file: "word.go", old: "return l, uint64(l.end)-uint64(l.begin) >= uint64(minSpan)", new: "return l, true",
+		file: "word.go", old: "return e, uint64(e.end)-uint64(e.begin) >= uint64(minSpan)", new: "return e, true",
 		tests: "TestLayout_HoldsAYear",
 	},
 
@@ -1637,7 +1637,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-in-a-word-that-does-not-hold-them", fault: "a key is charged outside the span of its word",
-		file: "kind.go", old: "return rs.word.holds(at)", new: "return rs.word.holds(at) || rs.rules[0].Algorithm == TokenBucket",
+		file: "kind.go", old: "return rs.packed.holds(at)", new: "return rs.packed.holds(at) || rs.rules[0].Algorithm == TokenBucket",
 		tests: "TestTokenBucket",
 	},
 	{

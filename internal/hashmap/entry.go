@@ -29,12 +29,20 @@ const external = math.MaxUint64
 // New returns an Entry with an inline copy of name. Entry and name are one object of the
 // heap without pointers, so the garbage collector does not scan it. For most names a
 // look-up reads one cache line of it.
-func New(name string) *Entry {
+func New(name string) *Entry { return NewAfter(0, name) }
+
+// NewAfter is New with that number of words, all 0, directly in front of the Entry, in the same object.
+func NewAfter(front int, name string) *Entry {
 	const header, word = int(unsafe.Sizeof(Entry{})), 8
-	words := make([]uint64, (header+max(1, len(name))+word-1)/word) // for "", too: no pointer may point past its object
-	e := (*Entry)(unsafe.Pointer(&words[0]))
+	words := make([]uint64, front+(header+max(1, len(name))+word-1)/word) // for "", too: no pointer may point past its object
+	e := (*Entry)(unsafe.Pointer(&words[front]))
 	e.setInlineName(name)
 	return e
+}
+
+// Before returns the first of the front words that lie in front of e: see NewAfter.
+func (e *Entry) Before(front int) *uint64 {
+	return (*uint64)(unsafe.Add(unsafe.Pointer(e), -front*int(unsafe.Sizeof(uint64(0)))))
 }
 
 // NewIn returns a T with a copy of name. header returns the Entry of a T, which must be

@@ -12,16 +12,19 @@ import (
 	"math"
 	"math/big"
 	"slices"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Never is a wait that does not end, or one of more than MaxInt64 nanoseconds.
 const Never int64 = math.MaxInt64
 
-// A Limit admits Count units per Window nanoseconds. With neither Log nor
+// A Limit admits Count units per Window nanoseconds. With neither Log nor Parts nor
 // Precision nor Burst it counts in aligned windows, and weights the previous one.
 type Limit struct {
 	Unlimited     bool  // everything is admitted, and nothing kept; the other fields mean nothing
 	Log           bool  // every unit counts for exactly Window
+	Parts         bool  // it counts in parts of Window, which begin at instants of the key's own
 	Precision     int64 // if > 0, and without Log: the width of a bucket, at most Window
 	Burst         int64 // if > 0, and without both: the size of a token bucket
 	Count, Window int64
@@ -33,6 +36,7 @@ type Key struct {
 	limit                 Limit
 	count, window, budget *big.Int     // budget is the most units at once, times Window: see used
 	width                 *big.Int     // of a slot; a log's slots are instants
+	ahead                 *big.Int     // how long before a multiple of width a slot begins
 	weighted              bool         // whether the slot that is a Window old counts in part
 	charges               []charge     // oldest first
 	tokens                *tokenBucket // in place of charges, if the limit has a Burst
@@ -50,11 +54,25 @@ type Key struct {
 // back.
 type charge struct{ slot, units *big.Int }
 
-// New returns the state of a key never seen.
-func New(l Limit) *Key {
-	k := &Key{limit: l, count: big.NewInt(l.Count), window: big.NewInt(l.Window)}
+// New returns the state of a key never seen, whose name is empty.
+func New(l Limit) *Key { return Named(l, "") }
+
+// Named returns the state of a key of that name never seen.
+func Named(l Limit, name string) *Key {
+	k := &Key{limit: l, count: big.NewInt(l.Count), window: big.NewInt(l.Window), ahead: new(big.Int)}
 	k.budget = mul(big.NewInt(l.most()), k.window)
-	k.width, k.weighted = k.window, !l.Log && l.Precision == 0
+	k.width, k.weighted = k.window, !l.Log && !l.Parts && l.Precision == 0
+	if l.Parts {
+		// The most parts up to 16 that divide Window. A key of hash h begins h mod 64 steps early, each of
+		// which is a 64th of a part, rounded down.
+		parts := int64(16)
+		for l.Window%parts != 0 {
+			parts--
+		}
+		k.width = big.NewInt(l.Window / parts)
+		steps := new(big.Int).Mod(new(big.Int).SetUint64(xxhash.Sum64String(name)), big.NewInt(64))
+		k.ahead = mul(steps, new(big.Int).Div(k.width, big.NewInt(64)))
+	}
 	if l.Precision > 0 {
 		k.width = big.NewInt(l.Precision)
 	}
@@ -112,8 +130,8 @@ func (k *Key) slot(t *big.Int) *big.Int {
 	if k.limit.Log || k.tokens != nil {
 		return t
 	}
-	index := new(big.Int).Div(t, k.width) // rounds down, as width > 0
-	return mul(index, k.width)
+	index := new(big.Int).Div(add(t, k.ahead), k.width) // rounds down, as width > 0
+	return sub(mul(index, k.width), k.ahead)
 }
 
 // used returns how much of the limit is used at t, in units times Window. In that

@@ -26,10 +26,14 @@ type Answer struct {
 type Table struct {
 	limits    []Limit
 	overrides map[string][]Limit
-	keys      map[string][]*Key  // a key's state under each of its limits
-	lineages  map[string]int     // how often each key has begun anew: its Key.lineage
-	made      map[string]int     // how many reservations each key has had
-	open      map[*reserved]bool // reservations that are not settled
+	keys      map[string][]*Key // a key's state under each of its limits
+	lineages  map[string]int    // how often each key has begun anew: its Key.lineage
+	made      map[string]int    // how many reservations each key has had
+
+	// NameOf returns the name by which a key of the table is known to the limiter, if that is
+	// another; nil: all have the same.
+	NameOf func(key string) string
+	open   map[*reserved]bool // reservations that are not settled
 }
 
 // NewTable returns a table without keys. There must be at least one limit.
@@ -444,11 +448,15 @@ func (t *Table) members(keys []string) []member {
 // uncharged key answers like a key never seen, so keeping it changes no answer.
 func (t *Table) key(name string) []*Key {
 	if t.keys[name] == nil {
+		known := name
+		if t.NameOf != nil {
+			known = t.NameOf(name)
+		}
 		for i, l := range t.Limits(name) {
 			if l.Unlimited && (i > 0 || !t.unlimited(name)) {
 				continue // it has no effect next to others
 			}
-			k := New(l)
+			k := Named(l, known)
 			k.index = i
 			k.lineage = t.lineages[name]
 			t.keys[name] = append(t.keys[name], k)

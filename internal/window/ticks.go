@@ -44,6 +44,11 @@ func (k Ticks) Counts(tick, now int64) bool { return uint64(now)-uint64(tick) < 
 // count. The tick may be later than now.
 func (k Ticks) Until(tick, now int64) time.Duration {
 	current, elapsed := k.Split(now)
+	return k.UntilFrom(tick, current, elapsed)
+}
+
+// UntilFrom is Until for the instant that lies in the tick current, elapsed after its beginning.
+func (k Ticks) UntilFrom(tick, current, elapsed int64) time.Duration {
 	left := uint64(k.Life) + uint64(tick) - uint64(current)
 	if tick > current && left < uint64(k.Life) { // more than 64 bits
 		return Never

@@ -513,6 +513,7 @@ class Chart {
 const how = [
   [/burst/, "Units flow back one by one."],
   [/buckets/, "A whole bucket is back at once."],
+  [/parts/, "A whole sixteenth of a window is back at once."],
   [/log/, "Each unit is back after one window."],
   [/./, "Units come back bit by bit."],
 ];
