@@ -136,6 +136,24 @@ func (l *Limiter) target(name string) (target, error) {
 	return t, nil
 }
 
+// shift returns by how many steps the parts of t begin earlier than those of a key without a shift. It is
+// that of package sash, which knows the key by the same name.
+func (t target) shift() int64 {
+	if !t.shifted {
+		return 0
+	}
+	return window.ShiftOf(t.name)
+}
+
+// scriptLimits returns the limits of t as the scripts read them: first the shift of the key, if one of
+// them is in parts.
+func (t target) scriptLimits() string {
+	if !t.shifted {
+		return t.limits
+	}
+	return strconv.FormatInt(t.shift(), 10) + " " + t.limits
+}
+
 // storeKey returns the name of t in the store: the prefix, the hash tag if there is one, the name, and
 // what must be equal of the limits of keys that share a state. So no two keys have the same name, nor
 // one key under limits that keep their states differently.

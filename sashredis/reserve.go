@@ -100,5 +100,5 @@ func (r Reservation) Cancel(ctx context.Context) error { return r.Commit(ctx, 0)
 
 // settle gives units of a charge back. If its origins are unknown, it charges them.
 func (l *Limiter) settle(ctx context.Context, c charge, units int64) error {
-	return l.change(ctx, c.scripts.settle, c.target, c.limits, strconv.FormatInt(units, 10), c.origins, c.token, c.end)
+	return l.change(ctx, c.scripts.settle, c.target, c.scriptLimits(), strconv.FormatInt(units, 10), c.origins, c.token, c.end)
 }

@@ -1,14 +1,30 @@
 package sashredis
 
 import (
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// A ring is the algorithm of sash.SlidingLog and sash.SlidingBuckets: the units of each tick.
+// A ring is the algorithm of sash.SlidingLog, sash.SlidingBuckets and sash.SlidingParts: the units of
+// each tick. A tick is a microsecond of a log, a bucket or a part.
 type ring struct {
-	window.Ticks
-	count int64
+	window.Parts // of a Step of 0 for logs and buckets, whose ticks begin at the same instants for all keys
+	count        int64
+}
+
+// ringOf returns the ring of a limit of one of these algorithms.
+func ringOf(l sash.Limit) ring {
+	size := int64(l.Window)
+	switch l.Algorithm {
+	case sash.SlidingBuckets:
+		return ring{window.Parts{Ticks: window.Buckets(size, int64(l.Precision))}, l.Count}
+	case sash.SlidingParts:
+		p := window.PartsOf(size / microsecond) // a script knows no fractions of a microsecond
+		p.Length, p.Step = p.Length*microsecond, p.Step*microsecond
+		return ring{p, l.Count}
+	}
+	return ring{window.Parts{Ticks: window.Ticks{Length: microsecond, Life: size / microsecond}}, l.Count}
 }
 
 func (r ring) parse(numbers []int64, _ int64) (s state, ok bool) {
@@ -30,10 +46,11 @@ func (r ring) charge(s state, units int64) state {
 }
 
 func (r ring) decide(s state, at, n int64) (o outcome, known bool) {
-	counting := r.counting(s, at)
+	now, elapsed := r.Locate(at, s.shift)
+	counting := r.counting(s, max(now, s.tick))
 	o.remaining = max(r.count-counting, 0)
 	if counting > 0 {
-		o.resetAfter = r.Until(s.newest, at)
+		o.resetAfter = r.UntilFrom(s.newest, now, elapsed)
 	}
 	missing := s.used + s.added + n - r.count // the units that must go before n fit
 	switch {
@@ -44,8 +61,8 @@ func (r ring) decide(s state, at, n int64) (o outcome, known bool) {
 		return o, true
 	}
 	tick, known := s.freedAt(missing)
-	if known && r.Counts(tick, max(r.Of(at), s.tick)) {
-		o.retryAfter = r.Until(tick, at)
+	if known && r.Counts(tick, max(now, s.tick)) {
+		o.retryAfter = r.UntilFrom(tick, now, elapsed)
 	}
 	return o, known
 }
@@ -64,9 +81,8 @@ func (s *state) freedAt(units int64) (tick int64, known bool) {
 	return 0, false
 }
 
-// counting returns how many units of s count at an instant, or more if s does not know all ticks.
-func (r ring) counting(s state, at int64) (units int64) {
-	now := max(r.Of(at), s.tick)
+// counting returns how many units of s count in a tick, or more if s does not know all ticks.
+func (r ring) counting(s state, now int64) (units int64) {
 	if !r.Counts(s.newest, now) {
 		return 0
 	}
@@ -81,8 +97,10 @@ func (r ring) counting(s state, at int64) (units int64) {
 
 func (r ring) origin(s state, _ int64, _ op) int64 { return s.tick }
 
-func (r ring) periodEnd(s state) int64 { return (s.tick + 1) * r.Length }
+func (r ring) periodEnd(s state) int64 { return r.Begins(s.tick+1, s.shift) }
 
-func (r ring) past(s state, _ int64) []bridge.Charge {
-	return []bridge.Charge{{At: s.newest * r.Length, Units: s.used + s.added}}
+func (r ring) past(s state, at int64) []bridge.Charge {
+	begin := r.Begins(s.newest, s.shift)
+	last := begin + r.Length - microsecond // the clock shows whole microseconds
+	return []bridge.Charge{{At: max(begin, min(at, last)), Units: s.used + s.added}}
 }

@@ -58,17 +58,18 @@ func compile(l sash.Limit) rule {
 		r.algorithm = counter{window.Counter{Count: l.Count, Window: size}}
 		r.text = fmt.Sprintf("c %d %d;", size/microsecond, l.Count)
 		r.name = fmt.Sprintf("c%d", size/microsecond)
-	case sash.SlidingLog, sash.SlidingBuckets:
-		ticks := window.Ticks{Length: microsecond, Life: size / microsecond}
-		if l.Algorithm == sash.SlidingBuckets {
-			ticks = window.Buckets(size, int64(l.Precision))
-		}
-		if ticks.Length == microsecond {
+	case sash.SlidingLog, sash.SlidingBuckets, sash.SlidingParts:
+		k := ringOf(l)
+		if k.Length == microsecond {
 			r.leaseFor = 0 // units count from the instant at which they were used
 		}
-		r.algorithm = ring{ticks, l.Count}
-		r.text = fmt.Sprintf("r %d %d %d;", ticks.Length/microsecond, ticks.Life, l.Count)
-		r.name = fmt.Sprintf("r%dx%d", ticks.Length/microsecond, ticks.Life)
+		r.algorithm = k
+		r.text = fmt.Sprintf("r %d %d %d;", k.Length/microsecond, k.Life, l.Count)
+		r.name = fmt.Sprintf("r%dx%d", k.Length/microsecond, k.Life)
+		if l.Algorithm == sash.SlidingParts {
+			r.text = fmt.Sprintf("r %d %d %d %d;", k.Length/microsecond, k.Life, l.Count, k.Step/microsecond)
+			r.name += "p" // its ticks begin at other instants than those of buckets of the same length
+		}
 	case sash.TokenBucket:
 		b := bucket{window.TokenBucket{Count: l.Count, Window: size, Burst: l.Burst}}
 		if l.Count == 0 {
@@ -88,8 +89,9 @@ func compile(l sash.Limit) rule {
 type ruleset struct {
 	*scripts
 	rules     []rule
-	limits    string        // as the scripts read them
+	limits    string        // as the scripts read them, but for the shift of the key
 	suffix    string        // of the name of a key under them
+	shifted   bool          // the scripts must know the shift of the key
 	unlimited bool          // there are no rules
 	most      int64         // the greatest number of units that are ever admitted at once
 	leaseFor  time.Duration // the longest lease; 0: there are none
@@ -108,6 +110,7 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 		r := compile(l)
 		rs.rules, names = append(rs.rules, r), append(names, r.name)
 		rs.limits += r.text
+		rs.shifted = rs.shifted || l.Algorithm == sash.SlidingParts
 		algorithms |= 1 << strings.IndexByte(letters, r.name[0])
 		rs.most, rs.leaseFor = min(rs.most, r.most), min(rs.leaseFor, r.leaseFor)
 	}

@@ -23,8 +23,9 @@ type state struct {
 	numbered         bool
 
 	// Of a ring: the units that count, the tick of the answer, the units charged in it since,
-	// and the tick of the newest units.
+	// the tick of the newest units, and the shift of the key.
 	used, tick, added, newest int64
+	shift                     int64
 	freed                     []freedAt
 }
 

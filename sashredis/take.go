@@ -202,7 +202,7 @@ func (l *Limiter) decide(ctx context.Context, b *batch) {
 	args = append(args, l.reading(), string(b.appendCalls(make([]byte, 0, 16))), b.token, want)
 	chosen := b.targets[0].scripts
 	for _, t := range b.targets {
-		args = append(args, t.limits)
+		args = append(args, t.scriptLimits())
 		if t.scripts != chosen {
 			chosen = scriptsOf[len(scriptsOf)-1] // they know all algorithms
 		}
@@ -306,6 +306,7 @@ func (b *batch) parseViews(v view, tokens, answers string) error {
 	for i, t := range b.targets {
 		v.states, states = states[:len(t.rules):len(t.rules)], states[len(t.rules):]
 		v.token, tokens, _ = strings.Cut(tokens, " ")
+		shift := t.shift()
 		for j := range t.rules {
 			var field string
 			field, answers, _ = strings.Cut(answers, ";")
@@ -317,6 +318,7 @@ func (b *batch) parseViews(v view, tokens, answers string) error {
 			if v.states[j], known = t.rules[j].parse(numbers, v.at); !known {
 				return nonsense("answered %q as the state under %v", field, t.rules[j].Limit)
 			}
+			v.states[j].shift = shift
 		}
 		b.views[i] = v
 	}

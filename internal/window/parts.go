@@ -1,6 +1,10 @@
 package window
 
-import "math"
+import (
+	"math"
+
+	"github.com/cespare/xxhash/v2"
+)
 
 // Parts is how SlidingParts keeps time. Window is cut into Life parts of Length nanoseconds: the largest
 // number up to MaxParts that divides it. A unit that is charged in part i counts in parts i to
@@ -27,6 +31,9 @@ func PartsOf(window int64) Parts {
 	length := window / parts
 	return Parts{Ticks{length, parts}, length / Shifts}
 }
+
+// ShiftOf returns the shift of the key of that name. It is the same in all processes.
+func ShiftOf(name string) int64 { return int64(xxhash.Sum64String(name) % Shifts) }
 
 // Locate returns the number of the part in which t lies, and the time since it began. It divides.
 func (p Parts) Locate(t, shift int64) (part, elapsed int64) {

@@ -1,5 +1,6 @@
--- SlidingLog and SlidingBuckets: a is the length of a tick, b the number of ticks in which a
--- unit counts, c the count. A tick is a microsecond of a log and a bucket of buckets.
+-- SlidingLog, SlidingBuckets and SlidingParts: a is the length of a tick, b the number of ticks in
+-- which a unit counts, c the count, and early how long before a multiple of its length a tick
+-- begins. A tick is a microsecond of a log, a bucket or a part. Only parts begin early.
 --
 -- The key is a sorted set, and the units charged in a tick are a member: the letter of the
 -- limit, the tick, and the units charged up to its end since ever, modulo 2^52. All scores
@@ -77,7 +78,7 @@ end
 
 function ring.load(s)
   local key = s.key.name
-  s.tick = divide(now, s.a)
+  s.tick = divide(now + s.early, s.a)
   s.newest, s.total, s.base, s.used, s.ahead, s.powers = nil, 0, 0, 0, 0, powers(s)
   if s.key.anew then
     s.before = nil
@@ -176,9 +177,9 @@ function ring.giveBack(s, units, tick)
   end
 end
 
-function ring.ends(s) return (s.tick + 1) * s.a end
+function ring.ends(s) return (s.tick + 1) * s.a - s.early end
 
-function ring.save(s) return '', (s.tick + s.b) * s.a end
+function ring.save(s) return '', (s.tick + s.b) * s.a - s.early end
 
 -- freedAt returns the tick of the oldest units that count, that many of them. 0 < units <= used.
 local function freedAt(s, units)

@@ -84,6 +84,7 @@ var (
 		{Count: 1 << 40, Window: 24 * time.Hour},
 		{Algorithm: sash.SlidingLog, Count: 1 << 40, Window: 24 * time.Hour},
 		{Algorithm: sash.TokenBucket, Count: 1 << 40, Burst: 1 << 40, Window: 24 * time.Hour},
+		{Algorithm: sash.SlidingParts, Count: 1 << 40, Window: 24 * time.Hour},
 	}
 	ofOne = sash.Limit{Count: 1, Window: 24 * time.Hour}
 )
@@ -95,6 +96,7 @@ func BenchmarkMirror(b *testing.B) {
 		{Algorithm: sash.SlidingLog, Count: 1, Window: 24 * time.Hour},
 		{Algorithm: sash.SlidingBuckets, Count: 1, Window: 24 * time.Hour, Precision: time.Hour},
 		{Algorithm: sash.TokenBucket, Count: 1, Burst: 1, Window: 24 * time.Hour},
+		{Algorithm: sash.SlidingParts, Count: 1, Window: 24 * time.Hour},
 	} {
 		for _, n := range []int{1, 1000} {
 			b.Run(label(limit)+"/keys="+strconv.Itoa(n), func(b *testing.B) {

@@ -21,6 +21,7 @@ func TestTake_CallsForAKeyShareARoundTrip(t *testing.T) {
 	for _, count := range []int64{50, 200} { // some calls are denied, or none
 		for _, limit := range []sash.Limit{
 			sash.PerMinute(count), sash.PerMinute(count).Log(), sash.PerMinute(count).Buckets(time.Second), sash.PerMinute(count).TokenBucket(count),
+			sash.PerMinute(count).Parts(),
 		} {
 			t.Run(limit.String(), func(t *testing.T) { shareARoundTrip(t, limit) })
 		}
@@ -72,7 +73,7 @@ func TestTake_CallsOfARoundTripAreDecidedInOrder(t *testing.T) {
 		charge bool
 	}
 	calls := []made{{3, true}, {3, true}, {3, false}, {9, true}, {2, true}, {2, true}, {0, true}, {-1, true}, {1, true}, {1, false}}
-	for _, limit := range []sash.Limit{sash.PerMinute(10).Counter(), sash.PerMinute(10).Log(), sash.PerMinute(10).Buckets(time.Second), sash.PerMinute(10).TokenBucket(10)} {
+	for _, limit := range []sash.Limit{sash.PerMinute(10).Counter(), sash.PerMinute(10).Log(), sash.PerMinute(10).Buckets(time.Second), sash.PerMinute(10).TokenBucket(10), sash.PerMinute(10).Parts()} {
 		s, alone := newStore(t), newStore(t)
 		l, _ := s.limiter([]sash.Limit{limit, sash.PerHour(100)}, sashredis.WithMirror(0))
 		reference, _ := alone.limiter([]sash.Limit{limit, sash.PerHour(100)}, sashredis.WithMirror(0))

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/race"
 	"github.com/seed-30da4c49/sash/internal/redistest"
+	"github.com/seed-30da4c49/sash/internal/window"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
 )
@@ -74,6 +75,9 @@ func (r *trial) limit(a sash.Algorithm) sash.Limit {
 	switch a {
 	case sash.SlidingBuckets:
 		l.Precision = time.Duration(1+r.Int64N(int64(l.Window/time.Microsecond))) * time.Microsecond
+	case sash.SlidingParts: // sixteen parts of 64 steps, which are whole microseconds
+		const least = 16 * window.Shifts * time.Microsecond
+		l.Window = max(l.Window/least, 1) * least
 	case sash.TokenBucket:
 		l.Burst = min(r.exponential(r.IntN(51)), 1<<50)
 		for float64(l.Burst)*float64(l.Window)/float64(l.Count) > float64(50*year*time.Microsecond) {
@@ -163,7 +167,8 @@ var kinds = map[string][]sash.Algorithm{
 	"logs":          {sash.SlidingLog},
 	"buckets":       {sash.SlidingBuckets},
 	"token buckets": {sash.TokenBucket},
-	"mixed":         {sash.SlidingCounter, sash.SlidingLog, sash.SlidingBuckets, sash.TokenBucket},
+	"parts":         {sash.SlidingParts},
+	"mixed":         {sash.SlidingCounter, sash.SlidingLog, sash.SlidingBuckets, sash.TokenBucket, sash.SlidingParts},
 }
 
 // A store gives the answers of package sash, to the nanosecond: any limits up to their bounds,

@@ -103,7 +103,7 @@ func TestFallback_DeniesOrAdmits(t *testing.T) {
 func TestFallbackLocal_GoesOnFromWhatTheStoreSaid(t *testing.T) {
 	for _, limits := range [][]sash.Limit{
 		{sash.PerMinute(40).Counter()}, {sash.PerMinute(40).Log()}, {sash.PerMinute(40).Buckets(10 * time.Second)},
-		{sash.PerMinute(40).TokenBucket(40)}, {sash.PerHour(400).Log(), sash.PerMinute(40).Counter()},
+		{sash.PerMinute(40).TokenBucket(40)}, {sash.PerMinute(40).Parts()}, {sash.PerHour(400).Log(), sash.PerMinute(40).Counter()},
 	} {
 		s := newStore(t)
 		l, local := s.limiter(limits, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)), sashredis.WithBreaker(2, time.Second))
@@ -147,7 +147,7 @@ var mirrorOrNone = []sashredis.Option{sashredis.WithMirror(1000), sashredis.With
 func TestFallbackLocal_AdmitsItsShareOverSeveralOutages(t *testing.T) {
 	for _, limit := range []sash.Limit{
 		sash.Per(100, 10*time.Second).Counter(), sash.Per(100, 10*time.Second).Log(),
-		sash.Per(100, 10*time.Second).Buckets(time.Second), sash.PerHour(100).TokenBucket(100),
+		sash.Per(100, 10*time.Second).Buckets(time.Second), sash.Per(100, 10*time.Second).Parts(), sash.PerHour(100).TokenBucket(100),
 	} {
 		for _, mirror := range mirrorOrNone {
 			s := newStore(t)
@@ -180,7 +180,7 @@ func TestFallbackLocal_AdmitsItsShareOverSeveralOutages(t *testing.T) {
 // admitted here.
 func TestFallbackLocal_LearnsFromTheStoreBetweenOutages(t *testing.T) {
 	for _, limit := range []sash.Limit{
-		sash.PerHour(100).Counter(), sash.PerHour(100).Log(), sash.PerHour(100).Buckets(time.Minute), sash.PerHour(100).TokenBucket(100),
+		sash.PerHour(100).Counter(), sash.PerHour(100).Log(), sash.PerHour(100).Buckets(time.Minute), sash.PerHour(100).Parts(), sash.PerHour(100).TokenBucket(100),
 	} {
 		s := newStore(t)
 		l, _ := s.limiter([]sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
@@ -204,7 +204,7 @@ func TestFallbackLocal_LearnsFromTheStoreBetweenOutages(t *testing.T) {
 // than a window.
 func TestFallbackLocal_CountsByASteadyClock(t *testing.T) {
 	for _, limit := range []sash.Limit{
-		sash.PerMinute(100).Counter(), sash.PerMinute(100).Log(), sash.PerMinute(100).Buckets(time.Second), sash.PerMinute(100).TokenBucket(100),
+		sash.PerMinute(100).Counter(), sash.PerMinute(100).Log(), sash.PerMinute(100).Buckets(time.Second), sash.PerMinute(100).Parts(), sash.PerMinute(100).TokenBucket(100),
 	} {
 		for _, step := range []time.Duration{-time.Hour, time.Hour} {
 			countsByASteadyClock(t, limit, step, sashredis.WithMirror(1000), 39) // a share of 20 is used

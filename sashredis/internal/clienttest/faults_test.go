@@ -110,12 +110,13 @@ func leaveNothing(t *testing.T) {
 // The keys of a storm, and their limits. None of them admits less when time passes, and none but
 // the last is ever full.
 var (
-	stormKeys   = []string{"counter", "log", "buckets", "bucket", "several", "full"}
+	stormKeys   = []string{"counter", "log", "buckets", "bucket", "parts", "several", "full"}
 	stormLimits = map[string][]sash.Limit{
 		"counter": {sash.Per(100_000, year).Counter()},
 		"log":     {sash.Per(100_000, year).Log()},
 		"buckets": {sash.Per(100_000, year).Buckets(24 * time.Hour)},
 		"bucket":  {sash.Per(1000, year).TokenBucket(50_000)}, // one unit in 9 hours
+		"parts":   {sash.Per(100_000, year).Parts()},
 		"several": {sash.Per(100_000, year).Counter(), sash.Per(200_000, year).Buckets(24 * time.Hour)},
 		"full":    {sash.Per(25, year).Counter()},
 	}
@@ -124,7 +125,7 @@ var (
 	leaseLimits = map[string][]sash.Limit{
 		"bucket": append(stormLimits["bucket"], sash.Per(100_000, year).Log()),
 	}
-	leasableKeys = map[string]bool{"counter": true, "buckets": true, "several": true, "full": true}
+	leasableKeys = map[string]bool{"counter": true, "buckets": true, "parts": true, "several": true, "full": true}
 )
 
 // leased is the greatest lease of a storm.

@@ -19,6 +19,7 @@ import (
 var leasable = [][]sash.Limit{
 	{sash.PerMinute(100_000).Counter()},
 	{sash.PerMinute(100_000).Buckets(time.Second)},
+	{sash.PerMinute(100_000).Parts()},
 	{sash.PerSecond(10_000).TokenBucket(100_000)},
 	{sash.PerMinute(100_000).Counter(), sash.PerHour(1_000_000).Counter()},
 }
@@ -220,6 +221,7 @@ func TestLease_AdmitsNothingThatTheRuleWouldNot(t *testing.T) {
 	for _, limits := range [][]sash.Limit{
 		{sash.Per(400, 50*time.Millisecond).Counter()},
 		{sash.Per(400, 50*time.Millisecond).Buckets(10 * time.Millisecond)},
+		{sash.Per(400, 102400*time.Microsecond).Parts()}, // of whole microseconds, as is a step
 		{sash.Per(400, 50*time.Millisecond).TokenBucket(200)},
 		{sash.Per(100, 10*time.Millisecond).Counter(), sash.Per(5000, time.Second).Counter(), sash.Per(900, 100*time.Millisecond).TokenBucket(300)},
 	} {

@@ -40,6 +40,7 @@ func TestNew_RefusesLimitsThatAreNotExact(t *testing.T) {
 	for limit, fault := range map[sash.Limit]string{
 		sash.Per(5, time.Microsecond+1):                            "Window must be whole microseconds, got 1.001µs",
 		sash.Per(5, 999*time.Nanosecond).Log():                     "Window must be whole microseconds, got 999ns",
+		sash.Per(5, 160*time.Nanosecond).Parts():                   "Window must be whole microseconds, got 160ns",
 		sash.Per(5, time.Second).Buckets(time.Microsecond * 3 / 2): "Precision must be whole microseconds, got 1.5µs",
 		sash.PerSecond(1 << 51):                                    "Count must be less than 2^51",
 		sash.PerSecond(1).TokenBucket(1 << 51):                     "Burst must be less than 2^51",
@@ -52,7 +53,7 @@ func TestNew_RefusesLimitsThatAreNotExact(t *testing.T) {
 	}
 	for _, limit := range []sash.Limit{
 		sash.Per(5, time.Microsecond), sash.PerSecond(1<<51 - 1), sash.Per(1, 365*24*time.Hour).TokenBucket(71), sash.Unlimited(), {Window: time.Second},
-		sash.Per(1, 71*365*24*time.Hour).Buckets(time.Microsecond),
+		sash.Per(1, 71*365*24*time.Hour).Buckets(time.Microsecond), sash.Per(1<<51-1, 71*365*24*time.Hour).Parts(), sash.Per(1, time.Microsecond).Parts(),
 	} {
 		l, err := sashredis.New(conn, []sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackDeny))
 		require.NoError(t, err)
@@ -108,6 +109,8 @@ func TestLimits_KeepTheirCounts(t *testing.T) {
 		{sash.PerMinute(100), sash.PerMinute(150), 140}, {sash.PerMinute(100).Log(), sash.PerMinute(50).Log(), 40},
 		{sash.PerMinute(100).Buckets(time.Second), sash.PerMinute(8).Buckets(time.Second), 0},
 		{sash.PerMinute(100).TokenBucket(50), sash.PerMinute(100).TokenBucket(30), 20},
+		{sash.PerMinute(100).Parts(), sash.PerMinute(50).Parts(), 40},
+		{sash.PerMinute(100).Parts(), sash.PerMinute(100).Buckets(time.Minute / 16), 100},
 		{sash.PerMinute(100), sash.PerHour(100), 100}, {sash.PerMinute(100), sash.PerMinute(100).Log(), 100},
 	} {
 		s := newStore(t)

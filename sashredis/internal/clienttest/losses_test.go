@@ -25,6 +25,7 @@ var lossyLimits = map[string][]sash.Limit{
 	"log":     {sash.Per(60, year).Log()},
 	"buckets": {sash.Per(60, year).Buckets(24 * time.Hour)},
 	"bucket":  {sash.Per(60, year).TokenBucket(60)},
+	"parts":   {sash.Per(60, year).Parts()},
 }
 
 const lossyCount = 60

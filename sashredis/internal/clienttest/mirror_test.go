@@ -22,6 +22,7 @@ var oneOfEach = []sash.Limit{
 	sash.PerMinute(2).Log(),
 	sash.PerMinute(2).Buckets(time.Second),
 	sash.PerMinute(2).TokenBucket(2),
+	sash.PerMinute(2).Parts(),
 }
 
 // A flood of calls on a denied key sends nothing, and each is told the wait that is left.
@@ -62,6 +63,7 @@ func TestMirror_DeniesAFloodInProcess(t *testing.T) {
 func TestMirror_WaitsForWhatACommitHasCharged(t *testing.T) {
 	for _, limit := range []sash.Limit{
 		sash.PerMinute(10).Counter(), sash.PerMinute(10).Log(), sash.PerMinute(10).Buckets(time.Second), sash.PerMinute(10).TokenBucket(10),
+		sash.PerMinute(10).Parts(),
 	} {
 		s := newStore(t)
 		l, local := s.limiter([]sash.Limit{limit})
@@ -207,6 +209,7 @@ func TestMirror_AKeyThatAdmitsTellsWhatIsLeft(t *testing.T) {
 	for _, limit := range []sash.Limit{
 		sash.Per(9, 10*time.Second).Counter(), sash.Per(9, 10*time.Second).Log(),
 		sash.Per(9, 10*time.Second).Buckets(2 * time.Second), sash.Per(9, 10*time.Second).TokenBucket(9),
+		sash.Per(9, 10*time.Second).Parts(),
 	} {
 		s := newStore(t)
 		ofKeys := sashredis.WithLimitsFor(func(key string) []sash.Limit {
@@ -241,6 +244,7 @@ func TestMirror_DeniesOnlyWhatTheStoreWould(t *testing.T) {
 	for _, limits := range [][]sash.Limit{
 		{sash.Per(5, 50*time.Millisecond).Counter()}, {sash.Per(5, 50*time.Millisecond).Log()},
 		{sash.Per(5, 50*time.Millisecond).Buckets(7 * time.Millisecond)}, {sash.Per(5, 50*time.Millisecond).TokenBucket(3)},
+		{sash.Per(5, 50*time.Millisecond).Parts()},
 		{sash.Per(3, 10*time.Millisecond).Counter(), sash.Per(9, time.Second).Log(), sash.Per(7, 300*time.Millisecond).TokenBucket(4)},
 	} {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {

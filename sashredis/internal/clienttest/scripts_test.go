@@ -28,6 +28,7 @@ var limitsOfEachKind = map[string][]sash.Limit{
 	"log":          {sash.Per(1000, 3*time.Hour).Log()},
 	"buckets":      {sash.Per(1000, 3*time.Hour).Buckets(time.Hour)},
 	"token bucket": {sash.Per(1000, 3*time.Hour).TokenBucket(3000)},
+	"parts":        {sash.Per(1000, 30*time.Hour).Parts()},
 	"wide bucket":  {sash.Per(1<<49, 3*time.Hour).TokenBucket(1 << 50)},
 	"several": {
 		sash.Per(1000, 3*time.Hour).Counter(), sash.PerDay(5000).Log(),
@@ -154,8 +155,12 @@ func TestScripts_KeysExpireAtAnInstant(t *testing.T) {
 		"wide counter": {sash.Per(1<<50, 3001234*time.Microsecond).Counter(), 1 << 49, func(now int64) int64 {
 			return (now/3001234 + 2) * 3001234
 		}},
-		"log":          {sash.Per(1000, 3001234*time.Microsecond).Log(), 7, func(now int64) int64 { return now + 3001234 }},
-		"buckets":      {sash.Per(1000, 3001234*time.Microsecond).Buckets(1000123 * time.Microsecond), 7, func(now int64) int64 { return (now/1000123 + 4) * 1000123 }},
+		"log":     {sash.Per(1000, 3001234*time.Microsecond).Log(), 7, func(now int64) int64 { return now + 3001234 }},
+		"buckets": {sash.Per(1000, 3001234*time.Microsecond).Buckets(1000123 * time.Microsecond), 7, func(now int64) int64 { return (now/1000123 + 4) * 1000123 }},
+		"parts": {sash.Per(1000, 3001232*time.Microsecond).Parts(), 7, func(now int64) int64 {
+			const part, early = 187577, 187577 / 64 * 27 // the shift of "a" is 27
+			return ((now+early)/part+16)*part - early
+		}},
 		"token bucket": {sash.Per(7, 3001234*time.Microsecond).TokenBucket(5), 3, func(now int64) int64 { return now + (3*3001234+6)/7 }},
 		"wide bucket":  {sash.Per(1<<48+1, 3001234*time.Microsecond).TokenBucket(1 << 50), 1 << 50, func(now int64) int64 { return now + 4*3001234 - 1 }},
 	} {
@@ -195,6 +200,7 @@ func TestScripts_KeysExpireAfterTheirLeases(t *testing.T) {
 	for limit, flowsBack := range map[sash.Limit]time.Duration{
 		sash.Per(1000, time.Second).Counter():            0,
 		sash.Per(1000, time.Second).Buckets(time.Second): 0,
+		sash.Per(1000, 100*time.Second).Parts():          0,
 		sash.Per(1000, time.Second).TokenBucket(1000):    2 * time.Millisecond,
 	} {
 		ctx := context.Background()
@@ -270,7 +276,8 @@ func TestScripts_RefuseWhatIsNotTheirs(t *testing.T) {
 // sorted reports whether a key under limits is a sorted set.
 func (s *watchedServer) sorted(limits []sash.Limit) bool {
 	for _, l := range limits {
-		if l.Algorithm == sash.SlidingLog || l.Algorithm == sash.SlidingBuckets {
+		switch l.Algorithm {
+		case sash.SlidingLog, sash.SlidingBuckets, sash.SlidingParts:
 			return true
 		}
 	}
@@ -341,7 +348,7 @@ func TestScripts_TotalsOfALogComeAround(t *testing.T) {
 	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
 		ctx := context.Background()
 		const count = 1<<51 - 1
-		for i, limit := range []sash.Limit{sash.Per(count, time.Second).Log(), sash.Per(count, time.Second).Buckets(100 * time.Millisecond)} {
+		for i, limit := range []sash.Limit{sash.Per(count, time.Second).Log(), sash.Per(count, time.Second).Buckets(100 * time.Millisecond), sash.Per(count, time.Second).Parts()} {
 			clock := sash.NewManualClock(0)
 			l, err := sashredis.New(conn, []sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackDeny),
 				sashredis.WithCallerClock(clock), sashredis.WithPrefix(fmt.Sprint(i)), sashredis.WithTimeout(10*time.Second))
@@ -401,7 +408,7 @@ func (p *pair) take(t *testing.T, n int64) {
 // Giving back under a log costs the server some commands, however many charges came since.
 func TestScripts_GivingBackToALogTouchesFewMembers(t *testing.T) {
 	ctx := context.Background()
-	for _, limit := range []sash.Limit{sash.PerHour(1 << 40).Log(), sash.PerHour(1 << 40).Buckets(time.Millisecond)} {
+	for _, limit := range []sash.Limit{sash.PerHour(1 << 40).Log(), sash.PerHour(1 << 40).Buckets(time.Millisecond), sash.Per(1<<40, time.Second).Parts()} {
 		s := watch(t)
 		few := func(what string) {
 			total := 0
@@ -686,7 +693,7 @@ func TestScripts_ALeaseIsSmallerIfOthersHaveOne(t *testing.T) {
 // have ended at the same instant.
 func TestScripts_ALeaseAfterOneThatWasGivenBack(t *testing.T) {
 	for _, limits := range [][]sash.Limit{
-		{sash.PerMinute(1000).Counter()}, {sash.PerMinute(1000).Buckets(time.Second)}, {sash.PerMinute(1).TokenBucket(1000)},
+		{sash.PerMinute(1000).Counter()}, {sash.PerMinute(1000).Buckets(time.Second)}, {sash.PerMinute(1000).Parts()}, {sash.PerMinute(1).TokenBucket(1000)},
 	} {
 		s := newStore(t) // its time stands still
 		ctx := context.Background()
