@@ -113,11 +113,15 @@ func limitsOf(random *rand.Rand, most int64) []sash.Limit {
 	limit := func() sash.Limit {
 		return sash.Per(1+random.Int64N(most), time.Duration(5000+random.IntN(45000))*time.Microsecond)
 	}
-	log, buckets, tokens := limit(), limit(), limit()
+	log, buckets, tokens, parts := limit(), limit(), limit(), limit()
+	if random.IntN(2) == 0 { // any other window is most often of fewer parts
+		parts.Window = max(parts.Window/(16*time.Microsecond), 1) * 16 * time.Microsecond
+	}
 	return []sash.Limit{
 		limit().Counter(),
 		buckets.Buckets(time.Duration(1+random.Int64N(int64(buckets.Window/time.Microsecond))) * time.Microsecond),
 		tokens.TokenBucket(1 + random.Int64N(most)),
+		parts.Parts(),
 		log.Log(),
 	}
 }

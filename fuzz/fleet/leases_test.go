@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
@@ -33,29 +34,29 @@ func (h *history) uses(key string) (uses []use) {
 	return uses
 }
 
-// excess returns the first use by which more was used under l than the exact rule admits, at
+// excess returns the first use by which more was used of a key under l than the exact rule admits, at
 // whatever instants the uses were; nil if there is none.
 //
 // Take the uses that are over by an instant. The last of them was admitted by then, on top of
 // all others. What is used only declines with time, and a use that was earlier counts for less.
 // So with each of these uses dated as early as it can be, they fit at that instant.
-func excess(l sash.Limit, uses []use) *use {
+func excess(l sash.Limit, key string, uses []use) *use {
 	uses = slices.Clone(uses)
 	slices.SortFunc(uses, func(a, b use) int { return int(a.last - b.last) })
 	var over []use // the earliest first
 	for _, u := range uses {
 		i, _ := slices.BinarySearchFunc(over, u, func(a, b use) int { return int(a.first - b.first) })
 		over = slices.Insert(over, i, u)
-		if !fits(l, over, u.last) {
+		if !fits(l, key, over, u.last) {
 			return &u
 		}
 	}
 	return nil
 }
 
-// fits reports whether uses, each at its first instant and in that order, are within l at an
+// fits reports whether uses of a key, each at its first instant and in that order, are within l at an
 // instant.
-func fits(l sash.Limit, uses []use, at int64) bool {
+func fits(l sash.Limit, key string, uses []use, at int64) bool {
 	window := l.Window.Microseconds()
 	var used int64 // times the window
 	switch l.Algorithm {
@@ -69,11 +70,19 @@ func fits(l sash.Limit, uses []use, at int64) bool {
 				used += u.units * (window - at%window)
 			}
 		}
-	case sash.SlidingBuckets:
-		precision := l.Precision.Microseconds()
+	case sash.SlidingBuckets, sash.SlidingParts:
+		precision, early := l.Precision.Microseconds(), int64(0)
+		if l.Algorithm == sash.SlidingParts {
+			parts := int64(16)
+			for window%parts != 0 {
+				parts--
+			}
+			precision = window / parts
+			early = int64(xxhash.Sum64String(key)%64) * (precision / 64)
+		}
 		buckets := (window + precision - 1) / precision
 		for _, u := range uses {
-			if at/precision-u.first/precision < buckets {
+			if (at+early)/precision-(u.first+early)/precision < buckets {
 				used += u.units * window
 			}
 		}
@@ -94,8 +103,9 @@ func fits(l sash.Limit, uses []use, at int64) bool {
 func TestExcess_IsThatOfTheReference(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 60 {
-		for _, l := range limitsOf(random, 20)[:3] {
-			k := reference.New((&history{limits: []sash.Limit{l}}).model()[0])
+		for _, l := range limitsOf(random, 20)[:4] {
+			const key = "shifted"
+			k := reference.Named((&history{limits: []sash.Limit{l}}).model()[0], key)
 			at := int64(1_800_000_000_000_000) + random.Int64N(1e9)
 			var uses []use
 			for range 40 {
@@ -103,11 +113,11 @@ func TestExcess_IsThatOfTheReference(t *testing.T) {
 				n := 1 + random.Int64N(max(l.Count/4, 1))
 				a := k.Peek(at*1000, 0)
 				over := append(slices.Clone(uses), use{a.Remaining + 1, at, at})
-				require.NotNil(t, excess(l, over), "%v: %v", l, over)
+				require.NotNil(t, excess(l, key, over), "%v: %v", l, over)
 				if k.Take(at*1000, n).Allowed {
 					uses = append(uses, use{n, at, at})
 				}
-				require.Nil(t, excess(l, uses), "%v: %v", l, uses)
+				require.Nil(t, excess(l, key, uses), "%v: %v", l, uses)
 			}
 		}
 	}
@@ -127,7 +137,7 @@ func TestExcess_GivesTheBenefitOfTheDoubt(t *testing.T) {
 		"perhaps when there was":     {[]use{{4, 105, 105}, {2, 112, 115}}, false},
 		"two that overlap":           {[]use{{2, 100, 108}, {3, 101, 109}}, true},
 	} {
-		require.Equal(t, c.fault, excess(l, c.uses) != nil, name)
+		require.Equal(t, c.fault, excess(l, "any", c.uses) != nil, name)
 	}
 }
 
@@ -135,7 +145,7 @@ func TestExcess_GivesTheBenefitOfTheDoubt(t *testing.T) {
 // long.
 func newLeasePlan(addr string, seed uint64, stretch int64) plan {
 	random := rand.New(rand.NewPCG(seed, 1))
-	limits := limitsOf(random, 1000)[:3]
+	limits := limitsOf(random, 1000)[:4]
 	for i := range limits {
 		l := &limits[i]
 		l.Count, l.Burst = l.Count*stretch, l.Burst*stretch
@@ -156,7 +166,7 @@ func withinTheRule(t *testing.T, h *history) {
 	for _, key := range []string{"a", "b"} {
 		uses := h.uses(key)
 		for _, l := range h.limits {
-			if u := excess(l, uses); u != nil {
+			if u := excess(l, key, uses); u != nil {
 				t.Errorf("%v: key %q: with %+v, more is used than %v admits; %d uses in all", h.limits, key, *u, l, len(uses))
 			}
 		}

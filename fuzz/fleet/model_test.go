@@ -43,7 +43,8 @@ func (h *history) model() []reference.Limit {
 	limits := make([]reference.Limit, len(h.limits))
 	for i, l := range h.limits {
 		limits[i] = reference.Limit{
-			Log: l.Algorithm == sash.SlidingLog, Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
+			Log: l.Algorithm == sash.SlidingLog, Parts: l.Algorithm == sash.SlidingParts, Micros: l.Algorithm == sash.SlidingParts,
+			Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
 		}
 	}
 	return limits

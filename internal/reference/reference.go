@@ -25,6 +25,7 @@ type Limit struct {
 	Unlimited     bool  // everything is admitted, and nothing kept; the other fields mean nothing
 	Log           bool  // every unit counts for exactly Window
 	Parts         bool  // it counts in parts of Window, which begin at instants of the key's own
+	Micros        bool  // these parts, and the steps between those instants, are whole microseconds
 	Precision     int64 // if > 0, and without Log: the width of a bucket, at most Window
 	Burst         int64 // if > 0, and without both: the size of a token bucket
 	Count, Window int64
@@ -65,13 +66,17 @@ func Named(l Limit, name string) *Key {
 	if l.Parts {
 		// The most parts up to 16 that divide Window. A key of hash h begins h mod 64 steps early, each of
 		// which is a 64th of a part, rounded down.
-		parts := int64(16)
-		for l.Window%parts != 0 {
+		parts, unit := int64(16), big.NewInt(1)
+		if l.Micros {
+			unit = big.NewInt(1000)
+		}
+		units := new(big.Int).Div(k.window, unit).Int64()
+		for units%parts != 0 {
 			parts--
 		}
-		k.width = big.NewInt(l.Window / parts)
+		k.width = mul(big.NewInt(units/parts), unit)
 		steps := new(big.Int).Mod(new(big.Int).SetUint64(xxhash.Sum64String(name)), big.NewInt(64))
-		k.ahead = mul(steps, new(big.Int).Div(k.width, big.NewInt(64)))
+		k.ahead = mul(steps, mul(big.NewInt(units/parts/64), unit))
 	}
 	if l.Precision > 0 {
 		k.width = big.NewInt(l.Precision)

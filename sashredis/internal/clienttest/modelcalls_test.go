@@ -156,7 +156,8 @@ func (p *program) allow(q *process, r *rand.Rand) {
 func (a *asked) guess(allowed bool) {
 	a.unknown++
 	a.last = a.world.seq
-	if a.leasing && allowed && !slices.ContainsFunc(a.slots, func(s *slot) bool { return a.is(s) && s.delivered && s.admitted }) {
+	atOnce := a.what == "Wait" || time.Since(a.began) == 0 // as calls are that a lease admits, but for one that waits
+	if a.leasing && allowed && atOnce && !slices.ContainsFunc(a.slots, func(s *slot) bool { return a.is(s) && s.delivered && s.admitted }) {
 		if a.byLease(sashredis.Decision{Decision: sash.Decision{Allowed: true}}) == "" {
 			a.last = math.MaxInt
 			a.unsure = append(a.unsure, a) // or the fallback has admitted it, after it was sent

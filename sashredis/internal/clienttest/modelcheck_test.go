@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -48,7 +49,7 @@ func (p *process) ask(what string, names []string, n int64, charge, reserve bool
 			a.wrong = sash.ErrInvalidLimit
 			return a
 		}
-		text, suffix := wire(limits)
+		text, suffix := wire(name, limits)
 		if text == "" {
 			continue
 		}
@@ -57,8 +58,13 @@ func (p *process) ask(what string, names []string, n int64, charge, reserve bool
 		}
 		p.world.limits[text] = slices.DeleteFunc(slices.Clone(limits), func(l sash.Limit) bool { return l == sash.Unlimited() })
 		a.keys, a.limits = append(a.keys, p.prefix+p.tagOf(name)+name+suffix), append(a.limits, p.world.limits[text])
-		if k := p.key(a.keys[len(a.keys)-1]); k.uses == nil && p.leasing {
+		k := p.key(a.keys[len(a.keys)-1])
+		if k.known == "" {
+			k.known = strings.Clone(name)
+		}
+		if k.uses == nil && p.leasing {
 			k.uses = reference.NewTable(modelLimits(limits))
+			k.uses.NameOf = p.table.NameOf
 		}
 	}
 	a.unlimited = len(a.keys) == 0
@@ -316,7 +322,7 @@ func (a *asked) byShares() (fault string) {
 	}
 	for i, name := range a.names {
 		if i < len(a.limits) && len(a.names) == len(a.keys) {
-			a.shares.SetLimitsAt(now, name, modelLimits(a.fallback.of(a.limits[i])))
+			a.shares.SetLimitsAt(now, name, localLimits(a.fallback.of(a.limits[i])))
 		} else {
 			return "" // a key that is named twice, or unlimited
 		}

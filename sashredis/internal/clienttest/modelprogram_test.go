@@ -212,6 +212,7 @@ func newProgram(seed uint64) *program {
 		limits: map[string][]sash.Limit{}, keys: map[string]*keyState{},
 		table: reference.NewTable([]reference.Limit{{Window: 1}}),
 	}
+	p.table.NameOf = func(key string) string { return p.key(key).known }
 	p.scale = []time.Duration{20 * time.Millisecond, time.Second, time.Minute, time.Hour}[r.IntN(4)]
 	if r.IntN(6) == 0 {
 		p.clock = sash.NewManualClock(r.Int64N(int64(100 * 24 * time.Hour)))
@@ -249,7 +250,7 @@ func (p *program) newLimits(r *rand.Rand) (limits []sash.Limit) {
 		}
 		window := (p.scale/2 + time.Duration(r.Int64N(int64(p.scale)))).Truncate(time.Microsecond)
 		l := sash.Per(count, window)
-		switch r.IntN(4) {
+		switch r.IntN(5) {
 		case 0:
 			l = l.Counter()
 		case 1:
@@ -259,6 +260,11 @@ func (p *program) newLimits(r *rand.Rand) (limits []sash.Limit) {
 		case 3:
 			l.Count = min(l.Count, 1<<30)
 			l = l.TokenBucket(1 + r.Int64N(l.Count))
+		case 4:
+			l = l.Parts()
+			if r.IntN(2) == 0 { // any other window is most often of fewer parts
+				l.Window = max(window/(16*time.Microsecond), 1) * 16 * time.Microsecond
+			}
 		}
 		limits = append(limits, l)
 	}

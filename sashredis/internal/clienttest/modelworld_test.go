@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/reference"
 	"github.com/seed-30da4c49/sash/sashredis"
@@ -45,6 +47,7 @@ type world struct {
 // A keyState is what is known of a key of the store beside its charges.
 type keyState struct {
 	name     string
+	known    string           // its name to the processes, which does not lie in the memory of a request
 	less     int              // the latest event by which it became less than charges tell
 	charged  map[*process]int // the latest charge of each process
 	unheard  map[*process]int // charges that it has not heard of
@@ -439,8 +442,12 @@ func (w *world) settled(r *request, at int64) {
 		if h.ran = true; h.key != key || r.settled != (h.actual < h.n) || units != max(h.n-h.actual, h.actual-h.n) {
 			w.fails("%d units of %q are settled, of a reservation of %d of %q that has cost %d", units, key, h.n, h.key, h.actual)
 		}
-		if !w.key(key).inexact && h.exact {
+		switch {
+		case w.key(key).inexact:
+		case h.exact:
 			w.table.Settle(at*1000, h.reserved, h.actual)
+		case r.spends: // the key has been forgotten since, and is exact again
+			w.table.Spend(at*1000, units, key)
 		}
 		if k := w.key(key); k.uses != nil {
 			k.uses.Settle(at*1000, h.used, h.actual)
@@ -519,14 +526,26 @@ func modelLimits(limits []sash.Limit) []reference.Limit {
 	for i, l := range limits {
 		model[i] = reference.Limit{
 			Unlimited: l == sash.Unlimited(),
-			Log:       l.Algorithm == sash.SlidingLog, Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
+			Log:       l.Algorithm == sash.SlidingLog, Parts: l.Algorithm == sash.SlidingParts, Micros: l.Algorithm == sash.SlidingParts,
+			Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
 		}
 	}
 	return model
 }
 
-// wire returns limits as scripts read them, and what is equal of limits whose keys share a state.
-func wire(limits []sash.Limit) (text, suffix string) {
+// localLimits returns limits as the reference has those of package sash itself.
+func localLimits(limits []sash.Limit) []reference.Limit {
+	model := modelLimits(limits)
+	for i := range model {
+		model[i].Micros = false
+	}
+	return model
+}
+
+// wire returns the limits of a key as scripts read them, and what is equal of limits whose keys share a
+// state.
+func wire(name string, limits []sash.Limit) (text, suffix string) {
+	shift := ""
 	for _, l := range limits {
 		if l == sash.Unlimited() {
 			continue
@@ -544,6 +563,14 @@ func wire(limits []sash.Limit) (text, suffix string) {
 			}
 			text += fmt.Sprintf("t %d %d %d;", micros, l.Count, burst)
 			suffix += fmt.Sprintf("t%d/%d", l.Count, micros)
+		case sash.SlidingParts:
+			parts := int64(16)
+			for micros%parts != 0 {
+				parts--
+			}
+			text += fmt.Sprintf("r %d %d %d %d;", micros/parts, parts, l.Count, micros/parts/64)
+			suffix += fmt.Sprintf("r%dx%dp", micros/parts, parts)
+			shift = fmt.Sprintf("%d ", xxhash.Sum64String(name)%64)
 		default:
 			length := max(l.Precision.Microseconds(), 1)
 			life := (micros + length - 1) / length
@@ -551,5 +578,5 @@ func wire(limits []sash.Limit) (text, suffix string) {
 			suffix += fmt.Sprintf("r%dx%d", length, life)
 		}
 	}
-	return text, strings.Replace(suffix, ",", ":", 1)
+	return shift + text, strings.Replace(suffix, ",", ":", 1)
 }
