@@ -133,7 +133,7 @@ func newPlan(addr string, seed uint64) plan {
 		Addr: addr, Prefix: fmt.Sprintf("%d/", seed), Seed: seed, Callers: 8, Calls: 10,
 		Pause: time.Duration(1+random.IntN(8)) * time.Millisecond, Mirror: 64, Several: random.IntN(2) == 0,
 	}
-	limits := limitsOf(random, 20)
+	limits := limitsOf(random, 50)
 	random.Shuffle(len(limits), func(i, j int) { limits[i], limits[j] = limits[j], limits[i] })
 	p.Limits = limits[:1+random.IntN(3)*random.IntN(2)]
 	return p
