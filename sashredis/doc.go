@@ -8,10 +8,10 @@
 //		// d.RetryAfter is the wait, d.By who decided
 //	}
 //
-// All algorithms of sash work: [sash.SlidingCounter], [sash.SlidingLog], [sash.SlidingBuckets]
-// and [sash.TokenBucket], several limits of a key and several keys, all or nothing, and costs of
-// any size. One script decides a call in one round trip, at the time of the store, in exact
-// integers. So the processes need no synchronized clocks.
+// All algorithms of sash work: [sash.SlidingCounter], [sash.SlidingLog], [sash.SlidingBuckets],
+// [sash.SlidingParts] and [sash.TokenBucket], several limits of a key and several keys, all or
+// nothing, and costs of any size. One script decides a call in one round trip, at the time of the
+// store, in exact integers. So the processes need no synchronized clocks.
 //
 // # What needs no round trip
 //

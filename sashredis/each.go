@@ -30,9 +30,9 @@ func policyLimits(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit
 }
 
 // decideEach is Take, Peek or Reserve for several keys, all or nothing, and tells what each of
-// them says. The keys must differ. It costs one round trip, as TakeAll does. A key with a log or
-// buckets that was charged past its limit costs one more, as the first answer does not tell when
-// units of it are left again.
+// them says. The keys must differ. It costs one round trip, as TakeAll does. A key with a log,
+// buckets or parts that was charged past its limit costs one more, as the first answer does not tell
+// when units of it are left again.
 func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64) bridge.Answer {
 	targets, d := l.targets(keys, n)
 	if d.Err != nil {

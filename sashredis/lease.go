@@ -19,12 +19,12 @@ import (
 // lessees hands out units that the store has leased to this process, and gives back those that
 // are not used.
 //
-// A lease ends with the window or bucket in which the store has charged it, at the latest time
+// A lease ends with the window, bucket or part in which the store has charged it, at the latest time
 // that the store's clock may show. So at each use, the exact rule fed with the uses alone would
 // have admitted it:
 //   - A counter: the uses in a window are at most the units charged in it. These fitted at the last
 //     charge, and since then the window before only counts for less.
-//   - Buckets: the uses in each bucket are at most the units charged in it.
+//   - Buckets and parts: the uses in each of them are at most the units charged in it.
 //   - A token bucket: until the lease ends, it lacks at least the leased units. Its lack is then
 //     never less than the sum of two others: the lack by the uses alone, and the leased units that
 //     are not used yet. A charge adds its units to the lack and to the sum. A use leaves both as

@@ -54,6 +54,10 @@ type Limiter struct {
 //   - Count, Burst, and Window in microseconds, are less than 2^51.
 //   - A token bucket fills in less than 2^51 microseconds.
 //
+// The parts of a [sash.SlidingParts] are whole microseconds, too. There are sixteen if that many make up
+// Window, as they do for whole seconds, and otherwise the largest number below that does. Each part begins
+// at a whole microsecond: up to 63 later than in package sash.
+//
 // With [WithLease] and with [FallbackLocal], New starts a goroutine, which [Limiter.Close] ends.
 // The limiter does not close conn.
 func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {

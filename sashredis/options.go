@@ -109,8 +109,8 @@ func WithTimeout(d time.Duration) Option {
 //
 // A mirror takes up to 512 bytes for each of the keys that it may keep, and some percent more by how
 // memory is allocated: about 35 MB by default. A key takes about 300 bytes and its name under one
-// limit, 140 for each further limit, and up to 130 more for each log or buckets. So fewer keys are
-// kept if they have several limits or long names, and none that has more than some 25 limits.
+// limit, 150 for each further limit, and up to 130 more for each log, buckets or parts. So fewer keys
+// are kept if they have several limits or long names, and none that has more than some 25 limits.
 //
 // A call that the mirror is sure the store would deny is denied in-process. Counts only grow
 // between answers, so such a denial is exact, with these exceptions, where it

@@ -3,6 +3,7 @@ package clienttest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -135,6 +136,31 @@ func TestFallbackLocal_GoesOnFromWhatTheStoreSaid(t *testing.T) {
 		assert.False(t, l.Allow(ctx, "k"))
 		local.Advance(2 * time.Minute)
 		assert.Equal(t, int64(9), l.Take(ctx, "k", 1).Remaining)
+	}
+}
+
+// The parts of a window may be longer in the store, where they are whole microseconds. What was charged
+// there counts here for at least as long as any charge in parts does: fifteen sixteenths of the window.
+func TestFallbackLocal_CountsWhatWasChargedInLongerParts(t *testing.T) {
+	const window = 10*time.Second + 2*time.Microsecond // six parts in the store, and sixteen here
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.Per(40, window).Parts()}, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)), sashredis.WithBreaker(1, time.Hour))
+	pass := func(d time.Duration) {
+		local.Advance(d)
+		s.advance(d)
+	}
+	ctx := context.Background()
+	for i := range 60 {
+		key := fmt.Sprint(i)
+		pass(2*time.Hour + time.Duration(i)*97*time.Millisecond) // the store is back
+		s.set(func() { s.err = nil })
+		require.True(t, l.Take(ctx, key, 21).Allowed)
+		s.set(func() { s.err = errAway })
+		require.Equal(t, int64(4), l.Peek(ctx, key, 0).Remaining)
+		pass(window*15/16 - time.Millisecond)
+		require.Equal(t, int64(4), l.Peek(ctx, key, 0).Remaining, "call %d", i)
+		pass(window/6 + window/16 + 2*time.Millisecond)
+		require.Equal(t, int64(10), l.Peek(ctx, key, 0).Remaining, "call %d", i)
 	}
 }
 
