@@ -74,6 +74,38 @@ var ofSashredis = []mutant{
 		tests: "TestMirror",
 	},
 
+	// Parts.
+	{
+		name: "redis-parts-shifted-by-the-stored-name", fault: "the shift of a key is that of its name with what the store adds to it",
+		file: "sashredis/limiter.go", old: "window.ShiftOf(t.name)", new: "window.ShiftOf(t.name + t.suffix)",
+		tests: "TestAnswers|TestModel$",
+	},
+	{
+		name: "mirror-forgets-the-shift", fault: "the mirror takes the parts of all keys to begin at one instant",
+		file: "sashredis/take.go", old: "v.states[j].shift = shift", new: "v.states[j].shift = 0 * shift",
+		tests: "TestAnswers|TestModel$",
+	},
+	{
+		name: "redis-parts-settled-without-a-shift", fault: "a script that settles is not told the shift of the key",
+		file: "sashredis/reserve.go", old: "c.scriptLimits()", new: "c.limits",
+		tests: "TestReserve",
+	},
+	{
+		name: "redis-parts-of-nanoseconds", fault: "a store is told of parts that are no whole microseconds",
+		file: "sashredis/ring.go", old: "window.PartsOf(size / microsecond) // a script knows no fractions of a microsecond\n\t\tp.Length, p.Step = p.Length*microsecond, p.Step*microsecond\n", new: "window.PartsOf(size)\n",
+		tests: "TestModel$",
+	},
+	{
+		name: "redis-parts-meet-buckets", fault: "a limit in parts shares its state with one in buckets of the same length",
+		file: "sashredis/rule.go", old: "r.name += \"p\"", new: "r.name += \"\"",
+		tests: "TestLimits_KeepTheirCounts",
+	},
+	{
+		name: "fallback-dates-parts-early", fault: "the fallback takes what the store has charged in a part for charged when that began",
+		file: "sashredis/ring.go", old: "max(begin, min(at, last))", new: "max(begin, min(begin, at, last))",
+		tests: "TestFallbackLocal_CountsWhatWas",
+	},
+
 	// Combining.
 	{
 		name: "combine-charges-nothing-before", fault: "each call of a batch is answered as if it were the first",
@@ -312,7 +344,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-of-a-log", fault: "units of a log are leased",
-		file: "sashredis/rule.go", old: "if ticks.Length == microsecond {", new: "if ticks.Length == 0 {",
+		file: "sashredis/rule.go", old: "if k.Length == microsecond {", new: "if k.Length == 0 {",
 		tests: "TestLease",
 	},
 	{

@@ -397,7 +397,22 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-ring-expires-early", fault: "a log expires a tick too early",
-		file: "sashredis/scripts/ring.lua", old: "(s.tick + s.b) * s.a end", new: "(s.tick + s.b - 1) * s.a end",
+		file: "sashredis/scripts/ring.lua", old: "(s.tick + s.b) * s.a -", new: "(s.tick + s.b - 1) * s.a -",
+		tests: "TestScripts_KeysExpire",
+	},
+	{
+		name: "redis-parts-not-shifted", fault: "the parts of all keys begin at one instant in the store",
+		file: "sashredis/scripts/ring.lua", old: "divide(now + s.early, s.a)", new: "divide(now, s.a)",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-parts-shifted-as-a-whole", fault: "parts begin early by the number of steps, and not by their length",
+		file: "sashredis/scripts/key.lua", old: "step * string.match(limits, '^%d+')", new: "tonumber(string.match(limits, '^%d+'))",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-parts-expire-late", fault: "a key in parts expires as if its parts did not begin early",
+		file: "sashredis/scripts/ring.lua", old: "(s.tick + s.b) * s.a - s.early end", new: "(s.tick + s.b) * s.a end",
 		tests: "TestScripts_KeysExpire",
 	},
 	{
