@@ -58,7 +58,7 @@ func scriptOf(text string) *Script {
 type scripts struct{ take, settle *Script }
 
 // letters are the letters by which the scripts know the algorithms.
-const letters = "tcr"
+const letters = "tcrp"
 
 var (
 	scriptsOf   [1 << len(letters)]*scripts // by the set of algorithms: a bit for each of letters
@@ -67,10 +67,14 @@ var (
 )
 
 func init() {
+	const inTicks = 1<<2 | 1<<3                               // ring and parts
 	fast := map[int]string{1: "fastbucket", 2: "fastcounter"} // of a single one
 	for algorithms := range scriptsOf {
 		names := []string{"common"}
-		for i, name := range []string{"bucket", "counter", "ring"} {
+		if algorithms&inTicks != 0 {
+			names = append(names, "ticks")
+		}
+		for i, name := range []string{"bucket", "counter", "ring", "parts"} {
 			if algorithms>>i&1 == 1 {
 				names = append(names, name)
 			}

@@ -31,9 +31,9 @@ type reservation struct {
 // the microsecond of the Reserve. So nothing is gained by it, and nothing comes back of units that no
 // longer count, or of a key that was reset. Under a [sash.TokenBucket], the key then has what it
 // would have if the units had never been charged, or less, if it would have to tell more than 64
-// later charges apart. Under a [sash.SlidingLog], and under buckets and parts, giving back costs the store
-// a command or two for each binary digit of the units, however many charges came since. So does each
-// later call on the key, for the digits of the most units that it was given back.
+// later charges apart. Under a [sash.SlidingLog] or [sash.SlidingBuckets], giving back costs the
+// store a command or two for each binary digit of the units, however many charges came since. So
+// does each later call on the key, for the digits of the most units that it was given back.
 //
 // It costs one round trip. Calls are never decided by the mirror or from a lease. If the fallback
 // decides, the reservation is one of the fallback: it settles nothing in the store.

@@ -7,7 +7,8 @@ import (
 )
 
 // A ring is the algorithm of sash.SlidingLog, sash.SlidingBuckets and sash.SlidingParts: the units of
-// each tick. A tick is a microsecond of a log, a bucket or a part.
+// each tick. A tick is a microsecond of a log, a bucket or a part. The scripts keep parts in another way,
+// and answer alike for all three.
 type ring struct {
 	window.Parts // of a Step of 0 for logs and buckets, whose ticks begin at the same instants for all keys
 	count        int64

@@ -64,12 +64,12 @@ func compile(l sash.Limit) rule {
 			r.leaseFor = 0 // units count from the instant at which they were used
 		}
 		r.algorithm = k
-		r.text = fmt.Sprintf("r %d %d %d;", k.Length/microsecond, k.Life, l.Count)
-		r.name = fmt.Sprintf("r%dx%d", k.Length/microsecond, k.Life)
+		length, letter, step := k.Length/microsecond, "r", ""
 		if l.Algorithm == sash.SlidingParts {
-			r.text = fmt.Sprintf("r %d %d %d %d;", k.Length/microsecond, k.Life, l.Count, k.Step/microsecond)
-			r.name += "p" // its ticks begin at other instants than those of buckets of the same length
+			letter, step = "p", fmt.Sprintf(" %d", k.Step/microsecond)
 		}
+		r.text = fmt.Sprintf("%s %d %d %d%s;", letter, length, k.Life, l.Count, step)
+		r.name = fmt.Sprintf("%s%dx%d", letter, length, k.Life)
 	case sash.TokenBucket:
 		b := bucket{window.TokenBucket{Count: l.Count, Window: size, Burst: l.Burst}}
 		if l.Count == 0 {

@@ -96,11 +96,6 @@ var ofSashredis = []mutant{
 		tests: "TestModel$",
 	},
 	{
-		name: "redis-parts-meet-buckets", fault: "a limit in parts shares its state with one in buckets of the same length",
-		file: "sashredis/rule.go", old: "r.name += \"p\"", new: "r.name += \"\"",
-		tests: "TestLimits_KeepTheirCounts",
-	},
-	{
 		name: "fallback-dates-parts-early", fault: "the fallback takes what the store has charged in a part for charged when that began",
 		file: "sashredis/ring.go", old: "max(begin, min(at, last))", new: "max(begin, min(begin, at, last))",
 		tests: "TestFallbackLocal_CountsWhatWas",
@@ -393,7 +388,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "ring-denies-without-the-batch", fault: "a log tells the wait of a call without the calls of its round trip before it",
-		file: "sashredis/scripts/ring.lua", old: "local missing = s.used + charged + units - s.c", new: "local missing = s.used + 0 * charged + units - s.c",
+		file: "sashredis/scripts/ticks.lua", old: "local missing = s.used + charged + units - s.c", new: "local missing = s.used + 0 * charged + units - s.c",
 		tests: "TestModel$",
 	},
 	{

@@ -342,7 +342,7 @@ var ofScripts = []mutant{
 	// Logs and buckets.
 	{
 		name: "redis-ring-refuses-the-last", fault: "a log is never filled",
-		file: "sashredis/scripts/ring.lua", old: "return s.used + units <= s.c end", new: "return s.used + units < s.c end",
+		file: "sashredis/scripts/ticks.lua", old: "return s.used + units <= s.c end", new: "return s.used + units < s.c end",
 		tests: "TestAnswers",
 	},
 	{
@@ -397,12 +397,12 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-ring-expires-early", fault: "a log expires a tick too early",
-		file: "sashredis/scripts/ring.lua", old: "(s.tick + s.b) * s.a -", new: "(s.tick + s.b - 1) * s.a -",
+		file: "sashredis/scripts/ring.lua", old: "(s.tick + s.b) * s.a end", new: "(s.tick + s.b - 1) * s.a end",
 		tests: "TestScripts_KeysExpire",
 	},
 	{
 		name: "redis-parts-not-shifted", fault: "the parts of all keys begin at one instant in the store",
-		file: "sashredis/scripts/ring.lua", old: "divide(now + s.early, s.a)", new: "divide(now, s.a)",
+		file: "sashredis/scripts/parts.lua", old: "divide(now + s.early, s.a)", new: "divide(now, s.a)",
 		tests: "TestAnswers",
 	},
 	{
@@ -411,8 +411,38 @@ var ofScripts = []mutant{
 		tests: "TestAnswers",
 	},
 	{
+		name: "redis-parts-back-late", fault: "a unit counts for a part too long",
+		file: "sashredis/scripts/parts.lua", old: "for i = math.min(#s.units, s.b - s.turned), 1, -1 do", new: "for i = math.min(#s.units, s.b - s.turned + 1), 1, -1 do",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-parts-late-clock", fault: "a late reading is charged before the newest units",
+		file: "sashredis/scripts/parts.lua", old: "s.tick = math.max(s.tick, s.newest)", new: "s.tick = math.max(s.tick, -BASE)",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-parts-not-turned", fault: "the units of earlier parts become units of a later one",
+		file: "sashredis/scripts/parts.lua", old: "later[i] = s.units[i - s.turned] or 0", new: "later[i] = s.units[i] or 0",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-parts-not-pruned", fault: "the text of a key in parts grows by the parts in which it was not charged",
+		file: "sashredis/scripts/parts.lua", old: "local kept, later = math.min(#s.units, s.b - s.turned), {}", new: "local kept, later = #s.units, {}",
+		tests: "TestScripts_PartsKeepOnlyWhatCounts",
+	},
+	{
+		name: "redis-parts-refund-elsewhere", fault: "units are given back to the part of now",
+		file: "sashredis/scripts/parts.lua", old: "s.newest and s.newest + 1 - tick", new: "s.newest and 1",
+		tests: "TestReserve",
+	},
+	{
+		name: "redis-parts-frees-too-early", fault: "the wait for the oldest units is that for one less",
+		file: "sashredis/scripts/parts.lua", old: "while units > 0 do", new: "while units > 1 do",
+		tests: "TestAnswers",
+	},
+	{
 		name: "redis-parts-expire-late", fault: "a key in parts expires as if its parts did not begin early",
-		file: "sashredis/scripts/ring.lua", old: "(s.tick + s.b) * s.a - s.early end", new: "(s.tick + s.b) * s.a end",
+		file: "sashredis/scripts/parts.lua", old: "(s.newest + s.b) * s.a - s.early\n", new: "(s.newest + s.b) * s.a\n",
 		tests: "TestScripts_KeysExpire",
 	},
 	{

@@ -76,5 +76,5 @@ end
 --   reserve(s)      is called before a charge that may be given back
 --   denied(s, units, charged)  is called when units do not fit after the charged ones
 --   leases(s, units)  reports whether that many units may be leased at one time
---   ends(s)         returns the instant at which the window or bucket of a charge ends
+--   ends(s)         returns the instant at which the window, bucket or part of a charge ends
 local kinds = {}

@@ -1,6 +1,4 @@
--- SlidingLog, SlidingBuckets and SlidingParts: a is the length of a tick, b the number of ticks in
--- which a unit counts, c the count, and early how long before a multiple of its length a tick
--- begins. A tick is a microsecond of a log, a bucket or a part. Only parts begin early.
+-- SlidingLog and SlidingBuckets.
 --
 -- The key is a sorted set, and the units charged in a tick are a member: the letter of the
 -- limit, the tick, and the units charged up to its end since ever, modulo 2^52. All scores
@@ -16,6 +14,7 @@
 -- after it, and given back there. Only a key with a token has given back anything.
 local ring = {}
 kinds.r = ring
+countTicks(ring)
 
 local function digits(tick) return format('%016.0f', tick + BASE) end
 
@@ -78,7 +77,7 @@ end
 
 function ring.load(s)
   local key = s.key.name
-  s.tick = divide(now + s.early, s.a)
+  s.tick = divide(now, s.a)
   s.newest, s.total, s.base, s.used, s.ahead, s.powers = nil, 0, 0, 0, 0, powers(s)
   if s.key.anew then
     s.before = nil
@@ -107,8 +106,6 @@ function ring.load(s)
   end
   s.used = counting(s, s.total, s.newest)
 end
-
-function ring.fits(s, units) return s.used + units <= s.c end
 
 -- charge writes at once. What is new is added before what is old is removed, here and below: if
 -- the key was gone for a moment while its slot moves to another node, this one would refuse the
@@ -177,12 +174,9 @@ function ring.giveBack(s, units, tick)
   end
 end
 
-function ring.ends(s) return (s.tick + 1) * s.a - s.early end
+function ring.save(s) return '', (s.tick + s.b) * s.a end
 
-function ring.save(s) return '', (s.tick + s.b) * s.a - s.early end
-
--- freedAt returns the tick of the oldest units that count, that many of them. 0 < units <= used.
-local function freedAt(s, units)
+function ring.freedAt(s, units)
   local key = s.key.name
   local oldest = redis.call('ZRANGEBYLEX', key, s.first, '(' .. s.letter .. '~', 'LIMIT', 0, 1)[1]
   local tick, total = parse(oldest)
@@ -203,24 +197,4 @@ local function freedAt(s, units)
     end
   end
   return tick
-end
-
--- denied notes when the oldest units go that units, after the charged ones, wait for: the
--- caller cannot tell from their sum.
-function ring.denied(s, units, charged)
-  local missing = s.used + charged + units - s.c
-  if units <= s.c and missing > 1 and missing <= s.used and missing ~= s.missing then
-    s.missing = missing
-    s.freed = (s.freed or '') .. ' ' .. text(missing) .. ' ' .. text(freedAt(s, missing))
-  end
-end
-
--- answer returns the units that count, the tick of the time, the tick of the newest units, and
--- for some numbers of units in which tick the last of that many oldest units was charged.
-function ring.answer(s)
-  local answer = text(s.used) .. ' ' .. text(s.tick) .. ' '
-  if s.used == 0 then
-    return answer .. text(s.tick)
-  end
-  return answer .. text(s.lastUnits) .. ' 1 ' .. text(freedAt(s, 1)) .. (s.freed or '')
 end

@@ -568,8 +568,8 @@ func wire(name string, limits []sash.Limit) (text, suffix string) {
 			for micros%parts != 0 {
 				parts--
 			}
-			text += fmt.Sprintf("r %d %d %d %d;", micros/parts, parts, l.Count, micros/parts/64)
-			suffix += fmt.Sprintf("r%dx%dp", micros/parts, parts)
+			text += fmt.Sprintf("p %d %d %d %d;", micros/parts, parts, l.Count, micros/parts/64)
+			suffix += fmt.Sprintf("p%dx%d", micros/parts, parts)
 			shift = fmt.Sprintf("%d ", xxhash.Sum64String(name)%64)
 		default:
 			length := max(l.Precision.Microseconds(), 1)

@@ -276,8 +276,7 @@ func TestScripts_RefuseWhatIsNotTheirs(t *testing.T) {
 // sorted reports whether a key under limits is a sorted set.
 func (s *watchedServer) sorted(limits []sash.Limit) bool {
 	for _, l := range limits {
-		switch l.Algorithm {
-		case sash.SlidingLog, sash.SlidingBuckets, sash.SlidingParts:
+		if l.Algorithm == sash.SlidingLog || l.Algorithm == sash.SlidingBuckets {
 			return true
 		}
 	}
@@ -340,6 +339,29 @@ func TestScripts_ALogKeepsOnlyWhatCounts(t *testing.T) {
 			assert.LessOrEqual(t, members, int64(5+1+3+1))
 		}
 		assert.Greater(t, admitted, 50)
+	})
+}
+
+// A key in parts keeps the units of sixteen parts, however long it was not charged in between.
+func TestScripts_PartsKeepOnlyWhatCounts(t *testing.T) {
+	onEachServer(t, func(t *testing.T, client *redis.Client) {
+		ctx := context.Background()
+		clock := sash.NewManualClock(0)
+		l, err := sashredis.New(goredisconn.New(client), []sash.Limit{sash.PerMinute(1000).Parts()},
+			sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithCallerClock(clock), sashredis.WithTimeout(10*time.Second))
+		require.NoError(t, err)
+		most := 0
+		for _, parts := range []time.Duration{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 12, 15, 16, 1, 17, 1_000_000, 1} {
+			clock.Advance(parts * time.Minute / 16)
+			require.True(t, l.Allow(ctx, "a"))
+			keys, err := client.Keys(ctx, "*").Result()
+			require.NoError(t, err)
+			require.Len(t, keys, 1)
+			value, err := client.Get(ctx, keys[0]).Result()
+			require.NoError(t, err)
+			most = max(most, len(strings.Fields(value)))
+		}
+		assert.Equal(t, 1+16, most)
 	})
 }
 
@@ -408,7 +430,7 @@ func (p *pair) take(t *testing.T, n int64) {
 // Giving back under a log costs the server some commands, however many charges came since.
 func TestScripts_GivingBackToALogTouchesFewMembers(t *testing.T) {
 	ctx := context.Background()
-	for _, limit := range []sash.Limit{sash.PerHour(1 << 40).Log(), sash.PerHour(1 << 40).Buckets(time.Millisecond), sash.Per(1<<40, time.Second).Parts()} {
+	for _, limit := range []sash.Limit{sash.PerHour(1 << 40).Log(), sash.PerHour(1 << 40).Buckets(time.Millisecond)} {
 		s := watch(t)
 		few := func(what string) {
 			total := 0
