@@ -67,8 +67,8 @@ var (
 )
 
 func init() {
-	const inTicks = 1<<2 | 1<<3                               // ring and parts
-	fast := map[int]string{1: "fastbucket", 2: "fastcounter"} // of a single one
+	const inTicks = 1<<2 | 1<<3                                               // ring and parts
+	fast := map[int]string{1: "fastbucket", 2: "fastcounter", 8: "fastparts"} // of a single one
 	for algorithms := range scriptsOf {
 		names := []string{"common"}
 		if algorithms&inTicks != 0 {

@@ -339,7 +339,59 @@ var ofScripts = []mutant{
 		tests: "TestScripts_KeysExpire",
 	},
 
-	// Logs and buckets.
+	// The fast path of parts.
+	{
+		name: "redis-fast-parts-refuses-the-last", fault: "< for <= on the fast path of parts",
+		file: "sashredis/scripts/fastparts.lua", old: "local admitted = missing <= 0", new: "local admitted = missing < 0",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-fast-parts-denies-all", fault: "the fast path of parts denies all of several calls, although some are admitted",
+		file: "sashredis/scripts/fastparts.lua", old: "(admitted or times == '1' and (missing == 1 or units > count))", new: "true",
+		tests: "TestTake_CallsForAKey",
+	},
+	{
+		name: "redis-fast-parts-charges-one", fault: "of several calls, the fast path of parts charges one",
+		file: "sashredis/scripts/fastparts.lua", old: "units * times,", new: "tonumber(units),",
+		tests: "TestTake_CallsForAKey",
+	},
+	{
+		name: "redis-fast-parts-tells-no-wait", fault: "the fast path of parts denies where the caller cannot tell the wait",
+		file: "sashredis/scripts/fastparts.lua", old: "and (missing == 1 or units > count))", new: ")",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-fast-parts-late-clock", fault: "the fast path of parts decides a late reading",
+		file: "sashredis/scripts/fastparts.lua", old: "newest and tick - newest or -1", new: "newest and math.max(tick - newest, 0) or -1",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-fast-parts-not-shifted", fault: "the fast path begins the parts of all keys at one instant",
+		file: "sashredis/scripts/fastparts.lua", old: "local early = shift * step", new: "local early = 0 * shift * step",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-fast-parts-not-turned", fault: "on the fast path, the parts in between are left out",
+		file: "sashredis/scripts/fastparts.lua", old: "kept[1] and turned - 1 or 0", new: "0",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-fast-parts-back-late", fault: "on the fast path, a unit counts for a part too long",
+		file: "sashredis/scripts/fastparts.lua", old: "#kept >= life - turned", new: "#kept > life - turned",
+		tests: "TestAnswers",
+	},
+	{
+		name: "redis-fast-parts-expires-early", fault: "a key expires a part too early on the fast path",
+		file: "sashredis/scripts/fastparts.lua", old: "expiry((tick + life) * length - early)", new: "expiry((tick + life - 1) * length - early)",
+		tests: "TestScripts_KeysExpire",
+	},
+	{
+		name: "redis-fast-parts-drops-the-token", fault: "the fast path of parts forgets the token of a reservation",
+		file: "sashredis/scripts/fastparts.lua", old: ".. rest, expiry", new: ".. ';;;', expiry",
+		tests: "TestReserve",
+	},
+
+	// Logs, buckets and parts.
 	{
 		name: "redis-ring-refuses-the-last", fault: "a log is never filled",
 		file: "sashredis/scripts/ticks.lua", old: "return s.used + units <= s.c end", new: "return s.used + units < s.c end",
