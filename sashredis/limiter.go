@@ -140,8 +140,8 @@ func (l *Limiter) target(name string) (target, error) {
 	return t, nil
 }
 
-// shift returns by how many steps the parts of t begin earlier than those of a key without a shift. It is
-// that of package sash, which knows the key by the same name.
+// shift returns by how many steps the parts of t begin early. Package sash knows the key by the same name,
+// and shifts it alike.
 func (t target) shift() int64 {
 	if !t.shifted {
 		return 0

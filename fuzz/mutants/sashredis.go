@@ -76,7 +76,7 @@ var ofSashredis = []mutant{
 
 	// Parts.
 	{
-		name: "redis-parts-shifted-by-the-stored-name", fault: "the shift of a key is that of its name with what the store adds to it",
+		name: "redis-parts-shifted-by-the-stored-name", fault: "a key is shifted by its name with what the store adds to it",
 		file: "sashredis/limiter.go", old: "window.ShiftOf(t.name)", new: "window.ShiftOf(t.name + t.suffix)",
 		tests: "TestAnswers|TestModel$",
 	},

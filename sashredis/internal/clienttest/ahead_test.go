@@ -44,7 +44,7 @@ func TestMaxAhead_AKeyBeginsAnew(t *testing.T) {
 			admitted := 0
 			for range 7 {
 				s.advance(8 * time.Minute)
-				want := l.Peek(ctx, "fresh", 10) // its shift is that of "k"
+				want := l.Peek(ctx, "fresh", 10) // it has the same shift as "k"
 				if got := l.Peek(ctx, "k", 10); bound == 2 {
 					require.Equal(t, want, got, "%v", limits)
 				}

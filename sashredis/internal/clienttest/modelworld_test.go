@@ -533,7 +533,7 @@ func modelLimits(limits []sash.Limit) []reference.Limit {
 	return model
 }
 
-// localLimits returns limits as the reference has those of package sash itself.
+// localLimits returns limits as the reference has them for package sash itself.
 func localLimits(limits []sash.Limit) []reference.Limit {
 	model := modelLimits(limits)
 	for i := range model {
