@@ -2,6 +2,7 @@ package sash
 
 import (
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // kindOf returns the kind of an entry in a table of rs, given its word. A multi-limit
@@ -33,7 +34,7 @@ func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 	case kind == kindLog:
 		first.ring = newRing(1) // for the charge that the entry is made for
 	case kind == kindParts:
-		first.c = shiftOf(name)
+		first.c = window.ShiftOf(name)
 	}
 	switch kind {
 	case kindWord:
@@ -81,7 +82,7 @@ func (rs *ruleset) freshEntry(name string) *entry {
 	if rs.shifted == nil {
 		return rs.fresh
 	}
-	shifted := &rs.shifted[shiftOf(name)]
+	shifted := &rs.shifted[window.ShiftOf(name)]
 	if shifted.Load() == nil {
 		shifted.CompareAndSwap(nil, rs.newEntry(name)) // unless another call has made it
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash/internal/race"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // table returns the table of the current generation.
@@ -257,7 +258,7 @@ func TestTakeThenPeek_IsATakeAndSaysWhenThereIsMore(t *testing.T) {
 		check := func(t *testing.T, l *Limiter, clock *ManualClock) {
 			random := rand.New(rand.NewPCG(1, 2))
 			denied, twin := 0, "0"
-			for i := 1; shiftOf(twin) != shiftOf("k"); i++ { // so that all instants are the same for both
+			for i := 1; window.ShiftOf(twin) != window.ShiftOf("k"); i++ { // so that all instants are the same for both
 				twin = strconv.Itoa(i)
 			}
 			for step := range thorough(2000) {

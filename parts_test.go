@@ -148,7 +148,7 @@ func TestParts_EachKeyHasAShiftOfItsOwn(t *testing.T) {
 		require.InDelta(t, 1000/window.Shifts, keys, 20)
 	}
 	// The hash of "k" is 35 modulo 64: 35/64 of a part of 3.75 s have passed at instant 0.
-	require.EqualValues(t, 35, shiftOf("k"))
+	require.EqualValues(t, 35, window.ShiftOf("k"))
 	require.Equal(t, time.Minute-35*(time.Minute/16/64), l.Take("k", 1).ResetAfter)
 }
 

@@ -3,8 +3,6 @@ package sash
 import (
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
@@ -35,13 +33,10 @@ type rule struct {
 // begin returns the state under r of a key of that name that was never charged.
 func (r *rule) begin(name string) state {
 	if a, ok := r.algorithm.(shiftedAlgorithm); ok {
-		return a.begin(shiftOf(name))
+		return a.begin(window.ShiftOf(name))
 	}
 	return state{}
 }
-
-// shiftOf returns the shift of the key of that name. It is the same in all processes.
-func shiftOf(name string) int64 { return int64(xxhash.Sum64String(name) % window.Shifts) }
 
 // satisfiable reports whether l could ever admit n units.
 func (l *Limit) satisfiable(n int64) bool { return 0 <= n && n <= l.most() }

@@ -4,7 +4,7 @@ package main
 var ofParts = []mutant{
 	{
 		name: "parts-all-at-once", fault: "the parts of all keys begin at one instant",
-		file: "rule.go", old: "int64(xxhash.Sum64String(name) % window.Shifts)", new: "int64(xxhash.Sum64String(name) % 1)",
+		file: "internal/window/parts.go", old: "int64(xxhash.Sum64String(name) % Shifts)", new: "int64(xxhash.Sum64String(name) % 1)",
 		tests: "TestParts_EachKey|TestParts_AreNoHerd",
 	},
 	{

@@ -341,8 +341,8 @@ var ofScripts = []mutant{
 
 	// The fast path of parts.
 	{
-		name: "redis-fast-parts-refuses-the-last", fault: "< for <= on the fast path of parts",
-		file: "sashredis/scripts/fastparts.lua", old: "local admitted = missing <= 0", new: "local admitted = missing < 0",
+		name: "redis-fast-parts-admits-one-more", fault: "the fast path of parts admits a unit too many",
+		file: "sashredis/scripts/fastparts.lua", old: "local admitted = missing <= 0", new: "local admitted = missing <= 1",
 		tests: "TestAnswers",
 	},
 	{
