@@ -104,7 +104,7 @@ func TestHunt_TriesTheTestsOfTheFilesPackageAndThenThoseOfTheRoot(t *testing.T) 
 	h, report := newHunt(t, "TestLog_ChargesDenied|TestMust")
 	own := mutant{
 		name: "own", file: "internal/reference/reference.go",
-		old: "k.window, !l.Log && l.Precision == 0", new: "k.window, false",
+		old: "k.window, !l.Log && !l.Parts && l.Precision == 0", new: "k.window, false",
 		tests: "TestCounter_DeniesByTheWeightedSum",
 	}
 	root := own
