@@ -37,9 +37,9 @@
 //     back at once. It admits at most Count in the aligned buckets that make up a window,
 //     and takes 16 bytes for each bucket in use.
 //   - [SlidingParts] counts in each of the last sixteen parts of Window. It never denies a
-//     client that keeps to Count in any window, and admits at most Count in any 15/16 of one.
-//     All units of a part are back at once, and the parts of each key begin at instants of its
-//     own.
+//     client that keeps to Count in any window, and admits at most Count in any 15/16 of one that
+//     sixteen divides. All units of a part are back at once, and the parts of each key begin
+//     at instants of its own.
 //   - [TokenBucket] keeps the instant at which the bucket of the key will be full. A full
 //     bucket holds Burst units, and units flow back at the rate of Count per Window. It
 //     admits at most Burst at once, and at most Burst + Count*T/Window in any interval of
@@ -109,8 +109,9 @@
 //
 //   - Under one counter or token bucket that fits one word, a decision is lock-free. An
 //     admission is one compare-and-swap, and a denial writes nothing.
-//   - Under one [SlidingParts] of at most 65,535 units, the same holds in the current part. The first
-//     admission in a part holds up others on the key for a few stores.
+//   - Under one [SlidingParts] of at most 65,535 units, an admission in the current part is one
+//     compare-and-swap, and a denial writes nothing. The first admission in a part, and one that has
+//     lost a few races to others, holds up others on the key for a few stores.
 //   - In all other cases, a denial takes no lock, unless it loses four races to
 //     admissions. Admissions on one key hold each other up for a few stores, or while one
 //     of them makes more room in a log.

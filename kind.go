@@ -21,20 +21,15 @@ func (rs *ruleset) newEntry(name string) *entry { return rs.entryOf(rs.kind, nil
 // It is of that kind, or a multi-limit entry if the kind cannot hold the states: only that holds any
 // instant, and what was spent past Count.
 func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
-	if states == nil && kind == kindMulti {
+	empty := states == nil
+	if empty && kind == kindMulti {
 		states = make([]limitState, len(rs.rules))
-		for i := range states {
-			states[i].store(rs.rules[i].begin(name))
-		}
 	}
 	var first state
-	switch {
-	case states != nil:
+	if states != nil {
 		first = states[0].load()
-	case kind == kindLog:
+	} else if kind == kindLog {
 		first.ring = newRing(1) // for the charge that the entry is made for
-	case kind == kindParts:
-		first.c = window.ShiftOf(name)
 	}
 	switch kind {
 	case kindWord:
@@ -44,7 +39,11 @@ func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 	case kindParts:
 		r := rs.onlyParts()
 		if word, fits := r.pack(first); fits {
-			return newPartsEntry(word, r.laneBits(), r.lanesOf(first), name)
+			e := newPartsEntry(word, r.laneBits(), r.lanesOf(first), name)
+			if empty { // its shift is that of the copy: the caller may be changing the bytes of name
+				e.Word.Store(r.packCharged(state{c: window.ShiftOf(e.Name())}))
+			}
+			return e
 		}
 	case kindLog:
 		return &newLogEntry(first.ring, name).entry
@@ -52,7 +51,13 @@ func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 	default:
 		panic(unknownKind(kind))
 	}
-	return &newMultiEntry(rs, states, name).entry
+	e := newMultiEntry(rs, states, name)
+	for i := range states {
+		if empty {
+			states[i].store(rs.rules[i].begin(e.Name()))
+		}
+	}
+	return &e.entry
 }
 
 // stateOf returns the state of e under the i-th of its rules, given its word.

@@ -120,6 +120,22 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 	})
 }
 
+// While an entry is held for a copy, nothing is charged to it. Then it is as it was.
+func TestKinds_EveryOneIsHeldForACopy(t *testing.T) {
+	everyKindOfEntry(t, func(t *testing.T, rs *ruleset) {
+		e, q := rs.newEntry("name"), query{at: 0, n: 2, charge: true}
+		require.Equal(t, admitted, rs.decide(e, q, nil, nil))
+		word, _ := rs.loadQuiescent(e)
+		require.True(t, rs.tryHold(e, word))
+		require.False(t, rs.tryHold(e, word), "by another call")
+		require.Equal(t, retry, rs.tryFast(e, e.Word.Load(), 0, 1, stores, nil, nil))
+		require.False(t, e.tryLock(word))
+		rs.release(e, word)
+		require.Equal(t, rs.rules[0].Count-2, rs.left(t, e, 0))
+		require.Equal(t, admitted, rs.decide(e, q, nil, nil))
+	})
+}
+
 // An entry whose word says that it is making room is not idle, and not quiescent. For a
 // kind that never makes room, the bit is one of its state.
 func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {

@@ -111,9 +111,9 @@ func (l lanes) freeing(n int, units uint64) int {
 	}
 }
 
-// turn makes the part that comes n parts later the newest: each lane becomes the one n lanes further on.
-// The units of the part that was newest become those of a lane, too. kept is how many lanes there are. The
-// caller must hold the lock of the entry, unless no other goroutine knows it yet.
+// turn makes the part that comes n parts later the newest: each lane becomes the one n lanes further on. The
+// part that was newest, with that many units, gets a lane, too. kept is how many lanes there are. The caller
+// must hold the lock of the entry, unless no other goroutine knows it yet.
 func (l lanes) turn(n, kept int, units uint64) {
 	words, shift := uint(n)*l.bits/64, uint(n)*l.bits%64
 	at, end := uint(n-1)*l.bits, uint(kept)*l.bits

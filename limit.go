@@ -70,9 +70,12 @@ const (
 	// key begin at instants of its own, by a hash of its name, so that the units of many keys do not
 	// all come back at one instant.
 	//
-	// There are sixteen parts if they divide Window, and otherwise the largest number below that does.
-	// A key takes two words more than a SlidingCounter up to a Count of 255, four up to 65,535, and
-	// some 150 bytes more above that.
+	// Sixteen must divide Window in nanoseconds, as it divides whole milliseconds. If it does not, there
+	// are as many parts as the largest number below that does: under ten parts, as of a microsecond, the
+	// second promise is of 9/10 of a Window.
+	//
+	// A key takes two words more than a SlidingCounter up to a Count of 255, and four up to 65,535. It
+	// takes some 230 bytes more above that, in a Window below a millisecond, and under [WithChargeDenied].
 	SlidingParts
 )
 

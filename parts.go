@@ -25,7 +25,7 @@ var _ shiftedAlgorithm = (*slidingParts)(nil)
 // in front of it. Its own word is the rest of the state: see partsLayout.
 //
 // A charge in the newest part is one compare-and-swap of the word. The first charge in a later part locks
-// the entry while it stores the lanes.
+// the entry while it stores the lanes, and so does a call that has lost a few races to others.
 //
 // The word is the version of the lanes, too: they change only with the number of the newest part, which
 // only grows. So what was read of them is of one state if the word has not changed.
@@ -45,7 +45,9 @@ func newPartsEntry(word uint64, bits uint, units lanes, name string) *entry {
 // lanes returns the lanes of e, a partsEntry whose lanes have that many bits.
 func (e *entry) lanes(bits uint) lanes { return lanes{e.header().Before(int(wordsOf(bits))), bits} }
 
-const inEntry = window.Shifts // in c: the ring is no ring, but the first word of the lanes of a partsEntry
+// inEntry says in c that the ring of a state is no ring, but the first word of the lanes of a partsEntry. A
+// field of its own would make a state larger, and the first call in a window slower under every algorithm.
+const inEntry = window.Shifts
 
 func (s state) shift() int64 { return s.c % window.Shifts }
 
@@ -80,7 +82,7 @@ func (r *slidingParts) begin(shift int64) state {
 type partsPosition struct {
 	part         int64  // in which the query is decided: no earlier than the newest part of the state
 	turned       int    // how many parts that is after it
-	used         uint64 // units that count in that part; above an int64 only if denied attempts are charged
+	used         uint64 // units that count in that part
 	now, elapsed int64  // the part in which the instant of the query lies, and the time since it began
 }
 
@@ -109,12 +111,13 @@ func (r *slidingParts) position(s state, at int64) (p partsPosition) {
 func (r *slidingParts) lanesAfter(turned int) int { return max(0, int(r.ticks.Life)-1-turned) }
 
 // locate returns the part in which an instant lies, and the time since it began. It divides only for the
-// first call in a part: rule.index remembers that part, under a shift of 0, for the other calls.
+// first call in a part: rule.index remembers that part, under a shift of 0, for the other calls. It does not
+// remember the first part of all, whose beginning an int64 cannot hold, nor one without an epoch.
 func (r *slidingParts) locate(at, shift int64) (part, elapsed int64) {
 	index, elapsed, ok := r.within(at)
 	if !ok {
 		index, elapsed = r.ticks.Locate(at, 0)
-		if r.ticks.Begins(index, 0) <= at && (r.kind != kindParts || r.packing().holds(at)) {
+		if index*r.ticks.Length <= at && (r.kind != kindParts || r.packing().holds(at)) {
 			r.index.Store(index) // calls race here, and any of their parts will do
 		}
 	}
@@ -138,7 +141,7 @@ func (r *slidingParts) counted(used uint64) int64 {
 	if r.chargeDenied {
 		return int64(min(used, uint64(r.Count)))
 	}
-	return int64(used)
+	return int64(min(used, math.MaxInt64)) // Commits under other limits may have spent more
 }
 
 func (r *slidingParts) admits(s state, q query) bool {
@@ -296,12 +299,18 @@ func (r *slidingParts) tryFast(e *entry, word uint64, at, n int64, m mode, d, ne
 	if d != nil {
 		d.set(&r.Limit, admitted, r.outcome(s, p, query{at: at, n: n}, n, admitted))
 	}
+	after := p // once the units are charged
+	after.turned, after.used = 0, p.used+uint64(n)
 	switch charges := m&stores != 0; {
 	case !charges:
 		if !e.validate(word) {
 			return retry
 		}
-	case p.turned == 0 && next == nil:
+	case p.turned == 0:
+		if next != nil {
+			*next = d.oneMore(r.retryAfter(s, after, 0, d.Remaining+1))
+		}
+		// The swap proves that the lanes were of one state, too.
 		if !e.Word.CompareAndSwap(word, word+uint64(n)) {
 			return retry
 		}
@@ -311,8 +320,7 @@ func (r *slidingParts) tryFast(e *entry, word uint64, at, n int64, m mode, d, ne
 		// The lock was taken from the word that the lanes were read under: they are of one state.
 		s = r.charged(s, p, n)
 		if next != nil {
-			p.turned, p.used = 0, uint64(s.b)
-			*next = d.oneMore(r.retryAfter(s, p, 0, d.Remaining+1))
+			*next = d.oneMore(r.retryAfter(s, after, 0, d.Remaining+1))
 		}
 		e.Word.Store(r.packCharged(s))
 	}
@@ -336,7 +344,7 @@ func (r *slidingParts) try(s *limitState, at, n int64, _ mode) result {
 		return retry
 	}
 	p := r.position(now, at)
-	return resultOf(n <= r.Count-int64(p.used))
+	return resultOf(n <= r.Count-r.counted(p.used))
 }
 
 func (r *slidingParts) chargeTried(s *limitState, at, n int64, m mode) outcome {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -375,4 +377,105 @@ func TestParts_TheNewestPartIsGivenBack(t *testing.T) {
 	require.NoError(t, l.Reconfigure(PerMinute(20).Parts(), PerHour(1000)))
 	require.NoError(t, l.Reconfigure(PerMinute(20).Parts()))
 	require.Equal(t, d, l.Take("k", 11))
+}
+
+// The first part of time has no beginning that an int64 holds. The last part is not taken for it.
+func TestParts_FromOneEndOfTimeToTheOther(t *testing.T) {
+	for _, limit := range []Limit{PerMinute(100).Parts(), PerMinute(1 << 40).Parts()} {
+		clock := NewManualClock(math.MinInt64)
+		l := newTest(t, limit, WithClock(clock))
+		require.True(t, l.AllowN("k", limit.Count))
+		clock.Set(math.MaxInt64)
+		require.True(t, l.AllowN("k", limit.Count))
+		require.True(t, l.AllowN("new", limit.Count))
+		clock.Set(math.MaxInt64 - int64(10*time.Second))
+		for _, key := range []string{"k", "new"} {
+			require.False(t, l.Allow(key), "%v: %s is full", limit, key)
+		}
+	}
+}
+
+// Commits under other limits may have spent more units than an int64 holds. They count as that many.
+func TestParts_TakeOverMoreUnitsThanAnInt64Holds(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerMinute(100).Counter(), WithClock(clock))
+	first, _ := l.Reserve("k", 1)
+	second, _ := l.Reserve("k", 1)
+	first.Commit(math.MaxInt64)
+	clock.Advance(time.Minute)
+	second.Commit(math.MaxInt64)
+	require.NoError(t, l.Reconfigure(PerMinute(100).Parts()))
+	require.False(t, l.Allow("k"))
+	require.False(t, l.Take("k", 1).Allowed)
+	require.Zero(t, l.Peek("k", 0).Remaining)
+	require.False(t, l.TakeAll([]string{"k", "other"}, 1).Allowed)
+}
+
+// The bytes of a key may change while its entry is made. The shift is that of the name that was copied.
+func TestParts_TheShiftIsOfTheCopiedName(t *testing.T) {
+	for _, limits := range [][]Limit{{PerMinute(100).Parts()}, {PerMinute(100).Parts(), PerHour(1000).Parts()}} {
+		rs := newOverrides(false, 0).newRuleset(limits, true)
+		for i := range 100 {
+			e := rs.newEntry(strconv.Itoa(i))
+			require.Equal(t, window.ShiftOf(e.Name()), rs.stateOf(e, e.Word.Load(), 0).shift())
+		}
+	}
+}
+
+// TakeThenPeek charges in the newest part by one swap: it never locks the key, which others could meet.
+func TestParts_TakeThenPeekIsOneSwap(t *testing.T) {
+	rs := newOverrides(false, 0).newRuleset([]Limit{PerMinute(100).Parts()}, true)
+	r, e := rs.onlyParts(), rs.newEntry("k")
+	require.Equal(t, admitted, rs.decide(e, query{n: 60, charge: true}, nil, nil))
+	word := e.Word.Load()
+	var d, next Decision
+	require.Equal(t, admitted, r.tryFast(e, word, 0, 30, stores|tells, &d, &next))
+	require.Equal(t, word+30, e.Word.Load())
+	require.EqualValues(t, 10, d.Remaining)
+	require.Equal(t, rs.denialOf(e, 11), next)
+}
+
+// denialOf returns the decision on n units at instant 0, which are denied.
+func (rs *ruleset) denialOf(e *entry, n int64) (d Decision) {
+	rs.decide(e, query{n: n}, &d, nil)
+	return d
+}
+
+// All callers start each new part together. Every part that counts holds exactly the units that they took in it.
+func TestRace_PartsBeginTogether(t *testing.T) {
+	for name, c := range map[string]struct{ count, each int64 }{"narrow": {255, 1}, "wide": {65_535, 300}} {
+		t.Run(name, func(t *testing.T) {
+			l := newTest(t, PerMinute(c.count).Parts(), WithClock(NewManualClock(0)))
+			require.Equal(t, kindParts, l.rule().kind)
+			clock, rounds := l.clock.(*ManualClock), int64(crowded(20_000))
+			length := l.rule().ticks.Length
+			var crowd crowd
+			var arrived, last, turns atomic.Int64
+			crowd.run(func(caller int) {
+				for round := range rounds {
+					// The last caller to arrive moves the clock, on which the others wait.
+					if arrived.Add(1) == (round+1)*callers {
+						clock.Set((round + 1) * length)
+					}
+					for clock.Now() < (round+1)*length {
+						runtime.Gosched()
+					}
+					if !l.AllowN("k", c.each) {
+						t.Errorf("denied in round %d", round)
+					}
+					if last.Swap(int64(caller)) != int64(caller) {
+						turns.Add(1)
+					}
+				}
+			})
+			require.Greater(t, turns.Load(), rounds, "no contention: this test has shown nothing")
+			e := l.table().load(l.key("k"))
+			r := l.own().onlyParts()
+			s := l.own().stateOf(e, e.Word.Load(), 0)
+			require.EqualValues(t, c.each*callers, r.newest(s))
+			for i := range r.lanesAfter(0) {
+				require.EqualValues(t, c.each*callers, r.lanesOf(s).units(i), "lane %d", i)
+			}
+		})
+	}
 }

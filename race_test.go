@@ -398,7 +398,7 @@ func TestRace_PeeksSeeOneState(t *testing.T) {
 			require.GreaterOrEqual(t, seen.Load(), int64(10_000), "no contention: this test has shown too little")
 		}
 	}
-	everyKind(t, Per(40, time.Millisecond), test) // parts of less do not fit into a word
+	everyKind(t, Per(40, time.Millisecond), test) // parts of a Window below 3.6 microseconds do not fit into a word
 	t.Run("several limits", func(t *testing.T) {  // each has the least left while the next is not charged yet
 		clock := NewManualClock(0)
 		test(t, newTest(t, Per(42, 900*time.Microsecond), Per(41, 1100*time.Microsecond).Log(), Per(40, time.Millisecond), WithClock(clock)), clock)
@@ -409,16 +409,17 @@ func TestRace_PeeksSeeOneState(t *testing.T) {
 func TestRace_WindowsStartTogether(t *testing.T) {
 	const each = 10
 	rounds := crowded(3000)
-	everyKind(t, Per(callers*each, 1000), func(t *testing.T, l *Limiter, clock *ManualClock) {
+	const step = 2 * int64(time.Millisecond)
+	everyKind(t, Per(callers*each, time.Millisecond), func(t *testing.T, l *Limiter, clock *ManualClock) {
 		var c crowd
 		var arrived, last, turns atomic.Int64
 		c.run(func(caller int) {
 			for round := range int64(rounds) {
 				// The last caller to arrive moves the clock, on which the others wait.
 				if arrived.Add(1) == (round+1)*callers {
-					clock.Set((round + 1) * 2000)
+					clock.Set((round + 1) * step)
 				}
-				for clock.Now() < (round+1)*2000 {
+				for clock.Now() < (round+1)*step {
 					runtime.Gosched()
 				}
 				for i := range each {

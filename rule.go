@@ -20,8 +20,8 @@ type rule struct {
 	kind      kind               // of the entries: the smallest, or as several limits need it
 	fast      fastPath           // if kind is not kindMulti
 
-	// index is the window in which an instant was located last: a hint that spares a
-	// division. It is written once a window, so no other field is within 64 bytes of it: the length
+	// index is the window or part in which an instant was located last: a hint that spares a
+	// division. It is written once a window or part, so no other field is within 64 bytes of it: the length
 	// of a cache line.
 	//
 	// Invariant: if kind is not kindMulti, the layout of a slidingCounter or slidingParts has an epoch for it.

@@ -166,18 +166,37 @@ func (rs *ruleset) appendEntry(b []byte, e *entry) (record []byte, alive bool) {
 			return nil, false
 		}
 		// Copy first, then validate that nothing was charged while the copy was made. If
-		// that fails too often, set resizing first. Then no call charges e until it is
-		// unlocked, so the copy is of one state: the state at word.
-		held := i >= tries && rs.kindOf(word).resizable() && e.tryBeginResize(word)
+		// that fails too often, hold e first. Then no call charges e until it is unlocked, so
+		// the copy is of one state: the state at word.
+		held := i >= tries && rs.tryHold(e, word)
 		record = rs.appendStates(b, e, word)
 		switch {
 		case held:
-			e.unlock(word)
+			rs.release(e, word)
 			return record, true
 		case rs.validate(e, word):
 			return record, true
 		}
 		runtime.Gosched() // let the calls that charge e go on
+	}
+}
+
+// tryHold keeps other calls from charging e, whose word was loaded as given, and reports whether it does.
+// Calls that only read a log or several limits go on: the caller needs as long as a copy of them. An entry
+// in one word needs no hold.
+func (rs *ruleset) tryHold(e *entry, word uint64) bool {
+	if rs.kindOf(word).resizable() {
+		return e.tryBeginResize(word)
+	}
+	return e.tryLock(word) // for a few words
+}
+
+// release ends what tryHold began.
+func (rs *ruleset) release(e *entry, word uint64) {
+	if rs.kindOf(word).resizable() {
+		e.unlock(word)
+	} else {
+		e.Word.Store(word) // nothing has changed
 	}
 }
 

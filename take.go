@@ -39,9 +39,8 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 			case fastBucket:
 				_, _, _, res = (*tokenBucket)(r).charge(e, e.Word.Load(), at, n)
 			case fastParts:
-				word := e.Word.Load()
-				if _, _, res = (*slidingParts)(r).charge(e, word, at, n); res == retry {
-					res = g.ruleset.tryFast(e, word, at, n, stores, nil, nil) // in most cases a new part begins
+				if _, _, res = (*slidingParts)(r).charge(e, e.Word.Load(), at, n); res == retry {
+					res = g.ruleset.tryFast(e, e.Word.Load(), at, n, stores, nil, nil) // in most cases a new part begins
 				}
 			default:
 				res = g.ruleset.tryFast(e, e.Word.Load(), at, n, stores, nil, nil)
@@ -125,7 +124,7 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 					return d
 				}
 			}
-			res = g.ruleset.tryFast(e, word, at, n, stores|tells, &d, nil) // in most cases a new part begins
+			res = g.ruleset.tryFast(e, e.Word.Load(), at, n, stores|tells, &d, nil) // in most cases a new part begins
 		case fastLog:
 			res = (*slidingLog)(r).tryFast(e, e.Word.Load(), at, n, stores|tells, &d, nil)
 		default:
@@ -160,8 +159,9 @@ func (l *Limiter) TakeBytes(key []byte, n int64) Decision { return l.Take(bridge
 // Peek returns the decision that [Limiter.Take] would return, as after the charge. It
 // charges nothing and stores nothing. Peek(key, 0) is the state of the key as it is.
 //
-// It allocates only for a key that is not tracked under [WithLimitsFor], and for a key
-// that it must move because the limits are changing.
+// It allocates only for a key that is not tracked under [WithLimitsFor], for a key that it must move
+// because the limits are changing, and at most 64 times for keys that are not tracked under
+// [SlidingParts].
 func (l *Limiter) Peek(key string, n int64) (d Decision) {
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
@@ -179,8 +179,8 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 // telling clients, as the RateLimit header does.
 //
 // For most keys, it costs little more than Take, and decides both at one instant. So next is
-// denied. Most keys have only the limiter's one limit, which is a log or fits into one word, and
-// had no reservation. For the others, next is d itself if d denies one unit more than is left.
+// denied. Most keys have only the limiter's one limit, which is a log, is in parts or fits into one
+// word, and had no reservation. For the others, next is d itself if d denies one unit more than is left.
 // Otherwise it is a [Limiter.Peek] right after the Take. It shows what time and other calls have
 // done in between, and may be allowed.
 func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {

@@ -170,7 +170,8 @@ func (l *partsLayout) pack(part, used, shift int64) (word uint64, fits bool) {
 }
 
 // packCharged is pack after a charge that ruleset.holds has found to fit. If the floor has risen past end
-// since then, the charge is dated in the part of the last epoch.
+// since then, the charge is dated in the part of the last epoch. That is the first charge of a key, as only
+// an empty state goes by the floor. So the lanes are empty, whatever the part.
 func (l *partsLayout) packCharged(part, used, shift int64) (word uint64) {
 	word, _ = l.pack(min(part, int64(l.lastEpoch())+l.first), used, shift)
 	return word

@@ -30,7 +30,7 @@ var ofParts = []mutant{
 	{
 		name: "parts-unlocked", fault: "a call stores lanes without the lock of the entry",
 		file: "parts.go", old: "case !e.tryLock(word):", new: "case !e.validate(word):",
-		tests: "TestRace",
+		tests: "TestRace_Parts|TestRace",
 	},
 	{
 		name: "parts-torn-denial", fault: "a denial is told by lanes of another state",
@@ -41,6 +41,21 @@ var ofParts = []mutant{
 		name: "parts-torn-decision", fault: "a denial in a later part is told by lanes of another state",
 		file: "parts.go", old: "\t\tif !e.validate(word) {\n\t\t\treturn retry // what", new: "\t\tif false {\n\t\t\treturn retry // what",
 		tests: "TestParts",
+	},
+	{
+		name: "parts-remember-the-first-part", fault: "the last part of time is taken for the first",
+		file: "parts.go", old: "if index*r.ticks.Length <= at && (r.kind", new: "if r.ticks.Begins(index, 0) <= at && (r.kind",
+		tests: "TestParts",
+	},
+	{
+		name: "parts-count-below-zero", fault: "a key that has spent more units than an int64 holds is admitted",
+		file: "parts.go", old: "return int64(min(used, math.MaxInt64)) // Commits", new: "return int64(used) // Commits",
+		tests: "TestParts",
+	},
+	{
+		name: "parts-held-for-a-copy", fault: "a snapshot reads a busy key again and again",
+		file: "snapshot.go", old: "return e.tryLock(word) // for a few words", new: "return false",
+		tests: "TestKinds",
 	},
 	{
 		name: "parts-charge-another-part", fault: "a call is charged in the newest part of the key, whatever its own is",

@@ -24,16 +24,16 @@ type Answer struct {
 
 // A Table keeps the keys of one limiter. [NewTable] makes one.
 type Table struct {
-	limits    []Limit
-	overrides map[string][]Limit
-	keys      map[string][]*Key // a key's state under each of its limits
-	lineages  map[string]int    // how often each key has begun anew: its Key.lineage
-	made      map[string]int    // how many reservations each key has had
-
 	// NameOf returns the name by which a key of the table is known to the limiter, if that is
 	// another; nil: all have the same.
 	NameOf func(key string) string
-	open   map[*reserved]bool // reservations that are not settled
+
+	limits    []Limit
+	overrides map[string][]Limit
+	keys      map[string][]*Key  // a key's state under each of its limits
+	lineages  map[string]int     // how often each key has begun anew: its Key.lineage
+	made      map[string]int     // how many reservations each key has had
+	open      map[*reserved]bool // reservations that are not settled
 }
 
 // NewTable returns a table without keys. There must be at least one limit.
