@@ -40,7 +40,7 @@ func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 		r := rs.onlyParts()
 		if word, fits := r.pack(first); fits {
 			e := newPartsEntry(word, r.laneBits(), r.lanesOf(first), name)
-			if empty { // its shift is that of the copy: the caller may be changing the bytes of name
+			if empty { // hash the copy: the caller may be changing the bytes of name
 				e.Word.Store(r.packCharged(state{c: window.ShiftOf(e.Name())}))
 			}
 			return e

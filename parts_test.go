@@ -411,8 +411,8 @@ func TestParts_TakeOverMoreUnitsThanAnInt64Holds(t *testing.T) {
 	require.False(t, l.TakeAll([]string{"k", "other"}, 1).Allowed)
 }
 
-// The bytes of a key may change while its entry is made. The shift is that of the name that was copied.
-func TestParts_TheShiftIsOfTheCopiedName(t *testing.T) {
+// A new entry has the shift of its name, under one limit and under several.
+func TestParts_ANewEntryHasTheShiftOfItsName(t *testing.T) {
 	for _, limits := range [][]Limit{{PerMinute(100).Parts()}, {PerMinute(100).Parts(), PerHour(1000).Parts()}} {
 		rs := newOverrides(false, 0).newRuleset(limits, true)
 		for i := range 100 {
