@@ -111,15 +111,11 @@ func (r *slidingParts) position(s state, at int64) (p partsPosition) {
 func (r *slidingParts) lanesAfter(turned int) int { return max(0, int(r.ticks.Life)-1-turned) }
 
 // locate returns the part in which an instant lies, and the time since it began. It divides only for the
-// first call in a part: rule.index remembers that part, under a shift of 0, for the other calls. It does not
-// remember the first part of all, whose beginning an int64 cannot hold, nor one without an epoch.
+// first call in a part: rule.index remembers that part, under a shift of 0, for the other calls.
 func (r *slidingParts) locate(at, shift int64) (part, elapsed int64) {
 	index, elapsed, ok := r.within(at)
 	if !ok {
-		index, elapsed = r.ticks.Locate(at, 0)
-		if index*r.ticks.Length <= at && (r.kind != kindParts || r.packing().holds(at)) {
-			r.index.Store(index) // calls race here, and any of their parts will do
-		}
+		index, elapsed = (*rule)(r).locate(r.ticks.Length, at)
 	}
 	return r.ticks.Shift(index, elapsed, shift)
 }

@@ -30,6 +30,18 @@ type rule struct {
 	_     [56]byte
 }
 
+// locate returns the window or part of that size in which t lies, and the time since it began. index
+// remembers it, unless it is the first of all, whose beginning an int64 cannot hold, or has no epoch.
+func (r *rule) locate(size, t int64) (number, elapsed int64) {
+	number, elapsed = window.Divide(t, size)
+	if number*size <= t && (r.kind == kindMulti || r.layout.holds(t)) {
+		// Calls race here, and any of their windows will do: an old one only costs the next call a
+		// division.
+		r.index.Store(number)
+	}
+	return number, elapsed
+}
+
 // begin returns the state under r of a key of that name that was never charged.
 func (r *rule) begin(name string) state {
 	if a, ok := r.algorithm.(shiftedAlgorithm); ok {

@@ -25,7 +25,7 @@ func (r *slidingCounter) position(w window.State, t int64) window.Position {
 	index := r.index.Load()
 	elapsed, ok := r.counter.Within(index, t)
 	if !ok {
-		index, elapsed = r.locate(t)
+		index, elapsed = (*rule)(r).locate(int64(r.Window), t)
 	}
 	if w.Index == index && w.Curr > 0 {
 		return window.Position{State: w, Offset: elapsed} // as of most calls
@@ -37,18 +37,6 @@ func (r *slidingCounter) position(w window.State, t int64) window.Position {
 		}
 	}
 	return r.counter.Advance(w, t, index, elapsed)
-}
-
-// locate returns the window in which t lies, and the time since it began. It remembers the
-// window, unless that is the first of all, whose beginning an int64 cannot hold, or has no epoch.
-func (r *slidingCounter) locate(t int64) (index, elapsed int64) {
-	index, elapsed = r.counter.Locate(t)
-	if r.counter.Begins(index) <= t && (r.kind != kindWord || r.layout.holds(t)) {
-		// Calls race here, and any of their windows will do: an old one only costs the next call a
-		// division.
-		r.index.Store(index)
-	}
-	return index, elapsed
 }
 
 func (r *slidingCounter) admits(s state, q query) bool {

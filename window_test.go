@@ -273,7 +273,7 @@ func TestCounter_TakesNoLockedWord(t *testing.T) {
 	layout := l.rule().layout
 	at := (int64(held>>(2*layout.bits)) + layout.first) * int64(limit.Window)
 	counter := (*slidingCounter)(l.rule())
-	counter.locate(at)
+	(*rule)(counter).locate(int64(limit.Window), at)
 	_, _, _, res := counter.charge(e, held, at, 1)
 	require.Equal(t, retry, res)
 	require.Equal(t, held, e.Word.Load())

@@ -44,7 +44,7 @@ var ofParts = []mutant{
 	},
 	{
 		name: "parts-remember-the-first-part", fault: "the last part of time is taken for the first",
-		file: "parts.go", old: "if index*r.ticks.Length <= at && (r.kind", new: "if r.ticks.Begins(index, 0) <= at && (r.kind",
+		file: "rule.go", old: "if number*size <= t && (r.kind", new: "if (number*size <= t || number < 0) && (r.kind",
 		tests: "TestParts",
 	},
 	{

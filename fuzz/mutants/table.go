@@ -117,7 +117,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "counter-hint-of-no-window", fault: "the hint is a window that begins before the first instant of an int64",
-		file: "window.go", old: "if r.counter.Begins(index) <= t && (", new: "if (",
+		file: "rule.go", old: "if number*size <= t && (", new: "if (",
 		tests: "TestCounter_Steps",
 	},
 	{
@@ -164,7 +164,7 @@ var ofSash = []mutant{
 	// Its word, which has epochs for some windows only.
 	{
 		name: "counter-hint-without-an-epoch", fault: "the hint is a window without an epoch, which a locked word may equal",
-		file: "window.go", old: " && (r.kind != kindWord || r.layout.holds(t)) {", new: " {",
+		file: "rule.go", old: " && (r.kind == kindMulti || r.layout.holds(t)) {", new: " {",
 		tests: "TestCounter_TakesNoLockedWord",
 	},
 	{
