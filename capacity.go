@@ -2,6 +2,7 @@ package sash
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"runtime"
@@ -37,10 +38,14 @@ func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
 // keys until there is room, if busy ones are not evicted. The bound must hold the pinned keys. The
 // keys of the call must be pinned: another call may have made an entry for one in between, and not
 // charged it yet.
-func (l *Limiter) evictFor(g *generation, keys int64, pinned ...target) bool {
-	c := g.cap
+//
+// No key is evicted that was inserted since the call began, as pinned[0].before says: the call that
+// has inserted it may not have charged it yet, and would insert it again. So each round that a call
+// loses to such evictions is lost to a call that began later, and two calls cannot go on for ever.
+func (l *Limiter) evictFor(g *generation, keys int64, pinned []target) bool {
 	// If busy keys are evicted, the insert makes room itself: it must have it when it publishes the entry.
-	return c == nil || max(keys, roomFor(pinned)) <= c.max && (c.evictsBusy() || l.makeRoom(g, keys, pinned, false))
+	all := roomFor(pinned)
+	return g.cap.hasRoom(keys, all) || g.cap.holds(all) && l.makeRoom(g, keys, pinned, false)
 }
 
 // makeRoom evicts keys, none of the pinned ones, until there is room for that number of
@@ -91,7 +96,13 @@ const (
 // with a nil sampleItem if it has found none.
 func (l *Limiter) sample(g *generation, pinned []target, evictBusy bool) (evicted bool, least candidate) {
 	c, now := g.cap, g.instant(l.clock.Now())
-	waits := len(pinned) > 0 && pinned[0].waits
+	waits, before := false, uint64(math.MaxUint64)
+	if len(pinned) > 0 {
+		waits = pinned[0].waits
+		if pinned[0].before > 0 && !evictBusy {
+			before = pinned[0].before
+		}
+	}
 	random, all, seen := rand.NewPCG(rand.Uint64(), 0), len(c.slots) <= sampleSlots, 0
 	for i := range min(sampleSlots, len(c.slots)) {
 		// While no candidate has any quota left, go on. So keys held at their limit stay even where they
@@ -106,7 +117,7 @@ func (l *Limiter) sample(g *generation, pinned []target, evictBusy bool) (evicte
 			slot = &c.slots[i]
 		}
 		item := slot.Load()
-		if item.isDead() || slices.ContainsFunc(pinned, func(t target) bool { return t.key == item.key }) {
+		if item.isDead() || item.seq >= before || slices.ContainsFunc(pinned, func(t target) bool { return t.key == item.key }) {
 			continue
 		}
 		seen++

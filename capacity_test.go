@@ -84,9 +84,9 @@ func TestMaxKeys_MakesNoRoomForAKeyOfItself(t *testing.T) {
 		l, _ := capped(t, 1, overflow)
 		g, k := l.current.Load(), l.key("k")
 		e := l.put(k)
-		require.False(t, l.evictFor(g, 1, target{key: k}))
+		require.False(t, l.evictFor(g, 1, []target{{key: k}}))
 		require.Same(t, e, g.keys.load(k))
-		require.True(t, l.evictFor(g, 1, target{key: l.key("other")}), "the key makes room for another key")
+		require.True(t, l.evictFor(g, 1, []target{{key: l.key("other")}}), "the key makes room for another key")
 		require.Nil(t, g.keys.load(k))
 
 		// WithLimitsFor runs after the call has found no entry, and before it evicts.
@@ -100,6 +100,58 @@ func TestMaxKeys_MakesNoRoomForAKeyOfItself(t *testing.T) {
 		}))
 		require.True(t, l.Allow("k"))
 		require.Equal(t, Stats{Keys: 1}, l.Stats(), "the entry of the other call stays")
+	}
+}
+
+// So it is for other keys. If each of two calls evicted what the other has inserted, neither would
+// ever end.
+func TestMaxKeys_EvictsNoKeyInsertedSinceTheCallBegan(t *testing.T) {
+	calls := map[string]func(l *Limiter) bool{
+		"Take":       func(l *Limiter) bool { return l.Take("k", 1).Allowed },
+		"Peek":       func(l *Limiter) bool { return l.Peek("k", 1).Allowed },
+		"TakeAll":    func(l *Limiter) bool { return l.TakeAll([]string{"k"}, 1).Allowed },
+		"PeekAll":    func(l *Limiter) bool { return l.PeekAll([]string{"k"}, 1).Allowed },
+		"ReserveAll": func(l *Limiter) bool { _, d := l.ReserveAll([]string{"k"}, 1); return d.Allowed },
+	}
+	for name, call := range calls {
+		for _, overflow := range []Overflow{DenyNew, ShareOverflow} {
+			var l *Limiter
+			inserted := false
+			l, _ = capped(t, 1, overflow, WithLimitsFor(func(string) []Limit { // runs before the call evicts
+				if !inserted {
+					inserted = true
+					l.put(l.key("another"))
+				}
+				return nil
+			}))
+			require.Equal(t, overflow == ShareOverflow, call(l), name)
+			require.True(t, l.Peek("another", 1).Allowed, name)
+			require.Equal(t, 1, l.Len(), name)
+			require.Zero(t, l.Stats().Evicted, name)
+			require.True(t, call(l), "%s: the next call evicts it", name)
+			require.NotZero(t, l.Stats().Evicted, name)
+		}
+	}
+}
+
+// A call on several keys has read one that was charged after the last room was taken. Then the
+// others must not fit by an earlier look.
+func TestMaxKeys_SeveralKeysFitAtOneInstant(t *testing.T) {
+	for _, overflow := range []Overflow{DenyNew, ShareOverflow} {
+		l, _ := capped(t, 2, overflow)
+		l.Allow("a")
+		g, targets := l.current.Load(), l.targets(nil, []string{"a", "new"})
+		_, fit := l.placeAll(g, targets)
+		require.True(t, fit)
+		l.Allow("third")
+		require.NotEqual(t, retry, l.readAll(g, targets, query{n: 1}))
+		require.False(t, l.validateAll(targets))
+		require.False(t, l.lockAll(g, targets, false))
+		l.Reset("third")
+		require.True(t, l.validateAll(targets))
+		require.True(t, l.lockAll(g, targets, false))
+		unlockAbsent(g, targets)
+		unlockAll(targets)
 	}
 }
 

@@ -52,6 +52,14 @@ func (c *keyCap) randomSlot(random *rand.PCG) *atomic.Pointer[sampleItem] {
 // isDead reports whether the slot that i was loaded from is free.
 func (i *sampleItem) isDead() bool { return i == nil || i.entry.Word.Load()&dead != 0 }
 
+// nextSeq returns a number that is above those of all keys inserted so far.
+func (c *keyCap) nextSeq() uint64 {
+	if c == nil {
+		return 0
+	}
+	return c.lastSeq.Load() + 1
+}
+
 // purge empties the slots of dead entries, which would keep these in memory.
 func (c *keyCap) purge() {
 	for i := range c.slots {
@@ -83,6 +91,12 @@ func (c *keyCap) lacks(keys int64) bool { return c.used.Load()+keys > c.max }
 
 // holds reports whether there is ever room for that number of keys.
 func (c *keyCap) holds(keys int64) bool { return c == nil || keys <= c.max }
+
+// hasRoom reports whether new keys of a call fit, which has that number of keys in all: there is
+// room, or it can be made by evicting keys that are not idle.
+func (c *keyCap) hasRoom(keys, all int64) bool {
+	return c.holds(all) && (c == nil || c.evictsBusy() || !c.lacks(keys))
+}
 
 // evictsBusy reports whether a key that is not idle is evicted to make room for a new one.
 func (c *keyCap) evictsBusy() bool { return c != nil && c.overflow == EvictLeastUsed }

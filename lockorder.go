@@ -139,8 +139,8 @@ func (l *Limiter) lockOwn(g *generation, t *target, charging bool, room *int64) 
 }
 
 // lockAbsent locks the shards of the targets without an entry of their own. It reports
-// whether that still is so, their rulesets are still valid and, if they do not fit, the
-// table is still full. If not, it has locked nothing.
+// whether that still is so, their rulesets are still valid, and they still fit, or do not fit, as
+// placeAll has found. If not, it has locked nothing.
 func (l *Limiter) lockAbsent(g *generation, targets []target) bool {
 	// Lock first, then check: an insert would need this lock, so the answers hold until the unlock.
 	ok, missing, last := true, int64(0), -1
@@ -158,9 +158,10 @@ func (l *Limiter) lockAbsent(g *generation, targets []target) bool {
 		}
 		ok = ok && g.keys.load(t.key) == nil && l.stillValid(t.resolved, t.name)
 	}
-	if anyPlaced(targets, placedNowhere) || anyPlaced(targets, placedShared) {
-		// Other calls may have freed room. Then the keys fit, and must not be refused.
-		ok = ok && (g.cap.lacks(missing) || !g.cap.holds(max(missing, roomFor(targets))))
+	if missing > 0 {
+		// Other calls may have freed room, or taken it.
+		fit := !anyPlaced(targets, placedNowhere) && !anyPlaced(targets, placedShared)
+		ok = ok && fit == g.cap.hasRoom(missing, roomFor(targets))
 	}
 	if !ok {
 		unlockAbsent(g, targets)

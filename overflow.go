@@ -62,22 +62,23 @@ func (l *Limiter) migrateShared(old, g *generation, i int) {
 }
 
 // placeAll finds the entries of targets in g. If those without an entry do not all fit,
-// they share one or are refused. It reports whether they fit.
-func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
+// they share one or are refused. It returns how many have none, and whether they fit.
+func (l *Limiter) placeAll(g *generation, targets []target) (absent int, fit bool) {
 	// Find all entries before any key is evicted: only then is it known how much room is needed.
 	missing := int64(0)
 	for i := range targets {
 		t := &targets[i]
 		t.ruleset, t.placement, t.resolved.generation, t.origins = g.ruleset, placedOwn, nil, nil
 		if t.entry = l.find(g, t.key); t.entry == nil {
+			absent++
 			t.resolve(l, g)
 			if t.needsEntry() {
 				missing++
 			}
 		}
 	}
-	if missing == 0 || l.evictFor(g, missing, targets...) {
-		return true
+	if missing == 0 || l.evictFor(g, missing, targets) {
+		return absent, true
 	}
 	for i := range targets {
 		switch t := &targets[i]; {
@@ -91,7 +92,7 @@ func (l *Limiter) placeAll(g *generation, targets []target) (fit bool) {
 			}
 		}
 	}
-	return false
+	return absent, false
 }
 
 // resolve resolves the ruleset of t, which has no entry in g.

@@ -376,7 +376,7 @@ func TestWait_ForAKeyThatIsDisplaced(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, waited, 1, "though the clock has not moved")
 		require.NoError(t, <-waited)
-		require.EqualValues(t, 2, l.Stats().Displaced, "a for b, and b for a")
+		require.GreaterOrEqual(t, l.Stats().Displaced, uint64(2), "a for b, and b for a; first a again if it came before b")
 	})
 }
 

@@ -151,6 +151,7 @@ func (r *reservation) giveBack(units int64) {
 func (r *reservation) spend(units int64) {
 	l, k := r.limiter, r.key
 	q := query{n: units, charge: true, chargeDenied: true}
+	self := [1]target{{key: k, before: l.current.Load().cap.nextSeq()}}
 	for round := 1; ; round++ {
 		atomic.Round("spend", round)
 		g, e := l.lookup(k)
@@ -160,7 +161,7 @@ func (r *reservation) spend(units int64) {
 			if g.ruleset.of(e).neverCharges {
 				return
 			}
-		case r.shared && !l.evictFor(g, 1, target{key: k}):
+		case r.shared && !l.evictFor(g, 1, self[:]):
 			e = l.sharedEntry(g, k)
 		default:
 			s := g.resolve(k.name)

@@ -460,12 +460,24 @@ func peekAll(n int64) call {
 	return call{name: "PeekAll", do: func(s *stage) any { return s.l.PeekAll([]string{s.a, s.b}, n) }}
 }
 
+// takeAllWith is a TakeAll of both keys and one more.
+func takeAllWith(key string, n int64) call {
+	return call{name: "TakeAll with another key", units: n, do: func(s *stage) any {
+		return s.l.TakeAll([]string{s.a, s.b, key}, n)
+	}}
+}
+
 func takeAllBack(n int64) call {
 	return call{name: "TakeAll in reverse", units: n, do: func(s *stage) any { return s.l.TakeAll([]string{s.b, s.a}, n) }}
 }
 
 func takeOther(n int64) call {
 	return call{name: "Take of the second key", units: n, do: func(s *stage) any { return s.l.Take(s.b, n) }}
+}
+
+// takeNew is a Take of a third key.
+func takeNew(n int64) call {
+	return call{name: "Take of a third key", units: n, do: func(s *stage) any { return s.l.Take("third", n) }}
 }
 
 func reserve(n int64) call {
@@ -1182,6 +1194,28 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 			meets:    losses | waits,
 		},
 	})
+}
+
+// A call on several keys finds room for those without an entry at the instant at which it finds
+// the others as they are, not at an earlier one. It evicts a key that another call has just inserted
+// once at most.
+func TestSchedules_SeveralKeysUnderACap(t *testing.T) {
+	// Once the third key has taken the last room, the first is charged.
+	against := func(name string, c call) []scene {
+		return []scene{{
+			name:     name,
+			variants: []string{"counter"},
+			before:   taken(1, 0),
+			actors:   [][]call{{c}, {takeNew(1), take(1)}},
+			admits:   []int64{2},
+		}}
+	}
+	for overflow, name := range map[Overflow]string{DenyNew: "DenyNew", ShareOverflow: "ShareOverflow"} {
+		t.Run(name, func(t *testing.T) {
+			playEach(t, against("one has no entry", peekAll(1)), WithMaxKeys(2, overflow))
+		})
+	}
+	playEach(t, against("two have no entry, and are denied", takeAllWith("fourth", 3)), WithMaxKeys(3, DenyNew))
 }
 
 // A map that one call makes while another clears it is there for the call that writes to it.

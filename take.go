@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
@@ -219,6 +220,7 @@ func (l *Limiter) decideNow(name string, q *query, d *Decision) bool {
 // decide decides q for k, whose entry in g, as found, is e; nil for none. It leaves in
 // q.at the instant that q is decided for. d and next are as for ruleset.decide.
 func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Decision) bool {
+	before := uint64(0) // see evictFor
 	for round := 1; ; round++ {
 		atomic.Round("decide", round)
 		if e == nil {
@@ -228,10 +230,12 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 			}
 		}
 		if e == nil {
+			before = cmp.Or(before, g.cap.nextSeq())
+			self := [1]target{{key: k, before: before}}
 			r := g.resolve(k.name)
-			if !r.ruleset.neverCharges && !l.evictFor(g, 1, target{key: k}) {
+			if !r.ruleset.neverCharges && !l.evictFor(g, 1, self[:]) {
 				next.clear() // a shared entry has several limits
-				return l.decideUnplaced(g, k, q, d)
+				return l.decideUnplaced(g, k, before, q, d)
 			}
 			if r.ruleset.neverCharges || !q.stores(resultOf(r.ruleset.satisfiable(q.n))) {
 				// Nothing to store, so the key gets no entry. The answer counts if the
@@ -246,7 +250,7 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 			}
 			// Another call may insert first: then this is its entry. It is nil if the limits have
 			// changed, or if there is no room.
-			if e = l.insert(r, k, nil); e != nil {
+			if e = l.insert(r, k, self[:]); e != nil {
 				k = g.keys.keyOf(e)
 			}
 			// The entry that the key had may have been evicted after q.at was read. Read
@@ -273,12 +277,12 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 
 // decideUnplaced decides q for a key that has no room in g. q.at is an instant of g. The call is
 // decided as a call on several keys is: under the locks of all that the answer depends on. These are
-// the entry that the key shares, and the shard in which it has none.
-func (l *Limiter) decideUnplaced(g *generation, k key, q *query, d *Decision) (allowed bool) {
+// the entry that the key shares, and the shard in which it has none. before is as in a target.
+func (l *Limiter) decideUnplaced(g *generation, k key, before uint64, q *query, d *Decision) (allowed bool) {
 	if d == nil {
 		d = new(Decision)
 	}
-	targets := []target{{key: k.hidden()}}
+	targets := []target{{key: k.hidden(), before: before}}
 	l.takeAllLocked(targets, g, q, d)
 	l.countInvalid(targets[0].ruleset, q)
 	return d.Allowed

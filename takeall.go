@@ -177,6 +177,12 @@ func (l *Limiter) observeAll(targets []target, n int64, d Decision) {
 // for a lock. If other calls prevent that, it locks all of them. q.at is an instant of g, or is
 // still to be read if g is nil. On return, it is the instant that q is decided for.
 func (l *Limiter) takeAll(targets []target, g *generation, q *query, d *Decision) {
+	if c := l.current.Load().cap; c != nil {
+		before := c.nextSeq()
+		for i := range targets {
+			targets[i].before = before
+		}
+	}
 	g, done := l.tryTakeAll(targets, g, q, d)
 	if !done {
 		l.takeAllLocked(targets, g, q, d)
@@ -205,12 +211,15 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 		if current = l.current.Load(); current != g {
 			g, q.at = current, current.instant(l.clock.Now())
 		}
-		if !l.placeAll(g, targets) {
+		absent, fit := l.placeAll(g, targets)
+		if !fit {
 			return g, false
 		}
 		res := l.readAll(g, targets, *q)
 		switch {
 		case res == retry: // look up again
+		case !q.stores(res) && absent > 1:
+			return g, false // without locks, no instant is known at which all of them had no entry
 		case !q.stores(res):
 			// Build the answer first. It counts only if nothing has changed by then.
 			l.applyAll(targets, *q, res, 0, d)

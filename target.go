@@ -5,17 +5,18 @@ import "slices"
 // A target is one of the keys of a call on several.
 type target struct {
 	key
-	order     int      // among the keys, as the caller gave them
-	claimed   int64    // units that the charge must leave, for calls that wait
-	reserve   bool     // whether the charge may be given back, which takes a multi-limit entry
-	waits     bool     // whether it is of a call that has waited: see evict
-	origins   []origin // then: where the charge was recorded
-	entry     *entry   // nil: none
-	word      uint64   // from which the entry was read or locked
-	locked    bool     // whether this call has locked the entry
-	placement placement
-	resolved  resolved // of a key without an entry
-	ruleset   *ruleset // of the table that the entry is in, or of the key if it has none
+	order     int       // among the keys, as the caller gave them
+	claimed   int64     // units that the charge must leave, for calls that wait
+	before    uint64    // the idle keys that the call may evict: those with a smaller seq; 0: all
+	waits     bool      // whether it is of a call that has waited: see evict
+	reserve   bool      // whether the charge may be given back, which takes a multi-limit entry
+	locked    bool      // whether this call has locked the entry
+	placement placement // which entry decides
+	origins   []origin  // if reserve is set: where the charge was recorded
+	entry     *entry    // nil: none
+	word      uint64    // from which the entry was read or locked
+	resolved  resolved  // of a key without an entry
+	ruleset   *ruleset  // of the table that the entry is in, or of the key if it has none
 }
 
 // A placement says which entry decides for a target of a call.

@@ -129,15 +129,18 @@ func (t *target) newOrigins() []origin {
 	return origins
 }
 
-// validateAll reports whether all that was read of the targets is of one instant. If one has no
-// entry, that is the instant of its look-up here. It reports false if several have none: no instant
-// is known at which all of them had none.
+// validateAll reports whether all that was read of the targets is of one instant, at which those
+// without an entry fit into the table. At most one may have none.
+//
+// If one has no entry, that is the instant of its look-up here or, if it had an entry when there was
+// room, the instant at which it lost that. An entry gives back its room as it leaves the table.
 func (l *Limiter) validateAll(targets []target) bool {
-	// Look up the missing entry first. The words compared below prove that the others had not changed then.
-	absent := 0
+	// Look for room and for the missing entry first. The words compared below prove that the others had
+	// not changed then.
 	for i := range targets {
 		if t := &targets[i]; t.entry == nil {
-			if absent++; absent > 1 || !l.confirmAbsent(t.resolved, t.key) {
+			fits := t.placement == placedFresh || t.resolved.generation.cap.hasRoom(1, roomFor(targets))
+			if !fits || !l.confirmAbsent(t.resolved, t.key) {
 				return false
 			}
 		}

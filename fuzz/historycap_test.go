@@ -35,10 +35,7 @@ func (s *serial) placements(o *operation, out outcome) (all []placement) {
 	if s.fixed.overflow == sash.EvictLeastUsed && len(targets) <= s.fixed.maxKeys {
 		return []placement{own}
 	}
-	// A call first finds out whether all of its keys fit. Before it finds that one of them
-	// denies it, another call may have taken the room.
-	late := len(targets) > 1 && !out.decision.Allowed && len(s.fixed.busy[o]) > 0
-	if late || s.others(o, false)+len(targets) <= s.fixed.maxKeys {
+	if s.others(o, false)+len(targets) <= s.fixed.maxKeys {
 		all = append(all, own)
 	}
 	if !s.crowded(o) {

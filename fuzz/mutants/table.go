@@ -503,7 +503,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "room-evicts-its-own-key", fault: "calls that make one key at once evict it in turn, for ever",
-		file: "take.go", old: "!l.evictFor(g, 1, target{key: k}) {", new: "!l.evictFor(g, 1) {",
+		file: "take.go", old: "!l.evictFor(g, 1, self[:]) {", new: "!l.evictFor(g, 1, nil) {",
 		tests: "TestMaxKeys_MakesNoRoom",
 	},
 	{
@@ -742,7 +742,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "keys-first-seen-since", fault: "a denial takes a key for unseen that was charged since",
-		file: "targets.go", old: "absent > 1 || !l.confirmAbsent(t.resolved, t.key)", new: "absent > 1",
+		file: "targets.go", old: "!fits || !l.confirmAbsent(t.resolved, t.key)", new: "!fits",
 		tests: "TestTakeAll_ReadsAll|TestRace",
 	},
 	{
@@ -1231,6 +1231,21 @@ var ofSash = []mutant{
 		name: "none-takes-room", fault: "a key that takes no room counts among those that do not fit",
 		file: "overflow.go", old: "case !t.needsEntry():", new: "case t.entry != nil:",
 		tests: "TestUnlimited_Takes",
+	},
+	{
+		name: "room-at-an-earlier-instant", fault: "a call on several keys has room for one although the last was taken before it read another",
+		file: "targets.go", old: "fits := t.placement == placedFresh || ", new: "fits := true || t.placement == placedFresh || ",
+		tests: "TestMaxKeys",
+	},
+	{
+		name: "room-before-the-locks", fault: "a call that locks its keys has room for them although another call has taken it since",
+		file: "lockorder.go", old: "ok = ok && fit == g.cap.", new: "ok = ok && fit || ok && !g.cap.",
+		tests: "TestMaxKeys",
+	},
+	{
+		name: "room-of-a-key-just-inserted", fault: "two calls evict each other's new keys for ever",
+		file: "capacity.go", old: "item.seq >= before", new: "item.seq == max(before, math.MaxUint64)",
+		tests: "TestMaxKeys",
 	},
 	{
 		name: "none-makes-room", fault: "a call on an exempt key evicts an idle key",
