@@ -69,9 +69,9 @@ type shiftedAlgorithm interface {
 // A ringAlgorithm keeps the state of a key in a ring, which may have to grow.
 type ringAlgorithm interface {
 	algorithm
-	// needsRoom reports whether g, nil before the first charge, has no room for the charge of q, whose
-	// result is res.
-	needsRoom(g *ring, q query, res result) bool
+	// needsRoom reports whether the ring of s, nil before the first charge, has no room for the charge of
+	// q, whose result is res.
+	needsRoom(s state, q query, res result) bool
 	// grown returns a copy of g with more room.
 	grown(g *ring) *ring
 	// shrunk returns a smaller copy of g, or nil if g is not far too large.

@@ -305,7 +305,7 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, res result, m mode, d, 
 func (rs *ruleset) ringAt(e *entry, i int) (a ringAlgorithm, at *atomic.Pointer[ring]) {
 	a, ok := rs.of(e).rules[i].algorithm.(ringAlgorithm)
 	switch {
-	case !ok:
+	case !ok || !e.isMulti() && rs.packed != nil:
 		return nil, nil
 	case e.isMulti():
 		return a, &e.asMulti().states[i].ring
@@ -316,7 +316,7 @@ func (rs *ruleset) ringAt(e *entry, i int) (a ringAlgorithm, at *atomic.Pointer[
 // grow makes room in e for the charge of q, whose result is res. The caller must hold the lock of e.
 func (rs *ruleset) grow(e *entry, q query, res result) {
 	for i := range rs.of(e).rules {
-		if a, at := rs.ringAt(e, i); a != nil && a.needsRoom(at.Load(), q, res) {
+		if a, at := rs.ringAt(e, i); a != nil && a.needsRoom(rs.stateOf(e, e.Word.Load(), i), q, res) {
 			at.Store(a.grown(at.Load()))
 		}
 	}
@@ -335,7 +335,7 @@ func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) bool {
 	own := rs.of(e)
 	for i := 0; own.rings && i < len(own.rules); i++ {
 		a, at := rs.ringAt(e, i)
-		if a == nil || !a.needsRoom(at.Load(), q, res) {
+		if a == nil || !a.needsRoom(rs.stateOf(e, word, i), q, res) {
 			continue
 		}
 		if e.tryBeginResize(word) {

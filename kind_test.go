@@ -238,7 +238,7 @@ func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 			require.True(t, r.admits(s.load(), q))
 			e.ruleset.grow(&e.entry, q, admitted)
 			if a, ok := r.(ringAlgorithm); ok {
-				require.False(t, a.needsRoom(s.load().ring, q, admitted))
+				require.False(t, a.needsRoom(s.load(), q, admitted))
 				require.Nil(t, a.shrunk(s.load().ring))
 			}
 			_, o, _ := r.apply(s.load(), q, admitted, tells)

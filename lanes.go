@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
@@ -27,6 +28,17 @@ const (
 	wideLane   = 16
 	fullLane   = 64
 )
+
+// bitsFor returns the bits of the smallest lane that holds that many units.
+func bitsFor(units uint64) uint {
+	switch {
+	case units <= math.MaxUint8:
+		return narrowLane
+	case units <= math.MaxUint16:
+		return wideLane
+	}
+	return fullLane
+}
 
 // wordsOf returns how many words lanes of that many bits take.
 func wordsOf(bits uint) uint { return (maxLanes*bits + 63) / 64 }
@@ -165,4 +177,13 @@ func (l lanes) keep(newest, most uint64, kept int) (sum uint64) {
 		}
 	}
 	return sum
+}
+
+// copy makes l, which are empty and wide enough, hold the units of others.
+func (l lanes) copy(others lanes) {
+	if others.sumFrom(0) > 0 {
+		for i := maxLanes - 1; i >= 0; i-- {
+			l.turn(1, maxLanes, others.units(i)) // the oldest part comes first
+		}
+	}
 }

@@ -252,8 +252,8 @@ func (r *slidingLog) costs(s state, q query, res result) bool {
 	return p.units > 0
 }
 
-func (r *slidingLog) needsRoom(g *ring, q query, res result) bool {
-	v := g.view()
+func (r *slidingLog) needsRoom(s state, q query, res result) bool {
+	v := s.ring.view()
 	if v.count < v.room() {
 		return false
 	}

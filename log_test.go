@@ -457,7 +457,7 @@ func TestLog_SurvivesWhatIsTorn(t *testing.T) {
 			r.admits(s, q)
 			r.apply(s, q, denied, tells)
 			r.costs(s, q, denied)
-			r.needsRoom(g, q, admitted)
+			r.needsRoom(state{ring: g}, q, admitted)
 			r.grown(g)
 			r.shrunk(g)
 			r.expired(s, at)

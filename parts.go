@@ -34,11 +34,7 @@ var _ shiftedAlgorithm = (*slidingParts)(nil)
 func newPartsEntry(word uint64, bits uint, units lanes, name string) *entry {
 	e := entryOf(hashmap.NewAfter(int(wordsOf(bits)), name))
 	e.Word.Store(word)
-	if units.sumFrom(0) > 0 {
-		for own, i := e.lanes(bits), maxLanes-1; i >= 0; i-- {
-			own.turn(1, maxLanes, units.units(i)) // the oldest part comes first
-		}
-	}
+	e.lanes(bits).copy(units)
 	return e
 }
 
@@ -74,9 +70,34 @@ func (r *slidingParts) horizon() horizon {
 	return horizon{resolution: r.ticks.Length, remembers: size - r.ticks.Length, looksBack: size, life: size, dated: true}
 }
 
+// begin returns a state with lanes for Count units. They grow if units are spent past it.
 func (r *slidingParts) begin(shift int64) state {
-	return state{c: shift, ring: newRing(lanesRoom)}
+	bits := bitsFor(uint64(r.Count))
+	if r.chargeDenied {
+		bits = fullLane // a part may hold Count units of denied attempts, in addition to those before it
+	}
+	return state{c: shift, ring: newLanes(bits)}
 }
+
+func (r *slidingParts) needsRoom(s state, q query, res result) bool {
+	if res != admitted || q.n <= 0 {
+		return false
+	}
+	bits := r.lanesOf(s).bits
+	if bitsFor(uint64(s.b)+uint64(q.n)) <= bits {
+		return false // whatever of b still counts
+	}
+	return bitsFor(r.position(s, q.at).used+uint64(q.n)) > bits
+}
+
+// grown returns a copy of g with full lanes.
+func (r *slidingParts) grown(g *ring) *ring {
+	next := newLanes(fullLane)
+	next.lanes().copy(g.lanes())
+	return next
+}
+
+func (r *slidingParts) shrunk(*ring) *ring { return nil }
 
 // A partsPosition is a state of slidingParts as a query finds it.
 type partsPosition struct {
@@ -343,10 +364,12 @@ func (r *slidingParts) try(s *limitState, at, n int64, _ mode) result {
 	return resultOf(n <= r.Count-r.counted(p.used))
 }
 
-func (r *slidingParts) chargeTried(s *limitState, at, n int64, m mode) outcome {
+func (r *slidingParts) chargeTried(s *limitState, at, n int64, m mode) (o outcome) {
 	now := s.load()
 	p := r.position(now, at)
-	o := r.outcome(now, p, query{at: at, n: n}, n, admitted)
+	if m&tells != 0 {
+		o = r.outcome(now, p, query{at: at, n: n}, n, admitted)
+	}
 	if m&stores != 0 {
 		s.store(r.charged(now, p, n))
 	}
@@ -439,6 +462,9 @@ func (r *slidingParts) replay(s state, past []charge) state {
 
 // record returns s with units charged in a part that is not before its newest one, whatever Count says.
 func (r *slidingParts) record(s state, part int64, units uint64) state {
+	if bitsFor(uint64(s.b)+min(units, math.MaxUint64-uint64(s.b))) > s.ring.lanes().bits {
+		s.ring = r.grown(s.ring)
+	}
 	if s.b != 0 && part > s.a {
 		turned := int(min(uint64(part)-uint64(s.a), window.MaxParts))
 		r.lanesOf(s).turn(turned, r.lanesAfter(0), r.newest(s))

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash/internal/reference"
-
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -227,7 +226,7 @@ func TestLanes_EqualASlice(t *testing.T) {
 		kept := 1 + rng.IntN(maxLanes)
 		bits := []uint{narrowLane, wideLane, fullLane}[rng.IntN(3)]
 		most := uint64(math.MaxUint64)>>(64-bits) - 1
-		l := lanes{new(slidingParts).begin(0).ring.lanes().first, bits}
+		l := newLanes(bits).lanes()
 		model := make([]uint64, kept)
 		for range 30 {
 			sum := uint64(0)
@@ -377,6 +376,51 @@ func TestParts_TheNewestPartIsGivenBack(t *testing.T) {
 	require.NoError(t, l.Reconfigure(PerMinute(20).Parts(), PerHour(1000)))
 	require.NoError(t, l.Reconfigure(PerMinute(20).Parts()))
 	require.Equal(t, d, l.Take("k", 11))
+}
+
+// Under several limits, lanes are as narrow as Count allows. Reservations may spend more, and a key may
+// come from limits under which it has.
+func TestParts_LanesGrowWithWhatIsSpent(t *testing.T) {
+	hour := PerHour(math.MaxInt64).Counter()
+	run := func(limit Limit, most int64, moves bool) {
+		clock, part := NewManualClock(0), limit.Window/window.MaxParts
+		l := newTest(t, limit, hour, WithClock(clock))
+		spent := []int64{100, 1, most, 7} // in one part each
+		all := make([]Reservation, len(spent))
+		for i := range spent {
+			all[i], _ = l.Reserve("k", 0) // before the key is full
+		}
+		for i, units := range spent {
+			all[i].Commit(units)
+			clock.Advance(part)
+		}
+		if moves {
+			require.NoError(t, l.Reconfigure(limit, hour, PerDay(math.MaxInt64).Counter()))
+		}
+		clock.Set(int64(limit.Window - part)) // the last part in which all of them count
+		for _, left := range []int64{108 + most, 8 + most, 7 + most, 7, 0} {
+			require.Equal(t, max(limit.Count-left, 0), l.Peek("k", 0).Remaining, "%v: %d", limit, most)
+			clock.Advance(part)
+		}
+	}
+	for _, limit := range []Limit{PerMinute(200).Parts(), PerMinute(60_000).Parts(), PerMinute(1 << 40).Parts()} {
+		for _, most := range []int64{1, 160, 255, 256, 65_535, 65_536, 1 << 41} {
+			run(limit, most, false)
+			run(limit, most, true)
+		}
+	}
+}
+
+// Units that count no more take no room.
+func TestParts_LanesStayNarrow(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerMinute(200).Parts(), PerHour(1<<40).Counter(), WithClock(clock))
+	for range 3 {
+		reservation, _ := l.Reserve("k", 200)
+		reservation.Commit(200)
+		clock.Advance(2 * time.Minute)
+	}
+	require.Equal(t, uint(narrowLane), l.table().load(l.key("k")).asMulti().states[0].load().ring.lanes().bits)
 }
 
 // The first part of time has no beginning that an int64 holds. The last part is not taken for it.

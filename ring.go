@@ -64,11 +64,20 @@ func (g *ring) slot(i int) *record {
 	return (*record)(unsafe.Add(unsafe.Pointer(g), ringHeader+uintptr(i)*recordSize))
 }
 
-// lanesRoom is the room of a ring that is used as full lanes: of two words for each record.
-const lanesRoom = maxLanes / 2
+// newLanes returns a ring whose slots are lanes of that many bits: see lanes. Two words are a slot.
+func newLanes(bits uint) *ring { return newRing(int(wordsOf(bits)+1)/2 - 1) }
 
-// lanes returns the lanes that are in the room of g.
-func (g *ring) lanes() lanes { return lanes{(*uint64)(unsafe.Pointer(g.slot(0))), fullLane} }
+// lanes returns the lanes that are in the slots of g. Their number tells how wide the lanes are.
+func (g *ring) lanes() lanes {
+	bits := uint(fullLane)
+	switch g.slots {
+	case uint64(wordsOf(narrowLane) / 2):
+		bits = narrowLane
+	case uint64(wordsOf(wideLane) / 2):
+		bits = wideLane
+	}
+	return lanes{(*uint64)(unsafe.Pointer(g.slot(0))), bits}
+}
 
 // wrap returns the slot of a number that may be one round too high.
 func (g *ring) wrap(slot int) int {

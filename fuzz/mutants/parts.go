@@ -48,6 +48,31 @@ var ofParts = []mutant{
 		tests: "TestParts",
 	},
 	{
+		name: "parts-stay-narrow", fault: "lanes that are too narrow for what is spent lose units",
+		file: "parts.go", old: "return bitsFor(r.position(s, q.at).used+uint64(q.n)) > bits", new: "return false",
+		tests: "TestParts",
+	},
+	{
+		name: "parts-grow-at-once", fault: "lanes grow for units that count no more",
+		file: "parts.go", old: "return bitsFor(r.position(s, q.at).used+uint64(q.n)) > bits", new: "return true",
+		tests: "TestParts",
+	},
+	{
+		name: "parts-move-to-narrow-lanes", fault: "a key that moves to other limits loses what is too much for narrow lanes",
+		file: "parts.go", old: "> s.ring.lanes().bits {", new: "> fullLane {",
+		tests: "TestParts",
+	},
+	{
+		name: "parts-grow-empty", fault: "lanes that grow forget what they held",
+		file: "parts.go", old: "next.lanes().copy(g.lanes())", new: "next.lanes().copy(lanes{})",
+		tests: "TestParts",
+	},
+	{
+		name: "parts-narrow-for-denials", fault: "denied attempts that are charged do not fit into their lanes",
+		file: "parts.go", old: "if r.chargeDenied {\n\t\tbits = fullLane", new: "if false {\n\t\tbits = fullLane",
+		tests: "TestParts|TestSeveralLimits",
+	},
+	{
 		name: "parts-count-below-zero", fault: "a key that has spent more units than an int64 holds is admitted",
 		file: "parts.go", old: "return int64(min(used, math.MaxInt64)) // Commits", new: "return int64(used) // Commits",
 		tests: "TestParts",
