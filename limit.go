@@ -158,7 +158,7 @@ func Per(count int64, window time.Duration) Limit {
 	if count <= SmallCount {
 		return l.Log()
 	}
-	return l.Counter()
+	return l.Parts()
 }
 
 // PerSecond is shorthand for Per(count, time.Second).
@@ -246,10 +246,7 @@ func (l Limit) String() string {
 	s := strconv.FormatInt(l.Count, 10) + "/" + l.Window.String()
 	switch l.Algorithm {
 	case SlidingCounter:
-		if l.Count <= SmallCount {
-			return s + " counter"
-		}
-		return s
+		return s + " counter"
 	case SlidingLog:
 		return s + " log"
 	case SlidingBuckets:
@@ -257,7 +254,10 @@ func (l Limit) String() string {
 	case TokenBucket:
 		return s + " burst " + strconv.FormatInt(l.Burst, 10)
 	case SlidingParts:
-		return s + " parts"
+		if l.Count <= SmallCount {
+			return s + " parts"
+		}
+		return s
 	}
 	return s + " " + l.Algorithm.String()
 }
