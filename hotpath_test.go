@@ -46,7 +46,7 @@ var hotPath = map[string]string{
 	"(*ruleset).decide":               "(*ruleset).decideVersion, (*ruleset).decideWord",
 	"(*ruleset).decideVersion":        "(*entry).loadUnlocked, (*ruleset).admits, (*ruleset).apply, (*ruleset).charges, (*ruleset).decideLocked, (*ruleset).ensureRoom",
 	"(*ruleset).decideWord":           "(*entry).loadUnlocked, (*ruleset).tellNext, dynamic",
-	"(*ruleset).ensureRoom":           "(*ruleset).ringAt, atomic.StorePointer, dynamic, mcall",
+	"(*ruleset).ensureRoom":           "(*ruleset).ringAt, (*ruleset).stateOf, atomic.StorePointer, dynamic, mcall",
 	"(*ruleset).stateOf":              "(*slidingParts).stateOf, dynamic",
 	"(*ruleset).tellNext":             "dynamic",
 	"(*ruleset).tryFast":              "(*multiEntry).tryFast, (*slidingLog).tryFast, (*slidingParts).tryFast, dynamic",

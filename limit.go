@@ -30,7 +30,8 @@ const (
 	// It falls short of Count. Under steady demand it admits Count-1 units per Window, and one unit
 	// in two Windows if Count is 1. That is half of the rate at a Count of 1 or 2, 80 % at 5, 90 %
 	// at 10 and 99 % at 100. RetryAfter reaches Window + Window/Count for one unit, and two Windows
-	// for Count units. So small counts are kept by a log: see [SmallCount].
+	// for Count units. It takes the units of the previous window for evenly spread. So it denies
+	// clients that keep to Count and take it at once. [Per] chooses SlidingLog or SlidingParts.
 	SlidingCounter Algorithm = iota
 
 	// SlidingLog records the time of each charge.
@@ -122,8 +123,8 @@ var ErrInvalidLimit = errors.New("invalid limit")
 // [Never], and nothing is stored for its key. [Unlimited] admits everything.
 //
 // Most callers should write [Per], [PerSecond] and the like. These choose the algorithm by
-// the count; [Limit.Counter], [Limit.Log], [Limit.Buckets] and [Limit.TokenBucket] choose
-// another. A Limit written field by field is a SlidingCounter unless it says otherwise.
+// the count; [Limit.Counter], [Limit.Log], [Limit.Parts], [Limit.Buckets] and [Limit.TokenBucket]
+// choose another. A Limit written field by field is a SlidingCounter unless it says otherwise.
 //
 // A Limit is read from text by [ParseLimit], and written by [Limit.String]. So it can
 // stand in JSON, in YAML and on a command line (flag.TextVar).
@@ -146,13 +147,13 @@ type Limit struct {
 }
 
 // SmallCount is the largest Count for which [Per], [PerSecond] and the like, and limits in text
-// that name no algorithm, choose [SlidingLog]. Above it they choose [SlidingCounter], which falls
-// short of small counts, and is smaller and faster for large ones.
+// that name no algorithm, choose [SlidingLog], which is exact. Above it they choose [SlidingParts],
+// which is smaller and faster for large counts.
 const SmallCount = 16
 
 // Per returns the limit of count units per window. It is kept by [SlidingLog] if count is
-// at most [SmallCount], and by [SlidingCounter] if it is more. [Limit.Log] and
-// [Limit.Counter] choose otherwise.
+// at most [SmallCount], and by [SlidingParts] if it is more. A client that keeps to count in any window is
+// never denied. [Limit.Counter], [Limit.Log] and the like choose otherwise.
 func Per(count int64, window time.Duration) Limit {
 	l := Limit{Count: count, Window: window}
 	if count <= SmallCount {
@@ -182,7 +183,7 @@ const (
 	week = 7 * day
 )
 
-// Counter returns the same limit kept by [SlidingCounter].
+// Counter returns the same limit kept by [SlidingCounter], which takes least memory.
 func (l Limit) Counter() Limit { return l.keptBy(SlidingCounter, 0, 0) }
 
 // Unlimited returns the limit that admits everything. It is for keys that are exempt, as
@@ -236,30 +237,31 @@ func (l Limit) most() int64 {
 	return l.Count
 }
 
-// String returns the limit as text, such as "100/1m0s", "5/1m0s counter", "10/1s log", "240/1h0m0s
-// buckets 1m0s", "10/1s burst 100" or "unlimited". A limit without the name of an algorithm is a
-// [SlidingCounter] of more than [SmallCount] units. [ParseLimit] reads the text back.
+// String returns the limit as text, such as "100/1m0s", "100/1m0s counter", "10/1s log", "240/1h0m0s
+// buckets 1m0s", "10/1s burst 100" or "unlimited". A limit without the name of an algorithm is in
+// [SlidingParts], of more than [SmallCount] units. [ParseLimit] reads the text back.
 func (l Limit) String() string {
 	if l == Unlimited() {
 		return unlimitedText
 	}
-	s := strconv.FormatInt(l.Count, 10) + "/" + l.Window.String()
+	var words string
 	switch l.Algorithm {
 	case SlidingCounter:
-		return s + " counter"
+		words = " counter"
 	case SlidingLog:
-		return s + " log"
+		words = " log"
 	case SlidingBuckets:
-		return s + " buckets " + l.Precision.String()
+		words = " buckets " + l.Precision.String()
 	case TokenBucket:
-		return s + " burst " + strconv.FormatInt(l.Burst, 10)
+		words = " burst " + strconv.FormatInt(l.Burst, 10)
 	case SlidingParts:
 		if l.Count <= SmallCount {
-			return s + " parts"
+			words = " parts"
 		}
-		return s
+	default:
+		words = " " + l.Algorithm.String()
 	}
-	return s + " " + l.Algorithm.String()
+	return strconv.FormatInt(l.Count, 10) + "/" + l.Window.String() + words
 }
 
 const unlimitedText = "unlimited"

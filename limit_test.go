@@ -49,7 +49,7 @@ func TestPer_ChoosesTheLogForSmallCounts(t *testing.T) {
 	require.Equal(t, 16, SmallCount)
 	for count, want := range map[int64]Algorithm{
 		math.MinInt64: SlidingLog, 0: SlidingLog, 1: SlidingLog, 15: SlidingLog, 16: SlidingLog,
-		17: SlidingCounter, 1000: SlidingCounter, math.MaxInt64: SlidingCounter,
+		17: SlidingParts, 1000: SlidingParts, math.MaxInt64: SlidingParts,
 	} {
 		for window, limit := range map[time.Duration]Limit{
 			250 * time.Millisecond: Per(count, 250*time.Millisecond),
@@ -174,8 +174,8 @@ func TestParseLimit_ReadsShortForms(t *testing.T) {
 		"1/2w log":             Per(1, 14*24*time.Hour).Log(),
 		"100 / m":              PerMinute(100),
 		"100/ m log":           PerMinute(100).Log(),
-		"100/m counter":        PerMinute(100),
-		"17/m":                 {Count: 17, Window: time.Minute, Algorithm: SlidingCounter},
+		"100/m counter":        PerMinute(100).Counter(),
+		"17/m":                 {Count: 17, Window: time.Minute, Algorithm: SlidingParts},
 		"16/m":                 {Count: 16, Window: time.Minute, Algorithm: SlidingLog},
 		"16/m counter":         {Count: 16, Window: time.Minute, Algorithm: SlidingCounter},
 		"5 / minute\tcounter":  {Count: 5, Window: time.Minute, Algorithm: SlidingCounter},

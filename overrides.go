@@ -43,10 +43,9 @@ func cacheKey(limits []Limit) string {
 	if len(limits) == 1 {
 		return limits[0].String() // for Unlimited it allocates nothing
 	}
-	var b strings.Builder
-	for _, limit := range limits {
-		b.WriteString(limit.String())
-		b.WriteByte(',')
+	texts := make([]string, len(limits))
+	for i, limit := range limits {
+		texts[i] = limit.String()
 	}
-	return b.String()
+	return strings.Join(texts, ",")
 }

@@ -127,7 +127,7 @@ func TestReconfigure_ForgetsNothingThatCounts(t *testing.T) {
 
 // Of the old limits, the one that knows most of what the new limit needs is replayed.
 func TestReconfigure_ReplaysTheLimitThatKnowsMost(t *testing.T) {
-	hour, log := PerHour(100), PerMinute(10).Log()
+	hour, log := PerHour(100).Counter(), PerMinute(10).Log()
 	buckets := PerHour(50).Buckets(time.Minute)
 	for _, c := range []struct {
 		to   Limit

@@ -303,7 +303,7 @@ func TestCancel_AfterOtherLimitsGivesNothingOfOthersBack(t *testing.T) {
 func TestCancel_UnderLimitsThatFollowOne(t *testing.T) {
 	l := newTest(t, PerMinute(10).Counter(), WithClock(NewManualClock(0)))
 	r, _ := l.Reserve("k", 3)
-	require.NoError(t, l.Reconfigure(PerMinute(20), PerMinute(30)))
+	require.NoError(t, l.Reconfigure(PerMinute(20).Counter(), PerMinute(30).Counter()))
 	s, _ := l.Reserve("k", 4)
 	require.True(t, l.AllowN("k", 5))
 	r.Cancel()

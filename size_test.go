@@ -87,20 +87,20 @@ func TestMemory_PerKey(t *testing.T) {
 		maxBytes   float64 // per key, without the bytes of its name
 		maxObjects float64
 	}{
-		"counter":        {[]Option{PerMinute(100)}, thorough(1_000_000), 1, 48, 1},
-		"large counter":  {[]Option{PerMinute(1e9)}, 100_000, 1, 144, 2},
+		"counter":        {[]Option{PerMinute(100).Counter()}, thorough(1_000_000), 1, 48, 1},
+		"large counter":  {[]Option{PerMinute(1e9).Counter()}, 100_000, 1, 144, 2},
 		"token bucket":   {[]Option{PerMinute(100).TokenBucket(100)}, thorough(1_000_000), 1, 48, 1},
 		"large bucket":   {[]Option{Per(12345, time.Minute).TokenBucket(100)}, 100_000, 1, 144, 2},
 		"log, one unit":  {[]Option{PerMinute(10)}, thorough(1_000_000), 1, 112, 2},
 		"log, five":      {[]Option{PerMinute(10)}, 100_000, 5, 176, 2},
 		"log, 16":        {[]Option{PerMinute(16)}, 100_000, 16, 352, 2},
 		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 1, 112, 2},
-		"parts":          {[]Option{PerMinute(100).Parts()}, thorough(1_000_000), 1, 64, 1},
-		"wide parts":     {[]Option{PerMinute(1000).Parts()}, thorough(1_000_000), 1, 80, 1},
+		"parts":          {[]Option{PerMinute(100)}, thorough(1_000_000), 1, 64, 1},
+		"wide parts":     {[]Option{PerMinute(1000)}, thorough(1_000_000), 1, 80, 1},
 		"large parts":    {[]Option{PerMinute(100_000).Parts()}, 100_000, 1, 300, 3},
 		"two in parts":   {[]Option{PerSecond(10).Parts(), PerMinute(100).Parts()}, 100_000, 1, 240, 4},
-		"two counters":   {[]Option{PerSecond(10).Counter(), PerMinute(100)}, 100_000, 1, 176, 2},
-		"three counters": {[]Option{PerSecond(10).Counter(), PerMinute(100), PerHour(200)}, 100_000, 1, 224, 2},
+		"two counters":   {[]Option{PerSecond(10).Counter(), PerMinute(100).Counter()}, 100_000, 1, 176, 2},
+		"three counters": {[]Option{PerSecond(10).Counter(), PerMinute(100).Counter(), PerHour(200).Counter()}, 100_000, 1, 224, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bytes, objects, l := heapOf(func() *Limiter {

@@ -107,7 +107,7 @@ func TestCountZero_ChargesNothingOfWhatIsDenied(t *testing.T) {
 		require.False(t, l.Allow("k"))
 		require.Zero(t, l.Len())
 
-		require.NoError(t, l.Reconfigure(zero, PerMinute(10).Log(), PerHour(100)))
+		require.NoError(t, l.Reconfigure(zero, PerMinute(10).Log(), PerHour(100).Counter()))
 		require.Equal(t, Decision{Limit: zero, RetryAfter: Never, ResetAfter: 2 * time.Hour}, l.Take("k", 3))
 		require.False(t, l.TakeAll([]string{"k", "j"}, 1).Allowed)
 		r, d := l.Reserve("j", 1)
