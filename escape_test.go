@@ -59,7 +59,7 @@ func TestAllocs_NoneForAComposedKey(t *testing.T) {
 		"overflow":        {WithMaxKeys(10, ShareOverflow)},
 		"denied, charged": {WithChargeDenied()},
 	} {
-		for _, limit := range []Limit{PerMinute(100), Per(1e15, 1e9), PerMinute(1).Log()} {
+		for _, limit := range []Limit{PerMinute(100), PerMinute(100).Counter(), Per(1e15, 1e9).Counter(), PerMinute(1).Log()} {
 			l := newTest(t, append([]Option{limit, PerHour(1e6), WithClock(NewManualClock(0))}, options...)...)
 			one := newTest(t, append([]Option{limit, WithClock(NewManualClock(0))}, options...)...)
 			for _, l := range []*Limiter{l, one} {

@@ -25,8 +25,8 @@ func ownRulesets(t *testing.T) map[string]*ruleset {
 		"parts":          {PerMinute(10).Parts()},
 		"wide parts":     {PerMinute(1000).Parts()},
 		"large parts":    {PerMinute(100_000).Parts()},
-		"large counter":  {Per(1e15, time.Hour)},
-		"several limits": {PerMinute(10).Log(), PerHour(100), PerDay(1000).Buckets(time.Hour)},
+		"large counter":  {Per(1e15, time.Hour).Counter()},
+		"several limits": {PerMinute(10).Log(), PerHour(100).Counter(), PerDay(1000).Buckets(time.Hour)},
 	} {
 		all[name] = newOverrides(false, 0).newRuleset(limits, true)
 		seen[all[name].kind] = true

@@ -86,7 +86,7 @@ func sameShard(l *Limiter) (a, b string) {
 }
 
 func TestShareOverflow_CarriesOverToOtherLimits(t *testing.T) {
-	everyAlgorithm := []Limit{PerMinute(3).Counter(), PerMinute(3).Log(), PerMinute(3).Buckets(time.Second), PerMinute(1e9), PerMinute(3).TokenBucket(3)}
+	everyAlgorithm := []Limit{PerMinute(3).Counter(), PerMinute(3).Log(), PerMinute(3).Buckets(time.Second), PerMinute(1e9), PerMinute(1e9).Counter(), PerMinute(3).TokenBucket(3)}
 	for _, from := range everyAlgorithm {
 		clock := NewManualClock(0)
 		l := newTest(t, from, WithClock(clock), WithMaxKeys(1, ShareOverflow))

@@ -35,7 +35,7 @@ func TestLimits_BelongToTheCaller(t *testing.T) {
 // that had the new Count from the start, and was charged the same units.
 func TestReconfigure_OfTheCountAloneIsExact(t *testing.T) {
 	for _, limit := range []Limit{
-		Per(5, 100).Counter(), Per(5, 100).Log(), Per(5, 100).Buckets(7), Per(5, 100).Buckets(100), Per(1e15, time.Microsecond),
+		Per(5, 100).Counter(), Per(5, 100).Log(), Per(5, 100).Buckets(7), Per(5, 100).Buckets(100), Per(1e15, time.Microsecond), Per(1e15, time.Microsecond).Counter(), Per(20, 160).Parts(),
 	} {
 		for seed := range uint64(20) {
 			rng := rand.New(rand.NewPCG(seed, 3))

@@ -125,7 +125,7 @@ func TestCountZero_ChargesNothingOfWhatIsDenied(t *testing.T) {
 
 // The units charged before still count when a limit is lowered to nothing and raised again.
 func TestCountZero_KeepsWhatWasCharged(t *testing.T) {
-	for name, limit := range map[string]Limit{"counter": PerMinute(10), "large": Per(1e15, time.Minute), "log": PerMinute(10).Log(), "buckets": PerMinute(10).Buckets(time.Second), "token bucket": PerMinute(10).TokenBucket(10)} {
+	for name, limit := range map[string]Limit{"counter": PerMinute(10).Counter(), "large": Per(1e15, time.Minute).Counter(), "parts": PerMinute(100), "log": PerMinute(10).Log(), "buckets": PerMinute(10).Buckets(time.Second), "token bucket": PerMinute(10).TokenBucket(10)} {
 		for _, chargeDenied := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, chargeDenied), func(t *testing.T) {
 				clock, own := NewManualClock(0), []Option{limit}
@@ -335,7 +335,7 @@ func TestUnlimited_Text(t *testing.T) {
 	require.Equal(t, Unlimited(), Unlimited().Log())
 	require.Equal(t, Unlimited(), Unlimited().Buckets(time.Second))
 	for _, near := range []Limit{
-		Per(math.MaxInt64, math.MaxInt64-1), Per(math.MaxInt64-1, math.MaxInt64),
+		Per(math.MaxInt64, math.MaxInt64-1), Per(math.MaxInt64-1, math.MaxInt64), Per(math.MaxInt64, math.MaxInt64-1).Counter(),
 		{Count: math.MaxInt64, Window: math.MaxInt64, Algorithm: SlidingLog},
 	} {
 		parsed, err := ParseLimit(near.String())
