@@ -319,7 +319,7 @@ func (p *program) compareReplay() {
 	for _, l := range limits {
 		p.compareDenials(l.String()+" alone", p.alone, bit, decide(p.events, []sash.Limit{l}, alone))
 		if bit++; l.Count > sash.SmallCount {
-			bit++ // of the counter, which is no exact limit
+			bit++ // of the parts, which are no exact limit
 		}
 	}
 	known := decide(p.events, limits, p.set.measures())

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
@@ -45,6 +47,8 @@ func randomLimit(random *rand.Rand, a sash.Algorithm) sash.Limit {
 		return l.Log()
 	case sash.SlidingBuckets:
 		return l.Buckets(1 + time.Duration(random.Int64N(int64(l.Window))))
+	case sash.SlidingParts:
+		return l.Parts()
 	}
 	return l.Counter()
 }
@@ -126,6 +130,10 @@ func (p *plainPolicy) admits(l sash.Limit, client string, at, n int64) bool {
 	case sash.SlidingBuckets:
 		b := int64(l.Precision)
 		return p.since(client, floor(at, b)-((w-1)/b)*b)+n <= l.Count
+	case sash.SlidingParts:
+		part := w / 16 // of whole milliseconds; each client's begin earlier by some 64ths of a part
+		ahead := int64(xxhash.Sum64String(client)%64) * (part / 64)
+		return p.since(client, floor(at+ahead, part)-ahead-15*part)+n <= l.Count
 	}
 	begin := floor(at, w)
 	curr := p.since(client, begin)

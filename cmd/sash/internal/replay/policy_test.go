@@ -25,6 +25,7 @@ func TestTogether_AdmitsWhatEveryLimitAdmits(t *testing.T) {
 			randomLimit(random, sash.SlidingLog),
 			randomLimit(random, sash.SlidingBuckets),
 			randomLimit(random, sash.TokenBucket),
+			randomLimit(random, sash.SlidingParts),
 		}
 		lines := randomLines(random)
 		want := plainReplay(lines, 0, limits...)
@@ -50,7 +51,7 @@ func TestTogether_AdmitsWhatEveryLimitAdmits(t *testing.T) {
 		wrong += got.WronglyAdmitted + got.WronglyDenied
 	}
 	assert.Greater(t, wrong, int64(seeds), "this traffic does not tell the algorithms apart")
-	assert.Len(t, decided, 4)
+	assert.Len(t, decided, 5)
 	for a, n := range decided {
 		assert.Greater(t, n, int64(seeds), "%v hardly decides", a)
 	}
