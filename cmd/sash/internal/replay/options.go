@@ -47,7 +47,7 @@ func parseArgs(args []string) (*options, error) {
 
 // limitFlags defines the flags of limits.
 func (o *options) limitFlags(fault func(error)) {
-	traffic.Flag(o.flags, fault, "limit", "replay this `LIMIT`, such as 100/m, \"60/60s log\", \"240/h buckets 1m\", \"100/m parts\", \"10/s burst 100\" or \"10/s counter\"; a count of at most 16 without such a word is a log; repeat it to compare several", o.addLimit)
+	traffic.Flag(o.flags, fault, "limit", "replay this `LIMIT`, such as 100/m, \"60/60s log\", \"240/h buckets 1m\", \"100/m parts\", \"10/s burst 100\" or \"10/s counter\"; without such a word it is a log up to a count of 16, and parts above; repeat it to compare several", o.addLimit)
 	o.flags.BoolVar(&o.together, "together", false, "make all limits one policy, so that each must admit an event, instead of comparing them: -together -limit 10/s -limit 240/h")
 }
 

@@ -82,10 +82,11 @@
 // # Limits
 //
 // Each -limit is replayed alone, on a clock of Unix time. So the windows of a counter and
-// the buckets of a limit are aligned to UTC. A limit that is not exact itself is compared
-// with the exact log of the same count and window on the same events. Each of the two has
-// its own history. An answer is wrongly admitted if the exact log denies that event, and
-// wrongly denied if the exact log admits it.
+// the buckets of a limit are aligned to UTC. Parts begin at instants of each client's own, by a
+// hash of its name here. A server has other names, so single answers may differ there. A limit that
+// is not exact itself is compared with the exact log of the same count and window on the same
+// events. Each of the two has its own history. An answer is wrongly admitted if the exact log
+// denies that event, and wrongly denied if the exact log admits it.
 //
 // A token bucket is exact itself, like a log, and is compared with nothing: it is meant to
 // admit bursts that a log of the same count and window denies. To see by how much they
