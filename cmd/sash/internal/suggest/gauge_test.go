@@ -110,6 +110,38 @@ func TestGauge_TellsWithinAFactorOfTwoWhatACounterDenies(t *testing.T) {
 	assert.Greater(t, above, 10, "no counter admitted a client that the log denies")
 }
 
+// SlidingParts deny no client whose busiest window is within the limit, and every client whose
+// busiest window holds more than twice the limit.
+func TestGauge_TellsWhomPartsDoNotDeny(t *testing.T) {
+	t.Parallel()
+	within, above, denials := 0, 0, 0
+	for seed := range uint64(60) {
+		calls := randomCalls(rand.New(rand.NewPCG(seed, 3)))
+		g := measure(time.Second, 0, calls)
+		for _, count := range candidates[:20] {
+			clients, _ := decide(t, sash.PerSecond(count).Parts(), 0, calls)
+			for client, busiest := range g.busiest {
+				denied := clients[uint32(client)]
+				switch {
+				case busiest <= count:
+					require.False(t, denied, "seed %d, %d/s, busiest window %d", seed, count, busiest)
+					within++
+				case busiest > 2*count:
+					require.True(t, denied, "seed %d, %d/s, busiest window %d", seed, count, busiest)
+				case !denied:
+					above++
+				}
+				if denied {
+					denials++
+				}
+			}
+		}
+	}
+	assert.Greater(t, within, 1000, "these calls tell nothing")
+	assert.Greater(t, denials, 1000, "these calls tell nothing")
+	assert.Greater(t, above, 10, "no parts admitted a client that the log denies")
+}
+
 func TestGauge_BusiestWindowIsHalfOpen(t *testing.T) {
 	const second = int64(time.Second)
 	g := measure(time.Second, 0, []call{{0, 0, 1}, {0, second - 1, 1}, {0, second, 5}, {1, second, 2}, {1, 2 * second, 4}, {2, 2 * second, 0}})

@@ -23,14 +23,14 @@ func nextSteps(r *report, key traffic.Key, o *options) []step {
 	}
 	limits := r.Policy.Limits
 	return []step{
-		{"Replay them: whom do they deny, and when? A counter takes less memory than a log; the replay says where it differs.", replayCommands(limits, o)},
+		{"Replay them: whom do they deny, and when? Parts take less memory than a log; the replay says where they differ.", replayCommands(limits, o)},
 		{"Shadow them in production: the policy decides, and denies nothing. Count its outcomes for a week.", policyCode(limits, key, o)},
 		{"Enforce them: remove Shadow, and go on counting.", ""},
 	}
 }
 
-// replayCommands returns commands that replay the limits: each alone, as a log and as the
-// counter that sash.Per would choose, and all together, as the policy decides.
+// replayCommands returns commands that replay the limits: each alone, as a log and by
+// what sash.Per would choose in place of a log, and all together, as the policy decides.
 func replayCommands(limits []sash.Limit, o *options) string {
 	var alone, all []string
 	for _, l := range limits {

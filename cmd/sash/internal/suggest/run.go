@@ -20,9 +20,13 @@
 // admitted. That holds for several limits in one policy, too. The events that a log denies are
 // counted by simulation, for each candidate. Both are what sash itself answers.
 //
+// SlidingParts, which sash.Per chooses above 16, deny no client whose busiest window is within the
+// Count either. They may admit one whose busiest window is above the Count, if that holds at most
+// twice of it. So the next steps replay both.
+//
 // A SlidingCounter answers otherwise. It may deny a client whose busiest window is within the
 // Count, if that holds more than half of it. And it may admit one whose busiest window is
-// above the Count, if that holds less than twice of it. So the next steps replay both.
+// above the Count, if that holds less than twice of it.
 //
 // # The suggestion
 //

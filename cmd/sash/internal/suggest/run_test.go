@@ -224,6 +224,37 @@ func TestNext_CommandsRun(t *testing.T) {
 	}
 }
 
+// The first command replays each limit alone: the log that is suggested and, where that is another
+// limit, what sash.Per chooses. The second replays the logs together.
+func TestNext_CommandsReplayLogsAndDefaults(t *testing.T) {
+	r := invoke("", "-json", shop).report(t)
+	var alone, together []sash.Limit
+	for _, l := range r.Policy.Limits {
+		require.Equal(t, l.Log(), l)
+		alone, together = append(alone, l), append(together, l)
+		if chosen := sash.Per(l.Count, l.Window); chosen != l {
+			require.Equal(t, l.Parts(), chosen)
+			alone = append(alone, chosen)
+		}
+	}
+	require.Greater(t, len(alone), len(together), "all of them are small")
+	require.Less(t, len(alone), 2*len(together), "none of them is small")
+	commands := strings.Split(strings.TrimSuffix(r.Next[0].Code, "\n"), "\n")
+	require.Len(t, commands, 2)
+	for i, want := range [][]sash.Limit{alone, together} {
+		var got []sash.Limit
+		words := shellWords(t, commands[i])
+		for j, word := range words {
+			if word == "-limit" {
+				l, err := sash.ParseLimit(words[j+1])
+				require.NoError(t, err)
+				got = append(got, l)
+			}
+		}
+		require.Equal(t, want, got, commands[i])
+	}
+}
+
 func TestRun_TextIsThatOfTheJSON(t *testing.T) {
 	args := []string{"-percentile", "99", "-headroom", "2", shop}
 	text := invoke("", args...).stdout
