@@ -60,7 +60,7 @@ func TestServer_AdmitsExactlyTheLimitOf20000Calls(t *testing.T) {
 func TestServer_TellsTheExactWait(t *testing.T) {
 	l, clock := limiter(t,
 		everyone("slow", sash.Per(2, 7*time.Second+123*time.Nanosecond).Log()),
-		everyone("fast", sash.PerSecond(1000)))
+		everyone("fast", sash.PerSecond(1000).Counter()))
 	conn := dial(t, serve(t, &echo{}, limited(l)...))
 	require.NoError(t, say(t.Context(), conn))
 	clock.Advance(time.Second + time.Nanosecond)

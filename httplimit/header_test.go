@@ -36,7 +36,7 @@ func TestHeaders_AreExact(t *testing.T) {
 	s := newSite(t, httplimit.WithXRateLimit(),
 		per(`say "hi" \o/`, "GET /a", sash.Per(2, time.Minute).Log()),
 		per("fast", "GET /b", sash.Per(3, 999*time.Millisecond).Log()),
-		per("huge", "GET /c", sash.Per(1<<62, time.Hour)),
+		per("huge", "GET /c", sash.Per(1<<62, time.Hour).Counter()),
 		per("two", "GET /d", sash.PerMinute(2).Log(), sash.PerMinute(3).Log(), sash.Per(4, 1500*time.Millisecond).Log(), sash.PerHour(9).Counter()),
 		per("d", "/d", sash.PerDay(100).Log()),
 		bytesPolicy,
@@ -329,7 +329,7 @@ func TestHeaders_OfLimitersAroundEachOther(t *testing.T) {
 
 // A handler that changes its headers does not change another request's.
 func TestHeaders_AreEachRequestsOwn(t *testing.T) {
-	s := newSite(t, per("each", "", sash.PerHour(100)), httplimit.WithXRateLimit())
+	s := newSite(t, per("each", "", sash.PerHour(100).Counter()), httplimit.WithXRateLimit())
 	vandalize := true
 	s.answer = func(w http.ResponseWriter, r *http.Request) {
 		if vandalize {

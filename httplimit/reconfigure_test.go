@@ -98,12 +98,12 @@ func TestReconfigure_ForgetsLimitsOfKeysOfPoliciesThatAreGone(t *testing.T) {
 		for _, plan := range []string{"", "gold"} {
 			for _, policy := range []string{"a", "b"} {
 				key, _ := s.KeyFor(policy, newRequest("GET /", "X-Key", strconv.Itoa(i), "X-Plan", plan))
-				require.NoError(t, s.Sash().SetLimits(key, sash.PerHour(30)))
+				require.NoError(t, s.Sash().SetLimits(key, sash.PerHour(30).Counter()))
 			}
 		}
 		require.Equal(t, 200, s.do("GET /", "X-Key", strconv.Itoa(i)).Code)
 	}
-	require.NoError(t, s.Sash().SetLimits("\xff not of a policy", sash.PerHour(30)))
+	require.NoError(t, s.Sash().SetLimits("\xff not of a policy", sash.PerHour(30).Counter()))
 	require.Equal(t, 301, s.KeysWithLimits())
 	require.Equal(t, 200, s.Sash().Len())
 	b.Plan, b.Plans = nil, nil
