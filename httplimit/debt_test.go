@@ -16,7 +16,7 @@ import (
 func debtors(count int64) map[string]sash.Limit {
 	hourly := sash.PerHour(count)
 	return map[string]sash.Limit{
-		"log": hourly.Log(), "counter": hourly.Counter(), "fixed window": hourly.Buckets(time.Hour),
+		"log": hourly.Log(), "counter": hourly.Counter(), "parts": hourly.Parts(), "fixed window": hourly.Buckets(time.Hour),
 		"buckets": hourly.Buckets(10 * time.Minute), "token bucket": hourly.TokenBucket(count),
 	}
 }
@@ -84,6 +84,7 @@ func TestSettle_DecidesLikeTheLimitWithoutDebts(t *testing.T) {
 			p.Cost, p.Settle = func(*http.Request) int64 { return cost }, httplimit.SettleBytes()
 			s := newSite(t, p)
 			alone := sash.Must(sash.New(limit, sash.WithClock(s.clock), sash.WithSweepInterval(-1)))
+			key := keyOf(t, s) // parts begin at instants of the key's own
 			type open struct {
 				charges     *httplimit.Charges
 				reservation sash.Reservation
@@ -91,7 +92,7 @@ func TestSettle_DecidesLikeTheLimitWithoutDebts(t *testing.T) {
 			}
 			var under []open
 			for step := range 200 {
-				switch d, until := time.Duration(random.Int64N(int64(20*time.Minute))), alone.Peek("k", 1).RetryAfter; {
+				switch d, until := time.Duration(random.Int64N(int64(20*time.Minute))), alone.Peek(key, 1).RetryAfter; {
 				case random.IntN(3) == 0 && until > 0:
 					s.clock.Advance(until) // to the very instant
 				case random.IntN(2) == 0:
@@ -99,10 +100,10 @@ func TestSettle_DecidesLikeTheLimitWithoutDebts(t *testing.T) {
 				}
 				cost = random.Int64N(12)
 				v := s.Decide(http.Header{}, newRequest("GET /", "X-Key", "k"))
-				reservation, want := alone.Reserve("k", cost)
+				reservation, want := alone.Reserve(key, cost)
 				require.Equal(t, want.Allowed, v.Outcome == httplimit.Admitted, "%s, seed %d, step %d", name, seed, step)
 				require.Equal(t, want.RetryAfter, v.Denial.RetryAfter, "%s, seed %d, step %d", name, seed, step)
-				require.Equal(t, want.Remaining, s.Sash().Peek(keyOf(t, s), 0).Remaining, "%s, seed %d, step %d", name, seed, step)
+				require.Equal(t, want.Remaining, s.Sash().Peek(key, 0).Remaining, "%s, seed %d, step %d", name, seed, step)
 				if want.Allowed {
 					under = append(under, open{v.Charges, reservation, cost})
 				}
