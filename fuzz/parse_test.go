@@ -53,10 +53,12 @@ var limitTexts = []string{
 	"16/m", "17/m", "16/m counter", "17/m log", "0x10/m", "16/m counter counter",
 	"10/s burst 100", "10/1s burst 1", "10/s burst 0", "10/s burst -5", "10/s burst +7", "10/s burst", "10/s burst 1 2", "10/s burst 1s",
 	"0/s burst 3", "3/s burst 9223372036854775807", "3/s burst 9223372036854775808", "9223372036854775807/9223372036854775807ns burst 1",
+	"16/m parts", "17/m parts", "17/m counter", "17/1m0s", "0/m parts", "10/s parts 16", "10/s Parts", "17/1µs",
+	"9223372036854775807/9223372036854775807ns counter", "9223372036854775807/9223372036854775806ns",
 }
 
 var (
-	written   = regexp.MustCompile(`^(\S*?) ?/ ?(\S*)(| counter| log| buckets (\S*)| burst ([+-]?\d+))$`)
+	written   = regexp.MustCompile(`^(\S*?) ?/ ?(\S*)(| counter| log| parts| buckets (\S*)| burst ([+-]?\d+))$`)
 	dated     = regexp.MustCompile(`^([+-]?\d+)([dw])$`)
 	bareUnits = map[string]time.Duration{
 		"s": time.Second, "sec": time.Second, "second": time.Second,
@@ -91,8 +93,12 @@ func meaning(s string) (l sash.Limit, ok bool) {
 	switch {
 	case err != nil || count < 0 || window < 1:
 		return l, false
-	case parts[3] == "" && count > 16, parts[3] == " counter":
+	case parts[3] == "" && count == math.MaxInt64 && window == math.MaxInt64:
+		return sash.Unlimited(), true
+	case parts[3] == " counter":
 		return sash.Limit{Count: count, Window: window, Algorithm: sash.SlidingCounter}, true
+	case parts[3] == "" && count > 16, parts[3] == " parts":
+		return sash.Limit{Count: count, Window: window, Algorithm: sash.SlidingParts}, true
 	case parts[3] == "", parts[3] == " log":
 		return sash.Limit{Count: count, Window: window, Algorithm: sash.SlidingLog}, true
 	case 0 < precision && precision <= window:

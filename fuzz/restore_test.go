@@ -39,11 +39,11 @@ const (
 
 var restoreLimits = [][]sash.Limit{
 	{sash.PerMinute(10).Counter()},
-	{sash.Per(1e15, 1000)},
+	{sash.Per(1e15, 1000).Counter()},
 	{sash.Per(10, 60).Log()},
 	{sash.Per(10, 60).Buckets(7)},
 	{sash.Per(10, 60).Counter(), sash.Per(20, 100).Log(), sash.Per(30, 1000).Buckets(100)},
-	{sash.Per(math.MaxInt64, math.MaxInt64-1)},
+	{sash.Per(math.MaxInt64, math.MaxInt64-1).Counter()},
 	{sash.Per(math.MaxInt64, math.MaxInt64-1).Log(), sash.Per(1, 1).Counter()},
 	{sash.Unlimited()},
 	{sash.Per(0, 60).Counter()},
