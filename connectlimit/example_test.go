@@ -31,7 +31,7 @@ func Example() {
 	limiter := httplimit.Must(httplimit.New(
 		httplimit.Policy{
 			Name:   "all",
-			Limits: []sash.Limit{sash.PerMinute(2).Log()},
+			Limits: []sash.Limit{sash.PerMinute(2)},
 			Key:    httplimit.Join(httplimit.ByAddress(), connectlimit.ByMethod()),
 		},
 		httplimit.WithClock(sash.NewManualClock(0)), // for the example: no time passes

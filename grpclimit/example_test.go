@@ -36,13 +36,13 @@ func ExampleUnaryServerInterceptor() {
 	limiter := httplimit.Must(httplimit.New(
 		httplimit.Policy{
 			Name:   "all",
-			Limits: []sash.Limit{sash.PerMinute(2).Log()},
+			Limits: []sash.Limit{sash.PerMinute(2)},
 			Key:    httplimit.ByAddress(),
 		},
 		httplimit.Policy{
 			Name:    "health",
 			Pattern: "/grpc.health.v1.Health/",
-			Limits:  []sash.Limit{sash.PerMinute(10).Log()},
+			Limits:  []sash.Limit{sash.PerMinute(10)},
 			Key:     httplimit.Join(httplimit.ByAddress(), grpclimit.ByMethod()),
 			Charge:  func(code int) bool { return codes.Code(code) != codes.NotFound },
 		},

@@ -16,7 +16,7 @@ func Example() {
 	limiter := httplimit.Must(httplimit.New(
 		httplimit.Policy{
 			Name:   "all",
-			Limits: []sash.Limit{sash.PerMinute(2).Log()},
+			Limits: []sash.Limit{sash.PerMinute(2)},
 			Key:    httplimit.ByAddress(),
 		},
 		httplimit.WithClock(sash.NewManualClock(0)), // for the example: time stands still
@@ -64,7 +64,7 @@ func ExamplePolicy_charge() {
 	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
 		Name:    "login",
 		Pattern: "POST /login",
-		Limits:  []sash.Limit{sash.PerHour(2).Log()},
+		Limits:  []sash.Limit{sash.PerHour(2)},
 		Key:     httplimit.ByAddress(),
 		Charge:  func(status int) bool { return status == http.StatusUnauthorized },
 	}))
@@ -99,7 +99,7 @@ func ExamplePolicy_skip() {
 		}
 	}
 	limiter := httplimit.Must(httplimit.New(
-		plan(false, "free", sash.PerHour(10).Log()), plan(true, "paid", sash.PerHour(10_000).Log())))
+		plan(false, "free", sash.PerHour(10)), plan(true, "paid", sash.PerHour(10_000))))
 	defer limiter.Close()
 
 	handler := limiter.Middleware(http.NotFoundHandler())
@@ -141,7 +141,7 @@ func ExampleLimiter_Middleware() {
 // nothing. It also lets pages of other origins read the headers about their quotas.
 func ExampleLimiter_Middleware_cors() {
 	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
-		Name: "api", Pattern: "/api/", Limits: []sash.Limit{sash.PerMinute(1).Log()}, Key: httplimit.ByHeader("X-API-Key"),
+		Name: "api", Pattern: "/api/", Limits: []sash.Limit{sash.PerMinute(1)}, Key: httplimit.ByHeader("X-API-Key"),
 	}))
 	defer limiter.Close()
 
@@ -231,7 +231,7 @@ func ExampleReadHeader() {
 func ExampleFirstOf() {
 	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
 		Name:   "api",
-		Limits: []sash.Limit{sash.PerMinute(1).Log()},
+		Limits: []sash.Limit{sash.PerMinute(1)},
 		Key:    httplimit.FirstOf(httplimit.ByHeader("X-API-Key"), httplimit.ByAddress()),
 	}))
 	defer limiter.Close()
@@ -272,7 +272,7 @@ func ExampleWithObserver() {
 // The quota of an address is reset.
 func ExampleLimiter_KeyFor() {
 	limiter := httplimit.Must(httplimit.New(
-		httplimit.Policy{Name: "all", Limits: []sash.Limit{sash.PerHour(1).Log()}, Key: httplimit.ByAddress()}))
+		httplimit.Policy{Name: "all", Limits: []sash.Limit{sash.PerHour(1)}, Key: httplimit.ByAddress()}))
 	defer limiter.Close()
 
 	handler := limiter.Middleware(http.NotFoundHandler())

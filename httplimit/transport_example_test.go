@@ -20,7 +20,7 @@ func ExampleTransport() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	limiter := sash.Must(sash.New(sash.PerSecond(10).Log()))
+	limiter := sash.Must(sash.New(sash.PerSecond(10)))
 	defer limiter.Close()
 	client := &http.Client{Transport: &httplimit.Transport{Limiter: limiter}, Timeout: time.Minute}
 
