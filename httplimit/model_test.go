@@ -73,6 +73,8 @@ type model struct {
 	names  []string // of keys, in the order in which they were seen
 	prints map[string]uint64
 
+	tableKeys map[string]string // by policy, plan and identity
+
 	// What the options are.
 	chargesDenied, folds, withoutRateLimit, xRateLimit, partition, observed bool
 	ownLimits                                                               []sash.Limit
@@ -113,7 +115,7 @@ func (m *model) start() {
 	m.clock = sash.SystemClock()
 	m.stopping, m.ended = make(chan struct{}), make(chan struct{})
 	m.table = reference.NewTable([]reference.Limit{{Unlimited: true}})
-	m.keys, m.prints = map[string]*knownKey{}, map[string]uint64{}
+	m.keys, m.prints, m.tableKeys = map[string]*knownKey{}, map[string]uint64{}, map[string]string{}
 	m.deniedBy, m.unidentifiedBy = http.StatusTooManyRequests, http.StatusBadRequest
 	var options []httplimit.Option
 	for _, o := range modelOptions {

@@ -5,7 +5,10 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
@@ -104,10 +107,36 @@ func (m *model) take(p *modelPolicy, r *http.Request) (t modelTake, outcome http
 			t.plan, t.limits = r.Header.Get("X-Plan"), limits
 		}
 	}
-	t.key = strings.Join([]string{p.id, t.plan, t.shown}, "\x00")
+	t.key = m.tableKey(strings.Join([]string{p.id, t.plan, t.shown}, "\x00"), p, r)
 	t.limits = m.know(&t, r)
 	t.changes = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 	return t, httplimit.Admitted, false
+}
+
+// tableKey returns the key of the table of package reference for a client of p, who makes the request.
+// Parts begin at instants of the key's own, by a hash of its name. So id is followed by a number with
+// which its hash shifts parts as that of the limiter's key does.
+func (m *model) tableKey(id string, p *modelPolicy, r *http.Request) string {
+	if m.tableKeys[id] == "" {
+		real, ok := m.limiter.KeyFor(p.Name, withoutPanic(r))
+		if !ok {
+			m.failf("KeyFor does not know a client of %s", p.Name)
+		}
+		shift := func(key string) uint64 { return xxhash.Sum64String(key) % 64 }
+		for n := 0; m.tableKeys[id] == ""; n++ {
+			if key := id + "\x00" + strconv.Itoa(n); shift(key) == shift(real) {
+				m.tableKeys[id] = key
+			}
+		}
+	}
+	return m.tableKeys[id]
+}
+
+// withoutPanic returns r without what lets functions of policies panic.
+func withoutPanic(r *http.Request) *http.Request {
+	r = r.Clone(r.Context())
+	r.Header.Del("X-Panic")
+	return r
 }
 
 func (p *modelPolicy) skips(r *http.Request) bool {
@@ -128,9 +157,7 @@ func (m *model) know(t *modelTake, r *http.Request) []sash.Limit {
 		if t.own {
 			t.limits = m.ownLimits
 		}
-		r = r.Clone(r.Context())
-		r.Header.Del("X-Panic")
-		m.keys[t.key] = &knownKey{policy: t.Name, request: r, take: *t}
+		m.keys[t.key] = &knownKey{policy: t.Name, request: withoutPanic(r), take: *t}
 		m.names = append(m.names, t.key)
 		m.setLimits(t.key, t.limits)
 	}

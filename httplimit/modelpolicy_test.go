@@ -115,6 +115,9 @@ var modelLimits = []sash.Limit{
 	sash.Per(3, 10*time.Second).TokenBucket(2),
 	sash.PerMinute(7).Log(),
 	sash.PerMinute(20).Counter(),
+	sash.PerMinute(20),
+	sash.PerSecond(3).Parts(),
+	sash.Per(4, 10*time.Second).Parts(),
 	sash.PerMinute(12).TokenBucket(12),
 	sash.PerHour(9).Buckets(time.Hour),
 	sash.PerHour(5000).Log(),
@@ -150,7 +153,7 @@ func referenceLimit(l sash.Limit, chargesDenied bool) reference.Limit {
 		return reference.Limit{Unlimited: true}
 	}
 	return reference.Limit{
-		Log:       l.Algorithm == sash.SlidingLog,
+		Log: l.Algorithm == sash.SlidingLog, Parts: l.Algorithm == sash.SlidingParts,
 		Precision: int64(l.Precision), Burst: l.Burst,
 		Count: l.Count, Window: int64(l.Window), ChargeDenied: chargesDenied,
 	}
