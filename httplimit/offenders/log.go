@@ -23,7 +23,7 @@ import (
 //
 //   - policy: the name of the policy
 //   - shadow: true, if the policy is only tried out, and denied nothing
-//   - limit: the limit that denied, such as "5/1m0s"
+//   - limit: the limit that denied, such as "5/1m0s log"
 //   - client: the fingerprint of the client, or what Name says
 //   - retry_after: how long the client has to wait; absent if the request is never admitted
 //   - by: who decided, under [httplimit.WithStore]
