@@ -3,7 +3,6 @@ module github.com/seed-30da4c49/sash/cmd/sash
 go 1.25.0
 
 require (
-	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/dustin/go-humanize v1.1.0
 	github.com/klauspost/compress v1.18.0
 	github.com/seed-30da4c49/sash v0.1.0
@@ -12,6 +11,7 @@ require (
 )
 
 require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+	"github.com/seed-30da4c49/sash/internal/reference"
 )
 
 // A line is a line of synthetic traffic.
@@ -132,13 +131,21 @@ func (p *plainPolicy) admits(l sash.Limit, client string, at, n int64) bool {
 		return p.since(client, floor(at, b)-((w-1)/b)*b)+n <= l.Count
 	case sash.SlidingParts:
 		part := w / 16 // of whole milliseconds; each client's begin earlier by some 64ths of a part
-		ahead := int64(xxhash.Sum64String(client)%64) * (part / 64)
+		ahead := shift(client) * (part / 64)
 		return p.since(client, floor(at+ahead, part)-ahead-15*part)+n <= l.Count
 	}
 	begin := floor(at, w)
 	curr := p.since(client, begin)
 	prev := p.since(client, begin-w) - curr
 	return prev*(w-(at-begin))+(curr+n)*w <= l.Count*w
+}
+
+// shift returns by how many 64ths of a part the parts of a client begin early. In parts of 64
+// nanoseconds, a unit at instant 0 is back that many nanoseconds before a Window has passed.
+func shift(client string) int64 {
+	const window = 16 * 64
+	key := reference.Named(reference.Limit{Parts: true, Count: 1, Window: window}, client)
+	return window - key.Take(0, 1).ResetAfter
 }
 
 // since returns the units charged to the client at from or later.
