@@ -26,27 +26,28 @@
 //
 // A [Limit] admits Count units per Window to each key. Its algorithm says what "per Window" means:
 //
-//   - [SlidingCounter] keeps two numbers per key: the units charged in the current
-//     aligned window, and those charged in the window before. The latter count in
-//     proportion to the part of their window that the sliding window still covers. It
-//     admits at most Count in an aligned window, and less than twice Count in any. Under
-//     steady demand it admits one unit less than Count per window.
-//   - [SlidingLog] records the time of each charge. It admits at most Count in any
-//     window, and takes about 16 bytes for each charge that it remembers.
-//   - [SlidingBuckets] counts per aligned bucket of Precision. All units of a bucket are
-//     back at once. It admits at most Count in the aligned buckets that make up a window,
-//     and takes 16 bytes for each bucket in use.
 //   - [SlidingParts] counts in each of the last sixteen parts of Window. It never denies a
 //     client that keeps to Count in any window, and admits at most Count in any 15/16 of one that
 //     sixteen divides. All units of a part are back at once, and the parts of each key begin
 //     at instants of its own.
+//   - [SlidingLog] records the time of each charge. It admits at most Count in any
+//     window, and takes about 16 bytes for each charge that it remembers.
+//   - [SlidingCounter] keeps two numbers per key: the units charged in the current
+//     aligned window, and those charged in the window before. The latter are taken to be
+//     spread evenly over their window: they count in proportion to the part of it that the
+//     sliding window still covers. It admits at most Count in an aligned window, and less than
+//     twice Count in any. Under steady demand it admits one unit less than Count per window, and
+//     it may deny a client that keeps to Count.
+//   - [SlidingBuckets] counts per aligned bucket of Precision. All units of a bucket are
+//     back at once. It admits at most Count in the aligned buckets that make up a window,
+//     and takes 16 bytes for each bucket in use.
 //   - [TokenBucket] keeps the instant at which the bucket of the key will be full. A full
 //     bucket holds Burst units, and units flow back at the rate of Count per Window. It
 //     admits at most Burst at once, and at most Burst + Count*T/Window in any interval of
 //     length T. It takes as much memory as a counter, or some 100 bytes more.
 //
 // [Per], [PerSecond] and the like choose the log for a Count of at most [SmallCount], and
-// the counter above it. [Limit.Counter], [Limit.Log], [Limit.Parts], [Limit.Buckets] and
+// parts above it. [Limit.Parts], [Limit.Log], [Limit.Counter], [Limit.Buckets] and
 // [Limit.TokenBucket] choose otherwise. All but the last have one number, Count, for
 // the rate and for the burst. Choose the token bucket where these are two numbers:
 //
@@ -93,10 +94,11 @@
 //
 // # Memory
 //
-// A key under one counter costs 35 to 50 bytes in addition to the bytes of the key, by its length.
-// So does a key under one token bucket that fits one word: see [Limit.TokenBucket]. Under one
-// [SlidingParts] it takes two or four words more. The janitor
-// evicts idle keys; for clocks that are set back, see [Limiter.Sweep].
+// A key under one [SlidingParts] costs 51 to 66 bytes in addition to the bytes of the key, by its
+// length, up to a Count of 255. It costs 16 bytes more up to 65,535, and some 280 above that. A key
+// under one counter costs 35 to 50 bytes, and so does a key under one token bucket that fits one
+// word: see [Limit.TokenBucket]. The janitor evicts idle keys; for clocks that are set back, see
+// [Limiter.Sweep].
 //
 // Only [WithMaxKeys] bounds the number of keys. Without it, callers must not be free to
 // make up keys.
@@ -107,11 +109,11 @@
 // table. It does not allocate, with two exceptions: a log makes more room, or the key is
 // moved because the limits change.
 //
-//   - Under one counter or token bucket that fits one word, a decision is lock-free. An
-//     admission is one compare-and-swap, and a denial writes nothing.
 //   - Under one [SlidingParts] of at most 65,535 units, an admission in the current part is one
 //     compare-and-swap, and a denial writes nothing. The first admission in a part, and one that has
 //     lost a few races to others, holds up others on the key for a few stores.
+//   - Under one counter or token bucket that fits one word, a decision is lock-free. An
+//     admission is one compare-and-swap, and a denial writes nothing.
 //   - In all other cases, a denial takes no lock, unless it loses four races to
 //     admissions. Admissions on one key hold each other up for a few stores, or while one
 //     of them makes more room in a log.
