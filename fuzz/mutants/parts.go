@@ -29,8 +29,18 @@ var ofParts = []mutant{
 	},
 	{
 		name: "parts-unlocked", fault: "a call stores lanes without the lock of the entry",
-		file: "parts.go", old: "case !e.tryLock(word):", new: "case !e.validate(word):",
+		file: "parts.go", old: "if !e.tryLock(word) {", new: "if !e.validate(word) {",
 		tests: "TestRace_Parts|TestRace",
+	},
+	{
+		name: "parts-charged-unseen", fault: "a charge by a word that has changed since is told, but not made",
+		file: "parts.go", old: "valid = e.Word.CompareAndSwap(word, word+uint64(n)) // as in charge", new: "e.Word.CompareAndSwap(word, word+uint64(n))",
+		tests: "TestParts|TestRace",
+	},
+	{
+		name: "parts-late-calls-turn", fault: "a call whose reading is late takes a part for a new one",
+		file: "parts.go", old: "if p.turned == 0 {\n\t\treturn", new: "if false {\n\t\treturn",
+		tests: "TestParts|TestRace|TestModel",
 	},
 	{
 		name: "parts-torn-denial", fault: "a denial is told by lanes of another state",

@@ -1526,7 +1526,7 @@ var ofSash = []mutant{
 
 	// What is written and read.
 	{
-		name: "small-count-is-less", fault: "a Count of SmallCount is kept by a counter",
+		name: "small-count-is-less", fault: "a Count of SmallCount is kept in parts",
 		file: "limit.go", old: "if count <= SmallCount {\n\t\treturn l.Log()", new: "if count < SmallCount {\n\t\treturn l.Log()",
 		tests: "TestPer_|TestLimit_TextRoundTrips",
 	},
@@ -1536,9 +1536,19 @@ var ofSash = []mutant{
 		tests: "TestPer_",
 	},
 	{
-		name: "small-counts-are-counters", fault: "Per chooses the counter for every Count",
+		name: "small-counts-are-counters", fault: "Per chooses the counter for small Counts",
 		file: "limit.go", old: "if count <= SmallCount {\n\t\treturn l.Log()", new: "if count <= SmallCount {\n\t\treturn l",
 		tests: "TestPer_|TestWait_GetsAllOfASmallCount",
+	},
+	{
+		name: "small-counts-are-in-parts", fault: "Per chooses parts for every Count",
+		file: "limit.go", old: "if count <= SmallCount {\n\t\treturn l.Log()", new: "if count <= SmallCount {\n\t\treturn l.Parts()",
+		tests: "TestPer_",
+	},
+	{
+		name: "default-is-a-counter", fault: "Per chooses the counter above SmallCount",
+		file: "limit.go", old: "\t}\n\treturn l.Parts()", new: "\t}\n\treturn l.Counter()",
+		tests: "TestPer_|TestLimit_TextRoundTrips",
 	},
 	{
 		name: "text-chooses-no-log", fault: "a limit in text that names no algorithm is a counter",
@@ -1546,14 +1556,24 @@ var ofSash = []mutant{
 		tests: "TestPer_|TestParseLimit",
 	},
 	{
-		name: "text-counter-unread", fault: "the word counter after a small count is read, and does not hold",
+		name: "text-counter-unread", fault: "the word counter is read, and does not hold",
 		file: "limit.go", old: "l = l.Counter()", new: "_ = l",
 		tests: "TestParseLimit|TestLimit_TextRoundTrips",
 	},
 	{
-		name: "text-counter-unwritten", fault: "the text of a small counter does not say that it is one",
-		file: "limit.go", old: "if l.Count <= SmallCount {\n\t\t\treturn s + \" counter\"", new: "if l.Count < SmallCount {\n\t\t\treturn s + \" counter\"",
+		name: "text-counter-unwritten", fault: "the text of a counter does not say that it is one",
+		file: "limit.go", old: `words = " counter"`, new: `words = ""`,
 		tests: "TestLimit_TextRoundTrips",
+	},
+	{
+		name: "text-large-counter-unwritten", fault: "the text of a counter above SmallCount does not say that it is one",
+		file: "limit.go", old: `words = " counter"`, new: "if l.Count <= SmallCount {\n\t\t\twords = \" counter\"\n\t\t}",
+		tests: "TestLimit_|TestParseLimit",
+	},
+	{
+		name: "text-small-parts-unwritten", fault: "the text of SmallCount units in parts does not say that it is in parts",
+		file: "limit.go", old: "if l.Count <= SmallCount {\n\t\t\twords = \" parts\"", new: "if l.Count < SmallCount {\n\t\t\twords = \" parts\"",
+		tests: "TestLimit_|TestParseLimit",
 	},
 	{
 		name: "counter-keeps-a-precision", fault: "a counter made of a limit in buckets keeps the Precision",
