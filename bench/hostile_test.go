@@ -103,7 +103,7 @@ func hostilely(b *testing.B, hostile, ordinary func() float64) {
 // tracked returns a function that makes a call for each key of a limiter that tracks them. It
 // returns the nanoseconds per call.
 func tracked(b *testing.B, keys []string) func() float64 {
-	l := sash.Must(sash.New(sash.PerHour(plenty)))
+	l := sash.Must(sash.New(sash.PerHour(plenty).Counter()))
 	b.Cleanup(func() { l.Close() })
 	allow := func() float64 { return allowed(l, keys) }
 	allow()
@@ -113,7 +113,7 @@ func tracked(b *testing.B, keys []string) func() float64 {
 // inserting returns a function as tracked does, but with a new limiter each time.
 func inserting(keys []string) func() float64 {
 	return func() float64 {
-		l := sash.Must(sash.New(sash.PerHour(plenty)))
+		l := sash.Must(sash.New(sash.PerHour(plenty).Counter()))
 		defer l.Close()
 		return allowed(l, keys)
 	}

@@ -98,14 +98,17 @@ const plentyHere = 60_000 // per minute: more than a client requests
 
 // middlewares returns the contenders. All key by the address of the connection. httprate
 // sends X-RateLimit-Limit, -Remaining and -Reset. httplimit sends RateLimit-Policy and
-// RateLimit, and the X- headers as well if the name ends in +X.
+// RateLimit, and the X- headers as well if the name ends in +X. Its limits are in parts, the default,
+// unless the name says counter.
 func middlewares(tb testing.TB, count int64) []middleware {
-	every := httplimit.Policy{Name: "all", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count).Counter()}}
-	route := httplimit.Policy{Name: "api", Pattern: "GET /v1/", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count).Counter()}}
+	every := httplimit.Policy{Name: "all", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count).Parts()}}
+	route := httplimit.Policy{Name: "api", Pattern: "GET /v1/", Key: httplimit.ByAddress(), Limits: every.Limits}
+	counter := httplimit.Policy{Name: "all", Key: httplimit.ByAddress(), Limits: []sash.Limit{sash.PerMinute(count).Counter()}}
 	return []middleware{
 		{"bare", func(next http.Handler) http.Handler { return next }},
 		{"httplimit+X", limited(tb, every, httplimit.WithXRateLimit())},
 		{"httplimit", limited(tb, every)},
+		{"httplimit-counter+X", limited(tb, counter, httplimit.WithXRateLimit())},
 		{"httplimit-route+X", limited(tb, route, httplimit.WithXRateLimit())},
 		{"httplimit-two+X", limited(tb, every, route, httplimit.WithXRateLimit())},
 		{"httprate", httprate.LimitBy(int(count), time.Minute, byAddress)},

@@ -46,6 +46,11 @@ func comparisons() []comparison {
 		{"Take, denied", "Allow, denied", always(1.8)},
 		{"Take", "go-limiter's Take", bounds{1_000_000: 0.5}},
 		{"TakeAll of two keys", "Allow", always(5)},
+		{"Allow, parts", "Allow", nil},
+		{"Take, parts", "Take", nil},
+		{"Allow, parts, denied", "Allow, denied", nil},
+		{"Take, parts, denied", "Take, denied", nil},
+		{"Take, parts, new key", "Take, new key", nil},
 		{"Allow, large", "Allow", nil},
 		{"Take, large", "Take", nil},
 		{"Allow, two limits", "Allow", always(2.5)},
@@ -385,7 +390,7 @@ func (t *ratioTest) explanations() []string {
 	return append(slices.Clone(t.notes),
 		"Times are the medians of "+strconv.Itoa(t.roundsOf(1))+" rounds. In a round all calls take turns of "+strconv.Itoa(t.decisions)+" for each core, for the same keys, after a tenth as many to warm up. A ratio is the median of the ratios within rounds. With "+keys.Label(few)+" keys or fewer each round has limiters of its own.",
 		"\\*: in some turn, more than a thousandth of the answers were others than those to measure.",
-		"The limit is "+list(oneWord)+", which fits into one word. *Large* is "+list(large)+", which does not. *Two limits* are "+list(twoCounters)+"; *four limits* are "+list(fourCounters)+". *Log* is of 10 units, in a window so short that they are back as fast as they are charged, and has grown as large as it gets. *Log, denied* is "+list(smallLog)+", used up; so is every limit that is *denied*. *Bucket* is "+list(bucket)+", in one word. *Bucket, denied* is "+list(smallBucket)+", used up. x/time/rate has a limiter for each key in a sync.Map.",
+		"The limit is "+list(oneWord)+", which fits into one word. *Large* is "+list(large)+", which does not. *Two limits* are "+list(twoCounters)+"; *four limits* are "+list(fourCounters)+". *Parts* are the default, of 65,535 units in a window so short that calls cannot use them up, and nearly all are in the current part; *parts, denied* and *parts, new key* are of "+list(parts)+". *Log* is of 10 units, in a window so short that they are back as fast as they are charged, and has grown as large as it gets. *Log, denied* is "+list(smallLog)+", used up; so is every limit that is *denied*. *Bucket* is "+list(bucket)+", in one word. *Bucket, denied* is "+list(smallBucket)+", used up. x/time/rate has a limiter for each key in a sync.Map.",
 		"The keys are tracked, except each *new key*, for which there was no call before: its limiter begins without keys. A *composed key* is put together in the call, of a prefix and the key. The keys of *TakeAll* are two of the tracked ones, drawn independently.",
 		"What a key takes is what the heap holds after a collection. The bytes are without the key itself, on average "+strconv.FormatFloat(meanLength(slices.Max(t.keys)), 'f', 1, 64)+". Units of one key are charged a second apart.")
 }

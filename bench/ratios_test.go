@@ -170,7 +170,7 @@ func TestAllocations_OfACall(t *testing.T) {
 }
 
 // The bytes of a key are without its name. A counter takes 16 bytes and the name, in one
-// object, and a slot of a bucket; a large one takes more.
+// object, and a slot of a bucket; parts take two words more, and a large counter some 100 bytes.
 func TestHolding_MeasuresOnlyTheKeys(t *testing.T) {
 	if race.Enabled {
 		t.Skip("fills limiters in one goroutine, and so slowly")
@@ -185,6 +185,8 @@ func TestHolding_MeasuresOnlyTheKeys(t *testing.T) {
 	small, multi := of["one word, units: 1"], of["large, units: 1"]
 	require.InDelta(t, 1, small.objects, 0.1)
 	require.InDelta(t, 35, small.bytes, 15)
-	require.Greater(t, multi.bytes, small.bytes+16)
+	require.InDelta(t, 1, of["parts, units: 1"].objects, 0.1)
+	require.InDelta(t, small.bytes+16, of["parts, units: 1"].bytes, 8)
+	require.Greater(t, multi.bytes, small.bytes+64)
 	require.Greater(t, of["log, units: 5"].bytes, of["log, units: 1"].bytes+16)
 }

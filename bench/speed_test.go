@@ -94,12 +94,13 @@ func BenchmarkDenied(b *testing.B) {
 // BenchmarkTake measures calls that return the whole Decision, admitted and denied.
 func BenchmarkTake(b *testing.B) {
 	for _, limits := range [][]sash.Limit{
-		{sash.Per(1<<29-1, math.MaxInt64)},
-		{sash.PerHour(plenty)},
+		{sash.Per(1<<29-1, math.MaxInt64).Counter()},
+		{sash.PerHour(plenty).Counter()},
+		{rollingParts(1)},
 		{sash.PerHour(1).Counter()},
 		{rollingLog(1)},
 		{sash.PerHour(1).Log()},
-		{sash.PerHour(plenty), sash.PerDay(plenty)},
+		{sash.PerHour(plenty).Counter(), sash.PerDay(plenty).Counter()},
 	} {
 		b.Run("limit="+strings.ReplaceAll(list(limits), " ", "-"), func(b *testing.B) {
 			l := limiter(limits)

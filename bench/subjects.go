@@ -26,16 +26,21 @@ type subject struct {
 	composed bool
 }
 
-// The limits of the subjects.
+// The limits of the subjects. Subjects are counters unless their names say otherwise.
 var (
-	oneWord      = []sash.Limit{sash.PerDay(2_000_000)}
-	large        = []sash.Limit{sash.PerDay(1 << 30)} // does not fit into one word
-	twoCounters  = []sash.Limit{sash.PerHour(2_000_000), sash.PerDay(2_000_000)}
-	fourCounters = append(slices.Clone(twoCounters), sash.Per(4_000_000, 30*24*time.Hour), sash.Per(8_000_000, 365*24*time.Hour))
+	oneWord      = []sash.Limit{sash.PerDay(2_000_000).Counter()}
+	large        = []sash.Limit{sash.PerDay(1 << 30).Counter()} // does not fit into one word
+	twoCounters  = []sash.Limit{sash.PerHour(2_000_000).Counter(), sash.PerDay(2_000_000).Counter()}
+	fourCounters = append(slices.Clone(twoCounters), sash.Per(4_000_000, 30*24*time.Hour).Counter(), sash.Per(8_000_000, 365*24*time.Hour).Counter())
+	parts        = []sash.Limit{sash.PerHour(100)}                             // the default
 	bucket       = []sash.Limit{sash.PerDay(2_000_000).TokenBucket(1_000_000)} // fits into one word
 	smallBucket  = []sash.Limit{sash.PerHour(10).TokenBucket(10)}
 	smallLog     = []sash.Limit{sash.PerHour(10).Log()}
 )
+
+// rollingParts returns the default limit of as many units as its smaller entries count, whose window
+// is so short that calls for n keys cannot use them up. Nearly all calls are in the current part of a key.
+func rollingParts(n int) sash.Limit { return sash.Per(1<<16-1, time.Duration(n)*time.Millisecond) }
 
 // rollingLog returns a log of 10 units, whose window is so short that calls for n keys, two of
 // them at once and without a pause, get their units back as fast as they charge them: about
@@ -64,9 +69,11 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	s.addBoth("", one)
 	s.addBoth(", large", s.tracking(1, "", large))
 	s.addBoth(", two limits", two)
+	s.addBoth(", parts", s.tracking(1, "", []sash.Limit{rollingParts(n)}))
 	s.addBoth(", log", s.rolling(""))
 	s.addBoth(", bucket", s.tracking(1, "", bucket))
 	s.addDenied(", denied", oneWord)
+	s.addDenied(", parts, denied", parts)
 	s.addDenied(", bucket, denied", smallBucket)
 	if n > 1 {
 		s.add(subject{name: "TakeAll of two keys", limiter: one, calls: takeTwoEach(one)})
@@ -83,6 +90,7 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	}
 	s.addInserting("", oneWord)
 	s.addInserting(", two limits", twoCounters)
+	s.addInserting(", parts", parts)
 	s.addInserting(", log", smallLog)
 	s.addInserting(", bucket", bucket)
 	s.add(subject{name: "x/time/rate's Allow", calls: independentOf(s.peer(peers.XTimeRate(), n).Allow)})

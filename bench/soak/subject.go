@@ -52,7 +52,7 @@ type plan struct {
 // have accounts where none is evicted, or shares a quota, before it is idle.
 func plans() []plan {
 	const maxKeys = 1000
-	counter := sash.PerSecond(40)
+	counter := sash.PerSecond(40).Counter()
 	tenths := 100 * time.Millisecond
 	bucket := counter.TokenBucket(60)                             // in one word
 	largeBucket := sash.Per(12345, time.Minute).TokenBucket(5000) // in more than a word
@@ -66,7 +66,7 @@ func plans() []plan {
 	}
 	return []plan{
 		aside(plan{name: "counter", limits: []sash.Limit{counter}, cost: 10}),
-		aside(plan{name: "large counter", limits: []sash.Limit{sash.PerSecond(20_000)}, cost: 5_000}),
+		aside(plan{name: "large counter", limits: []sash.Limit{sash.PerSecond(20_000).Counter()}, cost: 5_000}),
 		aside(plan{name: "log", limits: []sash.Limit{counter.Log()}, cost: 10}),
 		aside(plan{name: "buckets", limits: []sash.Limit{counter.Buckets(tenths)}, cost: 10}),
 		aside(plan{name: "parts", limits: []sash.Limit{counter.Parts()}, cost: 10}),
@@ -78,13 +78,13 @@ func plans() []plan {
 		aside(plan{name: "large token bucket of two rates", limits: []sash.Limit{largeBucket}, cost: 1000, forward: true}),
 		aside(plan{name: "token bucket and others", limits: []sash.Limit{bucket, counter.Log(), sash.Per(60, 2*time.Second).Buckets(tenths), largeBucket}, cost: 10}),
 		aside(plan{name: "denied are charged to a token bucket", limits: []sash.Limit{bucket}, cost: 2, options: []sash.Option{sash.WithChargeDenied()}}),
-		aside(plan{name: "three limits", limits: []sash.Limit{sash.Per(20, 200*time.Millisecond), counter.Log(), sash.Per(60, 2*time.Second).Buckets(tenths)}, cost: 10}),
+		aside(plan{name: "three limits", limits: []sash.Limit{sash.Per(20, 200*time.Millisecond).Counter(), counter.Log(), sash.Per(60, 2*time.Second).Buckets(tenths)}, cost: 10}),
 		aside(plan{name: "denied are charged", limits: []sash.Limit{counter}, cost: 2, options: []sash.Option{sash.WithChargeDenied()}}),
 		capped("at most 1,000 keys, EvictLeastUsed", sash.EvictLeastUsed),
 		aside(capped("at most 1,000 keys, DenyNew", sash.DenyNew)),
 		capped("at most 1,000 keys, ShareOverflow", sash.ShareOverflow),
 		{name: "other limits", limits: []sash.Limit{counter}, cost: 10, others: [][]sash.Limit{
-			{counter.Log()}, {counter.Parts()}, {counter.Buckets(tenths), sash.PerMinute(1000)}, {bucket}, {sash.PerSecond(20_000)},
+			{counter.Log()}, {counter.Parts()}, {counter.Buckets(tenths), sash.PerMinute(1000)}, {bucket}, {sash.PerSecond(20_000).Counter()},
 			{largeBucket}, {sash.PerSecond(20).TokenBucket(40), counter.Log()}, {counter},
 		}},
 		{name: "restored", limits: []sash.Limit{counter, counter.Log(), bucket}, cost: 10, replace: true},

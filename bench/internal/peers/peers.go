@@ -87,7 +87,8 @@ func (q Quota) refill() time.Duration {
 	return q.Window / time.Duration(q.Count)
 }
 
-// Field returns sash with its defaults, and all peers.
+// Field returns sash with a counter, and all peers. Parts, the default, admit no more than 65,535 units in
+// a window without a larger entry, and so not Plenty.
 func Field() []Peer {
 	return []Peer{Sash(), goLimiter, xTimeRate, httpRate, ulule, throttledGCRA, slidingWindow}
 }

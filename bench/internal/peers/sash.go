@@ -29,7 +29,7 @@ func Variants() []Peer {
 			New: func(q Quota) Table {
 				limit := sash.Per(q.Count, q.Window).Counter()
 				if q == Plenty {
-					limit = sash.PerHour(1e12)
+					limit = sash.PerHour(1e12).Counter()
 				}
 				return start(limit, q, sash.SystemClock())
 			},
