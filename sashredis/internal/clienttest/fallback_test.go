@@ -69,7 +69,7 @@ func TestBreaker_CountsFailuresInARow(t *testing.T) {
 	for range 10 {
 		require.ErrorIs(t, l.Take(gone, "k", 1).Err, context.Canceled)
 	}
-	require.NoError(t, s.server.Set("sash:wrong:c60000000", "something else"))
+	require.NoError(t, s.server.Set("sash:wrong:p3750000x16", "something else"))
 	for range 10 {
 		d := l.Take(ctx, "wrong", 1)
 		require.ErrorIs(t, d.Err, sashredis.ErrServer)

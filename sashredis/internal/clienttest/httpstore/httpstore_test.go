@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/internal/redistest"
+	"github.com/seed-30da4c49/sash/internal/window"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
 	"github.com/seed-30da4c49/sash/sashredis/httpstore"
@@ -105,7 +107,8 @@ func onStore(conn sashredis.Conn, options ...sashredis.Option) httplimit.Option 
 	return httplimit.WithStore(httpstore.New(conn, append([]sashredis.Option{deny, sashredis.WithTimeout(10 * time.Second)}, options...)...))
 }
 
-// limit returns a random limit that admits a few units.
+// limit returns a random limit that admits a few units. The parts of a window, and the steps by which
+// keys shift them, are whole microseconds, as they are in a store.
 func limit(r *rand.Rand) sash.Limit {
 	l := sash.Per(1+r.Int64N(6), time.Duration(1+r.IntN(4))*time.Second)
 	switch r.IntN(6) {
@@ -120,7 +123,7 @@ func limit(r *rand.Rand) sash.Limit {
 	case 4:
 		return sash.Unlimited()
 	}
-	return sash.Per(20+r.Int64N(20), time.Duration(1+r.IntN(20))*time.Second)
+	return sash.Per(20+r.Int64N(20), time.Duration(1+r.IntN(20))*1024*time.Millisecond)
 }
 
 // randomPolicies returns policies for overlapping routes. The cost of some is in X-Cost, others
@@ -128,10 +131,11 @@ func limit(r *rand.Rand) sash.Limit {
 func randomPolicies(r *rand.Rand) (options []httplimit.Option) {
 	for i := range 1 + r.IntN(4) {
 		p := per(fmt.Sprintf("p%d", i), []string{"", "/a", "/b"}[r.IntN(3)])
+		p.Key = httplimit.ByHeader(headerOf(i))
 		for range 1 + r.IntN(2) {
 			p.Limits = append(p.Limits, limit(r))
 		}
-		if r.IntN(4) == 0 {
+		if r.IntN(4) == 0 && !slices.ContainsFunc(p.Limits, inParts) { // else its key must have a name to choose
 			p.Key = httplimit.Everyone()
 		}
 		if r.IntN(3) == 0 {
@@ -149,6 +153,27 @@ func randomPolicies(r *rand.Rand) (options []httplimit.Option) {
 	return append(options, httplimit.WithXRateLimit(), httplimit.WithEventIdentities())
 }
 
+// headerOf returns the name of the header by which the i-th of randomPolicies knows a user.
+func headerOf(i int) string { return fmt.Sprint("X-User-P", i) }
+
+func inParts(l sash.Limit) bool { return l.Algorithm == sash.SlidingParts }
+
+// shiftedAlike returns the headers of a user, who has a name of its own under each of randomPolicies.
+// Under it, a and b shift the parts of the key alike. A store knows the keys of policies by other names.
+func shiftedAlike(a, b *site, user string) (headers []string) {
+	for i, policy := range a.Policies() {
+		r := httptest.NewRequest("GET", "/", nil)
+		for n, alike := 0, false; !alike; n++ {
+			r.Header.Set(headerOf(i), fmt.Sprint(user, "-", n))
+			here, _ := a.KeyFor(policy.Name, r)
+			there, _ := b.KeyFor(policy.Name, r)
+			alike = window.ShiftOf(here) == window.ShiftOf(there) || !slices.ContainsFunc(policy.Limits, inParts)
+		}
+		headers = append(headers, headerOf(i), r.Header.Get(headerOf(i)))
+	}
+	return headers
+}
+
 // With a store, statuses, headers, bodies and events are those without one, for the same calls
 // at the same times.
 func TestMiddleware_AnswersAsWithoutAStore(t *testing.T) {
@@ -159,9 +184,10 @@ func TestMiddleware_AnswersAsWithoutAStore(t *testing.T) {
 			policies, clock := randomPolicies(r), sash.NewManualClock(r.Int64N(1e15)*1000)
 			here := newSite(t, append(policies, httplimit.WithClock(clock))...)
 			there := newSite(t, append(policies, onStore(conn, sashredis.WithCallerClock(clock), sashredis.WithPrefix(fmt.Sprint(seed, ":"))))...)
+			users := [][]string{shiftedAlike(here, there, "0"), shiftedAlike(here, there, "1")}
 			for step := range 60 {
 				path := []string{"/a", "/b"}[r.IntN(2)]
-				headers := []string{"X-User", fmt.Sprint(r.IntN(2)), "X-Cost", fmt.Sprint(r.IntN(8) - 1), "X-Status", []string{"200", "401"}[r.IntN(2)]}
+				headers := append(slices.Clone(users[r.IntN(2)]), "X-Cost", fmt.Sprint(r.IntN(8)-1), "X-Status", []string{"200", "401"}[r.IntN(2)])
 				want, got := here.do(path, headers...), there.do(path, headers...)
 				about := fmt.Sprintf("seed %d, step %d: %s %v", seed, step, path, headers)
 				require.Equal(t, want.Code, got.Code, about)
