@@ -296,11 +296,49 @@ func (r *slidingParts) denial(e *entry, word uint64, used, elapsed, n int64) (o 
 
 // tryFast is ruleset.tryFast for e, a partsEntry unless its word says otherwise.
 func (r *slidingParts) tryFast(e *entry, word uint64, at, n int64, m mode, d, next *Decision) result {
+	if res := r.tryNewest(e, word, at, n, m, d, next); res != retry {
+		return res
+	}
+	return r.tryTurn(e, word, at, n, m, d, next)
+}
+
+// tryNewest is tryFast where charge serves: in the newest part.
+func (r *slidingParts) tryNewest(e *entry, word uint64, at, n int64, m mode, d, next *Decision) result {
+	used, elapsed, res := r.charge(nil, word, at, n)
+	if res == retry {
+		return retry
+	}
+	// The last of these steps proves that the lanes, if any were read, are of the state of word.
+	o, valid := outcome{remaining: r.Count - used, resetAfter: r.Window - time.Duration(elapsed)}, true
+	if d != nil && res == denied {
+		o, valid = r.denial(e, word, used, elapsed, n)
+	}
+	if d != nil {
+		d.set(&r.Limit, res, o)
+	}
+	if next != nil {
+		o, valid = r.denial(e, word, used, elapsed, d.Remaining+1)
+		*next = d.oneMore(o.retryAfter)
+	}
+	if res == admitted && m&stores != 0 {
+		valid = e.Word.CompareAndSwap(word, word+uint64(n)) // as in charge
+	}
+	if !valid {
+		return retry
+	}
+	return res
+}
+
+// tryTurn is tryFast where a new part begins for the key, or for the limiter.
+func (r *slidingParts) tryTurn(e *entry, word uint64, at, n int64, m mode, d, next *Decision) result {
 	s := r.stateOf(e, word)
 	if word&(dead|multi|locked) != 0 || s.b == 0 || !r.packing().holds(at) { // an empty state must begin at the floor
 		return retry
 	}
 	p := r.position(s, at)
+	if p.turned == 0 {
+		return r.tryNewest(e, word, at, n, m, d, next) // the limiter remembers the part now; a late call takes the slow path
+	}
 	if n > r.Count-int64(p.used) {
 		if d != nil {
 			d.set(&r.Limit, denied, r.outcome(s, p, query{at: at, n: n}, 0, denied))
@@ -316,37 +354,31 @@ func (r *slidingParts) tryFast(e *entry, word uint64, at, n int64, m mode, d, ne
 	if d != nil {
 		d.set(&r.Limit, admitted, r.outcome(s, p, query{at: at, n: n}, n, admitted))
 	}
-	after := p // once the units are charged
-	after.turned, after.used = 0, p.used+uint64(n)
-	switch charges := m&stores != 0; {
-	case !charges:
+	if m&stores == 0 {
 		if !e.validate(word) {
 			return retry
 		}
-	case p.turned == 0:
-		if next != nil {
-			*next = d.oneMore(r.retryAfter(s, after, 0, d.Remaining+1))
-		}
-		// The swap proves that the lanes were of one state, too.
-		if !e.Word.CompareAndSwap(word, word+uint64(n)) {
-			return retry
-		}
-	case !e.tryLock(word):
-		return retry
-	default:
-		// The lock was taken from the word that the lanes were read under: they are of one state.
-		s = r.charged(s, p, n)
-		if next != nil {
-			*next = d.oneMore(r.retryAfter(s, after, 0, d.Remaining+1))
-		}
-		e.Word.Store(r.packCharged(s))
+		return admitted
 	}
+	if !e.tryLock(word) {
+		return retry
+	}
+	// The lock was taken from the word that the lanes were read under: they are of one state.
+	s = r.charged(s, p, n)
+	if next != nil {
+		p.turned, p.used = 0, p.used+uint64(n)
+		*next = d.oneMore(r.retryAfter(s, p, 0, d.Remaining+1))
+	}
+	e.Word.Store(r.packCharged(s))
 	return admitted
 }
 
 // chargeEntry is ruleset.chargeTried for e, a partsEntry.
 func (r *slidingParts) chargeEntry(e *entry, word uint64, at, n int64, m mode) (next uint64, o outcome) {
-	s := r.stateOf(e, word)
+	if used, elapsed, res := r.charge(nil, word, at, n); res == admitted {
+		return word + uint64(n), outcome{remaining: r.Count - used, resetAfter: r.Window - time.Duration(elapsed)}
+	}
+	s := r.stateOf(e, word) // a new part begins
 	p := r.position(s, at)
 	o = r.outcome(s, p, query{at: at, n: n}, n, admitted)
 	if m&stores != 0 {

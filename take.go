@@ -41,7 +41,7 @@ func (l *Limiter) AllowN(key string, n int64) bool {
 				_, _, _, res = (*tokenBucket)(r).charge(e, e.Word.Load(), at, n)
 			case fastParts:
 				if _, _, res = (*slidingParts)(r).charge(e, e.Word.Load(), at, n); res == retry {
-					res = g.ruleset.tryFast(e, e.Word.Load(), at, n, stores, nil, nil) // in most cases a new part begins
+					res = (*slidingParts)(r).tryTurn(e, e.Word.Load(), at, n, stores, nil, nil)
 				}
 			default:
 				res = g.ruleset.tryFast(e, e.Word.Load(), at, n, stores, nil, nil)
@@ -125,7 +125,7 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 					return d
 				}
 			}
-			res = g.ruleset.tryFast(e, e.Word.Load(), at, n, stores|tells, &d, nil) // in most cases a new part begins
+			res = p.tryTurn(e, e.Word.Load(), at, n, stores|tells, &d, nil)
 		case fastLog:
 			res = (*slidingLog)(r).tryFast(e, e.Word.Load(), at, n, stores|tells, &d, nil)
 		default:

@@ -38,11 +38,6 @@ var ofParts = []mutant{
 		tests: "TestParts|TestRace",
 	},
 	{
-		name: "parts-late-calls-turn", fault: "a call whose reading is late takes a part for a new one",
-		file: "parts.go", old: "if p.turned == 0 {\n\t\treturn", new: "if false {\n\t\treturn",
-		tests: "TestParts|TestRace|TestModel",
-	},
-	{
 		name: "parts-torn-denial", fault: "a denial is told by lanes of another state",
 		file: "parts.go", old: "return o, e.validate(word)", new: "return o, true",
 		tests: "TestParts",
