@@ -80,6 +80,7 @@ func plans() []plan {
 		aside(plan{name: "denied are charged to a token bucket", limits: []sash.Limit{bucket}, cost: 2, options: []sash.Option{sash.WithChargeDenied()}}),
 		aside(plan{name: "three limits", limits: []sash.Limit{sash.Per(20, 200*time.Millisecond).Counter(), counter.Log(), sash.Per(60, 2*time.Second).Buckets(tenths)}, cost: 10}),
 		aside(plan{name: "denied are charged", limits: []sash.Limit{counter}, cost: 2, options: []sash.Option{sash.WithChargeDenied()}}),
+		aside(plan{name: "parts and others", limits: []sash.Limit{counter.Parts(), sash.PerMinute(1000), sash.PerSecond(60).Counter(), bucket}, cost: 10}),
 		capped("at most 1,000 keys, EvictLeastUsed", sash.EvictLeastUsed),
 		aside(capped("at most 1,000 keys, DenyNew", sash.DenyNew)),
 		capped("at most 1,000 keys, ShareOverflow", sash.ShareOverflow),
@@ -87,7 +88,7 @@ func plans() []plan {
 			{counter.Log()}, {counter.Parts()}, {counter.Buckets(tenths), sash.PerMinute(1000)}, {bucket}, {sash.PerSecond(20_000).Counter()},
 			{largeBucket}, {sash.PerSecond(20).TokenBucket(40), counter.Log()}, {counter},
 		}},
-		{name: "restored", limits: []sash.Limit{counter, counter.Log(), bucket}, cost: 10, replace: true},
+		{name: "restored", limits: []sash.Limit{counter, counter.Log(), counter.Parts(), bucket}, cost: 10, replace: true},
 	}
 }
 
