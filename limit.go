@@ -255,7 +255,7 @@ func (l Limit) String() string {
 	case TokenBucket:
 		words = " burst " + strconv.FormatInt(l.Burst, 10)
 	case SlidingParts:
-		if l.Count <= SmallCount {
+		if l != Per(l.Count, l.Window) {
 			words = " parts"
 		}
 	default:

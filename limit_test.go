@@ -34,6 +34,10 @@ func TestLimit_TextRoundTrips(t *testing.T) {
 		{Per(1, time.Nanosecond), "1/1ns log"},
 		{Per(1, time.Nanosecond).Counter(), "1/1ns counter"},
 		{Per(7, math.MaxInt64).Log(), "7/2562047h47m16.854775807s log"},
+		{PerMinute(17).Counter(), "17/1m0s counter"},
+		{PerMinute(16).Parts(), "16/1m0s parts"},
+		{PerMinute(17).Parts(), "17/1m0s"},
+		{Limit{math.MaxInt64, math.MaxInt64, SlidingParts, 0, 0}, "9223372036854775807/2562047h47m16.854775807s parts"},
 		{PerSecond(3).Log().Buckets(time.Second), "3/1s buckets 1s"},
 		{PerSecond(3).Buckets(time.Second).Log(), "3/1s log"},
 	} {

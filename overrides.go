@@ -1,8 +1,8 @@
 package sash
 
 import (
+	"encoding/binary"
 	"math"
-	"strings"
 )
 
 // An overrides is what keys with limits of their own have in common until a Restore, like the
@@ -39,13 +39,16 @@ func (o *overrides) cachedRuleset(limits []Limit) *ruleset {
 	return rs
 }
 
+// cacheKey returns a text that no other limits have.
 func cacheKey(limits []Limit) string {
-	if len(limits) == 1 {
-		return limits[0].String() // for Unlimited it allocates nothing
+	if len(limits) == 1 && limits[0] == Unlimited() {
+		return unlimitedText // it allocates nothing
 	}
-	texts := make([]string, len(limits))
-	for i, limit := range limits {
-		texts[i] = limit.String()
+	b := make([]byte, 0, 12*len(limits))
+	for _, l := range limits {
+		for _, field := range []int64{l.Count, int64(l.Window), int64(l.Algorithm), int64(l.Precision), l.Burst} {
+			b = binary.AppendVarint(b, field)
+		}
 	}
-	return strings.Join(texts, ",")
+	return string(b)
 }

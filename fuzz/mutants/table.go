@@ -1568,12 +1568,12 @@ var ofSash = []mutant{
 	{
 		name: "text-large-counter-unwritten", fault: "the text of a counter above SmallCount does not say that it is one",
 		file: "limit.go", old: `words = " counter"`, new: "if l.Count <= SmallCount {\n\t\t\twords = \" counter\"\n\t\t}",
-		tests: "FuzzParseLimit", in: "fuzz",
+		tests: "TestLimit_TextRoundTrips",
 	},
 	{
 		name: "text-small-parts-unwritten", fault: "the text of SmallCount units in parts does not say that it is in parts",
-		file: "limit.go", old: "if l.Count <= SmallCount {\n\t\t\twords = \" parts\"", new: "if l.Count < SmallCount {\n\t\t\twords = \" parts\"",
-		tests: "FuzzParseLimit", in: "fuzz",
+		file: "limit.go", old: "if l != Per(l.Count, l.Window) {", new: "if false {",
+		tests: "TestLimit_TextRoundTrips",
 	},
 	{
 		name: "counter-keeps-a-precision", fault: "a counter made of a limit in buckets keeps the Precision",
