@@ -129,21 +129,31 @@ func TestMemory_ByTheLengthOfTheName(t *testing.T) {
 	if race.Enabled || testing.Short() {
 		t.Skip("fills limiters with a million keys each")
 	}
-	for _, length := range []int{8, 12, 16, 20, 24, 32, 40, 49} {
-		const keys = 1_000_000
-		bytes, _, l := heapOf(func() *Limiter {
-			l := newTest(t, PerMinute(100).Counter(), WithClock(NewManualClock(0)))
-			name := make([]byte, length)
-			for i := range uint64(keys) {
-				binary.BigEndian.PutUint64(name, i)
-				l.AllowBytes(name)
-			}
-			return l
-		})
-		require.Equal(t, keys, l.Len())
-		perKey := float64(bytes)/keys - float64(length)
-		t.Logf("a name of %d bytes: %.1f bytes more", length, perKey)
-		require.LessOrEqual(t, perKey, 51.0, length)
+	const keys = 1_000_000
+	for _, c := range []struct {
+		name  string
+		limit Limit
+		most  float64 // bytes more than the name
+	}{
+		{"a counter", PerMinute(100).Counter(), 51},
+		{"parts of a byte", PerMinute(255), 67},
+		{"parts of two bytes", PerMinute(65_535), 83},
+	} {
+		for _, length := range []int{8, 12, 16, 20, 24, 32, 40, 49} {
+			bytes, _, l := heapOf(func() *Limiter {
+				l := newTest(t, c.limit, WithClock(NewManualClock(0)))
+				name := make([]byte, length)
+				for i := range uint64(keys) {
+					binary.BigEndian.PutUint64(name, i)
+					l.AllowBytes(name)
+				}
+				return l
+			})
+			require.Equal(t, keys, l.Len())
+			perKey := float64(bytes)/keys - float64(length)
+			t.Logf("%s and a name of %d bytes: %.1f bytes more", c.name, length, perKey)
+			require.LessOrEqual(t, perKey, c.most, "%s, %d", c.name, length)
+		}
 	}
 }
 
