@@ -39,9 +39,9 @@ func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
 // keys of the call must be pinned: another call may have made an entry for one in between, and not
 // charged it yet.
 //
-// No key is evicted that was inserted since the call began, as pinned[0].before says: the call that
-// has inserted it may not have charged it yet, and would insert it again. So each round that a call
-// loses to such evictions is lost to a call that began later, and two calls cannot go on for ever.
+// No key is evicted that was inserted since the call began, as pinned[0].before says, and is unused:
+// the call that has inserted it has not charged it yet, and would insert it again. So each round that a
+// call loses to such evictions is lost to a call that began later, and two calls cannot go on for ever.
 func (l *Limiter) evictFor(g *generation, keys int64, pinned []target) bool {
 	// If busy keys are evicted, the insert makes room itself: it must have it when it publishes the entry.
 	all := roomFor(pinned)
@@ -117,7 +117,10 @@ func (l *Limiter) sample(g *generation, pinned []target, evictBusy bool) (evicte
 			slot = &c.slots[i]
 		}
 		item := slot.Load()
-		if item.isDead() || item.seq >= before || slices.ContainsFunc(pinned, func(t target) bool { return t.key == item.key }) {
+		if item.isDead() || slices.ContainsFunc(pinned, func(t target) bool { return t.key == item.key }) {
+			continue
+		}
+		if item.seq >= before && item.generation.ruleset.unused(item.entry.Word.Load()) {
 			continue
 		}
 		seen++

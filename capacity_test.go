@@ -134,6 +134,48 @@ func TestMaxKeys_EvictsNoKeyInsertedSinceTheCallBegan(t *testing.T) {
 	}
 }
 
+// The keys that were inserted since may have become idle again: charged long ago, or given back, or restored
+// after a call began.
+func TestMaxKeys_EvictsKeysThatHaveBecomeIdleSince(t *testing.T) {
+	events := map[string]func(t *testing.T, l *Limiter, clock *ManualClock){
+		"charged": func(_ *testing.T, l *Limiter, clock *ManualClock) {
+			l.Allow("b")
+			l.TakeAll([]string{"c"}, 1)
+			clock.Advance(time.Hour)
+		},
+		"given back": func(_ *testing.T, l *Limiter, _ *ManualClock) {
+			for _, key := range []string{"b", "c"} {
+				r, _ := l.Reserve(key, 1)
+				r.Cancel()
+			}
+		},
+		"restored": func(t *testing.T, l *Limiter, clock *ManualClock) {
+			from := newTest(t, append(options(l.Limits()), WithClock(clock))...)
+			from.Allow("b")
+			from.Allow("c")
+			clock.Advance(time.Hour)
+			require.NoError(t, l.Restore(bytes.NewReader(snapshot(t, from))))
+		},
+	}
+	for name, happens := range events {
+		for _, overflow := range []Overflow{DenyNew, ShareOverflow} {
+			for _, limit := range []Limit{PerMinute(3).Counter(), PerMinute(3).Log(), PerMinute(100), PerMinute(3).TokenBucket(3), PerMinute(1e9)} {
+				var l *Limiter
+				clock, once := NewManualClock(0), false
+				l = newTest(t, limit, WithClock(clock), WithMaxKeys(2, overflow), WithLimitsFor(func(string) []Limit {
+					if !once {
+						once = true
+						happens(t, l, clock)
+					}
+					return nil
+				}))
+				require.True(t, l.Allow("a"), "%s, %v", name, limit)
+				require.Zero(t, l.Stats().Shared, "%s, %v", name, limit)
+			}
+		}
+	}
+}
+
 // A call on several keys has read one that was charged after the last room was taken. Then the
 // others must not fit by an earlier look.
 func TestMaxKeys_SeveralKeysFitAtOneInstant(t *testing.T) {

@@ -46,18 +46,33 @@ func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 			return e
 		}
 	case kindLog:
-		return &newLogEntry(first.ring, name).entry
+		e := &newLogEntry(first.ring, name).entry
+		if !empty {
+			e.unlock(e.Word.Load()) // with another version than that of an unused entry
+		}
+		return e
 	case kindMulti:
 	default:
 		panic(unknownKind(kind))
 	}
 	e := newMultiEntry(rs, states, name)
+	if !empty {
+		e.unlock(e.Word.Load())
+		return &e.entry
+	}
 	for i := range states {
-		if empty {
-			states[i].store(rs.rules[i].begin(e.Name()))
-		}
+		states[i].store(rs.rules[i].begin(e.Name()))
 	}
 	return &e.entry
+}
+
+// unused reports whether an entry, whose word was loaded as given, has been charged nothing since
+// it was made without states.
+func (rs *ruleset) unused(word uint64) bool {
+	if word&multi == 0 && rs.packed != nil {
+		return rs.packed.empty(word)
+	}
+	return word&^(dead|multi|locked|resizing) == 0 // the first version
 }
 
 // stateOf returns the state of e under the i-th of its rules, given its word.

@@ -7,7 +7,7 @@ type target struct {
 	key
 	order     int       // among the keys, as the caller gave them
 	claimed   int64     // units that the charge must leave, for calls that wait
-	before    uint64    // the idle keys that the call may evict: those with a smaller seq; 0: all
+	before    uint64    // the unused keys that the call may evict: those with a smaller seq; 0: all
 	waits     bool      // whether it is of a call that has waited: see evict
 	reserve   bool      // whether the charge may be given back, which takes a multi-limit entry
 	locked    bool      // whether this call has locked the entry

@@ -364,7 +364,7 @@ var ofSash = []mutant{
 
 	{
 		name: "entry-kind-without-a-case", fault: "a switch over kinds has no case for one of them",
-		file: "kind.go", old: "\tcase kindLog:\n\t\treturn &newLogEntry(first.ring, name).entry\n", new: "",
+		file: "kind.go", old: "\tcase kindLog:\n\t\te := &newLogEntry(first.ring, name).entry\n\t\tif !empty {\n\t\t\te.unlock(e.Word.Load()) // with another version than that of an unused entry\n\t\t}\n\t\treturn e\n", new: "",
 		tests: "TestKinds",
 	},
 	{
@@ -1244,7 +1244,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "room-of-a-key-just-inserted", fault: "two calls evict each other's new keys for ever",
-		file: "capacity.go", old: "item.seq >= before", new: "item.seq == max(before, math.MaxUint64)",
+		file: "capacity.go", old: "item.seq >= before &&", new: "before == 0 &&",
+		tests: "TestMaxKeys",
+	},
+	{
+		name: "room-of-no-key-since", fault: "a call evicts no key that was inserted since it began, though it is idle",
+		file: "capacity.go", old: "item.seq >= before && item.generation.ruleset.unused(item.entry.Word.Load())", new: "item.seq >= before",
 		tests: "TestMaxKeys",
 	},
 	{
