@@ -2,6 +2,7 @@ package sash
 
 import (
 	"math"
+	"math/bits"
 	"unsafe"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
@@ -97,30 +98,26 @@ func (l lanes) latest(n int) int {
 }
 
 // freeing returns the highest of the first n lanes which, with those above it, holds that many units, or -1.
-// So these units are the oldest, and come back with that lane.
+// So these units are the oldest, and come back with that lane. units is more than 0.
 func (l lanes) freeing(n int, units uint64) int {
 	if l.first == nil || n == 0 {
 		return -1
 	}
-	last, ones := uint(n-1)*l.bits, l.ones() // where the last lane begins
+	last := uint(n-1) * l.bits // where the last lane begins
 	unused := 64 - l.bits - last%64
-	for w := last / 64; ; w-- {
-		word := l.load(w) << unused >> unused
-		if sum := l.sumOf(word, ones); sum < units {
-			if w == 0 {
-				return -1
+	for w := last/64 + 1; w > 0; unused = 0 {
+		w--
+		for word := l.load(w) << unused >> unused; word != 0; {
+			at := uint(63-bits.LeadingZeros64(word)) &^ (l.bits - 1) // where the highest lane that is not empty begins
+			held := word >> at
+			if held >= units {
+				return int(w*64+at) >> bits.TrailingZeros(l.bits)
 			}
-			units, unused = units-sum, 0
-			continue
+			units -= held
+			word &= 1<<at - 1
 		}
-		// These units are in this word. Drop lane after lane from its low end, for as long as the others
-		// are enough.
-		lane := w * 64 / l.bits
-		for word >>= l.bits; l.sumOf(word, ones) >= units && word != 0; word >>= l.bits {
-			lane++
-		}
-		return int(lane)
 	}
+	return -1
 }
 
 // turn makes the part that comes n parts later the newest: each lane becomes the one n lanes further on. The

@@ -23,6 +23,11 @@ var ofParts = []mutant{
 		tests: "TestLanes|TestAnswers_EqualTheReferences",
 	},
 	{
+		name: "parts-freed-a-lane-late", fault: "units come back a part after the last one that is needed",
+		file: "lanes.go", old: "if held >= units {", new: "if held > units {",
+		tests: "TestLanes|TestAnswers_EqualTheReferences",
+	},
+	{
 		name: "parts-drop-a-lane-too-few", fault: "the first part that does not count is counted",
 		file: "parts.go", old: "return max(0, int(r.ticks.Life)-1-turned) }", new: "return max(0, int(r.ticks.Life)-turned) }",
 		tests: "TestAnswers_EqualTheReferences",
