@@ -98,11 +98,6 @@ var ofParts = []mutant{
 		tests: "TestAnswers_EqualTheReferences",
 	},
 	{
-		name: "parts-before-the-floor", fault: "a key that was evicted finds its quota again by a late reading",
-		file: "parts.go", old: "if word&(dead|multi|locked) != 0 || s.b == 0 ||", new: "if word&(dead|multi|locked) != 0 ||",
-		tests: "TestRace_SweepsLoseNothing|TestSweep|TestModel",
-	},
-	{
 		name: "parts-begin-before-the-floor", fault: "an empty key begins before the floor",
 		file: "parts.go", old: "if start := r.clampToFloor(at); start > at {", new: "if start := r.clampToFloor(at); start > math.MaxInt64-1 {",
 		tests: "TestRace_SweepsLoseNothing|TestModel|TestReset|TestReserve",
