@@ -52,7 +52,7 @@ func (c *keyCap) randomSlot(random *rand.PCG) *atomic.Pointer[sampleItem] {
 // isDead reports whether the slot that i was loaded from is free.
 func (i *sampleItem) isDead() bool { return i == nil || i.entry.Word.Load()&dead != 0 }
 
-// nextSeq returns a number that is above those of all keys inserted so far.
+// nextSeq returns a number greater than the seq of every key inserted so far; 0 without a cap.
 func (c *keyCap) nextSeq() uint64 {
 	if c == nil {
 		return 0
@@ -92,8 +92,8 @@ func (c *keyCap) lacks(keys int64) bool { return c.used.Load()+keys > c.max }
 // holds reports whether there is ever room for that number of keys.
 func (c *keyCap) holds(keys int64) bool { return c == nil || keys <= c.max }
 
-// hasRoom reports whether new keys of a call fit, which has that number of keys in all: there is
-// room, or it can be made by evicting keys that are not idle.
+// hasRoom reports whether that number of new keys fit: there is room, or evicting keys that are not
+// idle makes room. all is the number of keys of the call, the new ones included.
 func (c *keyCap) hasRoom(keys, all int64) bool {
 	return c.holds(all) && (c == nil || c.evictsBusy() || !c.lacks(keys))
 }

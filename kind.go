@@ -48,7 +48,7 @@ func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 	case kindLog:
 		e := &newLogEntry(first.ring, name).entry
 		if !empty {
-			e.unlock(e.Word.Load()) // with another version than that of an unused entry
+			e.unlock(e.Word.Load()) // only an unused entry has the first version
 		}
 		return e
 	case kindMulti:
@@ -57,7 +57,7 @@ func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 	}
 	e := newMultiEntry(rs, states, name)
 	if !empty {
-		e.unlock(e.Word.Load())
+		e.unlock(e.Word.Load()) // as above
 		return &e.entry
 	}
 	for i := range states {

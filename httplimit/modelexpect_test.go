@@ -113,9 +113,9 @@ func (m *model) take(p *modelPolicy, r *http.Request) (t modelTake, outcome http
 	return t, httplimit.Admitted, false
 }
 
-// tableKey returns the key of the table of package reference for a client of p, who makes the request.
-// Parts begin at instants of the key's own, by a hash of its name. So id is followed by a number with
-// which its hash shifts parts as that of the limiter's key does.
+// tableKey returns the key by which the reference's table knows the client that sends r, under p.
+// The limiter has another key for that client, and the hash of a key says at which instants its
+// parts begin. So tableKey appends to id a number that makes them begin at the same instants.
 func (m *model) tableKey(id string, p *modelPolicy, r *http.Request) string {
 	if m.tableKeys[id] == "" {
 		real, ok := m.limiter.KeyFor(p.Name, withoutPanic(r))

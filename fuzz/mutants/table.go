@@ -364,7 +364,7 @@ var ofSash = []mutant{
 
 	{
 		name: "entry-kind-without-a-case", fault: "a switch over kinds has no case for one of them",
-		file: "kind.go", old: "\tcase kindLog:\n\t\te := &newLogEntry(first.ring, name).entry\n\t\tif !empty {\n\t\t\te.unlock(e.Word.Load()) // with another version than that of an unused entry\n\t\t}\n\t\treturn e\n", new: "",
+		file: "kind.go", old: "\tcase kindLog:\n\t\te := &newLogEntry(first.ring, name).entry\n\t\tif !empty {\n\t\t\te.unlock(e.Word.Load()) // only an unused entry has the first version\n\t\t}\n\t\treturn e\n", new: "",
 		tests: "TestKinds",
 	},
 	{

@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -79,6 +80,21 @@ func TestGauge_TellsWhatALogDenies(t *testing.T) {
 	assert.Greater(t, untouched, 1000, "these calls tell nothing")
 }
 
+// eachVerdict replays random calls under limits per second, each as kept by an algorithm. It calls
+// check for each client, with the client's busiest window and whether the limit has denied it.
+func eachVerdict(t *testing.T, stream uint64, kept func(sash.Limit) sash.Limit, check func(count, busiest int64, denied bool, about string)) {
+	for seed := range uint64(60) {
+		calls := randomCalls(rand.New(rand.NewPCG(seed, stream)))
+		g := measure(time.Second, 0, calls)
+		for _, count := range candidates[:20] {
+			clients, _ := decide(t, kept(sash.PerSecond(count)), 0, calls)
+			for client, busiest := range g.busiest {
+				check(count, busiest, clients[uint32(client)], fmt.Sprintf("seed %d, %d/s, busiest window %d", seed, count, busiest))
+			}
+		}
+	}
+}
+
 // A SlidingCounter weighs the window before by how much of it is still covered, so it may
 // deny a client whose busiest window is within the limit, and admit one that is above. It
 // denies no client whose busiest window holds at most half of the limit, and every client
@@ -86,26 +102,18 @@ func TestGauge_TellsWhatALogDenies(t *testing.T) {
 func TestGauge_TellsWithinAFactorOfTwoWhatACounterDenies(t *testing.T) {
 	t.Parallel()
 	within, above := 0, 0
-	for seed := range uint64(60) {
-		calls := randomCalls(rand.New(rand.NewPCG(seed, 2)))
-		g := measure(time.Second, 0, calls)
-		for _, count := range candidates[:20] {
-			clients, _ := decide(t, sash.PerSecond(count).Counter(), 0, calls)
-			for client, busiest := range g.busiest {
-				denied := clients[uint32(client)]
-				switch {
-				case 2*busiest <= count:
-					require.False(t, denied, "seed %d, %d/s, busiest window %d", seed, count, busiest)
-				case busiest >= 2*count:
-					require.True(t, denied, "seed %d, %d/s, busiest window %d", seed, count, busiest)
-				case denied && busiest <= count:
-					within++
-				case !denied && busiest > count:
-					above++
-				}
-			}
+	eachVerdict(t, 2, sash.Limit.Counter, func(count, busiest int64, denied bool, about string) {
+		switch {
+		case 2*busiest <= count:
+			require.False(t, denied, about)
+		case busiest >= 2*count:
+			require.True(t, denied, about)
+		case denied && busiest <= count:
+			within++
+		case !denied && busiest > count:
+			above++
 		}
-	}
+	})
 	assert.Greater(t, within, 10, "no counter denied a client that the log admits")
 	assert.Greater(t, above, 10, "no counter admitted a client that the log denies")
 }
@@ -115,28 +123,20 @@ func TestGauge_TellsWithinAFactorOfTwoWhatACounterDenies(t *testing.T) {
 func TestGauge_TellsWhomPartsDoNotDeny(t *testing.T) {
 	t.Parallel()
 	within, above, denials := 0, 0, 0
-	for seed := range uint64(60) {
-		calls := randomCalls(rand.New(rand.NewPCG(seed, 3)))
-		g := measure(time.Second, 0, calls)
-		for _, count := range candidates[:20] {
-			clients, _ := decide(t, sash.PerSecond(count).Parts(), 0, calls)
-			for client, busiest := range g.busiest {
-				denied := clients[uint32(client)]
-				switch {
-				case busiest <= count:
-					require.False(t, denied, "seed %d, %d/s, busiest window %d", seed, count, busiest)
-					within++
-				case busiest > 2*count:
-					require.True(t, denied, "seed %d, %d/s, busiest window %d", seed, count, busiest)
-				case !denied:
-					above++
-				}
-				if denied {
-					denials++
-				}
-			}
+	eachVerdict(t, 3, sash.Limit.Parts, func(count, busiest int64, denied bool, about string) {
+		switch {
+		case busiest <= count:
+			require.False(t, denied, about)
+			within++
+		case busiest > 2*count:
+			require.True(t, denied, about)
+		case !denied:
+			above++
 		}
-	}
+		if denied {
+			denials++
+		}
+	})
 	assert.Greater(t, within, 1000, "these calls tell nothing")
 	assert.Greater(t, denials, 1000, "these calls tell nothing")
 	assert.Greater(t, above, 10, "no parts admitted a client that the log denies")

@@ -158,8 +158,9 @@ func headerOf(i int) string { return fmt.Sprint("X-User-P", i) }
 
 func inParts(l sash.Limit) bool { return l.Algorithm == sash.SlidingParts }
 
-// shiftedAlike returns the headers of a user, who has a name of its own under each of randomPolicies.
-// Under it, a and b shift the parts of the key alike. A store knows the keys of policies by other names.
+// shiftedAlike returns headers that name the user to each of randomPolicies. The sites a and b have
+// different keys for one name, as one of them has a store. The names are such that the parts of both
+// keys begin at the same instants.
 func shiftedAlike(a, b *site, user string) (headers []string) {
 	for i, policy := range a.Policies() {
 		r := httptest.NewRequest("GET", "/", nil)
