@@ -166,6 +166,27 @@ func TestClock_ASuspendedMachineMisleadsItByASpanAtMost(t *testing.T) {
 	}
 }
 
+// A machine that is suspended again and again for as long makes all rates agree, on as many ticks a
+// nanosecond as no counter has. By such a rate, the ticks of a span would take hours.
+func TestClock_BelievesNoRateThatNoCounterHas(t *testing.T) {
+	m := &machine{hz: 2.5e9, ticks: 1e13, ns: 1e9, pace: 1}
+	c := newClock(sources{
+		ticks: func() uint64 { return m.run(10e-9).ticks },
+		ns:    func() int64 { return int64(m.ns) },
+	})
+	for range 100 {
+		m.ticks += 3600 * m.hz
+		require.InDelta(t, m.ns, c.renew(), 1000)
+		m.run(0.02)
+	}
+	a := sample{1e12, 1e9}
+	for perNs, want := range map[uint64]bool{1: true, 16: true, 17: false} {
+		rate, span := fit(a, sample{a.ticks + perNs*10e6, a.ns + 10e6})
+		require.Equal(t, want, rate > 0, "%d ticks a nanosecond", perNs)
+		require.Equal(t, want, span > 0, "%d ticks a nanosecond", perNs)
+	}
+}
+
 // An overtaking is a clock on a machine, with several readers. Whenever a reader reads
 // the counter or the system's clock, it may lose its core before, and others may read in
 // between.
@@ -201,6 +222,7 @@ func (o *overtaking) read(t *testing.T) {
 	done, begun := o.newest, int64(o.ns)
 	now := o.clock.renew()
 	require.GreaterOrEqual(t, now, done, "a reading that was done before this one began")
+	require.LessOrEqual(t, now, int64(o.ns)+int64(calibrationSpan+calibrationSpan/maxDrift), "whatever the counter does")
 	if !o.faults {
 		require.GreaterOrEqual(t, now, begun-tolerance, "late")
 		require.LessOrEqual(t, now, int64(o.ns)+tolerance, "early")
