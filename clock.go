@@ -40,18 +40,18 @@ type Clock interface{ Now() int64 }
 //
 // A hypervisor that moves a running machine to another host may set the counter, or have
 // it run at another rate. SystemClock then follows the system's clock again within a fifth
-// of a second, or within 0.3 s if the counter runs half as fast. Until then:
+// of a second, or within 0.3 s if the counter then runs half as fast. Until then:
 //   - Its readings are early by a tenth of a second at most.
-//   - Or they are late: by the time for which the machine stood, and a tenth of a second in
-//     addition, or a fifth if the counter runs half as fast.
+//   - Or they are late: by the time for which the counter stood, and a tenth of a second in
+//     addition, or a fifth if the counter then runs half as fast.
 //   - If the counter was set back, a reading may be below an earlier one, by less than a
 //     tenth of a second. A limiter admits nothing twice for that, as a key stays at the
 //     newest time it has seen.
 //
-// An operator rules the counter out with the environment variable SASH_CLOCK=system, which
-// is read when the program asks for the clock first. So that needs no other build, also of a
-// program that embeds sash. Another value counts as system, too. A program rules it out by
-// [WithClock], with a clock of its own.
+// An operator who distrusts the counter of a machine rules it out by SASH_CLOCK=system in the
+// environment. That needs no other build, and works for programs that embed sash. It is read
+// once, when the program first asks for the clock. Any other value but the empty one counts
+// as system, too. A program rules the counter out by [WithClock], with a clock of its own.
 //
 // On all other processors, SystemClock reads the system's clock. On arm64, Linux keeps that
 // by a counter that runs alike on all cores by the rules of the architecture, and programs

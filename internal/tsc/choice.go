@@ -54,8 +54,8 @@ type platform struct {
 	invariant bool     // whether the processor says that its counter is invariant
 }
 
-// inspect returns the platform that a directory of clock sources, as Linux has it, and the answers
-// of the processor tell of.
+// inspect returns the platform: by sources, the directory in which Linux describes its clock sources,
+// by the processor's answers to cpuid, and by the setting of the operator.
 func inspect(sources fs.FS, cpuid func(leaf uint32) (eax, edx uint32), setting string) platform {
 	current, _ := fs.ReadFile(sources, "current_clocksource")
 	available, _ := fs.ReadFile(sources, "available_clocksource")

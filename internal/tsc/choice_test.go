@@ -20,43 +20,62 @@ func TestPlatform_ChoosesTheCounterOnlyWhereTheKernelVouchesForIt(t *testing.T) 
 		want     string
 	}{
 		{"the kernel keeps time by it",
-			platform{"", true, "tsc", listed, true}, "time-stamp counter (kernel: tsc)"},
+			platform{"", true, "tsc", listed, true},
+			"time-stamp counter (kernel: tsc)"},
 		{"the kernel keeps time by it, whatever the processor says",
-			platform{"", true, "tsc", nil, false}, "time-stamp counter (kernel: tsc)"},
+			platform{"", true, "tsc", nil, false},
+			"time-stamp counter (kernel: tsc)"},
 		{"KVM",
-			platform{"", true, "kvm-clock", listed, true}, "time-stamp counter (kernel: kvm-clock)"},
+			platform{"", true, "kvm-clock", listed, true},
+			"time-stamp counter (kernel: kvm-clock)"},
 		{"KVM, unstable",
-			platform{"", true, "kvm-clock", unlisted, true}, "system clock (kernel: kvm-clock; tsc is not available)"},
+			platform{"", true, "kvm-clock", unlisted, true},
+			"system clock (kernel: kvm-clock; tsc is not available)"},
 		{"KVM, only the early form of the counter",
-			platform{"", true, "kvm-clock", []string{"tsc-early"}, true}, "system clock (kernel: kvm-clock; tsc is not available)"},
+			platform{"", true, "kvm-clock", []string{"tsc-early"}, true},
+			"system clock (kernel: kvm-clock; tsc is not available)"},
 		{"KVM, not invariant",
-			platform{"", true, "kvm-clock", listed, false}, "system clock (kernel: kvm-clock; the processor's counter is not invariant)"},
+			platform{"", true, "kvm-clock", listed, false},
+			"system clock (kernel: kvm-clock; the processor's counter is not invariant)"},
 		{"KVM, neither",
-			platform{"", true, "kvm-clock", unlisted, false}, "system clock (kernel: kvm-clock; tsc is not available)"},
+			platform{"", true, "kvm-clock", unlisted, false},
+			"system clock (kernel: kvm-clock; tsc is not available)"},
 		{"Hyper-V",
-			platform{"", true, "hyperv_clocksource_tsc_page", listed, true}, "time-stamp counter (kernel: hyperv_clocksource_tsc_page)"},
+			platform{"", true, "hyperv_clocksource_tsc_page", listed, true},
+			"time-stamp counter (kernel: hyperv_clocksource_tsc_page)"},
 		{"Hyper-V, unstable",
-			platform{"", true, "hyperv_clocksource_tsc_page", unlisted, true}, "system clock (kernel: hyperv_clocksource_tsc_page; tsc is not available)"},
+			platform{"", true, "hyperv_clocksource_tsc_page", unlisted, true},
+			"system clock (kernel: hyperv_clocksource_tsc_page; tsc is not available)"},
 		{"Hyper-V, not invariant",
-			platform{"", true, "hyperv_clocksource_tsc_page", listed, false}, "system clock (kernel: hyperv_clocksource_tsc_page; the processor's counter is not invariant)"},
+			platform{"", true, "hyperv_clocksource_tsc_page", listed, false},
+			"system clock (kernel: hyperv_clocksource_tsc_page; the processor's counter is not invariant)"},
 		{"Hyper-V without its page",
-			platform{"", true, "hyperv_clocksource_msr", listed, true}, "system clock (kernel: hyperv_clocksource_msr; its clock source does not vouch for the processor's counter)"},
+			platform{"", true, "hyperv_clocksource_msr", listed, true},
+			"system clock (kernel: hyperv_clocksource_msr; its clock source does not vouch for the processor's counter)"},
 		{"a timer on the board",
-			platform{"", true, "hpet", listed, true}, "system clock (kernel: hpet; its clock source does not vouch for the processor's counter)"},
+			platform{"", true, "hpet", listed, true},
+			"system clock (kernel: hpet; its clock source does not vouch for the processor's counter)"},
 		{"Xen",
-			platform{"", true, "xen", listed, true}, "system clock (kernel: xen; its clock source does not vouch for the processor's counter)"},
+			platform{"", true, "xen", listed, true},
+			"system clock (kernel: xen; its clock source does not vouch for the processor's counter)"},
 		{"not Linux",
-			platform{"", true, "", nil, true}, "system clock (kernel: unknown; its clock source does not vouch for the processor's counter)"},
+			platform{"", true, "", nil, true},
+			"system clock (kernel: unknown; its clock source does not vouch for the processor's counter)"},
 		{"another architecture",
-			platform{"", false, "arch_sys_counter", []string{"arch_sys_counter"}, false}, "system clock (kernel: arch_sys_counter; no counter is read on " + runtime.GOARCH + ")"},
+			platform{"", false, "arch_sys_counter", []string{"arch_sys_counter"}, false},
+			"system clock (kernel: arch_sys_counter; no counter is read on " + runtime.GOARCH + ")"},
 		{"another architecture, though it says all else",
-			platform{"", false, "tsc", listed, true}, "system clock (kernel: tsc; no counter is read on " + runtime.GOARCH + ")"},
+			platform{"", false, "tsc", listed, true},
+			"system clock (kernel: tsc; no counter is read on " + runtime.GOARCH + ")"},
 		{"ruled out",
-			platform{"system", true, "tsc", listed, true}, "system clock (kernel: tsc; SASH_CLOCK=system)"},
+			platform{"system", true, "tsc", listed, true},
+			"system clock (kernel: tsc; SASH_CLOCK=system)"},
 		{"ruled out on KVM",
-			platform{"system", true, "kvm-clock", listed, true}, "system clock (kernel: kvm-clock; SASH_CLOCK=system)"},
+			platform{"system", true, "kvm-clock", listed, true},
+			"system clock (kernel: kvm-clock; SASH_CLOCK=system)"},
 		{"an unknown setting",
-			platform{"tsc ", true, "tsc", listed, true}, `system clock (kernel: tsc; SASH_CLOCK="tsc " is unknown, and taken for system)`},
+			platform{"tsc ", true, "tsc", listed, true},
+			`system clock (kernel: tsc; SASH_CLOCK="tsc " is unknown, and taken for system)`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,15 +86,15 @@ func TestPlatform_ChoosesTheCounterOnlyWhereTheKernelVouchesForIt(t *testing.T) 
 
 // Every combination of what the platform tells, against the rule in one sentence.
 func TestPlatform_ChoosesByItsRuleInEveryCombination(t *testing.T) {
-	chosen := 0
-	yesNo := []bool{false, true}
+	chosen, yesNo := 0, []bool{false, true}
+	guests := []string{"kvm-clock", "hyperv_clocksource_tsc_page"}
 	for _, setting := range []string{"", "system", "tsc"} {
 		for _, readable := range yesNo {
-			for _, current := range []string{"", "tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "hyperv_clocksource_msr", "hpet", "tsc-early"} {
+			for _, current := range append(guests, "", "tsc", "tsc-early", "hyperv_clocksource_msr", "hpet") {
 				for _, available := range [][]string{nil, {"tsc"}, {"hpet", "tsc"}, {"kvm-clock", "tsc-early"}} {
 					for _, invariant := range yesNo {
 						p := platform{setting, readable, current, available, invariant}
-						guest := slices.Contains([]string{"kvm-clock", "hyperv_clocksource_tsc_page"}, current)
+						guest := slices.Contains(guests, current)
 						sound := current == "tsc" || guest && slices.Contains(available, "tsc") && invariant
 						got := p.choose()
 						require.Equal(t, setting == "" && readable && sound, got.counter, "%+v", p)
@@ -91,17 +110,19 @@ func TestPlatform_ChoosesByItsRuleInEveryCombination(t *testing.T) {
 	require.Equal(t, 4*2+2*2, chosen)
 }
 
-func TestInspect_ReadsWhatTheKernelAndTheProcessorTell(t *testing.T) {
-	sound := func(leaf uint32) (eax, edx uint32) {
-		return map[uint32]uint32{0x8000_0000: 0x8000_0008}[leaf], map[uint32]uint32{0x8000_0007: 1 << 8}[leaf]
+func TestPlatform_IsWhatTheKernelAndTheProcessorTell(t *testing.T) {
+	sound := func(leaf uint32) (eax, edx uint32) { return 0x8000_0008, 1 << 8 }
+	linux := fstest.MapFS{
+		"current_clocksource":   {Data: []byte("kvm-clock\n")},
+		"available_clocksource": {Data: []byte("kvm-clock tsc acpi_pm \n")},
 	}
-	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
-	linux := fstest.MapFS{"current_clocksource": file("kvm-clock\n"), "available_clocksource": file("kvm-clock tsc acpi_pm \n")}
-	require.Equal(t, platform{"", readable, "kvm-clock", []string{"kvm-clock", "tsc", "acpi_pm"}, true}, inspect(linux, sound, ""))
-	require.Equal(t, platform{"system", readable, "", []string{}, true}, inspect(fstest.MapFS{}, sound, "system"), "not Linux")
+	listed := []string{"kvm-clock", "tsc", "acpi_pm"}
+	require.Equal(t, platform{"", readable, "kvm-clock", listed, true}, inspect(linux, sound, ""))
+	elsewhere := inspect(fstest.MapFS{}, sound, "system")
+	require.Equal(t, platform{"system", readable, "", []string{}, true}, elsewhere)
 }
 
-func TestInvariant_IsWhatTheProcessorSays(t *testing.T) {
+func TestPlatform_IsInvariantIfTheProcessorSaysSo(t *testing.T) {
 	const bit = 1 << 8
 	for name, tt := range map[string]struct {
 		highest, power uint32
@@ -128,7 +149,7 @@ func TestInvariant_IsWhatTheProcessorSays(t *testing.T) {
 }
 
 // Linux lists the bit among the flags of the processor: nonstop_tsc.
-func TestInvariant_IsWhatTheKernelSaysOfThisProcessor(t *testing.T) {
+func TestPlatform_IsInvariantHereIfTheKernelSaysSo(t *testing.T) {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil || !readable {
 		t.Log("there is no /proc/cpuinfo, or no counter is read here")

@@ -14,11 +14,12 @@ type migration struct {
 	pause time.Duration // for which the system's clock goes on, and the counter does not
 }
 
-// migrations returns every combination of jumps, rates and pauses. A jump forward stands for a pause in
-// which the counter goes on, and the system's clock does not. With a pause, both go on.
+// migrations returns every combination of jumps, rates and pauses. A jump forward stands for a pause
+// in which the counter goes on, and the system's clock does not. With a pause, both go on.
 func migrations() (all []migration) {
 	pauses := []time.Duration{
-		0, time.Microsecond, 200 * time.Microsecond, 5 * time.Millisecond, 60 * time.Millisecond, time.Second, time.Hour,
+		0, time.Microsecond, 200 * time.Microsecond,
+		5 * time.Millisecond, 60 * time.Millisecond, time.Second, time.Hour,
 	}
 	for _, pace := range []float64{0.5, 0.9, 0.999, 1, 1.001, 1.1, 2} {
 		for _, pause := range pauses {
@@ -74,14 +75,15 @@ func TestClock_AMigrationMisleadsItByATenthOfASecond(t *testing.T) {
 	const tenth, reading = 100 * time.Millisecond, time.Millisecond
 	var worst misreading // without a pause
 	for _, g := range migrations() {
-		span := time.Duration(float64(tenth) / min(g.pace, 1)) // a tenth of a second of the counter, if it is slower now
+		span := time.Duration(float64(tenth) / min(g.pace, 1)) // a tenth of a second of a slower counter
 		for _, before := range []time.Duration{0, 5, 15, 25, 35, 70, 110, 119, 120, 121, 122, 123, 130, 200} {
 			before *= time.Millisecond
 			soon, later, calibrated := g.misread(before, span+tenth+reading)
-			within := soon.early <= tenth+tenth/256 && soon.late <= g.pause+span+reading && soon.back <= max(0, min(-g.jump, tenth))
+			within := soon.early <= tenth+tenth/256 && soon.late <= g.pause+span+reading &&
+				soon.back <= max(0, min(-g.jump, tenth))
 			settled := calibrated && later.early <= tenth/256 && later.late <= tenth/256 && later.back <= 0
 			if !within || !settled {
-				t.Fatalf("%+v after %v: first %+v, then %+v, calibrated again: %v", g, before, soon, later, calibrated)
+				t.Fatalf("%+v after %v: %+v, then %+v, calibrated: %v", g, before, soon, later, calibrated)
 			}
 			if g.pause == 0 {
 				worst.join(soon)

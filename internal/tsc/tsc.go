@@ -228,14 +228,15 @@ func (cal *calibration) next(now sample, precise bool) *calibration {
 
 // fit returns the rate between the samples a and b, and the number of ticks that take
 // calibrationSpan at that rate. Both are 0 if either clock stands still or runs back
-// between a and b, if there are more than maxTicks a nanosecond, or less than one in a span.
+// between a and b, or if there are more than maxTicks a nanosecond.
 func fit(a, b sample) (rate, span uint64) {
+	// A counter that ran back seems to have run for almost 2^64 ticks, too many for any time.
 	elapsed, ran := uint64(b.ns-a.ns), b.ticks-a.ticks
-	if b.ns <= a.ns || b.ticks <= a.ticks || elapsed>>32 >= ran { // else Div64 overflows
+	if b.ns <= a.ns || elapsed>>32 >= ran { // else Div64 overflows
 		return 0, 0
 	}
 	rate, _ = bits.Div64(elapsed>>32, elapsed<<32, ran)
-	if rate < 1<<32/maxTicks || rate > uint64(calibrationSpan)<<32 {
+	if rate < 1<<32/maxTicks {
 		return 0, 0
 	}
 	return rate, uint64(calibrationSpan) << 32 / rate
