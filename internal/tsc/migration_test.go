@@ -55,7 +55,7 @@ func (g migration) misread(before, settling time.Duration) (soon, later misreadi
 	m.ticks += g.jump.Seconds() * m.hz
 	m.hz *= g.pace
 	m.ns += float64(g.pause)
-	for passed := time.Duration(0); passed < 2*time.Second; passed += time.Millisecond {
+	for passed := time.Duration(0); passed < time.Second; passed += time.Millisecond {
 		m.run(0.001)
 		now := c.renew()
 		ahead := time.Duration(now - int64(m.ns))
