@@ -22,15 +22,40 @@ type Clock interface{ Now() int64 }
 
 // SystemClock returns the monotonic clock of the operating system, which no change of
 // the wall time moves. It is the default. A reading is never below one that happened
-// before it, on whatever goroutine. It takes some tens of nanoseconds.
+// before it, on whatever goroutine, with one exception below. It takes some tens of
+// nanoseconds.
 //
-// On amd64, where the kernel keeps that clock by the processor's time-stamp counter, SystemClock
-// reads the counter itself and compares it with the system's clock ten times a second:
+// On amd64, SystemClock reads the processor's time-stamp counter where Linux vouches for
+// it. That is so where the clock source of the kernel is
+//   - tsc, or
+//   - kvm-clock or hyperv_clocksource_tsc_page, as in many virtual machines, if tsc is
+//     available too, and the processor says that its counter is invariant.
+//
+// It compares the counter with the system's clock ten times a second:
 //   - It stays within some microseconds of the system's clock.
 //   - If the counter goes astray, it stands still until the system's clock has reached
 //     it, for a tenth of a second at most, and follows that.
 //   - A limiter on this clock omits the order between cores, which takes half of the time
 //     of a reading. The limiter's readings may be late by less than a microsecond.
+//
+// A hypervisor that moves a running machine to another host may set the counter, or have
+// it run at another rate. SystemClock then follows the system's clock again within a fifth
+// of a second, or within 0.3 s if the counter then runs half as fast. Until then:
+//   - Its readings are early by a tenth of a second at most.
+//   - Or they are late: by the time for which the counter stood, and a tenth of a second in
+//     addition, or a fifth if the counter then runs half as fast.
+//   - If the counter was set back, a reading may be below an earlier one, by less than a
+//     tenth of a second. A limiter admits nothing twice for that, as a key stays at the
+//     newest time it has seen.
+//
+// An operator who distrusts the counter of a machine rules it out by SASH_CLOCK=system in the
+// environment. That needs no other build, and works for programs that embed sash. It is read
+// once, when the program first asks for the clock. Any other value but the empty one counts
+// as system, too. A program rules the counter out by [WithClock], with a clock of its own.
+//
+// On all other processors, SystemClock reads the system's clock. On arm64, Linux keeps that
+// by a counter that runs alike on all cores by the rules of the architecture, and programs
+// read it without a system call, in virtual machines, too.
 //
 // SystemClock called in a bubble of testing/synctest returns a clock that follows the
 // bubble's time, from 0 on. Called outside, it returns a clock that keeps real time in a

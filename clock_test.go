@@ -2,8 +2,12 @@ package sash
 
 import (
 	"bytes"
+	"fmt"
 	"math"
+	"os"
+	"os/exec"
 	"runtime/pprof"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -63,6 +67,32 @@ func TestSystemClock_ALimiterReadsItWithoutOrder(t *testing.T) {
 	l := newTest(t, PerSecond(1), WithClock(clock))
 	require.Same(t, clock.Unordered(), l.clock)
 	require.Same(t, clock, l.Clock())
+}
+
+// An operator may distrust the counter. The test runs itself again as a process that is told so,
+// and as one that is not. On a machine without a counter, the two do the same.
+func TestSystemClock_SASH_CLOCKRulesTheCounterOut(t *testing.T) {
+	const again = "SASH_CLOCK_TEST_AGAIN"
+	if os.Getenv(again) != "" {
+		var clock Clock = systemClock{}
+		if tsc.Usable() {
+			clock = tsc.Shared()
+		}
+		require.Equal(t, clock, SystemClock())
+		require.Equal(t, unordered(clock), newTest(t, PerSecond(1)).clock)
+		fmt.Println(tsc.Description())
+		return
+	}
+	program, err := os.Executable()
+	require.NoError(t, err)
+	for _, setting := range []string{"", "system"} {
+		process := exec.Command(program, "-test.run=^"+t.Name()+"$")
+		process.Env = append(os.Environ(), again+"=yes", tsc.Setting+"="+setting)
+		out, err := process.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		ruledOut := strings.HasPrefix(string(out), "system clock") && strings.Contains(string(out), "; SASH_CLOCK=system)\n")
+		require.Equal(t, setting == "system", ruledOut, "%s", out)
+	}
 }
 
 func TestSystemClock_InABubbleIsTheBubbles(t *testing.T) {

@@ -86,6 +86,9 @@
 // and readmits nothing. Under [TokenBucket], a call is decided at its own reading even if that is
 // old. It may be denied for that reason, and is never admitted for it.
 //
+// The default clock is [SystemClock]. It reads the processor's time-stamp counter where the kernel
+// vouches for that, and an operator can rule the counter out by SASH_CLOCK=system.
+//
 // A limiter that is made in a bubble of testing/synctest keeps the time of the bubble, on
 // [SystemClock] and on a [CoarseClock] that is made there.
 //

@@ -21,7 +21,7 @@
 //	          of calls while it runs
 //
 // Each experiment writes a table in Markdown, all figures in JSON, and plots in SVG, with
-// the machine, the Go version, the commit and the command, and prints the table. Other work
+// the machine, the Go version, the commit, the clock and the command, and prints the table. Other work
 // on the machine disturbs the figures.
 //
 // A measurement that would need more than 60 % of the free memory is left out, and the

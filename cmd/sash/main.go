@@ -10,8 +10,9 @@
 //	replay   what a limit would have done to recorded traffic
 //	suggest  which limit to set, by recorded traffic
 //
-// sash SUBCOMMAND -h explains each, and sash version tells which release this is. The exit status
-// is the subcommand's, or 2 if there is none of that name.
+// sash SUBCOMMAND -h explains each. sash version tells which release this is, and by which clock
+// limiters decide on this machine and in this environment, unless they are given another. The exit
+// status is the subcommand's, or 2 if there is none of that name.
 package main
 
 import (
@@ -26,6 +27,7 @@ import (
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/replay"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/suggest"
 	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/tsc"
 )
 
 // A subcommand is what the first argument selects. Its run takes the arguments after that,
@@ -59,7 +61,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		usage(stdout)
 		return command.OK
 	case "version", "-v", "-version", "--version":
-		fmt.Fprintln(stdout, version())
+		fmt.Fprintf(stdout, "%s\nclock: %s\n", version(), tsc.Description())
 		return command.OK
 	}
 	for _, s := range subcommands {
@@ -96,6 +98,6 @@ func usage(w io.Writer) {
 	for _, s := range subcommands {
 		fmt.Fprintf(w, "  %-8s %s\n", s.name, s.about)
 	}
-	fmt.Fprintf(w, "  %-8s %s\n", "version", "which release of sash this is")
+	fmt.Fprintf(w, "  %-8s %s\n", "version", "which release of sash this is, and by which clock limiters decide here")
 	fmt.Fprint(w, "\nsash SUBCOMMAND -h explains a subcommand and its flags.\n")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/tsc"
 )
 
 func TestRun_SelectsTheSubcommand(t *testing.T) {
@@ -24,7 +25,7 @@ func TestRun_SelectsTheSubcommand(t *testing.T) {
 		{"help", []string{"-h"}, command.OK, "  replay   what a limit would have done", ""},
 		{"help as a word", []string{"help"}, command.OK, "Usage: sash SUBCOMMAND", ""},
 		{"help of a subcommand", []string{"help", "suggest"}, command.OK, "Usage: sash suggest ", ""},
-		{"version", []string{"version"}, command.OK, "sash ", ""},
+		{"version", []string{"version"}, command.OK, version() + "\nclock: " + tsc.Description() + "\n", ""},
 		{"version as a flag", []string{"-version"}, command.OK, "sash ", ""},
 		{"none", nil, command.Usage, "", "sash: no subcommand\n\n" + usageText()},
 		{"unknown", []string{"reply"}, command.Usage, "", "sash: no subcommand \"reply\"\n\n" + usageText()},

@@ -1504,11 +1504,6 @@ var ofSash = []mutant{
 		tests: "TestClock_ASuspended",
 	},
 	{
-		name: "tsc-follows-a-counter-back", fault: "a counter that runs back is believed",
-		file: "internal/tsc/tsc.go", old: "b.ns <= a.ns || b.ticks <= a.ticks ||", new: "b.ns <= a.ns || b.ticks == a.ticks ||",
-		tests: "TestClock_Follows",
-	},
-	{
 		name: "tsc-in-a-bubble", fault: "in a bubble of synctest the limiter lives in real time",
 		file: "clock.go", old: "case inBubble():", new: "case false:",
 		tests: "TestSystemClock_InABubble",
@@ -1527,6 +1522,101 @@ var ofSash = []mutant{
 		name: "tsc-out-of-order", fault: "the counter is read before the reading that another core has stored is loaded",
 		file: "internal/tsc/tsc_amd64.s", old: "LFENCE", new: "NOP",
 		tests: "TestClock_NeverRunsBackFromOneGoroutine",
+	},
+	{
+		name: "tsc-misled-for-long", fault: "a counter that has jumped is believed for ten times as long",
+		file: "internal/tsc/tsc.go", old: "calibrationSpan = 100 * time.Millisecond", new: "calibrationSpan = time.Second",
+		tests: "TestClock_AMigration",
+	},
+	{
+		name: "tsc-never-settles", fault: "a calibration begins however far it is ahead",
+		file: "internal/tsc/tsc.go", old: "if ahead > int64(calibrationSpan/maxDrift) {", new: "if ahead > int64(calibrationSpan*maxDrift) {",
+		tests: "TestClock_BeginsNoCalibrationFarAhead",
+	},
+	{
+		name: "tsc-before-its-calibration", fault: "a counter set back to before the calibration is covered by it",
+		file: "internal/tsc/tsc.go", old: "return ticks-cal.begin.ticks < cal.span }", new: "return ticks < cal.begin.ticks+cal.span }",
+		tests: "TestClock_AMigration",
+	},
+	{
+		name: "tsc-rate-of-two-moments", fault: "a rate is taken from a sample whose reader has lost its core in between",
+		file: "internal/tsc/tsc.go", old: "if !precise {", new: "if false {",
+		tests: "TestClock_TakesNoRate",
+	},
+	{
+		name: "tsc-loose-samples", fault: "a sample is precise that took a tick too long",
+		file: "internal/tsc/tsc.go", old: "width <= maxSampleTicks", new: "width <= maxSampleTicks+1",
+		tests: "TestClock_ASampleIsPrecise",
+	},
+	{
+		name: "tsc-no-counter-is-so-fast", fault: "after suspensions of one length, again and again, the clock stands for hours",
+		file: "internal/tsc/tsc.go", old: "if rate < 1<<32/maxTicks {", new: "if rate == 0 {",
+		tests: "TestClock_BelievesNoRate",
+	},
+	{
+		name: "tsc-follows-a-counter-back", fault: "a counter that runs back is believed",
+		file: "internal/tsc/tsc.go", old: "if rate < 1<<32/maxTicks {", new: "if rate < 1<<32/maxTicks && b.ticks > a.ticks {",
+		tests: "TestClock_Follows",
+	},
+	{
+		name: "tsc-on-any-source", fault: "the counter is read where the kernel keeps time by a timer on the board",
+		file: "internal/tsc/choice.go", old: "case p.current != \"kvm-clock\" && p.current", new: "case p.current == \"\" && p.current",
+		tests: "TestPlatform_Chooses",
+	},
+	{
+		name: "tsc-not-on-kvm", fault: "virtual machines under KVM pay for the system's clock",
+		file: "internal/tsc/choice.go", old: "case p.current != \"kvm-clock\" && p.current", new: "case p.current",
+		tests: "TestPlatform_Chooses",
+	},
+	{
+		name: "tsc-not-on-hyper-v", fault: "virtual machines under Hyper-V pay for the system's clock",
+		file: "internal/tsc/choice.go", old: " && p.current != \"hyperv_clocksource_tsc_page\":", new: ":",
+		tests: "TestPlatform_Chooses",
+	},
+	{
+		name: "tsc-unstable", fault: "a counter is read that the kernel has found unstable",
+		file: "internal/tsc/choice.go", old: "case !slices.Contains(p.available, \"tsc\"):", new: "case !slices.Contains(p.available, \"tsc\") && p.available == nil:",
+		tests: "TestPlatform_Chooses",
+	},
+	{
+		name: "tsc-not-invariant", fault: "a counter is read that stops or changes its rate with the processor's",
+		file: "internal/tsc/choice.go", old: "case !p.invariant:", new: "case false:",
+		tests: "TestPlatform_Chooses",
+	},
+	{
+		name: "tsc-invariant-by-another-bit", fault: "a counter is taken for invariant if the processor says something else",
+		file: "internal/tsc/choice.go", old: "invariant   = 1 << 8", new: "invariant   = 1 << 7",
+		tests: "TestPlatform_IsInvariant",
+	},
+	{
+		name: "tsc-invariant-by-no-leaf", fault: "an answer of the processor is believed that it does not know",
+		file: "internal/tsc/choice.go", old: "highest < powerLeaf {", new: "highest == 0 {",
+		tests: "TestPlatform_IsInvariant",
+	},
+	{
+		name: "tsc-not-to-be-ruled-out", fault: "SASH_CLOCK=system is not read",
+		file: "internal/tsc/choice.go", old: "os.Getenv(Setting)", new: "\"\"",
+		tests: "TestSystemClock_SASH_CLOCK",
+	},
+	{
+		name: "tsc-ruled-out-in-vain", fault: "SASH_CLOCK=system changes nothing",
+		file: "internal/tsc/choice.go", old: "case p.setting == \"system\":", new: "case p.setting == \"system \":",
+		tests: "TestPlatform_Chooses",
+	},
+	{
+		name: "tsc-unknown-setting", fault: "an operator who misspells the setting has the counter that is distrusted",
+		file: "internal/tsc/choice.go", old: "case p.setting != \"\":", new: "case false:",
+		tests: "TestPlatform_Chooses",
+	},
+	{
+		name: "tsc-unreadable", fault: "an architecture without a counter follows one that stands at 0",
+		file: "internal/tsc/choice.go", old: "case !p.readable:", new: "case false:",
+		tests: "TestPlatform_Chooses",
+	},
+	{
+		name: "tsc-read-with-its-line", fault: "no clock source has the name that the kernel's file tells",
+		file: "internal/tsc/choice.go", old: "strings.TrimSpace(string(current))", new: "string(current)",
+		tests: "TestPlatform_IsWhat",
 	},
 
 	// What is written and read.

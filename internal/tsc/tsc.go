@@ -9,7 +9,6 @@ package tsc
 import (
 	"math"
 	"math/bits"
-	"sync"
 	"sync/atomic"
 	"time"
 	_ "unsafe" // for go:linkname
@@ -18,9 +17,14 @@ import (
 // A Clock translates readings of the time-stamp counter to nanoseconds. Its readings
 // never run backwards, from any goroutine to any other. It is safe for concurrent use.
 //
-// A calibration holds the translation. It holds for a span of the counter, a tenth of a
-// second. So a counter that jumps, as after a pause of the whole machine, misleads the
-// clock by no more than a span.
+// A calibration holds the translation, for a span of the counter, a tenth of a second. So
+// these are the bounds of what a counter that jumps or changes its rate can do, as when a
+// hypervisor moves a running machine to another:
+//   - No reading is ahead of the system's clock by more than a span and 1/maxDrift of it.
+//   - The clock is misled until the counter has run for the rest of the span. After that it
+//     follows the system's clock, or stands still until that has come up to it.
+//   - Until then it is late by what the two clocks differ in, plus a span at most.
+//   - Where the counter runs back within the span, so does the clock: by less than a span.
 //
 // A calibration without a span does not use the counter: the clock then follows the
 // system's clock. That is so until two successive rates agree. One rate alone may have
@@ -41,7 +45,7 @@ import (
 // the two clocks did, and however long a reader took. A goroutine that knows of a
 // reading loads the calibration of that reading or a later one. Under one calibration,
 // readings rise with the counter or with the system's clock. The kernel vouches that the
-// counter runs alike on all cores.
+// counter runs alike on all cores, and only a hypervisor can set it back.
 type Clock struct {
 	calibration atomic.Pointer[calibration]
 	sources
@@ -78,6 +82,10 @@ const (
 	// begin ahead of the system's clock by 1/maxDrift of calibrationSpan. Clocks that
 	// are kept in step over a network are not corrected by as much.
 	maxDrift = 1 << 8
+	// maxTicks is the highest number of ticks a nanosecond that is believed. No processor has a
+	// faster counter. It bounds the time that the ticks of a span can take, should two successive
+	// rates agree that were measured across suspensions.
+	maxTicks = 16
 )
 
 // A sample is a reading of the counter and of the system's clock at one time.
@@ -220,14 +228,15 @@ func (cal *calibration) next(now sample, precise bool) *calibration {
 
 // fit returns the rate between the samples a and b, and the number of ticks that take
 // calibrationSpan at that rate. Both are 0 if either clock stands still or runs back
-// between a and b, or if the rate is out of range.
+// between a and b, or if there are more than maxTicks a nanosecond.
 func fit(a, b sample) (rate, span uint64) {
+	// A counter that ran back seems to have run for almost 2^64 ticks, too many for any time.
 	elapsed, ran := uint64(b.ns-a.ns), b.ticks-a.ticks
-	if b.ns <= a.ns || b.ticks <= a.ticks || elapsed>>32 >= ran { // else Div64 overflows
+	if b.ns <= a.ns || elapsed>>32 >= ran { // else Div64 overflows
 		return 0, 0
 	}
 	rate, _ = bits.Div64(elapsed>>32, elapsed<<32, ran)
-	if rate == 0 || rate > uint64(calibrationSpan)<<32 { // less than one tick in a span
+	if rate < 1<<32/maxTicks {
 		return 0, 0
 	}
 	return rate, uint64(calibrationSpan) << 32 / rate
@@ -266,10 +275,3 @@ var shared = newClock(sources{readOrdered, SystemNow})
 // Shared returns the clock of this process. It keeps its promises only where [Usable]
 // reports true: elsewhere the counters of two cores may differ.
 func Shared() *Clock { return shared }
-
-// Usable reports whether the kernel vouches for the time-stamp counter: that it runs at
-// one rate, and alike on all cores. The first call asks the kernel. Later calls return
-// the same answer.
-func Usable() bool { return usable() }
-
-var usable = sync.OnceValue(kernelUsesTSC)

@@ -1,9 +1,7 @@
 package tsc
 
-import (
-	"bytes"
-	"os"
-)
+// readable is whether this package reads the counter of the architecture.
+const readable = true
 
 // readUnordered reads the time-stamp counter. The processor may do so before the
 // instructions that precede the call are done, by some tens of nanoseconds.
@@ -14,9 +12,5 @@ func readUnordered() uint64
 // and that this goroutine has loaded.
 func readOrdered() uint64
 
-// kernelUsesTSC reports whether the kernel itself keeps time by the time-stamp counter.
-// It does so only where that runs at one rate, and alike on all cores.
-func kernelUsesTSC() bool {
-	source, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-	return string(bytes.TrimSpace(source)) == "tsc"
-}
+// cpuid returns two of the registers with which the processor answers the question leaf.
+func cpuid(leaf uint32) (eax, edx uint32)

@@ -166,6 +166,80 @@ func TestClock_ASuspendedMachineMisleadsItByASpanAtMost(t *testing.T) {
 	}
 }
 
+// Each time a calibration holds, the counter runs a little faster than it allows for, so each ends ahead.
+// That may not add up.
+func TestClock_BeginsNoCalibrationFarAhead(t *testing.T) {
+	const most = 100 * time.Millisecond / 256
+	m := &machine{hz: 2.5e9, ticks: 1e13, ns: 1e9, pace: 1}
+	cal := firstCalibration(t, m.sample(), m.run(0.1))
+	for range 10 {
+		m.hz = (1 << 32) / float64(cal.rate) * 1e9 * (1 + 1./300) // still within what two rates may differ by
+		now := m.useUp(cal)
+		ended := time.Duration(cal.end - now.ns)
+		cal = cal.next(now, true)
+		if cal.span == 0 {
+			require.Greater(t, ended, most, "the lead is why, as the rates agree")
+			return
+		}
+		require.LessOrEqual(t, time.Duration(cal.begin.ns-now.ns), most)
+	}
+	require.Fail(t, "too little was tried")
+}
+
+// The three attempts take these numbers of ticks.
+func TestClock_ASampleIsPreciseIfAnAttemptTookFewTicks(t *testing.T) {
+	for _, tt := range []struct {
+		took      [3]uint64
+		precise   bool
+		narrowest int // the attempt that took least
+	}{
+		{[3]uint64{100, 50, 200}, true, 1},
+		{[3]uint64{1 << 20, 1 << 30, 4096}, true, 2},
+		{[3]uint64{4097, 5000, 1 << 40}, false, 0},
+	} {
+		readings, ticks := 0, uint64(1e12)
+		c := newClock(sources{
+			ticks: func() uint64 {
+				if readings%2 == 1 {
+					ticks += tt.took[readings/2]
+				}
+				readings++
+				return ticks
+			},
+			ns: func() int64 { return int64(readings / 2) }, // the number of the attempt
+		})
+		s, precise := c.takeSample()
+		require.Equal(t, tt.precise, precise, "%+v", tt)
+		require.EqualValues(t, tt.narrowest, s.ns, "%+v", tt)
+		want := uint64(1e12) + tt.took[tt.narrowest]/2
+		for _, earlier := range tt.took[:tt.narrowest] {
+			want += earlier
+		}
+		require.Equal(t, want, s.ticks, "the middle of %+v", tt)
+	}
+}
+
+// A machine that is suspended again and again for as long makes all rates agree, on as many ticks a
+// nanosecond as no counter has. By such a rate, the ticks of a span would take hours.
+func TestClock_BelievesNoRateThatNoCounterHas(t *testing.T) {
+	m := &machine{hz: 2.5e9, ticks: 1e13, ns: 1e9, pace: 1}
+	c := newClock(sources{
+		ticks: func() uint64 { return m.run(10e-9).ticks },
+		ns:    func() int64 { return int64(m.ns) },
+	})
+	for range 100 {
+		m.ticks += 3600 * m.hz
+		require.InDelta(t, m.ns, c.renew(), 1000)
+		m.run(0.02)
+	}
+	a := sample{1e12, 1e9}
+	for perNs, want := range map[uint64]bool{1: true, 16: true, 17: false} {
+		rate, span := fit(a, sample{a.ticks + perNs*10e6, a.ns + 10e6})
+		require.Equal(t, want, rate > 0, "%d ticks a nanosecond", perNs)
+		require.Equal(t, want, span > 0, "%d ticks a nanosecond", perNs)
+	}
+}
+
 // An overtaking is a clock on a machine, with several readers. Whenever a reader reads
 // the counter or the system's clock, it may lose its core before, and others may read in
 // between.
@@ -201,6 +275,8 @@ func (o *overtaking) read(t *testing.T) {
 	done, begun := o.newest, int64(o.ns)
 	now := o.clock.renew()
 	require.GreaterOrEqual(t, now, done, "a reading that was done before this one began")
+	most := int64(calibrationSpan + calibrationSpan/maxDrift)
+	require.LessOrEqual(t, now, int64(o.ns)+most, "early, whatever the counter does")
 	if !o.faults {
 		require.GreaterOrEqual(t, now, begun-tolerance, "late")
 		require.LessOrEqual(t, now, int64(o.ns)+tolerance, "early")

@@ -10,6 +10,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/klauspost/cpuid/v2"
 	"github.com/shirou/gopsutil/v4/mem"
+
+	"github.com/seed-30da4c49/sash/internal/tsc"
 )
 
 // An Environment describes the machine, the time and the version of a measurement.
@@ -19,6 +21,7 @@ type Environment struct {
 	Free    int64     `json:"free_memory_bytes"`
 	Go      string    `json:"go"`
 	System  string    `json:"system"`
+	Clock   string    `json:"clock"` // by which limiters of sash decide, if they are given none
 	Commit  string    `json:"commit"`
 	Command string    `json:"command"`
 	Time    time.Time `json:"time"`
@@ -32,6 +35,7 @@ func Here(ctx context.Context, command string) Environment {
 		Free:    freeMemory(),
 		Go:      strings.TrimPrefix(runtime.Version(), "go"),
 		System:  runtime.GOOS + "/" + runtime.GOARCH,
+		Clock:   tsc.Description(),
 		Commit:  commit(ctx),
 		Command: command,
 		Time:    time.Now().UTC().Truncate(time.Second),
@@ -66,7 +70,7 @@ func commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// String returns all fields but the command.
+// String returns all fields but the clock and the command.
 func (e Environment) String() string {
 	return e.CPU + ", " + plural(e.Cores, "core") + ", " + humanize.IBytes(uint64(e.Free)) + " free, " + e.System +
 		", Go " + e.Go + ", commit " + e.Commit + ", " + e.Time.Format("2006-01-02")

@@ -50,7 +50,7 @@ const width, height = 26 * vg.Centimeter, 13 * vg.Centimeter
 // svg draws p.
 func (p *Plot) svg(e Environment) ([]byte, error) {
 	c := plot.New()
-	c.Title.Text = p.Title + "\n" + e.String() + "\n" + e.Command
+	c.Title.Text = p.Title + "\n" + e.String() + "\n" + e.Clock + "\n" + e.Command
 	c.Title.TextStyle.Font.Size = vg.Points(9)
 	c.X.Label.Text, c.Y.Label.Text = p.X, p.Y
 	c.NominalX(p.Places...)

@@ -90,7 +90,7 @@ func (r *Result) Write(dir string) (files []string, err error) {
 
 // Markdown writes r without its plots.
 func (r *Result) Markdown(w io.Writer) {
-	fmt.Fprintf(w, "# %s: %s\n\n%s.\n`%s`\n", r.Experiment, r.Question, r.Environment, r.Environment.Command)
+	fmt.Fprintf(w, "# %s: %s\n\n%s.\nClock: %s.\n`%s`\n", r.Experiment, r.Question, r.Environment, r.Environment.Clock, r.Environment.Command)
 	if r.Interrupted {
 		fmt.Fprintf(w, "\n**Interrupted:** this is what was measured until then.\n")
 	}

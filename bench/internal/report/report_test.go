@@ -17,7 +17,7 @@ import (
 
 var somewhere = Environment{
 	CPU: "Some CPU <1>", Cores: 2, Free: 3 << 30, Go: "1.25.1", System: "linux/amd64",
-	Commit: "abc1234", Command: "go run ./bench -quick", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	Clock: "system clock (kernel: hpet; a reason)", Commit: "abc1234", Command: "go run ./bench -quick", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 }
 
 func example() *Result {
@@ -69,12 +69,14 @@ func TestResult_WritesWhatCanBeRead(t *testing.T) {
 		case ".svg":
 			wellFormed(t, content)
 			require.Contains(t, string(content), "commit abc1234")
+			require.Contains(t, string(content), somewhere.Clock)
 			require.Contains(t, string(content), "go run ./bench -quick")
 		case ".md":
 			require.Equal(t, strings.TrimLeft(`
 # speed: how fast
 
 Some CPU <1>, 2 cores, 3.0 GiB free, linux/amd64, Go 1.25.1, commit abc1234, 2026-01-02.
+Clock: system clock (kernel: hpet; a reason).
 `+"`go run ./bench -quick`"+`
 
 ## admitted
@@ -134,4 +136,5 @@ func TestHere_KnowsWhereItIs(t *testing.T) {
 	require.Positive(t, e.Cores)
 	require.Positive(t, e.Free)
 	require.Contains(t, e.String(), "Go "+e.Go)
+	require.Regexp(t, `^(time-stamp counter|system clock) \(kernel: .+\)$`, e.Clock)
 }
