@@ -108,7 +108,7 @@ func TestLog_ChargesDeniedInBoundedRoom(t *testing.T) {
 func ringOf(l *Limiter, name string) *ring {
 	k := l.key(name)
 	e := l.table().load(k)
-	return e.asLog().ring.Load()
+	return e.ring()
 }
 
 func TestLog_GrowsWithUseAndIsBoundedByCount(t *testing.T) {
@@ -168,7 +168,7 @@ func TestLog_DoesNotShrinkADeadEntryBackToLife(t *testing.T) {
 	e := l.table().load(k)
 	word, _ := e.loadUnlocked()
 	require.True(t, e.tryKill(word))
-	l.own().shrink(e)
+	l.current.Load().shrink(k, e)
 	_, alive := e.loadUnlocked()
 	require.False(t, alive)
 }
@@ -182,17 +182,15 @@ func TestLog_WhileItGrows(t *testing.T) {
 	k := l.key("k")
 	e := l.table().load(k)
 	word, _ := e.loadUnlocked()
-	require.True(t, e.asLog().tryBeginResize(word))
+	require.True(t, e.tryBeginResize(word))
 	grown, _ := e.loadUnlocked()
 
 	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
 	require.False(t, l.AllowN("k", 100))
-	require.False(t, e.asLog().tryBeginResize(grown))
+	require.False(t, e.tryBeginResize(grown))
 	clock.Advance(time.Hour)
 	require.Equal(t, 0, l.Sweep(), "the entry is being resized")
 
-	v := e.asLog().ring.Load().view()
-	e.asLog().ring.Store(v.copyRing(8))
 	e.unlock(word)
 	require.True(t, l.Allow("k"))
 	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
@@ -220,13 +218,14 @@ func TestLog_GrowsOnlyFromTheStateItHasRead(t *testing.T) {
 	require.True(t, l.Allow("k"))
 	e := l.table().loadLocked(l.key("k"))
 	word, _ := e.loadUnlocked()
-	clock.Advance(1)
-	require.True(t, l.Allow("k"))
-	charged, _ := e.loadUnlocked()
-	full := e.asLog().ring.Load()
-	require.False(t, l.own().ensureRoom(e, word, query{at: 2, n: 1, charge: true}, admitted))
-	require.Same(t, full, e.asLog().ring.Load())
-	require.Equal(t, charged, e.Word.Load())
+	l.current.Load().resizeLog(l.key("k"), e, func(v ringView) (kept ringView, room int) {
+		require.True(t, l.Allow("k")) // in the same record
+		return l.own().onlyLog().larger(v)
+	})
+	require.Same(t, e, l.table().loadLocked(l.key("k")))
+	require.NotEqual(t, word, e.Word.Load())
+	require.Equal(t, retry, l.own().ensureRoom(e, word, query{at: 2, n: 1, charge: true}, admitted))
+	require.Equal(t, outgrown, l.own().ensureRoom(e, e.Word.Load(), query{at: 2, n: 1, charge: true}, admitted))
 	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)
 }
 
@@ -447,8 +446,8 @@ func TestLog_SurvivesWhatIsTorn(t *testing.T) {
 			r.outcome(&v, &p, q, admitted)
 			r.outcome(&v, &p, q, denied)
 			r.trim(&v, &p)
-			v.grown(6)
-			v.shrunk(8, 6)
+			r.larger(v)
+			r.smaller(v)
 			appendRecords(nil, &v)
 		}, "trial %d", trial)
 		change()

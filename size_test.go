@@ -46,7 +46,6 @@ func TestSizes_ArePinned(t *testing.T) {
 	require.EqualValues(t, 16, unsafe.Sizeof(entry{}))
 	require.EqualValues(t, 16, unsafe.Sizeof(record{}))
 	if unsafe.Sizeof(uintptr(0)) == 8 {
-		require.EqualValues(t, 24, unsafe.Sizeof(logEntry{}))
 		require.EqualValues(t, 16, unsafe.Sizeof(ring{}))
 		require.EqualValues(t, 24, unsafe.Sizeof(key{}))
 		require.EqualValues(t, 48, unsafe.Sizeof(multiEntry{}))
