@@ -158,7 +158,10 @@ func (g *generation) shrink(k key, e *entry) {
 	switch kind := g.ruleset.kindOf(e.Word.Load()); kind {
 	case kindWord, kindParts: // always of one size
 	case kindLog:
-		g.resizeLog(k, e, g.ruleset.onlyLog().smaller)
+		r := g.ruleset.onlyLog()
+		if _, room := r.smaller(e.ring().view()); room > 0 {
+			g.resizeLog(k, e, r.smaller)
+		}
 	case kindMulti:
 		e.asMulti().shrink()
 	default:
@@ -167,19 +170,18 @@ func (g *generation) shrink(k key, e *entry) {
 }
 
 // resizeLog replaces e, the entry of k in g, a log, by one with another room. size returns which records
-// of e are kept, and that room, 0 to leave e as it is. If another call charges or replaces e first,
-// resizeLog has no effect: the caller must look again.
+// of e are kept, and that room, 0 to leave e as it is. The caller must look again.
 func (g *generation) resizeLog(k key, e *entry, size func(v ringView) (kept ringView, room int)) {
-	word, alive := e.loadUnlocked()
+	word, alive := g.ruleset.beginResize(e)
 	if !alive {
 		return
 	}
+	// From here on no call charges e, so the copy is complete. Calls that read go on.
 	kept, room := size(e.ring().view())
-	if room == 0 || !e.tryBeginResize(word) {
+	if room == 0 {
+		e.unlock(word)
 		return
 	}
-	// No call has charged e since word was loaded, and none does from here on. So the copy is complete.
-	// Calls that read go on.
 	next := newLogEntry(kept, room, e.Name())
 	next.unlock(next.Word.Load()) // only an unused entry has the first version
 	// From here on they wait, until e is dead. Otherwise one could read e after another has charged next.

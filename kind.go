@@ -447,6 +447,18 @@ func (rs *ruleset) lock(e *entry) (word uint64, alive bool) {
 	}
 }
 
+// beginResize keeps other calls from charging or resizing e, a log or a multi-limit entry in a table of
+// rs. It returns the word that e had. If alive is false, e is dead. It loses a round as lock does.
+func (rs *ruleset) beginResize(e *entry) (word uint64, alive bool) {
+	for round := 1; ; round++ {
+		atomic.Round("beginResize", round)
+		word, alive = rs.loadQuiescent(e)
+		if !alive || e.tryBeginResize(word) {
+			return word, alive
+		}
+	}
+}
+
 // loadQuiescent returns the word of e, an entry in a table of rs, once no goroutine is
 // writing to it or resizing it, and whether e is alive.
 func (rs *ruleset) loadQuiescent(e *entry) (word uint64, alive bool) {

@@ -18,7 +18,7 @@ type record struct {
 // the units since any record are one subtraction, and every question is a binary search. The slot
 // before the oldest record is the base. Only its running total counts.
 //
-// The slots lie in front of the ring, the first of them next to it. They are one object of the heap
+// The slots lie in front of the ring, the last of them next to it. They are one object of the heap
 // without pointers, which the garbage collector does not scan. The ring of a log is in one object
 // with its entry, too: see newLogEntry. The fields are accessed atomically, but for slots, which
 // never changes: to make room, the ring is replaced by a larger one.
@@ -60,12 +60,13 @@ func newRingOf(records []record) *ring {
 // room returns for how many records g has room.
 func (g *ring) room() int { return int(g.slots) - 1 }
 
-// slot returns the i-th record in front of g.
+// slot returns the record in the i-th slot, i >= 0.
 func (g *ring) slot(i int) *record {
-	if uint(i) >= uint(g.slots) {
+	i -= int(g.slots) // from the end, where g lies
+	if i >= 0 {
 		panic("sash: no such slot of a ring")
 	}
-	return (*record)(unsafe.Add(unsafe.Pointer(g), -(i+1)*int(recordSize)))
+	return (*record)(unsafe.Add(unsafe.Pointer(g), i*int(recordSize)))
 }
 
 // newLanes returns a ring whose slots are lanes of that many bits: see lanes. Two words are a slot.
@@ -80,7 +81,7 @@ func (g *ring) lanes() lanes {
 	case uint64(wordsOf(wideLane) / 2):
 		bits = wideLane
 	}
-	return lanes{(*uint64)(unsafe.Pointer(g.slot(int(g.slots) - 1))), bits}
+	return lanes{(*uint64)(unsafe.Pointer(g.slot(0))), bits}
 }
 
 // wrap returns the slot of a number that may be one round too high.
