@@ -116,6 +116,7 @@ const (
 	retry result = iota // nothing has happened, and the caller must try again or another way
 	denied
 	admitted
+	outgrown // nothing has happened: the entry is a log without room for the charge
 )
 
 // resultOf returns admitted or denied.

@@ -22,10 +22,10 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 		// key takes that lock.
 		entries = g.keys.appendEntries(entries[:0], i)
 		for _, e := range entries {
-			if l.evict(g, g.keys.keyOf(e), e, now, false) {
+			if k := g.keys.keyOf(e); l.evict(g, k, e, now, false) {
 				evicted++
 			} else {
-				g.ruleset.shrink(e)
+				g.shrink(k, e)
 			}
 		}
 		if len(entries) > 0 {

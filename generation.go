@@ -139,6 +139,56 @@ func (g *generation) replaceSample(k key, old, next *entry) {
 	g.addSample(k, next)
 }
 
+// replace makes next the entry of k in g, in place of e, which was locked from word.
+func (g *generation) replace(k key, e *entry, word uint64, next *entry) {
+	// The new entry is in the table before the old one is dead. So a call that finds e dead finds next.
+	own := key{k.hash, next.Name()}
+	// e is alive and locked, so it still is the entry of k, and the swap succeeds.
+	g.keys.compareAndSwap(own, e, next)
+	g.replaceSample(own, e, next)
+	e.markDead(word)
+}
+
+// enlarge makes room in e, the entry of k in g, a log that is outgrown.
+func (g *generation) enlarge(k key, e *entry) { g.resizeLog(k, e, g.ruleset.onlyLog().larger) }
+
+// shrink gives back the memory of e, the entry of k in g, if that is far too large by now. Otherwise a
+// busy key would keep the memory of one burst for ever.
+func (g *generation) shrink(k key, e *entry) {
+	switch kind := g.ruleset.kindOf(e.Word.Load()); kind {
+	case kindWord, kindParts: // always of one size
+	case kindLog:
+		r := g.ruleset.onlyLog()
+		if _, room := r.smaller(e.ring().view()); room > 0 {
+			g.resizeLog(k, e, r.smaller)
+		}
+	case kindMulti:
+		e.asMulti().shrink()
+	default:
+		panic(unknownKind(kind))
+	}
+}
+
+// resizeLog replaces e, the entry of k in g, a log, by one with another room. size returns which records
+// of e are kept, and that room, 0 to leave e as it is. The caller must look again.
+func (g *generation) resizeLog(k key, e *entry, size func(v ringView) (kept ringView, room int)) {
+	word, alive := g.ruleset.beginResize(e)
+	if !alive {
+		return
+	}
+	// From here on no call charges e, so the copy is complete. Calls that read go on.
+	kept, room := size(e.ring().view())
+	if room == 0 {
+		e.unlock(word)
+		return
+	}
+	next := newLogEntry(kept, room, e.Name())
+	next.unlock(next.Word.Load()) // only an unused entry has the first version
+	// From here on they wait, until e is dead. Otherwise one could read e after another has charged next.
+	e.Word.Store(word | locked)
+	g.replace(k, e, word, next)
+}
+
 // tryKill makes e, the entry of k in g, dead if its word still is word. Then it takes e
 // out of the table, and gives back its room, in the same step. It reports whether it has.
 func (g *generation) tryKill(k key, e *entry, word uint64) (killed bool) {

@@ -28,8 +28,6 @@ func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 	var first state
 	if states != nil {
 		first = states[0].load()
-	} else if kind == kindLog {
-		first.ring = newRing(1) // for the charge that the entry is made for
 	}
 	switch kind {
 	case kindWord:
@@ -46,7 +44,11 @@ func (rs *ruleset) entryOf(kind kind, states []limitState, name string) *entry {
 			return e
 		}
 	case kindLog:
-		e := &newLogEntry(first.ring, name).entry
+		room := 1 // for the charge that an empty entry is made for
+		if first.ring != nil {
+			room = max(room, first.ring.room())
+		}
+		e := newLogEntry(first.ring.view(), room, name)
 		if !empty {
 			e.unlock(e.Word.Load()) // only an unused entry has the first version
 		}
@@ -83,7 +85,7 @@ func (rs *ruleset) stateOf(e *entry, word uint64, i int) state {
 	case kindParts:
 		return rs.onlyParts().stateOf(e, word)
 	case kindLog:
-		return state{ring: e.asLog().ring.Load()}
+		return state{ring: e.ring()}
 	case kindMulti:
 		return e.asMulti().states[i].load() // word by word: torn, unless e is locked or word validates
 	default:
@@ -111,7 +113,8 @@ func (rs *ruleset) freshEntry(name string) *entry {
 
 // decide decides q for e, and charges it if it is to be charged. It makes d the decision unless d is
 // nil, and next, unless it is nil, the decision on one unit more than d leaves. Under several
-// limits, it clears next. It returns retry if e is dead: then nothing has happened.
+// limits, it clears next. It returns retry if e is dead, and outgrown if e is a log without room for
+// the charge: then nothing has happened.
 //
 // The linearization point is the compare-and-swap that charges or locks the entry. For a call that
 // charges nothing it is the load that proves what was read.
@@ -170,11 +173,18 @@ func (rs *ruleset) decideVersion(e *entry, q query, d, next *Decision) result {
 			if e.validate(word) {
 				return res
 			}
-		case rs.ensureRoom(e, word, q, res) && e.tryLock(word):
-			// The lock was taken from the word that the states were read under: they
-			// still are as they were when all of them admitted q.
-			e.Word.Store(rs.apply(e, word, q, res, stores, d, next))
-			return res
+		default:
+			switch rs.ensureRoom(e, word, q, res) {
+			case outgrown:
+				return outgrown
+			case admitted:
+				if e.tryLock(word) {
+					// The lock was taken from the word that the states were read under: they
+					// still are as they were when all of them admitted q.
+					e.Word.Store(rs.apply(e, word, q, res, stores, d, next))
+					return res
+				}
+			}
 		}
 	}
 	return rs.decideLocked(e, q, d, next)
@@ -198,6 +208,10 @@ func (rs *ruleset) decideLocked(e *entry, q query, d, next *Decision) result {
 	}
 	res, m := resultOf(rs.admits(e, word, q)), mode(0)
 	if q.stores(res) {
+		if rs.isOutgrown(e, word, q, res) {
+			e.Word.Store(word) // nothing has changed
+			return outgrown
+		}
 		m = stores
 		rs.grow(e, q, res) // under the lock: ensureRoom would need the unlocked word
 	}
@@ -260,7 +274,7 @@ func (rs *ruleset) chargeTried(e *entry, word uint64, at, n int64, m mode, left 
 		left.join(&rs.rules[0], o)
 		return next
 	case kindLog:
-		left.join(&rs.rules[0], rs.onlyLog().chargeRing(e.asLog().ring.Load(), at, n, m|tells))
+		left.join(&rs.rules[0], rs.onlyLog().chargeRing(e.ring(), at, n, m|tells))
 	case kindMulti:
 		e.asMulti().chargeTried(at, n, m, left)
 	default:
@@ -315,70 +329,44 @@ func (rs *ruleset) apply(e *entry, word uint64, q query, res result, m mode, d, 
 	return word
 }
 
-// ringAt returns where e keeps the ring of the i-th of its rules, and the algorithm of that rule. They
-// are nil if the rule keeps none.
-func (rs *ruleset) ringAt(e *entry, i int) (a ringAlgorithm, at *atomic.Pointer[ring]) {
-	a, ok := rs.of(e).rules[i].algorithm.(ringAlgorithm)
-	switch {
-	case !ok || !e.isMulti() && rs.packed != nil:
-		return nil, nil
-	case e.isMulti():
-		return a, &e.asMulti().states[i].ring
-	}
-	return a, &e.asLog().ring
+// isOutgrown reports whether e, whose word was loaded or locked as given, is a log without room for the
+// charge of q, whose result is res. Then another entry must replace it.
+func (rs *ruleset) isOutgrown(e *entry, word uint64, q query, res result) bool {
+	return rs.kindOf(word) == kindLog && rs.onlyLog().needsRoom(rs.stateOf(e, word, 0), q, res)
 }
 
-// grow makes room in e for the charge of q, whose result is res. The caller must hold the lock of e.
+// grow makes room in e for the charge of q, whose result is res, unless e is a log. The caller must hold
+// the lock of e, and must charge q: the word that it unlocks e from must be another.
 func (rs *ruleset) grow(e *entry, q query, res result) {
-	for i := range rs.of(e).rules {
-		if a, at := rs.ringAt(e, i); a != nil && a.needsRoom(rs.stateOf(e, e.Word.Load(), i), q, res) {
-			at.Store(a.grown(at.Load()))
+	if !e.isMulti() {
+		return
+	}
+	m := e.asMulti()
+	for i := range m.states {
+		if a, ok := m.ruleset.rules[i].algorithm.(ringAlgorithm); ok && a.needsRoom(m.states[i].load(), q, res) {
+			m.states[i].ring.Store(a.grown(m.states[i].ring.Load()))
 		}
 	}
 }
 
-// ensureRoom reports whether e, whose word was loaded as given, has room for the charge of q, whose
-// result is res. If not, it makes room, and the caller must look again.
-func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) bool {
-	if !rs.kindOf(word).resizable() {
-		return true
-	}
-	if word&resizing != 0 {
+// ensureRoom returns admitted if e, whose word was loaded as given, has room for the charge of q, whose
+// result is res. If it returns retry, it has made room, or another call has, and the caller must look
+// again. If it returns outgrown, e is a log, and generation.resizeLog must make room.
+func (rs *ruleset) ensureRoom(e *entry, word uint64, q query, res result) result {
+	switch k := rs.kindOf(word); {
+	case !k.resizable():
+		return admitted
+	case word&resizing != 0:
 		atomic.Pause(&e.Word) // another call is making room
-		return false
+		return retry
+	case k == kindMulti:
+		return e.asMulti().ensureRoom(word, q, res)
+	case !rs.isOutgrown(e, word, q, res):
+		return admitted
+	case e.validate(word):
+		return outgrown
 	}
-	own := rs.of(e)
-	for i := 0; own.rings && i < len(own.rules); i++ {
-		a, at := rs.ringAt(e, i)
-		if a == nil || !a.needsRoom(rs.stateOf(e, word, i), q, res) {
-			continue
-		}
-		if e.tryBeginResize(word) {
-			// From here on no call charges, so the copy is complete. Calls that read go on
-			// with the old ring, which stays as it is.
-			at.Store(a.grown(at.Load()))
-			e.unlock(word)
-		}
-		return false
-	}
-	return true
-}
-
-// shrink gives back the memory of rings of e that are far too large by now. Otherwise a busy key
-// would keep the memory of one burst for ever.
-func (rs *ruleset) shrink(e *entry) {
-	for i := range rs.of(e).rules {
-		a, at := rs.ringAt(e, i)
-		if a == nil {
-			continue
-		}
-		word, alive := e.loadUnlocked()
-		if next := a.shrunk(at.Load()); next != nil && alive && e.tryBeginResize(word) {
-			// Nothing has been charged since the word was loaded, so next is complete.
-			at.Store(next)
-			e.unlock(word)
-		}
-	}
+	return retry // what was read may have been torn
 }
 
 // resizable reports whether entries of kind k can make room: whether a bit of their words
@@ -454,6 +442,18 @@ func (rs *ruleset) lock(e *entry) (word uint64, alive bool) {
 		atomic.Round("lock", round)
 		word, alive = rs.loadQuiescent(e)
 		if !alive || e.tryLock(word) {
+			return word, alive
+		}
+	}
+}
+
+// beginResize keeps other calls from charging or resizing e, a log or a multi-limit entry in a table of
+// rs. It returns the word that e had. If alive is false, e is dead. It loses a round as lock does.
+func (rs *ruleset) beginResize(e *entry) (word uint64, alive bool) {
+	for round := 1; ; round++ {
+		atomic.Round("beginResize", round)
+		word, alive = rs.loadQuiescent(e)
+		if !alive || e.tryBeginResize(word) {
 			return word, alive
 		}
 	}

@@ -95,7 +95,9 @@ func TestKinds_EveryOneIsDecidedChargedAndFreed(t *testing.T) {
 		require.Equal(t, count-6, left.remaining)
 		require.Equal(t, count-6, rs.left(t, e, 0))
 
-		rs.shrink(e)
+		if e.isMulti() {
+			e.asMulti().shrink()
+		}
 		word, _ = rs.loadQuiescent(e)
 		_, expired := rs.expired(e, word, 0)
 		require.False(t, expired)
@@ -144,12 +146,19 @@ func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {
 		for tick := range int64(10) { // a log with one record for each charge
 			q := query{at: tick, n: 1, charge: true}
 			word, _ := rs.loadQuiescent(e)
-			for rounds := 0; !rs.ensureRoom(e, word, q, admitted); rounds++ {
+			for rounds := 0; rs.ensureRoom(e, word, q, admitted) != admitted; rounds++ {
 				require.True(t, rs.kind.resizable())
 				require.Less(t, rounds, len(rs.rules), "one round for each ring")
+				if rs.kind == kindLog {
+					require.Equal(t, outgrown, rs.ensureRoom(e, word, q, admitted))
+					require.Equal(t, outgrown, rs.decide(e, q, nil, nil))
+					require.Equal(t, outgrown, rs.decideLocked(e, q, nil, nil))
+					kept, room := rs.onlyLog().larger(e.ring().view())
+					e = newLogEntry(kept, room, "name")
+				}
 				word, _ = rs.loadQuiescent(e)
 			}
-			require.True(t, rs.ensureRoom(e, word, q, admitted))
+			require.Equal(t, admitted, rs.ensureRoom(e, word, q, admitted))
 			require.True(t, e.tryLock(word))
 			e.Word.Store(rs.apply(e, word, q, admitted, stores, new(Decision), nil))
 		}
@@ -167,7 +176,7 @@ func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {
 		}
 		word, _ = rs.loadQuiescent(e)
 		require.True(t, e.tryBeginResize(word))
-		require.False(t, rs.ensureRoom(e, e.Word.Load(), query{n: 1, charge: true}, admitted))
+		require.Equal(t, retry, rs.ensureRoom(e, e.Word.Load(), query{n: 1, charge: true}, admitted))
 		_, idle := rs.checkIdle(e, math.MaxInt64)
 		require.False(t, idle)
 		e.unlock(word)

@@ -30,6 +30,12 @@ func chargeable(targets []target, at int64) bool {
 	})
 }
 
+// anyOutgrown reports whether a target, all of which are locked, is a log without room for the charge of
+// q, whose result is res.
+func anyOutgrown(targets []target, q query, res result) bool {
+	return slices.ContainsFunc(targets, func(t target) bool { return t.locked && t.ruleset.isOutgrown(t.entry, t.word, q, res) })
+}
+
 // growAll makes room in all targets, which are locked, for the charge of q, whose result is res.
 func growAll(targets []target, q query, res result) {
 	for i := range targets {

@@ -10,7 +10,8 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// A logEntry is the entry of a key whose only limit is a SlidingLog or SlidingBuckets.
+// A logEntry is the entry of a key whose only limit is a SlidingLog or SlidingBuckets. Its ring lies
+// directly in front of the entry, so a call reads both at once.
 //
 // Bits of its word (high to low): dead 1 | multi 1, never set here | locked 1 |
 // resizing 1 | version 60.
@@ -23,28 +24,26 @@ import (
 // So a denial takes no lock, unless it has lost optimisticRounds races. What is read
 // before either proof may be torn: it must not be trusted, only survived.
 //
-// A call that needs another ring sets resizing by a compare-and-swap. Then no other call
-// charges or makes a ring, and those that only read go on with the old ring. One store of
-// the pointer makes the new ring the state.
+// A ring never gets larger, and it is in one object with the entry. So a log that needs more room is
+// replaced by another: see generation.resizeLog.
 //
 // Invariant: the records are in order of their ticks, and no two have the same tick. They
 // hold every unit that counts or, where denied attempts are charged, the newest Count of
 // these units. So the charges under this limit leave at most Count records, and less than
 // 2*Count units. A ring may hold more: what it took over from other limits. The ring of a multi-limit
 // entry may also hold units spent past Count, and records that have given their units back.
-type logEntry struct {
-	ring atomic.Pointer[ring] // nil: never charged
-	entry
-}
 
-// newLogEntry returns a log of that ring, with a copy of name.
-func newLogEntry(g *ring, name string) *logEntry {
-	e := hashmap.NewIn(name, (*logEntry).header)
-	e.ring.Store(g)
+// newLogEntry returns a logEntry with room for that many records, which holds those of v, with a copy of
+// name.
+func newLogEntry(v ringView, room int, name string) *entry {
+	e := entryOf(hashmap.NewAfter(wordsOfRing(room), name))
+	e.ring().slots = uint64(room + 1)
+	v.copyTo(e.ring())
 	return e
 }
 
-func (e *entry) asLog() *logEntry { return (*logEntry)(e.ownerAt(unsafe.Offsetof(logEntry{}.entry))) }
+// ring returns the ring of e, a logEntry.
+func (e *entry) ring() *ring { return (*ring)(unsafe.Pointer(e.header().Before(ringWords))) }
 
 // slidingLog is the algorithm of SlidingLog and SlidingBuckets. The state of a key is a ring. The two
 // differ in the length of their ticks alone: see window.Ticks.
@@ -150,7 +149,7 @@ func (r *slidingLog) tryFast(e *entry, word uint64, at, n int64, m mode, d, next
 	if word&(dead|multi|locked|resizing) != 0 {
 		return retry
 	}
-	c, used, ok := r.fastCharging(e.asLog().ring.Load(), at, n, m&tells != 0)
+	c, used, ok := r.fastCharging(e.ring(), at, n, m&tells != 0)
 	admits := n <= r.Count-used
 	if !ok || admits && !c.hasRoom() {
 		return retry
@@ -263,13 +262,31 @@ func (r *slidingLog) needsRoom(s state, q query, res result) bool {
 }
 
 func (r *slidingLog) grown(g *ring) *ring {
-	v := g.view()
-	return v.grown(r.Count)
+	kept, room := r.larger(g.view())
+	return kept.copyRing(room)
 }
 
 func (r *slidingLog) shrunk(g *ring) *ring {
-	v := g.view()
-	return v.shrunk(r.ticks.Life, r.Count)
+	kept, room := r.smaller(g.view())
+	if room == 0 {
+		return nil
+	}
+	return kept.copyRing(room)
+}
+
+// larger returns what is kept of v in a ring with more room, and that room.
+func (r *slidingLog) larger(v ringView) (kept ringView, room int) {
+	return v, ringRoom(v.keptRecords(), r.Count)
+}
+
+// smaller returns what is kept of v in a smaller ring, and the room of that. It is 0 if v is not far too
+// large.
+func (r *slidingLog) smaller(v ringView) (kept ringView, room int) {
+	kept = v.current(r.ticks.Life)
+	if room = ringRoom(kept.count, r.Count); v.room() <= 4*room {
+		return kept, 0
+	}
+	return kept, room
 }
 
 // outcome returns the outcome of q at p, once its units are charged. res is the result of the whole

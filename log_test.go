@@ -3,6 +3,7 @@ package sash
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -104,11 +105,13 @@ func TestLog_ChargesDeniedInBoundedRoom(t *testing.T) {
 	}
 }
 
-// ringOf returns the ring of the key of that name, which has a log entry.
+// ringOf returns the ring of the key of that name, whose first limit is a log.
 func ringOf(l *Limiter, name string) *ring {
-	k := l.key(name)
-	e := l.table().load(k)
-	return e.asLog().ring.Load()
+	e := l.table().load(l.key(name))
+	if e.isMulti() {
+		return e.asMulti().states[0].ring.Load()
+	}
+	return e.ring()
 }
 
 func TestLog_GrowsWithUseAndIsBoundedByCount(t *testing.T) {
@@ -156,8 +159,13 @@ func TestLog_ShrinksToWhatIsLive(t *testing.T) {
 }
 
 func TestLog_DoesNotShrinkADeadEntryBackToLife(t *testing.T) {
+	doesNotShrinkBackToLife(t)
+	doesNotShrinkBackToLife(t, PerDay(1_000_000).Counter())
+}
+
+func doesNotShrinkBackToLife(t *testing.T, others ...Option) {
 	clock := NewManualClock(0)
-	l := newTest(t, Per(10_000, time.Hour).Log(), WithClock(clock))
+	l := newTest(t, append([]Option{Per(10_000, time.Hour).Log(), WithClock(clock)}, others...)...)
 	for range 100 {
 		clock.Advance(1)
 		l.Allow("k")
@@ -168,9 +176,32 @@ func TestLog_DoesNotShrinkADeadEntryBackToLife(t *testing.T) {
 	e := l.table().load(k)
 	word, _ := e.loadUnlocked()
 	require.True(t, e.tryKill(word))
-	l.own().shrink(e)
+	l.current.Load().shrink(k, e)
 	_, alive := e.loadUnlocked()
 	require.False(t, alive)
+}
+
+// A call that reads a log while another one takes its place waits, and reads the other. Otherwise it
+// could miss a charge to that. A call that charges it finds all that the log held.
+func TestLog_IsNotReadWhileAnotherTakesItsPlace(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(100, time.Hour).Log(), WithClock(clock))
+	require.True(t, l.Allow("k"))
+	g, k := l.current.Load(), l.key("k")
+	e, wait := g.keys.load(k), func() {}
+	g.keys.update(k, func(found *entry) *entry { // holds the lock of the shard, which resizeLog needs last
+		wait = startBlocked(func() { g.enlarge(k, e) })
+		for turns := 0; e.Word.Load()&(dead|locked) == 0 && turns < 1_000_000; turns++ {
+			runtime.Gosched() // until it waits for that lock
+		}
+		require.EqualValues(t, locked, e.Word.Load()&(dead|locked))
+		return found
+	})
+	wait()
+	require.NotZero(t, e.Word.Load()&dead)
+	require.NotSame(t, e, g.keys.load(k))
+	require.False(t, g.ruleset.unused(g.keys.load(k).Word.Load()))
+	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
 }
 
 // While one call makes room in an entry, other calls read it. They charge nothing, make no
@@ -182,17 +213,15 @@ func TestLog_WhileItGrows(t *testing.T) {
 	k := l.key("k")
 	e := l.table().load(k)
 	word, _ := e.loadUnlocked()
-	require.True(t, e.asLog().tryBeginResize(word))
+	require.True(t, e.tryBeginResize(word))
 	grown, _ := e.loadUnlocked()
 
 	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
 	require.False(t, l.AllowN("k", 100))
-	require.False(t, e.asLog().tryBeginResize(grown))
+	require.False(t, e.tryBeginResize(grown))
 	clock.Advance(time.Hour)
 	require.Equal(t, 0, l.Sweep(), "the entry is being resized")
 
-	v := e.asLog().ring.Load().view()
-	e.asLog().ring.Store(v.copyRing(8))
 	e.unlock(word)
 	require.True(t, l.Allow("k"))
 	require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
@@ -212,22 +241,51 @@ func TestLog_ADenialThatCostsNothingWritesNothing(t *testing.T) {
 	require.Equal(t, word, e.Word.Load())
 }
 
-// A call that makes room copies the ring that it has read. If units were charged since, it
-// changes nothing.
-func TestLog_GrowsOnlyFromTheStateItHasRead(t *testing.T) {
+// While a call copies a log to make room, others read it. Those that charge it wait, and none of
+// their units is lost.
+func TestLog_IsNotChargedWhileItIsCopied(t *testing.T) {
 	clock := NewManualClock(0)
 	l := newTest(t, Per(100, time.Hour).Log(), WithClock(clock))
 	require.True(t, l.Allow("k"))
 	e := l.table().loadLocked(l.key("k"))
 	word, _ := e.loadUnlocked()
-	clock.Advance(1)
+	require.Equal(t, outgrown, l.own().ensureRoom(e, word, query{at: 2, n: 1, charge: true}, admitted))
+	var wait func()
+	l.current.Load().resizeLog(l.key("k"), e, func(v ringView) (kept ringView, room int) {
+		wait = startBlocked(func() { l.Allow("k") }) // in the same record
+		require.EqualValues(t, 99, l.Peek("k", 0).Remaining)
+		return l.own().onlyLog().larger(v)
+	})
+	wait()
+	require.NotZero(t, e.Word.Load()&dead)
+	require.Equal(t, 2, ringOf(l, "k").room())
+	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)
+}
+
+// A call that makes room under several limits copies the ring that it has read. If units were charged
+// since, it changes nothing.
+func TestSeveralLimits_GrowOnlyFromTheStateThatWasRead(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(100, time.Hour).Log(), PerDay(1000).Counter(), WithClock(clock))
 	require.True(t, l.Allow("k"))
+	e, full := l.table().loadLocked(l.key("k")), ringOf(l, "k")
+	word, _ := e.loadUnlocked()
+	require.True(t, l.Allow("k")) // in the same record
 	charged, _ := e.loadUnlocked()
-	full := e.asLog().ring.Load()
-	require.False(t, l.own().ensureRoom(e, word, query{at: 2, n: 1, charge: true}, admitted))
-	require.Same(t, full, e.asLog().ring.Load())
+	require.Equal(t, retry, l.own().ensureRoom(e, word, query{at: 2, n: 1, charge: true}, admitted))
+	require.Same(t, full, ringOf(l, "k"))
 	require.Equal(t, charged, e.Word.Load())
 	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)
+}
+
+// A log that has changed when its turn comes to be resized may need it no more. Then it stays.
+func TestLog_ThatFitsIsNotResized(t *testing.T) {
+	l := newTest(t, Per(100, time.Hour).Log(), WithClock(NewManualClock(0)))
+	require.True(t, l.Allow("k"))
+	e := l.table().loadLocked(l.key("k"))
+	l.current.Load().resizeLog(l.key("k"), e, l.own().onlyLog().smaller)
+	require.Same(t, e, l.table().loadLocked(l.key("k")))
+	require.True(t, l.Allow("k"))
 }
 
 // A Reset waits while another call makes room in the entry. If it killed the entry before,
@@ -447,8 +505,8 @@ func TestLog_SurvivesWhatIsTorn(t *testing.T) {
 			r.outcome(&v, &p, q, admitted)
 			r.outcome(&v, &p, q, denied)
 			r.trim(&v, &p)
-			v.grown(6)
-			v.shrunk(8, 6)
+			r.larger(v)
+			r.smaller(v)
 			appendRecords(nil, &v)
 		}, "trial %d", trial)
 		change()

@@ -75,13 +75,7 @@ func (l *Limiter) convert(g *generation, k key, e *entry, rs *ruleset, kind kind
 		g.keys.compareAndDelete(k, e)
 		return false
 	}
-	// The order is as in migrate: the new entry is in the table before the old one is dead.
-	next := g.ruleset.migrated(e, word, rs, kind, now)
-	own := key{k.hash, next.Name()}
-	// e is alive and locked, so it still is the entry of k, and the swap succeeds.
-	g.keys.compareAndSwap(own, e, next)
-	g.replaceSample(own, e, next)
-	e.markDead(word)
+	g.replace(k, e, word, g.ruleset.migrated(e, word, rs, kind, now))
 	return true
 }
 

@@ -78,6 +78,43 @@ func (e *multiEntry) try(word uint64, at, n int64, m mode) (res result) {
 	return res
 }
 
+// ensureRoom is ruleset.ensureRoom for e, whose word is not resizing.
+func (e *multiEntry) ensureRoom(word uint64, q query, res result) result {
+	for i := 0; e.ruleset.rings && i < len(e.states); i++ {
+		a, ok := e.ruleset.rules[i].algorithm.(ringAlgorithm)
+		if !ok || !a.needsRoom(e.states[i].load(), q, res) {
+			continue
+		}
+		if e.tryBeginResize(word) {
+			// From here on no call charges, so the copy is complete. Calls that read go on
+			// with the old ring, which stays as it is.
+			at := &e.states[i].ring
+			at.Store(a.grown(at.Load()))
+			e.unlock(word)
+		}
+		return retry
+	}
+	return admitted
+}
+
+// shrink gives back the memory of rings that are far too large by now. Otherwise a busy key would keep
+// the memory of one burst for ever.
+func (e *multiEntry) shrink() {
+	for i := range e.states {
+		a, ok := e.ruleset.rules[i].algorithm.(ringAlgorithm)
+		if !ok {
+			continue
+		}
+		word, alive := e.loadUnlocked()
+		at := &e.states[i].ring
+		if next := a.shrunk(at.Load()); next != nil && alive && e.tryBeginResize(word) {
+			// Nothing has been charged since the word was loaded, so next is complete.
+			at.Store(next)
+			e.unlock(word)
+		}
+	}
+}
+
 // chargeTried joins to left, unless that is nil, what n units leave. try must have admitted them at
 // the same instant, with tells unless left is nil. If m has stores, it charges them. Then the caller
 // must hold the lock.

@@ -466,10 +466,16 @@ func TestRace_ShardsAreMadeOnce(t *testing.T) {
 }
 
 // Sweeps shrink the ring of a burst while units are charged. No unit is lost.
-func TestRace_LogsShrinkDuringCharges(t *testing.T) {
+func TestRace_LogsShrinkDuringCharges(t *testing.T) { shrinkDuringCharges(t) }
+
+func TestRace_LogsUnderSeveralLimitsShrinkDuringCharges(t *testing.T) {
+	shrinkDuringCharges(t, Per(1<<29, time.Hour).Counter())
+}
+
+func shrinkDuringCharges(t *testing.T, others ...Option) {
 	const count, burst = int64(1000), 100
 	clock := NewManualClock(0)
-	l := newTest(t, Per(count, 1000).Log(), WithClock(clock))
+	l := newTest(t, append([]Option{Per(count, 1000).Log(), WithClock(clock)}, others...)...)
 	var done atomic.Bool
 	var shrunk int
 	var g errgroup.Group

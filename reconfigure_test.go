@@ -388,16 +388,22 @@ func TestSetLimits_OfAKeyTakenFromWhileAnotherLooksForIt(t *testing.T) {
 // no shorter under the new limits.
 func TestMigrate_DatesNoChargeBeforeItWasMade(t *testing.T) {
 	toLog := PerMinute(10).Log()
-	charge := func(l *Limiter, g *generation, e *entry) {
-		q := query{at: l.clock.Now(), n: 1, charge: true}
-		require.Equal(t, admitted, g.ruleset.decide(e, q, nil, nil))
+	charge := func(l *Limiter, g *generation, find func() *entry) {
+		q := query{at: l.clock.Now(), n: 1, charge: true} // this may charge the key, too, and so replace its entry
+		require.Equal(t, admitted, g.ruleset.decide(find(), q, nil, nil))
 	}
 	for name, change := range map[string]func(l *Limiter) (charge func(), change func()){
 		"Reconfigure": func(l *Limiter) (func(), func()) {
 			// The call has begun before it, so it goes on in the old generation.
-			g := l.current.Load()
-			e := g.keys.load(l.key("k"))
-			return func() { charge(l, g, e) }, func() { require.NoError(t, l.Reconfigure(toLog)) }
+			g, k := l.current.Load(), l.key("k")
+			return func() {
+				charge(l, g, func() *entry {
+					if g.ruleset.kind == kindLog {
+						g.enlarge(k, g.keys.load(k)) // the log has no room for a second record
+					}
+					return g.keys.load(k)
+				})
+			}, func() { require.NoError(t, l.Reconfigure(toLog)) }
 		},
 		"SetLimits": func(l *Limiter) (func(), func()) {
 			return func() { require.True(t, l.Allow("k")) }, func() { require.NoError(t, l.SetLimits("k", toLog)) }
@@ -408,7 +414,7 @@ func TestMigrate_DatesNoChargeBeforeItWasMade(t *testing.T) {
 			require.True(t, l.Allow("k"))
 			old, k := l.current.Load(), l.key("k")
 			e := l.sharedEntry(old, k)
-			return func() { charge(l, old, e) }, func() {
+			return func() { charge(l, old, func() *entry { return e }) }, func() {
 				// As Reconfigure does it, without the keys that have an entry: they would read the clock first.
 				g := l.newGeneration(old.overrides, old.shift, old.cap, []Limit{toLog}, old.setup, 0)
 				g.old.Store(old)

@@ -18,12 +18,13 @@ type record struct {
 // the units since any record are one subtraction, and every question is a binary search. The slot
 // before the oldest record is the base. Only its running total counts.
 //
-// A ring and its records are one object of the heap without pointers, so the garbage
-// collector does not scan it. The fields are accessed atomically, but for slots, which
+// The slots lie in front of the ring, the last of them next to it. They are one object of the heap
+// without pointers, which the garbage collector does not scan. The ring of a log is in one object
+// with its entry, too: see newLogEntry. The fields are accessed atomically, but for slots, which
 // never changes: to make room, the ring is replaced by a larger one.
 type ring struct {
 	bounds uint64 // see packBounds
-	slots  uint64 // how many records lie behind the ring, the base among them
+	slots  uint64 // how many slots lie in front of the ring, the base among them
 }
 
 // Records must be aligned to 8 bytes on any platform, as they are accessed atomically.
@@ -32,13 +33,16 @@ var _ [0]struct{} = [ringHeader % 8]struct{}{}
 const (
 	ringHeader = unsafe.Sizeof(ring{})
 	recordSize = unsafe.Sizeof(record{})
+	ringWords  = int(ringHeader / 8)
 )
+
+// wordsOfRing returns how many words a ring with room for that many records takes.
+func wordsOfRing(room int) int { return ringWords + (room+1)*int(recordSize/8) }
 
 // newRing returns a ring with room for that many records.
 func newRing(room int) *ring {
-	const word = 8
-	words := make([]uint64, (ringHeader+uintptr(room+1)*recordSize)/word)
-	g := (*ring)(unsafe.Pointer(&words[0]))
+	words := make([]uint64, wordsOfRing(room))
+	g := (*ring)(unsafe.Pointer(&words[len(words)-ringWords]))
 	g.slots = uint64(room + 1)
 	return g
 }
@@ -56,12 +60,13 @@ func newRingOf(records []record) *ring {
 // room returns for how many records g has room.
 func (g *ring) room() int { return int(g.slots) - 1 }
 
-// slot returns the i-th record behind g.
+// slot returns the record in the i-th slot, i >= 0.
 func (g *ring) slot(i int) *record {
-	if uint(i) >= uint(g.slots) {
+	i -= int(g.slots) // from the end, where g lies
+	if i >= 0 {
 		panic("sash: no such slot of a ring")
 	}
-	return (*record)(unsafe.Add(unsafe.Pointer(g), ringHeader+uintptr(i)*recordSize))
+	return (*record)(unsafe.Add(unsafe.Pointer(g), i*int(recordSize)))
 }
 
 // newLanes returns a ring whose slots are lanes of that many bits: see lanes. Two words are a slot.
@@ -292,7 +297,8 @@ func (v *ringView) giveBack(tick, units int64) (emptied bool) {
 // ringRoom returns the room of a new ring for the given number of records and one more:
 // about twice their number, but no more than usual if they are fewer. So nearly as many
 // charges come before the next ring as records are copied into this one. The rooms are 1,
-// 2, 5, 11 and so on: rings of 48, 64, 112 and 208 bytes, which is as Go allocates them.
+// 2, 5, 11 and so on: rings of 48, 64, 112 and 208 bytes, which is as Go allocates them. An entry with a
+// name of up to 16 bytes, in one object with its ring, takes 32 more.
 func ringRoom(count int, usual int64) int {
 	room := max(1, 2*count)
 	if count > 1 {
@@ -320,31 +326,22 @@ func (v *ringView) keptRecords() (n int) {
 
 // copyRing returns a ring with that room that holds the records of v.
 func (v *ringView) copyRing(room int) *ring {
-	g, kept := newRing(room), 0
+	g := newRing(room)
+	v.copyTo(g)
+	return g
+}
+
+// copyTo makes g, a new ring, hold the records of v.
+func (v *ringView) copyTo(g *ring) {
+	kept := 0
 	g.slot(0).cumulative = v.before(0)
 	for i := range v.count {
-		if v.isKept(i) && kept < room { // there are more only if v is torn
+		if v.isKept(i) && kept < g.room() { // there are more only if v is torn
 			kept++
 			*g.slot(kept) = record{v.tick(i), v.before(i + 1)}
 		}
 	}
 	g.bounds = packBounds(0, kept)
-	return g
-}
-
-// grown returns a copy of v with room for more records. usual is their number in most logs.
-func (v *ringView) grown(usual int64) *ring {
-	return v.copyRing(ringRoom(v.keptRecords(), usual))
-}
-
-// shrunk returns a smaller copy of v, or nil if v is not far too large.
-func (v *ringView) shrunk(life, usual int64) *ring {
-	current := v.current(life)
-	room := ringRoom(current.count, usual)
-	if v.room() <= 4*room {
-		return nil
-	}
-	return current.copyRing(room)
 }
 
 // A recordWriter appends the records of a log to a snapshot, oldest first: their number, and of each its

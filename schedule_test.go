@@ -33,7 +33,7 @@ var maxRounds = map[string]int{
 	"decideVersion": 4, "tryTakeAll": 4,
 	"takeAllLocked under a cap": math.MaxInt, // while other calls take all the room
 	"takeAllLocked":             3,
-	"lock":                      6, "lockOwn": 3, "decideWord": 4,
+	"lock":                      6, "lockOwn": 3, "decideWord": 4, "beginResize": 4,
 	"decide": 4, "insertEntry": 2, "lookup": 3, "find": 3, "raiseFloor": 3, "makeRoom": 5,
 	"Reset": 3, "giveBack": 3, "spend": 4, "appendEntry": 1, "appendKey": 1,
 	"forWriting":  2,

@@ -46,7 +46,6 @@ func TestSizes_ArePinned(t *testing.T) {
 	require.EqualValues(t, 16, unsafe.Sizeof(entry{}))
 	require.EqualValues(t, 16, unsafe.Sizeof(record{}))
 	if unsafe.Sizeof(uintptr(0)) == 8 {
-		require.EqualValues(t, 24, unsafe.Sizeof(logEntry{}))
 		require.EqualValues(t, 16, unsafe.Sizeof(ring{}))
 		require.EqualValues(t, 24, unsafe.Sizeof(key{}))
 		require.EqualValues(t, 48, unsafe.Sizeof(multiEntry{}))
@@ -91,10 +90,10 @@ func TestMemory_PerKey(t *testing.T) {
 		"large counter":  {[]Option{PerMinute(1e9).Counter()}, 100_000, 1, 144, 2},
 		"token bucket":   {[]Option{PerMinute(100).TokenBucket(100)}, thorough(1_000_000), 1, 48, 1},
 		"large bucket":   {[]Option{Per(12345, time.Minute).TokenBucket(100)}, 100_000, 1, 144, 2},
-		"log, one unit":  {[]Option{PerMinute(10)}, thorough(1_000_000), 1, 112, 2},
-		"log, five":      {[]Option{PerMinute(10)}, 100_000, 5, 176, 2},
-		"log, 16":        {[]Option{PerMinute(16)}, 100_000, 16, 352, 2},
-		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 1, 112, 2},
+		"log, one unit":  {[]Option{PerMinute(10)}, thorough(1_000_000), 1, 96, 1},
+		"log, five":      {[]Option{PerMinute(10)}, 100_000, 5, 160, 1},
+		"log, 16":        {[]Option{PerMinute(16)}, 100_000, 16, 336, 1},
+		"buckets":        {[]Option{PerDay(100).Buckets(time.Second)}, 100_000, 1, 96, 1},
 		"parts":          {[]Option{PerMinute(100)}, thorough(1_000_000), 1, 64, 1},
 		"wide parts":     {[]Option{PerMinute(1000)}, thorough(1_000_000), 1, 80, 1},
 		"large parts":    {[]Option{PerMinute(100_000).Parts()}, 100_000, 1, 300, 3},
@@ -138,6 +137,7 @@ func TestMemory_ByTheLengthOfTheName(t *testing.T) {
 		{"a counter", PerMinute(100).Counter(), 51},
 		{"parts of a byte", PerMinute(255), 67},
 		{"parts of two bytes", PerMinute(65_535), 83},
+		{"a log with one unit", PerMinute(10), 100},
 	} {
 		for _, length := range []int{8, 12, 16, 20, 24, 32, 40, 49} {
 			bytes, _, l := heapOf(func() *Limiter {

@@ -455,7 +455,9 @@ func TestRace_SnapshotsOfABusyLogEnd(t *testing.T) {
 	for i := 1; i < records; i++ {
 		*long.slot(i) = record{int64(i + 1), uint64(i)}
 	}
-	l.put(l.key("k")).asLog().ring.Store(long)
+	l.current.Load().resizeLog(l.key("k"), l.put(l.key("k")), func(ringView) (kept ringView, room int) {
+		return long.view(), long.room()
+	})
 	require.True(t, l.Allow("k"))
 	require.Zero(t, l.Peek("k", 0).Remaining)
 

@@ -264,12 +264,16 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 			continue
 		}
 		if e != nil {
-			if res := g.ruleset.decide(e, *q, d, next); res != retry {
+			switch res := g.ruleset.decide(e, *q, d, next); res {
+			case retry:
+				// The entry was evicted, reset or replaced since the look-up. Take it out of
+				// the table, if that is not done yet, and look again.
+				g.keys.compareAndDelete(k, e)
+			case outgrown:
+				g.enlarge(k, e)
+			default:
 				return res == admitted
 			}
-			// The entry was evicted, reset or replaced since the look-up. Take it out of
-			// the table, if that is not done yet, and look again.
-			g.keys.compareAndDelete(k, e)
 			e = nil
 		}
 	}

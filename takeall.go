@@ -229,7 +229,7 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 		case l.insertMissing(targets):
 			q.at = g.instant(l.clock.Now()) // as in decide: charge no earlier than an eviction
 		case !l.ensureHolds(g, targets, q.at):
-		case ensureRoomForAll(targets, *q, res) && tryLockAll(targets) && l.confirmFresh(g, targets):
+		case ensureRoomForAll(g, targets, *q, res) && tryLockAll(targets) && l.confirmFresh(g, targets):
 			l.applyAll(targets, *q, res, stores, d)
 			return g, true
 		}
@@ -242,6 +242,7 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 // It starts over
 //   - once, if the call is admitted and lacks an entry that can take the charge;
 //   - if a key has got an entry or room in between, or the bytes of its name have changed;
+//   - if other calls have filled a log, which then gets at least twice the room;
 //   - if the limits change, or lockOwn would have to call WithLimitsFor;
 //   - if another call has replaced an entry by one that chargeable refuses;
 //   - under WithMaxKeys, while other calls that run have taken all the room.
@@ -278,6 +279,13 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 			if !chargeable(targets, q.at) {
 				unlockAbsent(g, targets)
 				unlockAll(targets)
+				charging = true
+				continue
+			}
+			if anyOutgrown(targets, asked, res) {
+				unlockAbsent(g, targets)
+				unlockAll(targets)
+				ensureRoomForAll(g, targets, asked, res)
 				charging = true
 				continue
 			}

@@ -155,12 +155,18 @@ func (l *Limiter) validateAll(targets []target) bool {
 
 // ensureRoomForAll reports whether all targets have room for the charge of q. If one has
 // not, it makes room, and the caller must look again.
-func ensureRoomForAll(targets []target, q query, res result) bool {
+func ensureRoomForAll(g *generation, targets []target, q query, res result) bool {
 	ready := true
 	for i := range targets {
-		if t := &targets[i]; t.entry != nil {
-			ready = t.ruleset.ensureRoom(t.entry, t.word, q, res) && ready
+		t := &targets[i]
+		if t.entry == nil {
+			continue
 		}
+		room := t.ruleset.ensureRoom(t.entry, t.word, q, res)
+		if room == outgrown {
+			g.enlarge(t.key, t.entry)
+		}
+		ready = ready && room == admitted
 	}
 	return ready
 }
