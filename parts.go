@@ -24,8 +24,9 @@ var _ shiftedAlgorithm = (*slidingParts)(nil)
 // A partsEntry is an entry whose only limit is a SlidingParts of a moderate Count. The words of its lanes lie
 // in front of it. Its own word is the rest of the state: see partsLayout.
 //
-// A charge in the newest part is one compare-and-swap of the word. The first charge in a later part locks
-// the entry while it stores the lanes, and so does a call that has lost a few races to others.
+// A charge in the newest part is one compare-and-swap of the word. The first charge in a later part is one,
+// too, if no lane holds a unit before or after it. Otherwise it locks the entry while it stores the lanes,
+// and so does a call that has lost a few races to others.
 //
 // The word is the version of the lanes, too: they change only with the number of the newest part, which
 // only grows. So what was read of them is of one state if the word has not changed.
@@ -356,6 +357,15 @@ func (r *slidingParts) tryTurn(e *entry, word uint64, at, n int64, m mode, d, ne
 	}
 	if m&stores == 0 {
 		if !e.validate(word) {
+			return retry
+		}
+		return admitted
+	}
+	if next == nil && p.turned >= int(r.ticks.Life) && r.lanesOf(s).sumFrom(0) == 0 {
+		// No lane holds a unit, and none comes to hold one: the units of the newest part count no more.
+		// So the word is all that changes. Lanes that another call has written since make the swap fail.
+		s.a, s.b = p.part, n
+		if !e.Word.CompareAndSwap(word, r.packCharged(s)) {
 			return retry
 		}
 		return admitted

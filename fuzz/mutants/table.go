@@ -235,6 +235,16 @@ var ofSash = []mutant{
 		tests: "TestLog_IsNotCharged",
 	},
 	{
+		name: "parts-swap-over-lanes", fault: "a part that begins after a whole window leaves older units in their lanes",
+		file: "parts.go", old: "p.turned >= int(r.ticks.Life) && r.lanesOf(s).sumFrom(0) == 0 {", new: "p.turned >= int(r.ticks.Life) {",
+		tests: "TestParts",
+	},
+	{
+		name: "parts-swap-too-early", fault: "the units of the newest part are gone one part before they may be",
+		file: "parts.go", old: "p.turned >= int(r.ticks.Life) && r.lanesOf(s)", new: "p.turned >= int(r.ticks.Life)-1 && r.lanesOf(s)",
+		tests: "TestParts",
+	},
+	{
 		name: "log-replaced-while-it-is-read", fault: "a call reads a log after another has charged the one that took its place",
 		file: "generation.go", old: "\te.Word.Store(word | locked)\n\tg.replace(", new: "\tg.replace(",
 		tests: "TestLog_IsNotRead",
