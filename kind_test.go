@@ -153,6 +153,7 @@ func TestKinds_ThoseThatMakeRoomSaySo(t *testing.T) {
 					require.Equal(t, outgrown, rs.ensureRoom(e, word, q, admitted))
 					require.Equal(t, outgrown, rs.decide(e, q, nil, nil))
 					require.Equal(t, outgrown, rs.decideLocked(e, q, nil, nil))
+					require.Equal(t, word, e.Word.Load(), "not locked any more")
 					kept, room := rs.onlyLog().larger(e.ring().view())
 					e = newLogEntry(kept, room, "name")
 				}

@@ -281,7 +281,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "log-shrinks-back-to-life", fault: "a dead log that shrinks is alive again",
-		file: "generation.go", old: "\tif !alive {\n\t\treturn\n\t}\n\t// From here on no call charges e", new: "\t// From here on no call charges e",
+		file: "generation.go", old: "\tif !alive {\n\t\treturn\n\t}\n\t// From here on no call charges e", new: "\tif !alive && word == 0 {\n\t\treturn\n\t}\n\t// From here on no call charges e",
 		tests: "TestLog_DoesNotShrink",
 	},
 	{
