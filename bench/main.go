@@ -9,8 +9,8 @@
 // Experiments are:
 //
 //	speed     nanoseconds per decision, by the number of keys, their distribution, the
-//	          answer, the call (for yes or no, or for the whole answer) and the number of
-//	          goroutines; as throughput, and as latency, where each key depends on the
+//	          answer, the call (for yes or no, for the whole answer, or of a key that it puts
+//	          together) and the number of goroutines; as throughput, and as latency, where each key depends on the
 //	          last answer
 //	ratios    how much more one call of sash costs than another: Take than Allow, two limits
 //	          than one, a log than a counter; new keys, composed keys, bytes; with bounds

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +101,7 @@ func TestRun_QuickMeasuresEverything(t *testing.T) {
 			want = 0
 		}
 		require.Equal(t, want, rows["Take "+p.Name+" "+p.Clock], p.Name)
+		require.Equal(t, rows["Take sash system"], rows["Compose "+p.Name+" "+p.Clock], p.Name)
 		table.Close()
 	}
 	require.NotZero(t, rows["Take sash system"])
@@ -316,6 +318,33 @@ func TestTurn_AsksTheSameOfEveryoneInARound(t *testing.T) {
 		require.NotEqual(t, first.scripts, other.scripts, "each round other keys")
 		require.Equal(t, 500, first.decisions())
 	}
+}
+
+// A call that puts its key together asks for the keys of the script, too.
+func TestCallOf_AsksForTheKeyWhateverTheCall(t *testing.T) {
+	table := peers.Sash().New(peers.Quota{Count: int64(len(calls)), Window: 10_000 * time.Hour})
+	defer table.Close()
+	for i := range 100 {
+		for _, call := range calls {
+			require.True(t, callOf(table, call)(keys.New(i)), "%s of key %d", call, i)
+		}
+		require.False(t, table.Allow(keys.New(i)), "key %d", i)
+	}
+	nothing := peers.Nothing().New(peers.Plenty)
+	require.Nil(t, callOf(nothing, callTake))
+	require.Nil(t, callOf(nothing, callCompose))
+}
+
+func TestSpeedRows_ReachAllCores(t *testing.T) {
+	cores := runtime.GOMAXPROCS(0)
+	l := freeOf(t, 1<<40)
+	require.Contains(t, l.goroutines, cores)
+	for _, call := range calls {
+		require.True(t, l.measures(row{1000, keys.Uniform, denied, throughput, cores, call}), call)
+		require.Equal(t, call == callAllow, l.measures(row{1000, keys.Uniform, denied, throughput, 1000 * cores, call}), call)
+		require.Equal(t, call == callAllow, l.measures(row{1000, keys.Zipf, denied, throughput, 1, call}), call)
+	}
+	require.False(t, l.measures(row{1000, keys.Uniform, denied, latency, 1000, callAllow}))
 }
 
 func TestTurn_CountsAnswers(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +38,7 @@ type options struct {
 
 // setDefaults sets the defaults without -quick.
 func (o *options) setDefaults() {
-	o.keys, o.goroutines = []int{1, 1000, 1_000_000}, []int{1, 2, 4, 8}
+	o.keys, o.goroutines = []int{1, 1000, 1_000_000}, ordered(1, 2, 4, 8, runtime.GOMAXPROCS(0))
 	o.rounds, o.decisions = 5, 20_000
 	o.grow, o.rate = 500_000, 250_000
 	o.out = resultsHere()
@@ -100,12 +101,12 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 	selection("dists", "the `DISTRIBUTIONS` of keys in speed, and in floor the first of them", &o.distributions)
 	selection("answers", "the `ANSWERS` of speed", &o.answers)
 	selection("modes", "the `MODES` of speed", &o.modes)
-	selection("calls", "the `CALLS` of speed: Allow for yes or no, Take for the whole answer", &o.calls)
+	selection("calls", "the `CALLS` of speed: Allow for yes or no, Take for the whole answer, Compose for Allow of a key put together in the call", &o.calls)
 	read("keys", "how many keys there are, such as 10M if there is the memory, and some minutes, for them: in speed and ratios each of these `NUMBERS`, in floor those up to 1M, in memory the greatest: -keys 1k,10_000_000 (default "+labels(o.keys)+")", func(s string) (err error) {
 		o.keys, err = numbers(s, keys.Parse)
 		return err
 	})
-	read("goroutines", "how many goroutines ask at once in speed, and up to 2 in floor and ratios, each of these `NUMBERS`, more than 2 only in throughput with uniform keys, unless -full (default "+labels(o.goroutines)+")", func(s string) (err error) {
+	read("goroutines", "how many goroutines ask at once in speed, and up to 2 in floor and ratios, each of these `NUMBERS`, more than 2 only in throughput with uniform keys, and for Take and Compose only as many as there are cores, unless -full (default "+labels(o.goroutines)+")", func(s string) (err error) {
 		o.goroutines, err = numbers(s, goroutines)
 		return err
 	})
@@ -175,9 +176,11 @@ func numbers(s string, parse func(string) (int, error)) (all []int, err error) {
 		faults = append(faults, err)
 		all = append(all, n)
 	}
-	slices.Sort(all)
-	return slices.Compact(all), errors.Join(faults...)
+	return ordered(all...), errors.Join(faults...)
 }
+
+// ordered returns numbers in order without duplicates.
+func ordered(all ...int) []int { return slices.Compact(slices.Sorted(slices.Values(all))) }
 
 func goroutines(s string) (int, error) {
 	const limit = 10_000

@@ -31,17 +31,18 @@ const (
 	latency    = "latency"    // each key depends on the last answer
 )
 
-// The calls. Where a limiter has only one of the two, Allow is that one, and Take is not
+// The calls. Where a limiter has only one of Allow and Take, Allow is that one, and Take is not
 // measured unless it returns more than yes or no.
 const (
-	callAllow = "Allow" // for yes or no
-	callTake  = "Take"  // for what is left, or how long to wait, as well
+	callAllow   = "Allow"   // for yes or no
+	callTake    = "Take"    // for what is left, or how long to wait, as well
+	callCompose = "Compose" // Allow of a key that the call puts together of two parts
 )
 
 var (
 	answers = []string{admitted, half, denied}
 	modes   = []string{throughput, latency}
-	calls   = []string{callAllow, callTake}
+	calls   = []string{callAllow, callTake, callCompose}
 )
 
 // A row is the conditions of one measurement of all contenders.
@@ -87,7 +88,8 @@ func planSpeed(l *lab) plan {
 			"Nanoseconds per decision, the medians of "+strconv.Itoa(l.rounds)+" rounds, and with 1,000 keys or fewer of "+strconv.Itoa(l.roundsOf(1))+". In a round all contenders take turns of "+strconv.Itoa(l.decisions)+" decisions per core, after a tenth as many to warm up. The last column is the time of the fastest other contender divided by the time of sash, the median of the ratios within rounds. Where it is below 1, sash loses.",
 			"Throughput: keys are known beforehand; the time divided by the decisions of all goroutines. Latency: each key depends on the last answer, by an atomic, so that no two look-ups overlap; the time that one goroutine waits while it has a core.",
 			"More goroutines than cores share the decisions of a turn. These end before the scheduler would preempt a goroutine, so such rows measure many goroutines that begin and end, not many that are preempted. -decisions makes turns longer.",
-			"Take is the call that also returns what is left, or how long to wait; with sash and x-time-rate that is another call than Allow, with the others in its tables the only one they have. For x-time-rate it is a reservation, cancelled if denied, which does not tell what is left. Take is measured in throughput, of "+l.distributions[0]+" keys, by up to two goroutines, unless -full is given.",
+			"Take is the call that also returns what is left, or how long to wait; with sash and x-time-rate that is another call than Allow, with the others in its tables the only one they have. For x-time-rate it is a reservation, cancelled if denied, which does not tell what is left. Take is measured in throughput, of "+l.distributions[0]+" keys, by one goroutine, two, and one for each core, unless -full is given.",
+			"Compose is Allow, or the only call, of a key that is put together of two strings in the call, measured as Take is. Where the limiter lets the key escape, that is an allocation.",
 			"All keys are tracked. No window ends while calls are measured; exhausted keys were exhausted before. Keys are in new bytes. Garbage is collected between turns, which favours limiters that allocate.",
 			"sash-log and sash-large have other limits than sash (see below). They and the coarse clock are measured up to "+keys.Label(maxVariantKeys)+" keys. With more keys only admitted calls are measured, unless -answers or -full are given.")
 		r.Notes = append(r.Notes, notesOn(s.all)...)
@@ -126,12 +128,15 @@ func (l *lab) speedRows() (rows []row) {
 	return rows
 }
 
-// measures reports whether r is measured without -full. Take is, and more than two
-// goroutines are, only in throughput with uniform keys.
+// measures reports whether r is measured without -full. More than two goroutines are measured only in
+// throughput with uniform keys, and so are Take and Compose, by one goroutine, two, and one for each core.
 func (l *lab) measures(r row) bool {
 	plain := r.mode == throughput && r.distribution == l.distributions[0]
 	few := r.goroutines <= 2
-	return l.full || few && plain || (few || plain) && r.call == callAllow
+	if r.call != callAllow {
+		return l.full || plain && (few || r.goroutines == runtime.GOMAXPROCS(0))
+	}
+	return l.full || few || plain
 }
 
 // plan returns the steps of all rows. Rows with the same number of keys share tables, and
@@ -292,10 +297,15 @@ func (s *speedTest) row(ctx context.Context, r row, group []peers.Peer, tables [
 
 // callOf returns a call of a table, or nil if it has none such.
 func callOf(table peers.Table, call string) func(key string) bool {
-	if call == callTake {
+	switch {
+	case call == callTake:
 		return table.Take
+	case call == callAllow:
+		return table.Allow
+	case table.Compose == nil:
+		return nil
 	}
-	return table.Allow
+	return func(key string) bool { return table.Compose(key[:len(key)/2], key[len(key)/2:]) }
 }
 
 // turn returns the calls of a round, and the number of calls that will be admitted, as far as

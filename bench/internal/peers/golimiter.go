@@ -23,6 +23,7 @@ var goLimiter = Peer{
 		}
 		return Table{
 			Allow: take, Take: take,
+			Compose: func(first, second string) bool { return take(first + second) },
 			Exhaust: func(key string) {
 				_, left, _ := s.Get(ctx, key)
 				s.Burst(ctx, key, -left) // adds -left, which is meant to wrap

@@ -19,7 +19,8 @@ var httpRate = Peer{
 			httprate.WithLimitCounter(windows), httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
 		request := must(http.NewRequest(http.MethodGet, "/", nil))
 		return Table{
-			Allow: func(key string) bool { return !l.OnLimit(nil, request, key) },
+			Allow:   func(key string) bool { return !l.OnLimit(nil, request, key) },
+			Compose: func(first, second string) bool { return !l.OnLimit(nil, request, first+second) },
 			Exhaust: func(key string) {
 				windows.IncrementBy(key, time.Now().UTC().Truncate(q.Window), int(q.Count))
 			},

@@ -60,6 +60,10 @@ type Table struct {
 	// Take is the same by the call that also returns what is left, or how long to wait. It
 	// is nil if the limiter has no such call. Where that is its only call, it is Allow too.
 	Take func(key string) bool
+	// Compose is Allow of a key that the call puts together of two parts. Each adapter puts them
+	// together where it calls its limiter. So the compiler sees whether the key must be allocated. It is
+	// nil if the Peer is Free.
+	Compose func(first, second string) bool
 	// Exhaust charges all remaining units of a tracked key. It is nil if that is impossible.
 	Exhaust func(key string)
 	// Close ends its goroutines.

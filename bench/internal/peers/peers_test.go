@@ -51,6 +51,24 @@ func TestPeers_TakeAdmitsWhatAllowWould(t *testing.T) {
 	require.Equal(t, []string{"httprate", "slidingwindow"}, without)
 }
 
+// Compose charges the key that Allow charges.
+func TestPeers_ComposeAdmitsWhatAllowWould(t *testing.T) {
+	for _, p := range deciding() {
+		t.Run(p.Label(), func(t *testing.T) {
+			table := p.New(Quota{Count: 6, Window: 10_000 * time.Hour})
+			defer table.Close()
+			for i := range 10 {
+				if i%2 == 0 {
+					require.Equal(t, i < 6, table.Compose("a", "bc"), "call %d", i)
+				} else {
+					require.Equal(t, i < 6, table.Allow("abc"), "call %d", i)
+				}
+				require.True(t, i >= 6 || table.Compose("ab", "b"), "another key")
+			}
+		})
+	}
+}
+
 func TestPeers_ExhaustDeniesThatKeyOnly(t *testing.T) {
 	for _, p := range deciding() {
 		t.Run(p.Label(), func(t *testing.T) {

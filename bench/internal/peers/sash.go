@@ -65,6 +65,7 @@ func start(limit sash.Limit, q Quota, clock sash.Clock) Table {
 	l := sash.Must(sash.New(limit, sash.WithClock(clock), sash.WithSweepInterval(q.Sweep)))
 	return Table{
 		Allow:   l.Allow,
+		Compose: func(first, second string) bool { return l.Allow(first + second) },
 		Take:    func(key string) bool { return l.Take(key, 1).Allowed },
 		Exhaust: func(key string) { l.Take(key, l.Peek(key, 0).Remaining) },
 		Close:   func() { l.Close() },

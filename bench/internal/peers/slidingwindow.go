@@ -22,7 +22,8 @@ var slidingWindow = Peer{
 			return l.(*slidingwindow.Limiter)
 		}
 		return Table{
-			Allow: func(key string) bool { return of(key).Allow() },
+			Allow:   func(key string) bool { return of(key).Allow() },
+			Compose: func(first, second string) bool { return of(first + second).Allow() },
 			// It does not tell how many units are left.
 			Exhaust: func(key string) { of(key).SetLimit(0) },
 			Close:   func() {},

@@ -29,6 +29,7 @@ var throttledGCRA = Peer{
 		}
 		return Table{
 			Allow: take, Take: take,
+			Compose: func(first, second string) bool { return take(first + second) },
 			Exhaust: func(key string) {
 				_, state, _ := l.RateLimitCtx(ctx, key, 0)
 				l.RateLimitCtx(ctx, key, state.Remaining)

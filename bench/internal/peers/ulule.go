@@ -24,6 +24,7 @@ var ulule = Peer{
 		}
 		return Table{
 			Allow: take, Take: take,
+			Compose: func(first, second string) bool { return take(first + second) },
 			Exhaust: func(key string) { l.Increment(ctx, key, q.Count) },
 			Close:   func() {}, // its goroutine ends when it is garbage
 		}

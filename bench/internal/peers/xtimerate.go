@@ -23,7 +23,8 @@ var xTimeRate = Peer{
 			return l.(*rate.Limiter)
 		}
 		return Table{
-			Allow: func(key string) bool { return of(key).Allow() },
+			Allow:   func(key string) bool { return of(key).Allow() },
+			Compose: func(first, second string) bool { return of(first + second).Allow() },
 			// A reservation tells how long to wait, and must be cancelled if the call
 			// does not. How many units are left would be another call.
 			Take: func(key string) bool {

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
+)
+
+// requestRows returns the rows of requests through httplimit, with the handler, which writes two
+// bytes.
+func requestRows() []row {
+	return []row{
+		requests("one policy", false, onePolicy), requests("one policy, denied", true, onePolicy),
+		requests("two policies", false, twoPolicies), requests("two policies, denied", true, twoPolicies),
+	}
+}
+
+// onePolicy returns a policy that admits so many requests an hour.
+func onePolicy(count int64) []httplimit.Option {
+	return []httplimit.Option{httplimit.Policy{
+		Name: "all", Limits: []sash.Limit{sash.PerHour(count).Counter()}, Key: httplimit.ByAddress(),
+	}}
+}
+
+// twoPolicies returns two policies of different keys, which admit so many requests an hour and a day.
+func twoPolicies(count int64) []httplimit.Option {
+	return append(onePolicy(count), httplimit.Policy{
+		Name: "api", Pattern: "/api/", Limits: []sash.Limit{sash.PerDay(count).Counter()}, Key: httplimit.ByHeader("X-Key"),
+	})
+}
+
+// requests returns the row of requests of one client, whose keys are tracked.
+func requests(name string, denies bool, policies func(count int64) []httplimit.Option) row {
+	return row{name: "httplimit, " + name, denies: denies, prepare: func() func() int {
+		count := int64(2 * callsARow)
+		if denies {
+			count = 1
+		}
+		clock := sash.NewManualClock(int64(1000 * 24 * time.Hour))
+		l := httplimit.Must(httplimit.New(append(policies(count), httplimit.WithClock(clock), httplimit.WithSweepInterval(-1))...))
+		handler := l.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte("ok"))
+		}))
+		r, err := http.NewRequest(http.MethodGet, "http://example.com/api/orders", nil)
+		if err != nil {
+			panic(err) // the request is a constant
+		}
+		r.RemoteAddr = "192.0.2.7:1234"
+		r.Header.Set("X-Key", "abc")
+		serve(handler, r)
+		return func() (admitted int) {
+			for range callsARow {
+				if serve(handler, r) {
+					admitted++
+				}
+			}
+			return admitted
+		}
+	}}
+}
+
+// serve has handler answer r, and reports whether the request was admitted.
+func serve(handler http.Handler, r *http.Request) bool {
+	w := writer{header: make(http.Header, 8), status: http.StatusOK}
+	handler.ServeHTTP(&w, r)
+	return w.status == http.StatusOK
+}
+
+// A writer keeps the header and the status of an answer.
+type writer struct {
+	header http.Header
+	status int
+}
+
+func (w *writer) Header() http.Header         { return w.header }
+func (w *writer) Write(b []byte) (int, error) { return len(b), nil }
+func (w *writer) WriteHeader(status int)      { w.status = status }
