@@ -179,6 +179,7 @@ func doesNotShrinkBackToLife(t *testing.T, others ...Option) {
 	l.current.Load().shrink(k, e)
 	_, alive := e.loadUnlocked()
 	require.False(t, alive)
+	require.Same(t, e, l.table().load(k), "nothing alive takes its place")
 }
 
 // A call that reads a log while another one takes its place waits, and reads the other. Otherwise it
