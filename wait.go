@@ -18,6 +18,10 @@ import (
 // [Limiter.WaitReserve] for a call that is never admitted, however long it waits.
 var ErrExceedsLimit = errors.New("exceeds the limit")
 
+// ErrTooManyWaiters is wrapped by the error of [Limiter.Wait], [Limiter.WaitAll] and
+// [Limiter.WaitReserve] for a call that [WithMaxWaiters] does not let wait.
+var ErrTooManyWaiters = errors.New("too many waiters")
+
 // Wait blocks until n units are admitted for key, and charges them. Calls that wait for one key are
 // admitted in the order in which they came. A Take does not queue, and may be admitted before them.
 //
@@ -27,6 +31,7 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 //     Burst of a [TokenBucket];
 //   - [ErrInvalidLimit], at once, if [WithLimitsFor] returns wrong limits for the key, with
 //     what is wrong;
+//   - [ErrTooManyWaiters], at once, if as many calls wait as [WithMaxWaiters] allows;
 //   - [context.DeadlineExceeded], at once, if ctx has a deadline and the wait is sure to
 //     last longer. That follows from the state of the key, and from the units that the
 //     calls before it wait for, unless these calls give up.
@@ -111,7 +116,10 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 	}
 	w := newWaiter(targets, n)
 	// Enter before the forecast: a change from here on wakes w, so none is missed.
-	l.queues.Enter(w)
+	if !l.queues.EnterBelow(w, l.maxWaiters) {
+		return Decision{}, fmt.Errorf("sash: Wait: %d calls wait, as many as WithMaxWaiters allows: %w",
+			l.maxWaiters, ErrTooManyWaiters)
+	}
 	defer l.queues.Leave(w)
 	if err := l.waitError(ctx, targets, n, l.forecast(w, n)); err != nil {
 		return Decision{}, err
