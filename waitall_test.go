@@ -354,14 +354,13 @@ func TestWaitAll_AUnitWakesFewHoweverManyWait(t *testing.T) {
 			clock := w.l.clock.(*patientClock)
 			back := map[string][]Reservation{}
 			for _, key := range []string{"a", "b"} {
-				for i := range 10 {
-					r, _ := w.l.Reserve(key, 1)
-					if i == 0 {
-						defer r.Cancel()
-						r.Commit(10) // so that it is over its limits to the end
-					} else {
-						back[key] = append(back[key], r)
-					}
+				for range 10 {
+					r, d := w.l.Reserve(key, 1)
+					require.True(w, d.Allowed)
+					back[key] = append(back[key], r)
+				}
+				if c.units == 0 {
+					back[key][9].Commit(10) // so that it is over its limit to the end
 				}
 			}
 			for i := range n {
@@ -372,7 +371,7 @@ func TestWaitAll_AUnitWakesFewHoweverManyWait(t *testing.T) {
 				w.waitIn(ctx, strconv.Itoa(i), c.units, c.keys(i)...)
 			}
 			for i := range 4 {
-				for _, key := range []string{"a", "b"} {
+				for _, key := range [][]string{{"a", "b"}, {"b", "a"}}[i%2] {
 					before := clock.readings.Load()
 					back[key][i].Cancel()
 					synctest.Wait()
