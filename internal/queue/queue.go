@@ -18,7 +18,8 @@
 //
 // Waiters that wait for the same keys may form a group. Only its first waiter, which leads it, may claim
 // anything or have its turn. When it leaves, the next leads, and claims Everything of all keys until it
-// begins. So when the first turns from one key to another, the others need not do so, too.
+// begins. So when the first turns from one key to another, the others need not do so, too. Waiters of
+// other groups that wait for both keys do, one after the other.
 //
 // Leave, Begin, End and Free wake only waiters that may have their turn now:
 //   - If a claim shrinks, these are the later waiters of the key, up to the first of them that
