@@ -42,7 +42,7 @@ var ErrTooManyWaiters = errors.New("too many waiters")
 // waits in real time. It compares the deadline of ctx with the time of the limiter's
 // clock, as if both ran alike.
 //
-// A call that waits costs about 500 bytes, and no goroutine but its own. A key that a call
+// A call that waits costs about 600 bytes, and no goroutine but its own. A key that a call
 // waits for may be evicted to make room for another key: under [EvictLeastUsed] always, and
 // under the other Overflows if it is idle and the other key is waited for, too. Under
 // EvictLeastUsed it then has its whole quota again, and the calls go on at once. Under the
@@ -65,7 +65,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // The errors are the same as for Wait. [ErrExceedsLimit] is also the error of an empty list, and of
 // more keys than fit under [WithMaxKeys] at one time, unless they share a quota that admits n.
 //
-// A call that waits costs about 500 bytes, and 250 more for each key but the first.
+// A call that waits costs about 600 bytes, and 250 more for each key but the first.
 func (l *Limiter) WaitAll(ctx context.Context, keys []string, n int64) error {
 	var buf [8]target
 	_, err := l.wait(ctx, l.targets(buf[:0], keys), n)
