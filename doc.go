@@ -104,7 +104,7 @@
 // [Limiter.Sweep].
 //
 // Only [WithMaxKeys] bounds the number of keys. Without it, callers must not be free to
-// make up keys.
+// make up keys. Only [WithMaxWaiters] bounds the number of calls that wait.
 //
 // # Concurrency
 //

@@ -502,6 +502,19 @@ func ExampleWithMaxKeys() {
 	// Output: 1000 false
 }
 
+// Of many calls that come at once, only so many wait. The others are told at once.
+func ExampleWithMaxWaiters() {
+	limiter := sash.Must(sash.New(sash.PerHour(1), sash.WithMaxWaiters(0)))
+	defer limiter.Close()
+
+	fmt.Println(limiter.Wait(context.Background(), "alice", 1))
+	err := limiter.Wait(context.Background(), "alice", 1)
+	fmt.Println(errors.Is(err, sash.ErrTooManyWaiters), limiter.Stats().Waiters)
+	// Output:
+	// <nil>
+	// true 0
+}
+
 // With a clock that is read once a millisecond, a decision costs half as much. It is late
 // by up to a millisecond, or by more on a machine whose cores are all busy.
 func ExampleCoarseClock() {

@@ -27,8 +27,9 @@ type Limiter struct {
 	observer     func(key string, n int64, d Decision)
 	changes      sync.Mutex // held to change limits, and to write or restore a snapshot
 
-	queues   queue.Queues[string] // of the calls that wait
-	sizeHint int
+	queues     queue.Queues[string] // of the calls that wait
+	maxWaiters int
+	sizeHint   int
 
 	janitor         *janitor // nil: none
 	closing         sync.Once

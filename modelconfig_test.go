@@ -19,6 +19,7 @@ type modelConfig struct {
 	observed     bool
 	maxKeys      int
 	overflow     Overflow
+	maxWaiters   int // math.MaxInt: no bound
 	sizeHint     int
 	interval     time.Duration // of the janitor; negative: none
 	bubbleClock  bool          // whether the clock is the bubble's, not a ManualClock
@@ -48,11 +49,12 @@ var modelOptions = []struct {
 	{"WithSweepInterval", false, (*modelConfig).drawInterval},
 	{"WithLimitsFor", false, (*modelConfig).drawPlans},
 	{"WithMaxKeys", false, (*modelConfig).drawMaxKeys},
+	{"WithMaxWaiters", false, func(c *modelConfig) { c.maxWaiters = c.rng.IntN(5) }},
 }
 
 // drawConfig draws the options of the program with that seed.
 func drawConfig(seed uint64) *modelConfig {
-	c := &modelConfig{rng: rand.New(rand.NewPCG(seed, 0)), interval: -1}
+	c := &modelConfig{rng: rand.New(rand.NewPCG(seed, 0)), interval: -1, maxWaiters: math.MaxInt}
 	for _, o := range modelOptions {
 		if o.always || c.rng.IntN(2) == 0 {
 			o.draw(c)
@@ -193,6 +195,9 @@ func (m *model) options() (options []Option) {
 	}
 	if m.maxKeys > 0 {
 		options = append(options, WithMaxKeys(m.maxKeys, m.overflow))
+	}
+	if m.maxWaiters < math.MaxInt {
+		options = append(options, WithMaxWaiters(m.maxWaiters))
 	}
 	return options
 }

@@ -97,7 +97,7 @@ type crowdSums struct {
 }
 
 func newModelCrowd(r *modelResult) *modelCrowd {
-	c := &modelConfig{rng: rand.New(rand.NewPCG(r.program.seed, 7)), interval: -1}
+	c := &modelConfig{rng: rand.New(rand.NewPCG(r.program.seed, 7)), interval: -1, maxWaiters: math.MaxInt}
 	m := &modelCrowd{modelConfig: c, result: r, names: modelNames()[:crowdKeys]}
 	c.limits = c.someLimits(1 + c.rng.IntN(2)*c.rng.IntN(3))
 	for i := range c.limits {
@@ -140,6 +140,7 @@ var crowdOptions = []struct {
 		}
 		return true
 	}},
+	{"WithMaxWaiters", func(m *modelCrowd) bool { m.maxWaiters = m.rng.IntN(4); return true }},
 	{"WithChargeDenied", func(m *modelCrowd) bool { m.chargeDenied = m.forgets; return m.forgets }},
 }
 
@@ -156,6 +157,9 @@ func (m *modelCrowd) options() []Option {
 	}
 	if m.chargeDenied {
 		options = append(options, WithChargeDenied())
+	}
+	if m.maxWaiters < math.MaxInt {
+		options = append(options, WithMaxWaiters(m.maxWaiters))
 	}
 	return options
 }
@@ -496,6 +500,9 @@ func (m *modelCrowd) check() {
 				m.fail("Peek(k%d, %d) is %+v, want %+v", k, n, got, m.table.Peek(now, n, name))
 			}
 		}
+	}
+	if n := m.l.Stats().Waiters; n != len(m.waits) || n > m.maxWaiters {
+		m.fail("Stats says that %d calls wait, of at most %d; %d have not returned", n, m.maxWaiters, len(m.waits))
 	}
 	if n := m.l.Len(); m.maxKeys > 0 && n > m.maxKeys {
 		m.fail("%d keys are tracked, more than %d", n, m.maxKeys)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -386,7 +387,10 @@ func (m *modelCrowd) wrongError(w *crowdWait) string {
 		return "its context has no deadline"
 	case errors.Is(w.err, ErrExceedsLimit) && w.n <= most && (m.maxKeys == 0 || len(w.keys) <= m.maxKeys):
 		return "it is not above the limits"
-	case errors.Is(w.err, context.Canceled), errors.Is(w.err, context.DeadlineExceeded), errors.Is(w.err, ErrExceedsLimit):
+	case errors.Is(w.err, ErrTooManyWaiters) && m.maxWaiters == math.MaxInt:
+		return "any number of calls may wait"
+	case errors.Is(w.err, context.Canceled), errors.Is(w.err, context.DeadlineExceeded), errors.Is(w.err, ErrExceedsLimit),
+		errors.Is(w.err, ErrTooManyWaiters):
 		return ""
 	}
 	return "it is none of a call that waits"

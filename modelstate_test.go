@@ -33,7 +33,7 @@ type model struct {
 	tracked map[string]bool // the keys that must have an entry
 	order   map[string]int  // the order in which they got it; 0 if it is not known
 	entered int             // the number of calls whose keys got one
-	stats   Stats           // what it counts, but for Keys and what waiting calls and a janitor add
+	stats   Stats           // what it counts, but for Keys, Waiters and what waiting calls and a janitor add
 
 	reservations []*modelReservation
 	waits        []*modelWait // those that have not ended
@@ -160,7 +160,7 @@ func (m *model) check() {
 	m.sync(nil)
 	s := m.l.Stats()
 	want := m.stats
-	want.Keys = len(m.tracked)
+	want.Keys, want.Waiters = len(m.tracked), m.waiting()
 	if m.interval >= 0 {
 		s.Sweeps, want.Sweeps = 0, 0
 	}

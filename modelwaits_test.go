@@ -18,6 +18,7 @@ type modelWait struct {
 	keys     []string // each once
 	n        int64
 	number   int // in the order in which they came
+	others   int // number of calls that waited when it came
 	ctx      context.Context
 	cancel   func()
 	deadline time.Time // zero for none
@@ -44,6 +45,16 @@ func (m *model) canWait() bool {
 	return m.overflow == ShareOverflow && len(m.waits) == 0
 }
 
+// waiting returns how many calls wait.
+func (m *model) waiting() (n int) {
+	for _, w := range m.waits {
+		if !w.ended {
+			n++
+		}
+	}
+	return n
+}
+
 func (m *model) someWait() bool { return len(m.waits) > 0 }
 
 // isWaitedFor reports whether a call waits for the key.
@@ -60,7 +71,7 @@ func (m *model) beginWait(call string) {
 	case call == "WaitAll":
 		keys = m.someKeys()
 	}
-	w := &modelWait{call: call, keys: m.place(keys, false).keys, n: n, number: m.begun}
+	w := &modelWait{call: call, keys: m.place(keys, false).keys, n: n, number: m.begun, others: m.waiting()}
 	m.begun++
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	switch m.rng.IntN(6) {
@@ -79,6 +90,9 @@ func (m *model) beginWait(call string) {
 	w.slept = !w.ended
 	m.goOn()
 	m.waited = m.waited || w.slept || m.maxKeys > 0
+	if w.slept && w.others >= m.maxWaiters {
+		m.fail("call %d waits, though %d others do", w.number, w.others)
+	}
 	m.checkHope(w)
 }
 
@@ -242,6 +256,7 @@ func (m *model) checkWaitError(w *modelWait) {
 		if w.n > 0 {
 			m.stats.Invalid++
 		}
+	case errors.Is(w.err, ErrTooManyWaiters) && w.others >= m.maxWaiters && m.mustWait(w):
 	case errors.Is(w.err, context.Canceled) && w.ctx.Err() != nil:
 	case errors.Is(w.err, context.DeadlineExceeded) && (expired || !w.deadline.IsZero() && m.isTooLate(w)):
 	default:
@@ -250,6 +265,12 @@ func (m *model) checkWaitError(w *modelWait) {
 	if w.ours != (Reservation{}) {
 		m.fail("call %d has failed, and has a reservation", w.number)
 	}
+}
+
+// mustWait reports whether a call that has ended at once would have had to wait, or to queue.
+func (m *model) mustWait(w *modelWait) bool {
+	queues := w.n > 0 && slices.ContainsFunc(w.keys, m.isWaitedFor)
+	return !w.slept && (m.maxKeys > 0 || queues || !m.table.Foresee(w.at+m.shift, w.n, m.place(w.keys, true).names...).Allowed)
 }
 
 // isTooLate reports whether the call cannot be admitted before its deadline, if those before it

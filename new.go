@@ -35,6 +35,7 @@ func New(options ...Option) (*Limiter, error) {
 		wall:         time.Now,
 		chargeDenied: c.chargeDenied,
 		observer:     c.observer,
+		maxWaiters:   c.maxWaiters,
 		sizeHint:     c.sizeHint,
 	}
 	o, bound, s := newOverrides(c.chargeDenied, l.clock.Now()), newKeyCap(int64(c.maxKeys), c.overflow), c.setup
@@ -107,6 +108,7 @@ func (l *Limiter) Sweep() int { return l.sweep(nil) }
 // each of them a write that all cores share. For such counts, see [WithObserver].
 type Stats struct {
 	Keys    int    // keys tracked
+	Waiters int    // calls of Wait, WaitAll and WaitReserve that wait
 	Evicted uint64 // idle keys evicted since New
 	Sweeps  uint64 // complete sweeps since New, the janitor's and the caller's
 
@@ -124,7 +126,7 @@ type Stats struct {
 // one after the other while calls may run.
 func (l *Limiter) Stats() Stats {
 	return Stats{
-		Keys: l.Len(), Evicted: l.evicted.Load(), Sweeps: l.sweeps.Load(), Invalid: l.invalid.Load(),
+		Keys: l.Len(), Waiters: l.queues.Len(), Evicted: l.evicted.Load(), Sweeps: l.sweeps.Load(), Invalid: l.invalid.Load(),
 		Displaced: l.displaced.Load(), Refused: l.refusals.Load(), Shared: l.shared.Load(),
 	}
 }

@@ -28,6 +28,7 @@ type config struct {
 	observer     func(key string, n int64, d Decision)
 	maxKeys      int
 	overflow     Overflow
+	maxWaiters   int
 	faults       []error
 }
 
@@ -117,6 +118,22 @@ func WithMaxKeys(n int, overflow Overflow) Option {
 	})
 }
 
+// WithMaxWaiters bounds the number of calls that wait at a time to n: those of [Limiter.Wait],
+// [Limiter.WaitAll] and [Limiter.WaitReserve], for all keys together. The bound is hard, and
+// [Limiter.Reconfigure] keeps it. By default there is no bound. With an n of 0, no call waits.
+//
+// A call that finds n calls waiting, and would have to wait as well, gets [ErrTooManyWaiters] at once,
+// and nothing is charged. That is also so if it is for 0 units. A call that finds others waiting
+// for its keys queues behind them, and so waits, even if it would be admitted in that moment.
+//
+// It costs nothing. [Stats] tells how many calls wait.
+func WithMaxWaiters(n int) Option {
+	return optionFunc(func(c *config) {
+		c.require(n >= 0, "WithMaxWaiters: n must be >= 0, got %d", n)
+		c.maxWaiters = n
+	})
+}
+
 // WithLimitsFor gives keys limits of their own, such as the limits of a customer's plan. f
 // returns the limits of a key. A call on a key that is not tracked calls f: when the key
 // is first seen, after it was evicted or reset, and as long as nothing is charged to it.
@@ -199,7 +216,7 @@ const (
 
 // configure applies options, and returns all their faults in one error.
 func configure(options []Option) (config, error) {
-	c := config{clock: SystemClock()}
+	c := config{clock: SystemClock(), maxWaiters: math.MaxInt}
 	for i, o := range options {
 		limit, isPointer := o.(*Limit) // which has the methods of a Limit
 		if isNil := o == nil || isPointer && limit == nil; isNil {

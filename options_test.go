@@ -16,6 +16,7 @@ func TestNew_NamesEveryWrongOption(t *testing.T) {
 		WithClock(nil),
 		WithSizeHint(-4),
 		WithObserver(nil),
+		WithMaxWaiters(-1),
 		WithLimitsFor(nil),
 		nil,
 		(*Limit)(nil),
@@ -33,8 +34,9 @@ func TestNew_NamesEveryWrongOption(t *testing.T) {
 		"sash: WithSizeHint: keys must be from 0 to 2147483647, got -4: invalid option",
 		"sash: WithObserver: f must not be nil: invalid option",
 		"sash: WithLimitsFor: f must not be nil: invalid option",
-		"sash: option 9: must not be nil: invalid option",
+		"sash: WithMaxWaiters: n must be >= 0, got -1: invalid option",
 		"sash: option 10: must not be nil: invalid option",
+		"sash: option 11: must not be nil: invalid option",
 	} {
 		require.ErrorContains(t, err, want)
 	}

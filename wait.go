@@ -2,6 +2,7 @@ package sash
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -17,6 +18,10 @@ import (
 // [Limiter.WaitReserve] for a call that is never admitted, however long it waits.
 var ErrExceedsLimit = errors.New("exceeds the limit")
 
+// ErrTooManyWaiters is wrapped by the error of [Limiter.Wait], [Limiter.WaitAll] and
+// [Limiter.WaitReserve] for a call that [WithMaxWaiters] does not let wait.
+var ErrTooManyWaiters = errors.New("too many waiters")
+
 // Wait blocks until n units are admitted for key, and charges them. Calls that wait for one key are
 // admitted in the order in which they came. A Take does not queue, and may be admitted before them.
 //
@@ -26,6 +31,7 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 //     Burst of a [TokenBucket];
 //   - [ErrInvalidLimit], at once, if [WithLimitsFor] returns wrong limits for the key, with
 //     what is wrong;
+//   - [ErrTooManyWaiters], at once, if as many calls wait as [WithMaxWaiters] allows;
 //   - [context.DeadlineExceeded], at once, if ctx has a deadline and the wait is sure to
 //     last longer. That follows from the state of the key, and from the units that the
 //     calls before it wait for, unless these calls give up.
@@ -36,7 +42,7 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 // waits in real time. It compares the deadline of ctx with the time of the limiter's
 // clock, as if both ran alike.
 //
-// A call that waits costs about 500 bytes, and no goroutine but its own. A key that a call
+// A call that waits costs about 600 bytes, and no goroutine but its own. A key that a call
 // waits for may be evicted to make room for another key: under [EvictLeastUsed] always, and
 // under the other Overflows if it is idle and the other key is waited for, too. Under
 // EvictLeastUsed it then has its whole quota again, and the calls go on at once. Under the
@@ -59,7 +65,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // The errors are the same as for Wait. [ErrExceedsLimit] is also the error of an empty list, and of
 // more keys than fit under [WithMaxKeys] at one time, unless they share a quota that admits n.
 //
-// A call that waits costs about 500 bytes, and 250 more for each key but the first.
+// A call that waits costs about 600 bytes, and 250 more for each key but the first.
 func (l *Limiter) WaitAll(ctx context.Context, keys []string, n int64) error {
 	var buf [8]target
 	_, err := l.wait(ctx, l.targets(buf[:0], keys), n)
@@ -110,7 +116,10 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 	}
 	w := newWaiter(targets, n)
 	// Enter before the forecast: a change from here on wakes w, so none is missed.
-	l.queues.Enter(w)
+	if !l.queues.EnterBelow(w, l.maxWaiters) {
+		return Decision{}, fmt.Errorf("sash: Wait: %d calls wait, as many as WithMaxWaiters allows: %w",
+			l.maxWaiters, ErrTooManyWaiters)
+	}
 	defer l.queues.Leave(w)
 	if err := l.waitError(ctx, targets, n, l.forecast(w, n)); err != nil {
 		return Decision{}, err
@@ -128,13 +137,14 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 				return d, nil
 			}
 		}
-		least := l.endAttempt(w, targets, n)
+		least, due := l.endAttempt(w, targets, n)
 
 		// The limits of a key may have changed, so n may not be admitted any more.
 		if err := l.waitError(ctx, targets, n, least); err != nil {
 			return Decision{}, err
 		}
-		if err := l.sleep(ctx, w, turn, at, l.retryAfter(targets, d)); err != nil {
+		due = min(due, window.Plus(at, int64(l.retryAfter(targets, d))))
+		if err := l.sleep(ctx, w, turn, due); err != nil {
 			return Decision{}, err
 		}
 	}
@@ -149,17 +159,28 @@ type waiter = queue.Waiter[string]
 // it. So no forecast counts its units.
 func newWaiter(targets []target, n int64) *waiter {
 	w := &waiter{Places: make([]queue.Place[string], len(targets)), Undemanding: n == 0}
+	if len(targets) > 1 {
+		w.Group = setName(targets)
+	}
 	for i := range targets {
 		p := &w.Places[i]
 		p.Key = strings.Clone(targets[i].name)
-		if n > 0 {
-			p.Claim.Units = queue.Everything // until it is known which key admits w last
-		}
+		p.Claim.Units = queue.Everything // until it is known which key admits w last
 		if len(targets) == 1 {
 			p.Units = n
 		}
 	}
 	return w
+}
+
+// setName returns a name of the set of targets, which no other set has.
+func setName(targets []target) string {
+	var name []byte
+	for i := range targets { // sorted, each once
+		name = binary.AppendUvarint(name, uint64(len(targets[i].name)))
+		name = append(name, targets[i].name...)
+	}
+	return string(name)
 }
 
 // isWaitedFor reports whether a call that waits claims units of any of targets.
@@ -189,58 +210,62 @@ func (l *Limiter) look(key string, n int64) (d Decision, at int64) {
 }
 
 // endAttempt ends an attempt of w that was not admitted, and looks how long each of its keys denies
-// it. It returns how long the wait is at least.
-func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.Duration) {
-	last, readyAt := queue.Nowhere, int64(math.MinInt64) // the place at the key that admits w last, and when
-	claims := make([]queue.Claim, len(w.Places))
+// it. It returns how long the wait is at least, and the instant at which the key of which w is woken
+// admits it by itself. Before that, nothing that happens to its other keys is of use.
+func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.Duration, due int64) {
+	// The place at the key that admits w last, and when it does: without what earlier waiters claim, and with it.
+	last, readyAt, due := queue.Nowhere, int64(math.MinInt64), int64(math.MaxInt64)
 	for i := range w.Places {
 		d, at := l.look(w.Places[i].Key, n)
 		least = max(least, d.RetryAfter)
 		if w.Behind != queue.Nowhere {
 			continue // it has no turn, and claims what it claimed in the last one
 		}
-		if d.Allowed && len(targets) > 1 {
+		wait := d.RetryAfter
+		if d.Allowed {
 			// Does it also leave what the waiters before w claim?
-			if d, _ := l.look(w.Places[i].Key, window.Plus(n, targets[i].claimed)); d.Allowed {
+			d, _ := l.look(w.Places[i].Key, window.Plus(n, targets[i].claimed))
+			if wait = d.RetryAfter; d.Allowed && len(targets) > 1 {
 				continue
 			}
 		}
-		claims[i].Waits = true
 		if admitsAt := window.Plus(at, int64(d.RetryAfter)); admitsAt > readyAt {
-			last, readyAt = i, admitsAt
+			last, readyAt, due = i, admitsAt, int64(math.MaxInt64)
+			if wait > 0 { // or it has just begun to admit w, and has woken it if units were given back
+				due = window.Plus(at, int64(wait))
+			}
 		}
 	}
 	if w.Behind == queue.Nowhere {
-		l.setClaims(w, n, claims, last, readyAt)
-		l.queues.End(w, claims)
+		l.queues.End(w, l.claimsOf(w, n, last, readyAt))
 	}
-	return least
+	return least, due
 }
 
-// setClaims sets what a waiter for n units claims that has had its turn. Its keys admit it at readyAt,
+// claimsOf returns what a waiter for n units claims that has had its turn. Its keys admit it at readyAt,
 // the key of the place last as the last of them.
 //
-// It claims everything of that key. Of each other key it claims the units that it waits for, and
-// those only from the instant on from which a charge may still count at readyAt. Until then, and as
-// long as the claim is left, later calls go first.
+// It claims everything of that key, and is woken for that key alone: until it admits w, no other is of
+// use to w. Of each other key it claims the units that it waits for, and those only from the instant on
+// from which a charge may still count at readyAt. Until then, and as long as the claim is left, later
+// calls go first.
 //
 // Of several claims to a key the greatest must be left, not the sum: however many waiters one full
 // key has, they do not use up their other keys. No waiter starves by that. The waiters before it
 // are finite in number, so it gets its turn. During its turn, a key that admits it goes on to do so
 // until an earlier waiter, or a call that does not wait, is charged.
-func (l *Limiter) setClaims(w *waiter, n int64, claims []queue.Claim, last int, readyAt int64) {
+func (l *Limiter) claimsOf(w *waiter, n int64, last int, readyAt int64) []queue.Claim {
+	claims := make([]queue.Claim, len(w.Places))
 	for i := range claims {
 		c := &claims[i]
-		c.Waits = c.Waits || last == queue.Nowhere // all keys admit it: it may wait for any
-		switch {
-		case n == 0: // it takes nothing from the others
-		case i == last:
+		if i == last {
 			c.Units = queue.Everything
-		default:
-			c.Units = n
-			c.From, _ = window.Sub(readyAt, l.rulesetOf(w.Places[i].Key).looksBack())
+			continue
 		}
+		c.Units, c.Waits = n, last == queue.Nowhere // all keys admit it: it may wait for any
+		c.From, _ = window.Sub(readyAt, l.rulesetOf(w.Places[i].Key).looksBack())
 	}
+	return claims
 }
 
 // waitError returns an error if a wait for n units of all targets, which lasts as long as
@@ -314,16 +339,16 @@ func (rs *ruleset) exceededBy(n int64) error {
 }
 
 // sleep blocks until the next attempt of w may have another result. That is when w is woken or, if
-// w has its turn, at instant at+wait. It returns the error of ctx if ctx has ended.
-func (l *Limiter) sleep(ctx context.Context, w *waiter, turn bool, at int64, wait time.Duration) error {
+// w has its turn, at the instant at. It returns the error of ctx if ctx has ended.
+func (l *Limiter) sleep(ctx context.Context, w *waiter, turn bool, at int64) error {
 	// A waiter without a turn needs no timer. It is woken when it may have its turn.
 	//
-	// A Restore may have begun another timeline since at. Then the timer is set to a wrong
+	// A Restore may have begun another timeline since the attempt. Then the timer is set to a wrong
 	// time, but the Restore wakes w. A wake-up since the attempt is not lost: w keeps it.
 	var due <-chan struct{}
 	if turn {
 		var stop func()
-		due, stop = after(l.clock, l.current.Load().clockReading(window.Plus(at, int64(wait))))
+		due, stop = after(l.clock, l.current.Load().clockReading(at))
 		defer stop()
 	}
 	return w.Block(ctx, due)

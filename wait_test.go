@@ -2,7 +2,9 @@ package sash
 
 import (
 	"context"
+	"errors"
 	"math"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -408,5 +410,110 @@ func TestWait_CountsNoWaiterTwice(t *testing.T) {
 		l.queues.Leave(w)
 		clock.Advance(time.Second)
 		require.NoError(t, <-second)
+	})
+}
+
+// Calls of all kinds, for any keys, count together. A call that is admitted at once is not among them,
+// nor one that has ended.
+func TestWithMaxWaiters_BoundsTheCallsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, PerHour(2).Log(), WithMaxWaiters(3))
+		for _, key := range []string{"a", "b", "c"} {
+			l.AllowN(key, 2)
+		}
+		over, _ := l.Reserve("over", 1)
+		over.Commit(3)
+		ctx, cancel := context.WithCancel(t.Context())
+		go l.Wait(ctx, "a", 1)
+		go l.WaitAll(t.Context(), []string{"b", "free"}, 1)
+		go l.WaitReserve(t.Context(), "over", 0)
+		synctest.Wait()
+		require.Equal(t, 3, l.Stats().Waiters)
+
+		refused := func() {
+			t.Helper()
+			const text = "sash: Wait: 3 calls wait, as many as WithMaxWaiters allows: too many waiters"
+			require.EqualError(t, l.Wait(t.Context(), "c", 1), text)
+			require.EqualError(t, l.WaitAll(t.Context(), []string{"c", "free"}, 1), text)
+			require.EqualError(t, l.Wait(t.Context(), "over", 0), text)
+			require.ErrorIs(t, l.Wait(t.Context(), "a", 1), ErrTooManyWaiters)
+			r, err := l.WaitReserve(t.Context(), "c", 1)
+			require.ErrorIs(t, err, ErrTooManyWaiters)
+			require.Zero(t, r)
+			require.Equal(t, 3, l.Stats().Waiters)
+		}
+		refused()
+		require.EqualValues(t, 2, l.Peek("free", 0).Remaining, "nothing is charged")
+		require.ErrorIs(t, l.Wait(t.Context(), "c", 3), ErrExceedsLimit, "no call is told to come again in vain")
+		require.NoError(t, l.Wait(t.Context(), "new", 2))
+		require.NoError(t, l.Reconfigure(PerHour(2).Log(), PerMinute(1000)))
+		synctest.Wait()
+		refused()
+
+		cancel()
+		synctest.Wait()
+		require.Equal(t, 2, l.Stats().Waiters)
+		go l.Wait(t.Context(), "c", 1)
+		synctest.Wait()
+		refused()
+		<-time.After(2 * time.Hour)
+		synctest.Wait()
+		require.Zero(t, l.Stats().Waiters)
+		requireNoneWaits(t, l)
+	})
+}
+
+func TestWithMaxWaiters_OfNoneLetsNoCallWait(t *testing.T) {
+	l := newTest(t, PerHour(2).Log(), WithMaxWaiters(0), WithClock(NewManualClock(0)))
+	require.NoError(t, l.Wait(t.Context(), "k", 1))
+	require.ErrorIs(t, l.Wait(t.Context(), "k", 2), ErrTooManyWaiters)
+	require.NoError(t, l.Wait(t.Context(), "k", 1), "nothing was charged, and none waits")
+	require.NoError(t, l.Wait(t.Context(), "k", 0))
+}
+
+// Many callers come at once, and no more than the bound wait at any time.
+func TestRace_WithMaxWaiters(t *testing.T) {
+	const callers, most = 50, 7
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, PerHour(1).Log(), WithMaxWaiters(most))
+		l.Allow("k")
+		ctx, cancel := context.WithCancel(t.Context())
+		var refused atomic.Int64
+		for range callers {
+			go func() {
+				if errors.Is(l.Wait(ctx, "k", 1), ErrTooManyWaiters) {
+					refused.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		require.Equal(t, most, l.Stats().Waiters)
+		require.EqualValues(t, callers-most, refused.Load())
+		cancel()
+		synctest.Wait()
+		requireNoneWaits(t, l)
+	})
+}
+
+// Those that wait for no units wait one behind the other. Once the key is within its limits again, all
+// are admitted.
+func TestWait_ForNothingAdmitsAllAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, PerHour(2).Log())
+		r, _ := l.Reserve("k", 2)
+		r.Commit(3)
+		var admitted atomic.Int64
+		for i := range 20 {
+			go func() {
+				if l.WaitAll(t.Context(), []string{"k", strconv.Itoa(i % 3)}, 0) == nil {
+					admitted.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		require.Zero(t, admitted.Load())
+		require.True(t, l.Reset("k"))
+		synctest.Wait()
+		require.EqualValues(t, 20, admitted.Load())
 	})
 }

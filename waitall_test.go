@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // A waitTest is a limiter in a bubble with calls that wait. It records when each is
@@ -74,7 +76,7 @@ func (w *waitTest) goOn() {
 	defer w.mu.Unlock()
 }
 
-// queues returns the number of keys that calls wait for.
+// queues returns the number of keys, and of groups of keys, that calls wait for.
 func (w *waitTest) queues() int {
 	_, keys, _ := w.l.queues.Size()
 	return keys
@@ -324,6 +326,152 @@ func TestWaitAll_IsNotWokenWhereItDoesNotMatter(t *testing.T) {
 	})
 }
 
+// However many calls wait, and whatever for, a unit that is given back makes few of them look: those
+// whose key has admitted them, and the one behind each that goes on.
+func TestWaitAll_AUnitWakesFewHoweverManyWait(t *testing.T) {
+	n := 1000
+	if testing.Short() || race.Enabled {
+		n = 100
+	}
+	hour, days := PerHour(10).Log(), Per(10, 48*time.Hour).Log()
+	own := func(i int) string { return "own " + strconv.Itoa(i) }
+	for name, c := range map[string]struct {
+		units int64
+		keys  func(i int) []string
+	}{
+		"one key":                              {1, func(int) []string { return []string{"a"} }},
+		"the same keys":                        {1, func(int) []string { return []string{"a", "b"} }},
+		"no units":                             {0, func(int) []string { return []string{"a", "b"} }},
+		"a key of its own":                     {1, func(i int) []string { return []string{"a", "free" + strconv.Itoa(i)} }},
+		"a full key of its own":                {1, func(i int) []string { return []string{"a", own(i)} }},
+		"a full key of its own, and more of a": {5, func(i int) []string { return []string{"a", own(i)} }},
+	} {
+		limits := map[string]Limit{"a": hour, "b": hour}
+		for i := range n {
+			limits[own(i)] = days
+		}
+		waiting(t, limits, func(w *waitTest) {
+			clock := w.l.clock.(*patientClock)
+			back := map[string][]Reservation{}
+			for _, key := range []string{"a", "b"} {
+				for range 10 {
+					r, d := w.l.Reserve(key, 1)
+					require.True(w, d.Allowed)
+					back[key] = append(back[key], r)
+				}
+				if c.units == 0 {
+					back[key][9].Commit(10) // so that it is over its limit to the end
+				}
+			}
+			for i := range n {
+				w.exhaust(own(i))
+			}
+			ctx, cancel := context.WithCancel(w.Context())
+			for i := range n {
+				w.waitIn(ctx, strconv.Itoa(i), c.units, c.keys(i)...)
+			}
+			for i := range 4 {
+				for _, key := range [][]string{{"a", "b"}, {"b", "a"}}[i%2] {
+					before := clock.readings.Load()
+					back[key][i].Cancel()
+					synctest.Wait()
+					require.Less(w, clock.readings.Load()-before, int64(40), "%s: a unit of %s", name, key)
+				}
+			}
+			cancel()
+			synctest.Wait()
+		})
+	}
+}
+
+// A call that one key denies for its time, and the other for a claim of an earlier call, is admitted as
+// soon as neither does.
+func TestWaitAll_WaitsForOneOfItsKeysAfterTheOther(t *testing.T) {
+	for _, gone := range []time.Duration{time.Second, 2 * time.Minute} {
+		waiting(t, map[string]Limit{"a": PerHour(5).Log(), "b": PerMinute(1).Log(), "c": PerHour(3).Log()}, func(w *waitTest) {
+			w.l.Take("a", 2)
+			w.exhaust("b")
+			w.exhaust("c")
+			ctx, cancel := context.WithCancel(w.Context())
+			w.waitIn(ctx, "gives up", 3, "a", "c") // for an hour, and claims the units of a that are left
+			w.wait("both", 1, "a", "b")
+			w.until(gone)
+			cancel()
+			synctest.Wait()
+			w.until(5 * time.Minute)
+			require.Equal(t, map[string]time.Duration{"both": max(gone, time.Minute)}, w.admitted)
+		})
+	}
+}
+
+// Units that are given back after an attempt, and before the call looks which key denies it, wake it. It cannot
+// tell of which key they are: all admit it by now.
+func TestWaitAll_IsWokenForAnyKeyThatHasJustComeToAdmitIt(t *testing.T) {
+	for _, key := range []string{"a", "b"} {
+		l := newTest(t, PerHour(1).Log(), WithClock(NewManualClock(0)))
+		w, targets := enqueue(l, 1, "a", "b"), l.targets(nil, []string{"a", "b"})
+		r, _ := l.Reserve(key, 1)
+		require.True(t, l.queues.Begin(w, 0))
+		d, _ := l.attempt(targets, 1, true)
+		require.False(t, d.Allowed)
+		r.Cancel()
+		<-w.Woken()
+		l.endAttempt(w, targets, 1)
+		l.queues.Free(key, 0) // which another Cancel had not come to yet
+		require.Len(t, w.Woken(), 1)
+		l.queues.Leave(w)
+	}
+}
+
+// Sets of other keys are never taken for the same, whatever bytes the keys consist of.
+func TestWaitAll_TellsSetsOfKeysApart(t *testing.T) {
+	l := newTest(t, PerHour(1).Log())
+	seen := map[string][]string{}
+	for _, keys := range [][]string{{"ab", "c"}, {"a", "bc"}, {"abc", ""}, {"a", "b", "c"}, {"a\x01b", "c"}, {"a", "\x01bc"}, {"\x01", "\x01a"}, {"\x01\x01", "a"}} {
+		name := setName(l.targets(nil, keys))
+		require.NotContains(t, seen, name, "%q", keys)
+		seen[name] = keys
+		slices.Reverse(keys)
+		require.Equal(t, name, setName(l.targets(nil, keys)), "%q", keys)
+	}
+}
+
+// Calls for the same keys, others for one of them alone, and all leave in any order: none is forgotten, and
+// none is overtaken by a later one for the same keys.
+func TestWaitAll_ForgetsNoneThatWaitForTheSameKeys(t *testing.T) {
+	for round := range thorough(60) {
+		random := rand.New(rand.NewPCG(uint64(round), 8))
+		waiting(t, map[string]Limit{"a": PerMinute(2).Log(), "b": PerHour(30).Log()}, func(w *waitTest) {
+			w.exhaust("a")
+			w.l.Take("b", random.Int64N(31))
+			var stay int
+			for i := range 40 {
+				keys := [][]string{{"a", "b"}, {"a", "b"}, {"b", "a"}, {"a"}, {"b"}}[random.IntN(5)]
+				name := strings.Join(slices.Sorted(slices.Values(keys)), "") + strconv.Itoa(i)
+				ctx, cancel := context.WithCancel(w.Context())
+				defer cancel()
+				if random.IntN(2) == 0 {
+					time.AfterFunc(time.Duration(random.IntN(600))*time.Second, cancel)
+				} else {
+					stay++
+				}
+				w.waitIn(ctx, name, 1, keys...)
+			}
+			w.until(100 * time.Hour)
+			require.GreaterOrEqual(t, len(w.order), stay)
+			for _, keys := range []string{"ab", "a", "b"} {
+				last := -1
+				for _, name := range w.order {
+					if i, err := strconv.Atoi(strings.TrimPrefix(name, keys)); err == nil {
+						require.Greater(t, i, last)
+						last = i
+					}
+				}
+			}
+		})
+	}
+}
+
 // A call that turns out to wait for another key lets those behind it go on.
 func TestWaitAll_LetsOthersGoOnceItWaitsForAnotherKey(t *testing.T) {
 	waiting(t, map[string]Limit{"a": PerMinute(3).Log()}, func(w *waitTest) {
@@ -417,7 +565,8 @@ func TestWaitAll_GivesUpInAnyPlace(t *testing.T) {
 				cancels[i]()
 				synctest.Wait()
 			}
-			require.Equal(t, len(sets[stay]), w.queues(), "only the queues of the last are left")
+			groups := min(1, len(sets[stay])-1) // of those that wait for several keys
+			require.Equal(t, len(sets[stay])+groups, w.queues(), "only the queues of the last are left")
 			w.until(time.Hour)
 			require.Equal(t, map[string]time.Duration{strconv.Itoa(stay): time.Hour}, w.admitted)
 		})

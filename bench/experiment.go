@@ -34,6 +34,7 @@ func experiments() []experiment {
 		{"floor", "how long the steps of a decision take", planFloor},
 		{"tail", "how long the worst calls take", planTail},
 		{"memory", "how much memory a key takes, and what it costs the garbage collector", planMemory},
+		{"waiters", "what other calls cost while many wait", planWaiters},
 	}
 }
 

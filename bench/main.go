@@ -19,6 +19,8 @@
 //	          keys are swept out, with arrivals that do not wait for answers
 //	memory    bytes and objects per key, their cost to the garbage collector, and the time
 //	          of calls while it runs
+//	waiters   the time of other calls while thousands wait: units that are given back, a
+//	          WaitAll, a Reconfigure
 //
 // Each experiment writes a table in Markdown, all figures in JSON, and plots in SVG, with
 // the machine, the Go version, the commit, the clock and the command, and prints the table. Other work

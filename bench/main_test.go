@@ -200,7 +200,7 @@ func TestRun_WrongFlags(t *testing.T) {
 	}{
 		{[]string{"-keys", "0"}, []string{`-keys: "0" is no number`}},
 		{[]string{"-keys", "1,x,-3", "-rounds", "0"}, []string{`"x" is no`, `"-3" is no`, `-rounds: "0" is no number: want one from 1 to 10k`}},
-		{[]string{"-experiments", "sped"}, []string{`-experiments: there is no "sped", want some of speed,ratios,floor,tail,memory`}},
+		{[]string{"-experiments", "sped"}, []string{`-experiments: there is no "sped", want some of speed,ratios,floor,tail,memory,waiters`}},
 		{[]string{"-peers", "redis,sash"}, []string{`-peers: there is no "redis"`, `there is no "sash", want some of go-limiter`}},
 		{[]string{"-goroutines", "1,0"}, []string{`-goroutines: "0" is no number of goroutines`}},
 		{[]string{"-dists", "", "-answers", "yes", "-modes", "fast", "-calls", "Wait"}, []string{`-calls: there is no "Wait"`, `-dists: there is no ""`, `-answers: there is no "yes"`, `-modes: there is no "fast"`}},

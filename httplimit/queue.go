@@ -172,21 +172,20 @@ func (c *call) sleep(ctx context.Context, clock sash.Clock, w *waiter, at int64)
 	if c.store != nil {
 		// Nothing wakes it for now, so that no answer makes it ask all the time. A wake-up is kept.
 		const pause = int64(time.Millisecond)
-		blockUntil(ctx, clock, window.Plus(clock.Now(), pause), nil, nil, nil)
+		blockUntil(ctx, clock, window.Plus(clock.Now(), pause), nil, nil)
 	}
-	blockUntil(ctx, clock, at, w.Woken(), c.replaced, c.closing)
+	blockUntil(ctx, clock, at, w.Woken(), c.closing)
 	return c.begin()
 }
 
-// blockUntil blocks until clock shows an instant, or there is something in wake, or replaced or closing
-// is closed, or ctx ends. A channel may be nil.
-func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake, replaced, closing <-chan struct{}) {
+// blockUntil blocks until clock shows an instant, or there is something in wake, or closing is closed, or
+// ctx ends. A channel may be nil.
+func blockUntil(ctx context.Context, clock sash.Clock, at int64, wake, closing <-chan struct{}) {
 	due, stop := internals.After(clock, at)
 	defer stop()
 	select {
 	case <-due:
 	case <-wake:
-	case <-replaced:
 	case <-closing:
 	case <-ctx.Done():
 	}

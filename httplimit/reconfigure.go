@@ -74,15 +74,14 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 // exchange makes next the table at the instant at which publish, which publishes the limits of next,
 // reports true. If it reports false, nothing has changed.
 func (l *Limiter) exchange(next *table, publish func() bool) {
-	former := l.table.Load()
 	l.sections.close()
 	defer func() {
 		l.sections.open(l.table.Load())
 		if l.table.Load() == next {
-			// Requests that wait in a Queue start over. The sections are open again, so however many
-			// wait, no other request waits for them to be woken. One that goes to sleep from now on
-			// with the former table wakes at once.
-			close(former.replaced)
+			// Requests that wait in a Queue start over, one after the other. The sections are open again,
+			// so however many wait, no other request waits for them. All that have the former table have
+			// entered by now, and go to sleep before they begin again. So each of them is woken.
+			l.waits.ChangeAll()
 		}
 	}()
 	// No call is in a section, and none begins one. Those that arrive wait. Others go on to run functions

@@ -19,10 +19,9 @@ import (
 // A table is all that a limiter makes of its policies. It does not change: Reconfigure makes another one.
 // A call has one table from its beginning to its end, or starts over.
 type table struct {
-	given       []Policy      // in the order in which they were given
-	policies    []*policy     // the enforced ones, then the shadows
-	firstShadow int           // index in policies
-	replaced    chan struct{} // closed once another table has replaced this one: requests that wait start over
+	given       []Policy  // in the order in which they were given
+	policies    []*policy // the enforced ones, then the shadows
+	firstShadow int       // index in policies
 
 	routes route.Table
 
@@ -47,7 +46,7 @@ func newTable(c *config, former *table) *table {
 	t := &table{
 		given: clonePolicies(c.policies), own: c.ownLimitsFor, stored: c.openStore != nil,
 		byName: make(map[string]*policy), byNumber: make(map[int]*policy), next: former.next,
-		routes: route.Table{Paths: c.paths}, replaced: make(chan struct{}),
+		routes: route.Table{Paths: c.paths},
 	}
 	for _, shadow := range []bool{false, true} {
 		t.firstShadow = len(t.policies)

@@ -264,7 +264,7 @@ func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string,
 		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
 			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
 		}
-		blockUntil(ctx, clock, until, nil, nil, nil)
+		blockUntil(ctx, clock, until, nil, nil)
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
 		}

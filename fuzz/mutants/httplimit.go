@@ -65,7 +65,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-out-of-order", fault: "a request that has waited elsewhere comes last",
-		file: "internal/queue/queue.go", old: "q.change(p, func(before, _ *Place[K]) { p.Claimed = before.claimed(now, 0) })", new: "q.change(p, func(before, after *Place[K]) { p.Claimed = max(before.claimed(now, 0), after.claimed(now, 0)) })",
+		file: "internal/queue/queue.go", old: "(before, _ *Place[K]) {\n\t\t\tq.enforce(before, now)\n\t\t\tp.Claimed = before.claimed()", new: "(before, after *Place[K]) {\n\t\t\tq.enforce(before, now)\n\t\t\tp.Claimed = max(before.claimed(), after.claimed())",
 		tests: "TestQueue", in: "httplimit",
 	},
 	{

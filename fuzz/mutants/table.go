@@ -906,7 +906,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-leaks-queues", fault: "the queue of a key stays when no call waits any more",
-		file: "internal/queue/queue.go", old: "delete(q.byKey, p.Key)", new: "_ = p.Key",
+		file: "internal/queue/queue.go", old: "delete(w.crowd.lines, p.Key)", new: "_ = p.Key",
 		tests: "TestWait", in: ".",
 	},
 	{
@@ -921,7 +921,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waitall-looks-at-one-queue", fault: "a WaitAll is admitted once it has its turn in one of its queues",
-		file: "internal/queue/queue.go", old: "q.change(p, func(before, _ *Place[K]) { p.Claimed = before.claimed(now, 0) })", new: "if i == 0 {\nq.change(p, func(before, _ *Place[K]) { p.Claimed = before.claimed(now, 0) })\n}",
+		file: "internal/queue/queue.go", old: "p.Claimed = before.claimed()", new: "if i == 0 {\np.Claimed = before.claimed()\n}",
 		tests: "TestWaitAll", in: ".",
 	},
 	{
@@ -936,7 +936,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waitall-starves", fault: "calls that wait for one key take what a WaitAll waits for",
-		file: "internal/queue/line.go", old: "least = max(least, p.Claim.Units)", new: "_ = now",
+		file: "internal/queue/line.go", old: "p.inForce = p.inForce || p.Claim.Units > 0 && p.Claim.From <= now", new: "_ = now",
 		tests: "TestWaitAll", in: ".",
 	},
 	{
@@ -951,12 +951,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waitall-claims-everything", fault: "a WaitAll holds up the calls for all of its keys",
-		file: "wait.go", old: "case i == last:", new: "case i >= 0:",
+		file: "wait.go", old: "if i == last {", new: "if i >= 0 {",
 		tests: "TestWaitAll",
 	},
 	{
 		name: "waitall-claims-nothing-whole", fault: "calls for the key that a WaitAll waits for are admitted before it",
-		file: "wait.go", old: "case i == last:", new: "case i < 0:",
+		file: "wait.go", old: "if i == last {", new: "if i < 0 {",
 		tests: "TestWait_Overtakes|TestWaitAll",
 	},
 	{
@@ -996,7 +996,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waitall-misses-its-turn", fault: "a call that waits for its turn is not woken when it comes",
-		file: "internal/queue/queue.go", old: "c.Waits || c.Units == Everything\n", new: "c.Waits\n",
+		file: "internal/queue/queue.go", old: "c.Waits || c.Units == Everything, false", new: "c.Waits, false",
 		tests: "TestWaitAll", in: ".",
 	},
 	{
@@ -1005,9 +1005,99 @@ var ofSash = []mutant{
 		tests: "TestQueues_Equal|TestWaitAll|TestRace_WaitAll",
 	},
 	{
-		name: "waitall-deaf-to-claims", fault: "a WaitAll that an earlier claim denies at one key is not woken when that shrinks",
-		file: "wait.go", old: "claims[i].Waits = true\n", new: "",
-		tests: "TestWaitAll",
+		name: "waitall-deaf-to-all", fault: "a WaitAll whose keys have just come to admit it is not woken for what has made them",
+		file: "wait.go", old: "c.Waits = n, last == queue.Nowhere", new: "c.Waits = n, false",
+		tests: "TestWaitAll_IsWokenForAny",
+	},
+	{
+		name: "waitall-hears-all", fault: "a unit that is given back wakes all calls that another key denies as well",
+		file: "wait.go", old: "c.Waits = n, last == queue.Nowhere", new: "c.Waits = n, true",
+		tests: "TestWaitAll_AUnitWakesFew",
+	},
+	{
+		name: "waitall-oversleeps", fault: "a WaitAll does not look for the key that denies it next once the last one admits it",
+		file: "wait.go", old: "				due = window.Plus(at, int64(wait))\n", new: "",
+		tests: "TestWaitAll_WaitsForOne",
+	},
+	{
+		name: "waitall-for-the-same-keys-each-by-itself", fault: "a WaitAll that turns from one key to another makes all others for the same keys do so",
+		file: "wait.go", old: "w.Group = setName(targets)", new: "_ = setName(targets)",
+		tests: "TestWaitAll_AUnitWakesFew",
+	},
+	{
+		name: "waitall-other-keys-of-one-name", fault: "calls for other keys pass for calls for the same keys",
+		file: "wait.go", old: "		name = binary.AppendUvarint(name, uint64(len(targets[i].name)))\n", new: "		_ = binary.MaxVarintLen64\n",
+		tests: "TestWaitAll_TellsSets",
+	},
+	{
+		name: "queue-next-of-a-group-sleeps", fault: "a waiter that comes to lead its group is not woken",
+		file: "internal/queue/queue.go", old: "		n.Wake()\n", new: "",
+		tests: "TestQueues_Equal",
+	},
+	{
+		name: "queue-next-of-a-group-claims-nothing", fault: "later waiters come between two of a group",
+		file: "internal/queue/queue.go", old: "q.claim(&n.Places[i], Claim{Units: Everything})", new: "_ = i",
+		tests: "TestQueues_Equal",
+	},
+	{
+		name: "queue-group-leaks", fault: "a group stays when it has no waiters any more",
+		file: "internal/queue/queue.go", old: "		delete(w.crowd.groups, w.Group)\n", new: "",
+		tests: "TestQueues_Equal",
+	},
+	{
+		name: "queue-tells-the-first", fault: "only the first waiter is told of a change",
+		file: "internal/queue/queue.go", old: "		q.telling = nil\n		q.tellNext()\n", new: "		q.telling = nil\n",
+		tests: "TestQueues_Tell",
+	},
+	{
+		name: "queue-tells-until-one-leaves", fault: "a waiter that leaves when it is told of a change does not pass the word on",
+		file: "internal/queue/queue.go", old: "Remove(w.inNews)\n	q.passOn(w)", new: "Remove(w.inNews)",
+		tests: "TestQueues_Tell",
+	},
+	{
+		name: "queue-tells-all-at-once", fault: "a change wakes all waiters at once, and other goroutines wait for them",
+		file: "internal/queue/queue.go", old: "		q.telling = w\n", new: "		defer q.tellNext()\n",
+		tests: "TestQueues_Tell",
+	},
+	{
+		name: "queue-tells-of-the-first-change", fault: "waiters that have been told of a change are not told of the next, if others have not been told",
+		file: "internal/queue/queue.go", old: "q.moveNews(e.Value.(*Waiter[K]), 1-q.told)\n", new: "break\n",
+		tests: "TestQueues_Tell",
+	},
+	{
+		name: "queue-looks-at-claims-again", fault: "each waiter visits all claims that are in force",
+		file: "internal/queue/line.go", old: "		s.most = p.Claim.Units\n", new: "		s.most, s.from = p.Claim.Units, p.Claim.From\n",
+		tests: "TestQueues_TakeFewSteps",
+	},
+	{
+		name: "wait-for-nothing-queues", fault: "a Wait for 0 units is behind those that wait for units",
+		file: "internal/queue/queue.go", old: "if w.Undemanding {", new: "if false {",
+		tests: "TestWait_ForNothing", in: ".",
+	},
+	{
+		name: "max-waiters-plus-one", fault: "one call more waits than WithMaxWaiters allows",
+		file: "internal/queue/queue.go", old: "q.Len() >= most", new: "q.Len() > most",
+		tests: "TestWithMaxWaiters|TestRace_WithMaxWaiters", in: ".",
+	},
+	{
+		name: "max-waiters-not-kept", fault: "WithMaxWaiters has no effect",
+		file: "new.go", old: "c.maxWaiters,", new: "1 << 30,",
+		tests: "TestModel$",
+	},
+	{
+		name: "max-waiters-before-the-limit", fault: "a call that is never admitted is told that too many wait",
+		file: "wait.go", old: "	if err := l.waitError(ctx, targets, n, d.RetryAfter); err != nil {\n", new: "	if err := error(nil); err != nil {\n",
+		tests: "TestWithMaxWaiters",
+	},
+	{
+		name: "max-waiters-below-zero", fault: "New accepts a negative number of waiters",
+		file: "options.go", old: "c.require(n >= 0, \"WithMaxWaiters", new: "c.require(n >= -1, \"WithMaxWaiters",
+		tests: "TestNew_Names",
+	},
+	{
+		name: "stats-without-waiters", fault: "Stats does not tell how many calls wait",
+		file: "new.go", old: "Waiters: l.queues.Len()", new: "Waiters: 0",
+		tests: "TestWithMaxWaiters",
 	},
 	{
 		name: "queue-wakes-those-without-a-turn", fault: "a claim that shrinks wakes waiters that an earlier one holds up",
@@ -1021,7 +1111,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "queue-claims-from-the-start", fault: "a claim from a later instant on counts before that",
-		file: "internal/queue/line.go", old: "if p.Claim.From <= now {", new: "if p != nil {",
+		file: "internal/queue/line.go", old: "case p.inForce:", new: "case p.inForce || p.Claim.Units > 0:",
 		tests: "TestQueues_Equal",
 	},
 	{
@@ -1186,7 +1276,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "policies-not-told-to-waiters", fault: "requests wait on for limits that were replaced",
-		file: "httplimit/reconfigure.go", old: "close(former.replaced)", new: "_ = former",
+		file: "httplimit/reconfigure.go", old: "l.waits.ChangeAll()", new: "",
 		tests: "TestReconfigure_WhileRequestsWait",
 	},
 	{

@@ -28,8 +28,8 @@ type summary struct {
 	units      int64 // of the places whose waiters do not try
 	everything int   // number of places that claim Everything
 	claims     bool  // whether any of them claims something
-	most       int64 // the most units that any of them claims, less than Everything
-	from       int64 // the earliest instant from which any of them claims such units
+	most       int64 // the most units, less than Everything, of a claim that is in force
+	from       int64 // the earliest From of a claim of such units that is not in force
 	hears      bool  // whether any of them hears
 }
 
@@ -39,12 +39,13 @@ func (p *Place[K]) own() summary {
 	if !p.trying {
 		s.units = p.Units
 	}
-	switch p.Claim.Units {
-	case Everything:
+	switch {
+	case p.Claim.Units == Everything:
 		s.everything = 1
-	case 0:
-	default:
-		s.most, s.from = p.Claim.Units, p.Claim.From
+	case p.inForce:
+		s.most = p.Claim.Units
+	case p.Claim.Units > 0:
+		s.from = p.Claim.From
 	}
 	return s
 }
@@ -125,20 +126,27 @@ func (q *Queues[K]) merge(before, after *Place[K]) *Place[K] {
 	return after.summarized()
 }
 
-// claimed returns the most units that any place of the tree p claims at now. If they are fewer than
-// least, it returns least.
-func (p *Place[K]) claimed(now, least int64) int64 {
-	switch s := p.whole(); {
-	case s.everything > 0:
+// enforce puts the claims of the tree p in force whose From is not after now. Each of them then stays in
+// force until its place claims something else, even if a clock goes back. So a claim is visited once. The
+// caller holds mu.
+func (q *Queues[K]) enforce(p *Place[K], now int64) {
+	if p == nil || p.sum.from > now {
+		return
+	}
+	q.steps++
+	q.enforce(p.left, now)
+	p.inForce = p.inForce || p.Claim.Units > 0 && p.Claim.From <= now
+	q.enforce(p.right, now)
+	p.summarized()
+}
+
+// claimed returns the most units that any place of the tree p claims now.
+func (p *Place[K]) claimed() int64 {
+	s := p.whole()
+	if s.everything > 0 {
 		return Everything
-	case s.most <= least || s.from > now:
-		return least
 	}
-	least = p.left.claimed(now, least)
-	if p.Claim.From <= now {
-		least = max(least, p.Claim.Units)
-	}
-	return p.right.claimed(now, least)
+	return s.most
 }
 
 // wake wakes the waiters of the tree p that hear, up to the first that claims Everything. It leaves out
@@ -156,11 +164,11 @@ func (p *Place[K]) wake(by int64) (stopped bool) {
 	return p.Claim.Units == Everything || p.right.wake(by)
 }
 
-// wakeAll wakes all waiters of the tree p.
-func (p *Place[K]) wakeAll() {
+// each calls f for the waiters of the tree p, in their order.
+func (p *Place[K]) each(f func(*Waiter[K])) {
 	if p != nil {
-		p.left.wakeAll()
-		p.waiter.Wake()
-		p.right.wakeAll()
+		p.left.each(f)
+		f(p.waiter)
+		p.right.each(f)
 	}
 }

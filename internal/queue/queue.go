@@ -16,6 +16,11 @@
 // So a waiter holds up no waiter that it does not compete with. The first of all waiters is behind
 // none, so some waiter always has its turn, and none waits in a circle.
 //
+// Waiters that wait for the same keys may form a group. Only its first waiter, which leads it, may claim
+// anything or have its turn. When it leaves, the next leads, and claims Everything of all keys until it
+// begins. So when the first turns from one key to another, the others need not do so, too. Waiters of
+// other groups that wait for both keys do, one after the other.
+//
 // Leave, Begin, End and Free wake only waiters that may have their turn now:
 //   - If a claim shrinks, these are the later waiters of the key, up to the first of them that
 //     claims Everything. If an earlier waiter claims Everything, there are none.
@@ -23,13 +28,20 @@
 //     Everything.
 //
 // A waiter is woken for the keys that it waits for. While it tries, these are all of its keys. After
-// that, they are the keys that it claims Everything of, or that its owner names.
+// that, they are the keys that it claims Everything of, or that its owner names. An owner should name as
+// few as it can: a waiter that several keys deny need only hear of one of them, until that admits it.
+//
+// Change and ChangeAll tell all waiters of a key, or all there are, one after the other: a waiter is woken
+// once the one before it has begun or left. So however many there are, they do not run all at once, and
+// other goroutines do not wait for them.
 //
 // A call for a waiter costs O(log n) for each of its keys, where n waiters wait for that key. Each
-// waiter that it wakes costs as much. Begin may also look at each claim that is not in force yet.
+// waiter that it wakes costs as much. Change costs O(n), and ChangeAll a step for each waiter that has been
+// told of an earlier change, if others have not.
 package queue
 
 import (
+	"container/list"
 	"context"
 	"math"
 	"sync"
@@ -47,19 +59,40 @@ type Queues[K comparable] struct {
 	waiters atomic.Int64 // while there are none, no other call needs the lock
 	mu      sync.Mutex   // guards what follows, and all places
 	came    int64        // number of waiters that there were
-	byKey   map[K]*line[K]
-	counts  map[any]int // number of places that claim Everything, by Bound.Of
-	steps   int         // number of places that were passed in lines, which tests read
+
+	demanding, undemanding crowd[K]
+
+	counts map[any]int // number of places that claim Everything, by Bound.Of
+	steps  int         // number of places that were passed in lines, which tests read
+
+	// The waiters that have been told of all changes are in news[told], and those that have not in the
+	// other list. Each list is in the order in which they are told.
+	//
+	// Invariant: If a waiter is to be told, telling is one that has been woken for that, and has neither
+	// begun nor left since. It passes the word on when it does.
+	news    [2]list.List
+	told    int
+	telling *Waiter[K]
 }
 
-// A Waiter is a call that waits. Its owner sets the first three fields before Enter.
+// A crowd is waiters that are behind each other.
+type crowd[K comparable] struct {
+	lines  map[K]*line[K]
+	groups map[K]*list.List // the waiters of each Group, in the order in which they came
+}
+
+// A Waiter is a call that waits. Its owner sets the first four fields before Enter.
 type Waiter[K comparable] struct {
 	Places []Place[K] // each of another key
 	// Number orders the waiters. With 0, Enter sets it. A waiter that replaces one that has left
 	// keeps its Number.
 	Number int64
-	// Undemanding says that the waiter takes no units, so it waits for no turn. It must claim nothing.
+	// Undemanding says that the waiter takes no units. It is behind Undemanding waiters alone, and no
+	// others are behind it.
 	Undemanding bool
+	// Group is the same for waiters that wait for the same keys, and only for these. The zero Group is
+	// none. With a Group, Number must be 0, and there must be no Bounds.
+	Group K
 
 	// Behind is the index of a place where the waiter is behind an earlier one, since the
 	// latest Begin; [Nowhere] if it has its turn.
@@ -68,7 +101,11 @@ type Waiter[K comparable] struct {
 	// It is Nowhere if there was room.
 	Full int
 
-	wake chan struct{} // of capacity 1: a wake-up is kept until the waiter blocks
+	wake    chan struct{} // of capacity 1: a wake-up is kept until the waiter blocks
+	crowd   *crowd[K]
+	inGroup *list.Element // nil without a Group
+	inNews  *list.Element
+	newsAt  int // the list of news that it is in
 }
 
 // Nowhere stands for the index of no place.
@@ -87,9 +124,10 @@ type Place[K comparable] struct {
 	// Claimed is how many units earlier waiters claimed at the latest Begin.
 	Claimed int64
 
-	waiter *Waiter[K]
-	trying bool // whether Units may have been taken already
-	hears  bool // whether changes of the key wake the waiter
+	waiter  *Waiter[K]
+	trying  bool // whether Units may have been taken already
+	hears   bool // whether units of the key that are free again wake the waiter
+	inForce bool // whether a Begin has come since the From of the Claim
 	node[K]
 }
 
@@ -140,51 +178,118 @@ func (q *Queues[K]) Has(key K) (has bool) {
 // Claims reports whether a waiter claims units of key. Then a new call must not take any before it
 // has entered.
 func (q *Queues[K]) Claims(key K) (claims bool) {
-	q.each(key, func(l *line[K]) { claims = l.root.whole().claims })
+	q.each(key, func(l *line[K]) { claims = claims || l.root.whole().claims && !l.root.waiter.Undemanding })
 	return claims
 }
 
+// Len returns the number of waiters.
+func (q *Queues[K]) Len() int { return int(q.waiters.Load()) }
+
 // Enter adds w to the lines of its keys, in one step. It is not woken for what happened before.
-func (q *Queues[K]) Enter(w *Waiter[K]) {
+func (q *Queues[K]) Enter(w *Waiter[K]) { q.EnterBelow(w, math.MaxInt) }
+
+// EnterBelow is Enter if there are fewer waiters than most. If not, it has no effect, and reports false.
+func (q *Queues[K]) EnterBelow(w *Waiter[K], most int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.byKey == nil {
-		q.byKey, q.counts = map[K]*line[K]{}, map[any]int{}
+	if q.Len() >= most {
+		return false
+	}
+	if q.counts == nil {
+		q.counts = map[any]int{}
 	}
 	q.waiters.Add(1)
 	q.came++
-	switch {
-	case w.Undemanding:
-		w.Number = -q.came // before all others
-	case w.Number == 0:
+	if w.Number == 0 {
 		w.Number = q.came
 	}
 	w.Behind, w.Full, w.wake = Nowhere, Nowhere, make(chan struct{}, 1)
+	w.inNews, w.newsAt = q.news[q.told].PushBack(w), q.told
+	w.crowd = &q.demanding
+	if w.Undemanding {
+		w.crowd = &q.undemanding
+	}
+	w.crowd.join(w)
 	for i := range w.Places {
 		p := &w.Places[i]
-		if q.byKey[p.Key] == nil {
-			q.byKey[p.Key] = new(line[K])
-		}
-		p.waiter, p.line = w, q.byKey[p.Key]
+		p.waiter, p.line = w, w.crowd.line(p.Key)
 		c := p.Claim
 		p.Claim = Claim{}
+		if !w.leads() {
+			c = Claim{}
+		}
 		q.claim(p, c) // there are no Bounds, or c is of nothing
 	}
+	return true
 }
+
+// line returns the line of key, which it makes if there is none.
+func (c *crowd[K]) line(key K) *line[K] {
+	if c.lines == nil {
+		c.lines = map[K]*line[K]{}
+	}
+	l := c.lines[key]
+	if l == nil {
+		l = new(line[K])
+		c.lines[key] = l
+	}
+	return l
+}
+
+// join adds w to its group, if it has one.
+func (c *crowd[K]) join(w *Waiter[K]) {
+	var none K
+	if w.Group == none {
+		return
+	}
+	if c.groups == nil {
+		c.groups = map[K]*list.List{}
+	}
+	if c.groups[w.Group] == nil {
+		c.groups[w.Group] = list.New()
+	}
+	w.inGroup = c.groups[w.Group].PushBack(w)
+}
+
+// leads reports whether no earlier waiter waits for the same keys, as far as groups tell.
+func (w *Waiter[K]) leads() bool { return w.inGroup == nil || w.inGroup.Prev() == nil }
 
 // Leave takes w out of all lines. It must be there.
 func (q *Queues[K]) Leave(w *Waiter[K]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiters.Add(-1)
+	q.leaveGroup(w)
 	for i := range w.Places {
 		p := &w.Places[i]
 		// Waiters are woken by this. They cannot look before w is gone, as mu is held.
 		q.claim(p, Claim{})
 		before, after := q.takeOut(p)
 		if p.line.root = q.merge(before, after); p.line.root == nil {
-			delete(q.byKey, p.Key)
+			delete(w.crowd.lines, p.Key)
 		}
+	}
+	q.news[w.newsAt].Remove(w.inNews)
+	q.passOn(w)
+}
+
+// leaveGroup takes w out of its group. If it has led that, the next one leads. mu is held.
+func (q *Queues[K]) leaveGroup(w *Waiter[K]) {
+	if w.inGroup == nil {
+		return
+	}
+	group, next, led := w.crowd.groups[w.Group], w.inGroup.Next(), w.leads()
+	switch group.Remove(w.inGroup); {
+	case next == nil && led:
+		delete(w.crowd.groups, w.Group)
+	case led:
+		// It claims Everything, as when it came, before w has given up anything. So no later waiter
+		// comes between the two.
+		n := next.Value.(*Waiter[K])
+		for i := range n.Places {
+			q.claim(&n.Places[i], Claim{Units: Everything})
+		}
+		n.Wake()
 	}
 }
 
@@ -193,10 +298,20 @@ func (q *Queues[K]) Leave(w *Waiter[K]) {
 func (q *Queues[K]) Begin(w *Waiter[K], now int64) (turn bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w.Behind = Nowhere
+	// What w has not been told yet, it finds from here on. Pass the word on before w tries, which may
+	// take as long as its owner likes.
+	q.moveNews(w, q.told)
+	q.passOn(w)
+	if w.Behind = Nowhere; !w.leads() {
+		w.Behind = 0 // the first of its group is before it everywhere
+		return false
+	}
 	for i := range w.Places {
 		p := &w.Places[i]
-		q.change(p, func(before, _ *Place[K]) { p.Claimed = before.claimed(now, 0) })
+		q.change(p, func(before, _ *Place[K]) {
+			q.enforce(before, now)
+			p.Claimed = before.claimed()
+		})
 		if p.Claimed == Everything {
 			w.Behind = i
 		}
@@ -246,7 +361,7 @@ func (q *Queues[K]) claim(p *Place[K], c Claim) bool {
 	}
 	q.change(p, func(before, after *Place[K]) {
 		shrinks := c.shrinks(p.Claim)
-		p.Claim, p.trying, p.hears = c, false, c.Waits || c.Units == Everything
+		p.Claim, p.trying, p.hears, p.inForce = c, false, c.Waits || c.Units == Everything, false
 		// While an earlier waiter claims Everything, later ones have no turn, whatever p claims.
 		if shrinks && before.whole().everything == 0 {
 			after.wake(0)
@@ -299,13 +414,57 @@ func (q *Queues[K]) Free(key K, by int64) {
 	q.each(key, func(l *line[K]) { l.root.wake(by) })
 }
 
-// Change wakes all waiters for key. Call it once something else can be seen that may concern them,
-// such as other limits.
+// Change tells all waiters for key, in their order, that something has changed that may concern them,
+// such as other limits. Call it once that can be seen.
 func (q *Queues[K]) Change(key K) {
-	q.each(key, func(l *line[K]) { l.root.wakeAll() })
+	q.each(key, func(l *line[K]) {
+		l.root.each(func(w *Waiter[K]) { q.moveNews(w, 1-q.told) })
+		q.tellNext()
+	})
 }
 
-// each calls f for the line of key, if there is one.
+// ChangeAll is Change for all keys.
+func (q *Queues[K]) ChangeAll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.news[1-q.told].Len() == 0 {
+		q.told = 1 - q.told // which moves them all
+	}
+	// Of an earlier change, some waiters have not been told yet. They come first.
+	for e := q.news[q.told].Front(); e != nil; e = q.news[q.told].Front() {
+		q.moveNews(e.Value.(*Waiter[K]), 1-q.told)
+	}
+	q.tellNext()
+}
+
+// tellNext wakes the next waiter that is to be told, unless one that was woken for that has not begun
+// yet. mu is held.
+func (q *Queues[K]) tellNext() {
+	if e := q.news[1-q.told].Front(); e != nil && q.telling == nil {
+		w := e.Value.(*Waiter[K])
+		q.moveNews(w, q.told)
+		q.telling = w
+		w.Wake()
+	}
+}
+
+// passOn lets the next waiter be told, if w was the one that was woken for that. mu is held.
+func (q *Queues[K]) passOn(w *Waiter[K]) {
+	if q.telling == w {
+		q.telling = nil
+		q.tellNext()
+	}
+}
+
+// moveNews makes w the last of a list of news, unless it is there. mu is held.
+func (q *Queues[K]) moveNews(w *Waiter[K], to int) {
+	if w.newsAt != to {
+		q.news[w.newsAt].Remove(w.inNews)
+		w.inNews, w.newsAt = q.news[to].PushBack(w), to
+	}
+}
+
+// each calls f for the lines of key.
 func (q *Queues[K]) each(key K, f func(l *line[K])) {
 	// A waiter that is not counted yet looks at the key after it has entered, so it finds the
 	// change.
@@ -314,24 +473,21 @@ func (q *Queues[K]) each(key K, f func(l *line[K])) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := q.byKey[key]; l != nil {
-		f(l)
+	for _, c := range []*crowd[K]{&q.demanding, &q.undemanding} {
+		if l := c.lines[key]; l != nil {
+			f(l)
+		}
 	}
 }
 
-// ChangeAll wakes all waiters.
-func (q *Queues[K]) ChangeAll() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, l := range q.byKey {
-		l.root.wakeAll()
-	}
-}
-
-// Size returns how many waiters there are, how many keys and bounds they have, and how many steps
+// Size returns how many waiters there are, how many keys, groups and bounds they have, and how many steps
 // were made in their lines. It is for tests.
 func (q *Queues[K]) Size() (waiters, keys, steps int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return int(q.waiters.Load()), len(q.byKey) + len(q.counts), q.steps
+	keys = len(q.counts)
+	for _, c := range []*crowd[K]{&q.demanding, &q.undemanding} {
+		keys += len(c.lines) + len(c.groups)
+	}
+	return q.Len(), keys, q.steps
 }

@@ -18,20 +18,27 @@ import (
 )
 
 // A naive is what queues should be, in the plainest way: a list of all waiters.
-type naive struct{ waiters []*naiveWaiter }
+type naive struct {
+	waiters      []*naiveWaiter
+	untold, told []*naiveWaiter // in the order in which they are told of changes
+	telling      *naiveWaiter
+}
 
 type naiveWaiter struct {
-	number int64
-	places []naivePlace
-	woken  bool
+	number      int64
+	undemanding bool
+	group       string
+	places      []naivePlace
+	woken       bool
 }
 
 type naivePlace struct {
-	key    string
-	claim  Claim
-	units  int64
-	bounds []Bound
-	trying bool
+	key     string
+	claim   Claim
+	units   int64
+	bounds  []Bound
+	trying  bool
+	inForce bool
 }
 
 func (p *naivePlace) all() bool { return p.claim.Units == Everything }
@@ -49,17 +56,33 @@ func (w *naiveWaiter) at(key string) *naivePlace {
 // before returns the places at the key before w.
 func (m *naive) before(w *naiveWaiter, key string) (places []*naivePlace) {
 	for _, other := range m.waiters {
-		if p := other.at(key); p != nil && other.number < w.number {
+		if p := other.at(key); p != nil && other.number < w.number && other.undemanding == w.undemanding {
 			places = append(places, p)
 		}
 	}
 	return places
 }
 
+// group returns the waiters of the group of w, but for w.
+func (m *naive) group(w *naiveWaiter) (others []*naiveWaiter) {
+	for _, other := range m.waiters {
+		if w.group != "" && other != w && other.group == w.group && other.undemanding == w.undemanding {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// leads reports whether no earlier waiter is of the group of w.
+func (m *naive) leads(w *naiveWaiter) bool {
+	return !slices.ContainsFunc(m.group(w), func(other *naiveWaiter) bool { return other.number < w.number })
+}
+
 // claimed returns what the waiters before w claim of key at now.
 func (m *naive) claimed(w *naiveWaiter, key string, now int64) (most int64) {
 	for _, p := range m.before(w, key) {
-		if p.all() || p.claim.From <= now {
+		p.inForce = p.inForce || p.claim.From <= now
+		if p.all() || p.inForce {
 			most = max(most, p.claim.Units)
 		}
 	}
@@ -68,10 +91,10 @@ func (m *naive) claimed(w *naiveWaiter, key string, now int64) (most int64) {
 
 // wake wakes the waiters after number that wait for key, up to the first that claims everything of it,
 // but for by.
-func (m *naive) wake(key string, number, by int64) {
+func (m *naive) wake(key string, undemanding bool, number, by int64) {
 	for _, other := range m.waiters {
 		p := other.at(key)
-		if p == nil || other.number <= number {
+		if p == nil || other.number <= number || other.undemanding != undemanding {
 			continue
 		}
 		if other.number != by {
@@ -99,20 +122,66 @@ func (m *naive) claim(w *naiveWaiter, p *naivePlace, c Claim) bool {
 		}
 	}
 	old := p.claim
-	p.claim, p.trying = c, false
+	p.claim, p.trying, p.inForce = c, false, false
 	free := !slices.ContainsFunc(m.before(w, p.key), (*naivePlace).all)
 	later := old.Units > 0 && c.Units > 0 && !p.all() && c.From > old.From
 	if free && (c.Units < old.Units || later) {
-		m.wake(p.key, w.number, 0)
+		m.wake(p.key, w.undemanding, w.number, 0)
 	}
 	return true
 }
 
 func (m *naive) leave(w *naiveWaiter) {
+	if others := m.group(w); m.leads(w) && len(others) > 0 {
+		for i := range others[0].places {
+			m.claim(others[0], &others[0].places[i], Claim{Units: Everything})
+		}
+		others[0].woken = true
+	}
 	for i := range w.places {
 		m.claim(w, &w.places[i], Claim{})
 	}
-	m.waiters = slices.DeleteFunc(m.waiters, func(other *naiveWaiter) bool { return other == w })
+	of := func(other *naiveWaiter) bool { return other == w }
+	m.waiters = slices.DeleteFunc(m.waiters, of)
+	m.untold, m.told = slices.DeleteFunc(m.untold, of), slices.DeleteFunc(m.told, of)
+	m.passOn(w)
+}
+
+// change has the waiters told that concerns.
+func (m *naive) change(concerns func(*naiveWaiter) bool) {
+	var others []*naiveWaiter
+	for _, w := range m.told {
+		if concerns(w) {
+			m.untold = append(m.untold, w)
+		} else {
+			others = append(others, w)
+		}
+	}
+	m.told = others
+	m.tell()
+}
+
+func (m *naive) tell() {
+	if m.telling == nil && len(m.untold) > 0 {
+		m.telling = m.untold[0]
+		m.untold, m.told = m.untold[1:], append(m.told, m.telling)
+		m.telling.woken = true
+	}
+}
+
+func (m *naive) passOn(w *naiveWaiter) {
+	if m.telling == w {
+		m.telling = nil
+		m.tell()
+	}
+}
+
+// begins notes that w looks, and so need not be told.
+func (m *naive) begins(w *naiveWaiter) {
+	if i := slices.Index(m.untold, w); i >= 0 {
+		m.untold, m.told = slices.Delete(m.untold, i, i+1), append(m.told, w)
+	}
+	m.passOn(w)
 }
 
 // A pair is one waiter, and what it should be.
@@ -170,20 +239,10 @@ func (p *program) step() {
 		key := names[p.IntN(len(names))]
 		by := w.Number * p.Int64N(2)
 		p.q.Free(key, by)
-		p.m.wake(key, math.MinInt64, by)
+		p.m.wake(key, false, math.MinInt64, by)
+		p.m.wake(key, true, math.MinInt64, by)
 	case 2:
-		key := names[p.IntN(len(names))]
-		p.q.Change(key)
-		for _, other := range p.m.waiters {
-			other.woken = other.woken || other.at(key) != nil
-		}
-	case 3:
-		if p.IntN(4) == 0 {
-			p.q.ChangeAll()
-			for _, other := range p.m.waiters {
-				other.woken = true
-			}
-		}
+		p.change()
 	default:
 		if w.trying {
 			p.end(w)
@@ -193,31 +252,59 @@ func (p *program) step() {
 	}
 }
 
-// enter adds a waiter, now and then with the number of one that has left.
+// change tells the waiters of a key, or all, of a change.
+func (p *program) change() {
+	if p.IntN(4) == 0 {
+		p.q.ChangeAll()
+		p.m.change(func(*naiveWaiter) bool { return true })
+		return
+	}
+	key := names[p.IntN(len(names))]
+	p.q.Change(key)
+	for _, undemanding := range []bool{false, true} { // in the order of each line
+		for _, w := range p.m.waiters {
+			if w.undemanding == undemanding && w.at(key) != nil {
+				p.m.change(func(other *naiveWaiter) bool { return other == w })
+			}
+		}
+	}
+}
+
+// enter adds a waiter, now and then with the number of one that has left, or in a group.
 func (p *program) enter() {
-	w := &Waiter[string]{Undemanding: p.IntN(8) == 0}
-	if len(p.gone) > 0 && p.IntN(4) == 0 && !w.Undemanding {
+	w := &Waiter[string]{Undemanding: p.IntN(4) == 0}
+	if len(p.gone) > 0 && p.IntN(4) == 0 {
 		w.Number, p.gone = p.gone[0], p.gone[1:]
 	}
-	want := &naiveWaiter{}
-	for _, i := range p.Perm(len(names))[:1+p.IntN(len(names))] {
-		place := Place[string]{Key: names[i]}
-		if !w.Undemanding {
-			place.Units = p.Int64N(3)
-		}
+	want := &naiveWaiter{undemanding: w.Undemanding}
+	keys := p.Perm(len(names))[:1+p.IntN(len(names))]
+	if w.Number == 0 && p.IntN(2) == 0 {
+		w.Group = fmt.Sprint(slices.Sorted(slices.Values(keys)))
+		want.group = w.Group
+	}
+	leads := p.m.leads(&naiveWaiter{number: math.MaxInt64, undemanding: w.Undemanding, group: w.Group})
+	for _, i := range keys {
+		place := Place[string]{Key: names[i], Units: p.Int64N(3)}
 		switch {
-		case w.Undemanding:
 		case p.IntN(4) == 0:
 			place.Claim.Units = Everything
-		case p.IntN(2) == 0:
+		case p.IntN(2) == 0 && w.Group == "":
 			place.Bounds = []Bound{{names[i], 3}, {len(w.Places), 2 + len(w.Places)}}
 		}
 		w.Places = append(w.Places, place)
-		want.places = append(want.places, naivePlace{key: place.Key, claim: place.Claim, units: place.Units, bounds: place.Bounds})
+		n := naivePlace{key: place.Key, claim: place.Claim, units: place.Units, bounds: place.Bounds}
+		if !leads {
+			n.claim = Claim{}
+		}
+		want.places = append(want.places, n)
 	}
-	p.q.Enter(w)
+	entered := p.q.EnterBelow(w, len(p.pairs)+p.IntN(8)) // now and then there is no room
+	require.Equal(p, len(p.pairs)+1 == p.q.Len(), entered)
+	if !entered {
+		return
+	}
 	want.number = w.Number
-	p.m.waiters = append(p.m.waiters, want)
+	p.m.waiters, p.m.told = append(p.m.waiters, want), append(p.m.told, want)
 	slices.SortFunc(p.m.waiters, func(a, b *naiveWaiter) int { return int(a.number - b.number) })
 	p.pairs = append(p.pairs, &pair{Waiter: w, want: want})
 }
@@ -225,6 +312,12 @@ func (p *program) enter() {
 func (p *program) begin(w *pair) {
 	turn, behind, full := true, Nowhere, Nowhere
 	var claimed []int64
+	p.m.begins(w.want)
+	if !p.m.leads(w.want) {
+		require.False(p, p.q.Begin(w.Waiter, p.now))
+		require.Zero(p, w.Behind)
+		return
+	}
 	for i := range w.want.places {
 		claimed = append(claimed, p.m.claimed(w.want, w.want.places[i].key, p.now))
 		if claimed[i] == Everything {
@@ -266,9 +359,6 @@ func (p *program) end(w *pair) {
 		case 1, 2, 3, 4:
 			claims[i] = Claim{Units: p.Int64N(4), From: p.now + p.Int64N(9) - 4, Waits: p.IntN(2) == 0}
 		}
-		if w.Undemanding {
-			claims[i] = Claim{Waits: true}
-		}
 	}
 	for i := range claims {
 		if !p.m.claim(w.want, &w.want.places[i], claims[i]) {
@@ -287,9 +377,7 @@ func (p *program) leave(w *pair) {
 	p.q.Leave(w.Waiter)
 	p.m.leave(w.want)
 	p.pairs = slices.DeleteFunc(p.pairs, func(other *pair) bool { return other == w })
-	if !w.Undemanding {
-		p.gone = append(p.gone, w.Number)
-	}
+	p.gone = append(p.gone, w.Number)
 }
 
 // check compares everything that can be asked, and the wake-ups.
@@ -315,7 +403,7 @@ func (p *program) check(what string) {
 		for _, w := range p.m.waiters {
 			place := w.at(key)
 			has = has || place != nil
-			claims = claims || place != nil && place.claim.Units > 0
+			claims = claims || place != nil && place.claim.Units > 0 && !w.undemanding
 		}
 		require.Equal(p, has, p.q.Has(key), what)
 		require.Equal(p, claims, p.q.Claims(key), what)
@@ -408,6 +496,170 @@ func TestQueues_TakeFewSteps(t *testing.T) {
 		}
 	}
 	check("they go", n)
+	for i := range n { // each claims more than those before it, and later
+		w := &Waiter[int]{Places: make([]Place[int], 1)}
+		q.Enter(w)
+		require.True(t, q.Begin(w, int64(i)))
+		require.EqualValues(t, i, w.Places[0].Claimed)
+		q.End(w, []Claim{{Units: int64(i + 1), From: int64(i + 1)}})
+	}
+	check("their claims come into force", n)
+}
+
+// A crowdTest is waiters that are denied, each by the claims that it then makes.
+type crowdTest struct {
+	q       Queues[string]
+	waiters []*Waiter[string]
+	denied  func(i int) []Claim
+}
+
+// enter adds n waiters, which have looked once.
+func (c *crowdTest) enter(n int, waiter func(i int) *Waiter[string]) {
+	for i := range n {
+		c.waiters = append(c.waiters, waiter(i))
+		c.q.Enter(c.waiters[i])
+		c.begin(i)
+	}
+	c.settle()
+}
+
+// settle lets all that are woken look, in their order, until none is. It returns how many looked.
+func (c *crowdTest) settle() (woken int) {
+	for before := -1; before < woken; {
+		before = woken
+		for i, w := range c.waiters {
+			if len(w.Woken()) > 0 {
+				<-w.Woken()
+				woken++
+				c.begin(i)
+			}
+		}
+	}
+	return woken
+}
+
+// Whatever 10,000 waiters wait for, units that are free again wake few of them, and each that leaves
+// wakes the next.
+func TestQueues_AUnitWakesFewHoweverManyWait(t *testing.T) {
+	n := 10_000
+	if testing.Short() || race.Enabled {
+		n = 1000
+	}
+	all, one := Claim{Units: Everything}, Claim{Units: 1}
+	place := func(key string) Place[string] { return Place[string]{Key: key, Claim: all} }
+	last := 0 // the place that denies the first of the waiters
+	for name, c := range map[string]*struct {
+		crowdTest
+		waiter       func(i int) *Waiter[string]
+		woken, leave int
+	}{
+		"one key": {crowdTest{denied: func(int) []Claim { return []Claim{all} }},
+			func(int) *Waiter[string] { return &Waiter[string]{Places: []Place[string]{place("a")}} }, 1, 1},
+		"no units of one key": {crowdTest{denied: func(int) []Claim { return []Claim{all} }},
+			func(int) *Waiter[string] {
+				return &Waiter[string]{Undemanding: true, Places: []Place[string]{place("a")}}
+			}, 1, 1},
+		"the same keys": {crowdTest{denied: func(int) []Claim { return [][]Claim{{all, one}, {one, all}}[last] }},
+			func(int) *Waiter[string] {
+				return &Waiter[string]{Group: "ab", Places: []Place[string]{place("a"), place("b")}}
+			}, 1, 1},
+		"a key of its own, which denies it": {crowdTest{denied: func(int) []Claim { return []Claim{one, all} }},
+			func(i int) *Waiter[string] {
+				return &Waiter[string]{Places: []Place[string]{place("a"), place(fmt.Sprint(i))}}
+			}, 0, 0},
+		"a key of its own, which admits it": {crowdTest{denied: func(int) []Claim { return []Claim{all, one} }},
+			func(i int) *Waiter[string] {
+				return &Waiter[string]{Places: []Place[string]{place("a"), place(fmt.Sprint(i))}}
+			}, 1, 1},
+	} {
+		last = 0
+		c.enter(n, c.waiter)
+		for range 3 {
+			last = 1 - last
+			c.q.Free("a", 0)
+			c.q.Free("b", 0)
+			require.Equal(t, c.woken, c.settle(), "%s: a unit is free again", name)
+		}
+		for range 10 {
+			c.q.Leave(c.waiters[0])
+			c.waiters = c.waiters[1:]
+			require.Equal(t, c.leave, c.settle(), "%s: the first leaves", name)
+		}
+		for _, w := range c.waiters {
+			c.q.Leave(w)
+		}
+		waiters, keys, _ := c.q.Size()
+		require.Zero(t, waiters+keys, name)
+	}
+}
+
+// Each waiter is told of a change, and no two are awake for that at one time. Some look or leave before,
+// some leave instead of looking, and another change comes before all have been told of the first.
+func TestQueues_TellAllOfAChangeOneAfterTheOther(t *testing.T) {
+	const n, keys = 100, 7
+	for round := range 30 {
+		random := rand.New(rand.NewPCG(uint64(round), 3))
+		c := crowdTest{denied: func(int) []Claim { return []Claim{{}} }}
+		c.enter(n, func(i int) *Waiter[string] {
+			return &Waiter[string]{Places: []Place[string]{{Key: fmt.Sprint(i % keys)}}}
+		})
+		concerned, looked, left := make([]bool, n), make([]bool, n), make([]bool, n)
+		change := func() {
+			key := random.IntN(2 * keys)
+			if key < keys {
+				c.q.Change(fmt.Sprint(key))
+			} else {
+				c.q.ChangeAll()
+			}
+			for i := range n {
+				if !left[i] && (key >= keys || i%keys == key) {
+					concerned[i], looked[i] = true, false
+				}
+			}
+		}
+		goOn := func(i int) {
+			switch looked[i] = true; {
+			case left[i]:
+			case random.IntN(8) == 0:
+				left[i] = true
+				c.q.Leave(c.waiters[i])
+			default:
+				c.begin(i)
+			}
+		}
+		change()
+		for again := random.IntN(n / keys); ; again-- {
+			if again == 0 {
+				change()
+			}
+			var awake []int
+			for i, w := range c.waiters {
+				if len(w.Woken()) > 0 && !left[i] && !looked[i] {
+					awake = append(awake, i)
+				}
+			}
+			if len(awake) == 0 {
+				break
+			}
+			require.Len(t, awake, 1)
+			if random.IntN(4) == 0 {
+				goOn(random.IntN(n)) // its time has come
+			} else {
+				<-c.waiters[awake[0]].Woken()
+				goOn(awake[0])
+			}
+		}
+		for i := range n {
+			require.True(t, looked[i] || !concerned[i], "waiter %d is not told", i)
+		}
+	}
+}
+
+// begin lets waiter i look.
+func (c *crowdTest) begin(i int) {
+	if c.q.Begin(c.waiters[i], 0) {
+		c.q.End(c.waiters[i], c.denied(i))
+	}
 }
 
 // Waiters with random keys try at once, and some give up. All the others have their turn, and no two

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -202,6 +203,18 @@ func TestTally_CountsTheCallsOfALimiterWithoutPolicies(t *testing.T) {
 	require.Equal(t, []string{" 2/1h0m0s log admitted 2", " 2/1h0m0s log denied 3"}, lines(f.Decisions))
 	require.Equal(t, "keys", f.Stats[0].Name)
 	require.EqualValues(t, 1, f.Stats[0].Value)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error)
+	go func() { waited <- l.Wait(ctx, "a", 1) }()
+	for l.Stats().Waiters == 0 {
+		runtime.Gosched()
+	}
+	require.Equal(t, "waiting_calls", n.Read().Stats[1].Name)
+	require.EqualValues(t, 1, n.Read().Stats[1].Value)
+	cancel()
+	require.ErrorIs(t, <-waited, context.Canceled)
+	require.Zero(t, n.Read().Stats[1].Value)
 }
 
 func TestTally_ReadsTheStats(t *testing.T) {
@@ -214,7 +227,7 @@ func TestTally_ReadsTheStats(t *testing.T) {
 	for _, f := range s.tally.Read().Stats {
 		got[f.Name] = f.Value
 	}
-	require.Equal(t, map[string]float64{"keys": 0, "evicted_keys": 1, "sweeps": 1, "displaced_keys": 0, "refused_calls": 1,
+	require.Equal(t, map[string]float64{"keys": 0, "waiting_calls": 0, "evicted_keys": 1, "sweeps": 1, "displaced_keys": 0, "refused_calls": 1,
 		"shared_calls": 0, "invalid_calls": 0}, got)
 }
 

@@ -145,7 +145,7 @@ func TestMetrics_AreNamedAndDescribed(t *testing.T) {
 		require.NotEmpty(t, m.Unit, m.Name)
 		names = append(names, name)
 	}
-	require.ElementsMatch(t, []string{"requests", "refunds", "settlements", "full_queues", "unseen_responses", "limit.units", "limit.burst", "limit.window", "keys",
+	require.ElementsMatch(t, []string{"requests", "refunds", "settlements", "full_queues", "unseen_responses", "limit.units", "limit.burst", "limit.window", "keys", "waiting_calls",
 		"evicted_keys", "sweeps", "displaced_keys", "refused_calls", "shared_calls", "invalid_calls"}, names)
 }
 
