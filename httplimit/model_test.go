@@ -73,7 +73,7 @@ type model struct {
 	names  []string // of keys, in the order in which they were seen
 	prints map[string]uint64
 
-	tableKeys map[string]string // by policy, plan and identity
+	limiterNames map[string]string // of keys: by which the limiter knows them
 
 	// What the options are.
 	chargesDenied, folds, withoutRateLimit, xRateLimit, partition, observed bool
@@ -115,7 +115,8 @@ func (m *model) start() {
 	m.clock = sash.SystemClock()
 	m.stopping, m.ended = make(chan struct{}), make(chan struct{})
 	m.table = reference.NewTable([]reference.Limit{{Unlimited: true}})
-	m.keys, m.prints, m.tableKeys = map[string]*knownKey{}, map[string]uint64{}, map[string]string{}
+	m.table.NameOf = func(key string) string { return m.limiterNames[key] }
+	m.keys, m.prints, m.limiterNames = map[string]*knownKey{}, map[string]uint64{}, map[string]string{}
 	m.deniedBy, m.unidentifiedBy = http.StatusTooManyRequests, http.StatusBadRequest
 	var options []httplimit.Option
 	for _, o := range modelOptions {

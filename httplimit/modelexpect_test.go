@@ -5,10 +5,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
@@ -107,29 +104,24 @@ func (m *model) take(p *modelPolicy, r *http.Request) (t modelTake, outcome http
 			t.plan, t.limits = r.Header.Get("X-Plan"), limits
 		}
 	}
-	t.key = m.tableKey(strings.Join([]string{p.id, t.plan, t.shown}, "\x00"), p, r)
+	t.key = strings.Join([]string{p.id, t.plan, t.shown}, "\x00")
+	m.learnName(t.key, p, r)
 	t.limits = m.know(&t, r)
 	t.changes = p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 	return t, httplimit.Admitted, false
 }
 
-// tableKey returns the key by which the reference's table knows the client that sends r, under p.
-// The limiter has another key for that client, and the hash of a key says at which instants its
-// parts begin. So tableKey appends to id a number that makes them begin at the same instants.
-func (m *model) tableKey(id string, p *modelPolicy, r *http.Request) string {
-	if m.tableKeys[id] == "" {
-		real, ok := m.limiter.KeyFor(p.Name, withoutPanic(r))
-		if !ok {
-			m.failf("KeyFor does not know a client of %s", p.Name)
-		}
-		shift := func(key string) uint64 { return xxhash.Sum64String(key) % 64 }
-		for n := 0; m.tableKeys[id] == ""; n++ {
-			if key := id + "\x00" + strconv.Itoa(n); shift(key) == shift(real) {
-				m.tableKeys[id] = key
-			}
-		}
+// learnName asks by which name the limiter knows a key of the table, which the client that sends r has
+// under p. The parts of the key begin at instants that follow from that name.
+func (m *model) learnName(key string, p *modelPolicy, r *http.Request) {
+	if m.limiterNames[key] != "" {
+		return
 	}
-	return m.tableKeys[id]
+	name, ok := m.limiter.KeyFor(p.Name, withoutPanic(r))
+	if !ok {
+		m.failf("KeyFor does not know a client of %s", p.Name)
+	}
+	m.limiterNames[key] = name
 }
 
 // withoutPanic returns r without what lets functions of policies panic.

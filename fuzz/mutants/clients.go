@@ -83,6 +83,16 @@ var ofClients = []mutant{
 		tests: "TestModel_Clients",
 	},
 	{
+		name: "client-waits-under-another-name", fault: "a request waits under another name than its key, whose parts begin at other instants",
+		file: "httplimit/transport.go", old: "limiter.Wait(ctx, key, n); err", new: "limiter.Wait(ctx, \"host \"+key, n); err",
+		tests: "TestModel_Clients",
+	},
+	{
+		name: "client-parts-never-turn", fault: "the units of a key count still once their part has passed",
+		file: "parts.go", old: "p.used -= r.lanesOf(s).sumFrom(r.lanesAfter(p.turned))", new: "_ = r.lanesOf(s)",
+		tests: "TestModel_Clients", in: "httplimit",
+	},
+	{
 		name: "server-pushes-beyond-deadline", fault: "a server pushes back beyond the deadline by what it rounds up",
 		file: "internal/rpc/refusal.go", old: "time.Until(deadline)-time.Millisecond <=", new: "time.Until(deadline) <=",
 		tests: "TestServer_PushesNothingBack",

@@ -8,6 +8,10 @@
 // must arrive at the same instants, and end at the same instant in the same way. So it is held
 // back by denials of its own key only, for exactly as long as they tell.
 //
+// Limits are drawn of every algorithm that counts. The parts of a key under sash.SlidingParts begin at
+// instants that follow from its name in the limiter, so the reference is told these names. Some
+// programs make more calls than sash.SmallCount, as parts are the default of a larger Count.
+//
 // A contest is how long workers take who have only a quota to keep to. Those that obey denials must
 // take no longer than those that ignore them, and try again when a denial says. Over HTTP a denial
 // tells whole seconds, so the limits of these contests admit at whole seconds.

@@ -107,8 +107,12 @@ func Generate(p *Protocol, seed int64) *Program {
 	if one(r, 20) {
 		program.Policies = []Policy{{Limit: sash.PerSecond(0), Path: -1}} // it is never known when to retry
 	}
-	if one(r, 5) {
+	switch r.IntN(10) {
+	case 0, 1:
 		program.crowd(r, p)
+		return program
+	case 2, 3:
+		program.flood(r, p)
 		return program
 	}
 	calls, span := 3+r.IntN(12), pick(r, time.Second, 20*time.Second, 3*time.Hour)
@@ -140,16 +144,46 @@ func (p *Program) crowd(r *rand.Rand, protocol *Protocol) {
 	}
 }
 
+// flood makes a program of one client, which makes more calls to one host than [sash.SmallCount], under
+// limits of about as many. The limits are what [sash.Per] makes of such a Count: of parts. The client
+// waits for its own limit, or the server denies the calls, or both.
+func (p *Program) flood(r *rand.Rand, protocol *Protocol) {
+	window := newWindow(r)
+	limit := func() sash.Limit { return sash.Per(sash.SmallCount+1+r.Int64N(5), window) }
+	p.Policies = []Policy{{Limit: limit(), ByUser: one(r, 2), ByPath: one(r, 2), Path: -1}}
+	if p.InTurn && one(r, 2) {
+		p.Settings.Limits = []sash.Limit{limit()}
+		if one(r, 2) {
+			p.Policies = nil
+		}
+	}
+	host := 2 * r.IntN((len(hosts)+1)/2) // of an even number: it has the policies
+	for i := range sash.SmallCount + 4 + r.IntN(20) {
+		c := newCall(r, protocol, r.Int64N(2*int64(window)), len(hosts))
+		c.ID, c.Host, c.Method, c.User = i, host, 0, 1
+		c.Latency = 1 + time.Duration(r.Int64N(int64(window)/100)) // so many calls come within a window
+		c.Answer = Answer{}                                        // so only the policies hold back
+		p.Calls = append(p.Calls, c)
+	}
+}
+
+// newWindow returns the window of a limit. Most have 16 parts under SlidingParts, and one is itself a part.
+func newWindow(r *rand.Rand) time.Duration {
+	return pick(r, time.Second, 10*time.Second, 100*time.Millisecond, 7*time.Second+13, time.Hour)
+}
+
 func newPolicy(r *rand.Rand) Policy {
-	window := pick(r, time.Second, 10*time.Second, 100*time.Millisecond, 7*time.Second+13, time.Hour)
+	window := newWindow(r)
 	limit := sash.Per(pick[int64](r, 1, 2, 5), window)
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0:
 		limit = limit.Counter()
 	case 1:
 		limit = limit.TokenBucket(1 + r.Int64N(3))
 	case 2:
 		limit = limit.Buckets(window)
+	case 3:
+		limit = limit.Parts()
 	}
 	return Policy{Limit: limit, ByUser: one(r, 2), ByPath: one(r, 3), Path: pick(r, -1, -1, 0)}
 }

@@ -3,11 +3,14 @@ package clientmodel
 import (
 	"cmp"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/internal/reference"
 )
 
@@ -56,7 +59,8 @@ type simulation struct {
 	holds    map[string]time.Duration // until when a key is held back
 	outgoing *reference.Table         // the Transport's limiter
 	incoming *reference.Table         // the policies
-	known    map[string]bool          // the keys of the policies that have their limits
+	limiter  *httplimit.Limiter       // of the policies. It is asked for names only
+	names    map[string]string        // the keys of the policies, as their limiter names them
 
 	// What has happened at which instant, to find out whether the order of two events is open.
 	changed, began map[string]time.Duration // by key of holds
@@ -89,10 +93,12 @@ type event struct {
 // the order of two events at one instant.
 func simulate(p *Protocol, program *Program) []*Outcome {
 	s := &simulation{
-		Program: program, p: p, holds: map[string]time.Duration{},
+		Program: program, p: p, limiter: program.limiter(p), holds: map[string]time.Duration{},
 		outgoing: reference.NewTable(limitsOf(program.Settings.Limits)), incoming: reference.NewTable(limitsOf([]sash.Limit{generous})),
-		changed: map[string]time.Duration{}, began: map[string]time.Duration{}, decided: map[string]time.Duration{}, known: map[string]bool{},
+		changed: map[string]time.Duration{}, began: map[string]time.Duration{}, decided: map[string]time.Duration{}, names: map[string]string{},
 	}
+	defer s.limiter.Close()
+	s.incoming.NameOf = func(key string) string { return s.names[key] }
 	for i, c := range program.Calls {
 		s.calls = append(s.calls, &simulated{Call: c, number: i})
 	}
@@ -257,8 +263,8 @@ func (s *simulation) decide(c *simulated) Answer {
 			key = strconv.Itoa(i) + ":" + key
 			keys = append(keys, key)
 			s.note(s.decided, s.decided, key)
-			if !s.known[key] {
-				s.known[key] = true
+			if _, known := s.names[key]; !known {
+				s.names[key] = s.nameOf(i, &c.Call)
 				s.incoming.SetLimits(key, limitsOf([]sash.Limit{policy.Limit}))
 			}
 		}
@@ -274,6 +280,17 @@ func (s *simulation) decide(c *simulated) Answer {
 		return Answer{Class: Exhausted}
 	}
 	return s.p.denial(time.Duration(d.RetryAfter))
+}
+
+// nameOf returns the name that the limiter has for a call under policy i. The parts of a key begin at
+// instants that follow from that name. The Transport's limiter has the keys of calls themselves.
+func (s *simulation) nameOf(i int, c *Call) string {
+	r := &http.Request{URL: &url.URL{Path: s.p.Path(c.Kind, c.Method)}, Header: http.Header{UserHeader: {users[c.User]}}}
+	name, ok := s.limiter.KeyFor(policyName(i), r)
+	if !ok {
+		panic("clientmodel: " + policyName(i) + " has no key for a call")
+	}
+	return name
 }
 
 // denial returns the answer to a call that is denied for d.
@@ -363,7 +380,10 @@ func (s *simulation) room(key string, until time.Duration) bool {
 func limitsOf(limits []sash.Limit) []reference.Limit {
 	out := make([]reference.Limit, len(limits))
 	for i, l := range limits {
-		out[i] = reference.Limit{Log: l.Algorithm == sash.SlidingLog, Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window)}
+		out[i] = reference.Limit{
+			Log: l.Algorithm == sash.SlidingLog, Parts: l.Algorithm == sash.SlidingParts,
+			Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
+		}
 	}
 	return out
 }

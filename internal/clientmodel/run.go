@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/race"
 )
 
@@ -127,7 +128,7 @@ func (c *coverage) add(p *Protocol, program *Program, got []*real) {
 	if program.ambiguous {
 		c.ambiguous++
 	}
-	features := program.Settings.features()
+	features := program.features()
 	for _, call := range got {
 		c.calls++
 		c.replies[call.Reply.Kind]++
@@ -148,11 +149,21 @@ func (c *coverage) log(t *testing.T, p *Protocol) {
 	}
 }
 
+// features returns what is special about a program.
+func (p *Program) features() []string {
+	names := p.Settings.features()
+	if slices.ContainsFunc(p.Policies, func(policy Policy) bool { return policy.Limit.Algorithm == sash.SlidingParts }) {
+		names = append(names, "policy of parts")
+	}
+	return names
+}
+
 // features returns the settings that are not the default.
 func (s *Settings) features() (names []string) {
 	for name, set := range map[string]bool{
 		"Store": s.Store, "Key": s.Key != "", "Cost": s.Cost, "NoWait": s.NoWait, "MaxHold": s.MaxHold != 0, "MaxHeld": s.MaxHeld != 0,
 		"Base": s.Base, "Limiter that denies": s.Limits[0] != generous,
+		"Limiter of parts": s.Limits[0] != generous && s.Limits[0].Algorithm == sash.SlidingParts,
 	} {
 		if set {
 			names = append(names, name)

@@ -186,8 +186,10 @@ func (p *Program) limiter(protocol *Protocol) *httplimit.Limiter {
 	return httplimit.Must(httplimit.New(options...))
 }
 
+func policyName(i int) string { return "p" + strconv.Itoa(i) }
+
 func (p Policy) httplimit(i int, protocol *Protocol) httplimit.Policy {
-	h := httplimit.Policy{Name: "p" + strconv.Itoa(i), Limits: []sash.Limit{p.Limit}, Key: httplimit.Everyone()}
+	h := httplimit.Policy{Name: policyName(i), Limits: []sash.Limit{p.Limit}, Key: httplimit.Everyone()}
 	switch {
 	case p.ByUser && p.ByPath:
 		h.Key = httplimit.Join(httplimit.ByHeader(UserHeader), httplimit.By(pathOf))
