@@ -229,7 +229,7 @@ func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.D
 				continue
 			}
 		}
-		if admitsAt := window.Plus(at, int64(d.RetryAfter)); admitsAt > readyAt {
+		if admitsAt := window.Plus(at, int64(d.RetryAfter)); last == queue.Nowhere || admitsAt > readyAt {
 			last, readyAt, due = i, admitsAt, int64(math.MaxInt64)
 			if wait > 0 { // or it has just begun to admit w, and has woken it if units were given back
 				due = window.Plus(at, int64(wait))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -1005,4 +1006,28 @@ func TestRace_WaitAllInAnyOrder(t *testing.T) {
 	for key := range charged {
 		require.LessOrEqual(t, charged[key].Load(), 5+clock.Now()/int64(time.Minute)*5)
 	}
+}
+
+// Calls keep their order at the first instant that a clock can show, too. There, a key that admits a call,
+// and would not leave what an earlier one claims, admits it no later than the least instant of all.
+func TestWaitAll_KeepsItsOrderAtTheFirstInstant(t *testing.T) {
+	clock := NewManualClock(math.MinInt64)
+	limit := PerSecond(4).Counter()
+	waiting(t, map[string]Limit{"a": limit, "b": limit}, func(w *waitTest) {
+		w.l.Take("a", 3)
+		w.l.Take("b", 3)
+		w.wait("both", 2, "a", "b")
+		w.wait("three", 3, "a")
+		w.wait("one", 1, "a")
+		w.l.Reset("a")
+		synctest.Wait()
+		w.goOn()
+		require.Empty(w, w.order, "the second leaves two units to the first, and the third waits behind it")
+		for range 5 {
+			clock.Advance(2 * time.Second)
+			synctest.Wait()
+		}
+		w.goOn()
+		require.Equal(w, []string{"both", "three", "one"}, w.order)
+	}, WithClock(clock))
 }

@@ -1010,6 +1010,11 @@ var ofSash = []mutant{
 		tests: "TestWaitAll_IsWokenForAny",
 	},
 	{
+		name: "waitall-at-the-first-instant", fault: "at the first instant of a clock, a call with its turn claims too little of its key",
+		file: "wait.go", old: "last == queue.Nowhere || admitsAt > readyAt {", new: "admitsAt > readyAt {",
+		tests: "TestWaitAll_KeepsItsOrder",
+	},
+	{
 		name: "waitall-hears-all", fault: "a unit that is given back wakes all calls that another key denies as well",
 		file: "wait.go", old: "c.Waits = n, last == queue.Nowhere", new: "c.Waits = n, true",
 		tests: "TestWaitAll_AUnitWakesFew",
