@@ -230,8 +230,8 @@ func (rs *ruleset) tellNext(s state, at int64, d, next *Decision) {
 
 // tryFast is the fast path of decide for n units, n > 0, of e, whose word was loaded as given. If m has
 // stores, it charges them if they are admitted. If m has tells, it makes d the decision, and next the
-// decision on one unit more than d leaves, unless they are nil. If it returns retry, it had no effect,
-// and the caller must take the slow path.
+// decision on one unit more than d leaves, unless they are nil. Under several limits, it makes next that
+// only if it charges. If it returns retry, it had no effect, and the caller must take the slow path.
 func (rs *ruleset) tryFast(e *entry, word uint64, at, n int64, m mode, d, next *Decision) result {
 	if word&(dead|locked) != 0 {
 		return retry
@@ -254,7 +254,7 @@ func (rs *ruleset) tryFast(e *entry, word uint64, at, n int64, m mode, d, next *
 	case kindLog:
 		return rs.onlyLog().tryFast(e, word, at, n, m, d, next)
 	case kindMulti:
-		return e.asMulti().tryFast(word, at, n, m, d)
+		return e.asMulti().tryFast(word, at, n, m, d, next)
 	default:
 		panic(unknownKind(k))
 	}

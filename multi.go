@@ -37,24 +37,29 @@ func (e *entry) asMulti() *multiEntry {
 	return (*multiEntry)(e.ownerAt(unsafe.Offsetof(multiEntry{}.entry)))
 }
 
-// tryFast is ruleset.tryFast for e. It serves an admitted call, and a denied call that asks for no
-// decision. word is not locked and not dead.
-func (e *multiEntry) tryFast(word uint64, at, n int64, m mode, d *Decision) result {
+// tryFast is ruleset.tryFast for e. word is not locked and not dead.
+func (e *multiEntry) tryFast(word uint64, at, n int64, m mode, d, next *Decision) result {
 	res := e.try(word, at, n, m)
 	charges := res == admitted && m&stores != 0
-	if res == retry || res == denied && d != nil || charges && !e.tryLock(word) {
+	if res == retry || charges && !e.tryLock(word) {
 		return retry
 	}
 	// With a charge, the lock was taken from the word that the states were read under: they still are
 	// as they were when all of them admitted the units.
-	if d != nil {
+	switch {
+	case res == denied && d != nil:
+		e.apply(query{at: at, n: n}, denied, 0, d)
+	case d != nil:
 		var left remainder
 		e.chargeTried(at, n, m, &left)
 		left.decision(d)
-	} else if charges {
+	case charges:
 		e.chargeTried(at, n, m, nil)
 	}
 	if charges {
+		if next != nil { // before the unlock, so that both decisions are of one instant
+			e.apply(query{at: at, n: d.Remaining + 1}, denied, 0, next)
+		}
 		e.unlock(word)
 	} else if !e.validate(word) { // nothing is written, so the answer counts if nothing has changed
 		return retry

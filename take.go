@@ -179,11 +179,12 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 // no other call takes any, and next.Limit is the limit that has so little left. It is for
 // telling clients, as the RateLimit header does.
 //
-// For most keys, it costs little more than Take, and decides both at one instant. So next is
-// denied. Most keys have only the limiter's one limit, which is a log, is in parts or fits into one
-// word, and had no reservation. For the others, next is d itself if d denies one unit more than is left.
-// Otherwise it is a [Limiter.Peek] right after the Take. It shows what time and other calls have
-// done in between, and may be allowed.
+// Most calls cost little more than Take, and decide both at one instant. So next is denied. That is
+// always so for a key that has only the limiter's one limit, which is a log, is in parts or fits into one
+// word, and had no reservation. For the others, it is not so for a call that is denied, is the first of a
+// window, or loses a race. Then next is d itself if d denies one unit more than is left. Otherwise it is a
+// [Limiter.Peek] right after the Take. It shows what time and other calls have done in between, and may
+// be allowed.
 func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 	g, k := l.current.Load(), l.key(key)
 	at := g.instant(l.clock.Now())
@@ -192,7 +193,7 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 		l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d, &next)
 	}
 	switch {
-	case next.Limit.Window > 0: // decide has told next: the key has one limit
+	case next.Limit.Window > 0: // it has been told
 	case !d.Allowed && n > 0 && n-1 == d.Remaining:
 		next = d
 	default:

@@ -26,11 +26,16 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	g := l.current.Load()
 	at := g.instant(l.clock.Now())
 	var fast fastTargets
-	if g.fast != fastNone && fast.gather(l, g, keys, at, n) && fast.lock() {
-		// Each lock was taken from the word that was read. So all entries still are as they
-		// were when they admitted the units.
-		fast.apply(g, at, n, stores, &d)
-		return d
+	if g.fast != fastNone {
+		switch res := fast.gather(l, g, keys, at, n); {
+		case res == admitted && fast.lock():
+			// Each lock was taken from the word that was read. So all entries still are as they
+			// were when they admitted the units.
+			fast.apply(g, at, n, stores, &d)
+			return d
+		case res == denied && !l.chargeDenied && fast.deny(g, at, n, &d):
+			return d
+		}
 	}
 	var buf [8]target
 	targets := l.targets(buf[:0], keys)
@@ -53,10 +58,15 @@ func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 	g := l.current.Load()
 	at := g.instant(l.clock.Now())
 	var fast fastTargets
-	if fast.gather(l, g, keys, at, n) {
+	switch fast.gather(l, g, keys, at, n) {
+	case admitted:
 		// Tell first. The answer counts if no word has changed by then: all were read at one instant.
 		fast.apply(g, at, n, 0, &d)
 		if fast.validate() {
+			return d
+		}
+	case denied:
+		if fast.deny(g, at, n, &d) {
 			return d
 		}
 	}
@@ -69,9 +79,8 @@ func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 	return d
 }
 
-// fastTargets are the keys of a TakeAll or PeekAll on its fast path: up to 8 tracked keys, and all
-// of them admit the units. They are sorted by hash. So of two calls with the same keys, the one that
-// locks the first key locks the others.
+// fastTargets are the keys of a TakeAll or PeekAll on its fast path: up to 8 tracked keys. They are
+// sorted by hash. So of two calls with the same keys, the one that locks the first key locks the others.
 type fastTargets struct {
 	all   [8]fastTarget
 	count int
@@ -85,33 +94,37 @@ type fastTarget struct {
 	order int    // among the keys, as the caller gave them
 }
 
-// gather makes f the targets of keys, whose instant at is of g, and reports whether the fast
-// path serves them.
-func (f *fastTargets) gather(l *Limiter, g *generation, keys []string, at, n int64) bool {
+// gather makes f the targets of keys, whose instant at is of g, and returns whether all of them admit n
+// units. If it returns retry, the fast path does not serve them.
+func (f *fastTargets) gather(l *Limiter, g *generation, keys []string, at, n int64) result {
 	if n <= 0 || len(keys) == 0 || len(keys) > len(f.all) {
-		return false
+		return retry
 	}
+	res := admitted
 	for i, name := range keys {
 		k := l.key(name)
 		t := fastTarget{hash: k.hash, entry: g.keys.load(k), order: i}
 		if t.entry == nil {
-			return false
+			return retry
 		}
 		t.word = t.entry.Word.Load()
-		if g.ruleset.tryFast(t.entry, t.word, at, n, tells, nil, nil) != admitted {
-			return false
+		switch g.ruleset.tryFast(t.entry, t.word, at, n, tells, nil, nil) {
+		case retry:
+			return retry
+		case denied:
+			res = denied
 		}
 		j := i
 		for ; j > 0 && f.all[j-1].hash >= k.hash; j-- {
 			if f.all[j-1].hash == k.hash {
-				return false // named twice, or another key of the same hash
+				return retry // named twice, or another key of the same hash
 			}
 			f.all[j] = f.all[j-1]
 		}
 		f.all[j] = t
 	}
 	f.count = len(keys)
-	return true
+	return res
 }
 
 // lock locks all targets from the words from which they were read. If one has changed, it
@@ -156,6 +169,22 @@ func (f *fastTargets) apply(g *generation, at, n int64, m mode, d *Decision) {
 		}
 	}
 	left.decision(d)
+}
+
+// deny makes d the decision on n units that a target denies, and reports whether it is of one instant.
+func (f *fastTargets) deny(g *generation, at, n int64, d *Decision) bool {
+	first := 0 // the order of the target that the limit of d is of
+	for i := range f.all[:f.count] {
+		t := &f.all[i]
+		var one Decision
+		g.ruleset.apply(t.entry, t.word, query{at: at, n: n}, denied, 0, &one, nil)
+		if i == 0 {
+			*d, first = one, t.order
+		} else if d.join(&one, t.order < first) {
+			first = t.order
+		}
+	}
+	return f.validate()
 }
 
 // noKeys returns the decision on a call that names no key.

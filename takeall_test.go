@@ -412,11 +412,42 @@ func TestPeekAll_ReadsAllKeysAtOneInstant(t *testing.T) {
 		}
 		g := l.current.Load()
 		var fast fastTargets
-		require.True(t, fast.gather(l, g, []string{"a", "b"}, 0, 1))
+		require.Equal(t, admitted, fast.gather(l, g, []string{"a", "b"}, 0, 1))
 		require.True(t, fast.validate())
 		require.True(t, l.AllowN("a", 50))
 		require.False(t, fast.validate())
 	})
+}
+
+// A call on several keys that one of them denies does not believe keys that it has read at different
+// instants, either.
+func TestPeekAll_IsDeniedAtOneInstant(t *testing.T) {
+	everyKind(t, PerMinute(100), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		for range 2 { // so that a log has room
+			require.True(t, l.AllowN("a", 1))
+			require.True(t, l.AllowN("b", 50))
+		}
+		var fast fastTargets
+		var d Decision
+		g, keys := l.current.Load(), []string{"a", "b"}
+		require.Equal(t, denied, fast.gather(l, g, keys, 0, 1))
+		require.True(t, fast.deny(g, 0, 1, &d))
+		require.Equal(t, l.Peek("b", 1), d)
+		require.True(t, l.Allow("a"))
+		require.False(t, fast.deny(g, 0, 1, &d))
+	})
+}
+
+// A denied attempt is charged to all keys, if it is charged at all.
+func TestTakeAll_ChargesADeniedAttemptToAllKeys(t *testing.T) {
+	everyKind(t, PerMinute(100), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		for range 2 {
+			require.True(t, l.AllowN("a", 1))
+			require.True(t, l.AllowN("b", 50))
+		}
+		require.False(t, l.TakeAll([]string{"a", "b"}, 1).Allowed)
+		require.EqualValues(t, 97, l.Peek("a", 0).Remaining)
+	}, WithChargeDenied())
 }
 
 // What a call has read of a state that another one moves on is not used. It must do no harm.
@@ -427,7 +458,7 @@ func TestPeekAll_SurvivesAStateThatMovesOn(t *testing.T) {
 	require.True(t, l.AllowN("a", 1<<39))
 	g, at := l.current.Load(), clock.Now()
 	var fast fastTargets
-	require.True(t, fast.gather(l, g, []string{"a"}, at, 1))
+	require.Equal(t, admitted, fast.gather(l, g, []string{"a"}, at, 1))
 	for _, reading := range []int64{most - 1500, most - 500} {
 		clock.Set(reading)
 		require.True(t, l.AllowN("a", 1<<39))

@@ -1010,6 +1010,31 @@ var ofSash = []mutant{
 		tests: "TestWaitAll_IsWokenForAny",
 	},
 	{
+		name: "takeall-denies-what-it-has-not-validated", fault: "a denied TakeAll reads its keys at different instants",
+		file: "takeall.go", old: "\treturn f.validate()\n}\n\n// noKeys", new: "\treturn f.count > 0\n}\n\n// noKeys",
+		tests: "TestPeekAll",
+	},
+	{
+		name: "takeall-denied-for-nothing", fault: "a denied TakeAll is not charged under WithChargeDenied",
+		file: "takeall.go", old: "case res == denied && !l.chargeDenied && fast.deny(", new: "case res == denied && fast.deny(",
+		tests: "TestTakeAll|TestModel",
+	},
+	{
+		name: "takeall-denied-by-the-last", fault: "a denied TakeAll names another of several equal limits, by the order of hashes",
+		file: "takeall.go", old: "} else if d.join(&one, t.order < first) {\n\t\t\tfirst = t.order", new: "} else if d.join(&one, false) {\n\t\t\tfirst = t.order",
+		tests: "TestTakeAll|TestModel",
+	},
+	{
+		name: "limits-denied-from-torn-states", fault: "a denial under several limits is told from states of different instants",
+		file: "multi.go", old: "} else if !e.validate(word) { // nothing is written", new: "} else if d == nil && !e.validate(word) { // nothing is written",
+		tests: "TestSeveralLimits|TestRace|TestPeek",
+	},
+	{
+		name: "limits-next-asks-for-too-little", fault: "under several limits, the decision on one unit more is on what is left",
+		file: "multi.go", old: "n: d.Remaining + 1}, denied, 0, next)", new: "n: d.Remaining}, denied, 0, next)",
+		tests: "TestTakeThenPeek|TestModel",
+	},
+	{
 		name: "waitall-at-the-first-instant", fault: "at the first instant of a clock, a call with its turn claims too little of its key",
 		file: "wait.go", old: "last == queue.Nowhere || admitsAt > readyAt {", new: "admitsAt > readyAt {",
 		tests: "TestWaitAll_KeepsItsOrder",
