@@ -87,8 +87,12 @@ func (e *entry) tryLock(word uint64) bool { return e.Word.CompareAndSwap(word, w
 // tryKill marks e dead and reports true, if its word still is word.
 func (e *entry) tryKill(word uint64) bool { return e.Word.CompareAndSwap(word, dead|word&multi) }
 
-// markDead marks e dead. The caller has locked e, whose word was word before.
-func (e *entry) markDead(word uint64) { e.Word.Store(dead | word&multi) }
+// replaced is set in the word of an entry that died because another took its place.
+const replaced = 1
+
+// markDead marks e dead, once another has taken its place. The caller has locked e, whose word was word
+// before.
+func (e *entry) markDead(word uint64) { e.Word.Store(dead | replaced | word&multi) }
 
 // The state of a log or a multi-limit entry is more than its word. The low bits of the
 // word are the version of that state.

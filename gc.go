@@ -18,8 +18,8 @@ func (l *Limiter) sweep(stop <-chan struct{}) int {
 			return evicted
 		default:
 		}
-		// Lock the shard to list its entries, and again for each that is evicted. No call on a tracked
-		// key takes that lock.
+		// Lock the shard to list its entries, and again for each that is evicted, or is a log that shrinks. Of
+		// the calls on tracked keys, only those take that lock that replace an entry, as when a log grows.
 		entries = g.keys.appendEntries(entries[:0], i)
 		for _, e := range entries {
 			if k := g.keys.keyOf(e); l.evict(g, k, e, now, false) {

@@ -30,10 +30,24 @@ func chargeable(targets []target, at int64) bool {
 	})
 }
 
-// anyOutgrown reports whether a target, all of which are locked, is a log without room for the charge of
-// q, whose result is res.
-func anyOutgrown(targets []target, q query, res result) bool {
-	return slices.ContainsFunc(targets, func(t target) bool { return t.locked && t.ruleset.isOutgrown(t.entry, t.word, q, res) })
+// markOutgrown marks the targets whose entry, which is locked, is a log without room for the charge of q,
+// whose result is res. It reports whether there are any.
+func markOutgrown(targets []target, q query, res result) (any bool) {
+	for i := range targets {
+		t := &targets[i]
+		t.outgrown = t.locked && t.ruleset.isOutgrown(t.entry, t.word, q, res)
+		any = any || t.outgrown
+	}
+	return any
+}
+
+// enlargeMarked makes room in the entries of the targets that markOutgrown has marked. None may be locked.
+func enlargeMarked(g *generation, targets []target) {
+	for i := range targets {
+		if t := &targets[i]; t.outgrown {
+			g.enlarge(t.key, t.entry)
+		}
+	}
 }
 
 // growAll makes room in all targets, which are locked, for the charge of q, whose result is res.

@@ -195,7 +195,7 @@ func TestLog_IsNotReadWhileAnotherTakesItsPlace(t *testing.T) {
 		for turns := 0; e.Word.Load()&(dead|locked) == 0 && turns < 1_000_000; turns++ {
 			runtime.Gosched() // until it waits for that lock
 		}
-		require.EqualValues(t, locked, e.Word.Load()&(dead|locked))
+		require.Equal(t, uint64(locked), e.Word.Load()&(dead|locked))
 		return found
 	})
 	wait()

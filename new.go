@@ -100,8 +100,8 @@ func (l *Limiter) Len() int {
 // an evicted key had become idle. If it does, keys without an entry, new ones included,
 // are decided as at that time.
 //
-// It looks at every key. No call on a tracked key waits for it. A call that makes or
-// evicts an entry may wait while 1/256 of the keys are listed.
+// It looks at every key. No call on a tracked key waits for it, unless that makes a log grow. Such a
+// call, and one that makes or evicts an entry, may wait while 1/256 of the keys are listed.
 func (l *Limiter) Sweep() int { return l.sweep(nil) }
 
 // Stats describes a limiter at one moment. It does not count decisions: that would cost

@@ -22,7 +22,8 @@ import (
 // charge of a [Limiter.TakeAll] may be in it for some of its keys only.
 //
 // Calls on the limiter go on while Snapshot runs, with these exceptions:
-//   - A call that inserts or evicts a key may wait while 1/256 of the keys are listed.
+//   - A call that inserts or evicts a key, or makes a log grow, may wait while 1/256 of the keys are
+//     listed.
 //   - If a large log changes faster than it can be copied, admissions on it wait for one
 //     copy, as they do while a log makes room.
 //   - SetLimits, Reconfigure, Restore and another Snapshot wait until Snapshot is done. So
@@ -68,19 +69,20 @@ func (s *snapshotWriter) writeKeys(g *generation) {
 		listed = append(listed, sampleItem{generation: g, key: k, entry: e})
 		return true
 	})
-	var dead []sampleItem
+	var moved []sampleItem
 	for _, item := range listed {
-		if item.isDead() {
-			dead = append(dead, item)
-		} else if !s.writeKey(g, item.key, item.entry) {
+		switch word := item.entry.Word.Load(); {
+		case word&(dead|replaced) == dead|replaced:
+			moved = append(moved, item)
+		case word&dead != 0: // evicted: if its key was inserted again, it need not be in the snapshot
+		case !s.writeKey(g, item.key, item.entry):
 			return
 		}
 	}
 
-	// An entry that died may have been replaced by another one of its key, as by a
-	// Reserve. That must be in the snapshot. Others were evicted, and their keys may have
-	// been inserted again: these need not be in it, and stop at the cap.
-	for _, item := range dead {
+	// Another entry has taken the place of each of these, as when a log grows. That must be in the snapshot.
+	// It may have been evicted since, and its key inserted again. So stop at the cap.
+	for _, item := range moved {
 		if s.keys == uint64(g.cap.max) || !s.writeKey(g, item.key, item.entry) {
 			return
 		}

@@ -614,3 +614,40 @@ func TestSnapshot_BytesAreThoseOfItsVersion(t *testing.T) {
 		require.Equal(t, l.Peek("other", 0), next.Peek("other", 0), name)
 	}
 }
+
+// A hookedWriter calls first at its first Write.
+type hookedWriter struct {
+	bytes.Buffer
+	first func()
+}
+
+func (w *hookedWriter) Write(p []byte) (int, error) {
+	if w.first != nil {
+		w.first()
+		w.first = nil
+	}
+	return w.Buffer.Write(p)
+}
+
+// A log that grows while a snapshot is written is replaced by another. Under a cap, the snapshot has it all
+// the same.
+func TestSnapshot_HasALogThatGrowsMeanwhile(t *testing.T) {
+	const keys = 400
+	clock := NewManualClock(0)
+	l := newTest(t, PerHour(1000).Log(), WithClock(clock), WithMaxKeys(keys, DenyNew))
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = strings.Repeat("n", 200) + strconv.Itoa(i) // several blocks of the snapshot
+		require.True(t, l.Allow(names[i]))
+	}
+	out := &hookedWriter{first: func() {
+		clock.Advance(1)
+		for _, name := range names {
+			require.True(t, l.Allow(name))
+		}
+	}}
+	require.NoError(t, l.Snapshot(out))
+	o := newTest(t, PerHour(1000).Log(), WithClock(clock), WithMaxKeys(keys, DenyNew))
+	require.NoError(t, o.Restore(&out.Buffer))
+	require.Equal(t, keys, o.Len())
+}

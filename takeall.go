@@ -271,7 +271,7 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 // It starts over
 //   - once, if the call is admitted and lacks an entry that can take the charge;
 //   - if a key has got an entry or room in between, or the bytes of its name have changed;
-//   - if other calls have filled a log, which then gets at least twice the room;
+//   - if a log has no room for the charge, which then gets about twice the room;
 //   - if the limits change, or lockOwn would have to call WithLimitsFor;
 //   - if another call has replaced an entry by one that chargeable refuses;
 //   - under WithMaxKeys, while other calls that run have taken all the room.
@@ -311,10 +311,10 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 				charging = true
 				continue
 			}
-			if anyOutgrown(targets, asked, res) {
+			if markOutgrown(targets, asked, res) {
 				unlockAbsent(g, targets)
 				unlockAll(targets)
-				ensureRoomForAll(g, targets, asked, res)
+				enlargeMarked(g, targets)
 				charging = true
 				continue
 			}

@@ -482,3 +482,17 @@ func TestTakeAll_NamesTheFirstOfEquals(t *testing.T) {
 		}
 	}
 }
+
+// A call that finds a log without room makes room in that alone, whatever other keys of the call share.
+func TestTakeAll_GrowsALogAlongWithKeysThatShare(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, PerMinute(100).Log(), WithClock(clock), WithMaxKeys(1, ShareOverflow))
+	require.True(t, l.Allow("tracked"))
+	a, b := sameShard(l)
+	for range 50 {
+		clock.Advance(time.Millisecond)
+		require.True(t, l.TakeAll([]string{"tracked", a, b}, 1).Allowed)
+	}
+	require.EqualValues(t, 49, l.Peek("tracked", 0).Remaining)
+	require.EqualValues(t, 50, l.Peek(a, 0).Remaining)
+}

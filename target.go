@@ -11,6 +11,7 @@ type target struct {
 	waits     bool      // whether it is of a call that has waited: see evict
 	reserve   bool      // whether the charge may be given back, which takes a multi-limit entry
 	locked    bool      // whether this call has locked the entry
+	outgrown  bool      // whether the entry is a log without room for the charge: see markOutgrown
 	placement placement // which entry decides
 	origins   []origin  // if reserve is set: where the charge was recorded
 	entry     *entry    // nil: none

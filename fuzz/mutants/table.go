@@ -255,6 +255,11 @@ var ofSash = []mutant{
 		tests: "TestLog_IsNotRead",
 	},
 	{
+		name: "log-replaced-is-taken-for-evicted", fault: "a snapshot under a cap lacks a log that grew while it was written",
+		file: "snapshot.go", old: "case word&(dead|replaced) == dead|replaced:", new: "case word&(dead|replaced) == dead|replaced && word&multi != 0:",
+		tests: "TestSnapshot_HasALog",
+	},
+	{
 		name: "log-replaced-in-secret", fault: "a sample does not find the log that took the place of another",
 		file: "generation.go", old: "\tg.replaceSample(own, e, next)\n\te.markDead(word)", new: "\te.markDead(word)",
 		tests: "TestMaxKeys|TestEvict",
@@ -271,7 +276,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "log-outgrown-under-all-locks", fault: "a call on several keys charges a log without room",
-		file: "takeall.go", old: "if anyOutgrown(targets, asked, res) {", new: "if anyOutgrown(targets, asked, res) && round < 0 {",
+		file: "takeall.go", old: "if markOutgrown(targets, asked, res) {", new: "if markOutgrown(targets, asked, res) && round < 0 {",
 		tests: "TestTakeAll|TestLog|TestMaxKeys",
 	},
 	{
@@ -398,7 +403,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "entry-survives-its-successor", fault: "an entry that was replaced by another is charged on",
-		file: "entry.go", old: ".Word.Store(dead | word&multi)", new: ".Word.Store(word)",
+		file: "entry.go", old: ".Word.Store(dead | replaced | word&multi)", new: ".Word.Store(word)",
 		tests: "TestReserve_Carries|TestRace_ChangingLimits",
 	},
 	{
