@@ -279,6 +279,21 @@ func TestSeveralLimits_GrowOnlyFromTheStateThatWasRead(t *testing.T) {
 	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)
 }
 
+// A call under several limits does not believe what it has read of a state that another call has changed.
+func TestSeveralLimits_BelieveNoStateThatHasChanged(t *testing.T) {
+	l := newTest(t, PerHour(100).Counter(), PerDay(200).Counter(), WithClock(NewManualClock(0)))
+	require.True(t, l.Allow("k"))
+	e := l.table().loadLocked(l.key("k"))
+	word := e.Word.Load()
+	require.True(t, l.Allow("k"))
+	var d Decision
+	for _, n := range []int64{1, 99, 1000} { // admitted, and denied
+		require.Equal(t, retry, l.own().tryFast(e, word, 0, n, tells, &d, nil))
+		require.Equal(t, retry, l.own().tryFast(e, word, 0, n, tells|stores, &d, nil))
+		require.NotEqual(t, retry, l.own().tryFast(e, e.Word.Load(), 0, n, tells, &d, nil))
+	}
+}
+
 // A log that has changed when its turn comes to be resized may need it no more. Then it stays.
 func TestLog_ThatFitsIsNotResized(t *testing.T) {
 	l := newTest(t, Per(100, time.Hour).Log(), WithClock(NewManualClock(0)))

@@ -63,7 +63,7 @@ func (g *ring) room() int { return int(g.slots) - 1 }
 // slot returns the record in the i-th slot, i >= 0.
 func (g *ring) slot(i int) *record {
 	i -= int(g.slots) // from the end, where g lies
-	if i >= 0 { // an i below 0 would be in front of the slots: no caller has one, whatever is torn
+	if i >= 0 {       // an i below 0 would be in front of the slots: no caller has one, whatever is torn
 		panic("sash: no such slot of a ring")
 	}
 	return (*record)(unsafe.Add(unsafe.Pointer(g), i*int(recordSize)))

@@ -33,7 +33,7 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 			// were when they admitted the units.
 			fast.apply(g, at, n, stores, &d)
 			return d
-		case res == denied && !l.chargeDenied && fast.deny(g, at, n, &d):
+		case res == denied && fast.deny(g, at, n, &d):
 			return d
 		}
 	}
@@ -95,7 +95,7 @@ type fastTarget struct {
 }
 
 // gather makes f the targets of keys, whose instant at is of g, and returns whether all of them admit n
-// units. If it returns retry, the fast path does not serve them.
+// units. If it returns retry, the fast path does not serve them, as where a denied attempt is charged.
 func (f *fastTargets) gather(l *Limiter, g *generation, keys []string, at, n int64) result {
 	if n <= 0 || len(keys) == 0 || len(keys) > len(f.all) {
 		return retry

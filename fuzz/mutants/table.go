@@ -1020,19 +1020,19 @@ var ofSash = []mutant{
 		tests: "TestPeekAll",
 	},
 	{
-		name: "takeall-denied-for-nothing", fault: "a denied TakeAll is not charged under WithChargeDenied",
-		file: "takeall.go", old: "case res == denied && !l.chargeDenied && fast.deny(", new: "case res == denied && fast.deny(",
-		tests: "TestTakeAll|TestModel",
+		name: "window-denied-for-nothing", fault: "the fast path denies an attempt that is to be charged under WithChargeDenied",
+		file: "window.go", old: "w.Curr == 0 || r.chargeDenied {", new: "w.Curr == 0 {",
+		tests: "TestTakeAll_ChargesADenied",
 	},
 	{
 		name: "takeall-denied-by-the-last", fault: "a denied TakeAll names another of several equal limits, by the order of hashes",
-		file: "takeall.go", old: "} else if d.join(&one, t.order < first) {\n\t\t\tfirst = t.order", new: "} else if d.join(&one, false) {\n\t\t\tfirst = t.order",
+		file: "takeall.go", old: "} else if d.join(&one, t.order < first) {\n\t\t\tfirst = t.order", new: "} else if d.join(&one, t.order < 0) {\n\t\t\tfirst = t.order",
 		tests: "TestTakeAll|TestModel",
 	},
 	{
 		name: "limits-denied-from-torn-states", fault: "a denial under several limits is told from states of different instants",
 		file: "multi.go", old: "} else if !e.validate(word) { // nothing is written", new: "} else if d == nil && !e.validate(word) { // nothing is written",
-		tests: "TestSeveralLimits|TestRace|TestPeek",
+		tests: "TestSeveralLimits_BelieveNoState",
 	},
 	{
 		name: "limits-next-asks-for-too-little", fault: "under several limits, the decision on one unit more is on what is left",
