@@ -29,8 +29,8 @@ func holdings(n int) (all []*holding) {
 		{name: "two limits", limits: twoCounters, units: 1},
 		{name: "parts", limits: parts, units: 1},
 		{name: "bucket", limits: bucket, units: 1, atMost: bounds{1_000_000: 1.2 * 38}, inTotal: bounds{1_000_000: 1}},
-		{name: "log", limits: log, units: 1, atMost: bounds{1_000_000: 112}, inTotal: bounds{1_000_000: 2}},
-		{name: "log", limits: log, units: 5, atMost: bounds{1_000_000: 176}, inTotal: bounds{1_000_000: 2}},
+		{name: "log", limits: log, units: 1, atMost: bounds{1_000_000: 96}, inTotal: bounds{1_000_000: 1}},
+		{name: "log", limits: log, units: 5, atMost: bounds{1_000_000: 160}, inTotal: bounds{1_000_000: 1}},
 	} {
 		h.keys = n
 		all = append(all, &h)
