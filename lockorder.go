@@ -32,13 +32,13 @@ func chargeable(targets []target, at int64) bool {
 
 // markOutgrown marks the targets whose entry, which is locked, is a log without room for the charge of q,
 // whose result is res. It reports whether there are any.
-func markOutgrown(targets []target, q query, res result) (any bool) {
+func markOutgrown(targets []target, q query, res result) (found bool) {
 	for i := range targets {
 		t := &targets[i]
 		t.outgrown = t.locked && t.ruleset.isOutgrown(t.entry, t.word, q, res)
-		any = any || t.outgrown
+		found = found || t.outgrown
 	}
-	return any
+	return found
 }
 
 // enlargeMarked makes room in the entries of the targets that markOutgrown has marked. None may be locked.

@@ -615,16 +615,16 @@ func TestSnapshot_BytesAreThoseOfItsVersion(t *testing.T) {
 	}
 }
 
-// A hookedWriter calls first at its first Write.
+// A hookedWriter calls second at its second Write.
 type hookedWriter struct {
 	bytes.Buffer
-	first func()
+	writes int
+	second func()
 }
 
 func (w *hookedWriter) Write(p []byte) (int, error) {
-	if w.first != nil {
-		w.first()
-		w.first = nil
+	if w.writes++; w.writes == 2 {
+		w.second()
 	}
 	return w.Buffer.Write(p)
 }
@@ -640,7 +640,7 @@ func TestSnapshot_HasALogThatGrowsMeanwhile(t *testing.T) {
 		names[i] = strings.Repeat("n", 200) + strconv.Itoa(i) // several blocks of the snapshot
 		require.True(t, l.Allow(names[i]))
 	}
-	out := &hookedWriter{first: func() {
+	out := &hookedWriter{second: func() { // while keys are written
 		clock.Advance(1)
 		for _, name := range names {
 			require.True(t, l.Allow(name))

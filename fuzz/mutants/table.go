@@ -1026,7 +1026,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "takeall-denied-by-the-last", fault: "a denied TakeAll names another of several equal limits, by the order of hashes",
-		file: "takeall.go", old: "} else if d.join(&one, t.order < first) {\n\t\t\tfirst = t.order", new: "} else if d.join(&one, t.order < 0) {\n\t\t\tfirst = t.order",
+		file: "takeall.go", old: "} else if d.join(&one, t.order < first) {\n\t\t\tfirst = t.order", new: "} else if d.join(&one, t.order < first && i < 0) {\n\t\t\tfirst = t.order",
 		tests: "TestTakeAll|TestModel",
 	},
 	{
