@@ -126,7 +126,8 @@ func WithMaxKeys(n int, overflow Overflow) Option {
 // and nothing is charged. That is also so if it is for 0 units. A call that finds others waiting
 // for its keys queues behind them, and so waits, even if it would be admitted in that moment.
 //
-// It costs nothing. [Stats] tells how many calls wait.
+// It costs nothing. [Stats] tells how many calls wait. A call that cannot be admitted before its deadline
+// counts, too, for the moment in which it finds that out.
 func WithMaxWaiters(n int) Option {
 	return optionFunc(func(c *config) {
 		c.require(n >= 0, "WithMaxWaiters: n must be >= 0, got %d", n)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -515,5 +516,41 @@ func TestWait_ForNothingAdmitsAllAtOnce(t *testing.T) {
 		require.True(t, l.Reset("k"))
 		synctest.Wait()
 		require.EqualValues(t, 20, admitted.Load())
+	})
+}
+
+// A call that hangs in WithLimitsFor when the limits change holds up no other call that waits.
+func TestWait_AHangingFunctionHoldsUpNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hangs atomic.Bool
+		goOn := make(chan struct{})
+		l := newTest(t, PerMinute(1).Log(), WithLimitsFor(func(key string) []Limit {
+			if key == "slow" && hangs.Load() {
+				<-goOn
+			}
+			return nil
+		}))
+		var ended sync.Map
+		wait := func(key string) {
+			require.True(t, l.Allow(key))
+			go func() {
+				require.NoError(t, l.Wait(t.Context(), key, 1))
+				ended.Store(key, true)
+			}()
+			synctest.Wait()
+		}
+		wait("slow")
+		wait("other")
+		hangs.Store(true)
+		l.Reset("slow") // its call looks again, asks the function, and hangs
+		synctest.Wait()
+		require.NoError(t, l.SetLimits("slow", PerMinute(1).Log()))
+		require.NoError(t, l.SetLimits("other", PerMinute(2).Log()))
+		synctest.Wait()
+		_, other := ended.Load("other")
+		require.True(t, other)
+		hangs.Store(false)
+		close(goOn)
+		time.Sleep(time.Minute)
 	})
 }

@@ -469,6 +469,28 @@ func (yieldingClock) Now() int64 {
 	return 0
 }
 
+// A Queue that gets smaller keeps the requests that have waited longest.
+func TestReconfigure_ToASmallerQueueKeepsTheFirst(t *testing.T) {
+	for _, smaller := range []httplimit.Queue{{Requests: 3}, {Requests: 10, RequestsEach: 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			policy := func(q httplimit.Queue) httplimit.Policy {
+				q.Wait = time.Minute
+				return queued("p", "", sash.PerSecond(1).Log(), q)
+			}
+			l := newLobby(t, policy(httplimit.Queue{Requests: 10}))
+			for _, name := range []string{"0", "1", "2", "3", "4", "5", "6"} {
+				l.send(name, "GET /", "X-Key", "k")
+			}
+			require.Equal(t, []string{"0 served"}, l.happened())
+			require.NoError(t, l.Reconfigure(policy(smaller)))
+			require.Equal(t, []string{"4 429 1", "5 429 1", "6 429 1"}, sorted(l.happened()))
+			for _, name := range []string{"1", "2", "3"} {
+				require.Equal(t, []string{name + " served"}, l.after(time.Second))
+			}
+		})
+	}
+}
+
 // Requests that wait start over under the new policies, with the time that they have waited.
 func TestReconfigure_WhileRequestsWait(t *testing.T) {
 	q := httplimit.Queue{Wait: time.Hour, Requests: 9}
@@ -484,7 +506,7 @@ func TestReconfigure_WhileRequestsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // higher limits admit them at once
 		l := waiting(t)
 		require.NoError(t, l.Reconfigure(policy(3)))
-		// All start over at once, so they mostly keep their places, but not always.
+		// They start over one after the other, and mostly keep their places, but not always.
 		log := l.happened()
 		require.Len(t, log, 2)
 		require.Equal(t, []string{"2 served", "3 served", "4 served"}, sorted(append(log, l.after(time.Minute)...)))

@@ -129,6 +129,11 @@ var ofHTTPLimit = []mutant{
 		tests: "TestQueue",
 	},
 	{
+		name: "queue-counts-those-of-before", fault: "a queue that gets smaller refuses the requests that have waited longest",
+		file: "httplimit/queue.go", old: "bounds := []queue.Bound{{Of: p, Most", new: "bounds := []queue.Bound{{Of: p.Name, Most",
+		tests: "TestReconfigure_ToASmaller",
+	},
+	{
 		name: "queue-one-too-many", fault: "one request more than fits waits",
 		file: "httplimit/queue.go", old: "Most: p.Queue.Requests}", new: "Most: p.Queue.Requests + 1}",
 		tests: "TestQueue",

@@ -1085,6 +1085,11 @@ var ofSash = []mutant{
 		tests: "TestQueues_Tell",
 	},
 	{
+		name: "queue-waits-for-those-awake", fault: "a waiter that runs its caller's code holds up the news for all others",
+		file: "internal/queue/queue.go", old: "if !w.awake.Load() {", new: "if !w.awake.Load() || true {",
+		tests: "TestWait_AHanging",
+	},
+	{
 		name: "queue-tells-until-one-leaves", fault: "a waiter that leaves when it is told of a change does not pass the word on",
 		file: "internal/queue/queue.go", old: "Remove(w.inNews)\n	q.passOn(w)", new: "Remove(w.inNews)",
 		tests: "TestQueues_Tell",

@@ -32,8 +32,8 @@
 // few as it can: a waiter that several keys deny need only hear of one of them, until that admits it.
 //
 // Change and ChangeAll tell all waiters of a key, or all there are, one after the other: a waiter is woken
-// once the one before it has begun or left. So however many there are, they do not run all at once, and
-// other goroutines do not wait for them.
+// once the one before it has begun or left, if that was asleep. So however many sleep, they do not run
+// all at once, and other goroutines do not wait for them.
 //
 // A call for a waiter costs O(log n) for each of its keys, where n waiters wait for that key. Each
 // waiter that it wakes costs as much. Change costs O(n), and ChangeAll a step for each waiter that has been
@@ -68,8 +68,8 @@ type Queues[K comparable] struct {
 	// The waiters that have been told of all changes are in news[told], and those that have not in the
 	// other list. Each list is in the order in which they are told.
 	//
-	// Invariant: If a waiter is to be told, telling is one that has been woken for that, and has neither
-	// begun nor left since. It passes the word on when it does.
+	// Invariant: If a waiter is to be told, telling is one that slept, has been woken for that, and has
+	// neither begun nor left since. It passes the word on when it does.
 	news    [2]list.List
 	told    int
 	telling *Waiter[K]
@@ -105,7 +105,8 @@ type Waiter[K comparable] struct {
 	crowd   *crowd[K]
 	inGroup *list.Element // nil without a Group
 	inNews  *list.Element
-	newsAt  int // the list of news that it is in
+	newsAt  int         // the list of news that it is in
+	awake   atomic.Bool // from Enter or Begin until the owner is about to block
 }
 
 // Nowhere stands for the index of no place.
@@ -156,11 +157,15 @@ func (w *Waiter[K]) Wake() {
 	}
 }
 
-// Woken returns the channel on which the wake-ups of w are received.
-func (w *Waiter[K]) Woken() <-chan struct{} { return w.wake }
+// Woken returns the channel on which the wake-ups of w are received. Its owner is about to block.
+func (w *Waiter[K]) Woken() <-chan struct{} {
+	w.awake.Store(false)
+	return w.wake
+}
 
 // Block blocks until w is woken, due is closed, or ctx ends. It returns the error of ctx.
 func (w *Waiter[K]) Block(ctx context.Context, due <-chan struct{}) error {
+	w.awake.Store(false)
 	select {
 	case <-due:
 	case <-w.wake:
@@ -203,6 +208,7 @@ func (q *Queues[K]) EnterBelow(w *Waiter[K], most int) bool {
 	if w.Number == 0 {
 		w.Number = q.came
 	}
+	w.awake.Store(true)
 	w.Behind, w.Full, w.wake = Nowhere, Nowhere, make(chan struct{}, 1)
 	w.inNews, w.newsAt = q.news[q.told].PushBack(w), q.told
 	w.crowd = &q.demanding
@@ -300,6 +306,7 @@ func (q *Queues[K]) Begin(w *Waiter[K], now int64) (turn bool) {
 	defer q.mu.Unlock()
 	// What w has not been told yet, it finds from here on. Pass the word on before w tries, which may
 	// take as long as its owner likes.
+	w.awake.Store(true)
 	q.moveNews(w, q.told)
 	q.passOn(w)
 	if w.Behind = Nowhere; !w.leads() {
@@ -437,13 +444,17 @@ func (q *Queues[K]) ChangeAll() {
 	q.tellNext()
 }
 
-// tellNext wakes the next waiter that is to be told, unless one that was woken for that has not begun
-// yet. mu is held.
+// tellNext wakes the next waiter that is to be told and sleeps, unless one that was woken for that has
+// not begun yet. It also tells those before it, which are awake. mu is held.
 func (q *Queues[K]) tellNext() {
-	if e := q.news[1-q.told].Front(); e != nil && q.telling == nil {
+	for e := q.news[1-q.told].Front(); e != nil && q.telling == nil; e = q.news[1-q.told].Front() {
 		w := e.Value.(*Waiter[K])
 		q.moveNews(w, q.told)
-		q.telling = w
+		// Do not wait for one that is awake: it may run code of its owner's caller, for as long as that
+		// likes. It looks again before it sleeps, as the wake-up is kept.
+		if !w.awake.Load() {
+			q.telling = w
+		}
 		w.Wake()
 	}
 }
