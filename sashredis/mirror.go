@@ -18,7 +18,7 @@ import (
 // This is exact. Counts only grow between answers, but for the exceptions that WithMirror names.
 // So a state of the past is a lower bound of the state now. What is used under it only declines
 // with time. So if it denies a call at the latest time that the store's clock may show, then the
-// store would deny it, too.
+// store would deny it, too. Only a reading of the local clock from before the answer proves nothing.
 //
 // A key may be in any slot of one set. Readers load the slots. A writer holds the lock of the
 // set, and replaces whole entries. A nil mirror keeps nothing.
@@ -176,7 +176,9 @@ func (m *mirror) deny(targets []target, n, now int64) (Decision, bool) {
 	var d sash.Decision
 	for _, t := range targets {
 		b, known := m.basis(t, now)
-		if !known || !b.decide(n, &d) {
+		// An answer may have come since the reading. By an earlier instant than its own, a token bucket
+		// lacks more than it ever did.
+		if !known || now < b.received || !b.decide(n, &d) {
 			return Decision{}, false
 		}
 	}

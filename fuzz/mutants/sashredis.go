@@ -4,6 +4,11 @@ package main
 var ofSashredis = []mutant{
 	// The mirror.
 	{
+		name: "mirror-believes-a-late-reading", fault: "the mirror denies by a reading of the clock from before the answer that it knows",
+		file: "sashredis/mirror.go", old: "!known || now < b.received || !b.decide", new: "!known || !b.decide",
+		tests: "TestMirror_DeniesNothing",
+	},
+	{
 		name: "mirror-earliest", fault: "the mirror denies what the store would at the earliest time that it may be",
 		file: "sashredis/mirror.go", old: "t.ruleset, latest, e.charged,", new: "t.ruleset, earliest, e.charged,",
 		tests: "TestMirror|TestFleet",
@@ -65,7 +70,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-any-key", fault: "a call on several keys is denied by those that the mirror knows",
-		file: "sashredis/mirror.go", old: "\t\tif !known || !b.decide(n, &d) {\n\t\t\treturn Decision{}, false\n", new: "\t\tif !known || !b.decide(n, &d) {\n\t\t\tcontinue\n",
+		file: "sashredis/mirror.go", old: "\t\tif !known || now < b.received || !b.decide(n, &d) {\n\t\t\treturn Decision{}, false\n", new: "\t\tif !known || now < b.received || !b.decide(n, &d) {\n\t\t\tcontinue\n",
 		tests: "TestMirror",
 	},
 	{
