@@ -216,6 +216,9 @@ func (l *Limiter) takeAll(targets []target, g *generation, q *query, d *Decision
 	if !done {
 		l.takeAllLocked(targets, g, q, d)
 	}
+	if !d.Allowed {
+		l.current.Load().removeUnused(targets)
+	}
 	for i := range targets {
 		if targets[i].ruleset.fault != nil {
 			l.countInvalid(targets[i].ruleset, q)

@@ -496,3 +496,21 @@ func TestTakeAll_GrowsALogAlongWithKeysThatShare(t *testing.T) {
 	require.EqualValues(t, 49, l.Peek("tracked", 0).Remaining)
 	require.EqualValues(t, 50, l.Peek(a, 0).Remaining)
 }
+
+// A call that makes an entry for one key, and is then denied by another, leaves none.
+func TestTakeAll_LeavesNoKeyThatItDoesNotCharge(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		require.True(t, l.AllowN("a", 4))
+		readings := 0
+		l.clock = clockFunc(func() int64 {
+			if readings++; readings == 2 { // once the entry of the other key is there
+				require.Equal(t, 2, l.Len())
+				require.True(t, l.AllowN("a", 6))
+			}
+			return clock.Now()
+		})
+		require.False(t, l.TakeAll([]string{"a", "new"}, 1).Allowed)
+		require.Equal(t, 1, l.Len())
+		require.True(t, l.Allow("new"))
+	})
+}

@@ -15,6 +15,7 @@ type target struct {
 	placement placement // which entry decides
 	origins   []origin  // if reserve is set: where the charge was recorded
 	entry     *entry    // nil: none
+	made      *entry    // the entry that this call has inserted for it, or that another was first to; nil: none
 	word      uint64    // from which the entry was read or locked
 	resolved  resolved  // of a key without an entry
 	ruleset   *ruleset  // of the table that the entry is in, or of the key if it has none

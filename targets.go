@@ -80,11 +80,28 @@ func (t *target) required(q query) query {
 func (l *Limiter) insertMissing(targets []target) (missing bool) {
 	for i := range targets {
 		if t := &targets[i]; t.needsEntry() {
-			l.insert(t.resolved, t.key, targets) // another call may be first: the look-up comes again
+			t.made = l.insert(t.resolved, t.key, targets) // another call may be first: the look-up comes again
 			missing = true
 		}
 	}
 	return missing
+}
+
+// removeUnused removes from g the entries that a call has made for targets which it then did not charge.
+// Such an entry is as none, but it takes room.
+func (g *generation) removeUnused(targets []target) {
+	for i := range targets {
+		t := &targets[i]
+		if t.made == nil || g.keys.load(t.key) != t.made {
+			continue // it has been replaced or evicted since
+		}
+		// Under the lock: another call that has locked it for a moment may not charge it, either. One that
+		// charges it after this finds it dead, and makes another.
+		word, alive := g.ruleset.lock(t.made)
+		if alive && !(g.ruleset.unused(word) && g.tryKill(t.key, t.made, word|locked)) {
+			t.made.Word.Store(word)
+		}
+	}
 }
 
 // ensureHolds reports whether the entries of the targets hold a charge at an instant of g, and

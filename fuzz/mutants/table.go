@@ -1015,6 +1015,11 @@ var ofSash = []mutant{
 		tests: "TestWaitAll_IsWokenForAny",
 	},
 	{
+		name: "takeall-leaves-what-it-made", fault: "a TakeAll that one key denies leaves the entry that it has made for another",
+		file: "takeall.go", old: "\tif !d.Allowed {\n\t\tl.current", new: "\tif !d.Allowed && q.n < 0 {\n\t\tl.current",
+		tests: "TestTakeAll_LeavesNoKey",
+	},
+	{
 		name: "takeall-denies-what-it-has-not-validated", fault: "a denied TakeAll reads its keys at different instants",
 		file: "takeall.go", old: "\treturn f.validate()\n}\n\n// noKeys", new: "\treturn f.count > 0\n}\n\n// noKeys",
 		tests: "TestPeekAll",
