@@ -313,7 +313,7 @@ func (p *play) meet(steps []schedule.Step) {
 		if step.Lost {
 			met |= losses
 		}
-		if !step.Wrote && (step.Value == dead || step.Value == dead|multi) {
+		if !step.Wrote && step.Value&^(multi|replaced) == dead {
 			met |= deaths
 		}
 		if step.Waited {
