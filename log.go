@@ -33,8 +33,8 @@ import (
 // 2*Count units. A ring may hold more: what it took over from other limits. The ring of a multi-limit
 // entry may also hold units spent past Count, and records that have given their units back.
 
-// newLogEntry returns a logEntry with room for that many records, which holds those of v, with a copy of
-// name.
+// newLogEntry returns a logEntry with a copy of name and room for that many records. It holds the records
+// of v.
 func newLogEntry(v ringView, room int, name string) *entry {
 	e := entryOf(hashmap.NewAfter(wordsOfRing(room), name))
 	e.ring().slots = uint64(room + 1)

@@ -631,7 +631,7 @@ func (w *hookedWriter) Write(p []byte) (int, error) {
 
 // A log that grows while a snapshot is written is replaced by another. Under a cap, the snapshot has it all
 // the same.
-func TestSnapshot_HasALogThatGrowsMeanwhile(t *testing.T) {
+func TestSnapshot_HasALogThatGrowsWhileItIsWritten(t *testing.T) {
 	const keys = 400
 	clock := NewManualClock(0)
 	l := newTest(t, PerHour(1000).Log(), WithClock(clock), WithMaxKeys(keys, DenyNew))

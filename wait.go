@@ -210,8 +210,8 @@ func (l *Limiter) look(key string, n int64) (d Decision, at int64) {
 }
 
 // endAttempt ends an attempt of w that was not admitted, and looks how long each of its keys denies
-// it. It returns how long the wait is at least, and the instant at which the key of which w is woken
-// admits it by itself. Before that, nothing that happens to its other keys is of use.
+// it. It returns how long the wait is at least. One key wakes w: due is when that key admits it, if no units
+// are given back or taken until then. Before it admits w, nothing that happens to the other keys is of use.
 func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.Duration, due int64) {
 	// The place at the key that admits w last, and when it does: without what earlier waiters claim, and with it.
 	last, readyAt, due := queue.Nowhere, int64(math.MinInt64), int64(math.MaxInt64)

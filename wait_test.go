@@ -551,6 +551,6 @@ func TestWait_AHangingFunctionHoldsUpNoNews(t *testing.T) {
 		require.True(t, other)
 		hangs.Store(false)
 		close(goOn)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // of the bubble
 	})
 }

@@ -17,14 +17,14 @@ func requestRows() []row {
 	}
 }
 
-// onePolicy returns a policy that admits so many requests an hour.
+// onePolicy returns a policy that admits count requests an hour.
 func onePolicy(count int64) []httplimit.Option {
 	return []httplimit.Option{httplimit.Policy{
 		Name: "all", Limits: []sash.Limit{sash.PerHour(count).Counter()}, Key: httplimit.ByAddress(),
 	}}
 }
 
-// twoPolicies returns two policies of different keys, which admit so many requests an hour and a day.
+// twoPolicies returns two policies with different keys. One admits count requests an hour, the other a day.
 func twoPolicies(count int64) []httplimit.Option {
 	return append(onePolicy(count), httplimit.Policy{
 		Name: "api", Pattern: "/api/", Limits: []sash.Limit{sash.PerDay(count).Counter()}, Key: httplimit.ByHeader("X-Key"),

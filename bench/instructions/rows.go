@@ -52,7 +52,7 @@ type kind struct {
 // are charged at the same instant, and each charge of a log finds a record that has expired.
 const second = time.Second
 
-// kinds are the kinds of limits. They have so many units that none of the calls is denied.
+// kinds are the kinds of limits. Each has enough units for all calls.
 func kinds() []kind {
 	const hour = time.Hour
 	counter, bucket := sash.PerHour(100_000).Counter(), sash.PerHour(10_000).TokenBucket(1_000)
