@@ -37,7 +37,7 @@ import (
 // of v.
 func newLogEntry(v ringView, room int, name string) *entry {
 	e := entryOf(hashmap.NewAfter(wordsOfRing(room), name))
-	e.ring().slots = uint64(room + 1)
+	e.ring().slots = uint32(room + 1)
 	v.copyTo(e.ring())
 	return e
 }
@@ -87,10 +87,11 @@ func (r *slidingLog) apply(s state, q query, res result, m mode) (after state, o
 // look at one old record at most, and drop it.
 //
 // ok is false of an empty ring, which must begin at the floor, of an instant before the
-// newest record, where many records are to be dropped, and where denied attempts are charged.
+// newest record, where many records are to be dropped, where units were given back deep in the ring, and
+// where denied attempts are charged.
 func (r *slidingLog) fastCharging(g *ring, at, n int64, exact bool) (c charging, used int64, ok bool) {
 	const most = 16 // records that are dropped here
-	if g == nil || r.chargeDenied {
+	if g == nil || g.refunds != 0 || r.chargeDenied {
 		return c, 0, false
 	}
 	tick := r.ticks.Of(at)
@@ -233,7 +234,7 @@ func (r *slidingLog) trim(v *ringView, p *logPosition) (drop, count int) {
 		if p.merge {
 			last--
 		}
-		for total := v.before(v.count) + uint64(p.units); drop < last && total-v.before(drop+1) >= uint64(r.Count); {
+		for total := v.total + uint64(p.units); drop < last && total-v.before(drop+1) >= uint64(r.Count); {
 			drop++
 		}
 	}
@@ -352,10 +353,16 @@ func (r *slidingLog) reserve(s state, _ *lineage) int64 {
 
 func (r *slidingLog) note(*lineage, state, state, int64, result) {}
 
-// giveBack gives units back in the ring itself.
+// giveBack gives units back in the ring itself or, if they are deep in it, in a copy that has refunds.
 func (r *slidingLog) giveBack(s state, _ *lineage, number, units int64) (after state, seen int64, emptied bool) {
 	v := s.ring.view()
-	emptied = v.giveBack(number, units)
+	if i, found := v.find(number); found {
+		if v.refunds == 0 && v.isDeep(i) && units > 0 {
+			s.ring = v.copyRefundable()
+			v = s.ring.view()
+		}
+		emptied = v.giveBack(i, units)
+	}
 	return s, r.horizon().beginningOf(v.tick(v.count - 1)), emptied
 }
 

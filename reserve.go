@@ -37,11 +37,16 @@ type reservation struct {
 // if, under [WithChargeDenied], a denied attempt was charged in between.
 //
 // It costs what Take does under several limits, and about 150 bytes until it is settled.
-// The first reservation of a key turns its entry into a larger one, by about 100 bytes. Under
-// a [TokenBucket], a reservation costs up to 64 bytes more while it is open, and to settle it
-// takes time proportional to the number of open reservations that were made after it. Meanwhile
-// other calls on the key wait. One that is never settled takes no memory any more once a later
-// charge has found the bucket as full as it was then.
+// The first reservation of a key turns its entry into a larger one, by about 100 bytes.
+//
+// Under a [SlidingLog] or [SlidingBuckets], giving back takes time logarithmic in the number of
+// records. The first time that it is done in the middle of a log of more than 64 records, the log is
+// copied, and takes 8 bytes more a record from then on.
+//
+// Under a [TokenBucket], a reservation costs up to 64 bytes more while it is open. Settling it takes
+// time proportional to the number of open reservations that were made after it, and other calls on
+// the key wait for that long. One that is never settled takes no memory any more once a later charge
+// has found the bucket as full as it was then.
 func (l *Limiter) Reserve(key string, n int64) (Reservation, Decision) {
 	targets := []target{{key: l.key(key)}}
 	d := l.reserve(targets, n)

@@ -20,11 +20,12 @@ type record struct {
 //
 // The slots lie in front of the ring, the last of them next to it. They are one object of the heap
 // without pointers, which the garbage collector does not scan. The ring of a log is in one object
-// with its entry, too: see newLogEntry. The fields are accessed atomically, but for slots, which
-// never changes: to make room, the ring is replaced by a larger one.
+// with its entry, too: see newLogEntry. The fields are accessed atomically, but for slots and refunds,
+// which never change: to make room, the ring is replaced by a larger one.
 type ring struct {
-	bounds uint64 // see packBounds
-	slots  uint64 // how many slots lie in front of the ring, the base among them
+	bounds  uint64 // see packBounds
+	slots   uint32 // how many slots lie in front of the ring, the base among them
+	refunds uint32 // how many words of refunds lie in front of the slots: as many, or none
 }
 
 // Records must be aligned to 8 bytes on any platform, as they are accessed atomically.
@@ -42,8 +43,13 @@ func wordsOfRing(room int) int { return ringWords + (room+1)*int(recordSize/8) }
 // newRing returns a ring with room for that many records.
 func newRing(room int) *ring {
 	words := make([]uint64, wordsOfRing(room))
+	return ringAt(words, room)
+}
+
+// ringAt returns the ring with room for that many records that the words end with.
+func ringAt(words []uint64, room int) *ring {
 	g := (*ring)(unsafe.Pointer(&words[len(words)-ringWords]))
-	g.slots = uint64(room + 1)
+	g.slots = uint32(room + 1)
 	return g
 }
 
@@ -76,9 +82,9 @@ func newLanes(bits uint) *ring { return newRing(int(wordsOf(bits)+1)/2 - 1) }
 func (g *ring) lanes() lanes {
 	bits := uint(fullLane)
 	switch g.slots {
-	case uint64(wordsOf(narrowLane) / 2):
+	case uint32(wordsOf(narrowLane) / 2):
 		bits = narrowLane
-	case uint64(wordsOf(wideLane) / 2):
+	case uint32(wordsOf(wideLane) / 2):
 		bits = wideLane
 	}
 	return lanes{(*uint64)(unsafe.Pointer(g.slot(0))), bits}
@@ -109,6 +115,7 @@ func unpackBounds(bounds uint64) (base, newest int) {
 type ringView struct {
 	*ring
 	base, count int
+	total       uint64 // the running total of the newest record
 }
 
 // view returns a view of g. A nil ring, which a key has before its first charge, is empty.
@@ -116,11 +123,18 @@ func (g *ring) view() ringView {
 	if g == nil {
 		g = emptyRing
 	}
-	base, newest := unpackBounds(atomic.LoadUint64(&g.bounds)) // one load, so they are of one instant
+	bounds := atomic.LoadUint64(&g.bounds) // one load, so they are of one instant
+	_, newest := unpackBounds(bounds)
+	return g.viewOf(bounds, g.totalAt(newest))
+}
+
+// viewOf returns a view of g within bounds, whose newest record has that running total.
+func (g *ring) viewOf(bounds, total uint64) ringView {
+	base, newest := unpackBounds(bounds)
 	if newest < base {
 		newest += int(g.slots)
 	}
-	return ringView{g, base, newest - base}
+	return ringView{g, base, newest - base, total}
 }
 
 var emptyRing = newRing(0)
@@ -134,13 +148,13 @@ func (v ringView) record(i int) *record {
 func (v ringView) tick(i int) int64 { return atomic.LoadInt64(&v.record(i).tick) }
 
 // before returns the running total before the i-th record, 0 <= i <= count.
-func (v ringView) before(i int) uint64 { return atomic.LoadUint64(&v.record(i - 1).cumulative) }
+func (v ringView) before(i int) uint64 { return v.totalAt(v.base + i) }
 
 // units returns the units of the i-th record.
 func (v ringView) units(i int) uint64 { return v.before(i+1) - v.before(i) }
 
 // unitsSince returns the units of the i-th and all newer records.
-func (v ringView) unitsSince(i int) uint64 { return v.before(v.count) - v.before(i) }
+func (v ringView) unitsSince(i int) uint64 { return v.total - v.before(i) }
 
 // isEmpty reports whether v holds no units. Then it remembers nothing, whatever records it has.
 func (v ringView) isEmpty() bool { return v.count == 0 || v.unitsSince(0) == 0 }
@@ -199,7 +213,9 @@ func (v *ringView) search(ok func(i int) bool) int {
 }
 
 // without returns v without the n oldest records, which stay in the ring.
-func (v ringView) without(n int) ringView { return ringView{v.ring, v.wrap(v.base + n), v.count - n} }
+func (v ringView) without(n int) ringView {
+	return ringView{v.ring, v.wrap(v.base + n), v.count - n, v.total}
+}
 
 // current returns v without the records that had expired at the newest one. No call needs
 // them; a ring keeps some until it needs their room. If the other records have given back all
@@ -221,23 +237,28 @@ func (v ringView) current(life int64) ringView {
 type charging struct {
 	*ring
 	bounds uint64 // of the ring once it is charged: the base, and the record that is charged
-	total  uint64 // the running total before the charge
+	total  uint64 // the running total before the charge; in a ring with refunds, and what the slot is too high by
 	tick   int64  // of the charge
 }
 
 // charging returns a charge to v, at that tick, which leaves the records of v in the ring. If
 // merge is set, that is the tick of the newest record.
 func (v ringView) charging(tick int64, merge bool) charging {
-	slot := v.wrap(v.base + v.count)
+	slot, total := v.wrap(v.base+v.count), v.total
 	if !merge {
 		slot = v.wrap(slot + 1)
 	}
-	return charging{v.ring, packBounds(v.base, slot), v.before(v.count), tick}
+	if v.refunds != 0 {
+		total += v.refunded(slot)
+	}
+	return charging{v.ring, packBounds(v.base, slot), total, tick}
 }
 
-// before returns the view of the records that the charge leaves in the ring, as they are before it.
+// before returns the view of the records that the charge leaves in the ring, as they are before it. The
+// ring must have no refunds.
 func (c charging) before() ringView {
-	v := c.view() // its newest record is that before the charge, or the view is torn
+	// Its newest record is that before the charge, or the view is torn.
+	v := c.viewOf(atomic.LoadUint64(&c.ring.bounds), c.total)
 	base, _ := unpackBounds(c.bounds)
 	dropped := base - v.base
 	if dropped < 0 {
@@ -245,7 +266,7 @@ func (c charging) before() ringView {
 	}
 	// Another call may have charged the ring since c was made, and dropped more than c. Then the view
 	// is torn, and may have fewer records than were dropped.
-	return ringView{c.ring, base, max(0, v.count-dropped)}
+	return ringView{c.ring, base, max(0, v.count-dropped), v.total}
 }
 
 // hasRoom reports whether the ring has room for the charge: whether its record is not the base.
@@ -269,29 +290,6 @@ func (c charging) charge(units int64) {
 	if c.ring.bounds != c.bounds {
 		atomic.StoreUint64(&c.ring.bounds, c.bounds)
 	}
-}
-
-// giveBack takes units out of the record of that tick, as far as it still has them. It
-// reports whether that has emptied the ring. The entry of the ring must be locked.
-func (v *ringView) giveBack(tick, units int64) (emptied bool) {
-	i := v.search(func(i int) bool { return v.tick(i) >= tick })
-	if v.isEmpty() || i == v.count || v.tick(i) != tick {
-		return false
-	}
-	back := min(uint64(units), v.units(i))
-	// Raise the running totals before the record, or lower its own and those after it, whichever
-	// are fewer. The entry is locked, but other calls read without a lock. So add atomically: their
-	// validation fails afterwards.
-	if i < v.count/2 {
-		for j := -1; j < i; j++ {
-			atomic.AddUint64(&v.record(j).cumulative, back)
-		}
-	} else {
-		for j := i; j < v.count; j++ {
-			atomic.AddUint64(&v.record(j).cumulative, -back)
-		}
-	}
-	return v.isEmpty()
 }
 
 // ringRoom returns the room of a new ring for the given number of records and one more:
@@ -333,12 +331,14 @@ func (v *ringView) copyRing(room int) *ring {
 
 // copyTo makes g, a new ring, hold the records of v.
 func (v *ringView) copyTo(g *ring) {
-	kept := 0
-	g.slot(0).cumulative = v.before(0)
+	kept, total := 0, v.before(0)
+	g.slot(0).cumulative = total
 	for i := range v.count {
-		if v.isKept(i) && kept < g.room() { // there are more only if v is torn
+		before := total
+		total = v.before(i + 1)
+		if (total != before || i == v.count-1) && kept < g.room() { // there are more only if v is torn
 			kept++
-			*g.slot(kept) = record{v.tick(i), v.before(i + 1)}
+			*g.slot(kept) = record{v.tick(i), total}
 		}
 	}
 	g.bounds = packBounds(0, kept)

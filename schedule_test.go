@@ -882,6 +882,7 @@ func TestSchedules_AroundALogsGrowth(t *testing.T) {
 }
 
 func TestSchedules_Reservations(t *testing.T) {
+	withDirectRefunds(t, 0) // so that small logs have refunds
 	playEach(t, []scene{
 		{
 			name:   "given back",

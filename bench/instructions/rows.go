@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -86,6 +87,9 @@ func rows() (all []row) {
 			all = append(all, k.first("Allow", allow), k.first("Take", take))
 		}
 	}
+	for _, records := range []int{10, 1000, 100_000} {
+		all = append(all, refundRow(records))
+	}
 	return append(all, requestRows()...)
 }
 
@@ -123,6 +127,32 @@ func (k kind) newKey() row {
 		l, _, _ := k.tracking()
 		keys := named("new", callsARow)
 		return func() int { return take(l, keys) }
+	}}
+}
+
+// refundRow returns the row of Commits that give a unit back, each to any of that many records of a log.
+func refundRow(records int) row {
+	return row{name: "log of " + strconv.Itoa(records) + " records, Commit", prepare: func() func() int {
+		clock := sash.NewManualClock(0)
+		l := sash.Must(sash.New(sash.Per(1_000_000, time.Hour).Log(), sash.WithClock(clock), sash.WithSweepInterval(-1)))
+		var made []sash.Reservation
+		for i := range records {
+			clock.Advance(1)
+			l.Allow("client")
+			for len(made) < (i+1)*callsARow/records {
+				r, _ := l.Reserve("client", 2)
+				made = append(made, r)
+			}
+		}
+		middle := len(made) / 2
+		made[middle].Commit(1) // once, a refund deep in a log copies it
+		rand.New(rand.NewPCG(1, 1)).Shuffle(len(made), func(i, j int) { made[i], made[j] = made[j], made[i] })
+		return func() int {
+			for _, r := range made {
+				r.Commit(1)
+			}
+			return len(made)
+		}
 	}}
 }
 

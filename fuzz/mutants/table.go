@@ -346,7 +346,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "log-base-overwritten", fault: "a ring has no slot for the base",
-		file: "ring.go", old: "g.slots = uint64(room + 1)", new: "g.slots = uint64(max(1, room))",
+		file: "ring.go", old: "g.slots = uint32(room + 1)", new: "g.slots = uint32(max(1, room))",
 		tests: "TestLog|TestRing",
 	},
 	{
@@ -848,18 +848,13 @@ var ofSash = []mutant{
 		tests: "TestCancel_OfAWindow",
 	},
 	{
-		name: "reserve-back-to-another-record", fault: "units that no longer count are given back to a later record",
-		file: "ring.go", old: " || v.tick(i) != tick {", new: " {",
-		tests: "TestCancel|TestReserve",
-	},
-	{
 		name: "reserve-back-to-the-record-before", fault: "units are given back to the record before their own",
-		file: "ring.go", old: "for j := -1; j < i; j++ {", new: "for j := -1; j < i-1; j++ {",
+		file: "refunds.go", old: "for j := -1; j < i; j++ {", new: "for j := -1; j < i-1; j++ {",
 		tests: "TestRing_GivesBack",
 	},
 	{
 		name: "reserve-back-to-the-record-after", fault: "units are given back to the record after their own",
-		file: "ring.go", old: "for j := i; j < v.count; j++ {", new: "for j := i + 1; j < v.count; j++ {",
+		file: "refunds.go", old: "for j := i; j < v.count; j++ {", new: "for j := i + 1; j < v.count; j++ {",
 		tests: "TestRing_GivesBack",
 	},
 	{
