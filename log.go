@@ -91,7 +91,7 @@ func (r *slidingLog) apply(s state, q query, res result, m mode) (after state, o
 // where denied attempts are charged.
 func (r *slidingLog) fastCharging(g *ring, at, n int64, exact bool) (c charging, used int64, ok bool) {
 	const most = 16 // records that are dropped here
-	if g == nil || g.refunds != 0 || r.chargeDenied {
+	if g == nil || g.refundWords != 0 || r.chargeDenied {
 		return c, 0, false
 	}
 	tick := r.ticks.Of(at)
@@ -357,7 +357,7 @@ func (r *slidingLog) note(*lineage, state, state, int64, result) {}
 func (r *slidingLog) giveBack(s state, _ *lineage, number, units int64) (after state, seen int64, emptied bool) {
 	v := s.ring.view()
 	if i, found := v.find(number); found {
-		if v.refunds == 0 && v.isDeep(i) && units > 0 {
+		if v.refundWords == 0 && v.isDeep(i) && units > 0 {
 			s.ring = v.copyRefundable()
 			v = s.ring.view()
 		}

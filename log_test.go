@@ -505,8 +505,8 @@ func TestLog_SurvivesWhatIsTorn(t *testing.T) {
 			g = g.copyRefundable()
 		}
 		change := func() { // as any number of other calls may
-			for i := range int(g.refunds) {
-				*g.refund(i + 1) = random.Uint64N(16)
+			for i := range int(g.refundWords) {
+				*g.refunds().word(i + 1) = random.Uint64N(16)
 			}
 			for i := range int(g.slots) {
 				*g.slot(i) = record{random.Int64N(24), random.Uint64N(16)}

@@ -101,7 +101,7 @@ func TestRing_GivesBackWhatAListDoes(t *testing.T) {
 						_, found = l.find(l.ticks[i] + 1)
 						require.False(t, found)
 					default:
-						if l.refunds == 0 && l.isDeep(i) {
+						if l.ring.refundWords == 0 && l.isDeep(i) {
 							l.ringView = l.copyRefundable().view()
 						}
 						l.giveBack(t, i, 1+random.Int64N(5))
@@ -125,10 +125,10 @@ func TestRing_RefundsChangeFewWords(t *testing.T) {
 			l.charge(1, true)
 		}
 		for i := directRefunds; i < records-directRefunds; i += 1 + records/100 {
-			before := l.words()
+			before := l.allWords()
 			l.giveBack(t, i, 1)
 			changed := 0
-			for at, word := range l.words() {
+			for at, word := range l.allWords() {
 				if word != before[at] {
 					changed++
 				}
@@ -139,13 +139,13 @@ func TestRing_RefundsChangeFewWords(t *testing.T) {
 	}
 }
 
-// words returns the words that giveBack may change.
-func (l *listedRing) words() (words []uint64) {
+// allWords returns the words that giveBack may change.
+func (l *listedRing) allWords() (words []uint64) {
 	for i := range int(l.slots) {
 		words = append(words, l.slot(i).cumulative)
 	}
-	for i := range int(l.refunds) {
-		words = append(words, *l.refund(i + 1))
+	for i := range int(l.ring.refundWords) {
+		words = append(words, *l.refunds().word(i + 1))
 	}
 	return words
 }

@@ -18,14 +18,18 @@ type record struct {
 // the units since any record are one subtraction, and every question is a binary search. The slot
 // before the oldest record is the base. Only its running total counts.
 //
+// Units that are given back lower the running total of their record and of every newer one. Near either
+// end of a ring, giveBack does just that. Deep in a large ring these would be too many stores. So such a
+// ring is replaced by one with refunds, in front of its slots, which the fast paths do not read.
+//
 // The slots lie in front of the ring, the last of them next to it. They are one object of the heap
 // without pointers, which the garbage collector does not scan. The ring of a log is in one object
-// with its entry, too: see newLogEntry. The fields are accessed atomically, but for slots and refunds,
+// with its entry, too: see newLogEntry. The fields are accessed atomically, but for slots and refundWords,
 // which never change: to make room, the ring is replaced by a larger one.
 type ring struct {
-	bounds  uint64 // see packBounds
-	slots   uint32 // how many slots lie in front of the ring, the base among them
-	refunds uint32 // how many words of refunds lie in front of the slots: as many, or none
+	bounds      uint64 // see packBounds
+	slots       uint32 // how many slots lie in front of the ring, the base among them
+	refundWords uint32 // how many words of refunds lie in front of the slots: one for each, or none
 }
 
 // Records must be aligned to 8 bytes on any platform, as they are accessed atomically.
@@ -96,6 +100,22 @@ func (g *ring) wrap(slot int) int {
 		slot = over
 	}
 	return slot
+}
+
+// refunds returns the refunds of g. There are none unless refundWords is set.
+func (g *ring) refunds() refunds {
+	count := int(g.refundWords)
+	return refunds{(*uint64)(unsafe.Add(unsafe.Pointer(g.slot(0)), -8*count)), count}
+}
+
+// totalAt returns the running total in a slot, whose number may be one round too high.
+func (g *ring) totalAt(slot int) uint64 {
+	slot = g.wrap(slot)
+	total := atomic.LoadUint64(&g.slot(slot).cumulative)
+	if g.refundWords != 0 {
+		total -= g.refunds().upTo(slot)
+	}
+	return total
 }
 
 // packBounds returns the bounds of a ring, given the slots of its base and of its newest
@@ -248,8 +268,8 @@ func (v ringView) charging(tick int64, merge bool) charging {
 	if !merge {
 		slot = v.wrap(slot + 1)
 	}
-	if v.refunds != 0 {
-		total += v.refunded(slot)
+	if v.refundWords != 0 { // the slot keeps its refunds, from whatever record, so the charge stores that much more
+		total += v.refunds().upTo(slot)
 	}
 	return charging{v.ring, packBounds(v.base, slot), total, tick}
 }
@@ -290,6 +310,55 @@ func (c charging) charge(units int64) {
 	if c.ring.bounds != c.bounds {
 		atomic.StoreUint64(&c.ring.bounds, c.bounds)
 	}
+}
+
+// copyRefundable returns a copy of g, which has no refunds, that has. The entry of the ring must be locked.
+func (g *ring) copyRefundable() *ring {
+	c := ringAt(make([]uint64, int(g.slots)+wordsOfRing(g.room())), g.room())
+	c.refundWords = c.slots
+	for i := range int(g.slots) {
+		*c.slot(i) = *g.slot(i)
+	}
+	c.bounds = g.bounds
+	return c
+}
+
+// find returns the index of the record of that tick, if there is one.
+func (v *ringView) find(tick int64) (i int, found bool) {
+	if last := v.count - 1; last >= 0 && v.tick(last) == tick { // nothing was charged since
+		return last, true
+	}
+	i = v.search(func(i int) bool { return v.tick(i) >= tick })
+	return i, i < v.count && v.tick(i) == tick
+}
+
+// directRefunds is the greatest number of running totals that giveBack changes one by one. It is a variable
+// for tests of small rings.
+var directRefunds = 32
+
+// isDeep reports whether the i-th record is far from both ends of v.
+func (v *ringView) isDeep(i int) bool { return min(i+1, v.count-i) > directRefunds }
+
+// giveBack takes units out of the i-th record, as far as it still has them. It reports whether that has
+// emptied the ring. If the record is deep in it, the ring must have refunds. Its entry must be locked.
+// Other calls read without the lock, so giveBack writes atomically: their validation fails afterwards.
+func (v *ringView) giveBack(i int, units int64) (emptied bool) {
+	left, back := v.unitsSince(0), min(uint64(units), v.units(i))
+	slot, newest := v.wrap(v.base+1+i), v.wrap(v.base+v.count)
+	switch {
+	case v.isDeep(i): // lower its own and the newer ones or, if these go on at the first slot, raise the older ones
+		v.refunds().lowerFrom(slot, back)
+		v.refunds().lowerFrom(newest+1, -back)
+	case i < v.count/2: // raise the running totals before the record, the base among them
+		for j := -1; j < i; j++ {
+			atomic.AddUint64(&v.record(j).cumulative, back)
+		}
+	default: // lower its own and the newer ones
+		for j := i; j < v.count; j++ {
+			atomic.AddUint64(&v.record(j).cumulative, -back)
+		}
+	}
+	return back > 0 && back == left
 }
 
 // ringRoom returns the room of a new ring for the given number of records and one more:

@@ -849,12 +849,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "reserve-back-to-the-record-before", fault: "units are given back to the record before their own",
-		file: "refunds.go", old: "for j := -1; j < i; j++ {", new: "for j := -1; j < i-1; j++ {",
+		file: "ring.go", old: "for j := -1; j < i; j++ {", new: "for j := -1; j < i-1; j++ {",
 		tests: "TestRing_GivesBack",
 	},
 	{
 		name: "reserve-back-to-the-record-after", fault: "units are given back to the record after their own",
-		file: "refunds.go", old: "for j := i; j < v.count; j++ {", new: "for j := i + 1; j < v.count; j++ {",
+		file: "ring.go", old: "for j := i; j < v.count; j++ {", new: "for j := i + 1; j < v.count; j++ {",
 		tests: "TestRing_GivesBack",
 	},
 	{
