@@ -60,6 +60,8 @@ func comparisons() []comparison {
 		{"Allow, four limits", "Allow", nil},
 		{"Allow, log and counter", "Allow", nil},
 		{"TakeAll of two keys, two limits", "Allow, two limits", nil},
+		{"Allow and three stores", "Allow", nil},
+		{"a lock and two stores", "a swap", nil},
 		{"Allow, log", "Allow", bounds{1: 2, 1000: 2}},
 		{"Take, log", "Take", nil},
 		{"Allow, log, denied", "Allow, denied", bounds{1: 1.5, 1000: 1.5}},
@@ -392,6 +394,7 @@ func (t *ratioTest) explanations() []string {
 		"\\*: in some turn, more than a thousandth of the answers were others than those to measure.",
 		"The limit is "+list(oneWord)+", which fits into one word. *Large* is "+list(large)+", which does not. *Two limits* are "+list(twoCounters)+"; *four limits* are "+list(fourCounters)+". *Parts* are the default, of 65,535 units in a window so short that calls cannot use them up, and nearly all are in the current part; *parts, denied* and *parts, new key* are of "+list(parts)+". *Log* is of 10 units, in a window so short that they are back as fast as they are charged, and has grown as large as it gets. *Log, denied* is "+list(smallLog)+", used up; so is every limit that is *denied*. *Bucket* is "+list(bucket)+", in one word. *Bucket, denied* is "+list(smallBucket)+", used up. x/time/rate has a limiter for each key in a sync.Map.",
 		"The keys are tracked, except each *new key*, for which there was no call before: its limiter begins without keys. A *composed key* is put together in the call, of a prefix and the key. The keys of *TakeAll* are two of the tracked ones, drawn independently.",
+		"*Allow and three stores* and *a lock and two stores* are floors: what a charge under two limits, or of a log, must write at least. *A swap* is what a charge of a counter writes. The last two decide nothing, and are of one key, whatever the number of keys.",
 		"What a key takes is what the heap holds after a collection. The bytes are without the key itself, on average "+strconv.FormatFloat(meanLength(slices.Max(t.keys)), 'f', 1, 64)+". Units of one key are charged a second apart.")
 }
 

@@ -80,6 +80,9 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 		s.add(subject{name: "TakeAll of two keys, two limits", limiter: two, calls: takeTwoEach(two)})
 	}
 	if n <= few {
+		s.add(subject{name: "a swap", calls: swapEach(new(cell))})
+		s.add(subject{name: "a lock and two stores", calls: lockEach(new(cell))})
+		s.add(subject{name: "Allow and three stores", limiter: one, calls: allowAndStoreEach(one)})
 		s.addBoth(", four limits", s.tracking(1, "", fourCounters))
 		s.addBoth(", log and counter", s.rolling("", oneWord...))
 		s.addDenied(", two limits, denied", twoCounters)
