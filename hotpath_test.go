@@ -30,7 +30,7 @@ var hotPath = map[string]string{
 	"(*Limiter).decide":               "(*Limiter).confirmAbsent, (*Limiter).convert, (*Limiter).decideUnplaced, (*Limiter).evictFor, (*Limiter).insert, (*Limiter).lookup, (*generation).resizeLog, (*generation).resolve, (*ruleset).decide, (*ruleset).freshEntry, (*ruleset).holds, (*sharded).compareAndDelete, (*sharded).keyOf, dynamic",
 	"(*Limiter).decideNow":            "(*Limiter).decide, dynamic, hashmap.(*Map).Load, memhash",
 	"(*Limiter).readAll":              "(*entry).loadUnlocked, (*sharded).compareAndDelete, admitAll",
-	"(*Limiter).takeAll":              "(*Limiter).takeAllLocked, (*Limiter).tryTakeAll, (*generation).removeUnused",
+	"(*Limiter).takeAll":              "(*Limiter).removeUnused, (*Limiter).takeAllLocked, (*Limiter).tryTakeAll",
 	"(*Limiter).takeSlow":             "(*Limiter).decide, (*Limiter).observe, (*ruleset).tryFast, hashmap.(*Map).Load",
 	"(*Limiter).tryTakeAll":           "(*Limiter).applyAll, (*Limiter).confirmFresh, (*Limiter).ensureHolds, (*Limiter).insertMissing, (*Limiter).placeAll, (*Limiter).readAll, (*Limiter).validateAll, dynamic, ensureRoomForAll, tryLockAll",
 	"(*entry).loadUnlocked":           "mcall",

@@ -148,7 +148,7 @@ func (l *Limiter) lockOwn(g *generation, t *target, charging bool, room *int64) 
 		switch found, _ := l.tryInsert(t.resolved, t.key, e, *room > 0); found {
 		case e:
 			*room = max(0, *room-1)
-			t.entry, t.made, t.word, t.locked = e, e, word, true
+			t.entry, t.made, t.word, t.locked = e, true, word, true
 			t.origins = t.newOrigins()
 			return true
 		case nil: // the limits have changed, or there is no room

@@ -100,7 +100,7 @@ func (l *Limiter) lockNow(rs *ruleset, e *entry, g *generation) (word uint64, no
 // table of from, locked from word. It is of that kind, unless only a multi-limit entry can hold the
 // charges, or e is one that must stay one: it has several or its own limits, or was reserved from.
 func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now int64) *entry {
-	states, rules := make([]limitState, len(rs.rules)), from.rules
+	rules := from.rules
 	isMulti := from.kindOf(word) == kindMulti
 	if isMulti {
 		m := e.asMulti()
@@ -110,6 +110,10 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 			kind = kindMulti
 		}
 	}
+	if from.unused(word) { // so that the call that has made it still knows it for unused
+		return rs.entryOf(kind, nil, e.Name())
+	}
+	states := make([]limitState, len(rs.rules))
 	for i := range rs.rules {
 		r, s := &rs.rules[i], &states[i]
 		source := r.source(rules, i)

@@ -128,29 +128,38 @@ func TestMemory_ByTheLengthOfTheName(t *testing.T) {
 	if race.Enabled || testing.Short() {
 		t.Skip("fills limiters with a million keys each")
 	}
-	const keys = 1_000_000
 	for _, c := range []struct {
 		name  string
 		limit Limit
+		keys  uint64
+		units int     // charged to each key
 		most  float64 // bytes more than the name
 	}{
-		{"a counter", PerMinute(100).Counter(), 51},
-		{"parts of a byte", PerMinute(255), 67},
-		{"parts of two bytes", PerMinute(65_535), 83},
-		{"a log with one unit", PerMinute(10), 100},
+		{"a counter", PerMinute(100).Counter(), 1_000_000, 1, 51},
+		{"a token bucket", PerMinute(100).TokenBucket(100), 1_000_000, 1, 51},
+		{"parts of a byte", PerMinute(255), 1_000_000, 1, 67},
+		{"parts of two bytes", PerMinute(65_535), 1_000_000, 1, 83},
+		{"a log with one unit", PerMinute(10), 1_000_000, 1, 100},
+		{"a log with 5 units", PerMinute(10), 100_000, 5, 170},
+		{"a log with 50 units", PerMinute(100).Log(), 20_000, 50, 1840},
+		{"a log with 100 units", PerMinute(100).Log(), 20_000, 100, 1840},
 	} {
 		for _, length := range []int{8, 12, 16, 20, 24, 32, 40, 49} {
 			bytes, _, l := heapOf(func() *Limiter {
-				l := newTest(t, c.limit, WithClock(NewManualClock(0)))
+				clock := NewManualClock(0)
+				l := newTest(t, c.limit, WithClock(clock))
 				name := make([]byte, length)
-				for i := range uint64(keys) {
-					binary.BigEndian.PutUint64(name, i)
-					l.AllowBytes(name)
+				for range c.units {
+					clock.Advance(1)
+					for i := range c.keys {
+						binary.BigEndian.PutUint64(name, i)
+						l.AllowBytes(name)
+					}
 				}
 				return l
 			})
-			require.Equal(t, keys, l.Len())
-			perKey := float64(bytes)/keys - float64(length)
+			require.Equal(t, int(c.keys), l.Len())
+			perKey := float64(bytes)/float64(c.keys) - float64(length)
 			t.Logf("%s and a name of %d bytes: %.1f bytes more", c.name, length, perKey)
 			require.LessOrEqual(t, perKey, c.most, "%s, %d", c.name, length)
 		}

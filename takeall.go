@@ -217,7 +217,7 @@ func (l *Limiter) takeAll(targets []target, g *generation, q *query, d *Decision
 		l.takeAllLocked(targets, g, q, d)
 	}
 	if !d.Allowed {
-		l.current.Load().removeUnused(targets)
+		l.removeUnused(targets)
 	}
 	for i := range targets {
 		if targets[i].ruleset.fault != nil {

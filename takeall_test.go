@@ -497,20 +497,34 @@ func TestTakeAll_GrowsALogAlongWithKeysThatShare(t *testing.T) {
 	require.EqualValues(t, 50, l.Peek(a, 0).Remaining)
 }
 
-// A call that makes an entry for one key, and is then denied by another, leaves none.
+// A call that makes an entry for one key, and is then denied by another, leaves none. That holds if the
+// entry has been replaced in between, too.
 func TestTakeAll_LeavesNoKeyThatItDoesNotCharge(t *testing.T) {
-	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
-		require.True(t, l.AllowN("a", 4))
-		readings := 0
-		l.clock = clockFunc(func() int64 {
-			if readings++; readings == 2 { // once the entry of the other key is there
-				require.Equal(t, 2, l.Len())
-				require.True(t, l.AllowN("a", 6))
-			}
-			return clock.Now()
-		})
-		require.False(t, l.TakeAll([]string{"a", "new"}, 1).Allowed)
-		require.Equal(t, 1, l.Len())
-		require.True(t, l.Allow("new"))
-	})
+	for name, call := range map[string]func(l *Limiter, keys []string) Decision{
+		"TakeAll":    func(l *Limiter, keys []string) Decision { return l.TakeAll(keys, 1) },
+		"ReserveAll": func(l *Limiter, keys []string) Decision { _, d := l.ReserveAll(keys, 1); return d },
+	} {
+		for _, reconfigured := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, reconfigured), func(t *testing.T) {
+				everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+					require.True(t, l.AllowN("a", 4))
+					readings := 0
+					l.clock = clockFunc(func() int64 {
+						if readings++; readings == 2 { // once the entry of the other key is there
+							require.Equal(t, 2, l.Len())
+							require.True(t, l.AllowN("a", 6))
+							if less := l.Limits()[0]; reconfigured {
+								less.Count, less.Burst = 9, min(less.Burst, 9)
+								require.NoError(t, l.Reconfigure(less))
+							}
+						}
+						return clock.Now()
+					})
+					require.False(t, call(l, []string{"a", "new"}).Allowed)
+					require.Equal(t, 1, l.Len())
+					require.True(t, l.Allow("new"))
+				})
+			})
+		}
+	}
 }

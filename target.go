@@ -11,11 +11,11 @@ type target struct {
 	waits     bool      // whether it is of a call that has waited: see evict
 	reserve   bool      // whether the charge may be given back, which takes a multi-limit entry
 	locked    bool      // whether this call has locked the entry
+	made      bool      // whether this call has inserted an entry for it, unless another was first
 	outgrown  bool      // whether the entry is a log without room for the charge: see markOutgrown
 	placement placement // which entry decides
 	origins   []origin  // if reserve is set: where the charge was recorded
 	entry     *entry    // nil: none
-	made      *entry    // the entry that this call has inserted for it, or that another was first to; nil: none
 	word      uint64    // from which the entry was read or locked
 	resolved  resolved  // of a key without an entry
 	ruleset   *ruleset  // of the table that the entry is in, or of the key if it has none

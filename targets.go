@@ -80,26 +80,32 @@ func (t *target) required(q query) query {
 func (l *Limiter) insertMissing(targets []target) (missing bool) {
 	for i := range targets {
 		if t := &targets[i]; t.needsEntry() {
-			t.made = l.insert(t.resolved, t.key, targets) // another call may be first: the look-up comes again
+			// Another call may be first, or the insert fail: the look-up comes again.
+			t.made = l.insert(t.resolved, t.key, targets) != nil || t.made
 			missing = true
 		}
 	}
 	return missing
 }
 
-// removeUnused removes from g the entries that a call has made for targets which it then did not charge.
-// Such an entry is as none, but it takes room.
-func (g *generation) removeUnused(targets []target) {
+// removeUnused removes the entries that a call has made for targets which it then did not charge. Such an
+// entry is as none, but it takes room.
+func (l *Limiter) removeUnused(targets []target) {
 	for i := range targets {
 		t := &targets[i]
-		if t.made == nil || g.keys.load(t.key) != t.made {
-			continue // it has been replaced or evicted since
+		if !t.made {
+			continue
+		}
+		// Another may have taken its place: the limits have changed, or it was to be reserved from.
+		g, e := l.lookup(t.key)
+		if e == nil {
+			continue
 		}
 		// Under the lock: another call that has locked it for a moment may not charge it, either. One that
 		// charges it after this finds it dead, and makes another.
-		word, alive := g.ruleset.lock(t.made)
-		if alive && !(g.ruleset.unused(word) && g.tryKill(t.key, t.made, word|locked)) {
-			t.made.Word.Store(word)
+		word, alive := g.ruleset.lock(e)
+		if alive && !(g.ruleset.unused(word) && g.tryKill(t.key, e, word|locked)) {
+			e.Word.Store(word)
 		}
 	}
 }

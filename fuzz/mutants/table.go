@@ -1011,7 +1011,12 @@ var ofSash = []mutant{
 	},
 	{
 		name: "takeall-leaves-what-it-made", fault: "a TakeAll that one key denies leaves the entry that it has made for another",
-		file: "takeall.go", old: "\tif !d.Allowed {\n\t\tl.current", new: "\tif !d.Allowed && q.n < 0 {\n\t\tl.current",
+		file: "takeall.go", old: "\tif !d.Allowed {\n\t\tl.remove", new: "\tif !d.Allowed && q.n < 0 {\n\t\tl.remove",
+		tests: "TestTakeAll_LeavesNoKey",
+	},
+	{
+		name: "takeall-leaves-what-was-replaced", fault: "an entry that was made and not charged is not known for unused once the limits have changed",
+		file: "migrate.go", old: "\tif from.unused(word) {", new: "\tif from.unused(word) && isMulti != isMulti {",
 		tests: "TestTakeAll_LeavesNoKey",
 	},
 	{
