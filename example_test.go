@@ -502,7 +502,7 @@ func ExampleWithMaxKeys() {
 	// Output: 1000 false
 }
 
-// Of many calls that come at once, only so many wait. The others are told at once.
+// No call may wait here, so the second is told at once.
 func ExampleWithMaxWaiters() {
 	limiter := sash.Must(sash.New(sash.PerHour(1), sash.WithMaxWaiters(0)))
 	defer limiter.Close()

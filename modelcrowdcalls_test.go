@@ -174,7 +174,7 @@ func (c *crowdCaller) allowed(call string, keys []int, n int64, allowed bool, ma
 	}
 }
 
-// left notes that an answer says that so many units are left.
+// left notes how many units an answer says are left.
 func (c *crowdCaller) left(k int, left int64) {
 	c.least[k], c.most[k] = min(c.least[k], left), max(c.most[k], left)
 }

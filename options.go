@@ -118,16 +118,16 @@ func WithMaxKeys(n int, overflow Overflow) Option {
 	})
 }
 
-// WithMaxWaiters bounds the number of calls that wait at a time to n: those of [Limiter.Wait],
-// [Limiter.WaitAll] and [Limiter.WaitReserve], for all keys together. The bound is hard, and
-// [Limiter.Reconfigure] keeps it. By default there is no bound. With an n of 0, no call waits.
+// WithMaxWaiters lets at most n calls wait at a time, for any keys. It counts the calls of
+// [Limiter.Wait], [Limiter.WaitAll] and [Limiter.WaitReserve] together. [Limiter.Reconfigure] keeps the
+// bound. By default there is none. With an n of 0, no call waits.
 //
-// A call that finds n calls waiting, and would have to wait as well, gets [ErrTooManyWaiters] at once,
-// and nothing is charged. That is also so if it is for 0 units. A call that finds others waiting
-// for its keys queues behind them, and so waits, even if it would be admitted in that moment.
+// A call that would have to wait while n others do gets [ErrTooManyWaiters] at once, and nothing is
+// charged. A call for 0 units does, too. A call queues behind others that wait for its keys, even if it
+// would be admitted at that moment. So it has to wait, too.
 //
-// It costs nothing. [Stats] tells how many calls wait. A call that cannot be admitted before its deadline
-// counts, too, for the moment in which it finds that out.
+// The bound costs nothing. [Stats] tells how many calls wait. A call that cannot be admitted before its
+// deadline counts for the moment in which it finds that out.
 func WithMaxWaiters(n int) Option {
 	return optionFunc(func(c *config) {
 		c.require(n >= 0, "WithMaxWaiters: n must be >= 0, got %d", n)

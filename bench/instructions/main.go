@@ -68,7 +68,7 @@ func parseArgs(args []string) (*options, error) {
 }
 
 func (o *options) usage(w io.Writer) {
-	fmt.Fprint(w, "Counts the instructions of a call, and compares them with those of the last release.\n\n")
+	fmt.Fprint(w, "Counts the instructions that each call executes. A call fails if it executes over 3 % more than by the file.\n\n")
 	o.flags.SetOutput(w)
 	o.flags.PrintDefaults()
 }

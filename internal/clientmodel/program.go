@@ -161,8 +161,8 @@ func (p *Program) flood(r *rand.Rand, protocol *Protocol) {
 	for i := range sash.SmallCount + 4 + r.IntN(20) {
 		c := newCall(r, protocol, r.Int64N(2*int64(window)), len(hosts))
 		c.ID, c.Host, c.Method, c.User = i, host, 0, 1
-		c.Latency = 1 + time.Duration(r.Int64N(int64(window)/100)) // so many calls come within a window
-		c.Answer = Answer{}                                        // so only the policies hold back
+		c.Latency = 1 + time.Duration(r.Int64N(int64(window)/100)) // several calls come within a window
+		c.Answer = Answer{}                                        // only the policies hold back
 		p.Calls = append(p.Calls, c)
 	}
 }
