@@ -125,14 +125,18 @@ func (e *multiEntry) shrink() {
 // must hold the lock.
 func (e *multiEntry) chargeTried(at, n int64, m mode, left *remainder) {
 	rules, states := e.ruleset.rules, e.states
-	if left != nil {
-		m |= tells
+	if len(rules) < len(states) { // never: it lets the compiler drop the checks of the loops
+		return
+	}
+	if left == nil {
+		for i := range states {
+			rules[i].algorithm.chargeTried(&states[i], at, n, m)
+		}
+		return
 	}
 	for i := range states {
 		r := &rules[i]
-		if o := r.algorithm.chargeTried(&states[i], at, n, m); left != nil {
-			left.join(r, o)
-		}
+		left.join(r, r.algorithm.chargeTried(&states[i], at, n, m|tells))
 	}
 }
 
