@@ -647,7 +647,7 @@ func TestWaitAll_AdmitsEveryCall(t *testing.T) {
 				} else {
 					patient++
 					slices.Sort(keys)
-					set := strings.Join(slices.Compact(keys), ",")
+					set := strings.Join(slices.Compact(slices.Clone(keys)), ",")
 					sets[set] = append(sets[set], i)
 				}
 				w.waitIn(ctx, strconv.Itoa(i), 1, keys...)
