@@ -19,6 +19,7 @@
 //	flood      denied calls, on one key and on a thousand
 //	processes  eight processes on one key: what they admit, and what the limit admits
 //	leases     the time of a decision on leased units, and what became of them
+//	refunds    giving units back to a log, by how many records it has
 //
 // The exit status is 0; 1 if something failed; 2 if the command line was wrong; 130 if
 // interrupted, and then the figures measured so far are written.
@@ -63,6 +64,7 @@ var parts = []struct {
 	{"flood", measureFlood},
 	{"processes", measureProcesses},
 	{"leases", measureLeases},
+	{"refunds", measureRefunds},
 }
 
 // options are the settings of the command line.
@@ -83,11 +85,13 @@ type scale struct {
 	window    time.Duration // of processes
 	windows   float64       // number of windows for which the processes run
 	processes int
+	records   []int // of a log to which units are given back
+	settled   int   // calls that give back, at most
 }
 
 var (
-	fully   = scale{[]int{1, 16, 256}, 5, 300 * time.Millisecond, 1_000_000, 100_000, 1900 * time.Millisecond, 2.1, 8}
-	quickly = scale{[]int{1, 16, 256}, 1, 20 * time.Millisecond, 1_000_000, 1000, 100 * time.Millisecond, 1.6, 2}
+	fully   = scale{[]int{1, 16, 256}, 5, 300 * time.Millisecond, 1_000_000, 100_000, 1900 * time.Millisecond, 2.1, 8, []int{10, 1000, 100_000}, 2000}
+	quickly = scale{[]int{1, 16, 256}, 1, 20 * time.Millisecond, 1_000_000, 1000, 100 * time.Millisecond, 1.6, 2, []int{10, 100}, 20}
 )
 
 // run runs the command with these arguments and streams, and returns its exit status.

@@ -192,6 +192,20 @@ func theirs() []subject {
 	}
 }
 
+// core returns package sash, which keeps its limits in this process.
+func core() subject {
+	return subject{name: "sash in-process", open: func(_ *wire, q quota) (*client, error) {
+		l, err := sash.New(q.limit(counter))
+		if err != nil {
+			return nil, err
+		}
+		return &client{
+			take:  func(key string) (bool, error) { return l.Take(key, 1).Allowed, nil },
+			close: func() error { l.Close(); return nil },
+		}, nil
+	}}
+}
+
 // floors returns subjects whose script does nothing: less than one round trip is not possible.
 func floors() []subject {
 	const script = "return 1"
