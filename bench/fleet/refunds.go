@@ -9,11 +9,12 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/bench/internal/report"
+	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 	"github.com/seed-30da4c49/sash/sashredis"
 )
 
-// reserved is the number of units of each record of measureRefunds. What is given back of one is a power of two
-// less one, so that it has as many digits as it can.
+// reserved is the number of units of each record to which measureRefunds gives back. One unit less has as many
+// binary digits 1 as there can be.
 const reserved = 8
 
 // measureRefunds measures what giving units back costs the server, by how many records a log has. It
@@ -39,7 +40,7 @@ func measureRefunds(ctx context.Context, l *lab) error {
 			break
 		}
 	}
-	t.Notes = []string{"One SlidingLog, one caller. A record is a Reserve of 8 units at an instant of its own, and each of those that give units back is settled once, in random order. Microseconds are those of EVALSHA in the server's commandstats, without the connection."}
+	t.Notes = []string{"One SlidingLog, one caller. A record is a Reserve of 8 units at an instant of its own, and each of those that give units back is settled once, in random order. Microseconds are those of EVALSHA in the server's commandstats, without the connection: the median of 20 turns."}
 	l.result.Tables = append(l.result.Tables, t)
 	return fault
 }
@@ -97,18 +98,32 @@ func (l *lab) refund(ctx context.Context, records int, units int64) (r refund, e
 	return r, err
 }
 
-// price returns what one of that many calls costs.
+// price returns what one of that many calls costs: the median time of several turns, and the average number
+// of commands.
 func (l *lab) price(ctx context.Context, calls int, call func(i int) error) (p price, err error) {
-	before, err := l.read(ctx)
-	if err != nil {
-		return p, err
-	}
-	for i := range calls {
-		if err := call(i); err != nil {
+	const turns = 20
+	var micros []float64
+	for turn := range turns {
+		from, to := calls*turn/turns, calls*(turn+1)/turns
+		if from == to {
+			continue
+		}
+		before, err := l.read(ctx)
+		if err != nil {
 			return p, err
 		}
+		for i := from; i < to; i++ {
+			if err := call(i); err != nil {
+				return p, err
+			}
+		}
+		after, err := l.read(ctx)
+		if err != nil {
+			return p, err
+		}
+		micros = append(micros, (after.scripts-before.scripts)/float64(to-from))
+		p.commands += (after.commands - before.commands) / float64(calls)
 	}
-	after, err := l.read(ctx)
-	n := float64(calls)
-	return price{(after.scripts - before.scripts) / n, (after.commands - before.commands) / n}, err
+	p.micros = rounds.Median(micros)
+	return p, nil
 }
