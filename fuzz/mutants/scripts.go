@@ -518,6 +518,11 @@ var ofScripts = []mutant{
 		tests: "TestScripts_KeysExpire",
 	},
 	{
+		name: "redis-log-two-oldest-are-one", fault: "the two oldest units of a log are taken to be of one tick",
+		file: "sashredis/scripts/ring.lua", old: "if units == 1 or counting", new: "if units <= 2 or counting",
+		tests: "TestAnswers|TestModel$",
+	},
+	{
 		name: "redis-ring-frees-too-early", fault: "the wait for the oldest units is that for one less",
 		file: "sashredis/scripts/ring.lua", old: "if counting(s, reached, t) >= units then", new: "if counting(s, reached, t) >= units - 1 then",
 		tests: "TestAnswers",
