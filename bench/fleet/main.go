@@ -232,7 +232,7 @@ func (l *lab) notes(version string, took time.Duration) []string {
 			version, strings.Join(versions(), ", "), took.Round(time.Second)),
 		fmt.Sprintf("Callers are goroutines that call as soon as they have an answer (a closed loop). Turns of %v in rounds (%d), each in another order; a figure is the median of the rounds, a percentile is of all calls.", l.turn, l.rounds),
 		"go-redis has its usual settings (at most 10 connections for each core), and for sashredis ContextTimeoutEnabled. sashredis has its defaults but for the time-out, which it takes from go-redis. So its mirror is on, unless the name says otherwise.",
-		"Server µs are the processor time of the server. Commands include those that scripts call. A packet is a write to a connection, which may hold several commands. Bytes are counted in the protocol, both ways. Allocations are counted in the calling process, with its client.",
+		"Server µs are the processor time of the server. Script µs are the time of EVALSHA in its commandstats, without the connection. Commands include those that scripts call. A packet is a write to a connection, which may hold several commands. Bytes are counted in the protocol, both ways. Allocations are counted in the calling process, with its client.",
 		"nothing: a script that returns an empty text, so what any limiter pays for one round trip. Shared: callers wait for the round trip of another, and each is woken by itself. Read and write: a script that reads the time and the key, and writes the key with an expiry.",
 	}
 }

@@ -95,6 +95,7 @@ func (l *lab) record(part string, s *series) {
 	put("allocations", s.perAnswer(func(x *sample) float64 { return x.mallocs }))
 	put("allocated_bytes", s.perAnswer(func(x *sample) float64 { return x.allocated }))
 	put("server_us", s.perAnswer(func(x *sample) float64 { return x.cpu }))
+	put("script_us", s.perAnswer(func(x *sample) float64 { return x.scripts }))
 	put("server_commands", s.perAnswer(func(x *sample) float64 { return x.commands }))
 	put("packets_sent", s.perAnswer(func(x *sample) float64 { return x.writes }))
 	put("bytes_sent", s.perAnswer(func(x *sample) float64 { return x.sent }))
@@ -108,7 +109,7 @@ func (l *lab) record(part string, s *series) {
 func (l *lab) speedTable(part, title string, all []*series) {
 	speed := report.Table{Title: title, Columns: []string{"limiter", "callers", "decisions/s", "× best peer", "p50", "p99", "p99.9", "failed"}}
 	costs := report.Table{Title: title + ": costs of a decision", Columns: []string{
-		"limiter", "callers", "server µs", "commands", "packets", "bytes", "allocations", "bytes allocated",
+		"limiter", "callers", "server µs", "script µs", "commands", "packets", "bytes", "allocations", "bytes allocated",
 	}}
 	for _, callers := range l.callers {
 		var group []*series
@@ -131,6 +132,7 @@ func (l *lab) speedTable(part, title string, all []*series) {
 			costs.Rows = append(costs.Rows, []string{
 				s.name, strconv.Itoa(callers),
 				figure(s.perAnswer(func(x *sample) float64 { return x.cpu })),
+				figure(s.perAnswer(func(x *sample) float64 { return x.scripts })),
 				figure(s.perAnswer(func(x *sample) float64 { return x.commands })),
 				figure(s.perAnswer(func(x *sample) float64 { return x.writes })),
 				figure(s.perAnswer(func(x *sample) float64 { return x.sent + x.received })),
