@@ -31,7 +31,8 @@ func (b bucket) charge(s state, units int64) state {
 	return s
 }
 
-func (b bucket) decide(s state, at, n int64) (outcome, bool) {
+func (b bucket) decide(answered *state, charged, at, n int64) (outcome, bool) {
+	s := b.charge(*answered, charged)
 	lack := b.lack(s, at)
 	o := outcome{b.Remaining(lack), b.RetryAfter(lack, n), b.ResetAfter(lack)}
 	if s.leased == 0 || at >= s.leaseEnd {

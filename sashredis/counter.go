@@ -21,9 +21,11 @@ func (c counter) charge(s state, units int64) state {
 	return s
 }
 
-func (c counter) decide(s state, at, n int64) (outcome, bool) {
+func (c counter) decide(answered *state, charged, at, n int64) (outcome, bool) {
+	s := answered.State
+	s.Curr += charged // as charge does, without the rest of the state
 	index, elapsed := c.Locate(at)
-	p := c.Advance(s.State, at, index, elapsed)
+	p := c.Advance(s, at, index, elapsed)
 	return outcome{c.Remaining(p), c.RetryAfter(p, n), c.ResetAfter(p)}, true
 }
 

@@ -40,7 +40,8 @@ func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64)
 	}
 	a := answer{Decision: d}
 	if len(targets) > 0 {
-		a = l.call(ctx, op, targets, n)
+		a = answer{}
+		l.call(ctx, op, targets, n, &a)
 		if a.By == ByStore && a.Err != nil {
 			a.Limit = targets[0].rules[0].Limit
 		}
@@ -73,8 +74,8 @@ func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) (k 
 	case a.By == ByLease:
 		return unknown(own)
 	case a.By == ByMirror: // it is as exact as the mirror is
-		b, known := l.mirror.basis(t, a.at)
-		if !known {
+		var b basis
+		if !l.mirror.basis(&t, a.at, &b) {
 			return unknown(own) // it has forgotten t since
 		}
 		k, _ = b.ofKey(a)

@@ -211,7 +211,7 @@ func (l *Limiter) seed(t target) {
 	if l.storeClock != nil {
 		l.storeClock.used.Store(true)
 	}
-	if e := l.mirror.load(t); e != nil {
+	if e := l.mirror.load(&t); e != nil {
 		e.seeding.Do(func() { l.seedFrom(e, t) })
 	}
 }
@@ -236,7 +236,7 @@ func (l *Limiter) seedFrom(e *mirrored, t target) {
 	left := int64(math.MaxInt64)
 	for i := range t.rules {
 		r := &t.rules[i]
-		o, _ := r.decide(v.states[i], max(earliest, e.at), 0)
+		o, _ := r.decide(&v.states[i], 0, max(earliest, e.at), 0)
 		left = min(left, f.share(r.most)-f.shareUp(r.most-o.remaining))
 	}
 	if more := l.shares.Peek(t.name, 0).Remaining - left; more > 0 {

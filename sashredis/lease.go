@@ -57,35 +57,41 @@ type lessee struct {
 // lease swaps it for a number below 0, under which no use succeeds, and so learns what was left.
 type lease struct {
 	charge
-	left    atomic.Int64
 	granted int64
 	unused  int64 // set when it ends
 	until   int64 // the local instant from which on no unit may be used
 
 	decision sash.Decision // of the store when the lease was granted
 	resetAt  int64         // on the local clock
+
+	_    [64]byte // left is in a cache line of its own: each use writes it, and reads the fields above
+	left atomic.Int64
+	_    [56]byte
 }
 
 const ended = -1
 
-// take takes n units from a lease. It reports whether there are that many.
-func (s *lessees) take(t target, n int64) (d Decision, ok bool) {
+// take takes n units from a lease, and sets d to the decision. It reports whether there are that many.
+func (s *lessees) take(t *target, n int64, d *Decision) bool {
 	e, known := s.byKey.Load(t.name)
 	if !known || e.limits != t.limits {
-		return d, false
+		return false
 	}
-	b, now := e.lease.Load(), s.local.Now()
+	b, now := e.lease.Load(), s.quick.Now()
+	if b != nil && now >= b.until-maxLate { // the reading may be late, and the lease over
+		now = s.local.Now()
+	}
 	if b == nil || now >= b.until {
-		return d, false
+		return false
 	}
 	left, ok := b.use(n)
 	if !ok {
-		return d, false
+		return false
 	}
-	d = Decision{Decision: b.decision, By: ByLease}
+	d.Decision, d.By = b.decision, ByLease
 	d.Remaining += left
 	d.ResetAfter = time.Duration(max(b.resetAt-now, 0))
-	return d, true
+	return true
 }
 
 // use takes n units, n > 0, and returns how many are left. It reports whether there were that many.

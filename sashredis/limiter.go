@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/queue"
+	"github.com/seed-30da4c49/sash/internal/tsc"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
@@ -26,6 +27,7 @@ import (
 type Limiter struct {
 	config
 	conn       Conn
+	quick      sash.Clock                        // local, but its readings may be late by less than maxLate
 	own        *ruleset                          // of the limits given to New; nil: none
 	rulesets   *xsync.MapOf[limitsKey, *ruleset] // of the limits of keys' own; equal limits have the same
 	flights    flights
@@ -66,7 +68,7 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{
-		config: c, conn: conn, rulesets: xsync.NewMapOf[limitsKey, *ruleset](),
+		config: c, conn: conn, quick: unordered(c.local), rulesets: xsync.NewMapOf[limitsKey, *ruleset](),
 		mirror: newMirror(c.mirror), stats: newCounters(),
 		breaker: breaker{limit: int64(c.failures), pause: int64(c.pause)},
 	}
@@ -82,6 +84,19 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 		l.lessees.underway.Go(l.lessees.run)
 	}
 	return l, nil
+}
+
+// maxLate is more than the time by which a reading of an unordered clock may be late.
+const maxLate = microsecond
+
+// unordered returns clock without the order between cores, which takes half of the time of a reading. The
+// processor may read it ahead of the instructions before. So a reading may be late, and does not show that
+// something is not over yet.
+func unordered(clock sash.Clock) sash.Clock {
+	if c, ok := clock.(*tsc.Clock); ok {
+		return c.Unordered()
+	}
+	return clock
 }
 
 // Must returns l, and panics if err is not nil. It is for limiters whose options are written in
@@ -119,25 +134,25 @@ type target struct {
 	*ruleset
 }
 
-// target returns the target of the key of that name. The error says what is wrong with its limits.
-func (l *Limiter) target(name string) (target, error) {
+// resolve sets t, which is zero, to the target of the key of that name. The error says what is wrong with
+// its limits.
+func (l *Limiter) resolve(name string, t *target) (err error) {
 	rs := l.own
 	if l.limitsFor != nil {
 		if limits := l.limitsFor(name); len(limits) > 0 {
-			var err error
 			if rs, err = l.rulesetOf(limits); err != nil {
-				return target{}, fmt.Errorf("WithLimitsFor: key %q: %w", name, err)
+				return fmt.Errorf("WithLimitsFor: key %q: %w", name, err)
 			}
 		}
 	}
 	if rs == nil {
-		return target{}, fmt.Errorf("sashredis: WithLimitsFor: key %q: %w", name, sash.ErrNoLimit)
+		return fmt.Errorf("sashredis: WithLimitsFor: key %q: %w", name, sash.ErrNoLimit)
 	}
-	t := target{name: name, ruleset: rs}
+	t.name, t.ruleset = name, rs
 	if l.hashTag != nil && !rs.unlimited {
 		t.tag = hashTag(l.hashTag(name)) // here, since the caller can recover from its panic
 	}
-	return t, nil
+	return nil
 }
 
 // shift returns by how many steps the parts of t begin early. Package sash knows the key by the same name,
@@ -212,7 +227,8 @@ func (l *Limiter) rulesetOf(limits []sash.Limit) (*ruleset, error) {
 // On an error, the key may or may not have been forgotten. The context and the time-out bound
 // the call as they do a Take.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	t, err := l.target(key)
+	var t target
+	err := l.resolve(key, &t)
 	if err != nil || t.unlimited {
 		return err
 	}

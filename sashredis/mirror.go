@@ -2,14 +2,13 @@ package sashredis
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
-
-	"github.com/seed-30da4c49/sash"
 )
 
 // A mirror keeps the latest state that the store has answered for each of the latest keys, to
@@ -51,14 +50,15 @@ func newMirror(keys int) *mirror {
 	return &mirror{make([]mirrorSet, (keys+slots-1)/slots)}
 }
 
-func (m *mirror) set(t target) (set *mirrorSet, hash uint64) {
+func (m *mirror) set(t *target) (set *mirrorSet, hash uint64) {
 	hash = maphash.String(hashSeed, t.name)
-	return &m.sets[hash%uint64(len(m.sets))], hash
+	index, _ := bits.Mul64(hash, uint64(len(m.sets))) // a division would take longer
+	return &m.sets[index], hash
 }
 
 // find returns the slot of t and what is kept there. If t is not kept, e is nil, and slot is an empty one
 // or nil.
-func (set *mirrorSet) find(t target, hash uint64) (slot *atomic.Pointer[mirrored], e *mirrored) {
+func (set *mirrorSet) find(t *target, hash uint64) (slot *atomic.Pointer[mirrored], e *mirrored) {
 	for i := range set.slots {
 		switch e := set.slots[i].Load(); {
 		case e == nil && slot == nil:
@@ -71,7 +71,7 @@ func (set *mirrorSet) find(t target, hash uint64) (slot *atomic.Pointer[mirrored
 }
 
 // load returns what is kept of t, or nil.
-func (m *mirror) load(t target) *mirrored {
+func (m *mirror) load(t *target) *mirrored {
 	if m == nil {
 		return nil
 	}
@@ -122,14 +122,14 @@ func (m *mirror) store(t target, e *mirrored) {
 	if m == nil {
 		return
 	}
-	set, hash := m.set(t)
+	set, hash := m.set(&t)
 	e.suffix, e.hash, e.bytes = t.suffix, hash, e.size(t.name)
 	if e.bytes > mirrorSetBytes {
 		return
 	}
 	set.mu.Lock()
 	defer set.mu.Unlock()
-	slot, old := set.find(t, hash)
+	slot, old := set.find(&t, hash)
 	switch {
 	case old == nil:
 		if slot == nil {
@@ -170,29 +170,32 @@ func (set *mirrorSet) oldest(keep *atomic.Pointer[mirrored]) (oldest *atomic.Poi
 	return oldest, bytes
 }
 
-// deny returns the denial of n units of targets at a reading of the local clock, if that is certain.
-// All must be known: the wait is the longest of them.
-func (m *mirror) deny(targets []target, n, now int64) (Decision, bool) {
-	var d sash.Decision
-	for _, t := range targets {
-		b, known := m.basis(t, now)
+// deny sets d to the denial of n units of targets at a reading of the local clock, if that is certain,
+// and reports whether it is. If it is not, d is set to anything. All must be known: the wait is the
+// longest of them.
+func (m *mirror) deny(targets []target, n, now int64, d *Decision) bool {
+	var b basis
+	for i := range targets {
 		// An answer may have come since the reading. By an earlier instant than its own, a token bucket
 		// lacks more than it ever did.
-		if !known || now < b.received || !b.decide(n, &d) {
-			return Decision{}, false
+		if !m.basis(&targets[i], now, &b) || now < b.received || !b.decide(n, &d.Decision) {
+			return false
 		}
 	}
-	return Decision{Decision: d, By: ByMirror}, d.RetryAfter > 0
+	d.By = ByMirror
+	return d.RetryAfter > 0
 }
 
-// basis returns what decisions on t follow from at a reading of the local clock, if t is known. They
-// are for the latest time that the store's clock may show. Their waits count from the earliest: so they
-// are long enough.
-func (m *mirror) basis(t target, now int64) (b basis, known bool) {
+// basis sets b to what decisions on t follow from at a reading of the local clock, and reports whether t is
+// known. They are for the latest time that the store's clock may show. Their waits count from the
+// earliest: so they are long enough.
+func (m *mirror) basis(t *target, now int64, b *basis) (known bool) {
 	e := m.load(t)
 	if e == nil {
-		return b, false
+		return false
 	}
 	earliest, latest := e.clockBounds(now)
-	return basis{&e.view, t.ruleset, latest, e.charged, time.Duration(latest - earliest)}, true
+	b.view, b.ruleset, b.charged = &e.view, t.ruleset, e.charged
+	b.now, b.early = latest, time.Duration(latest-earliest)
+	return true
 }

@@ -16,7 +16,8 @@ import (
 func TestMirror_DeniesNothingByAReadingFromBeforeTheAnswer(t *testing.T) {
 	l, err := New(forbidden{t}, []sash.Limit{sash.PerSecond(1000).TokenBucket(10)}, WithFallback(FallbackDeny))
 	require.NoError(t, err)
-	k, err := l.target("k")
+	var k target
+	err = l.resolve("k", &k)
 	require.NoError(t, err)
 	const answered = int64(time.Hour)
 	nearlyFull := l.own.rules[0].charge(state{Debt: window.Debt{At: answered}}, 1)
@@ -34,7 +35,8 @@ func TestMirror_DeniesNothingByAReadingFromBeforeTheAnswer(t *testing.T) {
 	} {
 		l.mirror = newMirror(8)
 		l.mirror.store(k, &mirrored{view: view{at: answered, sent: answered, received: answered, states: []state{c.s}}})
-		_, denies := l.mirror.deny([]target{k}, 1, answered+int64(c.after))
+		var d Decision
+		denies := l.mirror.deny([]target{k}, 1, answered+int64(c.after), &d)
 		require.Equal(t, c.denies, denies, "%v after the answer", c.after)
 	}
 	require.NoError(t, l.Close())

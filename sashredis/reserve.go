@@ -38,7 +38,8 @@ type reservation struct {
 // It costs one round trip. Calls are never decided by the mirror or from a lease. If the fallback
 // decides, the reservation is one of the fallback: it settles nothing in the store.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (Reservation, Decision) {
-	t, a := l.callOne(ctx, reserve, key, n)
+	var a answer
+	t := l.callOne(ctx, reserve, key, n, &a)
 	if !a.Allowed || t.unlimited {
 		return Reservation{}, a.Decision
 	}

@@ -46,7 +46,8 @@ func (r ring) charge(s state, units int64) state {
 	return s
 }
 
-func (r ring) decide(s state, at, n int64) (o outcome, known bool) {
+func (r ring) decide(answered *state, charged, at, n int64) (o outcome, known bool) {
+	s := r.charge(*answered, charged)
 	now, elapsed := r.Locate(at, s.shift)
 	counting := r.counting(s, max(now, s.tick))
 	o.remaining = max(r.count-counting, 0)

@@ -35,9 +35,9 @@ type algorithm interface {
 	parse(numbers []int64, at int64) (s state, ok bool)
 	// charge returns s with units charged at the instant of the answer.
 	charge(s state, units int64) state
-	// decide returns the outcome of a call for n more units at the instant of the answer, or later.
-	// If known is false, s does not tell the retryAfter.
-	decide(s state, at, n int64) (o outcome, known bool)
+	// decide returns the outcome of a call for n more units than those that were charged since the
+	// answer, at its instant, or later. If known is false, s does not tell the retryAfter.
+	decide(s *state, charged, at, n int64) (o outcome, known bool)
 	// origin returns where a charge by op at the instant of the answer was recorded.
 	origin(s state, at int64, op op) int64
 	// periodEnd returns when the window or bucket ends in which such a charge was recorded.

@@ -98,9 +98,9 @@ type basis struct {
 // it is not, and b does not know the wait, ok is false. Waits count from the earliest instant that now
 // may be. Of equal limits, the first decides.
 func (b *basis) decide(n int64, d *sash.Decision) (ok bool) {
-	for i, s := range b.states {
+	for i := range b.states {
 		r := &b.rules[i]
-		o, known := r.decide(r.charge(s, b.charged), b.now, n)
+		o, known := r.decide(&b.states[i], b.charged, b.now, n)
 		switch {
 		case d.Allowed:
 			o.retryAfter = 0 // it is of n units more
@@ -112,7 +112,7 @@ func (b *basis) decide(n int64, d *sash.Decision) (ok bool) {
 		if !d.Allowed {
 			decides = retryAfter > d.RetryAfter
 		}
-		if first := d.Limit == (sash.Limit{}); first {
+		if d.Limit.Window == 0 { // it is the first
 			d.Remaining, decides = o.remaining, true
 		}
 		if decides {

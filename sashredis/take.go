@@ -27,13 +27,15 @@ func (l *Limiter) Allow(ctx context.Context, key string) bool {
 // If the store does not answer in time, or ctx ends, the fallback decides, and Err says why. A
 // call that has been sent may then have been charged.
 func (l *Limiter) Take(ctx context.Context, key string, n int64) Decision {
-	_, a := l.callOne(ctx, take, key, n)
+	var a answer
+	l.callOne(ctx, take, key, n, &a)
 	return a.Decision
 }
 
 // Peek returns what Take would. It charges nothing and stores nothing.
 func (l *Limiter) Peek(ctx context.Context, key string, n int64) Decision {
-	_, a := l.callOne(ctx, peek, key, n)
+	var a answer
+	l.callOne(ctx, peek, key, n, &a)
 	return a.Decision
 }
 
@@ -59,24 +61,30 @@ const (
 	reserve = bridge.Reserve
 )
 
-// callOne decides a call for one key. The target is zero if the limits of the key are wrong.
-func (l *Limiter) callOne(ctx context.Context, op op, key string, n int64) (t target, a answer) {
-	t, err := l.target(key)
-	switch {
+// callOne sets a, which is zero, to the answer to a call for one key. The target is zero if the limits of
+// the key are wrong.
+//
+// Here and below, the caller has the memory for what is set: copies at each return would take as long as
+// the mirror takes to decide.
+func (l *Limiter) callOne(ctx context.Context, op op, key string, n int64, a *answer) target {
+	targets := make([]target, 1)
+	switch err := l.resolve(key, &targets[0]); {
 	case err != nil:
 		a.Decision = l.refuseLimits(err)
-	case t.unlimited:
+	case targets[0].unlimited:
 		a.Decision = unlimited(n)
 	default:
-		a = l.call(ctx, op, []target{t}, n)
+		l.call(ctx, op, targets, n, a)
 	}
-	return t, a
+	return targets[0]
 }
 
 func (l *Limiter) callAll(ctx context.Context, op op, keys []string, n int64) Decision {
 	targets, d := l.targets(keys, n)
 	if len(targets) > 0 {
-		d = l.callUnleased(ctx, op, targets, n).Decision
+		var a answer
+		l.callUnleased(ctx, op, targets, n, &a)
+		return a.Decision
 	}
 	return d
 }
@@ -87,31 +95,28 @@ func (l *Limiter) refuseLimits(err error) Decision {
 	return refused(err)
 }
 
-// call decides a call for n units of targets. There is at least one. A Take for one of them is decided
-// from its lease, if there are as many units.
-func (l *Limiter) call(ctx context.Context, op op, targets []target, n int64) answer {
-	if op == take && n > 0 && l.lessees != nil && len(targets) == 1 {
-		if d, ok := l.lessees.take(targets[0], n); ok {
-			l.stats.by[ByLease].Inc()
-			return answer{Decision: d}
-		}
+// call sets a, which is zero, to the answer to a call for n units of targets. There is at least one. A
+// Take for one of them is decided from its lease, if there are as many units.
+func (l *Limiter) call(ctx context.Context, op op, targets []target, n int64, a *answer) {
+	if op == take && n > 0 && l.lessees != nil && len(targets) == 1 && l.lessees.take(&targets[0], n, &a.Decision) {
+		l.stats.by[ByLease].Inc()
+		return
 	}
-	return l.callUnleased(ctx, op, targets, n)
+	l.callUnleased(ctx, op, targets, n, a)
 }
 
 // callUnleased is call without leases. The mirror decides if it is sure, and else the store.
-func (l *Limiter) callUnleased(ctx context.Context, op op, targets []target, n int64) (a answer) {
-	ok := false
+func (l *Limiter) callUnleased(ctx context.Context, op op, targets []target, n int64, a *answer) {
+	denied := false
 	if op != reserve { // where a reservation is charged is known only from the store
-		a.at = l.local.Now()
-		a.Decision, ok = l.mirror.deny(targets, n, a.at)
+		a.at = l.quick.Now()
+		denied = l.mirror.deny(targets, n, a.at, &a.Decision)
 	}
-	if !ok {
-		a = l.ask(ctx, l.newWaiting(op, targets, n))
+	if !denied {
+		*a = l.ask(ctx, l.newWaiting(op, targets, n))
 	}
 	a.call.op, a.call.n = op, n
 	l.stats.by[a.By].Inc()
-	return a
 }
 
 // targets returns the targets of keys that have limits, each once. If there are no keys, or the limits of
@@ -123,7 +128,8 @@ func (l *Limiter) targets(keys []string, n int64) (targets []target, d Decision)
 			continue
 		}
 		seen[key] = true
-		t, err := l.target(key)
+		var t target
+		err := l.resolve(key, &t)
 		if err != nil {
 			return nil, l.refuseLimits(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-30da4c49/sash/bench/internal/keys"
 	"github.com/seed-30da4c49/sash/bench/internal/report"
+	"github.com/seed-30da4c49/sash/bench/internal/rounds"
 )
 
 // few is a quota that is soon used up, and comes back in more time than a flood lasts.
@@ -17,39 +18,51 @@ var few = quota{2, 24 * time.Hour}
 
 func measureFlood(ctx context.Context, l *lab) error {
 	t := report.Table{Title: "a flood of denied calls", Columns: []string{
-		"limiter", "keys", "calls/s", "ns/call", "packets per 10,000 calls", "server µs per 10,000 calls", "admitted", "failed",
+		"limiter", "keys", "calls/s", "ns/call", "× sash in-process", "packets per 10,000 calls", "server µs per 10,000 calls", "admitted", "failed",
 	}}
 	var fault error
-	worst := 0.0
 	for _, n := range []int{1, 1000} {
-		for i, s := range forFlood() {
-			if fault = l.clear(ctx); fault != nil {
-				break
-			}
-			got, err := l.flood(ctx, s, n)
-			if fault = err; err != nil {
-				fault = fmt.Errorf("%s: %w", s.name, err)
-				break
-			}
-			found := &series{subject: s, callers: got.callers, samples: []sample{got}}
-			l.record("flood on "+keys.Label(n), found)
-			per := func(x float64) string { return figure(x / got.answers * 10_000) }
-			t.Rows = append(t.Rows, []string{
-				s.name, keys.Label(n), count(got.perSecond()), figure(got.nsPerCall()), per(got.writes), per(got.cpu),
-				count(got.admitted), percent(found.failures()),
-			})
-			if i == 0 {
-				worst = max(worst, got.writes/got.answers*10_000)
-				l.goals.set("flood", &l.goals.flood, worst)
-			}
-		}
-		if fault != nil {
+		var all []*series
+		if all, fault = l.floods(ctx, n); fault != nil {
 			break
 		}
+		mirror, core := all[0], all[len(all)-1]
+		for _, s := range all {
+			l.record("flood on "+keys.Label(n), s)
+			per := func(f func(*sample) float64) string { return figure(10_000 * s.perAnswer(f)) }
+			t.Rows = append(t.Rows, []string{
+				s.name, keys.Label(n), count(s.perSecond()), figure(s.median((*sample).nsPerCall)), times(core.times(s)),
+				per(func(x *sample) float64 { return x.writes }), per(func(x *sample) float64 { return x.cpu }),
+				count(s.median(func(x *sample) float64 { return x.admitted })), percent(s.failures()),
+			})
+		}
+		l.goals.set("flood", &l.goals.flood, max(l.goals.flood, 10_000*mirror.perAnswer(func(x *sample) float64 { return x.writes })))
+		l.goals.set("mirror", &l.goals.mirror, max(l.goals.mirror, core.times(mirror)))
 	}
-	t.Notes = []string{"As many callers as cores, after the keys have been used up. The time of each call is not taken."}
+	t.Notes = []string{"As many callers as cores, after the keys have been used up. The time of each call is not taken. The last column of times is the time of a call divided by the time of a Take of package sash, which keeps the same limits in this process."}
 	l.result.Tables = append(l.result.Tables, t)
 	return fault
+}
+
+// floods measures calls for n keys that are used up, in rounds. The first of the series is of the mirror,
+// and the last of package sash.
+func (l *lab) floods(ctx context.Context, n int) (all []*series, err error) {
+	for _, s := range append(forFlood(), core()) {
+		all = append(all, &series{subject: s, callers: runtime.GOMAXPROCS(0)})
+	}
+	for round := range l.rounds {
+		for _, i := range rounds.Order(len(all), round) {
+			if err := l.clear(ctx); err != nil {
+				return all, err
+			}
+			got, err := l.flood(ctx, all[i].subject, n)
+			if err != nil {
+				return all, fmt.Errorf("%s: %w", all[i].name, err)
+			}
+			all[i].samples = append(all[i].samples, got)
+		}
+	}
+	return all, ctx.Err()
 }
 
 // flood uses n keys up, and then calls for them.
@@ -65,7 +78,7 @@ func (l *lab) flood(ctx context.Context, s subject, n int) (got sample, err erro
 	if err != nil {
 		return got, err
 	}
-	return load{callers: runtime.GOMAXPROCS(0), keys: names, lasts: 2 * l.turn}.apply(ctx, l.server, w, c)
+	return load{callers: runtime.GOMAXPROCS(0), keys: names, lasts: l.turn}.apply(ctx, l.server, w, c)
 }
 
 // useUp calls for key until it is denied.

@@ -21,7 +21,7 @@ type sample struct {
 
 	mallocs, allocated float64 // objects and bytes, in this process
 	flow
-	cpu, commands float64 // of the server
+	cpu, commands, scripts float64 // of the server
 
 	times *hdrhistogram.Histogram // of all calls, in nanoseconds; nil: none were taken
 	err   error                   // of one of the calls that failed
@@ -66,7 +66,7 @@ func (l load) apply(ctx context.Context, s *server, w *wire, c *client) (sample,
 	got.mallocs = float64(memoryAfter.Mallocs - memory.Mallocs)
 	got.allocated = float64(memoryAfter.TotalAlloc - memory.TotalAlloc)
 	after, err := s.read(ctx)
-	got.cpu, got.commands = after.cpu-before.cpu, after.commands-before.commands
+	got.cpu, got.commands, got.scripts = after.cpu-before.cpu, after.commands-before.commands, after.scripts-before.scripts
 	return got, err
 }
 

@@ -1,7 +1,7 @@
 // Command fleet measures sashredis and other limiters that keep their counts in Redis, on one
 // server that it starts itself:
 //
-//	go run ./bench/fleet                     # about four minutes
+//	go run ./bench/fleet                     # about six minutes
 //	go run ./bench/fleet -quick              # in seconds; its figures say nothing
 //	go run ./bench/fleet -only hot,new
 //
@@ -19,6 +19,7 @@
 //	flood      denied calls, on one key and on a thousand
 //	processes  eight processes on one key: what they admit, and what the limit admits
 //	leases     the time of a decision on leased units, and what became of them
+//	refunds    giving units back to a log, by how many records it has
 //
 // The exit status is 0; 1 if something failed; 2 if the command line was wrong; 130 if
 // interrupted, and then the figures measured so far are written.
@@ -63,6 +64,7 @@ var parts = []struct {
 	{"flood", measureFlood},
 	{"processes", measureProcesses},
 	{"leases", measureLeases},
+	{"refunds", measureRefunds},
 }
 
 // options are the settings of the command line.
@@ -83,11 +85,13 @@ type scale struct {
 	window    time.Duration // of processes
 	windows   float64       // number of windows for which the processes run
 	processes int
+	records   []int // of a log to which units are given back
+	settled   int   // calls that give back, at most
 }
 
 var (
-	fully   = scale{[]int{1, 16, 256}, 5, 300 * time.Millisecond, 1_000_000, 100_000, 1900 * time.Millisecond, 2.1, 8}
-	quickly = scale{[]int{1, 16, 256}, 1, 20 * time.Millisecond, 1_000_000, 1000, 100 * time.Millisecond, 1.6, 2}
+	fully   = scale{[]int{1, 16, 256}, 5, 300 * time.Millisecond, 1_000_000, 100_000, 1900 * time.Millisecond, 2.1, 8, []int{10, 1000, 100_000}, 2000}
+	quickly = scale{[]int{1, 16, 256}, 1, 20 * time.Millisecond, 1_000_000, 1000, 100 * time.Millisecond, 1.6, 2, []int{10, 100}, 20}
 )
 
 // run runs the command with these arguments and streams, and returns its exit status.
@@ -228,7 +232,7 @@ func (l *lab) notes(version string, took time.Duration) []string {
 			version, strings.Join(versions(), ", "), took.Round(time.Second)),
 		fmt.Sprintf("Callers are goroutines that call as soon as they have an answer (a closed loop). Turns of %v in rounds (%d), each in another order; a figure is the median of the rounds, a percentile is of all calls.", l.turn, l.rounds),
 		"go-redis has its usual settings (at most 10 connections for each core), and for sashredis ContextTimeoutEnabled. sashredis has its defaults but for the time-out, which it takes from go-redis. So its mirror is on, unless the name says otherwise.",
-		"Server µs are the processor time of the server. Commands include those that scripts call. A packet is a write to a connection, which may hold several commands. Bytes are counted in the protocol, both ways. Allocations are counted in the calling process, with its client.",
-		"nothing: a script that returns 1, so what any limiter pays for one round trip.",
+		"Server µs are the processor time of the server. Script µs are the time of EVALSHA in its commandstats, without the connection. Commands include those that scripts call. A packet is a write to a connection, which may hold several commands. Bytes are counted in the protocol, both ways. Allocations are counted in the calling process, with its client.",
+		"nothing: a script that returns an empty text, so what any limiter pays for one round trip. Shared: callers wait for the round trip of another, and each is woken by itself. Read and write: a script that reads the time and the key, and writes the key with an expiry.",
 	}
 }

@@ -96,8 +96,8 @@ func TestRun_QuickMeasuresEverything(t *testing.T) {
 	}
 	assert.Equal(t, map[string]int{
 		"hot": 3 * len(forHotKey()), "new": 3 * len(forManyKeys()), "known": len(forManyKeys()), "memory": 6,
-		"flood on 1": len(forFlood()), "flood on 1k": len(forFlood()),
-		"processes, steadily": len(forFleet()), "processes, in bursts": len(forFleet()), "leases": 2,
+		"flood on 1": 1 + len(forFlood()), "flood on 1k": 1 + len(forFlood()),
+		"processes, steadily": len(forFleet()), "processes, in bursts": len(forFleet()), "leases": 4, "refunds": 4,
 	}, seen)
 	// On a key that is new, throttled needs three round trips, and all others one. rueidis also
 	// looks now and then whether the server is there.

@@ -101,6 +101,7 @@ func (s *server) clear(ctx context.Context) error { return s.admin.FlushAll(ctx)
 type meter struct {
 	cpu      float64 // microseconds
 	commands float64 // also those that scripts call
+	scripts  float64 // microseconds in EVALSHA
 	memory   float64 // bytes
 	version  string
 }
@@ -128,8 +129,12 @@ func (s *server) read(ctx context.Context) (m meter, err error) {
 		case "cmdstat_info": // the command of this function
 		default:
 			if strings.HasPrefix(name, "cmdstat_") { // calls=1,usec=2,...
-				calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+				calls, rest, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
 				m.commands += number(calls)
+				if name == "cmdstat_evalsha" {
+					micros, _, _ := strings.Cut(strings.TrimPrefix(rest, "usec="), ",")
+					m.scripts = number(micros)
+				}
 			}
 		}
 	}

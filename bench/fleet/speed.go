@@ -122,6 +122,10 @@ func measureKnown(ctx context.Context, l *lab) error {
 			ratio = min(ratio, peer.times(other))
 		}
 		l.goals.set("distinct", &l.goals.distinct, ratio)
+		ours, _ := seriesNamed(found, "sash "+counter+", "+viaGoRedis)
+		if rate, ok := seriesNamed(found, "redis_rate"); ok && ours != nil {
+			l.goals.set("same client", &l.goals.sameClient, rate.times(ours))
+		}
 	}
 	l.speedTable("known", "keys of "+keys.Label(l.known)+", uniformly, all known to the store", found)
 	return err

@@ -192,36 +192,18 @@ func theirs() []subject {
 	}
 }
 
-// floors returns subjects whose script does nothing: less than one round trip is not possible.
-func floors() []subject {
-	const script = "return 1"
-	return []subject{
-		{name: "nothing, " + viaRueidis, floor: true, open: func(w *wire, _ quota) (*client, error) {
-			c, err := newRueidis(w)
-			if err != nil {
-				return nil, err
-			}
-			s := rueidis.NewLuaScript(script)
-			return &client{
-				take: func(key string) (bool, error) {
-					n, err := s.Exec(context.Background(), c, []string{key}, nil).AsInt64()
-					return n == 1, err
-				},
-				close: func() error { c.Close(); return nil },
-			}, nil
-		}},
-		{name: "nothing, " + viaGoRedis, floor: true, open: func(w *wire, _ quota) (*client, error) {
-			c := goRedis(w, redis.Options{})
-			s := redis.NewScript(script)
-			return &client{
-				take: func(key string) (bool, error) {
-					n, err := s.Run(context.Background(), c, []string{key}).Int64()
-					return n == 1, err
-				},
-				close: c.Close,
-			}, nil
-		}},
-	}
+// core returns package sash, which keeps its limits in this process.
+func core() subject {
+	return subject{name: "sash in-process", open: func(_ *wire, q quota) (*client, error) {
+		l, err := sash.New(q.limit(counter))
+		if err != nil {
+			return nil, err
+		}
+		return &client{
+			take:  func(key string) (bool, error) { return l.Take(key, 1).Allowed, nil },
+			close: func() error { l.Close(); return nil },
+		}, nil
+	}}
 }
 
 // forHotKey returns the subjects on one key.
@@ -230,6 +212,7 @@ func forHotKey() []subject {
 		ours(counter, viaRueidis, ""),
 		ours(counter, viaGoRedis, ""),
 		leasing(),
+		woken(),
 	}, append(theirs(), floors()...)...)
 }
 

@@ -5,12 +5,12 @@ var ofSashredis = []mutant{
 	// The mirror.
 	{
 		name: "mirror-believes-a-late-reading", fault: "the mirror denies by a reading of the clock from before the answer that it knows",
-		file: "sashredis/mirror.go", old: "!known || now < b.received || !b.decide", new: "!known || !b.decide",
+		file: "sashredis/mirror.go", old: "&b) || now < b.received ||", new: "&b) ||",
 		tests: "TestMirror_DeniesNothing",
 	},
 	{
 		name: "mirror-earliest", fault: "the mirror denies what the store would at the earliest time that it may be",
-		file: "sashredis/mirror.go", old: "t.ruleset, latest, e.charged,", new: "t.ruleset, earliest, e.charged,",
+		file: "sashredis/mirror.go", old: "= latest, time.Duration(", new: "= earliest, time.Duration(",
 		tests: "TestMirror|TestFleet",
 	},
 	{
@@ -25,7 +25,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-waits-too-short", fault: "the wait of a denial counts from the latest time that it may be",
-		file: "sashredis/mirror.go", old: "e.charged, time.Duration(latest - earliest)}", new: "e.charged, 0 * time.Duration(latest-earliest)}",
+		file: "sashredis/mirror.go", old: "time.Duration(latest-earliest)", new: "0*time.Duration(latest-earliest)",
 		tests: "TestMirror",
 	},
 	{
@@ -70,7 +70,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-any-key", fault: "a call on several keys is denied by those that the mirror knows",
-		file: "sashredis/mirror.go", old: "\t\tif !known || now < b.received || !b.decide(n, &d) {\n\t\t\treturn Decision{}, false\n", new: "\t\tif !known || now < b.received || !b.decide(n, &d) {\n\t\t\tcontinue\n",
+		file: "sashredis/mirror.go", old: "!b.decide(n, &d.Decision) {\n\t\t\treturn false\n", new: "!b.decide(n, &d.Decision) {\n\t\t\tcontinue\n",
 		tests: "TestMirror",
 	},
 	{
@@ -217,7 +217,7 @@ var ofSashredis = []mutant{
 	// Fallbacks.
 	{
 		name: "fallback-fresh-window", fault: "the fallback begins with nothing used",
-		file: "sashredis/fallback.go", old: "e := l.mirror.load(t); e != nil {", new: "e := l.mirror.load(t); e != nil && e.at < 0 {",
+		file: "sashredis/fallback.go", old: "e := l.mirror.load(&t); e != nil {", new: "e := l.mirror.load(&t); e != nil && e.at < 0 {",
 		tests: "TestFallbackLocal",
 	},
 	{
@@ -334,7 +334,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-serves-takeall", fault: "a TakeAll of one key takes units of its lease",
-		file: "sashredis/take.go", old: "d = l.callUnleased(ctx, op, targets, n).Decision", new: "d = l.call(ctx, op, targets, n).Decision",
+		file: "sashredis/take.go", old: "l.callUnleased(ctx, op, targets, n, &a)", new: "l.call(ctx, op, targets, n, &a)",
 		tests: "TestLease_TakeAll",
 	},
 	{

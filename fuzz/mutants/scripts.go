@@ -20,12 +20,12 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-time-in-seconds", fault: "the microseconds of TIME are dropped",
-		file: "sashredis/scripts/time.lua", old: " + tonumber(time[2])", new: "",
+		file: "sashredis/scripts/time.lua", old: "string.sub('00000' .. time[2], -6)", new: "'000000'",
 		tests: "TestScripts_DecideAtTheTimeOfTheServer",
 	},
 	{
 		name: "redis-time-of-the-caller-ignored", fault: "a caller's clock is ignored",
-		file: "sashredis/scripts/time.lua", old: "local callers = ARGV[1] ~= ''", new: "local callers = false",
+		file: "sashredis/scripts/time.lua", old: "local callers = reading ~= ''", new: "local callers = false",
 		tests: "TestAnswers",
 	},
 	{
@@ -166,7 +166,7 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-fast-counter-not-rotated", fault: "current does not become previous on the fast path",
-		file: "sashredis/scripts/fastcounter.lua", old: "previous, rest = tonumber(latest), tail", new: "previous, rest = tonumber(before), tail",
+		file: "sashredis/scripts/fastcounter.lua", old: "previous, rest = latest, tail", new: "previous, rest = before, tail",
 		tests: "TestAnswers",
 	},
 	{
@@ -201,17 +201,27 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-fast-counter-expires-early", fault: "a key expires a window too early on the fast path",
-		file: "sashredis/scripts/fastcounter.lua", old: "expiry((index + 2) * window)", new: "expiry((index + 1) * window)",
+		file: "sashredis/scripts/fastcounter.lua", old: "expiry((index + 2) * window,", new: "expiry((index + 1) * window,",
 		tests: "TestScripts_KeysExpire",
 	},
 	{
+		name: "redis-fast-counter-keeps-an-old-expiry", fault: "a key that is charged in a later window expires as if it were not",
+		file: "sashredis/scripts/fastcounter.lua", old: "* window, name)", new: "* window, stored)",
+		tests: "TestModel$",
+	},
+	{
+		name: "redis-time-without-zeros", fault: "microseconds of less than six digits are taken for more",
+		file: "sashredis/scripts/time.lua", old: "string.sub('00000' .. time[2], -6)", new: "time[2]",
+		tests: "TestModel$",
+	},
+	{
 		name: "redis-fast-counter-drops-the-token", fault: "the fast path forgets the token of a reservation",
-		file: "sashredis/scripts/fastcounter.lua", old: "previous, current, rest = tonumber(before), tonumber(latest), tail", new: "previous, current = tonumber(before), tonumber(latest)",
+		file: "sashredis/scripts/fastcounter.lua", old: "name, previous, current, rest = first, before, latest, tail", new: "name, previous, current = first, before, latest",
 		tests: "TestReserve",
 	},
 	{
 		name: "redis-fast-counter-remainder", fault: "the window of the fast path is rounded",
-		file: "sashredis/scripts/fastcounter.lua", old: "index, previous, current, rest = (now - elapsed) / window,", new: "index, previous, current, rest = math.floor(now / window + 0.5),",
+		file: "sashredis/scripts/fastcounter.lua", old: "current, rest = (now - elapsed) / window,", new: "current, rest = math.floor(now / window + 0.5),",
 		tests: "TestAnswers",
 	},
 
@@ -382,12 +392,22 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-fast-parts-expires-early", fault: "a key expires a part too early on the fast path",
-		file: "sashredis/scripts/fastparts.lua", old: "expiry((tick + life) * length - early)", new: "expiry((tick + life - 1) * length - early)",
+		file: "sashredis/scripts/fastparts.lua", old: "expiry((tick + life) * length - early,", new: "expiry((tick + life - 1) * length - early,",
 		tests: "TestScripts_KeysExpire",
 	},
 	{
+		name: "redis-fast-parts-keeps-an-old-expiry", fault: "a key that is charged in a later part expires as if it were not",
+		file: "sashredis/scripts/fastparts.lua", old: "length - early, name)", new: "length - early, stored)",
+		tests: "TestModel$",
+	},
+	{
+		name: "redis-fast-parts-text-of-another-part", fault: "the fast path of parts tells that the oldest units are as new as the call",
+		file: "sashredis/scripts/fastparts.lua", old: "return t == tick and at or", new: "return at or",
+		tests: "TestAnswers",
+	},
+	{
 		name: "redis-fast-parts-drops-the-token", fault: "the fast path of parts forgets the token of a reservation",
-		file: "sashredis/scripts/fastparts.lua", old: ".. rest, expiry", new: ".. ';;;', expiry",
+		file: "sashredis/scripts/fastparts.lua", old: "' ') .. rest, expiry", new: "' ') .. ';;;', expiry",
 		tests: "TestReserve",
 	},
 
@@ -496,6 +516,11 @@ var ofScripts = []mutant{
 		name: "redis-parts-expire-late", fault: "a key in parts expires as if its parts did not begin early",
 		file: "sashredis/scripts/parts.lua", old: "(s.newest + s.b) * s.a - s.early\n", new: "(s.newest + s.b) * s.a\n",
 		tests: "TestScripts_KeysExpire",
+	},
+	{
+		name: "redis-log-two-oldest-are-one", fault: "the two oldest units of a log are taken to be of one tick",
+		file: "sashredis/scripts/ring.lua", old: "if units == 1 or counting", new: "if units <= 2 or counting",
+		tests: "TestAnswers|TestModel$",
 	},
 	{
 		name: "redis-ring-frees-too-early", fault: "the wait for the oldest units is that for one less",

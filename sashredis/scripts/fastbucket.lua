@@ -19,11 +19,11 @@ if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
       local admitted = units <= burst and lack <= (burst - units) * window
       if admitted then
         local charged = lack + units * window
-        redis.call('SET', KEYS[1], format('%.0f 0 %.0f;;;', now, charged),
+        redis.call('SET', KEYS[1], format('%s 0 %.0f;;;', reading, charged),
           expiry(now + charged / count * (1 + 1e-9) + 1))
       end
       if admitted or times == '1' then
-        return format('%.0f|%s|0 0||0 %.0f 0 0', now, admitted and times or '0', lack)
+        return format('%s|%s|0 0||0 %.0f 0 0', reading, admitted and times or '0', lack)
       end
     end
   end

@@ -180,7 +180,7 @@ function ring.freedAt(s, units)
   local key = s.key.name
   local oldest = redis.call('ZRANGEBYLEX', key, s.first, '(' .. s.letter .. '~', 'LIMIT', 0, 1)[1]
   local tick, total = parse(oldest)
-  if counting(s, total, tick) >= units then
+  if units == 1 or counting(s, total, tick) >= units then -- a member that counts has a unit
     return tick
   end
   -- Search by rank. That many units are not reached at low, and are reached at high.

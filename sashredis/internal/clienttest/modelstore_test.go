@@ -154,6 +154,10 @@ func (s *scriptStore) command(args []string) any {
 	case "SET":
 		s.touched++
 		s.values[key] = &storeValue{text: args[2]}
+		if args[3] == "KEEPTTL" {
+			s.values[key].expires = v.expires // no script keeps the expiry of a key that is not there
+			return 1
+		}
 		return s.expire(key, args[3], args[4])
 	case "DEL":
 		delete(s.values, key)
