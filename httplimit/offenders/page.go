@@ -95,7 +95,8 @@ func (p *Page) Observe(e httplimit.Event) {
 func (p *Page) count(e *httplimit.Event) {
 	p.begin.Do(p.start)
 	now := p.clock.Now()
-	p.periodsAt(now).current.add(clientOf(e, p.Name != nil), e, now)
+	c := clientOf(e, p.Name != nil)
+	p.periodsAt(now).current.add(&c, e, now)
 }
 
 // start prepares p for its first call.
