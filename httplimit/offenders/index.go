@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// An index finds the counters of a sketch by their clients. It is a hash table of chains, with at least as
-// many chains as counters. Its methods other than find are called by the holder of the sketch's lock.
+// An index finds the counters of a sketch by their clients. It is a hash table of chains, with at least
+// twice as many chains as counters. Its methods other than find are called by the holder of the sketch's lock.
 //
 // find takes no lock, and copies nothing. It is sure of a counter that it returns, which may be retired. It
 // may miss one that is being added, and any while the table grows: then the caller asks again with the lock.
@@ -35,7 +35,7 @@ func chainOf(chains []atomic.Pointer[counter], client *client) *atomic.Pointer[c
 
 // add adds c, whose client has no counter in x.
 func (x *index) add(c *counter) {
-	if chains := *x.chains.Load(); x.size == len(chains) {
+	if chains := *x.chains.Load(); 2*x.size >= len(chains) {
 		x.grow(2 * len(chains))
 	}
 	x.size++
