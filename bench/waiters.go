@@ -46,13 +46,14 @@ func waits() []wait {
 		{"two full keys", 1, func(int) []string { return []string{sharedKey, otherKey} }, []string{freeKey}},
 		{"a full key, and a free one", 1, func(int) []string { return []string{sharedKey, freeKey} }, []string{freeKey}},
 		{"a full key, and a free one of its own", 1, func(i int) []string { return []string{sharedKey, strconv.Itoa(i)} }, []string{freeKey}},
+		{"two full keys, and a free one of its own", 1, func(i int) []string { return []string{sharedKey, otherKey, strconv.Itoa(i)} }, []string{freeKey}},
 		{"a full key, and a full one of its own", 1, own, []string{freeKey}},
 		{"more than a key has left, and a full key of its own", 5, own, []string{freeKey}},
 	}
 }
 
 func planWaiters(l *lab) (p plan) {
-	crowds, requests := []int{1000, 4000, 10_000}, []int{1000, 20_000}
+	crowds, requests := []int{100, 1000, 10_000}, []int{1000, 20_000}
 	if l.quick {
 		crowds, requests = []int{10, 100}, []int{100}
 	}

@@ -20,15 +20,16 @@ import (
 // grown. One goroutine at a time owns a call.
 type call struct {
 	*Limiter
-	*table                 // of the limiter when the call began, or started over
-	stripe   *atomic.Int64 // at which it counts itself while it is in a section
-	within   bool          // whether it is in a section
-	takes    []*take       // of the enforced policies, then of the shadows; they stay with c
-	enforced []*take       // the former of these
-	allowed  bool          // whether these admit it
-	together sash.Decision // on several of them, if there is one
-	keys     []byte        // keys of all takes, one after the other
-	identity []byte        // of the latest take
+	*table                       // of the limiter when the call began, or started over
+	stripe   *atomic.Int64       // at which it counts itself while it is in a section
+	within   bool                // whether it is in a section
+	takes    []*take             // of the enforced policies, then of the shadows; they stay with c
+	enforced []*take             // the former of these
+	allowed  bool                // whether these admit it
+	together sash.Decision       // on several of them, if there is one
+	keys     []byte              // keys of all takes, one after the other
+	identity []byte              // of the latest take
+	mac      [aes.BlockSize]byte // of a fingerprint; here, as it would escape
 	names    []string
 	buffer   fields.Buffer
 	running  *policy         // policy whose functions are running; nil: none
@@ -146,19 +147,16 @@ func (c *call) appendKey(p *policy, r *http.Request) (body int, ok bool) {
 // cannot be told from it, not even by trying all addresses. With the length first, it is pseudorandom for
 // messages of any length. A fast seeded hash can be inverted, and a digest takes several times as long.
 func (c *call) fingerprint(t *take) uint64 {
-	var zeros [aes.BlockSize]byte
-	identity := t.key[t.body-t.begin:]
-	rest := append(binary.AppendUvarint(c.identity[:0], uint64(len(identity))), identity...)
-	rest = append(rest, zeros[:-len(rest)&(aes.BlockSize-1)]...) // to whole blocks
-	c.identity = rest
-	for {
-		mac := rest[:aes.BlockSize]
+	mac, rest := c.mac[:], c.keys[t.body:t.end]
+	clear(mac)
+	begin := binary.PutUvarint(mac, uint64(len(rest)))
+	rest = rest[copy(mac[begin:], rest):]
+	c.secret.Encrypt(mac, mac)
+	for len(rest) > 0 {
+		rest = rest[subtle.XORBytes(mac, mac, rest):] // of the last block, what is missing is zeros
 		c.secret.Encrypt(mac, mac)
-		if rest = rest[aes.BlockSize:]; len(rest) == 0 {
-			return binary.BigEndian.Uint64(mac)
-		}
-		subtle.XORBytes(rest, rest[:aes.BlockSize], mac)
 	}
+	return binary.BigEndian.Uint64(mac)
 }
 
 // A take is one policy's share of a call.

@@ -62,15 +62,20 @@ func (h headers) any() bool { return h.standard || h.xRateLimit }
 
 // emit reports e to all observers, with an outcome and what its events tell of the client.
 func (c *config) emit(e *Event, outcome Outcome) {
+	c.complete(e, outcome)
+	for _, observe := range c.observers {
+		observe(*e)
+	}
+}
+
+// complete sets the outcome of e, and leaves out what its events do not tell of the client.
+func (c *config) complete(e *Event, outcome Outcome) {
 	e.Outcome = outcome
 	if !c.fingerprints.has(outcome) {
 		e.Fingerprint = 0
 	}
 	if !c.identities.has(outcome) {
 		e.Identity = ""
-	}
-	for _, observe := range c.observers {
-		observe(*e)
 	}
 }
 

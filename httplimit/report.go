@@ -44,7 +44,10 @@ func (c *call) observe(t *take, outcome Outcome) {
 	if decidedOutcomes.has(outcome) {
 		e.Decision = t.decision
 	}
-	c.emit(&e, outcome)
+	c.complete(&e, outcome)
+	for _, observe := range c.observers {
+		observe(e)
+	}
 }
 
 // describe sets what all events of t have, and what those outcomes tell of the client.

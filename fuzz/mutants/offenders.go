@@ -18,6 +18,46 @@ var ofOffenders = []mutant{
 		tests: "TestPage_CountsWithinItsBounds",
 	},
 	{
+		name: "index-takes-out-a-chain", fault: "the index loses the counters behind one that it takes out",
+		file: "httplimit/offenders/index.go", old: "at.Store(c.next.Load())", new: "at.Store(nil)",
+		tests: "TestIndex",
+	},
+	{
+		name: "index-grows-without-chains", fault: "of each chain, the index takes only the first counter along when it grows",
+		file: "httplimit/offenders/index.go", old: "\t\t\t\tc = next\n", new: "\t\t\t\tc = nil\n\t\t\t\t_ = next\n",
+		tests: "TestIndex_HasWhatAMapHas",
+	},
+	{
+		name: "index-takes-policies-for-one", fault: "a client has one counter for all policies whose names have the same length",
+		file: "httplimit/offenders/index.go", old: " && c.policy == client.policy", new: "",
+		tests: "TestIndex",
+	},
+	{
+		name: "heap-knows-too-much", fault: "the count of a new counter is taken for one more than it is, and is never found to be the least",
+		file: "httplimit/offenders/sketch.go", old: "s.heap[0] = place{s.unseen + 1,", new: "s.heap[0] = place{s.unseen + 2,",
+		tests: "TestPage_CountsWithinItsBounds",
+	},
+	{
+		name: "tally-counts-anew-with-stripes", fault: "a count of the metrics forgets what it was when two calls met there",
+		file: "internal/tally/counter.go", old: "n := c.word.Load()\n\tif", new: "n := int64(0)\n\tif",
+		tests: "TestCounter",
+	},
+	{
+		name: "tally-loses-the-call-that-makes-stripes", fault: "the metrics do not count the calls that find others counting",
+		file: "internal/tally/counter.go", old: "\tc.stripes.Load().Inc()\n", new: "",
+		tests: "TestCounter",
+	},
+	{
+		name: "tally-begins-with-stripes", fault: "each count of the metrics has stripes, also if no two calls meet there",
+		file: "internal/tally/counter.go", old: "for range 2 {", new: "for range 0 {",
+		tests: "TestCounter",
+	},
+	{
+		name: "tally-finds-few-policies", fault: "the metrics count nothing if there are many policies",
+		file: "internal/tally/tally.go", old: "return t.byName[name]", new: "return nil",
+		tests: "TestTally",
+	},
+	{
 		name: "page-begins-a-period-twice", fault: "two calls that find a period due begin two, and forget the one before",
 		file: "httplimit/offenders/page.go", old: "if passed < period {", new: "if false {",
 		tests: "TestPage_BeginsAPeriodOnce",
@@ -44,7 +84,7 @@ var ofOffenders = []mutant{
 	},
 	{
 		name: "fingerprint-of-the-last-block", fault: "long identities with the same end have the same fingerprint",
-		file: "httplimit/call.go", old: "subtle.XORBytes(rest, rest[:aes.BlockSize], mac)", new: "subtle.XORBytes(mac, rest[:aes.BlockSize], mac)",
+		file: "httplimit/call.go", old: "subtle.XORBytes(mac, mac, rest)", new: "subtle.XORBytes(mac, make([]byte, aes.BlockSize), rest)",
 		tests: "TestObserver_TellsAnyTwoIdentitiesApart",
 	},
 	{

@@ -31,13 +31,18 @@ var seed = maphash.MakeSeed()
 // clientOf returns the client of an event. Its identity, if it is named, shares the memory of that
 // of the event.
 func clientOf(e *httplimit.Event, named bool) client {
-	if !named || e.Identity == "" {
-		return client{policy: e.Policy, digest: e.Fingerprint}
+	if named && e.Identity != "" {
+		return clientNamed(e.Policy, e.Identity)
 	}
-	if len(e.Identity) <= maxIdentity {
-		return client{policy: e.Policy, identity: e.Identity}
+	return client{policy: e.Policy, digest: e.Fingerprint}
+}
+
+// clientNamed returns the client with an identity under a policy.
+func clientNamed(policy, identity string) client {
+	if len(identity) <= maxIdentity {
+		return client{policy: policy, identity: identity}
 	}
-	return client{policy: e.Policy, identity: e.Identity[:maxIdentity], digest: maphash.String(seed, e.Identity)}
+	return client{policy: policy, identity: identity[:maxIdentity], digest: maphash.String(seed, identity)}
 }
 
 // clone returns a copy of c that does not keep the memory of an identity, which may be much more
@@ -53,11 +58,12 @@ func newClientMap[V any]() *xsync.MapOf[client, V] {
 }
 
 // hash returns a hash of c. It costs less than one of all fields by reflection. A fingerprint is a
-// digest with a secret, so one multiplication is enough to spread it.
-func (c client) hash() uint64 {
-	h := maphash.String(seed, c.policy) ^ c.digest
+// digest with a secret, so one multiplication is enough to spread it. One client has the same hash under
+// policies whose names have the same length.
+func (c *client) hash() uint64 {
+	h := c.digest ^ uint64(len(c.policy))
 	if c.identity != "" {
-		h ^= maphash.String(seed, c.identity) << 1
+		h ^= maphash.String(seed, c.identity)
 	}
 	h *= 0x9e37_79b9_7f4a_7c15 // 2^64 divided by the golden ratio
 	return h ^ h>>32

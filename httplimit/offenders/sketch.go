@@ -4,8 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/puzpuzpuz/xsync/v3"
-
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
@@ -27,11 +25,11 @@ import (
 type sketch struct {
 	size     int
 	start    int64 // on the clock
-	counters *xsync.MapOf[client, *counter]
+	counters index
 
 	mu     sync.Mutex
-	heap   []*counter // guarded by mu: the one with the least known count is first
-	unseen int64      // guarded by mu: the count of the counter that was retired last, which never falls
+	heap   []place // guarded by mu: the one with the least known count is first
+	unseen int64   // guarded by mu: the count of the counter that was retired last, which never falls
 }
 
 // A counter counts the denials of one client.
@@ -40,55 +38,64 @@ type sketch struct {
 // the count that the next counter begins with. So a denial is either in that count, or it finds
 // the counter retired and goes elsewhere: none is lost, and none is counted twice.
 type counter struct {
+	// A denial looks at these alone, which fill one cache line.
 	client
+	next  atomic.Pointer[counter] // in its chain of the index
+	count atomic.Int64            // from retired on, the counter is no longer in use
+	last  atomic.Int64            // when it was last added to
+
 	limit  sash.Limit // that denied first
 	shadow bool
 	first  int64 // when it began, on the clock
 	excess int64 // how much count is too high, at most
+}
 
-	count atomic.Int64 // from retired on, the counter is no longer in use
-	last  atomic.Int64 // when it was last added to
-	known int64        // guarded by the sketch's lock: at most count
+// A place is that of a counter in the heap.
+type place struct {
+	known int64 // at most the counter's count
+	*counter
 }
 
 // retired is a count that no counter in use reaches.
 const retired = 1 << 62
 
 func newSketch(size int, start int64) *sketch {
-	return &sketch{size: size, start: start, counters: newClientMap[*counter]()}
+	s := &sketch{size: size, start: start}
+	s.counters.grow(min(size, 64))
+	return s
 }
 
 // add counts the denial e of client, at an instant.
-func (s *sketch) add(client client, e *httplimit.Event, at int64) {
-	if c, ok := s.counters.Load(client); ok && c.add(at) {
+func (s *sketch) add(client *client, e *httplimit.Event, at int64) {
+	if c := s.counters.find(client); c != nil && c.add(at) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Another call may have begun a counter first. If there is one now, it is in use: only
 	// the holder of the lock retires it.
-	if c, ok := s.counters.Load(client); ok {
+	if c := s.counters.find(client); c != nil {
 		c.add(at)
 		return
 	}
 	if len(s.heap) < s.size {
 		// All known counts are 1 until the heap is full, so it needs no order yet.
-		s.heap = append(s.heap, s.newCounter(client, e, at, 0))
+		s.heap = append(s.heap, place{1, s.newCounter(client, e, at, 0)})
 		return
 	}
 	s.retireLeast()
-	s.heap[0] = s.newCounter(client, e, at, s.unseen)
+	s.heap[0] = place{s.unseen + 1, s.newCounter(client, e, at, s.unseen)}
 	s.siftDown()
 }
 
 // newCounter returns the counter of a client that has none, after a denial. The caller holds the
 // lock.
-func (s *sketch) newCounter(client client, e *httplimit.Event, at, excess int64) *counter {
-	c := &counter{client: client.clone(), limit: e.Decision.Limit, shadow: e.Shadow, first: at, excess: excess, known: excess + 1}
-	c.count.Store(c.known)
+func (s *sketch) newCounter(client *client, e *httplimit.Event, at, excess int64) *counter {
+	c := &counter{client: client.clone(), limit: e.Decision.Limit, shadow: e.Shadow, first: at, excess: excess}
+	c.count.Store(excess + 1)
 	c.last.Store(at)
 	// The counter is complete: from here on, other calls add to it.
-	s.counters.Store(c.client, c)
+	s.counters.add(c)
 	return c
 }
 
@@ -109,11 +116,11 @@ func (c *counter) add(at int64) bool {
 // counter, the first of the heap, is for the next one.
 func (s *sketch) retireLeast() {
 	for {
-		c := s.heap[0]
+		c := &s.heap[0]
 		// No other counter has less than is known of it, which is at least c.known. So if the
 		// count is still c.known, it is the least.
 		if c.count.CompareAndSwap(c.known, retired) {
-			s.counters.Delete(c.client)
+			s.counters.remove(c.counter)
 			s.unseen = c.known
 			return
 		}

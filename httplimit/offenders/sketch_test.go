@@ -12,10 +12,10 @@ import (
 // then counts elsewhere: the sum of all counts stays the number of denials.
 func TestSketch_CountsElsewhereOnceACounterIsRetired(t *testing.T) {
 	s, e := newSketch(1, 0), &httplimit.Event{}
-	first, second := client{digest: 1}, client{digest: 2}
+	first, second := &client{digest: 1}, &client{digest: 2}
 	s.add(first, e, 0)
-	found, ok := s.counters.Load(first)
-	require.True(t, ok)
+	found := s.counters.find(first)
+	require.NotNil(t, found)
 	s.add(second, e, 0)
 	require.False(t, found.add(0))
 	require.False(t, found.add(0), "again")
@@ -24,6 +24,6 @@ func TestSketch_CountsElsewhereOnceACounterIsRetired(t *testing.T) {
 	require.EqualValues(t, 3, got.denials)
 	require.EqualValues(t, 2, got.unseen)
 	require.Len(t, got.rows, 1)
-	require.Equal(t, first, got.rows[0].client)
+	require.Equal(t, *first, got.rows[0].client)
 	require.EqualValues(t, 2, got.rows[0].excess)
 }

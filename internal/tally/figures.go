@@ -98,7 +98,7 @@ func (f *Figures) add(p *policy, stored bool) {
 	f.addSeries(p, p.rest, false)
 	f.addSeries(p, p.undecided, true)
 	for i, counter := range p.others {
-		n := counter.Value()
+		n := counter.value()
 		if n > 0 || (i != storeErrors || stored) && (i != fullQueues || p.queued) && (i != unseen || p.settled) {
 			f.Others = append(f.Others, OtherCount{others[i], p.name, n})
 		}
@@ -121,7 +121,7 @@ func (f *Figures) addSeries(p *policy, s *series, zeros bool) {
 		if counter == nil {
 			continue
 		}
-		r, n := Result(i), counter.Value()
+		r, n := Result(i), counter.value()
 		if n > 0 || zeros && r != never && (p.queued || r != Abandoned) {
 			f.Decisions = append(f.Decisions, Count{p.name, s.label, r, n})
 		}

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/puzpuzpuz/xsync/v3"
-
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 )
@@ -19,7 +17,7 @@ import (
 // yet, and counts nothing until it does. It is safe for concurrent use.
 //
 // To count takes one look-up of the policy by its name, one comparison for each limit of the
-// policy, and one addition to a striped counter. It allocates nothing.
+// policy, and one addition to a counter. It allocates nothing.
 //
 // Policies and limits come from the limiter. So what is counted has a bounded number of
 // labels, whatever clients send: keys with limits of their own are counted under [OtherLimit].
@@ -39,8 +37,24 @@ type source struct {
 
 // A table has the counters of each policy by its name. It does not change once it is published.
 type table struct {
-	policies []*policy // in the limiter's order
-	byName   map[string]*policy
+	policies []*policy          // in the limiter's order
+	byName   map[string]*policy // the same
+}
+
+// few is the number of policies that take less time to look through than a map.
+const few = 8
+
+// find returns the policy of that name, or nil.
+func (t *table) find(name string) *policy {
+	if len(t.policies) > few {
+		return t.byName[name]
+	}
+	for _, p := range t.policies {
+		if p.name == name { // mostly one string, or of another length: no bytes are compared
+			return p
+		}
+	}
+	return nil
 }
 
 // A policy has the counters of one policy. Of a limiter without policies, the name is empty.
@@ -53,7 +67,7 @@ type policy struct {
 	own       []*series    // of the limits that are or were in force
 	rest      *series      // of all other limits
 	undecided *series      // of requests without a decision
-	others    [numOthers]*xsync.Counter
+	others    [numOthers]*counter
 }
 
 // A series has the counters of one policy and limit, by result. Those are nil that a request
@@ -61,7 +75,7 @@ type policy struct {
 type series struct {
 	limit  sash.Limit
 	label  string
-	counts [numResults]*xsync.Counter
+	counts [numResults]*counter
 }
 
 // maxOwn bounds the series of a policy, for limits of its plans and limits that were in force
@@ -74,7 +88,7 @@ const OtherLimit = "other"
 func newSeries(label string, results ...Result) *series {
 	s := &series{label: label}
 	for _, r := range results {
-		s.counts[r] = xsync.NewCounter()
+		s.counts[r] = new(counter)
 	}
 	return s
 }
@@ -135,7 +149,7 @@ func (t *Tally) update() {
 	for _, p := range t.source.policies() {
 		var before *policy
 		if old != nil {
-			before = old.byName[p.Name]
+			before = old.find(p.Name)
 		}
 		made := newPolicy(p, before)
 		next.policies = append(next.policies, made)
@@ -154,7 +168,7 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 		made.rest = newDecided(OtherLimit)
 		made.undecided = newSeries("", Unidentified, Failed)
 		for i := range made.others {
-			made.others[i] = xsync.NewCounter()
+			made.others[i] = new(counter)
 		}
 	}
 	made.shadow, made.queued, made.settled, made.limits = p.Shadow, queues(p), settles(p), limitsOf(p)
@@ -201,17 +215,17 @@ func (t *Tally) Observe(e *httplimit.Event) {
 	if table == nil {
 		return
 	}
-	p := table.byName[e.Policy]
+	p := table.find(e.Policy)
 	if p == nil {
 		if p = t.policyAdded(e.Policy); p == nil {
 			return
 		}
 	}
 	if e.Err != nil {
-		p.others[storeErrors].Inc()
+		p.others[storeErrors].add()
 	}
 	if e.QueueFull {
-		p.others[fullQueues].Inc()
+		p.others[fullQueues].add()
 	}
 	switch e.Outcome {
 	case httplimit.Admitted:
@@ -227,15 +241,15 @@ func (t *Tally) Observe(e *httplimit.Event) {
 	case httplimit.Abandoned:
 		p.decided(Abandoned, &e.Decision)
 	case httplimit.GivenBack:
-		p.others[refunds].Inc()
+		p.others[refunds].add()
 	case httplimit.Settled:
-		p.others[settlements].Inc()
+		p.others[settlements].add()
 	case httplimit.Unseen:
-		p.others[unseen].Inc()
+		p.others[unseen].add()
 	case httplimit.Unidentified:
-		p.undecided.counts[Unidentified].Inc()
+		p.undecided.counts[Unidentified].add()
 	case httplimit.Failed:
-		p.undecided.counts[Failed].Inc()
+		p.undecided.counts[Failed].add()
 	}
 }
 
@@ -248,7 +262,7 @@ func (t *Tally) policyAdded(name string) *policy {
 	if !t.table.Load().current(t.source.policies()) {
 		t.update()
 	}
-	return t.table.Load().byName[name]
+	return t.table.Load().find(name)
 }
 
 // ObserveTake counts a decision. It is for [sash.WithObserver].
@@ -257,7 +271,7 @@ func (t *Tally) ObserveTake(d *sash.Decision) {
 	if table == nil {
 		return
 	}
-	p := table.byName[""] // nil if policies are watched, which have names
+	p := table.find("") // nil if policies are watched, which have names
 	switch {
 	case p == nil:
 	case d.Allowed:
@@ -268,4 +282,4 @@ func (t *Tally) ObserveTake(d *sash.Decision) {
 }
 
 // decided counts a decision with that result, under the limit that decided.
-func (p *policy) decided(r Result, d *sash.Decision) { p.seriesOf(&d.Limit).counts[r].Inc() }
+func (p *policy) decided(r Result, d *sash.Decision) { p.seriesOf(&d.Limit).counts[r].add() }

@@ -86,6 +86,19 @@ func TestTally_CountsWhatEachPolicyMakesOfARequest(t *testing.T) {
 }
 
 // A count that begins at 0 shows its first increase.
+func TestTally_FindsEachOfManyPolicies(t *testing.T) {
+	var options []httplimit.Option
+	var want []string
+	for i := range 20 {
+		name := fmt.Sprintf("policy %d", i)
+		options = append(options, policy(name, sash.PerHour(10)))
+		want = append(want, name+" 10/1h0m0s log admitted 3")
+	}
+	s := newSite(t, options...)
+	s.do("a", 3)
+	require.Equal(t, want, lines(s.tally.Read().Decisions))
+}
+
 func TestTally_BeginsWithAllCountsThatCanIncrease(t *testing.T) {
 	shadow := policy("shadow", sash.PerHour(1))
 	shadow.Shadow = true
