@@ -139,9 +139,15 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 		}
 		least, due := l.endAttempt(w, targets, n)
 
-		// The limits of a key may have changed, so n may not be admitted any more.
+		// The limits of a key may have changed, so n may not be admitted any more: by a key, or by all
+		// together, if more of them need room than there ever is.
 		if err := l.waitError(ctx, targets, n, least); err != nil {
 			return Decision{}, err
+		}
+		if d.RetryAfter == Never {
+			if err := l.neverAdmitted(targets, n); err != nil {
+				return Decision{}, err
+			}
 		}
 		due = min(due, window.Plus(at, int64(l.retryAfter(targets, d))))
 		if err := l.sleep(ctx, w, turn, due); err != nil {
