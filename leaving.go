@@ -16,7 +16,7 @@ import "context"
 // n below 0 is denied with Never. Under [WithChargeDenied], a denied call is charged as a denied Take of n
 // units. An [Unlimited] key admits any n and leave.
 //
-// It costs what two calls of Take on a tracked key do, or less.
+// It costs less than two calls of Take, and up to three times as much as Take where it is denied.
 func (l *Limiter) TakeLeaving(key string, n, leave int64) (d Decision) {
 	if n < 0 || leave <= 0 {
 		return l.Take(key, n)

@@ -1,8 +1,8 @@
 package sash
 
 // TakeUpTo charges as many units to key as there are, at most the given number, in one step. It
-// returns how many it has charged: the least that any limit of the key has left. All of Take's most,
-// or the last few of a quota, are one call, and no other call comes between the look and the charge.
+// returns how many it has charged: most, or the least that any limit of the key has left. No other call
+// comes between the look at what is left and the charge.
 //
 // Its Decision is the Decision of [Limiter.Take] for the units taken. If there are none, it is denied,
 // and its Decision is the Decision of Take for one unit: RetryAfter is exact for that, and under
@@ -10,8 +10,9 @@ package sash
 // that one unit. A most of 0 is a [Limiter.Peek], and a most below 0 is denied with [Never]. Of an
 // [Unlimited] key, it takes most.
 //
-// It costs what Take does if all of most or nothing at all is there. Otherwise, for a new key and in the
-// cases in which Take is slow, it locks the key for the few nanoseconds in which it decides.
+// It costs about a third more than Take if all of most is there, and about twice as much if nothing is.
+// Otherwise, for a new key and in the cases in which Take is slow, it locks the key for the few
+// nanoseconds in which it decides.
 func (l *Limiter) TakeUpTo(key string, most int64) (taken int64, d Decision) {
 	if most <= 0 {
 		return 0, l.Take(key, most)

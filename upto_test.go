@@ -182,7 +182,7 @@ func TestRace_TakeUpToTakesEachUnitOnce(t *testing.T) {
 				c.call(func() {
 					most := 1 + i%7
 					taken, d := l.TakeUpTo("k", most)
-					if taken < 0 || taken > most || d.Allowed != (taken > 0) || d.Allowed && taken < most && d.Remaining > 0 {
+					if taken < 0 || taken > most || d.Allowed != (taken > 0) || taken < most && d.Remaining > 0 {
 						t.Errorf("%d of %d are taken: %+v", taken, most, d)
 					}
 					total.Add(taken)
