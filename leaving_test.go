@@ -3,6 +3,9 @@ package sash
 import (
 	"context"
 	"math"
+	"runtime"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -217,15 +220,67 @@ func TestWaitLeaving_Fails(t *testing.T) {
 	require.NoError(t, l.WaitLeaving(t.Context(), "k", 5, math.MaxInt64))
 }
 
+// Ten units come back in a minute. The call before takes five, so those that the other takes and leaves are
+// there a minute later.
+func TestWaitLeaving_FailsAtOnceBehindOthers(t *testing.T) {
+	waiting(t, map[string]Limit{"k": PerMinute(10).Log()}, func(w *waitTest) {
+		w.exhaust("k")
+		w.wait("before", 5, "k")
+		short, cancel := context.WithTimeout(w.Context(), 90*time.Second)
+		defer cancel()
+		began := time.Now()
+		require.ErrorIs(t, w.l.WaitLeaving(short, "k", 3, 5), context.DeadlineExceeded)
+		require.Equal(t, began, time.Now())
+		require.NoError(t, w.l.WaitLeaving(w.Context(), "k", 3, 5))
+		require.Equal(t, 2*time.Minute, time.Since(began))
+	})
+}
+
 // A call that waits for several keys claims a unit of a key. The units that a call in the background
 // leaves are the same: it need not leave one more.
 func TestWaitLeaving_ClaimedUnitsAreAmongThoseLeft(t *testing.T) {
 	waiting(t, map[string]Limit{"a": PerHour(2).Log(), "b": PerHour(1).Log()}, func(w *waitTest) {
 		w.exhaust("b")
 		w.wait("both", 1, "a", "b")
+		began := time.Now()
 		require.NoError(t, w.l.WaitLeaving(w.Context(), "a", 1, 1))
+		require.Equal(t, began, time.Now(), "it need not wait")
 		w.until(2 * time.Hour)
 		require.Equal(t, []string{"both"}, w.order)
+	})
+}
+
+// meet has two callers call f with each of some numbers at the same time.
+func meet(rounds int64, f func(caller int, round int64)) {
+	var arrived atomic.Int64
+	var all sync.WaitGroup
+	for caller := range 2 {
+		all.Go(func() {
+			for round := range rounds {
+				for arrived.Add(1); arrived.Load() < 2*(round+1); {
+					runtime.Gosched()
+				}
+				f(caller, round)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Of two calls at once, for each of which there is room, and not for both, one is admitted.
+func TestRace_TwoCallsDoNotTakeOfTheFloor(t *testing.T) {
+	everyKind(t, PerMinute(3), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		rounds := int64(crowded(10_000))
+		var admitted atomic.Int64
+		for round := range rounds {
+			l.Take(strconv.FormatInt(round, 10), 1)
+		}
+		meet(rounds, func(_ int, round int64) {
+			if d := l.TakeLeaving(strconv.FormatInt(round, 10), 1, 1); d.Allowed {
+				admitted.Add(1)
+			}
+		})
+		require.Equal(t, rounds, admitted.Load())
 	})
 }
 

@@ -3,6 +3,7 @@ package sash
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -190,6 +191,26 @@ func TestRace_TakeUpToTakesEachUnitOnce(t *testing.T) {
 			}
 		})
 		require.EqualValues(t, count, total.Load())
+	})
+}
+
+// Two calls at once take all there is, though it is not enough for both.
+func TestRace_TwoCallsTakeAllThereIs(t *testing.T) {
+	everyKind(t, PerMinute(4), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		rounds := int64(crowded(10_000))
+		for round := range rounds {
+			l.Take(strconv.FormatInt(round, 10), 1)
+		}
+		var total atomic.Int64
+		meet(rounds, func(caller int, round int64) {
+			most := 2 + 2*int64(caller)
+			taken, d := l.TakeUpTo(strconv.FormatInt(round, 10), most)
+			total.Add(taken)
+			if taken < most && d.Remaining > 0 {
+				t.Errorf("%d are taken: %+v", taken, d)
+			}
+		})
+		require.Equal(t, 3*rounds, total.Load())
 	})
 }
 

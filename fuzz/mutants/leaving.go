@@ -72,7 +72,7 @@ var ofLeaving = []mutant{
 	{
 		name: "leaving-by-two-states", fault: "the look at what is there and the charge are of two states of the key",
 		file: "leaving.go", old: "rs.tryFast(e, word, q.at, q.n, stores", new: "rs.tryFast(e, e.Word.Load(), q.at, q.n, stores",
-		tests: "TestRace_CallsInTheBackground",
+		tests: "TestRace_TwoCallsDoNotTake",
 	},
 	{
 		name: "leaving-more-than-there-are-numbers", fault: "n+leave above an int64 is taken for the greatest int64",
@@ -113,8 +113,8 @@ var ofLeaving = []mutant{
 	},
 	{
 		name: "leaving-forecasts-its-own-units", fault: "a call with a deadline waits in vain for the units that it leaves",
-		file: "wait.go", old: "d, now := l.look(p.Key, n, leave)", new: "d, now := l.look(p.Key, n, 0)",
-		tests: "TestWaitLeaving|TestModel$",
+		file: "wait.go", old: "window.Plus(ahead, window.Plus(n, leave))", new: "window.Plus(ahead, n)",
+		tests: "TestWaitLeaving_FailsAtOnceBehind",
 	},
 	{
 		name: "leaving-queues-by-number", fault: "waiters are ordered by their numbers alone",
@@ -155,8 +155,9 @@ var ofLeaving = []mutant{
 	},
 	{
 		name: "upto-without-the-lock", fault: "other calls charge the key between the look at what is left and the charge",
-		file: "kind.go", old: "return rs.decideAndUnlock(e, word, q.query, d, nil)", new: "e.Word.Store(word)\nreturn rs.decide(e, q.query, d, nil)",
-		tests: "TestRace_TakeUpTo",
+		file: "kind.go", old: "word, alive := rs.lock(e)\n\tif !alive {\n\t\treturn retry\n\t}\n\tq.fit(rs.remaining(e, word, q.at))",
+		new:   "q.fit(rs.remaining(e, e.Word.Load(), q.at))\n\tword, alive := rs.lock(e)\n\tif !alive {\n\t\treturn retry\n\t}",
+		tests: "TestRace_TwoCallsTakeAllThereIs",
 	},
 	{
 		name: "upto-tells-the-most", fault: "an observer is told of the units asked for, not of those taken",
