@@ -35,6 +35,14 @@ func (w *modelWait) compare(o *modelWait) int {
 	return cmp.Or(cmp.Compare(w.leave, o.leave), w.number-o.number)
 }
 
+// failed is 1 if w has failed, and else 0.
+func (w *modelWait) failed() int {
+	if w.err != nil {
+		return 1
+	}
+	return 0
+}
+
 // canWait reports whether the program may make another call that waits. Of several that are
 // admitted at one instant, it is not known which comes first, and so which evicts a key that is
 // not idle, or which finds room and which shares a quota.
@@ -171,9 +179,9 @@ func (m *model) settle() {
 		}
 	}
 	// Those of one instant may have been admitted in any order. One that leaves much is admitted if it is the
-	// first of them, and does not keep the others from it.
+	// first of them, and does not keep the others from it. One that has failed may have come after all others.
 	slices.SortStableFunc(ended, func(a, b *modelWait) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.leave, a.leave), a.number-b.number)
+		return cmp.Or(cmp.Compare(a.at, b.at), a.failed()-b.failed(), cmp.Compare(b.leave, a.leave), a.number-b.number)
 	})
 	for i, w := range ended {
 		if m.bubbleClock && w.at > m.settled && (i == 0 || ended[i-1].at < w.at) {
