@@ -249,12 +249,29 @@ type charge = bridge.Charge
 
 // A query asks an entry whether n units may be charged at an instant. If charge is not
 // set, the answer is the same, but nothing is charged.
+//
+// Invariant: leave is at least 0, and is 0 if n is negative.
 type query struct {
 	at, n        int64
+	leave        int64 // units that must be left after the charge of n, under each limit
 	charge       bool
 	chargeDenied bool // whether a denied attempt is charged too
-	waits        bool // whether it is an attempt of a call that waits, which may make several
 }
+
+// A request is a query, and what no entry need know of it.
+type request struct {
+	query
+	upTo  int64 // the most units, of which as many are charged as there are, and n are those; 0: just n
+	waits bool  // whether it is an attempt of a call that waits, which may make several
+}
+
+// fit sets the units of q, which has an upTo, given how many are left. Without any, q is for one, which is
+// denied.
+func (q *request) fit(left int64) { q.n = max(1, min(q.upTo, left)) }
+
+// needs returns how many units must be there for q to be admitted. It is negative if that is more than an
+// int64 holds: then no limit admits q but Unlimited.
+func (q query) needs() int64 { return q.n + q.leave }
 
 // stores reports whether q is charged, if res is its result.
 func (q query) stores(res result) bool { return q.charge && (res == admitted || q.chargeDenied) }

@@ -73,6 +73,9 @@
 // A call is charged to all of several limits or to none. With [Limiter.TakeAll], it is
 // charged to all of several keys or to none.
 //
+// [Limiter.TakeLeaving] is admitted only if some units remain for more urgent calls, and
+// [Limiter.TakeUpTo] takes what there is.
+//
 // [Limiter.Wait] blocks until a call is admitted, [Limiter.WaitAll] until it is admitted for
 // several keys. [Limiter.Reserve] charges an estimate, for a call whose cost is known only
 // afterwards.

@@ -30,6 +30,7 @@ func TestKeys_DoNotEscape(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{
 		"bridge.go":  1, // KeysWithLimits, which gives out the table's own strings
+		"leaving.go": 1, // ReserveLeaving
 		"reserve.go": 2, // Reserve, ReserveAll
 	}, found)
 
@@ -41,6 +42,7 @@ func TestKeys_DoNotEscape(t *testing.T) {
 		placed[place[1]+": "+place[2]]++
 	}
 	require.Equal(t, map[string]int{
+		"leaving.go: []target{...} does not escape": 2, // ReserveLeaving, WaitLeaving
 		"take.go: []target{...} does not escape":    1, // decideUnplaced
 		"reserve.go: []target{...} does not escape": 1, // Reserve
 		"wait.go: []target{...} does not escape":    2, // Wait, WaitReserve
@@ -74,10 +76,14 @@ func TestAllocs_NoneForAComposedKey(t *testing.T) {
 					"Peek, composed":      func() { l.Peek("ip:"+address, 1) },
 					"Reset, untracked":    func() { l.Reset("no:" + address) },
 					"TakeThenPeek":        func() { l.TakeThenPeek("ip:"+address, 1) },
+					"TakeLeaving":         func() { l.TakeLeaving("ip:"+address, 1, 2) },
+					"TakeLeaving, Never":  func() { l.TakeLeaving("ip:"+address, 1, 1e17) },
+					"TakeUpTo":            func() { l.TakeUpTo("ip:"+address, 3) },
 					"TakeAll":             func() { l.TakeAll([]string{"ip:" + address, "user:" + address}, 1) },
 					"PeekAll":             func() { l.PeekAll([]string{"ip:" + address, "user:" + address}, 1) },
 					"PeekAll, untracked":  func() { l.PeekAll([]string{"no:" + address, "nor:" + address}, 1) },
 					"Wait, at once":       func() { l.Wait(ctx, "ip:"+address, 0) },
+					"WaitLeaving, 0":      func() { l.WaitLeaving(ctx, "ip:"+address, 0, 0) },
 					"WaitAll, at once":    func() { l.WaitAll(ctx, []string{"ip:" + address, "user:" + address}, 0) },
 				} {
 					require.Zero(t, testing.AllocsPerRun(100, f), "%s, %v, %s", name, limit, call)
@@ -100,6 +106,13 @@ func TestKeys_WhoseBytesChangeDuringTheCall(t *testing.T) {
 		"ReserveAll":  func(l *Limiter, key string) { l.ReserveAll([]string{key, "a", "b"}, 1) },
 		"Wait":        func(l *Limiter, key string) { l.Wait(t.Context(), key, 1) },
 		"WaitReserve": func(l *Limiter, key string) { l.WaitReserve(t.Context(), key, 1) },
+		"TakeLeaving": func(l *Limiter, key string) { l.TakeLeaving(key, 1, 2) },
+		"TakeUpTo":    func(l *Limiter, key string) { l.TakeUpTo(key, 3) },
+		"ReserveLeaving": func(l *Limiter, key string) {
+			r, _ := l.ReserveLeaving(key, 2, 1)
+			r.Commit(1)
+		},
+		"WaitLeaving": func(l *Limiter, key string) { l.WaitLeaving(t.Context(), key, 1, 1) },
 		"Reset":       func(l *Limiter, key string) { l.Allow(key); l.Reset(key) },
 		"SetLimits":   func(l *Limiter, key string) { l.Allow(key); l.SetLimits(key, PerHour(9)) },
 	} {

@@ -131,6 +131,37 @@ func ExampleLimiter_TakeAll() {
 	// 98
 }
 
+// Work of two priorities shares one count. What is done in the background leaves 20 units for what users
+// wait for.
+func ExampleLimiter_TakeLeaving() {
+	limiter := sash.Must(sash.New(sash.PerMinute(100), sash.WithClock(sash.NewManualClock(0))))
+	defer limiter.Close()
+
+	fmt.Println(limiter.TakeLeaving("api.example.com", 70, 20).Allowed) // in the background
+	d := limiter.TakeLeaving("api.example.com", 15, 20)
+	fmt.Println(d.Allowed, d.Remaining)
+	fmt.Println(limiter.Take("api.example.com", 30).Allowed) // for a user
+	// Output:
+	// true
+	// false 30
+	// true
+}
+
+// A batch is as large as what is left.
+func ExampleLimiter_TakeUpTo() {
+	limiter := sash.Must(sash.New(sash.PerMinute(100).TokenBucket(50), sash.WithClock(sash.NewManualClock(0))))
+	defer limiter.Close()
+
+	for range 3 {
+		taken, d := limiter.TakeUpTo("mail", 30)
+		fmt.Println(taken, d.RetryAfter)
+	}
+	// Output:
+	// 30 0s
+	// 20 0s
+	// 0 600ms
+}
+
 // A unit is back when its bucket leaves the window. Here the units taken at 6:05 pm are
 // back at 7:05 pm, not at the full hour.
 func ExampleLimit_Buckets() {

@@ -1,6 +1,8 @@
 package sash
 
 import (
+	"math"
+
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
@@ -206,6 +208,23 @@ func (rs *ruleset) decideLocked(e *entry, q query, d, next *Decision) result {
 	if !alive {
 		return retry
 	}
+	return rs.decideAndUnlock(e, word, q, d, next)
+}
+
+// decideUpTo is decide for q.upTo units or, if there are fewer, for as many as there are. It sets q.n to
+// that number, which is 1 if there are none. It locks e: between the look at what is left and the charge,
+// no other call may charge.
+func (rs *ruleset) decideUpTo(e *entry, q *request, d *Decision) result {
+	word, alive := rs.lock(e)
+	if !alive {
+		return retry
+	}
+	q.fit(rs.remaining(e, word, q.at))
+	return rs.decideAndUnlock(e, word, q.query, d, nil)
+}
+
+// decideAndUnlock is decide for e, which the caller has locked from word.
+func (rs *ruleset) decideAndUnlock(e *entry, word uint64, q query, d, next *Decision) result {
 	res, m := resultOf(rs.admits(e, word, q)), mode(0)
 	if q.stores(res) {
 		if rs.isOutgrown(e, word, q, res) {
@@ -298,6 +317,20 @@ func (rs *ruleset) admits(e *entry, word uint64, q query) bool {
 		}
 	}
 	return true
+}
+
+// remaining returns the greatest number of units that e, whose word was loaded or locked as given, admits
+// at an instant.
+func (rs *ruleset) remaining(e *entry, word uint64, at int64) int64 {
+	own, least := rs, int64(math.MaxInt64)
+	if word&multi != 0 {
+		own = e.asMulti().ruleset
+	}
+	for i := range own.rules {
+		_, o, _ := own.rules[i].algorithm.apply(rs.stateOf(e, word, i), query{at: at}, retry, tells)
+		least = min(least, o.remaining)
+	}
+	return least
 }
 
 // apply makes d the decision on q for e, and next the decision on one unit more, unless they are

@@ -353,7 +353,7 @@ func TestTakeThenPeek_LeavesNoDecisionOfAnotherEntry(t *testing.T) {
 	g, k := full.current.Load(), full.key("b")
 	stale := Decision{Limit: PerSecond(1), RetryAfter: 1}
 	var of Decision
-	full.decide(g, k, nil, &query{n: 1, charge: true}, &of, &stale)
+	full.decide(g, k, nil, &request{query: query{n: 1, charge: true}}, &of, &stale)
 	require.Zero(t, stale)
 
 	d, next := l.TakeThenPeek("k", 0)

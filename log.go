@@ -209,7 +209,8 @@ func (r *slidingLog) evaluate(v *ringView, q query, res result) (p logPosition, 
 		p.firstLive = v.count
 	}
 	if res == retry {
-		res = resultOf(r.satisfiable(q.n) && q.n <= r.Count-p.used)
+		needs := q.needs()
+		res = resultOf(r.satisfiable(needs) && needs <= r.Count-p.used)
 	}
 	p.units = r.cost(q, res, p.newestUnits)
 	return p, res
@@ -295,8 +296,8 @@ func (r *slidingLog) smaller(v ringView) (kept ringView, room int) {
 func (r *slidingLog) outcome(v *ringView, p *logPosition, q query, res result) outcome {
 	left := r.Count - p.used - p.units // below 0 only by units that no longer count, or were spent past Count
 	o := outcome{remaining: max(0, left), resetAfter: r.resetAfter(v, p, q.at)}
-	if res == denied && (!r.satisfiable(q.n) || q.n > left) { // else another limit denies it
-		o.retryAfter = r.retryAfter(v, p, q.n, q.at)
+	if needs := q.needs(); res == denied && (!r.satisfiable(needs) || needs > left) { // else another limit denies it
+		o.retryAfter = r.retryAfter(v, p, needs, q.at)
 	}
 	return o
 }

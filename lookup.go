@@ -111,7 +111,7 @@ func (l *Limiter) tryInsert(r resolved, k key, e *entry, hasRoom bool) (found *e
 
 // countInvalid counts in Stats a call that was denied because of wrong limits, those in
 // whose place rs denies. A call that waits is counted once, when it gives up: see neverAdmitted.
-func (l *Limiter) countInvalid(rs *ruleset, q *query) {
+func (l *Limiter) countInvalid(rs *ruleset, q *request) {
 	if rs.fault != nil && q.charge && !q.waits {
 		l.invalid.Add(1)
 	}

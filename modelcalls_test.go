@@ -30,10 +30,13 @@ func init() { // the calls refer to each other
 		{"Limiter.AllowBytes", 2, nil, func(m *model) { m.allow("AllowBytes", 1, m.allowBytes) }},
 		{"Limiter.TakeThenPeek", 4, nil, (*model).takeThenPeek},
 		{"Limiter.Peek", 4, nil, (*model).peek},
+		{"Limiter.TakeLeaving", 6, nil, (*model).takeLeaving},
+		{"Limiter.TakeUpTo", 6, nil, (*model).takeUpTo},
 		{"Limiter.TakeAll", 6, nil, (*model).takeAll},
 		{"Limiter.PeekAll", 3, nil, (*model).peekAll},
 		{"Limiter.Reserve", 6, nil, (*model).reserve},
 		{"Limiter.ReserveAll", 3, nil, (*model).reserveAll},
+		{"Limiter.ReserveLeaving", 3, nil, (*model).reserveLeaving},
 		{"Reservation.Commit", 8, (*model).settles, func(m *model) { m.settleOne(false) }},
 		{"Reservation.Cancel", 2, (*model).settles, func(m *model) { m.settleOne(true) }},
 		{"many reservations", 2, (*model).settles, (*model).reserveMany},
@@ -50,6 +53,7 @@ func init() { // the calls refer to each other
 		{"Limiter.Wait", 4, (*model).canWait, func(m *model) { m.beginWait("Wait") }},
 		{"Limiter.WaitAll", 6, (*model).canWait, func(m *model) { m.beginWait("WaitAll") }},
 		{"Limiter.WaitReserve", 3, (*model).canWait, func(m *model) { m.beginWait("WaitReserve") }},
+		{"Limiter.WaitLeaving", 4, (*model).canWait, func(m *model) { m.beginWait("WaitLeaving") }},
 		{"a caller gives up", 2, (*model).someWait, (*model).giveUp},
 	}
 }
@@ -135,9 +139,44 @@ func (m *model) taken(call string, got Decision, p placing, n int64) {
 // charge has the reference decide a call, and charge it.
 func (m *model) charge(p placing, n int64) reference.Verdict {
 	if len(p.refused) > 0 {
-		return m.table.Foresee(m.now(), 0, p.names...)
+		return m.table.Leaving(p.leave).Foresee(m.now(), 0, p.names...)
 	}
-	return m.table.Decide(m.now(), n, p.names...)
+	return m.table.Leaving(p.leave).Decide(m.now(), n, p.names...)
+}
+
+func (m *model) takeLeaving() {
+	name := m.key()
+	n, leave := m.cost(name), m.cost(name)
+	p := m.place([]string{name}, false)
+	p.leave = leave
+	got := m.l.TakeLeaving(name, n, leave)
+	if got.Allowed && got.Remaining < leave {
+		m.fail("TakeLeaving(%s, %d, %d) has left %d", modelName(name), n, leave, got.Remaining)
+	}
+	m.taken("TakeLeaving", got, p, n)
+}
+
+// takeUpTo checks that as many units are taken as there are: one more would be denied.
+func (m *model) takeUpTo() {
+	name := m.key()
+	most := m.cost(name)
+	p := m.place([]string{name}, false)
+	taken, got := m.l.TakeUpTo(name, most)
+	m.did("TakeUpTo(%s, %d) takes %d", modelName(name), most, taken)
+	n := taken
+	switch {
+	case most <= 0:
+		n = most
+	case taken == 0:
+		n = 1
+	}
+	if taken < 0 || taken > max(most, 0) || got.Allowed != (taken > 0) && most > 0 {
+		m.fail("TakeUpTo(%s, %d) takes %d", modelName(name), most, taken)
+	}
+	if taken < most && taken > 0 && (len(p.refused) > 0 || m.table.Foresee(m.now(), taken+1, p.names...).Allowed) {
+		m.fail("TakeUpTo(%s, %d) takes %d, and there are more", modelName(name), most, taken)
+	}
+	m.taken("TakeUpTo", got, p, n)
 }
 
 func (m *model) afterCharge(p placing, n int64, got Decision) {
@@ -274,6 +313,15 @@ func (m *model) reserve() {
 	m.reserved("Reserve", []Reservation{ours}, got, []string{name}, p, n)
 }
 
+func (m *model) reserveLeaving() {
+	name := m.key()
+	n, leave := m.cost(name), m.cost(name)
+	p := m.place([]string{name}, false)
+	p.leave = leave
+	ours, got := m.l.ReserveLeaving(name, n, leave)
+	m.reserved("ReserveLeaving", []Reservation{ours}, got, []string{name}, p, n)
+}
+
 func (m *model) reserveAll() {
 	keys := m.someKeys()
 	n := m.cost(m.key())
@@ -310,7 +358,7 @@ func (m *model) reserved(call string, ours []Reservation, got Decision, keys []s
 		}
 		return
 	}
-	theirs, v := m.table.DecideReserve(m.now(), n, p.names...)
+	theirs, v := m.table.Leaving(p.leave).DecideReserve(m.now(), n, p.names...)
 	m.same(call, got, v, p, n)
 	m.afterCharge(p, n, got)
 	for i, name := range keys {

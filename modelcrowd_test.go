@@ -1,6 +1,7 @@
 package sash
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -407,9 +408,13 @@ func (m *modelCrowd) follow(now int64) {
 func (m *modelCrowd) collect() {
 	var sums [crowdKeys]crowdSums
 	ended := m.ended()
-	slices.SortStableFunc(ended, func(a, b *crowdWait) int { return int(min(1, max(-1, a.at-b.at))) })
+	// Of one instant, the calls may have been admitted in any order. The one that leaves most is admitted if it
+	// is the first, and does not keep the others from it.
+	slices.SortStableFunc(ended, func(a, b *crowdWait) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.leave, a.leave))
+	})
 	for _, w := range ended {
-		if !m.forgets && !m.table.Consider(w.at, w.n, m.namesOf(w.keys)...).Allowed {
+		if !m.forgets && !m.table.Leaving(w.leave).Consider(w.at, w.n, m.namesOf(w.keys)...).Allowed {
 			m.fail("%s is admitted at %d", w, w.at)
 		}
 		m.charge(w.at, w.crowdCharge, &sums)
@@ -557,7 +562,7 @@ func (m *modelCrowd) checkWaiting() {
 
 func (m *modelCrowd) checkSomeDenied(waits []*crowdWait) {
 	for _, w := range waits {
-		if !m.table.Consider(m.now(), w.n, m.namesOf(w.keys)...).Allowed {
+		if !m.table.Leaving(w.leave).Consider(m.now(), w.n, m.namesOf(w.keys)...).Allowed {
 			return
 		}
 	}

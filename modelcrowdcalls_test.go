@@ -57,9 +57,10 @@ type crowdCaller struct {
 
 // A crowdCharge is n units of each of some keys.
 type crowdCharge struct {
-	keys []int
-	n    int64
-	made []*crowdReservation // nil for none
+	keys  []int
+	n     int64
+	leave int64               // units that the call must leave
+	made  []*crowdReservation // nil for none
 }
 
 // A crowdReservation is a reservation, and what it is to be settled to.
@@ -104,13 +105,17 @@ func init() { // the calls refer to each other
 		{"Limiter.Reserve", 3, nil, (*crowdCaller).reserve},
 		{"Limiter.AllowBytes", 2, nil, (*crowdCaller).allowBytes},
 		{"Limiter.TakeThenPeek", 2, nil, func(c *crowdCaller) { c.take(c.takeThenPeek) }},
+		{"Limiter.TakeLeaving", 3, nil, (*crowdCaller).takeLeaving},
+		{"Limiter.TakeUpTo", 3, nil, (*crowdCaller).takeUpTo},
 		{"Limiter.TakeAll", 4, nil, (*crowdCaller).takeAll},
 		{"Limiter.Peek", 2, nil, (*crowdCaller).peek},
 		{"Limiter.PeekAll", 1, nil, func(c *crowdCaller) { c.l.PeekAll(c.namesOf(c.some()), c.cost()) }},
 		{"Limiter.ReserveAll", 2, nil, (*crowdCaller).reserveAll},
+		{"Limiter.ReserveLeaving", 2, nil, (*crowdCaller).reserveLeaving},
 		{"Reservation.Commit", 6, nil, (*crowdCaller).settle},
 		{"Limiter.Wait", 1, nil, func(c *crowdCaller) { c.wait("Wait") }},
 		{"Limiter.WaitAll", 1, nil, func(c *crowdCaller) { c.wait("WaitAll") }},
+		{"Limiter.WaitLeaving", 1, nil, func(c *crowdCaller) { c.wait("WaitLeaving") }},
 		{"Limiter.WaitReserve", 1, nil, func(c *crowdCaller) { c.wait("WaitReserve") }},
 		{"a caller gives up", 1, func(m *modelCrowd) bool { return len(m.waits) > 0 }, (*crowdCaller).giveUpOne},
 		{"Limiter.Sweep", 2, nil, func(c *crowdCaller) { c.l.Sweep() }},
@@ -160,7 +165,7 @@ func (c *crowdCaller) cost() int64 {
 
 // allowed notes the result of a call.
 func (c *crowdCaller) allowed(call string, keys []int, n int64, allowed bool, made ...*crowdReservation) {
-	charge := crowdCharge{keys, n, made}
+	charge := crowdCharge{keys: keys, n: n, made: made}
 	c.history = append(c.history, crowdStep{call, keys, n, allowed})
 	switch {
 	case !allowed:
@@ -199,6 +204,40 @@ func (c *crowdCaller) take(call func(key string, n int64) Decision) {
 func (c *crowdCaller) takeThenPeek(key string, n int64) Decision {
 	d, _ := c.l.TakeThenPeek(key, n)
 	return d
+}
+
+func (c *crowdCaller) takeLeaving() {
+	k, n, leave := c.key(), c.cost(), c.cost()
+	d := c.l.TakeLeaving(c.names[k], n, leave)
+	c.leaving("TakeLeaving", k, n, leave, d)
+}
+
+func (c *crowdCaller) reserveLeaving() {
+	k, n, leave := c.key(), c.cost(), c.cost()
+	ours, d := c.l.ReserveLeaving(c.names[k], n, leave)
+	c.leaving("ReserveLeaving", k, n, leave, d, c.reservation(c.rng, k, n, ours))
+}
+
+// leaving notes the decision of a call that leaves units.
+func (c *crowdCaller) leaving(call string, k int, n, leave int64, d Decision, made ...*crowdReservation) {
+	if d.Allowed && d.Remaining < leave {
+		panic(fmt.Sprintf("%s has left %d, and not %d", call, d.Remaining, leave))
+	}
+	if !d.Allowed {
+		n += leave // as many are not there
+	}
+	c.allowed(call, []int{k}, n, d.Allowed, made...)
+	c.left(k, d.Remaining)
+}
+
+func (c *crowdCaller) takeUpTo() {
+	k, most := c.key(), c.cost()
+	taken, d := c.l.TakeUpTo(c.names[k], most)
+	if taken < 0 || taken > most || d.Allowed != (taken > 0) || taken < most && d.Remaining > 0 && d.Allowed {
+		panic(fmt.Sprintf("TakeUpTo has taken %d of %d units: %+v", taken, most, d))
+	}
+	c.allowed("TakeUpTo", []int{k}, max(taken, 1), d.Allowed)
+	c.left(k, d.Remaining)
 }
 
 func (c *crowdCaller) takeAll() {
@@ -332,13 +371,18 @@ type crowdWait struct {
 	at    int64 // the time then
 }
 
-func (w *crowdWait) String() string { return fmt.Sprintf("%s(%v, %d)", w.call, w.keys, w.n) }
+func (w *crowdWait) String() string {
+	return fmt.Sprintf("%s(%v, %d), leaving %d", w.call, w.keys, w.n, w.leave)
+}
 
 // wait begins a call that waits.
 func (c *crowdCaller) wait(call string) {
 	w := &crowdWait{call: call, crowdCharge: crowdCharge{keys: c.some(), n: c.cost()}}
 	if call != "WaitAll" {
 		w.keys = w.keys[:1]
+	}
+	if call == "WaitLeaving" {
+		w.leave = c.cost()
 	}
 	if w.ctx, w.cancel = context.WithCancel(context.Background()); c.rng.IntN(3) == 0 {
 		w.cancel()
@@ -358,6 +402,8 @@ func (m *modelCrowd) wait(w *crowdWait, rng *rand.Rand) {
 		w.err = m.l.Wait(w.ctx, names[0], w.n)
 	case "WaitAll":
 		w.err = m.l.WaitAll(w.ctx, names, w.n)
+	case "WaitLeaving":
+		w.err = m.l.WaitLeaving(w.ctx, names[0], w.n, w.leave)
 	case "WaitReserve":
 		var ours Reservation
 		if ours, w.err = m.l.WaitReserve(w.ctx, names[0], w.n); w.err == nil {
@@ -385,7 +431,7 @@ func (m *modelCrowd) wrongError(w *crowdWait) string {
 		return "its context has not ended"
 	case errors.Is(w.err, context.DeadlineExceeded) && !limited:
 		return "its context has no deadline"
-	case errors.Is(w.err, ErrExceedsLimit) && w.n <= most && (m.maxKeys == 0 || len(w.keys) <= m.maxKeys):
+	case errors.Is(w.err, ErrExceedsLimit) && w.n+w.leave <= most && (m.maxKeys == 0 || len(w.keys) <= m.maxKeys):
 		return "it is not above the limits"
 	case errors.Is(w.err, ErrTooManyWaiters) && m.maxWaiters == math.MaxInt:
 		return "any number of calls may wait"

@@ -354,6 +354,7 @@ type placing struct {
 	names   []string        // under which the table has them
 	refused map[string]bool // the keys that have no room
 	shared  bool            // whether keys share a quota, as they have no room
+	leave   int64           // units that the call must leave
 }
 
 // place returns where a call on these keys finds their states now.
@@ -418,7 +419,7 @@ func (m *model) fits(keys []string, missing, room int, waits bool) bool {
 
 // same checks an answer.
 func (m *model) same(call string, got Decision, v reference.Verdict, p placing, n int64) {
-	m.did("%s(%s, %d) at %d is %+v", call, modelKeys(p.keys), n, m.now(), got)
+	m.did("%s(%s, %d), leaving %d, at %d is %+v", call, modelKeys(p.keys), n, p.leave, m.now(), got)
 	m.last = got
 	if len(p.refused) > 0 {
 		if want := m.refusal(v, p, n); got != want {
@@ -437,7 +438,7 @@ func (m *model) same(call string, got Decision, v reference.Verdict, p placing, 
 			}
 		}
 	}
-	m.fail("%s(%s, %d) is\n%+v, want\n%+v", call, modelKeys(p.keys), n, got, m.decision(v.Answer()))
+	m.fail("%s(%s, %d), leaving %d, is\n%+v, want\n%+v", call, modelKeys(p.keys), n, p.leave, got, m.decision(v.Answer()))
 }
 
 // decision returns an answer of the reference as a Decision.
@@ -448,6 +449,7 @@ func (m *model) decision(a reference.Answer) Decision {
 
 // refusal returns the decision on a call if there is no room for some of its keys.
 func (m *model) refusal(v reference.Verdict, p placing, n int64) (d Decision) {
+	n = needed(n, p.leave)
 	room := 0
 	for _, name := range p.keys {
 		if m.tracked[name] || m.charges(name) {
@@ -477,6 +479,14 @@ func (m *model) refusal(v reference.Verdict, p placing, n int64) (d Decision) {
 		d.RetryAfter, d.ResetAfter = max(d.RetryAfter, one.RetryAfter), max(d.ResetAfter, one.ResetAfter)
 	}
 	return d
+}
+
+// needed returns how many units must be there for a call for n that leaves more.
+func needed(n, leave int64) int64 {
+	if n < 0 {
+		return n
+	}
+	return plusSaturated(n, max(leave, 0))
 }
 
 // exceeds reports whether the key never admits n units.

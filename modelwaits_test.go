@@ -16,7 +16,7 @@ import (
 type modelWait struct {
 	call     string
 	keys     []string // each once
-	n        int64
+	n, leave int64
 	number   int // in the order in which they came
 	others   int // number of calls that waited when it came
 	ctx      context.Context
@@ -28,6 +28,19 @@ type modelWait struct {
 	at       int64 // the clock's reading when it ended
 	elapsed  time.Time
 	ours     Reservation
+}
+
+// compare is negative if w goes before o, where both wait for a key.
+func (w *modelWait) compare(o *modelWait) int {
+	return cmp.Or(cmp.Compare(w.leave, o.leave), w.number-o.number)
+}
+
+// failed is 1 if w has failed, and else 0.
+func (w *modelWait) failed() int {
+	if w.err != nil {
+		return 1
+	}
+	return 0
 }
 
 // canWait reports whether the program may make another call that waits. Of several that are
@@ -72,6 +85,9 @@ func (m *model) beginWait(call string) {
 		keys = m.someKeys()
 	}
 	w := &modelWait{call: call, keys: m.place(keys, false).keys, n: n, number: m.begun, others: m.waiting()}
+	if call == "WaitLeaving" {
+		w.leave = max(0, m.cost(keys[0]))
+	}
 	m.begun++
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	switch m.rng.IntN(6) {
@@ -83,7 +99,7 @@ func (m *model) beginWait(call string) {
 			w.cancel()
 		}
 	}
-	m.did("call %d: %s(%s, %d) at %d, until %v", w.number, call, modelKeys(keys), w.n, m.now(), w.deadline)
+	m.did("call %d: %s(%s, %d), leaving %d, at %d, until %v", w.number, call, modelKeys(keys), w.n, w.leave, m.now(), w.deadline)
 	m.waits = append(m.waits, w)
 	go m.wait(w, keys)
 	synctest.Wait()
@@ -103,7 +119,7 @@ func (m *model) checkHope(w *modelWait) {
 		return
 	}
 	for _, name := range w.keys {
-		v := m.table.Foresee(m.now(), w.n, name)
+		v := m.table.Leaving(w.leave).Foresee(m.now(), w.n, name)
 		if (m.maxKeys == 0 || m.tracked[name]) && v.Answer().RetryAfter > int64(time.Until(w.deadline)) {
 			m.fail("call %d waits in vain for %s", w.number, modelName(name))
 		}
@@ -134,6 +150,8 @@ func (m *model) wait(w *modelWait, keys []string) {
 		err = m.l.Wait(w.ctx, keys[0], w.n)
 	case "WaitAll":
 		err = m.l.WaitAll(w.ctx, keys, w.n)
+	case "WaitLeaving":
+		err = m.l.WaitLeaving(w.ctx, keys[0], w.n, w.leave)
 	case "WaitReserve":
 		ours, err = m.l.WaitReserve(w.ctx, keys[0], w.n)
 	}
@@ -160,7 +178,11 @@ func (m *model) settle() {
 			ended = append(ended, w)
 		}
 	}
-	slices.SortStableFunc(ended, func(a, b *modelWait) int { return cmp.Or(cmp.Compare(a.at, b.at), a.number-b.number) })
+	// Those of one instant may have been admitted in any order. One that leaves much is admitted if it is the
+	// first of them, and does not keep the others from it. One that has failed may have come after all others.
+	slices.SortStableFunc(ended, func(a, b *modelWait) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), a.failed()-b.failed(), cmp.Compare(b.leave, a.leave), a.number-b.number)
+	})
 	for i, w := range ended {
 		if m.bubbleClock && w.at > m.settled && (i == 0 || ended[i-1].at < w.at) {
 			m.checkWaiting(w.at+m.shift-1, w) // a ManualClock may have gone on further than that
@@ -191,12 +213,12 @@ func (m *model) finish(w *modelWait) {
 	if len(p.refused) > 0 && w.n > 0 {
 		m.fail("call %d was admitted without room", w.number)
 	}
-	v := m.table.Foresee(at, w.n, p.names...)
+	v := m.table.Leaving(w.leave).Foresee(at, w.n, p.names...)
 	if !v.Allowed || len(w.keys) == 0 {
 		m.fail("call %d was admitted at %d, where it is\n%+v", w.number, at, v.Answer())
 	}
 	for _, o := range m.waits {
-		if o.number < w.number && o.n > 0 && w.n > 0 && slices.Equal(slices.Sorted(slices.Values(o.keys)), slices.Sorted(slices.Values(w.keys))) && !o.ended {
+		if o.compare(w) < 0 && o.number < w.number && o.n > 0 && w.n > 0 && slices.Equal(slices.Sorted(slices.Values(o.keys)), slices.Sorted(slices.Values(w.keys))) && !o.ended {
 			m.fail("call %d was admitted before call %d, which came earlier", w.number, o.number)
 		}
 	}
@@ -238,7 +260,7 @@ func (m *model) observedWait(w *modelWait) {
 
 // checkWaitError checks the error of a call.
 func (m *model) checkWaitError(w *modelWait) {
-	exceeds := len(w.keys) == 0 || w.n < 0 || slices.ContainsFunc(w.keys, func(name string) bool { return m.exceeds(name, w.n) })
+	exceeds := len(w.keys) == 0 || w.n < 0 || slices.ContainsFunc(w.keys, func(name string) bool { return m.exceeds(name, needed(w.n, w.leave)) })
 	need := 0
 	for _, name := range w.keys {
 		if m.charges(name) {
@@ -246,7 +268,7 @@ func (m *model) checkWaitError(w *modelWait) {
 		}
 	}
 	if m.maxKeys > 0 && need > m.maxKeys {
-		own := slices.ContainsFunc(m.limits, func(l Limit) bool { return w.n > l.most() })
+		own := slices.ContainsFunc(m.limits, func(l Limit) bool { return needed(w.n, w.leave) > l.most() })
 		exceeds = exceeds || m.overflow == DenyNew || m.overflow == ShareOverflow && own
 	}
 	expired := !w.deadline.IsZero() && !w.elapsed.Before(w.deadline)
@@ -269,8 +291,10 @@ func (m *model) checkWaitError(w *modelWait) {
 
 // mustWait reports whether a call that has ended at once would have had to wait, or to queue.
 func (m *model) mustWait(w *modelWait) bool {
-	queues := w.n > 0 && slices.ContainsFunc(w.keys, m.isWaitedFor)
-	return !w.slept && (m.maxKeys > 0 || queues || !m.table.Foresee(w.at+m.shift, w.n, m.place(w.keys, true).names...).Allowed)
+	queues := w.n > 0 && slices.ContainsFunc(m.waits, func(o *modelWait) bool {
+		return o.compare(w) < 0 && slices.ContainsFunc(o.keys, func(name string) bool { return slices.Contains(w.keys, name) })
+	})
+	return !w.slept && (m.maxKeys > 0 || queues || !m.table.Leaving(w.leave).Foresee(w.at+m.shift, w.n, m.place(w.keys, true).names...).Allowed)
 }
 
 // isTooLate reports whether the call cannot be admitted before its deadline, if those before it
@@ -278,12 +302,14 @@ func (m *model) mustWait(w *modelWait) bool {
 func (m *model) isTooLate(w *modelWait) bool {
 	copied, at := m.table.Copy(), w.at+m.shift
 	var retry int64
-	for _, o := range append(slices.Clone(m.waits), w) {
-		if o != w && (o.number > w.number || len(o.keys) > 1 || o.n <= 0 || !slices.Contains(w.keys, o.keys[0])) {
+	all := append(slices.Clone(m.waits), w)
+	slices.SortFunc(all, (*modelWait).compare)
+	for _, o := range all {
+		if o != w && (o.compare(w) > 0 || len(o.keys) > 1 || o.n <= 0 || !slices.Contains(w.keys, o.keys[0])) {
 			continue
 		}
 		names := m.place(o.keys, true).names
-		v := copied.Foresee(at, o.n, names...)
+		v := copied.Leaving(o.leave).Foresee(at, o.n, names...)
 		if a := v.Answer(); !a.Allowed {
 			if a.RetryAfter == reference.Never {
 				return true
@@ -302,10 +328,12 @@ func (m *model) checkWaiting(at int64, w *modelWait) {
 		return // a key may have got room since, and nothing tells of it: see drain
 	}
 	taken := map[string]bool{}
-	for _, o := range m.waits {
+	waits := slices.Clone(m.waits)
+	slices.SortFunc(waits, (*modelWait).compare)
+	for _, o := range waits {
 		first := !slices.ContainsFunc(o.keys, func(name string) bool { return taken[name] })
 		if (first || o.n == 0) && (w == nil || o.slept) && (o.ctx.Err() == nil || w != nil) && len(o.keys) > 0 {
-			if v := m.table.Foresee(at, o.n, o.keys...); v.Allowed {
+			if v := m.table.Leaving(o.leave).Foresee(at, o.n, o.keys...); v.Allowed {
 				m.fail("call %d waits at %d, though it would be admitted", o.number, at)
 			}
 		}
@@ -323,7 +351,7 @@ func (m *model) drain() {
 	m.l.Close() // its janitor would sweep many times
 	for rounds := 2 * len(m.waits); len(m.waits) > 0; rounds-- {
 		if rounds == 0 {
-			m.fail("call %d still waits: %s(%s, %d)", m.waits[0].number, m.waits[0].call, modelKeys(m.waits[0].keys), m.waits[0].n)
+			m.fail("call %d still waits: %s(%s, %d), leaving %d", m.waits[0].number, m.waits[0].call, modelKeys(m.waits[0].keys), m.waits[0].n, m.waits[0].leave)
 		}
 		longest := m.l.current.Load().sweepInterval()
 		for _, name := range modelNames() {

@@ -8,9 +8,9 @@ import "slices"
 func (l *Limiter) refused(r resolved, q query, others int, res result) Decision {
 	d := Decision{Allowed: res == admitted, Limit: r.ruleset.rules[0].Limit}
 	switch {
-	case !r.ruleset.satisfiable(q.n) || q.n > 0 && int64(others) >= r.generation.cap.max:
+	case !r.ruleset.satisfiable(q.needs()) || q.needs() > 0 && int64(others) >= r.generation.cap.max:
 		d.RetryAfter = Never
-	case q.n > 0:
+	case q.needs() > 0:
 		// Use the generation that decides. A Reconfigure may have published the next one since, and
 		// an answer must not have its Limit from one and its RetryAfter from the other.
 		d.RetryAfter = r.generation.sweepInterval()

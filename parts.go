@@ -163,15 +163,18 @@ func (r *slidingParts) counted(used uint64) int64 {
 }
 
 func (r *slidingParts) admits(s state, q query) bool {
-	p := r.position(s, q.at)
-	return r.satisfiable(q.n) && q.n <= r.Count-r.counted(p.used)
+	return r.admitsAt(r.position(s, q.at), q.needs())
+}
+
+func (r *slidingParts) admitsAt(p partsPosition, n int64) bool {
+	return r.satisfiable(n) && n <= r.Count-r.counted(p.used)
 }
 
 // apply charges the lanes themselves.
 func (r *slidingParts) apply(s state, q query, res result, m mode) (after state, o outcome, decided result) {
 	p := r.position(s, q.at)
 	if res == retry {
-		res = resultOf(r.satisfiable(q.n) && q.n <= r.Count-r.counted(p.used))
+		res = resultOf(r.admitsAt(p, q.needs()))
 	}
 	units := q.n
 	if res == denied {
@@ -227,8 +230,8 @@ func (r *slidingParts) outcome(s state, p partsPosition, q query, units int64, r
 	if counts {
 		o.resetAfter = r.ticks.UntilFrom(last, p.now, p.elapsed)
 	}
-	if res == denied && (!r.satisfiable(q.n) || q.n > left) { // else another limit denies it
-		o.retryAfter = r.retryAfter(s, p, units, q.n)
+	if needs := q.needs(); res == denied && (!r.satisfiable(needs) || needs > left) { // else another limit denies it
+		o.retryAfter = r.retryAfter(s, p, units, needs)
 	}
 	return o
 }

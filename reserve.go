@@ -80,7 +80,7 @@ func (l *Limiter) reserve(targets []target, n int64) (d Decision) {
 	for i := range targets {
 		targets[i].reserve = true
 	}
-	l.takeAll(targets, nil, &query{n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d)
+	l.takeAll(targets, nil, &request{query: query{n: n, charge: n > 0, chargeDenied: l.chargeDenied}}, &d)
 	l.observeAll(targets, n, d)
 	return d
 }

@@ -279,8 +279,12 @@ func (p *play) check(s *stage, steps []schedule.Step) error {
 	var units int64
 	for actor, calls := range p.actors {
 		for i, c := range calls {
-			if isAdmitted(s.made[actor][i].answer) {
+			answer := s.made[actor][i].answer
+			if isAdmitted(answer) {
 				units += c.units
+			}
+			if was, ok := answer.(whatThereWas); ok {
+				units += was.taken
 			}
 		}
 	}
@@ -446,6 +450,24 @@ func allow(n int64) call {
 func late(c call) call {
 	c.late = true
 	return c
+}
+
+// takeLeaving is a TakeLeaving that leaves one unit.
+func takeLeaving(n int64) call {
+	return call{name: "TakeLeaving", units: n, do: func(s *stage) any { return s.l.TakeLeaving(s.a, n, 1) }}
+}
+
+// A whatThereWas is the answer of a TakeUpTo.
+type whatThereWas struct {
+	taken int64
+	d     Decision
+}
+
+func takeUpTo(most int64) call {
+	return call{name: "TakeUpTo", do: func(s *stage) any {
+		taken, d := s.l.TakeUpTo(s.a, most)
+		return whatThereWas{taken, d}
+	}}
 }
 
 func peek(n int64) call {
@@ -641,6 +663,47 @@ func TestSchedules_OneKey(t *testing.T) {
 			before: taken(1, 0),
 			actors: [][]call{{take(1), allow(1)}, {peek(1)}},
 			admits: []int64{2},
+		},
+	})
+}
+
+// Units that are to be left are left, and all that there is, is taken.
+func TestSchedules_LeavingAndUpTo(t *testing.T) {
+	playEach(t, []scene{
+		{
+			name:   "a unit is left, or the other call has taken one",
+			before: taken(1, 0),
+			actors: [][]call{{takeLeaving(1)}, {take(1)}},
+			admits: []int64{1, 2},
+			meets:  losses,
+		},
+		{
+			name:   "one of two calls leaves a unit",
+			before: taken(1, 0),
+			actors: [][]call{{takeLeaving(1)}, {takeLeaving(1)}},
+			admits: []int64{1},
+			meets:  losses,
+		},
+		{
+			name:   "what there is",
+			before: taken(1, 0),
+			actors: [][]call{{takeUpTo(4)}, {take(1)}},
+			admits: []int64{2},
+			leaves: map[int64]int64{2: 0},
+			meets:  losses,
+		},
+		{
+			name:   "what there is, twice",
+			before: taken(1, 0),
+			actors: [][]call{{takeUpTo(4)}, {takeUpTo(1)}},
+			admits: []int64{2},
+			leaves: map[int64]int64{2: 0},
+		},
+		{
+			name:     "a key never seen",
+			variants: small,
+			actors:   [][]call{{takeUpTo(4)}, {takeLeaving(1)}},
+			admits:   []int64{3},
 		},
 	})
 }

@@ -65,7 +65,7 @@ func (l *Limiter) allowSlow(g *generation, k key, at, n int64) bool {
 			return res == admitted
 		}
 	}
-	return l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, nil, nil)
+	return l.decide(g, k, e, &request{query: query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}}, nil, nil)
 }
 
 // AllowBytes is [Limiter.Allow] for a key in a byte slice. The slice is not kept: it may
@@ -146,7 +146,7 @@ func (l *Limiter) takeSlow(g *generation, k key, at, n int64) (d Decision) {
 			return d
 		}
 	}
-	l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d, nil)
+	l.decide(g, k, e, &request{query: query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}}, &d, nil)
 	if l.observer != nil && n != 0 {
 		l.observe(k, n, d)
 	}
@@ -170,7 +170,7 @@ func (l *Limiter) Peek(key string, n int64) (d Decision) {
 	if e != nil && n > 0 && g.ruleset.tryFast(e, e.Word.Load(), at, n, tells, &d, nil) != retry {
 		return d
 	}
-	l.decide(g, k, e, &query{at: at, n: n, chargeDenied: l.chargeDenied}, &d, nil)
+	l.decide(g, k, e, &request{query: query{at: at, n: n, chargeDenied: l.chargeDenied}}, &d, nil)
 	return d
 }
 
@@ -190,7 +190,7 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 	at := g.instant(l.clock.Now())
 	e := g.keys.load(k)
 	if e == nil || n <= 0 || g.ruleset.tryFast(e, e.Word.Load(), at, n, stores|tells, &d, &next) == retry {
-		l.decide(g, k, e, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d, &next)
+		l.decide(g, k, e, &request{query: query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}}, &d, &next)
 	}
 	switch {
 	case next.Limit.Window > 0: // it has been told
@@ -199,7 +199,7 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 	default:
 		// The caller has not made this attempt. So do not charge it, even if denied attempts
 		// are charged.
-		more := query{n: d.Remaining + 1}
+		more := request{query: query{n: d.Remaining + 1}}
 		if d.Limit == Unlimited() {
 			more.n = d.Remaining // no more can be asked for
 		}
@@ -212,7 +212,7 @@ func (l *Limiter) TakeThenPeek(key string, n int64) (d, next Decision) {
 }
 
 // decideNow decides q for the key of that name at the time of the clock, to which it sets q.at.
-func (l *Limiter) decideNow(name string, q *query, d *Decision) bool {
+func (l *Limiter) decideNow(name string, q *request, d *Decision) bool {
 	g, k := l.current.Load(), l.key(name)
 	q.at = g.instant(l.clock.Now())
 	return l.decide(g, k, g.keys.load(k), q, d, nil)
@@ -220,7 +220,7 @@ func (l *Limiter) decideNow(name string, q *query, d *Decision) bool {
 
 // decide decides q for k, whose entry in g, as found, is e; nil for none. It leaves in
 // q.at the instant that q is decided for. d and next are as for ruleset.decide.
-func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Decision) bool {
+func (l *Limiter) decide(g *generation, k key, e *entry, q *request, d, next *Decision) bool {
 	before := uint64(0) // see evictFor
 	for round := 1; ; round++ {
 		atomic.Round("decide", round)
@@ -238,14 +238,12 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 				next.clear() // a shared entry has several limits
 				return l.decideUnplaced(g, k, before, q, d)
 			}
-			if r.ruleset.neverCharges || !q.stores(resultOf(r.ruleset.satisfiable(q.n))) {
+			if r.ruleset.neverCharges || !q.stores(resultOf(r.ruleset.satisfiable(q.needs()))) {
 				// Nothing to store, so the key gets no entry. The answer counts if the
 				// key had none at an instant at which its limits were these.
 				if l.confirmAbsent(r, k) {
 					l.countInvalid(r.ruleset, q)
-					fresh := *q
-					fresh.charge = false
-					return r.ruleset.decide(r.ruleset.freshEntry(k.name), fresh, d, next) == admitted
+					return l.decideFresh(r.ruleset, k, q, d, next)
 				}
 				continue
 			}
@@ -265,7 +263,13 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 			continue
 		}
 		if e != nil {
-			switch res := g.ruleset.decide(e, *q, d, next); res {
+			res := retry
+			if q.upTo > 0 {
+				res = g.ruleset.decideUpTo(e, q, d)
+			} else {
+				res = g.ruleset.decide(e, q.query, d, next)
+			}
+			switch res {
 			case retry:
 				// The entry was evicted, reset or replaced since the look-up. Take it out of
 				// the table, if that is not done yet, and look again.
@@ -280,14 +284,25 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *query, d, next *Deci
 	}
 }
 
+// decideFresh decides q for k, which has no entry and need not get one: q is not charged under rs.
+func (l *Limiter) decideFresh(rs *ruleset, k key, q *request, d, next *Decision) (allowed bool) {
+	e := rs.freshEntry(k.name)
+	if q.upTo > 0 {
+		q.fit(rs.remaining(e, e.Word.Load(), q.at))
+	}
+	fresh := q.query
+	fresh.charge = false
+	return rs.decide(e, fresh, d, next) == admitted
+}
+
 // decideUnplaced decides q for a key that has no room in g. q.at is an instant of g. The call is
 // decided as a call on several keys is: under the locks of all that the answer depends on. These are
 // the entry that the key shares, and the shard in which it has none. before is as in a target.
-func (l *Limiter) decideUnplaced(g *generation, k key, before uint64, q *query, d *Decision) (allowed bool) {
+func (l *Limiter) decideUnplaced(g *generation, k key, before uint64, q *request, d *Decision) (allowed bool) {
 	if d == nil {
 		d = new(Decision)
 	}
-	targets := []target{{key: k.hidden(), before: before}}
+	targets := []target{{key: k.hidden(), before: before, leave: q.leave}}
 	l.takeAllLocked(targets, g, q, d)
 	l.countInvalid(targets[0].ruleset, q)
 	return d.Allowed

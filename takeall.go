@@ -42,7 +42,7 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	if len(targets) == 0 {
 		return l.noKeys()
 	}
-	l.takeAll(targets, g, &query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}, &d)
+	l.takeAll(targets, g, &request{query: query{at: at, n: n, charge: n > 0, chargeDenied: l.chargeDenied}}, &d)
 	l.observeAll(targets, n, d)
 	return d
 }
@@ -75,7 +75,7 @@ func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 	if len(targets) == 0 {
 		return l.noKeys()
 	}
-	l.takeAll(targets, g, &query{at: at, n: n, chargeDenied: l.chargeDenied}, &d)
+	l.takeAll(targets, g, &request{query: query{at: at, n: n, chargeDenied: l.chargeDenied}}, &d)
 	return d
 }
 
@@ -205,7 +205,7 @@ func (l *Limiter) observeAll(targets []target, n int64, d Decision) {
 // takeAll decides q for all targets, by one state of them all. It first tries to without waiting
 // for a lock. If other calls prevent that, it locks all of them. q.at is an instant of g, or is
 // still to be read if g is nil. On return, it is the instant that q is decided for.
-func (l *Limiter) takeAll(targets []target, g *generation, q *query, d *Decision) {
+func (l *Limiter) takeAll(targets []target, g *generation, q *request, d *Decision) {
 	if c := l.current.Load().cap; c != nil {
 		before := c.nextSeq()
 		for i := range targets {
@@ -236,7 +236,7 @@ func (l *Limiter) takeAll(targets []target, g *generation, q *query, d *Decision
 // It reports false, and has charged nothing, if other calls interfere in each of its
 // rounds; or if the answer depends on what it cannot lock: several keys without an entry,
 // or any that does not fit into the table. On return, q.at is an instant of current.
-func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decision) (current *generation, done bool) {
+func (l *Limiter) tryTakeAll(targets []target, g *generation, q *request, d *Decision) (current *generation, done bool) {
 	// After the fast path of TakeAll, these are rounds two to five.
 	for round := range optimisticRounds {
 		atomic.Round("tryTakeAll", round+1)
@@ -247,22 +247,22 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 		if !fit {
 			return g, false
 		}
-		res := l.readAll(g, targets, *q)
+		res := l.readAll(g, targets, q.query)
 		switch {
 		case res == retry: // look up again
 		case !q.stores(res) && absent > 1:
 			return g, false // without locks, no instant is known at which all of them had no entry
 		case !q.stores(res):
 			// Build the answer first. It counts only if nothing has changed by then.
-			l.applyAll(targets, *q, res, 0, d)
+			l.applyAll(targets, q.query, res, 0, d)
 			if l.validateAll(targets) {
 				return g, true
 			}
 		case l.insertMissing(targets):
 			q.at = g.instant(l.clock.Now()) // as in decide: charge no earlier than an eviction
 		case !l.ensureHolds(g, targets, q.at):
-		case ensureRoomForAll(g, targets, *q, res) && tryLockAll(targets) && l.confirmFresh(g, targets):
-			l.applyAll(targets, *q, res, stores, d)
+		case ensureRoomForAll(g, targets, q.query, res) && tryLockAll(targets) && l.confirmFresh(g, targets):
+			l.applyAll(targets, q.query, res, stores, d)
 			return g, true
 		}
 	}
@@ -280,7 +280,7 @@ func (l *Limiter) tryTakeAll(targets []target, g *generation, q *query, d *Decis
 //   - under WithMaxKeys, while other calls that run have taken all the room.
 //
 // If the current generation is not was, q.at is read again.
-func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *Decision) {
+func (l *Limiter) takeAllLocked(targets []target, was *generation, q *request, d *Decision) {
 	charging := false // set once the call is admitted, but entries are missing
 	for round := 1; ; round++ {
 		g := l.current.Load()
@@ -302,7 +302,10 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 			continue
 		}
 		// From here to the unlocks, nothing that the answer depends on can change.
-		asked := *q
+		if q.upTo > 0 {
+			q.fit(remainingOfAll(targets, q.at))
+		}
+		asked := q.query
 		if anyPlaced(targets, placedNowhere) {
 			asked.chargeDenied = false // a call is not charged for keys that do not fit
 		}
@@ -328,7 +331,7 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *query, d *
 		// With stores, applyAll has unlocked the entries. The shards keep new entries out until here.
 		unlockAbsent(g, targets)
 		unlockAll(targets)
-		l.countOverflow(g, targets, *q)
+		l.countOverflow(g, targets, q.query)
 		return
 	}
 }

@@ -6,6 +6,7 @@ import "slices"
 type target struct {
 	key
 	order     int       // among the keys, as the caller gave them
+	leave     int64     // units that the charge must leave, as the caller asks
 	claimed   int64     // units that the charge must leave, for calls that wait
 	before    uint64    // the unused keys that the call may evict: those with a smaller seq; 0: all
 	waits     bool      // whether it is of a call that has waited: see evict

@@ -2,11 +2,10 @@ package sash
 
 import (
 	"cmp"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
-
-	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // targets appends the keys to all, each once, in the order in which they are locked. If all
@@ -56,7 +55,7 @@ func admitAll(targets []target, q query) bool {
 		switch {
 		case t.placement == placedWithAnother: // the other target decides for both
 		case t.placement == placedNowhere:
-			if q.n != 0 {
+			if q.needs() != 0 {
 				return false
 			}
 		case t.entry == nil:
@@ -70,9 +69,31 @@ func admitAll(targets []target, q query) bool {
 	return true
 }
 
-// required returns q raised by t.claimed: a call that waits must leave these units to others.
+// remainingOfAll returns the greatest number of units that all targets admit at an instant, by the words
+// from which they were locked.
+func remainingOfAll(targets []target, at int64) int64 {
+	least := int64(math.MaxInt64)
+	for i := range targets {
+		t := &targets[i]
+		e, word := t.entry, t.word
+		switch {
+		case t.placement == placedNowhere:
+			return 0
+		case e == nil:
+			e = t.ruleset.freshEntry(t.name)
+			word = e.Word.Load()
+		}
+		least = min(least, t.ruleset.remaining(e, word, at))
+	}
+	return least
+}
+
+// required returns q for t: with the units that the charge must leave there. One reason is enough to leave
+// a unit, so it is the greater of both numbers, and not the sum.
 func (t *target) required(q query) query {
-	q.n = window.Plus(q.n, t.claimed)
+	if q.n >= 0 {
+		q.leave = max(t.leave, t.claimed)
+	}
 	return q
 }
 
@@ -289,10 +310,7 @@ func sharedOrder(t *target, targets []target) int {
 // applyOne is applyAll for t, one of the targets of a call that has others.
 func (l *Limiter) applyOne(t *target, others int, q query, res result, m mode) (d Decision) {
 	e := t.entry
-	if res == denied {
-		// Tell how long until the units that later calls must leave are there, too.
-		q = t.required(q)
-	}
+	q = t.required(q) // tell how long until the units that it must leave are there, too
 	switch {
 	case t.placement == placedNowhere:
 		return l.refused(t.resolved, q, others, res)

@@ -17,7 +17,7 @@ func (r *tokenBucket) horizon() horizon {
 }
 
 func (r *tokenBucket) admits(s state, q query) bool {
-	return r.bucket.Admits(r.bucket.Lack(s.debt(), q.at), q.n)
+	return r.bucket.Admits(r.bucket.Lack(s.debt(), q.at), q.needs())
 }
 
 // apply charges q. A bucket that was never charged is charged at the floor or later.
@@ -28,14 +28,14 @@ func (r *tokenBucket) apply(s state, q query, res result, m mode) (after state, 
 	}
 	lack := r.bucket.Lack(d, q.at)
 	if res == retry {
-		res = resultOf(r.bucket.Admits(lack, q.n))
+		res = resultOf(r.bucket.Admits(lack, q.needs()))
 	}
 	d = r.bucket.Charge(d, at, r.cost(q, res, lack))
 	if m&tells != 0 {
 		lack = r.bucket.Lack(d, q.at)
 		o = outcome{remaining: r.bucket.Remaining(lack), resetAfter: r.bucket.ResetAfter(lack)}
 		if res == denied { // it stays 0 if another limit denies q
-			o.retryAfter = r.bucket.RetryAfter(lack, q.n)
+			o.retryAfter = r.bucket.RetryAfter(lack, q.needs())
 		}
 	}
 	return stateOfDebt(d), o, res

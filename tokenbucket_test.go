@@ -78,7 +78,7 @@ func TestTokenBucket_OutsideTheSpanOfItsWord(t *testing.T) {
 		"Take":    func(l *Limiter, n int64) Decision { return l.Take("k", n) },
 		"TakeAll": func(l *Limiter, n int64) Decision { return l.TakeAll([]string{"k", "k"}, n) },
 		"locked": func(l *Limiter, n int64) (d Decision) {
-			l.takeAllLocked(l.targets(nil, []string{"k"}), nil, &query{n: n, charge: true}, &d)
+			l.takeAllLocked(l.targets(nil, []string{"k"}), nil, &request{query: query{n: n, charge: true}}, &d)
 			return d
 		},
 		"Reserve": func(l *Limiter, n int64) Decision { _, d := l.Reserve("k", n); return d },
@@ -542,7 +542,7 @@ func TestTokenBucket_ForecastsNoMoreThanIsSureUnderOtherLimits(t *testing.T) {
 	for range 3 {
 		last = enqueue(l, 1, "k")
 	}
-	require.LessOrEqual(t, l.forecast(last, 1), 950*time.Second, "the third is admitted then")
+	require.LessOrEqual(t, l.forecast(last, make([]target, 1), 1), 950*time.Second, "the third is admitted then")
 }
 
 // When another limit takes the place of a bucket that is full, the time at which it was full is

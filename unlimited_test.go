@@ -238,7 +238,7 @@ func TestUnlimited_NoticesThatThereIsRoomForOthers(t *testing.T) {
 // unlimited while the call makes room gets no entry.
 func TestUnlimited_UnderLocks(t *testing.T) {
 	underLocks := func(l *Limiter, keys ...string) (d Decision) {
-		l.takeAllLocked(l.targets(nil, keys), l.current.Load(), &query{n: 1, charge: true}, &d)
+		l.takeAllLocked(l.targets(nil, keys), l.current.Load(), &request{query: query{n: 1, charge: true}}, &d)
 		return d
 	}
 	l, _ := capped(t, 2, EvictLeastUsed)
@@ -296,8 +296,8 @@ func TestCountZero_EndsWaits(t *testing.T) {
 
 		// A call for no units that comes behind such a call, before that has noticed.
 		enqueue(l, 5, "k")
-		require.Equal(t, l.Peek("k", 0).RetryAfter, l.forecast(enqueue(l, 0, "k"), 0))
-		require.Equal(t, Never, l.forecast(enqueue(l, 1, "k"), 1))
+		require.Equal(t, l.Peek("k", 0).RetryAfter, l.forecast(enqueue(l, 0, "k"), make([]target, 1), 0))
+		require.Equal(t, Never, l.forecast(enqueue(l, 1, "k"), make([]target, 1), 1))
 	})
 }
 
@@ -307,7 +307,7 @@ func TestUnlimited_ForecastsNoWait(t *testing.T) {
 	require.True(t, l.Allow("k"))
 	enqueue(l, 5, "k")
 	require.NoError(t, l.SetLimits("k", Unlimited()))
-	require.Zero(t, l.forecast(enqueue(l, 1, "k"), 1))
+	require.Zero(t, l.forecast(enqueue(l, 1, "k"), make([]target, 1), 1))
 }
 
 func TestUnlimited_Text(t *testing.T) {

@@ -23,7 +23,8 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 var ErrTooManyWaiters = errors.New("too many waiters")
 
 // Wait blocks until n units are admitted for key, and charges them. Calls that wait for one key are
-// admitted in the order in which they came. A Take does not queue, and may be admitted before them.
+// admitted in the order in which they came, before those of [Limiter.WaitLeaving] that are to leave units.
+// A Take does not queue, and may be admitted before them.
 //
 // Wait returns nil once n is charged. On an error, nothing is charged. The error is
 //   - the error of ctx, as soon as ctx ends;
@@ -125,7 +126,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 			l.maxWaiters, ErrTooManyWaiters)
 	}
 	defer l.queues.Leave(w)
-	if err := l.waitError(ctx, targets, n, l.forecast(w, n)); err != nil {
+	if err := l.waitError(ctx, targets, n, l.forecast(w, targets, n)); err != nil {
 		return Decision{}, err
 	}
 	for {
@@ -143,9 +144,15 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 		}
 		least, due := l.endAttempt(w, targets, n)
 
-		// The limits of a key may have changed, so n may not be admitted any more.
+		// The limits of a key may have changed, so n may not be admitted any more: by a key, or by all
+		// together, if more of them need room than there ever is.
 		if err := l.waitError(ctx, targets, n, least); err != nil {
 			return Decision{}, err
+		}
+		if d.RetryAfter == Never {
+			if err := l.neverAdmitted(targets, n); err != nil {
+				return Decision{}, err
+			}
 		}
 		due = min(due, window.Plus(at, int64(l.retryAfter(targets, d))))
 		if err := l.sleep(ctx, w, turn, due); err != nil {
@@ -162,7 +169,7 @@ type waiter = queue.Waiter[string]
 // A waiter for several keys takes its units at a time that is not known: later waiters may go before
 // it. So no forecast counts its units.
 func newWaiter(targets []target, n int64) *waiter {
-	w := &waiter{Places: make([]queue.Place[string], len(targets)), Undemanding: n == 0}
+	w := &waiter{Places: make([]queue.Place[string], len(targets)), Undemanding: n == 0, Yields: mostToLeave(targets)}
 	if len(targets) > 1 {
 		w.Group = setName(targets)
 	}
@@ -177,6 +184,14 @@ func newWaiter(targets []target, n int64) *waiter {
 	return w
 }
 
+// mostToLeave returns the most units that a call must leave of any of its targets.
+func mostToLeave(targets []target) (most int64) {
+	for i := range targets {
+		most = max(most, targets[i].leave)
+	}
+	return most
+}
+
 // setName returns a name of the set of targets, which no other set has.
 func setName(targets []target) string {
 	var name []byte
@@ -187,28 +202,29 @@ func setName(targets []target) string {
 	return string(name)
 }
 
-// isWaitedFor reports whether a call that waits claims units of any of targets.
+// isWaitedFor reports whether a call that waits, and goes before a new one, claims units of any of targets.
 func (l *Limiter) isWaitedFor(targets []target) bool {
-	return slices.ContainsFunc(targets, func(t target) bool { return l.queues.Claims(t.name) })
+	return slices.ContainsFunc(targets, func(t target) bool { return l.queues.Claims(t.name, t.leave) })
 }
 
 // attempt decides n units for all targets at the time of the clock, and charges them if
 // turn is set and they are admitted. An attempt that is denied is never charged, not even
 // under WithChargeDenied. It returns the instant of the decision.
 func (l *Limiter) attempt(targets []target, n int64, turn bool) (d Decision, at int64) {
-	q := query{n: n, charge: turn && n > 0, waits: true}
+	q := request{query: query{n: n, charge: turn && n > 0}, waits: true}
 	if t := &targets[0]; len(targets) > 1 || t.reserve || t.waits {
 		l.takeAll(targets, nil, &q, &d)
 	} else {
+		q.query = t.required(q.query)
 		l.decideNow(t.name, &q, &d) // as Take does, which is faster
 	}
 	return d, q.at
 }
 
-// look decides n units for key at the time of the clock, and charges nothing. It returns
-// the instant of the decision.
-func (l *Limiter) look(key string, n int64) (d Decision, at int64) {
-	q := query{n: n}
+// look decides n units for key, which leave more units, at the time of the clock, and charges nothing. It
+// returns the instant of the decision.
+func (l *Limiter) look(key string, n, leave int64) (d Decision, at int64) {
+	q := request{query: query{n: n, leave: leave}}
 	l.decideNow(key, &q, &d)
 	return d, q.at
 }
@@ -220,7 +236,7 @@ func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.D
 	// The place at the key that admits w last, and when it does: without what earlier waiters claim, and with it.
 	last, readyAt, due := queue.Nowhere, int64(math.MinInt64), int64(math.MaxInt64)
 	for i := range w.Places {
-		d, at := l.look(w.Places[i].Key, n)
+		d, at := l.look(w.Places[i].Key, n, targets[i].leave)
 		least = max(least, d.RetryAfter)
 		if w.Behind != queue.Nowhere {
 			continue // it has no turn, and claims what it claimed in the last one
@@ -228,7 +244,7 @@ func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.D
 		wait := d.RetryAfter
 		if d.Allowed {
 			// Does it also leave what the waiters before w claim?
-			d, _ := l.look(w.Places[i].Key, window.Plus(n, targets[i].claimed))
+			d, _ := l.look(w.Places[i].Key, n, max(targets[i].leave, targets[i].claimed))
 			if wait = d.RetryAfter; d.Allowed && len(targets) > 1 {
 				continue
 			}
@@ -299,7 +315,7 @@ func (l *Limiter) waitError(ctx context.Context, targets []target, n int64, wait
 func (l *Limiter) waitOfTracked(targets []target, n int64) (least time.Duration) {
 	for i := range targets {
 		if _, e := l.lookup(targets[i].key); e != nil {
-			d, _ := l.look(targets[i].name, n)
+			d, _ := l.look(targets[i].name, n, targets[i].leave)
 			least = max(least, d.RetryAfter)
 		}
 	}
@@ -321,7 +337,7 @@ func (l *Limiter) neverAdmitted(targets []target, n int64) error {
 		if !rs.neverCharges {
 			room++
 		}
-		if err := rs.exceededBy(n); err != nil {
+		if err := rs.exceededBy(n, targets[i].leave); err != nil {
 			return err
 		}
 	}
@@ -329,17 +345,22 @@ func (l *Limiter) neverAdmitted(targets []target, n int64) error {
 	case g.cap.holds(room):
 		return nil
 	case g.overflow != nil: // at least one of the keys shares a quota of the limiter's own limits
-		return g.ruleset.exceededBy(n)
+		return g.ruleset.exceededBy(n, mostToLeave(targets))
 	}
 	return fmt.Errorf("sash: Wait: %d keys are more than WithMaxKeys ever tracks: %w", room, ErrExceedsLimit)
 }
 
-// exceededBy returns the error of a call for n units if rs never admits as many, or nil.
-func (rs *ruleset) exceededBy(n int64) error {
-	if r := rs.neverAdmits(n); r != nil {
-		return fmt.Errorf("sash: Wait: %d is more than %v ever admits: %w", n, r.Limit, ErrExceedsLimit)
+// exceededBy returns the error of a call for n units, n >= 0, that leave more units, if rs never admits as
+// many, or nil.
+func (rs *ruleset) exceededBy(n, leave int64) error {
+	r := rs.neverAdmits(query{n: n, leave: leave}.needs())
+	switch {
+	case r == nil || rs.unlimited():
+		return nil
+	case leave > 0:
+		return fmt.Errorf("sash: Wait: %d and the %d to be left are more than %v ever admits: %w", n, leave, r.Limit, ErrExceedsLimit)
 	}
-	return nil
+	return fmt.Errorf("sash: Wait: %d is more than %v ever admits: %w", n, r.Limit, ErrExceedsLimit)
 }
 
 // sleep blocks until the next attempt of w may have another result. That is when w is woken or, if
@@ -370,23 +391,26 @@ func (l *Limiter) retryAfter(targets []target, d Decision) time.Duration {
 }
 
 // forecast returns how long w has to wait at least, if no call ahead of it gives up.
-func (l *Limiter) forecast(w *waiter, n int64) (least time.Duration) {
+func (l *Limiter) forecast(w *waiter, targets []target, n int64) (least time.Duration) {
 	for i := range w.Places {
-		least = max(least, l.forecastAt(&w.Places[i], n))
+		least = max(least, l.forecastAt(&w.Places[i], n, targets[i].leave))
 	}
 	return least
 }
 
-// forecastAt returns how long the waiter of p, which is for n units, has to wait for the key at least.
+// forecastAt returns how long the waiter of p, which is for n units that leave more units, has to wait for
+// the key at least. When it is admitted, the units that it leaves could be charged at once, too. So the wait
+// is at least the wait for them all.
+//
 // It counts the units ahead of p of waiters for this key alone: no other waiter is sure to be admitted
 // first.
 //
 // Every Count units need one further window. So the wait is at least the wait for the
 // first units, up to Count of them, and one window for each full Count that follows. Under a
 // TokenBucket, it is the wait for the first Burst units, and for the others to flow in.
-func (l *Limiter) forecastAt(p *queue.Place[string], n int64) time.Duration {
+func (l *Limiter) forecastAt(p *queue.Place[string], n, leave int64) time.Duration {
 	g, ahead := l.current.Load(), l.queues.Ahead(p)
-	d, now := l.look(p.Key, n)
+	d, now := l.look(p.Key, n, leave)
 	if ahead == 0 || d.RetryAfter == Never {
 		return d.RetryAfter
 	}
@@ -396,14 +420,14 @@ func (l *Limiter) forecastAt(p *queue.Place[string], n int64) time.Duration {
 		if r.Count == 0 {
 			return d.RetryAfter // it admits nothing: the limits have just changed
 		}
-		units := window.Plus(ahead, n)
+		units := window.Plus(ahead, window.Plus(n, leave))
 		first := r.firstOf(units)
 		// The first units are admitted no earlier than they would be as one charge. A
 		// counter may admit them earlier if they come one by one, and units flow into a bucket
 		// while it waits for other limits, so there only now is certain.
 		firstAt := now
 		if !rs.weighted() && (r.algorithm.horizon().dated || len(rs.rules) == 1) {
-			next, at := l.look(p.Key, first)
+			next, at := l.look(p.Key, first, 0)
 			if next.RetryAfter != Never {
 				firstAt = window.Plus(at, int64(next.RetryAfter))
 			}

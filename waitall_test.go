@@ -820,6 +820,22 @@ func TestWaitAll_IdleKeysMakeRoomForOthersThatWait(t *testing.T) {
 	}, WithMaxKeys(2, DenyNew))
 }
 
+// A key of a call that waits is given limits, under which it needs room. With it, the keys are more than
+// ever fit.
+func TestWaitAll_FailsOnceItsKeysNeedMoreRoomThanThereIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, PerHour(3), WithMaxKeys(1, DenyNew))
+		require.NoError(t, l.SetLimits("free", Unlimited()))
+		require.True(t, l.Allow("other"))
+		failed := make(chan error, 1)
+		go func() { failed <- l.WaitAll(t.Context(), []string{"new", "free"}, 1) }()
+		synctest.Wait()
+		require.Empty(t, failed)
+		require.NoError(t, l.SetLimits("free", PerHour(240)))
+		require.ErrorIs(t, <-failed, ErrExceedsLimit)
+	})
+}
+
 // A call waits for a key that does not fit, while another waits for all keys that there are.
 func TestWait_IdleKeysThatAreWaitedForMakeRoom(t *testing.T) {
 	waiting(t, map[string]Limit{"slow": Per(1, 24*time.Hour).Log()}, func(w *waitTest) {

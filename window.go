@@ -41,7 +41,7 @@ func (r *slidingCounter) position(w window.State, t int64) window.Position {
 
 func (r *slidingCounter) admits(s state, q query) bool {
 	p := r.position(s.window(), q.at)
-	return r.admitsAt(p, q.n)
+	return r.admitsAt(p, q.needs())
 }
 
 func (r *slidingCounter) admitsAt(p window.Position, n int64) bool {
@@ -52,7 +52,7 @@ func (r *slidingCounter) admitsAt(p window.Position, n int64) bool {
 func (r *slidingCounter) apply(s state, q query, res result, m mode) (after state, o outcome, decided result) {
 	p := r.position(s.window(), q.at)
 	if res == retry {
-		res = resultOf(r.admitsAt(p, q.n))
+		res = resultOf(r.admitsAt(p, q.needs()))
 	}
 	if units := r.cost(q, res, p.Curr); units > 0 {
 		p.Curr = int64(min(uint64(p.Curr)+uint64(units), math.MaxInt64))
@@ -61,7 +61,7 @@ func (r *slidingCounter) apply(s state, q query, res result, m mode) (after stat
 	if m&tells != 0 {
 		o = outcome{remaining: r.counter.Remaining(p), resetAfter: r.counter.ResetAfter(p)}
 		if res == denied { // it stays 0 if another limit denies q
-			o.retryAfter = r.counter.RetryAfter(p, q.n)
+			o.retryAfter = r.counter.RetryAfter(p, q.needs())
 		}
 	}
 	return s, o, res

@@ -53,7 +53,8 @@ const sweepInterval = time.Microsecond
 type operation struct {
 	verb   verb
 	keys   []string
-	units  int64        // of a Commit: the actual cost
+	units  int64        // of a Commit: the actual cost; of a TakeUpTo: the most
+	leave  int64        // the units that a TakeLeaving or ReserveLeaving must leave
 	limits []sash.Limit // of a change of limits
 	of     *operation   // the operation whose reservation it settles, or whose snapshot it restores
 	which  int          // the index of that reservation
@@ -71,8 +72,9 @@ type operation struct {
 // An outcome is the result of an operation.
 type outcome struct {
 	decision sash.Decision
-	tracked  bool // the result of Reset
-	refused  bool // whether Restore refused the snapshot
+	taken    int64 // by TakeUpTo
+	tracked  bool  // the result of Reset
+	refused  bool  // whether Restore refused the snapshot
 }
 
 // A verb is the method that an operation calls.
@@ -80,6 +82,8 @@ type verb string
 
 const (
 	takes        verb = "Take"
+	takesLeaving verb = "TakeLeaving"
+	takesUpTo    verb = "TakeUpTo"
 	allows       verb = "AllowN"
 	takesAll     verb = "TakeAll"
 	peeks        verb = "Peek"
@@ -196,6 +200,10 @@ func (o *operation) do(l *sash.Limiter) {
 	switch o.verb {
 	case takes:
 		o.decision = l.Take(o.keys[0], o.units)
+	case takesLeaving:
+		o.decision = l.TakeLeaving(o.keys[0], o.units, o.leave)
+	case takesUpTo:
+		o.taken, o.decision = l.TakeUpTo(o.keys[0], o.units)
 	case allows:
 		o.decision.Allowed = l.AllowN(o.keys[0], o.units)
 	case takesAll:
@@ -206,7 +214,7 @@ func (o *operation) do(l *sash.Limiter) {
 		o.decision = l.PeekAll(o.keys, o.units)
 	case reserves:
 		o.reservations = make([]sash.Reservation, 1)
-		o.reservations[0], o.decision = l.Reserve(o.keys[0], o.units)
+		o.reservations[0], o.decision = l.ReserveLeaving(o.keys[0], o.units, o.leave)
 	case reservesAll:
 		o.reservations, o.decision = l.ReserveAll(o.keys, o.units)
 	case settles:
@@ -362,8 +370,10 @@ func (o *operation) String() string {
 		call = fmt.Sprintf("%s() of the one from %d to %d, refused %v", o.verb, o.of.began, o.of.ended, o.refused)
 	case allows:
 		call += fmt.Sprintf(" = %v", o.decision.Allowed)
+	case takesUpTo:
+		call += fmt.Sprintf(" = %d, %+v", o.taken, o.decision)
 	default:
-		call += fmt.Sprintf(" = %+v", o.decision)
+		call += fmt.Sprintf(", leaving %d = %+v", o.leave, o.decision)
 	}
 	return fmt.Sprintf("%s, read %d", call, o.readings)
 }

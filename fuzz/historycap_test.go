@@ -28,7 +28,7 @@ func (s *serial) placements(o *operation, out outcome) (all []placement) {
 	if o.verb == settles && s.shared[o.of][o.which] && s.crowded(o) && !s.tracks(o.keys[0], o) {
 		return []placement{own, s.without(o, o.keys)}
 	}
-	if s.fixed.maxKeys == 0 || !slices.Contains([]verb{takes, allows, takesAll, peeks, peeksAll, reserves, reservesAll}, o.verb) {
+	if s.fixed.maxKeys == 0 || !o.decides() {
 		return []placement{own}
 	}
 	targets := distinct(o.keys)
@@ -79,7 +79,7 @@ func (s *serial) refuse(o *operation, at int64, p placement) (a reference.Answer
 		case !slices.Contains(p.refused, key) && a.Allowed:
 			answers[i] = s.table.Peek(at, 0, key)
 		case !slices.Contains(p.refused, key):
-			answers[i] = s.table.Refuse(at, o.units, key)
+			answers[i] = s.table.Leaving(o.leave).Refuse(at, o.units, key)
 		case o.units > 0:
 			answers[i].RetryAfter = s.refusal(o, key)
 		}
@@ -100,7 +100,7 @@ func (s *serial) refusal(o *operation, key string) int64 {
 		return reference.Never
 	}
 	for _, l := range s.table.Limits(key) {
-		if o.units > atOnce(l) {
+		if o.needs() > atOnce(l) {
 			return reference.Never
 		}
 	}
@@ -200,7 +200,7 @@ func (s *serial) markPresent(o *operation) {
 
 // mayInsert reports whether o may insert an entry for its keys.
 func (o *operation) mayInsert() bool {
-	return slices.Contains([]verb{takes, allows, takesAll, reserves, reservesAll, settles}, o.verb)
+	return o.verb == settles || o.decides() && o.verb != peeks && o.verb != peeksAll
 }
 
 // fits reports whether the number of keys is within the cap when o has ended.

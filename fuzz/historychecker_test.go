@@ -67,6 +67,11 @@ func others(o *operation) (all []outcome) {
 	change(func(d *sash.Decision) { d.RetryAfter++ })
 	change(func(d *sash.Decision) { d.ResetAfter++ })
 	change(func(d *sash.Decision) { d.Limit.Count++ })
+	if o.verb == takesUpTo {
+		out := o.outcome
+		out.taken++
+		all = append(all, out)
+	}
 	return all
 }
 

@@ -244,7 +244,19 @@ func (s *serial) decidedBy(o *operation) (times []int64) {
 // do applies o to s at that time and placement, and reports whether the outcome is out.
 func (s *serial) do(o *operation, out outcome, at int64, p placement) bool {
 	switch o.verb {
-	case takes, allows, takesAll, peeks, peeksAll, reserves, reservesAll:
+	case takesUpTo:
+		// As many units as are left, or one that is denied, are what is decided.
+		left := int64(0)
+		if len(p.refused) == 0 {
+			left = s.table.Peek(at, 0, p.keys...).Remaining
+		}
+		taken := min(o.units, left)
+		take := &operation{verb: takes, keys: o.keys, units: max(taken, 1)}
+		answer := s.decide(take, at, p)
+		delete(s.reserved, take) // which it has if it is refused
+		delete(s.shared, take)
+		return taken == out.taken && s.answers(o, out, answer)
+	case takes, takesLeaving, allows, takesAll, peeks, peeksAll, reserves, reservesAll:
 		return s.answers(o, out, s.decide(o, at, p))
 	case settles:
 		s.settle(o, at, p.keys[0])
@@ -279,14 +291,27 @@ func (s *serial) decide(o *operation, at int64, p placement) (answer reference.A
 		return s.table.Peek(at, o.units, p.keys...)
 	case o.verb == reserves || o.verb == reservesAll:
 		var all []reference.Reservation
-		all, answer = s.table.ReserveAll(at, o.units, p.keys...)
+		all, answer = s.table.Leaving(o.leave).ReserveAll(at, o.units, p.keys...)
 		s.reserved[o], s.shared[o] = all, make([]bool, len(all))
 		for i, key := range o.keys {
 			s.shared[o][i] = p.keys[i] != key
 		}
 		return answer
 	}
-	return s.table.Take(at, o.units, p.keys...)
+	return s.table.Leaving(o.leave).Take(at, o.units, p.keys...)
+}
+
+// decides reports whether o is a call that a limiter decides.
+func (o *operation) decides() bool {
+	return slices.Contains([]verb{takes, takesLeaving, takesUpTo, allows, takesAll, peeks, peeksAll, reserves, reservesAll}, o.verb)
+}
+
+// needs returns how many units must be there for o.
+func (o *operation) needs() int64 {
+	if o.verb == takesUpTo {
+		return 1
+	}
+	return o.units + o.leave
 }
 
 // save returns the states in which s may be after the Snapshot o has saved the key.

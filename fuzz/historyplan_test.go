@@ -74,6 +74,7 @@ func plan(seed uint64) *history {
 	if slices.Contains(p.verbs, takesAll) && !slices.Contains(p.verbs, restores) {
 		p.addPeeks()
 	}
+	p.drawLeaving()
 	p.drawNoneAndAll()
 	return p.history
 }
@@ -83,6 +84,26 @@ func (p *planner) addPeeks() {
 	for i, ops := range p.plans {
 		o := &operation{verb: peeksAll, keys: [][]string{{"a", "b"}, {"c", "a"}, {"a", "b", "c"}}[p.IntN(3)], units: p.Int64N(4)}
 		p.plans[i] = slices.Insert(ops, p.IntN(len(ops)+1), o)
+	}
+}
+
+// drawLeaving makes some of the calls that charge one key leave units, or take what there is. It draws from
+// numbers of its own.
+func (p *planner) drawLeaving() {
+	random := rand.New(rand.NewPCG(p.seed, 13))
+	if random.IntN(3) == 0 {
+		return
+	}
+	for _, o := range p.all() {
+		switch {
+		case random.IntN(2) == 0:
+		case o.verb == reserves:
+			o.leave = random.Int64N(4)
+		case o.verb == takes && random.IntN(2) == 0:
+			o.verb, o.leave = takesLeaving, random.Int64N(4)
+		case o.verb == takes:
+			o.verb, o.units = takesUpTo, o.units+random.Int64N(3)
+		}
 	}
 }
 

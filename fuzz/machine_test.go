@@ -98,6 +98,8 @@ const (
 	retreat
 	forget
 	sweep
+	takeLeaving
+	takeUpTo
 	sequenceInstructions // the number of instructions of FuzzSequence
 )
 
@@ -148,6 +150,10 @@ func (m *machine) step(tape *tape, instruction byte, name string) {
 		m.forget(name)
 	case sweep:
 		m.sweep()
+	case takeLeaving:
+		m.takeLeaving(name, m.cost(tape, name), m.cost(tape, name))
+	case takeUpTo:
+		m.takeUpTo(name, m.cost(tape, name))
 	case takeAll, takeAllAgain:
 		m.takeAll(tape.more(name), m.cost(tape, name))
 	case reserve:
@@ -227,6 +233,32 @@ func (m *machine) same(call string, got sash.Decision, a reference.Answer, n int
 
 func (m *machine) take(name string, n int64, call func(string, int64) sash.Decision) {
 	m.answered("Take", call(name, n), m.table.Take(m.clock.Now(), n, name), n, name)
+}
+
+// takeLeaving also checks that the wait in a denial is exact.
+func (m *machine) takeLeaving(name string, n, leave int64) {
+	got := m.limiter.TakeLeaving(name, n, leave)
+	want := m.table.Leaving(leave).Take(m.clock.Now(), n, name)
+	m.t.Logf("the next leaves %d", leave)
+	m.charged(want, n, name)
+	m.same("TakeLeaving", got, want, n, name)
+	if !got.Allowed && n >= 0 {
+		m.admitsAt(plus(n, max(leave, 0)), got.RetryAfter, name)
+	}
+	m.freshAt(got.ResetAfter, name)
+}
+
+// takeUpTo checks that as many units are taken as the reference has left.
+func (m *machine) takeUpTo(name string, most int64) {
+	taken, got := m.limiter.TakeUpTo(name, most)
+	n, left := most, m.table.Peek(m.clock.Now(), 0, name).Remaining
+	if most > 0 {
+		n = max(1, min(most, left))
+	}
+	if want := max(0, min(most, left)); taken != want {
+		m.t.Errorf("TakeUpTo(%q, %d) takes %d, want %d", name, most, taken, want)
+	}
+	m.answered("TakeUpTo", got, m.table.Take(m.clock.Now(), n, name), n, name)
 }
 
 // takeBytes calls TakeBytes with a slice, and then overwrites the slice.

@@ -108,6 +108,9 @@ const (
 var sequenceSeeds = []seed{
 	{"ten-a-minute", sequence(sash.PerMinute(10).Counter(), 0, 0,
 		on(0, take, 9), wait(75*time.Second), on(0, take, 5), on(0, take, 3), on(0, peek, 3))},
+	{"leaving-and-up-to", sequence(sash.PerMinute(10).Parts(), 0, 0,
+		on(0, takeLeaving, 3), []byte{0}, number(5), on(0, takeLeaving, 3), []byte{0}, number(5), on(0, takeUpTo, 4), on(0, takeUpTo, 9),
+		on(0, takeUpTo, 1), wait(minute), on(0, takeUpTo, huge), on(0, takeLeaving, 1), []byte{0}, number(huge), on(0, takeLeaving, 0), []byte{0}, number(1))},
 	{"five-hundred-a-minute", sequence(sash.PerMinute(500).Counter(), 0, 0,
 		on(0, take, 400), wait(105*time.Second), on(0, take, 250), on(0, take, 1), on(0, take, 151), on(0, take, 149))},
 	{"log-charges-denied", sequence(sash.PerMinute(2).Log(), denied, int64(time.Hour+time.Second),

@@ -26,7 +26,7 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	now := clock.Now()
 
 	// If none waits for its keys, try at once. If one does, only look: a new request must not overtake.
-	waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key) })
+	waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key, 0) })
 	attempted := c.place == 0 && !waitedFor
 	if attempted {
 		if d = c.attempt(true); d.Allowed {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -80,6 +81,8 @@ func rows() (all []row) {
 		all = append(all,
 			k.row("Allow", allow), k.row("Take", take),
 			k.denied("Allow", allow), k.denied("Take", take),
+			k.row("TakeLeaving", takeLeaving), k.floored("TakeLeaving", takeLeaving),
+			k.row("TakeUpTo", takeUpTo), k.emptied("TakeUpTo all there is", takeAllThereIs), k.denied("TakeUpTo", takeUpTo),
 			k.row("Peek", peek), k.row("TakeThenPeek", takeThenPeek), k.row("Reserve and Commit", reserve),
 			k.row("TakeAll of two keys", takeAll), k.denied("TakeAll of two keys", takeAll), k.row("PeekAll of two keys", peekAll),
 			k.newKey())
@@ -109,6 +112,26 @@ func (k kind) denied(name string, op operation) row {
 			l.Take(key, l.Peek(key, 0).Remaining)
 		}
 		return func() int { return inRounds(op, l, clock, keys, 0) }
+	}}
+}
+
+// floored returns the row of an operation on keys that have as many units left as takeLeaving leaves.
+func (k kind) floored(name string, op operation) row {
+	return row{name: k.name + ", " + name + ", denied", denies: true, prepare: func() func() int {
+		l, clock, keys := k.tracking()
+		for _, key := range keys {
+			l.Take(key, l.Peek(key, 0).Remaining-floor)
+		}
+		return func() int { return inRounds(op, l, clock, keys, 0) }
+	}}
+}
+
+// emptied returns the row of an operation on keys that have nothing left an hour before each call.
+func (k kind) emptied(name string, op operation) row {
+	return row{name: k.name + ", " + name, prepare: func() func() int {
+		l, clock, keys := k.tracking()
+		takeAllThereIs(l, keys)
+		return func() int { return inRounds(op, l, clock, keys, time.Hour) }
 	}}
 }
 
@@ -204,6 +227,36 @@ func allow(l *sash.Limiter, keys []string) (admitted int) {
 func take(l *sash.Limiter, keys []string) (admitted int) {
 	for _, key := range keys {
 		if l.Take(key, 1).Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+// floor is the units that takeLeaving leaves.
+const floor = 3
+
+func takeLeaving(l *sash.Limiter, keys []string) (admitted int) {
+	for _, key := range keys {
+		if l.TakeLeaving(key, 1, floor).Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+func takeAllThereIs(l *sash.Limiter, keys []string) (admitted int) {
+	for _, key := range keys {
+		if taken, _ := l.TakeUpTo(key, math.MaxInt64); taken > 0 {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+func takeUpTo(l *sash.Limiter, keys []string) (admitted int) {
+	for _, key := range keys {
+		if _, d := l.TakeUpTo(key, 2); d.Allowed {
 			admitted++
 		}
 	}

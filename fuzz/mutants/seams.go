@@ -34,7 +34,7 @@ var ofSeams = []mutant{
 	},
 	{
 		name: "seam-next-decision-and-denied-charges", fault: "the next decision of TakeThenPeek is that after a charge of a denied attempt",
-		file: "take.go", old: "more := query{n: d.Remaining + 1}", new: "more := query{n: d.Remaining + 1, chargeDenied: l.chargeDenied}",
+		file: "take.go", old: "more := request{query: query{n: d.Remaining + 1}}", new: "more := request{query: query{n: d.Remaining + 1, chargeDenied: l.chargeDenied}}",
 		tests: "TestModel$",
 	},
 	{

@@ -625,7 +625,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "take-tracks-denied-keys", fault: "keys that are never admitted fill the memory",
-		file: "take.go", old: "if r.ruleset.neverCharges || !q.stores(resultOf(r.ruleset.satisfiable(q.n))) {", new: "if !q.charge {",
+		file: "take.go", old: "if r.ruleset.neverCharges || !q.stores(resultOf(r.ruleset.satisfiable(q.needs()))) {", new: "if !q.charge {",
 		tests: "TestTake_ADenial",
 	},
 	{
@@ -911,7 +911,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-charged-for-waiting", fault: "each look of a Wait is charged as a denied attempt",
-		file: "wait.go", old: "charge: turn && n > 0, waits", new: "charge: turn && n > 0, chargeDenied: l.chargeDenied, waits",
+		file: "wait.go", old: "charge: turn && n > 0}, waits", new: "charge: turn && n > 0, chargeDenied: l.chargeDenied}, waits",
 		tests: "TestWait_IsNotCharged",
 	},
 	{
@@ -976,7 +976,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "waitall-for-a-small-quota", fault: "a WaitAll waits for ever for a shared quota that never admits as much",
-		file: "wait.go", old: "return g.ruleset.exceededBy(n)", new: "return nil",
+		file: "wait.go", old: "return g.ruleset.exceededBy(n, mostToLeave(targets))", new: "return nil",
 		tests: "TestWaitAll_FailsAtOnceIfTheSharedQuota",
 	},
 	{
@@ -1171,7 +1171,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "peekall-charges", fault: "PeekAll takes what it looks at",
-		file: "takeall.go", old: "l.takeAll(targets, g, &query{at: at, n: n, chargeDenied", new: "l.takeAll(targets, g, &query{at: at, n: n, charge: n > 0, chargeDenied",
+		file: "takeall.go", old: "l.takeAll(targets, g, &request{query: query{at: at, n: n, chargeDenied", new: "l.takeAll(targets, g, &request{query: query{at: at, n: n, charge: n > 0, chargeDenied",
 		tests: "TestPeekAll",
 	},
 

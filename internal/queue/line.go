@@ -7,7 +7,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// A line is the places at one key, in the order of the numbers of their waiters. It is a treap: a
+// A line is the places at one key, in the order of the turns of their waiters. It is a treap: a
 // binary tree in that order, in which each place has a higher rank than those below it. Ranks are
 // random, so the depth is about the logarithm of the number of places.
 //
@@ -89,22 +89,33 @@ func (q *Queues[K]) change(p *Place[K], f func(before, after *Place[K])) {
 
 // takeOut splits the line of p, and returns what is before p and what is after it. mu is held.
 func (q *Queues[K]) takeOut(p *Place[K]) (before, after *Place[K]) {
-	before, after = q.split(p.line.root, p.waiter.Number)
-	_, after = q.split(after, p.waiter.Number+1)
+	mine := p.waiter.turn()
+	before, after = q.split(p.line.root, mine)
+	_, after = q.split(after, turn{mine.yields, mine.number + 1})
 	return before, after
 }
 
-// split splits a tree in two: the places of the waiters before number, and all others. The caller holds mu.
-func (q *Queues[K]) split(p *Place[K], number int64) (before, others *Place[K]) {
+// A turn is what orders waiters.
+type turn struct{ yields, number int64 }
+
+func (w *Waiter[K]) turn() turn { return turn{w.Yields, w.Number} }
+
+// isBefore reports whether t comes before o.
+func (t turn) isBefore(o turn) bool {
+	return t.yields < o.yields || t.yields == o.yields && t.number < o.number
+}
+
+// split splits a tree in two: the places of the waiters before t, and all others. The caller holds mu.
+func (q *Queues[K]) split(p *Place[K], t turn) (before, others *Place[K]) {
 	if p == nil {
 		return nil, nil
 	}
 	q.steps++
-	if p.waiter.Number < number {
-		p.right, others = q.split(p.right, number)
+	if p.waiter.turn().isBefore(t) {
+		p.right, others = q.split(p.right, t)
 		return p.summarized(), others
 	}
-	before, p.left = q.split(p.left, number)
+	before, p.left = q.split(p.left, t)
 	return before, p.summarized()
 }
 

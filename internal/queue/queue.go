@@ -2,7 +2,7 @@
 // change wakes.
 //
 // A [Waiter] is a call that waits. It has a [Place] at each of its keys, in the order in which
-// waiters came. A place claims units of its key, which later waiters must leave. Most claims are
+// waiters came, unless some yield to others. A place claims units of its key, which later waiters must leave. Most claims are
 // of [Everything].
 //
 //   - A waiter has its turn unless an earlier one claims Everything of one of its keys. Only
@@ -84,14 +84,15 @@ type crowd[K comparable] struct {
 // A Waiter is a call that waits. Its owner sets the first four fields before Enter.
 type Waiter[K comparable] struct {
 	Places []Place[K] // each of another key
-	// Number orders the waiters. With 0, Enter sets it. A waiter that replaces one that has left
+	// Yields and then Number order the waiters: one that yields more is behind all that yield less, as if
+	// they had come earlier. With a Number of 0, Enter sets it. A waiter that replaces one that has left
 	// keeps its Number.
-	Number int64
+	Yields, Number int64
 	// Undemanding says that the waiter takes no units. It is behind Undemanding waiters alone, and no
 	// others are behind it.
 	Undemanding bool
 	// Group is the same for waiters that wait for the same keys, and only for these. The zero Group is
-	// none. With a Group, Number must be 0, and there must be no Bounds.
+	// none. With a Group, Yields and Number must be 0, and there must be no Bounds.
 	Group K
 
 	// Behind is the index of a place where the waiter is behind an earlier one, since the
@@ -180,10 +181,16 @@ func (q *Queues[K]) Has(key K) (has bool) {
 	return has
 }
 
-// Claims reports whether a waiter claims units of key. Then a new call must not take any before it
-// has entered.
-func (q *Queues[K]) Claims(key K) (claims bool) {
-	q.each(key, func(l *line[K]) { claims = claims || l.root.whole().claims && !l.root.waiter.Undemanding })
+// Claims reports whether a waiter claims units of key that would be before a new one which yields that
+// much. Then a call must not take any before it has entered.
+func (q *Queues[K]) Claims(key K, yields int64) (claims bool) {
+	q.each(key, func(l *line[K]) {
+		if l.root.whole().claims && !l.root.waiter.Undemanding {
+			before, after := q.split(l.root, turn{yields, math.MaxInt64})
+			claims = before.whole().claims
+			l.root = q.merge(before, after)
+		}
+	})
 	return claims
 }
 

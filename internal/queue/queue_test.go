@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -25,6 +26,7 @@ type naive struct {
 }
 
 type naiveWaiter struct {
+	yields      int64
 	number      int64
 	undemanding bool
 	group       string
@@ -39,6 +41,11 @@ type naivePlace struct {
 	bounds  []Bound
 	trying  bool
 	inForce bool
+}
+
+// compare is negative if w goes before other.
+func (w *naiveWaiter) compare(other *naiveWaiter) int {
+	return cmp.Or(cmp.Compare(w.yields, other.yields), cmp.Compare(w.number, other.number))
 }
 
 func (p *naivePlace) all() bool { return p.claim.Units == Everything }
@@ -56,7 +63,7 @@ func (w *naiveWaiter) at(key string) *naivePlace {
 // before returns the places at the key before w.
 func (m *naive) before(w *naiveWaiter, key string) (places []*naivePlace) {
 	for _, other := range m.waiters {
-		if p := other.at(key); p != nil && other.number < w.number && other.undemanding == w.undemanding {
+		if p := other.at(key); p != nil && other.compare(w) < 0 && other.undemanding == w.undemanding {
 			places = append(places, p)
 		}
 	}
@@ -89,12 +96,12 @@ func (m *naive) claimed(w *naiveWaiter, key string, now int64) (most int64) {
 	return most
 }
 
-// wake wakes the waiters after number that wait for key, up to the first that claims everything of it,
-// but for by.
-func (m *naive) wake(key string, undemanding bool, number, by int64) {
+// wake wakes the waiters after w, or all if that is nil, that wait for key, up to the first that claims
+// everything of it, but for by.
+func (m *naive) wake(key string, undemanding bool, w *naiveWaiter, by int64) {
 	for _, other := range m.waiters {
 		p := other.at(key)
-		if p == nil || other.number <= number || other.undemanding != undemanding {
+		if p == nil || w != nil && other.compare(w) <= 0 || other.undemanding != undemanding {
 			continue
 		}
 		if other.number != by {
@@ -126,7 +133,7 @@ func (m *naive) claim(w *naiveWaiter, p *naivePlace, c Claim) bool {
 	free := !slices.ContainsFunc(m.before(w, p.key), (*naivePlace).all)
 	later := old.Units > 0 && c.Units > 0 && !p.all() && c.From > old.From
 	if free && (c.Units < old.Units || later) {
-		m.wake(p.key, w.undemanding, w.number, 0)
+		m.wake(p.key, w.undemanding, w, 0)
 	}
 	return true
 }
@@ -239,8 +246,8 @@ func (p *program) step() {
 		key := names[p.IntN(len(names))]
 		by := w.Number * p.Int64N(2)
 		p.q.Free(key, by)
-		p.m.wake(key, false, math.MinInt64, by)
-		p.m.wake(key, true, math.MinInt64, by)
+		p.m.wake(key, false, nil, by)
+		p.m.wake(key, true, nil, by)
 	case 2:
 		p.change()
 	default:
@@ -276,9 +283,12 @@ func (p *program) enter() {
 	if len(p.gone) > 0 && p.IntN(4) == 0 {
 		w.Number, p.gone = p.gone[0], p.gone[1:]
 	}
-	want := &naiveWaiter{undemanding: w.Undemanding}
+	if p.IntN(3) == 0 {
+		w.Yields = p.Int64N(3)
+	}
+	want := &naiveWaiter{yields: w.Yields, undemanding: w.Undemanding}
 	keys := p.Perm(len(names))[:1+p.IntN(len(names))]
-	if w.Number == 0 && p.IntN(2) == 0 {
+	if w.Number == 0 && w.Yields == 0 && p.IntN(2) == 0 {
 		w.Group = fmt.Sprint(slices.Sorted(slices.Values(keys)))
 		want.group = w.Group
 	}
@@ -305,7 +315,7 @@ func (p *program) enter() {
 	}
 	want.number = w.Number
 	p.m.waiters, p.m.told = append(p.m.waiters, want), append(p.m.told, want)
-	slices.SortFunc(p.m.waiters, func(a, b *naiveWaiter) int { return int(a.number - b.number) })
+	slices.SortFunc(p.m.waiters, (*naiveWaiter).compare)
 	p.pairs = append(p.pairs, &pair{Waiter: w, want: want})
 }
 
@@ -399,14 +409,14 @@ func (p *program) check(what string) {
 		}
 	}
 	for _, key := range names {
-		has, claims := false, false
+		has, claims, yields := false, false, p.Int64N(3)
 		for _, w := range p.m.waiters {
 			place := w.at(key)
 			has = has || place != nil
-			claims = claims || place != nil && place.claim.Units > 0 && !w.undemanding
+			claims = claims || place != nil && place.claim.Units > 0 && !w.undemanding && w.yields <= yields
 		}
 		require.Equal(p, has, p.q.Has(key), what)
-		require.Equal(p, claims, p.q.Claims(key), what)
+		require.Equal(p, claims, p.q.Claims(key, yields), what)
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *sleepers) claimed(w *sleeper, key string, now int64) (most int64) {
 	for _, o := range s.all {
 		for i := range o.Places {
 			c := o.Places[i].Claim
-			before := o.Number < w.Number && o.Undemanding == w.Undemanding && o.Places[i].Key == key
+			before := o.turn().isBefore(w.turn()) && o.Undemanding == w.Undemanding && o.Places[i].Key == key
 			if before && (c.Units == Everything || c.From <= now) {
 				most = max(most, c.Units)
 			}
@@ -131,6 +131,8 @@ func (s *sleepers) enter(random *rand.Rand) {
 	w := &sleeper{Waiter: &Waiter[string]{Undemanding: random.IntN(5) == 0}}
 	if len(keys) > 1 && random.IntN(3) > 0 {
 		w.Group = fmt.Sprint(keys)
+	} else if random.IntN(2) == 0 {
+		w.Yields = random.Int64N(3)
 	}
 	for _, key := range keys {
 		w.Places = append(w.Places, Place[string]{Key: fmt.Sprint(key), Claim: Claim{Units: Everything}})

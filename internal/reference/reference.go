@@ -282,15 +282,6 @@ func (k *Key) remaining(now int64) int64 {
 	return low
 }
 
-// retryAfter returns the least wait after which n units are admitted; 0 if they are
-// admitted now.
-func (k *Key) retryAfter(now, n int64) int64 {
-	if n < 0 || n > k.limit.most() && !k.limit.Unlimited {
-		return Never
-	}
-	return soonest(func(d int64) bool { return k.admits(k.instant(now, d), n) })
-}
-
 // resetAfter returns the least wait until no charge counts for anything.
 func (k *Key) resetAfter(now int64) int64 {
 	return soonest(func(d int64) bool { return k.idle(k.instant(now, d)) })

@@ -34,6 +34,7 @@ type Table struct {
 	lineages  map[string]int     // how often each key has begun anew: its Key.lineage
 	made      map[string]int     // how many reservations each key has had
 	open      map[*reserved]bool // reservations that are not settled
+	leave     int64              // units that a call must leave: see Leaving
 }
 
 // NewTable returns a table without keys. There must be at least one limit.
@@ -46,6 +47,14 @@ func NewTable(limits []Limit) *Table {
 		made:      map[string]int{},
 		open:      map[*reserved]bool{},
 	}
+}
+
+// Leaving returns t itself, for calls that are admitted only if that many units remain after them. It shares
+// all keys with t.
+func (t *Table) Leaving(units int64) *Table {
+	same := *t
+	same.leave = units
+	return &same
 }
 
 // Copy returns a table in the same state. An open reservation can be settled in each
@@ -425,7 +434,33 @@ func (t *Table) giveBack(now int64, r Reservation, units *big.Int) {
 type member struct {
 	*Key
 	name        string
-	reservation int // the number of the reservation that the call makes of the key, or 0
+	reservation int   // the number of the reservation that the call makes of the key, or 0
+	leave       int64 // units that must remain after the call
+}
+
+// admits reports whether the limit admits n more units at t, and then has as many left as must remain.
+func (m member) admits(t *big.Int, n int64) bool {
+	if !m.Key.admits(t, n) {
+		return false
+	}
+	after := add(m.used(t), mul(big.NewInt(n), m.window))
+	return m.limit.Unlimited || m.leave <= 0 || m.fits(after, m.leave)
+}
+
+// never reports whether the limit admits n units at no time.
+func (m member) never(n int64) bool {
+	if n < 0 || m.limit.Unlimited {
+		return n < 0
+	}
+	return add(big.NewInt(n), big.NewInt(max(m.leave, 0))).Cmp(big.NewInt(m.limit.most())) > 0
+}
+
+// retryAfter returns the least wait after which n units are admitted; 0 if they are admitted now.
+func (m member) retryAfter(now, n int64) int64 {
+	if m.never(n) {
+		return Never
+	}
+	return soonest(func(d int64) bool { return m.admits(m.instant(now, d), n) })
 }
 
 // members returns every limit of every distinct key, in the order given.
@@ -438,7 +473,7 @@ func (t *Table) members(keys []string) []member {
 		}
 		seen[name] = true
 		for _, k := range t.key(name) {
-			members = append(members, member{Key: k, name: name})
+			members = append(members, member{Key: k, name: name, leave: t.leave})
 		}
 	}
 	return members

@@ -79,7 +79,7 @@ func (v Verdict) confirmsRetry(a Answer) bool {
 	}
 	decides := -1
 	for i, m := range v.members {
-		never := v.n < 0 || v.n > m.limit.most()
+		never := m.never(v.n)
 		if a.RetryAfter < Never && (never || !m.admits(m.instant(v.now, a.RetryAfter), v.n)) {
 			return false
 		}

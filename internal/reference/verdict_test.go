@@ -21,6 +21,10 @@ func TestVerdict_ConfirmsTheAnswerAlone(t *testing.T) {
 		for range 20 {
 			now += rng.Int64N(12) - 1
 			n, keys, other := rng.Int64N(5)-1, []string{"a", "b"}[:1+rng.IntN(2)], table.Copy()
+			if rng.IntN(3) == 0 {
+				leave := rng.Int64N(5) - 1
+				table, other = table.Leaving(leave), other.Leaving(leave)
+			}
 			var want Answer
 			var v Verdict
 			switch rng.IntN(3) {

@@ -1,0 +1,64 @@
+package sash
+
+import "context"
+
+// TakeLeaving is [Limiter.Take] that is admitted only if at least leave units remain after it, under
+// every limit of the key. So calls of several priorities share one count: work in the background uses
+// only what is above a floor, and urgent work, which leaves nothing, may use all. It charges n units
+// alone.
+//
+// RetryAfter is exact for n+leave units: if nothing else is charged, the same call is admitted after it,
+// and denied a nanosecond earlier. It is [Never] if n+leave is above Count, or above the Burst of a
+// [TokenBucket], however large leave is. Remaining is what a Take could still have: it is at least leave
+// if the call is admitted.
+//
+// A leave of 0 or less is a Take. An n of 0 charges nothing, and tells whether leave units are there. An
+// n below 0 is denied with Never. Under [WithChargeDenied], a denied call is charged as a denied Take of n
+// units. An [Unlimited] key admits any n and leave.
+//
+// It costs less than two calls of Take, and up to three times as much as Take where it is denied.
+func (l *Limiter) TakeLeaving(key string, n, leave int64) (d Decision) {
+	if n < 0 || leave <= 0 {
+		return l.Take(key, n)
+	}
+	g, k := l.current.Load(), l.key(key)
+	q := request{query: query{at: g.instant(l.clock.Now()), n: n, leave: leave, charge: n > 0, chargeDenied: l.chargeDenied}}
+	e := g.keys.load(k)
+	if e == nil || !g.ruleset.tryLeaving(e, q.query, &d) {
+		l.decide(g, k, e, &q, &d, nil)
+	}
+	if l.observer != nil && n != 0 {
+		l.observe(k, n, d)
+	}
+	return d
+}
+
+// tryLeaving is the fast path of TakeLeaving, where it admits q. If it reports false, it had no effect.
+func (rs *ruleset) tryLeaving(e *entry, q query, d *Decision) bool {
+	// The second try charges by a compare-and-swap from the word by which the first has found that there is
+	// enough. So the state was the same in both.
+	word := e.Word.Load()
+	return q.n > 0 && q.needs() > 0 &&
+		rs.tryFast(e, word, q.at, q.needs(), 0, nil, nil) == admitted &&
+		rs.tryFast(e, word, q.at, q.n, stores|tells, d, nil) == admitted
+}
+
+// ReserveLeaving is [Limiter.Reserve] that is admitted only if at least leave units remain after it, as
+// [Limiter.TakeLeaving] is. To settle the reservation, nothing need remain.
+func (l *Limiter) ReserveLeaving(key string, n, leave int64) (Reservation, Decision) {
+	targets := []target{{key: l.key(key), leave: max(leave, 0)}}
+	d := l.reserve(targets, n)
+	return l.reservation(&targets[0], n, d), d
+}
+
+// WaitLeaving is [Limiter.Wait] that is admitted only once at least leave units remain after it, as
+// [Limiter.TakeLeaving] is. Its error is [ErrExceedsLimit] if n+leave is above the Count of a limit, or
+// above the Burst of a [TokenBucket].
+//
+// Of the calls that wait for one key, those that leave less go first, and of equal ones those that came
+// first. So urgent calls do not queue behind calls in the background. As long as urgent calls take all
+// there is, calls in the background wait.
+func (l *Limiter) WaitLeaving(ctx context.Context, key string, n, leave int64) error {
+	_, err := l.wait(ctx, []target{{key: l.key(key).hidden(), leave: max(leave, 0)}}, n)
+	return err
+}
