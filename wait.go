@@ -66,11 +66,11 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // The errors are the same as for Wait. [ErrExceedsLimit] is also the error of an empty list, and of
 // more keys than fit under [WithMaxKeys] at one time, unless they share a quota that admits n.
 //
-// A call that waits costs about 600 bytes, and 250 more for each key but the first. If units come back, one
-// call is woken, however many wait for the same keys. There is one case in which each is: n calls wait for two
-// keys that are full, and each for a third key of its own. When the first of them has been admitted by one of
-// the two keys and waits for the other, so must those behind it, as a later call may wait for the first key
-// alone. They find that out one after the other, which takes some 10 microseconds for each.
+// A call that waits costs about 600 bytes, and 250 more for each key but the first.
+//
+// Units that are given back wake one call, however many wait for the same keys. More are woken where
+// calls share two full keys, and each has a third key of its own. Once the first of them waits for the
+// other full key, the others are woken one after the other, for some 10 microseconds each.
 func (l *Limiter) WaitAll(ctx context.Context, keys []string, n int64) error {
 	var buf [8]target
 	_, err := l.wait(ctx, l.targets(buf[:0], keys), n)

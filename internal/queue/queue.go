@@ -1,9 +1,9 @@
 // Package queue decides which of the calls that wait for keys has its turn, and which of them a
 // change wakes.
 //
-// A [Waiter] is a call that waits. It has a [Place] at each of its keys, in the order in which
-// waiters came, unless some yield to others. A place claims units of its key, which later waiters must leave. Most claims are
-// of [Everything].
+// A [Waiter] is a call that waits. It has a [Place] at each of its keys. They are in the order in which
+// the waiters came, but that those which yield more are behind. A place claims units of its key, which
+// later waiters must leave. Most claims are of [Everything].
 //
 //   - A waiter has its turn unless an earlier one claims Everything of one of its keys. Only
 //     then does it try to get what it waits for.
@@ -81,7 +81,7 @@ type crowd[K comparable] struct {
 	groups map[K]*list.List // the waiters of each Group, in the order in which they came
 }
 
-// A Waiter is a call that waits. Its owner sets the first four fields before Enter.
+// A Waiter is a call that waits. Its owner sets the first five fields before Enter.
 type Waiter[K comparable] struct {
 	Places []Place[K] // each of another key
 	// Yields and then Number order the waiters: one that yields more is behind all that yield less, as if
