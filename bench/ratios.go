@@ -74,6 +74,7 @@ func comparisons() []comparison {
 		{"Take, bucket", "Take", always(1.2)},
 		{"Allow, bucket, denied", "Allow, denied", always(1.2)},
 		{"Take, bucket, denied", "Take, denied", always(1.2)},
+		{"Take, bucket, denied", "Allow, bucket, denied", nil},
 		{"Allow, bucket", "x/time/rate's Allow", always(0.4)},
 		{"Take, log, new key", "Take, new key", nil},
 	}
