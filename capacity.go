@@ -42,7 +42,7 @@ func (l *Limiter) acquireAll(g *generation, keys int64, pinned []target) bool {
 // No key is evicted that was inserted since the call began, as pinned[0].before says, and is unused:
 // the call that has inserted it has not charged it yet, and would insert it again. So each round that a
 // call loses to such evictions is lost to a call that began later, and two calls cannot go on for ever.
-// A key that its call leaves unused, as another key denied it, stays for calls that begin later.
+// A key that its call leaves unused, as another key denied it, stays until that call ends.
 func (l *Limiter) evictFor(g *generation, keys int64, pinned []target) bool {
 	// If busy keys are evicted, the insert makes room itself: it must have it when it publishes the entry.
 	all := roomFor(pinned)

@@ -16,7 +16,7 @@ import "context"
 // n below 0 is denied with Never. Under [WithChargeDenied], a denied call is charged as a denied Take of n
 // units. An [Unlimited] key admits any n and leave.
 //
-// It costs less than two calls of Take, and up to three times as much as Take where it is denied.
+// It costs one and a half to two times as much as Take, and so if it is denied.
 func (l *Limiter) TakeLeaving(key string, n, leave int64) (d Decision) {
 	if n < 0 || leave <= 0 {
 		return l.Take(key, n)
@@ -33,14 +33,23 @@ func (l *Limiter) TakeLeaving(key string, n, leave int64) (d Decision) {
 	return d
 }
 
-// tryLeaving is the fast path of TakeLeaving, where it admits q. If it reports false, it had no effect.
+// tryLeaving is the fast path of TakeLeaving. If it reports false, it had no effect.
 func (rs *ruleset) tryLeaving(e *entry, q query, d *Decision) bool {
-	// The second try charges by a compare-and-swap from the word by which the first has found that there is
-	// enough. So the state was the same in both.
-	word := e.Word.Load()
-	return q.n > 0 && q.needs() > 0 &&
-		rs.tryFast(e, word, q.at, q.needs(), 0, nil, nil) == admitted &&
-		rs.tryFast(e, word, q.at, q.n, stores|tells, d, nil) == admitted
+	if q.n <= 0 || q.needs() <= 0 {
+		return false
+	}
+	// The first try asks whether there is enough, and the second charges, or tells the denial. Both are by one
+	// word: what the second finds is the state that the first has found, or it has no effect.
+	word, res := e.Word.Load(), retry
+	switch rs.tryFast(e, word, q.at, q.needs(), 0, nil, nil) {
+	case admitted:
+		res = rs.tryFast(e, word, q.at, q.n, stores|tells, d, nil)
+		return res == admitted
+	case denied:
+		res = rs.tryFast(e, word, q.at, q.needs(), tells, d, nil)
+		return res == denied
+	}
+	return false
 }
 
 // ReserveLeaving is [Limiter.Reserve] that is admitted only if at least leave units remain after it, as

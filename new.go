@@ -108,7 +108,7 @@ func (l *Limiter) Sweep() int { return l.sweep(nil) }
 // each of them a write that all cores share. For such counts, see [WithObserver].
 type Stats struct {
 	Keys    int    // keys tracked
-	Waiters int    // calls of Wait, WaitAll and WaitReserve that wait
+	Waiters int    // calls of Wait, WaitAll, WaitReserve and WaitLeaving that wait
 	Evicted uint64 // idle keys evicted since New
 	Sweeps  uint64 // complete sweeps since New, the janitor's and the caller's
 

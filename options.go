@@ -119,12 +119,12 @@ func WithMaxKeys(n int, overflow Overflow) Option {
 }
 
 // WithMaxWaiters lets at most n calls wait at a time, for any keys. It counts the calls of
-// [Limiter.Wait], [Limiter.WaitAll] and [Limiter.WaitReserve] together. [Limiter.Reconfigure] keeps the
-// bound. By default there is none. With an n of 0, no call waits.
+// [Limiter.Wait], [Limiter.WaitAll], [Limiter.WaitReserve] and [Limiter.WaitLeaving] together.
+// [Limiter.Reconfigure] keeps the bound. By default there is none. With an n of 0, no call waits.
 //
 // A call that would have to wait while n others do gets [ErrTooManyWaiters] at once, and nothing is
-// charged. A call for 0 units does, too. A call queues behind others that wait for its keys, even if it
-// would be admitted at that moment. So it has to wait, too.
+// charged. A call for 0 units does, too. A call queues behind others that wait for its keys and leave no more
+// units, even if it would be admitted at that moment. So it has to wait, too.
 //
 // The bound costs nothing. [Stats] tells how many calls wait. A call that cannot be admitted before its
 // deadline counts for the moment in which it finds that out.
@@ -176,9 +176,10 @@ func WithChargeDenied() Option {
 }
 
 // WithObserver calls f after each decision, with the key, the cost and the decision:
-//   - for Allow, AllowN, AllowBytes, Take, TakeBytes, TakeThenPeek and Reserve, once;
+//   - for Allow, AllowN, AllowBytes, Take, TakeBytes, TakeThenPeek, TakeLeaving, TakeUpTo, Reserve and
+//     ReserveLeaving, once;
 //   - for TakeAll and ReserveAll, once for each key;
-//   - for Wait and WaitReserve, once, when it is admitted;
+//   - for Wait, WaitReserve and WaitLeaving, once, when it is admitted;
 //   - for WaitAll, once for each key, when it is admitted.
 //
 // [Limiter.Peek] and [Limiter.PeekAll] are not observed. Nor is a call for 0 units, which is

@@ -700,6 +700,20 @@ func TestSchedules_LeavingAndUpTo(t *testing.T) {
 			leaves: map[int64]int64{2: 0},
 		},
 		{
+			name:     "what there is, while the limits become lower and the key is reset",
+			variants: []string{"log"},
+			count:    5,
+			before: func(s *stage) {
+				for second := range int64(2) {
+					s.clock.set(second)
+					s.l.Allow(s.a)
+				}
+				s.clock.set(2)
+			},
+			actors: [][]call{{takeUpTo(4)}, {setLimits(1), reset()}},
+			admits: []int64{0, 1, 3},
+		},
+		{
 			name:     "a key never seen",
 			variants: small,
 			actors:   [][]call{{takeUpTo(4)}, {takeLeaving(1)}},

@@ -231,6 +231,9 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *request, d, next *De
 			}
 		}
 		if e == nil {
+			if q.upTo > 0 {
+				q.fit(0) // what an entry had left in an earlier round counts no more
+			}
 			before = cmp.Or(before, g.cap.nextSeq())
 			self := [1]target{{key: k, before: before}}
 			r := g.resolve(k.name)

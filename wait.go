@@ -14,12 +14,12 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// ErrExceedsLimit is wrapped by the error of [Limiter.Wait], [Limiter.WaitAll] and
-// [Limiter.WaitReserve] for a call that is never admitted, however long it waits.
+// ErrExceedsLimit is wrapped by the error of [Limiter.Wait], [Limiter.WaitAll], [Limiter.WaitReserve] and
+// [Limiter.WaitLeaving] for a call that is never admitted, however long it waits.
 var ErrExceedsLimit = errors.New("exceeds the limit")
 
-// ErrTooManyWaiters is wrapped by the error of [Limiter.Wait], [Limiter.WaitAll] and
-// [Limiter.WaitReserve] for a call that [WithMaxWaiters] does not let wait.
+// ErrTooManyWaiters is wrapped by the error of [Limiter.Wait], [Limiter.WaitAll], [Limiter.WaitReserve] and
+// [Limiter.WaitLeaving] for a call that [WithMaxWaiters] does not let wait.
 var ErrTooManyWaiters = errors.New("too many waiters")
 
 // Wait blocks until n units are admitted for key, and charges them. Calls that wait for one key are
@@ -161,7 +161,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 	}
 }
 
-// A waiter is a call of Wait, WaitAll or WaitReserve that blocks.
+// A waiter is a call of Wait, WaitAll, WaitReserve or WaitLeaving that blocks.
 type waiter = queue.Waiter[string]
 
 // newWaiter returns a waiter for n units of each of targets.
@@ -272,7 +272,8 @@ func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.D
 //
 // Of several claims to a key the greatest must be left, not the sum: however many waiters one full
 // key has, they do not use up their other keys. No waiter starves by that. The waiters before it
-// are finite in number, so it gets its turn. During its turn, a key that admits it goes on to do so
+// are finite in number, unless it is to leave units and others that leave less come for ever. So it gets
+// its turn. During its turn, a key that admits it goes on to do so
 // until an earlier waiter, or a call that does not wait, is charged.
 func (l *Limiter) claimsOf(w *waiter, n int64, last int, readyAt int64) []queue.Claim {
 	claims := make([]queue.Claim, len(w.Places))

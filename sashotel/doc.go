@@ -24,7 +24,7 @@
 //	sash.rate_limiting.limit.window{policy,limit}     gauge, s: Window of each limit in force
 //	sash.rate_limiting.limit.burst{policy,limit}      gauge, {unit}: Burst of each token bucket
 //	sash.rate_limiting.keys                           up-down counter, {key}: tracked
-//	sash.rate_limiting.waiting_calls                  up-down counter, {call}: of Wait, WaitAll and WaitReserve
+//	sash.rate_limiting.waiting_calls                  up-down counter, {call}: of Wait and its like
 //	sash.rate_limiting.evicted_keys                   counter, {key}: idle ones
 //	sash.rate_limiting.displaced_keys                 counter, {key}: made room under WithMaxKeys
 //	sash.rate_limiting.refused_calls                  counter, {call}: denied for lack of room

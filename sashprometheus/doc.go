@@ -22,7 +22,7 @@
 //	sash_limit_window_seconds{policy,limit}     Window of each limit in force
 //	sash_limit_burst_units{policy,limit}        Burst of each token bucket in force
 //	sash_keys                                   keys that are tracked
-//	sash_waiting_calls                          calls of Wait, WaitAll and WaitReserve that wait
+//	sash_waiting_calls                          calls of Wait and its like that wait
 //	sash_evicted_keys_total                     idle keys that were evicted
 //	sash_displaced_keys_total                   keys that made room under WithMaxKeys
 //	sash_refused_calls_total                    calls that were denied for lack of room

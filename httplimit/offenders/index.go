@@ -6,7 +6,8 @@ import (
 )
 
 // An index finds the counters of a sketch by their clients. It is a hash table of chains, with at least
-// twice as many chains as counters. Its methods other than find are called by the holder of the sketch's lock.
+// as many chains as counters, and mostly twice as many. Its methods other than find are called by the
+// holder of the sketch's lock.
 //
 // find takes no lock, and copies nothing. It is sure of a counter that it returns, which may be retired. It
 // may miss one that is being added, and any while the table grows: then the caller asks again with the lock.

@@ -143,7 +143,7 @@ var stats = []struct {
 }{
 	{Stat{Name: "keys", Unit: "key", Help: "Keys that are tracked."},
 		func(s *sash.Stats) uint64 { return uint64(s.Keys) }},
-	{Stat{Name: "waiting_calls", Unit: "call", Help: "Calls of Wait, WaitAll and WaitReserve that wait."},
+	{Stat{Name: "waiting_calls", Unit: "call", Help: "Calls of Wait, WaitAll, WaitReserve and WaitLeaving that wait."},
 		func(s *sash.Stats) uint64 { return uint64(s.Waiters) }},
 	{Stat{Name: "evicted_keys", Unit: "key", Help: "Idle keys that were evicted.", Counter: true},
 		func(s *sash.Stats) uint64 { return s.Evicted }},
