@@ -399,7 +399,7 @@ var ofSashredis = []mutant{
 	{
 		name: "fallback-reserves-for-nothing", fault: "a fallback charges reservations nothing",
 		file: "sashredis/fallback.go", old: "a.local, *d = l.shares.ReserveAll(names, r.n)", new: "*d = l.shares.PeekAll(names, r.n)",
-		tests: "TestModel$",
+		tests: "TestFallbackLocal_Reserves|TestModel$",
 	},
 	{
 		name: "all-charge-a-name-twice", fault: "a key that a call names twice is charged twice",
@@ -427,11 +427,6 @@ var ofSashredis = []mutant{
 		name: "redis-leaving-shares-a-group", fault: "calls that leave different numbers of units are taken for alike",
 		file: "sashredis/take.go", old: "c.leave == o.leave && ", new: "",
 		tests: "TestTake_CallsOfARoundTripAreDecidedInOrder|TestModel$",
-	},
-	{
-		name: "redis-leaving-overflows", fault: "n+leave above an int64 is less than 0, and n units alone are asked for",
-		file: "sashredis/take.go", old: "return window.Plus(r.n, r.leave)", new: "return r.n + r.leave",
-		tests: "TestTakeLeaving_OfMoreThanIsEverThere",
 	},
 	{
 		name: "redis-leaving-of-a-lease", fault: "a call that leaves units takes units of a lease",

@@ -73,7 +73,7 @@ func TestTake_CallsOfARoundTripAreDecidedInOrder(t *testing.T) {
 		n, leave int64
 	}
 	calls := []made{
-		{"Take", 1, 0}, {"Take", 1, 0}, {"TakeUpTo", 1, 0}, {"Peek", 3, 0}, {"Take", 9, 0}, {"TakeLeaving", 1, 5}, {"TakeLeaving", 1, 5},
+		{"Take", 1, 0}, {"Take", 1, 0}, {"Peek", 1, 0}, {"TakeUpTo", 1, 0}, {"Peek", 3, 0}, {"Take", 9, 0}, {"TakeLeaving", 1, 5}, {"TakeLeaving", 1, 5},
 		{"TakeLeaving", 1, 5}, {"TakeLeaving", 1, 4}, {"TakeLeaving", 0, 5}, {"TakeLeaving", 0, 4}, {"TakeLeaving", 6, 5}, {"TakeLeaving", -1, 5},
 		{"Take", 1, 0}, {"Take", -1, 0}, {"TakeUpTo", 2, 0}, {"TakeUpTo", 2, 0}, {"TakeUpTo", 2, 0}, {"Take", 0, 0}, {"Take", 1, 0}, {"Peek", 1, 0},
 	}

@@ -124,13 +124,15 @@ func TestLease_NoneForCallsThatLeaveUnits(t *testing.T) {
 		s := newStore(t)
 		l, _ := s.limiter(limits, sashredis.WithLease(100, time.Hour))
 		ctx := context.Background()
-		for range 50 { // they are no demand for a lease
+		require.True(t, l.Allow(ctx, "k"))
+		for range 50 {
 			require.True(t, l.TakeLeaving(ctx, "k", 1, 5).Allowed)
 			_, d := l.TakeUpTo(ctx, "k", 1)
 			require.True(t, d.Allowed)
 		}
-		require.True(t, l.Allow(ctx, "k"))
 		assert.Zero(t, l.Stats().Leased, "%v", limits)
+		require.True(t, l.Allow(ctx, "k"))
+		assert.Less(t, l.Stats().Leased, int64(10), "%v: the demand is two units", limits)
 
 		for l.Stats().Lease == 0 {
 			require.True(t, l.Allow(ctx, "k"))
