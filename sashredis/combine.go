@@ -17,15 +17,15 @@ import (
 // Calls that come during it wait for its end, and make the next one together. Each gets the answer
 // that a round trip of its own would have brought.
 func (l *Limiter) ask(ctx context.Context, c *waiting) (a answer) {
-	op, targets, n := c.op, c.targets, c.n
+	targets, r := c.targets, c.request
 	err := l.attempt(ctx, c)
 	switch {
 	case err == nil:
 		a = c.answer()
 	case isMisuse(err):
-		a.Decision = refused(err)
+		a.Decision, a.call.request = refused(err), r
 	default:
-		return l.decideAway(op, targets, n, err) // c may be in a batch
+		return l.decideAway(targets, r, err) // c may be in a batch
 	}
 	l.release(c)
 	return a
@@ -138,16 +138,16 @@ type waiting struct {
 	gone    bool        // its caller has given up; guarded by the lock of its flight
 }
 
-// newWaiting returns a call for n units of targets.
+// newWaiting returns the call r for targets.
 //
 // Calls are pooled by the limiter, not by the package: a channel that is made in a bubble of
 // testing/synctest must not be used by a limiter of another one.
-func (l *Limiter) newWaiting(op op, targets []target, n int64) *waiting {
+func (l *Limiter) newWaiting(targets []target, r request) *waiting {
 	c, ok := l.waitings.Get().(*waiting)
 	if !ok {
 		c = &waiting{ready: make(chan *batch, 1)}
 	}
-	c.call, c.targets = call{op: op, n: n}, append(c.targets, targets...)
+	c.call, c.targets = call{request: r}, append(c.targets, targets...)
 	return c
 }
 

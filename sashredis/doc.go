@@ -21,6 +21,11 @@
 //   - A call that a lease covers, if you ask for leases: see [WithLease].
 //   - A call while the store is away: see [WithFallback] and [WithBreaker].
 //
+// # Priorities on one count
+//
+// [Limiter.TakeLeaving] is admitted only if some units remain for more urgent calls of the whole fleet, and
+// [Limiter.TakeUpTo] takes what there is. Both are decided by the store, or denied in-process.
+//
 // # Consistency
 //
 // Decisions of the store, and with it of calls that share a round trip, are linearizable: each

@@ -41,7 +41,7 @@ func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64)
 	a := answer{Decision: d}
 	if len(targets) > 0 {
 		a = answer{}
-		l.call(ctx, op, targets, n, &a)
+		l.call(ctx, targets, request{op: op, n: n}, &a)
 		if a.By == ByStore && a.Err != nil {
 			a.Limit = targets[0].rules[0].Limit
 		}

@@ -158,20 +158,23 @@ func (l *Limiter) openShares(limits []sash.Limit) (err error) {
 	return err
 }
 
-// decideAway returns the answer of the fallback to a call that the store has not decided because of
+// decideAway returns the answer of the fallback to r, a call that the store has not decided because of
 // err. A call whose context was canceled is denied: its caller does not wait for an answer, and
 // must not take one that is charged nowhere.
-func (l *Limiter) decideAway(op op, targets []target, n int64, err error) (a answer) {
-	a.By, a.Err = ByFallback, err
-	hopeless := slices.ContainsFunc(targets, func(t target) bool { return t.neverAdmits(n) })
+func (l *Limiter) decideAway(targets []target, r request, err error) (a answer) {
+	a.By, a.Err, a.call.request = ByFallback, err, r
+	hopeless := slices.ContainsFunc(targets, func(t target) bool { return t.neverAdmits(r.needs()) })
 	d, canceled := &a.Decision.Decision, errors.Is(err, context.Canceled)
 	switch {
 	case canceled || hopeless || l.fallback.mode == denyMode:
 	case l.fallback.mode == admitMode:
 		d.Allowed, d.Limit = true, targets[0].rules[0].Limit
+		if r.op == upTo {
+			a.call.n = min(r.n, targets[0].most)
+		}
 		return a
 	default:
-		a.local, *d = l.decideLocally(op, targets, n)
+		l.decideLocally(targets, &a)
 	}
 	switch {
 	case hopeless:
@@ -190,20 +193,30 @@ func (l *Limiter) tryAfter() time.Duration {
 	return time.Duration(max(l.breaker.probeAt.Load()-l.local.Now(), 1))
 }
 
-// decideLocally decides a call by the shares of targets.
-func (l *Limiter) decideLocally(op op, targets []target, n int64) ([]sash.Reservation, sash.Decision) {
+// decideLocally sets a to the answer to its call by the shares of targets. They leave the share of what the
+// call is to leave, rounded up: so all processes together leave at least that.
+func (l *Limiter) decideLocally(targets []target, a *answer) {
 	names := make([]string, len(targets))
 	for i, t := range targets {
 		names[i] = t.name
 		l.seed(t)
 	}
-	switch op {
-	case reserve:
-		return l.shares.ReserveAll(names, n)
-	case take:
-		return nil, l.shares.TakeAll(names, n)
+	d, r := &a.Decision.Decision, a.call.request
+	switch leave := l.fallback.shareUp(r.leave); {
+	case r.op == upTo:
+		a.call.n, *d = l.shares.TakeUpTo(names[0], r.n)
+	case leave > 0 && r.op == reserve:
+		a.local = make([]sash.Reservation, 1)
+		a.local[0], *d = l.shares.ReserveLeaving(names[0], r.n, leave)
+	case leave > 0:
+		*d = l.shares.TakeLeaving(names[0], r.n, leave)
+	case r.op == reserve:
+		a.local, *d = l.shares.ReserveAll(names, r.n)
+	case r.op == take:
+		*d = l.shares.TakeAll(names, r.n)
+	default:
+		*d = l.shares.PeekAll(names, r.n)
 	}
-	return nil, l.shares.PeekAll(names, n)
 }
 
 // seed charges to t the share of what the mirror knows, unless that has been done.

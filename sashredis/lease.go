@@ -156,9 +156,15 @@ func (s *lessees) want(b *batch) *wanted {
 	return &wanted{e, length, text}
 }
 
-// used counts units that the store has admitted for t.
-func (s *lessees) used(t target, units int64) {
-	if e, known := s.byKey.Load(t.name); known && units > 0 {
+// used counts the units that the store has charged for calls of b that a lease might have admitted.
+func (s *lessees) used(b *batch) {
+	units := int64(0)
+	for _, c := range b.calls {
+		if c.admitted && c.leases() {
+			units += c.n
+		}
+	}
+	if e, known := s.byKey.Load(b.targets[0].name); known && units > 0 {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.units = min(e.units+units, maxExact)

@@ -96,7 +96,7 @@ func WithLimitsFor(f func(key string) []sash.Limit) Option {
 // WithTimeout sets for how long one round trip to the store may take. The default is 100 ms. A
 // call ends within two of them: one for the round trip that is under way for its key, if there
 // is one, and one for its own. If more than 512 calls of different costs wait for one key, each
-// 512 take a round trip.
+// 512 take a round trip. Each [Limiter.TakeUpTo] counts as of a cost of its own.
 func WithTimeout(d time.Duration) Option {
 	return optionFunc(func(c *config) {
 		c.require(d > 0, "WithTimeout: d must be > 0, got %v", d)
@@ -142,7 +142,10 @@ func WithMirror(keys int) Option {
 // many as were leased.
 //
 // [sash.SlidingLog] has no leases: its units count from the instant at which they were used. A
-// [Limiter.TakeAll] and a [Limiter.Reserve] take no units of a lease.
+// [Limiter.TakeAll], a [Limiter.Reserve], a [Limiter.TakeLeaving] and a [Limiter.TakeUpTo] take no units
+// of a lease: for them there is what the store has left. So units that are leased and not used do not
+// remain for a TakeLeaving, whichever process has leased them. What a Reserve, a TakeLeaving or a TakeUpTo
+// takes is no demand for which units are leased.
 func WithLease(units int64, d time.Duration) Option {
 	return optionFunc(func(c *config) {
 		c.require(2 <= units && units <= maxExact, "WithLease: units must be from 2 to 2^51-1, got %d", units)

@@ -38,8 +38,19 @@ type reservation struct {
 // It costs one round trip. Calls are never decided by the mirror or from a lease. If the fallback
 // decides, the reservation is one of the fallback: it settles nothing in the store.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (Reservation, Decision) {
+	return l.reserve(ctx, key, request{op: reserve, n: n})
+}
+
+// ReserveLeaving is [Limiter.Reserve] that is admitted only if at least leave units remain after it, as
+// [Limiter.TakeLeaving] is. To settle the reservation, nothing need remain.
+func (l *Limiter) ReserveLeaving(ctx context.Context, key string, n, leave int64) (Reservation, Decision) {
+	return l.reserve(ctx, key, leaving(reserve, n, leave))
+}
+
+// reserve makes the reservation that r asks for.
+func (l *Limiter) reserve(ctx context.Context, key string, r request) (Reservation, Decision) {
 	var a answer
-	t := l.callOne(ctx, reserve, key, n, &a)
+	t := l.callOne(ctx, key, r, &a)
 	if !a.Allowed || t.unlimited {
 		return Reservation{}, a.Decision
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/window"
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
@@ -28,14 +29,14 @@ func (l *Limiter) Allow(ctx context.Context, key string) bool {
 // call that has been sent may then have been charged.
 func (l *Limiter) Take(ctx context.Context, key string, n int64) Decision {
 	var a answer
-	l.callOne(ctx, take, key, n, &a)
+	l.callOne(ctx, key, request{op: take, n: n}, &a)
 	return a.Decision
 }
 
 // Peek returns what Take would. It charges nothing and stores nothing.
 func (l *Limiter) Peek(ctx context.Context, key string, n int64) Decision {
 	var a answer
-	l.callOne(ctx, peek, key, n, &a)
+	l.callOne(ctx, key, request{op: peek, n: n}, &a)
 	return a.Decision
 }
 
@@ -44,12 +45,12 @@ func (l *Limiter) Peek(ctx context.Context, key string, n int64) Decision {
 //
 // On a Redis cluster, all keys must share a slot: see [WithHashTag].
 func (l *Limiter) TakeAll(ctx context.Context, keys []string, n int64) Decision {
-	return l.callAll(ctx, take, keys, n)
+	return l.callAll(ctx, keys, request{op: take, n: n})
 }
 
 // PeekAll returns what TakeAll would. It charges nothing and stores nothing.
 func (l *Limiter) PeekAll(ctx context.Context, keys []string, n int64) Decision {
-	return l.callAll(ctx, peek, keys, n)
+	return l.callAll(ctx, keys, request{op: peek, n: n})
 }
 
 // An op is what a call does.
@@ -59,31 +60,54 @@ const (
 	take    = bridge.Take
 	peek    = bridge.Peek
 	reserve = bridge.Reserve
+	upTo    = reserve + 1 // takes what there is of one key
 )
+
+// A request is what a caller asks for.
+type request struct {
+	op    op
+	n     int64 // units; of upTo, how many at most and, once it is answered, how many were taken
+	leave int64 // units that must remain, at least 0
+}
+
+// charges reports whether r is charged if it is admitted.
+func (r request) charges() bool { return r.op != peek && r.n > 0 }
+
+// leases reports whether r may take units of a lease. A call that leaves units does not: only the store
+// knows what is left. Nor does upTo: a lease holds a part of what there is.
+func (r request) leases() bool { return r.op == take && r.n > 0 && r.leave == 0 }
+
+// needs returns how many units must be there to admit r.
+func (r request) needs() int64 {
+	if r.op == upTo {
+		return 1
+	}
+	return window.Plus(r.n, r.leave)
+}
 
 // callOne sets a, which is zero, to the answer to a call for one key. The target is zero if the limits of
 // the key are wrong.
 //
 // Here and below, the caller has the memory for what is set: copies at each return would take as long as
 // the mirror takes to decide.
-func (l *Limiter) callOne(ctx context.Context, op op, key string, n int64, a *answer) target {
+func (l *Limiter) callOne(ctx context.Context, key string, r request, a *answer) target {
 	targets := make([]target, 1)
 	switch err := l.resolve(key, &targets[0]); {
 	case err != nil:
 		a.Decision = l.refuseLimits(err)
 	case targets[0].unlimited:
-		a.Decision = unlimited(n)
+		a.Decision, a.call.request = unlimited(r.n), r
 	default:
-		l.call(ctx, op, targets, n, a)
+		l.call(ctx, targets, r, a)
 	}
 	return targets[0]
 }
 
-func (l *Limiter) callAll(ctx context.Context, op op, keys []string, n int64) Decision {
-	targets, d := l.targets(keys, n)
+func (l *Limiter) callAll(ctx context.Context, keys []string, r request) Decision {
+	targets, d := l.targets(keys, r.n)
 	if len(targets) > 0 {
 		var a answer
-		l.callUnleased(ctx, op, targets, n, &a)
+		l.callUnleased(ctx, targets, r, &a)
 		return a.Decision
 	}
 	return d
@@ -95,27 +119,26 @@ func (l *Limiter) refuseLimits(err error) Decision {
 	return refused(err)
 }
 
-// call sets a, which is zero, to the answer to a call for n units of targets. There is at least one. A
-// Take for one of them is decided from its lease, if there are as many units.
-func (l *Limiter) call(ctx context.Context, op op, targets []target, n int64, a *answer) {
-	if op == take && n > 0 && l.lessees != nil && len(targets) == 1 && l.lessees.take(&targets[0], n, &a.Decision) {
+// call sets a, which is zero, to the answer to r, a call for targets. There is at least one. A Take for one
+// of them is decided from its lease, if there are as many units.
+func (l *Limiter) call(ctx context.Context, targets []target, r request, a *answer) {
+	if l.lessees != nil && r.leases() && len(targets) == 1 && l.lessees.take(&targets[0], r.n, &a.Decision) {
 		l.stats.by[ByLease].Inc()
 		return
 	}
-	l.callUnleased(ctx, op, targets, n, a)
+	l.callUnleased(ctx, targets, r, a)
 }
 
 // callUnleased is call without leases. The mirror decides if it is sure, and else the store.
-func (l *Limiter) callUnleased(ctx context.Context, op op, targets []target, n int64, a *answer) {
+func (l *Limiter) callUnleased(ctx context.Context, targets []target, r request, a *answer) {
 	denied := false
-	if op != reserve { // where a reservation is charged is known only from the store
-		a.at = l.quick.Now()
-		denied = l.mirror.deny(targets, n, a.at, &a.Decision)
+	if r.op != reserve { // where a reservation is charged is known only from the store
+		a.call.request, a.at = r, l.quick.Now()
+		denied = l.mirror.deny(targets, r.needs(), a.at, &a.Decision)
 	}
 	if !denied {
-		*a = l.ask(ctx, l.newWaiting(op, targets, n))
+		*a = l.ask(ctx, l.newWaiting(targets, r))
 	}
-	a.call.op, a.call.n = op, n
 	l.stats.by[a.By].Inc()
 }
 
@@ -158,12 +181,13 @@ type batch struct {
 	panicked         any // what the Conn has panicked with; nil: it has not
 }
 
-// groups returns calls in groups: one after the other, with the same cost.
+// groups returns calls in groups: one after the other, with the same cost. A call that takes what there is
+// is a group by itself.
 func groups(calls []*waiting) iter.Seq[[]*waiting] {
 	return func(yield func([]*waiting) bool) {
 		for len(calls) > 0 {
 			end, first := 1, calls[0]
-			for end < len(calls) && calls[end].n == first.n && calls[end].charges() == first.charges() {
+			for end < len(calls) && calls[end].sharesGroup(first) {
 				end++
 			}
 			if !yield(calls[:end]) {
@@ -174,6 +198,11 @@ func groups(calls []*waiting) iter.Seq[[]*waiting] {
 	}
 }
 
+// sharesGroup reports whether c and o are alike to the store.
+func (c *call) sharesGroup(o *waiting) bool {
+	return c.n == o.n && c.leave == o.leave && c.charges() == o.charges() && c.op != upTo && o.op != upTo
+}
+
 // appendCalls appends the calls of b as a script reads them.
 func (b *batch) appendCalls(text []byte) []byte {
 	const impossible = 1 << 52 // no limit admits it; the scripts know no negative numbers, and no larger ones
@@ -181,16 +210,22 @@ func (b *batch) appendCalls(text []byte) []byte {
 		if len(text) > 0 {
 			text = append(text, ' ')
 		}
-		n, operation := group[0].n, byte('?')
-		if n < 0 || n > maxExact {
-			n = impossible
+		first, n, leave, operation, times := group[0], group[0].n, group[0].leave, byte('?'), int64(len(group))
+		switch {
+		case first.op == upTo: // as many calls for one unit, one after the other
+			n, operation, times = 1, '^', min(n, maxExact)
+		case n < 0 || first.needs() > maxExact:
+			n, leave = impossible, 0
 		}
-		if group[0].charges() {
+		if operation == '?' && first.charges() {
 			operation = '+'
 		}
 		text = strconv.AppendInt(text, n, 10)
 		text = append(text, operation)
-		text = strconv.AppendInt(text, int64(len(group)), 10)
+		text = strconv.AppendInt(text, times, 10)
+		if leave > 0 {
+			text = strconv.AppendInt(append(text, '-'), leave, 10)
+		}
 	}
 	return text
 }
@@ -231,7 +266,7 @@ func (l *Limiter) learn(b *batch) {
 		l.storeClock.follow(b.views[0].at - b.views[0].received)
 	}
 	if l.lessees != nil && len(b.targets) == 1 {
-		l.lessees.used(b.targets[0], b.charged)
+		l.lessees.used(b)
 	}
 	for i, t := range b.targets {
 		v, charged := b.views[i], b.charged
@@ -282,10 +317,16 @@ func (b *batch) parseCounts(text string) error {
 		return nonsense("answered %q for %d groups of calls", text, number)
 	}
 	for group := range groups(b.calls) {
-		admitted := counts[0]
+		first, admitted, most := group[0], counts[0], int64(len(group))
 		counts = counts[1:]
-		if admitted < 0 || admitted > int64(len(group)) {
-			return nonsense("admitted %d of %d calls", admitted, len(group))
+		if first.op == upTo {
+			most = first.n
+		}
+		if admitted < 0 || admitted > most {
+			return nonsense("admitted %d of %d calls", admitted, most)
+		}
+		if first.op == upTo {
+			first.n = admitted // alone in its group, it has taken as many units
 		}
 		for place, c := range group {
 			c.batch, c.admitted, c.before = b, int64(place) < admitted, b.charged
@@ -333,17 +374,13 @@ func (b *batch) parseViews(v view, tokens, answers string) error {
 
 // A call is one caller's part of a batch.
 type call struct {
-	op op
-	n  int64
+	request
 
 	// Set once the store has decided it.
 	batch    *batch
 	admitted bool
 	before   int64 // units charged by the calls of the batch before it
 }
-
-// charges reports whether c is charged if it is admitted.
-func (c *call) charges() bool { return c.op != peek && c.n > 0 }
 
 // An answer is the answer to a call.
 type answer struct {
@@ -367,21 +404,23 @@ func (c *call) answer() (a answer) {
 		if d.Allowed { // of a Peek, too: it tells what would be left
 			b.charged += c.n
 		}
-		if !b.decide(c.n, &d) {
-			return answer{Decision: refused(nonsense("left out what a denial of %d units follows from", c.n))}
+		if !b.decide(c.needs(), &d) {
+			err := nonsense("left out what a denial of %d units follows from", c.needs())
+			return answer{Decision: refused(err), call: call{request: c.request}}
 		}
 	}
 	if d.Allowed == (d.RetryAfter > 0) {
 		err := fmt.Errorf("sashredis: the server's answer (allowed: %v) does not follow from its state: %w", d.Allowed, ErrServer)
-		return answer{Decision: refused(err)}
+		return answer{Decision: refused(err), call: call{request: c.request}}
 	}
 	return answer{Decision: Decision{Decision: d}, call: *c}
 }
 
-// asks returns the units that b asks for and rs may admit, and the largest cost among them.
+// asks returns the units that b asks for, that a lease might have and rs may admit, and the largest cost
+// among them.
 func (b *batch) asks(rs *ruleset) (units, largest int64) {
 	for _, c := range b.calls {
-		if c.charges() && !rs.neverAdmits(c.n) {
+		if c.leases() && !rs.neverAdmits(c.n) {
 			units, largest = min(units+c.n, maxExact), max(largest, c.n)
 		}
 	}

@@ -26,6 +26,9 @@ func (h *history) uses(key string) (uses []use) {
 			continue
 		}
 		u := use{o.Units, o.Began, o.Ended}
+		if o.Verb == takesTo {
+			u.units = o.Taken
+		}
 		if o.By == sashredis.ByStore {
 			u.first, u.last = o.Instants[0], o.Instants[len(o.Instants)-1]
 		}

@@ -76,10 +76,18 @@ func (s *state) mirrored(o *operation) (next []any) {
 	if at > o.Ended || o.Decision.Allowed || o.Decision.RetryAfter <= 0 || o.Decision.Remaining < 0 {
 		return nil
 	}
-	if s.table.Copy().Peek(at*1000, o.Units, o.Keys...).Allowed {
+	if s.table.Copy().Peek(at*1000, o.needs(), o.Keys...).Allowed {
 		return nil
 	}
 	return []any{&state{at, s.table, s.reserved}}
+}
+
+// needs returns the units that must be there to admit o.
+func (o *operation) needs() int64 {
+	if o.Verb == takesTo {
+		return 1
+	}
+	return o.Units + o.Leave
 }
 
 // do applies o to s at s.last, and reports whether the reference answers the same.
@@ -89,6 +97,16 @@ func (s *state) do(o *operation) bool {
 	switch o.Verb {
 	case takes, takesAll:
 		a = s.table.Take(at, o.Units, o.Keys...)
+	case leaves:
+		a = s.table.Leaving(o.Leave).Take(at, o.Units, o.Keys...)
+	case takesTo:
+		if o.Taken < o.Units && o.Taken > 0 && s.table.Peek(at, o.Taken+1, o.Keys...).Allowed {
+			return false // there was more
+		}
+		a = s.table.Take(at, max(o.Taken, 1), o.Keys...)
+		if a.Allowed != (o.Taken > 0) {
+			return false
+		}
 	case peeks, peeksAll:
 		a = s.table.Peek(at, o.Units, o.Keys...)
 	case reserves:

@@ -48,6 +48,8 @@ type verb string
 
 const (
 	takes    verb = "Take"
+	leaves   verb = "TakeLeaving"
+	takesTo  verb = "TakeUpTo"
 	takesAll verb = "TakeAll"
 	peeks    verb = "Peek"
 	peeksAll verb = "PeekAll"
@@ -61,7 +63,9 @@ type operation struct {
 	Process, Caller, Number int // the number is unique in its process
 	Verb                    verb
 	Keys                    []string
-	Units                   int64 // of a Commit: the actual cost
+	Units                   int64 // of a Commit: the actual cost; of a TakeUpTo: at most
+	Leave                   int64 // of a TakeLeaving
+	Taken                   int64 // by a TakeUpTo
 	Of                      int   // the number of the Reserve that is settled
 
 	// The server's clock showed Began or more when the call began, and Ended or less when it
@@ -77,8 +81,8 @@ type operation struct {
 }
 
 func (o *operation) String() string {
-	return fmt.Sprintf("process %d, caller %d, from %d to %d, at %d: %s(%q, %d) = %+v by %v %s",
-		o.Process, o.Caller, o.Began, o.Ended, o.Instants, o.Verb, o.Keys, o.Units, o.Decision, o.By, o.Err)
+	return fmt.Sprintf("process %d, caller %d, from %d to %d, at %d: %s(%q, %d), leaving %d, taking %d = %+v by %v %s",
+		o.Process, o.Caller, o.Began, o.Ended, o.Instants, o.Verb, o.Keys, o.Units, o.Leave, o.Taken, o.Decision, o.By, o.Err)
 }
 
 // A record is what one process did.
@@ -106,7 +110,7 @@ type recorder struct {
 type trip struct {
 	verb           verb // takes, reserves, settles or resets
 	keys           []string
-	calls          []string // such as "3+" and "0?"
+	calls          []string // such as "3+1", "0?2", "1^4" and "3+1-5"
 	sent, received int64
 	at             int64 // what the server's clock showed to the script
 }
@@ -133,9 +137,7 @@ func (r *recorder) Run(ctx context.Context, s *sashredis.Script, keys, args []st
 		t.verb = reserves
 	}
 	if decides {
-		for _, call := range strings.Fields(args[1]) {
-			t.calls = append(t.calls, call[:strings.IndexAny(call, "+?")+1])
-		}
+		t.calls = strings.Fields(args[1])
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,19 +150,32 @@ func (r *recorder) Run(ctx context.Context, s *sashredis.Script, keys, args []st
 
 // instants returns the instants of the trips that may have decided o.
 func (r *recorder) instants(o *operation) (instants []int64) {
-	want, call := o.Verb, fmt.Sprintf("%d+", o.Units)
+	want, operation := o.Verb, '+'
 	switch {
+	case o.Verb == leaves:
+		want = takes
+	case o.Verb == takesTo:
+		want, operation = takes, '^'
 	case o.Verb == takesAll:
 		want = takes
 	case o.Verb == peeks || o.Verb == peeksAll:
-		want, call = takes, fmt.Sprintf("%d?", o.Units)
+		want, operation = takes, '?'
 	}
 	if o.Units == 0 && o.Verb != settles {
-		call = "0?"
+		operation = '?'
+	}
+	decides := func(call string) bool {
+		var units, times, leave int64
+		var is rune
+		_, _ = fmt.Sscanf(call, "%d%c%d-%d", &units, &is, &times, &leave) // without what it is to leave, if that is nothing
+		if is == '^' {
+			units = times
+		}
+		return is == operation && units == o.Units && leave == o.Leave
 	}
 	for _, t := range r.trips {
 		inside := o.Began <= t.sent && t.received <= o.Ended
-		if inside && t.verb == want && slices.Equal(t.keys, o.Keys) && (t.calls == nil || slices.Contains(t.calls, call)) {
+		if inside && t.verb == want && slices.Equal(t.keys, o.Keys) && (t.calls == nil || slices.ContainsFunc(t.calls, decides)) {
 			instants = append(instants, t.at)
 		}
 	}
@@ -313,6 +328,10 @@ func (p *process) next(random *rand.Rand, caller int) *operation {
 		o.Verb, o.Keys = peeksAll, []string{"a", "b"}
 	case p.Settles && kind <= 4:
 		o.Verb = reserves
+	case kind == 9 && random.IntN(2) == 0 && o.Units > 0:
+		o.Verb = takesTo
+	case kind == 9:
+		o.Verb, o.Leave = leaves, random.Int64N(most+1)
 	case p.Settles && kind <= 7 && len(p.reservations) > 0:
 		for o.Of = range p.reservations { // any
 			break
@@ -350,6 +369,10 @@ func (p *process) do(o *operation) {
 	switch o.Verb {
 	case takes:
 		d = l.Take(ctx, o.Keys[0], o.Units)
+	case leaves:
+		d = l.TakeLeaving(ctx, o.Keys[0], o.Units, o.Leave)
+	case takesTo:
+		o.Taken, d = l.TakeUpTo(ctx, o.Keys[0], o.Units)
 	case takesAll:
 		d = l.TakeAll(ctx, o.Keys, o.Units)
 	case peeks:

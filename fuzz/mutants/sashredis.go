@@ -124,7 +124,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "combine-peeks-with-takes", fault: "calls that charge nothing are charged with those that do",
-		file: "sashredis/take.go", old: " && calls[end].charges() == first.charges()", new: "",
+		file: "sashredis/take.go", old: "c.charges() == o.charges() && ", new: "",
 		tests: "TestTake|TestFleet",
 	},
 	{
@@ -257,7 +257,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-peeks-charge", fault: "a Peek is charged to the fallback",
-		file: "sashredis/fallback.go", old: "return nil, l.shares.PeekAll(names, n)", new: "return nil, l.shares.TakeAll(names, n)",
+		file: "sashredis/fallback.go", old: "*d = l.shares.PeekAll(names, r.n)", new: "*d = l.shares.TakeAll(names, r.n)",
 		tests: "TestFallbackLocal|TestExact_AFallback",
 	},
 	{
@@ -334,7 +334,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "lease-serves-takeall", fault: "a TakeAll of one key takes units of its lease",
-		file: "sashredis/take.go", old: "l.callUnleased(ctx, op, targets, n, &a)", new: "l.call(ctx, op, targets, n, &a)",
+		file: "sashredis/take.go", old: "l.callUnleased(ctx, targets, r, &a)", new: "l.call(ctx, targets, r, &a)",
 		tests: "TestLease_TakeAll",
 	},
 	{
@@ -398,8 +398,8 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-reserves-for-nothing", fault: "a fallback charges reservations nothing",
-		file: "sashredis/fallback.go", old: "return l.shares.ReserveAll(names, n)", new: "return nil, l.shares.PeekAll(names, n)",
-		tests: "TestModel$",
+		file: "sashredis/fallback.go", old: "a.local, *d = l.shares.ReserveAll(names, r.n)", new: "*d = l.shares.PeekAll(names, r.n)",
+		tests: "TestFallbackLocal_Reserves|TestModel$",
 	},
 	{
 		name: "all-charge-a-name-twice", fault: "a key that a call names twice is charged twice",
@@ -415,5 +415,47 @@ var ofSashredis = []mutant{
 		name: "wait-asks-again", fault: "a Wait asks again when it is not known whether it was charged",
 		file: "sashredis/wait.go", old: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):", new: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable) && n > maxExact:",
 		tests: "TestModel$",
+	},
+
+	// Units that must be left, and what there is.
+	{
+		name: "redis-leaving-nothing", fault: "the store does not know of units to be left",
+		file: "sashredis/take.go", old: "if leave > 0 {\n\t\t\ttext", new: "if leave < 0 {\n\t\t\ttext",
+		tests: "TestTakeLeaving|TestModel$",
+	},
+	{
+		name: "redis-leaving-shares-a-group", fault: "calls that leave different numbers of units are taken for alike",
+		file: "sashredis/take.go", old: "c.leave == o.leave && ", new: "",
+		tests: "TestTake_CallsOfARoundTripAreDecidedInOrder|TestModel$",
+	},
+	{
+		name: "redis-leaving-of-a-lease", fault: "a call that leaves units takes units of a lease",
+		file: "sashredis/take.go", old: "r.op == take && r.n > 0 && r.leave == 0", new: "r.op == take && r.n > 0",
+		tests: "TestLease_NoneForCallsThatLeaveUnits",
+	},
+	{
+		name: "redis-upto-is-demand-for-a-lease", fault: "what calls take that no lease admits is demand for a lease",
+		file: "sashredis/lease.go", old: "if c.admitted && c.leases() {", new: "if c.admitted {",
+		tests: "TestLease_NoneForCallsThatLeaveUnits",
+	},
+	{
+		name: "redis-leaving-mirrored-as-a-take", fault: "the mirror does not know of units to be left",
+		file: "sashredis/take.go", old: "l.mirror.deny(targets, r.needs(),", new: "l.mirror.deny(targets, r.n,",
+		tests: "TestMirror_KnowsWhatIsToBeLeft",
+	},
+	{
+		name: "redis-leaving-of-a-whole-in-a-share", fault: "a share is to leave all that the whole is",
+		file: "sashredis/fallback.go", old: "leave := l.fallback.shareUp(r.leave)", new: "leave := r.leave",
+		tests: "TestFallbackLocal_LeavesItsShare",
+	},
+	{
+		name: "redis-upto-of-all-in-a-group", fault: "calls that take what there is share a group with others",
+		file: "sashredis/take.go", old: " && c.op != upTo && o.op != upTo", new: "",
+		tests: "TestTake_CallsOfARoundTripAreDecidedInOrder|TestModel$",
+	},
+	{
+		name: "redis-upto-admits-more-than-ever", fault: "FallbackAdmit takes more than the limits ever admit",
+		file: "sashredis/fallback.go", old: "a.call.n = min(r.n, targets[0].most)", new: "a.call.n = r.n",
+		tests: "TestFallbackAdmit_TakesWhatIsEverAdmitted|TestModel$",
 	},
 }

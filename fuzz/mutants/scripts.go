@@ -639,22 +639,22 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-combined-one-too-many", fault: "of calls in one round trip, one too many is admitted",
-		file: "sashredis/scripts/take.lua", old: "    else\n      high = middle\n    end\n  end\n  if low == 0", new: "    else\n      high = middle\n    end\n  end\n  low = low > 0 and high or low\n  if low == 0",
+		file: "sashredis/scripts/take.lua", old: "      high = middle\n    end\n  end\n  return low", new: "      high = middle\n    end\n  end\n  return high",
 		tests: "TestTake|TestFleet",
 	},
 	{
 		name: "redis-combined-each-alone", fault: "calls in one round trip do not count one another",
-		file: "sashredis/scripts/take.lua", old: "count = admitted(units, times, charged)", new: "count = admitted(units, times, 0)",
+		file: "sashredis/scripts/take.lua", old: "count = admitted(units, times, charged + leave)", new: "count = admitted(units, times, leave)",
 		tests: "TestTake|TestFleet",
 	},
 	{
 		name: "redis-combined-none-of-some", fault: "of equal calls in one round trip, all or none are admitted",
-		file: "sashredis/scripts/take.lua", old: "  local low, high = 0, times", new: "  if true then\n    return 0\n  end\n  local low, high = 0, times",
+		file: "sashredis/scripts/take.lua", old: "if times == 1 or not fits(charged + units) then", new: "if true then",
 		tests: "TestTake|TestFleet",
 	},
 	{
 		name: "redis-peek-charges", fault: "a Peek is charged",
-		file: "sashredis/scripts/take.lua", old: "if operation == '+' and units > 0 then", new: "if units > 0 then",
+		file: "sashredis/scripts/take.lua", old: "if operation ~= '?' and units > 0 then", new: "if units > 0 then",
 		tests: "TestAnswers",
 	},
 	{
@@ -733,5 +733,27 @@ var ofScripts = []mutant{
 		name: "redis-reset-of-nothing", fault: "Reset forgets nothing",
 		file: "sashredis/scripts/reset.lua", old: "redis.call('DEL', KEYS[1])", new: "",
 		tests: "TestReset|TestReserve",
+	},
+
+	// Units that must be left, and what there is.
+	{
+		name: "redis-script-charges-what-is-left", fault: "what a call leaves counts as charged for the calls after it",
+		file: "sashredis/scripts/take.lua", old: "charged = charged + units * count", new: "charged = charged + (units + leave) * count",
+		tests: "TestTakeLeaving|TestAnswers",
+	},
+	{
+		name: "redis-script-peeks-without-leave", fault: "a call for no units need not leave any",
+		file: "sashredis/scripts/take.lua", old: "fits(charged + units + leave) and", new: "fits(charged + units) and",
+		tests: "TestTake_CallsOfARoundTripAreDecidedInOrder|TestAnswers",
+	},
+	{
+		name: "redis-script-waits-for-its-own-units", fault: "a denial tells when n units are there, not those to be left, too",
+		file: "sashredis/scripts/take.lua", old: "s.kind.denied(s, units + leave, charged)", new: "s.kind.denied(s, units, charged)",
+		tests: "TestTakeLeaving|TestAnswers",
+	},
+	{
+		name: "redis-script-takes-one-less", fault: "of calls for one unit after the other, the last that fits is denied",
+		file: "sashredis/scripts/take.lua", old: "while high - low > 1 do\n    local middle", new: "while high - low > 2 do\n    local middle",
+		tests: "TestTakeUpTo|TestAnswers",
 	},
 }

@@ -7,7 +7,7 @@
 
 if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
   local match, format = string.match, string.format
-  local units, times = match(ARGV[2], '^([1-9]%d*)%+(%d+)$')
+  local units, times = match(ARGV[2], '^([1-9]%d*)[+^](%d+)$')
   local window, count = match(ARGV[5], '^c (%d+) (%d+);%d*$')
   if units and window then
     units, window, count = units * times, tonumber(window), tonumber(count)

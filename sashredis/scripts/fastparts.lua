@@ -4,7 +4,7 @@
 
 if now >= 0 and not KEYS[2] and ARGV[3] == '' and ARGV[4] == '' then
   local match, format = string.match, string.format
-  local units, times = match(ARGV[2], '^([1-9]%d*)%+(%d+)$')
+  local units, times = match(ARGV[2], '^([1-9]%d*)[+^](%d+)$')
   local shift, length, life, count, step = match(ARGV[5], '^(%d+) p (%d+) (%d+) (%d+) (%d+);%d*$')
   if units and length then
     units, length, life, count = units * times, tonumber(length), tonumber(life), tonumber(count)

@@ -2,8 +2,10 @@
 --
 --   KEYS     the keys
 --   ARGV[1]  the time, or '' for the server's
---   ARGV[2]  the calls: 'UNITS+TIMES' for calls that are charged if they are admitted, and
---            'UNITS?TIMES' for ones that are not charged
+--   ARGV[2]  the calls: 'UNITS+TIMES' for calls that are charged if they are admitted,
+--            'UNITS?TIMES' for ones that are not charged, and '1^MOST' for one that takes what
+--            there is: it is as that many calls for one unit. '-LEAVE' may follow: units that
+--            must remain
 --   ARGV[3]  '', or a token: the calls are reservations, or a lease is wanted
 --   ARGV[4]  '', or 'UNITS LENGTH END': a lease is wanted of that many units, for that time; the
 --            caller's last lease ended at END
@@ -41,7 +43,10 @@ local function admitted(units, times, charged)
   if fits(charged + units * times) then
     return times
   end
-  local low, high = 0, times -- low are admitted, high are not
+  if times == 1 or not fits(charged + units) then
+    return 0
+  end
+  local low, high = 1, times -- low are admitted, high are not
   while high - low > 1 do
     local middle = low + math.floor((high - low) / 2)
     if fits(charged + units * middle) then
@@ -50,27 +55,24 @@ local function admitted(units, times, charged)
       high = middle
     end
   end
-  if low == 0 and not fits(charged + units) then
-    return 0
-  end
   return low
 end
 
 local charged, counts, answers = 0, {}, {}
-for units, operation, times in gmatch(ARGV[2], '(%d+)(%p)(%d+)') do
-  units, times = tonumber(units), tonumber(times)
+for units, operation, times, leave in gmatch(ARGV[2], '(%d+)(%p)(%d+)%-?(%d*)') do
+  units, times, leave = tonumber(units), tonumber(times), tonumber(leave) or 0
   local count
-  if operation == '+' and units > 0 then
-    count = admitted(units, times, charged)
+  if operation ~= '?' and units > 0 then
+    count = admitted(units, times, charged + leave)
     charged = charged + units * count
   else
-    count = fits(charged + units) and times or 0
+    count = fits(charged + units + leave) and times or 0
   end
   counts[#counts + 1] = text(count)
   if count < times then
     for _, s in ipairs(states) do
       if s.kind.denied then
-        s.kind.denied(s, units, charged)
+        s.kind.denied(s, units + leave, charged)
       end
     end
   end

@@ -65,14 +65,18 @@ func shareARoundTrip(t *testing.T, limit sash.Limit) {
 	eventually(t, "the flight ends", func() bool { return flights(l) == 0 })
 }
 
-// Calls of different costs, and Peeks, are decided in the order in which they came, as in round
-// trips of their own.
+// Calls of different costs, Peeks, and calls that leave units or take what there is, are decided in the
+// order in which they came, as in round trips of their own.
 func TestTake_CallsOfARoundTripAreDecidedInOrder(t *testing.T) {
 	type made struct {
-		n      int64
-		charge bool
+		verb     string
+		n, leave int64
 	}
-	calls := []made{{3, true}, {3, true}, {3, false}, {9, true}, {2, true}, {2, true}, {0, true}, {-1, true}, {1, true}, {1, false}}
+	calls := []made{
+		{"Take", 1, 0}, {"Take", 1, 0}, {"Peek", 1, 0}, {"TakeUpTo", 1, 0}, {"Peek", 3, 0}, {"Take", 9, 0}, {"TakeLeaving", 1, 5}, {"TakeLeaving", 1, 5},
+		{"TakeLeaving", 1, 5}, {"TakeLeaving", 1, 4}, {"TakeLeaving", 0, 5}, {"TakeLeaving", 0, 4}, {"TakeLeaving", 6, 5}, {"TakeLeaving", -1, 5},
+		{"Take", 1, 0}, {"Take", -1, 0}, {"TakeUpTo", 2, 0}, {"TakeUpTo", 2, 0}, {"TakeUpTo", 2, 0}, {"Take", 0, 0}, {"Take", 1, 0}, {"Peek", 1, 0},
+	}
 	for _, limit := range []sash.Limit{sash.PerMinute(10).Counter(), sash.PerMinute(10).Log(), sash.PerMinute(10).Buckets(time.Second), sash.PerMinute(10).TokenBucket(10), sash.PerMinute(10).Parts()} {
 		s, alone := newStore(t), newStore(t)
 		l, _ := s.limiter([]sash.Limit{limit, sash.PerHour(100)}, sashredis.WithMirror(0))
@@ -81,13 +85,25 @@ func TestTake_CallsOfARoundTripAreDecidedInOrder(t *testing.T) {
 		go l.Peek(context.Background(), "k", 1)
 		<-arrived
 
-		got := make([]sashredis.Decision, len(calls))
+		type answer struct {
+			sashredis.Decision
+			taken int64
+		}
+		got := make([]answer, len(calls))
 		var wg sync.WaitGroup
-		call := func(l *sashredis.Limiter, c made) sashredis.Decision {
-			if c.charge {
-				return l.Take(context.Background(), "k", c.n)
+		call := func(l *sashredis.Limiter, c made) (a answer) {
+			ctx := context.Background()
+			switch c.verb {
+			case "Take":
+				a.Decision = l.Take(ctx, "k", c.n)
+			case "Peek":
+				a.Decision = l.Peek(ctx, "k", c.n)
+			case "TakeLeaving":
+				a.Decision = l.TakeLeaving(ctx, "k", c.n, c.leave)
+			case "TakeUpTo":
+				a.taken, a.Decision = l.TakeUpTo(ctx, "k", c.n)
 			}
-			return l.Peek(context.Background(), "k", c.n)
+			return a
 		}
 		for i, c := range calls {
 			wg.Go(func() { got[i] = call(l, c) })

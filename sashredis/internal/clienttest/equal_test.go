@@ -143,14 +143,22 @@ func (r *trial) cost() int64 {
 }
 
 // step makes one call on both sides.
-func (r *trial) step() (call string, want sash.Decision, got sashredis.Decision) {
+func (r *trial) step(t *testing.T) (call string, want sash.Decision, got sashredis.Decision) {
 	ctx, n := context.Background(), r.cost()
 	keys := []string{"a", "b", "c"}
 	r.Shuffle(3, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	if r.IntN(3) > 0 {
 		r.move()
 	}
-	switch r.IntN(8) {
+	switch leave := r.cost(); r.IntN(12) {
+	case 8, 9:
+		return fmt.Sprintf("TakeLeaving(%q, %d, %d)", keys[0], n, leave), r.here.TakeLeaving(keys[0], n, leave), r.store.TakeLeaving(ctx, keys[0], n, leave)
+	case 10, 11:
+		call = fmt.Sprintf("TakeUpTo(%q, %d)", keys[0], n)
+		there, want := r.here.TakeUpTo(keys[0], n)
+		taken, got := r.store.TakeUpTo(ctx, keys[0], n)
+		require.Equal(t, there, taken, "limits %v, clock %d: %s: %+v", r.limits, r.clock.Now(), call, got)
+		return call, want, got
 	case 0:
 		return fmt.Sprintf("Peek(%q, %d)", keys[0], n), r.here.Peek(keys[0], n), r.store.Peek(ctx, keys[0], n)
 	case 1:
@@ -182,7 +190,7 @@ func TestAnswers_EqualThoseOfSash(t *testing.T) {
 				for i := range total / 50 {
 					r := newTrial(t, name, uint64(i), conn, algorithms)
 					for range 50 {
-						call, want, got := r.step()
+						call, want, got := r.step(t)
 						require.NoError(t, got.Err, "seed %d, limits %v, clock %d: %s", i, r.limits, r.clock.Now(), call)
 						require.Equal(t, want, got.Decision, "seed %d, limits %v, clock %d: %s", i, r.limits, r.clock.Now(), call)
 						if got.Allowed {

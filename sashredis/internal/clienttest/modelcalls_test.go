@@ -24,10 +24,13 @@ var modelCalls = map[string]modelCall{
 	"Allow":              {weight: 4, do: (*program).allow},
 	"Take":               {weight: 30, do: (*program).take},
 	"Peek":               {weight: 6, do: (*program).peek},
+	"TakeLeaving":        {weight: 8, do: (*program).takeLeaving},
+	"TakeUpTo":           {weight: 8, do: (*program).takeUpTo},
 	"TakeAll":            {weight: 8, do: (*program).takeAll},
 	"PeekAll":            {weight: 3, do: (*program).peekAll},
 	"Wait":               {weight: 6, do: (*program).wait},
 	"Reserve":            {weight: 10, do: (*program).reserve},
+	"ReserveLeaving":     {weight: 4, do: (*program).reserveLeaving},
 	"Reservation.Commit": {weight: 8, do: (*program).settle},
 	"Reservation.Cancel": {weight: 3, do: (*program).cancel},
 	"Reset":              {weight: 4, do: (*program).reset},
@@ -100,6 +103,52 @@ func (p *program) one(q *process, r *rand.Rand, what string, charge bool) {
 		p.background(a, func() {
 			defer cancel()
 			a.checks(ctx, call(ctx, name, n))
+		})
+	}
+}
+
+// leaving notes that a leaves units.
+func (a *asked) leaving(leave int64) *asked {
+	if a.n >= 0 {
+		a.leave = max(leave, 0)
+	}
+	return a
+}
+
+func (p *program) takeLeaving(q *process, r *rand.Rand) {
+	name := p.name(r)
+	n, leave := p.cost(q, name, r), p.cost(q, name, r)
+	ctx, cancel := p.context(q, r, false)
+	for range 1 + r.IntN(3)*r.IntN(2) { // at once, to share round trips
+		time.Sleep(time.Nanosecond)
+		a := q.begins("TakeLeaving", []string{name}, n, n > 0, false).leaving(leave)
+		p.background(a, func() {
+			defer cancel()
+			d := q.TakeLeaving(ctx, name, n, leave)
+			if d.Allowed && d.By == sashredis.ByStore && d.Remaining < a.leave {
+				a.faultf("it has left %d", d.Remaining)
+			}
+			a.checks(ctx, d)
+		})
+	}
+}
+
+func (p *program) takeUpTo(q *process, r *rand.Rand) {
+	name := p.name(r)
+	most := p.cost(q, name, r)
+	ctx, cancel := p.context(q, r, false)
+	for range 1 + r.IntN(3)*r.IntN(2) { // at once, to share round trips
+		time.Sleep(time.Nanosecond)
+		a := q.begins("TakeUpTo", []string{name}, most, most > 0, false)
+		a.upTo = most > 0
+		p.background(a, func() {
+			defer cancel()
+			taken, d := q.TakeUpTo(ctx, name, most)
+			if taken < 0 || taken > max(most, 0) || most > 0 && d.Allowed != (taken > 0) || a.unlimited && taken != max(most, 0) {
+				a.faultf("it takes %d, and its Decision is %+v", taken, d)
+			}
+			a.taken = taken
+			a.checks(ctx, d)
 		})
 	}
 }
@@ -249,6 +298,18 @@ func (p *program) reserve(q *process, r *rand.Rand) {
 	p.background(a, func() {
 		defer cancel()
 		reservation, d := q.Reserve(ctx, name, n)
+		p.holds(a, reservation, d, a.checks(ctx, d))
+	})
+}
+
+func (p *program) reserveLeaving(q *process, r *rand.Rand) {
+	name := p.name(r)
+	n, leave := p.cost(q, name, r), p.cost(q, name, r)
+	ctx, cancel := p.context(q, r, false)
+	a := q.begins("ReserveLeaving", []string{name}, n, n > 0, true).leaving(leave)
+	p.background(a, func() {
+		defer cancel()
+		reservation, d := q.ReserveLeaving(ctx, name, n, leave)
 		p.holds(a, reservation, d, a.checks(ctx, d))
 	})
 }

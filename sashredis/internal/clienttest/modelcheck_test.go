@@ -22,7 +22,9 @@ type asked struct {
 	names           []string
 	keys            []string // in the store, each once
 	limits          [][]sash.Limit
-	n               int64
+	n, leave        int64
+	upTo            bool  // it takes what there is, at most n
+	taken           int64 // by one that takes what there is
 	charge, reserve bool
 	began           time.Time
 	turn            int   // of the world, when it began
@@ -80,16 +82,17 @@ func (a *asked) String() string {
 	for i, name := range a.names {
 		names[i] = fmt.Sprintf("%.12q", name)
 	}
-	return fmt.Sprintf("%s.%s(%v, %d) began at %v", a.process.name, a.what, names, a.n, a.began.Sub(a.world.began))
+	return fmt.Sprintf("%s.%s(%v, %d), leaving %d, began at %v", a.process.name, a.what, names, a.n, a.leave, a.began.Sub(a.world.began))
 }
 
 // is reports whether s is a slot of a.
 func (a *asked) is(s *slot) bool {
-	n := a.n
-	if n < 0 || n > 1<<51-1 {
-		n = impossibleCost
+	n, leave := inScript(a.n, a.leave)
+	if a.upTo {
+		n = min(a.n, 1<<51-1)
 	}
-	return s.by == a.process && s.seq > a.seq && s.seq <= a.last && !s.claimed && s.n == n && s.charge == a.charge && s.reserve == a.reserve && slices.Equal(s.keys, a.keys)
+	return s.by == a.process && s.seq > a.seq && s.seq <= a.last && !s.claimed &&
+		s.n == n && s.leave == leave && s.upTo == a.upTo && s.charge == a.charge && s.reserve == a.reserve && slices.Equal(s.keys, a.keys)
 }
 
 // slot claims a slot of a for which holds is true, or returns nil. If there is no other, it is one that
@@ -187,6 +190,9 @@ func (a *asked) wanted() (text string) {
 
 // confirms reports whether d is the answer to s.
 func (a *asked) confirms(s *slot, d sash.Decision) bool {
+	if s.taken != a.taken {
+		return false
+	}
 	if !s.exact {
 		return s.admitted == d.Allowed
 	}
@@ -215,7 +221,11 @@ func (a *asked) considers() reference.Verdict {
 			a.table.SetLimitsAt(a.world.now()*1000, key, model)
 		}
 	}
-	return a.table.Consider(a.world.now()*1000, max(a.n, -1), a.keys...)
+	n := max(a.n, -1)
+	if a.upTo {
+		n = 1
+	}
+	return a.table.Leaving(a.leave).Consider(a.world.now()*1000, n, a.keys...)
 }
 
 // byMirror checks a denial by the mirror: the store would deny, too, unless the keys have become less
@@ -248,8 +258,8 @@ func (a *asked) byMirror(d sashredis.Decision) (fault string) {
 
 // byLease checks an admission from a lease, and uses its units.
 func (a *asked) byLease(d sashredis.Decision) (fault string) {
-	if !d.Allowed || d.Err != nil || !a.charge || a.n <= 0 || len(a.keys) != 1 {
-		return "a lease only admits"
+	if !d.Allowed || d.Err != nil || !a.charge || a.n <= 0 || len(a.keys) != 1 || a.leave > 0 || a.upTo {
+		return "a lease only admits, and not what leaves units or takes what there is"
 	}
 	now := a.world.now()
 	k := a.key(a.keys[0])
@@ -279,10 +289,11 @@ func (a *asked) mayPrecede(t turn) bool { return t.at.Equal(time.Now()) && a.tur
 
 // byFallback checks an answer of the fallback.
 func (a *asked) byFallback(d sashredis.Decision) (fault string) {
-	hopeless := a.n < 0
+	hopeless, most := a.n < 0, a.n
 	for _, limits := range a.limits {
 		for _, l := range limits {
-			hopeless = hopeless || a.n > modelMost(l)
+			most = min(most, modelMost(l))
+			hopeless = hopeless || modelMost(l) == 0 && a.n > 0 || !a.upTo && a.n > modelMost(l)-a.leave
 		}
 	}
 	canceled := errors.Is(d.Err, context.Canceled)
@@ -304,6 +315,8 @@ func (a *asked) byFallback(d sashredis.Decision) (fault string) {
 		return "it is admitted"
 	case !canceled && !hopeless && a.fallback.mode == "admit" && !d.Allowed:
 		return "it is denied"
+	case a.upTo && d.Allowed && a.fallback.mode == "admit" && a.taken != most:
+		return fmt.Sprintf("it takes %d, and %d are ever admitted", a.taken, most)
 	case d.Allowed && local:
 		return a.byShares()
 	}
@@ -331,16 +344,21 @@ func (a *asked) byShares() (fault string) {
 	if !a.alone {
 		latest = max(now, a.latest)
 	}
-	if !a.back && !a.shares.Consider(latest, a.n, a.names...).Allowed {
+	n := a.n
+	if a.upTo {
+		n = a.taken
+	}
+	leave := (a.leave*a.fallback.num + max(a.fallback.den, 1) - 1) / max(a.fallback.den, 1)
+	if !a.back && !a.shares.Leaving(leave).Consider(latest, n, a.names...).Allowed {
 		return "the fallback admits more than its share"
 	}
-	if !a.charge || a.n <= 0 {
+	if !a.charge || n <= 0 {
 		return ""
 	}
-	all, v := a.shares.DecideReserve(now, a.n, a.names...)
+	all, v := a.shares.DecideReserve(now, n, a.names...)
 	if a.local = all[0]; !v.Allowed {
 		for _, name := range a.names {
-			a.shares.Spend(now, a.n, name)
+			a.shares.Spend(now, n, name)
 		}
 	}
 	return ""

@@ -64,7 +64,9 @@ type slot struct {
 	seq             int
 	by              *process
 	keys            []string
-	n               int64
+	n, leave        int64
+	upTo            bool  // it takes what there is, at most n
+	taken           int64 // by one that takes what there is
 	charge, reserve bool
 	at              int64
 	exact, admitted bool
@@ -294,8 +296,17 @@ func (w *world) took(r *request, at int64, reply []string) {
 			return
 		}
 		said, _ := strconv.Atoi(counts[i])
+		made := slot{seq: r.seq, by: r.by, keys: r.keys, n: n, charge: op != '?', reserve: r.args[2] != "" && r.args[3] == "", at: at, exact: exact}
+		if _, leave, leaves := strings.Cut(group, "-"); leaves {
+			made.leave, _ = strconv.ParseInt(leave, 10, 64)
+		}
+		if op == '^' {
+			made.upTo, made.n, made.taken = true, int64(times), int64(said)
+			times, said = 1, min(said, 1)
+		}
 		for j := range times {
-			s := &slot{seq: r.seq, by: r.by, keys: r.keys, n: n, charge: op == '+', reserve: r.args[2] != "" && r.args[3] == "", at: at, exact: exact}
+			s := new(slot)
+			*s = made
 			w.decide(s, j < said)
 			if s.admitted {
 				admitted++
@@ -322,11 +333,25 @@ func (w *world) hasBucket(text string) bool {
 
 const impossibleCost = 1 << 52
 
+// inScript returns n and leave as scripts read them.
+func inScript(n, leave int64) (int64, int64) {
+	if n < 0 || n > 1<<51-1 || leave > 1<<51-1-n {
+		return impossibleCost, 0
+	}
+	return n, leave
+}
+
 // decide decides s by the model. If that is not exact, it goes by what the store has said.
 func (w *world) decide(s *slot, said bool) {
-	n := s.n
+	n, table := s.n, w.table.Leaving(s.leave)
 	if n == impossibleCost {
 		n = -1
+	}
+	if s.upTo {
+		n = max(s.taken, 1)
+		if s.exact && (s.taken > s.n || s.taken < s.n && s.taken > 0 && table.Consider(s.at*1000, n+1, s.keys...).Allowed) {
+			w.fails("the store takes %d units of %q, of at most %d, and there are others", s.taken, s.keys, s.n)
+		}
 	}
 	switch {
 	case !s.exact:
@@ -337,13 +362,13 @@ func (w *world) decide(s *slot, said bool) {
 			}
 		}
 	case !s.charge || n <= 0:
-		s.verdict = w.table.Consider(s.at*1000, n, s.keys...)
+		s.verdict = table.Consider(s.at*1000, n, s.keys...)
 		s.admitted = s.verdict.Allowed
 	case s.reserve:
-		s.reserved, s.verdict = w.table.DecideReserve(s.at*1000, n, s.keys...)
+		s.reserved, s.verdict = table.DecideReserve(s.at*1000, n, s.keys...)
 		s.admitted = s.verdict.Allowed
 	default:
-		s.verdict = w.table.Decide(s.at*1000, n, s.keys...)
+		s.verdict = table.Decide(s.at*1000, n, s.keys...)
 		s.admitted = s.verdict.Allowed
 	}
 	if s.admitted && s.charge && n > 0 {

@@ -95,6 +95,14 @@ func (s *watchedServer) eachCall(t *testing.T, limits []sash.Limit, check func(c
 	take("another Take", l.Take(ctx, "a", 2))
 	take("a denied Take", l.Take(ctx, "a", 1<<50))
 	take("TakeAll", l.TakeAll(ctx, []string{"b", "a"}, 1))
+	take("TakeLeaving", l.TakeLeaving(ctx, "a", 1, 5))
+	take("a denied TakeLeaving", l.TakeLeaving(ctx, "a", 1, 1<<50))
+	_, d := l.TakeUpTo(ctx, "a", 2)
+	take("TakeUpTo", d)
+	_, d = l.TakeUpTo(ctx, "d", 1<<50)
+	take("TakeUpTo of all", d)
+	_, d = l.TakeUpTo(ctx, "d", 2)
+	take("a denied TakeUpTo", d)
 	r, d := l.Reserve(ctx, "a", 5)
 	take("Reserve", d)
 	take("a Take after a Reserve", l.Take(ctx, "a", 1))
@@ -243,6 +251,17 @@ func TestScripts_ADenialWritesNothing(t *testing.T) {
 		_, d := l.Reserve(ctx, "a", 1+limits[0].Count/3)
 		require.False(t, d.Allowed)
 		nothing("denied Reserve")
+		require.False(t, l.TakeLeaving(ctx, "a", 1, limits[0].Count).Allowed)
+		nothing("denied TakeLeaving")
+		require.True(t, l.TakeLeaving(ctx, "c", 0, 1).Allowed)
+		nothing("TakeLeaving of no units")
+		if name == "wide bucket" {
+			continue // units flow into it all the time
+		}
+		for taken := int64(1); taken > 0; {
+			taken, _ = l.TakeUpTo(ctx, "a", 1<<50)
+		}
+		nothing("denied TakeUpTo")
 	}
 }
 
