@@ -149,3 +149,23 @@ func TestLeave_UrgentRequestsGoFirstInAQueue(t *testing.T) {
 		require.Equal(t, []string{"c served"}, l.happened(), "when the unit of the urgent one is back, too")
 	})
 }
+
+// Of requests that leave as much, none overtakes those that wait, even if there is enough for it.
+func TestLeave_RequestsOfOneClassGoInOrderInAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := leaving("api", sash.PerMinute(3).Log())
+		p.Cost = headerCost
+		p.Queue = httplimit.Queue{Wait: time.Hour, Requests: 10, RequestsPerClient: 10}
+		l := newLobby(t, p)
+		l.send("first", "GET /", "X-Key", "k", "X-Leave", "1")
+		l.send("dear", "GET /", "X-Key", "k", "X-Leave", "1", "X-Cost", "2")
+		l.send("cheap", "GET /", "X-Key", "k", "X-Leave", "1")
+		require.Equal(t, []string{"first served"}, l.happened())
+		l.send("urgent", "GET /", "X-Key", "k")
+		require.Equal(t, []string{"urgent served"}, l.happened())
+		l.clock.Advance(time.Minute)
+		require.Equal(t, []string{"dear served"}, l.happened())
+		l.clock.Advance(time.Minute)
+		require.Equal(t, []string{"cheap served"}, l.happened())
+	})
+}

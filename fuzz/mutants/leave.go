@@ -50,7 +50,7 @@ var ofLeave = []mutant{
 	{
 		name: "leave-overtakes-the-background", fault: "a request in the background overtakes those that wait there",
 		file: "httplimit/queue.go", old: "c.waits.Claims(t.key, yields)", new: "c.waits.Claims(t.key, 0*yields)",
-		tests: "TestModel$",
+		tests: "TestLeave_RequestsOfOneClass",
 	},
 	{
 		name: "leave-with-a-store", fault: "a policy with Leave is accepted with a store, which leaves nothing",
