@@ -6,7 +6,7 @@ import (
 )
 
 // internals are what packages httplimit and sashredis may use.
-var internals = bridge.Internals[Limiter, Option, Limit, Clock]{
+var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reservation]{
 	Inspect:           inspect,
 	LimitFaults:       func(limits []Limit) []error { return limitFaults("", limits) },
 	RefuseReconfigure: func(err error) Option { return optionFunc(func(c *config) { c.noReconfigure = err }) },
@@ -17,9 +17,13 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock]{
 	KeysWithLimits: func(l *Limiter, yield func(key string) bool) {
 		l.current.Load().byKey.rangeAll(func(key string, _ *override) bool { return yield(key) })
 	},
-	SweepInterval: sweepIntervalFor,
-	Seed:          (*Limiter).seed,
-	After:         after,
+	SweepInterval:     sweepIntervalFor,
+	Seed:              (*Limiter).seed,
+	TakeAllLeaving:    (*Limiter).takeAllLeaving,
+	ReserveAllLeaving: (*Limiter).reserveAllLeaving,
+	PeekLeaving:       (*Limiter).peekLeaving,
+	NextLeaving:       (*Limiter).nextLeaving,
+	After:             after,
 }
 
 func init() { bridge.Export(&internals) }

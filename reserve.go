@@ -62,6 +62,11 @@ func (l *Limiter) ReserveAll(keys []string, n int64) ([]Reservation, Decision) {
 	if len(targets) == 0 {
 		return nil, l.noKeys()
 	}
+	return l.reserveAll(targets, keys, n)
+}
+
+// reserveAll is ReserveAll of keys, whose targets are given.
+func (l *Limiter) reserveAll(targets []target, keys []string, n int64) ([]Reservation, Decision) {
 	d := l.reserve(targets, n)
 	made := make([]Reservation, len(targets))
 	for i := range targets {

@@ -42,6 +42,9 @@ func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
 		return &c.together
 	case !t.Shadow && len(c.enforced) > 1:
 		return c.chargeAll(takes, reserve)
+	case t.leave > 0:
+		t.chargeLeaving(c.limiter, reserve)
+		return &t.decision
 	case reserve:
 		t.reservation.here, t.decision = c.limiter.Reserve(t.key, t.cost)
 		t.reserved = t.decision.Allowed
@@ -55,6 +58,18 @@ func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
 	return &t.decision
 }
 
+// chargeLeaving is charge of t alone, which must leave units.
+func (t *take) chargeLeaving(l *sash.Limiter, reserve bool) {
+	if reserve {
+		t.reservation.here, t.decision = l.ReserveLeaving(t.key, t.cost, t.leave)
+		t.reserved = t.decision.Allowed
+	} else {
+		t.decision = l.TakeLeaving(t.key, t.cost, t.leave)
+	}
+	t.setRemaining(&t.decision)
+	t.decided = true
+}
+
 // chargeAll is charge of several takes in this process.
 func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
 	cost := takes[0].cost
@@ -64,13 +79,21 @@ func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
 			c.names = append(c.names, t.key)
 		}
 	}
-	if !reserve {
-		c.together = c.limiter.TakeAll(c.names, cost)
-		return &c.together
-	}
 	// Reservations come in the order of names. If they are denied, all are zero.
 	var reservations []sash.Reservation
-	reservations, c.together = c.limiter.ReserveAll(c.names, cost)
+	switch leaving := c.leavingOf(takes); {
+	case leaving != nil && reserve:
+		reservations, c.together = internals.ReserveAllLeaving(c.limiter, c.names, leaving, cost)
+	case leaving != nil:
+		c.together = internals.TakeAllLeaving(c.limiter, c.names, leaving, cost)
+	case reserve:
+		reservations, c.together = c.limiter.ReserveAll(c.names, cost)
+	default:
+		c.together = c.limiter.TakeAll(c.names, cost)
+	}
+	if !reserve {
+		return &c.together
+	}
 	for _, t := range takes {
 		if c.together.Allowed && t.cost == cost {
 			t.reserved, t.reservation.here = true, reservations[0]
@@ -78,6 +101,21 @@ func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
 		}
 	}
 	return &c.together
+}
+
+// leavingOf returns the units that must remain of each of names, the keys of all takes that cost as much as
+// the first. It returns nil if no take must leave any.
+func (c *call) leavingOf(takes []*take) []int64 {
+	if !c.leaves {
+		return nil
+	}
+	c.leaving = c.leaving[:0]
+	for _, t := range takes {
+		if t.cost == takes[0].cost {
+			c.leaving = append(c.leaving, t.leave)
+		}
+	}
+	return c.leaving
 }
 
 // ask asks the store about all takes that cost as much as the first, and notes what it says of each.
@@ -117,7 +155,7 @@ func (c *call) lookAt(takes []*take) {
 	for _, t := range takes {
 		if t.cost == takes[0].cost {
 			t.peekNext(c.limiter)
-			t.decision, t.decided = c.limiter.Peek(t.key, t.cost), true
+			t.decision, t.decided = internals.PeekLeaving(c.limiter, t.key, t.cost, t.leave), true
 		}
 	}
 }

@@ -35,6 +35,8 @@ type call struct {
 	running  *policy         // policy whose functions are running; nil: none
 	ctx      context.Context // of the request
 	missed   []missed        // shadows that could not decide it, to be reported
+	leaves   bool            // whether any take must leave units
+	leaving  []int64         // these, in the order of names
 	decided  uint64          // number of requests so far that had this call
 
 	waiting
@@ -78,6 +80,7 @@ func (c *call) clear() {
 	}
 	c.takes, c.enforced, c.missed = c.takes[:0], nil, nil
 	c.keys, c.names = c.keys[:0], c.names[:0]
+	c.leaves = false
 }
 
 // startOver makes c a call with the limiter's table as it is now, without any takes.
@@ -166,12 +169,13 @@ type take struct {
 	key              string // set once keys is complete
 	longIdentity     string // the identity if the key has only its digest, and events may contain it
 	cost             int64
+	leave            int64         // units that must remain after it, at least 0
 	decision         sash.Decision // its own, whatever the others say
 	quota            *quota.Quota  // the quota that has decided
 	ownQuota         bool          // whether quota is one of the policy's
-	next             sash.Decision // on one unit more than remains
+	next             sash.Decision // on one unit more than remaining, which leaves as much
 	nextKnown        bool          // whether next is set
-	remaining        int64         // units left now
+	remaining        int64         // units left now, above those that must remain
 	decided          bool          // whether decision is set
 	reservation      reservation
 	reserved         bool   // whether the latest attempt has made a reservation
@@ -182,10 +186,18 @@ type take struct {
 
 // peekNext sets remaining, and next to the decision on one unit more. It returns the decision on no unit.
 func (t *take) peekNext(l *sash.Limiter) (now sash.Decision) {
-	now, t.next = l.TakeThenPeek(t.key, 0)
-	t.nextKnown, t.remaining = true, now.Remaining
+	if t.leave > 0 {
+		now, t.next = internals.NextLeaving(l, t.key, t.leave)
+	} else {
+		now, t.next = l.TakeThenPeek(t.key, 0)
+	}
+	t.setRemaining(&now)
+	t.nextKnown = true
 	return now
 }
+
+// setRemaining sets remaining by what d, a decision on the key of t, says that is left.
+func (t *take) setRemaining(d *sash.Decision) { t.remaining = max(d.Remaining-t.leave, 0) }
 
 // findNext sets next, for a decision that was set without it.
 func (t *take) findNext(l *sash.Limiter) {

@@ -164,13 +164,18 @@ func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 		if p.Cost != nil {
 			cost = p.Cost(r)
 		}
+		leave := int64(0)
+		if p.Leave != nil {
+			leave = max(p.Leave(r), 0)
+		}
 		c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]
 		last := &c.takes[len(c.takes)-1]
 		if *last == nil { // otherwise it is a take of an earlier request
 			*last = new(take)
 		}
 		t := *last // which is zero
-		t.policy, t.cost = p, cost
+		t.policy, t.cost, t.leave = p, cost, leave
+		c.leaves = c.leaves || leave > 0
 		t.begin, t.body, t.end = begin, body, len(c.keys)
 		if c.identities != 0 && len(c.identity) > maxIdentity {
 			t.longIdentity = string(c.identity) // the key has only its digest

@@ -31,6 +31,7 @@
 // to all of them or none. The other fields of a Policy are optional:
 //
 //   - Cost makes requests cost more or less than one unit.
+//   - Leave keeps a part of the quota for urgent requests.
 //   - Skip exempts requests.
 //   - Plan and Plans give requests other limits, by the plan of the customer.
 //   - Charge keeps the charges of requests by the status of the answer.
@@ -84,6 +85,18 @@
 //	Plan:   func(r *http.Request) string { return customerOf(r.Context()).Plan },
 //	Plans:  map[string][]sash.Limit{"gold": {sash.PerMinute(1000)}},
 //
+// # Priorities
+//
+// Requests of several classes share one count if those of less urgent classes must leave a part of it:
+//
+//	Limits: []sash.Limit{sash.PerMinute(100)},
+//	Leave: func(r *http.Request) int64 {
+//		if r.Header.Get("X-Priority") == "background" { // a header that a proxy of yours overwrites
+//			return 20
+//		}
+//		return 0
+//	},
+//
 // # Policies that change
 //
 // [Limiter.Reconfigure] replaces the policies while requests are decided. Policies whose Name stays keep
@@ -103,7 +116,8 @@
 //	RateLimit: "login";r=4;t=3600
 //
 // If a policy has several limits, RateLimit names the one with the least left or, of several, the one
-// that takes longest until it has more. That time is t.
+// that takes longest until it has more. That time is t. If the request must leave units, r is what such a
+// request may still use, and t is the time until it may use one more.
 //
 // The quota q of a limit is its Count, and w is its Window in seconds, rounded up. There is no w if that
 // is under a second. A token bucket is described by what it holds: q is its Burst, and w is the time in

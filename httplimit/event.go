@@ -18,6 +18,7 @@ type Event struct {
 	Outcome         Outcome
 	QueueFull       bool  // whether it was Denied since there was no room for it in the policy's [Queue]
 	Cost            int64 // in units; 0 if the cost was not computed
+	Leave           int64 // units that must remain after it, by the policy's Leave; 0 if none
 	// Decision is that policy's own decision. If Outcome is Admitted, Denied or Abandoned, it is the
 	// answer to Cost; if Withheld, the answer that the policy would have given. For other outcomes it is
 	// the zero Decision.

@@ -366,6 +366,9 @@ func (p *modelPolicy) panicOnRequest() {
 	if cost := p.Cost; cost != nil {
 		p.Cost = func(r *http.Request) int64 { check(r, "Cost"); return cost(r) }
 	}
+	if leave := p.Leave; leave != nil {
+		p.Leave = func(r *http.Request) int64 { check(r, "Leave"); return leave(r) }
+	}
 	if skip := p.Skip; skip != nil {
 		p.Skip = func(r *http.Request) bool { check(r, "Skip"); return skip(r) }
 	}

@@ -77,6 +77,9 @@ func (m *model) newExchange() *exchange {
 	if m.random.IntN(3) == 0 {
 		x.field("X-Cost", pick(m.random, []string{"0", "1", "2", "2", "3", "5", "-1", "50"}))
 	}
+	if m.random.IntN(2) == 0 {
+		x.field("X-Leave", pick(m.random, []string{"1", "1", "2", "3", "5", "-4", "9223372036854775807"}))
+	}
 	if m.random.IntN(3) == 0 {
 		x.field("X-Plan", pick(m.random, []string{"gold", "none", "unknown"}))
 	}
@@ -84,7 +87,7 @@ func (m *model) newExchange() *exchange {
 		x.field("X-Skip", m.pickPolicy().Name)
 	}
 	if m.random.IntN(20) == 0 {
-		x.field("X-Panic", m.pickPolicy().Name+" "+pick(m.random, []string{"Skip", "Plan", "Key", "Cost"}))
+		x.field("X-Panic", m.pickPolicy().Name+" "+pick(m.random, []string{"Skip", "Plan", "Key", "Cost", "Leave"}))
 	}
 	if x.method == "POST" && m.random.IntN(2) == 0 {
 		x.body = 1 + m.random.IntN(30)

@@ -17,7 +17,7 @@ type modelTake struct {
 	*modelPolicy
 	plan, shown string // shown is the identity
 	key         string // in the table of package reference
-	cost        int64
+	cost, leave int64
 	limits      []sash.Limit // of the key, without what carries its debts
 	own         bool         // whether the key was given limits of its own
 	reservation reference.Reservation
@@ -98,6 +98,12 @@ func (m *model) take(p *modelPolicy, r *http.Request) (t modelTake, outcome http
 			return t, httplimit.Failed, false
 		}
 		t.cost = headerCost(r)
+	}
+	if p.Leave != nil {
+		if fails("Leave") {
+			return t, httplimit.Failed, false
+		}
+		t.leave = max(p.leaves(r), 0)
 	}
 	if p.Plan != nil {
 		if limits, named := p.Plans[r.Header.Get("X-Plan")]; named {
@@ -180,7 +186,12 @@ func isUnlimited(limits []sash.Limit) bool {
 }
 
 // admits reports whether the key of t admits n units at an instant.
-func (m *model) admits(t *modelTake, at, n int64) bool { return m.table.Consider(at, n, t.key).Allowed }
+func (m *model) admits(t *modelTake, at, n int64) bool {
+	return m.leaving(t).Consider(at, n, t.key).Allowed
+}
+
+// leaving returns the table for calls that leave what t must.
+func (m *model) leaving(t *modelTake) *reference.Table { return m.table.Leaving(t.leave) }
 
 // A wantedEvent is an event that the observers must have been told.
 type wantedEvent struct {
@@ -203,12 +214,14 @@ func (m *model) charge(x *exchange, at int64) (allowed bool, verdict reference.V
 		}
 		var keys []string
 		var group []*modelTake
+		leaves := map[string]int64{}
 		for j := i; j < len(takes); j++ {
 			if takes[j].cost == takes[i].cost {
 				keys, group = append(keys, takes[j].key), append(group, &takes[j])
+				leaves[takes[j].key] = takes[j].leave
 			}
 		}
-		reservations, v := m.table.DecideReserve(at, takes[i].cost, keys...)
+		reservations, v := m.table.LeavingOf(leaves).DecideReserve(at, takes[i].cost, keys...)
 		if verdict = v; !v.Allowed {
 			for _, t := range done {
 				m.table.Settle(at, t.reservation, 0)
@@ -249,14 +262,14 @@ func (m *model) expectTake(x *exchange, i int, at int64, allowed bool, whole *re
 	e := &x.expected
 	t := &e.takes[i]
 	w := wantedEvent{Event: t.event(httplimit.Admitted), take: t, verdict: whole}
-	w.Cost = t.cost
+	w.Cost, w.Leave = t.cost, t.leave
 	var own reference.Verdict
 	switch shadow := i >= e.enforced; {
 	case shadow && allowed:
-		reservations, v := m.table.DecideReserve(at, t.cost, t.key)
+		reservations, v := m.leaving(t).DecideReserve(at, t.cost, t.key)
 		t.reservation, own = reservations[0], v
 	case shadow, !allowed:
-		own = m.table.Consider(at, t.cost, t.key)
+		own = m.leaving(t).Consider(at, t.cost, t.key)
 	default:
 		own = m.table.Consider(at, 0, t.key)
 		own.Allowed = true
@@ -278,7 +291,7 @@ func (m *model) expectTake(x *exchange, i int, at int64, allowed bool, whole *re
 func (m *model) explain(x *exchange, at int64) (text string) {
 	for i := range x.expected.takes {
 		t := &x.expected.takes[i]
-		text += fmt.Sprintf("\n\t%s %q costs %d: admits %t", t.Name, t.shown, t.cost, m.admits(t, at, t.cost))
+		text += fmt.Sprintf("\n\t%s %q costs %d and leaves %d: admits %t", t.Name, t.shown, t.cost, t.leave, m.admits(t, at, t.cost))
 	}
 	return text
 }
@@ -303,7 +316,7 @@ func (m *model) expectSettled(x *exchange, r httplimit.Response, unseen bool, at
 		}
 		cost = max(cost, 0)
 		w := wantedEvent{Event: t.event(httplimit.Failed), take: t}
-		w.Cost = t.cost
+		w.Cost, w.Leave = t.cost, t.leave
 		if failed {
 			want = append(want, w)
 		}

@@ -145,7 +145,7 @@ func (m *model) checkQuota(x *exchange, t *modelTake, member string, at int64) {
 		}
 	}
 	if len(names) > 1 && !m.chargesDenied && m.random.IntN(4) == 0 { // a search takes long
-		names = names[m.table.Peek(at, left+1, t.key).Deciding:][:1]
+		names = names[m.leaving(t).Peek(at, left+1, t.key).Deciding:][:1]
 	}
 	if !slices.Contains(names, parts[1]) {
 		m.failf("exchange %d: RateLimit has %q, want one of %q", x.number, member, names)

@@ -21,6 +21,7 @@ type modelPolicy struct {
 	opaque     bool // whether the form of its identities is not the model's business
 	everyone   bool
 	settleName string
+	leaves     func(*http.Request) int64 // Leave, which may panic, without that
 }
 
 // A policyField is a field of a Policy, and how the model chooses it.
@@ -58,6 +59,14 @@ var policyFields = []policyField{
 	{"Cost", func(c *policyChoice) {
 		if c.oneIn(2) {
 			c.Cost = headerCost
+		}
+	}},
+	{"Leave", func(c *policyChoice) {
+		if c.store == nil && c.oneIn(3) {
+			c.leaves = pick(c.random, []func(*http.Request) int64{
+				headerLeave, func(r *http.Request) int64 { return headerLeave(r) / 2 }, // several policies leave different numbers
+			})
+			c.Leave = c.leaves
 		}
 	}},
 	{"Unit", func(c *policyChoice) { c.Unit = pick(c.random, []string{"", "", "content-bytes"}) }},
@@ -216,6 +225,12 @@ func headerCost(r *http.Request) int64 {
 	if err != nil {
 		return 1
 	}
+	return n
+}
+
+// headerLeave returns what a request says that it leaves, 0 if it says nothing.
+func headerLeave(r *http.Request) int64 {
+	n, _ := strconv.ParseInt(r.Header.Get("X-Leave"), 10, 64)
 	return n
 }
 

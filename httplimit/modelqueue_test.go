@@ -56,6 +56,24 @@ func (m *model) checkWaiting() {
 	m.checkRoom()
 }
 
+// isBefore reports whether x has its turn before other: it leaves less, or as much and came earlier.
+func isBefore(x, other *exchange) bool {
+	if a, b := mostToLeave(x), mostToLeave(other); a != b {
+		return a < b
+	}
+	return x.arrived.order < other.arrived.order
+}
+
+// mostToLeave returns the most units that x must leave under a policy with a Queue.
+func mostToLeave(x *exchange) (most int64) {
+	for _, t := range x.expected.enforcedTakes() {
+		if t.Queue.Wait > 0 {
+			most = max(most, t.leave)
+		}
+	}
+	return most
+}
+
 // isHeld reports whether one of x's own policies denies it, or an earlier request goes first.
 func (m *model) isHeld(x *exchange, now int64) bool {
 	takes := x.expected.enforcedTakes()
@@ -63,7 +81,7 @@ func (m *model) isHeld(x *exchange, now int64) bool {
 		return true
 	}
 	for _, earlier := range m.exchanges {
-		if earlier != x && isWaiting(earlier) && earlier.arrived.order < x.arrived.order {
+		if earlier != x && isWaiting(earlier) && isBefore(earlier, x) {
 			for i := range takes {
 				if takes[i].Queue.Wait > 0 && m.goesFirst(earlier, &takes[i], now) {
 					return true
@@ -113,7 +131,7 @@ func (m *model) checkOvertaking(x *exchange, at int64) {
 		return
 	}
 	for _, earlier := range m.exchanges {
-		if earlier == x || !isWaiting(earlier) || !earlier.expected.waits || earlier.arrived.order > x.arrived.order {
+		if earlier == x || !isWaiting(earlier) || !earlier.expected.waits || isBefore(x, earlier) {
 			continue
 		}
 		for i := range x.expected.enforcedTakes() {
@@ -166,10 +184,10 @@ func (m *model) expectRefusal(x *exchange, at int64, exact bool) (want []wantedE
 	loose := !exact || x.left || !slices.ContainsFunc(x.expected.enforcedTakes(), func(t modelTake) bool { return !m.admits(&t, at, t.cost) })
 	for i := range x.expected.takes {
 		t := &x.expected.takes[i]
-		v := m.table.Consider(at, t.cost, t.key)
+		v := m.leaving(t).Consider(at, t.cost, t.key)
 		w := wantedEvent{Event: t.event(httplimit.Denied), take: t, verdict: &v}
 		w.closedOut = m.closed && (x.closedOut || !exact || x.left)
-		if w.Cost = t.cost; v.Allowed {
+		if w.Cost, w.Leave = t.cost, t.leave; v.Allowed {
 			w.Outcome = httplimit.Withheld
 		}
 		if loose {

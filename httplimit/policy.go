@@ -17,7 +17,7 @@ import (
 )
 
 // internals are the functions of package sash that it does not export.
-var internals = bridge.Of[sash.Limiter, sash.Option, sash.Limit, sash.Clock]()
+var internals = bridge.Of[sash.Limiter, sash.Option, sash.Limit, sash.Clock, sash.Decision, sash.Reservation]()
 
 // A Policy defines which requests share a quota, and how large the quota is. It is an [Option] of [New].
 // Name, Limits and Key are required.
@@ -79,6 +79,24 @@ type Policy struct {
 	// nothing. It is admitted, unless Settle has charged more than the limit; behind others in a Queue,
 	// it waits like them. A negative cost is denied, and never admitted later.
 	Cost func(*http.Request) int64
+
+	// Leave returns how many units must remain after a request, under each limit of the policy. So classes
+	// of requests share one count: requests in the background leave a part of it, and urgent ones, which
+	// leave nothing, may use all. Nil, the default, leaves nothing, and so does a negative number.
+	//
+	// The units that are left are not charged, and Settle and Charge never look at them. A request is
+	// denied for good if its cost and what it leaves are together more than the Count of a limit, or more
+	// than the Burst of a [sash.TokenBucket]. One with a cost of 0 is admitted while what it must leave is
+	// there. Clients are told of what a request like theirs may still use: the units above what it leaves.
+	//
+	// In a Queue, requests that leave less go first, and of equal ones those that came first. Under several
+	// policies with a Queue, a request goes by the most units that it must leave under any of them. As long
+	// as urgent requests take all there is, those in the background wait, and keep their places among the
+	// Requests of the Queue.
+	//
+	// Leave is called once for each request that Skip does not skip, after Cost. It does not work with
+	// [WithStore].
+	Leave func(*http.Request) int64
 
 	// Unit is the unit of Cost, sent to clients as "qu": "content-bytes", or any printable ASCII. The
 	// default, empty, means requests, and no "qu" is sent.
@@ -164,7 +182,7 @@ type Policy struct {
 // then goes on as if it had come then.
 //
 // Requests of one identity are admitted in the order in which they came, and a new one does not overtake
-// those that wait. If several policies have a Queue, a request waits only under those that deny it. It
+// those that wait, unless it is to leave less by [Policy].Leave. If several policies have a Queue, a request waits only under those that deny it. It
 // holds up others under a policy only as long as that denies it: when the policy admits it, and another
 // one does not, others go first there. If the policy then denies it again, the request was overtaken, and
 // may wait longer. So that it does not wait for ever, it is overtaken there once; after that, it holds up

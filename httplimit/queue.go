@@ -23,10 +23,10 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	// Read the clock before each attempt, which reads it, too. If time passes between the two, the call
 	// wakes early and tries again. If it read the clock afterwards, it would oversleep.
 	clock, takes := clockOf(c.limiter), c.enforced
-	now := clock.Now()
+	now, yields := clock.Now(), mostToLeave(takes)
 
 	// If none waits for its keys, try at once. If one does, only look: a new request must not overtake.
-	waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key, 0) })
+	waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key, yields) })
 	attempted := c.place == 0 && !waitedFor
 	if attempted {
 		if d = c.attempt(true); d.Allowed {
@@ -38,6 +38,7 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 	}
 	until := window.Plus(c.came, int64(leastWait(takes)))
 	w := newWaiter(takes, c.place)
+	w.Yields = yields // so it is behind all that leave less, however late these come
 	c.waits.Enter(&w.Waiter)
 	c.place = w.Number
 	defer c.waits.Leave(&w.Waiter)
@@ -100,6 +101,19 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 		c.attempt(false)
 	}
 	return c.refusal(w, d)
+}
+
+// mostToLeave returns the most units that a request must leave under any of its takes with a Queue.
+//
+// One number orders a request in all its queues. With an order of its own in each queue, two requests could
+// be behind each other, and neither would have its turn.
+func mostToLeave(takes []*take) (most int64) {
+	for _, t := range takes {
+		if t.queues() {
+			most = max(most, t.leave)
+		}
+	}
+	return most
 }
 
 // waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is of

@@ -53,7 +53,7 @@ func (c *call) observe(t *take, outcome Outcome) {
 // describe sets what all events of t have, and what those outcomes tell of the client.
 func (c *call) describe(e *Event, t *take, outcomes outcomeSet) {
 	e.Policy, e.Pattern, e.Shadow = t.Name, t.Pattern, t.Shadow
-	e.Cost, e.By, e.Waited = t.cost, t.by, c.waited
+	e.Cost, e.Leave, e.By, e.Waited = t.cost, t.leave, t.by, c.waited
 	if t.key == "" {
 		return // the identity is not known
 	}
@@ -75,7 +75,7 @@ func (c *call) denial(d *sash.Decision) Denial {
 		t := c.decidingTake(d)
 		t.decision = *d
 		if c.store == nil && c.behind == nil { // else the look has told what is left: the queue took nothing
-			t.remaining = d.Remaining
+			t.setRemaining(d)
 			t.findNext(c.limiter)
 		}
 		t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)

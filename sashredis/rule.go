@@ -14,7 +14,7 @@ import (
 )
 
 // internals are the functions of package sash that it does not export.
-var internals = bridge.Of[sash.Limiter, sash.Option, sash.Limit, sash.Clock]()
+var internals = bridge.Of[sash.Limiter, sash.Option, sash.Limit, sash.Clock, sash.Decision, sash.Reservation]()
 
 // A rule is a Limit, compiled for telling what follows from a state. It does not change.
 type rule struct {

@@ -205,7 +205,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-dear-for-all", fault: "a request that waits for one key makes those for all keys wait",
-		file: "httplimit/queue.go", old: "waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key, 0) })", new: "waiters, _, _ := c.waits.Size()\n\twaitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && waiters > 0 })",
+		file: "httplimit/queue.go", old: "waitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && c.waits.Claims(t.key, yields) })", new: "waiters, _, _ := c.waits.Size()\n\twaitedFor := slices.ContainsFunc(takes, func(t *take) bool { return t.queues() && waiters > 0 })",
 		tests: "TestQueue_ARequestThatWaits",
 	},
 	{

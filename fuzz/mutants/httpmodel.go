@@ -14,7 +14,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-shadow-settles", fault: "what a shadow has charged is not settled",
-		file: "httplimit/admit.go", old: "case reserve:", new: "case reserve && !t.Shadow:",
+		file: "httplimit/admit.go", old: "case reserve:\n		t.reservation", new: "case reserve && !t.Shadow:\n		t.reservation",
 		tests: "TestModel$",
 	},
 	{

@@ -4,7 +4,7 @@
 //
 // A file has all that is data in an [httplimit.Policy]. The program keeps the functions, and
 // gives them names that the file may use: [WithKey], [WithPlan],
-// [WithCost], [WithSkip], [WithSettle].
+// [WithCost], [WithLeave], [WithSkip], [WithSettle].
 //
 //	policies:
 //	  - name: api
@@ -41,6 +41,13 @@
 //     each other.
 //   - key: who makes a request; see below.
 //   - cost: a number of units, or a name of [WithCost].
+//   - leave: how much must remain after a request, of what all limits of its plan admit: a number of
+//     units; a share such as 20%, in whole percent; a name of [WithLeave]; or a mapping with header, the
+//     name of a header that a proxy in front of the server overwrites in each request, and classes, the
+//     number or share of each of its values. A request of another class leaves nothing. A share is of the
+//     smallest limit that the request has, by the Count or the Burst, and is rounded up; to find it, the
+//     function of [WithPlan] is called once more. A request that would have to leave all of a limit is
+//     never admitted.
 //   - unit: text of at most 128 characters.
 //   - skip: a name of [WithSkip], or a mapping with methods, networks or function, a name of
 //     WithSkip. It skips requests with one of the methods, from one of the networks, or for which

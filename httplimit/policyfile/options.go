@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/httplimit/internal/route"
@@ -15,6 +16,7 @@ type Option func(*options)
 type options struct {
 	keys    map[string]httplimit.KeyFunc
 	costs   map[string]func(*http.Request) int64
+	leaves  map[string]func(*http.Request) int64
 	skips   map[string]func(*http.Request) bool
 	settles map[string]func(*httplimit.Response) int64
 	plansOf map[string]func(*http.Request) string
@@ -24,6 +26,7 @@ type options struct {
 func newOptions(given []Option) (o options) {
 	o.keys = map[string]httplimit.KeyFunc{}
 	o.costs = map[string]func(*http.Request) int64{}
+	o.leaves = map[string]func(*http.Request) int64{}
 	o.skips = map[string]func(*http.Request) bool{}
 	o.settles = map[string]func(*httplimit.Response) int64{}
 	o.plansOf = map[string]func(*http.Request) string{}
@@ -48,6 +51,16 @@ func WithKey(name string, key httplimit.KeyFunc) Option {
 func WithCost(name string, cost func(*http.Request) int64) Option {
 	check("WithCost", name, cost == nil)
 	return func(o *options) { o.costs[name] = cost }
+}
+
+// WithLeave lets files name leave as the Leave of a policy. WithLeave panics if name is empty or ends in a
+// percent sign, or if leave is nil.
+func WithLeave(name string, leave func(*http.Request) int64) Option {
+	check("WithLeave", name, leave == nil)
+	if strings.HasSuffix(name, "%") { // it would be read as a share
+		check("WithLeave", name, leave == nil, name)
+	}
+	return func(o *options) { o.leaves[name] = leave }
 }
 
 // WithSkip lets files name skip as the Skip of a policy. WithSkip panics if name is empty, or if

@@ -38,9 +38,11 @@ func (r *reader) policyList(v value) (policies []httplimit.Policy) {
 }
 
 func (r *reader) policy(v value) (p httplimit.Policy) {
-	if !r.mapping(v, policyFields(&p)...) {
+	var leave leaving
+	if !r.mapping(v, policyFields(&p, &leave)...) {
 		return p
 	}
+	p.Leave = leave.compile(&p)
 	if v.has("plan") != v.has("plans") {
 		r.fault(v, "plan and plans need each other")
 	}
@@ -50,8 +52,8 @@ func (r *reader) policy(v value) (p httplimit.Policy) {
 	return p
 }
 
-// policyFields are the fields of a policy, which are read into p.
-func policyFields(p *httplimit.Policy) []field {
+// policyFields are the fields of a policy, which are read into p, and what its requests leave.
+func policyFields(p *httplimit.Policy, leave *leaving) []field {
 	return []field{
 		{"name", func(r *reader, v value) { p.Name = r.printable(v) }, true},
 		{"pattern", func(r *reader, v value) { p.Pattern = r.pattern(v) }, false},
@@ -60,6 +62,7 @@ func policyFields(p *httplimit.Policy) []field {
 		{"plans", func(r *reader, v value) { p.Plans = r.plans(v) }, false},
 		{"key", func(r *reader, v value) { p.Key = r.key(v) }, true},
 		{"cost", func(r *reader, v value) { p.Cost = r.cost(v) }, false},
+		{"leave", func(r *reader, v value) { *leave = r.leave(v) }, false},
 		{"unit", func(r *reader, v value) { p.Unit = r.printable(v) }, false},
 		{"skip", func(r *reader, v value) { p.Skip = r.skip(v) }, false},
 		{"charge", func(r *reader, v value) { p.Charge = r.charge(v) }, false},
@@ -125,11 +128,16 @@ func (r *reader) plans(v value) map[string][]sash.Limit {
 	plans := make(map[string][]sash.Limit, len(v.entries))
 	r.eachEntry(v, func(e entry) {
 		if !isPrintable(e.name) {
-			r.faultAt(e.place, v.pathOf(e.name), fmt.Errorf("the name of a plan must be %s, got %s", printableText, quote(e.name)))
+			r.faultAt(e.place, v.pathOf(e.name), nameError("plan", e.name))
 		}
 		plans[e.name] = r.limits(v.field(e))
 	})
 	return plans
+}
+
+// nameError returns the fault of a name of that kind that is not printable.
+func nameError(kind, name string) error {
+	return fmt.Errorf("the name of a %s must be %s, got %s", kind, printableText, quote(name))
 }
 
 // plan reads how the plan of a request is found.
@@ -145,15 +153,23 @@ func (r *reader) plan(v value) (plan func(*http.Request) string) {
 func planFields(plan *func(*http.Request) string) []field {
 	return []field{
 		{"header", func(r *reader, v value) {
-			name, ok := r.token(v, "the name of a header")
-			if name = http.CanonicalHeaderKey(name); name == "Host" {
-				r.fault(v, "requests have no header %v", v)
-			}
-			if ok {
+			if name := r.requestHeader(v); name != "" {
 				*plan = func(r *http.Request) string { return onlyValue(r.Header[name]) }
 			}
 		}, true},
 	}
+}
+
+// requestHeader returns the name of a header of requests in canonical form, "" if v is none.
+func (r *reader) requestHeader(v value) string {
+	name, ok := r.token(v, "the name of a header")
+	if name = http.CanonicalHeaderKey(name); name == "Host" {
+		r.fault(v, "requests have no header %v", v)
+	}
+	if !ok {
+		return ""
+	}
+	return name
 }
 
 // onlyValue returns the value of a header that is given once, and otherwise "".

@@ -39,12 +39,13 @@ func TestSchema_HasTheFieldsThatAreRead(t *testing.T) {
 
 	read := map[string][]field{
 		"":        fileFields(nil),
-		"policy":  policyFields(new(httplimit.Policy)),
+		"policy":  policyFields(new(httplimit.Policy), nil),
 		"keyOf":   keyFields(nil),
 		"address": addressFields(nil),
 		"source":  sourceFields(nil),
 		"skip":    skipFields(nil),
 		"plan":    planFields(nil),
+		"classes": leaveFields(nil),
 		"settle":  settleFields(nil),
 		"queue":   queueFields(nil),
 	}
@@ -74,5 +75,5 @@ func TestPolicy_HasAFieldForEachOfHttplimit(t *testing.T) {
 		kebab := regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(f.Name, "$1-$2")
 		want = append(want, strings.ToLower(kebab))
 	}
-	require.ElementsMatch(t, want, fieldNames(policyFields(nil)))
+	require.ElementsMatch(t, want, fieldNames(policyFields(nil, nil)))
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestSuggestion_IsTheNearestName(t *testing.T) {
-	names := fieldNames(policyFields(nil))
+	names := fieldNames(policyFields(nil, nil))
 	for name, want := range map[string]string{
 		"limit": "limits", "LIMITS": "limits", "limtis": "limits", "patern": "pattern", "charge_uncertain": "charge-uncertain",
 		"chargeUncertain": "charge-uncertain", "nmae": "name", "plna": "plan", "kez": "key", "ky": "key",

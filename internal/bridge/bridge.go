@@ -9,7 +9,7 @@ import (
 
 // Internals are functions of package sash. This package cannot name the types of sash, which
 // imports it. So they are type parameters.
-type Internals[Limiter, Option, Limit, Clock any] struct {
+type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct {
 	// Inspect inspects options. None of them may be nil.
 	Inspect func(options []Option) Inspection[Limit]
 
@@ -44,6 +44,22 @@ type Internals[Limiter, Option, Limit, Clock any] struct {
 	// several times, or not at all.
 	Seed func(l *Limiter, key string, past func() [][]Charge)
 
+	// TakeAllLeaving is sash.Limiter.TakeAll that is admitted only if units of each key remain after it: at
+	// least as many as the element of leaves at the index of the key. No two keys are the same, and there
+	// is at least one.
+	TakeAllLeaving func(l *Limiter, keys []string, leaves []int64, n int64) Decision
+
+	// ReserveAllLeaving is sash.Limiter.ReserveAll that leaves units as TakeAllLeaving does.
+	ReserveAllLeaving func(l *Limiter, keys []string, leaves []int64, n int64) ([]Reservation, Decision)
+
+	// PeekLeaving returns the decision that sash.Limiter.TakeLeaving would return, as after the charge.
+	PeekLeaving func(l *Limiter, key string, n, leave int64) Decision
+
+	// NextLeaving returns the decision on no unit of key, and the decision on one unit more than a call
+	// that leaves units can have. It charges nothing. The second may be allowed by what has happened since
+	// the first, as in sash.Limiter.TakeThenPeek.
+	NextLeaving func(l *Limiter, key string, leave int64) (now, next Decision)
+
 	// After returns a channel that is closed once clock shows that instant. It works on a
 	// sash.ManualClock, too. stop frees what it uses.
 	After func(clock Clock, at int64) (due <-chan struct{}, stop func())
@@ -53,13 +69,13 @@ type Internals[Limiter, Option, Limit, Clock any] struct {
 var internals any
 
 // Export makes i what Of returns. Package sash calls it when it is initialized.
-func Export[Limiter, Option, Limit, Clock any](i *Internals[Limiter, Option, Limit, Clock]) {
+func Export[Limiter, Option, Limit, Clock, Decision, Reservation any](i *Internals[Limiter, Option, Limit, Clock, Decision, Reservation]) {
 	internals = i
 }
 
 // Of returns the Internals of package sash. It panics if the types are not the ones of sash.
-func Of[Limiter, Option, Limit, Clock any]() *Internals[Limiter, Option, Limit, Clock] {
-	return internals.(*Internals[Limiter, Option, Limit, Clock])
+func Of[Limiter, Option, Limit, Clock, Decision, Reservation any]() *Internals[Limiter, Option, Limit, Clock, Decision, Reservation] {
+	return internals.(*Internals[Limiter, Option, Limit, Clock, Decision, Reservation])
 }
 
 // An Inspection is the part of a limiter's options that httplimit must know.

@@ -35,6 +35,7 @@ type Table struct {
 	made      map[string]int     // how many reservations each key has had
 	open      map[*reserved]bool // reservations that are not settled
 	leave     int64              // units that a call must leave: see Leaving
+	leaveOf   map[string]int64   // units that it must leave of each key: see LeavingOf
 }
 
 // NewTable returns a table without keys. There must be at least one limit.
@@ -54,6 +55,13 @@ func NewTable(limits []Limit) *Table {
 func (t *Table) Leaving(units int64) *Table {
 	same := *t
 	same.leave = units
+	return &same
+}
+
+// LeavingOf is Leaving of another number for each key; 0 for keys that units does not have.
+func (t *Table) LeavingOf(units map[string]int64) *Table {
+	same := *t
+	same.leaveOf = units
 	return &same
 }
 
@@ -473,7 +481,7 @@ func (t *Table) members(keys []string) []member {
 		}
 		seen[name] = true
 		for _, k := range t.key(name) {
-			members = append(members, member{Key: k, name: name, leave: t.leave})
+			members = append(members, member{Key: k, name: name, leave: max(t.leave, t.leaveOf[name])})
 		}
 	}
 	return members

@@ -83,6 +83,10 @@ func TestSchema_TakesTheValuesThatAreRead(t *testing.T) {
 			[]string{`"unknown", "plans": {"pro": "1/s"}`, `{"header": "host"}, "plans": {"pro": "1/s"}`, `"named", "plans": {"pro": "1"}`}},
 		{"plans", nil, []string{`{"pro": "1/s"}`}, nil},
 		{"cost", []string{`0`, `1`, `9007199254740992`, `"named"`}, []string{`-1`, `1.5`, `9007199254740993`, `true`, `null`, `""`, `{}`}, []string{`"unknown"`, `1e3`, `1.0`}},
+		{"leave", []string{`0`, `20`, `"20%"`, `"1%"`, `"100%"`, `"named"`, `{"header": "X-Class", "classes": {"a b": 5, "c": "99%"}}`},
+			[]string{`-1`, `1.5`, `""`, `"0%"`, `"101%"`, `"a%"`, `"05%"`, `null`, `[]`, `{}`, `{"header": "X"}`, `{"classes": {"a": 1}}`, `{"header": "X", "classes": {}}`,
+				`{"header": "X", "classes": {"": 1}}`, `{"header": "X", "classes": {"a": "named"}}`, `{"header": "X", "classes": {"a": "0%"}}`, `{"header": "X", "classes": {"a": 1}, "c": 1}`},
+			[]string{`"unknown"`, `{"header": "Host", "classes": {"a": 1}}`}},
 		{"unit", []string{`"content-bytes"`}, []string{`""`, `7`, `"ü"`}, nil},
 		{"skip", []string{`"named"`, `{"methods": "GET"}`, `{"methods": ["GET", "custom"], "function": "named"}`, `{"networks": ["10.0.0.0/8", "::1"]}`, `{"networks": "10.0.0.0/8", "address": {"trust-hops": 1}}`},
 			[]string{`{}`, `[]`, `7`, `{"methods": []}`, `{"methods": "a b"}`, `{"address": {}}`, `{"networks": "all"}`, `{"networks": "10.0.0.0/8", "address": {"ipv4-prefix": 8}}`, `{"function": 7}`},
@@ -104,6 +108,7 @@ func TestSchema_TakesTheValuesThatAreRead(t *testing.T) {
 			data := []byte(`{"policies": [{` + rest + `, "` + c.field + `": ` + value + `}]}`)
 			_, read = policyfile.Parse("a.json", data,
 				policyfile.WithKey("named", httplimit.Everyone()),
+				policyfile.WithLeave("named", func(*http.Request) int64 { return 1 }),
 				policyfile.WithCost("named", func(*http.Request) int64 { return 1 }),
 				policyfile.WithSkip("named", func(*http.Request) bool { return true }),
 				policyfile.WithPlan("named", func(*http.Request) string { return "pro" }),
