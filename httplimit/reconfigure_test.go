@@ -469,8 +469,10 @@ func (yieldingClock) Now() int64 {
 	return 0
 }
 
-// A Queue that gets smaller keeps the requests that have waited longest.
+// A Queue that gets smaller keeps the requests that have waited longest. They start over one after the
+// other, and a later one may be faster, but not on one processor.
 func TestReconfigure_ToASmallerQueueKeepsTheFirst(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, smaller := range []httplimit.Queue{{Requests: 3}, {Requests: 10, RequestsEach: 3}} {
 		synctest.Test(t, func(t *testing.T) {
 			policy := func(q httplimit.Queue) httplimit.Policy {
