@@ -103,6 +103,29 @@ func TestServer_OmitsTheWaitIfNoneWouldDo(t *testing.T) {
 	require.EqualValues(t, 0, left(t, l, "bytes"))
 }
 
+func TestServer_LeavesUnitsToUrgentCalls(t *testing.T) {
+	p := everyone("all", sash.PerMinute(4).Log())
+	p.Leave = func(r *http.Request) int64 {
+		if r.Header.Get("X-Class") == "background" {
+			return 1
+		}
+		return 0
+	}
+	l, _ := limiter(t, p)
+	conn := dial(t, serve(t, &echo{}, limited(l)...))
+	background := metadata.AppendToOutgoingContext(t.Context(), "x-class", "background")
+	for range 3 {
+		require.NoError(t, say(background, conn))
+	}
+	err := say(background, conn)
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	wait, ok := retryDelay(err)
+	require.True(t, ok)
+	require.Equal(t, time.Minute, wait)
+	require.NoError(t, say(t.Context(), conn))
+	require.EqualValues(t, 0, left(t, l, "all"))
+}
+
 func TestServer_TellsQuotasInTheHeaderOfAnAdmittedCall(t *testing.T) {
 	l, _ := limiter(t, everyone("all", sash.PerMinute(100)))
 	conn := dial(t, serve(t, &echo{}, limited(l)...))

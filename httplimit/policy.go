@@ -91,8 +91,8 @@ type Policy struct {
 	//
 	// In a Queue, requests that leave less go first, and of equal ones those that came first. Under several
 	// policies with a Queue, a request goes by the most units that it must leave under any of them. As long
-	// as urgent requests take all there is, those in the background wait, and keep their places among the
-	// Requests of the Queue.
+	// as urgent requests take all there is, those in the background wait. They keep their places among the
+	// Requests of the Queue, so an urgent request may find it full: give Requests room for both.
 	//
 	// Leave is called once for each request that Skip does not skip, after Cost. It does not work with
 	// [WithStore].
@@ -182,11 +182,12 @@ type Policy struct {
 // then goes on as if it had come then.
 //
 // Requests of one identity are admitted in the order in which they came, and a new one does not overtake
-// those that wait, unless it is to leave less by [Policy].Leave. If several policies have a Queue, a request waits only under those that deny it. It
-// holds up others under a policy only as long as that denies it: when the policy admits it, and another
-// one does not, others go first there. If the policy then denies it again, the request was overtaken, and
-// may wait longer. So that it does not wait for ever, it is overtaken there once; after that, it holds up
-// others there until faster policies admit it, too. A request is refused at once if
+// those that wait, unless it is to leave less by [Policy].Leave. If several policies have a Queue, a
+// request waits only under those that deny it. It holds up others under a policy only as long as that
+// denies it: when the policy admits it, and another one does not, others go first there. If the policy
+// then denies it again, the request was overtaken, and may wait longer. So that it does not wait for ever,
+// it is overtaken there once; after that, it holds up others there until faster policies admit it, too. A
+// request is refused at once if
 //
 //   - a policy without a Queue denies it,
 //   - its wait is sure to last longer than Wait, or than its context has left,

@@ -237,6 +237,33 @@ func TestHandler_OmitsTheWaitIfNoneWouldDo(t *testing.T) {
 	require.Equal(t, "-1", err.(*connect.Error).Meta().Get("Grpc-Retry-Pushback-Ms"))
 }
 
+func TestHandler_LeavesUnitsToUrgentCalls(t *testing.T) {
+	p := everyone("all", sash.PerMinute(4).Log())
+	p.Leave = func(r *http.Request) int64 {
+		if r.Header.Get("X-Class") == "background" {
+			return 1
+		}
+		return 0
+	}
+	l, _ := limiter(t, p)
+	c := dial(t, serve(t, &echo{}, limited(l)).URL, sayProcedure)
+	background := func() error {
+		request := connect.NewRequest(message(10))
+		request.Header().Set("X-Class", "background")
+		_, err := c.CallUnary(t.Context(), request)
+		return err
+	}
+	for range 3 {
+		require.NoError(t, background())
+	}
+	wait, waits, quotas := detailsOf(t, background())
+	require.True(t, waits)
+	require.Equal(t, time.Minute, wait)
+	require.Equal(t, []string{"all"}, quotas)
+	require.NoError(t, say(t.Context(), c))
+	require.EqualValues(t, 0, left(t, l, "all"))
+}
+
 func TestHandler_AnswersClientsOfGRPCGo(t *testing.T) {
 	l, clock := limiter(t, everyone("all", sash.Per(1, time.Minute+time.Nanosecond).Log()))
 	server := serve(t, &echo{}, limited(l))
