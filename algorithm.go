@@ -261,7 +261,7 @@ type query struct {
 // A request is a query, and what no entry need know of it.
 type request struct {
 	query
-	upTo  int64 // the most units, of which as many are charged as there are, and n are those; 0: just n
+	upTo  int64 // the most units to charge: n is set to as many of them as there are; 0: n is given
 	waits bool  // whether it is an attempt of a call that waits, which may make several
 }
 

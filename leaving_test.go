@@ -273,7 +273,7 @@ func meet(rounds int64, f func(caller int, round int64)) {
 	all.Wait()
 }
 
-// Of two calls at once, for each of which there is room, and not for both, one is admitted.
+// Two calls come at once, and there is room for one. One of them is admitted.
 func TestRace_TwoCallsDoNotTakeOfTheFloor(t *testing.T) {
 	everyKind(t, PerMinute(3), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		rounds := int64(crowded(10_000))
@@ -290,7 +290,7 @@ func TestRace_TwoCallsDoNotTakeOfTheFloor(t *testing.T) {
 	})
 }
 
-// Calls of two priorities share one count. Those in the background leave a tenth of it, whoever is first.
+// Calls of two priorities share one count. Background calls leave a tenth of it, also if they come first.
 func TestRace_CallsInTheBackgroundLeaveTheFloor(t *testing.T) {
 	const count, floor = 3000, 300
 	everyCrowd(t, PerMinute(count), func(t *testing.T, l *Limiter, c *crowd) {

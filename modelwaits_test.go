@@ -178,8 +178,8 @@ func (m *model) settle() {
 			ended = append(ended, w)
 		}
 	}
-	// Those of one instant may have been admitted in any order. One that leaves much is admitted if it is the
-	// first of them, and does not keep the others from it. One that has failed may have come after all others.
+	// Calls that ended at one instant may have been admitted in any order. So judge the call first that leaves
+	// the most: it needs the most units, and leaves enough for the others. A failed call is judged last.
 	slices.SortStableFunc(ended, func(a, b *modelWait) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), a.failed()-b.failed(), cmp.Compare(b.leave, a.leave), a.number-b.number)
 	})

@@ -40,9 +40,9 @@ type reservation struct {
 // The first reservation of a key turns its entry into a larger one, by about 100 bytes.
 //
 // Under a [SlidingLog] or [SlidingBuckets], giving back takes time logarithmic in the number of
-// records. The first time that it is done in the middle of a log of more than 64 records, the log is
-// copied. From then on it takes 8 bytes more a record, and calls on the key take two to three times
-// as long.
+// records. A log of more than 64 records is copied when units are first given back in its middle, and
+// again after it has grown. The copy takes 8 bytes more a record, and calls on the key take two to
+// three times as long.
 //
 // Under a [TokenBucket], a reservation costs up to 64 bytes more while it is open. Settling it takes
 // time proportional to the number of open reservations that were made after it, and other calls on

@@ -87,7 +87,7 @@
 //
 // # Priorities
 //
-// Requests of several classes share one count if those of less urgent classes must leave a part of it:
+// Requests of several classes share one count. Less urgent requests leave a part of it to the others:
 //
 //	Limits: []sash.Limit{sash.PerMinute(100)},
 //	Leave: func(r *http.Request) int64 {

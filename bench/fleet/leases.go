@@ -31,7 +31,7 @@ func measureLeases(ctx context.Context, l *lab) error {
 			})
 		}
 	}
-	t.Notes = []string{"One hot key, all admitted. The time of each call is not taken. It includes the calls that the store decides. The units are those of the last round, from the limiter's begin to its end, with a turn to warm up. One word: each call lowers one number, which is the least that it takes to hand out units one by one."}
+	t.Notes = []string{"One hot key, all calls admitted, some of them by the store. A turn is timed as a whole. The units are counted over the last round, warming up included. One word is the floor: each call does nothing but lower one number."}
 	l.result.Tables = append(l.result.Tables, t)
 	return fault
 }

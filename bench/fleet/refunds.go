@@ -40,7 +40,7 @@ func measureRefunds(ctx context.Context, l *lab) error {
 			break
 		}
 	}
-	t.Notes = []string{"One SlidingLog, one caller. A record is a Reserve of 8 units at an instant of its own, and each of those that give units back is settled once, in random order. Microseconds are those of EVALSHA in the server's commandstats, without the connection: the median of 20 turns."}
+	t.Notes = []string{"One SlidingLog, one caller. Each record is a Reserve of 8 units, made at an instant of its own. The reservations that give units back are settled in random order. The microseconds are what the server counts for EVALSHA (commandstats), without the connection: the median of 20 turns."}
 	l.result.Tables = append(l.result.Tables, t)
 	return fault
 }

@@ -50,7 +50,7 @@ type counter struct {
 	excess int64 // how much count is too high, at most
 }
 
-// A place is that of a counter in the heap.
+// A place is an element of the heap: a counter, and what the heap knows of its count.
 type place struct {
 	known int64 // at most the counter's count
 	*counter

@@ -28,7 +28,7 @@ func TestTakeLeaving_UsesOnlyWhatIsAboveTheFloor(t *testing.T) {
 			assert.GreaterOrEqual(t, d.Remaining, leave, name)
 		}
 		assert.Less(t, d.Remaining, leave+step, name)
-		assert.Equal(t, l.Peek(ctx, "k", step+leave), d, "%s: it is denied as so many units are", name)
+		assert.Equal(t, l.Peek(ctx, "k", step+leave), d, "%s: a Peek of step+leave units is denied alike", name)
 		assert.True(t, l.Take(ctx, "k", d.Remaining).Allowed, "%s: urgent work uses all", name)
 
 		d = l.TakeLeaving(ctx, "k", step, leave)

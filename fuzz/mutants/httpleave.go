@@ -18,7 +18,7 @@ var ofLeave = []mutant{
 		tests: "TestLeave_OfEachPolicy",
 	},
 	{
-		name: "leave-of-another-policy", fault: "the units to be left are those of the policy at another place in the order of locks",
+		name: "leave-of-another-policy", fault: "a policy is left what another policy asks for, by its place in the order of locks",
 		file: "leaving.go", old: "leaves[all[i].order]", new: "leaves[i]",
 		tests: "TestModel$", in: "httplimit",
 	},
