@@ -11,7 +11,8 @@ import (
 )
 
 // An algorithm is what a rule counts, and how. Each is a rule by another name: slidingCounter,
-// slidingLog, tokenBucket and unlimited. A compiled Limit has one, and nothing else depends on
+// slidingLog, slidingParts, tokenBucket and unlimited, and concurrency, which is a slidingLog with a
+// difference. A compiled Limit has one, and nothing else depends on
 // which one that is.
 //
 // It decides by a state that was read from an entry. Unless the entry is locked, that state may be
@@ -43,7 +44,8 @@ type algorithm interface {
 	reserve(s state, g *lineage) int64
 	// note notes in g a charge at that instant, which turned before into after.
 	note(g *lineage, before, after state, at int64, res result)
-	// giveBack returns s without units of the charge of that number, as far as they are still there.
+	// giveBack returns s without units of the charge of that number, as far as they are still there: those
+	// that were not used, or all that were reserved if units are held.
 	// If that has emptied s, seen is the newest time that s knew. The entry of s must be locked.
 	giveBack(s state, g *lineage, number, units int64) (after state, seen int64, emptied bool)
 
@@ -256,6 +258,7 @@ type query struct {
 	leave        int64 // units that must be left after the charge of n, under each limit
 	charge       bool
 	chargeDenied bool // whether a denied attempt is charged too
+	certain      bool // whether it is told the least wait, whatever is given back, in place of the greatest
 }
 
 // A request is a query, and what no entry need know of it.
@@ -283,6 +286,7 @@ type horizon struct {
 	looksBack  int64 // the age up to which a charge may count
 	life       int64 // the least time from a unit to the unit that comes Count units later, if dated
 	dated      bool  // whether the rule knows when units were charged, not just how many
+	held       bool  // whether all units of a reservation are back when it is settled, whatever was used
 	weighted   bool  // whether part of a unit is back before the rest
 }
 

@@ -14,6 +14,7 @@ import (
 // multi-limit entry.
 func (r *rule) compile(l Limit, t *timeline) {
 	r.Limit, r.timeline, r.kind = l, t, kindMulti
+	r.chargeDenied = t.chargeDenied
 	if l == Unlimited() {
 		r.algorithm = (*unlimited)(r)
 		return
@@ -34,6 +35,9 @@ func (r *rule) compile(l Limit, t *timeline) {
 		if l.Algorithm == SlidingBuckets {
 			r.ticks.Ticks = window.Buckets(size, int64(l.Precision))
 		}
+	case Concurrency: // at home in a multi-limit entry, which knows what to give back
+		r.algorithm, r.chargeDenied = concurrency{(*slidingLog)(r)}, false
+		r.ticks.Ticks = window.Instants(size)
 	case TokenBucket:
 		r.algorithm, r.fast = (*tokenBucket)(r), fastBucket
 		r.bucket = window.TokenBucket{Count: l.Count, Window: size, Burst: l.most()}
@@ -42,7 +46,7 @@ func (r *rule) compile(l Limit, t *timeline) {
 		r.algorithm, r.fast, smallest = (*slidingParts)(r), fastParts, kindParts
 		r.ticks = window.PartsOf(size)
 		r.layout, fits = partsLayoutOf(r.ticks, l.Count, t.origin)
-		fits = fits && !t.chargeDenied // a denied attempt may take units out of the lanes
+		fits = fits && !r.chargeDenied // a denied attempt may take units out of the lanes
 		earliest, _ := r.ticks.Locate(math.MinInt64, 0)
 		index, _ := r.ticks.Locate(t.origin, 0)
 		r.index.Store(max(index, earliest+1))
@@ -63,7 +67,9 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 		rs.rules[i].compile(l, t)
 		_, isRing := rs.rules[i].algorithm.(ringAlgorithm)
 		rs.rings = rs.rings || isRing
-		rs.buckets = rs.buckets || !rs.rules[i].algorithm.horizon().dated
+		h := rs.rules[i].algorithm.horizon()
+		rs.settles = rs.settles || !h.dated || h.held
+		rs.spends = rs.spends || !h.held
 		if _, ok := rs.rules[i].algorithm.(shiftedAlgorithm); ok {
 			rs.shifted = new([window.Shifts]atomic.Pointer[entry])
 		}

@@ -112,7 +112,7 @@ func (l *Limiter) nextLeaving(key string, leave int64) (now, next Decision) {
 	// One unit more than is left is also one more than is left above the floor, unless less than that is
 	// left: then the call can have none.
 	if now, next = l.TakeThenPeek(key, 0); now.Remaining < leave {
-		next, _ = l.look(key, 1, leave)
+		next, _ = l.look(key, query{n: 1, leave: leave})
 	}
 	return now, next
 }

@@ -1,14 +1,11 @@
 package sash
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -78,11 +75,29 @@ const (
 	// A key takes two words more than a SlidingCounter up to a Count of 255, and four up to 65,535. It
 	// takes some 230 bytes more above that, in a Window below a millisecond, and under [WithChargeDenied].
 	SlidingParts
+
+	// Concurrency records the units that are held: at most Count at a time. A unit is held from its charge
+	// until its [Reservation] is settled, and no longer than Window, the lease. So the units of a holder
+	// that has died come back, too. [AtOnce] makes such a limit.
+	//
+	// Commit, Cancel and Release all give back every unit that was reserved, whatever was used: what was
+	// used is charged to the other limits of the key. A unit that was charged without a reservation, as by
+	// Take, is held for the whole lease. A denied attempt is never charged, not even under
+	// [WithChargeDenied]. A snapshot has no units that are held, since their holders are gone when it is
+	// restored.
+	//
+	// RetryAfter is the latest instant at which the call is admitted, by the leases alone, and so is
+	// ResetAfter: units may be given back earlier. So Wait and the like never give up because of it before
+	// their time.
+	//
+	// It takes 16 bytes for each charge that holds units and 150 to 200 bytes for the key. What it takes
+	// grows with no other number.
+	Concurrency
 )
 
-const lastAlgorithm = SlidingParts
+const lastAlgorithm = Concurrency
 
-var algorithmNames = []string{"SlidingCounter", "SlidingLog", "SlidingBuckets", "TokenBucket", "SlidingParts"}
+var algorithmNames = []string{"SlidingCounter", "SlidingLog", "SlidingBuckets", "TokenBucket", "SlidingParts", "Concurrency"}
 
 // String returns the name of the constant.
 func (a Algorithm) String() string {
@@ -112,12 +127,13 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 	return nil
 }
 
-const wantAlgorithm = "Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket or SlidingParts, got %v"
+const wantAlgorithm = "Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket, SlidingParts or Concurrency, got %v"
 
 // ErrInvalidLimit is wrapped by every error about a limit whose fields are not valid.
 var ErrInvalidLimit = errors.New("invalid limit")
 
-// A Limit admits Count units per Window. It is an [Option]: give it to [New].
+// A Limit admits Count units per Window, or Count units at a time: see [AtOnce]. It is an [Option]: give it
+// to [New].
 //
 // A limit with a Count of 0 admits nothing: a call for one unit or more is denied with
 // [Never], and nothing is stored for its key. [Unlimited] admits everything.
@@ -132,8 +148,9 @@ type Limit struct {
 	// Count is the number of units admitted per Window, at least 0. A limit with a Count of
 	// 0 admits nothing.
 	Count int64
-	// Window is the length of the sliding window, or the time in which Count units flow into
-	// a TokenBucket. It is more than 0. Any length is exact to the nanosecond.
+	// Window is the length of the sliding window, the time in which Count units flow into a TokenBucket,
+	// or the longest time for which a unit is held under Concurrency. It is more than 0. Any length is exact
+	// to the nanosecond.
 	Window time.Duration
 	// Algorithm is the way in which the units charged are remembered. The zero value is
 	// SlidingCounter.
@@ -221,6 +238,17 @@ func (l Limit) Buckets(precision time.Duration) Limit { return l.keptBy(SlidingB
 // years, divided by the numerator: 21 years at 3 a second, and one year at 64.
 func (l Limit) TokenBucket(burst int64) Limit { return l.keptBy(TokenBucket, 0, burst) }
 
+// AtOnce returns the limit of count units that are held at a time: it bounds what is under way, and not
+// its rate. [Limiter.Reserve] takes units, [Reservation.Release] gives them back, and those that are
+// not given back come back by themselves after the lease, counted from the Reserve. So a lease must outlast
+// the work. See [Concurrency].
+//
+// It stands next to other limits: New(PerSecond(10), AtOnce(5, time.Minute)) admits what is within the rate
+// and has a place.
+func AtOnce(count int64, lease time.Duration) Limit {
+	return Limit{Count: count, Window: lease, Algorithm: Concurrency}
+}
+
 // keptBy returns l with these fields. Unlimited stays as it is.
 func (l Limit) keptBy(a Algorithm, precision time.Duration, burst int64) Limit {
 	if l != Unlimited() {
@@ -235,187 +263,6 @@ func (l Limit) most() int64 {
 		return l.Burst
 	}
 	return l.Count
-}
-
-// String returns the limit as text, such as "100/1m0s", "100/1m0s counter", "10/1s log", "240/1h0m0s
-// buckets 1m0s", "10/1s burst 100" or "unlimited". A limit without the name of an algorithm is in
-// [SlidingParts], of more than [SmallCount] units. [ParseLimit] reads the text back.
-func (l Limit) String() string {
-	if l == Unlimited() {
-		return unlimitedText
-	}
-	var words string
-	switch l.Algorithm {
-	case SlidingCounter:
-		words = " counter"
-	case SlidingLog:
-		words = " log"
-	case SlidingBuckets:
-		words = " buckets " + l.Precision.String()
-	case TokenBucket:
-		words = " burst " + strconv.FormatInt(l.Burst, 10)
-	case SlidingParts:
-		if l != Per(l.Count, l.Window) {
-			words = " parts"
-		}
-	default:
-		words = " " + l.Algorithm.String()
-	}
-	return strconv.FormatInt(l.Count, 10) + "/" + l.Window.String() + words
-}
-
-const unlimitedText = "unlimited"
-
-// ParseLimit returns the limit that s describes, in the form that [Limit.String] writes:
-//
-//	COUNT/WINDOW
-//	COUNT/WINDOW counter
-//	COUNT/WINDOW log
-//	COUNT/WINDOW parts
-//	COUNT/WINDOW buckets PRECISION
-//	COUNT/WINDOW burst BURST
-//	unlimited
-//
-// Without a word for the algorithm, the count chooses it as it does for [Per].
-//
-// A duration is one of [time.ParseDuration], a unit without a number, or a whole number of
-// days or weeks. The units are s, sec, second, m, min, minute, h, hour, d, day, w and week.
-// Words are separated by white space, which may also stand around the slash. Examples are
-// "100/s", "100 / minute", "5000/30d", "5/250ms log", "240/h buckets 1m" and "10/s burst 100".
-//
-// The error wraps [ErrInvalidLimit], quotes s and names every fault. It says what was
-// probably meant by texts such as "100r/m" and "10 per minute".
-func ParseLimit(s string) (Limit, error) {
-	l, err := parseLimit(s)
-	if err != nil {
-		return Limit{}, fmt.Errorf("sash: limit %s%s: %w", quote(s), suggestion(s), err)
-	}
-	return l, nil
-}
-
-// suggestion returns a question whether another text was meant by s, or "".
-func suggestion(s string) string {
-	if len(s) > maxQuoted {
-		return ""
-	}
-	if strings.EqualFold(strings.TrimSpace(s), unlimitedText) {
-		return didYouMean(unlimitedText)
-	}
-	parts := loosely.FindStringSubmatch(s)
-	if parts == nil {
-		return ""
-	}
-	for _, window := range []string{parts[2], plural.ReplaceAllString(parts[2], "$1")} {
-		meant := strings.TrimSpace(parts[1] + "/" + strings.ToLower(window) + " " + strings.ToLower(parts[3]))
-		if _, err := parseLimit(meant); err == nil {
-			return didYouMean(meant)
-		}
-	}
-	return ""
-}
-
-func didYouMean(meant string) string { return ", did you mean " + strconv.Quote(meant) + "?" }
-
-// loosely matches a limit as other programs write it: count, window, and what follows.
-var loosely = regexp.MustCompile(`(?i)^\s*(\d+)\s*(?:r|req|reqs|requests?|x|times)?\s*(?:/|per|a|in|every)\s*(\w+)\s*(.*)$`)
-
-// plural matches the s of units by name, but not of ms, which is no plural of m.
-var plural = regexp.MustCompile(`(?i)([a-z]{3})s$`)
-
-// maxQuoted is the greatest number of bytes that a line of a log should quote.
-const maxQuoted = 64
-
-// quote quotes s for an error message. It cuts off what is too long.
-func quote(s string) string {
-	if len(s) > maxQuoted {
-		return strconv.Quote(s[:maxQuoted]) + "..."
-	}
-	return strconv.Quote(s)
-}
-
-// parseLimit is ParseLimit without s and a suggestion in the error.
-func parseLimit(s string) (l Limit, err error) {
-	switch strings.TrimSpace(s) {
-	case "":
-		return l, malformed("empty, want COUNT/WINDOW such as 100/1m")
-	case unlimitedText:
-		return Unlimited(), nil
-	}
-	count, rest, found := strings.Cut(s, "/")
-	if !found {
-		return l, malformed("no slash, want COUNT/WINDOW such as 100/1m")
-	}
-	window, algorithm := "", strings.Fields(rest)
-	if len(algorithm) > 0 {
-		window, algorithm = algorithm[0], algorithm[1:]
-	}
-
-	// Parse on after a fault, and report the first one.
-	number := func(what, text string) int64 {
-		n, fault := strconv.ParseInt(text, 10, 64)
-		if fault != nil {
-			err = cmp.Or(err, malformed("%s %s is not a whole number of 64 bits", what, quote(text)))
-		}
-		return n
-	}
-	duration := func(what, text string) time.Duration {
-		d, fault := parseDuration(text)
-		if fault != nil {
-			err = cmp.Or(err, malformed("%s %s is not a duration such as 250ms, 1m30s or h", what, quote(text)))
-		}
-		return d
-	}
-	l = Per(number("count", strings.TrimSpace(count)), duration("window", window))
-	switch {
-	case len(algorithm) == 0: // Per has chosen
-	case len(algorithm) == 1 && algorithm[0] == "counter":
-		l = l.Counter()
-	case len(algorithm) == 1 && algorithm[0] == "log":
-		l.Algorithm = SlidingLog // as it stands: the numbers may be the same as in Unlimited
-	case len(algorithm) == 1 && algorithm[0] == "parts":
-		l.Algorithm = SlidingParts
-	case len(algorithm) == 2 && algorithm[0] == "buckets":
-		l.Algorithm, l.Precision = SlidingBuckets, duration("precision", algorithm[1])
-	case len(algorithm) == 2 && algorithm[0] == "burst":
-		l.Algorithm, l.Burst = TokenBucket, number("burst", algorithm[1])
-	default:
-		const want = "nothing, counter, log, parts, buckets PRECISION or burst BURST"
-		err = cmp.Or(err, malformed("%s after the window, want "+want, quote(strings.Join(algorithm, " "))))
-	}
-	return l, cmp.Or(err, errors.Join(l.faults("")...))
-}
-
-// malformed returns an error that wraps ErrInvalidLimit.
-func malformed(format string, args ...any) error {
-	return fmt.Errorf(format+": %w", append(args, ErrInvalidLimit)...)
-}
-
-// parseDuration parses a duration of time.ParseDuration, a unit without a number, or a
-// whole number of days or weeks.
-func parseDuration(s string) (time.Duration, error) {
-	switch s {
-	case "s", "sec", "second":
-		return time.Second, nil
-	case "m", "min", "minute":
-		return time.Minute, nil
-	case "h", "hour":
-		return time.Hour, nil
-	case "d", "day":
-		return day, nil
-	case "w", "week":
-		return week, nil
-	}
-	for suffix, unit := range map[string]time.Duration{"d": day, "w": week} {
-		if number, found := strings.CutSuffix(s, suffix); found {
-			n, err := strconv.ParseInt(number, 10, 64)
-			// Check before the product, which would wrap.
-			if limit := int64(math.MaxInt64 / unit); err == nil && (n > limit || n < -limit) {
-				err = strconv.ErrRange
-			}
-			return time.Duration(n) * unit, err
-		}
-	}
-	return time.ParseDuration(s)
 }
 
 // faults returns all faults of l. Each begins with prefix.
@@ -469,31 +316,4 @@ func limitFaults(prefix string, limits []Limit) (faults []error) {
 		}
 	}
 	return faults
-}
-
-// MarshalText returns the text of [Limit.String]. The text of the zero Limit is empty: it
-// limits nothing, and stands in a zero [Decision]. The error for any other limit that
-// [ParseLimit] would not read back wraps [ErrInvalidLimit].
-func (l Limit) MarshalText() ([]byte, error) {
-	if l == (Limit{}) {
-		return []byte{}, nil
-	}
-	if faults := l.faults("sash: limit: "); faults != nil {
-		return nil, errors.Join(faults...)
-	}
-	return []byte(l.String()), nil
-}
-
-// UnmarshalText sets l to the limit that text describes, as [ParseLimit] does. Empty text
-// is the zero Limit, which [New] refuses. On an error, l is unchanged.
-func (l *Limit) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		*l = Limit{}
-		return nil
-	}
-	parsed, err := ParseLimit(string(text))
-	if err == nil {
-		*l = parsed
-	}
-	return err
 }

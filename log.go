@@ -50,7 +50,7 @@ func (e *entry) ring() *ring { return (*ring)(unsafe.Pointer(e.header().Before(r
 type slidingLog rule
 
 func (r *slidingLog) horizon() horizon {
-	if r.Algorithm == SlidingLog {
+	if r.Algorithm != SlidingBuckets {
 		size := int64(r.Window)
 		return horizon{resolution: 1, remembers: size, looksBack: size, life: size, dated: true}
 	}
@@ -200,6 +200,9 @@ func (r *slidingLog) evaluate(v *ringView, q query, res result) (p logPosition, 
 		p.tick = max(r.ticks.Of(q.at), newest)
 		p.firstLive = v.firstLive(p.tick, r.ticks.Life)
 		p.used = r.usedSince(v, p.firstLive)
+		if p.used > 0 { // records before it have given all their units back
+			p.firstLive = v.firstWithin(uint64(p.used)-1) - 1
+		}
 		if p.merge = p.tick == newest; p.merge {
 			p.newestUnits = r.usedSince(v, v.count-1)
 		}
@@ -212,6 +215,7 @@ func (r *slidingLog) evaluate(v *ringView, q query, res result) (p logPosition, 
 		needs := q.needs()
 		res = resultOf(r.satisfiable(needs) && needs <= r.Count-p.used)
 	}
+	q.chargeDenied = q.chargeDenied && r.chargeDenied
 	p.units = r.cost(q, res, p.newestUnits)
 	return p, res
 }

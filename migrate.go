@@ -13,6 +13,9 @@ import (
 //     resolution;
 //   - the one that remembers furthest back.
 //
+// Units that are held are carried over to limits of units that are held, with any lease, and to no
+// others. What was charged under other limits holds nothing.
+//
 // Of old token buckets with its Window, a new one prefers one of its own rate, and then the
 // one at its own place among the rules. It prefers any token bucket to a rule that does not
 // remember as far back as it looks.
@@ -117,34 +120,53 @@ func (from *ruleset) migrated(e *entry, word uint64, rs *ruleset, kind kind, now
 	for i := range rs.rules {
 		r, s := &rs.rules[i], &states[i]
 		source := r.source(rules, i)
+		if source < 0 {
+			s.store(r.begin(e.Name()))
+			continue
+		}
 		inherited, roundedUp := r.inherit(r.begin(e.Name()), &rules[source], from.stateOf(e, word, source), now)
 		s.store(inherited)
-		if isMulti && rules[source].equalButAmounts(r.Limit) {
+		if isMulti && r.findsAgain(&rules[source]) {
 			s.lineage.Store(e.asMulti().states[source].lineage.Load().next(r.bucket, roundedUp))
 		}
 	}
 	return rs.entryOf(kind, states, e.Name())
 }
 
-// source returns the index of the rule whose charges r, a rule at that place, takes over. Another
-// one replaces the rule at the same place only if it is better.
+// source returns the index of the rule whose charges r, a rule at that place, takes over; -1 for none.
+// Another one replaces the rule at the same place only if it is better.
 func (r *rule) source(rules []rule, place int) (best int) {
 	best = min(place, len(rules)-1)
+	if !r.holdsAs(&rules[best]) {
+		best = -1
+	}
 	for i := range rules {
 		if rules[i].Limit == r.Limit {
 			return i
 		}
-		if r.informsBetter(&rules[i], &rules[best]) {
+		if r.holdsAs(&rules[i]) && (best < 0 || r.informsBetter(&rules[i], &rules[best])) {
 			best = i
 		}
 	}
 	return best
 }
 
+// holdsAs reports whether units are held under both rules or under neither.
+func (r *rule) holdsAs(o *rule) bool { return r.algorithm.horizon().held == o.algorithm.horizon().held }
+
+// findsAgain reports whether r, which takes over the charges of from, finds them where they were recorded
+// there. Then it can give them back.
+func (r *rule) findsAgain(from *rule) bool {
+	return from.equalButAmounts(r.Limit) || from.algorithm.horizon().held // at an instant, whatever the lease
+}
+
 // inherit returns the state under r that follows from s, a state under from. It begins with own, the state
 // of the key before its first charge. A bucket that takes the place of another with its Window may lack
 // more by roundedUp.
 func (r *rule) inherit(own state, from *rule, s state, now int64) (after state, roundedUp window.Amount) {
+	if to, ok := r.algorithm.(concurrency); ok {
+		return to.inherit(from.algorithm.(concurrency), own, s, now), window.Amount{}
+	}
 	of, isBucket := from.algorithm.(*tokenBucket)
 	if to, ok := r.algorithm.(*tokenBucket); ok && isBucket {
 		return to.inherit(of, s, now)

@@ -145,15 +145,7 @@ func (e *multiEntry) chargeTried(at, n int64, m mode, left *remainder) {
 func (e *multiEntry) apply(q query, res result, m mode, d *Decision) {
 	m = m.tellsTo(d)
 	for i := range e.states {
-		r, s := &e.ruleset.rules[i], &e.states[i]
-		before := s.load()
-		after, o, _ := r.algorithm.apply(before, q, res, m)
-		if m&stores != 0 {
-			if g := s.lineage.Load(); g != nil { // the lock guards what is in it, too
-				r.algorithm.note(g, before, after, q.at, res)
-			}
-			s.store(after)
-		}
+		r, o := &e.ruleset.rules[i], e.applyTo(i, q, res, m)
 		switch {
 		case d == nil:
 		case i == 0:
@@ -166,11 +158,34 @@ func (e *multiEntry) apply(q query, res result, m mode, d *Decision) {
 	}
 }
 
+// applyTo is apply for the i-th of the rules, and returns its outcome.
+func (e *multiEntry) applyTo(i int, q query, res result, m mode) outcome {
+	r, s := &e.ruleset.rules[i], &e.states[i]
+	before := s.load()
+	after, o, _ := r.algorithm.apply(before, q, res, m)
+	if m&stores != 0 {
+		if g := s.lineage.Load(); g != nil { // the lock guards what is in it, too
+			r.algorithm.note(g, before, after, q.at, res)
+		}
+		s.store(after)
+	}
+	return o
+}
+
+// spend charges q, whatever the limits say, but where units are held. The caller must hold the lock.
+func (e *multiEntry) spend(q query) {
+	for i := range e.states {
+		if !e.ruleset.rules[i].algorithm.horizon().held {
+			e.applyTo(i, q, admitted, stores)
+		}
+	}
+}
+
 // An origin is where a charge was recorded under one rule: the window or tick, or the number
 // of the charge, and the root of the lineage of the state.
 //
 // A state hands its lineage on only to a state that replaces it and knows just as well
-// where everything was recorded: under a rule that is equal but for Count and Burst.
+// where everything was recorded: see rule.findsAgain.
 type origin struct {
 	lineage *lineage
 	number  int64
@@ -189,9 +204,11 @@ func (e *multiEntry) reserved(origins []origin) {
 	}
 }
 
-// giveBack gives units, or none, back to the states in which they were charged: the states of the
-// lineages in origins. The reservation is no longer open. The caller must hold the lock.
-func (e *multiEntry) giveBack(origins []origin, units int64) {
+// giveBack gives the units of a reservation that were left over, or none, back to the states in which they
+// were charged: the states of the lineages in origins. Where they are held, it gives back all that were
+// reserved. The reservation is no longer open. It reports whether any unit may be back. The caller must hold
+// the lock.
+func (e *multiEntry) giveBack(origins []origin, reserved, left int64) (freed bool) {
 	for i := range e.states {
 		r, s := &e.ruleset.rules[i], &e.states[i]
 		g := s.lineage.Load()
@@ -203,14 +220,20 @@ func (e *multiEntry) giveBack(origins []origin, units int64) {
 		if at < 0 {
 			continue
 		}
+		units := left
+		if r.algorithm.horizon().held {
+			units = reserved
+		}
 		after, seen, emptied := r.algorithm.giveBack(s.load(), g, origins[at].number, units)
 		s.store(after)
+		freed = freed || units > 0
 		if emptied {
 			// An empty state remembers nothing. So the past before it must not be
 			// charged any more, as after an eviction.
 			r.raiseFloor(seen)
 		}
 	}
+	return freed
 }
 
 // of returns the ruleset of e, an entry in a table of rs.

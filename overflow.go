@@ -18,14 +18,11 @@ func (l *Limiter) refused(r resolved, q query, others int, res result) Decision 
 	return d
 }
 
-// anyUnplaced reports whether a target has no entry while keys may be denied room. Then the denial
-// may come from the full table, or from a quota that the key shares. That may be over at any time.
-func (l *Limiter) anyUnplaced(targets []target) bool {
-	return slices.ContainsFunc(targets, func(t target) bool {
-		// Of one look-up: the entry and the cap must be of one generation.
-		g, e := l.lookup(t.key)
-		return e == nil && g.cap != nil && !g.cap.evictsBusy()
-	})
+// isUnplaced reports whether k has no entry while keys may be denied room. Then a denial may come from the
+// full table, or from a quota that the key shares. That may be over at any time.
+func (l *Limiter) isUnplaced(k key) bool {
+	g, e := l.lookup(k) // of one look-up: the entry and the cap must be of one generation
+	return e == nil && g.cap != nil && !g.cap.evictsBusy()
 }
 
 // sharedEntry returns the entry that k shares in g. It is dead once g is not the current

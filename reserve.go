@@ -18,7 +18,7 @@ type reservation struct {
 	n       int64
 	origins []origin
 	shared  bool // whether the key had no room, and shared a quota
-	buckets bool // whether a token bucket keeps it open until it is settled
+	settles bool // whether a limit is to be told that it was settled, even if no unit is left over
 	settled atomic.Bool
 }
 
@@ -101,7 +101,7 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 		return Reservation{}
 	}
 	return Reservation{&reservation{limiter: l, key: l.key(strings.Clone(t.name)), n: n, origins: t.origins,
-		shared: t.placement == placedShared || t.placement == placedWithAnother, buckets: rs.buckets}}
+		shared: t.placement == placedShared || t.placement == placedWithAnother, settles: rs.settles}}
 }
 
 // Commit settles the reservation to actual units. If that is less than was reserved, the
@@ -119,8 +119,16 @@ func (r Reservation) Commit(actual int64) {
 	if back < 0 {
 		r.of.spend(-back)
 	}
-	if back > 0 || r.of.buckets && r.of.origins != nil {
+	if back > 0 || r.of.settles && r.of.origins != nil {
 		r.of.giveBack(max(back, 0))
+	}
+}
+
+// Release is shorthand for Commit of all that was reserved. It is for limits of units that are held at a
+// time, as [AtOnce] makes them, which it gives back. The other limits keep their charges.
+func (r Reservation) Release() {
+	if r.of != nil {
+		r.Commit(r.of.n)
 	}
 }
 
@@ -128,7 +136,7 @@ func (r Reservation) Commit(actual int64) {
 func (r Reservation) Cancel() { r.Commit(0) }
 
 // giveBack gives units of the charge, or none, back in the states of its lineages, where it is
-// no longer open.
+// no longer open; and all of them where they are held.
 func (r *reservation) giveBack(units int64) {
 	l := r.limiter
 	for round := 1; ; round++ {
@@ -145,9 +153,9 @@ func (r *reservation) giveBack(units int64) {
 			e.Word.Store(word) // unlock: the key was evicted and inserted again
 			return
 		default:
-			e.asMulti().giveBack(r.origins, units)
+			freed := e.asMulti().giveBack(r.origins, r.n, units)
 			e.unlock(word)
-			if units > 0 {
+			if freed {
 				l.queues.Free(r.key.name, 0) // calls that wait for the key may go on
 			}
 			return
@@ -158,7 +166,8 @@ func (r *reservation) giveBack(units int64) {
 // spend charges units to the key, whatever its limits say. If the key has no entry, it
 // gets one, and another key makes room for it. If the reservation is of a shared quota and
 // there still is no room, the units are charged to that quota. Where no call is ever
-// charged, spend has no effect: a key must not answer otherwise once it was evicted.
+// charged, spend has no effect: a key must not answer otherwise once it was evicted. Nor has it where units
+// are held: holding is not using.
 func (r *reservation) spend(units int64) {
 	l, k := r.limiter, r.key
 	q := query{n: units, charge: true, chargeDenied: true}
@@ -169,14 +178,14 @@ func (r *reservation) spend(units int64) {
 		q.at = g.instant(l.clock.Now())
 		switch {
 		case e != nil:
-			if g.ruleset.of(e).neverCharges {
+			if own := g.ruleset.of(e); own.neverCharges || !own.spends {
 				return
 			}
 		case r.shared && !l.evictFor(g, 1, self[:]):
 			e = l.sharedEntry(g, k)
 		default:
 			s := g.resolve(k.name)
-			if s.ruleset.neverCharges {
+			if s.ruleset.neverCharges || !s.ruleset.spends {
 				if l.confirmAbsent(s, k) {
 					return
 				}
@@ -195,7 +204,7 @@ func (r *reservation) spend(units int64) {
 			continue
 		}
 		g.ruleset.grow(e, q, admitted)
-		e.asMulti().apply(q, admitted, stores, nil)
+		e.asMulti().spend(q)
 		e.unlock(word)
 		return
 	}

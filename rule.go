@@ -15,10 +15,12 @@ type rule struct {
 	counter   window.Counter     // the arithmetic of a slidingCounter
 	ticks     window.Parts       // the arithmetic of a slidingParts, and of a slidingLog, which has no shifts
 	bucket    window.TokenBucket // the arithmetic of a tokenBucket
-	layout    layout             // of the word of a slidingCounter; of a slidingParts, if converted to partsLayout
-	debts     debtLayout         // of the word of a tokenBucket
-	kind      kind               // of the entries: the smallest, or as several limits need it
-	fast      fastPath           // if kind is not kindMulti
+	// chargeDenied is whether denied attempts are charged under the rule.
+	chargeDenied bool
+	layout       layout     // of the word of a slidingCounter; of a slidingParts, if converted to partsLayout
+	debts        debtLayout // of the word of a tokenBucket
+	kind         kind       // of the entries: the smallest, or as several limits need it
+	fast         fastPath   // if kind is not kindMulti
 
 	// index is the window or part in which an instant was located last: a hint that spares a
 	// division. It is written once a window or part, so no other field is within 64 bytes of it: the length
@@ -77,7 +79,8 @@ type ruleset struct {
 	word    wordAlgorithm                         // of the only rule, if kind is kindWord
 	packed  packedAlgorithm                       // of the only rule, if kind is kindWord or kindParts
 	rings   bool                                  // whether a state under any of the rules is a ring
-	buckets bool                                  // whether any of the rules is a token bucket
+	settles bool                                  // whether any of the rules is to be told that a reservation was settled: a token bucket, or units are held
+	spends  bool                                  // whether units spent past a reservation are charged under any of the rules
 	fresh   *entry                                // is never charged: it answers for keys without an entry
 	shifted *[window.Shifts]atomic.Pointer[entry] // in place of fresh for each shift; nil: no rule is a shiftedAlgorithm
 
@@ -92,16 +95,16 @@ type ruleset struct {
 // unlimited reports whether rs admits everything.
 func (rs *ruleset) unlimited() bool { return rs.rules[0].Limit == Unlimited() }
 
-// admitsNothing reports whether a rule has a Count of 0, so that no call is charged. Denied
-// attempts that are charged too are charged to the other rules, if there are any.
+// admitsNothing reports whether a rule has a Count of 0, so that no call is charged, and no other rule
+// charges denied attempts.
 func (rs *ruleset) admitsNothing() bool {
-	zeros := 0
+	none, denied := false, false
 	for i := range rs.rules {
-		if rs.rules[i].Count == 0 {
-			zeros++
-		}
+		r := &rs.rules[i]
+		none = none || r.Count == 0
+		denied = denied || r.Count > 0 && r.chargeDenied
 	}
-	return zeros == len(rs.rules) || zeros > 0 && !rs.chargeDenied
+	return none && !denied
 }
 
 func (rs *ruleset) limits() []Limit {

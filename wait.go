@@ -37,6 +37,10 @@ var ErrTooManyWaiters = errors.New("too many waiters")
 //     last longer. That follows from the state of the key, and from the units that the
 //     calls before it wait for, unless these calls give up.
 //
+// Units that are held at a time, as [AtOnce] limits them, may be given back at any time. So the wait is
+// not sure to last until their leases end, and no deadline refuses it for them. Whoever gives units back
+// wakes the call that is next.
+//
 // An n of 0 charges nothing and does not queue. It waits only while the key is over its limits.
 //
 // On a [ManualClock], Wait waits for that clock to be moved. On a clock of your own, it
@@ -126,7 +130,7 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 			l.maxWaiters, ErrTooManyWaiters)
 	}
 	defer l.queues.Leave(w)
-	if err := l.waitError(ctx, targets, n, l.forecast(w, targets, n)); err != nil {
+	if err := tooLate(ctx, l.forecast(w, targets, n)); err != nil {
 		return Decision{}, err
 	}
 	for {
@@ -142,11 +146,11 @@ func (l *Limiter) waitUnobserved(ctx context.Context, targets []target, n int64)
 				return d, nil
 			}
 		}
-		least, due := l.endAttempt(w, targets, n)
+		longest, due := l.endAttempt(w, targets, n)
 
 		// The limits of a key may have changed, so n may not be admitted any more: by a key, or by all
 		// together, if more of them need room than there ever is.
-		if err := l.waitError(ctx, targets, n, least); err != nil {
+		if err := l.waitError(ctx, targets, n, longest); err != nil {
 			return Decision{}, err
 		}
 		if d.RetryAfter == Never {
@@ -221,30 +225,31 @@ func (l *Limiter) attempt(targets []target, n int64, turn bool) (d Decision, at 
 	return d, q.at
 }
 
-// look decides n units for key, which leave more units, at the time of the clock, and charges nothing. It
-// returns the instant of the decision.
-func (l *Limiter) look(key string, n, leave int64) (d Decision, at int64) {
-	q := request{query: query{n: n, leave: leave}}
-	l.decideNow(key, &q, &d)
-	return d, q.at
+// look decides q, which charges nothing, for key at the time of the clock. It returns the instant of the
+// decision.
+func (l *Limiter) look(key string, q query) (d Decision, at int64) {
+	r := request{query: q}
+	l.decideNow(key, &r, &d)
+	return d, r.at
 }
 
 // endAttempt ends an attempt of w that was not admitted, and looks how long each of its keys denies
-// it. It returns how long the wait is at least. One key wakes w: due is when that key admits it, if no units
+// it. It returns how long the longest of them denies it. One key wakes w: due is when that key admits it, if no units
 // are given back or taken until then. Before it admits w, nothing that happens to the other keys is of use.
-func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.Duration, due int64) {
+func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (longest time.Duration, due int64) {
 	// The place at the key that admits w last, and when it does: without what earlier waiters claim, and with it.
 	last, readyAt, due := queue.Nowhere, int64(math.MinInt64), int64(math.MaxInt64)
 	for i := range w.Places {
-		d, at := l.look(w.Places[i].Key, n, targets[i].leave)
-		least = max(least, d.RetryAfter)
+		key, leave := w.Places[i].Key, targets[i].leave
+		d, at := l.look(key, query{n: n, leave: leave})
+		longest = max(longest, d.RetryAfter)
 		if w.Behind != queue.Nowhere {
 			continue // it has no turn, and claims what it claimed in the last one
 		}
 		wait := d.RetryAfter
 		if d.Allowed {
 			// Does it also leave what the waiters before w claim?
-			d, _ := l.look(w.Places[i].Key, n, max(targets[i].leave, targets[i].claimed))
+			d, _ := l.look(key, query{n: n, leave: max(leave, targets[i].claimed)})
 			if wait = d.RetryAfter; d.Allowed && len(targets) > 1 {
 				continue
 			}
@@ -257,26 +262,30 @@ func (l *Limiter) endAttempt(w *waiter, targets []target, n int64) (least time.D
 		}
 	}
 	if w.Behind == queue.Nowhere {
-		l.queues.End(w, l.claimsOf(w, n, last, readyAt))
+		l.queues.End(w, l.claimsOf(w, targets, n, last))
 	}
-	return least, due
+	return longest, due
 }
 
-// claimsOf returns what a waiter for n units claims that has had its turn. Its keys admit it at readyAt,
-// the key of the place last as the last of them.
+// claimsOf returns what a waiter for n units of each of targets claims that has had its turn. The key of the
+// place last admits it as the last of them; Nowhere: all admit it.
 //
 // It claims everything of that key, and is woken for that key alone: until it admits w, no other is of
 // use to w. Of each other key it claims the units that it waits for, and those only from the instant on
-// from which a charge may still count at readyAt. Until then, and as long as the claim is left, later
-// calls go first.
+// from which a charge may still count when the last key admits w, at the earliest. Until then, and as long
+// as the claim is left, later calls go first.
 //
 // Of several claims to a key the greatest must be left, not the sum: however many waiters one full
 // key has, they do not use up their other keys. No waiter starves by that. The waiters before it
 // are finite in number, unless it is to leave units and others that leave less come for ever. So it gets
 // its turn. During its turn, a key that admits it goes on to do so
 // until an earlier waiter, or a call that does not wait, is charged.
-func (l *Limiter) claimsOf(w *waiter, n int64, last int, readyAt int64) []queue.Claim {
-	claims := make([]queue.Claim, len(w.Places))
+func (l *Limiter) claimsOf(w *waiter, targets []target, n int64, last int) []queue.Claim {
+	claims, readyAt := make([]queue.Claim, len(w.Places)), int64(math.MinInt64)
+	if last != queue.Nowhere && len(claims) > 1 {
+		d, at := l.look(w.Places[last].Key, query{n: n, leave: targets[last].leave, certain: true})
+		readyAt = window.Plus(at, int64(d.RetryAfter))
+	}
 	for i := range claims {
 		c := &claims[i]
 		if i == last {
@@ -289,8 +298,8 @@ func (l *Limiter) claimsOf(w *waiter, n int64, last int, readyAt int64) []queue.
 	return claims
 }
 
-// waitError returns an error if a wait for n units of all targets, which lasts as long as
-// wait at least, is sure not to end in time.
+// waitError returns an error if a call for n units of all targets, which is denied and is to retry after
+// wait, is sure not to be admitted in time.
 func (l *Limiter) waitError(ctx context.Context, targets []target, n int64, wait time.Duration) error {
 	if n < 0 {
 		return fmt.Errorf("sash: Wait: n must be >= 0, got %d: %w", n, ErrExceedsLimit)
@@ -300,23 +309,28 @@ func (l *Limiter) waitError(ctx context.Context, targets []target, n int64, wait
 			return err
 		}
 	}
-	deadline, ok := ctx.Deadline()
-	if ok && wait > time.Until(deadline) && l.anyUnplaced(targets) {
-		wait = l.waitOfTracked(targets, n) // that for a key that does not fit is an estimate
+	if tooLate(ctx, wait) == nil {
+		return nil
 	}
-	if ok && wait > time.Until(deadline) {
+	return tooLate(ctx, l.leastWait(targets, n))
+}
+
+// tooLate returns the error of a call that has to wait as long as that at least, if ctx ends before.
+func tooLate(ctx context.Context, least time.Duration) error {
+	deadline, ok := ctx.Deadline()
+	if left := time.Until(deadline); ok && least > left {
 		return fmt.Errorf("sash: Wait: admitted in %v at the earliest, the context ends in %v: %w",
-			wait, time.Until(deadline), context.DeadlineExceeded)
+			least, left, context.DeadlineExceeded)
 	}
 	return nil
 }
 
-// waitOfTracked returns how long a call for n units has to wait at least for the targets that
-// have entries.
-func (l *Limiter) waitOfTracked(targets []target, n int64) (least time.Duration) {
+// leastWait returns how long a call for n units has to wait for targets at least, whatever is given back. A
+// key that does not fit may get room at any time.
+func (l *Limiter) leastWait(targets []target, n int64) (least time.Duration) {
 	for i := range targets {
-		if _, e := l.lookup(targets[i].key); e != nil {
-			d, _ := l.look(targets[i].name, n, targets[i].leave)
+		if t := &targets[i]; !l.isUnplaced(t.key) {
+			d, _ := l.look(t.name, query{n: n, leave: t.leave, certain: true})
 			least = max(least, d.RetryAfter)
 		}
 	}
@@ -394,7 +408,9 @@ func (l *Limiter) retryAfter(targets []target, d Decision) time.Duration {
 // forecast returns how long w has to wait at least, if no call ahead of it gives up.
 func (l *Limiter) forecast(w *waiter, targets []target, n int64) (least time.Duration) {
 	for i := range w.Places {
-		least = max(least, l.forecastAt(&w.Places[i], n, targets[i].leave))
+		if !l.isUnplaced(targets[i].key) {
+			least = max(least, l.forecastAt(&w.Places[i], n, targets[i].leave))
+		}
 	}
 	return least
 }
@@ -411,13 +427,16 @@ func (l *Limiter) forecast(w *waiter, targets []target, n int64) (least time.Dur
 // TokenBucket, it is the wait for the first Burst units, and for the others to flow in.
 func (l *Limiter) forecastAt(p *queue.Place[string], n, leave int64) time.Duration {
 	g, ahead := l.current.Load(), l.queues.Ahead(p)
-	d, now := l.look(p.Key, n, leave)
+	d, now := l.look(p.Key, query{n: n, leave: leave, certain: true})
 	if ahead == 0 || d.RetryAfter == Never {
 		return d.RetryAfter
 	}
 	least, rs := d.RetryAfter, l.rulesetOf(p.Key)
 	for i := range rs.rules {
 		r := &rs.rules[i]
+		if r.algorithm.horizon().held {
+			continue // what is held may be given back now
+		}
 		if r.Count == 0 {
 			return d.RetryAfter // it admits nothing: the limits have just changed
 		}
@@ -428,7 +447,7 @@ func (l *Limiter) forecastAt(p *queue.Place[string], n, leave int64) time.Durati
 		// while it waits for other limits, so there only now is certain.
 		firstAt := now
 		if !rs.weighted() && (r.algorithm.horizon().dated || len(rs.rules) == 1) {
-			next, at := l.look(p.Key, first, 0)
+			next, at := l.look(p.Key, query{n: first, certain: true})
 			if next.RetryAfter != Never {
 				firstAt = window.Plus(at, int64(next.RetryAfter))
 			}

@@ -1,0 +1,46 @@
+package sash
+
+// concurrency is the algorithm of Concurrency. The state of a key is the ring of a [slidingLog]: the units
+// of each charge, at the instant of the charge. They count for Window, the lease, unless they are given
+// back before.
+//
+// What differs from a log is that holding is not using:
+//   - When a reservation is settled, all its units are given back, whatever was used. So units may come
+//     back at any time, and how long a denial lasts is only known at most. Both follow from horizon.held.
+//   - Nothing is ever charged but what an admitted call holds: no denied attempt, and nothing that was
+//     spent past a reservation.
+//   - A snapshot has none of the units, as their holders do not come back with it.
+//
+// Records that have given all their units back are dropped from the old end of the ring with the next
+// charge, and everywhere when the ring is full. So a ring has room for about twice as many records as
+// hold units.
+type concurrency struct{ *slidingLog }
+
+func (r concurrency) horizon() horizon {
+	h := r.slidingLog.horizon()
+	h.held = true
+	return h
+}
+
+// apply is the log's, but that a certain query is told no wait which units that are given back may end.
+func (r concurrency) apply(s state, q query, res result, m mode) (after state, o outcome, decided result) {
+	after, o, decided = r.slidingLog.apply(s, q, res, m)
+	if q.certain && r.satisfiable(q.needs()) {
+		o.retryAfter = 0
+	}
+	return after, o, decided
+}
+
+// appendState appends nothing, and readState reads nothing.
+func (r concurrency) appendState(b []byte, _ state) []byte { return b }
+
+func (r concurrency) readState(s state, _ *snapshotReader) state { return s }
+
+// inherit returns the state that follows from s, a state under from: what is held at that instant.
+func (r concurrency) inherit(from concurrency, own, s state, now int64) state {
+	past := from.history(s, now)
+	for len(past) > 0 && !from.ticks.Counts(past[0].At, now) {
+		past = past[1:] // its lease has ended, and a longer one must not begin it again
+	}
+	return r.replay(own, past)
+}
