@@ -31,16 +31,35 @@ func (r concurrency) apply(s state, q query, res result, m mode) (after state, o
 	return after, o, decided
 }
 
+// try leaves a denied attempt to the slow path if the other limits of the key charge it.
+func (r concurrency) try(s *limitState, at, n int64, m mode) result {
+	res := r.slidingLog.try(s, at, n, m)
+	if res == denied && r.timeline.chargeDenied {
+		return retry
+	}
+	return res
+}
+
 // appendState appends nothing, and readState reads nothing.
 func (r concurrency) appendState(b []byte, _ state) []byte { return b }
 
 func (r concurrency) readState(s state, _ *snapshotReader) state { return s }
 
-// inherit returns the state that follows from s, a state under from: what is held at that instant.
+// inherit returns the state that follows from s, a state under from, at that instant. It begins with own, the
+// state of the key before its first charge.
 func (r concurrency) inherit(from concurrency, own, s state, now int64) state {
-	past := from.history(s, now)
-	for len(past) > 0 && !from.ticks.Counts(past[0].At, now) {
-		past = past[1:] // its lease has ended, and a longer one must not begin it again
+	past, ended := from.history(s, now), 0
+	if len(past) > 0 {
+		now = max(now, past[len(past)-1].At) // the time of a key never runs backwards
+	}
+	for ended < len(past) && !from.ticks.Counts(past[ended].At, now) {
+		ended++
+	}
+	if ended > 0 && r.Window > from.Window {
+		// A longer lease does not begin again. So what has ended is dropped, and no later call, whose
+		// reading may be earlier, comes before that.
+		past = append(past[ended:], charge{At: now})
+		r.raiseFloor(now)
 	}
 	return r.replay(own, past)
 }

@@ -297,11 +297,11 @@ func TestAlgorithm_MarshalsByName(t *testing.T) {
 	}
 	_, err := json.Marshal(Algorithm(9))
 	require.ErrorIs(t, err, ErrInvalidLimit)
-	require.ErrorContains(t, err, "Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket or SlidingParts, got Algorithm(9)")
+	require.ErrorContains(t, err, "Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket, SlidingParts or Concurrency, got Algorithm(9)")
 	a := SlidingLog
 	err = json.Unmarshal([]byte(`"slidinglog"`), &a)
 	require.ErrorIs(t, err, ErrInvalidLimit)
-	require.ErrorContains(t, err, `Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket or SlidingParts, got "slidinglog"`)
+	require.ErrorContains(t, err, `Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket, SlidingParts or Concurrency, got "slidinglog"`)
 	require.Equal(t, SlidingLog, a, "unchanged by an error")
 }
 

@@ -37,8 +37,13 @@ func init() { // the calls refer to each other
 		{"Limiter.Reserve", 6, nil, (*model).reserve},
 		{"Limiter.ReserveAll", 3, nil, (*model).reserveAll},
 		{"Limiter.ReserveLeaving", 3, nil, (*model).reserveLeaving},
-		{"Reservation.Commit", 8, (*model).settles, func(m *model) { m.settleOne(false) }},
-		{"Reservation.Cancel", 2, (*model).settles, func(m *model) { m.settleOne(true) }},
+		{"Reservation.Commit", 8, (*model).settles, (*model).commit},
+		{"Reservation.Cancel", 2, (*model).settles, func(m *model) {
+			m.settleOne(func(r *modelReservation) { m.settleTo(r, 0, r.ours.Cancel) })
+		}},
+		{"Reservation.Release", 4, (*model).settles, func(m *model) {
+			m.settleOne(func(r *modelReservation) { m.settleTo(r, r.n, r.ours.Release) })
+		}},
 		{"many reservations", 2, (*model).settles, (*model).reserveMany},
 		{"Limiter.Reset", 3, nil, (*model).reset},
 		{"Limiter.Sweep", 3, func(m *model) bool { return !m.late }, (*model).sweep},
@@ -381,7 +386,7 @@ func (m *model) addReservation(ours Reservation, theirs reference.Reservation, n
 func (m *model) settles() bool { return !m.late }
 
 // settleOne settles one of the reservations, which may be settled already.
-func (m *model) settleOne(cancels bool) {
+func (m *model) settleOne(settle func(r *modelReservation)) {
 	if len(m.reservations) == 0 {
 		return
 	}
@@ -389,26 +394,26 @@ func (m *model) settleOne(cancels bool) {
 	if m.rng.IntN(3) > 0 {
 		r = m.reservations[len(m.reservations)-1]
 	}
-	actual := int64(0)
-	if !cancels {
+	settle(r)
+}
+
+func (m *model) commit() {
+	m.settleOne(func(r *modelReservation) {
 		limits := m.limitsOf(r.key)
 		count := min(limits[m.rng.IntN(len(limits))].Count, 1<<40)
-		actual = []int64{r.n, 0, 1, r.n - 1, r.n + 1, r.n / 2, 2 * min(r.n, 1<<40), count, 3 * count, -1}[m.rng.IntN(10)]
+		actual := []int64{r.n, 0, 1, r.n - 1, r.n + 1, r.n / 2, 2 * min(r.n, 1<<40), count, 3 * count, -1}[m.rng.IntN(10)]
 		if m.maxKeys > 0 && len(m.waits) > 0 {
 			actual = min(actual, r.n) // it may evict a key that is waited for
 		}
-	}
-	m.settleTo(r, actual, cancels)
+		m.settleTo(r, actual, func() { r.ours.Commit(actual) })
+	})
 }
 
-func (m *model) settleTo(r *modelReservation, actual int64, cancels bool) {
+// settleTo settles r to actual units, by a call.
+func (m *model) settleTo(r *modelReservation, actual int64, call func()) {
 	m.did("%d units of %s are settled to %d at %d, for the first time: %v", r.n, modelName(r.key), actual, m.now(), r.open)
 	p := m.place([]string{r.key}, false)
-	if cancels {
-		r.ours.Cancel()
-	} else {
-		r.ours.Commit(actual)
-	}
+	call()
 	above := max(actual, 0) - r.n
 	if r.open && above > 0 && r.shared != "" && p.shared {
 		m.table.Spend(m.now(), above, p.names[0])
@@ -418,7 +423,7 @@ func (m *model) settleTo(r *modelReservation, actual int64, cancels bool) {
 		} else {
 			m.table.Settle(m.now(), r.theirs, actual)
 		}
-		if above > 0 {
+		if above > 0 && m.spends(r.key) {
 			m.track(r.key)
 		}
 	}

@@ -90,6 +90,7 @@ var modelAlgorithms = []func(c *modelConfig, l Limit) Limit{
 		return l.TokenBucket(max(1, []int64{l.Count, 1, l.Count / 2, 2 * min(l.Count, 1<<50), 3}[c.rng.IntN(5)]))
 	},
 	SlidingParts: func(_ *modelConfig, l Limit) Limit { return l.Parts() },
+	Concurrency:  func(_ *modelConfig, l Limit) Limit { return AtOnce(l.Count, l.Window) },
 }
 
 func (c *modelConfig) drawLimits() {
@@ -122,8 +123,8 @@ func (c *modelConfig) limit() Limit {
 	return modelAlgorithms[c.rng.IntN(len(modelAlgorithms))](c, l)
 }
 
-// retuned returns the limits with other Counts and Bursts. What a token bucket lacks at readings
-// before its Count has changed is not defined.
+// retuned returns the limits with other Counts and Bursts, and other leases. What a token bucket lacks at
+// readings before its Count has changed, and what is held then by another lease, is not defined.
 func (c *modelConfig) retuned(rng *rand.Rand, limits []Limit) []Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {
@@ -137,6 +138,9 @@ func (c *modelConfig) retuned(rng *rand.Rand, limits []Limit) []Limit {
 		}
 		if l.Algorithm != TokenBucket || !c.late {
 			l.Count = count
+		}
+		if l.Algorithm == Concurrency && !c.late && rng.IntN(2) == 0 {
+			l.Window = max(1, []time.Duration{l.Window / 2, 2 * min(l.Window, 24*time.Hour), l.Window - 1}[rng.IntN(3)])
 		}
 	}
 	return limits

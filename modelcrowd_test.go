@@ -364,7 +364,7 @@ func (m *modelCrowd) account(sums *[crowdKeys]crowdSums) {
 		for _, r := range c.settled {
 			if !settled[r] {
 				settled[r] = true
-				sums[r.key].back += max(0, r.n-r.actual)
+				sums[r.key].back += m.givesBack(r)
 				sums[r.key].spent += max(0, r.actual-r.n)
 				m.table.Settle(now, r.theirs, r.actual)
 			}
@@ -375,6 +375,14 @@ func (m *modelCrowd) account(sums *[crowdKeys]crowdSums) {
 		settled[r] = true
 		return known
 	})
+}
+
+// givesBack returns how many units r gives back to its key, under any limit.
+func (m *modelCrowd) givesBack(r *crowdReservation) int64 {
+	if slices.ContainsFunc(m.table.Limits(m.names[r.key]), func(l reference.Limit) bool { return l.Held }) {
+		return r.n
+	}
+	return max(0, r.n-r.actual)
 }
 
 // charge adds a charge to the table.

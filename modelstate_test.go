@@ -301,6 +301,8 @@ func (m *model) fromTable(name string) (limits []Limit) {
 func limitOfModel(r reference.Limit) Limit {
 	l := Limit{Count: r.Count, Window: time.Duration(r.Window), Precision: time.Duration(r.Precision), Burst: r.Burst}
 	switch {
+	case r.Held:
+		l.Algorithm = Concurrency
 	case r.Log:
 		l.Algorithm = SlidingLog
 	case r.Parts:
@@ -327,14 +329,18 @@ func (m *model) wrong(name string) bool { return !m.own[name] && validate(m.plan
 
 // charges reports whether a call can be charged to the key.
 func (m *model) charges(name string) bool {
-	limits, some := withoutUnlimited(m.limitsOf(name)), false
-	for _, l := range limits {
-		if l.Count == 0 && !m.chargeDenied {
-			return false
-		}
+	some, none, denied := false, false, false
+	for _, l := range withoutUnlimited(m.limitsOf(name)) {
+		none = none || l.Count == 0
 		some = some || l.Count > 0 && l != Unlimited()
+		denied = denied || l.Count > 0 && m.chargeDenied && l.Algorithm != Concurrency
 	}
-	return some
+	return some && (!none || denied)
+}
+
+// spends reports whether what is spent past a reservation is charged to the key.
+func (m *model) spends(name string) bool {
+	return m.charges(name) && slices.ContainsFunc(m.limitsOf(name), func(l Limit) bool { return l.Algorithm != Concurrency })
 }
 
 // setLimits gives a key limits of its own in the reference, or takes them away.

@@ -120,7 +120,7 @@ func (m *model) checkHope(w *modelWait) {
 	}
 	for _, name := range w.keys {
 		v := m.table.Leaving(w.leave).Foresee(m.now(), w.n, name)
-		if (m.maxKeys == 0 || m.tracked[name]) && v.Answer().RetryAfter > int64(time.Until(w.deadline)) {
+		if (m.maxKeys == 0 || m.tracked[name]) && v.LeastWait() > int64(time.Until(w.deadline)) {
 			m.fail("call %d waits in vain for %s", w.number, modelName(name))
 		}
 	}
@@ -310,11 +310,12 @@ func (m *model) isTooLate(w *modelWait) bool {
 		}
 		names := m.place(o.keys, true).names
 		v := copied.Leaving(o.leave).Foresee(at, o.n, names...)
-		if a := v.Answer(); !a.Allowed {
-			if a.RetryAfter == reference.Never {
+		if !v.Allowed {
+			least := v.LeastWait()
+			if least == reference.Never {
 				return true
 			}
-			at, retry = plusSaturated(at, a.RetryAfter), plusSaturated(retry, a.RetryAfter)
+			at, retry = plusSaturated(at, least), plusSaturated(retry, least)
 		}
 		copied.Charge(at, o.n, names...)
 	}

@@ -27,7 +27,7 @@ func TestNew_NamesEveryWrongOption(t *testing.T) {
 	for _, want := range []string{
 		"sash: limit 1: Count must be >= 0, got -1: invalid limit",
 		"sash: limit 1: Window must be > 0, got -1s: invalid limit",
-		"sash: limit 2: Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket or SlidingParts, got Algorithm(9): invalid limit",
+		"sash: limit 2: Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket, SlidingParts or Concurrency, got Algorithm(9): invalid limit",
 		"sash: limit 3: Precision must be <= Window, got 1m0s and 1s: invalid limit",
 		"sash: limit 4: Precision is for SlidingBuckets, must be 0 for SlidingLog, got 1ns: invalid limit",
 		"sash: WithClock: clock must not be nil: invalid option",

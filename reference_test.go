@@ -43,8 +43,8 @@ func newTrial(t *testing.T, seed uint64, limit Limit, chargeDenied bool) *trial 
 // modelOf returns l as a limit of the reference.
 func modelOf(l Limit, chargeDenied bool) reference.Limit {
 	return reference.Limit{
-		Log: l.Algorithm == SlidingLog, Parts: l.Algorithm == SlidingParts, Precision: int64(l.Precision),
-		Count: l.Count, Window: int64(l.Window), Burst: l.Burst, ChargeDenied: chargeDenied,
+		Log: l.Algorithm == SlidingLog || l.Algorithm == Concurrency, Held: l.Algorithm == Concurrency, Parts: l.Algorithm == SlidingParts, Precision: int64(l.Precision),
+		Count: l.Count, Window: int64(l.Window), Burst: l.Burst, ChargeDenied: chargeDenied && l.Algorithm != Concurrency,
 	}
 }
 

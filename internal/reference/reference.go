@@ -24,6 +24,7 @@ const Never int64 = math.MaxInt64
 type Limit struct {
 	Unlimited     bool  // everything is admitted, and nothing kept; the other fields mean nothing
 	Log           bool  // every unit counts for exactly Window
+	Held          bool  // with Log: a unit counts until its reservation is settled, and no longer than Window
 	Parts         bool  // it counts in parts of Window, which begin at instants of the key's own
 	Micros        bool  // these parts, and the steps between those instants, are whole microseconds
 	Precision     int64 // if > 0, and without Log: the width of a bucket, at most Window

@@ -138,14 +138,16 @@ func (t *Table) unlimited(key string) bool {
 // charges reports whether a call can be charged to the key: whether its limits admit
 // anything, or charge what they deny, and keep it.
 func (t *Table) charges(key string) bool {
-	some := false
+	some, none, denied := false, false, false
 	for _, l := range t.Limits(key) {
-		if !l.Unlimited && l.Count == 0 && !l.ChargeDenied {
-			return false
+		if l.Unlimited {
+			continue
 		}
-		some = some || !l.Unlimited && l.Count > 0
+		none = none || l.Count == 0
+		some = some || l.Count > 0
+		denied = denied || l.Count > 0 && l.ChargeDenied
 	}
-	return some
+	return some && (!none || denied)
 }
 
 // SetLimits gives the key limits of its own; without limits it removes them. The
@@ -214,13 +216,20 @@ func (t *Table) migrate(name string, now *big.Int) {
 // source returns the one of old whose charges k, the state under the limit at that place,
 // begins with; nil if it has none. It is one under an equal limit if there is one. A token
 // bucket then prefers one of its own rate, and then the one at its place. Any other limit
-// prefers the greatest Count.
+// prefers the greatest Count. Where units are held, one of its own Window comes first, then one that has
+// held them as long, or for longer than others, and then the one at its place.
 func (k *Key) source(old []*Key, place int) (best *Key) {
 	rank := func(i int) []int64 {
 		o := old[i].limit
 		switch {
 		case o == k.limit:
 			return []int64{3}
+		case k.limit.Held && o.Window == k.limit.Window:
+			return []int64{2, o.Count}
+		case k.limit.Held && i == place:
+			return []int64{1, min(o.Window, k.limit.Window), 1}
+		case k.limit.Held:
+			return []int64{1, min(o.Window, k.limit.Window)}
 		case k.tokens == nil:
 			return []int64{0, o.Count}
 		case o.Count == k.limit.Count:
@@ -243,10 +252,16 @@ func (k *Key) source(old []*Key, place int) (best *Key) {
 // depend on the time and now is nil, and then does nothing.
 func (k *Key) inherit(o *Key, now *big.Int) bool {
 	switch {
-	case k.tokens == nil:
+	case k.tokens == nil && k.limit.Window == o.limit.Window:
 		k.charges = o.charges
-	case now == nil && k.limit.Count != o.limit.Count:
+	case now == nil && (k.tokens == nil || k.limit.Count != o.limit.Count):
 		return false
+	case k.tokens == nil: // what is still held is held on
+		for _, c := range o.charges {
+			if o.weight(c.slot, o.instant(now.Int64(), 0)).Sign() > 0 {
+				k.charges = append(k.charges, c)
+			}
+		}
 	default:
 		k.tokens = o.tokens.clone()
 		k.tokens.change(now, k.limit)
@@ -264,6 +279,9 @@ func (t *Table) Save(key string, saved *Table) {
 		c := k.clone()
 		if c.tokens != nil {
 			c.tokens.finish() // no reservation is restored
+		}
+		if c.limit.Held {
+			c.charges = nil // nor what it holds
 		}
 		saved.keys[key] = append(saved.keys[key], c)
 	}
@@ -287,9 +305,12 @@ func (t *Table) Restore(saved *Table) {
 }
 
 // equalButCount reports whether l and o differ in nothing but Count, or, if both are token
-// buckets, Count and Burst.
+// buckets, Count and Burst; if units are held under both, Count and Window.
 func (l Limit) equalButCount(o Limit) bool {
 	o.Count = l.Count
+	if l.Held && o.Held {
+		o.Window = l.Window
+	}
 	if l.Burst > 0 && o.Burst > 0 {
 		o.Burst = l.Burst
 	}
@@ -395,7 +416,7 @@ func (t *Table) register(all []Reservation, members []member, now, n int64, keys
 // Settle corrects a reservation to its actual cost. Only the first call for a
 // reservation has an effect. It gives unused units back to the slot that they were
 // charged in, as if they had never been taken. It charges units above the estimate at
-// the reading now, even past Count.
+// the reading now, even past Count. Where units are held, it gives all of them back, and charges none.
 func (t *Table) Settle(now int64, r Reservation, actual int64) {
 	if !t.open[r.reserved] {
 		return
@@ -415,7 +436,9 @@ func (t *Table) Spend(now, n int64, key string) {
 		return
 	}
 	for _, m := range t.members([]string{key}) {
-		m.charge(m.instant(now, 0), big.NewInt(n))
+		if !m.limit.Held {
+			m.charge(m.instant(now, 0), big.NewInt(n))
+		}
 	}
 }
 
@@ -430,6 +453,8 @@ func (t *Table) giveBack(now int64, r Reservation, units *big.Int) {
 			switch {
 			case k.tokens != nil:
 				k.tokens.settle(o.number, rat(units))
+			case k.limit.Held:
+				k.giveBack(now, o.slot, big.NewInt(r.units))
 			case units.Sign() > 0:
 				k.giveBack(now, o.slot, units)
 			}

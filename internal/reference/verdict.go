@@ -103,6 +103,16 @@ func (v Verdict) confirmsReset(wait int64) bool {
 	return wait >= 0 && (wait == Never || idleAt(wait)) && (wait == 0 || !idleAt(wait-1))
 }
 
+// LeastWait returns how long the call has to wait at least, whatever units that are held are given back.
+func (v Verdict) LeastWait() (least int64) {
+	for _, m := range v.members {
+		if !v.Allowed && (!m.limit.Held || m.never(v.n)) {
+			least = max(least, m.retryAfter(v.now, v.n))
+		}
+	}
+	return least
+}
+
 // AdmitsAfter reports whether the call, which is denied, is admitted after the wait, if nothing else
 // is charged. After [Never], every call is.
 func (v Verdict) AdmitsAfter(wait int64) bool {
