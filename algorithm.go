@@ -258,6 +258,7 @@ type query struct {
 	leave        int64 // units that must be left after the charge of n, under each limit
 	charge       bool
 	chargeDenied bool // whether a denied attempt is charged too
+	spent        bool // whether the units were used past a reservation, so that none is held
 	certain      bool // whether it is told the least wait, whatever is given back, in place of the greatest
 }
 

@@ -22,13 +22,21 @@ func (r concurrency) horizon() horizon {
 	return h
 }
 
-// apply is the log's, but that a certain query is told no wait which units that are given back may end.
+// apply is the log's, but that what is spent holds nothing, and that a certain query is told no wait which
+// units that are given back may end.
 func (r concurrency) apply(s state, q query, res result, m mode) (after state, o outcome, decided result) {
+	if q.spent {
+		return s, o, res
+	}
 	after, o, decided = r.slidingLog.apply(s, q, res, m)
 	if q.certain && r.satisfiable(q.needs()) {
 		o.retryAfter = 0
 	}
 	return after, o, decided
+}
+
+func (r concurrency) needsRoom(s state, q query, res result) bool {
+	return !q.spent && r.slidingLog.needsRoom(s, q, res)
 }
 
 // try leaves a denied attempt to the slow path if the other limits of the key charge it.

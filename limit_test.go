@@ -40,6 +40,10 @@ func TestLimit_TextRoundTrips(t *testing.T) {
 		{Limit{math.MaxInt64, math.MaxInt64, SlidingParts, 0, 0}, "9223372036854775807/2562047h47m16.854775807s parts"},
 		{PerSecond(3).Log().Buckets(time.Second), "3/1s buckets 1s"},
 		{PerSecond(3).Buckets(time.Second).Log(), "3/1s log"},
+		{AtOnce(5, time.Minute), "5 at once for 1m0s"},
+		{AtOnce(0, time.Nanosecond), "0 at once for 1ns"},
+		{AtOnce(math.MaxInt64, math.MaxInt64), "9223372036854775807 at once for 2562047h47m16.854775807s"},
+		{AtOnce(5, time.Minute).Log(), "5/1m0s log"},
 	} {
 		require.Equal(t, c.text, c.limit.String())
 		parsed, err := ParseLimit(c.text)
@@ -183,6 +187,10 @@ func TestParseLimit_ReadsShortForms(t *testing.T) {
 		"16/m":                 {Count: 16, Window: time.Minute, Algorithm: SlidingLog},
 		"16/m counter":         {Count: 16, Window: time.Minute, Algorithm: SlidingCounter},
 		"5 / minute\tcounter":  {Count: 5, Window: time.Minute, Algorithm: SlidingCounter},
+		"5 at once":            AtOnce(5, time.Minute),
+		"5 at once 30s":        AtOnce(5, 30*time.Second),
+		" 5 at\tonce for 1d\n": AtOnce(5, 24*time.Hour),
+		"0 at once hour":       AtOnce(0, time.Hour),
 		"10/s buckets s":       {Count: 10, Window: time.Second, Algorithm: SlidingBuckets, Precision: time.Second},
 	} {
 		got, err := ParseLimit(text)
@@ -212,6 +220,14 @@ func TestParseLimit_NamesEveryFault(t *testing.T) {
 		"5/minutes log":            {`did you mean "5/minute log"?: window "minutes"`},
 		"60/M":                     {`did you mean "60/m"?: window "M"`},
 		"10/s log log":             {`"log log"`},
+		"five at once":             {`count "five" is not a whole number`},
+		"-5 at once for -1s":       {"Count must be >= 0, got -5", "Window must be > 0, got -1s"},
+		"5 at once for":            {`lease "for" is not a duration`},
+		"5 at once for 1m log":     {`"for 1m log" after at once, want nothing or for LEASE`},
+		"5 concurrent":             {`sash: limit "5 concurrent", did you mean "5 at once"?: no slash, want COUNT/WINDOW such as 100/1m, or COUNT at once`},
+		"5 At Once 1M":             {`did you mean "5 at once 1m"?`},
+		"5 in flight for 10s":      {`did you mean "5 at once for 10s"?`},
+		"5 at a time, please":      {"no slash"},
 		"10/s buckets":             {`"buckets"`},
 		"10/s buckets x":           {`precision "x"`},
 		"-1/s":                     {"Count must be >= 0, got -1"},

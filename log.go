@@ -200,9 +200,6 @@ func (r *slidingLog) evaluate(v *ringView, q query, res result) (p logPosition, 
 		p.tick = max(r.ticks.Of(q.at), newest)
 		p.firstLive = v.firstLive(p.tick, r.ticks.Life)
 		p.used = r.usedSince(v, p.firstLive)
-		if p.used > 0 { // records before it have given all their units back
-			p.firstLive = v.firstWithin(uint64(p.used)-1) - 1
-		}
 		if p.merge = p.tick == newest; p.merge {
 			p.newestUnits = r.usedSince(v, v.count-1)
 		}
@@ -234,6 +231,9 @@ func (r *slidingLog) usedSince(v *ringView, i int) int64 {
 // records there are then.
 func (r *slidingLog) trim(v *ringView, p *logPosition) (drop, count int) {
 	drop = p.firstLive
+	for drop < v.count-1 && v.units(drop) == 0 { // its units were given back
+		drop++
+	}
 	if r.chargeDenied { // more than Count units may count: keep the newest Count
 		last := v.count
 		if p.merge {

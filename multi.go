@@ -145,7 +145,15 @@ func (e *multiEntry) chargeTried(at, n int64, m mode, left *remainder) {
 func (e *multiEntry) apply(q query, res result, m mode, d *Decision) {
 	m = m.tellsTo(d)
 	for i := range e.states {
-		r, o := &e.ruleset.rules[i], e.applyTo(i, q, res, m)
+		r, s := &e.ruleset.rules[i], &e.states[i]
+		before := s.load()
+		after, o, _ := r.algorithm.apply(before, q, res, m)
+		if m&stores != 0 {
+			if g := s.lineage.Load(); g != nil { // the lock guards what is in it, too
+				r.algorithm.note(g, before, after, q.at, res)
+			}
+			s.store(after)
+		}
 		switch {
 		case d == nil:
 		case i == 0:
@@ -154,29 +162,6 @@ func (e *multiEntry) apply(q query, res result, m mode, d *Decision) {
 			var one Decision
 			one.set(&r.Limit, res, o)
 			d.join(&one, false)
-		}
-	}
-}
-
-// applyTo is apply for the i-th of the rules, and returns its outcome.
-func (e *multiEntry) applyTo(i int, q query, res result, m mode) outcome {
-	r, s := &e.ruleset.rules[i], &e.states[i]
-	before := s.load()
-	after, o, _ := r.algorithm.apply(before, q, res, m)
-	if m&stores != 0 {
-		if g := s.lineage.Load(); g != nil { // the lock guards what is in it, too
-			r.algorithm.note(g, before, after, q.at, res)
-		}
-		s.store(after)
-	}
-	return o
-}
-
-// spend charges q, whatever the limits say, but where units are held. The caller must hold the lock.
-func (e *multiEntry) spend(q query) {
-	for i := range e.states {
-		if !e.ruleset.rules[i].algorithm.horizon().held {
-			e.applyTo(i, q, admitted, stores)
 		}
 	}
 }

@@ -115,12 +115,12 @@ func (r Reservation) Commit(actual int64) {
 	if r.of == nil || !r.of.settled.CompareAndSwap(false, true) {
 		return // of several that settle it at once, one goes on
 	}
-	back := r.of.n - max(actual, 0)
-	if back < 0 {
-		r.of.spend(-back)
+	left := r.of.n - max(actual, 0)
+	if left < 0 && r.of.spend(-left) {
+		return
 	}
-	if back > 0 || r.of.settles && r.of.origins != nil {
-		r.of.giveBack(max(back, 0))
+	if left > 0 || r.of.settles && r.of.origins != nil {
+		r.of.giveBack(max(left, 0))
 	}
 }
 
@@ -155,11 +155,16 @@ func (r *reservation) giveBack(units int64) {
 		default:
 			freed := e.asMulti().giveBack(r.origins, r.n, units)
 			e.unlock(word)
-			if freed {
-				l.queues.Free(r.key.name, 0) // calls that wait for the key may go on
-			}
+			r.free(freed)
 			return
 		}
+	}
+}
+
+// free lets calls that wait for the key go on, if any of its units may be back.
+func (r *reservation) free(back bool) {
+	if back {
+		r.limiter.queues.Free(r.key.name, 0)
 	}
 }
 
@@ -168,9 +173,11 @@ func (r *reservation) giveBack(units int64) {
 // there still is no room, the units are charged to that quota. Where no call is ever
 // charged, spend has no effect: a key must not answer otherwise once it was evicted. Nor has it where units
 // are held: holding is not using.
-func (r *reservation) spend(units int64) {
+//
+// If it charges anything, it also settles the reservation, at the same instant, and reports true.
+func (r *reservation) spend(units int64) (settled bool) {
 	l, k := r.limiter, r.key
-	q := query{n: units, charge: true, chargeDenied: true}
+	q := query{n: units, charge: true, chargeDenied: true, spent: true}
 	self := [1]target{{key: k, before: l.current.Load().cap.nextSeq()}}
 	for round := 1; ; round++ {
 		atomic.Round("spend", round)
@@ -179,7 +186,7 @@ func (r *reservation) spend(units int64) {
 		switch {
 		case e != nil:
 			if own := g.ruleset.of(e); own.neverCharges || !own.spends {
-				return
+				return false
 			}
 		case r.shared && !l.evictFor(g, 1, self[:]):
 			e = l.sharedEntry(g, k)
@@ -187,7 +194,7 @@ func (r *reservation) spend(units int64) {
 			s := g.resolve(k.name)
 			if s.ruleset.neverCharges || !s.ruleset.spends {
 				if l.confirmAbsent(s, k) {
-					return
+					return false
 				}
 				continue
 			}
@@ -204,8 +211,10 @@ func (r *reservation) spend(units int64) {
 			continue
 		}
 		g.ruleset.grow(e, q, admitted)
-		e.asMulti().spend(q)
+		e.asMulti().apply(q, admitted, stores, nil)
+		freed := e.asMulti().giveBack(r.origins, r.n, 0)
 		e.unlock(word)
-		return
+		r.free(freed)
+		return true
 	}
 }

@@ -379,7 +379,7 @@ func (s *serial) answers(o *operation, out outcome, a reference.Answer) bool {
 func (s *serial) settle(o *operation, at int64, key string) {
 	all := slices.Clone(s.reserved[o.of])
 	switch r := all[o.which]; {
-	case o.units < o.of.units:
+	case o.units <= o.of.units:
 		if !s.shared[o.of][o.which] {
 			s.table.Settle(math.MinInt64, r, o.units)
 		}
@@ -396,7 +396,9 @@ func (s *serial) settle(o *operation, at int64, key string) {
 	s.reserved[o.of] = all
 }
 
-func (s *serial) chargesDenied() bool { return s.table.Limits("")[0].ChargeDenied }
+func (s *serial) chargesDenied() bool {
+	return slices.ContainsFunc(s.table.Limits(""), func(l reference.Limit) bool { return l.ChargeDenied })
+}
 
 func (s *serial) copy() *serial {
 	c := *s

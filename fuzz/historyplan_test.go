@@ -149,7 +149,7 @@ func (p *planner) drawLimits() {
 	w := time.Duration(4+p.IntN(12)) * p.unit
 	shapes := []sash.Limit{
 		sash.Per(1, w).Counter(), sash.Per(1, 3*w).Counter(), sash.Per(1, w).Log(), sash.Per(1, w/2).Log(),
-		sash.Per(1, w).Buckets(w), sash.Per(1, w).Buckets(w/3 + 1), sash.Per(1, w).Parts(), sash.Per(1+p.Int64N(p.maxCount), w).TokenBucket(1),
+		sash.Per(1, w).Buckets(w), sash.Per(1, w).Buckets(w/3 + 1), sash.Per(1, w).Parts(), sash.AtOnce(1, 2*w), sash.Per(1+p.Int64N(p.maxCount), w).TokenBucket(1),
 	}
 	p.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
 	p.limits = p.counted(shapes[:max(1, p.IntN(5)-1)])

@@ -20,7 +20,8 @@ type policy struct {
 	settles      bool // whether reservations are settled to other costs than theirs
 	// givesBack is whether reservations are settled to lower costs, too. Then no denied
 	// call is charged, and the clock does not go back: the limiter and the reference may
-	// differ in the newest time of a key all of whose units were given back.
+	// differ in the newest time of a key all of whose units were given back. The clock does not go back
+	// either where units are held.
 	givesBack bool
 }
 
@@ -188,7 +189,7 @@ func (m *machine) distance(tape *tape, name string) int64 {
 
 func (m *machine) move(d int64) {
 	earliest := m.swept
-	if m.givesBack {
+	if m.givesBack || holds(m.limits) || holds(m.own) {
 		earliest = m.clock.Now()
 	}
 	m.clock.Set(max(plus(m.clock.Now(), d), earliest))
@@ -320,7 +321,7 @@ func (m *machine) settle(tape *tape, cancels bool) {
 	}
 	m.table.Settle(m.clock.Now(), r.theirs, actual)
 	m.t.Logf("settled %d units of %q to %d, for the first time: %v", r.units, r.key, actual, r.open)
-	if r.open && actual > r.units && charges(m.limitsOf(r.key), m.chargeDenied) {
+	if r.open && actual > r.units && charges(m.limitsOf(r.key), m.chargeDenied) && spends(m.limitsOf(r.key)) {
 		m.tracked[r.key] = true
 	}
 	r.open = false

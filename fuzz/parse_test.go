@@ -56,9 +56,13 @@ var limitTexts = []string{
 	"16/m parts", "17/m parts", "17/m counter", "17/1m0s", "0/m parts", "10/s parts 16", "10/s Parts", "17/1µs",
 	"9223372036854775807/9223372036854775807ns counter", "9223372036854775807/9223372036854775806ns",
 	"9223372036854775807/9223372036854775807ns parts",
+	"5 at once", "5 at once for 1m0s", "5 at once 1m", " 5\tat once  for h\n", "0 at once", "+5 at once 1d", "-1 at once", "5 at once 0s", "5 at once for -1s",
+	"5 at once for", "5 at once for for 1m", "5 at once 1m 1m", "5 at once 1m log", "x at once", "at once", "5 At Once", "5 concurrent", "5 at a time 1m",
+	"5 at once/m", "5/m at once", "9223372036854775807 at once for 9223372036854775807ns", "5 in parallel for 10 s", "5at once",
 }
 
 var (
+	heldFor   = regexp.MustCompile(`^(\S+) at once(| (?:for )?(\S+))$`)
 	written   = regexp.MustCompile(`^(\S*?) ?/ ?(\S*)(| counter| log| parts| buckets (\S*)| burst ([+-]?\d+))$`)
 	dated     = regexp.MustCompile(`^([+-]?\d+)([dw])$`)
 	bareUnits = map[string]time.Duration{
@@ -75,6 +79,17 @@ func meaning(s string) (l sash.Limit, ok bool) {
 	words := strings.Join(strings.Fields(s), " ")
 	if words == "unlimited" {
 		return sash.Unlimited(), true
+	}
+	if parts := heldFor.FindStringSubmatch(words); parts != nil {
+		count, err := strconv.ParseInt(parts[1], 10, 64)
+		lease := time.Minute
+		if parts[2] != "" {
+			lease = length(parts[3])
+		}
+		if err != nil || count < 0 || lease < 1 {
+			return l, false
+		}
+		return sash.AtOnce(count, lease), true
 	}
 	parts := written.FindStringSubmatch(words)
 	if parts == nil {

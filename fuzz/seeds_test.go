@@ -71,6 +71,8 @@ func limitOf(l sash.Limit, flags byte) []byte {
 		numbers = append(numbers, number(l.Burst)...)
 	case sash.SlidingParts:
 		flags |= inParts
+	case sash.Concurrency:
+		flags |= heldAtOnce
 	}
 	switch {
 	case l == sash.Unlimited():
@@ -293,6 +295,10 @@ var policySeeds = []seed{
 		by(0, reserve, 5), cancels(0), by(0, reserve, 5), wait(3), commits(1, -1), plain(0, sweep), by(0, take, 5), by(1, reserve, 2), cancels(0), cancels(2), all(5, 1, 2))},
 	{"idle-once-given-back", program(limits(givingBack, sash.Per(5, 10).Counter(), sash.Per(5, 20).Log()), 0,
 		by(0, take, 1), wait(10), by(0, reserve, 1), cancels(0), wait(10), plain(0, sweep))},
+	{"holds", program(limits(givingBack, sash.AtOnce(6, 60), sash.Per(10, 60).Log()), 0,
+		by(0, reserve, 4), by(0, reserve, 3), commits(0, 9), by(0, reserve, 1), wait(59), by(0, take, 5), wait(1), by(0, reserve, 6), cancels(1), commits(2, 6), by(0, take, 7))},
+	{"holds-charges-denied", program(limits(deniedCharged, sash.Per(10, 60).Log(), sash.AtOnce(2, 100)), 0,
+		by(0, reserve, 2), by(0, reserve, 2), by(0, take, 7), commits(0, 2), wait(60), by(0, reserve, 2), wait(99), by(0, take, 1), wait(1), by(0, take, 2))},
 	{"settles-once", program(limits(givingBack, sash.Per(10, 60).Log()), 0,
 		by(0, reserve, 6), commits(0, 2), commits(0, 9), cancels(0), by(0, reserve, 8), by(0, reserve, 1), cancels(2), by(0, reserve, 0), commits(3, 3), by(0, take, 1))},
 	{"debt", program(limits(givingBack, sash.Per(10, 60).Counter(), sash.Per(10, 60).Log(), sash.Per(10, 60).Buckets(20)), 0,

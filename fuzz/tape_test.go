@@ -50,13 +50,14 @@ const year = int64(365 * 24 * time.Hour)
 
 // The flags in the first byte of a limit.
 const (
-	inLog     = 1 << iota // SlidingLog, not SlidingCounter
-	denied                // WithChargeDenied
-	inBuckets             // SlidingBuckets, unless it is a log
-	ofNothing             // with a Count of 0
-	unlimited             // Unlimited, whatever else
-	withBurst             // TokenBucket, unless it is a log or buckets
-	inParts               // SlidingParts, unless it is any of these
+	inLog      = 1 << iota // SlidingLog, not SlidingCounter
+	denied                 // WithChargeDenied
+	inBuckets              // SlidingBuckets, unless it is a log
+	ofNothing              // with a Count of 0
+	unlimited              // Unlimited, whatever else
+	withBurst              // TokenBucket, unless it is a log or buckets
+	inParts                // SlidingParts, unless it is any of these
+	heldAtOnce             // Concurrency, unless it is any of these
 )
 
 // limit reads a valid limit, and whether denied calls are charged. The counts and windows
@@ -77,6 +78,8 @@ func (t *tape) limit() (l sash.Limit, chargeDenied bool) {
 		l = l.TokenBucket(positive(t.pick(l.Count, 1, 2, 3, 10, 100, l.Count/2, plus(l.Count, 1), 1e9, 1e15, math.MaxInt64)))
 	case flags&inParts != 0:
 		l = l.Parts()
+	case flags&heldAtOnce != 0:
+		l = sash.AtOnce(l.Count, l.Window)
 	}
 	switch {
 	case flags&unlimited != 0:
@@ -110,13 +113,14 @@ func models(limits []sash.Limit, chargeDenied bool) (models []reference.Limit) {
 	for _, l := range limits {
 		models = append(models, reference.Limit{
 			Unlimited:    l == sash.Unlimited(),
-			Log:          l.Algorithm == sash.SlidingLog,
+			Log:          l.Algorithm == sash.SlidingLog || l.Algorithm == sash.Concurrency,
+			Held:         l.Algorithm == sash.Concurrency,
 			Parts:        l.Algorithm == sash.SlidingParts,
 			Precision:    int64(l.Precision),
 			Count:        l.Count,
 			Window:       int64(l.Window),
 			Burst:        l.Burst,
-			ChargeDenied: chargeDenied,
+			ChargeDenied: chargeDenied && l.Algorithm != sash.Concurrency,
 		})
 	}
 	return models
@@ -158,15 +162,21 @@ func limited(limits []sash.Limit) []sash.Limit {
 
 // charges reports whether a call can be charged to a key of these limits.
 func charges(limits []sash.Limit, chargeDenied bool) bool {
-	nothing := func(l sash.Limit) bool { return l.Count == 0 }
-	switch some := limited(limits); {
-	case len(some) == 0:
-		return false
-	case chargeDenied:
-		return len(slices.DeleteFunc(some, nothing)) > 0
-	default:
-		return !slices.ContainsFunc(some, nothing)
+	some := limited(limits)
+	if !slices.ContainsFunc(some, func(l sash.Limit) bool { return l.Count == 0 }) {
+		return len(some) > 0
 	}
+	return chargeDenied && slices.ContainsFunc(some, func(l sash.Limit) bool { return l.Count > 0 && l.Algorithm != sash.Concurrency })
+}
+
+// holds reports whether units are held under any of the limits.
+func holds(limits []sash.Limit) bool {
+	return slices.ContainsFunc(limits, func(l sash.Limit) bool { return l.Algorithm == sash.Concurrency })
+}
+
+// spends reports whether what is used past a reservation is charged under any of the limits.
+func spends(limits []sash.Limit) bool {
+	return slices.ContainsFunc(limits, func(l sash.Limit) bool { return l.Algorithm != sash.Concurrency })
 }
 
 // plus returns a+b, saturating at the ends of int64.
@@ -185,7 +195,7 @@ func plus(a, b int64) int64 {
 // one charge; under a token bucket, about one flows back in it.
 func grain(l sash.Limit) int64 {
 	switch l.Algorithm {
-	case sash.SlidingLog:
+	case sash.SlidingLog, sash.Concurrency:
 		return 1
 	case sash.SlidingBuckets:
 		return int64(l.Precision)
