@@ -1,6 +1,6 @@
 package sash
 
-// concurrency is the algorithm of Concurrency. The state of a key is the ring of a [slidingLog]: the units
+// concurrency is the algorithm of Concurrency. The state of a key is the ring of a slidingLog: the units
 // of each charge, at the instant of the charge. They count for Window, the lease, unless they are given
 // back before.
 //
@@ -29,7 +29,7 @@ func (r concurrency) apply(s state, q query, res result, m mode) (after state, o
 		return s, o, res
 	}
 	after, o, decided = r.slidingLog.apply(s, q, res, m)
-	if q.certain && r.satisfiable(q.needs()) {
+	if q.certain {
 		o.retryAfter = 0
 	}
 	return after, o, decided

@@ -171,11 +171,14 @@ func TestAtOnce_WaitIsWokenByARelease(t *testing.T) {
 // ahead of it.
 func TestAtOnce_ADeadlineStillCountsForOtherLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newTest(t, AtOnce(2, time.Hour), PerMinute(2).Log())
-		r, _ := l.Reserve("k", 2)
 		ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 		defer cancel()
-		require.ErrorIs(t, l.Wait(ctx, "k", 1), context.DeadlineExceeded)
+		none := newTest(t, AtOnce(2, time.Hour), PerMinute(2).Log(), WithMaxWaiters(0))
+		none.Reserve("k", 2)
+		require.ErrorIs(t, none.Wait(ctx, "k", 1), context.DeadlineExceeded, "and need not wait to know that")
+
+		l := newTest(t, AtOnce(2, time.Hour), PerMinute(2).Log())
+		r, _ := l.Reserve("k", 2)
 		r.Release()
 		ahead, giveUp := context.WithCancel(t.Context())
 		go func() { _ = l.Wait(ahead, "k", 2) }()
@@ -186,6 +189,27 @@ func TestAtOnce_ADeadlineStillCountsForOtherLimits(t *testing.T) {
 		require.ErrorIs(t, l.Wait(behind, "k", 1), context.DeadlineExceeded)
 		require.Zero(t, time.Since(begun), "at once: two units come first, and then a minute")
 		giveUp()
+	})
+}
+
+// Units that calls ahead wait for may be given back at once, too. So they refuse no call.
+func TestAtOnce_NoCallAheadRefusesAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, AtOnce(2, time.Hour))
+		r, _ := l.Reserve("k", 2)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				r, err := l.WaitReserve(ctx, "k", 2)
+				require.NoError(t, err)
+				r.Release()
+			})
+			synctest.Wait()
+		}
+		r.Release()
+		all.Wait()
 	})
 }
 

@@ -24,7 +24,8 @@
 //
 // # Limits and algorithms
 //
-// A [Limit] admits Count units per Window to each key. Its algorithm says what "per Window" means:
+// A [Limit] admits Count units per Window to each key, or Count units at a time. Its algorithm says what
+// that means:
 //
 //   - [SlidingParts] counts in each of the last sixteen parts of Window. It never denies a
 //     client that keeps to Count in any window, and admits at most Count in any 15/16 of one that
@@ -45,6 +46,9 @@
 //     bucket holds Burst units, and units flow back at the rate of Count per Window. It
 //     admits at most Burst at once, and at most Burst + Count*T/Window in any interval of
 //     length T. It takes as much memory as a counter, or some 100 bytes more.
+//   - [Concurrency] records the units that are held: at most Count at a time. A unit is held until
+//     its reservation is settled, and no longer than Window, the lease. [AtOnce] makes such a limit. It bounds
+//     what is under way, where the others bound a rate.
 //
 // [Per], [PerSecond] and the like choose the log for a Count of at most [SmallCount], and
 // parts above it. [Limit.Parts], [Limit.Log], [Limit.Counter], [Limit.Buckets] and
@@ -78,7 +82,7 @@
 //
 // [Limiter.Wait] blocks until a call is admitted, [Limiter.WaitAll] until it is admitted for
 // several keys. [Limiter.Reserve] charges an estimate, for a call whose cost is known only
-// afterwards.
+// afterwards, and holds units that [AtOnce] limits until [Reservation.Release].
 //
 // # Time
 //

@@ -305,6 +305,25 @@ func ExampleLimiter_Reserve() {
 	// 1m0s
 }
 
+// Each tenant has at most two exports under way, and starts at most ten a minute. An export whose process
+// has died counts for five minutes.
+func ExampleAtOnce() {
+	exports := sash.Must(sash.New(sash.PerMinute(10), sash.AtOnce(2, 5*time.Minute)))
+	defer exports.Close()
+
+	first, _ := exports.Reserve("team-7", 1)
+	exports.Reserve("team-7", 1)
+	_, d := exports.Reserve("team-7", 1)
+	fmt.Println(d.Allowed, d.Limit)
+
+	first.Release()
+	_, d = exports.Reserve("team-7", 1)
+	fmt.Println(d.Allowed)
+	// Output:
+	// false 2 at once for 5m0s
+	// true
+}
+
 // A token bucket gives back what the key would have if the units had never been taken. That
 // is nothing once the bucket was full again at a later charge.
 func ExampleReservation_Cancel_tokenBucket() {

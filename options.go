@@ -211,8 +211,9 @@ const (
 	// keys are evicted. It is an estimate; in every other decision it is exact.
 	DenyNew
 	// ShareOverflow lets keys that do not fit share quotas of the limiter's own limits,
-	// 256 of them, by hash. Units reserved from a shared quota are not given back. Units
-	// spent beyond a reservation are charged to it.
+	// 256 of them, by hash. Units reserved from a shared quota are not given back: those that are
+	// held at a time, as by [AtOnce], are held until their lease ends. Units spent beyond a
+	// reservation are charged to it.
 	ShareOverflow
 )
 

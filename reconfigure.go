@@ -99,6 +99,9 @@ func (l *Limiter) lockChanges(key string, limits []Limit) ([]Limit, error) {
 //     that remember as far back as the new limit looks. If none does, it is the one that
 //     remembers furthest back.
 //
+// Units that are held, as under [AtOnce], stay held under new limits that hold units, and end with the
+// new lease. No other limit is charged them, and what was charged under other limits is not held.
+//
 // If that old limit knows only the window or bucket in which a unit was charged, the unit
 // is dated at the end of that window or bucket, or now if that is earlier. It may count
 // longer than it should, but never shorter. A [TokenBucket] does not know when the units

@@ -29,8 +29,8 @@ type reservation struct {
 // Giving back undoes the charge where it was recorded: in the window, the bucket or the
 // instant of the Reserve. So nothing is gained by it, and nothing comes back of units that
 // no longer count. If the limits change in between, units are given back under the limits
-// that differ from an old one in nothing but Count and Burst. Other limits do not know where
-// the units were recorded, and keep them.
+// that differ from an old one in nothing but Count and Burst, and units that are held under those that
+// hold units. Other limits do not know where the units were recorded, and keep them.
 //
 // Under a [TokenBucket], the key then has what it would have if the units had never been
 // charged: nothing more, if the bucket was full when a later call came. It has nothing more
@@ -106,7 +106,8 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 
 // Commit settles the reservation to actual units. If that is less than was reserved, the
 // difference is given back. If it is more, the difference is charged at the instant of the
-// Commit, even past the limit, since it has been spent: later calls wait for it.
+// Commit, even past the limit, since it has been spent: later calls wait for it. Units that are held at a
+// time, as by [AtOnce], are all given back, whatever actual is.
 //
 // If the key was evicted in between and the table of [WithMaxKeys] is full, another key
 // makes room. Nothing more is charged to a key that is now Unlimited or has a limit of Count

@@ -97,6 +97,8 @@ func TestMemory_PerKey(t *testing.T) {
 		"parts":          {[]Option{PerMinute(100)}, thorough(1_000_000), 1, 64, 1},
 		"wide parts":     {[]Option{PerMinute(1000)}, thorough(1_000_000), 1, 80, 1},
 		"large parts":    {[]Option{PerMinute(100_000).Parts()}, 100_000, 1, 300, 3},
+		"held, one unit": {[]Option{AtOnce(10, time.Minute)}, 100_000, 1, 190, 3},
+		"held, five":     {[]Option{AtOnce(10, time.Minute)}, 100_000, 5, 256, 3},
 		"two in parts":   {[]Option{PerSecond(10).Parts(), PerMinute(100).Parts()}, 100_000, 1, 240, 4},
 		"two counters":   {[]Option{PerSecond(10).Counter(), PerMinute(100).Counter()}, 100_000, 1, 176, 2},
 		"three counters": {[]Option{PerSecond(10).Counter(), PerMinute(100).Counter(), PerHour(200).Counter()}, 100_000, 1, 224, 2},

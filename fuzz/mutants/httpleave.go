@@ -39,7 +39,7 @@ var ofLeave = []mutant{
 	},
 	{
 		name: "leave-more-comes-too-early", fault: "RateLimit tells when a unit is there, and not when it may be used",
-		file: "leaving.go", old: "next, _ = l.look(key, 1, leave)", new: "next, _ = l.look(key, now.Remaining+1, 0)",
+		file: "leaving.go", old: "query{n: 1, leave: leave}", new: "query{n: now.Remaining + 1}",
 		tests: "TestModel$", in: "httplimit",
 	},
 	{

@@ -134,7 +134,7 @@ var ofParts = []mutant{
 	},
 	{
 		name: "parts-migrated-unshifted", fault: "a change of limits keeps the parts of all keys under one shift",
-		file: "migrate.go", old: "r.begin(e.Name())", new: "r.begin(\"\")",
+		file: "migrate.go", old: "r.inherit(r.begin(e.Name())", new: "r.inherit(r.begin(\"\")",
 		tests: "TestReconfigure|TestReserve|TestModel",
 	},
 	{

@@ -19,7 +19,7 @@ var ofSeams = []mutant{
 	},
 	{
 		name: "seam-reservation-and-reconfigure", fault: "a reservation gives nothing back after the Count has changed",
-		file: "migrate.go", old: "if isMulti && rules[source].equalButAmounts(r.Limit) {", new: "if isMulti && rules[source].Limit == r.Limit {",
+		file: "migrate.go", old: "if isMulti && r.findsAgain(&rules[source]) {", new: "if isMulti && rules[source].Limit == r.Limit {",
 		tests: "TestModel$",
 	},
 	{

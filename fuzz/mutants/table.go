@@ -869,7 +869,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "reserve-notifies-none", fault: "a Wait sleeps on when quota is given back",
-		file: "reserve.go", old: "l.queues.Free(r.key.name, 0)", new: "",
+		file: "reserve.go", old: "r.limiter.queues.Free(r.key.name, 0)", new: "",
 		tests: "TestWait_Notices",
 	},
 
@@ -901,7 +901,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-to-the-deadline", fault: "a Wait that cannot be admitted in time waits until its deadline",
-		file: "wait.go", old: "if ok && wait > time.Until(deadline) {", new: "if ok && wait > time.Until(deadline) && n < 0 {",
+		file: "wait.go", old: "ok && least > left {", new: "ok && least > left && least < 0 {",
 		tests: "TestWait_FailsAtOnce",
 	},
 	{
@@ -981,7 +981,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "wait-for-the-untracked", fault: "a Wait for a key that is not tracked ignores how long the others take",
-		file: "wait.go", old: "wait = l.waitOfTracked(targets, n)", new: "wait = 0",
+		file: "wait.go", old: "return tooLate(ctx, l.leastWait(targets, n))", new: "return nil",
 		tests: "TestWaitAll_FailsAtOnceThough",
 	},
 	{
@@ -1399,7 +1399,7 @@ var ofSash = []mutant{
 	// None and all.
 	{
 		name: "none-carried-by-none", fault: "a key that admits nothing is charged the units spent",
-		file: "reserve.go", old: "if g.ruleset.of(e).neverCharges {", new: "if false {",
+		file: "reserve.go", old: "own.neverCharges || !own.spends", new: "!own.spends",
 		tests: "TestCountZero",
 	},
 	{
@@ -1409,7 +1409,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "none-frees-the-others", fault: "next to a limit of nothing the other limits are not charged denied attempts",
-		file: "rule.go", old: "return zeros == len(rs.rules) || zeros > 0 && !rs.chargeDenied", new: "return zeros > 0",
+		file: "rule.go", old: "return none && !denied", new: "return none",
 		tests: "TestCountZero",
 	},
 	{
@@ -1504,7 +1504,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "unlimited-loses-its-algorithm", fault: "a log of the numbers of Unlimited is read as Unlimited",
-		file: "limit.go", old: "l.Algorithm = SlidingLog // as it stands: the numbers may be the same as in Unlimited", new: "l = l.Log()",
+		file: "limittext.go", old: "l.Algorithm = SlidingLog // as it stands: the numbers may be the same as in Unlimited", new: "l = l.Log()",
 		tests: "TestUnlimited_Text",
 	},
 	{
@@ -1832,27 +1832,27 @@ var ofSash = []mutant{
 	},
 	{
 		name: "text-chooses-no-log", fault: "a limit in text that names no algorithm is a counter",
-		file: "limit.go", old: "case len(algorithm) == 0: // Per", new: "case len(algorithm) == 0:\n\t\tl = l.Counter() // Per",
+		file: "limittext.go", old: "case len(algorithm) == 0: // Per", new: "case len(algorithm) == 0:\n\t\tl = l.Counter() // Per",
 		tests: "TestPer_|TestParseLimit",
 	},
 	{
 		name: "text-counter-unread", fault: "the word counter is read, and does not hold",
-		file: "limit.go", old: "l = l.Counter()", new: "_ = l",
+		file: "limittext.go", old: "l = l.Counter()", new: "_ = l",
 		tests: "TestParseLimit|TestLimit_TextRoundTrips",
 	},
 	{
 		name: "text-counter-unwritten", fault: "the text of a counter does not say that it is one",
-		file: "limit.go", old: `words = " counter"`, new: `words = ""`,
+		file: "limittext.go", old: `words = " counter"`, new: `words = ""`,
 		tests: "TestLimit_TextRoundTrips",
 	},
 	{
 		name: "text-large-counter-unwritten", fault: "the text of a counter above SmallCount does not say that it is one",
-		file: "limit.go", old: `words = " counter"`, new: "if l.Count <= SmallCount {\n\t\t\twords = \" counter\"\n\t\t}",
+		file: "limittext.go", old: `words = " counter"`, new: "if l.Count <= SmallCount {\n\t\t\twords = \" counter\"\n\t\t}",
 		tests: "TestLimit_TextRoundTrips",
 	},
 	{
 		name: "text-small-parts-unwritten", fault: "the text of SmallCount units in parts does not say that it is in parts",
-		file: "limit.go", old: "if l != Per(l.Count, l.Window) {", new: "if false {",
+		file: "limittext.go", old: "if l != Per(l.Count, l.Window) {", new: "if false {",
 		tests: "TestLimit_TextRoundTrips",
 	},
 	{
@@ -1862,22 +1862,22 @@ var ofSash = []mutant{
 	},
 	{
 		name: "text-loses-the-precision", fault: "a limit's text leaves out the precision",
-		file: "limit.go", old: `" buckets " + l.Precision.String()`, new: `" buckets " + l.Window.String()`,
+		file: "limittext.go", old: `" buckets " + l.Precision.String()`, new: `" buckets " + l.Window.String()`,
 		tests: "TestLimit|TestParseLimit",
 	},
 	{
 		name: "text-overwrites", fault: "a text that cannot be read clears the limit",
-		file: "limit.go", old: "if err == nil {\n\t\t*l = parsed", new: "if err == nil || parsed.Count == 0 {\n\t\t*l = parsed",
+		file: "limittext.go", old: "if err == nil {\n\t\t*l = parsed", new: "if err == nil || parsed.Count == 0 {\n\t\t*l = parsed",
 		tests: "TestLimit",
 	},
 	{
 		name: "zero-limit-has-no-text", fault: "a decision without a limit cannot be written as JSON",
-		file: "limit.go", old: "if l == (Limit{}) {", new: "if false {",
+		file: "limittext.go", old: "if l == (Limit{}) {", new: "if false {",
 		tests: "TestZeroValues|TestLimit_OnlyTheZero",
 	},
 	{
 		name: "half-a-limit-is-no-text", fault: "a limit that is not zero, but has no count, is written as nothing",
-		file: "limit.go", old: "if l == (Limit{}) {", new: "if l.Count == 0 {",
+		file: "limittext.go", old: "if l == (Limit{}) {", new: "if l.Count == 0 {",
 		tests: "TestLimit",
 	},
 	{
@@ -2022,7 +2022,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "tokens-open-after-commit", fault: "a reservation that is committed as reserved stays open",
-		file: "reserve.go", old: "back > 0 || r.of.buckets", new: "back > 0 || r.of.buckets && back < 0",
+		file: "reserve.go", old: "left > 0 || r.of.settles", new: "left > 0 || r.of.settles && left < 0",
 		tests: "TestTokenBucket_GivesBack",
 	},
 	{
