@@ -53,19 +53,30 @@ func TestReserve_EqualsThatOfSash(t *testing.T) {
 							require.NoError(t, o.store.Commit(ctx, actual))
 							settled++
 						case r.IntN(2) == 0:
-							calls = append(calls, fmt.Sprintf("%d: Reserve(%q, %d)", r.clock.Now(), key, n))
-							here, want := r.here.Reserve(key, n)
-							store, got := r.store.Reserve(ctx, key, n)
+							leave := r.cost() * r.Int64N(2)
+							calls = append(calls, fmt.Sprintf("%d: ReserveLeaving(%q, %d, %d)", r.clock.Now(), key, n, leave))
+							here, want := r.here.ReserveLeaving(key, n, leave)
+							store, got := r.store.ReserveLeaving(ctx, key, n, leave)
 							require.NoError(t, got.Err)
 							require.Equal(t, want, got.Decision, "seed %d, limits %v: %q", i, r.limits, calls)
 							if want.Allowed {
 								reservations = append(reservations, open{here, store, n})
 							}
 						}
-						calls = append(calls, fmt.Sprintf("%d: Take(%q, %d)", r.clock.Now(), key, n))
-						got := r.store.Take(ctx, key, n)
+						if r.IntN(4) == 0 {
+							calls = append(calls, fmt.Sprintf("%d: TakeUpTo(%q, %d)", r.clock.Now(), key, n))
+							there, want := r.here.TakeUpTo(key, n)
+							taken, got := r.store.TakeUpTo(ctx, key, n)
+							require.NoError(t, got.Err)
+							require.Equal(t, want, got.Decision, "seed %d, limits %v: %q", i, r.limits, calls)
+							require.Equal(t, there, taken, "seed %d, limits %v: %q", i, r.limits, calls)
+							continue
+						}
+						leave := r.cost() * r.Int64N(2)
+						calls = append(calls, fmt.Sprintf("%d: TakeLeaving(%q, %d, %d)", r.clock.Now(), key, n, leave))
+						got := r.store.TakeLeaving(ctx, key, n, leave)
 						require.NoError(t, got.Err)
-						require.Equal(t, r.here.Take(key, n), got.Decision, "seed %d, limits %v: %q", i, r.limits, calls)
+						require.Equal(t, r.here.TakeLeaving(key, n, leave), got.Decision, "seed %d, limits %v: %q", i, r.limits, calls)
 					}
 				}
 				assert.Greater(t, settled, 20)
