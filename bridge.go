@@ -21,6 +21,7 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reserv
 	Seed:              (*Limiter).seed,
 	TakeAllLeaving:    (*Limiter).takeAllLeaving,
 	ReserveAllLeaving: (*Limiter).reserveAllLeaving,
+	PeekAllLeaving:    (*Limiter).peekAllLeaving,
 	PeekLeaving:       (*Limiter).peekLeaving,
 	NextLeaving:       (*Limiter).nextLeaving,
 	After:             after,

@@ -87,6 +87,15 @@ func (l *Limiter) reserveAllLeaving(keys []string, leaves []int64, n int64) ([]R
 	return l.reserveAll(l.targetsLeaving(nil, keys, leaves), keys, n)
 }
 
+// peekAllLeaving returns the decision that takeAllLeaving would return, as after the charge, and charges
+// nothing.
+func (l *Limiter) peekAllLeaving(keys []string, leaves []int64, n int64) (d Decision) {
+	var buf [8]target
+	targets := l.targetsLeaving(buf[:0], keys, leaves)
+	l.takeAll(targets, nil, &request{query: query{n: n, chargeDenied: l.chargeDenied}}, &d)
+	return d
+}
+
 // targetsLeaving is targets of a call that must leave as many units of each key as leaves says at its index. A
 // number below 0 is 0.
 func (l *Limiter) targetsLeaving(all []target, keys []string, leaves []int64) []target {

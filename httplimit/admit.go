@@ -119,8 +119,8 @@ func (c *call) leavingOf(takes []*take) []int64 {
 }
 
 // ask asks the store about all takes that cost as much as the first, and notes what it says of each.
-func (c *call) ask(ask func(context.Context, []string, int64) StoreDecision, takes []*take) sash.Decision {
-	keys := make([]string, 0, len(takes)) // which the store may keep
+func (c *call) ask(ask func(context.Context, []string, int64, []int64) StoreDecision, takes []*take) sash.Decision {
+	keys, leave := make([]string, 0, len(takes)), slices.Clone(c.leavingOf(takes)) // which the store may keep
 	for _, t := range takes {
 		if t.cost == takes[0].cost {
 			if t.storedKey == "" {
@@ -130,7 +130,7 @@ func (c *call) ask(ask func(context.Context, []string, int64) StoreDecision, tak
 		}
 	}
 	// A client that hangs up must not end the call, or it could choose the fallback.
-	answer := ask(context.WithoutCancel(c.ctx), keys, takes[0].cost)
+	answer := ask(context.WithoutCancel(c.ctx), keys, takes[0].cost, leave)
 	ensureRetryAfter(&answer.Decision)
 	each := answer.Keys
 	for _, t := range takes {

@@ -117,10 +117,23 @@ func TestLeave_APanicIsAnswered500(t *testing.T) {
 	require.Equal(t, []httplimit.Outcome{httplimit.Failed}, outcomes)
 }
 
-func TestLeave_IsRefusedWithAStore(t *testing.T) {
-	_, err := httplimit.New(leaving("api", sash.PerMinute(2)), httplimit.WithStore(new(localStore).open))
-	require.ErrorIs(t, err, sash.ErrInvalidOption)
-	require.ErrorContains(t, err, "httplimit: WithStore does not work with a Leave: a store does not know of units to be left")
+// A store is told what must remain of each key, and what it says of a class is told to that class.
+func TestLeave_WithAStore(t *testing.T) {
+	for name, settle := range map[string]func(*httplimit.Response) int64{"charged": nil, "reserved": httplimit.SettleEstimate()} {
+		t.Run(name, func(t *testing.T) {
+			store, both := &localStore{}, leaving("both", sash.PerHour(20).Log(), sash.PerMinute(6).Log())
+			both.Settle = settle
+			s := newStoreSite(t, store, per("all", "", sash.PerHour(100).Log()), both, httplimit.WithXRateLimit())
+			background := func() http.Header { return s.do("GET /", "X-Key", "k", "X-Leave", "4").Header() }
+			require.Equal(t, []string{`"all";r=99;t=3600, "both-1m";r=1;t=60`, "1", ""}, quotaOf(background()))
+			require.Equal(t, []int{200, 429}, s.codes(2, "GET /", "X-Key", "k", "X-Leave", "4"))
+			require.Equal(t, []string{`"all";r=98;t=3600, "both-1m";r=0;t=60`, "0", "60"}, quotaOf(background()))
+			require.Equal(t, []int{200, 200, 200, 200, 429}, s.codes(5, "GET /", "X-Key", "k"))
+			require.Nil(t, store.left[len(store.left)-1], "nothing must remain")
+			s.do("GET /", "X-Key", "k", "X-Leave", "2")
+			require.Equal(t, []int64{0, 4}, store.left[0], "of each key, also once other requests leave others")
+		})
+	}
 }
 
 // An urgent request overtakes those in the background, which wait since they must leave more.

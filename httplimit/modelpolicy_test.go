@@ -62,7 +62,7 @@ var policyFields = []policyField{
 		}
 	}},
 	{"Leave", func(c *policyChoice) {
-		if c.store == nil && c.oneIn(3) {
+		if c.oneIn(3) {
 			c.leaves = pick(c.random, []func(*http.Request) int64{
 				headerLeave, func(r *http.Request) int64 { return headerLeave(r) / 2 }, // several policies leave different numbers
 			})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A modelStore is a store in this process. It answers as the documentation of Store says, and notes
@@ -27,41 +28,56 @@ func (s *modelStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
 	return s, nil
 }
 
-// answer returns the answer to a call whose decision is d.
-func (s *modelStore) answer(keys []string, n int64, d sash.Decision, charged bool) httplimit.StoreDecision {
+// answer returns the answer to a call whose decision is d, and which must leave units of each key.
+func (s *modelStore) answer(keys []string, n int64, leave []int64, d sash.Decision, charged bool) httplimit.StoreDecision {
 	a := httplimit.StoreDecision{Decision: d, By: "store"}
-	for _, key := range keys {
+	for i, key := range keys {
 		s.asked[key] = s.clock.Now()
-		now, next := s.TakeThenPeek(key, 0)
+		now, next := ofSash.NextLeaving(s.Limiter, key, leave[i])
 		if charged {
 			now.Allowed, now.RetryAfter = true, 0
 		} else {
-			now = s.Limiter.Peek(key, n)
+			now = ofSash.PeekLeaving(s.Limiter, key, n, leave[i])
 		}
+		next.Remaining = max(next.Remaining-leave[i], 0)
 		a.Keys = append(a.Keys, httplimit.KeyDecision{Decision: now, Next: next})
 	}
 	return a
 }
 
-func (s *modelStore) Take(_ context.Context, keys []string, n int64) httplimit.StoreDecision {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d := s.TakeAll(keys, n)
-	return s.answer(keys, n, d, d.Allowed)
+// ofSash are the functions of package sash that it does not export.
+var ofSash = bridge.Of[sash.Limiter, sash.Option, sash.Limit, sash.Clock, sash.Decision, sash.Reservation]()
+
+// leavesOf returns leave, and no units of each key if it is nil.
+func leavesOf(keys []string, leave []int64) []int64 {
+	if leave == nil {
+		return make([]int64, len(keys))
+	}
+	return leave
 }
 
-func (s *modelStore) Peek(_ context.Context, keys []string, n int64) httplimit.StoreDecision {
+func (s *modelStore) Take(_ context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.answer(keys, n, s.PeekAll(keys, n), false)
+	leave = leavesOf(keys, leave)
+	d := ofSash.TakeAllLeaving(s.Limiter, keys, leave, n)
+	return s.answer(keys, n, leave, d, d.Allowed)
 }
 
-func (s *modelStore) Reserve(_ context.Context, keys []string, n int64) httplimit.StoreDecision {
+func (s *modelStore) Peek(_ context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	leave = leavesOf(keys, leave)
+	return s.answer(keys, n, leave, ofSash.PeekAllLeaving(s.Limiter, keys, leave, n), false)
+}
+
+func (s *modelStore) Reserve(_ context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reserved = append(s.reserved, keys...)
-	reservations, d := s.ReserveAll(keys, n)
-	a := s.answer(keys, n, d, d.Allowed)
+	leave = leavesOf(keys, leave)
+	reservations, d := ofSash.ReserveAllLeaving(s.Limiter, keys, leave, n)
+	a := s.answer(keys, n, leave, d, d.Allowed)
 	for i := range a.Keys {
 		if d.Allowed {
 			s.unsettled++

@@ -169,8 +169,6 @@ func WithSash(options ...sash.Option) Option {
 //
 // # Options
 //
-// A store does not know of units to be left, so a policy with Leave is refused.
-//
 // Of the options of [WithSash], only [sash.WithLimitsFor] works with a store. [WithClock], [WithSizeHint]
 // and [WithSweepInterval] are refused, too: the time is the store's, and this process has no table of
 // keys.
@@ -318,8 +316,6 @@ func (c *config) reviewPolicies(function string) {
 	})
 	c.require(!queued || !chargesDenied,
 		"WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
-	leaves := slices.ContainsFunc(c.policies, func(p Policy) bool { return p.Leave != nil })
-	c.require(!leaves || c.openStore == nil, "WithStore does not work with a Leave: a store does not know of units to be left")
 	c.require(len(c.policies) > 0, "%s needs a Policy", function)
 	owner := map[string]int{}
 	for i := range c.policies {

@@ -94,8 +94,10 @@ type Policy struct {
 	// as urgent requests take all there is, those in the background wait. They keep their places among the
 	// Requests of the Queue, so an urgent request may find it full: give Requests room for both.
 	//
-	// Leave is called once for each request that Skip does not skip, after Cost. It does not work with
-	// [WithStore].
+	// With [WithStore], units remain for urgent requests of the whole fleet. The order in a Queue is the
+	// order of the requests of one process.
+	//
+	// Leave is called once for each request that Skip does not skip, after Cost.
 	Leave func(*http.Request) int64
 
 	// Unit is the unit of Cost, sent to clients as "qu": "content-bytes", or any printable ASCII. The

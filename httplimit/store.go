@@ -13,17 +13,20 @@ import (
 //
 // All methods must be safe for concurrent use. Take, Peek and Reserve must return in a short time,
 // whatever ctx is: the middleware passes them a context that does not end when the client hangs up. The
-// keys of one call differ, and the store may keep them.
+// keys of one call differ, and the store may keep them and leave.
 type Store interface {
 	// Take charges n units to each of keys if all of them admit n, at one instant. Else it charges
 	// nothing. An n of 0 charges nothing.
-	Take(ctx context.Context, keys []string, n int64) StoreDecision
+	//
+	// A key admits n if its limits do, and if as many units of it remain under each of them as leave has
+	// at its index, as by [sash.Limiter.TakeLeaving]. None need remain if leave is nil.
+	Take(ctx context.Context, keys []string, n int64, leave []int64) StoreDecision
 
 	// Peek returns what Take would, and charges nothing.
-	Peek(ctx context.Context, keys []string, n int64) StoreDecision
+	Peek(ctx context.Context, keys []string, n int64, leave []int64) StoreDecision
 
-	// Reserve is Take of charges that may change, by the Commit of each key.
-	Reserve(ctx context.Context, keys []string, n int64) StoreDecision
+	// Reserve is Take of charges that may change, by the Commit of each key. Then nothing need remain.
+	Reserve(ctx context.Context, keys []string, n int64, leave []int64) StoreDecision
 
 	// Wait blocks until n units are charged to key. It returns the same errors as [sash.Limiter.Wait].
 	Wait(ctx context.Context, key string, n int64) error
@@ -47,12 +50,15 @@ type StoreDecision struct {
 
 // A KeyDecision is what one key of a call says, whatever the others say.
 type KeyDecision struct {
-	// Decision is what a [sash.Limiter.Peek] on this key returns, at the instant of the call. If the call
+	// Decision is what a [sash.Limiter.Peek] on this key returns, at the instant of the call, or what a
+	// Peek of a call would return that must leave units. If the call
 	// was admitted, it is the decision on the charge. If there is an Err, and the Limit of a denial is
 	// [sash.Unlimited], no quota denies: the store does not know whether one would.
 	sash.Decision
 	// Next is the decision on one unit more than is left after the call, as [sash.Limiter.TakeThenPeek]
-	// returns it. Its RetryAfter is [sash.Never] if the time until more is left is not known.
+	// returns it. If the call must leave units, they do not count as left: Next is the decision on one unit
+	// more than such a call may then have, and its Remaining is what such a call may have. Its RetryAfter is
+	// [sash.Never] if the time until more is left is not known.
 	Next sash.Decision
 	// Commit changes the charge of this key to the units that the call has cost, even if that is more
 	// than is left. Only a Reserve that was admitted sets it. It is called once at most, also with the

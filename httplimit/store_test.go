@@ -21,9 +21,10 @@ import (
 type localStore struct {
 	*sash.Limiter
 	httplimit.StoreKeys
-	err      error    // of all calls, if it is set
-	calls    []string // their names and keys
-	ended    bool     // whether a call had a context that has ended
+	err      error     // of all calls, if it is set
+	calls    []string  // their names and keys
+	left     [][]int64 // what must remain after each
+	ended    bool      // whether a call had a context that has ended
 	tampered func(*httplimit.StoreDecision)
 	closed   bool
 }
@@ -35,15 +36,16 @@ func (s *localStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
 	return s, nil
 }
 
-func (s *localStore) decide(ctx context.Context, call string, keys []string, d sash.Decision) httplimit.StoreDecision {
+func (s *localStore) decide(ctx context.Context, call string, keys []string, leave []int64, d sash.Decision) httplimit.StoreDecision {
 	s.calls = append(s.calls, strings.Join(append([]string{call}, keys...), " "))
 	s.ended = s.ended || ctx.Err() != nil
 	answer := httplimit.StoreDecision{Decision: d, By: "test", Err: s.err}
-	for _, key := range keys {
-		own, next := s.Limiter.TakeThenPeek(key, 0)
-		own.Allowed = d.Allowed || s.Limiter.Peek(key, 1).Allowed
-		if !own.Allowed {
-			own = s.Limiter.Peek(key, 1)
+	for i, key := range keys {
+		own, next := ofSash.NextLeaving(s.Limiter, key, leave[i])
+		next.Remaining = max(next.Remaining-leave[i], 0)
+		peeked := ofSash.PeekLeaving(s.Limiter, key, 1, leave[i])
+		if own.Allowed = d.Allowed || peeked.Allowed; !own.Allowed {
+			own = peeked
 		}
 		answer.Keys = append(answer.Keys, httplimit.KeyDecision{Decision: own, Next: next})
 	}
@@ -53,17 +55,23 @@ func (s *localStore) decide(ctx context.Context, call string, keys []string, d s
 	return answer
 }
 
-func (s *localStore) Take(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	return s.decide(ctx, "take", keys, s.TakeAll(keys, n))
+func (s *localStore) Take(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	s.left = append(s.left, leave)
+	leave = leavesOf(keys, leave)
+	return s.decide(ctx, "take", keys, leave, ofSash.TakeAllLeaving(s.Limiter, keys, leave, n))
 }
 
-func (s *localStore) Peek(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	return s.decide(ctx, "peek", keys, s.PeekAll(keys, n))
+func (s *localStore) Peek(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	s.left = append(s.left, leave)
+	leave = leavesOf(keys, leave)
+	return s.decide(ctx, "peek", keys, leave, ofSash.PeekAllLeaving(s.Limiter, keys, leave, n))
 }
 
-func (s *localStore) Reserve(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	reservations, d := s.ReserveAll(keys, n)
-	answer := s.decide(ctx, "reserve", keys, d)
+func (s *localStore) Reserve(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	s.left = append(s.left, leave)
+	leave = leavesOf(keys, leave)
+	reservations, d := ofSash.ReserveAllLeaving(s.Limiter, keys, leave, n)
+	answer := s.decide(ctx, "reserve", keys, leave, d)
 	for i := range answer.Keys {
 		if d.Allowed {
 			answer.Keys[i].Commit = func(ctx context.Context, actual int64) error {

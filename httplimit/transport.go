@@ -219,7 +219,7 @@ func (t *Transport) takeNow(ctx context.Context, key, held string, n int64) erro
 	if t.Store == nil {
 		answer.Decision = t.Limiter.Take(key, n)
 	} else {
-		answer = t.Store.Take(ctx, []string{key}, n)
+		answer = t.Store.Take(ctx, []string{key}, n, nil)
 		ensureRetryAfter(&answer.Decision)
 	}
 	switch d, err := answer.Decision, answer.Err; {

@@ -25,6 +25,7 @@
 //
 // [Limiter.TakeLeaving] is admitted only if some units remain for more urgent calls of the whole fleet, and
 // [Limiter.TakeUpTo] takes what there is. Both are decided by the store, or denied in-process.
+// [Limiter.WaitLeaving] waits for such units, behind the more urgent calls of its process.
 //
 // # Consistency
 //

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/window"
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
 )
 
@@ -30,10 +31,11 @@ func policyLimits(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit
 }
 
 // decideEach is Take, Peek or Reserve for several keys, all or nothing, and tells what each of
-// them says. The keys must differ. It costs one round trip, as TakeAll does. A key with a log,
-// buckets or parts that was charged past its limit costs one more, as the first answer does not tell
-// when units of it are left again.
-func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64) bridge.Answer {
+// them says. The keys must differ. Of each, as many units must remain as leaves has at its index; nil stands
+// for none. It costs one round trip, as TakeAll does. A key with a log, buckets or parts may cost one more if
+// it was charged past its limit, or has less than must remain: the first answer may not tell when there are
+// units for such a call again.
+func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64, leaves []int64) bridge.Answer {
 	targets, d := l.targets(keys, n)
 	if d.Err != nil {
 		d.Limit = sash.Limit{Window: time.Second} // which admits nothing
@@ -41,7 +43,7 @@ func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64)
 	a := answer{Decision: d}
 	if len(targets) > 0 {
 		a = answer{}
-		l.call(ctx, targets, request{op: op, n: n}, &a)
+		l.call(ctx, targets, leaving(op, n, leavesOf(targets, keys, leaves)...), &a)
 		if a.By == ByStore && a.Err != nil {
 			a.Limit = targets[0].rules[0].Limit
 		}
@@ -57,6 +59,17 @@ func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64)
 	return bridge.Answer{Decision: a.Decision.Decision, By: a.By.String(), Err: a.Err, Keys: says}
 }
 
+// leavesOf returns the elements of leaves, which has one for each of keys or is nil, for targets. These are
+// some of keys, in their order.
+func leavesOf(targets []target, keys []string, leaves []int64) (of []int64) {
+	for i, leave := range leaves {
+		if len(of) < len(targets) && targets[len(of)].name == keys[i] {
+			of = append(of, leave)
+		}
+	}
+	return of
+}
+
 // always returns what a key says whose decision on every call is d.
 func always(d sash.Decision) bridge.KeyAnswer { return bridge.KeyAnswer{Decision: d, Next: d} }
 
@@ -69,6 +82,22 @@ func unknown(d sash.Decision) bridge.KeyAnswer {
 
 // ofKey returns what t, the target of that index, says to a call with the answer a.
 func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) (k bridge.KeyAnswer) {
+	leave := a.call.leave(index)
+	if a.By == ByFallback && l.shares != nil {
+		leave = l.fallback.shareUp(leave)
+	}
+	k = l.found(ctx, a, t, index, leave)
+	if a.Allowed && a.call.op == reserve {
+		k.Commit = l.reservation(t, index, a).Commit
+	}
+	// What must remain is not there for such a call.
+	k.Next.Remaining = max(k.Next.Remaining-leave, 0)
+	return k
+}
+
+// found is ofKey without the Commit. leave is how many units must remain, and the Remaining of Next is what
+// is left with them.
+func (l *Limiter) found(ctx context.Context, a *answer, t target, index int, leave int64) bridge.KeyAnswer {
 	own := a.Decision.Decision
 	switch {
 	case a.By == ByLease:
@@ -78,10 +107,10 @@ func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) (k 
 		if !l.mirror.basis(&t, a.at, &b) {
 			return unknown(own) // it has forgotten t since
 		}
-		k, _ = b.ofKey(a)
+		k, _ := b.ofKey(a, index)
 		return k
 	case a.By == ByFallback && l.shares != nil:
-		k = l.ofShare(a, t)
+		return l.ofShare(a, t, leave)
 	case a.By == ByFallback && a.Allowed: // everything, so there is no limit to tell of
 		return always(unlimited(a.call.n).Decision)
 	case a.By == ByFallback && a.RetryAfter != sash.Never: // no limit denies it
@@ -90,25 +119,26 @@ func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) (k 
 	case a.Err != nil: // it is wrong, or costs more than is ever admitted
 		own.Limit = t.rules[0].Limit
 		return always(own)
-	default:
-		b, known := a.call.basis(index), false
-		if k, known = b.ofKey(a); !known {
-			// The answer does not tell. If nothing does, RetryAfter stays Never.
-			if d := l.Peek(ctx, t.name, k.Next.Remaining+1); d.Err == nil {
-				k.Next = d.Decision
-			}
-		}
 	}
-	if a.Allowed && a.call.op == reserve {
-		k.Commit = l.reservation(t, index, a).Commit
+	b := a.call.basis(index)
+	k, known := b.ofKey(a, index)
+	if !known {
+		// The answer does not tell. If nothing does, RetryAfter stays Never.
+		if d := l.Peek(ctx, t.name, oneMore(k.Next.Remaining, leave)); d.Err == nil {
+			k.Next = d.Decision
+		}
 	}
 	return k
 }
 
-// ofKey returns what the key of b says to a call with the answer a. If b does not tell the wait for one
-// unit more than is left then, known is false.
-func (b *basis) ofKey(a *answer) (k bridge.KeyAnswer, known bool) {
-	if !a.Allowed && !b.decide(a.call.n, &k.Decision) {
+// oneMore returns how many units must be there for one unit more than a call can have that is to leave
+// units, where so many are left.
+func oneMore(left, leave int64) int64 { return window.Plus(max(left, leave), 1) }
+
+// ofKey returns what the key of b, of that index, says to a call with the answer a. If b does not tell the
+// wait for one unit more than such a call can have then, known is false.
+func (b *basis) ofKey(a *answer, index int) (k bridge.KeyAnswer, known bool) {
+	if !a.Allowed && !b.decide(a.call.needs(index), &k.Decision) {
 		return unknown(a.Decision.Decision), false
 	}
 	left := b.left()
@@ -125,18 +155,18 @@ func (b *basis) ofKey(a *answer) (k bridge.KeyAnswer, known bool) {
 			b, left = &after, k.Decision
 		}
 	}
-	if !b.decide(left.Remaining+1, &k.Next) {
+	if !b.decide(oneMore(left.Remaining, a.call.leave(index)), &k.Next) {
 		k.Next = unknown(left).Next
 		return k, false
 	}
 	return k, true
 }
 
-// ofShare returns what t says by its share in this process, which has answered a.
-func (l *Limiter) ofShare(a *answer, t target) (k bridge.KeyAnswer) {
-	k.Decision, k.Next = l.shares.TakeThenPeek(t.name, 0)
+// ofShare returns what t says by its share in this process, which has answered a, and must leave units.
+func (l *Limiter) ofShare(a *answer, t target, leave int64) (k bridge.KeyAnswer) {
+	k.Decision, k.Next = internals.NextLeaving(l.shares, t.name, leave)
 	if !a.Allowed || a.call.op == peek || a.call.n <= 0 {
-		k.Decision = l.shares.Peek(t.name, a.call.n)
+		k.Decision = internals.PeekLeaving(l.shares, t.name, a.call.n, leave)
 	}
 	if !a.Allowed { // what is more than a share may be admitted by the store
 		k.RetryAfter = min(k.RetryAfter, a.RetryAfter)

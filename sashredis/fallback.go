@@ -163,7 +163,10 @@ func (l *Limiter) openShares(limits []sash.Limit) (err error) {
 // must not take one that is charged nowhere.
 func (l *Limiter) decideAway(targets []target, r request, err error) (a answer) {
 	a.By, a.Err, a.call.request = ByFallback, err, r
-	hopeless := slices.ContainsFunc(targets, func(t target) bool { return t.neverAdmits(r.needs()) })
+	hopeless := false
+	for i := range targets {
+		hopeless = hopeless || targets[i].neverAdmits(r.needs(i))
+	}
 	d, canceled := &a.Decision.Decision, errors.Is(err, context.Canceled)
 	switch {
 	case canceled || hopeless || l.fallback.mode == denyMode:
@@ -201,15 +204,16 @@ func (l *Limiter) decideLocally(targets []target, a *answer) {
 		names[i] = t.name
 		l.seed(t)
 	}
-	d, r := &a.Decision.Decision, a.call.request
-	switch leave := l.fallback.shareUp(r.leave); {
+	d, r := &a.Decision.Decision, &a.call.request
+	switch leaves := l.leavesOfShares(r); {
 	case r.op == upTo:
 		a.call.n, *d = l.shares.TakeUpTo(names[0], r.n)
-	case leave > 0 && r.op == reserve:
-		a.local = make([]sash.Reservation, 1)
-		a.local[0], *d = l.shares.ReserveLeaving(names[0], r.n, leave)
-	case leave > 0:
-		*d = l.shares.TakeLeaving(names[0], r.n, leave)
+	case leaves != nil && r.op == reserve:
+		a.local, *d = internals.ReserveAllLeaving(l.shares, names, leaves, r.n)
+	case leaves != nil && r.op == take:
+		*d = internals.TakeAllLeaving(l.shares, names, leaves, r.n)
+	case leaves != nil:
+		*d = internals.PeekAllLeaving(l.shares, names, leaves, r.n)
 	case r.op == reserve:
 		a.local, *d = l.shares.ReserveAll(names, r.n)
 	case r.op == take:
@@ -217,6 +221,14 @@ func (l *Limiter) decideLocally(targets []target, a *answer) {
 	default:
 		*d = l.shares.PeekAll(names, r.n)
 	}
+}
+
+// leavesOfShares returns the units that the shares must leave of each key of r, nil if there are none.
+func (l *Limiter) leavesOfShares(r *request) (leaves []int64) {
+	for i := range r.leaves {
+		leaves = append(leaves, l.fallback.shareUp(r.leave(i)))
+	}
+	return leaves
 }
 
 // seed charges to t the share of what the mirror knows, unless that has been done.

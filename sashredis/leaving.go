@@ -1,6 +1,9 @@
 package sashredis
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // TakeLeaving is [Limiter.Take] that is admitted only if at least leave units remain after it, under
 // every limit of the key. So calls of several priorities share one count: work in the background uses
@@ -15,21 +18,19 @@ import "context"
 // It costs what a Take costs that the store decides, and may be denied in-process. It takes no units of a
 // lease, and leased units that are not used do not remain: see [WithLease]. A [FallbackLocal] leaves its
 // share of leave, rounded up.
-//
-// There is no call that waits and leaves units: a [Limiter.Wait] would queue behind it. Wait for
-// RetryAfter and call again.
 func (l *Limiter) TakeLeaving(ctx context.Context, key string, n, leave int64) Decision {
 	var a answer
 	l.callOne(ctx, key, leaving(take, n, leave), &a)
 	return a.Decision
 }
 
-// leaving returns the request for n units that leaves more. One below 0 units is denied, whatever is left.
-func leaving(op op, n, leave int64) request {
-	if n < 0 {
-		leave = 0
+// leaving returns the request for n units that leaves more of each key.
+func leaving(op op, n int64, leaves ...int64) request {
+	r := request{op: op, n: n}
+	if slices.ContainsFunc(leaves, func(leave int64) bool { return leave > 0 }) {
+		r.leaves = leaves
 	}
-	return request{op: op, n: n, leave: max(leave, 0)}
+	return r
 }
 
 // TakeUpTo charges as many units to key as there are, at most the given number, in one step. It returns

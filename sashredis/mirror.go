@@ -170,15 +170,15 @@ func (set *mirrorSet) oldest(keep *atomic.Pointer[mirrored]) (oldest *atomic.Poi
 	return oldest, bytes
 }
 
-// deny sets d to the denial of n units of targets at a reading of the local clock, if that is certain,
+// deny sets d to the denial of r, a call for targets, at a reading of the local clock, if that is certain,
 // and reports whether it is. If it is not, d is set to anything. All must be known: the wait is the
 // longest of them.
-func (m *mirror) deny(targets []target, n, now int64, d *Decision) bool {
+func (m *mirror) deny(targets []target, r *request, now int64, d *Decision) bool {
 	var b basis
 	for i := range targets {
 		// An answer may have come since the reading. By an earlier instant than its own, a token bucket
 		// lacks more than it ever did.
-		if !m.basis(&targets[i], now, &b) || now < b.received || !b.decide(n, &d.Decision) {
+		if !m.basis(&targets[i], now, &b) || now < b.received || !b.decide(r.needs(i), &d.Decision) {
 			return false
 		}
 	}

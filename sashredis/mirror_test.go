@@ -36,7 +36,7 @@ func TestMirror_DeniesNothingByAReadingFromBeforeTheAnswer(t *testing.T) {
 		l.mirror = newMirror(8)
 		l.mirror.store(k, &mirrored{view: view{at: answered, sent: answered, received: answered, states: []state{c.s}}})
 		var d Decision
-		denies := l.mirror.deny([]target{k}, 1, answered+int64(c.after), &d)
+		denies := l.mirror.deny([]target{k}, &request{n: 1}, answered+int64(c.after), &d)
 		require.Equal(t, c.denies, denies, "%v after the answer", c.after)
 	}
 	require.NoError(t, l.Close())

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,24 +66,36 @@ const (
 
 // A request is what a caller asks for.
 type request struct {
-	op    op
-	n     int64 // units; of upTo, how many at most and, once it is answered, how many were taken
-	leave int64 // units that must remain, at least 0
+	op     op
+	n      int64   // units; of upTo, how many at most and, once it is answered, how many were taken
+	leaves []int64 // units that must remain of each key; nil: none of any. It does not change
 }
 
 // charges reports whether r is charged if it is admitted.
-func (r request) charges() bool { return r.op != peek && r.n > 0 }
+func (r *request) charges() bool { return r.op != peek && r.n > 0 }
 
 // leases reports whether r may take units of a lease. A call that leaves units does not: only the store
 // knows what is left. Nor does upTo: a lease holds a part of what there is.
-func (r request) leases() bool { return r.op == take && r.n > 0 && r.leave == 0 }
+func (r *request) leases() bool { return r.op == take && r.n > 0 && r.leaves == nil }
 
-// needs returns how many units must be there to admit r.
-func (r request) needs() int64 {
-	if r.op == upTo {
-		return 1
+// leave returns how many units of the key of that index must remain.
+func (r *request) leave(index int) int64 {
+	if r.leaves == nil {
+		return 0
 	}
-	return window.Plus(r.n, r.leave)
+	return max(r.leaves[index], 0)
+}
+
+// needs returns how many units of the key of that index must be there to admit r. If r is for less than 0
+// units, it returns these: they are never admitted, whatever is there.
+func (r *request) needs(index int) int64 {
+	switch {
+	case r.op == upTo:
+		return 1
+	case r.n < 0:
+		return r.n
+	}
+	return window.Plus(r.n, r.leave(index))
 }
 
 // callOne sets a, which is zero, to the answer to a call for one key. The target is zero if the limits of
@@ -134,7 +147,7 @@ func (l *Limiter) callUnleased(ctx context.Context, targets []target, r request,
 	denied := false
 	if r.op != reserve { // where a reservation is charged is known only from the store
 		a.call.request, a.at = r, l.quick.Now()
-		denied = l.mirror.deny(targets, r.needs(), a.at, &a.Decision)
+		denied = l.mirror.deny(targets, &a.call.request, a.at, &a.Decision)
 	}
 	if !denied {
 		*a = l.ask(ctx, l.newWaiting(targets, r))
@@ -200,7 +213,7 @@ func groups(calls []*waiting) iter.Seq[[]*waiting] {
 
 // sharesGroup reports whether c and o are alike to the store.
 func (c *call) sharesGroup(o *waiting) bool {
-	return c.n == o.n && c.leave == o.leave && c.charges() == o.charges() && c.op != upTo && o.op != upTo
+	return c.n == o.n && slices.Equal(c.leaves, o.leaves) && c.charges() == o.charges() && c.op != upTo && o.op != upTo
 }
 
 // appendCalls appends the calls of b as a script reads them.
@@ -210,22 +223,30 @@ func (b *batch) appendCalls(text []byte) []byte {
 		if len(text) > 0 {
 			text = append(text, ' ')
 		}
-		first, n, leave, operation, times := group[0], group[0].n, group[0].leave, byte('?'), int64(len(group))
+		first, n, operation, times := group[0], group[0].n, byte('?'), int64(len(group))
 		switch {
 		case first.op == upTo: // as many calls for one unit, one after the other
 			n, operation, times = 1, '^', min(n, maxExact)
-		case n < 0 || first.needs() > maxExact:
-			n, leave = impossible, 0
+		case n < 0 || n > maxExact:
+			n = impossible
 		}
 		if operation == '?' && first.charges() {
 			operation = '+'
 		}
 		text = strconv.AppendInt(text, n, 10)
 		text = append(text, operation)
-		text = strconv.AppendInt(text, times, 10)
-		if leave > 0 {
-			text = strconv.AppendInt(append(text, '-'), leave, 10)
-		}
+		text = first.appendLeaves(strconv.AppendInt(text, times, 10))
+	}
+	return text
+}
+
+// appendLeaves appends the units that must remain of each key as a script reads them. More than there can
+// be are as many as no limit admits.
+func (r *request) appendLeaves(text []byte) []byte {
+	mark := byte('-')
+	for i := range r.leaves {
+		text = strconv.AppendInt(append(text, mark), min(r.leave(i), maxExact+1), 10)
+		mark = ','
 	}
 	return text
 }
@@ -404,8 +425,8 @@ func (c *call) answer() (a answer) {
 		if d.Allowed { // of a Peek, too: it tells what would be left
 			b.charged += c.n
 		}
-		if !b.decide(c.needs(), &d) {
-			err := nonsense("left out what a denial of %d units follows from", c.needs())
+		if !b.decide(c.needs(i), &d) {
+			err := nonsense("left out what a denial of %d units follows from", c.needs(i))
 			return answer{Decision: refused(err), call: call{request: c.request}}
 		}
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // Wait blocks until n units are admitted for key, and charges them. Calls of this process that
-// wait for one key are admitted in the order in which they came; calls of other processes, and
-// each Take, may be admitted before them.
+// wait for one key are admitted in the order in which they came, before those of [Limiter.WaitLeaving] that
+// are to leave units. Calls of other processes, and each Take, may be admitted before them.
 //
 // Wait returns nil once n is charged. The error is
 //   - the error of ctx, as soon as ctx ends; a call that has been sent may then have been charged;
@@ -33,21 +33,44 @@ import (
 //
 // It asks the store once, and again each time that the wait is over which the answer tells.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
+	return l.wait(ctx, key, request{op: take, n: n})
+}
+
+// WaitLeaving is [Limiter.Wait] that is admitted only once at least leave units remain after it, as
+// [Limiter.TakeLeaving] is. Its error is [sash.ErrExceedsLimit] if n+leave is more than a limit ever admits.
+//
+// Of the calls of this process that wait for one key, those that leave less go first, and of equal ones
+// those that came first. So urgent calls do not queue behind calls in the background. As long as urgent calls
+// take all there is, calls in the background wait. There is no order between processes: a call in the
+// background waits there as long as those of all processes leave it nothing.
+//
+// A call ahead of which another has gone asks the store again when that is admitted.
+func (l *Limiter) WaitLeaving(ctx context.Context, key string, n, leave int64) error {
+	return l.wait(ctx, key, leaving(take, n, leave))
+}
+
+// wait waits until r, a call for key, is admitted.
+func (l *Limiter) wait(ctx context.Context, key string, r request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	// Only the first call for the key asks the store. It claims the key until it leaves the queue,
-	// which wakes the second.
-	w := &queue.Waiter[string]{Places: []queue.Place[string]{{Key: key, Claim: queue.Claim{Units: queue.Everything}}}}
+	// which wakes the second. One that leaves less may come ahead of it.
+	everything := queue.Claim{Units: queue.Everything}
+	w := &queue.Waiter[string]{Yields: r.leave(0), Places: []queue.Place[string]{{Key: key, Claim: everything}}}
 	l.queues.Enter(w)
 	defer l.queues.Leave(w)
-	for !l.queues.Begin(w, 0) {
-		if err := w.Block(ctx, nil); err != nil {
-			return err
-		}
-	}
 	for {
-		d := l.Take(ctx, key, n)
+		// Look again at each attempt whether it is the first: while it has slept, others may have come
+		// ahead of it.
+		for !l.queues.Begin(w, 0) {
+			if err := w.Block(ctx, nil); err != nil {
+				return err
+			}
+		}
+		var a answer
+		l.callOne(ctx, key, r, &a)
+		d := &a.Decision
 		switch {
 		case ctx.Err() != nil && (d.By == ByFallback || !d.Allowed):
 			return ctx.Err()
@@ -56,7 +79,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 		case d.RetryAfter == sash.Never && d.Err != nil && d.By != ByFallback:
 			return fmt.Errorf("sashredis: Wait: %w", d.Err)
 		case d.RetryAfter == sash.Never:
-			return fmt.Errorf("sashredis: Wait: %v never admits %d: %w", d.Limit, n, sash.ErrExceedsLimit)
+			return exceeds(d.Limit, &r)
 		case d.By == ByFallback && errors.Is(d.Err, errUnsent):
 			return fmt.Errorf("sashredis: Wait: it is not charged: %w", d.Err)
 		case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):
@@ -66,20 +89,25 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 			return fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
 				d.RetryAfter, time.Until(deadline), context.DeadlineExceeded)
 		}
-		if err := l.sleep(ctx, d.RetryAfter); err != nil {
+		l.queues.End(w, []queue.Claim{everything})
+		if err := l.sleep(ctx, w, d.RetryAfter); err != nil {
 			return err
 		}
 	}
 }
 
-// sleep blocks for d, by the clock that decides.
-func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
+// exceeds returns the error of a call that limit never admits.
+func exceeds(limit sash.Limit, r *request) error {
+	if leave := r.leave(0); leave > 0 {
+		return fmt.Errorf("sashredis: Wait: %v never admits %d and leaves %d: %w", limit, r.n, leave, sash.ErrExceedsLimit)
+	}
+	return fmt.Errorf("sashredis: Wait: %v never admits %d: %w", limit, r.n, sash.ErrExceedsLimit)
+}
+
+// sleep blocks for d, by the clock that decides, or until w is woken: a call that was ahead of it has ended.
+func (l *Limiter) sleep(ctx context.Context, w *queue.Waiter[string], d time.Duration) error {
 	clock := cmp.Or(l.clock, l.local)
 	due, stop := internals.After(clock, window.Plus(clock.Now(), int64(d)))
 	defer stop()
-	select {
-	case <-due:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
+	return w.Block(ctx, due)
 }

@@ -76,18 +76,26 @@ func (s *state) mirrored(o *operation) (next []any) {
 	if at > o.Ended || o.Decision.Allowed || o.Decision.RetryAfter <= 0 || o.Decision.Remaining < 0 {
 		return nil
 	}
-	if s.table.Copy().Peek(at*1000, o.needs(), o.Keys...).Allowed {
+	if o.leaving(s.table.Copy()).Peek(at*1000, o.needs(), o.Keys...).Allowed {
 		return nil
 	}
 	return []any{&state{at, s.table, s.reserved}}
 }
 
-// needs returns the units that must be there to admit o.
+// needs returns the units that must be there to admit o, above those that must remain.
 func (o *operation) needs() int64 {
 	if o.Verb == takesTo {
 		return 1
 	}
-	return o.Units + o.Leave
+	return o.Units
+}
+
+// leaving returns t for o, which must leave units.
+func (o *operation) leaving(t *reference.Table) *reference.Table {
+	if o.Leave == 0 {
+		return t
+	}
+	return t.LeavingOf(map[string]int64{o.Keys[0]: o.Leave})
 }
 
 // do applies o to s at s.last, and reports whether the reference answers the same.
@@ -95,10 +103,8 @@ func (s *state) do(o *operation) bool {
 	var a reference.Answer
 	at := s.last * 1000
 	switch o.Verb {
-	case takes, takesAll:
-		a = s.table.Take(at, o.Units, o.Keys...)
-	case leaves:
-		a = s.table.Leaving(o.Leave).Take(at, o.Units, o.Keys...)
+	case takes, takesAll, leaves:
+		a = o.leaving(s.table).Take(at, o.Units, o.Keys...)
 	case takesTo:
 		if o.Taken < o.Units && o.Taken > 0 && s.table.Peek(at, o.Taken+1, o.Keys...).Allowed {
 			return false // there was more
@@ -111,7 +117,7 @@ func (s *state) do(o *operation) bool {
 		a = s.table.Peek(at, o.Units, o.Keys...)
 	case reserves:
 		var r reference.Reservation
-		r, a = s.table.Reserve(at, o.Units, o.Keys[0])
+		r, a = o.leaving(s.table).Reserve(at, o.Units, o.Keys[0])
 		s.reserved = maps.Clone(s.reserved)
 		s.reserved[id{o.Process, o.Number}] = r
 	case settles:

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/goredisconn"
+	"github.com/seed-30da4c49/sash/sashredis/httpstore"
 	"github.com/seed-30da4c49/sash/sashredis/rueidisconn"
 )
 
@@ -64,7 +65,7 @@ type operation struct {
 	Verb                    verb
 	Keys                    []string
 	Units                   int64 // of a Commit: the actual cost; of a TakeUpTo: at most
-	Leave                   int64 // of a TakeLeaving
+	Leave                   int64 // units that must remain of the first key
 	Taken                   int64 // by a TakeUpTo
 	Of                      int   // the number of the Reserve that is settled
 
@@ -324,10 +325,11 @@ func (p *process) next(random *rand.Rand, caller int) *operation {
 		o.Verb = peeks
 	case p.Several && kind <= 2:
 		o.Verb, o.Keys = takesAll, [][]string{{"a", "b"}, {"b", "a"}, {"c", "a"}}[random.IntN(3)]
+		o.Leave = random.Int64N(most+1) * random.Int64N(2)
 	case p.Several && kind == 3:
 		o.Verb, o.Keys = peeksAll, []string{"a", "b"}
 	case p.Settles && kind <= 4:
-		o.Verb = reserves
+		o.Verb, o.Leave = reserves, random.Int64N(most+1)*random.Int64N(2)
 	case kind == 9 && random.IntN(2) == 0 && o.Units > 0:
 		o.Verb = takesTo
 	case kind == 9:
@@ -348,6 +350,19 @@ func (p *process) next(random *rand.Rand, caller int) *operation {
 		o.Verb, o.Units = resets, 0
 	}
 	return o
+}
+
+// takeAll calls TakeAll or, if units must remain of the first key, what httplimit calls.
+func (o *operation) takeAll(ctx context.Context, l *sashredis.Limiter) sashredis.Decision {
+	if o.Leave == 0 {
+		return l.TakeAll(ctx, o.Keys, o.Units)
+	}
+	answer := httpstore.Of(l).Take(ctx, o.Keys, o.Units, []int64{o.Leave, 0})
+	d := sashredis.Decision{Decision: answer.Decision, Err: answer.Err}
+	for d.By.String() != answer.By {
+		d.By++
+	}
+	return d
 }
 
 // do calls the limiter, and notes the answer in o.
@@ -374,13 +389,13 @@ func (p *process) do(o *operation) {
 	case takesTo:
 		o.Taken, d = l.TakeUpTo(ctx, o.Keys[0], o.Units)
 	case takesAll:
-		d = l.TakeAll(ctx, o.Keys, o.Units)
+		d = o.takeAll(ctx, l)
 	case peeks:
 		d = l.Peek(ctx, o.Keys[0], o.Units)
 	case peeksAll:
 		d = l.PeekAll(ctx, o.Keys, o.Units)
 	case reserves:
-		made, d = l.Reserve(ctx, o.Keys[0], o.Units)
+		made, d = l.ReserveLeaving(ctx, o.Keys[0], o.Units, o.Leave)
 	case settles:
 		err = settled.Commit(ctx, o.Units)
 	case resets:

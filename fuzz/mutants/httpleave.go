@@ -53,9 +53,14 @@ var ofLeave = []mutant{
 		tests: "TestLeave_RequestsOfOneClass",
 	},
 	{
-		name: "leave-with-a-store", fault: "a policy with Leave is accepted with a store, which leaves nothing",
-		file: "httplimit/options.go", old: "!leaves || c.openStore == nil", new: "leaves || c != nil",
-		tests: "TestLeave_IsRefused",
+		name: "leave-with-a-store", fault: "a store is not told what must remain",
+		file: "httplimit/admit.go", old: "keys, takes[0].cost, leave)", new: "keys, takes[0].cost, leave[:0:0])",
+		tests: "TestLeave_WithAStore",
+	},
+	{
+		name: "leave-in-memory-of-a-call", fault: "a store that keeps what must remain has what the next request must leave",
+		file: "httplimit/admit.go", old: "slices.Clone(c.leavingOf(takes))", new: "append(c.leavingOf(takes))",
+		tests: "TestLeave_WithAStore",
 	},
 	{
 		name: "leave-after-its-take", fault: "a shadow whose Leave panics decides without a key",

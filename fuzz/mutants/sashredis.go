@@ -70,7 +70,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-any-key", fault: "a call on several keys is denied by those that the mirror knows",
-		file: "sashredis/mirror.go", old: "!b.decide(n, &d.Decision) {\n\t\t\treturn false\n", new: "!b.decide(n, &d.Decision) {\n\t\t\tcontinue\n",
+		file: "sashredis/mirror.go", old: "!b.decide(r.needs(i), &d.Decision) {\n\t\t\treturn false\n", new: "!b.decide(r.needs(i), &d.Decision) {\n\t\t\tcontinue\n",
 		tests: "TestMirror",
 	},
 	{
@@ -413,24 +413,24 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "wait-asks-again", fault: "a Wait asks again when it is not known whether it was charged",
-		file: "sashredis/wait.go", old: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):", new: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable) && n > maxExact:",
+		file: "sashredis/wait.go", old: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):", new: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable) && r.n > maxExact:",
 		tests: "TestModel$",
 	},
 
 	// Units that must be left, and what there is.
 	{
 		name: "redis-leaving-nothing", fault: "the store does not know of units to be left",
-		file: "sashredis/take.go", old: "if leave > 0 {\n\t\t\ttext", new: "if leave < 0 {\n\t\t\ttext",
+		file: "sashredis/take.go", old: "text = first.appendLeaves(strconv.AppendInt(text, times, 10))", new: "text = strconv.AppendInt(text, times, 10)",
 		tests: "TestTakeLeaving|TestModel$",
 	},
 	{
 		name: "redis-leaving-shares-a-group", fault: "calls that leave different numbers of units are taken for alike",
-		file: "sashredis/take.go", old: "c.leave == o.leave && ", new: "",
+		file: "sashredis/take.go", old: "slices.Equal(c.leaves, o.leaves)", new: "slices.Equal(c.leaves[:0], o.leaves[:0])",
 		tests: "TestTake_CallsOfARoundTripAreDecidedInOrder|TestModel$",
 	},
 	{
 		name: "redis-leaving-of-a-lease", fault: "a call that leaves units takes units of a lease",
-		file: "sashredis/take.go", old: "r.op == take && r.n > 0 && r.leave == 0", new: "r.op == take && r.n > 0",
+		file: "sashredis/take.go", old: "r.op == take && r.n > 0 && r.leaves == nil", new: "r.op == take && r.n > 0",
 		tests: "TestLease_NoneForCallsThatLeaveUnits",
 	},
 	{
@@ -440,13 +440,43 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "redis-leaving-mirrored-as-a-take", fault: "the mirror does not know of units to be left",
-		file: "sashredis/take.go", old: "l.mirror.deny(targets, r.needs(),", new: "l.mirror.deny(targets, r.n,",
+		file: "sashredis/mirror.go", old: "b.decide(r.needs(i),", new: "b.decide(r.n,",
 		tests: "TestMirror_KnowsWhatIsToBeLeft",
 	},
 	{
 		name: "redis-leaving-of-a-whole-in-a-share", fault: "a share is to leave all that the whole is",
-		file: "sashredis/fallback.go", old: "leave := l.fallback.shareUp(r.leave)", new: "leave := r.leave",
+		file: "sashredis/fallback.go", old: "append(leaves, l.fallback.shareUp(r.leave(i)))", new: "append(leaves, r.leave(i))",
 		tests: "TestFallbackLocal_LeavesItsShare",
+	},
+	{
+		name: "redis-each-tells-what-must-remain", fault: "a key tells that a call can have what must remain",
+		file: "sashredis/each.go", old: "k.Next.Remaining = max(k.Next.Remaining-leave, 0)", new: "_ = leave",
+		tests: "TestEach",
+	},
+	{
+		name: "redis-each-waits-for-less", fault: "a key tells when a unit is left, not when there is one for a call that must leave more",
+		file: "sashredis/each.go", old: "window.Plus(max(left, leave), 1)", new: "window.Plus(left, 1)",
+		tests: "TestEach",
+	},
+	{
+		name: "redis-each-tells-a-share-of-the-whole", fault: "a key tells what its share can have as if the whole must remain",
+		file: "sashredis/each.go", old: "leave = l.fallback.shareUp(leave)", new: "leave = leave * l.fallback.den / l.fallback.den",
+		tests: "TestEach_OfShares",
+	},
+	{
+		name: "redis-leaving-of-another-key", fault: "what must remain of a key without limits must remain of the next key",
+		file: "sashredis/each.go", old: "if len(of) < len(targets) && targets[len(of)].name == keys[i] {", new: "if len(of) < len(targets) && keys[i] != \"\" {",
+		tests: "TestEach_OfAnUnlimitedKey",
+	},
+	{
+		name: "redis-waitleaving-in-order-of-arrival", fault: "an urgent call that waits is behind those in the background",
+		file: "sashredis/wait.go", old: "Yields: r.leave(0), ", new: "",
+		tests: "TestWaitLeaving_UrgentCallsGoFirst",
+	},
+	{
+		name: "redis-waitleaving-keeps-its-turn", fault: "a call in the background asks again while an urgent one is ahead of it",
+		file: "sashredis/wait.go", old: "defer l.queues.Leave(w)\n\tfor {\n\t\t// Look again at each attempt whether it is the first: while it has slept, others may have come\n\t\t// ahead of it.\n\t\tfor !l.queues", new: "defer l.queues.Leave(w)\n\tfor began := false; ; began = true {\n\t\tfor !began && !l.queues",
+		tests: "TestWaitLeaving_WithoutItsTurn",
 	},
 	{
 		name: "redis-upto-of-all-in-a-group", fault: "calls that take what there is share a group with others",

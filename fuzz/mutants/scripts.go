@@ -624,7 +624,7 @@ var ofScripts = []mutant{
 	// Deciding.
 	{
 		name: "redis-limits-one-suffices", fault: "a call is admitted if the last limit admits it",
-		file: "sashredis/scripts/take.lua", old: "    if not s.kind.fits(s, units) then\n      return false\n    end\n  end\n  return true\nend\n\n-- admitted", new: "    if s == states[#states] and not s.kind.fits(s, units) then\n      return false\n    end\n  end\n  return true\nend\n\n-- admitted",
+		file: "sashredis/scripts/take.lua", old: "    if not s.kind.fits(s, units + s.key.leave) then\n      return false\n    end\n  end\n  return true\nend\n\n-- admitted", new: "    if s == states[#states] and not s.kind.fits(s, units + s.key.leave) then\n      return false\n    end\n  end\n  return true\nend\n\n-- admitted",
 		tests: "TestAnswers",
 	},
 	{
@@ -644,7 +644,7 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-combined-each-alone", fault: "calls in one round trip do not count one another",
-		file: "sashredis/scripts/take.lua", old: "count = admitted(units, times, charged + leave)", new: "count = admitted(units, times, leave)",
+		file: "sashredis/scripts/take.lua", old: "count = admitted(units, times, charged)", new: "count = admitted(units, times, 0)",
 		tests: "TestTake|TestFleet",
 	},
 	{
@@ -743,12 +743,27 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-script-peeks-without-leave", fault: "a call for no units need not leave any",
-		file: "sashredis/scripts/take.lua", old: "fits(charged + units + leave) and", new: "fits(charged + units) and",
+		file: "sashredis/scripts/take.lua", old: "count = fits(charged + units) and times or 0", new: "keys[1].leave = 0\n    count = fits(charged + units) and times or 0",
 		tests: "TestTake_CallsOfARoundTripAreDecidedInOrder|TestAnswers",
 	},
 	{
+		name: "redis-script-leaves-of-the-first-key", fault: "each of several keys is left as much as the first",
+		file: "sashredis/scripts/take.lua", old: "units + s.key.leave) then", new: "units + keys[1].leave) then",
+		tests: "TestEach|TestFleet",
+	},
+	{
+		name: "redis-script-leaves-as-the-call-before", fault: "a call is to leave as much as the call before it in its round trip",
+		file: "sashredis/scripts/take.lua", old: "    key.leave = 0\n", new: "    key.leave = key.leave or 0\n",
+		tests: "TestTake_CallsOfARoundTripAreDecidedInOrder|TestModel$",
+	},
+	{
+		name: "redis-script-lease-leaves", fault: "a lease leaves as much as the last call that it is for",
+		file: "sashredis/scripts/take.lua", old: "  key.leave = 0\n  if now >= ending", new: "  if now >= ending",
+		tests: "TestLease_LeavesNoMoreForACall",
+	},
+	{
 		name: "redis-script-waits-for-its-own-units", fault: "a denial tells when n units are there, not those to be left, too",
-		file: "sashredis/scripts/take.lua", old: "s.kind.denied(s, units + leave, charged)", new: "s.kind.denied(s, units, charged)",
+		file: "sashredis/scripts/take.lua", old: "s.kind.denied(s, units + s.key.leave, charged)", new: "s.kind.denied(s, units, charged)",
 		tests: "TestTakeLeaving|TestAnswers",
 	},
 	{

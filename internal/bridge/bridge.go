@@ -52,6 +52,9 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// ReserveAllLeaving is sash.Limiter.ReserveAll that leaves units as TakeAllLeaving does.
 	ReserveAllLeaving func(l *Limiter, keys []string, leaves []int64, n int64) ([]Reservation, Decision)
 
+	// PeekAllLeaving returns the decision that TakeAllLeaving would return, as after the charge.
+	PeekAllLeaving func(l *Limiter, keys []string, leaves []int64, n int64) Decision
+
 	// PeekLeaving returns the decision that sash.Limiter.TakeLeaving would return, as after the charge.
 	PeekLeaving func(l *Limiter, key string, n, leave int64) Decision
 

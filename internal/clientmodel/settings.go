@@ -147,16 +147,16 @@ func (unused) RoundTrip(*http.Request) (*http.Response, error) { panic("Base was
 // A store is a Store that decides by a limiter of this process.
 type store struct{ limiter *sash.Limiter }
 
-func (s *store) Take(_ context.Context, keys []string, n int64) httplimit.StoreDecision {
+func (s *store) Take(_ context.Context, keys []string, n int64, _ []int64) httplimit.StoreDecision {
 	return httplimit.StoreDecision{Decision: s.limiter.TakeAll(slices.Clone(keys), n), By: "store"}
 }
 
-func (s *store) Peek(_ context.Context, keys []string, n int64) httplimit.StoreDecision {
+func (s *store) Peek(_ context.Context, keys []string, n int64, _ []int64) httplimit.StoreDecision {
 	return httplimit.StoreDecision{Decision: s.limiter.PeekAll(keys, n), By: "store"}
 }
 
-func (s *store) Reserve(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	return s.Take(ctx, keys, n)
+func (s *store) Reserve(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	return s.Take(ctx, keys, n, leave)
 }
 
 func (s *store) Wait(ctx context.Context, key string, n int64) error {

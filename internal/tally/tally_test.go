@@ -309,17 +309,17 @@ func TestTally_AllocatesNothing(t *testing.T) {
 // A store admits everything, and says that something else has decided.
 type store struct{ err error }
 
-func (s store) Take(_ context.Context, keys []string, _ int64) httplimit.StoreDecision {
+func (s store) Take(_ context.Context, keys []string, _ int64, _ []int64) httplimit.StoreDecision {
 	d := sash.Decision{Allowed: true, Limit: sash.PerHour(1)}
 	return httplimit.StoreDecision{Decision: d, Keys: []httplimit.KeyDecision{{Decision: d}}, By: "fallback", Err: s.err}
 }
 
-func (s store) Peek(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	return s.Take(ctx, keys, n)
+func (s store) Peek(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	return s.Take(ctx, keys, n, leave)
 }
 
-func (s store) Reserve(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	return s.Take(ctx, keys, n)
+func (s store) Reserve(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	return s.Take(ctx, keys, n, leave)
 }
 
 func (store) Wait(context.Context, string, int64) error { return nil }

@@ -32,7 +32,7 @@ type Store struct{ limiter *sashredis.Limiter }
 // sash.WithLimitsFor in [httplimit.WithSash]. On a cluster, see [httplimit.HashTag].
 //
 // A policy that may give charges back is always decided by the store. The others are also decided
-// from the mirror and from leases. Headers of a decision from a lease tell what is left, but not
+// from the mirror and, if nothing must remain by a Leave, from leases. Headers of a decision from a lease tell what is left, but not
 // when there is more. While [sashredis.FallbackAdmit] decides, headers tell of no quota.
 func New(conn sashredis.Conn, options ...sashredis.Option) func(httplimit.StoreKeys) (httplimit.Store, error) {
 	return func(keys httplimit.StoreKeys) (httplimit.Store, error) {
@@ -56,22 +56,22 @@ func Of(l *sashredis.Limiter) *Store { return &Store{l} }
 func (s *Store) Limiter() *sashredis.Limiter { return s.limiter }
 
 // Take implements [httplimit.Store].
-func (s *Store) Take(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	return s.each(ctx, bridge.Take, keys, n)
+func (s *Store) Take(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	return s.each(ctx, bridge.Take, keys, n, leave)
 }
 
 // Peek implements [httplimit.Store].
-func (s *Store) Peek(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	return s.each(ctx, bridge.Peek, keys, n)
+func (s *Store) Peek(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	return s.each(ctx, bridge.Peek, keys, n, leave)
 }
 
 // Reserve implements [httplimit.Store].
-func (s *Store) Reserve(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	return s.each(ctx, bridge.Reserve, keys, n)
+func (s *Store) Reserve(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	return s.each(ctx, bridge.Reserve, keys, n, leave)
 }
 
-func (s *Store) each(ctx context.Context, op bridge.Op, keys []string, n int64) httplimit.StoreDecision {
-	a := internals.Each(s.limiter, ctx, op, keys, n)
+func (s *Store) each(ctx context.Context, op bridge.Op, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	a := internals.Each(s.limiter, ctx, op, keys, n, leave)
 	d := httplimit.StoreDecision{Decision: a.Decision, By: a.By, Err: a.Err, Keys: make([]httplimit.KeyDecision, len(a.Keys))}
 	for i, k := range a.Keys {
 		d.Keys[i] = httplimit.KeyDecision(k)

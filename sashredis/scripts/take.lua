@@ -4,8 +4,8 @@
 --   ARGV[1]  the time, or '' for the server's
 --   ARGV[2]  the calls: 'UNITS+TIMES' for calls that are charged if they are admitted,
 --            'UNITS?TIMES' for ones that are not charged, and '1^MOST' for one that takes what
---            there is: it is as that many calls for one unit. '-LEAVE' may follow: units that
---            must remain
+--            there is: it is as that many calls for one unit. '-LEAVE,LEAVE' may follow: units
+--            that must remain of each key
 --   ARGV[3]  '', or a token: the calls are reservations, or a lease is wanted
 --   ARGV[4]  '', or 'UNITS LENGTH END': a lease is wanted of that many units, for that time; the
 --            caller's last lease ended at END
@@ -27,10 +27,10 @@ for i, name in ipairs(KEYS) do
   end
 end
 
--- fits reports whether that many units fit under all limits.
+-- fits reports whether that many units fit under all limits, next to those that must remain.
 local function fits(units)
   for _, s in ipairs(states) do
-    if not s.kind.fits(s, units) then
+    if not s.kind.fits(s, units + s.key.leave) then
       return false
     end
   end
@@ -59,20 +59,28 @@ local function admitted(units, times, charged)
 end
 
 local charged, counts, answers = 0, {}, {}
-for units, operation, times, leave in gmatch(ARGV[2], '(%d+)(%p)(%d+)%-?(%d*)') do
-  units, times, leave = tonumber(units), tonumber(times), tonumber(leave) or 0
+for units, operation, times, leaves in gmatch(ARGV[2], '(%d+)(%p)(%d+)%-?([%d,]*)') do
+  units, times = tonumber(units), tonumber(times)
+  for _, key in ipairs(keys) do
+    key.leave = 0
+  end
+  local i = 0
+  for leave in gmatch(leaves, '%d+') do
+    i = i + 1
+    keys[i].leave = tonumber(leave)
+  end
   local count
   if operation ~= '?' and units > 0 then
-    count = admitted(units, times, charged + leave)
+    count = admitted(units, times, charged)
     charged = charged + units * count
   else
-    count = fits(charged + units + leave) and times or 0
+    count = fits(charged + units) and times or 0
   end
   counts[#counts + 1] = text(count)
   if count < times then
     for _, s in ipairs(states) do
       if s.kind.denied then
-        s.kind.denied(s, units + leave, charged)
+        s.kind.denied(s, units + s.key.leave, charged)
       end
     end
   end
@@ -86,6 +94,7 @@ local leased, key = 0, keys[1]
 if ARGV[4] ~= '' and charged > 0 then
   local want, length, last = string.match(ARGV[4], '(%S+) (%S+) (%S+)')
   local ending, before, lessees = key.leaseEnd, key.leased, key.lessees
+  key.leave = 0
   if now >= ending then -- nobody has a lease
     ending, before, lessees, last = now + tonumber(length), 0, 0, '-1'
     for _, s in ipairs(key) do

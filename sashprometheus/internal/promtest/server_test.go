@@ -177,17 +177,17 @@ func newStoreSite(t testing.TB) *site {
 // absent is a store that cannot be reached. Its fallback admits.
 type absent struct{}
 
-func (absent) Take(_ context.Context, _ []string, _ int64) httplimit.StoreDecision {
+func (absent) Take(_ context.Context, _ []string, _ int64, _ []int64) httplimit.StoreDecision {
 	d := sash.Decision{Allowed: true, Limit: sash.PerHour(5)}
 	return httplimit.StoreDecision{Decision: d, Keys: []httplimit.KeyDecision{{Decision: d}}, By: "fallback", Err: io.ErrUnexpectedEOF}
 }
 
-func (a absent) Peek(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	return a.Take(ctx, keys, n)
+func (a absent) Peek(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	return a.Take(ctx, keys, n, leave)
 }
 
-func (a absent) Reserve(ctx context.Context, keys []string, n int64) httplimit.StoreDecision {
-	return a.Take(ctx, keys, n)
+func (a absent) Reserve(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	return a.Take(ctx, keys, n, leave)
 }
 
 func (absent) Wait(context.Context, string, int64) error { return nil }

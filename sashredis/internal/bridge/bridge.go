@@ -16,8 +16,8 @@ type Internals[Limiter, Option, Script any] struct {
 	Script func(text string) *Script
 
 	// Each decides a call for n units of each of keys, all or nothing, and tells what each key
-	// says.
-	Each func(l *Limiter, ctx context.Context, op Op, keys []string, n int64) Answer
+	// says. Of each key, as many units must remain as leaves has at its index; nil stands for none.
+	Each func(l *Limiter, ctx context.Context, op Op, keys []string, n int64, leaves []int64) Answer
 
 	// PolicyLimits returns an option: limitsFor gives limits to the keys for which WithLimitsFor
 	// gives none, and limits are all that it returns. They are checked when the limiter is made.
@@ -71,8 +71,8 @@ type Answer struct {
 // A KeyAnswer is what one key says, whatever the others say.
 type KeyAnswer struct {
 	sash.Decision
-	// Next is the decision on one unit more than is left. Its RetryAfter is sash.Never if it is
-	// not known.
+	// Next is the decision on one unit more than a call can have that is to leave as much. Its Remaining
+	// is what such a call can have. Its RetryAfter is sash.Never if it is not known.
 	Next sash.Decision
 	// Commit settles the charge to the units that the call has cost. It is set after a Reserve
 	// that was admitted.

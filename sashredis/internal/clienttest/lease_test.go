@@ -75,6 +75,25 @@ func TestLease_NeedsDemand(t *testing.T) {
 	assert.Zero(t, l.Stats().Leased)
 }
 
+// A lease that is granted with a call that must leave units leaves no more for that.
+func TestLease_LeavesNoMoreForACallThatLeavesUnits(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1000).Counter()}, sashredis.WithLease(100, time.Hour))
+	ctx := context.Background()
+	require.True(t, l.Allow(ctx, "k")) // now there is demand
+	arrived, release := s.holdUp()
+	var calls sync.WaitGroup
+	calls.Go(func() { l.Peek(ctx, "k", 1) })
+	<-arrived
+	calls.Go(func() { assert.True(t, l.Take(ctx, "k", 50).Allowed) })
+	eventually(t, "a call waits", func() bool { return waiting(l) == 1 })
+	calls.Go(func() { assert.True(t, l.TakeLeaving(ctx, "k", 1, 900).Allowed) })
+	eventually(t, "both wait", func() bool { return waiting(l) == 2 })
+	release()
+	calls.Wait()
+	assert.Equal(t, int64(100), l.Stats().Leased)
+}
+
 // What several keys are charged at one instant is charged by the store, also if the keys are one.
 func TestLease_TakeAllUsesNone(t *testing.T) {
 	s := newStore(t)

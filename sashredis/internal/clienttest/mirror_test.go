@@ -226,7 +226,7 @@ func TestMirror_AKeyThatAdmitsTellsWhatIsLeft(t *testing.T) {
 			s.advance(time.Second + 100*time.Microsecond)
 			local.Advance(time.Second + 100*time.Microsecond)
 			keys := []string{"admits", "denies"}
-			got, want := internals.Each(l, ctx, bridge.Take, keys, 2), internals.Each(truth, ctx, bridge.Take, keys, 2)
+			got, want := internals.Each(l, ctx, bridge.Take, keys, 2, nil), internals.Each(truth, ctx, bridge.Take, keys, 2, nil)
 			require.Equal(t, "mirror", got.By)
 			require.Equal(t, "store", want.By)
 			require.True(t, got.Keys[0].Allowed)

@@ -29,6 +29,7 @@ var modelCalls = map[string]modelCall{
 	"TakeAll":            {weight: 8, do: (*program).takeAll},
 	"PeekAll":            {weight: 3, do: (*program).peekAll},
 	"Wait":               {weight: 6, do: (*program).wait},
+	"WaitLeaving":        {weight: 4, do: (*program).waitLeaving},
 	"Reserve":            {weight: 10, do: (*program).reserve},
 	"ReserveLeaving":     {weight: 4, do: (*program).reserveLeaving},
 	"Reservation.Commit": {weight: 8, do: (*program).settle},
@@ -109,9 +110,7 @@ func (p *program) one(q *process, r *rand.Rand, what string, charge bool) {
 
 // leaving notes that a leaves units.
 func (a *asked) leaving(leave int64) *asked {
-	if a.n >= 0 {
-		a.leave = max(leave, 0)
-	}
+	a.leave = max(leave, 0)
 	return a
 }
 
@@ -205,7 +204,7 @@ func (p *program) allow(q *process, r *rand.Rand) {
 func (a *asked) guess(allowed bool) {
 	a.unknown++
 	a.last = a.world.seq
-	atOnce := a.what == "Wait" || time.Since(a.began) == 0 // as calls are that a lease admits, but for one that waits
+	atOnce := a.what == "Wait" || a.what == "WaitLeaving" || time.Since(a.began) == 0 // as calls are that a lease admits, but for one that waits
 	if a.leasing && allowed && atOnce && !slices.ContainsFunc(a.slots, func(s *slot) bool { return a.is(s) && s.delivered && s.admitted }) {
 		if a.byLease(sashredis.Decision{Decision: sash.Decision{Allowed: true}}) == "" {
 			a.last = math.MaxInt
@@ -238,8 +237,16 @@ func (g guess) follows() {
 	}
 }
 
-// wait waits for units.
 func (p *program) wait(q *process, r *rand.Rand) {
+	p.waitFor(q, r, "Wait", 0, func(ctx context.Context, name string, n, _ int64) error { return q.Wait(ctx, name, n) })
+}
+
+func (p *program) waitLeaving(q *process, r *rand.Rand) {
+	p.waitFor(q, r, "WaitLeaving", p.cost(q, p.names[0], r), q.WaitLeaving)
+}
+
+// waitFor waits for units, by call.
+func (p *program) waitFor(q *process, r *rand.Rand, what string, leave int64, call func(ctx context.Context, name string, n, leave int64) error) {
 	name := p.name(r)
 	n := p.cost(q, name, r)
 	ctx, cancel := p.context(q, r, true)
@@ -247,11 +254,11 @@ func (p *program) wait(q *process, r *rand.Rand) {
 		p.calls.Wait() // else it is not known whose units are leased
 		defer p.calls.Wait()
 	}
-	a := q.begins("Wait", []string{name}, n, n > 0, false)
+	a := q.begins(what, []string{name}, n, n > 0, false).leaving(leave)
 	p.background(a, func() {
 		defer cancel()
 		a.hasWaits()
-		err := q.Wait(ctx, name, n)
+		err := call(ctx, name, n, leave)
 		if d, ok := ctx.Deadline(); ok && time.Since(d) > 0 && time.Since(a.began) > 0 {
 			a.faultf("it has ended %v after its deadline", time.Since(d))
 		}
@@ -277,7 +284,7 @@ func (p *program) wait(q *process, r *rand.Rand) {
 			a.unknown++
 			a.unsure = append(a.unsure, a)
 		}
-		if errors.Is(err, sash.ErrExceedsLimit) && n >= 0 && !slices.ContainsFunc(a.limits[0], func(l sash.Limit) bool { return n > modelMost(l) }) {
+		if errors.Is(err, sash.ErrExceedsLimit) && n >= 0 && !slices.ContainsFunc(a.limits[0], func(l sash.Limit) bool { return n > modelMost(l)-a.leave }) {
 			a.fails("%s -> %v", a, err)
 		}
 	})

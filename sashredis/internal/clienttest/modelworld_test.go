@@ -335,8 +335,9 @@ const impossibleCost = 1 << 52
 
 // inScript returns n and leave as scripts read them.
 func inScript(n, leave int64) (int64, int64) {
-	if n < 0 || n > 1<<51-1 || leave > 1<<51-1-n {
-		return impossibleCost, 0
+	leave = min(leave, 1<<51)
+	if n < 0 || n > 1<<51-1 {
+		return impossibleCost, leave
 	}
 	return n, leave
 }

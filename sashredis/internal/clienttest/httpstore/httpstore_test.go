@@ -126,8 +126,8 @@ func limit(r *rand.Rand) sash.Limit {
 	return sash.Per(20+r.Int64N(20), time.Duration(1+r.IntN(20))*1024*time.Millisecond)
 }
 
-// randomPolicies returns policies for overlapping routes. The cost of some is in X-Cost, others
-// keep only failures charged, and some are shadows.
+// randomPolicies returns policies for overlapping routes. The cost of some is in X-Cost, what must remain
+// under some is in X-Leave or half of it, others keep only failures charged, and some are shadows.
 func randomPolicies(r *rand.Rand) (options []httplimit.Option) {
 	for i := range 1 + r.IntN(4) {
 		p := per(fmt.Sprintf("p%d", i), []string{"", "/a", "/b"}[r.IntN(3)])
@@ -142,6 +142,13 @@ func randomPolicies(r *rand.Rand) (options []httplimit.Option) {
 			p.Cost = func(r *http.Request) int64 {
 				n, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
 				return n
+			}
+		}
+		if r.IntN(2) == 0 {
+			part := 1 + r.Int64N(2)
+			p.Leave = func(r *http.Request) int64 {
+				n, _ := strconv.ParseInt(r.Header.Get("X-Leave"), 10, 64)
+				return n / part
 			}
 		}
 		if r.IntN(3) == 0 {
@@ -188,7 +195,7 @@ func TestMiddleware_AnswersAsWithoutAStore(t *testing.T) {
 			users := [][]string{shiftedAlike(here, there, "0"), shiftedAlike(here, there, "1")}
 			for step := range 60 {
 				path := []string{"/a", "/b"}[r.IntN(2)]
-				headers := append(slices.Clone(users[r.IntN(2)]), "X-Cost", fmt.Sprint(r.IntN(8)-1), "X-Status", []string{"200", "401"}[r.IntN(2)])
+				headers := append(slices.Clone(users[r.IntN(2)]), "X-Cost", fmt.Sprint(r.IntN(8)-1), "X-Leave", fmt.Sprint(r.IntN(6)*r.IntN(2)-1), "X-Status", []string{"200", "401"}[r.IntN(2)])
 				want, got := here.do(path, headers...), there.do(path, headers...)
 				about := fmt.Sprintf("seed %d, step %d: %s %v", seed, step, path, headers)
 				require.Equal(t, want.Code, got.Code, about)
