@@ -35,6 +35,7 @@ type wait struct {
 	n    int64
 	keys func(i int) []string
 	free []string // keys of a call that is admitted
+	held bool     // whether the units of the full keys are held at a time
 }
 
 const sharedKey, otherKey, freeKey = "shared", "other", "free"
@@ -42,13 +43,14 @@ const sharedKey, otherKey, freeKey = "shared", "other", "free"
 func waits() []wait {
 	own := func(i int) []string { return []string{sharedKey, "full " + strconv.Itoa(i)} }
 	return []wait{
-		{"one full key", 1, func(int) []string { return []string{sharedKey} }, []string{freeKey}},
-		{"two full keys", 1, func(int) []string { return []string{sharedKey, otherKey} }, []string{freeKey}},
-		{"a full key, and a free one", 1, func(int) []string { return []string{sharedKey, freeKey} }, []string{freeKey}},
-		{"a full key, and a free one of its own", 1, func(i int) []string { return []string{sharedKey, strconv.Itoa(i)} }, []string{freeKey}},
-		{"two full keys, and a free one of its own", 1, func(i int) []string { return []string{sharedKey, otherKey, strconv.Itoa(i)} }, []string{freeKey}},
-		{"a full key, and a full one of its own", 1, own, []string{freeKey}},
-		{"more than a key has left, and a full key of its own", 5, own, []string{freeKey}},
+		{"one full key", 1, func(int) []string { return []string{sharedKey} }, []string{freeKey}, false},
+		{"one key, whose units are held", 1, func(int) []string { return []string{sharedKey} }, []string{freeKey}, true},
+		{"two full keys", 1, func(int) []string { return []string{sharedKey, otherKey} }, []string{freeKey}, false},
+		{"a full key, and a free one", 1, func(int) []string { return []string{sharedKey, freeKey} }, []string{freeKey}, false},
+		{"a full key, and a free one of its own", 1, func(i int) []string { return []string{sharedKey, strconv.Itoa(i)} }, []string{freeKey}, false},
+		{"two full keys, and a free one of its own", 1, func(i int) []string { return []string{sharedKey, otherKey, strconv.Itoa(i)} }, []string{freeKey}, false},
+		{"a full key, and a full one of its own", 1, own, []string{freeKey}, false},
+		{"more than a key has left, and a full key of its own", 5, own, []string{freeKey}, false},
 	}
 }
 
@@ -110,9 +112,13 @@ func (w *wait) measure(ctx context.Context, n int) waitersRecord {
 	clock := &readClock{Clock: sash.SystemClock()}
 	l := sash.Must(sash.New(sash.PerHour(1_000_000).Log(), sash.WithClock(clock), sash.WithSweepInterval(-1)))
 	defer l.Close()
+	limit := sash.PerHour(units).Log()
+	if w.held {
+		limit = sash.AtOnce(units, time.Hour)
+	}
 	back := map[string][]sash.Reservation{}
 	for _, key := range []string{sharedKey, otherKey} {
-		must(l.SetLimits(key, sash.PerHour(units).Log()))
+		must(l.SetLimits(key, limit))
 		for range units {
 			r, _ := l.Reserve(key, 1)
 			back[key] = append(back[key], r)

@@ -66,6 +66,7 @@ func kinds() []kind {
 		{"parts of 16 bits", []sash.Limit{parts}, hour / 16},
 		{"bucket", []sash.Limit{bucket}, 0},
 		{"log", []sash.Limit{log}, 0},
+		{"at once", []sash.Limit{sash.AtOnce(30, 10*second)}, 0},
 		{"two limits", []sash.Limit{counter, sash.PerDay(1_000_000).Counter()}, hour},
 		{"three limits", []sash.Limit{parts, bucket, log}, hour / 16},
 	}
