@@ -287,7 +287,6 @@ type horizon struct {
 	looksBack  int64 // the age up to which a charge may count
 	life       int64 // the least time from a unit to the unit that comes Count units later, if dated
 	dated      bool  // whether the rule knows when units were charged, not just how many
-	held       bool  // whether all units of a reservation are back when it is settled, whatever was used
 	weighted   bool  // whether part of a unit is back before the rest
 }
 

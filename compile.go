@@ -36,7 +36,7 @@ func (r *rule) compile(l Limit, t *timeline) {
 			r.ticks.Ticks = window.Buckets(size, int64(l.Precision))
 		}
 	case Concurrency: // at home in a multi-limit entry, which knows what to give back
-		r.algorithm, r.chargeDenied = concurrency{(*slidingLog)(r)}, false
+		r.algorithm, r.chargeDenied, r.held = concurrency{(*slidingLog)(r)}, false, true
 		r.ticks.Ticks = window.Instants(size)
 	case TokenBucket:
 		r.algorithm, r.fast = (*tokenBucket)(r), fastBucket
@@ -67,9 +67,8 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 		rs.rules[i].compile(l, t)
 		_, isRing := rs.rules[i].algorithm.(ringAlgorithm)
 		rs.rings = rs.rings || isRing
-		h := rs.rules[i].algorithm.horizon()
-		rs.settles = rs.settles || !h.dated || h.held
-		rs.spends = rs.spends || !h.held
+		rs.settles = rs.settles || !rs.rules[i].algorithm.horizon().dated || rs.rules[i].held
+		rs.spends = rs.spends || !rs.rules[i].held
 		if _, ok := rs.rules[i].algorithm.(shiftedAlgorithm); ok {
 			rs.shifted = new([window.Shifts]atomic.Pointer[entry])
 		}

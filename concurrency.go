@@ -6,7 +6,7 @@ package sash
 //
 // What differs from a log is that holding is not using:
 //   - When a reservation is settled, all its units are given back, whatever was used. So units may come
-//     back at any time, and how long a denial lasts is only known at most. Both follow from horizon.held.
+//     back at any time, and how long a denial lasts is only known at most. Both follow from rule.held.
 //   - Nothing is ever charged but what an admitted call holds: no denied attempt, and nothing that was
 //     spent past a reservation.
 //   - A snapshot has none of the units, as their holders do not come back with it.
@@ -15,12 +15,6 @@ package sash
 // charge, and everywhere when the ring is full. So a ring has room for about twice as many records as
 // hold units.
 type concurrency struct{ *slidingLog }
-
-func (r concurrency) horizon() horizon {
-	h := r.slidingLog.horizon()
-	h.held = true
-	return h
-}
 
 // apply is the log's, but that what is spent holds nothing, and that a certain query is told no wait which
 // units that are given back may end.

@@ -246,7 +246,7 @@ func TestAlgorithms_EveryOneIsChargedReplayedAndGivenBack(t *testing.T) {
 			r, e := algorithmOf(limit)
 			s, minute := &e.states[0], int64(time.Minute)
 			own := func() state { return e.ruleset.rules[0].begin("") }
-			dated, held := r.horizon().dated, r.horizon().held
+			dated, held := r.horizon().dated, e.ruleset.rules[0].held
 			g := newLineage()
 			s.lineage.Store(g)
 			q := query{at: minute, n: 3, charge: true}

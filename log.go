@@ -231,7 +231,7 @@ func (r *slidingLog) usedSince(v *ringView, i int) int64 {
 // records there are then.
 func (r *slidingLog) trim(v *ringView, p *logPosition) (drop, count int) {
 	drop = p.firstLive
-	for drop < v.count-1 && v.units(drop) == 0 { // its units were given back
+	for r.held && drop < v.count-1 && v.units(drop) == 0 { // as mostly: the oldest units were given back first
 		drop++
 	}
 	if r.chargeDenied { // more than Count units may count: keep the newest Count

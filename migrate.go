@@ -152,12 +152,12 @@ func (r *rule) source(rules []rule, place int) (best int) {
 }
 
 // holdsAs reports whether units are held under both rules or under neither.
-func (r *rule) holdsAs(o *rule) bool { return r.algorithm.horizon().held == o.algorithm.horizon().held }
+func (r *rule) holdsAs(o *rule) bool { return r.held == o.held }
 
 // findsAgain reports whether r, which takes over the charges of from, finds them where they were recorded
 // there. Then it can give them back.
 func (r *rule) findsAgain(from *rule) bool {
-	return from.equalButAmounts(r.Limit) || from.algorithm.horizon().held // at an instant, whatever the lease
+	return from.equalButAmounts(r.Limit) || from.held // at an instant, whatever the lease
 }
 
 // inherit returns the state under r that follows from s, a state under from. It begins with own, the state

@@ -206,7 +206,7 @@ func (e *multiEntry) giveBack(origins []origin, reserved, left int64) (freed boo
 			continue
 		}
 		units := left
-		if r.algorithm.horizon().held {
+		if r.held {
 			units = reserved
 		}
 		after, seen, emptied := r.algorithm.giveBack(s.load(), g, origins[at].number, units)

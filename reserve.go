@@ -156,16 +156,11 @@ func (r *reservation) giveBack(units int64) {
 		default:
 			freed := e.asMulti().giveBack(r.origins, r.n, units)
 			e.unlock(word)
-			r.free(freed)
+			if freed {
+				l.queues.Free(r.key.name, 0) // calls that wait for the key may go on
+			}
 			return
 		}
-	}
-}
-
-// free lets calls that wait for the key go on, if any of its units may be back.
-func (r *reservation) free(back bool) {
-	if back {
-		r.limiter.queues.Free(r.key.name, 0)
 	}
 }
 
@@ -215,7 +210,9 @@ func (r *reservation) spend(units int64) (settled bool) {
 		e.asMulti().apply(q, admitted, stores, nil)
 		freed := e.asMulti().giveBack(r.origins, r.n, 0)
 		e.unlock(word)
-		r.free(freed)
+		if freed {
+			l.queues.Free(k.name, 0)
+		}
 		return true
 	}
 }

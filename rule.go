@@ -11,16 +11,16 @@ import (
 type rule struct {
 	Limit
 	*timeline
-	algorithm algorithm          // this rule, by the name of its algorithm
-	counter   window.Counter     // the arithmetic of a slidingCounter
-	ticks     window.Parts       // the arithmetic of a slidingParts, and of a slidingLog, which has no shifts
-	bucket    window.TokenBucket // the arithmetic of a tokenBucket
-	// chargeDenied is whether denied attempts are charged under the rule.
-	chargeDenied bool
-	layout       layout     // of the word of a slidingCounter; of a slidingParts, if converted to partsLayout
-	debts        debtLayout // of the word of a tokenBucket
-	kind         kind       // of the entries: the smallest, or as several limits need it
-	fast         fastPath   // if kind is not kindMulti
+	algorithm    algorithm          // this rule, by the name of its algorithm
+	counter      window.Counter     // the arithmetic of a slidingCounter
+	ticks        window.Parts       // the arithmetic of a slidingParts, and of a slidingLog, which has no shifts
+	bucket       window.TokenBucket // the arithmetic of a tokenBucket
+	chargeDenied bool               // whether denied attempts are charged
+	held         bool               // whether all units of a reservation are back when it is settled, whatever was used
+	layout       layout             // of the word of a slidingCounter; of a slidingParts, if converted to partsLayout
+	debts        debtLayout         // of the word of a tokenBucket
+	kind         kind               // of the entries: the smallest, or as several limits need it
+	fast         fastPath           // if kind is not kindMulti
 
 	// index is the window or part in which an instant was located last: a hint that spares a
 	// division. It is written once a window or part, so no other field is within 64 bytes of it: the length

@@ -434,7 +434,7 @@ func (l *Limiter) forecastAt(p *queue.Place[string], n, leave int64) time.Durati
 	least, rs := d.RetryAfter, l.rulesetOf(p.Key)
 	for i := range rs.rules {
 		r := &rs.rules[i]
-		if r.algorithm.horizon().held {
+		if r.held {
 			continue // what is held may be given back now
 		}
 		if r.Count == 0 {

@@ -4,17 +4,17 @@ package main
 var ofHolding = []mutant{
 	{
 		name: "holding-what-was-used", fault: "a Commit gives back only what was not used, as under a log",
-		file: "concurrency.go", old: "h.held = true", new: "h.held = false",
+		file: "compile.go", old: "r.held = concurrency{(*slidingLog)(r)}, false, true", new: "r.held = concurrency{(*slidingLog)(r)}, false, false",
 		tests: "TestAtOnce_AnySettlingReleases",
 	},
 	{
 		name: "holding-after-use-of-all", fault: "a Commit of all that was reserved gives nothing back",
-		file: "compile.go", old: "rs.settles || !h.dated || h.held", new: "rs.settles || !h.dated",
+		file: "compile.go", old: "horizon().dated || rs.rules[i].held", new: "horizon().dated",
 		tests: "TestAtOnce_AnySettlingReleases",
 	},
 	{
 		name: "holding-after-use-of-more", fault: "a Commit to more than was reserved charges the rest, and releases nothing",
-		file: "reserve.go", old: "freed := e.asMulti().giveBack(r.origins, r.n, 0)\n\t\te.unlock(word)\n\t\tr.free(freed)", new: "e.unlock(word)",
+		file: "reserve.go", old: "freed := e.asMulti().giveBack(r.origins, r.n, 0)\n\t\te.unlock(word)\n", new: "freed := false\n\t\te.unlock(word)",
 		tests: "TestAtOnce_OtherLimitsKeepWhatWasUsed",
 	},
 	{
@@ -29,7 +29,7 @@ var ofHolding = []mutant{
 	},
 	{
 		name: "holding-denied", fault: "a denied attempt that is charged takes units to be held",
-		file: "compile.go", old: "r.algorithm, r.chargeDenied = concurrency{(*slidingLog)(r)}, false", new: "r.algorithm = concurrency{(*slidingLog)(r)}",
+		file: "compile.go", old: "concurrency{(*slidingLog)(r)}, false, true", new: "concurrency{(*slidingLog)(r)}, t.chargeDenied, true",
 		tests: "TestAtOnce_ADeniedAttemptHoldsNothing",
 	},
 	{
@@ -49,7 +49,7 @@ var ofHolding = []mutant{
 	},
 	{
 		name: "holding-forecasts", fault: "units ahead of a call that waits are taken for held until their leases end",
-		file: "wait.go", old: "\t\tif r.algorithm.horizon().held {\n\t\t\tcontinue", new: "\t\tif false {\n\t\t\tcontinue",
+		file: "wait.go", old: "\t\tif r.held {\n\t\t\tcontinue", new: "\t\tif false {\n\t\t\tcontinue",
 		tests: "TestAtOnce_NoCallAhead",
 	},
 	{
@@ -71,12 +71,12 @@ var ofHolding = []mutant{
 	},
 	{
 		name: "holding-charges", fault: "what was charged under another limit is held under one that replaces it",
-		file: "migrate.go", old: "return r.algorithm.horizon().held == o.algorithm.horizon().held", new: "return true || o.algorithm == nil",
+		file: "migrate.go", old: "return r.held == o.held", new: "return true || o.held",
 		tests: "TestReconfigure_",
 	},
 	{
 		name: "holding-loses-the-handle", fault: "after a change of the lease a release gives nothing back",
-		file: "migrate.go", old: "return from.equalButAmounts(r.Limit) || from.algorithm.horizon().held", new: "return from.equalButAmounts(r.Limit)",
+		file: "migrate.go", old: "return from.equalButAmounts(r.Limit) || from.held", new: "return from.equalButAmounts(r.Limit)",
 		tests: "TestReconfigure_OfUnitsThatAreHeld",
 	},
 	{
@@ -102,7 +102,7 @@ var ofHolding = []mutant{
 	},
 	{
 		name: "holding-room", fault: "records of units that were given back are kept until their leases end",
-		file: "log.go", old: "for drop < v.count-1 && v.units(drop) == 0 {", new: "for false {",
+		file: "log.go", old: "for r.held && drop < v.count-1", new: "for false && drop < v.count-1",
 		tests: "TestAtOnce_TakesRoom",
 	},
 }

@@ -869,7 +869,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "reserve-notifies-none", fault: "a Wait sleeps on when quota is given back",
-		file: "reserve.go", old: "r.limiter.queues.Free(r.key.name, 0)", new: "",
+		file: "reserve.go", old: "l.queues.Free(r.key.name, 0)", new: "",
 		tests: "TestWait_Notices",
 	},
 
