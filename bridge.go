@@ -17,14 +17,15 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reserv
 	KeysWithLimits: func(l *Limiter, yield func(key string) bool) {
 		l.current.Load().byKey.rangeAll(func(key string, _ *override) bool { return yield(key) })
 	},
-	SweepInterval:     sweepIntervalFor,
-	Seed:              (*Limiter).seed,
-	TakeAllLeaving:    (*Limiter).takeAllLeaving,
-	ReserveAllLeaving: (*Limiter).reserveAllLeaving,
-	PeekAllLeaving:    (*Limiter).peekAllLeaving,
-	PeekLeaving:       (*Limiter).peekLeaving,
-	NextLeaving:       (*Limiter).nextLeaving,
-	After:             after,
+	SweepInterval: sweepIntervalFor,
+	Seed:          (*Limiter).seed,
+	TakeAllOn:     (*Limiter).takeAllOn,
+	ReserveAllOn:  (*Limiter).reserveAllOn,
+	PeekAllOn:     (*Limiter).peekAllOn,
+	CommitNear:    Reservation.commit,
+	PeekLeaving:   (*Limiter).peekLeaving,
+	NextLeaving:   (*Limiter).nextLeaving,
+	After:         after,
 }
 
 func init() { bridge.Export(&internals) }

@@ -27,7 +27,7 @@ var hotPath = map[string]string{
 	"(*Limiter).TakeLeaving":          "(*Limiter).Take, (*Limiter).decide, (*Limiter).observe, (*ruleset).tryLeaving, dynamic, hashmap.(*Map).Load, memhash",
 	"(*Limiter).TakeUpTo":             "(*Limiter).Take, (*Limiter).decide, (*Limiter).observe, (*ruleset).tryUpTo, dynamic, hashmap.(*Map).Load, memhash",
 	"(*Limiter).allowSlow":            "(*Limiter).decide, (*Limiter).takeSlow, (*ruleset).tryFast, hashmap.(*Map).Load",
-	"(*Limiter).applyAll":             "(*Limiter).applyOne",
+	"(*Limiter).applyAll":             "(*Limiter).applyOne, noteCrossings",
 	"(*Limiter).applyOne":             "(*Limiter).refused, (*multiEntry).reserved, (*ruleset).apply, (*ruleset).freshEntry",
 	"(*Limiter).decide":               "(*Limiter).confirmAbsent, (*Limiter).convert, (*Limiter).decideFresh, (*Limiter).decideUnplaced, (*Limiter).evictFor, (*Limiter).insert, (*Limiter).lookup, (*generation).resizeLog, (*generation).resolve, (*ruleset).decide, (*ruleset).decideUpTo, (*ruleset).holds, (*sharded).compareAndDelete, (*sharded).keyOf, dynamic",
 	"(*Limiter).decideNow":            "(*Limiter).decide, dynamic, hashmap.(*Map).Load, memhash",

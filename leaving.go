@@ -72,40 +72,6 @@ func (l *Limiter) WaitLeaving(ctx context.Context, key string, n, leave int64) e
 	return err
 }
 
-// takeAllLeaving is TakeAll that is admitted only if units of each key remain after it: at least as many as
-// the element of leaves at the index of the key. No two keys may be the same, and there must be one.
-func (l *Limiter) takeAllLeaving(keys []string, leaves []int64, n int64) (d Decision) {
-	var buf [8]target
-	targets := l.targetsLeaving(buf[:0], keys, leaves)
-	l.takeAll(targets, nil, &request{query: query{n: n, charge: n > 0, chargeDenied: l.chargeDenied}}, &d)
-	l.observeAll(targets, n, d)
-	return d
-}
-
-// reserveAllLeaving is ReserveAll that leaves units as takeAllLeaving does.
-func (l *Limiter) reserveAllLeaving(keys []string, leaves []int64, n int64) ([]Reservation, Decision) {
-	return l.reserveAll(l.targetsLeaving(nil, keys, leaves), keys, n)
-}
-
-// peekAllLeaving returns the decision that takeAllLeaving would return, as after the charge, and charges
-// nothing.
-func (l *Limiter) peekAllLeaving(keys []string, leaves []int64, n int64) (d Decision) {
-	var buf [8]target
-	targets := l.targetsLeaving(buf[:0], keys, leaves)
-	l.takeAll(targets, nil, &request{query: query{n: n, chargeDenied: l.chargeDenied}}, &d)
-	return d
-}
-
-// targetsLeaving is targets of a call that must leave as many units of each key as leaves says at its index. A
-// number below 0 is 0.
-func (l *Limiter) targetsLeaving(all []target, keys []string, leaves []int64) []target {
-	all = l.targets(all, keys)
-	for i := range all {
-		all[i].leave = max(leaves[all[i].order], 0)
-	}
-	return all
-}
-
 // peekLeaving returns the decision that TakeLeaving would return, as after the charge, and charges nothing.
 func (l *Limiter) peekLeaving(key string, n, leave int64) (d Decision) {
 	if n < 0 || leave <= 0 {

@@ -112,17 +112,25 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 // If the key was evicted in between and the table of [WithMaxKeys] is full, another key
 // makes room. Nothing more is charged to a key that is now Unlimited or has a limit of Count
 // 0. A negative actual counts as 0. Only the first Commit or Cancel does anything.
-func (r Reservation) Commit(actual int64) {
+func (r Reservation) Commit(actual int64) { r.commit(actual, 0) }
+
+// commit is Commit. It returns the limits that a charge beyond the reservation has crossed, as
+// ruleset.crossings does.
+func (r Reservation) commit(actual, near int64) (crossed []Limit) {
 	if r.of == nil || !r.of.settled.CompareAndSwap(false, true) {
-		return // of several that settle it at once, one goes on
+		return nil // of several that settle it at once, one goes on
 	}
 	left := r.of.n - max(actual, 0)
-	if left < 0 && r.of.spend(-left) {
-		return
+	if left < 0 {
+		var settled bool
+		if crossed, settled = r.of.spend(-left, near); settled {
+			return crossed
+		}
 	}
 	if left > 0 || r.of.settles && r.of.origins != nil {
 		r.of.giveBack(max(left, 0))
 	}
+	return nil
 }
 
 // Release is shorthand for Commit of all that was reserved. It is for limits of units that are held at a
@@ -168,10 +176,10 @@ func (r *reservation) giveBack(units int64) {
 // gets one, and another key makes room for it. If the reservation is of a shared quota and
 // there still is no room, the units are charged to that quota. Where no call is ever
 // charged, spend has no effect: a key must not answer otherwise once it was evicted. Nor has it where units
-// are held: holding is not using.
+// are held: holding is not using. It returns the limits that it has crossed, as ruleset.crossings does.
 //
-// If it charges anything, it also settles the reservation, at the same instant, and reports true.
-func (r *reservation) spend(units int64) (settled bool) {
+// If it charges anything, it also settles the reservation, at the same instant, and reports that.
+func (r *reservation) spend(units, near int64) (crossed []Limit, settled bool) {
 	l, k := r.limiter, r.key
 	q := query{n: units, charge: true, chargeDenied: true, spent: true}
 	self := [1]target{{key: k, before: l.current.Load().cap.nextSeq()}}
@@ -182,7 +190,7 @@ func (r *reservation) spend(units int64) (settled bool) {
 		switch {
 		case e != nil:
 			if own := g.ruleset.of(e); own.neverCharges || !own.spends {
-				return false
+				return nil, false
 			}
 		case r.shared && !l.evictFor(g, 1, self[:]):
 			e = l.sharedEntry(g, k)
@@ -190,7 +198,7 @@ func (r *reservation) spend(units int64) (settled bool) {
 			s := g.resolve(k.name)
 			if s.ruleset.neverCharges || !s.ruleset.spends {
 				if l.confirmAbsent(s, k) {
-					return false
+					return nil, false
 				}
 				continue
 			}
@@ -207,12 +215,13 @@ func (r *reservation) spend(units int64) (settled bool) {
 			continue
 		}
 		g.ruleset.grow(e, q, admitted)
+		set := g.ruleset.crossings(e, word, q, near) // under the lock, by what is left before the charge
 		e.asMulti().apply(q, admitted, stores, nil)
 		freed := e.asMulti().giveBack(r.origins, r.n, 0)
 		e.unlock(word)
 		if freed {
 			l.queues.Free(k.name, 0)
 		}
-		return true
+		return set.of(g.ruleset, e), true
 	}
 }

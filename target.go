@@ -7,6 +7,7 @@ type target struct {
 	key
 	order     int       // among the keys, as the caller gave them
 	leave     int64     // units that the charge must leave, as the caller asks
+	crossed   limitSet  // the limits that the charge has crossed: see noteCrossings
 	claimed   int64     // units that the charge must leave, for calls that wait
 	before    uint64    // the unused keys that the call may evict: those with a smaller seq; 0: all
 	waits     bool      // whether it is of a call that has waited: see evict
@@ -14,6 +15,7 @@ type target struct {
 	locked    bool      // whether this call has locked the entry
 	made      bool      // whether this call has inserted an entry for it, unless another was first
 	outgrown  bool      // whether the entry is a log without room for the charge: see markOutgrown
+	near      uint8     // the percentage of each limit below which a crossing is to be noted; 0: none is
 	placement placement // which entry decides
 	origins   []origin  // if reserve is set: where the charge was recorded
 	entry     *entry    // nil: none

@@ -51,7 +51,7 @@ func (l *Limiter) readAll(g *generation, targets []target, q query) result {
 func admitAll(targets []target, q query) bool {
 	for i := range targets {
 		t := &targets[i]
-		q := t.required(q)
+		q.leave = required(targets, i, q.n)
 		switch {
 		case t.placement == placedWithAnother: // the other target decides for both
 		case t.placement == placedNowhere:
@@ -88,13 +88,23 @@ func remainingOfAll(targets []target, at int64) int64 {
 	return least
 }
 
-// required returns q for t: with the units that the charge must leave there. One reason is enough to leave
-// a unit, so it is the greater of both numbers, and not the sum.
-func (t *target) required(q query) query {
-	if q.n >= 0 {
-		q.leave = max(t.leave, t.claimed)
+// required returns the units that a charge of n units must leave of the target at i. One reason is enough to
+// leave a unit, so it is the greatest of the numbers, and not their sum. An entry that keys share must leave
+// what each of them must.
+func required(targets []target, i int, n int64) (leave int64) {
+	t := &targets[i]
+	if n < 0 {
+		return 0
 	}
-	return q
+	leave = max(t.leave, t.claimed)
+	if t.placement == placedShared {
+		for j := i + 1; j < len(targets); j++ {
+			if o := &targets[j]; o.placement == placedWithAnother && o.entry == t.entry {
+				leave = max(leave, o.leave, o.claimed)
+			}
+		}
+	}
+	return leave
 }
 
 // insertMissing makes an entry for each target that has none, and reports whether there was one.
@@ -284,6 +294,10 @@ func (l *Limiter) applyAll(targets []target, q query, res result, m mode, d *Dec
 		if t.placement == placedWithAnother {
 			continue
 		}
+		if res == admitted && m&stores != 0 && (t.near != 0 || t.placement == placedShared) {
+			noteCrossings(targets, i, q)
+		}
+		q.leave = required(targets, i, q.n) // tell how long until the units that it must leave are there, too
 		one, order := l.applyOne(t, others, q, res, m), t.order
 		if t.placement == placedShared {
 			order = sharedOrder(t, targets)
@@ -292,6 +306,17 @@ func (l *Limiter) applyAll(targets []target, q query, res result, m mode, d *Dec
 			*d, first = one, order
 		} else if d.join(&one, order < first) {
 			first = order
+		}
+	}
+}
+
+// noteCrossings notes which limits the charge of q is about to cross, in the target at i and in those that share
+// its entry, as far as they ask for it. The entry must be locked, and q admitted.
+func noteCrossings(targets []target, i int, q query) {
+	e, word := targets[i].entry, targets[i].word
+	for j := i; e != nil && j < len(targets); j++ {
+		if t := &targets[j]; t.near != 0 && t.entry == e {
+			t.crossed = t.ruleset.crossings(e, word, q, int64(t.near))
 		}
 	}
 }
@@ -310,7 +335,6 @@ func sharedOrder(t *target, targets []target) int {
 // applyOne is applyAll for t, one of the targets of a call that has others.
 func (l *Limiter) applyOne(t *target, others int, q query, res result, m mode) (d Decision) {
 	e := t.entry
-	q = t.required(q) // tell how long until the units that it must leave are there, too
 	switch {
 	case t.placement == placedNowhere:
 		return l.refused(t.resolved, q, others, res)

@@ -219,7 +219,7 @@ func (l *Limiter) attempt(targets []target, n int64, turn bool) (d Decision, at 
 	if t := &targets[0]; len(targets) > 1 || t.reserve || t.waits {
 		l.takeAll(targets, nil, &q, &d)
 	} else {
-		q.query = t.required(q.query)
+		q.leave = required(targets, 0, n)
 		l.decideNow(t.name, &q, &d) // as Take does, which is faster
 	}
 	return d, q.at

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // admit charges all enforced takes, one cost after the other, or none.
@@ -42,8 +43,8 @@ func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
 		return &c.together
 	case !t.Shadow && len(c.enforced) > 1:
 		return c.chargeAll(takes, reserve)
-	case t.leave > 0:
-		t.chargeLeaving(c.limiter, reserve)
+	case c.onTerms && (t.leave > 0 || t.near > 0):
+		c.chargeOnTerms(takes, reserve)
 		return &t.decision
 	case reserve:
 		t.reservation.here, t.decision = c.limiter.Reserve(t.key, t.cost)
@@ -58,34 +59,59 @@ func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
 	return &t.decision
 }
 
-// chargeLeaving is charge of t alone, which must leave units.
-func (t *take) chargeLeaving(l *sash.Limiter, reserve bool) {
-	if reserve {
-		t.reservation.here, t.decision = l.ReserveLeaving(t.key, t.cost, t.leave)
-		t.reserved = t.decision.Allowed
-	} else {
-		t.decision = l.TakeLeaving(t.key, t.cost, t.leave)
+// chargeOnTerms is charge of one take alone, which must leave units, or is to tell which limits it crosses.
+func (c *call) chargeOnTerms(takes []*take, reserve bool) {
+	t := takes[0]
+	switch {
+	case t.near > 0:
+		c.setNames(takes)
+		var reservations []sash.Reservation
+		reservations, t.decision = c.takeOnTerms(takes, reserve)
+		if reserve {
+			t.reservation.here = reservations[0]
+		}
+	case reserve:
+		t.reservation.here, t.decision = c.limiter.ReserveLeaving(t.key, t.cost, t.leave)
+	default:
+		t.decision = c.limiter.TakeLeaving(t.key, t.cost, t.leave)
 	}
+	t.reserved = reserve && t.decision.Allowed
 	t.setRemaining(&t.decision)
 	t.decided = true
 }
 
-// chargeAll is charge of several takes in this process.
-func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
-	cost := takes[0].cost
-	c.names = c.names[:0]
+// takeOnTerms charges all takes that cost as much as the first, whose keys are names, on terms, or none. It notes
+// which limits the charge has crossed. If reserve is set, it returns the reservations.
+func (c *call) takeOnTerms(takes []*take, reserve bool) (reservations []sash.Reservation, d sash.Decision) {
+	var crossings []bridge.Crossing[sash.Limit]
+	if reserve {
+		reservations, d, crossings = internals.ReserveAllOn(c.limiter, c.names, c.terms, takes[0].cost)
+	} else {
+		d, crossings = internals.TakeAllOn(c.limiter, c.names, c.terms, takes[0].cost)
+	}
 	for _, t := range takes {
-		if t.cost == cost {
-			c.names = append(c.names, t.key)
+		if t.cost != takes[0].cost {
+			continue // it is charged before or after these
+		}
+		t.crossed = nil // by an earlier attempt, which was undone
+		for _, crossing := range crossings {
+			if c.names[crossing.Key] == t.key {
+				t.crossed = append(t.crossed, crossing.Limit)
+			}
 		}
 	}
+	return reservations, d
+}
+
+// chargeAll is charge of several takes in this process.
+func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
+	c.setNames(takes)
+	cost := takes[0].cost
 	// Reservations come in the order of names. If they are denied, all are zero.
 	var reservations []sash.Reservation
-	switch leaving := c.leavingOf(takes); {
-	case leaving != nil && reserve:
-		reservations, c.together = internals.ReserveAllLeaving(c.limiter, c.names, leaving, cost)
-	case leaving != nil:
-		c.together = internals.TakeAllLeaving(c.limiter, c.names, leaving, cost)
+	switch {
+	case c.onTerms:
+		reservations, c.together = c.takeOnTerms(takes, reserve)
 	case reserve:
 		reservations, c.together = c.limiter.ReserveAll(c.names, cost)
 	default:
@@ -103,30 +129,32 @@ func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
 	return &c.together
 }
 
-// leavingOf returns the units that must remain of each of names, the keys of all takes that cost as much as
-// the first. It returns nil if no take must leave any.
-func (c *call) leavingOf(takes []*take) []int64 {
-	if !c.leaves {
-		return nil
-	}
-	c.leaving = c.leaving[:0]
+// setNames sets names to the keys of all takes that cost as much as the first, and their terms, if any has some.
+func (c *call) setNames(takes []*take) {
+	c.names, c.terms = c.names[:0], c.terms[:0]
 	for _, t := range takes {
-		if t.cost == takes[0].cost {
-			c.leaving = append(c.leaving, t.leave)
+		if t.cost != takes[0].cost {
+			continue
+		}
+		c.names = append(c.names, t.key)
+		if c.onTerms {
+			c.terms = append(c.terms, bridge.Terms{Leave: t.leave, Near: t.near})
 		}
 	}
-	return c.leaving
 }
 
 // ask asks the store about all takes that cost as much as the first, and notes what it says of each.
 func (c *call) ask(ask func(context.Context, []string, int64, []int64) StoreDecision, takes []*take) sash.Decision {
-	keys, leave := make([]string, 0, len(takes)), slices.Clone(c.leavingOf(takes)) // which the store may keep
+	keys, leave := make([]string, 0, len(takes)), []int64(nil) // which the store may keep
 	for _, t := range takes {
 		if t.cost == takes[0].cost {
 			if t.storedKey == "" {
 				t.storedKey = t.policy.storedKey(t.key)
 			}
 			keys = append(keys, t.storedKey)
+			if c.onTerms {
+				leave = append(leave, t.leave)
+			}
 		}
 	}
 	// A client that hangs up must not end the call, or it could choose the fallback.
@@ -154,8 +182,12 @@ func (c *call) lookAt(takes []*take) {
 	}
 	for _, t := range takes {
 		if t.cost == takes[0].cost {
-			t.peekNext(c.limiter)
-			t.decision, t.decided = internals.PeekLeaving(c.limiter, t.key, t.cost, t.leave), true
+			t.peekNext(c.limiter, &t.decision)
+			if t.decided = true; t.leave > 0 {
+				t.decision = internals.PeekLeaving(c.limiter, t.key, t.cost, t.leave)
+			} else {
+				t.decision = c.limiter.Peek(t.key, t.cost)
+			}
 		}
 	}
 }
@@ -181,8 +213,8 @@ func (c *call) decideEach() {
 		case t.decided:
 		case c.allowed:
 			// Whatever others have charged to the key since, the call was admitted. A store has told.
-			t.decision, t.decided = t.peekNext(c.limiter), true
-			t.decision.Allowed, t.decision.RetryAfter = true, 0
+			t.peekNext(c.limiter, &t.decision)
+			t.decision.Allowed, t.decision.RetryAfter, t.decided = true, 0, true
 		default:
 			c.lookAt(c.enforced[i:])
 		}
@@ -197,7 +229,7 @@ func (c *call) decideEach() {
 func (c *call) undo() {
 	for _, t := range c.enforced {
 		if t.reserved {
-			_ = t.reservation.commit(c.ctx, 0)
+			_, _ = t.reservation.commit(c.ctx, 0, 0)
 			t.reservation, t.decided = reservation{}, false
 			c.waits.Free(t.key, c.place)
 		}

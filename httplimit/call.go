@@ -14,6 +14,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
 	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A call is the state of one request in a limiter. Calls are pooled with the buffers that they have
@@ -35,8 +36,8 @@ type call struct {
 	running  *policy         // policy whose functions are running; nil: none
 	ctx      context.Context // of the request
 	missed   []missed        // shadows that could not decide it, to be reported
-	leaves   bool            // whether any take must leave units
-	leaving  []int64         // these, in the order of names
+	onTerms  bool            // whether any take must leave units, or is to tell which limits it crosses
+	terms    []bridge.Terms  // of the takes, in the order of names
 	decided  uint64          // number of requests so far that had this call
 
 	waiting
@@ -80,7 +81,7 @@ func (c *call) clear() {
 	}
 	c.takes, c.enforced, c.missed = c.takes[:0], nil, nil
 	c.keys, c.names = c.keys[:0], c.names[:0]
-	c.leaves = false
+	c.onTerms = false
 }
 
 // startOver makes c a call with the limiter's table as it is now, without any takes.
@@ -170,6 +171,7 @@ type take struct {
 	longIdentity     string // the identity if the key has only its digest, and events may contain it
 	cost             int64
 	leave            int64         // units that must remain after it, at least 0
+	crossed          []sash.Limit  // limits that its charge has crossed, if its policy has a Near
 	decision         sash.Decision // its own, whatever the others say
 	quota            *quota.Quota  // the quota that has decided
 	ownQuota         bool          // whether quota is one of the policy's
@@ -184,16 +186,15 @@ type take struct {
 	err              error  // why the store has not decided; nil: it has
 }
 
-// peekNext sets remaining, and next to the decision on one unit more. It returns the decision on no unit.
-func (t *take) peekNext(l *sash.Limiter) (now sash.Decision) {
+// peekNext sets now to the decision on no unit, remaining by that, and next to the decision on one unit more.
+func (t *take) peekNext(l *sash.Limiter, now *sash.Decision) {
 	if t.leave > 0 {
-		now, t.next = internals.NextLeaving(l, t.key, t.leave)
+		*now, t.next = internals.NextLeaving(l, t.key, t.leave)
 	} else {
-		now, t.next = l.TakeThenPeek(t.key, 0)
+		*now, t.next = l.TakeThenPeek(t.key, 0)
 	}
-	t.setRemaining(&now)
+	t.setRemaining(now)
 	t.nextKnown = true
-	return now
 }
 
 // setRemaining sets remaining by what d, a decision on the key of t, says that is left.
@@ -204,7 +205,8 @@ func (t *take) findNext(l *sash.Limiter) {
 	if !t.decision.Allowed && t.cost == t.remaining+1 {
 		t.next, t.nextKnown = t.decision, true
 	} else {
-		t.peekNext(l)
+		var now sash.Decision
+		t.peekNext(l, &now)
 	}
 }
 

@@ -91,13 +91,13 @@ type reservation struct {
 	stored func(ctx context.Context, actual int64) error // nil: it is in this process
 }
 
-// commit changes the charge to that many units. A store is told even if ctx has ended, and may fail.
-func (r *reservation) commit(ctx context.Context, units int64) error {
+// commit changes the charge to that many units. A store is told even if ctx has ended, and may fail. It returns
+// the limits that this has crossed, by the near of a policy; 0 tells none.
+func (r *reservation) commit(ctx context.Context, units, near int64) (crossed []sash.Limit, err error) {
 	if r.stored != nil {
-		return r.stored(context.WithoutCancel(ctx), units)
+		return nil, r.stored(context.WithoutCancel(ctx), units)
 	}
-	r.here.Commit(units)
-	return nil
+	return internals.CommitNear(r.here, units, near), nil
 }
 
 // ChargeOf returns the charge of a request under the policy of that name, for the handler of the request,
@@ -161,7 +161,8 @@ func (l *Limiter) settle(c *Charge, r Response) {
 	}
 	cost = max(window.Plus(cost, more), 0)
 	// Commit to the estimate, too: the reservation is no longer open then.
-	c.event.Err = c.reservation.commit(r.Request.Context(), cost)
+	crossed, err := c.reservation.commit(r.Request.Context(), cost, c.policy.near)
+	c.event.Err, c.event.Near = err, l.known(c.policy, crossed)
 	if cost < c.estimate { // units are back that others wait for
 		l.waits.Free(c.key, 0)
 	}
@@ -175,6 +176,23 @@ func (l *Limiter) settle(c *Charge, r Response) {
 		c.event.Cost, outcome = c.estimate, GivenBack
 	}
 	l.emit(&c.event, outcome)
+}
+
+// known returns those of the limits that a settlement under p has crossed that clients know. They may be the
+// limits of policies that have replaced p.
+func (l *Limiter) known(p *policy, crossed []sash.Limit) []sash.Limit {
+	if crossed = p.known(crossed); len(crossed) == 0 {
+		return nil
+	}
+	// The limits of a Reconfigure are in force shortly before its table is published, while the sections are
+	// closed. So wait until they are open: then the table is at least as new as the limits.
+	l.sections.reopened.RLock()
+	//lint:ignore SA2001 nothing is to be done while they are open
+	l.sections.reopened.RUnlock()
+	if next := l.table.Load().byNumber[p.number]; next != nil {
+		crossed = next.known(crossed)
+	}
+	return crossed
 }
 
 // costByPolicy asks the policy of c. If one of its functions panics, the estimate stays.

@@ -160,13 +160,9 @@ func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 	p = p.under(r)
 	begin, body := len(c.keys), 0
 	if body, ok = c.appendKey(p, r); ok {
-		cost := int64(1)
-		if p.Cost != nil {
-			cost = p.Cost(r)
-		}
-		leave := int64(0)
-		if p.Leave != nil {
-			leave = max(p.Leave(r), 0)
+		cost, leave := int64(1), int64(0)
+		if p.onTerms { // most policies have neither a Cost, nor a Leave, nor a Near
+			cost, leave = c.termsOf(p, r)
 		}
 		c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]
 		last := &c.takes[len(c.takes)-1]
@@ -175,7 +171,6 @@ func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 		}
 		t := *last // which is zero
 		t.policy, t.cost, t.leave = p, cost, leave
-		c.leaves = c.leaves || leave > 0
 		t.begin, t.body, t.end = begin, body, len(c.keys)
 		if c.identities != 0 && len(c.identity) > maxIdentity {
 			t.longIdentity = string(c.identity) // the key has only its digest
@@ -183,6 +178,19 @@ func (c *call) addTake(p *policy, r *http.Request) (ok bool) {
 	}
 	c.running = nil
 	return ok
+}
+
+// termsOf returns what r costs under p, and how many units must remain after it.
+func (c *call) termsOf(p *policy, r *http.Request) (cost, leave int64) {
+	cost = 1
+	if p.Cost != nil {
+		cost = p.Cost(r)
+	}
+	if p.Leave != nil {
+		leave = max(p.Leave(r), 0)
+	}
+	c.onTerms = c.onTerms || leave > 0 || p.near > 0
+	return cost, leave
 }
 
 // addShadowTake is addTake for a shadow. A panic of its functions must not affect the request.
@@ -241,7 +249,7 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 func (c *call) openCharges(r *http.Request) (charges *Charges) {
 	for _, t := range c.takes {
 		if t.reserved && !t.settles {
-			_ = t.reservation.commit(c.ctx, t.cost) // there is nothing to change
+			_, _ = t.reservation.commit(c.ctx, t.cost, 0) // there is nothing to change
 		}
 		if !t.settles || !t.decision.Allowed && t.Shadow {
 			continue

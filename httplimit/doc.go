@@ -32,6 +32,7 @@
 //
 //   - Cost makes requests cost more or less than one unit.
 //   - Leave keeps a part of the quota for urgent requests.
+//   - Near tells the observer when little is left.
 //   - Skip exempts requests.
 //   - Plan and Plans give requests other limits, by the plan of the customer.
 //   - Charge keeps the charges of requests by the status of the answer.
@@ -96,6 +97,19 @@
 //		}
 //		return 0
 //	},
+//
+// # Little left
+//
+// A policy with Near tells the observer of the request that leaves less than a percentage of a limit: once for
+// each crossing, and not for each request after it. It is for a log line, a metric or a mail:
+//
+//	Near: 20,
+//
+//	httplimit.WithObserver(func(e httplimit.Event) {
+//		for _, limit := range e.Near {
+//			log.Printf("%s: less than 20 %% of %v is left", e.Policy, limit)
+//		}
+//	})
 //
 // # Policies that change
 //

@@ -19,6 +19,10 @@ type Event struct {
 	QueueFull       bool  // whether it was Denied since there was no room for it in the policy's [Queue]
 	Cost            int64 // in units; 0 if the cost was not computed
 	Leave           int64 // units that must remain after it, by the policy's Leave; 0 if none
+	// Near is the limits of which less remains than the policy's Near, from this request on: of each, that
+	// share was there before the charge, and is not after it. It is nil for most requests, and if Outcome is
+	// neither Admitted nor Settled.
+	Near []sash.Limit
 	// Decision is that policy's own decision. If Outcome is Admitted, Denied or Abandoned, it is the
 	// answer to Cost; if Withheld, the answer that the policy would have given. For other outcomes it is
 	// the zero Decision.

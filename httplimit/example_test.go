@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
@@ -35,6 +36,43 @@ func Example() {
 	// 200 "all";r=1;t=60 ""
 	// 200 "all";r=0;t=60 ""
 	// 429 "all";r=0;t=60 "60"
+}
+
+// A policy tells when less than 20 % of a limit is left. A client that hovers there has one line an hour.
+func ExamplePolicy_near() {
+	clock := sash.NewManualClock(0) // for the example: time stands still
+	lines := sash.Must(sash.New(sash.PerHour(1), sash.WithClock(clock)))
+	defer lines.Close()
+	limiter := httplimit.Must(httplimit.New(
+		httplimit.Policy{
+			Name:   "api",
+			Limits: []sash.Limit{sash.PerSecond(5), sash.PerDay(1000)},
+			Key:    httplimit.ByHeader("X-Account"),
+			Near:   20,
+		},
+		httplimit.WithEventIdentities(httplimit.Admitted),
+		httplimit.WithObserver(func(e httplimit.Event) {
+			for _, limit := range e.Near {
+				if lines.Allow(e.Policy + " " + limit.String() + " " + e.Identity) {
+					fmt.Printf("%s: %s has little left of %v\n", e.Policy, e.Identity, limit)
+				}
+			}
+		}),
+		httplimit.WithClock(clock),
+	))
+	defer limiter.Close()
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-Account", "ann")
+	for range 250 {
+		for range 5 { // the fifth of each second leaves nothing of it, and the 801st nearly nothing of the day
+			limiter.Decide(nil, r)
+		}
+		clock.Advance(time.Second)
+	}
+	// Output:
+	// api: ann has little left of 5/1s log
+	// api: ann has little left of 1000/24h0m0s
 }
 
 // Policies can be read from a file, since limits are texts in JSON.

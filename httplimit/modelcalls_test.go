@@ -367,6 +367,9 @@ func (m *model) reconfigure() string {
 		if m.random.IntN(4) == 0 {
 			changed.Pattern = pick(m.random, modelPatterns)
 		}
+		if m.random.IntN(4) == 0 {
+			changed.Near = pick(m.random, modelNears)
+		}
 		next[i] = &changed
 	}
 	if len(next) > 1 && m.random.IntN(3) == 0 {

@@ -21,7 +21,8 @@ type modelTake struct {
 	limits      []sash.Limit // of the key, without what carries its debts
 	own         bool         // whether the key was given limits of its own
 	reservation reference.Reservation
-	changes     bool // whether the charge may change after the response
+	changes     bool         // whether the charge may change after the response
+	crossed     []sash.Limit // by the charge
 }
 
 // An expectation is what the model knows of an exchange.
@@ -199,6 +200,7 @@ type wantedEvent struct {
 	take      *modelTake
 	verdict   *reference.Verdict // on the decision; nil: any
 	closedOut bool               // it may tell that the limiter is closed
+	anyNear   bool               // it may tell any crossing
 	// outcomes are those that it may have; nil: only its own. It may then tell that a queue is full.
 	outcomes []httplimit.Outcome
 }
@@ -221,7 +223,14 @@ func (m *model) charge(x *exchange, at int64) (allowed bool, verdict reference.V
 				leaves[takes[j].key] = takes[j].leave
 			}
 		}
+		had := make([][]bool, len(group))
+		for j, t := range group {
+			had[j] = m.hasNear(t, at)
+		}
 		reservations, v := m.table.LeavingOf(leaves).DecideReserve(at, takes[i].cost, keys...)
+		for j, t := range group {
+			t.crossed = m.crossedSince(t, at, had[j])
+		}
 		if verdict = v; !v.Allowed {
 			for _, t := range done {
 				m.table.Settle(at, t.reservation, 0)
@@ -266,8 +275,9 @@ func (m *model) expectTake(x *exchange, i int, at int64, allowed bool, whole *re
 	var own reference.Verdict
 	switch shadow := i >= e.enforced; {
 	case shadow && allowed:
+		had := m.hasNear(t, at)
 		reservations, v := m.leaving(t).DecideReserve(at, t.cost, t.key)
-		t.reservation, own = reservations[0], v
+		t.reservation, own, t.crossed = reservations[0], v, m.crossedSince(t, at, had)
 	case shadow, !allowed:
 		own = m.leaving(t).Consider(at, t.cost, t.key)
 	default:
@@ -283,6 +293,8 @@ func (m *model) expectTake(x *exchange, i int, at int64, allowed bool, whole *re
 		t.changes = t.changes && !t.Shadow
 	case !allowed:
 		w.Outcome = httplimit.Withheld
+	default:
+		w.Near = t.crossed
 	}
 	return w
 }
@@ -320,7 +332,9 @@ func (m *model) expectSettled(x *exchange, r httplimit.Response, unseen bool, at
 		if failed {
 			want = append(want, w)
 		}
+		had := m.hasNear(t, at)
 		m.table.Settle(at, t.reservation, cost)
+		w.Near = m.crossedSince(t, at, had)
 		switch {
 		case cost == t.cost && unseen && !said:
 			w.Outcome = httplimit.Unseen

@@ -69,6 +69,11 @@ var policyFields = []policyField{
 			c.Leave = c.leaves
 		}
 	}},
+	{"Near", func(c *policyChoice) {
+		if c.store == nil && c.oneIn(2) {
+			c.Near = pick(c.random, modelNears)
+		}
+	}},
 	{"Unit", func(c *policyChoice) { c.Unit = pick(c.random, []string{"", "", "content-bytes"}) }},
 	{"Skip", func(c *policyChoice) {
 		if c.oneIn(4) {
@@ -93,6 +98,9 @@ var policyFields = []policyField{
 	}},
 	{"Shadow", func(c *policyChoice) { c.Shadow = c.oneIn(5) }},
 }
+
+// modelNears are shares below which little is left.
+var modelNears = []int{0, 1, 20, 50, 80, 100}
 
 // A queueField is a field of a Queue, and how the model chooses it.
 type queueField struct {

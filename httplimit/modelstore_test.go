@@ -60,7 +60,7 @@ func (s *modelStore) Take(_ context.Context, keys []string, n int64, leave []int
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	leave = leavesOf(keys, leave)
-	d := ofSash.TakeAllLeaving(s.Limiter, keys, leave, n)
+	d, _ := ofSash.TakeAllOn(s.Limiter, keys, bridge.Leaving(leave), n)
 	return s.answer(keys, n, leave, d, d.Allowed)
 }
 
@@ -68,7 +68,7 @@ func (s *modelStore) Peek(_ context.Context, keys []string, n int64, leave []int
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	leave = leavesOf(keys, leave)
-	return s.answer(keys, n, leave, ofSash.PeekAllLeaving(s.Limiter, keys, leave, n), false)
+	return s.answer(keys, n, leave, ofSash.PeekAllOn(s.Limiter, keys, bridge.Leaving(leave), n), false)
 }
 
 func (s *modelStore) Reserve(_ context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
@@ -76,7 +76,7 @@ func (s *modelStore) Reserve(_ context.Context, keys []string, n int64, leave []
 	defer s.mu.Unlock()
 	s.reserved = append(s.reserved, keys...)
 	leave = leavesOf(keys, leave)
-	reservations, d := ofSash.ReserveAllLeaving(s.Limiter, keys, leave, n)
+	reservations, d, _ := ofSash.ReserveAllOn(s.Limiter, keys, bridge.Leaving(leave), n)
 	a := s.answer(keys, n, leave, d, d.Allowed)
 	for i := range a.Keys {
 		if d.Allowed {

@@ -316,6 +316,8 @@ func (c *config) reviewPolicies(function string) {
 	})
 	c.require(!queued || !chargesDenied,
 		"WithSash: sash.WithChargeDenied does not work with a Queue: a request that waits would be charged for each attempt")
+	nears := slices.ContainsFunc(c.policies, func(p Policy) bool { return p.Near != 0 })
+	c.require(!nears || c.openStore == nil, "WithStore does not work with a Near: a store does not tell what is left of each limit")
 	c.require(len(c.policies) > 0, "%s needs a Policy", function)
 	owner := map[string]int{}
 	for i := range c.policies {

@@ -76,8 +76,8 @@ type Policy struct {
 	Key KeyFunc
 
 	// Cost returns how many units a request costs. The default, nil, is 1. A cost of 0 is charged
-	// nothing. It is admitted, unless Settle has charged more than the limit; behind others in a Queue,
-	// it waits like them. A negative cost is denied, and never admitted later.
+	// nothing. It is admitted, unless Settle has charged more than the limit, or Leave asks for more than is
+	// there; behind others in a Queue, it waits like them. A negative cost is denied, and never admitted later.
 	Cost func(*http.Request) int64
 
 	// Leave returns how many units must remain after a request, under each limit of the policy. So classes
@@ -99,6 +99,34 @@ type Policy struct {
 	//
 	// Leave is called once for each request that Skip does not skip, after Cost.
 	Leave func(*http.Request) int64
+
+	// Near tells the observer of [WithObserver] when little is left: less than that percentage of a limit, of
+	// its Count or, of a [sash.TokenBucket], its Burst. A request crosses a limit if the share is there before
+	// its charge, and not after it. Its [Event] has the limit in Event.Near. So each crossing is told once, and
+	// not each request behind it. Each limit is crossed for itself, whichever has least left. The default, 0,
+	// tells nothing. 100 tells the first charge of an idle identity.
+	//
+	// The crossing is found in the step that makes the charge. So of requests that run at once, exactly one
+	// crosses. Their clock readings may differ by nanoseconds, and if a unit comes back just between two
+	// readings, none of them may. In detail:
+	//   - A request that is admitted crosses by its Cost, and the same in a Queue, once it is admitted.
+	//   - Settle crosses if a request has cost more than its estimate: the event is then the one of Settled.
+	//   - A denied request crosses nothing, and neither does one that costs nothing or gets units back. So
+	//     what sash.WithChargeDenied charges for denials is not told, nor what is charged by [Limiter.Sash].
+	//   - A request that another policy denies crosses nothing. If policies have different costs, or its
+	//     client leaves while it waits, it is charged and given back. A request that comes in between finds
+	//     the limit crossed, and is not told.
+	//   - A shadow crosses like other policies, for its own counts.
+	//   - Of an identity with limits of its own, the share is of these. A limit that is lowered is not crossed.
+	//
+	// Nothing is remembered of what was told. A limit is crossed again as soon as the share is there again: the
+	// window has moved on, or units were given back. A client whose requests come about as fast as the limit
+	// admits them may hover there, and cross once for each unit that comes back. An observer that must not
+	// speak as often has a limiter of its own, as in the example of Near; a Log of package offenders has one.
+	//
+	// A request under a policy with Near costs about a third more, and as before if there is no observer. Near
+	// does not work with [WithStore].
+	Near int
 
 	// Unit is the unit of Cost, sent to clients as "qu": "content-bytes", or any printable ASCII. The
 	// default, empty, means requests, and no "qu" is sent.
@@ -270,6 +298,7 @@ func (v *review) policy(p *Policy, number int, paths route.Paths) {
 	if len(p.Limits) == 0 {
 		v.fault(sash.ErrNoLimit, "Limits must not be empty")
 	}
+	v.require(0 <= p.Near && p.Near <= 100, "Near must be a percentage from 0 to 100, got %d", p.Near)
 	q := &p.Queue
 	sized := q.Requests != 0 || q.RequestsEach != 0 || q.RequestsPerClient != 0
 	v.require(q.Wait >= 0, "Queue: Wait must not be negative, got %v", q.Wait)
@@ -323,6 +352,8 @@ type policy struct {
 	storedName  string             // begins its keys in a store
 	route       int                // index among the routes of the limiter
 	settles     bool               // whether a charge may change after the response
+	onTerms     bool               // whether it has a Cost, a Leave or a near
+	near        int64              // its Near, 0 if there is no observer to be told
 	pace        sash.Limit         // the limit with the longest Window, which orders policies
 	quotas      []*quota.Quota
 	policyField string // all quotas as in RateLimit-Policy, without pk
@@ -338,6 +369,16 @@ func (p *policy) under(r *http.Request) *policy {
 		return p
 	}
 	return cmp.Or(p.plans[p.Plan(r)], p)
+}
+
+// known returns those of limits that clients know: all but the ones by which p carries debts.
+func (p *policy) known(limits []sash.Limit) (known []sash.Limit) {
+	for _, l := range limits {
+		if q, own := p.quotaOf(l); !own || q.Limit == l {
+			known = append(known, l)
+		}
+	}
+	return known
 }
 
 // queues reports whether a request that p denies may wait. A shadow denies none.

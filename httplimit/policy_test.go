@@ -74,7 +74,7 @@ httplimit: policies 5 and 6: both have a quota named "x-1h": invalid option`), e
 httplimit: policy "100%d": a key has at most 64 limits, got 65: invalid limit
 httplimit: policy "100%d": limit 65: Count must be >= 0, got -1: invalid limit
 httplimit: policy "100%d": limit 65: Window must be > 0, got -1ns: invalid limit
-httplimit: policy "100%d": limit 65: Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket or SlidingParts, got Algorithm(9): invalid limit
+httplimit: policy "100%d": limit 65: Algorithm must be SlidingCounter, SlidingLog, SlidingBuckets, TokenBucket, SlidingParts or Concurrency, got Algorithm(9): invalid limit
 httplimit: policy "b": limit 1: Precision must be <= Window, got 2ns and 1ns: invalid limit`), err.Error())
 
 	_, err = httplimit.New()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A localStore is a store in this process: a sash.Limiter.
@@ -58,19 +59,20 @@ func (s *localStore) decide(ctx context.Context, call string, keys []string, lea
 func (s *localStore) Take(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
 	s.left = append(s.left, leave)
 	leave = leavesOf(keys, leave)
-	return s.decide(ctx, "take", keys, leave, ofSash.TakeAllLeaving(s.Limiter, keys, leave, n))
+	d, _ := ofSash.TakeAllOn(s.Limiter, keys, bridge.Leaving(leave), n)
+	return s.decide(ctx, "take", keys, leave, d)
 }
 
 func (s *localStore) Peek(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
 	s.left = append(s.left, leave)
 	leave = leavesOf(keys, leave)
-	return s.decide(ctx, "peek", keys, leave, ofSash.PeekAllLeaving(s.Limiter, keys, leave, n))
+	return s.decide(ctx, "peek", keys, leave, ofSash.PeekAllOn(s.Limiter, keys, bridge.Leaving(leave), n))
 }
 
 func (s *localStore) Reserve(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
 	s.left = append(s.left, leave)
 	leave = leavesOf(keys, leave)
-	reservations, d := ofSash.ReserveAllLeaving(s.Limiter, keys, leave, n)
+	reservations, d, _ := ofSash.ReserveAllOn(s.Limiter, keys, bridge.Leaving(leave), n)
 	answer := s.decide(ctx, "reserve", keys, leave, d)
 	for i := range answer.Keys {
 		if d.Allowed {

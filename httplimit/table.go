@@ -34,6 +34,7 @@ type table struct {
 	base     *policy                       // whose limits are the own limits of the sash.Limiter
 	own      func(key string) []sash.Limit // the caller's sash.WithLimitsFor; nil: none
 	stored   bool                          // whether the keys are in a store
+	observed bool                          // whether there is an observer
 }
 
 // newTable compiles the policies of c, which are valid, to replace the table former; nil for none. A
@@ -46,7 +47,7 @@ func newTable(c *config, former *table) *table {
 	t := &table{
 		given: clonePolicies(c.policies), own: c.ownLimitsFor, stored: c.openStore != nil,
 		byName: make(map[string]*policy), byNumber: make(map[int]*policy), next: former.next,
-		routes: route.Table{Paths: c.paths},
+		routes: route.Table{Paths: c.paths}, observed: len(c.observers) > 0,
 	}
 	for _, shadow := range []bool{false, true} {
 		t.firstShadow = len(t.policies)
@@ -83,6 +84,10 @@ func (t *table) newVariant(p Policy, plan string, route int, former *table) *pol
 		pace:    slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) }),
 		quotas:  quota.Of(p.Name, p.Limits, p.Unit),
 	}
+	if t.observed {
+		made.near = int64(p.Near)
+	}
+	made.onTerms = p.Cost != nil || p.Leave != nil || made.near > 0
 	made.Limits = p.deciding(p.Limits) // clients are not told of limits that carry debts
 	var quotas []string
 	for _, q := range made.quotas {

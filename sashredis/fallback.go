@@ -209,11 +209,11 @@ func (l *Limiter) decideLocally(targets []target, a *answer) {
 	case r.op == upTo:
 		a.call.n, *d = l.shares.TakeUpTo(names[0], r.n)
 	case leaves != nil && r.op == reserve:
-		a.local, *d = internals.ReserveAllLeaving(l.shares, names, leaves, r.n)
+		a.local, *d, _ = internals.ReserveAllOn(l.shares, names, leaves, r.n)
 	case leaves != nil && r.op == take:
-		*d = internals.TakeAllLeaving(l.shares, names, leaves, r.n)
+		*d, _ = internals.TakeAllOn(l.shares, names, leaves, r.n)
 	case leaves != nil:
-		*d = internals.PeekAllLeaving(l.shares, names, leaves, r.n)
+		*d = internals.PeekAllOn(l.shares, names, leaves, r.n)
 	case r.op == reserve:
 		a.local, *d = l.shares.ReserveAll(names, r.n)
 	case r.op == take:
@@ -223,10 +223,10 @@ func (l *Limiter) decideLocally(targets []target, a *answer) {
 	}
 }
 
-// leavesOfShares returns the units that the shares must leave of each key of r, nil if there are none.
-func (l *Limiter) leavesOfShares(r *request) (leaves []int64) {
+// leavesOfShares returns the terms of r on the shares, which must leave units of each key; nil if there are none.
+func (l *Limiter) leavesOfShares(r *request) (leaves []bridge.Terms) {
 	for i := range r.leaves {
-		leaves = append(leaves, l.fallback.shareUp(r.leave(i)))
+		leaves = append(leaves, bridge.Terms{Leave: l.fallback.shareUp(r.leave(i))})
 	}
 	return leaves
 }

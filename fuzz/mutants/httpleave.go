@@ -4,22 +4,22 @@ package main
 var ofLeave = []mutant{
 	{
 		name: "leave-nothing-alone", fault: "a request with one policy need not leave anything",
-		file: "httplimit/admit.go", old: "t.decision = l.TakeLeaving(t.key, t.cost, t.leave)", new: "t.decision = l.Take(t.key, t.cost)",
+		file: "httplimit/admit.go", old: "c.limiter.TakeLeaving(t.key, t.cost, t.leave)", new: "c.limiter.Take(t.key, t.cost)",
 		tests: "TestLeave_",
 	},
 	{
 		name: "leave-nothing-reserved", fault: "a request whose charge may change need not leave anything",
-		file: "httplimit/admit.go", old: "l.ReserveLeaving(t.key, t.cost, t.leave)", new: "l.Reserve(t.key, t.cost)",
+		file: "httplimit/admit.go", old: "c.limiter.ReserveLeaving(t.key, t.cost, t.leave)", new: "c.limiter.Reserve(t.key, t.cost)",
 		tests: "TestLeave_",
 	},
 	{
 		name: "leave-nothing-of-several", fault: "a request with several policies need not leave anything",
-		file: "httplimit/admit.go", old: "if !c.leaves {", new: "if c.names != nil {",
+		file: "httplimit/admit.go", old: "case c.onTerms:", new: "case c.onTerms && c.names == nil:",
 		tests: "TestLeave_OfEachPolicy",
 	},
 	{
 		name: "leave-of-another-policy", fault: "a policy is left what another policy asks for, by its place in the order of locks",
-		file: "leaving.go", old: "leaves[all[i].order]", new: "leaves[i]",
+		file: "terms.go", old: "terms[all[i].order]", new: "terms[i]",
 		tests: "TestModel$", in: "httplimit",
 	},
 	{
@@ -58,21 +58,21 @@ var ofLeave = []mutant{
 		tests: "TestLeave_WithAStore",
 	},
 	{
-		name: "leave-in-memory-of-a-call", fault: "a store that keeps what must remain has what the next request must leave",
-		file: "httplimit/admit.go", old: "slices.Clone(c.leavingOf(takes))", new: "append(c.leavingOf(takes))",
-		tests: "TestLeave_WithAStore",
+		name: "leave-after-its-take", fault: "a shadow whose Leave panics decides without a key",
+		file: "httplimit/decide.go", old: "			cost, leave = c.termsOf(p, r)\n		}\n		c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]",
+		new:   "			c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]\n			cost, leave = c.termsOf(p, r)\n			c.takes = c.takes[:len(c.takes)-1]\n		}\n		c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]",
+		tests: "TestModel$",
 	},
 	{
-		name: "leave-after-its-take", fault: "a shadow whose Leave panics decides without a key",
-		file: "httplimit/decide.go", old: "		leave := int64(0)\n		if p.Leave != nil {\n			leave = max(p.Leave(r), 0)\n		}\n		c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]",
-		new:   "		leave := int64(0)\n		c.takes = slices.Grow(c.takes, 1)[:len(c.takes)+1]\n		if p.Leave != nil {\n			leave = max(p.Leave(r), 0)\n		}",
-		tests: "TestModel$",
+		name: "leave-shared-by-its-first", fault: "keys that share a quota leave what the first in the order of locks must, and not what the others must",
+		file: "targets.go", old: "leave = max(leave, o.leave, o.claimed)", new: "leave = max(leave, o.claimed)",
+		tests: "TestTakeAllOn_KeysThat",
 	},
 	// Policy files.
 	{
 		name: "leave-shares-rounded-down", fault: "a share of a limit is rounded down",
-		file: "httplimit/policyfile/leave.go", old: "if rest > 0 {", new: "if rest > 100 {",
-		tests: "TestLeave_",
+		file: "internal/window/share.go", old: "if rest > 0 {", new: "if rest > 100 {",
+		tests: "TestLeave_", in: "httplimit/policyfile",
 	},
 	{
 		name: "leave-shares-of-no-plan", fault: "a share is of the limits of no plan, whatever the plan of the request",

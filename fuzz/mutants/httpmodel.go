@@ -14,7 +14,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-shadow-settles", fault: "what a shadow has charged is not settled",
-		file: "httplimit/admit.go", old: "case reserve:\n		t.reservation", new: "case reserve && !t.Shadow:\n		t.reservation",
+		file: "httplimit/admit.go", old: "case reserve:\n		t.reservation.here, t.decision = c.limiter.Reserve(", new: "case reserve && !t.Shadow:\n		t.reservation.here, t.decision = c.limiter.Reserve(",
 		tests: "TestModel$",
 	},
 	{
@@ -29,7 +29,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-costs-in-a-store", fault: "in a store, a policy stays charged if one with another cost denies the request",
-		file: "httplimit/admit.go", old: "_ = t.reservation.commit(c.ctx, 0)", new: "if c.store == nil {\n_ = t.reservation.commit(c.ctx, 0)\n}",
+		file: "httplimit/admit.go", old: "_, _ = t.reservation.commit(c.ctx, 0, 0)", new: "if c.store == nil {\n_, _ = t.reservation.commit(c.ctx, 0, 0)\n}",
 		tests: "TestModel$",
 	},
 	{

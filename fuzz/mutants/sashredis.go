@@ -445,7 +445,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "redis-leaving-of-a-whole-in-a-share", fault: "a share is to leave all that the whole is",
-		file: "sashredis/fallback.go", old: "append(leaves, l.fallback.shareUp(r.leave(i)))", new: "append(leaves, r.leave(i))",
+		file: "sashredis/fallback.go", old: "Leave: l.fallback.shareUp(r.leave(i))", new: "Leave: r.leave(i)",
 		tests: "TestFallbackLocal_LeavesItsShare",
 	},
 	{

@@ -44,16 +44,19 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// several times, or not at all.
 	Seed func(l *Limiter, key string, past func() [][]Charge)
 
-	// TakeAllLeaving is sash.Limiter.TakeAll that is admitted only if units of each key remain after it: at
-	// least as many as the element of leaves at the index of the key. No two keys are the same, and there
-	// is at least one.
-	TakeAllLeaving func(l *Limiter, keys []string, leaves []int64, n int64) Decision
+	// TakeAllOn is sash.Limiter.TakeAll on Terms for each key, at its index. No two keys are the same, and
+	// there is at least one. It also returns the limits that the charge has crossed.
+	TakeAllOn func(l *Limiter, keys []string, terms []Terms, n int64) (Decision, []Crossing[Limit])
 
-	// ReserveAllLeaving is sash.Limiter.ReserveAll that leaves units as TakeAllLeaving does.
-	ReserveAllLeaving func(l *Limiter, keys []string, leaves []int64, n int64) ([]Reservation, Decision)
+	// ReserveAllOn is sash.Limiter.ReserveAll on Terms as for TakeAllOn.
+	ReserveAllOn func(l *Limiter, keys []string, terms []Terms, n int64) ([]Reservation, Decision, []Crossing[Limit])
 
-	// PeekAllLeaving returns the decision that TakeAllLeaving would return, as after the charge.
-	PeekAllLeaving func(l *Limiter, keys []string, leaves []int64, n int64) Decision
+	// CommitNear is sash.Reservation.Commit. It returns the limits that units beyond the reservation have
+	// crossed, for a percentage as in Terms.
+	CommitNear func(r Reservation, actual, near int64) (crossed []Limit)
+
+	// PeekAllOn returns the decision that TakeAllOn would return, as after the charge.
+	PeekAllOn func(l *Limiter, keys []string, terms []Terms, n int64) Decision
 
 	// PeekLeaving returns the decision that sash.Limiter.TakeLeaving would return, as after the charge.
 	PeekLeaving func(l *Limiter, key string, n, leave int64) Decision
@@ -79,6 +82,30 @@ func Export[Limiter, Option, Limit, Clock, Decision, Reservation any](i *Interna
 // Of returns the Internals of package sash. It panics if the types are not the ones of sash.
 func Of[Limiter, Option, Limit, Clock, Decision, Reservation any]() *Internals[Limiter, Option, Limit, Clock, Decision, Reservation] {
 	return internals.(*Internals[Limiter, Option, Limit, Clock, Decision, Reservation])
+}
+
+// Terms are the terms of a charge to one key.
+type Terms struct {
+	// Leave is how many units must remain after the charge, under each limit of the key.
+	Leave int64
+
+	// Near is a percentage of each limit of the key. The charge crosses a limit if that much or more remains
+	// of it before the charge, and less after it. 0 means that none is told.
+	Near int64
+}
+
+// Leaving returns terms of a charge that must leave as many units of each key as units says at its index.
+func Leaving(units []int64) (terms []Terms) {
+	for _, n := range units {
+		terms = append(terms, Terms{Leave: n})
+	}
+	return terms
+}
+
+// A Crossing is a limit that a charge has crossed, and the index of its key among those of the call.
+type Crossing[Limit any] struct {
+	Key   int
+	Limit Limit
 }
 
 // An Inspection is the part of a limiter's options that httplimit must know.

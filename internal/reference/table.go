@@ -442,6 +442,13 @@ func (t *Table) Spend(now, n int64, key string) {
 	}
 }
 
+// HasLeft reports whether the limit of that index has at least that many units left of the key, at the reading
+// now. None of the limits before it may be unlimited.
+func (t *Table) HasLeft(now, units int64, key string, limit int) bool {
+	k := t.key(key)[limit]
+	return k.fits(k.used(k.instant(now, 0)), units)
+}
+
 // giveBack gives units back, which may be 0, to each origin of r whose limit and lineage
 // the key still has.
 func (t *Table) giveBack(now int64, r Reservation, units *big.Int) {

@@ -10,6 +10,7 @@ import (
 // Figures are all figures of a limiter at one moment. Slices are in the order of the policies.
 type Figures struct {
 	Decisions []Count
+	Nears     []NearCount
 	Others    []OtherCount
 	Limits    []Limit // in force
 	Stats     []Stat  // of the keys; none if they are not in this process
@@ -20,6 +21,14 @@ type Count struct {
 	Policy string
 	Limit  string // its text, or OtherLimit; empty if no limit decided
 	Result Result
+	N      int64
+}
+
+// A NearCount is a number of requests that left less of a limit than the Near of the policy, since the limiter
+// is watched.
+type NearCount struct {
+	Policy string
+	Limit  string // its text, or OtherLimit
 	N      int64
 }
 
@@ -86,7 +95,7 @@ func (t *Tally) Read() (f Figures) {
 // current reports whether t has those policies with their limits.
 func (t *table) current(policies []httplimit.Policy) bool {
 	return slices.EqualFunc(t.policies, policies, func(p *policy, now httplimit.Policy) bool {
-		return p.name == now.Name && p.shadow == now.Shadow && p.queued == queues(now) && p.settled == settles(now) && slices.Equal(p.limits, limitsOf(now))
+		return p.name == now.Name && p.shadow == now.Shadow && p.queued == queues(now) && p.settled == settles(now) && p.near == (now.Near > 0) && slices.Equal(p.limits, limitsOf(now))
 	})
 }
 
@@ -125,6 +134,12 @@ func (f *Figures) addSeries(p *policy, s *series, zeros bool) {
 		if n > 0 || zeros && r != never && (p.queued || r != Abandoned) {
 			f.Decisions = append(f.Decisions, Count{p.name, s.label, r, n})
 		}
+	}
+	if s.near == nil {
+		return
+	}
+	if n := s.near.value(); n > 0 || zeros && p.near {
+		f.Nears = append(f.Nears, NearCount{p.name, s.label, n})
 	}
 }
 

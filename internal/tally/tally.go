@@ -63,6 +63,7 @@ type policy struct {
 	shadow    bool
 	queued    bool         // whether requests may wait
 	settled   bool         // whether responses may change charges
+	near      bool         // whether it tells when little is left
 	limits    []sash.Limit // in force when the table was made
 	own       []*series    // of the limits that are or were in force
 	rest      *series      // of all other limits
@@ -76,6 +77,7 @@ type series struct {
 	limit  sash.Limit
 	label  string
 	counts [numResults]*counter
+	near   *counter // of requests that left less of the limit than the policy's Near; nil: of no limit
 }
 
 // maxOwn bounds the series of a policy, for limits of its plans and limits that were in force
@@ -94,7 +96,9 @@ func newSeries(label string, results ...Result) *series {
 }
 
 func newDecided(label string) *series {
-	return newSeries(label, Admitted, Denied, ShadowDenied, Withheld, Abandoned)
+	s := newSeries(label, Admitted, Denied, ShadowDenied, Withheld, Abandoned)
+	s.near = new(counter)
+	return s
 }
 
 // WatchPolicies makes t count the decisions of l's policies.
@@ -171,7 +175,7 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 			made.others[i] = new(counter)
 		}
 	}
-	made.shadow, made.queued, made.settled, made.limits = p.Shadow, queues(p), settles(p), limitsOf(p)
+	made.shadow, made.queued, made.settled, made.near, made.limits = p.Shadow, queues(p), settles(p), p.Near > 0, limitsOf(p)
 	for _, l := range made.limits {
 		if made.seriesOf(&l) == made.rest && len(made.own) < maxOwn {
 			s := newDecided(l.String())
@@ -226,6 +230,9 @@ func (t *Tally) Observe(e *httplimit.Event) {
 	}
 	if e.QueueFull {
 		p.others[fullQueues].add()
+	}
+	for i := range e.Near {
+		p.seriesOf(&e.Near[i]).near.add()
 	}
 	switch e.Outcome {
 	case httplimit.Admitted:

@@ -85,6 +85,25 @@ func TestTally_CountsWhatEachPolicyMakesOfARequest(t *testing.T) {
 	}, lines(s.tally.Read().Decisions))
 }
 
+// Each limit that a request crosses is counted, whichever has least left.
+func TestTally_CountsCrossingsOfEachLimit(t *testing.T) {
+	near := policy("near", sash.PerMinute(2), sash.PerHour(3))
+	near.Near = 50
+	s := newSite(t, near, policy("all", sash.PerHour(100)))
+	require.Equal(t, []tally.NearCount{{"near", "2/1m0s log", 0}, {"near", "3/1h0m0s log", 0}}, s.tally.Read().Nears)
+	s.do("a", 1)
+	require.Equal(t, []tally.NearCount{{"near", "2/1m0s log", 0}, {"near", "3/1h0m0s log", 0}}, s.tally.Read().Nears)
+	s.do("a", 5)
+	require.Equal(t, []tally.NearCount{{"near", "2/1m0s log", 1}, {"near", "3/1h0m0s log", 1}}, s.tally.Read().Nears)
+	key, _ := s.limiter.KeyFor("near", &http.Request{Header: http.Header{"X-Key": {"b"}}})
+	require.NoError(t, s.limiter.Sash().SetLimits(key, sash.PerHour(1)))
+	s.do("b", 1)
+	require.Contains(t, s.tally.Read().Nears, tally.NearCount{"near", tally.OtherLimit, 1})
+	near.Near = 0
+	require.NoError(t, s.limiter.Reconfigure(near))
+	require.Len(t, s.tally.Read().Nears, 3, "what was counted stays")
+}
+
 // A count that begins at 0 shows its first increase.
 func TestTally_FindsEachOfManyPolicies(t *testing.T) {
 	var options []httplimit.Option

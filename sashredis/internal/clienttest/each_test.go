@@ -56,11 +56,11 @@ func (r *trial) each(t *testing.T, seed uint64) (allowed bool) {
 	var reserved []sash.Reservation
 	switch op {
 	case bridge.Take:
-		want = ofSash.TakeAllLeaving(r.here, keys, leaves, n)
+		want, _ = ofSash.TakeAllOn(r.here, keys, rootbridge.Leaving(leaves), n)
 	case bridge.Peek:
-		want = ofSash.PeekAllLeaving(r.here, keys, leaves, n)
+		want = ofSash.PeekAllOn(r.here, keys, rootbridge.Leaving(leaves), n)
 	case bridge.Reserve:
-		reserved, want = ofSash.ReserveAllLeaving(r.here, keys, leaves, n)
+		reserved, want, _ = ofSash.ReserveAllOn(r.here, keys, rootbridge.Leaving(leaves), n)
 	}
 	got := internals.Each(r.store, context.Background(), op, keys, n, leaves)
 	require.NoError(t, got.Err)

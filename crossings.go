@@ -1,0 +1,48 @@
+package sash
+
+import "github.com/seed-30da4c49/sash/internal/window"
+
+// A limitSet is a set of the limits of a key, of which there are at most maxLimits: the bit 1<<i is set if it
+// has the i-th. To fill it takes no memory, so a lock may be held.
+type limitSet uint64
+
+// of returns the limits in the set, which are of e, an entry in a table of rs.
+func (set limitSet) of(rs *ruleset, e *entry) (limits []Limit) {
+	if set == 0 {
+		return nil
+	}
+	own := rs.of(e)
+	for i := range own.rules {
+		if set>>i&1 != 0 {
+			limits = append(limits, own.rules[i].Limit)
+		}
+	}
+	return limits
+}
+
+// crossings returns the limits of e of which a charge of q takes less than a percentage to be left, and that or
+// more is left before. e must be locked from word: until the charge, nothing changes what is left.
+func (rs *ruleset) crossings(e *entry, word uint64, q query, percent int64) (crossed limitSet) {
+	if percent == 0 {
+		return 0
+	}
+	own := rs.of(e)
+	for i := range own.rules {
+		r := &own.rules[i]
+		if r.held && q.spent {
+			continue // what was used past a reservation is not held
+		}
+		_, o, _ := r.algorithm.apply(rs.stateOf(e, word, i), query{at: q.at}, retry, tells)
+		if crosses(&r.Limit, o.remaining, q.n, percent) {
+			crossed |= 1 << i
+		}
+	}
+	return crossed
+}
+
+// crosses reports whether a charge of n units leaves less than a percentage of l, and before is that or more. A
+// charge takes exactly its units from what was left before, at one instant. Under a debt, 0 is left.
+func crosses(l *Limit, before, n, percent int64) bool {
+	near := window.Share(l.most(), percent)
+	return before >= near && before-n < near
+}
